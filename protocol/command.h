@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The C view of command.fbs: the fixed-layout structs that a client writes on its ring and an executor copies
+// out. Meaning and rules of every field are documented in command.fbs; command_proof.cc proves at compile
+// time that both describe the same bytes. No padding is implicit, every struct is a multiple of 8 bytes.
+
+#ifndef FRMPS_PROTOCOL_COMMAND_H
+#define FRMPS_PROTOCOL_COMMAND_H
+
+#include <stdint.h>
+
+/* Version of everything in this directory. Major must be equal on both sides; features add to a major
+ * version. */
+#define FRMPS_PROTOCOL_MAJOR 1u
+#define FRMPS_PROTOCOL_MINOR 0u
+
+/* Records start at multiples of this and have sizes that are multiples of it. */
+#define FRMPS_RECORD_ALIGN 16u
+/* Largest record: 32 764 bytes of kernel arguments (the driver's limit), attributes, head and body. */
+#define FRMPS_RECORD_MAX    36864u
+#define FRMPS_ARGUMENT_MAX  32764u
+#define FRMPS_ATTRIBUTE_MAX 16u
+
+#define FRMPS_NO_EVENT UINT32_MAX
+
+enum frmps_op {
+#define OP(name, value, body, payload, directive, since) FRMPS_OP_##name = value,
+#include "protocol/ops.def"
+#undef OP
+};
+
+/* head.flags */
+#define FRMPS_CMD_MARK	      UINT16_C(1) /* put a completion mark behind this command */
+#define FRMPS_CMD_COOPERATIVE UINT16_C(2) /* LAUNCH: all blocks resident together */
+
+/* copy.kind */
+#define FRMPS_COPY_DST_ARENA UINT32_C(1) /* dst is an offset into the session's arena */
+#define FRMPS_COPY_SRC_ARENA UINT32_C(2) /* src is an offset into the session's arena */
+#define FRMPS_COPY_DST_HOST  UINT32_C(4) /* dst lies in the host part of the window */
+#define FRMPS_COPY_SRC_HOST  UINT32_C(8) /* src lies in the host part of the window */
+
+/* event_record.flags */
+#define FRMPS_EVENT_TIMING UINT32_C(1) /* a later EventElapsed may name this record */
+
+struct frmps_head {
+	uint32_t size;
+	uint16_t op;
+	uint16_t flags;
+	uint32_t stream;
+	uint32_t reserved;
+	uint64_t seq;
+};
+
+struct frmps_launch {
+	uint32_t function;
+	uint32_t grid_x, grid_y, grid_z;
+	uint32_t block_x, block_y, block_z;
+	uint32_t shared_bytes;
+	uint32_t argument_bytes;
+	uint32_t attribute_count;
+};
+
+struct frmps_launch_attribute {
+	uint32_t id;
+	uint32_t reserved;
+	uint8_t value[64];
+};
+
+struct frmps_copy {
+	uint64_t dst, src;
+	uint64_t width, height, depth;
+	uint64_t dst_pitch, src_pitch;
+	uint64_t dst_rows, src_rows;
+	uint32_t kind;
+	uint32_t reserved;
+};
+
+struct frmps_set {
+	uint64_t dst;
+	uint64_t width, height, pitch;
+	uint32_t value;
+	uint32_t element_bytes;
+};
+
+struct frmps_event_record {
+	uint32_t event;
+	uint32_t flags;
+};
+
+struct frmps_depend {
+	uint64_t seq;
+	uint32_t stream;
+	uint32_t event;
+};
+
+struct frmps_write_value {
+	uint64_t address;
+	uint64_t value;
+	uint32_t bytes;
+	uint32_t flags;
+};
+
+struct frmps_wait_value {
+	uint64_t address;
+	uint64_t value;
+	uint32_t bytes;
+	uint32_t flags;
+};
+
+struct frmps_wake {
+	uint64_t seq;
+};
+
+/* Ops without a body. */
+struct frmps_empty {
+	uint8_t nothing[0];
+};
+
+#endif

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Packets with descriptors over SOCK_SEQPACKET. Runs in every process of the house, in the thread of the
+// caller. Invariant: a descriptor that the kernel handed over is either in packet->fds or closed, on every
+// path.
+
+#include "protocol/socket.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* Room for one descriptor more than a packet may carry would hide nothing: the kernel closes what does not
+ * fit and says MSG_CTRUNC. */
+union control {
+	struct cmsghdr align;
+	char bytes[CMSG_SPACE(WIRE_FDS_MAX * sizeof(int))];
+};
+
+/* Moves the descriptors of one control message into the packet. What is beyond its room is closed and
+ * counted. */
+static unsigned take_rights(struct packet *packet, const struct cmsghdr *c)
+{
+	size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+	unsigned surplus = 0;
+
+	for (size_t i = 0; i < count; ++i) {
+		int fd;
+		memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+		if (packet->fd_count < WIRE_FDS_MAX) {
+			packet->fds[packet->fd_count++] = fd;
+		} else {
+			close(fd);
+			++surplus;
+		}
+	}
+	return surplus;
+}
+
+static unsigned take_all(struct packet *packet, struct msghdr *m)
+{
+	unsigned surplus = 0;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c))
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+			surplus += take_rights(packet, c);
+	return surplus;
+}
+
+static void clear(struct packet *packet)
+{
+	packet->length = 0;
+	packet->fd_count = 0;
+	for (unsigned i = 0; i < WIRE_FDS_MAX; ++i)
+		packet->fds[i] = -1;
+}
+
+static int receive_error(int error)
+{
+	if (error == EAGAIN || error == EWOULDBLOCK)
+		return PACKET_E_AGAIN;
+	if (error == ECONNRESET || error == EPIPE)
+		return PACKET_E_CLOSED;
+	return -error;
+}
+
+int packet_receive(int socket, struct packet *packet)
+{
+	union control control;
+	struct iovec bytes = {.iov_base = packet->bytes, .iov_len = sizeof(packet->bytes)};
+	struct msghdr m = {.msg_iov = &bytes,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control)};
+	ssize_t n;
+
+	clear(packet);
+	do {
+		n = recvmsg(socket, &m, MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return receive_error(errno);
+
+	unsigned surplus = take_all(packet, &m);
+	if (surplus || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || (n == 0 && packet->fd_count)) {
+		packet_close_fds(packet);
+		return PACKET_E_INVALID;
+	}
+	/* No packet of the protocol is empty, so nothing means the end. A peer that does send an empty packet
+	 * is treated as gone, which it deserves. */
+	if (n == 0)
+		return PACKET_E_CLOSED;
+	packet->length = (size_t)n;
+	return 0;
+}
+
+void packet_close_fds(struct packet *packet)
+{
+	for (unsigned i = 0; i < packet->fd_count; ++i)
+		if (packet->fds[i] >= 0)
+			close(packet->fds[i]);
+	for (unsigned i = 0; i < WIRE_FDS_MAX; ++i)
+		packet->fds[i] = -1;
+	packet->fd_count = 0;
+}
+
+int packet_take_fd(struct packet *packet, unsigned index)
+{
+	if (index >= packet->fd_count)
+		return -1;
+	int fd = packet->fds[index];
+	packet->fds[index] = -1;
+	return fd;
+}
+
+/* Puts the descriptors into the message's control area. */
+static void attach(struct msghdr *m, union control *control, const int *fds, unsigned fd_count)
+{
+	if (!fd_count)
+		return;
+	memset(control, 0, sizeof(*control));
+	m->msg_control = control;
+	m->msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
+	struct cmsghdr *c = CMSG_FIRSTHDR(m);
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(fd_count * sizeof(int));
+	memcpy(CMSG_DATA(c), fds, fd_count * sizeof(int));
+}
+
+static int send_error(int error)
+{
+	if (error == EAGAIN || error == EWOULDBLOCK)
+		return PACKET_E_AGAIN;
+	if (error == EPIPE || error == ECONNRESET || error == ENOTCONN)
+		return PACKET_E_CLOSED;
+	return -error;
+}
+
+static int send_bytes(int socket, uint8_t *bytes, size_t length, const int *fds, unsigned fd_count)
+{
+	union control control;
+	struct iovec v = {.iov_base = bytes, .iov_len = length};
+	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
+	ssize_t n;
+
+	attach(&m, &control, fds, fd_count);
+	do {
+		n = sendmsg(socket, &m, MSG_NOSIGNAL);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 ? send_error(errno) : 0;
+}
+
+int message_send(int socket, const struct wire_message *message, const int *fds, unsigned fd_count)
+{
+	size_t length;
+	int r;
+
+	if (fd_count > WIRE_FDS_MAX)
+		return PACKET_E_INVALID;
+	uint8_t *bytes = malloc(WIRE_PACKET_MAX);
+	if (!bytes)
+		return -ENOMEM;
+	r = wire_encode(message, bytes, WIRE_PACKET_MAX, &length);
+	if (r > 0)
+		r = PACKET_E_INVALID;
+	if (!r)
+		r = send_bytes(socket, bytes, length, fds, fd_count);
+	free(bytes);
+	return r;
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Packets with descriptors on a SOCK_SEQPACKET socket: the transport under wire.h, for every process of the
+// house. Blocking or not follows the socket. No state; one caller per direction of a socket at a time.
+
+#ifndef FRMPS_PROTOCOL_SOCKET_H
+#define FRMPS_PROTOCOL_SOCKET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "protocol/wire.h"
+
+/* A received packet. `bytes` is aligned for wire_decode(). */
+struct packet {
+	_Alignas(8) uint8_t bytes[WIRE_PACKET_MAX];
+	size_t length;
+	int fds[WIRE_FDS_MAX]; /* owned by the holder of the packet, close-on-exec; -1 where none */
+	unsigned fd_count;
+};
+
+/* Outcomes of packet_receive() beside 0. */
+#define PACKET_E_CLOSED 1 /* the peer hung up (or sent an empty packet, which nobody can tell apart) */
+#define PACKET_E_AGAIN	2 /* nothing there (non-blocking socket), or a full buffer when sending */
+#define PACKET_E_INVALID                                                                                     \
+	3 /* receiving: truncated or with too many descriptors, which were closed; sending: does not encode  \
+	   */
+
+/** Receives one packet. Return: 0, a PACKET_E_*, or -errno. */
+int packet_receive(int socket, struct packet *packet);
+/** Closes the descriptors that are still there. */
+void packet_close_fds(struct packet *packet);
+/** Takes descriptor `index` out of the packet; -1 if there is none. The caller owns it. */
+int packet_take_fd(struct packet *packet, unsigned index);
+/** Encodes and sends a message with descriptors (still owned by the caller). Return: 0, PACKET_E_*, -errno.
+ */
+int message_send(int socket, const struct wire_message *message, const int *fds, unsigned fd_count);
+
+#endif

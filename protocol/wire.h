@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The C view of control.fbs: one plain struct per message body, and the two functions that turn a packet into
+// such a struct and back. wire.cc is the only C++ code that runs and the only user of flatc's generated
+// tables. Meaning of every field: control.fbs.
+//
+// A decoded message points into the packet it was decoded from (strings, vectors) and is valid as long as
+// that buffer; its lists of names point into the message itself, so a decoded message must not be copied as a
+// struct. Strings are NUL-terminated inside the packet (verified); absent strings decode to "". Vectors have
+// a count; an absent vector has count 0. Both functions are reentrant, keep no state and never throw.
+
+#ifndef FRMPS_PROTOCOL_WIRE_H
+#define FRMPS_PROTOCOL_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Largest packet, bytes; larger ones are refused on both sides. */
+#define WIRE_PACKET_MAX 65536u
+/* Descriptors beside one packet. */
+#define WIRE_FDS_MAX 4u
+
+enum wire_type {
+	WIRE_NONE = 0,
+	WIRE_HELLO,
+	WIRE_WELCOME,
+	WIRE_REFUSE,
+	WIRE_REPLY,
+	WIRE_MAP_MEMORY,
+	WIRE_UNMAP_MEMORY,
+	WIRE_MAP_HOST,
+	WIRE_UNMAP_HOST,
+	WIRE_QUERY_MEMORY,
+	WIRE_LOAD_MODULE,
+	WIRE_UNLOAD_MODULE,
+	WIRE_FIND_FUNCTION,
+	WIRE_FIND_GLOBAL,
+	WIRE_LIST_FUNCTIONS,
+	WIRE_SET_FUNCTION,
+	WIRE_QUERY_OCCUPANCY,
+	WIRE_QUERY_ELAPSED,
+	WIRE_OPEN_SESSION,
+	WIRE_CLOSE_SESSION,
+	WIRE_ACTIVATE,
+	WIRE_SHUTDOWN,
+	WIRE_PING,
+	WIRE_READY,
+	WIRE_OFFENCE,
+	WIRE_LOST,
+	WIRE_CREATE_CHUNK,
+	WIRE_RELEASE_CHUNK,
+	WIRE_ADMIN,
+	WIRE_ADMIN_REPLY,
+	WIRE_TYPES
+};
+
+struct wire_u64s {
+	const uint64_t *at;
+	uint32_t count;
+};
+struct wire_u32s {
+	const uint32_t *at;
+	uint32_t count;
+};
+struct wire_i32s {
+	const int32_t *at;
+	uint32_t count;
+};
+struct wire_bytes {
+	const uint8_t *at;
+	uint32_t count;
+};
+struct wire_names {
+	const char *const *at;
+	uint32_t count;
+};
+
+/* Layout of a session's regions, as published (shm/region.h checks it). */
+struct wire_shape {
+	uint64_t ring_offset, ring_bytes, arena_offset, arena_bytes, client_bytes;
+	uint64_t states_offset, timelines_offset, journal_offset, server_bytes;
+	uint32_t journal_blocks;
+};
+
+struct wire_device {
+	const char *name;
+	struct wire_bytes uuid;
+	struct wire_i32s attributes;
+	uint64_t total_bytes;
+	int32_t priority_least, priority_greatest;
+	struct wire_u64s limits;
+};
+
+/* Limits of vectors; both functions refuse more with WIRE_E_INVALID. What has no limit here is limited by the
+ * packet. */
+#define WIRE_DEVICES_MAX	   16u
+#define WIRE_NAMES_MAX		   512u /* names of one Reply */
+#define WIRE_ARGUMENTS_MAX	   16u	/* arguments of an Admin command */
+#define WIRE_WINDOW_WORDS_MAX	   64u	/* words of Hello.free_windows */
+#define WIRE_DEVICE_ATTRIBUTES_MAX 512u
+#define WIRE_DEVICE_LIMITS_MAX	   64u
+#define WIRE_OPTIONS_MAX	   64u /* options of LoadModule */
+#define WIRE_UUID_BYTES		   16u /* exactly */
+
+struct wire_option {
+	uint32_t id, reserved;
+	uint64_t value;
+};
+struct wire_options {
+	const struct wire_option *at;
+	uint32_t count;
+};
+
+struct wire_hello {
+	uint32_t major, minor;
+	uint64_t features;
+	const char *program;
+	struct wire_u64s free_windows;
+	uint64_t window_base, window_bytes;
+	uint32_t recovery;
+};
+struct wire_welcome {
+	uint32_t major, minor;
+	uint64_t features, session, token;
+	uint64_t window_base, device_bytes, host_bytes;
+	struct wire_shape shape;
+	int32_t driver_version;
+	struct wire_device devices[WIRE_DEVICES_MAX];
+	uint32_t device_count;
+	uint32_t spin_us;
+	uint64_t memory_limit;
+};
+struct wire_refuse {
+	int32_t code;
+	const char *text;
+};
+struct wire_reply {
+	int32_t code;
+	struct wire_u64s values;
+	/* Encoding: `names` is used (NULL elements are sent as ""). Decoding: names.at points to
+	 * name_storage. */
+	struct wire_names names;
+	const char *name_storage[WIRE_NAMES_MAX];
+	const char *text;
+};
+/* MapMemory, UnmapMemory, MapHost, UnmapHost (flags only in MapHost). */
+struct wire_range {
+	uint64_t address, bytes;
+	uint32_t flags;
+};
+struct wire_load_module {
+	uint32_t module, kind;
+	uint64_t bytes;
+	struct wire_options options;
+};
+/* UnloadModule, FindFunction, FindGlobal, ListFunctions: fields that the message lacks are 0 / "". */
+struct wire_symbol {
+	uint32_t module, function;
+	const char *name;
+};
+struct wire_set_function {
+	uint32_t function, attribute;
+	int64_t value;
+};
+struct wire_occupancy {
+	uint32_t function, query, flags, blocks, block_size;
+	uint64_t shared_bytes;
+	struct wire_u32s grid, block; /* 3 words each, or none */
+	struct wire_bytes attributes; /* whole frmps_launch_attribute structs, at most FRMPS_ATTRIBUTE_MAX */
+};
+struct wire_elapsed {
+	uint32_t start_event, end_event;
+};
+struct wire_open_session {
+	uint64_t window_base, device_bytes, host_bytes;
+	struct wire_shape shape;
+	uint32_t recovery;
+	const char *program;
+	int32_t pid;
+};
+struct wire_close_session {
+	uint32_t patience_ms;
+};
+struct wire_activate {
+	uint32_t generation;
+	struct wire_u64s sessions;
+	struct wire_u32s recover; /* as many as sessions */
+	int32_t code;
+	const char *reason;
+};
+/* The keeper knows no device: uuid.count is 0 then, and only then the device is absent from the packet. */
+struct wire_ready {
+	struct wire_device device;
+	int32_t driver_version;
+};
+/* Offence (text), Lost (code, text). */
+struct wire_trouble {
+	int32_t code;
+	const char *text;
+};
+struct wire_chunk {
+	uint64_t bytes, handle;
+};
+struct wire_admin {
+	const char *command;
+	struct wire_names arguments;
+	const char *name_storage[WIRE_ARGUMENTS_MAX];
+};
+struct wire_admin_reply {
+	int32_t code;
+	const char *json;
+};
+
+struct wire_message {
+	enum wire_type type;
+	uint64_t id, session;
+	union {
+		struct wire_hello hello;
+		struct wire_welcome welcome;
+		struct wire_refuse refuse;
+		struct wire_reply reply;
+		struct wire_range range;
+		struct wire_load_module load_module;
+		struct wire_symbol symbol;
+		struct wire_set_function set_function;
+		struct wire_occupancy occupancy;
+		struct wire_elapsed elapsed;
+		struct wire_open_session open_session;
+		struct wire_close_session close_session;
+		struct wire_activate activate;
+		struct wire_ready ready;
+		struct wire_trouble trouble;
+		struct wire_chunk chunk;
+		struct wire_admin admin;
+		struct wire_admin_reply admin_reply;
+	};
+};
+
+/* Outcomes. */
+#define WIRE_E_INVALID                                                                                       \
+	1	       /* not a well-formed message of this protocol (decode), or a limit above is exceeded */
+#define WIRE_E_SPACE 2 /* the packet does not fit the buffer (encode) */
+
+/**
+ * Encodes a message.
+ * @message: what to say; NULL strings are sent as absent
+ * @buffer, @size: where to; at most WIRE_PACKET_MAX bytes are ever written, none on failure
+ * @ret_length: bytes of the packet; written only on success
+ * Return: 0, WIRE_E_INVALID or WIRE_E_SPACE, -ENOMEM
+ */
+int wire_encode(const struct wire_message *message, uint8_t *buffer, size_t size, size_t *ret_length);
+
+/**
+ * Verifies and decodes a packet.
+ * @packet: 8-byte aligned, at most WIRE_PACKET_MAX bytes; must stay valid while *ret_message is used
+ * @ret_message: on failure only its type is defined, WIRE_NONE
+ * Return: 0 or WIRE_E_INVALID
+ */
+int wire_decode(const uint8_t *packet, size_t length, struct wire_message *ret_message);
+
+/** Name of a message type for logs; "unknown" for anything else. */
+const char *wire_type_name(enum wire_type type);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
