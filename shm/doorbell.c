@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The system calls behind doorbell.h. No state.
+
+#include "shm/doorbell.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+void doorbell_force(int eventfd)
+{
+	uint64_t one = 1;
+	/* EAGAIN means that the counter is full: the other side has been rung enough. */
+	ssize_t r = write(eventfd, &one, sizeof(one));
+
+	(void)r;
+}
+
+void doorbell_ring(int eventfd, const word32 *asleep)
+{
+	/* Pairs with the sleeper's fence between its store of `asleep` and its last look at the tails. */
+	word_fence();
+	if (word_relaxed(asleep))
+		doorbell_force(eventfd);
+}
+
+void doorbell_drain(int eventfd)
+{
+	uint64_t count;
+	ssize_t r = read(eventfd, &count, sizeof(count));
+
+	(void)r;
+}
+
+void wake_wait(const word32 *word, uint32_t seen, uint64_t timeout_us)
+{
+	struct timespec timeout = {
+		.tv_sec = (time_t)(timeout_us / 1000000),
+		.tv_nsec = (long)(timeout_us % 1000000) * 1000,
+	};
+
+	syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, NULL, 0);
+}
+
+void wake_all(word32 *word)
+{
+	atomic_fetch_add_explicit(word, 1, memory_order_release);
+	syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}

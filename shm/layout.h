@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The two memory regions of a session, and the only structs that live in them.
+//
+//   client region (memfd, sealed against shrinking and growing; the client writes, executors only read):
+//     client_header | ring bytes | stream table | arena
+//   server region (memfd; executors write, the client holds a read-only file and can never map it writable):
+//     server_header | stream states | timelines, one per executor generation | journal blocks
+//
+// Offsets and sizes are fixed by the daemon, published in the handshake, and checked once by whoever maps a
+// region (region.h); nobody ever takes an offset from the memory itself. All words are native endian: both
+// sides run on one machine. Reserved words are zero. Changing a struct here needs a new FRMPS_PROTOCOL_MAJOR.
+//
+// A session outlives executors. Each executor that serves it is a generation: 1, 2, 3, … A generation's GPU
+// work writes completion marks only into that generation's timeline, so nothing that an old executor still
+// does can be taken for the new one's progress.
+
+#ifndef FRMPS_SHM_LAYOUT_H
+#define FRMPS_SHM_LAYOUT_H
+
+#include <assert.h>
+#include <stddef.h>
+
+#include "shm/order.h"
+
+#define SHM_CLIENT_MAGIC UINT32_C(0x6c636d66)
+#define SHM_SERVER_MAGIC UINT32_C(0x76736d66)
+
+/* Streams of one session that exist at a time; slot 0 is the client's legacy default stream. */
+#define SHM_STREAMS 2048u
+/* Events of one session that exist at a time. */
+#define SHM_EVENTS 65536u
+/* Timelines kept; generation g uses timeline g % SHM_TIMELINES. */
+#define SHM_TIMELINES 4u
+/* One journal block; the largest record fits. */
+#define SHM_BLOCK_BYTES 65536u
+/* Journal blocks of a session; memory is only used where written (memfd pages). */
+#define SHM_BLOCKS   4096u
+#define SHM_NO_BLOCK UINT32_MAX
+/* Commands of one stream that may be issued or queued and not done; the client waits beyond it. */
+#define SHM_STREAM_CREDIT 1024u
+
+/* Default sizes, bytes. */
+#define SHM_RING_BYTES	(UINT64_C(1) << 20)
+#define SHM_ARENA_BYTES (UINT64_C(32) << 20)
+
+/* Stream table entry: what the executor needs to make the stream on first use. Written by the client before
+ * the first command that names the slot; the ring's tail publishes it. */
+struct shm_stream_entry {
+	uint32_t flags;	  /* driver stream flags: 0 or 1 (non-blocking) */
+	int32_t priority; /* as given by the program */
+	uint32_t reserved[2];
+};
+
+/* Host-function words of one stream, written by the client's service thread. */
+struct shm_host_entry {
+	word64 started; /* seq of the latest host function that was begun: it runs at most once */
+	word64 done;	/* seq of the latest host function that returned; pairs with executor/hold.c */
+};
+
+struct shm_client_header {
+	uint32_t magic;
+	uint32_t major;
+	uint32_t reserved0[14];
+	/* Ring bytes ever written by the client. Written by the submitting thread under the ring lock; pairs
+	 * with the executor's acquire in ring_peek(). */
+	_Alignas(64) word64 tail;
+	uint64_t reserved1[7];
+	struct shm_host_entry host[SHM_STREAMS];
+	struct shm_stream_entry streams[SHM_STREAMS];
+};
+
+/* What the client may see of one stream, and what a later executor needs to take it over. Executor writes. */
+struct shm_stream_state {
+	word64 journaled;  /* highest seq copied into the journal */
+	word64 issued;	   /* highest seq handed to the driver (set before the call) */
+	word64 host_ready; /* highest seq of a host function whose predecessors are done: the client may run
+			      it */
+	word64 marked;	   /* highest seq behind which a mark was put: will be seen in the timeline */
+	word32 head_block; /* oldest journal block with commands that are not done, or SHM_NO_BLOCK */
+	word32 head_offset;
+	word32 tail_block; /* block being filled, or SHM_NO_BLOCK */
+	word32 tail_offset;
+	uint64_t reserved[2];
+};
+
+/* Session state as the client sees it. */
+enum shm_session_state {
+	SHM_SESSION_RUNNING = 1, /* commands are served */
+	SHM_SESSION_HELD = 2,	 /* a promotion is under way: nothing is issued, nothing is lost */
+	SHM_SESSION_FAULTED = 3, /* `error` is sticky: every later context call returns it */
+	SHM_SESSION_CLOSED = 4,	 /* the service ended the session: protocol error, limit, shutdown */
+};
+
+struct shm_server_header {
+	uint32_t magic;
+	uint32_t major;
+	uint32_t reserved0[14];
+	/* Ring bytes ever consumed. Written by the serving executor thread; pairs with ring_reserve(). */
+	_Alignas(64) word64 head;
+	/* Non-zero while the serving thread sleeps: the client rings the doorbell. Protocol in doorbell.h. */
+	word32 asleep;
+	/* Bumped and futex-woken when a sleeper should look again (also on every change of state). */
+	word32 wake;
+	/* Generation of the executor whose timeline is valid. Released after its timeline holds all done
+	 * values. */
+	word32 generation;
+	word32 state; /* enum shm_session_state */
+	word32 error; /* CUresult when FAULTED or CLOSED; written before state */
+	/* Errors of single commands that the driver refused at issue and that could not be returned at the
+	 * call: count, and the latest code. The client reports each new count once, at its next synchronising
+	 * call. */
+	word32 late_errors;
+	word32 late_error;
+	/* Executors that took over this session after a fault of somebody else. */
+	word32 promotions;
+	uint32_t reserved1[4];
+	/* Human-readable reason of FAULTED or CLOSED; written before state. */
+	char reason[256];
+};
+
+/* Completion word of one stream: the highest seq known done. Written by the GPU (mark) or, while nothing of
+ * the stream is on the GPU, by the executor. Only ever grows. */
+struct shm_timeline_entry {
+	word64 done;
+	uint64_t reserved;
+};
+
+struct shm_timeline {
+	struct shm_timeline_entry stream[SHM_STREAMS];
+};
+
+/* Head of a journal block. Blocks of a stream form a list from head_block to tail_block. */
+struct shm_block {
+	word32 next; /* SHM_NO_BLOCK at the end */
+	uint32_t reserved[3];
+	uint8_t records[SHM_BLOCK_BYTES - 16];
+};
+
+static_assert(sizeof(struct shm_stream_entry) == 16, "part of the ABI");
+static_assert(sizeof(struct shm_host_entry) == 16, "part of the ABI");
+static_assert(offsetof(struct shm_client_header, tail) == 64, "own cache line");
+static_assert(offsetof(struct shm_client_header, host) == 128, "part of the ABI");
+static_assert(sizeof(struct shm_client_header) == 128 + SHM_STREAMS * 32, "part of the ABI");
+static_assert(sizeof(struct shm_stream_state) == 64, "one cache line per stream");
+static_assert(offsetof(struct shm_server_header, head) == 64, "own cache line");
+static_assert(offsetof(struct shm_server_header, reason) == 120, "part of the ABI");
+static_assert(sizeof(struct shm_server_header) == 384, "part of the ABI");
+static_assert(sizeof(struct shm_timeline) == SHM_STREAMS * 16, "part of the ABI");
+static_assert(sizeof(struct shm_block) == SHM_BLOCK_BYTES, "part of the ABI");
+
+#endif

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The only place that spells memory orders. Every shared word has one writer; a reader that acts on what the
+// word announces uses word_acquire(), which pairs with the writer's word_release(). word_relaxed() is for a
+// word's own writer and for hints. word_fence() is the full fence of the two sleep protocols (doorbell.h):
+// "publish, fence, look whether the other side sleeps" against "say that I sleep, fence, look again for
+// work".
+
+#ifndef FRMPS_SHM_ORDER_H
+#define FRMPS_SHM_ORDER_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* Shared words. The type says nothing about the writer; layout.h does, per region. */
+typedef _Atomic uint32_t word32;
+typedef _Atomic uint64_t word64;
+
+#define word_acquire(w)	   atomic_load_explicit((w), memory_order_acquire)
+#define word_relaxed(w)	   atomic_load_explicit((w), memory_order_relaxed)
+#define word_release(w, v) atomic_store_explicit((w), (v), memory_order_release)
+#define word_set(w, v)	   atomic_store_explicit((w), (v), memory_order_relaxed)
+#define word_fence()	   atomic_thread_fence(memory_order_seq_cst)
+
+/* Tells the processor that this is a spin loop. */
+static inline void word_pause(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ __volatile__("yield");
+#endif
+}
+
+#endif

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Making, checking and mapping a session's regions. Runs in the daemon (make, reset), in clients and
+// executors (map). The memory itself is never asked for offsets: shapes come from the handshake and stay in
+// private memory.
+
+#include "shm/region.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "protocol/command.h"
+
+#define PAGE	   UINT64_C(4096)
+#define REGION_MAX (UINT64_C(64) << 30)
+
+static uint64_t page_up(uint64_t bytes)
+{
+	return (bytes + PAGE - 1) & ~(PAGE - 1);
+}
+
+void shm_shape_init(struct wire_shape *shape, uint64_t ring_bytes, uint64_t arena_bytes, uint32_t blocks)
+{
+	*shape = (struct wire_shape){
+		.ring_bytes = ring_bytes, .arena_bytes = arena_bytes, .journal_blocks = blocks};
+	shape->ring_offset = page_up(sizeof(struct shm_client_header));
+	shape->arena_offset = page_up(shape->ring_offset + ring_bytes);
+	shape->client_bytes = page_up(shape->arena_offset + arena_bytes);
+	shape->states_offset = page_up(sizeof(struct shm_server_header));
+	shape->timelines_offset =
+		page_up(shape->states_offset + SHM_STREAMS * sizeof(struct shm_stream_state));
+	shape->journal_offset =
+		page_up(shape->timelines_offset + SHM_TIMELINES * sizeof(struct shm_timeline));
+	shape->server_bytes = shape->journal_offset + (uint64_t)blocks * SHM_BLOCK_BYTES;
+}
+
+/* Whether [offset, offset + bytes) starts on a page at or behind `from` and ends at or before `end`. */
+static bool fits(uint64_t offset, uint64_t bytes, uint64_t from, uint64_t end)
+{
+	return offset % PAGE == 0 && offset >= from && offset <= end && bytes <= end - offset;
+}
+
+int shm_shape_check(const struct wire_shape *s)
+{
+	bool ok = s->client_bytes <= REGION_MAX && s->server_bytes <= REGION_MAX;
+
+	ok = ok && s->ring_bytes >= 8 * FRMPS_RECORD_MAX && (s->ring_bytes & (s->ring_bytes - 1)) == 0;
+	ok = ok && fits(s->ring_offset, s->ring_bytes, sizeof(struct shm_client_header), s->client_bytes);
+	ok = ok && s->arena_bytes > 0;
+	ok = ok && fits(s->arena_offset, s->arena_bytes, s->ring_offset + s->ring_bytes, s->client_bytes);
+	ok = ok && s->journal_blocks > 0;
+	ok = ok && fits(s->states_offset, SHM_STREAMS * sizeof(struct shm_stream_state),
+			   sizeof(struct shm_server_header), s->timelines_offset);
+	ok = ok && fits(s->timelines_offset, SHM_TIMELINES * sizeof(struct shm_timeline), s->states_offset,
+			   s->journal_offset);
+	ok = ok && fits(s->journal_offset, (uint64_t)s->journal_blocks * SHM_BLOCK_BYTES, s->timelines_offset,
+			   s->server_bytes);
+	return ok ? 0 : SHM_E_SHAPE;
+}
+
+static int nospace(int error)
+{
+	return error == ENOMEM || error == ENOSPC || error == EMFILE || error == ENFILE ? SHM_E_NOSPACE
+											: -error;
+}
+
+/* A memfd of `bytes` bytes that nobody can resize. */
+static int sealed_memfd(const char *name, uint64_t bytes, int *ret_fd)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return nospace(errno);
+	if (ftruncate(fd, (off_t)bytes) < 0 ||
+		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
+		int error = errno;
+
+		close(fd);
+		return nospace(error);
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+static void write_headers(struct shm_view *view)
+{
+	view->client->magic = SHM_CLIENT_MAGIC;
+	view->client->major = FRMPS_PROTOCOL_MAJOR;
+	view->server->magic = SHM_SERVER_MAGIC;
+	view->server->major = FRMPS_PROTOCOL_MAJOR;
+	for (uint32_t i = 0; i < SHM_STREAMS; i++) {
+		word_set(&view->states[i].head_block, SHM_NO_BLOCK);
+		word_set(&view->states[i].tail_block, SHM_NO_BLOCK);
+	}
+	word_set(&view->server->generation, 1);
+	word_release(&view->server->state, SHM_SESSION_RUNNING);
+}
+
+static void *map_file(int fd, uint64_t bytes, int protection)
+{
+	void *at = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+/* Maps both files; pointers are set, headers are not looked at. */
+static int map_both(struct shm_view *view, int client_fd, int server_fd, enum shm_side side)
+{
+	const struct wire_shape *s = &view->shape;
+	int server_protection = side == SHM_SIDE_CLIENT ? PROT_READ : PROT_READ | PROT_WRITE;
+	/* The client has no use for the journal: it maps what lies before it. */
+	uint64_t server_bytes = side == SHM_SIDE_CLIENT ? s->journal_offset : s->server_bytes;
+	uint8_t *client = map_file(client_fd, s->client_bytes, PROT_READ | PROT_WRITE);
+	uint8_t *server = map_file(server_fd, server_bytes, server_protection);
+
+	view->client = (struct shm_client_header *)client;
+	view->server = (struct shm_server_header *)server;
+	if (!client || !server) {
+		int error = errno;
+
+		view->blocks = (struct shm_block *)(side == SHM_SIDE_SERVER ? server : NULL);
+		shm_view_unmap(view);
+		return -error;
+	}
+	view->ring = client + s->ring_offset;
+	view->arena = client + s->arena_offset;
+	view->states = (struct shm_stream_state *)(server + s->states_offset);
+	view->timelines = (struct shm_timeline *)(server + s->timelines_offset);
+	if (side == SHM_SIDE_SERVER)
+		view->blocks = (struct shm_block *)(server + s->journal_offset);
+	return 0;
+}
+
+int shm_region_new(const struct wire_shape *shape, int *ret_client_fd, int *ret_server_fd)
+{
+	struct shm_view view = {.shape = *shape};
+	int client_fd = -1, server_fd = -1;
+	int r = shm_shape_check(shape);
+
+	if (!r)
+		r = sealed_memfd("frmps-client", shape->client_bytes, &client_fd);
+	if (!r)
+		r = sealed_memfd("frmps-server", shape->server_bytes, &server_fd);
+	if (!r) {
+		r = map_both(&view, client_fd, server_fd, SHM_SIDE_SERVER);
+		if (r < 0)
+			r = nospace(-r);
+	}
+	if (r) {
+		if (client_fd >= 0)
+			close(client_fd);
+		if (server_fd >= 0)
+			close(server_fd);
+		return r;
+	}
+	write_headers(&view);
+	shm_view_unmap(&view);
+	*ret_client_fd = client_fd;
+	*ret_server_fd = server_fd;
+	return 0;
+}
+
+int shm_region_readonly(int server_fd, int *ret_fd)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", server_fd);
+	/* A second session of this region (reuse) finds the mode taken away already. */
+	if (fchmod(server_fd, 0400) < 0)
+		return -errno;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fchmod(server_fd, 0) < 0) {
+		int error = errno;
+
+		if (fd >= 0)
+			close(fd);
+		return -error;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+void shm_region_reset(struct shm_view *view)
+{
+	/* The journal's blocks are found through the states alone: they need no clearing to be empty, but a
+	 * stranger's kernel arguments are nobody else's business. */
+	memset(view->client, 0, view->shape.client_bytes);
+	memset(view->server, 0, view->shape.journal_offset);
+	madvise(view->blocks, (size_t)view->shape.journal_blocks * SHM_BLOCK_BYTES, MADV_REMOVE);
+	write_headers(view);
+}
+
+static int check_files(const struct wire_shape *shape, int client_fd, int server_fd)
+{
+	struct stat client, server;
+
+	if (fstat(client_fd, &client) < 0 || fstat(server_fd, &server) < 0)
+		return -errno;
+	if ((uint64_t)client.st_size != shape->client_bytes ||
+		(uint64_t)server.st_size != shape->server_bytes)
+		return SHM_E_SHAPE;
+	return 0;
+}
+
+int shm_view_map(struct shm_view *ret_view, const struct wire_shape *shape, int client_fd, int server_fd,
+	enum shm_side side)
+{
+	struct shm_view view = {.shape = *shape};
+	int r = shm_shape_check(shape);
+
+	if (!r)
+		r = check_files(shape, client_fd, server_fd);
+	if (!r)
+		r = map_both(&view, client_fd, server_fd, side);
+	if (r)
+		return r;
+	/* The client's own header may hold anything by now; only the side that wrote it can vouch for it. */
+	if (view.server->magic != SHM_SERVER_MAGIC || view.server->major != FRMPS_PROTOCOL_MAJOR) {
+		shm_view_unmap(&view);
+		return SHM_E_SHAPE;
+	}
+	*ret_view = view;
+	return 0;
+}
+
+void shm_view_unmap(struct shm_view *view)
+{
+	if (view->client)
+		munmap(view->client, view->shape.client_bytes);
+	if (view->server)
+		munmap(view->server, view->blocks ? view->shape.server_bytes : view->shape.journal_offset);
+	*view = SHM_VIEW_NULL;
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// A session's two memory regions: how large they are, how they are made, how each side maps them. The daemon
+// makes regions and publishes their shape; client and executors map them once and from then on use only the
+// pointers and sizes of their private struct shm_view. No function here keeps state; a view belongs to one
+// owner.
+
+#ifndef FRMPS_SHM_REGION_H
+#define FRMPS_SHM_REGION_H
+
+#include <stdint.h>
+
+#include "protocol/wire.h"
+#include "shm/layout.h"
+
+/* Outcomes. */
+#define SHM_E_SHAPE   1 /* the shape or a region does not fulfil the rules of shm_shape_check() */
+#define SHM_E_NOSPACE 2 /* no memory for the regions: memfd limit, shared memory full */
+
+enum shm_side {
+	SHM_SIDE_CLIENT, /* client region writable, server region read-only */
+	SHM_SIDE_SERVER, /* both writable (the device writes the arena through the executor's mapping) */
+};
+
+/* A mapped session. */
+struct shm_view {
+	struct wire_shape shape;
+	struct shm_client_header *client;
+	uint8_t *ring;
+	uint8_t *arena;
+	struct shm_server_header *server;
+	struct shm_stream_state *states; /* SHM_STREAMS */
+	struct shm_timeline *timelines;	 /* SHM_TIMELINES */
+	struct shm_block *blocks;	 /* shape.journal_blocks; NULL on the client's side */
+};
+
+#define SHM_VIEW_NULL ((struct shm_view){0})
+
+/** The shape for given ring and arena sizes (powers of two, at least 64 KiB); @blocks journal blocks. */
+void shm_shape_init(struct wire_shape *shape, uint64_t ring_bytes, uint64_t arena_bytes, uint32_t blocks);
+
+/**
+ * Checks a shape that came over a socket: page-aligned, in order, disjoint, ring a power of two that holds
+ * eight of the largest records, everything below 64 GiB. Return: 0 or SHM_E_SHAPE.
+ */
+int shm_shape_check(const struct wire_shape *shape);
+
+/**
+ * Makes both regions, zeroed, sealed against resizing, with their headers written and the journal empty.
+ * @ret_client_fd, @ret_server_fd: the caller owns them
+ * Return: 0, SHM_E_SHAPE, SHM_E_NOSPACE or -errno.
+ */
+int shm_region_new(const struct wire_shape *shape, int *ret_client_fd, int *ret_server_fd);
+
+/**
+ * A read-only descriptor of the server region for the client. The memfd's mode is taken away at the same
+ * time, so that the client cannot open it again for writing through /proc unless it is root or runs as the
+ * service's own user.
+ */
+int shm_region_readonly(int server_fd, int *ret_fd);
+
+/** Zeroes the used parts of both regions and writes the headers again, so that a next session may have them.
+ */
+void shm_region_reset(struct shm_view *view);
+
+/**
+ * Maps a session.
+ * Checks the shape, the files' sizes and the headers. The descriptors are not consumed.
+ * Return: 0, SHM_E_SHAPE or -errno.
+ */
+int shm_view_map(struct shm_view *view, const struct wire_shape *shape, int client_fd, int server_fd,
+	enum shm_side side);
+
+/** Unmaps; fine on SHM_VIEW_NULL and twice. */
+void shm_view_unmap(struct shm_view *view);
+
+/** Timeline of a generation. */
+static inline struct shm_timeline *shm_view_timeline(const struct shm_view *view, uint32_t generation)
+{
+	return &view->timelines[generation % SHM_TIMELINES];
+}
+
+/** Highest command of a stream known done, as the serving generation says. [any thread, either side] */
+static inline uint64_t shm_view_done(const struct shm_view *view, uint32_t slot)
+{
+	uint32_t generation = word_acquire(&view->server->generation);
+
+	return word_acquire(&shm_view_timeline(view, generation)->stream[slot].done);
+}
+
+#endif

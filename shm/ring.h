@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The command ring: bytes from one writer (the client, under its own lock) to one reader (the executor thread
+// that serves the session). Positions are byte counts that only grow; a record never wraps: what is left
+// before the end of the ring is filled with a PAD record.
+//
+//            head (server region)                tail (client region)
+//              │                                   │
+//     ░░░░░░░░░▼▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▼░░░░░░░░░░░
+//              └ not yet consumed ─────────────────┘ free
+//
+// The writer trusts the reader's head (it cannot be forged by anyone else). The reader trusts nothing: the
+// tail may be any number, and the bytes may change while it looks; it takes each word once and checks its own
+// copy.
+
+#ifndef FRMPS_SHM_RING_H
+#define FRMPS_SHM_RING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "protocol/command.h"
+#include "shm/region.h"
+
+/* Writer's private half. Guarded by the client's ring lock. */
+struct ring_writer {
+	struct shm_view *view;
+	uint64_t mask;
+	uint64_t tail; /* bytes published */
+	uint64_t seen; /* a head that was true once: less free room than there is, never more */
+};
+
+/* Reader's private half. One thread. */
+struct ring_reader {
+	struct shm_view *view;
+	uint64_t mask;
+	uint64_t head;
+};
+
+/* Outcomes of ring_peek(). */
+#define RING_E_EMPTY   1
+#define RING_E_INVALID 2 /* the writer broke the rules: offence */
+
+/** Starts writing at the position that the region holds (0 in a new session). */
+void ring_writer_init(struct ring_writer *ring, struct shm_view *view);
+
+/** Starts reading at the position that the region holds: a later executor goes on where the former ended. */
+void ring_reader_init(struct ring_reader *ring, struct shm_view *view);
+
+/* Slow path of ring_reserve(): looks at the head again, pads up to the end of the ring if needed. */
+void *ring_reserve_slow(struct ring_writer *ring, uint32_t size);
+
+/**
+ * Room for a record of `size` bytes (a multiple of FRMPS_RECORD_ALIGN, at most FRMPS_RECORD_MAX).
+ * Return: where to write it, or NULL while the ring is full. Nothing is published before ring_publish().
+ */
+static inline void *ring_reserve(struct ring_writer *ring, uint32_t size)
+{
+	uint64_t at = ring->tail & ring->mask;
+
+	if (ring->tail + size - ring->seen > ring->mask + 1 || at + size > ring->mask + 1)
+		return ring_reserve_slow(ring, size);
+	return ring->view->ring + at;
+}
+
+/** Publishes the record reserved last. Pairs with the acquire in ring_peek(). */
+static inline void ring_publish(struct ring_writer *ring, uint32_t size)
+{
+	ring->tail += size;
+	word_release(&ring->view->client->tail, ring->tail);
+}
+
+/** Whether there may be something to read: one load, no checks. */
+static inline bool ring_has_work(const struct ring_reader *ring)
+{
+	return word_acquire(&ring->view->client->tail) != ring->head;
+}
+
+/**
+ * Looks at the next record.
+ * @ret_head: private copy of its head, checked: size in bounds, aligned, inside what was published and inside
+ * the ring
+ * @ret_record: the record's bytes on the ring, valid until ring_consume(); they may change at any moment,
+ * copy them once Return: 0, RING_E_EMPTY, RING_E_INVALID.
+ */
+int ring_peek(const struct ring_reader *ring, struct frmps_head *ret_head, const uint8_t **ret_record);
+
+/** Frees the slot of the record peeked last. Pairs with the acquire in ring_reserve_slow(). */
+static inline void ring_consume(struct ring_reader *ring, uint32_t size)
+{
+	ring->head += size;
+	word_release(&ring->view->server->head, ring->head);
+}
+
+#endif
