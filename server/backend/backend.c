@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Choosing a backend, and what a result code says about the health of the context. Pure but for
+// backend_find("auto"), which probes the machine and is called once at start, in the main thread.
+
+#include "server/backend/backend.h"
+
+#include <string.h>
+
+struct last_words *backend_last_words;
+
+static const struct backend_ops *find_auto(void)
+{
+	struct backend_probe probe;
+
+	return backend_cuda.probe(&probe) == CUDA_SUCCESS ? &backend_cuda : &backend_host;
+}
+
+const struct backend_ops *backend_find(const char *name)
+{
+	if (!strcmp(name, "auto"))
+		return find_auto();
+	if (!strcmp(name, backend_cuda.name))
+		return &backend_cuda;
+	if (!strcmp(name, backend_host.name))
+		return &backend_host;
+	return NULL;
+}
+
+/*
+ * Fatal is what says something about the context and not about the call: once one of these was returned,
+ * every later call of the process gets it too.
+ *
+ * Left out on purpose: 999 (unknown) and 304 (operating system), which drivers also return for a single bad
+ * call: if the context is gone with them, the next query of any stream keeps failing and no mark arrives,
+ * which the executor's own watch sees; 701 and 720 (a launch that does not fit), 201 (no context current: our
+ * bug, not the GPU's); 911 (a foreign device: we import no foreign semaphores).
+ */
+bool backend_is_fatal(CUresult code)
+{
+	switch (code) {
+	/* A kernel did something that the hardware stopped. */
+	case CUDA_ERROR_ILLEGAL_ADDRESS:
+	case CUDA_ERROR_LAUNCH_TIMEOUT:
+	case CUDA_ERROR_ASSERT:
+	case CUDA_ERROR_HARDWARE_STACK_ERROR:
+	case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+	case CUDA_ERROR_MISALIGNED_ADDRESS:
+	case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+	case CUDA_ERROR_INVALID_PC:
+	case CUDA_ERROR_LAUNCH_FAILED:
+	case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+	/* The hardware itself failed under the context. */
+	case CUDA_ERROR_ECC_UNCORRECTABLE:
+	case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+	case CUDA_ERROR_CONTAINED:
+	/* The driver, or a stock MPS server between us and it, took the context away. */
+	case CUDA_ERROR_DEINITIALIZED:
+	case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+	case CUDA_ERROR_MPS_RPC_FAILURE:
+	case CUDA_ERROR_MPS_CLIENT_TERMINATED:
+		return true;
+	default:
+		return false;
+	}
+}

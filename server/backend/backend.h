@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The seam between the service and whatever runs kernels. A backend is one const table of operations; `cuda`
+// drives the real driver (opened at run time), `host` runs kernels as C functions over memfd pages. Keeper
+// and executors are the only users. One process uses one backend, for one role, for one device.
+//
+// Every operation returns a driver result code (CUresult, 0 = success). A code for which backend_is_fatal()
+// is true means that the whole context is lost: the caller stops issuing and reports (executor/lost.c).
+// Objects are opaque pointers owned by the backend; after the context is lost they are never touched again.
+//
+// Threads: operations marked [any] may be called by several threads at once; the others by one thread at a
+// time per object. Every thread calls thread_enter() once before anything else.
+
+#ifndef FRMPS_SERVER_BACKEND_BACKEND_H
+#define FRMPS_SERVER_BACKEND_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "protocol/command.h"
+#include "protocol/cuda_abi.h"
+#include "protocol/wire.h"
+
+struct backend_stream;
+struct backend_event;
+struct backend_module;
+struct backend_function;
+
+#define BACKEND_PARAMS_MAX    4096u
+#define BACKEND_FUNC_ATTRS    16u
+#define BACKEND_DEVICE_ATTRS  256u
+#define BACKEND_DEVICE_LIMITS 16u
+
+/* Granularity of device memory chunks, bytes: chunks are multiples of it and mapped at multiples of it. */
+#define BACKEND_CHUNK_GRANULE (UINT64_C(2) << 20)
+
+/* What a program asks about the device, read once at start. */
+struct backend_device {
+	char name[256];
+	uint8_t uuid[16];
+	int32_t attributes[BACKEND_DEVICE_ATTRS]; /* by CUdevice_attribute; 0 where the driver refuses */
+	uint64_t limits[BACKEND_DEVICE_LIMITS];	  /* by CUlimit */
+	uint64_t total_bytes;
+	int32_t priority_least, priority_greatest;
+	int32_t driver_version;
+};
+
+/* Parameter layout and attributes of a kernel. A kept copy may end behind the last parameter: nobody reads
+ * beyond param_count. */
+struct backend_function_info {
+	uint32_t param_count;
+	uint32_t argument_bytes; /* end of the last parameter */
+	int32_t attributes[BACKEND_FUNC_ATTRS];
+	struct {
+		uint32_t offset, size;
+	} params[BACKEND_PARAMS_MAX];
+};
+
+/* A checked launch: everything in executor-private or journal memory that no client can write. */
+struct backend_launch {
+	struct backend_function *function;
+	const struct backend_function_info *info;
+	uint32_t grid[3], block[3];
+	uint32_t shared_bytes;
+	const uint8_t *arguments; /* argument_bytes packed bytes */
+	uint32_t argument_bytes;
+	const struct frmps_launch_attribute *attributes;
+	uint32_t attribute_count;
+	bool cooperative;
+	/* Who it belongs to, for last words and accounting. */
+	uint64_t session, seq;
+	uint32_t stream_slot;
+};
+
+/* A checked copy; addresses are valid in this process (arena offsets already resolved). */
+struct backend_copy {
+	uint64_t dst, src;
+	uint64_t width, height, depth;
+	uint64_t dst_pitch, src_pitch, dst_rows, src_rows;
+	bool dst_is_host, src_is_host; /* pinned host memory of the session, else device memory */
+};
+
+/* Device name is empty where the probe failed; text says why in one sentence for the operator. */
+struct backend_probe {
+	char text[256];
+	int32_t device_count;
+};
+
+struct backend_ops {
+	const char *name; /* "cuda" or "host" */
+
+	/* Whether this machine can run the backend at all: driver there, new enough, a device. Takes no
+	 * context. */
+	CUresult (*probe)(struct backend_probe *ret_probe);
+
+	/* Role start. open_keeper: memory only, never a context. open_executor: the context of this process.
+	 */
+	CUresult (*open_keeper)(int device);
+	CUresult (*open_executor)(int device, struct backend_device *ret_device);
+	void (*close)(void);
+	CUresult (*thread_enter)(void);
+
+	/* Keeper. The descriptor is the caller's; the handle stays valid until chunk_release. */
+	CUresult (*chunk_create)(uint64_t bytes, uint64_t *ret_handle, int *ret_fd);
+	CUresult (*chunk_release)(uint64_t handle);
+
+	/* Address space of a session's device part; exact address or error. [any] */
+	CUresult (*window_reserve)(uint64_t address, uint64_t bytes);
+	CUresult (*window_release)(uint64_t address, uint64_t bytes);
+	/* Maps a chunk's descriptor (not consumed) read-write at an exact address inside a window. [any] */
+	CUresult (*chunk_map)(uint64_t address, uint64_t bytes, int fd);
+	CUresult (*chunk_unmap)(uint64_t address, uint64_t bytes);
+	/* Zeroes device memory and returns when done. [any] */
+	CUresult (*clear)(uint64_t address, uint64_t bytes);
+	/* Pins process memory so that the device reads and writes it at the same address. [any] */
+	CUresult (*host_register)(void *address, uint64_t bytes);
+	CUresult (*host_unregister)(void *address);
+	CUresult (*memory_info)(uint64_t *ret_free, uint64_t *ret_total);
+
+	/* Modules: the image is private to the caller and may go after the call. log: JIT text,
+	 * NUL-terminated. */
+	CUresult (*module_load)(const void *image, size_t bytes, const struct wire_options *options,
+		char *log, size_t log_bytes, struct backend_module **ret_module);
+	CUresult (*module_unload)(struct backend_module *module);
+	CUresult (*function_find)(struct backend_module *module, const char *name,
+		struct backend_function **ret_function, struct backend_function_info *ret_info);
+	CUresult (*global_find)(
+		struct backend_module *module, const char *name, uint64_t *ret_address, uint64_t *ret_bytes);
+	/* Names of all kernels, valid until the module is unloaded; at most *count, which becomes the true
+	 * number. */
+	CUresult (*function_list)(struct backend_module *module, const char **ret_names, uint32_t *count);
+	/* attribute 1000: cache configuration. */
+	CUresult (*function_set)(struct backend_function *function, uint32_t attribute, int64_t value);
+	CUresult (*occupancy)(
+		struct backend_function *function, const struct wire_occupancy *query, uint64_t *ret_value);
+
+	/* Streams: always non-blocking towards everything else in the context. */
+	CUresult (*stream_create)(int32_t priority, struct backend_stream **ret_stream);
+	CUresult (*stream_destroy)(struct backend_stream *stream);
+	/* CUDA_SUCCESS: everything issued is done; CUDA_ERROR_NOT_READY; or a fatal code. */
+	CUresult (*stream_query)(struct backend_stream *stream);
+
+	CUresult (*event_create)(bool timing, struct backend_event **ret_event);
+	CUresult (*event_destroy)(struct backend_event *event);
+	CUresult (*event_record)(struct backend_event *event, struct backend_stream *stream);
+	CUresult (*event_elapsed)(struct backend_event *start, struct backend_event *end, float *ret_ms);
+	CUresult (*stream_wait)(struct backend_stream *stream, struct backend_event *event);
+
+	/* Work, in stream order; none of these waits for the device. */
+	CUresult (*launch)(struct backend_stream *stream, const struct backend_launch *launch);
+	CUresult (*copy)(struct backend_stream *stream, const struct backend_copy *copy);
+	CUresult (*set)(struct backend_stream *stream, const struct frmps_set *set);
+	CUresult (*write_value)(struct backend_stream *stream, const struct frmps_write_value *write);
+	/* Writes a 64-bit completion mark into registered host memory. */
+	CUresult (*mark)(struct backend_stream *stream, void *word, uint64_t value);
+};
+
+/* The backends; NULL ops for one that was not built. */
+extern const struct backend_ops backend_cuda;
+extern const struct backend_ops backend_host;
+
+/** Finds a backend by name; "auto" is cuda where its probe succeeds, else host. NULL if unknown. */
+const struct backend_ops *backend_find(const char *name);
+
+/** Whether a code means that the context is lost for good. */
+bool backend_is_fatal(CUresult code);
+
+/* Last words: what an executor knows about its own end. Lives in a page shared with the daemon (executor
+ * writes, daemon reads after the process is reaped or Lost was said). The host backend's fault handler fills
+ * it in the faulting thread; executors fill it when a call returns a fatal code. */
+struct last_words {
+	uint32_t magic;	  /* LAST_WORDS_MAGIC once valid, written last */
+	int32_t code;	  /* CUresult */
+	uint64_t session; /* culprit, 0 = not known */
+	uint64_t seq;
+	uint32_t stream;
+	int32_t signal; /* host backend: the signal */
+	uint64_t address;
+	char kernel[128];
+};
+#define LAST_WORDS_MAGIC UINT32_C(0x6c773031)
+
+/* Set by the executor before open_executor; NULL: nobody listens. */
+extern struct last_words *backend_last_words;
+
+#endif

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Opening and closing the driver for a role, and the table of the backend. The executor uses the device's
+// primary context: it is the one context that every part of the driver can serve from (libraries and their
+// kernels too), and an executor process has no use for a second one. The keeper never gets past cuInit.
+
+#include <stdio.h>
+
+#include "server/backend/cuda/cuda.h"
+
+struct cuda cuda;
+
+static CUresult start(int ordinal)
+{
+	char text[256];
+	CUresult code = driver_open(text, sizeof(text));
+
+	if (code) {
+		fprintf(stderr, "%s\n", text);
+		return code;
+	}
+	code = driver.init(0);
+	if (!code)
+		code = driver.device_get(&cuda.device, ordinal);
+	if (!code && cuda_device_lacks(cuda.device))
+		code = CUDA_ERROR_NOT_SUPPORTED;
+	return code;
+}
+
+static void close_backend(void)
+{
+	if (!cuda.context)
+		return;
+	cuda_memory_deinit();
+	driver.primary_release(cuda.device);
+	cuda.context = NULL;
+}
+
+static CUresult open_executor(int ordinal, struct backend_device *ret_device)
+{
+	CUresult code = start(ordinal);
+
+	if (code)
+		return code;
+	/* No executor thread waits inside the driver, so how it would wait does not matter. */
+	code = driver.primary_set_flags(cuda.device, CU_CTX_SCHED_AUTO);
+	if (code && code != CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE)
+		return code;
+	code = driver.primary_retain(&cuda.context, cuda.device);
+	if (code) {
+		cuda.context = NULL;
+		return code;
+	}
+	code = driver.context_set(cuda.context);
+	if (!code)
+		code = cuda_device_read(cuda.device, ret_device);
+	if (!code)
+		code = cuda_memory_init();
+	if (code)
+		close_backend();
+	return code;
+}
+
+static CUresult thread_enter(void)
+{
+	return cuda.context ? driver.context_set(cuda.context) : CUDA_SUCCESS;
+}
+
+const struct backend_ops backend_cuda = {
+	.name = "cuda",
+	.probe = cuda_probe,
+	.open_keeper = start,
+	.open_executor = open_executor,
+	.close = close_backend,
+	.thread_enter = thread_enter,
+	.chunk_create = cuda_chunk_create,
+	.chunk_release = cuda_chunk_release,
+	.window_reserve = cuda_window_reserve,
+	.window_release = cuda_window_release,
+	.chunk_map = cuda_chunk_map,
+	.chunk_unmap = cuda_chunk_unmap,
+	.clear = cuda_clear,
+	.host_register = cuda_host_register,
+	.host_unregister = cuda_host_unregister,
+	.memory_info = cuda_memory_info,
+	.module_load = cuda_module_load,
+	.module_unload = cuda_module_unload,
+	.function_find = cuda_function_find,
+	.global_find = cuda_global_find,
+	.function_list = cuda_function_list,
+	.function_set = cuda_function_set,
+	.occupancy = cuda_occupancy,
+	.stream_create = cuda_stream_create,
+	.stream_destroy = cuda_stream_destroy,
+	.stream_query = cuda_stream_query,
+	.event_create = cuda_event_create,
+	.event_destroy = cuda_event_destroy,
+	.event_record = cuda_event_record,
+	.event_elapsed = cuda_event_elapsed,
+	.stream_wait = cuda_stream_wait,
+	.launch = cuda_launch,
+	.copy = cuda_copy,
+	.set = cuda_set,
+	.write_value = cuda_write_value,
+	.mark = cuda_mark,
+};

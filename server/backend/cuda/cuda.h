@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What the files of the cuda backend share: the context of this process and the operations behind
+// backend_cuda. Streams, events, modules and functions of backend.h are the driver's own handles, cast: the
+// driver already keeps everything about them, and a launch needs no lookup and no allocation.
+
+#ifndef FRMPS_SERVER_BACKEND_CUDA_CUDA_H
+#define FRMPS_SERVER_BACKEND_CUDA_CUDA_H
+
+#include <stdbool.h>
+
+#include "server/backend/backend.h"
+#include "server/backend/cuda/driver.h"
+
+struct cuda {
+	CUdevice device;
+	CUcontext context;   /* executors; NULL in the keeper */
+	CUstream own_stream; /* clear(), under own_lock */
+};
+
+/* Set by open_*, constant until close. */
+extern struct cuda cuda;
+
+/* Who we are to the driver: a backend handle is a driver handle. */
+static inline CUstream cuda_stream(struct backend_stream *stream)
+{
+	return (CUstream)(void *)stream;
+}
+
+static inline CUevent cuda_event(struct backend_event *event)
+{
+	return (CUevent)(void *)event;
+}
+
+static inline CUmodule cuda_module(struct backend_module *module)
+{
+	return (CUmodule)(void *)module;
+}
+
+static inline CUfunction cuda_function(struct backend_function *function)
+{
+	return (CUfunction)(void *)function;
+}
+
+/* probe.c */
+CUresult cuda_probe(struct backend_probe *ret_probe);
+
+/* device.c */
+/** Names what a device lacks to be served, in a few words; NULL if nothing. Needs cuInit only. */
+const char *cuda_device_lacks(CUdevice device);
+/** Reads what programs ask about the device; the context is current. */
+CUresult cuda_device_read(CUdevice device, struct backend_device *ret_device);
+
+/* memory.c */
+CUresult cuda_memory_init(void);
+void cuda_memory_deinit(void);
+CUresult cuda_chunk_create(uint64_t bytes, uint64_t *ret_handle, int *ret_fd);
+CUresult cuda_chunk_release(uint64_t handle);
+CUresult cuda_window_reserve(uint64_t address, uint64_t bytes);
+CUresult cuda_window_release(uint64_t address, uint64_t bytes);
+CUresult cuda_chunk_map(uint64_t address, uint64_t bytes, int fd);
+CUresult cuda_chunk_unmap(uint64_t address, uint64_t bytes);
+CUresult cuda_clear(uint64_t address, uint64_t bytes);
+CUresult cuda_host_register(void *address, uint64_t bytes);
+CUresult cuda_host_unregister(void *address);
+CUresult cuda_memory_info(uint64_t *ret_free, uint64_t *ret_total);
+
+/* module.c */
+CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_options *options, char *log,
+	size_t log_bytes, struct backend_module **ret_module);
+CUresult cuda_module_unload(struct backend_module *module);
+CUresult cuda_function_find(struct backend_module *module, const char *name,
+	struct backend_function **ret_function, struct backend_function_info *ret_info);
+CUresult cuda_global_find(
+	struct backend_module *module, const char *name, uint64_t *ret_address, uint64_t *ret_bytes);
+CUresult cuda_function_list(struct backend_module *module, const char **ret_names, uint32_t *count);
+CUresult cuda_function_set(struct backend_function *function, uint32_t attribute, int64_t value);
+
+/* launch.c */
+CUresult cuda_launch(struct backend_stream *stream, const struct backend_launch *launch);
+/**
+ * Checks attributes and copies them in the driver's form.
+ * Return: CUDA_SUCCESS; CUDA_ERROR_NOT_SUPPORTED for attributes that carry handles or that this version does
+ * not know
+ */
+CUresult cuda_attributes(
+	const struct frmps_launch_attribute *attributes, uint32_t count, CUlaunchAttribute *ret_out);
+
+/* occupancy.c */
+CUresult cuda_occupancy(
+	struct backend_function *function, const struct wire_occupancy *query, uint64_t *ret_value);
+
+/* copy.c */
+CUresult cuda_copy(struct backend_stream *stream, const struct backend_copy *copy);
+CUresult cuda_set(struct backend_stream *stream, const struct frmps_set *set);
+
+/* stream.c */
+CUresult cuda_stream_create(int32_t priority, struct backend_stream **ret_stream);
+CUresult cuda_stream_destroy(struct backend_stream *stream);
+CUresult cuda_stream_query(struct backend_stream *stream);
+CUresult cuda_event_create(bool timing, struct backend_event **ret_event);
+CUresult cuda_event_destroy(struct backend_event *event);
+CUresult cuda_event_record(struct backend_event *event, struct backend_stream *stream);
+CUresult cuda_event_elapsed(struct backend_event *start, struct backend_event *end, float *ret_ms);
+CUresult cuda_stream_wait(struct backend_stream *stream, struct backend_event *event);
+CUresult cuda_write_value(struct backend_stream *stream, const struct frmps_write_value *write);
+CUresult cuda_mark(struct backend_stream *stream, void *word, uint64_t value);
+
+#endif

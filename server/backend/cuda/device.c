@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What a device is and whether it can be served. Stateless; any thread, after cuInit.
+
+#include <string.h>
+
+#include "server/backend/cuda/cuda.h"
+
+_Static_assert(CU_DEVICE_ATTRIBUTE_MAX <= BACKEND_DEVICE_ATTRS, "attribute table");
+_Static_assert(CU_LIMIT_MAX <= BACKEND_DEVICE_LIMITS, "limit table");
+
+static int attribute(CUdevice device, int id)
+{
+	int value = 0;
+
+	return driver.device_attribute(&value, (CUdevice_attribute)id, device) ? 0 : value;
+}
+
+const char *cuda_device_lacks(CUdevice device)
+{
+	static const struct {
+		CUdevice_attribute id;
+		const char *what;
+	} needed[] = {
+		{CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, "unified addressing"},
+		{CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, "virtual memory management"},
+		{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+			"memory shared by descriptors"},
+		{CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, "64-bit stream memory operations"},
+		{CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, "registration of host memory"},
+	};
+
+	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
+		if (!attribute(device, needed[i].id))
+			return needed[i].what;
+	/* An executor and its standby are two processes with a context each. */
+	if (attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) != CU_COMPUTEMODE_DEFAULT)
+		return "the default compute mode (several processes must be allowed)";
+	return NULL;
+}
+
+static void read_tables(CUdevice device, struct backend_device *out)
+{
+	/* Beyond CU_DEVICE_ATTRIBUTE_MAX too: a newer driver may know more than we do. */
+	for (int i = 1; i < (int)BACKEND_DEVICE_ATTRS; i++)
+		out->attributes[i] = attribute(device, i);
+	for (int i = 0; i < CU_LIMIT_MAX; i++) {
+		size_t value = 0;
+
+		out->limits[i] = driver.context_limit(&value, (CUlimit)i) ? 0 : value;
+	}
+}
+
+CUresult cuda_device_read(CUdevice device, struct backend_device *ret_device)
+{
+	struct backend_device out = {0};
+	size_t total = 0;
+	CUuuid uuid;
+	CUresult code;
+	int least = 0, greatest = 0;
+
+	code = driver.device_name(out.name, sizeof(out.name), device);
+	if (!code)
+		code = driver.device_uuid(&uuid, device);
+	if (!code)
+		code = driver.device_total(&total, device);
+	if (!code)
+		code = driver.context_priorities(&least, &greatest);
+	if (code)
+		return code;
+	memcpy(out.uuid, uuid.bytes, sizeof(out.uuid));
+	out.total_bytes = total;
+	out.priority_least = least;
+	out.priority_greatest = greatest;
+	out.driver_version = driver.version;
+	read_tables(device, &out);
+	*ret_device = out;
+	return CUDA_SUCCESS;
+}

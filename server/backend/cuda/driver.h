@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The real driver, opened at run time: one struct with every entry point the service uses. Nothing of frmps
+// links against libcuda. Filled once by driver_open(), before the process has a second thread that uses it;
+// read-only after.
+
+#ifndef FRMPS_SERVER_BACKEND_CUDA_DRIVER_H
+#define FRMPS_SERVER_BACKEND_CUDA_DRIVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+
+/* Oldest driver with all of driver.def. */
+#define DRIVER_MINIMUM 12040
+
+struct driver {
+#define FN(field, name, version, parameters) CUresult(*field) parameters;
+#include "server/backend/cuda/driver.def"
+#undef FN
+	int version; /* cuDriverGetVersion; 0 = not open */
+	char path[256];
+};
+
+extern struct driver driver;
+
+/**
+ * Finds and opens the driver library. Idempotent; keeps it open for the life of the process. Makes no call
+ * that needs a device.
+ * @text, @size: receives one sentence for the operator when the result is not CUDA_SUCCESS
+ * Return: CUDA_SUCCESS; CUDA_ERROR_NO_DEVICE: no library; CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: too old or
+ * incomplete
+ */
+CUresult driver_open(char *text, size_t size);
+
+#endif

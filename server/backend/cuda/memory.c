@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Device memory: chunks on the keeper's side, windows and mappings on the executor's, and host memory that
+// the device reaches. A mapping keeps its chunk alive, so an imported handle is released as soon as it is
+// mapped, and the keeper may release (or die) in any order.
+//
+// clear() is the only operation of the backend that waits for the device. It has a stream of its own at the
+// greatest priority and polls; one at a time, under own_lock.
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+
+#include "server/backend/cuda/cuda.h"
+
+static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
+
+CUresult cuda_memory_init(void)
+{
+	int least, greatest;
+	CUresult code = driver.context_priorities(&least, &greatest);
+
+	return code ? code : driver.stream_create(&cuda.own_stream, CU_STREAM_NON_BLOCKING, greatest);
+}
+
+void cuda_memory_deinit(void)
+{
+	if (cuda.own_stream)
+		driver.stream_destroy(cuda.own_stream);
+	cuda.own_stream = NULL;
+}
+
+static CUmemLocation here(void)
+{
+	return (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda.device};
+}
+
+CUresult cuda_chunk_create(uint64_t bytes, uint64_t *ret_handle, int *ret_fd)
+{
+	CUmemAllocationProp properties = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = here(),
+	};
+	CUmemGenericAllocationHandle handle;
+	CUresult code = driver.memory_create(&handle, bytes, &properties, 0);
+	int fd = -1;
+
+	if (code)
+		return code;
+	code = driver.memory_export(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	if (code) {
+		driver.memory_release(handle);
+		return code;
+	}
+	fcntl(fd, F_SETFD, FD_CLOEXEC);
+	*ret_handle = handle;
+	*ret_fd = fd;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuda_chunk_release(uint64_t handle)
+{
+	return driver.memory_release(handle);
+}
+
+CUresult cuda_window_reserve(uint64_t address, uint64_t bytes)
+{
+	CUdeviceptr got = 0;
+	CUresult code = driver.address_reserve(&got, bytes, BACKEND_CHUNK_GRANULE, address, 0);
+
+	if (code || got == address)
+		return code;
+	/* The address is only a hint to the driver. */
+	driver.address_free(got, bytes);
+	return CUDA_ERROR_MAP_FAILED;
+}
+
+CUresult cuda_window_release(uint64_t address, uint64_t bytes)
+{
+	return driver.address_free(address, bytes);
+}
+
+CUresult cuda_chunk_map(uint64_t address, uint64_t bytes, int fd)
+{
+	CUmemAccessDesc access = {.location = here(), .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	CUmemGenericAllocationHandle handle;
+	CUresult code;
+
+	code = driver.memory_import(&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	if (code)
+		return code;
+	code = driver.memory_map(address, bytes, 0, handle, 0);
+	if (!code) {
+		code = driver.memory_access(address, bytes, &access, 1);
+		if (code)
+			driver.memory_unmap(address, bytes);
+	}
+	driver.memory_release(handle);
+	return code;
+}
+
+CUresult cuda_chunk_unmap(uint64_t address, uint64_t bytes)
+{
+	return driver.memory_unmap(address, bytes);
+}
+
+/* Small clears are over in microseconds; do not sleep through them, and do not burn a core for large ones. */
+static CUresult wait_own_stream(void)
+{
+	const struct timespec nap = {.tv_nsec = 20000};
+	CUresult code = driver.stream_query(cuda.own_stream);
+
+	for (int i = 0; code == CUDA_ERROR_NOT_READY; i++) {
+		if (i < 64)
+			sched_yield();
+		else
+			nanosleep(&nap, NULL);
+		code = driver.stream_query(cuda.own_stream);
+	}
+	return code;
+}
+
+CUresult cuda_clear(uint64_t address, uint64_t bytes)
+{
+	CUresult code;
+
+	pthread_mutex_lock(&own_lock);
+	code = driver.set8(address, 0, bytes, cuda.own_stream);
+	if (!code)
+		code = wait_own_stream();
+	pthread_mutex_unlock(&own_lock);
+	return code;
+}
+
+CUresult cuda_host_register(void *address, uint64_t bytes)
+{
+	CUdeviceptr seen = 0;
+	CUresult code;
+
+	code = driver.host_register(
+		address, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+	if (code)
+		return code;
+	code = driver.host_device_pointer(&seen, address, 0);
+	if (!code && seen != (CUdeviceptr)(uintptr_t)address)
+		code = CUDA_ERROR_NOT_SUPPORTED; /* pointers would mean different things on both sides */
+	if (code)
+		driver.host_unregister(address);
+	return code;
+}
+
+CUresult cuda_host_unregister(void *address)
+{
+	return driver.host_unregister(address);
+}
+
+CUresult cuda_memory_info(uint64_t *ret_free, uint64_t *ret_total)
+{
+	size_t free_bytes, total_bytes;
+	CUresult code = driver.memory_info(&free_bytes, &total_bytes);
+
+	if (code)
+		return code;
+	*ret_free = free_bytes;
+	*ret_total = total_bytes;
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Can this machine run the cuda backend? Asked by the daemon, which must stay free of the driver: the
+// question is answered by a short-lived child, so that no driver thread, device descriptor or broken library
+// remains in the asking process. Called before the process starts threads of its own.
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "server/backend/cuda/cuda.h"
+
+/* A driver that has to load firmware and wake many devices may need many seconds; longer than this it hangs.
+ */
+#define PATIENCE_MS 60000
+
+struct answer {
+	CUresult code;
+	struct backend_probe probe;
+};
+
+/* Says why cuInit failed, as far as the device nodes tell. */
+static void explain_init(CUresult code, char *text, size_t size)
+{
+	if (access("/dev/nvidiactl", F_OK))
+		snprintf(text, size,
+			"There is a driver library but no /dev/nvidiactl: the kernel module is not loaded, "
+			"or this container does not see the devices.");
+	else if (access("/dev/nvidiactl", R_OK | W_OK))
+		snprintf(text, size, "No permission on /dev/nvidiactl: %s.", strerror(errno));
+	else
+		snprintf(text, size, "The NVIDIA driver does not start (cuInit returns %d).", (int)code);
+}
+
+static CUresult examine(struct backend_probe *probe)
+{
+	CUresult code = driver_open(probe->text, sizeof(probe->text));
+	const char *lacking;
+	CUdevice device;
+	int count = 0;
+
+	if (code)
+		return code;
+	code = driver.init(0);
+	if (code) {
+		explain_init(code, probe->text, sizeof(probe->text));
+		return code;
+	}
+	code = driver.device_count(&count);
+	if (code || count < 1) {
+		snprintf(probe->text, sizeof(probe->text), "The NVIDIA driver sees no device.");
+		return code ? code : CUDA_ERROR_NO_DEVICE;
+	}
+	for (int i = 0; i < count; i++) {
+		code = driver.device_get(&device, i);
+		lacking = code ? "an answer from the driver" : cuda_device_lacks(device);
+		if (lacking) {
+			snprintf(probe->text, sizeof(probe->text), "Device %d cannot be served: it lacks %s.",
+				i, lacking);
+			return code ? code : CUDA_ERROR_NOT_SUPPORTED;
+		}
+	}
+	probe->device_count = count;
+	snprintf(probe->text, sizeof(probe->text), "%d device%s, driver for CUDA %d.%d in %.160s.", count,
+		count == 1 ? "" : "s", driver.version / 1000, driver.version % 1000 / 10, driver.path);
+	return CUDA_SUCCESS;
+}
+
+static void child_main(int fd)
+{
+	struct answer answer = {0};
+	ssize_t written;
+
+	answer.code = examine(&answer.probe);
+	written = write(fd, &answer, sizeof(answer)); /* below PIPE_BUF: whole or not at all */
+	_exit(written == (ssize_t)sizeof(answer) ? 0 : 1);
+}
+
+static bool receive(int fd, struct answer *ret_answer)
+{
+	struct pollfd waiting = {.fd = fd, .events = POLLIN};
+	int ready;
+
+	do {
+		ready = poll(&waiting, 1, PATIENCE_MS);
+	} while (ready < 0 && errno == EINTR);
+	return ready == 1 && read(fd, ret_answer, sizeof(*ret_answer)) == (ssize_t)sizeof(*ret_answer);
+}
+
+static CUresult failed(struct backend_probe *ret_probe, const char *why)
+{
+	memset(ret_probe, 0, sizeof(*ret_probe));
+	snprintf(ret_probe->text, sizeof(ret_probe->text), "%s", why);
+	return CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+CUresult cuda_probe(struct backend_probe *ret_probe)
+{
+	struct answer answer;
+	int ends[2];
+	pid_t child;
+	bool heard;
+
+	if (pipe2(ends, O_CLOEXEC))
+		return failed(ret_probe, "The driver cannot be examined: no descriptors left.");
+	child = fork();
+	if (child < 0) {
+		close(ends[0]);
+		close(ends[1]);
+		return failed(ret_probe, "The driver cannot be examined: no process can be made.");
+	}
+	if (!child)
+		child_main(ends[1]);
+	close(ends[1]);
+	heard = receive(ends[0], &answer);
+	close(ends[0]);
+	if (!heard)
+		kill(child, SIGKILL);
+	while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
+		;
+	if (!heard)
+		return failed(ret_probe, "The NVIDIA driver library crashed or did not answer.");
+	*ret_probe = answer.probe;
+	return answer.code;
+}

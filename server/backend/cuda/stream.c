@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Streams, events, and the small words that streams write. Nothing here waits for the device.
+
+#include "server/backend/cuda/cuda.h"
+
+CUresult cuda_stream_create(int32_t priority, struct backend_stream **ret_stream)
+{
+	CUstream stream;
+	CUresult code = driver.stream_create(&stream, CU_STREAM_NON_BLOCKING, priority);
+
+	if (!code)
+		*ret_stream = (struct backend_stream *)(void *)stream;
+	return code;
+}
+
+CUresult cuda_stream_destroy(struct backend_stream *stream)
+{
+	return driver.stream_destroy(cuda_stream(stream));
+}
+
+CUresult cuda_stream_query(struct backend_stream *stream)
+{
+	return driver.stream_query(cuda_stream(stream));
+}
+
+CUresult cuda_event_create(bool timing, struct backend_event **ret_event)
+{
+	CUevent event;
+	CUresult code = driver.event_create(&event, timing ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING);
+
+	if (!code)
+		*ret_event = (struct backend_event *)(void *)event;
+	return code;
+}
+
+CUresult cuda_event_destroy(struct backend_event *event)
+{
+	return driver.event_destroy(cuda_event(event));
+}
+
+CUresult cuda_event_record(struct backend_event *event, struct backend_stream *stream)
+{
+	return driver.event_record(cuda_event(event), cuda_stream(stream));
+}
+
+CUresult cuda_event_elapsed(struct backend_event *start, struct backend_event *end, float *ret_ms)
+{
+	return driver.event_elapsed(ret_ms, cuda_event(start), cuda_event(end));
+}
+
+CUresult cuda_stream_wait(struct backend_stream *stream, struct backend_event *event)
+{
+	return driver.stream_wait(cuda_stream(stream), cuda_event(event), CU_EVENT_WAIT_DEFAULT);
+}
+
+CUresult cuda_write_value(struct backend_stream *stream, const struct frmps_write_value *write)
+{
+	if (write->flags & ~(uint32_t)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (write->bytes == 8)
+		return driver.write64(cuda_stream(stream), write->address, write->value, write->flags);
+	if (write->bytes == 4)
+		return driver.write32(
+			cuda_stream(stream), write->address, (uint32_t)write->value, write->flags);
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* The default flags order the write behind everything the stream did before, in memory too. */
+CUresult cuda_mark(struct backend_stream *stream, void *word, uint64_t value)
+{
+	return driver.write64(
+		cuda_stream(stream), (CUdeviceptr)(uintptr_t)word, value, CU_STREAM_WRITE_VALUE_DEFAULT);
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Opening and closing the pretended device for a role, the operations that queue simple commands, and the
+// table of the backend.
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "server/backend/host/host.h"
+
+static bool pool_open;
+
+static CUresult probe(struct backend_probe *ret_probe)
+{
+	*ret_probe = (struct backend_probe){.device_count = 1};
+	snprintf(ret_probe->text, sizeof(ret_probe->text),
+		"The host backend runs kernels as C functions in a process of this machine.");
+	return CUDA_SUCCESS;
+}
+
+static CUresult open_keeper(int device)
+{
+	return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static CUresult open_executor(int device, struct backend_device *ret_device)
+{
+	CUresult code;
+
+	if (device != 0)
+		return CUDA_ERROR_INVALID_DEVICE;
+	code = host_faults_init();
+	if (!code)
+		code = host_pool_init();
+	if (code)
+		return code;
+	pool_open = true;
+	host_device_read(ret_device);
+	return CUDA_SUCCESS;
+}
+
+static void close_backend(void)
+{
+	if (pool_open)
+		host_pool_deinit();
+	pool_open = false;
+	host_memory_deinit();
+}
+
+static CUresult thread_enter(void)
+{
+	return CUDA_SUCCESS;
+}
+
+/* Priorities order nothing here: every stream that can run does. */
+static CUresult stream_create(int32_t priority, struct backend_stream **ret_stream)
+{
+	struct backend_stream *stream = host_stream_new();
+
+	(void)priority;
+	if (!stream)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*ret_stream = stream;
+	return CUDA_SUCCESS;
+}
+
+static CUresult stream_destroy(struct backend_stream *stream)
+{
+	host_stream_free(stream);
+	return CUDA_SUCCESS;
+}
+
+static CUresult stream_query(struct backend_stream *stream)
+{
+	return host_stream_idle(stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult event_create(bool timing, struct backend_event **ret_event)
+{
+	struct backend_event *event = calloc(1, sizeof(*event));
+
+	if (!event)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	event->timing = timing;
+	*ret_event = event;
+	return CUDA_SUCCESS;
+}
+
+static CUresult event_destroy(struct backend_event *event)
+{
+	host_event_drop_latest(event);
+	free(event);
+	return CUDA_SUCCESS;
+}
+
+static CUresult event_record(struct backend_event *event, struct backend_stream *stream)
+{
+	struct host_work *work = host_work_new(HOST_RECORD, 0);
+
+	return work ? host_stream_push_record(stream, event, work) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult stream_wait(struct backend_stream *stream, struct backend_event *event)
+{
+	struct host_work *work = host_work_new(HOST_WAIT, 0);
+
+	return work ? host_stream_push_wait(stream, event, work) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult event_elapsed(struct backend_event *start, struct backend_event *end, float *ret_ms)
+{
+	int64_t from, to;
+	CUresult code;
+
+	if (!start->timing || !end->timing)
+		return CUDA_ERROR_INVALID_HANDLE;
+	code = host_event_time(start, &from);
+	if (!code)
+		code = host_event_time(end, &to);
+	if (!code)
+		*ret_ms = (float)((double)(to - from) / 1e6);
+	return code;
+}
+
+static CUresult queue_copy(struct backend_stream *stream, const struct backend_copy *copy)
+{
+	struct host_work *work = host_work_new(HOST_COPY, 0);
+
+	if (!work)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	work->copy = *copy;
+	host_stream_push(stream, work);
+	return CUDA_SUCCESS;
+}
+
+static CUresult queue_set(struct backend_stream *stream, const struct frmps_set *set)
+{
+	uint32_t element = set->element_bytes;
+	struct host_work *work;
+
+	if ((element != 1 && element != 2 && element != 4) || set->dst % element ||
+		(set->height > 1 && set->pitch % element))
+		return CUDA_ERROR_INVALID_VALUE;
+	work = host_work_new(HOST_SET, 0);
+	if (!work)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	work->set = *set;
+	host_stream_push(stream, work);
+	return CUDA_SUCCESS;
+}
+
+static CUresult queue_write(struct backend_stream *stream, const struct frmps_write_value *write)
+{
+	struct host_work *work;
+
+	if ((write->bytes != 4 && write->bytes != 8) || write->address % write->bytes ||
+		write->flags & ~(uint32_t)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER)
+		return CUDA_ERROR_INVALID_VALUE;
+	work = host_work_new(HOST_WRITE, 0);
+	if (!work)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	work->write = *write;
+	host_stream_push(stream, work);
+	return CUDA_SUCCESS;
+}
+
+static CUresult mark(struct backend_stream *stream, void *word, uint64_t value)
+{
+	return queue_write(
+		stream, &(struct frmps_write_value){.address = (uintptr_t)word, .value = value, .bytes = 8});
+}
+
+const struct backend_ops backend_host = {
+	.name = "host",
+	.probe = probe,
+	.open_keeper = open_keeper,
+	.open_executor = open_executor,
+	.close = close_backend,
+	.thread_enter = thread_enter,
+	.chunk_create = host_chunk_create,
+	.chunk_release = host_chunk_release,
+	.window_reserve = host_window_reserve,
+	.window_release = host_window_release,
+	.chunk_map = host_chunk_map,
+	.chunk_unmap = host_chunk_unmap,
+	.clear = host_clear,
+	.host_register = host_host_register,
+	.host_unregister = host_host_unregister,
+	.memory_info = host_memory_info,
+	.module_load = host_module_load,
+	.module_unload = host_module_unload,
+	.function_find = host_function_find,
+	.global_find = host_global_find,
+	.function_list = host_function_list,
+	.function_set = host_function_set,
+	.occupancy = host_occupancy,
+	.stream_create = stream_create,
+	.stream_destroy = stream_destroy,
+	.stream_query = stream_query,
+	.event_create = event_create,
+	.event_destroy = event_destroy,
+	.event_record = event_record,
+	.event_elapsed = event_elapsed,
+	.stream_wait = stream_wait,
+	.launch = host_launch,
+	.copy = queue_copy,
+	.set = queue_set,
+	.write_value = queue_write,
+	.mark = mark,
+};

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What the files of the host backend share. The device is this process: device memory is memfd pages mapped
+// at fixed addresses, streams are queues that a pool of threads works off (pool.c), kernels are C functions
+// of modules (kernel.h) and a kernel fault is a fault of the process (faults.c). It does the same things in
+// the same order as a GPU, so everything above backend.h can be tested without one.
+
+#ifndef FRMPS_SERVER_BACKEND_HOST_HOST_H
+#define FRMPS_SERVER_BACKEND_HOST_HOST_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "server/backend/backend.h"
+#include "server/backend/host/kernel.h"
+
+/* Limits of the pretended device, as its attributes say. */
+#define HOST_THREADS_MAX       1024u
+#define HOST_BLOCK_Z_MAX       64u
+#define HOST_GRID_X_MAX	       INT32_C(0x7fffffff)
+#define HOST_GRID_YZ_MAX       65535u
+#define HOST_SHARED_DEFAULT    49152u
+#define HOST_SHARED_MAX	       232448u /* after function_set */
+#define HOST_SHARED_SM	       233472u
+#define HOST_SHARED_RESERVED   1024u
+#define HOST_SMS	       4u
+#define HOST_SM_THREADS	       2048u
+#define HOST_SM_BLOCKS	       32u
+#define HOST_WARP	       32u
+#define HOST_PRIORITY_GREATEST (-5)
+
+/* Threads that work off streams, at most: so many kernels run at a time. */
+#define HOST_WORKERS_MAX 64u
+
+struct host_function {
+	const struct host_kernel *kernel;
+	uint32_t argument_bytes;
+	int32_t attributes[BACKEND_FUNC_ATTRS];
+};
+
+/* One record of an event. Waits name the record, not the event, so an event can be recorded again meanwhile.
+ */
+struct host_record {
+	unsigned refs;			/* pool lock */
+	bool done;			/* pool lock */
+	int64_t nanoseconds;		/* when it was done; CLOCK_MONOTONIC */
+	struct backend_stream *waiting; /* parked streams, linked by `next`; pool lock */
+};
+
+struct backend_event {
+	bool timing;
+	struct host_record *latest; /* NULL: never recorded; pool lock */
+};
+
+enum host_work_kind { HOST_LAUNCH, HOST_COPY, HOST_SET, HOST_WRITE, HOST_RECORD, HOST_WAIT };
+
+struct host_launch {
+	const struct host_kernel *kernel;
+	struct host_grid grid;
+	void **params; /* into the command's `bytes`, like the next */
+	void *shared;
+	uint64_t session, seq;
+	uint32_t slot;
+};
+
+/* One command in a stream's queue. */
+struct host_work {
+	struct host_work *next;
+	enum host_work_kind kind;
+	union {
+		struct host_launch launch;
+		struct backend_copy copy;
+		struct frmps_set set;
+		struct frmps_write_value write;
+		struct host_record *record; /* a reference */
+	};
+	_Alignas(16) uint8_t bytes[];
+};
+
+/* pool.c: streams and the threads that work them off. All may be called by any thread. */
+CUresult host_pool_init(void);
+/** Ends the threads; those in a kernel are given a second and then left to the end of the process. */
+void host_pool_deinit(void);
+struct backend_stream *host_stream_new(void);
+/** The stream is freed once all its work is done; the caller forgets it now. */
+void host_stream_free(struct backend_stream *stream);
+bool host_stream_idle(struct backend_stream *stream);
+/** Allocates a command with room for `bytes` bytes behind it; NULL without memory. */
+struct host_work *host_work_new(enum host_work_kind kind, size_t bytes);
+/** Appends a command and takes it over; cannot fail. */
+void host_stream_push(struct backend_stream *stream, struct host_work *work);
+/** Makes `record` the event's latest and queues it; a wait for the event's latest record, if there is one. */
+CUresult host_stream_push_record(
+	struct backend_stream *stream, struct backend_event *event, struct host_work *work);
+CUresult host_stream_push_wait(
+	struct backend_stream *stream, struct backend_event *event, struct host_work *work);
+void host_event_drop_latest(struct backend_event *event);
+/** Time of the latest record. Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_HANDLE (none), CUDA_ERROR_NOT_READY */
+CUresult host_event_time(struct backend_event *event, int64_t *ret_nanoseconds);
+
+/* work.c: runs one command that is not a record or a wait; pool threads. */
+void host_work_run(struct host_work *work);
+
+/* faults.c */
+/** Installs the handlers of this process. */
+CUresult host_faults_init(void);
+/** Gives the calling thread a stack for handlers, and takes it back. */
+void host_faults_enter_thread(void);
+void host_faults_leave_thread(void);
+/** Between begin and end, a fault of this thread is the kernel's. `name` stays valid. */
+void host_faults_begin(const struct host_launch *launch, const char *name);
+void host_faults_end(void);
+
+/* memory.c */
+uint64_t host_memory_total(void);
+CUresult host_chunk_create(uint64_t bytes, uint64_t *ret_handle, int *ret_fd);
+CUresult host_chunk_release(uint64_t handle);
+CUresult host_window_reserve(uint64_t address, uint64_t bytes);
+CUresult host_window_release(uint64_t address, uint64_t bytes);
+CUresult host_chunk_map(uint64_t address, uint64_t bytes, int fd);
+CUresult host_chunk_unmap(uint64_t address, uint64_t bytes);
+CUresult host_clear(uint64_t address, uint64_t bytes);
+CUresult host_host_register(void *address, uint64_t bytes);
+CUresult host_host_unregister(void *address);
+CUresult host_memory_info(uint64_t *ret_free, uint64_t *ret_total);
+void host_memory_deinit(void);
+
+/* device.c */
+void host_device_read(struct backend_device *ret_device);
+
+/* module.c */
+CUresult host_module_load(const void *image, size_t bytes, const struct wire_options *options, char *log,
+	size_t log_bytes, struct backend_module **ret_module);
+CUresult host_module_unload(struct backend_module *module);
+CUresult host_function_find(struct backend_module *module, const char *name,
+	struct backend_function **ret_function, struct backend_function_info *ret_info);
+CUresult host_global_find(
+	struct backend_module *module, const char *name, uint64_t *ret_address, uint64_t *ret_bytes);
+CUresult host_function_list(struct backend_module *module, const char **ret_names, uint32_t *count);
+CUresult host_function_set(struct backend_function *function, uint32_t attribute, int64_t value);
+
+static inline struct host_function *host_function(struct backend_function *function)
+{
+	return (struct host_function *)(void *)function;
+}
+
+/* launch.c */
+CUresult host_launch(struct backend_stream *stream, const struct backend_launch *launch);
+CUresult host_occupancy(
+	struct backend_function *function, const struct wire_occupancy *query, uint64_t *ret_value);
+
+#endif

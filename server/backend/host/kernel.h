@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What a module of the host backend is: an ELF shared object that exports `frmps_host_kernels` and, if
+// programs look globals up, `frmps_host_globals`. Nothing but this header is needed to build one:
+//
+//	struct scale { uint64_t data; uint32_t count; float factor; };   // laid out like the kernel's
+// parameters 	static const struct host_param scale_params[] = {HOST_PARAM(struct scale, data), …};
+//
+//	static void scale(const struct host_grid *grid, const struct host_block_index *block, void **params)
+//	{
+//		float *data = HOST_POINTER(float, params[0]);
+//		HOST_FOR_THREADS(grid, thread)
+//			…
+//	}
+//	HOST_KERNELS(HOST_KERNEL(scale, scale_params), …);
+//
+// A kernel is called once per block, block after block, in a thread of the executor; the threads of a block
+// are a loop in the kernel. So a block may not wait for another block of its grid, and between two such loops
+// there is a barrier for free. Device addresses are addresses. params[i] points to the i-th parameter's
+// bytes, as with cuLaunchKernel. A kernel that faults takes the process with it, as a kernel that faults
+// takes a context with it.
+
+#ifndef FRMPS_SERVER_BACKEND_HOST_KERNEL_H
+#define FRMPS_SERVER_BACKEND_HOST_KERNEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define HOST_KERNEL_MAGIC UINT32_C(0x6b686d66)
+
+struct host_dims {
+	uint32_t x, y, z;
+};
+
+struct host_grid {
+	struct host_dims grid;	/* blocks */
+	struct host_dims block; /* threads of a block */
+	uint32_t shared_bytes;	/* dynamic shared memory of a block */
+};
+
+struct host_block_index {
+	uint32_t x, y, z;
+	void *shared; /* shared_bytes bytes, undefined at the start of a block; NULL if there are none */
+};
+
+typedef void host_kernel_fn(
+	const struct host_grid *grid, const struct host_block_index *block, void **params);
+
+struct host_param {
+	uint32_t offset, size;
+};
+
+struct host_kernel {
+	const char *name;
+	host_kernel_fn *run;
+	uint32_t param_count;
+	const struct host_param *params; /* ascending, disjoint */
+};
+
+struct host_kernel_table {
+	uint32_t magic; /* HOST_KERNEL_MAGIC */
+	uint32_t count;
+	const struct host_kernel *kernels;
+};
+
+struct host_global {
+	const char *name;
+	void *address;
+	uint64_t bytes;
+};
+
+struct host_global_table {
+	uint32_t magic; /* HOST_KERNEL_MAGIC */
+	uint32_t count;
+	const struct host_global *globals;
+};
+
+/* Rows. */
+#define HOST_PARAM(layout, member)                                                                           \
+	{                                                                                                    \
+		(uint32_t) offsetof(layout, member), (uint32_t)sizeof(((layout *)0)->member)                 \
+	}
+#define HOST_KERNEL(function, list)                                                                          \
+	{                                                                                                    \
+#function, function, (uint32_t)(sizeof(list) / sizeof((list)[0])), list                      \
+	}
+#define HOST_KERNEL_PLAIN(function)                                                                          \
+	{                                                                                                    \
+#function, function, 0, NULL                                                                 \
+	}
+#define HOST_GLOBAL(variable)                                                                                \
+	{                                                                                                    \
+#variable, &(variable), sizeof(variable)                                                     \
+	}
+
+/* Tables, once per module. */
+#define HOST_EXPORT __attribute__((visibility("default"))) const
+#define HOST_KERNELS(...)                                                                                    \
+	static const struct host_kernel frmps_host_kernel_rows[] = {__VA_ARGS__};                            \
+	extern HOST_EXPORT struct host_kernel_table frmps_host_kernels;                                      \
+	HOST_EXPORT struct host_kernel_table frmps_host_kernels = {HOST_KERNEL_MAGIC,                        \
+		sizeof(frmps_host_kernel_rows) / sizeof(frmps_host_kernel_rows[0]), frmps_host_kernel_rows}
+#define HOST_GLOBALS(...)                                                                                    \
+	static const struct host_global frmps_host_global_rows[] = {__VA_ARGS__};                            \
+	extern HOST_EXPORT struct host_global_table frmps_host_globals;                                      \
+	HOST_EXPORT struct host_global_table frmps_host_globals = {HOST_KERNEL_MAGIC,                        \
+		sizeof(frmps_host_global_rows) / sizeof(frmps_host_global_rows[0]), frmps_host_global_rows}
+
+/* Reading parameters: a value, or a device address as a pointer. */
+#define HOST_VALUE(type, param)	  (*(const type *)(param))
+#define HOST_POINTER(type, param) ((type *)(uintptr_t)HOST_VALUE(uint64_t, param))
+
+/* Runs the following statement for every thread of the block, `thread` counting from 0. */
+#define HOST_FOR_THREADS(grid, thread)                                                                       \
+	for (uint32_t thread = 0; thread < (grid)->block.x * (grid)->block.y * (grid)->block.z; thread++)
+
+/* Number of a thread in a one-dimensional grid. */
+static inline uint64_t host_global_thread(
+	const struct host_grid *grid, const struct host_block_index *block, uint32_t thread)
+{
+	return (uint64_t)block->x * grid->block.x + thread;
+}
+
+#endif

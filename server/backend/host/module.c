@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Modules: shared objects in memfds. Each load makes a memfd of its own, and the dynamic linker takes every
+// inode for a different library, so each load has its own globals. The linker also remembers libraries by
+// name, and the name is the descriptor's: the descriptor stays open as long as the library is there, so no
+// two have the same.
+//
+// A module's code runs inside the executor with all its rights: this backend is for tests and trials on one's
+// own machine.
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "server/backend/host/host.h"
+#include "server/backend/image.h"
+
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x0010U
+#endif
+
+struct backend_module {
+	int fd;
+	void *library;
+	const struct host_global_table *globals; /* NULL: none */
+	uint32_t count;
+	struct host_function functions[];
+};
+
+static int make_memfd(const void *image, size_t bytes)
+{
+	int fd = memfd_create("frmps-module", MFD_CLOEXEC | MFD_EXEC);
+	size_t done = 0;
+
+	if (fd < 0) /* a kernel that does not know MFD_EXEC needs none */
+		fd = memfd_create("frmps-module", MFD_CLOEXEC);
+	while (fd >= 0 && done < bytes) {
+		ssize_t written = write(fd, (const char *)image + done, bytes - done);
+
+		if (written <= 0) {
+			close(fd);
+			return -1;
+		}
+		done += (size_t)written;
+	}
+	return fd;
+}
+
+static void say(char *log, size_t log_bytes, const char *text)
+{
+	if (log && log_bytes)
+		snprintf(log, log_bytes, "%s", text ? text : "");
+}
+
+/* Parameters ascend, do not overlap and fit a launch. */
+static bool check_params(const struct host_kernel *kernel, uint32_t *ret_bytes)
+{
+	uint32_t end = 0;
+
+	if (kernel->param_count > BACKEND_PARAMS_MAX || (kernel->param_count && !kernel->params))
+		return false;
+	for (uint32_t i = 0; i < kernel->param_count; i++) {
+		const struct host_param *param = &kernel->params[i];
+
+		if (param->offset < end || !param->size || param->offset > FRMPS_ARGUMENT_MAX ||
+			param->size > FRMPS_ARGUMENT_MAX - param->offset)
+			return false;
+		end = param->offset + param->size;
+	}
+	*ret_bytes = end;
+	return true;
+}
+
+static void set_defaults(int32_t *attributes)
+{
+	attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = HOST_THREADS_MAX;
+	attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = 32;
+	attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION] = 90;
+	attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = 90;
+	attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = HOST_SHARED_DEFAULT;
+	attributes[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = CU_SHAREDMEM_CARVEOUT_DEFAULT;
+}
+
+static struct backend_module *read_tables(void *library)
+{
+	const struct host_kernel_table *kernels = dlsym(library, "frmps_host_kernels");
+	const struct host_global_table *globals = dlsym(library, "frmps_host_globals");
+	struct backend_module *module;
+
+	if (!kernels || kernels->magic != HOST_KERNEL_MAGIC ||
+		(globals && globals->magic != HOST_KERNEL_MAGIC))
+		return NULL;
+	module = calloc(1, sizeof(*module) + kernels->count * sizeof(module->functions[0]));
+	if (!module)
+		return NULL;
+	module->library = library;
+	module->globals = globals;
+	module->count = kernels->count;
+	for (uint32_t i = 0; i < kernels->count; i++) {
+		struct host_function *function = &module->functions[i];
+
+		function->kernel = &kernels->kernels[i];
+		set_defaults(function->attributes);
+		if (!check_params(function->kernel, &function->argument_bytes)) {
+			free(module);
+			return NULL;
+		}
+	}
+	return module;
+}
+
+/* A library that the linker keeps (it may) keeps its name too: then the descriptor must not be used again. */
+static void unload(void *library, int fd)
+{
+	char path[64];
+	void *kept;
+
+	dlclose(library);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	kept = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+	if (kept)
+		dlclose(kept);
+	else
+		close(fd);
+}
+
+CUresult host_module_load(const void *image, size_t bytes, const struct wire_options *options, char *log,
+	size_t log_bytes, struct backend_module **ret_module)
+{
+	struct backend_module *module;
+	char path[64];
+	void *library;
+	int fd;
+
+	(void)options; /* wishes for a compiler that is not there */
+	say(log, log_bytes, "");
+	if (image_check(image, bytes) != IMAGE_ELF) {
+		say(log, log_bytes,
+			"The host backend runs ELF shared objects that export frmps_host_kernels.");
+		return CUDA_ERROR_INVALID_IMAGE;
+	}
+	fd = make_memfd(image, bytes);
+	if (fd < 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!library) {
+		say(log, log_bytes, dlerror());
+		close(fd);
+		return CUDA_ERROR_INVALID_IMAGE;
+	}
+	module = read_tables(library);
+	if (!module) {
+		say(log, log_bytes, "The shared object has no valid frmps_host_kernels.");
+		unload(library, fd);
+		return CUDA_ERROR_INVALID_IMAGE;
+	}
+	module->fd = fd;
+	*ret_module = module;
+	return CUDA_SUCCESS;
+}
+
+CUresult host_module_unload(struct backend_module *module)
+{
+	unload(module->library, module->fd);
+	free(module);
+	return CUDA_SUCCESS;
+}
+
+static struct host_function *find(struct backend_module *module, const char *name)
+{
+	for (uint32_t i = 0; i < module->count; i++)
+		if (!strcmp(module->functions[i].kernel->name, name))
+			return &module->functions[i];
+	return NULL;
+}
+
+CUresult host_function_find(struct backend_module *module, const char *name,
+	struct backend_function **ret_function, struct backend_function_info *ret_info)
+{
+	struct host_function *function = find(module, name);
+
+	if (!function)
+		return CUDA_ERROR_NOT_FOUND;
+	ret_info->param_count = function->kernel->param_count;
+	for (uint32_t i = 0; i < function->kernel->param_count; i++) {
+		ret_info->params[i].offset = function->kernel->params[i].offset;
+		ret_info->params[i].size = function->kernel->params[i].size;
+	}
+	ret_info->argument_bytes = function->argument_bytes;
+	memcpy(ret_info->attributes, function->attributes, sizeof(ret_info->attributes));
+	*ret_function = (struct backend_function *)(void *)function;
+	return CUDA_SUCCESS;
+}
+
+CUresult host_global_find(
+	struct backend_module *module, const char *name, uint64_t *ret_address, uint64_t *ret_bytes)
+{
+	for (uint32_t i = 0; module->globals && i < module->globals->count; i++) {
+		const struct host_global *global = &module->globals->globals[i];
+
+		if (strcmp(global->name, name))
+			continue;
+		*ret_address = (uintptr_t)global->address;
+		*ret_bytes = global->bytes;
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult host_function_list(struct backend_module *module, const char **ret_names, uint32_t *count)
+{
+	for (uint32_t i = 0; i < module->count && i < *count; i++)
+		ret_names[i] = module->functions[i].kernel->name;
+	*count = module->count;
+	return CUDA_SUCCESS;
+}
+
+static bool settable(uint32_t attribute, int64_t value)
+{
+	switch (attribute) {
+	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+		return value >= 0 && value <= HOST_SHARED_MAX;
+	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+		return value >= CU_SHAREDMEM_CARVEOUT_DEFAULT && value <= CU_SHAREDMEM_CARVEOUT_MAX_SHARED;
+	default:
+		return false;
+	}
+}
+
+CUresult host_function_set(struct backend_function *function, uint32_t attribute, int64_t value)
+{
+	if (attribute == 1000)
+		return value >= CU_FUNC_CACHE_PREFER_NONE && value <= CU_FUNC_CACHE_PREFER_EQUAL
+			       ? CUDA_SUCCESS
+			       : CUDA_ERROR_INVALID_VALUE;
+	if (!settable(attribute, value))
+		return CUDA_ERROR_INVALID_VALUE;
+	host_function(function)->attributes[attribute] = (int32_t)value;
+	return CUDA_SUCCESS;
+}

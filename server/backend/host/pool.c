@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Streams and the threads that work them off.
+//
+// A stream is a queue of commands. A stream with work is exactly one of: ready (in the pool's list), run (one
+// worker has it), parked (its next command waits for a record; it is in that record's list and no thread
+// knows it). So commands of a stream run in order, streams do not block one another, and a wait costs no
+// thread.
+//
+//	idle ──push──► ready ──worker takes it──► run ──queue empty──► idle
+//	                 ▲                         │
+//	                 └──record done── parked ◄─┘ next command is a wait for a record that is not done
+//
+// Threads are made on demand up to HOST_WORKERS_MAX and leave after a while without work; one always stays,
+// so that pushing work needs no resources that could be missing. More kernels than threads: the rest wait, as
+// on a GPU without free multiprocessors.
+//
+// One lock for everything; it is never held while a command runs. Lock order: none, nothing else is taken
+// under it.
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "server/backend/host/host.h"
+
+/* A worker without work leaves after this; close waits so long for workers that are busy. */
+#define IDLE_SECONDS  2
+#define CLOSE_SECONDS 1
+
+struct backend_stream {
+	struct host_work *head, **tail;
+	bool active;		     /* ready, run or parked */
+	bool dying;		     /* free it when it becomes idle */
+	struct backend_stream *next; /* in the ready list or in a record's list */
+};
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t work;	/* ready list not empty, or closing */
+	pthread_cond_t leaving; /* a worker left */
+	struct backend_stream *ready, **ready_tail;
+	unsigned ready_count, sleeping;
+	unsigned workers; /* that will still take work */
+	unsigned alive;	  /* that still run code */
+	bool closing;
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void *worker_main(void *argument);
+
+static struct timespec in_seconds(int seconds)
+{
+	struct timespec at;
+
+	clock_gettime(CLOCK_MONOTONIC, &at);
+	at.tv_sec += seconds;
+	return at;
+}
+
+/* Signals for the process go to threads of its own; only what a thread does itself arrives here. */
+static bool spawn_worker(void)
+{
+	pthread_attr_t attributes;
+	sigset_t all, old;
+	pthread_t thread;
+	int result;
+
+	sigfillset(&all);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGILL);
+	sigdelset(&all, SIGFPE);
+	sigdelset(&all, SIGABRT);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	pthread_attr_init(&attributes);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	result = pthread_create(&thread, &attributes, worker_main, NULL);
+	pthread_attr_destroy(&attributes);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (result)
+		return false;
+	pool.workers++;
+	pool.alive++;
+	return true;
+}
+
+/* Under the lock. */
+static void make_ready(struct backend_stream *stream)
+{
+	stream->active = true;
+	stream->next = NULL;
+	*pool.ready_tail = stream;
+	pool.ready_tail = &stream->next;
+	pool.ready_count++;
+	if (pool.ready_count > pool.sleeping && pool.workers < HOST_WORKERS_MAX)
+		spawn_worker(); /* if that fails, those that are there get to it later */
+	pthread_cond_signal(&pool.work);
+}
+
+static struct backend_stream *take_ready(void)
+{
+	struct backend_stream *stream = pool.ready;
+
+	pool.ready = stream->next;
+	if (!pool.ready)
+		pool.ready_tail = &pool.ready;
+	pool.ready_count--;
+	return stream;
+}
+
+/*
+ * Records
+ */
+
+static void record_unref(struct host_record *record)
+{
+	if (record && !--record->refs)
+		free(record);
+}
+
+static void record_finish(struct host_record *record)
+{
+	struct backend_stream *stream, *next;
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	record->nanoseconds = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+	record->done = true;
+	for (stream = record->waiting; stream; stream = next) {
+		next = stream->next;
+		make_ready(stream);
+	}
+	record->waiting = NULL;
+}
+
+void host_event_drop_latest(struct backend_event *event)
+{
+	pthread_mutex_lock(&pool.lock);
+	record_unref(event->latest);
+	event->latest = NULL;
+	pthread_mutex_unlock(&pool.lock);
+}
+
+CUresult host_event_time(struct backend_event *event, int64_t *ret_nanoseconds)
+{
+	CUresult code = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&pool.lock);
+	if (!event->latest)
+		code = CUDA_ERROR_INVALID_HANDLE;
+	else if (!event->latest->done)
+		code = CUDA_ERROR_NOT_READY;
+	else
+		*ret_nanoseconds = event->latest->nanoseconds;
+	pthread_mutex_unlock(&pool.lock);
+	return code;
+}
+
+/*
+ * Working off
+ */
+
+static struct host_work *take_work(struct backend_stream *stream)
+{
+	struct host_work *work = stream->head;
+
+	stream->head = work->next;
+	if (!stream->head)
+		stream->tail = &stream->head;
+	return work;
+}
+
+/* Runs one command, with the lock given up meanwhile. False: the stream was parked and is not ours any more.
+ */
+static bool step(struct backend_stream *stream)
+{
+	struct host_work *work = stream->head;
+
+	if (work->kind == HOST_WAIT && !work->record->done) {
+		stream->next = work->record->waiting;
+		work->record->waiting = stream;
+		return false;
+	}
+	if (work->kind == HOST_RECORD) {
+		record_finish(work->record);
+	} else if (work->kind != HOST_WAIT) {
+		pthread_mutex_unlock(&pool.lock);
+		host_work_run(work);
+		pthread_mutex_lock(&pool.lock);
+	}
+	take_work(stream);
+	if (work->kind == HOST_RECORD || work->kind == HOST_WAIT)
+		record_unref(work->record);
+	free(work);
+	return true;
+}
+
+static void run_stream(struct backend_stream *stream)
+{
+	while (stream->head) {
+		if (!step(stream))
+			return;
+		/* Others wait and no thread is free: they get their turn between two commands. */
+		if (stream->head && pool.ready && !pool.sleeping && pool.workers >= HOST_WORKERS_MAX) {
+			make_ready(stream);
+			return;
+		}
+	}
+	stream->active = false;
+	if (stream->dying)
+		free(stream);
+}
+
+/* False: nothing came for so long that this worker may go (its count goes down before the lock is given up,
+ * so that two do not each take the other for the one who stays). */
+static bool wait_for_work(void)
+{
+	struct timespec until = in_seconds(IDLE_SECONDS);
+	int result = 0;
+
+	pool.sleeping++;
+	while (!pool.ready && !pool.closing && !(result == ETIMEDOUT && pool.workers > 1)) {
+		if (result == ETIMEDOUT)
+			until = in_seconds(IDLE_SECONDS);
+		result = pthread_cond_timedwait(&pool.work, &pool.lock, &until);
+	}
+	pool.sleeping--;
+	return pool.ready && !pool.closing;
+}
+
+static void *worker_main(void *argument)
+{
+	(void)argument;
+	host_faults_enter_thread();
+	pthread_mutex_lock(&pool.lock);
+	while (wait_for_work())
+		run_stream(take_ready());
+	pool.workers--;
+	pthread_mutex_unlock(&pool.lock);
+	host_faults_leave_thread();
+	pthread_mutex_lock(&pool.lock);
+	pool.alive--;
+	pthread_cond_broadcast(&pool.leaving);
+	pthread_mutex_unlock(&pool.lock);
+	return NULL;
+}
+
+/*
+ * What the rest of the backend calls
+ */
+
+CUresult host_pool_init(void)
+{
+	pthread_condattr_t monotonic;
+	bool there;
+
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&pool.work, &monotonic);
+	pthread_cond_init(&pool.leaving, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	pthread_mutex_lock(&pool.lock);
+	pool.ready = NULL;
+	pool.ready_tail = &pool.ready;
+	pool.ready_count = 0;
+	pool.closing = false;
+	there = spawn_worker();
+	pthread_mutex_unlock(&pool.lock);
+	return there ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+void host_pool_deinit(void)
+{
+	struct timespec until = in_seconds(CLOSE_SECONDS);
+
+	pthread_mutex_lock(&pool.lock);
+	pool.closing = true;
+	pthread_cond_broadcast(&pool.work);
+	while (pool.alive && pthread_cond_timedwait(&pool.leaving, &pool.lock, &until) != ETIMEDOUT)
+		;
+	pthread_mutex_unlock(&pool.lock);
+}
+
+struct backend_stream *host_stream_new(void)
+{
+	struct backend_stream *stream = calloc(1, sizeof(*stream));
+
+	if (stream)
+		stream->tail = &stream->head;
+	return stream;
+}
+
+void host_stream_free(struct backend_stream *stream)
+{
+	bool active;
+
+	if (!stream)
+		return;
+	pthread_mutex_lock(&pool.lock);
+	active = stream->active;
+	stream->dying = true;
+	pthread_mutex_unlock(&pool.lock);
+	if (!active)
+		free(stream);
+}
+
+bool host_stream_idle(struct backend_stream *stream)
+{
+	bool idle;
+
+	pthread_mutex_lock(&pool.lock);
+	idle = !stream->active;
+	pthread_mutex_unlock(&pool.lock);
+	return idle;
+}
+
+struct host_work *host_work_new(enum host_work_kind kind, size_t bytes)
+{
+	struct host_work *work = calloc(1, sizeof(*work) + bytes);
+
+	if (work)
+		work->kind = kind;
+	return work;
+}
+
+static void push(struct backend_stream *stream, struct host_work *work)
+{
+	*stream->tail = work;
+	stream->tail = &work->next;
+	if (!stream->active)
+		make_ready(stream);
+}
+
+void host_stream_push(struct backend_stream *stream, struct host_work *work)
+{
+	pthread_mutex_lock(&pool.lock);
+	push(stream, work);
+	pthread_mutex_unlock(&pool.lock);
+}
+
+CUresult host_stream_push_record(
+	struct backend_stream *stream, struct backend_event *event, struct host_work *work)
+{
+	struct host_record *record = calloc(1, sizeof(*record));
+
+	if (!record) {
+		free(work);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	record->refs = 2; /* the event's and the command's */
+	work->record = record;
+	pthread_mutex_lock(&pool.lock);
+	record_unref(event->latest);
+	event->latest = record;
+	push(stream, work);
+	pthread_mutex_unlock(&pool.lock);
+	return CUDA_SUCCESS;
+}
+
+CUresult host_stream_push_wait(
+	struct backend_stream *stream, struct backend_event *event, struct host_work *work)
+{
+	pthread_mutex_lock(&pool.lock);
+	work->record = event->latest;
+	if (work->record) {
+		work->record->refs++;
+		push(stream, work);
+		work = NULL;
+	}
+	pthread_mutex_unlock(&pool.lock);
+	free(work); /* an event without a record is nothing to wait for */
+	return CUDA_SUCCESS;
+}

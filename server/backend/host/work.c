@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Doing what a queued command says, in a pool thread. Addresses were checked before the command was queued;
+// one that is wrong after all ends the process here, as a copy engine's fault ends a context.
+
+#include <string.h>
+
+#include "server/backend/host/host.h"
+#include "shm/order.h"
+
+static void run_launch(const struct host_launch *launch)
+{
+	const struct host_grid *grid = &launch->grid;
+	struct host_block_index block = {.shared = launch->shared};
+
+	host_faults_begin(launch, launch->kernel->name);
+	for (block.z = 0; block.z < grid->grid.z; block.z++)
+		for (block.y = 0; block.y < grid->grid.y; block.y++)
+			for (block.x = 0; block.x < grid->grid.x; block.x++)
+				launch->kernel->run(grid, &block, launch->params);
+	host_faults_end();
+}
+
+static void run_copy(const struct backend_copy *copy)
+{
+	char *dst = (char *)(uintptr_t)copy->dst;
+	const char *src = (const char *)(uintptr_t)copy->src;
+
+	for (uint64_t plane = 0; plane < copy->depth; plane++)
+		for (uint64_t row = 0; row < copy->height; row++)
+			memmove(dst + (plane * copy->dst_rows + row) * copy->dst_pitch,
+				src + (plane * copy->src_rows + row) * copy->src_pitch, copy->width);
+}
+
+static void fill_row(void *at, const struct frmps_set *set)
+{
+	for (uint64_t i = 0; i < set->width; i++) {
+		if (set->element_bytes == 4)
+			((uint32_t *)at)[i] = set->value;
+		else if (set->element_bytes == 2)
+			((uint16_t *)at)[i] = (uint16_t)set->value;
+		else
+			((uint8_t *)at)[i] = (uint8_t)set->value;
+	}
+}
+
+static void run_set(const struct frmps_set *set)
+{
+	for (uint64_t row = 0; row < set->height; row++)
+		fill_row((char *)(uintptr_t)set->dst + row * set->pitch, set);
+}
+
+/* Pairs with whoever polls the word: all earlier work of the stream happened before. */
+static void run_write(const struct frmps_write_value *write)
+{
+	if (write->bytes == 8)
+		word_release((word64 *)(uintptr_t)write->address, write->value);
+	else
+		word_release((word32 *)(uintptr_t)write->address, (uint32_t)write->value);
+}
+
+void host_work_run(struct host_work *work)
+{
+	switch (work->kind) {
+	case HOST_LAUNCH:
+		run_launch(&work->launch);
+		break;
+	case HOST_COPY:
+		run_copy(&work->copy);
+		break;
+	case HOST_SET:
+		run_set(&work->set);
+		break;
+	case HOST_WRITE:
+		run_write(&work->write);
+		break;
+	case HOST_RECORD:
+	case HOST_WAIT:
+		break; /* the pool's */
+	}
+}

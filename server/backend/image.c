@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Does an image stay inside its own bytes? The driver takes images without a length and believes the sizes
+// written in them, so an image that lies about its size would make the whole executor read past its end. Only
+// the outer structure is checked, everything that says where something else lies; the contents are the
+// driver's business.
+//
+// Pure functions on untrusted bytes; any thread.
+
+#include "server/backend/image.h"
+
+#include <elf.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define FATBIN_MAGIC UINT32_C(0xba55ed50)
+/* Holds a pointer of the client's address space; the client sends what it points to. */
+#define WRAPPER_MAGIC UINT32_C(0x466243b1)
+
+struct fatbin_header {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t header_bytes;
+	uint64_t payload_bytes;
+};
+
+struct fatbin_entry {
+	uint16_t kind;
+	uint16_t version;
+	uint32_t header_bytes;
+	uint64_t payload_bytes;
+};
+
+static bool inside(uint64_t offset, uint64_t length, uint64_t bytes)
+{
+	return offset <= bytes && length <= bytes - offset;
+}
+
+static bool section_fits(const Elf64_Shdr *section, uint64_t bytes)
+{
+	return section->sh_type == SHT_NOBITS || section->sh_type == SHT_NULL ||
+	       inside(section->sh_offset, section->sh_size, bytes);
+}
+
+static bool segments_fit(const uint8_t *image, const Elf64_Ehdr *header, uint64_t bytes)
+{
+	Elf64_Phdr segment;
+
+	if (!header->e_phnum)
+		return true;
+	if (header->e_phentsize != sizeof(segment) ||
+		!inside(header->e_phoff, (uint64_t)header->e_phnum * sizeof(segment), bytes))
+		return false;
+	for (unsigned i = 0; i < header->e_phnum; i++) {
+		memcpy(&segment, image + header->e_phoff + i * sizeof(segment), sizeof(segment));
+		if (!inside(segment.p_offset, segment.p_filesz, bytes))
+			return false;
+	}
+	return true;
+}
+
+static bool elf_fits(const uint8_t *image, uint64_t bytes)
+{
+	Elf64_Ehdr header;
+	Elf64_Shdr section;
+	uint64_t count, names;
+
+	if (bytes < sizeof(header))
+		return false;
+	memcpy(&header, image, sizeof(header));
+	if (header.e_ident[EI_CLASS] != ELFCLASS64)
+		return false;
+	if (!segments_fit(image, &header, bytes) || header.e_shentsize != sizeof(section) ||
+		!inside(header.e_shoff, sizeof(section), bytes))
+		return false;
+	memcpy(&section, image + header.e_shoff, sizeof(section));
+	/* Too many sections for 16 bits: the first one holds the numbers. */
+	count = header.e_shnum ? header.e_shnum : section.sh_size;
+	names = header.e_shstrndx == SHN_XINDEX ? section.sh_link : header.e_shstrndx;
+	if (names >= count || count > bytes / sizeof(section) ||
+		!inside(header.e_shoff, count * sizeof(section), bytes))
+		return false;
+	for (uint64_t i = 0; i < count; i++) {
+		memcpy(&section, image + header.e_shoff + i * sizeof(section), sizeof(section));
+		if (!section_fits(&section, bytes))
+			return false;
+	}
+	return true;
+}
+
+/* A fat binary is a header and, behind it, entries with a header each; several may follow one another. */
+static bool fatbin_fits(const uint8_t *image, uint64_t bytes)
+{
+	struct fatbin_header header;
+	struct fatbin_entry entry;
+	uint64_t at, end;
+
+	if (bytes < sizeof(header))
+		return false;
+	memcpy(&header, image, sizeof(header));
+	if (header.header_bytes < sizeof(header) || !inside(header.header_bytes, header.payload_bytes, bytes))
+		return false;
+	at = header.header_bytes;
+	end = at + header.payload_bytes;
+	while (at < end) {
+		if (!inside(at, sizeof(entry), end))
+			return false;
+		memcpy(&entry, image + at, sizeof(entry));
+		if (entry.header_bytes < sizeof(entry) || !inside(at, entry.header_bytes, end) ||
+			!inside(at + entry.header_bytes, entry.payload_bytes, end))
+			return false;
+		at += entry.header_bytes + entry.payload_bytes;
+	}
+	return true;
+}
+
+enum image_kind image_check(const void *image, size_t bytes)
+{
+	uint32_t magic = 0;
+
+	if (bytes < sizeof(magic))
+		return IMAGE_BAD;
+	memcpy(&magic, image, sizeof(magic));
+	if (!memcmp(image, ELFMAG, SELFMAG))
+		return elf_fits(image, bytes) ? IMAGE_ELF : IMAGE_BAD;
+	if (magic == FATBIN_MAGIC)
+		return fatbin_fits(image, bytes) ? IMAGE_FATBIN : IMAGE_BAD;
+	return magic == WRAPPER_MAGIC || memchr(image, '\0', sizeof(magic)) ? IMAGE_BAD : IMAGE_TEXT;
+}

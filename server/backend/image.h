@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Does an image stay inside its own bytes? The driver takes images without a length and believes the sizes
+// written in them, and the dynamic linker maps what they name: an image that lies about its size would take
+// the whole executor with it. Both backends look at an image before anybody loads it.
+
+#ifndef FRMPS_SERVER_BACKEND_IMAGE_H
+#define FRMPS_SERVER_BACKEND_IMAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum image_kind {
+	IMAGE_BAD = 0,
+	IMAGE_ELF,    /* headers, sections and segments lie inside */
+	IMAGE_FATBIN, /* a header and entries, all inside */
+	IMAGE_TEXT,   /* anything else that could be text; not necessarily NUL-terminated */
+};
+
+/** Looks at the outer structure of an image. Any bytes, any alignment, any thread. */
+enum image_kind image_check(const void *image, size_t bytes);
+
+#endif
