@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Time as executors use it: monotonic nanoseconds, and the interval at which something is polled that has been waited
+// for since a while. Any thread.
+
+#ifndef FRMPS_SERVER_EXECUTOR_CLOCK_H
+#define FRMPS_SERVER_EXECUTOR_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define CLOCK_US UINT64_C(1000)
+#define CLOCK_MS UINT64_C(1000000)
+
+static inline uint64_t clock_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/** 5 % of the time waited, between 20 µs and 1 ms. */
+static inline uint64_t clock_interval(uint64_t since, uint64_t now)
+{
+	uint64_t interval = now > since ? (now - since) / 20 : 0;
+
+	if (interval < 20 * CLOCK_US)
+		return 20 * CLOCK_US;
+	return interval > CLOCK_MS ? CLOCK_MS : interval;
+}
+
+#endif

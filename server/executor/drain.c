@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Waiting for a session's work without blocking. Main thread, on the job board.
+//
+// Two steps. First the serving thread is asked: at its next turn it puts marks behind everything unmarked and writes the
+// question's number into `answered`. Everything that was issued before is now visible in the states and will be seen
+// in the timeline, and whatever the main thread took away before it asked is not in use any more. Then the main thread
+// remembers how far each stream was issued and waits until the timeline has come that far.
+
+#include "server/executor/drain.h"
+
+#include <stdlib.h>
+
+#include "server/executor/clock.h"
+#include "server/executor/session.h"
+
+static bool is_answered(const struct job *job)
+{
+	const struct session *session = job->session;
+
+	/* Pairs with the releases in serve.c. */
+	return !word_acquire(&session->served) || word_acquire(&session->answered) >= job->ticket;
+}
+
+static void take_snapshot(struct job *job)
+{
+	const struct shm_view *view = &job->session->view;
+
+	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
+		job->snapshot[slot] = word_acquire(&view->states[slot].issued);
+	job->mark = 0;
+}
+
+/* job->mark: streams below it are known to be done. */
+static bool is_done(struct job *job)
+{
+	const struct shm_view *view = &job->session->view;
+	const struct shm_timeline *timeline =
+		shm_view_timeline(view, word_acquire(&view->server->generation));
+
+	while (job->mark < SHM_STREAMS) {
+		if (word_acquire(&timeline->stream[job->mark].done) < job->snapshot[job->mark])
+			return false;
+		job->mark++;
+	}
+	return true;
+}
+
+static int finish(struct job *job, bool drained)
+{
+	job->drained = drained;
+	free(job->snapshot);
+	job->snapshot = NULL;
+	job->then(job);
+	return 0;
+}
+
+static int step(struct job *job)
+{
+	if (executor_is_lost(job->executor))
+		return finish(job, false);
+	if (!word_relaxed(&job->session->generation))
+		return finish(job, true); /* a standby's: nothing of it runs here */
+	if (is_answered(job)) {
+		if (!job->snapshot) {
+			job->snapshot = malloc(SHM_STREAMS * sizeof(*job->snapshot));
+			if (!job->snapshot)
+				return finish(job, false);
+			take_snapshot(job);
+		}
+		if (is_done(job))
+			return finish(job, true);
+	}
+	return clock_now() >= job->deadline ? finish(job, false) : JOB_E_WAIT;
+}
+
+void drain_begin(struct job *job, uint64_t patience_ns, void (*then)(struct job *job))
+{
+	struct session *session = job->session;
+
+	job->then = then;
+	job->step = step;
+	job->deadline = clock_now() + patience_ns;
+	job->ticket = word_relaxed(&session->asked) + 1;
+	word_release(&session->asked, job->ticket);
+	if (session->thread)
+		serve_kick(session);
+	job_park(job);
+}

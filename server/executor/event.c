@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Events of a session. See event.h for threads and for what a promotion does to timing.
+
+#include "server/executor/event.h"
+
+#include <stdlib.h>
+
+#include "server/executor/session.h"
+
+void event_table_init(struct event_table *table)
+{
+	table->at = NULL;
+	pthread_mutex_init(&table->lock, NULL);
+}
+
+void event_table_deinit(struct session *session, struct event_table *table)
+{
+	for (uint32_t i = 0; table->at && i < SHM_EVENTS; i++)
+		if (table->at[i].backend && !executor_is_lost(session->executor))
+			executor_code(session->executor,
+				session_ops(session)->event_destroy(table->at[i].backend));
+	free(table->at);
+	table->at = NULL;
+}
+
+/* The table is large and mostly untouched: calloc gives pages as they are used. */
+static struct event *slot_of(struct event_table *table, uint32_t event)
+{
+	if (!table->at) {
+		pthread_mutex_lock(&table->lock);
+		table->at = calloc(SHM_EVENTS, sizeof(*table->at));
+		pthread_mutex_unlock(&table->lock);
+	}
+	return table->at ? &table->at[event] : NULL;
+}
+
+static CUresult replace_backend(struct session *session, struct event *at, bool timing)
+{
+	const struct backend_ops *ops = session_ops(session);
+	CUresult code = CUDA_SUCCESS;
+
+	if (at->backend && at->timing == timing)
+		return CUDA_SUCCESS;
+	if (at->backend)
+		code = ops->event_destroy(at->backend);
+	at->backend = NULL;
+	at->timing = timing;
+	return code ? code : ops->event_create(timing, &at->backend);
+}
+
+static CUresult record(struct session *session, struct stream *stream, struct event *at, bool timing, uint64_t seq)
+{
+	CUresult code = replace_backend(session, at, timing);
+
+	at->seq = 0;
+	if (!code)
+		code = session_ops(session)->event_record(at->backend, stream->backend);
+	if (code)
+		return code;
+	at->slot = stream->slot;
+	at->seq = seq;
+	return CUDA_SUCCESS;
+}
+
+CUresult event_record(struct session *session, struct stream *stream, uint32_t event, bool timing, uint64_t seq)
+{
+	struct event *at = slot_of(&session->events, event);
+	CUresult code;
+
+	if (!at)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!timing && !at->timing)
+		return record(session, stream, at, timing, seq);
+	pthread_mutex_lock(&session->events.lock);
+	code = record(session, stream, at, timing, seq);
+	pthread_mutex_unlock(&session->events.lock);
+	return code;
+}
+
+struct backend_event *event_find(struct session *session, uint32_t event, uint32_t slot, uint64_t seq)
+{
+	struct event *at;
+
+	if (event >= SHM_EVENTS || !session->events.at)
+		return NULL;
+	at = &session->events.at[event];
+	return at->seq == seq && at->slot == slot ? at->backend : NULL;
+}
+
+CUresult event_destroy(struct session *session, uint32_t event)
+{
+	struct event *at = session->events.at ? &session->events.at[event] : NULL;
+	CUresult code;
+
+	if (!at || !at->backend)
+		return CUDA_SUCCESS;
+	pthread_mutex_lock(&session->events.lock);
+	code = session_ops(session)->event_destroy(at->backend);
+	*at = (struct event){0};
+	pthread_mutex_unlock(&session->events.lock);
+	return code;
+}
+
+CUresult event_elapsed(struct session *session, uint32_t start, uint32_t end, float *ret_ms)
+{
+	struct event_table *table = &session->events;
+	CUresult code = CUDA_ERROR_ILLEGAL_STATE;
+
+	pthread_mutex_lock(&table->lock);
+	if (table->at && table->at[start].timing && table->at[start].seq && table->at[end].timing &&
+		table->at[end].seq)
+		code = session_ops(session)->event_elapsed(
+			table->at[start].backend, table->at[end].backend, ret_ms);
+	pthread_mutex_unlock(&table->lock);
+	return code;
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The executor role: the process that owns the context of a domain and serves its clients' rings.
+//
+//   main thread      reads control messages in order; memory and sessions; promotions. Never waits for the device:
+//                    what must wait for a session's work is parked (job.h) and looked at again.
+//   module thread    modules, functions, timing, unpinning: calls that the driver may hold up (module.c)
+//   serving threads  rings and everything that happens to a command; a session belongs to one of them (serve.c)
+//
+// A command: ring → intake.c (copied into the journal, checked) → dispatch.c (given to the backend) or hold.c (waits in
+// software) → retire.c (marks, what is done).
+
+#ifndef FRMPS_SERVER_EXECUTOR_EXECUTOR_H
+#define FRMPS_SERVER_EXECUTOR_EXECUTOR_H
+
+#include <pthread.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "server/backend/backend.h"
+#include "server/executor/job.h"
+#include "server/executor/module.h"
+#include "server/executor/serve.h"
+#include "shm/order.h"
+
+struct session;
+TAILQ_HEAD(session_list, session);
+
+/* Words of registered memory, a free one per session: where hold.c lets the device write what it polls. */
+#define EXECUTOR_SCRATCH_WORDS 512u
+
+struct executor {
+	const struct backend_ops *ops;
+	struct backend_device device;
+	int control_fd;
+	pthread_mutex_t control_lock; /* of sending */
+
+	/* Not zero once the context is lost: nothing is issued any more. Written once by lost.c, looked at by every
+	 * thread before it calls the backend. */
+	word32 lost;
+
+	pthread_mutex_t sessions_lock; /* of the list; only the main thread changes it */
+	struct session_list sessions;
+
+	uint64_t *scratch; /* EXECUTOR_SCRATCH_WORDS, registered */
+	uint64_t scratch_used[EXECUTOR_SCRATCH_WORDS / 64]; /* under sessions_lock */
+
+	struct job_board board;
+	struct module_worker modules;
+	struct serve_pool pool;
+};
+
+/**
+ * Runs the role until the daemon hangs up or says Shutdown.
+ * @ops: the backend, not opened yet
+ * @control_fd: SOCK_SEQPACKET to the daemon
+ * @words_fd: memfd for last words, or -1
+ * Return: the process's exit status.
+ */
+int executor_main(const struct backend_ops *ops, int device, int control_fd, int words_fd);
+
+/** For executor_main() and tests: everything but the main loop. Return: 0 or -errno. */
+int executor_init(struct executor *executor, const struct backend_ops *ops, int control_fd, unsigned threads);
+void executor_deinit(struct executor *executor);
+
+/** Handles one control message; the job is consumed. Main thread. Return: 0, or EXECUTOR_E_SHUTDOWN. */
+#define EXECUTOR_E_SHUTDOWN 1
+int executor_handle(struct executor *executor, struct job *job);
+
+/** Sends a message to the daemon. Any thread. */
+void executor_send(struct executor *executor, const struct wire_message *message, const int *fds, unsigned fd_count);
+
+/** Finds a session by number. Main thread. NULL if there is none. */
+struct session *executor_session(struct executor *executor, uint64_t id);
+
+/** Passes a backend result on; one that says that the context is lost is reported. Any thread. */
+CUresult executor_code(struct executor *executor, CUresult code);
+
+static inline int executor_is_lost(const struct executor *executor)
+{
+	return word_relaxed(&executor->lost) != 0;
+}
+
+#endif

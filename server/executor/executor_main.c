@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The executor role: start, main thread, end. See executor.h for the threads.
+//
+// The main thread takes one control message after the other, in the daemon's order, and between them looks at the jobs
+// that are parked. It leaves when the daemon says Shutdown or hangs up; a daemon that is gone takes its executors with
+// it in this version. When the context is lost it only waits for that.
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "server/executor/clock.h"
+#include "server/executor/executor.h"
+#include "server/executor/lost.h"
+#include "server/executor/memory.h"
+#include "server/executor/open.h"
+#include "server/executor/session.h"
+#include "server/executor/takeover.h"
+#include "server/log.h"
+
+void executor_send(struct executor *executor, const struct wire_message *message, const int *fds, unsigned fd_count)
+{
+	struct wire_message refusal = {.type = WIRE_REPLY, .id = message->id, .session = message->session};
+	int error;
+
+	pthread_mutex_lock(&executor->control_lock);
+	error = message_send(executor->control_fd, message, fds, fd_count);
+	if ((error == WIRE_E_SPACE || error == WIRE_E_INVALID) && message->type == WIRE_REPLY) {
+		refusal.reply.code = CUDA_ERROR_NOT_SUPPORTED;
+		refusal.reply.text = "the answer does not fit a message";
+		error = message_send(executor->control_fd, &refusal, NULL, 0);
+	}
+	pthread_mutex_unlock(&executor->control_lock);
+	if (error && error != PACKET_E_CLOSED)
+		log_error("cannot send %s: error %d", wire_type_name(message->type), error);
+}
+
+CUresult executor_code(struct executor *executor, CUresult code)
+{
+	if (code && backend_is_fatal(code))
+		lost_report(executor, code);
+	return code;
+}
+
+struct session *executor_session(struct executor *executor, uint64_t id)
+{
+	struct session *session;
+
+	TAILQ_FOREACH(session, &executor->sessions, link)
+		if (session->id == id)
+			return session;
+	return NULL;
+}
+
+static CUresult init_scratch(struct executor *executor)
+{
+	size_t bytes = EXECUTOR_SCRATCH_WORDS * sizeof(uint64_t);
+
+	executor->scratch = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (executor->scratch == MAP_FAILED) {
+		executor->scratch = NULL;
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return executor->ops->host_register(executor->scratch, bytes);
+}
+
+int executor_init(struct executor *executor, const struct backend_ops *ops, int control_fd, unsigned threads)
+{
+	int error;
+
+	*executor = (struct executor){.ops = ops, .control_fd = control_fd};
+	TAILQ_INIT(&executor->sessions);
+	pthread_mutex_init(&executor->control_lock, NULL);
+	pthread_mutex_init(&executor->sessions_lock, NULL);
+	executor->board.kick = -1;
+	error = job_board_init(&executor->board);
+	if (!error && init_scratch(executor))
+		error = -ENOMEM;
+	if (!error)
+		error = module_worker_init(executor);
+	if (!error)
+		error = serve_pool_init(executor, threads);
+	return error;
+}
+
+/* In an orderly end nothing is served any more, so sessions go without the waiting of open.c. */
+void executor_deinit(struct executor *executor)
+{
+	struct session *session;
+
+	serve_pool_deinit(executor);
+	module_worker_deinit(executor);
+	job_board_deinit(&executor->board);
+	while ((session = TAILQ_FIRST(&executor->sessions))) {
+		TAILQ_REMOVE(&executor->sessions, session, link);
+		open_undo(session);
+		session_unref(session);
+	}
+	if (executor->scratch) {
+		executor_code(executor, executor->ops->host_unregister(executor->scratch));
+		munmap(executor->scratch, EXECUTOR_SCRATCH_WORDS * sizeof(uint64_t));
+	}
+	pthread_mutex_destroy(&executor->control_lock);
+	pthread_mutex_destroy(&executor->sessions_lock);
+}
+
+enum route { ROUTE_NONE, ROUTE_MEMORY, ROUTE_MODULE, ROUTE_OPEN, ROUTE_CLOSE, ROUTE_ACTIVATE, ROUTE_PING, ROUTE_END };
+
+static const enum route routes[WIRE_TYPES] = {
+	[WIRE_MAP_MEMORY] = ROUTE_MEMORY,
+	[WIRE_UNMAP_MEMORY] = ROUTE_MEMORY,
+	[WIRE_MAP_HOST] = ROUTE_MEMORY,
+	[WIRE_UNMAP_HOST] = ROUTE_MEMORY,
+	[WIRE_QUERY_MEMORY] = ROUTE_MEMORY,
+	[WIRE_LOAD_MODULE] = ROUTE_MODULE,
+	[WIRE_UNLOAD_MODULE] = ROUTE_MODULE,
+	[WIRE_FIND_FUNCTION] = ROUTE_MODULE,
+	[WIRE_FIND_GLOBAL] = ROUTE_MODULE,
+	[WIRE_LIST_FUNCTIONS] = ROUTE_MODULE,
+	[WIRE_SET_FUNCTION] = ROUTE_MODULE,
+	[WIRE_QUERY_OCCUPANCY] = ROUTE_MODULE,
+	[WIRE_QUERY_ELAPSED] = ROUTE_MODULE,
+	[WIRE_OPEN_SESSION] = ROUTE_OPEN,
+	[WIRE_CLOSE_SESSION] = ROUTE_CLOSE,
+	[WIRE_ACTIVATE] = ROUTE_ACTIVATE,
+	[WIRE_SHUTDOWN] = ROUTE_END,
+	[WIRE_PING] = ROUTE_PING,
+};
+
+/* Requests that speak of a session. */
+static void route_to_session(struct job *job, enum route route)
+{
+	struct session *session = executor_session(job->executor, job->message.session);
+
+	if (!session || (session->closing && route != ROUTE_CLOSE)) {
+		job_reply(job, CUDA_ERROR_INVALID_CONTEXT, NULL, 0, "there is no such session");
+		return;
+	}
+	job->session = session_ref(session);
+	if (route == ROUTE_MEMORY)
+		memory_handle(job);
+	else if (route == ROUTE_MODULE)
+		module_handle(job);
+	else
+		open_handle_close(job);
+}
+
+int executor_handle(struct executor *executor, struct job *job)
+{
+	enum route route = job->message.type < WIRE_TYPES ? routes[job->message.type] : ROUTE_NONE;
+
+	if (route == ROUTE_END) {
+		job_free(job);
+		return EXECUTOR_E_SHUTDOWN;
+	}
+	if (executor_is_lost(executor)) {
+		job_free(job);
+		return 0;
+	}
+	switch (route) {
+	case ROUTE_OPEN:
+		open_handle(job);
+		break;
+	case ROUTE_ACTIVATE:
+		takeover_handle(job);
+		break;
+	case ROUTE_PING:
+		job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);
+		break;
+	case ROUTE_NONE:
+	case ROUTE_END:
+		log_error("the daemon sent %s, which is not for executors", wire_type_name(job->message.type));
+		job_free(job);
+		break;
+	case ROUTE_MEMORY:
+	case ROUTE_MODULE:
+	case ROUTE_CLOSE:
+		route_to_session(job, route);
+		break;
+	}
+	return 0;
+}
+
+/* One message. Return: 0 to go on, 1 to leave. */
+static int receive_one(struct executor *executor)
+{
+	struct job *job = job_new(executor);
+	int error;
+
+	if (!job) {
+		log_error("no memory for a message");
+		return 1;
+	}
+	error = packet_receive(executor->control_fd, &job->packet);
+	if (!error && wire_decode(job->packet.bytes, job->packet.length, &job->message))
+		error = PACKET_E_INVALID;
+	if (!error)
+		return executor_handle(executor, job) == EXECUTOR_E_SHUTDOWN;
+	job_free(job);
+	if (error == PACKET_E_AGAIN)
+		return 0;
+	if (error != PACKET_E_CLOSED)
+		log_error("the daemon cannot be understood: error %d", error);
+	return 1;
+}
+
+static void serve_control(struct executor *executor)
+{
+	struct pollfd fds[2] = {
+		{.fd = executor->control_fd, .events = POLLIN},
+		{.fd = executor->board.kick, .events = POLLIN},
+	};
+
+	for (;;) {
+		int64_t wait_us = job_board_step(&executor->board, clock_now());
+		struct timespec wait = {.tv_nsec = (long)(wait_us < 0 ? 0 : wait_us * 1000)};
+
+		fds[0].revents = 0;
+		if (ppoll(fds, 2, wait_us < 0 ? NULL : &wait, NULL) < 0 && errno != EINTR) {
+			log_error("cannot wait for messages: %m");
+			return;
+		}
+		if (fds[0].revents && receive_one(executor))
+			return;
+	}
+}
+
+static void send_ready(struct executor *executor)
+{
+	const struct backend_device *device = &executor->device;
+	struct wire_message *message = calloc(1, sizeof(*message));
+
+	if (!message)
+		return;
+	message->type = WIRE_READY;
+	message->ready = (struct wire_ready){
+		.device = {.name = device->name,
+			.uuid = {device->uuid, sizeof(device->uuid)},
+			.attributes = {device->attributes, BACKEND_DEVICE_ATTRS},
+			.total_bytes = device->total_bytes,
+			.priority_least = device->priority_least,
+			.priority_greatest = device->priority_greatest,
+			.limits = {device->limits, BACKEND_DEVICE_LIMITS}},
+		.driver_version = device->driver_version,
+	};
+	executor_send(executor, message, NULL, 0);
+	free(message);
+}
+
+static void map_words(int words_fd)
+{
+	void *words;
+
+	if (words_fd < 0)
+		return;
+	words = mmap(NULL, sizeof(struct last_words), PROT_READ | PROT_WRITE, MAP_SHARED, words_fd, 0);
+	if (words == MAP_FAILED)
+		log_error("cannot map the page for last words: %m");
+	else
+		backend_last_words = words;
+}
+
+/* The daemon learns why there is no executor. */
+static int give_up(int control_fd, CUresult code, const char *text)
+{
+	struct wire_message message = {.type = WIRE_LOST, .trouble = {.code = code, .text = text}};
+
+	log_error("%s: code %d", text, code);
+	message_send(control_fd, &message, NULL, 0);
+	return EXIT_FAILURE;
+}
+
+int executor_main(const struct backend_ops *ops, int device, int control_fd, int words_fd)
+{
+	static struct executor executor;
+	struct backend_device properties = {0};
+	CUresult code;
+
+	map_words(words_fd);
+	code = ops->open_executor(device, &properties);
+	if (code)
+		return give_up(control_fd, code, "cannot open the device");
+	code = ops->thread_enter();
+	if (code || executor_init(&executor, ops, control_fd, 0))
+		return give_up(control_fd, code ? code : CUDA_ERROR_OUT_OF_MEMORY, "cannot start");
+	executor.device = properties;
+	send_ready(&executor);
+	serve_control(&executor);
+	/* With work on the device, cleaning up could wait for ever. The end of the process cleans up as well. */
+	if (executor_is_lost(&executor) || !TAILQ_EMPTY(&executor.sessions))
+		_exit(EXIT_SUCCESS);
+	executor_deinit(&executor);
+	ops->close();
+	return EXIT_SUCCESS;
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Streams that wait in software. Serving thread of the session.
+//
+//   hold      goes on when                                              how that is seen
+//   RESUME    at the next look
+//   CREDIT    fewer than STREAM_ISSUE_CREDIT commands are on the device  timeline, polled
+//   DEPEND    the awaited command was issued; then it is issued itself   another hold of this session ends
+//   HOST      all before it is done, and the client says `done`          timeline, polled; then the doorbell
+//   VALUE     all before it is done, and the word fulfils the condition  polled: by this thread, or by small copies
+//   DESTROY   all before it is done                                      timeline, polled
+//
+// The last three are commands that need no device: when they go on, they are done (retire_settled). They count as
+// issued only then, so a promotion never finds one in doubt: the next executor simply holds it again. A host function
+// that has begun is not run twice, because the client compares its own `started` word.
+//
+// Copies that look at a device word use a stream of their own and the session's scratch word, one at a time.
+
+#include "server/executor/hold.h"
+
+#include "server/executor/clock.h"
+#include "server/executor/dispatch.h"
+#include "server/executor/retire.h"
+#include "shm/doorbell.h"
+
+/* Commands that a stream issues in one turn after it was let go. */
+#define BACKLOG 64u
+
+static struct frmps_head *next_record(const struct session *session, const struct stream *stream)
+{
+	return journal_at(&session->journal, stream->cursor);
+}
+
+static const void *body_of(const struct frmps_head *record)
+{
+	return record + 1;
+}
+
+bool hold_fulfils(const struct frmps_wait_value *wait, uint64_t value)
+{
+	uint64_t mask = wait->bytes == 8 ? UINT64_MAX : UINT32_MAX, want = wait->value & mask;
+
+	value &= mask;
+	switch (wait->flags & 3) {
+	case CU_STREAM_WAIT_VALUE_EQ:
+		return value == want;
+	case CU_STREAM_WAIT_VALUE_AND:
+		return (value & want) != 0;
+	case CU_STREAM_WAIT_VALUE_NOR:
+		return (~(value | want) & mask) != 0;
+	default: /* greater or equal, cyclic: the difference is not negative */
+		return ((value - want) & mask) <= mask / 2;
+	}
+}
+
+/* Whether everything before the held command is done; sees to it that this will be known. */
+static bool is_drained(struct session *session, struct stream *stream)
+{
+	retire_mark(session, stream);
+	return stream_done(session, stream) == stream->issued;
+}
+
+static bool host_returned(const struct session *session, const struct stream *stream)
+{
+	/* Pairs with the release of the client's service thread. */
+	return word_acquire(&session->view.client->host[stream->slot].done) > stream->issued;
+}
+
+static bool check_host(struct session *session, struct stream *stream)
+{
+	if (!stream->host_told) {
+		if (!is_drained(session, stream))
+			return false;
+		stream->host_told = true;
+		word_release(&stream->journal.state->host_ready, stream->issued + 1);
+		wake_all(&session->view.server->wake);
+	}
+	return host_returned(session, stream);
+}
+
+static uint64_t read_word(uint64_t address, uint32_t bytes)
+{
+	if (bytes == 8)
+		return word_acquire((word64 *)(uintptr_t)address);
+	return word_acquire((word32 *)(uintptr_t)address);
+}
+
+static bool start_copy(struct session *session, struct stream *stream, const struct frmps_wait_value *wait)
+{
+	const struct backend_ops *ops = session_ops(session);
+	uint64_t *word = &session->executor->scratch[session->scratch];
+	struct backend_copy copy = {.dst = (uintptr_t)word,
+		.src = wait->address,
+		.width = wait->bytes,
+		.height = 1,
+		.depth = 1,
+		.dst_is_host = true};
+	CUresult code = CUDA_SUCCESS;
+
+	if (!session->poll_stream)
+		code = ops->stream_create(session->executor->device.priority_greatest, &session->poll_stream);
+	if (!code)
+		code = ops->copy(session->poll_stream, &copy);
+	if (executor_code(session->executor, code))
+		return false;
+	session->poller = stream;
+	return true;
+}
+
+/* Whether the device word was read: looks at the copy under way, or begins one. */
+static bool read_device(
+	struct session *session, struct stream *stream, const struct frmps_wait_value *wait, uint64_t *ret_value)
+{
+	CUresult code;
+
+	if (!session->poller)
+		start_copy(session, stream, wait);
+	if (session->poller != stream)
+		return false;
+	code = session_ops(session)->stream_query(session->poll_stream);
+	if (code) {
+		if (code != CUDA_ERROR_NOT_READY)
+			executor_code(session->executor, code);
+		return false;
+	}
+	session->poller = NULL;
+	*ret_value = word_acquire((word64 *)(void *)&session->executor->scratch[session->scratch]);
+	return true;
+}
+
+static bool check_value(struct session *session, struct stream *stream)
+{
+	const struct frmps_wait_value *wait = body_of(next_record(session, stream));
+	uint64_t value;
+
+	if (session->now < stream->poll_at || !is_drained(session, stream))
+		return false;
+	/* Looked up each time: the range may have been unmapped while the stream waited. */
+	if (!session_admits(session, wait->address, wait->bytes, false)) {
+		session_offend(session, "it waits for a word at %#llx, which is not its memory",
+			(unsigned long long)wait->address);
+		return false;
+	}
+	if (session_is_host(session, wait->address))
+		value = read_word(wait->address, wait->bytes);
+	else if (!read_device(session, stream, wait, &value))
+		return false;
+	if (hold_fulfils(wait, value))
+		return true;
+	stream->poll_at = session->now + clock_interval(stream->held_at, session->now);
+	return false;
+}
+
+static bool check_destroy(struct session *session, struct stream *stream)
+{
+	if (!is_drained(session, stream))
+		return false;
+	stream_close(session, stream);
+	return true;
+}
+
+static bool check_depend(struct session *session, struct stream *stream)
+{
+	const struct frmps_depend *depend = body_of(next_record(session, stream));
+
+	return session->streams[depend->stream].issued >= depend->seq;
+}
+
+static bool may_go_on(struct session *session, struct stream *stream)
+{
+	switch (stream->hold) {
+	case STREAM_HOLD_CREDIT:
+		return stream->issued - stream_done(session, stream) < STREAM_ISSUE_CREDIT;
+	case STREAM_HOLD_DEPEND:
+		return check_depend(session, stream);
+	case STREAM_HOLD_HOST:
+		return check_host(session, stream);
+	case STREAM_HOLD_VALUE:
+		return check_value(session, stream);
+	case STREAM_HOLD_DESTROY:
+		return check_destroy(session, stream);
+	case STREAM_RUNS:
+	case STREAM_HOLD_RESUME:
+		break;
+	}
+	return true;
+}
+
+static bool is_command_itself(enum stream_hold hold)
+{
+	return hold == STREAM_HOLD_HOST || hold == STREAM_HOLD_VALUE || hold == STREAM_HOLD_DESTROY;
+}
+
+static bool turn(struct session *session, struct stream *stream)
+{
+	enum stream_hold why = stream->hold;
+
+	if (!may_go_on(session, stream))
+		return false;
+	stream_release(session, stream);
+	if (is_command_itself(why))
+		dispatch_settle(session, stream);
+	dispatch_backlog(session, stream, BACKLOG);
+	return true;
+}
+
+bool hold_turn(struct session *session)
+{
+	/* A stream that is held again goes to the end: the list as it is now is walked once. */
+	struct stream *last = TAILQ_LAST(&session->held, stream_list), *stream = TAILQ_FIRST(&session->held), *next;
+	bool moved = false, more = stream != NULL;
+
+	for (; more && !session->stopped && !executor_is_lost(session->executor); stream = next) {
+		more = stream != last;
+		next = TAILQ_NEXT(stream, held);
+		moved |= turn(session, stream);
+	}
+	return moved;
+}
+
+bool hold_is_ready(const struct session *session)
+{
+	struct stream *stream;
+
+	TAILQ_FOREACH(stream, &session->held, held)
+		if (stream->hold == STREAM_HOLD_RESUME ||
+			(stream->hold == STREAM_HOLD_HOST && stream->host_told && host_returned(session, stream)))
+			return true;
+	return false;
+}
+
+bool hold_is_quiet(const struct session *session)
+{
+	return !session->poller || executor_is_lost(session->executor) ||
+		session_ops(session)->stream_query(session->poll_stream) != CUDA_ERROR_NOT_READY;
+}
+
+static bool is_polled(const struct stream *stream)
+{
+	return stream->hold != STREAM_HOLD_DEPEND && !(stream->hold == STREAM_HOLD_HOST && stream->host_told);
+}
+
+uint64_t hold_next_look(const struct session *session, uint64_t now)
+{
+	uint64_t next = UINT64_MAX;
+	struct stream *stream;
+
+	TAILQ_FOREACH(stream, &session->held, held) {
+		uint64_t at = now + clock_interval(stream->held_at, now);
+
+		if (is_polled(stream) && at < next)
+			next = at;
+	}
+	return next;
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// From the ring into the journal. Serving thread of the session.
+//
+// The client may write to the ring at any moment, also while we read. So the head is copied once and checked, the
+// record is copied once into the journal with the checked head over its own, and from then on only that copy is looked
+// at: what is checked is what is issued. A record becomes part of the journal (states[slot].journaled) before it leaves
+// the ring. An executor that dies in between leaves a record in both: the next one skips it (stream->adopted).
+//
+// The ring's head is published once per batch by serve.c, not per record: the client looks at the same cache line.
+
+#include "server/executor/intake.h"
+
+#include <string.h>
+
+#include "server/executor/retire.h"
+
+struct row {
+	const char *name;
+	uint32_t body, payload;
+	bool directive;
+};
+
+static const struct row rows[] = {
+#define OP(name, value, body, payload, directive, since) [value] = {#name, sizeof(struct body), payload, directive},
+#include "protocol/ops.def"
+#undef OP
+};
+
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static uint32_t padded(uint64_t bytes)
+{
+	return (uint32_t)((bytes + FRMPS_RECORD_ALIGN - 1) / FRMPS_RECORD_ALIGN * FRMPS_RECORD_ALIGN);
+}
+
+static uint16_t allowed_flags(uint16_t op)
+{
+	if (rows[op].directive)
+		return 0;
+	return op == FRMPS_OP_LAUNCH ? FRMPS_CMD_MARK | FRMPS_CMD_COOPERATIVE : FRMPS_CMD_MARK;
+}
+
+const char *intake_check_head(const struct frmps_head *head)
+{
+	const struct row *row;
+	uint64_t least;
+
+	if (head->op >= ROWS || !rows[head->op].name)
+		return "unknown op";
+	if (head->op == FRMPS_OP_PAD)
+		return NULL; /* any size that the ring allows; nothing of it is used */
+	row = &rows[head->op];
+	least = sizeof(*head) + row->body;
+	if (head->size % FRMPS_RECORD_ALIGN || head->size < padded(least) ||
+		head->size > FRMPS_RECORD_MAX || head->size > padded(least + row->payload))
+		return "wrong size for its op";
+	if (head->stream >= SHM_STREAMS)
+		return "stream out of range";
+	if (head->reserved || head->flags & ~(uint32_t)allowed_flags(head->op))
+		return "reserved bits are set";
+	if (row->directive ? head->seq != 0 : head->seq == 0)
+		return "a sequence number where none belongs, or none";
+	return NULL;
+}
+
+static const char *check_launch(const struct frmps_head *record)
+{
+	const struct frmps_launch *body = (const void *)(record + 1);
+	uint64_t bytes = sizeof(*record) + sizeof(*body) +
+		body->attribute_count * (uint64_t)sizeof(struct frmps_launch_attribute) + body->argument_bytes;
+
+	if (body->attribute_count > FRMPS_ATTRIBUTE_MAX || body->argument_bytes > FRMPS_ARGUMENT_MAX)
+		return "too many launch attributes or arguments";
+	return padded(bytes) == record->size ? NULL : "launch with another size than its parts";
+}
+
+static const char *check_copy(const struct frmps_head *record)
+{
+	const struct frmps_copy *body = (const void *)(record + 1);
+	uint32_t dst = body->kind & (FRMPS_COPY_DST_ARENA | FRMPS_COPY_DST_HOST);
+	uint32_t src = body->kind & (FRMPS_COPY_SRC_ARENA | FRMPS_COPY_SRC_HOST);
+
+	if (body->reserved || body->kind != (dst | src) || dst == (FRMPS_COPY_DST_ARENA | FRMPS_COPY_DST_HOST) ||
+		src == (FRMPS_COPY_SRC_ARENA | FRMPS_COPY_SRC_HOST))
+		return "copy of an unknown kind";
+	return NULL;
+}
+
+static const char *check_set(const struct frmps_head *record)
+{
+	const struct frmps_set *body = (const void *)(record + 1);
+	uint32_t element = body->element_bytes;
+
+	if (element != 1 && element != 2 && element != 4)
+		return "set of elements of an unknown size";
+	if (body->dst % element || (body->height > 1 && body->pitch % element))
+		return "set of elements that are not aligned";
+	return NULL;
+}
+
+static const char *check_event(const struct frmps_head *record)
+{
+	const struct frmps_event_record *body = (const void *)(record + 1);
+
+	if (body->event >= SHM_EVENTS)
+		return "event out of range";
+	return body->flags & ~FRMPS_EVENT_TIMING ? "unknown event flags" : NULL;
+}
+
+static const char *check_depend(const struct session *session, const struct frmps_head *record)
+{
+	const struct frmps_depend *body = (const void *)(record + 1);
+	const struct stream *on;
+
+	if (body->stream >= SHM_STREAMS || (body->event >= SHM_EVENTS && body->event != FRMPS_NO_EVENT))
+		return "wait for a stream or event out of range";
+	on = &session->streams[body->stream];
+	return body->seq > on->journal.journaled ? "wait for a command that does not exist yet" : NULL;
+}
+
+/* WriteValue and WaitValue have the same form. */
+static const char *check_value(const struct frmps_head *record, uint32_t flags)
+{
+	const struct frmps_wait_value *body = (const void *)(record + 1);
+
+	if ((body->bytes != 4 && body->bytes != 8) || body->address % body->bytes)
+		return "word of an unknown size, or not aligned";
+	return body->flags & ~flags ? "unknown flags of a word" : NULL;
+}
+
+const char *intake_check(const struct session *session, const struct frmps_head *record)
+{
+	switch (record->op) {
+	case FRMPS_OP_LAUNCH:
+		return check_launch(record);
+	case FRMPS_OP_COPY:
+		return check_copy(record);
+	case FRMPS_OP_SET:
+		return check_set(record);
+	case FRMPS_OP_EVENT_RECORD:
+	case FRMPS_OP_EVENT_DESTROY:
+		return check_event(record);
+	case FRMPS_OP_DEPEND:
+		return check_depend(session, record);
+	case FRMPS_OP_WRITE_VALUE:
+		return check_value(record, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER);
+	case FRMPS_OP_WAIT_VALUE:
+		return check_value(record, CU_STREAM_WAIT_VALUE_NOR | CU_STREAM_WAIT_VALUE_FLUSH);
+	default:
+		return NULL;
+	}
+}
+
+static int offend(struct session *session, const struct frmps_head *head, const char *wrong)
+{
+	session_offend(session, "record of op %u, %u bytes, stream %u, seq %llu: %s", head->op, head->size, head->stream,
+		(unsigned long long)head->seq, wrong);
+	return INTAKE_E_OFFENCE;
+}
+
+static int take_directive(struct session *session, const struct frmps_head *head, const uint8_t *record)
+{
+	struct stream *stream = &session->streams[head->op == FRMPS_OP_PAD ? 0 : head->stream];
+	struct frmps_wake wake;
+
+	if (head->op == FRMPS_OP_MARK) {
+		retire_want_mark(session, stream, stream->journal.journaled);
+	} else if (head->op == FRMPS_OP_WAKE) {
+		memcpy(&wake, record + sizeof(*head), sizeof(wake));
+		if (wake.seq > stream->journal.journaled)
+			return offend(session, head, "wake for a command that does not exist yet");
+		retire_want_mark(session, stream, wake.seq);
+		retire_want_wake(session, stream, wake.seq);
+	}
+	return INTAKE_E_NOTHING;
+}
+
+/* Room in the journal for a record; when no block is free, drained streams of the session give theirs. */
+static bool make_room(struct session *session, struct stream *stream, uint32_t size)
+{
+	if (journal_make_room(&session->journal, &stream->journal, size, stream_done(session, stream)))
+		return true;
+	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++) {
+		struct stream *other = &session->streams[slot];
+
+		if (other != stream && other->journal.head != SHM_NO_BLOCK &&
+			stream_done(session, other) >= other->journal.journaled)
+			journal_clear(&session->journal, &other->journal);
+	}
+	return journal_make_room(&session->journal, &stream->journal, size, stream_done(session, stream));
+}
+
+static bool is_too_deep(struct session *session, struct stream *stream)
+{
+	return stream->journal.journaled - stream->done > 2 * SHM_STREAM_CREDIT &&
+		stream->journal.journaled - stream_done(session, stream) > 2 * SHM_STREAM_CREDIT;
+}
+
+/* What the client's table says of a stream is read once, when the slot is used for the first time or again. */
+static void know_stream(struct session *session, struct stream *stream, uint16_t op)
+{
+	const volatile struct shm_stream_entry *entry = &session->view.client->streams[stream->slot];
+
+	if (!stream->known)
+		stream->priority = entry->priority;
+	stream->known = op != FRMPS_OP_STREAM_DESTROY;
+}
+
+static int take_command(
+	struct session *session, const struct frmps_head *head, const uint8_t *record, struct stream **ret_stream)
+{
+	struct stream *stream = &session->streams[head->stream];
+	struct frmps_head *copy;
+	const char *wrong;
+
+	if (head->seq <= stream->adopted)
+		return INTAKE_E_NOTHING;
+	if (head->seq != stream->journal.journaled + 1)
+		return offend(session, head, "not the next of its stream");
+	if (is_too_deep(session, stream))
+		return offend(session, head, "too many commands are waiting in its stream");
+	if (!journal_fits(&stream->journal, head->size) && !make_room(session, stream, head->size))
+		return INTAKE_E_FULL;
+	copy = journal_reserve(&session->journal, &stream->journal);
+	memcpy(copy, record, head->size);
+	*copy = *head;
+	wrong = intake_check(session, copy);
+	if (wrong)
+		return offend(session, head, wrong);
+	know_stream(session, stream, head->op);
+	if (stream->issued == stream->journal.journaled)
+		stream->cursor = journal_end(&stream->journal);
+	journal_commit(&session->journal, &stream->journal, head->size, head->seq);
+	*ret_stream = stream;
+	return 0;
+}
+
+int intake_next(struct session *session, struct stream **ret_stream)
+{
+	struct frmps_head head;
+	const uint8_t *record;
+	const char *wrong;
+	int error = ring_peek(&session->ring, &head, &record);
+
+	if (error == RING_E_EMPTY)
+		return INTAKE_E_EMPTY;
+	if (error) {
+		session_offend(session, "its ring is not in order");
+		return INTAKE_E_OFFENCE;
+	}
+	wrong = intake_check_head(&head);
+	if (wrong)
+		return offend(session, &head, wrong);
+	if (rows[head.op].directive)
+		error = take_directive(session, &head, record);
+	else
+		error = take_command(session, &head, record, ret_stream);
+	if (!error || error == INTAKE_E_NOTHING)
+		session->ring.head += head.size;
+	return error;
+}

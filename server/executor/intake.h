@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// From the ring into the journal: the only reader of what a client writes as commands. Serving thread.
+
+#ifndef FRMPS_SERVER_EXECUTOR_INTAKE_H
+#define FRMPS_SERVER_EXECUTOR_INTAKE_H
+
+#include "protocol/command.h"
+#include "server/executor/session.h"
+
+/* Outcomes of intake_next() beside 0. */
+#define INTAKE_E_EMPTY	 1 /* nothing on the ring */
+#define INTAKE_E_NOTHING 2 /* a record was taken that is no command, or one that is known already */
+#define INTAKE_E_FULL	 3 /* no journal block is free: the record stays on the ring */
+#define INTAKE_E_OFFENCE 4 /* the session broke the rules and is stopped */
+
+/**
+ * Takes one record from the ring. Directives are carried out.
+ * @ret_stream: the stream that has one more journaled command
+ */
+int intake_next(struct session *session, struct stream **ret_stream);
+
+/**
+ * Checks the body of a command that lies in private or journal memory; the head was checked.
+ * Return: NULL, or what is wrong with it.
+ */
+const char *intake_check(const struct session *session, const struct frmps_head *record);
+
+/** Checks a head: op, size for the op, flags, stream, reserved words. Return: NULL, or what is wrong with it. */
+const char *intake_check_head(const struct frmps_head *head);
+
+#endif

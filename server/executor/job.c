@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Jobs and the board of parked ones. See job.h for who owns a job when.
+
+#include "server/executor/job.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "server/executor/clock.h"
+#include "server/executor/session.h"
+#include "server/log.h"
+
+struct job *job_new(struct executor *executor)
+{
+	/* The packet is large and written by the receiver: only what comes before it is cleared. */
+	struct job *job = malloc(sizeof(*job));
+
+	if (!job)
+		return NULL;
+	memset(job, 0, offsetof(struct job, message));
+	job->executor = executor;
+	job->packet.fd_count = 0;
+	return job;
+}
+
+struct job *job_free(struct job *job)
+{
+	if (!job)
+		return NULL;
+	packet_close_fds(&job->packet);
+	session_unref(job->session);
+	free(job->snapshot);
+	free(job);
+	return NULL;
+}
+
+void job_reply_with(struct job *job, const struct wire_reply *reply)
+{
+	/* Large for its arrays of names; replies are rare. */
+	struct wire_message *message = calloc(1, sizeof(*message));
+
+	if (executor_is_lost(job->executor)) {
+		/* A standby answers the same request; a fault of somebody else is no answer to this client. */
+	} else if (!message) {
+		log_error("no memory for an answer");
+	} else {
+		message->type = WIRE_REPLY;
+		message->id = job->message.id;
+		message->session = job->message.session;
+		message->reply = *reply;
+		executor_send(job->executor, message, NULL, 0);
+	}
+	free(message);
+	job_free(job);
+}
+
+void job_reply(struct job *job, CUresult code, const uint64_t *values, uint32_t count, const char *text)
+{
+	struct wire_reply reply = {.code = code, .values = {values, count}, .text = text};
+
+	job_reply_with(job, &reply);
+}
+
+int job_board_init(struct job_board *board)
+{
+	TAILQ_INIT(&board->arrivals);
+	TAILQ_INIT(&board->parked);
+	pthread_mutex_init(&board->lock, NULL);
+	board->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return board->kick < 0 ? -errno : 0;
+}
+
+static void drop_all(struct job_list *list)
+{
+	struct job *job;
+
+	while ((job = TAILQ_FIRST(list))) {
+		TAILQ_REMOVE(list, job, link);
+		job_free(job);
+	}
+}
+
+void job_board_deinit(struct job_board *board)
+{
+	drop_all(&board->arrivals);
+	drop_all(&board->parked);
+	pthread_mutex_destroy(&board->lock);
+	if (board->kick >= 0)
+		close(board->kick);
+	board->kick = -1;
+}
+
+void job_park(struct job *job)
+{
+	struct job_board *board = &job->executor->board;
+
+	job->since = clock_now();
+	pthread_mutex_lock(&board->lock);
+	TAILQ_INSERT_TAIL(&board->arrivals, job, link);
+	pthread_mutex_unlock(&board->lock);
+	job_board_kick(board);
+}
+
+void job_board_kick(struct job_board *board)
+{
+	uint64_t one = 1;
+
+	/* Full means that it is kicked already. */
+	if (write(board->kick, &one, sizeof(one)) < 0 && errno != EAGAIN)
+		log_error("cannot wake the main thread: %m");
+}
+
+static void take_arrivals(struct job_board *board)
+{
+	uint64_t count;
+
+	if (read(board->kick, &count, sizeof(count)) < 0 && errno != EAGAIN)
+		log_error("cannot read the main thread's eventfd: %m");
+	pthread_mutex_lock(&board->lock);
+	TAILQ_CONCAT(&board->parked, &board->arrivals, link);
+	pthread_mutex_unlock(&board->lock);
+}
+
+int64_t job_board_step(struct job_board *board, uint64_t now)
+{
+	struct job *job, *next;
+	int64_t wait = -1;
+
+	take_arrivals(board);
+	for (job = TAILQ_FIRST(&board->parked); job; job = next) {
+		int64_t interval = (int64_t)(clock_interval(job->since, now) / CLOCK_US);
+
+		next = TAILQ_NEXT(job, link);
+		TAILQ_REMOVE(&board->parked, job, link);
+		if (job->step(job) != JOB_E_WAIT)
+			continue;
+		if (next)
+			TAILQ_INSERT_BEFORE(next, job, link);
+		else
+			TAILQ_INSERT_TAIL(&board->parked, job, link);
+		if (wait < 0 || interval < wait)
+			wait = interval;
+	}
+	return wait;
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The end of a context. Any thread may find out; the first one reports.
+//
+// Order matters: first the word that every thread checks before it calls the backend, so that as little as possible is
+// issued into a dead context; then the last words, which the daemon reads when this process is gone; then Lost, on
+// which the daemon kills it. Nothing is cleaned up and nothing is answered any more: the process waits for its end.
+//
+// last_words.session is only filled when exactly one session has work that was issued and is not known done: then it is
+// that one's fault. Otherwise the words name nobody, and the daemon judges by other evidence.
+
+#include "server/executor/lost.h"
+
+#include <string.h>
+
+#include "server/executor/session.h"
+#include "server/log.h"
+
+/* The first stream of a session with unfinished work. */
+static bool find_work(const struct session *session, struct last_words *words)
+{
+	const struct shm_view *view = &session->view;
+	const struct shm_timeline *timeline = shm_view_timeline(view, word_relaxed(&session->generation));
+
+	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++) {
+		uint64_t done = word_acquire(&timeline->stream[slot].done);
+
+		if (word_acquire(&view->states[slot].issued) <= done)
+			continue;
+		words->session = session->id;
+		words->stream = slot;
+		words->seq = done + 1;
+		return true;
+	}
+	return false;
+}
+
+static void find_suspect(struct executor *executor, struct last_words *words)
+{
+	struct session *session;
+	unsigned suspects = 0;
+
+	pthread_mutex_lock(&executor->sessions_lock);
+	TAILQ_FOREACH(session, &executor->sessions, link)
+		if (word_acquire(&session->generation) && find_work(session, words))
+			suspects++;
+	pthread_mutex_unlock(&executor->sessions_lock);
+	if (suspects != 1)
+		words->session = words->stream = words->seq = 0;
+}
+
+static void fill_words(struct executor *executor, CUresult code)
+{
+	struct last_words found = {.code = code}, *words = backend_last_words;
+
+	if (!words || words->magic == LAST_WORDS_MAGIC)
+		return; /* nobody listens, or the backend knew more */
+	find_suspect(executor, &found);
+	*words = found;
+	__atomic_store_n(&words->magic, LAST_WORDS_MAGIC, __ATOMIC_RELEASE);
+}
+
+void lost_report(struct executor *executor, CUresult code)
+{
+	struct wire_message message = {.type = WIRE_LOST};
+	uint32_t expected = 0;
+
+	if (!atomic_compare_exchange_strong(&executor->lost, &expected, (uint32_t)code))
+		return;
+	log_error("the context is lost: code %d", code);
+	fill_words(executor, code);
+	message.trouble = (struct wire_trouble){.code = code, .text = "the context is lost"};
+	executor_send(executor, &message, NULL, 0);
+	serve_kick_all(executor);
+	job_board_kick(&executor->board);
+}

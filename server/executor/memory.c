@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Memory of sessions: chunks in the device part of the window, pinned memory in its host part. Main thread; unpinning
+// runs on the module thread, because the driver makes it wait for running kernels.
+//
+// A range leaves in this order: it is taken out of what commands may name; the serving thread begins another turn and
+// what is on the device ends (drain.c); then it is unmapped. If the work does not end in time the range comes back and
+// the request is answered with CUDA_ERROR_NOT_READY.
+//
+// Memory is cleared only by the executor that serves the session: a standby maps the same memory, possibly when the
+// client uses it already.
+
+#include "server/executor/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "server/executor/clock.h"
+#include "server/executor/drain.h"
+#include "server/executor/module.h"
+#include "server/executor/session.h"
+#include "server/log.h"
+
+#define UNMAP_NS UINT64_C(10000) * CLOCK_MS
+#define PAGE	 UINT64_C(4096)
+
+static bool fits(const struct wire_range *range, uint64_t granule, uint64_t base, uint64_t bytes)
+{
+	return range->bytes && range->address % granule == 0 && range->bytes % granule == 0 &&
+		range->address - base < bytes && range->bytes <= bytes - (range->address - base);
+}
+
+static bool is_device_range(const struct session *session, const struct wire_range *range)
+{
+	return fits(range, BACKEND_CHUNK_GRANULE, session->window_base, session->device_bytes);
+}
+
+static bool is_host_range(const struct session *session, const struct wire_range *range)
+{
+	return fits(range, PAGE, session->window_base + session->device_bytes, session->host_bytes);
+}
+
+static CUresult range_code(int error)
+{
+	if (!error)
+		return CUDA_SUCCESS;
+	return error == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult map_chunk(struct session *session, const struct wire_range *range, int fd)
+{
+	struct executor *executor = session->executor;
+	const struct backend_ops *ops = executor->ops;
+	CUresult code = executor_code(executor, ops->chunk_map(range->address, range->bytes, fd));
+
+	if (code)
+		return code;
+	if (word_relaxed(&session->generation))
+		code = executor_code(executor, ops->clear(range->address, range->bytes));
+	if (!code)
+		code = range_code(range_set_add(&session->device, range->address, range->bytes));
+	if (code)
+		executor_code(executor, ops->chunk_unmap(range->address, range->bytes));
+	return code;
+}
+
+static void map_memory(struct job *job)
+{
+	const struct wire_range *range = &job->message.range;
+	struct session *session = job->session;
+	int fd = packet_take_fd(&job->packet, 0);
+	CUresult code = CUDA_ERROR_INVALID_VALUE;
+
+	if (fd >= 0 && is_device_range(session, range))
+		code = range_code(range_set_add(&session->device_maps, range->address, range->bytes));
+	if (!code) {
+		code = map_chunk(session, range, fd);
+		if (code)
+			range_set_remove(&session->device_maps, range->address, range->bytes);
+	}
+	if (fd >= 0)
+		close(fd);
+	job_reply(job, code, NULL, 0, NULL);
+}
+
+/* Takes exactly what was mapped out of what commands may name. */
+static int withdraw(struct range_set *maps, struct range_set *set, const struct wire_range *range)
+{
+	int error = range_set_remove(maps, range->address, range->bytes);
+
+	if (!error)
+		error = range_set_remove(set, range->address, range->bytes);
+	return error;
+}
+
+static void restore(struct range_set *maps, struct range_set *set, const struct wire_range *range)
+{
+	if (range_set_add(maps, range->address, range->bytes) || range_set_add(set, range->address, range->bytes))
+		log_error("no memory to take an unmapping back: %llu bytes stay out of reach",
+			(unsigned long long)range->bytes);
+}
+
+static void unmap_memory_drained(struct job *job)
+{
+	const struct wire_range *range = &job->message.range;
+	struct session *session = job->session;
+	CUresult code = CUDA_ERROR_NOT_READY;
+
+	if (job->drained)
+		code = executor_code(
+			job->executor, session_ops(session)->chunk_unmap(range->address, range->bytes));
+	if (code)
+		restore(&session->device_maps, &session->device, range);
+	job_reply(job, code, NULL, 0, NULL);
+}
+
+static void unmap_memory(struct job *job)
+{
+	struct session *session = job->session;
+	CUresult code = range_code(withdraw(&session->device_maps, &session->device, &job->message.range));
+
+	if (code)
+		job_reply(job, code, NULL, 0, NULL);
+	else
+		drain_begin(job, UNMAP_NS, unmap_memory_drained);
+}
+
+/* Whether reading the file can never fault: it is large enough and cannot shrink. */
+static bool is_steady(int fd, uint64_t bytes)
+{
+	struct stat status;
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	return seals >= 0 && seals & F_SEAL_SHRINK && fstat(fd, &status) == 0 && status.st_size >= 0 &&
+		(uint64_t)status.st_size >= bytes;
+}
+
+/* Puts the host part's reservation back in the place of what was mapped. */
+static void hide(uint64_t address, uint64_t bytes)
+{
+	if (mmap((void *)(uintptr_t)address, bytes, PROT_NONE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+		log_error("cannot reserve %llu bytes again: %m", (unsigned long long)bytes);
+}
+
+static CUresult map_pages(struct session *session, const struct wire_range *range, int fd)
+{
+	void *at = (void *)(uintptr_t)range->address;
+	CUresult code;
+
+	if (mmap(at, range->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	code = executor_code(session->executor, session_ops(session)->host_register(at, range->bytes));
+	if (!code) {
+		code = range_code(range_set_add(&session->host, range->address, range->bytes));
+		if (code)
+			executor_code(session->executor, session_ops(session)->host_unregister(at));
+	}
+	if (code)
+		hide(range->address, range->bytes);
+	return code;
+}
+
+static void map_host(struct job *job)
+{
+	const struct wire_range *range = &job->message.range;
+	struct session *session = job->session;
+	int fd = packet_take_fd(&job->packet, 0);
+	const char *text = NULL;
+	CUresult code = CUDA_ERROR_INVALID_VALUE;
+
+	if (fd < 0 || !is_host_range(session, range))
+		text = "not a range of the host part, or no memory beside it";
+	else if (!is_steady(fd, range->bytes))
+		text = "the memory is too small, or could shrink";
+	else
+		code = range_code(range_set_add(&session->host_maps, range->address, range->bytes));
+	if (!code) {
+		code = map_pages(session, range, fd);
+		if (code)
+			range_set_remove(&session->host_maps, range->address, range->bytes);
+	}
+	if (fd >= 0)
+		close(fd);
+	job_reply(job, code, NULL, 0, text);
+}
+
+/* Module thread. */
+static void unmap_host_finish(struct job *job)
+{
+	const struct wire_range *range = &job->message.range;
+	struct session *session = job->session;
+	CUresult code = executor_code(
+		job->executor, session_ops(session)->host_unregister((void *)(uintptr_t)range->address));
+
+	if (code)
+		restore(&session->host_maps, &session->host, range);
+	else
+		hide(range->address, range->bytes);
+	job_reply(job, code, NULL, 0, NULL);
+}
+
+static void unmap_host_drained(struct job *job)
+{
+	if (!job->drained) {
+		restore(&job->session->host_maps, &job->session->host, &job->message.range);
+		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, NULL);
+		return;
+	}
+	job->run = unmap_host_finish;
+	module_worker_queue(job);
+}
+
+static void unmap_host(struct job *job)
+{
+	struct session *session = job->session;
+	CUresult code = range_code(withdraw(&session->host_maps, &session->host, &job->message.range));
+
+	if (code)
+		job_reply(job, code, NULL, 0, NULL);
+	else
+		drain_begin(job, UNMAP_NS, unmap_host_drained);
+}
+
+static void query_memory(struct job *job)
+{
+	uint64_t values[2] = {0, 0};
+	CUresult code =
+		executor_code(job->executor, job->executor->ops->memory_info(&values[0], &values[1]));
+
+	job_reply(job, code, values, code ? 0 : 2, NULL);
+}
+
+static void (*const handlers[WIRE_TYPES])(struct job *job) = {
+	[WIRE_MAP_MEMORY] = map_memory,
+	[WIRE_UNMAP_MEMORY] = unmap_memory,
+	[WIRE_MAP_HOST] = map_host,
+	[WIRE_UNMAP_HOST] = unmap_host,
+	[WIRE_QUERY_MEMORY] = query_memory,
+};
+
+void memory_handle(struct job *job)
+{
+	log_bug_on(!handlers[job->message.type]);
+	handlers[job->message.type](job);
+}
+
+void memory_deinit(struct session *session)
+{
+	const struct backend_ops *ops = session_ops(session);
+	struct range range;
+
+	while (!range_set_pop(&session->device_maps, &range))
+		executor_code(session->executor, ops->chunk_unmap(range.start, range.end - range.start));
+	if (session->window_reserved)
+		executor_code(
+			session->executor, ops->window_release(session->window_base, session->device_bytes));
+	session->window_reserved = false;
+	while (!range_set_pop(&session->host_maps, &range))
+		executor_code(session->executor, ops->host_unregister((void *)(uintptr_t)range.start));
+	if (session->host_reserved)
+		munmap((void *)(uintptr_t)(session->window_base + session->device_bytes), session->host_bytes);
+	session->host_reserved = false;
+}

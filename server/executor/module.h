@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Modules and functions of sessions, and the module thread. Why a thread of its own: module.c.
+
+#ifndef FRMPS_SERVER_EXECUTOR_MODULE_H
+#define FRMPS_SERVER_EXECUTOR_MODULE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/backend/backend.h"
+#include "server/executor/job.h"
+#include "server/executor/range.h"
+#include "shm/order.h"
+
+/* Bounds of one session. Ids are the client's, 1 … bound - 1. */
+#define MODULE_MAX   4096u
+#define FUNCTION_MAX 65536u
+/* Largest image, bytes. */
+#define MODULE_IMAGE_MAX (UINT64_C(4) << 30)
+
+struct function {
+	struct backend_function *backend;
+	struct module *module;
+	struct function *next; /* of the module's unpublished ones */
+	char *name;
+	struct backend_function_info info; /* ends behind the last parameter: always the last member */
+};
+
+struct module {
+	struct backend_module *backend;
+	struct range *globals; /* addresses that commands may name, known so far */
+	uint32_t global_count;
+	struct function *unpublished;
+	bool dying; /* no new lookups: an unload is under way */
+};
+
+typedef _Atomic(struct function *) function_word;
+
+/* Of one session. Module thread; functions are read by the serving thread. */
+struct module_table {
+	struct module **modules;   /* MODULE_MAX, NULL until first used */
+	_Atomic(function_word *) functions; /* FUNCTION_MAX; NULL until first used, published with release */
+};
+
+/* The thread. */
+struct module_worker {
+	pthread_t thread;
+	pthread_mutex_t lock; /* of the queues */
+	pthread_cond_t more;
+	struct job_list queue;
+	struct job_list burials; /* waiting for a moment when the device is idle */
+	bool stop, started;
+};
+
+int module_worker_init(struct executor *executor);
+/** Finishes the queue, does the burials, ends the thread. */
+void module_worker_deinit(struct executor *executor);
+/** Lets the module thread run job->run. Any thread. */
+void module_worker_queue(struct job *job);
+/** The same, at a moment when no session has work on the device, or after some seconds at the latest. */
+void module_worker_bury(struct job *job);
+
+/** A module request of a client. Main thread; answers later. */
+void module_handle(struct job *job);
+
+/** Unloads everything. Module thread; the session is not served any more. */
+void module_table_deinit(struct session *session);
+
+/** Function of an id, NULL if there is none. Serving and module thread; valid until the next turn of serving. */
+static inline struct function *module_function(const struct module_table *table, uint32_t id)
+{
+	/* Pairs with the release in publish(). */
+	function_word *functions = atomic_load_explicit(&table->functions, memory_order_acquire);
+
+	if (!functions || id >= FUNCTION_MAX)
+		return NULL;
+	return atomic_load_explicit(&functions[id], memory_order_acquire);
+}
+
+#endif

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The beginning and the end of a session in this executor. Main thread; answers later.
+
+#ifndef FRMPS_SERVER_EXECUTOR_OPEN_H
+#define FRMPS_SERVER_EXECUTOR_OPEN_H
+
+#include "server/executor/job.h"
+
+struct session;
+
+void open_handle(struct job *job);
+void open_handle_close(struct job *job);
+
+/** Gives everything back at once; nobody serves or uses the session. Half an opening, or the end of the process. */
+void open_undo(struct session *session);
+
+#endif

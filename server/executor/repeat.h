@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The proof that a set of commands in doubt may be repeated. Pure: no session, no memory of its own.
+
+#ifndef FRMPS_SERVER_EXECUTOR_REPEAT_H
+#define FRMPS_SERVER_EXECUTOR_REPEAT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/executor/range.h"
+
+enum repeat_effect {
+	REPEAT_NOTHING, /* records an event, waits: no memory */
+	REPEAT_KNOWN,	/* overwrites exactly `writes` with what follows from `reads` */
+	REPEAT_KERNEL,	/* may read and write everything that programs can name */
+	REPEAT_SIGNAL,	/* others may have acted on what it wrote */
+};
+
+/* A command that may have run, wholly, partly or not at all. An empty range has start = end. */
+struct repeat_command {
+	uint64_t seq;
+	uint32_t stream;
+	enum repeat_effect effect;
+	bool writes_arena, reads_arena; /* staging memory: no kernel and no program touches it while it is in use */
+	struct range reads, writes;
+};
+
+/**
+ * Whether running all commands again, each stream in its order, gives what one run would have given.
+ * @commands: per stream in order; streams in any order
+ * @replays: the client vouches that repeating its kernels is harmless
+ * @ret_index: written when false: the command that cannot be repeated
+ */
+bool repeat_is_provable(const struct repeat_command *commands, uint32_t count, bool replays, uint32_t *ret_index);
+
+#endif

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Marks, done words and sleepers. Serving thread of the session.
+//
+// A mark is a write of the device, in stream order, of the stream's latest issued seq into the timeline. Marks cost
+// about as much as a quarter of a launch, so they are placed only
+//   - where the client asks: FRMPS_CMD_MARK on a command, or the MARK directive;
+//   - before every driver event that another stream may wait for, and before and behind every WRITE_VALUE;
+//   - behind RETIRE_UNMARKED unmarked commands;
+//   - when the ring was empty for RETIRE_IDLE_NS, or the oldest unmarked command is RETIRE_AGE_NS old;
+//   - when a stream is to be held until its commands are done, and when the main thread asks (drain.c).
+//
+// Two invariants that takeover.c rests on:
+//   - What is known done is downward closed without looking at the order of commands: another stream can only pass a
+//     wait on a driver event behind the mark that was put before the event, so whoever sees its completion finds the
+//     mark of what it waited for in the timeline too.
+//   - The journaled copy of a command has FRMPS_CMD_MARK set if a mark was put behind it. Commands behind the first
+//     such command that is not done cannot have begun.
+//
+// While nothing of a stream is on the device (issued = marked = done: the last mark has arrived and no other is under
+// way) the timeline word has no other writer, and this thread counts commands that need no device itself.
+
+#include "server/executor/retire.h"
+
+#include "server/executor/clock.h"
+#include "server/log.h"
+#include "shm/doorbell.h"
+
+static void unlist(struct session *session, struct stream *stream)
+{
+	if (stream->unmarked_listed)
+		TAILQ_REMOVE(&session->unmarked, stream, unmarked);
+	stream->unmarked_listed = false;
+}
+
+static bool wants_mark(const struct stream *stream, const struct frmps_head *record)
+{
+	return record->flags & FRMPS_CMD_MARK || stream->issued - stream->marked >= RETIRE_UNMARKED ||
+		(stream->mark_due > stream->marked && stream->mark_due <= stream->issued);
+}
+
+void retire_issued(struct session *session, struct stream *stream, struct frmps_head *record)
+{
+	stream->issued = record->seq;
+	stream->latest = record;
+	if (!stream->unmarked_listed) {
+		stream->unmarked_listed = true;
+		stream->unmarked_at = session->now;
+		TAILQ_INSERT_TAIL(&session->unmarked, stream, unmarked);
+	}
+	if (wants_mark(stream, record))
+		retire_mark(session, stream);
+}
+
+void retire_settled(struct session *session, struct stream *stream, struct frmps_head *record)
+{
+	if (stream->marked != stream->issued || stream_done(session, stream) != stream->issued) {
+		retire_issued(session, stream, record);
+		return;
+	}
+	stream->issued = stream->marked = stream->done = record->seq;
+	word_release(&stream->journal.state->marked, record->seq);
+	/* Pairs with the client's acquire when it waits. */
+	word_release(&session->timeline->stream[stream->slot].done, record->seq);
+}
+
+CUresult retire_mark(struct session *session, struct stream *stream)
+{
+	CUresult code;
+
+	if (stream->marked == stream->issued)
+		return CUDA_SUCCESS;
+	if (executor_is_lost(session->executor))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	log_bug_on(!stream->backend);
+	code = session_ops(session)->mark(
+		stream->backend, &session->timeline->stream[stream->slot].done, stream->issued);
+	if (code) {
+		/* Not marked, and the journal must not say so; tried again soon. */
+		stream->latest->flags &= (uint16_t)~FRMPS_CMD_MARK;
+		stream->unmarked_at = session->now;
+		return executor_code(session->executor, code);
+	}
+	stream->latest->flags |= FRMPS_CMD_MARK;
+	stream->marked = stream->issued;
+	word_release(&stream->journal.state->marked, stream->marked);
+	unlist(session, stream);
+	return CUDA_SUCCESS;
+}
+
+/* Marks the streams that became unmarked `age` ago or earlier. The list is in this order. */
+static void mark_older(struct session *session, uint64_t age)
+{
+	struct stream *stream, *next;
+
+	for (stream = TAILQ_FIRST(&session->unmarked); stream; stream = next) {
+		next = TAILQ_NEXT(stream, unmarked);
+		if (session->now - stream->unmarked_at < age)
+			return;
+		retire_mark(session, stream);
+	}
+}
+
+void retire_mark_all(struct session *session)
+{
+	mark_older(session, 0);
+}
+
+void retire_want_mark(struct session *session, struct stream *stream, uint64_t seq)
+{
+	if (stream->marked >= seq)
+		return;
+	if (stream->mark_due < seq)
+		stream->mark_due = seq;
+	if (stream->issued >= seq)
+		retire_mark(session, stream);
+}
+
+void retire_want_wake(struct session *session, struct stream *stream, uint64_t seq)
+{
+	if (session->wake_count == SESSION_WAKES) {
+		session->wakes_overflow = true;
+		return;
+	}
+	session->wakes[session->wake_count++] =
+		(struct session_wake){.slot = stream->slot, .seq = seq, .since = session->now};
+}
+
+/* Somebody who sleeps for a command that is done is woken with all others: they look again. */
+static void look_at_wakes(struct session *session)
+{
+	bool wake = session->wakes_overflow;
+	uint32_t left = 0;
+
+	for (uint32_t i = 0; i < session->wake_count; i++) {
+		struct session_wake *at = &session->wakes[i];
+
+		if (stream_done(session, &session->streams[at->slot]) >= at->seq)
+			wake = true;
+		else
+			session->wakes[left++] = *at;
+	}
+	session->wake_count = left;
+	if (!left)
+		session->wakes_overflow = false;
+	if (wake)
+		wake_all(&session->view.server->wake);
+}
+
+void retire_turn(struct session *session)
+{
+	if (!TAILQ_EMPTY(&session->unmarked))
+		mark_older(session, session->now - session->busy_at >= RETIRE_IDLE_NS ? 0 : RETIRE_AGE_NS);
+	if (session->wake_count)
+		look_at_wakes(session);
+}
+
+uint64_t retire_next_look(const struct session *session, uint64_t now)
+{
+	/* Marks that are still missing when a thread is about to sleep are marks that failed. */
+	uint64_t next = TAILQ_EMPTY(&session->unmarked) ? UINT64_MAX : now + CLOCK_MS;
+
+	for (uint32_t i = 0; i < session->wake_count; i++) {
+		uint64_t at = now + clock_interval(session->wakes[i].since, now);
+
+		if (at < next)
+			next = at;
+	}
+	return next;
+}

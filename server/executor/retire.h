@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Marks, and what follows from commands being done: sleepers are woken. Serving thread. The rules are in retire.c.
+
+#ifndef FRMPS_SERVER_EXECUTOR_RETIRE_H
+#define FRMPS_SERVER_EXECUTOR_RETIRE_H
+
+#include "server/executor/session.h"
+
+/* Unmarked commands of a stream at most. */
+#define RETIRE_UNMARKED 32u
+/* Unmarked commands get a mark when the ring was empty for this long, */
+#define RETIRE_IDLE_NS (20 * CLOCK_US)
+/* and at the latest after this. */
+#define RETIRE_AGE_NS (200 * CLOCK_US)
+
+/**
+ * Counts a command as given to the device, and marks it if the rules say so.
+ * @record: in the journal, stays there until it is marked and done
+ */
+void retire_issued(struct session *session, struct stream *stream, struct frmps_head *record);
+
+/**
+ * Counts a command that needs no device as done, at once if nothing of the stream is on the device, otherwise with the
+ * next mark.
+ */
+void retire_settled(struct session *session, struct stream *stream, struct frmps_head *record);
+
+/** Puts a mark behind the latest issued command if there is none yet. Return: the backend's code, passed on. */
+CUresult retire_mark(struct session *session, struct stream *stream);
+/** The same for all streams. */
+void retire_mark_all(struct session *session);
+
+/** The client asked for a mark behind the latest command of the stream. */
+void retire_want_mark(struct session *session, struct stream *stream, uint64_t seq);
+
+/** A sleeper waits for command seq. */
+void retire_want_wake(struct session *session, struct stream *stream, uint64_t seq);
+
+/** Places marks that are due and wakes sleepers. */
+void retire_turn(struct session *session);
+
+/** When sleepers must be looked after although nobody rings: ns, UINT64_MAX = never. */
+uint64_t retire_next_look(const struct session *session, uint64_t now);
+
+#endif

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The serving threads. Each owns some sessions and does for them, turn by turn, all that happens between ring and
+// backend. Sessions come and go by orders of the main thread; everything else is read from shared words.
+//
+//        ┌────────────► orders, one turn of every session ──something moved──┐
+//        │                        │ nothing                                 │
+//        │◄── within spin_ns ─────┤                                         │
+//        │                        ▼                                         │
+//        │              mark what is unmarked                               │
+//        │              asleep = 1 in every session                        │
+//        │              fence, look at all rings once more                  │
+//        │              epoll: doorbells, orders, time of the next look     │
+//        └───────────── asleep = 0 ◄────────────────────────────────────────┘
+//
+// The time of the next look is "never" unless something must be polled: sleepers, streams held for a completion or a
+// word (hold.c), a full journal. So an executor whose clients are idle uses no processor.
+//
+// A turn takes at most BATCH records of a session, so that none waits for another's flood; a session that cannot go on
+// (held streams, full journal, offence) costs a few loads per turn.
+
+#include "server/executor/serve.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "server/executor/clock.h"
+#include "server/executor/dispatch.h"
+#include "server/executor/hold.h"
+#include "server/executor/intake.h"
+#include "server/executor/retire.h"
+#include "server/executor/session.h"
+#include "server/log.h"
+#include "shm/doorbell.h"
+
+#define BATCH 64u
+/* Consumed bytes after which the client is told within a batch. */
+#define PUBLISH_BYTES 65536u
+#define SPIN_US_DEFAULT 50u
+#define EVENTS 64
+
+struct serve_order {
+	STAILQ_ENTRY(serve_order) link;
+	struct session *session;
+	bool attach;
+};
+
+static bool can_serve(const struct session *session)
+{
+	return !session->stopped && !executor_is_lost(session->executor);
+}
+
+/* Return: whether there may be more. */
+static bool take_one(struct session *session, uint64_t *published)
+{
+	struct stream *stream;
+	int error = intake_next(session, &stream);
+
+	if (!error && stream->hold == STREAM_RUNS && dispatch_issue(session, stream) == DISPATCH_E_STOP)
+		return false;
+	if (session->ring.head - *published >= PUBLISH_BYTES) {
+		ring_consume(&session->ring, 0);
+		*published = session->ring.head;
+	}
+	if (error == INTAKE_E_FULL && !session->choked)
+		session->choked_at = session->now;
+	session->choked = error == INTAKE_E_FULL;
+	return !error || error == INTAKE_E_NOTHING;
+}
+
+static bool take_batch(struct session *session)
+{
+	uint64_t begin = session->ring.head, published = begin;
+
+	if (!ring_has_work(&session->ring))
+		return false;
+	for (unsigned i = 0; i < BATCH && take_one(session, &published); i++)
+		;
+	if (session->ring.head == begin)
+		return false;
+	ring_consume(&session->ring, 0);
+	session->busy_at = session->now;
+	return true;
+}
+
+/* See drain.c: what was issued so far is marked, and nothing from before this turn is in use. */
+static void answer(struct session *session)
+{
+	uint64_t asked = word_acquire(&session->asked);
+
+	if (asked == word_relaxed(&session->answered) || !hold_is_quiet(session))
+		return;
+	if (!executor_is_lost(session->executor))
+		retire_mark_all(session);
+	word_release(&session->answered, asked);
+	job_board_kick(&session->executor->board);
+}
+
+bool serve_turn(struct session *session, uint64_t now)
+{
+	bool moved = false;
+
+	session->now = now;
+	if (can_serve(session)) {
+		moved = take_batch(session);
+		if (!TAILQ_EMPTY(&session->held))
+			moved |= hold_turn(session);
+		retire_turn(session);
+	}
+	answer(session);
+	return moved;
+}
+
+uint64_t serve_next_look(const struct session *session, uint64_t now)
+{
+	uint64_t next = UINT64_MAX, at;
+
+	if (session->leaving || word_acquire(&session->asked) != word_relaxed(&session->answered))
+		next = now + 20 * CLOCK_US;
+	if (!can_serve(session))
+		return next;
+	at = hold_next_look(session, now);
+	next = at < next ? at : next;
+	at = retire_next_look(session, now);
+	next = at < next ? at : next;
+	at = session->choked ? now + clock_interval(session->choked_at, now) : UINT64_MAX;
+	return at < next ? at : next;
+}
+
+/* The second look of the sleep protocol: work that came before the client could see that we sleep. */
+static bool is_ready(const struct session *session)
+{
+	if (word_acquire(&session->asked) != word_relaxed(&session->answered))
+		return hold_is_quiet(session);
+	return can_serve(session) &&
+		((!session->choked && ring_has_work(&session->ring)) || hold_is_ready(session));
+}
+
+static void attach(struct serve_thread *thread, struct session *session)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = session};
+
+	if (epoll_ctl(thread->epoll, EPOLL_CTL_ADD, session->doorbell, &event) < 0)
+		log_error("session %llu: cannot listen to its doorbell: %m", (unsigned long long)session->id);
+	TAILQ_INSERT_TAIL(&thread->sessions, session, served_link);
+}
+
+static void detach(struct serve_thread *thread, struct session *session)
+{
+	struct executor *executor = session->executor;
+
+	if (!executor_is_lost(executor))
+		retire_mark_all(session);
+	epoll_ctl(thread->epoll, EPOLL_CTL_DEL, session->doorbell, NULL);
+	TAILQ_REMOVE(&thread->sessions, session, served_link);
+	/* Pairs with the acquire in drain.c and open.c. The session may be gone behind this. */
+	word_release(&session->served, 0);
+	job_board_kick(&executor->board);
+}
+
+/* Return: whether the thread shall go on. */
+static bool take_orders(struct serve_thread *thread)
+{
+	struct serve_orders orders = STAILQ_HEAD_INITIALIZER(orders);
+	struct serve_order *order;
+	bool stop;
+
+	/* Pairs with the release behind a new order. */
+	if (!word_acquire(&thread->ordered))
+		return true;
+	pthread_mutex_lock(&thread->lock);
+	word_set(&thread->ordered, 0);
+	STAILQ_CONCAT(&orders, &thread->orders);
+	stop = thread->stop;
+	pthread_mutex_unlock(&thread->lock);
+	while ((order = STAILQ_FIRST(&orders))) {
+		STAILQ_REMOVE_HEAD(&orders, link);
+		if (order->attach)
+			attach(thread, order->session);
+		else
+			order->session->stopped = order->session->leaving = true;
+		free(order);
+	}
+	return !stop;
+}
+
+static bool turn_all(struct serve_thread *thread, uint64_t now)
+{
+	struct session *session, *next;
+	bool moved = false;
+
+	for (session = TAILQ_FIRST(&thread->sessions); session; session = next) {
+		next = TAILQ_NEXT(session, served_link);
+		moved |= serve_turn(session, now);
+		if (session->leaving && hold_is_quiet(session))
+			detach(thread, session);
+	}
+	return moved;
+}
+
+static int wait_events(int epoll, struct epoll_event *events, uint64_t timeout_ns)
+{
+	struct timespec time = {.tv_sec = (time_t)(timeout_ns / 1000000000u), .tv_nsec = (long)(timeout_ns % 1000000000u)};
+	int count = epoll_pwait2(epoll, events, EVENTS, timeout_ns == UINT64_MAX ? NULL : &time, NULL);
+
+	if (count < 0 && errno == ENOSYS) /* an old kernel: milliseconds must do */
+		count = epoll_wait(
+			epoll, events, EVENTS, timeout_ns == UINT64_MAX ? -1 : (int)(timeout_ns / CLOCK_MS) + 1);
+	return count;
+}
+
+static void sleep_until(struct serve_thread *thread, uint64_t next)
+{
+	struct epoll_event events[EVENTS];
+	uint64_t now = clock_now();
+	int count;
+
+	count = wait_events(thread->epoll, events, next == UINT64_MAX ? next : next > now ? next - now : 0);
+	for (int i = 0; i < count; i++) {
+		struct session *session = events[i].data.ptr;
+
+		doorbell_drain(session ? session->doorbell : thread->kick);
+	}
+}
+
+static void sleep_safely(struct serve_thread *thread, uint64_t now)
+{
+	bool ready = false;
+	uint64_t next = UINT64_MAX;
+	struct session *session;
+
+	TAILQ_FOREACH(session, &thread->sessions, served_link) {
+		if (can_serve(session))
+			retire_mark_all(session);
+		word_release(&session->view.server->asleep, 1);
+	}
+	word_fence();
+	TAILQ_FOREACH(session, &thread->sessions, served_link) {
+		uint64_t at = serve_next_look(session, now);
+
+		ready |= is_ready(session);
+		next = at < next ? at : next;
+	}
+	if (!ready)
+		sleep_until(thread, next);
+	TAILQ_FOREACH(session, &thread->sessions, served_link)
+		word_release(&session->view.server->asleep, 0);
+}
+
+static void *serve(void *argument)
+{
+	struct serve_thread *thread = argument;
+	struct executor *executor = thread->executor;
+
+	prctl(PR_SET_TIMERSLACK, 1000ul);
+	executor_code(executor, executor->ops->thread_enter());
+	while (take_orders(thread)) {
+		uint64_t now = clock_now();
+
+		if (turn_all(thread, now))
+			thread->worked_at = now;
+		else if (now - thread->worked_at < executor->pool.spin_ns)
+			word_pause();
+		else
+			sleep_safely(thread, now);
+	}
+	return NULL;
+}
+
+static uint64_t environment_number(const char *name, uint64_t otherwise, uint64_t most)
+{
+	const char *text = getenv(name);
+	char *end;
+	unsigned long long value;
+
+	if (!text || !*text)
+		return otherwise;
+	value = strtoull(text, &end, 10);
+	if (*end || value > most) {
+		log_warning("%s=%s is not a number up to %llu and is ignored", name, text, (unsigned long long)most);
+		return otherwise;
+	}
+	return value;
+}
+
+static unsigned default_threads(void)
+{
+	long processors = sysconf(_SC_NPROCESSORS_ONLN) / 2;
+	unsigned threads = processors < 1 ? 1 : processors > 8 ? 8 : (unsigned)processors;
+
+	threads = (unsigned)environment_number("FRMPS_EXECUTOR_THREADS", threads, SERVE_THREADS_MAX);
+	return threads ? threads : 1;
+}
+
+static int thread_start(struct serve_thread *thread, struct executor *executor)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+
+	thread->executor = executor;
+	STAILQ_INIT(&thread->orders);
+	TAILQ_INIT(&thread->sessions);
+	pthread_mutex_init(&thread->lock, NULL);
+	thread->epoll = epoll_create1(EPOLL_CLOEXEC);
+	thread->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (thread->epoll < 0 || thread->kick < 0 ||
+		epoll_ctl(thread->epoll, EPOLL_CTL_ADD, thread->kick, &event) < 0)
+		return -errno;
+	int error = pthread_create(&thread->thread, NULL, serve, thread);
+	if (error)
+		return -error;
+	thread->started = true;
+	pthread_setname_np(thread->thread, "frmps-serve");
+	return 0;
+}
+
+int serve_pool_init(struct executor *executor, unsigned threads)
+{
+	struct serve_pool *pool = &executor->pool;
+	int error = 0;
+
+	pool->spin_ns = environment_number("FRMPS_SPIN_US", SPIN_US_DEFAULT, 1000000) * CLOCK_US;
+	threads = threads ? threads : default_threads();
+	pool->threads = calloc(threads, sizeof(*pool->threads));
+	if (!pool->threads)
+		return -ENOMEM;
+	while (!error && pool->count < threads)
+		error = thread_start(&pool->threads[pool->count++], executor);
+	return error;
+}
+
+static void thread_stop(struct serve_thread *thread)
+{
+	struct serve_order *order;
+
+	pthread_mutex_lock(&thread->lock);
+	thread->stop = true;
+	word_release(&thread->ordered, 1);
+	pthread_mutex_unlock(&thread->lock);
+	if (thread->started) {
+		doorbell_force(thread->kick);
+		pthread_join(thread->thread, NULL);
+	}
+	while ((order = STAILQ_FIRST(&thread->orders))) {
+		STAILQ_REMOVE_HEAD(&thread->orders, link);
+		free(order);
+	}
+	if (thread->epoll >= 0)
+		close(thread->epoll);
+	if (thread->kick >= 0)
+		close(thread->kick);
+	pthread_mutex_destroy(&thread->lock);
+}
+
+void serve_pool_deinit(struct executor *executor)
+{
+	struct serve_pool *pool = &executor->pool;
+
+	for (unsigned i = 0; i < pool->count; i++)
+		thread_stop(&pool->threads[i]);
+	free(pool->threads);
+	*pool = (struct serve_pool){0};
+}
+
+static int give_order(struct session *session, bool attaches)
+{
+	struct serve_thread *thread = session->thread;
+	struct serve_order *order = malloc(sizeof(*order));
+
+	if (!order)
+		return -ENOMEM;
+	*order = (struct serve_order){.session = session, .attach = attaches};
+	pthread_mutex_lock(&thread->lock);
+	STAILQ_INSERT_TAIL(&thread->orders, order, link);
+	word_release(&thread->ordered, 1);
+	pthread_mutex_unlock(&thread->lock);
+	doorbell_force(thread->kick);
+	return 0;
+}
+
+int serve_attach(struct session *session)
+{
+	struct serve_pool *pool = &session->executor->pool;
+	struct serve_thread *thread = &pool->threads[0];
+	int error;
+
+	for (unsigned i = 1; i < pool->count; i++)
+		if (pool->threads[i].load < thread->load)
+			thread = &pool->threads[i];
+	session->thread = thread;
+	word_release(&session->served, 1);
+	error = give_order(session, true);
+	if (error) {
+		word_release(&session->served, 0);
+		session->thread = NULL;
+		return error;
+	}
+	thread->load++;
+	return 0;
+}
+
+int serve_detach(struct session *session)
+{
+	int error = give_order(session, false);
+
+	if (!error)
+		session->thread->load--;
+	return error;
+}
+
+void serve_kick(struct session *session)
+{
+	doorbell_force(session->thread->kick);
+}
+
+void serve_kick_all(struct executor *executor)
+{
+	for (unsigned i = 0; i < executor->pool.count; i++)
+		doorbell_force(executor->pool.threads[i].kick);
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The serving threads. A session belongs to one of them from serve_attach() to the end of serve_detach(); which one is
+// decided once, by the number of sessions each has.
+
+#ifndef FRMPS_SERVER_EXECUTOR_SERVE_H
+#define FRMPS_SERVER_EXECUTOR_SERVE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "shm/order.h"
+
+struct executor;
+struct session;
+TAILQ_HEAD(served_list, session);
+STAILQ_HEAD(serve_orders, serve_order);
+
+#define SERVE_THREADS_MAX 64u
+
+struct serve_thread {
+	struct executor *executor;
+	pthread_t thread;
+	int epoll, kick;
+	pthread_mutex_t lock; /* of orders and stop */
+	struct serve_orders orders;
+	bool stop, started;
+	word32 ordered; /* orders or stop: a hint that needs no lock */
+	unsigned load; /* sessions; main thread */
+	struct served_list sessions;
+	uint64_t worked_at; /* ns */
+};
+
+struct serve_pool {
+	struct serve_thread *threads;
+	unsigned count;
+	uint64_t spin_ns;
+};
+
+/** @threads: 0 = as many as the machine suggests (FRMPS_EXECUTOR_THREADS). Return: 0 or -errno. */
+int serve_pool_init(struct executor *executor, unsigned threads);
+/** Ends all threads. */
+void serve_pool_deinit(struct executor *executor);
+
+/** Lets the least loaded thread serve the session from now on. Main thread. Return: 0 or -ENOMEM. */
+int serve_attach(struct session *session);
+/** Ends it; session->served becomes 0 when it has ended, and the board is kicked. Main thread. Return: 0, -ENOMEM. */
+int serve_detach(struct session *session);
+/** Lets the session's thread look at session->asked now. Main thread. */
+void serve_kick(struct session *session);
+/** Lets all threads look, for instance at executor->lost. Any thread. */
+void serve_kick_all(struct executor *executor);
+
+/** One turn of one session, up to 64 records. Return: whether something moved. Exported for tests. */
+bool serve_turn(struct session *session, uint64_t now);
+/** When the session must be looked at again although nobody rings: ns, UINT64_MAX = never. Exported for tests. */
+uint64_t serve_next_look(const struct session *session, uint64_t now);
+
+#endif

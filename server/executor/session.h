@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What an executor knows of one session.
+//
+//            open.c                 takeover.c + serve.c              serve.c              open.c
+//   (none) ─OpenSession─► KNOWN ─────Activate────────► SERVED ─CloseSession─► LEAVING ─drained─► (none)
+//                           │            └ beyond recovery ┐                    │
+//                           └──────────CloseSession────────┴────────────────────┴─not drained─► zombie: kept for ever
+//
+// KNOWN: mapped and registered, maps and modules follow the client's requests, nothing is read from the ring (standby).
+// SERVED: exactly one serving thread owns the part marked so below. A session that broke the rules or is faulted stays
+// SERVED with `stopped` set until it is closed: its thread then only answers the main thread.
+//
+// References: one of the registry, one of each job. Freed on the main or the module thread.
+
+#ifndef FRMPS_SERVER_EXECUTOR_SESSION_H
+#define FRMPS_SERVER_EXECUTOR_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "protocol/wire.h"
+#include "server/executor/event.h"
+#include "server/executor/executor.h"
+#include "server/executor/journal.h"
+#include "server/executor/module.h"
+#include "server/executor/range.h"
+#include "server/executor/stream.h"
+#include "shm/region.h"
+#include "shm/ring.h"
+
+/* Sleepers of a session that are remembered one by one; more are woken at every look. */
+#define SESSION_WAKES 1024u
+
+struct session_wake {
+	uint64_t seq, since;
+	uint32_t slot;
+};
+
+struct session {
+	struct executor *executor;
+	uint64_t id;
+	char program[64];
+	int32_t pid;
+	bool replays; /* recovery policy */
+	_Atomic unsigned references;
+	TAILQ_ENTRY(session) link; /* registry */
+
+	/* Set by OpenSession, constant then. */
+	struct shm_view view;
+	int doorbell;
+	uint64_t window_base, device_bytes, host_bytes;
+	uint32_t scratch; /* index of its word */
+	bool window_reserved, host_reserved, arena_registered, timelines_registered, has_scratch;
+
+	/* What commands may name. Locked inside. */
+	struct range_set device, host, globals;	  /* merging */
+	struct range_set device_maps, host_maps; /* exact: main thread, module thread for UnmapHost */
+
+	struct module_table modules;
+	struct event_table events;
+
+	/* Main thread writes. */
+	word32 generation;	     /* as which this executor serves it; 0: it never did */
+	struct serve_thread *thread; /* NULL: not served */
+	bool closing;	/* takes no requests any more */
+	bool ending; /* a CloseSession is at work */
+
+	/* Main thread asks, serving thread answers: see drain.c. Also written at attach (served = 1) and detach. */
+	word32 served;
+	word64 asked, answered;
+
+	/* Serving thread, from here on. */
+	TAILQ_ENTRY(session) served_link;
+	struct ring_reader ring;
+	struct shm_timeline *timeline;
+	struct stream *streams; /* SHM_STREAMS */
+	struct journal journal;
+	struct stream_list held, unmarked;
+	struct range_cache device_cache[2], host_cache[2], global_cache[2]; /* [0] written, [1] read */
+	struct backend_stream *poll_stream; /* hold.c */
+	struct stream *poller;		    /* whose word is being looked at */
+	struct session_wake wakes[SESSION_WAKES];
+	uint32_t wake_count;
+	bool wakes_overflow;
+	bool stopped; /* never serve again */
+	bool leaving; /* detach as soon as possible */
+	bool choked;  /* the journal is full */
+	uint64_t choked_at;
+	uint64_t busy_at; /* ns: when the ring last had something */
+	uint64_t now;	  /* ns: of this turn */
+};
+
+struct session *session_ref(struct session *session);
+/** Frees the private memory with the last reference. */
+struct session *session_unref(struct session *session);
+
+/** A session without any mapping. NULL when out of memory. */
+struct session *session_new(struct executor *executor, uint64_t id);
+
+/** Whether a command may touch these bytes; `writes` picks the cache. Serving thread. */
+bool session_admits(struct session *session, uint64_t address, uint64_t bytes, bool writes);
+/** Whether an address lies in the host part of the window. */
+static inline bool session_is_host(const struct session *session, uint64_t address)
+{
+	return address - (session->window_base + session->device_bytes) < session->host_bytes;
+}
+/** Whether an address lies in the device part of the window. */
+static inline bool session_is_device(const struct session *session, uint64_t address)
+{
+	return address - session->window_base < session->device_bytes;
+}
+
+/**
+ * The one way out for a session that broke the rules: one log line, Offence to the daemon, CLOSED for the client;
+ * nothing of it is served from here on. Serving thread, or main thread while it is not served.
+ */
+void session_offend(struct session *session, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/** Tells the client that its session has ended. The same threads. */
+void session_end(struct session *session, enum shm_session_state state, CUresult code, const char *reason);
+
+/** Notes an error that a command met and that nobody waits for. Serving thread. */
+void session_late_error(struct session *session, CUresult code);
+
+/** Whether something of the session was given to the device and is not known done. Any thread: shared words only. */
+bool session_is_busy(const struct session *session);
+
+static inline struct backend_ops const *session_ops(const struct session *session)
+{
+	return session->executor->ops;
+}
+
+#endif

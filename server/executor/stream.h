@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What the executor knows of one stream of a session. Serving thread only (main thread before serving starts).
+//
+//   journaled ≥ issued ≥ marked ≥ done          (all are sequence numbers of this stream)
+//   done … marked      on the device, a mark will tell
+//   marked … issued    on the device, unmarked
+//   issued … journaled waiting in the journal: the stream is held, or this moment is between two steps
+//
+// A held stream says why (enum stream_hold) and is on its session's list of held streams; hold.c lets it go. A stream
+// that is not held has nothing waiting between two turns of the serving loop.
+
+#ifndef FRMPS_SERVER_EXECUTOR_STREAM_H
+#define FRMPS_SERVER_EXECUTOR_STREAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "server/backend/backend.h"
+#include "server/executor/journal.h"
+
+struct session;
+
+/* Commands of one stream that are on the device at a time: below the depth at which a driver's launch blocks. */
+#define STREAM_ISSUE_CREDIT 448u
+
+enum stream_hold {
+	STREAM_RUNS,
+	STREAM_HOLD_RESUME,  /* nothing to wait for: has a backlog after a promotion, or ran out of its turn */
+	STREAM_HOLD_CREDIT,  /* enough on the device */
+	STREAM_HOLD_DEPEND,  /* DEPEND on a command that waits itself */
+	STREAM_HOLD_HOST,    /* HOST_FUNCTION */
+	STREAM_HOLD_VALUE,   /* WAIT_VALUE */
+	STREAM_HOLD_DESTROY, /* STREAM_DESTROY */
+};
+
+struct stream {
+	struct journal_list journal;
+	uint32_t slot;
+	enum stream_hold hold;
+	uint64_t issued, marked;
+	uint64_t done;	   /* as last looked at; never more than marked */
+	uint64_t adopted;  /* journaled by an earlier executor up to here: may be met on the ring once more */
+	uint64_t mark_due; /* the client asked for a mark behind this command */
+	struct journal_place cursor;   /* the next command to issue; valid while issued < journaled */
+	struct frmps_head *latest;     /* in the journal: the command issued last; valid while issued > marked */
+	struct backend_stream *backend; /* NULL until first used */
+	struct backend_event *join;    /* for waits of other streams on no event of the client's */
+	uint64_t join_seq;	       /* command behind which join was recorded */
+	int32_t priority;
+	bool known;	      /* priority was read from the client's table */
+	bool unmarked_listed; /* is on the session's list */
+	bool host_told;	      /* HOLD_HOST: the client may run it */
+	bool polling;	      /* HOLD_VALUE: a copy of the word is under way */
+	uint64_t unmarked_at; /* ns */
+	uint64_t held_at, poll_at; /* ns */
+	TAILQ_ENTRY(stream) held, unmarked;
+};
+TAILQ_HEAD(stream_list, stream);
+
+/** A stream that never had a command. */
+void stream_init(struct stream *stream, uint32_t slot, struct shm_stream_state *state);
+
+/**
+ * The backend's stream, made on first use.
+ * Return: CUDA_SUCCESS or the backend's code.
+ */
+CUresult stream_open(struct session *session, struct stream *stream);
+
+/** Gives the backend's objects back. The stream must be idle or the session at its end. */
+void stream_close(struct session *session, struct stream *stream);
+
+/** Highest command known done: looks at the timeline. */
+uint64_t stream_done(struct session *session, struct stream *stream);
+
+/** Holds the stream. */
+void stream_hold(struct session *session, struct stream *stream, enum stream_hold why);
+/** Lets it go. */
+void stream_release(struct session *session, struct stream *stream);
+
+#endif

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// A session passes to this executor. Main thread; nobody serves the session meanwhile. The daemon sends Activate after
+// the former executor was proved unable to write (its process is reaped), so every word here is final.
+//
+// What is known, per stream, all of it written by the former executor or its device:
+//   journaled  copied from the ring                        issued  handed to the driver, or (words held in software)
+//   done       in the former generation's timeline,                settled: such a command that is issued is done
+//              if not beyond `marked`                      host_ready  everything before this host function is done
+// `done` is downward closed over all streams without looking at waits, because a mark lies in front of every driver
+// event (retire.c).
+//
+// What is in doubt, per stream: the commands behind `done` that were issued, up to
+//   - the first that has a mark behind it (FRMPS_CMD_MARK in the journal): the mark did not arrive, so nothing behind
+//     it has begun;
+//   - a wait for a command of another stream that is not done: it did not pass, so nothing behind it has begun.
+// Issued commands beyond are as good as never issued.
+//
+// Then:
+//   1. adopt the journals; check every record that will be issued again as if it came from a ring
+//   2. culprit, or a broken journal: FAULTED
+//   3. nothing in doubt: go on. Otherwise repeat.c must prove that all of it may be repeated; if not: FAULTED with the
+//      fault's code and a reason that names the command
+//   4. write `done` into the new generation's timeline, then release `generation`, then set issued and marked back to
+//      done, then state = RUNNING, then wake. Commands done+1 … are issued again by the serving thread.
+//
+// If this executor dies within 4, the next one sees either the old generation with all words untouched, or the new one
+// with at least as much in doubt as there is: the same proof is made again.
+
+#include "server/executor/takeover.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "server/executor/clock.h"
+#include "server/executor/dispatch.h"
+#include "server/executor/intake.h"
+#include "server/executor/repeat.h"
+#include "server/log.h"
+#include "shm/doorbell.h"
+
+/* More than this in doubt is not examined: it counts as not provable. */
+#define DOUBT_MAX 8192u
+
+struct doubt {
+	struct repeat_command *commands; /* DOUBT_MAX */
+	const struct frmps_head **records;
+	uint32_t count;
+	bool overflow;
+};
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static void read_stream(struct session *session, uint32_t slot, const struct shm_timeline *former)
+{
+	struct shm_stream_state *state = &session->view.states[slot];
+	struct stream *stream = &session->streams[slot];
+	uint64_t ready = word_acquire(&state->host_ready);
+
+	stream_init(stream, slot, state);
+	stream->marked = least(word_acquire(&state->marked), word_acquire(&state->issued));
+	stream->done = former ? least(word_acquire(&former->stream[slot].done), stream->marked) : 0;
+	if (ready && ready <= word_acquire(&state->journaled) && ready - 1 > stream->done)
+		stream->done = ready - 1;
+	stream->issued = word_acquire(&state->issued);
+}
+
+static struct frmps_head *first_of(struct session *session, struct stream *stream)
+{
+	return journal_at(&session->journal, stream->cursor);
+}
+
+static bool settles_itself(uint16_t op)
+{
+	return op == FRMPS_OP_HOST_FUNCTION || op == FRMPS_OP_WAIT_VALUE || op == FRMPS_OP_STREAM_DESTROY;
+}
+
+/* Return: NULL or what is wrong. */
+static const char *adopt_stream(struct session *session, struct stream *stream)
+{
+	if (journal_adopt(&session->journal, &stream->journal, stream->done, &stream->cursor))
+		return "its journal is not readable";
+	if (stream->issued > stream->journal.journaled)
+		return "its journal contradicts itself";
+	stream->adopted = stream->journal.journaled;
+	if (stream->journal.journaled) {
+		stream->priority = session->view.client->streams[stream->slot].priority;
+		stream->known = true;
+	}
+	while (stream->done < stream->issued && settles_itself(first_of(session, stream)->op)) {
+		stream->done++;
+		if (stream->done < stream->journal.journaled)
+			stream->cursor = journal_next(&session->journal, stream->cursor);
+	}
+	return NULL;
+}
+
+/* Return: NULL or what is wrong. */
+static const char *check_stream(struct session *session, struct stream *stream)
+{
+	struct journal_place place = stream->cursor;
+
+	for (uint64_t seq = stream->done + 1; seq <= stream->journal.journaled; seq++) {
+		const struct frmps_head *record = journal_at(&session->journal, place);
+
+		if (intake_check_head(record) || record->stream != stream->slot || intake_check(session, record))
+			return "its journal holds what is no command";
+		if (seq < stream->journal.journaled)
+			place = journal_next(&session->journal, place);
+	}
+	return NULL;
+}
+
+static const char *adopt(struct session *session)
+{
+	const struct shm_view *view = &session->view;
+	uint32_t former = word_acquire(&view->server->generation);
+	const char *wrong = NULL;
+
+	journal_init(&session->journal, view->blocks, view->shape.journal_blocks);
+	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
+		read_stream(session, slot, former ? shm_view_timeline(view, former) : NULL);
+	for (uint32_t slot = 0; !wrong && slot < SHM_STREAMS; slot++)
+		wrong = adopt_stream(session, &session->streams[slot]);
+	for (uint32_t slot = 0; !wrong && slot < SHM_STREAMS; slot++)
+		wrong = check_stream(session, &session->streams[slot]);
+	return wrong;
+}
+
+static struct range box(struct session *session, uint64_t address, bool is_arena, uint64_t bytes)
+{
+	uint64_t start = is_arena ? (uintptr_t)session->view.arena + address : address;
+
+	return (struct range){start, start + bytes};
+}
+
+static void describe_copy(struct session *session, const struct frmps_copy *body, struct repeat_command *ret)
+{
+	uint64_t dst = 0, src = 0;
+
+	ret->effect = REPEAT_KNOWN;
+	ret->writes_arena = body->kind & FRMPS_COPY_DST_ARENA;
+	ret->reads_arena = body->kind & FRMPS_COPY_SRC_ARENA;
+	/* Boxes that span nothing sensible were refused when they were issued. */
+	dispatch_span(body->width, body->height, body->depth, body->dst_pitch, body->dst_rows, &dst);
+	dispatch_span(body->width, body->height, body->depth, body->src_pitch, body->src_rows, &src);
+	ret->writes = box(session, body->dst, ret->writes_arena, dst);
+	ret->reads = box(session, body->src, ret->reads_arena, src);
+}
+
+static void describe_set(struct session *session, const struct frmps_set *body, struct repeat_command *ret)
+{
+	uint64_t row, bytes = 0;
+
+	ret->effect = REPEAT_KNOWN;
+	if (!__builtin_mul_overflow(body->width, body->element_bytes, &row))
+		dispatch_span(row, body->height, 1, body->pitch, 0, &bytes);
+	ret->writes = box(session, body->dst, false, bytes);
+}
+
+static void describe(struct session *session, const struct frmps_head *record, struct repeat_command *ret)
+{
+	*ret = (struct repeat_command){.stream = record->stream, .seq = record->seq, .effect = REPEAT_NOTHING};
+	if (record->op == FRMPS_OP_LAUNCH)
+		ret->effect = REPEAT_KERNEL;
+	else if (record->op == FRMPS_OP_WRITE_VALUE)
+		ret->effect = REPEAT_SIGNAL;
+	else if (record->op == FRMPS_OP_COPY)
+		describe_copy(session, (const void *)(record + 1), ret);
+	else if (record->op == FRMPS_OP_SET)
+		describe_set(session, (const void *)(record + 1), ret);
+}
+
+static bool did_not_pass(const struct session *session, const struct frmps_head *record)
+{
+	const struct frmps_depend *depend = (const void *)(record + 1);
+
+	return record->op == FRMPS_OP_DEPEND && depend->stream != record->stream &&
+		session->streams[depend->stream].done < depend->seq;
+}
+
+static void collect_stream(struct session *session, struct stream *stream, struct doubt *doubt)
+{
+	struct journal_place place = stream->cursor;
+
+	for (uint64_t seq = stream->done + 1; seq <= stream->issued; seq++) {
+		const struct frmps_head *record = journal_at(&session->journal, place);
+
+		if (did_not_pass(session, record))
+			return;
+		if (doubt->count == DOUBT_MAX) {
+			doubt->overflow = true;
+			return;
+		}
+		describe(session, record, &doubt->commands[doubt->count]);
+		doubt->records[doubt->count++] = record;
+		if (record->flags & FRMPS_CMD_MARK)
+			return;
+		if (seq < stream->issued)
+			place = journal_next(&session->journal, place);
+	}
+}
+
+static void name_command(
+	const struct session *session, const struct frmps_head *record, char *text, size_t size)
+{
+	const struct frmps_launch *launch = (const void *)(record + 1);
+	const struct function *function;
+
+	if (record->op != FRMPS_OP_LAUNCH) {
+		snprintf(text, size, "a %s",
+			record->op == FRMPS_OP_WRITE_VALUE ? "memory operation of a stream"
+							   : "copy whose source may have changed");
+		return;
+	}
+	function = module_function(&session->modules, launch->function);
+	if (function)
+		snprintf(text, size, "kernel %s", function->name);
+	else
+		snprintf(text, size, "kernel number %u", launch->function);
+}
+
+/* Return: whether all that is in doubt may be repeated. */
+static bool prove(struct session *session, struct doubt *doubt, const char *cause, char *text, size_t size)
+{
+	char what[128];
+	uint32_t index;
+
+	if (doubt->overflow) {
+		snprintf(text, size, "too many commands may or may not have run when %s", cause);
+		return false;
+	}
+	if (repeat_is_provable(doubt->commands, doubt->count, session->replays, &index))
+		return true;
+	name_command(session, doubt->records[index], what, sizeof(what));
+	snprintf(text, size, "%s may or may not have run when %s, and cannot be repeated", what, cause);
+	return false;
+}
+
+static enum takeover_verdict resolve(struct session *session, const char *cause, char *text, size_t size)
+{
+	struct doubt doubt = {
+		.commands = malloc(DOUBT_MAX * sizeof(*doubt.commands)),
+		.records = malloc(DOUBT_MAX * sizeof(*doubt.records)),
+	};
+	enum takeover_verdict verdict = TAKEOVER_FAULTED;
+
+	if (!doubt.commands || !doubt.records) {
+		snprintf(text, size, "no memory to find out what may be repeated when %s", cause);
+	} else {
+		for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
+			collect_stream(session, &session->streams[slot], &doubt);
+		if (!doubt.count)
+			verdict = TAKEOVER_CLEAN;
+		else if (prove(session, &doubt, cause, text, size))
+			verdict = TAKEOVER_REPEATS;
+	}
+	free(doubt.commands);
+	free(doubt.records);
+	return verdict;
+}
+
+static void set_back(struct session *session, struct stream *stream)
+{
+	struct shm_stream_state *state = stream->journal.state;
+
+	stream->issued = stream->marked = stream->done;
+	word_release(&state->issued, stream->done);
+	word_release(&state->marked, stream->done);
+	if (stream->done < stream->journal.journaled)
+		stream_hold(session, stream, STREAM_HOLD_RESUME);
+}
+
+static void publish(struct session *session, uint32_t generation, bool is_promotion)
+{
+	struct shm_server_header *server = session->view.server;
+
+	session->timeline = shm_view_timeline(&session->view, generation);
+	session->now = session->busy_at = clock_now();
+	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
+		word_set(&session->timeline->stream[slot].done, session->streams[slot].done);
+	/* Pairs with the acquire in shm_view_done(): the timeline is filled. */
+	word_release(&server->generation, generation);
+	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
+		set_back(session, &session->streams[slot]);
+	ring_reader_init(&session->ring, &session->view);
+	word_release(&session->generation, generation);
+	if (is_promotion)
+		word_set(&server->promotions, word_relaxed(&server->promotions) + 1);
+	word_release(&server->asleep, 0);
+	word_release(&server->state, SHM_SESSION_RUNNING);
+	wake_all(&server->wake);
+}
+
+static enum takeover_verdict fault(struct session *session, CUresult code, const char *text)
+{
+	log_warning("session %llu (%s, pid %d) ends with code %d: %s", (unsigned long long)session->id,
+		session->program, session->pid, code, text);
+	session_end(session, SHM_SESSION_FAULTED, code ? code : CUDA_ERROR_LAUNCH_FAILED, text);
+	return TAKEOVER_FAULTED;
+}
+
+enum takeover_verdict takeover_session(struct session *session, uint32_t generation, enum takeover_recover recover,
+	CUresult code, const char *reason)
+{
+	const char *cause = *reason ? reason : "its executor ended";
+	enum takeover_verdict verdict;
+	const char *wrong;
+	char text[256];
+
+	if (recover == TAKEOVER_CULPRIT)
+		return fault(session, code, cause);
+	wrong = adopt(session);
+	if (wrong)
+		return fault(session, code, wrong);
+	verdict = resolve(session, cause, text, sizeof(text));
+	if (verdict == TAKEOVER_FAULTED)
+		return fault(session, code, text);
+	publish(session, generation, recover != TAKEOVER_NOTHING);
+	return verdict;
+}
+
+static enum takeover_verdict activate(struct job *job, uint32_t index)
+{
+	const struct wire_activate *wish = &job->message.activate;
+	struct session *session = executor_session(job->executor, wish->sessions.at[index]);
+	uint32_t recover = index < wish->recover.count ? wish->recover.at[index] : TAKEOVER_BY_POLICY;
+	enum takeover_verdict verdict;
+
+	if (!session || session->closing || session->stopped)
+		return TAKEOVER_FAULTED;
+	if (word_relaxed(&session->generation))
+		return TAKEOVER_CLEAN; /* served already */
+	verdict = takeover_session(session, wish->generation, (enum takeover_recover)recover, (CUresult)wish->code,
+		wish->reason ? wish->reason : "");
+	if (verdict != TAKEOVER_FAULTED && serve_attach(session))
+		return fault(session, CUDA_ERROR_OUT_OF_MEMORY, "no memory to serve it");
+	return verdict;
+}
+
+void takeover_handle(struct job *job)
+{
+	uint32_t count = job->message.activate.sessions.count;
+	uint64_t *verdicts = calloc(count + 1, sizeof(*verdicts));
+
+	if (!verdicts || !job->message.activate.generation) {
+		job_reply(job, verdicts ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, NULL);
+		free(verdicts);
+		return;
+	}
+	for (uint32_t i = 0; i < count; i++)
+		verdicts[i] = activate(job, i);
+	job_reply(job, CUDA_SUCCESS, verdicts, count, NULL);
+	free(verdicts);
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// A session passes from one executor generation to the next. The algorithm is in takeover.c, the proof that commands
+// may be repeated in repeat.c. Main thread, before the session is served.
+
+#ifndef FRMPS_SERVER_EXECUTOR_TAKEOVER_H
+#define FRMPS_SERVER_EXECUTOR_TAKEOVER_H
+
+#include "server/executor/job.h"
+#include "server/executor/session.h"
+
+enum takeover_verdict {
+	TAKEOVER_CLEAN = 0,   /* nothing was in doubt */
+	TAKEOVER_REPEATS = 1, /* commands in doubt are repeated */
+	TAKEOVER_FAULTED = 2, /* the client was told that its work is lost */
+};
+
+/* Activate's `recover`. */
+enum takeover_recover { TAKEOVER_NOTHING = 0, TAKEOVER_BY_POLICY = 1, TAKEOVER_CULPRIT = 2 };
+
+/**
+ * Makes a session ready to be served as `generation`: its journal adopted, the new timeline filled, its state word set
+ * and its client woken. Does not begin to serve.
+ * @code, @reason: of the fault that made the promotion necessary
+ */
+enum takeover_verdict takeover_session(struct session *session, uint32_t generation, enum takeover_recover recover,
+	CUresult code, const char *reason);
+
+/** Activate. Reply values: one enum takeover_verdict per session, in the order of the request. */
+void takeover_handle(struct job *job);
+
+#endif
