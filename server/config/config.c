@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Parser and printer of the configuration, both driven by one table. Daemon, before its loop runs. inih
+// splits the file into keys and values; it reports the first bad line by its number, and the text for it is
+// kept here.
+
+#include "server/config/config.h"
+
+#include <errno.h>
+#include <ini.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum option_type { OPTION_TEXT, OPTION_CHOICE, OPTION_NUMBER, OPTION_BYTES };
+
+struct option_row {
+	const char *key;
+	enum option_type type;
+	size_t offset;
+	uint64_t initial, least, most;
+	const char *text; /* TEXT: default; CHOICE: default name */
+	const char *choices;
+	const char *help;
+};
+
+static const struct option_row rows[] = {
+#define TEXT(key, initial, help)                                                                             \
+	{#key, OPTION_TEXT, offsetof(struct config, key), 0, 0, 0, initial, NULL, help},
+#define CHOICE(key, initial, choices, help)                                                                  \
+	{#key, OPTION_CHOICE, offsetof(struct config, key), 0, 0, 0, initial, choices, help},
+#define NUMBER(key, initial, least, most, help)                                                              \
+	{#key, OPTION_NUMBER, offsetof(struct config, key), initial, least, most, NULL, NULL, help},
+#define BYTES(key, initial, least, most, help)                                                               \
+	{#key, OPTION_BYTES, offsetof(struct config, key), initial, least, most, NULL, NULL, help},
+#include "server/config/options.def"
+#undef TEXT
+#undef CHOICE
+#undef NUMBER
+#undef BYTES
+};
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static const struct option_row *find_row(const char *key)
+{
+	for (size_t i = 0; i < ROWS; i++)
+		if (strcmp(rows[i].key, key) == 0)
+			return &rows[i];
+	return NULL;
+}
+
+static uint64_t *number_at(struct config *config, const struct option_row *row)
+{
+	return (uint64_t *)((char *)config + row->offset);
+}
+
+/* Position of a name in "a|b|c", or -1. */
+static int find_choice(const char *choices, const char *name)
+{
+	size_t length = strlen(name);
+	int position = 0;
+
+	for (const char *at = choices; at; at = strchr(at, '|'), position++) {
+		at += *at == '|';
+		if (length && strncmp(at, name, length) == 0 && (at[length] == '|' || !at[length]))
+			return position;
+	}
+	return -1;
+}
+
+static bool parse_number(const char *text, bool suffix, uint64_t *ret_number)
+{
+	static const char units[] = "KMGT";
+	const char *unit;
+	char *end;
+	unsigned shift = 0;
+	unsigned long long value;
+
+	if (text[0] < '0' || text[0] > '9')
+		return false;
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (errno)
+		return false;
+	if (suffix && *end && (unit = strchr(units, *end & ~0x20))) {
+		shift = 10 * (unsigned)(unit - units + 1);
+		end++;
+	}
+	if (*end || (shift && value >> (64 - shift)))
+		return false;
+	*ret_number = (uint64_t)value << shift;
+	return true;
+}
+
+static int set_number(
+	struct config *config, const struct option_row *row, const char *value, char *text, size_t size)
+{
+	uint64_t number;
+
+	if (!parse_number(value, row->type == OPTION_BYTES, &number)) {
+		snprintf(text, size, "%s: \"%s\" is not a number%s", row->key, value,
+			row->type == OPTION_BYTES ? " of bytes (digits, then K, M, G or T)" : "");
+		return CONFIG_E_INVALID;
+	}
+	if (number < row->least || number > row->most) {
+		snprintf(text, size, "%s: %llu is out of range, allowed is %llu to %llu", row->key,
+			(unsigned long long)number, (unsigned long long)row->least,
+			(unsigned long long)row->most);
+		return CONFIG_E_INVALID;
+	}
+	*number_at(config, row) = number;
+	return 0;
+}
+
+static int set_choice(
+	struct config *config, const struct option_row *row, const char *value, char *text, size_t size)
+{
+	int position = find_choice(row->choices, value);
+
+	if (position < 0) {
+		snprintf(text, size, "%s: \"%s\" is not one of %s", row->key, value, row->choices);
+		return CONFIG_E_INVALID;
+	}
+	*number_at(config, row) = (uint64_t)position;
+	return 0;
+}
+
+static int set_text(
+	struct config *config, const struct option_row *row, const char *value, char *text, size_t size)
+{
+	if (strlen(value) >= CONFIG_TEXT_MAX) {
+		snprintf(text, size, "%s: longer than %d bytes", row->key, CONFIG_TEXT_MAX - 1);
+		return CONFIG_E_INVALID;
+	}
+	strcpy((char *)config + row->offset, value);
+	return 0;
+}
+
+/* A rule that the table cannot say. */
+static int check_arena(const struct config *config, char *text, size_t size)
+{
+	if ((config->arena_bytes & (config->arena_bytes - 1)) == 0)
+		return 0;
+	snprintf(text, size, "arena_bytes: %llu is not a power of two",
+		(unsigned long long)config->arena_bytes);
+	return CONFIG_E_INVALID;
+}
+
+int config_set(struct config *config, const char *key, const char *value, char *text, size_t size)
+{
+	const struct option_row *row = find_row(key);
+	int r;
+
+	if (!row) {
+		snprintf(text, size, "%s: no such key (frmps-server --help-config lists them)", key);
+		return CONFIG_E_INVALID;
+	}
+	if (row->type == OPTION_TEXT)
+		return set_text(config, row, value, text, size);
+	if (row->type == OPTION_CHOICE)
+		return set_choice(config, row, value, text, size);
+	r = set_number(config, row, value, text, size);
+	return r ? r : check_arena(config, text, size);
+}
+
+void config_init(struct config *config)
+{
+	char text[64];
+
+	memset(config, 0, sizeof(*config));
+	for (size_t i = 0; i < ROWS; i++) {
+		if (rows[i].text)
+			config_set(config, rows[i].key, rows[i].text, text, sizeof(text));
+		else
+			*number_at(config, &rows[i]) = rows[i].initial;
+	}
+}
+
+struct reading {
+	struct config *config;
+	char *text;
+	size_t size;
+	bool bad;
+};
+
+static int read_key(void *context, const char *section, const char *key, const char *value)
+{
+	struct reading *reading = context;
+	char later[256];
+
+	/* The first error is the one that inih gives the line of. */
+	char *text = reading->bad ? later : reading->text;
+	size_t size = reading->bad ? sizeof(later) : reading->size;
+
+	if (*section) {
+		snprintf(text, size, "%s: the file has no sections, [%s] is unknown", key, section);
+		reading->bad = true;
+		return 0;
+	}
+	if (config_set(reading->config, key, value, text, size)) {
+		reading->bad = true;
+		return 0;
+	}
+	return 1;
+}
+
+int config_read(struct config *config, const char *path, char *ret_text, size_t text_size)
+{
+	char what[256] = "not a line of the form \"key = value\"";
+	struct reading reading = {.config = config, .text = what, .size = sizeof(what)};
+	int line;
+
+	errno = 0;
+	line = ini_parse(path, read_key, &reading);
+	if (line == 0)
+		return 0;
+	if (line < 0) {
+		int error = errno;
+
+		snprintf(ret_text, text_size, "%s: %s", path, error ? strerror(error) : "cannot be read");
+		return error == ENOENT ? CONFIG_E_MISSING : CONFIG_E_INVALID;
+	}
+	snprintf(ret_text, text_size, "%s:%d: %s", path, line, what);
+	return CONFIG_E_INVALID;
+}
+
+int config_default_socket(struct config *config, char *ret_text, size_t text_size)
+{
+	const char *given = getenv("FRMPS_SOCKET"), *runtime = getenv("XDG_RUNTIME_DIR");
+	char path[512];
+
+	if (config->socket[0])
+		return 0;
+	if (given && *given)
+		return config_set(config, "socket", given, ret_text, text_size);
+	if (geteuid() == 0)
+		return config_set(config, "socket", "/run/frmps/frmps.sock", ret_text, text_size);
+	if (!runtime || !*runtime) {
+		snprintf(ret_text, text_size,
+			"socket: XDG_RUNTIME_DIR is not set, give a path with --socket or FRMPS_SOCKET");
+		return CONFIG_E_INVALID;
+	}
+	snprintf(path, sizeof(path), "%s/frmps.sock", runtime);
+	return config_set(config, "socket", path, ret_text, text_size);
+}
+
+const char *config_choice_name(const char *key, uint64_t value, char *buffer, size_t size)
+{
+	const struct option_row *row = find_row(key);
+	const char *at = row && row->choices ? row->choices : "";
+
+	for (; value && at; value--) {
+		at = strchr(at, '|');
+		at += at != NULL;
+	}
+	snprintf(buffer, size, "%.*s", at ? (int)strcspn(at, "|") : 0, at ? at : "");
+	return buffer;
+}
+
+/* Prints a text as comment lines of at most 90 bytes. */
+static void print_wrapped(FILE *out, const char *text)
+{
+	while (*text) {
+		size_t length = strlen(text), cut = length > 90 ? 90 : length;
+
+		while (length > 90 && cut > 1 && text[cut] != ' ')
+			cut--;
+		fprintf(out, "# %.*s\n", (int)cut, text);
+		text += cut + (text[cut] == ' ');
+	}
+}
+
+void config_help(FILE *out)
+{
+	for (size_t i = 0; i < ROWS; i++) {
+		const struct option_row *row = &rows[i];
+
+		print_wrapped(out, row->help);
+		if (row->choices)
+			fprintf(out, "# One of %s.\n", row->choices);
+		else if (!row->text)
+			fprintf(out, "# %llu to %llu.\n", (unsigned long long)row->least,
+				(unsigned long long)row->most);
+		if (row->text)
+			fprintf(out, "#%s = %s\n\n", row->key, row->text);
+		else
+			fprintf(out, "#%s = %llu\n\n", row->key, (unsigned long long)row->initial);
+	}
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The service's configuration: one flat ini file, keys and their rules in options.def. Read once at start by
+// the daemon, constant afterwards; children get what they need by their command line.
+
+#ifndef FRMPS_SERVER_CONFIG_CONFIG_H
+#define FRMPS_SERVER_CONFIG_CONFIG_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "shm/layout.h"
+
+#define CONFIG_TEXT_MAX	    108
+#define CONFIG_DEFAULT_FILE "/etc/frmps/frmps.conf"
+
+struct config {
+#define TEXT(key, initial, help)		char key[CONFIG_TEXT_MAX];
+#define CHOICE(key, initial, choices, help)	uint64_t key;
+#define NUMBER(key, initial, least, most, help) uint64_t key;
+#define BYTES(key, initial, least, most, help)	uint64_t key;
+#include "server/config/options.def"
+#undef TEXT
+#undef CHOICE
+#undef NUMBER
+#undef BYTES
+};
+
+/* Positions in the lists of options.def. */
+enum config_backend { CONFIG_BACKEND_AUTO, CONFIG_BACKEND_CUDA, CONFIG_BACKEND_HOST };
+enum config_recovery { CONFIG_RECOVERY_FAIL, CONFIG_RECOVERY_REPLAY };
+
+/* Outcome: the text of config_read() and config_set() says what is wrong. */
+#define CONFIG_E_INVALID 1
+#define CONFIG_E_MISSING 2 /* config_read(): there is no such file */
+
+/** All defaults. */
+void config_init(struct config *config);
+
+/**
+ * Sets one key from text.
+ * @ret_text: for CONFIG_E_INVALID, what is wrong, "key: …"
+ * Return: 0 or CONFIG_E_INVALID
+ */
+int config_set(struct config *config, const char *key, const char *value, char *ret_text, size_t text_size);
+
+/**
+ * Reads a file over what is there.
+ * @ret_text: on an outcome other than 0 one sentence for the operator: "file:line: key: …"
+ * Return: 0, CONFIG_E_INVALID or CONFIG_E_MISSING
+ */
+int config_read(struct config *config, const char *path, char *ret_text, size_t text_size);
+
+/** Fills in an empty socket path. Return: 0 or CONFIG_E_INVALID (no XDG_RUNTIME_DIR). */
+int config_default_socket(struct config *config, char *ret_text, size_t text_size);
+
+/** Name of a choice's value, as written in the file. key must be a CHOICE. */
+const char *config_choice_name(const char *key, uint64_t value, char *buffer, size_t size);
+
+/** Prints every key with its default and meaning, as a commented configuration file. */
+void config_help(FILE *out);
+
+#endif

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Operators. See operator.h. A document that does not fit a packet travels in a memfd beside an empty one.
+
+#include "server/control/operator.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/control/status.h"
+#include "server/loop/connection.h"
+#include "server/loop/shared_fd.h"
+#include "server/session/daemon.h"
+#include "server/session/message.h"
+
+/* Longest document that is sent within the packet. */
+#define JSON_MAX (WIRE_PACKET_MAX - 1024)
+
+static int send_answer(
+	struct operator* operator, uint64_t id, int32_t code, const char *json, struct shared_fd *fd)
+{
+	struct wire_message message = {
+		.type = WIRE_ADMIN_REPLY, .id = id, .admin_reply = {.code = code, .json = json}};
+
+	return connection_send(operator->connection, &message, &fd, fd ? 1 : 0);
+}
+
+static struct shared_fd *make_document(const char *json, size_t length)
+{
+	int fd = memfd_create("frmps-status", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	size_t written = 0;
+
+	while (fd >= 0 && written < length) {
+		ssize_t n = write(fd, json + written, length - written);
+
+		if (n < 0 && errno != EINTR) {
+			close(fd);
+			return NULL;
+		}
+		written += n > 0 ? (size_t)n : 0;
+	}
+	return shared_fd_new(fd);
+}
+
+static void answer_ping(struct operator* operator, uint64_t id)
+{
+	send_answer(operator, id, CUDA_SUCCESS, "{}", NULL);
+}
+
+static void answer_status(struct operator* operator, uint64_t id)
+{
+	char *json = status_json(operator->daemon, operator->uid);
+	size_t length = json ? strlen(json) : 0;
+	struct shared_fd *fd = NULL;
+
+	if (length > JSON_MAX)
+		fd = make_document(json, length);
+	if (!json || (length > JSON_MAX && !fd))
+		send_answer(operator, id, CUDA_ERROR_OUT_OF_MEMORY, "", NULL);
+	else
+		send_answer(operator, id, CUDA_SUCCESS, fd ? "" : json, fd);
+	shared_fd_unref(fd);
+	free(json);
+}
+
+static const struct {
+	const char *name;
+	void (*answer)(struct operator* operator, uint64_t id);
+} commands[] = {
+#define COMMAND(name, function, help) {#name, function},
+#include "server/control/commands.def"
+#undef COMMAND
+};
+
+static void answer(struct operator* operator, const struct wire_message * message)
+{
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		if (strcmp(commands[i].name, message->admin.command) == 0) {
+			commands[i].answer(operator, message->id);
+			return;
+		}
+	}
+	send_answer(operator, message->id, CUDA_ERROR_NOT_FOUND, "", NULL);
+}
+
+static void on_message(void *context, const struct wire_message *message, struct packet *packet)
+{
+	struct operator* operator= context;
+
+	if (message_allowed(message->type, FROM_OPERATOR, packet->fd_count))
+		answer(operator, message);
+	else
+		operator_free(operator);
+}
+
+static void on_closed(void *context, const char *reason)
+{
+	(void)reason;
+	operator_free(context);
+}
+
+static const struct connection_handlers handlers = {.message = on_message, .closed = on_closed};
+
+void operator_new(
+	struct daemon *daemon, struct connection *connection, uid_t uid, const struct wire_message *message)
+{
+	struct operator* operator= calloc(1, sizeof(*operator));
+
+	if (!operator) {
+		connection_shutdown(connection);
+		return;
+	}
+	*operator=(struct operator){.daemon = daemon, .connection = connection, .uid = uid};
+	TAILQ_INSERT_TAIL(&daemon->operators, operator, link);
+	connection_set_owner(connection, &handlers, operator);
+	answer(operator, message);
+}
+
+struct operator* operator_free(struct operator* operator)
+{
+	connection_shutdown(operator->connection);
+	TAILQ_REMOVE(&operator->daemon->operators, operator, link);
+	free(operator);
+	return NULL;
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// An operator's connection: Admin in, AdminReply out, as often as he likes. Any local user may ask; what he
+// is shown depends on who he is. Daemon, loop thread only.
+
+#ifndef FRMPS_SERVER_CONTROL_OPERATOR_H
+#define FRMPS_SERVER_CONTROL_OPERATOR_H
+
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "protocol/wire.h"
+
+struct connection;
+struct daemon;
+
+struct operator
+{
+	TAILQ_ENTRY(operator) link; /* daemon->operators */
+	struct daemon *daemon;
+	struct connection *connection;
+	uid_t uid;
+};
+
+/** Takes the connection over and answers its first message. */
+void operator_new(
+	struct daemon *daemon, struct connection *connection, uid_t uid, const struct wire_message *message);
+struct operator* operator_free(struct operator* operator);
+
+#endif

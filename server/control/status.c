@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Status. See status.h. Names are part of the operator's interface: added to, never changed.
+//
+//   { version, backend, socket, pid, uptime_seconds, ready, keeper: {pid, state}, device: {name, total_bytes,
+//   driver_version},
+//     domains: [{ uid, state, generation, executors: [{pid, role, state, generation, immovable}],
+//                 clients: [{session, pid, program, uid, state, memory_bytes, host_bytes, commands, recovery,
+//                 promotions,
+//                            error}] }],
+//     counters: {…} }
+
+#include "server/control/status.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/failover/worker.h"
+#include "server/loop/timer.h"
+#include "server/role.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/client.h"
+#include "server/config/config.h"
+#include "server/version.h"
+
+/* A text from elsewhere, which may be no UTF-8: then its other bytes are shown as question marks. */
+static json_t *foreign(const char *text)
+{
+	json_t *json = json_string(text);
+	char *copy = json ? NULL : strdup(text);
+
+	if (json || !copy)
+		return json;
+	for (char *at = copy; *at; at++)
+		if ((unsigned char)*at >= 0x80)
+			*at = '?';
+	json = json_string(copy);
+	free(copy);
+	return json;
+}
+
+static const char *state_text(const struct client *client)
+{
+	static const char *const shared[] = {"unknown", "running", "held", "faulted", "closed"};
+	uint32_t state;
+
+	if (client->state == CLIENT_OPENING)
+		return "opening";
+	if (client->state == CLIENT_CLOSING)
+		return "closing";
+	state = word_acquire(&client->view.server->state);
+	return shared[state <= SHM_SESSION_CLOSED ? state : 0];
+}
+
+/* Commands that the session ever gave to the service. */
+static uint64_t count_commands(const struct client *client)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
+		sum += word_relaxed(&client->view.states[slot].journaled);
+	return sum;
+}
+
+static json_t *client_json(const struct client *client)
+{
+	const struct shm_server_header *header = client->view.server;
+	uint32_t state = word_acquire(&header->state);
+	json_t *json = json_pack("{sI si so sI ss sI sI sI ss si}", "session", (json_int_t)client->number,
+		"pid", (int)client->pid, "program", foreign(client->program), "uid", (json_int_t)client->uid,
+		"state", state_text(client), "memory_bytes", (json_int_t)client->holdings.memory_bytes,
+		"host_bytes", (json_int_t)client->holdings.host_bytes, "commands",
+		(json_int_t)count_commands(client), "recovery", client->recovery ? "replay" : "fail",
+		"promotions", (int)word_relaxed(&header->promotions));
+
+	if (json && (state == SHM_SESSION_FAULTED || state == SHM_SESSION_CLOSED))
+		json_object_set_new(json, "error",
+			json_pack("{si so}", "code", (int)word_relaxed(&header->error), "reason",
+				foreign(header->reason)));
+	return json;
+}
+
+static json_t *executor_json(const struct worker *worker)
+{
+	return json_pack("{si ss ss si si}", "pid", (int)worker->pid, "role",
+		worker->domain->active == worker ? "active" : "standby", "state",
+		worker_state_name(worker->state), "generation", (int)worker->generation, "immovable",
+		(int)worker->immovable_count);
+}
+
+static json_t *domain_json(const struct domain *domain)
+{
+	json_t *executors = json_array(), *clients = json_array();
+	const struct client *client;
+	const struct worker *worker;
+
+	TAILQ_FOREACH(worker, &domain->workers, link)
+	json_array_append_new(executors, executor_json(worker));
+	TAILQ_FOREACH(client, &domain->clients, domain_link)
+	if (client->view.server)
+		json_array_append_new(clients, client_json(client));
+	return json_pack("{so ss si so so}", "uid",
+		domain->assigned ? json_integer(domain->uid) : json_null(), "state",
+		promote_state_name(domain->promotion.state), "generation", (int)domain->promotion.generation,
+		"executors", executors, "clients", clients);
+}
+
+static json_t *counters_json(const struct daemon *daemon)
+{
+	json_t *counters = json_object();
+
+#define COUNTER(name, help)                                                                                  \
+	json_object_set_new(counters, #name, json_integer((json_int_t)daemon->counters.name));
+#include "server/session/counters.def"
+#undef COUNTER
+	return counters;
+}
+
+static json_t *domains_json(const struct daemon *daemon, uid_t uid, bool all)
+{
+	json_t *domains = json_array();
+	const struct domain *domain;
+
+	TAILQ_FOREACH(domain, &daemon->domains, link)
+	if (all || (domain->assigned && domain->uid == uid))
+		json_array_append_new(domains, domain_json(domain));
+	return domains;
+}
+
+static json_t *keeper_json(const struct worker *keeper)
+{
+	if (!keeper)
+		return json_null();
+	return json_pack("{si ss}", "pid", (int)keeper->pid, "state",
+		keeper->state == WORKER_WARM ? "serving" : worker_state_name(keeper->state));
+}
+
+char *status_json(const struct daemon *daemon, uid_t uid)
+{
+	bool all = uid == 0 || uid == geteuid();
+	char *text = NULL;
+	json_t *root = json_pack("{ss ss ss si sI sb so s{so sI si} so so}", "version", SERVER_VERSION,
+		"backend", daemon->heritage->backend, "socket", daemon->config->socket, "pid", (int)getpid(),
+		"uptime_seconds", (json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "ready",
+		daemon->ready, "keeper", keeper_json(daemon->keeper), "device", "name",
+		foreign(daemon->device.name), "total_bytes", (json_int_t)daemon->device.total_bytes,
+		"driver_version", (int)daemon->device.driver_version, "domains",
+		domains_json(daemon, uid, all), "counters", counters_json(daemon));
+
+	if (root)
+		text = json_dumps(root, JSON_COMPACT);
+	json_decref(root);
+	return text;
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Who is to blame for the loss of an executor. Pure functions over evidence that was collected after the
+// executor was reaped; no process is touched, nothing is logged.
+
+#ifndef FRMPS_SERVER_FAILOVER_JUDGE_H
+#define FRMPS_SERVER_FAILOVER_JUDGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/backend/backend.h"
+#include "shm/region.h"
+
+/* What is known about the end. */
+struct judge_evidence {
+	struct last_words words; /* private copy; words.magic tells whether it says anything */
+	bool lost;		 /* the executor said Lost, with lost_code */
+	int32_t lost_code;
+	int exit_signal; /* 0: it exited */
+	bool killed;	 /* we ended it without a fault (a quiesced promotion, a broken protocol) */
+};
+
+/* A session at that moment. */
+struct judge_session {
+	uint64_t session;
+	bool in_doubt; /* has commands that were issued and are not known done */
+};
+
+enum judge_ground {
+	JUDGE_NO_FAULT,	  /* the executor ended without a sign of a fault of a kernel */
+	JUDGE_UNKNOWN,	  /* a fault, and no proof of whose */
+	JUDGE_LAST_WORDS, /* the executor named the session */
+	JUDGE_ONLY_ONE,	  /* only one session had work on the device */
+};
+
+struct judge_verdict {
+	enum judge_ground ground;
+	uint64_t culprit; /* session, 0: nobody is blamed */
+	int32_t code;	  /* CUresult for the culprit, and for those that are hurt */
+	uint64_t seq;
+	uint32_t stream;
+	uint64_t address;
+	char kernel[128];
+};
+
+/** Text of a ground for the log. */
+const char *judge_ground_text(enum judge_ground ground);
+
+/** The verdict. Never blames without proof. */
+void judge(const struct judge_evidence *evidence, const struct judge_session *sessions, uint32_t count,
+	struct judge_verdict *ret_verdict);
+
+/** Whether a mapped session has commands issued and not done, by its own generation. After the fence only. */
+bool judge_in_doubt(const struct shm_view *view);
+
+#endif

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Warming. See warm.h. The order of messages on a worker's socket is the order of history; nothing waits for
+// answers. An answer that differs from the active executor's makes the one session immovable to that one
+// standby.
+
+#include "server/failover/warm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "server/failover/worker.h"
+#include "server/log.h"
+#include "server/loop/timer.h"
+#include "server/session/chunk.h"
+#include "server/session/domain.h"
+#include "server/session/holdings.h"
+#include "server/session/client.h"
+
+/* What the answer of a standby is compared with. */
+struct mirror {
+	struct client *client;
+	enum wire_type type;
+	uint64_t global[2];
+	struct chunk *chunk;
+};
+
+static void compare(const struct mirror *mirror, struct worker *worker, const struct wire_reply *reply)
+{
+	char text[256];
+
+	if (reply->code) {
+		snprintf(text, sizeof(text), "%s failed with code %d: %.128s", wire_type_name(mirror->type),
+			(int)reply->code, reply->text);
+		worker_set_immovable(worker, mirror->client->number, text);
+	} else if (mirror->type == WIRE_FIND_GLOBAL &&
+		   (reply->values.count < 2 || reply->values.at[0] != mirror->global[0] ||
+			   reply->values.at[1] != mirror->global[1])) {
+		worker_set_immovable(
+			worker, mirror->client->number, "a global variable has another address there");
+	}
+}
+
+static void on_mirrored(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	struct mirror *mirror = context;
+
+	(void)packet;
+	if (reply && mirror->client->state != CLIENT_CLOSING)
+		compare(mirror, worker, reply);
+	worker->mirrors--;
+	chunk_unref(mirror->chunk);
+	client_unref(mirror->client);
+	free(mirror);
+	if (reply && worker->state == WORKER_WARM && !worker->mirrors)
+		promote_warm(worker->domain, worker);
+}
+
+static void send_mirror(struct worker *worker, struct client *client, struct wire_message *message,
+	struct shared_fd *const *fds, unsigned fd_count, const uint64_t *global, struct chunk *chunk)
+{
+	struct mirror *mirror = calloc(1, sizeof(*mirror));
+
+	log_bug_on(!mirror);
+	mirror->client = client_ref(client);
+	mirror->type = message->type;
+	mirror->chunk = chunk ? chunk_ref(chunk) : NULL;
+	if (global) {
+		mirror->global[0] = global[0];
+		mirror->global[1] = global[1];
+	}
+	worker->mirrors++;
+	worker_request(worker, message, fds, fd_count, on_mirrored, mirror);
+}
+
+static void mirror_session(struct worker *worker, struct client *client)
+{
+	struct wire_message message;
+	struct shared_fd *fds[3];
+
+	client_open_message(client, &message);
+	client_open_fds(client, fds);
+	send_mirror(worker, client, &message, fds, 3, NULL, NULL);
+}
+
+static void mirror_entry(struct worker *worker, struct client *client, const struct holding *entry)
+{
+	struct shared_fd *fd = entry->chunk ? entry->chunk->fd : entry->fd;
+	struct wire_message message;
+
+	holdings_message(entry, client->number, &message);
+	send_mirror(worker, client, &message, &fd, fd ? 1 : 0, entry->global, NULL);
+}
+
+static bool is_standby(const struct worker *worker)
+{
+	return worker->state == WORKER_WARMING || worker->state == WORKER_WARM;
+}
+
+static void on_warm(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	struct domain *domain = context;
+
+	(void)packet;
+	if (!reply || worker->state != WORKER_WARMING)
+		return;
+	worker->state = WORKER_WARM;
+	log_debug("executor %d is warm, %.0f ms after its start", (int)worker->pid,
+		(double)(timer_now_us() - worker->started_us) / 1000.0);
+	promote_warm(domain, worker);
+}
+
+void warm_start(struct worker *worker)
+{
+	struct wire_message ping = {.type = WIRE_PING};
+	const struct holding *entry;
+	struct client *client;
+
+	worker->state = WORKER_WARMING;
+	TAILQ_FOREACH(client, &worker->domain->clients, domain_link)
+	{
+		if (!client->opened || client->state == CLIENT_CLOSING)
+			continue;
+		mirror_session(worker, client);
+		TAILQ_FOREACH(entry, &client->holdings.entries, link)
+		mirror_entry(worker, client, entry);
+	}
+	worker_request(worker, &ping, NULL, 0, on_warm, worker->domain);
+}
+
+void warm_session(struct client *client)
+{
+	struct worker *worker;
+
+	TAILQ_FOREACH(worker, &client->domain->workers, link)
+	if (is_standby(worker))
+		mirror_session(worker, client);
+}
+
+void warm_entry(struct client *client, const struct holding *entry)
+{
+	struct worker *worker;
+
+	TAILQ_FOREACH(worker, &client->domain->workers, link)
+	if (is_standby(worker))
+		mirror_entry(worker, client, entry);
+}
+
+void warm_drop(struct client *client, const struct wire_message *message, struct chunk *chunk)
+{
+	struct wire_message copy = *message;
+	struct worker *worker;
+
+	copy.session = client->number;
+	TAILQ_FOREACH(worker, &client->domain->workers, link)
+	if (is_standby(worker))
+		send_mirror(worker, client, &copy, NULL, 0, NULL, chunk);
+}

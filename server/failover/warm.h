@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Keeping standbys ready: a new one is told everything from the holdings, a warm one every change as it
+// happens. A standby therefore is at every moment a prefix of the same history as the active executor.
+// Daemon, loop thread only.
+
+#ifndef FRMPS_SERVER_FAILOVER_WARM_H
+#define FRMPS_SERVER_FAILOVER_WARM_H
+
+#include "protocol/wire.h"
+
+struct chunk;
+struct domain;
+struct holding;
+struct client;
+struct worker;
+
+/** Ready was said: sends all opened sessions; the worker is WARM when it has executed them. */
+void warm_start(struct worker *worker);
+
+/** Tells all standbys of a session that was opened. */
+void warm_session(struct client *client);
+/** Tells all standbys of something new that a session holds. */
+void warm_entry(struct client *client, const struct holding *entry);
+/**
+ * Tells all standbys of something that is no more.
+ * @message: UNMAP_MEMORY, UNMAP_HOST, UNLOAD_MODULE
+ * @chunk: device memory that must not be released before they have answered; NULL otherwise
+ */
+void warm_drop(struct client *client, const struct wire_message *message, struct chunk *chunk);
+
+#endif

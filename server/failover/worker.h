@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The daemon's view of one child: a keeper or an executor, from spawn to reaping. Daemon, loop thread only.
+//
+//              worker_start                 Ready               Ping answered            Activate answered
+//   (nothing) ─────────────► STARTING ─────────────► WARMING ─────────────────► WARM ─────────────────────►
+//   ACTIVE
+//                               │   executors: all that sessions hold is sent      │ │ │ │ keepers stay here
+//                               │
+//                               └──────────┬──────────────────────────────────────┴────────────────────────────┘
+//                                          │ worker_condemn: it said Lost, hung up, broke the protocol, is
+//                                          not wanted ▼
+//                                      CONDEMNED (SIGKILL sent) ── worker_reaped ──► freed
+//
+// STARTING  nothing may be sent but Shutdown.
+// WARMING   knows every opened session; messages are executed in the order they are sent.
+// ACTIVE    serves rings. Exactly the worker that domain->active names, from the moment Activate is sent to
+// it. CONDEMNED its GPU work may still run; replies are still taken. Only worker_reaped() proves that it is
+// over.
+
+#ifndef FRMPS_SERVER_FAILOVER_WORKER_H
+#define FRMPS_SERVER_FAILOVER_WORKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "protocol/socket.h"
+#include "protocol/wire.h"
+#include "server/backend/backend.h"
+#include "server/role.h"
+
+struct connection;
+struct daemon;
+struct domain;
+struct shared_fd;
+struct worker;
+
+enum worker_state { WORKER_STARTING, WORKER_WARMING, WORKER_WARM, WORKER_ACTIVE, WORKER_CONDEMNED };
+
+/* How children are made and ended: supervise.c, or a test. kill() is called at most once and leads to one
+ * worker_reaped(), never from within kill(). start() takes both descriptors over, on failure too. */
+struct spawner {
+	int (*start)(struct worker *worker, int control_fd, int words_fd);
+	void (*kill)(struct worker *worker);
+};
+
+/**
+ * Receives the Reply to a request; reply is NULL when the worker died without one. Called exactly once per
+ * request. packet holds descriptors that came with the reply.
+ */
+typedef void worker_reply_fn(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet);
+
+struct worker_pending;
+
+struct worker {
+	TAILQ_ENTRY(worker) link; /* domain->workers */
+	struct daemon *daemon;
+	struct domain *domain; /* NULL: the keeper */
+	enum role role;
+	enum worker_state state;
+	struct connection *connection;
+	void *process; /* the spawner's */
+	pid_t pid;
+	uint64_t started_us;
+	uint32_t generation;	  /* since Activate was sent; 0 before */
+	struct last_words *words; /* executors: shared page */
+	bool was_ready;		  /* it said Ready */
+	bool lost;		  /* it said Lost */
+	int32_t lost_code;
+	char lost_text[256];
+	int exit_status, exit_signal; /* once reaped */
+	uint64_t next_request;
+	TAILQ_HEAD(, worker_pending) pending;
+	unsigned mirrors; /* answers to warm.c that are not in */
+	/* Sessions that this standby cannot take over: something of theirs failed or came out differently. */
+	uint64_t *immovable;
+	uint32_t immovable_count, immovable_room;
+};
+
+const char *worker_state_name(enum worker_state state);
+
+/** Spawns a child. Return: 0 or -errno. */
+int worker_start(struct daemon *daemon, struct domain *domain, enum role role, struct worker **ret_worker);
+
+/**
+ * Sends a request. Sending never fails for the caller: a worker that cannot be written to is condemned, and
+ * the reply comes as NULL when it is reaped. message->id is filled in; the descriptors stay the caller's.
+ */
+void worker_request(struct worker *worker, struct wire_message *message, struct shared_fd *const *fds,
+	unsigned fd_count, worker_reply_fn *reply, void *context);
+
+/** Sends a message that has no answer. */
+void worker_post(struct worker *worker, const struct wire_message *message);
+
+/** Gives the worker up: kills it, at once and once. */
+void worker_condemn(struct worker *worker, const char *reason);
+
+/** Whether it was told of the sessions of its domain. */
+bool worker_knows_sessions(const struct worker *worker);
+
+void worker_set_immovable(struct worker *worker, uint64_t session, const char *reason);
+bool worker_is_immovable(const struct worker *worker, uint64_t session);
+
+/** The process is gone, reaped by the kernel's word: what it still said is read, the owner is told, the
+ * memory freed. */
+void worker_reaped(struct worker *worker, int exit_status, int exit_signal);
+
+#endif

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The logger: formats one line in a local buffer and writes it with one call, so that lines of several
+// threads and processes on the same terminal stay whole.
+
+#include "server/log.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct {
+	enum log_level level;
+	const char *name;
+	bool journal;
+} logger = {.level = LOG_LEVEL_INFO, .name = "frmps"};
+
+void log_init(enum log_level level, const char *name)
+{
+	logger.level = level;
+	logger.name = name;
+	logger.journal = getenv("JOURNAL_STREAM") != NULL;
+}
+
+static int write_prefix(char *at, size_t size, enum log_level level)
+{
+	static const char *const names[] = {"error", "warning", "info", "debug"};
+	static const int priorities[] = {3, 4, 6, 7};
+	struct timespec now;
+	struct tm parts;
+	char date[32];
+
+	if (logger.journal)
+		return snprintf(at, size, "<%d>%s: ", priorities[level], logger.name);
+	clock_gettime(CLOCK_REALTIME, &now);
+	localtime_r(&now.tv_sec, &parts);
+	strftime(date, sizeof(date), "%F %T", &parts);
+	return snprintf(at, size, "%s.%03ld %s[%d] %s: ", date, now.tv_nsec / 1000000, logger.name,
+		(int)getpid(), names[level]);
+}
+
+void log_event(enum log_level level, const char *format, ...)
+{
+	char line[2048];
+	va_list arguments;
+	int length, text;
+
+	if (level > logger.level)
+		return;
+	length = write_prefix(line, sizeof(line), level);
+	va_start(arguments, format);
+	text = vsnprintf(line + length, sizeof(line) - (size_t)length, format, arguments);
+	va_end(arguments);
+	if (text < 0)
+		return;
+	length += text;
+	if (length > (int)sizeof(line) - 1)
+		length = (int)sizeof(line) - 1;
+	line[length++] = '\n';
+	/* Nobody is left to tell when standard error is gone. */
+	if (write(STDERR_FILENO, line, (size_t)length) < 0)
+		return;
+}
+
+void log_bug(const char *file, int line, const char *what)
+{
+	log_event(LOG_LEVEL_ERROR, "bug in %s:%d: %s", file, line, what);
+	abort();
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What the service tells its operator: one line per event on standard error. Under systemd (JOURNAL_STREAM) a
+// line starts with its priority and the journal adds the time; otherwise with wall-clock time, role and pid.
+// All roles; any thread (one write per line).
+
+#ifndef FRMPS_SERVER_LOG_H
+#define FRMPS_SERVER_LOG_H
+
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+
+/** Sets the least urgent level that is still written and the name in front of each line (static string). */
+void log_init(enum log_level level, const char *name);
+
+/** Writes one event. Newlines belong to the logger: the text has none. */
+void log_event(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#define log_error(...)	 log_event(LOG_LEVEL_ERROR, __VA_ARGS__)
+#define log_warning(...) log_event(LOG_LEVEL_WARNING, __VA_ARGS__)
+#define log_info(...)	 log_event(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_debug(...)	 log_event(LOG_LEVEL_DEBUG, __VA_ARGS__)
+
+/** A broken invariant of our own: names the place and aborts. Never for what a peer sent. */
+_Noreturn void log_bug(const char *file, int line, const char *what);
+#define log_bug_on(condition) ((condition) ? log_bug(__FILE__, __LINE__, #condition) : (void)0)
+
+#endif

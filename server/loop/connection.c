@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Packet sockets on libuv. See connection.h for the life cycle.
+//
+// Edge cases that the code is shaped by: a handler may shut its own connection down in the middle of the read
+// loop (the memory stays until the close callback, `closing` is checked after every handler); a paused
+// connection polls for UV_DISCONNECT only; a peer may hang up while packets of it are still unread (they are
+// delivered first).
+
+#include "server/loop/connection.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "server/loop/shared_fd.h"
+
+/* Packets read before other connections get their turn. */
+#define READ_BURST 16
+
+struct outgoing {
+	TAILQ_ENTRY(outgoing) link;
+	struct shared_fd *fds[WIRE_FDS_MAX];
+	unsigned fd_count;
+	size_t length;
+	uint8_t bytes[];
+};
+
+struct connection {
+	uv_poll_t handle;
+	int socket;
+	unsigned queue_max, queued;
+	TAILQ_HEAD(, outgoing) queue;
+	const struct connection_handlers *handlers;
+	void *context;
+	bool paused;
+	bool hung_up; /* closed was called, or is about to be */
+	bool closing;
+};
+
+/* The daemon reads one packet at a time, on one thread. */
+static struct packet incoming;
+static uint8_t outgoing_bytes[WIRE_PACKET_MAX];
+
+static void on_poll(uv_poll_t *handle, int status, int events);
+
+static void update_poll(struct connection *connection)
+{
+	int events = UV_DISCONNECT;
+
+	if (connection->closing || connection->hung_up) {
+		if (!connection->closing)
+			uv_poll_stop(&connection->handle);
+		return;
+	}
+	if (!connection->paused)
+		events |= UV_READABLE;
+	if (connection->queued)
+		events |= UV_WRITABLE;
+	uv_poll_start(&connection->handle, events, on_poll);
+}
+
+static void hang_up(struct connection *connection, const char *reason)
+{
+	if (connection->hung_up || connection->closing)
+		return;
+	connection->hung_up = true;
+	update_poll(connection);
+	connection->handlers->closed(connection->context, reason);
+}
+
+/* Reads and delivers one packet. Return: whether to go on. */
+static bool read_one(struct connection *connection)
+{
+	struct wire_message *message;
+	int r = packet_receive(connection->socket, &incoming);
+
+	if (r == PACKET_E_AGAIN)
+		return false;
+	if (r) {
+		hang_up(connection, r == PACKET_E_CLOSED    ? "hung up"
+				    : r == PACKET_E_INVALID ? "sent a malformed packet"
+							    : strerror(-r));
+		return false;
+	}
+	message = malloc(sizeof(*message));
+	if (!message || wire_decode(incoming.bytes, incoming.length, message)) {
+		packet_close_fds(&incoming);
+		hang_up(connection, message ? "sent a malformed message" : "out of memory");
+	} else {
+		connection->handlers->message(connection->context, message, &incoming);
+		packet_close_fds(&incoming);
+	}
+	free(message);
+	return !connection->closing && !connection->hung_up;
+}
+
+static int send_bytes(
+	int socket, const uint8_t *bytes, size_t length, struct shared_fd *const *fds, unsigned fd_count)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(WIRE_FDS_MAX * sizeof(int))];
+	} control = {.bytes = {0}};
+	struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = length};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+
+	if (fd_count) {
+		message.msg_control = &control;
+		message.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN(fd_count * sizeof(int));
+		for (unsigned i = 0; i < fd_count; i++)
+			memcpy(CMSG_DATA(&control.header) + i * sizeof(int), &fds[i]->fd, sizeof(int));
+	}
+	while (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+		if (errno == EINTR)
+			continue;
+		return errno == EAGAIN || errno == EWOULDBLOCK ? CONNECTION_E_FULL : CONNECTION_E_CLOSED;
+	}
+	return 0;
+}
+
+static struct outgoing *outgoing_free(struct outgoing *packet)
+{
+	for (unsigned i = 0; i < packet->fd_count; i++)
+		shared_fd_unref(packet->fds[i]);
+	free(packet);
+	return NULL;
+}
+
+static void pop(struct connection *connection)
+{
+	struct outgoing *first = TAILQ_FIRST(&connection->queue);
+
+	TAILQ_REMOVE(&connection->queue, first, link);
+	connection->queued--;
+	outgoing_free(first);
+}
+
+static void flush(struct connection *connection)
+{
+	while (connection->queued) {
+		struct outgoing *first = TAILQ_FIRST(&connection->queue);
+		int r = send_bytes(
+			connection->socket, first->bytes, first->length, first->fds, first->fd_count);
+
+		if (r == CONNECTION_E_FULL)
+			break;
+		if (r) {
+			hang_up(connection, "cannot be written to");
+			return;
+		}
+		pop(connection);
+	}
+	update_poll(connection);
+}
+
+static void on_poll(uv_poll_t *handle, int status, int events)
+{
+	struct connection *connection = handle->data;
+
+	if (status < 0) {
+		hang_up(connection, uv_strerror(status));
+		return;
+	}
+	if (events & UV_WRITABLE)
+		flush(connection);
+	if (events & UV_READABLE)
+		for (int i = 0; i < READ_BURST && !connection->paused && !connection->closing; i++)
+			if (!read_one(connection))
+				return;
+	/* Unread packets come first; a paused peer that is gone gets no more answers anyway. */
+	if ((events & UV_DISCONNECT) && (connection->paused || !(events & UV_READABLE)) &&
+		!connection->closing)
+		hang_up(connection, "hung up");
+}
+
+struct connection *connection_new(struct uv_loop_s *loop, int socket, unsigned queue_max,
+	const struct connection_handlers *handlers, void *context)
+{
+	struct connection *connection = calloc(1, sizeof(*connection));
+
+	if (!connection || fcntl(socket, F_SETFL, O_NONBLOCK) < 0 ||
+		uv_poll_init(loop, &connection->handle, socket) < 0) {
+		free(connection);
+		close(socket);
+		return NULL;
+	}
+	connection->socket = socket;
+	connection->queue_max = queue_max;
+	connection->handlers = handlers;
+	connection->context = context;
+	connection->handle.data = connection;
+	TAILQ_INIT(&connection->queue);
+	update_poll(connection);
+	return connection;
+}
+
+void connection_set_owner(
+	struct connection *connection, const struct connection_handlers *handlers, void *context)
+{
+	connection->handlers = handlers;
+	connection->context = context;
+}
+
+static int enqueue(struct connection *connection, const uint8_t *bytes, size_t length,
+	struct shared_fd *const *fds, unsigned count)
+{
+	struct outgoing *packet;
+
+	if (connection->queued >= connection->queue_max)
+		return CONNECTION_E_FULL;
+	packet = malloc(sizeof(*packet) + length);
+	if (!packet)
+		return -ENOMEM;
+	memcpy(packet->bytes, bytes, length);
+	packet->length = length;
+	packet->fd_count = count;
+	for (unsigned i = 0; i < count; i++)
+		packet->fds[i] = shared_fd_ref(fds[i]);
+	TAILQ_INSERT_TAIL(&connection->queue, packet, link);
+	connection->queued++;
+	update_poll(connection);
+	return 0;
+}
+
+int connection_send(struct connection *connection, const struct wire_message *message,
+	struct shared_fd *const *fds, unsigned fd_count)
+{
+	size_t length;
+	int r;
+
+	if (connection->hung_up || connection->closing)
+		return CONNECTION_E_CLOSED;
+	r = wire_encode(message, outgoing_bytes, sizeof(outgoing_bytes), &length);
+	if (r)
+		return r < 0 ? r : CONNECTION_E_LARGE;
+	if (!connection->queued) {
+		r = send_bytes(connection->socket, outgoing_bytes, length, fds, fd_count);
+		if (r != CONNECTION_E_FULL)
+			return r;
+	}
+	return enqueue(connection, outgoing_bytes, length, fds, fd_count);
+}
+
+void connection_pause(struct connection *connection)
+{
+	connection->paused = true;
+	update_poll(connection);
+}
+
+void connection_resume(struct connection *connection)
+{
+	connection->paused = false;
+	update_poll(connection);
+}
+
+void connection_drain(struct connection *connection)
+{
+	while (!connection->closing && !connection->hung_up && read_one(connection))
+		;
+	hang_up(connection, "hung up");
+}
+
+unsigned connection_queued(const struct connection *connection)
+{
+	return connection->queued;
+}
+
+int connection_socket(const struct connection *connection)
+{
+	return connection->socket;
+}
+
+static void on_close(uv_handle_t *handle)
+{
+	struct connection *connection = handle->data;
+
+	while (connection->queued)
+		pop(connection);
+	free(connection);
+}
+
+struct connection *connection_shutdown(struct connection *connection)
+{
+	if (!connection || connection->closing)
+		return NULL;
+	connection->closing = true;
+	uv_poll_stop(&connection->handle);
+	uv_close((uv_handle_t *)&connection->handle, on_close);
+	close(connection->socket);
+	return NULL;
+}

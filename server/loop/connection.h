@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// One end of a packet socket in the daemon's loop: decoded messages come in by a handler, messages go out at
+// once or, when the peer is slow, through a bounded queue that keeps order. Daemon, loop thread only.
+//
+//   connection_new ──► open ──(peer hangs up, error, connection_drain)──► hung up: handlers->closed was
+//   called once
+//                        └───────────── connection_shutdown ─────────────┴──► closing ──(loop lets go)──►
+//                        freed
+//
+// connection_shutdown() may be called at any time, also from a handler; after it no handler is called. What
+// was sent directly before it still reaches the peer unless the queue was in use.
+
+#ifndef FRMPS_SERVER_LOOP_CONNECTION_H
+#define FRMPS_SERVER_LOOP_CONNECTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "protocol/socket.h"
+#include "protocol/wire.h"
+
+struct uv_loop_s;
+struct connection;
+struct shared_fd;
+
+struct connection_handlers {
+	/* A well-formed message. Both arguments are valid until the handler returns; descriptors that it does
+	 * not take (packet_take_fd) are closed behind it. */
+	void (*message)(void *context, const struct wire_message *message, struct packet *packet);
+	/* The peer is gone or broke the protocol; called once. The owner calls connection_shutdown(). */
+	void (*closed)(void *context, const char *reason);
+};
+
+/* Outcomes of connection_send(). */
+#define CONNECTION_E_CLOSED 1 /* the peer is gone; handlers->closed was or will be called */
+#define CONNECTION_E_FULL   2 /* the queue is full: the peer does not read */
+#define CONNECTION_E_LARGE  3 /* the message does not fit a packet; nothing was sent */
+
+/**
+ * Takes over a socket and starts reading.
+ * @socket: SOCK_SEQPACKET; owned by the connection, on failure closed; becomes non-blocking
+ * @queue_max: most packets that wait for a slow peer
+ * Return: NULL when out of memory or when the socket cannot be polled
+ */
+struct connection *connection_new(struct uv_loop_s *loop, int socket, unsigned queue_max,
+	const struct connection_handlers *handlers, void *context);
+
+/** Hands the connection to another owner. */
+void connection_set_owner(
+	struct connection *connection, const struct connection_handlers *handlers, void *context);
+
+/** Sends, or queues with references to the descriptors. Return: 0, CONNECTION_E_*, -ENOMEM. */
+int connection_send(struct connection *connection, const struct wire_message *message,
+	struct shared_fd *const *fds, unsigned fd_count);
+
+/** Stops delivering messages until connection_resume(); a peer that hangs up is still noticed. */
+void connection_pause(struct connection *connection);
+void connection_resume(struct connection *connection);
+
+/** Delivers at once everything that the peer sent before it ended; then calls `closed` unless that has
+ * happened. */
+void connection_drain(struct connection *connection);
+
+/** Packets waiting in the queue. */
+unsigned connection_queued(const struct connection *connection);
+
+/** The socket, for credentials; stays the connection's. */
+int connection_socket(const struct connection *connection);
+
+/** Closes. NULL is fine. Return: NULL. */
+struct connection *connection_shutdown(struct connection *connection);
+
+#endif

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Counted descriptors. See shared_fd.h.
+
+#include "server/loop/shared_fd.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+struct shared_fd *shared_fd_new(int fd)
+{
+	struct shared_fd *shared;
+
+	if (fd < 0)
+		return NULL;
+	shared = malloc(sizeof(*shared));
+	if (!shared) {
+		close(fd);
+		return NULL;
+	}
+	*shared = (struct shared_fd){.fd = fd, .refs = 1};
+	return shared;
+}
+
+struct shared_fd *shared_fd_ref(struct shared_fd *shared)
+{
+	shared->refs++;
+	return shared;
+}
+
+struct shared_fd *shared_fd_unref(struct shared_fd *shared)
+{
+	if (shared && --shared->refs == 0) {
+		close(shared->fd);
+		free(shared);
+	}
+	return NULL;
+}

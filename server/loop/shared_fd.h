@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// A descriptor with several owners: a chunk's descriptor is in a ledger and in the output queues of several
+// executors at the same time. Daemon, loop thread only (plain count).
+
+#ifndef FRMPS_SERVER_LOOP_SHARED_FD_H
+#define FRMPS_SERVER_LOOP_SHARED_FD_H
+
+struct shared_fd {
+	int fd;
+	unsigned refs;
+};
+
+/** Takes the descriptor over; on failure (NULL: no memory, or fd < 0) it is closed. One reference is the
+ * caller's. */
+struct shared_fd *shared_fd_new(int fd);
+struct shared_fd *shared_fd_ref(struct shared_fd *shared);
+/** Closes the descriptor with the last reference. NULL is fine. Return: NULL. */
+struct shared_fd *shared_fd_unref(struct shared_fd *shared);
+
+#endif

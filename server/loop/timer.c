@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Timers over uv_timer_t. The handle belongs to the loop until its close callback, hence heap objects only.
+
+#include "server/loop/timer.h"
+
+#include <stdlib.h>
+#include <time.h>
+#include <uv.h>
+
+struct timer {
+	uv_timer_t handle;
+	void (*fire)(void *context);
+	void *context;
+};
+
+static void on_fire(uv_timer_t *handle)
+{
+	struct timer *timer = handle->data;
+
+	timer->fire(timer->context);
+}
+
+static void on_close(uv_handle_t *handle)
+{
+	free(handle->data);
+}
+
+struct timer *timer_new(struct uv_loop_s *loop, void (*fire)(void *context), void *context)
+{
+	struct timer *timer = calloc(1, sizeof(*timer));
+
+	if (!timer)
+		return NULL;
+	timer->fire = fire;
+	timer->context = context;
+	uv_timer_init(loop, &timer->handle);
+	timer->handle.data = timer;
+	return timer;
+}
+
+void timer_start(struct timer *timer, uint64_t milliseconds)
+{
+	uv_update_time(timer->handle.loop);
+	uv_timer_start(&timer->handle, on_fire, milliseconds, 0);
+}
+
+void timer_stop(struct timer *timer)
+{
+	uv_timer_stop(&timer->handle);
+}
+
+bool timer_running(const struct timer *timer)
+{
+	return uv_is_active((const uv_handle_t *)&timer->handle);
+}
+
+struct timer *timer_free(struct timer *timer)
+{
+	if (timer)
+		uv_close((uv_handle_t *)&timer->handle, on_close);
+	return NULL;
+}
+
+uint64_t timer_now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}

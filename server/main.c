@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// frmps-server: one program, three roles. The daemon (no --role) reads options and configuration, asks which
+// backend works and runs the service; keeper and executors are started by the daemon with the options marked
+// internal.
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/backend/backend.h"
+#include "server/config/config.h"
+#include "server/executor/executor.h"
+#include "server/keeper/keeper.h"
+#include "server/log.h"
+#include "server/probe.h"
+#include "server/role.h"
+#include "server/session/daemon.h"
+#include "server/tools/shim.h"
+#include "server/version.h"
+
+enum long_option {
+	OPTION_CONFIG = 256,
+	OPTION_SOCKET,
+	OPTION_BACKEND,
+	OPTION_DEVICE,
+	OPTION_STANDBYS,
+	OPTION_LOG_LEVEL,
+	OPTION_FOREGROUND,
+	OPTION_HELP_CONFIG,
+	OPTION_VERSION,
+	OPTION_HELP,
+	OPTION_ROLE,
+	OPTION_CONTROL_FD,
+	OPTION_WORDS_FD,
+	OPTION_CHILD_LOG_LEVEL,
+};
+
+struct options {
+	const char *config;
+	/* Given on the command line, key and value alike to the file's; applied after it. */
+	const char *keys[8], *values[8];
+	unsigned set_count;
+	const char *role, *backend;
+	int device, control_fd, words_fd;
+	enum log_level log_level; /* of a child */
+};
+
+static void print_usage(FILE *out)
+{
+	fputs("usage: frmps-server [OPTION]...\n"
+	      "\n"
+	      "  --config FILE               configuration (default: " CONFIG_DEFAULT_FILE " if it exists)\n"
+	      "  --socket PATH               socket of the service (default: $FRMPS_SOCKET, "
+	      "/run/frmps/frmps.sock for\n"
+	      "                              root, $XDG_RUNTIME_DIR/frmps.sock for others)\n"
+	      "  --backend auto|cuda|host    what runs kernels (default: auto)\n"
+	      "  --device N                  number of the GPU (default: 0)\n"
+	      "  --standbys N                spare executors per user (default: 1)\n"
+	      "  --log-level error|warning|info|debug\n"
+	      "  --foreground                accepted; the service never goes to the background by itself\n"
+	      "  --help-config               every key of the configuration file, with its default\n"
+	      "  --version, --help\n"
+	      "\n"
+	      "SIGTERM lets clients finish and stops; a second one stops at once.\n",
+		out);
+}
+
+static void set(struct options *options, const char *key, const char *value)
+{
+	if (options->set_count == sizeof(options->keys) / sizeof(options->keys[0]))
+		return;
+	options->keys[options->set_count] = key;
+	options->values[options->set_count++] = value;
+}
+
+/* Return: 0 to go on, or the exit code + 1. */
+static int take_option(struct options *options, int option)
+{
+	switch (option) {
+	case OPTION_CONFIG:
+		options->config = optarg;
+		return 0;
+	case OPTION_SOCKET:
+		set(options, "socket", optarg);
+		return 0;
+	case OPTION_BACKEND:
+		options->backend = optarg;
+		set(options, "backend", optarg);
+		return 0;
+	case OPTION_DEVICE:
+		options->device = atoi(optarg);
+		set(options, "device", optarg);
+		return 0;
+	case OPTION_STANDBYS:
+		set(options, "standbys", optarg);
+		return 0;
+	case OPTION_CHILD_LOG_LEVEL:
+		options->log_level = (enum log_level)atoi(optarg);
+		return 0;
+	case OPTION_LOG_LEVEL:
+		set(options, "log_level", optarg);
+		return 0;
+	case OPTION_FOREGROUND:
+		return 0;
+	case OPTION_ROLE:
+		options->role = optarg;
+		return 0;
+	case OPTION_CONTROL_FD:
+		options->control_fd = atoi(optarg);
+		return 0;
+	case OPTION_WORDS_FD:
+		options->words_fd = atoi(optarg);
+		return 0;
+	case OPTION_HELP_CONFIG:
+		config_help(stdout);
+		return 1;
+	case OPTION_VERSION:
+		puts("frmps-server " SERVER_VERSION);
+		return 1;
+	case OPTION_HELP:
+		print_usage(stdout);
+		return 1;
+	default:
+		print_usage(stderr);
+		return 2;
+	}
+}
+
+static int parse(int count, char **arguments, struct options *options)
+{
+	static const struct option known[] = {
+		{"config", required_argument, NULL, OPTION_CONFIG},
+		{"socket", required_argument, NULL, OPTION_SOCKET},
+		{"backend", required_argument, NULL, OPTION_BACKEND},
+		{"device", required_argument, NULL, OPTION_DEVICE},
+		{"standbys", required_argument, NULL, OPTION_STANDBYS},
+		{"log-level", required_argument, NULL, OPTION_LOG_LEVEL},
+		{"foreground", no_argument, NULL, OPTION_FOREGROUND},
+		{"help-config", no_argument, NULL, OPTION_HELP_CONFIG},
+		{"version", no_argument, NULL, OPTION_VERSION},
+		{"help", no_argument, NULL, OPTION_HELP},
+		{"role", required_argument, NULL, OPTION_ROLE}, /* internal, as are the next three */
+		{"control-fd", required_argument, NULL, OPTION_CONTROL_FD},
+		{"words-fd", required_argument, NULL, OPTION_WORDS_FD},
+		{"child-log-level", required_argument, NULL, OPTION_CHILD_LOG_LEVEL},
+		{0},
+	};
+	int option, r = 0;
+
+	*options = (struct options){
+		.backend = "auto", .control_fd = -1, .words_fd = -1, .log_level = LOG_LEVEL_INFO};
+	while (!r && (option = getopt_long(count, arguments, "", known, NULL)) >= 0)
+		r = take_option(options, option);
+	if (!r && optind < count) {
+		fprintf(stderr, "frmps-server: unexpected argument \"%s\"\n", arguments[optind]);
+		return 2;
+	}
+	return r;
+}
+
+static bool configure(const struct options *options, struct config *config)
+{
+	char text[600];
+	int r;
+
+	config_init(config);
+	r = config_read(config, options->config ? options->config : CONFIG_DEFAULT_FILE, text, sizeof(text));
+	if (r == CONFIG_E_MISSING && !options->config)
+		r = 0;
+	for (unsigned i = 0; !r && i < options->set_count; i++)
+		r = config_set(config, options->keys[i], options->values[i], text, sizeof(text));
+	if (!r)
+		r = config_default_socket(config, text, sizeof(text));
+	if (r)
+		log_error("%s", text);
+	return !r;
+}
+
+/* Which backend, and the environment and device number that its children get. Return: false after an error
+ * line. */
+static bool choose_backend(
+	const struct config *config, struct heritage *heritage, struct probe_answer *answer)
+{
+	char wanted[16], *visible = NULL, *shim = shim_directory();
+	int r;
+
+	config_choice_name("backend", config->backend, wanted, sizeof(wanted));
+	heritage->environment = heritage_environment(environ, shim, NULL);
+	r = heritage->environment ? probe_ask(wanted, heritage->environment, answer) : -ENOMEM;
+	if (r < 0 || !answer->backend[0]) {
+		log_error("no backend: %s", r < 0 ? strerror(-r) : answer->text);
+		free(shim);
+		return false;
+	}
+	if (strcmp(wanted, answer->backend) && answer->text[0])
+		log_warning("the %s backend is used, not the GPU: %s", answer->backend, answer->text);
+	heritage->backend = answer->backend;
+	heritage->device = (int)config->device;
+	heritage->log_level = (int)config->log_level;
+	if (strcmp(answer->backend, "cuda") == 0) {
+		heritage_environment_free(heritage->environment);
+		visible = heritage_visible_device(getenv("CUDA_VISIBLE_DEVICES"), (int)config->device);
+		heritage->environment = visible ? heritage_environment(environ, shim, visible) : NULL;
+		heritage->device = 0;
+	}
+	free(visible);
+	free(shim);
+	if (!heritage->environment || (int)config->device >= answer->device_count) {
+		log_error("device %d: there are %d devices", (int)config->device, (int)answer->device_count);
+		return false;
+	}
+	return true;
+}
+
+static int run_daemon(const struct options *options)
+{
+	struct probe_answer answer = {0};
+	struct heritage heritage = {0};
+	struct config config;
+	int code;
+
+	role_set(ROLE_DAEMON);
+	log_init(LOG_LEVEL_INFO, "frmps");
+	if (!configure(options, &config))
+		return 1;
+	log_init((enum log_level)config.log_level, "frmps");
+	code = choose_backend(&config, &heritage, &answer) ? daemon_main(&config, &heritage) : 1;
+	heritage_environment_free(heritage.environment);
+	return code;
+}
+
+static int run_child(const struct options *options)
+{
+	const struct backend_ops *ops;
+
+	if (strcmp(options->role, "probe") == 0)
+		return probe_main(options->backend, options->control_fd);
+	ops = strcmp(options->backend, "auto") ? backend_find(options->backend) : NULL;
+	if (!ops || options->control_fd < 0) {
+		fprintf(stderr, "frmps-server: --role is for the service's own use\n");
+		return 2;
+	}
+	if (strcmp(options->role, "keeper") == 0) {
+		role_set(ROLE_KEEPER);
+		log_init(options->log_level, "frmps keeper");
+		return keeper_main(ops, options->device, options->control_fd);
+	}
+	if (strcmp(options->role, "executor") == 0) {
+		role_set(ROLE_EXECUTOR);
+		log_init(options->log_level, "frmps executor");
+		return executor_main(ops, options->device, options->control_fd, options->words_fd);
+	}
+	fprintf(stderr, "frmps-server: unknown role \"%s\"\n", options->role);
+	return 2;
+}
+
+int main(int count, char **arguments)
+{
+	struct options options;
+	int r = parse(count, arguments, &options);
+
+	if (r)
+		return r - 1;
+	return options.role ? run_child(&options) : run_daemon(&options);
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Roles and what children inherit. See role.h.
+
+#include "server/role.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/log.h"
+
+static enum role own_role = ROLE_NONE;
+
+void role_set(enum role role)
+{
+	log_bug_on(own_role != ROLE_NONE && own_role != role);
+	own_role = role;
+}
+
+void assert_role(enum role role)
+{
+	log_bug_on(own_role != role);
+}
+
+const char *role_name(enum role role)
+{
+	static const char *const names[] = {"none", "daemon", "keeper", "executor"};
+
+	return names[role];
+}
+
+/* Set by us for every child, so the parent's values are dropped. */
+static const char *const fixed[] = {"CUDA_DEVICE_MAX_CONNECTIONS=32", "CUDA_MODULE_LOADING=EAGER"};
+#define FIXED (sizeof(fixed) / sizeof(fixed[0]))
+
+static bool is_variable(const char *entry, const char *name)
+{
+	size_t length = strlen(name);
+
+	return strncmp(entry, name, length) == 0 && entry[length] == '=';
+}
+
+static bool is_shim_directory(const char *path, const char *shim_directory)
+{
+	char left[PATH_MAX], right[PATH_MAX];
+
+	return shim_directory && realpath(path, left) && realpath(shim_directory, right) &&
+	       strcmp(left, right) == 0;
+}
+
+static bool is_shim_library(const char *path, const char *unused)
+{
+	const char *base = strrchr(path, '/');
+
+	(void)unused;
+	return strncmp(base ? base + 1 : path, "libcuda.so", 10) == 0;
+}
+
+/* NAME=a:b:c without the members that `drop` names; NULL if nothing is left or out of memory (*ret_failed).
+ */
+static char *filter_list(const char *entry, const char *separators,
+	bool (*drop)(const char *member, const char *shim_directory), const char *shim_directory,
+	bool *ret_failed)
+{
+	size_t head = (size_t)(strchr(entry, '=') - entry) + 1;
+	char *copy = strdup(entry + head), *result = calloc(1, strlen(entry) + 2), *rest = copy, *member;
+	bool any = false;
+
+	if (!copy || !result) {
+		free(copy);
+		free(result);
+		*ret_failed = true;
+		return NULL;
+	}
+	memcpy(result, entry, head);
+	while ((member = strsep(&rest, separators))) {
+		if (drop(member, shim_directory))
+			continue;
+		if (any)
+			strcat(result, ":");
+		strcat(result, member);
+		any = true;
+	}
+	free(copy);
+	if (any)
+		return result;
+	free(result);
+	return NULL;
+}
+
+/* What becomes of one variable of the parent; NULL: dropped. */
+static char *child_variable(
+	const char *entry, const char *shim_directory, const char *visible, bool *ret_failed)
+{
+	char *copy;
+
+	for (size_t i = 0; i < FIXED; i++)
+		if (strncmp(entry, fixed[i], (size_t)(strchr(fixed[i], '=') - fixed[i]) + 1) == 0)
+			return NULL;
+	if (visible && is_variable(entry, "CUDA_VISIBLE_DEVICES"))
+		return NULL;
+	if (is_variable(entry, "NOTIFY_SOCKET"))
+		return NULL;
+	if (is_variable(entry, "LD_LIBRARY_PATH"))
+		return filter_list(entry, ":;", is_shim_directory, shim_directory, ret_failed);
+	if (is_variable(entry, "LD_PRELOAD"))
+		return filter_list(entry, ": ", is_shim_library, NULL, ret_failed);
+	copy = strdup(entry);
+	*ret_failed |= !copy;
+	return copy;
+}
+
+char **heritage_environment(char *const *parent, const char *shim_directory, const char *visible)
+{
+	size_t count = 0, used = 0;
+	bool failed = false;
+	char **list;
+
+	while (parent[count])
+		count++;
+	list = calloc(count + FIXED + 2, sizeof(*list));
+	if (!list)
+		return NULL;
+	for (size_t i = 0; i < count; i++) {
+		list[used] = child_variable(parent[i], shim_directory, visible, &failed);
+		used += list[used] != NULL;
+	}
+	for (size_t i = 0; i < FIXED; i++) {
+		list[used] = strdup(fixed[i]);
+		failed |= !list[used++];
+	}
+	if (visible && asprintf(&list[used], "CUDA_VISIBLE_DEVICES=%s", visible) < 0) {
+		list[used] = NULL;
+		failed = true;
+	}
+	return failed ? heritage_environment_free(list) : list;
+}
+
+char **heritage_environment_free(char **environment)
+{
+	if (environment)
+		for (char **at = environment; *at; at++)
+			free(*at);
+	free(environment);
+	return NULL;
+}
+
+char *heritage_visible_device(const char *list, int device)
+{
+	char *copy, *rest, *entry, *result = NULL;
+
+	if (!list || !*list)
+		return asprintf(&result, "%d", device) < 0 ? NULL : result;
+	copy = rest = strdup(list);
+	if (!copy)
+		return NULL;
+	while ((entry = strsep(&rest, ",")) && device-- > 0)
+		;
+	if (entry && *entry)
+		result = strdup(entry);
+	free(copy);
+	return result;
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The three roles of the one binary. A process has one role for life, chosen at exec; code that belongs to
+// one role says so with assert_role(). struct heritage is the complete list of what a child gets from the
+// daemon: nothing else is inherited (all other descriptors are close-on-exec).
+
+#ifndef FRMPS_SERVER_ROLE_H
+#define FRMPS_SERVER_ROLE_H
+
+enum role { ROLE_NONE, ROLE_DAEMON, ROLE_KEEPER, ROLE_EXECUTOR };
+
+struct config;
+
+/* Descriptors of a child. 0 is /dev/null, 1 and 2 are the daemon's. */
+#define HERITAGE_CONTROL_FD 3 /* SOCK_SEQPACKET to the daemon */
+#define HERITAGE_WORDS_FD   4 /* executors: memfd with one struct last_words */
+
+/* Everything a child inherits. Owned by the daemon's main function, constant while children run. */
+struct heritage {
+	const char *backend; /* name of the chosen backend: never "auto" */
+	int device;	     /* device number as the child counts */
+	int log_level;	     /* enum log_level */
+	char **environment;  /* cleaned: heritage_environment() */
+};
+
+/** Sets this process's role, once. */
+void role_set(enum role role);
+/** Aborts unless this process has that role. */
+void assert_role(enum role role);
+const char *role_name(enum role role);
+
+/**
+ * The environment for children: no shim in LD_LIBRARY_PATH and LD_PRELOAD (they must open the real driver),
+ * the driver's variables that executors rely on, and for the cuda backend CUDA_VISIBLE_DEVICES reduced to the
+ * chosen device, which then is number 0.
+ * @parent: NULL-terminated list, as environ
+ * @shim_directory: directory of our libcuda.so.1; may be NULL
+ * @visible: entry for CUDA_VISIBLE_DEVICES; NULL leaves the variable as it is
+ * Return: a list to be freed with heritage_environment_free(), NULL when out of memory.
+ */
+char **heritage_environment(char *const *parent, const char *shim_directory, const char *visible);
+char **heritage_environment_free(char **environment);
+
+/**
+ * Entry number `device` of a CUDA_VISIBLE_DEVICES list, or the number itself where there is no list.
+ * Return: a string of the caller's, NULL if the list is shorter than that or memory ran out.
+ */
+char *heritage_visible_device(const char *list, int device);
+
+#endif

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Checks of a client's request before anything is done with it. Pure over the session's window and holdings;
+// the only system calls are questions about the descriptor that came with it.
+
+#ifndef FRMPS_SERVER_SESSION_CHECK_H
+#define FRMPS_SERVER_SESSION_CHECK_H
+
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+#include "protocol/socket.h"
+#include "protocol/wire.h"
+
+struct holdings;
+
+#define CHECK_PAGE	   UINT64_C(4096)
+#define CHECK_NAME_MAX	   16384u /* mangled names get long */
+#define CHECK_IMAGE_MAX	   (UINT64_C(4) << 30)
+#define CHECK_OPTIONS_MAX  64u
+#define CHECK_OPTION_BYTES (UINT64_C(1) << 20) /* most bytes of a log that an option asks for */
+
+/* Outcomes. */
+#define CHECK_E_BROKEN 1 /* only a broken or hostile client sends this: cut it off; `reason` says why */
+#define CHECK_E_ANSWER 2 /* answer with `code`, nothing is done */
+
+/* What a request is checked against. */
+struct check_scope {
+	uint64_t window_base, device_bytes, host_bytes;
+	uint64_t memory_limit; /* bytes; 0: none */
+	const struct holdings *holdings;
+};
+
+struct check_finding {
+	const char *reason; /* static */
+	CUresult code;
+};
+
+/**
+ * Checks a request.
+ * @message: a message that a client may send (message_allowed()), with its descriptors in @packet (not taken)
+ * Return: 0 or CHECK_E_*
+ */
+int check_request(const struct check_scope *scope, const struct wire_message *message,
+	const struct packet *packet, struct check_finding *ret_finding);
+
+#endif

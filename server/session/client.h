@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// A client's session, from its Hello until the last executor has let go of it. Daemon, loop thread only.
+//
+//   client_new           OpenSession answered
+//   ──────────► OPENING ───────────────────────► SERVED ──┐
+//                  │ (refused: Refuse is sent)            │ client_end: client gone, cut off, service stops
+//                  └──────────────────┬───────────────────┘
+//                                     ▼
+//                                  CLOSING ── every executor that knew it answered CloseSession, or died ──►
+//                                  freed
+//
+// OPENING  waits for an active executor; nothing but the socket, regions and a window exist. `opened` is
+// false. SERVED   executors and standbys know it; its holdings are what they are told. At most one request is
+// under way; the
+//          connection is paused meanwhile, so a client cannot make the daemon queue for it.
+// CLOSING  the connection is closed; memory and window stay taken until no executor can touch them any more.
+//
+// What the client sees is a word in its server region. Executors write it; the daemon writes it only while no
+// executor serves the session: when it holds sessions for a promotion, and at the end.
+
+#ifndef FRMPS_SERVER_SESSION_CLIENT_H
+#define FRMPS_SERVER_SESSION_CLIENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "protocol/wire.h"
+#include "server/session/holdings.h"
+#include "shm/region.h"
+
+struct connection;
+struct daemon;
+struct domain;
+struct request;
+struct shared_fd;
+struct timer;
+struct watch;
+struct worker;
+
+#define CLIENT_PROGRAM_MAX 256
+
+enum client_state { CLIENT_OPENING, CLIENT_SERVED, CLIENT_CLOSING };
+
+/* Codes of Activate.recover. */
+enum client_recover { CLIENT_RECOVER_NOTHING, CLIENT_RECOVER_BY_POLICY, CLIENT_RECOVER_CULPRIT };
+
+struct client {
+	TAILQ_ENTRY(client) link;	 /* daemon->clients */
+	TAILQ_ENTRY(client) domain_link; /* domain->clients */
+	struct daemon *daemon;
+	struct domain *domain;
+	unsigned refs;
+	enum client_state state;
+	uint64_t number, token;
+	uid_t uid;
+	pid_t pid;
+	char program[CLIENT_PROGRAM_MAX];
+	struct connection *connection;
+	struct watch *process; /* pidfd; NULL where the process cannot be seen */
+	uint32_t window;
+	uint32_t recovery; /* 0 fail, 1 replay */
+	uint64_t features;
+	struct shm_view view;
+	struct shared_fd *client_fd, *server_fd, *doorbell_fd;
+	struct holdings holdings;
+	struct request *request;
+	struct worker *opening; /* OpenSession is with this executor, not answered */
+	bool opened;		/* an active executor knows it, so standbys do too */
+	unsigned closings;	/* CloseSession answers to come */
+	struct timer *close_timer;
+	/* For the promotion under way. */
+	enum client_recover recover;
+	unsigned unexplained; /* losses in a row in which it was in doubt and nobody was proved guilty */
+};
+
+/** Who connects; a private copy. */
+struct client_peer {
+	uid_t uid;
+	pid_t pid;
+};
+
+/* Outcome of client_new(): the client was refused; the connection is still the caller's. */
+#define CLIENT_E_REFUSED 1
+
+/**
+ * Makes a session for a checked Hello and asks for it to be opened.
+ * @connection: taken over on success
+ * @ret_code, @ret_text: for CLIENT_E_REFUSED, what to tell the client (static text or the domain's)
+ * Return: 0 or CLIENT_E_REFUSED
+ */
+int client_new(struct domain *domain, struct connection *connection, const struct client_peer *peer,
+	const struct wire_hello *hello, int32_t *ret_code, const char **ret_text);
+
+struct client *client_ref(struct client *client);
+struct client *client_unref(struct client *client);
+
+/** Sends OpenSession if the session still waits for it and an executor serves. */
+void client_open(struct client *client);
+
+/** The only way out for a bad client: one log line, one counter, one disconnect. */
+void client_reject(struct client *client, const char *reason);
+
+/** Closes a session. @patience_ms: how long its work may go on. Twice is fine. */
+void client_end(struct client *client, uint32_t patience_ms);
+
+/** Refuses a session that is still OPENING. */
+void client_refuse(struct client *client, int32_t code, const char *text);
+
+/** Tells the client a final state (SHM_SESSION_FAULTED, SHM_SESSION_CLOSED) and wakes it; a state before
+ * stays. */
+void client_finish(struct client *client, uint32_t state, int32_t code, const char *reason);
+
+/** Lets the client know that a promotion is under way. */
+void client_hold(struct client *client);
+
+/** Whether an executor that takes over is to serve it. */
+bool client_is_live(const struct client *client);
+
+/** The message that makes executors know the session. */
+void client_open_message(const struct client *client, struct wire_message *ret_message);
+/** Its three descriptors, in the message's order. */
+void client_open_fds(const struct client *client, struct shared_fd *ret_fds[3]);
+
+#endif

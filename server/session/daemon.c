@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The daemon: start, events of workers, stop. See daemon.h for the states.
+
+#include "server/session/daemon.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <uv.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/config/config.h"
+#include "server/control/operator.h"
+#include "server/failover/promote.h"
+#include "server/failover/supervise.h"
+#include "server/failover/worker.h"
+#include "server/log.h"
+#include "server/loop/connection.h"
+#include "server/loop/notify.h"
+#include "server/loop/timer.h"
+#include "server/session/domain.h"
+#include "server/session/listener.h"
+#include "server/session/request.h"
+#include "server/session/client.h"
+#include "server/session/visitor.h"
+
+/* How long children may take to leave when they are asked to. */
+#define LEAVE_MS	  3000u
+#define KEEPER_RETRY_MS	  1000u
+#define KEEPER_RETRY_MOST 60000u
+
+static void leave(struct daemon *daemon);
+
+/*
+ * Keeper
+ */
+
+static void start_keeper(struct daemon *daemon)
+{
+	int r = worker_start(daemon, NULL, ROLE_KEEPER, &daemon->keeper);
+
+	if (r < 0) {
+		daemon->keeper = NULL;
+		log_error("the keeper cannot be started: %s", strerror(-r));
+		timer_start(daemon->keeper_timer, KEEPER_RETRY_MOST);
+		return;
+	}
+	daemon->keeper_number++;
+}
+
+static void on_keeper_timer(void *context)
+{
+	struct daemon *daemon = context;
+
+	if (!daemon->keeper && !daemon->leaving)
+		start_keeper(daemon);
+}
+
+/* All device memory went with the keeper: there is nothing to move sessions to. */
+static void end_everything(struct daemon *daemon)
+{
+	struct client *client = TAILQ_FIRST(&daemon->clients), *next;
+	struct domain *domain = TAILQ_FIRST(&daemon->domains), *next_domain;
+
+	for (; client; client = next) {
+		next = TAILQ_NEXT(client, link);
+		client_finish(client, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_RPC_FAILURE,
+			"the service lost the process that keeps the device memory");
+		client_end(client, 0);
+	}
+	for (; domain; domain = next_domain) {
+		next_domain = TAILQ_NEXT(domain, link);
+		domain_retire(domain);
+	}
+}
+
+static void start_first_domain(struct daemon *daemon)
+{
+	struct domain *domain;
+
+	TAILQ_FOREACH(domain, &daemon->domains, link)
+	if (!domain->retiring)
+		return;
+	domain = domain_new(daemon);
+	if (domain)
+		domain_fill(domain);
+}
+
+static void keeper_gone(struct daemon *daemon, const struct worker *keeper)
+{
+	uint64_t delay = KEEPER_RETRY_MS << (daemon->keeper_failures < 6 ? daemon->keeper_failures : 6);
+	char text[400];
+
+	daemon->keeper = NULL;
+	if (!keeper->was_ready && !daemon->ready) {
+		snprintf(text, sizeof(text), "the keeper of the device memory cannot start: %s",
+			keeper->lost_text[0] ? keeper->lost_text : "it ended (its messages are above)");
+		daemon_fail(daemon, text);
+		return;
+	}
+	daemon->counters.keepers_lost++;
+	log_error("the keeper of the device memory is gone (%s): every client's memory is lost",
+		keeper->lost_text[0] ? keeper->lost_text : "it ended");
+	end_everything(daemon);
+	daemon->keeper_failures = keeper->was_ready ? 0 : daemon->keeper_failures + 1;
+	if (keeper->was_ready) {
+		start_keeper(daemon);
+		start_first_domain(daemon);
+	} else {
+		timer_start(daemon->keeper_timer, delay < KEEPER_RETRY_MOST ? delay : KEEPER_RETRY_MOST);
+	}
+}
+
+/*
+ * Events of workers
+ */
+
+static void copy_device(struct backend_device *device, const struct wire_ready *ready)
+{
+	const struct wire_device *from = &ready->device;
+
+	memset(device, 0, sizeof(*device));
+	snprintf(device->name, sizeof(device->name), "%s", from->name);
+	if (from->uuid.count == sizeof(device->uuid))
+		memcpy(device->uuid, from->uuid.at, sizeof(device->uuid));
+	for (uint32_t i = 0; i < from->attributes.count && i < BACKEND_DEVICE_ATTRS; i++)
+		device->attributes[i] = from->attributes.at[i];
+	for (uint32_t i = 0; i < from->limits.count && i < BACKEND_DEVICE_LIMITS; i++)
+		device->limits[i] = from->limits.at[i];
+	device->total_bytes = from->total_bytes;
+	device->priority_least = from->priority_least;
+	device->priority_greatest = from->priority_greatest;
+	device->driver_version = ready->driver_version;
+}
+
+static void become_ready(struct daemon *daemon)
+{
+	if (daemon->ready || !daemon->device_known || !daemon->keeper || daemon->keeper->state != WORKER_WARM)
+		return;
+	daemon->ready = true;
+	log_info("ready: %s backend, %s, driver %d, socket %s", daemon->heritage->backend,
+		daemon->device.name, daemon->device.driver_version, daemon->config->socket);
+	notify_manager("READY=1");
+}
+
+void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready)
+{
+	struct daemon *daemon = worker->daemon;
+
+	worker->was_ready = true;
+	if (worker->role == ROLE_KEEPER) {
+		worker->state = WORKER_WARM;
+		daemon->keeper_failures = 0;
+	} else {
+		copy_device(&daemon->device, ready);
+		daemon->device_known = true;
+		domain_worker_ready(worker->domain, worker);
+	}
+	become_ready(daemon);
+}
+
+void daemon_worker_offence(struct worker *worker, uint64_t number, const char *reason)
+{
+	struct client *client;
+
+	TAILQ_FOREACH(client, &worker->daemon->clients, link)
+	{
+		if (client->number == number && client->domain == worker->domain) {
+			client_reject(client, reason);
+			return;
+		}
+	}
+}
+
+void daemon_worker_condemned(struct worker *worker)
+{
+	if (worker->domain)
+		promote_detect(worker->domain, worker);
+}
+
+static bool has_workers(const struct daemon *daemon)
+{
+	const struct domain *domain;
+
+	TAILQ_FOREACH(domain, &daemon->domains, link)
+	if (!TAILQ_EMPTY(&domain->workers))
+		return true;
+	return daemon->keeper != NULL;
+}
+
+void daemon_worker_gone(struct worker *worker)
+{
+	struct daemon *daemon = worker->daemon;
+	struct domain *domain = worker->domain;
+	char text[400];
+
+	if (!domain && daemon->leaving)
+		daemon->keeper = NULL;
+	else if (!domain)
+		keeper_gone(daemon, worker);
+	else
+		domain_worker_gone(domain, worker);
+	if (domain && !worker->was_ready && !daemon->ready && !daemon->leaving) {
+		snprintf(text, sizeof(text), "no executor can start: %s",
+			worker->lost_text[0] ? worker->lost_text : "it ended (its messages are above)");
+		daemon_fail(daemon, text);
+	}
+	if (daemon->leaving && !has_workers(daemon))
+		uv_stop(daemon->loop);
+}
+
+/*
+ * Sessions
+ */
+
+struct domain *daemon_domain_of(struct daemon *daemon, uid_t uid)
+{
+	struct domain *domain, *nobodys = NULL;
+
+	TAILQ_FOREACH(domain, &daemon->domains, link)
+	{
+		if (domain->retiring)
+			continue;
+		if (domain->assigned && domain->uid == uid)
+			return domain;
+		if (!domain->assigned)
+			nobodys = domain;
+	}
+	domain = nobodys ? nobodys : domain_new(daemon);
+	if (!domain)
+		return NULL;
+	domain->assigned = true;
+	domain->uid = uid;
+	domain_fill(domain);
+	return domain;
+}
+
+void daemon_reclaimed(struct daemon *daemon)
+{
+	TAILQ_HEAD(, request) again = TAILQ_HEAD_INITIALIZER(again);
+	struct request *request;
+
+	log_bug_on(!daemon->reclaiming);
+	daemon->reclaiming--;
+	TAILQ_CONCAT(&again, &daemon->thirsty, link);
+	while ((request = TAILQ_FIRST(&again))) {
+		TAILQ_REMOVE(&again, request, link);
+		request->thirsty = false;
+		request_advance(request);
+	}
+}
+
+void daemon_session_gone(struct daemon *daemon)
+{
+	if (daemon->draining && !daemon->leaving && TAILQ_EMPTY(&daemon->clients))
+		leave(daemon);
+}
+
+/*
+ * Stop
+ */
+
+static void for_all_workers(struct daemon *daemon, void (*act)(struct worker *worker))
+{
+	struct domain *domain;
+	struct worker *worker;
+
+	TAILQ_FOREACH(domain, &daemon->domains, link)
+	TAILQ_FOREACH(worker, &domain->workers, link)
+	act(worker);
+	if (daemon->keeper)
+		act(daemon->keeper);
+}
+
+static void ask_to_leave(struct worker *worker)
+{
+	struct wire_message message = {.type = WIRE_SHUTDOWN};
+
+	if (worker->state != WORKER_CONDEMNED)
+		worker_post(worker, &message);
+}
+
+static void kill_worker(struct worker *worker)
+{
+	worker_condemn(worker, "does not leave");
+}
+
+static void close_sessions(struct daemon *daemon)
+{
+	struct client *client = TAILQ_FIRST(&daemon->clients), *next;
+
+	for (; client; client = next) {
+		next = TAILQ_NEXT(client, link);
+		client_refuse(client, CUDA_ERROR_MPS_SERVER_NOT_READY, "the service stops");
+		client_finish(
+			client, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, "the service stops");
+		client_end(client, 0);
+	}
+}
+
+static void leave(struct daemon *daemon)
+{
+	if (daemon->leaving)
+		return;
+	daemon->draining = daemon->leaving = true;
+	daemon->listener = listener_free(daemon->listener);
+	close_sessions(daemon);
+	while (!TAILQ_EMPTY(&daemon->visitors))
+		visitor_free(TAILQ_FIRST(&daemon->visitors));
+	while (!TAILQ_EMPTY(&daemon->operators))
+		operator_free(TAILQ_FIRST(&daemon->operators));
+	for_all_workers(daemon, ask_to_leave);
+	if (has_workers(daemon))
+		timer_start(daemon->stop_timer, LEAVE_MS);
+	else
+		uv_stop(daemon->loop);
+}
+
+static void on_stop_timer(void *context)
+{
+	struct daemon *daemon = context;
+
+	if (daemon->leaving)
+		for_all_workers(daemon, kill_worker);
+	else
+		leave(daemon);
+}
+
+void daemon_stop(struct daemon *daemon)
+{
+	if (daemon->leaving)
+		return;
+	if (daemon->draining || TAILQ_EMPTY(&daemon->clients) || !daemon->config->stop_seconds) {
+		leave(daemon);
+		return;
+	}
+	log_info("stopping: %u clients have %llu s to finish", daemon->client_count,
+		(unsigned long long)daemon->config->stop_seconds);
+	notify_manager("STOPPING=1");
+	daemon->draining = true;
+	daemon->listener = listener_free(daemon->listener);
+	timer_start(daemon->stop_timer, daemon->config->stop_seconds * 1000);
+}
+
+void daemon_fail(struct daemon *daemon, const char *reason)
+{
+	if (daemon->leaving)
+		return;
+	log_error("%s", reason);
+	daemon->exit_code = 1;
+	leave(daemon);
+}
+
+/*
+ * Start
+ */
+
+void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct config *config,
+	const struct heritage *heritage, const struct spawner *spawner)
+{
+	memset(daemon, 0, sizeof(*daemon));
+	daemon->loop = loop;
+	daemon->config = config;
+	daemon->heritage = heritage;
+	daemon->spawner = spawner;
+	TAILQ_INIT(&daemon->domains);
+	TAILQ_INIT(&daemon->clients);
+	TAILQ_INIT(&daemon->visitors);
+	TAILQ_INIT(&daemon->operators);
+	TAILQ_INIT(&daemon->thirsty);
+	daemon->started_us = timer_now_us();
+	daemon->keeper_timer = timer_new(loop, on_keeper_timer, daemon);
+	daemon->stop_timer = timer_new(loop, on_stop_timer, daemon);
+	log_bug_on(!daemon->keeper_timer || !daemon->stop_timer);
+}
+
+int daemon_start(struct daemon *daemon)
+{
+	start_keeper(daemon);
+	if (!daemon->keeper)
+		return -EAGAIN;
+	start_first_domain(daemon);
+	return 0;
+}
+
+void daemon_deinit(struct daemon *daemon)
+{
+	struct domain *domain;
+
+	daemon->keeper_timer = timer_free(daemon->keeper_timer);
+	daemon->stop_timer = timer_free(daemon->stop_timer);
+	while ((domain = TAILQ_FIRST(&daemon->domains))) {
+		log_bug_on(!TAILQ_EMPTY(&domain->workers) || !TAILQ_EMPTY(&domain->clients));
+		domain_retire(domain);
+	}
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+	(void)number;
+	daemon_stop(handle->data);
+}
+
+static void watch_signals(struct daemon *daemon, uv_signal_t signals[2])
+{
+	const int numbers[] = {SIGTERM, SIGINT};
+
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGPIPE, SIG_IGN);
+	for (int i = 0; i < 2; i++) {
+		uv_signal_init(daemon->loop, &signals[i]);
+		signals[i].data = daemon;
+		uv_signal_start(&signals[i], on_signal, numbers[i]);
+		uv_unref((uv_handle_t *)&signals[i]);
+	}
+}
+
+/* Every client costs about ten descriptors, every piece of its memory one more. */
+static void raise_limits(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+static int start_listening(struct daemon *daemon)
+{
+	char text[400] = "";
+	int r = listener_new(daemon, daemon->config->socket, &daemon->listener, text, sizeof(text));
+
+	if (r)
+		log_error("%s", r < 0 ? strerror(-r) : text);
+	return r;
+}
+
+int daemon_main(const struct config *config, const struct heritage *heritage)
+{
+	struct daemon daemon;
+	uv_signal_t signals[2];
+	uv_loop_t loop;
+
+	raise_limits();
+	uv_loop_init(&loop);
+	daemon_init(&daemon, &loop, config, heritage, &supervise_spawner);
+	watch_signals(&daemon, signals);
+	if (start_listening(&daemon) || daemon_start(&daemon) < 0) {
+		daemon.exit_code = 1;
+		leave(&daemon);
+	}
+	if (has_workers(&daemon))
+		uv_run(&loop, UV_RUN_DEFAULT);
+	daemon_deinit(&daemon);
+	for (int i = 0; i < 2; i++)
+		uv_close((uv_handle_t *)&signals[i], NULL);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	uv_loop_close(&loop);
+	log_info("stopped");
+	return daemon.exit_code;
+}

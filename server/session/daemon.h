@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The daemon role: one libuv loop that owns the socket, the sessions, the domains, the keeper and every
+// executor's control connection. It makes no CUDA call. Loop thread only.
+//
+//   daemon_main ─► RUNNING ── SIGTERM ──► DRAINING ── last session gone, or stop_seconds over, or second
+//   SIGTERM ──►
+//                  LEAVING (children told to go) ── all reaped ──► exit
+//
+// RUNNING   clients are accepted. `ready` once keeper and a first executor were up: before that, a child that
+// cannot start
+//           is the end (exit code 1); afterwards it is started again.
+// DRAINING  no listener; sessions go on, promotions included.
+// LEAVING   sessions are closed; the end of a child is expected.
+
+#ifndef FRMPS_SERVER_SESSION_DAEMON_H
+#define FRMPS_SERVER_SESSION_DAEMON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "protocol/wire.h"
+#include "server/backend/backend.h"
+
+struct config;
+struct domain;
+struct heritage;
+struct listener;
+struct operator;
+struct request;
+struct client;
+struct spawner;
+struct timer;
+struct uv_loop_s;
+struct visitor;
+struct worker;
+
+struct counters {
+#define COUNTER(name, help) uint64_t name;
+#include "server/session/counters.def"
+#undef COUNTER
+};
+
+struct daemon {
+	struct uv_loop_s *loop;
+	const struct config *config;
+	const struct heritage *heritage;
+	const struct spawner *spawner;
+	struct listener *listener;
+	struct worker *keeper;	/* NULL between the death of one and the start of the next */
+	uint32_t keeper_number; /* 1, 2, 3, … */
+	unsigned keeper_failures;
+	struct timer *keeper_timer;
+	TAILQ_HEAD(, domain) domains;
+	TAILQ_HEAD(, client) clients; /* from Hello until the last executor has let go */
+	TAILQ_HEAD(, visitor) visitors;
+	TAILQ_HEAD(, operator) operators;
+	TAILQ_HEAD(, request) thirsty; /* requests for memory that wait until memory is given back */
+	unsigned client_count, visitor_count;
+	unsigned reclaiming; /* things under way that will give device memory back */
+	uint64_t next_session;
+	/* What executors said of the device; valid when device_known. */
+	struct backend_device device;
+	bool device_known;
+	bool ready, draining, leaving;
+	int exit_code;
+	struct timer *stop_timer;
+	uint64_t started_us;
+	struct counters counters;
+};
+
+/** Runs the role until the service ends. Return: exit code of the process. */
+int daemon_main(const struct config *config, const struct heritage *heritage);
+
+/* The steps of daemon_main, apart for tests that bring their own loop and spawner. */
+void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct config *config,
+	const struct heritage *heritage, const struct spawner *spawner);
+/** Lets go of everything; no worker and no session may be left. The loop is then run until it is empty. */
+void daemon_deinit(struct daemon *daemon);
+/** Starts keeper and the first domain's executors. Return: 0 or -errno. */
+int daemon_start(struct daemon *daemon);
+/** SIGTERM: the first drains, the second leaves at once. */
+void daemon_stop(struct daemon *daemon);
+
+/** Ends a service that cannot do its work: says why, leaves, exit code 1. */
+void daemon_fail(struct daemon *daemon, const char *reason);
+
+/* Events of workers. */
+void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready);
+void daemon_worker_offence(struct worker *worker, uint64_t client, const char *reason);
+void daemon_worker_condemned(struct worker *worker);
+void daemon_worker_gone(struct worker *worker);
+
+/** The domain of a user: his own, else the prewarmed one that is nobody's yet, else a new one; NULL without
+ * memory. */
+struct domain *daemon_domain_of(struct daemon *daemon, uid_t uid);
+
+/** One thing that was being reclaimed has come back. */
+void daemon_reclaimed(struct daemon *daemon);
+
+/** A session's memory is gone. */
+void daemon_session_gone(struct daemon *daemon);
+
+#endif

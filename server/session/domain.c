@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Domains: how many executors, and what happens to sessions when there is an active one (again). The state
+// machine of the active executor is failover/promote.c.
+
+#include "server/session/domain.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/config/config.h"
+#include "server/failover/warm.h"
+#include "server/failover/worker.h"
+#include "server/log.h"
+#include "server/loop/timer.h"
+#include "server/session/daemon.h"
+#include "server/session/request.h"
+#include "server/session/client.h"
+
+#define RESPAWN_FIRST_MS 250u
+#define RESPAWN_MOST_MS	 60000u
+
+static void on_respawn(void *context)
+{
+	domain_fill(context);
+}
+
+struct domain *domain_new(struct daemon *daemon)
+{
+	struct domain *domain = calloc(1, sizeof(*domain));
+
+	if (!domain)
+		return NULL;
+	domain->daemon = daemon;
+	TAILQ_INIT(&domain->workers);
+	TAILQ_INIT(&domain->clients);
+	domain->respawn = timer_new(daemon->loop, on_respawn, domain);
+	if (!domain->respawn || promote_init(domain)) {
+		timer_free(domain->respawn);
+		free(domain);
+		return NULL;
+	}
+	TAILQ_INSERT_TAIL(&daemon->domains, domain, link);
+	return domain;
+}
+
+static unsigned count_workers(const struct domain *domain)
+{
+	const struct worker *worker;
+	unsigned count = 0;
+
+	TAILQ_FOREACH(worker, &domain->workers, link)
+	count += worker->state != WORKER_CONDEMNED;
+	return count;
+}
+
+static uint64_t back_off_ms(unsigned failures)
+{
+	uint64_t delay = (uint64_t)RESPAWN_FIRST_MS << (failures < 16 ? failures : 16);
+
+	return delay < RESPAWN_MOST_MS ? delay : RESPAWN_MOST_MS;
+}
+
+static void refuse_waiting(struct domain *domain)
+{
+	struct client *client = TAILQ_FIRST(&domain->clients), *next;
+
+	for (; client; client = next) {
+		next = TAILQ_NEXT(client, domain_link);
+		client_refuse(client, CUDA_ERROR_MPS_SERVER_NOT_READY, domain->start_error);
+	}
+}
+
+/* An executor died before it was up, or could not even be spawned. */
+static void start_failed(struct domain *domain, const char *reason)
+{
+	snprintf(domain->start_error, sizeof(domain->start_error), "%s", reason);
+	domain->start_failures++;
+	log_error("an executor could not start (%u in a row): %s", domain->start_failures, reason);
+	timer_start(domain->respawn, back_off_ms(domain->start_failures));
+	if (domain->start_failures >= DOMAIN_START_FAILURES && !domain->active)
+		refuse_waiting(domain);
+}
+
+void domain_fill(struct domain *domain)
+{
+	struct daemon *daemon = domain->daemon;
+	struct worker *worker;
+
+	while (!domain->retiring && !daemon->leaving && !timer_running(domain->respawn) &&
+		count_workers(domain) < 1 + daemon->config->standbys) {
+		int r = worker_start(daemon, domain, ROLE_EXECUTOR, &worker);
+
+		if (r < 0) {
+			start_failed(domain, strerror(-r));
+			return;
+		}
+		TAILQ_INSERT_TAIL(&domain->workers, worker, link);
+	}
+}
+
+struct worker *domain_serving(const struct domain *domain)
+{
+	return domain->promotion.state == PROMOTE_STEADY ? domain->active : NULL;
+}
+
+void domain_resume(struct domain *domain)
+{
+	struct client *client = TAILQ_FIRST(&domain->clients), *next;
+
+	/* Either step may end the session. */
+	for (; client; client = next) {
+		next = TAILQ_NEXT(client, domain_link);
+		if (client->state == CLIENT_OPENING)
+			client_open(client);
+		else if (client->request)
+			request_advance(client->request);
+	}
+}
+
+void domain_worker_ready(struct domain *domain, struct worker *worker)
+{
+	domain->start_failures = 0;
+	warm_start(worker);
+}
+
+static void describe_end(const struct worker *worker, char *text, size_t size)
+{
+	if (worker->lost_text[0])
+		snprintf(text, size, "%s", worker->lost_text);
+	else if (worker->exit_signal)
+		snprintf(text, size, "the executor process was ended by signal %d (%s)", worker->exit_signal,
+			strsignal(worker->exit_signal));
+	else
+		snprintf(text, size, "the executor process exited with status %d", worker->exit_status);
+}
+
+void domain_worker_gone(struct domain *domain, struct worker *worker)
+{
+	char reason[256];
+
+	TAILQ_REMOVE(&domain->workers, worker, link);
+	if (!worker->was_ready && !domain->daemon->leaving && !domain->retiring) {
+		describe_end(worker, reason, sizeof(reason));
+		start_failed(domain, reason);
+	}
+	promote_fenced(domain, worker);
+	domain_fill(domain);
+	domain_reap(domain);
+}
+
+void domain_retire(struct domain *domain)
+{
+	struct worker *worker;
+
+	domain->retiring = true;
+	timer_stop(domain->respawn);
+	TAILQ_FOREACH(worker, &domain->workers, link)
+	worker_condemn(worker, "its domain is closed");
+	domain_reap(domain);
+}
+
+void domain_reap(struct domain *domain)
+{
+	if (!domain->retiring || !TAILQ_EMPTY(&domain->workers) || !TAILQ_EMPTY(&domain->clients))
+		return;
+	TAILQ_REMOVE(&domain->daemon->domains, domain, link);
+	promote_deinit(domain);
+	timer_free(domain->respawn);
+	free(domain);
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// A domain: the clients of one user and the executors that serve them in one context at a time. Daemon, loop
+// thread only.
+//
+// The first domain is made before any client comes and belongs to nobody until the first one does; it then
+// belongs to that user for good. Invariants: sessions of a domain have disjoint windows; at most one worker
+// is `active`; the number of workers that are not condemned is kept at 1 + standbys while the domain lives.
+
+#ifndef FRMPS_SERVER_SESSION_DOMAIN_H
+#define FRMPS_SERVER_SESSION_DOMAIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "server/failover/promote.h"
+#include "server/session/window.h"
+
+struct daemon;
+struct client;
+struct timer;
+struct wire_message;
+struct worker;
+
+/* Starts in a row that failed before the operator and waiting clients are told. */
+#define DOMAIN_START_FAILURES 3u
+
+struct domain {
+	TAILQ_ENTRY(domain) link;
+	struct daemon *daemon;
+	bool assigned; /* to `uid` */
+	uid_t uid;
+	TAILQ_HEAD(, worker) workers;
+	struct worker *active; /* from the moment Activate is sent until it is reaped */
+	TAILQ_HEAD(, client) clients;
+	struct window_set windows; /* in use by sessions */
+	struct promotion promotion;
+	unsigned start_failures;
+	char start_error[256]; /* why the latest start failed */
+	struct timer *respawn;
+	bool retiring; /* takes no sessions; freed when the last worker and session are gone */
+};
+
+struct domain *domain_new(struct daemon *daemon);
+
+/** Spawns executors until there are enough, unless a back-off runs. */
+void domain_fill(struct domain *domain);
+
+/** The executor that answers requests now, NULL while there is none (start, promotion). */
+struct worker *domain_serving(const struct domain *domain);
+
+/** Sends what waited for an active executor: sessions to be opened, requests to be answered. */
+void domain_resume(struct domain *domain);
+
+/** Takes the domain out of service: executors are killed, it goes when all is gone. */
+void domain_retire(struct domain *domain);
+
+/** Frees a retiring domain if nothing of it is left. */
+void domain_reap(struct domain *domain);
+
+/* Events, from daemon.c. */
+void domain_worker_ready(struct domain *domain, struct worker *worker);
+void domain_worker_gone(struct domain *domain, struct worker *worker);
+
+#endif

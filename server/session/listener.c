@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The listening socket. See listener.h. Two services that start at the same moment are kept apart by a lock
+// file beside the socket: only its holder may replace a stale socket.
+
+#include "server/session/listener.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "server/log.h"
+#include "server/loop/watch.h"
+#include "server/session/daemon.h"
+#include "server/session/visitor.h"
+
+#define BACKLOG	     128
+#define ACCEPT_BURST 32
+
+struct listener {
+	struct daemon *daemon;
+	struct watch *watch;
+	int socket; /* the watch's */
+	int lock;
+	int spare; /* given up for a moment to turn clients away when descriptors have run out */
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	struct stat status; /* of the path, to recognise it */
+};
+
+static int fail(char *text, size_t size, const char *path, const char *what)
+{
+	snprintf(text, size, "socket %s: %s", path, what);
+	return LISTENER_E_PATH;
+}
+
+static int make_directory(const char *path, char *text, size_t size)
+{
+	char copy[sizeof(((struct sockaddr_un *)0)->sun_path)], what[160];
+	char *directory;
+
+	snprintf(copy, sizeof(copy), "%s", path);
+	directory = dirname(copy);
+	if (mkdir(directory, 0755) == 0)
+		return chmod(directory, 0755) < 0 ? -errno : 0;
+	if (errno == EEXIST)
+		return 0;
+	snprintf(what, sizeof(what), "cannot make the directory: %s", strerror(errno));
+	return fail(text, size, path, what);
+}
+
+static int take_lock(const char *path, int *ret_fd, char *text, size_t size)
+{
+	char name[256], what[160];
+	int fd;
+
+	snprintf(name, sizeof(name), "%s.lock", path);
+	fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0) {
+		snprintf(what, sizeof(what), "cannot write to its directory: %s", strerror(errno));
+		return fail(text, size, path, what);
+	}
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		close(fd);
+		return fail(text, size, path, "in use by another frmps service");
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+static int make_address(const char *path, struct sockaddr_un *address, char *text, size_t size)
+{
+	*address = (struct sockaddr_un){.sun_family = AF_UNIX};
+	if (!*path || strlen(path) >= sizeof(address->sun_path))
+		return fail(text, size, path, "the path is empty or too long for a socket");
+	strcpy(address->sun_path, path);
+	return 0;
+}
+
+/* Removes a socket that nobody listens on; anything else at the path stays and is an error. */
+static int remove_stale(const struct sockaddr_un *address, char *text, size_t size)
+{
+	struct stat status;
+	int probe, r;
+
+	if (lstat(address->sun_path, &status) < 0)
+		return errno == ENOENT ? 0 : fail(text, size, address->sun_path, strerror(errno));
+	if (!S_ISSOCK(status.st_mode))
+		return fail(text, size, address->sun_path, "exists and is not a socket");
+	probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (probe < 0)
+		return -errno;
+	r = connect(probe, (const struct sockaddr *)address, sizeof(*address)) < 0 ? errno : 0;
+	close(probe);
+	if (r != ECONNREFUSED)
+		return fail(text, size, address->sun_path, "socket path in use: a process listens on it");
+	if (unlink(address->sun_path) < 0 && errno != ENOENT)
+		return fail(text, size, address->sun_path, strerror(errno));
+	return 0;
+}
+
+static int bind_socket(const struct sockaddr_un *address, int *ret_fd, char *text, size_t size)
+{
+	mode_t mode = geteuid() == 0 ? 0666 : 0600, old;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
+
+	if (fd < 0)
+		return -errno;
+	/* Nobody gets in before the mode is what it is to be. */
+	old = umask(0177);
+	r = bind(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? errno : 0;
+	umask(old);
+	if (!r && (listen(fd, BACKLOG) < 0 || chmod(address->sun_path, mode) < 0))
+		r = errno;
+	if (r) {
+		close(fd);
+		return fail(text, size, address->sun_path, strerror(r));
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+/* No descriptor is left: the client is turned away rather than the loop spun. */
+static void turn_away(struct listener *listener)
+{
+	int fd;
+
+	close(listener->spare);
+	fd = accept4(listener->socket, NULL, NULL, SOCK_CLOEXEC);
+	if (fd >= 0)
+		close(fd);
+	listener->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	log_error("a client is turned away: the service has no file descriptors left (LimitNOFILE)");
+}
+
+static void on_readable(void *context)
+{
+	struct listener *listener = context;
+
+	for (int i = 0; i < ACCEPT_BURST; i++) {
+		int fd = accept4(listener->socket, NULL, NULL, SOCK_CLOEXEC);
+
+		if (fd >= 0)
+			visitor_new(listener->daemon, fd);
+		else if (errno == EMFILE || errno == ENFILE)
+			turn_away(listener);
+		else if (errno != EINTR && errno != ECONNABORTED)
+			break;
+	}
+}
+
+static int start(struct listener *listener, const char *path, char *text, size_t size)
+{
+	struct sockaddr_un address;
+	int fd = -1, r;
+
+	r = make_address(path, &address, text, size);
+	r = r ? r : make_directory(path, text, size);
+	r = r ? r : take_lock(path, &listener->lock, text, size);
+	r = r ? r : remove_stale(&address, text, size);
+	r = r ? r : bind_socket(&address, &fd, text, size);
+	if (r)
+		return r;
+	strcpy(listener->path, path);
+	lstat(path, &listener->status);
+	listener->socket = fd;
+	listener->watch = watch_new(listener->daemon->loop, fd, on_readable, listener);
+	return listener->watch ? 0 : -ENOMEM;
+}
+
+int listener_new(struct daemon *daemon, const char *path, struct listener **ret_listener, char *ret_text,
+	size_t text_size)
+{
+	struct listener *listener = calloc(1, sizeof(*listener));
+	int r;
+
+	if (!listener)
+		return -ENOMEM;
+	listener->daemon = daemon;
+	listener->lock = -1;
+	listener->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	r = start(listener, path, ret_text, text_size);
+	if (r) {
+		listener_free(listener);
+		return r;
+	}
+	*ret_listener = listener;
+	return 0;
+}
+
+struct listener *listener_free(struct listener *listener)
+{
+	struct stat status;
+	char name[256];
+
+	if (!listener)
+		return NULL;
+	watch_free(listener->watch);
+	if (listener->path[0] && lstat(listener->path, &status) == 0 &&
+		status.st_ino == listener->status.st_ino && status.st_dev == listener->status.st_dev)
+		unlink(listener->path);
+	if (listener->lock >= 0) {
+		snprintf(name, sizeof(name), "%s.lock", listener->path);
+		if (listener->path[0])
+			unlink(name);
+		close(listener->lock);
+	}
+	if (listener->spare >= 0)
+		close(listener->spare);
+	free(listener);
+	return NULL;
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The service's address: a listening SOCK_SEQPACKET socket at a path. Daemon, loop thread only.
+
+#ifndef FRMPS_SERVER_SESSION_LISTENER_H
+#define FRMPS_SERVER_SESSION_LISTENER_H
+
+#include <stddef.h>
+
+struct daemon;
+struct listener;
+
+/* Outcome: the socket cannot be had; the text says why. */
+#define LISTENER_E_PATH 1
+
+/**
+ * Binds and listens. A socket that nobody listens on any more is replaced, one in use is not. The directory
+ * is made if only its last part is missing (mode 0755). Mode of the socket: 0666 for root's service, 0600 for
+ * a user's own. Return: 0, LISTENER_E_PATH, -errno
+ */
+int listener_new(struct daemon *daemon, const char *path, struct listener **ret_listener, char *ret_text,
+	size_t text_size);
+
+/** Closes, and removes the path if it is still ours. NULL is fine. Return: NULL. */
+struct listener *listener_free(struct listener *listener);
+
+#endif

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Lookup in messages.def. See message.h.
+
+#include "server/session/message.h"
+
+#include <stddef.h>
+
+static const struct message_row rows[WIRE_TYPES] = {
+#define MESSAGE(type, senders, route, fds, keep, values)                                                     \
+	[WIRE_##type] = {#type, (senders), (route), (fds), (keep), (values)},
+#include "server/session/messages.def"
+#undef MESSAGE
+};
+
+const struct message_row *message_row(enum wire_type type)
+{
+	static const struct message_row unknown = {.name = "unknown", .values = ""};
+
+	if ((unsigned)type >= WIRE_TYPES || !rows[type].name)
+		return &unknown;
+	return &rows[type];
+}
+
+bool message_allowed(enum wire_type type, enum message_sender sender, unsigned fds)
+{
+	const struct message_row *row = message_row(type);
+
+	return (row->senders & sender) && row->fds == fds;
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The rows of messages.def as data. Pure; any thread.
+
+#ifndef FRMPS_SERVER_SESSION_MESSAGE_H
+#define FRMPS_SERVER_SESSION_MESSAGE_H
+
+#include <stdbool.h>
+
+#include "protocol/wire.h"
+
+enum message_sender {
+	FROM_CLIENT = 1,
+	FROM_STRANGER = 2,
+	FROM_OPERATOR = 4,
+	FROM_EXECUTOR = 8,
+	FROM_KEEPER = 16,
+	FROM_DAEMON = 32,
+};
+enum message_route { ROUTE_NONE, ROUTE_ACTIVE, ROUTE_CHUNK };
+enum message_keep { KEEP_NOTHING, KEEP_IT, KEEP_DROP };
+
+struct message_row {
+	const char *name;
+	unsigned senders;
+	enum message_route route;
+	unsigned fds;
+	enum message_keep keep;
+	const char *values;
+};
+
+/** The row of a message type; for an unknown type a row that nobody may send. */
+const struct message_row *message_row(enum wire_type type);
+/** Whether this sender may send this message with that many descriptors. */
+bool message_allowed(enum wire_type type, enum message_sender sender, unsigned fds);
+
+#endif

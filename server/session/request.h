@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// A client's request under way: checked, perhaps given memory by the keeper, answered by the active executor,
+// noted in the holdings, told to the standbys. Daemon, loop thread only; at most one per session.
+//
+//   request_begin ──► (ROUTE_CHUNK: keeper makes memory) ──► with the active executor ──► answered, noted,
+//   mirrored
+//                               │ no memory, but some        │ executor dies
+//                               ▼ is being given back        ▼
+//                            thirsty                    waits for the promoted one, is sent again: standbys
+//                            are told only
+//                                                       of successes, so to them the request is new
+//
+// A session that ends takes its request along: the answer of the executor is then only waited for.
+
+#ifndef FRMPS_SERVER_SESSION_REQUEST_H
+#define FRMPS_SERVER_SESSION_REQUEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "protocol/socket.h"
+#include "protocol/wire.h"
+
+struct chunk;
+struct client;
+struct shared_fd;
+
+struct request {
+	TAILQ_ENTRY(request) link; /* daemon->thirsty */
+	struct client *client;
+	uint64_t client_id;
+	struct wire_message message; /* points into bytes */
+	struct shared_fd *fd;	     /* image or host memory */
+	struct chunk *chunk;
+	bool sent;    /* an answer will come, from keeper or executor */
+	bool thirsty; /* in daemon->thirsty */
+	bool cancelled;
+	_Alignas(8) uint8_t bytes[];
+};
+
+/** Takes a client's message: checks it, answers, forwards or rejects. */
+void request_begin(struct client *client, const struct wire_message *message, struct packet *packet);
+
+/** Sends the request if it is not with anybody and can be sent. */
+void request_advance(struct request *request);
+
+/** The session ends: the request is freed, now or when its answer comes. */
+void request_cancel(struct request *request);
+
+#endif

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Visitors. See visitor.h. The connection goes on to the session or operator that the first message makes.
+
+#include "server/session/visitor.h"
+
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/config/config.h"
+#include "server/control/operator.h"
+#include "server/log.h"
+#include "server/loop/connection.h"
+#include "server/loop/timer.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/handshake.h"
+#include "server/session/message.h"
+
+#define VISITOR_PATIENCE_MS 10000u
+#define VISITORS_PER_USER   64u
+/* Packets that wait for a client which does not read: it asks one thing at a time. */
+#define CLIENT_QUEUE_MAX 16u
+
+struct visitor *visitor_free(struct visitor *visitor)
+{
+	if (!visitor)
+		return NULL;
+	connection_shutdown(visitor->connection);
+	timer_free(visitor->timer);
+	TAILQ_REMOVE(&visitor->daemon->visitors, visitor, link);
+	free(visitor);
+	return NULL;
+}
+
+static void refuse(struct visitor *visitor, int32_t code, const char *text)
+{
+	struct wire_message message = {.type = WIRE_REFUSE, .refuse = {.code = code, .text = text}};
+
+	log_warning("process %d of uid %lld is refused: %s", (int)visitor->peer.pid,
+		(long long)visitor->peer.uid, text);
+	visitor->daemon->counters.sessions_refused++;
+	connection_send(visitor->connection, &message, NULL, 0);
+	visitor_free(visitor);
+}
+
+/* Finds the domain, and whether there is room in it. Return: NULL if the visitor was refused. */
+static struct domain *find_room(struct visitor *visitor)
+{
+	struct daemon *daemon = visitor->daemon;
+	struct domain *domain;
+
+	if (daemon->client_count >= daemon->config->clients_max) {
+		refuse(visitor, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
+			"the service has as many clients as it may have");
+		return NULL;
+	}
+	domain = daemon_domain_of(daemon, visitor->peer.uid);
+	if (!domain) {
+		refuse(visitor, CUDA_ERROR_OUT_OF_MEMORY, "the service is out of memory");
+		return NULL;
+	}
+	if (!domain->active && domain->start_failures >= DOMAIN_START_FAILURES) {
+		refuse(visitor, CUDA_ERROR_MPS_SERVER_NOT_READY, domain->start_error);
+		return NULL;
+	}
+	return domain;
+}
+
+static void greet(struct visitor *visitor, const struct wire_hello *hello)
+{
+	struct domain *domain;
+	const char *text;
+	int32_t code;
+
+	if (handshake_check(hello, &code, &text)) {
+		refuse(visitor, code, text);
+		return;
+	}
+	domain = find_room(visitor);
+	if (!domain)
+		return;
+	if (client_new(domain, visitor->connection, &visitor->peer, hello, &code, &text)) {
+		refuse(visitor, code, text);
+		return;
+	}
+	visitor->connection = NULL;
+	visitor_free(visitor);
+}
+
+static void on_message(void *context, const struct wire_message *message, struct packet *packet)
+{
+	struct visitor *visitor = context;
+
+	if (!message_allowed(message->type, FROM_STRANGER, packet->fd_count)) {
+		log_warning("process %d of uid %lld is sent away: its first message was %s",
+			(int)visitor->peer.pid, (long long)visitor->peer.uid, wire_type_name(message->type));
+		visitor_free(visitor);
+	} else if (message->type == WIRE_HELLO) {
+		greet(visitor, &message->hello);
+	} else {
+		operator_new(visitor->daemon, visitor->connection, visitor->peer.uid, message);
+		visitor->connection = NULL;
+		visitor_free(visitor);
+	}
+}
+
+static void on_closed(void *context, const char *reason)
+{
+	(void)reason;
+	visitor_free(context);
+}
+
+static const struct connection_handlers handlers = {.message = on_message, .closed = on_closed};
+
+static void on_timer(void *context)
+{
+	visitor_free(context);
+}
+
+static unsigned count_of(const struct daemon *daemon, uid_t uid)
+{
+	const struct visitor *visitor;
+	unsigned count = 0;
+
+	TAILQ_FOREACH(visitor, &daemon->visitors, link)
+	count += visitor->peer.uid == uid;
+	return count;
+}
+
+void visitor_new(struct daemon *daemon, int socket)
+{
+	struct ucred credentials;
+	socklen_t length = sizeof(credentials);
+	struct visitor *visitor;
+
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) < 0 ||
+		count_of(daemon, credentials.uid) >= VISITORS_PER_USER ||
+		!(visitor = calloc(1, sizeof(*visitor)))) {
+		close(socket);
+		return;
+	}
+	visitor->daemon = daemon;
+	visitor->peer = (struct client_peer){.uid = credentials.uid, .pid = credentials.pid};
+	TAILQ_INSERT_TAIL(&daemon->visitors, visitor, link);
+	visitor->connection = connection_new(daemon->loop, socket, CLIENT_QUEUE_MAX, &handlers, visitor);
+	visitor->timer = timer_new(daemon->loop, on_timer, visitor);
+	if (!visitor->connection || !visitor->timer)
+		visitor_free(visitor);
+	else
+		timer_start(visitor->timer, VISITOR_PATIENCE_MS);
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// A connection before its first message says what it is: a client (Hello) or an operator (Admin). It has a
+// few seconds and a user has a bounded number of them. Daemon, loop thread only.
+
+#ifndef FRMPS_SERVER_SESSION_VISITOR_H
+#define FRMPS_SERVER_SESSION_VISITOR_H
+
+#include <sys/queue.h>
+
+#include "server/session/client.h"
+
+struct connection;
+struct daemon;
+struct timer;
+
+struct visitor {
+	TAILQ_ENTRY(visitor) link;
+	struct daemon *daemon;
+	struct connection *connection;
+	struct timer *timer;
+	struct client_peer peer;
+};
+
+/** Takes an accepted socket over. */
+void visitor_new(struct daemon *daemon, int socket);
+/** Sends it away. Return: NULL. */
+struct visitor *visitor_free(struct visitor *visitor);
+
+#endif

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Questions to the service. See ask.h.
+
+#include "server/tools/ask.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "protocol/socket.h"
+#include "protocol/wire.h"
+
+/* A daemon that does not answer within this time is as good as none. */
+#define PATIENCE_SECONDS 5
+
+void ask_socket_path(const char *given, char *path, size_t size)
+{
+	const char *environment = getenv("FRMPS_SOCKET"), *runtime = getenv("XDG_RUNTIME_DIR");
+
+	if (given && *given) {
+		snprintf(path, size, "%s", given);
+	} else if (environment && *environment) {
+		snprintf(path, size, "%s", environment);
+	} else if (access("/run/frmps/frmps.sock", F_OK) < 0 && runtime && *runtime) {
+		snprintf(path, size, "%s/frmps.sock", runtime);
+		if (access(path, F_OK) == 0)
+			return;
+		snprintf(path, size, "/run/frmps/frmps.sock");
+	} else {
+		snprintf(path, size, "/run/frmps/frmps.sock");
+	}
+}
+
+static int reach(const char *path, int *ret_fd)
+{
+	const struct timeval patience = {.tv_sec = PATIENCE_SECONDS};
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd;
+
+	if (strlen(path) >= sizeof(address.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(address.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+		int error = errno;
+
+		close(fd);
+		return -error;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+static char *read_document(int fd)
+{
+	struct stat status;
+	char *text;
+
+	if (fstat(fd, &status) < 0)
+		return NULL;
+	text = malloc((size_t)status.st_size + 1);
+	if (!text || pread(fd, text, (size_t)status.st_size, 0) != status.st_size) {
+		free(text);
+		return NULL;
+	}
+	text[status.st_size] = '\0';
+	return text;
+}
+
+static int take_answer(const struct wire_message *message, struct packet *packet, char **ret_json)
+{
+	char *json;
+
+	if (message->type != WIRE_ADMIN_REPLY || message->admin_reply.code)
+		return -EPROTO;
+	if (!ret_json)
+		return 0;
+	json = packet->fd_count ? read_document(packet->fds[0]) : strdup(message->admin_reply.json);
+	if (!json)
+		return -ENOMEM;
+	*ret_json = json;
+	return 0;
+}
+
+static int converse(int fd, const char *command, struct packet *packet, char **ret_json)
+{
+	struct wire_message message = {.type = WIRE_ADMIN, .id = 1, .admin = {.command = command}};
+	int r = message_send(fd, &message, NULL, 0);
+
+	r = r ? r : packet_receive(fd, packet);
+	if (r)
+		return r == PACKET_E_AGAIN ? -ETIMEDOUT : r > 0 ? -ECONNRESET : r;
+	r = wire_decode(packet->bytes, packet->length, &message) ? -EPROTO
+								 : take_answer(&message, packet, ret_json);
+	packet_close_fds(packet);
+	return r;
+}
+
+int ask(const char *path, const char *command, char **ret_json, char *ret_text, size_t text_size)
+{
+	struct packet *packet = malloc(sizeof(*packet));
+	int fd = -1, r;
+
+	r = packet ? reach(path, &fd) : -ENOMEM;
+	r = r ? r : converse(fd, command, packet, ret_json);
+	if (fd >= 0)
+		close(fd);
+	free(packet);
+	if (r)
+		snprintf(ret_text, text_size, "the service at %s %s: %s", path,
+			fd < 0 ? "cannot be reached" : "does not answer", strerror(-r));
+	return r;
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The operator's side of the control socket, for small programs: connect, one question, one answer. Blocking.
+
+#ifndef FRMPS_SERVER_TOOLS_ASK_H
+#define FRMPS_SERVER_TOOLS_ASK_H
+
+#include <stddef.h>
+
+/**
+ * Finds the service's socket: @given, else $FRMPS_SOCKET, else the first of /run/frmps/frmps.sock and
+ * $XDG_RUNTIME_DIR/frmps.sock that exists (the former if neither does).
+ */
+void ask_socket_path(const char *given, char *path, size_t size);
+
+/**
+ * Asks the service.
+ * @command: row of commands.def
+ * @ret_json: the document, the caller's; NULL if it is not wanted
+ * @ret_text: on failure, one sentence
+ * Return: 0; -errno when the service cannot be reached or does not answer
+ */
+int ask(const char *path, const char *command, char **ret_json, char *ret_text, size_t text_size);
+
+#endif

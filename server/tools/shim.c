@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Finding the shim. See shim.h.
+
+#include "server/tools/shim.h"
+
+#include <libgen.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* From the directory of the program. First the build folder (programs in server/), then an installation. */
+static const char *const places[] = {
+	"../client",
+	"../../client",
+	"../lib/frmps",
+	"../lib64/frmps",
+#ifdef FRMPS_SHIM_INSTALL_DIR
+	FRMPS_SHIM_INSTALL_DIR,
+#endif
+};
+
+static char *check_directory(const char *directory)
+{
+	char library[2 * PATH_MAX + 16];
+
+	snprintf(library, sizeof(library), "%s/libcuda.so.1", directory);
+	return access(library, R_OK) == 0 ? realpath(directory, NULL) : NULL;
+}
+
+static bool own_directory(char *path, size_t size)
+{
+	ssize_t n = readlink("/proc/self/exe", path, size - 1);
+
+	if (n < 0)
+		return false;
+	path[n] = '\0';
+	dirname(path);
+	return true;
+}
+
+char *shim_directory(void)
+{
+	const char *given = getenv("FRMPS_SHIM_DIR");
+	char own[PATH_MAX], path[2 * PATH_MAX], *found = NULL;
+
+	if (given && *given)
+		return check_directory(given);
+	if (!own_directory(own, sizeof(own)))
+		return NULL;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && !found; i++) {
+		if (places[i][0] == '/')
+			snprintf(path, sizeof(path), "%s", places[i]);
+		else
+			snprintf(path, sizeof(path), "%s/%s", own, places[i]);
+		found = check_directory(path);
+	}
+	return found;
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Where our libcuda.so.1 lies, seen from a program of ours: beside it in the build folder or below the same
+// prefix.
+
+#ifndef FRMPS_SERVER_TOOLS_SHIM_H
+#define FRMPS_SERVER_TOOLS_SHIM_H
+
+/**
+ * The directory of our libcuda.so.1: $FRMPS_SHIM_DIR if set, else relative to this program's own file.
+ * Return: a string of the caller's; NULL if there is no such library, or no memory.
+ */
+char *shim_directory(void);
+
+#endif

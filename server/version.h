@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Version of the service, one place. The build may give another.
+
+#ifndef FRMPS_SERVER_VERSION_H
+#define FRMPS_SERVER_VERSION_H
+
+#ifndef SERVER_VERSION
+#define SERVER_VERSION "0.1.0"
+#endif
+
+#endif
