@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Prototypes of every driver call that the shim implements: the FULL and LOCAL rows of client/api.def. The
+// REFUSED ones are made in client/entry/refused.c and are called by nobody here. tests/contract/cuda_abi.sh
+// compiles this file against an installed <cuda.h>, so a wrong prototype is a compile error there.
+//
+// Contract of all of them: callable from any thread; results are CUresult codes; out parameters are written
+// only on success unless the driver's rules say otherwise; no call aborts, prints to stdout or changes errno.
+//
+// Visibility is "protected": the symbol is exported, and references to it from inside the shim, above all the
+// table of client/entry/proc_address.c, bind to the shim's own function even where a preloaded object defines
+// the same name.
+
+#ifndef FRMPS_CLIENT_ENTRY_API_H
+#define FRMPS_CLIENT_ENTRY_API_H
+
+#include "protocol/cuda_abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Programs of ours that call the driver define this: to them the calls are somebody else's. */
+#ifndef CUDA_API_CALLER
+#pragma GCC visibility push(protected)
+#endif
+
+/* Start, versions, errors, finding entry points */
+CUresult cuDriverGetVersion(int *);
+CUresult cuGetErrorName(CUresult, const char **);
+CUresult cuGetErrorString(CUresult, const char **);
+CUresult cuGetExportTable(const void **, const CUuuid *);
+CUresult cuGetProcAddress(const char *, void **, int, uint64_t);
+CUresult cuGetProcAddress_v2(const char *, void **, int, uint64_t, CUdriverProcAddressQueryResult *);
+CUresult cuInit(unsigned int);
+CUresult cuProfilerInitialize(const char *, const char *, CUoutput_mode);
+CUresult cuProfilerStart(void);
+CUresult cuProfilerStop(void);
+
+/* Devices */
+CUresult cuDeviceCanAccessPeer(int *, CUdevice, CUdevice);
+CUresult cuDeviceComputeCapability(int *, int *, CUdevice);
+CUresult cuDeviceGet(CUdevice *, int);
+CUresult cuDeviceGetAttribute(int *, CUdevice_attribute, CUdevice);
+CUresult cuDeviceGetByPCIBusId(CUdevice *, const char *);
+CUresult cuDeviceGetCount(int *);
+CUresult cuDeviceGetExecAffinitySupport(int *, CUexecAffinityType, CUdevice);
+CUresult cuDeviceGetName(char *, int, CUdevice);
+CUresult cuDeviceGetP2PAttribute(int *, CUdevice_P2PAttribute, CUdevice, CUdevice);
+CUresult cuDeviceGetPCIBusId(char *, int, CUdevice);
+CUresult cuDeviceGetProperties(CUdevprop *, CUdevice);
+CUresult cuDeviceGetUuid(CUuuid *, CUdevice);
+CUresult cuDeviceGetUuid_v2(CUuuid *, CUdevice);
+CUresult cuDeviceTotalMem_v2(size_t *, CUdevice);
+CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget, CUflushGPUDirectRDMAWritesScope);
+
+/* Primary contexts */
+CUresult cuDevicePrimaryCtxGetState(CUdevice, unsigned int *, int *);
+CUresult cuDevicePrimaryCtxRelease(CUdevice);
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice);
+CUresult cuDevicePrimaryCtxReset(CUdevice);
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice);
+CUresult cuDevicePrimaryCtxRetain(CUcontext *, CUdevice);
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice, unsigned int);
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice, unsigned int);
+
+/* Contexts */
+CUresult cuCtxAttach(CUcontext *, unsigned int);
+CUresult cuCtxCreate(CUcontext *, unsigned int, CUdevice);
+CUresult cuCtxCreate_v2(CUcontext *, unsigned int, CUdevice);
+CUresult cuCtxCreate_v3(CUcontext *, CUexecAffinityParam *, int, unsigned int, CUdevice);
+CUresult cuCtxCreate_v4(CUcontext *, CUctxCreateParams *, unsigned int, CUdevice);
+CUresult cuCtxDestroy(CUcontext);
+CUresult cuCtxDestroy_v2(CUcontext);
+CUresult cuCtxDetach(CUcontext);
+CUresult cuCtxGetApiVersion(CUcontext, unsigned int *);
+CUresult cuCtxGetCacheConfig(CUfunc_cache *);
+CUresult cuCtxGetCurrent(CUcontext *);
+CUresult cuCtxGetDevice(CUdevice *);
+CUresult cuCtxGetDevice_v2(CUdevice *, CUcontext);
+CUresult cuCtxGetFlags(unsigned int *);
+CUresult cuCtxGetId(CUcontext, unsigned long long *);
+CUresult cuCtxGetLimit(size_t *, CUlimit);
+CUresult cuCtxGetSharedMemConfig(CUsharedconfig *);
+CUresult cuCtxGetStreamPriorityRange(int *, int *);
+CUresult cuCtxPopCurrent(CUcontext *);
+CUresult cuCtxPopCurrent_v2(CUcontext *);
+CUresult cuCtxPushCurrent(CUcontext);
+CUresult cuCtxPushCurrent_v2(CUcontext);
+CUresult cuCtxResetPersistingL2Cache(void);
+CUresult cuCtxSetCacheConfig(CUfunc_cache);
+CUresult cuCtxSetCurrent(CUcontext);
+CUresult cuCtxSetFlags(unsigned int);
+CUresult cuCtxSetLimit(CUlimit, size_t);
+CUresult cuCtxSetSharedMemConfig(CUsharedconfig);
+CUresult cuCtxSynchronize(void);
+CUresult cuCtxSynchronize_v2(CUcontext);
+
+/* Device and host memory */
+CUresult cuMemAlloc_v2(CUdeviceptr *, size_t);
+CUresult cuMemAllocHost_v2(void **, size_t);
+CUresult cuMemAllocPitch_v2(CUdeviceptr *, size_t *, size_t, size_t, unsigned int);
+CUresult cuMemFree_v2(CUdeviceptr);
+CUresult cuMemFreeHost(void *);
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *, size_t *, CUdeviceptr);
+CUresult cuMemGetInfo_v2(size_t *, size_t *);
+CUresult cuMemHostAlloc(void **, size_t, unsigned int);
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *, void *, unsigned int);
+CUresult cuMemHostGetFlags(unsigned int *, void *);
+CUresult cuMemHostRegister(void *, size_t, unsigned int);
+CUresult cuMemHostRegister_v2(void *, size_t, unsigned int);
+CUresult cuMemHostUnregister(void *);
+CUresult cuPointerGetAttribute(void *, CUpointer_attribute, CUdeviceptr);
+CUresult cuPointerGetAttributes(unsigned int, CUpointer_attribute *, void **, CUdeviceptr);
+CUresult cuPointerSetAttribute(const void *, CUpointer_attribute, CUdeviceptr);
+
+/* Copies */
+CUresult cuMemcpy(CUdeviceptr, CUdeviceptr, size_t);
+CUresult cuMemcpy_ptds(CUdeviceptr, CUdeviceptr, size_t);
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *);
+CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *);
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *, CUstream);
+CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *, CUstream);
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *);
+CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *);
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *);
+CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *);
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *, CUstream);
+CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *, CUstream);
+CUresult cuMemcpyAsync(CUdeviceptr, CUdeviceptr, size_t, CUstream);
+CUresult cuMemcpyAsync_ptsz(CUdeviceptr, CUdeviceptr, size_t, CUstream);
+CUresult cuMemcpyDtoD_v2(CUdeviceptr, CUdeviceptr, size_t);
+CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr, CUdeviceptr, size_t);
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr, CUdeviceptr, size_t, CUstream);
+CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr, CUdeviceptr, size_t, CUstream);
+CUresult cuMemcpyDtoH_v2(void *, CUdeviceptr, size_t);
+CUresult cuMemcpyDtoH_v2_ptds(void *, CUdeviceptr, size_t);
+CUresult cuMemcpyDtoHAsync_v2(void *, CUdeviceptr, size_t, CUstream);
+CUresult cuMemcpyDtoHAsync_v2_ptsz(void *, CUdeviceptr, size_t, CUstream);
+CUresult cuMemcpyHtoD_v2(CUdeviceptr, const void *, size_t);
+CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr, const void *, size_t);
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr, const void *, size_t, CUstream);
+CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr, const void *, size_t, CUstream);
+CUresult cuMemcpyPeer(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t);
+CUresult cuMemcpyPeer_ptds(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t);
+CUresult cuMemcpyPeerAsync(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream);
+CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream);
+
+/* Fills */
+CUresult cuMemsetD16_v2(CUdeviceptr, unsigned short, size_t);
+CUresult cuMemsetD16_v2_ptds(CUdeviceptr, unsigned short, size_t);
+CUresult cuMemsetD16Async(CUdeviceptr, unsigned short, size_t, CUstream);
+CUresult cuMemsetD16Async_ptsz(CUdeviceptr, unsigned short, size_t, CUstream);
+CUresult cuMemsetD2D16_v2(CUdeviceptr, size_t, unsigned short, size_t, size_t);
+CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr, size_t, unsigned short, size_t, size_t);
+CUresult cuMemsetD2D16Async(CUdeviceptr, size_t, unsigned short, size_t, size_t, CUstream);
+CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr, size_t, unsigned short, size_t, size_t, CUstream);
+CUresult cuMemsetD2D32_v2(CUdeviceptr, size_t, unsigned int, size_t, size_t);
+CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr, size_t, unsigned int, size_t, size_t);
+CUresult cuMemsetD2D32Async(CUdeviceptr, size_t, unsigned int, size_t, size_t, CUstream);
+CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr, size_t, unsigned int, size_t, size_t, CUstream);
+CUresult cuMemsetD2D8_v2(CUdeviceptr, size_t, unsigned char, size_t, size_t);
+CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr, size_t, unsigned char, size_t, size_t);
+CUresult cuMemsetD2D8Async(CUdeviceptr, size_t, unsigned char, size_t, size_t, CUstream);
+CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr, size_t, unsigned char, size_t, size_t, CUstream);
+CUresult cuMemsetD32_v2(CUdeviceptr, unsigned int, size_t);
+CUresult cuMemsetD32_v2_ptds(CUdeviceptr, unsigned int, size_t);
+CUresult cuMemsetD32Async(CUdeviceptr, unsigned int, size_t, CUstream);
+CUresult cuMemsetD32Async_ptsz(CUdeviceptr, unsigned int, size_t, CUstream);
+CUresult cuMemsetD8_v2(CUdeviceptr, unsigned char, size_t);
+CUresult cuMemsetD8_v2_ptds(CUdeviceptr, unsigned char, size_t);
+CUresult cuMemsetD8Async(CUdeviceptr, unsigned char, size_t, CUstream);
+CUresult cuMemsetD8Async_ptsz(CUdeviceptr, unsigned char, size_t, CUstream);
+
+/* Modules */
+CUresult cuModuleEnumerateFunctions(CUfunction *, unsigned int, CUmodule);
+CUresult cuModuleGetFunction(CUfunction *, CUmodule, const char *);
+CUresult cuModuleGetFunctionCount(unsigned int *, CUmodule);
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *, size_t *, CUmodule, const char *);
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *);
+CUresult cuModuleLoad(CUmodule *, const char *);
+CUresult cuModuleLoadData(CUmodule *, const void *);
+CUresult cuModuleLoadDataEx(CUmodule *, const void *, unsigned int, CUjit_option *, void **);
+CUresult cuModuleLoadFatBinary(CUmodule *, const void *);
+CUresult cuModuleUnload(CUmodule);
+
+/* Libraries */
+CUresult cuLibraryEnumerateKernels(CUkernel *, unsigned int, CUlibrary);
+CUresult cuLibraryGetGlobal(CUdeviceptr *, size_t *, CUlibrary, const char *);
+CUresult cuLibraryGetKernel(CUkernel *, CUlibrary, const char *);
+CUresult cuLibraryGetKernelCount(unsigned int *, CUlibrary);
+CUresult cuLibraryGetManaged(CUdeviceptr *, size_t *, CUlibrary, const char *);
+CUresult cuLibraryGetModule(CUmodule *, CUlibrary);
+CUresult cuLibraryGetUnifiedFunction(void **, CUlibrary, const char *);
+CUresult cuLibraryLoadData(CUlibrary *, const void *, CUjit_option *, void **, unsigned int,
+	CUlibraryOption *, void **, unsigned int);
+CUresult cuLibraryLoadFromFile(CUlibrary *, const char *, CUjit_option *, void **, unsigned int,
+	CUlibraryOption *, void **, unsigned int);
+CUresult cuLibraryUnload(CUlibrary);
+
+/* Kernels */
+CUresult cuKernelGetAttribute(int *, CUfunction_attribute, CUkernel, CUdevice);
+CUresult cuKernelGetFunction(CUfunction *, CUkernel);
+CUresult cuKernelGetLibrary(CUlibrary *, CUkernel);
+CUresult cuKernelGetName(const char **, CUkernel);
+CUresult cuKernelGetParamInfo(CUkernel, size_t, size_t *, size_t *);
+CUresult cuKernelSetAttribute(CUfunction_attribute, int, CUkernel, CUdevice);
+CUresult cuKernelSetCacheConfig(CUkernel, CUfunc_cache, CUdevice);
+
+/* Functions */
+CUresult cuFuncGetAttribute(int *, CUfunction_attribute, CUfunction);
+CUresult cuFuncGetModule(CUmodule *, CUfunction);
+CUresult cuFuncGetName(const char **, CUfunction);
+CUresult cuFuncGetParamInfo(CUfunction, size_t, size_t *, size_t *);
+CUresult cuFuncIsLoaded(CUfunctionLoadingState *, CUfunction);
+CUresult cuFuncLoad(CUfunction);
+CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int);
+CUresult cuFuncSetCacheConfig(CUfunction, CUfunc_cache);
+CUresult cuFuncSetSharedMemConfig(CUfunction, CUsharedconfig);
+
+/* Occupancy */
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *, CUfunction, int, int);
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *, CUfunction, int, size_t);
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *, CUfunction, int, size_t, unsigned int);
+CUresult cuOccupancyMaxActiveClusters(int *, CUfunction, const CUlaunchConfig *);
+CUresult cuOccupancyMaxPotentialBlockSize(int *, int *, CUfunction, CUoccupancyB2DSize, size_t, int);
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(
+	int *, int *, CUfunction, CUoccupancyB2DSize, size_t, int, unsigned int);
+CUresult cuOccupancyMaxPotentialClusterSize(int *, CUfunction, const CUlaunchConfig *);
+
+/* Launches and calls back into the program */
+CUresult cuLaunchCooperativeKernel(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
+	unsigned int, unsigned int, unsigned int, CUstream, void **);
+CUresult cuLaunchCooperativeKernel_ptsz(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
+	unsigned int, unsigned int, unsigned int, CUstream, void **);
+CUresult cuLaunchHostFunc(CUstream, CUhostFn, void *);
+CUresult cuLaunchHostFunc_ptsz(CUstream, CUhostFn, void *);
+CUresult cuLaunchKernel(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
+	unsigned int, unsigned int, CUstream, void **, void **);
+CUresult cuLaunchKernel_ptsz(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
+	unsigned int, unsigned int, CUstream, void **, void **);
+CUresult cuLaunchKernelEx(const CUlaunchConfig *, CUfunction, void **, void **);
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *, CUfunction, void **, void **);
+CUresult cuStreamAddCallback(CUstream, CUstreamCallback, void *, unsigned int);
+CUresult cuStreamAddCallback_ptsz(CUstream, CUstreamCallback, void *, unsigned int);
+
+/* Stream memory operations */
+CUresult cuStreamBatchMemOp(CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int);
+CUresult cuStreamBatchMemOp_v2(CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int);
+CUresult cuStreamBatchMemOp_ptsz(CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int);
+CUresult cuStreamBatchMemOp_v2_ptsz(CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int);
+CUresult cuStreamWaitValue32(CUstream, CUdeviceptr, uint32_t, unsigned int);
+CUresult cuStreamWaitValue32_v2(CUstream, CUdeviceptr, uint32_t, unsigned int);
+CUresult cuStreamWaitValue32_ptsz(CUstream, CUdeviceptr, uint32_t, unsigned int);
+CUresult cuStreamWaitValue32_v2_ptsz(CUstream, CUdeviceptr, uint32_t, unsigned int);
+CUresult cuStreamWaitValue64(CUstream, CUdeviceptr, uint64_t, unsigned int);
+CUresult cuStreamWaitValue64_v2(CUstream, CUdeviceptr, uint64_t, unsigned int);
+CUresult cuStreamWaitValue64_ptsz(CUstream, CUdeviceptr, uint64_t, unsigned int);
+CUresult cuStreamWaitValue64_v2_ptsz(CUstream, CUdeviceptr, uint64_t, unsigned int);
+CUresult cuStreamWriteValue32(CUstream, CUdeviceptr, uint32_t, unsigned int);
+CUresult cuStreamWriteValue32_v2(CUstream, CUdeviceptr, uint32_t, unsigned int);
+CUresult cuStreamWriteValue32_ptsz(CUstream, CUdeviceptr, uint32_t, unsigned int);
+CUresult cuStreamWriteValue32_v2_ptsz(CUstream, CUdeviceptr, uint32_t, unsigned int);
+CUresult cuStreamWriteValue64(CUstream, CUdeviceptr, uint64_t, unsigned int);
+CUresult cuStreamWriteValue64_v2(CUstream, CUdeviceptr, uint64_t, unsigned int);
+CUresult cuStreamWriteValue64_ptsz(CUstream, CUdeviceptr, uint64_t, unsigned int);
+CUresult cuStreamWriteValue64_v2_ptsz(CUstream, CUdeviceptr, uint64_t, unsigned int);
+
+/* Streams */
+CUresult cuStreamCreate(CUstream *, unsigned int);
+CUresult cuStreamCreateWithPriority(CUstream *, unsigned int, int);
+CUresult cuStreamDestroy(CUstream);
+CUresult cuStreamDestroy_v2(CUstream);
+CUresult cuStreamGetCaptureInfo(CUstream, CUstreamCaptureStatus *, uint64_t *);
+CUresult cuStreamGetCaptureInfo_v2(
+	CUstream, CUstreamCaptureStatus *, uint64_t *, CUgraph *, const CUgraphNode **, size_t *);
+CUresult cuStreamGetCaptureInfo_v3(CUstream, CUstreamCaptureStatus *, uint64_t *, CUgraph *,
+	const CUgraphNode **, const CUgraphEdgeData **, size_t *);
+CUresult cuStreamGetCaptureInfo_ptsz(CUstream, CUstreamCaptureStatus *, uint64_t *);
+CUresult cuStreamGetCaptureInfo_v2_ptsz(
+	CUstream, CUstreamCaptureStatus *, uint64_t *, CUgraph *, const CUgraphNode **, size_t *);
+CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream, CUstreamCaptureStatus *, uint64_t *, CUgraph *,
+	const CUgraphNode **, const CUgraphEdgeData **, size_t *);
+CUresult cuStreamGetCtx(CUstream, CUcontext *);
+CUresult cuStreamGetCtx_v2(CUstream, CUcontext *, CUgreenCtx *);
+CUresult cuStreamGetCtx_ptsz(CUstream, CUcontext *);
+CUresult cuStreamGetCtx_v2_ptsz(CUstream, CUcontext *, CUgreenCtx *);
+CUresult cuStreamGetDevice(CUstream, CUdevice *);
+CUresult cuStreamGetDevice_ptsz(CUstream, CUdevice *);
+CUresult cuStreamGetFlags(CUstream, unsigned int *);
+CUresult cuStreamGetFlags_ptsz(CUstream, unsigned int *);
+CUresult cuStreamGetId(CUstream, unsigned long long *);
+CUresult cuStreamGetId_ptsz(CUstream, unsigned long long *);
+CUresult cuStreamGetPriority(CUstream, int *);
+CUresult cuStreamGetPriority_ptsz(CUstream, int *);
+CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus *);
+CUresult cuStreamIsCapturing_ptsz(CUstream, CUstreamCaptureStatus *);
+CUresult cuStreamQuery(CUstream);
+CUresult cuStreamQuery_ptsz(CUstream);
+CUresult cuStreamSynchronize(CUstream);
+CUresult cuStreamSynchronize_ptsz(CUstream);
+CUresult cuStreamWaitEvent(CUstream, CUevent, unsigned int);
+CUresult cuStreamWaitEvent_ptsz(CUstream, CUevent, unsigned int);
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *);
+
+/* Events */
+CUresult cuEventCreate(CUevent *, unsigned int);
+CUresult cuEventDestroy(CUevent);
+CUresult cuEventDestroy_v2(CUevent);
+CUresult cuEventElapsedTime(float *, CUevent, CUevent);
+CUresult cuEventElapsedTime_v2(float *, CUevent, CUevent);
+CUresult cuEventQuery(CUevent);
+CUresult cuEventRecord(CUevent, CUstream);
+CUresult cuEventRecord_ptsz(CUevent, CUstream);
+CUresult cuEventRecordWithFlags(CUevent, CUstream, unsigned int);
+CUresult cuEventRecordWithFlags_ptsz(CUevent, CUstream, unsigned int);
+CUresult cuEventSynchronize(CUevent);
+
+#ifndef CUDA_API_CALLER
+#pragma GCC visibility pop
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

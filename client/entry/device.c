@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Entry points: devices. All answered from the snapshot of the handshake.
+
+#include "client/entry/entry.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "client/state/device.h"
+
+/* First lines of every question about a device. */
+static CUresult enter(CUdevice ordinal, const void *output, const struct client_device **ret_device)
+{
+	CUresult r = process_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!output)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_device = device_get(ordinal);
+	return *ret_device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUDA_EXPORT CUresult cuDeviceGetCount(int *count)
+{
+	CUresult r = process_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!count)
+		return CUDA_ERROR_INVALID_VALUE;
+	*count = device_count();
+	return CUDA_SUCCESS;
+}
+
+CUDA_EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+	const struct client_device *d;
+	CUresult r = enter(ordinal, device, &d);
+
+	if (r == CUDA_SUCCESS)
+		*device = ordinal;
+	return r;
+}
+
+CUDA_EXPORT CUresult cuDeviceGetName(char *name, int length, CUdevice device)
+{
+	const struct client_device *d;
+	CUresult r = enter(device, name, &d);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (length <= 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	snprintf(name, (size_t)length, "%s", d->name);
+	return CUDA_SUCCESS;
+}
+
+CUDA_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+	const struct client_device *d;
+	CUresult r = enter(device, bytes, &d);
+
+	if (r == CUDA_SUCCESS)
+		*bytes = d->total_bytes;
+	return r;
+}
+
+CUDA_EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+	const struct client_device *d;
+	CUresult r = enter(device, value, &d);
+
+	return r == CUDA_SUCCESS ? device_attribute(d, (int)attribute, value) : r;
+}
+
+CUDA_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
+{
+	const struct client_device *d;
+	CUresult r = enter(device, uuid, &d);
+
+	if (r == CUDA_SUCCESS)
+		memcpy(uuid->bytes, d->uuid, sizeof(uuid->bytes));
+	return r;
+}
+
+CUDA_EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
+{
+	return cuDeviceGetUuid_v2(uuid, device);
+}
+
+CUDA_EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
+{
+	const struct client_device *d;
+	CUresult r = enter(device, major && minor ? major : NULL, &d);
+
+	if (r == CUDA_SUCCESS)
+		r = device_attribute(d, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, major);
+	if (r == CUDA_SUCCESS)
+		r = device_attribute(d, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, minor);
+	return r;
+}
+
+CUDA_EXPORT CUresult cuDeviceGetPCIBusId(char *text, int length, CUdevice device)
+{
+	const struct client_device *d;
+	CUresult r = enter(device, text, &d);
+	uint8_t uuid[16];
+	int32_t domain, bus, slot;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	/* The whole text or nothing: "dddd:bb:ss.0". */
+	if (length < 13 || !device_identity(device, uuid, &domain, &bus, &slot))
+		return CUDA_ERROR_INVALID_VALUE;
+	snprintf(text, (size_t)length, "%04x:%02x:%02x.0", (unsigned int)domain & 0xffff,
+		(unsigned int)bus & 0xff, (unsigned int)slot & 0xff);
+	return CUDA_SUCCESS;
+}
+
+/* "domain:bus:device.function", "domain:bus:device" or "bus:device.function", all hexadecimal. */
+static bool parse_bus_id(
+	const char *text, unsigned int *ret_domain, unsigned int *ret_bus, unsigned int *ret_slot)
+{
+	unsigned int function;
+
+	if (sscanf(text, "%x:%x:%x.%x", ret_domain, ret_bus, ret_slot, &function) >= 3)
+		return true;
+	*ret_domain = 0;
+	return sscanf(text, "%x:%x.%x", ret_bus, ret_slot, &function) == 3;
+}
+
+CUDA_EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *text)
+{
+	CUresult r = process_enter();
+	unsigned int domain, bus, slot;
+	uint8_t uuid[16];
+	int32_t own[3];
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!device || !text || !parse_bus_id(text, &domain, &bus, &slot))
+		return CUDA_ERROR_INVALID_VALUE;
+	for (int i = 0; device_identity(i, uuid, &own[0], &own[1], &own[2]); ++i)
+		if ((unsigned int)own[0] == domain && (unsigned int)own[1] == bus &&
+			(unsigned int)own[2] == slot) {
+			*device = i;
+			return CUDA_SUCCESS;
+		}
+	return CUDA_ERROR_INVALID_DEVICE;
+}
+
+static int value_of(const struct client_device *d, CUdevice_attribute attribute)
+{
+	int value = 0;
+
+	device_attribute(d, (int)attribute, &value);
+	return value;
+}
+
+CUDA_EXPORT CUresult cuDeviceGetProperties(CUdevprop *p, CUdevice device)
+{
+	const struct client_device *d;
+	CUresult r = enter(device, p, &d);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	*p = (CUdevprop){
+		.maxThreadsPerBlock = value_of(d, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+		.maxThreadsDim = {value_of(d, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X),
+			value_of(d, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y),
+			value_of(d, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)},
+		.maxGridSize = {value_of(d, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X),
+			value_of(d, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y),
+			value_of(d, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)},
+		.sharedMemPerBlock = value_of(d, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK),
+		.totalConstantMemory = value_of(d, CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY),
+		.SIMDWidth = value_of(d, CU_DEVICE_ATTRIBUTE_WARP_SIZE),
+		.memPitch = value_of(d, CU_DEVICE_ATTRIBUTE_MAX_PITCH),
+		.regsPerBlock = value_of(d, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK),
+		.clockRate = value_of(d, CU_DEVICE_ATTRIBUTE_CLOCK_RATE),
+		.textureAlign = value_of(d, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT),
+	};
+	return CUDA_SUCCESS;
+}
+
+CUDA_EXPORT CUresult cuDeviceGetExecAffinitySupport(int *support, CUexecAffinityType type, CUdevice device)
+{
+	const struct client_device *d;
+	CUresult r = enter(device, support, &d);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if ((unsigned int)type >= CU_EXEC_AFFINITY_TYPE_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	*support = 0;
+	return CUDA_SUCCESS;
+}
+
+/* There is one device, so there are no peers. */
+CUDA_EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
+{
+	const struct client_device *d;
+	CUresult r = enter(device, can, &d);
+
+	if (r == CUDA_SUCCESS)
+		r = enter(peer, can, &d);
+	if (r == CUDA_SUCCESS)
+		*can = 0;
+	return r;
+}
+
+CUDA_EXPORT CUresult cuDeviceGetP2PAttribute(
+	int *value, CUdevice_P2PAttribute attribute, CUdevice from, CUdevice to)
+{
+	const struct client_device *d;
+	CUresult r = enter(from, value, &d);
+
+	if (r == CUDA_SUCCESS)
+		r = enter(to, value, &d);
+	if (r == CUDA_SUCCESS && (attribute < 1 || attribute > 5))
+		r = CUDA_ERROR_INVALID_VALUE;
+	/* The question is about two different devices. */
+	return r == CUDA_SUCCESS ? CUDA_ERROR_INVALID_DEVICE : r;
+}
+
+CUDA_EXPORT CUresult cuFlushGPUDirectRDMAWrites(
+	CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope)
+{
+	CUresult r = process_enter_context();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (target != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER &&
+		scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES)
+		return CUDA_ERROR_INVALID_VALUE;
+	/* No third device can reach this program's memory, so nothing can be on its way. */
+	return CUDA_ERROR_NOT_SUPPORTED;
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Names and texts of results. Pure functions over protocol/errors.def, on any thread, also before cuInit and
+// after a fork. The switches have no default: the compiler then names a result that the table forgot.
+
+#include "client/entry/api.h"
+
+#include <stddef.h>
+
+#define X(name, value, text) _Static_assert(name == (value), "errors.def and cuda_abi.h disagree on " #name);
+#include "protocol/errors.def"
+#undef X
+
+static const char *error_name(CUresult error)
+{
+	switch (error) {
+#define X(name, value, text)                                                                                 \
+	case name:                                                                                           \
+		return #name;
+#include "protocol/errors.def"
+#undef X
+	}
+	return NULL;
+}
+
+static const char *error_text(CUresult error)
+{
+	switch (error) {
+#define X(name, value, text)                                                                                 \
+	case name:                                                                                           \
+		return text;
+#include "protocol/errors.def"
+#undef X
+	}
+	return NULL;
+}
+
+/* An unknown code is answered with NULL and an error: programs print the string without looking at the
+ * result. */
+static CUresult answer(const char *string, const char **ret_string)
+{
+	if (!ret_string)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_string = string;
+	return string ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGetErrorName(CUresult error, const char **ret_name)
+{
+	return answer(error_name(error), ret_name);
+}
+
+CUresult cuGetErrorString(CUresult error, const char **ret_text)
+{
+	return answer(error_text(error), ret_text);
+}

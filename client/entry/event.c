@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Entry points: events.
+
+#include "client/entry/entry.h"
+
+#include "client/state/context.h"
+#include "client/state/event.h"
+#include "client/state/stream.h"
+
+#define EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
+
+CUDA_EXPORT CUresult cuEventCreate(CUevent *event, unsigned int flags)
+{
+	CUresult r = process_enter_context();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!event || (flags & ~(unsigned int)EVENT_FLAGS))
+		return CUDA_ERROR_INVALID_VALUE;
+	if ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING))
+		return CUDA_ERROR_INVALID_VALUE;
+	return event_create(context_current(), flags, event);
+}
+
+CUDA_EXPORT CUresult cuEventDestroy_v2(CUevent event)
+{
+	CUresult r = process_enter_context();
+
+	return r == CUDA_SUCCESS ? event_destroy(event) : r;
+}
+
+CUDA_EXPORT CUresult cuEventDestroy(CUevent event)
+{
+	return cuEventDestroy_v2(event);
+}
+
+static CUresult record(CUevent event, CUstream handle, unsigned int flags, bool per_thread)
+{
+	struct client_stream *stream;
+	CUresult r = process_enter_context();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	/* An external record is a node of a graph; outside a capture it is refused. */
+	if (flags != CU_EVENT_RECORD_DEFAULT)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = stream_resolve(handle, per_thread, &stream);
+	return r == CUDA_SUCCESS ? event_record(event, stream) : r;
+}
+
+ENTRY_PAIR(cuEventRecord, _ptsz, record, (CUevent event, CUstream stream), event, stream, 0)
+ENTRY_PAIR(cuEventRecordWithFlags, _ptsz, record, (CUevent event, CUstream stream, unsigned int flags), event,
+	stream, flags)
+
+CUDA_EXPORT CUresult cuEventQuery(CUevent event)
+{
+	CUresult r = process_enter_context();
+
+	return r == CUDA_SUCCESS ? event_query(event) : r;
+}
+
+CUDA_EXPORT CUresult cuEventSynchronize(CUevent event)
+{
+	CUresult r = process_enter_context();
+
+	return r == CUDA_SUCCESS ? event_synchronize(event) : r;
+}
+
+CUDA_EXPORT CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end)
+{
+	CUresult r = process_enter_context();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return milliseconds ? event_elapsed(start, end, milliseconds) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUDA_EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end)
+{
+	return cuEventElapsedTime_v2(milliseconds, start, end);
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Entry points of functions. Kernels of libraries are taken everywhere, because the runtime passes them.
+
+#include "client/entry/entry.h"
+#include "client/state/function.h"
+#include "client/state/module.h"
+
+static CUresult enter(CUfunction handle, struct client_function **ret_function)
+{
+	CUresult result = process_enter_context();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	*ret_function = function_find(handle);
+	return *ret_function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUDA_EXPORT CUresult cuFuncGetAttribute(int *ret_value, CUfunction_attribute attribute, CUfunction handle)
+{
+	struct client_function *function;
+	CUresult result = enter(handle, &function);
+
+	return result != CUDA_SUCCESS ? result : function_attribute(function, (int)attribute, ret_value);
+}
+
+CUDA_EXPORT CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, int value)
+{
+	struct client_function *function;
+	CUresult result = enter(handle, &function);
+
+	return result != CUDA_SUCCESS ? result : function_set_attribute(function, (int)attribute, value);
+}
+
+CUDA_EXPORT CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config)
+{
+	struct client_function *function;
+	CUresult result = enter(handle, &function);
+
+	return result != CUDA_SUCCESS ? result : function_set_cache_config(function, (int)config);
+}
+
+/* Banks of shared memory have one width on every device that the service drives: checked and forgotten. */
+CUDA_EXPORT CUresult cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig config)
+{
+	struct client_function *function;
+	CUresult result = enter(handle, &function);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if ((int)config < CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE ||
+		config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE)
+		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
+}
+
+CUDA_EXPORT CUresult cuFuncGetModule(CUmodule *ret_handle, CUfunction handle)
+{
+	struct client_function *function;
+	CUresult result = enter(handle, &function);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!ret_handle)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_handle = (CUmodule)function->module;
+	return CUDA_SUCCESS;
+}
+
+CUDA_EXPORT CUresult cuFuncGetName(const char **ret_name, CUfunction handle)
+{
+	struct client_function *function;
+	CUresult result = enter(handle, &function);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!ret_name)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_name = function->name;
+	return CUDA_SUCCESS;
+}
+
+CUDA_EXPORT CUresult cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *ret_offset, size_t *ret_size)
+{
+	struct client_function *function;
+	CUresult result = enter(handle, &function);
+
+	return result != CUDA_SUCCESS ? result : function_param_info(function, index, ret_offset, ret_size);
+}
+
+/* The service has every kernel loaded before the program has a handle of it. */
+CUDA_EXPORT CUresult cuFuncIsLoaded(CUfunctionLoadingState *ret_state, CUfunction handle)
+{
+	struct client_function *function;
+	CUresult result = enter(handle, &function);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!ret_state)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_state = CU_FUNCTION_LOADING_STATE_LOADED;
+	return CUDA_SUCCESS;
+}
+
+CUDA_EXPORT CUresult cuFuncLoad(CUfunction handle)
+{
+	struct client_function *function;
+
+	return enter(handle, &function);
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Entry points: start and version. cuDriverGetVersion works before cuInit.
+
+#include "client/entry/entry.h"
+
+CUDA_EXPORT CUresult cuInit(unsigned int flags)
+{
+	if (flags != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	return process_start();
+}
+
+CUDA_EXPORT CUresult cuDriverGetVersion(int *version)
+{
+	if (!version)
+		return CUDA_ERROR_INVALID_VALUE;
+	/* The version whose interface this library has, whatever the service's driver is. */
+	*version = CUDA_ABI_VERSION;
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Kernel launches: look the handles up, check what the driver checks at the call, write one record. The
+// shortest path of the shim; a launch takes no lock but the ring's and asks the service nothing, except a
+// cooperative one the first time (do its blocks fit the device at once?).
+
+#include "client/entry/entry.h"
+#include "client/state/device.h"
+#include "client/state/function.h"
+#include "client/state/occupancy.h"
+#include "client/state/stream.h"
+#include "client/submit/encode.h"
+#include "client/submit/submit.h"
+
+/* All blocks of a cooperative launch run at the same time. Clusters among them are for the service to judge.
+ */
+static CUresult check_cooperative(const struct launch *launch)
+{
+	uint32_t threads = launch->block[0] * launch->block[1] * launch->block[2];
+	const struct client_device *device = device_get(launch->function->device);
+	int blocks = 0, processors = 0;
+	CUresult result;
+
+	if (launch->attribute_count > 0 || !device)
+		return CUDA_SUCCESS;
+	result = occupancy_blocks(launch->function, threads, launch->shared_bytes, 0, &blocks);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = device_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &processors);
+	if (result != CUDA_SUCCESS)
+		return result;
+	/* Two factors of 32 bits; the third one may not overflow the product either. */
+	if ((uint64_t)launch->grid[0] * launch->grid[1] > (uint64_t)blocks * (uint64_t)processors ||
+		(uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2] >
+			(uint64_t)blocks * (uint64_t)processors)
+		return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+	return CUDA_SUCCESS;
+}
+
+/* Everything in `launch` but the arguments is filled in and its handles are valid. */
+static CUresult launch_checked(
+	struct launch *launch, CUstream handle, bool per_thread, void **params, void **extra)
+{
+	struct client_stream *stream;
+	struct submit submit;
+	CUresult result;
+
+	result = encode_check(launch);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = encode_arguments(launch, params, extra);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = stream_resolve(handle, per_thread, &stream);
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (__builtin_expect(launch->cooperative, 0)) {
+		result = check_cooperative(launch);
+		if (result != CUDA_SUCCESS)
+			return result;
+	}
+	result = submit_begin(stream, FRMPS_OP_LAUNCH, encode_bytes(launch), &submit);
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (launch->cooperative)
+		submit.head->flags |= FRMPS_CMD_COOPERATIVE;
+	encode_launch(launch, submit.body);
+	submit_commit(&submit);
+	return CUDA_SUCCESS;
+}
+
+static CUresult begin(CUfunction handle, const struct client_function **ret_function)
+{
+	CUresult result = process_enter_context();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	*ret_function = function_find(handle);
+	return *ret_function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static inline CUresult launch_kernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,
+	unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared, CUstream stream,
+	void **params, void **extra, bool per_thread)
+{
+	struct launch launch = {.grid = {gx, gy, gz}, .block = {bx, by, bz}, .shared_bytes = shared};
+	CUresult result = begin(f, &launch.function);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	return launch_checked(&launch, stream, per_thread, params, extra);
+}
+
+static inline CUresult launch_cooperative(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,
+	unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared, CUstream stream,
+	void **params, bool per_thread)
+{
+	struct launch launch = {.grid = {gx, gy, gz}, .block = {bx, by, bz}, .shared_bytes = shared};
+	CUresult result = begin(f, &launch.function);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	launch.cooperative = true;
+	return launch_checked(&launch, stream, per_thread, params, NULL);
+}
+
+static inline CUresult launch_ex(
+	const CUlaunchConfig *config, CUfunction f, void **params, void **extra, bool per_thread)
+{
+	struct launch launch = {0};
+	CUresult result = begin(f, &launch.function);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!config)
+		return CUDA_ERROR_INVALID_VALUE;
+	launch.grid[0] = config->gridDimX;
+	launch.grid[1] = config->gridDimY;
+	launch.grid[2] = config->gridDimZ;
+	launch.block[0] = config->blockDimX;
+	launch.block[1] = config->blockDimY;
+	launch.block[2] = config->blockDimZ;
+	launch.shared_bytes = config->sharedMemBytes;
+	if (config->numAttrs > 0) {
+		result = encode_attributes(&launch, config->attrs, config->numAttrs);
+		if (result != CUDA_SUCCESS)
+			return result;
+	}
+	return launch_checked(&launch, config->hStream, per_thread, params, extra);
+}
+
+ENTRY_PAIR(cuLaunchKernel, _ptsz, launch_kernel,
+	(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
+		unsigned int bz, unsigned int shared, CUstream stream, void **params, void **extra),
+	f, gx, gy, gz, bx, by, bz, shared, stream, params, extra)
+
+ENTRY_PAIR(cuLaunchCooperativeKernel, _ptsz, launch_cooperative,
+	(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
+		unsigned int bz, unsigned int shared, CUstream stream, void **params),
+	f, gx, gy, gz, bx, by, bz, shared, stream, params)
+
+ENTRY_PAIR(cuLaunchKernelEx, _ptsz, launch_ex,
+	(const CUlaunchConfig *config, CUfunction f, void **params, void **extra), config, f, params, extra)

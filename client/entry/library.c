@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Entry points of libraries: modules that belong to no context. They need an initialised driver and nothing
+// else.
+
+#include "client/entry/entry.h"
+#include "client/state/function.h"
+#include "client/state/log.h"
+#include "client/state/module.h"
+
+/*
+ * Whether the program keeps its image makes no difference to a copy. The table of host functions and data is
+ * for devices that share the host's page tables; the service offers none, and asking for such a function
+ * finds nothing.
+ */
+static CUresult check_options(unsigned int count, const CUlibraryOption *options, void *const *values)
+{
+	if (count > 0 && (!options || !values))
+		return CUDA_ERROR_INVALID_VALUE;
+	for (unsigned int i = 0; i < count; ++i) {
+		if ((int)options[i] < 0 || options[i] >= CU_LIBRARY_NUM_OPTIONS)
+			return CUDA_ERROR_INVALID_VALUE;
+		if (options[i] == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE)
+			client_log(CLIENT_LOG_DEBUG, "a library's table of host functions is not used");
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult load(CUlibrary *ret_handle, const char *path, const void *code, struct jit *jit)
+{
+	struct client_module *library;
+	struct image image;
+	CUresult result;
+
+	result = path ? image_open_file(path, &image) : image_open(code, &image);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = module_load(&image, NULL, jit, &library);
+	image_close(&image);
+	if (result == CUDA_SUCCESS)
+		*ret_handle = (CUlibrary)library;
+	return result;
+}
+
+CUDA_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *options,
+	void **values, unsigned int count, CUlibraryOption *library_options, void **library_values,
+	unsigned int library_count)
+{
+	struct jit jit;
+	CUresult result = process_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!library || !code)
+		return CUDA_ERROR_INVALID_VALUE;
+	result = check_options(library_count, library_options, library_values);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = jit_begin(count, options, values, &jit);
+	return result != CUDA_SUCCESS ? result : load(library, NULL, code, &jit);
+}
+
+CUDA_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *path, CUjit_option *options,
+	void **values, unsigned int count, CUlibraryOption *library_options, void **library_values,
+	unsigned int library_count)
+{
+	struct jit jit;
+	CUresult result = process_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!library || !path)
+		return CUDA_ERROR_INVALID_VALUE;
+	result = check_options(library_count, library_options, library_values);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = jit_begin(count, options, values, &jit);
+	return result != CUDA_SUCCESS ? result : load(library, path, NULL, &jit);
+}
+
+static CUresult enter(CUlibrary handle, struct client_module **ret_library)
+{
+	CUresult result = process_enter();
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	*ret_library = library_find(handle);
+	return *ret_library ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUDA_EXPORT CUresult cuLibraryUnload(CUlibrary handle)
+{
+	struct client_module *library;
+	CUresult result = enter(handle, &library);
+
+	return result != CUDA_SUCCESS ? result : module_unload(library);
+}
+
+CUDA_EXPORT CUresult cuLibraryGetKernel(CUkernel *ret_handle, CUlibrary handle, const char *name)
+{
+	struct client_function *function;
+	struct client_module *library;
+	CUresult result = enter(handle, &library);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!ret_handle || !name)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (*name == '\0')
+		return CUDA_ERROR_NOT_FOUND;
+	result = module_function(library, name, &function);
+	if (result == CUDA_SUCCESS)
+		*ret_handle = (CUkernel)function;
+	return result;
+}
+
+CUDA_EXPORT CUresult cuLibraryGetKernelCount(unsigned int *ret_count, CUlibrary handle)
+{
+	struct client_module *library;
+	CUresult result = enter(handle, &library);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	return ret_count ? module_functions(library, NULL, 0, ret_count) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUDA_EXPORT CUresult cuLibraryEnumerateKernels(CUkernel *ret_handles, unsigned int room, CUlibrary handle)
+{
+	struct client_module *library;
+	unsigned int count;
+	CUresult result = enter(handle, &library);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!ret_handles || room == 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	return module_functions(library, (struct client_function **)ret_handles, room, &count);
+}
+
+/* A context is needed because the module is the one of the current context; here it is the same for all of
+ * them. */
+CUDA_EXPORT CUresult cuLibraryGetModule(CUmodule *ret_handle, CUlibrary handle)
+{
+	struct client_module *library;
+	CUresult result = process_enter_context();
+
+	if (result == CUDA_SUCCESS)
+		result = enter(handle, &library);
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!ret_handle)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_handle = (CUmodule)library;
+	return CUDA_SUCCESS;
+}
+
+CUDA_EXPORT CUresult cuLibraryGetGlobal(
+	CUdeviceptr *ret_address, size_t *ret_bytes, CUlibrary handle, const char *name)
+{
+	struct client_module *library;
+	CUresult result = process_enter_context();
+
+	if (result == CUDA_SUCCESS)
+		result = enter(handle, &library);
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!name || (!ret_address && !ret_bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	return module_global(library, name, ret_address, ret_bytes);
+}
+
+/* Managed memory is not offered, so no library has any. */
+CUDA_EXPORT CUresult cuLibraryGetManaged(
+	CUdeviceptr *ret_address, size_t *ret_bytes, CUlibrary handle, const char *name)
+{
+	struct client_module *library;
+	CUresult result = enter(handle, &library);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!name || (!ret_address && !ret_bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_ERROR_NOT_FOUND;
+}
+
+CUDA_EXPORT CUresult cuLibraryGetUnifiedFunction(void **ret_function, CUlibrary handle, const char *name)
+{
+	struct client_module *library;
+	CUresult result = enter(handle, &library);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	return ret_function && name ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Entry points: device memory.
+
+#include "client/entry/entry.h"
+
+#include "client/state/context.h"
+#include "client/state/memory.h"
+#include "client/state/ranges.h"
+
+CUDA_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
+{
+	CUresult r = process_enter_context();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return address ? memory_alloc(context_current(), bytes, address) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUDA_EXPORT CUresult cuMemAllocPitch_v2(
+	CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element_bytes)
+{
+	CUresult r = process_enter_context();
+	uint64_t row, bytes;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!address || !pitch || width == 0 || height == 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16)
+		return CUDA_ERROR_INVALID_VALUE;
+	row = (width + MEMORY_UNIT - 1) / MEMORY_UNIT * MEMORY_UNIT;
+	if (row < width || __builtin_mul_overflow(row, (uint64_t)height, &bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = memory_alloc(context_current(), bytes, address);
+	if (r == CUDA_SUCCESS)
+		*pitch = row;
+	return r;
+}
+
+CUDA_EXPORT CUresult cuMemFree_v2(CUdeviceptr address)
+{
+	CUresult r = process_enter_context();
+
+	return r == CUDA_SUCCESS ? memory_free(address) : r;
+}
+
+CUDA_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+	CUresult r = process_enter_context();
+	size_t available, total;
+
+	if (r == CUDA_SUCCESS)
+		r = memory_info(&available, &total);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (free_bytes)
+		*free_bytes = available;
+	if (total_bytes)
+		*total_bytes = total;
+	return CUDA_SUCCESS;
+}
+
+CUDA_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
+{
+	CUresult r = process_enter_context();
+	struct range range;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (ranges_lookup(address, &range) != 0 || address - range.address >= range.bytes)
+		return CUDA_ERROR_NOT_FOUND;
+	if (base)
+		*base = range.address;
+	if (bytes)
+		*bytes = range.bytes;
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Entry points: questions about pointers, answered from the map of ranges. A pointer that is not in it is
+// ordinary memory of the program: an error for one question, empty answers for a list of them.
+
+#include "client/entry/entry.h"
+
+#include <string.h>
+
+#include "client/state/context.h"
+#include "client/state/device.h"
+#include "client/state/ranges.h"
+
+#define ANSWER_MOST 16
+/* What CU_POINTER_ATTRIBUTE_ACCESS_FLAGS says of memory that the device may read and write. */
+#define ACCESS_READWRITE 3
+
+/* An answer and how many bytes of it the caller gets. */
+struct answer {
+	uint8_t bytes[ANSWER_MOST];
+	uint32_t length;
+};
+
+static struct answer make(const void *value, uint32_t length)
+{
+	struct answer a = {.length = length};
+
+	memcpy(a.bytes, value, length);
+	return a;
+}
+
+static struct answer make_word(uint64_t value)
+{
+	return make(&value, sizeof(value));
+}
+
+static struct answer make_int(uint32_t value)
+{
+	return make(&value, sizeof(value));
+}
+
+/* The driver's booleans are ints: its own runtime reads four bytes. */
+static struct answer make_bool(bool value)
+{
+	return make_int(value);
+}
+
+/* Globals belong to a module; the program sees the context they are used in. */
+static CUcontext owner_of(const struct range *range)
+{
+	if (range->kind != RANGE_GLOBAL)
+		return range->owner;
+	return context_is_live(context_current()) ? context_current() : context_primary(0);
+}
+
+/* The answer for memory that is known. CUDA_ERROR_INVALID_VALUE when the question does not fit it. */
+static CUresult answer_known(
+	CUpointer_attribute attribute, const struct range *range, uint64_t address, struct answer *ret_answer)
+{
+	bool host = range->kind == RANGE_HOST;
+
+	switch (attribute) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		*ret_answer = make_word((uint64_t)(uintptr_t)owner_of(range));
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+		*ret_answer = make_int(host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+		*ret_answer = make_word(address);
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+		*ret_answer = make_word(address);
+		return host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+		*ret_answer = make_bool(range->sync_memops);
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+		*ret_answer = make_word(range->id);
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+		*ret_answer = make_int(0);
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+		*ret_answer = make_word(range->address);
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+		*ret_answer = make_word(range->bytes);
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_MAPPED:
+		*ret_answer = make_bool(true);
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+		*ret_answer = make_int(ACCESS_READWRITE);
+		return CUDA_SUCCESS;
+	/* Other processes and other devices cannot be given this memory. */
+	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+		*ret_answer = make_bool(false);
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		*ret_answer = make_word(0);
+		return CUDA_SUCCESS;
+	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* The answer of a list for a pointer that is not known, or to a question that does not fit. */
+static struct answer answer_empty(CUpointer_attribute attribute)
+{
+	const struct range nothing = {.kind = RANGE_HOST};
+	struct answer a;
+
+	if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+		return make_int((uint32_t)CU_DEVICE_INVALID);
+	if (answer_known(attribute, &nothing, 0, &a) != CUDA_SUCCESS)
+		return (struct answer){.length = 0};
+	memset(a.bytes, 0, sizeof(a.bytes));
+	return a;
+}
+
+CUDA_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr pointer)
+{
+	CUresult r = process_enter();
+	struct range range;
+	struct answer a;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!data || ranges_lookup(pointer, &range) != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = answer_known(attribute, &range, pointer, &a);
+	if (r == CUDA_SUCCESS)
+		memcpy(data, a.bytes, a.length);
+	return r;
+}
+
+CUDA_EXPORT CUresult cuPointerGetAttributes(
+	unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr pointer)
+{
+	CUresult r = process_enter();
+	struct range range;
+	bool known;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!attributes || !data)
+		return CUDA_ERROR_INVALID_VALUE;
+	known = ranges_lookup(pointer, &range) == 0;
+	for (unsigned int i = 0; i < count; ++i) {
+		struct answer a;
+
+		if (!known || answer_known(attributes[i], &range, pointer, &a) != CUDA_SUCCESS)
+			a = answer_empty(attributes[i]);
+		if (a.length == 0 || !data[i])
+			return CUDA_ERROR_INVALID_VALUE;
+		memcpy(data[i], a.bytes, a.length);
+	}
+	return CUDA_SUCCESS;
+}
+
+/* The one attribute that can be set asks that synchronous copies are; they never are less here than in the
+ * driver. */
+CUDA_EXPORT CUresult cuPointerSetAttribute(
+	const void *value, CUpointer_attribute attribute, CUdeviceptr pointer)
+{
+	CUresult r = process_enter_context();
+	struct range range;
+	int on;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(&on, value, sizeof(on));
+	if (ranges_lookup(pointer, &range) != 0 || range.kind != RANGE_DEVICE)
+		return CUDA_ERROR_INVALID_VALUE;
+	ranges_set_sync_memops(pointer, on != 0);
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Entry points: primary contexts.
+
+#include "client/entry/entry.h"
+
+#include "client/state/context.h"
+#include "client/state/device.h"
+
+#define SCHEDULING_VALID(f)                                                                                  \
+	(((f)&CU_CTX_SCHED_MASK) == CU_CTX_SCHED_AUTO || ((f)&CU_CTX_SCHED_MASK) == CU_CTX_SCHED_SPIN ||     \
+		((f)&CU_CTX_SCHED_MASK) == CU_CTX_SCHED_YIELD ||                                             \
+		((f)&CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC)
+
+static CUresult enter(CUdevice device)
+{
+	CUresult r = process_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return device_get(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUDA_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+	CUresult r = enter(device);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return context ? context_primary_retain(device, context) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUDA_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+	CUresult r = enter(device);
+
+	return r == CUDA_SUCCESS ? context_primary_release(device) : r;
+}
+
+CUDA_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+	return cuDevicePrimaryCtxRelease_v2(device);
+}
+
+CUDA_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+	CUresult r = enter(device);
+
+	return r == CUDA_SUCCESS ? context_primary_reset(device) : r;
+}
+
+CUDA_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice device)
+{
+	return cuDevicePrimaryCtxReset_v2(device);
+}
+
+CUDA_EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
+{
+	CUresult r = enter(device);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if ((flags & ~(unsigned int)CU_CTX_FLAGS_MASK) || !SCHEDULING_VALID(flags))
+		return CUDA_ERROR_INVALID_VALUE;
+	context_set_flags(context_primary(device), flags);
+	return CUDA_SUCCESS;
+}
+
+CUDA_EXPORT CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags)
+{
+	return cuDevicePrimaryCtxSetFlags_v2(device, flags);
+}
+
+CUDA_EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
+{
+	CUresult r = enter(device);
+	unsigned int f;
+	int a;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	context_primary_state(device, &f, &a);
+	if (flags)
+		*flags = f;
+	if (active)
+		*active = a;
+	return CUDA_SUCCESS;
+}

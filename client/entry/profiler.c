@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Entry points: profiler control. There is no profiler behind it.
+
+#include "client/entry/entry.h"
+
+CUDA_EXPORT CUresult cuProfilerInitialize(const char *config, const char *output, CUoutput_mode mode)
+{
+	(void)config;
+	(void)output;
+	(void)mode;
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUDA_EXPORT CUresult cuProfilerStart(void)
+{
+	return process_enter_context();
+}
+
+CUDA_EXPORT CUresult cuProfilerStop(void)
+{
+	return process_enter_context();
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Entry points: fills. A fill without a stream goes to the default stream and returns when it is given to it.
+
+#include "client/entry/entry.h"
+
+#include "client/stage/copy.h"
+#include "client/state/stream.h"
+
+static CUresult start(const struct copy_fill *what, CUstream handle, unsigned int how, bool per_thread)
+{
+	struct client_stream *stream;
+	CUresult r = process_enter_context();
+
+	if (r == CUDA_SUCCESS)
+		r = stream_resolve(handle, per_thread, &stream);
+	return r == CUDA_SUCCESS ? copy_set(what, stream, how) : r;
+}
+
+static CUresult fill(CUdeviceptr dst, size_t pitch, unsigned int value, unsigned int element_bytes,
+	size_t width, size_t height, bool per_thread)
+{
+	return start(&(struct copy_fill){dst, pitch, width, height, value, element_bytes}, NULL, false,
+		per_thread);
+}
+
+static CUresult fill_async(CUdeviceptr dst, size_t pitch, unsigned int value, unsigned int element_bytes,
+	size_t width, size_t height, CUstream stream, bool per_thread)
+{
+	return start(&(struct copy_fill){dst, pitch, width, height, value, element_bytes}, stream, true,
+		per_thread);
+}
+
+/*
+ * The eight entry points of one element type: one and two dimensions, on the default and on a given stream,
+ * both meanings of stream 0.
+ */
+#define FILLS(bits, type)                                                                                    \
+	ENTRY_PAIR(cuMemsetD##bits##_v2, _ptds, fill, (CUdeviceptr dst, type value, size_t n), dst, 0,       \
+		value, bits / 8, n, 1)                                                                       \
+	ENTRY_PAIR(cuMemsetD##bits##Async, _ptsz, fill_async,                                                \
+		(CUdeviceptr dst, type value, size_t n, CUstream stream), dst, 0, value, bits / 8, n, 1,     \
+		stream)                                                                                      \
+	ENTRY_PAIR(cuMemsetD2D##bits##_v2, _ptds, fill,                                                      \
+		(CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height), dst, pitch, value, \
+		bits / 8, width, height)                                                                     \
+	ENTRY_PAIR(cuMemsetD2D##bits##Async, _ptsz, fill_async,                                              \
+		(CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height, CUstream stream),   \
+		dst, pitch, value, bits / 8, width, height, stream)
+
+FILLS(8, unsigned char)
+FILLS(16, unsigned short)
+FILLS(32, unsigned int)

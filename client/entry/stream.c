@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Entry points: streams. Nothing is ever captured, so the questions about captures have fixed answers.
+
+#include "client/entry/entry.h"
+
+#include "client/state/context.h"
+#include "client/state/event.h"
+#include "client/state/stream.h"
+#include "client/state/thread.h"
+#include "client/submit/callback.h"
+#include "client/submit/wait.h"
+
+/* First lines of every call on a stream. */
+static CUresult enter(CUstream handle, bool per_thread, struct client_stream **ret_stream)
+{
+	CUresult r = process_enter_context();
+
+	return r == CUDA_SUCCESS ? stream_resolve(handle, per_thread, ret_stream) : r;
+}
+
+CUDA_EXPORT CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
+{
+	struct client_stream *made;
+	CUresult r = process_enter_context();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!stream || (flags & ~(unsigned int)CU_STREAM_NON_BLOCKING))
+		return CUDA_ERROR_INVALID_VALUE;
+	r = stream_create(context_current(), flags, priority, &made);
+	if (r == CUDA_SUCCESS)
+		*stream = stream_handle(made);
+	return r;
+}
+
+CUDA_EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
+{
+	return cuStreamCreateWithPriority(stream, flags, 0);
+}
+
+CUDA_EXPORT CUresult cuStreamDestroy_v2(CUstream handle)
+{
+	struct client_stream *stream;
+	CUresult r = enter(handle, false, &stream);
+
+	return r == CUDA_SUCCESS ? stream_destroy(stream) : r;
+}
+
+CUDA_EXPORT CUresult cuStreamDestroy(CUstream handle)
+{
+	return cuStreamDestroy_v2(handle);
+}
+
+static CUresult query(CUstream handle, bool per_thread)
+{
+	struct client_stream *stream;
+	CUresult r = enter(handle, per_thread, &stream);
+
+	return r == CUDA_SUCCESS ? wait_query_stream(stream) : r;
+}
+
+ENTRY_PAIR(cuStreamQuery, _ptsz, query, (CUstream stream), stream)
+
+static CUresult synchronize(CUstream handle, bool per_thread)
+{
+	struct client_stream *stream;
+	CUresult r = enter(handle, per_thread, &stream);
+
+	return r == CUDA_SUCCESS ? wait_stream(stream) : r;
+}
+
+ENTRY_PAIR(cuStreamSynchronize, _ptsz, synchronize, (CUstream stream), stream)
+
+static CUresult wait_event(CUstream handle, CUevent event, unsigned int flags, bool per_thread)
+{
+	struct client_stream *stream;
+	CUresult r = enter(handle, per_thread, &stream);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	/* An external wait is a node of a graph. */
+	return flags == CU_EVENT_WAIT_DEFAULT ? event_wait(event, stream) : CUDA_ERROR_INVALID_VALUE;
+}
+
+ENTRY_PAIR(cuStreamWaitEvent, _ptsz, wait_event, (CUstream stream, CUevent event, unsigned int flags), stream,
+	event, flags)
+
+static CUresult get_flags(CUstream handle, unsigned int *flags, bool per_thread)
+{
+	struct client_stream *stream;
+	CUresult r = enter(handle, per_thread, &stream);
+
+	if (r == CUDA_SUCCESS && !flags)
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS)
+		*flags = stream->flags;
+	return r;
+}
+
+ENTRY_PAIR(cuStreamGetFlags, _ptsz, get_flags, (CUstream stream, unsigned int *flags), stream, flags)
+
+static CUresult get_priority(CUstream handle, int *priority, bool per_thread)
+{
+	struct client_stream *stream;
+	CUresult r = enter(handle, per_thread, &stream);
+
+	if (r == CUDA_SUCCESS && !priority)
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS)
+		*priority = stream->priority;
+	return r;
+}
+
+ENTRY_PAIR(cuStreamGetPriority, _ptsz, get_priority, (CUstream stream, int *priority), stream, priority)
+
+static CUresult get_id(CUstream handle, unsigned long long *id, bool per_thread)
+{
+	struct client_stream *stream;
+	CUresult r = enter(handle, per_thread, &stream);
+
+	if (r == CUDA_SUCCESS && !id)
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS)
+		*id = stream->id;
+	return r;
+}
+
+ENTRY_PAIR(cuStreamGetId, _ptsz, get_id, (CUstream stream, unsigned long long *id), stream, id)
+
+/* Default streams belong to whatever context is current. */
+static CUresult get_context(CUstream handle, CUcontext *context, CUgreenCtx *green, bool per_thread)
+{
+	struct client_stream *stream;
+	CUresult r = enter(handle, per_thread, &stream);
+
+	if (r == CUDA_SUCCESS && !context)
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (r != CUDA_SUCCESS)
+		return r;
+	*context = stream->context ? stream->context : context_current();
+	if (green)
+		*green = NULL;
+	return CUDA_SUCCESS;
+}
+
+ENTRY_PAIR(cuStreamGetCtx, _ptsz, get_context, (CUstream stream, CUcontext *context), stream, context, NULL)
+ENTRY_PAIR(cuStreamGetCtx_v2, _ptsz, get_context, (CUstream stream, CUcontext *context, CUgreenCtx *green),
+	stream, context, green)
+
+static CUresult get_device(CUstream handle, CUdevice *device, bool per_thread)
+{
+	CUcontext context;
+	CUresult r = get_context(handle, &context, NULL, per_thread);
+
+	if (r == CUDA_SUCCESS && !device)
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS)
+		*device = context_device(context);
+	return r;
+}
+
+ENTRY_PAIR(cuStreamGetDevice, _ptsz, get_device, (CUstream stream, CUdevice *device), stream, device)
+
+static CUresult is_capturing(CUstream handle, CUstreamCaptureStatus *status, bool per_thread)
+{
+	struct client_stream *stream;
+	CUresult r = enter(handle, per_thread, &stream);
+
+	if (r == CUDA_SUCCESS && !status)
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS)
+		*status = CU_STREAM_CAPTURE_STATUS_NONE;
+	return r;
+}
+
+/* The other outputs of the capture questions are only meant for streams that capture. */
+ENTRY_PAIR(cuStreamIsCapturing, _ptsz, is_capturing, (CUstream stream, CUstreamCaptureStatus *status), stream,
+	status)
+
+#define CAPTURE_INFO(name, ...)                                                                              \
+	ENTRY_PAIR(name, _ptsz, is_capturing,                                                                \
+		(CUstream stream, CUstreamCaptureStatus * status, __VA_ARGS__), stream, status)
+
+CAPTURE_INFO(cuStreamGetCaptureInfo, __attribute__((unused)) uint64_t *id)
+CAPTURE_INFO(cuStreamGetCaptureInfo_v2, __attribute__((unused)) uint64_t *id,
+	__attribute__((unused)) CUgraph *graph, __attribute__((unused)) const CUgraphNode **nodes,
+	__attribute__((unused)) size_t *count)
+CAPTURE_INFO(cuStreamGetCaptureInfo_v3, __attribute__((unused)) uint64_t *id,
+	__attribute__((unused)) CUgraph *graph, __attribute__((unused)) const CUgraphNode **nodes,
+	__attribute__((unused)) const CUgraphEdgeData **edges, __attribute__((unused)) size_t *count)
+
+CUDA_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+	struct thread *thread = thread_self();
+	CUstreamCaptureMode before = thread->capture_mode;
+	CUresult r = process_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!mode || (unsigned int)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+		return CUDA_ERROR_INVALID_VALUE;
+	thread->capture_mode = *mode;
+	*mode = before;
+	return CUDA_SUCCESS;
+}
+
+static CUresult host_function(CUstream handle, CUhostFn fn, void *user, bool per_thread)
+{
+	struct client_stream *stream;
+	CUresult r = enter(handle, per_thread, &stream);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return fn ? callback_host_function(stream, fn, user) : CUDA_ERROR_INVALID_VALUE;
+}
+
+ENTRY_PAIR(
+	cuLaunchHostFunc, _ptsz, host_function, (CUstream stream, CUhostFn fn, void *user), stream, fn, user)
+
+static CUresult add_callback(
+	CUstream handle, CUstreamCallback fn, void *user, unsigned int flags, bool per_thread)
+{
+	struct client_stream *stream;
+	CUresult r = enter(handle, per_thread, &stream);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return fn && flags == 0 ? callback_stream(stream, handle, fn, user) : CUDA_ERROR_INVALID_VALUE;
+}
+
+ENTRY_PAIR(cuStreamAddCallback, _ptsz, add_callback,
+	(CUstream stream, CUstreamCallback fn, void *user, unsigned int flags), stream, fn, user, flags)

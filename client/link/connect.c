@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The way to the service. Runs on the thread that calls cuInit, under the start lock of process.c. Everything
+// is bounded by one deadline (FRMPS_CONNECT_TIMEOUT seconds, 10 by default), so a service that hangs becomes
+// an error code.
+
+#include "client/link/connect.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client/state/log.h"
+#include "protocol/command.h"
+
+#define TIMEOUT_SECONDS 10
+#define WINDOW_TRIES	3
+
+struct connection connection = {.control_fd = -1, .doorbell_fd = -1};
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static int64_t timeout_ms(void)
+{
+	const char *text = getenv("FRMPS_CONNECT_TIMEOUT");
+	char *end;
+	double seconds = text ? strtod(text, &end) : 0;
+
+	if (!text || end == text || !(seconds > 0) || seconds > 3600)
+		return TIMEOUT_SECONDS * 1000;
+	return (int64_t)(seconds * 1000) + 1;
+}
+
+/* Connects to one path. Return: 0 or -errno. */
+static int dial(const char *path, int64_t deadline, int *ret_fd)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int64_t left = deadline - now_ms();
+	struct timeval patience;
+	int fd, r;
+
+	if (strlen(path) >= sizeof(address.sun_path))
+		return -ENAMETOOLONG;
+	if (left <= 0)
+		return -ETIMEDOUT;
+	strcpy(address.sun_path, path);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	/* Bounds connect() itself, which waits while the listener's queue is full. */
+	patience = (struct timeval){.tv_sec = left / 1000, .tv_usec = left % 1000 * 1000};
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	do {
+		r = connect(fd, (struct sockaddr *)&address, sizeof(address));
+	} while (r < 0 && errno == EINTR);
+	if (r < 0) {
+		r = -errno;
+		close(fd);
+		return r;
+	}
+	patience = (struct timeval){0};
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	*ret_fd = fd;
+	return 0;
+}
+
+/* Connects to the path that the environment names, else to the system's, else to the user's own service. */
+static int dial_any(int64_t deadline, int *ret_fd)
+{
+	const char *named = getenv("FRMPS_SOCKET");
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	int r;
+
+	if (named && *named)
+		return dial(named, deadline, ret_fd);
+	r = dial("/run/frmps/frmps.sock", deadline, ret_fd);
+	if (r == 0 || !runtime || !*runtime)
+		return r;
+	if (snprintf(path, sizeof(path), "%s/frmps.sock", runtime) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	return dial(path, deadline, ret_fd);
+}
+
+/* Clears the bits of all windows that [start, end) touches. */
+static void occupy(uint64_t words[WINDOW_WORDS], uint64_t start, uint64_t end)
+{
+	uint64_t limit = WINDOW_BASE + WINDOWS * WINDOW_BYTES;
+
+	if (end <= WINDOW_BASE || start >= limit || start >= end)
+		return;
+	uint64_t first = start < WINDOW_BASE ? 0 : (start - WINDOW_BASE) / WINDOW_BYTES;
+	uint64_t last = ((end < limit ? end : limit) - 1 - WINDOW_BASE) / WINDOW_BYTES;
+	for (uint64_t i = first; i <= last; ++i)
+		words[i / 64] &= ~(UINT64_C(1) << (i % 64));
+}
+
+void connect_free_windows(const char *maps, uint64_t ret_words[WINDOW_WORDS])
+{
+	memset(ret_words, 0xff, WINDOW_WORDS * sizeof(*ret_words));
+	for (const char *line = maps; line && *line;) {
+		char *end;
+		uint64_t from = strtoull(line, &end, 16);
+
+		if (*end == '-')
+			occupy(ret_words, from, strtoull(end + 1, NULL, 16));
+		line = strchr(line, '\n');
+		line = line ? line + 1 : NULL;
+	}
+}
+
+/* A whole file as a string; NULL without memory or without the file. */
+static char *read_text(const char *path)
+{
+	size_t room = 1 << 16, used = 0;
+	char *text = malloc(room), *larger;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = -1;
+
+	while (text && fd >= 0 && (n = read(fd, text + used, room - used - 1)) > 0) {
+		used += (size_t)n;
+		if (room - used > 4096)
+			continue;
+		larger = realloc(text, room *= 2);
+		if (!larger)
+			break;
+		text = larger;
+	}
+	if (fd >= 0)
+		close(fd);
+	if (n != 0) {
+		free(text);
+		return NULL;
+	}
+	text[used] = '\0';
+	return text;
+}
+
+static CUresult greet(int fd, const uint64_t refused[WINDOW_WORDS])
+{
+	uint64_t windows[WINDOW_WORDS];
+	struct wire_message hello = {.type = WIRE_HELLO, .id = 1};
+	const char *recovery = getenv("FRMPS_RECOVERY");
+	char *maps = read_text("/proc/self/maps");
+
+	if (!maps)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	connect_free_windows(maps, windows);
+	free(maps);
+	for (unsigned i = 0; i < WINDOW_WORDS; ++i)
+		windows[i] &= ~refused[i];
+	hello.hello = (struct wire_hello){
+		.major = FRMPS_PROTOCOL_MAJOR,
+		.minor = FRMPS_PROTOCOL_MINOR,
+		.program = program_invocation_short_name,
+		.free_windows = {.at = windows, .count = WINDOW_WORDS},
+		.window_base = WINDOW_BASE,
+		.window_bytes = WINDOW_BYTES,
+	};
+	if (recovery)
+		hello.hello.recovery = strcmp(recovery, "fail") == 0	 ? 1
+				       : strcmp(recovery, "replay") == 0 ? 2
+									 : 0;
+	return message_send(fd, &hello, NULL, 0) == 0 ? CUDA_SUCCESS : CUDA_ERROR_MPS_CONNECTION_FAILED;
+}
+
+static CUresult refuse(const struct wire_refuse *answer)
+{
+	client_log(CLIENT_LOG_ERROR, "the service refuses this program: %s", answer->text);
+	return answer->code > 0 ? (CUresult)answer->code : CUDA_ERROR_MPS_CONNECTION_FAILED;
+}
+
+/* Waits for the answer to Hello. */
+static CUresult hear(int fd, int64_t deadline, struct control_answer *answer)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	int64_t left;
+	int r;
+
+	do {
+		left = deadline - now_ms();
+		r = left > 0 ? poll(&p, 1, (int)left) : 0;
+	} while (r < 0 && errno == EINTR);
+	if (r <= 0) {
+		client_log(CLIENT_LOG_ERROR, "the service does not answer");
+		return CUDA_ERROR_MPS_SERVER_NOT_READY;
+	}
+	r = packet_receive(fd, &answer->packet);
+	if (r == 0)
+		r = wire_decode(answer->packet.bytes, answer->packet.length, &answer->message);
+	if (r == 0 && answer->message.type == WIRE_WELCOME)
+		return CUDA_SUCCESS;
+	if (r == 0 && answer->message.type == WIRE_REFUSE)
+		return refuse(&answer->message.refuse);
+	client_log(CLIENT_LOG_ERROR, "the service ends the handshake");
+	return CUDA_ERROR_MPS_CONNECTION_FAILED;
+}
+
+/* Whether a Welcome is one that this library can work with. */
+static CUresult judge(const struct wire_welcome *w, const struct packet *packet)
+{
+	bool ok = w->window_base >= WINDOW_BASE && (w->window_base - WINDOW_BASE) % WINDOW_BYTES == 0;
+
+	ok = ok && (w->window_base - WINDOW_BASE) / WINDOW_BYTES < WINDOWS;
+	ok = ok && w->device_bytes > 0 && w->device_bytes < WINDOW_BYTES;
+	ok = ok && w->host_bytes > 0 && w->host_bytes <= WINDOW_BYTES - w->device_bytes;
+	ok = ok && w->device_bytes % (UINT64_C(2) << 20) == 0 && w->device_count > 0 && packet->fd_count == 3;
+	if (w->major != FRMPS_PROTOCOL_MAJOR) {
+		client_log(CLIENT_LOG_ERROR, "the service speaks protocol %u, this library %u", w->major,
+			FRMPS_PROTOCOL_MAJOR);
+		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+	}
+	if (!ok)
+		client_log(CLIENT_LOG_ERROR, "the service's welcome is not a valid one");
+	return ok ? CUDA_SUCCESS : CUDA_ERROR_MPS_CONNECTION_FAILED;
+}
+
+/* Keeps everybody else in this process out of the window. Return: 0 or -errno. */
+static int reserve_window(uint64_t base)
+{
+	void *at = mmap((void *)(uintptr_t)base, WINDOW_BYTES, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+
+	if (at == MAP_FAILED)
+		return -errno;
+	if (at != (void *)(uintptr_t)base) { /* a kernel that does not know the flag */
+		munmap(at, WINDOW_BYTES);
+		return -EEXIST;
+	}
+	madvise(at, WINDOW_BYTES, MADV_DONTFORK);
+	return 0;
+}
+
+static CUresult map_regions(struct connection *c, const struct wire_welcome *w, struct packet *packet)
+{
+	int client_fd = packet_take_fd(packet, 0);
+	int server_fd = packet_take_fd(packet, 1);
+	int r = shm_view_map(&c->view, &w->shape, client_fd, server_fd, SHM_SIDE_CLIENT);
+
+	close(client_fd);
+	close(server_fd);
+	if (r != 0) {
+		client_log(
+			CLIENT_LOG_ERROR, "cannot map the session: %s", r < 0 ? strerror(-r) : "wrong shape");
+		return r == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_MPS_CONNECTION_FAILED;
+	}
+	/* The regions start at their headers; a forked child must not write on its parent's ring. */
+	madvise(c->view.client, w->shape.client_bytes, MADV_DONTFORK);
+	madvise(c->view.server, w->shape.journal_offset, MADV_DONTFORK);
+	c->doorbell_fd = packet_take_fd(packet, 2);
+	return CUDA_SUCCESS;
+}
+
+static CUresult settle(struct connection *c, struct control_answer *answer)
+{
+	const struct wire_welcome *w = &answer->message.welcome;
+	CUresult r = map_regions(c, w, &answer->packet);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	c->session = w->session;
+	c->token = w->token;
+	c->window_base = w->window_base;
+	c->device_bytes = w->device_bytes;
+	c->host_bytes = w->host_bytes;
+	c->memory_limit = w->memory_limit;
+	c->spin_us = w->spin_us;
+	c->driver_version = w->driver_version;
+	return CUDA_SUCCESS;
+}
+
+/* One attempt. A window that turns out to be taken is added to `refused`, and *ret_again is set. */
+static CUresult attempt(int64_t deadline, uint64_t refused[WINDOW_WORDS], struct control_answer *answer,
+	struct connection *c, bool *ret_again)
+{
+	const struct wire_welcome *w = &answer->message.welcome;
+	CUresult r;
+	int e = dial_any(deadline, &c->control_fd);
+
+	if (e < 0) {
+		client_log(CLIENT_LOG_ERROR, "cannot reach the service: %s", strerror(-e));
+		return CUDA_ERROR_MPS_CONNECTION_FAILED;
+	}
+	r = greet(c->control_fd, refused);
+	if (r == CUDA_SUCCESS)
+		r = hear(c->control_fd, deadline, answer);
+	if (r == CUDA_SUCCESS)
+		r = judge(w, &answer->packet);
+	if (r != CUDA_SUCCESS)
+		return r;
+	e = reserve_window(w->window_base);
+	if (e < 0) {
+		uint64_t i = (w->window_base - WINDOW_BASE) / WINDOW_BYTES;
+
+		client_log(CLIENT_LOG_INFO, "cannot keep the window at %#llx: %s",
+			(unsigned long long)w->window_base, strerror(-e));
+		refused[i / 64] |= UINT64_C(1) << (i % 64);
+		*ret_again = true;
+		return e == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_MPS_CONNECTION_FAILED;
+	}
+	r = settle(c, answer);
+	if (r != CUDA_SUCCESS)
+		munmap((void *)(uintptr_t)w->window_base, WINDOW_BYTES);
+	return r;
+}
+
+CUresult connect_open(struct control_answer *welcome, struct connection *ret_connection)
+{
+	int64_t deadline = now_ms() + timeout_ms();
+	uint64_t refused[WINDOW_WORDS] = {0};
+	CUresult r = CUDA_ERROR_MPS_CONNECTION_FAILED;
+	bool again = true;
+
+	for (int i = 0; again && i < WINDOW_TRIES; ++i) {
+		struct connection c = {.control_fd = -1, .doorbell_fd = -1};
+
+		again = false;
+		welcome->packet.fd_count = 0;
+		r = attempt(deadline, refused, welcome, &c, &again);
+		if (r == CUDA_SUCCESS) {
+			*ret_connection = c;
+			return r;
+		}
+		packet_close_fds(&welcome->packet);
+		connect_close(&c);
+	}
+	if (again)
+		client_log(CLIENT_LOG_ERROR, "no room for the session's window in this process");
+	return r;
+}
+
+void connect_close(struct connection *c)
+{
+	if (c->window_base)
+		munmap((void *)(uintptr_t)c->window_base, WINDOW_BYTES);
+	shm_view_unmap(&c->view);
+	if (c->doorbell_fd >= 0)
+		close(c->doorbell_fd);
+	if (c->control_fd >= 0)
+		close(c->control_fd);
+	*c = (struct connection){.control_fd = -1, .doorbell_fd = -1};
+}

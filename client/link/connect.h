@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The session with the service: finding it, the handshake, mapping the regions, keeping the window of the
+// address space. Opened once by cuInit and never closed: the kernel does that at exit, and the service sees
+// it.
+
+#ifndef FRMPS_CLIENT_LINK_CONNECT_H
+#define FRMPS_CLIENT_LINK_CONNECT_H
+
+#include <stdint.h>
+
+#include "client/link/control.h"
+#include "protocol/cuda_abi.h"
+#include "shm/region.h"
+
+/* The grid of windows: fixed for all sides. */
+#define WINDOW_BASE  UINT64_C(0x100000000000)
+#define WINDOW_BYTES (UINT64_C(256) << 30)
+#define WINDOWS	     448u
+#define WINDOW_WORDS (WINDOWS / 64)
+
+struct connection {
+	int control_fd;
+	int doorbell_fd;
+	struct shm_view view;
+	uint64_t session, token;
+	uint64_t window_base, device_bytes, host_bytes;
+	uint64_t memory_limit;
+	uint32_t spin_us;
+	int driver_version;
+};
+
+/* The process's one connection. Written by cuInit before anybody may look, read-only afterwards. */
+extern struct connection connection;
+
+/**
+ * Connects and shakes hands.
+ * @welcome: holds the service's Welcome afterwards, for the device snapshot
+ * Return: CUDA_SUCCESS with *ret_connection filled in; CUDA_ERROR_MPS_CONNECTION_FAILED when nobody is there,
+ * CUDA_ERROR_MPS_SERVER_NOT_READY when it does not answer in time, the service's own refusal,
+ * CUDA_ERROR_OUT_OF_MEMORY. The reason was logged.
+ */
+CUresult connect_open(struct control_answer *welcome, struct connection *ret_connection);
+
+/** Gives a connection back that cuInit cannot use. */
+void connect_close(struct connection *c);
+
+/** Marks the windows of the grid that are wholly free in a process, from the text of its memory map. */
+void connect_free_windows(const char *maps, uint64_t ret_words[WINDOW_WORDS]);
+
+#endif

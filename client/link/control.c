@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// One request at a time over the control socket, on the program's threads. The lock is only a queue: it is
+// the sole lock that a thread holds here, and nobody takes another one inside it.
+
+#include "client/link/control.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "client/link/connect.h"
+#include "client/link/lost.h"
+#include "client/state/log.h"
+#include "client/state/process.h"
+
+static pthread_mutex_t line = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t latest_id = 1; /* guarded by `line`; 1 was the greeting */
+
+struct control_answer *control_answer_new(void)
+{
+	/* Only the descriptors need a value before the first use; the rest is 70 KB. */
+	struct control_answer *answer = malloc(sizeof(*answer));
+
+	if (!answer)
+		return NULL;
+	answer->packet.fd_count = 0;
+	for (unsigned i = 0; i < WIRE_FDS_MAX; ++i)
+		answer->packet.fds[i] = -1;
+	answer->message.type = WIRE_NONE;
+	return answer;
+}
+
+struct control_answer *control_answer_free(struct control_answer *answer)
+{
+	if (answer)
+		packet_close_fds(&answer->packet);
+	free(answer);
+	return NULL;
+}
+
+/* Waits until there is something to read; a hang-up counts. */
+static void await_packet(void)
+{
+	struct pollfd p = {.fd = connection.control_fd, .events = POLLIN};
+
+	while (poll(&p, 1, -1) < 0 && errno == EINTR)
+		continue;
+}
+
+/* Receives the Reply to request `id`. Return: 0, or anything else when the service is lost. */
+static int receive_reply(uint64_t id, struct control_answer *answer)
+{
+	int r;
+
+	for (;;) {
+		await_packet();
+		packet_close_fds(&answer->packet);
+		r = packet_receive(connection.control_fd, &answer->packet);
+		if (r == PACKET_E_AGAIN)
+			continue;
+		if (r == 0)
+			r = wire_decode(answer->packet.bytes, answer->packet.length, &answer->message);
+		if (r != 0)
+			return r;
+		if (answer->message.type == WIRE_REPLY && answer->message.id == id)
+			return 0;
+		/* Nothing else is ever sent to a client after the handshake; a later version may. */
+		client_log(CLIENT_LOG_DEBUG, "ignored %s", wire_type_name(answer->message.type));
+	}
+}
+
+CUresult control_call(
+	struct wire_message *request, const int *fds, unsigned fd_count, struct control_answer *ret_answer)
+{
+	CUresult r = process_error();
+	int e;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	pthread_mutex_lock(&line);
+	request->id = ++latest_id;
+	request->session = connection.session;
+	e = message_send(connection.control_fd, request, fds, fd_count);
+	if (e == PACKET_E_INVALID) {
+		/* Too long for a packet: nothing was sent, the service is well. */
+		pthread_mutex_unlock(&line);
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	if (e == 0)
+		e = receive_reply(request->id, ret_answer);
+	pthread_mutex_unlock(&line);
+	if (e != 0)
+		return lost_report("the control socket was closed");
+	return (CUresult)ret_answer->message.reply.code;
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Requests to the service over the control socket: everything slow or with descriptors. Any thread of the
+// program; one request is on the wire at a time (requests are rare), callers wait in line without holding any
+// other lock of the shim.
+
+#ifndef FRMPS_CLIENT_LINK_CONTROL_H
+#define FRMPS_CLIENT_LINK_CONTROL_H
+
+#include "protocol/cuda_abi.h"
+#include "protocol/socket.h"
+#include "protocol/wire.h"
+
+/* A decoded answer and the packet it points into. About 80 KB: allocate with control_answer_new(). */
+struct control_answer {
+	struct packet packet;
+	struct wire_message message; /* type WIRE_REPLY when the call succeeded */
+};
+
+struct control_answer *control_answer_new(void);
+struct control_answer *control_answer_free(struct control_answer *answer);
+
+/**
+ * Sends a request and waits for its Reply.
+ * @request: type and body; id and session are filled in here
+ * @fds: descriptors to send beside it, still owned by the caller
+ * @ret_answer: the Reply and its descriptors (take them with packet_take_fd(); the rest is closed by _free)
+ * Return: the Reply's own code when there was one, else the sticky error of a lost service.
+ */
+CUresult control_call(
+	struct wire_message *request, const int *fds, unsigned fd_count, struct control_answer *ret_answer);
+
+#endif

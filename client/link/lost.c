@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See lost.h. Runs on every thread that waits or submits. The session's state word is written by the
+// executor; `error` and `reason` are written before it.
+
+#include "client/link/lost.h"
+
+#include <poll.h>
+#include <string.h>
+
+#include "client/link/connect.h"
+#include "client/state/process.h"
+
+CUresult lost_verdict(void)
+{
+	const struct shm_server_header *server = connection.view.server;
+	uint32_t state = word_acquire(&((struct shm_server_header *)server)->state);
+	char reason[sizeof(server->reason)];
+	uint32_t code;
+
+	if (state != SHM_SESSION_FAULTED && state != SHM_SESSION_CLOSED)
+		return CUDA_SUCCESS;
+	code = word_relaxed(&((struct shm_server_header *)server)->error);
+	memcpy(reason, server->reason, sizeof(reason));
+	reason[sizeof(reason) - 1] = '\0';
+	return process_fail(code ? (CUresult)code : CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
+}
+
+CUresult lost_check(void)
+{
+	struct pollfd p = {.fd = connection.control_fd, .events = POLLRDHUP};
+	CUresult r = lost_verdict();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)))
+		return lost_report("the service is gone");
+	return CUDA_SUCCESS;
+}
+
+CUresult lost_report(const char *how)
+{
+	CUresult r = lost_verdict();
+
+	return r != CUDA_SUCCESS ? r : process_fail(CUDA_ERROR_MPS_RPC_FAILURE, how);
+}

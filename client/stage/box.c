@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See box.h. No state.
+
+#include "client/stage/box.h"
+
+#include <string.h>
+
+bool box_extent(const struct box *box, const struct box_side *side, uint64_t *ret_bytes)
+{
+	uint64_t lines, bytes, end;
+
+	if (box->height > 1 && side->pitch < box->width)
+		return false;
+	if (box->depth > 1 && (side->rows < box->height || side->pitch < box->width))
+		return false;
+	if (__builtin_mul_overflow(box->depth - 1, side->rows, &lines) ||
+		__builtin_add_overflow(lines, box->height - 1, &lines) ||
+		__builtin_mul_overflow(lines, side->pitch, &bytes) ||
+		__builtin_add_overflow(bytes, box->width, &bytes) ||
+		__builtin_add_overflow(side->address, bytes, &end))
+		return false;
+	*ret_bytes = bytes;
+	return true;
+}
+
+void box_flatten(struct box *box)
+{
+	bool dense = box->dst.rows == box->height && box->src.rows == box->height &&
+		     box->dst.pitch == box->src.pitch;
+
+	if (box->depth > 1 && dense) {
+		box->height *= box->depth;
+		box->depth = 1;
+	}
+	if (box->depth == 1 && box->height > 1 && box->dst.pitch == box->width &&
+		box->src.pitch == box->width) {
+		box->width *= box->height;
+		box->height = 1;
+	}
+	if (box->height == 1 && box->depth == 1)
+		box->dst.pitch = box->src.pitch = box->width;
+	if (box->depth == 1)
+		box->dst.rows = box->src.rows = box->height;
+}
+
+static uint64_t offset(const struct box_side *side, const struct box_cursor *c)
+{
+	return (c->plane * side->rows + c->row) * side->pitch + c->column;
+}
+
+static void advance(const struct box *box, struct box_cursor *c, const struct box *piece)
+{
+	c->column += piece->width;
+	if (c->column < box->width)
+		return;
+	c->column = 0;
+	c->row += piece->height;
+	if (c->row < box->height)
+		return;
+	c->row = 0;
+	++c->plane;
+}
+
+bool box_next(const struct box *box, struct box_cursor *cursor, uint64_t most, struct box *ret_piece)
+{
+	struct box piece = *box;
+	uint64_t left = box->width - cursor->column;
+
+	if (cursor->plane >= box->depth)
+		return false;
+	piece.width = left < most ? left : most;
+	piece.height = 1;
+	piece.depth = 1;
+	if (piece.width == box->width) {
+		uint64_t fit = most / box->width, rows = box->height - cursor->row;
+
+		piece.height = fit < rows ? fit : rows;
+	}
+	piece.dst.address += offset(&box->dst, cursor);
+	piece.src.address += offset(&box->src, cursor);
+	piece.dst.rows = piece.src.rows = piece.height;
+	advance(box, cursor, &piece);
+	*ret_piece = piece;
+	return true;
+}
+
+void box_copy(const struct box *box)
+{
+	struct box_cursor c;
+
+	for (c.plane = 0, c.column = 0; c.plane < box->depth; ++c.plane)
+		for (c.row = 0; c.row < box->height; ++c.row)
+			memmove((void *)(uintptr_t)(box->dst.address + offset(&box->dst, &c)),
+				(const void *)(uintptr_t)(box->src.address + offset(&box->src, &c)),
+				box->width);
+}

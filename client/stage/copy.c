@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See copy.h. Runs on the program's threads with no lock held. Large copies of ordinary memory go through the
+// arena in pieces, several under way at a time: the processor fills or empties one while the device moves the
+// others.
+
+#include "client/stage/copy.h"
+
+#include <string.h>
+
+#include "client/link/connect.h"
+#include "client/stage/arena.h"
+#include "client/state/ranges.h"
+#include "client/submit/submit.h"
+#include "client/submit/wait.h"
+
+/* Pieces of one device → ordinary copy under way. */
+#define PIPELINE 4
+/* Pieces of at least this size get a mark of their own. */
+#define MARKED_BYTES 65536
+
+CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_side)
+{
+	struct range range;
+
+	if (ranges_lookup(address, &range) != 0) {
+		if (address - connection.window_base < WINDOW_BYTES)
+			return CUDA_ERROR_INVALID_VALUE;
+		*ret_side = (struct copy_side){.place = COPY_ORDINARY};
+		return CUDA_SUCCESS;
+	}
+	if (bytes > range.room - (address - range.address))
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_side = (struct copy_side){
+		.place = range.kind == RANGE_HOST ? COPY_PINNED : COPY_DEVICE,
+		.sync = range.sync_memops,
+	};
+	return CUDA_SUCCESS;
+}
+
+static CUresult classify_side(const struct box *box, const struct box_side *side, struct copy_side *ret_side)
+{
+	uint64_t bytes;
+
+	if (!box_extent(box, side, &bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	return copy_classify(side->address, bytes, ret_side);
+}
+
+static CUresult send(
+	const struct box *box, uint32_t kind, uint16_t flags, struct client_stream *stream, uint64_t *ret_seq)
+{
+	struct submit submit;
+	CUresult r = submit_begin(stream, FRMPS_OP_COPY, sizeof(struct frmps_copy), &submit);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	*(struct frmps_copy *)submit.body = (struct frmps_copy){
+		.dst = box->dst.address,
+		.src = box->src.address,
+		.width = box->width,
+		.height = box->height,
+		.depth = box->depth,
+		.dst_pitch = box->dst.pitch,
+		.src_pitch = box->src.pitch,
+		.dst_rows = box->dst.rows,
+		.src_rows = box->src.rows,
+		.kind = kind,
+	};
+	submit.head->flags |= flags;
+	*ret_seq = submit.seq;
+	submit_commit(&submit);
+	return CUDA_SUCCESS;
+}
+
+/* Waits for a command and reports what went wrong with the ones before it. */
+static CUresult finish(struct client_stream *stream, uint64_t seq)
+{
+	CUresult r = wait_done(stream, seq, false);
+
+	return r == CUDA_SUCCESS ? wait_late_error() : r;
+}
+
+/* Both sides are reached by the device. @wait: until it is done */
+static CUresult copy_direct(const struct box *box, uint32_t kind, struct client_stream *stream, bool wait)
+{
+	uint64_t seq;
+	CUresult r = send(box, kind, wait ? FRMPS_CMD_MARK : 0, stream, &seq);
+
+	return r == CUDA_SUCCESS && wait ? finish(stream, seq) : r;
+}
+
+/* The side of a piece that lies in the arena. */
+static struct box_side staged_side(const struct box *piece, uint64_t address)
+{
+	return (struct box_side){.address = address, .pitch = piece->width, .rows = piece->height};
+}
+
+/* Reads one piece of ordinary memory and sends it on. */
+static CUresult send_piece(const struct box *piece, struct arena_lease *lease, struct client_stream *stream)
+{
+	struct box in = *piece, out = *piece;
+	uint64_t seq;
+	CUresult r;
+
+	in.dst = staged_side(piece, (uint64_t)(uintptr_t)lease->memory);
+	box_copy(&in);
+	out.src = staged_side(piece, lease->offset);
+	/* A large piece is wanted back soon; a mark behind many of them would keep them all until the last.
+	 */
+	r = send(&out, FRMPS_COPY_SRC_ARENA, lease->bytes >= MARKED_BYTES ? FRMPS_CMD_MARK : 0, stream, &seq);
+	if (r == CUDA_SUCCESS)
+		arena_sent(lease, stream, seq);
+	else
+		arena_release(lease);
+	return r;
+}
+
+static uint64_t box_bytes(const struct box *box)
+{
+	uint64_t bytes;
+
+	if (__builtin_mul_overflow(box->width, box->height, &bytes) ||
+		__builtin_mul_overflow(bytes, box->depth, &bytes))
+		return UINT64_MAX;
+	return bytes;
+}
+
+static CUresult copy_in(const struct box *box, struct client_stream *stream, bool wait)
+{
+	struct box_cursor cursor = {0};
+	uint64_t left = box_bytes(box);
+	struct arena_lease lease;
+	struct box piece;
+	CUresult r = CUDA_SUCCESS;
+
+	while (r == CUDA_SUCCESS && left > 0) {
+		r = arena_hold(left, &lease);
+		if (r != CUDA_SUCCESS)
+			return r;
+		box_next(box, &cursor, lease.bytes, &piece);
+		left -= piece.width * piece.height;
+		r = send_piece(&piece, &lease, stream);
+	}
+	return r == CUDA_SUCCESS && wait ? wait_stream(stream) : r;
+}
+
+/* A piece on its way from the device. */
+struct arrival {
+	struct arena_lease lease;
+	struct box piece;
+	uint64_t seq;
+};
+
+/* Lets the device write the next piece of a box into the arena. */
+static CUresult fetch(const struct box *box, struct box_cursor *cursor, uint64_t left,
+	struct client_stream *stream, struct arrival *arrival)
+{
+	CUresult r = arena_hold(left, &arrival->lease);
+	struct box out;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	box_next(box, cursor, arrival->lease.bytes, &arrival->piece);
+	out = arrival->piece;
+	out.dst = staged_side(&out, arrival->lease.offset);
+	r = send(&out, FRMPS_COPY_DST_ARENA, FRMPS_CMD_MARK, stream, &arrival->seq);
+	if (r != CUDA_SUCCESS)
+		arena_release(&arrival->lease);
+	return r;
+}
+
+/* Waits for a piece and writes it where the program wants it. After an error only the piece is given back,
+ * behind the command that may still write it. */
+static CUresult receive(struct arrival *arrival, struct client_stream *stream, CUresult r)
+{
+	struct box in = arrival->piece;
+
+	if (r == CUDA_SUCCESS)
+		r = wait_done(stream, arrival->seq, false);
+	if (r != CUDA_SUCCESS) {
+		arena_sent(&arrival->lease, stream, arrival->seq);
+		return r;
+	}
+	in.src = staged_side(&in, (uint64_t)(uintptr_t)arrival->lease.memory);
+	box_copy(&in);
+	arena_release(&arrival->lease);
+	return CUDA_SUCCESS;
+}
+
+static CUresult copy_out(const struct box *box, struct client_stream *stream)
+{
+	struct arrival ring[PIPELINE];
+	struct box_cursor cursor = {0};
+	uint64_t left = box_bytes(box);
+	unsigned int sent = 0, received = 0;
+	CUresult r = CUDA_SUCCESS;
+
+	while ((r == CUDA_SUCCESS && left > 0) || received < sent) {
+		if (r == CUDA_SUCCESS && left > 0 && sent - received < PIPELINE) {
+			struct arrival *arrival = &ring[sent % PIPELINE];
+
+			r = fetch(box, &cursor, left, stream, arrival);
+			if (r == CUDA_SUCCESS) {
+				left -= arrival->piece.width * arrival->piece.height;
+				++sent;
+			}
+			continue;
+		}
+		r = receive(&ring[received++ % PIPELINE], stream, r);
+	}
+	return r == CUDA_SUCCESS ? wait_late_error() : r;
+}
+
+/* No device involved, but the stream's order is. */
+static CUresult copy_here(const struct box *box, struct client_stream *stream)
+{
+	CUresult r = wait_stream(stream);
+
+	if (r == CUDA_SUCCESS)
+		box_copy(box);
+	return r;
+}
+
+static CUresult copy_reachable(const struct box *box, const struct copy_side *dst,
+	const struct copy_side *src, struct client_stream *stream, bool async)
+{
+	uint32_t kind = 0;
+
+	if (dst->place == COPY_PINNED)
+		kind |= FRMPS_COPY_DST_HOST;
+	if (src->place == COPY_PINNED)
+		kind |= FRMPS_COPY_SRC_HOST;
+	return copy_direct(box, kind, stream, !async && (kind || dst->sync || src->sync));
+}
+
+/* Places of both sides, and whether the call may name them. */
+static CUresult classify(
+	const struct box *box, unsigned int how, struct copy_side *ret_dst, struct copy_side *ret_src)
+{
+	CUresult r = classify_side(box, &box->dst, ret_dst);
+
+	if (r == CUDA_SUCCESS)
+		r = classify_side(box, &box->src, ret_src);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if ((how & COPY_DST_DEVICE) && ret_dst->place == COPY_ORDINARY)
+		return CUDA_ERROR_INVALID_VALUE;
+	if ((how & COPY_SRC_DEVICE) && ret_src->place == COPY_ORDINARY)
+		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
+}
+
+CUresult copy_box(struct box box, struct client_stream *stream, unsigned int how)
+{
+	bool async = how & COPY_ASYNC;
+	struct copy_side dst, src;
+	CUresult r;
+
+	if (box_is_empty(&box))
+		return CUDA_SUCCESS;
+	if (box.height == 1 && box.depth == 1)
+		box.dst.pitch = box.src.pitch = box.width;
+	r = classify(&box, how, &dst, &src);
+	if (r != CUDA_SUCCESS)
+		return r;
+	box_flatten(&box);
+	if (dst.place != COPY_ORDINARY && src.place != COPY_ORDINARY)
+		return copy_reachable(&box, &dst, &src, stream, async);
+	if (dst.place == COPY_DEVICE)
+		return copy_in(&box, stream, !async && dst.sync);
+	if (src.place == COPY_DEVICE)
+		return copy_out(&box, stream);
+	return copy_here(&box, stream);
+}
+
+/* Whether the driver would refuse the fill at the call. */
+static CUresult check_fill(const struct copy_fill *fill, struct copy_side *ret_side)
+{
+	struct box box = {.height = fill->height, .depth = 1};
+	CUresult r;
+
+	if (__builtin_mul_overflow(fill->width, (uint64_t)fill->element_bytes, &box.width))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (fill->dst % fill->element_bytes != 0 ||
+		(fill->height > 1 && fill->pitch % fill->element_bytes != 0))
+		return CUDA_ERROR_INVALID_VALUE;
+	box.dst = (struct box_side){.address = fill->dst, .pitch = fill->pitch, .rows = fill->height};
+	r = classify_side(&box, &box.dst, ret_side);
+	return r == CUDA_SUCCESS && ret_side->place == COPY_ORDINARY ? CUDA_ERROR_INVALID_VALUE : r;
+}
+
+CUresult copy_set(const struct copy_fill *fill, struct client_stream *stream, unsigned int how)
+{
+	struct copy_side side;
+	struct submit submit;
+	CUresult r;
+
+	if (fill->width == 0 || fill->height == 0)
+		return CUDA_SUCCESS;
+	r = check_fill(fill, &side);
+	if (r == CUDA_SUCCESS)
+		r = submit_begin(stream, FRMPS_OP_SET, sizeof(struct frmps_set), &submit);
+	if (r != CUDA_SUCCESS)
+		return r;
+	*(struct frmps_set *)submit.body = (struct frmps_set){
+		.dst = fill->dst,
+		.width = fill->width,
+		.height = fill->height,
+		.pitch = fill->height > 1 ? fill->pitch : fill->width * fill->element_bytes,
+		.value = fill->value,
+		.element_bytes = fill->element_bytes,
+	};
+	submit_commit(&submit);
+	return !(how & COPY_ASYNC) && (side.sync || side.place == COPY_PINNED) ? finish(stream, submit.seq)
+									       : CUDA_SUCCESS;
+}

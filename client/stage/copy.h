@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Copies and fills of the program. A side of a copy is device memory, pinned host memory (the device reaches
+// both), or ordinary memory, which is staged. What a call has done when it returns follows the driver's
+// rules:
+//
+//   ordinary → device    the source was read; the copy may still be under way
+//   device → ordinary    done
+//   host → ordinary …    done, behind the stream's earlier work
+//   pinned ↔ device      done, unless asynchronous
+//   device → device      given to the stream
+//
+// Any thread.
+
+#ifndef FRMPS_CLIENT_STAGE_COPY_H
+#define FRMPS_CLIENT_STAGE_COPY_H
+
+#include <stdbool.h>
+
+#include "client/stage/box.h"
+#include "protocol/cuda_abi.h"
+
+struct client_stream;
+
+enum copy_place { COPY_DEVICE, COPY_PINNED, COPY_ORDINARY };
+
+/* What is known of one side. */
+struct copy_side {
+	enum copy_place place;
+	bool sync; /* the program asked that synchronous calls on this memory are complete when they return */
+};
+
+/**
+ * Where a side lies. Memory that the shim knows must hold the whole side.
+ * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE
+ */
+CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_side);
+
+/* What a call says about its copy beside the box. */
+#define COPY_ASYNC 1u /* it is an asynchronous one */
+#define COPY_DST_DEVICE                                                                                      \
+	2u /* the destination must be memory that the device reaches: the call names a device address */
+#define COPY_SRC_DEVICE 4u /* the same for the source */
+
+/** Copies a box in stream order. */
+CUresult copy_box(struct box box, struct client_stream *stream, unsigned int how);
+
+/* A fill of `height` rows of `width` elements with a value. */
+struct copy_fill {
+	uint64_t dst, pitch;
+	uint64_t width, height;
+	uint32_t value;
+	uint32_t element_bytes;
+};
+
+/** Fills in stream order. @how: COPY_ASYNC or 0 */
+CUresult copy_set(const struct copy_fill *fill, struct client_stream *stream, unsigned int how);
+
+#endif

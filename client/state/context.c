@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The table of contexts. Runs on the program's threads. The table's lock guards slots, counts and flags; it
+// is never held while work is waited for or the program's destructors run.
+//
+//   created:  FREE ──create──► LIVE ──destroy──► ENDING ──► DEAD ──(slot taken again, oldest first)──► LIVE
+//   primary:  DEAD ──first retain──► LIVE ──last release, reset──► ENDING ──► DEAD (or LIVE again: reset
+//   keeps the count)
+
+#include "client/state/context.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "client/state/cls.h"
+#include "client/state/device.h"
+#include "client/state/event.h"
+#include "client/state/host.h"
+#include "client/state/log.h"
+#include "client/state/memory.h"
+#include "client/state/module.h"
+#include "client/state/process.h"
+#include "client/state/stream.h"
+#include "client/submit/wait.h"
+#include "shm/order.h"
+
+#define CONTEXTS 256
+#define PRIMARY	 0 /* slot of device 0's primary context */
+
+enum life { FREE, LIVE, ENDING, DEAD };
+
+struct context {
+	word32 life; /* enum life */
+	int device;
+	unsigned int flags;
+	unsigned int uses; /* retains of a primary context, attaches of another */
+	word64 id;
+	uint64_t ended; /* tells the oldest dead slot */
+	CUfunc_cache cache_config;
+	CUsharedconfig shared_config;
+	bool limit_set[DEVICE_LIMITS_MAX];
+	uint64_t limits[DEVICE_LIMITS_MAX];
+	bool cls_made;
+	struct cls_map cls;
+};
+
+static struct context table[CONTEXTS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t latest_id, latest_end; /* guarded by lock */
+
+static CUcontext handle_of(struct context *context)
+{
+	return (CUcontext)context;
+}
+
+/* The slot behind a handle, used at least once; NULL for anything else. */
+static struct context *resolve(CUcontext handle)
+{
+	uintptr_t offset = (uintptr_t)handle - (uintptr_t)table;
+	struct context *context;
+
+	if (offset >= sizeof(table) || offset % sizeof(*table) != 0)
+		return NULL;
+	context = &table[offset / sizeof(*table)];
+	return context == &table[PRIMARY] || word_acquire(&context->life) != FREE ? context : NULL;
+}
+
+static struct context *primary_of(int device)
+{
+	return device_get(device) ? &table[PRIMARY] : NULL;
+}
+
+CUcontext context_primary(int device)
+{
+	struct context *context = primary_of(device);
+
+	return context ? handle_of(context) : NULL;
+}
+
+bool context_is_live(CUcontext handle)
+{
+	struct context *context = resolve(handle);
+
+	return context && word_acquire(&context->life) == LIVE;
+}
+
+bool context_is_known(CUcontext handle)
+{
+	return resolve(handle) != NULL;
+}
+
+uint64_t context_id(CUcontext handle)
+{
+	struct context *context = resolve(handle);
+
+	return context ? word_acquire(&context->id) : 0;
+}
+
+int context_device(CUcontext handle)
+{
+	struct context *context = resolve(handle);
+
+	return context ? context->device : -1;
+}
+
+struct cls_map *context_cls(CUcontext handle)
+{
+	struct context *context = resolve(handle);
+
+	if (!context)
+		return NULL;
+	pthread_mutex_lock(&lock);
+	if (!context->cls_made)
+		cls_map_init(&context->cls);
+	context->cls_made = true;
+	pthread_mutex_unlock(&lock);
+	return &context->cls;
+}
+
+unsigned int context_flags(CUcontext handle)
+{
+	struct context *context = resolve(handle);
+
+	return context ? context->flags : 0;
+}
+
+void context_set_flags(CUcontext handle, unsigned int flags)
+{
+	struct context *context = resolve(handle);
+
+	if (context)
+		context->flags = flags;
+}
+
+/* Limits as the device has them, until the program says otherwise. */
+static CUresult find_limit(CUcontext handle, CUlimit limit, struct context **ret_context,
+	const struct client_device **ret_device)
+{
+	struct context *context = resolve(handle);
+	const struct client_device *device = context ? device_get(context->device) : NULL;
+
+	if (!device)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if ((unsigned int)limit >= CU_LIMIT_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	if ((unsigned int)limit >= device->limit_count)
+		return CUDA_ERROR_UNSUPPORTED_LIMIT;
+	*ret_context = context;
+	*ret_device = device;
+	return CUDA_SUCCESS;
+}
+
+CUresult context_limit(CUcontext handle, CUlimit limit, size_t *ret_value)
+{
+	const struct client_device *device;
+	struct context *context;
+	CUresult r = find_limit(handle, limit, &context, &device);
+
+	if (r == CUDA_SUCCESS)
+		*ret_value = context->limit_set[limit] ? context->limits[limit] : device->limits[limit];
+	return r;
+}
+
+CUresult context_set_limit(CUcontext handle, CUlimit limit, size_t value)
+{
+	const struct client_device *device;
+	struct context *context;
+	CUresult r = find_limit(handle, limit, &context, &device);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (value > device->limits[limit])
+		client_log(CLIENT_LOG_INFO,
+			"limit %d stays at the service's %llu, the program asked for %llu", (int)limit,
+			(unsigned long long)device->limits[limit], (unsigned long long)value);
+	context->limits[limit] = value;
+	context->limit_set[limit] = true;
+	return CUDA_SUCCESS;
+}
+
+CUfunc_cache context_cache_config(CUcontext handle)
+{
+	struct context *context = resolve(handle);
+
+	return context ? context->cache_config : CU_FUNC_CACHE_PREFER_NONE;
+}
+
+void context_set_cache_config(CUcontext handle, CUfunc_cache config)
+{
+	struct context *context = resolve(handle);
+
+	if (context)
+		context->cache_config = config;
+}
+
+CUsharedconfig context_shared_config(CUcontext handle)
+{
+	struct context *context = resolve(handle);
+
+	return context ? context->shared_config : CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
+}
+
+void context_set_shared_config(CUcontext handle, CUsharedconfig config)
+{
+	struct context *context = resolve(handle);
+
+	if (context)
+		context->shared_config = config;
+}
+
+/* Under the lock. */
+static void begin_life(struct context *context, int device)
+{
+	context->device = device;
+	context->cache_config = CU_FUNC_CACHE_PREFER_NONE;
+	context->shared_config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
+	memset(context->limit_set, 0, sizeof(context->limit_set));
+	word_release(&context->id, ++latest_id);
+	word_release(&context->life, LIVE);
+}
+
+/* Under the lock: a slot that was never used, or the one that is dead for the longest time. */
+static struct context *take_slot(void)
+{
+	struct context *best = NULL;
+
+	for (int i = PRIMARY + 1; i < CONTEXTS; ++i) {
+		struct context *context = &table[i];
+		uint32_t life = word_relaxed(&context->life);
+
+		if (life == FREE)
+			return context;
+		if (life == DEAD && (!best || context->ended < best->ended))
+			best = context;
+	}
+	return best;
+}
+
+CUresult context_create(int device, unsigned int flags, CUcontext *ret_context)
+{
+	struct context *context;
+
+	pthread_mutex_lock(&lock);
+	context = take_slot();
+	if (context) {
+		context->flags = flags;
+		context->uses = 1;
+		begin_life(context, device);
+	}
+	pthread_mutex_unlock(&lock);
+	if (!context)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*ret_context = handle_of(context);
+	return CUDA_SUCCESS;
+}
+
+/* Frees what belongs to a context that nobody can use any more. After a fault only what is known here is
+ * forgotten. */
+static void release_all(struct context *context)
+{
+	CUcontext handle = handle_of(context);
+
+	if (context->cls_made)
+		cls_map_clear(&context->cls, handle);
+	wait_all();
+	module_release_context(handle);
+	event_release_context(handle);
+	stream_release_context(handle);
+	host_release_context(handle);
+	memory_release_context(handle);
+}
+
+static void end_life(struct context *context)
+{
+	release_all(context);
+	pthread_mutex_lock(&lock);
+	context->ended = ++latest_end;
+	context->uses = 0;
+	word_release(&context->life, DEAD);
+	pthread_mutex_unlock(&lock);
+}
+
+CUresult context_destroy(CUcontext handle)
+{
+	struct context *context = resolve(handle);
+	uint32_t live = LIVE;
+
+	if (!context || context == &table[PRIMARY])
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!atomic_compare_exchange_strong(&context->life, &live, ENDING))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	end_life(context);
+	return CUDA_SUCCESS;
+}
+
+CUresult context_attach(CUcontext handle)
+{
+	struct context *context = resolve(handle);
+
+	if (!context_is_live(handle))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	pthread_mutex_lock(&lock);
+	++context->uses;
+	pthread_mutex_unlock(&lock);
+	return CUDA_SUCCESS;
+}
+
+CUresult context_detach(CUcontext handle)
+{
+	struct context *context = resolve(handle);
+	bool last;
+
+	if (!context_is_live(handle) || context == &table[PRIMARY])
+		return CUDA_ERROR_INVALID_CONTEXT;
+	pthread_mutex_lock(&lock);
+	last = context->uses <= 1;
+	context->uses -= !last;
+	pthread_mutex_unlock(&lock);
+	return last ? context_destroy(handle) : CUDA_SUCCESS;
+}
+
+CUresult context_primary_retain(int device, CUcontext *ret_context)
+{
+	struct context *context = primary_of(device);
+
+	if (!context)
+		return CUDA_ERROR_INVALID_DEVICE;
+	pthread_mutex_lock(&lock);
+	/* A thread that is ending the context goes on to DEAD only under this lock, and sees the new use. */
+	if (context->uses++ == 0 && word_relaxed(&context->life) != ENDING)
+		begin_life(context, device);
+	pthread_mutex_unlock(&lock);
+	*ret_context = handle_of(context);
+	return CUDA_SUCCESS;
+}
+
+/* Ends the primary context's life; a retain that came meanwhile, or uses that a reset keeps, begin a new one.
+ */
+static void recycle_primary(struct context *context, int device)
+{
+	uint32_t live = LIVE;
+
+	if (!atomic_compare_exchange_strong(&context->life, &live, ENDING))
+		return;
+	release_all(context);
+	pthread_mutex_lock(&lock);
+	if (context->uses)
+		begin_life(context, device);
+	else
+		word_release(&context->life, DEAD);
+	pthread_mutex_unlock(&lock);
+}
+
+CUresult context_primary_release(int device)
+{
+	struct context *context = primary_of(device);
+	bool last, any;
+
+	if (!context)
+		return CUDA_ERROR_INVALID_DEVICE;
+	pthread_mutex_lock(&lock);
+	any = context->uses > 0;
+	context->uses -= any;
+	last = any && context->uses == 0;
+	pthread_mutex_unlock(&lock);
+	if (last)
+		recycle_primary(context, device);
+	return any ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult context_primary_reset(int device)
+{
+	struct context *context = primary_of(device);
+
+	if (!context)
+		return CUDA_ERROR_INVALID_DEVICE;
+	/* The driver forgets the retains as well: what is still held is a handle of a destroyed context. */
+	pthread_mutex_lock(&lock);
+	context->uses = 0;
+	pthread_mutex_unlock(&lock);
+	recycle_primary(context, device);
+	return CUDA_SUCCESS;
+}
+
+void context_primary_state(int device, unsigned int *ret_flags, int *ret_active)
+{
+	struct context *context = primary_of(device);
+
+	*ret_flags = context ? context->flags : 0;
+	*ret_active = context && word_acquire(&context->life) == LIVE;
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Contexts of this program: the primary context of each device and those that the program made. They exist
+// only here; for the service all work of a process is one session. A handle is the address of a slot in a
+// table that is never freed, so a stale handle is noticed, not followed; slots of dead contexts are used
+// again as late as possible.
+//
+// Which context is current is the calling thread's own business (thread.h). Any thread may call anything
+// here.
+
+#ifndef FRMPS_CLIENT_STATE_CONTEXT_H
+#define FRMPS_CLIENT_STATE_CONTEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+
+struct cls_map;
+
+/* The calling thread's current context, NULL if it has none. Not checked for life. */
+CUcontext context_current(void);
+
+/** Handle of a device's primary context, whether active or not; NULL for a wrong ordinal. Activates nothing.
+ */
+CUcontext context_primary(int device);
+
+/** Number of a context, unique in the process's life: a primary context gets a new one each time it is
+ * activated. 0 for something that is no context. */
+uint64_t context_id(CUcontext context);
+
+/** A context that can be used: created or activated, and not destroyed since. NULL is none. */
+bool context_is_live(CUcontext context);
+
+/** A handle of this table, live or not: a destroyed context or a primary context that is not active. */
+bool context_is_known(CUcontext context);
+
+/** Context-local storage of a context; NULL for something that is no context. The map outlives the context.
+ */
+struct cls_map *context_cls(CUcontext context);
+
+/** Device of a context; -1 for something that is no context. */
+int context_device(CUcontext context);
+
+/** Number that tells a stream from every other one of the process, special handles included; 0 if there is
+ * none. */
+uint64_t stream_unique_id(CUcontext context, CUstream stream);
+
+/** Flags as given at creation or by cuDevicePrimaryCtxSetFlags, cuCtxSetFlags. */
+unsigned int context_flags(CUcontext context);
+void context_set_flags(CUcontext context, unsigned int flags);
+
+/** Shadow of a limit. CUDA_ERROR_UNSUPPORTED_LIMIT, CUDA_ERROR_INVALID_VALUE as the driver has them. */
+CUresult context_limit(CUcontext context, CUlimit limit, size_t *ret_value);
+CUresult context_set_limit(CUcontext context, CUlimit limit, size_t value);
+
+/** Shadows without an effect of their own. */
+CUfunc_cache context_cache_config(CUcontext context);
+void context_set_cache_config(CUcontext context, CUfunc_cache config);
+CUsharedconfig context_shared_config(CUcontext context);
+void context_set_shared_config(CUcontext context, CUsharedconfig config);
+
+/** A new context on a device. CUDA_ERROR_OUT_OF_MEMORY when the table is full. */
+CUresult context_create(int device, unsigned int flags, CUcontext *ret_context);
+
+/**
+ * Ends a created context: waits for its streams' work, frees what belongs to it. CUDA_ERROR_INVALID_CONTEXT
+ * for primary contexts and things that are none, CUDA_ERROR_CONTEXT_IS_DESTROYED the second time.
+ */
+CUresult context_destroy(CUcontext context);
+
+/** Usage count of cuCtxAttach and cuCtxDetach. Detach of the last use destroys. */
+CUresult context_attach(CUcontext context);
+CUresult context_detach(CUcontext context);
+
+/** Primary contexts. */
+CUresult context_primary_retain(int device, CUcontext *ret_context);
+CUresult context_primary_release(int device);
+CUresult context_primary_reset(int device);
+void context_primary_state(int device, unsigned int *ret_flags, int *ret_active);
+
+#endif

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See device.h. Written by cuInit on one thread, before the process counts as initialised; read by any thread
+// after it.
+
+#include "client/state/device.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* Text of a UUID as tools print it: "GPU-" and five groups. */
+#define UUID_TEXT 41
+
+static struct client_device device;
+static int visible_count;
+
+static bool same_name(const char *a, const char *b, size_t length)
+{
+	return strncasecmp(a, b, length) == 0;
+}
+
+static void uuid_text(const uint8_t uuid[16], char ret_text[UUID_TEXT])
+{
+	char *at = ret_text + sprintf(ret_text, "GPU-");
+
+	for (int i = 0; i < 16; ++i)
+		at += sprintf(at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
+}
+
+/* The device that an entry of the list names: a number, or the beginning of exactly one UUID; -1 if none. */
+static int entry_index(const char *entry, size_t length, int count, const uint8_t (*uuids)[16])
+{
+	char text[UUID_TEXT];
+	int found = -1;
+
+	if (length > 0 && isdigit((unsigned char)*entry)) {
+		char *end;
+		unsigned long n = strtoul(entry, &end, 10);
+
+		return end == entry + length && n < (unsigned long)count ? (int)n : -1;
+	}
+	for (int i = 0; i < count; ++i) {
+		uuid_text(uuids[i], text);
+		if (length <= 4 || length >= sizeof(text) || !same_name(entry, text, length))
+			continue;
+		if (found >= 0)
+			return -1;
+		found = i;
+	}
+	return found;
+}
+
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
+/* The next entry of the list, without blanks. Return: where to go on, NULL behind the last. */
+static const char *next_entry(const char *list, const char **ret_entry, size_t *ret_length)
+{
+	const char *end = list + strcspn(list, ",");
+	const char *last = end;
+
+	while (list < last && is_blank(*list))
+		++list;
+	while (last > list && is_blank(last[-1]))
+		--last;
+	*ret_entry = list;
+	*ret_length = (size_t)(last - list);
+	return *end ? end + 1 : NULL;
+}
+
+int device_ordinal(const char *visible, int index, int count, const uint8_t (*uuids)[16])
+{
+	if (!visible)
+		return index;
+	for (int ordinal = 0; visible; ++ordinal) {
+		const char *entry;
+		size_t length;
+		int named;
+
+		visible = next_entry(visible, &entry, &length);
+		named = entry_index(entry, length, count, uuids);
+		if (named < 0)
+			return -1;
+		if (named == index)
+			return ordinal;
+	}
+	return -1;
+}
+
+bool device_all_hidden(const char *visible)
+{
+	const char *entry;
+	size_t length;
+
+	if (!visible)
+		return false;
+	next_entry(visible, &entry, &length);
+	return length == 0 || *entry == '-';
+}
+
+/* Copies at most `room` elements. Return: how many. */
+static uint32_t copy_some(void *to, uint32_t room, const void *from, uint32_t count, size_t element_bytes)
+{
+	if (count > room)
+		count = room;
+	if (count > 0)
+		memcpy(to, from, count * element_bytes);
+	return count;
+}
+
+static void take(const struct wire_device *from)
+{
+	device = (struct client_device){
+		.total_bytes = from->total_bytes,
+		.priority_least = from->priority_least,
+		.priority_greatest = from->priority_greatest,
+	};
+	snprintf(device.name, sizeof(device.name), "%s", from->name);
+	copy_some(device.uuid, 16, from->uuid.at, from->uuid.count, 1);
+	device.attribute_count = copy_some(device.attributes, DEVICE_ATTRIBUTES_MAX, from->attributes.at,
+		from->attributes.count, sizeof(*device.attributes));
+	device.limit_count = copy_some(device.limits, DEVICE_LIMITS_MAX, from->limits.at, from->limits.count,
+		sizeof(*device.limits));
+}
+
+void device_snapshot(const struct wire_welcome *welcome, const char *visible)
+{
+	uint8_t uuids[WIRE_DEVICES_MAX][16] = {0};
+
+	for (uint32_t i = 0; i < welcome->device_count; ++i) {
+		const struct wire_bytes *uuid = &welcome->devices[i].uuid;
+
+		copy_some(uuids[i], 16, uuid->at, uuid->count, 1);
+	}
+	/* The session's work goes to the first device of the Welcome, whatever else the service has. */
+	take(&welcome->devices[0]);
+	visible_count =
+		device_ordinal(visible, 0, (int)welcome->device_count, (const uint8_t(*)[16])uuids) >= 0;
+}
+
+int device_count(void)
+{
+	return visible_count;
+}
+
+const struct client_device *device_get(int ordinal)
+{
+	return ordinal == 0 && visible_count == 1 ? &device : NULL;
+}
+
+CUresult device_attribute(const struct client_device *d, int attribute, int *ret_value)
+{
+	if (attribute <= 0 || (uint32_t)attribute >= d->attribute_count)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_value = d->attributes[attribute];
+	return CUDA_SUCCESS;
+}
+
+static int32_t attribute_or_zero(const struct client_device *d, uint32_t attribute)
+{
+	return attribute < d->attribute_count ? d->attributes[attribute] : 0;
+}
+
+bool device_identity(
+	int ordinal, uint8_t ret_uuid[16], int32_t *ret_domain, int32_t *ret_bus, int32_t *ret_device)
+{
+	const struct client_device *d = device_get(ordinal);
+
+	if (!d)
+		return false;
+	memcpy(ret_uuid, d->uuid, sizeof(d->uuid));
+	*ret_domain = attribute_or_zero(d, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID);
+	*ret_bus = attribute_or_zero(d, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID);
+	*ret_device = attribute_or_zero(d, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID);
+	return true;
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The devices as this program sees them: the snapshot of the handshake, filtered by CUDA_VISIBLE_DEVICES.
+// Written once by cuInit, read-only afterwards, so every question is answered without a lock and without the
+// service.
+//
+// A session has one device: the one of the executor that serves it. It is ordinal 0 or hidden.
+
+#ifndef FRMPS_CLIENT_STATE_DEVICE_H
+#define FRMPS_CLIENT_STATE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+#include "protocol/wire.h"
+
+#define DEVICE_ATTRIBUTES_MAX 256u
+#define DEVICE_LIMITS_MAX     32u
+#define DEVICE_NAME_MAX	      256u
+
+struct client_device {
+	char name[DEVICE_NAME_MAX];
+	uint8_t uuid[16];
+	uint32_t attribute_count;
+	int32_t attributes[DEVICE_ATTRIBUTES_MAX];
+	uint64_t total_bytes;
+	int32_t priority_least, priority_greatest;
+	uint32_t limit_count;
+	uint64_t limits[DEVICE_LIMITS_MAX];
+};
+
+/** Devices that the program may see; 0 before cuInit. */
+int device_count(void);
+
+/** The device behind an ordinal, NULL if there is none. Valid for the life of the process. */
+const struct client_device *device_get(int ordinal);
+
+/**
+ * What tells a device from others: exactly the values that the device queries return.
+ * Return: false if there is no such ordinal; outputs are then untouched.
+ */
+bool device_identity(
+	int ordinal, uint8_t ret_uuid[16], int32_t *ret_domain, int32_t *ret_bus, int32_t *ret_device);
+
+/** Value of a device attribute. CUDA_ERROR_INVALID_VALUE for numbers that the device does not know. */
+CUresult device_attribute(const struct client_device *device, int attribute, int *ret_value);
+
+/** Whether CUDA_VISIBLE_DEVICES, as it stands, hides every device whatever there is. */
+bool device_all_hidden(const char *visible);
+
+/**
+ * The place of a device in a CUDA_VISIBLE_DEVICES list: what ordinal the program gives it, or -1 if it is
+ * hidden. The list ends at the first entry that names nothing.
+ * @visible: NULL means all
+ * @index: the device's number, of @count; @uuids: their UUIDs
+ */
+int device_ordinal(const char *visible, int index, int count, const uint8_t (*uuids)[16]);
+
+/** Takes the snapshot. Called once, by process start, before any other thread can ask. */
+void device_snapshot(const struct wire_welcome *welcome, const char *visible);
+
+#endif

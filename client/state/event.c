@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The table of events. Runs on the program's threads. An event's one word says where its latest record
+// stands, as (slot << SEQ_BITS | seq), 0 before the first; it is written inside the ring lock together with
+// the record itself, so what a later command reads there is already on the ring. The table's lock guards who
+// has which slot.
+//
+// Life of a slot: free → in use → closed (its EVENT_DESTROY is sent, if it was ever recorded) → free, once
+// that is done.
+
+#include "client/state/event.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "client/link/control.h"
+#include "client/state/process.h"
+#include "client/state/stream.h"
+#include "client/submit/submit.h"
+#include "client/submit/wait.h"
+
+#define HANDLE_TAG	  UINT64_C(8) /* no stream handle has this bit */
+#define HANDLE_SLOT_SHIFT 4
+#define HANDLE_USE_SHIFT  20
+#define HANDLE_USE_BITS	  26
+#define SEQ_BITS	  48
+/* Closed slots looked at before a new one is taken. */
+#define REAP_TRIES 4
+
+struct event {
+	word64 handle; /* 0 while nobody's; written under the table's lock */
+	word64 record; /* written inside the ring lock */
+	uint64_t uses; /* table */
+	uint64_t gone; /* table: record of the EVENT_DESTROY */
+	CUcontext context;
+	uint32_t flags;
+	uint32_t next; /* table: in the queue of closed slots or the stack of free ones */
+};
+
+static struct event table[SHM_EVENTS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Guarded by lock. Slot 0 stays unused, so it can end the lists. */
+static uint32_t used = 1, free_top, closed_first, closed_last;
+
+static uint32_t slot_of(const struct event *event)
+{
+	return (uint32_t)(event - table);
+}
+
+static struct client_stream *record_stream(uint64_t record)
+{
+	return stream_slot((uint32_t)(record >> SEQ_BITS) % SHM_STREAMS);
+}
+
+static uint64_t record_seq(uint64_t record)
+{
+	return record & ((UINT64_C(1) << SEQ_BITS) - 1);
+}
+
+static uint64_t make_record(const struct submit *submit)
+{
+	return (uint64_t)submit->head->stream << SEQ_BITS | submit->seq;
+}
+
+static bool is_done(uint64_t record)
+{
+	return record == 0 || wait_is_done(record_stream(record), record_seq(record));
+}
+
+static struct event *resolve(CUevent handle)
+{
+	uint64_t value = (uint64_t)(uintptr_t)handle;
+	struct event *event = &table[(value >> HANDLE_SLOT_SHIFT) % SHM_EVENTS];
+
+	return value && word_acquire(&event->handle) == value ? event : NULL;
+}
+
+/* Moves the oldest closed slots that are done to the free ones. */
+static void reap(void)
+{
+	for (int i = 0; i < REAP_TRIES && closed_first; ++i) {
+		struct event *event = &table[closed_first];
+
+		if (!is_done(event->gone))
+			return;
+		closed_first = event->next;
+		event->next = free_top;
+		free_top = slot_of(event);
+	}
+}
+
+static struct event *take_slot(void)
+{
+	struct event *event;
+
+	reap();
+	if (free_top) {
+		event = &table[free_top];
+		free_top = event->next;
+		return event;
+	}
+	return used < SHM_EVENTS ? &table[used++] : NULL;
+}
+
+static uint64_t next_handle(struct event *event)
+{
+	uint64_t use = ++event->uses & ((UINT64_C(1) << HANDLE_USE_BITS) - 1);
+
+	return (use + 1) << HANDLE_USE_SHIFT | (uint64_t)slot_of(event) << HANDLE_SLOT_SHIFT | HANDLE_TAG;
+}
+
+CUresult event_create(CUcontext context, unsigned int flags, CUevent *ret_event)
+{
+	struct event *event;
+	uint64_t handle = 0;
+
+	pthread_mutex_lock(&lock);
+	event = take_slot();
+	if (event) {
+		event->context = context;
+		event->flags = flags;
+		word_set(&event->record, 0);
+		handle = next_handle(event);
+		word_release(&event->handle, handle);
+	}
+	pthread_mutex_unlock(&lock);
+	if (!event)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*ret_event = (CUevent)(uintptr_t)handle;
+	return CUDA_SUCCESS;
+}
+
+static CUresult send_destroy(struct client_stream *stream, uint32_t slot, uint64_t *ret_gone)
+{
+	struct submit submit;
+	CUresult r =
+		submit_begin_own(stream, FRMPS_OP_EVENT_DESTROY, sizeof(struct frmps_event_record), &submit);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	*(struct frmps_event_record *)submit.body = (struct frmps_event_record){.event = slot};
+	*ret_gone = make_record(&submit);
+	submit_commit_own(&submit);
+	return CUDA_SUCCESS;
+}
+
+/* Tells the executor. Behind the record in the same stream, or, when that stream is closed, in the legacy
+ * one. */
+static uint64_t announce(struct event *event)
+{
+	uint64_t record = word_acquire(&event->record);
+	uint64_t gone = 0;
+
+	if (record && send_destroy(record_stream(record), slot_of(event), &gone) == CUDA_ERROR_INVALID_HANDLE)
+		send_destroy(stream_slot(0), slot_of(event), &gone);
+	return gone;
+}
+
+static void retire(struct event *event)
+{
+	uint64_t gone = announce(event);
+
+	pthread_mutex_lock(&lock);
+	event->gone = gone;
+	event->next = 0;
+	if (closed_first)
+		table[closed_last].next = slot_of(event);
+	else
+		closed_first = slot_of(event);
+	closed_last = slot_of(event);
+	pthread_mutex_unlock(&lock);
+}
+
+CUresult event_destroy(CUevent handle)
+{
+	struct event *event = resolve(handle);
+	uint64_t value = (uint64_t)(uintptr_t)handle;
+
+	if (!event || !atomic_compare_exchange_strong(&event->handle, &value, 0))
+		return CUDA_ERROR_INVALID_HANDLE;
+	retire(event);
+	return CUDA_SUCCESS;
+}
+
+void event_release_context(CUcontext context)
+{
+	uint32_t end;
+
+	pthread_mutex_lock(&lock);
+	end = used;
+	pthread_mutex_unlock(&lock);
+	for (uint32_t i = 1; i < end; ++i) {
+		uint64_t handle = word_acquire(&table[i].handle);
+
+		if (handle && table[i].context == context)
+			event_destroy((CUevent)(uintptr_t)handle);
+	}
+}
+
+CUresult event_record(CUevent handle, struct client_stream *stream)
+{
+	struct event *event = resolve(handle);
+	struct submit submit;
+	CUresult r;
+
+	if (!event)
+		return CUDA_ERROR_INVALID_HANDLE;
+	r = submit_begin(stream, FRMPS_OP_EVENT_RECORD, sizeof(struct frmps_event_record), &submit);
+	if (r != CUDA_SUCCESS)
+		return r;
+	*(struct frmps_event_record *)submit.body = (struct frmps_event_record){
+		.event = slot_of(event),
+		.flags = event->flags & CU_EVENT_DISABLE_TIMING ? 0 : FRMPS_EVENT_TIMING,
+	};
+	submit.head->flags |= FRMPS_CMD_MARK;
+	word_release(&event->record, make_record(&submit));
+	submit_commit(&submit);
+	return CUDA_SUCCESS;
+}
+
+CUresult event_wait(CUevent handle, struct client_stream *stream)
+{
+	struct event *event = resolve(handle);
+	struct submit submit;
+	uint64_t record;
+	CUresult r;
+
+	if (!event)
+		return CUDA_ERROR_INVALID_HANDLE;
+	record = word_acquire(&event->record);
+	if (is_done(record) || record_stream(record) == stream)
+		return CUDA_SUCCESS;
+	r = submit_begin(stream, FRMPS_OP_DEPEND, sizeof(struct frmps_depend), &submit);
+	if (r != CUDA_SUCCESS)
+		return r;
+	/* Looked at again: another thread may have recorded meanwhile, and the event slot names the latest
+	 * record. A record in this very stream is older than this command and waits for nothing. */
+	record = word_acquire(&event->record);
+	*(struct frmps_depend *)submit.body = (struct frmps_depend){
+		.seq = record_seq(record),
+		.stream = record_stream(record)->slot,
+		.event = slot_of(event),
+	};
+	submit_commit(&submit);
+	return CUDA_SUCCESS;
+}
+
+CUresult event_query(CUevent handle)
+{
+	struct event *event = resolve(handle);
+	uint64_t record = event ? word_acquire(&event->record) : 0;
+
+	if (!event)
+		return CUDA_ERROR_INVALID_HANDLE;
+	return record ? wait_poll(record_stream(record), record_seq(record)) : CUDA_SUCCESS;
+}
+
+CUresult event_synchronize(CUevent handle)
+{
+	struct event *event = resolve(handle);
+	uint64_t record = event ? word_acquire(&event->record) : 0;
+	CUresult r = CUDA_SUCCESS;
+
+	if (!event)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (record)
+		r = wait_done(
+			record_stream(record), record_seq(record), event->flags & CU_EVENT_BLOCKING_SYNC);
+	return r == CUDA_SUCCESS ? wait_late_error() : r;
+}
+
+/* Whether a time can be asked for. */
+static CUresult check_timed(const struct event *event)
+{
+	uint64_t record = event ? word_acquire(&((struct event *)event)->record) : 0;
+
+	if (!record || (event->flags & CU_EVENT_DISABLE_TIMING))
+		return CUDA_ERROR_INVALID_HANDLE;
+	return is_done(record) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult ask_elapsed(uint32_t start, uint32_t end, float *ret_milliseconds)
+{
+	struct wire_message request = {.type = WIRE_QUERY_ELAPSED};
+	struct control_answer *answer = control_answer_new();
+	uint32_t bits;
+	CUresult r;
+
+	if (!answer)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	request.elapsed = (struct wire_elapsed){.start_event = start, .end_event = end};
+	r = control_call(&request, NULL, 0, answer);
+	if (r == CUDA_SUCCESS && answer->message.reply.values.count != 1)
+		r = CUDA_ERROR_UNKNOWN;
+	if (r == CUDA_SUCCESS) {
+		bits = (uint32_t)answer->message.reply.values.at[0];
+		memcpy(ret_milliseconds, &bits, sizeof(bits));
+	}
+	control_answer_free(answer);
+	return r;
+}
+
+CUresult event_elapsed(CUevent start, CUevent end, float *ret_milliseconds)
+{
+	struct event *first = resolve(start), *second = resolve(end);
+	CUresult a = check_timed(first), b = check_timed(second);
+
+	if (a == CUDA_ERROR_INVALID_HANDLE || b == CUDA_ERROR_INVALID_HANDLE)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (a != CUDA_SUCCESS || b != CUDA_SUCCESS)
+		return CUDA_ERROR_NOT_READY;
+	return ask_elapsed(slot_of(first), slot_of(second), ret_milliseconds);
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Events of this program. An event is the (stream, seq) of its latest record, so queries and waits are
+// answered from the timelines; only times are asked of the service. Same handles as streams: slot and count
+// of uses in a table that is never freed. Any thread; recording and waiting for the same event from two
+// threads at once gives one of the two orders.
+
+#ifndef FRMPS_CLIENT_STATE_EVENT_H
+#define FRMPS_CLIENT_STATE_EVENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+
+struct client_stream;
+
+/** A new event. CUDA_ERROR_OUT_OF_MEMORY when all slots are in use. */
+CUresult event_create(CUcontext context, unsigned int flags, CUevent *ret_event);
+
+/** Ends an event; what waits for its record goes on waiting. */
+CUresult event_destroy(CUevent event);
+
+/** Ends every event of a context. */
+void event_release_context(CUcontext context);
+
+CUresult event_record(CUevent event, struct client_stream *stream);
+
+/** Holds the stream's later commands until the event's latest record is done. No record, nothing to wait for.
+ */
+CUresult event_wait(CUevent event, struct client_stream *stream);
+
+/** CUDA_SUCCESS when done or never recorded, else CUDA_ERROR_NOT_READY. */
+CUresult event_query(CUevent event);
+
+CUresult event_synchronize(CUevent event);
+
+/** Milliseconds between two finished records of events with timing. */
+CUresult event_elapsed(CUevent start, CUevent end, float *ret_milliseconds);
+
+#endif

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Kernel objects: made from the service's answer to a lookup, and their attributes. Runs on the program's
+// threads. The objects live in a slab whose index is the kernel's id minus one; names and layouts are theirs
+// and go with them.
+
+#include "client/state/function.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/link/control.h"
+#include "client/state/device.h"
+#include "client/state/log.h"
+#include "protocol/command.h"
+
+_Static_assert(sizeof(struct client_function) <= 1u << FUNCTION_SHIFT, "a kernel object fits its place");
+
+struct slab function_slab = SLAB_INIT(FUNCTION_SHIFT, FUNCTION_IDS);
+
+static _Atomic uint64_t serials;
+
+static uint32_t attribute_or(const struct client_device *device, int attribute, uint32_t otherwise)
+{
+	int value = 0;
+
+	if (!device || device_attribute(device, attribute, &value) != CUDA_SUCCESS || value <= 0)
+		return otherwise;
+	return (uint32_t)value;
+}
+
+/* What the device allows; where it does not say, any size passes here and the service judges. */
+static void set_limits(struct client_function *function, int ordinal)
+{
+	const struct client_device *device = device_get(ordinal);
+	int32_t own = function->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
+
+	for (int i = 0; i < 3; ++i) {
+		function->max_grid[i] =
+			attribute_or(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i, UINT32_MAX);
+		function->max_block[i] =
+			attribute_or(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i, UINT32_MAX);
+	}
+	function->max_threads = attribute_or(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, UINT32_MAX);
+	if (own > 0 && (uint32_t)own < function->max_threads)
+		function->max_threads = (uint32_t)own;
+}
+
+static bool decode_params(
+	const uint64_t *values, uint32_t count, struct function_param *ret_params, uint32_t *ret_bytes)
+{
+	uint64_t end = 0;
+
+	for (uint32_t i = 0; i < count; ++i) {
+		uint64_t offset = values[2 * i], size = values[2 * i + 1];
+
+		if (offset < end || offset > FRMPS_ARGUMENT_MAX || size > FRMPS_ARGUMENT_MAX - offset)
+			return false;
+		ret_params[i] = (struct function_param){.offset = (uint32_t)offset, .size = (uint32_t)size};
+		end = offset + size;
+	}
+	*ret_bytes = (uint32_t)end;
+	return true;
+}
+
+bool function_decode(struct client_function *function, const struct wire_u64s *values)
+{
+	struct function_param *params = NULL;
+	uint64_t count;
+
+	if (values->count < 1 + CU_FUNC_ATTRIBUTE_MAX)
+		return false;
+	count = values->at[0];
+	if (count > FRMPS_ARGUMENT_MAX || values->count != 1 + 2 * count + CU_FUNC_ATTRIBUTE_MAX)
+		return false;
+	if (count > 0) {
+		params = calloc(count, sizeof(*params));
+		if (!params ||
+			!decode_params(values->at + 1, (uint32_t)count, params, &function->argument_bytes)) {
+			free(params);
+			return false;
+		}
+	}
+	function->params = params;
+	function->param_count = (uint32_t)count;
+	for (uint32_t i = 0; i < CU_FUNC_ATTRIBUTE_MAX; ++i)
+		function->attributes[i] = (int32_t)values->at[1 + 2 * count + i];
+	function->granted_shared = function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
+	function->granted_clusters =
+		function->attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED];
+	return true;
+}
+
+static CUresult ask(struct client_function *function, uint32_t module_id)
+{
+	struct wire_message request = {.type = WIRE_FIND_FUNCTION};
+	struct control_answer *answer = control_answer_new();
+	int saved = errno;
+	CUresult result;
+
+	if (!answer)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	request.symbol.module = module_id;
+	request.symbol.function = function->id;
+	request.symbol.name = function->name;
+	result = control_call(&request, NULL, 0, answer);
+	if (result == CUDA_SUCCESS && !function_decode(function, &answer->message.reply.values)) {
+		client_log(CLIENT_LOG_ERROR, "no sense in the service's description of kernel %.200s",
+			function->name);
+		result = CUDA_ERROR_UNKNOWN;
+	}
+	control_answer_free(answer);
+	errno = saved;
+	return result;
+}
+
+CUresult function_new(struct client_module *module, uint32_t module_id, int device, const char *name,
+	struct client_function **ret_function)
+{
+	struct client_function *function = slab_take(&function_slab);
+	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (!function)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	function->id = slab_index(&function_slab, function) + 1;
+	function->module = module;
+	function->serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed) + 1;
+	function->name = strdup(name);
+	if (function->name)
+		result = ask(function, module_id);
+	if (result != CUDA_SUCCESS) {
+		/* After "not found" the service knows nothing of the id; after anything else it may. */
+		function_free(function, result == CUDA_ERROR_NOT_FOUND || !function->name);
+		return result;
+	}
+	function->device = device;
+	set_limits(function, device);
+	atomic_store_explicit(&function->object.live, FUNCTION_MAGIC, memory_order_release);
+	*ret_function = function;
+	return CUDA_SUCCESS;
+}
+
+void function_free(struct client_function *function, bool reusable)
+{
+	atomic_store_explicit(&function->object.live, 0, memory_order_release);
+	free((void *)(uintptr_t)function->params);
+	free((void *)(uintptr_t)function->name);
+	function->params = NULL;
+	function->name = NULL;
+	function->param_count = 0;
+	if (reusable)
+		slab_give(&function_slab, function);
+}
+
+CUresult function_attribute(const struct client_function *function, int attribute, int *ret_value)
+{
+	if (!ret_value || attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_value = function->attributes[attribute];
+	return CUDA_SUCCESS;
+}
+
+static CUresult send_attribute(const struct client_function *function, uint32_t attribute, int32_t value)
+{
+	struct wire_message request = {.type = WIRE_SET_FUNCTION};
+	struct control_answer *answer = control_answer_new();
+	int saved = errno;
+	CUresult result;
+
+	if (!answer)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	request.set_function.function = function->id;
+	request.set_function.attribute = attribute;
+	request.set_function.value = value;
+	result = control_call(&request, NULL, 0, answer);
+	control_answer_free(answer);
+	errno = saved;
+	return result;
+}
+
+/* The attributes that programs may set, and what each takes. The service judges what only the device knows.
+ */
+static bool may_set(int attribute, int32_t value)
+{
+	switch (attribute) {
+	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+		return value >= 0;
+	case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+		return value >= CU_SHAREDMEM_CARVEOUT_DEFAULT && value <= CU_SHAREDMEM_CARVEOUT_MAX_SHARED;
+	case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+	case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+	case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+		return value >= 0;
+	case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+		return value == 0 || value == 1;
+	case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+		return value >= CU_CLUSTER_SCHEDULING_POLICY_DEFAULT &&
+		       value <= CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING;
+	default:
+		return false;
+	}
+}
+
+/* Where the service's value of a permission is kept, NULL for attributes that are none. */
+static int32_t *granted(struct client_function *function, int attribute)
+{
+	if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+		return &function->granted_shared;
+	if (attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED)
+		return &function->granted_clusters;
+	return NULL;
+}
+
+CUresult function_set_attribute(struct client_function *function, int attribute, int value)
+{
+	int32_t *grant = granted(function, attribute);
+	CUresult result;
+
+	if (!may_set(attribute, value))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (function->attributes[attribute] == value)
+		return CUDA_SUCCESS;
+	if (!grant || value > *grant) {
+		result = send_attribute(function, (uint32_t)attribute, value);
+		if (result != CUDA_SUCCESS)
+			return result;
+		if (grant)
+			*grant = value;
+	}
+	function->attributes[attribute] = value;
+	++function->revision;
+	return CUDA_SUCCESS;
+}
+
+CUresult function_set_cache_config(struct client_function *function, int config)
+{
+	CUresult result;
+
+	if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (function->cache_config == config)
+		return CUDA_SUCCESS;
+	result = send_attribute(function, FUNCTION_ATTRIBUTE_CACHE, config);
+	if (result != CUDA_SUCCESS)
+		return result;
+	function->cache_config = config;
+	++function->revision;
+	return CUDA_SUCCESS;
+}
+
+CUresult function_param_info(
+	const struct client_function *function, size_t index, size_t *ret_offset, size_t *ret_size)
+{
+	if (!ret_offset || index >= function->param_count)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_offset = function->params[index].offset;
+	if (ret_size)
+		*ret_size = function->params[index].size;
+	return CUDA_SUCCESS;
+}

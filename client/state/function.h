@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Kernels as the program holds them. CUfunction and CUkernel are two names for the address of one struct
+// client_function, and every call takes either. All that a launch needs stands in the object: parameter
+// layout, limits, attributes; the service was asked once, when the kernel was looked up.
+//
+// Attributes that the program sets: permissions (how much dynamic shared memory, cluster sizes that are not
+// portable) are only ever raised at the service, so that a launch that is still queued is never judged by a
+// later, lower value; the lower value is enforced here. Everything else is sent as it is set; a value that is
+// already set is not sent.
+//
+// function_find() and the launch path read without a lock. Two threads that set attributes of one kernel at
+// once get one or the other value, as with the driver.
+
+#ifndef FRMPS_CLIENT_STATE_FUNCTION_H
+#define FRMPS_CLIENT_STATE_FUNCTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/state/slab.h"
+#include "protocol/cuda_abi.h"
+#include "protocol/wire.h"
+
+struct client_module;
+
+#define FUNCTION_MAGIC UINT32_C(0x4b524e4c)
+#define FUNCTION_SHIFT 8
+/* Ids are 1 … this. */
+#define FUNCTION_IDS 65535u
+/* Attribute number of the cache configuration in SetFunction. */
+#define FUNCTION_ATTRIBUTE_CACHE 1000u
+
+struct function_param {
+	uint32_t offset, size;
+};
+
+/* The first cache lines are what a launch reads. Everything up to `attributes` is constant while the object
+ * lives. */
+struct client_function {
+	struct slab_object object;
+	uint32_t id;
+	uint32_t param_count;
+	const struct function_param *params; /* in order of their offsets, none overlap */
+	uint32_t argument_bytes;	     /* end of the last parameter */
+	uint32_t max_threads;		     /* per block, of the kernel and the device */
+	uint32_t max_grid[3], max_block[3];
+	int32_t attributes[CU_FUNC_ATTRIBUTE_MAX]; /* as the program sees them */
+	int32_t granted_shared,
+		granted_clusters; /* permissions at the service, never below what the program sees */
+	int32_t cache_config;
+	int32_t device;	   /* ordinal */
+	uint32_t revision; /* counts changes of attributes */
+	uint64_t serial;   /* tells it from every other one of the process's life */
+	struct client_module *module;
+	const char *name;
+	uint32_t name_hash;
+	struct client_function *next; /* in the module's list, guarded by the module */
+};
+
+extern struct slab function_slab;
+
+/** The kernel behind a handle of either kind (pass it as a plain pointer), NULL if it is none or its module
+ * is gone. */
+static inline struct client_function *function_find(const void *handle)
+{
+	return slab_find(&function_slab, handle, FUNCTION_MAGIC);
+}
+
+/**
+ * Looks a kernel up at the service.
+ * @module, @module_id: whose; the object keeps the pointer
+ * @device: ordinal whose limits bound a launch
+ * Return: CUDA_ERROR_NOT_FOUND for an unknown name; CUDA_ERROR_OUT_OF_MEMORY, also when all ids are in use.
+ */
+CUresult function_new(struct client_module *module, uint32_t module_id, int device, const char *name,
+	struct client_function **ret_function);
+
+/** Ends a kernel whose module the service has unloaded (reusable) or may still hold; the id is then never
+ * used again. */
+void function_free(struct client_function *function, bool reusable);
+
+/** Value of an attribute; CUDA_ERROR_INVALID_VALUE for an unknown one. */
+CUresult function_attribute(const struct client_function *function, int attribute, int *ret_value);
+
+/** Sets an attribute. CUDA_ERROR_INVALID_VALUE for unknown and read-only ones and bad values. */
+CUresult function_set_attribute(struct client_function *function, int attribute, int value);
+
+/** CUDA_ERROR_INVALID_VALUE for an unknown configuration. */
+CUresult function_set_cache_config(struct client_function *function, int config);
+
+/** Place of a parameter; ret_size may be NULL. CUDA_ERROR_INVALID_VALUE behind the last one and for NULL
+ * ret_offset. */
+CUresult function_param_info(
+	const struct client_function *function, size_t index, size_t *ret_offset, size_t *ret_size);
+
+/** Reads the answer to FindFunction into an object; false if it makes no sense. For function_new() and its
+ * tests. */
+bool function_decode(struct client_function *function, const struct wire_u64s *values);
+
+#endif

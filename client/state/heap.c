@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See heap.h. Free blocks of shared chunks hang in bins by size (bin i: below unit · 2^(i+1)), so a fitting
+// one is found without a walk over the chunks; spare chunks of large requests are matched by their size.
+
+#include "client/state/heap.h"
+
+#include <stdlib.h>
+
+static uint64_t round_up(uint64_t value, uint64_t unit)
+{
+	return (value + unit - 1) & ~(unit - 1);
+}
+
+void heap_init(struct heap *heap, uint64_t base, uint64_t bytes, uint64_t unit)
+{
+	*heap = (struct heap){.base = base, .bytes = bytes, .unit = unit, .next_shared = HEAP_GRAIN};
+}
+
+static void free_chunk(struct heap_chunk *chunk)
+{
+	while (chunk->first) {
+		struct heap_block *block = chunk->first;
+
+		chunk->first = block->behind;
+		free(block);
+	}
+	free(chunk);
+}
+
+void heap_deinit(struct heap *heap)
+{
+	while (heap->first) {
+		struct heap_chunk *chunk = heap->first;
+
+		heap->first = chunk->next;
+		free_chunk(chunk);
+	}
+	*heap = (struct heap){0};
+}
+
+static unsigned int bin_of(const struct heap *heap, uint64_t bytes)
+{
+	unsigned int bin = 63 - (unsigned int)__builtin_clzll(bytes / heap->unit | 1);
+
+	return bin < HEAP_BINS ? bin : HEAP_BINS - 1;
+}
+
+static void bin_add(struct heap *heap, struct heap_block *block)
+{
+	struct heap_block **bin = &heap->bins[bin_of(heap, block->bytes)];
+
+	block->bin_previous = NULL;
+	block->bin_next = *bin;
+	if (*bin)
+		(*bin)->bin_previous = block;
+	*bin = block;
+}
+
+static void bin_remove(struct heap *heap, struct heap_block *block)
+{
+	if (block->bin_previous)
+		block->bin_previous->bin_next = block->bin_next;
+	else
+		heap->bins[bin_of(heap, block->bytes)] = block->bin_next;
+	if (block->bin_next)
+		block->bin_next->bin_previous = block->bin_previous;
+	block->bin_next = block->bin_previous = NULL;
+}
+
+/* A free block of a shared chunk with at least so many bytes. The request's own bin may hold smaller ones. */
+static struct heap_block *bin_find(const struct heap *heap, uint64_t bytes)
+{
+	for (unsigned int i = bin_of(heap, bytes); i < HEAP_BINS; ++i)
+		for (struct heap_block *block = heap->bins[i]; block; block = block->bin_next)
+			if (block->bytes >= bytes)
+				return block;
+	return NULL;
+}
+
+/* Makes the rest of a block behind its first `bytes` a free block of its own. */
+static bool cut(struct heap *heap, struct heap_block *block, uint64_t bytes)
+{
+	struct heap_block *rest;
+
+	if (block->bytes == bytes)
+		return true;
+	rest = calloc(1, sizeof(*rest));
+	if (!rest)
+		return false;
+	rest->address = block->address + bytes;
+	rest->bytes = block->bytes - bytes;
+	rest->chunk = block->chunk;
+	rest->before = block;
+	rest->behind = block->behind;
+	if (rest->behind)
+		rest->behind->before = rest;
+	block->behind = rest;
+	block->bytes = bytes;
+	bin_add(heap, rest);
+	return true;
+}
+
+static void use(struct heap *heap, struct heap_block *block)
+{
+	if (block->chunk->used_blocks++ == 0)
+		heap->spare_bytes -= block->chunk->bytes;
+	block->used = true;
+}
+
+static int alloc_small(struct heap *heap, uint64_t bytes, struct heap_block **ret_block)
+{
+	struct heap_block *block = bin_find(heap, bytes);
+
+	if (!block)
+		return HEAP_E_FULL;
+	bin_remove(heap, block);
+	if (!cut(heap, block, bytes)) {
+		bin_add(heap, block);
+		return HEAP_E_SPACE;
+	}
+	use(heap, block);
+	*ret_block = block;
+	return 0;
+}
+
+/* A spare chunk of its own that wastes at most an eighth. */
+static int alloc_large(struct heap *heap, uint64_t bytes, struct heap_block **ret_block)
+{
+	uint64_t most = bytes + bytes / 8;
+
+	for (struct heap_chunk *chunk = heap->first; chunk; chunk = chunk->next) {
+		if (chunk->shared || !chunk->ready || chunk->used_blocks)
+			continue;
+		if (chunk->bytes < bytes || chunk->bytes > most)
+			continue;
+		use(heap, chunk->first);
+		*ret_block = chunk->first;
+		return 0;
+	}
+	return HEAP_E_FULL;
+}
+
+int heap_alloc(struct heap *heap, uint64_t bytes, struct heap_block **ret_block)
+{
+	if (bytes > heap->bytes)
+		return HEAP_E_SPACE;
+	if (bytes <= HEAP_SMALL_MAX)
+		return alloc_small(heap, round_up(bytes, heap->unit), ret_block);
+	return alloc_large(heap, round_up(bytes, HEAP_GRAIN), ret_block);
+}
+
+/* Links a chunk in at the lowest address where it and a gap behind it fit. */
+static bool find_place(struct heap *heap, struct heap_chunk *chunk)
+{
+	uint64_t at = heap->base, need = chunk->bytes + HEAP_GRAIN;
+	struct heap_chunk *next = heap->first;
+
+	for (; next && next->address - at < need; next = next->next)
+		at = next->address + next->bytes + HEAP_GRAIN;
+	if (!next && (at > heap->base + heap->bytes || heap->base + heap->bytes - at < need))
+		return false;
+	chunk->address = at;
+	chunk->next = next;
+	chunk->previous = next ? next->previous : heap->last;
+	*(chunk->previous ? &chunk->previous->next : &heap->first) = chunk;
+	*(next ? &next->previous : &heap->last) = chunk;
+	return true;
+}
+
+static uint64_t chunk_bytes(struct heap *heap, uint64_t bytes, bool modest)
+{
+	uint64_t size = heap->next_shared;
+
+	if (bytes > HEAP_SMALL_MAX)
+		return round_up(bytes, HEAP_GRAIN);
+	if (modest)
+		return HEAP_GRAIN;
+	if (heap->next_shared < HEAP_SHARED_MAX)
+		heap->next_shared *= 2;
+	return size;
+}
+
+int heap_reserve(struct heap *heap, uint64_t bytes, bool modest, struct heap_chunk **ret_chunk)
+{
+	struct heap_chunk *chunk;
+
+	if (bytes > heap->bytes)
+		return HEAP_E_SPACE;
+	chunk = calloc(1, sizeof(*chunk));
+	if (!chunk)
+		return HEAP_E_SPACE;
+	chunk->bytes = chunk_bytes(heap, bytes, modest);
+	chunk->shared = bytes <= HEAP_SMALL_MAX;
+	if (!find_place(heap, chunk)) {
+		free(chunk);
+		return HEAP_E_SPACE;
+	}
+	*ret_chunk = chunk;
+	return 0;
+}
+
+int heap_adopt(struct heap *heap, struct heap_chunk *chunk, uint64_t bytes, struct heap_block **ret_block)
+{
+	struct heap_block *block = calloc(1, sizeof(*block));
+
+	if (!block)
+		return HEAP_E_SPACE;
+	block->address = chunk->address;
+	block->bytes = chunk->bytes;
+	block->chunk = chunk;
+	if (chunk->shared && !cut(heap, block, round_up(bytes, heap->unit))) {
+		free(block);
+		return HEAP_E_SPACE;
+	}
+	chunk->first = block;
+	chunk->ready = true;
+	heap->spare_bytes += chunk->bytes;
+	use(heap, block);
+	*ret_block = block;
+	return 0;
+}
+
+void heap_forget(struct heap *heap, struct heap_chunk *chunk)
+{
+	*(chunk->previous ? &chunk->previous->next : &heap->first) = chunk->next;
+	*(chunk->next ? &chunk->next->previous : &heap->last) = chunk->previous;
+	free_chunk(chunk);
+}
+
+/* Joins a free block, not in a bin, with the one behind it, which is. */
+static void join_behind(struct heap *heap, struct heap_block *block)
+{
+	struct heap_block *behind = block->behind;
+
+	bin_remove(heap, behind);
+	block->bytes += behind->bytes;
+	block->behind = behind->behind;
+	if (block->behind)
+		block->behind->before = block;
+	free(behind);
+}
+
+static void free_shared(struct heap *heap, struct heap_block *block)
+{
+	if (block->behind && !block->behind->used)
+		join_behind(heap, block);
+	if (block->before && !block->before->used) {
+		struct heap_block *before = block->before;
+
+		bin_remove(heap, before);
+		/* join_behind() takes the one behind out of its bin. */
+		bin_add(heap, block);
+		join_behind(heap, before);
+		block = before;
+	}
+	bin_add(heap, block);
+}
+
+void heap_free(struct heap *heap, struct heap_block *block)
+{
+	struct heap_chunk *chunk = block->chunk;
+
+	block->used = false;
+	if (--chunk->used_blocks == 0)
+		heap->spare_bytes += chunk->bytes;
+	if (chunk->shared)
+		free_shared(heap, block);
+}
+
+struct heap_chunk *heap_excess(struct heap *heap, uint64_t keep)
+{
+	if (heap->spare_bytes <= keep)
+		return NULL;
+	for (struct heap_chunk *chunk = heap->last; chunk; chunk = chunk->previous) {
+		if (!chunk->ready || chunk->used_blocks)
+			continue;
+		if (chunk->shared)
+			bin_remove(heap, chunk->first);
+		chunk->ready = false;
+		heap->spare_bytes -= chunk->bytes;
+		return chunk;
+	}
+	return NULL;
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Cutting a part of the window into allocations. Pure bookkeeping: it says what to map and unmap, the caller
+// does it (pool.c) and guards the heap with a lock that it does not hold meanwhile.
+//
+//   window part:  | chunk | gap | chunk | gap | … free addresses … |
+//   chunk:        | block | block | … |   in address order, used and free, no two free ones side by side
+//
+// Small allocations share chunks; a large one is a chunk of its own. A chunk without used blocks is spare:
+// kept for reuse up to a limit, then given back.
+//
+// A chunk is RESERVED (addresses only, somebody is mapping or unmapping it) or READY. Only READY chunks are
+// cut.
+
+#ifndef FRMPS_CLIENT_STATE_HEAP_H
+#define FRMPS_CLIENT_STATE_HEAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Chunks start at and are multiples of this; the gap between two chunks is as wide. */
+#define HEAP_GRAIN UINT64_C(0x200000)
+/* Larger requests get chunks of their own. */
+#define HEAP_SMALL_MAX UINT64_C(0x100000)
+/* Shared chunks grow from HEAP_GRAIN to this. */
+#define HEAP_SHARED_MAX (16 * HEAP_GRAIN)
+#define HEAP_BINS	24
+
+struct heap_chunk;
+
+/* A used or free piece of a chunk. */
+struct heap_block {
+	uint64_t address, bytes;
+	bool used;
+	struct heap_chunk *chunk;
+	struct heap_block *before, *behind;	    /* neighbours in the chunk */
+	struct heap_block *bin_next, *bin_previous; /* free blocks of shared chunks */
+};
+
+struct heap_chunk {
+	uint64_t address, bytes;
+	bool ready;
+	bool shared;
+	unsigned int used_blocks;
+	struct heap_block *first;
+	struct heap_chunk *next, *previous; /* in address order */
+};
+
+struct heap {
+	uint64_t base, bytes;
+	uint64_t unit;	      /* allocations start at and are multiples of it; a power of two */
+	uint64_t next_shared; /* size of the next shared chunk */
+	uint64_t spare_bytes; /* of chunks without used blocks */
+	struct heap_chunk *first, *last;
+	struct heap_block *bins[HEAP_BINS];
+};
+
+/* Outcomes. */
+#define HEAP_E_FULL  1 /* nothing free in the chunks that are there */
+#define HEAP_E_SPACE 2 /* no free addresses, or no memory for the bookkeeping */
+
+/** @base, @bytes: multiples of HEAP_GRAIN */
+void heap_init(struct heap *heap, uint64_t base, uint64_t bytes, uint64_t unit);
+/** Frees the bookkeeping. */
+void heap_deinit(struct heap *heap);
+
+/** Cuts a block from what is mapped. @bytes: at least 1. Return: 0, HEAP_E_FULL, HEAP_E_SPACE. */
+int heap_alloc(struct heap *heap, uint64_t bytes, struct heap_block **ret_block);
+
+/**
+ * Takes addresses for a new chunk that will hold a request.
+ * @modest: the smallest chunk that will do, because memory is short
+ * Return: 0 (map it, then heap_adopt() or heap_forget()), HEAP_E_SPACE.
+ */
+int heap_reserve(struct heap *heap, uint64_t bytes, bool modest, struct heap_chunk **ret_chunk);
+
+/** A reserved chunk is mapped: puts it to use and cuts the request from it. Return: 0, HEAP_E_SPACE (still
+ * reserved). */
+int heap_adopt(struct heap *heap, struct heap_chunk *chunk, uint64_t bytes, struct heap_block **ret_block);
+
+/** A reserved chunk was not mapped, or is unmapped now: its addresses are free again. */
+void heap_forget(struct heap *heap, struct heap_chunk *chunk);
+
+/** Frees a used block. */
+void heap_free(struct heap *heap, struct heap_block *block);
+
+/** Takes a spare chunk out of use if there are more than `keep` bytes of them: unmap it, then heap_forget().
+ * NULL if not. */
+struct heap_chunk *heap_excess(struct heap *heap, uint64_t keep);
+
+#endif

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See host.h. A pool over the host part of the window. A chunk is a file in memory that the service made and
+// pinned; here it is mapped over the reserved addresses, and unmapping puts the reservation back.
+
+#include "client/state/host.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "client/link/connect.h"
+#include "client/link/control.h"
+#include "client/state/pool.h"
+#include "client/state/process.h"
+#include "client/state/ranges.h"
+#include "client/submit/wait.h"
+
+#define KEEP_BYTES (UINT64_C(64) << 20)
+#define UNIT	   4096u
+
+static CUresult attach(struct packet *packet, uint64_t address, uint64_t bytes)
+{
+	int fd = packet_take_fd(packet, 0);
+	void *at = MAP_FAILED;
+
+	/* The pages are there and pinned, so populating only fills this process's tables. */
+	if (fd >= 0)
+		at = mmap((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0);
+	if (fd >= 0)
+		close(fd);
+	if (at == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	madvise(at, bytes, MADV_DONTFORK);
+	return CUDA_SUCCESS;
+}
+
+static CUresult unmap(uint64_t address, uint64_t bytes)
+{
+	struct wire_message request = {
+		.type = WIRE_UNMAP_HOST, .range = {.address = address, .bytes = bytes}};
+	struct control_answer *answer = control_answer_new();
+	void *at = mmap((void *)(uintptr_t)address, bytes, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (at != MAP_FAILED)
+		madvise(at, bytes, MADV_DONTFORK);
+	if (answer)
+		r = control_call(&request, NULL, 0, answer);
+	control_answer_free(answer);
+	return r;
+}
+
+static CUresult map(uint64_t address, uint64_t bytes)
+{
+	struct wire_message request = {.type = WIRE_MAP_HOST, .range = {.address = address, .bytes = bytes}};
+	struct control_answer *answer = control_answer_new();
+	CUresult r;
+
+	if (!answer)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = control_call(&request, NULL, 0, answer);
+	if (r == CUDA_SUCCESS) {
+		r = attach(&answer->packet, address, bytes);
+		if (r != CUDA_SUCCESS)
+			unmap(address, bytes);
+	}
+	control_answer_free(answer);
+	return r;
+}
+
+static struct pool pool = {.map = map, .unmap = unmap};
+
+void host_start(void)
+{
+	pool_init(&pool, connection.window_base + connection.device_bytes, connection.host_bytes, UNIT,
+		KEEP_BYTES);
+}
+
+CUresult host_alloc(CUcontext context, uint64_t bytes, unsigned int flags, void **ret_pointer)
+{
+	struct heap_block *block;
+	struct range range = {.bytes = bytes, .kind = RANGE_HOST, .flags = flags, .owner = context};
+	CUresult r;
+
+	if (bytes == 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = pool_alloc(&pool, bytes, &block);
+	if (r != CUDA_SUCCESS)
+		return r;
+	range.address = block->address;
+	range.room = block->bytes;
+	range.block = block;
+	if (ranges_insert(&range) != 0) {
+		pool_free(&pool, block);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*ret_pointer = (void *)(uintptr_t)range.address;
+	return CUDA_SUCCESS;
+}
+
+CUresult host_free(void *pointer)
+{
+	struct range range;
+	CUresult r;
+
+	if (ranges_take((uint64_t)(uintptr_t)pointer, RANGE_HOST, &range) != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = wait_all();
+	if (process_error() == CUDA_SUCCESS)
+		pool_free(&pool, range.block);
+	return r;
+}
+
+void host_release_context(CUcontext context)
+{
+	struct range range;
+
+	while (ranges_take_owner(context, RANGE_HOST, &range) == 0)
+		pool_free(&pool, range.block);
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The program's pinned host memory: allocations in the host part of the session's window, at the same address
+// in this process and on the device. Any thread.
+
+#ifndef FRMPS_CLIENT_STATE_HOST_H
+#define FRMPS_CLIENT_STATE_HOST_H
+
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+
+/** CUDA_ERROR_INVALID_VALUE for 0 bytes, CUDA_ERROR_OUT_OF_MEMORY. @flags: CU_MEMHOSTALLOC_*, kept for
+ * queries. */
+CUresult host_alloc(CUcontext context, uint64_t bytes, unsigned int flags, void **ret_pointer);
+
+/** Waits for the work given so far, then frees. CUDA_ERROR_INVALID_VALUE for what is not the start of an
+ * allocation. */
+CUresult host_free(void *pointer);
+
+/** Frees everything of a context. Its work is done. */
+void host_release_context(CUcontext context);
+
+/** Called by process start. */
+void host_start(void);
+
+#endif

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Options of the driver's compiler as programs give them with a load: numbers go to the service, log buffers
+// are filled from its answer. Everything lives in the caller's arrays and in struct jit on the caller's
+// stack; no state.
+
+#ifndef FRMPS_CLIENT_STATE_JIT_H
+#define FRMPS_CLIENT_STATE_JIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "protocol/cuda_abi.h"
+#include "protocol/wire.h"
+
+/* What the service takes. */
+#define JIT_OPTIONS_MAX 32u
+
+/* A log buffer of the program; at NULL: none was given. */
+struct jit_log {
+	char *at;
+	uint32_t bytes;
+	void **slot; /* option value of its size, overwritten with how much was filled */
+};
+
+struct jit {
+	struct wire_option options[JIT_OPTIONS_MAX];
+	uint32_t count;
+	struct jit_log info, error;
+	void **wall_time; /* option value that becomes the time of the load */
+	struct timespec start;
+};
+
+/**
+ * Reads the program's options and starts the clock.
+ * Return: CUDA_ERROR_INVALID_VALUE for unknown or too many options or missing arrays,
+ * CUDA_ERROR_NOT_SUPPORTED for the ones that name lists in the program's memory.
+ */
+CUresult jit_begin(unsigned int count, const CUjit_option *options, void **values, struct jit *ret_jit);
+
+/** Fills the log buffers and overwrites the values that report something back. `text` is the service's log.
+ */
+void jit_end(struct jit *jit, bool succeeded, const char *text);
+
+#endif

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Log lines of the shim. Runs on whatever thread of the program has something to say, so it owns nothing but
+// the level: one word, 0 until the environment has been read. Two threads may read the environment at once;
+// both find the same.
+
+#include "client/state/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The stored level is one more than the client_log_level, which leaves 0 for "not read yet" and 1 for "off".
+ */
+static atomic_int threshold;
+
+static int level_read(void)
+{
+	const char *text = getenv("FRMPS_LOG");
+
+	if (!text)
+		return CLIENT_LOG_ERROR;
+	if (!strcmp(text, "off"))
+		return 0;
+	if (!strcmp(text, "info"))
+		return CLIENT_LOG_INFO;
+	if (!strcmp(text, "debug"))
+		return CLIENT_LOG_DEBUG;
+	return CLIENT_LOG_ERROR;
+}
+
+bool client_log_enabled(enum client_log_level level)
+{
+	int stored = atomic_load_explicit(&threshold, memory_order_relaxed);
+
+	if (!stored) {
+		stored = level_read() + 1;
+		atomic_store_explicit(&threshold, stored, memory_order_relaxed);
+	}
+	return (int)level < stored;
+}
+
+/* Puts the message and its newline behind the prefix; returns the length of the line. */
+static size_t line_make(char line[CLIENT_LOG_LINE_MAX], const char *format, va_list arguments)
+{
+	static const char prefix[] = "frmps: ";
+	const size_t begin = sizeof(prefix) - 1;
+	const size_t room = CLIENT_LOG_LINE_MAX - begin - 1;
+	int length;
+
+	memcpy(line, prefix, begin);
+	length = vsnprintf(line + begin, room, format, arguments);
+	if (length < 0)
+		length = 0;
+	if ((size_t)length >= room) {
+		length = (int)room - 1;
+		memcpy(line + begin + length - 3, "...", 3);
+	}
+	line[begin + (size_t)length] = '\n';
+	return begin + (size_t)length + 1;
+}
+
+void client_log(enum client_log_level level, const char *format, ...)
+{
+	char line[CLIENT_LOG_LINE_MAX];
+	int saved = errno;
+	va_list arguments;
+	ssize_t written;
+	size_t length;
+
+	if (!client_log_enabled(level))
+		return;
+	va_start(arguments, format);
+	length = line_make(line, format, arguments);
+	va_end(arguments);
+	/* A short or failed write loses text of ours, never work of the program. */
+	do
+		written = write(STDERR_FILENO, line, length);
+	while (written < 0 && errno == EINTR);
+	errno = saved;
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See memory.h. A pool over the device part of the window; the map of ranges says what is allocated. Freed
+// memory is used again only after all work that was given before the free, on any stream, is done.
+
+#include "client/state/memory.h"
+
+#include "client/link/connect.h"
+#include "client/link/control.h"
+#include "client/state/pool.h"
+#include "client/state/process.h"
+#include "client/state/ranges.h"
+#include "client/submit/wait.h"
+
+#define KEEP_BYTES (UINT64_C(64) << 20)
+
+/* A request about a range, whose Reply is only a code. */
+static CUresult call_range(enum wire_type type, uint64_t address, uint64_t bytes)
+{
+	struct wire_message request = {.type = type, .range = {.address = address, .bytes = bytes}};
+	struct control_answer *answer = control_answer_new();
+	CUresult r = answer ? control_call(&request, NULL, 0, answer) : CUDA_ERROR_OUT_OF_MEMORY;
+
+	control_answer_free(answer);
+	return r;
+}
+
+static CUresult map(uint64_t address, uint64_t bytes)
+{
+	return call_range(WIRE_MAP_MEMORY, address, bytes);
+}
+
+static CUresult unmap(uint64_t address, uint64_t bytes)
+{
+	return call_range(WIRE_UNMAP_MEMORY, address, bytes);
+}
+
+static struct pool pool = {.map = map, .unmap = unmap};
+
+void memory_start(void)
+{
+	pool_init(&pool, connection.window_base, connection.device_bytes, MEMORY_UNIT, KEEP_BYTES);
+}
+
+CUresult memory_alloc(CUcontext context, uint64_t bytes, CUdeviceptr *ret_address)
+{
+	struct heap_block *block;
+	struct range range = {.bytes = bytes, .kind = RANGE_DEVICE, .owner = context};
+	CUresult r;
+
+	if (bytes == 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = pool_alloc(&pool, bytes, &block);
+	if (r != CUDA_SUCCESS)
+		return r;
+	range.address = block->address;
+	range.room = block->bytes;
+	range.block = block;
+	if (ranges_insert(&range) != 0) {
+		pool_free(&pool, block);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*ret_address = range.address;
+	return CUDA_SUCCESS;
+}
+
+CUresult memory_free(CUdeviceptr address)
+{
+	struct range range;
+	CUresult r;
+
+	/* Out of the map first: of two threads that free the same address one gets the error. */
+	if (ranges_take(address, RANGE_DEVICE, &range) != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = wait_all();
+	/* After a fault the work may never end; what it still writes into is not used again. */
+	if (process_error() == CUDA_SUCCESS)
+		pool_free(&pool, range.block);
+	return r;
+}
+
+void memory_release_context(CUcontext context)
+{
+	struct range range;
+
+	while (ranges_take_owner(context, RANGE_DEVICE, &range) == 0)
+		pool_free(&pool, range.block);
+}
+
+CUresult memory_info(size_t *ret_free, size_t *ret_total)
+{
+	struct wire_message request = {.type = WIRE_QUERY_MEMORY};
+	struct control_answer *answer = control_answer_new();
+	CUresult r;
+
+	if (!answer)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = control_call(&request, NULL, 0, answer);
+	if (r == CUDA_SUCCESS && answer->message.reply.values.count != 2)
+		r = CUDA_ERROR_UNKNOWN;
+	if (r == CUDA_SUCCESS) {
+		*ret_free = answer->message.reply.values.at[0] + pool_spare(&pool);
+		*ret_total = answer->message.reply.values.at[1];
+	}
+	control_answer_free(answer);
+	return r;
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The program's device memory: allocations in the device part of the session's window. Any thread.
+
+#ifndef FRMPS_CLIENT_STATE_MEMORY_H
+#define FRMPS_CLIENT_STATE_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+
+/* Allocations start at and are multiples of this, as the driver's do. */
+#define MEMORY_UNIT 512u
+
+/** CUDA_ERROR_INVALID_VALUE for 0 bytes, CUDA_ERROR_OUT_OF_MEMORY. */
+CUresult memory_alloc(CUcontext context, uint64_t bytes, CUdeviceptr *ret_address);
+
+/** Waits for the work given so far, then frees. CUDA_ERROR_INVALID_VALUE for what is not the start of an
+ * allocation. */
+CUresult memory_free(CUdeviceptr address);
+
+/** What this program could still get, and all it could have. */
+CUresult memory_info(size_t *ret_free, size_t *ret_total);
+
+/** Frees everything of a context. Its work is done. */
+void memory_release_context(CUcontext context);
+
+/** Called by process start. */
+void memory_start(void);
+
+#endif

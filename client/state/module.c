@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Loaded modules: their ids at the service, what was looked up in them, and their end. Runs on the program's
+// threads.
+//
+// Invariants: an id is set in `ids` from before LoadModule is sent until the service has answered
+// UnloadModule; a module is in the registry exactly while it is live; kernels and globals are only ever added
+// to a live module.
+
+#include "client/state/module.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/link/control.h"
+#include "client/state/context.h"
+#include "client/state/function.h"
+#include "client/state/log.h"
+#include "client/state/ranges.h"
+#include "client/submit/wait.h"
+
+struct client_global {
+	struct client_global *next;
+	CUdeviceptr address;
+	size_t bytes;
+	char name[];
+};
+
+_Static_assert(sizeof(struct client_module) <= 1u << MODULE_SHIFT, "a module object fits its place");
+
+static struct slab module_slab = SLAB_INIT(MODULE_SHIFT, 65536);
+
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct client_module *registry;
+static uint64_t ids[(MODULE_IDS + 64) / 64]; /* bit per id in use */
+
+struct client_module *module_find(CUmodule handle)
+{
+	return slab_find(&module_slab, handle, MODULE_MAGIC);
+}
+
+struct client_module *library_find(CUlibrary handle)
+{
+	struct client_module *module = slab_find(&module_slab, handle, MODULE_MAGIC);
+
+	return module && module->library ? module : NULL;
+}
+
+/* 0 when all are in use. */
+static uint32_t id_take(void)
+{
+	uint32_t found = 0;
+
+	pthread_mutex_lock(&registry_lock);
+	for (uint32_t id = 1; id <= MODULE_IDS; ++id) {
+		if (ids[id / 64] & UINT64_C(1) << id % 64)
+			continue;
+		ids[id / 64] |= UINT64_C(1) << id % 64;
+		found = id;
+		break;
+	}
+	pthread_mutex_unlock(&registry_lock);
+	return found;
+}
+
+static void id_give(uint32_t id)
+{
+	pthread_mutex_lock(&registry_lock);
+	ids[id / 64] &= ~(UINT64_C(1) << id % 64);
+	pthread_mutex_unlock(&registry_lock);
+}
+
+static void registry_add(struct client_module *module)
+{
+	pthread_mutex_lock(&registry_lock);
+	module->next = registry;
+	registry = module;
+	atomic_store_explicit(&module->object.live, MODULE_MAGIC, memory_order_release);
+	pthread_mutex_unlock(&registry_lock);
+}
+
+/* Ends the handle; false for a thread that comes second. */
+static bool registry_remove(struct client_module *module)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&registry_lock);
+	for (struct client_module **at = &registry; *at && !found; at = &(*at)->next) {
+		if (*at != module)
+			continue;
+		*at = module->next;
+		atomic_store_explicit(&module->object.live, 0, memory_order_release);
+		found = true;
+		break;
+	}
+	pthread_mutex_unlock(&registry_lock);
+	return found;
+}
+
+/* A module of the context that is still there, NULL if none is. */
+static struct client_module *registry_of_context(CUcontext context)
+{
+	struct client_module *module;
+
+	pthread_mutex_lock(&registry_lock);
+	for (module = registry; module; module = module->next)
+		if (!module->library && module->context == context)
+			break;
+	pthread_mutex_unlock(&registry_lock);
+	return module;
+}
+
+/* Asks the service and keeps errno; the caller frees the answer. */
+static CUresult ask(struct wire_message *request, const int *fd, struct control_answer *answer)
+{
+	int saved = errno;
+	CUresult result;
+
+	if (!answer)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	answer->message.type = WIRE_NONE;
+	result = control_call(request, fd, fd ? 1 : 0, answer);
+	errno = saved;
+	return result;
+}
+
+static CUresult send_load(const struct client_module *module, const struct image *image, struct jit *jit,
+	struct control_answer *answer)
+{
+	struct wire_message request = {.type = WIRE_LOAD_MODULE};
+	const char *text = "";
+	CUresult result;
+
+	request.load_module.module = module->id;
+	request.load_module.kind = module->library;
+	request.load_module.bytes = image->bytes;
+	request.load_module.options.at = jit->options;
+	request.load_module.options.count = jit->count;
+	result = ask(&request, &image->fd, answer);
+	if (answer && answer->message.type == WIRE_REPLY && answer->message.reply.text)
+		text = answer->message.reply.text;
+	jit_end(jit, result == CUDA_SUCCESS, text);
+	if (result == CUDA_ERROR_NO_BINARY_FOR_GPU && image->relocatable)
+		client_log(CLIENT_LOG_ERROR,
+			"separately compiled device code has no machine code for this device, "
+			"and linking it anew is not supported");
+	return result;
+}
+
+CUresult module_load(
+	const struct image *image, CUcontext context, struct jit *jit, struct client_module **ret_module)
+{
+	struct control_answer *answer;
+	struct client_module *module;
+	CUresult result;
+	uint32_t id = id_take();
+
+	if (id == 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	module = slab_take(&module_slab);
+	if (!module) {
+		id_give(id);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	module->id = id;
+	module->library = !context;
+	module->context = context;
+	module->device = context ? context_device(context) : 0;
+	pthread_mutex_init(&module->lock, NULL);
+	answer = control_answer_new();
+	result = send_load(module, image, jit, answer);
+	control_answer_free(answer);
+	if (result != CUDA_SUCCESS) {
+		id_give(id);
+		slab_give(&module_slab, module);
+		return result;
+	}
+	registry_add(module);
+	*ret_module = module;
+	return CUDA_SUCCESS;
+}
+
+static CUresult send_unload(uint32_t id)
+{
+	struct wire_message request = {.type = WIRE_UNLOAD_MODULE};
+	struct control_answer *answer = control_answer_new();
+	CUresult result;
+
+	request.symbol.module = id;
+	result = ask(&request, NULL, answer);
+	control_answer_free(answer);
+	return result;
+}
+
+/* Handles of the module's kernels end with it. */
+static void free_contents(struct client_module *module, bool reusable)
+{
+	struct client_function *function;
+	struct client_global *global;
+
+	while ((function = module->functions)) {
+		module->functions = function->next;
+		function_free(function, reusable);
+	}
+	while ((global = module->globals)) {
+		module->globals = global->next;
+		free(global);
+	}
+}
+
+CUresult module_unload(struct client_module *module)
+{
+	CUresult result;
+
+	if (!registry_remove(module))
+		return CUDA_ERROR_INVALID_HANDLE;
+	/* Its error is the sticky one, which the service reports next. */
+	wait_all();
+	ranges_remove_owner(module);
+	result = send_unload(module->id);
+	pthread_mutex_lock(&module->lock);
+	free_contents(module, result == CUDA_SUCCESS);
+	pthread_mutex_unlock(&module->lock);
+	/* A module that the service may still hold keeps its id and its place. */
+	if (result != CUDA_SUCCESS)
+		return result;
+	id_give(module->id);
+	pthread_mutex_destroy(&module->lock);
+	slab_give(&module_slab, module);
+	return CUDA_SUCCESS;
+}
+
+void module_release_context(CUcontext context)
+{
+	struct client_module *module;
+
+	if (!context)
+		return;
+	while ((module = registry_of_context(context)))
+		module_unload(module);
+}
+
+static uint32_t hash_name(const char *name)
+{
+	uint32_t hash = UINT32_C(2166136261);
+
+	for (; *name; ++name)
+		hash = (hash ^ (uint8_t)*name) * UINT32_C(16777619);
+	return hash;
+}
+
+/* Caller holds the lock. */
+static struct client_function *known_function(
+	const struct client_module *module, const char *name, uint32_t hash)
+{
+	struct client_function *function;
+
+	for (function = module->functions; function; function = function->next)
+		if (function->name_hash == hash && strcmp(function->name, name) == 0)
+			return function;
+	return NULL;
+}
+
+/*
+ * Adds a kernel unless another thread was faster. The slower thread's object, of which the service knows too,
+ * stays in the list behind the one that is found, and goes with the module.
+ */
+static struct client_function *add_function(struct client_module *module, struct client_function *function)
+{
+	struct client_function *first;
+
+	pthread_mutex_lock(&module->lock);
+	first = known_function(module, function->name, function->name_hash);
+	if (first) {
+		function->next = first->next;
+		first->next = function;
+	} else {
+		function->next = module->functions;
+		module->functions = function;
+		first = function;
+	}
+	pthread_mutex_unlock(&module->lock);
+	return first;
+}
+
+CUresult module_function(
+	struct client_module *module, const char *name, struct client_function **ret_function)
+{
+	uint32_t hash = hash_name(name);
+	struct client_function *function;
+	CUresult result;
+
+	pthread_mutex_lock(&module->lock);
+	function = known_function(module, name, hash);
+	pthread_mutex_unlock(&module->lock);
+	if (!function) {
+		result = function_new(module, module->id, module->device, name, &function);
+		if (result != CUDA_SUCCESS)
+			return result;
+		function->name_hash = hash;
+		function = add_function(module, function);
+	}
+	*ret_function = function;
+	return CUDA_SUCCESS;
+}
+
+static struct client_global *known_global(const struct client_module *module, const char *name)
+{
+	struct client_global *global;
+
+	for (global = module->globals; global; global = global->next)
+		if (strcmp(global->name, name) == 0)
+			return global;
+	return NULL;
+}
+
+static CUresult ask_global(
+	const struct client_module *module, const char *name, CUdeviceptr *ret_address, size_t *ret_bytes)
+{
+	struct wire_message request = {.type = WIRE_FIND_GLOBAL};
+	struct control_answer *answer = control_answer_new();
+	const struct wire_u64s *values;
+	CUresult result;
+
+	request.symbol.module = module->id;
+	request.symbol.name = name;
+	result = ask(&request, NULL, answer);
+	if (result == CUDA_SUCCESS) {
+		values = &answer->message.reply.values;
+		if (values->count < 2) {
+			result = CUDA_ERROR_UNKNOWN;
+		} else {
+			*ret_address = values->at[0];
+			*ret_bytes = values->at[1];
+		}
+	}
+	control_answer_free(answer);
+	return result;
+}
+
+/* Remembers a global and lets copies and pointer queries know its addresses. Not remembering costs a
+ * question. */
+static void add_global(struct client_module *module, const char *name, CUdeviceptr address, size_t bytes)
+{
+	size_t length = strlen(name) + 1;
+	struct client_global *global = malloc(sizeof(*global) + length);
+
+	if (bytes > 0)
+		ranges_add(address, bytes, RANGE_GLOBAL, module);
+	if (!global)
+		return;
+	global->address = address;
+	global->bytes = bytes;
+	memcpy(global->name, name, length);
+	pthread_mutex_lock(&module->lock);
+	global->next = module->globals;
+	module->globals = global;
+	pthread_mutex_unlock(&module->lock);
+}
+
+CUresult module_global(
+	struct client_module *module, const char *name, CUdeviceptr *ret_address, size_t *ret_bytes)
+{
+	const struct client_global *global;
+	CUdeviceptr address;
+	size_t bytes;
+	CUresult result;
+
+	pthread_mutex_lock(&module->lock);
+	global = known_global(module, name);
+	if (global) {
+		address = global->address;
+		bytes = global->bytes;
+	}
+	pthread_mutex_unlock(&module->lock);
+	if (!global) {
+		result = ask_global(module, name, &address, &bytes);
+		if (result != CUDA_SUCCESS)
+			return result;
+		add_global(module, name, address, bytes);
+	}
+	if (ret_address)
+		*ret_address = address;
+	if (ret_bytes)
+		*ret_bytes = bytes;
+	return CUDA_SUCCESS;
+}
+
+/* A list that came whole; the number of kernels in values, where the service says it, tells a cut one. */
+static CUresult ask_names(const struct client_module *module, struct control_answer *answer)
+{
+	struct wire_message request = {.type = WIRE_LIST_FUNCTIONS};
+	const struct wire_reply *reply;
+	CUresult result;
+
+	request.symbol.module = module->id;
+	result = ask(&request, NULL, answer);
+	if (result != CUDA_SUCCESS)
+		return result;
+	reply = &answer->message.reply;
+	if (reply->names.count >= WIRE_NAMES_MAX ||
+		(reply->values.count > 0 && reply->values.at[0] > reply->names.count)) {
+		client_log(CLIENT_LOG_ERROR, "a module has more kernels than can be listed");
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult module_functions(struct client_module *module, struct client_function **ret_functions,
+	unsigned int room, unsigned int *ret_count)
+{
+	struct control_answer *answer = control_answer_new();
+	CUresult result = ask_names(module, answer);
+	unsigned int count;
+
+	if (result == CUDA_SUCCESS) {
+		count = answer->message.reply.names.count;
+		for (unsigned int i = 0; ret_functions && i < room && i < count && result == CUDA_SUCCESS;
+			++i)
+			result =
+				module_function(module, answer->message.reply.names.at[i], &ret_functions[i]);
+		if (result == CUDA_SUCCESS)
+			*ret_count = count;
+	}
+	control_answer_free(answer);
+	return result;
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Modules and libraries. CUmodule and CUlibrary are addresses of struct client_module; a library is one that
+// belongs to no context, and its module (cuLibraryGetModule) is the library itself under the other name. The
+// service loads an image at the call, so that a bad image is reported at once, and answers every name once:
+// kernels and globals are kept here.
+//
+// A handle of an unloaded module is refused. Unloading waits for the work that the program has given so far,
+// as the driver's does: a kernel of the module may be in it.
+//
+// A library outlives the reset of a primary context as it is: its globals keep their values, where the driver
+// would load it anew into the next context.
+//
+// Any thread. No lock is held while the service is asked. Two threads that look up the same name at the same
+// time may both ask; both get the same object.
+
+#ifndef FRMPS_CLIENT_STATE_MODULE_H
+#define FRMPS_CLIENT_STATE_MODULE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "client/state/image.h"
+#include "client/state/jit.h"
+#include "client/state/slab.h"
+#include "protocol/cuda_abi.h"
+
+struct client_function;
+struct client_global;
+
+#define MODULE_MAGIC UINT32_C(0x4d4f444c)
+#define MODULE_SHIFT 8
+/* Ids at the service are 1 … this: so many modules can be loaded at a time. */
+#define MODULE_IDS 4095u
+
+struct client_module {
+	struct slab_object object;
+	uint32_t id;
+	bool library;
+	CUcontext context; /* NULL for libraries */
+	int device;	   /* ordinal */
+	pthread_mutex_t lock;
+	struct client_function *functions; /* guarded by lock, as are the globals */
+	struct client_global *globals;
+	struct client_module *next; /* guarded by the registry's lock */
+};
+
+/** The module behind a handle, libraries included; NULL if it is none or was unloaded. */
+struct client_module *module_find(CUmodule handle);
+/** The library behind a handle; NULL if it is none or was unloaded. */
+struct client_module *library_find(CUlibrary handle);
+
+/**
+ * Loads an image.
+ * @image: stays the caller's
+ * @context: owner, NULL for a library
+ * @jit: options; its log buffers are filled in
+ */
+CUresult module_load(
+	const struct image *image, CUcontext context, struct jit *jit, struct client_module **ret_module);
+
+/** Unloads; CUDA_ERROR_INVALID_HANDLE if somebody else does so already. */
+CUresult module_unload(struct client_module *module);
+
+/** Unloads everything that belongs to a context; libraries stay. Errors are not reported. */
+void module_release_context(CUcontext context);
+
+/** A kernel by name; CUDA_ERROR_NOT_FOUND. */
+CUresult module_function(
+	struct client_module *module, const char *name, struct client_function **ret_function);
+
+/** A global by name; each output may be NULL. CUDA_ERROR_NOT_FOUND. */
+CUresult module_global(
+	struct client_module *module, const char *name, CUdeviceptr *ret_address, size_t *ret_bytes);
+
+/**
+ * Looks up the first kernels of a module, in the service's order.
+ * @ret_functions: room for `room` of them; NULL asks for the count alone
+ * @ret_count: how many kernels the module has
+ */
+CUresult module_functions(struct client_module *module, struct client_function **ret_functions,
+	unsigned int room, unsigned int *ret_count);
+
+#endif

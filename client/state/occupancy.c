@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Remembered occupancy. A fixed table: a question has one place, and a newer question takes it. Entries of
+// kernels that are gone or whose attributes changed are never found again, because serial and revision are
+// part of the question.
+
+#include "client/state/occupancy.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "client/link/control.h"
+#include "client/state/function.h"
+
+#define PLACES 256u
+
+/* Bytes of a question without attributes, which is all of it that most have. */
+#define QUESTION_BYTES offsetof(struct occupancy, attributes)
+
+struct entry {
+	uint64_t serial; /* 0: empty */
+	uint32_t revision;
+	uint64_t value;
+	uint8_t question[QUESTION_BYTES + OCCUPANCY_KEY_ATTRIBUTES * sizeof(struct frmps_launch_attribute)];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct entry entries[PLACES]; /* guarded by lock */
+
+static size_t question_bytes(const struct occupancy *question)
+{
+	return QUESTION_BYTES + question->attribute_count * sizeof(struct frmps_launch_attribute);
+}
+
+static struct entry *entry_of(const struct client_function *function, const struct occupancy *question)
+{
+	const uint8_t *bytes = (const uint8_t *)question;
+	uint64_t hash = UINT64_C(14695981039346656037) ^ function->serial;
+
+	for (size_t i = 0; i < question_bytes(question); ++i)
+		hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
+	return &entries[(hash ^ hash >> 32) % PLACES];
+}
+
+/* Caller holds the lock. */
+static bool entry_matches(const struct entry *entry, const struct client_function *function,
+	uint32_t revision, const struct occupancy *question)
+{
+	return entry->serial == function->serial && entry->revision == revision &&
+	       memcmp(entry->question, question, question_bytes(question)) == 0;
+}
+
+static CUresult ask(
+	const struct client_function *function, const struct occupancy *question, uint64_t *ret_value)
+{
+	struct wire_message request = {.type = WIRE_QUERY_OCCUPANCY};
+	struct wire_occupancy *body = &request.occupancy;
+	struct control_answer *answer = control_answer_new();
+	int saved = errno;
+	CUresult result;
+
+	if (!answer)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	body->function = function->id;
+	body->query = question->query;
+	body->flags = question->flags;
+	body->blocks = question->blocks;
+	body->block_size = question->block_size;
+	body->shared_bytes = question->shared_bytes;
+	body->grid = (struct wire_u32s){.at = question->grid, .count = 3};
+	body->block = (struct wire_u32s){.at = question->block, .count = 3};
+	body->attributes.at = (const uint8_t *)question->attributes;
+	body->attributes.count = question->attribute_count * (uint32_t)sizeof(question->attributes[0]);
+	result = control_call(&request, NULL, 0, answer);
+	if (result == CUDA_SUCCESS && answer->message.reply.values.count == 0)
+		result = CUDA_ERROR_UNKNOWN;
+	if (result == CUDA_SUCCESS)
+		*ret_value = answer->message.reply.values.at[0];
+	control_answer_free(answer);
+	errno = saved;
+	return result;
+}
+
+static bool lookup(const struct client_function *function, uint32_t revision,
+	const struct occupancy *question, uint64_t *ret_value)
+{
+	const struct entry *entry = entry_of(function, question);
+	bool found;
+
+	pthread_mutex_lock(&lock);
+	found = entry_matches(entry, function, revision, question);
+	if (found)
+		*ret_value = entry->value;
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+static void remember(const struct client_function *function, uint32_t revision,
+	const struct occupancy *question, uint64_t value)
+{
+	struct entry *entry = entry_of(function, question);
+
+	pthread_mutex_lock(&lock);
+	entry->serial = function->serial;
+	entry->revision = revision;
+	entry->value = value;
+	memcpy(entry->question, question, question_bytes(question));
+	pthread_mutex_unlock(&lock);
+}
+
+CUresult occupancy_ask(
+	const struct client_function *function, const struct occupancy *question, uint64_t *ret_value)
+{
+	bool kept = question->attribute_count <= OCCUPANCY_KEY_ATTRIBUTES;
+	uint32_t revision = function->revision;
+	CUresult result;
+
+	if (kept && lookup(function, revision, question, ret_value))
+		return CUDA_SUCCESS;
+	result = ask(function, question, ret_value);
+	if (result == CUDA_SUCCESS && kept)
+		remember(function, revision, question, *ret_value);
+	return result;
+}
+
+CUresult occupancy_blocks(const struct client_function *function, uint32_t block_size, uint64_t shared_bytes,
+	uint32_t flags, int *ret_blocks)
+{
+	struct occupancy question = {
+		.query = OCCUPANCY_ACTIVE_BLOCKS,
+		.flags = flags,
+		.block_size = block_size,
+		.shared_bytes = shared_bytes,
+	};
+	uint64_t value = 0;
+	CUresult result;
+
+	/* The service may still allow more shared memory than the program does now. */
+	if (shared_bytes > INT32_MAX || (int32_t)shared_bytes > function->granted_shared ||
+		(int32_t)shared_bytes <=
+			function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]) {
+		result = occupancy_ask(function, &question, &value);
+		if (result != CUDA_SUCCESS)
+			return result;
+	}
+	*ret_blocks = (int)value;
+	return CUDA_SUCCESS;
+}

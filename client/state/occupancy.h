@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// How many blocks or clusters of a kernel fit the device: the service's answers, remembered per kernel, its
+// attributes and the question. Any thread; no lock is held while the service is asked.
+
+#ifndef FRMPS_CLIENT_STATE_OCCUPANCY_H
+#define FRMPS_CLIENT_STATE_OCCUPANCY_H
+
+#include <stdint.h>
+
+#include "protocol/command.h"
+#include "protocol/cuda_abi.h"
+
+struct client_function;
+
+/* QueryOccupancy.query */
+enum occupancy_query {
+	OCCUPANCY_ACTIVE_BLOCKS = 0,
+	OCCUPANCY_AVAILABLE_SHARED = 1,
+	OCCUPANCY_CLUSTER_SIZE = 2,
+	OCCUPANCY_ACTIVE_CLUSTERS = 3,
+};
+
+/* Questions with more attributes are asked anew each time. */
+#define OCCUPANCY_KEY_ATTRIBUTES 4u
+
+/* A question; fields that a query does not use are zero. */
+struct occupancy {
+	uint32_t query, flags, blocks, block_size;
+	uint64_t shared_bytes;
+	uint32_t grid[3], block[3];
+	uint32_t attribute_count;
+	uint32_t reserved;
+	struct frmps_launch_attribute attributes[FRMPS_ATTRIBUTE_MAX];
+};
+
+/** Answers a question. Errors are the driver's for the question, or sticky. */
+CUresult occupancy_ask(
+	const struct client_function *function, const struct occupancy *question, uint64_t *ret_value);
+
+/** Blocks of block_size threads that fit one multiprocessor. */
+CUresult occupancy_blocks(const struct client_function *function, uint32_t block_size, uint64_t shared_bytes,
+	uint32_t flags, int *ret_blocks);
+
+#endif

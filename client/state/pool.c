@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See pool.h. Runs on the program's threads.
+
+#include "client/state/pool.h"
+
+void pool_init(struct pool *pool, uint64_t base, uint64_t bytes, uint64_t unit, uint64_t keep)
+{
+	pthread_mutex_init(&pool->lock, NULL);
+	heap_init(&pool->heap, base, bytes, unit);
+	pool->keep = keep;
+}
+
+/* Makes a chunk for a request and cuts the request from it. */
+static CUresult grow(struct pool *pool, uint64_t bytes, bool modest, struct heap_block **ret_block)
+{
+	struct heap_chunk *chunk;
+	CUresult r;
+	int e;
+
+	pthread_mutex_lock(&pool->lock);
+	e = heap_reserve(&pool->heap, bytes, modest, &chunk);
+	pthread_mutex_unlock(&pool->lock);
+	if (e != 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = pool->map(chunk->address, chunk->bytes);
+	pthread_mutex_lock(&pool->lock);
+	e = r == CUDA_SUCCESS ? heap_adopt(&pool->heap, chunk, bytes, ret_block) : 0;
+	if (r != CUDA_SUCCESS)
+		heap_forget(&pool->heap, chunk);
+	pthread_mutex_unlock(&pool->lock);
+	/* Mapped but without bookkeeping: it stays reserved, nobody uses it. */
+	return e == 0 ? r : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static int try_alloc(struct pool *pool, uint64_t bytes, struct heap_block **ret_block)
+{
+	int e;
+
+	pthread_mutex_lock(&pool->lock);
+	e = heap_alloc(&pool->heap, bytes, ret_block);
+	pthread_mutex_unlock(&pool->lock);
+	return e;
+}
+
+CUresult pool_alloc(struct pool *pool, uint64_t bytes, struct heap_block **ret_block)
+{
+	CUresult r;
+	int e = try_alloc(pool, bytes, ret_block);
+
+	if (e != HEAP_E_FULL)
+		return e == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	r = grow(pool, bytes, false, ret_block);
+	if (r != CUDA_ERROR_OUT_OF_MEMORY)
+		return r;
+	pool_trim(pool, 0);
+	return grow(pool, bytes, true, ret_block);
+}
+
+void pool_trim(struct pool *pool, uint64_t keep)
+{
+	struct heap_chunk *chunk;
+
+	for (;;) {
+		pthread_mutex_lock(&pool->lock);
+		chunk = heap_excess(&pool->heap, keep);
+		pthread_mutex_unlock(&pool->lock);
+		if (!chunk)
+			return;
+		/* What the service could not unmap stays reserved for good: its addresses must not be used
+		 * again. */
+		if (pool->unmap(chunk->address, chunk->bytes) != CUDA_SUCCESS)
+			continue;
+		pthread_mutex_lock(&pool->lock);
+		heap_forget(&pool->heap, chunk);
+		pthread_mutex_unlock(&pool->lock);
+	}
+}
+
+void pool_free(struct pool *pool, struct heap_block *block)
+{
+	pthread_mutex_lock(&pool->lock);
+	heap_free(&pool->heap, block);
+	pthread_mutex_unlock(&pool->lock);
+	pool_trim(pool, pool->keep);
+}
+
+uint64_t pool_spare(struct pool *pool)
+{
+	uint64_t bytes;
+
+	pthread_mutex_lock(&pool->lock);
+	bytes = pool->heap.spare_bytes;
+	pthread_mutex_unlock(&pool->lock);
+	return bytes;
+}

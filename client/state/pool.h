@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// A heap with memory behind it: asks the service to map and unmap chunks, and keeps some spare ones. One pool
+// for device memory, one for pinned host memory. Any thread; the pool's lock is not held while the service is
+// asked.
+
+#ifndef FRMPS_CLIENT_STATE_POOL_H
+#define FRMPS_CLIENT_STATE_POOL_H
+
+#include <pthread.h>
+
+#include "client/state/heap.h"
+#include "protocol/cuda_abi.h"
+
+struct pool {
+	pthread_mutex_t lock;
+	struct heap heap; /* guarded by lock */
+	uint64_t keep;	  /* spare bytes kept */
+	CUresult (*map)(uint64_t address, uint64_t bytes);
+	CUresult (*unmap)(uint64_t address, uint64_t bytes);
+};
+
+void pool_init(struct pool *pool, uint64_t base, uint64_t bytes, uint64_t unit, uint64_t keep);
+
+/** Allocates. CUDA_ERROR_OUT_OF_MEMORY after spare memory was given back. */
+CUresult pool_alloc(struct pool *pool, uint64_t bytes, struct heap_block **ret_block);
+
+/** Frees: the block may be used again at once. */
+void pool_free(struct pool *pool, struct heap_block *block);
+
+/** Gives spare chunks back, all but `keep` bytes. */
+void pool_trim(struct pool *pool, uint64_t keep);
+
+/** Bytes of spare chunks. */
+uint64_t pool_spare(struct pool *pool);
+
+#endif

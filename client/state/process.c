@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Start and end of the shim in a process. Entered by every entry point on the program's threads, so the two
+// checks are a load or two. Before cuInit nothing exists: no thread, no connection, no fork handler.
+//
+//   NONE ──cuInit──► STARTING ──► READY        any of the two right ones ──fork──► FORKED (in the child)
+//     ▲                 │ failed
+//     └─────────────────┘
+//
+// FORKED is final: the regions are not mapped in the child, and nothing is ever sent from it.
+
+#include "client/state/process.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "client/link/connect.h"
+#include "client/link/lost.h"
+#include "client/state/context.h"
+#include "client/state/device.h"
+#include "client/state/host.h"
+#include "client/state/log.h"
+#include "client/state/memory.h"
+#include "client/state/stream.h"
+#include "client/state/thread.h"
+#include "client/stage/arena.h"
+#include "client/submit/submit.h"
+#include "shm/order.h"
+
+enum phase { NONE, STARTING, READY, FORKED };
+
+static word32 phase;  /* enum phase */
+static word32 sticky; /* CUresult; written once, by process_fail() */
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+
+CUresult process_enter(void)
+{
+	return word_acquire(&phase) == READY ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult process_error(void)
+{
+	return (CUresult)word_relaxed(&sticky);
+}
+
+CUresult process_enter_context(void)
+{
+	CUcontext context;
+	CUresult r = process_enter();
+
+	if (r == CUDA_SUCCESS)
+		r = process_error();
+	if (r != CUDA_SUCCESS)
+		return r;
+	context = thread_self()->current;
+	if (context_is_live(context))
+		return CUDA_SUCCESS;
+	return context ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult process_fail(CUresult code, const char *reason)
+{
+	uint32_t none = CUDA_SUCCESS;
+
+	if (atomic_compare_exchange_strong(&sticky, &none, (uint32_t)code)) {
+		client_log(CLIENT_LOG_ERROR, "error %d from now on: %s", (int)code,
+			*reason ? reason : "no reason given");
+		return code;
+	}
+	return (CUresult)none;
+}
+
+static void child_after_fork(void)
+{
+	if (word_relaxed(&phase) != NONE)
+		word_set(&phase, FORKED);
+}
+
+static CUresult begin(void)
+{
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+	struct control_answer *welcome;
+	CUresult r;
+
+	if (device_all_hidden(visible))
+		return CUDA_ERROR_NO_DEVICE;
+	welcome = control_answer_new();
+	if (!welcome)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = connect_open(welcome, &connection);
+	if (r == CUDA_SUCCESS) {
+		device_snapshot(&welcome->message.welcome, visible);
+		if (device_count() == 0) {
+			connect_close(&connection);
+			r = CUDA_ERROR_NO_DEVICE;
+		}
+	}
+	control_answer_free(welcome);
+	return r;
+}
+
+static void build(void)
+{
+	submit_start();
+	stream_table_init();
+	memory_start();
+	host_start();
+	arena_start();
+	client_log(CLIENT_LOG_INFO, "session %llu, window at %#llx", (unsigned long long)connection.session,
+		(unsigned long long)connection.window_base);
+}
+
+/* Under start_lock. */
+static CUresult start(void)
+{
+	static bool watching_forks;
+	CUresult r;
+
+	if (!watching_forks && pthread_atfork(NULL, NULL, child_after_fork) != 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	watching_forks = true;
+	word_set(&phase, STARTING);
+	r = begin();
+	if (r != CUDA_SUCCESS) {
+		word_set(&phase, NONE);
+		return r;
+	}
+	build();
+	word_release(&phase, READY);
+	return CUDA_SUCCESS;
+}
+
+CUresult process_start(void)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	if (word_acquire(&phase) == READY)
+		return CUDA_SUCCESS;
+	if (word_acquire(&phase) == FORKED)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	pthread_mutex_lock(&start_lock);
+	if (word_acquire(&phase) == NONE)
+		r = start();
+	pthread_mutex_unlock(&start_lock);
+	return r;
+}

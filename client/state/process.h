@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The shim's one process-wide object: whether the program has initialised the driver, the session with the
+// service, the sticky error, and the fork check. Created by cuInit, never torn down (the kernel closes what
+// is open at exit, so destructors that run late find everything in place).
+
+#ifndef FRMPS_CLIENT_STATE_PROCESS_H
+#define FRMPS_CLIENT_STATE_PROCESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+
+/**
+ * First line of every entry point that needs an initialised driver.
+ * Return: CUDA_SUCCESS; CUDA_ERROR_NOT_INITIALIZED before cuInit and in a forked child. Never the sticky
+ * error: that belongs to process_enter_context().
+ */
+CUresult process_enter(void);
+
+/**
+ * First line of every entry point that works on the current context: process_enter(), then the sticky error
+ * of a fault or a lost service, then CUDA_ERROR_INVALID_CONTEXT when the thread has no current context (or a
+ * destroyed one: CUDA_ERROR_CONTEXT_IS_DESTROYED).
+ */
+CUresult process_enter_context(void);
+
+/** The sticky error, CUDA_SUCCESS if there is none. One relaxed load when all is well. */
+CUresult process_error(void);
+
+/**
+ * Makes an error sticky; the first one stays. Logged once with its reason.
+ * Return: the sticky error.
+ */
+CUresult process_fail(CUresult code, const char *reason);
+
+/**
+ * cuInit: connects to the service. Later calls find everything done. A failed start can be tried again.
+ * Return: CUDA_SUCCESS, CUDA_ERROR_NO_DEVICE when none is visible, CUDA_ERROR_NOT_INITIALIZED in a forked
+ * child, or why the service cannot be used (connect.h).
+ */
+CUresult process_start(void);
+
+#endif

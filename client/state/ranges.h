@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Which addresses mean what: an ordered map of the program's device memory, pinned memory and module globals.
+// Asked for every copy and every pointer query, changed by allocations. One process-wide map (`ranges_*`)
+// over a plain structure (`range_map_*`) that the caller guards.
+//
+// Invariants: ranges never overlap and are never empty; leaves are never empty and stand in address order.
+
+#ifndef FRMPS_CLIENT_STATE_RANGES_H
+#define FRMPS_CLIENT_STATE_RANGES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+
+enum range_kind {
+	RANGE_DEVICE = 1, /* device memory of cuMemAlloc */
+	RANGE_HOST = 2,	  /* pinned host memory, same address on the device */
+	RANGE_GLOBAL = 3, /* a global of a module: a device address outside the window */
+};
+
+struct range {
+	uint64_t address;
+	uint64_t bytes; /* as the program asked for */
+	uint64_t room;	/* bytes that may be touched: rounded up to what was given */
+	enum range_kind kind;
+	uint32_t flags;	  /* flags of cuMemHostAlloc */
+	uint64_t id;	  /* unique in the process's life */
+	void *owner;	  /* context it belongs to; a module for RANGE_GLOBAL */
+	void *block;	  /* memory.c and host.c: what their pool knows it by */
+	bool sync_memops; /* set by cuPointerSetAttribute */
+};
+
+/* Outcomes. */
+#define RANGES_E_EXISTS 1 /* overlaps one that is there */
+#define RANGES_E_NONE	2 /* nothing there */
+
+#define RANGE_LEAF_ENTRIES 128
+
+struct range_leaf {
+	unsigned int count;
+	struct range entries[RANGE_LEAF_ENTRIES];
+};
+
+struct range_map {
+	struct range_leaf **leaves;
+	unsigned int count, room;
+};
+
+void range_map_init(struct range_map *map);
+void range_map_deinit(struct range_map *map);
+/** 0, RANGES_E_EXISTS, -ENOMEM. */
+int range_map_add(struct range_map *map, const struct range *range);
+/** Takes out the range that begins at an address. 0 or RANGES_E_NONE. */
+int range_map_remove(struct range_map *map, uint64_t address, struct range *ret_range);
+/** The range that holds an address, NULL if none does. Valid until the next change. */
+struct range *range_map_find(const struct range_map *map, uint64_t address);
+
+/**
+ * Adds a range of the program. For RANGE_GLOBAL the owner is whatever ranges_remove_owner() is called with
+ * later. Return: 0, RANGES_E_EXISTS (also when it overlaps partly), -ENOMEM.
+ */
+int ranges_add(uint64_t address, uint64_t bytes, enum range_kind kind, void *owner);
+/** The same with everything said; id is filled in. */
+int ranges_insert(struct range *range);
+/** Forgets the range that begins at the address. 0 or RANGES_E_NONE; ret_range may be NULL. */
+int ranges_remove(uint64_t address, struct range *ret_range);
+/** The same, only if it is of the kind. */
+int ranges_take(uint64_t address, enum range_kind kind, struct range *ret_range);
+/** Copies the range that holds the address. 0 or RANGES_E_NONE. */
+int ranges_lookup(uint64_t address, struct range *ret_range);
+/** Takes out one range of the owner and kind; call until RANGES_E_NONE. */
+int ranges_take_owner(void *owner, enum range_kind kind, struct range *ret_range);
+/** Forgets all globals of an owner (a module). */
+void ranges_remove_owner(void *owner);
+/** Sets or clears sync_memops of the range that holds the address. 0 or RANGES_E_NONE. */
+int ranges_set_sync_memops(uint64_t address, bool on);
+
+#endif

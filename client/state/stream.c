@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The table of streams. Runs on the program's threads. The table's lock guards who has which slot; positions
+// inside a stream belong to the ring lock (submit.c), which may be taken inside the table's lock but is not
+// held there while anything is waited for.
+//
+// Life of a slot: never used → in use → closed (its STREAM_DESTROY is sent) → free, once everything up to
+// that command is done. A stream that never had a command is free at once. `seq` goes on counting through all
+// uses of a slot.
+
+#include "client/state/stream.h"
+
+#include <pthread.h>
+
+#include "client/link/connect.h"
+#include "client/state/context.h"
+#include "client/state/device.h"
+#include "client/state/process.h"
+#include "client/state/thread.h"
+#include "client/submit/submit.h"
+#include "client/submit/wait.h"
+
+#define HANDLE_SLOT_SHIFT 4 /* handles look like aligned pointers */
+#define HANDLE_USE_SHIFT  20
+#define HANDLE_USE_BITS	  26 /* and stay below the top of the address space */
+
+static struct client_stream table[SHM_STREAMS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static word32 used = 1;			   /* slots from here on were never used */
+static struct client_stream *free_slots;   /* guarded by lock */
+static struct client_stream *closed_slots; /* guarded by lock: closed, maybe still working */
+static uint64_t latest_id = 1;		   /* guarded by lock; 1 is the legacy default stream */
+
+struct client_stream *stream_slot(uint32_t slot)
+{
+	return &table[slot];
+}
+
+uint32_t stream_slots_used(void)
+{
+	return word_acquire(&used);
+}
+
+void stream_table_init(void)
+{
+	table[0] = (struct client_stream){.handle = (uint64_t)(uintptr_t)CU_STREAM_LEGACY, .id = 1};
+	for (uint32_t i = 0; i < SHM_STREAMS; ++i)
+		table[i].slot = i;
+}
+
+/* Finds a closed slot whose work has ended. */
+static struct client_stream *reap(void)
+{
+	for (struct client_stream **at = &closed_slots; *at; at = &(*at)->next_free) {
+		struct client_stream *stream = *at;
+
+		if (!wait_is_done(stream, word_acquire(&stream->seq)))
+			continue;
+		*at = stream->next_free;
+		return stream;
+	}
+	return NULL;
+}
+
+/* A slot for a new stream, or NULL. */
+static struct client_stream *take_slot(void)
+{
+	struct client_stream *stream = free_slots;
+	uint32_t next = word_relaxed(&used);
+
+	if (stream) {
+		free_slots = stream->next_free;
+		return stream;
+	}
+	stream = reap();
+	if (!stream && next < SHM_STREAMS) {
+		stream = &table[next];
+		word_release(&used, next + 1);
+	}
+	return stream;
+}
+
+static int32_t clamp_priority(int32_t priority)
+{
+	const struct client_device *device = device_get(0);
+
+	if (!device)
+		return priority;
+	if (priority > device->priority_least)
+		return device->priority_least;
+	return priority < device->priority_greatest ? device->priority_greatest : priority;
+}
+
+static uint64_t next_handle(struct client_stream *stream)
+{
+	uint64_t use = ++stream->uses & ((UINT64_C(1) << HANDLE_USE_BITS) - 1);
+
+	/* Never 0: handles must not look like the special ones. */
+	return (use + 1) << HANDLE_USE_SHIFT | (uint64_t)stream->slot << HANDLE_SLOT_SHIFT;
+}
+
+static void open_stream(struct client_stream *stream, CUcontext context, uint32_t flags, int32_t priority)
+{
+	struct shm_stream_entry *entry = &connection.view.client->streams[stream->slot];
+
+	stream->flags = flags;
+	stream->priority = clamp_priority(priority);
+	stream->blocking = !(flags & CU_STREAM_NON_BLOCKING);
+	stream->context = context;
+	stream->id = ++latest_id;
+	stream->born = word_relaxed(&stream->seq);
+	/* A new stream has nothing to do with what the legacy stream did before it; `joined` of a former use
+	 * is only older. Nobody submits to a slot without a handle, so the ring's fields are still. */
+	stream->closed = false;
+	entry->flags = flags;
+	entry->priority = stream->priority;
+	word_release(&stream->handle, next_handle(stream));
+}
+
+CUresult stream_create(CUcontext context, uint32_t flags, int32_t priority, struct client_stream **ret_stream)
+{
+	struct client_stream *stream;
+
+	pthread_mutex_lock(&lock);
+	stream = take_slot();
+	if (stream)
+		open_stream(stream, context, flags, priority);
+	pthread_mutex_unlock(&lock);
+	if (!stream)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*ret_stream = stream;
+	return CUDA_SUCCESS;
+}
+
+/* Makes the handle invalid. Return: false if another thread was faster. */
+static bool take_handle(struct client_stream *stream)
+{
+	uint64_t handle = word_acquire(&stream->handle);
+
+	return handle && atomic_compare_exchange_strong(&stream->handle, &handle, 0);
+}
+
+static void shelve(struct client_stream *stream, struct client_stream **list)
+{
+	pthread_mutex_lock(&lock);
+	stream->next_free = *list;
+	*list = stream;
+	pthread_mutex_unlock(&lock);
+}
+
+void stream_retire(struct client_stream *stream)
+{
+	if (!take_handle(stream))
+		return;
+	/* Without a command the executor never heard of it. A dead session needs no order any more. */
+	if (word_acquire(&stream->seq) == stream->born || submit_close(stream) != CUDA_SUCCESS)
+		shelve(stream, &free_slots);
+	else
+		shelve(stream, &closed_slots);
+}
+
+CUresult stream_destroy(struct client_stream *stream)
+{
+	if (stream->slot == 0 || !stream->context)
+		return CUDA_ERROR_INVALID_HANDLE;
+	stream_retire(stream);
+	return CUDA_SUCCESS;
+}
+
+void stream_release_context(CUcontext context)
+{
+	uint32_t end = stream_slots_used();
+
+	for (uint32_t i = 1; i < end; ++i)
+		if (word_acquire(&table[i].handle) && table[i].context == context)
+			stream_retire(&table[i]);
+}
+
+/* The calling thread's default stream. It belongs to no context: it lives as long as its thread. */
+static CUresult own_stream(struct client_stream **ret_stream)
+{
+	struct thread *thread = thread_self();
+	CUresult r = CUDA_SUCCESS;
+
+	if (!thread->stream) {
+		r = thread_register(thread);
+		if (r == CUDA_SUCCESS)
+			r = stream_create(NULL, CU_STREAM_DEFAULT, 0, &thread->stream);
+	}
+	if (r == CUDA_SUCCESS)
+		*ret_stream = thread->stream;
+	return r;
+}
+
+CUresult stream_resolve(CUstream handle, bool per_thread, struct client_stream **ret_stream)
+{
+	uint64_t value = (uint64_t)(uintptr_t)handle;
+	struct client_stream *stream;
+
+	if (handle == CU_STREAM_LEGACY || (!handle && !per_thread)) {
+		*ret_stream = &table[0];
+		return CUDA_SUCCESS;
+	}
+	if (handle == CU_STREAM_PER_THREAD || !handle)
+		return own_stream(ret_stream);
+	stream = &table[(value >> HANDLE_SLOT_SHIFT) % SHM_STREAMS];
+	if (word_acquire(&stream->handle) != value)
+		return CUDA_ERROR_INVALID_HANDLE;
+	*ret_stream = stream;
+	return CUDA_SUCCESS;
+}
+
+uint64_t stream_unique_id(CUcontext context, CUstream handle)
+{
+	struct client_stream *stream;
+
+	(void)context;
+	if (process_enter() != CUDA_SUCCESS || stream_resolve(handle, false, &stream) != CUDA_SUCCESS)
+		return 0;
+	return stream->id;
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What belongs to one thread of the program: its stack of current contexts, its default stream, its capture
+// mode. Lives in thread-local storage; a thread's default stream is destroyed when the thread ends.
+
+#ifndef FRMPS_CLIENT_STATE_THREAD_H
+#define FRMPS_CLIENT_STATE_THREAD_H
+
+#include <stdbool.h>
+
+#include "protocol/cuda_abi.h"
+
+struct client_stream;
+
+struct thread {
+	CUcontext current; /* top of the stack */
+	CUcontext *below;  /* the rest of the stack */
+	unsigned int depth, room;
+	CUstreamCaptureMode capture_mode;
+	struct client_stream *stream; /* the thread's default stream, NULL until used */
+	bool registered;	      /* thread_leave() will run */
+};
+
+/** The calling thread's own. */
+struct thread *thread_self(void);
+
+/** Makes sure that what the thread owns is given back when it ends. CUDA_ERROR_OUT_OF_MEMORY. */
+CUresult thread_register(struct thread *thread);
+
+/** How the current context wants waits to be made: a CU_CTX_SCHED_* value. */
+unsigned int thread_scheduling(void);
+
+/** The stack of current contexts. Pushing NULL is an error of the caller. */
+CUresult thread_push(CUcontext context);
+/** CUDA_ERROR_INVALID_CONTEXT on an empty stack. */
+CUresult thread_pop(CUcontext *ret_context);
+/** Replaces the top; NULL takes it off. */
+void thread_set(CUcontext context);
+
+#endif

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The service thread for host functions. Submitting threads push a note on `incoming` inside the ring lock
+// (so the note is there before the executor can ask for it, and notes of a stream come in order); the service
+// thread moves notes to its private list and runs those whose turn it is.
+//
+//   submitting thread           executor                        service thread
+//   push note, HOST_FUNCTION ►  predecessors done:
+//                               host_ready = seq, wake      ►   started = seq, run, done = seq, doorbell
+//                               timeline done = seq         ◄
+//
+// The thread holds no lock while a function of the program runs, and all signals are blocked on it.
+
+#include "client/submit/callback.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "client/link/connect.h"
+#include "client/link/lost.h"
+#include "client/state/process.h"
+#include "client/state/stream.h"
+#include "client/submit/submit.h"
+#include "shm/doorbell.h"
+
+#define STACK_BYTES (1u << 20)
+#define SLEEP_US    UINT64_C(100000)
+
+struct note {
+	struct note *next;
+	uint32_t slot;
+	uint64_t seq;
+	CUhostFn function; /* one of the two */
+	CUstreamCallback callback;
+	CUstream handle;
+	void *user;
+};
+
+static _Atomic(struct note *) incoming; /* newest first */
+static word32 arrivals;			/* bumped after a push: what the idle thread sleeps on */
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool running; /* guarded by start_lock */
+
+static void push(struct note *note)
+{
+	struct note *top = atomic_load_explicit(&incoming, memory_order_relaxed);
+
+	do {
+		note->next = top;
+	} while (!atomic_compare_exchange_weak_explicit(
+		&incoming, &top, note, memory_order_release, memory_order_relaxed));
+}
+
+/* Moves what arrived behind the end of the private list, oldest first. */
+static void collect(struct note **list)
+{
+	struct note *taken = atomic_exchange_explicit(&incoming, NULL, memory_order_acquire);
+	struct note *oldest = NULL;
+
+	while (taken) {
+		struct note *next = taken->next;
+
+		taken->next = oldest;
+		oldest = taken;
+		taken = next;
+	}
+	while (*list)
+		list = &(*list)->next;
+	*list = oldest;
+}
+
+static void run(struct note *note, CUresult status)
+{
+	struct shm_host_entry *entry = &connection.view.client->host[note->slot];
+
+	word_release(&entry->started, note->seq);
+	if (note->callback)
+		note->callback(note->handle, status, note->user);
+	else if (status == CUDA_SUCCESS)
+		note->function(note->user);
+	/* Pairs with the executor's look at `done` before it lets the stream go on. */
+	word_release(&entry->done, note->seq);
+	doorbell_ring(connection.doorbell_fd, &connection.view.server->asleep);
+	free(note);
+}
+
+/* Runs everything whose turn it is. Return: whether there was anything. */
+static bool run_ready(struct note **list, CUresult status)
+{
+	bool any = false;
+
+	for (struct note **at = list; *at;) {
+		struct note *note = *at;
+		word64 *ready = &connection.view.states[note->slot].host_ready;
+
+		if (status == CUDA_SUCCESS && word_acquire(ready) < note->seq) {
+			at = &note->next;
+			continue;
+		}
+		*at = note->next;
+		run(note, status);
+		any = true;
+	}
+	return any;
+}
+
+static void sleep_idle(uint32_t seen)
+{
+	syscall(SYS_futex, &arrivals, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+static void *serve(void *unused)
+{
+	struct shm_server_header *server = connection.view.server;
+	struct note *list = NULL;
+
+	(void)unused;
+	for (;;) {
+		uint32_t seen_arrivals = word_acquire(&arrivals);
+		uint32_t seen_wake = word_acquire(&server->wake);
+		CUresult status = process_error();
+
+		if (status == CUDA_SUCCESS)
+			status = lost_verdict();
+		collect(&list);
+		if (run_ready(&list, status))
+			continue;
+		if (!list) {
+			sleep_idle(seen_arrivals);
+			continue;
+		}
+		wake_wait(&server->wake, seen_wake, SLEEP_US);
+		if (word_acquire(&server->wake) == seen_wake)
+			lost_check();
+	}
+	return NULL;
+}
+
+/* Under start_lock. */
+static CUresult start(void)
+{
+	sigset_t all, before;
+	pthread_attr_t attributes;
+	pthread_t thread;
+	int r;
+
+	if (pthread_attr_init(&attributes) != 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attributes, STACK_BYTES);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = pthread_create(&thread, &attributes, serve, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attributes);
+	return r == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+static CUresult ensure_running(void)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&start_lock);
+	if (!running)
+		r = start();
+	running = running || r == CUDA_SUCCESS;
+	pthread_mutex_unlock(&start_lock);
+	return r;
+}
+
+static CUresult submit(struct client_stream *stream, const struct note *what)
+{
+	CUresult r = ensure_running();
+	struct note *note = r == CUDA_SUCCESS ? malloc(sizeof(*note)) : NULL;
+	struct submit submit;
+
+	if (!note)
+		return r == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : r;
+	*note = *what;
+	r = submit_begin(stream, FRMPS_OP_HOST_FUNCTION, 0, &submit);
+	if (r != CUDA_SUCCESS) {
+		free(note);
+		return r;
+	}
+	note->slot = stream->slot;
+	note->seq = submit.seq;
+	push(note);
+	submit_commit(&submit);
+	atomic_fetch_add_explicit(&arrivals, 1, memory_order_release);
+	syscall(SYS_futex, &arrivals, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	return CUDA_SUCCESS;
+}
+
+CUresult callback_host_function(struct client_stream *stream, CUhostFn fn, void *user)
+{
+	return submit(stream, &(struct note){.function = fn, .user = user});
+}
+
+CUresult callback_stream(struct client_stream *stream, CUstream handle, CUstreamCallback fn, void *user)
+{
+	return submit(stream, &(struct note){.callback = fn, .handle = handle, .user = user});
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Host functions: functions of the program that run in stream order. One service thread, made at the first
+// use, runs them all; a program that uses none has no thread of the shim.
+
+#ifndef FRMPS_CLIENT_SUBMIT_CALLBACK_H
+#define FRMPS_CLIENT_SUBMIT_CALLBACK_H
+
+#include "protocol/cuda_abi.h"
+
+struct client_stream;
+
+/** Runs fn(user) in stream order; not at all after a fault. */
+CUresult callback_host_function(struct client_stream *stream, CUhostFn fn, void *user);
+
+/**
+ * Runs fn(handle, status, user) in stream order; after a fault as soon as possible, with the error.
+ * @handle: the stream as the program named it
+ */
+CUresult callback_stream(struct client_stream *stream, CUstream handle, CUstreamCallback fn, void *user);
+
+#endif

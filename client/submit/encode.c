@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Checks and layout of kernel launches. No state.
+
+#include "client/submit/encode.h"
+
+#include <string.h>
+
+#include "client/state/device.h"
+#include "client/state/log.h"
+
+/* Largest cluster that every device with clusters can run, and the largest that any can. */
+#define CLUSTER_PORTABLE 8u
+#define CLUSTER_MAX	 16u
+
+/*
+ * Why a block is too large: with the registers that the kernel takes per thread the driver speaks of
+ * resources, in every other case of a wrong value.
+ */
+static CUresult block_error(const struct client_function *function, uint64_t threads)
+{
+	const struct client_device *device = device_get(function->device);
+	uint64_t registers = (uint64_t)function->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS];
+	int limit = 0;
+
+	if (!device ||
+		device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &limit) != CUDA_SUCCESS ||
+		threads > (uint64_t)limit)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, &limit) != CUDA_SUCCESS)
+		return CUDA_ERROR_INVALID_VALUE;
+	/* Registers are given to warps of 32 threads, in units of 8 per thread. */
+	registers = (registers + 7) / 8 * 8 * ((threads + 31) / 32 * 32);
+	return registers > (uint64_t)limit ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult encode_check(const struct launch *launch)
+{
+	const struct client_function *function = launch->function;
+	uint64_t threads;
+
+	for (int i = 0; i < 3; ++i) {
+		/* Zero wraps around and is too large as well. */
+		if (launch->grid[i] - 1 >= function->max_grid[i] ||
+			launch->block[i] - 1 >= function->max_block[i])
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	threads = (uint64_t)launch->block[0] * launch->block[1];
+	if (threads > function->max_threads || threads * launch->block[2] > function->max_threads)
+		return block_error(function, threads > UINT32_MAX ? threads : threads * launch->block[2]);
+	if ((int64_t)launch->shared_bytes >
+		(int64_t)function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])
+		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
+}
+
+static CUresult read_extra(struct launch *launch, void **extra)
+{
+	const void *buffer = NULL;
+	const size_t *size = NULL;
+
+	while (*extra != CU_LAUNCH_PARAM_END) {
+		if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER)
+			buffer = extra[1];
+		else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE)
+			size = extra[1];
+		else
+			return CUDA_ERROR_INVALID_VALUE;
+		extra += 2;
+	}
+	if (size && *size > 0 && !buffer)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (launch->function->argument_bytes > 0 && (!buffer || !size))
+		return CUDA_ERROR_INVALID_VALUE;
+	launch->buffer = buffer;
+	launch->buffer_bytes = size ? *size : 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult encode_arguments(struct launch *launch, void **params, void **extra)
+{
+	uint32_t count = launch->function->param_count;
+
+	if (extra)
+		return params ? CUDA_ERROR_INVALID_VALUE : read_extra(launch, extra);
+	if (count == 0)
+		return CUDA_SUCCESS;
+	if (!params)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (uint32_t i = 0; i < count; ++i)
+		if (!params[i])
+			return CUDA_ERROR_INVALID_VALUE;
+	launch->params = params;
+	return CUDA_SUCCESS;
+}
+
+/* A compile-time cluster size, and what divides the grid, is judged by the service. */
+static CUresult check_cluster(const struct launch *launch, const CUlaunchAttributeValue *value)
+{
+	uint64_t blocks = (uint64_t)value->clusterDim.x * value->clusterDim.y;
+	bool large = launch->function->attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] != 0;
+
+	if (blocks > CLUSTER_MAX)
+		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+	blocks *= value->clusterDim.z;
+	if (blocks == 0 || blocks > (large ? CLUSTER_MAX : CLUSTER_PORTABLE))
+		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+	return CUDA_SUCCESS;
+}
+
+/*
+ * Attributes whose values are plain data. Events and graph nodes name objects of this process; what a later
+ * driver adds could hold anything.
+ */
+static bool is_data(CUlaunchAttributeID id)
+{
+	switch ((int)id) {
+	case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+	case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+	case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+	case 15:
+		return false;
+	default:
+		return (int)id >= 0 && id <= CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING;
+	}
+}
+
+static CUresult check_attribute(const struct launch *launch, const CUlaunchAttribute *attribute)
+{
+	if (!is_data(attribute->id)) {
+		client_log(CLIENT_LOG_ERROR, "launch attribute %d is not supported", (int)attribute->id);
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+		return check_cluster(launch, &attribute->value);
+	return CUDA_SUCCESS;
+}
+
+/* Attributes that say nothing, or that the record says with a flag, are not sent. */
+static bool is_sent(CUlaunchAttributeID id)
+{
+	return id != CU_LAUNCH_ATTRIBUTE_IGNORE && id != CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+}
+
+CUresult encode_attributes(struct launch *launch, const CUlaunchAttribute *attributes, uint32_t count)
+{
+	uint32_t sent = 0;
+
+	if (count > 0 && !attributes)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (uint32_t i = 0; i < count; ++i) {
+		CUresult result = check_attribute(launch, &attributes[i]);
+
+		if (result != CUDA_SUCCESS)
+			return result;
+		if (attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+			launch->cooperative = attributes[i].value.cooperative != 0;
+		if (is_sent(attributes[i].id) && sent++ == FRMPS_ATTRIBUTE_MAX)
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	launch->attributes = attributes;
+	launch->attribute_total = count;
+	launch->attribute_count = sent;
+	return CUDA_SUCCESS;
+}
+
+void encode_attribute(const CUlaunchAttribute *attribute, struct frmps_launch_attribute *ret_attribute)
+{
+	ret_attribute->id = (uint32_t)attribute->id;
+	ret_attribute->reserved = 0;
+	memcpy(ret_attribute->value, &attribute->value, sizeof(ret_attribute->value));
+}
+
+/* The program's array is looked at a second time here; more than was counted is never written. */
+static void write_attributes(const struct launch *launch, struct frmps_launch_attribute *at)
+{
+	uint32_t written = 0;
+
+	for (uint32_t i = 0; i < launch->attribute_total && written < launch->attribute_count; ++i)
+		if (is_sent(launch->attributes[i].id))
+			encode_attribute(&launch->attributes[i], &at[written++]);
+	memset(at + written, 0, (launch->attribute_count - written) * sizeof(*at));
+}
+
+/* Nearly all parameters are words of 8 or 4 bytes, which need no call. */
+static inline void copy_param(uint8_t *to, const void *from, uint32_t size)
+{
+	if (size == 8)
+		memcpy(to, from, 8);
+	else if (size == 4)
+		memcpy(to, from, 4);
+	else
+		memcpy(to, from, size);
+}
+
+static void write_params(const struct launch *launch, uint8_t *at)
+{
+	const struct client_function *function = launch->function;
+	uint32_t end = 0;
+
+	for (uint32_t i = 0; i < function->param_count; ++i) {
+		struct function_param param = function->params[i];
+
+		if (param.offset != end)
+			memset(at + end, 0, param.offset - end);
+		copy_param(at + param.offset, launch->params[i], param.size);
+		end = param.offset + param.size;
+	}
+}
+
+/* A program may leave out the end of its arguments (NCCL does); what it left out is zero. */
+static void write_buffer(const struct launch *launch, uint8_t *at)
+{
+	size_t bytes = launch->function->argument_bytes;
+	size_t given = launch->buffer_bytes < bytes ? launch->buffer_bytes : bytes;
+
+	if (given > 0)
+		memcpy(at, launch->buffer, given);
+	memset(at + given, 0, bytes - given);
+}
+
+void encode_launch(const struct launch *launch, void *body)
+{
+	struct frmps_launch *head = body;
+	struct frmps_launch_attribute *attributes = (struct frmps_launch_attribute *)(head + 1);
+	uint8_t *arguments = (uint8_t *)(attributes + launch->attribute_count);
+
+	*head = (struct frmps_launch){
+		.function = launch->function->id,
+		.grid_x = launch->grid[0],
+		.grid_y = launch->grid[1],
+		.grid_z = launch->grid[2],
+		.block_x = launch->block[0],
+		.block_y = launch->block[1],
+		.block_z = launch->block[2],
+		.shared_bytes = launch->shared_bytes,
+		.argument_bytes = launch->function->argument_bytes,
+		.attribute_count = launch->attribute_count,
+	};
+	if (launch->attribute_count > 0)
+		write_attributes(launch, attributes);
+	if (launch->params)
+		write_params(launch, arguments);
+	else
+		write_buffer(launch, arguments);
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Kernel launches as records: what the driver refuses at the call is refused here, the rest is laid out as
+// the body of a LAUNCH command. Pure functions of their arguments, on the program's threads; encode_launch()
+// runs inside the ring's critical section and only writes memory.
+
+#ifndef FRMPS_CLIENT_SUBMIT_ENCODE_H
+#define FRMPS_CLIENT_SUBMIT_ENCODE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/state/function.h"
+#include "protocol/command.h"
+#include "protocol/cuda_abi.h"
+
+/* A launch as the program asked for it, pointers into the program's memory. */
+struct launch {
+	const struct client_function *function;
+	uint32_t grid[3], block[3];
+	uint32_t shared_bytes;
+	bool cooperative; /* goes as a flag of the record, never as an attribute */
+	/* Arguments: pointers to each, or one packed buffer, or neither for a kernel without parameters. */
+	void *const *params;
+	const void *buffer;
+	size_t buffer_bytes;
+	/* Attributes as given, and how many of them go into the record. */
+	const CUlaunchAttribute *attributes;
+	uint32_t attribute_total, attribute_count;
+};
+
+/** Sizes of grid, block and dynamic shared memory against the kernel and the device. */
+CUresult encode_check(const struct launch *launch);
+
+/**
+ * Takes the program's arguments in either form.
+ * @params, @extra: as in cuLaunchKernel; not both
+ * Return: CUDA_ERROR_INVALID_VALUE where they do not say every argument
+ */
+CUresult encode_arguments(struct launch *launch, void **params, void **extra);
+
+/**
+ * Takes launch attributes.
+ * Return: CUDA_ERROR_INVALID_VALUE for too many, CUDA_ERROR_NOT_SUPPORTED for those that are not plain data,
+ * CUDA_ERROR_INVALID_CLUSTER_SIZE for clusters that the kernel may not have
+ */
+CUresult encode_attributes(struct launch *launch, const CUlaunchAttribute *attributes, uint32_t count);
+
+/** One attribute as it goes into records and questions. */
+void encode_attribute(const CUlaunchAttribute *attribute, struct frmps_launch_attribute *ret_attribute);
+
+/** Bytes of body and payload. */
+static inline uint32_t encode_bytes(const struct launch *launch)
+{
+	return (uint32_t)(sizeof(struct frmps_launch) +
+			  launch->attribute_count * sizeof(struct frmps_launch_attribute) +
+			  launch->function->argument_bytes);
+}
+
+/** Writes body and payload: encode_bytes() bytes. Never reads what it wrote. */
+void encode_launch(const struct launch *launch, void *body);
+
+#endif

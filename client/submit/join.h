@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The rule of the legacy default stream, as a pure function of the streams' positions: its commands run
+// behind all earlier work of the blocking streams, and theirs behind all its earlier work. Guarded by the
+// ring lock.
+//
+// Invariant: a blocking stream is on the `unjoined` list exactly while it may have work that the legacy
+// stream was not told to wait for.
+
+#ifndef FRMPS_CLIENT_SUBMIT_JOIN_H
+#define FRMPS_CLIENT_SUBMIT_JOIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/state/stream.h"
+
+struct join {
+	struct client_stream *legacy;
+	struct client_stream *unjoined;
+};
+
+/** Whether a command of the stream is known done. */
+typedef bool join_done_fn(const struct client_stream *stream, uint64_t seq);
+
+/**
+ * What the stream's next command must be made to wait for, if anything. Joins with work that is done are
+ * dropped. Return: false when there is nothing (more); else the command is (*ret_other, *ret_seq), and
+ * join_made() follows once the wait has its place on the ring.
+ */
+bool join_next(struct join *join, struct client_stream *stream, join_done_fn *done,
+	struct client_stream **ret_other, uint64_t *ret_seq);
+
+/** The wait that join_next() named was written. */
+void join_made(struct join *join, struct client_stream *stream, uint64_t seq);
+
+/** A command of the stream was written. */
+static inline void join_note(struct join *join, struct client_stream *stream)
+{
+	if (stream->blocking && !stream->unjoined) {
+		stream->unjoined = true;
+		stream->next_unjoined = join->unjoined;
+		join->unjoined = stream;
+	}
+}
+
+#endif

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The ring's writing end. Runs on the program's threads; what it owns is guarded by the ring lock, which is a
+// leaf: no other lock is taken inside it, and every wait gives it back first. The positions of a stream
+// (stream.h: "ring") are changed here only.
+//
+// A record is written in place and published at once, joins in front of it too, so that a stop in the middle
+// (no room, no credit) leaves nothing half done: the joins made so far stay true and the caller starts again.
+
+#include "client/submit/submit.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "client/link/connect.h"
+#include "client/link/lost.h"
+#include "client/state/process.h"
+#include "client/state/stream.h"
+#include "client/submit/join.h"
+#include "client/submit/lock.h"
+#include "client/submit/wait.h"
+#include "shm/doorbell.h"
+#include "shm/ring.h"
+
+static struct {
+	struct submit_lock lock;
+	struct ring_writer writer;
+	struct join join;
+} ring;
+
+/* Why a record cannot be written now. */
+enum stop { GO, STOP_ROOM, STOP_CREDIT, STOP_CLOSED };
+
+void submit_start(void)
+{
+	ring_writer_init(&ring.writer, &connection.view);
+	ring.join.legacy = stream_slot(0);
+}
+
+static void leave(void)
+{
+	struct shm_server_header *server = connection.view.server;
+
+	submit_lock_give(&ring.lock);
+	doorbell_ring(connection.doorbell_fd, &server->asleep);
+	/* The same cache line as `asleep`, so the look is free: a verdict becomes sticky soon after it fell.
+	 */
+	if (__builtin_expect(word_relaxed(&server->state) > SHM_SESSION_HELD, 0))
+		lost_verdict();
+}
+
+static uint32_t record_bytes(uint32_t bytes)
+{
+	uint32_t size = (uint32_t)sizeof(struct frmps_head) + bytes;
+
+	return (size + FRMPS_RECORD_ALIGN - 1) & ~(FRMPS_RECORD_ALIGN - 1);
+}
+
+/* Writes a record's head. Nothing is published yet. Return: NULL while the ring is full. */
+static struct frmps_head *reserve(
+	struct client_stream *stream, enum frmps_op op, uint32_t bytes, uint64_t seq)
+{
+	uint32_t size = record_bytes(bytes);
+	struct frmps_head *head = ring_reserve(&ring.writer, size);
+
+	if (!head)
+		return NULL;
+	/* The padding must be zero; it is at most this much. */
+	memset((uint8_t *)head + size - FRMPS_RECORD_ALIGN, 0, FRMPS_RECORD_ALIGN);
+	*head = (struct frmps_head){.size = size, .op = (uint16_t)op, .stream = stream->slot, .seq = seq};
+	return head;
+}
+
+static bool has_credit(struct client_stream *stream)
+{
+	uint64_t next = word_relaxed(&stream->seq) + 1;
+
+	if (next - stream->done <= SHM_STREAM_CREDIT)
+		return true;
+	stream->done = shm_view_done(&connection.view, stream->slot);
+	return next - stream->done <= SHM_STREAM_CREDIT;
+}
+
+/* Gives the stream's next place to a record. */
+static enum stop place(
+	struct client_stream *stream, enum frmps_op op, uint32_t bytes, struct submit *ret_submit)
+{
+	uint64_t seq = word_relaxed(&stream->seq) + 1;
+	struct frmps_head *head;
+
+	if (!has_credit(stream))
+		return STOP_CREDIT;
+	head = reserve(stream, op, bytes, seq);
+	if (!head)
+		return STOP_ROOM;
+	*ret_submit = (struct submit){.stream = stream, .head = head, .body = head + 1, .seq = seq};
+	return GO;
+}
+
+/* Publishes a record that place() made. */
+static void publish(struct submit *submit)
+{
+	struct client_stream *stream = submit->stream;
+
+	word_release(&stream->seq, submit->seq);
+	if (submit->head->flags & FRMPS_CMD_MARK)
+		stream->marked = submit->seq;
+	ring_publish(&ring.writer, submit->head->size);
+}
+
+/* Makes the stream wait for what the default-stream rule says. */
+static enum stop make_joins(struct client_stream *stream)
+{
+	struct client_stream *other;
+	struct submit submit;
+	uint64_t seq;
+
+	while (join_next(&ring.join, stream, wait_is_done, &other, &seq)) {
+		enum stop stop = place(stream, FRMPS_OP_DEPEND, sizeof(struct frmps_depend), &submit);
+
+		if (stop != GO)
+			return stop;
+		*(struct frmps_depend *)submit.body =
+			(struct frmps_depend){.seq = seq, .stream = other->slot, .event = FRMPS_NO_EVENT};
+		publish(&submit);
+		join_made(&ring.join, stream, seq);
+	}
+	return GO;
+}
+
+static enum stop try_begin(
+	struct client_stream *stream, enum frmps_op op, uint32_t bytes, bool joins, struct submit *ret_submit)
+{
+	enum stop stop = stream->closed ? STOP_CLOSED : GO;
+
+	if (stop == GO && joins)
+		stop = make_joins(stream);
+	return stop == GO ? place(stream, op, bytes, ret_submit) : stop;
+}
+
+/* The executor empties the ring without waiting for anything, unless it is being replaced. */
+static CUresult await_room(void)
+{
+	struct timespec pause = {.tv_nsec = 20000};
+
+	nanosleep(&pause, NULL);
+	return lost_check();
+}
+
+/* Waits for what stopped a record. The lock is not held. */
+static CUresult await(struct client_stream *stream, enum stop stop)
+{
+	uint64_t seq = word_acquire(&stream->seq);
+
+	if (stop == STOP_CLOSED)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (stop == STOP_ROOM)
+		return await_room();
+	/* Half of the credit at once: one wait for many commands. */
+	return wait_done(stream, seq - SHM_STREAM_CREDIT / 2, false);
+}
+
+static CUresult begin(
+	struct client_stream *stream, enum frmps_op op, uint32_t bytes, bool joins, struct submit *ret_submit)
+{
+	enum stop stop;
+	CUresult r = process_error();
+
+	while (r == CUDA_SUCCESS) {
+		submit_lock_take(&ring.lock);
+		stop = try_begin(stream, op, bytes, joins, ret_submit);
+		if (__builtin_expect(stop == GO, 1))
+			return CUDA_SUCCESS;
+		leave();
+		r = await(stream, stop);
+	}
+	return r;
+}
+
+CUresult submit_begin(
+	struct client_stream *stream, enum frmps_op op, uint32_t bytes, struct submit *ret_submit)
+{
+	return begin(stream, op, bytes, true, ret_submit);
+}
+
+CUresult submit_begin_own(
+	struct client_stream *stream, enum frmps_op op, uint32_t bytes, struct submit *ret_submit)
+{
+	return begin(stream, op, bytes, false, ret_submit);
+}
+
+void submit_commit(struct submit *submit)
+{
+	publish(submit);
+	word_release(&submit->stream->last, submit->seq);
+	join_note(&ring.join, submit->stream);
+	leave();
+}
+
+void submit_commit_own(struct submit *submit)
+{
+	publish(submit);
+	leave();
+}
+
+CUresult submit_close(struct client_stream *stream)
+{
+	struct submit submit;
+	CUresult r = begin(stream, FRMPS_OP_STREAM_DESTROY, 0, false, &submit);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	submit.head->flags |= FRMPS_CMD_MARK;
+	stream->closed = true;
+	submit_commit_own(&submit);
+	return CUDA_SUCCESS;
+}
+
+/* Directives have no place in a stream. A full ring is waited for. */
+static CUresult direct(struct client_stream *stream, enum frmps_op op, const void *body, uint32_t bytes)
+{
+	struct frmps_head *head;
+	CUresult r = process_error();
+
+	while (r == CUDA_SUCCESS) {
+		submit_lock_take(&ring.lock);
+		head = reserve(stream, op, bytes, 0);
+		if (head) {
+			if (bytes)
+				memcpy(head + 1, body, bytes);
+			if (op == FRMPS_OP_MARK)
+				stream->marked = word_relaxed(&stream->seq);
+			ring_publish(&ring.writer, head->size);
+			leave();
+			return CUDA_SUCCESS;
+		}
+		leave();
+		r = await_room();
+	}
+	return r;
+}
+
+/* Whether a mark at or behind `seq` was asked for. */
+static bool is_marked(struct client_stream *stream, uint64_t seq)
+{
+	bool marked;
+
+	submit_lock_take(&ring.lock);
+	marked = stream->marked >= seq;
+	submit_lock_give(&ring.lock);
+	return marked;
+}
+
+CUresult submit_mark(struct client_stream *stream, uint64_t seq)
+{
+	return is_marked(stream, seq) ? CUDA_SUCCESS : direct(stream, FRMPS_OP_MARK, NULL, 0);
+}
+
+CUresult submit_mark_again(struct client_stream *stream)
+{
+	return direct(stream, FRMPS_OP_MARK, NULL, 0);
+}
+
+CUresult submit_wake(struct client_stream *stream, uint64_t seq)
+{
+	return direct(stream, FRMPS_OP_WAKE, &(struct frmps_wake){.seq = seq}, sizeof(struct frmps_wake));
+}

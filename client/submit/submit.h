@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The way onto the ring: one short critical section per command that gives the command its place in its
+// stream, makes the default-stream joins in front of it, and writes the record in place. Runs on the
+// program's threads.
+//
+// submit_begin() takes the ring lock and submit_commit() releases it: nothing between the two may block, call
+// the service or take another lock.
+
+#ifndef FRMPS_CLIENT_SUBMIT_SUBMIT_H
+#define FRMPS_CLIENT_SUBMIT_SUBMIT_H
+
+#include <stdint.h>
+
+#include "protocol/command.h"
+#include "protocol/cuda_abi.h"
+
+struct client_stream;
+
+struct submit {
+	struct client_stream *stream;
+	struct frmps_head *head; /* on the ring, filled in; flags may be changed until commit */
+	void *body;		 /* body followed by payload, on the ring: write-only, never read back */
+	uint64_t seq;		 /* the command's place in its stream */
+};
+
+/**
+ * Reserves a record and enters the critical section.
+ * @bytes: body and payload together, without head and padding
+ * Waits (outside the lock) while the ring is full or the stream has no credit.
+ * Return: CUDA_SUCCESS with the lock held; without it the sticky error, or CUDA_ERROR_INVALID_HANDLE when the
+ * stream was destroyed meanwhile.
+ */
+CUresult submit_begin(
+	struct client_stream *stream, enum frmps_op op, uint32_t bytes, struct submit *ret_submit);
+
+/** The same for commands of the shim itself: no joins, and no synchronisation waits for them. */
+CUresult submit_begin_own(
+	struct client_stream *stream, enum frmps_op op, uint32_t bytes, struct submit *ret_submit);
+
+/** Publishes the record, leaves the critical section, rings the doorbell if the executor sleeps. */
+void submit_commit(struct submit *submit);
+
+/** The same for submit_begin_own(). */
+void submit_commit_own(struct submit *submit);
+
+/** Sends the stream's last command: nothing may be submitted to it any more. */
+CUresult submit_close(struct client_stream *stream);
+
+/** Asks for a mark at or behind `seq`, unless that was asked before. */
+CUresult submit_mark(struct client_stream *stream, uint64_t seq);
+
+/** Asks for a mark behind everything the stream has, whatever was asked before. */
+CUresult submit_mark_again(struct client_stream *stream);
+
+/** Asks for a wake-up when `seq` is done. */
+CUresult submit_wake(struct client_stream *stream, uint64_t seq);
+
+/** Start of the ring. Called by process start. */
+void submit_start(void);
+
+#endif

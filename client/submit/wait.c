@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See wait.h. The completion words are read-only memory here: written by the device, or by the executor while
+// nothing of the stream is on the device. The sleep protocol is the right half of the picture in
+// shm/doorbell.h: `wake` is read before the last look at the words.
+
+#include "client/submit/wait.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "client/link/connect.h"
+#include "client/link/lost.h"
+#include "client/state/process.h"
+#include "client/state/stream.h"
+#include "client/state/thread.h"
+#include "client/submit/submit.h"
+#include "shm/doorbell.h"
+
+/* Longest sleep without a look at the control socket. */
+#define SLEEP_US UINT64_C(100000)
+/* How much longer a thread spins whose context asks for spinning. */
+#define SPIN_FACTOR 100
+
+static word32 late_seen; /* late errors that were reported or are being reported */
+
+bool wait_is_done(const struct client_stream *stream, uint64_t seq)
+{
+	return seq == 0 || shm_view_done(&connection.view, stream->slot) >= seq;
+}
+
+CUresult wait_poll(struct client_stream *stream, uint64_t seq)
+{
+	CUresult r;
+
+	if (wait_is_done(stream, seq))
+		return CUDA_SUCCESS;
+	r = lost_verdict();
+	if (r == CUDA_SUCCESS)
+		r = submit_mark(stream, seq);
+	return r == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : r;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* How long the calling thread spins, in nanoseconds: as its context was made. */
+static uint64_t spin_ns(bool sleepy)
+{
+	uint64_t ns = (uint64_t)connection.spin_us * 1000;
+
+	switch (thread_scheduling()) {
+	case CU_CTX_SCHED_SPIN:
+		ns *= SPIN_FACTOR;
+		break;
+	case CU_CTX_SCHED_BLOCKING_SYNC:
+		sleepy = true;
+		break;
+	default:
+		break;
+	}
+	return sleepy ? 0 : ns;
+}
+
+/* Spins. Return: whether the command is done; false also when the session is over. */
+static bool spin(const struct client_stream *stream, uint64_t seq, uint64_t ns)
+{
+	const struct shm_server_header *server = connection.view.server;
+	uint64_t end = ns ? now_ns() + ns : 0;
+
+	for (unsigned int i = 1;; ++i) {
+		if (wait_is_done(stream, seq))
+			return true;
+		if (word_relaxed(&((struct shm_server_header *)server)->state) > SHM_SESSION_HELD)
+			return false;
+		if (i % 32 == 0 && now_ns() >= end)
+			return false;
+		if (!ns)
+			return false;
+		word_pause();
+	}
+}
+
+/* Asks for the wake-up; of a new executor for the mark as well. */
+static CUresult ask(struct client_stream *stream, uint64_t seq, bool again)
+{
+	CUresult r = again ? submit_mark_again(stream) : CUDA_SUCCESS;
+
+	return r == CUDA_SUCCESS ? submit_wake(stream, seq) : r;
+}
+
+/* Sleeps until done. A wake-up that a dead executor took along is asked for again from its successor. */
+static CUresult sleep_until(struct client_stream *stream, uint64_t seq)
+{
+	struct shm_server_header *server = connection.view.server;
+	uint32_t asked = 0, generation, seen;
+	CUresult r = CUDA_SUCCESS;
+
+	while (r == CUDA_SUCCESS) {
+		generation = word_acquire(&server->generation);
+		if (generation != asked) {
+			r = ask(stream, seq, asked != 0);
+			asked = generation;
+		}
+		seen = word_acquire(&server->wake);
+		if (wait_is_done(stream, seq))
+			return CUDA_SUCCESS;
+		if (r == CUDA_SUCCESS)
+			r = lost_verdict();
+		if (r != CUDA_SUCCESS)
+			break;
+		wake_wait(&server->wake, seen, SLEEP_US);
+		if (word_acquire(&server->wake) == seen)
+			r = lost_check();
+	}
+	return wait_is_done(stream, seq) ? CUDA_SUCCESS : r;
+}
+
+CUresult wait_done(struct client_stream *stream, uint64_t seq, bool sleepy)
+{
+	CUresult r;
+
+	if (wait_is_done(stream, seq))
+		return CUDA_SUCCESS;
+	r = submit_mark(stream, seq);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (spin(stream, seq, spin_ns(sleepy)))
+		return CUDA_SUCCESS;
+	return sleep_until(stream, seq);
+}
+
+/* Calls `visit` for the last command of every stream whose work the answer is about; stops at the first
+ * error. */
+static CUresult each_stream(bool blocking_only, CUresult (*visit)(struct client_stream *stream, uint64_t seq))
+{
+	uint32_t used = stream_slots_used();
+	CUresult r = CUDA_SUCCESS;
+
+	for (uint32_t slot = 0; r == CUDA_SUCCESS && slot < used; ++slot) {
+		struct client_stream *stream = stream_slot(slot);
+
+		if (slot == 0 || !blocking_only || stream->blocking)
+			r = visit(stream, word_acquire(&stream->last));
+	}
+	return r;
+}
+
+static CUresult visit_mark(struct client_stream *stream, uint64_t seq)
+{
+	return wait_is_done(stream, seq) ? CUDA_SUCCESS : submit_mark(stream, seq);
+}
+
+static CUresult visit_wait(struct client_stream *stream, uint64_t seq)
+{
+	return wait_done(stream, seq, false);
+}
+
+/* All marks first, then all waits: the streams run side by side. */
+static CUresult wait_each(bool blocking_only)
+{
+	CUresult r = each_stream(blocking_only, visit_mark);
+
+	if (r == CUDA_SUCCESS)
+		r = each_stream(blocking_only, visit_wait);
+	return r == CUDA_SUCCESS ? wait_late_error() : r;
+}
+
+CUresult wait_stream(struct client_stream *stream)
+{
+	CUresult r;
+
+	if (stream->slot == 0)
+		return wait_each(true);
+	r = wait_done(stream, word_acquire(&stream->last), false);
+	return r == CUDA_SUCCESS ? wait_late_error() : r;
+}
+
+CUresult wait_query_stream(struct client_stream *stream)
+{
+	if (stream->slot == 0)
+		return each_stream(true, wait_poll);
+	return wait_poll(stream, word_acquire(&stream->last));
+}
+
+CUresult wait_all(void)
+{
+	return wait_each(false);
+}
+
+CUresult wait_late_error(void)
+{
+	struct shm_server_header *server = connection.view.server;
+	uint32_t count = word_acquire(&server->late_errors);
+	uint32_t seen = word_relaxed(&late_seen);
+	CUresult r = lost_verdict();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (seen == count || !atomic_compare_exchange_strong(&late_seen, &seen, count))
+		return CUDA_SUCCESS;
+	return (CUresult)word_relaxed(&server->late_error);
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Waiting for commands: spin on the stream's completion word, then sleep on the session's wake word. Runs on
+// the program's threads with no lock of the shim held. A fault, the end of the session or of the service ends
+// every wait with the sticky error.
+
+#ifndef FRMPS_CLIENT_SUBMIT_WAIT_H
+#define FRMPS_CLIENT_SUBMIT_WAIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+
+struct client_stream;
+
+/** Whether the command is known done. Reads memory only. */
+bool wait_is_done(const struct client_stream *stream, uint64_t seq);
+
+/** The same, and if it is not, makes sure that it will be seen soon: for calls that programs poll with. */
+CUresult wait_poll(struct client_stream *stream, uint64_t seq);
+
+/**
+ * Waits for a command.
+ * @sleepy: go to sleep at once (blocking synchronisation was asked for)
+ * Return: CUDA_SUCCESS, the sticky error.
+ */
+CUresult wait_done(struct client_stream *stream, uint64_t seq, bool sleepy);
+
+/** Waits for everything that was given to the stream so far; for the legacy stream, to the blocking ones too.
+ */
+CUresult wait_stream(struct client_stream *stream);
+
+/** CUDA_SUCCESS or CUDA_ERROR_NOT_READY for the same. */
+CUresult wait_query_stream(struct client_stream *stream);
+
+/** Waits for everything that the process gave to any stream so far. */
+CUresult wait_all(void);
+
+/** The error of a single command that the device refused after the call: each is reported once. */
+CUresult wait_late_error(void);
+
+#endif
