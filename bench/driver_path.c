@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What one program pays on its way to the device: issuing a launch, many launches, launch and wait, copies,
+// and the time from process start to the first finished kernel. The same binary measures whatever
+// libcuda.so.1 is found.
+//
+//   driver_path issue | wait | rate | rate-for | copies | first | gap | loads
+//
+// Environment: FRMPS_BENCH_START_NS (monotonic clock) is when `rate-for` and `gap` begin, so that several
+// processes begin together, and for `first` when the process was started; FRMPS_BENCH_SECONDS is how long
+// they go on; FRMPS_BENCH_IMAGE is what `loads` loads.
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "bench/lib/driver.h"
+#include "bench/lib/stats.h"
+
+static CUmodule module;
+static CUfunction empty, spin;
+static CUstream stream;
+
+static void launch_empty(void)
+{
+	driver_check(cu.launch(empty, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL), "cuLaunchKernel");
+}
+
+static void synchronize(void)
+{
+	driver_check(cu.stream_sync(stream), "cuStreamSynchronize");
+}
+
+static void launch_spin(CUdeviceptr out, uint64_t ns)
+{
+	void *arguments[] = {&out, &ns};
+
+	driver_check(cu.launch(spin, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL), "cuLaunchKernel");
+}
+
+static double environment(const char *name, double otherwise)
+{
+	const char *value = getenv(name);
+
+	return value ? strtod(value, NULL) : otherwise;
+}
+
+static void wait_for_start(void)
+{
+	uint64_t start = (uint64_t)environment("FRMPS_BENCH_START_NS", 0);
+
+	while (now_ns() < start)
+		;
+}
+
+/* Bursts short enough that no queue is ever full: what is timed is the call, not the device. */
+static void issue(void)
+{
+	struct samples samples;
+
+	samples_init(&samples, 40000);
+	for (int burst = 0; burst < 100; burst++) {
+		for (int i = 0; i < 400; i++) {
+			uint64_t begin = now_ns();
+
+			launch_empty();
+			samples_add(&samples, (double)(now_ns() - begin) / 1000);
+		}
+		synchronize();
+	}
+	samples_print(&samples, "issue", "us");
+	samples_deinit(&samples);
+}
+
+static void wait_each(void)
+{
+	struct samples samples;
+
+	samples_init(&samples, 20000);
+	for (int i = 0; i < 20000; i++) {
+		uint64_t begin = now_ns();
+
+		launch_empty();
+		synchronize();
+		samples_add(&samples, (double)(now_ns() - begin) / 1000);
+	}
+	samples_print(&samples, "launch_and_wait", "us");
+	samples_deinit(&samples);
+}
+
+static void rate(void)
+{
+	struct samples samples;
+
+	samples_init(&samples, 7);
+	for (int round = 0; round < 7; round++) {
+		uint64_t begin = now_ns();
+
+		for (int i = 0; i < 100000; i++)
+			launch_empty();
+		synchronize();
+		samples_add(&samples, 100000 / ((double)(now_ns() - begin) / 1e9) / 1000);
+	}
+	samples_print(&samples, "launch_rate", "k/s");
+	samples_deinit(&samples);
+}
+
+static double cpu_seconds(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return (double)usage.ru_utime.tv_sec + (double)usage.ru_stime.tv_sec +
+	       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+/* For a fixed time, so that processes that started together also end together. */
+static void rate_for(void)
+{
+	double seconds = environment("FRMPS_BENCH_SECONDS", 2), cpu;
+	uint64_t begin, end, launches = 0;
+
+	wait_for_start();
+	cpu = cpu_seconds();
+	begin = now_ns();
+	end = begin + (uint64_t)(seconds * 1e9);
+	while (now_ns() < end) {
+		for (int i = 0; i < 200; i++)
+			launch_empty();
+		launches += 200;
+	}
+	synchronize();
+	printf("{\"name\": \"rate_for\", \"launches\": %llu, \"seconds\": %.6f, \"cpu_seconds\": %.6f}\n",
+		(unsigned long long)launches, (double)(now_ns() - begin) / 1e9, cpu_seconds() - cpu);
+}
+
+static void copy_size(size_t bytes, void *host, const char *kind)
+{
+	struct samples up, down;
+	int rounds = bytes >= 16u << 20 ? 10 : 200;
+	CUdeviceptr device;
+	char name[64];
+
+	driver_check(cu.alloc(&device, bytes), "cuMemAlloc");
+	samples_init(&up, (size_t)rounds);
+	samples_init(&down, (size_t)rounds);
+	for (int i = -2; i < rounds; i++) {
+		uint64_t a = now_ns(), b, c;
+
+		driver_check(cu.htod(device, host, bytes), "cuMemcpyHtoD");
+		b = now_ns();
+		driver_check(cu.dtoh(host, device, bytes), "cuMemcpyDtoH");
+		c = now_ns();
+		if (i >= 0) {
+			samples_add(&up, (double)bytes / (double)(b - a));
+			samples_add(&down, (double)bytes / (double)(c - b));
+		}
+	}
+	snprintf(name, sizeof(name), "copy_%s_htod_%zu", kind, bytes);
+	samples_print(&up, name, "GB/s");
+	snprintf(name, sizeof(name), "copy_%s_dtoh_%zu", kind, bytes);
+	samples_print(&down, name, "GB/s");
+	samples_deinit(&up);
+	samples_deinit(&down);
+	driver_check(cu.free(device), "cuMemFree");
+}
+
+static void copies(void)
+{
+	static const size_t sizes[] = {4096, 65536, 1 << 20, 16 << 20, 256 << 20};
+	size_t largest = sizes[4];
+	void *pinned, *pageable = malloc(largest);
+
+	driver_check(cu.host_alloc(&pinned, largest, 0), "cuMemHostAlloc");
+	memset(pinned, 1, largest);
+	memset(pageable, 2, largest);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		copy_size(sizes[i], pinned, "pinned");
+		copy_size(sizes[i], pageable, "pageable");
+	}
+	free(pageable);
+}
+
+static void first(uint64_t opened)
+{
+	uint64_t start = (uint64_t)environment("FRMPS_BENCH_START_NS", 0);
+
+	launch_empty();
+	synchronize();
+	printf("{\"name\": \"first_kernel\", \"ms\": %.3f, \"open_ms\": %.3f}\n",
+		(double)(now_ns() - start) / 1e6, (double)(opened - start) / 1e6);
+}
+
+/* Keeps four 1 ms kernels queued; each writes when it ended. The longest distance between two ends is the
+ * gap. */
+static void gap(void)
+{
+	double seconds = environment("FRMPS_BENCH_SECONDS", 3);
+	uint64_t kernel_ns = (uint64_t)environment("FRMPS_BENCH_KERNEL_NS", 1e6);
+	size_t most = (size_t)(seconds * 1e9 / (double)kernel_ns) + 64, count = 0;
+	uint64_t *ended, end;
+	CUevent event[4];
+	struct samples samples;
+
+	driver_check(cu.host_alloc((void **)&ended, most * sizeof(*ended), 0), "cuMemHostAlloc");
+	memset(ended, 0, most * sizeof(*ended));
+	for (int i = 0; i < 4; i++)
+		driver_check(cu.event_create(&event[i], 2), "cuEventCreate");
+	wait_for_start();
+	end = now_ns() + (uint64_t)(seconds * 1e9);
+	while (now_ns() < end && count < most) {
+		if (count >= 4)
+			driver_check(cu.event_sync(event[count % 4]), "cuEventSynchronize");
+		launch_spin((CUdeviceptr)(uintptr_t)&ended[count], kernel_ns);
+		driver_check(cu.event_record(event[count++ % 4], stream), "cuEventRecord");
+	}
+	synchronize();
+	samples_init(&samples, most);
+	for (size_t i = 1; i < count; i++)
+		samples_add(&samples, (double)(ended[i] - ended[i - 1]) / 1e6);
+	samples_print(&samples, "gap", "ms");
+	samples_deinit(&samples);
+}
+
+static void loads(void)
+{
+	const char *path = getenv("FRMPS_BENCH_IMAGE");
+	int rounds = (int)environment("FRMPS_BENCH_LOADS", 10);
+	struct samples samples;
+	void *image;
+
+	if (!path)
+		driver_check(CUDA_ERROR_INVALID_VALUE, "FRMPS_BENCH_IMAGE");
+	image = driver_read_file(path);
+	samples_init(&samples, (size_t)rounds);
+	wait_for_start();
+	for (int i = 0; i < rounds; i++) {
+		uint64_t begin = now_ns();
+		CUmodule loaded;
+
+		driver_check(cu.module_load(&loaded, image), "cuModuleLoadData");
+		samples_add(&samples, (double)(now_ns() - begin) / 1e6);
+	}
+	samples_print(&samples, "load", "ms");
+	samples_deinit(&samples);
+	free(image);
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "";
+	uint64_t opened;
+
+	driver_open();
+	opened = now_ns();
+	module = driver_module();
+	empty = driver_function(module, "empty");
+	spin = driver_function(module, "spin");
+	driver_check(cu.stream_create(&stream, 1), "cuStreamCreate");
+	if (strcmp(what, "first") == 0) {
+		first(opened);
+		return 0;
+	}
+	launch_empty();
+	synchronize();
+	if (strcmp(what, "issue") == 0)
+		issue();
+	else if (strcmp(what, "wait") == 0)
+		wait_each();
+	else if (strcmp(what, "rate") == 0)
+		rate();
+	else if (strcmp(what, "rate-for") == 0)
+		rate_for();
+	else if (strcmp(what, "copies") == 0)
+		copies();
+	else if (strcmp(what, "gap") == 0)
+		gap();
+	else if (strcmp(what, "loads") == 0)
+		loads();
+	else
+		fprintf(stderr,
+			"usage: driver_path issue | wait | rate | rate-for | copies | first | gap | loads\n");
+	return 0;
+}

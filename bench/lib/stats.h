@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Samples and their summary. A benchmark program prints one JSON object per measurement on standard output;
+// bench/run.py collects them.
+
+#ifndef FRMPS_BENCH_LIB_STATS_H
+#define FRMPS_BENCH_LIB_STATS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct samples {
+	double *value;
+	size_t count, room;
+};
+
+void samples_init(struct samples *samples, size_t room);
+void samples_deinit(struct samples *samples);
+/** Adds a value; silently full beyond `room`. */
+void samples_add(struct samples *samples, double value);
+
+/** Prints {"name": …, "unit": …, "n": …, "median": …, "p10": …, "p90": …, "p99": …, "max": …}. Sorts the
+ * samples. */
+void samples_print(struct samples *samples, const char *name, const char *unit);
+
+#endif

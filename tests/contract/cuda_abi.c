@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Prints the numbers of the CUDA driver interface, one per line. tests/contract/cuda_abi.sh builds it twice,
+// with our header and with -DREAL against an installed <cuda.h>, and compares what the two programs print.
+// The list of enumerators, abi_names.inc, is made from our header by that script; the structures are listed
+// here.
+
+#ifdef REAL
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+#include <cudaProfiler.h>
+#else
+#include "protocol/cuda_abi.h"
+#endif
+
+#include <stddef.h>
+#include <stdio.h>
+
+#define N(name) printf(#name " %lld\n", (long long)(name))
+#define T(type) printf("sizeof(" #type ") %zu align %zu\n", sizeof(type), _Alignof(type))
+#define F(type, field)                                                                                       \
+	printf(#type "." #field " at %zu size %zu\n", offsetof(type, field), sizeof(((type *)0)->field))
+
+static void types(void)
+{
+	T(CUresult);
+	T(CUdeviceptr);
+	T(CUdevice);
+	T(CUcontext);
+	T(CUgreenCtx);
+	T(CUmodule);
+	T(CUfunction);
+	T(CUlibrary);
+	T(CUkernel);
+	T(CUstream);
+	T(CUevent);
+	T(CUarray);
+	T(CUmipmappedArray);
+	T(CUgraph);
+	T(CUgraphNode);
+	T(CUgraphExec);
+	T(CUgraphDeviceNode);
+	T(CUmemoryPool);
+	T(CUlinkState);
+	T(CUtexObject);
+	T(CUsurfObject);
+	T(CUmemGenericAllocationHandle);
+	T(CUuuid);
+	T(CUhostFn);
+	T(CUstreamCallback);
+	T(CUoccupancyB2DSize);
+	T(CUdevprop);
+	T(CUexecAffinitySmCount);
+	T(CUexecAffinityParam);
+	T(CUctxCigParam);
+	T(CUctxCreateParams);
+	T(CUDA_MEMCPY2D);
+	T(CUDA_MEMCPY3D);
+	T(CUmemLocation);
+	T(CUmemAllocationProp);
+	T(CUmemAccessDesc);
+	T(CUgraphEdgeData);
+	T(CUstreamBatchMemOpParams);
+	T(CUaccessPolicyWindow);
+	T(CUlaunchMemSyncDomainMap);
+	T(CUlaunchAttributeValue);
+	T(CUlaunchAttribute);
+	T(CUlaunchConfig);
+	T(CUoutput_mode);
+}
+
+static void small_structures(void)
+{
+	F(CUuuid, bytes);
+	F(CUdevprop, maxThreadsPerBlock);
+	F(CUdevprop, maxThreadsDim);
+	F(CUdevprop, maxGridSize);
+	F(CUdevprop, sharedMemPerBlock);
+	F(CUdevprop, totalConstantMemory);
+	F(CUdevprop, SIMDWidth);
+	F(CUdevprop, memPitch);
+	F(CUdevprop, regsPerBlock);
+	F(CUdevprop, clockRate);
+	F(CUdevprop, textureAlign);
+	F(CUexecAffinitySmCount, val);
+	F(CUexecAffinityParam, type);
+	F(CUexecAffinityParam, param.smCount);
+	F(CUctxCigParam, sharedDataType);
+	F(CUctxCigParam, sharedData);
+	F(CUctxCreateParams, execAffinityParams);
+	F(CUctxCreateParams, numExecAffinityParams);
+	F(CUctxCreateParams, cigParams);
+	F(CUmemLocation, type);
+	F(CUmemLocation, id);
+	F(CUmemAllocationProp, type);
+	F(CUmemAllocationProp, requestedHandleTypes);
+	F(CUmemAllocationProp, location);
+	F(CUmemAllocationProp, win32HandleMetaData);
+	F(CUmemAllocationProp, allocFlags.compressionType);
+	F(CUmemAllocationProp, allocFlags.gpuDirectRDMACapable);
+	F(CUmemAllocationProp, allocFlags.usage);
+	F(CUmemAllocationProp, allocFlags.reserved);
+	F(CUmemAccessDesc, location);
+	F(CUmemAccessDesc, flags);
+	F(CUgraphEdgeData, from_port);
+	F(CUgraphEdgeData, to_port);
+	F(CUgraphEdgeData, type);
+	F(CUgraphEdgeData, reserved);
+}
+
+static void copies(void)
+{
+	F(CUDA_MEMCPY2D, srcXInBytes);
+	F(CUDA_MEMCPY2D, srcY);
+	F(CUDA_MEMCPY2D, srcMemoryType);
+	F(CUDA_MEMCPY2D, srcHost);
+	F(CUDA_MEMCPY2D, srcDevice);
+	F(CUDA_MEMCPY2D, srcArray);
+	F(CUDA_MEMCPY2D, srcPitch);
+	F(CUDA_MEMCPY2D, dstXInBytes);
+	F(CUDA_MEMCPY2D, dstY);
+	F(CUDA_MEMCPY2D, dstMemoryType);
+	F(CUDA_MEMCPY2D, dstHost);
+	F(CUDA_MEMCPY2D, dstDevice);
+	F(CUDA_MEMCPY2D, dstArray);
+	F(CUDA_MEMCPY2D, dstPitch);
+	F(CUDA_MEMCPY2D, WidthInBytes);
+	F(CUDA_MEMCPY2D, Height);
+	F(CUDA_MEMCPY3D, srcXInBytes);
+	F(CUDA_MEMCPY3D, srcY);
+	F(CUDA_MEMCPY3D, srcZ);
+	F(CUDA_MEMCPY3D, srcLOD);
+	F(CUDA_MEMCPY3D, srcMemoryType);
+	F(CUDA_MEMCPY3D, srcHost);
+	F(CUDA_MEMCPY3D, srcDevice);
+	F(CUDA_MEMCPY3D, srcArray);
+	F(CUDA_MEMCPY3D, reserved0);
+	F(CUDA_MEMCPY3D, srcPitch);
+	F(CUDA_MEMCPY3D, srcHeight);
+	F(CUDA_MEMCPY3D, dstXInBytes);
+	F(CUDA_MEMCPY3D, dstY);
+	F(CUDA_MEMCPY3D, dstZ);
+	F(CUDA_MEMCPY3D, dstLOD);
+	F(CUDA_MEMCPY3D, dstMemoryType);
+	F(CUDA_MEMCPY3D, dstHost);
+	F(CUDA_MEMCPY3D, dstDevice);
+	F(CUDA_MEMCPY3D, dstArray);
+	F(CUDA_MEMCPY3D, reserved1);
+	F(CUDA_MEMCPY3D, dstPitch);
+	F(CUDA_MEMCPY3D, dstHeight);
+	F(CUDA_MEMCPY3D, WidthInBytes);
+	F(CUDA_MEMCPY3D, Height);
+	F(CUDA_MEMCPY3D, Depth);
+}
+
+static void stream_operations(void)
+{
+	F(CUstreamBatchMemOpParams, operation);
+	F(CUstreamBatchMemOpParams, pad);
+	F(CUstreamBatchMemOpParams, waitValue.operation);
+	F(CUstreamBatchMemOpParams, waitValue.address);
+	F(CUstreamBatchMemOpParams, waitValue.value);
+	F(CUstreamBatchMemOpParams, waitValue.value64);
+	F(CUstreamBatchMemOpParams, waitValue.flags);
+	F(CUstreamBatchMemOpParams, waitValue.alias);
+	F(CUstreamBatchMemOpParams, writeValue.operation);
+	F(CUstreamBatchMemOpParams, writeValue.address);
+	F(CUstreamBatchMemOpParams, writeValue.value);
+	F(CUstreamBatchMemOpParams, writeValue.value64);
+	F(CUstreamBatchMemOpParams, writeValue.flags);
+	F(CUstreamBatchMemOpParams, writeValue.alias);
+	F(CUstreamBatchMemOpParams, flushRemoteWrites.operation);
+	F(CUstreamBatchMemOpParams, flushRemoteWrites.flags);
+	F(CUstreamBatchMemOpParams, memoryBarrier.operation);
+	F(CUstreamBatchMemOpParams, memoryBarrier.flags);
+}
+
+static void launches(void)
+{
+	F(CUaccessPolicyWindow, base_ptr);
+	F(CUaccessPolicyWindow, num_bytes);
+	F(CUaccessPolicyWindow, hitRatio);
+	F(CUaccessPolicyWindow, hitProp);
+	F(CUaccessPolicyWindow, missProp);
+	F(CUlaunchMemSyncDomainMap, default_);
+	F(CUlaunchMemSyncDomainMap, remote);
+	F(CUlaunchAttributeValue, pad);
+	F(CUlaunchAttributeValue, accessPolicyWindow);
+	F(CUlaunchAttributeValue, cooperative);
+	F(CUlaunchAttributeValue, syncPolicy);
+	F(CUlaunchAttributeValue, clusterDim.x);
+	F(CUlaunchAttributeValue, clusterDim.y);
+	F(CUlaunchAttributeValue, clusterDim.z);
+	F(CUlaunchAttributeValue, clusterSchedulingPolicyPreference);
+	F(CUlaunchAttributeValue, programmaticStreamSerializationAllowed);
+	F(CUlaunchAttributeValue, programmaticEvent.event);
+	F(CUlaunchAttributeValue, programmaticEvent.flags);
+	F(CUlaunchAttributeValue, programmaticEvent.triggerAtBlockStart);
+	F(CUlaunchAttributeValue, launchCompletionEvent.event);
+	F(CUlaunchAttributeValue, launchCompletionEvent.flags);
+	F(CUlaunchAttributeValue, priority);
+	F(CUlaunchAttributeValue, memSyncDomainMap);
+	F(CUlaunchAttributeValue, memSyncDomain);
+	F(CUlaunchAttributeValue, preferredClusterDim.x);
+	F(CUlaunchAttributeValue, preferredClusterDim.y);
+	F(CUlaunchAttributeValue, preferredClusterDim.z);
+	F(CUlaunchAttributeValue, deviceUpdatableKernelNode.deviceUpdatable);
+	F(CUlaunchAttributeValue, deviceUpdatableKernelNode.devNode);
+	F(CUlaunchAttributeValue, sharedMemCarveout);
+	F(CUlaunchAttributeValue, nvlinkUtilCentricScheduling);
+	F(CUlaunchAttribute, id);
+	F(CUlaunchAttribute, pad);
+	F(CUlaunchAttribute, value);
+	F(CUlaunchConfig, gridDimX);
+	F(CUlaunchConfig, gridDimY);
+	F(CUlaunchConfig, gridDimZ);
+	F(CUlaunchConfig, blockDimX);
+	F(CUlaunchConfig, blockDimY);
+	F(CUlaunchConfig, blockDimZ);
+	F(CUlaunchConfig, sharedMemBytes);
+	F(CUlaunchConfig, hStream);
+	F(CUlaunchConfig, attrs);
+	F(CUlaunchConfig, numAttrs);
+}
+
+int main(void)
+{
+#include "abi_names.inc"
+	types();
+	small_structures();
+	copies();
+	stream_operations();
+	launches();
+	return 0;
+}

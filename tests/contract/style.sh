@@ -1,0 +1,80 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The frmps authors
+#
+# style.sh: prints how long functions and files are, per room, and fails on a function of more than 120 lines or a file
+# without its two licence lines. The budget (median 15, 90 % below 40, few over 60) is read, not enforced. Lengths are
+# counted from the brace in column 0 to the closing one.
+set -eu
+export LC_ALL=C
+LIMIT=120
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# Prints "length file:line name" for every function of the files.
+lengths() { # lengths FILE...
+	awk '
+		FNR == 1 { start = 0; signature = "" }
+		/^{$/ && signature !~ /^(namespace|extern)/ { start = FNR; next }
+		/^}/ && start {
+			name = signature; sub(/\(.*/, "", name); sub(/.*[ *]/, "", name)
+			print FNR - start - 1, FILENAME ":" start, name
+			start = 0
+		}
+		/^[A-Za-z_].*/ && !start { signature = $0 }
+	' "$@"
+}
+
+unlicensed() { # unlicensed FILE...
+	for file; do
+		head -n 3 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' &&
+			head -n 4 "$file" | grep -q 'SPDX-FileCopyrightText: The frmps authors' || echo "$file"
+	done
+}
+
+# Self-check.
+{
+	echo 'int main(void)'
+	echo '{'
+	yes '	x();' | head -n $((LIMIT + 1))
+	echo '}'
+} >"$scratch/long.c"
+[ "$(lengths "$scratch/long.c" | awk '{ print $1, $3 }')" = "$((LIMIT + 1)) main" ] &&
+	[ -n "$(unlicensed "$scratch/long.c")" ] || {
+	echo "style.sh: a long function or a file without a licence is not noticed" >&2
+	exit 1
+}
+
+cd "$root"
+failed=0
+printf '%-20s %9s %6s %5s %5s %5s\n' room functions median p90 '>60' max
+for room in protocol shm client server tests bench; do
+	find "$room" -name '*.c' -o -name '*.cc' | sort >"$scratch/files"
+	[ -s "$scratch/files" ] || continue
+	lengths $(cat "$scratch/files") | sort -n >"$scratch/lengths"
+	awk -v room="$room" '
+		{ n[NR] = $1; over += $1 > 60 }
+		END {
+			if (NR)
+				printf "%-20s %9d %6d %5d %4.1f%% %5d\n", room, NR, n[int((NR + 1) / 2)],
+					n[int(NR * 0.9 + 0.5)], 100 * over / NR, n[NR]
+		}' "$scratch/lengths"
+	awk -v limit="$LIMIT" '$1 > limit { print "style.sh: " $2 ": " $3 " has " $1 " lines" }' \
+		"$scratch/lengths" >"$scratch/long"
+	cat "$scratch/long" >&2
+	[ ! -s "$scratch/long" ] || failed=1
+done
+
+find . -name '.?*' -prune -o -path './build*' -prune -o -type f \( -name '*.[ch]' -o -name '*.cc' -o -name '*.def' \
+	-o -name '*.fbs' -o -name '*.map' -o -name '*.sh' -o -name '*.py' -o -name meson.build \) -print |
+	sort >"$scratch/files"
+unlicensed $(cat "$scratch/files") >"$scratch/unlicensed"
+sed 's/^/style.sh: no licence lines: /' "$scratch/unlicensed" >&2
+[ ! -s "$scratch/unlicensed" ] || failed=1
+
+echo
+echo "files over 600 lines:"
+xargs wc -l <"$scratch/files" | awk '$1 > 600 && $2 != "total" { print "  " $2 ": " $1 }'
+exit $failed

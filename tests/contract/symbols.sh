@@ -1,0 +1,57 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The frmps authors
+#
+# symbols.sh LIBCUDA: does the built shim look like a driver library from outside? It exports exactly the
+# symbols of client/api.def, without versions, answers to libcuda.so.1, needs nothing but the C library, and
+# lets nobody redirect its own references. Also keeps the version script equal to api.def.
+set -eu
+
+library=${1:?usage: symbols.sh path/to/libcuda.so.1}
+root=$(cd "$(dirname "$0")/../.." && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failed=0
+
+fail() {
+	echo "symbols.sh: $1" >&2
+	failed=1
+}
+
+same() { # same WHAT EXPECTED FOUND
+	diff -u "$2" "$3" >"$scratch/diff" || {
+		fail "$1"
+		head -n 40 "$scratch/diff" >&2
+	}
+}
+
+export LC_ALL=C
+sed -n 's/^API(\([A-Za-z0-9_]*\),.*/\1/p' "$root/client/api.def" | sort >"$scratch/wanted"
+sed -n 's/^\t\([A-Za-z0-9_]*\);$/\1/p' "$root/client/libcuda.map" | sort >"$scratch/mapped"
+nm -D --defined-only --with-symbol-versions "$library" >"$scratch/nm"
+awk '{ print $3 }' "$scratch/nm" | sed 's/@.*//' | sort >"$scratch/exported"
+
+[ "$(wc -l <"$scratch/wanted")" -eq 637 ] || fail "client/api.def does not have 637 rows"
+[ -z "$(uniq -d "$scratch/wanted")" ] || fail "client/api.def names a symbol twice"
+same "client/libcuda.map and client/api.def differ" "$scratch/wanted" "$scratch/mapped"
+same "the exports and client/api.def differ" "$scratch/wanted" "$scratch/exported"
+
+if grep -q '@' "$scratch/nm"; then
+	fail "exported symbols carry versions"
+fi
+if awk '$2 != "T" { bad = 1; print } END { exit !bad }' "$scratch/nm" >&2; then
+	fail "an export is not a function"
+fi
+
+readelf -dW "$library" >"$scratch/dynamic"
+grep -q 'SONAME.*\[libcuda\.so\.1\]' "$scratch/dynamic" || fail "the SONAME is not libcuda.so.1"
+sed -n 's/.*(NEEDED).*\[\(.*\)\].*/\1/p' "$scratch/dynamic" |
+	grep -Ev '^(libc\.so\.6|libm\.so\.6|ld-linux-[a-z0-9_-]*\.so\.[0-9]+)$' >"$scratch/needed" || true
+[ ! -s "$scratch/needed" ] || fail "needs more than the C library: $(tr '\n' ' ' <"$scratch/needed")"
+
+# A relocation that names a driver symbol is looked up in every loaded object at load time.
+if readelf -rW "$library" | grep -E ' cu[A-Z][A-Za-z0-9_]* \+ ' | head -n 5 | grep . >&2; then
+	fail "references to the library's own symbols are looked up by name (link with -Wl,-Bsymbolic)"
+fi
+
+exit $failed

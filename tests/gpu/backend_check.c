@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The cuda backend against a real GPU: the keeper role in a child process, an executor in this one, and every
+// operation of backend.h with a result that is compared. Exit status 0: all good; 1: something is wrong; 77:
+// no GPU here.
+//
+//   backend_check          run
+//   backend_check --ptx    print the kernels' text (for ptxas)
+//
+// The last check loses the context on purpose. Timings are printed for the reader and judged only where
+// waiting for the device would be a bug.
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/gpu/backend_bed.h"
+#include "tests/gpu/backend_ptx.h"
+
+static void check_device(void)
+{
+	printf("device: %s, driver %d, %.1f GiB, compute capability %d.%d, %d multiprocessors, priorities %d "
+	       "… %d\n",
+		device.name, device.driver_version, (double)device.total_bytes / (1 << 30),
+		device.attributes[75], device.attributes[76], device.attributes[16], device.priority_least,
+		device.priority_greatest);
+	check(device.attributes[CU_DEVICE_ATTRIBUTE_WARP_SIZE] == 32);
+	check(device.limits[CU_LIMIT_STACK_SIZE] > 0);
+	check(device.priority_greatest < device.priority_least);
+}
+
+static void check_memory(int fd)
+{
+	uint64_t free_bytes = 0, total = 0;
+	double begin;
+
+	ok(OPS->window_reserve(WINDOW, WINDOW_BYTES));
+	check(OPS->window_reserve(WINDOW, WINDOW_BYTES) != CUDA_SUCCESS);
+	begin = now_us();
+	ok(OPS->chunk_map(WINDOW, CHUNK_BYTES, fd));
+	printf("map 64 MiB: %.0f us\n", now_us() - begin);
+	begin = now_us();
+	ok(OPS->clear(WINDOW, CHUNK_BYTES));
+	printf("clear 64 MiB: %.0f us\n", now_us() - begin);
+	check(OPS->chunk_map(WINDOW, CHUNK_BYTES, fd) != CUDA_SUCCESS);
+	ok(OPS->memory_info(&free_bytes, &total));
+	check(free_bytes < total && total >= CHUNK_BYTES);
+}
+
+static void check_host(void)
+{
+	int fd = memfd_create("backend_check", MFD_CLOEXEC);
+	void *got;
+
+	check(fd >= 0 && !ftruncate(fd, HOST_BYTES));
+	got = mmap(at(HOST), HOST_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+	check(got == at(HOST));
+	close(fd);
+	ok(OPS->host_register(at(HOST), HOST_BYTES));
+	check(OPS->host_register(at(HOST), HOST_BYTES) == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+}
+
+static size_t write_ptx(char *text, size_t size)
+{
+	size_t length = (size_t)snprintf(text, size, "%s.visible .entry many(", ptx_head);
+
+	for (int i = 0; i < PTX_MANY_WORDS; i++)
+		length += (size_t)snprintf(text + length, size - length, ".param .u32 p%d, ", i);
+	length += (size_t)snprintf(text + length, size - length, ".param .u64 out)\n%s", ptx_many);
+	return length;
+}
+
+static void check_modules(void)
+{
+	static const struct wire_option options[] = {
+		{CU_JIT_MAX_REGISTERS, 0, 64}, {CU_JIT_INFO_LOG_BUFFER, 0, 99}};
+	static const struct wire_option bad[] = {{CU_JIT_GLOBAL_SYMBOL_NAMES, 0, 1}};
+	static const char bad_elf[80] = "\177ELF\2\1\1";
+	struct backend_module *none;
+	const char *names[16];
+	char text[16384], log[1024] = "";
+	size_t length = write_ptx(text, sizeof(text));
+	uint64_t address = 0, bytes = 0;
+	uint32_t count = 16;
+	double begin = now_us();
+
+	text[length] = 'x'; /* no NUL behind it, and something that does not belong to it */
+	ok(OPS->module_load(text, length, &(struct wire_options){options, 2}, log, sizeof(log), &module));
+	printf("load text: %.0f us; log \"%.60s\"\n", now_us() - begin, log);
+	refused(OPS->module_load(text, length, &(struct wire_options){bad, 1}, log, sizeof(log), &none),
+		CUDA_ERROR_NOT_SUPPORTED);
+	refused(OPS->module_load(".version 8.0\nnonsense", 21, NULL, log, sizeof(log), &none),
+		CUDA_ERROR_INVALID_PTX);
+	check(log[0]);
+	printf("log of a bad text: %.60s\n", log);
+	refused(OPS->module_load(bad_elf, sizeof(bad_elf), NULL, log, sizeof(log), &none),
+		CUDA_ERROR_INVALID_IMAGE);
+	ok(OPS->function_list(module, names, &count));
+	check(count == 7);
+	ok(OPS->global_find(module, "counter", &address, &bytes));
+	check(address && bytes == 4);
+	refused(OPS->global_find(module, "nothing_there", &address, &bytes), CUDA_ERROR_NOT_FOUND);
+}
+
+struct echo_params {
+	uint8_t a;
+	uint64_t b;
+	uint16_t c;
+	uint32_t d[6];
+	uint64_t out;
+};
+
+static void check_functions(void)
+{
+	static const uint32_t offsets[] = {0, 8, 16, 20, 48}, sizes[] = {1, 8, 2, 24, 8};
+	struct backend_function *function = NULL;
+
+	refused(OPS->function_find(module, "not_there", &function, &info), CUDA_ERROR_NOT_FOUND);
+	ok(OPS->function_find(module, "echo", &function, &info));
+	check(info.param_count == 5 && info.argument_bytes == sizeof(struct echo_params));
+	for (int i = 0; i < 5; i++)
+		check(info.params[i].offset == offsets[i] && info.params[i].size == sizes[i]);
+	check(info.attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] >= 256);
+	ok(OPS->function_set(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 65536));
+	ok(OPS->function_find(module, "echo", &function, &info));
+	check(info.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] == 65536);
+	ok(OPS->function_set(function, 1000, CU_FUNC_CACHE_PREFER_L1));
+	check(OPS->function_set(function, CU_FUNC_ATTRIBUTE_NUM_REGS, 3) != CUDA_SUCCESS);
+	ok(OPS->function_find(module, "nothing", &function, &info));
+	check(info.param_count == 0 && info.argument_bytes == 0);
+}
+
+static void check_occupancy(void)
+{
+	struct frmps_launch_attribute cluster = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value = {2}};
+	uint32_t grid[3] = {64, 1, 1}, block[3] = {128, 1, 1};
+	struct wire_occupancy query = {
+		.block_size = 128, .blocks = 2, .grid = {grid, 3}, .block = {block, 3}};
+	struct backend_function *function = NULL;
+	uint64_t value[4] = {0};
+
+	cluster.value[4] = cluster.value[8] = 1;
+	ok(OPS->function_find(module, "add", &function, &info));
+	for (query.query = 0; query.query < 4; query.query++) {
+		/* The last two ask about clusters, which began with compute capability 9.0. */
+		if (query.query >= 2 && device.attributes[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH] == 0)
+			continue;
+		query.attributes = query.query == 3
+					   ? (struct wire_bytes){(const uint8_t *)&cluster, sizeof(cluster)}
+					   : (struct wire_bytes){0};
+		ok(OPS->occupancy(function, &query, &value[query.query]));
+		check(value[query.query] > 0);
+	}
+	printf("occupancy: %lu blocks, %lu bytes shared, cluster of %lu, %lu clusters\n",
+		(unsigned long)value[0], (unsigned long)value[1], (unsigned long)value[2],
+		(unsigned long)value[3]);
+	query.query = 4;
+	refused(OPS->occupancy(function, &query, value), CUDA_ERROR_INVALID_VALUE);
+}
+
+struct add_params {
+	uint64_t out, a, b;
+	uint32_t count;
+};
+
+static void check_launch(void)
+{
+	struct backend_stream *stream = stream_new();
+	uint32_t *a = at(HOST_DATA), *b = a + 4096, *out = b + 4096, wrong = 0;
+	struct add_params params = {.out = WINDOW + 65536, .a = WINDOW, .b = WINDOW + 16384, .count = 4000};
+
+	for (uint32_t i = 0; i < 4096; i++) {
+		a[i] = i;
+		b[i] = 5 * i + 1;
+		out[i] = 0;
+	}
+	ok(copy_line(stream, WINDOW, HOST_DATA, 32768));
+	ok(launch(stream, "add", &params, 16, 256));
+	memset(&params, 0, sizeof(params)); /* the launch has its copy */
+	ok(copy_line(stream, HOST_DATA + 32768, WINDOW + 65536, 16384));
+	ok(OPS->mark(stream, at(MARK), 1));
+	wait_mark(1);
+	for (uint32_t i = 0; i < 4096; i++)
+		wrong += out[i] != (i < 4000 ? 6 * i + 1 : 0);
+	check(!wrong); /* beyond 4000: what clear() left there */
+	wait_stream(stream);
+	ok(OPS->stream_destroy(stream));
+}
+
+static void check_arguments(void)
+{
+	struct backend_stream *stream = stream_new();
+	struct echo_params echo = {
+		.a = 0xa1, .b = 0x1122334455667788, .c = 0xbeef, .d = {[5] = 0xcafe0001}, .out = HOST_DATA};
+	struct {
+		uint32_t words[PTX_MANY_WORDS];
+		uint64_t out;
+	} many = {.words = {[0] = 40, [PTX_MANY_WORDS - 1] = 2}, .out = HOST_DATA + 64};
+	struct backend_launch short_one = {.grid = {1, 1, 1}, .block = {1, 1, 1}, .info = &info};
+	uint8_t *out = at(HOST_DATA);
+
+	memset(out, 0, 128);
+	ok(launch(stream, "echo", &echo, 1, 1));
+	ok(launch(stream, "many", &many, 1, 1));
+	check(info.param_count == PTX_MANY_WORDS + 1);
+	wait_stream(stream);
+	check(!memcmp(out, &echo.b, 8) && !memcmp(out + 8, &echo.d[5], 4) && !memcmp(out + 12, &echo.c, 2) &&
+		out[14] == echo.a);
+	check(*(uint32_t *)(void *)(out + 64) == 42);
+	ok(OPS->function_find(module, "echo", &short_one.function, &info));
+	short_one.arguments = (const uint8_t *)&echo;
+	short_one.argument_bytes = info.argument_bytes - 1;
+	refused(OPS->launch(stream, &short_one), CUDA_ERROR_INVALID_VALUE);
+	refused(launch(stream, "nothing", NULL, 1, 2048), CUDA_ERROR_INVALID_VALUE);
+	refused(launch(stream, "nothing", NULL, 0, 1), CUDA_ERROR_INVALID_VALUE);
+	ok(OPS->stream_destroy(stream));
+}
+
+static void check_attributes(void)
+{
+	struct backend_stream *stream = stream_new();
+	struct frmps_launch_attribute attributes[2] = {{.id = CU_LAUNCH_ATTRIBUTE_PRIORITY},
+		{.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value = {2}}};
+	struct backend_launch shape = {.grid = {8, 1, 1},
+		.block = {32, 1, 1},
+		.cooperative = true,
+		.attributes = attributes,
+		.attribute_count = 1};
+	uint64_t out = HOST_DATA;
+	uint32_t *ranks = at(HOST_DATA), wrong = 0;
+
+	attributes[1].value[4] = attributes[1].value[8] = 1;
+	memset(ranks, 0, 64);
+	ok(launch_shaped(stream, "rank", &out, &shape));
+	wait_stream(stream);
+	for (uint32_t i = 0; i < 8; i++)
+		wrong += ranks[i] != i + 1;
+	shape.cooperative = false;
+	shape.attribute_count = 2;
+	memset(ranks, 0, 64);
+	if (device.attributes[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH]) {
+		ok(launch_shaped(stream, "rank", &out, &shape));
+		wait_stream(stream);
+		for (uint32_t i = 0; i < 8; i++)
+			wrong += ranks[i] != i + 1;
+	}
+	check(!wrong);
+	attributes[0].id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+	refused(launch_shaped(stream, "rank", &out, &shape), CUDA_ERROR_NOT_SUPPORTED);
+	shape = (struct backend_launch){.grid = {100000, 1, 1}, .block = {1024, 1, 1}, .cooperative = true};
+	refused(launch_shaped(stream, "nothing", NULL, &shape), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+	ok(OPS->stream_destroy(stream));
+}
+
+static void check_words(void)
+{
+	struct backend_stream *stream = stream_new();
+	uint64_t *words = at(HOST_DATA);
+
+	words[0] = words[1] = words[2] = UINT64_MAX;
+	ok(OPS->write_value(stream,
+		&(struct frmps_write_value){.address = HOST_DATA, .value = 0x1122334455667788, .bytes = 8}));
+	ok(OPS->write_value(
+		stream, &(struct frmps_write_value){
+				.address = HOST_DATA + 8, .value = 0x99aabbcc, .bytes = 4, .flags = 1}));
+	ok(OPS->write_value(
+		stream, &(struct frmps_write_value){.address = WINDOW + 512, .value = 77, .bytes = 8}));
+	ok(copy_line(stream, HOST_DATA + 16, WINDOW + 512, 8));
+	wait_stream(stream);
+	check(words[0] == 0x1122334455667788 && words[1] == 0xffffffff99aabbcc && words[2] == 77);
+	refused(OPS->write_value(stream, &(struct frmps_write_value){.address = HOST_DATA, .bytes = 2}),
+		CUDA_ERROR_INVALID_VALUE);
+	ok(OPS->stream_destroy(stream));
+}
+
+static void check_events(void)
+{
+	struct backend_stream *first = stream_new(), *second = stream_new();
+	struct backend_event *start = NULL, *end = NULL, *join = NULL;
+	float ms = -1;
+
+	ok(OPS->event_create(true, &start));
+	ok(OPS->event_create(true, &end));
+	ok(OPS->event_create(false, &join));
+	word_set((word64 *)at(MARK), 0);
+	ok(OPS->event_record(start, first));
+	close_gate(first, 1, 1);
+	ok(OPS->event_record(end, first));
+	ok(OPS->event_record(join, first));
+	ok(OPS->stream_wait(second, join));
+	ok(OPS->event_destroy(join));
+	ok(OPS->mark(second, at(MARK), 5));
+	refused(OPS->stream_query(first), CUDA_ERROR_NOT_READY);
+	refused(OPS->stream_query(second), CUDA_ERROR_NOT_READY);
+	refused(OPS->event_elapsed(start, end, &ms), CUDA_ERROR_NOT_READY);
+	usleep(20000); /* a length to measure */
+	check(word_acquire((word64 *)at(MARK)) == 0);
+	open_gate();
+	wait_mark(5);
+	wait_stream(first);
+	ok(OPS->event_elapsed(start, end, &ms));
+	check(ms >= 15 && ms < 10000);
+	ok(OPS->event_destroy(start));
+	ok(OPS->event_destroy(end));
+	ok(OPS->stream_destroy(first));
+	ok(OPS->stream_destroy(second));
+}
+
+static void observe_rates(void)
+{
+	enum { COUNT = 20000 };
+	struct backend_stream *stream = stream_new();
+	struct backend_launch launch_one = {.grid = {1, 1, 1}, .block = {32, 1, 1}, .info = &info};
+	double begin, issued;
+
+	ok(OPS->function_find(module, "nothing", &launch_one.function, &info));
+	for (uint64_t every = 1; every <= 32; every *= 32) {
+		begin = now_us();
+		for (uint64_t i = 1; i <= COUNT; i++) {
+			ok(OPS->launch(stream, &launch_one));
+			if (i % every == 0)
+				ok(OPS->mark(stream, at(MARK), 1000000 * every + i));
+		}
+		issued = now_us();
+		wait_mark(1000000 * every + COUNT);
+		printf("launch with a mark every %lu: %.2f us issued, %.2f us done\n", (unsigned long)every,
+			(issued - begin) / COUNT, (now_us() - begin) / COUNT);
+	}
+	ok(OPS->stream_destroy(stream));
+}
+
+/* The end of the context, seen by a query, and what survives it. */
+static void check_loss(uint64_t handle)
+{
+	struct backend_stream *stream = stream_new();
+	double begin = now_us();
+	CUresult code;
+
+	ok(launch(stream, "crash", NULL, 1, 1));
+	while ((code = OPS->stream_query(stream)) == CUDA_ERROR_NOT_READY && now_us() < begin + 10e6)
+		;
+	printf("a trap: code %d after %.0f ms\n", (int)code, (now_us() - begin) / 1e3);
+	check(code == CUDA_ERROR_LAUNCH_FAILED && backend_is_fatal(code));
+	check(backend_is_fatal(OPS->mark(stream, at(MARK), 1)));
+	ask(WIRE_PING, 0, 0);
+	ok((CUresult)keeper.answer.reply.code);
+	ask(WIRE_RELEASE_CHUNK, 0, handle);
+	ok((CUresult)keeper.answer.reply.code);
+}
+
+/* Same memory in a fresh mapping: what the first one wrote is there. */
+static void check_remap(int fd)
+{
+	struct backend_stream *stream = stream_new();
+	uint64_t elsewhere = WINDOW + (UINT64_C(1) << 36);
+	uint32_t *word = at(HOST_DATA);
+
+	ok(OPS->set(stream,
+		&(struct frmps_set){
+			.dst = WINDOW + 4096, .width = 1, .height = 1, .value = 4711, .element_bytes = 4}));
+	wait_stream(stream);
+	ok(OPS->chunk_unmap(WINDOW, CHUNK_BYTES));
+	ok(OPS->chunk_map(elsewhere, CHUNK_BYTES, fd));
+	*word = 0;
+	ok(copy_line(stream, HOST_DATA, elsewhere + 4096, 4));
+	wait_stream(stream);
+	check(*word == 4711);
+	ok(OPS->chunk_unmap(elsewhere, CHUNK_BYTES));
+	ok(OPS->window_release(WINDOW, WINDOW_BYTES));
+	ok(OPS->stream_destroy(stream));
+}
+
+static void check_work(void)
+{
+	check_launch();
+	check_arguments();
+	check_attributes();
+	check_copies(false, true);
+	check_copies(true, false);
+	check_copies(false, false);
+	check_copies(true, true);
+	check_sets();
+	check_words();
+	check_events();
+	check_nothing_waits();
+	observe_clear_on_a_full_gpu();
+	observe_rates();
+}
+
+static void run(void)
+{
+	uint64_t handle = 0;
+	double begin;
+	int fd;
+
+	start_keeper();
+	begin = now_us();
+	ok(OPS->open_executor(0, &device));
+	ok(OPS->thread_enter());
+	printf("context: %.0f ms\n", (now_us() - begin) / 1e3);
+	check_device();
+	fd = make_chunk(CHUNK_BYTES, &handle);
+	check(fd >= 0);
+	check_memory(fd);
+	check_host();
+	check_modules();
+	if (failures)
+		return; /* nothing to work with */
+	check_functions();
+	check_occupancy();
+	check_work();
+	check_remap(fd);
+	close(fd);
+	check_loss(handle);
+	end_keeper();
+}
+
+int main(int argc, char **argv)
+{
+	struct backend_probe probe;
+	char text[16384];
+	CUresult code;
+
+	if (argc > 1 && !strcmp(argv[1], "--ptx")) {
+		write_ptx(text, sizeof(text));
+		return puts(text) < 0;
+	}
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	code = OPS->probe(&probe);
+	printf("probe: %s\n", probe.text);
+	if (code)
+		return 77;
+	setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+	run();
+	printf("%d failures\n", failures);
+	return failures ? 1 : 0;
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The test kernels for the host backend: a shared object that the backend loads as a module. kernels.cu has
+// the same kernels for a GPU, except those that only make sense here (scale and what follows it).
+
+#include "tests/lib/host_kernels.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/backend/host/kernel.h"
+
+/* Crashes are meant: no sanitizer may report them instead. */
+#define MEANT __attribute__((no_sanitize("address", "undefined", "thread"), noinline))
+
+static uint32_t global_words[4] = {11, 22, 33, 44};
+static uint32_t constant_words[4] = {5, 6, 7, 8};
+
+static uint32_t scramble(uint32_t x)
+{
+	x ^= x << 13;
+	x ^= x >> 17;
+	x ^= x << 5;
+	return x;
+}
+
+/* Steps through `count` elements as a grid-stride loop does. */
+#define FOR_ELEMENTS(i, count)                                                                               \
+	HOST_FOR_THREADS(grid, thread)                                                                       \
+	for (uint64_t i = host_global_thread(grid, block, thread), stride = all_threads(grid); i < (count);  \
+		i += stride)
+
+static uint64_t all_threads(const struct host_grid *grid)
+{
+	return (uint64_t)grid->grid.x * grid->block.x;
+}
+
+static void add_vectors(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	uint32_t *out = HOST_POINTER(uint32_t, params[0]);
+	const uint32_t *a = HOST_POINTER(uint32_t, params[1]), *b = HOST_POINTER(uint32_t, params[2]);
+
+	FOR_ELEMENTS(i, HOST_VALUE(uint64_t, params[3]))
+	out[i] = a[i] + b[i];
+}
+
+static void fill(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	uint32_t *out = HOST_POINTER(uint32_t, params[0]);
+
+	FOR_ELEMENTS(i, HOST_VALUE(uint64_t, params[2]))
+	out[i] = HOST_VALUE(uint32_t, params[1]);
+}
+
+static void mix(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	uint32_t *out = HOST_POINTER(uint32_t, params[0]);
+	const uint32_t *in = HOST_POINTER(uint32_t, params[1]);
+	uint32_t round = HOST_VALUE(uint32_t, params[2]);
+
+	FOR_ELEMENTS(i, HOST_VALUE(uint64_t, params[3]))
+	out[i] = scramble(in[i] + round * UINT32_C(2654435761) + (uint32_t)i);
+}
+
+static void count_up(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	(void)grid;
+	(void)block;
+	atomic_fetch_add(HOST_POINTER(_Atomic uint32_t, params[0]), HOST_VALUE(uint32_t, params[1]));
+}
+
+static void spin_until(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	const struct timespec nap = {.tv_nsec = 50000};
+
+	(void)grid;
+	(void)block;
+	while (atomic_load(HOST_POINTER(_Atomic uint32_t, params[0])) != HOST_VALUE(uint32_t, params[1]))
+		nanosleep(&nap, NULL); /* many of these run at a time on few processors */
+}
+
+static uint64_t nanoseconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void spin_ns(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	uint64_t begin = nanoseconds();
+
+	(void)grid;
+	(void)block;
+	while (nanoseconds() - begin < HOST_VALUE(uint64_t, params[0]))
+		;
+}
+
+static void read_words(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	(void)grid;
+	(void)block;
+	memcpy(HOST_POINTER(uint32_t, params[0]), global_words, sizeof(global_words));
+	memcpy(HOST_POINTER(uint32_t, params[0]) + 4, constant_words, sizeof(constant_words));
+}
+
+static void scale(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	float *data = HOST_POINTER(float, params[0]);
+
+	FOR_ELEMENTS(i, HOST_VALUE(uint64_t, params[1]))
+	data[i] *= HOST_VALUE(float, params[2]);
+}
+
+static void reverse(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	uint64_t count = HOST_VALUE(uint64_t, params[1]);
+	uint32_t *out = HOST_POINTER(uint32_t, params[0]), *shared = block->shared;
+
+	(void)grid;
+	for (uint64_t i = 0; i < count; i++)
+		shared[i] = out[i];
+	for (uint64_t i = 0; i < count; i++)
+		out[i] = shared[count - 1 - i];
+}
+
+static void echo(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	uint8_t *out = HOST_POINTER(uint8_t, params[5]);
+
+	(void)grid;
+	(void)block;
+	*out++ = HOST_VALUE(uint8_t, params[0]);
+	memcpy(out, params[1], 8);
+	memcpy(out + 8, params[2], 2);
+	memcpy(out + 10, params[3], sizeof(struct odd_inner));
+	memcpy(out + 34, params[4], 4);
+}
+
+static void number_blocks(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	uint32_t number = block->x + grid->grid.x * (block->y + grid->grid.y * block->z);
+
+	HOST_POINTER(uint32_t, params[0])[number] = number + 1;
+}
+
+static MEANT void crash_write(
+	const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	(void)grid;
+	(void)block;
+	*HOST_POINTER(volatile uint32_t, params[0]) = 1;
+}
+
+/* What a GPU calls a trap, and an assertion: the launch failed. */
+static void crash_trap(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	(void)grid;
+	(void)block;
+	(void)params;
+	abort();
+}
+
+static MEANT void crash_illegal(
+	const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	(void)grid;
+	(void)block;
+	(void)params;
+#if defined(__x86_64__)
+	__asm__ volatile("ud2");
+#else
+	raise(SIGILL);
+#endif
+}
+
+static MEANT void crash_divide(
+	const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	(void)grid;
+	(void)block;
+	(void)params;
+#if defined(__x86_64__)
+	__asm__ volatile("xor %%ecx, %%ecx\n\txor %%edx, %%edx\n\tmov $1, %%eax\n\tidiv %%ecx" ::
+				 : "eax", "ecx", "edx");
+#else
+	raise(SIGFPE);
+#endif
+}
+
+static MEANT uint32_t deeper(volatile uint32_t depth)
+{
+	volatile uint8_t room[4096];
+
+	room[depth % sizeof(room)] = 1;
+	return depth == UINT32_MAX ? 0 : deeper(depth + 1) + room[0];
+}
+
+static MEANT void crash_stack(
+	const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	(void)grid;
+	(void)block;
+	(void)params;
+	deeper(0);
+}
+
+static void endless(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	volatile uint32_t word = 0;
+	const struct timespec nap = {.tv_nsec = 1000000};
+
+	(void)grid;
+	(void)block;
+	(void)params;
+	while (word == 0)
+		nanosleep(&nap, NULL);
+}
+
+#define P(layout, member) HOST_PARAM(struct layout##_params, member)
+static const struct host_param add_vectors_list[] = {
+	P(add_vectors, out), P(add_vectors, a), P(add_vectors, b), P(add_vectors, count)};
+static const struct host_param fill_list[] = {P(fill, out), P(fill, value), P(fill, count)};
+static const struct host_param mix_list[] = {P(mix, out), P(mix, in), P(mix, round), P(mix, count)};
+static const struct host_param scale_list[] = {P(scale, data), P(scale, count), P(scale, factor)};
+static const struct host_param count_up_list[] = {P(count_up, word), P(count_up, by)};
+static const struct host_param spin_until_list[] = {P(spin_until, word), P(spin_until, value)};
+static const struct host_param spin_ns_list[] = {P(spin_ns, ns)};
+static const struct host_param read_words_list[] = {P(read_words, out)};
+static const struct host_param reverse_list[] = {P(reverse, out), P(reverse, count)};
+static const struct host_param echo_list[] = {
+	P(echo, a), P(echo, b), P(echo, c), P(echo, d), P(echo, e), P(echo, out)};
+static const struct host_param number_blocks_list[] = {P(number_blocks, out)};
+static const struct host_param crash_write_list[] = {P(crash_write, address)};
+
+HOST_KERNELS(HOST_KERNEL(add_vectors, add_vectors_list), HOST_KERNEL(fill, fill_list),
+	HOST_KERNEL(mix, mix_list), HOST_KERNEL(count_up, count_up_list),
+	HOST_KERNEL(spin_until, spin_until_list), HOST_KERNEL(spin_ns, spin_ns_list),
+	HOST_KERNEL(read_words, read_words_list), HOST_KERNEL(crash_write, crash_write_list),
+	HOST_KERNEL_PLAIN(crash_trap), HOST_KERNEL_PLAIN(endless), HOST_KERNEL(scale, scale_list),
+	HOST_KERNEL(reverse, reverse_list), HOST_KERNEL(echo, echo_list),
+	HOST_KERNEL(number_blocks, number_blocks_list), HOST_KERNEL_PLAIN(crash_illegal),
+	HOST_KERNEL_PLAIN(crash_divide), HOST_KERNEL_PLAIN(crash_stack));
+HOST_GLOBALS(HOST_GLOBAL(global_words), HOST_GLOBAL(constant_words));

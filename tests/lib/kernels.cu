@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The system tests' kernels for a GPU. tests/lib/host_kernels.c has the same kernels for the host backend, with the same
+// names, parameters and results.
+
+#include <cstdint>
+
+extern "C" {
+
+__device__ uint32_t global_words[4] = {11, 22, 33, 44};
+__constant__ uint32_t constant_words[4] = {5, 6, 7, 8};
+
+__device__ static uint32_t scramble(uint32_t x)
+{
+	x ^= x << 13;
+	x ^= x >> 17;
+	x ^= x << 5;
+	return x;
+}
+
+__device__ static uint64_t first(void)
+{
+	return blockIdx.x * (uint64_t)blockDim.x + threadIdx.x;
+}
+
+__device__ static uint64_t step(void)
+{
+	return gridDim.x * (uint64_t)blockDim.x;
+}
+
+__global__ void add_vectors(uint32_t *out, const uint32_t *a, const uint32_t *b, uint64_t count)
+{
+	for (uint64_t i = first(); i < count; i += step())
+		out[i] = a[i] + b[i];
+}
+
+__global__ void fill(uint32_t *out, uint32_t value, uint64_t count)
+{
+	for (uint64_t i = first(); i < count; i += step())
+		out[i] = value;
+}
+
+/* out is a pure function of in, round and position: overwrites, never reads what it wrote. */
+__global__ void mix(uint32_t *out, const uint32_t *in, uint32_t round, uint64_t count)
+{
+	for (uint64_t i = first(); i < count; i += step())
+		out[i] = scramble(in[i] + round * 2654435761u + (uint32_t)i);
+}
+
+/* Reads what it writes: repeating it would be seen. */
+__global__ void count_up(uint32_t *word, uint32_t by)
+{
+	if (threadIdx.x == 0)
+		atomicAdd(word, by);
+}
+
+__global__ void spin_until(const volatile uint32_t *word, uint32_t value)
+{
+	while (*word != value)
+		;
+	__threadfence_system();
+}
+
+__global__ void spin_ns(uint64_t ns)
+{
+	uint64_t begin, now;
+
+	asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+	do
+		asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+	while (now - begin < ns);
+}
+
+__global__ void read_words(uint32_t *out)
+{
+	for (int i = 0; i < 4; i++) {
+		out[i] = global_words[i];
+		out[i + 4] = constant_words[i];
+	}
+}
+
+__global__ void crash_write(uint64_t address)
+{
+	*(volatile uint32_t *)address = 1;
+}
+
+__global__ void crash_trap(void)
+{
+	asm volatile("trap;");
+}
+
+__global__ void endless(void)
+{
+	volatile uint32_t word = 0;
+
+	while (word == 0)
+		;
+}
+}

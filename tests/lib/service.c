@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See service.h. Nothing here sleeps to wait for the service: readiness is a message, the log is followed by
+// inotify.
+
+#include "tests/lib/service.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static int bind_notify(struct service *service, struct sockaddr_un *address)
+{
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	*address = (struct sockaddr_un){.sun_family = AF_UNIX};
+	snprintf(address->sun_path, sizeof(address->sun_path), "%s/notify", service->folder);
+	if (fd >= 0 && bind(fd, (struct sockaddr *)address, sizeof(*address)) < 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static void run_server(const struct service *service, const char *notify, const char *const *extra)
+{
+	const char *server = getenv("FRMPS_TEST_SERVER"), *backend = getenv("FRMPS_TEST_BACKEND");
+	const char *arguments[32] = {server ? server : "frmps-server", "--socket", service->socket,
+		"--backend", backend ? backend : "host"};
+	int count = 5;
+	const char *log = getenv("FRMPS_TEST_LOG");
+
+	for (; extra && *extra && count < 31; extra++)
+		arguments[count++] = *extra;
+	if (!log || strcmp(log, "1") != 0) {
+		int fd = open(service->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+
+		dup2(fd, STDERR_FILENO);
+		close(fd);
+	}
+	setenv("NOTIFY_SOCKET", notify, 1);
+	execv(arguments[0], (char **)arguments);
+	perror(arguments[0]);
+	_exit(127);
+}
+
+/* Reads notifications until one says READY=1 or the service ends. */
+static bool wait_ready(const struct service *service, int notify, int pidfd)
+{
+	struct pollfd wait[2] = {{.fd = notify, .events = POLLIN}, {.fd = pidfd, .events = POLLIN}};
+	char text[512];
+
+	(void)service;
+	while (poll(wait, 2, 60000) > 0) {
+		ssize_t length = wait[0].revents ? recv(notify, text, sizeof(text) - 1, 0) : 0;
+
+		if (length > 0) {
+			text[length] = '\0';
+			if (strstr(text, "READY=1"))
+				return true;
+		}
+		if (wait[1].revents)
+			return false;
+	}
+	return false;
+}
+
+static void print_log(const struct service *service)
+{
+	FILE *file = fopen(service->log, "r");
+	char line[1024];
+
+	while (file && fgets(line, sizeof(line), file))
+		fputs(line, stderr);
+	if (file)
+		fclose(file);
+}
+
+bool service_start(struct service *service, const char *const *extra)
+{
+	struct sockaddr_un address;
+	int notify, pidfd;
+	bool ready;
+
+	*service = (struct service){.folder = "/tmp/frmps-test-XXXXXX"};
+	if (!mkdtemp(service->folder))
+		return false;
+	snprintf(service->socket, sizeof(service->socket), "%s/frmps.sock", service->folder);
+	snprintf(service->log, sizeof(service->log), "%s/log", service->folder);
+	close(open(service->log, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	notify = bind_notify(service, &address);
+	service->pid = fork();
+	if (service->pid == 0)
+		run_server(service, address.sun_path, extra);
+	pidfd = (int)syscall(SYS_pidfd_open, service->pid, 0);
+	ready = notify >= 0 && pidfd >= 0 && wait_ready(service, notify, pidfd);
+	close(notify);
+	close(pidfd);
+	setenv("FRMPS_SOCKET", service->socket, 1);
+	if (!ready) {
+		print_log(service);
+		service_stop(service);
+	}
+	return ready;
+}
+
+static int reap(pid_t pid, int seconds)
+{
+	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0), status = -1;
+	struct pollfd wait = {.fd = pidfd, .events = POLLIN};
+	bool ended = pidfd < 0 || poll(&wait, 1, seconds * 1000) == 1;
+
+	if (!ended)
+		kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	close(pidfd);
+	return ended && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+int service_stop(struct service *service)
+{
+	char command[128];
+	int status = -1;
+
+	if (service->pid > 0) {
+		kill(service->pid, SIGTERM);
+		status = reap(service->pid, 60);
+	}
+	if (status != 0)
+		print_log(service);
+	snprintf(command, sizeof(command), "rm -rf %s", service->folder);
+	if (service->folder[0] && system(command) != 0)
+		fprintf(stderr, "%s is left behind\n", service->folder);
+	*service = (struct service){0};
+	return status;
+}
+
+int service_log_count(const struct service *service, const char *text)
+{
+	FILE *file = fopen(service->log, "r");
+	char line[4096];
+	int count = 0;
+
+	while (file && fgets(line, sizeof(line), file))
+		count += strstr(line, text) != NULL;
+	if (file)
+		fclose(file);
+	return count;
+}
+
+bool service_log_wait(const struct service *service, const char *text, int count, int seconds)
+{
+	int watch = inotify_init1(IN_CLOEXEC);
+	struct pollfd wait = {.fd = watch, .events = POLLIN};
+	time_t end = time(NULL) + seconds;
+	char events[4096];
+	bool found;
+
+	inotify_add_watch(watch, service->log, IN_MODIFY);
+	while (!(found = service_log_count(service, text) >= count) && time(NULL) < end)
+		if (poll(&wait, 1, 1000) == 1 && read(watch, events, sizeof(events)) < 0)
+			break;
+	close(watch);
+	return found;
+}
+
+int service_children(const struct service *service, pid_t *ret_pids, int room)
+{
+	char path[64];
+	FILE *file;
+	int count = 0, pid;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)service->pid, (int)service->pid);
+	file = fopen(path, "r");
+	while (file && count < room && fscanf(file, "%d", &pid) == 1)
+		ret_pids[count++] = pid;
+	if (file)
+		fclose(file);
+	return count;
+}
+
+static int count_entries(pid_t pid, const char *what)
+{
+	char path[64];
+	DIR *folder;
+	int count = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, what);
+	folder = opendir(path);
+	while (folder && readdir(folder))
+		count++;
+	if (folder)
+		closedir(folder);
+	return count;
+}
+
+void service_footprint(const struct service *service, int *ret_fds, int *ret_threads)
+{
+	pid_t pids[65] = {service->pid};
+	int count = service_children(service, pids + 1, 64) + 1;
+
+	*ret_fds = *ret_threads = 0;
+	for (int i = 0; i < count; i++) {
+		*ret_fds += count_entries(pids[i], "fd");
+		*ret_threads += count_entries(pids[i], "task");
+	}
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// A private service for system tests: its own socket in its own folder, started, watched and stopped by the
+// test program. One at a time per test program. Environment read:
+//   FRMPS_TEST_SERVER   the frmps-server to start
+//   FRMPS_TEST_BACKEND  "host" (default) or "cuda"
+//   FRMPS_TEST_LOG      "1": the service's log goes to the test's standard error
+
+#ifndef FRMPS_TESTS_LIB_SERVICE_H
+#define FRMPS_TESTS_LIB_SERVICE_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct service {
+	pid_t pid;
+	char folder[64];
+	char socket[96];
+	char log[96]; /* file with the service's log */
+};
+
+/**
+ * Starts the service and returns once it says that it is ready (the service manager's notification socket).
+ * Sets FRMPS_SOCKET for this process and its children.
+ * @extra: NULL-terminated further arguments, or NULL
+ * Return: false if it ended before it was ready; the reason is in its log, which is printed.
+ */
+bool service_start(struct service *service, const char *const *extra);
+
+/** Ends the service with SIGTERM and removes the folder. Return: its exit status, -1 if it was killed or
+ * hung. */
+int service_stop(struct service *service);
+
+/** Number of lines of the service's log that hold a text. */
+int service_log_count(const struct service *service, const char *text);
+
+/** Waits until the log holds a text at least `count` times; false after `seconds`. */
+bool service_log_wait(const struct service *service, const char *text, int count, int seconds);
+
+/** Processes of the service other than the daemon (keeper, executors), in order of pid. Return: how many. */
+int service_children(const struct service *service, pid_t *ret_pids, int room);
+
+/** Open descriptors and threads of the service's processes together: what must not grow. */
+void service_footprint(const struct service *service, int *ret_fds, int *ret_threads);
+
+#endif

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Runs libcheck suites with a descriptor count around every test. The count is taken by checked fixtures, so
+// it happens in the process of the test, forked or not.
+
+#include "tests/lib/suite.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/lib/fds.h"
+
+static unsigned open_before;
+
+static void count_before(void)
+{
+	open_before = fds_count();
+}
+
+static void compare_after(void)
+{
+	unsigned open_after = fds_count();
+	char text[2048];
+
+	if (open_after == open_before)
+		return;
+	fds_describe(text, sizeof(text));
+	ck_abort_msg("%u descriptors were open before the test, %u are after it: %s", open_before, open_after,
+		text);
+}
+
+TCase *suite_case(Suite *suite, const char *name)
+{
+	TCase *tcase = tcase_create(name);
+
+	tcase_set_timeout(tcase, SUITE_TIMEOUT);
+	tcase_add_checked_fixture(tcase, count_before, compare_after);
+	suite_add_tcase(suite, tcase);
+	return tcase;
+}
+
+int suite_run(Suite *suite)
+{
+	SRunner *runner = srunner_create(suite);
+
+	srunner_run_all(runner, CK_ENV);
+	int run = srunner_ntests_run(runner);
+	int failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	if (!run)
+		fprintf(stderr, "no test ran\n");
+	return run && !failed ? EXIT_SUCCESS : EXIT_FAILURE;
+}

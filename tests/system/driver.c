@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See driver.h.
+
+#include "tests/system/driver.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static CUmodule module;
+
+void *read_file(const char *path)
+{
+	FILE *file = fopen(path ? path : "", "rb");
+	char *bytes;
+	long size;
+
+	ck_assert_msg(file != NULL, "cannot open %s", path ? path : "FRMPS_TEST_KERNELS (not set)");
+	fseek(file, 0, SEEK_END);
+	size = ftell(file);
+	rewind(file);
+	bytes = calloc(1, (size_t)size + 1);
+	ck_assert_uint_eq(fread(bytes, 1, (size_t)size, file), (size_t)size);
+	fclose(file);
+	return bytes;
+}
+
+void driver_open(void)
+{
+	CUdevice device;
+	CUcontext context;
+
+	ck_cuda(cuInit(0));
+	ck_cuda(cuDeviceGet(&device, 0));
+	ck_cuda(cuDevicePrimaryCtxRetain(&context, device));
+	ck_cuda(cuCtxSetCurrent(context));
+	kernels();
+}
+
+CUmodule kernels(void)
+{
+	if (!module) {
+		void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
+
+		ck_cuda(cuModuleLoadData(&module, image));
+		free(image);
+	}
+	return module;
+}
+
+CUfunction kernel(const char *name)
+{
+	CUfunction function;
+
+	ck_cuda(cuModuleGetFunction(&function, kernels(), name));
+	return function;
+}
+
+CUresult launch(const char *name, unsigned blocks, unsigned threads, CUstream stream, void **arguments)
+{
+	return cuLaunchKernel(kernel(name), blocks, 1, 1, threads, 1, 1, 0, stream, arguments, NULL);
+}
+
+uint32_t mixed(uint32_t in, uint32_t round, uint32_t position)
+{
+	uint32_t x = in + round * UINT32_C(2654435761) + position;
+
+	x ^= x << 13;
+	x ^= x >> 17;
+	x ^= x << 5;
+	return x;
+}
+
+CUdeviceptr device_words(uint64_t count, uint32_t factor)
+{
+	uint32_t *words = malloc(count * sizeof(*words));
+	CUdeviceptr device;
+
+	ck_assert_ptr_nonnull(words);
+	for (uint64_t i = 0; i < count; i++)
+		words[i] = (uint32_t)i * factor;
+	ck_cuda(cuMemAlloc_v2(&device, count * sizeof(*words)));
+	ck_cuda(cuMemcpyHtoD_v2(device, words, count * sizeof(*words)));
+	free(words);
+	return device;
+}

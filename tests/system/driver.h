@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What the system tests share: the driver opened in the calling process, the test kernels, short forms of the
+// calls. The tests are linked with libcuda.so.1 by name and run unchanged against the shim and against
+// NVIDIA's library.
+//
+// Kernels come from FRMPS_TEST_KERNELS: a shared object for the host backend, a cubin or PTX file for a GPU.
+
+#ifndef FRMPS_TESTS_SYSTEM_DRIVER_H
+#define FRMPS_TESTS_SYSTEM_DRIVER_H
+
+#include <check.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CUDA_API_CALLER
+#include "client/entry/api.h"
+
+#define ck_cuda(call) ck_assert_int_eq((int)(call), (int)CUDA_SUCCESS)
+
+/** cuInit, device 0's primary context current, kernels loaded. Fails the test otherwise. */
+void driver_open(void);
+
+/** A kernel of the test module. */
+CUfunction kernel(const char *name);
+
+/** The module with the kernels, loaded once per process. */
+CUmodule kernels(void);
+
+/** Launches with a one-dimensional grid. @arguments: as for cuLaunchKernel. */
+CUresult launch(const char *name, unsigned blocks, unsigned threads, CUstream stream, void **arguments);
+
+/** What the kernel `mix` does to one word. */
+uint32_t mixed(uint32_t in, uint32_t round, uint32_t position);
+
+/** Device memory that holds the words 0, 1, 2, … times `factor`. */
+CUdeviceptr device_words(uint64_t count, uint32_t factor);
+
+/** Whole file with a NUL behind it; fails the test if it cannot be read. The caller frees it. */
+void *read_file(const char *path);
+
+#endif

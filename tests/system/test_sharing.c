@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Several programs that share one service: exact results side by side, and a fault of one that the others
+// survive.
+//
+// FRMPS_TEST_CLIENTS (8) and FRMPS_TEST_LAUNCHES (1000) scale the first test.
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/lib/service.h"
+#include "tests/lib/suite.h"
+#include "tests/system/driver.h"
+
+static struct service service;
+
+static void start(void)
+{
+	ck_assert(service_start(&service, NULL));
+}
+
+static void stop(void)
+{
+	ck_assert_int_eq(service_stop(&service), 0);
+}
+
+static int number(const char *name, int otherwise)
+{
+	const char *value = getenv(name);
+
+	return value ? atoi(value) : otherwise;
+}
+
+/* One program: a chain of `launches` kernels over its own data, each reading what the former wrote. */
+static int chain(uint32_t seed, int launches)
+{
+	uint64_t count = 257;
+	CUdeviceptr a, b, word;
+	uint32_t result[257], total, one = 1;
+	CUstream stream;
+
+	driver_open();
+	a = device_words(count, seed);
+	b = device_words(count, 0);
+	word = device_words(1, 0);
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	for (uint32_t round = 0; round < (uint32_t)launches / 2; round++) {
+		CUdeviceptr *out = round % 2 ? &a : &b, *in = round % 2 ? &b : &a;
+		void *mix[] = {out, in, &round, &count}, *up[] = {&word, &one};
+
+		ck_cuda(launch("mix", 2, 64, stream, mix));
+		ck_cuda(launch("count_up", 1, 1, stream, up));
+	}
+	ck_cuda(cuMemcpyDtoHAsync_v2(result, launches / 2 % 2 ? b : a, sizeof(result), stream));
+	ck_cuda(cuMemcpyDtoHAsync_v2(&total, word, 4, stream));
+	ck_cuda(cuStreamSynchronize(stream));
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t expected = i * seed;
+
+		for (uint32_t round = 0; round < (uint32_t)launches / 2; round++)
+			expected = mixed(expected, round, i);
+		if (result[i] != expected)
+			return 2;
+	}
+	return total == (uint32_t)launches / 2 ? 0 : 3;
+}
+
+START_TEST(eight_programs_are_exact)
+{
+	int clients = number("FRMPS_TEST_CLIENTS", 8), launches = number("FRMPS_TEST_LAUNCHES", 1000);
+	pid_t *pids = calloc((size_t)clients, sizeof(*pids));
+
+	for (int i = 0; i < clients; i++) {
+		pids[i] = fork();
+		if (pids[i] == 0)
+			_exit(chain((uint32_t)i * 7 + 1, launches));
+	}
+	for (int i = 0; i < clients; i++) {
+		int status;
+
+		waitpid(pids[i], &status, 0);
+		ck_assert_int_eq(status, 0);
+	}
+	free(pids);
+}
+END_TEST
+
+/* A survivor: overwrites its output from an input that nothing writes, so it may vouch for repetition. Says
+ * through `progress` when each round was found right; goes on until told to stop. */
+static int survivor(int progress, int orders)
+{
+	uint64_t count = 4099;
+	CUdeviceptr in, out;
+	uint32_t *result;
+	CUstream stream;
+	char byte = 'r';
+
+	setenv("FRMPS_RECOVERY", "replay", 1);
+	driver_open();
+	in = device_words(count, 3);
+	out = device_words(count, 0);
+	ck_cuda(cuMemHostAlloc((void **)&result, count * 4, 0));
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	for (uint32_t round = 0;; round++) {
+		void *arguments[] = {&out, &in, &round, &count};
+
+		ck_cuda(launch("mix", 16, 64, stream, arguments));
+		ck_cuda(cuMemcpyDtoHAsync_v2(result, out, count * 4, stream));
+		ck_cuda(cuStreamSynchronize(stream));
+		for (uint32_t i = 0; i < count; i++)
+			if (result[i] != mixed(i * 3, round, i))
+				return 2;
+		if (write(progress, &byte, 1) != 1)
+			return 3;
+		if (read(orders, &byte, 1) == 1)
+			return 0;
+	}
+}
+
+struct child {
+	pid_t pid;
+	int progress, orders;
+};
+
+static struct child start_survivor(void)
+{
+	int progress[2], orders[2];
+	struct child child;
+
+	ck_assert_int_eq(pipe(progress), 0);
+	ck_assert_int_eq(pipe2(orders, O_NONBLOCK), 0);
+	child = (struct child){.pid = fork(), .progress = progress[0], .orders = orders[1]};
+	if (child.pid == 0)
+		_exit(survivor(progress[1], orders[0]));
+	close(progress[1]);
+	close(orders[0]);
+	return child;
+}
+
+static void wait_rounds(const struct child *child, int rounds)
+{
+	char byte;
+
+	while (rounds-- > 0)
+		ck_assert_int_eq(read(child->progress, &byte, 1), 1);
+}
+
+static void end_survivor(const struct child *child)
+{
+	char byte = 'q';
+	int status;
+
+	ck_assert_int_eq(write(child->orders, &byte, 1), 1);
+	while (read(child->progress, &byte, 1) == 1)
+		;
+	waitpid(child->pid, &status, 0);
+	ck_assert_int_eq(status, 0);
+	close(child->orders);
+	close(child->progress);
+}
+
+/* A program whose kernel faults: its error is sticky and its own. */
+static int culprit(const char *how)
+{
+	uint64_t nowhere = UINT64_C(0x10);
+	void *arguments[] = {&nowhere};
+	CUdeviceptr p;
+	CUresult error;
+
+	driver_open();
+	ck_cuda(cuMemAlloc_v2(&p, 4096));
+	ck_cuda(launch(how, 1, 1, NULL, arguments));
+	error = cuCtxSynchronize();
+	if (error == CUDA_SUCCESS || error == CUDA_ERROR_NOT_READY)
+		return 2;
+	if (cuMemAlloc_v2(&p, 4096) != error || cuCtxSynchronize() != error)
+		return 3;
+	return 0;
+}
+
+static const char *const faults[] = {"crash_write", "crash_trap", "crash_write"};
+
+START_TEST(a_fault_is_one_programs_own_problem)
+{
+	struct child survivors[2] = {start_survivor(), start_survivor()};
+
+	for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
+		int status;
+		pid_t pid;
+
+		for (int s = 0; s < 2; s++)
+			wait_rounds(&survivors[s], 20);
+		pid = fork();
+		if (pid == 0)
+			_exit(culprit(faults[i]));
+		waitpid(pid, &status, 0);
+		ck_assert_int_eq(status, 0);
+		for (int s = 0; s < 2; s++)
+			wait_rounds(&survivors[s], 20);
+	}
+	for (int s = 0; s < 2; s++)
+		end_survivor(&survivors[s]);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("sharing");
+	TCase *tests = tcase_create("sharing");
+
+	tcase_set_timeout(tests, 300);
+	tcase_add_checked_fixture(tests, start, stop);
+	tcase_add_test(tests, eight_programs_are_exact);
+	tcase_add_test(tests, a_fault_is_one_programs_own_problem);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}

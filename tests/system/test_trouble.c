@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What goes wrong around a service: it is not there, it dies, clients are killed, clients lie. Every test
+// starts a service of its own and runs programs as children; nobody may hang, and a program that behaves
+// notices nothing.
+//
+// FRMPS_TEST_KILLS (60) is how many clients are killed in the leak test.
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "protocol/socket.h"
+#include "shm/doorbell.h"
+#include "shm/ring.h"
+#include "tests/lib/service.h"
+#include "tests/lib/suite.h"
+#include "tests/system/driver.h"
+
+static struct service service;
+
+static void start(void)
+{
+	ck_assert(service_start(&service, NULL));
+}
+
+static void stop(void)
+{
+	if (service.pid)
+		ck_assert_int_eq(service_stop(&service), 0);
+}
+
+/* Runs a function in a child; its return value is the child's exit status. */
+static pid_t spawn(int (*function)(int), int argument)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(function(argument));
+	return pid;
+}
+
+static int exit_status(pid_t pid)
+{
+	int status;
+
+	waitpid(pid, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+static int init_fails(int argument)
+{
+	(void)argument;
+	return cuInit(0) == CUDA_SUCCESS;
+}
+
+START_TEST(without_a_service_init_fails)
+{
+	setenv("FRMPS_SOCKET", "/nonexistent/frmps.sock", 1);
+	ck_assert_int_eq(exit_status(spawn(init_fails, 0)), 0);
+}
+END_TEST
+
+/* Says when it is about to wait for a kernel that never ends, then expects an error. */
+static int wait_for_ever(int ready)
+{
+	uint32_t *word, value = 1;
+	void *arguments[] = {&word, &value};
+
+	driver_open();
+	ck_cuda(cuMemHostAlloc((void **)&word, 4096, 0));
+	*word = 0;
+	ck_cuda(launch("spin_until", 1, 1, NULL, arguments));
+	if (write(ready, "x", 1) != 1)
+		return 2;
+	if (cuCtxSynchronize() == CUDA_SUCCESS)
+		return 3;
+	return cuMemAlloc_v2(&(CUdeviceptr){0}, 4) == CUDA_SUCCESS ? 4 : 0;
+}
+
+START_TEST(when_the_service_is_killed_programs_get_an_error)
+{
+	int ready[2];
+	char byte;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(ready), 0);
+	pid = spawn(wait_for_ever, ready[1]);
+	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+	kill(service.pid, SIGKILL);
+	ck_assert_int_eq(exit_status(pid), 0);
+	service_stop(&service);
+}
+END_TEST
+
+START_TEST(a_terminated_service_cuts_off_and_ends_cleanly)
+{
+	int ready[2];
+	char byte;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(ready), 0);
+	pid = spawn(wait_for_ever, ready[1]);
+	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+	kill(service.pid, SIGTERM);
+	kill(service.pid, SIGTERM);
+	ck_assert_int_eq(exit_status(pid), 0);
+}
+END_TEST
+
+/* A program that is busy in several ways when it is killed. */
+static int busy(int ready)
+{
+	uint64_t count = 100000, ns = 1000000;
+	uint32_t round = 0;
+	CUdeviceptr a, b;
+	void *mix[] = {&b, &a, &round, &count}, *spin[] = {&ns}, *pinned;
+
+	driver_open();
+	a = device_words(count, 1);
+	b = device_words(count, 1);
+	ck_cuda(cuMemHostAlloc(&pinned, 1 << 20, 0));
+	if (write(ready, "x", 1) != 1)
+		return 2;
+	for (;; round++) {
+		CUstream stream;
+
+		ck_cuda(cuStreamCreate(&stream, 0));
+		ck_cuda(launch("mix", 4, 64, stream, mix));
+		ck_cuda(launch("spin_ns", 1, 1, stream, spin));
+		ck_cuda(cuMemcpyDtoHAsync_v2(pinned, b, 1 << 18, stream));
+		ck_cuda(cuStreamDestroy_v2(stream));
+	}
+}
+
+static void kill_busy_client(unsigned delay_us)
+{
+	struct timespec delay = {.tv_nsec = delay_us * 1000};
+	int ready[2];
+	char byte;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(ready), 0);
+	pid = spawn(busy, ready[1]);
+	close(ready[1]);
+	if (delay_us % 3) {
+		/* Anywhere in its life, also before it is connected. */
+		ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+	}
+	nanosleep(&delay, NULL);
+	kill(pid, SIGKILL);
+	ck_assert_int_eq(exit_status(pid), 1000 + SIGKILL);
+	close(ready[0]);
+}
+
+/* Runs one whole program, which the service can only serve once the former clients' things are in order. */
+static int one_program(int argument)
+{
+	CUdeviceptr p;
+	uint32_t word = 0;
+
+	driver_open();
+	p = device_words(4, (uint32_t)argument);
+	ck_cuda(cuMemcpyDtoH_v2(&word, p + 4, 4));
+	return word == (uint32_t)argument ? 0 : 2;
+}
+
+START_TEST(killed_clients_leave_nothing_behind)
+{
+	const char *kills = getenv("FRMPS_TEST_KILLS");
+	int count = kills ? atoi(kills) : 60, fds[2], threads[2];
+
+	for (int i = 0; i < 20; i++)
+		kill_busy_client((unsigned)i * 131);
+	ck_assert(service_log_wait(&service, "session closed", 20, 60));
+	service_footprint(&service, &fds[0], &threads[0]);
+	for (int i = 0; i < count; i++)
+		kill_busy_client((unsigned)i * 97 % 5000);
+	ck_assert_int_eq(exit_status(spawn(one_program, 9)), 0);
+	ck_assert(service_log_wait(&service, "session closed", 21 + count, 60));
+	service_footprint(&service, &fds[1], &threads[1]);
+	ck_assert_int_le(fds[1], fds[0]);
+	ck_assert_int_le(threads[1], threads[0]);
+}
+END_TEST
+
+static int connect_raw(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	strncpy(address.sun_path, service.socket, sizeof(address.sun_path) - 1);
+	ck_assert_int_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	return fd;
+}
+
+/* Waits for the other side to hang up, whatever it sends before. */
+static void wait_hangup(int fd)
+{
+	static struct packet packet;
+	int r;
+
+	while ((r = packet_receive(fd, &packet)) == 0)
+		packet_close_fds(&packet);
+	ck_assert_int_eq(r, PACKET_E_CLOSED);
+	close(fd);
+}
+
+START_TEST(garbage_on_the_socket_costs_one_disconnect)
+{
+	uint8_t bytes[512];
+	int fd = connect_raw();
+
+	srand(_i + 1);
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)rand();
+	ck_assert_int_eq(send(fd, bytes, _i % 2 ? 512 : (size_t)_i + 1, MSG_NOSIGNAL), _i % 2 ? 512 : _i + 1);
+	wait_hangup(fd);
+	ck_assert_int_eq(exit_status(spawn(one_program, 3)), 0);
+}
+END_TEST
+
+/* A client that speaks the protocol by hand: as far as a mapped session. */
+static int handshake(struct shm_view *view, int *ret_doorbell)
+{
+	static struct packet packet;
+	uint64_t free_windows[7] = {0, UINT64_C(0xffff), 0, 0, 0, 0, 0};
+	struct wire_message hello = {.type = WIRE_HELLO,
+				    .hello = {.major = FRMPS_PROTOCOL_MAJOR,
+					    .program = "liar",
+					    .free_windows = {free_windows, 7},
+					    .window_base = UINT64_C(0x100000000000),
+					    .window_bytes = UINT64_C(0x4000000000)}},
+			    answer;
+	int fd = connect_raw();
+
+	ck_assert_int_eq(message_send(fd, &hello, NULL, 0), 0);
+	ck_assert_int_eq(packet_receive(fd, &packet), 0);
+	ck_assert_int_eq(wire_decode(packet.bytes, packet.length, &answer), 0);
+	ck_assert_int_eq(answer.type, WIRE_WELCOME);
+	ck_assert_uint_ge(packet.fd_count, 3);
+	ck_assert_int_eq(
+		shm_view_map(view, &answer.welcome.shape, packet.fds[0], packet.fds[1], SHM_SIDE_CLIENT), 0);
+	/* What the client may only read, it can only read. */
+	ck_assert_ptr_eq(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, packet.fds[1], 0), MAP_FAILED);
+	*ret_doorbell = packet_take_fd(&packet, 2);
+	packet_close_fds(&packet);
+	return fd;
+}
+
+/* Fills the ring with what a row says and publishes it. */
+static void lie(struct shm_view *view, int row)
+{
+	uint8_t *bytes = view->ring;
+	struct frmps_head head = {.size = 80, .op = FRMPS_OP_LAUNCH, .seq = 1};
+
+	srand((unsigned)row);
+	for (uint64_t i = 0; i < view->shape.ring_bytes; i++)
+		bytes[i] = (uint8_t)rand();
+	for (uint32_t i = 0; i < SHM_STREAMS; i++)
+		view->client->streams[i].flags = (uint32_t)rand();
+	switch (row % 6) {
+	case 0: /* nothing but noise */
+		break;
+	case 1: /* a kernel that does not exist */
+		memcpy(bytes, &head, sizeof(head));
+		break;
+	case 2: /* a stream that cannot exist */
+		head.stream = SHM_STREAMS;
+		memcpy(bytes, &head, sizeof(head));
+		break;
+	case 3: /* a hole in the order */
+		head.seq = 7;
+		memcpy(bytes, &head, sizeof(head));
+		break;
+	case 4: /* an op that does not exist */
+		head.op = 999;
+		memcpy(bytes, &head, sizeof(head));
+		break;
+	case 5: /* a wait for a command that never was */
+		head.op = FRMPS_OP_DEPEND;
+		head.size = 48;
+		memcpy(bytes, &head, sizeof(head));
+		memcpy(bytes + sizeof(head), &(struct frmps_depend){.seq = 1u << 20, .stream = 4, .event = 1},
+			sizeof(struct frmps_depend));
+		break;
+	}
+	word_release(&view->client->tail, row % 6 ? head.size : 4096u * (1u + (unsigned)row));
+}
+
+START_TEST(a_lying_ring_costs_one_disconnect)
+{
+	struct shm_view view = SHM_VIEW_NULL;
+	int doorbell, fd = handshake(&view, &doorbell);
+
+	lie(&view, _i);
+	doorbell_force(doorbell);
+	wait_hangup(fd);
+	ck_assert_int_eq(service_log_count(&service, "rejected"), 1);
+	ck_assert_int_eq(exit_status(spawn(one_program, 5)), 0);
+	shm_view_unmap(&view);
+	close(doorbell);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("trouble");
+	TCase *tests = tcase_create("trouble");
+
+	tcase_set_timeout(tests, 300);
+	tcase_add_checked_fixture(tests, start, stop);
+	tcase_add_test(tests, without_a_service_init_fails);
+	tcase_add_test(tests, when_the_service_is_killed_programs_get_an_error);
+	tcase_add_test(tests, a_terminated_service_cuts_off_and_ends_cleanly);
+	tcase_add_test(tests, killed_clients_leave_nothing_behind);
+	tcase_add_loop_test(tests, garbage_on_the_socket_costs_one_disconnect, 0, 6);
+	tcase_add_loop_test(tests, a_lying_ring_costs_one_disconnect, 0, 12);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}

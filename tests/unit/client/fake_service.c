@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See fake_service.h.
+
+#include "tests/unit/client/fake_service.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/link/control.h"
+#include "client/state/context.h"
+#include "client/state/device.h"
+#include "client/state/process.h"
+#include "client/state/ranges.h"
+#include "client/state/stream.h"
+#include "client/submit/submit.h"
+#include "client/submit/wait.h"
+
+struct fake_service fake = {.kernel_threads = 1024, .registers = 32};
+
+static const char *const names[] = {"add", "plain", "odd"};
+static uint64_t values[64];
+
+struct control_answer *control_answer_new(void)
+{
+	return calloc(1, sizeof(struct control_answer));
+}
+
+struct control_answer *control_answer_free(struct control_answer *answer)
+{
+	free(answer);
+	return NULL;
+}
+
+static uint32_t describe(const char *name)
+{
+	static const uint64_t add[] = {3, 0, 8, 8, 4, 16, 8}, plain[] = {0}, odd[] = {3, 0, 3, 3, 16, 19, 1};
+	uint32_t n;
+
+	if (strcmp(name, "add") == 0)
+		memcpy(values, add, n = sizeof(add));
+	else if (strcmp(name, "odd") == 0)
+		memcpy(values, odd, n = sizeof(odd));
+	else if (strcmp(name, "plain") == 0)
+		memcpy(values, plain, n = sizeof(plain));
+	else
+		return 0;
+	n /= 8;
+	memset(values + n, 0, 16 * 8);
+	values[n + CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = (uint64_t)fake.kernel_threads;
+	values[n + CU_FUNC_ATTRIBUTE_NUM_REGS] = fake.registers;
+	values[n + CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = FAKE_SHARED;
+	values[n + CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = (uint64_t)INT64_C(-1);
+	return n + (fake.nonsense ? 15 : 16);
+}
+
+static CUresult load(
+	const struct wire_message *request, const int *fds, unsigned fd_count, struct wire_reply *reply)
+{
+	fake.module = request->load_module.module;
+	fake.kind = request->load_module.kind;
+	fake.bytes = request->load_module.bytes;
+	fake.options = request->load_module.options.count;
+	fake.seals = fd_count == 1 ? fcntl(fds[0], F_GET_SEALS) : 0;
+	reply->text = fake.text ? fake.text : "";
+	if (fake.load_code == CUDA_SUCCESS)
+		++fake.loaded[fake.module];
+	return fake.load_code;
+}
+
+static CUresult unload(const struct wire_message *request)
+{
+	if (fake.unload_code == CUDA_SUCCESS)
+		--fake.loaded[request->symbol.module];
+	return fake.unload_code;
+}
+
+static CUresult list(struct wire_reply *reply)
+{
+	for (uint32_t i = 0; i < 3; ++i)
+		reply->name_storage[i] = names[i];
+	reply->names.at = reply->name_storage;
+	reply->names.count = 3;
+	values[0] = fake.listed;
+	reply->values.count = fake.listed != 0;
+	return CUDA_SUCCESS;
+}
+
+/* 2048 threads and 232448 bytes of shared memory per multiprocessor. */
+static CUresult occupancy(const struct wire_occupancy *query, struct wire_reply *reply)
+{
+	uint64_t blocks = query->block_size ? 2048 / query->block_size : 7;
+
+	if (query->shared_bytes > 0 && 232448 / query->shared_bytes < blocks)
+		blocks = 232448 / query->shared_bytes;
+	values[0] = query->attributes.count ? query->attributes.at[8] : blocks;
+	reply->values.count = 1;
+	return CUDA_SUCCESS;
+}
+
+CUresult control_call(
+	struct wire_message *request, const int *fds, unsigned fd_count, struct control_answer *ret_answer)
+{
+	struct wire_reply *reply = &ret_answer->message.reply;
+
+	++fake.calls[request->type];
+	ret_answer->message.type = WIRE_REPLY;
+	memset(reply, 0, sizeof(*reply));
+	reply->values.at = values;
+	switch ((int)request->type) {
+	case WIRE_LOAD_MODULE:
+		return load(request, fds, fd_count, reply);
+	case WIRE_UNLOAD_MODULE:
+		return unload(request);
+	case WIRE_FIND_FUNCTION:
+		reply->values.count = describe(request->symbol.name);
+		return reply->values.count ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+	case WIRE_FIND_GLOBAL:
+		values[0] = FAKE_GLOBAL;
+		values[1] = 16;
+		reply->values.count = 2;
+		return strcmp(request->symbol.name, "counter") == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+	case WIRE_LIST_FUNCTIONS:
+		return list(reply);
+	case WIRE_SET_FUNCTION:
+		fake.set = request->set_function;
+		return fake.set.value > 232448 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+	case WIRE_QUERY_OCCUPANCY:
+		return occupancy(&request->occupancy, reply);
+	default:
+		return CUDA_ERROR_UNKNOWN;
+	}
+}
+
+static const struct client_device device;
+
+const struct client_device *device_get(int ordinal)
+{
+	return ordinal == 0 ? &device : NULL;
+}
+
+CUresult device_attribute(const struct client_device *of, int attribute, int *ret_value)
+{
+	static const int known[][2] = {
+		{CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
+		{CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
+		{CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
+		{CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64},
+		{CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 2147483647},
+		{CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
+		{CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
+		{CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 65536},
+		{CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+		{CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, FAKE_PROCESSORS},
+		{CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
+	};
+
+	(void)of;
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i) {
+		if (known[i][0] != attribute)
+			continue;
+		*ret_value = known[i][1];
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUcontext context_current(void)
+{
+	return FAKE_CONTEXT;
+}
+
+int context_device(CUcontext context)
+{
+	return context == FAKE_CONTEXT ? 0 : -1;
+}
+
+CUresult process_enter(void)
+{
+	return fake.enter_code;
+}
+
+CUresult process_enter_context(void)
+{
+	return fake.enter_code ? fake.enter_code : fake.context_code;
+}
+
+CUresult wait_all(void)
+{
+	++fake.drains;
+	return CUDA_SUCCESS;
+}
+
+int ranges_add(uint64_t address, uint64_t bytes, enum range_kind kind, void *owner)
+{
+	if (kind != RANGE_GLOBAL)
+		return RANGES_E_EXISTS;
+	fake.range_address = address;
+	fake.range_bytes = bytes;
+	fake.range_owner = owner;
+	return 0;
+}
+
+void ranges_remove_owner(void *owner)
+{
+	if (owner == fake.range_owner)
+		fake.range_owner = NULL;
+}
+
+static struct client_stream stream;
+
+CUresult stream_resolve(CUstream handle, bool per_thread, struct client_stream **ret_stream)
+{
+	if ((uintptr_t)handle > 2)
+		return CUDA_ERROR_INVALID_HANDLE;
+	fake.per_thread = per_thread;
+	*ret_stream = &stream;
+	return CUDA_SUCCESS;
+}
+
+CUresult submit_begin(struct client_stream *of, enum frmps_op op, uint32_t bytes, struct submit *ret_submit)
+{
+	if (fake.submit_code != CUDA_SUCCESS)
+		return fake.submit_code;
+	memset(fake.body, 0xee, sizeof(fake.body));
+	fake.head = (struct frmps_head){.op = (uint16_t)op};
+	fake.body_bytes = bytes;
+	*ret_submit = (struct submit){.stream = of, .head = &fake.head, .body = fake.body};
+	return CUDA_SUCCESS;
+}
+
+void submit_commit(struct submit *submit)
+{
+	(void)submit;
+	++fake.launches;
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// A service, a ring and one device for tests of modules, kernels and launches. One test runs per process, so
+// nothing is ever reset.
+//
+// Every module has the kernels "add" (parameters of 8, 4 and, behind a gap, 8 bytes), "plain" (none) and
+// "odd" (3, 16 and 1 bytes), and the global "counter".
+
+#ifndef FRMPS_TESTS_UNIT_CLIENT_FAKE_SERVICE_H
+#define FRMPS_TESTS_UNIT_CLIENT_FAKE_SERVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/command.h"
+#include "protocol/cuda_abi.h"
+#include "protocol/wire.h"
+
+#define FAKE_CONTEXT	((CUcontext)0x1000)
+#define FAKE_GLOBAL	UINT64_C(0x7f0000001000)
+#define FAKE_SHARED	49152
+#define FAKE_PROCESSORS 132
+
+struct fake_service {
+	/* What it answers. */
+	CUresult load_code, unload_code, enter_code, context_code;
+	const char *text;	/* log of a load */
+	bool nonsense;		/* descriptions of kernels are cut short */
+	uint64_t listed;	/* number of kernels said beside the list; 0: none is said */
+	uint32_t registers;	/* of every kernel */
+	int32_t kernel_threads; /* of every kernel */
+
+	/* What it was asked. */
+	unsigned calls[WIRE_TYPES];
+	struct wire_set_function set;
+	uint32_t module, kind, options;
+	uint64_t bytes;
+	int seals;
+	unsigned loaded[4096]; /* modules by id */
+	unsigned drains;       /* wait_all() */
+
+	/* Ranges. */
+	uint64_t range_address, range_bytes;
+	void *range_owner;
+
+	/* The ring: the latest record. */
+	unsigned launches;
+	struct frmps_head head;
+	_Alignas(16) uint8_t body[FRMPS_RECORD_MAX];
+	uint32_t body_bytes;
+	CUresult submit_code;
+	bool per_thread;
+};
+
+extern struct fake_service fake;
+
+#endif

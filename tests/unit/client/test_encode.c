@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Kernel launches through the entry points: what is refused at the call, and the bytes of the records of the
+// rest.
+
+#include <string.h>
+
+#include "client/entry/api.h"
+#include "client/state/function.h"
+#include "client/submit/encode.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/client/fake_service.h"
+
+static CUmodule module;
+static CUfunction add, plain, odd;
+
+static void load_module(void)
+{
+	static const char ptx[] = ".version 8.0";
+
+	ck_assert_int_eq(cuModuleLoadData(&module, ptx), CUDA_SUCCESS);
+	ck_assert_int_eq(cuModuleGetFunction(&add, module, "add"), CUDA_SUCCESS);
+	ck_assert_int_eq(cuModuleGetFunction(&plain, module, "plain"), CUDA_SUCCESS);
+	ck_assert_int_eq(cuModuleGetFunction(&odd, module, "odd"), CUDA_SUCCESS);
+}
+
+static const struct frmps_launch *record(void)
+{
+	return (const struct frmps_launch *)fake.body;
+}
+
+/* The argument bytes of the latest record, and that nothing was written behind them. */
+static const uint8_t *arguments(void)
+{
+	size_t at = sizeof(struct frmps_launch) +
+		    record()->attribute_count * sizeof(struct frmps_launch_attribute);
+
+	ck_assert_uint_eq(fake.body_bytes, at + record()->argument_bytes);
+	ck_assert_uint_eq(fake.body[fake.body_bytes], 0xee);
+	return fake.body + at;
+}
+
+static CUresult launch_dims(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+	unsigned bz, unsigned shared)
+{
+	return cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, NULL, NULL, NULL);
+}
+
+static CUresult launch_extra(CUfunction f, void **extra)
+{
+	return cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, extra);
+}
+
+START_TEST(params_with_gap)
+{
+	uint64_t a = 0x1122334455667788, c = 0x99aabbccddeeff00;
+	uint32_t b = 0xcafef00d, zero = 0;
+	void *params[] = {&a, &b, &c};
+	const uint8_t *at;
+
+	ck_assert_int_eq(
+		cuLaunchKernel(add, 1, 2, 3, 4, 5, 6, 7, CU_STREAM_LEGACY, params, NULL), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake.head.op, FRMPS_OP_LAUNCH);
+	ck_assert_uint_eq(fake.head.flags, 0);
+	ck_assert_uint_eq(record()->function, ((struct client_function *)add)->id);
+	ck_assert_uint_eq(record()->grid_x * 100 + record()->grid_y * 10 + record()->grid_z, 123);
+	ck_assert_uint_eq(record()->block_x * 100 + record()->block_y * 10 + record()->block_z, 456);
+	ck_assert_uint_eq(record()->shared_bytes, 7);
+	ck_assert_uint_eq(record()->argument_bytes, 24);
+	ck_assert_uint_eq(record()->attribute_count, 0);
+	at = arguments();
+	ck_assert_mem_eq(at, &a, 8);
+	ck_assert_mem_eq(at + 8, &b, 4);
+	ck_assert_mem_eq(at + 12, &zero, 4);
+	ck_assert_mem_eq(at + 16, &c, 8);
+	ck_assert_uint_eq(fake.launches, 1);
+}
+END_TEST
+
+START_TEST(odd_params)
+{
+	static const char bytes[] = "abcdefghijklmnopqrst";
+	void *params[] = {(void *)bytes, (void *)(bytes + 3), (void *)(bytes + 19)};
+
+	ck_assert_int_eq(cuLaunchKernel(odd, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL), CUDA_SUCCESS);
+	ck_assert_uint_eq(record()->argument_bytes, 20);
+	ck_assert_mem_eq(arguments(), bytes, 20);
+}
+END_TEST
+
+START_TEST(params_missing)
+{
+	uint64_t a = 1;
+	void *params[] = {&a, NULL, &a};
+
+	ck_assert_int_eq(launch_dims(add, 1, 1, 1, 1, 1, 1, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(fake.launches, 0);
+	ck_assert_int_eq(launch_dims(plain, 1, 1, 1, 1, 1, 1, 0), CUDA_SUCCESS);
+	ck_assert_uint_eq(record()->argument_bytes, 0);
+	ck_assert_int_eq(cuLaunchKernel(plain, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL), CUDA_SUCCESS);
+	arguments();
+}
+END_TEST
+
+START_TEST(extra_buffer)
+{
+	uint8_t buffer[40];
+	size_t size = 24;
+	void *extra[] = {CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_BUFFER_POINTER, buffer,
+		CU_LAUNCH_PARAM_END};
+	static const uint8_t zeros[24];
+
+	for (int i = 0; i < 40; ++i)
+		buffer[i] = (uint8_t)(i + 1);
+	ck_assert_int_eq(launch_extra(add, extra), CUDA_SUCCESS);
+	ck_assert_mem_eq(arguments(), buffer, 24);
+	size = 40; /* longer: only what the kernel takes */
+	ck_assert_int_eq(launch_extra(add, extra), CUDA_SUCCESS);
+	ck_assert_mem_eq(arguments(), buffer, 24);
+	size = 10; /* shorter: the rest is zero */
+	ck_assert_int_eq(launch_extra(add, extra), CUDA_SUCCESS);
+	ck_assert_mem_eq(arguments(), buffer, 10);
+	ck_assert_mem_eq(arguments() + 10, zeros, 14);
+	size = 0;
+	ck_assert_int_eq(launch_extra(add, extra), CUDA_SUCCESS);
+	ck_assert_mem_eq(arguments(), zeros, 24);
+	ck_assert_int_eq(launch_extra(plain, extra), CUDA_SUCCESS);
+	arguments();
+}
+END_TEST
+
+START_TEST(extra_wrong)
+{
+	uint64_t a = 1;
+	size_t size = 24;
+	uint8_t buffer[24] = {0};
+	void *params[] = {&a, &a, &a};
+	void *no_size[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_END};
+	void *no_buffer[] = {CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+	void *unknown[] = {(void *)3, buffer, CU_LAUNCH_PARAM_END};
+	void *nothing[] = {CU_LAUNCH_PARAM_END};
+	void *good[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+		CU_LAUNCH_PARAM_END};
+
+	ck_assert_int_eq(launch_extra(add, no_size), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(launch_extra(add, no_buffer), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(launch_extra(plain, no_buffer), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(launch_extra(add, unknown), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(launch_extra(add, nothing), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, NULL, params, good), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(fake.launches, 0);
+	ck_assert_int_eq(launch_extra(plain, nothing), CUDA_SUCCESS);
+}
+END_TEST
+
+START_TEST(dimensions)
+{
+	static const unsigned bad[][6] = {
+		{0, 1, 1, 1, 1, 1},
+		{1, 0, 1, 1, 1, 1},
+		{1, 1, 0, 1, 1, 1},
+		{1, 1, 1, 0, 1, 1},
+		{1, 1, 1, 1, 0, 1},
+		{1, 1, 1, 1, 1, 0},
+		{2147483648u, 1, 1, 1, 1, 1},
+		{1, 65536, 1, 1, 1, 1},
+		{1, 1, 65536, 1, 1, 1},
+		{1, 1, 1, 1025, 1, 1},
+		{1, 1, 1, 1, 1025, 1},
+		{1, 1, 1, 1, 1, 65},
+		{1, 1, 1, 1024, 2, 1},
+		{1, 1, 1, 1024, 1024, 64},
+		{1, 1, 1, 32, 32, 2},
+		{4294967295u, 1, 1, 1, 1, 1},
+		{1, 1, 1, 4294967295u, 4294967295u, 4294967295u},
+	};
+	static const unsigned good[][6] = {
+		{2147483647, 65535, 65535, 1, 1, 1},
+		{1, 1, 1, 1024, 1, 1},
+		{1, 1, 1, 1, 1024, 1},
+		{1, 1, 1, 16, 1, 64},
+	};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i)
+		ck_assert_int_eq(launch_dims(plain, bad[i][0], bad[i][1], bad[i][2], bad[i][3], bad[i][4],
+					 bad[i][5], 0),
+			CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(fake.launches, 0);
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); ++i)
+		ck_assert_int_eq(launch_dims(plain, good[i][0], good[i][1], good[i][2], good[i][3],
+					 good[i][4], good[i][5], 0),
+			CUDA_SUCCESS);
+}
+END_TEST
+
+/* More threads than the kernel can have: by its registers, or because it was compiled for fewer. */
+START_TEST(kernel_bounds)
+{
+	CUfunction few, many;
+	CUmodule other;
+
+	fake.kernel_threads = 256;
+	ck_assert_int_eq(cuModuleLoadData(&other, ".version"), CUDA_SUCCESS);
+	ck_assert_int_eq(cuModuleGetFunction(&few, other, "plain"), CUDA_SUCCESS);
+	fake.registers = 255;
+	ck_assert_int_eq(cuModuleGetFunction(&many, other, "odd"), CUDA_SUCCESS);
+	ck_assert_int_eq(launch_dims(few, 1, 1, 1, 256, 1, 1, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(launch_dims(few, 1, 1, 1, 257, 1, 1, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(launch_dims(many, 1, 1, 1, 257, 1, 1, 0), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+	ck_assert_int_eq(launch_dims(many, 1, 1, 1, 1024, 2, 1, 0), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(shared_memory)
+{
+	ck_assert_int_eq(launch_dims(plain, 1, 1, 1, 1, 1, 1, FAKE_SHARED), CUDA_SUCCESS);
+	ck_assert_int_eq(launch_dims(plain, 1, 1, 1, 1, 1, 1, FAKE_SHARED + 1), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(launch_dims(plain, 1, 1, 1, 1, 1, 1, UINT32_MAX), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuFuncSetAttribute(plain, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100000),
+		CUDA_SUCCESS);
+	ck_assert_int_eq(launch_dims(plain, 1, 1, 1, 1, 1, 1, 100000), CUDA_SUCCESS);
+	ck_assert_int_eq(cuFuncSetAttribute(plain, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1000),
+		CUDA_SUCCESS);
+	ck_assert_int_eq(launch_dims(plain, 1, 1, 1, 1, 1, 1, 1001), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(handles)
+{
+	static uint8_t garbage[512];
+
+	ck_assert_int_eq(launch_dims(NULL, 1, 1, 1, 1, 1, 1, 0), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_int_eq(launch_dims((CUfunction)garbage, 1, 1, 1, 1, 1, 1, 0), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_int_eq(launch_dims((CUfunction)8, 1, 1, 1, 1, 1, 1, 0), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_int_eq(
+		launch_dims((CUfunction)UINTPTR_MAX, 1, 1, 1, 1, 1, 1, 0), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_int_eq(
+		launch_dims((CUfunction)((char *)plain + 8), 1, 1, 1, 1, 1, 1, 0), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_int_eq(launch_dims((CUfunction)((char *)plain + (16 << 20)), 1, 1, 1, 1, 1, 1, 0),
+		CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_int_eq(launch_dims((CUfunction)module, 1, 1, 1, 1, 1, 1, 0), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_int_eq(cuLaunchKernel(plain, 1, 1, 1, 1, 1, 1, 0, (CUstream)99, NULL, NULL),
+		CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_uint_eq(fake.launches, 0);
+	ck_assert_int_eq(cuModuleUnload(module), CUDA_SUCCESS);
+	ck_assert_int_eq(launch_dims(plain, 1, 1, 1, 1, 1, 1, 0), CUDA_ERROR_INVALID_HANDLE);
+}
+END_TEST
+
+START_TEST(errors_first)
+{
+	fake.submit_code = CUDA_ERROR_LAUNCH_FAILED;
+	ck_assert_int_eq(launch_dims(plain, 1, 1, 1, 1, 1, 1, 0), CUDA_ERROR_LAUNCH_FAILED);
+	fake.context_code = CUDA_ERROR_INVALID_CONTEXT;
+	ck_assert_int_eq(launch_dims(plain, 0, 1, 1, 1, 1, 1, 0), CUDA_ERROR_INVALID_CONTEXT);
+	fake.enter_code = CUDA_ERROR_NOT_INITIALIZED;
+	ck_assert_int_eq(launch_dims(NULL, 0, 1, 1, 1, 1, 1, 0), CUDA_ERROR_NOT_INITIALIZED);
+	ck_assert_uint_eq(fake.launches, 0);
+}
+END_TEST
+
+START_TEST(default_streams)
+{
+	ck_assert_int_eq(cuLaunchKernel(plain, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_SUCCESS);
+	ck_assert(!fake.per_thread);
+	ck_assert_int_eq(cuLaunchKernel_ptsz(plain, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_SUCCESS);
+	ck_assert(fake.per_thread);
+}
+END_TEST
+
+static CUresult launch_with(const CUlaunchAttribute *attributes, unsigned count)
+{
+	uint64_t a = 5;
+	uint32_t b = 6;
+	void *params[] = {&a, &b, &a};
+	CUlaunchConfig config = {
+		.gridDimX = 8, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1};
+
+	config.attrs = (CUlaunchAttribute *)attributes;
+	config.numAttrs = count;
+	return cuLaunchKernelEx(&config, add, params, NULL);
+}
+
+START_TEST(attributes_copied)
+{
+	CUlaunchAttribute attributes[3] = {{.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION},
+		{.id = CU_LAUNCH_ATTRIBUTE_IGNORE}, {.id = CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW}};
+	const struct frmps_launch_attribute *sent;
+	uint64_t a = 5;
+
+	attributes[0].value.clusterDim.x = 2;
+	attributes[0].value.clusterDim.y = attributes[0].value.clusterDim.z = 1;
+	memset(attributes[2].pad, 0x77, sizeof(attributes[2].pad));
+	memset(&attributes[2].value, 0x55, sizeof(attributes[2].value));
+	ck_assert_int_eq(launch_with(attributes, 3), CUDA_SUCCESS);
+	ck_assert_uint_eq(record()->attribute_count, 2);
+	ck_assert_uint_eq(fake.head.flags, 0);
+	sent = (const struct frmps_launch_attribute *)(record() + 1);
+	ck_assert_uint_eq(sent[0].id, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
+	ck_assert_mem_eq(sent[0].value, &attributes[0].value, 64);
+	ck_assert_uint_eq(sent[1].id, CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW);
+	ck_assert_uint_eq(sent[1].reserved, 0);
+	ck_assert_mem_eq(sent[1].value, &attributes[2].value, 64);
+	ck_assert_mem_eq(arguments(), &a, 8);
+}
+END_TEST
+
+START_TEST(attributes_refused)
+{
+	static const int ids[] = {7, 12, 13, 15, 17, 1000};
+	CUlaunchAttribute attribute = {0};
+
+	for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); ++i) {
+		attribute.id = (CUlaunchAttributeID)ids[i];
+		ck_assert_int_eq(launch_with(&attribute, 1), CUDA_ERROR_NOT_SUPPORTED);
+	}
+	ck_assert_int_eq(launch_with(NULL, 1), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuLaunchKernelEx(NULL, plain, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(fake.launches, 0);
+}
+END_TEST
+
+START_TEST(attribute_count)
+{
+	CUlaunchAttribute attributes[FRMPS_ATTRIBUTE_MAX + 2];
+
+	memset(attributes, 0, sizeof(attributes));
+	for (unsigned i = 0; i < FRMPS_ATTRIBUTE_MAX + 1; ++i)
+		attributes[i].id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+	ck_assert_int_eq(launch_with(attributes, FRMPS_ATTRIBUTE_MAX + 1), CUDA_ERROR_INVALID_VALUE);
+	attributes[3].id = CU_LAUNCH_ATTRIBUTE_IGNORE;
+	ck_assert_int_eq(launch_with(attributes, FRMPS_ATTRIBUTE_MAX + 2), CUDA_SUCCESS);
+	ck_assert_uint_eq(record()->attribute_count, FRMPS_ATTRIBUTE_MAX);
+	arguments();
+}
+END_TEST
+
+START_TEST(clusters)
+{
+	static const struct {
+		unsigned x, y, z, large;
+		CUresult result;
+	} rows[] = {
+		{8, 1, 1, 0, CUDA_SUCCESS},
+		{2, 2, 2, 0, CUDA_SUCCESS},
+		{0, 1, 1, 0, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+		{1, 1, 0, 0, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+		{9, 1, 1, 0, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+		{16, 1, 1, 0, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+		{65536, 65536, 0, 0, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+		{4294967295u, 4294967295u, 4294967295u, 0, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+		{16, 1, 1, 1, CUDA_SUCCESS},
+		{17, 1, 1, 1, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+	};
+	CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); ++i) {
+		ck_assert_int_eq(cuFuncSetAttribute(add, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+					 (int)rows[i].large),
+			CUDA_SUCCESS);
+		attribute.value.clusterDim.x = rows[i].x;
+		attribute.value.clusterDim.y = rows[i].y;
+		attribute.value.clusterDim.z = rows[i].z;
+		ck_assert_int_eq(launch_with(&attribute, 1), rows[i].result);
+	}
+}
+END_TEST
+
+/* 2048 / 128 = 16 blocks fit each of the processors. */
+START_TEST(cooperative)
+{
+	CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
+	unsigned most = 16 * FAKE_PROCESSORS;
+
+	ck_assert_int_eq(
+		cuLaunchCooperativeKernel(plain, most, 1, 1, 128, 1, 1, 0, NULL, NULL), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake.head.flags, FRMPS_CMD_COOPERATIVE);
+	ck_assert_uint_eq(record()->attribute_count, 0);
+	ck_assert_int_eq(cuLaunchCooperativeKernel_ptsz(plain, most + 1, 1, 1, 128, 1, 1, 0, NULL, NULL),
+		CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+	ck_assert_int_eq(cuLaunchCooperativeKernel(plain, 2147483647, 65535, 65535, 128, 1, 1, 0, NULL, NULL),
+		CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+	ck_assert_uint_eq(fake.calls[WIRE_QUERY_OCCUPANCY], 1);
+	ck_assert_int_eq(launch_with(&attribute, 1), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake.head.flags, FRMPS_CMD_COOPERATIVE);
+	ck_assert_uint_eq(record()->attribute_count, 0);
+	attribute.value.cooperative = 0;
+	ck_assert_int_eq(launch_with(&attribute, 1), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake.head.flags, 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("encode");
+	TCase *tcase = suite_case(suite, "encode");
+
+	tcase_add_checked_fixture(tcase, load_module, NULL);
+	tcase_add_test(tcase, params_with_gap);
+	tcase_add_test(tcase, odd_params);
+	tcase_add_test(tcase, params_missing);
+	tcase_add_test(tcase, extra_buffer);
+	tcase_add_test(tcase, extra_wrong);
+	tcase_add_test(tcase, dimensions);
+	tcase_add_test(tcase, kernel_bounds);
+	tcase_add_test(tcase, shared_memory);
+	tcase_add_test(tcase, handles);
+	tcase_add_test(tcase, errors_first);
+	tcase_add_test(tcase, default_streams);
+	tcase_add_test(tcase, attributes_copied);
+	tcase_add_test(tcase, attributes_refused);
+	tcase_add_test(tcase, attribute_count);
+	tcase_add_test(tcase, clusters);
+	tcase_add_test(tcase, cooperative);
+	return suite_run(suite);
+}

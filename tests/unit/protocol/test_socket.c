@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Packets and descriptors over a socket pair, with a well-behaved and an ill-behaved peer. The frame counts
+// descriptors, so every path that forgets one fails.
+
+#include "protocol/socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "tests/lib/suite.h"
+
+static int ours = -1, theirs = -1;
+static struct packet *packet;
+
+static void open_pair(void)
+{
+	int pair[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	ours = pair[0];
+	theirs = pair[1];
+	packet = aligned_alloc(64, (sizeof(*packet) + 63) / 64 * 64);
+	ck_assert_ptr_nonnull(packet);
+}
+
+static void hang_up(void)
+{
+	if (theirs >= 0)
+		close(theirs);
+	theirs = -1;
+}
+
+static void close_pair(void)
+{
+	hang_up();
+	close(ours);
+	free(packet);
+}
+
+static void set_nonblocking(int fd)
+{
+	ck_assert_int_eq(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+}
+
+/* Sends bytes and descriptors without any of our rules. */
+static void send_raw(size_t length, unsigned fd_count)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(16 * sizeof(int))];
+	} control;
+	char *bytes = calloc(1, length + 1);
+	struct iovec v = {.iov_base = bytes, .iov_len = length};
+	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
+	int fds[16];
+
+	for (unsigned i = 0; i < fd_count; ++i)
+		fds[i] = theirs;
+	if (fd_count) {
+		memset(&control, 0, sizeof(control));
+		m.msg_control = &control;
+		m.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
+		struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(fd_count * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, fd_count * sizeof(int));
+	}
+	ck_assert_int_eq(sendmsg(theirs, &m, MSG_NOSIGNAL), (ssize_t)length);
+	free(bytes);
+}
+
+static struct wire_message ping(uint64_t id)
+{
+	return (struct wire_message){.type = WIRE_PING, .id = id, .session = 7};
+}
+
+START_TEST(message_travels)
+{
+	struct wire_message sent = ping(42), got;
+
+	ck_assert_int_eq(message_send(theirs, &sent, NULL, 0), 0);
+	ck_assert_int_eq(packet_receive(ours, packet), 0);
+	ck_assert_uint_eq(packet->fd_count, 0);
+	ck_assert_int_eq(wire_decode(packet->bytes, packet->length, &got), 0);
+	ck_assert_int_eq(got.type, WIRE_PING);
+	ck_assert_uint_eq(got.id, 42);
+	ck_assert_uint_eq(got.session, 7);
+}
+END_TEST
+
+START_TEST(packets_keep_their_bounds)
+{
+	struct wire_message first = ping(1), second = ping(2), got;
+
+	ck_assert_int_eq(message_send(theirs, &first, NULL, 0), 0);
+	ck_assert_int_eq(message_send(theirs, &second, NULL, 0), 0);
+	for (uint64_t id = 1; id <= 2; ++id) {
+		ck_assert_int_eq(packet_receive(ours, packet), 0);
+		ck_assert_int_eq(wire_decode(packet->bytes, packet->length, &got), 0);
+		ck_assert_uint_eq(got.id, id);
+	}
+}
+END_TEST
+
+/* _i descriptors, 0 to WIRE_FDS_MAX, arrive in order, are the same files and are closed on exec. */
+START_TEST(descriptors_travel)
+{
+	struct wire_message sent = ping(1);
+	int fds[WIRE_FDS_MAX][2], ends[WIRE_FDS_MAX];
+
+	for (int i = 0; i < _i; ++i) {
+		ck_assert_int_eq(pipe2(fds[i], O_CLOEXEC), 0);
+		ends[i] = fds[i][0];
+	}
+	ck_assert_int_eq(message_send(theirs, &sent, ends, (unsigned)_i), 0);
+	ck_assert_int_eq(packet_receive(ours, packet), 0);
+	ck_assert_uint_eq(packet->fd_count, (unsigned)_i);
+	for (int i = 0; i < _i; ++i) {
+		struct stat a, b;
+		int fd = packet_take_fd(packet, (unsigned)i);
+		ck_assert_int_ge(fd, 0);
+		ck_assert_int_eq(packet_take_fd(packet, (unsigned)i), -1);
+		ck_assert_int_ne(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
+		ck_assert_int_eq(fstat(fd, &a) | fstat(ends[i], &b), 0);
+		ck_assert_uint_eq(a.st_ino, b.st_ino);
+		close(fd);
+		close(fds[i][0]);
+		close(fds[i][1]);
+	}
+	ck_assert_int_eq(packet_take_fd(packet, (unsigned)_i), -1);
+	packet_close_fds(packet);
+}
+END_TEST
+
+START_TEST(what_nobody_takes_is_closed)
+{
+	struct wire_message sent = ping(1);
+	int fds[3] = {theirs, theirs, ours};
+
+	ck_assert_int_eq(message_send(theirs, &sent, fds, 3), 0);
+	ck_assert_int_eq(packet_receive(ours, packet), 0);
+	int middle = packet_take_fd(packet, 1);
+	packet_close_fds(packet);
+	ck_assert_int_ge(fcntl(middle, F_GETFD), 0);
+	close(middle);
+	ck_assert_int_eq(packet_take_fd(packet, 0), -1);
+	packet_close_fds(packet);
+}
+END_TEST
+
+START_TEST(too_many_descriptors_to_send)
+{
+	struct wire_message sent = ping(1);
+	int fds[WIRE_FDS_MAX + 1] = {0};
+
+	set_nonblocking(ours);
+	ck_assert_int_eq(message_send(theirs, &sent, fds, WIRE_FDS_MAX + 1), PACKET_E_INVALID);
+	ck_assert_int_eq(packet_receive(ours, packet), PACKET_E_AGAIN);
+}
+END_TEST
+
+/* _i descriptors, all of them too many. */
+START_TEST(too_many_descriptors_to_receive)
+{
+	send_raw(64, (unsigned)_i);
+	ck_assert_int_eq(packet_receive(ours, packet), PACKET_E_INVALID);
+	ck_assert_uint_eq(packet->fd_count, 0);
+}
+END_TEST
+
+START_TEST(long_packets_are_refused)
+{
+	int big = 1 << 20;
+
+	ck_assert_int_eq(setsockopt(theirs, SOL_SOCKET, SO_SNDBUF, &big, sizeof(big)), 0);
+	send_raw(WIRE_PACKET_MAX, 0);
+	ck_assert_int_eq(packet_receive(ours, packet), 0);
+	ck_assert_uint_eq(packet->length, WIRE_PACKET_MAX);
+	send_raw(WIRE_PACKET_MAX + 1, 2);
+	ck_assert_int_eq(packet_receive(ours, packet), PACKET_E_INVALID);
+	ck_assert_uint_eq(packet->fd_count, 0);
+}
+END_TEST
+
+START_TEST(hang_up_is_seen)
+{
+	struct wire_message sent = ping(1);
+
+	ck_assert_int_eq(message_send(theirs, &sent, NULL, 0), 0);
+	hang_up();
+	ck_assert_int_eq(packet_receive(ours, packet), 0);
+	ck_assert_int_eq(packet_receive(ours, packet), PACKET_E_CLOSED);
+	signal(SIGPIPE, SIG_DFL);
+	ck_assert_int_eq(message_send(ours, &sent, NULL, 0), PACKET_E_CLOSED);
+}
+END_TEST
+
+/* The peer closes with our packet unread. */
+START_TEST(reset_is_a_hang_up)
+{
+	struct wire_message sent = ping(1);
+
+	ck_assert_int_eq(message_send(ours, &sent, NULL, 0), 0);
+	hang_up();
+	ck_assert_int_eq(packet_receive(ours, packet), PACKET_E_CLOSED);
+}
+END_TEST
+
+START_TEST(empty_packet_counts_as_hang_up)
+{
+	send_raw(0, 0);
+	ck_assert_int_eq(packet_receive(ours, packet), PACKET_E_CLOSED);
+}
+END_TEST
+
+START_TEST(nothing_there)
+{
+	set_nonblocking(ours);
+	ck_assert_int_eq(packet_receive(ours, packet), PACKET_E_AGAIN);
+}
+END_TEST
+
+START_TEST(nobody_reads)
+{
+	struct wire_message sent = ping(1);
+	int r, count = 0;
+
+	set_nonblocking(ours);
+	while (!(r = message_send(ours, &sent, NULL, 0)))
+		ck_assert_int_lt(++count, 1000000);
+	ck_assert_int_eq(r, PACKET_E_AGAIN);
+	ck_assert_int_gt(count, 0);
+}
+END_TEST
+
+START_TEST(own_mistakes_are_negative)
+{
+	struct wire_message sent = ping(1);
+	int no_socket[2];
+
+	ck_assert_int_eq(pipe2(no_socket, O_CLOEXEC), 0);
+	ck_assert_int_eq(packet_receive(no_socket[0], packet), -ENOTSOCK);
+	ck_assert_int_eq(message_send(no_socket[1], &sent, NULL, 0), -ENOTSOCK);
+	close(no_socket[0]);
+	close(no_socket[1]);
+	ck_assert_int_eq(packet_receive(-1, packet), -EBADF);
+}
+END_TEST
+
+START_TEST(unencodable_messages_stay_here)
+{
+	struct wire_message sent = {.type = WIRE_NONE};
+
+	set_nonblocking(ours);
+	ck_assert_int_eq(message_send(theirs, &sent, NULL, 0), PACKET_E_INVALID);
+	ck_assert_int_eq(packet_receive(ours, packet), PACKET_E_AGAIN);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("socket");
+	TCase *good = suite_case(suite, "well-behaved");
+	TCase *bad = suite_case(suite, "ill-behaved");
+
+	tcase_add_checked_fixture(good, open_pair, close_pair);
+	tcase_add_test(good, message_travels);
+	tcase_add_test(good, packets_keep_their_bounds);
+	tcase_add_loop_test(good, descriptors_travel, 0, WIRE_FDS_MAX + 1);
+	tcase_add_test(good, what_nobody_takes_is_closed);
+	tcase_add_test(good, nothing_there);
+	tcase_add_test(good, nobody_reads);
+
+	tcase_add_checked_fixture(bad, open_pair, close_pair);
+	tcase_add_test(bad, too_many_descriptors_to_send);
+	tcase_add_loop_test(bad, too_many_descriptors_to_receive, WIRE_FDS_MAX + 1, 12);
+	tcase_add_test(bad, long_packets_are_refused);
+	tcase_add_test(bad, hang_up_is_seen);
+	tcase_add_test(bad, reset_is_a_hang_up);
+	tcase_add_test(bad, empty_packet_counts_as_hang_up);
+	tcase_add_test(bad, own_mistakes_are_negative);
+	tcase_add_test(bad, unencodable_messages_stay_here);
+	return suite_run(suite);
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Streams, events and marks of the host backend: order inside a stream, independence between streams, waits
+// that hold no thread.
+
+#include "tests/unit/server/backend/bed.h"
+
+/* Places in the chunk. */
+enum { GATE = 0, GATE2 = 64, MARK = 128, MARK2 = 192, DATA = 4096 };
+
+/* More than the backend has threads. */
+#define MANY 100
+
+START_TEST(commands_of_a_stream_run_in_order)
+{
+	struct backend_stream *stream = stream_new();
+	word32 *word = memory(DATA);
+
+	/* Every copy must see exactly the fill and the count before it. */
+	for (uint32_t i = 1; i <= 200; i++) {
+		launch(stream, "fill",
+			&(struct fill_params){.out = device(DATA), .value = i * 10, .count = 1});
+		launch(stream, "count_up", &(struct count_up_params){.word = device(DATA), .by = i});
+		ok(OPS->copy(stream, &(struct backend_copy){.dst = device(DATA + 4 * i),
+					     .src = device(DATA),
+					     .width = 4,
+					     .height = 1,
+					     .depth = 1}));
+	}
+	ok(OPS->mark(stream, memory(MARK), 600));
+	wait_word(memory(MARK), 600);
+	for (uint32_t i = 1; i <= 200; i++)
+		ck_assert_uint_eq(word_relaxed(&word[i]), i * 11);
+	wait_stream(stream);
+	ok(OPS->stream_destroy(stream));
+}
+END_TEST
+
+START_TEST(a_blocked_stream_blocks_no_other)
+{
+	struct backend_stream *blocked = stream_new(), *other = stream_new();
+
+	close_gate(blocked, GATE);
+	ok(OPS->mark(blocked, memory(MARK), 1));
+	for (uint64_t i = 1; i <= 50; i++)
+		ok(OPS->mark(other, memory(MARK2), i));
+	wait_word(memory(MARK2), 50);
+	ck_assert_uint_eq(word_acquire((word64 *)memory(MARK)), 0);
+	ck_assert_int_eq(OPS->stream_query(blocked), CUDA_ERROR_NOT_READY);
+	open_gate(GATE);
+	wait_word(memory(MARK), 1);
+	wait_stream(blocked);
+	ok(OPS->stream_destroy(blocked));
+	ok(OPS->stream_destroy(other));
+}
+END_TEST
+
+START_TEST(an_event_orders_two_streams)
+{
+	struct backend_stream *first = stream_new(), *second = stream_new();
+	struct backend_event *event;
+
+	ok(OPS->event_create(false, &event));
+	close_gate(first, GATE);
+	launch(first, "fill", &(struct fill_params){.out = device(DATA), .value = 7, .count = 1});
+	ok(OPS->event_record(event, first));
+	ok(OPS->stream_wait(second, event));
+	ok(OPS->event_destroy(event)); /* what was queued keeps its meaning */
+	launch(second, "count_up", &(struct count_up_params){.word = device(DATA), .by = 1});
+	ok(OPS->mark(second, memory(MARK), 1));
+	ck_assert_int_eq(OPS->stream_query(second), CUDA_ERROR_NOT_READY);
+	ck_assert_uint_eq(*(uint32_t *)memory(DATA), 0);
+	open_gate(GATE);
+	wait_word(memory(MARK), 1);
+	ck_assert_uint_eq(*(uint32_t *)memory(DATA), 8);
+	wait_stream(first);
+	wait_stream(second);
+	ok(OPS->stream_destroy(first));
+	ok(OPS->stream_destroy(second));
+}
+END_TEST
+
+/* A wait is for the record that was the latest when it was queued, whatever becomes of the event. */
+START_TEST(a_wait_names_a_record)
+{
+	struct backend_stream *slow = stream_new(), *fast = stream_new(), *waiter = stream_new();
+	struct backend_event *event;
+
+	ok(OPS->event_create(false, &event));
+	ok(OPS->stream_wait(waiter, event)); /* never recorded: nothing to wait for */
+	ok(OPS->mark(waiter, memory(MARK), 1));
+	wait_word(memory(MARK), 1);
+	close_gate(slow, GATE);
+	ok(OPS->event_record(event, slow));
+	ok(OPS->stream_wait(waiter, event));
+	ok(OPS->mark(waiter, memory(MARK), 2));
+	ok(OPS->event_record(event, fast));
+	ok(OPS->mark(fast, memory(MARK2), 1));
+	wait_word(memory(MARK2), 1);
+	ok(OPS->stream_wait(fast, event)); /* its own record, done */
+	ok(OPS->mark(fast, memory(MARK2), 2));
+	wait_word(memory(MARK2), 2);
+	ck_assert_uint_eq(word_acquire((word64 *)memory(MARK)), 1);
+	open_gate(GATE);
+	wait_word(memory(MARK), 2);
+	ok(OPS->event_destroy(event));
+	ok(OPS->stream_destroy(slow));
+	ok(OPS->stream_destroy(fast));
+	ok(OPS->stream_destroy(waiter));
+}
+END_TEST
+
+START_TEST(waiting_streams_hold_no_threads)
+{
+	struct backend_stream *waiters[MANY], *slow = stream_new(), *free_one = stream_new();
+	struct backend_event *event;
+
+	ok(OPS->event_create(false, &event));
+	close_gate(slow, GATE);
+	ok(OPS->event_record(event, slow));
+	for (int i = 0; i < MANY; i++) {
+		waiters[i] = stream_new();
+		ok(OPS->stream_wait(waiters[i], event));
+		launch(waiters[i], "count_up", &(struct count_up_params){.word = device(DATA), .by = 1});
+		ok(OPS->mark(waiters[i], memory(2 * DATA + 16 * (unsigned)i), 1));
+	}
+	ok(OPS->mark(free_one, memory(MARK), 1));
+	wait_word(memory(MARK), 1); /* a thread was left for it */
+	ck_assert_uint_eq(*(uint32_t *)memory(DATA), 0);
+	open_gate(GATE);
+	for (int i = 0; i < MANY; i++) {
+		wait_word(memory(2 * DATA + 16 * (unsigned)i), 1);
+		ok(OPS->stream_destroy(waiters[i]));
+	}
+	ck_assert_uint_eq(*(uint32_t *)memory(DATA), MANY);
+	ok(OPS->event_destroy(event));
+	ok(OPS->stream_destroy(slow));
+	ok(OPS->stream_destroy(free_one));
+}
+END_TEST
+
+START_TEST(more_streams_than_threads_all_finish)
+{
+	struct backend_stream *streams[MANY];
+
+	for (int i = 0; i < MANY; i++) {
+		streams[i] = stream_new();
+		close_gate(streams[i], GATE);
+		launch(streams[i], "count_up", &(struct count_up_params){.word = device(DATA), .by = 1});
+		ok(OPS->mark(streams[i], memory(2 * DATA + 16 * (unsigned)i), 1));
+	}
+	open_gate(GATE);
+	for (int i = 0; i < MANY; i++) {
+		wait_word(memory(2 * DATA + 16 * (unsigned)i), 1);
+		ok(OPS->stream_destroy(streams[i]));
+	}
+	ck_assert_uint_eq(*(uint32_t *)memory(DATA), MANY);
+}
+END_TEST
+
+START_TEST(a_destroyed_stream_finishes_its_work)
+{
+	struct backend_stream *stream = stream_new();
+
+	close_gate(stream, GATE);
+	ok(OPS->mark(stream, memory(MARK), 1));
+	ok(OPS->stream_destroy(stream));
+	open_gate(GATE);
+	wait_word(memory(MARK), 1);
+}
+END_TEST
+
+START_TEST(elapsed_time)
+{
+	struct backend_stream *stream = stream_new();
+	struct backend_event *start, *end, *untimed;
+	float ms = -1;
+
+	ok(OPS->event_create(true, &start));
+	ok(OPS->event_create(true, &end));
+	ok(OPS->event_create(false, &untimed));
+	ck_assert_int_eq(OPS->event_elapsed(start, end, &ms), CUDA_ERROR_INVALID_HANDLE);
+	ok(OPS->event_record(start, stream));
+	launch(stream, "spin_ns", &(struct spin_ns_params){.ns = 5000000});
+	close_gate(stream, GATE);
+	ok(OPS->event_record(end, stream));
+	ok(OPS->event_record(untimed, stream));
+	ck_assert_int_eq(OPS->event_elapsed(start, end, &ms), CUDA_ERROR_NOT_READY);
+	open_gate(GATE);
+	wait_stream(stream);
+	ck_assert_int_eq(OPS->event_elapsed(start, untimed, &ms), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert(ms == -1);
+	ok(OPS->event_elapsed(start, end, &ms));
+	ck_assert(ms >= 5.0f && ms < 60000.0f);
+	ok(OPS->event_destroy(start));
+	ok(OPS->event_destroy(end));
+	ok(OPS->event_destroy(untimed));
+	ok(OPS->stream_destroy(stream));
+}
+END_TEST
+
+START_TEST(written_values)
+{
+	struct backend_stream *stream = stream_new();
+	uint64_t *words = memory(DATA);
+
+	words[0] = words[1] = UINT64_MAX;
+	ok(OPS->write_value(
+		stream, &(struct frmps_write_value){
+				.address = device(DATA), .value = 0x1122334455667788, .bytes = 8}));
+	ok(OPS->write_value(
+		stream, &(struct frmps_write_value){
+				.address = device(DATA + 8), .value = 0x99aabbcc, .bytes = 4, .flags = 1}));
+	wait_stream(stream);
+	ck_assert_uint_eq(words[0], 0x1122334455667788);
+	ck_assert_uint_eq(words[1], 0xffffffff99aabbcc);
+	ck_assert_int_eq(
+		OPS->write_value(stream, &(struct frmps_write_value){.address = device(DATA), .bytes = 2}),
+		CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		OPS->write_value(stream, &(struct frmps_write_value){.address = device(1), .bytes = 4}),
+		CUDA_ERROR_INVALID_VALUE);
+	ok(OPS->stream_destroy(stream));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("server/backend/streams");
+	TCase *tests = suite_case(suite, "streams");
+
+	tcase_add_checked_fixture(tests, bed_init, bed_deinit);
+	tcase_add_test(tests, commands_of_a_stream_run_in_order);
+	tcase_add_test(tests, a_blocked_stream_blocks_no_other);
+	tcase_add_test(tests, an_event_orders_two_streams);
+	tcase_add_test(tests, a_wait_names_a_record);
+	tcase_add_test(tests, waiting_streams_hold_no_threads);
+	tcase_add_test(tests, more_streams_than_threads_all_finish);
+	tcase_add_test(tests, a_destroyed_stream_finishes_its_work);
+	tcase_add_test(tests, elapsed_time);
+	tcase_add_test(tests, written_values);
+	return suite_run(suite);
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The configuration's parser and the children's environment.
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "server/config/config.h"
+#include "server/role.h"
+#include "tests/lib/suite.h"
+
+static char path[] = "/tmp/frmps-config-XXXXXX";
+
+static void write_file(const char *text)
+{
+	int fd;
+
+	strcpy(path + strlen(path) - 6, "XXXXXX");
+	fd = mkstemp(path);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	close(fd);
+}
+
+START_TEST(defaults_are_those_of_the_table)
+{
+	struct config config;
+	char name[32];
+
+	config_init(&config);
+	ck_assert_str_eq(config.socket, "");
+	ck_assert_uint_eq(config.standbys, 1);
+	ck_assert_uint_eq(config.arena_bytes, SHM_ARENA_BYTES);
+	ck_assert_uint_eq(config.recovery, CONFIG_RECOVERY_FAIL);
+	ck_assert_uint_eq(config.backend, CONFIG_BACKEND_AUTO);
+	ck_assert_str_eq(config_choice_name("backend", config.backend, name, sizeof(name)), "auto");
+	ck_assert_str_eq(config_choice_name("backend", 2, name, sizeof(name)), "host");
+	ck_assert_str_eq(config_choice_name("backend", 3, name, sizeof(name)), "");
+}
+END_TEST
+
+START_TEST(file_is_read)
+{
+	struct config config;
+	char text[256];
+
+	write_file("# comment\nsocket = /tmp/x.sock\nbackend=host\nmemory_limit = 3G\narena_bytes = "
+		   "64K\nstandbys = 0\n");
+	config_init(&config);
+	ck_assert_int_eq(config_read(&config, path, text, sizeof(text)), 0);
+	ck_assert_str_eq(config.socket, "/tmp/x.sock");
+	ck_assert_uint_eq(config.backend, CONFIG_BACKEND_HOST);
+	ck_assert_uint_eq(config.memory_limit, UINT64_C(3) << 30);
+	ck_assert_uint_eq(config.arena_bytes, 65536);
+	ck_assert_uint_eq(config.standbys, 0);
+	unlink(path);
+}
+END_TEST
+
+/* Text of a file, line and key that the error must name. */
+static const struct {
+	const char *text;
+	int line;
+	const char *part;
+} bad[] = {
+	{"device = 0\nnonsense = 1\n", 2, "nonsense: no such key"},
+	{"\n\nstandbys = many\n", 3, "standbys: \"many\" is not a number"},
+	{"standbys = 9\n", 1, "standbys: 9 is out of range, allowed is 0 to 8"},
+	{"standbys = -1\n", 1, "standbys: \"-1\" is not a number"},
+	{"backend = gpu\n", 1, "backend: \"gpu\" is not one of auto|cuda|host"},
+	{"backend = aut\n", 1, "backend: \"aut\" is not one of"},
+	{"backend =\n", 1, "backend: \"\" is not one of"},
+	{"arena_bytes = 96K\n", 1, "arena_bytes: 98304 is not a power of two"},
+	{"memory_limit = 99999999999999999999\n", 1, "memory_limit"},
+	{"memory_limit = 17179869184G\n", 1, "memory_limit"},
+	{"memory_limit = 1X\n", 1, "memory_limit: \"1X\" is not a number of bytes"},
+	{"[service]\ndevice = 0\n", 2, "device: the file has no sections"},
+	{"device = 0\nwhat is this\n", 2, "not a line of the form"},
+	{"standbys = 9\nbackend = gpu\n", 1, "standbys"},
+};
+
+START_TEST(errors_name_file_line_and_key)
+{
+	struct config config;
+	char text[512], place[128];
+
+	write_file(bad[_i].text);
+	config_init(&config);
+	ck_assert_int_eq(config_read(&config, path, text, sizeof(text)), CONFIG_E_INVALID);
+	snprintf(place, sizeof(place), "%s:%d: ", path, bad[_i].line);
+	ck_assert_msg(strncmp(text, place, strlen(place)) == 0, "%s", text);
+	ck_assert_msg(strstr(text, bad[_i].part) != NULL, "%s", text);
+	unlink(path);
+}
+END_TEST
+
+START_TEST(missing_file_is_told_apart)
+{
+	struct config config;
+	char text[256];
+
+	config_init(&config);
+	ck_assert_int_eq(
+		config_read(&config, "/nonexistent/frmps.conf", text, sizeof(text)), CONFIG_E_MISSING);
+	ck_assert_ptr_nonnull(strstr(text, "/nonexistent/frmps.conf"));
+}
+END_TEST
+
+START_TEST(long_text_is_refused)
+{
+	struct config config;
+	char text[256], value[CONFIG_TEXT_MAX + 1];
+
+	memset(value, 'a', CONFIG_TEXT_MAX);
+	value[CONFIG_TEXT_MAX] = '\0';
+	config_init(&config);
+	ck_assert_int_eq(config_set(&config, "socket", value, text, sizeof(text)), CONFIG_E_INVALID);
+	value[CONFIG_TEXT_MAX - 1] = '\0';
+	ck_assert_int_eq(config_set(&config, "socket", value, text, sizeof(text)), 0);
+}
+END_TEST
+
+START_TEST(help_names_every_key_and_can_be_read_back)
+{
+	struct config config;
+	char *help = NULL, text[256];
+	size_t length;
+	FILE *out = open_memstream(&help, &length);
+
+	config_help(out);
+	fclose(out);
+#define TEXT(key, initial, meaning)		   ck_assert_ptr_nonnull(strstr(help, "#" #key " ="));
+#define CHOICE(key, initial, choices, meaning)	   TEXT(key, initial, meaning)
+#define NUMBER(key, initial, least, most, meaning) TEXT(key, initial, meaning)
+#define BYTES(key, initial, least, most, meaning)  TEXT(key, initial, meaning)
+#include "server/config/options.def"
+	/* Without the marks before keys it is a valid file that says what is the case anyway. */
+	for (char *at = help; at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL)
+		if (at[0] == '#' && at[1] != ' ')
+			at[0] = ' ';
+	for (char *at = help; (at = strstr(at, "\n "));)
+		at[1] = '\n';
+	write_file(help);
+	config_init(&config);
+	ck_assert_msg(config_read(&config, path, text, sizeof(text)) == 0, "%s", text);
+	unlink(path);
+	free(help);
+}
+END_TEST
+
+START_TEST(socket_has_a_default)
+{
+	struct config config;
+	char text[256];
+
+	config_init(&config);
+	setenv("FRMPS_SOCKET", "/tmp/env.sock", 1);
+	ck_assert_int_eq(config_default_socket(&config, text, sizeof(text)), 0);
+	ck_assert_str_eq(config.socket, "/tmp/env.sock");
+	config_init(&config);
+	strcpy(config.socket, "/tmp/given.sock");
+	ck_assert_int_eq(config_default_socket(&config, text, sizeof(text)), 0);
+	ck_assert_str_eq(config.socket, "/tmp/given.sock");
+}
+END_TEST
+
+static const char *find_variable(char **list, const char *name)
+{
+	size_t length = strlen(name);
+	const char *found = NULL;
+
+	for (; *list; list++) {
+		if (strncmp(*list, name, length) || (*list)[length] != '=')
+			continue;
+		ck_assert_msg(!found, "%s is there twice", name);
+		found = *list + length + 1;
+	}
+	return found;
+}
+
+START_TEST(children_get_a_clean_environment)
+{
+	char library_path[256];
+	char *parent[] = {"HOME=/root", library_path, "LD_PRELOAD=/x/libcuda.so.1:/x/other.so",
+		"CUDA_VISIBLE_DEVICES=0,1", "CUDA_DEVICE_MAX_CONNECTIONS=1", "CUDA_MODULE_LOADING=LAZY",
+		"NOTIFY_SOCKET=/run/n", "LD_LIBRARY_PATHS=/tmp", NULL};
+	char **child;
+
+	snprintf(library_path, sizeof(library_path), "LD_LIBRARY_PATH=/usr/lib:/tmp/../tmp:/usr");
+	child = heritage_environment(parent, "/tmp", "1");
+	ck_assert_str_eq(find_variable(child, "HOME"), "/root");
+	ck_assert_str_eq(find_variable(child, "LD_LIBRARY_PATH"), "/usr/lib:/usr");
+	ck_assert_str_eq(find_variable(child, "LD_LIBRARY_PATHS"), "/tmp");
+	ck_assert_str_eq(find_variable(child, "LD_PRELOAD"), "/x/other.so");
+	ck_assert_str_eq(find_variable(child, "CUDA_VISIBLE_DEVICES"), "1");
+	ck_assert_str_eq(find_variable(child, "CUDA_DEVICE_MAX_CONNECTIONS"), "32");
+	ck_assert_str_eq(find_variable(child, "CUDA_MODULE_LOADING"), "EAGER");
+	ck_assert_ptr_null(find_variable(child, "NOTIFY_SOCKET"));
+	heritage_environment_free(child);
+}
+END_TEST
+
+START_TEST(emptied_lists_are_dropped)
+{
+	char *parent[] = {"LD_LIBRARY_PATH=/tmp", "LD_PRELOAD=libcuda.so.1", "CUDA_VISIBLE_DEVICES=3", NULL};
+	char **child = heritage_environment(parent, "/tmp", NULL);
+
+	ck_assert_ptr_null(find_variable(child, "LD_LIBRARY_PATH"));
+	ck_assert_ptr_null(find_variable(child, "LD_PRELOAD"));
+	ck_assert_str_eq(find_variable(child, "CUDA_VISIBLE_DEVICES"), "3");
+	heritage_environment_free(child);
+}
+END_TEST
+
+static const struct {
+	const char *list;
+	int device;
+	const char *visible;
+} devices[] = {{NULL, 2, "2"}, {"", 1, "1"}, {"3,5", 0, "3"}, {"3,5", 1, "5"}, {"3,5", 2, NULL},
+	{"GPU-aa,MIG-bb", 1, "MIG-bb"}};
+
+START_TEST(device_number_counts_in_the_operators_list)
+{
+	char *visible = heritage_visible_device(devices[_i].list, devices[_i].device);
+
+	ck_assert_pstr_eq(visible, devices[_i].visible);
+	free(visible);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("config");
+	TCase *tests = suite_case(suite, "config");
+
+	tcase_add_test(tests, defaults_are_those_of_the_table);
+	tcase_add_test(tests, file_is_read);
+	tcase_add_loop_test(tests, errors_name_file_line_and_key, 0, sizeof(bad) / sizeof(bad[0]));
+	tcase_add_test(tests, missing_file_is_told_apart);
+	tcase_add_test(tests, long_text_is_refused);
+	tcase_add_test(tests, help_names_every_key_and_can_be_read_back);
+	tcase_add_test(tests, socket_has_a_default);
+	tcase_add_test(tests, children_get_a_clean_environment);
+	tcase_add_test(tests, emptied_lists_are_dropped);
+	tcase_add_loop_test(
+		tests, device_number_counts_in_the_operators_list, 0, sizeof(devices) / sizeof(devices[0]));
+	return suite_run(suite);
+}

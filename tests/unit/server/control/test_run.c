@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// frmps-run as a program: without the service it runs nothing, unless it is told that it may. The program's
+// path comes by FRMPS_TEST_RUN.
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "protocol/socket.h"
+#include "tests/lib/suite.h"
+
+#define MOST 8
+
+static char folder[64];
+
+/* Runs frmps-run; *ret_output (at least 4096 bytes) is both its outputs. Return: exit code. */
+static int run(const char *const *arguments, char *ret_output)
+{
+	const char *program = getenv("FRMPS_TEST_RUN");
+	char *list[MOST + 2] = {"frmps-run"};
+	int pipes[2], status;
+	size_t length = 0;
+	ssize_t n;
+	pid_t pid;
+
+	ck_assert_msg(program != NULL, "FRMPS_TEST_RUN does not name frmps-run");
+	for (int i = 0; i < MOST && arguments[i]; i++)
+		list[i + 1] = (char *)arguments[i];
+	ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0) {
+		dup2(pipes[1], 1);
+		dup2(pipes[1], 2);
+		execv(program, list);
+		_exit(99);
+	}
+	close(pipes[1]);
+	while ((n = read(pipes[0], ret_output + length, 4095 - length)) > 0)
+		length += (size_t)n;
+	ret_output[length] = '\0';
+	close(pipes[0]);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+static void set_up(void)
+{
+	strcpy(folder, "/tmp/frmps-run-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	unsetenv("FRMPS_SOCKET");
+	unsetenv("LD_LIBRARY_PATH");
+}
+
+static void tear_down(void)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -rf %s", folder);
+	ck_assert_int_eq(system(command), 0);
+}
+
+START_TEST(without_the_service_nothing_is_run)
+{
+	const char *arguments[] = {"--socket", "/nonexistent/frmps.sock", "/bin/echo", "was-run", NULL};
+	char output[4096];
+
+	ck_assert_int_eq(run(arguments, output), 69);
+	ck_assert_ptr_null(strstr(output, "was-run\n"));
+	ck_assert_ptr_nonnull(strstr(output, "/nonexistent/frmps.sock"));
+	ck_assert_ptr_nonnull(strstr(output, "--allow-native"));
+}
+END_TEST
+
+START_TEST(native_runs_say_so)
+{
+	const char *arguments[] = {"--allow-native", "--socket", "/nonexistent/frmps.sock", "/bin/sh", "-c",
+		"echo path=$LD_LIBRARY_PATH=; exit 5", NULL};
+	char output[4096];
+
+	ck_assert_int_eq(run(arguments, output), 5);
+	ck_assert_ptr_nonnull(strstr(output, "path=="));
+	ck_assert_ptr_nonnull(strstr(output, "without protection"));
+}
+END_TEST
+
+static const struct {
+	const char *arguments[MOST];
+	int code;
+} wrong[] = {
+	{{NULL}, 64},
+	{{"--no-such-option", "true", NULL}, 64},
+	{{"--recovery", "maybe", "true", NULL}, 64},
+	{{"--help", NULL}, 0},
+	{{"--version", NULL}, 0},
+};
+
+START_TEST(usage_is_checked)
+{
+	char output[4096];
+
+	ck_assert_int_eq(run(wrong[_i].arguments, output), wrong[_i].code);
+	ck_assert_uint_gt(strlen(output), 0);
+}
+END_TEST
+
+/* A service that answers one ping; as a process of its own, it ends by itself. */
+static pid_t start_service(char *path, size_t size)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	pid_t pid;
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/frmps.sock", folder);
+	snprintf(path, size, "%s", address.sun_path);
+	ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
+	ck_assert_int_eq(listen(listener, 4), 0);
+	pid = fork();
+	if (pid == 0) {
+		struct wire_message answer = {
+			.type = WIRE_ADMIN_REPLY, .id = 1, .admin_reply = {.json = "{}"}};
+		struct packet *packet = malloc(sizeof(*packet));
+		int fd = accept(listener, NULL, NULL);
+
+		alarm(20);
+		packet_receive(fd, packet);
+		message_send(fd, &answer, NULL, 0);
+		packet_receive(fd, packet);
+		_exit(0);
+	}
+	close(listener);
+	return pid;
+}
+
+static void make_shim(char *path, size_t size)
+{
+	char library[160];
+
+	snprintf(path, size, "%s/shim", folder);
+	ck_assert_int_eq(mkdir(path, 0755), 0);
+	snprintf(library, sizeof(library), "%s/libcuda.so.1", path);
+	close(open(library, O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
+	setenv("FRMPS_SHIM_DIR", path, 1);
+}
+
+START_TEST(program_gets_the_shim_and_the_socket)
+{
+	char path[128], shim[128], output[4096], expected[512];
+	const char *arguments[] = {"--socket", path, "--recovery", "replay", "/bin/sh", "-c",
+		"echo $LD_LIBRARY_PATH $FRMPS_SOCKET $FRMPS_RECOVERY $0", NULL};
+	pid_t service = start_service(path, sizeof(path));
+
+	make_shim(shim, sizeof(shim));
+	setenv("LD_LIBRARY_PATH", "/other", 1);
+	ck_assert_int_eq(run(arguments, output), 0);
+	snprintf(expected, sizeof(expected), "%s:/other %s replay /bin/sh\n", shim, path);
+	ck_assert_str_eq(output, expected);
+	ck_assert_int_eq(waitpid(service, NULL, 0), service);
+}
+END_TEST
+
+START_TEST(missing_shim_is_an_error)
+{
+	char path[128], output[4096];
+	const char *arguments[] = {"--socket", path, "/bin/echo", "was-run", NULL};
+	pid_t service = start_service(path, sizeof(path));
+
+	setenv("FRMPS_SHIM_DIR", folder, 1);
+	ck_assert_int_eq(run(arguments, output), 69);
+	ck_assert_ptr_null(strstr(output, "was-run\n"));
+	ck_assert_int_eq(waitpid(service, NULL, 0), service);
+}
+END_TEST
+
+START_TEST(programs_that_gain_rights_are_refused)
+{
+	char path[128], shim[128], program[128], output[4096];
+	const char *arguments[] = {"--socket", path, program, NULL};
+	pid_t service = start_service(path, sizeof(path));
+	int fd;
+
+	make_shim(shim, sizeof(shim));
+	snprintf(program, sizeof(program), "%s/suid", folder);
+	fd = open(program, O_CREAT | O_WRONLY | O_CLOEXEC, 0755);
+	ck_assert_int_eq(write(fd, "#!/bin/sh\necho was-run\n", 23), 23);
+	/* Only root can make such a program; others see that it then simply runs. */
+	if (fchown(fd, geteuid() == 0 ? 65534 : geteuid(), (gid_t)-1) < 0 || fchmod(fd, 04755) < 0)
+		ck_abort_msg("%s", strerror(errno));
+	close(fd);
+	ck_assert_int_eq(run(arguments, output), geteuid() == 0 ? 77 : 0);
+	ck_assert(geteuid() != 0 || !strstr(output, "was-run\n"));
+	ck_assert_int_eq(waitpid(service, NULL, 0), service);
+}
+END_TEST
+
+START_TEST(unknown_programs_are_127)
+{
+	char path[128], shim[128], output[4096];
+	const char *arguments[] = {"--socket", path, "no-such-program-anywhere", NULL};
+	pid_t service = start_service(path, sizeof(path));
+
+	make_shim(shim, sizeof(shim));
+	ck_assert_int_eq(run(arguments, output), 127);
+	ck_assert_int_eq(waitpid(service, NULL, 0), service);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("run");
+	TCase *tests = suite_case(suite, "run");
+
+	tcase_add_checked_fixture(tests, set_up, tear_down);
+	tcase_add_test(tests, without_the_service_nothing_is_run);
+	tcase_add_test(tests, native_runs_say_so);
+	tcase_add_loop_test(tests, usage_is_checked, 0, sizeof(wrong) / sizeof(wrong[0]));
+	tcase_add_test(tests, program_gets_the_shim_and_the_socket);
+	tcase_add_test(tests, missing_shim_is_an_error);
+	tcase_add_test(tests, programs_that_gain_rights_are_refused);
+	tcase_add_test(tests, unknown_programs_are_127);
+	return suite_run(suite);
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What an operator is told, and who is told what.
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "server/control/status.h"
+#include "server/session/client.h"
+#include "server/session/domain.h"
+#include "server/session/visitor.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/fake_children.h"
+
+static struct fake *fake;
+
+static json_t *status_of(uid_t uid)
+{
+	char *text = status_json(&fake->daemon, uid);
+	json_t *root;
+
+	ck_assert_ptr_nonnull(text);
+	root = json_loads(text, 0, NULL);
+	ck_assert_ptr_nonnull(root);
+	free(text);
+	return root;
+}
+
+static long long number(const json_t *object, const char *key)
+{
+	const json_t *value = json_object_get(object, key);
+
+	ck_assert_msg(json_is_integer(value), "%s is not a number", key);
+	return json_integer_value(value);
+}
+
+static const char *string(const json_t *object, const char *key)
+{
+	const char *value = json_string_value(json_object_get(object, key));
+
+	ck_assert_msg(value != NULL, "%s is not a text", key);
+	return value;
+}
+
+static void end(void)
+{
+	packet_close_fds(&fake->packet);
+	fake_free(fake);
+}
+
+START_TEST(service_without_clients_is_described)
+{
+	json_t *root, *domain;
+
+	fake = fake_new(1);
+	root = status_of(0);
+	ck_assert(json_is_false(json_object_get(root, "ready")));
+	json_decref(root);
+	fake_boot(fake);
+	root = status_of(0);
+	ck_assert(json_is_true(json_object_get(root, "ready")));
+	ck_assert_str_eq(string(root, "backend"), "fake");
+	ck_assert_str_eq(string(json_object_get(root, "device"), "name"), "fake device");
+	ck_assert_str_eq(string(json_object_get(root, "keeper"), "state"), "serving");
+	ck_assert_uint_eq(json_array_size(json_object_get(root, "domains")), 1);
+	domain = json_array_get(json_object_get(root, "domains"), 0);
+	ck_assert(json_is_null(json_object_get(domain, "uid")));
+	ck_assert_uint_eq(json_array_size(json_object_get(domain, "executors")), 2);
+	ck_assert_str_eq(string(json_array_get(json_object_get(domain, "executors"), 0), "role"), "active");
+	ck_assert_str_eq(string(json_array_get(json_object_get(domain, "executors"), 1), "state"), "warm");
+	json_decref(root);
+	end();
+}
+END_TEST
+
+START_TEST(client_is_described)
+{
+	struct fake_client client;
+	struct client *session;
+	json_t *root, *one;
+
+	fake = fake_new(1);
+	fake_boot(fake);
+	fake_join(fake, &client, &fake->children[1], &fake->children[2]);
+	session = TAILQ_FIRST(&fake->daemon.clients);
+	word_set(&session->view.states[0].journaled, 40);
+	word_set(&session->view.states[9].journaled, 2);
+	root = status_of(0);
+	one = json_array_get(
+		json_object_get(json_array_get(json_object_get(root, "domains"), 0), "clients"), 0);
+	ck_assert_int_eq(number(one, "pid"), getpid());
+	ck_assert_str_eq(string(one, "program"), "fake");
+	ck_assert_str_eq(string(one, "state"), "running");
+	ck_assert_str_eq(string(one, "recovery"), "fail");
+	ck_assert_int_eq(number(one, "commands"), 42);
+	ck_assert_int_eq(number(one, "memory_bytes"), 0);
+	ck_assert_int_eq(number(json_object_get(root, "counters"), "sessions_opened"), 1);
+	json_decref(root);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+START_TEST(others_see_only_their_own)
+{
+	struct fake_client client;
+	json_t *root;
+
+	fake = fake_new(1);
+	fake_boot(fake);
+	fake_join(fake, &client, &fake->children[1], &fake->children[2]);
+	root = status_of(getuid() + 4711);
+	ck_assert_uint_eq(json_array_size(json_object_get(root, "domains")), 0);
+	json_decref(root);
+	TAILQ_FIRST(&fake->daemon.domains)->uid = getuid() + 4711;
+	root = status_of(getuid() + 4711);
+	ck_assert_uint_eq(json_array_size(json_object_get(root, "domains")), 1);
+	json_decref(root);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+START_TEST(name_that_is_not_utf8_is_no_reason_to_fail)
+{
+	struct fake_client client;
+	json_t *root;
+
+	fake = fake_new(1);
+	fake_boot(fake);
+	fake_join(fake, &client, &fake->children[1], &fake->children[2]);
+	strcpy(TAILQ_FIRST(&fake->daemon.clients)->program, "a\xff\xfe");
+	root = status_of(0);
+	ck_assert_uint_eq(json_array_size(json_object_get(
+				  json_array_get(json_object_get(root, "domains"), 0), "clients")),
+		1);
+	json_decref(root);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+static int connect_operator(void)
+{
+	int pair[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	visitor_new(&fake->daemon, pair[0]);
+	return pair[1];
+}
+
+static void say(int socket, const char *command)
+{
+	struct wire_message admin = {.type = WIRE_ADMIN, .id = 3, .admin = {.command = command}};
+
+	fake_send(fake, socket, &admin, NULL, 0);
+}
+
+START_TEST(operator_asks_as_often_as_he_likes)
+{
+	int operator;
+
+	fake = fake_new(1);
+	operator= connect_operator();
+	say(operator, "ping");
+	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+	ck_assert_uint_eq(fake->message.id, 3);
+	say(operator, "status");
+	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+	ck_assert_ptr_nonnull(strstr(fake->message.admin_reply.json, "\"version\""));
+	say(operator, "nonsense");
+	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+	ck_assert_int_ne(fake->message.admin_reply.code, 0);
+	close(operator);
+	end();
+}
+END_TEST
+
+START_TEST(operator_may_not_become_a_client)
+{
+	struct wire_message hello = {.type = WIRE_HELLO, .id = 1};
+	int operator;
+
+	fake = fake_new(1);
+	operator= connect_operator();
+	say(operator, "ping");
+	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+	fake_send(fake, operator, & hello, NULL, 0);
+	fake_expect_hangup(fake, operator);
+	close(operator);
+	end();
+}
+END_TEST
+
+START_TEST(long_status_comes_as_a_file)
+{
+	static struct fake_client clients[440];
+	struct stat status;
+	char *text;
+	int operator;
+	json_t *root;
+
+	fake = fake_new(0);
+	fake->config.clients_max = 448;
+	fake->config.arena_bytes = 65536;
+	fake_boot(fake);
+	for (int i = 0; i < 440; i++)
+		fake_join(fake, &clients[i], &fake->children[1], NULL);
+	operator= connect_operator();
+	say(operator, "status");
+	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+	ck_assert_uint_eq(strlen(fake->message.admin_reply.json), 0);
+	ck_assert_uint_eq(fake->packet.fd_count, 1);
+	ck_assert_int_eq(fstat(fake->packet.fds[0], &status), 0);
+	text = calloc(1, (size_t)status.st_size + 1);
+	ck_assert_int_eq(pread(fake->packet.fds[0], text, (size_t)status.st_size, 0), status.st_size);
+	root = json_loads(text, 0, NULL);
+	ck_assert_uint_eq(json_array_size(json_object_get(
+				  json_array_get(json_object_get(root, "domains"), 0), "clients")),
+		440);
+	json_decref(root);
+	free(text);
+	for (int i = 0; i < 440; i++)
+		fake_leave(fake, &clients[i]);
+	close(operator);
+	end();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("status");
+	TCase *tests = suite_case(suite, "status");
+
+	fake_prepare();
+	tcase_add_test(tests, service_without_clients_is_described);
+	tcase_add_test(tests, client_is_described);
+	tcase_add_test(tests, others_see_only_their_own);
+	tcase_add_test(tests, name_that_is_not_utf8_is_no_reason_to_fail);
+	tcase_add_test(tests, operator_asks_as_often_as_he_likes);
+	tcase_add_test(tests, operator_may_not_become_a_client);
+	tcase_add_test(tests, long_status_comes_as_a_file);
+	return suite_run(suite);
+}

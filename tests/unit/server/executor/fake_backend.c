@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See fake_backend.h. Handles are small heap objects, so that a sanitizer sees one that is used after its end or lost.
+
+#include "tests/unit/server/executor/fake_backend.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shm/order.h"
+
+struct fake fake;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void fake_reset(void)
+{
+	memset(&fake, 0, sizeof(fake));
+}
+
+static CUresult note(struct fake_call call)
+{
+	CUresult code;
+
+	pthread_mutex_lock(&lock);
+	code = fake.fails[call.kind];
+	if (!code && fake.count < FAKE_LOG) {
+		call.arrived = call.kind == FAKE_MARK && fake.immediate;
+		fake.log[fake.count++] = call;
+		if (call.arrived)
+			word_release((word64 *)call.word, call.value);
+	}
+	pthread_mutex_unlock(&lock);
+	return code;
+}
+
+int fake_position(enum fake_kind kind, unsigned n)
+{
+	int found = -1;
+
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; found < 0 && i < fake.count; i++)
+		if (fake.log[i].kind == kind && n-- == 0)
+			found = (int)i;
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+const struct fake_call *fake_call(enum fake_kind kind, unsigned n)
+{
+	int position = fake_position(kind, n);
+
+	return position < 0 ? NULL : &fake.log[position];
+}
+
+unsigned fake_count(enum fake_kind kind)
+{
+	unsigned count = 0;
+
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < fake.count; i++)
+		count += fake.log[i].kind == kind;
+	pthread_mutex_unlock(&lock);
+	return count;
+}
+
+bool fake_arrive_one(void)
+{
+	bool any = false;
+
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; !any && i < fake.count; i++) {
+		struct fake_call *call = &fake.log[i];
+
+		if (call->kind != FAKE_MARK || call->arrived)
+			continue;
+		call->arrived = any = true;
+		word_release((word64 *)call->word, call->value);
+	}
+	pthread_mutex_unlock(&lock);
+	return any;
+}
+
+void fake_arrive(void)
+{
+	while (fake_arrive_one())
+		;
+}
+
+/* ---- operations ---- */
+
+static CUresult nothing(void)
+{
+	return CUDA_SUCCESS;
+}
+
+static void close_all(void)
+{
+}
+
+static CUresult open_executor(int device, struct backend_device *ret_device)
+{
+	*ret_device = (struct backend_device){.name = "fake", .priority_least = 0, .priority_greatest = -5};
+	return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static CUresult window_reserve(uint64_t address, uint64_t bytes)
+{
+	(void)address;
+	(void)bytes;
+	return CUDA_SUCCESS;
+}
+
+static CUresult chunk_map(uint64_t address, uint64_t bytes, int fd)
+{
+	(void)bytes;
+	(void)fd;
+	return note((struct fake_call){.kind = FAKE_CHUNK_MAP, .object = (void *)(uintptr_t)address});
+}
+
+static CUresult chunk_unmap(uint64_t address, uint64_t bytes)
+{
+	(void)bytes;
+	return note((struct fake_call){.kind = FAKE_CHUNK_UNMAP, .object = (void *)(uintptr_t)address});
+}
+
+static CUresult clear(uint64_t address, uint64_t bytes)
+{
+	(void)bytes;
+	return note((struct fake_call){.kind = FAKE_CLEAR, .object = (void *)(uintptr_t)address});
+}
+
+static CUresult host_register(void *address, uint64_t bytes)
+{
+	(void)bytes;
+	return note((struct fake_call){.kind = FAKE_REGISTER, .object = address});
+}
+
+static CUresult host_unregister(void *address)
+{
+	return note((struct fake_call){.kind = FAKE_UNREGISTER, .object = address});
+}
+
+static CUresult memory_info(uint64_t *ret_free, uint64_t *ret_total)
+{
+	*ret_free = 1;
+	*ret_total = 2;
+	return CUDA_SUCCESS;
+}
+
+static CUresult make(enum fake_kind kind, void **ret_object)
+{
+	void *object = malloc(1);
+	CUresult code = note((struct fake_call){.kind = kind, .object = object});
+
+	if (code)
+		free(object);
+	else
+		*ret_object = object;
+	return code;
+}
+
+static CUresult end(enum fake_kind kind, void *object)
+{
+	CUresult code = note((struct fake_call){.kind = kind, .object = object});
+
+	free(object);
+	return code;
+}
+
+static CUresult module_load(const void *image, size_t bytes, const struct wire_options *options, char *log,
+	size_t log_bytes, struct backend_module **ret_module)
+{
+	(void)bytes;
+	(void)options;
+	(void)log_bytes;
+	strcpy(log, "fine");
+	if (*(const char *)image != 'M')
+		return CUDA_ERROR_INVALID_IMAGE;
+	return make(FAKE_MODULE_LOAD, (void **)ret_module);
+}
+
+static CUresult module_unload(struct backend_module *module)
+{
+	return end(FAKE_MODULE_UNLOAD, module);
+}
+
+static CUresult function_find(struct backend_module *module, const char *name, struct backend_function **ret_function,
+	struct backend_function_info *ret_info)
+{
+	if (*name != 'k')
+		return CUDA_ERROR_NOT_FOUND;
+	*ret_function = (struct backend_function *)module;
+	memset(ret_info, 0, sizeof(*ret_info));
+	ret_info->param_count = 1;
+	ret_info->params[0].size = 8;
+	ret_info->argument_bytes = 8;
+	ret_info->attributes[0] = 1024;
+	return CUDA_SUCCESS;
+}
+
+static CUresult global_find(
+	struct backend_module *module, const char *name, uint64_t *ret_address, uint64_t *ret_bytes)
+{
+	(void)module;
+	(void)name;
+	*ret_address = UINT64_C(0x7000000000);
+	*ret_bytes = 256;
+	return CUDA_SUCCESS;
+}
+
+static CUresult function_list(struct backend_module *module, const char **ret_names, uint32_t *count)
+{
+	(void)module;
+	ret_names[0] = "kernel";
+	*count = 1;
+	return CUDA_SUCCESS;
+}
+
+static CUresult function_set(struct backend_function *function, uint32_t attribute, int64_t value)
+{
+	(void)function;
+	(void)attribute;
+	return value < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult occupancy(struct backend_function *function, const struct wire_occupancy *query, uint64_t *ret_value)
+{
+	(void)function;
+	(void)query;
+	*ret_value = 16;
+	return CUDA_SUCCESS;
+}
+
+static CUresult stream_create(int32_t priority, struct backend_stream **ret_stream)
+{
+	(void)priority;
+	return make(FAKE_STREAM_CREATE, (void **)ret_stream);
+}
+
+static CUresult stream_destroy(struct backend_stream *stream)
+{
+	return end(FAKE_STREAM_DESTROY, stream);
+}
+
+static CUresult stream_query(struct backend_stream *stream)
+{
+	(void)stream;
+	return fake.copies_pend ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+static CUresult event_create(bool timing, struct backend_event **ret_event)
+{
+	(void)timing;
+	return make(FAKE_EVENT_CREATE, (void **)ret_event);
+}
+
+static CUresult event_destroy(struct backend_event *event)
+{
+	return end(FAKE_EVENT_DESTROY, event);
+}
+
+static CUresult event_record(struct backend_event *event, struct backend_stream *stream)
+{
+	return note((struct fake_call){.kind = FAKE_RECORD, .stream = stream, .object = event});
+}
+
+static CUresult event_elapsed(struct backend_event *start, struct backend_event *stop, float *ret_ms)
+{
+	(void)start;
+	(void)stop;
+	*ret_ms = 1.5f;
+	return CUDA_SUCCESS;
+}
+
+static CUresult stream_wait(struct backend_stream *stream, struct backend_event *event)
+{
+	return note((struct fake_call){.kind = FAKE_WAIT, .stream = stream, .object = event});
+}
+
+static CUresult launch(struct backend_stream *stream, const struct backend_launch *what)
+{
+	return note((struct fake_call){.kind = FAKE_LAUNCH,
+		.stream = stream,
+		.object = what->function,
+		.seq = what->seq,
+		.value = what->argument_bytes ? what->arguments[0] : 0});
+}
+
+static CUresult copy(struct backend_stream *stream, const struct backend_copy *what)
+{
+	CUresult code = note((struct fake_call){
+		.kind = FAKE_COPY, .stream = stream, .object = (void *)(uintptr_t)what->dst, .value = what->src});
+
+	/* The only copy whose bytes matter here: a look at a device word. */
+	if (!code && what->dst_is_host && what->width <= 8)
+		memcpy((void *)(uintptr_t)what->dst, &fake.device_word, what->width);
+	return code;
+}
+
+static CUresult set(struct backend_stream *stream, const struct frmps_set *what)
+{
+	return note((struct fake_call){.kind = FAKE_SET, .stream = stream, .object = (void *)(uintptr_t)what->dst});
+}
+
+static CUresult write_value(struct backend_stream *stream, const struct frmps_write_value *what)
+{
+	return note((struct fake_call){
+		.kind = FAKE_WRITE, .stream = stream, .object = (void *)(uintptr_t)what->address, .value = what->value});
+}
+
+static CUresult mark(struct backend_stream *stream, void *word, uint64_t value)
+{
+	return note((struct fake_call){.kind = FAKE_MARK, .stream = stream, .word = word, .value = value});
+}
+
+const struct backend_ops fake_ops = {
+	.name = "fake",
+	.open_executor = open_executor,
+	.close = close_all,
+	.thread_enter = nothing,
+	.window_reserve = window_reserve,
+	.window_release = window_reserve,
+	.chunk_map = chunk_map,
+	.chunk_unmap = chunk_unmap,
+	.clear = clear,
+	.host_register = host_register,
+	.host_unregister = host_unregister,
+	.memory_info = memory_info,
+	.module_load = module_load,
+	.module_unload = module_unload,
+	.function_find = function_find,
+	.global_find = global_find,
+	.function_list = function_list,
+	.function_set = function_set,
+	.occupancy = occupancy,
+	.stream_create = stream_create,
+	.stream_destroy = stream_destroy,
+	.stream_query = stream_query,
+	.event_create = event_create,
+	.event_destroy = event_destroy,
+	.event_record = event_record,
+	.event_elapsed = event_elapsed,
+	.stream_wait = stream_wait,
+	.launch = launch,
+	.copy = copy,
+	.set = set,
+	.write_value = write_value,
+	.mark = mark,
+};

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// A backend that does nothing but remember: every piece of work is an entry of a log, and marks arrive when the test
+// says so. Calls come from the executor's threads, so the log has a lock.
+
+#ifndef FRMPS_TESTS_UNIT_SERVER_EXECUTOR_FAKE_BACKEND_H
+#define FRMPS_TESTS_UNIT_SERVER_EXECUTOR_FAKE_BACKEND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/backend/backend.h"
+
+enum fake_kind {
+	FAKE_LAUNCH,
+	FAKE_COPY,
+	FAKE_SET,
+	FAKE_WRITE,
+	FAKE_MARK,
+	FAKE_RECORD,
+	FAKE_WAIT,
+	FAKE_STREAM_CREATE,
+	FAKE_STREAM_DESTROY,
+	FAKE_EVENT_CREATE,
+	FAKE_EVENT_DESTROY,
+	FAKE_CHUNK_MAP,
+	FAKE_CHUNK_UNMAP,
+	FAKE_CLEAR,
+	FAKE_MODULE_LOAD,
+	FAKE_MODULE_UNLOAD,
+	FAKE_REGISTER,
+	FAKE_UNREGISTER,
+	FAKE_KINDS
+};
+
+struct fake_call {
+	enum fake_kind kind;
+	void *stream; /* of work */
+	void *object; /* event, function, address */
+	uint64_t seq;	/* of a launch */
+	uint64_t value; /* of a mark; first argument byte of a launch */
+	void *word;	/* of a mark */
+	bool arrived;	/* a mark that was written */
+};
+
+#define FAKE_LOG 65536u
+
+struct fake {
+	struct fake_call log[FAKE_LOG];
+	unsigned count;
+	CUresult fails[FAKE_KINDS]; /* what the next calls return; 0: success */
+	bool immediate;		    /* marks arrive at once */
+	uint64_t device_word;	    /* what a copy to the host reads */
+	bool copies_pend;	    /* stream_query: not ready */
+};
+
+extern struct fake fake;
+extern const struct backend_ops fake_ops;
+
+void fake_reset(void);
+/** Number of calls of a kind so far. */
+unsigned fake_count(enum fake_kind kind);
+/** The n-th call of a kind, from 0; NULL if there were not as many. */
+const struct fake_call *fake_call(enum fake_kind kind, unsigned n);
+/** Lets all marks arrive that were placed. */
+void fake_arrive(void);
+/** Lets the oldest mark that is under way arrive. Return: whether there was one. */
+bool fake_arrive_one(void);
+/** Position in the log of the n-th call of a kind; -1 if there were not as many. */
+int fake_position(enum fake_kind kind, unsigned n);
+
+#endif

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The whole role with its threads, from Ready to Shutdown, over a real control socket; the backend is the fake one. The
+// test is daemon and client at once. Waiting is always for an answer or a word, bounded by the suite's timeout.
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "server/executor/executor.h"
+#include "shm/doorbell.h"
+#include "shm/region.h"
+#include "shm/ring.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/executor/fake_backend.h"
+
+#define DEVICE_BYTES (UINT64_C(32) << 20)
+#define HOST_BYTES   (UINT64_C(1) << 20)
+#define CHUNK	     BACKEND_CHUNK_GRANULE
+
+static int control[2] = {-1, -1};
+static pthread_t main_thread;
+static uint64_t next_id;
+static struct packet answer;
+static struct wire_message message;
+
+struct client {
+	uint64_t session, window;
+	struct shm_view view;
+	struct ring_writer ring;
+	int client_fd, server_fd, doorbell;
+	uint64_t seq[8];
+};
+
+static void *run(void *unused)
+{
+	(void)unused;
+	return (void *)(intptr_t)executor_main(&fake_ops, 0, control[0], -1);
+}
+
+static void receive(enum wire_type type)
+{
+	ck_assert_int_eq(packet_receive(control[1], &answer), 0);
+	ck_assert_int_eq(wire_decode(answer.bytes, answer.length, &message), 0);
+	ck_assert_msg(message.type == type, "%s instead of %s", wire_type_name(message.type), wire_type_name(type));
+}
+
+static void start(void)
+{
+	fake_reset();
+	fake.immediate = true;
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control), 0);
+	setenv("FRMPS_EXECUTOR_THREADS", "2", 1);
+	setenv("FRMPS_SPIN_US", "0", 1);
+	ck_assert_int_eq(pthread_create(&main_thread, NULL, run, NULL), 0);
+	receive(WIRE_READY);
+	ck_assert_str_eq(message.ready.device.name, "fake");
+}
+
+static uint64_t send_request(struct wire_message *request, const int *fds, unsigned count)
+{
+	request->id = ++next_id;
+	ck_assert_int_eq(message_send(control[1], request, fds, count), 0);
+	return request->id;
+}
+
+static void stop(void)
+{
+	struct wire_message request = {.type = WIRE_SHUTDOWN};
+	void *status;
+
+	send_request(&request, NULL, 0);
+	pthread_join(main_thread, &status);
+	ck_assert_int_eq((intptr_t)status, EXIT_SUCCESS);
+	close(control[0]);
+	close(control[1]);
+}
+
+/* Sends and waits for the answer to just that. Return: its code. */
+static CUresult call(struct client *client, struct wire_message *request, const int *fds, unsigned count)
+{
+	uint64_t id;
+
+	request->session = client ? client->session : 0;
+	id = send_request(request, fds, count);
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, id);
+	return message.reply.code;
+}
+
+/* Addresses that nobody uses, in a region where all sanitizers allow mappings. */
+static uint64_t window_of(uint64_t session)
+{
+	return UINT64_C(0x7e9000000000) + (session << 30);
+}
+
+static void open_client(struct client *client, uint64_t session)
+{
+	struct wire_message request = {.type = WIRE_OPEN_SESSION};
+	struct wire_shape shape;
+
+	memset(client, 0, sizeof(*client));
+	client->session = session;
+	client->window = window_of(session);
+	shm_shape_init(&shape, 1u << 20, 1u << 20, 64);
+	ck_assert_int_eq(shm_region_new(&shape, &client->client_fd, &client->server_fd), 0);
+	ck_assert_int_eq(
+		shm_view_map(&client->view, &shape, client->client_fd, client->server_fd, SHM_SIDE_CLIENT), 0);
+	ring_writer_init(&client->ring, &client->view);
+	client->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	request.open_session = (struct wire_open_session){.window_base = client->window,
+		.device_bytes = DEVICE_BYTES,
+		.host_bytes = HOST_BYTES,
+		.shape = shape,
+		.program = "test",
+		.pid = 1};
+	ck_assert_int_eq(call(client, &request, (int[]){client->client_fd, client->server_fd, client->doorbell}, 3), 0);
+}
+
+static void activate(struct client *client)
+{
+	struct wire_message request = {.type = WIRE_ACTIVATE};
+	uint32_t recover = 0;
+
+	request.activate = (struct wire_activate){
+		.generation = 1, .sessions = {&client->session, 1}, .recover = {&recover, 1}, .reason = ""};
+	ck_assert_int_eq(call(NULL, &request, NULL, 0), 0);
+	ck_assert_uint_eq(message.reply.values.count, 1);
+	ck_assert_uint_eq(message.reply.values.at[0], 0);
+}
+
+static uint64_t close_session(struct client *client, uint32_t patience_ms)
+{
+	struct wire_message request = {.type = WIRE_CLOSE_SESSION, .close_session = {patience_ms}};
+
+	ck_assert_int_eq(call(client, &request, NULL, 0), 0);
+	ck_assert_uint_eq(message.reply.values.count, 1);
+	return message.reply.values.at[0];
+}
+
+static void close_client(struct client *client)
+{
+	shm_view_unmap(&client->view);
+	close(client->client_fd);
+	close(client->server_fd);
+	close(client->doorbell);
+}
+
+static int memory(const char *bytes, uint64_t size)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	ck_assert_int_eq(ftruncate(fd, (off_t)size), 0);
+	if (bytes)
+		ck_assert_int_eq(pwrite(fd, bytes, strlen(bytes), 0), (ssize_t)strlen(bytes));
+	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	return fd;
+}
+
+static CUresult call_range(
+	struct client *client, enum wire_type type, uint64_t address, uint64_t bytes, bool with_memory)
+{
+	struct wire_message request = {.type = type, .range = {.address = address, .bytes = bytes}};
+	int fd = with_memory ? memory(NULL, bytes) : -1;
+	CUresult code = call(client, &request, &fd, with_memory);
+
+	if (fd >= 0)
+		close(fd);
+	return code;
+}
+
+static CUresult load(struct client *client, uint32_t module, const char *image)
+{
+	struct wire_message request = {.type = WIRE_LOAD_MODULE};
+	int fd = memory(image, strlen(image));
+	CUresult code;
+
+	request.load_module = (struct wire_load_module){.module = module, .bytes = strlen(image)};
+	code = call(client, &request, &fd, 1);
+	close(fd);
+	return code;
+}
+
+static CUresult call_symbol(
+	struct client *client, enum wire_type type, uint32_t module, uint32_t function, const char *name)
+{
+	struct wire_message request = {.type = type, .symbol = {module, function, name}};
+
+	return call(client, &request, NULL, 0);
+}
+
+static void put(struct client *client, struct frmps_head head, const void *body, uint32_t bytes)
+{
+	uint8_t *at;
+
+	head.size = (uint32_t)(sizeof(head) + bytes + 15) / 16 * 16;
+	at = ring_reserve(&client->ring, head.size);
+	ck_assert_ptr_nonnull(at);
+	memset(at, 0, head.size);
+	memcpy(at, &head, sizeof(head));
+	if (bytes)
+		memcpy(at + sizeof(head), body, bytes);
+	ring_publish(&client->ring, head.size);
+	doorbell_ring(client->doorbell, &client->view.server->asleep);
+}
+
+static uint64_t launch(struct client *client, uint32_t stream, uint16_t flags)
+{
+	struct {
+		struct frmps_launch launch;
+		uint64_t argument;
+	} body = {{.function = 1, .argument_bytes = 8}, 42};
+	uint64_t seq = ++client->seq[stream];
+
+	put(client, (struct frmps_head){.op = FRMPS_OP_LAUNCH, .stream = stream, .flags = flags, .seq = seq}, &body,
+		sizeof(body));
+	return seq;
+}
+
+/* As a client does: asks for a wake-up and sleeps. */
+static void wait_for(struct client *client, uint32_t stream, uint64_t seq)
+{
+	struct frmps_wake wake = {seq};
+
+	put(client, (struct frmps_head){.op = FRMPS_OP_WAKE, .stream = stream}, &wake, sizeof(wake));
+	for (;;) {
+		uint32_t seen = word_acquire(&client->view.server->wake);
+
+		if (shm_view_done(&client->view, stream) >= seq)
+			return;
+		wake_wait(&client->view.server->wake, seen, 100000);
+	}
+}
+
+static void prepare(struct client *client, uint64_t session)
+{
+	open_client(client, session);
+	activate(client);
+	ck_assert_int_eq(load(client, 1, "M one"), 0);
+	ck_assert_int_eq(call_symbol(client, WIRE_FIND_FUNCTION, 1, 1, "kernel"), 0);
+}
+
+START_TEST(comes_and_goes)
+{
+	struct wire_message ping = {.type = WIRE_PING};
+
+	ck_assert_int_eq(call(NULL, &ping, NULL, 0), 0);
+}
+END_TEST
+
+START_TEST(a_client_from_beginning_to_end)
+{
+	struct client client;
+	struct wire_message request;
+
+	prepare(&client, 5);
+	ck_assert_uint_eq(message.reply.values.count, 1 + 2 + BACKEND_FUNC_ATTRS);
+	ck_assert_uint_eq(message.reply.values.at[2], 8);
+	ck_assert_uint_eq(message.reply.values.at[3], 1024);
+	for (int i = 0; i < 1000; i++)
+		launch(&client, 1 + i % 3, 0);
+	for (uint32_t stream = 1; stream <= 3; stream++)
+		wait_for(&client, stream, client.seq[stream]);
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1000);
+	ck_assert_int_eq(call_symbol(&client, WIRE_FIND_GLOBAL, 1, 0, "table"), 0);
+	ck_assert_uint_eq(message.reply.values.at[1], 256);
+	ck_assert_int_eq(call_symbol(&client, WIRE_LIST_FUNCTIONS, 1, 0, ""), 0);
+	ck_assert_uint_eq(message.reply.names.count, 1);
+	ck_assert_str_eq(message.reply.names.at[0], "kernel");
+	request = (struct wire_message){.type = WIRE_SET_FUNCTION, .set_function = {1, 8, 49152}};
+	ck_assert_int_eq(call(&client, &request, NULL, 0), 0);
+	request = (struct wire_message){.type = WIRE_QUERY_OCCUPANCY, .occupancy = {.function = 1, .block_size = 128}};
+	ck_assert_int_eq(call(&client, &request, NULL, 0), 0);
+	ck_assert_uint_eq(message.reply.values.at[0], 16);
+	ck_assert_int_eq(call_symbol(&client, WIRE_UNLOAD_MODULE, 1, 0, ""), 0);
+	ck_assert_int_eq(call_symbol(&client, WIRE_UNLOAD_MODULE, 1, 0, ""), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	close_client(&client);
+}
+END_TEST
+
+START_TEST(requests_that_make_no_sense)
+{
+	struct client client;
+	struct wire_message request = {.type = WIRE_QUERY_ELAPSED, .elapsed = {SHM_EVENTS, 0}};
+
+	open_client(&client, 5);
+	activate(&client);
+	ck_assert_int_eq(load(&client, 1, "nonsense"), CUDA_ERROR_INVALID_IMAGE);
+	ck_assert_str_eq(message.reply.text, "fine");
+	ck_assert_int_eq(load(&client, 0, "M"), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(load(&client, MODULE_MAX, "M"), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(load(&client, 1, "M"), 0);
+	ck_assert_int_eq(load(&client, 1, "M"), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_symbol(&client, WIRE_FIND_FUNCTION, 1, 0, "k"), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_symbol(&client, WIRE_FIND_FUNCTION, 1, FUNCTION_MAX, "k"), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_symbol(&client, WIRE_FIND_FUNCTION, 2, 1, "k"), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_symbol(&client, WIRE_FIND_FUNCTION, 1, 1, "x"), CUDA_ERROR_NOT_FOUND);
+	ck_assert_int_eq(call_symbol(&client, WIRE_UNLOAD_MODULE, MODULE_MAX, 0, ""), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_int_eq(call(&client, &request, NULL, 0), CUDA_ERROR_INVALID_HANDLE);
+	request.elapsed.start_event = 1;
+	ck_assert_int_eq(call(&client, &request, NULL, 0), CUDA_ERROR_ILLEGAL_STATE);
+	request = (struct wire_message){.type = WIRE_MAP_MEMORY};
+	request.session = 99;
+	send_request(&request, NULL, 0);
+	receive(WIRE_REPLY);
+	ck_assert_int_eq(message.reply.code, CUDA_ERROR_INVALID_CONTEXT);
+	ck_assert_uint_eq(close_session(&client, 0), 1);
+	close_client(&client);
+}
+END_TEST
+
+START_TEST(memory_comes_and_goes)
+{
+	struct client client;
+	uint64_t host;
+
+	open_client(&client, 5);
+	activate(&client);
+	host = client.window + DEVICE_BYTES;
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window, CHUNK, true), 0);
+	ck_assert_uint_eq(fake_count(FAKE_CLEAR), 1);
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window, CHUNK, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window + CHUNK, CHUNK, false),
+		CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		call_range(&client, WIRE_MAP_MEMORY, client.window + 4096, CHUNK, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, host, CHUNK, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		call_range(&client, WIRE_MAP_MEMORY, client.window, DEVICE_BYTES + CHUNK, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		call_range(&client, WIRE_UNMAP_MEMORY, client.window, 2 * CHUNK, false), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_range(&client, WIRE_UNMAP_MEMORY, client.window, CHUNK, false), 0);
+	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), 1);
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_HOST, host, 8192, true), 0);
+	*(volatile char *)(uintptr_t)(host + 8191) = 1;
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_HOST, host + 4096, 8192, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_range(&client, WIRE_UNMAP_HOST, host, 8192, false), 0);
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_HOST, host, 4096, true), 0);
+	ck_assert_int_eq(call_range(&client, WIRE_QUERY_MEMORY, 0, 0, false), 0);
+	ck_assert_uint_eq(message.reply.values.at[1], 2);
+	ck_assert_uint_eq(close_session(&client, 0), 1);
+	close_client(&client);
+}
+END_TEST
+
+START_TEST(a_standby_maps_and_does_not_clear)
+{
+	struct client client;
+
+	open_client(&client, 5);
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window, CHUNK, true), 0);
+	ck_assert_int_eq(call_range(&client, WIRE_UNMAP_MEMORY, client.window, CHUNK, false), 0);
+	ck_assert_uint_eq(fake_count(FAKE_CLEAR), 0);
+	ck_assert_uint_eq(close_session(&client, 0), 1);
+	close_client(&client);
+}
+END_TEST
+
+/* An unmapping that waits for work holds up nobody else. */
+START_TEST(waiting_is_private)
+{
+	struct client slow, other;
+	struct wire_message request = {.type = WIRE_UNMAP_MEMORY};
+	uint64_t id;
+
+	prepare(&slow, 1);
+	ck_assert_int_eq(call_range(&slow, WIRE_MAP_MEMORY, slow.window, CHUNK, true), 0);
+	fake.immediate = false;
+	launch(&slow, 1, 0);
+	while (fake_count(FAKE_LAUNCH) == 0)
+		sched_yield();
+	request.session = slow.session;
+	request.range = (struct wire_range){slow.window, CHUNK, 0};
+	id = send_request(&request, NULL, 0);
+	open_client(&other, 2);
+	activate(&other);
+	ck_assert_int_eq(call_range(&other, WIRE_MAP_MEMORY, other.window, CHUNK, true), 0);
+	ck_assert_int_eq(load(&other, 1, "M"), 0);
+	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), 0);
+	while (!fake_arrive_one())
+		sched_yield();
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, id);
+	ck_assert_int_eq(message.reply.code, 0);
+	ck_assert_uint_eq(close_session(&slow, 0), 1);
+	ck_assert_uint_eq(close_session(&other, 0), 1);
+	close_client(&slow);
+	close_client(&other);
+}
+END_TEST
+
+START_TEST(work_that_does_not_end)
+{
+	struct client client;
+
+	prepare(&client, 1);
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window, CHUNK, true), 0);
+	fake.immediate = false;
+	launch(&client, 1, 0);
+	while (fake_count(FAKE_LAUNCH) == 0)
+		sched_yield();
+	ck_assert_uint_eq(close_session(&client, 20), 0);
+	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), 0);
+	ck_assert_uint_eq(fake_count(FAKE_STREAM_DESTROY), 0);
+	ck_assert_uint_eq(fake_count(FAKE_MARK), 1);
+	fake_arrive();
+	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), 1);
+	close_client(&client);
+}
+END_TEST
+
+START_TEST(an_offence_is_reported_and_others_go_on)
+{
+	struct client bad, good;
+
+	prepare(&bad, 1);
+	prepare(&good, 2);
+	bad.seq[1] = 10;
+	launch(&bad, 1, 0);
+	receive(WIRE_OFFENCE);
+	ck_assert_uint_eq(message.session, 1);
+	ck_assert_uint_eq(word_acquire(&bad.view.server->state), SHM_SESSION_CLOSED);
+	wait_for(&good, 1, launch(&good, 1, 0));
+	ck_assert_uint_eq(close_session(&bad, 0), 1);
+	ck_assert_uint_eq(close_session(&good, 0), 1);
+	close_client(&bad);
+	close_client(&good);
+}
+END_TEST
+
+START_TEST(idle_threads_sleep_and_wake)
+{
+	struct client client;
+
+	prepare(&client, 1);
+	for (int i = 0; i < 50; i++) {
+		while (!word_acquire(&client.view.server->asleep))
+			sched_yield();
+		wait_for(&client, 1, launch(&client, 1, FRMPS_CMD_MARK));
+	}
+	ck_assert_uint_eq(close_session(&client, 0), 1);
+	close_client(&client);
+}
+END_TEST
+
+/* The process ends with sessions open: run in the test's own process, which is forked. */
+START_TEST(a_device_that_is_not_there)
+{
+	int pair[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	ck_assert_int_eq(executor_main(&fake_ops, 9, pair[0], -1), EXIT_FAILURE);
+	control[1] = pair[1];
+	receive(WIRE_LOST);
+	ck_assert_int_eq(message.trouble.code, CUDA_ERROR_INVALID_DEVICE);
+	close(pair[0]);
+	close(pair[1]);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("executor");
+	TCase *role = suite_case(suite, "role"), *no_role = suite_case(suite, "no device");
+
+	tcase_add_checked_fixture(role, start, stop);
+	tcase_add_test(role, comes_and_goes);
+	tcase_add_test(role, a_client_from_beginning_to_end);
+	tcase_add_test(role, requests_that_make_no_sense);
+	tcase_add_test(role, memory_comes_and_goes);
+	tcase_add_test(role, a_standby_maps_and_does_not_clear);
+	tcase_add_test(role, waiting_is_private);
+	tcase_add_test(role, work_that_does_not_end);
+	tcase_add_test(role, an_offence_is_reported_and_others_go_on);
+	tcase_add_test(role, idle_threads_sleep_and_wake);
+	tcase_add_test(no_role, a_device_that_is_not_there);
+	return suite_run(suite);
+}

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// One executor dies, the next takes the session over: what is in doubt, what is done about it, and that nothing is lost
+// or run twice that must not be.
+
+#include "server/executor/takeover.h"
+
+#include <string.h>
+
+#include "server/executor/clock.h"
+#include "tests/unit/server/executor/fixture.h"
+
+static const uint64_t x = FIXTURE_WINDOW, y = FIXTURE_WINDOW + 4096;
+
+static void let_replay(void)
+{
+	fixture.session->replays = true;
+}
+
+static enum takeover_verdict take_over_replaying(void)
+{
+	uint32_t generation = word_acquire(&fixture.client.server->generation) + 1;
+
+	fixture_kill();
+	let_replay();
+	return takeover_session(fixture.session, generation, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED, "a fault");
+}
+
+START_TEST(nothing_happened_yet)
+{
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
+	ck_assert_uint_eq(fixture_state(), SHM_SESSION_RUNNING);
+	ck_assert_uint_eq(word_acquire(&fixture.client.server->generation), 2);
+	ck_assert_uint_eq(word_relaxed(&fixture.client.server->promotions), 1);
+	fixture_launch(1, FRMPS_CMD_MARK, 1);
+	fixture_turn();
+	fake_arrive();
+	ck_assert_uint_eq(fixture_done(1), 1);
+}
+END_TEST
+
+START_TEST(what_is_done_stays_done)
+{
+	for (int i = 0; i < 100; i++)
+		fixture_launch(1, FRMPS_CMD_MARK, 1);
+	fixture_launch(9, FRMPS_CMD_MARK, 1);
+	fixture_turn();
+	fake_arrive();
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
+	ck_assert_uint_eq(fixture_done(1), 100);
+	ck_assert_uint_eq(fixture_done(9), 1);
+	fake.count = 0;
+	fixture_turn();
+	ck_assert_uint_eq(fake.count, 0);
+	fixture_launch(1, FRMPS_CMD_MARK, 1);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1);
+	fake_arrive();
+	ck_assert_uint_eq(fixture_done(1), 101);
+}
+END_TEST
+
+START_TEST(a_kernel_in_doubt_is_a_fault_that_names_it)
+{
+	fixture_launch(1, FRMPS_CMD_MARK, 1);
+	fixture_turn();
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_FAULTED);
+	ck_assert_uint_eq(fixture_state(), SHM_SESSION_FAULTED);
+	ck_assert_uint_eq(word_relaxed(&fixture.client.server->error), CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_assert_ptr_nonnull(strstr(fixture.client.server->reason, "kernel scale"));
+	/* Nothing is claimed to be done that is not. */
+	ck_assert_uint_eq(fixture_done(1), 0);
+}
+END_TEST
+
+START_TEST(a_kernel_in_doubt_is_repeated_if_the_client_vouches)
+{
+	for (uint8_t i = 1; i <= 3; i++)
+		fixture_launch(1, 0, i);
+	fixture_turn();
+	ck_assert_int_eq(take_over_replaying(), TAKEOVER_REPEATS);
+	fake.count = 0;
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 3);
+	for (uint8_t i = 0; i < 3; i++)
+		ck_assert_uint_eq(fake_call(FAKE_LAUNCH, i)->value, i + 1u);
+	fixture_pass(100);
+	fake_arrive();
+	ck_assert_uint_eq(fixture_done(1), 3);
+}
+END_TEST
+
+START_TEST(copies_are_repeated)
+{
+	fixture_copy(1, x, y, 64, 0);
+	fixture_set(2, FIXTURE_WINDOW + 8192, 64);
+	fixture_turn();
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_REPEATS);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_COPY), 2);
+	ck_assert_uint_eq(fake_count(FAKE_SET), 2);
+}
+END_TEST
+
+START_TEST(a_copy_whose_source_may_be_gone_is_a_fault)
+{
+	fixture_copy(1, x, y, 64, 0);
+	fixture_set(1, y + 32, 64);
+	fixture_turn();
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_FAULTED);
+	ck_assert_ptr_nonnull(strstr(fixture.client.server->reason, "copy"));
+}
+END_TEST
+
+START_TEST(a_mark_that_did_not_arrive_bounds_the_doubt)
+{
+	/* The copy has a mark behind it that did not arrive: the fill of its source cannot have begun. */
+	fixture_copy(1, x, y, 64, 0);
+	fixture_direct(FRMPS_OP_MARK, 1, NULL, 0);
+	fixture_set(1, y, 64);
+	fixture_launch(1, 0, 1);
+	fixture_turn();
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_REPEATS);
+	fake.count = 0;
+	fixture_turn();
+	ck_assert_int_lt(fake_position(FAKE_COPY, 0), fake_position(FAKE_SET, 0));
+	ck_assert_int_lt(fake_position(FAKE_SET, 0), fake_position(FAKE_LAUNCH, 0));
+	ck_assert_int_ge(fake_position(FAKE_COPY, 0), 0);
+}
+END_TEST
+
+START_TEST(a_wait_that_did_not_pass_bounds_the_doubt)
+{
+	uint64_t seq = fixture_copy(1, x, y, 64, 0);
+
+	fixture_depend(2, 1, seq, FRMPS_NO_EVENT);
+	fixture_launch(2, 0, 7);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1);
+	/* The kernel waits for a copy that is not done: it cannot have begun. */
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_REPEATS);
+	fake.count = 0;
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_COPY), 1);
+	ck_assert_uint_eq(fake_count(FAKE_WAIT), 1);
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1);
+}
+END_TEST
+
+START_TEST(the_awaited_mark_came_and_the_kernel_is_in_doubt)
+{
+	uint64_t seq = fixture_copy(1, x, y, 64, 0);
+
+	fixture_depend(2, 1, seq, FRMPS_NO_EVENT);
+	fixture_launch(2, 0, 7);
+	fixture_turn();
+	ck_assert(fake_arrive_one());
+	ck_assert_uint_eq(fixture_done(1), 1);
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_FAULTED);
+}
+END_TEST
+
+START_TEST(waiting_commands_are_simply_issued)
+{
+	fixture_put(FRMPS_OP_HOST_FUNCTION, 1, 0, NULL, 0);
+	fixture_launch(1, 0, 2);
+	fixture_launch(1, FRMPS_CMD_MARK, 3);
+	fixture_turn();
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 0);
+	word_release(&fixture.client.client->host[1].started, 1);
+	word_release(&fixture.client.client->host[1].done, 1);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 2);
+	fake_arrive();
+	ck_assert_uint_eq(fixture_done(1), 3);
+}
+END_TEST
+
+START_TEST(a_host_function_proves_what_is_before_it)
+{
+	fixture_launch(1, 0, 1);
+	fixture_put(FRMPS_OP_HOST_FUNCTION, 1, 0, NULL, 0);
+	fixture_turn();
+	fake_arrive();
+	fixture_pass(100);
+	ck_assert_uint_eq(word_acquire(&fixture.client.states[1].host_ready), 2);
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
+	ck_assert_uint_eq(fixture_done(1), 1);
+}
+END_TEST
+
+START_TEST(a_satisfied_wait_is_not_repeated)
+{
+	struct frmps_wait_value wait = {
+		.address = FIXTURE_WINDOW + FIXTURE_DEVICE, .value = 1, .bytes = 4, .flags = CU_STREAM_WAIT_VALUE_EQ};
+
+	fixture_put(FRMPS_OP_WAIT_VALUE, 1, 0, &wait, sizeof(wait));
+	fixture_turn();
+	/* Died between "it goes on" and "it is done"; the word has changed again since. */
+	word_release(&fixture.session->view.states[1].issued, 1);
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
+	ck_assert_uint_eq(fixture_done(1), 1);
+	fixture_launch(1, 0, 2);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1);
+}
+END_TEST
+
+START_TEST(a_signal_in_doubt_is_a_fault)
+{
+	struct frmps_write_value body = {.address = x, .value = 5, .bytes = 8};
+
+	fixture_put(FRMPS_OP_WRITE_VALUE, 1, 0, &body, sizeof(body));
+	fixture_turn();
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_FAULTED);
+}
+END_TEST
+
+START_TEST(a_signal_behind_a_copy_that_is_not_done_did_not_happen)
+{
+	struct frmps_write_value body = {.address = x + 8192, .value = 5, .bytes = 8};
+
+	fixture_copy(1, x, y, 64, 0);
+	fixture_put(FRMPS_OP_WRITE_VALUE, 1, 0, &body, sizeof(body));
+	fixture_turn();
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_REPEATS);
+}
+END_TEST
+
+START_TEST(the_culprit_is_faulted)
+{
+	fixture_launch(1, FRMPS_CMD_MARK, 1);
+	fixture_turn();
+	fake_arrive();
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_CULPRIT), TAKEOVER_FAULTED);
+	ck_assert_uint_eq(fixture_state(), SHM_SESSION_FAULTED);
+	ck_assert_uint_eq(word_relaxed(&fixture.client.server->error), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+END_TEST
+
+START_TEST(a_record_that_is_in_journal_and_ring_runs_once)
+{
+	uint64_t head;
+
+	fixture_put(FRMPS_OP_HOST_FUNCTION, 1, 0, NULL, 0);
+	fixture_turn();
+	head = word_relaxed(&fixture.session->view.server->head);
+	fixture_launch(1, 0, 2);
+	fixture_launch(1, 0, 3);
+	fixture_turn();
+	/* Died before the ring's head was published. */
+	word_release(&fixture.session->view.server->head, head);
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
+	word_release(&fixture.client.client->host[1].done, 1);
+	fixture_launch(1, 0, 4);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 3);
+	ck_assert_uint_eq(fixture_offences(), 0);
+	for (uint8_t i = 0; i < 3; i++)
+		ck_assert_uint_eq(fake_call(FAKE_LAUNCH, i)->value, i + 2u);
+}
+END_TEST
+
+START_TEST(what_lies_on_the_ring_is_served)
+{
+	fixture_launch(1, 0, 1);
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1);
+}
+END_TEST
+
+START_TEST(a_second_death_in_the_middle_of_a_promotion)
+{
+	fixture_copy(1, x, y, 64, 0);
+	fixture_copy(1, x + 8192, y, 64, 0);
+	fixture_turn();
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_REPEATS);
+	/* The generation was published, the rest not: issued still says what the first executor said. */
+	word_release(&fixture.session->view.states[1].issued, 2);
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_REPEATS);
+	fake.count = 0;
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_COPY), 2);
+	fixture_pass(100);
+	fake_arrive();
+	ck_assert_uint_eq(fixture_done(1), 2);
+	ck_assert_uint_eq(word_acquire(&fixture.client.server->generation), 3);
+}
+END_TEST
+
+START_TEST(timelines_of_dead_generations_do_not_count)
+{
+	for (int i = 0; i < 10; i++) {
+		fixture_launch(1, FRMPS_CMD_MARK, 1);
+		fixture_turn();
+		fake_arrive();
+		ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
+		ck_assert_uint_eq(fixture_done(1), (unsigned)i + 1);
+	}
+}
+END_TEST
+
+START_TEST(times_are_lost_and_said_to_be)
+{
+	struct frmps_event_record body = {.event = 1, .flags = FRMPS_EVENT_TIMING};
+	float ms;
+
+	fixture_put(FRMPS_OP_EVENT_RECORD, 1, FRMPS_CMD_MARK, &body, sizeof(body));
+	fixture_turn();
+	fake_arrive();
+	ck_assert_int_eq(event_elapsed(fixture.session, 1, 1, &ms), CUDA_SUCCESS);
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
+	ck_assert_int_eq(event_elapsed(fixture.session, 1, 1, &ms), CUDA_ERROR_ILLEGAL_STATE);
+	/* A wait for it passes all the same. */
+	fixture_depend(2, 1, 1, 1);
+	fixture_turn();
+	ck_assert_uint_eq(fixture_done(2), 1);
+}
+END_TEST
+
+START_TEST(a_stray_write_into_the_timeline_is_not_believed)
+{
+	fixture_launch(1, 0, 1);
+	fixture_turn();
+	word_release(&fixture.session->timeline->stream[1].done, 1000000);
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_FAULTED);
+}
+END_TEST
+
+START_TEST(a_broken_journal_is_a_fault)
+{
+	fixture_launch(1, 0, 1);
+	fixture_launch(1, 0, 2);
+	fixture_turn();
+	word_release(&fixture.session->view.states[1].head_block, 5000);
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_FAULTED);
+	ck_assert_ptr_nonnull(strstr(fixture.client.server->reason, "journal"));
+}
+END_TEST
+
+START_TEST(a_long_backlog_is_issued_in_turns)
+{
+	fixture_put(FRMPS_OP_HOST_FUNCTION, 1, 0, NULL, 0);
+	for (unsigned i = 0; i < 1000; i++) {
+		fixture_launch(1, 0, (uint8_t)i);
+		fixture_turn();
+	}
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
+	word_release(&fixture.client.client->host[1].done, 1);
+	for (int i = 0; i < 100; i++) {
+		fixture_pass(100);
+		fake_arrive();
+	}
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1000);
+	for (unsigned i = 0; i < 1000; i++)
+		ck_assert_uint_eq(fake_call(FAKE_LAUNCH, i)->value, (uint8_t)i);
+	ck_assert_uint_eq(fixture_done(1), 1001);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("takeover");
+	TCase *doubt = suite_case(suite, "doubt"), *rest = suite_case(suite, "rest");
+
+	tcase_add_checked_fixture(doubt, fixture_open_default, fixture_close);
+	tcase_add_test(doubt, nothing_happened_yet);
+	tcase_add_test(doubt, what_is_done_stays_done);
+	tcase_add_test(doubt, a_kernel_in_doubt_is_a_fault_that_names_it);
+	tcase_add_test(doubt, a_kernel_in_doubt_is_repeated_if_the_client_vouches);
+	tcase_add_test(doubt, copies_are_repeated);
+	tcase_add_test(doubt, a_copy_whose_source_may_be_gone_is_a_fault);
+	tcase_add_test(doubt, a_mark_that_did_not_arrive_bounds_the_doubt);
+	tcase_add_test(doubt, a_wait_that_did_not_pass_bounds_the_doubt);
+	tcase_add_test(doubt, the_awaited_mark_came_and_the_kernel_is_in_doubt);
+	tcase_add_test(doubt, waiting_commands_are_simply_issued);
+	tcase_add_test(doubt, a_host_function_proves_what_is_before_it);
+	tcase_add_test(doubt, a_satisfied_wait_is_not_repeated);
+	tcase_add_test(doubt, a_signal_in_doubt_is_a_fault);
+	tcase_add_test(doubt, a_signal_behind_a_copy_that_is_not_done_did_not_happen);
+	tcase_add_test(doubt, the_culprit_is_faulted);
+	tcase_add_checked_fixture(rest, fixture_open_default, fixture_close);
+	tcase_add_test(rest, a_record_that_is_in_journal_and_ring_runs_once);
+	tcase_add_test(rest, what_lies_on_the_ring_is_served);
+	tcase_add_test(rest, a_second_death_in_the_middle_of_a_promotion);
+	tcase_add_test(rest, timelines_of_dead_generations_do_not_count);
+	tcase_add_test(rest, times_are_lost_and_said_to_be);
+	tcase_add_test(rest, a_stray_write_into_the_timeline_is_not_believed);
+	tcase_add_test(rest, a_broken_journal_is_a_fault);
+	tcase_add_test(rest, a_long_backlog_is_issued_in_turns);
+	return suite_run(suite);
+}

@@ -1,0 +1,527 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The promotion's state machine, with the test in the place of keeper, executors and clients.
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "server/session/client.h"
+#include "server/session/domain.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/fake_children.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static struct fake *fake;
+static struct fake_child *keeper, *first, *second;
+
+static void boot(void)
+{
+	fake = fake_new(1);
+	fake_boot(fake);
+	keeper = &fake->children[0];
+	first = &fake->children[1];
+	second = &fake->children[2];
+}
+
+static void end(void)
+{
+	packet_close_fds(&fake->packet);
+	fake_free(fake);
+}
+
+static struct domain *domain(void)
+{
+	return TAILQ_FIRST(&fake->daemon.domains);
+}
+
+static struct client *session_of(unsigned index)
+{
+	struct client *client = TAILQ_FIRST(&domain()->clients);
+
+	while (index--)
+		client = TAILQ_NEXT(client, domain_link);
+	return client;
+}
+
+/* What an executor would note: commands issued on stream 3. */
+static void issue(struct client *client, uint64_t issued)
+{
+	word_set(&client->view.states[3].issued, issued);
+}
+
+static void say_lost(struct fake_child *child, int32_t code)
+{
+	struct wire_message lost = {.type = WIRE_LOST, .trouble = {.code = code, .text = "it broke"}};
+
+	fake_send(fake, child->socket, &lost, NULL, 0);
+}
+
+/* A client that holds 2 MiB; everybody is told. */
+static void map_memory(struct fake_client *client, struct fake_child *active, struct fake_child *standby)
+{
+	struct wire_message map = {
+		.type = WIRE_MAP_MEMORY, .range = {.address = client->window_base, .bytes = 2 * MIB}};
+	struct wire_message chunk = {.type = WIRE_REPLY};
+	uint64_t handle = 77, id = fake_request(fake, client, &map, -1);
+	int fd = fake_memfd(4096, 0);
+
+	chunk.id = fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK)->id;
+	ck_assert_uint_eq(fake->message.chunk.bytes, 2 * MIB);
+	chunk.reply.values = (struct wire_u64s){&handle, 1};
+	fake_send(fake, keeper->socket, &chunk, &fd, 1);
+	close(fd);
+	fake_expect_nothing(fake, client->socket);
+	fake_expect(fake, active->socket, WIRE_MAP_MEMORY);
+	ck_assert_uint_eq(fake->packet.fd_count, 1);
+	ck_assert_uint_eq(fake->message.range.address, client->window_base);
+	fake_reply(fake, active->socket, fake->message.id, 0, NULL, 0);
+	fake_expect(fake, client->socket, WIRE_REPLY);
+	ck_assert_uint_eq(fake->message.id, id);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	if (standby) {
+		fake_expect(fake, standby->socket, WIRE_MAP_MEMORY);
+		ck_assert_uint_eq(fake->packet.fd_count, 1);
+		fake_reply(fake, standby->socket, fake->message.id, 0, NULL, 0);
+	}
+}
+
+START_TEST(first_executor_is_activated_when_it_is_warm)
+{
+	fake = fake_new(1);
+	fake_ready(fake, &fake->children[0]);
+	fake_ready(fake, &fake->children[2]);
+	ck_assert(fake->daemon.ready);
+	fake_serve(fake, &fake->children[2], WIRE_PING);
+	fake_expect(fake, fake->children[2].socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.generation, 1);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 0);
+	ck_assert_ptr_null(domain_serving(domain()));
+	fake_reply(fake, fake->children[2].socket, fake->message.id, 0, NULL, 0);
+	ck_assert_ptr_eq(domain_serving(domain()), fake->children[2].worker);
+	fake_warm(fake, &fake->children[1]);
+	fake_expect_nothing(fake, fake->children[1].socket);
+	end();
+}
+END_TEST
+
+START_TEST(client_waits_for_the_first_executor)
+{
+	struct fake_client client;
+
+	fake = fake_new(1);
+	fake_hello(fake, &client);
+	fake_expect_nothing(fake, client.socket);
+	fake_boot(fake);
+	fake_serve(fake, &fake->children[1], WIRE_OPEN_SESSION);
+	fake_welcome(fake, &client);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+START_TEST(culprit_is_named_and_survivor_goes_on)
+{
+	struct fake_client culprit, survivor;
+
+	boot();
+	fake_join(fake, &culprit, first, second);
+	fake_join(fake, &survivor, first, second);
+	map_memory(&survivor, first, second);
+	issue(session_of(0), 5);
+	issue(session_of(1), 2);
+	first->words->session = session_of(0)->number;
+	first->words->code = 700;
+	strcpy(first->words->kernel, "bad_kernel");
+	first->words->magic = LAST_WORDS_MAGIC;
+	say_lost(first, 719);
+
+	/* Before the fence: killed, clients held, nothing else. */
+	ck_assert(first->killed);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_FENCING);
+	ck_assert_uint_eq(word_acquire(&culprit.view.server->state), SHM_SESSION_HELD);
+	ck_assert_uint_eq(word_acquire(&survivor.view.server->state), SHM_SESSION_HELD);
+	fake_expect_nothing(fake, second->socket);
+
+	fake_reap(fake, first, SIGKILL);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.generation, 2);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 2);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_CULPRIT);
+	ck_assert_uint_eq(fake->message.activate.recover.at[1], CLIENT_RECOVER_BY_POLICY);
+	ck_assert_int_eq(fake->message.activate.code, 700);
+	ck_assert_ptr_nonnull(strstr(fake->message.activate.reason, "bad_kernel"));
+	/* The standby for the next time is started before this one is done. */
+	ck_assert_uint_eq(fake->child_count, 4);
+	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
+	ck_assert_ptr_eq(domain_serving(domain()), second->worker);
+	ck_assert_uint_eq(fake->daemon.counters.promotions, 1);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+
+	/* And is told everything. */
+	fake_ready(fake, &fake->children[3]);
+	fake_serve(fake, &fake->children[3], WIRE_OPEN_SESSION);
+	fake_serve(fake, &fake->children[3], WIRE_OPEN_SESSION);
+	fake_expect(fake, fake->children[3].socket, WIRE_MAP_MEMORY);
+	ck_assert_uint_eq(fake->packet.fd_count, 1);
+	fake_reply(fake, fake->children[3].socket, fake->message.id, 0, NULL, 0);
+	fake_serve(fake, &fake->children[3], WIRE_PING);
+	ck_assert_int_eq(fake->children[3].worker->state, WORKER_WARM);
+	fake_leave(fake, &culprit);
+	fake_leave(fake, &survivor);
+	end();
+}
+END_TEST
+
+START_TEST(nothing_in_doubt_needs_no_recovery)
+{
+	struct fake_client client;
+
+	boot();
+	fake_join(fake, &client, first, second);
+	issue(session_of(0), 2);
+	word_set(&shm_view_timeline(&session_of(0)->view, 1)->stream[3].done, 2);
+	fake_reap(fake, first, SIGKILL);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_NOTHING);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+START_TEST(request_of_a_dead_executor_is_answered_by_the_next)
+{
+	struct fake_client client;
+	struct wire_message find = {.type = WIRE_QUERY_MEMORY};
+	const uint64_t values[2] = {7, 9};
+	uint64_t id;
+
+	boot();
+	fake_join(fake, &client, first, second);
+	id = fake_request(fake, &client, &find, -1);
+	fake_expect(fake, first->socket, WIRE_QUERY_MEMORY);
+	fake_reap(fake, first, SIGSEGV);
+	fake_serve(fake, second, WIRE_ACTIVATE);
+	fake_expect(fake, second->socket, WIRE_QUERY_MEMORY);
+	fake_reply(fake, second->socket, fake->message.id, 0, values, 2);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_uint_eq(fake->message.id, id);
+	ck_assert_uint_eq(fake->message.reply.values.at[1], 9);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+START_TEST(answer_of_a_lost_context_is_not_passed_on)
+{
+	struct fake_client client;
+	struct wire_message find = {.type = WIRE_QUERY_MEMORY};
+
+	boot();
+	fake_join(fake, &client, first, second);
+	fake_request(fake, &client, &find, -1);
+	fake_expect(fake, first->socket, WIRE_QUERY_MEMORY);
+	fake_reply(fake, first->socket, fake->message.id, 700, NULL, 0);
+	ck_assert(first->killed);
+	fake_expect_nothing(fake, client.socket);
+	fake_reap(fake, first, SIGKILL);
+	fake_serve(fake, second, WIRE_ACTIVATE);
+	fake_serve(fake, second, WIRE_QUERY_MEMORY);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+START_TEST(without_a_standby_clients_wait_for_one)
+{
+	struct fake_client client;
+
+	fake = fake_new(0);
+	fake_boot(fake);
+	first = &fake->children[1];
+	fake_join(fake, &client, first, NULL);
+	fake_reap(fake, first, SIGABRT);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_WAITING);
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_HELD);
+	second = &fake->children[2];
+	fake_ready(fake, second);
+	fake_serve(fake, second, WIRE_OPEN_SESSION);
+	fake_serve(fake, second, WIRE_PING);
+	fake_serve(fake, second, WIRE_ACTIVATE);
+	ck_assert_ptr_eq(domain_serving(domain()), second->worker);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+START_TEST(loss_while_activating_starts_over)
+{
+	struct fake_client client;
+	struct fake_child *third;
+
+	boot();
+	fake_join(fake, &client, first, second);
+	issue(session_of(0), 1);
+	first->words->session = session_of(0)->number;
+	first->words->magic = LAST_WORDS_MAGIC;
+	fake_reap(fake, first, SIGSEGV);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	fake_reap(fake, second, SIGKILL);
+	third = &fake->children[3];
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_WAITING);
+	fake_ready(fake, third);
+	fake_serve(fake, third, WIRE_OPEN_SESSION);
+	fake_serve(fake, third, WIRE_PING);
+	fake_expect(fake, third->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.generation, 3);
+	/* The conviction of the first loss is not forgotten. */
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_CULPRIT);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+START_TEST(standby_that_dies_is_replaced)
+{
+	struct fake_client client;
+
+	boot();
+	fake_join(fake, &client, first, second);
+	fake_reap(fake, second, SIGKILL);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
+	ck_assert_uint_eq(fake->child_count, 4);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+START_TEST(session_that_differs_on_the_standby_is_not_moved)
+{
+	struct fake_client client;
+	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 4096}};
+	struct wire_message find = {.type = WIRE_FIND_GLOBAL, .symbol = {.module = 1, .name = "g"}};
+	const uint64_t here[2] = {0x1000, 8}, there[2] = {0x2000, 8};
+	int fd = fake_memfd(4096, 14);
+
+	boot();
+	fake_join(fake, &client, first, second);
+	fake_request(fake, &client, &load, fd);
+	close(fd);
+	fake_serve(fake, first, WIRE_LOAD_MODULE);
+	fake_serve(fake, second, WIRE_LOAD_MODULE);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	fake_request(fake, &client, &find, -1);
+	fake_expect(fake, first->socket, WIRE_FIND_GLOBAL);
+	fake_reply(fake, first->socket, fake->message.id, 0, here, 2);
+	fake_expect(fake, second->socket, WIRE_FIND_GLOBAL);
+	fake_reply(fake, second->socket, fake->message.id, 0, there, 2);
+	fake_reap(fake, first, SIGABRT);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 0);
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_FAULTED);
+	ck_assert_uint_ne(word_relaxed(&client.view.server->error), 0);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+START_TEST(standby_with_open_answers_is_not_promoted_yet)
+{
+	struct fake_client client;
+
+	boot();
+	fake_join(fake, &client, first, NULL);
+	fake_reap(fake, first, SIGABRT);
+	fake_expect(fake, second->socket, WIRE_OPEN_SESSION);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_WAITING);
+	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
+	fake_serve(fake, second, WIRE_ACTIVATE);
+	ck_assert_ptr_eq(domain_serving(domain()), second->worker);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+static void answer_close(struct fake_child *child, uint64_t drained)
+{
+	fake_expect(fake, child->socket, WIRE_CLOSE_SESSION);
+	fake_reply(fake, child->socket, fake->message.id, 0, &drained, 1);
+}
+
+START_TEST(memory_goes_back_when_every_executor_has_let_go)
+{
+	struct fake_client client;
+
+	boot();
+	fake_join(fake, &client, first, second);
+	map_memory(&client, first, second);
+	fake_leave(fake, &client);
+	answer_close(first, 1);
+	fake_expect_nothing(fake, keeper->socket);
+	ck_assert_uint_eq(fake->daemon.client_count, 1);
+	answer_close(second, 1);
+	fake_expect(fake, keeper->socket, WIRE_RELEASE_CHUNK);
+	ck_assert_uint_eq(fake->message.chunk.handle, 77);
+	fake_reply(fake, keeper->socket, fake->message.id, 0, NULL, 0);
+	ck_assert_uint_eq(fake->daemon.client_count, 0);
+	ck_assert_uint_eq(fake->daemon.reclaiming, 0);
+	end();
+}
+END_TEST
+
+START_TEST(orphan_is_replaced_when_survivors_are_quiet)
+{
+	struct fake_client orphan, survivor;
+	struct client *session;
+
+	boot();
+	fake_join(fake, &orphan, first, second);
+	fake_join(fake, &survivor, first, second);
+	session = session_of(1);
+	issue(session, 4);
+	fake_leave(fake, &orphan);
+	answer_close(second, 1);
+	answer_close(first, 0);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_QUIESCING);
+	ck_assert_uint_eq(word_acquire(&survivor.view.server->state), SHM_SESSION_HELD);
+	ck_assert(!first->killed);
+	/* The survivor's work ends; the next look sees it. */
+	word_release(&shm_view_timeline(&session->view, 1)->stream[3].done, 4);
+	while (!first->killed)
+		uv_run(&fake->loop, UV_RUN_ONCE);
+	fake_reap(fake, first, SIGKILL);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_NOTHING);
+	ck_assert_uint_eq(fake->daemon.counters.orphans, 1);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
+	fake_leave(fake, &survivor);
+	end();
+}
+END_TEST
+
+START_TEST(loss_of_the_keeper_closes_everybody_and_starts_again)
+{
+	struct fake_client client;
+
+	boot();
+	fake_join(fake, &client, first, second);
+	fake_reap(fake, keeper, SIGKILL);
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_CLOSED);
+	fake_expect_hangup(fake, client.socket);
+	ck_assert(first->killed && second->killed);
+	fake_reap(fake, first, SIGKILL);
+	fake_reap(fake, second, SIGKILL);
+	ck_assert_int_eq(fake->children[3].role, ROLE_KEEPER);
+	ck_assert_int_eq(fake->children[4].role, ROLE_EXECUTOR);
+	fake_ready(fake, &fake->children[3]);
+	fake_warm(fake, &fake->children[4]);
+	fake_serve(fake, &fake->children[4], WIRE_ACTIVATE);
+	shm_view_unmap(&client.view);
+	close(client.socket);
+	fake_join(fake, &client, &fake->children[4], NULL);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+START_TEST(service_that_never_came_up_ends_with_an_error)
+{
+	fake = fake_new(1);
+	fake_ready(fake, &fake->children[0]);
+	fake_reap(fake, &fake->children[1], 0);
+	ck_assert_int_eq(fake->daemon.exit_code, 1);
+	ck_assert(fake->daemon.leaving);
+	end();
+}
+END_TEST
+
+START_TEST(clients_are_refused_when_executors_do_not_start)
+{
+	struct fake_client client;
+
+	boot();
+	fake_join(fake, &client, first, second);
+	fake->refuse_start = true;
+	fake_reap(fake, second, SIGKILL);
+	domain()->start_failures = DOMAIN_START_FAILURES;
+	fake_reap(fake, first, SIGKILL);
+	fake_leave(fake, &client);
+	fake_hello(fake, &client);
+	fake_expect(fake, client.socket, WIRE_REFUSE);
+	ck_assert_int_eq(fake->message.refuse.code, 807);
+	fake_expect_hangup(fake, client.socket);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+START_TEST(stop_waits_for_clients)
+{
+	struct fake_client client;
+
+	boot();
+	fake_join(fake, &client, first, second);
+	daemon_stop(&fake->daemon);
+	fake_expect_nothing(fake, client.socket);
+	ck_assert(!fake->daemon.leaving);
+	fake_leave(fake, &client);
+	answer_close(first, 1);
+	answer_close(second, 1);
+	ck_assert(fake->daemon.leaving);
+	fake_expect(fake, first->socket, WIRE_SHUTDOWN);
+	fake_expect(fake, second->socket, WIRE_SHUTDOWN);
+	fake_expect(fake, keeper->socket, WIRE_SHUTDOWN);
+	end();
+}
+END_TEST
+
+START_TEST(second_stop_closes_clients)
+{
+	struct fake_client client;
+
+	boot();
+	fake_join(fake, &client, first, second);
+	daemon_stop(&fake->daemon);
+	daemon_stop(&fake->daemon);
+	fake_expect_hangup(fake, client.socket);
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_CLOSED);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("promote");
+	TCase *tests = suite_case(suite, "promote");
+
+	fake_prepare();
+	tcase_add_test(tests, first_executor_is_activated_when_it_is_warm);
+	tcase_add_test(tests, client_waits_for_the_first_executor);
+	tcase_add_test(tests, culprit_is_named_and_survivor_goes_on);
+	tcase_add_test(tests, nothing_in_doubt_needs_no_recovery);
+	tcase_add_test(tests, request_of_a_dead_executor_is_answered_by_the_next);
+	tcase_add_test(tests, answer_of_a_lost_context_is_not_passed_on);
+	tcase_add_test(tests, without_a_standby_clients_wait_for_one);
+	tcase_add_test(tests, loss_while_activating_starts_over);
+	tcase_add_test(tests, standby_that_dies_is_replaced);
+	tcase_add_test(tests, session_that_differs_on_the_standby_is_not_moved);
+	tcase_add_test(tests, standby_with_open_answers_is_not_promoted_yet);
+	tcase_add_test(tests, memory_goes_back_when_every_executor_has_let_go);
+	tcase_add_test(tests, orphan_is_replaced_when_survivors_are_quiet);
+	tcase_add_test(tests, loss_of_the_keeper_closes_everybody_and_starts_again);
+	tcase_add_test(tests, service_that_never_came_up_ends_with_an_error);
+	tcase_add_test(tests, clients_are_refused_when_executors_do_not_start);
+	tcase_add_test(tests, stop_waits_for_clients);
+	tcase_add_test(tests, second_stop_closes_clients);
+	return suite_run(suite);
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See fake_children.h.
+
+#include "tests/unit/server/fake_children.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "server/log.h"
+#include "server/session/visitor.h"
+#include "server/session/window.h"
+
+/* The spawner has no argument of its own. */
+static struct fake *current;
+
+static int start(struct worker *worker, int control_fd, int words_fd)
+{
+	struct fake_child *child = &current->children[current->child_count];
+
+	if (current->refuse_start) {
+		close(control_fd);
+		if (words_fd >= 0)
+			close(words_fd);
+		return -EAGAIN;
+	}
+	ck_assert_uint_lt(current->child_count, FAKE_CHILDREN_MAX);
+	*child = (struct fake_child){.worker = worker, .role = worker->role, .socket = control_fd};
+	if (words_fd >= 0) {
+		child->words =
+			mmap(NULL, sizeof(*child->words), PROT_READ | PROT_WRITE, MAP_SHARED, words_fd, 0);
+		ck_assert_ptr_ne(child->words, MAP_FAILED);
+		close(words_fd);
+	}
+	worker->pid = 1000000 + (int)current->child_count++;
+	worker->process = child;
+	fcntl(control_fd, F_SETFL, O_NONBLOCK);
+	return 0;
+}
+
+static void kill_fake(struct worker *worker)
+{
+	struct fake_child *child = worker->process;
+
+	if (!child)
+		return;
+	ck_assert(!child->killed);
+	child->killed = true;
+}
+
+static const struct spawner spawner = {.start = start, .kill = kill_fake};
+
+void fake_prepare(void)
+{
+	uv_loop_t loop;
+
+	uv_loop_init(&loop);
+	uv_loop_close(&loop);
+}
+
+void fake_turn(struct fake *fake)
+{
+	/* Everything here is local: a few rounds carry every consequence through. */
+	for (int i = 0; i < 8; i++)
+		uv_run(&fake->loop, UV_RUN_NOWAIT);
+}
+
+struct fake *fake_new(unsigned standbys)
+{
+	struct fake *fake = calloc(1, sizeof(*fake));
+
+	log_init(getenv("FRMPS_TEST_LOG") ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR, "test");
+	signal(SIGPIPE, SIG_IGN);
+	current = fake;
+	config_init(&fake->config);
+	fake->config.standbys = standbys;
+	fake->config.arena_bytes = 1 << 20;
+	fake->heritage.backend = "fake";
+	uv_loop_init(&fake->loop);
+	daemon_init(&fake->daemon, &fake->loop, &fake->config, &fake->heritage, &spawner);
+	ck_assert_int_eq(daemon_start(&fake->daemon), 0);
+	ck_assert_uint_eq(fake->child_count, 2 + standbys);
+	return fake;
+}
+
+void fake_free(struct fake *fake)
+{
+	/* Twice: at once. */
+	daemon_stop(&fake->daemon);
+	daemon_stop(&fake->daemon);
+	for (unsigned i = 0; i < fake->child_count; i++)
+		if (fake->children[i].worker)
+			fake_reap(fake, &fake->children[i], 0);
+	fake_turn(fake);
+	ck_assert(TAILQ_EMPTY(&fake->daemon.clients));
+	ck_assert_uint_eq(fake->daemon.client_count, 0);
+	ck_assert_uint_eq(fake->daemon.reclaiming, 0);
+	daemon_deinit(&fake->daemon);
+	uv_run(&fake->loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&fake->loop), 0);
+	free(fake);
+}
+
+const struct wire_message *fake_expect(struct fake *fake, int socket, enum wire_type type)
+{
+	int r;
+
+	fake_turn(fake);
+	packet_close_fds(&fake->packet);
+	r = packet_receive(socket, &fake->packet);
+	ck_assert_msg(r == 0, "no %s came (%d)", wire_type_name(type), r);
+	ck_assert_int_eq(wire_decode(fake->packet.bytes, fake->packet.length, &fake->message), 0);
+	ck_assert_msg(fake->message.type == type, "%s came, not %s", wire_type_name(fake->message.type),
+		wire_type_name(type));
+	return &fake->message;
+}
+
+void fake_expect_nothing(struct fake *fake, int socket)
+{
+	fake_turn(fake);
+	packet_close_fds(&fake->packet);
+	ck_assert_int_eq(packet_receive(socket, &fake->packet), PACKET_E_AGAIN);
+}
+
+void fake_expect_hangup(struct fake *fake, int socket)
+{
+	fake_turn(fake);
+	packet_close_fds(&fake->packet);
+	ck_assert_int_eq(packet_receive(socket, &fake->packet), PACKET_E_CLOSED);
+}
+
+void fake_send(
+	struct fake *fake, int socket, const struct wire_message *message, const int *fds, unsigned fd_count)
+{
+	ck_assert_int_eq(message_send(socket, message, fds, fd_count), 0);
+	fake_turn(fake);
+}
+
+void fake_reply(
+	struct fake *fake, int socket, uint64_t id, int32_t code, const uint64_t *values, uint32_t count)
+{
+	struct wire_message reply = {.type = WIRE_REPLY, .id = id};
+
+	reply.reply.code = code;
+	reply.reply.values = (struct wire_u64s){values, count};
+	fake_send(fake, socket, &reply, NULL, 0);
+}
+
+void fake_serve(struct fake *fake, struct fake_child *child, enum wire_type type)
+{
+	const struct wire_message *request = fake_expect(fake, child->socket, type);
+
+	fake_reply(fake, child->socket, request->id, 0, NULL, 0);
+}
+
+void fake_ready(struct fake *fake, struct fake_child *child)
+{
+	static const uint8_t uuid[16] = {1, 2, 3};
+	struct wire_message ready = {.type = WIRE_READY};
+
+	ready.ready.device.uuid = (struct wire_bytes){uuid, sizeof(uuid)};
+	ready.ready.device.name = "fake device";
+	ready.ready.device.total_bytes = UINT64_C(1) << 36;
+	ready.ready.driver_version = 13000;
+	fake_send(fake, child->socket, &ready, NULL, 0);
+}
+
+void fake_warm(struct fake *fake, struct fake_child *child)
+{
+	fake_ready(fake, child);
+	fake_serve(fake, child, WIRE_PING);
+}
+
+void fake_boot(struct fake *fake)
+{
+	fake_ready(fake, &fake->children[0]);
+	fake_warm(fake, &fake->children[1]);
+	fake_serve(fake, &fake->children[1], WIRE_ACTIVATE);
+	for (unsigned i = 2; i < fake->child_count; i++)
+		fake_warm(fake, &fake->children[i]);
+	ck_assert(fake->daemon.ready);
+}
+
+void fake_reap(struct fake *fake, struct fake_child *child, int signal_number)
+{
+	struct worker *worker = child->worker;
+
+	close(child->socket);
+	if (child->words)
+		munmap(child->words, sizeof(*child->words));
+	child->worker = NULL;
+	worker->process = NULL;
+	worker_reaped(worker, 0, signal_number);
+	fake_turn(fake);
+}
+
+void fake_hello(struct fake *fake, struct fake_client *client)
+{
+	static const uint64_t all[7] = {~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0),
+		~UINT64_C(0), ~UINT64_C(0)};
+	struct wire_message hello = {.type = WIRE_HELLO, .id = 1};
+	int pair[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	visitor_new(&fake->daemon, pair[0]);
+	*client = (struct fake_client){.socket = pair[1], .next_id = 100};
+	hello.hello = (struct wire_hello){.major = 1,
+		.program = "fake",
+		.free_windows = {all, 7},
+		.window_base = WINDOW_GRID_BASE,
+		.window_bytes = WINDOW_BYTES};
+	fake_send(fake, client->socket, &hello, NULL, 0);
+}
+
+void fake_welcome(struct fake *fake, struct fake_client *client)
+{
+	const struct wire_message *welcome = fake_expect(fake, client->socket, WIRE_WELCOME);
+
+	ck_assert_uint_eq(fake->packet.fd_count, 3);
+	client->window_base = welcome->welcome.window_base;
+	/* As a server sees it, so that a test can write what an executor would. */
+	ck_assert_int_eq(shm_view_map(&client->view, &welcome->welcome.shape, fake->packet.fds[0],
+				 fake->packet.fds[1], SHM_SIDE_CLIENT),
+		0);
+}
+
+void fake_join(
+	struct fake *fake, struct fake_client *client, struct fake_child *active, struct fake_child *standby)
+{
+	fake_hello(fake, client);
+	fake_serve(fake, active, WIRE_OPEN_SESSION);
+	fake_welcome(fake, client);
+	if (standby)
+		fake_serve(fake, standby, WIRE_OPEN_SESSION);
+}
+
+void fake_leave(struct fake *fake, struct fake_client *client)
+{
+	close(client->socket);
+	shm_view_unmap(&client->view);
+	fake_turn(fake);
+}
+
+uint64_t fake_request(struct fake *fake, struct fake_client *client, struct wire_message *message, int fd)
+{
+	message->id = client->next_id++;
+	fake_send(fake, client->socket, message, &fd, fd >= 0 ? 1 : 0);
+	return message->id;
+}
+
+int fake_memfd(uint64_t bytes, int seals)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(ftruncate(fd, (off_t)bytes), 0);
+	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}

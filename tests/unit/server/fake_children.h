@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// A daemon without processes: the real daemon over a loop of the test's own, with a spawner whose children
+// are the test itself. The test plays keeper, executors and clients over the socket pairs that they would
+// have; nothing sleeps: fake_turn() runs the loop until nothing moves.
+
+#ifndef FRMPS_TESTS_UNIT_SERVER_FAKE_CHILDREN_H
+#define FRMPS_TESTS_UNIT_SERVER_FAKE_CHILDREN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "protocol/socket.h"
+#include "protocol/wire.h"
+#include "server/config/config.h"
+#include "server/failover/worker.h"
+#include "server/role.h"
+#include "server/session/daemon.h"
+#include "shm/region.h"
+
+#define FAKE_CHILDREN_MAX 32
+
+/* A child as the daemon started it. */
+struct fake_child {
+	struct worker *worker; /* NULL once reaped */
+	enum role role;
+	int socket;
+	struct last_words *words; /* executors; writable */
+	bool killed;
+};
+
+struct fake {
+	uv_loop_t loop;
+	struct config config;
+	struct heritage heritage;
+	struct daemon daemon;
+	struct fake_child children[FAKE_CHILDREN_MAX]; /* in the order of their start */
+	unsigned child_count;
+	bool refuse_start; /* the next starts fail */
+	/* What came last, valid until the next receive. */
+	struct packet packet;
+	struct wire_message message;
+};
+
+/* A program. */
+struct fake_client {
+	int socket;
+	uint64_t next_id;
+	struct shm_view view; /* after fake_welcome() */
+	uint64_t window_base;
+};
+
+/** First line of main(): opens what libuv keeps open for the process, so that leak checks do not see it come.
+ */
+void fake_prepare(void);
+
+/** A daemon with a keeper and 1 + standbys executors that have said nothing yet: children[0] is the keeper.
+ */
+struct fake *fake_new(unsigned standbys);
+/** Ends everything; the test fails if the daemon still holds something. */
+void fake_free(struct fake *fake);
+
+void fake_turn(struct fake *fake);
+
+/** Receives a message of that type on a socket; the test fails when there is none or another. Into
+ * fake->message. */
+const struct wire_message *fake_expect(struct fake *fake, int socket, enum wire_type type);
+/** The test fails if something is there. */
+void fake_expect_nothing(struct fake *fake, int socket);
+/** The test fails unless the other end hung up. */
+void fake_expect_hangup(struct fake *fake, int socket);
+
+void fake_send(
+	struct fake *fake, int socket, const struct wire_message *message, const int *fds, unsigned fd_count);
+/** Sends a Reply with that many values. */
+void fake_reply(
+	struct fake *fake, int socket, uint64_t id, int32_t code, const uint64_t *values, uint32_t count);
+/** Expects a request of that type and answers it with success and no values. */
+void fake_serve(struct fake *fake, struct fake_child *child, enum wire_type type);
+
+/** The child says Ready. */
+void fake_ready(struct fake *fake, struct fake_child *child);
+/** Ready, and the Ping behind warming answered. */
+void fake_warm(struct fake *fake, struct fake_child *child);
+/** Keeper ready, executors warm, the first one active. Children 1 and 2 are then active and standby. */
+void fake_boot(struct fake *fake);
+/** The process is gone. */
+void fake_reap(struct fake *fake, struct fake_child *child, int signal);
+
+/** Connects and says Hello. */
+void fake_hello(struct fake *fake, struct fake_client *client);
+/** fake_hello(), OpenSession answered by `active`, Welcome taken, every standby in `standby` (may be NULL)
+ * told. */
+void fake_join(
+	struct fake *fake, struct fake_client *client, struct fake_child *active, struct fake_child *standby);
+/** Takes the Welcome. */
+void fake_welcome(struct fake *fake, struct fake_client *client);
+/** Hangs up and forgets the memory. */
+void fake_leave(struct fake *fake, struct fake_client *client);
+
+/** Sends a request. Return: its id. */
+uint64_t fake_request(struct fake *fake, struct fake_client *client, struct wire_message *message, int fd);
+
+/** A new memfd with `bytes` bytes and these seals. */
+int fake_memfd(uint64_t bytes, int seals);
+
+#endif

@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Pure parts of the session room: who may send what, windows, checks of requests, holdings, names.
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/session/check.h"
+#include "server/session/handshake.h"
+#include "server/session/holdings.h"
+#include "server/session/message.h"
+#include "server/session/window.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/fake_children.h"
+
+#define MIB  (UINT64_C(1) << 20)
+#define BASE WINDOW_GRID_BASE
+
+START_TEST(every_message_has_a_row_and_a_sender)
+{
+	for (int type = WIRE_HELLO; type < WIRE_TYPES; type++) {
+		ck_assert_str_ne(message_row(type)->name, "unknown");
+		ck_assert_uint_ne(message_row(type)->senders, 0);
+		/* What is routed comes from clients, and what is kept is routed. */
+		ck_assert((message_row(type)->route == ROUTE_NONE) !=
+			  !!(message_row(type)->senders & FROM_CLIENT));
+		ck_assert(message_row(type)->keep == KEEP_NOTHING || message_row(type)->route != ROUTE_NONE);
+	}
+}
+END_TEST
+
+START_TEST(only_senders_may_send)
+{
+	ck_assert(message_allowed(WIRE_HELLO, FROM_STRANGER, 0));
+	ck_assert(!message_allowed(WIRE_HELLO, FROM_CLIENT, 0));
+	ck_assert(!message_allowed(WIRE_HELLO, FROM_STRANGER, 1));
+	ck_assert(message_allowed(WIRE_LOAD_MODULE, FROM_CLIENT, 1));
+	ck_assert(!message_allowed(WIRE_LOAD_MODULE, FROM_CLIENT, 0));
+	ck_assert(!message_allowed(WIRE_LOAD_MODULE, FROM_CLIENT, 2));
+	ck_assert(!message_allowed(WIRE_LOAD_MODULE, FROM_STRANGER, 1));
+	ck_assert(!message_allowed(WIRE_ACTIVATE, FROM_CLIENT, 0));
+	ck_assert(!message_allowed(WIRE_CREATE_CHUNK, FROM_CLIENT, 0));
+	ck_assert(!message_allowed(WIRE_ADMIN, FROM_CLIENT, 0));
+	ck_assert(!message_allowed(WIRE_NONE, FROM_CLIENT, 0));
+	ck_assert(!message_allowed(WIRE_TYPES + 5, FROM_CLIENT, 0));
+}
+END_TEST
+
+START_TEST(windows_are_free_on_both_sides)
+{
+	const uint64_t words[2] = {UINT64_C(0x8), UINT64_C(0x3)};
+	const struct wire_u64s free_windows = {words, 2};
+	struct window_set set = {0};
+
+	ck_assert_uint_eq(window_take(&set, &free_windows), 3);
+	ck_assert_uint_eq(window_take(&set, &free_windows), 64);
+	ck_assert_uint_eq(window_take(&set, &free_windows), 65);
+	ck_assert_uint_eq(window_take(&set, &free_windows), WINDOW_NONE);
+	window_give(&set, 64);
+	window_give(&set, WINDOW_NONE);
+	ck_assert_uint_eq(window_take(&set, &free_windows), 64);
+	ck_assert_uint_eq(window_base(64), BASE + 64 * WINDOW_BYTES);
+}
+END_TEST
+
+START_TEST(a_freed_window_is_not_reused_at_once)
+{
+	const uint64_t words[1] = {~UINT64_C(0)};
+	const struct wire_u64s free_windows = {words, 1};
+	struct window_set set = {0};
+	uint32_t first = window_take(&set, &free_windows);
+
+	window_give(&set, first);
+	ck_assert_uint_ne(window_take(&set, &free_windows), first);
+}
+END_TEST
+
+START_TEST(all_windows_can_be_in_use)
+{
+	uint64_t words[7];
+	const struct wire_u64s free_windows = {words, 7};
+	struct window_set set = {0};
+
+	memset(words, 0xff, sizeof(words));
+	for (uint32_t i = 0; i < WINDOW_COUNT; i++)
+		ck_assert_uint_lt(window_take(&set, &free_windows), WINDOW_COUNT);
+	ck_assert_uint_eq(window_take(&set, &free_windows), WINDOW_NONE);
+	ck_assert_uint_eq(window_base(WINDOW_COUNT), UINT64_C(1) << 47);
+}
+END_TEST
+
+START_TEST(hello_is_checked)
+{
+	struct wire_hello hello = {.major = 1, .window_base = WINDOW_GRID_BASE, .window_bytes = WINDOW_BYTES};
+	const char *text;
+	int32_t code;
+
+	ck_assert_int_eq(handshake_check(&hello, &code, &text), 0);
+	hello.major = 2;
+	ck_assert_int_ne(handshake_check(&hello, &code, &text), 0);
+	ck_assert_int_eq(code, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH);
+	hello.major = 1;
+	hello.window_bytes++;
+	ck_assert_int_ne(handshake_check(&hello, &code, &text), 0);
+	hello.window_bytes--;
+	hello.recovery = 3;
+	ck_assert_int_ne(handshake_check(&hello, &code, &text), 0);
+}
+END_TEST
+
+START_TEST(names_cannot_garble_the_log)
+{
+	char copy[8];
+
+	handshake_copy_name(copy, sizeof(copy), "a\nb\x1b");
+	ck_assert_str_eq(copy, "a?b?");
+	handshake_copy_name(copy, sizeof(copy), "123456789");
+	ck_assert_str_eq(copy, "1234567");
+}
+END_TEST
+
+/*
+ * Requests
+ */
+
+static struct holdings *holdings;
+static struct check_scope scope;
+
+static void hold(void)
+{
+	holdings = malloc(sizeof(*holdings));
+	holdings_init(holdings);
+	scope = (struct check_scope){.window_base = BASE,
+		.device_bytes = WINDOW_DEVICE_BYTES,
+		.host_bytes = WINDOW_HOST_BYTES,
+		.holdings = holdings};
+}
+
+static void let_go(void)
+{
+	holdings_deinit(holdings);
+	free(holdings);
+}
+
+static void note(const struct wire_message *message)
+{
+	const struct wire_u64s none = {0};
+	struct holding *entry;
+
+	ck_assert_int_eq(holdings_note(holdings, message, &none, NULL, NULL, &entry), 0);
+}
+
+static int check(struct wire_message *message, int fd, struct check_finding *finding)
+{
+	struct packet *packet = calloc(1, sizeof(*packet));
+	int r;
+
+	message->id = message->id ? message->id : 1;
+	packet->fds[0] = fd;
+	packet->fd_count = fd >= 0;
+	r = check_request(&scope, message, packet, finding);
+	free(packet);
+	return r;
+}
+
+#define HOST (BASE + WINDOW_DEVICE_BYTES)
+
+static const struct {
+	enum wire_type type;
+	uint64_t address, bytes;
+	int outcome;
+} ranges[] = {
+	{WIRE_MAP_MEMORY, BASE, 2 * MIB, 0},
+	{WIRE_MAP_MEMORY, BASE, WINDOW_DEVICE_BYTES, CHECK_E_BROKEN}, /* over what is mapped */
+	{WIRE_MAP_MEMORY, BASE + 2 * MIB, WINDOW_DEVICE_BYTES - 2 * MIB, CHECK_E_BROKEN},
+	{WIRE_MAP_MEMORY, HOST - 2 * MIB, 2 * MIB, 0},
+	{WIRE_MAP_MEMORY, HOST - 2 * MIB, 4 * MIB, CHECK_E_BROKEN},
+	{WIRE_MAP_MEMORY, HOST, 2 * MIB, CHECK_E_BROKEN},
+	{WIRE_MAP_MEMORY, BASE - 2 * MIB, 2 * MIB, CHECK_E_BROKEN},
+	{WIRE_MAP_MEMORY, 0, 2 * MIB, CHECK_E_BROKEN},
+	{WIRE_MAP_MEMORY, BASE, 0, CHECK_E_BROKEN},
+	{WIRE_MAP_MEMORY, BASE + 4096, 2 * MIB, CHECK_E_BROKEN},
+	{WIRE_MAP_MEMORY, BASE, MIB, CHECK_E_BROKEN},
+	{WIRE_MAP_MEMORY, BASE, UINT64_MAX - (2 * MIB - 1), CHECK_E_BROKEN},
+	{WIRE_MAP_MEMORY, UINT64_MAX - (2 * MIB - 1), 2 * MIB, CHECK_E_BROKEN},
+	{WIRE_MAP_MEMORY, BASE + 10 * MIB, 2 * MIB, CHECK_E_BROKEN},
+	{WIRE_MAP_MEMORY, BASE + 8 * MIB, 4 * MIB, CHECK_E_BROKEN},
+	{WIRE_MAP_MEMORY, BASE + 12 * MIB, 2 * MIB, 0},
+	{WIRE_UNMAP_MEMORY, BASE + 10 * MIB, 2 * MIB, 0},
+	{WIRE_UNMAP_MEMORY, BASE + 10 * MIB, 4 * MIB, CHECK_E_BROKEN},
+	{WIRE_UNMAP_MEMORY, BASE, 2 * MIB, CHECK_E_BROKEN},
+	{WIRE_MAP_HOST, HOST, 4096, 0},
+	{WIRE_MAP_HOST, HOST, WINDOW_HOST_BYTES + 4096, CHECK_E_BROKEN},
+	{WIRE_MAP_HOST, BASE, 4096, CHECK_E_BROKEN},
+	{WIRE_MAP_HOST, HOST + 1, 4096, CHECK_E_BROKEN},
+	{WIRE_UNMAP_HOST, HOST, 4096, CHECK_E_BROKEN},
+};
+
+START_TEST(ranges_lie_in_the_window_and_apart)
+{
+	struct wire_message mapped = {
+		.type = WIRE_MAP_MEMORY, .range = {.address = BASE + 10 * MIB, .bytes = 2 * MIB}};
+	struct wire_message message = {
+		.type = ranges[_i].type, .range = {.address = ranges[_i].address, .bytes = ranges[_i].bytes}};
+	struct check_finding finding;
+
+	note(&mapped);
+	ck_assert_int_eq(check(&message, -1, &finding), ranges[_i].outcome);
+	if (ranges[_i].outcome == CHECK_E_BROKEN)
+		ck_assert_ptr_nonnull(finding.reason);
+}
+END_TEST
+
+START_TEST(memory_limit_is_an_answer)
+{
+	struct wire_message message = {.type = WIRE_MAP_MEMORY, .range = {.address = BASE, .bytes = 4 * MIB}};
+	struct check_finding finding;
+
+	scope.memory_limit = 6 * MIB;
+	ck_assert_int_eq(check(&message, -1, &finding), 0);
+	note(&message);
+	message.range.address += 4 * MIB;
+	ck_assert_int_eq(check(&message, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
+	message.range.bytes = 2 * MIB;
+	ck_assert_int_eq(check(&message, -1, &finding), 0);
+	holdings_drop_range(holdings, holdings_find_range(holdings, WIRE_MAP_MEMORY, BASE, 4 * MIB));
+	ck_assert_uint_eq(holdings->memory_bytes, 0);
+}
+END_TEST
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
+
+START_TEST(images_are_sealed_files_of_the_announced_size)
+{
+	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 5000}};
+	struct check_finding finding;
+	int good = fake_memfd(5000, SEALS), open_fd = fake_memfd(5000, F_SEAL_SHRINK | F_SEAL_GROW), pipes[2];
+
+	ck_assert_int_eq(pipe(pipes), 0);
+	ck_assert_int_eq(check(&load, good, &finding), 0);
+	ck_assert_int_eq(check(&load, open_fd, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&load, pipes[0], &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&load, -1, &finding), CHECK_E_BROKEN);
+	load.load_module.bytes = 4999;
+	ck_assert_int_eq(check(&load, good, &finding), CHECK_E_BROKEN);
+	load.load_module.bytes = 0;
+	ck_assert_int_eq(check(&load, good, &finding), CHECK_E_BROKEN);
+	load.load_module.bytes = CHECK_IMAGE_MAX + 1;
+	ck_assert_int_eq(check(&load, good, &finding), CHECK_E_ANSWER);
+	load.load_module.bytes = 5000;
+	load.load_module.kind = 2;
+	ck_assert_int_eq(check(&load, good, &finding), CHECK_E_BROKEN);
+	load.load_module.kind = 0;
+	load.load_module.module = 0;
+	ck_assert_int_eq(check(&load, good, &finding), CHECK_E_BROKEN);
+	load.load_module.module = HOLDINGS_IDS;
+	ck_assert_int_eq(check(&load, good, &finding), CHECK_E_BROKEN);
+	close(good);
+	close(open_fd);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+END_TEST
+
+START_TEST(options_are_bounded)
+{
+	struct wire_option options[CHECK_OPTIONS_MAX + 1] = {
+		{.id = CU_JIT_INFO_LOG_BUFFER, .value = CHECK_OPTION_BYTES + 1}};
+	struct wire_message load = {.type = WIRE_LOAD_MODULE,
+		.load_module = {.module = 1, .bytes = 5000, .options = {options, CHECK_OPTIONS_MAX + 1}}};
+	struct check_finding finding;
+	int fd = fake_memfd(5000, SEALS);
+
+	ck_assert_int_eq(check(&load, fd, &finding), CHECK_E_BROKEN);
+	load.load_module.options.count = 1;
+	ck_assert_int_eq(check(&load, fd, &finding), CHECK_E_ANSWER);
+	options[0].value = 64;
+	ck_assert_int_eq(check(&load, fd, &finding), 0);
+	options[0].reserved = 1;
+	ck_assert_int_eq(check(&load, fd, &finding), CHECK_E_BROKEN);
+	close(fd);
+}
+END_TEST
+
+static void note_module(uint32_t module)
+{
+	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = module, .bytes = 1}};
+
+	note(&load);
+}
+
+static void note_function(uint32_t module, uint32_t function)
+{
+	struct wire_message find = {
+		.type = WIRE_FIND_FUNCTION, .symbol = {.module = module, .function = function, .name = "f"}};
+
+	note(&find);
+}
+
+START_TEST(symbols_need_their_module)
+{
+	struct wire_message find = {
+		.type = WIRE_FIND_FUNCTION, .symbol = {.module = 3, .function = 5, .name = "f"}};
+	struct check_finding finding;
+	char *longest = malloc(CHECK_NAME_MAX + 2);
+
+	ck_assert_int_eq(check(&find, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(finding.code, CUDA_ERROR_INVALID_HANDLE);
+	note_module(3);
+	ck_assert_int_eq(check(&find, -1, &finding), 0);
+	note_function(3, 5);
+	ck_assert_int_eq(check(&find, -1, &finding), CHECK_E_BROKEN);
+	find.symbol.function = 0;
+	ck_assert_int_eq(check(&find, -1, &finding), CHECK_E_BROKEN);
+	find.symbol.function = HOLDINGS_IDS;
+	ck_assert_int_eq(check(&find, -1, &finding), CHECK_E_BROKEN);
+	find.symbol.function = 6;
+	find.symbol.name = "";
+	ck_assert_int_eq(check(&find, -1, &finding), CHECK_E_ANSWER);
+	memset(longest, 'x', CHECK_NAME_MAX + 1);
+	longest[CHECK_NAME_MAX + 1] = '\0';
+	find.symbol.name = longest;
+	ck_assert_int_eq(check(&find, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(finding.code, CUDA_ERROR_NOT_FOUND);
+	free(longest);
+}
+END_TEST
+
+START_TEST(other_requests_are_checked)
+{
+	uint32_t three[3] = {1, 1, 1};
+	uint8_t attributes[sizeof(struct frmps_launch_attribute) * 17] = {0};
+	struct wire_message occupancy = {.type = WIRE_QUERY_OCCUPANCY, .occupancy = {.function = 1}};
+	struct wire_message elapsed = {.type = WIRE_QUERY_ELAPSED, .elapsed = {0, SHM_EVENTS - 1}};
+	struct wire_message set_value = {.type = WIRE_SET_FUNCTION, .set_function = {.function = 2}};
+	struct wire_message activate = {.type = WIRE_ACTIVATE};
+	struct check_finding finding;
+
+	note_module(1);
+	note_function(1, 1);
+	ck_assert_int_eq(check(&occupancy, -1, &finding), 0);
+	occupancy.occupancy.grid = (struct wire_u32s){three, 2};
+	ck_assert_int_eq(check(&occupancy, -1, &finding), CHECK_E_BROKEN);
+	occupancy.occupancy.grid.count = 3;
+	occupancy.occupancy.attributes = (struct wire_bytes){attributes, 71};
+	ck_assert_int_eq(check(&occupancy, -1, &finding), CHECK_E_BROKEN);
+	occupancy.occupancy.attributes.count = sizeof(attributes);
+	ck_assert_int_eq(check(&occupancy, -1, &finding), CHECK_E_BROKEN);
+	occupancy.occupancy.attributes.count = sizeof(struct frmps_launch_attribute);
+	ck_assert_int_eq(check(&occupancy, -1, &finding), 0);
+	occupancy.occupancy.query = 4;
+	ck_assert_int_eq(check(&occupancy, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&elapsed, -1, &finding), 0);
+	elapsed.elapsed.start_event = SHM_EVENTS;
+	ck_assert_int_eq(check(&elapsed, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&set_value, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&activate, -1, &finding), CHECK_E_BROKEN);
+}
+END_TEST
+
+START_TEST(request_needs_a_number)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+	struct check_finding finding;
+	struct packet *packet = calloc(1, sizeof(*packet));
+
+	ck_assert_int_eq(check_request(&scope, &query, packet, &finding), CHECK_E_BROKEN);
+	free(packet);
+}
+END_TEST
+
+START_TEST(unloading_takes_everything_of_the_module)
+{
+	struct wire_message set_value = {
+		.type = WIRE_SET_FUNCTION, .set_function = {.function = 1, .attribute = 8, .value = 1}};
+	struct wire_message global = {.type = WIRE_FIND_GLOBAL, .symbol = {.module = 1, .name = "g"}};
+	const uint64_t values[2] = {1, 2};
+	struct holding *entry;
+
+	note_module(1);
+	note_module(2);
+	note_function(1, 1);
+	note_function(2, 2);
+	note(&set_value);
+	set_value.set_function.value = 7;
+	note(&set_value);
+	/* The later value took the earlier one's place. */
+	ck_assert_uint_eq(holdings->count, 5);
+	ck_assert_int_eq(TAILQ_LAST(&holdings->entries, holding_list)->value, 7);
+	ck_assert_int_eq(
+		holdings_note(holdings, &global, &(struct wire_u64s){values, 2}, NULL, NULL, &entry), 0);
+	ck_assert_uint_eq(entry->global[1], 2);
+	ck_assert_int_eq(
+		holdings_note(holdings, &global, &(struct wire_u64s){values, 2}, NULL, NULL, &entry), 0);
+	ck_assert_ptr_null(entry);
+	holdings_drop_module(holdings, 1);
+	ck_assert_uint_eq(holdings->count, 2);
+	ck_assert(!holdings_has_module(holdings, 1) && holdings_has_module(holdings, 2));
+	ck_assert(!holdings_has_function(holdings, 1) && holdings_has_function(holdings, 2));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("check");
+	TCase *rules = suite_case(suite, "rules"), *requests = suite_case(suite, "requests");
+
+	tcase_add_test(rules, every_message_has_a_row_and_a_sender);
+	tcase_add_test(rules, only_senders_may_send);
+	tcase_add_test(rules, windows_are_free_on_both_sides);
+	tcase_add_test(rules, a_freed_window_is_not_reused_at_once);
+	tcase_add_test(rules, all_windows_can_be_in_use);
+	tcase_add_test(rules, hello_is_checked);
+	tcase_add_test(rules, names_cannot_garble_the_log);
+	tcase_add_checked_fixture(requests, hold, let_go);
+	tcase_add_loop_test(
+		requests, ranges_lie_in_the_window_and_apart, 0, sizeof(ranges) / sizeof(ranges[0]));
+	tcase_add_test(requests, memory_limit_is_an_answer);
+	tcase_add_test(requests, images_are_sealed_files_of_the_announced_size);
+	tcase_add_test(requests, options_are_bounded);
+	tcase_add_test(requests, symbols_need_their_module);
+	tcase_add_test(requests, other_requests_are_checked);
+	tcase_add_test(requests, request_needs_a_number);
+	tcase_add_test(requests, unloading_takes_everything_of_the_module);
+	return suite_run(suite);
+}

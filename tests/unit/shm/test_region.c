@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// shm/region: what a shape must fulfil, what a client can do to the region that it may only read, what reset
+// leaves.
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "shm/region.h"
+
+static struct wire_shape shape;
+static int client_fd, server_fd;
+
+static void make(void)
+{
+	shm_shape_init(&shape, 1 << 20, 1 << 20, 16);
+	ck_assert_int_eq(shm_region_new(&shape, &client_fd, &server_fd), 0);
+}
+
+static void drop(void)
+{
+	close(client_fd);
+	close(server_fd);
+}
+
+START_TEST(both_sides_see_the_same_memory)
+{
+	struct shm_view client = SHM_VIEW_NULL, server = SHM_VIEW_NULL;
+	int readonly;
+
+	ck_assert_int_eq(shm_region_readonly(server_fd, &readonly), 0);
+	ck_assert_int_eq(shm_view_map(&client, &shape, client_fd, readonly, SHM_SIDE_CLIENT), 0);
+	ck_assert_int_eq(shm_view_map(&server, &shape, client_fd, server_fd, SHM_SIDE_SERVER), 0);
+	client.arena[shape.arena_bytes - 1] = 42;
+	ck_assert_uint_eq(server.arena[shape.arena_bytes - 1], 42);
+	word_release(&shm_view_timeline(&server, 1)->stream[7].done, 9);
+	ck_assert_uint_eq(shm_view_done(&client, 7), 9);
+	ck_assert_uint_eq(word_relaxed(&client.server->state), SHM_SESSION_RUNNING);
+	shm_view_unmap(&client);
+	shm_view_unmap(&server);
+	shm_view_unmap(&server);
+	close(readonly);
+}
+END_TEST
+
+START_TEST(readonly_descriptor_cannot_be_mapped_writable)
+{
+	int readonly;
+
+	ck_assert_int_eq(shm_region_readonly(server_fd, &readonly), 0);
+	ck_assert_ptr_eq(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, readonly, 0), MAP_FAILED);
+	ck_assert_int_eq(errno, EACCES);
+	ck_assert_int_eq(write(readonly, "x", 1), -1);
+	close(readonly);
+}
+END_TEST
+
+START_TEST(regions_cannot_be_resized)
+{
+	ck_assert_int_eq(ftruncate(client_fd, 4096), -1);
+	ck_assert_int_eq(ftruncate(server_fd, (off_t)shape.server_bytes + 4096), -1);
+}
+END_TEST
+
+START_TEST(reset_leaves_no_trace)
+{
+	struct shm_view server = SHM_VIEW_NULL;
+
+	ck_assert_int_eq(shm_view_map(&server, &shape, client_fd, server_fd, SHM_SIDE_SERVER), 0);
+	server.arena[5] = 1;
+	server.blocks[3].records[11] = 1;
+	word_set(&server.states[4].journaled, 77);
+	word_set(&server.server->state, SHM_SESSION_FAULTED);
+	shm_region_reset(&server);
+	ck_assert_uint_eq(server.arena[5], 0);
+	ck_assert_uint_eq(server.blocks[3].records[11], 0);
+	ck_assert_uint_eq(word_relaxed(&server.states[4].journaled), 0);
+	ck_assert_uint_eq(word_relaxed(&server.states[4].head_block), SHM_NO_BLOCK);
+	ck_assert_uint_eq(word_relaxed(&server.server->state), SHM_SESSION_RUNNING);
+	ck_assert_uint_eq(word_relaxed(&server.server->generation), 1);
+	shm_view_unmap(&server);
+}
+END_TEST
+
+/* Each row breaks one rule of a good shape. */
+static const struct {
+	size_t field;
+	uint64_t value;
+} bad[] = {
+#define ROW(f, v)                                                                                            \
+	{                                                                                                    \
+		offsetof(struct wire_shape, f), v                                                            \
+	}
+	ROW(ring_offset, 1),
+	ROW(ring_offset, 0),
+	ROW(ring_offset, UINT64_MAX - 4095),
+	ROW(ring_bytes, 0),
+	ROW(ring_bytes, UINT64_MAX),
+	ROW(ring_bytes, 4096),
+	ROW(ring_bytes, (1 << 20) - 16),
+	ROW(arena_offset, 4096),
+	ROW(arena_offset, UINT64_MAX - 4095),
+	ROW(arena_bytes, 0),
+	ROW(arena_bytes, UINT64_MAX),
+	ROW(client_bytes, 4096),
+	ROW(client_bytes, UINT64_MAX),
+	ROW(states_offset, 0),
+	ROW(states_offset, 1),
+	ROW(timelines_offset, 4096),
+	ROW(timelines_offset, UINT64_MAX),
+	ROW(journal_offset, 4096),
+	ROW(journal_offset, UINT64_MAX - 4095),
+	ROW(server_bytes, 4096),
+	ROW(server_bytes, UINT64_MAX),
+#undef ROW
+};
+
+START_TEST(bad_shapes_are_refused)
+{
+	struct wire_shape spoilt = shape;
+	struct shm_view view = SHM_VIEW_NULL;
+
+	memcpy((char *)&spoilt + bad[_i].field, &bad[_i].value, sizeof(uint64_t));
+	ck_assert_int_eq(shm_view_map(&view, &spoilt, client_fd, server_fd, SHM_SIDE_SERVER), SHM_E_SHAPE);
+	ck_assert_ptr_null(view.client);
+}
+END_TEST
+
+START_TEST(a_journal_without_blocks_is_refused)
+{
+	struct wire_shape spoilt = shape;
+
+	spoilt.journal_blocks = 0;
+	ck_assert_int_eq(shm_shape_check(&spoilt), SHM_E_SHAPE);
+	spoilt.journal_blocks = UINT32_MAX;
+	ck_assert_int_eq(shm_shape_check(&spoilt), SHM_E_SHAPE);
+}
+END_TEST
+
+START_TEST(foreign_files_are_refused)
+{
+	struct shm_view view = SHM_VIEW_NULL;
+	int empty = memfd_create("empty", MFD_CLOEXEC);
+	int zeros = memfd_create("zeros", MFD_CLOEXEC);
+
+	ck_assert_int_eq(ftruncate(zeros, (off_t)shape.server_bytes), 0);
+	ck_assert_int_eq(shm_view_map(&view, &shape, empty, server_fd, SHM_SIDE_SERVER), SHM_E_SHAPE);
+	ck_assert_int_eq(shm_view_map(&view, &shape, client_fd, zeros, SHM_SIDE_SERVER), SHM_E_SHAPE);
+	close(empty);
+	close(zeros);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("shm/region");
+	TCase *tests = tcase_create("region");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tests, make, drop);
+	tcase_add_test(tests, both_sides_see_the_same_memory);
+	tcase_add_test(tests, readonly_descriptor_cannot_be_mapped_writable);
+	tcase_add_test(tests, regions_cannot_be_resized);
+	tcase_add_test(tests, reset_leaves_no_trace);
+	tcase_add_loop_test(tests, bad_shapes_are_refused, 0, sizeof(bad) / sizeof(*bad));
+	tcase_add_test(tests, a_journal_without_blocks_is_refused);
+	tcase_add_test(tests, foreign_files_are_refused);
+	suite_add_tcase(suite, tests);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
