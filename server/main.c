@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -246,6 +247,11 @@ static int run_child(const struct options *options)
 		fprintf(stderr, "frmps-server: --role is for the service's own use\n");
 		return 2;
 	}
+	/* A signal that is sent to all processes of the service is the daemon's to answer: it needs its
+	 * children to let clients finish. They end when it says so, or with it. */
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
 	if (strcmp(options->role, "keeper") == 0) {
 		role_set(ROLE_KEEPER);
 		log_init(options->log_level, "frmps keeper");

@@ -48,14 +48,13 @@ static CUresult enter_context(CUcontext handle, const void *output, CUcontext *r
 
 static CUresult create(CUcontext *context, unsigned int flags, CUdevice device)
 {
-	unsigned int scheduling = flags & CU_CTX_SCHED_MASK;
 	CUresult r = process_enter();
 
 	if (r == CUDA_SUCCESS)
 		r = process_error();
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!context || (flags & ~(unsigned int)CU_CTX_FLAGS_MASK) || (scheduling & (scheduling - 1)))
+	if (!context || !context_flags_valid(flags))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!device_get(device))
 		return CUDA_ERROR_INVALID_DEVICE;
@@ -228,12 +227,11 @@ CUDA_EXPORT CUresult cuCtxGetFlags(unsigned int *flags)
 
 CUDA_EXPORT CUresult cuCtxSetFlags(unsigned int flags)
 {
-	unsigned int scheduling = flags & CU_CTX_SCHED_MASK;
 	CUresult r = enter_question(&flags);
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if ((flags & ~(unsigned int)CU_CTX_FLAGS_MASK) || (scheduling & (scheduling - 1)))
+	if (!context_flags_valid(flags))
 		return CUDA_ERROR_INVALID_VALUE;
 	context_set_flags(context_current(), flags);
 	return CUDA_SUCCESS;

@@ -8,11 +8,6 @@
 #include "client/state/context.h"
 #include "client/state/device.h"
 
-#define SCHEDULING_VALID(f)                                                                                  \
-	(((f)&CU_CTX_SCHED_MASK) == CU_CTX_SCHED_AUTO || ((f)&CU_CTX_SCHED_MASK) == CU_CTX_SCHED_SPIN ||     \
-		((f)&CU_CTX_SCHED_MASK) == CU_CTX_SCHED_YIELD ||                                             \
-		((f)&CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC)
-
 static CUresult enter(CUdevice device)
 {
 	CUresult r = process_enter();
@@ -61,7 +56,7 @@ CUDA_EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if ((flags & ~(unsigned int)CU_CTX_FLAGS_MASK) || !SCHEDULING_VALID(flags))
+	if (!context_flags_valid(flags))
 		return CUDA_ERROR_INVALID_VALUE;
 	context_set_flags(context_primary(device), flags);
 	return CUDA_SUCCESS;

@@ -213,7 +213,8 @@ static CUresult copy_out(const struct box *box, struct client_stream *stream)
 	return r == CUDA_SUCCESS ? wait_late_error() : r;
 }
 
-/* No device involved, but the stream's order is. */
+/* From host memory to host memory: no device is involved, but the stream's order is. Such copies are
+ * synchronous by the driver's own rules, pinned or not. */
 static CUresult copy_here(const struct box *box, struct client_stream *stream)
 {
 	CUresult r = wait_stream(stream);
@@ -266,13 +267,13 @@ CUresult copy_box(struct box box, struct client_stream *stream, unsigned int how
 	if (r != CUDA_SUCCESS)
 		return r;
 	box_flatten(&box);
+	if (dst.place != COPY_DEVICE && src.place != COPY_DEVICE)
+		return copy_here(&box, stream);
 	if (dst.place != COPY_ORDINARY && src.place != COPY_ORDINARY)
 		return copy_reachable(&box, &dst, &src, stream, async);
 	if (dst.place == COPY_DEVICE)
 		return copy_in(&box, stream, !async && dst.sync);
-	if (src.place == COPY_DEVICE)
-		return copy_out(&box, stream);
-	return copy_here(&box, stream);
+	return copy_out(&box, stream);
 }
 
 /* Whether the driver would refuse the fill at the call. */

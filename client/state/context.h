@@ -48,6 +48,14 @@ int context_device(CUcontext context);
  * none. */
 uint64_t stream_unique_id(CUcontext context, CUstream stream);
 
+/** Whether flags are known ones with at most one way of waiting. */
+static inline bool context_flags_valid(unsigned int flags)
+{
+	unsigned int scheduling = flags & CU_CTX_SCHED_MASK;
+
+	return !(flags & ~(unsigned int)CU_CTX_FLAGS_MASK) && !(scheduling & (scheduling - 1));
+}
+
 /** Flags as given at creation or by cuDevicePrimaryCtxSetFlags, cuCtxSetFlags. */
 unsigned int context_flags(CUcontext context);
 void context_set_flags(CUcontext context, unsigned int flags);

@@ -106,6 +106,8 @@ CUresult host_free(void *pointer)
 	struct range range;
 	CUresult r;
 
+	if (!pointer)
+		return CUDA_SUCCESS;
 	if (ranges_take((uint64_t)(uintptr_t)pointer, RANGE_HOST, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = wait_all();

@@ -15,8 +15,8 @@
  * queries. */
 CUresult host_alloc(CUcontext context, uint64_t bytes, unsigned int flags, void **ret_pointer);
 
-/** Waits for the work given so far, then frees. CUDA_ERROR_INVALID_VALUE for what is not the start of an
- * allocation. */
+/** Waits for the work given so far, then frees; NULL is no error. CUDA_ERROR_INVALID_VALUE for what is not
+ * the start of an allocation. */
 CUresult host_free(void *pointer);
 
 /** Frees everything of a context. Its work is done. */

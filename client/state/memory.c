@@ -70,6 +70,8 @@ CUresult memory_free(CUdeviceptr address)
 	struct range range;
 	CUresult r;
 
+	if (address == 0)
+		return CUDA_SUCCESS;
 	/* Out of the map first: of two threads that free the same address one gets the error. */
 	if (ranges_take(address, RANGE_DEVICE, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;

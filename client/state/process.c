@@ -14,6 +14,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "client/link/connect.h"
 #include "client/link/lost.h"
@@ -71,10 +72,18 @@ CUresult process_fail(CUresult code, const char *reason)
 	return (CUresult)none;
 }
 
+/* The service sees the end of a client when the last copy of its socket is closed, so the child must not keep
+ * one. */
 static void child_after_fork(void)
 {
-	if (word_relaxed(&phase) != NONE)
-		word_set(&phase, FORKED);
+	if (word_relaxed(&phase) == NONE)
+		return;
+	word_set(&phase, FORKED);
+	if (connection.control_fd >= 0)
+		close(connection.control_fd);
+	if (connection.doorbell_fd >= 0)
+		close(connection.doorbell_fd);
+	connection.control_fd = connection.doorbell_fd = -1;
 }
 
 static CUresult begin(void)

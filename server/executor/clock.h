@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Time as executors use it: monotonic nanoseconds, and the interval at which something is polled that has been waited
-// for since a while. Any thread.
+// Time as executors use it: monotonic nanoseconds, and the interval at which something is polled that has
+// been waited for since a while. Any thread.
 
 #ifndef FRMPS_SERVER_EXECUTOR_CLOCK_H
 #define FRMPS_SERVER_EXECUTOR_CLOCK_H

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// From the journal to the backend: one handler per op, and the checks that need to know what the session owns at this
-// moment. Serving thread of the session; the hot path of the executor: no lock, no allocation, no system call of ours.
+// From the journal to the backend: one handler per op, and the checks that need to know what the session owns
+// at this moment. Serving thread of the session; the hot path of the executor: no lock, no allocation, no
+// system call of ours.
 //
-// A command's bytes lie in the journal, where no client can write; kernel arguments are handed to the backend where
-// they lie. states[slot].issued says "handed to the driver" before the driver is called, so a command of which it is
-// not said has certainly not begun.
+// A command's bytes lie in the journal, where no client can write; kernel arguments are handed to the backend
+// where they lie. states[slot].issued says "handed to the driver" before the driver is called, so a command
+// of which it is not said has certainly not begun.
 //
-// A refusal by the backend that is not the end of the context is the client's late error: the command counts as done
-// in its turn, and the client reports the error at its next synchronisation.
+// A refusal by the backend that is not the end of the context is the client's late error: the command counts
+// as done in its turn, and the client reports the error at its next synchronisation.
 
 #include "server/executor/dispatch.h"
 
@@ -58,8 +59,8 @@ static bool is_idle(struct session *session, struct stream *stream)
 
 static int offend_address(struct session *session, const char *op, uint64_t address, uint64_t bytes)
 {
-	session_offend(session, "%s of %llu bytes at %#llx, which is not its memory", op, (unsigned long long)bytes,
-		(unsigned long long)address);
+	session_offend(session, "%s of %llu bytes at %#llx, which is not its memory", op,
+		(unsigned long long)bytes, (unsigned long long)address);
 	return DISPATCH_E_STOP;
 }
 
@@ -72,8 +73,9 @@ static int issue_launch(struct session *session, struct stream *stream, struct f
 	struct backend_launch launch;
 
 	if (!function || function->info.argument_bytes != body->argument_bytes) {
-		session_offend(session, "launch of function %u with %u bytes of arguments: %s", body->function,
-			body->argument_bytes, function ? "it takes another number" : "there is no such function");
+		session_offend(session, "launch of function %u with %u bytes of arguments: %s",
+			body->function, body->argument_bytes,
+			function ? "it takes another number" : "there is no such function");
 		return DISPATCH_E_STOP;
 	}
 	launch = (struct backend_launch){
@@ -91,13 +93,15 @@ static int issue_launch(struct session *session, struct stream *stream, struct f
 		.seq = record->seq,
 		.stream_slot = stream->slot,
 	};
+	retire_phase(session, stream, STREAM_COMPUTES);
 	begin(stream, record);
 	if (!code)
 		code = session_ops(session)->launch(stream->backend, &launch);
 	return finish(session, stream, record, code);
 }
 
-bool dispatch_span(uint64_t width, uint64_t height, uint64_t depth, uint64_t pitch, uint64_t rows, uint64_t *ret_bytes)
+bool dispatch_span(
+	uint64_t width, uint64_t height, uint64_t depth, uint64_t pitch, uint64_t rows, uint64_t *ret_bytes)
 {
 	uint64_t planes, lines, bytes;
 
@@ -127,7 +131,8 @@ static bool resolve(struct session *session, uint64_t address, uint64_t bytes, b
 		return address <= room && bytes <= room - address;
 	}
 	*ret_address = address;
-	return is_host == session_is_host(session, address) && session_admits(session, address, bytes, writes);
+	return is_host == session_is_host(session, address) &&
+	       session_admits(session, address, bytes, writes);
 }
 
 static int issue_copy(struct session *session, struct stream *stream, struct frmps_head *record)
@@ -155,6 +160,7 @@ static int issue_copy(struct session *session, struct stream *stream, struct frm
 		!resolve(session, body->src, src, body->kind & FRMPS_COPY_SRC_ARENA,
 			body->kind & FRMPS_COPY_SRC_HOST, false, &copy.src))
 		return offend_address(session, "copy from a box", body->src, body->width);
+	retire_phase(session, stream, copy.dst_is_host && !copy.src_is_host ? STREAM_FETCHES : STREAM_FILLS);
 	begin(stream, record);
 	code = stream_open(session, stream);
 	if (!code)
@@ -172,6 +178,7 @@ static int issue_set(struct session *session, struct stream *stream, struct frmp
 		!dispatch_span(row, body->height, 1, body->pitch, 0, &bytes) ||
 		!session_admits(session, body->dst, bytes, true))
 		return offend_address(session, "set of rows", body->dst, body->width);
+	retire_phase(session, stream, STREAM_FILLS);
 	begin(stream, record);
 	code = stream_open(session, stream);
 	if (!code)
@@ -202,7 +209,8 @@ static int issue_event_record(struct session *session, struct stream *stream, st
 }
 
 /* An event behind everything that was issued on a stream: for waits that name no event. */
-static CUresult join(struct session *session, struct stream *on, uint64_t seq, struct backend_event **ret_event)
+static CUresult join(
+	struct session *session, struct stream *on, uint64_t seq, struct backend_event **ret_event)
 {
 	const struct backend_ops *ops = session_ops(session);
 	CUresult code = CUDA_SUCCESS;

@@ -26,6 +26,7 @@ bool dispatch_backlog(struct session *session, struct stream *stream, unsigned b
  * Bytes that a box of rows spans from its first to its last.
  * Return: false where a size is zero, rows overlap or the sum overflows.
  */
-bool dispatch_span(uint64_t width, uint64_t height, uint64_t depth, uint64_t pitch, uint64_t rows, uint64_t *ret_bytes);
+bool dispatch_span(
+	uint64_t width, uint64_t height, uint64_t depth, uint64_t pitch, uint64_t rows, uint64_t *ret_bytes);
 
 #endif

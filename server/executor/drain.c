@@ -3,10 +3,11 @@
 //
 // Waiting for a session's work without blocking. Main thread, on the job board.
 //
-// Two steps. First the serving thread is asked: at its next turn it puts marks behind everything unmarked and writes the
-// question's number into `answered`. Everything that was issued before is now visible in the states and will be seen
-// in the timeline, and whatever the main thread took away before it asked is not in use any more. Then the main thread
-// remembers how far each stream was issued and waits until the timeline has come that far.
+// Two steps. First the serving thread is asked: at its next turn it puts marks behind everything unmarked and
+// writes the question's number into `answered`. Everything that was issued before is now visible in the
+// states and will be seen in the timeline, and whatever the main thread took away before it asked is not in
+// use any more. Then the main thread remembers how far each stream was issued and waits until the timeline
+// has come that far.
 
 #include "server/executor/drain.h"
 
@@ -14,6 +15,7 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/session.h"
+#include "server/executor/sentry.h"
 
 static bool is_answered(const struct job *job)
 {
@@ -62,6 +64,11 @@ static int step(struct job *job)
 		return finish(job, false);
 	if (!word_relaxed(&job->session->generation))
 		return finish(job, true); /* a standby's: nothing of it runs here */
+	if (!word_acquire(&job->session->served)) {
+		/* Nobody else looks any more. */
+		job->session->now = clock_now();
+		sentry_look(job->session);
+	}
 	if (is_answered(job)) {
 		if (!job->snapshot) {
 			job->snapshot = malloc(SHM_STREAMS * sizeof(*job->snapshot));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Waiting, without blocking anybody, until the work of a session that is on the device now has ended. Main thread.
+// Waiting, without blocking anybody, until the work of a session that is on the device now has ended. Main
+// thread.
 
 #ifndef FRMPS_SERVER_EXECUTOR_DRAIN_H
 #define FRMPS_SERVER_EXECUTOR_DRAIN_H
@@ -9,9 +10,10 @@
 #include "server/executor/job.h"
 
 /**
- * Parks the job until everything that job->session has given to the device up to now is done, or the patience is over;
- * then job->drained tells which and `then` goes on with the job, on the main thread. The serving thread passed the
- * beginning of a turn in between, so it uses nothing any more that was taken away before this call.
+ * Parks the job until everything that job->session has given to the device up to now is done, or the patience
+ * is over; then job->drained tells which and `then` goes on with the job, on the main thread. The serving
+ * thread passed the beginning of a turn in between, so it uses nothing any more that was taken away before
+ * this call.
  */
 void drain_begin(struct job *job, uint64_t patience_ns, void (*then)(struct job *job));
 

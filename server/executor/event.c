@@ -19,8 +19,8 @@ void event_table_deinit(struct session *session, struct event_table *table)
 {
 	for (uint32_t i = 0; table->at && i < SHM_EVENTS; i++)
 		if (table->at[i].backend && !executor_is_lost(session->executor))
-			executor_code(session->executor,
-				session_ops(session)->event_destroy(table->at[i].backend));
+			executor_code(
+				session->executor, session_ops(session)->event_destroy(table->at[i].backend));
 	free(table->at);
 	table->at = NULL;
 }
@@ -50,7 +50,8 @@ static CUresult replace_backend(struct session *session, struct event *at, bool 
 	return code ? code : ops->event_create(timing, &at->backend);
 }
 
-static CUresult record(struct session *session, struct stream *stream, struct event *at, bool timing, uint64_t seq)
+static CUresult record(
+	struct session *session, struct stream *stream, struct event *at, bool timing, uint64_t seq)
 {
 	CUresult code = replace_backend(session, at, timing);
 
@@ -64,7 +65,8 @@ static CUresult record(struct session *session, struct stream *stream, struct ev
 	return CUDA_SUCCESS;
 }
 
-CUresult event_record(struct session *session, struct stream *stream, uint32_t event, bool timing, uint64_t seq)
+CUresult event_record(
+	struct session *session, struct stream *stream, uint32_t event, bool timing, uint64_t seq)
 {
 	struct event *at = slot_of(&session->events, event);
 	CUresult code;

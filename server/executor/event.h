@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Events of a session. An event is a slot that the client picked; a record of it is a command (stream, seq), which is
-// what waits name. The backend's event behind it lets other streams wait on the device, and tells time.
+// Events of a session. An event is a slot that the client picked; a record of it is a command (stream, seq),
+// which is what waits name. The backend's event behind it lets other streams wait on the device, and tells
+// time.
 //
-// The serving thread records and waits; the module thread answers QueryElapsed. Timing events are therefore under a
-// lock; others belong to the serving thread alone.
+// The serving thread records and waits; the module thread answers QueryElapsed. Timing events are therefore
+// under a lock; others belong to the serving thread alone.
 //
-// Over a promotion the backend's events of finished records are gone, and with them their time: QueryElapsed then says
-// CUDA_ERROR_ILLEGAL_STATE and why. Not CUDA_ERROR_NOT_READY, on which programs would wait for ever, and not a time.
+// Over a promotion the backend's events of finished records are gone, and with them their time: QueryElapsed
+// then says CUDA_ERROR_ILLEGAL_STATE and why. Not CUDA_ERROR_NOT_READY, on which programs would wait for
+// ever, and not a time.
 
 #ifndef FRMPS_SERVER_EXECUTOR_EVENT_H
 #define FRMPS_SERVER_EXECUTOR_EVENT_H
@@ -36,11 +38,13 @@ struct event_table {
 };
 
 void event_table_init(struct event_table *table);
-/** Destroys all events; fine twice. The session is not served any more. The lock stays until the session goes. */
+/** Destroys all events; fine twice. The session is not served any more. The lock stays until the session
+ * goes. */
 void event_table_deinit(struct session *session, struct event_table *table);
 
 /** Records command seq of the stream, whose backend stream exists. Serving thread. */
-CUresult event_record(struct session *session, struct stream *stream, uint32_t event, bool timing, uint64_t seq);
+CUresult event_record(
+	struct session *session, struct stream *stream, uint32_t event, bool timing, uint64_t seq);
 
 /** The backend's event whose latest record is this command, or NULL. Serving thread. */
 struct backend_event *event_find(struct session *session, uint32_t event, uint32_t slot, uint64_t seq);
@@ -48,7 +52,8 @@ struct backend_event *event_find(struct session *session, uint32_t event, uint32
 /** Forgets an event. Serving thread. */
 CUresult event_destroy(struct session *session, uint32_t event);
 
-/** Milliseconds between two records. Module thread. CUDA_ERROR_ILLEGAL_STATE: never recorded here, or without time. */
+/** Milliseconds between two records. Module thread. CUDA_ERROR_ILLEGAL_STATE: never recorded here, or without
+ * time. */
 CUresult event_elapsed(struct session *session, uint32_t start, uint32_t end, float *ret_ms);
 
 #endif

@@ -3,13 +3,15 @@
 //
 // The executor role: the process that owns the context of a domain and serves its clients' rings.
 //
-//   main thread      reads control messages in order; memory and sessions; promotions. Never waits for the device:
+//   main thread      reads control messages in order; memory and sessions; promotions. Never waits for the
+//   device:
 //                    what must wait for a session's work is parked (job.h) and looked at again.
 //   module thread    modules, functions, timing, unpinning: calls that the driver may hold up (module.c)
-//   serving threads  rings and everything that happens to a command; a session belongs to one of them (serve.c)
+//   serving threads  rings and everything that happens to a command; a session belongs to one of them
+//   (serve.c)
 //
-// A command: ring → intake.c (copied into the journal, checked) → dispatch.c (given to the backend) or hold.c (waits in
-// software) → retire.c (marks, what is done).
+// A command: ring → intake.c (copied into the journal, checked) → dispatch.c (given to the backend) or hold.c
+// (waits in software) → retire.c (marks, what is done).
 
 #ifndef FRMPS_SERVER_EXECUTOR_EXECUTOR_H
 #define FRMPS_SERVER_EXECUTOR_EXECUTOR_H
@@ -36,14 +38,14 @@ struct executor {
 	int control_fd;
 	pthread_mutex_t control_lock; /* of sending */
 
-	/* Not zero once the context is lost: nothing is issued any more. Written once by lost.c, looked at by every
-	 * thread before it calls the backend. */
+	/* Not zero once the context is lost: nothing is issued any more. Written once by lost.c, looked at by
+	 * every thread before it calls the backend. */
 	word32 lost;
 
 	pthread_mutex_t sessions_lock; /* of the list; only the main thread changes it */
 	struct session_list sessions;
 
-	uint64_t *scratch; /* EXECUTOR_SCRATCH_WORDS, registered */
+	uint64_t *scratch;				    /* EXECUTOR_SCRATCH_WORDS, registered */
 	uint64_t scratch_used[EXECUTOR_SCRATCH_WORDS / 64]; /* under sessions_lock */
 
 	struct job_board board;
@@ -69,7 +71,8 @@ void executor_deinit(struct executor *executor);
 int executor_handle(struct executor *executor, struct job *job);
 
 /** Sends a message to the daemon. Any thread. */
-void executor_send(struct executor *executor, const struct wire_message *message, const int *fds, unsigned fd_count);
+void executor_send(
+	struct executor *executor, const struct wire_message *message, const int *fds, unsigned fd_count);
 
 /** Finds a session by number. Main thread. NULL if there is none. */
 struct session *executor_session(struct executor *executor, uint64_t id);

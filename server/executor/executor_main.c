@@ -3,9 +3,9 @@
 //
 // The executor role: start, main thread, end. See executor.h for the threads.
 //
-// The main thread takes one control message after the other, in the daemon's order, and between them looks at the jobs
-// that are parked. It leaves when the daemon says Shutdown or hangs up; a daemon that is gone takes its executors with
-// it in this version. When the context is lost it only waits for that.
+// The main thread takes one control message after the other, in the daemon's order, and between them looks at
+// the jobs that are parked. It leaves when the daemon says Shutdown or hangs up; a daemon that is gone takes
+// its executors with it in this version. When the context is lost it only waits for that.
 
 #include <errno.h>
 #include <poll.h>
@@ -23,7 +23,8 @@
 #include "server/executor/takeover.h"
 #include "server/log.h"
 
-void executor_send(struct executor *executor, const struct wire_message *message, const int *fds, unsigned fd_count)
+void executor_send(
+	struct executor *executor, const struct wire_message *message, const int *fds, unsigned fd_count)
 {
 	struct wire_message refusal = {.type = WIRE_REPLY, .id = message->id, .session = message->session};
 	int error;
@@ -52,8 +53,8 @@ struct session *executor_session(struct executor *executor, uint64_t id)
 	struct session *session;
 
 	TAILQ_FOREACH(session, &executor->sessions, link)
-		if (session->id == id)
-			return session;
+	if (session->id == id)
+		return session;
 	return NULL;
 }
 
@@ -109,7 +110,16 @@ void executor_deinit(struct executor *executor)
 	pthread_mutex_destroy(&executor->sessions_lock);
 }
 
-enum route { ROUTE_NONE, ROUTE_MEMORY, ROUTE_MODULE, ROUTE_OPEN, ROUTE_CLOSE, ROUTE_ACTIVATE, ROUTE_PING, ROUTE_END };
+enum route {
+	ROUTE_NONE,
+	ROUTE_MEMORY,
+	ROUTE_MODULE,
+	ROUTE_OPEN,
+	ROUTE_CLOSE,
+	ROUTE_ACTIVATE,
+	ROUTE_PING,
+	ROUTE_END
+};
 
 static const enum route routes[WIRE_TYPES] = {
 	[WIRE_MAP_MEMORY] = ROUTE_MEMORY,
@@ -174,7 +184,8 @@ int executor_handle(struct executor *executor, struct job *job)
 		break;
 	case ROUTE_NONE:
 	case ROUTE_END:
-		log_error("the daemon sent %s, which is not for executors", wire_type_name(job->message.type));
+		log_error(
+			"the daemon sent %s, which is not for executors", wire_type_name(job->message.type));
 		job_free(job);
 		break;
 	case ROUTE_MEMORY:
@@ -291,7 +302,8 @@ int executor_main(const struct backend_ops *ops, int device, int control_fd, int
 	executor.device = properties;
 	send_ready(&executor);
 	serve_control(&executor);
-	/* With work on the device, cleaning up could wait for ever. The end of the process cleans up as well. */
+	/* With work on the device, cleaning up could wait for ever. The end of the process cleans up as well.
+	 */
 	if (executor_is_lost(&executor) || !TAILQ_EMPTY(&executor.sessions))
 		_exit(EXIT_SUCCESS);
 	executor_deinit(&executor);

@@ -8,12 +8,12 @@
 //   CREDIT    fewer than STREAM_ISSUE_CREDIT commands are on the device  timeline, polled
 //   DEPEND    the awaited command was issued; then it is issued itself   another hold of this session ends
 //   HOST      all before it is done, and the client says `done`          timeline, polled; then the doorbell
-//   VALUE     all before it is done, and the word fulfils the condition  polled: by this thread, or by small copies
-//   DESTROY   all before it is done                                      timeline, polled
+//   VALUE     all before it is done, and the word fulfils the condition  polled: by this thread, or by small
+//   copies DESTROY   all before it is done                                      timeline, polled
 //
-// The last three are commands that need no device: when they go on, they are done (retire_settled). They count as
-// issued only then, so a promotion never finds one in doubt: the next executor simply holds it again. A host function
-// that has begun is not run twice, because the client compares its own `started` word.
+// The last three are commands that need no device: when they go on, they are done (retire_settled). They
+// count as issued only then, so a promotion never finds one in doubt: the next executor simply holds it
+// again. A host function that has begun is not run twice, because the client compares its own `started` word.
 //
 // Copies that look at a device word use a stream of their own and the session's scratch word, one at a time.
 
@@ -109,8 +109,8 @@ static bool start_copy(struct session *session, struct stream *stream, const str
 }
 
 /* Whether the device word was read: looks at the copy under way, or begins one. */
-static bool read_device(
-	struct session *session, struct stream *stream, const struct frmps_wait_value *wait, uint64_t *ret_value)
+static bool read_device(struct session *session, struct stream *stream, const struct frmps_wait_value *wait,
+	uint64_t *ret_value)
 {
 	CUresult code;
 
@@ -208,7 +208,8 @@ static bool turn(struct session *session, struct stream *stream)
 bool hold_turn(struct session *session)
 {
 	/* A stream that is held again goes to the end: the list as it is now is walked once. */
-	struct stream *last = TAILQ_LAST(&session->held, stream_list), *stream = TAILQ_FIRST(&session->held), *next;
+	struct stream *last = TAILQ_LAST(&session->held, stream_list), *stream = TAILQ_FIRST(&session->held),
+		      *next;
 	bool moved = false, more = stream != NULL;
 
 	for (; more && !session->stopped && !executor_is_lost(session->executor); stream = next) {
@@ -224,16 +225,16 @@ bool hold_is_ready(const struct session *session)
 	struct stream *stream;
 
 	TAILQ_FOREACH(stream, &session->held, held)
-		if (stream->hold == STREAM_HOLD_RESUME ||
-			(stream->hold == STREAM_HOLD_HOST && stream->host_told && host_returned(session, stream)))
-			return true;
+	if (stream->hold == STREAM_HOLD_RESUME ||
+		(stream->hold == STREAM_HOLD_HOST && stream->host_told && host_returned(session, stream)))
+		return true;
 	return false;
 }
 
 bool hold_is_quiet(const struct session *session)
 {
 	return !session->poller || executor_is_lost(session->executor) ||
-		session_ops(session)->stream_query(session->poll_stream) != CUDA_ERROR_NOT_READY;
+	       session_ops(session)->stream_query(session->poll_stream) != CUDA_ERROR_NOT_READY;
 }
 
 static bool is_polled(const struct stream *stream)
@@ -246,7 +247,8 @@ uint64_t hold_next_look(const struct session *session, uint64_t now)
 	uint64_t next = UINT64_MAX;
 	struct stream *stream;
 
-	TAILQ_FOREACH(stream, &session->held, held) {
+	TAILQ_FOREACH(stream, &session->held, held)
+	{
 		uint64_t at = now + clock_interval(stream->held_at, now);
 
 		if (is_polled(stream) && at < next)

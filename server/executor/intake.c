@@ -3,12 +3,14 @@
 //
 // From the ring into the journal. Serving thread of the session.
 //
-// The client may write to the ring at any moment, also while we read. So the head is copied once and checked, the
-// record is copied once into the journal with the checked head over its own, and from then on only that copy is looked
-// at: what is checked is what is issued. A record becomes part of the journal (states[slot].journaled) before it leaves
-// the ring. An executor that dies in between leaves a record in both: the next one skips it (stream->adopted).
+// The client may write to the ring at any moment, also while we read. So the head is copied once and checked,
+// the record is copied once into the journal with the checked head over its own, and from then on only that
+// copy is looked at: what is checked is what is issued. A record becomes part of the journal
+// (states[slot].journaled) before it leaves the ring. An executor that dies in between leaves a record in
+// both: the next one skips it (stream->adopted).
 //
-// The ring's head is published once per batch by serve.c, not per record: the client looks at the same cache line.
+// The ring's head is published once per batch by serve.c, not per record: the client looks at the same cache
+// line.
 
 #include "server/executor/intake.h"
 
@@ -23,7 +25,8 @@ struct row {
 };
 
 static const struct row rows[] = {
-#define OP(name, value, body, payload, directive, since) [value] = {#name, sizeof(struct body), payload, directive},
+#define OP(name, value, body, payload, directive, since)                                                     \
+	[value] = {#name, sizeof(struct body), payload, directive},
 #include "protocol/ops.def"
 #undef OP
 };
@@ -53,8 +56,8 @@ const char *intake_check_head(const struct frmps_head *head)
 		return NULL; /* any size that the ring allows; nothing of it is used */
 	row = &rows[head->op];
 	least = sizeof(*head) + row->body;
-	if (head->size % FRMPS_RECORD_ALIGN || head->size < padded(least) ||
-		head->size > FRMPS_RECORD_MAX || head->size > padded(least + row->payload))
+	if (head->size % FRMPS_RECORD_ALIGN || head->size < padded(least) || head->size > FRMPS_RECORD_MAX ||
+		head->size > padded(least + row->payload))
 		return "wrong size for its op";
 	if (head->stream >= SHM_STREAMS)
 		return "stream out of range";
@@ -69,7 +72,8 @@ static const char *check_launch(const struct frmps_head *record)
 {
 	const struct frmps_launch *body = (const void *)(record + 1);
 	uint64_t bytes = sizeof(*record) + sizeof(*body) +
-		body->attribute_count * (uint64_t)sizeof(struct frmps_launch_attribute) + body->argument_bytes;
+			 body->attribute_count * (uint64_t)sizeof(struct frmps_launch_attribute) +
+			 body->argument_bytes;
 
 	if (body->attribute_count > FRMPS_ATTRIBUTE_MAX || body->argument_bytes > FRMPS_ARGUMENT_MAX)
 		return "too many launch attributes or arguments";
@@ -82,7 +86,8 @@ static const char *check_copy(const struct frmps_head *record)
 	uint32_t dst = body->kind & (FRMPS_COPY_DST_ARENA | FRMPS_COPY_DST_HOST);
 	uint32_t src = body->kind & (FRMPS_COPY_SRC_ARENA | FRMPS_COPY_SRC_HOST);
 
-	if (body->reserved || body->kind != (dst | src) || dst == (FRMPS_COPY_DST_ARENA | FRMPS_COPY_DST_HOST) ||
+	if (body->reserved || body->kind != (dst | src) ||
+		dst == (FRMPS_COPY_DST_ARENA | FRMPS_COPY_DST_HOST) ||
 		src == (FRMPS_COPY_SRC_ARENA | FRMPS_COPY_SRC_HOST))
 		return "copy of an unknown kind";
 	return NULL;
@@ -155,8 +160,8 @@ const char *intake_check(const struct session *session, const struct frmps_head 
 
 static int offend(struct session *session, const struct frmps_head *head, const char *wrong)
 {
-	session_offend(session, "record of op %u, %u bytes, stream %u, seq %llu: %s", head->op, head->size, head->stream,
-		(unsigned long long)head->seq, wrong);
+	session_offend(session, "record of op %u, %u bytes, stream %u, seq %llu: %s", head->op, head->size,
+		head->stream, (unsigned long long)head->seq, wrong);
 	return INTAKE_E_OFFENCE;
 }
 
@@ -195,10 +200,11 @@ static bool make_room(struct session *session, struct stream *stream, uint32_t s
 static bool is_too_deep(struct session *session, struct stream *stream)
 {
 	return stream->journal.journaled - stream->done > 2 * SHM_STREAM_CREDIT &&
-		stream->journal.journaled - stream_done(session, stream) > 2 * SHM_STREAM_CREDIT;
+	       stream->journal.journaled - stream_done(session, stream) > 2 * SHM_STREAM_CREDIT;
 }
 
-/* What the client's table says of a stream is read once, when the slot is used for the first time or again. */
+/* What the client's table says of a stream is read once, when the slot is used for the first time or again.
+ */
 static void know_stream(struct session *session, struct stream *stream, uint16_t op)
 {
 	const volatile struct shm_stream_entry *entry = &session->view.client->streams[stream->slot];
@@ -208,8 +214,8 @@ static void know_stream(struct session *session, struct stream *stream, uint16_t
 	stream->known = op != FRMPS_OP_STREAM_DESTROY;
 }
 
-static int take_command(
-	struct session *session, const struct frmps_head *head, const uint8_t *record, struct stream **ret_stream)
+static int take_command(struct session *session, const struct frmps_head *head, const uint8_t *record,
+	struct stream **ret_stream)
 {
 	struct stream *stream = &session->streams[head->stream];
 	struct frmps_head *copy;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// A job: one control message on its way through the executor, and the board where jobs are parked that must wait for
-// something. A job belongs to exactly one place at a time: the code that handles it, the module thread's queue, or the
-// board. It ends with job_reply() or job_free().
+// A job: one control message on its way through the executor, and the board where jobs are parked that must
+// wait for something. A job belongs to exactly one place at a time: the code that handles it, the module
+// thread's queue, or the board. It ends with job_reply() or job_free().
 //
-// The main thread owns the board and looks at every parked job in turn (job_board_step); other threads put jobs on it
-// with job_park(). While something is parked the main thread looks at an interval of 5 % of the time waited, 20 µs to
-// 1 ms, so that a wait costs little time when it is short and little processor when it is long.
+// The main thread owns the board and looks at every parked job in turn (job_board_step); other threads put
+// jobs on it with job_park(). While something is parked the main thread looks at an interval of 5 % of the
+// time waited, 20 µs to 1 ms, so that a wait costs little time when it is short and little processor when it
+// is long.
 
 #ifndef FRMPS_SERVER_EXECUTOR_JOB_H
 #define FRMPS_SERVER_EXECUTOR_JOB_H
@@ -31,15 +32,15 @@ struct job;
 struct job {
 	TAILQ_ENTRY(job) link;
 	struct executor *executor;
-	struct session *session; /* a reference, or NULL */
-	void (*run)(struct job *job); /* on the module thread */
-	int (*step)(struct job *job); /* while parked: 0 (job gone) or JOB_E_WAIT */
+	struct session *session;       /* a reference, or NULL */
+	void (*run)(struct job *job);  /* on the module thread */
+	int (*step)(struct job *job);  /* while parked: 0 (job gone) or JOB_E_WAIT */
 	void (*then)(struct job *job); /* what drain.c goes on with */
 	uint64_t since, deadline;      /* ns; deadline 0: none */
 	uint64_t ticket;	       /* drain.c */
 	uint64_t *snapshot;	       /* drain.c: SHM_STREAMS, own memory */
 	bool drained;
-	uint32_t mark; /* free for the handler */
+	uint32_t mark;		     /* free for the handler */
 	struct wire_message message; /* points into packet */
 	struct packet packet;
 };
@@ -69,7 +70,8 @@ void job_board_deinit(struct job_board *board);
 void job_park(struct job *job);
 /** Lets the main thread look now. Any thread. */
 void job_board_kick(struct job_board *board);
-/** Steps all parked jobs once. Return: microseconds until they want to be looked at again, -1 if none is left. */
+/** Steps all parked jobs once. Return: microseconds until they want to be looked at again, -1 if none is
+ * left. */
 int64_t job_board_step(struct job_board *board, uint64_t now);
 
 #endif

@@ -3,19 +3,48 @@
 //
 // The end of a context. Any thread may find out; the first one reports.
 //
-// Order matters: first the word that every thread checks before it calls the backend, so that as little as possible is
-// issued into a dead context; then the last words, which the daemon reads when this process is gone; then Lost, on
-// which the daemon kills it. Nothing is cleaned up and nothing is answered any more: the process waits for its end.
+// Order matters: first the word that every thread checks before it calls the backend, so that as little as
+// possible is issued into a dead context; then the last words, which the daemon reads when this process is
+// gone; then Lost, on which the daemon kills it. Nothing is cleaned up and nothing is answered any more: the
+// process waits for its end.
 //
-// last_words.session is only filled when exactly one session has work that was issued and is not known done: then it is
-// that one's fault. Otherwise the words name nobody, and the daemon judges by other evidence.
+// last_words.session is only filled when exactly one session has work that was issued and is not known done:
+// then it is that one's fault. Otherwise the words name nobody, and the daemon judges by other evidence.
 
 #include "server/executor/lost.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "server/executor/session.h"
 #include "server/log.h"
+
+/* The kernel that is command `seq` of a stream, if it is one. Read like a stranger's journal: its owner may
+ * be at work. */
+static void name_kernel(const struct session *session, uint32_t slot, uint64_t done, struct last_words *words)
+{
+	struct journal *journal = malloc(sizeof(*journal));
+	struct journal_place place = {0, 0};
+	const struct frmps_head *record;
+	const struct function *function;
+	struct journal_list list;
+
+	if (!journal)
+		return;
+	journal_init(journal, session->view.blocks, session->view.shape.journal_blocks);
+	journal_list_init(&list, &session->view.states[slot]);
+	if (!journal_adopt(journal, &list, done, &place) && list.journaled > done) {
+		record = journal_at(journal, place);
+		function = record->op != FRMPS_OP_LAUNCH
+				   ? NULL
+				   : module_function(&session->modules,
+					     ((const struct frmps_launch *)(const void *)(record + 1))
+						     ->function);
+		if (function)
+			strncpy(words->kernel, function->name, sizeof(words->kernel) - 1);
+	}
+	free(journal);
+}
 
 /* The first stream of a session with unfinished work. */
 static bool find_work(const struct session *session, struct last_words *words)
@@ -31,6 +60,7 @@ static bool find_work(const struct session *session, struct last_words *words)
 		words->session = session->id;
 		words->stream = slot;
 		words->seq = done + 1;
+		name_kernel(session, slot, done, words);
 		return true;
 	}
 	return false;
@@ -43,11 +73,13 @@ static void find_suspect(struct executor *executor, struct last_words *words)
 
 	pthread_mutex_lock(&executor->sessions_lock);
 	TAILQ_FOREACH(session, &executor->sessions, link)
-		if (word_acquire(&session->generation) && find_work(session, words))
-			suspects++;
+	if (word_acquire(&session->generation) && find_work(session, words))
+		suspects++;
 	pthread_mutex_unlock(&executor->sessions_lock);
-	if (suspects != 1)
-		words->session = words->stream = words->seq = 0;
+	if (suspects == 1)
+		return;
+	words->session = words->stream = words->seq = 0;
+	memset(words->kernel, 0, sizeof(words->kernel));
 }
 
 static void fill_words(struct executor *executor, CUresult code)

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Memory of sessions: chunks in the device part of the window, pinned memory in its host part. Main thread; unpinning
-// runs on the module thread, because the driver makes it wait for running kernels.
+// Memory of sessions: chunks in the device part of the window, pinned memory in its host part. Main thread;
+// unpinning runs on the module thread, because the driver makes it wait for running kernels.
 //
-// A range leaves in this order: it is taken out of what commands may name; the serving thread begins another turn and
-// what is on the device ends (drain.c); then it is unmapped. If the work does not end in time the range comes back and
-// the request is answered with CUDA_ERROR_NOT_READY.
+// A range leaves in this order: it is taken out of what commands may name; the serving thread begins another
+// turn and what is on the device ends (drain.c); then it is unmapped. If the work does not end in time the
+// range comes back and the request is answered with CUDA_ERROR_NOT_READY.
 //
-// Memory is cleared only by the executor that serves the session: a standby maps the same memory, possibly when the
-// client uses it already.
+// Memory is cleared only by the executor that serves the session: a standby maps the same memory, possibly
+// when the client uses it already.
 
 #include "server/executor/memory.h"
 
@@ -31,7 +31,7 @@
 static bool fits(const struct wire_range *range, uint64_t granule, uint64_t base, uint64_t bytes)
 {
 	return range->bytes && range->address % granule == 0 && range->bytes % granule == 0 &&
-		range->address - base < bytes && range->bytes <= bytes - (range->address - base);
+	       range->address - base < bytes && range->bytes <= bytes - (range->address - base);
 }
 
 static bool is_device_range(const struct session *session, const struct wire_range *range)
@@ -99,7 +99,8 @@ static int withdraw(struct range_set *maps, struct range_set *set, const struct 
 
 static void restore(struct range_set *maps, struct range_set *set, const struct wire_range *range)
 {
-	if (range_set_add(maps, range->address, range->bytes) || range_set_add(set, range->address, range->bytes))
+	if (range_set_add(maps, range->address, range->bytes) ||
+		range_set_add(set, range->address, range->bytes))
 		log_error("no memory to take an unmapping back: %llu bytes stay out of reach",
 			(unsigned long long)range->bytes);
 }
@@ -136,7 +137,7 @@ static bool is_steady(int fd, uint64_t bytes)
 	int seals = fcntl(fd, F_GET_SEALS);
 
 	return seals >= 0 && seals & F_SEAL_SHRINK && fstat(fd, &status) == 0 && status.st_size >= 0 &&
-		(uint64_t)status.st_size >= bytes;
+	       (uint64_t)status.st_size >= bytes;
 }
 
 /* Puts the host part's reservation back in the place of what was mapped. */
@@ -229,8 +230,7 @@ static void unmap_host(struct job *job)
 static void query_memory(struct job *job)
 {
 	uint64_t values[2] = {0, 0};
-	CUresult code =
-		executor_code(job->executor, job->executor->ops->memory_info(&values[0], &values[1]));
+	CUresult code = executor_code(job->executor, job->executor->ops->memory_info(&values[0], &values[1]));
 
 	job_reply(job, code, values, code ? 0 : 2, NULL);
 }
@@ -263,6 +263,7 @@ void memory_deinit(struct session *session)
 	while (!range_set_pop(&session->host_maps, &range))
 		executor_code(session->executor, ops->host_unregister((void *)(uintptr_t)range.start));
 	if (session->host_reserved)
-		munmap((void *)(uintptr_t)(session->window_base + session->device_bytes), session->host_bytes);
+		munmap((void *)(uintptr_t)(session->window_base + session->device_bytes),
+			session->host_bytes);
 	session->host_reserved = false;
 }

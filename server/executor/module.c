@@ -3,18 +3,22 @@
 //
 // Modules, functions, timing: requests that are answered by the module thread, one after the other.
 //
-// What a driver does on a load, measured: it waits until the longest kernel that runs in the context ends, and holds up
-// every launch of every other thread meanwhile; unloading waits as well. Nothing here can change that, so the rules are
+// What a driver does on a load, measured: it waits until the longest kernel that runs in the context ends,
+// and holds up every launch of every other thread meanwhile; unloading waits as well. Nothing here can change
+// that, so the rules are
 //   - never on the main thread: allocations, promotions and closing go on;
-//   - one queue: loads of several clients that arrive while one is waiting run back to back behind it, in the one gap
+//   - one queue: loads of several clients that arrive while one is waiting run back to back behind it, in the
+//   one gap
 //     that launches have anyway (the lookups between them cost microseconds);
-//   - unloads wait until the session's own work has ended, and what nobody waits for (the modules of a client that is
+//   - unloads wait until the session's own work has ended, and what nobody waits for (the modules of a client
+//   that is
 //     gone, unpinning its staging memory) until no session has work on the device, or BURIAL_NS at most.
-// A load that waits long stops the launches of all clients of this executor for as long. Bounding that (placing the
-// newcomer or the long runner elsewhere) is the daemon's to decide; the place to ask would be load().
+// A load that waits long stops the launches of all clients of this executor for as long. Bounding that
+// (placing the newcomer or the long runner elsewhere) is the daemon's to decide; the place to ask would be
+// load().
 //
-// Functions are published to the serving thread in an array by id. Before a function is freed it is unpublished, and
-// the serving thread has begun another turn (drain.c).
+// Functions are published to the serving thread in an array by id. Before a function is freed it is
+// unpublished, and the serving thread has begun another turn (drain.c).
 
 #include "server/executor/module.h"
 
@@ -43,7 +47,7 @@ static bool device_is_idle(struct executor *executor)
 
 	pthread_mutex_lock(&executor->sessions_lock);
 	TAILQ_FOREACH(session, &executor->sessions, link)
-		busy = busy || (word_acquire(&session->generation) && session_is_busy(session));
+	busy = busy || (word_acquire(&session->generation) && session_is_busy(session));
 	pthread_mutex_unlock(&executor->sessions_lock);
 	return !busy;
 }
@@ -205,8 +209,8 @@ static CUresult read_image(int fd, uint64_t bytes, uint8_t **ret_image)
 	uint64_t at = 0;
 	uint8_t *image;
 
-	if (fd < 0 || !bytes || bytes > MODULE_IMAGE_MAX || fstat(fd, &status) < 0 ||
-		status.st_size < 0 || (uint64_t)status.st_size < bytes)
+	if (fd < 0 || !bytes || bytes > MODULE_IMAGE_MAX || fstat(fd, &status) < 0 || status.st_size < 0 ||
+		(uint64_t)status.st_size < bytes)
 		return CUDA_ERROR_INVALID_VALUE;
 	image = malloc(bytes);
 	if (!image)
@@ -294,7 +298,8 @@ static void unpublish(struct session *session, struct module *module)
 /* Nothing of the module is in use any more. */
 static CUresult module_end(struct session *session, struct module *module)
 {
-	CUresult code = executor_code(session->executor, session_ops(session)->module_unload(module->backend));
+	CUresult code =
+		executor_code(session->executor, session_ops(session)->module_unload(module->backend));
 	struct function *function;
 
 	while ((function = module->unpublished)) {
@@ -367,10 +372,11 @@ static function_word *function_slot(struct session *session, uint32_t id)
 	return functions ? &functions[id] : NULL;
 }
 
-static struct function *function_new(struct module *module, struct backend_function *backend, const char *name,
-	const struct backend_function_info *info)
+static struct function *function_new(struct module *module, struct backend_function *backend,
+	const char *name, const struct backend_function_info *info)
 {
-	size_t info_bytes = offsetof(struct backend_function_info, params) + info->param_count * sizeof(info->params[0]);
+	size_t info_bytes =
+		offsetof(struct backend_function_info, params) + info->param_count * sizeof(info->params[0]);
 	struct function *function = malloc(offsetof(struct function, info) + info_bytes);
 
 	if (!function)
@@ -414,8 +420,8 @@ static void find_function(struct job *job)
 	CUresult code = CUDA_ERROR_INVALID_VALUE;
 
 	if (module && slot && !atomic_load_explicit(slot, memory_order_relaxed)) {
-		code = executor_code(job->executor,
-			job->executor->ops->function_find(module->backend, wish->name ? wish->name : "", &backend, &info));
+		code = executor_code(job->executor, job->executor->ops->function_find(module->backend,
+							    wish->name ? wish->name : "", &backend, &info));
 		if (!code)
 			function = function_new(module, backend, wish->name ? wish->name : "", &info);
 		if (!code && !function)
@@ -458,9 +464,9 @@ static void find_global(struct job *job)
 	uint64_t values[2] = {0, 0};
 
 	if (module)
-		code = executor_code(job->executor,
-			job->executor->ops->global_find(
-				module->backend, wish->name ? wish->name : "", &values[0], &values[1]));
+		code = executor_code(
+			job->executor, job->executor->ops->global_find(module->backend,
+					       wish->name ? wish->name : "", &values[0], &values[1]));
 	if (!code)
 		code = admit_global(job->session, module, values[0], values[1]);
 	job_reply(job, code, values, code ? 0 : 2, NULL);
@@ -505,7 +511,8 @@ static void query_occupancy(struct job *job)
 	uint64_t value = 0;
 
 	if (wish->attributes.count % sizeof(struct frmps_launch_attribute) ||
-		(wish->grid.count != 0 && wish->grid.count != 3) || (wish->block.count != 0 && wish->block.count != 3))
+		(wish->grid.count != 0 && wish->grid.count != 3) ||
+		(wish->block.count != 0 && wish->block.count != 3))
 		code = CUDA_ERROR_INVALID_VALUE;
 	else if (function)
 		code = executor_code(
@@ -522,8 +529,8 @@ static void query_elapsed(struct job *job)
 	float ms = 0;
 
 	if (wish->start_event < SHM_EVENTS && wish->end_event < SHM_EVENTS)
-		code = executor_code(job->executor,
-			event_elapsed(job->session, wish->start_event, wish->end_event, &ms));
+		code = executor_code(
+			job->executor, event_elapsed(job->session, wish->start_event, wish->end_event, &ms));
 	memcpy(&bits, &ms, sizeof(bits));
 	value = bits;
 	job_reply(job, code, &value, code ? 0 : 1,

@@ -41,7 +41,7 @@ typedef _Atomic(struct function *) function_word;
 
 /* Of one session. Module thread; functions are read by the serving thread. */
 struct module_table {
-	struct module **modules;   /* MODULE_MAX, NULL until first used */
+	struct module **modules;	    /* MODULE_MAX, NULL until first used */
 	_Atomic(function_word *) functions; /* FUNCTION_MAX; NULL until first used, published with release */
 };
 
@@ -69,7 +69,8 @@ void module_handle(struct job *job);
 /** Unloads everything. Module thread; the session is not served any more. */
 void module_table_deinit(struct session *session);
 
-/** Function of an id, NULL if there is none. Serving and module thread; valid until the next turn of serving. */
+/** Function of an id, NULL if there is none. Serving and module thread; valid until the next turn of serving.
+ */
 static inline struct function *module_function(const struct module_table *table, uint32_t id)
 {
 	/* Pairs with the release in publish(). */

@@ -5,13 +5,15 @@
 //
 // End, each step only when the one before is over:
 //   main thread     no more requests; the serving thread marks what is unmarked and lets go (serve_detach)
-//   main thread     wait for what is on the device, up to the daemon's patience (drain.c); if it does not end the session
-//                   stays as it is for as long as this process lives: the device could still touch its memory. Answer 0.
-//                   (A later CloseSession tries again.)
+//   main thread     wait for what is on the device, up to the daemon's patience (drain.c); if it does not end
+//   the session
+//                   stays as it is for as long as this process lives: the device could still touch its
+//                   memory. Answer 0. (A later CloseSession tries again.)
 //   module thread   streams, events, mappings, window: the addresses are free again
 //   main thread     out of the registry; answer 1
 //   module thread   when the device is idle: modules, unpinning of arena and timelines, the regions (burial)
-// The last step is late because the driver makes every client's launches wait for it, and nobody needs it soon.
+// The last step is late because the driver makes every client's launches wait for it, and nobody needs it
+// soon.
 
 #include "server/executor/open.h"
 
@@ -23,6 +25,7 @@
 #include "server/executor/drain.h"
 #include "server/executor/memory.h"
 #include "server/executor/session.h"
+#include "server/executor/takeover.h"
 #include "server/log.h"
 
 static uint64_t timelines_bytes(void)
@@ -81,9 +84,9 @@ static bool is_window(const struct wire_open_session *wish)
 	uint64_t bytes, end;
 
 	return wish->device_bytes && wish->window_base && wish->window_base % BACKEND_CHUNK_GRANULE == 0 &&
-		wish->device_bytes % BACKEND_CHUNK_GRANULE == 0 && wish->host_bytes % 4096 == 0 &&
-		!__builtin_add_overflow(wish->device_bytes, wish->host_bytes, &bytes) &&
-		!__builtin_add_overflow(wish->window_base, bytes, &end);
+	       wish->device_bytes % BACKEND_CHUNK_GRANULE == 0 && wish->host_bytes % 4096 == 0 &&
+	       !__builtin_add_overflow(wish->device_bytes, wish->host_bytes, &bytes) &&
+	       !__builtin_add_overflow(wish->window_base, bytes, &end);
 }
 
 static CUresult reserve_window(struct session *session)
@@ -174,6 +177,8 @@ static CUresult open_session(struct job *job, struct session *session)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	code = map_regions(job, session);
 	if (!code)
+		takeover_prepare(session);
+	if (!code)
 		code = reserve_window(session);
 	return code ? code : register_regions(session);
 }
@@ -246,8 +251,8 @@ static void close_drained(struct job *job)
 
 	if (!job->drained) {
 		session->ending = false;
-		log_warning("session %llu (%s, pid %d) is gone but its work does not end", (unsigned long long)session->id,
-			session->program, session->pid);
+		log_warning("session %llu (%s, pid %d) is gone but its work does not end",
+			(unsigned long long)session->id, session->program, session->pid);
 		job_reply(job, CUDA_SUCCESS, &drained, 1, NULL);
 		return;
 	}

@@ -13,7 +13,8 @@ struct session;
 void open_handle(struct job *job);
 void open_handle_close(struct job *job);
 
-/** Gives everything back at once; nobody serves or uses the session. Half an opening, or the end of the process. */
+/** Gives everything back at once; nobody serves or uses the session. Half an opening, or the end of the
+ * process. */
 void open_undo(struct session *session);
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Sets of address ranges. See range.h for who calls what. Invariant: at[0..count) is sorted by start and disjoint; in a
-// merging set no two ranges touch.
+// Sets of address ranges. See range.h for who calls what. Invariant: at[0..count) is sorted by start and
+// disjoint; in a merging set no two ranges touch.
 
 #include "server/executor/range.h"
 
@@ -56,7 +56,8 @@ static bool reserve_one(struct range_set *set)
 }
 
 /* Puts `count` ranges (0 … 2) in the place of at[from … to-1]; room was reserved. */
-static void replace(struct range_set *set, uint32_t from, uint32_t to, const struct range *with, uint32_t count)
+static void replace(
+	struct range_set *set, uint32_t from, uint32_t to, const struct range *with, uint32_t count)
 {
 	memmove(&set->at[from + count], &set->at[to], (set->count - to) * sizeof(*set->at));
 	if (count)

@@ -23,7 +23,8 @@ struct repeat_command {
 	uint64_t seq;
 	uint32_t stream;
 	enum repeat_effect effect;
-	bool writes_arena, reads_arena; /* staging memory: no kernel and no program touches it while it is in use */
+	bool writes_arena,
+		reads_arena; /* staging memory: no kernel and no program touches it while it is in use */
 	struct range reads, writes;
 };
 
@@ -33,6 +34,7 @@ struct repeat_command {
  * @replays: the client vouches that repeating its kernels is harmless
  * @ret_index: written when false: the command that cannot be repeated
  */
-bool repeat_is_provable(const struct repeat_command *commands, uint32_t count, bool replays, uint32_t *ret_index);
+bool repeat_is_provable(
+	const struct repeat_command *commands, uint32_t count, bool replays, uint32_t *ret_index);
 
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Marks, and what follows from commands being done: sleepers are woken. Serving thread. The rules are in retire.c.
+// Marks, and what follows from commands being done: sleepers are woken. Serving thread. The rules are in
+// retire.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_RETIRE_H
 #define FRMPS_SERVER_EXECUTOR_RETIRE_H
@@ -22,14 +23,26 @@
 void retire_issued(struct session *session, struct stream *stream, struct frmps_head *record);
 
 /**
- * Counts a command that needs no device as done, at once if nothing of the stream is on the device, otherwise with the
- * next mark.
+ * Counts a command that needs no device as done, at once if nothing of the stream is on the device, otherwise
+ * with the next mark.
  */
 void retire_settled(struct session *session, struct stream *stream, struct frmps_head *record);
 
-/** Puts a mark behind the latest issued command if there is none yet. Return: the backend's code, passed on. */
+/** Puts a mark behind the latest issued command if there is none yet. Return: the backend's code, passed on.
+ */
 CUresult retire_mark(struct session *session, struct stream *stream);
-/** The same for all streams. */
+/**
+ * For clients whose kernels may be repeated: keeps what may be in doubt at a time in an order in which it can
+ * be repeated, by a mark in front of a command that begins the next round. Call before the command is begun.
+ */
+static inline void retire_phase(struct session *session, struct stream *stream, enum stream_phase phase)
+{
+	if (session->replays && phase < stream->phase && stream->issued != stream->marked)
+		retire_mark(session, stream);
+	stream->phase = phase;
+}
+
+/** retire_mark() for all streams. */
 void retire_mark_all(struct session *session);
 
 /** The client asked for a mark behind the latest command of the stream. */

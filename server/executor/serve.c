@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// The serving threads. Each owns some sessions and does for them, turn by turn, all that happens between ring and
-// backend. Sessions come and go by orders of the main thread; everything else is read from shared words.
+// The serving threads. Each owns some sessions and does for them, turn by turn, all that happens between ring
+// and backend. Sessions come and go by orders of the main thread; everything else is read from shared words.
 //
 //        ┌────────────► orders, one turn of every session ──something moved──┐
 //        │                        │ nothing                                 │
@@ -14,11 +14,11 @@
 //        │              epoll: doorbells, orders, time of the next look     │
 //        └───────────── asleep = 0 ◄────────────────────────────────────────┘
 //
-// The time of the next look is "never" unless something must be polled: sleepers, streams held for a completion or a
-// word (hold.c), a full journal. So an executor whose clients are idle uses no processor.
+// The time of the next look is "never" unless something must be polled: sleepers, streams held for a
+// completion or a word (hold.c), a full journal. So an executor whose clients are idle uses no processor.
 //
-// A turn takes at most BATCH records of a session, so that none waits for another's flood; a session that cannot go on
-// (held streams, full journal, offence) costs a few loads per turn.
+// A turn takes at most BATCH records of a session, so that none waits for another's flood; a session that
+// cannot go on (held streams, full journal, offence) costs a few loads per turn.
 
 #include "server/executor/serve.h"
 
@@ -35,14 +35,15 @@
 #include "server/executor/intake.h"
 #include "server/executor/retire.h"
 #include "server/executor/session.h"
+#include "server/executor/sentry.h"
 #include "server/log.h"
 #include "shm/doorbell.h"
 
 #define BATCH 64u
 /* Consumed bytes after which the client is told within a batch. */
-#define PUBLISH_BYTES 65536u
+#define PUBLISH_BYTES	65536u
 #define SPIN_US_DEFAULT 50u
-#define EVENTS 64
+#define EVENTS		64
 
 struct serve_order {
 	STAILQ_ENTRY(serve_order) link;
@@ -53,6 +54,12 @@ struct serve_order {
 static bool can_serve(const struct session *session)
 {
 	return !session->stopped && !executor_is_lost(session->executor);
+}
+
+/* The daemon may hold a session, or close it, before it tells us. */
+static bool is_running(const struct session *session)
+{
+	return word_relaxed(&session->view.server->state) == SHM_SESSION_RUNNING;
 }
 
 /* Return: whether there may be more. */
@@ -88,6 +95,15 @@ static bool take_batch(struct session *session)
 	return true;
 }
 
+static bool take_and_issue(struct session *session)
+{
+	bool moved = take_batch(session);
+
+	if (!TAILQ_EMPTY(&session->held))
+		moved |= hold_turn(session);
+	return moved;
+}
+
 /* See drain.c: what was issued so far is marked, and nothing from before this turn is in use. */
 static void answer(struct session *session)
 {
@@ -107,11 +123,13 @@ bool serve_turn(struct session *session, uint64_t now)
 
 	session->now = now;
 	if (can_serve(session)) {
-		moved = take_batch(session);
-		if (!TAILQ_EMPTY(&session->held))
-			moved |= hold_turn(session);
+		if (is_running(session))
+			moved = take_and_issue(session);
+		else
+			retire_mark_all(session);
 		retire_turn(session);
 	}
+	sentry_look(session);
 	answer(session);
 	return moved;
 }
@@ -122,11 +140,17 @@ uint64_t serve_next_look(const struct session *session, uint64_t now)
 
 	if (session->leaving || word_acquire(&session->asked) != word_relaxed(&session->answered))
 		next = now + 20 * CLOCK_US;
-	if (!can_serve(session))
+	if (executor_is_lost(session->executor))
+		return next;
+	at = sentry_next_look(session, now);
+	next = at < next ? at : next;
+	if (session->stopped)
+		return next;
+	at = retire_next_look(session, now);
+	next = at < next ? at : next;
+	if (!is_running(session))
 		return next;
 	at = hold_next_look(session, now);
-	next = at < next ? at : next;
-	at = retire_next_look(session, now);
 	next = at < next ? at : next;
 	at = session->choked ? now + clock_interval(session->choked_at, now) : UINT64_MAX;
 	return at < next ? at : next;
@@ -137,8 +161,8 @@ static bool is_ready(const struct session *session)
 {
 	if (word_acquire(&session->asked) != word_relaxed(&session->answered))
 		return hold_is_quiet(session);
-	return can_serve(session) &&
-		((!session->choked && ring_has_work(&session->ring)) || hold_is_ready(session));
+	return can_serve(session) && is_running(session) &&
+	       ((!session->choked && ring_has_work(&session->ring)) || hold_is_ready(session));
 }
 
 static void attach(struct serve_thread *thread, struct session *session)
@@ -205,12 +229,13 @@ static bool turn_all(struct serve_thread *thread, uint64_t now)
 
 static int wait_events(int epoll, struct epoll_event *events, uint64_t timeout_ns)
 {
-	struct timespec time = {.tv_sec = (time_t)(timeout_ns / 1000000000u), .tv_nsec = (long)(timeout_ns % 1000000000u)};
+	struct timespec time = {
+		.tv_sec = (time_t)(timeout_ns / 1000000000u), .tv_nsec = (long)(timeout_ns % 1000000000u)};
 	int count = epoll_pwait2(epoll, events, EVENTS, timeout_ns == UINT64_MAX ? NULL : &time, NULL);
 
 	if (count < 0 && errno == ENOSYS) /* an old kernel: milliseconds must do */
-		count = epoll_wait(
-			epoll, events, EVENTS, timeout_ns == UINT64_MAX ? -1 : (int)(timeout_ns / CLOCK_MS) + 1);
+		count = epoll_wait(epoll, events, EVENTS,
+			timeout_ns == UINT64_MAX ? -1 : (int)(timeout_ns / CLOCK_MS) + 1);
 	return count;
 }
 
@@ -234,13 +259,15 @@ static void sleep_safely(struct serve_thread *thread, uint64_t now)
 	uint64_t next = UINT64_MAX;
 	struct session *session;
 
-	TAILQ_FOREACH(session, &thread->sessions, served_link) {
+	TAILQ_FOREACH(session, &thread->sessions, served_link)
+	{
 		if (can_serve(session))
 			retire_mark_all(session);
 		word_release(&session->view.server->asleep, 1);
 	}
 	word_fence();
-	TAILQ_FOREACH(session, &thread->sessions, served_link) {
+	TAILQ_FOREACH(session, &thread->sessions, served_link)
+	{
 		uint64_t at = serve_next_look(session, now);
 
 		ready |= is_ready(session);
@@ -249,7 +276,7 @@ static void sleep_safely(struct serve_thread *thread, uint64_t now)
 	if (!ready)
 		sleep_until(thread, next);
 	TAILQ_FOREACH(session, &thread->sessions, served_link)
-		word_release(&session->view.server->asleep, 0);
+	word_release(&session->view.server->asleep, 0);
 }
 
 static void *serve(void *argument)
@@ -282,7 +309,8 @@ static uint64_t environment_number(const char *name, uint64_t otherwise, uint64_
 		return otherwise;
 	value = strtoull(text, &end, 10);
 	if (*end || value > most) {
-		log_warning("%s=%s is not a number up to %llu and is ignored", name, text, (unsigned long long)most);
+		log_warning("%s=%s is not a number up to %llu and is ignored", name, text,
+			(unsigned long long)most);
 		return otherwise;
 	}
 	return value;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// The serving threads. A session belongs to one of them from serve_attach() to the end of serve_detach(); which one is
-// decided once, by the number of sessions each has.
+// The serving threads. A session belongs to one of them from serve_attach() to the end of serve_detach();
+// which one is decided once, by the number of sessions each has.
 
 #ifndef FRMPS_SERVER_EXECUTOR_SERVE_H
 #define FRMPS_SERVER_EXECUTOR_SERVE_H
@@ -29,7 +29,7 @@ struct serve_thread {
 	struct serve_orders orders;
 	bool stop, started;
 	word32 ordered; /* orders or stop: a hint that needs no lock */
-	unsigned load; /* sessions; main thread */
+	unsigned load;	/* sessions; main thread */
 	struct served_list sessions;
 	uint64_t worked_at; /* ns */
 };
@@ -47,7 +47,8 @@ void serve_pool_deinit(struct executor *executor);
 
 /** Lets the least loaded thread serve the session from now on. Main thread. Return: 0 or -ENOMEM. */
 int serve_attach(struct session *session);
-/** Ends it; session->served becomes 0 when it has ended, and the board is kicked. Main thread. Return: 0, -ENOMEM. */
+/** Ends it; session->served becomes 0 when it has ended, and the board is kicked. Main thread. Return: 0,
+ * -ENOMEM. */
 int serve_detach(struct session *session);
 /** Lets the session's thread look at session->asked now. Main thread. */
 void serve_kick(struct session *session);
@@ -56,7 +57,8 @@ void serve_kick_all(struct executor *executor);
 
 /** One turn of one session, up to 64 records. Return: whether something moved. Exported for tests. */
 bool serve_turn(struct session *session, uint64_t now);
-/** When the session must be looked at again although nobody rings: ns, UINT64_MAX = never. Exported for tests. */
+/** When the session must be looked at again although nobody rings: ns, UINT64_MAX = never. Exported for
+ * tests. */
 uint64_t serve_next_look(const struct session *session, uint64_t now);
 
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// The session object: life time, what its commands may touch, and its ends. See session.h for states and threads.
+// The session object: life time, what its commands may touch, and its ends. See session.h for states and
+// threads.
 
 #include "server/executor/session.h"
 
@@ -36,6 +37,7 @@ struct session *session_new(struct executor *executor, uint64_t id)
 	event_table_init(&session->events);
 	TAILQ_INIT(&session->held);
 	TAILQ_INIT(&session->unmarked);
+	TAILQ_INIT(&session->watched);
 	return session;
 }
 
@@ -94,8 +96,8 @@ void session_offend(struct session *session, const char *format, ...)
 	va_start(list, format);
 	vsnprintf(reason, sizeof(reason), format, list);
 	va_end(list);
-	log_warning("session %llu (%s, pid %d) broke the rules and is cut off: %s", (unsigned long long)session->id,
-		session->program, session->pid, reason);
+	log_warning("session %llu (%s, pid %d) broke the rules and is cut off: %s",
+		(unsigned long long)session->id, session->program, session->pid, reason);
 	session_end(session, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
 	message.trouble = (struct wire_trouble){.code = CUDA_ERROR_MPS_CLIENT_TERMINATED, .text = reason};
 	executor_send(session->executor, &message, NULL, 0);

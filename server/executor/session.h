@@ -6,11 +6,13 @@
 //            open.c                 takeover.c + serve.c              serve.c              open.c
 //   (none) ─OpenSession─► KNOWN ─────Activate────────► SERVED ─CloseSession─► LEAVING ─drained─► (none)
 //                           │            └ beyond recovery ┐                    │
-//                           └──────────CloseSession────────┴────────────────────┴─not drained─► zombie: kept for ever
+//                           └──────────CloseSession────────┴────────────────────┴─not drained─► zombie: kept
+//                           for ever
 //
-// KNOWN: mapped and registered, maps and modules follow the client's requests, nothing is read from the ring (standby).
-// SERVED: exactly one serving thread owns the part marked so below. A session that broke the rules or is faulted stays
-// SERVED with `stopped` set until it is closed: its thread then only answers the main thread.
+// KNOWN: mapped and registered, maps and modules follow the client's requests, nothing is read from the ring
+// (standby). SERVED: exactly one serving thread owns the part marked so below. A session that broke the rules
+// or is faulted stays SERVED with `stopped` set until it is closed: its thread then only answers the main
+// thread.
 //
 // References: one of the registry, one of each job. Freed on the main or the module thread.
 
@@ -56,7 +58,7 @@ struct session {
 	bool window_reserved, host_reserved, arena_registered, timelines_registered, has_scratch;
 
 	/* What commands may name. Locked inside. */
-	struct range_set device, host, globals;	  /* merging */
+	struct range_set device, host, globals;	 /* merging */
 	struct range_set device_maps, host_maps; /* exact: main thread, module thread for UnmapHost */
 
 	struct module_table modules;
@@ -65,10 +67,11 @@ struct session {
 	/* Main thread writes. */
 	word32 generation;	     /* as which this executor serves it; 0: it never did */
 	struct serve_thread *thread; /* NULL: not served */
-	bool closing;	/* takes no requests any more */
-	bool ending; /* a CloseSession is at work */
+	bool closing;		     /* takes no requests any more */
+	bool ending;		     /* a CloseSession is at work */
 
-	/* Main thread asks, serving thread answers: see drain.c. Also written at attach (served = 1) and detach. */
+	/* Main thread asks, serving thread answers: see drain.c. Also written at attach (served = 1) and
+	 * detach. */
 	word32 served;
 	word64 asked, answered;
 
@@ -78,10 +81,10 @@ struct session {
 	struct shm_timeline *timeline;
 	struct stream *streams; /* SHM_STREAMS */
 	struct journal journal;
-	struct stream_list held, unmarked;
+	struct stream_list held, unmarked, watched;
 	struct range_cache device_cache[2], host_cache[2], global_cache[2]; /* [0] written, [1] read */
-	struct backend_stream *poll_stream; /* hold.c */
-	struct stream *poller;		    /* whose word is being looked at */
+	struct backend_stream *poll_stream;				    /* hold.c */
+	struct stream *poller; /* whose word is being looked at */
 	struct session_wake wakes[SESSION_WAKES];
 	uint32_t wake_count;
 	bool wakes_overflow;
@@ -89,8 +92,10 @@ struct session {
 	bool leaving; /* detach as soon as possible */
 	bool choked;  /* the journal is full */
 	uint64_t choked_at;
-	uint64_t busy_at; /* ns: when the ring last had something */
-	uint64_t now;	  /* ns: of this turn */
+	uint64_t busy_at;  /* ns: when the ring last had something */
+	uint64_t now;	   /* ns: of this turn */
+	uint64_t watch_at; /* ns */
+	unsigned watch_failures;
 };
 
 struct session *session_ref(struct session *session);
@@ -114,8 +119,8 @@ static inline bool session_is_device(const struct session *session, uint64_t add
 }
 
 /**
- * The one way out for a session that broke the rules: one log line, Offence to the daemon, CLOSED for the client;
- * nothing of it is served from here on. Serving thread, or main thread while it is not served.
+ * The one way out for a session that broke the rules: one log line, Offence to the daemon, CLOSED for the
+ * client; nothing of it is served from here on. Serving thread, or main thread while it is not served.
  */
 void session_offend(struct session *session, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -125,7 +130,8 @@ void session_end(struct session *session, enum shm_session_state state, CUresult
 /** Notes an error that a command met and that nobody waits for. Serving thread. */
 void session_late_error(struct session *session, CUresult code);
 
-/** Whether something of the session was given to the device and is not known done. Any thread: shared words only. */
+/** Whether something of the session was given to the device and is not known done. Any thread: shared words
+ * only. */
 bool session_is_busy(const struct session *session);
 
 static inline struct backend_ops const *session_ops(const struct session *session)

@@ -3,8 +3,8 @@
 //
 // Streams of a session. Serving thread. See stream.h for the order of the sequence numbers.
 //
-// All streams of the backend are non-blocking: what the default streams of a client wait for, the client says with
-// DEPEND. So the only thing of the client's table that matters here is the priority.
+// All streams of the backend are non-blocking: what the default streams of a client wait for, the client says
+// with DEPEND. So the only thing of the client's table that matters here is the priority.
 
 #include "server/executor/stream.h"
 
@@ -51,7 +51,8 @@ void stream_close(struct session *session, struct stream *stream)
 
 uint64_t stream_done(struct session *session, struct stream *stream)
 {
-	/* Pairs with the device's write. A word beyond what was marked is not ours: a stray write of a kernel. */
+	/* Pairs with the device's write. A word beyond what was marked is not ours: a stray write of a
+	 * kernel. */
 	uint64_t done = word_acquire(&session->timeline->stream[stream->slot].done);
 
 	if (done > stream->marked)

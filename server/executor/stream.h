@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// What the executor knows of one stream of a session. Serving thread only (main thread before serving starts).
+// What the executor knows of one stream of a session. Serving thread only (main thread before serving
+// starts).
 //
 //   journaled ≥ issued ≥ marked ≥ done          (all are sequence numbers of this stream)
 //   done … marked      on the device, a mark will tell
 //   marked … issued    on the device, unmarked
 //   issued … journaled waiting in the journal: the stream is held, or this moment is between two steps
 //
-// A held stream says why (enum stream_hold) and is on its session's list of held streams; hold.c lets it go. A stream
-// that is not held has nothing waiting between two turns of the serving loop.
+// A held stream says why (enum stream_hold) and is on its session's list of held streams; hold.c lets it go.
+// A stream that is not held has nothing waiting between two turns of the serving loop.
 
 #ifndef FRMPS_SERVER_EXECUTOR_STREAM_H
 #define FRMPS_SERVER_EXECUTOR_STREAM_H
@@ -23,40 +24,45 @@
 
 struct session;
 
-/* Commands of one stream that are on the device at a time: below the depth at which a driver's launch blocks. */
+/* Commands of one stream that are on the device at a time: below the depth at which a driver's launch blocks.
+ */
 #define STREAM_ISSUE_CREDIT 448u
 
 enum stream_hold {
 	STREAM_RUNS,
-	STREAM_HOLD_RESUME,  /* nothing to wait for: has a backlog after a promotion, or ran out of its turn */
-	STREAM_HOLD_CREDIT,  /* enough on the device */
-	STREAM_HOLD_DEPEND,  /* DEPEND on a command that waits itself */
-	STREAM_HOLD_HOST,    /* HOST_FUNCTION */
-	STREAM_HOLD_VALUE,   /* WAIT_VALUE */
+	STREAM_HOLD_RESUME, /* nothing to wait for: has a backlog after a promotion, or ran out of its turn */
+	STREAM_HOLD_CREDIT, /* enough on the device */
+	STREAM_HOLD_DEPEND, /* DEPEND on a command that waits itself */
+	STREAM_HOLD_HOST,   /* HOST_FUNCTION */
+	STREAM_HOLD_VALUE,  /* WAIT_VALUE */
 	STREAM_HOLD_DESTROY, /* STREAM_DESTROY */
 };
+
+/* What a command does to memory, as far as the order matters in which commands can be repeated. */
+enum stream_phase { STREAM_FILLS, STREAM_COMPUTES, STREAM_FETCHES };
 
 struct stream {
 	struct journal_list journal;
 	uint32_t slot;
 	enum stream_hold hold;
+	enum stream_phase phase; /* of the command issued last */
 	uint64_t issued, marked;
 	uint64_t done;	   /* as last looked at; never more than marked */
 	uint64_t adopted;  /* journaled by an earlier executor up to here: may be met on the ring once more */
 	uint64_t mark_due; /* the client asked for a mark behind this command */
-	struct journal_place cursor;   /* the next command to issue; valid while issued < journaled */
-	struct frmps_head *latest;     /* in the journal: the command issued last; valid while issued > marked */
+	struct journal_place cursor; /* the next command to issue; valid while issued < journaled */
+	struct frmps_head *latest; /* in the journal: the command issued last; valid while issued > marked */
 	struct backend_stream *backend; /* NULL until first used */
-	struct backend_event *join;    /* for waits of other streams on no event of the client's */
-	uint64_t join_seq;	       /* command behind which join was recorded */
+	struct backend_event *join;	/* for waits of other streams on no event of the client's */
+	uint64_t join_seq;		/* command behind which join was recorded */
 	int32_t priority;
-	bool known;	      /* priority was read from the client's table */
-	bool unmarked_listed; /* is on the session's list */
-	bool host_told;	      /* HOLD_HOST: the client may run it */
-	bool polling;	      /* HOLD_VALUE: a copy of the word is under way */
-	uint64_t unmarked_at; /* ns */
+	bool known;		   /* priority was read from the client's table */
+	bool unmarked_listed;	   /* is on the session's list */
+	bool host_told;		   /* HOLD_HOST: the client may run it */
+	bool watched;		   /* is on the session's list */
+	uint64_t unmarked_at;	   /* ns */
 	uint64_t held_at, poll_at; /* ns */
-	TAILQ_ENTRY(stream) held, unmarked;
+	TAILQ_ENTRY(stream) held, unmarked, watch;
 };
 TAILQ_HEAD(stream_list, stream);
 

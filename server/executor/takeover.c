@@ -1,32 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// A session passes to this executor. Main thread; nobody serves the session meanwhile. The daemon sends Activate after
-// the former executor was proved unable to write (its process is reaped), so every word here is final.
+// A session passes to this executor. Main thread; nobody serves the session meanwhile. The daemon sends
+// Activate after the former executor was proved unable to write (its process is reaped), so every word here
+// is final.
 //
 // What is known, per stream, all of it written by the former executor or its device:
-//   journaled  copied from the ring                        issued  handed to the driver, or (words held in software)
-//   done       in the former generation's timeline,                settled: such a command that is issued is done
-//              if not beyond `marked`                      host_ready  everything before this host function is done
-// `done` is downward closed over all streams without looking at waits, because a mark lies in front of every driver
-// event (retire.c).
+//   journaled  copied from the ring                        issued  handed to the driver, or (words held in
+//   software) done       in the former generation's timeline,                settled: such a command that is
+//   issued is done
+//              if not beyond `marked`                      host_ready  everything before this host function
+//              is done
+// `done` is downward closed over all streams without looking at waits, because a mark lies in front of every
+// driver event (retire.c).
 //
 // What is in doubt, per stream: the commands behind `done` that were issued, up to
-//   - the first that has a mark behind it (FRMPS_CMD_MARK in the journal): the mark did not arrive, so nothing behind
+//   - the first that has a mark behind it (FRMPS_CMD_MARK in the journal): the mark did not arrive, so
+//   nothing behind
 //     it has begun;
-//   - a wait for a command of another stream that is not done: it did not pass, so nothing behind it has begun.
+//   - a wait for a command of another stream that is not done: it did not pass, so nothing behind it has
+//   begun.
 // Issued commands beyond are as good as never issued.
 //
 // Then:
 //   1. adopt the journals; check every record that will be issued again as if it came from a ring
 //   2. culprit, or a broken journal: FAULTED
-//   3. nothing in doubt: go on. Otherwise repeat.c must prove that all of it may be repeated; if not: FAULTED with the
+//   3. nothing in doubt: go on. Otherwise repeat.c must prove that all of it may be repeated; if not: FAULTED
+//   with the
 //      fault's code and a reason that names the command
-//   4. write `done` into the new generation's timeline, then release `generation`, then set issued and marked back to
+//   4. write `done` into the new generation's timeline, then release `generation`, then set issued and marked
+//   back to
 //      done, then state = RUNNING, then wake. Commands done+1 … are issued again by the serving thread.
 //
-// If this executor dies within 4, the next one sees either the old generation with all words untouched, or the new one
-// with at least as much in doubt as there is: the same proof is made again.
+// If this executor dies within 4, the next one sees either the old generation with all words untouched, or
+// the new one with at least as much in doubt as there is: the same proof is made again.
 
 #include "server/executor/takeover.h"
 
@@ -55,13 +62,25 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+void takeover_prepare(struct session *session)
+{
+	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
+		stream_init(&session->streams[slot], slot, &session->view.states[slot]);
+	journal_init(&session->journal, session->view.blocks, session->view.shape.journal_blocks);
+}
+
+/* Most slots were never used; their states, and their words in all timelines, are zero. */
+static bool is_used(const struct session *session, uint32_t slot)
+{
+	return word_acquire(&session->view.states[slot].journaled) != 0;
+}
+
 static void read_stream(struct session *session, uint32_t slot, const struct shm_timeline *former)
 {
 	struct shm_stream_state *state = &session->view.states[slot];
 	struct stream *stream = &session->streams[slot];
 	uint64_t ready = word_acquire(&state->host_ready);
 
-	stream_init(stream, slot, state);
 	stream->marked = least(word_acquire(&state->marked), word_acquire(&state->issued));
 	stream->done = former ? least(word_acquire(&former->stream[slot].done), stream->marked) : 0;
 	if (ready && ready <= word_acquire(&state->journaled) && ready - 1 > stream->done)
@@ -87,10 +106,8 @@ static const char *adopt_stream(struct session *session, struct stream *stream)
 	if (stream->issued > stream->journal.journaled)
 		return "its journal contradicts itself";
 	stream->adopted = stream->journal.journaled;
-	if (stream->journal.journaled) {
-		stream->priority = session->view.client->streams[stream->slot].priority;
-		stream->known = true;
-	}
+	stream->priority = session->view.client->streams[stream->slot].priority;
+	stream->known = true;
 	while (stream->done < stream->issued && settles_itself(first_of(session, stream)->op)) {
 		stream->done++;
 		if (stream->done < stream->journal.journaled)
@@ -107,7 +124,8 @@ static const char *check_stream(struct session *session, struct stream *stream)
 	for (uint64_t seq = stream->done + 1; seq <= stream->journal.journaled; seq++) {
 		const struct frmps_head *record = journal_at(&session->journal, place);
 
-		if (intake_check_head(record) || record->stream != stream->slot || intake_check(session, record))
+		if (intake_check_head(record) || record->stream != stream->slot ||
+			intake_check(session, record))
 			return "its journal holds what is no command";
 		if (seq < stream->journal.journaled)
 			place = journal_next(&session->journal, place);
@@ -119,15 +137,18 @@ static const char *adopt(struct session *session)
 {
 	const struct shm_view *view = &session->view;
 	uint32_t former = word_acquire(&view->server->generation);
+	const struct shm_timeline *timeline = former ? shm_view_timeline(view, former) : NULL;
 	const char *wrong = NULL;
 
-	journal_init(&session->journal, view->blocks, view->shape.journal_blocks);
-	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
-		read_stream(session, slot, former ? shm_view_timeline(view, former) : NULL);
-	for (uint32_t slot = 0; !wrong && slot < SHM_STREAMS; slot++)
+	for (uint32_t slot = 0; !wrong && slot < SHM_STREAMS; slot++) {
+		if (!is_used(session, slot))
+			continue;
+		read_stream(session, slot, timeline);
 		wrong = adopt_stream(session, &session->streams[slot]);
+	}
 	for (uint32_t slot = 0; !wrong && slot < SHM_STREAMS; slot++)
-		wrong = check_stream(session, &session->streams[slot]);
+		if (is_used(session, slot))
+			wrong = check_stream(session, &session->streams[slot]);
 	return wrong;
 }
 
@@ -145,6 +166,8 @@ static void describe_copy(struct session *session, const struct frmps_copy *body
 	ret->effect = REPEAT_KNOWN;
 	ret->writes_arena = body->kind & FRMPS_COPY_DST_ARENA;
 	ret->reads_arena = body->kind & FRMPS_COPY_SRC_ARENA;
+	ret->fetches = (body->kind & (FRMPS_COPY_DST_ARENA | FRMPS_COPY_DST_HOST)) &&
+		       !(body->kind & (FRMPS_COPY_SRC_ARENA | FRMPS_COPY_SRC_HOST));
 	/* Boxes that span nothing sensible were refused when they were issued. */
 	dispatch_span(body->width, body->height, body->depth, body->dst_pitch, body->dst_rows, &dst);
 	dispatch_span(body->width, body->height, body->depth, body->src_pitch, body->src_rows, &src);
@@ -164,7 +187,8 @@ static void describe_set(struct session *session, const struct frmps_set *body, 
 
 static void describe(struct session *session, const struct frmps_head *record, struct repeat_command *ret)
 {
-	*ret = (struct repeat_command){.stream = record->stream, .seq = record->seq, .effect = REPEAT_NOTHING};
+	*ret = (struct repeat_command){
+		.stream = record->stream, .seq = record->seq, .effect = REPEAT_NOTHING};
 	if (record->op == FRMPS_OP_LAUNCH)
 		ret->effect = REPEAT_KERNEL;
 	else if (record->op == FRMPS_OP_WRITE_VALUE)
@@ -180,7 +204,7 @@ static bool did_not_pass(const struct session *session, const struct frmps_head 
 	const struct frmps_depend *depend = (const void *)(record + 1);
 
 	return record->op == FRMPS_OP_DEPEND && depend->stream != record->stream &&
-		session->streams[depend->stream].done < depend->seq;
+	       session->streams[depend->stream].done < depend->seq;
 }
 
 static void collect_stream(struct session *session, struct stream *stream, struct doubt *doubt)
@@ -253,7 +277,8 @@ static enum takeover_verdict resolve(struct session *session, const char *cause,
 		snprintf(text, size, "no memory to find out what may be repeated when %s", cause);
 	} else {
 		for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
-			collect_stream(session, &session->streams[slot], &doubt);
+			if (is_used(session, slot))
+				collect_stream(session, &session->streams[slot], &doubt);
 		if (!doubt.count)
 			verdict = TAKEOVER_CLEAN;
 		else if (prove(session, &doubt, cause, text, size))
@@ -282,11 +307,13 @@ static void publish(struct session *session, uint32_t generation, bool is_promot
 	session->timeline = shm_view_timeline(&session->view, generation);
 	session->now = session->busy_at = clock_now();
 	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
-		word_set(&session->timeline->stream[slot].done, session->streams[slot].done);
+		if (is_used(session, slot))
+			word_set(&session->timeline->stream[slot].done, session->streams[slot].done);
 	/* Pairs with the acquire in shm_view_done(): the timeline is filled. */
 	word_release(&server->generation, generation);
 	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
-		set_back(session, &session->streams[slot]);
+		if (is_used(session, slot))
+			set_back(session, &session->streams[slot]);
 	ring_reader_init(&session->ring, &session->view);
 	word_release(&session->generation, generation);
 	if (is_promotion)
@@ -304,8 +331,8 @@ static enum takeover_verdict fault(struct session *session, CUresult code, const
 	return TAKEOVER_FAULTED;
 }
 
-enum takeover_verdict takeover_session(struct session *session, uint32_t generation, enum takeover_recover recover,
-	CUresult code, const char *reason)
+enum takeover_verdict takeover_session(struct session *session, uint32_t generation,
+	enum takeover_recover recover, CUresult code, const char *reason)
 {
 	const char *cause = *reason ? reason : "its executor ended";
 	enum takeover_verdict verdict;
@@ -335,8 +362,8 @@ static enum takeover_verdict activate(struct job *job, uint32_t index)
 		return TAKEOVER_FAULTED;
 	if (word_relaxed(&session->generation))
 		return TAKEOVER_CLEAN; /* served already */
-	verdict = takeover_session(session, wish->generation, (enum takeover_recover)recover, (CUresult)wish->code,
-		wish->reason ? wish->reason : "");
+	verdict = takeover_session(session, wish->generation, (enum takeover_recover)recover,
+		(CUresult)wish->code, wish->reason ? wish->reason : "");
 	if (verdict != TAKEOVER_FAULTED && serve_attach(session))
 		return fault(session, CUDA_ERROR_OUT_OF_MEMORY, "no memory to serve it");
 	return verdict;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// A session passes from one executor generation to the next. The algorithm is in takeover.c, the proof that commands
-// may be repeated in repeat.c. Main thread, before the session is served.
+// A session passes from one executor generation to the next. The algorithm is in takeover.c, the proof that
+// commands may be repeated in repeat.c. Main thread, before the session is served.
 
 #ifndef FRMPS_SERVER_EXECUTOR_TAKEOVER_H
 #define FRMPS_SERVER_EXECUTOR_TAKEOVER_H
@@ -19,13 +19,16 @@ enum takeover_verdict {
 /* Activate's `recover`. */
 enum takeover_recover { TAKEOVER_NOTHING = 0, TAKEOVER_BY_POLICY = 1, TAKEOVER_CULPRIT = 2 };
 
+/** Brings the private state of a session that was just mapped to its beginning, long before it is needed. */
+void takeover_prepare(struct session *session);
+
 /**
- * Makes a session ready to be served as `generation`: its journal adopted, the new timeline filled, its state word set
- * and its client woken. Does not begin to serve.
+ * Makes a session ready to be served as `generation`: its journal adopted, the new timeline filled, its state
+ * word set and its client woken. Does not begin to serve.
  * @code, @reason: of the fault that made the promotion necessary
  */
-enum takeover_verdict takeover_session(struct session *session, uint32_t generation, enum takeover_recover recover,
-	CUresult code, const char *reason);
+enum takeover_verdict takeover_session(struct session *session, uint32_t generation,
+	enum takeover_recover recover, CUresult code, const char *reason);
 
 /** Activate. Reply values: one enum takeover_verdict per session, in the order of the request. */
 void takeover_handle(struct job *job);

@@ -168,7 +168,6 @@ static void convict(struct domain *domain, const struct worker *worker)
 	set_recover(client, &promotion->verdict, list[i++].in_doubt);
 	free(list);
 	name_culprit(domain, promotion);
-	promotion->culprit = promotion->verdict.culprit;
 	domain->daemon->counters.faults += promotion->verdict.ground != JUDGE_NO_FAULT;
 	domain->daemon->counters.culprits += promotion->verdict.culprit != 0;
 	promotion->judged_us = timer_now_us();
@@ -206,7 +205,9 @@ static void reason_text(const struct promotion *promotion, char *text, size_t si
 {
 	const struct judge_verdict *verdict = &promotion->verdict;
 
-	if (!verdict->culprit)
+	if (promotion->quiesced && !verdict->culprit)
+		snprintf(text, size, "work of a program that is gone did not end");
+	else if (!verdict->culprit)
 		snprintf(text, size, "the executor was lost (%s)", judge_ground_text(verdict->ground));
 	else
 		snprintf(text, size, "fault in kernel %s of process %d (%s), code %d, %s",
@@ -324,8 +325,7 @@ static void resume(struct domain *domain, struct worker *worker)
 		report(domain, worker);
 	else
 		log_debug("executor %d is active", (int)worker->pid);
-	promotion->lost_one = false;
-	promotion->culprit = 0;
+	promotion->lost_one = promotion->quiesced = false;
 	promotion->verdict = (struct judge_verdict){0};
 	TAILQ_FOREACH(client, &domain->clients, domain_link)
 	client->recover = CLIENT_RECOVER_NOTHING;
@@ -382,7 +382,7 @@ static void quiesce(struct domain *domain)
 
 	promotion->state = PROMOTE_QUIESCING;
 	promotion->detected_us = timer_now_us();
-	promotion->lost_one = true;
+	promotion->lost_one = promotion->quiesced = true;
 	promotion->quiesce_until_us = promotion->detected_us + QUIESCE_MS * 1000;
 	domain->daemon->counters.orphans++;
 	hold_sessions(domain);

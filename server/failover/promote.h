@@ -31,14 +31,14 @@ struct promotion {
 	bool lost_one;	     /* an executor was lost since the latest resume: there is something to report */
 	struct judge_verdict verdict;
 	/* About the culprit, kept because it may be gone when the promotion is over. */
-	uint64_t culprit;
 	int culprit_pid;
 	char culprit_program[64];
 	uint64_t detected_us, fenced_us, judged_us, activate_us;
 	/* Quiesced promotion. */
 	struct timer *quiesce_timer;
 	uint64_t quiesce_until_us;
-	bool orphan; /* work of a gone client runs in the active executor and does not end */
+	bool quiesced; /* this promotion is one */
+	bool orphan;   /* work of a gone client runs in the active executor and does not end */
 };
 
 const char *promote_state_name(enum promote_state state);

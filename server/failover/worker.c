@@ -98,7 +98,8 @@ static void on_closed(void *context, const char *reason)
 {
 	struct worker *worker = context;
 
-	/* A child that was asked to leave hangs up on its way out; the stop timer sees to one that does not go. */
+	/* A child that was asked to leave hangs up on its way out; the stop timer sees to one that does not
+	 * go. */
 	if (!worker->daemon->leaving)
 		worker_condemn(worker, reason);
 }

@@ -297,10 +297,9 @@ static void on_attached(
 {
 	struct client *client = context;
 
-	(void)worker;
 	(void)packet;
-	/* Without a reply the executor is dying, and the next one is told to serve all sessions. */
-	if (reply && reply->code)
+	/* A dying executor's answer means nothing: the next one is told to serve all sessions. */
+	if (reply && reply->code && worker->state != WORKER_CONDEMNED)
 		client_reject(client, "its session cannot be served");
 	client_unref(client);
 }

@@ -381,7 +381,6 @@ static void check_work(void)
 	check_copies(false, true);
 	check_copies(true, false);
 	check_copies(false, false);
-	check_copies(true, true);
 	check_sets();
 	check_words();
 	check_events();

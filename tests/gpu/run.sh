@@ -24,7 +24,7 @@ check() { # check NAME COMMAND...
 	name=$1
 	shift
 	begin=$(date +%s.%N)
-	timeout 300 "$@" >"$scratch/out" 2>&1
+	timeout "${FRMPS_GPU_TEST_LIMIT:-300}" "$@" >"$scratch/out" 2>&1
 	status=$?
 	took=$(echo "$(date +%s.%N) $begin" | awk '{printf "%.1f", $1 - $2}')
 	if [ $status -eq 0 ]; then

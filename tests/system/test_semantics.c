@@ -154,7 +154,7 @@ START_TEST(globals_belong_to_their_module)
 {
 	uint32_t words[8], changed[4] = {1, 2, 3, 4};
 	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
-	CUdeviceptr global, other, out;
+	CUdeviceptr global, other, none, out;
 	CUmodule second;
 	size_t bytes;
 	void *arguments[] = {&out};
@@ -165,7 +165,7 @@ START_TEST(globals_belong_to_their_module)
 	ck_assert_uint_eq(bytes, 16);
 	ck_cuda(cuModuleGetGlobal_v2(&other, NULL, second, "global_words"));
 	ck_assert_uint_ne(global, other);
-	ck_assert_int_eq(cuModuleGetGlobal_v2(&other, NULL, second, "no_such_words"), CUDA_ERROR_NOT_FOUND);
+	ck_assert_int_eq(cuModuleGetGlobal_v2(&none, NULL, second, "no_such_words"), CUDA_ERROR_NOT_FOUND);
 	ck_cuda(cuMemAlloc_v2(&out, 32));
 	ck_cuda(cuMemcpyHtoD_v2(global, changed, 16));
 	ck_cuda(launch("read_words", 1, 1, NULL, arguments));

@@ -2,9 +2,8 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // Copies and fills. All addresses were checked by the executor and all host memory is registered, so every
-// call here is asynchronous; the one trap is a copy from host to host, which the driver would do in the
-// calling thread after waiting for the stream. Registered memory is device-addressable, so such copies are
-// given as copies on the device.
+// call here is asynchronous; the one trap is a copy from host to host, which the driver does in the calling
+// thread after waiting for the stream, however it is put. Such a copy is refused: clients do it themselves.
 //
 // Executor threads; several at once for different streams.
 
@@ -15,7 +14,7 @@ static CUresult copy_line(CUstream stream, const struct backend_copy *copy)
 	void *dst = (void *)(uintptr_t)copy->dst;
 	const void *src = (const void *)(uintptr_t)copy->src;
 
-	if (copy->dst_is_host == copy->src_is_host)
+	if (!copy->dst_is_host && !copy->src_is_host)
 		return driver.copy_on_device(copy->dst, copy->src, copy->width, stream);
 	if (copy->dst_is_host)
 		return driver.copy_to_host(dst, copy->src, copy->width, stream);
@@ -24,14 +23,13 @@ static CUresult copy_line(CUstream stream, const struct backend_copy *copy)
 
 static CUresult copy_box(CUstream stream, const struct backend_copy *copy)
 {
-	bool mixed = copy->dst_is_host != copy->src_is_host;
 	CUDA_MEMCPY3D box = {
-		.srcMemoryType = mixed && copy->src_is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
+		.srcMemoryType = copy->src_is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
 		.srcHost = (const void *)(uintptr_t)copy->src,
 		.srcDevice = copy->src,
 		.srcPitch = copy->src_pitch,
 		.srcHeight = copy->src_rows > copy->height ? copy->src_rows : copy->height,
-		.dstMemoryType = mixed && copy->dst_is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
+		.dstMemoryType = copy->dst_is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
 		.dstHost = (void *)(uintptr_t)copy->dst,
 		.dstDevice = copy->dst,
 		.dstPitch = copy->dst_pitch,
@@ -49,6 +47,8 @@ static CUresult copy_box(CUstream stream, const struct backend_copy *copy)
 
 CUresult cuda_copy(struct backend_stream *stream, const struct backend_copy *copy)
 {
+	if (copy->dst_is_host && copy->src_is_host)
+		return CUDA_ERROR_INVALID_VALUE;
 	if (copy->height <= 1 && copy->depth <= 1)
 		return copy_line(cuda_stream(stream), copy);
 	return copy_box(cuda_stream(stream), copy);

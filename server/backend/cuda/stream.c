@@ -57,19 +57,32 @@ CUresult cuda_stream_wait(struct backend_stream *stream, struct backend_event *e
 
 CUresult cuda_write_value(struct backend_stream *stream, const struct frmps_write_value *write)
 {
+	/* Some devices (H200) refuse to leave the barrier out; with it the write promises more, never less.
+	 */
+	const uint32_t flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+
 	if (write->flags & ~(uint32_t)CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (write->bytes == 8)
-		return driver.write64(cuda_stream(stream), write->address, write->value, write->flags);
+		return driver.write64(cuda_stream(stream), write->address, write->value, flags);
 	if (write->bytes == 4)
-		return driver.write32(
-			cuda_stream(stream), write->address, (uint32_t)write->value, write->flags);
+		return driver.write32(cuda_stream(stream), write->address, (uint32_t)write->value, flags);
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The default flags order the write behind everything the stream did before, in memory too. */
+/*
+ * The default flags order the write behind everything the stream did before, in memory too. A 32-bit write
+ * costs half of a 64-bit one (H200, driver 580: 1.0 against 1.9 us of issue), and only one mark in 2^32
+ * changes the upper half. Marks under way are not beyond `value` and not before what the word holds, so where
+ * these two agree in the upper half, so do all marks between them.
+ */
 CUresult cuda_mark(struct backend_stream *stream, void *word, uint64_t value)
 {
-	return driver.write64(
-		cuda_stream(stream), (CUdeviceptr)(uintptr_t)word, value, CU_STREAM_WRITE_VALUE_DEFAULT);
+	uint64_t now = __atomic_load_n((uint64_t *)word, __ATOMIC_RELAXED);
+	CUdeviceptr address = (CUdeviceptr)(uintptr_t)word;
+
+	if (now >> 32 == value >> 32)
+		return driver.write32(
+			cuda_stream(stream), address, (uint32_t)value, CU_STREAM_WRITE_VALUE_DEFAULT);
+	return driver.write64(cuda_stream(stream), address, value, CU_STREAM_WRITE_VALUE_DEFAULT);
 }

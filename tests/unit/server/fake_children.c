@@ -232,11 +232,21 @@ void fake_welcome(struct fake *fake, struct fake_client *client)
 		0);
 }
 
+void fake_open(struct fake *fake, struct fake_child *active)
+{
+	fake_serve(fake, active, WIRE_OPEN_SESSION);
+	fake_expect(fake, active->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], 0);
+	ck_assert_uint_eq(fake->message.activate.generation, active->worker->generation);
+	fake_reply(fake, active->socket, fake->message.id, 0, NULL, 0);
+}
+
 void fake_join(
 	struct fake *fake, struct fake_client *client, struct fake_child *active, struct fake_child *standby)
 {
 	fake_hello(fake, client);
-	fake_serve(fake, active, WIRE_OPEN_SESSION);
+	fake_open(fake, active);
 	fake_welcome(fake, client);
 	if (standby)
 		fake_serve(fake, standby, WIRE_OPEN_SESSION);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// See fake_backend.h. Handles are small heap objects, so that a sanitizer sees one that is used after its end or lost.
+// See fake_backend.h. Handles are small heap objects, so that a sanitizer sees one that is used after its end
+// or lost.
 
 #include "tests/unit/server/executor/fake_backend.h"
 
@@ -187,8 +188,8 @@ static CUresult module_unload(struct backend_module *module)
 	return end(FAKE_MODULE_UNLOAD, module);
 }
 
-static CUresult function_find(struct backend_module *module, const char *name, struct backend_function **ret_function,
-	struct backend_function_info *ret_info)
+static CUresult function_find(struct backend_module *module, const char *name,
+	struct backend_function **ret_function, struct backend_function_info *ret_info)
 {
 	if (*name != 'k')
 		return CUDA_ERROR_NOT_FOUND;
@@ -226,7 +227,8 @@ static CUresult function_set(struct backend_function *function, uint32_t attribu
 	return value < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-static CUresult occupancy(struct backend_function *function, const struct wire_occupancy *query, uint64_t *ret_value)
+static CUresult occupancy(
+	struct backend_function *function, const struct wire_occupancy *query, uint64_t *ret_value)
 {
 	(void)function;
 	(void)query;
@@ -248,6 +250,9 @@ static CUresult stream_destroy(struct backend_stream *stream)
 static CUresult stream_query(struct backend_stream *stream)
 {
 	(void)stream;
+	__atomic_add_fetch(&fake.queries, 1, __ATOMIC_RELAXED);
+	if (fake.query)
+		return fake.query;
 	return fake.copies_pend ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
@@ -291,8 +296,10 @@ static CUresult launch(struct backend_stream *stream, const struct backend_launc
 
 static CUresult copy(struct backend_stream *stream, const struct backend_copy *what)
 {
-	CUresult code = note((struct fake_call){
-		.kind = FAKE_COPY, .stream = stream, .object = (void *)(uintptr_t)what->dst, .value = what->src});
+	CUresult code = note((struct fake_call){.kind = FAKE_COPY,
+		.stream = stream,
+		.object = (void *)(uintptr_t)what->dst,
+		.value = what->src});
 
 	/* The only copy whose bytes matter here: a look at a device word. */
 	if (!code && what->dst_is_host && what->width <= 8)
@@ -302,13 +309,16 @@ static CUresult copy(struct backend_stream *stream, const struct backend_copy *w
 
 static CUresult set(struct backend_stream *stream, const struct frmps_set *what)
 {
-	return note((struct fake_call){.kind = FAKE_SET, .stream = stream, .object = (void *)(uintptr_t)what->dst});
+	return note((struct fake_call){
+		.kind = FAKE_SET, .stream = stream, .object = (void *)(uintptr_t)what->dst});
 }
 
 static CUresult write_value(struct backend_stream *stream, const struct frmps_write_value *what)
 {
-	return note((struct fake_call){
-		.kind = FAKE_WRITE, .stream = stream, .object = (void *)(uintptr_t)what->address, .value = what->value});
+	return note((struct fake_call){.kind = FAKE_WRITE,
+		.stream = stream,
+		.object = (void *)(uintptr_t)what->address,
+		.value = what->value});
 }
 
 static CUresult mark(struct backend_stream *stream, void *word, uint64_t value)

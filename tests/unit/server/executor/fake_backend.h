@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// A backend that does nothing but remember: every piece of work is an entry of a log, and marks arrive when the test
-// says so. Calls come from the executor's threads, so the log has a lock.
+// A backend that does nothing but remember: every piece of work is an entry of a log, and marks arrive when
+// the test says so. Calls come from the executor's threads, so the log has a lock.
 
 #ifndef FRMPS_TESTS_UNIT_SERVER_EXECUTOR_FAKE_BACKEND_H
 #define FRMPS_TESTS_UNIT_SERVER_EXECUTOR_FAKE_BACKEND_H
@@ -36,8 +36,8 @@ enum fake_kind {
 
 struct fake_call {
 	enum fake_kind kind;
-	void *stream; /* of work */
-	void *object; /* event, function, address */
+	void *stream;	/* of work */
+	void *object;	/* event, function, address */
 	uint64_t seq;	/* of a launch */
 	uint64_t value; /* of a mark; first argument byte of a launch */
 	void *word;	/* of a mark */
@@ -53,6 +53,8 @@ struct fake {
 	bool immediate;		    /* marks arrive at once */
 	uint64_t device_word;	    /* what a copy to the host reads */
 	bool copies_pend;	    /* stream_query: not ready */
+	CUresult query;		    /* stream_query: this, if not 0 */
+	unsigned queries;
 };
 
 extern struct fake fake;

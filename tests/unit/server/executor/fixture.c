@@ -67,7 +67,9 @@ static void open_session(const struct wire_shape *shape)
 	session->host_bytes = FIXTURE_HOST;
 	session->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	ck_assert_int_eq(
-		shm_view_map(&session->view, shape, fixture.client_fd, fixture.server_fd, SHM_SIDE_SERVER), 0);
+		shm_view_map(&session->view, shape, fixture.client_fd, fixture.server_fd, SHM_SIDE_SERVER),
+		0);
+	takeover_prepare(session);
 	range_set_add(&session->device, FIXTURE_WINDOW, FIXTURE_DEVICE / 2);
 	range_set_add(&session->host, (uintptr_t)fixture.host, 4096);
 	add_function(session, 1);
@@ -107,7 +109,8 @@ void fixture_open(uint32_t blocks)
 	shm_shape_init(&shape, 1u << 20, 1u << 20, blocks);
 	ck_assert_int_eq(shm_region_new(&shape, &fixture.client_fd, &fixture.server_fd), 0);
 	ck_assert_int_eq(
-		shm_view_map(&fixture.client, &shape, fixture.client_fd, fixture.server_fd, SHM_SIDE_CLIENT), 0);
+		shm_view_map(&fixture.client, &shape, fixture.client_fd, fixture.server_fd, SHM_SIDE_CLIENT),
+		0);
 	ring_writer_init(&fixture.ring, &fixture.client);
 	open_executor();
 	open_session(&shape);
@@ -146,8 +149,8 @@ enum takeover_verdict fixture_take_over(enum takeover_recover recover)
 	uint32_t generation = word_acquire(&fixture.client.server->generation) + 1;
 
 	fixture_kill();
-	return takeover_session(
-		fixture.session, generation, recover, CUDA_ERROR_ILLEGAL_ADDRESS, "somebody else's kernel faulted");
+	return takeover_session(fixture.session, generation, recover, CUDA_ERROR_ILLEGAL_ADDRESS,
+		"somebody else's kernel faulted");
 }
 
 static void put(const struct frmps_head *template, const void *body, uint32_t bytes)
@@ -169,7 +172,8 @@ uint64_t fixture_put(enum frmps_op op, uint32_t stream, uint16_t flags, const vo
 {
 	uint64_t seq = ++fixture.seq[stream];
 
-	put(&(struct frmps_head){.op = (uint16_t)op, .stream = stream, .flags = flags, .seq = seq}, body, bytes);
+	put(&(struct frmps_head){.op = (uint16_t)op, .stream = stream, .flags = flags, .seq = seq}, body,
+		bytes);
 	return seq;
 }
 

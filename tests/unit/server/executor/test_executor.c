@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// The whole role with its threads, from Ready to Shutdown, over a real control socket; the backend is the fake one. The
-// test is daemon and client at once. Waiting is always for an answer or a word, bounded by the suite's timeout.
+// The whole role with its threads, from Ready to Shutdown, over a real control socket; the backend is the
+// fake one. The test is daemon and client at once. Waiting is always for an answer or a word, bounded by the
+// suite's timeout.
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -49,7 +50,8 @@ static void receive(enum wire_type type)
 {
 	ck_assert_int_eq(packet_receive(control[1], &answer), 0);
 	ck_assert_int_eq(wire_decode(answer.bytes, answer.length, &message), 0);
-	ck_assert_msg(message.type == type, "%s instead of %s", wire_type_name(message.type), wire_type_name(type));
+	ck_assert_msg(
+		message.type == type, "%s instead of %s", wire_type_name(message.type), wire_type_name(type));
 }
 
 static void start(void)
@@ -112,7 +114,8 @@ static void open_client(struct client *client, uint64_t session)
 	shm_shape_init(&shape, 1u << 20, 1u << 20, 64);
 	ck_assert_int_eq(shm_region_new(&shape, &client->client_fd, &client->server_fd), 0);
 	ck_assert_int_eq(
-		shm_view_map(&client->view, &shape, client->client_fd, client->server_fd, SHM_SIDE_CLIENT), 0);
+		shm_view_map(&client->view, &shape, client->client_fd, client->server_fd, SHM_SIDE_CLIENT),
+		0);
 	ring_writer_init(&client->ring, &client->view);
 	client->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	request.open_session = (struct wire_open_session){.window_base = client->window,
@@ -121,7 +124,9 @@ static void open_client(struct client *client, uint64_t session)
 		.shape = shape,
 		.program = "test",
 		.pid = 1};
-	ck_assert_int_eq(call(client, &request, (int[]){client->client_fd, client->server_fd, client->doorbell}, 3), 0);
+	ck_assert_int_eq(
+		call(client, &request, (int[]){client->client_fd, client->server_fd, client->doorbell}, 3),
+		0);
 }
 
 static void activate(struct client *client)
@@ -219,8 +224,8 @@ static uint64_t launch(struct client *client, uint32_t stream, uint16_t flags)
 	} body = {{.function = 1, .argument_bytes = 8}, 42};
 	uint64_t seq = ++client->seq[stream];
 
-	put(client, (struct frmps_head){.op = FRMPS_OP_LAUNCH, .stream = stream, .flags = flags, .seq = seq}, &body,
-		sizeof(body));
+	put(client, (struct frmps_head){.op = FRMPS_OP_LAUNCH, .stream = stream, .flags = flags, .seq = seq},
+		&body, sizeof(body));
 	return seq;
 }
 
@@ -276,7 +281,8 @@ START_TEST(a_client_from_beginning_to_end)
 	ck_assert_str_eq(message.reply.names.at[0], "kernel");
 	request = (struct wire_message){.type = WIRE_SET_FUNCTION, .set_function = {1, 8, 49152}};
 	ck_assert_int_eq(call(&client, &request, NULL, 0), 0);
-	request = (struct wire_message){.type = WIRE_QUERY_OCCUPANCY, .occupancy = {.function = 1, .block_size = 128}};
+	request = (struct wire_message){
+		.type = WIRE_QUERY_OCCUPANCY, .occupancy = {.function = 1, .block_size = 128}};
 	ck_assert_int_eq(call(&client, &request, NULL, 0), 0);
 	ck_assert_uint_eq(message.reply.values.at[0], 16);
 	ck_assert_int_eq(call_symbol(&client, WIRE_UNLOAD_MODULE, 1, 0, ""), 0);
@@ -300,10 +306,12 @@ START_TEST(requests_that_make_no_sense)
 	ck_assert_int_eq(load(&client, 1, "M"), 0);
 	ck_assert_int_eq(load(&client, 1, "M"), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(call_symbol(&client, WIRE_FIND_FUNCTION, 1, 0, "k"), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(call_symbol(&client, WIRE_FIND_FUNCTION, 1, FUNCTION_MAX, "k"), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		call_symbol(&client, WIRE_FIND_FUNCTION, 1, FUNCTION_MAX, "k"), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(call_symbol(&client, WIRE_FIND_FUNCTION, 2, 1, "k"), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(call_symbol(&client, WIRE_FIND_FUNCTION, 1, 1, "x"), CUDA_ERROR_NOT_FOUND);
-	ck_assert_int_eq(call_symbol(&client, WIRE_UNLOAD_MODULE, MODULE_MAX, 0, ""), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_int_eq(
+		call_symbol(&client, WIRE_UNLOAD_MODULE, MODULE_MAX, 0, ""), CUDA_ERROR_INVALID_HANDLE);
 	ck_assert_int_eq(call(&client, &request, NULL, 0), CUDA_ERROR_INVALID_HANDLE);
 	request.elapsed.start_event = 1;
 	ck_assert_int_eq(call(&client, &request, NULL, 0), CUDA_ERROR_ILLEGAL_STATE);
@@ -327,21 +335,23 @@ START_TEST(memory_comes_and_goes)
 	host = client.window + DEVICE_BYTES;
 	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window, CHUNK, true), 0);
 	ck_assert_uint_eq(fake_count(FAKE_CLEAR), 1);
-	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window, CHUNK, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		call_range(&client, WIRE_MAP_MEMORY, client.window, CHUNK, true), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window + CHUNK, CHUNK, false),
 		CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(
-		call_range(&client, WIRE_MAP_MEMORY, client.window + 4096, CHUNK, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window + 4096, CHUNK, true),
+		CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, host, CHUNK, true), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(
-		call_range(&client, WIRE_MAP_MEMORY, client.window, DEVICE_BYTES + CHUNK, true), CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(
-		call_range(&client, WIRE_UNMAP_MEMORY, client.window, 2 * CHUNK, false), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window, DEVICE_BYTES + CHUNK, true),
+		CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(call_range(&client, WIRE_UNMAP_MEMORY, client.window, 2 * CHUNK, false),
+		CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(call_range(&client, WIRE_UNMAP_MEMORY, client.window, CHUNK, false), 0);
 	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), 1);
 	ck_assert_int_eq(call_range(&client, WIRE_MAP_HOST, host, 8192, true), 0);
 	*(volatile char *)(uintptr_t)(host + 8191) = 1;
-	ck_assert_int_eq(call_range(&client, WIRE_MAP_HOST, host + 4096, 8192, true), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		call_range(&client, WIRE_MAP_HOST, host + 4096, 8192, true), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(call_range(&client, WIRE_UNMAP_HOST, host, 8192, false), 0);
 	ck_assert_int_eq(call_range(&client, WIRE_MAP_HOST, host, 4096, true), 0);
 	ck_assert_int_eq(call_range(&client, WIRE_QUERY_MEMORY, 0, 0, false), 0);

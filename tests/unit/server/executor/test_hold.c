@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Waits: those that the device does (events, joins) and those that are held in software. Time is the fixture's.
+// Waits: those that the device does (events, joins) and those that are held in software. Time is the
+// fixture's.
 
 #include "server/executor/hold.h"
 
@@ -50,6 +51,7 @@ START_TEST(a_host_function_waits_for_what_is_before_and_holds_what_is_behind)
 	/* Nobody polls while the function runs: the client rings. */
 	fixture_pass(100);
 	fake_arrive();
+	fixture_pass(1000);
 	ck_assert_uint_eq(serve_next_look(fixture.session, fixture.now), UINT64_MAX);
 	ck_assert(!hold_is_ready(fixture.session));
 	word_release(&fixture.client.client->host[1].done, 2);

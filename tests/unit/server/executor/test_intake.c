@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// The ring's reader against clients that follow the rules and clients that do not: whatever lies on the ring, the
-// answer is commands or one offence, never more than one, and never anything else.
+// The ring's reader against clients that follow the rules and clients that do not: whatever lies on the ring,
+// the answer is commands or one offence, never more than one, and never anything else.
 
 #include "server/executor/intake.h"
 
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "server/executor/clock.h"
+#include "server/executor/retire.h"
 #include "server/executor/serve.h"
 #include "tests/unit/server/executor/fixture.h"
 
@@ -180,8 +181,58 @@ START_TEST(an_idle_session_needs_no_look)
 	ck_assert_uint_eq(serve_next_look(fixture.session, fixture.now), UINT64_MAX);
 	fixture_launch(1, FRMPS_CMD_MARK, 1);
 	fixture_turn();
-	/* Not done yet, but nobody waits. */
+	/* Not done yet: the context is watched, seldom. */
+	ck_assert_uint_ge(serve_next_look(fixture.session, fixture.now), fixture.now + 200 * CLOCK_US);
+	fake_arrive();
+	fixture_pass(1000);
 	ck_assert_uint_eq(serve_next_look(fixture.session, fixture.now), UINT64_MAX);
+}
+END_TEST
+
+START_TEST(a_fault_is_seen_though_nobody_issues)
+{
+	fixture_launch(1, FRMPS_CMD_MARK, 1);
+	fixture_turn();
+	for (int i = 0; i < 1000; i++)
+		fixture_pass(100);
+	ck_assert_uint_ge(fake.queries, 90);
+	ck_assert_uint_le(fake.queries, 300);
+	ck_assert(!executor_is_lost(&fixture.executor));
+	fake.query = CUDA_ERROR_ILLEGAL_ADDRESS;
+	fixture_pass(2000);
+	ck_assert(executor_is_lost(&fixture.executor));
+}
+END_TEST
+
+START_TEST(a_context_that_fails_without_saying_why)
+{
+	fixture_launch(1, FRMPS_CMD_MARK, 1);
+	fixture_turn();
+	fake.query = CUDA_ERROR_UNKNOWN;
+	for (int i = 0; i < 50; i++)
+		fixture_pass(1000);
+	ck_assert(!executor_is_lost(&fixture.executor));
+	for (int i = 0; i < 60; i++)
+		fixture_pass(1000);
+	ck_assert(executor_is_lost(&fixture.executor));
+}
+END_TEST
+
+START_TEST(a_held_session_is_left_alone_and_marked)
+{
+	fixture_launch(1, 0, 1);
+	fixture_turn();
+	word_release(&fixture.session->view.server->state, SHM_SESSION_HELD);
+	fixture_launch(1, 0, 2);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1);
+	ck_assert_uint_eq(fake_count(FAKE_MARK), 1);
+	fake_arrive();
+	fixture_pass(1000);
+	ck_assert_uint_eq(serve_next_look(fixture.session, fixture.now), UINT64_MAX);
+	word_release(&fixture.session->view.server->state, SHM_SESSION_RUNNING);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 2);
 }
 END_TEST
 
@@ -246,6 +297,7 @@ START_TEST(a_lost_context_stops_everything)
 	ck_assert_uint_eq(words.magic, LAST_WORDS_MAGIC);
 	ck_assert_int_eq(words.code, CUDA_ERROR_ILLEGAL_ADDRESS);
 	ck_assert_uint_eq(words.session, 77);
+	ck_assert_str_eq(words.kernel, "scale");
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_RUNNING);
 	backend_last_words = NULL;
 }
@@ -253,93 +305,168 @@ END_TEST
 
 /* ---- ill-behaved ---- */
 
-static struct frmps_copy plain_copy(uint64_t dst, uint64_t src, uint64_t bytes, uint32_t kind)
-{
-	return (struct frmps_copy){.dst = dst, .src = src, .width = bytes, .height = 1, .depth = 1, .kind = kind};
-}
+#define MAPPED FIXTURE_WINDOW
+#define END    (FIXTURE_WINDOW + FIXTURE_DEVICE / 2)
+#define HOST   (FIXTURE_WINDOW + FIXTURE_DEVICE)
+#define ARENA  (1u << 20) /* bytes */
 
-static void put_copy(struct frmps_copy copy)
-{
-	fixture_put(FRMPS_OP_COPY, 1, 0, &copy, sizeof(copy));
-}
+#define LINE(to, of, bytes, how)                                                                             \
+	{                                                                                                    \
+		.dst = to, .src = of, .width = bytes, .height = 1, .depth = 1, .kind = how                   \
+	}
 
-static void put_raw(struct frmps_head head, uint32_t bytes)
-{
-	uint8_t *at = ring_reserve(&fixture.ring, bytes);
+static const struct frmps_copy bad_copies[] = {
+	LINE(END - 10, MAPPED, 11, 0),
+	LINE(MAPPED, END - 10, 11, 0),
+	LINE(UINT64_MAX - 10, MAPPED, 64, 0),
+	LINE(MAPPED, 4096, 64, 0),
+	LINE(MAPPED, 0, UINT64_MAX, FRMPS_COPY_SRC_ARENA),
+	LINE(ARENA - 10, MAPPED, 11, FRMPS_COPY_DST_ARENA),
+	LINE(UINT64_MAX, MAPPED, 64, FRMPS_COPY_DST_ARENA),
+	LINE(HOST + 4096, MAPPED, 1, FRMPS_COPY_DST_HOST),
+	LINE(MAPPED, MAPPED, 1, FRMPS_COPY_DST_HOST),
+	LINE(HOST, MAPPED, 1, 0),
+	LINE(MAPPED, MAPPED, 0, 0),
+	LINE(MAPPED, MAPPED, 64, 16),
+	LINE(MAPPED, MAPPED, 64, FRMPS_COPY_DST_ARENA | FRMPS_COPY_DST_HOST),
+	{.dst = MAPPED, .src = MAPPED, .width = 64, .height = 1, .depth = 1, .reserved = 1},
+	{.dst = MAPPED, .src = MAPPED, .width = 64, .height = 2, .depth = 1},
+	{.dst = MAPPED,
+		.src = MAPPED,
+		.width = 64,
+		.height = UINT64_MAX,
+		.depth = 1,
+		.dst_pitch = 64,
+		.src_pitch = 64},
+	{.dst = MAPPED,
+		.src = MAPPED,
+		.width = 64,
+		.height = 1,
+		.depth = 2,
+		.dst_pitch = 64,
+		.src_pitch = 64},
+};
 
-	memset(at, 0, bytes);
+/* Bodies of one op that break its rules. A WAKE is a directive. */
+static const struct {
+	uint16_t op;
+	uint32_t bytes;
+	union {
+		struct frmps_launch launch;
+		struct frmps_wake wake;
+		struct frmps_write_value value;
+		struct frmps_set set;
+		struct frmps_event_record event;
+		struct frmps_depend depend;
+	} body;
+} bad_bodies[] = {
+	{FRMPS_OP_LAUNCH, 40, {.launch = {.function = 1, .argument_bytes = 8}}},
+	{FRMPS_OP_LAUNCH, 40, {.launch = {.function = 1}}},
+	{FRMPS_OP_LAUNCH, 40, {.launch = {.function = 2}}},
+	{FRMPS_OP_LAUNCH, 40, {.launch = {.function = FUNCTION_MAX}}},
+	{FRMPS_OP_LAUNCH, 40, {.launch = {.function = 1, .attribute_count = UINT32_MAX}}},
+	{FRMPS_OP_WAKE, 8, {.wake = {1}}},
+	{FRMPS_OP_DEPEND, 16, {.depend = {.stream = 2, .seq = 1, .event = FRMPS_NO_EVENT}}},
+	{FRMPS_OP_DEPEND, 16, {.depend = {.stream = 1, .seq = 1, .event = FRMPS_NO_EVENT}}},
+	{FRMPS_OP_DEPEND, 16, {.depend = {.stream = SHM_STREAMS, .event = FRMPS_NO_EVENT}}},
+	{FRMPS_OP_DEPEND, 16, {.depend = {.stream = 2, .event = SHM_EVENTS}}},
+	{FRMPS_OP_WRITE_VALUE, 24, {.value = {.address = MAPPED + 2, .bytes = 4}}},
+	{FRMPS_OP_WRITE_VALUE, 24, {.value = {.address = MAPPED, .bytes = 2}}},
+	{FRMPS_OP_WRITE_VALUE, 24, {.value = {.address = END, .bytes = 4}}},
+	{FRMPS_OP_WRITE_VALUE, 24, {.value = {.address = MAPPED, .bytes = 4, .flags = 2}}},
+	{FRMPS_OP_WAIT_VALUE, 24, {.value = {.address = 8, .bytes = 4}}},
+	{FRMPS_OP_SET, 40, {.set = {.dst = MAPPED, .width = 4, .height = 1, .element_bytes = 3}}},
+	{FRMPS_OP_SET, 40,
+		{.set = {.dst = MAPPED, .width = UINT64_MAX / 2, .height = 1, .element_bytes = 4}}},
+	{FRMPS_OP_SET, 40, {.set = {.dst = MAPPED + 1, .width = 4, .height = 1, .element_bytes = 4}}},
+	{FRMPS_OP_EVENT_RECORD, 8, {.event = {.event = SHM_EVENTS}}},
+	{FRMPS_OP_EVENT_RECORD, 8, {.event = {.flags = 2}}},
+};
+
+/* Heads, each with `size` 0 standing for the right one. */
+static const struct frmps_head bad_heads[] = {
+	{.op = 0, .stream = 1, .seq = 1},
+	{.op = 99, .stream = 1, .seq = 1},
+	{.op = 65535, .stream = 1, .seq = 1},
+	{.op = FRMPS_OP_HOST_FUNCTION, .stream = 1, .seq = 2},
+	{.op = FRMPS_OP_HOST_FUNCTION, .stream = 1, .seq = 0},
+	{.op = FRMPS_OP_HOST_FUNCTION, .stream = SHM_STREAMS, .seq = 1},
+	{.op = FRMPS_OP_HOST_FUNCTION, .stream = 1, .seq = 1, .reserved = 1},
+	{.op = FRMPS_OP_HOST_FUNCTION, .stream = 1, .seq = 1, .flags = 4},
+	{.op = FRMPS_OP_HOST_FUNCTION, .stream = 1, .seq = 1, .flags = FRMPS_CMD_COOPERATIVE},
+	{.op = FRMPS_OP_HOST_FUNCTION, .stream = 1, .seq = 1, .size = 48},
+	{.op = FRMPS_OP_HOST_FUNCTION, .stream = 1, .seq = 1, .size = 128},
+	{.op = FRMPS_OP_HOST_FUNCTION, .stream = 1, .seq = 1, .size = 16},
+	{.op = FRMPS_OP_HOST_FUNCTION, .stream = 1, .seq = 1, .size = 33},
+	{.op = FRMPS_OP_MARK, .stream = 1, .seq = 1},
+	{.op = FRMPS_OP_PAD, .size = FRMPS_RECORD_MAX + 16},
+};
+
+#define COUNT(table) (sizeof(table) / sizeof((table)[0]))
+#define COPIES	     ((int)COUNT(bad_copies))
+#define BODIES	     ((int)COUNT(bad_bodies))
+#define HEADS	     ((int)COUNT(bad_heads))
+
+static void put_head(struct frmps_head head)
+{
+	uint8_t *at = ring_reserve(&fixture.ring, 64);
+
+	head.size = head.size ? head.size : 32;
+	memset(at, 0, 64);
 	memcpy(at, &head, sizeof(head));
-	ring_publish(&fixture.ring, bytes);
+	ring_publish(&fixture.ring, 64);
 }
 
-static const uint64_t mapped = FIXTURE_WINDOW, end = FIXTURE_WINDOW + FIXTURE_DEVICE / 2;
-static const uint64_t host = FIXTURE_WINDOW + FIXTURE_DEVICE;
+static void put_body(int row)
+{
+	uint16_t op = bad_bodies[row].op;
+
+	if (op == FRMPS_OP_WAKE)
+		fixture_direct(op, 1, &bad_bodies[row].body, bad_bodies[row].bytes);
+	else
+		fixture_put(op, 1, 0, &bad_bodies[row].body, bad_bodies[row].bytes);
+}
+
+static void repeat_a_seq(void)
+{
+	fixture_launch(1, 0, 1);
+	fixture.seq[1] = 0;
+	fixture_launch(1, 0, 1);
+}
+
+static void leave_a_gap(void)
+{
+	fixture.seq[1] = 7;
+	fixture_launch(1, 0, 1);
+}
+
+static void publish_half_a_word(void)
+{
+	word_release(&fixture.client.client->tail, 3);
+}
+
+static void publish_more_than_a_ring(void)
+{
+	word_release(&fixture.client.client->tail, 1u << 21);
+}
+
+static void (*const others[])(void) = {
+	repeat_a_seq, leave_a_gap, publish_half_a_word, publish_more_than_a_ring};
+
+#define MISBEHAVIOURS (COPIES + BODIES + HEADS + (int)COUNT(others))
 
 /* Each of these must be an offence. */
 static void misbehave(int how)
 {
-	struct frmps_copy copy = plain_copy(mapped, mapped + 4096, 64, 0);
-	struct frmps_launch launch = {.function = 1, .argument_bytes = 8};
-	struct frmps_wake wake = {.seq = 1};
-	struct frmps_write_value value = {.address = mapped, .bytes = 4};
-	struct frmps_set set = {.dst = mapped, .width = 4, .height = 1, .element_bytes = 4};
-	struct frmps_event_record event = {.event = 0};
-	struct frmps_head head = {.size = 32, .op = FRMPS_OP_HOST_FUNCTION, .stream = 1, .seq = 1};
-
-	switch (how) {
-	case 0: put_copy(plain_copy(end - 10, mapped, 11, 0)); return;
-	case 1: put_copy(plain_copy(mapped, end - 10, 11, 0)); return;
-	case 2: put_copy(plain_copy(UINT64_MAX - 10, mapped, 64, 0)); return;
-	case 3: put_copy(plain_copy(mapped, 4096, 64, 0)); return;
-	case 4: put_copy(plain_copy(mapped, 0, UINT64_MAX, FRMPS_COPY_SRC_ARENA)); return;
-	case 5: put_copy(plain_copy((1u << 20) - 10, mapped, 11, FRMPS_COPY_DST_ARENA)); return;
-	case 6: put_copy(plain_copy(UINT64_MAX, mapped, 64, FRMPS_COPY_DST_ARENA)); return;
-	case 7: put_copy(plain_copy(host + 4096, mapped, 1, FRMPS_COPY_DST_HOST)); return;
-	case 8: put_copy(plain_copy(mapped, mapped, 1, FRMPS_COPY_DST_HOST)); return;
-	case 9: put_copy(plain_copy(host, mapped, 1, 0)); return;
-	case 10: put_copy(plain_copy(mapped, mapped, 0, 0)); return;
-	case 11: copy.height = 2; put_copy(copy); return;
-	case 12: copy.height = UINT64_MAX; copy.dst_pitch = copy.src_pitch = 64; put_copy(copy); return;
-	case 13: copy.depth = 2; copy.dst_pitch = copy.src_pitch = 64; put_copy(copy); return;
-	case 14: copy.kind = 16; put_copy(copy); return;
-	case 15: copy.kind = FRMPS_COPY_DST_ARENA | FRMPS_COPY_DST_HOST; put_copy(copy); return;
-	case 16: copy.reserved = 1; put_copy(copy); return;
-	case 17: fixture_put(FRMPS_OP_LAUNCH, 1, 0, &launch, sizeof(launch)); return;
-	case 18: launch.argument_bytes = 0; fixture_put(FRMPS_OP_LAUNCH, 1, 0, &launch, sizeof(launch)); return;
-	case 19: launch.attribute_count = UINT32_MAX; fixture_put(FRMPS_OP_LAUNCH, 1, 0, &launch, sizeof(launch)); return;
-	case 20: fixture_direct(FRMPS_OP_WAKE, 1, &wake, sizeof(wake)); return;
-	case 21: fixture_depend(1, 2, 1, FRMPS_NO_EVENT); return;
-	case 22: fixture_depend(1, 1, 1, FRMPS_NO_EVENT); return;
-	case 23: fixture_depend(1, SHM_STREAMS, 0, FRMPS_NO_EVENT); return;
-	case 24: fixture_depend(1, 2, 0, SHM_EVENTS); return;
-	case 25: value.address = mapped + 2; fixture_put(FRMPS_OP_WRITE_VALUE, 1, 0, &value, sizeof(value)); return;
-	case 26: value.bytes = 2; fixture_put(FRMPS_OP_WRITE_VALUE, 1, 0, &value, sizeof(value)); return;
-	case 27: value.address = end; fixture_put(FRMPS_OP_WRITE_VALUE, 1, 0, &value, sizeof(value)); return;
-	case 28: value.address = 8; fixture_put(FRMPS_OP_WAIT_VALUE, 1, 0, &value, sizeof(value)); return;
-	case 29: set.element_bytes = 3; fixture_put(FRMPS_OP_SET, 1, 0, &set, sizeof(set)); return;
-	case 30: set.width = UINT64_MAX / 2; fixture_put(FRMPS_OP_SET, 1, 0, &set, sizeof(set)); return;
-	case 31: set.dst = mapped + 1; fixture_put(FRMPS_OP_SET, 1, 0, &set, sizeof(set)); return;
-	case 32: event.event = SHM_EVENTS; fixture_put(FRMPS_OP_EVENT_RECORD, 1, 0, &event, sizeof(event)); return;
-	case 33: event.flags = 2; fixture_put(FRMPS_OP_EVENT_RECORD, 1, 0, &event, sizeof(event)); return;
-	case 34: head.op = 0; put_raw(head, 32); return;
-	case 35: head.op = 99; put_raw(head, 32); return;
-	case 36: head.op = 65535; put_raw(head, 32); return;
-	case 37: head.seq = 2; put_raw(head, 32); return;
-	case 38: head.seq = 0; put_raw(head, 32); return;
-	case 39: head.stream = SHM_STREAMS; put_raw(head, 32); return;
-	case 40: head.reserved = 1; put_raw(head, 32); return;
-	case 41: head.flags = 4; put_raw(head, 32); return;
-	case 42: head.flags = FRMPS_CMD_COOPERATIVE; put_raw(head, 32); return;
-	case 43: head.size = 48; put_raw(head, 48); return;
-	case 44: head.size = 64; put_raw(head, 32); return;
-	case 45: head.op = FRMPS_OP_MARK; put_raw(head, 32); return;
-	case 46: fixture_launch(1, 0, 1); fixture.seq[1] = 0; fixture_launch(1, 0, 1); return;
-	case 47: fixture.seq[1] = 7; fixture_launch(1, 0, 1); return;
-	default: word_release(&fixture.client.client->tail, 3); return;
-	}
+	if (how < COPIES)
+		fixture_put(FRMPS_OP_COPY, 1, 0, &bad_copies[how], sizeof(bad_copies[how]));
+	else if (how < COPIES + BODIES)
+		put_body(how - COPIES);
+	else if (how < COPIES + BODIES + HEADS)
+		put_head(bad_heads[how - COPIES - BODIES]);
+	else
+		others[how - COPIES - BODIES - HEADS]();
 }
-
-#define MISBEHAVIOURS 49
 
 START_TEST(every_offence_is_one)
 {
@@ -350,10 +477,12 @@ START_TEST(every_offence_is_one)
 	fixture_pass(1000);
 	ck_assert_uint_eq(fixture_offences(), 1);
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_CLOSED);
-	ck_assert_uint_eq(
-		word_relaxed(&fixture.client.server->error), CUDA_ERROR_MPS_CLIENT_TERMINATED);
+	ck_assert_uint_eq(word_relaxed(&fixture.client.server->error), CUDA_ERROR_MPS_CLIENT_TERMINATED);
 	ck_assert_uint_eq(fake_count(FAKE_COPY) + fake_count(FAKE_SET) + fake_count(FAKE_WRITE), 0);
 	ck_assert_uint_le(fake_count(FAKE_LAUNCH), 1);
+	retire_mark_all(fixture.session);
+	fake_arrive();
+	fixture_pass(1000);
 	ck_assert_uint_eq(serve_next_look(fixture.session, fixture.now), UINT64_MAX);
 }
 END_TEST
@@ -375,11 +504,12 @@ END_TEST
 /* Mostly valid values with some that are not, so that records get past the first checks. */
 static uint64_t some_number(void)
 {
-	static const uint64_t numbers[] = {0, 1, 2, 4, 8, 63, 64, 4095, 4096, UINT32_MAX, UINT64_MAX, FIXTURE_WINDOW,
-		FIXTURE_WINDOW + FIXTURE_DEVICE / 2 - 8, FIXTURE_WINDOW + FIXTURE_DEVICE,
+	static const uint64_t numbers[] = {0, 1, 2, 4, 8, 63, 64, 4095, 4096, UINT32_MAX, UINT64_MAX,
+		FIXTURE_WINDOW, FIXTURE_WINDOW + FIXTURE_DEVICE / 2 - 8, FIXTURE_WINDOW + FIXTURE_DEVICE,
 		FIXTURE_WINDOW + FIXTURE_DEVICE + 4088, SHM_STREAMS, SHM_EVENTS};
 
-	return rand() % 4 ? numbers[(unsigned)rand() % (sizeof(numbers) / sizeof(numbers[0]))] : (uint64_t)rand();
+	return rand() % 4 ? numbers[(unsigned)rand() % (sizeof(numbers) / sizeof(numbers[0]))]
+			  : (uint64_t)rand();
 }
 
 static void put_random(void)
@@ -434,7 +564,8 @@ START_TEST(random_bytes)
 	for (int round = 0; round < 300; round++) {
 		fixture_open_default();
 		for (uint64_t i = 0; i < fixture.client.shape.ring_bytes / 64; i++)
-			fixture.client.ring[(unsigned)rand() % fixture.client.shape.ring_bytes] = (uint8_t)rand();
+			fixture.client.ring[(unsigned)rand() % fixture.client.shape.ring_bytes] =
+				(uint8_t)rand();
 		word_release(&fixture.client.client->tail, round % 3 ? 65536 : (uint64_t)rand());
 		fixture_turn();
 		ck_assert_uint_eq(fixture_offences(), 1);
@@ -485,6 +616,9 @@ int main(void)
 	tcase_add_test(good, sleepers_are_woken_once_it_is_done);
 	tcase_add_test(good, more_sleepers_than_are_remembered);
 	tcase_add_test(good, an_idle_session_needs_no_look);
+	tcase_add_test(good, a_fault_is_seen_though_nobody_issues);
+	tcase_add_test(good, a_context_that_fails_without_saying_why);
+	tcase_add_test(good, a_held_session_is_left_alone_and_marked);
 	tcase_add_test(good, a_refused_launch_is_a_late_error);
 	tcase_add_test(good, a_refused_first_command_is_done_at_once);
 	tcase_add_test(good, a_failed_mark_is_tried_again);

@@ -110,7 +110,8 @@ START_TEST(agrees_with_a_bitmap)
 			memset(&cells[from], false, count);
 			break;
 		default:
-			ck_assert_int_eq(range_set_covers(&set, &cache, from, count), all_set(cells, from, count));
+			ck_assert_int_eq(
+				range_set_covers(&set, &cache, from, count), all_set(cells, from, count));
 		}
 		for (uint32_t i = 1; i < set.count; i++)
 			ck_assert_uint_lt(set.at[i - 1].end, set.at[i].start);

@@ -7,18 +7,57 @@
 
 #include "tests/lib/suite.h"
 
-#define X {0x1000, 0x2000}
-#define Y {0x2000, 0x3000}
-#define Z {0x3000, 0x4000}
-#define A {0x9000, 0xa000} /* in the arena */
+#define X                                                                                                    \
+	{                                                                                                    \
+		0x1000, 0x2000                                                                               \
+	}
+#define Y                                                                                                    \
+	{                                                                                                    \
+		0x2000, 0x3000                                                                               \
+	}
+#define Z                                                                                                    \
+	{                                                                                                    \
+		0x3000, 0x4000                                                                               \
+	}
+#define A                                                                                                    \
+	{                                                                                                    \
+		0x9000, 0xa000                                                                               \
+	} /* in the arena */
 
-#define KERNEL(s, q)	   {.stream = s, .seq = q, .effect = REPEAT_KERNEL}
-#define SIGNAL(s, q)	   {.stream = s, .seq = q, .effect = REPEAT_SIGNAL, .writes = {0x5000, 0x5008}}
-#define NOTHING(s, q)	   {.stream = s, .seq = q, .effect = REPEAT_NOTHING}
-#define COPY(s, q, to, of) {.stream = s, .seq = q, .effect = REPEAT_KNOWN, .writes = to, .reads = of}
-#define FILL(s, q, to)	   {.stream = s, .seq = q, .effect = REPEAT_KNOWN, .writes = to}
-#define UPLOAD(s, q, to)   {.stream = s, .seq = q, .effect = REPEAT_KNOWN, .writes = to, .reads = A, .reads_arena = true}
-#define FETCH(s, q, of)	   {.stream = s, .seq = q, .effect = REPEAT_KNOWN, .writes = A, .reads = of, .writes_arena = true}
+#define KERNEL(s, q)                                                                                         \
+	{                                                                                                    \
+		.stream = s, .seq = q, .effect = REPEAT_KERNEL                                               \
+	}
+#define SIGNAL(s, q)                                                                                         \
+	{                                                                                                    \
+		.stream = s, .seq = q, .effect = REPEAT_SIGNAL, .writes = { 0x5000, 0x5008 }                 \
+	}
+#define NOTHING(s, q)                                                                                        \
+	{                                                                                                    \
+		.stream = s, .seq = q, .effect = REPEAT_NOTHING                                              \
+	}
+#define COPY(s, q, to, of)                                                                                   \
+	{                                                                                                    \
+		.stream = s, .seq = q, .effect = REPEAT_KNOWN, .writes = to, .reads = of                     \
+	}
+#define FILL(s, q, to)                                                                                       \
+	{                                                                                                    \
+		.stream = s, .seq = q, .effect = REPEAT_KNOWN, .writes = to                                  \
+	}
+#define UPLOAD(s, q, to)                                                                                     \
+	{                                                                                                    \
+		.stream = s, .seq = q, .effect = REPEAT_KNOWN, .writes = to, .reads = A, .reads_arena = true \
+	}
+#define FETCH(s, q, of)                                                                                      \
+	{                                                                                                    \
+		.stream = s, .seq = q, .effect = REPEAT_KNOWN, .writes = A, .reads = of,                     \
+		.writes_arena = true                                                                         \
+	}
+
+#define DOWNLOAD(s, q, to, of)                                                                               \
+	{                                                                                                    \
+		.stream = s, .seq = q, .effect = REPEAT_KNOWN, .writes = to, .reads = of, .fetches = true    \
+	}
 
 static const struct {
 	const char *what;
@@ -42,6 +81,9 @@ static const struct {
 	{"upload, then kernel", {UPLOAD(1, 1, X), KERNEL(1, 2)}, 2, false, true},
 	{"kernel, then upload", {KERNEL(1, 1), UPLOAD(1, 2, X)}, 2, false, false},
 	{"kernel, then fetch", {KERNEL(1, 1), FETCH(1, 2, X)}, 2, false, true},
+	{"kernel, then fetch to pinned memory", {KERNEL(1, 1), DOWNLOAD(1, 2, Y, X)}, 2, false, true},
+	{"fetch to pinned memory, then kernel", {DOWNLOAD(1, 1, Y, X), KERNEL(1, 2)}, 2, false, false},
+	{"a whole round", {UPLOAD(1, 1, X), KERNEL(1, 2), DOWNLOAD(1, 3, Z, Y)}, 3, false, true},
 	{"fetch, then kernel", {FETCH(1, 1, X), KERNEL(1, 2)}, 2, false, false},
 	{"fetch, then upload elsewhere", {FETCH(1, 1, X), UPLOAD(1, 2, Y)}, 2, true, true},
 	{"kernel, event", {KERNEL(1, 1), NOTHING(1, 2)}, 2, false, true},
@@ -53,8 +95,8 @@ START_TEST(table)
 {
 	uint32_t index;
 
-	ck_assert_msg(repeat_is_provable(rows[_i].commands, rows[_i].count, false, &index) == rows[_i].fail, "%s",
-		rows[_i].what);
+	ck_assert_msg(repeat_is_provable(rows[_i].commands, rows[_i].count, false, &index) == rows[_i].fail,
+		"%s", rows[_i].what);
 	ck_assert_msg(repeat_is_provable(rows[_i].commands, rows[_i].count, true, &index) == rows[_i].replay,
 		"%s, with replay", rows[_i].what);
 }
@@ -62,7 +104,7 @@ END_TEST
 
 START_TEST(names_the_kernel)
 {
-	const struct repeat_command commands[] = {COPY(1, 1, X, X), FILL(1, 2, Y), KERNEL(1, 3)};
+	const struct repeat_command commands[] = { COPY(1, 1, X, X), FILL(1, 2, Y), KERNEL(1, 3) };
 	uint32_t index = 9;
 
 	ck_assert(!repeat_is_provable(commands, 3, false, &index));

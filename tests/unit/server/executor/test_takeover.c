@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// One executor dies, the next takes the session over: what is in doubt, what is done about it, and that nothing is lost
-// or run twice that must not be.
+// One executor dies, the next takes the session over: what is in doubt, what is done about it, and that
+// nothing is lost or run twice that must not be.
 
 #include "server/executor/takeover.h"
 
@@ -24,7 +24,8 @@ static enum takeover_verdict take_over_replaying(void)
 
 	fixture_kill();
 	let_replay();
-	return takeover_session(fixture.session, generation, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED, "a fault");
+	return takeover_session(
+		fixture.session, generation, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED, "a fault");
 }
 
 START_TEST(nothing_happened_yet)
@@ -88,6 +89,29 @@ START_TEST(a_kernel_in_doubt_is_repeated_if_the_client_vouches)
 	fixture_pass(100);
 	fake_arrive();
 	ck_assert_uint_eq(fixture_done(1), 3);
+}
+END_TEST
+
+/* Rounds of upload, kernel, fetch without a wait between them: marks keep one round in doubt at a time. */
+START_TEST(rounds_are_repeated_if_the_client_vouches)
+{
+	let_replay();
+	for (uint8_t i = 1; i <= 5; i++) {
+		fixture_copy(1, x, 0, 64, FRMPS_COPY_SRC_ARENA);
+		fixture_launch(1, 0, i);
+		fixture_launch(1, 0, i);
+		fixture_copy(1, FIXTURE_WINDOW + FIXTURE_DEVICE, y, 64, FRMPS_COPY_DST_HOST);
+	}
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_MARK), 4);
+	fake_arrive_one();
+	ck_assert_uint_eq(fixture_done(1), 4);
+	ck_assert_int_eq(take_over_replaying(), TAKEOVER_REPEATS);
+	fake.count = 0;
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 8);
+	ck_assert_uint_eq(fake_call(FAKE_LAUNCH, 0)->value, 2);
+	ck_assert_uint_eq(fake_count(FAKE_COPY), 8);
 }
 END_TEST
 
@@ -194,8 +218,10 @@ END_TEST
 
 START_TEST(a_satisfied_wait_is_not_repeated)
 {
-	struct frmps_wait_value wait = {
-		.address = FIXTURE_WINDOW + FIXTURE_DEVICE, .value = 1, .bytes = 4, .flags = CU_STREAM_WAIT_VALUE_EQ};
+	struct frmps_wait_value wait = {.address = FIXTURE_WINDOW + FIXTURE_DEVICE,
+		.value = 1,
+		.bytes = 4,
+		.flags = CU_STREAM_WAIT_VALUE_EQ};
 
 	fixture_put(FRMPS_OP_WAIT_VALUE, 1, 0, &wait, sizeof(wait));
 	fixture_turn();
@@ -372,6 +398,7 @@ int main(void)
 	tcase_add_test(doubt, what_is_done_stays_done);
 	tcase_add_test(doubt, a_kernel_in_doubt_is_a_fault_that_names_it);
 	tcase_add_test(doubt, a_kernel_in_doubt_is_repeated_if_the_client_vouches);
+	tcase_add_test(doubt, rounds_are_repeated_if_the_client_vouches);
 	tcase_add_test(doubt, copies_are_repeated);
 	tcase_add_test(doubt, a_copy_whose_source_may_be_gone_is_a_fault);
 	tcase_add_test(doubt, a_mark_that_did_not_arrive_bounds_the_doubt);

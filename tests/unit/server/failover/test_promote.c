@@ -117,7 +117,7 @@ START_TEST(client_waits_for_the_first_executor)
 	fake_hello(fake, &client);
 	fake_expect_nothing(fake, client.socket);
 	fake_boot(fake);
-	fake_serve(fake, &fake->children[1], WIRE_OPEN_SESSION);
+	fake_open(fake, &fake->children[1]);
 	fake_welcome(fake, &client);
 	fake_leave(fake, &client);
 	end();

@@ -63,7 +63,7 @@ START_TEST(welcome_describes_device_and_window)
 	fake->config.spin_us = 77;
 	fake->config.memory_limit = 64 * MIB;
 	fake_hello(fake, &client);
-	fake_serve(fake, active, WIRE_OPEN_SESSION);
+	fake_open(fake, active);
 	fake_expect(fake, client.socket, WIRE_WELCOME);
 	ck_assert_str_eq(fake->message.welcome.devices[0].name, "fake device");
 	ck_assert_int_eq(fake->message.welcome.driver_version, 13000);
@@ -79,7 +79,7 @@ START_TEST(server_region_is_read_only_for_the_client)
 {
 	boot();
 	fake_hello(fake, &client);
-	fake_serve(fake, active, WIRE_OPEN_SESSION);
+	fake_open(fake, active);
 	fake_expect(fake, client.socket, WIRE_WELCOME);
 	ck_assert_int_eq(fcntl(fake->packet.fds[1], F_GETFL) & O_ACCMODE, O_RDONLY);
 	ck_assert_ptr_eq(

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The watch over a session's work on the device. A fault shows in the next call of the driver, whoever makes
+// it; when all clients only wait there is none, and their marks never come. So while something is on the
+// device one of the session's streams is queried from time to time: after SENTRY_LEAST_NS, then after 5 % of
+// the time since the session last issued something, at most every millisecond.
+//
+// A fatal code ends the context. Codes that say nothing about the context (backend_is_fatal) end it as well
+// when SENTRY_FAILURES queries in a row give one. That a stream is ready, on the other hand, proves nothing:
+// only marks do.
+
+#include "server/executor/sentry.h"
+
+#include "server/executor/clock.h"
+#include "server/executor/lost.h"
+#include "server/log.h"
+
+#define SENTRY_LEAST_NS (200 * CLOCK_US)
+#define SENTRY_FAILURES 100u
+
+void sentry_note(struct session *session, struct stream *stream)
+{
+	if (stream->watched)
+		return;
+	if (TAILQ_EMPTY(&session->watched))
+		session->watch_at = session->now + SENTRY_LEAST_NS;
+	stream->watched = true;
+	TAILQ_INSERT_TAIL(&session->watched, stream, watch);
+}
+
+static uint64_t interval(const struct session *session, uint64_t now)
+{
+	uint64_t ns = clock_interval(session->busy_at, now);
+
+	return ns < SENTRY_LEAST_NS ? SENTRY_LEAST_NS : ns;
+}
+
+/* The first stream that is not done; those before it are forgotten. */
+static struct stream *find_undone(struct session *session)
+{
+	struct stream *stream;
+
+	while ((stream = TAILQ_FIRST(&session->watched))) {
+		if (stream_done(session, stream) < stream->issued)
+			return stream;
+		TAILQ_REMOVE(&session->watched, stream, watch);
+		stream->watched = false;
+	}
+	return NULL;
+}
+
+static void query(struct session *session, struct stream *stream)
+{
+	struct executor *executor = session->executor;
+	CUresult code = executor->ops->stream_query(stream->backend);
+
+	if (!code || code == CUDA_ERROR_NOT_READY) {
+		session->watch_failures = 0;
+		return;
+	}
+	executor_code(executor, code);
+	if (++session->watch_failures < SENTRY_FAILURES || executor_is_lost(executor))
+		return;
+	log_error("a stream's state cannot be read: code %d, %u times in a row", code, SENTRY_FAILURES);
+	lost_report(executor, code);
+}
+
+void sentry_look(struct session *session)
+{
+	struct stream *stream;
+
+	if (TAILQ_EMPTY(&session->watched) || session->now < session->watch_at ||
+		executor_is_lost(session->executor))
+		return;
+	session->watch_at = session->now + interval(session, session->now);
+	stream = find_undone(session);
+	if (stream)
+		query(session, stream);
+}
+
+uint64_t sentry_next_look(const struct session *session, uint64_t now)
+{
+	if (TAILQ_EMPTY(&session->watched))
+		return UINT64_MAX;
+	return session->watch_at > now ? session->watch_at : now;
+}

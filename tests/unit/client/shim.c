@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See shim.h.
+
+#include "tests/unit/client/shim.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "client/link/connect.h"
+
+CUcontext shim_context;
+
+void shim_setup_service(void)
+{
+	setenv("FRMPS_LOG", "off", 1);
+	unsetenv("CUDA_VISIBLE_DEVICES");
+	loopback_start();
+}
+
+void shim_setup(void)
+{
+	shim_setup_service();
+	OK(cuInit(0));
+	OK(cuDevicePrimaryCtxRetain(&shim_context, 0));
+	OK(cuCtxSetCurrent(shim_context));
+}
+
+void shim_teardown(void)
+{
+	/* Nobody else ever closes them: the shim leaves that to the end of the process. */
+	if (connection.control_fd >= 0)
+		close(connection.control_fd);
+	if (connection.doorbell_fd >= 0)
+		close(connection.doorbell_fd);
+	ck_assert(loopback_stop());
+}
+
+uint8_t *shim_pattern(size_t bytes, unsigned int seed)
+{
+	uint8_t *p = malloc(bytes);
+
+	for (size_t i = 0; i < bytes; ++i)
+		p[i] = (uint8_t)((i * 2654435761u >> 7) + seed);
+	return p;
+}
+
+void shim_pause(void)
+{
+	word_set(&loopback->paused, 1);
+}
+
+void shim_resume(void)
+{
+	word_set(&loopback->paused, 0);
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What the tests of the shim as a whole share: a loopback service, the primary context current, short forms.
+
+#ifndef FRMPS_TESTS_UNIT_CLIENT_SHIM_H
+#define FRMPS_TESTS_UNIT_CLIENT_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client/entry/api.h"
+#include "protocol/command.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/client/loopback.h"
+
+#define OK(call)	  ck_assert_int_eq((call), CUDA_SUCCESS)
+#define FAILS(call, code) ck_assert_int_eq((call), CUDA_ERROR_##code)
+#define MiB		  ((size_t)1 << 20)
+
+/* The primary context of device 0. */
+extern CUcontext shim_context;
+
+/** Fixtures: the service alone; the service, cuInit and a current context; the end, which checks the
+ * service's rules. */
+void shim_setup_service(void);
+void shim_setup(void);
+void shim_teardown(void);
+
+/** Bytes that differ from place to place; the caller frees them. */
+uint8_t *shim_pattern(size_t bytes, unsigned int seed);
+
+/** Stops and starts the service's work on the ring. */
+void shim_pause(void);
+void shim_resume(void);
+
+#endif

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The shim as a program sees it: start, devices, contexts.
+
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client/link/connect.h"
+#include "tests/unit/client/shim.h"
+
+START_TEST(nothing_works_before_cuinit)
+{
+	int count = -1, version;
+	CUcontext c;
+
+	OK(cuDriverGetVersion(&version));
+	ck_assert_int_eq(version, CUDA_ABI_VERSION);
+	FAILS(cuDeviceGetCount(&count), NOT_INITIALIZED);
+	FAILS(cuCtxGetCurrent(&c), NOT_INITIALIZED);
+	FAILS(cuMemFree_v2(0x1000), NOT_INITIALIZED);
+	ck_assert_int_eq(count, -1);
+	ck_assert_uint_eq(loopback->greetings, 0);
+}
+END_TEST
+
+START_TEST(no_service_is_an_error)
+{
+	setenv("FRMPS_SOCKET", "/nonexistent/socket", 1);
+	FAILS(cuInit(0), MPS_CONNECTION_FAILED);
+	FAILS(cuInit(0), MPS_CONNECTION_FAILED);
+	FAILS(cuCtxSynchronize(), NOT_INITIALIZED);
+}
+END_TEST
+
+START_TEST(a_hanging_service_is_an_error)
+{
+	setenv("FRMPS_CONNECT_TIMEOUT", "0.2", 1);
+	word_set(&loopback->mute, 1);
+	FAILS(cuInit(0), MPS_SERVER_NOT_READY);
+	word_set(&loopback->mute, 0);
+	unsetenv("FRMPS_CONNECT_TIMEOUT");
+	OK(cuInit(0));
+}
+END_TEST
+
+START_TEST(hidden_devices_are_no_devices)
+{
+	int count;
+
+	setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
+	FAILS(cuInit(0), NO_DEVICE);
+	ck_assert_uint_eq(loopback->greetings, 0);
+	setenv("CUDA_VISIBLE_DEVICES", "GPU-00", 1);
+	FAILS(cuInit(0), NO_DEVICE);
+	setenv("CUDA_VISIBLE_DEVICES", "GPU-f0f1f2f3-f4f5", 1);
+	OK(cuInit(0));
+	OK(cuDeviceGetCount(&count));
+	ck_assert_int_eq(count, 1);
+}
+END_TEST
+
+START_TEST(device_questions)
+{
+	char name[64], bus[16];
+	int value;
+	CUdevice device;
+
+	FAILS(cuInit(1), INVALID_VALUE);
+	OK(cuDeviceGet(&device, 0));
+	FAILS(cuDeviceGet(&device, 1), INVALID_DEVICE);
+	OK(cuDeviceGetName(name, sizeof(name), 0));
+	ck_assert_str_eq(name, "Loopback");
+	OK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 0));
+	ck_assert_int_eq(value, 1024);
+	FAILS(cuDeviceGetAttribute(&value, (CUdevice_attribute)5000, 0), INVALID_VALUE);
+	OK(cuDeviceGetPCIBusId(bus, sizeof(bus), 0));
+	ck_assert_str_eq(bus, "0000:1b:00.0");
+	OK(cuDeviceGetByPCIBusId(&device, bus));
+	FAILS(cuDeviceGetByPCIBusId(&device, "0000:1c:00.0"), INVALID_DEVICE);
+	OK(cuDeviceCanAccessPeer(&value, 0, 0));
+	ck_assert_int_eq(value, 0);
+}
+END_TEST
+
+START_TEST(a_forked_child_has_no_driver)
+{
+	int status;
+	pid_t pid;
+	CUcontext c;
+	uint32_t before = loopback->count;
+
+	pid = fork();
+	if (pid == 0) {
+		int version, bad = 0;
+
+		bad += cuMemFree_v2(0x1000) != CUDA_ERROR_NOT_INITIALIZED;
+		bad += cuInit(0) != CUDA_ERROR_NOT_INITIALIZED;
+		bad += cuCtxGetCurrent(&c) != CUDA_ERROR_NOT_INITIALIZED;
+		bad += cuDriverGetVersion(&version) != CUDA_SUCCESS;
+		/* The service must see when the parent is gone. */
+		bad += connection.control_fd != -1;
+		_exit(bad);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	ck_assert_uint_eq(loopback->count, before);
+	OK(cuCtxSynchronize());
+}
+END_TEST
+
+START_TEST(the_stack_of_contexts)
+{
+	CUcontext a, b, c;
+	CUdevice device;
+
+	OK(cuCtxCreate_v2(&a, 0, 0));
+	OK(cuCtxCreate_v4(&b, NULL, CU_CTX_SCHED_SPIN, 0));
+	OK(cuCtxGetCurrent(&c));
+	ck_assert_ptr_eq(c, b);
+	OK(cuCtxPushCurrent_v2(a));
+	OK(cuCtxPopCurrent_v2(&c));
+	ck_assert_ptr_eq(c, a);
+	OK(cuCtxDestroy_v2(b));
+	OK(cuCtxGetCurrent(&c));
+	ck_assert_ptr_eq(c, a);
+	FAILS(cuCtxDestroy_v2(b), CONTEXT_IS_DESTROYED);
+	OK(cuCtxSetCurrent(shim_context));
+	OK(cuCtxSetCurrent(NULL));
+	OK(cuCtxGetCurrent(&c));
+	ck_assert_ptr_eq(c, shim_context);
+	OK(cuCtxSetCurrent(NULL));
+	FAILS(cuCtxGetDevice(&device), INVALID_CONTEXT);
+	FAILS(cuCtxSynchronize(), INVALID_CONTEXT);
+	FAILS(cuCtxPopCurrent_v2(&c), INVALID_CONTEXT);
+	FAILS(cuCtxPushCurrent_v2((CUcontext)0x1234), INVALID_CONTEXT);
+	OK(cuCtxSetCurrent(b));
+	FAILS(cuCtxSynchronize(), CONTEXT_IS_DESTROYED);
+}
+END_TEST
+
+START_TEST(the_primary_context)
+{
+	unsigned int flags;
+	unsigned long long before, after;
+	CUcontext again;
+	CUdeviceptr p;
+	int active;
+
+	OK(cuDevicePrimaryCtxRetain(&again, 0));
+	ck_assert_ptr_eq(again, shim_context);
+	OK(cuCtxGetId(shim_context, &before));
+	OK(cuMemAlloc_v2(&p, 64 * MiB));
+	OK(cuDevicePrimaryCtxRelease_v2(0));
+	OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+	ck_assert_int_eq(active, 1);
+	OK(cuDevicePrimaryCtxRelease_v2(0));
+	OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+	ck_assert_int_eq(active, 0);
+	FAILS(cuDevicePrimaryCtxRelease_v2(0), INVALID_CONTEXT);
+	FAILS(cuCtxSynchronize(), CONTEXT_IS_DESTROYED);
+	OK(cuDevicePrimaryCtxSetFlags_v2(0, CU_CTX_SCHED_BLOCKING_SYNC));
+	FAILS(cuDevicePrimaryCtxSetFlags_v2(0, 3), INVALID_VALUE);
+	OK(cuDevicePrimaryCtxRetain(&again, 0));
+	ck_assert_ptr_eq(again, shim_context);
+	OK(cuCtxGetId(shim_context, &after));
+	ck_assert(before != after);
+	FAILS(cuMemFree_v2(p), INVALID_VALUE);
+	OK(cuCtxGetFlags(&flags));
+	ck_assert_uint_eq(flags, CU_CTX_SCHED_BLOCKING_SYNC);
+}
+END_TEST
+
+START_TEST(a_reset_frees_everything)
+{
+	CUdeviceptr p;
+	CUstream stream;
+	CUevent event;
+	void *host;
+
+	OK(cuMemAlloc_v2(&p, 100 * MiB));
+	OK(cuMemHostAlloc(&host, 100, 0));
+	OK(cuStreamCreate(&stream, 0));
+	OK(cuEventCreate(&event, 0));
+	OK(cuDevicePrimaryCtxReset_v2(0));
+	FAILS(cuCtxSynchronize(), CONTEXT_IS_DESTROYED);
+	OK(cuDevicePrimaryCtxRetain(&shim_context, 0));
+	FAILS(cuMemFree_v2(p), INVALID_VALUE);
+	FAILS(cuMemFreeHost(host), INVALID_VALUE);
+	FAILS(cuStreamSynchronize(stream), INVALID_HANDLE);
+	FAILS(cuEventQuery(event), INVALID_HANDLE);
+	ck_assert_uint_le(loopback->mapped, 64 * MiB);
+}
+END_TEST
+
+START_TEST(limits_are_shadows)
+{
+	size_t value;
+
+	OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
+	ck_assert_uint_eq(value, 1024);
+	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
+	OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
+	ck_assert_uint_eq(value, 4096);
+	FAILS(cuCtxGetLimit(&value, CU_LIMIT_CIG_ENABLED), UNSUPPORTED_LIMIT);
+	FAILS(cuCtxGetLimit(&value, (CUlimit)99), INVALID_VALUE);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("start");
+	TCase *start = suite_case(suite, "start");
+	TCase *contexts = suite_case(suite, "contexts");
+
+	tcase_add_checked_fixture(start, shim_setup_service, shim_teardown);
+	tcase_add_test(start, nothing_works_before_cuinit);
+	tcase_add_test(start, no_service_is_an_error);
+	tcase_add_test(start, a_hanging_service_is_an_error);
+	tcase_add_test(start, hidden_devices_are_no_devices);
+	tcase_add_checked_fixture(contexts, shim_setup, shim_teardown);
+	tcase_add_test(contexts, device_questions);
+	tcase_add_test(contexts, a_forked_child_has_no_driver);
+	tcase_add_test(contexts, the_stack_of_contexts);
+	tcase_add_test(contexts, the_primary_context);
+	tcase_add_test(contexts, a_reset_frees_everything);
+	tcase_add_test(contexts, limits_are_shadows);
+	return suite_run(suite);
+}

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The shim as a program sees it: streams, events, words, host functions, many threads.
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "tests/unit/client/shim.h"
+
+START_TEST(stream_handles)
+{
+	CUstream a, b;
+	unsigned int flags;
+	unsigned long long id, other;
+	CUcontext c;
+	int priority;
+
+	OK(cuStreamCreateWithPriority(&a, CU_STREAM_NON_BLOCKING, -99));
+	OK(cuStreamGetPriority(a, &priority));
+	ck_assert_int_eq(priority, -5);
+	OK(cuStreamGetFlags(a, &flags));
+	ck_assert_uint_eq(flags, CU_STREAM_NON_BLOCKING);
+	OK(cuStreamGetCtx(a, &c));
+	ck_assert_ptr_eq(c, shim_context);
+	OK(cuStreamGetId(a, &id));
+	OK(cuStreamGetId(NULL, &other));
+	ck_assert(id != other);
+	OK(cuStreamGetId_ptsz(NULL, &id));
+	ck_assert(id != other);
+	ck_assert_uint_eq((uintptr_t)a % 8, 0);
+	OK(cuStreamDestroy_v2(a));
+	FAILS(cuStreamQuery(a), INVALID_HANDLE);
+	FAILS(cuStreamDestroy_v2(a), INVALID_HANDLE);
+	OK(cuStreamCreate(&b, 0));
+	ck_assert_ptr_ne(a, b);
+	FAILS(cuStreamQuery(a), INVALID_HANDLE);
+	FAILS(cuStreamDestroy_v2(NULL), INVALID_HANDLE);
+	FAILS(cuStreamDestroy_v2(CU_STREAM_PER_THREAD), INVALID_HANDLE);
+	FAILS(cuStreamCreate(&b, 4), INVALID_VALUE);
+	FAILS(cuStreamQuery((CUstream)0xdeadbeef), INVALID_HANDLE);
+}
+END_TEST
+
+START_TEST(streams_say_when_they_are_done)
+{
+	CUstream stream;
+	CUdeviceptr p;
+
+	OK(cuMemAlloc_v2(&p, 64));
+	OK(cuStreamCreate(&stream, 0));
+	OK(cuStreamQuery(stream));
+	shim_pause();
+	OK(cuMemsetD8Async(p, 1, 64, stream));
+	FAILS(cuStreamQuery(stream), NOT_READY);
+	FAILS(cuStreamQuery(NULL), NOT_READY);
+	shim_resume();
+	OK(cuStreamSynchronize(stream));
+	OK(cuStreamQuery(stream));
+	OK(cuStreamQuery(NULL));
+}
+END_TEST
+
+START_TEST(polling_ends)
+{
+	CUstream stream;
+	CUdeviceptr p;
+	CUresult r;
+
+	OK(cuMemAlloc_v2(&p, 64));
+	OK(cuStreamCreate(&stream, 0));
+	OK(cuMemsetD8Async(p, 1, 64, stream));
+	while ((r = cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY)
+		continue;
+	OK(r);
+	/* One mark for all the questions. */
+	ck_assert_uint_le(loopback_count(FRMPS_OP_MARK), 1);
+}
+END_TEST
+
+START_TEST(slots_are_used_again)
+{
+	CUstream stream;
+	CUdeviceptr p;
+
+	OK(cuMemAlloc_v2(&p, 64));
+	for (int i = 0; i < 5000; ++i) {
+		OK(cuStreamCreate(&stream, i % 2 ? CU_STREAM_NON_BLOCKING : 0));
+		if (i % 3)
+			OK(cuMemsetD8Async(p, 1, 64, stream));
+		OK(cuStreamDestroy_v2(stream));
+		if (i % 500 == 0)
+			OK(cuCtxSynchronize());
+	}
+	OK(cuCtxSynchronize());
+}
+END_TEST
+
+START_TEST(the_default_stream_joins)
+{
+	CUstream a, b, free_stream;
+	CUdeviceptr p;
+	unsigned int before;
+
+	OK(cuMemAlloc_v2(&p, 64));
+	OK(cuStreamCreate(&a, 0));
+	OK(cuStreamCreate(&b, 0));
+	OK(cuStreamCreate(&free_stream, CU_STREAM_NON_BLOCKING));
+	OK(cuCtxSynchronize());
+	before = loopback_count(FRMPS_OP_DEPEND);
+	shim_pause();
+	OK(cuMemsetD8Async(p, 1, 64, a));
+	OK(cuMemsetD8Async(p, 2, 64, b));
+	OK(cuMemsetD8Async(p, 3, 64, free_stream));
+	OK(cuMemsetD8Async(p, 4, 64, NULL)); /* waits for a and b */
+	OK(cuMemsetD8Async(p, 5, 64, NULL));
+	OK(cuMemsetD8Async(p, 6, 64, free_stream));
+	OK(cuMemsetD8Async(p, 7, 64, a)); /* waits for the default stream */
+	OK(cuMemsetD8Async(p, 8, 64, a));
+	OK(cuMemsetD8Async(p, 9, 64, CU_STREAM_PER_THREAD)); /* waits as well */
+	shim_resume();
+	OK(cuCtxSynchronize());
+	ck_assert_uint_eq(loopback_count(FRMPS_OP_DEPEND) - before, 4);
+}
+END_TEST
+
+START_TEST(events)
+{
+	CUevent event, untimed, unrecorded;
+	CUstream a, b;
+	CUdeviceptr p;
+	float ms = -1;
+
+	OK(cuMemAlloc_v2(&p, 64));
+	OK(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+	OK(cuEventCreate(&event, CU_EVENT_BLOCKING_SYNC));
+	OK(cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING));
+	OK(cuEventCreate(&unrecorded, 0));
+	FAILS(cuEventCreate(&event, CU_EVENT_INTERPROCESS), INVALID_VALUE);
+	OK(cuEventQuery(event));
+	OK(cuEventSynchronize(event));
+	OK(cuStreamWaitEvent(b, event, 0));
+	FAILS(cuEventElapsedTime(&ms, event, event), INVALID_HANDLE);
+	shim_pause();
+	OK(cuMemsetD8Async(p, 1, 64, a));
+	OK(cuEventRecord(event, a));
+	OK(cuEventRecordWithFlags(untimed, a, 0));
+	FAILS(cuEventRecordWithFlags(untimed, a, 1), INVALID_VALUE);
+	FAILS(cuEventQuery(event), NOT_READY);
+	FAILS(cuEventElapsedTime(&ms, event, event), NOT_READY);
+	OK(cuStreamWaitEvent(b, event, 0));
+	OK(cuStreamWaitEvent(a, event, 0));
+	OK(cuMemsetD8Async(p, 2, 64, b));
+	shim_resume();
+	OK(cuEventSynchronize(event));
+	OK(cuEventQuery(event));
+	OK(cuEventElapsedTime_v2(&ms, event, event));
+	ck_assert_float_eq(ms, 1.5f);
+	FAILS(cuEventElapsedTime(&ms, event, untimed), INVALID_HANDLE);
+	FAILS(cuEventElapsedTime(&ms, unrecorded, event), INVALID_HANDLE);
+	OK(cuCtxSynchronize());
+	/* The wait inside a's own order needs no command. */
+	ck_assert_uint_eq(loopback_count(FRMPS_OP_DEPEND), 1);
+	OK(cuEventDestroy_v2(event));
+	FAILS(cuEventRecord(event, a), INVALID_HANDLE);
+	FAILS(cuEventDestroy_v2(event), INVALID_HANDLE);
+	OK(cuStreamQuery(a));
+}
+END_TEST
+
+START_TEST(event_slots_are_used_again)
+{
+	CUevent event;
+	CUstream stream;
+
+	OK(cuStreamCreate(&stream, 0));
+	for (int i = 0; i < 70000; ++i) {
+		OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+		if (i % 16 == 0)
+			OK(cuEventRecord(event, stream));
+		OK(cuEventDestroy_v2(event));
+	}
+	OK(cuCtxSynchronize());
+}
+END_TEST
+
+START_TEST(an_event_outlives_its_stream)
+{
+	CUevent event;
+	CUstream stream;
+	CUdeviceptr p;
+
+	OK(cuMemAlloc_v2(&p, 64));
+	OK(cuStreamCreate(&stream, 0));
+	OK(cuEventCreate(&event, 0));
+	shim_pause();
+	OK(cuMemsetD8Async(p, 1, 64, stream));
+	OK(cuEventRecord(event, stream));
+	OK(cuStreamDestroy_v2(stream));
+	FAILS(cuEventQuery(event), NOT_READY);
+	shim_resume();
+	OK(cuEventSynchronize(event));
+	OK(cuEventDestroy_v2(event));
+	OK(cuCtxSynchronize());
+}
+END_TEST
+
+START_TEST(words_in_memory)
+{
+	CUstreamBatchMemOpParams batch[3] = {0};
+	CUstream stream;
+	volatile uint32_t *word;
+	CUdeviceptr p;
+
+	OK(cuMemHostAlloc((void **)&word, 64, 0));
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	p = (CUdeviceptr)(uintptr_t)word;
+	OK(cuStreamWaitValue32_v2(stream, p, 5, CU_STREAM_WAIT_VALUE_EQ));
+	OK(cuStreamWriteValue64_v2(stream, p + 8, 77, 0));
+	FAILS(cuStreamQuery(stream), NOT_READY);
+	word[0] = 5;
+	OK(cuStreamSynchronize(stream));
+	ck_assert_uint_eq(word[2], 77);
+	FAILS(cuStreamWriteValue32(stream, p + 1, 1, 0), INVALID_VALUE);
+	FAILS(cuStreamWriteValue32(stream, 0, 1, 0), INVALID_VALUE);
+	FAILS(cuStreamWriteValue32(stream, p, 1, 8), INVALID_VALUE);
+	batch[0].operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+	batch[0].writeValue.address = p;
+	batch[0].writeValue.value = 6;
+	batch[1].operation = CU_STREAM_MEM_OP_BARRIER;
+	batch[2].operation = (CUstreamBatchMemOpType)99;
+	FAILS(cuStreamBatchMemOp_v2(stream, 3, batch, 0), INVALID_VALUE);
+	OK(cuStreamBatchMemOp_v2(stream, 2, batch, 0));
+	OK(cuStreamSynchronize(stream));
+	ck_assert_uint_eq(word[0], 6);
+}
+END_TEST
+
+START_TEST(nothing_is_captured)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+
+	OK(cuStreamIsCapturing(NULL, &status));
+	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_NONE);
+	OK(cuStreamGetCaptureInfo_v2(NULL, &status, NULL, NULL, NULL, NULL));
+	OK(cuThreadExchangeStreamCaptureMode(&mode));
+	ck_assert_int_eq(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+	OK(cuThreadExchangeStreamCaptureMode(&mode));
+	ck_assert_int_eq(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+END_TEST
+
+static int order[64], ran;
+
+static void append(void *user)
+{
+	order[ran++] = (int)(intptr_t)user;
+}
+
+static CUresult callback_status = CUDA_ERROR_UNKNOWN;
+static CUstream callback_stream_seen;
+
+static void on_stream(CUstream stream, CUresult status, void *user)
+{
+	callback_stream_seen = stream;
+	callback_status = status;
+	append(user);
+}
+
+START_TEST(host_functions_run_in_order)
+{
+	CUstream stream;
+
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	for (int i = 0; i < 20; ++i)
+		OK(cuLaunchHostFunc(stream, append, (void *)(intptr_t)i));
+	OK(cuStreamAddCallback(stream, on_stream, (void *)(intptr_t)20, 0));
+	FAILS(cuStreamAddCallback(stream, on_stream, NULL, 1), INVALID_VALUE);
+	FAILS(cuLaunchHostFunc(stream, NULL, NULL), INVALID_VALUE);
+	OK(cuStreamSynchronize(stream));
+	ck_assert_int_eq(ran, 21);
+	for (int i = 0; i < 21; ++i)
+		ck_assert_int_eq(order[i], i);
+	ck_assert_int_eq(callback_status, CUDA_SUCCESS);
+	ck_assert_ptr_eq(callback_stream_seen, stream);
+}
+END_TEST
+
+#define THREADS	 8
+#define COMMANDS 4000
+
+static CUdeviceptr shared_memory;
+
+static void *submit_much(void *arg)
+{
+	CUstream stream = arg;
+	CUevent event;
+
+	if (cuCtxSetCurrent(shim_context) != CUDA_SUCCESS || cuEventCreate(&event, 2) != CUDA_SUCCESS)
+		return "setup";
+	for (int i = 0; i < COMMANDS; ++i) {
+		CUstream to = i % 5 == 0 ? NULL : i % 7 == 0 ? CU_STREAM_PER_THREAD : stream;
+
+		if (cuMemsetD8Async(shared_memory, 1, 16, to) != CUDA_SUCCESS)
+			return "set";
+		if (i % 11 == 0 && cuEventRecord(event, to) != CUDA_SUCCESS)
+			return "record";
+		if (i % 13 == 0 && cuStreamWaitEvent(stream, event, 0) != CUDA_SUCCESS)
+			return "wait";
+		if (i % 500 == 0 && cuStreamSynchronize(to) != CUDA_SUCCESS)
+			return "synchronize";
+	}
+	return cuEventDestroy_v2(event) == CUDA_SUCCESS ? NULL : "destroy";
+}
+
+START_TEST(threads_keep_the_order)
+{
+	pthread_t threads[THREADS];
+	CUstream streams[THREADS / 2];
+	void *failed;
+
+	OK(cuMemAlloc_v2(&shared_memory, 16));
+	for (int i = 0; i < THREADS / 2; ++i)
+		OK(cuStreamCreate(&streams[i], i % 2));
+	for (int i = 0; i < THREADS; ++i)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, submit_much, streams[i / 2]), 0);
+	for (int i = 0; i < THREADS; ++i) {
+		pthread_join(threads[i], &failed);
+		ck_assert_msg(!failed, "%s", (char *)failed);
+	}
+	OK(cuCtxSynchronize());
+}
+END_TEST
+
+START_TEST(the_credit_is_kept)
+{
+	CUstream stream;
+	CUdeviceptr p;
+
+	OK(cuMemAlloc_v2(&p, 64));
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	for (int i = 0; i < 30000; ++i)
+		OK(cuMemsetD8Async(p, (unsigned char)i, 1, stream));
+	OK(cuStreamSynchronize(stream));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("stream");
+	TCase *streams = suite_case(suite, "streams");
+	TCase *threads = suite_case(suite, "threads");
+
+	tcase_add_checked_fixture(streams, shim_setup, shim_teardown);
+	tcase_add_test(streams, stream_handles);
+	tcase_add_test(streams, streams_say_when_they_are_done);
+	tcase_add_test(streams, polling_ends);
+	tcase_add_test(streams, slots_are_used_again);
+	tcase_add_test(streams, the_default_stream_joins);
+	tcase_add_test(streams, events);
+	tcase_add_test(streams, event_slots_are_used_again);
+	tcase_add_test(streams, an_event_outlives_its_stream);
+	tcase_add_test(streams, words_in_memory);
+	tcase_add_test(streams, nothing_is_captured);
+	tcase_add_test(streams, host_functions_run_in_order);
+	tcase_add_checked_fixture(threads, shim_setup, shim_teardown);
+	tcase_add_test(threads, threads_keep_the_order);
+	tcase_add_test(threads, the_credit_is_kept);
+	return suite_run(suite);
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The shim when the service reports errors, faults, pauses, hangs or dies.
+
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/unit/client/shim.h"
+
+static int order[64], ran;
+
+static void append(void *user)
+{
+	order[ran++] = (int)(intptr_t)user;
+}
+
+static CUresult callback_status = CUDA_ERROR_UNKNOWN;
+static CUstream callback_stream_seen;
+
+static void on_stream(CUstream stream, CUresult status, void *user)
+{
+	callback_stream_seen = stream;
+	callback_status = status;
+	append(user);
+}
+
+START_TEST(a_late_error_is_reported_once)
+{
+	OK(cuCtxSynchronize());
+	word_set(&loopback->late, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+	while (word_acquire(&loopback->late))
+		usleep(1000);
+	FAILS(cuCtxSynchronize(), LAUNCH_OUT_OF_RESOURCES);
+	OK(cuCtxSynchronize());
+}
+END_TEST
+
+START_TEST(a_fault_is_sticky)
+{
+	CUdeviceptr p;
+	CUcontext c;
+	int value;
+
+	OK(cuMemAlloc_v2(&p, 64));
+	shim_pause();
+	OK(cuMemsetD8Async(p, 1, 64, NULL));
+	word_set(&loopback->fault, CUDA_ERROR_ILLEGAL_ADDRESS);
+	FAILS(cuCtxSynchronize(), ILLEGAL_ADDRESS);
+	FAILS(cuMemsetD8Async(p, 1, 64, NULL), ILLEGAL_ADDRESS);
+	FAILS(cuMemAlloc_v2(&p, 64), ILLEGAL_ADDRESS);
+	FAILS(cuMemFree_v2(p), ILLEGAL_ADDRESS);
+	OK(cuCtxGetCurrent(&c));
+	OK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 0));
+	OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+END_TEST
+
+START_TEST(a_fault_ends_callbacks)
+{
+	shim_pause();
+	OK(cuLaunchHostFunc(NULL, append, NULL));
+	OK(cuStreamAddCallback(NULL, on_stream, NULL, 0));
+	word_set(&loopback->fault, CUDA_ERROR_LAUNCH_FAILED);
+	FAILS(cuCtxSynchronize(), LAUNCH_FAILED);
+	while (*(volatile CUresult *)&callback_status == CUDA_ERROR_UNKNOWN)
+		usleep(1000);
+	ck_assert_int_eq(callback_status, CUDA_ERROR_LAUNCH_FAILED);
+	ck_assert_int_eq(ran, 1);
+}
+END_TEST
+
+START_TEST(a_dead_service_ends_waits)
+{
+	CUdeviceptr p;
+
+	OK(cuMemAlloc_v2(&p, 64));
+	shim_pause();
+	OK(cuMemsetD8Async(p, 1, 64, NULL));
+	loopback_kill();
+	FAILS(cuCtxSynchronize(), MPS_RPC_FAILURE);
+	FAILS(cuMemAlloc_v2(&p, 64), MPS_RPC_FAILURE);
+}
+END_TEST
+
+START_TEST(a_dead_service_ends_requests)
+{
+	CUdeviceptr p;
+
+	loopback_kill();
+	FAILS(cuMemAlloc_v2(&p, 64 * MiB), MPS_RPC_FAILURE);
+	FAILS(cuCtxSynchronize(), MPS_RPC_FAILURE);
+}
+END_TEST
+
+START_TEST(a_full_ring_of_a_dead_service_ends)
+{
+	CUdeviceptr p;
+	CUresult r = CUDA_SUCCESS;
+
+	OK(cuMemAlloc_v2(&p, 64));
+	shim_pause();
+	loopback_kill();
+	for (int i = 0; r == CUDA_SUCCESS && i < 100000; ++i) {
+		CUstream stream;
+
+		r = cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+		for (int k = 0; r == CUDA_SUCCESS && k < 100; ++k)
+			r = cuMemsetD8Async(p, 1, 64, stream);
+	}
+	ck_assert_int_eq(r, CUDA_ERROR_MPS_RPC_FAILURE);
+}
+END_TEST
+
+static void *release_soon(void *unused)
+{
+	(void)unused;
+	usleep(50000);
+	shim_resume();
+	word_set(&loopback->held, 0);
+	return NULL;
+}
+
+START_TEST(a_promotion_is_only_a_pause)
+{
+	pthread_t helper;
+	uint8_t out[64];
+	CUdeviceptr p;
+
+	OK(cuMemAlloc_v2(&p, 64));
+	for (int i = 1; i <= 10; ++i) {
+		word_set(&loopback->held, 1);
+		OK(cuMemsetD8Async(p, (unsigned char)i, 64, NULL));
+		ck_assert_int_eq(pthread_create(&helper, NULL, release_soon, NULL), 0);
+		OK(cuCtxSynchronize());
+		pthread_join(helper, NULL);
+	}
+	OK(cuMemcpyDtoH_v2(out, p, 64));
+	ck_assert_uint_eq(out[63], 10);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("trouble");
+	TCase *trouble = suite_case(suite, "trouble");
+
+	tcase_add_checked_fixture(trouble, shim_setup, shim_teardown);
+	tcase_add_test(trouble, a_late_error_is_reported_once);
+	tcase_add_test(trouble, a_fault_is_sticky);
+	tcase_add_test(trouble, a_fault_ends_callbacks);
+	tcase_add_test(trouble, a_dead_service_ends_waits);
+	tcase_add_test(trouble, a_dead_service_ends_requests);
+	tcase_add_test(trouble, a_full_ring_of_a_dead_service_ends);
+	tcase_add_test(trouble, a_promotion_is_only_a_pause);
+	return suite_run(suite);
+}
