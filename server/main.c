@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/personality.h>
 #include <unistd.h>
 
 #include "server/backend/backend.h"
@@ -236,7 +237,23 @@ static int run_daemon(const struct options *options)
 	return code;
 }
 
-static int run_child(const struct options *options)
+/*
+ * The driver places a module's variables where the process's own addresses lead it: with randomised addresses
+ * they come out differently in every executor, and a program that holds such an address could not be moved.
+ * Takes effect at the next exec, so the executor starts itself once more. Where that is not permitted, it
+ * goes on as it is.
+ */
+static void fix_addresses(char **arguments)
+{
+	int now = personality(UINT32_MAX);
+
+	if (now < 0 || now & ADDR_NO_RANDOMIZE || personality((unsigned)now | ADDR_NO_RANDOMIZE) < 0)
+		return;
+	if (personality(UINT32_MAX) & ADDR_NO_RANDOMIZE)
+		execv("/proc/self/exe", arguments);
+}
+
+static int run_child(const struct options *options, char **arguments)
 {
 	const struct backend_ops *ops;
 
@@ -258,6 +275,7 @@ static int run_child(const struct options *options)
 		return keeper_main(ops, options->device, options->control_fd);
 	}
 	if (strcmp(options->role, "executor") == 0) {
+		fix_addresses(arguments);
 		role_set(ROLE_EXECUTOR);
 		log_init(options->log_level, "frmps executor");
 		return executor_main(ops, options->device, options->control_fd, options->words_fd);
@@ -273,5 +291,5 @@ int main(int count, char **arguments)
 
 	if (r)
 		return r - 1;
-	return options.role ? run_child(&options) : run_daemon(&options);
+	return options.role ? run_child(&options, arguments) : run_daemon(&options);
 }

@@ -82,13 +82,30 @@ static CUresult finish(struct client_stream *stream, uint64_t seq)
 	return r == CUDA_SUCCESS ? wait_late_error() : r;
 }
 
-/* Both sides are reached by the device. @wait: until it is done */
-static CUresult copy_direct(const struct box *box, uint32_t kind, struct client_stream *stream, bool wait)
+/* What a call does about its last command before it returns. */
+enum ending {
+	END_ASYNC, /* nothing: the program knows that it may still be under way */
+	END_EARLY, /* nothing, but whatever the program submits from now on runs behind it */
+	END_DONE,  /* waits for it */
+};
+
+static CUresult end(struct client_stream *stream, uint64_t seq, enum ending ending)
+{
+	if (ending == END_DONE)
+		return finish(stream, seq);
+	if (ending == END_EARLY)
+		submit_returns_early(stream, seq);
+	return CUDA_SUCCESS;
+}
+
+/* Both sides are reached by the device. */
+static CUresult copy_direct(
+	const struct box *box, uint32_t kind, struct client_stream *stream, enum ending ending)
 {
 	uint64_t seq;
-	CUresult r = send(box, kind, wait ? FRMPS_CMD_MARK : 0, stream, &seq);
+	CUresult r = send(box, kind, ending == END_DONE ? FRMPS_CMD_MARK : 0, stream, &seq);
 
-	return r == CUDA_SUCCESS && wait ? finish(stream, seq) : r;
+	return r == CUDA_SUCCESS ? end(stream, seq, ending) : r;
 }
 
 /* The side of a piece that lies in the arena. */
@@ -98,10 +115,10 @@ static struct box_side staged_side(const struct box *piece, uint64_t address)
 }
 
 /* Reads one piece of ordinary memory and sends it on. */
-static CUresult send_piece(const struct box *piece, struct arena_lease *lease, struct client_stream *stream)
+static CUresult send_piece(
+	const struct box *piece, struct arena_lease *lease, struct client_stream *stream, uint64_t *ret_seq)
 {
 	struct box in = *piece, out = *piece;
-	uint64_t seq;
 	CUresult r;
 
 	in.dst = staged_side(piece, (uint64_t)(uintptr_t)lease->memory);
@@ -109,9 +126,10 @@ static CUresult send_piece(const struct box *piece, struct arena_lease *lease, s
 	out.src = staged_side(piece, lease->offset);
 	/* A large piece is wanted back soon; a mark behind many of them would keep them all until the last.
 	 */
-	r = send(&out, FRMPS_COPY_SRC_ARENA, lease->bytes >= MARKED_BYTES ? FRMPS_CMD_MARK : 0, stream, &seq);
+	r = send(&out, FRMPS_COPY_SRC_ARENA, lease->bytes >= MARKED_BYTES ? FRMPS_CMD_MARK : 0, stream,
+		ret_seq);
 	if (r == CUDA_SUCCESS)
-		arena_sent(lease, stream, seq);
+		arena_sent(lease, stream, *ret_seq);
 	else
 		arena_release(lease);
 	return r;
@@ -127,10 +145,10 @@ static uint64_t box_bytes(const struct box *box)
 	return bytes;
 }
 
-static CUresult copy_in(const struct box *box, struct client_stream *stream, bool wait)
+static CUresult copy_in(const struct box *box, struct client_stream *stream, enum ending ending)
 {
 	struct box_cursor cursor = {0};
-	uint64_t left = box_bytes(box);
+	uint64_t left = box_bytes(box), seq = 0;
 	struct arena_lease lease;
 	struct box piece;
 	CUresult r = CUDA_SUCCESS;
@@ -141,9 +159,9 @@ static CUresult copy_in(const struct box *box, struct client_stream *stream, boo
 			return r;
 		box_next(box, &cursor, lease.bytes, &piece);
 		left -= piece.width * piece.height;
-		r = send_piece(&piece, &lease, stream);
+		r = send_piece(&piece, &lease, stream, &seq);
 	}
-	return r == CUDA_SUCCESS && wait ? wait_stream(stream) : r;
+	return r == CUDA_SUCCESS ? end(stream, seq, ending) : r;
 }
 
 /* A piece on its way from the device. */
@@ -233,7 +251,9 @@ static CUresult copy_reachable(const struct box *box, const struct copy_side *ds
 		kind |= FRMPS_COPY_DST_HOST;
 	if (src->place == COPY_PINNED)
 		kind |= FRMPS_COPY_SRC_HOST;
-	return copy_direct(box, kind, stream, !async && (kind || dst->sync || src->sync));
+	if (async)
+		return copy_direct(box, kind, stream, END_ASYNC);
+	return copy_direct(box, kind, stream, kind || dst->sync || src->sync ? END_DONE : END_EARLY);
 }
 
 /* Places of both sides, and whether the call may name them. */
@@ -272,7 +292,7 @@ CUresult copy_box(struct box box, struct client_stream *stream, unsigned int how
 	if (dst.place != COPY_ORDINARY && src.place != COPY_ORDINARY)
 		return copy_reachable(&box, &dst, &src, stream, async);
 	if (dst.place == COPY_DEVICE)
-		return copy_in(&box, stream, !async && dst.sync);
+		return copy_in(&box, stream, async ? END_ASYNC : dst.sync ? END_DONE : END_EARLY);
 	return copy_out(&box, stream);
 }
 
@@ -314,6 +334,7 @@ CUresult copy_set(const struct copy_fill *fill, struct client_stream *stream, un
 		.element_bytes = fill->element_bytes,
 	};
 	submit_commit(&submit);
-	return !(how & COPY_ASYNC) && (side.sync || side.place == COPY_PINNED) ? finish(stream, submit.seq)
-									       : CUDA_SUCCESS;
+	if (how & COPY_ASYNC)
+		return CUDA_SUCCESS;
+	return end(stream, submit.seq, side.sync || side.place == COPY_PINNED ? END_DONE : END_EARLY);
 }

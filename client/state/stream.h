@@ -32,10 +32,11 @@ struct client_stream {
 	word64 last; /* ring writes: highest seq that the program knows of: what a synchronisation waits for
 		      */
 	word64 seq;  /* ring writes: highest seq used, with what the shim added */
-	uint64_t marked; /* ring: highest seq behind which a mark was asked for */
-	uint64_t done;	 /* ring: a done value that was true once */
-	uint64_t joined; /* ring: highest seq of the legacy stream that this one waits for */
-	bool unjoined;	 /* ring: has work that the legacy stream does not wait for yet; is on the list */
+	uint64_t marked;       /* ring: highest seq behind which a mark was asked for */
+	uint64_t done;	       /* ring: a done value that was true once */
+	uint64_t joined;       /* ring: highest seq of the legacy stream that this one waits for */
+	uint64_t early_joined; /* ring: early return (join.h) that this stream waits for */
+	bool unjoined; /* ring: has work that the legacy stream does not wait for yet; is on the list */
 	struct client_stream *next_unjoined;
 	struct client_stream *next_free;
 };

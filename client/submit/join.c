@@ -31,11 +31,27 @@ static bool next_of_legacy(
 	return false;
 }
 
+/* Whether the latest early return has to be waited for. */
+static bool owes_early(struct join *join, struct client_stream *stream, join_done_fn *done)
+{
+	if (stream->early_joined == join->early_count)
+		return false;
+	if (stream != join->early && !done(join->early, join->early_seq))
+		return true;
+	stream->early_joined = join->early_count;
+	return false;
+}
+
 bool join_next(struct join *join, struct client_stream *stream, join_done_fn *done,
 	struct client_stream **ret_other, uint64_t *ret_seq)
 {
 	uint64_t seq;
 
+	if (owes_early(join, stream, done)) {
+		*ret_other = join->early;
+		*ret_seq = join->early_seq;
+		return true;
+	}
 	if (stream == join->legacy)
 		return next_of_legacy(join, done, ret_other, ret_seq);
 	if (!stream->blocking)
@@ -52,10 +68,20 @@ bool join_next(struct join *join, struct client_stream *stream, join_done_fn *do
 	return true;
 }
 
-void join_made(struct join *join, struct client_stream *stream, uint64_t seq)
+void join_made(
+	struct join *join, struct client_stream *stream, const struct client_stream *other, uint64_t seq)
 {
-	if (stream == join->legacy)
+	if (stream->early_joined != join->early_count && other == join->early && seq == join->early_seq)
+		stream->early_joined = join->early_count;
+	else if (stream == join->legacy)
 		drop_first(join);
 	else
 		stream->joined = seq;
+}
+
+void join_early(struct join *join, struct client_stream *stream, uint64_t seq)
+{
+	join->early = stream;
+	join->early_seq = seq;
+	join->early_count++;
 }

@@ -5,6 +5,11 @@
 // behind all earlier work of the blocking streams, and theirs behind all its earlier work. Guarded by the
 // ring lock.
 //
+// And the rule of calls that return early: a synchronous call may return when its data is staged or its
+// command is given to the ring. To the program it is over, so whatever the program gives to any stream
+// afterwards runs behind it. Every stream waits for the latest such command once; since the stream of that
+// command did so too before it, this covers all earlier ones.
+//
 // Invariant: a blocking stream is on the `unjoined` list exactly while it may have work that the legacy
 // stream was not told to wait for.
 
@@ -19,6 +24,10 @@
 struct join {
 	struct client_stream *legacy;
 	struct client_stream *unjoined;
+	/* The latest command of a synchronous call that returned before it was done; count 0: there was none.
+	 */
+	struct client_stream *early;
+	uint64_t early_seq, early_count;
 };
 
 /** Whether a command of the stream is known done. */
@@ -33,7 +42,11 @@ bool join_next(struct join *join, struct client_stream *stream, join_done_fn *do
 	struct client_stream **ret_other, uint64_t *ret_seq);
 
 /** The wait that join_next() named was written. */
-void join_made(struct join *join, struct client_stream *stream, uint64_t seq);
+void join_made(
+	struct join *join, struct client_stream *stream, const struct client_stream *other, uint64_t seq);
+
+/** A synchronous call returns before its last command, `seq` of the stream, is done. */
+void join_early(struct join *join, struct client_stream *stream, uint64_t seq);
 
 /** A command of the stream was written. */
 static inline void join_note(struct join *join, struct client_stream *stream)

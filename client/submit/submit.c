@@ -124,7 +124,7 @@ static enum stop make_joins(struct client_stream *stream)
 		*(struct frmps_depend *)submit.body =
 			(struct frmps_depend){.seq = seq, .stream = other->slot, .event = FRMPS_NO_EVENT};
 		publish(&submit);
-		join_made(&ring.join, stream, seq);
+		join_made(&ring.join, stream, other, seq);
 	}
 	return GO;
 }
@@ -202,6 +202,13 @@ void submit_commit_own(struct submit *submit)
 {
 	publish(submit);
 	leave();
+}
+
+void submit_returns_early(struct client_stream *stream, uint64_t seq)
+{
+	submit_lock_take(&ring.lock);
+	join_early(&ring.join, stream, seq);
+	submit_lock_give(&ring.lock);
 }
 
 CUresult submit_close(struct client_stream *stream)

@@ -45,6 +45,12 @@ void submit_commit(struct submit *submit);
 /** The same for submit_begin_own(). */
 void submit_commit_own(struct submit *submit);
 
+/**
+ * A synchronous call is about to return although its last command may not be done: everything that is
+ * submitted from now on, to any stream, runs behind it.
+ */
+void submit_returns_early(struct client_stream *stream, uint64_t seq);
+
 /** Sends the stream's last command: nothing may be submitted to it any more. */
 CUresult submit_close(struct client_stream *stream);
 

@@ -98,11 +98,11 @@ static json_t *domain_json(const struct domain *domain)
 	const struct client *client;
 	const struct worker *worker;
 
-	TAILQ_FOREACH(worker, &domain->workers, link)
-	json_array_append_new(executors, executor_json(worker));
-	TAILQ_FOREACH(client, &domain->clients, domain_link)
-	if (client->view.server)
-		json_array_append_new(clients, client_json(client));
+	TAILQ_FOREACH (worker, &domain->workers, link)
+		json_array_append_new(executors, executor_json(worker));
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		if (client->view.server)
+			json_array_append_new(clients, client_json(client));
 	return json_pack("{so ss si so so}", "uid",
 		domain->assigned ? json_integer(domain->uid) : json_null(), "state",
 		promote_state_name(domain->promotion.state), "generation", (int)domain->promotion.generation,
@@ -125,9 +125,9 @@ static json_t *domains_json(const struct daemon *daemon, uid_t uid, bool all)
 	json_t *domains = json_array();
 	const struct domain *domain;
 
-	TAILQ_FOREACH(domain, &daemon->domains, link)
-	if (all || (domain->assigned && domain->uid == uid))
-		json_array_append_new(domains, domain_json(domain));
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		if (all || (domain->assigned && domain->uid == uid))
+			json_array_append_new(domains, domain_json(domain));
 	return domains;
 }
 

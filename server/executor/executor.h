@@ -3,12 +3,10 @@
 //
 // The executor role: the process that owns the context of a domain and serves its clients' rings.
 //
-//   main thread      reads control messages in order; memory and sessions; promotions. Never waits for the
-//   device:
-//                    what must wait for a session's work is parked (job.h) and looked at again.
+//   main thread      reads control messages in order; memory and sessions; promotions. Never waits for
+//                    the device: what must wait for a session's work is parked (job.h) and looked at again
 //   module thread    modules, functions, timing, unpinning: calls that the driver may hold up (module.c)
-//   serving threads  rings and everything that happens to a command; a session belongs to one of them
-//   (serve.c)
+//   serving threads  rings and all that happens to a command; a session belongs to one of them (serve.c)
 //
 // A command: ring → intake.c (copied into the journal, checked) → dispatch.c (given to the backend) or hold.c
 // (waits in software) → retire.c (marks, what is done).

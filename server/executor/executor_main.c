@@ -52,9 +52,9 @@ struct session *executor_session(struct executor *executor, uint64_t id)
 {
 	struct session *session;
 
-	TAILQ_FOREACH(session, &executor->sessions, link)
-	if (session->id == id)
-		return session;
+	TAILQ_FOREACH (session, &executor->sessions, link)
+		if (session->id == id)
+			return session;
 	return NULL;
 }
 

@@ -3,13 +3,13 @@
 //
 // Streams that wait in software. Serving thread of the session.
 //
-//   hold      goes on when                                              how that is seen
+//   hold      goes on when                                      how that is seen
 //   RESUME    at the next look
-//   CREDIT    fewer than STREAM_ISSUE_CREDIT commands are on the device  timeline, polled
-//   DEPEND    the awaited command was issued; then it is issued itself   another hold of this session ends
-//   HOST      all before it is done, and the client says `done`          timeline, polled; then the doorbell
-//   VALUE     all before it is done, and the word fulfils the condition  polled: by this thread, or by small
-//   copies DESTROY   all before it is done                                      timeline, polled
+//   CREDIT    fewer than STREAM_ISSUE_CREDIT are on the device  timeline, polled
+//   DEPEND    the awaited command was issued                    another hold of this session ends
+//   HOST      all before it is done, the client says `done`     timeline, polled; then the doorbell
+//   VALUE     all before it is done, the word is right          polled by this thread or by small copies
+//   DESTROY   all before it is done                             timeline, polled
 //
 // The last three are commands that need no device: when they go on, they are done (retire_settled). They
 // count as issued only then, so a promotion never finds one in doubt: the next executor simply holds it
@@ -224,10 +224,11 @@ bool hold_is_ready(const struct session *session)
 {
 	struct stream *stream;
 
-	TAILQ_FOREACH(stream, &session->held, held)
-	if (stream->hold == STREAM_HOLD_RESUME ||
-		(stream->hold == STREAM_HOLD_HOST && stream->host_told && host_returned(session, stream)))
-		return true;
+	TAILQ_FOREACH (stream, &session->held, held)
+		if (stream->hold == STREAM_HOLD_RESUME ||
+			(stream->hold == STREAM_HOLD_HOST && stream->host_told &&
+				host_returned(session, stream)))
+			return true;
 	return false;
 }
 
@@ -247,8 +248,7 @@ uint64_t hold_next_look(const struct session *session, uint64_t now)
 	uint64_t next = UINT64_MAX;
 	struct stream *stream;
 
-	TAILQ_FOREACH(stream, &session->held, held)
-	{
+	TAILQ_FOREACH (stream, &session->held, held) {
 		uint64_t at = now + clock_interval(stream->held_at, now);
 
 		if (is_polled(stream) && at < next)

@@ -27,8 +27,7 @@ int intake_next(struct session *session, struct stream **ret_stream);
  */
 const char *intake_check(const struct session *session, const struct frmps_head *record);
 
-/** Checks a head: op, size for the op, flags, stream, reserved words. Return: NULL, or what is wrong with it.
- */
+/** Checks a head: op, size for the op, flags, stream, reserved words. Return: NULL, or what is wrong. */
 const char *intake_check_head(const struct frmps_head *head);
 
 #endif

@@ -12,11 +12,9 @@
 //
 // What is valid. With `done` the highest seq known done in the timeline of the generation that wrote the
 // journal (and not beyond states[slot].marked) and `journaled` = states[slot].journaled:
-//   - done >= journaled: the stream is drained and nothing of its list is valid, not even the head_block
-//   word.
+//   - done >= journaled: the stream is drained and nothing of its list is valid, not even head_block;
 //   - else the list from head_block on holds every record done+1 … journaled, behind some that are done.
-//   Nothing
-//     behind record `journaled` is valid.
+//     Nothing behind record `journaled` is valid.
 //
 // Why this survives a writer that dies anywhere. A record is complete, and the block that holds it linked,
 // before `journaled` counts it. head_block only moves past blocks in which everything is done, and such a

@@ -65,8 +65,7 @@ static inline bool journal_fits(const struct journal_list *list, uint32_t size)
  */
 bool journal_make_room(struct journal *journal, struct journal_list *list, uint32_t size, uint64_t done);
 
-/** Where the next record goes. Room must be there. Nothing is promised to a reader before journal_commit().
- */
+/** Where the next record goes. Room must be there. No reader looks at it before journal_commit(). */
 static inline struct frmps_head *journal_reserve(struct journal *journal, const struct journal_list *list)
 {
 	return (struct frmps_head *)(void *)(journal->blocks[list->tail].records + list->offset);

@@ -72,9 +72,9 @@ static void find_suspect(struct executor *executor, struct last_words *words)
 	unsigned suspects = 0;
 
 	pthread_mutex_lock(&executor->sessions_lock);
-	TAILQ_FOREACH(session, &executor->sessions, link)
-	if (word_acquire(&session->generation) && find_work(session, words))
-		suspects++;
+	TAILQ_FOREACH (session, &executor->sessions, link)
+		if (word_acquire(&session->generation) && find_work(session, words))
+			suspects++;
 	pthread_mutex_unlock(&executor->sessions_lock);
 	if (suspects == 1)
 		return;

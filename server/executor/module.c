@@ -7,12 +7,11 @@
 // and holds up every launch of every other thread meanwhile; unloading waits as well. Nothing here can change
 // that, so the rules are
 //   - never on the main thread: allocations, promotions and closing go on;
-//   - one queue: loads of several clients that arrive while one is waiting run back to back behind it, in the
-//   one gap
-//     that launches have anyway (the lookups between them cost microseconds);
-//   - unloads wait until the session's own work has ended, and what nobody waits for (the modules of a client
-//   that is
-//     gone, unpinning its staging memory) until no session has work on the device, or BURIAL_NS at most.
+//   - one queue: loads of several clients that arrive while one is waiting run back to back behind it, in
+//     the one gap that launches have anyway (the lookups between them cost microseconds);
+//   - unloads wait until the session's own work has ended, and what nobody waits for (the modules of a
+//     client that is gone, unpinning its staging memory) until no session has work on the device, or
+//     BURIAL_NS at most.
 // A load that waits long stops the launches of all clients of this executor for as long. Bounding that
 // (placing the newcomer or the long runner elsewhere) is the daemon's to decide; the place to ask would be
 // load().
@@ -46,8 +45,8 @@ static bool device_is_idle(struct executor *executor)
 	bool busy = false;
 
 	pthread_mutex_lock(&executor->sessions_lock);
-	TAILQ_FOREACH(session, &executor->sessions, link)
-	busy = busy || (word_acquire(&session->generation) && session_is_busy(session));
+	TAILQ_FOREACH (session, &executor->sessions, link)
+		busy = busy || (word_acquire(&session->generation) && session_is_busy(session));
 	pthread_mutex_unlock(&executor->sessions_lock);
 	return !busy;
 }

@@ -69,8 +69,7 @@ void module_handle(struct job *job);
 /** Unloads everything. Module thread; the session is not served any more. */
 void module_table_deinit(struct session *session);
 
-/** Function of an id, NULL if there is none. Serving and module thread; valid until the next turn of serving.
- */
+/** Function of an id, NULL if there is none. Serving and module thread; valid for this turn. */
 static inline struct function *module_function(const struct module_table *table, uint32_t id)
 {
 	/* Pairs with the release in publish(). */

@@ -5,10 +5,9 @@
 //
 // End, each step only when the one before is over:
 //   main thread     no more requests; the serving thread marks what is unmarked and lets go (serve_detach)
-//   main thread     wait for what is on the device, up to the daemon's patience (drain.c); if it does not end
-//   the session
-//                   stays as it is for as long as this process lives: the device could still touch its
-//                   memory. Answer 0. (A later CloseSession tries again.)
+//   main thread     wait for what is on the device, up to the daemon's patience (drain.c); if it does not
+//                   end the session stays as it is for as long as this process lives: the device could
+//                   still touch its memory. Answer 0. (A later CloseSession tries again.)
 //   module thread   streams, events, mappings, window: the addresses are free again
 //   main thread     out of the registry; answer 1
 //   module thread   when the device is idle: modules, unpinning of arena and timelines, the regions (burial)
@@ -136,9 +135,6 @@ static void release(struct session *session)
 	session->arena_registered = session->timelines_registered = false;
 	module_table_deinit(session);
 	shm_view_unmap(&session->view);
-	if (session->doorbell >= 0)
-		close(session->doorbell);
-	session->doorbell = -1;
 	give_scratch_back(session);
 }
 
@@ -152,6 +148,9 @@ static void release_window(struct session *session)
 	session->poll_stream = NULL;
 	event_table_deinit(session, &session->events);
 	memory_deinit(session);
+	if (session->doorbell >= 0)
+		close(session->doorbell);
+	session->doorbell = -1;
 }
 
 void open_undo(struct session *session)

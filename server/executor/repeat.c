@@ -6,9 +6,8 @@
 // Every command of the set may have run: wholly, partly (the last of its stream that began) or not at all. It
 // is run again from its beginning, each stream in its order. The outcome is that of a single run if each
 // command reads, when it is repeated, what it read the first time:
-//   - a command that writes what c reads spoils c's repetition, unless it comes before c in the same stream:
-//   then it is
-//     repeated before c, too, and writes the same again;
+//   - a command that writes what c reads spoils c's repetition, unless it comes before c in the same
+//     stream: then it is repeated before c, too, and writes the same again;
 //   - that includes c itself: a copy onto its own source, a kernel that reads its output.
 // Commands of different streams have no known order inside the set (a wait between two streams ends the set
 // of the waiting one, because the awaited command is not done), so they must not touch each other either way.

@@ -23,8 +23,9 @@ struct repeat_command {
 	uint64_t seq;
 	uint32_t stream;
 	enum repeat_effect effect;
-	bool writes_arena,
-		reads_arena; /* staging memory: no kernel and no program touches it while it is in use */
+	/* Staging memory: no kernel and no program touches it while it is in use. */
+	bool writes_arena, reads_arena;
+	bool fetches; /* REPEAT_KNOWN: copies from the device to host memory */
 	struct range reads, writes;
 };
 

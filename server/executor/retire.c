@@ -8,20 +8,17 @@
 //   - where the client asks: FRMPS_CMD_MARK on a command, or the MARK directive;
 //   - before every driver event that another stream may wait for, and before and behind every WRITE_VALUE;
 //   - behind RETIRE_UNMARKED unmarked commands;
-//   - for clients that vouch for their kernels: between kernels and a later upload or fill, and between a
-//   fetch
-//     and a later kernel, because such a pair could not be repeated (repeat.c);
+//   - for clients that vouch for their kernels: between kernels and a later upload or fill, and between
+//     a fetch and a later kernel, because such a pair could not be repeated (repeat.c);
 //   - when the ring was empty for RETIRE_IDLE_NS, or the oldest unmarked command is RETIRE_AGE_NS old;
 //   - when a stream is to be held until its commands are done, and when the main thread asks (drain.c).
 //
 // Two invariants that takeover.c rests on:
-//   - What is known done is downward closed without looking at the order of commands: another stream can only
-//   pass a
-//     wait on a driver event behind the mark that was put before the event, so whoever sees its completion
-//     finds the mark of what it waited for in the timeline too.
-//   - The journaled copy of a command has FRMPS_CMD_MARK set if a mark was put behind it. Commands behind the
-//   first
-//     such command that is not done cannot have begun.
+//   - What is known done is downward closed without looking at the order of commands: another stream can
+//     only pass a wait on a driver event behind the mark that was put before the event, so whoever sees
+//     its completion finds the mark of what it waited for in the timeline too.
+//   - The journaled copy of a command has FRMPS_CMD_MARK set if a mark was put behind it. Commands behind
+//     the first such command that is not done cannot have begun.
 //
 // While nothing of a stream is on the device (issued = marked = done: the last mark has arrived and no other
 // is under way) the timeline word has no other writer, and this thread counts commands that need no device

@@ -28,8 +28,7 @@ void retire_issued(struct session *session, struct stream *stream, struct frmps_
  */
 void retire_settled(struct session *session, struct stream *stream, struct frmps_head *record);
 
-/** Puts a mark behind the latest issued command if there is none yet. Return: the backend's code, passed on.
- */
+/** Puts a mark behind the latest issued command if it has none. Return: the backend's code, passed on. */
 CUresult retire_mark(struct session *session, struct stream *stream);
 /**
  * For clients whose kernels may be repeated: keeps what may be in doubt at a time in an order in which it can

@@ -4,12 +4,12 @@
 // The serving threads. Each owns some sessions and does for them, turn by turn, all that happens between ring
 // and backend. Sessions come and go by orders of the main thread; everything else is read from shared words.
 //
-//        ┌────────────► orders, one turn of every session ──something moved──┐
+//        ┌────────────► orders, one turn of every session ──something moved─┐
 //        │                        │ nothing                                 │
 //        │◄── within spin_ns ─────┤                                         │
 //        │                        ▼                                         │
 //        │              mark what is unmarked                               │
-//        │              asleep = 1 in every session                        │
+//        │              asleep = 1 in every session                         │
 //        │              fence, look at all rings once more                  │
 //        │              epoll: doorbells, orders, time of the next look     │
 //        └───────────── asleep = 0 ◄────────────────────────────────────────┘
@@ -259,15 +259,13 @@ static void sleep_safely(struct serve_thread *thread, uint64_t now)
 	uint64_t next = UINT64_MAX;
 	struct session *session;
 
-	TAILQ_FOREACH(session, &thread->sessions, served_link)
-	{
+	TAILQ_FOREACH (session, &thread->sessions, served_link) {
 		if (can_serve(session))
 			retire_mark_all(session);
 		word_release(&session->view.server->asleep, 1);
 	}
 	word_fence();
-	TAILQ_FOREACH(session, &thread->sessions, served_link)
-	{
+	TAILQ_FOREACH (session, &thread->sessions, served_link) {
 		uint64_t at = serve_next_look(session, now);
 
 		ready |= is_ready(session);
@@ -275,8 +273,8 @@ static void sleep_safely(struct serve_thread *thread, uint64_t now)
 	}
 	if (!ready)
 		sleep_until(thread, next);
-	TAILQ_FOREACH(session, &thread->sessions, served_link)
-	word_release(&session->view.server->asleep, 0);
+	TAILQ_FOREACH (session, &thread->sessions, served_link)
+		word_release(&session->view.server->asleep, 0);
 }
 
 static void *serve(void *argument)

@@ -3,16 +3,15 @@
 //
 // What an executor knows of one session.
 //
-//            open.c                 takeover.c + serve.c              serve.c              open.c
-//   (none) ─OpenSession─► KNOWN ─────Activate────────► SERVED ─CloseSession─► LEAVING ─drained─► (none)
-//                           │            └ beyond recovery ┐                    │
-//                           └──────────CloseSession────────┴────────────────────┴─not drained─► zombie: kept
-//                           for ever
+//          OpenSession        Activate         CloseSession         drained
+//   (none) ────────────► KNOWN ────────► SERVED ────────────► LEAVING ───────► (none)
+//            open.c        │  takeover.c          serve.c        ▲  │ not drained
+//                          └─────────────CloseSession────────────┘  └──► zombie: kept for ever
 //
-// KNOWN: mapped and registered, maps and modules follow the client's requests, nothing is read from the ring
-// (standby). SERVED: exactly one serving thread owns the part marked so below. A session that broke the rules
-// or is faulted stays SERVED with `stopped` set until it is closed: its thread then only answers the main
-// thread.
+// KNOWN: mapped and registered, maps and modules follow the client's requests, nothing is read from the
+// ring: a standby, or a session that could not be taken over.
+// SERVED: exactly one serving thread owns the part marked so below. A session that broke the rules stays
+// SERVED with `stopped` set until it is closed: its thread then only answers the main thread.
 //
 // References: one of the registry, one of each job. Freed on the main or the module thread.
 

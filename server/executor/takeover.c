@@ -6,31 +6,28 @@
 // is final.
 //
 // What is known, per stream, all of it written by the former executor or its device:
-//   journaled  copied from the ring                        issued  handed to the driver, or (words held in
-//   software) done       in the former generation's timeline,                settled: such a command that is
-//   issued is done
-//              if not beyond `marked`                      host_ready  everything before this host function
-//              is done
+//   journaled    copied from the ring
+//   issued       handed to the driver; or, of what is held in software, settled: issued is done then
+//   done         in the former generation's timeline, if not beyond `marked`
+//   host_ready   everything before this host function is done
 // `done` is downward closed over all streams without looking at waits, because a mark lies in front of every
 // driver event (retire.c).
 //
 // What is in doubt, per stream: the commands behind `done` that were issued, up to
 //   - the first that has a mark behind it (FRMPS_CMD_MARK in the journal): the mark did not arrive, so
-//   nothing behind
-//     it has begun;
+//     nothing behind it has begun;
 //   - a wait for a command of another stream that is not done: it did not pass, so nothing behind it has
-//   begun.
+//     begun.
 // Issued commands beyond are as good as never issued.
 //
 // Then:
 //   1. adopt the journals; check every record that will be issued again as if it came from a ring
 //   2. culprit, or a broken journal: FAULTED
-//   3. nothing in doubt: go on. Otherwise repeat.c must prove that all of it may be repeated; if not: FAULTED
-//   with the
-//      fault's code and a reason that names the command
-//   4. write `done` into the new generation's timeline, then release `generation`, then set issued and marked
-//   back to
-//      done, then state = RUNNING, then wake. Commands done+1 … are issued again by the serving thread.
+//   3. nothing in doubt: go on. Otherwise repeat.c must prove that all of it may be repeated; if not:
+//      FAULTED with the fault's code and a reason that names the command
+//   4. write `done` into the new generation's timeline, then release `generation`, then set issued and
+//      marked back to done, then state = RUNNING, then wake. Commands done+1 … are issued again by the
+//      serving thread.
 //
 // If this executor dies within 4, the next one sees either the old generation with all words untouched, or
 // the new one with at least as much in doubt as there is: the same proof is made again.

@@ -77,9 +77,9 @@ static void hold_sessions(struct domain *domain)
 {
 	struct client *client;
 
-	TAILQ_FOREACH(client, &domain->clients, domain_link)
-	if (client_is_live(client))
-		client_hold(client);
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		if (client_is_live(client))
+			client_hold(client);
 }
 
 void promote_detect(struct domain *domain, struct worker *worker)
@@ -118,13 +118,13 @@ static uint32_t list_sessions(struct domain *domain, struct judge_session **ret_
 	struct client *client;
 	uint32_t count = 0;
 
-	TAILQ_FOREACH(client, &domain->clients, domain_link)
-	count++;
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		count++;
 	*ret_list = calloc(count + 1, sizeof(**ret_list));
 	log_bug_on(!*ret_list);
 	count = 0;
-	TAILQ_FOREACH(client, &domain->clients, domain_link)
-	(*ret_list)[count++] = (struct judge_session){client->number, judge_in_doubt(&client->view)};
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		(*ret_list)[count++] = (struct judge_session){client->number, judge_in_doubt(&client->view)};
 	return count;
 }
 
@@ -132,8 +132,7 @@ static void name_culprit(struct domain *domain, struct promotion *promotion)
 {
 	struct client *client;
 
-	TAILQ_FOREACH(client, &domain->clients, domain_link)
-	{
+	TAILQ_FOREACH (client, &domain->clients, domain_link) {
 		if (client->number != promotion->verdict.culprit)
 			continue;
 		promotion->culprit_pid = (int)client->pid;
@@ -164,8 +163,8 @@ static void convict(struct domain *domain, const struct worker *worker)
 
 	collect(domain, worker, &evidence);
 	judge(&evidence, list, count, &promotion->verdict);
-	TAILQ_FOREACH(client, &domain->clients, domain_link)
-	set_recover(client, &promotion->verdict, list[i++].in_doubt);
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		set_recover(client, &promotion->verdict, list[i++].in_doubt);
 	free(list);
 	name_culprit(domain, promotion);
 	domain->daemon->counters.faults += promotion->verdict.ground != JUDGE_NO_FAULT;
@@ -226,8 +225,7 @@ static void send_activate(struct domain *domain, struct worker *worker)
 	struct client *client;
 	char reason[256];
 
-	TAILQ_FOREACH(client, &domain->clients, domain_link)
-	{
+	TAILQ_FOREACH (client, &domain->clients, domain_link) {
 		if (!settle_session(domain, worker, client))
 			continue;
 		log_bug_on(count == WINDOW_COUNT); /* every session has a window */
@@ -260,9 +258,9 @@ static struct worker *find_warm(struct domain *domain)
 {
 	struct worker *worker;
 
-	TAILQ_FOREACH(worker, &domain->workers, link)
-	if (worker->state == WORKER_WARM && !worker->mirrors)
-		return worker;
+	TAILQ_FOREACH (worker, &domain->workers, link)
+		if (worker->state == WORKER_WARM && !worker->mirrors)
+			return worker;
 	return NULL;
 }
 
@@ -327,8 +325,8 @@ static void resume(struct domain *domain, struct worker *worker)
 		log_debug("executor %d is active", (int)worker->pid);
 	promotion->lost_one = promotion->quiesced = false;
 	promotion->verdict = (struct judge_verdict){0};
-	TAILQ_FOREACH(client, &domain->clients, domain_link)
-	client->recover = CLIENT_RECOVER_NOTHING;
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		client->recover = CLIENT_RECOVER_NOTHING;
 	domain_resume(domain);
 	domain_fill(domain);
 }
@@ -357,9 +355,9 @@ static bool all_quiet(struct domain *domain)
 {
 	struct client *client;
 
-	TAILQ_FOREACH(client, &domain->clients, domain_link)
-	if (client_is_live(client) && judge_in_doubt(&client->view))
-		return false;
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		if (client_is_live(client) && judge_in_doubt(&client->view))
+			return false;
 	return true;
 }
 

@@ -120,13 +120,12 @@ void warm_start(struct worker *worker)
 	struct client *client;
 
 	worker->state = WORKER_WARMING;
-	TAILQ_FOREACH(client, &worker->domain->clients, domain_link)
-	{
+	TAILQ_FOREACH (client, &worker->domain->clients, domain_link) {
 		if (!client->opened || client->state == CLIENT_CLOSING)
 			continue;
 		mirror_session(worker, client);
-		TAILQ_FOREACH(entry, &client->holdings.entries, link)
-		mirror_entry(worker, client, entry);
+		TAILQ_FOREACH (entry, &client->holdings.entries, link)
+			mirror_entry(worker, client, entry);
 	}
 	worker_request(worker, &ping, NULL, 0, on_warm, worker->domain);
 }
@@ -135,18 +134,18 @@ void warm_session(struct client *client)
 {
 	struct worker *worker;
 
-	TAILQ_FOREACH(worker, &client->domain->workers, link)
-	if (is_standby(worker))
-		mirror_session(worker, client);
+	TAILQ_FOREACH (worker, &client->domain->workers, link)
+		if (is_standby(worker))
+			mirror_session(worker, client);
 }
 
 void warm_entry(struct client *client, const struct holding *entry)
 {
 	struct worker *worker;
 
-	TAILQ_FOREACH(worker, &client->domain->workers, link)
-	if (is_standby(worker))
-		mirror_entry(worker, client, entry);
+	TAILQ_FOREACH (worker, &client->domain->workers, link)
+		if (is_standby(worker))
+			mirror_entry(worker, client, entry);
 }
 
 void warm_drop(struct client *client, const struct wire_message *message, struct chunk *chunk)
@@ -155,7 +154,7 @@ void warm_drop(struct client *client, const struct wire_message *message, struct
 	struct worker *worker;
 
 	copy.session = client->number;
-	TAILQ_FOREACH(worker, &client->domain->workers, link)
-	if (is_standby(worker))
-		send_mirror(worker, client, &copy, NULL, 0, NULL, chunk);
+	TAILQ_FOREACH (worker, &client->domain->workers, link)
+		if (is_standby(worker))
+			send_mirror(worker, client, &copy, NULL, 0, NULL, chunk);
 }

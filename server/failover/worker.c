@@ -43,9 +43,9 @@ static struct worker_pending *find_pending(struct worker *worker, uint64_t id)
 {
 	struct worker_pending *pending;
 
-	TAILQ_FOREACH(pending, &worker->pending, link)
-	if (pending->id == id)
-		return pending;
+	TAILQ_FOREACH (pending, &worker->pending, link)
+		if (pending->id == id)
+			return pending;
 	return NULL;
 }
 

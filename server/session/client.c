@@ -429,8 +429,7 @@ static void send_close(struct client *client, uint32_t patience_ms)
 	struct worker *worker;
 
 	message.close_session.patience_ms = patience_ms;
-	TAILQ_FOREACH(worker, &client->domain->workers, link)
-	{
+	TAILQ_FOREACH (worker, &client->domain->workers, link) {
 		if (!worker_knows_sessions(worker) || (!client->opened && client->opening != worker))
 			continue;
 		client->closings++;

@@ -83,9 +83,9 @@ static void start_first_domain(struct daemon *daemon)
 {
 	struct domain *domain;
 
-	TAILQ_FOREACH(domain, &daemon->domains, link)
-	if (!domain->retiring)
-		return;
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		if (!domain->retiring)
+			return;
 	domain = domain_new(daemon);
 	if (domain)
 		domain_fill(domain);
@@ -168,8 +168,7 @@ void daemon_worker_offence(struct worker *worker, uint64_t number, const char *r
 {
 	struct client *client;
 
-	TAILQ_FOREACH(client, &worker->daemon->clients, link)
-	{
+	TAILQ_FOREACH (client, &worker->daemon->clients, link) {
 		if (client->number == number && client->domain == worker->domain) {
 			client_reject(client, reason);
 			return;
@@ -187,9 +186,9 @@ static bool has_workers(const struct daemon *daemon)
 {
 	const struct domain *domain;
 
-	TAILQ_FOREACH(domain, &daemon->domains, link)
-	if (!TAILQ_EMPTY(&domain->workers))
-		return true;
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		if (!TAILQ_EMPTY(&domain->workers))
+			return true;
 	return daemon->keeper != NULL;
 }
 
@@ -222,8 +221,7 @@ struct domain *daemon_domain_of(struct daemon *daemon, uid_t uid)
 {
 	struct domain *domain, *nobodys = NULL;
 
-	TAILQ_FOREACH(domain, &daemon->domains, link)
-	{
+	TAILQ_FOREACH (domain, &daemon->domains, link) {
 		if (domain->retiring)
 			continue;
 		if (domain->assigned && domain->uid == uid)
@@ -270,9 +268,9 @@ static void for_all_workers(struct daemon *daemon, void (*act)(struct worker *wo
 	struct domain *domain;
 	struct worker *worker;
 
-	TAILQ_FOREACH(domain, &daemon->domains, link)
-	TAILQ_FOREACH(worker, &domain->workers, link)
-	act(worker);
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		TAILQ_FOREACH (worker, &domain->workers, link)
+			act(worker);
 	if (daemon->keeper)
 		act(daemon->keeper);
 }

@@ -52,8 +52,8 @@ static unsigned count_workers(const struct domain *domain)
 	const struct worker *worker;
 	unsigned count = 0;
 
-	TAILQ_FOREACH(worker, &domain->workers, link)
-	count += worker->state != WORKER_CONDEMNED;
+	TAILQ_FOREACH (worker, &domain->workers, link)
+		count += worker->state != WORKER_CONDEMNED;
 	return count;
 }
 
@@ -158,8 +158,8 @@ void domain_retire(struct domain *domain)
 
 	domain->retiring = true;
 	timer_stop(domain->respawn);
-	TAILQ_FOREACH(worker, &domain->workers, link)
-	worker_condemn(worker, "its domain is closed");
+	TAILQ_FOREACH (worker, &domain->workers, link)
+		worker_condemn(worker, "its domain is closed");
 	domain_reap(domain);
 }
 

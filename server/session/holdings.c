@@ -86,10 +86,10 @@ bool holdings_overlaps(const struct holdings *holdings, const struct wire_range 
 {
 	const struct holding *entry;
 
-	TAILQ_FOREACH(entry, &holdings->entries, link)
-	if (is_range(entry) && range->address < entry->range.address + entry->range.bytes &&
-		entry->range.address < range->address + range->bytes)
-		return true;
+	TAILQ_FOREACH (entry, &holdings->entries, link)
+		if (is_range(entry) && range->address < entry->range.address + entry->range.bytes &&
+			entry->range.address < range->address + range->bytes)
+			return true;
 	return false;
 }
 
@@ -98,9 +98,9 @@ struct holding *holdings_find_range(
 {
 	struct holding *entry;
 
-	TAILQ_FOREACH(entry, &holdings->entries, link)
-	if (entry->type == type && entry->range.address == address && entry->range.bytes == bytes)
-		return entry;
+	TAILQ_FOREACH (entry, &holdings->entries, link)
+		if (entry->type == type && entry->range.address == address && entry->range.bytes == bytes)
+			return entry;
 	return NULL;
 }
 
@@ -109,8 +109,7 @@ static struct holding *find_same(const struct holdings *holdings, const struct w
 {
 	struct holding *entry;
 
-	TAILQ_FOREACH_REVERSE(entry, &holdings->entries, holding_list, link)
-	{
+	TAILQ_FOREACH_REVERSE (entry, &holdings->entries, holding_list, link) {
 		if (entry->type != message->type)
 			continue;
 		if (message->type == WIRE_SET_FUNCTION && entry->function == message->set_function.function &&

@@ -126,8 +126,8 @@ static unsigned count_of(const struct daemon *daemon, uid_t uid)
 	const struct visitor *visitor;
 	unsigned count = 0;
 
-	TAILQ_FOREACH(visitor, &daemon->visitors, link)
-	count += visitor->peer.uid == uid;
+	TAILQ_FOREACH (visitor, &daemon->visitors, link)
+		count += visitor->peer.uid == uid;
 	return count;
 }
 

@@ -71,8 +71,7 @@ static void print_clients(const json_t *clients)
 	}
 	printf("  %8s  %8s  %-8s  %10s  %10s  %12s  %-8s  %5s  %s\n", "SESSION", "PID", "STATE", "MEMORY",
 		"PINNED", "COMMANDS", "RECOVERY", "MOVED", "PROGRAM");
-	json_array_foreach(clients, index, one)
-	{
+	json_array_foreach (clients, index, one) {
 		const json_t *error = json_object_get(one, "error");
 
 		print_bytes(memory, sizeof(memory), number_of(one, "memory_bytes"));
@@ -98,7 +97,7 @@ static void print_domain(const json_t *domain)
 	else
 		printf("\nno user yet");
 	printf(" (%s, generation %lld)\n", text_of(domain, "state"), number_of(domain, "generation"));
-	json_array_foreach(json_object_get(domain, "executors"), index, one)
+	json_array_foreach (json_object_get(domain, "executors"), index, one)
 		printf("  executor %-8lld %-8s %s\n", number_of(one, "pid"), text_of(one, "role"),
 			text_of(one, "state"));
 	print_clients(json_object_get(domain, "clients"));
@@ -119,9 +118,10 @@ static void print_status(const json_t *root)
 		number_of(root, "uptime_seconds"));
 	printf("daemon %lld, keeper %lld (%s), socket %s\n", number_of(root, "pid"), number_of(keeper, "pid"),
 		text_of(keeper, "state"), text_of(root, "socket"));
-	json_array_foreach(json_object_get(root, "domains"), index, one) print_domain(one);
+	json_array_foreach (json_object_get(root, "domains"), index, one)
+		print_domain(one);
 	puts("");
-	json_object_foreach(json_object_get(root, "counters"), key, one)
+	json_object_foreach (json_object_get(root, "counters"), key, one)
 		printf("%-20s %lld\n", key, (long long)json_integer_value(one));
 }
 

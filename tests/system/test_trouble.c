@@ -175,12 +175,13 @@ static int one_program(int argument)
 	return word == (uint32_t)argument ? 0 : 2;
 }
 
-/* Until everything of every client is gone: as many sessions closed as opened. A client that was killed early may have
- * had none; a last program that runs well proves that the service is behind all of them. */
+/* Until everything of every client is gone: as many sessions closed as opened. A client that was killed early
+ * may have had none; a last program that runs well proves that the service is behind all of them. */
 static void wait_closed(void)
 {
 	ck_assert_int_eq(exit_status(spawn(one_program, 9)), 0);
-	ck_assert(service_log_wait(&service, "session closed", service_log_count(&service, "session opened"), 60));
+	ck_assert(service_log_wait(
+		&service, "session closed", service_log_count(&service, "session opened"), 60));
 }
 
 START_TEST(killed_clients_leave_nothing_behind)

@@ -33,9 +33,11 @@ static unsigned int command(struct client_stream *stream)
 	uint64_t seq;
 
 	while (join_next(&join, stream, done, &on, &seq)) {
-		ck_assert_uint_eq(seq, on->last);
+		ck_assert_uint_eq(seq, on == join.early && stream->early_joined != join.early_count
+					       ? join.early_seq
+					       : on->last);
 		waits |= 1u << on->slot;
-		join_made(&join, stream, seq);
+		join_made(&join, stream, on, seq);
 	}
 	++stream->last;
 	join_note(&join, stream);
@@ -107,11 +109,40 @@ START_TEST(a_stop_in_the_middle_forgets_nothing)
 	command(&b);
 	/* The first wait is written, the second finds no room; meanwhile one more command arrives. */
 	ck_assert(join_next(&join, &legacy, done, &on, &seq));
-	join_made(&join, &legacy, seq);
+	join_made(&join, &legacy, on, seq);
 	ck_assert(join_next(&join, &legacy, done, &on, &seq));
 	command(on);
 	ck_assert_uint_eq(command(&legacy), 1u << on->slot);
 	ck_assert_ptr_null(join.unjoined);
+}
+END_TEST
+
+START_TEST(every_stream_waits_once_for_a_call_that_returned_early)
+{
+	command(&legacy);
+	join_early(&join, &legacy, legacy.last);
+	ck_assert_uint_eq(command(&other), LEGACY);
+	ck_assert_uint_eq(command(&other), 0);
+	/* Its own stream needs no wait. */
+	ck_assert_uint_eq(command(&legacy), 0);
+	ck_assert_uint_eq(command(&other), 0);
+}
+END_TEST
+
+START_TEST(an_early_return_behind_another_covers_both)
+{
+	command(&a);
+	join_early(&join, &a, a.last);
+	/* A call on another stream: its command waits for the first one, so who waits for it waits for both.
+	 */
+	ck_assert_uint_eq(command(&other), A);
+	join_early(&join, &other, other.last);
+	ck_assert_uint_eq(command(&b), 1u << other.slot);
+	ck_assert_uint_eq(command(&b), 0);
+	/* What is done is no longer waited for. */
+	done_of_a = ++a.last;
+	join_early(&join, &a, a.last);
+	ck_assert_uint_eq(command(&other), 0);
 }
 END_TEST
 
@@ -127,5 +158,7 @@ int main(void)
 	tcase_add_test(cases, other_streams_have_no_part_in_it);
 	tcase_add_test(cases, finished_work_is_not_waited_for);
 	tcase_add_test(cases, a_stop_in_the_middle_forgets_nothing);
+	tcase_add_test(cases, every_stream_waits_once_for_a_call_that_returned_early);
+	tcase_add_test(cases, an_early_return_behind_another_covers_both);
 	return suite_run(suite);
 }

@@ -299,20 +299,20 @@ static void *submit_much(void *arg)
 	CUevent event;
 
 	if (cuCtxSetCurrent(shim_context) != CUDA_SUCCESS || cuEventCreate(&event, 2) != CUDA_SUCCESS)
-		return "setup";
+		return (void *)"setup";
 	for (int i = 0; i < COMMANDS; ++i) {
 		CUstream to = i % 5 == 0 ? NULL : i % 7 == 0 ? CU_STREAM_PER_THREAD : stream;
 
 		if (cuMemsetD8Async(shared_memory, 1, 16, to) != CUDA_SUCCESS)
-			return "set";
+			return (void *)"set";
 		if (i % 11 == 0 && cuEventRecord(event, to) != CUDA_SUCCESS)
-			return "record";
+			return (void *)"record";
 		if (i % 13 == 0 && cuStreamWaitEvent(stream, event, 0) != CUDA_SUCCESS)
-			return "wait";
+			return (void *)"wait";
 		if (i % 500 == 0 && cuStreamSynchronize(to) != CUDA_SUCCESS)
-			return "synchronize";
+			return (void *)"synchronize";
 	}
-	return cuEventDestroy_v2(event) == CUDA_SUCCESS ? NULL : "destroy";
+	return cuEventDestroy_v2(event) == CUDA_SUCCESS ? NULL : (void *)"destroy";
 }
 
 START_TEST(threads_keep_the_order)

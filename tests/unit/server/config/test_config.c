@@ -185,9 +185,10 @@ static const char *find_variable(char **list, const char *name)
 START_TEST(children_get_a_clean_environment)
 {
 	char library_path[256];
-	char *parent[] = {"HOME=/root", library_path, "LD_PRELOAD=/x/libcuda.so.1:/x/other.so",
-		"CUDA_VISIBLE_DEVICES=0,1", "CUDA_DEVICE_MAX_CONNECTIONS=1", "CUDA_MODULE_LOADING=LAZY",
-		"NOTIFY_SOCKET=/run/n", "LD_LIBRARY_PATHS=/tmp", NULL};
+	char *parent[] = {(char *)"HOME=/root", library_path,
+		(char *)"LD_PRELOAD=/x/libcuda.so.1:/x/other.so", (char *)"CUDA_VISIBLE_DEVICES=0,1",
+		(char *)"CUDA_DEVICE_MAX_CONNECTIONS=1", (char *)"CUDA_MODULE_LOADING=LAZY",
+		(char *)"NOTIFY_SOCKET=/run/n", (char *)"LD_LIBRARY_PATHS=/tmp", NULL};
 	char **child;
 
 	snprintf(library_path, sizeof(library_path), "LD_LIBRARY_PATH=/usr/lib:/tmp/../tmp:/usr");
@@ -206,7 +207,8 @@ END_TEST
 
 START_TEST(emptied_lists_are_dropped)
 {
-	char *parent[] = {"LD_LIBRARY_PATH=/tmp", "LD_PRELOAD=libcuda.so.1", "CUDA_VISIBLE_DEVICES=3", NULL};
+	char *parent[] = {(char *)"LD_LIBRARY_PATH=/tmp", (char *)"LD_PRELOAD=libcuda.so.1",
+		(char *)"CUDA_VISIBLE_DEVICES=3", NULL};
 	char **child = heritage_environment(parent, "/tmp", NULL);
 
 	ck_assert_ptr_null(find_variable(child, "LD_LIBRARY_PATH"));

@@ -26,7 +26,7 @@ static char folder[64];
 static int run(const char *const *arguments, char *ret_output)
 {
 	const char *program = getenv("FRMPS_TEST_RUN");
-	char *list[MOST + 2] = {"frmps-run"};
+	char *list[MOST + 2] = {(char *)"frmps-run"};
 	int pipes[2], status;
 	size_t length = 0;
 	ssize_t n;
