@@ -296,7 +296,7 @@ def main():
                         continue
                     try:
                         values = measure(system)
-                    except (RuntimeError, KeyError, subprocess.SubprocessError) as problem:
+                    except (RuntimeError, KeyError, OSError, subprocess.SubprocessError) as problem:
                         print(f"{system.name} {name}: {problem}", file=sys.stderr)
                         continue
                     for key, value in values.items():

@@ -86,13 +86,70 @@ bool box_next(const struct box *box, struct box_cursor *cursor, uint64_t most, s
 	return true;
 }
 
-void box_copy(const struct box *box)
+static void copy_row(void *dst, const void *src, uint64_t bytes)
+{
+	memmove(dst, src, bytes);
+}
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+
+/* Rows from this size on are not read again soon enough to be worth the cache. */
+#define STREAM_LEAST 65536u
+
+/*
+ * Past the cache: a plain store to memory that is not cached reads it first, which costs a third of the
+ * bandwidth of a copy whose source is in the cache already.
+ */
+static void copy_row_out(void *dst, const void *src, uint64_t bytes)
+{
+	uint64_t head = -(uintptr_t)dst & 63;
+	const uint8_t *from = src;
+	uint8_t *to = dst;
+
+	if (bytes < STREAM_LEAST) {
+		copy_row(dst, src, bytes);
+		return;
+	}
+	memcpy(to, from, head);
+	for (to += head, from += head, bytes -= head; bytes >= 64; to += 64, from += 64, bytes -= 64) {
+		__m128i a = _mm_loadu_si128((const __m128i *)(const void *)from);
+		__m128i b = _mm_loadu_si128((const __m128i *)(const void *)(from + 16));
+		__m128i c = _mm_loadu_si128((const __m128i *)(const void *)(from + 32));
+		__m128i d = _mm_loadu_si128((const __m128i *)(const void *)(from + 48));
+
+		_mm_prefetch((const char *)from + 1024, _MM_HINT_NTA);
+		_mm_stream_si128((__m128i *)(void *)to, a);
+		_mm_stream_si128((__m128i *)(void *)(to + 16), b);
+		_mm_stream_si128((__m128i *)(void *)(to + 32), c);
+		_mm_stream_si128((__m128i *)(void *)(to + 48), d);
+	}
+	memcpy(to, from, bytes);
+	/* The caller's thread may hand the memory on by any means; these stores must be as visible as others.
+	 */
+	_mm_sfence();
+}
+#else
+#define copy_row_out copy_row
+#endif
+
+static void copy_rows(const struct box *box, void (*copy)(void *, const void *, uint64_t))
 {
 	struct box_cursor c;
 
 	for (c.plane = 0, c.column = 0; c.plane < box->depth; ++c.plane)
 		for (c.row = 0; c.row < box->height; ++c.row)
-			memmove((void *)(uintptr_t)(box->dst.address + offset(&box->dst, &c)),
+			copy((void *)(uintptr_t)(box->dst.address + offset(&box->dst, &c)),
 				(const void *)(uintptr_t)(box->src.address + offset(&box->src, &c)),
 				box->width);
+}
+
+void box_copy(const struct box *box)
+{
+	copy_rows(box, copy_row);
+}
+
+void box_copy_out(const struct box *box)
+{
+	copy_rows(box, copy_row_out);
 }

@@ -65,4 +65,7 @@ bool box_next(const struct box *box, struct box_cursor *cursor, uint64_t most, s
 /** Copies a box in this process's own memory. */
 void box_copy(const struct box *box);
 
+/** The same between memory that does not overlap, for a destination that nobody reads soon. */
+void box_copy_out(const struct box *box);
+
 #endif

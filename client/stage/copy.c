@@ -202,7 +202,7 @@ static CUresult receive(struct arrival *arrival, struct client_stream *stream, C
 		return r;
 	}
 	in.src = staged_side(&in, (uint64_t)(uintptr_t)arrival->lease.memory);
-	box_copy(&in);
+	box_copy_out(&in);
 	arena_release(&arrival->lease);
 	return CUDA_SUCCESS;
 }

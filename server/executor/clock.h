@@ -21,10 +21,10 @@ static inline uint64_t clock_now(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/** 5 % of the time waited, between 20 µs and 1 ms. */
+/** 1 % of the time waited, between 20 µs and 1 ms: how late a waiter may learn what it waits for. */
 static inline uint64_t clock_interval(uint64_t since, uint64_t now)
 {
-	uint64_t interval = now > since ? (now - since) / 20 : 0;
+	uint64_t interval = now > since ? (now - since) / 100 : 0;
 
 	if (interval < 20 * CLOCK_US)
 		return 20 * CLOCK_US;

@@ -6,7 +6,7 @@
 // thread's queue, or the board. It ends with job_reply() or job_free().
 //
 // The main thread owns the board and looks at every parked job in turn (job_board_step); other threads put
-// jobs on it with job_park(). While something is parked the main thread looks at an interval of 5 % of the
+// jobs on it with job_park(). While something is parked the main thread looks at an interval of 1 % of the
 // time waited, 20 µs to 1 ms, so that a wait costs little time when it is short and little processor when it
 // is long.
 

@@ -3,7 +3,7 @@
 //
 // The watch over a session's work on the device. A fault shows in the next call of the driver, whoever makes
 // it; when all clients only wait there is none, and their marks never come. So while something is on the
-// device one of the session's streams is queried from time to time: after SENTRY_LEAST_NS, then after 5 % of
+// device one of the session's streams is queried from time to time: after SENTRY_LEAST_NS, then after 1 % of
 // the time since the session last issued something, at most every millisecond.
 //
 // A fatal code ends the context. Codes that say nothing about the context (backend_is_fatal) end it as well
@@ -74,6 +74,10 @@ void sentry_look(struct session *session)
 		executor_is_lost(session->executor))
 		return;
 	session->watch_at = session->now + interval(session, session->now);
+	/* Whoever issues hears of a fault from the driver himself, and a query would only stand in the way of
+	 * launches. */
+	if (session->now - session->busy_at < SENTRY_LEAST_NS)
+		return;
 	stream = find_undone(session);
 	if (stream)
 		query(session, stream);

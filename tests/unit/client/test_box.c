@@ -139,11 +139,36 @@ START_TEST(impossible_boxes_are_refused)
 }
 END_TEST
 
+/* Sizes and offsets around everything that a copy past the cache treats differently. */
+START_TEST(a_copy_past_the_cache_moves_every_byte)
+{
+	enum { BYTES = 300000 };
+	static const uint64_t sizes[] = {1, 63, 4096, 65535, 65536, 65537, 131072 + 63, 262144 + 65};
+	uint8_t *from = malloc(BYTES), *to = malloc(BYTES);
+
+	for (uint32_t i = 0; i < BYTES; i++)
+		from[i] = (uint8_t)(i * 7 + (i >> 8));
+	for (uint64_t at = 0; at < 70; at += 3) {
+		uint64_t bytes = sizes[_i];
+		struct box box = box_line((uintptr_t)to + at, (uintptr_t)from + at / 2, bytes);
+
+		memset(to, 0xee, BYTES);
+		box_copy_out(&box);
+		ck_assert_int_eq(memcmp(to + at, from + at / 2, bytes), 0);
+		ck_assert_uint_eq(to[at + bytes], 0xee);
+		ck_assert(at == 0 || to[at - 1] == 0xee);
+	}
+	free(from);
+	free(to);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("box");
 	TCase *cases = suite_case(suite, "box");
 
+	tcase_add_loop_test(cases, a_copy_past_the_cache_moves_every_byte, 0, 8);
 	tcase_add_test(cases, pieces_make_the_whole);
 	tcase_add_test(cases, flat_boxes_are_lines);
 	tcase_add_test(cases, extents_are_exact);
