@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "client/stage/porter.h"
+
 bool box_extent(const struct box *box, const struct box_side *side, uint64_t *ret_bytes)
 {
 	uint64_t lines, bytes, end;
@@ -144,12 +146,27 @@ static void copy_rows(const struct box *box, void (*copy)(void *, const void *, 
 				box->width);
 }
 
+static void carry_out(void *dst, const void *src, uint64_t bytes)
+{
+	porter_copy(copy_row_out, dst, src, bytes);
+}
+
+static void carry_in(void *dst, const void *src, uint64_t bytes)
+{
+	porter_copy(copy_row, dst, src, bytes);
+}
+
 void box_copy(const struct box *box)
 {
 	copy_rows(box, copy_row);
 }
 
+void box_copy_in(const struct box *box)
+{
+	copy_rows(box, carry_in);
+}
+
 void box_copy_out(const struct box *box)
 {
-	copy_rows(box, copy_row_out);
+	copy_rows(box, carry_out);
 }

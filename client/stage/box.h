@@ -65,7 +65,10 @@ bool box_next(const struct box *box, struct box_cursor *cursor, uint64_t most, s
 /** Copies a box in this process's own memory. */
 void box_copy(const struct box *box);
 
-/** The same between memory that does not overlap, for a destination that nobody reads soon. */
+/** The same between memory that does not overlap: into staging memory, large rows with two threads. */
+void box_copy_in(const struct box *box);
+
+/** And out of it, to where nobody reads soon. */
 void box_copy_out(const struct box *box);
 
 #endif

@@ -122,7 +122,7 @@ static CUresult send_piece(
 	CUresult r;
 
 	in.dst = staged_side(piece, (uint64_t)(uintptr_t)lease->memory);
-	box_copy(&in);
+	box_copy_in(&in);
 	out.src = staged_side(piece, lease->offset);
 	/* A large piece is wanted back soon; a mark behind many of them would keep them all until the last.
 	 */

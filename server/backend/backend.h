@@ -102,7 +102,8 @@ struct backend_ops {
 	void (*close)(void);
 	CUresult (*thread_enter)(void);
 
-	/* Keeper. The descriptor is the caller's; the handle stays valid until chunk_release. */
+	/* Keeper. The descriptor is the caller's; the handle stays valid until chunk_release. The memory is zero,
+	 * whoever had it before: nobody else clears it. */
 	CUresult (*chunk_create)(uint64_t bytes, uint64_t *ret_handle, int *ret_fd);
 	CUresult (*chunk_release)(uint64_t handle);
 
@@ -112,8 +113,6 @@ struct backend_ops {
 	/* Maps a chunk's descriptor (not consumed) read-write at an exact address inside a window. [any] */
 	CUresult (*chunk_map)(uint64_t address, uint64_t bytes, int fd);
 	CUresult (*chunk_unmap)(uint64_t address, uint64_t bytes);
-	/* Zeroes device memory and returns when done. [any] */
-	CUresult (*clear)(uint64_t address, uint64_t bytes);
 	/* Pins process memory so that the device reads and writes it at the same address. [any] */
 	CUresult (*host_register)(void *address, uint64_t bytes);
 	CUresult (*host_unregister)(void *address);

@@ -8,8 +8,8 @@
 // turn and what is on the device ends (drain.c); then it is unmapped. If the work does not end in time the
 // range comes back and the request is answered with CUDA_ERROR_NOT_READY.
 //
-// Memory is cleared only by the executor that serves the session: a standby maps the same memory, possibly
-// when the client uses it already.
+// A chunk is zero when the keeper makes it, and each mapping gets a chunk of its own: nothing is cleared
+// here.
 
 #include "server/executor/memory.h"
 
@@ -59,10 +59,7 @@ static CUresult map_chunk(struct session *session, const struct wire_range *rang
 
 	if (code)
 		return code;
-	if (word_relaxed(&session->generation))
-		code = executor_code(executor, ops->clear(range->address, range->bytes));
-	if (!code)
-		code = range_code(range_set_add(&session->device, range->address, range->bytes));
+	code = range_code(range_set_add(&session->device, range->address, range->bytes));
 	if (code)
 		executor_code(executor, ops->chunk_unmap(range->address, range->bytes));
 	return code;

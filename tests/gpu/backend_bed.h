@@ -75,6 +75,5 @@ CUresult copy_line(struct backend_stream *stream, uint64_t dst, uint64_t src, ui
 void check_copies(bool dst_is_host, bool src_is_host);
 void check_sets(void);
 void check_nothing_waits(void);
-void observe_clear_on_a_full_gpu(void);
 
 #endif

@@ -147,27 +147,3 @@ void check_nothing_waits(void)
 	wait_stream(stream);
 	ok(OPS->stream_destroy(stream));
 }
-
-/* Not judged: a fact about the driver that whoever maps memory beside endless kernels wants to know. */
-void observe_clear_on_a_full_gpu(void)
-{
-	struct backend_stream *stream = stream_new();
-	uint32_t blocks = (uint32_t)device.attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT] * 2;
-	pthread_t thread;
-	double begin;
-
-	close_gate(stream, blocks, 1024);
-	usleep(10000); /* all of its blocks are on the device then */
-	pthread_create(&thread, NULL, watchdog, (void *)(uintptr_t)3000);
-	for (uint64_t bytes = BACKEND_CHUNK_GRANULE; bytes <= CHUNK_BYTES; bytes *= 32) {
-		begin = now_us();
-		ok(OPS->clear(WINDOW, bytes));
-		printf("clear %lu MiB beside kernels that fill the GPU: %.0f us%s\n",
-			(unsigned long)(bytes >> 20), now_us() - begin,
-			gate_is_open() ? " (waited for them)" : "");
-	}
-	open_gate();
-	pthread_join(thread, NULL);
-	wait_stream(stream);
-	ok(OPS->stream_destroy(stream));
-}

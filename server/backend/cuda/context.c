@@ -32,7 +32,6 @@ static void close_backend(void)
 {
 	if (!cuda.context)
 		return;
-	cuda_memory_deinit();
 	driver.primary_release(cuda.device);
 	cuda.context = NULL;
 }
@@ -55,8 +54,6 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 	code = driver.context_set(cuda.context);
 	if (!code)
 		code = cuda_device_read(cuda.device, ret_device);
-	if (!code)
-		code = cuda_memory_init();
 	if (code)
 		close_backend();
 	return code;
@@ -80,7 +77,6 @@ const struct backend_ops backend_cuda = {
 	.window_release = cuda_window_release,
 	.chunk_map = cuda_chunk_map,
 	.chunk_unmap = cuda_chunk_unmap,
-	.clear = cuda_clear,
 	.host_register = cuda_host_register,
 	.host_unregister = cuda_host_unregister,
 	.memory_info = cuda_memory_info,

@@ -15,8 +15,7 @@
 
 struct cuda {
 	CUdevice device;
-	CUcontext context;   /* executors; NULL in the keeper */
-	CUstream own_stream; /* clear(), under own_lock */
+	CUcontext context; /* executors; NULL in the keeper */
 };
 
 /* Set by open_*, constant until close. */
@@ -53,15 +52,12 @@ const char *cuda_device_lacks(CUdevice device);
 CUresult cuda_device_read(CUdevice device, struct backend_device *ret_device);
 
 /* memory.c */
-CUresult cuda_memory_init(void);
-void cuda_memory_deinit(void);
 CUresult cuda_chunk_create(uint64_t bytes, uint64_t *ret_handle, int *ret_fd);
 CUresult cuda_chunk_release(uint64_t handle);
 CUresult cuda_window_reserve(uint64_t address, uint64_t bytes);
 CUresult cuda_window_release(uint64_t address, uint64_t bytes);
 CUresult cuda_chunk_map(uint64_t address, uint64_t bytes, int fd);
 CUresult cuda_chunk_unmap(uint64_t address, uint64_t bytes);
-CUresult cuda_clear(uint64_t address, uint64_t bytes);
 CUresult cuda_host_register(void *address, uint64_t bytes);
 CUresult cuda_host_unregister(void *address);
 CUresult cuda_memory_info(uint64_t *ret_free, uint64_t *ret_total);

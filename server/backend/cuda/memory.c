@@ -5,32 +5,14 @@
 // the device reaches. A mapping keeps its chunk alive, so an imported handle is released as soon as it is
 // mapped, and the keeper may release (or die) in any order.
 //
-// clear() is the only operation of the backend that waits for the device. It has a stream of its own at the
-// greatest priority and polls; one at a time, under own_lock.
+// A chunk is zero when it is made: the driver scrubs device memory before it hands it out again, also between
+// two chunks of one process (H200, driver 580: three times 131 of 139 GiB, and memory whose writer was
+// killed, read back without a word that is not zero; tests/gpu/backend_check.c looks at it again). Clearing
+// it once more from here would wait for kernels that fill the device.
 
 #include <fcntl.h>
-#include <pthread.h>
-#include <sched.h>
-#include <time.h>
 
 #include "server/backend/cuda/cuda.h"
-
-static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
-
-CUresult cuda_memory_init(void)
-{
-	int least, greatest;
-	CUresult code = driver.context_priorities(&least, &greatest);
-
-	return code ? code : driver.stream_create(&cuda.own_stream, CU_STREAM_NON_BLOCKING, greatest);
-}
-
-void cuda_memory_deinit(void)
-{
-	if (cuda.own_stream)
-		driver.stream_destroy(cuda.own_stream);
-	cuda.own_stream = NULL;
-}
 
 static CUmemLocation here(void)
 {
@@ -105,34 +87,6 @@ CUresult cuda_chunk_map(uint64_t address, uint64_t bytes, int fd)
 CUresult cuda_chunk_unmap(uint64_t address, uint64_t bytes)
 {
 	return driver.memory_unmap(address, bytes);
-}
-
-/* Small clears are over in microseconds; do not sleep through them, and do not burn a core for large ones. */
-static CUresult wait_own_stream(void)
-{
-	const struct timespec nap = {.tv_nsec = 20000};
-	CUresult code = driver.stream_query(cuda.own_stream);
-
-	for (int i = 0; code == CUDA_ERROR_NOT_READY; i++) {
-		if (i < 64)
-			sched_yield();
-		else
-			nanosleep(&nap, NULL);
-		code = driver.stream_query(cuda.own_stream);
-	}
-	return code;
-}
-
-CUresult cuda_clear(uint64_t address, uint64_t bytes)
-{
-	CUresult code;
-
-	pthread_mutex_lock(&own_lock);
-	code = driver.set8(address, 0, bytes, cuda.own_stream);
-	if (!code)
-		code = wait_own_stream();
-	pthread_mutex_unlock(&own_lock);
-	return code;
 }
 
 CUresult cuda_host_register(void *address, uint64_t bytes)

@@ -184,7 +184,6 @@ const struct backend_ops backend_host = {
 	.window_release = host_window_release,
 	.chunk_map = host_chunk_map,
 	.chunk_unmap = host_chunk_unmap,
-	.clear = host_clear,
 	.host_register = host_host_register,
 	.host_unregister = host_host_unregister,
 	.memory_info = host_memory_info,

@@ -120,7 +120,6 @@ CUresult host_window_reserve(uint64_t address, uint64_t bytes);
 CUresult host_window_release(uint64_t address, uint64_t bytes);
 CUresult host_chunk_map(uint64_t address, uint64_t bytes, int fd);
 CUresult host_chunk_unmap(uint64_t address, uint64_t bytes);
-CUresult host_clear(uint64_t address, uint64_t bytes);
 CUresult host_host_register(void *address, uint64_t bytes);
 CUresult host_host_unregister(void *address);
 CUresult host_memory_info(uint64_t *ret_free, uint64_t *ret_total);

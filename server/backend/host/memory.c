@@ -274,17 +274,6 @@ CUresult host_chunk_unmap(uint64_t address, uint64_t bytes)
 	return code;
 }
 
-/* Dropping the pages of the file is a clear that uses no memory for what nobody wrote yet. */
-CUresult host_clear(uint64_t address, uint64_t bytes)
-{
-	void *at = (void *)(uintptr_t)address;
-
-	if (address % 4096 == 0 && bytes % 4096 == 0 && !madvise(at, bytes, MADV_REMOVE))
-		return CUDA_SUCCESS;
-	memset(at, 0, bytes);
-	return CUDA_SUCCESS;
-}
-
 static bool is_mapped(uint64_t address, uint64_t bytes)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);

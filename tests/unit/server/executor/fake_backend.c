@@ -127,12 +127,6 @@ static CUresult chunk_unmap(uint64_t address, uint64_t bytes)
 	return note((struct fake_call){.kind = FAKE_CHUNK_UNMAP, .object = (void *)(uintptr_t)address});
 }
 
-static CUresult clear(uint64_t address, uint64_t bytes)
-{
-	(void)bytes;
-	return note((struct fake_call){.kind = FAKE_CLEAR, .object = (void *)(uintptr_t)address});
-}
-
 static CUresult host_register(void *address, uint64_t bytes)
 {
 	(void)bytes;
@@ -335,7 +329,6 @@ const struct backend_ops fake_ops = {
 	.window_release = window_reserve,
 	.chunk_map = chunk_map,
 	.chunk_unmap = chunk_unmap,
-	.clear = clear,
 	.host_register = host_register,
 	.host_unregister = host_unregister,
 	.memory_info = memory_info,

@@ -334,7 +334,6 @@ START_TEST(memory_comes_and_goes)
 	activate(&client);
 	host = client.window + DEVICE_BYTES;
 	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window, CHUNK, true), 0);
-	ck_assert_uint_eq(fake_count(FAKE_CLEAR), 1);
 	ck_assert_int_eq(
 		call_range(&client, WIRE_MAP_MEMORY, client.window, CHUNK, true), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window + CHUNK, CHUNK, false),
@@ -356,19 +355,6 @@ START_TEST(memory_comes_and_goes)
 	ck_assert_int_eq(call_range(&client, WIRE_MAP_HOST, host, 4096, true), 0);
 	ck_assert_int_eq(call_range(&client, WIRE_QUERY_MEMORY, 0, 0, false), 0);
 	ck_assert_uint_eq(message.reply.values.at[1], 2);
-	ck_assert_uint_eq(close_session(&client, 0), 1);
-	close_client(&client);
-}
-END_TEST
-
-START_TEST(a_standby_maps_and_does_not_clear)
-{
-	struct client client;
-
-	open_client(&client, 5);
-	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window, CHUNK, true), 0);
-	ck_assert_int_eq(call_range(&client, WIRE_UNMAP_MEMORY, client.window, CHUNK, false), 0);
-	ck_assert_uint_eq(fake_count(FAKE_CLEAR), 0);
 	ck_assert_uint_eq(close_session(&client, 0), 1);
 	close_client(&client);
 }
@@ -487,7 +473,6 @@ int main(void)
 	tcase_add_test(role, a_client_from_beginning_to_end);
 	tcase_add_test(role, requests_that_make_no_sense);
 	tcase_add_test(role, memory_comes_and_goes);
-	tcase_add_test(role, a_standby_maps_and_does_not_clear);
 	tcase_add_test(role, waiting_is_private);
 	tcase_add_test(role, work_that_does_not_end);
 	tcase_add_test(role, an_offence_is_reported_and_others_go_on);

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Tests of client/stage/porter.c: every byte arrives, with one thread, with several that want the porter at once, and
+// when the porter has gone to sleep in between. A lost wake-up hangs (time limit). ThreadSanitizer looks at this one.
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/stage/porter.h"
+#include "tests/lib/suite.h"
+
+#define BYTES ((size_t)(2 * PORTER_LEAST + 12345))
+
+static void copy(void *dst, const void *src, uint64_t bytes)
+{
+	memcpy(dst, src, bytes);
+}
+
+/* Between two copies each word is looked at: long enough for the porter to fall asleep now and then. */
+static void *copy_often(void *seed)
+{
+	uint8_t *from = malloc(BYTES), *to = malloc(BYTES);
+	uintptr_t wrong = 0;
+
+	for (int round = 0; round < 60; round++) {
+		size_t bytes = BYTES - (size_t)round * 7919;
+
+		for (size_t i = 0; i < BYTES; i++)
+			from[i] = (uint8_t)(i * 31 + (size_t)round + (uintptr_t)seed);
+		memset(to, 0, BYTES);
+		porter_copy(copy, to, from, bytes);
+		wrong += memcmp(to, from, bytes) != 0;
+		wrong += bytes < BYTES && to[bytes] != 0;
+	}
+	free(from);
+	free(to);
+	return (void *)wrong;
+}
+
+START_TEST(one_thread)
+{
+	ck_assert_ptr_null(copy_often((void *)1));
+}
+END_TEST
+
+START_TEST(several_threads_share_one_porter)
+{
+	pthread_t threads[4];
+	void *wrong;
+
+	for (uintptr_t i = 0; i < 4; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, copy_often, (void *)i), 0);
+	for (int i = 0; i < 4; i++) {
+		pthread_join(threads[i], &wrong);
+		ck_assert_ptr_null(wrong);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("porter");
+	TCase *cases = suite_case(suite, "porter");
+
+	tcase_add_test(cases, one_thread);
+	tcase_add_test(cases, several_threads_share_one_porter);
+	return suite_run(suite);
+}
