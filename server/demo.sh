@@ -44,7 +44,7 @@ fi
 build=$(cd "$build" && pwd)
 
 export FRMPS_SOCKET="$scratch/frmps.sock"
-"$build/server/frmps-server" --socket "$FRMPS_SOCKET" --backend "$backend" 2>"$scratch/log" &
+"$build/server/frmps-server" --config /dev/null --socket "$FRMPS_SOCKET" --backend "$backend" 2>"$scratch/log" &
 server=$!
 tries=0
 until "$build/server/frmpsctl" status --json 2>/dev/null | grep -q standby; do

@@ -110,7 +110,7 @@ CUresult arena_hold(uint64_t bytes, struct arena_lease *ret_lease)
 	CUresult r = CUDA_SUCCESS;
 
 	while (r == CUDA_SUCCESS) {
-		struct arena_piece *oldest, *piece, await;
+		struct arena_piece *oldest, *piece, await = {0};
 
 		pthread_mutex_lock(&lock);
 		piece = take(class, &oldest);

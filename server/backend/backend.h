@@ -102,8 +102,8 @@ struct backend_ops {
 	void (*close)(void);
 	CUresult (*thread_enter)(void);
 
-	/* Keeper. The descriptor is the caller's; the handle stays valid until chunk_release. The memory is zero,
-	 * whoever had it before: nobody else clears it. */
+	/* Keeper. The descriptor is the caller's; the handle stays valid until chunk_release. The memory is
+	 * zero, whoever had it before: nobody else clears it. */
 	CUresult (*chunk_create)(uint64_t bytes, uint64_t *ret_handle, int *ret_fd);
 	CUresult (*chunk_release)(uint64_t handle);
 

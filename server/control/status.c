@@ -3,13 +3,34 @@
 //
 // Status. See status.h. Names are part of the operator's interface: added to, never changed.
 //
-//   { version, backend, socket, pid, uptime_seconds, ready, keeper: {pid, state}, device: {name, total_bytes,
-//   driver_version},
-//     domains: [{ uid, state, generation, executors: [{pid, role, state, generation, immovable}],
-//                 clients: [{session, pid, program, uid, state, memory_bytes, host_bytes, commands, recovery,
-//                 promotions,
-//                            error}] }],
-//     counters: {…} }
+//   version, backend, socket   texts
+//   pid, uptime_seconds	the daemon's
+//   ready			true once keeper and a first executor were up
+//   keeper			null or
+//     pid, state		state: starting, serving, condemned
+//   device			zeros before an executor was up
+//     name, total_bytes, driver_version
+//   domains			a list; others than root and the service's user see their own alone
+//     uid			null: nobody's yet
+//     state			waiting, activating, steady, quiescing, fencing
+//     generation		of the executor that serves, counted from 1
+//     verdict			null, or a sentence about the latest promotion
+//     executors		a list
+//	 pid, role		role: active, standby
+//	 state			starting, warming, warm, active, condemned
+//	 generation		0: it never served
+//	 immovable		number of sessions that this standby cannot take over
+//     clients			a list
+//	 session, pid, program, uid
+//	 state			opening, running, held, faulted, closed, closing
+//	 memory_bytes		device memory that is mapped now, in whole chunks
+//	 host_bytes		pinned host memory that is mapped now
+//	 commands		given to the service so far
+//	 recovery		fail, replay
+//	 promotions		how often it passed to another executor
+//	 error			only when faulted or closed
+//	   code, reason		the CUresult it was told, and why
+//   counters			whole numbers since the daemon's start, counters.def
 
 #include "server/control/status.h"
 
@@ -95,6 +116,7 @@ static json_t *executor_json(const struct worker *worker)
 static json_t *domain_json(const struct domain *domain)
 {
 	json_t *executors = json_array(), *clients = json_array();
+	const char *verdict = domain->promotion.verdict_text;
 	const struct client *client;
 	const struct worker *worker;
 
@@ -103,10 +125,11 @@ static json_t *domain_json(const struct domain *domain)
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
 		if (client->view.server)
 			json_array_append_new(clients, client_json(client));
-	return json_pack("{so ss si so so}", "uid",
+	return json_pack("{so ss si so so so}", "uid",
 		domain->assigned ? json_integer(domain->uid) : json_null(), "state",
 		promote_state_name(domain->promotion.state), "generation", (int)domain->promotion.generation,
-		"executors", executors, "clients", clients);
+		"verdict", *verdict ? foreign(verdict) : json_null(), "executors", executors, "clients",
+		clients);
 }
 
 static json_t *counters_json(const struct daemon *daemon)

@@ -335,6 +335,8 @@ int dispatch_issue(struct session *session, struct stream *stream)
 
 	if (session->stopped || executor_is_lost(session->executor))
 		return DISPATCH_E_STOP;
+	if (gate_is_shut(&session->executor->gate) && !gate_admits(session, stream))
+		return hold(session, stream, STREAM_HOLD_GATE);
 	if (!has_credit(session, stream))
 		return hold(session, stream, STREAM_HOLD_CREDIT);
 	error = handlers[record->op](session, stream, record);

@@ -19,6 +19,7 @@
 #include <sys/queue.h>
 
 #include "server/backend/backend.h"
+#include "server/executor/gate.h"
 #include "server/executor/job.h"
 #include "server/executor/module.h"
 #include "server/executor/serve.h"
@@ -39,6 +40,8 @@ struct executor {
 	/* Not zero once the context is lost: nothing is issued any more. Written once by lost.c, looked at by
 	 * every thread before it calls the backend. */
 	word32 lost;
+
+	struct gate gate; /* looked at before each command as well */
 
 	pthread_mutex_t sessions_lock; /* of the list; only the main thread changes it */
 	struct session_list sessions;
@@ -71,6 +74,9 @@ int executor_handle(struct executor *executor, struct job *job);
 /** Sends a message to the daemon. Any thread. */
 void executor_send(
 	struct executor *executor, const struct wire_message *message, const int *fds, unsigned fd_count);
+
+/** A number from the environment; what is no number up to `most` is ignored with a warning. */
+uint64_t executor_number(const char *name, uint64_t otherwise, uint64_t most);
 
 /** Finds a session by number. Main thread. NULL if there is none. */
 struct session *executor_session(struct executor *executor, uint64_t id);

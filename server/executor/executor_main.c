@@ -48,6 +48,23 @@ CUresult executor_code(struct executor *executor, CUresult code)
 	return code;
 }
 
+uint64_t executor_number(const char *name, uint64_t otherwise, uint64_t most)
+{
+	const char *text = getenv(name);
+	char *end;
+	unsigned long long value;
+
+	if (!text || !*text)
+		return otherwise;
+	value = strtoull(text, &end, 10);
+	if (*end || value > most) {
+		log_warning("%s=%s is not a number up to %llu and is ignored", name, text,
+			(unsigned long long)most);
+		return otherwise;
+	}
+	return value;
+}
+
 struct session *executor_session(struct executor *executor, uint64_t id)
 {
 	struct session *session;
@@ -76,6 +93,7 @@ int executor_init(struct executor *executor, const struct backend_ops *ops, int 
 
 	*executor = (struct executor){.ops = ops, .control_fd = control_fd};
 	TAILQ_INIT(&executor->sessions);
+	gate_init(executor);
 	pthread_mutex_init(&executor->control_lock, NULL);
 	pthread_mutex_init(&executor->sessions_lock, NULL);
 	executor->board.kick = -1;
@@ -94,8 +112,9 @@ void executor_deinit(struct executor *executor)
 {
 	struct session *session;
 
-	serve_pool_deinit(executor);
+	/* The module thread looks at the serving threads (gate.c), so it goes first. */
 	module_worker_deinit(executor);
+	serve_pool_deinit(executor);
 	job_board_deinit(&executor->board);
 	while ((session = TAILQ_FIRST(&executor->sessions))) {
 		TAILQ_REMOVE(&executor->sessions, session, link);

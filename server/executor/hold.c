@@ -6,6 +6,7 @@
 //   hold      goes on when                                      how that is seen
 //   RESUME    at the next look
 //   CREDIT    fewer than STREAM_ISSUE_CREDIT are on the device  timeline, polled
+//   GATE      its turn has come, or the gate is open            polled; kicked when the gate opens
 //   DEPEND    the awaited command was issued                    another hold of this session ends
 //   HOST      all before it is done, the client says `done`     timeline, polled; then the doorbell
 //   VALUE     all before it is done, the word is right          polled by this thread or by small copies
@@ -172,6 +173,8 @@ static bool may_go_on(struct session *session, struct stream *stream)
 	switch (stream->hold) {
 	case STREAM_HOLD_CREDIT:
 		return stream->issued - stream_done(session, stream) < STREAM_ISSUE_CREDIT;
+	case STREAM_HOLD_GATE:
+		return gate_admits(session, stream);
 	case STREAM_HOLD_DEPEND:
 		return check_depend(session, stream);
 	case STREAM_HOLD_HOST:
@@ -226,6 +229,7 @@ bool hold_is_ready(const struct session *session)
 
 	TAILQ_FOREACH (stream, &session->held, held)
 		if (stream->hold == STREAM_HOLD_RESUME ||
+			(stream->hold == STREAM_HOLD_GATE && !gate_is_shut(&session->executor->gate)) ||
 			(stream->hold == STREAM_HOLD_HOST && stream->host_told &&
 				host_returned(session, stream)))
 			return true;

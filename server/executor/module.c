@@ -3,18 +3,19 @@
 //
 // Modules, functions, timing: requests that are answered by the module thread, one after the other.
 //
-// What a driver does on a load, measured: it waits until the longest kernel that runs in the context ends,
-// and holds up every launch of every other thread meanwhile; unloading waits as well. Nothing here can change
-// that, so the rules are
+// What a driver does on a load, measured: it waits until all that was issued to the context has ended, and
+// holds up every launch of every other thread meanwhile; unloading waits as well, but nobody else does. So
+// the rules are
 //   - never on the main thread: allocations, promotions and closing go on;
-//   - one queue: loads of several clients that arrive while one is waiting run back to back behind it, in
-//     the one gap that launches have anyway (the lookups between them cost microseconds);
+//   - a load begins when the device has run empty, in a gap that the gate makes (gate.c), or is refused when
+//     that cannot be had within the patience;
+//   - one queue, but loads that wait at that moment run back to back in the same gap, for GATE_BATCH_NS;
+//   - text that the driver must compile first would stretch the gap to seconds: for it the gate is left ajar,
+//     queues are kept short, and the gap is what the driver makes of it;
 //   - unloads wait until the session's own work has ended, and what nobody waits for (the modules of a
 //     client that is gone, unpinning its staging memory) until no session has work on the device, or
 //     BURIAL_NS at most.
-// A load that waits long stops the launches of all clients of this executor for as long. Bounding that
-// (placing the newcomer or the long runner elsewhere) is the daemon's to decide; the place to ask would be
-// load().
+// Placing a newcomer that was refused, or the long runner, elsewhere is the daemon's to decide.
 //
 // Functions are published to the serving thread in an array by id. Before a function is freed it is
 // unpublished, and the serving thread has begun another turn (drain.c).
@@ -22,11 +23,13 @@
 #include "server/executor/module.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "server/backend/image.h"
 #include "server/executor/clock.h"
 #include "server/executor/drain.h"
 #include "server/executor/session.h"
@@ -36,6 +39,8 @@
 #define BURIAL_LOOK (UINT64_C(100) * CLOCK_MS)
 #define UNLOAD_NS   (UINT64_C(10000) * CLOCK_MS)
 #define LOG_BYTES   16384u
+
+static void load(struct job *job);
 
 /* ---- the worker ---- */
 
@@ -85,12 +90,47 @@ static void wait_for_more(struct module_worker *worker)
 	pthread_cond_timedwait(&worker->more, &worker->lock, &until);
 }
 
-/* The next job, in order; NULL at the end. */
+static bool is_first_of_session(const struct job_list *queue, const struct job *job)
+{
+	const struct job *earlier;
+
+	TAILQ_FOREACH (earlier, queue, link) {
+		if (earlier == job)
+			return true;
+		if (earlier->session == job->session)
+			return false;
+	}
+	return false;
+}
+
+/* While the gate is closed: a load that waits as well, if it may come before what is queued; NULL if none. */
+static struct job *next_in_gap(struct executor *executor)
+{
+	struct module_worker *worker = &executor->modules;
+	struct job *job = NULL;
+
+	if (clock_now() - executor->gate.closed_at >= GATE_BATCH_NS)
+		return NULL;
+	pthread_mutex_lock(&worker->lock);
+	TAILQ_FOREACH (job, &worker->queue, link)
+		if (job->run == load && job->message.load_module.bytes <= GATE_BATCH_BYTES &&
+			is_first_of_session(&worker->queue, job))
+			break;
+	if (job)
+		TAILQ_REMOVE(&worker->queue, job, link);
+	pthread_mutex_unlock(&worker->lock);
+	return job;
+}
+
+/* The next job, in order but for loads in a gap; NULL at the end. */
 static struct job *next_job(struct executor *executor)
 {
 	struct module_worker *worker = &executor->modules;
-	struct job *job;
+	struct job *job = executor->gate.closed ? next_in_gap(executor) : NULL;
 
+	if (job)
+		return job;
+	gate_leave(executor);
 	pthread_mutex_lock(&worker->lock);
 	for (;;) {
 		job = TAILQ_FIRST(&worker->queue);
@@ -247,13 +287,34 @@ static CUresult load_module(struct job *job, const uint8_t *image, char *log, st
 	return CUDA_SUCCESS;
 }
 
+/* Waits for a gap. Return: CUDA_SUCCESS, or why there is none; the text says more, but for NOT_READY: later.
+ */
+static CUresult wait_for_gap(struct job *job, const uint8_t *image, char *text)
+{
+	struct gate *gate = &job->executor->gate;
+	int error = gate_enter(job->executor, job->session);
+
+	if (!error && image_check(image, job->message.load_module.bytes) == IMAGE_TEXT)
+		gate_thin(job->executor);
+	if (error == GATE_E_OWN)
+		return CUDA_ERROR_NOT_READY;
+	if (error == GATE_E_REFUSED)
+		snprintf(text, LOG_BYTES,
+			"work of another program has been running for %llu ms; loading would stop everybody",
+			(unsigned long long)(gate->refused_ns / CLOCK_MS));
+	else if (error)
+		snprintf(text, LOG_BYTES, "the session ends");
+	return error ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_SUCCESS;
+}
+
 static void load(struct job *job)
 {
 	struct module **slot = module_slot(job->session, job->message.load_module.module);
-	int fd = packet_take_fd(&job->packet, 0);
+	int fd = job->packet.fd_count ? job->packet.fds[0] : -1;
 	char *log = calloc(1, LOG_BYTES);
 	uint8_t *image = NULL;
 	CUresult code = CUDA_SUCCESS;
+	bool waits;
 
 	if (!slot || *slot)
 		code = CUDA_ERROR_INVALID_VALUE;
@@ -262,11 +323,15 @@ static void load(struct job *job)
 	if (!code)
 		code = read_image(fd, job->message.load_module.bytes, &image);
 	if (!code)
+		code = wait_for_gap(job, image, log);
+	waits = code == CUDA_ERROR_NOT_READY;
+	if (!code)
 		code = load_module(job, image, log, slot);
-	if (fd >= 0)
-		close(fd);
 	free(image);
-	job_reply(job, code, NULL, 0, log);
+	if (waits)
+		module_worker_queue(job);
+	else
+		job_reply(job, code, NULL, 0, log);
 	free(log);
 }
 

@@ -11,6 +11,7 @@
 //   - for clients that vouch for their kernels: between kernels and a later upload or fill, and between
 //     a fetch and a later kernel, because such a pair could not be repeated (repeat.c);
 //   - when the ring was empty for RETIRE_IDLE_NS, or the oldest unmarked command is RETIRE_AGE_NS old;
+//   - behind each command while a module is to be loaded (gate.c);
 //   - when a stream is to be held until its commands are done, and when the main thread asks (drain.c).
 //
 // Two invariants that takeover.c rests on:
@@ -38,9 +39,11 @@ static void unlist(struct session *session, struct stream *stream)
 	stream->unmarked_listed = false;
 }
 
-static bool wants_mark(const struct stream *stream, const struct frmps_head *record)
+static bool wants_mark(
+	const struct session *session, const struct stream *stream, const struct frmps_head *record)
 {
-	return record->flags & FRMPS_CMD_MARK || stream->issued - stream->marked >= RETIRE_UNMARKED ||
+	return record->flags & FRMPS_CMD_MARK || gate_is_shut(&session->executor->gate) ||
+	       stream->issued - stream->marked >= RETIRE_UNMARKED ||
 	       (stream->mark_due > stream->marked && stream->mark_due <= stream->issued);
 }
 
@@ -54,7 +57,7 @@ void retire_issued(struct session *session, struct stream *stream, struct frmps_
 		stream->unmarked_at = session->now;
 		TAILQ_INSERT_TAIL(&session->unmarked, stream, unmarked);
 	}
-	if (wants_mark(stream, record))
+	if (wants_mark(session, stream, record))
 		retire_mark(session, stream);
 }
 

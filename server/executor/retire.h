@@ -10,7 +10,7 @@
 #include "server/executor/session.h"
 
 /* Unmarked commands of a stream at most. */
-#define RETIRE_UNMARKED 32u
+#define RETIRE_UNMARKED 128u
 /* Unmarked commands get a mark when the ring was empty for this long, */
 #define RETIRE_IDLE_NS (20 * CLOCK_US)
 /* and at the latest after this. */

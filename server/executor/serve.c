@@ -4,7 +4,7 @@
 // The serving threads. Each owns some sessions and does for them, turn by turn, all that happens between ring
 // and backend. Sessions come and go by orders of the main thread; everything else is read from shared words.
 //
-//        ┌────────────► orders, one turn of every session ──something moved─┐
+//        ┌──────► orders, gate, one turn of every session ──something moved─┐
 //        │                        │ nothing                                 │
 //        │◄── within spin_ns ─────┤                                         │
 //        │                        ▼                                         │
@@ -122,6 +122,8 @@ bool serve_turn(struct session *session, uint64_t now)
 	bool moved = false;
 
 	session->now = now;
+	if (gate_is_shut(&session->executor->gate) && !executor_is_lost(session->executor))
+		retire_mark_all(session);
 	if (can_serve(session)) {
 		if (is_running(session))
 			moved = take_and_issue(session);
@@ -260,10 +262,11 @@ static void sleep_safely(struct serve_thread *thread, uint64_t now)
 	struct session *session;
 
 	TAILQ_FOREACH (session, &thread->sessions, served_link) {
-		if (can_serve(session))
+		if (!executor_is_lost(session->executor))
 			retire_mark_all(session);
 		word_release(&session->view.server->asleep, 1);
 	}
+	word_release(&thread->resting, 1);
 	word_fence();
 	TAILQ_FOREACH (session, &thread->sessions, served_link) {
 		uint64_t at = serve_next_look(session, now);
@@ -273,8 +276,19 @@ static void sleep_safely(struct serve_thread *thread, uint64_t now)
 	}
 	if (!ready)
 		sleep_until(thread, next);
+	word_release(&thread->resting, 0);
+	word_fence(); /* before the next look at the gate */
 	TAILQ_FOREACH (session, &thread->sessions, served_link)
 		word_release(&session->view.server->asleep, 0);
+}
+
+/* From here on this thread goes by the gate as it is now. Pairs with the acquire in gate.c. */
+static void look_at_gate(struct serve_thread *thread)
+{
+	uint64_t word = word_acquire(&thread->executor->gate.word);
+
+	if (word != word_relaxed(&thread->gate_seen))
+		word_release(&thread->gate_seen, word);
 }
 
 static void *serve(void *argument)
@@ -287,6 +301,7 @@ static void *serve(void *argument)
 	while (take_orders(thread)) {
 		uint64_t now = clock_now();
 
+		look_at_gate(thread);
 		if (turn_all(thread, now))
 			thread->worked_at = now;
 		else if (now - thread->worked_at < executor->pool.spin_ns)
@@ -294,24 +309,8 @@ static void *serve(void *argument)
 		else
 			sleep_safely(thread, now);
 	}
+	word_release(&thread->resting, 1);
 	return NULL;
-}
-
-static uint64_t environment_number(const char *name, uint64_t otherwise, uint64_t most)
-{
-	const char *text = getenv(name);
-	char *end;
-	unsigned long long value;
-
-	if (!text || !*text)
-		return otherwise;
-	value = strtoull(text, &end, 10);
-	if (*end || value > most) {
-		log_warning("%s=%s is not a number up to %llu and is ignored", name, text,
-			(unsigned long long)most);
-		return otherwise;
-	}
-	return value;
 }
 
 static unsigned default_threads(void)
@@ -319,7 +318,7 @@ static unsigned default_threads(void)
 	long processors = sysconf(_SC_NPROCESSORS_ONLN) / 2;
 	unsigned threads = processors < 1 ? 1 : processors > 8 ? 8 : (unsigned)processors;
 
-	threads = (unsigned)environment_number("FRMPS_EXECUTOR_THREADS", threads, SERVE_THREADS_MAX);
+	threads = (unsigned)executor_number("FRMPS_EXECUTOR_THREADS", threads, SERVE_THREADS_MAX);
 	return threads ? threads : 1;
 }
 
@@ -349,7 +348,7 @@ int serve_pool_init(struct executor *executor, unsigned threads)
 	struct serve_pool *pool = &executor->pool;
 	int error = 0;
 
-	pool->spin_ns = environment_number("FRMPS_SPIN_US", SPIN_US_DEFAULT, 1000000) * CLOCK_US;
+	pool->spin_ns = executor_number("FRMPS_SPIN_US", SPIN_US_DEFAULT, 1000000) * CLOCK_US;
 	threads = threads ? threads : default_threads();
 	pool->threads = calloc(threads, sizeof(*pool->threads));
 	if (!pool->threads)

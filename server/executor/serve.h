@@ -32,6 +32,11 @@ struct serve_thread {
 	unsigned load;	/* sessions; main thread */
 	struct served_list sessions;
 	uint64_t worked_at; /* ns */
+
+	/* For gate.c. */
+	word64 gate_seen; /* the gate's word at the beginning of a turn */
+	word32 resting;	  /* sleeps, or about to: issues nothing before it has looked again */
+	word32 gated;	  /* has held a stream for the gate */
 };
 
 struct serve_pool {

@@ -66,13 +66,14 @@ struct session {
 	/* Main thread writes. */
 	word32 generation;	     /* as which this executor serves it; 0: it never did */
 	struct serve_thread *thread; /* NULL: not served */
-	bool closing;		     /* takes no requests any more */
+	_Atomic bool closing;	     /* takes no requests any more; gate.c looks as well */
 	bool ending;		     /* a CloseSession is at work */
 
 	/* Main thread asks, serving thread answers: see drain.c. Also written at attach (served = 1) and
 	 * detach. */
 	word32 served;
 	word64 asked, answered;
+	word32 slots; /* streams from here on never had anything on the device; serving thread writes */
 
 	/* Serving thread, from here on. */
 	TAILQ_ENTRY(session) served_link;

@@ -30,6 +30,8 @@ CUresult stream_open(struct session *session, struct stream *stream)
 
 	if (stream->backend)
 		return CUDA_SUCCESS;
+	if (word_relaxed(&session->slots) <= stream->slot)
+		word_release(&session->slots, stream->slot + 1);
 	return executor->ops->stream_create(
 		clamp_priority(&executor->device, stream->priority), &stream->backend);
 }

@@ -20,6 +20,7 @@
 #include <sys/queue.h>
 
 #include "server/backend/backend.h"
+#include "server/executor/gate.h"
 #include "server/executor/journal.h"
 
 struct session;
@@ -32,6 +33,7 @@ enum stream_hold {
 	STREAM_RUNS,
 	STREAM_HOLD_RESUME, /* nothing to wait for: has a backlog after a promotion, or ran out of its turn */
 	STREAM_HOLD_CREDIT, /* enough on the device */
+	STREAM_HOLD_GATE,   /* a module is to be loaded */
 	STREAM_HOLD_DEPEND, /* DEPEND on a command that waits itself */
 	STREAM_HOLD_HOST,   /* HOST_FUNCTION */
 	STREAM_HOLD_VALUE,  /* WAIT_VALUE */
@@ -63,6 +65,7 @@ struct stream {
 	uint64_t unmarked_at;	   /* ns */
 	uint64_t held_at, poll_at; /* ns */
 	TAILQ_ENTRY(stream) held, unmarked, watch;
+	struct gate_watch gate; /* module thread, but for gate.duration */
 };
 TAILQ_HEAD(stream_list, stream);
 

@@ -2,8 +2,11 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // The judge. Evidence in the order of its weight: the executor's last words name the session; else the only
-// session with work on the device. An executor that was ended by somebody (SIGKILL without a word, an exit)
-// proves no fault, and nobody is blamed.
+// session with work on the device; else, if the loss before is unexplained, elimination: one of its suspects
+// has the same commands in doubt again, and the commands of every other suspect ran to their end since. A
+// suspect that left, or was told an error, was never cleared: then nobody is eliminated but by it. An
+// executor that was ended by somebody (SIGKILL without a word, an exit) proves no fault, and nobody is
+// blamed.
 
 #include "server/failover/judge.h"
 
@@ -13,7 +16,9 @@
 const char *judge_ground_text(enum judge_ground ground)
 {
 	static const char *const texts[] = {"no sign of a fault", "nobody proved guilty",
-		"named by the executor", "only client with work on the device"};
+		"named by the executor", "only client with work on the device",
+		"its commands were on the device in two faults in a row, those of every other suspect of the "
+		"first ran to their end since"};
 
 	return texts[ground];
 }
@@ -41,6 +46,23 @@ static uint64_t only_one(const struct judge_session *sessions, uint32_t count)
 	return found;
 }
 
+/* The suspect of the loss before that no other one can be, 0 if there is none. */
+static uint64_t left_over(uint32_t suspects, const struct judge_session *sessions, uint32_t count)
+{
+	uint32_t went_on = 0;
+	uint64_t found = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		went_on += sessions[i].history == JUDGE_WENT_ON;
+		if (sessions[i].history != JUDGE_AGAIN)
+			continue;
+		if (found)
+			return 0;
+		found = sessions[i].session;
+	}
+	return went_on && went_on + 1 == suspects ? found : 0;
+}
+
 static bool is_crash(int signal)
 {
 	return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE ||
@@ -54,6 +76,16 @@ static int32_t code_of(const struct judge_evidence *evidence, bool spoken)
 	if (evidence->lost && evidence->lost_code)
 		return evidence->lost_code;
 	return CUDA_ERROR_LAUNCH_FAILED;
+}
+
+static void suspect(const struct judge_evidence *evidence, const struct judge_session *sessions,
+	uint32_t count, struct judge_verdict *verdict)
+{
+	uint64_t only = only_one(sessions, count), left = left_over(evidence->suspects, sessions, count);
+
+	verdict->culprit = only ? only : left;
+	if (verdict->culprit)
+		verdict->ground = only ? JUDGE_ONLY_ONE : JUDGE_LEFT_OVER;
 }
 
 void judge(const struct judge_evidence *evidence, const struct judge_session *sessions, uint32_t count,
@@ -76,9 +108,10 @@ void judge(const struct judge_evidence *evidence, const struct judge_session *se
 		verdict.ground = JUDGE_LAST_WORDS;
 		verdict.culprit = words->session;
 	} else {
+		verdict.ground = JUDGE_UNKNOWN;
 		/* Words that name a session which is gone blame nobody who is still here. */
-		verdict.culprit = spoken && words->session ? 0 : only_one(sessions, count);
-		verdict.ground = verdict.culprit ? JUDGE_ONLY_ONE : JUDGE_UNKNOWN;
+		if (!spoken || !words->session)
+			suspect(evidence, sessions, count, &verdict);
 	}
 	*ret_verdict = verdict;
 }

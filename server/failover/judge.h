@@ -20,12 +20,23 @@ struct judge_evidence {
 	int32_t lost_code;
 	int exit_signal; /* 0: it exited */
 	bool killed;	 /* we ended it without a fault (a quiesced promotion, a broken protocol) */
+	/* Sessions that were in doubt at the loss before this one, if that is unexplained; else 0. */
+	uint32_t suspects;
+};
+
+/* What became of a suspect of the loss before. */
+enum judge_history {
+	JUDGE_NO_SUSPECT, /* it was none */
+	JUDGE_OPEN,	  /* nothing can be said yet */
+	JUDGE_WENT_ON,	  /* all that was in doubt then, and more, is done */
+	JUDGE_AGAIN,	  /* nothing of it is done, and all of it is in doubt again */
 };
 
 /* A session at that moment. */
 struct judge_session {
 	uint64_t session;
-	bool in_doubt; /* has commands that were issued and are not known done */
+	bool in_doubt; /* commands that this executor issued for it are not known done */
+	enum judge_history history;
 };
 
 enum judge_ground {
@@ -33,6 +44,7 @@ enum judge_ground {
 	JUDGE_UNKNOWN,	  /* a fault, and no proof of whose */
 	JUDGE_LAST_WORDS, /* the executor named the session */
 	JUDGE_ONLY_ONE,	  /* only one session had work on the device */
+	JUDGE_LEFT_OVER, /* of all suspects of the loss before, the only one that did not get through since */
 };
 
 struct judge_verdict {

@@ -34,11 +34,13 @@
 #include "server/failover/promote.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server/config/config.h"
+#include "server/failover/convict.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
@@ -49,8 +51,11 @@
 /* How long survivors' kernels may take to end before an executor with an orphan is replaced under them. */
 #define QUIESCE_MS	2000u
 #define QUIESCE_POLL_MS 5u
-/* Unexplained losses in a row after which a session that was in doubt each time is not repeated again. */
-#define UNEXPLAINED_MAX 3u
+/* Sessions that a verdict names. */
+#define VERDICT_NAMES_MAX 8u
+
+/* Values of the reply to Activate. */
+enum { ACTIVATED_CLEAN, ACTIVATED_REPEATS, ACTIVATED_FAULTED };
 
 const char *promote_state_name(enum promote_state state)
 {
@@ -78,8 +83,10 @@ static void hold_sessions(struct domain *domain)
 	struct client *client;
 
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		if (client_is_live(client))
+		if (client_is_live(client)) {
+			client->held = true;
 			client_hold(client);
+		}
 }
 
 void promote_detect(struct domain *domain, struct worker *worker)
@@ -95,81 +102,6 @@ void promote_detect(struct domain *domain, struct worker *worker)
 	promotion->lost_one = true;
 	promotion->state = PROMOTE_FENCING;
 	hold_sessions(domain);
-}
-
-/*
- * Judge
- */
-
-static void collect(struct domain *domain, const struct worker *worker, struct judge_evidence *evidence)
-{
-	*evidence = (struct judge_evidence){.lost = worker->lost,
-		.lost_code = worker->lost_code,
-		.exit_signal = worker->exit_signal,
-		.killed = worker->exit_signal == 9};
-	if (worker->words)
-		memcpy(&evidence->words, worker->words, sizeof(evidence->words));
-	(void)domain;
-}
-
-/* Notes for each session whether it is in doubt. Return: their number; *ret_list is the caller's. */
-static uint32_t list_sessions(struct domain *domain, struct judge_session **ret_list)
-{
-	struct client *client;
-	uint32_t count = 0;
-
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		count++;
-	*ret_list = calloc(count + 1, sizeof(**ret_list));
-	log_bug_on(!*ret_list);
-	count = 0;
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		(*ret_list)[count++] = (struct judge_session){client->number, judge_in_doubt(&client->view)};
-	return count;
-}
-
-static void name_culprit(struct domain *domain, struct promotion *promotion)
-{
-	struct client *client;
-
-	TAILQ_FOREACH (client, &domain->clients, domain_link) {
-		if (client->number != promotion->verdict.culprit)
-			continue;
-		promotion->culprit_pid = (int)client->pid;
-		snprintf(promotion->culprit_program, sizeof(promotion->culprit_program), "%.63s",
-			client->program);
-	}
-}
-
-static void set_recover(struct client *client, const struct judge_verdict *verdict, bool in_doubt)
-{
-	/* A conviction of this promotion stands until a standby has carried it out. */
-	if (client->recover == CLIENT_RECOVER_CULPRIT)
-		return;
-	client->unexplained = in_doubt && verdict->ground == JUDGE_UNKNOWN ? client->unexplained + 1 : 0;
-	if (client->number == verdict->culprit)
-		client->recover = CLIENT_RECOVER_CULPRIT;
-	else
-		client->recover = in_doubt ? CLIENT_RECOVER_BY_POLICY : CLIENT_RECOVER_NOTHING;
-}
-
-static void convict(struct domain *domain, const struct worker *worker)
-{
-	struct promotion *promotion = &domain->promotion;
-	struct judge_evidence evidence;
-	struct judge_session *list;
-	struct client *client;
-	uint32_t count = list_sessions(domain, &list), i = 0;
-
-	collect(domain, worker, &evidence);
-	judge(&evidence, list, count, &promotion->verdict);
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		set_recover(client, &promotion->verdict, list[i++].in_doubt);
-	free(list);
-	name_culprit(domain, promotion);
-	domain->daemon->counters.faults += promotion->verdict.ground != JUDGE_NO_FAULT;
-	domain->daemon->counters.culprits += promotion->verdict.culprit != 0;
-	promotion->judged_us = timer_now_us();
 }
 
 /*
@@ -190,11 +122,10 @@ static bool settle_session(struct domain *domain, const struct worker *worker, s
 			"be rebuilt in the next one at the same addresses");
 		return false;
 	}
-	if (client->recover == CLIENT_RECOVER_BY_POLICY && client->unexplained >= UNEXPLAINED_MAX) {
+	if (client->recover == CLIENT_RECOVER_BY_POLICY && client->unexplained >= CONVICT_UNEXPLAINED_MAX) {
 		client_finish(client, SHM_SESSION_FAULTED, verdict->code,
-			"this program's work was on the device in several unexplained faults in a row and is "
-			"not "
-			"repeated again");
+			"the same commands of this program were on the device in several unexplained faults "
+			"in a row and are not repeated again");
 		return false;
 	}
 	return true;
@@ -313,20 +244,116 @@ static void report(struct domain *domain, const struct worker *worker)
 	domain->daemon->counters.promotions++;
 }
 
-static void resume(struct domain *domain, struct worker *worker)
+/*
+ * Verdict
+ */
+
+static void append(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static void append(char *text, size_t size, const char *format, ...)
+{
+	size_t length = strlen(text);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text + length, size - length, format, arguments);
+	va_end(arguments);
+}
+
+static bool was_told(const struct promotion *promotion, const struct client *client)
+{
+	return client->held && client->number != promotion->verdict.culprit &&
+	       word_acquire(&client->view.server->state) == SHM_SESSION_FAULTED;
+}
+
+/* Who, beside the culprit, got an error. */
+static void append_told(const struct domain *domain, char *text, size_t size)
+{
+	const struct client *client;
+	unsigned count = 0;
+
+	TAILQ_FOREACH (client, &domain->clients, domain_link) {
+		if (!was_told(&domain->promotion, client) || ++count > VERDICT_NAMES_MAX)
+			continue;
+		append(text, size, "%s session %llu (process %d, %.63s)", count > 1 ? "," : "",
+			(unsigned long long)client->number, (int)client->pid, client->program);
+	}
+	if (count > VERDICT_NAMES_MAX)
+		append(text, size, " and %u more", count - VERDICT_NAMES_MAX);
+	if (!count)
+		append(text, size, " nobody");
+}
+
+/* What the standby answered to Activate: how many sessions go on, how many of them have work repeated. */
+static void append_going_on(const struct wire_u64s *values, char *text, size_t size)
+{
+	unsigned clean = 0, repeats = 0;
+
+	for (uint32_t i = 0; i < values->count; i++) {
+		clean += values->at[i] == ACTIVATED_CLEAN;
+		repeats += values->at[i] == ACTIVATED_REPEATS;
+	}
+	append(text, size, "; sessions that go on: %u", clean + repeats);
+	if (repeats)
+		append(text, size, ", %u of them with commands repeated", repeats);
+}
+
+static void judge_text(const struct promotion *promotion, char *text, size_t size)
+{
+	const struct judge_verdict *verdict = &promotion->verdict;
+
+	*text = '\0';
+	if (verdict->culprit)
+		append(text, size,
+			"culprit is process %d (%s), session %llu, kernel %s, code %d, %s; told an "
+			"error beside it:",
+			promotion->culprit_pid, promotion->culprit_program,
+			(unsigned long long)verdict->culprit,
+			verdict->kernel[0] ? verdict->kernel : "(unnamed)", (int)verdict->code,
+			judge_ground_text(verdict->ground));
+	else if (promotion->quiesced)
+		append(text, size,
+			"nobody is proved guilty of a fault (work of a program that is gone did not "
+			"end); told an error:");
+	else if (verdict->ground == JUDGE_NO_FAULT)
+		append(text, size,
+			"nobody is proved guilty (%s); told an error:", judge_ground_text(verdict->ground));
+	else
+		append(text, size, "nobody is proved guilty (%s), kernel %s, code %d; told an error:",
+			judge_ground_text(verdict->ground),
+			verdict->kernel[0] ? verdict->kernel : "(unnamed)", (int)verdict->code);
+}
+
+static void give_verdict(struct domain *domain, const struct wire_u64s *values)
+{
+	struct promotion *promotion = &domain->promotion;
+	char *text = promotion->verdict_text;
+	const size_t size = sizeof(promotion->verdict_text);
+
+	judge_text(promotion, text, size);
+	append_told(domain, text, size);
+	append_going_on(values, text, size);
+	log_info("verdict: %s", text);
+}
+
+static void resume(struct domain *domain, struct worker *worker, const struct wire_u64s *values)
 {
 	struct promotion *promotion = &domain->promotion;
 	struct client *client;
 
 	promotion->state = PROMOTE_STEADY;
-	if (promotion->lost_one)
+	if (promotion->lost_one) {
+		give_verdict(domain, values);
 		report(domain, worker);
-	else
+	} else {
 		log_debug("executor %d is active", (int)worker->pid);
+	}
 	promotion->lost_one = promotion->quiesced = false;
 	promotion->verdict = (struct judge_verdict){0};
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
+	TAILQ_FOREACH (client, &domain->clients, domain_link) {
 		client->recover = CLIENT_RECOVER_NOTHING;
+		client->held = false;
+	}
 	domain_resume(domain);
 	domain_fill(domain);
 }
@@ -343,7 +370,7 @@ static void on_activated(
 	if (reply->code)
 		worker_condemn(worker, reply->text[0] ? reply->text : "could not be activated");
 	else
-		resume(domain, worker);
+		resume(domain, worker, &reply->values);
 }
 
 /*

@@ -30,6 +30,9 @@ struct promotion {
 	uint32_t generation; /* the latest given out */
 	bool lost_one;	     /* an executor was lost since the latest resume: there is something to report */
 	struct judge_verdict verdict;
+	char verdict_text[1536]; /* the latest, in words; empty before the first */
+	uint64_t losses;	 /* of active executors */
+	uint32_t suspects;	 /* sessions in doubt at the latest loss if that is unexplained, else 0 */
 	/* About the culprit, kept because it may be gone when the promotion is over. */
 	int culprit_pid;
 	char culprit_program[64];

@@ -70,6 +70,14 @@ static void take_lost(struct worker *worker, const struct wire_trouble *lost)
 	worker_condemn(worker, "lost its context");
 }
 
+void worker_testify(struct worker *worker, int32_t code, const char *text)
+{
+	const struct wire_trouble lost = {.code = code, .text = text};
+
+	if (worker->state != WORKER_CONDEMNED)
+		take_lost(worker, &lost);
+}
+
 static void on_message(void *context, const struct wire_message *message, struct packet *packet)
 {
 	struct worker *worker = context;
@@ -207,12 +215,14 @@ void worker_post(struct worker *worker, const struct wire_message *message)
 
 void worker_condemn(struct worker *worker, const char *reason)
 {
+	bool wanted;
+
 	if (worker->state == WORKER_CONDEMNED)
 		return;
-	log_event(worker->daemon->leaving ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARNING,
-		"%s %d (%s) is given up: %s%s%s", role_name(worker->role), (int)worker->pid,
-		worker_state_name(worker->state), reason, worker->lost_text[0] ? ": " : "",
-		worker->lost_text);
+	wanted = worker->daemon->leaving || (worker->domain && worker->domain->retiring);
+	log_event(wanted ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARNING, "%s %d (%s) is given up: %s%s%s",
+		role_name(worker->role), (int)worker->pid, worker_state_name(worker->state), reason,
+		worker->lost_text[0] ? ": " : "", worker->lost_text);
 	worker->state = WORKER_CONDEMNED;
 	worker->daemon->spawner->kill(worker);
 	daemon_worker_condemned(worker);

@@ -99,6 +99,9 @@ void worker_post(struct worker *worker, const struct wire_message *message);
 /** Gives the worker up: kills it, at once and once. */
 void worker_condemn(struct worker *worker, const char *reason);
 
+/** Somebody else's word that its context is lost, before it says so itself; then it is given up. */
+void worker_testify(struct worker *worker, int32_t code, const char *text);
+
 /** Whether it was told of the sessions of its domain. */
 bool worker_knows_sessions(const struct worker *worker);
 

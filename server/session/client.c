@@ -49,6 +49,8 @@ static void let_go(struct client *client)
 {
 	window_give(&client->domain->windows, client->window);
 	holdings_deinit(&client->holdings);
+	doubt_deinit(&client->common);
+	doubt_deinit(&client->latest);
 	shm_view_unmap(&client->view);
 	shared_fd_unref(client->client_fd);
 	shared_fd_unref(client->server_fd);
@@ -77,6 +79,7 @@ struct client *client_unref(struct client *client)
 	daemon->client_count--;
 	if (opened)
 		daemon_reclaimed(daemon);
+	domain_watch_idle(domain);
 	domain_reap(domain);
 	daemon_session_gone(daemon);
 	return NULL;
@@ -182,6 +185,7 @@ static struct client *allocate(struct domain *domain, const struct client_peer *
 	TAILQ_INSERT_TAIL(&domain->daemon->clients, client, link);
 	TAILQ_INSERT_TAIL(&domain->clients, client, domain_link);
 	domain->daemon->client_count++;
+	domain_watch_idle(domain);
 	return client;
 }
 

@@ -29,6 +29,7 @@
 #include <sys/types.h>
 
 #include "protocol/wire.h"
+#include "server/failover/doubt.h"
 #include "server/session/holdings.h"
 #include "shm/region.h"
 
@@ -74,7 +75,12 @@ struct client {
 	struct timer *close_timer;
 	/* For the promotion under way. */
 	enum client_recover recover;
-	unsigned unexplained; /* losses in a row in which it was in doubt and nobody was proved guilty */
+	bool held; /* it was live when the promotion began */
+	/* Its part in unexplained losses (failover/convict.c). */
+	struct doubt common; /* commands that were in doubt in each of `unexplained` losses */
+	struct doubt latest; /* what was in doubt at loss number `latest_loss` */
+	uint64_t latest_loss;
+	unsigned unexplained;
 };
 
 /** Who connects; a private copy. */

@@ -16,6 +16,7 @@
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
 #include "server/control/operator.h"
+#include "server/failover/kernel_log.h"
 #include "server/failover/promote.h"
 #include "server/failover/supervise.h"
 #include "server/failover/worker.h"
@@ -219,7 +220,7 @@ void daemon_worker_gone(struct worker *worker)
 
 struct domain *daemon_domain_of(struct daemon *daemon, uid_t uid)
 {
-	struct domain *domain, *nobodys = NULL;
+	struct domain *domain, *other, *nobodys = NULL;
 
 	TAILQ_FOREACH (domain, &daemon->domains, link) {
 		if (domain->retiring)
@@ -235,6 +236,8 @@ struct domain *daemon_domain_of(struct daemon *daemon, uid_t uid)
 	domain->assigned = true;
 	domain->uid = uid;
 	domain_fill(domain);
+	TAILQ_FOREACH (other, &daemon->domains, link)
+		domain_watch_idle(other);
 	return domain;
 }
 
@@ -307,6 +310,7 @@ static void leave(struct daemon *daemon)
 		return;
 	daemon->draining = daemon->leaving = true;
 	daemon->listener = listener_free(daemon->listener);
+	daemon->kernel_log = kernel_log_free(daemon->kernel_log);
 	close_sessions(daemon);
 	while (!TAILQ_EMPTY(&daemon->visitors))
 		visitor_free(TAILQ_FIRST(&daemon->visitors));
@@ -429,6 +433,27 @@ static void raise_limits(void)
 	}
 }
 
+static void on_xid(void *context, const struct xid *xid)
+{
+	struct daemon *daemon = context;
+	struct domain *domain;
+	struct worker *worker;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		TAILQ_FOREACH (worker, &domain->workers, link)
+			if (worker->pid == xid->pid) {
+				worker_testify(worker, xid->code, xid->text);
+				return;
+			}
+}
+
+/* Only the real driver writes there. */
+static void follow_kernel_log(struct daemon *daemon)
+{
+	if (strcmp(daemon->heritage->backend, backend_cuda.name) == 0)
+		daemon->kernel_log = kernel_log_new(daemon->loop, on_xid, daemon);
+}
+
 static int start_listening(struct daemon *daemon)
 {
 	char text[400] = "";
@@ -452,6 +477,8 @@ int daemon_main(const struct config *config, const struct heritage *heritage)
 	if (start_listening(&daemon) || daemon_start(&daemon) < 0) {
 		daemon.exit_code = 1;
 		leave(&daemon);
+	} else {
+		follow_kernel_log(&daemon);
 	}
 	if (has_workers(&daemon))
 		uv_run(&loop, UV_RUN_DEFAULT);

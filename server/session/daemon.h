@@ -35,6 +35,7 @@ struct client;
 struct spawner;
 struct timer;
 struct uv_loop_s;
+struct kernel_log;
 struct visitor;
 struct worker;
 
@@ -50,8 +51,9 @@ struct daemon {
 	const struct heritage *heritage;
 	const struct spawner *spawner;
 	struct listener *listener;
-	struct worker *keeper;	/* NULL between the death of one and the start of the next */
-	uint32_t keeper_number; /* 1, 2, 3, … */
+	struct kernel_log *kernel_log; /* NULL: it cannot be read */
+	struct worker *keeper;	       /* NULL between the death of one and the start of the next */
+	uint32_t keeper_number;	       /* 1, 2, 3, … */
 	unsigned keeper_failures;
 	struct timer *keeper_timer;
 	TAILQ_HEAD(, domain) domains;

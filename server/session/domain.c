@@ -28,6 +28,50 @@ static void on_respawn(void *context)
 	domain_fill(context);
 }
 
+static uint64_t idle_ms(const struct domain *domain)
+{
+	return domain->daemon->config->domain_idle_seconds * 1000;
+}
+
+/* Whether the domain is one that goes when nobody uses it. */
+static bool is_idle(const struct domain *domain)
+{
+	return domain->assigned && !domain->retiring && !domain->daemon->leaving &&
+	       TAILQ_EMPTY(&domain->clients);
+}
+
+static void on_idle(void *context)
+{
+	struct domain *domain = context, *other;
+	bool others = false;
+
+	if (!is_idle(domain))
+		return;
+	TAILQ_FOREACH (other, &domain->daemon->domains, link) {
+		if (other == domain || other->retiring)
+			continue;
+		others = true;
+		if (!domain_serving(other))
+			continue;
+		log_info("uid %lld has had no programs for %llu s: its executors are shut down",
+			(long long)domain->uid,
+			(unsigned long long)domain->daemon->config->domain_idle_seconds);
+		domain_retire(domain);
+		return;
+	}
+	/* Another one is on its way; alone, it stays until one is added. */
+	if (others)
+		timer_start(domain->idle, idle_ms(domain));
+}
+
+void domain_watch_idle(struct domain *domain)
+{
+	if (!is_idle(domain))
+		timer_stop(domain->idle);
+	else if (idle_ms(domain) && !timer_running(domain->idle))
+		timer_start(domain->idle, idle_ms(domain));
+}
+
 struct domain *domain_new(struct daemon *daemon)
 {
 	struct domain *domain = calloc(1, sizeof(*domain));
@@ -38,8 +82,10 @@ struct domain *domain_new(struct daemon *daemon)
 	TAILQ_INIT(&domain->workers);
 	TAILQ_INIT(&domain->clients);
 	domain->respawn = timer_new(daemon->loop, on_respawn, domain);
-	if (!domain->respawn || promote_init(domain)) {
+	domain->idle = timer_new(daemon->loop, on_idle, domain);
+	if (!domain->respawn || !domain->idle || promote_init(domain)) {
 		timer_free(domain->respawn);
+		timer_free(domain->idle);
 		free(domain);
 		return NULL;
 	}
@@ -158,6 +204,7 @@ void domain_retire(struct domain *domain)
 
 	domain->retiring = true;
 	timer_stop(domain->respawn);
+	timer_stop(domain->idle);
 	TAILQ_FOREACH (worker, &domain->workers, link)
 		worker_condemn(worker, "its domain is closed");
 	domain_reap(domain);
@@ -170,5 +217,6 @@ void domain_reap(struct domain *domain)
 	TAILQ_REMOVE(&domain->daemon->domains, domain, link);
 	promote_deinit(domain);
 	timer_free(domain->respawn);
+	timer_free(domain->idle);
 	free(domain);
 }

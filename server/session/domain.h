@@ -7,6 +7,7 @@
 // The first domain is made before any client comes and belongs to nobody until the first one does; it then
 // belongs to that user for good. Invariants: sessions of a domain have disjoint windows; at most one worker
 // is `active`; the number of workers that are not condemned is kept at 1 + standbys while the domain lives.
+// A domain without clients lives for domain_idle_seconds more, the last domain for good.
 
 #ifndef FRMPS_SERVER_SESSION_DOMAIN_H
 #define FRMPS_SERVER_SESSION_DOMAIN_H
@@ -41,7 +42,8 @@ struct domain {
 	unsigned start_failures;
 	char start_error[256]; /* why the latest start failed */
 	struct timer *respawn;
-	bool retiring; /* takes no sessions; freed when the last worker and session are gone */
+	struct timer *idle; /* runs while a user's domain has no clients */
+	bool retiring;	    /* takes no sessions; freed when the last worker and session are gone */
 };
 
 struct domain *domain_new(struct daemon *daemon);
@@ -57,6 +59,12 @@ void domain_resume(struct domain *domain);
 
 /** Takes the domain out of service: executors are killed, it goes when all is gone. */
 void domain_retire(struct domain *domain);
+
+/**
+ * A client came or left, or a domain was added. A user's domain that has had no client for
+ * domain_idle_seconds is retired, unless no other domain serves: the last one stays, warm for whoever comes.
+ */
+void domain_watch_idle(struct domain *domain);
 
 /** Frees a retiring domain if nothing of it is left. */
 void domain_reap(struct domain *domain);

@@ -97,6 +97,8 @@ static void print_domain(const json_t *domain)
 	else
 		printf("\nno user yet");
 	printf(" (%s, generation %lld)\n", text_of(domain, "state"), number_of(domain, "generation"));
+	if (json_is_string(json_object_get(domain, "verdict")))
+		printf("  latest verdict: %s\n", text_of(domain, "verdict"));
 	json_array_foreach (json_object_get(domain, "executors"), index, one)
 		printf("  executor %-8lld %-8s %s\n", number_of(one, "pid"), text_of(one, "role"),
 			text_of(one, "state"));

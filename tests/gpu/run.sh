@@ -6,7 +6,8 @@
 # GPU here. BUILD is a build folder (default: build) that may have been made on another machine; nvcc builds what the
 # tests run on the device, if it is not there yet.
 #
-# FRMPS_GPU_TEST_SCALE=full runs the long forms: 100 000 launches of each of eight clients, 1000 killed clients.
+# FRMPS_GPU_TEST_SCALE=full runs the long forms: 100 000 launches of each of eight clients, 1000 killed clients, 64
+# clients at a time. A check may take FRMPS_GPU_TEST_LIMIT seconds (600).
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 build=$(cd "${1:-build}" && pwd) || exit 1
@@ -24,7 +25,7 @@ check() { # check NAME COMMAND...
 	name=$1
 	shift
 	begin=$(date +%s.%N)
-	timeout "${FRMPS_GPU_TEST_LIMIT:-300}" "$@" >"$scratch/out" 2>&1
+	timeout -k 20 "${FRMPS_GPU_TEST_LIMIT:-600}" "$@" >"$scratch/out" 2>&1
 	status=$?
 	took=$(echo "$(date +%s.%N) $begin" | awk '{printf "%.1f", $1 - $2}')
 	if [ $status -eq 0 ]; then
@@ -44,11 +45,12 @@ nvcc -std=c++17 -arch=sm_90 -cudart static -o "$device/runtime" tests/gpu/runtim
 nvcc -std=c++17 -arch=sm_90 -cudart shared -o "$device/runtime-shared" tests/gpu/runtime.cu || exit 1
 
 export FRMPS_TEST_SERVER="$build/server/frmps-server" FRMPS_TEST_BACKEND=cuda FRMPS_TEST_KERNELS="$device/kernels.cubin"
+export FRMPS_TEST_RUN="$build/server/frmps-run"
 native=$(dirname "$(ldconfig -p | sed -n 's/.*libcuda\.so\.1 .*=> //p' | head -n 1)")
 [ -d "$native" ] || native=/usr/local/nvidia/lib64
 shim=$build/client
 if [ "${FRMPS_GPU_TEST_SCALE:-}" = full ]; then
-	export FRMPS_TEST_LAUNCHES=100000 FRMPS_TEST_KILLS=1000
+	export FRMPS_TEST_LAUNCHES=100000 FRMPS_TEST_KILLS=1000 FRMPS_TEST_MANY=64
 fi
 
 # The same program natively and through a service; its output must be the same to the byte.
@@ -62,10 +64,11 @@ same_output() { # same_output PROGRAM
 check "semantics, native" env FRMPS_TEST_NATIVE=1 LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" \
 	"$build/tests/system-test_semantics"
 check "semantics, through the service" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_semantics"
-check "sharing" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_sharing"
-check "trouble" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_trouble"
+for suite in sharing trouble limits; do
+	check "$suite" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_$suite"
+done
 
-"$build/server/frmps-server" --socket "$scratch/frmps.sock" --backend cuda 2>"$scratch/log" &
+"$build/server/frmps-server" --config /dev/null --socket "$scratch/frmps.sock" --backend cuda 2>"$scratch/log" &
 server=$!
 tries=0
 until FRMPS_SOCKET="$scratch/frmps.sock" "$build/server/frmpsctl" status >/dev/null 2>&1 || [ $tries -gt 300 ]; do

@@ -22,6 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "server/tools/ask.h"
+
 static int bind_notify(struct service *service, struct sockaddr_un *address)
 {
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -38,9 +40,9 @@ static int bind_notify(struct service *service, struct sockaddr_un *address)
 static void run_server(const struct service *service, const char *notify, const char *const *extra)
 {
 	const char *server = getenv("FRMPS_TEST_SERVER"), *backend = getenv("FRMPS_TEST_BACKEND");
-	const char *arguments[32] = {server ? server : "frmps-server", "--socket", service->socket,
-		"--backend", backend ? backend : "host"};
-	int count = 5;
+	const char *arguments[32] = {server ? server : "frmps-server", "--config", service->config,
+		"--socket", service->socket, "--backend", backend ? backend : "host"};
+	int count = 7;
 	const char *log = getenv("FRMPS_TEST_LOG");
 
 	for (; extra && *extra && count < 31; extra++)
@@ -89,19 +91,31 @@ static void print_log(const struct service *service)
 		fclose(file);
 }
 
-bool service_start(struct service *service, const char *const *extra)
+/* With a configuration of its own: that of the machine's service is not ours. */
+static bool make_folder(struct service *service, const char *config)
 {
-	struct sockaddr_un address;
-	int notify, pidfd;
-	bool ready;
+	FILE *file;
 
 	*service = (struct service){.folder = "/tmp/frmps-test-XXXXXX"};
 	if (!mkdtemp(service->folder))
 		return false;
 	snprintf(service->socket, sizeof(service->socket), "%s/frmps.sock", service->folder);
 	snprintf(service->log, sizeof(service->log), "%s/log", service->folder);
+	snprintf(service->config, sizeof(service->config), "%s/conf", service->folder);
 	close(open(service->log, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-	notify = bind_notify(service, &address);
+	file = fopen(service->config, "w");
+	if (!file)
+		return false;
+	fputs(config, file);
+	return fclose(file) == 0;
+}
+
+static bool start(struct service *service, const char *const *extra)
+{
+	struct sockaddr_un address;
+	int notify = bind_notify(service, &address), pidfd;
+	bool ready;
+
 	service->pid = fork();
 	if (service->pid == 0)
 		run_server(service, address.sun_path, extra);
@@ -115,6 +129,16 @@ bool service_start(struct service *service, const char *const *extra)
 		service_stop(service);
 	}
 	return ready;
+}
+
+bool service_start(struct service *service, const char *const *extra)
+{
+	return make_folder(service, "") && start(service, extra);
+}
+
+bool service_start_configured(struct service *service, const char *text)
+{
+	return make_folder(service, text) && start(service, NULL);
 }
 
 static int reap(pid_t pid, int seconds)
@@ -139,6 +163,9 @@ int service_stop(struct service *service)
 		kill(service->pid, SIGTERM);
 		status = reap(service->pid, 60);
 	}
+	/* Whatever a sanitizer finds in a keeper or an executor, whose ends are nobody's failure. */
+	if (service_log_count(service, "Sanitizer") || service_log_count(service, "runtime error:"))
+		status = -1;
 	if (status != 0)
 		print_log(service);
 	snprintf(command, sizeof(command), "rm -rf %s", service->folder);
@@ -177,6 +204,16 @@ bool service_log_wait(const struct service *service, const char *text, int count
 	return found;
 }
 
+char *service_status(const struct service *service)
+{
+	char text[256], *json = NULL;
+
+	if (ask(service->socket, "status", &json, text, sizeof(text)) == 0)
+		return json;
+	fprintf(stderr, "%s\n", text);
+	return NULL;
+}
+
 int service_children(const struct service *service, pid_t *ret_pids, int room)
 {
 	char path[64];
@@ -190,6 +227,37 @@ int service_children(const struct service *service, pid_t *ret_pids, int room)
 	if (file)
 		fclose(file);
 	return count;
+}
+
+/* User and system time of one process; 0 if it is gone. */
+static unsigned long ticks(pid_t pid)
+{
+	unsigned long user = 0, system_time = 0;
+	char path[64], line[1024] = "";
+	const char *rest;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	file = fopen(path, "r");
+	if (!file)
+		return 0;
+	/* The name in brackets may hold anything; the numbers begin behind the last one. */
+	rest = fgets(line, sizeof(line), file) ? strrchr(line, ')') : NULL;
+	if (rest)
+		sscanf(rest, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system_time);
+	fclose(file);
+	return user + system_time;
+}
+
+unsigned long service_ticks(const struct service *service)
+{
+	pid_t pids[65] = {service->pid};
+	int count = service_children(service, pids + 1, 64) + 1;
+	unsigned long sum = 0;
+
+	for (int i = 0; i < count; i++)
+		sum += ticks(pids[i]);
+	return sum;
 }
 
 static int count_entries(pid_t pid, const char *what)

@@ -17,6 +17,7 @@ struct service {
 	pid_t pid;
 	char folder[64];
 	char socket[96];
+	char config[96];
 	char log[96]; /* file with the service's log */
 };
 
@@ -28,8 +29,11 @@ struct service {
  */
 bool service_start(struct service *service, const char *const *extra);
 
+/** The same with a configuration file, whose text is given. */
+bool service_start_configured(struct service *service, const char *text);
+
 /** Ends the service with SIGTERM and removes the folder. Return: its exit status, -1 if it was killed or
- * hung. */
+ * hung, or if a sanitizer spoke in any of its processes. */
 int service_stop(struct service *service);
 
 /** Number of lines of the service's log that hold a text. */
@@ -38,8 +42,14 @@ int service_log_count(const struct service *service, const char *text);
 /** Waits until the log holds a text at least `count` times; false after `seconds`. */
 bool service_log_wait(const struct service *service, const char *text, int count, int seconds);
 
+/** What `frmpsctl status --json` prints, the caller's; NULL if the service does not answer. */
+char *service_status(const struct service *service);
+
 /** Processes of the service other than the daemon (keeper, executors), in order of pid. Return: how many. */
 int service_children(const struct service *service, pid_t *ret_pids, int room);
+
+/** Processor time that all processes of the service have used, clock ticks. */
+unsigned long service_ticks(const struct service *service);
 
 /** Open descriptors and threads of the service's processes together: what must not grow. */
 void service_footprint(const struct service *service, int *ret_fds, int *ret_threads);

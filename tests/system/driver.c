@@ -26,7 +26,7 @@ void *read_file(const char *path)
 	return bytes;
 }
 
-void driver_open(void)
+void driver_attach(void)
 {
 	CUdevice device;
 	CUcontext context;
@@ -35,6 +35,11 @@ void driver_open(void)
 	ck_cuda(cuDeviceGet(&device, 0));
 	ck_cuda(cuDevicePrimaryCtxRetain(&context, device));
 	ck_cuda(cuCtxSetCurrent(context));
+}
+
+void driver_open(void)
+{
+	driver_attach();
 	kernels();
 }
 

@@ -19,7 +19,9 @@
 
 #define ck_cuda(call) ck_assert_int_eq((int)(call), (int)CUDA_SUCCESS)
 
-/** cuInit, device 0's primary context current, kernels loaded. Fails the test otherwise. */
+/** cuInit, device 0's primary context current. Fails the test otherwise. */
+void driver_attach(void);
+/** The same, and the kernels loaded. */
 void driver_open(void);
 
 /** A kernel of the test module. */

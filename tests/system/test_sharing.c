@@ -6,8 +6,6 @@
 //
 // FRMPS_TEST_CLIENTS (8) and FRMPS_TEST_LAUNCHES (1000) scale the first test.
 
-#include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -16,6 +14,7 @@
 #include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
+#include "tests/system/program.h"
 
 static struct service service;
 
@@ -90,82 +89,10 @@ START_TEST(eight_programs_are_exact)
 }
 END_TEST
 
-/* A survivor: overwrites its output from an input that nothing writes, so it may vouch for repetition. Says
- * through `progress` when each round was found right; goes on until told to stop. */
-static int survivor(int progress, int orders)
-{
-	uint64_t count = 4099;
-	CUdeviceptr in, out;
-	uint32_t *result;
-	CUstream stream;
-	char byte = 'r';
-
-	setenv("FRMPS_RECOVERY", "replay", 1);
-	driver_open();
-	in = device_words(count, 3);
-	out = device_words(count, 0);
-	ck_cuda(cuMemHostAlloc((void **)&result, count * 4, 0));
-	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-	for (uint32_t round = 0;; round++) {
-		void *arguments[] = {&out, &in, &round, &count};
-
-		ck_cuda(launch("mix", 16, 64, stream, arguments));
-		ck_cuda(cuMemcpyDtoHAsync_v2(result, out, count * 4, stream));
-		ck_cuda(cuStreamSynchronize(stream));
-		for (uint32_t i = 0; i < count; i++)
-			if (result[i] != mixed(i * 3, round, i))
-				return 2;
-		if (write(progress, &byte, 1) != 1)
-			return 3;
-		if (read(orders, &byte, 1) == 1)
-			return 0;
-	}
-}
-
-struct child {
-	pid_t pid;
-	int progress, orders;
-};
-
-static struct child start_survivor(void)
-{
-	int progress[2], orders[2];
-	struct child child;
-
-	ck_assert_int_eq(pipe(progress), 0);
-	ck_assert_int_eq(pipe2(orders, O_NONBLOCK), 0);
-	child = (struct child){.pid = fork(), .progress = progress[0], .orders = orders[1]};
-	if (child.pid == 0)
-		_exit(survivor(progress[1], orders[0]));
-	close(progress[1]);
-	close(orders[0]);
-	return child;
-}
-
-static void wait_rounds(const struct child *child, int rounds)
-{
-	char byte;
-
-	while (rounds-- > 0)
-		ck_assert_int_eq(read(child->progress, &byte, 1), 1);
-}
-
-static void end_survivor(const struct child *child)
-{
-	char byte = 'q';
-	int status;
-
-	ck_assert_int_eq(write(child->orders, &byte, 1), 1);
-	while (read(child->progress, &byte, 1) == 1)
-		;
-	waitpid(child->pid, &status, 0);
-	ck_assert_int_eq(status, 0);
-	close(child->orders);
-	close(child->progress);
-}
+static const char *const faults[] = {"crash_write", "crash_trap", "crash_write"};
 
 /* A program whose kernel faults: its error is sticky and its own. */
-static int culprit(const char *how)
+static int culprit(int fault)
 {
 	uint64_t nowhere = UINT64_C(0x10);
 	void *arguments[] = {&nowhere};
@@ -174,7 +101,7 @@ static int culprit(const char *how)
 
 	driver_open();
 	ck_cuda(cuMemAlloc_v2(&p, 4096));
-	ck_cuda(launch(how, 1, 1, NULL, arguments));
+	ck_cuda(launch(faults[fault], 1, 1, NULL, arguments));
 	error = cuCtxSynchronize();
 	if (error == CUDA_SUCCESS || error == CUDA_ERROR_NOT_READY)
 		return 2;
@@ -183,28 +110,23 @@ static int culprit(const char *how)
 	return 0;
 }
 
-static const char *const faults[] = {"crash_write", "crash_trap", "crash_write"};
-
 START_TEST(a_fault_is_one_programs_own_problem)
 {
-	struct child survivors[2] = {start_survivor(), start_survivor()};
+	struct child survivors[2] = {child_start(survivor), child_start(survivor)};
 
 	for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
-		int status;
-		pid_t pid;
-
 		for (int s = 0; s < 2; s++)
-			wait_rounds(&survivors[s], 20);
-		pid = fork();
-		if (pid == 0)
-			_exit(culprit(faults[i]));
-		waitpid(pid, &status, 0);
-		ck_assert_int_eq(status, 0);
-		for (int s = 0; s < 2; s++)
-			wait_rounds(&survivors[s], 20);
+			child_wait(&survivors[s], 20);
+		ck_assert_int_eq(exit_status(spawn(culprit, (int)i)), 0);
+		for (int s = 0; s < 2; s++) {
+			child_drain(&survivors[s]);
+			child_wait(&survivors[s], 20);
+		}
 	}
 	for (int s = 0; s < 2; s++)
-		end_survivor(&survivors[s]);
+		child_order(&survivors[s]);
+	for (int s = 0; s < 2; s++)
+		ck_assert_int_eq(child_end(&survivors[s]), 0);
 }
 END_TEST
 

@@ -34,6 +34,8 @@ START_TEST(defaults_are_those_of_the_table)
 	config_init(&config);
 	ck_assert_str_eq(config.socket, "");
 	ck_assert_uint_eq(config.standbys, 1);
+	ck_assert_uint_eq(config.spin_us, 10000);
+	ck_assert_uint_eq(config.domain_idle_seconds, 60);
 	ck_assert_uint_eq(config.arena_bytes, SHM_ARENA_BYTES);
 	ck_assert_uint_eq(config.recovery, CONFIG_RECOVERY_FAIL);
 	ck_assert_uint_eq(config.backend, CONFIG_BACKEND_AUTO);

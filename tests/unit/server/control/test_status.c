@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -102,6 +103,104 @@ START_TEST(client_is_described)
 	ck_assert_int_eq(number(one, "commands"), 42);
 	ck_assert_int_eq(number(one, "memory_bytes"), 0);
 	ck_assert_int_eq(number(json_object_get(root, "counters"), "sessions_opened"), 1);
+	json_decref(root);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+/* The one client's entry. */
+static json_t *client_of(json_t *root)
+{
+	return json_array_get(
+		json_object_get(json_array_get(json_object_get(root, "domains"), 0), "clients"), 0);
+}
+
+static void expect_bytes(long long memory, long long host)
+{
+	json_t *root = status_of(0);
+
+	ck_assert_int_eq(number(client_of(root), "memory_bytes"), memory);
+	ck_assert_int_eq(number(client_of(root), "host_bytes"), host);
+	json_decref(root);
+}
+
+/* A request about a range, carried out by the active executor and the standby. */
+static void change(struct fake_client *client, enum wire_type type, uint64_t address, uint64_t bytes)
+{
+	struct wire_message message = {.type = type, .range = {.address = address, .bytes = bytes}};
+	struct wire_message chunk = {.type = WIRE_REPLY};
+	uint64_t handle = address;
+	int fd = fake_memfd(4096, 0);
+
+	fake_request(fake, client, &message, -1);
+	if (type == WIRE_MAP_MEMORY) {
+		chunk.id = fake_expect(fake, fake->children[0].socket, WIRE_CREATE_CHUNK)->id;
+		chunk.reply.values = (struct wire_u64s){&handle, 1};
+		fake_send(fake, fake->children[0].socket, &chunk, &fd, 1);
+	}
+	close(fd);
+	fake_serve(fake, &fake->children[1], type);
+	fake_serve(fake, &fake->children[2], type);
+	fake_expect(fake, client->socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	if (type == WIRE_UNMAP_MEMORY)
+		fake_serve(fake, &fake->children[0], WIRE_RELEASE_CHUNK);
+}
+
+START_TEST(memory_is_what_is_mapped_now)
+{
+	const uint64_t mib = 1 << 20, device_bytes = UINT64_C(192) << 30;
+	struct fake_client client;
+
+	fake = fake_new(1);
+	fake_boot(fake);
+	fake_join(fake, &client, &fake->children[1], &fake->children[2]);
+	change(&client, WIRE_MAP_MEMORY, client.window_base, 4 * mib);
+	change(&client, WIRE_MAP_MEMORY, client.window_base + 8 * mib, 2 * mib);
+	change(&client, WIRE_MAP_HOST, client.window_base + device_bytes, 3 * mib);
+	expect_bytes(6 << 20, 3 << 20);
+	change(&client, WIRE_UNMAP_MEMORY, client.window_base, 4 * mib);
+	expect_bytes(2 << 20, 3 << 20);
+	change(&client, WIRE_UNMAP_HOST, client.window_base + device_bytes, 3 * mib);
+	change(&client, WIRE_UNMAP_MEMORY, client.window_base + 8 * mib, 2 * mib);
+	expect_bytes(0, 0);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+START_TEST(promotion_is_counted_and_its_verdict_shown)
+{
+	struct fake_client client;
+	struct client *session;
+	json_t *root;
+
+	fake = fake_new(1);
+	fake_boot(fake);
+	fake_join(fake, &client, &fake->children[1], &fake->children[2]);
+	session = TAILQ_FIRST(&fake->daemon.clients);
+	root = status_of(0);
+	ck_assert(json_is_null(
+		json_object_get(json_array_get(json_object_get(root, "domains"), 0), "verdict")));
+	ck_assert_int_eq(number(json_object_get(root, "counters"), "promotions"), 0);
+	json_decref(root);
+
+	word_set(&session->view.states[3].issued, 2);
+	fake_reap(fake, &fake->children[1], SIGSEGV);
+	/* The standby ends the culprit, as it would. */
+	word_set(&session->view.server->error, 719);
+	word_release(&session->view.server->state, SHM_SESSION_FAULTED);
+	fake_serve(fake, &fake->children[2], WIRE_ACTIVATE);
+	root = status_of(0);
+	ck_assert_ptr_nonnull(strstr(string(json_array_get(json_object_get(root, "domains"), 0), "verdict"),
+		"only client with work"));
+	ck_assert_int_eq(number(json_object_get(root, "counters"), "promotions"), 1);
+	ck_assert_int_eq(number(json_object_get(root, "counters"), "faults"), 1);
+	ck_assert_int_eq(number(json_object_get(root, "counters"), "culprits"), 1);
+	ck_assert_int_eq(number(json_object_get(root, "counters"), "sessions_opened"), 1);
+	ck_assert_str_eq(string(client_of(root), "state"), "faulted");
+	ck_assert_int_eq(number(json_object_get(client_of(root), "error"), "code"), 719);
 	json_decref(root);
 	fake_leave(fake, &client);
 	end();
@@ -242,6 +341,8 @@ int main(void)
 	fake_prepare();
 	tcase_add_test(tests, service_without_clients_is_described);
 	tcase_add_test(tests, client_is_described);
+	tcase_add_test(tests, memory_is_what_is_mapped_now);
+	tcase_add_test(tests, promotion_is_counted_and_its_verdict_shown);
 	tcase_add_test(tests, others_see_only_their_own);
 	tcase_add_test(tests, name_that_is_not_utf8_is_no_reason_to_fail);
 	tcase_add_test(tests, operator_asks_as_often_as_he_likes);

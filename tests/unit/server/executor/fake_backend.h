@@ -49,7 +49,7 @@ struct fake {
 	struct fake_call log[FAKE_LOG];
 	unsigned count;
 	CUresult fails[FAKE_KINDS]; /* what the next calls return; 0: success */
-	bool immediate;		    /* marks arrive at once */
+	_Atomic bool immediate;	    /* marks arrive at once */
 	uint64_t device_word;	    /* what a copy to the host reads */
 	bool copies_pend;	    /* stream_query: not ready */
 	CUresult query;		    /* stream_query: this, if not 0 */

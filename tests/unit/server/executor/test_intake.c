@@ -38,7 +38,7 @@ START_TEST(marks_follow_the_rules)
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_MARK), 1);
 	ck_assert_uint_eq(fake_call(FAKE_MARK, 0)->value, 2);
-	for (int i = 0; i < 31; i++)
+	for (unsigned i = 1; i < RETIRE_UNMARKED; i++)
 		fixture_launch(1, 0, 3);
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_MARK), 1);
@@ -58,7 +58,7 @@ START_TEST(marks_follow_the_rules)
 	fixture_pass(1);
 	ck_assert_uint_eq(fake_count(FAKE_MARK), 4);
 	fake_arrive();
-	ck_assert_uint_eq(fixture_done(1), 35);
+	ck_assert_uint_eq(fixture_done(1), 2 + RETIRE_UNMARKED + 1);
 	ck_assert_uint_eq(fixture_done(2), 1);
 }
 END_TEST

@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "server/failover/convict.h"
+#include "server/loop/timer.h"
 #include "server/session/client.h"
 #include "server/session/domain.h"
 #include "tests/lib/suite.h"
@@ -161,6 +163,8 @@ START_TEST(culprit_is_named_and_survivor_goes_on)
 	ck_assert_ptr_eq(domain_serving(domain()), second->worker);
 	ck_assert_uint_eq(fake->daemon.counters.promotions, 1);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+	ck_assert_ptr_nonnull(
+		strstr(domain()->promotion.verdict_text, "kernel bad_kernel, code 700, named by"));
 
 	/* And is told everything. */
 	fake_ready(fake, &fake->children[3]);
@@ -283,6 +287,266 @@ START_TEST(loss_while_activating_starts_over)
 	ck_assert_uint_eq(fake->message.activate.generation, 3);
 	/* The conviction of the first loss is not forgotten. */
 	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_CULPRIT);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+/* What a standby does when it takes a session over: commands up to `done` are known done, later ones are
+ * issued again. */
+static void take_over(struct client *client, uint64_t done)
+{
+	uint32_t generation = domain()->active->generation;
+
+	word_set(&shm_view_timeline(&client->view, generation)->stream[3].done, done);
+	word_release(&client->view.server->generation, generation);
+	word_release(&client->view.server->state, SHM_SESSION_RUNNING);
+}
+
+static void set_done(struct client *client, uint64_t done)
+{
+	word_release(&shm_view_timeline(&client->view, word_acquire(&client->view.server->generation))
+			      ->stream[3]
+			      .done,
+		done);
+}
+
+/* An executor is lost to a fault that nobody can be proved guilty of, and reaped. */
+static void lose(struct fake_child *active)
+{
+	say_lost(active, 700);
+	fake_reap(fake, active, SIGKILL);
+}
+
+/* The standby, told of `sessions`, is warm; the one behind it is returned and has not said anything. */
+static struct fake_child *warm_next(unsigned sessions)
+{
+	struct fake_child *next = &fake->children[fake->child_count - 1];
+
+	fake_ready(fake, next);
+	while (sessions--)
+		fake_serve(fake, next, WIRE_OPEN_SESSION);
+	fake_serve(fake, next, WIRE_PING);
+	return next;
+}
+
+START_TEST(busy_survivor_of_many_losses_is_not_blamed)
+{
+	struct fake_client clients[2];
+	struct fake_child *active, *standby;
+
+	boot();
+	for (unsigned i = 0; i < 2; i++)
+		fake_join(fake, &clients[i], first, second);
+	active = first;
+	standby = second;
+	/* Two busy sessions, in doubt at every loss, each time with later commands. */
+	for (uint64_t round = 1; round <= 6; round++) {
+		for (unsigned i = 0; i < 2; i++) {
+			issue(session_of(i), 10 * round + 5);
+			set_done(session_of(i), 10 * round);
+		}
+		lose(active);
+		fake_expect(fake, standby->socket, WIRE_ACTIVATE);
+		ck_assert_uint_eq(fake->message.activate.sessions.count, 2);
+		ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_BY_POLICY);
+		for (unsigned i = 0; i < 2; i++)
+			take_over(session_of(i), 10 * round);
+		fake_reply(fake, standby->socket, fake->message.id, 0, NULL, 0);
+		active = standby;
+		standby = warm_next(2);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		ck_assert_uint_eq(word_acquire(&session_of(i)->view.server->state), SHM_SESSION_RUNNING);
+		ck_assert_uint_eq(session_of(i)->unexplained, 1);
+	}
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
+	ck_assert_uint_eq(fake->daemon.counters.promotions, 6);
+	for (unsigned i = 0; i < 2; i++)
+		fake_leave(fake, &clients[i]);
+	end();
+}
+END_TEST
+
+START_TEST(commands_in_doubt_at_three_losses_are_not_repeated_again)
+{
+	struct fake_client stuck, busy;
+	struct fake_child *active, *standby;
+
+	boot();
+	fake_join(fake, &stuck, first, second);
+	fake_join(fake, &busy, first, second);
+	active = first;
+	standby = second;
+	for (uint64_t round = 1; round <= 3; round++) {
+		issue(session_of(0), 7);
+		issue(session_of(1), 10 * round + 5);
+		/* Not beyond what was in doubt before: done by the last word alone, so nobody is eliminated.
+		 */
+		set_done(session_of(1), 10 * round - 5);
+		lose(active);
+		fake_expect(fake, standby->socket, WIRE_ACTIVATE);
+		ck_assert_uint_eq(fake->message.activate.sessions.count, round < 3 ? 2 : 1);
+		if (round < 3)
+			take_over(session_of(0), 0);
+		take_over(session_of(1), 10 * round - 5);
+		fake_reply(fake, standby->socket, fake->message.id, 0, NULL, 0);
+		active = standby;
+		standby = warm_next(2);
+	}
+	ck_assert_uint_eq(word_acquire(&session_of(0)->view.server->state), SHM_SESSION_FAULTED);
+	ck_assert_uint_eq(word_acquire(&session_of(1)->view.server->state), SHM_SESSION_RUNNING);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
+	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "nobody is proved guilty"));
+	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "told an error: session 1 "));
+	fake_leave(fake, &stuck);
+	fake_leave(fake, &busy);
+	end();
+}
+END_TEST
+
+START_TEST(suspect_that_alone_did_not_go_on_is_the_culprit)
+{
+	struct fake_client stuck, busy;
+	struct fake_child *third;
+	struct client *sessions[2];
+
+	boot();
+	fake_join(fake, &stuck, first, second);
+	fake_join(fake, &busy, first, second);
+	for (unsigned i = 0; i < 2; i++)
+		issue(sessions[i] = session_of(i), 7);
+	lose(first);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	for (unsigned i = 0; i < 2; i++)
+		take_over(sessions[i], 0);
+	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){1, 1}, 2);
+	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "go on: 2, 2 of them with commands"));
+	third = warm_next(2);
+	issue(sessions[1], 20);
+	set_done(sessions[1], 12);
+	lose(second);
+	fake_expect(fake, third->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_CULPRIT);
+	ck_assert_uint_eq(fake->message.activate.recover.at[1], CLIENT_RECOVER_BY_POLICY);
+	ck_assert_ptr_nonnull(strstr(fake->message.activate.reason, "two faults in a row"));
+	ck_assert_int_eq(domain()->promotion.verdict.ground, JUDGE_LEFT_OVER);
+	word_release(&sessions[0]->view.server->state, SHM_SESSION_FAULTED);
+	take_over(sessions[1], 12);
+	fake_reply(fake, third->socket, fake->message.id, 0, (uint64_t[]){2, 1}, 2);
+	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "culprit is process"));
+	ck_assert_ptr_nonnull(
+		strstr(domain()->promotion.verdict_text, "error beside it: nobody; sessions that go "
+							 "on: 1"));
+	fake_leave(fake, &stuck);
+	fake_leave(fake, &busy);
+	end();
+}
+END_TEST
+
+START_TEST(suspect_that_left_may_have_been_it)
+{
+	struct fake_client stuck, busy, gone;
+	struct fake_child *third;
+
+	boot();
+	fake_join(fake, &stuck, first, second);
+	fake_join(fake, &busy, first, second);
+	fake_join(fake, &gone, first, second);
+	for (unsigned i = 0; i < 3; i++)
+		issue(session_of(i), 7);
+	lose(first);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	for (unsigned i = 0; i < 2; i++)
+		take_over(session_of(i), 0);
+	word_release(&session_of(2)->view.server->state, SHM_SESSION_FAULTED);
+	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){1, 1, 2}, 3);
+	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "told an error: session 3 "));
+	third = warm_next(3);
+	issue(session_of(1), 20);
+	set_done(session_of(1), 12);
+	lose(second);
+	fake_expect(fake, third->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 2);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_BY_POLICY);
+	ck_assert_int_eq(domain()->promotion.verdict.ground, JUDGE_UNKNOWN);
+	fake_leave(fake, &stuck);
+	fake_leave(fake, &busy);
+	fake_leave(fake, &gone);
+	end();
+}
+END_TEST
+
+START_TEST(session_that_the_lost_executor_did_not_serve_is_no_suspect)
+{
+	struct fake_client client;
+
+	boot();
+	fake_join(fake, &client, first, second);
+	issue(session_of(0), 7);
+	/* Killed: no fault, and what is in doubt is to be repeated. */
+	fake_reap(fake, first, SIGKILL);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	/* The next one breaks before it has reached the session. */
+	lose(second);
+	ck_assert_uint_eq(domain()->promotion.verdict.culprit, 0);
+	ck_assert_int_eq(domain()->promotion.verdict.ground, JUDGE_UNKNOWN);
+	ck_assert_uint_eq(session_of(0)->unexplained, 0);
+	ck_assert_int_eq(session_of(0)->recover, CLIENT_RECOVER_BY_POLICY);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+START_TEST(user_without_programs_gives_its_executors_back)
+{
+	struct fake_client client;
+	struct domain *other;
+
+	boot();
+	fake->config.domain_idle_seconds = 1;
+	fake_join(fake, &client, first, second);
+	fake_leave(fake, &client);
+	fake_serve(fake, first, WIRE_CLOSE_SESSION);
+	fake_serve(fake, second, WIRE_CLOSE_SESSION);
+	ck_assert_uint_eq(fake->daemon.client_count, 0);
+	ck_assert(timer_running(domain()->idle));
+	/* The only domain stays warm. */
+	while (timer_running(domain()->idle))
+		uv_run(&fake->loop, UV_RUN_ONCE);
+	ck_assert(!domain()->retiring);
+
+	/* Another user's executors are up: the first user's go. */
+	other = daemon_domain_of(&fake->daemon, getuid() + 1);
+	fake_warm(fake, &fake->children[3]);
+	fake_serve(fake, &fake->children[3], WIRE_ACTIVATE);
+	ck_assert_ptr_nonnull(domain_serving(other));
+	timer_stop(other->idle); /* as if it had a client */
+	while (!domain()->retiring)
+		uv_run(&fake->loop, UV_RUN_ONCE);
+	ck_assert(first->killed && second->killed);
+	fake_reap(fake, first, SIGKILL);
+	fake_reap(fake, second, SIGKILL);
+	ck_assert_ptr_eq(domain(), other);
+	ck_assert_uint_eq(fake->daemon.counters.faults, 0);
+	ck_assert_uint_eq(fake->child_count, 5);
+	end();
+}
+END_TEST
+
+START_TEST(user_with_a_program_keeps_its_executors)
+{
+	struct fake_client client;
+
+	boot();
+	fake->config.domain_idle_seconds = 1;
+	fake_join(fake, &client, first, second);
+	fake_leave(fake, &client);
+	fake_serve(fake, first, WIRE_CLOSE_SESSION);
+	fake_serve(fake, second, WIRE_CLOSE_SESSION);
+	ck_assert(timer_running(domain()->idle));
+	fake_join(fake, &client, first, second);
+	ck_assert(!timer_running(domain()->idle));
 	fake_leave(fake, &client);
 	end();
 }
@@ -513,6 +777,13 @@ int main(void)
 	tcase_add_test(tests, answer_of_a_lost_context_is_not_passed_on);
 	tcase_add_test(tests, without_a_standby_clients_wait_for_one);
 	tcase_add_test(tests, loss_while_activating_starts_over);
+	tcase_add_test(tests, busy_survivor_of_many_losses_is_not_blamed);
+	tcase_add_test(tests, commands_in_doubt_at_three_losses_are_not_repeated_again);
+	tcase_add_test(tests, suspect_that_alone_did_not_go_on_is_the_culprit);
+	tcase_add_test(tests, suspect_that_left_may_have_been_it);
+	tcase_add_test(tests, session_that_the_lost_executor_did_not_serve_is_no_suspect);
+	tcase_add_test(tests, user_without_programs_gives_its_executors_back);
+	tcase_add_test(tests, user_with_a_program_keeps_its_executors);
 	tcase_add_test(tests, standby_that_dies_is_replaced);
 	tcase_add_test(tests, session_that_differs_on_the_standby_is_not_moved);
 	tcase_add_test(tests, standby_with_open_answers_is_not_promoted_yet);

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The gate in front of the device: for a load of a module it lets what is on the device run out and keeps the
+// rest waiting in the journals for as short as possible. The rules are in gate.c.
+//
+// One word says how far the gate is shut; serving threads look at it before each command, and write it back
+// at the beginning of a turn, so that the module thread knows who goes by it already.
+
+#ifndef FRMPS_SERVER_EXECUTOR_GATE_H
+#define FRMPS_SERVER_EXECUTOR_GATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shm/order.h"
+
+struct executor;
+struct session;
+struct stream;
+
+/* A command that runs longer than this is long: nobody is made to wait for it. */
+#define GATE_SHORT_NS (200 * CLOCK_US)
+/* Closed for longer than this although something runs: what looked short was not, and all may go on. */
+#define GATE_CLOSED_NS CLOCK_MS
+/* Loads that wait are done in the same gap if they begin within this time, and are not larger than that. */
+#define GATE_BATCH_NS	 (5 * CLOCK_MS)
+#define GATE_BATCH_BYTES (UINT64_C(4) << 20)
+
+#define GATE_PATIENCE_MS_DEFAULT 2000u
+
+enum gate_phase { GATE_OPEN, GATE_SHALLOW, GATE_LONG_FIRST, GATE_CLOSED };
+
+/* What the module thread has seen of a stream since the gate was begun. */
+struct gate_watch {
+	uint64_t round;	 /* of which gate; of another: nothing was seen yet */
+	uint64_t done;	 /* as last looked at */
+	uint64_t since;	 /* ns: when its oldest unfinished command began, as far as seen; 0: nothing runs */
+	bool whole;	 /* that beginning was seen */
+	bool proven;	 /* one of its commands was seen from beginning to end */
+	word64 duration; /* ns: of its last command, or what the present one has taken; serving threads read
+			    it */
+};
+
+/* Of an executor. All zero: open. */
+struct gate {
+	word64 word;	  /* number of the change << 2 | phase */
+	word64 threshold; /* ns: LONG_FIRST: streams with longer commands get none */
+
+	/* Module thread. */
+	uint64_t patience_ns;
+	uint64_t round;
+	uint64_t begun_at, changed_at, closed_at; /* ns; closed_at: when the device was idle */
+	uint64_t quiet_at;   /* ns: nothing long is on the device since; 0: something is */
+	uint64_t refused_ns; /* how long that had run which the patience ended for */
+	bool closed;	     /* the gap is there */
+};
+
+/* Outcomes of gate_step(). */
+#define GATE_E_WAIT    1 /* look again */
+#define GATE_E_REFUSED 2 /* the patience is over; the gate is open again */
+#define GATE_E_GONE    3 /* the context or the requesting session has ended; the gate is open again */
+#define GATE_E_OWN     4 /* the patience is over, and only the session's own work is in the way: look again */
+
+/** Reads FRMPS_LOAD_PATIENCE_MS. */
+void gate_init(struct executor *executor);
+
+/**
+ * Shuts the gate, waits until nothing is on the device, and leaves it closed. Module thread; at once if it is
+ * closed already.
+ * @session: on whose behalf
+ * Return: 0, GATE_E_REFUSED (gate.refused_ns says why), GATE_E_GONE, or GATE_E_OWN: try again after the other
+ * requests that are waiting, the gate is open.
+ */
+int gate_enter(struct executor *executor, struct session *session);
+/** Keeps queues short but lets everybody go on: for loads whose duration nobody knows. Module thread. */
+void gate_thin(struct executor *executor);
+/** Opens the gate. Module thread. */
+void gate_leave(struct executor *executor);
+
+/** The two halves of gate_enter(), for tests: time is the caller's. */
+void gate_begin(struct executor *executor, uint64_t now);
+int gate_step(struct executor *executor, struct session *session, uint64_t now);
+
+/** Whether the stream's next command may go to the device. Serving thread. */
+bool gate_admits(struct session *session, struct stream *stream);
+
+static inline enum gate_phase gate_phase(const struct gate *gate)
+{
+	return (enum gate_phase)(word_relaxed(&gate->word) & 3);
+}
+
+static inline bool gate_is_shut(const struct gate *gate)
+{
+	return gate_phase(gate) != GATE_OPEN;
+}
+
+#endif

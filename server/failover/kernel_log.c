@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See kernel_log.h. A record of /dev/kmsg is one read: "level,sequence,time,flags;text". The lines looked
+// for:
+//
+//   NVRM: Xid (PCI:0000:00:06): 31, pid=468, name=exe, channel 0x0000000c, … MMU Fault: … faulted @
+//   0x0_00000000. … NVRM: Xid (PCI:0000:00:06): 43, pid=431, name=exe, channel 0x0000000a
+//
+// Which numbers end a context: the driver's documentation of Xid errors, those that it lists as errors of the
+// application: 13 (exception of a multiprocessor), 31 (MMU fault), 43 (the channel was stopped for one of the
+// former, or for a trap; the line names the process, that of a 13 does not).
+
+#include "server/failover/kernel_log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/log.h"
+#include "server/loop/watch.h"
+
+#define RECORD_MAX 8192
+
+struct kernel_log {
+	struct watch *watch;
+	int fd; /* the watch's */
+	kernel_log_fn *found;
+	void *context;
+};
+
+static int32_t code_of(unsigned number, const char *text)
+{
+	switch (number) {
+	case 31:
+		return CUDA_ERROR_ILLEGAL_ADDRESS;
+	case 13:
+		return strstr(text, "Misaligned") ? CUDA_ERROR_MISALIGNED_ADDRESS : CUDA_ERROR_LAUNCH_FAILED;
+	case 43:
+		return CUDA_ERROR_LAUNCH_FAILED;
+	default:
+		return CUDA_SUCCESS;
+	}
+}
+
+bool kernel_log_parse(const char *record, struct xid *ret_xid)
+{
+	const char *text = strstr(record, "NVRM: Xid ("), *number = text ? strstr(text, "): ") : NULL;
+	const char *pid = number ? strstr(number, ", pid=") : NULL;
+	struct xid xid = {0};
+	char *end;
+
+	if (!pid)
+		return false;
+	xid.number = (unsigned)strtoul(number + 3, &end, 10);
+	xid.pid = (pid_t)strtol(pid + 6, NULL, 10);
+	xid.code = code_of(xid.number, text);
+	/* The process is named right behind the number, or it is not named at all. */
+	if (end != pid || xid.pid <= 0 || !xid.code)
+		return false;
+	snprintf(xid.text, sizeof(xid.text), "%.*s", (int)strcspn(text + 6, "\n"), text + 6);
+	*ret_xid = xid;
+	return true;
+}
+
+/* Everything that is there: a record per read; EPIPE says that older ones were overwritten before we came. */
+static void on_readable(void *context)
+{
+	struct kernel_log *log = context;
+	char record[RECORD_MAX];
+	struct xid xid;
+	ssize_t length;
+
+	for (;;) {
+		length = read(log->fd, record, sizeof(record) - 1);
+		if (length < 0 && errno == EPIPE)
+			continue;
+		if (length <= 0)
+			return;
+		record[length] = '\0';
+		if (kernel_log_parse(record, &xid))
+			log->found(log->context, &xid);
+	}
+}
+
+struct kernel_log *kernel_log_new(struct uv_loop_s *loop, kernel_log_fn *found, void *context)
+{
+	struct kernel_log *log = calloc(1, sizeof(*log));
+
+	if (!log)
+		return NULL;
+	*log = (struct kernel_log){.found = found, .context = context};
+	log->fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	if (log->fd >= 0 && lseek(log->fd, 0, SEEK_END) >= 0)
+		log->watch = watch_new(loop, log->fd, on_readable, log);
+	else if (log->fd >= 0)
+		close(log->fd);
+	if (!log->watch) {
+		log_info("the kernel log cannot be read (%s): faults are found by the driver's answers alone",
+			strerror(errno));
+		free(log);
+		return NULL;
+	}
+	return log;
+}
+
+struct kernel_log *kernel_log_free(struct kernel_log *log)
+{
+	if (log)
+		watch_free(log->watch);
+	free(log);
+	return NULL;
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The kernel log as a witness: the driver writes a line for each error of a channel (an Xid), tens of
+// milliseconds to seconds before the process that owns the channel hears of it. Only lines that name a
+// process are evidence; a service that may not read the log, or runs where process numbers differ, does
+// without. Daemon, loop thread.
+
+#ifndef FRMPS_SERVER_FAILOVER_KERNEL_LOG_H
+#define FRMPS_SERVER_FAILOVER_KERNEL_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct uv_loop_s;
+struct kernel_log;
+
+/* One error of a channel. */
+struct xid {
+	unsigned number;
+	pid_t pid;	/* whose channel it was */
+	int32_t code;	/* the CUresult that a program gets for it */
+	char text[160]; /* from "Xid" on */
+};
+
+/**
+ * Reads a record of /dev/kmsg.
+ * Return: whether it is an Xid that names a process and means that its context is lost.
+ */
+bool kernel_log_parse(const char *record, struct xid *ret_xid);
+
+/** Called for each such line that is written from now on. */
+typedef void kernel_log_fn(void *context, const struct xid *xid);
+
+/** Follows the kernel log. Return: NULL where it cannot be read; that is said once, and no reason to fail. */
+struct kernel_log *kernel_log_new(struct uv_loop_s *loop, kernel_log_fn *found, void *context);
+/** NULL is fine. Return: NULL. */
+struct kernel_log *kernel_log_free(struct kernel_log *log);
+
+#endif

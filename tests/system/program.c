@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See program.h. The tests' own process never opens the driver: each child does it for itself.
+
+#include "tests/system/program.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/system/driver.h"
+
+pid_t spawn(int (*function)(int), int argument)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(function(argument));
+	return pid;
+}
+
+int exit_status(pid_t pid)
+{
+	int status = 0;
+
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+struct child child_start(child_function *function)
+{
+	int progress[2], orders[2];
+	struct child child;
+
+	/* Later children must not hold the ends of earlier ones open. */
+	ck_assert_int_eq(pipe2(progress, O_CLOEXEC), 0);
+	ck_assert_int_eq(pipe2(orders, O_CLOEXEC), 0);
+	child = (struct child){.pid = fork(), .progress = progress[0], .orders = orders[1]};
+	if (child.pid == 0) {
+		close(progress[0]);
+		close(orders[1]);
+		_exit(function(progress[1], orders[0]));
+	}
+	close(progress[1]);
+	close(orders[0]);
+	return child;
+}
+
+void child_wait(const struct child *child, int bytes)
+{
+	char byte;
+
+	while (bytes-- > 0)
+		ck_assert_int_eq(read(child->progress, &byte, 1), 1);
+}
+
+void child_drain(const struct child *child)
+{
+	struct pollfd p = {.fd = child->progress, .events = POLLIN};
+	char bytes[4096];
+
+	while (poll(&p, 1, 0) == 1 && read(child->progress, bytes, sizeof(bytes)) > 0)
+		;
+}
+
+bool child_runs(const struct child *child)
+{
+	siginfo_t info = {0};
+
+	return waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+}
+
+void child_order(const struct child *child)
+{
+	ck_assert_int_eq(write(child->orders, "o", 1), 1);
+}
+
+int child_end(struct child *child)
+{
+	char byte;
+	int status;
+
+	/* Until its end: a full pipe would keep it from ending. */
+	while (read(child->progress, &byte, 1) == 1)
+		;
+	status = exit_status(child->pid);
+	close(child->progress);
+	close(child->orders);
+	*child = (struct child){0};
+	return status;
+}
+
+void report(int progress)
+{
+	if (write(progress, "p", 1) != 1)
+		_exit(99);
+}
+
+bool ordered(int orders, bool wait)
+{
+	struct pollfd p = {.fd = orders, .events = POLLIN};
+	char byte;
+
+	if (poll(&p, 1, wait ? -1 : 0) <= 0)
+		return false;
+	/* The end of the pipe counts as well, so that nobody outlives a failed test. */
+	return read(orders, &byte, 1) >= 0;
+}
+
+void pass_time(int ms)
+{
+	struct itimerspec when = {.it_value = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}};
+	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	ck_assert_int_eq(timerfd_settime(fd, 0, &when, NULL), 0);
+	while (poll(&p, 1, -1) < 0)
+		ck_assert_int_eq(errno, EINTR);
+	close(fd);
+}
+
+int one_program(int number)
+{
+	CUdeviceptr p;
+	uint32_t word = 0;
+
+	driver_open();
+	p = device_words(4, (uint32_t)number);
+	ck_cuda(cuMemcpyDtoH_v2(&word, p + 4, 4));
+	return word == (uint32_t)number ? 0 : 2;
+}
+
+void wait_closed(const struct service *service)
+{
+	ck_assert_int_eq(exit_status(spawn(one_program, 9)), 0);
+	ck_assert(service_log_wait(
+		service, "session closed", service_log_count(service, "session opened"), 60));
+}
+
+int survivor(int progress, int orders)
+{
+	uint64_t count = 4099;
+	CUdeviceptr in, out;
+	uint32_t *result;
+	CUstream stream;
+
+	setenv("FRMPS_RECOVERY", "replay", 1);
+	driver_open();
+	in = device_words(count, 3);
+	out = device_words(count, 0);
+	ck_cuda(cuMemHostAlloc((void **)&result, count * 4, 0));
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	for (uint32_t round = 0; !ordered(orders, false); round++) {
+		void *arguments[] = {&out, &in, &round, &count};
+
+		ck_cuda(launch("mix", 16, 64, stream, arguments));
+		ck_cuda(cuMemcpyDtoHAsync_v2(result, out, count * 4, stream));
+		ck_cuda(cuStreamSynchronize(stream));
+		for (uint32_t i = 0; i < count; i++)
+			if (result[i] != mixed(i * 3, round, i))
+				return 2;
+		report(progress);
+	}
+	return 0;
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The programs that system tests run as children: how they are started, talked to and awaited, and those that
+// more than one test needs. A child says what it has to say by its exit status and by bytes in a pipe.
+
+#ifndef FRMPS_TESTS_SYSTEM_PROGRAM_H
+#define FRMPS_TESTS_SYSTEM_PROGRAM_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "tests/lib/service.h"
+
+#include "tests/lib/service.h"
+
+/** Runs a function in a child; its return value is the child's exit status. */
+pid_t spawn(int (*function)(int), int argument);
+
+/** Waits for a child. Return: its exit status, or 1000 + the signal that killed it. */
+int exit_status(pid_t pid);
+
+/* A child that reports progress, one byte each time, and takes orders, one byte each. */
+struct child {
+	pid_t pid;
+	int progress, orders; /* the parent's ends */
+};
+
+/** What a child sees of it: `progress` is for writing, `orders` for reading. */
+typedef int child_function(int progress, int orders);
+
+struct child child_start(child_function *function);
+/** Waits for bytes of progress; fails the test if the child ends before. */
+void child_wait(const struct child *child, int bytes);
+/** Forgets progress that was made before now. */
+void child_drain(const struct child *child);
+/** Whether the child has not ended. */
+bool child_runs(const struct child *child);
+void child_order(const struct child *child);
+/** Closes the pipes and waits. Return: as exit_status() */
+int child_end(struct child *child);
+
+/** In a child: reports progress. */
+void report(int progress);
+/** In a child: whether there is an order; waits for one if `wait`. A parent that is gone is one. */
+bool ordered(int orders, bool wait);
+
+/** For what has no event to wait for: processor time, threads that end by themselves. */
+void pass_time(int ms);
+
+/** One whole program, which works only if the service does: 0 is its good end. */
+int one_program(int number);
+
+/**
+ * Until everything of every client is gone: as many sessions closed as opened. Runs one_program(): a client
+ * that was killed early may have had no session, and a later one that runs well proves that the service is
+ * behind it.
+ */
+void wait_closed(const struct service *service);
+
+/**
+ * A program that vouches for repetition: overwrites its output from an input that nothing writes, checks
+ * every word of every round and reports the round; ends with 0 when it is ordered to, with 2 if a word was
+ * wrong.
+ */
+int survivor(int progress, int orders);
+
+#endif

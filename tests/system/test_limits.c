@@ -1,0 +1,675 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// How far one program's behaviour reaches: work that never ends, deep queues, many clients, too much memory,
+// programs that end in the middle, programs that do nothing. Every test starts a service of its own.
+//
+// FRMPS_TEST_MANY (24) is how many clients share the service in the test of many.
+
+#include <jansson.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "tests/lib/service.h"
+#include "tests/lib/suite.h"
+#include "tests/system/driver.h"
+#include "tests/system/program.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static struct service service;
+
+static void stop(void)
+{
+	if (service.pid)
+		ck_assert_int_eq(service_stop(&service), 0);
+}
+
+/*
+ * What the operator sees
+ */
+
+static json_t *status(void)
+{
+	char *text = service_status(&service);
+	json_t *json = text ? json_loads(text, 0, NULL) : NULL;
+
+	ck_assert_ptr_nonnull(json);
+	free(text);
+	return json;
+}
+
+static int64_t counter(const char *name)
+{
+	json_t *json = status(), *value = json_object_get(json_object_get(json, "counters"), name);
+	int64_t number = json_integer_value(value);
+
+	ck_assert(json_is_integer(value));
+	json_decref(json);
+	return number;
+}
+
+/* Device memory of all clients together. */
+static uint64_t held_bytes(void)
+{
+	json_t *json = status(), *domain, *client;
+	uint64_t sum = 0;
+	size_t i, j;
+
+	json_array_foreach (json_object_get(json, "domains"), i, domain)
+		json_array_foreach (json_object_get(domain, "clients"), j, client)
+			sum += (uint64_t)json_integer_value(json_object_get(client, "memory_bytes"));
+	json_decref(json);
+	return sum;
+}
+
+/* Whether every user's executor has its spare one at hand. */
+static bool has_standbys(void)
+{
+	json_t *json = status(), *domain, *executor;
+	bool all = true;
+	size_t i, j;
+
+	json_array_foreach (json_object_get(json, "domains"), i, domain) {
+		bool warm = false;
+
+		json_array_foreach (json_object_get(domain, "executors"), j, executor) {
+			const char *state = json_string_value(json_object_get(executor, "state"));
+
+			warm = warm || (state && strcmp(state, "warm") == 0);
+		}
+		all = all && warm;
+	}
+	json_decref(json);
+	return all;
+}
+
+/*
+ * Work that never ends
+ */
+
+static uint32_t *pinned_words(void)
+{
+	uint32_t *words;
+
+	ck_cuda(cuMemHostAlloc((void **)&words, 4096, 0));
+	memset(words, 0, 4096);
+	return words;
+}
+
+static CUstream new_stream(void)
+{
+	CUstream stream;
+
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	return stream;
+}
+
+/* A stream of its own and a word, made before anything runs: making them might wait for what does. */
+static struct {
+	CUstream stream;
+	CUdeviceptr word;
+} probe;
+
+static void open_with_probe(void)
+{
+	driver_open();
+	probe.stream = new_stream();
+	probe.word = (CUdeviceptr)(uintptr_t)pinned_words();
+}
+
+/* Everything that was launched before is with the driver: what came later is done. */
+static void be_issued(void)
+{
+	ck_cuda(cuMemsetD32Async(probe.word, 1, 1, probe.stream));
+	ck_cuda(cuStreamSynchronize(probe.stream));
+}
+
+/* Holds device memory and, when it is told to, runs a kernel that never ends. */
+static int hog(int progress, int orders)
+{
+	CUstream stream;
+	CUdeviceptr p;
+
+	open_with_probe();
+	stream = new_stream();
+	ck_cuda(cuMemAlloc_v2(&p, 256 * MIB));
+	report(progress);
+	ordered(orders, true);
+	ck_cuda(launch("endless", 1, 1, stream, NULL));
+	be_issued();
+	report(progress);
+	ordered(orders, true);
+	return 0;
+}
+
+/* Has a kernel under way from one order to the next; vouches that it may be run again. */
+static int patient(int progress, int orders)
+{
+	uint32_t *word, one = 1, round = 7, result[1000];
+	uint64_t count = 1000;
+	CUdeviceptr in, out;
+	CUstream stream;
+
+	setenv("FRMPS_RECOVERY", "replay", 1);
+	open_with_probe();
+	word = pinned_words();
+	stream = new_stream();
+	in = device_words(count, 5);
+	out = device_words(count, 0);
+	void *spin[] = {&word, &one}, *mix[] = {&out, &in, &round, &count};
+	report(progress);
+	ordered(orders, true);
+	ck_cuda(launch("spin_until", 1, 1, stream, spin));
+	ck_cuda(launch("mix", 4, 64, stream, mix));
+	be_issued();
+	report(progress);
+	ordered(orders, true);
+	if (cuStreamQuery(stream) != CUDA_ERROR_NOT_READY)
+		return 3;
+	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+	ck_cuda(cuMemcpyDtoHAsync_v2(result, out, sizeof(result), stream));
+	ck_cuda(cuStreamSynchronize(stream));
+	for (uint32_t i = 0; i < count; i++)
+		if (result[i] != mixed(i * 5, round, i))
+			return 2;
+	return 0;
+}
+
+static int tell_free_memory(int fd)
+{
+	size_t free_bytes, total;
+
+	driver_attach();
+	ck_cuda(cuMemGetInfo_v2(&free_bytes, &total));
+	return write(fd, &free_bytes, sizeof(free_bytes)) != sizeof(free_bytes);
+}
+
+static uint64_t free_memory(void)
+{
+	size_t bytes = 0;
+	int ends[2];
+
+	ck_assert_int_eq(pipe(ends), 0);
+	ck_assert_int_eq(exit_status(spawn(tell_free_memory, ends[1])), 0);
+	ck_assert_int_eq(read(ends[0], &bytes, sizeof(bytes)), sizeof(bytes));
+	close(ends[0]);
+	close(ends[1]);
+	return bytes;
+}
+
+START_TEST(endless_work_of_a_killed_client_is_ended)
+{
+	struct child fast, slow, gone;
+	uint64_t before;
+
+	ck_assert(service_start_configured(&service, "orphan_seconds = 1\n"));
+	before = free_memory();
+	fast = child_start(survivor);
+	slow = child_start(patient);
+	gone = child_start(hog);
+	/* Everybody is there before anything endless runs: a module may not be loaded meanwhile. */
+	child_wait(&fast, 20);
+	child_wait(&slow, 1);
+	child_wait(&gone, 1);
+	child_order(&slow);
+	child_order(&gone);
+	child_wait(&slow, 1);
+	child_wait(&gone, 1);
+	ck_assert_uint_ge(held_bytes(), 256 * MIB);
+	ck_assert_uint_le(free_memory() + 256 * MIB, before);
+	kill(gone.pid, SIGKILL);
+	ck_assert_int_eq(child_end(&gone), 1000 + SIGKILL);
+	ck_assert(service_log_wait(&service, "promotion: ", 1, 60));
+	child_drain(&fast);
+	child_wait(&fast, 20);
+	ck_assert(child_runs(&slow));
+	child_order(&slow);
+	ck_assert_int_eq(child_end(&slow), 0);
+	child_order(&fast);
+	ck_assert_int_eq(child_end(&fast), 0);
+	wait_closed(&service);
+	ck_assert_int_eq(counter("orphans"), 1);
+	ck_assert_int_eq(counter("promotions"), 1);
+	ck_assert_uint_eq(held_bytes(), 0);
+	/* A spare executor holds memory as well; it was there at first. */
+	for (int i = 0; i < 300 && !has_standbys(); i++)
+		pass_time(100);
+	ck_assert_uint_ge(free_memory() + 64 * MIB, before);
+}
+END_TEST
+
+/*
+ * Many clients
+ */
+
+static void *synchronize(void *stream)
+{
+	CUcontext context;
+
+	ck_cuda(cuDevicePrimaryCtxRetain(&context, 0));
+	ck_cuda(cuCtxSetCurrent(context));
+	ck_cuda(cuStreamSynchronize(stream));
+	return NULL;
+}
+
+/* Waits in a stream for a word that it sets when it is told to. */
+static int parked(int progress, int orders)
+{
+	CUstream stream;
+	pthread_t thread;
+	uint32_t *words;
+
+	open_with_probe();
+	words = pinned_words();
+	stream = new_stream();
+	ck_cuda(cuStreamWaitValue32_v2(stream, (CUdeviceptr)(uintptr_t)words, 1, CU_STREAM_WAIT_VALUE_EQ));
+	ck_cuda(cuMemsetD32Async((CUdeviceptr)(uintptr_t)(words + 1), 7, 1, stream));
+	be_issued();
+	ck_assert_int_eq(pthread_create(&thread, NULL, synchronize, stream), 0);
+	report(progress);
+	ordered(orders, true);
+	if (words[1] || cuStreamQuery(stream) != CUDA_ERROR_NOT_READY)
+		return 2;
+	__atomic_store_n(words, 1, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	return words[1] == 7 ? 0 : 3;
+}
+
+/* Keeps many long kernels queued until it is told to stop, then lets them end. */
+static int deep(int progress, int orders)
+{
+	enum { DEPTH = 24 };
+	uint64_t ns = 50000000;
+	void *arguments[] = {&ns};
+	CUevent done[DEPTH];
+	CUstream stream;
+
+	driver_open();
+	stream = new_stream();
+	for (int i = 0; i < DEPTH; i++)
+		ck_cuda(cuEventCreate(&done[i], CU_EVENT_DISABLE_TIMING));
+	for (int i = 0; !ordered(orders, false); i++) {
+		if (i >= DEPTH)
+			ck_cuda(cuEventSynchronize(done[i % DEPTH]));
+		ck_cuda(launch("spin_ns", 1, 1, stream, arguments));
+		ck_cuda(cuEventRecord(done[i % DEPTH], stream));
+		if (i + 1 == DEPTH)
+			report(progress);
+	}
+	if (cuStreamQuery(stream) != CUDA_ERROR_NOT_READY)
+		return 2;
+	ck_cuda(cuStreamSynchronize(stream));
+	return 0;
+}
+
+static int launches_and_waits(int number)
+{
+	uint32_t by = (uint32_t)number + 1, sum;
+	CUdeviceptr word;
+	void *arguments[] = {&word, &by};
+
+	driver_open();
+	word = device_words(1, 0);
+	for (int i = 0; i < 20; i++) {
+		ck_cuda(launch("count_up", 1, 1, NULL, arguments));
+		ck_cuda(cuCtxSynchronize());
+	}
+	ck_cuda(cuMemcpyDtoH_v2(&sum, word, 4));
+	return sum == 20 * by ? 0 : 2;
+}
+
+START_TEST(nobody_waits_for_parked_or_busy_clients)
+{
+	const char *text = getenv("FRMPS_TEST_MANY");
+	int many = text ? atoi(text) : 24, others = many > 3 ? many - 2 : 1;
+	pid_t *pids = calloc((size_t)others, sizeof(*pids));
+	struct child parking, busy;
+
+	ck_assert(service_start(&service, NULL));
+	parking = child_start(parked);
+	busy = child_start(deep);
+	child_wait(&parking, 1);
+	child_wait(&busy, 1);
+	for (int i = 0; i < others; i++)
+		pids[i] = spawn(launches_and_waits, i);
+	for (int i = 0; i < others; i++)
+		ck_assert_int_eq(exit_status(pids[i]), 0);
+	ck_assert(child_runs(&parking));
+	ck_assert(child_runs(&busy));
+	child_order(&parking);
+	child_order(&busy);
+	ck_assert_int_eq(child_end(&parking), 0);
+	ck_assert_int_eq(child_end(&busy), 0);
+	ck_assert_int_eq(counter("promotions"), 0);
+	free(pids);
+}
+END_TEST
+
+/*
+ * Threads
+ */
+
+struct waiter {
+	CUstream stream;
+	uint32_t tid; /* 0 until it runs */
+};
+
+static void *wait_for_stream(void *data)
+{
+	struct waiter *waiter = data;
+
+	__atomic_store_n(&waiter->tid, (uint32_t)gettid(), __ATOMIC_RELEASE);
+	return synchronize(waiter->stream);
+}
+
+/* Until a thread of this process sleeps, as one does in a long wait. */
+static void wait_asleep(const uint32_t *tid)
+{
+	char path[64], line[256], state = 'R';
+
+	for (int i = 0; i < 20000 && state != 'S'; i++) {
+		uint32_t number = __atomic_load_n(tid, __ATOMIC_ACQUIRE);
+		FILE *file;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%u/stat", number);
+		file = number ? fopen(path, "r") : NULL;
+		if (file && fgets(line, sizeof(line), file) && strrchr(line, ')'))
+			state = strrchr(line, ')')[2];
+		if (file)
+			fclose(file);
+		pass_time(1);
+	}
+	ck_assert_int_eq(state, 'S');
+}
+
+/* A kernel that waits for a word, and a thread that waits for the kernel. */
+static pthread_t block(uint32_t *word, struct waiter *waiter)
+{
+	uint32_t one = 1;
+	void *spin[] = {&word, &one};
+	pthread_t thread;
+
+	*word = 0;
+	ck_cuda(launch("spin_until", 1, 1, waiter->stream, spin));
+	waiter->tid = 0;
+	ck_assert_int_eq(pthread_create(&thread, NULL, wait_for_stream, waiter), 0);
+	wait_asleep(&waiter->tid);
+	return thread;
+}
+
+static int threads_release_each_other(int argument)
+{
+	struct waiter waiter;
+	uint32_t *word, one = 1;
+	uint64_t count = 1;
+	void *fill[] = {&word, &one, &count};
+	CUstream other;
+	pthread_t thread;
+
+	(void)argument;
+	driver_open();
+	word = pinned_words();
+	waiter.stream = new_stream();
+	other = new_stream();
+	for (int i = 0; i < 20; i++) {
+		thread = block(word, &waiter);
+		ck_cuda(launch("fill", 1, 1, other, fill));
+		pthread_join(thread, NULL);
+		thread = block(word, &waiter);
+		__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+		pthread_join(thread, NULL);
+	}
+	ck_cuda(cuCtxSynchronize());
+	return 0;
+}
+
+START_TEST(a_blocked_thread_does_not_hold_another_one_up)
+{
+	ck_assert(service_start(&service, NULL));
+	ck_assert_int_eq(exit_status(spawn(threads_release_each_other, 0)), 0);
+}
+END_TEST
+
+/*
+ * Memory
+ */
+
+/* Takes all that it may have, twice over. */
+static int takes_all(int pieces)
+{
+	enum { MOST = 64 };
+	CUdeviceptr p[MOST];
+
+	driver_open();
+	for (int round = 0; round < 3; round++) {
+		CUresult r = CUDA_SUCCESS;
+		int count = 0;
+
+		while (count < MOST && (r = cuMemAlloc_v2(&p[count], 16 * MIB)) == CUDA_SUCCESS)
+			count++;
+		if (r != CUDA_ERROR_OUT_OF_MEMORY || count > pieces || count < pieces - 1)
+			return 2;
+		/* It is a limit and no fault: what was there before works. */
+		ck_cuda(cuMemsetD8_v2(p[count - 1], 1, 16 * MIB));
+		ck_cuda(cuCtxSynchronize());
+		ck_cuda(cuMemFree_v2(p[0]));
+		ck_cuda(cuMemAlloc_v2(&p[0], 16 * MIB));
+		while (count)
+			ck_cuda(cuMemFree_v2(p[--count]));
+	}
+	return 0;
+}
+
+START_TEST(memory_has_a_limit)
+{
+	pid_t pids[2];
+
+	ck_assert(service_start_configured(&service, "memory_limit = 256M\n"));
+	/* The limit is each client's own. */
+	for (int i = 0; i < 2; i++)
+		pids[i] = spawn(takes_all, 16);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(exit_status(pids[i]), 0);
+	wait_closed(&service);
+	ck_assert_uint_eq(held_bytes(), 0);
+}
+END_TEST
+
+/*
+ * Clients that do nothing
+ */
+
+static int idle(int progress, int orders)
+{
+	CUdeviceptr word;
+	uint32_t by = 1;
+	void *arguments[] = {&word, &by};
+
+	driver_open();
+	word = device_words(1, 0);
+	ck_cuda(launch("count_up", 1, 1, NULL, arguments));
+	ck_cuda(cuCtxSynchronize());
+	report(progress);
+	ordered(orders, true);
+	return 0;
+}
+
+START_TEST(an_idle_service_uses_no_processor)
+{
+	enum { CLIENTS = 16, SECONDS = 3 };
+	struct child children[CLIENTS];
+	unsigned long used = SECONDS;
+
+	ck_assert(service_start(&service, NULL));
+	for (int i = 0; i < CLIENTS; i++)
+		children[i] = child_start(idle);
+	for (int i = 0; i < CLIENTS; i++)
+		child_wait(&children[i], 1);
+	/* It may take a while to come to rest: a spare executor opens the new sessions as well. */
+	for (int i = 0; i < 5 && used >= SECONDS; i++) {
+		unsigned long before = service_ticks(&service);
+
+		pass_time(SECONDS * 1000);
+		used = service_ticks(&service) - before;
+	}
+	ck_assert_uint_lt(used, SECONDS);
+	for (int i = 0; i < CLIENTS; i++)
+		child_order(&children[i]);
+	for (int i = 0; i < CLIENTS; i++)
+		ck_assert_int_eq(child_end(&children[i]), 0);
+}
+END_TEST
+
+/*
+ * Ends: with exit() and everything that it runs, unlike other children here
+ */
+
+static int ends_with_work_in_flight(int argument)
+{
+	uint64_t ns = 10000000;
+	void *arguments[] = {&ns}, *pinned;
+	CUstream stream;
+
+	(void)argument;
+	driver_open();
+	stream = new_stream();
+	ck_cuda(cuMemHostAlloc(&pinned, MIB, 0));
+	for (int i = 0; i < 20; i++) {
+		ck_cuda(launch("spin_ns", 1, 1, stream, arguments));
+		ck_cuda(cuMemsetD8Async((CUdeviceptr)(uintptr_t)pinned, 3, MIB, stream));
+	}
+	exit(43);
+}
+
+static void *call_exit(void *main_tid)
+{
+	wait_asleep(main_tid);
+	exit(44);
+}
+
+static int ends_while_a_thread_waits(int argument)
+{
+	uint32_t *word, one = 1, main_tid = (uint32_t)gettid();
+	void *spin[] = {&word, &one};
+	pthread_t thread;
+
+	(void)argument;
+	open_with_probe();
+	word = pinned_words();
+	ck_cuda(launch("spin_until", 1, 1, NULL, spin));
+	be_issued();
+	ck_assert_int_eq(pthread_create(&thread, NULL, call_exit, &main_tid), 0);
+	cuCtxSynchronize();
+	return 45;
+}
+
+START_TEST(a_program_ends_with_work_in_flight)
+{
+	struct child other;
+
+	ck_assert(service_start(&service, NULL));
+	other = child_start(survivor);
+	child_wait(&other, 5);
+	for (int i = 0; i < 5; i++)
+		ck_assert_int_eq(exit_status(spawn(ends_with_work_in_flight, 0)), 43);
+	child_drain(&other);
+	child_wait(&other, 5);
+	child_order(&other);
+	ck_assert_int_eq(child_end(&other), 0);
+	wait_closed(&service);
+	ck_assert_int_eq(counter("promotions"), 0);
+	ck_assert_uint_eq(held_bytes(), 0);
+}
+END_TEST
+
+START_TEST(a_program_ends_while_a_thread_waits)
+{
+	ck_assert(service_start_configured(&service, "orphan_seconds = 1\n"));
+	ck_assert_int_eq(exit_status(spawn(ends_while_a_thread_waits, 0)), 44);
+	ck_assert(service_log_wait(&service, "promotion: ", 1, 60));
+	wait_closed(&service);
+	ck_assert_uint_eq(held_bytes(), 0);
+}
+END_TEST
+
+/*
+ * Programs started by frmps-run: this file's program with one argument
+ */
+
+/* Outside a test there is no libcheck. */
+static int works(void)
+{
+	uint32_t words[64] = {0};
+	CUcontext context;
+	CUdeviceptr p;
+	int failed = 0;
+
+	failed |= cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context);
+	failed = failed || cuMemAlloc_v2(&p, sizeof(words)) || cuMemsetD32_v2(p, 77, 64);
+	failed = failed || cuMemcpyDtoH_v2(words, p, sizeof(words));
+	return failed || words[63] != 77;
+}
+
+static int run_program(const char *name)
+{
+	return strcmp(name, "works") == 0 ? works() : 42;
+}
+
+static int run_under(const char *option, const char *name)
+{
+	const char *run = getenv("FRMPS_TEST_RUN");
+	char self[4096] = "";
+	const char *const arguments[] = {run, option, "--socket", service.socket, self, name, NULL};
+	pid_t pid;
+
+	ck_assert_msg(run != NULL, "FRMPS_TEST_RUN does not name frmps-run");
+	ck_assert_int_gt(readlink("/proc/self/exe", self, sizeof(self) - 1), 0);
+	pid = fork();
+	if (pid == 0) {
+		execv(run, (char *const *)arguments);
+		_exit(98);
+	}
+	return exit_status(pid);
+}
+
+START_TEST(without_a_service_nothing_is_run)
+{
+	ck_assert(service_start(&service, NULL));
+	unsetenv("FRMPS_SOCKET");
+	ck_assert_int_eq(run_under("--recovery=fail", "works"), 0);
+	ck_assert_int_eq(run_under("--recovery=replay", "does-nothing"), 42);
+	ck_assert_int_eq(service_stop(&service), 0);
+	strcpy(service.socket, "/nonexistent/frmps.sock");
+	ck_assert_int_eq(run_under("--recovery=fail", "does-nothing"), 69);
+	ck_assert_int_eq(run_under("--allow-native", "does-nothing"), 42);
+}
+END_TEST
+
+int main(int count, char **arguments)
+{
+	Suite *suite;
+	TCase *tests;
+
+	if (count == 2)
+		return run_program(arguments[1]);
+	suite = suite_create("limits");
+	tests = tcase_create("limits");
+	tcase_set_timeout(tests, 300);
+	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_test(tests, endless_work_of_a_killed_client_is_ended);
+	tcase_add_test(tests, nobody_waits_for_parked_or_busy_clients);
+	tcase_add_test(tests, a_blocked_thread_does_not_hold_another_one_up);
+	tcase_add_test(tests, memory_has_a_limit);
+	tcase_add_test(tests, an_idle_service_uses_no_processor);
+	tcase_add_test(tests, a_program_ends_with_work_in_flight);
+	tcase_add_test(tests, a_program_ends_while_a_thread_waits);
+	tcase_add_test(tests, without_a_service_nothing_is_run);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}

@@ -1,0 +1,571 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The gate in front of loads. In the first cases the test is device, client, clock and all threads: it steps
+// the gate and turns the serving loop by hand. In the last one the module thread is a real one, and the clock
+// is the real one too.
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "server/executor/clock.h"
+#include "server/executor/hold.h"
+#include "server/executor/module.h"
+#include "server/executor/serve.h"
+#include "tests/unit/server/executor/fixture.h"
+
+#define PATIENCE_US 20000u
+/* Turns after which something that must happen has not. Each is a yield at most. */
+#define TURNS 20000000u
+
+static struct session *stranger; /* asks for a load, has no work */
+
+static struct gate *gate(void)
+{
+	return &fixture.executor.gate;
+}
+
+static void open_gate_bed(void)
+{
+	fixture_open_default();
+	gate()->patience_ns = PATIENCE_US * CLOCK_US;
+	stranger = session_new(&fixture.executor, 78);
+}
+
+static void close_gate_bed(void)
+{
+	session_unref(stranger);
+	fixture_close();
+}
+
+static uint64_t issued(uint32_t slot)
+{
+	return fixture.session->streams[slot].issued;
+}
+
+static void put(uint32_t slot, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		fixture_launch(slot, 0, (uint8_t)i);
+	fixture_turn();
+}
+
+/* The device finishes what it has of one stream, as far as that is marked. */
+static void arrive(uint32_t slot)
+{
+	word64 *word = &fixture.session->timeline->stream[slot].done;
+
+	for (unsigned i = 0; i < fake.count; i++) {
+		struct fake_call *call = &fake.log[i];
+
+		if (call->kind != FAKE_MARK || call->arrived || call->word != word)
+			continue;
+		call->arrived = true;
+		word_release(word, call->value);
+	}
+}
+
+static int step_for(struct session *session)
+{
+	fixture_turn();
+	return gate_step(&fixture.executor, session, fixture.now);
+}
+
+static int step(void)
+{
+	return step_for(stranger);
+}
+
+static void begin(void)
+{
+	gate_begin(&fixture.executor, fixture.now);
+}
+
+/* Time passes, then one stream's command ends, and the gate is looked at. */
+static int end_after(uint64_t us, uint32_t slot)
+{
+	fixture_pass(us);
+	step();
+	arrive(slot);
+	return step();
+}
+
+START_TEST(nothing_runs_and_nothing_is_waited_for)
+{
+	begin();
+	ck_assert_int_eq(step(), 0);
+	ck_assert_int_eq(gate_phase(gate()), GATE_CLOSED);
+	put(1, 3);
+	ck_assert_uint_eq(issued(1), 0);
+	gate_leave(&fixture.executor);
+	ck_assert_int_eq(gate_phase(gate()), GATE_OPEN);
+	ck_assert(hold_is_ready(fixture.session));
+	fixture_turn();
+	ck_assert_uint_eq(issued(1), 3);
+}
+END_TEST
+
+START_TEST(a_deep_queue_becomes_one_command)
+{
+	put(1, 5);
+	ck_assert_uint_eq(fake_count(FAKE_MARK), 0);
+	begin();
+	put(1, 4);
+	ck_assert_int_eq(step(), GATE_E_WAIT);
+	ck_assert_int_eq(gate_phase(gate()), GATE_SHALLOW);
+	ck_assert_uint_eq(issued(1), 5);
+	ck_assert_uint_eq(fake_count(FAKE_MARK), 1);
+	for (uint64_t seq = 6; seq <= 8; seq++) {
+		arrive(1);
+		fixture_turn();
+		ck_assert_uint_eq(issued(1), seq);
+		ck_assert_uint_eq(fake_count(FAKE_MARK), seq - 4);
+	}
+	ck_assert_int_eq(step(), GATE_E_WAIT);
+	ck_assert_int_eq(gate_phase(gate()), GATE_LONG_FIRST);
+}
+END_TEST
+
+START_TEST(short_ones_go_on_until_the_long_one_ends)
+{
+	put(1, 1);
+	put(2, 1);
+	begin();
+	put(1, 5);
+	put(2, 40);
+	ck_assert_int_eq(step(), GATE_E_WAIT);
+	for (uint64_t seq = 2; seq <= 12; seq++) {
+		ck_assert_int_eq(end_after(100, 2), GATE_E_WAIT);
+		ck_assert_uint_eq(issued(2), seq);
+		ck_assert_uint_eq(issued(1), 1);
+		ck_assert_int_eq(gate_phase(gate()), GATE_LONG_FIRST);
+	}
+	/* The long one ends, and gets nothing more. The short one's command is the last. */
+	ck_assert_int_eq(end_after(10, 1), GATE_E_WAIT);
+	ck_assert_uint_eq(issued(1), 1);
+	ck_assert_int_eq(gate_phase(gate()), GATE_CLOSED);
+	ck_assert_int_eq(end_after(50, 2), 0);
+	ck_assert_uint_eq(issued(2), 12);
+	ck_assert_uint_eq(issued(1), 1);
+	gate_leave(&fixture.executor);
+	fixture_turn();
+	ck_assert_uint_eq(issued(2), 41);
+	ck_assert_uint_eq(issued(1), 6);
+}
+END_TEST
+
+/* 1 ms commands are not stopped for one that runs for ever, but for one that would end first. */
+START_TEST(nobody_waits_for_one_that_takes_much_longer)
+{
+	put(1, 1);
+	put(2, 1);
+	begin();
+	put(2, 5);
+	ck_assert_int_eq(step(), GATE_E_WAIT);
+	ck_assert_int_eq(end_after(1000, 2), GATE_E_WAIT);
+	ck_assert_uint_eq(issued(2), 1);
+	fixture_pass(800);
+	step();
+	fixture_turn();
+	ck_assert_uint_eq(issued(2), 1);
+	fixture_pass(400);
+	step();
+	fixture_turn();
+	ck_assert_uint_eq(issued(2), 2);
+	/* Once the other has ended it is this one's turn to stop. */
+	ck_assert_int_eq(end_after(100, 1), GATE_E_WAIT);
+	ck_assert_int_eq(gate_phase(gate()), GATE_LONG_FIRST);
+	ck_assert_int_eq(end_after(900, 2), 0);
+	ck_assert_uint_eq(issued(2), 2);
+}
+END_TEST
+
+START_TEST(closed_for_one_that_turns_out_long)
+{
+	put(1, 1);
+	put(2, 1);
+	begin();
+	put(1, 1);
+	put(2, 9);
+	step();
+	arrive(2);
+	ck_assert_int_eq(end_after(60, 1), GATE_E_WAIT);
+	ck_assert_uint_eq(issued(1), 2);
+	ck_assert_uint_eq(issued(2), 2);
+	ck_assert_int_eq(end_after(100, 2), GATE_E_WAIT);
+	ck_assert_int_eq(end_after(30, 2), GATE_E_WAIT);
+	ck_assert_int_eq(gate_phase(gate()), GATE_LONG_FIRST);
+	/* Not known yet what stream 1 runs, but it is some time since anything long was seen. */
+	ck_assert_int_eq(end_after(20, 2), GATE_E_WAIT);
+	ck_assert_int_eq(gate_phase(gate()), GATE_CLOSED);
+	ck_assert_int_eq(end_after(100, 2), GATE_E_WAIT);
+	ck_assert_uint_eq(issued(2), 4);
+	fixture_pass(1000);
+	ck_assert_int_eq(step(), GATE_E_WAIT);
+	ck_assert_int_eq(gate_phase(gate()), GATE_LONG_FIRST);
+	fixture_turn();
+	ck_assert_uint_eq(issued(2), 5);
+	ck_assert_int_eq(end_after(100, 2), GATE_E_WAIT);
+	ck_assert_uint_eq(issued(2), 6);
+	ck_assert_int_eq(end_after(100, 1), GATE_E_WAIT);
+	ck_assert_int_eq(gate_phase(gate()), GATE_CLOSED);
+	ck_assert_int_eq(end_after(100, 2), 0);
+}
+END_TEST
+
+START_TEST(patience_ends_and_the_others_never_noticed)
+{
+	uint64_t before = issued(2);
+	int result = GATE_E_WAIT;
+	unsigned looks = 0;
+
+	put(1, 1);
+	put(2, 1);
+	begin();
+	put(2, 400);
+	step();
+	while (result == GATE_E_WAIT) {
+		result = end_after(100, 2);
+		ck_assert_uint_gt(issued(2), before);
+		before = issued(2);
+		ck_assert_int_ne(gate_phase(gate()), GATE_CLOSED);
+		ck_assert_uint_lt(++looks, 400);
+	}
+	ck_assert_int_eq(result, GATE_E_REFUSED);
+	ck_assert_uint_ge(looks, PATIENCE_US / 100);
+	ck_assert_uint_ge(gate()->refused_ns, PATIENCE_US * CLOCK_US);
+	ck_assert_int_eq(gate_phase(gate()), GATE_OPEN);
+	fixture_turn();
+	ck_assert_uint_eq(issued(2), 401);
+}
+END_TEST
+
+START_TEST(ones_own_long_command_is_awaited)
+{
+	struct session *self = fixture.session;
+
+	put(1, 1);
+	put(2, 1);
+	begin();
+	put(2, 40);
+	for (uint64_t seq = 2; seq <= 12; seq++) {
+		fixture_pass(PATIENCE_US / 5);
+		step_for(self);
+		arrive(2);
+		ck_assert_int_eq(step_for(self), seq < 6 ? GATE_E_WAIT : GATE_E_OWN);
+		fixture_turn();
+		ck_assert_int_eq(gate_phase(gate()), GATE_LONG_FIRST);
+		if (seq > 4) /* as long as its commands are it may have to wait once */
+			ck_assert_uint_gt(issued(2), seq - 3);
+	}
+	arrive(1);
+	arrive(2);
+	fixture_pass(10);
+	step_for(self);
+	arrive(2);
+	ck_assert_int_eq(step_for(self), 0);
+}
+END_TEST
+
+/* Always something long, never the same, and always a new stream, so none is known. */
+START_TEST(what_leaves_no_gap_gets_one_when_the_patience_ends)
+{
+	uint32_t slot = 1;
+
+	put(slot, 1);
+	begin();
+	for (unsigned us = 0; us < PATIENCE_US; us += 1000, slot++) {
+		ck_assert_int_eq(step(), GATE_E_WAIT);
+		ck_assert_int_ne(gate_phase(gate()), GATE_CLOSED);
+		fixture_pass(500);
+		put(slot + 1, 1);
+		ck_assert_uint_eq(issued(slot + 1), 1);
+		ck_assert_int_eq(end_after(500, slot), GATE_E_WAIT);
+	}
+	ck_assert_int_eq(step(), GATE_E_WAIT);
+	ck_assert_int_eq(gate_phase(gate()), GATE_CLOSED);
+	put(slot + 1, 1);
+	ck_assert_uint_eq(issued(slot + 1), 0);
+	ck_assert_int_eq(end_after(3000, slot), 0);
+}
+END_TEST
+
+START_TEST(a_session_that_was_cut_off_does_not_block)
+{
+	put(1, 5);
+	begin();
+	put(1, 5);
+	fixture.session->stopped = true;
+	ck_assert_int_eq(step(), GATE_E_WAIT);
+	ck_assert_int_eq(gate_phase(gate()), GATE_SHALLOW);
+	arrive(1);
+	ck_assert_int_eq(step(), 0);
+	ck_assert_uint_eq(issued(1), 5);
+}
+END_TEST
+
+START_TEST(the_session_that_asked_ends)
+{
+	put(1, 1);
+	begin();
+	put(1, 5);
+	ck_assert_int_eq(step(), GATE_E_WAIT);
+	ck_assert(gate_is_shut(gate()));
+	stranger->closing = true;
+	ck_assert_int_eq(step(), GATE_E_GONE);
+	ck_assert(!gate_is_shut(gate()));
+	fixture_turn();
+	ck_assert_uint_eq(issued(1), 6);
+}
+END_TEST
+
+START_TEST(the_context_is_lost)
+{
+	put(1, 1);
+	begin();
+	ck_assert_int_eq(step(), GATE_E_WAIT);
+	ck_assert(gate_is_shut(gate()));
+	word_release(&fixture.executor.lost, CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_assert_int_eq(step(), GATE_E_GONE);
+	ck_assert(!gate_is_shut(gate()));
+}
+END_TEST
+
+START_TEST(threads_that_are_awake_must_have_seen_it)
+{
+	struct serve_thread threads[2] = {{.kick = eventfd(0, EFD_NONBLOCK)}, {.kick = -1}};
+	uint64_t rings;
+
+	fixture.executor.pool.threads = threads;
+	fixture.executor.pool.count = 2;
+	word_release(&threads[0].resting, 1);
+	begin();
+	ck_assert_int_eq(step(), GATE_E_WAIT);
+	ck_assert_int_eq(gate_phase(gate()), GATE_SHALLOW);
+	word_release(&threads[1].gate_seen, word_relaxed(&gate()->word));
+	ck_assert_int_eq(step(), GATE_E_WAIT);
+	ck_assert_int_eq(gate_phase(gate()), GATE_LONG_FIRST);
+	word_release(&threads[1].gate_seen, word_relaxed(&gate()->word));
+	ck_assert_int_eq(step(), GATE_E_WAIT);
+	ck_assert_int_eq(gate_phase(gate()), GATE_CLOSED);
+	ck_assert_int_eq(step(), GATE_E_WAIT);
+	word_release(&threads[1].gate_seen, word_relaxed(&gate()->word));
+	ck_assert_int_eq(step(), 0);
+	/* Who sleeps on a held stream is woken. */
+	fixture.session->thread = &threads[0];
+	put(1, 1);
+	ck_assert_uint_eq(issued(1), 0);
+	gate_leave(&fixture.executor);
+	ck_assert_int_eq(read(threads[0].kick, &rings, sizeof(rings)), sizeof(rings));
+	fixture.session->thread = NULL;
+	fixture.executor.pool = (struct serve_pool){0};
+	close(threads[0].kick);
+}
+END_TEST
+
+/* ---- with the module thread ---- */
+
+static struct packet packet;
+static struct wire_message message;
+
+static void open_module_bed(void)
+{
+	open_gate_bed();
+	ck_assert_int_eq(module_worker_init(&fixture.executor), 0);
+	fixture.now = clock_now();
+}
+
+static void free_modules(struct session *session)
+{
+	struct module **modules = session->modules.modules;
+
+	for (unsigned id = 0; modules && id < MODULE_MAX; id++)
+		if (modules[id]) {
+			fake_ops.module_unload(modules[id]->backend);
+			free(modules[id]);
+		}
+	free(modules);
+}
+
+static void close_module_bed(void)
+{
+	module_worker_deinit(&fixture.executor);
+	free_modules(fixture.session);
+	free_modules(stranger);
+	close_gate_bed();
+}
+
+static struct job *new_job(struct session *session, enum wire_type type, uint64_t id)
+{
+	struct job *job = job_new(&fixture.executor);
+
+	job->message = (struct wire_message){.type = type, .id = id, .session = session->id};
+	job->session = session_ref(session);
+	return job;
+}
+
+static void ask_for_load(struct session *session, uint32_t module)
+{
+	struct job *job = new_job(session, WIRE_LOAD_MODULE, module);
+	int fd = memfd_create("image", MFD_CLOEXEC);
+
+	ck_assert_int_eq(write(fd, "M\177", 2), 2);
+	job->packet.fds[0] = fd;
+	job->packet.fd_count = 1;
+	job->message.load_module = (struct wire_load_module){.module = module, .bytes = 2};
+	module_handle(job);
+}
+
+static void turn_now(void)
+{
+	sched_yield();
+	fixture.now = clock_now();
+	serve_turn(fixture.session, fixture.now);
+}
+
+static void turn_until(enum gate_phase phase)
+{
+	unsigned turns = 0;
+
+	while (gate_phase(gate()) != phase) {
+		ck_assert_uint_lt(++turns, TURNS);
+		turn_now();
+	}
+}
+
+/* Return: the code of the next answer, which must be to request `id`. */
+static CUresult answer_to(uint64_t id)
+{
+	unsigned turns = 0;
+
+	while (packet_receive(fixture.control[1], &packet)) {
+		ck_assert_uint_lt(++turns, TURNS);
+		turn_now();
+	}
+	ck_assert_int_eq(wire_decode(packet.bytes, packet.length, &message), 0);
+	ck_assert_int_eq(message.type, WIRE_REPLY);
+	ck_assert_uint_eq(message.id, id);
+	return message.reply.code;
+}
+
+START_TEST(a_load_begins_when_the_device_is_empty)
+{
+	gate()->patience_ns = 60000 * CLOCK_MS;
+	/* Stream 2 is never without work: there is no moment at which the load might slip in early. */
+	put(2, 1);
+	put(1, 3);
+	ask_for_load(stranger, 1);
+	turn_until(GATE_SHALLOW);
+	put(1, 2);
+	turn_now();
+	arrive(1);
+	while (issued(1) < 4)
+		turn_now();
+	turn_until(GATE_LONG_FIRST);
+	ck_assert_uint_eq(fake_count(FAKE_MODULE_LOAD), 0);
+	ck_assert_uint_eq(fixture_done(1), 3);
+	/* Command 4 becomes a long one, so its stream stops behind it. */
+	while (word_relaxed(&fixture.session->streams[1].gate.duration) <= GATE_SHORT_NS)
+		turn_now();
+	ck_assert_uint_eq(fake_count(FAKE_MODULE_LOAD), 0);
+	arrive(1);
+	turn_now();
+	ck_assert_uint_eq(fake_count(FAKE_MODULE_LOAD), 0);
+	arrive(2);
+	ck_assert_int_eq(answer_to(1), CUDA_SUCCESS);
+	turn_until(GATE_OPEN);
+	while (issued(1) < 5)
+		turn_now();
+	ck_assert_int_lt(fake_position(FAKE_LAUNCH, 4), fake_position(FAKE_MODULE_LOAD, 0));
+	ck_assert_int_gt(fake_position(FAKE_LAUNCH, 5), fake_position(FAKE_MODULE_LOAD, 0));
+}
+END_TEST
+
+/* The lookup between them waits for the gap to end; its session's own load waits for it. */
+START_TEST(loads_that_wait_share_a_gap)
+{
+	struct job *lookup;
+
+	gate()->patience_ns = 60000 * CLOCK_MS;
+	put(1, 3);
+	ask_for_load(stranger, 1);
+	turn_until(GATE_SHALLOW);
+	lookup = new_job(stranger, WIRE_LIST_FUNCTIONS, 100);
+	lookup->message.symbol = (struct wire_symbol){.module = 1};
+	module_handle(lookup);
+	ask_for_load(fixture.session, 2);
+	ask_for_load(fixture.session, 3);
+	turn_now();
+	arrive(1);
+	ck_assert_int_eq(answer_to(1), CUDA_SUCCESS);
+	ck_assert_int_eq(answer_to(2), CUDA_SUCCESS);
+	ck_assert_int_eq(answer_to(3), CUDA_SUCCESS);
+	ck_assert_int_eq(answer_to(100), CUDA_SUCCESS);
+	ck_assert_uint_eq(message.reply.names.count, 1);
+	ck_assert_uint_eq(word_acquire(&gate()->word) >> 2, 4); /* shallow, long first, closed, open */
+}
+END_TEST
+
+START_TEST(a_refused_load_says_why)
+{
+	put(1, 1);
+	ask_for_load(stranger, 1);
+	ck_assert_int_eq(answer_to(1), CUDA_ERROR_SYSTEM_NOT_READY);
+	ck_assert_ptr_nonnull(strstr(message.reply.text, "another program has been running"));
+	ck_assert_uint_eq(fake_count(FAKE_MODULE_LOAD), 0);
+	turn_until(GATE_OPEN);
+	/* It may be asked for again. */
+	arrive(1);
+	ask_for_load(stranger, 1);
+	ck_assert_int_eq(answer_to(1), CUDA_SUCCESS);
+}
+END_TEST
+
+START_TEST(who_waits_for_oneself_does_not_keep_others_waiting)
+{
+	struct job *lookup = new_job(stranger, WIRE_LIST_FUNCTIONS, 100);
+
+	put(1, 1);
+	ask_for_load(fixture.session, 1);
+	while (!gate_is_shut(gate()))
+		turn_now();
+	lookup->message.symbol = (struct wire_symbol){.module = 1};
+	module_handle(lookup);
+	ck_assert_int_eq(answer_to(100), CUDA_ERROR_INVALID_VALUE);
+	/* And neither does a load, which is another's to be refused. */
+	ask_for_load(stranger, 2);
+	ck_assert_int_eq(answer_to(2), CUDA_ERROR_SYSTEM_NOT_READY);
+	arrive(1);
+	ck_assert_int_eq(answer_to(1), CUDA_SUCCESS);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("gate");
+	TCase *phases = suite_case(suite, "phases"), *thread = suite_case(suite, "module thread");
+
+	tcase_add_checked_fixture(phases, open_gate_bed, close_gate_bed);
+	tcase_add_test(phases, nothing_runs_and_nothing_is_waited_for);
+	tcase_add_test(phases, a_deep_queue_becomes_one_command);
+	tcase_add_test(phases, short_ones_go_on_until_the_long_one_ends);
+	tcase_add_test(phases, nobody_waits_for_one_that_takes_much_longer);
+	tcase_add_test(phases, closed_for_one_that_turns_out_long);
+	tcase_add_test(phases, patience_ends_and_the_others_never_noticed);
+	tcase_add_test(phases, ones_own_long_command_is_awaited);
+	tcase_add_test(phases, what_leaves_no_gap_gets_one_when_the_patience_ends);
+	tcase_add_test(phases, a_session_that_was_cut_off_does_not_block);
+	tcase_add_test(phases, the_session_that_asked_ends);
+	tcase_add_test(phases, the_context_is_lost);
+	tcase_add_test(phases, threads_that_are_awake_must_have_seen_it);
+	tcase_add_checked_fixture(thread, open_module_bed, close_module_bed);
+	tcase_add_test(thread, a_load_begins_when_the_device_is_empty);
+	tcase_add_test(thread, loads_that_wait_share_a_gap);
+	tcase_add_test(thread, a_refused_load_says_why);
+	tcase_add_test(thread, who_waits_for_oneself_does_not_keep_others_waiting);
+	return suite_run(suite);
+}

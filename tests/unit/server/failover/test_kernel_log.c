@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Tests of server/failover/kernel_log.c: which lines are evidence, and against whom. The lines are a real
+// driver's.
+
+#include <string.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/failover/kernel_log.h"
+#include "tests/lib/suite.h"
+
+static const struct {
+	const char *record;
+	unsigned number;
+	pid_t pid;
+	int32_t code;
+} evidence[] = {
+	{"4,933,26832759,-;NVRM: Xid (PCI:0000:00:06): 31, pid=468, name=exe, channel 0x0000000c, intr "
+	 "00000000. MMU "
+	 "Fault: ENGINE GRAPHICS GPC1 GPCCLIENT_T1_8 faulted @ 0x0_00000000. Fault is of type FAULT_PDE "
+	 "ACCESS_TYPE_VIRT_WRITE\n",
+		31, 468, CUDA_ERROR_ILLEGAL_ADDRESS},
+	{"4,940,35839102,-;NVRM: Xid (PCI:0000:00:06): 43, pid=561, name=exe, channel 0x0000000f\n", 43, 561,
+		CUDA_ERROR_LAUNCH_FAILED},
+};
+
+START_TEST(a_line_with_a_process_is_evidence)
+{
+	struct xid xid;
+
+	ck_assert(kernel_log_parse(evidence[_i].record, &xid));
+	ck_assert_uint_eq(xid.number, evidence[_i].number);
+	ck_assert_int_eq(xid.pid, evidence[_i].pid);
+	ck_assert_int_eq(xid.code, evidence[_i].code);
+	ck_assert_ptr_nonnull(strstr(xid.text, "Xid (PCI"));
+	ck_assert_ptr_null(strchr(xid.text, '\n'));
+}
+END_TEST
+
+static const char *const others[] = {
+	"",
+	"6,1,2,-;usb 1-1: new device\n",
+	/* names no process */
+	"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 1, TPC 4, SM 1): MMU "
+	"Fault\n",
+	"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 13, pid='<unknown>', name=<unknown>, Graphics Exception\n",
+	/* no fault of a context: a bad page, a fallen link */
+	"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 63, pid=561, name=exe, Row Remapper\n",
+	"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 43, channel 0x1, pid=561\n",
+	"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 43, pid=0\n",
+	"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 43, pid=-5, name=exe\n",
+	"4,9,27,-;NVRM: Xid (",
+	"4,9,27,-;NVRM: Xid (PCI): ",
+};
+
+START_TEST(other_lines_are_not)
+{
+	struct xid xid;
+
+	ck_assert(!kernel_log_parse(others[_i], &xid));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("kernel_log");
+	TCase *cases = suite_case(suite, "kernel_log");
+
+	tcase_add_loop_test(
+		cases, a_line_with_a_process_is_evidence, 0, sizeof(evidence) / sizeof(*evidence));
+	tcase_add_loop_test(cases, other_lines_are_not, 0, sizeof(others) / sizeof(*others));
+	return suite_run(suite);
+}
