@@ -17,7 +17,9 @@
 #define WINDOW_DEVICE_BYTES (UINT64_C(192) << 30)
 #define WINDOW_HOST_BYTES   (UINT64_C(64) << 30)
 #define WINDOW_COUNT	    448u
-#define WINDOW_NONE	    UINT32_MAX
+/* Windows that are given out: the others lie where processes have their own things (window.c). */
+#define WINDOW_USABLE 416u
+#define WINDOW_NONE   UINT32_MAX
 
 struct window_set {
 	uint64_t used[WINDOW_COUNT / 64];

@@ -300,7 +300,7 @@ END_TEST
 
 START_TEST(long_status_comes_as_a_file)
 {
-	static struct fake_client clients[440];
+	static struct fake_client clients[400];
 	struct stat status;
 	char *text;
 	int operator;
@@ -310,7 +310,7 @@ START_TEST(long_status_comes_as_a_file)
 	fake->config.clients_max = 448;
 	fake->config.arena_bytes = 65536;
 	fake_boot(fake);
-	for (int i = 0; i < 440; i++)
+	for (int i = 0; i < 400; i++)
 		fake_join(fake, &clients[i], &fake->children[1], NULL);
 	operator= connect_operator();
 	say(operator, "status");
@@ -323,10 +323,10 @@ START_TEST(long_status_comes_as_a_file)
 	root = json_loads(text, 0, NULL);
 	ck_assert_uint_eq(json_array_size(json_object_get(
 				  json_array_get(json_object_get(root, "domains"), 0), "clients")),
-		440);
+		400);
 	json_decref(root);
 	free(text);
-	for (int i = 0; i < 440; i++)
+	for (int i = 0; i < 400; i++)
 		fake_leave(fake, &clients[i]);
 	close(operator);
 	end();
