@@ -16,12 +16,14 @@ void *read_file(const char *path)
 	char *bytes;
 	long size;
 
-	ck_assert_msg(file != NULL, "cannot open %s", path ? path : "FRMPS_TEST_KERNELS (not set)");
+	if (!file)
+		ck_abort_msg("cannot open %s", path ? path : "FRMPS_TEST_KERNELS (not set)");
 	fseek(file, 0, SEEK_END);
 	size = ftell(file);
 	rewind(file);
 	bytes = calloc(1, (size_t)size + 1);
-	ck_assert_uint_eq(fread(bytes, 1, (size_t)size, file), (size_t)size);
+	if (!bytes || fread(bytes, 1, (size_t)size, file) != (size_t)size)
+		ck_abort_msg("cannot read %s", path);
 	fclose(file);
 	return bytes;
 }
@@ -82,7 +84,8 @@ CUdeviceptr device_words(uint64_t count, uint32_t factor)
 	uint32_t *words = malloc(count * sizeof(*words));
 	CUdeviceptr device;
 
-	ck_assert_ptr_nonnull(words);
+	if (!words)
+		ck_abort_msg("no memory");
 	for (uint64_t i = 0; i < count; i++)
 		words[i] = (uint32_t)i * factor;
 	ck_cuda(cuMemAlloc_v2(&device, count * sizeof(*words)));

@@ -301,6 +301,7 @@ END_TEST
 START_TEST(long_status_comes_as_a_file)
 {
 	static struct fake_client clients[400];
+	struct client *client;
 	struct stat status;
 	char *text;
 	int operator;
@@ -312,6 +313,8 @@ START_TEST(long_status_comes_as_a_file)
 	fake_boot(fake);
 	for (int i = 0; i < 400; i++)
 		fake_join(fake, &clients[i], &fake->children[1], NULL);
+	TAILQ_FOREACH (client, &fake->daemon.clients, link)
+		strcpy(client->program, "a program with a longer name");
 	operator= connect_operator();
 	say(operator, "status");
 	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
