@@ -118,7 +118,10 @@ static void open_stream(struct client_stream *stream, CUcontext context, uint32_
 	word_release(&stream->handle, next_handle(stream));
 }
 
-CUresult stream_create(CUcontext context, uint32_t flags, int32_t priority, struct client_stream **ret_stream)
+/* A slot for a new stream, opened, or NULL; then *ret_dying is a destroyed stream whose slot will be free
+ * when its last command is done, or NULL if all streams are in use. */
+static struct client_stream *try_create(
+	CUcontext context, uint32_t flags, int32_t priority, struct client_stream **ret_dying)
 {
 	struct client_stream *stream;
 
@@ -126,9 +129,24 @@ CUresult stream_create(CUcontext context, uint32_t flags, int32_t priority, stru
 	stream = take_slot();
 	if (stream)
 		open_stream(stream, context, flags, priority);
+	*ret_dying = closed_slots;
 	pthread_mutex_unlock(&lock);
-	if (!stream)
-		return CUDA_ERROR_OUT_OF_MEMORY;
+	return stream;
+}
+
+CUresult stream_create(CUcontext context, uint32_t flags, int32_t priority, struct client_stream **ret_stream)
+{
+	struct client_stream *stream, *dying;
+	CUresult r;
+
+	/* A program may destroy streams faster than their work ends. */
+	while (!(stream = try_create(context, flags, priority, &dying))) {
+		if (!dying)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		r = wait_done(dying, word_acquire(&dying->seq), false);
+		if (r != CUDA_SUCCESS)
+			return r;
+	}
 	*ret_stream = stream;
 	return CUDA_SUCCESS;
 }

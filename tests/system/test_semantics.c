@@ -389,6 +389,23 @@ START_TEST(streams_wait_for_words)
 }
 END_TEST
 
+/* More streams than can exist at a time, each destroyed before its work ends. */
+START_TEST(streams_are_destroyed_faster_than_they_end)
+{
+	uint64_t ns = 200000;
+	void *arguments[] = {&ns};
+	CUstream stream;
+
+	driver_open();
+	for (int i = 0; i < 5000; i++) {
+		ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+		ck_cuda(launch("spin_ns", 1, 1, stream, arguments));
+		ck_cuda(cuStreamDestroy_v2(stream));
+	}
+	ck_cuda(cuCtxSynchronize());
+}
+END_TEST
+
 struct order {
 	uint32_t *word;
 	uint32_t seen, calls;
@@ -551,6 +568,7 @@ int main(void)
 	tcase_add_test(tests, events_measure_time);
 	tcase_add_test(tests, legacy_default_stream_waits_and_is_waited_for);
 	tcase_add_test(tests, streams_wait_for_words);
+	tcase_add_test(tests, streams_are_destroyed_faster_than_they_end);
 	tcase_add_test(tests, host_functions_run_in_order_and_once);
 	tcase_add_test(tests, many_threads_launch);
 	tcase_add_test(tests, a_blocked_thread_is_released_by_another_ones_launch);
