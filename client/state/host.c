@@ -81,22 +81,14 @@ void host_start(void)
 
 CUresult host_alloc(CUcontext context, uint64_t bytes, unsigned int flags, void **ret_pointer)
 {
-	struct heap_block *block;
 	struct range range = {.bytes = bytes, .kind = RANGE_HOST, .flags = flags, .owner = context};
 	CUresult r;
 
 	if (bytes == 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = pool_alloc(&pool, bytes, &block);
+	r = pool_alloc_range(&pool, &range);
 	if (r != CUDA_SUCCESS)
 		return r;
-	range.address = block->address;
-	range.room = block->bytes;
-	range.block = block;
-	if (ranges_insert(&range) != 0) {
-		pool_free(&pool, block);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
 	*ret_pointer = (void *)(uintptr_t)range.address;
 	return CUDA_SUCCESS;
 }

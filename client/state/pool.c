@@ -5,6 +5,8 @@
 
 #include "client/state/pool.h"
 
+#include "client/state/ranges.h"
+
 void pool_init(struct pool *pool, uint64_t base, uint64_t bytes, uint64_t unit, uint64_t keep)
 {
 	pthread_mutex_init(&pool->lock, NULL);
@@ -94,4 +96,21 @@ uint64_t pool_spare(struct pool *pool)
 	bytes = pool->heap.spare_bytes;
 	pthread_mutex_unlock(&pool->lock);
 	return bytes;
+}
+
+CUresult pool_alloc_range(struct pool *pool, struct range *range)
+{
+	struct heap_block *block;
+	CUresult r = pool_alloc(pool, range->bytes, &block);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	range->address = block->address;
+	range->room = block->bytes;
+	range->block = block;
+	if (ranges_insert(range) != 0) {
+		pool_free(pool, block);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return CUDA_SUCCESS;
 }

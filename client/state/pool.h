@@ -13,6 +13,8 @@
 #include "client/state/heap.h"
 #include "protocol/cuda_abi.h"
 
+struct range;
+
 struct pool {
 	pthread_mutex_t lock;
 	struct heap heap; /* guarded by lock */
@@ -34,5 +36,11 @@ void pool_trim(struct pool *pool, uint64_t keep);
 
 /** Bytes of spare chunks. */
 uint64_t pool_spare(struct pool *pool);
+
+/**
+ * Allocates range->bytes and makes the memory known (ranges.h). Fills in address, room and block; the rest is
+ * the caller's. Return: as pool_alloc().
+ */
+CUresult pool_alloc_range(struct pool *pool, struct range *range);
 
 #endif
