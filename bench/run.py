@@ -16,7 +16,6 @@ import contextlib
 import json
 import os
 import pathlib
-import platform
 import shutil
 import signal
 import statistics
@@ -26,6 +25,8 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench" / "lib"))
+from machine import machine  # noqa: E402
 PROCESSES = 8
 
 
@@ -114,13 +115,18 @@ class Frmps(System):
             env["FRMPS_BENCH_MODULE"] = str(self.build / "bench" / "host_kernels.so")
         return env
 
-    def children(self):
-        path = f"/proc/{self.server.pid}/task/{self.server.pid}/children"
-        return [int(pid) for pid in pathlib.Path(path).read_text().split()]
+    def processes(self):
+        """The service's own and all that it has started, at any depth."""
+        found = [self.server.pid]
+        for pid in found:
+            with contextlib.suppress(OSError):
+                for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+                    found += [int(child) for child in path.read_text().split()]
+        return found
 
     def service_cpu(self):
         total = 0
-        for pid in [self.server.pid, *self.children()]:
+        for pid in self.processes():
             with contextlib.suppress(OSError):
                 fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
                 total += int(fields[11]) + int(fields[12])
@@ -228,20 +234,6 @@ def big_image(work):
     out = pathlib.Path(work, "big.cubin")
     subprocess.run([nvcc, "-arch=sm_90", "-cubin", "-o", str(out), str(source)], check=True)
     return out
-
-
-def machine():
-    block = {"kernel": platform.release(), "cpus": os.cpu_count(), "date": time.strftime("%Y-%m-%d")}
-    with contextlib.suppress(OSError):
-        for line in open("/proc/cpuinfo"):
-            if line.startswith("model name"):
-                block["cpu"] = line.split(":", 1)[1].strip()
-                break
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        query = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"],
-                               capture_output=True, text=True, check=True)
-        block["gpu"] = query.stdout.strip()
-    return block
 
 
 def table(results, order):

@@ -24,6 +24,11 @@
 
 #define FRMPS_NO_EVENT UINT32_MAX
 
+/* Ids of a session's graphs are 1 … this - 1; nodes of one, and bytes of its description, at most. */
+#define FRMPS_GRAPH_IDS	      16384u
+#define FRMPS_GRAPH_NODES_MAX (1u << 20)
+#define FRMPS_GRAPH_BYTES_MAX (UINT64_C(256) << 20)
+
 enum frmps_op {
 #define OP(name, value, body, payload, directive, since) FRMPS_OP_##name = value,
 #include "protocol/ops.def"
@@ -42,6 +47,9 @@ enum frmps_op {
 
 /* event_record.flags */
 #define FRMPS_EVENT_TIMING UINT32_C(1) /* a later EventElapsed may name this record */
+
+/* graph_head.flags */
+#define FRMPS_GRAPH_PRIORITIES UINT32_C(1) /* nodes run at priorities of their own, not at the stream's */
 
 struct frmps_head {
 	uint32_t size;
@@ -110,6 +118,31 @@ struct frmps_wait_value {
 
 struct frmps_wake {
 	uint64_t seq;
+};
+
+struct frmps_graph_launch {
+	uint32_t graph;
+	uint32_t reserved;
+};
+
+struct frmps_graph_head {
+	uint32_t nodes, edges;
+	uint64_t bytes;
+	uint32_t flags;
+	uint32_t reserved;
+};
+
+struct frmps_graph_node {
+	uint32_t size;
+	uint16_t op;
+	uint16_t flags;
+	uint32_t edges;
+	uint32_t reserved;
+};
+
+struct frmps_graph_edge {
+	uint32_t node;
+	uint8_t from_port, to_port, type, reserved;
 };
 
 /* Ops without a body. */

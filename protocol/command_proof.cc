@@ -33,6 +33,10 @@ namespace
 #define WRITE_VALUE(X)  X(address) X(value) X(bytes) X(flags)
 #define WAIT_VALUE(X)   X(address) X(value) X(bytes) X(flags)
 #define WAKE(X)         X(seq)
+#define GRAPH_LAUNCH(X) X(graph) X(reserved)
+#define GRAPH_HEAD(X)   X(nodes) X(edges) X(bytes) X(flags) X(reserved)
+#define GRAPH_NODE(X)   X(size) X(op) X(flags) X(edges) X(reserved)
+#define GRAPH_EDGE(X)   X(node) X(from_port) X(to_port) X(type) X(reserved)
 // clang-format on
 
 #define PLUS_SIZE(member) +sizeof(c::member)
@@ -61,6 +65,10 @@ PROVE(frmps_depend, Depend, DEPEND);
 PROVE(frmps_write_value, WriteValue, WRITE_VALUE);
 PROVE(frmps_wait_value, WaitValue, WAIT_VALUE);
 PROVE(frmps_wake, Wake, WAKE);
+PROVE(frmps_graph_launch, GraphLaunch, GRAPH_LAUNCH);
+PROVE(frmps_graph_head, GraphHead, GRAPH_HEAD);
+PROVE(frmps_graph_node, GraphNode, GRAPH_NODE);
+PROVE(frmps_graph_edge, GraphEdge, GRAPH_EDGE);
 
 /* The largest launch fits a record. */
 static_assert(sizeof(frmps_head) + sizeof(frmps_launch) +

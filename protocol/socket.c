@@ -68,7 +68,7 @@ static int receive_error(int error)
 	return -error;
 }
 
-int packet_receive(int socket, struct packet *packet)
+static int receive(int socket, struct packet *packet, int flags)
 {
 	union control control;
 	struct iovec bytes = {.iov_base = packet->bytes, .iov_len = sizeof(packet->bytes)};
@@ -80,7 +80,7 @@ int packet_receive(int socket, struct packet *packet)
 
 	clear(packet);
 	do {
-		n = recvmsg(socket, &m, MSG_CMSG_CLOEXEC);
+		n = recvmsg(socket, &m, MSG_CMSG_CLOEXEC | flags);
 	} while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return receive_error(errno);
@@ -96,6 +96,25 @@ int packet_receive(int socket, struct packet *packet)
 		return PACKET_E_CLOSED;
 	packet->length = (size_t)n;
 	return 0;
+}
+
+int packet_receive(int socket, struct packet *packet)
+{
+	return receive(socket, packet, 0);
+}
+
+int packet_peek(int socket, struct packet *packet)
+{
+	return receive(socket, packet, MSG_PEEK);
+}
+
+void packet_discard(int socket)
+{
+	uint8_t byte;
+
+	/* Without room for them the kernel drops the rest of the packet and its descriptors. */
+	while (recv(socket, &byte, sizeof(byte), MSG_DONTWAIT) < 0 && errno == EINTR)
+		continue;
 }
 
 void packet_close_fds(struct packet *packet)

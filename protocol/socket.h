@@ -29,6 +29,13 @@ struct packet {
 
 /** Receives one packet. Return: 0, a PACKET_E_*, or -errno. */
 int packet_receive(int socket, struct packet *packet);
+/**
+ * The same, but the packet stays on the socket: it is received again, with new descriptors, until
+ * packet_discard() takes it off. For a receiver that must not lose it if it dies with the packet in hand.
+ */
+int packet_peek(int socket, struct packet *packet);
+/** Takes the first packet off the socket. */
+void packet_discard(int socket);
 /** Closes the descriptors that are still there. */
 void packet_close_fds(struct packet *packet);
 /** Takes descriptor `index` out of the packet; -1 if there is none. The caller owns it. */

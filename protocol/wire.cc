@@ -71,7 +71,21 @@ static const size_t BUILD_SLACK = 16384;
 	X(CREATE_CHUNK, CreateChunk)                                                                         \
 	X(RELEASE_CHUNK, ReleaseChunk)                                                                       \
 	X(ADMIN, Admin)                                                                                      \
-	X(ADMIN_REPLY, AdminReply)
+	X(ADMIN_REPLY, AdminReply)                                                                           \
+	X(OPEN_GUARD, OpenGuard)                                                                             \
+	X(STRAY, Stray)                                                                                      \
+	X(HALT, Halt)                                                                                        \
+	X(SUSPECT, Suspect)                                                                                  \
+	X(CREATE_MEMORY, CreateMemory)                                                                       \
+	X(RELEASE_MEMORY, ReleaseMemory)                                                                     \
+	X(MAP_HANDLE, MapHandle)                                                                             \
+	X(EXPORT_MEMORY, ExportMemory)                                                                       \
+	X(IMPORT_MEMORY, ImportMemory)                                                                       \
+	X(RESERVE_WINDOW, ReserveWindow)                                                                     \
+	X(ENCODE_TENSOR_MAP, EncodeTensorMap)                                                                \
+	X(MAKE_GRAPH, MakeGraph)                                                                             \
+	X(DROP_GRAPH, DropGraph)                                                                             \
+	X(FAULT, Fault)
 
 #define X(name, table)                                                                                       \
 	static_assert(                                                                                       \
@@ -310,7 +324,7 @@ static body build_activate(Builder *b, const wire_activate &m)
 static body build_ready(Builder *b, const wire_ready &m)
 {
 	offset<fb::Device> device = m.device.uuid.count ? build_device(b, m.device) : 0;
-	return fb::CreateReady(b->fbb, device, m.driver_version).Union();
+	return fb::CreateReady(b->fbb, device, m.driver_version, m.contains).Union();
 }
 
 static body build_admin(Builder *b, const wire_admin &m)
@@ -323,7 +337,7 @@ static body build_admin(Builder *b, const wire_admin &m)
 static body build_range(Builder *b, enum wire_type type, const wire_range &m)
 {
 	if (type == WIRE_MAP_MEMORY)
-		return fb::CreateMapMemory(b->fbb, m.address, m.bytes).Union();
+		return fb::CreateMapMemory(b->fbb, m.address, m.bytes, m.flags).Union();
 	if (type == WIRE_UNMAP_MEMORY)
 		return fb::CreateUnmapMemory(b->fbb, m.address, m.bytes).Union();
 	if (type == WIRE_MAP_HOST)
@@ -341,7 +355,53 @@ static body build_trouble(Builder *b, enum wire_type type, int32_t code, const c
 		return fb::CreateOffence(b->fbb, text).Union();
 	if (type == WIRE_LOST)
 		return fb::CreateLost(b->fbb, code, text).Union();
+	if (type == WIRE_SUSPECT)
+		return fb::CreateSuspect(b->fbb, text).Union();
+	if (type == WIRE_FAULT)
+		return fb::CreateFault(b->fbb, code, text).Union();
 	return fb::CreateAdminReply(b->fbb, code, text).Union();
+}
+
+static body build_stray(Builder *b, const wire_stray &m)
+{
+	auto text = b->text(m.text);
+	return fb::CreateStray(b->fbb, m.culprit, text).Union();
+}
+
+static body build_memory(Builder *b, enum wire_type type, const wire_memory &m)
+{
+	if (type == WIRE_CREATE_MEMORY)
+		return fb::CreateCreateMemory(b->fbb, m.handle, m.bytes).Union();
+	if (type == WIRE_RELEASE_MEMORY)
+		return fb::CreateReleaseMemory(b->fbb, m.handle).Union();
+	if (type == WIRE_MAP_HANDLE)
+		return fb::CreateMapHandle(b->fbb, m.address, m.bytes, m.handle).Union();
+	if (type == WIRE_EXPORT_MEMORY)
+		return fb::CreateExportMemory(b->fbb, m.handle, m.address).Union();
+	return fb::CreateImportMemory(b->fbb, m.handle, m.token[0], m.token[1]).Union();
+}
+
+static body build_window(Builder *b, const wire_window &m)
+{
+	auto windows = b->numbers(m.free_windows.at, m.free_windows.count, WIRE_WINDOW_WORDS_MAX);
+	return fb::CreateReserveWindow(b->fbb, m.address, m.bytes, windows).Union();
+}
+
+static body build_tensor_map(Builder *b, const wire_tensor_map &m)
+{
+	const uint32_t most = WIRE_TENSOR_RANK_MAX;
+	b->require(m.map.count == 0 || m.map.count == WIRE_TENSOR_MAP_WORDS);
+	auto dims = b->numbers(m.dims.at, m.dims.count, most);
+	auto strides = b->numbers(m.strides.at, m.strides.count, most);
+	auto box = b->numbers(m.box.at, m.box.count, most);
+	auto element_strides = b->numbers(m.element_strides.at, m.element_strides.count, most);
+	auto lower = b->numbers(m.lower.at, m.lower.count, most);
+	auto upper = b->numbers(m.upper.at, m.upper.count, most);
+	auto map = b->numbers(m.map.at, m.map.count);
+	return fb::CreateEncodeTensorMap(b->fbb, m.kind, m.type, m.rank, m.address, dims, strides, box,
+		element_strides, lower, upper, m.channels, m.pixels, m.interleave, m.swizzle, m.promotion,
+		m.fill, map)
+		.Union();
 }
 
 /* The switch over all types, one line each. */
@@ -386,17 +446,41 @@ static body build_body(Builder *b, const wire_message &m)
 		return fb::CreateShutdown(b->fbb).Union();
 	case WIRE_PING:
 		return fb::CreatePing(b->fbb).Union();
+	case WIRE_HALT:
+		return fb::CreateHalt(b->fbb, m.halt.gently).Union();
 	case WIRE_READY:
 		return build_ready(b, m.ready);
 	case WIRE_REFUSE:
 		return build_trouble(b, m.type, m.refuse.code, m.refuse.text);
 	case WIRE_OFFENCE:
 	case WIRE_LOST:
+	case WIRE_SUSPECT:
+	case WIRE_FAULT:
 		return build_trouble(b, m.type, m.trouble.code, m.trouble.text);
 	case WIRE_CREATE_CHUNK:
 		return fb::CreateCreateChunk(b->fbb, m.chunk.bytes).Union();
 	case WIRE_RELEASE_CHUNK:
 		return fb::CreateReleaseChunk(b->fbb, m.chunk.handle).Union();
+	case WIRE_OPEN_GUARD:
+		return fb::CreateOpenGuard(b->fbb, m.open_guard.near_bytes, m.open_guard.far_bytes,
+			m.open_guard.reach, m.open_guard.policy, m.open_guard.interval_ms)
+			.Union();
+	case WIRE_STRAY:
+		return build_stray(b, m.stray);
+	case WIRE_CREATE_MEMORY:
+	case WIRE_RELEASE_MEMORY:
+	case WIRE_MAP_HANDLE:
+	case WIRE_EXPORT_MEMORY:
+	case WIRE_IMPORT_MEMORY:
+		return build_memory(b, m.type, m.memory);
+	case WIRE_RESERVE_WINDOW:
+		return build_window(b, m.window);
+	case WIRE_ENCODE_TENSOR_MAP:
+		return build_tensor_map(b, m.tensor_map);
+	case WIRE_MAKE_GRAPH:
+		return fb::CreateMakeGraph(b->fbb, m.graph.graph, m.graph.bytes).Union();
+	case WIRE_DROP_GRAPH:
+		return fb::CreateDropGraph(b->fbb, m.graph.graph).Union();
 	case WIRE_ADMIN:
 		return build_admin(b, m.admin);
 	case WIRE_ADMIN_REPLY:
@@ -643,6 +727,74 @@ static void read(Reader *r, const fb::Ready *t, wire_ready *m)
 	if (t->device())
 		read(r, t->device(), &m->device);
 	m->driver_version = t->driver_version();
+	m->contains = t->contains();
+}
+
+static void read(Reader *, const fb::OpenGuard *t, wire_open_guard *m)
+{
+	m->near_bytes = t->near_bytes();
+	m->far_bytes = t->far_bytes();
+	m->reach = t->reach();
+	m->policy = t->policy();
+	m->interval_ms = t->interval_ms();
+}
+
+static void read(Reader *r, const fb::ReserveWindow *t, wire_window *m)
+{
+	m->address = t->address();
+	m->bytes = t->bytes();
+	r->numbers(t->free_windows(), WIRE_WINDOW_WORDS_MAX, &m->free_windows);
+}
+
+static void read(Reader *r, const fb::EncodeTensorMap *t, wire_tensor_map *m)
+{
+	const uint32_t most = WIRE_TENSOR_RANK_MAX;
+	m->kind = t->kind();
+	m->type = t->type();
+	m->rank = t->rank();
+	m->channels = t->channels();
+	m->pixels = t->pixels();
+	m->interleave = t->interleave();
+	m->swizzle = t->swizzle();
+	m->promotion = t->promotion();
+	m->fill = t->fill();
+	m->address = t->address();
+	r->numbers(t->dims(), most, &m->dims);
+	r->numbers(t->strides(), most, &m->strides);
+	r->numbers(t->box(), most, &m->box);
+	r->numbers(t->element_strides(), most, &m->element_strides);
+	r->numbers(t->lower(), most, &m->lower);
+	r->numbers(t->upper(), most, &m->upper);
+	r->numbers(t->map(), WIRE_TENSOR_MAP_WORDS, &m->map);
+	r->require(m->map.count == 0 || m->map.count == WIRE_TENSOR_MAP_WORDS);
+}
+
+static void read_memory(const fb::Message *t, wire_memory *m)
+{
+	*m = wire_memory();
+	switch (t->body_type()) {
+	case fb::Body_CreateMemory:
+		m->handle = t->body_as_CreateMemory()->handle();
+		m->bytes = t->body_as_CreateMemory()->bytes();
+		break;
+	case fb::Body_ReleaseMemory:
+		m->handle = t->body_as_ReleaseMemory()->handle();
+		break;
+	case fb::Body_MapHandle:
+		m->handle = t->body_as_MapHandle()->handle();
+		m->address = t->body_as_MapHandle()->address();
+		m->bytes = t->body_as_MapHandle()->bytes();
+		break;
+	case fb::Body_ExportMemory:
+		m->handle = t->body_as_ExportMemory()->handle();
+		m->address = t->body_as_ExportMemory()->address();
+		break;
+	default:
+		m->handle = t->body_as_ImportMemory()->handle();
+		m->token[0] = t->body_as_ImportMemory()->token_low();
+		m->token[1] = t->body_as_ImportMemory()->token_high();
+		break;
+	}
 }
 
 static void read(Reader *r, const fb::Admin *t, wire_admin *m)
@@ -687,7 +839,7 @@ static bool read_body(Reader *r, const fb::Message *t, wire_message *m)
 	case fb::Body_Reply:
 		return read(r, t->body_as_Reply(), &m->reply), true;
 	case fb::Body_MapMemory:
-		return read_range(t->body_as_MapMemory(), 0, &m->range), true;
+		return read_range(t->body_as_MapMemory(), t->body_as_MapMemory()->flags(), &m->range), true;
 	case fb::Body_UnmapMemory:
 		return read_range(t->body_as_UnmapMemory(), 0, &m->range), true;
 	case fb::Body_MapHost:
@@ -717,6 +869,12 @@ static bool read_body(Reader *r, const fb::Message *t, wire_message *m)
 		return read(r, t->body_as_Ready(), &m->ready), true;
 	case fb::Body_Offence:
 		return set_trouble(&m->trouble, 0, r->text(t->body_as_Offence()->reason())), true;
+	case fb::Body_Suspect:
+		return set_trouble(&m->trouble, 0, r->text(t->body_as_Suspect()->text())), true;
+	case fb::Body_Fault:
+		return set_trouble(&m->trouble, t->body_as_Fault()->code(),
+			       r->text(t->body_as_Fault()->kernel())),
+		       true;
 	case fb::Body_Lost:
 		return set_trouble(
 			       &m->trouble, t->body_as_Lost()->code(), r->text(t->body_as_Lost()->text())),
@@ -725,6 +883,26 @@ static bool read_body(Reader *r, const fb::Message *t, wire_message *m)
 		return m->chunk = wire_chunk{t->body_as_CreateChunk()->bytes(), 0}, true;
 	case fb::Body_ReleaseChunk:
 		return m->chunk = wire_chunk{0, t->body_as_ReleaseChunk()->handle()}, true;
+	case fb::Body_OpenGuard:
+		return read(r, t->body_as_OpenGuard(), &m->open_guard), true;
+	case fb::Body_Stray:
+		m->stray = wire_stray{t->body_as_Stray()->culprit(), r->text(t->body_as_Stray()->text())};
+		return true;
+	case fb::Body_CreateMemory:
+	case fb::Body_ReleaseMemory:
+	case fb::Body_MapHandle:
+	case fb::Body_ExportMemory:
+	case fb::Body_ImportMemory:
+		return read_memory(t, &m->memory), true;
+	case fb::Body_ReserveWindow:
+		return read(r, t->body_as_ReserveWindow(), &m->window), true;
+	case fb::Body_EncodeTensorMap:
+		return read(r, t->body_as_EncodeTensorMap(), &m->tensor_map), true;
+	case fb::Body_MakeGraph:
+		m->graph = wire_graph{t->body_as_MakeGraph()->graph(), t->body_as_MakeGraph()->bytes()};
+		return true;
+	case fb::Body_DropGraph:
+		return m->graph = wire_graph{t->body_as_DropGraph()->graph(), 0}, true;
 	case fb::Body_Admin:
 		return read(r, t->body_as_Admin(), &m->admin), true;
 	case fb::Body_AdminReply:
@@ -735,6 +913,8 @@ static bool read_body(Reader *r, const fb::Message *t, wire_message *m)
 	case fb::Body_Shutdown:
 	case fb::Body_Ping:
 		return true;
+	case fb::Body_Halt:
+		return m->halt.gently = t->body_as_Halt()->gently(), true;
 	default:
 		return false;
 	}

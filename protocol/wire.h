@@ -13,6 +13,7 @@
 #ifndef FRMPS_PROTOCOL_WIRE_H
 #define FRMPS_PROTOCOL_WIRE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -56,6 +57,20 @@ enum wire_type {
 	WIRE_RELEASE_CHUNK,
 	WIRE_ADMIN,
 	WIRE_ADMIN_REPLY,
+	WIRE_OPEN_GUARD,
+	WIRE_STRAY,
+	WIRE_HALT,
+	WIRE_SUSPECT,
+	WIRE_CREATE_MEMORY,
+	WIRE_RELEASE_MEMORY,
+	WIRE_MAP_HANDLE,
+	WIRE_EXPORT_MEMORY,
+	WIRE_IMPORT_MEMORY,
+	WIRE_RESERVE_WINDOW,
+	WIRE_ENCODE_TENSOR_MAP,
+	WIRE_MAKE_GRAPH,
+	WIRE_DROP_GRAPH,
+	WIRE_FAULT,
 	WIRE_TYPES
 };
 
@@ -106,6 +121,8 @@ struct wire_device {
 #define WIRE_DEVICE_LIMITS_MAX	   64u
 #define WIRE_OPTIONS_MAX	   64u /* options of LoadModule */
 #define WIRE_UUID_BYTES		   16u /* exactly */
+#define WIRE_TENSOR_RANK_MAX	   5u
+#define WIRE_TENSOR_MAP_WORDS	   16u
 
 struct wire_option {
 	uint32_t id, reserved;
@@ -148,7 +165,7 @@ struct wire_reply {
 	const char *name_storage[WIRE_NAMES_MAX];
 	const char *text;
 };
-/* MapMemory, UnmapMemory, MapHost, UnmapHost (flags only in MapHost). */
+/* MapMemory, UnmapMemory, MapHost, UnmapHost (flags only in MapMemory and MapHost). */
 struct wire_range {
 	uint64_t address, bytes;
 	uint32_t flags;
@@ -197,14 +214,49 @@ struct wire_activate {
 struct wire_ready {
 	struct wire_device device;
 	int32_t driver_version;
+	bool contains;
 };
-/* Offence (text), Lost (code, text). */
+struct wire_halt {
+	bool gently;
+};
+/* Offence, Suspect (text), Lost (code, text), Fault (code, kernel). */
 struct wire_trouble {
 	int32_t code;
 	const char *text;
 };
 struct wire_chunk {
 	uint64_t bytes, handle;
+};
+struct wire_open_guard {
+	uint64_t near_bytes, far_bytes, reach;
+	uint32_t policy, interval_ms;
+};
+struct wire_stray {
+	uint64_t culprit;
+	const char *text;
+};
+/* CreateMemory, ReleaseMemory, MapHandle, ExportMemory, ImportMemory: fields that the message lacks are 0. */
+struct wire_memory {
+	uint64_t handle, address, bytes;
+	uint64_t token[2];
+};
+struct wire_window {
+	uint64_t address, bytes;
+	struct wire_u64s free_windows;
+};
+/* MakeGraph, DropGraph (only the id). */
+struct wire_graph {
+	uint32_t graph;
+	uint64_t bytes;
+};
+/* Vectors have at most WIRE_TENSOR_RANK_MAX elements; map has WIRE_TENSOR_MAP_WORDS or none. */
+struct wire_tensor_map {
+	uint32_t kind, type, rank, channels, pixels;
+	uint32_t interleave, swizzle, promotion, fill;
+	uint64_t address;
+	struct wire_u64s dims, strides, map;
+	struct wire_u32s box, element_strides;
+	struct wire_i32s lower, upper;
 };
 struct wire_admin {
 	const char *command;
@@ -232,10 +284,17 @@ struct wire_message {
 		struct wire_elapsed elapsed;
 		struct wire_open_session open_session;
 		struct wire_close_session close_session;
+		struct wire_halt halt;
 		struct wire_activate activate;
 		struct wire_ready ready;
 		struct wire_trouble trouble;
 		struct wire_chunk chunk;
+		struct wire_open_guard open_guard;
+		struct wire_stray stray;
+		struct wire_memory memory;
+		struct wire_window window;
+		struct wire_tensor_map tensor_map;
+		struct wire_graph graph;
 		struct wire_admin admin;
 		struct wire_admin_reply admin_reply;
 	};

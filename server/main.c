@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// frmps-server: one program, three roles. The daemon (no --role) reads options and configuration, asks which
-// backend works and runs the service; keeper and executors are started by the daemon with the options marked
-// internal.
+// frmps-server: one program, several roles. Without --role it reads options and configuration, asks which
+// backend works and becomes the holder, which forks the daemon and outlives it (adopt/holder.c); keeper and
+// executors are started by the daemon with the options marked internal.
 
 #include <errno.h>
 #include <getopt.h>
@@ -15,6 +15,7 @@
 #include <sys/personality.h>
 #include <unistd.h>
 
+#include "server/adopt/holder.h"
 #include "server/backend/backend.h"
 #include "server/config/config.h"
 #include "server/executor/executor.h"
@@ -220,20 +221,34 @@ static bool choose_backend(
 	return true;
 }
 
-static int run_daemon(const struct options *options)
-{
-	struct probe_answer answer = {0};
-	struct heritage heritage = {0};
+struct service {
 	struct config config;
-	int code;
+	struct heritage heritage;
+};
+
+/* In a process of its own, perhaps not for the first time. */
+static int run_daemon(void *context, const struct legacy *legacy)
+{
+	struct service *service = context;
 
 	role_set(ROLE_DAEMON);
+	return daemon_main(&service->config, &service->heritage, legacy);
+}
+
+/* Configuration and backend are found once: every life of the daemon has the same. */
+static int run_service(const struct options *options)
+{
+	struct probe_answer answer = {0};
+	struct service service = {0};
+	int code;
+
 	log_init(LOG_LEVEL_INFO, "frmps");
-	if (!configure(options, &config))
+	if (!configure(options, &service.config))
 		return 1;
-	log_init((enum log_level)config.log_level, "frmps");
-	code = choose_backend(&config, &heritage, &answer) ? daemon_main(&config, &heritage) : 1;
-	heritage_environment_free(heritage.environment);
+	log_init((enum log_level)service.config.log_level, "frmps");
+	code = choose_backend(&service.config, &service.heritage, &answer) ? holder_run(run_daemon, &service)
+									   : 1;
+	heritage_environment_free(service.heritage.environment);
 	return code;
 }
 
@@ -291,5 +306,5 @@ int main(int count, char **arguments)
 
 	if (r)
 		return r - 1;
-	return options.role ? run_child(&options, arguments) : run_daemon(&options);
+	return options.role ? run_child(&options, arguments) : run_service(&options);
 }

@@ -34,7 +34,7 @@ const char *role_name(enum role role)
 }
 
 /* Set by us for every child, so the parent's values are dropped. */
-static const char *const fixed[] = {"CUDA_DEVICE_MAX_CONNECTIONS=32", "CUDA_MODULE_LOADING=EAGER"};
+static const char *const fixed[] = {"CUDA_DEVICE_MAX_CONNECTIONS=32", "CUDA_MODULE_LOADING=LAZY"};
 #define FIXED (sizeof(fixed) / sizeof(fixed[0]))
 
 static bool is_variable(const char *entry, const char *name)

@@ -14,7 +14,8 @@ struct config;
 
 /* Descriptors of a child. 0 is /dev/null, 1 and 2 are the daemon's. */
 #define HERITAGE_CONTROL_FD 3 /* SOCK_SEQPACKET to the daemon */
-#define HERITAGE_WORDS_FD   4 /* executors: memfd with one struct last_words */
+#define HERITAGE_WORDS_FD   4 /* executors: memfd with LAST_WORDS_MAX structs last_words */
+#define HERITAGE_DUMP_FD    5 /* executors that outlast faults: memfd for the driver's dump */
 
 /* Everything a child inherits. Owned by the daemon's main function, constant while children run. */
 struct heritage {

@@ -115,7 +115,13 @@ struct shm_server_header {
 	word32 late_error;
 	/* Executors that took over this session after a fault of somebody else. */
 	word32 promotions;
-	uint32_t reserved1[4];
+	/* When the session was last seen to have something on the device of this generation: CLOCK_MONOTONIC,
+	 * ns, not more than some milliseconds late; 0: never. For the daemon. */
+	word64 active;
+	/* Not zero: the executor has seen a sign of a fault, and what became done may be a kernel that
+	 * faulted. */
+	word32 doubtful;
+	uint32_t reserved1;
 	/* Human-readable reason of FAULTED or CLOSED; written before state. */
 	char reason[256];
 };

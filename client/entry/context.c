@@ -6,8 +6,11 @@
 
 #include "client/entry/entry.h"
 
+#include "client/graph/capture.h"
 #include "client/state/context.h"
 #include "client/state/device.h"
+#include "client/state/mempool.h"
+#include "client/stage/bounce.h"
 #include "client/state/thread.h"
 #include "client/submit/wait.h"
 
@@ -341,7 +344,13 @@ CUDA_EXPORT CUresult cuCtxSynchronize(void)
 {
 	CUresult r = process_enter_context();
 
-	return r == CUDA_SUCCESS ? wait_all() : r;
+	if (r == CUDA_SUCCESS)
+		r = capture_none();
+	if (r == CUDA_SUCCESS)
+		r = wait_all();
+	mempool_settle();
+	bounce_settle();
+	return r;
 }
 
 CUDA_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)
@@ -354,5 +363,11 @@ CUDA_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)
 	r = enter_context(context, &named, &named);
 	if (r == CUDA_SUCCESS)
 		r = process_error();
-	return r == CUDA_SUCCESS ? wait_all() : r;
+	if (r == CUDA_SUCCESS)
+		r = capture_none();
+	if (r == CUDA_SUCCESS)
+		r = wait_all();
+	mempool_settle();
+	bounce_settle();
+	return r;
 }

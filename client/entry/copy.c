@@ -68,102 +68,50 @@ ENTRY_PAIR(cuMemcpyPeerAsync, _ptsz, peer,
 		CUstream stream),
 	dst, dst_context, src, src_context, n, stream, BETWEEN | COPY_ASYNC)
 
-/* One side as the program describes it. */
-struct side {
-	CUmemorytype type;
-	const void *host;
-	CUdeviceptr device;
-	size_t x, y, z, pitch, rows;
-};
-
-/* Offsets into a side: address + x + (y + z · rows) · pitch. */
-static CUresult make_side(const struct side *s, struct box_side *ret_side)
+static CUresult cuboid(const CUDA_MEMCPY3D *c, CUstream handle, unsigned int how, bool per_thread)
 {
-	uint64_t base = s->type == CU_MEMORYTYPE_HOST ? H(s->host) : s->device;
-	uint64_t lines, bytes;
-
-	if (s->type == CU_MEMORYTYPE_ARRAY)
-		return CUDA_ERROR_NOT_SUPPORTED;
-	if (s->type != CU_MEMORYTYPE_HOST && s->type != CU_MEMORYTYPE_DEVICE &&
-		s->type != CU_MEMORYTYPE_UNIFIED)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (__builtin_mul_overflow(s->z, s->rows, &lines) || __builtin_add_overflow(lines, s->y, &lines) ||
-		__builtin_mul_overflow(lines, s->pitch, &bytes) ||
-		__builtin_add_overflow(bytes, s->x, &bytes) || __builtin_add_overflow(base, bytes, &base))
-		return CUDA_ERROR_INVALID_VALUE;
-	*ret_side = (struct box_side){.address = base, .pitch = s->pitch, .rows = s->rows};
-	return CUDA_SUCCESS;
-}
-
-static CUresult copy_sides(struct side dst, struct side src, size_t width, size_t height, size_t depth,
-	CUstream handle, unsigned int how, bool per_thread)
-{
-	struct box box = {.width = width, .height = height, .depth = depth};
-	CUresult r;
-
-	/* A pitch of 0 means that rows follow each other; so do planes. */
-	dst.pitch = dst.pitch ? dst.pitch : width;
-	src.pitch = src.pitch ? src.pitch : width;
-	dst.rows = dst.rows ? dst.rows : height;
-	src.rows = src.rows ? src.rows : height;
-	if (dst.type == CU_MEMORYTYPE_DEVICE)
-		how |= COPY_DST_DEVICE;
-	if (src.type == CU_MEMORYTYPE_DEVICE)
-		how |= COPY_SRC_DEVICE;
-	r = make_side(&dst, &box.dst);
-	if (r == CUDA_SUCCESS)
-		r = make_side(&src, &box.src);
-	return r == CUDA_SUCCESS ? start(&box, handle, how, per_thread) : r;
-}
-
-static CUresult rectangle(const CUDA_MEMCPY2D *c, CUstream handle, unsigned int how, bool per_thread)
-{
-	struct side dst, src;
 	CUresult r = process_enter_context();
+	unsigned int sides;
+	struct box box;
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!c)
 		return CUDA_ERROR_INVALID_VALUE;
-	dst = (struct side){.type = c->dstMemoryType, .host = c->dstHost, .device = c->dstDevice};
-	dst.x = c->dstXInBytes;
-	dst.y = c->dstY;
-	dst.pitch = c->dstPitch;
-	src = (struct side){.type = c->srcMemoryType, .host = c->srcHost, .device = c->srcDevice};
-	src.x = c->srcXInBytes;
-	src.y = c->srcY;
-	src.pitch = c->srcPitch;
-	return copy_sides(dst, src, c->WidthInBytes, c->Height, 1, handle, how, per_thread);
+	r = copy_describe(c, &box, &sides);
+	return r == CUDA_SUCCESS ? start(&box, handle, how | sides, per_thread) : r;
+}
+
+static CUresult rectangle(const CUDA_MEMCPY2D *c, CUstream handle, unsigned int how, bool per_thread)
+{
+	CUDA_MEMCPY3D general;
+
+	if (!c)
+		return cuboid(NULL, handle, how, per_thread);
+	general = (CUDA_MEMCPY3D){
+		.srcXInBytes = c->srcXInBytes,
+		.srcY = c->srcY,
+		.srcMemoryType = c->srcMemoryType,
+		.srcHost = c->srcHost,
+		.srcDevice = c->srcDevice,
+		.srcPitch = c->srcPitch,
+		.dstXInBytes = c->dstXInBytes,
+		.dstY = c->dstY,
+		.dstMemoryType = c->dstMemoryType,
+		.dstHost = c->dstHost,
+		.dstDevice = c->dstDevice,
+		.dstPitch = c->dstPitch,
+		.WidthInBytes = c->WidthInBytes,
+		.Height = c->Height,
+		.Depth = 1,
+	};
+	return cuboid(&general, handle, how, per_thread);
 }
 
 ENTRY_PAIR(cuMemcpy2D_v2, _ptds, rectangle, (const CUDA_MEMCPY2D *copy), copy, NULL, 0)
 ENTRY_PAIR(cuMemcpy2DUnaligned_v2, _ptds, rectangle, (const CUDA_MEMCPY2D *copy), copy, NULL, 0)
 ENTRY_PAIR(cuMemcpy2DAsync_v2, _ptsz, rectangle, (const CUDA_MEMCPY2D *copy, CUstream stream), copy, stream,
 	COPY_ASYNC)
-
-static CUresult cuboid(const CUDA_MEMCPY3D *c, CUstream handle, unsigned int how, bool per_thread)
-{
-	struct side dst, src;
-	CUresult r = process_enter_context();
-
-	if (r != CUDA_SUCCESS)
-		return r;
-	if (!c || c->srcLOD != 0 || c->dstLOD != 0)
-		return CUDA_ERROR_INVALID_VALUE;
-	dst = (struct side){.type = c->dstMemoryType, .host = c->dstHost, .device = c->dstDevice};
-	dst.x = c->dstXInBytes;
-	dst.y = c->dstY;
-	dst.z = c->dstZ;
-	dst.pitch = c->dstPitch;
-	dst.rows = c->dstHeight;
-	src = (struct side){.type = c->srcMemoryType, .host = c->srcHost, .device = c->srcDevice};
-	src.x = c->srcXInBytes;
-	src.y = c->srcY;
-	src.z = c->srcZ;
-	src.pitch = c->srcPitch;
-	src.rows = c->srcHeight;
-	return copy_sides(dst, src, c->WidthInBytes, c->Height, c->Depth, handle, how, per_thread);
-}
 
 ENTRY_PAIR(cuMemcpy3D_v2, _ptds, cuboid, (const CUDA_MEMCPY3D *copy), copy, NULL, 0)
 ENTRY_PAIR(cuMemcpy3DAsync_v2, _ptsz, cuboid, (const CUDA_MEMCPY3D *copy, CUstream stream), copy, stream,

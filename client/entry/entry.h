@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "client/entry/api.h"
+#include "client/graph/capture.h"
 #include "client/state/process.h"
 
 /* Exported, but references from inside the shim bind to the shim's own function. */
@@ -35,5 +36,13 @@
 	{                                                                                                    \
 		return body(__VA_ARGS__, true);                                                              \
 	}
+
+/* First lines of entry points that must not be called while a stream captures (graph/capture.h). */
+static inline CUresult enter_unsafe(void)
+{
+	CUresult r = process_enter_context();
+
+	return r == CUDA_SUCCESS ? capture_unsafe() : r;
+}
 
 #endif

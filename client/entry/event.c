@@ -5,8 +5,11 @@
 
 #include "client/entry/entry.h"
 
+#include "client/graph/capture.h"
 #include "client/state/context.h"
 #include "client/state/event.h"
+#include "client/state/mempool.h"
+#include "client/stage/bounce.h"
 #include "client/state/stream.h"
 
 #define EVENT_FLAGS (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
@@ -43,11 +46,13 @@ static CUresult record(CUevent event, CUstream handle, unsigned int flags, bool 
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	/* An external record is a node of a graph; outside a capture it is refused. */
-	if (flags != CU_EVENT_RECORD_DEFAULT)
-		return CUDA_ERROR_INVALID_VALUE;
 	r = stream_resolve(handle, per_thread, &stream);
-	return r == CUDA_SUCCESS ? event_record(event, stream) : r;
+	if (r != CUDA_SUCCESS)
+		return r;
+	/* An external record is a node of a graph; outside a capture it is refused. */
+	if (flags == CU_EVENT_RECORD_EXTERNAL && capture_is_on(stream))
+		return capture_external(stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event);
+	return flags == CU_EVENT_RECORD_DEFAULT ? event_record(event, stream) : CUDA_ERROR_INVALID_VALUE;
 }
 
 ENTRY_PAIR(cuEventRecord, _ptsz, record, (CUevent event, CUstream stream), event, stream, 0)
@@ -58,6 +63,8 @@ CUDA_EXPORT CUresult cuEventQuery(CUevent event)
 {
 	CUresult r = process_enter_context();
 
+	if (r == CUDA_SUCCESS)
+		r = capture_unsafe();
 	return r == CUDA_SUCCESS ? event_query(event) : r;
 }
 
@@ -65,7 +72,11 @@ CUDA_EXPORT CUresult cuEventSynchronize(CUevent event)
 {
 	CUresult r = process_enter_context();
 
-	return r == CUDA_SUCCESS ? event_synchronize(event) : r;
+	if (r == CUDA_SUCCESS)
+		r = event_synchronize(event);
+	mempool_settle();
+	bounce_settle();
+	return r;
 }
 
 CUDA_EXPORT CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end)

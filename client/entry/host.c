@@ -9,6 +9,7 @@
 #include "client/state/host.h"
 #include "client/state/log.h"
 #include "client/state/ranges.h"
+#include "client/state/registered.h"
 
 #define ALLOC_FLAGS (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED)
 #define REGISTER_FLAGS                                                                                       \
@@ -19,12 +20,13 @@ static int lookup_host(const void *pointer, struct range *ret_range)
 {
 	int r = ranges_lookup((uint64_t)(uintptr_t)pointer, ret_range);
 
-	return r == 0 && ret_range->kind != RANGE_HOST ? RANGES_E_NONE : r;
+	return r == 0 && ret_range->kind != RANGE_HOST && ret_range->kind != RANGE_REGISTERED ? RANGES_E_NONE
+											      : r;
 }
 
 CUDA_EXPORT CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags)
 {
-	CUresult r = process_enter_context();
+	CUresult r = enter_unsafe();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -40,9 +42,24 @@ CUDA_EXPORT CUresult cuMemAllocHost_v2(void **pointer, size_t bytes)
 
 CUDA_EXPORT CUresult cuMemFreeHost(void *pointer)
 {
-	CUresult r = process_enter_context();
+	CUresult r = enter_unsafe();
 
 	return r == CUDA_SUCCESS ? host_free(pointer) : r;
+}
+
+/* A kernel cannot reach what was registered without saying that one would. */
+static CUresult point_into_registered(
+	const void *pointer, const struct range *range, CUdeviceptr *ret_address)
+{
+	uint64_t device = registered_device_address(range);
+
+	if (!device) {
+		client_log(CLIENT_LOG_ERROR, "memory that was registered without "
+					     "CU_MEMHOSTREGISTER_DEVICEMAP has no device pointer");
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	*ret_address = device + ((uint64_t)(uintptr_t)pointer - range->address);
+	return CUDA_SUCCESS;
 }
 
 CUDA_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *pointer, unsigned int flags)
@@ -52,7 +69,11 @@ CUDA_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *po
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!address || flags != 0 || lookup_host(pointer, &range) != 0)
+	if (!address || flags != 0 || ranges_lookup((uint64_t)(uintptr_t)pointer, &range) != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (range.kind == RANGE_REGISTERED)
+		return point_into_registered(pointer, &range, address);
+	if (range.kind != RANGE_HOST && range.kind != RANGE_MANAGED)
 		return CUDA_ERROR_INVALID_VALUE;
 	*address = (CUdeviceptr)(uintptr_t)pointer;
 	return CUDA_SUCCESS;
@@ -67,24 +88,22 @@ CUDA_EXPORT CUresult cuMemHostGetFlags(unsigned int *flags, void *pointer)
 		return r;
 	if (!flags || lookup_host(pointer, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* All of it is mapped for the device, as on every device with one address space. */
-	*flags = range.flags | CU_MEMHOSTALLOC_DEVICEMAP;
+	/* All that was allocated is mapped for the device, as on every device with one address space. */
+	*flags = range.flags | (range.kind == RANGE_HOST ? CU_MEMHOSTALLOC_DEVICEMAP : 0u);
 	return CUDA_SUCCESS;
 }
 
 CUDA_EXPORT CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
 {
-	CUresult r = process_enter_context();
-	struct range range;
-
+	CUresult r = enter_unsafe();
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (!pointer || bytes == 0 || (flags & ~(unsigned int)REGISTER_FLAGS))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (lookup_host(pointer, &range) == 0)
-		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-	client_log(CLIENT_LOG_INFO, "memory that the program allocated itself cannot be registered");
-	return CUDA_ERROR_NOT_SUPPORTED;
+	/* The device attributes say that these are not there. */
+	if (flags & (CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return registered_add(context_current(), (uint64_t)(uintptr_t)pointer, bytes, flags);
 }
 
 CUDA_EXPORT CUresult cuMemHostRegister(void *pointer, size_t bytes, unsigned int flags)
@@ -92,12 +111,11 @@ CUDA_EXPORT CUresult cuMemHostRegister(void *pointer, size_t bytes, unsigned int
 	return cuMemHostRegister_v2(pointer, bytes, flags);
 }
 
-/* Nothing is ever registered. */
 CUDA_EXPORT CUresult cuMemHostUnregister(void *pointer)
 {
-	CUresult r = process_enter_context();
+	CUresult r = enter_unsafe();
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	return pointer ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : CUDA_ERROR_INVALID_VALUE;
+	return pointer ? registered_remove((uint64_t)(uintptr_t)pointer) : CUDA_ERROR_INVALID_VALUE;
 }

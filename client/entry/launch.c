@@ -6,6 +6,7 @@
 // cooperative one the first time (do its blocks fit the device at once?).
 
 #include "client/entry/entry.h"
+#include "client/graph/capture.h"
 #include "client/state/device.h"
 #include "client/state/function.h"
 #include "client/state/occupancy.h"
@@ -60,12 +61,15 @@ static CUresult launch_checked(
 		if (result != CUDA_SUCCESS)
 			return result;
 	}
+	if (capture_is_on(stream))
+		return capture_launch(stream, launch);
 	result = submit_begin(stream, FRMPS_OP_LAUNCH, encode_bytes(launch), &submit);
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (launch->cooperative)
 		submit.head->flags |= FRMPS_CMD_COOPERATIVE;
 	encode_launch(launch, submit.body);
+	function_launched(launch->function);
 	submit_commit(&submit);
 	return CUDA_SUCCESS;
 }

@@ -5,13 +5,14 @@
 
 #include "client/entry/entry.h"
 
+#include "client/graph/memory.h"
 #include "client/state/context.h"
 #include "client/state/memory.h"
 #include "client/state/ranges.h"
 
 CUDA_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
 {
-	CUresult r = process_enter_context();
+	CUresult r = enter_unsafe();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -21,7 +22,7 @@ CUDA_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
 CUDA_EXPORT CUresult cuMemAllocPitch_v2(
 	CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element_bytes)
 {
-	CUresult r = process_enter_context();
+	CUresult r = enter_unsafe();
 	uint64_t row, bytes;
 
 	if (r != CUDA_SUCCESS)
@@ -41,9 +42,11 @@ CUDA_EXPORT CUresult cuMemAllocPitch_v2(
 
 CUDA_EXPORT CUresult cuMemFree_v2(CUdeviceptr address)
 {
-	CUresult r = process_enter_context();
+	CUresult r = enter_unsafe();
 
-	return r == CUDA_SUCCESS ? memory_free(address) : r;
+	if (r != CUDA_SUCCESS)
+		return r;
+	return graph_memory_is(address) ? graph_memory_release(address) : memory_free(address);
 }
 
 CUDA_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)

@@ -11,6 +11,7 @@
 #include "client/state/context.h"
 #include "client/state/device.h"
 #include "client/state/ranges.h"
+#include "client/state/registered.h"
 
 #define ANSWER_MOST 16
 /* What CU_POINTER_ATTRIBUTE_ACCESS_FLAGS says of memory that the device may read and write. */
@@ -49,16 +50,28 @@ static struct answer make_bool(bool value)
 /* Globals belong to a module; the program sees the context they are used in. */
 static CUcontext owner_of(const struct range *range)
 {
+	if (range->kind == RANGE_POOL)
+		return NULL;
 	if (range->kind != RANGE_GLOBAL)
 		return range->owner;
 	return context_is_live(context_current()) ? context_current() : context_primary(0);
+}
+
+static CUresult answer_device_pointer(const struct range *range, uint64_t address, struct answer *ret_answer)
+{
+	uint64_t base = range->kind == RANGE_REGISTERED ? registered_device_address(range) : range->address;
+
+	*ret_answer = make_word(base + (address - range->address));
+	return base || range->kind != RANGE_REGISTERED ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* The answer for memory that is known. CUDA_ERROR_INVALID_VALUE when the question does not fit it. */
 static CUresult answer_known(
 	CUpointer_attribute attribute, const struct range *range, uint64_t address, struct answer *ret_answer)
 {
-	bool host = range->kind == RANGE_HOST;
+	bool managed = range->kind == RANGE_MANAGED;
+	bool registered = range->kind == RANGE_REGISTERED;
+	bool host = range->kind == RANGE_HOST || range->kind == RANGE_BEHIND || registered;
 
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -68,11 +81,10 @@ static CUresult answer_known(
 		*ret_answer = make_int(host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-		*ret_answer = make_word(address);
-		return CUDA_SUCCESS;
+		return answer_device_pointer(range, address, ret_answer);
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
 		*ret_answer = make_word(address);
-		return host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+		return host || managed ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
 		*ret_answer = make_bool(range->sync_memops);
 		return CUDA_SUCCESS;
@@ -97,16 +109,22 @@ static CUresult answer_known(
 	case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
 		*ret_answer = make_int(ACCESS_READWRITE);
 		return CUDA_SUCCESS;
-	/* Other processes and other devices cannot be given this memory. */
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+		*ret_answer = make_bool(managed);
+		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+		*ret_answer = make_bool(range->kind == RANGE_DEVICE);
+		return CUDA_SUCCESS;
+	/* Other devices cannot be given this memory. */
 	case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
 	case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
 		*ret_answer = make_bool(false);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+		*ret_answer = make_word(range->kind == RANGE_MAPPED ? range->flags : 0);
+		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		*ret_answer = make_word(0);
+		*ret_answer = make_word(range->kind == RANGE_POOL ? (uint64_t)(uintptr_t)range->owner : 0);
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -168,6 +186,11 @@ CUDA_EXPORT CUresult cuPointerGetAttributes(
 	return CUDA_SUCCESS;
 }
 
+static bool is_device_memory(enum range_kind kind)
+{
+	return kind == RANGE_DEVICE || kind == RANGE_POOL || kind == RANGE_MAPPED || kind == RANGE_MANAGED;
+}
+
 /* The one attribute that can be set asks that synchronous copies are; they never are less here than in the
  * driver. */
 CUDA_EXPORT CUresult cuPointerSetAttribute(
@@ -182,7 +205,7 @@ CUDA_EXPORT CUresult cuPointerSetAttribute(
 	if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
 		return CUDA_ERROR_INVALID_VALUE;
 	memcpy(&on, value, sizeof(on));
-	if (ranges_lookup(pointer, &range) != 0 || range.kind != RANGE_DEVICE)
+	if (ranges_lookup(pointer, &range) != 0 || !is_device_memory(range.kind))
 		return CUDA_ERROR_INVALID_VALUE;
 	ranges_set_sync_memops(pointer, on != 0);
 	return CUDA_SUCCESS;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Entry points: streams. Nothing is ever captured, so the questions about captures have fixed answers.
+// Entry points: streams. Captures have a file of their own (capture.c).
 
 #include "client/entry/entry.h"
 
+#include "client/graph/capture.h"
 #include "client/state/context.h"
 #include "client/state/event.h"
+#include "client/state/mempool.h"
+#include "client/stage/bounce.h"
 #include "client/state/stream.h"
-#include "client/state/thread.h"
 #include "client/submit/callback.h"
 #include "client/submit/wait.h"
 
@@ -45,7 +47,11 @@ CUDA_EXPORT CUresult cuStreamDestroy_v2(CUstream handle)
 	struct client_stream *stream;
 	CUresult r = enter(handle, false, &stream);
 
-	return r == CUDA_SUCCESS ? stream_destroy(stream) : r;
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (capture_is_on(stream) && stream->slot != 0)
+		capture_leave(stream);
+	return stream_destroy(stream);
 }
 
 CUDA_EXPORT CUresult cuStreamDestroy(CUstream handle)
@@ -58,6 +64,8 @@ static CUresult query(CUstream handle, bool per_thread)
 	struct client_stream *stream;
 	CUresult r = enter(handle, per_thread, &stream);
 
+	if (r == CUDA_SUCCESS && capture_is_on(stream))
+		r = capture_refuse(stream);
 	return r == CUDA_SUCCESS ? wait_query_stream(stream) : r;
 }
 
@@ -68,7 +76,13 @@ static CUresult synchronize(CUstream handle, bool per_thread)
 	struct client_stream *stream;
 	CUresult r = enter(handle, per_thread, &stream);
 
-	return r == CUDA_SUCCESS ? wait_stream(stream) : r;
+	if (r == CUDA_SUCCESS && capture_is_on(stream))
+		r = capture_refuse(stream);
+	if (r == CUDA_SUCCESS)
+		r = wait_stream(stream);
+	mempool_settle();
+	bounce_settle();
+	return r;
 }
 
 ENTRY_PAIR(cuStreamSynchronize, _ptsz, synchronize, (CUstream stream), stream)
@@ -81,6 +95,8 @@ static CUresult wait_event(CUstream handle, CUevent event, unsigned int flags, b
 	if (r != CUDA_SUCCESS)
 		return r;
 	/* An external wait is a node of a graph. */
+	if (flags == CU_EVENT_WAIT_EXTERNAL && capture_is_on(stream))
+		return capture_external(stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event);
 	return flags == CU_EVENT_WAIT_DEFAULT ? event_wait(event, stream) : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -163,49 +179,6 @@ static CUresult get_device(CUstream handle, CUdevice *device, bool per_thread)
 
 ENTRY_PAIR(cuStreamGetDevice, _ptsz, get_device, (CUstream stream, CUdevice *device), stream, device)
 
-static CUresult is_capturing(CUstream handle, CUstreamCaptureStatus *status, bool per_thread)
-{
-	struct client_stream *stream;
-	CUresult r = enter(handle, per_thread, &stream);
-
-	if (r == CUDA_SUCCESS && !status)
-		r = CUDA_ERROR_INVALID_VALUE;
-	if (r == CUDA_SUCCESS)
-		*status = CU_STREAM_CAPTURE_STATUS_NONE;
-	return r;
-}
-
-/* The other outputs of the capture questions are only meant for streams that capture. */
-ENTRY_PAIR(cuStreamIsCapturing, _ptsz, is_capturing, (CUstream stream, CUstreamCaptureStatus *status), stream,
-	status)
-
-#define CAPTURE_INFO(name, ...)                                                                              \
-	ENTRY_PAIR(name, _ptsz, is_capturing,                                                                \
-		(CUstream stream, CUstreamCaptureStatus * status, __VA_ARGS__), stream, status)
-
-CAPTURE_INFO(cuStreamGetCaptureInfo, __attribute__((unused)) uint64_t *id)
-CAPTURE_INFO(cuStreamGetCaptureInfo_v2, __attribute__((unused)) uint64_t *id,
-	__attribute__((unused)) CUgraph *graph, __attribute__((unused)) const CUgraphNode **nodes,
-	__attribute__((unused)) size_t *count)
-CAPTURE_INFO(cuStreamGetCaptureInfo_v3, __attribute__((unused)) uint64_t *id,
-	__attribute__((unused)) CUgraph *graph, __attribute__((unused)) const CUgraphNode **nodes,
-	__attribute__((unused)) const CUgraphEdgeData **edges, __attribute__((unused)) size_t *count)
-
-CUDA_EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
-	struct thread *thread = thread_self();
-	CUstreamCaptureMode before = thread->capture_mode;
-	CUresult r = process_enter();
-
-	if (r != CUDA_SUCCESS)
-		return r;
-	if (!mode || (unsigned int)*mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-		return CUDA_ERROR_INVALID_VALUE;
-	thread->capture_mode = *mode;
-	*mode = before;
-	return CUDA_SUCCESS;
-}
-
 static CUresult host_function(CUstream handle, CUhostFn fn, void *user, bool per_thread)
 {
 	struct client_stream *stream;
@@ -213,7 +186,10 @@ static CUresult host_function(CUstream handle, CUhostFn fn, void *user, bool per
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	return fn ? callback_host_function(stream, fn, user) : CUDA_ERROR_INVALID_VALUE;
+	if (!fn)
+		return CUDA_ERROR_INVALID_VALUE;
+	return capture_is_on(stream) ? capture_host(stream, fn, user)
+				     : callback_host_function(stream, fn, user);
 }
 
 ENTRY_PAIR(
@@ -227,6 +203,8 @@ static CUresult add_callback(
 
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (capture_is_on(stream))
+		return capture_refuse(stream);
 	return fn && flags == 0 ? callback_stream(stream, handle, fn, user) : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -24,6 +24,7 @@
 
 #define TIMEOUT_SECONDS 10
 #define WINDOW_TRIES	3
+#define DAEMON_DEATHS	8 /* during one start of a program */
 
 struct connection connection = {.control_fd = -1, .doorbell_fd = -1};
 
@@ -124,8 +125,7 @@ void connect_free_windows(const char *maps, uint64_t ret_words[WINDOW_WORDS])
 	}
 }
 
-/* A whole file as a string; NULL without memory or without the file. */
-static char *read_text(const char *path)
+char *connect_read_text(const char *path)
 {
 	size_t room = 1 << 16, used = 0;
 	char *text = malloc(room), *larger;
@@ -151,17 +151,26 @@ static char *read_text(const char *path)
 	return text;
 }
 
+CUresult connect_look(uint64_t ret_words[WINDOW_WORDS])
+{
+	char *maps = connect_read_text("/proc/self/maps");
+
+	if (!maps)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	connect_free_windows(maps, ret_words);
+	free(maps);
+	return CUDA_SUCCESS;
+}
+
 static CUresult greet(int fd, const uint64_t refused[WINDOW_WORDS])
 {
 	uint64_t windows[WINDOW_WORDS];
 	struct wire_message hello = {.type = WIRE_HELLO, .id = 1};
 	const char *recovery = getenv("FRMPS_RECOVERY");
-	char *maps = read_text("/proc/self/maps");
+	CUresult r = connect_look(windows);
 
-	if (!maps)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	connect_free_windows(maps, windows);
-	free(maps);
+	if (r != CUDA_SUCCESS)
+		return r;
 	for (unsigned i = 0; i < WINDOW_WORDS; ++i)
 		windows[i] &= ~refused[i];
 	hello.hello = (struct wire_hello){
@@ -186,7 +195,7 @@ static CUresult refuse(const struct wire_refuse *answer)
 }
 
 /* Waits for the answer to Hello. */
-static CUresult hear(int fd, int64_t deadline, struct control_answer *answer)
+static CUresult hear(int fd, int64_t deadline, struct control_answer *answer, bool *ret_hung_up)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	int64_t left;
@@ -201,6 +210,10 @@ static CUresult hear(int fd, int64_t deadline, struct control_answer *answer)
 		return CUDA_ERROR_MPS_SERVER_NOT_READY;
 	}
 	r = packet_receive(fd, &answer->packet);
+	if (r == PACKET_E_CLOSED) {
+		*ret_hung_up = true;
+		return CUDA_ERROR_MPS_CONNECTION_FAILED;
+	}
 	if (r == 0)
 		r = wire_decode(answer->packet.bytes, answer->packet.length, &answer->message);
 	if (r == 0 && answer->message.type == WIRE_WELCOME)
@@ -230,19 +243,18 @@ static CUresult judge(const struct wire_welcome *w, const struct packet *packet)
 	return ok ? CUDA_SUCCESS : CUDA_ERROR_MPS_CONNECTION_FAILED;
 }
 
-/* Keeps everybody else in this process out of the window. Return: 0 or -errno. */
-static int reserve_window(uint64_t base)
+int connect_reserve(uint64_t base, uint64_t bytes)
 {
-	void *at = mmap((void *)(uintptr_t)base, WINDOW_BYTES, PROT_NONE,
+	void *at = mmap((void *)(uintptr_t)base, bytes, PROT_NONE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
 
 	if (at == MAP_FAILED)
 		return -errno;
 	if (at != (void *)(uintptr_t)base) { /* a kernel that does not know the flag */
-		munmap(at, WINDOW_BYTES);
+		munmap(at, bytes);
 		return -EEXIST;
 	}
-	madvise(at, WINDOW_BYTES, MADV_DONTFORK);
+	madvise(at, bytes, MADV_DONTFORK);
 	return 0;
 }
 
@@ -284,9 +296,12 @@ static CUresult settle(struct connection *c, struct control_answer *answer)
 	return CUDA_SUCCESS;
 }
 
-/* One attempt. A window that turns out to be taken is added to `refused`, and *ret_again is set. */
+/*
+ * One attempt. A window that turns out to be taken is added to `refused`, and *ret_again is set. A daemon
+ * that hangs up without a word has died, and the next one does not know of us: *ret_hung_up.
+ */
 static CUresult attempt(int64_t deadline, uint64_t refused[WINDOW_WORDS], struct control_answer *answer,
-	struct connection *c, bool *ret_again)
+	struct connection *c, bool *ret_again, bool *ret_hung_up)
 {
 	const struct wire_welcome *w = &answer->message.welcome;
 	CUresult r;
@@ -298,12 +313,12 @@ static CUresult attempt(int64_t deadline, uint64_t refused[WINDOW_WORDS], struct
 	}
 	r = greet(c->control_fd, refused);
 	if (r == CUDA_SUCCESS)
-		r = hear(c->control_fd, deadline, answer);
+		r = hear(c->control_fd, deadline, answer, ret_hung_up);
 	if (r == CUDA_SUCCESS)
 		r = judge(w, &answer->packet);
 	if (r != CUDA_SUCCESS)
 		return r;
-	e = reserve_window(w->window_base);
+	e = connect_reserve(w->window_base, WINDOW_BYTES);
 	if (e < 0) {
 		uint64_t i = (w->window_base - WINDOW_BASE) / WINDOW_BYTES;
 
@@ -324,14 +339,16 @@ CUresult connect_open(struct control_answer *welcome, struct connection *ret_con
 	int64_t deadline = now_ms() + timeout_ms();
 	uint64_t refused[WINDOW_WORDS] = {0};
 	CUresult r = CUDA_ERROR_MPS_CONNECTION_FAILED;
-	bool again = true;
+	bool again = true, hung_up = false;
 
-	for (int i = 0; again && i < WINDOW_TRIES; ++i) {
+	for (int i = 0, deaths = 0; (again && i < WINDOW_TRIES) || (hung_up && deaths < DAEMON_DEATHS);) {
 		struct connection c = {.control_fd = -1, .doorbell_fd = -1};
 
-		again = false;
+		again = hung_up = false;
 		welcome->packet.fd_count = 0;
-		r = attempt(deadline, refused, welcome, &c, &again);
+		r = attempt(deadline, refused, welcome, &c, &again, &hung_up);
+		i += again;
+		deaths += hung_up;
 		if (r == CUDA_SUCCESS) {
 			*ret_connection = c;
 			return r;
@@ -339,6 +356,8 @@ CUresult connect_open(struct control_answer *welcome, struct connection *ret_con
 		packet_close_fds(&welcome->packet);
 		connect_close(&c);
 	}
+	if (hung_up)
+		client_log(CLIENT_LOG_ERROR, "the service ends the handshake");
 	if (again)
 		client_log(CLIENT_LOG_ERROR, "no room for the session's window in this process");
 	return r;

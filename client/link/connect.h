@@ -46,6 +46,15 @@ CUresult connect_open(struct control_answer *welcome, struct connection *ret_con
 /** Gives a connection back that cuInit cannot use. */
 void connect_close(struct connection *c);
 
+/** Marks the windows of the grid that are wholly free in this process now. CUDA_ERROR_OUT_OF_MEMORY. */
+CUresult connect_look(uint64_t ret_words[WINDOW_WORDS]);
+
+/** A whole file as a string, the caller's; NULL without memory or without the file. */
+char *connect_read_text(const char *path);
+
+/** Keeps everybody else in this process out of addresses. Return: 0 or -errno. */
+int connect_reserve(uint64_t base, uint64_t bytes);
+
 /** Marks the windows of the grid that are wholly free in a process, from the text of its memory map. */
 void connect_free_windows(const char *maps, uint64_t ret_words[WINDOW_WORDS]);
 

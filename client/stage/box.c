@@ -96,8 +96,9 @@ static void copy_row(void *dst, const void *src, uint64_t bytes)
 #if defined(__SSE2__)
 #include <emmintrin.h>
 
-/* Rows from this size on are not read again soon enough to be worth the cache. */
-#define STREAM_LEAST 65536u
+/* Rows from this size on are not read again soon enough to be worth the cache. Smaller ones are: their
+ * destination is often in the cache already, and a caller who waits would wait for memory. */
+#define STREAM_LEAST (256u << 10)
 
 /*
  * Past the cache: a plain store to memory that is not cached reads it first, which costs a third of the

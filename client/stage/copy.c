@@ -9,33 +9,48 @@
 
 #include <string.h>
 
+#include "client/graph/capture.h"
 #include "client/link/connect.h"
 #include "client/stage/arena.h"
+#include "client/stage/bounce.h"
 #include "client/state/ranges.h"
+#include "client/state/registered.h"
+#include "client/state/space.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
 
 /* Pieces of one device → ordinary copy under way. */
 #define PIPELINE 4
-/* Pieces of at least this size get a mark of their own. */
-#define MARKED_BYTES 65536
+/* Pieces of at least this size, of which the arena has few, get a mark of their own. */
+#define MARKED_BYTES (1u << 20)
+
+static enum copy_place place_of(enum range_kind kind)
+{
+	return kind == RANGE_HOST || kind == RANGE_MANAGED || kind == RANGE_BEHIND ? COPY_PINNED
+										   : COPY_DEVICE;
+}
 
 CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_side)
 {
 	struct range range;
 
 	if (ranges_lookup(address, &range) != 0) {
-		if (address - connection.window_base < WINDOW_BYTES)
+		if (address - connection.window_base < WINDOW_BYTES || space_is_foreign(address))
 			return CUDA_ERROR_INVALID_VALUE;
 		*ret_side = (struct copy_side){.place = COPY_ORDINARY};
 		return CUDA_SUCCESS;
 	}
-	if (bytes > range.room - (address - range.address))
+	if (bytes > range.room - (address - range.address) &&
+		!(range.kind == RANGE_MAPPED && ranges_are_mapped(address, bytes)))
 		return CUDA_ERROR_INVALID_VALUE;
-	*ret_side = (struct copy_side){
-		.place = range.kind == RANGE_HOST ? COPY_PINNED : COPY_DEVICE,
-		.sync = range.sync_memops,
-	};
+	*ret_side = (struct copy_side){.place = place_of(range.kind), .sync = range.sync_memops};
+	if (range.kind == RANGE_REGISTERED) {
+		uint64_t device = registered_device_address(&range);
+
+		ret_side->place = device ? COPY_PINNED : COPY_ORDINARY;
+		ret_side->registered = !device;
+		ret_side->shift = device ? device - range.address : 0;
+	}
 	return CUDA_SUCCESS;
 }
 
@@ -48,15 +63,9 @@ static CUresult classify_side(const struct box *box, const struct box_side *side
 	return copy_classify(side->address, bytes, ret_side);
 }
 
-static CUresult send(
-	const struct box *box, uint32_t kind, uint16_t flags, struct client_stream *stream, uint64_t *ret_seq)
+struct frmps_copy copy_form(const struct box *box, uint32_t kind)
 {
-	struct submit submit;
-	CUresult r = submit_begin(stream, FRMPS_OP_COPY, sizeof(struct frmps_copy), &submit);
-
-	if (r != CUDA_SUCCESS)
-		return r;
-	*(struct frmps_copy *)submit.body = (struct frmps_copy){
+	return (struct frmps_copy){
 		.dst = box->dst.address,
 		.src = box->src.address,
 		.width = box->width,
@@ -68,6 +77,17 @@ static CUresult send(
 		.src_rows = box->src.rows,
 		.kind = kind,
 	};
+}
+
+static CUresult send(
+	const struct box *box, uint32_t kind, uint16_t flags, struct client_stream *stream, uint64_t *ret_seq)
+{
+	struct submit submit;
+	CUresult r = submit_begin(stream, FRMPS_OP_COPY, sizeof(struct frmps_copy), &submit);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	*(struct frmps_copy *)submit.body = copy_form(box, kind);
 	submit.head->flags |= flags;
 	*ret_seq = submit.seq;
 	submit_commit(&submit);
@@ -125,6 +145,7 @@ static CUresult send_piece(
 	box_copy_in(&in);
 	out.src = staged_side(piece, lease->offset);
 	/* A large piece is wanted back soon; a mark behind many of them would keep them all until the last.
+	 * Behind a smaller one it would only stand in the way of the next command.
 	 */
 	r = send(&out, FRMPS_COPY_SRC_ARENA, lease->bytes >= MARKED_BYTES ? FRMPS_CMD_MARK : 0, stream,
 		ret_seq);
@@ -256,6 +277,12 @@ static CUresult copy_reachable(const struct box *box, const struct copy_side *ds
 	return copy_direct(box, kind, stream, kind || dst->sync || src->sync ? END_DONE : END_EARLY);
 }
 
+/* The device's half of a copy through pinned memory. */
+static CUresult send_pinned(const struct box *box, struct client_stream *stream, bool to_device)
+{
+	return copy_direct(box, to_device ? FRMPS_COPY_SRC_HOST : FRMPS_COPY_DST_HOST, stream, END_ASYNC);
+}
+
 /* Places of both sides, and whether the call may name them. */
 static CUresult classify(
 	const struct box *box, unsigned int how, struct copy_side *ret_dst, struct copy_side *ret_src)
@@ -273,6 +300,18 @@ static CUresult classify(
 	return CUDA_SUCCESS;
 }
 
+CUresult copy_examine(struct box *box, unsigned int how, struct copy_side *ret_dst, struct copy_side *ret_src)
+{
+	CUresult r;
+
+	if (box->height == 1 && box->depth == 1)
+		box->dst.pitch = box->src.pitch = box->width;
+	r = classify(box, how, ret_dst, ret_src);
+	if (r == CUDA_SUCCESS)
+		box_flatten(box);
+	return r;
+}
+
 CUresult copy_box(struct box box, struct client_stream *stream, unsigned int how)
 {
 	bool async = how & COPY_ASYNC;
@@ -281,14 +320,23 @@ CUresult copy_box(struct box box, struct client_stream *stream, unsigned int how
 
 	if (box_is_empty(&box))
 		return CUDA_SUCCESS;
-	if (box.height == 1 && box.depth == 1)
-		box.dst.pitch = box.src.pitch = box.width;
-	r = classify(&box, how, &dst, &src);
+	if (capture_is_on(stream))
+		return capture_copy(&box, stream, how);
+	r = copy_examine(&box, how, &dst, &src);
 	if (r != CUDA_SUCCESS)
 		return r;
-	box_flatten(&box);
 	if (dst.place != COPY_DEVICE && src.place != COPY_DEVICE)
 		return copy_here(&box, stream);
+	box.dst.address += dst.shift;
+	box.src.address += src.shift;
+	if (dst.registered || src.registered) {
+		if (async)
+			return bounce(&box, stream, dst.place == COPY_DEVICE, send_pinned);
+		/* Host functions of earlier copies may have to write or read it first. */
+		r = wait_stream(stream);
+		if (r != CUDA_SUCCESS)
+			return r;
+	}
 	if (dst.place != COPY_ORDINARY && src.place != COPY_ORDINARY)
 		return copy_reachable(&box, &dst, &src, stream, async);
 	if (dst.place == COPY_DEVICE)
@@ -312,6 +360,28 @@ static CUresult check_fill(const struct copy_fill *fill, struct copy_side *ret_s
 	return r == CUDA_SUCCESS && ret_side->place == COPY_ORDINARY ? CUDA_ERROR_INVALID_VALUE : r;
 }
 
+static struct frmps_set set_form(const struct copy_fill *fill, const struct copy_side *side)
+{
+	return (struct frmps_set){
+		.dst = fill->dst + side->shift,
+		.width = fill->width,
+		.height = fill->height,
+		.pitch = fill->height > 1 ? fill->pitch : fill->width * fill->element_bytes,
+		.value = fill->value,
+		.element_bytes = fill->element_bytes,
+	};
+}
+
+CUresult copy_fill_form(const struct copy_fill *fill, struct frmps_set *ret_form)
+{
+	struct copy_side side;
+	CUresult r = check_fill(fill, &side);
+
+	if (r == CUDA_SUCCESS)
+		*ret_form = set_form(fill, &side);
+	return r;
+}
+
 CUresult copy_set(const struct copy_fill *fill, struct client_stream *stream, unsigned int how)
 {
 	struct copy_side side;
@@ -320,19 +390,14 @@ CUresult copy_set(const struct copy_fill *fill, struct client_stream *stream, un
 
 	if (fill->width == 0 || fill->height == 0)
 		return CUDA_SUCCESS;
+	if (capture_is_on(stream))
+		return capture_set(fill, stream, how);
 	r = check_fill(fill, &side);
 	if (r == CUDA_SUCCESS)
 		r = submit_begin(stream, FRMPS_OP_SET, sizeof(struct frmps_set), &submit);
 	if (r != CUDA_SUCCESS)
 		return r;
-	*(struct frmps_set *)submit.body = (struct frmps_set){
-		.dst = fill->dst,
-		.width = fill->width,
-		.height = fill->height,
-		.pitch = fill->height > 1 ? fill->pitch : fill->width * fill->element_bytes,
-		.value = fill->value,
-		.element_bytes = fill->element_bytes,
-	};
+	*(struct frmps_set *)submit.body = set_form(fill, &side);
 	submit_commit(&submit);
 	if (how & COPY_ASYNC)
 		return CUDA_SUCCESS;

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 
 #include "client/stage/box.h"
+#include "protocol/command.h"
 #include "protocol/cuda_abi.h"
 
 struct client_stream;
@@ -28,6 +29,8 @@ enum copy_place { COPY_DEVICE, COPY_PINNED, COPY_ORDINARY };
 /* What is known of one side. */
 struct copy_side {
 	enum copy_place place;
+	uint64_t shift;	 /* what the device adds to the address: for registered memory that it reaches */
+	bool registered; /* ordinary memory that asynchronous copies read and write in their turn */
 	bool sync; /* the program asked that synchronous calls on this memory are complete when they return */
 };
 
@@ -43,6 +46,20 @@ CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_s
 	2u /* the destination must be memory that the device reaches: the call names a device address */
 #define COPY_SRC_DEVICE 4u /* the same for the source */
 
+/**
+ * What can be said of a copy before it is made: where its sides lie, and whether the call may name them. Puts
+ * the box, which is not empty, into its simplest form; shifts are not added yet. CUDA_ERROR_INVALID_VALUE.
+ */
+CUresult copy_examine(
+	struct box *box, unsigned int how, struct copy_side *ret_dst, struct copy_side *ret_src);
+
+/** The box of a copy in the driver's general form, and the COPY_* bits for it. CUDA_ERROR_NOT_SUPPORTED:
+ * arrays. */
+CUresult copy_describe(const CUDA_MEMCPY3D *copy, struct box *ret_box, unsigned int *ret_how);
+
+/** The command that copies a box. @kind: FRMPS_COPY_* */
+struct frmps_copy copy_form(const struct box *box, uint32_t kind);
+
 /** Copies a box in stream order. */
 CUresult copy_box(struct box box, struct client_stream *stream, unsigned int how);
 
@@ -53,6 +70,10 @@ struct copy_fill {
 	uint32_t value;
 	uint32_t element_bytes;
 };
+
+/** The command of a fill that is not empty. CUDA_ERROR_INVALID_VALUE for what the driver refuses at the call.
+ */
+CUresult copy_fill_form(const struct copy_fill *fill, struct frmps_set *ret_form);
 
 /** Fills in stream order. @how: COPY_ASYNC or 0 */
 CUresult copy_set(const struct copy_fill *fill, struct client_stream *stream, unsigned int how);

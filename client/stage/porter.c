@@ -13,13 +13,13 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "client/state/clock.h"
+#include "client/state/helper.h"
 #include "shm/order.h"
 
 enum state { FREE, CLAIMED, WORK, DONE };
@@ -39,14 +39,6 @@ static struct {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool started;
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* Sleeps while there is no work. Pairs with give(): either it sees us asleep, or we see its work. */
 static void rest(void)
 {
@@ -62,38 +54,27 @@ static void rest(void)
 
 static void *carry(void *nothing)
 {
-	uint64_t since = now_ns();
+	uint64_t since = clock_now_ns();
 
 	(void)nothing;
 	for (;;) {
 		if (word_acquire(&job.state) == WORK) {
 			job.copy(job.dst, job.src, job.bytes);
 			word_release(&job.state, DONE);
-			since = now_ns();
-		} else if (now_ns() - since < SPIN_NS) {
+			since = clock_now_ns();
+		} else if (clock_now_ns() - since < SPIN_NS) {
 			word_pause();
 		} else {
 			rest();
-			since = now_ns();
+			since = clock_now_ns();
 		}
 	}
 	return NULL;
 }
 
-/* Signals are the program's; its handlers do not run on a thread that it does not know. */
 static void start(void)
 {
-	pthread_attr_t attributes;
-	sigset_t all, before;
-	pthread_t thread;
-
-	pthread_attr_init(&attributes);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	started = pthread_create(&thread, &attributes, carry, NULL) == 0;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attributes);
+	started = helper_start(carry) == CUDA_SUCCESS;
 }
 
 static bool claim(void)

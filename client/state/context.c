@@ -18,9 +18,11 @@
 #include "client/state/event.h"
 #include "client/state/host.h"
 #include "client/state/log.h"
+#include "client/state/managed.h"
 #include "client/state/memory.h"
 #include "client/state/module.h"
 #include "client/state/process.h"
+#include "client/state/registered.h"
 #include "client/state/stream.h"
 #include "client/submit/wait.h"
 #include "shm/order.h"
@@ -267,6 +269,8 @@ static void release_all(struct context *context)
 	module_release_context(handle);
 	event_release_context(handle);
 	stream_release_context(handle);
+	registered_release_context(handle);
+	managed_release_context(handle);
 	host_release_context(handle);
 	memory_release_context(handle);
 }

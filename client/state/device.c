@@ -114,6 +114,39 @@ static uint32_t copy_some(void *to, uint32_t room, const void *from, uint32_t co
 	return count;
 }
 
+/* What the device can do and this library does not hand on: see the calls for each. */
+static const struct {
+	int32_t attribute, value;
+} imposed[] = {
+	{CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 0},
+	{CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, 0},
+	{CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0},
+	{CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST, 0},
+	{CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 0},
+	{CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 0},
+	{CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED, 0},
+	{CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, 0},
+	{CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 0},
+	{CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0},
+	{CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED, 0},
+	{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 0},
+	{CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, 0},
+	{CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, 0},
+	{CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 0},
+	{CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0},
+	{CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED, 0},
+	{CU_DEVICE_ATTRIBUTE_HOST_NUMA_MULTINODE_IPC_SUPPORTED, 0},
+	{CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED, 0},
+	{CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0},
+};
+
+static void impose(void)
+{
+	for (size_t i = 0; i < sizeof(imposed) / sizeof(*imposed); ++i)
+		if ((uint32_t)imposed[i].attribute < device.attribute_count)
+			device.attributes[imposed[i].attribute] = imposed[i].value;
+}
+
 static void take(const struct wire_device *from)
 {
 	device = (struct client_device){
@@ -125,6 +158,7 @@ static void take(const struct wire_device *from)
 	copy_some(device.uuid, 16, from->uuid.at, from->uuid.count, 1);
 	device.attribute_count = copy_some(device.attributes, DEVICE_ATTRIBUTES_MAX, from->attributes.at,
 		from->attributes.count, sizeof(*device.attributes));
+	impose();
 	device.limit_count = copy_some(device.limits, DEVICE_LIMITS_MAX, from->limits.at, from->limits.count,
 		sizeof(*device.limits));
 }

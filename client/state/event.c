@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "client/graph/capture.h"
 #include "client/link/control.h"
 #include "client/state/process.h"
 #include "client/state/stream.h"
@@ -29,10 +30,11 @@
 #define REAP_TRIES 4
 
 struct event {
-	word64 handle; /* 0 while nobody's; written under the table's lock */
-	word64 record; /* written inside the ring lock */
-	uint64_t uses; /* table */
-	uint64_t gone; /* table: record of the EVENT_DESTROY */
+	word64 handle;		   /* 0 while nobody's; written under the table's lock */
+	word64 record;		   /* written inside the ring lock */
+	uint64_t uses;		   /* table */
+	uint64_t gone;		   /* table: record of the EVENT_DESTROY */
+	struct captured *captured; /* graph/capture.c: recorded in a capture, which may be over */
 	CUcontext context;
 	uint32_t flags;
 	uint32_t next; /* table: in the queue of closed slots or the stack of free ones */
@@ -172,6 +174,17 @@ static void retire(struct event *event)
 	pthread_mutex_unlock(&lock);
 }
 
+static void forget_capture(struct event *event)
+{
+	if (event->captured)
+		capture_forget(&event->captured);
+}
+
+bool event_is_live(CUevent event)
+{
+	return resolve(event) != NULL;
+}
+
 CUresult event_destroy(CUevent handle)
 {
 	struct event *event = resolve(handle);
@@ -179,6 +192,7 @@ CUresult event_destroy(CUevent handle)
 
 	if (!event || !atomic_compare_exchange_strong(&event->handle, &value, 0))
 		return CUDA_ERROR_INVALID_HANDLE;
+	forget_capture(event);
 	retire(event);
 	return CUDA_SUCCESS;
 }
@@ -206,6 +220,9 @@ CUresult event_record(CUevent handle, struct client_stream *stream)
 
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (capture_is_on(stream))
+		return capture_record(stream, &event->captured);
+	forget_capture(event);
 	r = submit_begin(stream, FRMPS_OP_EVENT_RECORD, sizeof(struct frmps_event_record), &submit);
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -229,6 +246,8 @@ CUresult event_wait(CUevent handle, struct client_stream *stream)
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
 	record = word_acquire(&event->record);
+	if (capture_is_on(stream) || event->captured)
+		return capture_wait(stream, &event->captured, record != 0);
 	if (is_done(record) || record_stream(record) == stream)
 		return CUDA_SUCCESS;
 	r = submit_begin(stream, FRMPS_OP_DEPEND, sizeof(struct frmps_depend), &submit);
@@ -253,6 +272,8 @@ CUresult event_query(CUevent handle)
 
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (event->captured)
+		return capture_refuse_event(&event->captured);
 	return record ? wait_poll(record_stream(record), record_seq(record)) : CUDA_SUCCESS;
 }
 
@@ -264,6 +285,8 @@ CUresult event_synchronize(CUevent handle)
 
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (event->captured)
+		return capture_refuse_event(&event->captured);
 	if (record)
 		r = wait_done(
 			record_stream(record), record_seq(record), event->flags & CU_EVENT_BLOCKING_SYNC);

@@ -25,6 +25,9 @@ CUresult event_destroy(CUevent event);
 /** Ends every event of a context. */
 void event_release_context(CUcontext context);
 
+/** Whether a handle is an event's. */
+bool event_is_live(CUevent event);
+
 CUresult event_record(CUevent event, struct client_stream *stream);
 
 /** Holds the stream's later commands until the event's latest record is done. No record, nothing to wait for.

@@ -14,6 +14,8 @@
 #include "client/link/control.h"
 #include "client/state/device.h"
 #include "client/state/log.h"
+#include "client/submit/submit.h"
+#include "client/submit/wait.h"
 #include "protocol/command.h"
 
 _Static_assert(sizeof(struct client_function) <= 1u << FUNCTION_SHIFT, "a kernel object fits its place");
@@ -162,13 +164,35 @@ CUresult function_attribute(const struct client_function *function, int attribut
 	return CUDA_SUCCESS;
 }
 
-static CUresult send_attribute(const struct client_function *function, uint32_t attribute, int32_t value)
+/* Earlier launches keep the value that is to be changed. See function.h. A hint comes too early for those
+ * that wait in software, behind a host function for instance: they may wait for this very thread. */
+static CUresult await_launches(struct client_function *function, uint32_t attribute)
+{
+	if (!word_relaxed(&function->launched))
+		return CUDA_SUCCESS;
+	switch (attribute) {
+	case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+	case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+	case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+		return wait_all();
+	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+	case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+		return CUDA_SUCCESS; /* permissions: only ever raised */
+	default:
+		return submit_drain();
+	}
+}
+
+static CUresult send_attribute(struct client_function *function, uint32_t attribute, int32_t value)
 {
 	struct wire_message request = {.type = WIRE_SET_FUNCTION};
-	struct control_answer *answer = control_answer_new();
+	struct control_answer *answer;
 	int saved = errno;
-	CUresult result;
+	CUresult result = await_launches(function, attribute);
 
+	if (result != CUDA_SUCCESS)
+		return result;
+	answer = control_answer_new();
 	if (!answer)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	request.set_function.function = function->id;

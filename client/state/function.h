@@ -8,7 +8,10 @@
 // Attributes that the program sets: permissions (how much dynamic shared memory, cluster sizes that are not
 // portable) are only ever raised at the service, so that a launch that is still queued is never judged by a
 // later, lower value; the lower value is enforced here. Everything else is sent as it is set; a value that is
-// already set is not sent.
+// already set is not sent. A request does not go through the ring, so a kernel that has been launched waits
+// first, for a hint until the launches are with the driver, for cluster sizes, which the kernel sees, until
+// they are done: a launch that is repeated after somebody else's fault must find what it found the first
+// time.
 //
 // function_find() and the launch path read without a lock. Two threads that set attributes of one kernel at
 // once get one or the other value, as with the driver.
@@ -22,6 +25,7 @@
 #include "client/state/slab.h"
 #include "protocol/cuda_abi.h"
 #include "protocol/wire.h"
+#include "shm/order.h"
 
 struct client_module;
 
@@ -52,6 +56,7 @@ struct client_function {
 	int32_t cache_config;
 	int32_t device;	   /* ordinal */
 	uint32_t revision; /* counts changes of attributes */
+	word32 launched;   /* was launched at least once */
 	uint64_t serial;   /* tells it from every other one of the process's life */
 	struct client_module *module;
 	const char *name;
@@ -83,6 +88,15 @@ void function_free(struct client_function *function, bool reusable);
 
 /** Value of an attribute; CUDA_ERROR_INVALID_VALUE for an unknown one. */
 CUresult function_attribute(const struct client_function *function, int attribute, int *ret_value);
+
+/** A launch of the kernel is about to be written. Only the first one writes. */
+static inline void function_launched(const struct client_function *function)
+{
+	word32 *launched = &((struct client_function *)function)->launched;
+
+	if (!word_relaxed(launched))
+		word_set(launched, 1);
+}
 
 /** Sets an attribute. CUDA_ERROR_INVALID_VALUE for unknown and read-only ones and bad values. */
 CUresult function_set_attribute(struct client_function *function, int attribute, int value);

@@ -15,7 +15,8 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
 
 void heap_init(struct heap *heap, uint64_t base, uint64_t bytes, uint64_t unit)
 {
-	*heap = (struct heap){.base = base, .bytes = bytes, .unit = unit, .next_shared = HEAP_GRAIN};
+	*heap = (struct heap){
+		.base = base, .bytes = bytes, .unit = unit, .next_shared = HEAP_GRAIN, .next_place = base};
 }
 
 static void free_chunk(struct heap_chunk *chunk)
@@ -151,14 +152,15 @@ int heap_alloc(struct heap *heap, uint64_t bytes, struct heap_block **ret_block)
 	return alloc_large(heap, round_up(bytes, HEAP_GRAIN), ret_block);
 }
 
-/* Links a chunk in at the lowest address where it and a gap behind it fit. */
-static bool find_place(struct heap *heap, struct heap_chunk *chunk)
+/* Links a chunk in at the lowest address from `at` where it and a gap behind it fit. */
+static bool find_place(struct heap *heap, struct heap_chunk *chunk, uint64_t at)
 {
-	uint64_t at = heap->base, need = chunk->bytes + HEAP_GRAIN;
+	uint64_t need = chunk->bytes + HEAP_GRAIN;
 	struct heap_chunk *next = heap->first;
 
-	for (; next && next->address - at < need; next = next->next)
-		at = next->address + next->bytes + HEAP_GRAIN;
+	for (; next && (next->address < at || next->address - at < need); next = next->next)
+		if (at < next->address + next->bytes + HEAP_GRAIN)
+			at = next->address + next->bytes + HEAP_GRAIN;
 	if (!next && (at > heap->base + heap->bytes || heap->base + heap->bytes - at < need))
 		return false;
 	chunk->address = at;
@@ -166,6 +168,8 @@ static bool find_place(struct heap *heap, struct heap_chunk *chunk)
 	chunk->previous = next ? next->previous : heap->last;
 	*(chunk->previous ? &chunk->previous->next : &heap->first) = chunk;
 	*(next ? &next->previous : &heap->last) = chunk;
+	if (heap->onward)
+		heap->next_place = at + need;
 	return true;
 }
 
@@ -193,7 +197,7 @@ int heap_reserve(struct heap *heap, uint64_t bytes, bool modest, struct heap_chu
 		return HEAP_E_SPACE;
 	chunk->bytes = chunk_bytes(heap, bytes, modest);
 	chunk->shared = bytes <= HEAP_SMALL_MAX;
-	if (!find_place(heap, chunk)) {
+	if (!find_place(heap, chunk, heap->next_place) && !find_place(heap, chunk, heap->base)) {
 		free(chunk);
 		return HEAP_E_SPACE;
 	}

@@ -52,6 +52,8 @@ struct heap {
 	uint64_t base, bytes;
 	uint64_t unit;	      /* allocations start at and are multiples of it; a power of two */
 	uint64_t next_shared; /* size of the next shared chunk */
+	bool onward;	      /* addresses of chunks that are gone are used again as late as possible */
+	uint64_t next_place;  /* where the search for a place begins; only with onward */
 	uint64_t spare_bytes; /* of chunks without used blocks */
 	struct heap_chunk *first, *last;
 	struct heap_block *bins[HEAP_BINS];

@@ -77,6 +77,26 @@ void host_start(void)
 {
 	pool_init(&pool, connection.window_base + connection.device_bytes, connection.host_bytes, UNIT,
 		KEEP_BYTES);
+	/* The service may have to keep freed memory pinned for a while, and its addresses with it. */
+	pool.heap.onward = true;
+}
+
+CUresult host_alloc_range(struct range *range)
+{
+	return pool_alloc_range(&pool, range);
+}
+
+void host_free_range(uint64_t address, int kind)
+{
+	struct range range;
+
+	if (ranges_take(address, (enum range_kind)kind, &range) == 0)
+		pool_free(&pool, range.block);
+}
+
+void host_free_block(void *block)
+{
+	pool_free(&pool, block);
 }
 
 CUresult host_alloc(CUcontext context, uint64_t bytes, unsigned int flags, void **ret_pointer)
@@ -86,7 +106,7 @@ CUresult host_alloc(CUcontext context, uint64_t bytes, unsigned int flags, void 
 
 	if (bytes == 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = pool_alloc_range(&pool, &range);
+	r = host_alloc_range(&range);
 	if (r != CUDA_SUCCESS)
 		return r;
 	*ret_pointer = (void *)(uintptr_t)range.address;

@@ -22,6 +22,15 @@ CUresult host_free(void *pointer);
 /** Frees everything of a context. Its work is done. */
 void host_release_context(CUcontext context);
 
+struct range;
+
+/** Allocates range->bytes of pinned memory, fills in address, room and block and makes the range known. */
+CUresult host_alloc_range(struct range *range);
+/** Frees what no work uses any more. Asks the service. */
+void host_free_range(uint64_t address, int kind);
+/** The same for a range that is not known any more. */
+void host_free_block(void *block);
+
 /** Called by process start. */
 void host_start(void);
 

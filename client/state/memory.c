@@ -8,9 +8,12 @@
 
 #include "client/link/connect.h"
 #include "client/link/control.h"
+#include "client/state/managed.h"
+#include "client/state/mempool.h"
 #include "client/state/pool.h"
 #include "client/state/process.h"
 #include "client/state/ranges.h"
+#include "client/state/space.h"
 #include "client/submit/wait.h"
 
 #define KEEP_BYTES (UINT64_C(64) << 20)
@@ -40,7 +43,30 @@ static struct pool pool = {.map = map, .unmap = unmap};
 
 void memory_start(void)
 {
-	pool_init(&pool, connection.window_base, connection.device_bytes, MEMORY_UNIT, KEEP_BYTES);
+	/* What lies in front of the first allocation is room for the service's guard: 4 GiB of 192. */
+	uint64_t lead = connection.device_bytes / 48 / HEAP_GRAIN * HEAP_GRAIN;
+
+	pool_init(&pool, connection.window_base + lead, connection.device_bytes - lead - space_bytes(),
+		MEMORY_UNIT, KEEP_BYTES);
+}
+
+CUresult memory_alloc_range(struct range *range)
+{
+	CUresult r = pool_alloc_range(&pool, range);
+
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && mempool_squeeze())
+		r = pool_alloc_range(&pool, range);
+	return r;
+}
+
+void memory_free_block(void *block)
+{
+	pool_free(&pool, block);
+}
+
+uint64_t memory_block_address(const void *block)
+{
+	return ((const struct heap_block *)block)->address;
 }
 
 CUresult memory_alloc(CUcontext context, uint64_t bytes, CUdeviceptr *ret_address)
@@ -50,11 +76,27 @@ CUresult memory_alloc(CUcontext context, uint64_t bytes, CUdeviceptr *ret_addres
 
 	if (bytes == 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = pool_alloc_range(&pool, &range);
+	r = memory_alloc_range(&range);
 	if (r != CUDA_SUCCESS)
 		return r;
 	*ret_address = range.address;
 	return CUDA_SUCCESS;
+}
+
+/* Memory of a pool may be freed like any other, behind all work; managed memory must. */
+static CUresult free_other(CUdeviceptr address)
+{
+	struct range range;
+	CUresult r;
+
+	if (ranges_lookup(address, &range) != 0 || range.address != address)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (range.kind == RANGE_MANAGED)
+		return managed_free(address);
+	if (range.kind != RANGE_POOL)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = wait_all();
+	return r == CUDA_SUCCESS ? mempool_free_done(address) : r;
 }
 
 CUresult memory_free(CUdeviceptr address)
@@ -66,7 +108,7 @@ CUresult memory_free(CUdeviceptr address)
 		return CUDA_SUCCESS;
 	/* Out of the map first: of two threads that free the same address one gets the error. */
 	if (ranges_take(address, RANGE_DEVICE, &range) != 0)
-		return CUDA_ERROR_INVALID_VALUE;
+		return free_other(address);
 	r = wait_all();
 	/* After a fault the work may never end; what it still writes into is not used again. */
 	if (process_error() == CUDA_SUCCESS)

@@ -21,6 +21,17 @@ CUresult memory_alloc(CUcontext context, uint64_t bytes, CUdeviceptr *ret_addres
  * allocation. */
 CUresult memory_free(CUdeviceptr address);
 
+struct range;
+
+/**
+ * Allocates range->bytes, fills in address, room and block and makes the range known. Gives back what pools
+ * keep before it says CUDA_ERROR_OUT_OF_MEMORY.
+ */
+CUresult memory_alloc_range(struct range *range);
+/** Frees a block of memory_alloc_range(): it may be used again at once. */
+void memory_free_block(void *block);
+uint64_t memory_block_address(const void *block);
+
 /** What this program could still get, and all it could have. */
 CUresult memory_info(size_t *ret_free, size_t *ret_total);
 

@@ -210,12 +210,20 @@ static void free_contents(struct client_module *module, bool reusable)
 	}
 }
 
+static word64 unloads;
+
+uint64_t module_unloads(void)
+{
+	return word_acquire(&unloads);
+}
+
 CUresult module_unload(struct client_module *module)
 {
 	CUresult result;
 
 	if (!registry_remove(module))
 		return CUDA_ERROR_INVALID_HANDLE;
+	atomic_fetch_add_explicit(&unloads, 1, memory_order_release);
 	/* Its error is the sticky one, which the service reports next. */
 	wait_all();
 	ranges_remove_owner(module);

@@ -82,4 +82,7 @@ CUresult module_global(
 CUresult module_functions(struct client_module *module, struct client_function **ret_functions,
 	unsigned int room, unsigned int *ret_count);
 
+/** How many modules were unloaded so far: what grows with it may name kernels that are gone. */
+uint64_t module_unloads(void);
+
 #endif

@@ -23,6 +23,7 @@
 #include "client/state/host.h"
 #include "client/state/log.h"
 #include "client/state/memory.h"
+#include "client/state/space.h"
 #include "client/state/stream.h"
 #include "client/state/thread.h"
 #include "client/stage/arena.h"
@@ -114,6 +115,7 @@ static void build(void)
 	submit_start();
 	stream_table_init();
 	memory_start();
+	space_start();
 	host_start();
 	arena_start();
 	client_log(CLIENT_LOG_INFO, "session %llu, window at %#llx", (unsigned long long)connection.session,

@@ -245,6 +245,34 @@ int ranges_lookup(uint64_t address, struct range *ret_range)
 	return range ? 0 : RANGES_E_NONE;
 }
 
+bool ranges_touch(uint64_t address, uint64_t bytes)
+{
+	struct range range = {.address = address, .bytes = bytes, .room = bytes};
+	bool is;
+
+	pthread_rwlock_rdlock(&lock);
+	is = overlaps(&ranges, &range);
+	pthread_rwlock_unlock(&lock);
+	return is;
+}
+
+bool ranges_are_mapped(uint64_t address, uint64_t bytes)
+{
+	const struct range *range = NULL;
+	uint64_t there = 0;
+
+	pthread_rwlock_rdlock(&lock);
+	do {
+		range = range_map_find(&ranges, address + there);
+		if (range && range->kind == RANGE_MAPPED)
+			there = range->address + range->room - address;
+		else
+			range = NULL;
+	} while (range && there < bytes);
+	pthread_rwlock_unlock(&lock);
+	return range;
+}
+
 /* Address of some range of the owner and kind. Under the lock. */
 static bool find_owned(const void *owner, enum range_kind kind, uint64_t *ret_address)
 {

@@ -17,9 +17,14 @@
 #include "protocol/cuda_abi.h"
 
 enum range_kind {
-	RANGE_DEVICE = 1, /* device memory of cuMemAlloc */
-	RANGE_HOST = 2,	  /* pinned host memory, same address on the device */
-	RANGE_GLOBAL = 3, /* a global of a module: a device address outside the window */
+	RANGE_DEVICE = 1,     /* device memory of cuMemAlloc */
+	RANGE_HOST = 2,	      /* pinned host memory, same address on the device */
+	RANGE_GLOBAL = 3,     /* a global of a module: a device address outside the window */
+	RANGE_POOL = 5,	      /* device memory of a memory pool, which is its owner */
+	RANGE_MANAGED = 6,    /* managed memory: pinned host memory that calls itself otherwise (managed.h) */
+	RANGE_REGISTERED = 7, /* memory that the program registered (registered.h) */
+	RANGE_BEHIND = 8,     /* pinned memory behind registered memory, or of copies under way */
+	RANGE_MAPPED = 4,     /* device memory of cuMemMap (virtual.h); a copy may go on into the next one */
 };
 
 struct range {
@@ -27,7 +32,7 @@ struct range {
 	uint64_t bytes; /* as the program asked for */
 	uint64_t room;	/* bytes that may be touched: rounded up to what was given */
 	enum range_kind kind;
-	uint32_t flags;	  /* flags of cuMemHostAlloc */
+	uint32_t flags;	  /* flags of cuMemHostAlloc; RANGE_MAPPED: handle types */
 	uint64_t id;	  /* unique in the process's life */
 	void *owner;	  /* context it belongs to; a module for RANGE_GLOBAL */
 	void *block;	  /* memory.c and host.c: what their pool knows it by */
@@ -72,6 +77,10 @@ int ranges_remove(uint64_t address, struct range *ret_range);
 int ranges_take(uint64_t address, enum range_kind kind, struct range *ret_range);
 /** Copies the range that holds the address. 0 or RANGES_E_NONE. */
 int ranges_lookup(uint64_t address, struct range *ret_range);
+/** Whether anything is known of any of these bytes. */
+bool ranges_touch(uint64_t address, uint64_t bytes);
+/** Whether memory of cuMemMap is at all of these bytes. */
+bool ranges_are_mapped(uint64_t address, uint64_t bytes);
 /** Takes out one range of the owner and kind; call until RANGES_E_NONE. */
 int ranges_take_owner(void *owner, enum range_kind kind, struct range *ret_range);
 /** Forgets all globals of an owner (a module). */

@@ -10,8 +10,18 @@
 #include <string.h>
 #include <sys/mman.h>
 
+/* The leak checker looks for pointers only where it is told that there are any. */
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/lsan_interface.h>
+#define LOOK_HERE(at, bytes) __lsan_register_root_region(at, bytes)
+#else
+#define LOOK_HERE(at, bytes)
+#endif
+
 /* Memory is made accessible in steps of this many objects. */
 #define SLAB_STEP 256u
+/* So many places rest before they are used again, so that old handles are noticed. */
+#define SLAB_REST 4096u
 
 static struct slab_object *object_at(const struct slab *slab, uint32_t index)
 {
@@ -45,6 +55,7 @@ static bool grow(struct slab *slab)
 	if (mprotect(object_at(slab, slab->accessible), (size_t)more << slab->shift, PROT_READ | PROT_WRITE) <
 		0)
 		return false;
+	LOOK_HERE(object_at(slab, slab->accessible), (size_t)more << slab->shift);
 	slab->accessible += more;
 	return true;
 }
@@ -67,6 +78,7 @@ static struct slab_object *take_oldest(struct slab *slab)
 		return NULL;
 	object = object_at(slab, slab->first - 1);
 	slab->first = object->next;
+	slab->resting--;
 	if (slab->first == 0)
 		slab->last = 0;
 	memset(object, 0, (size_t)1 << slab->shift);
@@ -78,7 +90,7 @@ void *slab_take(struct slab *slab)
 	struct slab_object *object;
 
 	pthread_mutex_lock(&slab->lock);
-	object = take_fresh(slab);
+	object = slab->resting < SLAB_REST ? take_fresh(slab) : NULL;
 	if (!object)
 		object = take_oldest(slab);
 	pthread_mutex_unlock(&slab->lock);
@@ -97,5 +109,6 @@ void slab_give(struct slab *slab, void *place)
 	else
 		slab->first = number;
 	slab->last = number;
+	slab->resting++;
 	pthread_mutex_unlock(&slab->lock);
 }

@@ -34,6 +34,7 @@ struct slab {
 	const uint32_t capacity; /* objects at most, a power of two or one less */
 	uint32_t accessible;	 /* objects whose memory is accessible; guarded by lock, as are all below */
 	uint32_t first, last;	 /* queue of free places, index + 1 */
+	uint32_t resting;	 /* how many there are in it */
 	pthread_mutex_t lock;
 };
 

@@ -32,6 +32,7 @@ struct client_stream {
 	word64 last; /* ring writes: highest seq that the program knows of: what a synchronisation waits for
 		      */
 	word64 seq;  /* ring writes: highest seq used, with what the shim added */
+	word32 capturing;      /* graph lock: commands do not go to the ring (graph/capture.h) */
 	uint64_t marked;       /* ring: highest seq behind which a mark was asked for */
 	uint64_t done;	       /* ring: a done value that was true once */
 	uint64_t joined;       /* ring: highest seq of the legacy stream that this one waits for */

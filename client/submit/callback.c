@@ -15,7 +15,6 @@
 #include "client/submit/callback.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -24,13 +23,13 @@
 
 #include "client/link/connect.h"
 #include "client/link/lost.h"
+#include "client/state/helper.h"
 #include "client/state/process.h"
 #include "client/state/stream.h"
 #include "client/submit/submit.h"
 #include "shm/doorbell.h"
 
-#define STACK_BYTES (1u << 20)
-#define SLEEP_US    UINT64_C(100000)
+#define SLEEP_US UINT64_C(100000)
 
 struct note {
 	struct note *next;
@@ -142,33 +141,13 @@ static void *serve(void *unused)
 	return NULL;
 }
 
-/* Under start_lock. */
-static CUresult start(void)
-{
-	sigset_t all, before;
-	pthread_attr_t attributes;
-	pthread_t thread;
-	int r;
-
-	if (pthread_attr_init(&attributes) != 0)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attributes, STACK_BYTES);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r = pthread_create(&thread, &attributes, serve, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attributes);
-	return r == 0 ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
-}
-
 static CUresult ensure_running(void)
 {
 	CUresult r = CUDA_SUCCESS;
 
 	pthread_mutex_lock(&start_lock);
 	if (!running)
-		r = start();
+		r = helper_start(serve);
 	running = running || r == CUDA_SUCCESS;
 	pthread_mutex_unlock(&start_lock);
 	return r;

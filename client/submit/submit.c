@@ -157,8 +157,9 @@ static CUresult await(struct client_stream *stream, enum stop stop)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (stop == STOP_ROOM)
 		return await_room();
-	/* Half of the credit at once: one wait for many commands. */
-	return wait_done(stream, seq - SHM_STREAM_CREDIT / 2, false);
+	/* Half of the credit at once: one wait for many commands. It is long, and the device has the other
+	 * half left when it ends, so there is nothing to spin for. */
+	return wait_done(stream, seq - SHM_STREAM_CREDIT / 2, true);
 }
 
 static CUresult begin(
@@ -267,6 +268,20 @@ CUresult submit_mark(struct client_stream *stream, uint64_t seq)
 CUresult submit_mark_again(struct client_stream *stream)
 {
 	return direct(stream, FRMPS_OP_MARK, NULL, 0);
+}
+
+CUresult submit_drain(void)
+{
+	CUresult r = CUDA_SUCCESS;
+	uint64_t tail;
+
+	submit_lock_take(&ring.lock);
+	tail = ring.writer.tail;
+	submit_lock_give(&ring.lock);
+	/* Pairs with ring_consume(), which follows the driver's calls. */
+	while (r == CUDA_SUCCESS && word_acquire(&connection.view.server->head) < tail)
+		r = await_room();
+	return r;
 }
 
 CUresult submit_wake(struct client_stream *stream, uint64_t seq)

@@ -63,6 +63,12 @@ CUresult submit_mark_again(struct client_stream *stream);
 /** Asks for a wake-up when `seq` is done. */
 CUresult submit_wake(struct client_stream *stream, uint64_t seq);
 
+/**
+ * Waits until the executor has taken everything that was written so far: what is not held back in its stream
+ * is then in the driver's hands. Return: CUDA_SUCCESS, the sticky error.
+ */
+CUresult submit_drain(void);
+
 /** Start of the ring. Called by process start. */
 void submit_start(void);
 

@@ -7,11 +7,9 @@
 
 #include "client/submit/wait.h"
 
-#include <string.h>
-#include <time.h>
-
 #include "client/link/connect.h"
 #include "client/link/lost.h"
+#include "client/state/clock.h"
 #include "client/state/process.h"
 #include "client/state/stream.h"
 #include "client/state/thread.h"
@@ -22,12 +20,27 @@
 #define SLEEP_US UINT64_C(100000)
 /* How much longer a thread spins whose context asks for spinning. */
 #define SPIN_FACTOR 100
+/* Looks at the completion word for one at the clock. */
+#define LOOKS 64u
+/* Nearly everything that is waited for from its beginning to its end is done by then; so long a wait does not
+ * leave the processor to its other half. */
+#define EAGER_NS UINT64_C(20000)
 
 static word32 late_seen; /* late errors that were reported or are being reported */
 
+/* While a session is held, or the executor has seen a sign of a fault, what became done may be a kernel that
+ * faulted: it is believed when the session goes on. The completion word is looked at first: the service
+ * writes these before the mark behind such a kernel can arrive, or before it looks for what was done. */
+static bool is_believed(void)
+{
+	struct shm_server_header *server = connection.view.server;
+
+	return word_acquire(&server->state) == SHM_SESSION_RUNNING && !word_acquire(&server->doubtful);
+}
+
 bool wait_is_done(const struct client_stream *stream, uint64_t seq)
 {
-	return seq == 0 || shm_view_done(&connection.view, stream->slot) >= seq;
+	return seq == 0 || (shm_view_done(&connection.view, stream->slot) >= seq && is_believed());
 }
 
 CUresult wait_poll(struct client_stream *stream, uint64_t seq)
@@ -40,14 +53,6 @@ CUresult wait_poll(struct client_stream *stream, uint64_t seq)
 	if (r == CUDA_SUCCESS)
 		r = submit_mark(stream, seq);
 	return r == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : r;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 /* How long the calling thread spins, in nanoseconds: as its context was made. */
@@ -68,23 +73,40 @@ static uint64_t spin_ns(bool sleepy)
 	return sleepy ? 0 : ns;
 }
 
+/* Some looks at the completion word. A word that a new generation replaces meanwhile still says nothing that
+ * is not true. */
+static bool look(const struct client_stream *stream, uint64_t seq, bool eager)
+{
+	const struct shm_view *view = &connection.view;
+	uint32_t generation = word_acquire(&view->server->generation);
+	const word64 *done = &shm_view_timeline(view, generation)->stream[stream->slot].done;
+
+	for (unsigned int i = 0; i < LOOKS; ++i) {
+		if (word_acquire(done) >= seq)
+			return true;
+		if (eager)
+			word_glance();
+		else
+			word_pause();
+	}
+	return false;
+}
+
 /* Spins. Return: whether the command is done; false also when the session is over. */
 static bool spin(const struct client_stream *stream, uint64_t seq, uint64_t ns)
 {
-	const struct shm_server_header *server = connection.view.server;
-	uint64_t end = ns ? now_ns() + ns : 0;
+	struct shm_server_header *server = connection.view.server;
+	uint64_t begin = clock_now_ns(), passed = 0;
 
-	for (unsigned int i = 1;; ++i) {
-		if (wait_is_done(stream, seq))
+	while (passed < ns) {
+		if (look(stream, seq, passed < EAGER_NS) && is_believed())
 			return true;
-		if (word_relaxed(&((struct shm_server_header *)server)->state) > SHM_SESSION_HELD)
+		/* The executor writes this cache line when it takes records: not looked at more often. */
+		if (word_relaxed(&server->state) > SHM_SESSION_HELD)
 			return false;
-		if (i % 32 == 0 && now_ns() >= end)
-			return false;
-		if (!ns)
-			return false;
-		word_pause();
+		passed = clock_now_ns() - begin;
 	}
+	return false;
 }
 
 /* Asks for the wake-up; of a new executor for the mark as well. */

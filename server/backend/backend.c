@@ -6,9 +6,20 @@
 
 #include "server/backend/backend.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct last_words *backend_last_words;
+int backend_sign_fd = -1;
+const struct backend_watch *_Atomic backend_watch;
+bool backend_contains;
+
+bool backend_is_graceful(void)
+{
+	const char *mode = getenv(BACKEND_ON_FAULT);
+
+	return mode && !strcmp(mode, "default");
+}
 
 static const struct backend_ops *find_auto(void)
 {

@@ -27,6 +27,8 @@ struct backend_stream;
 struct backend_event;
 struct backend_module;
 struct backend_function;
+struct backend_sink;
+struct backend_graph;
 
 #define BACKEND_PARAMS_MAX    4096u
 #define BACKEND_FUNC_ATTRS    16u
@@ -82,6 +84,18 @@ struct backend_copy {
 	bool dst_is_host, src_is_host; /* pinned host memory of the session, else device memory */
 };
 
+/* A checked node of a graph. What it points to stays valid, and unchanged, until the graph is freed. */
+struct backend_node {
+	uint16_t op; /* FRMPS_OP_LAUNCH, FRMPS_OP_COPY, FRMPS_OP_SET; FRMPS_OP_PAD does nothing */
+	uint32_t edge_count;
+	const struct frmps_graph_edge *edges; /* to earlier nodes */
+	union {
+		struct backend_launch launch;
+		struct backend_copy copy;
+		const struct frmps_set *set;
+	};
+};
+
 /* Device name is empty where the probe failed; text says why in one sentence for the operator. */
 struct backend_probe {
 	char text[256];
@@ -113,20 +127,38 @@ struct backend_ops {
 	/* Maps a chunk's descriptor (not consumed) read-write at an exact address inside a window. [any] */
 	CUresult (*chunk_map)(uint64_t address, uint64_t bytes, int fd);
 	CUresult (*chunk_unmap)(uint64_t address, uint64_t bytes);
+	/* A sink is a chunk that is mapped again and again, for guard.c. The descriptor is not consumed.
+	 * Slots are as large as the chunk and mapped `count` at a time, back to back from an exact address
+	 * inside a window: all or none. Mappings outlive sink_close(). [any] */
+	CUresult (*sink_open)(int fd, uint64_t bytes, struct backend_sink **ret_sink);
+	CUresult (*sink_close)(struct backend_sink *sink);
+	CUresult (*sink_map)(struct backend_sink *sink, uint64_t address, uint32_t count);
+	CUresult (*sink_unmap)(struct backend_sink *sink, uint64_t address, uint32_t count);
+	/* Slots that a process may have mapped at a time; UINT32_MAX: any number. */
+	uint32_t sink_slots_max;
 	/* Pins process memory so that the device reads and writes it at the same address. [any] */
 	CUresult (*host_register)(void *address, uint64_t bytes);
 	CUresult (*host_unregister)(void *address);
 	CUresult (*memory_info)(uint64_t *ret_free, uint64_t *ret_total);
+	/* Computes; touches no device. @map: ranks and counts fit its kind. [any] */
+	CUresult (*tensor_map)(const struct wire_tensor_map *map, uint64_t ret_words[WIRE_TENSOR_MAP_WORDS]);
 
-	/* Modules: the image is private to the caller and may go after the call. log: JIT text,
-	 * NUL-terminated. */
+	/* Modules. The first use of a module waits for all that runs on the device, and holds up everybody
+	 * else meanwhile. So lookups take `gap`: whether the caller has let the device run empty; if not, and
+	 * it must be, they change nothing and return CUDA_ERROR_NOT_READY. module_unload belongs into a gap,
+	 * always. One thread calls all of these. */
+
+	/* Holds up nobody, also where it compiles. The image is private to the caller and may go after the
+	 * call. log: JIT text, NUL-terminated. */
 	CUresult (*module_load)(const void *image, size_t bytes, const struct wire_options *options,
 		char *log, size_t log_bytes, struct backend_module **ret_module);
 	CUresult (*module_unload)(struct backend_module *module);
-	CUresult (*function_find)(struct backend_module *module, const char *name,
+	/* The function is on the device afterwards: no launch of it loads anything. Needs a gap if nothing
+	 * was looked up in the module before. */
+	CUresult (*function_find)(struct backend_module *module, const char *name, bool gap,
 		struct backend_function **ret_function, struct backend_function_info *ret_info);
-	CUresult (*global_find)(
-		struct backend_module *module, const char *name, uint64_t *ret_address, uint64_t *ret_bytes);
+	CUresult (*global_find)(struct backend_module *module, const char *name, bool gap,
+		uint64_t *ret_address, uint64_t *ret_bytes);
 	/* Names of all kernels, valid until the module is unloaded; at most *count, which becomes the true
 	 * number. */
 	CUresult (*function_list)(struct backend_module *module, const char **ret_names, uint32_t *count);
@@ -152,6 +184,20 @@ struct backend_ops {
 	CUresult (*copy)(struct backend_stream *stream, const struct backend_copy *copy);
 	CUresult (*set)(struct backend_stream *stream, const struct frmps_set *set);
 	CUresult (*write_value)(struct backend_stream *stream, const struct frmps_write_value *write);
+	/* Writes 1 to `word`, in registered host memory, if one of the 32-bit words of a device range is not
+	 * `pattern`; nothing if all are. Address and size are multiples of BACKEND_CHUNK_GRANULE. Like the
+	 * others it does not wait. CUDA_ERROR_NOT_SUPPORTED where the backend cannot: asked with no bytes it
+	 * only says so. */
+	CUresult (*check)(struct backend_stream *stream, uint64_t address, uint64_t bytes, uint32_t pattern,
+		uint32_t *word);
+	/* Graphs. Nodes run in the order of their edges. Launching it is work in stream order like the above;
+	 * two launches of one graph run one after the other. `as` says only who it belongs to. graph_free
+	 * while nothing of it runs. graph_make, graph_free: [any] */
+	CUresult (*graph_make)(const struct backend_node *nodes, uint32_t count, uint32_t flags,
+		struct backend_graph **ret_graph);
+	CUresult (*graph_free)(struct backend_graph *graph);
+	CUresult (*graph_launch)(
+		struct backend_stream *stream, struct backend_graph *graph, const struct backend_launch *as);
 	/* Writes a 64-bit completion mark into registered host memory. */
 	CUresult (*mark)(struct backend_stream *stream, void *word, uint64_t value);
 };
@@ -166,9 +212,9 @@ const struct backend_ops *backend_find(const char *name);
 /** Whether a code means that the context is lost for good. */
 bool backend_is_fatal(CUresult code);
 
-/* Last words: what an executor knows about its own end. Lives in a page shared with the daemon (executor
- * writes, daemon reads after the process is reaped or Lost was said). The host backend's fault handler fills
- * it in the faulting thread; executors fill it when a call returns a fatal code. */
+/* Last words: what an executor knows about its own end. Up to LAST_WORDS_MAX of them live in a page shared
+ * with the daemon (executor writes, daemon reads from the first sign of a fault on). The host backend's fault
+ * handler fills one in each faulting thread; executors fill the first when a call returns a fatal code. */
 struct last_words {
 	uint32_t magic;	  /* LAST_WORDS_MAGIC once valid, written last */
 	int32_t code;	  /* CUresult */
@@ -180,8 +226,59 @@ struct last_words {
 	char kernel[128];
 };
 #define LAST_WORDS_MAGIC UINT32_C(0x6c773031)
+#define LAST_WORDS_MAX	 8u
 
 /* Set by the executor before open_executor; NULL: nobody listens. */
-extern struct last_words *backend_last_words;
+extern struct last_words *backend_last_words; /* LAST_WORDS_MAX */
+
+/* An eventfd that the host backend's fault handler counts up at once, long before the words are there: what a
+ * line of the kernel log is for the real driver. Set before open_executor; -1: nobody listens. */
+extern int backend_sign_fd;
+
+/* A kernel that faulted, as far as the backend knows. */
+struct backend_fault {
+	struct backend_module *module; /* a name, not to be looked into; NULL: none that is loaded here */
+	CUresult code;
+	uint64_t address; /* of the instruction; 0: not known */
+	uint64_t launch;  /* its ordinal in the context; 0: not known */
+	uint32_t block[3];
+	bool has_block;
+	bool may_recur; /* contained, it may yet show to be a fault that cannot be: within BACKEND_RECUR_MS */
+	char kernel[128]; /* empty: not known */
+};
+#define BACKEND_FAULTS_MAX 8u
+#define BACKEND_RECUR_MS   20u
+
+/*
+ * What a backend that can contain faults says about them, in a thread of its own, one call at a time, while
+ * the device stands still or other clients wait. So a callback is short (2 ms), calls neither backend nor
+ * driver, and takes no lock that is held anywhere across a call of the backend: the thread that is in that
+ * call may wait for the one that calls back.
+ *
+ *   suspected    the first sign, before the mark behind a kernel that faulted can arrive (but for few cases).
+ *                Nothing follows if it was none
+ *   stopped      it is a fault, and contained or uncontained will follow
+ *   contained    before the device goes on: these kernels are over, everything else goes on as if nothing had
+ *                happened. Their marks still arrive. 1 to BACKEND_FAULTS_MAX, all with a module
+ *   uncontained  the context will end. 0 to BACKEND_FAULTS_MAX kernels that may have faulted
+ */
+struct backend_watch {
+	void (*suspected)(void *context);
+	void (*stopped)(void *context);
+	void (*contained)(void *context, const struct backend_fault *faults, uint32_t count);
+	void (*uncontained)(void *context, const struct backend_fault *faults, uint32_t count);
+	void *context;
+};
+
+/* Set by the executor once it is ready for them; NULL: nobody watches, and nothing is contained. */
+extern const struct backend_watch *_Atomic backend_watch;
+
+/* Whether every fault shows by these calls. Set by open_executor. */
+extern bool backend_contains;
+
+/* Environment of executors, what they do after a fault: "default" or "fast" (config: on_fault). */
+#define BACKEND_ON_FAULT "FRMPS_ON_FAULT"
+/** Whether this process shall outlast faults. */
+bool backend_is_graceful(void);
 
 #endif

@@ -6,12 +6,14 @@
 // the outer structure is checked, everything that says where something else lies; the contents are the
 // driver's business.
 //
+// And is there code for this device in it? Machine code is exact about the device, but for plain code of the
+// same major version with a lower minor one.
+//
 // Pure functions on untrusted bytes; any thread.
 
 #include "server/backend/image.h"
 
 #include <elf.h>
-#include <stdbool.h>
 #include <string.h>
 
 #define FATBIN_MAGIC UINT32_C(0xba55ed50)
@@ -31,6 +33,21 @@ struct fatbin_entry {
 	uint32_t header_bytes;
 	uint64_t payload_bytes;
 };
+
+/* Behind it in the entry's header. */
+struct fatbin_target {
+	uint32_t unused[3];
+	uint32_t arch; /* 10 * major + minor */
+	uint32_t unused_too[2];
+	uint64_t flags;
+};
+#define KIND_ELF     2
+#define PLAIN_FLAGS  UINT64_C(0xffff) /* above: for one device or family only */
+#define MACHINE_CUDA 190
+/* Where an ELF file says its architecture, by the version of its ABI. */
+#define ABI_NEW		8
+#define ARCH_NEW(flags) ((flags) >> 8 & 0xff)
+#define ARCH_OLD(flags) ((flags)&0xff)
 
 static bool inside(uint64_t offset, uint64_t length, uint64_t bytes)
 {
@@ -127,4 +144,54 @@ enum image_kind image_check(const void *image, size_t bytes)
 	if (magic == FATBIN_MAGIC)
 		return fatbin_fits(image, bytes) ? IMAGE_FATBIN : IMAGE_BAD;
 	return magic == WRAPPER_MAGIC || memchr(image, '\0', sizeof(magic)) ? IMAGE_BAD : IMAGE_TEXT;
+}
+
+static bool elf_is_for(const uint8_t *image, unsigned arch)
+{
+	Elf64_Ehdr header;
+
+	memcpy(&header, image, sizeof(header));
+	return header.e_machine == MACHINE_CUDA &&
+	       arch == (header.e_ident[EI_ABIVERSION] >= ABI_NEW ? ARCH_NEW(header.e_flags)
+								 : ARCH_OLD(header.e_flags));
+}
+
+static bool entry_is_for(const uint8_t *at, const struct fatbin_entry *entry, unsigned arch)
+{
+	struct fatbin_target target;
+
+	if (entry->kind != KIND_ELF || entry->header_bytes < sizeof(*entry) + sizeof(target))
+		return false;
+	memcpy(&target, at + sizeof(*entry), sizeof(target));
+	return target.arch == arch ||
+	       (target.arch / 10 == arch / 10 && target.arch < arch && !(target.flags & ~PLAIN_FLAGS));
+}
+
+static bool fatbin_is_for(const uint8_t *image, unsigned arch)
+{
+	struct fatbin_header header;
+	struct fatbin_entry entry;
+	uint64_t at, end;
+
+	memcpy(&header, image, sizeof(header));
+	at = header.header_bytes;
+	end = at + header.payload_bytes;
+	for (; at < end; at += entry.header_bytes + entry.payload_bytes) {
+		memcpy(&entry, image + at, sizeof(entry));
+		if (entry_is_for(image + at, &entry, arch))
+			return true;
+	}
+	return false;
+}
+
+bool image_has_code(const void *image, size_t bytes, unsigned arch)
+{
+	switch (image_check(image, bytes)) {
+	case IMAGE_ELF:
+		return elf_is_for(image, arch);
+	case IMAGE_FATBIN:
+		return fatbin_is_for(image, arch);
+	default:
+		return false;
+	}
 }

@@ -8,6 +8,7 @@
 #ifndef FRMPS_SERVER_BACKEND_IMAGE_H
 #define FRMPS_SERVER_BACKEND_IMAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,13 @@ enum image_kind {
 	IMAGE_FATBIN, /* a header and entries, all inside */
 	IMAGE_TEXT,   /* anything else that could be text; not necessarily NUL-terminated */
 };
+
+/**
+ * Whether the image holds code that runs on a device as it is, so that a driver has nothing to compile. No
+ * for what cannot be told. Any bytes; any thread.
+ * @arch: of the device: 10 * major + minor
+ */
+bool image_has_code(const void *image, size_t bytes, unsigned arch);
 
 /** Looks at the outer structure of an image. Any bytes, any alignment, any thread. */
 enum image_kind image_check(const void *image, size_t bytes);

@@ -6,6 +6,7 @@
 #include "server/control/operator.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,6 +16,7 @@
 #include "server/control/status.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
+#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/message.h"
 
@@ -47,13 +49,14 @@ static struct shared_fd *make_document(const char *json, size_t length)
 	return shared_fd_new(fd);
 }
 
-static void answer_ping(struct operator* operator, uint64_t id)
+static void answer_ping(struct operator* operator, const struct wire_message * message)
 {
-	send_answer(operator, id, CUDA_SUCCESS, "{}", NULL);
+	send_answer(operator, message->id, CUDA_SUCCESS, "{}", NULL);
 }
 
-static void answer_status(struct operator* operator, uint64_t id)
+static void answer_status(struct operator* operator, const struct wire_message * message)
 {
+	uint64_t id = message->id;
 	char *json = status_json(operator->daemon, operator->uid);
 	size_t length = json ? strlen(json) : 0;
 	struct shared_fd *fd = NULL;
@@ -68,9 +71,45 @@ static void answer_status(struct operator* operator, uint64_t id)
 	free(json);
 }
 
+static struct client *find_client(const struct daemon *daemon, const char *number)
+{
+	struct client *client;
+	char text[24];
+
+	TAILQ_FOREACH (client, &daemon->clients, link) {
+		snprintf(text, sizeof(text), "%llu", (unsigned long long)client->number);
+		if (!strcmp(text, number))
+			return client;
+	}
+	return NULL;
+}
+
+/* Vouching for a program is for those who may end it. */
+static CUresult set_recovery(struct operator* operator, const struct wire_names * arguments)
+{
+	bool replay = arguments->count == 2 && !strcmp(arguments->at[1], "replay");
+	struct client *client;
+
+	if (arguments->count != 2 || (!replay && strcmp(arguments->at[1], "fail")))
+		return CUDA_ERROR_INVALID_VALUE;
+	client = find_client(operator->daemon, arguments->at[0]);
+	if (!client)
+		return CUDA_ERROR_NOT_FOUND;
+	if (operator->uid != 0 && operator->uid != geteuid() && operator->uid != client->uid)
+		return CUDA_ERROR_NOT_PERMITTED;
+	client_set_recovery(client, replay);
+	return CUDA_SUCCESS;
+}
+
+static void answer_recovery(struct operator* operator, const struct wire_message * message)
+{
+	send_answer(operator, message->id, (int32_t)set_recovery(operator, & message->admin.arguments), "{}",
+		NULL);
+}
+
 static const struct {
 	const char *name;
-	void (*answer)(struct operator* operator, uint64_t id);
+	void (*answer)(struct operator* operator, const struct wire_message * message);
 } commands[] = {
 #define COMMAND(name, function, help) {#name, function},
 #include "server/control/commands.def"
@@ -81,7 +120,7 @@ static void answer(struct operator* operator, const struct wire_message * messag
 {
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
 		if (strcmp(commands[i].name, message->admin.command) == 0) {
-			commands[i].answer(operator, message->id);
+			commands[i].answer(operator, message);
 			return;
 		}
 	}

@@ -4,7 +4,8 @@
 // Status. See status.h. Names are part of the operator's interface: added to, never changed.
 //
 //   version, backend, socket   texts
-//   pid, uptime_seconds	the daemon's
+//   pid, uptime_seconds	the daemon's process; how long the service has run
+//   holder			process that takes signals and starts the daemon again
 //   ready			true once keeper and a first executor were up
 //   keeper			null or
 //     pid, state		state: starting, serving, condemned
@@ -12,9 +13,11 @@
 //     name, total_bytes, driver_version
 //   domains			a list; others than root and the service's user see their own alone
 //     uid			null: nobody's yet
-//     state			waiting, activating, steady, quiescing, fencing
+//     state			waiting, activating, steady, halting, fencing
 //     generation		of the executor that serves, counted from 1
 //     verdict			null, or a sentence about the latest promotion
+//     unpinning_bytes		pinned host memory that was freed, or whose program ended, and that stays
+//				pinned until nothing runs
 //     executors		a list
 //	 pid, role		role: active, standby
 //	 state			starting, warming, warm, active, condemned
@@ -30,7 +33,7 @@
 //	 promotions		how often it passed to another executor
 //	 error			only when faulted or closed
 //	   code, reason		the CUresult it was told, and why
-//   counters			whole numbers since the daemon's start, counters.def
+//   counters			whole numbers since the service's start, counters.def
 
 #include "server/control/status.h"
 
@@ -44,6 +47,7 @@
 #include "server/role.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/linger.h"
 #include "server/session/client.h"
 #include "server/config/config.h"
 #include "server/version.h"
@@ -125,11 +129,11 @@ static json_t *domain_json(const struct domain *domain)
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
 		if (client->view.server)
 			json_array_append_new(clients, client_json(client));
-	return json_pack("{so ss si so so so}", "uid",
+	return json_pack("{so ss si so sI so so}", "uid",
 		domain->assigned ? json_integer(domain->uid) : json_null(), "state",
 		promote_state_name(domain->promotion.state), "generation", (int)domain->promotion.generation,
-		"verdict", *verdict ? foreign(verdict) : json_null(), "executors", executors, "clients",
-		clients);
+		"verdict", *verdict ? foreign(verdict) : json_null(), "unpinning_bytes",
+		(json_int_t)linger_bytes(domain), "executors", executors, "clients", clients);
 }
 
 static json_t *counters_json(const struct daemon *daemon)
@@ -166,13 +170,14 @@ char *status_json(const struct daemon *daemon, uid_t uid)
 {
 	bool all = uid == 0 || uid == geteuid();
 	char *text = NULL;
-	json_t *root = json_pack("{ss ss ss si sI sb so s{so sI si} so so}", "version", SERVER_VERSION,
+	json_t *root = json_pack("{ss ss ss si si sI sb so s{so sI si} so so}", "version", SERVER_VERSION,
 		"backend", daemon->heritage->backend, "socket", daemon->config->socket, "pid", (int)getpid(),
-		"uptime_seconds", (json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "ready",
-		daemon->ready, "keeper", keeper_json(daemon->keeper), "device", "name",
-		foreign(daemon->device.name), "total_bytes", (json_int_t)daemon->device.total_bytes,
-		"driver_version", (int)daemon->device.driver_version, "domains",
-		domains_json(daemon, uid, all), "counters", counters_json(daemon));
+		"holder", (int)getppid(), "uptime_seconds",
+		(json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "ready", daemon->ready,
+		"keeper", keeper_json(daemon->keeper), "device", "name", foreign(daemon->device.name),
+		"total_bytes", (json_int_t)daemon->device.total_bytes, "driver_version",
+		(int)daemon->device.driver_version, "domains", domains_json(daemon, uid, all), "counters",
+		counters_json(daemon));
 
 	if (root)
 		text = json_dumps(root, JSON_COMPACT);

@@ -10,7 +10,8 @@
 // of which it is not said has certainly not begun.
 //
 // A refusal by the backend that is not the end of the context is the client's late error: the command counts
-// as done in its turn, and the client reports the error at its next synchronisation.
+// as done in its turn, and the client reports the error at its next synchronisation. A refusal that is the
+// end of the context takes the word back: nothing was handed over.
 
 #include "server/executor/dispatch.h"
 
@@ -32,8 +33,11 @@ static int finish(struct session *session, struct stream *stream, struct frmps_h
 		return 0;
 	}
 	executor_code(session->executor, code);
-	if (executor_is_lost(session->executor))
+	if (backend_is_fatal(code)) {
+		/* The call heard of the end of the context and did nothing else. */
+		word_release(&stream->journal.state->issued, record->seq - 1);
 		return DISPATCH_E_STOP;
+	}
 	session_late_error(session, code);
 	retire_settled(session, stream, record);
 	return 0;
@@ -95,6 +99,7 @@ static int issue_launch(struct session *session, struct stream *stream, struct f
 	};
 	retire_phase(session, stream, STREAM_COMPUTES);
 	begin(stream, record);
+	stray_note_launch(session);
 	if (!code)
 		code = session_ops(session)->launch(stream->backend, &launch);
 	return finish(session, stream, record, code);
@@ -135,10 +140,11 @@ static bool resolve(struct session *session, uint64_t address, uint64_t bytes, b
 	       session_admits(session, address, bytes, writes);
 }
 
-static int issue_copy(struct session *session, struct stream *stream, struct frmps_head *record)
+struct backend_copy dispatch_copy(const struct frmps_copy *body)
 {
-	const struct frmps_copy *body = (const void *)(record + 1);
-	struct backend_copy copy = {
+	return (struct backend_copy){
+		.dst = body->dst,
+		.src = body->src,
 		.width = body->width,
 		.height = body->height,
 		.depth = body->depth,
@@ -149,6 +155,12 @@ static int issue_copy(struct session *session, struct stream *stream, struct frm
 		.dst_is_host = body->kind & (FRMPS_COPY_DST_ARENA | FRMPS_COPY_DST_HOST),
 		.src_is_host = body->kind & (FRMPS_COPY_SRC_ARENA | FRMPS_COPY_SRC_HOST),
 	};
+}
+
+static int issue_copy(struct session *session, struct stream *stream, struct frmps_head *record)
+{
+	const struct frmps_copy *body = (const void *)(record + 1);
+	struct backend_copy copy = dispatch_copy(body);
 	uint64_t dst, src;
 	CUresult code;
 
@@ -298,6 +310,19 @@ static int issue_stream_destroy(struct session *session, struct stream *stream, 
 	return hold(session, stream, STREAM_HOLD_DESTROY);
 }
 
+static int issue_graph(struct session *session, struct stream *stream, struct frmps_head *record)
+{
+	const struct frmps_graph_launch *body = (const void *)(record + 1);
+	CUresult code = stream->backend ? CUDA_SUCCESS : stream_open(session, stream);
+
+	retire_phase(session, stream, STREAM_COMPUTES);
+	begin(stream, record);
+	stray_note_launch(session);
+	if (!code)
+		code = graph_launch(session, stream, body->graph, record->seq);
+	return finish(session, stream, record, code);
+}
+
 static issue_fn *const handlers[] = {
 	[FRMPS_OP_LAUNCH] = issue_launch,
 	[FRMPS_OP_COPY] = issue_copy,
@@ -309,6 +334,7 @@ static issue_fn *const handlers[] = {
 	[FRMPS_OP_HOST_FUNCTION] = issue_host_function,
 	[FRMPS_OP_EVENT_DESTROY] = issue_event_destroy,
 	[FRMPS_OP_STREAM_DESTROY] = issue_stream_destroy,
+	[FRMPS_OP_GRAPH_LAUNCH] = issue_graph,
 };
 
 /* Moves the cursor behind the command that was issued from it. */

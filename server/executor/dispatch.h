@@ -22,6 +22,9 @@ void dispatch_settle(struct session *session, struct stream *stream);
 /** Issues up to `budget` waiting commands of a stream that is not held. Return: whether any was issued. */
 bool dispatch_backlog(struct session *session, struct stream *stream, unsigned budget);
 
+/** A copy for the backend: everything but arena offsets is final. Nothing is checked. */
+struct backend_copy dispatch_copy(const struct frmps_copy *body);
+
 /**
  * Bytes that a box of rows spans from its first to its last.
  * Return: false where a size is zero, rows overlap or the sum overflows.

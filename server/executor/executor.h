@@ -19,10 +19,13 @@
 #include <sys/queue.h>
 
 #include "server/backend/backend.h"
+#include "server/executor/burial.h"
+#include "server/executor/contain.h"
 #include "server/executor/gate.h"
 #include "server/executor/job.h"
 #include "server/executor/module.h"
 #include "server/executor/serve.h"
+#include "server/executor/stray.h"
 #include "shm/order.h"
 
 struct session;
@@ -31,23 +34,32 @@ TAILQ_HEAD(session_list, session);
 /* Words of registered memory, a free one per session: where hold.c lets the device write what it polls. */
 #define EXECUTOR_SCRATCH_WORDS 512u
 
+/* No code of the driver. */
+#define EXECUTOR_HALTED UINT32_MAX
+
 struct executor {
 	const struct backend_ops *ops;
 	struct backend_device device;
 	int control_fd;
 	pthread_mutex_t control_lock; /* of sending */
+	uint64_t latest_request;      /* number of the latest that came; main thread */
 
-	/* Not zero once the context is lost: nothing is issued any more. Written once by lost.c, looked at by
-	 * every thread before it calls the backend. */
+	/* Not zero once nothing is issued any more: EXECUTOR_HALTED (halt.c), or the code that the context
+	 * was lost with (lost.c). Looked at by every thread before it calls the backend. */
 	word32 lost;
+	bool graceful; /* on_fault = default: what others run ends by itself after a fault */
 
 	struct gate gate; /* looked at before each command as well */
+	struct burials burials;
 
 	pthread_mutex_t sessions_lock; /* of the list; only the main thread changes it */
 	struct session_list sessions;
 
 	uint64_t *scratch;				    /* EXECUTOR_SCRATCH_WORDS, registered */
 	uint64_t scratch_used[EXECUTOR_SCRATCH_WORDS / 64]; /* under sessions_lock */
+
+	struct stray_watch strays;
+	struct contain contain;
 
 	struct job_board board;
 	struct module_worker modules;
@@ -87,6 +99,12 @@ CUresult executor_code(struct executor *executor, CUresult code);
 static inline int executor_is_lost(const struct executor *executor)
 {
 	return word_relaxed(&executor->lost) != 0;
+}
+
+/** Whether it was told to stop and nothing is known to be wrong with its context. */
+static inline int executor_is_halted(const struct executor *executor)
+{
+	return word_relaxed(&executor->lost) == EXECUTOR_HALTED;
 }
 
 #endif

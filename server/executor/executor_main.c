@@ -4,18 +4,22 @@
 // The executor role: start, main thread, end. See executor.h for the threads.
 //
 // The main thread takes one control message after the other, in the daemon's order, and between them looks at
-// the jobs that are parked. It leaves when the daemon says Shutdown or hangs up; a daemon that is gone takes
-// its executors with it in this version. When the context is lost it only waits for that.
+// the jobs that are parked. It leaves when the daemon says Shutdown, or when its end of the socket is closed:
+// then the whole service is gone, for a daemon that dies leaves a copy with the holder
+// (server/adopt/holder.c). When the context is lost it only waits for that.
 
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "server/executor/clock.h"
 #include "server/executor/executor.h"
+#include "server/executor/halt.h"
 #include "server/executor/lost.h"
 #include "server/executor/memory.h"
 #include "server/executor/open.h"
@@ -91,9 +95,12 @@ int executor_init(struct executor *executor, const struct backend_ops *ops, int 
 {
 	int error;
 
-	*executor = (struct executor){.ops = ops, .control_fd = control_fd};
+	*executor =
+		(struct executor){.ops = ops, .control_fd = control_fd, .graceful = backend_is_graceful()};
 	TAILQ_INIT(&executor->sessions);
 	gate_init(executor);
+	burial_init(executor);
+	contain_init(executor);
 	pthread_mutex_init(&executor->control_lock, NULL);
 	pthread_mutex_init(&executor->sessions_lock, NULL);
 	executor->board.kick = -1;
@@ -121,10 +128,13 @@ void executor_deinit(struct executor *executor)
 		open_undo(session);
 		session_unref(session);
 	}
+	stray_close(executor);
 	if (executor->scratch) {
 		executor_code(executor, executor->ops->host_unregister(executor->scratch));
 		munmap(executor->scratch, EXECUTOR_SCRATCH_WORDS * sizeof(uint64_t));
 	}
+	contain_deinit(executor);
+	burial_deinit(executor);
 	pthread_mutex_destroy(&executor->control_lock);
 	pthread_mutex_destroy(&executor->sessions_lock);
 }
@@ -137,6 +147,7 @@ enum route {
 	ROUTE_CLOSE,
 	ROUTE_ACTIVATE,
 	ROUTE_PING,
+	ROUTE_HALT,
 	ROUTE_END
 };
 
@@ -146,6 +157,9 @@ static const enum route routes[WIRE_TYPES] = {
 	[WIRE_MAP_HOST] = ROUTE_MEMORY,
 	[WIRE_UNMAP_HOST] = ROUTE_MEMORY,
 	[WIRE_QUERY_MEMORY] = ROUTE_MEMORY,
+	[WIRE_OPEN_GUARD] = ROUTE_MEMORY,
+	[WIRE_RESERVE_WINDOW] = ROUTE_MEMORY,
+	[WIRE_ENCODE_TENSOR_MAP] = ROUTE_MEMORY,
 	[WIRE_LOAD_MODULE] = ROUTE_MODULE,
 	[WIRE_UNLOAD_MODULE] = ROUTE_MODULE,
 	[WIRE_FIND_FUNCTION] = ROUTE_MODULE,
@@ -154,11 +168,14 @@ static const enum route routes[WIRE_TYPES] = {
 	[WIRE_SET_FUNCTION] = ROUTE_MODULE,
 	[WIRE_QUERY_OCCUPANCY] = ROUTE_MODULE,
 	[WIRE_QUERY_ELAPSED] = ROUTE_MODULE,
+	[WIRE_MAKE_GRAPH] = ROUTE_MODULE,
+	[WIRE_DROP_GRAPH] = ROUTE_MODULE,
 	[WIRE_OPEN_SESSION] = ROUTE_OPEN,
 	[WIRE_CLOSE_SESSION] = ROUTE_CLOSE,
 	[WIRE_ACTIVATE] = ROUTE_ACTIVATE,
 	[WIRE_SHUTDOWN] = ROUTE_END,
 	[WIRE_PING] = ROUTE_PING,
+	[WIRE_HALT] = ROUTE_HALT,
 };
 
 /* Requests that speak of a session. */
@@ -166,6 +183,8 @@ static void route_to_session(struct job *job, enum route route)
 {
 	struct session *session = executor_session(job->executor, job->message.session);
 
+	if (!session && route == ROUTE_CLOSE && burial_watch(job->executor, job->message.session, NULL, job))
+		return;
 	if (!session || (session->closing && route != ROUTE_CLOSE)) {
 		job_reply(job, CUDA_ERROR_INVALID_CONTEXT, NULL, 0, "there is no such session");
 		return;
@@ -187,6 +206,10 @@ int executor_handle(struct executor *executor, struct job *job)
 		job_free(job);
 		return EXECUTOR_E_SHUTDOWN;
 	}
+	if (route == ROUTE_HALT) {
+		halt_handle(job);
+		return 0;
+	}
 	if (executor_is_lost(executor)) {
 		job_free(job);
 		return 0;
@@ -202,6 +225,7 @@ int executor_handle(struct executor *executor, struct job *job)
 		job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);
 		break;
 	case ROUTE_NONE:
+	case ROUTE_HALT:
 	case ROUTE_END:
 		log_error(
 			"the daemon sent %s, which is not for executors", wire_type_name(job->message.type));
@@ -229,8 +253,16 @@ static int receive_one(struct executor *executor)
 	error = packet_receive(executor->control_fd, &job->packet);
 	if (!error && wire_decode(job->packet.bytes, job->packet.length, &job->message))
 		error = PACKET_E_INVALID;
-	if (!error)
+	if (!error && job->message.id && job->message.id <= executor->latest_request) {
+		/* Sent again by a daemon that does not know whether the one before it had sent it. */
+		job_free(job);
+		return 0;
+	}
+	if (!error) {
+		if (job->message.id)
+			executor->latest_request = job->message.id;
 		return executor_handle(executor, job) == EXECUTOR_E_SHUTDOWN;
+	}
 	job_free(job);
 	if (error == PACKET_E_AGAIN)
 		return 0;
@@ -239,22 +271,49 @@ static int receive_one(struct executor *executor)
 	return 1;
 }
 
+/* What goes on between messages. Return: microseconds until it wants to go on, -1: when something happens. */
+static int64_t step(struct executor *executor, uint64_t now)
+{
+	int64_t wait_us = job_board_step(&executor->board, now), next_us;
+	uint64_t next = stray_step(executor, now), contain = contain_step(executor, now);
+
+	next = contain < next ? contain : next;
+	if (next == UINT64_MAX)
+		return wait_us;
+	next_us = next > now ? (int64_t)((next - now) / CLOCK_US) : 0;
+	return wait_us < 0 || next_us < wait_us ? next_us : wait_us;
+}
+
+/* The backend has seen something of which the driver does not speak yet. */
+static void pass_sign_on(struct executor *executor)
+{
+	struct wire_message message = {.type = WIRE_SUSPECT, .trouble.text = "a kernel raised a signal"};
+	uint64_t count;
+
+	if (read(backend_sign_fd, &count, sizeof(count)) == sizeof(count))
+		executor_send(executor, &message, NULL, 0);
+}
+
 static void serve_control(struct executor *executor)
 {
-	struct pollfd fds[2] = {
+	struct pollfd fds[3] = {
 		{.fd = executor->control_fd, .events = POLLIN},
 		{.fd = executor->board.kick, .events = POLLIN},
+		{.fd = backend_sign_fd, .events = POLLIN},
 	};
 
 	for (;;) {
-		int64_t wait_us = job_board_step(&executor->board, clock_now());
-		struct timespec wait = {.tv_nsec = (long)(wait_us < 0 ? 0 : wait_us * 1000)};
+		int64_t wait_us = step(executor, clock_now());
+		struct timespec wait = {
+			.tv_sec = (time_t)(wait_us / 1000000), .tv_nsec = wait_us % 1000000 * 1000};
 
-		fds[0].revents = 0;
-		if (ppoll(fds, 2, wait_us < 0 ? NULL : &wait, NULL) < 0 && errno != EINTR) {
+		fds[0].revents = fds[2].revents = 0;
+		if (ppoll(fds, 3, wait_us < 0 ? NULL : &wait, NULL) < 0 && errno != EINTR) {
 			log_error("cannot wait for messages: %m");
 			return;
 		}
+		if (fds[2].revents)
+			pass_sign_on(executor);
 		if (fds[0].revents && receive_one(executor))
 			return;
 	}
@@ -277,6 +336,7 @@ static void send_ready(struct executor *executor)
 			.priority_greatest = device->priority_greatest,
 			.limits = {device->limits, BACKEND_DEVICE_LIMITS}},
 		.driver_version = device->driver_version,
+		.contains = executor->graceful && backend_contains,
 	};
 	executor_send(executor, message, NULL, 0);
 	free(message);
@@ -288,7 +348,8 @@ static void map_words(int words_fd)
 
 	if (words_fd < 0)
 		return;
-	words = mmap(NULL, sizeof(struct last_words), PROT_READ | PROT_WRITE, MAP_SHARED, words_fd, 0);
+	words = mmap(NULL, LAST_WORDS_MAX * sizeof(struct last_words), PROT_READ | PROT_WRITE, MAP_SHARED,
+		words_fd, 0);
 	if (words == MAP_FAILED)
 		log_error("cannot map the page for last words: %m");
 	else
@@ -305,13 +366,12 @@ static int give_up(int control_fd, CUresult code, const char *text)
 	return EXIT_FAILURE;
 }
 
-int executor_main(const struct backend_ops *ops, int device, int control_fd, int words_fd)
+static int run(const struct backend_ops *ops, int device, int control_fd)
 {
 	static struct executor executor;
 	struct backend_device properties = {0};
 	CUresult code;
 
-	map_words(words_fd);
 	code = ops->open_executor(device, &properties);
 	if (code)
 		return give_up(control_fd, code, "cannot open the device");
@@ -328,4 +388,16 @@ int executor_main(const struct backend_ops *ops, int device, int control_fd, int
 	executor_deinit(&executor);
 	ops->close();
 	return EXIT_SUCCESS;
+}
+
+int executor_main(const struct backend_ops *ops, int device, int control_fd, int words_fd)
+{
+	int status;
+
+	map_words(words_fd);
+	backend_sign_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	status = run(ops, device, control_fd);
+	close(backend_sign_fd);
+	backend_sign_fd = -1;
+	return status;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// The gate. A driver that loads a module waits until all that was issued to the context is done, and blocks
-// everybody's launches meanwhile: deep queues and long kernels of one client become a gap of all. So before a
-// load
+// The gate. A driver that puts code or data on the device, or takes it away, waits until all that was issued
+// to the context is done, and blocks everybody's launches meanwhile: deep queues and long kernels of one
+// client become a gap of all. So before such a call, a load for short,
 //
 //          begin           no queue has two           nothing long runs         nothing runs
 //   OPEN ─────────► SHALLOW ────────────────► LONG_FIRST ───────────────► CLOSED ────────────► load
@@ -26,7 +26,7 @@
 // long when the gate is closed, it is opened to LONG_FIRST again. So nobody is stopped for much more than
 // GATE_CLOSED_NS, plus the load itself.
 //
-// Patience: when it is over
+// Patience: when it is over (GATE_NOBODY_NS where nobody waits for what is to be done)
 //   - and a command of another session has been running for as long: the load is refused. It would stop
 //     everybody until that command ends, which may be never;
 //   - and a long command of the requesting session runs: it is awaited, as without us, in LONG_FIRST, without
@@ -48,6 +48,7 @@
 
 #include "server/executor/gate.h"
 
+#include <stdio.h>
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -63,7 +64,8 @@
 /* What is on the device, of all sessions. */
 struct sight {
 	bool any, deep, has_long, own_long, unproven;
-	uint64_t oldest, foreign; /* ns: longest time without an end, of all and of other sessions */
+	uint64_t oldest, foreign;    /* ns: longest time without an end, of all and of other sessions */
+	const struct session *whose; /* the latter; valid under sessions_lock */
 };
 
 void gate_init(struct executor *executor)
@@ -136,12 +138,6 @@ void gate_leave(struct executor *executor)
 	}
 }
 
-void gate_thin(struct executor *executor)
-{
-	executor->gate.closed = false;
-	change(executor, GATE_SHALLOW, clock_now());
-}
-
 /* ---- observing ---- */
 
 /* Some commands ended: how long each took. */
@@ -200,6 +196,7 @@ static void add(
 static void look_at_session(
 	const struct gate *gate, struct session *session, bool is_own, uint64_t now, struct sight *sight)
 {
+	uint64_t foreign = sight->foreign;
 	uint32_t generation = word_acquire(&session->generation), slots = word_acquire(&session->slots);
 	const struct shm_view *view = &session->view;
 	const struct shm_timeline *timeline = shm_view_timeline(view, generation);
@@ -220,6 +217,23 @@ static void look_at_session(
 		if (watch->since)
 			add(sight, watch, issued - done, is_own, now);
 	}
+	if (sight->foreign > foreign)
+		sight->whose = session;
+}
+
+/* In case the patience ends now. Under sessions_lock. */
+static void note_culprit(struct gate *gate, const struct sight *sight)
+{
+	gate->refused_ns = sight->foreign;
+	snprintf(gate->refused_by, sizeof(gate->refused_by), "%s", sight->whose->program);
+	gate->refused_pid = sight->whose->pid;
+}
+
+static uint64_t patience(const struct gate *gate, const struct session *requester)
+{
+	if (requester || gate->pressing || gate->patience_ns < GATE_NOBODY_NS)
+		return gate->patience_ns;
+	return GATE_NOBODY_NS;
 }
 
 static struct sight observe(struct executor *executor, const struct session *requester, uint64_t now)
@@ -231,7 +245,10 @@ static struct sight observe(struct executor *executor, const struct session *req
 
 	pthread_mutex_lock(&executor->sessions_lock);
 	TAILQ_FOREACH (session, &executor->sessions, link)
-		look_at_session(gate, session, session == requester, now, &sight);
+		if (!gate->farewell || !word_acquire(&session->ended))
+			look_at_session(gate, session, session == requester, now, &sight);
+	if (sight.whose && sight.foreign >= patience(gate, requester))
+		note_culprit(gate, &sight);
 	pthread_mutex_unlock(&executor->sessions_lock);
 	half = sight.oldest / 2;
 	word_set(&gate->threshold, half < GATE_SHORT_NS ? GATE_SHORT_NS : half);
@@ -253,7 +270,7 @@ static bool is_gone(struct executor *executor, const struct session *session)
 	pthread_mutex_lock(&executor->modules.lock);
 	stop = executor->modules.stop;
 	pthread_mutex_unlock(&executor->modules.lock);
-	return stop || session->closing;
+	return stop || (session && session->closing);
 }
 
 static bool may_close(const struct gate *gate, const struct sight *sight, uint64_t now)
@@ -305,14 +322,12 @@ int gate_step(struct executor *executor, struct session *session, uint64_t now)
 
 	if (is_gone(executor, session))
 		return give_up(executor, GATE_E_GONE);
-	late = now - gate->begun_at >= gate->patience_ns;
+	late = now - gate->begun_at >= patience(gate, session);
 	do {
 		known = is_known(executor); /* before looking */
 		sight = observe(executor, session, now);
-		if (late && sight.foreign >= gate->patience_ns) {
-			gate->refused_ns = sight.foreign;
+		if (late && sight.foreign >= patience(gate, session))
 			return give_up(executor, GATE_E_REFUSED);
-		}
 		if (gate_phase(gate) == GATE_CLOSED && known && !sight.any) {
 			gate->closed = true;
 			gate->closed_at = now;
@@ -354,15 +369,43 @@ int gate_enter(struct executor *executor, struct session *session)
 	prctl(PR_SET_TIMERSLACK, 1000ul);
 	gate_begin(executor, now);
 	while ((error = gate_step(executor, session, now)) == GATE_E_WAIT || error == GATE_E_OWN) {
-		if (error == GATE_E_OWN && others_wait(&executor->modules))
-			return give_up(executor, error);
+		if ((error == GATE_E_OWN || !session) && others_wait(&executor->modules))
+			return give_up(executor, GATE_E_OWN);
 		wait_a_little(gate->changed_at, now);
 		now = clock_now();
 	}
-	if (error == GATE_E_REFUSED)
-		log_warning("a module of session %llu (%s, pid %d) is not loaded: work of another program "
-			    "has been running for %llu ms, and loading would stop everybody",
-			(unsigned long long)session->id, session->program, session->pid,
-			(unsigned long long)(gate->refused_ns / CLOCK_MS));
+	if (error == GATE_E_REFUSED && session)
+		log_warning(
+			"code of session %llu (%s, pid %d) is not loaded: a kernel of %s, pid %d, has been "
+			"running for %llu ms, and loading would stop everybody until it ends",
+			(unsigned long long)session->id, session->program, session->pid, gate->refused_by,
+			gate->refused_pid, (unsigned long long)(gate->refused_ns / CLOCK_MS));
 	return error;
+}
+
+bool gate_try(struct executor *executor)
+{
+	struct gate *gate = &executor->gate;
+	uint64_t begin = clock_now(), now = begin;
+	bool known, any;
+
+	if (gate->closed)
+		return true;
+	if (observe(executor, NULL, begin).any)
+		return false;
+	gate_begin(executor, begin);
+	change(executor, GATE_CLOSED, begin);
+	do {
+		known = is_known(executor); /* before looking */
+		any = observe(executor, NULL, now).any;
+		if (known && !any) {
+			gate->closed = true;
+			gate->closed_at = now;
+			return true;
+		}
+		word_pause();
+		now = clock_now();
+	} while (!known && now - begin < GATE_CLOSED_NS);
+	gate_leave(executor);
+	return false;
 }

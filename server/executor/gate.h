@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// The gate in front of the device: for a load of a module it lets what is on the device run out and keeps the
-// rest waiting in the journals for as short as possible. The rules are in gate.c.
+// The gate in front of the device: for what stops the whole context (code and data that come onto the device
+// or leave it) it lets what is on the device run out and keeps the rest waiting in the journals for as short
+// as possible. The rules are in gate.c.
 //
 // One word says how far the gate is shut; serving threads look at it before each command, and write it back
 // at the beginning of a turn, so that the module thread knows who goes by it already.
@@ -23,11 +24,12 @@ struct stream;
 #define GATE_SHORT_NS (200 * CLOCK_US)
 /* Closed for longer than this although something runs: what looked short was not, and all may go on. */
 #define GATE_CLOSED_NS CLOCK_MS
-/* Loads that wait are done in the same gap if they begin within this time, and are not larger than that. */
-#define GATE_BATCH_NS	 (5 * CLOCK_MS)
-#define GATE_BATCH_BYTES (UINT64_C(4) << 20)
+/* Lookups that wait are done in the same gap if they begin within this time. */
+#define GATE_BATCH_NS (500 * CLOCK_US)
 
 #define GATE_PATIENCE_MS_DEFAULT 2000u
+/* For what nobody waits for. */
+#define GATE_NOBODY_NS (50 * CLOCK_MS)
 
 enum gate_phase { GATE_OPEN, GATE_SHALLOW, GATE_LONG_FIRST, GATE_CLOSED };
 
@@ -53,7 +55,11 @@ struct gate {
 	uint64_t begun_at, changed_at, closed_at; /* ns; closed_at: when the device was idle */
 	uint64_t quiet_at;   /* ns: nothing long is on the device since; 0: something is */
 	uint64_t refused_ns; /* how long that had run which the patience ended for */
-	bool closed;	     /* the gap is there */
+	char refused_by[64]; /* whose that was */
+	int32_t refused_pid;
+	bool closed;   /* the gap is there */
+	bool farewell; /* for a halt: work of sessions that have ended is in nobody's way */
+	bool pressing; /* what nobody waits for has the patience of a load (burial.c) */
 };
 
 /* Outcomes of gate_step(). */
@@ -68,13 +74,14 @@ void gate_init(struct executor *executor);
 /**
  * Shuts the gate, waits until nothing is on the device, and leaves it closed. Module thread; at once if it is
  * closed already.
- * @session: on whose behalf
- * Return: 0, GATE_E_REFUSED (gate.refused_ns says why), GATE_E_GONE, or GATE_E_OWN: try again after the other
+ * @session: on whose behalf; NULL: nobody's, then other requests come first
+ * Return: 0, GATE_E_REFUSED (gate.refused_* says why), GATE_E_GONE, or GATE_E_OWN: try again after the other
  * requests that are waiting, the gate is open.
  */
 int gate_enter(struct executor *executor, struct session *session);
-/** Keeps queues short but lets everybody go on: for loads whose duration nobody knows. Module thread. */
-void gate_thin(struct executor *executor);
+/** Closes the gate if nothing runs; others are stopped for GATE_CLOSED_NS at most if something does after
+ * all. Module thread. Return: whether it is closed and nothing runs. */
+bool gate_try(struct executor *executor);
 /** Opens the gate. Module thread. */
 void gate_leave(struct executor *executor);
 

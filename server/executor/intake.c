@@ -80,9 +80,8 @@ static const char *check_launch(const struct frmps_head *record)
 	return padded(bytes) == record->size ? NULL : "launch with another size than its parts";
 }
 
-static const char *check_copy(const struct frmps_head *record)
+const char *intake_check_copy(const struct frmps_copy *body)
 {
-	const struct frmps_copy *body = (const void *)(record + 1);
 	uint32_t dst = body->kind & (FRMPS_COPY_DST_ARENA | FRMPS_COPY_DST_HOST);
 	uint32_t src = body->kind & (FRMPS_COPY_SRC_ARENA | FRMPS_COPY_SRC_HOST);
 
@@ -93,9 +92,8 @@ static const char *check_copy(const struct frmps_head *record)
 	return NULL;
 }
 
-static const char *check_set(const struct frmps_head *record)
+const char *intake_check_set(const struct frmps_set *body)
 {
-	const struct frmps_set *body = (const void *)(record + 1);
 	uint32_t element = body->element_bytes;
 
 	if (element != 1 && element != 2 && element != 4)
@@ -135,15 +133,22 @@ static const char *check_value(const struct frmps_head *record, uint32_t flags)
 	return body->flags & ~flags ? "unknown flags of a word" : NULL;
 }
 
+static const char *check_graph_launch(const struct frmps_head *record)
+{
+	const struct frmps_graph_launch *body = (const void *)(record + 1);
+
+	return body->graph >= FRMPS_GRAPH_IDS || body->reserved ? "graph out of range" : NULL;
+}
+
 const char *intake_check(const struct session *session, const struct frmps_head *record)
 {
 	switch (record->op) {
 	case FRMPS_OP_LAUNCH:
 		return check_launch(record);
 	case FRMPS_OP_COPY:
-		return check_copy(record);
+		return intake_check_copy((const void *)(record + 1));
 	case FRMPS_OP_SET:
-		return check_set(record);
+		return intake_check_set((const void *)(record + 1));
 	case FRMPS_OP_EVENT_RECORD:
 	case FRMPS_OP_EVENT_DESTROY:
 		return check_event(record);
@@ -153,6 +158,8 @@ const char *intake_check(const struct session *session, const struct frmps_head 
 		return check_value(record, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER);
 	case FRMPS_OP_WAIT_VALUE:
 		return check_value(record, CU_STREAM_WAIT_VALUE_NOR | CU_STREAM_WAIT_VALUE_FLUSH);
+	case FRMPS_OP_GRAPH_LAUNCH:
+		return check_graph_launch(record);
 	default:
 		return NULL;
 	}
@@ -256,9 +263,12 @@ int intake_next(struct session *session, struct stream **ret_stream)
 		session_offend(session, "its ring is not in order");
 		return INTAKE_E_OFFENCE;
 	}
-	/* The next record comes from another processor's cache: on its way while this one is issued. */
-	__builtin_prefetch(record + head.size);
-	__builtin_prefetch(record + head.size + 64);
+	/* The next record comes from another processor's cache: on its way while this one is issued. If it
+	 * has not been written yet, that cache is where it must stay. */
+	if (word_relaxed(&session->view.client->tail) - session->ring.head > head.size) {
+		__builtin_prefetch(record + head.size);
+		__builtin_prefetch(record + head.size + 64);
+	}
 	wrong = intake_check_head(&head);
 	if (wrong)
 		return offend(session, &head, wrong);

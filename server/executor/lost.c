@@ -5,11 +5,13 @@
 //
 // Order matters: first the word that every thread checks before it calls the backend, so that as little as
 // possible is issued into a dead context; then the last words, which the daemon reads when this process is
-// gone; then Lost, on which the daemon kills it. Nothing is cleaned up and nothing is answered any more: the
-// process waits for its end.
+// gone; then Lost, on which the daemon kills it, or halts it first. Nothing is cleaned up and nothing is
+// answered any more: the process waits for its end.
 //
 // last_words.session is only filled when exactly one session has work that was issued and is not known done:
-// then it is that one's fault. Otherwise the words name nobody, and the daemon judges by other evidence.
+// then it is that one's fault. Otherwise the words name nobody, and the daemon judges by other evidence. So
+// they do where the context goes on after a fault (graceful): there the mark behind the kernel that faulted
+// arrives like any other, and what is not done proves nothing.
 
 #include "server/executor/lost.h"
 
@@ -19,6 +21,20 @@
 #include "server/executor/session.h"
 #include "server/log.h"
 
+static const char *kernel_of(const struct session *session, const struct frmps_head *record)
+{
+	const struct frmps_launch *launch = (const void *)(record + 1);
+	const struct frmps_graph_launch *graph = (const void *)(record + 1);
+	const struct function *function = NULL;
+	uint32_t nodes;
+
+	if (record->op == FRMPS_OP_GRAPH_LAUNCH)
+		return graph_kernel(session, graph->graph, &nodes);
+	if (record->op == FRMPS_OP_LAUNCH)
+		function = module_function(&session->modules, launch->function);
+	return function ? function->name : "";
+}
+
 /* The kernel that is command `seq` of a stream, if it is one. Read like a stranger's journal: its owner may
  * be at work. */
 static void name_kernel(const struct session *session, uint32_t slot, uint64_t done, struct last_words *words)
@@ -26,7 +42,6 @@ static void name_kernel(const struct session *session, uint32_t slot, uint64_t d
 	struct journal *journal = malloc(sizeof(*journal));
 	struct journal_place place = {0, 0};
 	const struct frmps_head *record;
-	const struct function *function;
 	struct journal_list list;
 
 	if (!journal)
@@ -35,13 +50,7 @@ static void name_kernel(const struct session *session, uint32_t slot, uint64_t d
 	journal_list_init(&list, &session->view.states[slot]);
 	if (!journal_adopt(journal, &list, done, &place) && list.journaled > done) {
 		record = journal_at(journal, place);
-		function = record->op != FRMPS_OP_LAUNCH
-				   ? NULL
-				   : module_function(&session->modules,
-					     ((const struct frmps_launch *)(const void *)(record + 1))
-						     ->function);
-		if (function)
-			strncpy(words->kernel, function->name, sizeof(words->kernel) - 1);
+		strncpy(words->kernel, kernel_of(session, record), sizeof(words->kernel) - 1);
 	}
 	free(journal);
 }
@@ -88,7 +97,8 @@ static void fill_words(struct executor *executor, CUresult code)
 
 	if (!words || words->magic == LAST_WORDS_MAGIC)
 		return; /* nobody listens, or the backend knew more */
-	find_suspect(executor, &found);
+	if (!executor->graceful)
+		find_suspect(executor, &found);
 	*words = found;
 	__atomic_store_n(&words->magic, LAST_WORDS_MAGIC, __ATOMIC_RELEASE);
 }
@@ -98,8 +108,9 @@ void lost_report(struct executor *executor, CUresult code)
 	struct wire_message message = {.type = WIRE_LOST};
 	uint32_t expected = 0;
 
-	if (!atomic_compare_exchange_strong(&executor->lost, &expected, (uint32_t)code))
-		return;
+	while (!atomic_compare_exchange_strong(&executor->lost, &expected, (uint32_t)code))
+		if (expected != EXECUTOR_HALTED)
+			return;
 	log_error("the context is lost: code %d", code);
 	fill_words(executor, code);
 	message.trouble = (struct wire_trouble){.code = code, .text = "the context is lost"};

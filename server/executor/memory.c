@@ -2,11 +2,14 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // Memory of sessions: chunks in the device part of the window, pinned memory in its host part. Main thread;
-// unpinning runs on the module thread, because the driver makes it wait for running kernels.
+// unpinning is the module thread's, because the driver makes it, and everybody else, wait for running
+// kernels.
 //
 // A range leaves in this order: it is taken out of what commands may name; the serving thread begins another
 // turn and what is on the device ends (drain.c); then it is unmapped. If the work does not end in time the
-// range comes back and the request is answered with CUDA_ERROR_NOT_READY.
+// range comes back and the request is answered with CUDA_ERROR_NOT_READY. Pinned memory is free for the
+// client then, but stays pinned, and its addresses taken, until nothing of anybody runs (burial.c). The
+// answer says so; the same request once more is answered when it is over.
 //
 // A chunk is zero when the keeper makes it, and each mapping gets a chunk of its own: nothing is cleared
 // here.
@@ -21,10 +24,12 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/drain.h"
+#include "server/executor/guard.h"
 #include "server/executor/module.h"
 #include "server/executor/session.h"
 #include "server/log.h"
 
+#define READY_NS UINT64_C(20) * CLOCK_MS
 #define UNMAP_NS UINT64_C(10000) * CLOCK_MS
 #define PAGE	 UINT64_C(4096)
 
@@ -36,6 +41,8 @@ static bool fits(const struct wire_range *range, uint64_t granule, uint64_t base
 
 static bool is_device_range(const struct session *session, const struct wire_range *range)
 {
+	if (session_is_annexed(session, range->address, range->bytes))
+		return fits(range, BACKEND_CHUNK_GRANULE, 0, UINT64_MAX);
 	return fits(range, BACKEND_CHUNK_GRANULE, session->window_base, session->device_bytes);
 }
 
@@ -55,17 +62,22 @@ static CUresult map_chunk(struct session *session, const struct wire_range *rang
 {
 	struct executor *executor = session->executor;
 	const struct backend_ops *ops = executor->ops;
-	CUresult code = executor_code(executor, ops->chunk_map(range->address, range->bytes, fd));
+	CUresult code = guard_make_room(session, range);
 
+	if (!code)
+		code = executor_code(executor, ops->chunk_map(range->address, range->bytes, fd));
 	if (code)
 		return code;
+	guard_note_mapped(session, range);
 	code = range_code(range_set_add(&session->device, range->address, range->bytes));
-	if (code)
+	if (code) {
 		executor_code(executor, ops->chunk_unmap(range->address, range->bytes));
+		guard_note_unmapped(session, range);
+	}
 	return code;
 }
 
-static void map_memory(struct job *job)
+static void map_memory_now(struct job *job)
 {
 	const struct wire_range *range = &job->message.range;
 	struct session *session = job->session;
@@ -75,6 +87,8 @@ static void map_memory(struct job *job)
 	if (fd >= 0 && is_device_range(session, range))
 		code = range_code(range_set_add(&session->device_maps, range->address, range->bytes));
 	if (!code) {
+		if (range->flags)
+			session->aliased = true;
 		code = map_chunk(session, range, fd);
 		if (code)
 			range_set_remove(&session->device_maps, range->address, range->bytes);
@@ -82,6 +96,27 @@ static void map_memory(struct job *job)
 	if (fd >= 0)
 		close(fd);
 	job_reply(job, code, NULL, 0, NULL);
+}
+
+/* Memory that the guard is not ready for would be one whose first strays go unseen. It is a matter of
+ * microseconds, unless nothing finds room on the device. */
+static int map_memory_ready(struct job *job)
+{
+	if (!stray_is_ready(job->session) && !executor_is_lost(job->executor) &&
+		clock_now() - job->since < READY_NS)
+		return JOB_E_WAIT;
+	map_memory_now(job);
+	return 0;
+}
+
+static void map_memory(struct job *job)
+{
+	if (stray_is_ready(job->session)) {
+		map_memory_now(job);
+		return;
+	}
+	job->step = map_memory_ready;
+	job_park(job);
 }
 
 /* Takes exactly what was mapped out of what commands may name. */
@@ -113,6 +148,8 @@ static void unmap_memory_drained(struct job *job)
 			job->executor, session_ops(session)->chunk_unmap(range->address, range->bytes));
 	if (code)
 		restore(&session->device_maps, &session->device, range);
+	else
+		guard_note_unmapped(session, range);
 	job_reply(job, code, NULL, 0, NULL);
 }
 
@@ -145,6 +182,15 @@ static void hide(uint64_t address, uint64_t bytes)
 		log_error("cannot reserve %llu bytes again: %m", (unsigned long long)bytes);
 }
 
+/* Whether memory that was freed there is still pinned. */
+static bool is_unpinning(struct session *session, const struct wire_range *range)
+{
+	if (range_set_add(&session->unpinning, range->address, range->bytes))
+		return true;
+	range_set_remove(&session->unpinning, range->address, range->bytes);
+	return false;
+}
+
 static CUresult map_pages(struct session *session, const struct wire_range *range, int fd)
 {
 	void *at = (void *)(uintptr_t)range->address;
@@ -152,11 +198,13 @@ static CUresult map_pages(struct session *session, const struct wire_range *rang
 
 	if (mmap(at, range->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	code = executor_code(session->executor, session_ops(session)->host_register(at, range->bytes));
+	/* Commands may name it a moment too early; undoing the registration would stop everybody. */
+	code = range_code(range_set_add(&session->host, range->address, range->bytes));
 	if (!code) {
-		code = range_code(range_set_add(&session->host, range->address, range->bytes));
+		code = executor_code(
+			session->executor, session_ops(session)->host_register(at, range->bytes));
 		if (code)
-			executor_code(session->executor, session_ops(session)->host_unregister(at));
+			range_set_remove(&session->host, range->address, range->bytes);
 	}
 	if (code)
 		hide(range->address, range->bytes);
@@ -175,6 +223,8 @@ static void map_host(struct job *job)
 		text = "not a range of the host part, or no memory beside it";
 	else if (!is_steady(fd, range->bytes))
 		text = "the memory is too small, or could shrink";
+	else if (is_unpinning(session, range) || !burial_admits(job->executor))
+		code = CUDA_ERROR_OUT_OF_MEMORY;
 	else
 		code = range_code(range_set_add(&session->host_maps, range->address, range->bytes));
 	if (!code) {
@@ -190,16 +240,16 @@ static void map_host(struct job *job)
 /* Module thread. */
 static void unmap_host_finish(struct job *job)
 {
-	const struct wire_range *range = &job->message.range;
+	const struct wire_range *wish = &job->message.range;
+	struct range range = {wish->address, wish->address + wish->bytes};
 	struct session *session = job->session;
-	CUresult code = executor_code(
-		job->executor, session_ops(session)->host_unregister((void *)(uintptr_t)range->address));
-
-	if (code)
-		restore(&session->host_maps, &session->host, range);
-	else
-		hide(range->address, range->bytes);
-	job_reply(job, code, NULL, 0, NULL);
+	if (burial_add_range(session, &range)) {
+		restore(&session->host_maps, &session->host, wish);
+		job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, NULL);
+		return;
+	}
+	burial_work(job->executor);
+	job_reply(job, CUDA_SUCCESS, &wish->bytes, is_unpinning(session, wish) ? 1 : 0, NULL);
 }
 
 static void unmap_host_drained(struct job *job)
@@ -215,9 +265,14 @@ static void unmap_host_drained(struct job *job)
 
 static void unmap_host(struct job *job)
 {
+	const struct wire_range *wish = &job->message.range;
+	struct range range = {wish->address, wish->address + wish->bytes};
 	struct session *session = job->session;
-	CUresult code = range_code(withdraw(&session->host_maps, &session->host, &job->message.range));
+	CUresult code;
 
+	if (burial_watch(job->executor, session->id, &range, job))
+		return;
+	code = range_code(withdraw(&session->host_maps, &session->host, wish));
 	if (code)
 		job_reply(job, code, NULL, 0, NULL);
 	else
@@ -232,12 +287,66 @@ static void query_memory(struct job *job)
 	job_reply(job, code, values, code ? 0 : 2, NULL);
 }
 
+static CUresult reserve_annex(struct session *session, const struct wire_window *wish)
+{
+	const struct range annex = {wish->address, wish->address + wish->bytes};
+	uint32_t count = word_relaxed(&session->annexes);
+	CUresult code;
+
+	if (!wish->bytes || wish->address % BACKEND_CHUNK_GRANULE || wish->bytes % BACKEND_CHUNK_GRANULE ||
+		annex.end < annex.start)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (count == SESSION_ANNEXES_MAX)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	code = executor_code(
+		session->executor, session_ops(session)->window_reserve(wish->address, wish->bytes));
+	if (code)
+		return code;
+	session->annex[count] = annex;
+	/* Pairs with the acquire in session_is_annexed(). */
+	word_release(&session->annexes, count + 1);
+	return CUDA_SUCCESS;
+}
+
+static void reserve_window(struct job *job)
+{
+	const struct wire_window *wish = &job->message.window;
+	const uint64_t values[2] = {wish->address, wish->bytes};
+	CUresult code = reserve_annex(job->session, wish);
+
+	job_reply(job, code, values, code ? 0 : 2, NULL);
+}
+
+static bool is_global(struct session *session, uint64_t address)
+{
+	struct range_cache cache = {.version = 0};
+
+	return range_set_covers_slow(&session->globals, &cache, address, 1);
+}
+
+/* The driver only computes; what the map names must be the session's all the same. */
+static void encode_tensor_map(struct job *job)
+{
+	const struct wire_tensor_map *wish = &job->message.tensor_map;
+	struct session *session = job->session;
+	uint64_t values[WIRE_TENSOR_MAP_WORDS];
+	CUresult code = CUDA_ERROR_INVALID_VALUE;
+
+	if (session_is_device(session, wish->address) || session_is_host(session, wish->address) ||
+		session_is_annexed(session, wish->address, 1) || is_global(session, wish->address))
+		code = executor_code(job->executor, session_ops(session)->tensor_map(wish, values));
+	job_reply(job, code, values, code ? 0 : WIRE_TENSOR_MAP_WORDS, NULL);
+}
+
 static void (*const handlers[WIRE_TYPES])(struct job *job) = {
 	[WIRE_MAP_MEMORY] = map_memory,
 	[WIRE_UNMAP_MEMORY] = unmap_memory,
 	[WIRE_MAP_HOST] = map_host,
 	[WIRE_UNMAP_HOST] = unmap_host,
 	[WIRE_QUERY_MEMORY] = query_memory,
+	[WIRE_OPEN_GUARD] = guard_handle,
+	[WIRE_RESERVE_WINDOW] = reserve_window,
+	[WIRE_ENCODE_TENSOR_MAP] = encode_tensor_map,
 };
 
 void memory_handle(struct job *job)
@@ -246,21 +355,60 @@ void memory_handle(struct job *job)
 	handlers[job->message.type](job);
 }
 
-void memory_deinit(struct session *session)
+void memory_unmap_device(struct session *session)
 {
 	const struct backend_ops *ops = session_ops(session);
 	struct range range;
 
+	if (!session->stray.abandoned)
+		guard_deinit(session);
 	while (!range_set_pop(&session->device_maps, &range))
 		executor_code(session->executor, ops->chunk_unmap(range.start, range.end - range.start));
-	if (session->window_reserved)
+	for (uint32_t i = 0; i < word_relaxed(&session->annexes); i++)
+		executor_code(session->executor, ops->window_release(session->annex[i].start,
+							 session->annex[i].end - session->annex[i].start));
+	word_set(&session->annexes, 0);
+	if (session->window_reserved && !session->stray.abandoned)
 		executor_code(
 			session->executor, ops->window_release(session->window_base, session->device_bytes));
 	session->window_reserved = false;
-	while (!range_set_pop(&session->host_maps, &range))
-		executor_code(session->executor, ops->host_unregister((void *)(uintptr_t)range.start));
+}
+
+static void unpin(struct session *session, const struct range *range)
+{
+	executor_code(
+		session->executor, session_ops(session)->host_unregister((void *)(uintptr_t)range->start));
+	hide(range->start, range->end - range->start);
+}
+
+void memory_unpin(struct session *session, const struct range *range)
+{
+	unpin(session, range);
+	range_set_remove(&session->unpinning, range->start, range->end - range->start);
+}
+
+uint64_t memory_unpin_next(struct session *session)
+{
+	struct range range;
+
+	if (!range_set_pop(&session->host_maps, &range)) {
+		unpin(session, &range);
+		return range.end - range.start;
+	}
 	if (session->host_reserved)
 		munmap((void *)(uintptr_t)(session->window_base + session->device_bytes),
 			session->host_bytes);
 	session->host_reserved = false;
+	return 0;
+}
+
+uint64_t memory_pinned_bytes(struct session *session)
+{
+	uint64_t bytes = 0;
+
+	pthread_rwlock_rdlock(&session->host_maps.lock);
+	for (uint32_t i = 0; i < session->host_maps.count; i++)
+		bytes += session->host_maps.at[i].end - session->host_maps.at[i].start;
+	pthread_rwlock_unlock(&session->host_maps.lock);
+	return bytes;
 }

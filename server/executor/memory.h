@@ -2,18 +2,31 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // Memory requests of clients: MapMemory, UnmapMemory, MapHost, UnmapHost, QueryMemory. Main thread; unmapping
-// answers later.
+// answers later. Pinned memory that was freed stays pinned until nothing runs (burial.h).
 
 #ifndef FRMPS_SERVER_EXECUTOR_MEMORY_H
 #define FRMPS_SERVER_EXECUTOR_MEMORY_H
 
 #include "server/executor/job.h"
 
+struct range;
 struct session;
 
 void memory_handle(struct job *job);
 
-/** Undoes every mapping of a session that is not served any more. Module thread: unpinning may wait. */
-void memory_deinit(struct session *session);
+/** Undoes the mappings of device memory of a session that is not served any more. Module thread. */
+void memory_unmap_device(struct session *session);
+
+/** Unpins a range that the session freed. Module thread, when nothing runs. */
+void memory_unpin(struct session *session, const struct range *range);
+
+/**
+ * Unpins one of the ranges that a session had when it ended; with the last one the addresses go as well.
+ * Module thread, when nothing runs. Return: its bytes, 0 when there was none.
+ */
+uint64_t memory_unpin_next(struct session *session);
+
+/** Bytes of all ranges that the session has pinned. */
+uint64_t memory_pinned_bytes(struct session *session);
 
 #endif

@@ -3,18 +3,19 @@
 //
 // Modules, functions, timing: requests that are answered by the module thread, one after the other.
 //
-// What a driver does on a load, measured: it waits until all that was issued to the context has ended, and
-// holds up every launch of every other thread meanwhile; unloading waits as well, but nobody else does. So
-// the rules are
+// What a driver does when code or data comes onto the device or leaves it, measured: it waits until all that
+// was issued to the context has ended, and holds up every launch of every other thread meanwhile. The backend
+// says which call does (backend.h); it does it in a gap that the gate makes (gate.c). So the rules are
 //   - never on the main thread: allocations, promotions and closing go on;
-//   - a load begins when the device has run empty, in a gap that the gate makes (gate.c), or is refused when
-//     that cannot be had within the patience;
-//   - one queue, but loads that wait at that moment run back to back in the same gap, for GATE_BATCH_NS;
-//   - text that the driver must compile first would stretch the gap to seconds: for it the gate is left ajar,
-//     queues are kept short, and the gap is what the driver makes of it;
-//   - unloads wait until the session's own work has ended, and what nobody waits for (the modules of a
-//     client that is gone, unpinning its staging memory) until no session has work on the device, or
-//     BURIAL_NS at most.
+//   - loading an image needs no gap; the first lookup in a module does. It is refused when that cannot be had
+//     within the patience;
+//   - one queue, but lookups that wait at that moment run back to back in the same gap, for GATE_BATCH_NS;
+//   - an unload is answered when the session's own work has ended. The unloading itself, which nobody waits
+//   for
+//     (the graves), is done in the first gap that is made for anything, before that; or when nothing runs; or
+//     in a gap made for it after GRAVE_NS. So it comes before whatever a later request puts on the device,
+//     and the standby, which does the same requests, has everything at the same addresses.
+// Between requests the thread gives back what clients have left behind (burial.c).
 // Placing a newcomer that was refused, or the long runner, elsewhere is the daemon's to decide.
 //
 // Functions are published to the serving thread in an array by id. Before a function is freed it is
@@ -29,65 +30,79 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/backend/image.h"
 #include "server/executor/clock.h"
 #include "server/executor/drain.h"
 #include "server/executor/session.h"
 #include "server/log.h"
 
-#define BURIAL_NS   (UINT64_C(5000) * CLOCK_MS)
-#define BURIAL_LOOK (UINT64_C(100) * CLOCK_MS)
-#define UNLOAD_NS   (UINT64_C(10000) * CLOCK_MS)
-#define LOG_BYTES   16384u
+#define GRAVE_NS   (UINT64_C(5000) * CLOCK_MS)
+#define UNLOAD_NS  (UINT64_C(10000) * CLOCK_MS)
+#define LOG_BYTES  16384u
+#define TEXT_BYTES 512u
 
-static void load(struct job *job);
+static bool may_share_gap(const struct job *job);
+
+/* ---- graves ---- */
+
+/* In a gap, or at the end. */
+static void clear_graves(struct executor *executor)
+{
+	struct module_worker *worker = &executor->modules;
+	struct module *module;
+
+	while ((module = worker->graves)) {
+		worker->graves = module->next;
+		worker->grave_count--;
+		contain_forget_module(executor, module->backend);
+		if (!executor_is_lost(executor))
+			executor_code(executor, executor->ops->module_unload(module->backend));
+		free(module);
+	}
+}
+
+/* The module is out of its session. */
+static void bury_module(struct executor *executor, struct module *module)
+{
+	struct module_worker *worker = &executor->modules;
+
+	if (!worker->graves) {
+		worker->graves_end = &worker->graves;
+		worker->grave_since = clock_now();
+	}
+	module->next = NULL;
+	*worker->graves_end = module;
+	worker->graves_end = &module->next;
+	worker->grave_count++;
+	if (executor->gate.closed)
+		clear_graves(executor);
+}
+
+/* gate_enter(); the graves come first in every gap. */
+static int enter_gap(struct executor *executor, struct session *session)
+{
+	int error = gate_enter(executor, session);
+
+	if (!error)
+		clear_graves(executor);
+	return error;
+}
 
 /* ---- the worker ---- */
 
-static bool device_is_idle(struct executor *executor)
-{
-	struct session *session;
-	bool busy = false;
-
-	pthread_mutex_lock(&executor->sessions_lock);
-	TAILQ_FOREACH (session, &executor->sessions, link)
-		busy = busy || (word_acquire(&session->generation) && session_is_busy(session));
-	pthread_mutex_unlock(&executor->sessions_lock);
-	return !busy;
-}
-
-/* A burial whose moment has come; NULL if none. Under the lock but for the look at the device. */
-static struct job *take_burial(struct executor *executor, bool stopping)
+/* Whether the graves are cleared now: in a gap, but for the end. */
+static bool is_time_for_graves(struct executor *executor)
 {
 	struct module_worker *worker = &executor->modules;
-	struct job *job = TAILQ_FIRST(&worker->burials);
+	uint64_t now = clock_now();
 
-	if (!job)
-		return NULL;
-	if (!stopping && clock_now() - job->since < BURIAL_NS) {
-		bool idle;
-
-		pthread_mutex_unlock(&worker->lock);
-		idle = device_is_idle(executor);
-		pthread_mutex_lock(&worker->lock);
-		if (!idle)
-			return NULL;
-	}
-	TAILQ_REMOVE(&worker->burials, job, link);
-	return job;
-}
-
-static void wait_for_more(struct module_worker *worker)
-{
-	struct timespec until;
-	uint64_t at = clock_now() + BURIAL_LOOK;
-
-	if (TAILQ_EMPTY(&worker->burials)) {
-		pthread_cond_wait(&worker->more, &worker->lock);
-		return;
-	}
-	until = (struct timespec){.tv_sec = (time_t)(at / 1000000000u), .tv_nsec = (long)(at % 1000000000u)};
-	pthread_cond_timedwait(&worker->more, &worker->lock, &until);
+	if (!worker->graves || executor_is_lost(executor))
+		return false;
+	if (gate_try(executor))
+		return true;
+	if (now - worker->grave_since < GRAVE_NS || now - worker->tried_at < GRAVE_NS)
+		return false;
+	worker->tried_at = now;
+	return !gate_enter(executor, NULL);
 }
 
 static bool is_first_of_session(const struct job_list *queue, const struct job *job)
@@ -103,7 +118,8 @@ static bool is_first_of_session(const struct job_list *queue, const struct job *
 	return false;
 }
 
-/* While the gate is closed: a load that waits as well, if it may come before what is queued; NULL if none. */
+/* While the gate is closed: a lookup that waits as well, if it may come before what is queued; NULL if none.
+ */
 static struct job *next_in_gap(struct executor *executor)
 {
 	struct module_worker *worker = &executor->modules;
@@ -113,8 +129,7 @@ static struct job *next_in_gap(struct executor *executor)
 		return NULL;
 	pthread_mutex_lock(&worker->lock);
 	TAILQ_FOREACH (job, &worker->queue, link)
-		if (job->run == load && job->message.load_module.bytes <= GATE_BATCH_BYTES &&
-			is_first_of_session(&worker->queue, job))
+		if (may_share_gap(job) && is_first_of_session(&worker->queue, job))
 			break;
 	if (job)
 		TAILQ_REMOVE(&worker->queue, job, link);
@@ -122,29 +137,61 @@ static struct job *next_in_gap(struct executor *executor)
 	return job;
 }
 
-/* The next job, in order but for loads in a gap; NULL at the end. */
+/* The first of the queue; NULL: it is empty. */
+static struct job *take_first(struct module_worker *worker)
+{
+	struct job *job;
+
+	pthread_mutex_lock(&worker->lock);
+	job = TAILQ_FIRST(&worker->queue);
+	if (job)
+		TAILQ_REMOVE(&worker->queue, job, link);
+	pthread_mutex_unlock(&worker->lock);
+	return job;
+}
+
+/* Until something comes, or it is time to look at what nobody waits for. Return: false at the end. */
+static bool wait_for_more(struct executor *executor)
+{
+	struct module_worker *worker = &executor->modules;
+	uint64_t at = clock_now() + BURIAL_LOOK_NS;
+	struct timespec until = {.tv_sec = (time_t)(at / 1000000000u), .tv_nsec = (long)(at % 1000000000u)};
+	bool goes_on;
+
+	pthread_mutex_lock(&worker->lock);
+	goes_on = !worker->stop || !TAILQ_EMPTY(&worker->queue);
+	if (goes_on && !worker->stop && TAILQ_EMPTY(&worker->queue)) {
+		if (!burial_waits(executor) && !worker->graves)
+			pthread_cond_wait(&worker->more, &worker->lock);
+		else
+			pthread_cond_timedwait(&worker->more, &worker->lock, &until);
+	}
+	pthread_mutex_unlock(&worker->lock);
+	return goes_on;
+}
+
+/* The next job, in order but for lookups in a gap; NULL at the end. */
 static struct job *next_job(struct executor *executor)
 {
 	struct module_worker *worker = &executor->modules;
-	struct job *job = executor->gate.closed ? next_in_gap(executor) : NULL;
+	struct job *job;
 
-	if (job)
-		return job;
-	gate_leave(executor);
-	pthread_mutex_lock(&worker->lock);
-	for (;;) {
-		job = TAILQ_FIRST(&worker->queue);
+	do {
+		job = executor->gate.closed ? next_in_gap(executor) : NULL;
 		if (job)
-			TAILQ_REMOVE(&worker->queue, job, link);
-		else
-			job = take_burial(executor, worker->stop);
-		/* Something may have come while the lock was open. */
-		if (job || (worker->stop && TAILQ_EMPTY(&worker->queue)))
-			break;
-		if (TAILQ_EMPTY(&worker->queue))
-			wait_for_more(worker);
-	}
-	pthread_mutex_unlock(&worker->lock);
+			return job;
+		/* In this gap, or in one of its own. */
+		if (burial_presses(executor))
+			burial_work(executor);
+		gate_leave(executor);
+		job = take_first(worker);
+		while (!job && burial_work(executor))
+			job = take_first(worker);
+		if (!job && is_time_for_graves(executor))
+			clear_graves(executor);
+		if (!job)
+			gate_leave(executor);
+	} while (!job && wait_for_more(executor));
 	return job;
 }
 
@@ -160,6 +207,8 @@ static void *work(void *argument)
 		else
 			job->run(job);
 	}
+	burial_finish(executor);
+	clear_graves(executor);
 	return NULL;
 }
 
@@ -170,7 +219,6 @@ int module_worker_init(struct executor *executor)
 	int error;
 
 	TAILQ_INIT(&worker->queue);
-	TAILQ_INIT(&worker->burials);
 	pthread_mutex_init(&worker->lock, NULL);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -199,25 +247,15 @@ void module_worker_deinit(struct executor *executor)
 	pthread_mutex_destroy(&worker->lock);
 }
 
-static void enqueue(struct job *job, struct job_list *list)
+void module_worker_queue(struct job *job)
 {
 	struct module_worker *worker = &job->executor->modules;
 
 	job->since = clock_now();
 	pthread_mutex_lock(&worker->lock);
-	TAILQ_INSERT_TAIL(list, job, link);
+	TAILQ_INSERT_TAIL(&worker->queue, job, link);
 	pthread_cond_signal(&worker->more);
 	pthread_mutex_unlock(&worker->lock);
-}
-
-void module_worker_queue(struct job *job)
-{
-	enqueue(job, &job->executor->modules.queue);
-}
-
-void module_worker_bury(struct job *job)
-{
-	enqueue(job, &job->executor->modules.burials);
 }
 
 /* ---- modules of a session ---- */
@@ -242,7 +280,7 @@ static struct module **module_slot(struct session *session, uint32_t id)
 }
 
 /* A private copy: the file may change under us, whatever its seals say. */
-static CUresult read_image(int fd, uint64_t bytes, uint8_t **ret_image)
+CUresult module_read_file(int fd, uint64_t bytes, uint8_t **ret_image)
 {
 	struct stat status;
 	uint64_t at = 0;
@@ -279,31 +317,36 @@ static CUresult load_module(struct job *job, const uint8_t *image, char *log, st
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	code = job->executor->ops->module_load(
 		image, wish->bytes, &wish->options, log, LOG_BYTES, &module->backend);
-	if (executor_code(job->executor, code)) {
+	if (code) {
 		free(module);
 		return code;
 	}
+	contain_note_module(job->executor, module->backend, job->session->id);
 	*slot = module;
 	return CUDA_SUCCESS;
 }
 
-/* Waits for a gap. Return: CUDA_SUCCESS, or why there is none; the text says more, but for NOT_READY: later.
- */
-static CUresult wait_for_gap(struct job *job, const uint8_t *image, char *text)
+/* Waits for a gap. text: TEXT_BYTES. Return: CUDA_SUCCESS, or why there is none, and the text says more;
+ * CUDA_ERROR_NOT_READY: the job is to be queued again. */
+static CUresult wait_for_gap(struct job *job, char *text)
 {
 	struct gate *gate = &job->executor->gate;
-	int error = gate_enter(job->executor, job->session);
+	int error = enter_gap(job->executor, job->session);
 
-	if (!error && image_check(image, job->message.load_module.bytes) == IMAGE_TEXT)
-		gate_thin(job->executor);
 	if (error == GATE_E_OWN)
 		return CUDA_ERROR_NOT_READY;
 	if (error == GATE_E_REFUSED)
-		snprintf(text, LOG_BYTES,
-			"work of another program has been running for %llu ms; loading would stop everybody",
-			(unsigned long long)(gate->refused_ns / CLOCK_MS));
+		snprintf(text, TEXT_BYTES,
+			"putting code on the GPU stops every program that shares it until all running "
+			"kernels "
+			"have ended; a kernel of another program (%s, pid %d) has been running for %llu ms, "
+			"longer than the %llu ms that are waited (FRMPS_LOAD_PATIENCE_MS of the service). "
+			"Nothing was changed; it can be tried again",
+			gate->refused_by, (int)gate->refused_pid,
+			(unsigned long long)(gate->refused_ns / CLOCK_MS),
+			(unsigned long long)(gate->patience_ns / CLOCK_MS));
 	else if (error)
-		snprintf(text, LOG_BYTES, "the session ends");
+		snprintf(text, TEXT_BYTES, "the session ends");
 	return error ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_SUCCESS;
 }
 
@@ -314,24 +357,17 @@ static void load(struct job *job)
 	char *log = calloc(1, LOG_BYTES);
 	uint8_t *image = NULL;
 	CUresult code = CUDA_SUCCESS;
-	bool waits;
 
 	if (!slot || *slot)
 		code = CUDA_ERROR_INVALID_VALUE;
 	else if (!log)
 		code = CUDA_ERROR_OUT_OF_MEMORY;
 	if (!code)
-		code = read_image(fd, job->message.load_module.bytes, &image);
-	if (!code)
-		code = wait_for_gap(job, image, log);
-	waits = code == CUDA_ERROR_NOT_READY;
+		code = module_read_file(fd, job->message.load_module.bytes, &image);
 	if (!code)
 		code = load_module(job, image, log, slot);
 	free(image);
-	if (waits)
-		module_worker_queue(job);
-	else
-		job_reply(job, code, NULL, 0, log);
+	job_reply(job, executor_code(job->executor, code), NULL, 0, log);
 	free(log);
 }
 
@@ -360,10 +396,8 @@ static void unpublish(struct session *session, struct module *module)
 }
 
 /* Nothing of the module is in use any more. */
-static CUresult module_end(struct session *session, struct module *module)
+static void module_end(struct session *session, struct module *module)
 {
-	CUresult code =
-		executor_code(session->executor, session_ops(session)->module_unload(module->backend));
 	struct function *function;
 
 	while ((function = module->unpublished)) {
@@ -371,17 +405,28 @@ static CUresult module_end(struct session *session, struct module *module)
 		function_free(function);
 	}
 	free(module->globals);
-	free(module);
-	return code;
+	module->globals = NULL;
+	bury_module(session->executor, module);
 }
 
 static void unload_finish(struct job *job)
 {
 	struct module **slot = module_slot(job->session, job->message.symbol.module);
-	struct module *module = *slot;
+	char text[TEXT_BYTES] = "";
+	CUresult code = CUDA_SUCCESS;
 
-	*slot = NULL;
-	job_reply(job, module_end(job->session, module), NULL, 0, NULL);
+	if (job->executor->modules.grave_count >= GRAVES_MAX)
+		code = wait_for_gap(job, text);
+	if (code == CUDA_ERROR_NOT_READY) {
+		module_worker_queue(job);
+		return;
+	}
+	if (!code) {
+		graph_free_forgotten(job->session, job->ticket);
+		module_end(job->session, *slot);
+		*slot = NULL;
+	}
+	job_reply(job, code, NULL, 0, text);
 }
 
 static void unload_drained(struct job *job)
@@ -412,10 +457,17 @@ static void unload(struct job *job)
 	}
 	module->dying = true;
 	unpublish(job->session, module);
+	graph_forget_module(job->session, module);
 	for (uint32_t i = 0; i < module->global_count; i++)
 		range_set_remove(&job->session->globals, module->globals[i].start,
 			module->globals[i].end - module->globals[i].start);
 	module->global_count = 0;
+	if (!word_relaxed(&job->session->generation)) {
+		/* A standby: nothing of the session runs here, and what was sent behind this, perhaps a
+		 * module with the same number, must find it done. */
+		unload_finish(job);
+		return;
+	}
 	job->step = unload_drain;
 	job_park(job);
 }
@@ -473,31 +525,66 @@ static void reply_info(struct job *job, const struct backend_function_info *info
 	free(values);
 }
 
+/* With a gap or without. Return: as from the backend. */
+typedef CUresult lookup_fn(struct job *job, struct module *module, bool gap, void *ret);
+
+/* Does a lookup, without a gap if that will do. Answers, or queues the job again, unless it returns true. */
+static bool look_up(struct job *job, struct module *module, lookup_fn *lookup, void *ret)
+{
+	char text[TEXT_BYTES] = "";
+	CUresult code = lookup(job, module, job->executor->gate.closed, ret);
+
+	if (code == CUDA_ERROR_NOT_READY) {
+		code = wait_for_gap(job, text);
+		if (code == CUDA_ERROR_NOT_READY) {
+			module_worker_queue(job);
+			return false;
+		}
+		if (!code)
+			code = lookup(job, module, true, ret);
+	}
+	if (!executor_code(job->executor, code))
+		return true;
+	job_reply(job, code, NULL, 0, text);
+	return false;
+}
+
+struct found_function {
+	struct backend_function *backend;
+	struct backend_function_info info;
+};
+
+static CUresult look_up_function(struct job *job, struct module *module, bool gap, void *ret)
+{
+	struct found_function *found = ret;
+	const char *name = job->message.symbol.name;
+
+	return job->executor->ops->function_find(
+		module->backend, name ? name : "", gap, &found->backend, &found->info);
+}
+
 static void find_function(struct job *job)
 {
 	const struct wire_symbol *wish = &job->message.symbol;
 	struct module *module = find_module(job->session, wish->module);
 	function_word *slot = function_slot(job->session, wish->function);
-	struct backend_function *backend;
-	struct backend_function_info info;
-	struct function *function = NULL;
-	CUresult code = CUDA_ERROR_INVALID_VALUE;
+	struct found_function found;
+	struct function *function;
 
-	if (module && slot && !atomic_load_explicit(slot, memory_order_relaxed)) {
-		code = executor_code(job->executor, job->executor->ops->function_find(module->backend,
-							    wish->name ? wish->name : "", &backend, &info));
-		if (!code)
-			function = function_new(module, backend, wish->name ? wish->name : "", &info);
-		if (!code && !function)
-			code = CUDA_ERROR_OUT_OF_MEMORY;
+	if (!module || !slot || atomic_load_explicit(slot, memory_order_relaxed)) {
+		job_reply(job, CUDA_ERROR_INVALID_VALUE, NULL, 0, NULL);
+		return;
 	}
-	if (code) {
-		job_reply(job, code, NULL, 0, NULL);
+	if (!look_up(job, module, look_up_function, &found))
+		return;
+	function = function_new(module, found.backend, wish->name ? wish->name : "", &found.info);
+	if (!function) {
+		job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, NULL);
 		return;
 	}
 	/* Pairs with the acquire in module_function(). */
 	atomic_store_explicit(slot, function, memory_order_release);
-	reply_info(job, &info);
+	reply_info(job, &found.info);
 }
 
 /* From now on copies may name the global. */
@@ -520,20 +607,34 @@ static CUresult admit_global(struct session *session, struct module *module, uin
 	return CUDA_SUCCESS;
 }
 
+static CUresult look_up_global(struct job *job, struct module *module, bool gap, void *ret)
+{
+	const char *name = job->message.symbol.name;
+	uint64_t *values = ret;
+
+	return job->executor->ops->global_find(
+		module->backend, name ? name : "", gap, &values[0], &values[1]);
+}
+
 static void find_global(struct job *job)
 {
-	const struct wire_symbol *wish = &job->message.symbol;
-	struct module *module = find_module(job->session, wish->module);
-	CUresult code = CUDA_ERROR_INVALID_VALUE;
+	struct module *module = find_module(job->session, job->message.symbol.module);
 	uint64_t values[2] = {0, 0};
+	CUresult code;
 
-	if (module)
-		code = executor_code(
-			job->executor, job->executor->ops->global_find(module->backend,
-					       wish->name ? wish->name : "", &values[0], &values[1]));
-	if (!code)
-		code = admit_global(job->session, module, values[0], values[1]);
+	if (!module) {
+		job_reply(job, CUDA_ERROR_INVALID_VALUE, NULL, 0, NULL);
+		return;
+	}
+	if (!look_up(job, module, look_up_global, values))
+		return;
+	code = admit_global(job->session, module, values[0], values[1]);
 	job_reply(job, code, values, code ? 0 : 2, NULL);
+}
+
+static bool may_share_gap(const struct job *job)
+{
+	return job->run == find_function || job->run == find_global;
 }
 
 static void list_functions(struct job *job)
@@ -614,6 +715,8 @@ static void (*const handlers[WIRE_TYPES])(struct job *job) = {
 	[WIRE_SET_FUNCTION] = set_function,
 	[WIRE_QUERY_OCCUPANCY] = query_occupancy,
 	[WIRE_QUERY_ELAPSED] = query_elapsed,
+	[WIRE_MAKE_GRAPH] = graph_make,
+	[WIRE_DROP_GRAPH] = graph_drop,
 };
 
 void module_handle(struct job *job)

@@ -18,6 +18,8 @@
 /* Bounds of one session. Ids are the client's, 1 … bound - 1. */
 #define MODULE_MAX   4096u
 #define FUNCTION_MAX 65536u
+/* Modules that wait to be unloaded, of all sessions: with more a client waits for the unloading. */
+#define GRAVES_MAX 256u
 /* Largest image, bytes. */
 #define MODULE_IMAGE_MAX (UINT64_C(4) << 30)
 
@@ -34,7 +36,8 @@ struct module {
 	struct range *globals; /* addresses that commands may name, known so far */
 	uint32_t global_count;
 	struct function *unpublished;
-	bool dying; /* no new lookups: an unload is under way */
+	struct module *next; /* among the graves */
+	bool dying;	     /* no new lookups: an unload is under way */
 };
 
 typedef _Atomic(struct function *) function_word;
@@ -51,22 +54,32 @@ struct module_worker {
 	pthread_mutex_t lock; /* of the queues */
 	pthread_cond_t more;
 	struct job_list queue;
-	struct job_list burials; /* waiting for a moment when the device is idle */
 	bool stop, started;
+
+	/* Module thread: modules that are gone for their sessions and wait to be unloaded, oldest first. */
+	struct module *graves, **graves_end;
+	uint32_t grave_count;
+	uint64_t grave_since; /* ns: of the first */
+	uint64_t tried_at;    /* ns: when a gap was last tried for on nobody's behalf */
 };
 
 int module_worker_init(struct executor *executor);
-/** Finishes the queue, does the burials, ends the thread. */
+/** Finishes the queue and the burials (burial.h), ends the thread. */
 void module_worker_deinit(struct executor *executor);
 /** Lets the module thread run job->run. Any thread. */
 void module_worker_queue(struct job *job);
-/** The same, at a moment when no session has work on the device, or after some seconds at the latest. */
-void module_worker_bury(struct job *job);
 
-/** A module request of a client. Main thread; answers later. */
+/**
+ * A private copy of a client's file, which may change under us, whatever its seals say. Free with free().
+ * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE (no file of that size), CUDA_ERROR_INVALID_IMAGE,
+ * CUDA_ERROR_OUT_OF_MEMORY.
+ */
+CUresult module_read_file(int fd, uint64_t bytes, uint8_t **ret_bytes);
+
+/** A module request of a client, or a graph's (graph.h). Main thread; answers later. */
 void module_handle(struct job *job);
 
-/** Unloads everything. Module thread; the session is not served any more. */
+/** Gives everything up to be unloaded. Module thread; the session is not served any more. */
 void module_table_deinit(struct session *session);
 
 /** Function of an id, NULL if there is none. Serving and module thread; valid for this turn. */

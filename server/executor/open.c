@@ -8,11 +8,15 @@
 //   main thread     wait for what is on the device, up to the daemon's patience (drain.c); if it does not
 //                   end the session stays as it is for as long as this process lives: the device could
 //                   still touch its memory. Answer 0. (A later CloseSession tries again.)
-//   module thread   streams, events, mappings, window: the addresses are free again
-//   main thread     out of the registry; answer 1
-//   module thread   when the device is idle: modules, unpinning of arena and timelines, the regions (burial)
-// The last step is late because the driver makes every client's launches wait for it, and nobody needs it
-// soon.
+//   module thread   streams, events, device memory: it can be given to others
+//   main thread     out of the registry
+//   module thread   when nothing of anybody runs (burial.c): pinned memory, arena and timelines, modules, the
+//                   regions; then the window's addresses are free again
+// The answer to CloseSession comes before the last step if that has to wait, and then says how many bytes
+// stay pinned; another CloseSession is answered when it is over.
+//
+// Regions are not kept, pinned, for the next session: whoever could write them once may have them mapped for
+// ever (a forked child, a descriptor that was passed on), and would read and write the next client's.
 
 #include "server/executor/open.h"
 
@@ -123,8 +127,14 @@ static CUresult register_regions(struct session *session)
 	return code;
 }
 
-/* The slow rest of an end; also what undoes half an opening. */
-static void release(struct session *session)
+uint64_t open_pinned_bytes(struct session *session)
+{
+	return memory_pinned_bytes(session) +
+	       (session->arena_registered ? session->view.shape.arena_bytes : 0) +
+	       (session->timelines_registered ? timelines_bytes() : 0);
+}
+
+void open_release(struct session *session)
 {
 	const struct backend_ops *ops = session_ops(session);
 
@@ -133,13 +143,14 @@ static void release(struct session *session)
 	if (session->timelines_registered)
 		executor_code(session->executor, ops->host_unregister(session->view.timelines));
 	session->arena_registered = session->timelines_registered = false;
+	graph_table_deinit(session);
 	module_table_deinit(session);
 	shm_view_unmap(&session->view);
 	give_scratch_back(session);
 }
 
-/* Everything that has an address in the window, and what works on it. */
-static void release_window(struct session *session)
+/* What goes without stopping anybody. */
+static void release_work(struct session *session)
 {
 	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
 		stream_close(session, &session->streams[slot]);
@@ -147,7 +158,7 @@ static void release_window(struct session *session)
 		executor_code(session->executor, session_ops(session)->stream_destroy(session->poll_stream));
 	session->poll_stream = NULL;
 	event_table_deinit(session, &session->events);
-	memory_deinit(session);
+	memory_unmap_device(session);
 	if (session->doorbell >= 0)
 		close(session->doorbell);
 	session->doorbell = -1;
@@ -155,8 +166,10 @@ static void release_window(struct session *session)
 
 void open_undo(struct session *session)
 {
-	release_window(session);
-	release(session);
+	release_work(session);
+	while (memory_unpin_next(session))
+		;
+	open_release(session);
 }
 
 static CUresult open_session(struct job *job, struct session *session)
@@ -172,7 +185,7 @@ static CUresult open_session(struct job *job, struct session *session)
 	snprintf(session->program, sizeof(session->program), "%s", wish->program ? wish->program : "");
 	if (!is_window(wish))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!take_scratch(session))
+	if (!burial_admits(session->executor) || !take_scratch(session))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	code = map_regions(job, session);
 	if (!code)
@@ -180,6 +193,35 @@ static CUresult open_session(struct job *job, struct session *session)
 	if (!code)
 		code = reserve_window(session);
 	return code ? code : register_regions(session);
+}
+
+/* Module thread. */
+static void bury_half(struct job *job)
+{
+	struct session *session = session_ref(job->session);
+
+	job_free(job);
+	release_work(session);
+	burial_add_session(session);
+}
+
+/* Undoes half an opening. What is pinned already goes the way of all. */
+static void give_up(struct session *session)
+{
+	struct job *job = session->arena_registered ? job_new(session->executor) : NULL;
+
+	if (session->arena_registered && !job) {
+		log_error("no memory to bury session %llu", (unsigned long long)session->id);
+		return;
+	}
+	if (job) {
+		job->session = session;
+		job->run = bury_half;
+		module_worker_queue(job);
+		return;
+	}
+	open_undo(session);
+	session_unref(session);
 }
 
 void open_handle(struct job *job)
@@ -194,10 +236,8 @@ void open_handle(struct job *job)
 	}
 	session = session_new(executor, job->message.session);
 	code = session ? open_session(job, session) : CUDA_ERROR_OUT_OF_MEMORY;
-	if (code && session) {
-		open_undo(session);
-		session_unref(session);
-	}
+	if (code && session)
+		give_up(session);
 	if (!code) {
 		pthread_mutex_lock(&executor->sessions_lock);
 		TAILQ_INSERT_TAIL(&executor->sessions, session, link);
@@ -206,41 +246,54 @@ void open_handle(struct job *job)
 	job_reply(job, code, NULL, 0, NULL);
 }
 
-/* Module thread, when the device is idle. */
-static void bury(struct job *job)
+/* Module thread. */
+static void begin_burial(struct job *job)
 {
-	release(job->session);
-	job_free(job);
+	struct session *session = job->session;
+	uint64_t values[2] = {1, 0};
+
+	burial_add_session(session_ref(session));
+	while (burial_bytes(session) && burial_work(job->executor))
+		;
+	values[1] = burial_bytes(session);
+	job_reply(job, CUDA_SUCCESS, values, values[1] ? 2 : 1, NULL);
 }
 
-/* Main thread: the addresses are free. */
+/* Main thread. */
 static int leave(struct job *job)
 {
 	struct executor *executor = job->executor;
 	struct session *session = job->session;
-	struct job *burial = job_new(executor);
-	uint64_t drained = 1;
 
 	pthread_mutex_lock(&executor->sessions_lock);
 	TAILQ_REMOVE(&executor->sessions, session, link);
 	pthread_mutex_unlock(&executor->sessions_lock);
-	if (burial) {
-		burial->session = session; /* the registry's reference */
-		burial->run = bury;
-		module_worker_bury(burial);
-	} else {
-		log_error("no memory to bury session %llu", (unsigned long long)session->id);
-	}
-	job_reply(job, CUDA_SUCCESS, &drained, 1, NULL);
+	session_unref(session); /* the registry's */
+	job->run = begin_burial;
+	module_worker_queue(job);
 	return 0;
 }
 
 /* Module thread. */
 static void tear_down(struct job *job)
 {
-	release_window(job->session);
+	release_work(job->session);
 	job->step = leave;
 	job_park(job);
+}
+
+/* Waits until nobody looks at its sinks. */
+static int close_farewell(struct job *job)
+{
+	if (executor_is_lost(job->executor)) {
+		job_free(job);
+		return 0;
+	}
+	if (!stray_farewell(job->session, job->since))
+		return JOB_E_WAIT;
+	job->run = tear_down;
+	module_worker_queue(job);
+	return 0;
 }
 
 static void close_drained(struct job *job)
@@ -255,8 +308,8 @@ static void close_drained(struct job *job)
 		job_reply(job, CUDA_SUCCESS, &drained, 1, NULL);
 		return;
 	}
-	job->run = tear_down;
-	module_worker_queue(job);
+	job->step = close_farewell;
+	job_park(job);
 }
 
 /* Waits for the serving thread to let go. */

@@ -73,14 +73,10 @@ void retire_settled(struct session *session, struct stream *stream, struct frmps
 	word_release(&session->timeline->stream[stream->slot].done, record->seq);
 }
 
-CUresult retire_mark(struct session *session, struct stream *stream)
+static CUresult put_mark(struct session *session, struct stream *stream)
 {
 	CUresult code;
 
-	if (stream->marked == stream->issued)
-		return CUDA_SUCCESS;
-	if (executor_is_lost(session->executor))
-		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	log_bug_on(!stream->backend);
 	code = session_ops(session)->mark(
 		stream->backend, &session->timeline->stream[stream->slot].done, stream->issued);
@@ -95,6 +91,26 @@ CUresult retire_mark(struct session *session, struct stream *stream)
 	word_release(&stream->journal.state->marked, stream->marked);
 	unlist(session, stream);
 	return CUDA_SUCCESS;
+}
+
+CUresult retire_mark(struct session *session, struct stream *stream)
+{
+	if (stream->marked == stream->issued)
+		return CUDA_SUCCESS;
+	if (executor_is_lost(session->executor))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	return put_mark(session, stream);
+}
+
+void retire_mark_last(struct session *session)
+{
+	struct stream *stream, *next;
+
+	for (stream = TAILQ_FIRST(&session->unmarked); stream; stream = next) {
+		next = TAILQ_NEXT(stream, unmarked);
+		if (executor_is_halted(session->executor) && stream->marked != stream->issued)
+			put_mark(session, stream);
+	}
 }
 
 /* Marks the streams that became unmarked `age` ago or earlier. The list is in this order. */
@@ -117,6 +133,7 @@ void retire_mark_all(struct session *session)
 
 void retire_want_mark(struct session *session, struct stream *stream, uint64_t seq)
 {
+	stray_note_wait(session);
 	if (stream->marked >= seq)
 		return;
 	if (stream->mark_due < seq)

@@ -44,6 +44,9 @@ static inline void retire_phase(struct session *session, struct stream *stream, 
 /** retire_mark() for all streams. */
 void retire_mark_all(struct session *session);
 
+/** The same when nothing else may be issued any more: the last thing before a halt (halt.c). */
+void retire_mark_last(struct session *session);
+
 /** The client asked for a mark behind the latest command of the stream. */
 void retire_want_mark(struct session *session, struct stream *stream, uint64_t seq);
 

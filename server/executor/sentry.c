@@ -74,6 +74,7 @@ void sentry_look(struct session *session)
 		executor_is_lost(session->executor))
 		return;
 	session->watch_at = session->now + interval(session, session->now);
+	word_set(&session->view.server->active, session->now);
 	/* Whoever issues hears of a fault from the driver himself, and a query would only stand in the way of
 	 * launches. */
 	if (session->now - session->busy_at < SENTRY_LEAST_NS)

@@ -6,7 +6,9 @@
 //
 //        ┌──────► orders, gate, one turn of every session ──something moved─┐
 //        │                        │ nothing                                 │
-//        │◄── within spin_ns ─────┤                                         │
+//        │◄── within spin_ns: ────┤                                         │
+//        │    some looks at the   │                                         │
+//        │    rings alone         │                                         │
 //        │                        ▼                                         │
 //        │              mark what is unmarked                               │
 //        │              asleep = 1 in every session                         │
@@ -31,6 +33,7 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/dispatch.h"
+#include "server/executor/halt.h"
 #include "server/executor/hold.h"
 #include "server/executor/intake.h"
 #include "server/executor/retire.h"
@@ -44,6 +47,8 @@
 #define PUBLISH_BYTES	65536u
 #define SPIN_US_DEFAULT 50u
 #define EVENTS		64
+/* Looks at rings between two idle turns: a few cycles each, where a turn is a hundred and more. */
+#define LOOKS 64u
 
 struct serve_order {
 	STAILQ_ENTRY(serve_order) link;
@@ -56,10 +61,12 @@ static bool can_serve(const struct session *session)
 	return !session->stopped && !executor_is_lost(session->executor);
 }
 
-/* The daemon may hold a session, or close it, before it tells us. */
+/* The daemon may hold a session, or close it, before it tells us; and a thread of the driver (contain.c). */
 static bool is_running(const struct session *session)
 {
-	return word_relaxed(&session->view.server->state) == SHM_SESSION_RUNNING;
+	struct shm_server_header *server = session->view.server;
+
+	return word_relaxed(&server->state) == SHM_SESSION_RUNNING && !word_relaxed(&server->doubtful);
 }
 
 /* Return: whether there may be more. */
@@ -101,6 +108,8 @@ static bool take_and_issue(struct session *session)
 
 	if (!TAILQ_EMPTY(&session->held))
 		moved |= hold_turn(session);
+	if (moved)
+		word_set(&session->view.server->active, session->now);
 	return moved;
 }
 
@@ -122,6 +131,7 @@ bool serve_turn(struct session *session, uint64_t now)
 	bool moved = false;
 
 	session->now = now;
+	stray_convict(session);
 	if (gate_is_shut(&session->executor->gate) && !executor_is_lost(session->executor))
 		retire_mark_all(session);
 	if (can_serve(session)) {
@@ -158,13 +168,18 @@ uint64_t serve_next_look(const struct session *session, uint64_t now)
 	return at < next ? at : next;
 }
 
+/* Whether a turn would take a record from the ring. */
+static bool has_records(const struct session *session)
+{
+	return ring_has_work(&session->ring) && !session->choked && can_serve(session) && is_running(session);
+}
+
 /* The second look of the sleep protocol: work that came before the client could see that we sleep. */
 static bool is_ready(const struct session *session)
 {
 	if (word_acquire(&session->asked) != word_relaxed(&session->answered))
 		return hold_is_quiet(session);
-	return can_serve(session) && is_running(session) &&
-	       ((!session->choked && ring_has_work(&session->ring)) || hold_is_ready(session));
+	return has_records(session) || (can_serve(session) && is_running(session) && hold_is_ready(session));
 }
 
 static void attach(struct serve_thread *thread, struct session *session)
@@ -255,6 +270,14 @@ static void sleep_until(struct serve_thread *thread, uint64_t next)
 	}
 }
 
+/* The word is the next executor's once the thread has passed a halt: a client that reads ours would not ring.
+ */
+static void say_asleep(const struct serve_thread *thread, struct session *session, uint32_t asleep)
+{
+	if (!word_relaxed(&thread->halted))
+		word_release(&session->view.server->asleep, asleep);
+}
+
 static void sleep_safely(struct serve_thread *thread, uint64_t now)
 {
 	bool ready = false;
@@ -264,7 +287,7 @@ static void sleep_safely(struct serve_thread *thread, uint64_t now)
 	TAILQ_FOREACH (session, &thread->sessions, served_link) {
 		if (!executor_is_lost(session->executor))
 			retire_mark_all(session);
-		word_release(&session->view.server->asleep, 1);
+		say_asleep(thread, session, 1);
 	}
 	word_release(&thread->resting, 1);
 	word_fence();
@@ -279,7 +302,23 @@ static void sleep_safely(struct serve_thread *thread, uint64_t now)
 	word_release(&thread->resting, 0);
 	word_fence(); /* before the next look at the gate */
 	TAILQ_FOREACH (session, &thread->sessions, served_link)
-		word_release(&session->view.server->asleep, 0);
+		say_asleep(thread, session, 0);
+}
+
+/* What an idle thread does between two turns: most often the next thing that happens is a record, and how
+ * soon it is seen is a part of every launch that somebody waits for. All else can wait for the next turn. */
+static void watch_rings(const struct serve_thread *thread)
+{
+	struct session *session;
+
+	for (unsigned looks = 0; looks < LOOKS; looks++) {
+		TAILQ_FOREACH (session, &thread->sessions, served_link) {
+			if (has_records(session))
+				return;
+			looks++;
+		}
+		word_glance();
+	}
 }
 
 /* From here on this thread goes by the gate as it is now. Pairs with the acquire in gate.c. */
@@ -302,10 +341,11 @@ static void *serve(void *argument)
 		uint64_t now = clock_now();
 
 		look_at_gate(thread);
+		halt_look(thread);
 		if (turn_all(thread, now))
 			thread->worked_at = now;
 		else if (now - thread->worked_at < executor->pool.spin_ns)
-			word_pause();
+			watch_rings(thread);
 		else
 			sleep_safely(thread, now);
 	}

@@ -37,6 +37,8 @@ struct serve_thread {
 	word64 gate_seen; /* the gate's word at the beginning of a turn */
 	word32 resting;	  /* sleeps, or about to: issues nothing before it has looked again */
 	word32 gated;	  /* has held a stream for the gate */
+
+	word32 halted; /* issues nothing more, for good (halt.c) */
 };
 
 struct serve_pool {

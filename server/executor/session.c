@@ -34,6 +34,7 @@ struct session *session_new(struct executor *executor, uint64_t id)
 	range_set_init(&session->globals, true);
 	range_set_init(&session->device_maps, false);
 	range_set_init(&session->host_maps, false);
+	range_set_init(&session->unpinning, false);
 	event_table_init(&session->events);
 	TAILQ_INIT(&session->held);
 	TAILQ_INIT(&session->unmarked);
@@ -56,21 +57,49 @@ struct session *session_unref(struct session *session)
 	range_set_deinit(&session->globals);
 	range_set_deinit(&session->device_maps);
 	range_set_deinit(&session->host_maps);
+	range_set_deinit(&session->unpinning);
 	pthread_mutex_destroy(&session->events.lock);
 	free(session->streams);
 	free(session);
 	return NULL;
 }
 
+bool session_is_annexed(const struct session *session, uint64_t address, uint64_t bytes)
+{
+	/* Pairs with the release in memory.c. */
+	uint32_t count = word_acquire(&session->annexes);
+
+	for (uint32_t i = 0; i < count; i++)
+		if (range_holds(&session->annex[i], address, bytes))
+			return true;
+	return false;
+}
+
+static bool admits(struct session *session, uint64_t address, uint64_t bytes, struct range_cache *device,
+	struct range_cache *host, struct range_cache *global)
+{
+	if (session_is_device(session, address))
+		return range_set_covers(&session->device, device, address, bytes);
+	if (session_is_host(session, address))
+		return range_set_covers(&session->host, host, address, bytes);
+	if (word_acquire(&session->annexes) && session_is_annexed(session, address, bytes))
+		return range_set_covers(&session->device, device, address, bytes);
+	return range_set_covers(&session->globals, global, address, bytes);
+}
+
 bool session_admits(struct session *session, uint64_t address, uint64_t bytes, bool writes)
 {
 	unsigned side = writes ? 0 : 1;
 
-	if (session_is_device(session, address))
-		return range_set_covers(&session->device, &session->device_cache[side], address, bytes);
-	if (session_is_host(session, address))
-		return range_set_covers(&session->host, &session->host_cache[side], address, bytes);
-	return range_set_covers(&session->globals, &session->global_cache[side], address, bytes);
+	return admits(session, address, bytes, &session->device_cache[side], &session->host_cache[side],
+		&session->global_cache[side]);
+}
+
+bool session_admits_anywhere(struct session *session, uint64_t address, uint64_t bytes)
+{
+	struct range_cache device = {{0, 0}, 0}, host = device, global = device;
+
+	return admits(session, address, bytes, &device, &host, &global);
 }
 
 void session_end(struct session *session, enum shm_session_state state, CUresult code, const char *reason)

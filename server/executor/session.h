@@ -3,17 +3,19 @@
 //
 // What an executor knows of one session.
 //
-//          OpenSession        Activate         CloseSession         drained
-//   (none) ────────────► KNOWN ────────► SERVED ────────────► LEAVING ───────► (none)
-//            open.c        │  takeover.c          serve.c        ▲  │ not drained
+//          OpenSession        Activate         CloseSession         drained          a moment of rest
+//   (none) ────────────► KNOWN ────────► SERVED ────────────► LEAVING ───────► WAITING ─────────────► (none)
+//            open.c        │  takeover.c          serve.c        ▲  │ not drained    burial.c
 //                          └─────────────CloseSession────────────┘  └──► zombie: kept for ever
 //
 // KNOWN: mapped and registered, maps and modules follow the client's requests, nothing is read from the
 // ring: a standby, or a session that could not be taken over.
 // SERVED: exactly one serving thread owns the part marked so below. A session that broke the rules stays
 // SERVED with `stopped` set until it is closed: its thread then only answers the main thread.
+// WAITING: out of the registry; what the driver would stop everybody for is still there.
 //
-// References: one of the registry, one of each job. Freed on the main or the module thread.
+// References: one of the registry, then of the burial, one of each job and of each range that it freed. Freed
+// on the main or the module thread.
 
 #ifndef FRMPS_SERVER_EXECUTOR_SESSION_H
 #define FRMPS_SERVER_EXECUTOR_SESSION_H
@@ -23,17 +25,22 @@
 #include <sys/queue.h>
 
 #include "protocol/wire.h"
+#include "server/executor/burial.h"
 #include "server/executor/event.h"
 #include "server/executor/executor.h"
+#include "server/executor/graph.h"
 #include "server/executor/journal.h"
 #include "server/executor/module.h"
 #include "server/executor/range.h"
+#include "server/executor/stray.h"
 #include "server/executor/stream.h"
 #include "shm/region.h"
 #include "shm/ring.h"
 
 /* Sleepers of a session that are remembered one by one; more are woken at every look. */
 #define SESSION_WAKES 1024u
+/* Further windows, or runs of them. */
+#define SESSION_ANNEXES_MAX 16u
 
 struct session_wake {
 	uint64_t seq, since;
@@ -54,13 +61,24 @@ struct session {
 	int doorbell;
 	uint64_t window_base, device_bytes, host_bytes;
 	uint32_t scratch; /* index of its word */
+	/* Further windows, of device memory only. Main thread; a new one is there before `annexes` counts it.
+	 */
+	struct range annex[SESSION_ANNEXES_MAX];
+	word32 annexes;
+	_Atomic bool aliased; /* some memory is mapped at two addresses */
 	bool window_reserved, host_reserved, arena_registered, timelines_registered, has_scratch;
 
 	/* What commands may name. Locked inside. */
 	struct range_set device, host, globals;	 /* merging */
 	struct range_set device_maps, host_maps; /* exact: main thread, module thread for UnmapHost */
+	struct range_set unpinning;		 /* exact: freed, but still pinned (burial.c) */
+	struct burial burial;
+
+	struct guard *guard; /* NULL: none. Main thread, at the end the module thread */
+	struct stray stray;
 
 	struct module_table modules;
+	struct graph_table graphs;
 	struct event_table events;
 
 	/* Main thread writes. */
@@ -72,6 +90,7 @@ struct session {
 	/* Main thread asks, serving thread answers: see drain.c. Also written at attach (served = 1) and
 	 * detach. */
 	word32 served;
+	word32 ended; /* it was told of a fault of its own: nothing of it is waited for (contain.c) */
 	word64 asked, answered;
 	word32 slots; /* streams from here on never had anything on the device; serving thread writes */
 
@@ -107,6 +126,8 @@ struct session *session_new(struct executor *executor, uint64_t id);
 
 /** Whether a command may touch these bytes; `writes` picks the cache. Serving thread. */
 bool session_admits(struct session *session, uint64_t address, uint64_t bytes, bool writes);
+/** The same without a cache. Any thread. */
+bool session_admits_anywhere(struct session *session, uint64_t address, uint64_t bytes);
 /** Whether an address lies in the host part of the window. */
 static inline bool session_is_host(const struct session *session, uint64_t address)
 {
@@ -117,6 +138,8 @@ static inline bool session_is_device(const struct session *session, uint64_t add
 {
 	return address - session->window_base < session->device_bytes;
 }
+/** Whether some bytes lie in one of the further windows. */
+bool session_is_annexed(const struct session *session, uint64_t address, uint64_t bytes);
 
 /**
  * The one way out for a session that broke the rules: one log line, Offence to the daemon, CLOSED for the

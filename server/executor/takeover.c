@@ -2,8 +2,10 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // A session passes to this executor. Main thread; nobody serves the session meanwhile. The daemon sends
-// Activate after the former executor was proved unable to write (its process is reaped), so every word here
-// is final.
+// Activate when nothing of the session can change any more: the former executor is reaped; or it has said
+// that it issues nothing more, and everything that it issued for this session is done (failover/halt.c). So
+// every word here is final. Only of a culprit something may still be in a former executor that is dying:
+// nothing of it is read.
 //
 // What is known, per stream, all of it written by the former executor or its device:
 //   journaled    copied from the ring
@@ -22,7 +24,7 @@
 //
 // Then:
 //   1. adopt the journals; check every record that will be issued again as if it came from a ring
-//   2. culprit, or a broken journal: FAULTED
+//   2. culprit, or one who may be the unknown culprit, or a broken journal: FAULTED
 //   3. nothing in doubt: go on. Otherwise repeat.c must prove that all of it may be repeated; if not:
 //      FAULTED with the fault's code and a reason that names the command
 //   4. write `done` into the new generation's timeline, then release `generation`, then set issued and
@@ -156,6 +158,13 @@ static struct range box(struct session *session, uint64_t address, bool is_arena
 	return (struct range){start, start + bytes};
 }
 
+/* With memory at two addresses, any address may be any memory. */
+static void blur(const struct session *session, bool is_arena, struct range *range)
+{
+	if (session->aliased && !is_arena && range->start != range->end)
+		*range = (struct range){0, UINT64_MAX};
+}
+
 static void describe_copy(struct session *session, const struct frmps_copy *body, struct repeat_command *ret)
 {
 	uint64_t dst = 0, src = 0;
@@ -170,6 +179,8 @@ static void describe_copy(struct session *session, const struct frmps_copy *body
 	dispatch_span(body->width, body->height, body->depth, body->src_pitch, body->src_rows, &src);
 	ret->writes = box(session, body->dst, ret->writes_arena, dst);
 	ret->reads = box(session, body->src, ret->reads_arena, src);
+	blur(session, ret->writes_arena, &ret->writes);
+	blur(session, ret->reads_arena, &ret->reads);
 }
 
 static void describe_set(struct session *session, const struct frmps_set *body, struct repeat_command *ret)
@@ -180,13 +191,14 @@ static void describe_set(struct session *session, const struct frmps_set *body, 
 	if (!__builtin_mul_overflow(body->width, body->element_bytes, &row))
 		dispatch_span(row, body->height, 1, body->pitch, 0, &bytes);
 	ret->writes = box(session, body->dst, false, bytes);
+	blur(session, false, &ret->writes);
 }
 
 static void describe(struct session *session, const struct frmps_head *record, struct repeat_command *ret)
 {
 	*ret = (struct repeat_command){
 		.stream = record->stream, .seq = record->seq, .effect = REPEAT_NOTHING};
-	if (record->op == FRMPS_OP_LAUNCH)
+	if (record->op == FRMPS_OP_LAUNCH || record->op == FRMPS_OP_GRAPH_LAUNCH)
 		ret->effect = REPEAT_KERNEL;
 	else if (record->op == FRMPS_OP_WRITE_VALUE)
 		ret->effect = REPEAT_SIGNAL;
@@ -230,8 +242,17 @@ static void name_command(
 	const struct session *session, const struct frmps_head *record, char *text, size_t size)
 {
 	const struct frmps_launch *launch = (const void *)(record + 1);
+	const struct frmps_graph_launch *graph = (const void *)(record + 1);
 	const struct function *function;
+	const char *kernel;
+	uint32_t nodes;
 
+	if (record->op == FRMPS_OP_GRAPH_LAUNCH) {
+		kernel = graph_kernel(session, graph->graph, &nodes);
+		snprintf(text, size, "a graph of %u nodes%s%s", nodes, *kernel ? ", the first kernel " : "",
+			kernel);
+		return;
+	}
 	if (record->op != FRMPS_OP_LAUNCH) {
 		snprintf(text, size, "a %s",
 			record->op == FRMPS_OP_WRITE_VALUE ? "memory operation of a stream"
@@ -313,9 +334,11 @@ static void publish(struct session *session, uint32_t generation, bool is_promot
 			set_back(session, &session->streams[slot]);
 	ring_reader_init(&session->ring, &session->view);
 	word_release(&session->generation, generation);
+	word_set(&server->active, 0);
 	if (is_promotion)
 		word_set(&server->promotions, word_relaxed(&server->promotions) + 1);
 	word_release(&server->asleep, 0);
+	word_release(&server->doubtful, 0);
 	word_release(&server->state, SHM_SESSION_RUNNING);
 	wake_all(&server->wake);
 }
@@ -336,8 +359,17 @@ enum takeover_verdict takeover_session(struct session *session, uint32_t generat
 	const char *wrong;
 	char text[256];
 
+	if (recover == TAKEOVER_BY_REPLAY || recover == TAKEOVER_BY_FAIL)
+		session->replays = recover == TAKEOVER_BY_REPLAY;
 	if (recover == TAKEOVER_CULPRIT)
 		return fault(session, code, cause);
+	if (recover == TAKEOVER_SUSPECT) {
+		snprintf(text, sizeof(text),
+			"%s, and this program's kernels ran at that moment: what they wrote cannot be "
+			"believed",
+			cause);
+		return fault(session, code, text);
+	}
 	wrong = adopt(session);
 	if (wrong)
 		return fault(session, code, wrong);
@@ -361,6 +393,7 @@ static enum takeover_verdict activate(struct job *job, uint32_t index)
 		return TAKEOVER_CLEAN; /* served already */
 	verdict = takeover_session(session, wish->generation, (enum takeover_recover)recover,
 		(CUresult)wish->code, wish->reason ? wish->reason : "");
+	stray_begin(session);
 	if (verdict != TAKEOVER_FAULTED && serve_attach(session))
 		return fault(session, CUDA_ERROR_OUT_OF_MEMORY, "no memory to serve it");
 	return verdict;

@@ -17,7 +17,14 @@ enum takeover_verdict {
 };
 
 /* Activate's `recover`. */
-enum takeover_recover { TAKEOVER_NOTHING = 0, TAKEOVER_BY_POLICY = 1, TAKEOVER_CULPRIT = 2 };
+enum takeover_recover {
+	TAKEOVER_NOTHING = 0,
+	TAKEOVER_BY_POLICY = 1,
+	TAKEOVER_CULPRIT = 2,
+	TAKEOVER_SUSPECT = 3,	/* it may have been the culprit: what it finished last cannot be believed */
+	TAKEOVER_BY_REPLAY = 4, /* by policy, which is not that of OpenSession any more */
+	TAKEOVER_BY_FAIL = 5,
+};
 
 /** Brings the private state of a session that was just mapped to its beginning, long before it is needed. */
 void takeover_prepare(struct session *session);

@@ -11,6 +11,11 @@
 //   latest  all that was in doubt at the latest of them, for the judge's elimination
 // An explained loss, or one without a fault, clears everybody.
 //
+// An executor that outlasts faults (on_fault = default) writes the marks of the kernel that faulted and of
+// what is queued behind it, so its marks prove nothing about a culprit that is unknown. Then everybody who
+// had work on the device within WORK_NS before the first sign is told an error, and no suspects remain for a
+// next time.
+//
 // Only work of the lost executor makes a suspect: a session whose header names an older generation was not
 // served by it (it ended earlier, or the executor died before it reached it), though its journal is in doubt.
 
@@ -26,17 +31,90 @@
 #include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/offender.h"
 
-static void collect(
-	const struct promotion *promotion, const struct worker *worker, struct judge_evidence *evidence)
+/* Longest time from a fault to its first sign. */
+#define WORK_NS UINT64_C(1000000000)
+
+static bool is_recent(uint64_t active_ns, uint64_t detected_us)
 {
-	*evidence = (struct judge_evidence){.lost = worker->lost,
-		.lost_code = worker->lost_code,
+	return active_ns && active_ns + WORK_NS > detected_us * 1000;
+}
+
+static void collect(const struct domain *domain, const struct worker *worker, struct judge_evidence *evidence)
+{
+	const struct promotion *promotion = &domain->promotion;
+	const struct client *client;
+
+	*evidence = (struct judge_evidence){.lost = worker->lost || worker->testified,
+		.lost_code = worker->lost ? worker->lost_code : worker->testified_code,
 		.exit_signal = worker->exit_signal,
 		.killed = worker->exit_signal == 9,
+		.graceful = worker->graceful,
+		.suspected = worker->graceful && promotion->cause == PROMOTE_SIGN &&
+			     promotion->state == PROMOTE_FENCING,
+		.gone = worker->graceful && is_recent(promotion->gone_active, promotion->times.detected),
 		.suspects = promotion->suspects};
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		if (client->over_limit)
+			evidence->over_limit = client->number;
+	/* What they say was told and judged when it happened. */
+	if (promotion->cause == PROMOTE_WORN)
+		return;
 	if (worker->words)
-		memcpy(&evidence->words, worker->words, sizeof(evidence->words));
+		memcpy(evidence->words, worker->words, LAST_WORDS_MAX * sizeof(*evidence->words));
+}
+
+bool convict_was_served(const struct client *client, const struct worker *worker)
+{
+	return client->view.server && word_acquire(&client->view.server->generation) == worker->generation;
+}
+
+/* Whether the session had work on the device at the time of the fault. */
+static bool had_work(const struct domain *domain, const struct client *client)
+{
+	return client->worked ||
+	       is_recent(word_acquire(&client->view.server->active), domain->promotion.times.detected);
+}
+
+void convict_note_work(struct domain *domain, const struct worker *worker)
+{
+	struct client *client;
+
+	if (!worker->graceful)
+		return;
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		if (convict_was_served(client, worker) && !client->worked)
+			client->worked = had_work(domain, client) || judge_in_doubt(&client->view);
+}
+
+bool convict_has_work(const struct domain *domain, const struct worker *worker)
+{
+	uint64_t now_us = timer_now_us();
+	const struct client *client;
+
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		if (convict_was_served(client, worker) &&
+			(is_recent(word_acquire(&client->view.server->active), now_us) ||
+				judge_in_doubt(&client->view)))
+			return true;
+	return is_recent(domain->promotion.gone_active, now_us);
+}
+
+void convict_preview(
+	const struct domain *domain, const struct worker *worker, struct judge_verdict *ret_verdict)
+{
+	struct judge_session sessions[WINDOW_COUNT];
+	struct judge_evidence evidence;
+	struct client *client;
+	uint32_t count = 0;
+
+	collect(domain, worker, &evidence);
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		if (convict_was_served(client, worker) && count < WINDOW_COUNT)
+			sessions[count++] = (struct judge_session){
+				.session = client->number, .in_doubt = had_work(domain, client)};
+	judge(&evidence, sessions, count, ret_verdict);
 }
 
 static enum judge_history history_of(
@@ -49,15 +127,16 @@ static enum judge_history history_of(
 	return in_doubt && doubt_holds(now, &client->latest) ? JUDGE_AGAIN : JUDGE_OPEN;
 }
 
-static struct judge_session examine(
-	const struct client *client, const struct worker *worker, uint64_t latest_loss, struct doubt *ret_now)
+static struct judge_session examine(const struct domain *domain, const struct client *client,
+	const struct worker *worker, struct doubt *ret_now)
 {
-	bool served = word_acquire(&client->view.server->generation) == worker->generation;
 	struct judge_session session = {.session = client->number};
 
 	doubt_init(ret_now, &client->view);
-	session.in_doubt = served && ret_now->count;
-	session.history = history_of(client, ret_now, session.in_doubt, latest_loss);
+	if (!convict_was_served(client, worker))
+		return session;
+	session.in_doubt = ret_now->count || (worker->graceful && had_work(domain, client));
+	session.history = history_of(client, ret_now, session.in_doubt, domain->promotion.losses);
 	return session;
 }
 
@@ -91,15 +170,30 @@ static void update_history(struct client *client, const struct judge_session *se
 		remember(client, now, loss);
 }
 
-static void set_recover(struct client *client, uint64_t culprit, const struct doubt *now)
+/* @suspect: the culprit is unknown, and it may have been this one */
+static void set_recover(
+	struct client *client, const struct judge_verdict *verdict, bool suspect, const struct doubt *now)
 {
-	/* A conviction of this promotion stands until a standby has carried it out. */
-	if (client->recover == CLIENT_RECOVER_CULPRIT)
+	/* What was found in this promotion stands until a standby has carried it out. */
+	if (client->recover >= CLIENT_RECOVER_CULPRIT)
 		return;
-	if (client->number == culprit)
+	if (judge_blames(verdict, client->number))
 		client->recover = CLIENT_RECOVER_CULPRIT;
+	else if (suspect)
+		client->recover = CLIENT_RECOVER_SUSPECT;
 	else
 		client->recover = now->count ? CLIENT_RECOVER_BY_POLICY : CLIENT_RECOVER_NOTHING;
+}
+
+void convict_contained(struct domain *domain, uint64_t session)
+{
+	const struct client *client;
+
+	domain->daemon->counters.faults++;
+	domain->daemon->counters.culprits++;
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		if (client->number == session)
+			offender_note(domain->daemon, client);
 }
 
 static void name_culprit(struct domain *domain, const struct judge_verdict *verdict)
@@ -112,6 +206,8 @@ static void name_culprit(struct domain *domain, const struct judge_verdict *verd
 		return;
 	promotion->verdict = *verdict;
 	TAILQ_FOREACH (client, &domain->clients, domain_link) {
+		if (judge_blames(verdict, client->number))
+			offender_note(domain->daemon, client);
 		if (client->number != verdict->culprit)
 			continue;
 		promotion->culprit_pid = (int)client->pid;
@@ -129,15 +225,15 @@ static void judge_loss(struct domain *domain, const struct worker *worker, struc
 	struct client *client;
 	uint32_t count = 0;
 
-	collect(promotion, worker, &evidence);
+	collect(domain, worker, &evidence);
 	TAILQ_FOREACH (client, &domain->clients, domain_link) {
-		sessions[count] = examine(client, worker, promotion->losses, &now[count]);
+		sessions[count] = examine(domain, client, worker, &now[count]);
 		count++;
 	}
 	judge(&evidence, sessions, count, ret_verdict);
 	promotion->losses++;
 	promotion->suspects = 0;
-	for (uint32_t i = 0; i < count; i++)
+	for (uint32_t i = 0; i < count && !worker->graceful; i++)
 		promotion->suspects += ret_verdict->ground == JUDGE_UNKNOWN && sessions[i].in_doubt;
 }
 
@@ -149,6 +245,7 @@ void convict(struct domain *domain, const struct worker *worker)
 	struct client *client;
 	struct doubt *now;
 	uint32_t count = 0, i = 0;
+	bool open;
 
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
 		count++;
@@ -156,16 +253,19 @@ void convict(struct domain *domain, const struct worker *worker)
 	now = calloc(count + 1, sizeof(*now));
 	log_bug_on(!sessions || !now);
 	judge_loss(domain, worker, sessions, now, &verdict);
+	open = verdict.ground == JUDGE_UNKNOWN && !verdict.gone;
 	TAILQ_FOREACH (client, &domain->clients, domain_link) {
-		set_recover(client, verdict.culprit, &now[i]);
-		update_history(
-			client, &sessions[i], &now[i], verdict.ground != JUDGE_UNKNOWN, promotion->losses);
+		set_recover(client, &verdict, open && worker->graceful && sessions[i].in_doubt, &now[i]);
+		update_history(client, &sessions[i], &now[i],
+			verdict.ground != JUDGE_UNKNOWN || worker->graceful, promotion->losses);
+		client->worked = false;
 		doubt_deinit(&now[i++]);
 	}
 	free(sessions);
 	free(now);
 	name_culprit(domain, &verdict);
-	domain->daemon->counters.faults += verdict.ground != JUDGE_NO_FAULT;
+	domain->daemon->counters.faults +=
+		verdict.ground != JUDGE_NO_FAULT && verdict.ground != JUDGE_OVER_LIMIT;
 	domain->daemon->counters.culprits += verdict.culprit != 0;
-	promotion->judged_us = timer_now_us();
+	promotion->times.judged = timer_now_us();
 }

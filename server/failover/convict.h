@@ -1,22 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// After the fence: what is known of the loss is collected and put before the judge, and each session gets its
+// What is known of the loss of an executor is collected and put before the judge, and each session gets its
 // recover code. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_FAILOVER_CONVICT_H
 #define FRMPS_SERVER_FAILOVER_CONVICT_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
+struct client;
 struct domain;
+struct judge_verdict;
 struct worker;
 
 /* Unexplained losses after which commands that were in doubt in each of them are not repeated again. */
 #define CONVICT_UNEXPLAINED_MAX 3u
 
 /**
- * Judges the loss of `worker`, which was the active executor and is reaped: fills in the promotion's verdict
- * and every session's `recover`, and remembers what the next loss is compared with.
+ * Judges the loss of `worker`, which was the active executor and issues nothing any more: fills in the
+ * promotion's verdict and every session's `recover`, and remembers what the next loss is compared with.
  */
 void convict(struct domain *domain, const struct worker *worker);
+
+/** Whether a worker served the session: an older generation's work is none of its. */
+bool convict_was_served(const struct client *client, const struct worker *worker);
+
+/** A fault was contained, and this session's kernel it was. */
+void convict_contained(struct domain *domain, uint64_t session);
+
+/** Remembers who has, or had a moment ago, work on the device of `worker`. For executors that outlast faults.
+ */
+void convict_note_work(struct domain *domain, const struct worker *worker);
+
+/** Whether a session has, or had a moment ago, work on the device of `worker`. */
+bool convict_has_work(const struct domain *domain, const struct worker *worker);
+
+/** What can be said already: names only those who are guilty whatever else comes to light. Changes nothing.
+ */
+void convict_preview(
+	const struct domain *domain, const struct worker *worker, struct judge_verdict *ret_verdict);
 
 #endif

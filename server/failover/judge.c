@@ -7,6 +7,8 @@
 // suspect that left, or was told an error, was never cleared: then nobody is eliminated but by it. An
 // executor that was ended by somebody (SIGKILL without a word, an exit) proves no fault, and nobody is
 // blamed.
+//
+// Kernels of several sessions can fault before the context is over: all that are named are guilty.
 
 #include "server/failover/judge.h"
 
@@ -16,7 +18,7 @@
 const char *judge_ground_text(enum judge_ground ground)
 {
 	static const char *const texts[] = {"no sign of a fault", "nobody proved guilty",
-		"named by the executor", "only client with work on the device",
+		"named by the executor", "only client with work on the device", "over the limit of time",
 		"its commands were on the device in two faults in a row, those of every other suspect of the "
 		"first ran to their end since"};
 
@@ -69,10 +71,10 @@ static bool is_crash(int signal)
 	       signal == SIGABRT || signal == SIGTRAP;
 }
 
-static int32_t code_of(const struct judge_evidence *evidence, bool spoken)
+static int32_t code_of(const struct judge_evidence *evidence, const struct last_words *words)
 {
-	if (spoken && evidence->words.code)
-		return evidence->words.code;
+	if (words && words->code)
+		return words->code;
 	if (evidence->lost && evidence->lost_code)
 		return evidence->lost_code;
 	return CUDA_ERROR_LAUNCH_FAILED;
@@ -81,36 +83,92 @@ static int32_t code_of(const struct judge_evidence *evidence, bool spoken)
 static void suspect(const struct judge_evidence *evidence, const struct judge_session *sessions,
 	uint32_t count, struct judge_verdict *verdict)
 {
-	uint64_t only = only_one(sessions, count), left = left_over(evidence->suspects, sessions, count);
+	uint64_t only = evidence->gone ? 0 : only_one(sessions, count);
+	uint64_t left = evidence->graceful ? 0 : left_over(evidence->suspects, sessions, count);
 
 	verdict->culprit = only ? only : left;
 	if (verdict->culprit)
 		verdict->ground = only ? JUDGE_ONLY_ONE : JUDGE_LEFT_OVER;
 }
 
+bool judge_blames(const struct judge_verdict *verdict, uint64_t session)
+{
+	if (!session || session == verdict->culprit)
+		return session != 0;
+	for (uint32_t i = 0; i < verdict->also_count; i++)
+		if (verdict->also[i] == session)
+			return true;
+	return false;
+}
+
+/* The words that say most: those that name a session which is here, else any. NULL: there are none. */
+static const struct last_words *find_words(
+	const struct judge_evidence *evidence, const struct judge_session *sessions, uint32_t count)
+{
+	const struct last_words *best = NULL;
+
+	for (uint32_t i = 0; i < JUDGE_WORDS_MAX; i++) {
+		const struct last_words *words = &evidence->words[i];
+
+		if (words->magic != LAST_WORDS_MAGIC)
+			continue;
+		if (words->session && is_known(sessions, count, words->session))
+			return words;
+		if (!best || (words->session && !best->session))
+			best = words;
+	}
+	return best;
+}
+
+static void quote(const struct last_words *words, struct judge_verdict *verdict)
+{
+	memcpy(verdict->kernel, words->kernel, sizeof(verdict->kernel) - 1);
+	verdict->seq = words->seq;
+	verdict->stream = words->stream;
+	verdict->address = words->address;
+}
+
+static void blame_named(const struct judge_evidence *evidence, const struct judge_session *sessions,
+	uint32_t count, uint64_t first, struct judge_verdict *verdict)
+{
+	verdict->ground = JUDGE_LAST_WORDS;
+	verdict->culprit = first;
+	for (uint32_t i = 0; i < JUDGE_WORDS_MAX; i++) {
+		const struct last_words *words = &evidence->words[i];
+
+		if (words->magic == LAST_WORDS_MAGIC && is_known(sessions, count, words->session) &&
+			!judge_blames(verdict, words->session) && verdict->also_count < JUDGE_WORDS_MAX - 1)
+			verdict->also[verdict->also_count++] = words->session;
+	}
+}
+
+static bool is_fault(const struct judge_evidence *evidence, const struct last_words *words)
+{
+	return words || evidence->lost || evidence->suspected ||
+	       (!evidence->killed && is_crash(evidence->exit_signal));
+}
+
 void judge(const struct judge_evidence *evidence, const struct judge_session *sessions, uint32_t count,
 	struct judge_verdict *ret_verdict)
 {
-	const struct last_words *words = &evidence->words;
-	bool spoken = words->magic == LAST_WORDS_MAGIC;
-	bool fault = spoken || evidence->lost || (!evidence->killed && is_crash(evidence->exit_signal));
-	struct judge_verdict verdict = {.code = code_of(evidence, spoken)};
+	const struct last_words *words = find_words(evidence, sessions, count);
+	struct judge_verdict verdict = {.code = code_of(evidence, words)};
 
-	if (spoken) {
-		memcpy(verdict.kernel, words->kernel, sizeof(verdict.kernel) - 1);
-		verdict.seq = words->seq;
-		verdict.stream = words->stream;
-		verdict.address = words->address;
-	}
-	if (!fault) {
+	if (words)
+		quote(words, &verdict);
+	if (!is_fault(evidence, words) && is_known(sessions, count, evidence->over_limit)) {
+		verdict.ground = JUDGE_OVER_LIMIT;
+		verdict.culprit = evidence->over_limit;
+		verdict.code = CUDA_ERROR_LAUNCH_TIMEOUT;
+	} else if (!is_fault(evidence, words)) {
 		verdict.ground = JUDGE_NO_FAULT;
-	} else if (spoken && words->session && is_known(sessions, count, words->session)) {
-		verdict.ground = JUDGE_LAST_WORDS;
-		verdict.culprit = words->session;
+	} else if (words && words->session && is_known(sessions, count, words->session)) {
+		blame_named(evidence, sessions, count, words->session, &verdict);
 	} else {
 		verdict.ground = JUDGE_UNKNOWN;
+		verdict.gone = words && words->session;
 		/* Words that name a session which is gone blame nobody who is still here. */
-		if (!spoken || !words->session)
+		if (!verdict.gone)
 			suspect(evidence, sessions, count, &verdict);
 	}
 	*ret_verdict = verdict;

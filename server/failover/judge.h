@@ -13,13 +13,23 @@
 #include "server/backend/backend.h"
 #include "shm/region.h"
 
+/* Kernels that a lost executor can name. */
+#define JUDGE_WORDS_MAX LAST_WORDS_MAX
+
 /* What is known about the end. */
 struct judge_evidence {
-	struct last_words words; /* private copy; words.magic tells whether it says anything */
-	bool lost;		 /* the executor said Lost, with lost_code */
+	struct last_words words[JUDGE_WORDS_MAX]; /* private copy; those without magic say nothing */
+	bool lost; /* somebody who knows said that the context is lost, with lost_code */
 	int32_t lost_code;
 	int exit_signal; /* 0: it exited */
 	bool killed;	 /* we ended it without a fault (a quiesced promotion, a broken protocol) */
+	/* It outlasts faults (on_fault = default): marks prove nothing about the culprit, so what is in doubt
+	 * does not either, and judge_session.in_doubt says who had work on the device at the time of the
+	 * fault. */
+	bool graceful;
+	uint64_t over_limit; /* session whose work runs for longer than it may, else 0 */
+	bool suspected;	     /* it had to be killed after a sign of a fault */
+	bool gone;	     /* a session that is gone had work on the device at the time of the fault */
 	/* Sessions that were in doubt at the loss before this one, if that is unexplained; else 0. */
 	uint32_t suspects;
 };
@@ -35,7 +45,7 @@ enum judge_history {
 /* A session at that moment. */
 struct judge_session {
 	uint64_t session;
-	bool in_doubt; /* commands that this executor issued for it are not known done */
+	bool in_doubt; /* commands that this executor issued for it are not known done; see graceful */
 	enum judge_history history;
 };
 
@@ -44,13 +54,17 @@ enum judge_ground {
 	JUDGE_UNKNOWN,	  /* a fault, and no proof of whose */
 	JUDGE_LAST_WORDS, /* the executor named the session */
 	JUDGE_ONLY_ONE,	  /* only one session had work on the device */
+	JUDGE_OVER_LIMIT, /* no fault: work that runs for longer than it may */
 	JUDGE_LEFT_OVER, /* of all suspects of the loss before, the only one that did not get through since */
 };
 
 struct judge_verdict {
 	enum judge_ground ground;
-	uint64_t culprit; /* session, 0: nobody is blamed */
-	int32_t code;	  /* CUresult for the culprit, and for those that are hurt */
+	uint64_t culprit;		    /* session, 0: nobody is blamed */
+	uint64_t also[JUDGE_WORDS_MAX - 1]; /* whose kernels faulted at the same time */
+	uint32_t also_count;
+	bool gone;    /* the guilty session is named and gone: nobody else did it */
+	int32_t code; /* CUresult for the culprit, and for those that are hurt */
 	uint64_t seq;
 	uint32_t stream;
 	uint64_t address;
@@ -59,6 +73,9 @@ struct judge_verdict {
 
 /** Text of a ground for the log. */
 const char *judge_ground_text(enum judge_ground ground);
+
+/** Whether a session is blamed. */
+bool judge_blames(const struct judge_verdict *verdict, uint64_t session);
 
 /** The verdict. Never blames without proof. */
 void judge(const struct judge_evidence *evidence, const struct judge_session *sessions, uint32_t count,

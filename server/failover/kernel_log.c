@@ -4,6 +4,7 @@
 // See kernel_log.h. A record of /dev/kmsg is one read: "level,sequence,time,flags;text". The lines looked
 // for:
 //
+//   NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 6, TPC 5, SM 0): Misaligned Address
 //   NVRM: Xid (PCI:0000:00:06): 31, pid=468, name=exe, channel 0x0000000c, … MMU Fault: … faulted @
 //   0x0_00000000. … NVRM: Xid (PCI:0000:00:06): 43, pid=431, name=exe, channel 0x0000000a
 //
@@ -33,13 +34,40 @@ struct kernel_log {
 	void *context;
 };
 
+/* What a program gets for an exception of a multiprocessor, by the words of the log for it. What is missing
+ * here is a launch that failed. */
+static const struct {
+	const char *text;
+	int32_t code;
+} exceptions[] = {
+	{"Misaligned", CUDA_ERROR_MISALIGNED_ADDRESS}, /* address, register, program counter */
+	{"Out Of Range Address", CUDA_ERROR_ILLEGAL_ADDRESS},
+	{"MMU Fault", CUDA_ERROR_ILLEGAL_ADDRESS},
+	{"Invalid Constant Address", CUDA_ERROR_ILLEGAL_ADDRESS},
+	{"Invalid Address Space", CUDA_ERROR_INVALID_ADDRESS_SPACE},
+	{"Illegal Instruction", CUDA_ERROR_ILLEGAL_INSTRUCTION}, /* encoding, parameter */
+	{"Stack Error", CUDA_ERROR_HARDWARE_STACK_ERROR},
+	{"Stack Overflow", CUDA_ERROR_HARDWARE_STACK_ERROR},
+	{"Invalid PC", CUDA_ERROR_INVALID_PC},
+	{"PC Wrap", CUDA_ERROR_INVALID_PC},
+	{"PC Overflow", CUDA_ERROR_INVALID_PC},
+};
+
+static int32_t exception_code(const char *text)
+{
+	for (size_t i = 0; i < sizeof(exceptions) / sizeof(*exceptions); i++)
+		if (strstr(text, exceptions[i].text))
+			return exceptions[i].code;
+	return CUDA_ERROR_LAUNCH_FAILED;
+}
+
 static int32_t code_of(unsigned number, const char *text)
 {
 	switch (number) {
 	case 31:
 		return CUDA_ERROR_ILLEGAL_ADDRESS;
 	case 13:
-		return strstr(text, "Misaligned") ? CUDA_ERROR_MISALIGNED_ADDRESS : CUDA_ERROR_LAUNCH_FAILED;
+		return exception_code(text);
 	case 43:
 		return CUDA_ERROR_LAUNCH_FAILED;
 	default:
@@ -47,20 +75,26 @@ static int32_t code_of(unsigned number, const char *text)
 	}
 }
 
+/* The first line of an exception, which names only the multiprocessor. @rest: behind the number */
+static bool is_warp_exception(const struct xid *xid, const char *rest)
+{
+	return xid->number == 13 && strncmp(rest, ", Graphics SM Warp Exception", 28) == 0;
+}
+
 bool kernel_log_parse(const char *record, struct xid *ret_xid)
 {
 	const char *text = strstr(record, "NVRM: Xid ("), *number = text ? strstr(text, "): ") : NULL;
-	const char *pid = number ? strstr(number, ", pid=") : NULL;
 	struct xid xid = {0};
 	char *end;
 
-	if (!pid)
+	if (!number)
 		return false;
 	xid.number = (unsigned)strtoul(number + 3, &end, 10);
-	xid.pid = (pid_t)strtol(pid + 6, NULL, 10);
-	xid.code = code_of(xid.number, text);
 	/* The process is named right behind the number, or it is not named at all. */
-	if (end != pid || xid.pid <= 0 || !xid.code)
+	if (strncmp(end, ", pid=", 6) == 0)
+		xid.pid = (pid_t)strtol(end + 6, NULL, 10);
+	xid.code = code_of(xid.number, end);
+	if (!xid.code || (xid.pid <= 0 && !is_warp_exception(&xid, end)))
 		return false;
 	snprintf(xid.text, sizeof(xid.text), "%.*s", (int)strcspn(text + 6, "\n"), text + 6);
 	*ret_xid = xid;

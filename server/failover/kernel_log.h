@@ -3,7 +3,8 @@
 //
 // The kernel log as a witness: the driver writes a line for each error of a channel (an Xid), tens of
 // milliseconds to seconds before the process that owns the channel hears of it. Only lines that name a
-// process are evidence; a service that may not read the log, or runs where process numbers differ, does
+// process are evidence; the first one, of an exception of a multiprocessor, does not, and is a sign that some
+// process has a fault. A service that may not read the log, or runs where process numbers differ, does
 // without. Daemon, loop thread.
 
 #ifndef FRMPS_SERVER_FAILOVER_KERNEL_LOG_H
@@ -19,14 +20,14 @@ struct kernel_log;
 /* One error of a channel. */
 struct xid {
 	unsigned number;
-	pid_t pid;	/* whose channel it was */
+	pid_t pid;	/* whose channel it was; 0: not said, a sign only */
 	int32_t code;	/* the CUresult that a program gets for it */
 	char text[160]; /* from "Xid" on */
 };
 
 /**
  * Reads a record of /dev/kmsg.
- * Return: whether it is an Xid that names a process and means that its context is lost.
+ * Return: whether it is an Xid that means that a context is lost.
  */
 bool kernel_log_parse(const char *record, struct xid *ret_xid);
 

@@ -3,44 +3,56 @@
 //
 // Promotion: the domain's state machine.
 //
-//                    promote_warm: activate()                    on_activated: resume()
-//      WAITING ──────────────────────────────► ACTIVATING ─────────────────────────────► STEADY
-//         ▲                                        │                                    │     │
-//         │                                        │ promote_detect                     │     │
-//         promote_orphan, a standby │                                        ▼ promote_detect │     ▼ being
-//         warm: quiesce() └────────── promote_fenced ────────── FENCING ◄───────────────────────────────┤
-//         QUIESCING
-//                     convict(), choose()          ▲                                    │     │ all quiet or
-//                     out of patience:
-//                                                  └────────────────────────────────────┴─────┘
-//                                                  worker_condemn()
+//                                                              promote_sign(), promote_orphan(),
+//             activate()                 resume()               promote_over_limit()
+//   WAITING ─────────────► ACTIVATING ─────────────► STEADY ────────────────────────────────────► HALTING
+//      ▲                      │    │                    │                                          │    │
+//      │                      │    └── promote_sign() ──┼─────────────────────────────────────────►│    │
+//      │                      │                         │ promote_detect()                         │    │
+//      │                      └──────────┬──────────────┴──────────────────────────────────────────┘    │
+//      │                                 ▼                                                              │
+//      ├────── promote_fenced() ◄──── FENCING                                      promote_hand_over()  │
+//      └────────────────────────────────────────────────────────────────────────────────────────────────┘
 //
-//   detect   the active executor said Lost, hung up, broke the protocol or died: promote_detect()
-//   fence    SIGKILL at once, then the kernel's word that the process is reaped: promote_fenced(). Nothing of
-//   any session is
-//            touched before, because the old context may still write.
-//   judge    last words, journals and timelines are read after the fence: convict()
+//   detect   the first sign of a fault in an executor that outlasts faults: promote_sign(). The executor said
+//            Lost, hung up, broke the protocol or died: promote_detect(). A client's work does not end when
+//            it is gone: promote_orphan()
+//   halt     nothing is issued any more, and what survivors have on the device ends: halt.c. Then it can do
+//            them no harm, and nobody waits for its end: promote_hand_over()
+//            An executor that contains faults (worker->contains) tells of each one itself, and only the
+//            session whose kernel it was is hurt: promote_contained(). It goes on and is asked to halt at a
+//            moment at which nobody notices; then all of the above is over at once. Other signs of a fault
+//            say nothing new then, unless it does not speak
+//   fence    where something does not end, or the executor is dead or dying: SIGKILL at once, then the word
+//            of the kernel that the process is reaped: promote_fenced(). Nothing of any session is touched
+//            before, because the old context may still write
+//   judge    last words, journals and timelines are read when no survivor's can change any more: convict()
 //   promote  Activate to a warm standby, at once or when there is one: activate()
 //   resolve  the standby applies each session's recover code; the daemon itself ends only sessions that the
-//   standby cannot
-//            take over: settle_session()
+//            standby cannot take over: settle_session()
 //   resume   requests that were not answered go to the new executor: resume()
 //
-// What may be trusted: in FENCING nothing that lives in shared memory; in WAITING after a fence, journals and
-// timelines of all sessions stand still. A loss in ACTIVATING starts over: sessions that the dead standby had
-// not reached still carry the older generation, and each session is judged by the generation in its own
-// header. A worker that is not the active one never changes the state, it only counts as a standby or not.
+// What may be trusted: in FENCING nothing that lives in shared memory; in HALTING the states of sessions once
+// Halt is answered; in WAITING after a loss, journals, states and timelines of all sessions but a culprit's
+// stand still. After a hand-over the old process still dies: it holds what it had mapped, so sessions that it
+// knew are not let go, and no new standby is started, before it is reaped (client.c, domain.c); the culprit's
+// kernels may run until then, and their marks go into a timeline that nobody reads any more. It is not the
+// active one, so its end changes nothing here. A loss in ACTIVATING starts over: sessions that the dead
+// standby had not reached still carry the older generation, and each session is judged by the generation in
+// its own header. A worker that is not the active one never changes the state, it only counts as a standby or
+// not.
 
 #include "server/failover/promote.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "server/config/config.h"
 #include "server/failover/convict.h"
+#include "server/failover/halt.h"
+#include "server/failover/overrun.h"
+#include "server/failover/verdict.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
@@ -48,37 +60,34 @@
 #include "server/session/domain.h"
 #include "server/session/client.h"
 
+/* How often an executor in which a fault was contained is asked for a quiet moment, and how long at most a
+ * fault goes without an explanation of an executor that contains faults. */
+#define QUIET_MS   1000u
+#define EXPLAIN_MS 15000u
 /* How long survivors' kernels may take to end before an executor with an orphan is replaced under them. */
-#define QUIESCE_MS	2000u
-#define QUIESCE_POLL_MS 5u
-/* Sessions that a verdict names. */
-#define VERDICT_NAMES_MAX 8u
-
-/* Values of the reply to Activate. */
-enum { ACTIVATED_CLEAN, ACTIVATED_REPEATS, ACTIVATED_FAULTED };
+#define ORPHAN_PATIENCE_MS 2000u
 
 const char *promote_state_name(enum promote_state state)
 {
-	static const char *const names[] = {"waiting", "activating", "steady", "quiescing", "fencing"};
+	static const char *const names[] = {"waiting", "activating", "steady", "halting", "fencing"};
 
 	return names[state];
 }
 
-static void on_quiesce_timer(void *context);
-
 int promote_init(struct domain *domain)
 {
 	domain->promotion = (struct promotion){.state = PROMOTE_WAITING};
-	domain->promotion.quiesce_timer = timer_new(domain->daemon->loop, on_quiesce_timer, domain);
-	return domain->promotion.quiesce_timer ? 0 : -ENOMEM;
+	domain->promotion.halt_timer = timer_new(domain->daemon->loop, halt_look, domain);
+	return domain->promotion.halt_timer ? overrun_init(domain) : -ENOMEM;
 }
 
 void promote_deinit(struct domain *domain)
 {
-	domain->promotion.quiesce_timer = timer_free(domain->promotion.quiesce_timer);
+	overrun_deinit(domain);
+	domain->promotion.halt_timer = timer_free(domain->promotion.halt_timer);
 }
 
-static void hold_sessions(struct domain *domain)
+void promote_hold_sessions(struct domain *domain)
 {
 	struct client *client;
 
@@ -89,19 +98,75 @@ static void hold_sessions(struct domain *domain)
 		}
 }
 
+/*
+ * Detect
+ */
+
+/* Something is wrong with the active executor. */
+static void begin(struct domain *domain, enum promote_state state, enum promote_cause cause)
+{
+	struct promotion *promotion = &domain->promotion;
+
+	/* A loss during a promotion belongs to the same pause. */
+	if (!promotion->lost_one)
+		promotion->times = (struct promote_times){.detected = timer_now_us()};
+	promotion->lost_one = true;
+	promotion->state = state;
+	promotion->cause = cause;
+	promotion->sign[0] = '\0';
+	convict_note_work(domain, domain->active);
+	promote_hold_sessions(domain);
+}
+
+static void halt(struct domain *domain, enum promote_cause cause, uint64_t patience_ms)
+{
+	begin(domain, PROMOTE_HALTING, cause);
+	halt_begin(domain, patience_ms);
+}
+
+bool promote_sign(struct domain *domain, struct worker *worker, const char *sign)
+{
+	struct promotion *promotion = &domain->promotion;
+
+	if (worker != domain->active || !worker->graceful)
+		return false;
+	promotion->hint = false;
+	promotion->explain_until_us = 0;
+	if (promotion->state == PROMOTE_HALTING) {
+		/* A fault explains more than an orphan does. */
+		promotion->cause = PROMOTE_SIGN;
+		halt_hurry(domain);
+		return true;
+	}
+	if (promotion->state != PROMOTE_STEADY && promotion->state != PROMOTE_ACTIVATING)
+		return false;
+	halt(domain, PROMOTE_SIGN, domain->daemon->config->fault_patience_ms);
+	snprintf(promotion->sign, sizeof(promotion->sign), "%s", sign);
+	log_warning("executor %d shows a sign of a fault: %s", (int)worker->pid, sign);
+	return true;
+}
+
 void promote_detect(struct domain *domain, struct worker *worker)
 {
 	struct promotion *promotion = &domain->promotion;
 
 	if (worker != domain->active || promotion->state == PROMOTE_FENCING)
 		return;
-	timer_stop(promotion->quiesce_timer);
-	/* A loss during a promotion belongs to the same pause. */
-	if (!promotion->lost_one)
-		promotion->detected_us = timer_now_us();
-	promotion->lost_one = true;
-	promotion->state = PROMOTE_FENCING;
-	hold_sessions(domain);
+	if (promotion->state == PROMOTE_HALTING) {
+		halt_end(domain);
+		promotion->state = PROMOTE_FENCING;
+		promote_hold_sessions(domain);
+	} else {
+		begin(domain, PROMOTE_FENCING, PROMOTE_LOST);
+	}
+}
+
+void promote_note_gone(struct domain *domain, const struct client *client)
+{
+	uint64_t active = client->view.server ? word_acquire(&client->view.server->active) : 0;
+
+	if (active > domain->promotion.gone_active)
+		domain->promotion.gone_active = active;
 }
 
 /*
@@ -131,22 +196,15 @@ static bool settle_session(struct domain *domain, const struct worker *worker, s
 	return true;
 }
 
-static void reason_text(const struct promotion *promotion, char *text, size_t size)
-{
-	const struct judge_verdict *verdict = &promotion->verdict;
-
-	if (promotion->quiesced && !verdict->culprit)
-		snprintf(text, size, "work of a program that is gone did not end");
-	else if (!verdict->culprit)
-		snprintf(text, size, "the executor was lost (%s)", judge_ground_text(verdict->ground));
-	else
-		snprintf(text, size, "fault in kernel %s of process %d (%s), code %d, %s",
-			verdict->kernel[0] ? verdict->kernel : "(unnamed)", promotion->culprit_pid,
-			promotion->culprit_program, (int)verdict->code, judge_ground_text(verdict->ground));
-}
-
 static void on_activated(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet);
+
+static uint32_t recover_code(const struct client *client)
+{
+	if (client->recover != CLIENT_RECOVER_BY_POLICY || !client->recovery_set)
+		return client->recover;
+	return client->recovery ? CLIENT_RECOVER_BY_REPLAY : CLIENT_RECOVER_BY_FAIL;
+}
 
 static void send_activate(struct domain *domain, struct worker *worker)
 {
@@ -161,9 +219,9 @@ static void send_activate(struct domain *domain, struct worker *worker)
 			continue;
 		log_bug_on(count == WINDOW_COUNT); /* every session has a window */
 		numbers[count] = client->number;
-		recover[count++] = client->recover;
+		recover[count++] = recover_code(client);
 	}
-	reason_text(&domain->promotion, reason, sizeof(reason));
+	verdict_reason(&domain->promotion, reason, sizeof(reason));
 	message.activate = (struct wire_activate){.generation = worker->generation,
 		.sessions = {numbers, count},
 		.recover = {recover, count},
@@ -177,11 +235,17 @@ static void activate(struct domain *domain, struct worker *worker)
 	struct promotion *promotion = &domain->promotion;
 
 	promotion->state = PROMOTE_ACTIVATING;
-	promotion->activate_us = timer_now_us();
+	promotion->times.activate = timer_now_us();
 	worker->generation = ++promotion->generation;
 	worker->state = WORKER_ACTIVE;
 	domain->active = worker;
+	domain_keep_all(domain, true);
 	send_activate(domain, worker);
+}
+
+void promote_activate_again(struct domain *domain)
+{
+	send_activate(domain, domain->active);
 }
 
 /* A standby whose answers are all in: only then it is known which sessions it can take over. */
@@ -209,131 +273,36 @@ static void choose(struct domain *domain)
 		log_warning("no standby is ready: clients are held until one is");
 }
 
+/* The old executor is out of the way: whose fault it was, and who comes next. */
+static void replace(struct domain *domain, const struct worker *worker)
+{
+	domain->promotion.orphan = domain->promotion.worn = domain->promotion.asked = false;
+	domain->promotion.explain_until_us = 0;
+	domain->active = NULL;
+	/* Once more: the old executor may have written the word while it stopped. */
+	promote_hold_sessions(domain);
+	convict(domain, worker);
+	if (domain->promotion.verdict.ground != JUDGE_NO_FAULT)
+		domain->daemon->hint_solved_us = timer_now_us();
+	choose(domain);
+}
+
 void promote_fenced(struct domain *domain, struct worker *worker)
 {
 	if (worker != domain->active)
 		return;
-	domain->promotion.fenced_us = timer_now_us();
-	domain->promotion.orphan = false;
-	domain->active = NULL;
-	/* Once more: the old executor may have written the word while it was dying. */
-	hold_sessions(domain);
-	convict(domain, worker);
-	choose(domain);
+	domain->promotion.times.fenced = timer_now_us();
+	replace(domain, worker);
 }
 
-static double ms(uint64_t from_us, uint64_t to_us)
+void promote_hand_over(struct domain *domain)
 {
-	return (double)(to_us - from_us) / 1000.0;
-}
+	struct worker *worker = domain->active;
 
-static void report(struct domain *domain, const struct worker *worker)
-{
-	struct promotion *promotion = &domain->promotion;
-	char reason[256];
-
-	reason_text(promotion, reason, sizeof(reason));
-	log_info("promotion: executor %d serves uid %lld as generation %u; %s; fence %.1f ms, judge %.1f ms, "
-		 "wait for a "
-		 "standby %.1f ms, activate %.1f ms, in all %.1f ms",
-		(int)worker->pid, domain->assigned ? (long long)domain->uid : -1LL, worker->generation,
-		reason, ms(promotion->detected_us, promotion->fenced_us),
-		ms(promotion->fenced_us, promotion->judged_us),
-		ms(promotion->judged_us, promotion->activate_us), ms(promotion->activate_us, timer_now_us()),
-		ms(promotion->detected_us, timer_now_us()));
-	domain->daemon->counters.promotions++;
-}
-
-/*
- * Verdict
- */
-
-static void append(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-static void append(char *text, size_t size, const char *format, ...)
-{
-	size_t length = strlen(text);
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(text + length, size - length, format, arguments);
-	va_end(arguments);
-}
-
-static bool was_told(const struct promotion *promotion, const struct client *client)
-{
-	return client->held && client->number != promotion->verdict.culprit &&
-	       word_acquire(&client->view.server->state) == SHM_SESSION_FAULTED;
-}
-
-/* Who, beside the culprit, got an error. */
-static void append_told(const struct domain *domain, char *text, size_t size)
-{
-	const struct client *client;
-	unsigned count = 0;
-
-	TAILQ_FOREACH (client, &domain->clients, domain_link) {
-		if (!was_told(&domain->promotion, client) || ++count > VERDICT_NAMES_MAX)
-			continue;
-		append(text, size, "%s session %llu (process %d, %.63s)", count > 1 ? "," : "",
-			(unsigned long long)client->number, (int)client->pid, client->program);
-	}
-	if (count > VERDICT_NAMES_MAX)
-		append(text, size, " and %u more", count - VERDICT_NAMES_MAX);
-	if (!count)
-		append(text, size, " nobody");
-}
-
-/* What the standby answered to Activate: how many sessions go on, how many of them have work repeated. */
-static void append_going_on(const struct wire_u64s *values, char *text, size_t size)
-{
-	unsigned clean = 0, repeats = 0;
-
-	for (uint32_t i = 0; i < values->count; i++) {
-		clean += values->at[i] == ACTIVATED_CLEAN;
-		repeats += values->at[i] == ACTIVATED_REPEATS;
-	}
-	append(text, size, "; sessions that go on: %u", clean + repeats);
-	if (repeats)
-		append(text, size, ", %u of them with commands repeated", repeats);
-}
-
-static void judge_text(const struct promotion *promotion, char *text, size_t size)
-{
-	const struct judge_verdict *verdict = &promotion->verdict;
-
-	*text = '\0';
-	if (verdict->culprit)
-		append(text, size,
-			"culprit is process %d (%s), session %llu, kernel %s, code %d, %s; told an "
-			"error beside it:",
-			promotion->culprit_pid, promotion->culprit_program,
-			(unsigned long long)verdict->culprit,
-			verdict->kernel[0] ? verdict->kernel : "(unnamed)", (int)verdict->code,
-			judge_ground_text(verdict->ground));
-	else if (promotion->quiesced)
-		append(text, size,
-			"nobody is proved guilty of a fault (work of a program that is gone did not "
-			"end); told an error:");
-	else if (verdict->ground == JUDGE_NO_FAULT)
-		append(text, size,
-			"nobody is proved guilty (%s); told an error:", judge_ground_text(verdict->ground));
-	else
-		append(text, size, "nobody is proved guilty (%s), kernel %s, code %d; told an error:",
-			judge_ground_text(verdict->ground),
-			verdict->kernel[0] ? verdict->kernel : "(unnamed)", (int)verdict->code);
-}
-
-static void give_verdict(struct domain *domain, const struct wire_u64s *values)
-{
-	struct promotion *promotion = &domain->promotion;
-	char *text = promotion->verdict_text;
-	const size_t size = sizeof(promotion->verdict_text);
-
-	judge_text(promotion, text, size);
-	append_told(domain, text, size);
-	append_going_on(values, text, size);
-	log_info("verdict: %s", text);
+	halt_end(domain);
+	replace(domain, worker);
+	/* Not the active one any more, so its end is nobody's business but the driver's. */
+	worker_condemn(worker, "its clients go on in the next one");
 }
 
 static void resume(struct domain *domain, struct worker *worker, const struct wire_u64s *values)
@@ -343,19 +312,20 @@ static void resume(struct domain *domain, struct worker *worker, const struct wi
 
 	promotion->state = PROMOTE_STEADY;
 	if (promotion->lost_one) {
-		give_verdict(domain, values);
-		report(domain, worker);
+		verdict_report(domain, worker, values);
+		domain->daemon->counters.promotions++;
 	} else {
 		log_debug("executor %d is active", (int)worker->pid);
 	}
-	promotion->lost_one = promotion->quiesced = false;
+	promotion->lost_one = false;
 	promotion->verdict = (struct judge_verdict){0};
 	TAILQ_FOREACH (client, &domain->clients, domain_link) {
 		client->recover = CLIENT_RECOVER_NOTHING;
-		client->held = false;
+		client->held = client->over_limit = false;
 	}
 	domain_resume(domain);
 	domain_fill(domain);
+	promote_look(domain);
 }
 
 static void on_activated(
@@ -364,8 +334,8 @@ static void on_activated(
 	struct domain *domain = context;
 
 	(void)packet;
-	/* Its death is promote_fenced()'s. */
-	if (!reply || worker->state == WORKER_CONDEMNED)
+	/* Its death is promote_fenced()'s, and a sign that it has failed halt.c's. */
+	if (!reply || worker_is_failing(worker))
 		return;
 	if (reply->code)
 		worker_condemn(worker, reply->text[0] ? reply->text : "could not be activated");
@@ -374,44 +344,119 @@ static void on_activated(
 }
 
 /*
- * Quiesced promotion
+ * Faults that were contained
  */
 
-/* Whether no survivor has work on the device. The executor issues nothing for a held session. */
-static bool all_quiet(struct domain *domain)
+static void look_later(struct domain *domain)
 {
-	struct client *client;
+	uint64_t now_us = timer_now_us(), until_us = domain->promotion.explain_until_us, ms = QUIET_MS;
 
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		if (client_is_live(client) && judge_in_doubt(&client->view))
-			return false;
-	return true;
+	if (until_us && until_us < now_us + ms * 1000)
+		ms = until_us > now_us ? (until_us - now_us) / 1000 + 1 : 0;
+	timer_start(domain->promotion.halt_timer, ms);
 }
 
-static void on_quiesce_timer(void *context)
+static void on_quiet(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
 	struct domain *domain = context;
 	struct promotion *promotion = &domain->promotion;
 
-	if (promotion->state != PROMOTE_QUIESCING)
+	(void)packet;
+	if (!reply || worker != domain->active)
 		return;
-	if (all_quiet(domain) || timer_now_us() >= promotion->quiesce_until_us)
-		worker_condemn(domain->active, "work of a client that is gone does not end");
-	else
-		timer_start(promotion->quiesce_timer, QUIESCE_POLL_MS);
+	promotion->asked = false;
+	if (promotion->state != PROMOTE_STEADY)
+		return;
+	if (reply->code) {
+		look_later(domain);
+		return;
+	}
+	begin(domain, PROMOTE_HALTING, PROMOTE_WORN);
+	domain_keep_all(domain, false);
+	halt_answered(domain);
 }
 
-static void quiesce(struct domain *domain)
+static void ask_for_quiet(struct domain *domain)
+{
+	struct promotion *promotion = &domain->promotion;
+	struct wire_message halt = {.type = WIRE_HALT, .halt.gently = true};
+
+	/* Where there is no standby it goes on: nobody is held until one is made. */
+	if (promotion->asked || !find_warm(domain))
+		return;
+	promotion->asked = true;
+	worker_request(domain->active, &halt, NULL, 0, on_quiet, domain);
+}
+
+void promote_look(struct domain *domain)
 {
 	struct promotion *promotion = &domain->promotion;
 
-	promotion->state = PROMOTE_QUIESCING;
-	promotion->detected_us = timer_now_us();
-	promotion->lost_one = promotion->quiesced = true;
-	promotion->quiesce_until_us = promotion->detected_us + QUIESCE_MS * 1000;
+	if (promotion->state != PROMOTE_STEADY || domain->retiring || domain->daemon->leaving)
+		return;
+	if (promotion->explain_until_us && timer_now_us() >= promotion->explain_until_us) {
+		promote_sign(domain, domain->active, "the driver writes a dump");
+		return;
+	}
+	if (promotion->worn)
+		ask_for_quiet(domain);
+	else if (promotion->explain_until_us)
+		look_later(domain);
+}
+
+void promote_await(struct domain *domain, struct worker *worker)
+{
+	struct promotion *promotion = &domain->promotion;
+
+	if (worker != domain->active || promotion->state != PROMOTE_STEADY || promotion->explain_until_us)
+		return;
+	promotion->explain_until_us = timer_now_us() + EXPLAIN_MS * 1000;
+	look_later(domain);
+}
+
+void promote_contained(
+	struct domain *domain, struct worker *worker, uint64_t session, int32_t code, const char *kernel)
+{
+	struct promotion *promotion = &domain->promotion;
+
+	if (worker != domain->active)
+		return;
+	promotion->explain_until_us = 0;
+	/* What is halted already is judged with everything else. */
+	if (promotion->state != PROMOTE_STEADY && promotion->state != PROMOTE_ACTIVATING)
+		return;
+	promotion->worn = true;
+	convict_contained(domain, session);
+	verdict_contained(domain, session, code, kernel);
+	promote_look(domain);
+}
+
+/*
+ * Work that does not end
+ */
+
+/* Whether a replacement would be there at once, or cannot be had earlier. */
+static bool can_replace(struct domain *domain)
+{
+	return find_warm(domain) || !domain->daemon->config->standbys || domain->alone;
+}
+
+static void replace_orphan(struct domain *domain)
+{
 	domain->daemon->counters.orphans++;
-	hold_sessions(domain);
-	timer_start(promotion->quiesce_timer, 0);
+	halt(domain, PROMOTE_ORPHAN, ORPHAN_PATIENCE_MS);
+}
+
+void promote_over_limit(struct domain *domain, struct client *client)
+{
+	if (domain->promotion.state != PROMOTE_STEADY ||
+		(!find_warm(domain) && domain->daemon->config->standbys && !domain->alone))
+		return;
+	log_warning("work of process %d (%s) has been on the device for longer than max_kernel_seconds",
+		(int)client->pid, client->program);
+	client->over_limit = true;
+	halt(domain, PROMOTE_LIMIT, ORPHAN_PATIENCE_MS);
 }
 
 void promote_orphan(struct domain *domain, const struct client *client)
@@ -420,19 +465,25 @@ void promote_orphan(struct domain *domain, const struct client *client)
 
 	log_warning("work of process %d (%s), which is gone, does not end: its executor will be replaced",
 		(int)client->pid, client->program);
+	/* One that is being replaced anyway is in no hurry. */
+	if (promotion->worn)
+		return;
 	promotion->orphan = true;
-	if (promotion->state == PROMOTE_STEADY && (find_warm(domain) || !domain->daemon->config->standbys))
-		quiesce(domain);
+	if (promotion->state == PROMOTE_STEADY && can_replace(domain))
+		replace_orphan(domain);
 }
 
 void promote_warm(struct domain *domain, struct worker *worker)
 {
 	struct promotion *promotion = &domain->promotion;
 
-	if (domain->retiring || domain->daemon->leaving)
+	/* The last of its answers brings it here again. */
+	if (domain->retiring || domain->daemon->leaving || worker->mirrors)
 		return;
 	if (promotion->state == PROMOTE_WAITING)
 		activate(domain, worker);
 	else if (promotion->state == PROMOTE_STEADY && promotion->orphan)
-		quiesce(domain);
+		replace_orphan(domain);
+	else if (promotion->state == PROMOTE_STEADY && promotion->worn)
+		ask_for_quiet(domain);
 }

@@ -21,27 +21,53 @@ enum promote_state {
 	PROMOTE_WAITING,    /* no active executor; the next standby that is warm becomes it */
 	PROMOTE_ACTIVATING, /* Activate was sent to domain->active */
 	PROMOTE_STEADY,	    /* domain->active serves */
-	PROMOTE_QUIESCING,  /* it is to be replaced: sessions held, their issued work ends */
+	PROMOTE_HALTING,    /* it issues nothing more and lives; what it has issued ends (halt.c) */
 	PROMOTE_FENCING,    /* it is killed, not reaped yet: its work may still write */
+};
+
+/* Why the active executor is replaced. */
+enum promote_cause {
+	PROMOTE_LOST,	/* it died, broke the protocol, lost its context */
+	PROMOTE_SIGN,	/* a sign of a fault */
+	PROMOTE_ORPHAN, /* work of a gone client runs in it and does not end */
+	PROMOTE_LIMIT,	/* work of a client runs for longer than it may */
+	PROMOTE_WORN,	/* a fault was contained in it: it should not see another one */
+};
+
+/* When things happened, microseconds; 0: not in this promotion. */
+struct promote_times {
+	uint64_t detected, halted, quiet, fenced, judged, activate;
 };
 
 struct promotion {
 	enum promote_state state;
-	uint32_t generation; /* the latest given out */
-	bool lost_one;	     /* an executor was lost since the latest resume: there is something to report */
+	enum promote_cause cause; /* of the latest loss */
+	uint32_t generation;	  /* the latest given out */
+	bool lost_one; /* an executor was lost since the latest resume: there is something to report */
 	struct judge_verdict verdict;
-	char verdict_text[1536]; /* the latest, in words; empty before the first */
+	char verdict_text[2048]; /* the latest, in words; empty before the first */
 	uint64_t losses;	 /* of active executors */
 	uint32_t suspects;	 /* sessions in doubt at the latest loss if that is unexplained, else 0 */
 	/* About the culprit, kept because it may be gone when the promotion is over. */
 	int culprit_pid;
 	char culprit_program[64];
-	uint64_t detected_us, fenced_us, judged_us, activate_us;
-	/* Quiesced promotion. */
-	struct timer *quiesce_timer;
-	uint64_t quiesce_until_us;
-	bool quiesced; /* this promotion is one */
-	bool orphan;   /* work of a gone client runs in the active executor and does not end */
+	struct promote_times times;
+	/* Halting. */
+	struct timer *halt_timer;
+	uint64_t halt_until_us;
+	uint64_t moved_us; /* when a mark was last seen to arrive */
+	uint64_t progress; /* what that is seen by */
+	bool halted;	   /* Halt was answered */
+	bool hint;	   /* the sign was that some process on the device has a fault */
+	char sign[160];	   /* the first sign, in words */
+	bool orphan;	   /* work of a gone client runs in the active executor and does not end */
+	bool worn;	   /* a fault was contained in the active executor */
+	bool asked;	   /* it was asked to halt gently, and has not answered */
+	/* When a fault of the active executor, of which a sign was seen, must be explained; 0: there is none.
+	 */
+	uint64_t explain_until_us;
+	/* CLOCK_MONOTONIC, ns: when the last session that is gone had something on the device. */
+	uint64_t gone_active;
 };
 
 const char *promote_state_name(enum promote_state state);
@@ -50,13 +76,41 @@ const char *promote_state_name(enum promote_state state);
 int promote_init(struct domain *domain);
 void promote_deinit(struct domain *domain);
 
+/**
+ * The active executor shows a sign of a fault and lives.
+ * Return: whether it is halted; otherwise the caller gives the worker up if the sign is a proof.
+ */
+bool promote_sign(struct domain *domain, struct worker *worker, const char *sign);
+/**
+ * The active executor has contained a fault of a session: the session was told, everybody else goes on.
+ * @kernel: its name, or empty
+ */
+void promote_contained(
+	struct domain *domain, struct worker *worker, uint64_t session, int32_t code, const char *kernel);
+/** The driver of an executor that contains faults is at work on one. */
+void promote_await(struct domain *domain, struct worker *worker);
+/** The timer, while nothing is being halted. */
+void promote_look(struct domain *domain);
+/** Sends the Activate that is under way again: the daemon has died since. */
+void promote_activate_again(struct domain *domain);
 /** A worker of the domain was condemned; if it is the active one, its sessions are held. */
 void promote_detect(struct domain *domain, struct worker *worker);
 /** A worker of the domain was reaped and is no longer in its list. */
 void promote_fenced(struct domain *domain, struct worker *worker);
+/** Halting is over well: nothing of a survivor is left in the active executor, and it issues nothing. */
+void promote_hand_over(struct domain *domain);
 /** A standby knows everything. */
 void promote_warm(struct domain *domain, struct worker *worker);
 /** Work of a client that is gone does not end: replace the active executor as soon as a standby is warm. */
 void promote_orphan(struct domain *domain, const struct client *client);
+
+/** Work of a client runs for longer than it may: the same for its sake, and the client is told. */
+void promote_over_limit(struct domain *domain, struct client *client);
+
+/** A session goes for good; its view is still mapped, if it ever was. */
+void promote_note_gone(struct domain *domain, const struct client *client);
+
+/** Holds the sessions of the domain: what clients see of a promotion. */
+void promote_hold_sessions(struct domain *domain);
 
 #endif

@@ -1,65 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Processes over uv_process_t. The exit callback runs after the kernel has let the process be reaped: that is
-// the fence.
+// Children as processes. They are forked here but are the holder's children (CLONE_PARENT), so that they
+// outlive the daemon: the holder reaps them and says so. That comes after the kernel has let the process go:
+// it is the fence.
 
 #include "server/failover/supervise.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
-#include <uv.h>
 
+#include "server/adopt/store.h"
+#include "server/failover/exceptions.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
+#include "server/session/domain.h"
 
 struct process {
-	uv_process_t handle;
-	struct worker *worker;
+	int pidfd;
 	uint64_t killed_us;
 };
-
-static void on_close(uv_handle_t *handle)
-{
-	free(handle->data);
-}
-
-static void on_exit_of_child(uv_process_t *handle, int64_t status, int signal_number)
-{
-	struct process *process = handle->data;
-	struct worker *worker = process->worker;
-
-	log_debug("%s %d is reaped (status %lld, signal %d)%s", role_name(worker->role), (int)worker->pid,
-		(long long)status, signal_number, process->killed_us ? ", it was killed" : "");
-	/* From here on there is nothing to kill. */
-	worker->process = NULL;
-	uv_close((uv_handle_t *)handle, on_close);
-	worker_reaped(worker, (int)status, signal_number);
-}
 
 /* The same file that this process runs, even if a newer one lies at its path by now. */
 #define OWN_PROGRAM "/proc/self/exe"
 
-static int spawn(struct process *process, struct worker *worker, int control_fd, int words_fd)
+/* Moves a descriptor beyond those that the child will have. */
+static int lift(int fd)
+{
+	return fd < 0 ? fd : fcntl(fd, F_DUPFD, HERITAGE_DUMP_FD + 1);
+}
+
+/* In the child: exactly what struct heritage says. Only calls that are safe between fork and exec. */
+static _Noreturn void become(
+	char *const *arguments, char *const *environment, int control_fd, int words_fd, int dump_fd)
+{
+	int null = open("/dev/null", O_RDWR);
+
+	signal(SIGPIPE, SIG_DFL);
+	control_fd = lift(control_fd);
+	words_fd = lift(words_fd);
+	dump_fd = lift(dump_fd);
+	if (null >= 0 && dup2(null, 0) == 0 && dup2(control_fd, HERITAGE_CONTROL_FD) >= 0 &&
+		(words_fd < 0 || dup2(words_fd, HERITAGE_WORDS_FD) >= 0) &&
+		(dump_fd < 0 || dup2(dump_fd, HERITAGE_DUMP_FD) >= 0)) {
+		/* Everything else is close-on-exec but the copies. */
+		close_range(HERITAGE_WORDS_FD + (words_fd >= 0) + (dump_fd >= 0), UINT32_MAX,
+			CLOSE_RANGE_CLOEXEC);
+		execve(OWN_PROGRAM, arguments, environment);
+	}
+	_exit(127);
+}
+
+/* Return: pid, 0 in the child, or -errno. */
+static int fork_for_holder(int *ret_pidfd)
+{
+	struct clone_args how = {
+		.flags = CLONE_PARENT | CLONE_PIDFD, .pidfd = (uint64_t)(uintptr_t)ret_pidfd};
+	long pid = syscall(SYS_clone3, &how, sizeof(how));
+
+	return pid < 0 ? -errno : (int)pid;
+}
+
+static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_pidfd)
 {
 	const struct heritage *heritage = worker->daemon->heritage;
 	char role[32], backend[32], device[32], level[32], control[32], words[32];
 	char *arguments[] = {(char *)"frmps-server", role, backend, device, level, control,
 		words_fd >= 0 ? words : NULL, NULL};
-	uv_stdio_container_t stdio[] = {{.flags = UV_IGNORE}, {.flags = UV_INHERIT_FD, .data = {.fd = 1}},
-		{.flags = UV_INHERIT_FD, .data = {.fd = 2}},
-		{.flags = UV_INHERIT_FD, .data = {.fd = control_fd}},
-		{.flags = UV_INHERIT_FD, .data = {.fd = words_fd}}};
-	uv_process_options_t options = {.exit_cb = on_exit_of_child,
-		.file = OWN_PROGRAM,
-		.args = arguments,
-		.env = heritage->environment,
-		.stdio = stdio,
-		.stdio_count = words_fd >= 0 ? 5 : 4};
+	char **environment = worker->role == ROLE_EXECUTOR
+				     ? exceptions_environment(heritage->environment, worker->graceful)
+				     : NULL;
+	int pid;
 
 	snprintf(role, sizeof(role), "--role=%s", role_name(worker->role));
 	snprintf(backend, sizeof(backend), "--backend=%s", heritage->backend);
@@ -67,29 +86,36 @@ static int spawn(struct process *process, struct worker *worker, int control_fd,
 	snprintf(level, sizeof(level), "--child-log-level=%d", heritage->log_level);
 	snprintf(control, sizeof(control), "--control-fd=%d", HERITAGE_CONTROL_FD);
 	snprintf(words, sizeof(words), "--words-fd=%d", HERITAGE_WORDS_FD);
-	return uv_spawn(worker->daemon->loop, &process->handle, &options);
+	pid = fork_for_holder(ret_pidfd);
+	if (pid == 0)
+		become(arguments, environment ? environment : heritage->environment, control_fd, words_fd,
+			worker->dump_fd);
+	exceptions_environment_free(environment);
+	return pid;
+}
+
+void supervise_adopt(struct worker *worker, int pidfd)
+{
+	struct process *process = calloc(1, sizeof(*process));
+
+	log_bug_on(!process);
+	process->pidfd = pidfd;
+	worker->process = process;
 }
 
 static int start(struct worker *worker, int control_fd, int words_fd)
 {
-	struct process *process = calloc(1, sizeof(*process));
-	int r = process ? spawn(process, worker, control_fd, words_fd) : -ENOMEM;
+	int pidfd = -1, pid = spawn(worker, control_fd, words_fd, &pidfd);
 
 	close(control_fd);
 	if (words_fd >= 0)
 		close(words_fd);
-	if (!process)
-		return r;
-	process->handle.data = process;
-	if (r < 0) {
-		/* The handle was made known to the loop before the fork failed. */
-		uv_close((uv_handle_t *)&process->handle, on_close);
-		return r;
-	}
-	process->worker = worker;
-	worker->process = process;
-	worker->pid = process->handle.pid;
-	log_debug("%s %d is started", role_name(worker->role), (int)worker->pid);
+	if (pid < 0)
+		return pid;
+	supervise_adopt(worker, pidfd);
+	worker->pid = pid;
+	worker->process_key = store_deposit(worker->daemon->store, pidfd);
+	log_debug("%s %d is started", role_name(worker->role), pid);
 	return 0;
 }
 
@@ -100,7 +126,40 @@ static void kill_child(struct worker *worker)
 	if (!process)
 		return;
 	process->killed_us = timer_now_us();
-	uv_process_kill(&process->handle, SIGKILL);
+	syscall(SYS_pidfd_send_signal, process->pidfd, SIGKILL, NULL, 0);
 }
 
 const struct spawner supervise_spawner = {.start = start, .kill = kill_child};
+
+static struct worker *find_worker(const struct daemon *daemon, pid_t pid)
+{
+	struct domain *domain;
+	struct worker *worker;
+
+	if (daemon->keeper && daemon->keeper->pid == pid)
+		return daemon->keeper;
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		TAILQ_FOREACH (worker, &domain->workers, link)
+			if (worker->pid == pid)
+				return worker;
+	return NULL;
+}
+
+void supervise_ended(struct daemon *daemon, pid_t pid, int status)
+{
+	struct worker *worker = find_worker(daemon, pid);
+	int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+	struct process *process;
+
+	if (worker) {
+		process = worker->process;
+		log_debug("%s %d is reaped (status %d, signal %d)%s", role_name(worker->role), (int)pid,
+			WEXITSTATUS(status), number, process->killed_us ? ", it was killed" : "");
+		/* From here on there is nothing to kill. */
+		worker->process = NULL;
+		close(process->pidfd);
+		free(process);
+		worker_reaped(worker, number ? 0 : WEXITSTATUS(status), number);
+	}
+	store_settle(daemon->store, pid);
+}

@@ -11,4 +11,10 @@
 /* The real spawner: this program again, in another role. */
 extern const struct spawner supervise_spawner;
 
+/** Takes over the pidfd of a child of an earlier life of the daemon. */
+void supervise_adopt(struct worker *worker, int pidfd);
+
+/** The holder says that a child has ended; one that is no worker's is fine. @status: as from waitpid() */
+void supervise_ended(struct daemon *daemon, pid_t pid, int status);
+
 #endif

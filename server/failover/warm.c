@@ -17,6 +17,7 @@
 #include "server/session/domain.h"
 #include "server/session/holdings.h"
 #include "server/session/client.h"
+#include "server/session/sink.h"
 
 /* What the answer of a standby is compared with. */
 struct mirror {
@@ -42,6 +43,12 @@ static void compare(const struct mirror *mirror, struct worker *worker, const st
 	}
 }
 
+void warm_done(struct domain *domain, struct worker *worker)
+{
+	promote_warm(domain, worker);
+	domain_keep(domain);
+}
+
 static void on_mirrored(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
@@ -50,12 +57,13 @@ static void on_mirrored(
 	(void)packet;
 	if (reply && mirror->client->state != CLIENT_CLOSING)
 		compare(mirror, worker, reply);
-	worker->mirrors--;
+	if (!--worker->mirrors)
+		worker_keep(worker);
 	chunk_unref(mirror->chunk);
 	client_unref(mirror->client);
 	free(mirror);
 	if (reply && worker->state == WORKER_WARM && !worker->mirrors)
-		promote_warm(worker->domain, worker);
+		warm_done(worker->domain, worker);
 }
 
 static void send_mirror(struct worker *worker, struct client *client, struct wire_message *message,
@@ -71,7 +79,9 @@ static void send_mirror(struct worker *worker, struct client *client, struct wir
 		mirror->global[0] = global[0];
 		mirror->global[1] = global[1];
 	}
-	worker->mirrors++;
+	/* Not in step until it has answered: should the daemon die before, it is replaced. */
+	if (!worker->mirrors++)
+		worker_keep(worker);
 	worker_request(worker, message, fds, fd_count, on_mirrored, mirror);
 }
 
@@ -90,6 +100,8 @@ static void mirror_entry(struct worker *worker, struct client *client, const str
 	struct shared_fd *fd = entry->chunk ? entry->chunk->fd : entry->fd;
 	struct wire_message message;
 
+	if (entry->type == WIRE_CREATE_MEMORY) /* executors only know what is mapped */
+		return;
 	holdings_message(entry, client->number, &message);
 	send_mirror(worker, client, &message, &fd, fd ? 1 : 0, entry->global, NULL);
 }
@@ -108,9 +120,10 @@ static void on_warm(
 	if (!reply || worker->state != WORKER_WARMING)
 		return;
 	worker->state = WORKER_WARM;
+	worker_keep(worker);
 	log_debug("executor %d is warm, %.0f ms after its start", (int)worker->pid,
 		(double)(timer_now_us() - worker->started_us) / 1000.0);
-	promote_warm(domain, worker);
+	warm_done(domain, worker);
 }
 
 void warm_start(struct worker *worker)
@@ -120,10 +133,12 @@ void warm_start(struct worker *worker)
 	struct client *client;
 
 	worker->state = WORKER_WARMING;
+	worker->told = true;
 	TAILQ_FOREACH (client, &worker->domain->clients, domain_link) {
 		if (!client->opened || client->state == CLIENT_CLOSING)
 			continue;
 		mirror_session(worker, client);
+		sink_tell(client, worker);
 		TAILQ_FOREACH (entry, &client->holdings.entries, link)
 			mirror_entry(worker, client, entry);
 	}

@@ -19,6 +19,9 @@ struct worker;
 /** Ready was said: sends all opened sessions; the worker is WARM when it has executed them. */
 void warm_start(struct worker *worker);
 
+/** A standby knows everything: it may be needed at once. */
+void warm_done(struct domain *domain, struct worker *worker);
+
 /** Tells all standbys of a session that was opened. */
 void warm_session(struct client *client);
 /** Tells all standbys of something new that a session holds. */

@@ -11,14 +11,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "protocol/cuda_abi.h"
+#include "server/adopt/adopt.h"
+#include "server/adopt/records.h"
+#include "server/adopt/store.h"
+#include "server/config/config.h"
+#include "server/failover/promote.h"
+#include "server/failover/supervise.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
+#include "server/loop/watch.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 
@@ -53,6 +62,11 @@ static void take_reply(struct worker *worker, const struct wire_message *message
 {
 	struct worker_pending *pending = find_pending(worker, message->id);
 
+	if (!pending && message->id < worker->first_request) {
+		/* An earlier life of the daemon asked, and has dealt with it or did not need to. */
+		adopt_unclaimed(worker, &message->reply, packet);
+		return;
+	}
 	if (!pending) {
 		worker_condemn(worker, "answered a request that was not made");
 		return;
@@ -62,20 +76,76 @@ static void take_reply(struct worker *worker, const struct wire_message *message
 	free(pending);
 }
 
-static void take_lost(struct worker *worker, const struct wire_trouble *lost)
+/* An executor that can be halted lives on for a while; any other one is given up. */
+static void show_sign(struct worker *worker, const char *sign)
 {
+	if (!worker->domain || !promote_sign(worker->domain, worker, sign))
+		worker_condemn(worker, "lost its context");
+}
+
+void worker_take_lost(struct worker *worker, int32_t code, const char *text)
+{
+	if (worker->lost || worker->state == WORKER_CONDEMNED)
+		return;
 	worker->lost = true;
-	worker->lost_code = lost->code;
-	snprintf(worker->lost_text, sizeof(worker->lost_text), "%s", lost->text);
-	worker_condemn(worker, "lost its context");
+	worker->lost_code = code;
+	worker->lost_us = timer_now_us();
+	snprintf(worker->lost_text, sizeof(worker->lost_text), "%s", text);
+	show_sign(worker, text);
+}
+
+/* "It failed" says less than any other code. */
+static void note_code(struct worker *worker, int32_t code)
+{
+	if (!worker->testified_code || worker->testified_code == CUDA_ERROR_LAUNCH_FAILED)
+		worker->testified_code = code;
+}
+
+void worker_hint(struct worker *worker, int32_t code, const char *text)
+{
+	struct promotion *promotion = &worker->domain->promotion;
+	bool hint = promotion->state != PROMOTE_HALTING || promotion->hint;
+
+	/* If it is this one's it says so itself. */
+	if (worker->contains || !promote_sign(worker->domain, worker, text))
+		return;
+	promotion->hint = hint;
+	note_code(worker, code);
 }
 
 void worker_testify(struct worker *worker, int32_t code, const char *text)
 {
-	const struct wire_trouble lost = {.code = code, .text = text};
+	if (worker->testified || worker->state == WORKER_CONDEMNED)
+		return;
+	worker->testified = true;
+	note_code(worker, code);
+	if (!worker->lost)
+		snprintf(worker->lost_text, sizeof(worker->lost_text), "%s", text);
+	show_sign(worker, text);
+}
 
-	if (worker->state != WORKER_CONDEMNED)
-		take_lost(worker, &lost);
+bool worker_is_failing(const struct worker *worker)
+{
+	return worker->state == WORKER_CONDEMNED || worker->halting;
+}
+
+bool worker_owes(const struct worker *worker, const void *context)
+{
+	const struct worker_pending *pending;
+
+	TAILQ_FOREACH (pending, &worker->pending, link)
+		if (pending->context == context)
+			return true;
+	return false;
+}
+
+/* What it said, and what was begun for it. */
+static void keep_trouble(struct worker *worker)
+{
+	if (worker->domain)
+		domain_keep_all(worker->domain, false);
+	else
+		worker_keep(worker);
 }
 
 static void on_message(void *context, const struct wire_message *message, struct packet *packet)
@@ -87,11 +157,28 @@ static void on_message(void *context, const struct wire_message *message, struct
 		take_reply(worker, message, packet);
 		break;
 	case WIRE_LOST:
-		take_lost(worker, &message->trouble);
+		worker_take_lost(worker, message->trouble.code, message->trouble.text);
+		keep_trouble(worker);
+		break;
+	case WIRE_SUSPECT:
+		if (worker->domain)
+			promote_sign(worker->domain, worker, message->trouble.text);
+		keep_trouble(worker);
+		break;
+	case WIRE_FAULT:
+		if (worker->domain)
+			promote_contained(worker->domain, worker, message->session, message->trouble.code,
+				message->trouble.text);
+		keep_trouble(worker);
 		break;
 	case WIRE_READY:
+		worker->contains = message->ready.contains && worker->graceful;
 		if (worker->state == WORKER_STARTING)
 			daemon_worker_ready(worker, &message->ready);
+		worker_keep(worker);
+		break;
+	case WIRE_STRAY:
+		daemon_worker_stray(worker, &message->stray);
 		break;
 	case WIRE_OFFENCE:
 		daemon_worker_offence(worker, message->session, message->trouble.text);
@@ -119,32 +206,133 @@ static struct worker *worker_free(struct worker *worker)
 	if (!worker)
 		return NULL;
 	connection_shutdown(worker->connection);
+	store_drop(worker->daemon->store, worker->record);
+	store_forget(worker->daemon->store, worker->control_key);
+	store_forget(worker->daemon->store, worker->process_key);
+	store_forget(worker->daemon->store, worker->words_key);
+	store_forget(worker->daemon->store, worker->dump_key);
+	watch_free(worker->dump_watch);
+	if (worker->dump_fd >= 0)
+		close(worker->dump_fd);
 	if (worker->words)
-		munmap(worker->words, sizeof(*worker->words));
+		munmap(worker->words, LAST_WORDS_MAX * sizeof(*worker->words));
 	free(worker->immovable);
 	free(worker);
 	return NULL;
 }
 
+static int map_words(struct worker *worker, int fd)
+{
+	void *page = mmap(NULL, LAST_WORDS_MAX * sizeof(*worker->words), PROT_READ, MAP_SHARED, fd, 0);
+
+	if (page == MAP_FAILED)
+		return -errno;
+	worker->words = page;
+	return 0;
+}
+
 /* The page for last words, mapped here and to be inherited. */
 static int make_words(struct worker *worker, int *ret_fd)
 {
-	int fd = memfd_create("frmps-last-words", MFD_CLOEXEC);
-	void *page;
+	int fd = memfd_create("frmps-last-words", MFD_CLOEXEC), r;
 
 	if (fd < 0)
 		return -errno;
-	if (ftruncate(fd, 4096) < 0)
-		goto failed;
-	page = mmap(NULL, sizeof(*worker->words), PROT_READ, MAP_SHARED, fd, 0);
-	if (page == MAP_FAILED)
-		goto failed;
-	worker->words = page;
+	r = ftruncate(fd, LAST_WORDS_MAX * (off_t)sizeof(*worker->words)) < 0 ? -errno
+									      : map_words(worker, fd);
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
+	worker->words_key = store_deposit(worker->daemon->store, fd);
 	*ret_fd = fd;
 	return 0;
-failed:
-	close(fd);
-	return -errno;
+}
+
+/* The driver writes only when a kernel has faulted. */
+static void on_dump(void *context)
+{
+	struct worker *worker = context;
+	char events[1024];
+
+	while (read(worker->dump_events, events, sizeof(events)) > 0)
+		;
+	if (!worker->domain || worker->state == WORKER_CONDEMNED)
+		return;
+	if (worker->contains)
+		promote_await(worker->domain, worker);
+	else
+		promote_sign(worker->domain, worker, "the driver writes a dump");
+}
+
+/* Without it the dump is found when something else shows that there may be one. */
+static void watch_dump(struct worker *worker)
+{
+	int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	char path[32];
+
+	if (fd < 0)
+		return;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", worker->dump_fd);
+	if (inotify_add_watch(fd, path, IN_MODIFY | IN_CLOSE_WRITE) < 0)
+		close(fd);
+	else
+		worker->dump_watch =
+			watch_new(worker->daemon->loop, worker->dump_events = fd, on_dump, worker);
+}
+
+/* What an executor needs to outlast faults. */
+static int make_dump(struct worker *worker)
+{
+	worker->graceful = worker->daemon->config->on_fault == CONFIG_ON_FAULT_DEFAULT;
+	if (!worker->graceful)
+		return 0;
+	worker->dump_fd = memfd_create("frmps-dump", MFD_CLOEXEC);
+	if (worker->dump_fd < 0)
+		return -errno;
+	worker->dump_key = store_deposit(worker->daemon->store, worker->dump_fd);
+	watch_dump(worker);
+	return 0;
+}
+
+void worker_keep(struct worker *worker)
+{
+	struct store *store = worker->daemon->store;
+	size_t room = (RECORD_MAX - sizeof(struct kept_worker)) / sizeof(uint64_t);
+	size_t listed = worker->immovable_count < room ? worker->immovable_count : room;
+	size_t bytes = sizeof(struct kept_worker) + listed * sizeof(uint64_t);
+	struct kept_worker *kept;
+
+	if (!store)
+		return;
+	kept = calloc(1, bytes);
+	log_bug_on(!kept);
+	*kept = (struct kept_worker){.domain = worker->domain ? worker->domain->number : 0,
+		.state = worker->state,
+		.generation = worker->generation,
+		.keeper_number = worker->daemon->keeper_number,
+		.pid = worker->pid,
+		.lost_code = worker->lost_code,
+		.was_ready = worker->was_ready,
+		.lost = worker->lost,
+		.graceful = worker->graceful,
+		.contains = worker->contains,
+		.halting = worker->halting,
+		.told = worker->told,
+		.dump = worker->dump_key,
+		/* One that could not even be listed is not worth adopting. */
+		.in_step =
+			worker->state >= WORKER_WARM && !worker->mirrors && listed == worker->immovable_count,
+		.control = worker->control_key,
+		.process = worker->process_key,
+		.words = worker->words_key,
+		.immovable_count = (uint32_t)listed,
+		.started_us = worker->started_us};
+	memcpy(kept->lost_text, worker->lost_text, sizeof(kept->lost_text));
+	if (listed)
+		memcpy(kept + 1, worker->immovable, listed * sizeof(uint64_t));
+	worker->record = store_put(store, worker->record, RECORD_WORKER, worker->number, kept, bytes);
+	free(kept);
 }
 
 static struct worker *worker_new(struct daemon *daemon, struct domain *domain, enum role role, int socket)
@@ -158,8 +346,9 @@ static struct worker *worker_new(struct daemon *daemon, struct domain *domain, e
 	worker->daemon = daemon;
 	worker->domain = domain;
 	worker->role = role;
+	worker->dump_fd = -1;
 	worker->started_us = timer_now_us();
-	worker->next_request = 1;
+	worker->first_request = worker->next_request = ((uint64_t)daemon->epoch << 40) + 1;
 	TAILQ_INIT(&worker->pending);
 	worker->connection = connection_new(daemon->loop, socket, WORKER_QUEUE_MAX, &handlers, worker);
 	return worker->connection ? worker : worker_free(worker);
@@ -177,7 +366,12 @@ int worker_start(struct daemon *daemon, struct domain *domain, enum role role, s
 		close(pair[1]);
 		return -ENOMEM;
 	}
+	worker->number = ++daemon->next_worker;
+	daemon_keep(daemon);
+	worker->control_key = store_deposit(daemon->store, pair[0]);
 	if (role == ROLE_EXECUTOR)
+		r = make_dump(worker);
+	if (role == ROLE_EXECUTOR && r == 0)
 		r = make_words(worker, &words_fd);
 	if (r < 0)
 		close(pair[1]);
@@ -187,8 +381,62 @@ int worker_start(struct daemon *daemon, struct domain *domain, enum role role, s
 		worker_free(worker);
 		return r;
 	}
+	worker_keep(worker);
 	*ret_worker = worker;
 	return 0;
+}
+
+static void take_kept(struct worker *worker, const struct kept_worker *kept, size_t bytes)
+{
+	uint32_t room = (uint32_t)((bytes - sizeof(*kept)) / sizeof(uint64_t));
+
+	worker->state = (enum worker_state)kept->state;
+	worker->generation = kept->generation;
+	worker->pid = kept->pid;
+	worker->was_ready = kept->was_ready;
+	worker->lost = kept->lost;
+	worker->graceful = kept->graceful;
+	worker->contains = kept->contains;
+	worker->halting = kept->halting;
+	worker->told = kept->told;
+	worker->lost_code = kept->lost_code;
+	memcpy(worker->lost_text, kept->lost_text, sizeof(worker->lost_text));
+	worker->started_us = kept->started_us;
+	worker->control_key = kept->control;
+	worker->process_key = kept->process;
+	worker->words_key = kept->words;
+	worker->immovable_count = kept->immovable_count < room ? kept->immovable_count : room;
+	worker->immovable_room = worker->immovable_count;
+	if (!worker->immovable_count)
+		return;
+	worker->immovable = calloc(worker->immovable_count, sizeof(uint64_t));
+	log_bug_on(!worker->immovable);
+	memcpy(worker->immovable, kept + 1, worker->immovable_count * sizeof(uint64_t));
+}
+
+struct worker *worker_adopt(struct daemon *daemon, struct domain *domain, uint32_t number,
+	const struct kept_worker *kept, size_t bytes)
+{
+	int control = store_take(daemon->store, kept->control), words;
+	struct worker *worker;
+
+	worker = control < 0 ? NULL
+			     : worker_new(daemon, domain, domain ? ROLE_EXECUTOR : ROLE_KEEPER, control);
+	if (!worker)
+		return NULL;
+	worker->number = number;
+	take_kept(worker, kept, bytes);
+	worker->dump_key = kept->dump;
+	worker->dump_fd = kept->dump ? store_take(daemon->store, kept->dump) : -1;
+	if (worker->dump_fd >= 0)
+		watch_dump(worker);
+	words = store_take(daemon->store, kept->words);
+	if (words >= 0) {
+		map_words(worker, words);
+		close(words);
+	}
+	supervise_adopt(worker, store_take(daemon->store, kept->process));
+	return worker;
 }
 
 void worker_request(struct worker *worker, struct wire_message *message, struct shared_fd *const *fds,
@@ -224,6 +472,7 @@ void worker_condemn(struct worker *worker, const char *reason)
 		role_name(worker->role), (int)worker->pid, worker_state_name(worker->state), reason,
 		worker->lost_text[0] ? ": " : "", worker->lost_text);
 	worker->state = WORKER_CONDEMNED;
+	worker_keep(worker);
 	worker->daemon->spawner->kill(worker);
 	daemon_worker_condemned(worker);
 }

@@ -35,7 +35,10 @@
 struct connection;
 struct daemon;
 struct domain;
+struct kept_worker;
+struct record;
 struct shared_fd;
+struct watch;
 struct worker;
 
 enum worker_state { WORKER_STARTING, WORKER_WARMING, WORKER_WARM, WORKER_ACTIVE, WORKER_CONDEMNED };
@@ -43,6 +46,7 @@ enum worker_state { WORKER_STARTING, WORKER_WARMING, WORKER_WARM, WORKER_ACTIVE,
 /* How children are made and ended: supervise.c, or a test. kill() is called at most once and leads to one
  * worker_reaped(), never from within kill(). start() takes both descriptors over, on failure too. */
 struct spawner {
+	/* Sets worker->process and worker->pid, and worker->process_key if there is a store. */
 	int (*start)(struct worker *worker, int control_fd, int words_fd);
 	void (*kill)(struct worker *worker);
 };
@@ -71,14 +75,29 @@ struct worker {
 	bool was_ready;		  /* it said Ready */
 	bool lost;		  /* it said Lost */
 	int32_t lost_code;
+	uint64_t lost_us;
+	bool testified;		  /* somebody else said that its context is lost */
+	int32_t testified_code;	  /* the first that said something in particular; also from a hint */
+	bool graceful;		  /* executors: outlasts faults (on_fault = default) */
+	bool contains;		  /* and tells of each one itself */
+	int dump_fd;		  /* if so: memfd that the driver writes its dump to; else -1 */
+	struct watch *dump_watch; /* sees when that is written */
+	int dump_events;	  /* the watch's */
+	bool halting;		  /* Halt was sent: of its answers only those that are good count */
+	bool told;		  /* it knows, or knew before it was condemned, the sessions of its domain */
 	char lost_text[256];
 	int exit_status, exit_signal; /* once reaped */
 	uint64_t next_request;
+	uint64_t first_request; /* numbers below are of an earlier life of the daemon */
 	TAILQ_HEAD(, worker_pending) pending;
 	unsigned mirrors; /* answers to warm.c that are not in */
 	/* Sessions that this standby cannot take over: something of theirs failed or came out differently. */
 	uint64_t *immovable;
 	uint32_t immovable_count, immovable_room;
+	/* What outlives the daemon. */
+	uint32_t number;					/* unique in the life of the service */
+	uint32_t control_key, process_key, words_key, dump_key; /* of the descriptors */
+	const struct record *record;
 };
 
 const char *worker_state_name(enum worker_state state);
@@ -88,10 +107,22 @@ int worker_start(struct daemon *daemon, struct domain *domain, enum role role, s
 
 /**
  * Sends a request. Sending never fails for the caller: a worker that cannot be written to is condemned, and
- * the reply comes as NULL when it is reaped. message->id is filled in; the descriptors stay the caller's.
+ * the reply comes as NULL when it is reaped. message->id is filled in with worker->next_request; the
+ * descriptors stay the caller's.
  */
 void worker_request(struct worker *worker, struct wire_message *message, struct shared_fd *const *fds,
 	unsigned fd_count, worker_reply_fn *reply, void *context);
+
+/** Records the worker as it is. */
+void worker_keep(struct worker *worker);
+
+/**
+ * Makes the worker of an earlier life of the daemon again.
+ * @bytes: of the record, with the list of immovable sessions behind it
+ * Return: NULL if its descriptors are not there; it then sees the hang-up and ends.
+ */
+struct worker *worker_adopt(struct daemon *daemon, struct domain *domain, uint32_t number,
+	const struct kept_worker *kept, size_t bytes);
 
 /** Sends a message that has no answer. */
 void worker_post(struct worker *worker, const struct wire_message *message);
@@ -99,8 +130,17 @@ void worker_post(struct worker *worker, const struct wire_message *message);
 /** Gives the worker up: kills it, at once and once. */
 void worker_condemn(struct worker *worker, const char *reason);
 
-/** Somebody else's word that its context is lost, before it says so itself; then it is given up. */
+/** Somebody else's word that its context is lost, before it says so itself. */
 void worker_testify(struct worker *worker, int32_t code, const char *text);
+/** Some process on the device has a fault; whose is not said. */
+void worker_hint(struct worker *worker, int32_t code, const char *text);
+/** It said so itself, in whatever way. */
+void worker_take_lost(struct worker *worker, int32_t code, const char *text);
+
+/** Whether an answer of it that is no success may be due to its own trouble. */
+bool worker_is_failing(const struct worker *worker);
+/** Whether a request made with this context has not been answered. */
+bool worker_owes(const struct worker *worker, const void *context);
 
 /** Whether it was told of the sessions of its domain. */
 bool worker_knows_sessions(const struct worker *worker);

@@ -27,6 +27,7 @@ struct keeper {
 	const struct backend_ops *ops;
 	int socket;
 	struct ledger ledger;
+	uint64_t latest_request; /* a daemon that took over from a dead one may send one again */
 	struct packet packet;
 	struct wire_message request, answer;
 	uint64_t values[1];
@@ -95,6 +96,10 @@ static int release_chunk(struct keeper *keeper)
 
 static int handle_request(struct keeper *keeper)
 {
+	if (keeper->request.id && keeper->request.id <= keeper->latest_request)
+		return 0;
+	if (keeper->request.id)
+		keeper->latest_request = keeper->request.id;
 	switch (keeper->request.type) {
 	case WIRE_CREATE_CHUNK:
 		return create_chunk(keeper);

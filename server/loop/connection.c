@@ -6,7 +6,8 @@
 // Edge cases that the code is shaped by: a handler may shut its own connection down in the middle of the read
 // loop (the memory stays until the close callback, `closing` is checked after every handler); a paused
 // connection polls for UV_DISCONNECT only; a peer may hang up while packets of it are still unread (they are
-// delivered first).
+// delivered first). A packet is taken off the socket only behind its handler, or at the resume if the handler
+// paused the connection: a daemon that dies in between finds it there in its next life (server/adopt/).
 
 #include "server/loop/connection.h"
 
@@ -41,6 +42,7 @@ struct connection {
 	const struct connection_handlers *handlers;
 	void *context;
 	bool paused;
+	bool unread;  /* the first packet on the socket was delivered; it goes when that is over */
 	bool hung_up; /* closed was called, or is about to be */
 	bool closing;
 };
@@ -76,11 +78,19 @@ static void hang_up(struct connection *connection, const char *reason)
 	connection->handlers->closed(connection->context, reason);
 }
 
+/* What was delivered has been dealt with. */
+static void take_off(struct connection *connection)
+{
+	if (connection->unread)
+		packet_discard(connection->socket);
+	connection->unread = false;
+}
+
 /* Reads and delivers one packet. Return: whether to go on. */
 static bool read_one(struct connection *connection)
 {
 	struct wire_message *message;
-	int r = packet_receive(connection->socket, &incoming);
+	int r = packet_peek(connection->socket, &incoming);
 
 	if (r == PACKET_E_AGAIN)
 		return false;
@@ -95,8 +105,11 @@ static bool read_one(struct connection *connection)
 		packet_close_fds(&incoming);
 		hang_up(connection, message ? "sent a malformed message" : "out of memory");
 	} else {
+		connection->unread = true;
 		connection->handlers->message(connection->context, message, &incoming);
 		packet_close_fds(&incoming);
+		if (!connection->paused)
+			take_off(connection);
 	}
 	free(message);
 	return !connection->closing && !connection->hung_up;
@@ -261,6 +274,7 @@ void connection_pause(struct connection *connection)
 void connection_resume(struct connection *connection)
 {
 	connection->paused = false;
+	take_off(connection);
 	update_poll(connection);
 }
 
@@ -269,6 +283,12 @@ void connection_drain(struct connection *connection)
 	while (!connection->closing && !connection->hung_up && read_one(connection))
 		;
 	hang_up(connection, "hung up");
+}
+
+void connection_deliver(struct connection *connection)
+{
+	if (!connection->closing && !connection->hung_up && !connection->paused)
+		read_one(connection);
 }
 
 unsigned connection_queued(const struct connection *connection)
@@ -294,6 +314,8 @@ struct connection *connection_shutdown(struct connection *connection)
 {
 	if (!connection || connection->closing)
 		return NULL;
+	/* Something unread would take what was sent to the peer away from it. */
+	take_off(connection);
 	connection->closing = true;
 	uv_poll_stop(&connection->handle);
 	uv_close((uv_handle_t *)&connection->handle, on_close);

@@ -55,13 +55,20 @@ void connection_set_owner(
 int connection_send(struct connection *connection, const struct wire_message *message,
 	struct shared_fd *const *fds, unsigned fd_count);
 
-/** Stops delivering messages until connection_resume(); a peer that hangs up is still noticed. */
+/**
+ * Stops delivering messages until connection_resume(); a peer that hangs up is still noticed. A message whose
+ * handler pauses stays on the socket until then, otherwise until its handler has returned: what the daemon
+ * has not dealt with outlives the daemon.
+ */
 void connection_pause(struct connection *connection);
 void connection_resume(struct connection *connection);
 
 /** Delivers at once everything that the peer sent before it ended; then calls `closed` unless that has
  * happened. */
 void connection_drain(struct connection *connection);
+
+/** Delivers one message now, if there is one. */
+void connection_deliver(struct connection *connection);
 
 /** Packets waiting in the queue. */
 unsigned connection_queued(const struct connection *connection);

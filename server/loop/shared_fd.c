@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "server/adopt/store.h"
+
 struct shared_fd *shared_fd_new(int fd)
 {
 	struct shared_fd *shared;
@@ -23,6 +25,15 @@ struct shared_fd *shared_fd_new(int fd)
 	return shared;
 }
 
+uint32_t shared_fd_keep(struct shared_fd *shared, struct store *store)
+{
+	if (!shared->key && store) {
+		shared->key = store_deposit(store, shared->fd);
+		shared->store = store;
+	}
+	return shared->key;
+}
+
 struct shared_fd *shared_fd_ref(struct shared_fd *shared)
 {
 	shared->refs++;
@@ -32,6 +43,7 @@ struct shared_fd *shared_fd_ref(struct shared_fd *shared)
 struct shared_fd *shared_fd_unref(struct shared_fd *shared)
 {
 	if (shared && --shared->refs == 0) {
+		store_forget(shared->store, shared->key);
 		close(shared->fd);
 		free(shared);
 	}

@@ -14,6 +14,7 @@
 #include "server/backend/backend.h"
 #include "server/session/holdings.h"
 #include "server/session/message.h"
+#include "server/session/window.h"
 #include "shm/layout.h"
 
 static int broken(struct check_finding *finding, const char *reason)
@@ -49,6 +50,12 @@ static int check_range(const struct check_scope *scope, const struct wire_range 
 	return 0;
 }
 
+static bool is_over_limit(const struct check_scope *scope, uint64_t bytes)
+{
+	return scope->memory_limit && (scope->holdings->memory_bytes > scope->memory_limit ||
+					      bytes > scope->memory_limit - scope->holdings->memory_bytes);
+}
+
 static int check_map(const struct check_scope *scope, const struct wire_range *range, bool device,
 	struct check_finding *finding)
 {
@@ -56,24 +63,116 @@ static int check_map(const struct check_scope *scope, const struct wire_range *r
 
 	if (r)
 		return r;
+	if (device && range->flags)
+		return broken(finding, "flags of a mapping are unknown");
 	if (holdings_overlaps(scope->holdings, range))
 		return broken(finding, "range overlaps one that is mapped");
-	if (device && scope->memory_limit &&
-		(scope->holdings->memory_bytes > scope->memory_limit ||
-			range->bytes > scope->memory_limit - scope->holdings->memory_bytes))
+	if (device && is_over_limit(scope, range->bytes))
 		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
 	return 0;
+}
+
+/* A new handle, for memory that is made or imported. */
+static int check_new_memory(
+	const struct check_scope *scope, const struct wire_memory *memory, struct check_finding *finding)
+{
+	if (!memory->handle || holdings_find_memory(scope->holdings, memory->handle))
+		return broken(finding, "handle of memory is zero or in use");
+	return 0;
+}
+
+static int check_create(
+	const struct check_scope *scope, const struct wire_memory *memory, struct check_finding *finding)
+{
+	int r = check_new_memory(scope, memory, finding);
+
+	if (r)
+		return r;
+	if (!memory->bytes || memory->bytes % BACKEND_CHUNK_GRANULE)
+		return broken(finding, "size of memory is zero or not aligned");
+	return is_over_limit(scope, memory->bytes) ? answer(finding, CUDA_ERROR_OUT_OF_MEMORY) : 0;
+}
+
+static int check_release(
+	const struct check_scope *scope, const struct wire_memory *memory, struct check_finding *finding)
+{
+	const struct holding *entry = holdings_find_memory(scope->holdings, memory->handle);
+
+	if (!entry)
+		return answer(finding, CUDA_ERROR_INVALID_HANDLE);
+	if (holdings_find_mapping(scope->holdings, entry->chunk) &&
+		holdings_is_only_memory(scope->holdings, entry))
+		return broken(finding, "memory that is mapped was released");
+	return 0;
+}
+
+/* A range inside one of the session's further windows. */
+static bool inside_windows(const struct check_scope *scope, const struct wire_range *range)
+{
+	const struct holding *entry;
+
+	TAILQ_FOREACH (entry, &scope->holdings->entries, link)
+		if (entry->type == WIRE_RESERVE_WINDOW &&
+			inside(range, entry->range.address, entry->range.bytes))
+			return true;
+	return false;
 }
 
 static int check_unmap(const struct check_scope *scope, const struct wire_range *range, bool device,
 	struct check_finding *finding)
 {
-	int r = check_range(scope, range, device, finding);
+	int r = device && inside_windows(scope, range) ? 0 : check_range(scope, range, device, finding);
 
 	if (!r && !holdings_find_range(scope->holdings, device ? WIRE_MAP_MEMORY : WIRE_MAP_HOST,
 			  range->address, range->bytes))
 		return broken(finding, "range was not mapped");
 	return r;
+}
+
+static int check_map_handle(
+	const struct check_scope *scope, const struct wire_memory *memory, struct check_finding *finding)
+{
+	const struct holding *entry = holdings_find_memory(scope->holdings, memory->handle);
+	const struct wire_range range = {memory->address, memory->bytes, 0};
+
+	if (!entry)
+		return answer(finding, CUDA_ERROR_INVALID_HANDLE);
+	if (range.bytes != entry->range.bytes || range.address % BACKEND_CHUNK_GRANULE)
+		return broken(finding, "memory is mapped partly or not aligned");
+	if (!inside(&range, scope->window_base, scope->device_bytes) && !inside_windows(scope, &range))
+		return broken(finding, "range lies outside the session's windows");
+	if (holdings_overlaps(scope->holdings, &range))
+		return broken(finding, "range overlaps one that is mapped");
+	return 0;
+}
+
+static int check_window(
+	const struct check_scope *scope, const struct wire_window *window, struct check_finding *finding)
+{
+	if (window->address || !window->bytes || window->bytes % WINDOW_BYTES)
+		return broken(finding, "windows have an address or no whole number");
+	if (window->bytes / WINDOW_BYTES > CHECK_WINDOWS_MAX - scope->holdings->windows)
+		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
+	return 0;
+}
+
+static int check_tensor_map(const struct wire_tensor_map *map, struct check_finding *finding)
+{
+	bool is_encoded = map->kind == 2;
+
+	if (map->kind > 2 || is_encoded != (map->map.count > 0))
+		return broken(finding, "kind of tensor map is unknown or does not fit");
+	if (is_encoded)
+		return 0;
+	if (!map->rank || map->rank > WIRE_TENSOR_RANK_MAX || map->dims.count != map->rank ||
+		map->strides.count + 1 != map->rank || map->element_strides.count != map->rank)
+		return broken(finding, "tensor map has a wrong rank");
+	if (map->kind == 0 && map->box.count != map->rank)
+		return broken(finding, "box of a tensor map has a wrong rank");
+	if (map->kind == 1 &&
+		(map->rank < 3 || map->lower.count + 2 != map->rank || map->upper.count + 2 != map->rank))
+		return broken(finding, "corners of a tensor map have a wrong rank");
+	return 0;
 }
 
 static bool is_id(uint32_t id)
@@ -127,6 +226,17 @@ static int check_load(const struct check_scope *scope, const struct wire_load_mo
 		return broken(finding, "kind of module is unknown");
 	r = check_options(&load->options, finding);
 	return r ? r : check_image(load->bytes, packet->fds[0], finding);
+}
+
+static int check_graph(const struct check_scope *scope, const struct wire_graph *graph,
+	const struct packet *packet, struct check_finding *finding)
+{
+	if (!graph->graph || graph->graph >= FRMPS_GRAPH_IDS ||
+		holdings_has_graph(scope->holdings, graph->graph))
+		return broken(finding, "id of a graph is out of range or in use");
+	if (graph->bytes > FRMPS_GRAPH_BYTES_MAX)
+		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
+	return check_image(graph->bytes, packet->fds[0], finding);
 }
 
 static int check_symbol(const struct check_scope *scope, enum wire_type type,
@@ -199,6 +309,26 @@ static int check_by_type(const struct check_scope *scope, const struct wire_mess
 		return 0;
 	case WIRE_QUERY_MEMORY:
 		return 0;
+	case WIRE_CREATE_MEMORY:
+		return check_create(scope, &message->memory, finding);
+	case WIRE_IMPORT_MEMORY:
+		return check_new_memory(scope, &message->memory, finding);
+	case WIRE_RELEASE_MEMORY:
+		return check_release(scope, &message->memory, finding);
+	case WIRE_MAP_HANDLE:
+		return check_map_handle(scope, &message->memory, finding);
+	case WIRE_EXPORT_MEMORY:
+		return 0;
+	case WIRE_RESERVE_WINDOW:
+		return check_window(scope, &message->window, finding);
+	case WIRE_ENCODE_TENSOR_MAP:
+		return check_tensor_map(&message->tensor_map, finding);
+	case WIRE_MAKE_GRAPH:
+		return check_graph(scope, &message->graph, packet, finding);
+	case WIRE_DROP_GRAPH:
+		return holdings_has_graph(scope->holdings, message->graph.graph)
+			       ? 0
+			       : answer(finding, CUDA_ERROR_INVALID_HANDLE);
 	default:
 		return broken(finding, "not a request");
 	}

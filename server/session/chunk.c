@@ -6,29 +6,86 @@
 #include "server/session/chunk.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
 
+#include "server/adopt/records.h"
+#include "server/adopt/store.h"
 #include "server/failover/worker.h"
+#include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/daemon.h"
+
+/* A chunk that the keeper is to let go of. */
+struct releasing {
+	struct daemon *daemon;
+	const struct record *record;
+};
+
+static void released(struct daemon *daemon, const struct record *record)
+{
+	store_drop(daemon->store, record);
+	daemon_released(daemon);
+}
 
 static void on_released(
 	void *context, struct worker *keeper, const struct wire_reply *reply, struct packet *packet)
 {
+	struct releasing *releasing = context;
+
 	(void)keeper;
 	(void)reply;
 	(void)packet;
-	daemon_reclaimed(context);
+	released(releasing->daemon, releasing->record);
+	free(releasing);
 }
 
-static void release(struct daemon *daemon, uint64_t handle, uint32_t keeper)
+static const struct record *record_doomed(
+	struct daemon *daemon, const struct record *old, const struct kept_chunk *chunk, uint64_t release_id)
 {
-	struct wire_message message = {.type = WIRE_RELEASE_CHUNK, .chunk = {.handle = handle}};
+	const struct kept_doomed kept = {
+		.chunk = {.handle = chunk->handle, .keeper = chunk->keeper}, .release_id = release_id};
+
+	return store_put(daemon->store, old, RECORD_DOOMED,
+		old ? record_key(old) : store_serial(daemon->store), &kept, sizeof(kept));
+}
+
+void chunk_release(struct daemon *daemon, const struct kept_chunk *kept, const struct record *record)
+{
+	struct wire_message message = {.type = WIRE_RELEASE_CHUNK, .chunk = {.handle = kept->handle}};
+	struct releasing *releasing;
 
 	/* The memory of an earlier keeper went with it. */
-	if (!daemon->keeper || daemon->keeper_number != keeper || daemon->keeper->state == WORKER_CONDEMNED)
-		daemon_reclaimed(daemon);
-	else
-		worker_request(daemon->keeper, &message, NULL, 0, on_released, daemon);
+	if (!daemon->keeper || daemon->keeper_number != kept->keeper ||
+		daemon->keeper->state == WORKER_CONDEMNED) {
+		released(daemon, record);
+		return;
+	}
+	releasing = malloc(sizeof(*releasing));
+	log_bug_on(!releasing);
+	releasing->daemon = daemon;
+	releasing->record = record_doomed(daemon, record, kept, daemon->keeper->next_request);
+	worker_request(daemon->keeper, &message, NULL, 0, on_released, releasing);
+}
+
+void chunk_name(const struct chunk *chunk, struct kept_chunk *kept)
+{
+	*kept = (struct kept_chunk){0};
+	if (chunk)
+		*kept = (struct kept_chunk){
+			chunk->handle, chunk->keeper, chunk->fd->key, {chunk->token[0], chunk->token[1]}};
+}
+
+struct chunk *chunk_adopt(struct daemon *daemon, const struct kept_chunk *kept, struct shared_fd *fd)
+{
+	struct chunk *chunk = fd ? malloc(sizeof(*chunk)) : NULL;
+
+	if (!chunk)
+		return NULL;
+	*chunk = (struct chunk){
+		.daemon = daemon, .refs = 1, .handle = kept->handle, .keeper = kept->keeper, .fd = fd};
+	memcpy(chunk->token, kept->token, sizeof(chunk->token));
+	return chunk;
 }
 
 struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd)
@@ -39,11 +96,14 @@ struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd)
 	if (!chunk) {
 		shared_fd_unref(shared);
 		daemon->reclaiming++;
-		release(daemon, handle, daemon->keeper_number);
+		chunk_release(daemon, &(struct kept_chunk){.handle = handle, .keeper = daemon->keeper_number},
+			NULL);
 		return NULL;
 	}
 	*chunk = (struct chunk){
 		.daemon = daemon, .refs = 1, .handle = handle, .keeper = daemon->keeper_number, .fd = shared};
+	log_bug_on(getrandom(chunk->token, sizeof(chunk->token), 0) != sizeof(chunk->token));
+	shared_fd_keep(shared, daemon->store);
 	return chunk;
 }
 
@@ -55,18 +115,32 @@ struct chunk *chunk_ref(struct chunk *chunk)
 
 void chunk_doom(struct chunk *chunk)
 {
-	if (!chunk->doomed)
-		chunk->daemon->reclaiming++;
+	struct kept_chunk kept;
+
+	if (chunk->doomed)
+		return;
+	chunk_name(chunk, &kept);
+	chunk->record = record_doomed(chunk->daemon, NULL, &kept, 0);
+	chunk->daemon->reclaiming++;
 	chunk->doomed = true;
+}
+
+void chunk_leave(struct chunk *chunk)
+{
+	if (chunk && chunk->refs == 1)
+		chunk_doom(chunk);
 }
 
 struct chunk *chunk_unref(struct chunk *chunk)
 {
+	struct kept_chunk kept;
+
 	if (!chunk || --chunk->refs)
 		return NULL;
 	chunk_doom(chunk);
+	chunk_name(chunk, &kept);
 	shared_fd_unref(chunk->fd);
-	release(chunk->daemon, chunk->handle, chunk->keeper);
+	chunk_release(chunk->daemon, &kept, chunk->record);
 	free(chunk);
 	return NULL;
 }

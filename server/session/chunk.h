@@ -12,15 +12,21 @@
 #include <stdint.h>
 
 struct daemon;
+struct kept_chunk;
+struct kept_doomed;
+struct record;
 struct shared_fd;
 
 struct chunk {
 	struct daemon *daemon;
 	unsigned refs;
-	bool doomed;	 /* unmapped; counted in daemon->reclaiming */
-	uint64_t handle; /* the keeper's */
-	uint32_t keeper; /* which keeper of the daemon's life made it */
+	bool doomed;	   /* unmapped; counted in daemon->reclaiming */
+	uint64_t handle;   /* the keeper's */
+	uint32_t keeper;   /* which keeper of the daemon's life made it */
+	uint64_t token[2]; /* proves the right to import it (ExportMemory) */
+	unsigned holders;  /* holdings that have it, of any session */
 	struct shared_fd *fd;
+	const struct record *record; /* while doomed */
 };
 
 /** Takes the descriptor over, on failure (NULL) too; the keeper's handle is then released at once. */
@@ -28,6 +34,14 @@ struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd);
 struct chunk *chunk_ref(struct chunk *chunk);
 /** Its owner gave it back: it will be released when the last reference goes. */
 void chunk_doom(struct chunk *chunk);
+/** One reference is about to go: if it is the last one, the chunk is doomed, and that is recorded first. */
+void chunk_leave(struct chunk *chunk);
+/** How records name it; NULL is fine. */
+void chunk_name(const struct chunk *chunk, struct kept_chunk *ret_kept);
+/** A chunk of an earlier life of the daemon. @fd: taken over, also on failure (NULL) */
+struct chunk *chunk_adopt(struct daemon *daemon, const struct kept_chunk *kept, struct shared_fd *fd);
+/** Has the keeper let go of what an earlier life of the daemon had doomed. It is recorded in @record. */
+void chunk_release(struct daemon *daemon, const struct kept_chunk *kept, const struct record *record);
 /** NULL is fine. Return: NULL. */
 struct chunk *chunk_unref(struct chunk *chunk);
 

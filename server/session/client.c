@@ -16,7 +16,10 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/adopt/records.h"
+#include "server/adopt/store.h"
 #include "server/config/config.h"
+#include "server/failover/overrun.h"
 #include "server/failover/warm.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
@@ -24,11 +27,15 @@
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
 #include "server/loop/watch.h"
+#include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/handshake.h"
+#include "server/session/linger.h"
 #include "server/session/message.h"
 #include "server/session/request.h"
+#include "server/session/sink.h"
+#include "server/session/visitor.h"
 #include "shm/doorbell.h"
 
 /* How much longer than the patience it was given an executor may take to close a session. */
@@ -49,8 +56,15 @@ static void let_go(struct client *client)
 {
 	window_give(&client->domain->windows, client->window);
 	holdings_deinit(&client->holdings);
+	sink_drop(client);
+	shared_fd_unref(client->again.fd);
+	chunk_unref(client->again.chunk);
+	/* Records name no descriptor that is given up. */
+	store_drop(client->daemon->store, client->record);
 	doubt_deinit(&client->common);
 	doubt_deinit(&client->latest);
+	promote_note_gone(client->domain, client);
+	overrun_forget(client);
 	shm_view_unmap(&client->view);
 	shared_fd_unref(client->client_fd);
 	shared_fd_unref(client->server_fd);
@@ -85,6 +99,48 @@ struct client *client_unref(struct client *client)
 	return NULL;
 }
 
+void client_keep(struct client *client)
+{
+	struct store *store = client->daemon->store;
+	const struct request *request = client->request;
+	struct kept_client kept = {.token = client->token,
+		.features = client->features,
+		.uid = client->uid,
+		.pid = client->pid,
+		.domain = client->domain->number,
+		.window = client->window,
+		.recovery = client->recovery,
+		.state = client->state,
+		.recover = client->recover,
+		.opened = client->opened,
+		.worked = client->worked,
+		.connection = client->connection_key,
+		.process = client->process_key,
+		.open = client->open,
+		.attach = client->attach,
+		.patience_ms = client->patience_ms,
+		.asked = client->again.asked,
+		.answered = client->answered,
+		.crashes = client->crashes};
+
+	if (!store)
+		return;
+	kept.client_fd = shared_fd_keep(client->client_fd, store);
+	kept.server_fd = shared_fd_keep(client->server_fd, store);
+	kept.doorbell = shared_fd_keep(client->doorbell_fd, store);
+	memcpy(kept.closes, client->closes, sizeof(kept.closes));
+	memcpy(kept.program, client->program, sizeof(kept.program));
+	for (int i = 0; i < 2; i++)
+		chunk_name(client->sinks[i], &kept.sinks[i]);
+	if (request) {
+		kept.asked = request->client_id;
+		kept.request = (struct kept_call){request->sent ? request->worker : 0, request->worker_id};
+		kept.request_fd = request->fd ? shared_fd_keep(request->fd, store) : 0;
+		chunk_name(request->chunk, &kept.chunk);
+	}
+	client->record = store_put(store, client->record, RECORD_CLIENT, client->number, &kept, sizeof(kept));
+}
+
 /*
  * What the client sees
  */
@@ -99,9 +155,21 @@ bool client_is_live(const struct client *client)
 	return state == SHM_SESSION_RUNNING || state == SHM_SESSION_HELD;
 }
 
+void client_set_recovery(struct client *client, bool replay)
+{
+	client->recovery = replay;
+	client->recovery_set = true;
+	client_keep(client);
+	log_info("session %llu (process %d, %s): recovery is %s from now on", name(client), (int)client->pid,
+		client->program, replay ? "replay" : "fail");
+}
+
 void client_hold(struct client *client)
 {
-	word_release(&client->view.server->state, SHM_SESSION_HELD);
+	uint32_t running = SHM_SESSION_RUNNING;
+
+	/* What the executor has just said to be over stays so. */
+	atomic_compare_exchange_strong(&client->view.server->state, &running, SHM_SESSION_HELD);
 	wake_all(&client->view.server->wake);
 }
 
@@ -139,6 +207,21 @@ static void on_process_gone(void *context)
 	client_end(client, (uint32_t)client->daemon->config->orphan_seconds * 1000);
 }
 
+/* Takes the three descriptors over and maps our view. Return: 0, SHM_E_* or -errno. */
+static int take_regions(struct client *client, int client_fd, int server_fd, int doorbell_fd)
+{
+	struct wire_shape shape;
+
+	shm_shape_init(&shape, SHM_RING_BYTES, client->daemon->config->arena_bytes, SHM_BLOCKS);
+	client->client_fd = shared_fd_new(client_fd);
+	client->server_fd = shared_fd_new(server_fd);
+	client->doorbell_fd = shared_fd_new(doorbell_fd);
+	if (!client->client_fd || !client->server_fd || !client->doorbell_fd)
+		return SHM_E_NOSPACE;
+	return shm_view_map(
+		&client->view, &shape, client->client_fd->fd, client->server_fd->fd, SHM_SIDE_SERVER);
+}
+
 /* Shared memory: regions, our view of them, doorbell. Return: 0, SHM_E_* or -errno. */
 static int make_regions(struct client *client)
 {
@@ -149,13 +232,7 @@ static int make_regions(struct client *client)
 	r = shm_region_new(&shape, &client_fd, &server_fd);
 	if (r)
 		return r;
-	client->client_fd = shared_fd_new(client_fd);
-	client->server_fd = shared_fd_new(server_fd);
-	client->doorbell_fd = shared_fd_new(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	if (!client->client_fd || !client->server_fd || !client->doorbell_fd)
-		return SHM_E_NOSPACE;
-	return shm_view_map(
-		&client->view, &shape, client->client_fd->fd, client->server_fd->fd, SHM_SIDE_SERVER);
+	return take_regions(client, client_fd, server_fd, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 }
 
 static void watch_process(struct client *client)
@@ -163,11 +240,13 @@ static void watch_process(struct client *client)
 	int fd = client->pid > 0 ? (int)syscall(SYS_pidfd_open, client->pid, 0) : -1;
 
 	/* A process that cannot be seen from here (another pid namespace) is watched by its socket alone. */
-	if (fd >= 0)
-		client->process = watch_new(client->daemon->loop, fd, on_process_gone, client);
+	if (fd < 0)
+		return;
+	client->process_key = store_deposit(client->daemon->store, fd);
+	client->process = watch_new(client->daemon->loop, fd, on_process_gone, client);
 }
 
-static struct client *allocate(struct domain *domain, const struct client_peer *peer)
+static struct client *allocate(struct domain *domain, const struct client_peer *peer, uint64_t number)
 {
 	struct client *client = calloc(1, sizeof(*client));
 
@@ -176,12 +255,15 @@ static struct client *allocate(struct domain *domain, const struct client_peer *
 	client->daemon = domain->daemon;
 	client->domain = domain;
 	client->refs = 1;
-	client->number = ++domain->daemon->next_session;
+	client->number = number;
 	client->uid = peer->uid;
 	client->pid = peer->pid;
 	client->window = WINDOW_NONE;
 	client->view = SHM_VIEW_NULL;
 	holdings_init(&client->holdings);
+	client->holdings.store = domain->daemon->store;
+	client->holdings.session = number;
+	client->holdings.window_set = &domain->windows;
 	TAILQ_INSERT_TAIL(&domain->daemon->clients, client, link);
 	TAILQ_INSERT_TAIL(&domain->clients, client, domain_link);
 	domain->daemon->client_count++;
@@ -212,7 +294,7 @@ static void take_hello(struct client *client, const struct wire_hello *hello)
 int client_new(struct domain *domain, struct connection *connection, const struct client_peer *peer,
 	const struct wire_hello *hello, int32_t *ret_code, const char **ret_text)
 {
-	struct client *client = allocate(domain, peer);
+	struct client *client = allocate(domain, peer, ++domain->daemon->next_session);
 	int r;
 
 	if (!client) {
@@ -238,7 +320,10 @@ int client_new(struct domain *domain, struct connection *connection, const struc
 	}
 	watch_process(client);
 	client->connection = connection;
+	client->connection_key = store_deposit(domain->daemon->store, connection_socket(connection));
 	connection_set_owner(connection, &handlers, client);
+	daemon_keep(domain->daemon);
+	client_keep(client);
 	client_open(client);
 	return 0;
 }
@@ -290,6 +375,7 @@ static void serve(struct client *client)
 		return;
 	}
 	client->state = CLIENT_SERVED;
+	sink_request(client);
 	client->daemon->counters.sessions_opened++;
 	log_info("session opened: %llu (process %d, %s) of uid %lld", name(client), (int)client->pid,
 		client->program, (long long)client->uid);
@@ -302,8 +388,10 @@ static void on_attached(
 	struct client *client = context;
 
 	(void)packet;
+	client->attach = (struct kept_call){0};
+	client_keep(client);
 	/* A dying executor's answer means nothing: the next one is told to serve all sessions. */
-	if (reply && reply->code && worker->state != WORKER_CONDEMNED)
+	if (reply && reply->code && !worker_is_failing(worker))
 		client_reject(client, "its session cannot be served");
 	client_unref(client);
 }
@@ -317,6 +405,8 @@ static void attach(struct client *client, struct worker *worker)
 			.recover = {&nothing, 1},
 			.reason = ""}};
 
+	client->attach = (struct kept_call){worker->number, worker->next_request};
+	client_keep(client);
 	worker_request(worker, &message, NULL, 0, on_attached, client_ref(client));
 }
 
@@ -324,37 +414,52 @@ static void on_opened(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
 	struct client *client = context;
-	bool ok = reply && !reply->code, dying = !reply || worker->state == WORKER_CONDEMNED;
+	/* One that is not to serve any more may still answer well. */
+	bool dying = !reply || worker_is_failing(worker) || worker != client->domain->active;
+	bool ok = !dying && !reply->code;
 
 	(void)packet;
 	client->opening = NULL;
+	client->open = (struct kept_call){0};
 	if (ok && !client->opened) {
 		client->opened = true;
 		client->daemon->reclaiming += client->state == CLIENT_CLOSING;
 	}
 	if (client->state == CLIENT_OPENING && ok) {
-		attach(client, worker);
 		serve(client);
+		/* Recorded with this: a Welcome that went out is sent again rather than never. */
+		if (client->state == CLIENT_SERVED)
+			attach(client, worker);
 	} else if (client->state == CLIENT_OPENING && !dying)
 		client_refuse(client, reply->code,
 			reply->text[0] ? reply->text : "the executor cannot take one more client");
-	/* else: a dying executor's session is opened by the next one, a closing one's CloseSession is on its
-	 * way */
+	else
+		client_keep(client);
+	/* A dying executor's session is opened by the next one, which may serve already. */
+	if (client->state == CLIENT_OPENING)
+		client_open(client);
 	client_unref(client);
 }
 
 void client_open(struct client *client)
 {
 	struct worker *worker = domain_serving(client->domain);
+
+	if (client->state == CLIENT_OPENING && !client->opening && worker)
+		client_open_again(client, worker);
+}
+
+void client_open_again(struct client *client, struct worker *worker)
+{
 	struct wire_message message;
 	struct shared_fd *fds[3];
 
-	if (client->state != CLIENT_OPENING || client->opening || !worker)
-		return;
 	client_open_message(client, &message);
 	client_open_fds(client, fds);
 	word_release(&client->view.server->generation, worker->generation);
 	client->opening = worker;
+	client->open = (struct kept_call){worker->number, worker->next_request};
+	client_keep(client);
 	worker_request(worker, &message, fds, 3, on_opened, client_ref(client));
 }
 
@@ -366,6 +471,12 @@ static void on_message(void *context, const struct wire_message *message, struct
 {
 	struct client *client = context;
 
+	if (client->adopted) {
+		client->adopted = false;
+		/* The daemon died between an answer and taking what it answers off the socket. */
+		if (message->type == WIRE_HELLO || message->id == client->answered)
+			return;
+	}
 	if (!message_allowed(message->type, FROM_CLIENT, packet->fd_count))
 		client_reject(client, "sent a message that is not its to send");
 	else if (client->state != CLIENT_SERVED)
@@ -403,6 +514,15 @@ static void closing_done(struct client *client)
 	client_unref(client);
 }
 
+static void close_answered(struct client *client, const struct worker *worker)
+{
+	for (unsigned i = 0; i < KEPT_CLOSES; i++)
+		if (client->closes[i].worker == worker->number)
+			client->closes[i] = (struct kept_call){0};
+	domain_keep(client->domain);
+	client_keep(client);
+}
+
 static void on_session_closed(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
@@ -411,8 +531,12 @@ static void on_session_closed(
 	bool orphan = reply && !reply->code && reply->values.count && !reply->values.at[0];
 
 	(void)packet;
-	if (orphan && worker == domain->active && worker->state == WORKER_ACTIVE)
+	if (orphan && worker == domain->active && !worker_is_failing(worker))
 		promote_orphan(domain, client);
+	if (reply && !reply->code && reply->values.count > 1 && worker->state != WORKER_CONDEMNED)
+		linger_begin(client, worker, &(struct wire_message){.type = WIRE_CLOSE_SESSION},
+			reply->values.at[1]);
+	close_answered(client, worker);
 	if (--client->closings == 0)
 		closing_done(client);
 	client_unref(client);
@@ -422,23 +546,70 @@ static void on_session_closed(
 static void on_close_timer(void *context)
 {
 	struct client *client = context;
+	struct worker *active = client->domain->active;
 
-	if (client->domain->active)
-		worker_condemn(client->domain->active, "did not close a session in time");
+	if (active && worker_owes(active, client))
+		worker_condemn(active, "did not close a session in time");
 }
 
-static void send_close(struct client *client, uint32_t patience_ms)
+/* One that is dying has everything mapped: it answers by being reaped. */
+static bool is_to_be_told(const struct client *client, const struct worker *worker)
+{
+	return worker->told && (client->opened || client->opening == worker);
+}
+
+void client_close_again(struct client *client, struct worker *worker)
 {
 	struct wire_message message = {.type = WIRE_CLOSE_SESSION, .session = client->number};
+
+	message.close_session.patience_ms = client->patience_ms;
+	client->closings++;
+	worker_request(worker, &message, NULL, 0, on_session_closed, client_ref(client));
+}
+
+/* Records to whom the end is told, before it is. */
+static void record_closing(struct client *client)
+{
+	struct worker *worker;
+	unsigned count = 0;
+
+	TAILQ_FOREACH (worker, &client->domain->workers, link)
+		if (is_to_be_told(client, worker) && count < KEPT_CLOSES)
+			client->closes[count++] = (struct kept_call){worker->number, worker->next_request};
+	client_keep(client);
+}
+
+static void send_close(struct client *client)
+{
 	struct worker *worker;
 
-	message.close_session.patience_ms = patience_ms;
-	TAILQ_FOREACH (worker, &client->domain->workers, link) {
-		if (!worker_knows_sessions(worker) || (!client->opened && client->opening != worker))
-			continue;
-		client->closings++;
-		worker_request(worker, &message, NULL, 0, on_session_closed, client_ref(client));
+	TAILQ_FOREACH (worker, &client->domain->workers, link)
+		if (is_to_be_told(client, worker))
+			client_close_again(client, worker);
+}
+
+void client_closing_again(struct client *client)
+{
+	if (!client->closings) {
+		closing_done(client);
+		return;
 	}
+	client->close_timer = timer_new(client->daemon->loop, on_close_timer, client);
+	if (client->close_timer)
+		timer_start(client->close_timer, (uint64_t)client->patience_ms + CLOSE_GRACE_MS);
+}
+
+/* The record says that it is closing and names the peer no more; then the peer's things go. */
+static void let_peer_go(struct client *client)
+{
+	uint32_t connection = client->connection_key, process = client->process_key;
+
+	client->connection_key = client->process_key = 0;
+	record_closing(client);
+	client->connection = connection_shutdown(client->connection);
+	client->process = watch_free(client->process);
+	store_forget(client->daemon->store, connection);
+	store_forget(client->daemon->store, process);
 }
 
 void client_end(struct client *client, uint32_t patience_ms)
@@ -446,17 +617,80 @@ void client_end(struct client *client, uint32_t patience_ms)
 	if (client->state == CLIENT_CLOSING)
 		return;
 	client->state = CLIENT_CLOSING;
-	client->connection = connection_shutdown(client->connection);
-	client->process = watch_free(client->process);
+	client->patience_ms = patience_ms;
 	if (client->request)
 		request_cancel(client->request);
+	let_peer_go(client);
 	client->daemon->reclaiming += client->opened;
-	send_close(client, patience_ms);
-	if (!client->closings) {
-		closing_done(client);
-		return;
+	send_close(client);
+	client_closing_again(client);
+}
+
+/*
+ * Another life of the daemon
+ */
+
+void client_attach_again(struct client *client, struct worker *worker)
+{
+	attach(client, worker);
+}
+
+static void take_kept(struct client *client, const struct kept_client *kept)
+{
+	client->state = (enum client_state)kept->state;
+	client->token = kept->token;
+	client->features = kept->features;
+	client->recovery = kept->recovery;
+	client->recovery_set = true;
+	client->recover = (enum client_recover)kept->recover;
+	client->opened = kept->opened;
+	client->worked = kept->worked;
+	client->connection_key = kept->connection;
+	client->process_key = kept->process;
+	client->patience_ms = kept->patience_ms;
+	client->answered = kept->answered;
+	client->crashes = kept->crashes;
+	client->adopted = true;
+	client->open = kept->open;
+	client->attach = kept->attach;
+	memcpy(client->closes, kept->closes, sizeof(client->closes));
+	memcpy(client->program, kept->program, sizeof(client->program));
+	client->window = kept->window;
+	window_adopt(&client->domain->windows, kept->window);
+}
+
+/* Its connection and its process. Return: whether they are there. */
+static bool adopt_peer(struct client *client)
+{
+	struct daemon *daemon = client->daemon;
+	int socket = store_take(daemon->store, client->connection_key);
+	int process = store_take(daemon->store, client->process_key);
+
+	if (process >= 0)
+		client->process = watch_new(daemon->loop, process, on_process_gone, client);
+	if (socket < 0)
+		return false;
+	client->connection = connection_new(daemon->loop, socket, VISITOR_QUEUE_MAX, &handlers, client);
+	return client->connection;
+}
+
+struct client *client_adopt(struct domain *domain, uint64_t number, const struct kept_client *kept)
+{
+	const struct client_peer peer = {.uid = (uid_t)kept->uid, .pid = kept->pid};
+	struct store *store = domain->daemon->store;
+	struct client *client = allocate(domain, &peer, number);
+	int client_fd = store_take(store, kept->client_fd), server_fd = store_take(store, kept->server_fd);
+
+	log_bug_on(!client);
+	take_kept(client, kept);
+	if (take_regions(client, client_fd, server_fd, store_take(store, kept->doorbell)) ||
+		(client->state != CLIENT_CLOSING && !adopt_peer(client))) {
+		log_error("session %llu cannot be taken over: its descriptors are not there", name(client));
+		return NULL;
 	}
-	client->close_timer = timer_new(client->daemon->loop, on_close_timer, client);
-	if (client->close_timer)
-		timer_start(client->close_timer, (uint64_t)patience_ms + CLOSE_GRACE_MS);
+	client->client_fd->store = client->server_fd->store = client->doorbell_fd->store = store;
+	client->client_fd->key = kept->client_fd;
+	client->server_fd->key = kept->server_fd;
+	client->doorbell_fd->key = kept->doorbell;
+	return client;
 }

@@ -29,10 +29,12 @@
 #include <sys/types.h>
 
 #include "protocol/wire.h"
+#include "server/adopt/records.h"
 #include "server/failover/doubt.h"
 #include "server/session/holdings.h"
 #include "shm/region.h"
 
+struct chunk;
 struct connection;
 struct daemon;
 struct domain;
@@ -47,7 +49,22 @@ struct worker;
 enum client_state { CLIENT_OPENING, CLIENT_SERVED, CLIENT_CLOSING };
 
 /* Codes of Activate.recover. */
-enum client_recover { CLIENT_RECOVER_NOTHING, CLIENT_RECOVER_BY_POLICY, CLIENT_RECOVER_CULPRIT };
+enum client_recover {
+	CLIENT_RECOVER_NOTHING,
+	CLIENT_RECOVER_BY_POLICY,
+	CLIENT_RECOVER_CULPRIT,
+	CLIENT_RECOVER_SUSPECT, /* it may have been the culprit */
+	/* In Activate in place of BY_POLICY: the policy is not that of OpenSession. */
+	CLIENT_RECOVER_BY_REPLAY,
+	CLIENT_RECOVER_BY_FAIL,
+};
+
+/* The request that was under way when the daemon died, until it is read again. */
+struct client_again {
+	uint64_t asked; /* the client's number of it; 0: none was with a worker */
+	struct shared_fd *fd;
+	struct chunk *chunk;
+};
 
 struct client {
 	TAILQ_ENTRY(client) link;	 /* daemon->clients */
@@ -64,18 +81,34 @@ struct client {
 	struct watch *process; /* pidfd; NULL where the process cannot be seen */
 	uint32_t window;
 	uint32_t recovery; /* 0 fail, 1 replay */
+	bool recovery_set; /* by an operator: executors may have been told another one */
 	uint64_t features;
 	struct shm_view view;
 	struct shared_fd *client_fd, *server_fd, *doorbell_fd;
 	struct holdings holdings;
+	struct chunk *sinks[2]; /* near, far (session/sink.c); NULL: none */
 	struct request *request;
 	struct worker *opening; /* OpenSession is with this executor, not answered */
 	bool opened;		/* an active executor knows it, so standbys do too */
 	unsigned closings;	/* CloseSession answers to come */
 	struct timer *close_timer;
+	/* What outlives the daemon. */
+	const struct record *record;
+	uint32_t connection_key, process_key; /* of the descriptors */
+	struct kept_call open, attach;	      /* not answered */
+	struct kept_call closes[KEPT_CLOSES];
+	uint32_t patience_ms; /* of CloseSession */
+	uint64_t answered;    /* the client's number of its latest request that is over */
+	uint32_t crashes;     /* of daemons while its request was under way */
+	bool adopted;	      /* nothing was read from it in this life: it may be what is over */
+	struct client_again again;
 	/* For the promotion under way. */
 	enum client_recover recover;
-	bool held; /* it was live when the promotion began */
+	bool held;	 /* it was live when the promotion began */
+	bool worked;	 /* it had work on the device at the first sign of the fault, or shortly before */
+	bool over_limit; /* its work runs for longer than it may */
+	bool quiet;	 /* nothing of it is on the device of the executor that is halted */
+	struct overrun *overruns; /* failover/overrun.c; NULL: nothing seen */
 	/* Its part in unexplained losses (failover/convict.c). */
 	struct doubt common; /* commands that were in doubt in each of `unexplained` losses */
 	struct doubt latest; /* what was in doubt at loss number `latest_loss` */
@@ -101,6 +134,22 @@ struct client_peer {
 int client_new(struct domain *domain, struct connection *connection, const struct client_peer *peer,
 	const struct wire_hello *hello, int32_t *ret_code, const char **ret_text);
 
+/** Records the session as it is. */
+void client_keep(struct client *client);
+
+/**
+ * Makes a session of an earlier life of the daemon again, without its holdings and without what is under way.
+ * @domain: the one that the record names
+ * Return: NULL if its shared memory is not there
+ */
+struct client *client_adopt(struct domain *domain, uint64_t number, const struct kept_client *kept);
+/* What an earlier life had asked of a worker, once more, as worker->next_request. */
+void client_open_again(struct client *client, struct worker *worker);
+void client_attach_again(struct client *client, struct worker *worker);
+void client_close_again(struct client *client, struct worker *worker);
+/** A closing session after client_close_again(): is over if no worker has it. */
+void client_closing_again(struct client *client);
+
 struct client *client_ref(struct client *client);
 struct client *client_unref(struct client *client);
 
@@ -119,6 +168,9 @@ void client_refuse(struct client *client, int32_t code, const char *text);
 /** Tells the client a final state (SHM_SESSION_FAULTED, SHM_SESSION_CLOSED) and wakes it; a state before
  * stays. */
 void client_finish(struct client *client, uint32_t state, int32_t code, const char *reason);
+
+/** What becomes of its commands in doubt from now on. */
+void client_set_recovery(struct client *client, bool replay);
 
 /** Lets the client know that a promotion is under way. */
 void client_hold(struct client *client);

@@ -10,12 +10,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/adopt/adopt.h"
+#include "server/adopt/holder.h"
+#include "server/adopt/records.h"
+#include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/control/operator.h"
+#include "server/failover/convict.h"
 #include "server/failover/kernel_log.h"
 #include "server/failover/promote.h"
 #include "server/failover/supervise.h"
@@ -24,8 +29,10 @@
 #include "server/loop/connection.h"
 #include "server/loop/notify.h"
 #include "server/loop/timer.h"
+#include "server/loop/watch.h"
 #include "server/session/domain.h"
 #include "server/session/listener.h"
+#include "server/session/offender.h"
 #include "server/session/request.h"
 #include "server/session/client.h"
 #include "server/session/visitor.h"
@@ -43,15 +50,16 @@ static void leave(struct daemon *daemon);
 
 static void start_keeper(struct daemon *daemon)
 {
-	int r = worker_start(daemon, NULL, ROLE_KEEPER, &daemon->keeper);
+	int r;
 
+	daemon->keeper_number++;
+	r = worker_start(daemon, NULL, ROLE_KEEPER, &daemon->keeper);
 	if (r < 0) {
+		daemon->keeper_number--;
 		daemon->keeper = NULL;
 		log_error("the keeper cannot be started: %s", strerror(-r));
 		timer_start(daemon->keeper_timer, KEEPER_RETRY_MOST);
-		return;
 	}
-	daemon->keeper_number++;
 }
 
 static void on_keeper_timer(void *context)
@@ -80,7 +88,7 @@ static void end_everything(struct daemon *daemon)
 	}
 }
 
-static void start_first_domain(struct daemon *daemon)
+void daemon_prewarm(struct daemon *daemon)
 {
 	struct domain *domain;
 
@@ -111,7 +119,7 @@ static void keeper_gone(struct daemon *daemon, const struct worker *keeper)
 	daemon->keeper_failures = keeper->was_ready ? 0 : daemon->keeper_failures + 1;
 	if (keeper->was_ready) {
 		start_keeper(daemon);
-		start_first_domain(daemon);
+		daemon_prewarm(daemon);
 	} else {
 		timer_start(daemon->keeper_timer, delay < KEEPER_RETRY_MOST ? delay : KEEPER_RETRY_MOST);
 	}
@@ -144,6 +152,7 @@ static void become_ready(struct daemon *daemon)
 	if (daemon->ready || !daemon->device_known || !daemon->keeper || daemon->keeper->state != WORKER_WARM)
 		return;
 	daemon->ready = true;
+	daemon_keep(daemon);
 	log_info("ready: %s backend, %s, driver %d, socket %s", daemon->heritage->backend,
 		daemon->device.name, daemon->device.driver_version, daemon->config->socket);
 	notify_manager("READY=1");
@@ -160,6 +169,7 @@ void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready)
 	} else {
 		copy_device(&daemon->device, ready);
 		daemon->device_known = true;
+		store_put_single(daemon->store, RECORD_DEVICE, &daemon->device, sizeof(daemon->device));
 		domain_worker_ready(worker->domain, worker);
 	}
 	become_ready(daemon);
@@ -175,6 +185,17 @@ void daemon_worker_offence(struct worker *worker, uint64_t number, const char *r
 			return;
 		}
 	}
+}
+
+/* The executor has logged it, and told the culprit. */
+void daemon_worker_stray(struct worker *worker, const struct wire_stray *stray)
+{
+	struct counters *counters = &worker->daemon->counters;
+
+	if (stray->culprit)
+		counters->guard_hits++;
+	else
+		counters->guard_hits_unproved++;
 }
 
 void daemon_worker_condemned(struct worker *worker)
@@ -218,27 +239,45 @@ void daemon_worker_gone(struct worker *worker)
  * Sessions
  */
 
-struct domain *daemon_domain_of(struct daemon *daemon, uid_t uid)
+static struct domain *find_domain(const struct daemon *daemon, uid_t uid, bool alone)
 {
-	struct domain *domain, *other, *nobodys = NULL;
+	struct domain *domain, *nobodys = NULL;
 
 	TAILQ_FOREACH (domain, &daemon->domains, link) {
 		if (domain->retiring)
 			continue;
-		if (domain->assigned && domain->uid == uid)
+		if (domain->assigned && domain->uid == uid && !domain->alone && !alone)
 			return domain;
 		if (!domain->assigned)
 			nobodys = domain;
 	}
-	domain = nobodys ? nobodys : domain_new(daemon);
+	return nobodys;
+}
+
+struct domain *daemon_domain_of(struct daemon *daemon, uid_t uid, bool alone)
+{
+	struct domain *domain = find_domain(daemon, uid, alone), *other;
+
+	if (!domain)
+		domain = domain_new(daemon);
 	if (!domain)
 		return NULL;
+	if (domain->assigned)
+		return domain;
 	domain->assigned = true;
+	domain->alone = alone;
 	domain->uid = uid;
+	domain_keep(domain);
 	domain_fill(domain);
 	TAILQ_FOREACH (other, &daemon->domains, link)
 		domain_watch_idle(other);
 	return domain;
+}
+
+void daemon_released(struct daemon *daemon)
+{
+	if (!store_sync(daemon->store))
+		daemon_reclaimed(daemon);
 }
 
 void daemon_reclaimed(struct daemon *daemon)
@@ -375,6 +414,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	TAILQ_INIT(&daemon->visitors);
 	TAILQ_INIT(&daemon->operators);
 	TAILQ_INIT(&daemon->thirsty);
+	TAILQ_INIT(&daemon->offenders);
 	daemon->started_us = timer_now_us();
 	daemon->keeper_timer = timer_new(loop, on_keeper_timer, daemon);
 	daemon->stop_timer = timer_new(loop, on_stop_timer, daemon);
@@ -386,7 +426,7 @@ int daemon_start(struct daemon *daemon)
 	start_keeper(daemon);
 	if (!daemon->keeper)
 		return -EAGAIN;
-	start_first_domain(daemon);
+	daemon_prewarm(daemon);
 	return 0;
 }
 
@@ -394,6 +434,8 @@ void daemon_deinit(struct daemon *daemon)
 {
 	struct domain *domain;
 
+	daemon->holder = watch_free(daemon->holder);
+	offender_forget_all(daemon);
 	daemon->keeper_timer = timer_free(daemon->keeper_timer);
 	daemon->stop_timer = timer_free(daemon->stop_timer);
 	while ((domain = TAILQ_FIRST(&daemon->domains))) {
@@ -402,35 +444,66 @@ void daemon_deinit(struct daemon *daemon)
 	}
 }
 
-static void on_signal(uv_signal_t *handle, int number)
+void daemon_adopted(struct daemon *daemon)
 {
-	(void)number;
-	daemon_stop(handle->data);
+	struct domain *domain;
+
+	if (!daemon->keeper)
+		start_keeper(daemon);
+	daemon_prewarm(daemon);
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		domain_fill(domain);
+	become_ready(daemon);
 }
 
-static void watch_signals(struct daemon *daemon, uv_signal_t signals[2])
+void daemon_keep(struct daemon *daemon)
 {
-	const int numbers[] = {SIGTERM, SIGINT};
+	struct kept_service kept = {.next_session = daemon->next_session,
+		.started_us = daemon->started_us,
+		.next_worker = daemon->next_worker,
+		.next_domain = daemon->next_domain,
+		.keeper_number = daemon->keeper_number,
+		.epoch = daemon->epoch,
+		.ready = daemon->ready,
+		.counters = daemon->counters};
 
-	signal(SIGHUP, SIG_IGN);
-	signal(SIGPIPE, SIG_IGN);
-	for (int i = 0; i < 2; i++) {
-		uv_signal_init(daemon->loop, &signals[i]);
-		signals[i].data = daemon;
-		uv_signal_start(&signals[i], on_signal, numbers[i]);
-		uv_unref((uv_handle_t *)&signals[i]);
+	if (daemon->listener)
+		listener_keys(daemon->listener, &kept.listener, &kept.listener_lock);
+	daemon->record = store_put(daemon->store, daemon->record, RECORD_SERVICE, 0, &kept, sizeof(kept));
+}
+
+/* What the holder has to say. */
+static void on_holder(void *context)
+{
+	struct daemon *daemon = context;
+	enum store_event event;
+	int status;
+	pid_t pid;
+
+	while ((event = store_hear(daemon->store, &pid, &status)) != STORE_NOTHING) {
+		if (event == STORE_STOP)
+			daemon_stop(daemon);
+		else if (event == STORE_SYNCED)
+			daemon_reclaimed(daemon);
+		else
+			supervise_ended(daemon, pid, status);
 	}
 }
 
-/* Every client costs about ten descriptors, every piece of its memory one more. */
-static void raise_limits(void)
+/* Counters are for operators: those of the latest moment may be lost. */
+static void on_turn(uv_prepare_t *handle)
 {
-	struct rlimit limit;
+	daemon_keep(handle->data);
+}
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-		limit.rlim_cur = limit.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &limit);
-	}
+/* Every executor that has something on the device may be meant. */
+static void on_hint(struct daemon *daemon, const struct xid *xid)
+{
+	struct domain *domain;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		if (domain->active && convict_has_work(domain, domain->active))
+			worker_hint(domain->active, xid->code, xid->text);
 }
 
 static void on_xid(void *context, const struct xid *xid)
@@ -439,12 +512,16 @@ static void on_xid(void *context, const struct xid *xid)
 	struct domain *domain;
 	struct worker *worker;
 
+	if (!xid->pid) {
+		on_hint(daemon, xid);
+		return;
+	}
 	TAILQ_FOREACH (domain, &daemon->domains, link)
 		TAILQ_FOREACH (worker, &domain->workers, link)
-			if (worker->pid == xid->pid) {
+			if (worker->pid == xid->pid)
 				worker_testify(worker, xid->code, xid->text);
-				return;
-			}
+	/* Whoever it was, the others are not meant. */
+	daemon->hint_solved_us = timer_now_us();
 }
 
 /* Only the real driver writes there. */
@@ -464,29 +541,59 @@ static int start_listening(struct daemon *daemon)
 	return r;
 }
 
-int daemon_main(const struct config *config, const struct heritage *heritage)
+static int start(struct daemon *daemon, const struct legacy *legacy)
 {
+	if (legacy->lives)
+		return adopt(daemon, legacy);
+	return start_listening(daemon) || daemon_start(daemon) < 0;
+}
+
+static void stop_as_told(struct daemon *daemon, const struct legacy *legacy)
+{
+	for (unsigned i = 0; i < legacy->stops; i++)
+		daemon_stop(daemon);
+}
+
+static void run(struct daemon *daemon, const struct legacy *legacy)
+{
+	uv_prepare_t turn;
+
+	uv_prepare_init(daemon->loop, &turn);
+	turn.data = daemon;
+	uv_prepare_start(&turn, on_turn);
+	uv_unref((uv_handle_t *)&turn);
+	if (start(daemon, legacy)) {
+		daemon->exit_code = 1;
+		leave(daemon);
+	} else {
+		follow_kernel_log(daemon);
+		store_up(daemon->store);
+		stop_as_told(daemon, legacy);
+	}
+	if (has_workers(daemon))
+		uv_run(daemon->loop, UV_RUN_DEFAULT);
+	daemon_deinit(daemon);
+	uv_close((uv_handle_t *)&turn, NULL);
+	uv_run(daemon->loop, UV_RUN_DEFAULT);
+}
+
+int daemon_main(const struct config *config, const struct heritage *heritage, const struct legacy *legacy)
+{
+	struct store *store = store_open(legacy);
 	struct daemon daemon;
-	uv_signal_t signals[2];
 	uv_loop_t loop;
 
-	raise_limits();
+	if (!store)
+		return 1;
+	signal(SIGPIPE, SIG_IGN);
 	uv_loop_init(&loop);
 	daemon_init(&daemon, &loop, config, heritage, &supervise_spawner);
-	watch_signals(&daemon, signals);
-	if (start_listening(&daemon) || daemon_start(&daemon) < 0) {
-		daemon.exit_code = 1;
-		leave(&daemon);
-	} else {
-		follow_kernel_log(&daemon);
-	}
-	if (has_workers(&daemon))
-		uv_run(&loop, UV_RUN_DEFAULT);
-	daemon_deinit(&daemon);
-	for (int i = 0; i < 2; i++)
-		uv_close((uv_handle_t *)&signals[i], NULL);
-	uv_run(&loop, UV_RUN_DEFAULT);
+	daemon.store = store;
+	daemon.holder = watch_new(&loop, dup(store_socket(store)), on_holder, &daemon);
+	log_bug_on(!daemon.holder);
+	run(&daemon, legacy);
 	uv_loop_close(&loop);
+	store_close(store);
 	log_info("stopped");
 	return daemon.exit_code;
 }

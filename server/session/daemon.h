@@ -24,6 +24,7 @@
 
 #include "protocol/wire.h"
 #include "server/backend/backend.h"
+#include "server/session/counters.h"
 
 struct config;
 struct domain;
@@ -36,14 +37,12 @@ struct spawner;
 struct timer;
 struct uv_loop_s;
 struct kernel_log;
+struct legacy;
+struct record;
+struct store;
 struct visitor;
+struct watch;
 struct worker;
-
-struct counters {
-#define COUNTER(name, help) uint64_t name;
-#include "server/session/counters.def"
-#undef COUNTER
-};
 
 struct daemon {
 	struct uv_loop_s *loop;
@@ -51,15 +50,19 @@ struct daemon {
 	const struct heritage *heritage;
 	const struct spawner *spawner;
 	struct listener *listener;
-	struct kernel_log *kernel_log; /* NULL: it cannot be read */
-	struct worker *keeper;	       /* NULL between the death of one and the start of the next */
-	uint32_t keeper_number;	       /* 1, 2, 3, … */
+	struct kernel_log *kernel_log;	   /* NULL: it cannot be read */
+	uint64_t hint_solved_us;	   /* when it was last known whose a fault was */
+	struct worker *keeper;		   /* NULL between the death of one and the start of the next */
+	uint32_t keeper_number;		   /* 1, 2, 3, … */
+	uint32_t next_worker, next_domain; /* the latest numbers given out */
 	unsigned keeper_failures;
 	struct timer *keeper_timer;
 	TAILQ_HEAD(, domain) domains;
 	TAILQ_HEAD(, client) clients; /* from Hello until the last executor has let go */
 	TAILQ_HEAD(, visitor) visitors;
 	TAILQ_HEAD(, operator) operators;
+	TAILQ_HEAD(offender_list, offender) offenders;
+	unsigned offender_count;
 	TAILQ_HEAD(, request) thirsty; /* requests for memory that wait until memory is given back */
 	unsigned client_count, visitor_count;
 	unsigned reclaiming; /* things under way that will give device memory back */
@@ -72,10 +75,22 @@ struct daemon {
 	struct timer *stop_timer;
 	uint64_t started_us;
 	struct counters counters;
+	/* What outlives the daemon (server/adopt/); NULL: nothing does. */
+	struct store *store;
+	const struct record *record;
+	struct watch *holder;
+	uint32_t epoch; /* number of this life, from 0 */
+	bool adopting;	/* things are being rebuilt: nothing is sent yet */
 };
 
-/** Runs the role until the service ends. Return: exit code of the process. */
-int daemon_main(const struct config *config, const struct heritage *heritage);
+/** Runs the role until the service ends. @legacy: from the holder. Return: exit code of the process. */
+int daemon_main(const struct config *config, const struct heritage *heritage, const struct legacy *legacy);
+
+/** Everything of an earlier life is adopted: starts what is missing. */
+void daemon_adopted(struct daemon *daemon);
+
+/** Records the daemon's own numbers. */
+void daemon_keep(struct daemon *daemon);
 
 /* The steps of daemon_main, apart for tests that bring their own loop and spawner. */
 void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct config *config,
@@ -93,13 +108,22 @@ void daemon_fail(struct daemon *daemon, const char *reason);
 /* Events of workers. */
 void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready);
 void daemon_worker_offence(struct worker *worker, uint64_t client, const char *reason);
+void daemon_worker_stray(struct worker *worker, const struct wire_stray *stray);
 void daemon_worker_condemned(struct worker *worker);
 void daemon_worker_gone(struct worker *worker);
 
-/** The domain of a user: his own, else the prewarmed one that is nobody's yet, else a new one; NULL without
- * memory. */
-struct domain *daemon_domain_of(struct daemon *daemon, uid_t uid);
+/**
+ * A domain for a user's next client: his own, else the prewarmed one that is nobody's yet, else a new one.
+ * @alone: one that no other client is in, and will be
+ * Return: NULL without memory
+ */
+struct domain *daemon_domain_of(struct daemon *daemon, uid_t uid, bool alone);
 
+/** Sees to it that there is a domain for whoever comes. */
+void daemon_prewarm(struct daemon *daemon);
+
+/** The keeper has let go of a chunk: it has come back once the holder has, too. */
+void daemon_released(struct daemon *daemon);
 /** One thing that was being reclaimed has come back. */
 void daemon_reclaimed(struct daemon *daemon);
 

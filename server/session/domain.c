@@ -11,6 +11,8 @@
 #include <string.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/adopt/records.h"
+#include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/failover/warm.h"
 #include "server/failover/worker.h"
@@ -43,10 +45,16 @@ static bool is_idle(const struct domain *domain)
 static void on_idle(void *context)
 {
 	struct domain *domain = context, *other;
+	struct daemon *daemon = domain->daemon;
 	bool others = false;
 
 	if (!is_idle(domain))
 		return;
+	if (domain->alone) {
+		domain_retire(domain);
+		daemon_prewarm(daemon);
+		return;
+	}
 	TAILQ_FOREACH (other, &domain->daemon->domains, link) {
 		if (other == domain || other->retiring)
 			continue;
@@ -68,19 +76,66 @@ void domain_watch_idle(struct domain *domain)
 {
 	if (!is_idle(domain))
 		timer_stop(domain->idle);
+	else if (domain->alone)
+		timer_start(domain->idle, 0);
 	else if (idle_ms(domain) && !timer_running(domain->idle))
 		timer_start(domain->idle, idle_ms(domain));
 }
 
+void domain_keep(struct domain *domain)
+{
+	const struct kept_domain kept = {.uid = domain->uid,
+		.assigned = domain->assigned,
+		.alone = domain->alone,
+		.retiring = domain->retiring,
+		.active = domain->active ? domain->active->number : 0,
+		.activate_id = domain->activate_id,
+		.promotion = domain->promotion};
+
+	domain->record = store_put(
+		domain->daemon->store, domain->record, RECORD_DOMAIN, domain->number, &kept, sizeof(kept));
+}
+
+void domain_keep_all(struct domain *domain, bool activates)
+{
+	struct worker *worker;
+	struct client *client;
+
+	if (!domain->daemon->store)
+		return;
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		client_keep(client);
+	TAILQ_FOREACH (worker, &domain->workers, link)
+		worker_keep(worker);
+	if (activates && !domain->daemon->adopting)
+		domain->activate_id = domain->active->next_request;
+	/* The domain is last: it says who is active. */
+	domain_keep(domain);
+}
+
 struct domain *domain_new(struct daemon *daemon)
+{
+	struct domain *domain = domain_new_numbered(daemon, daemon->next_domain + 1);
+
+	if (!domain)
+		return NULL;
+	daemon->next_domain++;
+	daemon_keep(daemon);
+	domain_keep(domain);
+	return domain;
+}
+
+struct domain *domain_new_numbered(struct daemon *daemon, uint32_t number)
 {
 	struct domain *domain = calloc(1, sizeof(*domain));
 
 	if (!domain)
 		return NULL;
 	domain->daemon = daemon;
+	domain->number = number;
 	TAILQ_INIT(&domain->workers);
 	TAILQ_INIT(&domain->clients);
+	TAILQ_INIT(&domain->lingers);
 	domain->respawn = timer_new(daemon->loop, on_respawn, domain);
 	domain->idle = timer_new(daemon->loop, on_idle, domain);
 	if (!domain->respawn || !domain->idle || promote_init(domain)) {
@@ -93,13 +148,14 @@ struct domain *domain_new(struct daemon *daemon)
 	return domain;
 }
 
+/* One that is dying still has its context and all memory mapped: its place is not free. */
 static unsigned count_workers(const struct domain *domain)
 {
 	const struct worker *worker;
 	unsigned count = 0;
 
 	TAILQ_FOREACH (worker, &domain->workers, link)
-		count += worker->state != WORKER_CONDEMNED;
+		count++;
 	return count;
 }
 
@@ -137,7 +193,7 @@ void domain_fill(struct domain *domain)
 	struct worker *worker;
 
 	while (!domain->retiring && !daemon->leaving && !timer_running(domain->respawn) &&
-		count_workers(domain) < 1 + daemon->config->standbys) {
+		count_workers(domain) < 1 + (domain->alone ? 0 : daemon->config->standbys)) {
 		int r = worker_start(daemon, domain, ROLE_EXECUTOR, &worker);
 
 		if (r < 0) {
@@ -157,6 +213,8 @@ void domain_resume(struct domain *domain)
 {
 	struct client *client = TAILQ_FIRST(&domain->clients), *next;
 
+	domain->activate_id = 0;
+	domain_keep_all(domain, false);
 	/* Either step may end the session. */
 	for (; client; client = next) {
 		next = TAILQ_NEXT(client, domain_link);
@@ -194,6 +252,7 @@ void domain_worker_gone(struct domain *domain, struct worker *worker)
 		start_failed(domain, reason);
 	}
 	promote_fenced(domain, worker);
+	domain_keep_all(domain, false);
 	domain_fill(domain);
 	domain_reap(domain);
 }
@@ -203,6 +262,7 @@ void domain_retire(struct domain *domain)
 	struct worker *worker;
 
 	domain->retiring = true;
+	domain_keep(domain);
 	timer_stop(domain->respawn);
 	timer_stop(domain->idle);
 	TAILQ_FOREACH (worker, &domain->workers, link)
@@ -215,6 +275,7 @@ void domain_reap(struct domain *domain)
 	if (!domain->retiring || !TAILQ_EMPTY(&domain->workers) || !TAILQ_EMPTY(&domain->clients))
 		return;
 	TAILQ_REMOVE(&domain->daemon->domains, domain, link);
+	store_drop(domain->daemon->store, domain->record);
 	promote_deinit(domain);
 	timer_free(domain->respawn);
 	timer_free(domain->idle);

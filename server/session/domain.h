@@ -6,8 +6,9 @@
 //
 // The first domain is made before any client comes and belongs to nobody until the first one does; it then
 // belongs to that user for good. Invariants: sessions of a domain have disjoint windows; at most one worker
-// is `active`; the number of workers that are not condemned is kept at 1 + standbys while the domain lives.
-// A domain without clients lives for domain_idle_seconds more, the last domain for good.
+// is `active`; the number of workers, until they are reaped, is kept at 1 + standbys while the domain lives.
+// A domain without clients lives for domain_idle_seconds more, the last domain for good. A domain of one
+// client alone (isolation = client, quarantine) goes with it.
 
 #ifndef FRMPS_SERVER_SESSION_DOMAIN_H
 #define FRMPS_SERVER_SESSION_DOMAIN_H
@@ -22,6 +23,7 @@
 
 struct daemon;
 struct client;
+struct record;
 struct timer;
 struct wire_message;
 struct worker;
@@ -33,20 +35,38 @@ struct domain {
 	TAILQ_ENTRY(domain) link;
 	struct daemon *daemon;
 	bool assigned; /* to `uid` */
+	bool alone;    /* to one client of his: no spare executor, and gone with it */
 	uid_t uid;
 	TAILQ_HEAD(, worker) workers;
 	struct worker *active; /* from the moment Activate is sent until it is reaped */
 	TAILQ_HEAD(, client) clients;
-	struct window_set windows; /* in use by sessions */
+	struct window_set windows; /* in use by sessions, or not free yet after them */
+	TAILQ_HEAD(, linger) lingers;
 	struct promotion promotion;
 	unsigned start_failures;
 	char start_error[256]; /* why the latest start failed */
 	struct timer *respawn;
-	struct timer *idle; /* runs while a user's domain has no clients */
-	bool retiring;	    /* takes no sessions; freed when the last worker and session are gone */
+	struct timer *overrun_timer; /* NULL: no limit */
+	struct timer *idle;	     /* runs while a user's domain has no clients */
+	bool retiring;		     /* takes no sessions; freed when the last worker and session are gone */
+	/* What outlives the daemon. */
+	uint32_t number;      /* unique in the life of the service */
+	uint64_t activate_id; /* of the Activate that the active executor has not answered; 0: none */
+	const struct record *record;
 };
 
 struct domain *domain_new(struct daemon *daemon);
+/** The same with the number that it had in an earlier life of the daemon. */
+struct domain *domain_new_numbered(struct daemon *daemon, uint32_t number);
+
+/** Records the domain with its promotion. */
+void domain_keep(struct domain *domain);
+
+/**
+ * Records everything that a promotion depends on: verdict, sessions, workers. @activates: Activate is the
+ * next request to domain->active; it is sent again, should the daemon die.
+ */
+void domain_keep_all(struct domain *domain, bool activates);
 
 /** Spawns executors until there are enough, unless a back-off runs. */
 void domain_fill(struct domain *domain);

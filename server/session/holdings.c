@@ -9,8 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/adopt/records.h"
+#include "server/adopt/store.h"
+#include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/chunk.h"
+#include "server/session/window.h"
 
 void holdings_init(struct holdings *holdings)
 {
@@ -18,10 +22,12 @@ void holdings_init(struct holdings *holdings)
 	TAILQ_INIT(&holdings->entries);
 }
 
-static struct holding *entry_free(struct holding *entry)
+static struct holding *entry_free(struct holdings *holdings, struct holding *entry)
 {
 	if (!entry)
 		return NULL;
+	chunk_leave(entry->chunk);
+	store_drop(holdings->store, entry->record);
 	shared_fd_unref(entry->fd);
 	chunk_unref(entry->chunk);
 	free(entry->name);
@@ -30,33 +36,56 @@ static struct holding *entry_free(struct holding *entry)
 	return NULL;
 }
 
+/* Mappings of a handle are counted with it. */
+static bool counts(const struct holding *entry)
+{
+	return entry->type == WIRE_CREATE_MEMORY || (entry->type == WIRE_MAP_MEMORY && !entry->memory);
+}
+
+static uint32_t window_count(const struct holding *entry)
+{
+	return entry->type == WIRE_RESERVE_WINDOW ? (uint32_t)(entry->range.bytes / WINDOW_BYTES) : 0;
+}
+
 static void remove_entry(struct holdings *holdings, struct holding *entry)
 {
 	TAILQ_REMOVE(&holdings->entries, entry, link);
 	holdings->count--;
-	if (entry->type == WIRE_MAP_MEMORY)
+	if (counts(entry))
 		holdings->memory_bytes -= entry->range.bytes;
+	if (entry->chunk)
+		entry->chunk->holders--;
+	holdings->windows -= window_count(entry);
+	if (window_count(entry) && holdings->window_set)
+		window_give_run(holdings->window_set, window_at(entry->range.address), window_count(entry));
 	if (entry->type == WIRE_MAP_HOST)
 		holdings->host_bytes -= entry->range.bytes;
 	if (entry->type == WIRE_LOAD_MODULE)
 		holdings->modules[entry->module / 64] &= ~(UINT64_C(1) << entry->module % 64);
 	if (entry->type == WIRE_FIND_FUNCTION)
 		holdings->module_of[entry->function] = 0;
-	entry_free(entry);
+	if (entry->type == WIRE_MAKE_GRAPH)
+		holdings->graphs[entry->attribute / 64] &= ~(UINT64_C(1) << entry->attribute % 64);
+	entry_free(holdings, entry);
 }
 
 static void add_entry(struct holdings *holdings, struct holding *entry)
 {
 	TAILQ_INSERT_TAIL(&holdings->entries, entry, link);
 	holdings->count++;
-	if (entry->type == WIRE_MAP_MEMORY)
+	if (counts(entry))
 		holdings->memory_bytes += entry->range.bytes;
+	if (entry->chunk)
+		entry->chunk->holders++;
+	holdings->windows += window_count(entry);
 	if (entry->type == WIRE_MAP_HOST)
 		holdings->host_bytes += entry->range.bytes;
 	if (entry->type == WIRE_LOAD_MODULE)
 		holdings->modules[entry->module / 64] |= UINT64_C(1) << entry->module % 64;
 	if (entry->type == WIRE_FIND_FUNCTION)
 		holdings->module_of[entry->function] = (uint16_t)entry->module;
+	if (entry->type == WIRE_MAKE_GRAPH)
+		holdings->graphs[entry->attribute / 64] |= UINT64_C(1) << entry->attribute % 64;
 }
 
 void holdings_deinit(struct holdings *holdings)
@@ -75,6 +104,11 @@ bool holdings_has_module(const struct holdings *holdings, uint32_t module)
 bool holdings_has_function(const struct holdings *holdings, uint32_t function)
 {
 	return function < HOLDINGS_IDS && holdings->module_of[function];
+}
+
+bool holdings_has_graph(const struct holdings *holdings, uint32_t graph)
+{
+	return graph < FRMPS_GRAPH_IDS && (holdings->graphs[graph / 64] >> graph % 64 & 1);
 }
 
 static bool is_range(const struct holding *entry)
@@ -100,6 +134,62 @@ struct holding *holdings_find_range(
 
 	TAILQ_FOREACH (entry, &holdings->entries, link)
 		if (entry->type == type && entry->range.address == address && entry->range.bytes == bytes)
+			return entry;
+	return NULL;
+}
+
+struct holding *holdings_find_memory(const struct holdings *holdings, uint64_t handle)
+{
+	struct holding *entry;
+
+	TAILQ_FOREACH_REVERSE (entry, &holdings->entries, holding_list, link)
+		if (entry->type == WIRE_CREATE_MEMORY && entry->memory == handle)
+			return entry;
+	return NULL;
+}
+
+bool holdings_is_only_memory(const struct holdings *holdings, const struct holding *memory)
+{
+	const struct holding *entry;
+
+	TAILQ_FOREACH (entry, &holdings->entries, link)
+		if (entry != memory && entry->type == WIRE_CREATE_MEMORY && entry->chunk == memory->chunk)
+			return false;
+	return true;
+}
+
+static struct holding *find_chunk(
+	const struct holdings *holdings, enum wire_type type, const struct chunk *chunk)
+{
+	struct holding *entry;
+
+	TAILQ_FOREACH_REVERSE (entry, &holdings->entries, holding_list, link)
+		if (entry->type == type && entry->chunk == chunk)
+			return entry;
+	return NULL;
+}
+
+struct holding *holdings_find_mapping(const struct holdings *holdings, const struct chunk *chunk)
+{
+	return find_chunk(holdings, WIRE_MAP_MEMORY, chunk);
+}
+
+struct holding *holdings_find_address(const struct holdings *holdings, uint64_t address)
+{
+	struct holding *entry;
+
+	TAILQ_FOREACH (entry, &holdings->entries, link)
+		if (entry->type == WIRE_MAP_MEMORY && address - entry->range.address < entry->range.bytes)
+			return entry;
+	return NULL;
+}
+
+struct holding *holdings_find_token(const struct holdings *holdings, const uint64_t token[2])
+{
+	struct holding *entry;
+
+	TAILQ_FOREACH (entry, &holdings->entries, link)
+		if (entry->chunk && entry->chunk->token[0] == token[0] && entry->chunk->token[1] == token[1])
 			return entry;
 	return NULL;
 }
@@ -151,14 +241,26 @@ static int fill_symbol(
 static int fill(const struct holdings *holdings, struct holding *entry, const struct wire_message *message,
 	const struct wire_u64s *values)
 {
-	entry->type = message->type;
+	entry->type = message->type == WIRE_IMPORT_MEMORY ? WIRE_CREATE_MEMORY : message->type;
 	switch (message->type) {
 	case WIRE_MAP_MEMORY:
 	case WIRE_MAP_HOST:
 		entry->range = message->range;
 		return 0;
+	case WIRE_CREATE_MEMORY:
+	case WIRE_IMPORT_MEMORY:
+		entry->memory = message->memory.handle;
+		entry->range.bytes = message->memory.bytes;
+		return 0;
+	case WIRE_RESERVE_WINDOW:
+		entry->range = (struct wire_range){message->window.address, message->window.bytes, 0};
+		return 0;
 	case WIRE_LOAD_MODULE:
 		return fill_module(entry, &message->load_module);
+	case WIRE_MAKE_GRAPH:
+		entry->attribute = message->graph.graph;
+		entry->image_bytes = message->graph.bytes;
+		return 0;
 	case WIRE_SET_FUNCTION:
 		entry->function = message->set_function.function;
 		entry->module = holdings->module_of[entry->function];
@@ -185,13 +287,129 @@ int holdings_note(struct holdings *holdings, const struct wire_message *message,
 	}
 	entry = calloc(1, sizeof(*entry));
 	if (!entry || fill(holdings, entry, message, values)) {
-		entry_free(entry);
+		entry_free(holdings, entry);
 		return -ENOMEM;
 	}
 	entry->fd = fd ? shared_fd_ref(fd) : NULL;
 	entry->chunk = chunk ? chunk_ref(chunk) : NULL;
+	if (chunk && entry->type == WIRE_MAP_MEMORY) {
+		const struct holding *created = find_chunk(holdings, WIRE_CREATE_MEMORY, chunk);
+
+		entry->memory = created ? created->memory : 0;
+	}
 	add_entry(holdings, entry);
 	*ret_entry = entry;
+	return 0;
+}
+
+bool holdings_has(const struct holdings *holdings, const struct wire_message *message)
+{
+	switch (message->type) {
+	case WIRE_MAP_MEMORY:
+	case WIRE_MAP_HOST:
+		return holdings_find_range(
+			holdings, message->type, message->range.address, message->range.bytes);
+	case WIRE_CREATE_MEMORY:
+	case WIRE_IMPORT_MEMORY:
+		return holdings_find_memory(holdings, message->memory.handle);
+	case WIRE_RESERVE_WINDOW:
+		return holdings_find_range(
+			holdings, message->type, message->window.address, message->window.bytes);
+	case WIRE_LOAD_MODULE:
+		return holdings_has_module(holdings, message->load_module.module);
+	case WIRE_FIND_FUNCTION:
+		return holdings_has_function(holdings, message->symbol.function);
+	case WIRE_MAKE_GRAPH:
+		return holdings_has_graph(holdings, message->graph.graph);
+	default:
+		return false; /* settings and globals are noted as often as one likes */
+	}
+}
+
+void holdings_keep(struct holdings *holdings, struct holding *entry)
+{
+	size_t options = entry->option_count * sizeof(*entry->options);
+	size_t name = entry->name ? strlen(entry->name) + 1 : 0;
+	struct kept_holding *kept;
+
+	if (!holdings->store)
+		return;
+	kept = calloc(1, sizeof(*kept) + options + name);
+	log_bug_on(!kept);
+	*kept = (struct kept_holding){.session = holdings->session,
+		.address = entry->range.address,
+		.bytes = entry->range.bytes,
+		.flags = entry->range.flags,
+		.memory = entry->memory,
+		.image_bytes = entry->image_bytes,
+		.global = {entry->global[0], entry->global[1]},
+		.value = entry->value,
+		.type = entry->type,
+		.module = entry->module,
+		.function = entry->function,
+		.kind = entry->kind,
+		.attribute = entry->attribute,
+		.fd = entry->fd ? shared_fd_keep(entry->fd, holdings->store) : 0,
+		.option_count = entry->option_count,
+		.name_bytes = (uint32_t)name};
+	chunk_name(entry->chunk, &kept->chunk);
+	if (options)
+		memcpy(kept + 1, entry->options, options);
+	if (name)
+		memcpy((char *)(kept + 1) + options, entry->name, name);
+	if (!entry->serial)
+		entry->serial = store_serial(holdings->store);
+	entry->record = store_put(holdings->store, entry->record, RECORD_HOLDING, entry->serial, kept,
+		sizeof(*kept) + options + name);
+	free(kept);
+}
+
+static bool take_kept(struct holding *entry, const struct kept_holding *kept, size_t bytes)
+{
+	size_t options = kept->option_count * sizeof(*entry->options);
+
+	if (bytes < sizeof(*kept) + options + kept->name_bytes)
+		return false;
+	entry->type = (enum wire_type)kept->type;
+	entry->range = (struct wire_range){kept->address, kept->bytes, kept->flags};
+	entry->memory = kept->memory;
+	entry->image_bytes = kept->image_bytes;
+	memcpy(entry->global, kept->global, sizeof(entry->global));
+	entry->value = kept->value;
+	entry->module = kept->module;
+	entry->function = kept->function;
+	entry->kind = kept->kind;
+	entry->attribute = kept->attribute;
+	entry->option_count = kept->option_count;
+	if (options) {
+		entry->options = malloc(options);
+		log_bug_on(!entry->options);
+		memcpy(entry->options, kept + 1, options);
+	}
+	if (kept->name_bytes)
+		entry->name = strndup((const char *)(kept + 1) + options, kept->name_bytes);
+	return true;
+}
+
+int holdings_adopt(struct holdings *holdings, const struct record *record, const struct kept_holding *kept,
+	size_t bytes, struct shared_fd *fd, struct chunk *chunk)
+{
+	struct holding *entry = calloc(1, sizeof(*entry));
+
+	log_bug_on(!entry);
+	if (kept->module >= HOLDINGS_IDS || kept->function >= HOLDINGS_IDS ||
+		(kept->type == WIRE_MAKE_GRAPH && kept->attribute >= FRMPS_GRAPH_IDS) ||
+		!take_kept(entry, kept, bytes)) {
+		free(entry);
+		return -EINVAL;
+	}
+	entry->fd = fd;
+	entry->chunk = chunk;
+	entry->record = record;
+	entry->serial = record_key(record);
+	add_entry(holdings, entry);
+	if (window_count(entry) && holdings->window_set)
+		window_take_again(holdings->window_set, window_at(entry->range.address), window_count(entry));
 	return 0;
 }
 
@@ -202,12 +420,25 @@ void holdings_drop_range(struct holdings *holdings, struct holding *entry)
 
 void holdings_drop_module(struct holdings *holdings, uint32_t module)
 {
-	struct holding *entry = TAILQ_FIRST(&holdings->entries), *next;
+	struct holding *entry = TAILQ_LAST(&holdings->entries, holding_list), *previous;
 
-	for (; entry; entry = next) {
-		next = TAILQ_NEXT(entry, link);
-		if (!is_range(entry) && entry->module == module)
+	/* The module itself is the last to go: as long as it is there, this can be done again. */
+	for (; entry; entry = previous) {
+		previous = TAILQ_PREV(entry, holding_list, link);
+		if (entry->module == module && entry->module)
 			remove_entry(holdings, entry);
+	}
+}
+
+void holdings_drop_graph(struct holdings *holdings, uint32_t graph)
+{
+	struct holding *entry;
+
+	TAILQ_FOREACH_REVERSE (entry, &holdings->entries, holding_list, link) {
+		if (entry->type == WIRE_MAKE_GRAPH && entry->attribute == graph) {
+			remove_entry(holdings, entry);
+			return;
+		}
 	}
 }
 
@@ -221,9 +452,16 @@ void holdings_message(const struct holding *entry, uint64_t session, struct wire
 	case WIRE_MAP_HOST:
 		message->range = entry->range;
 		break;
+	case WIRE_RESERVE_WINDOW:
+		message->window =
+			(struct wire_window){.address = entry->range.address, .bytes = entry->range.bytes};
+		break;
 	case WIRE_LOAD_MODULE:
 		message->load_module = (struct wire_load_module){entry->module, entry->kind,
 			entry->image_bytes, {entry->options, entry->option_count}};
+		break;
+	case WIRE_MAKE_GRAPH:
+		message->graph = (struct wire_graph){entry->attribute, entry->image_bytes};
 		break;
 	case WIRE_SET_FUNCTION:
 		message->set_function =

@@ -17,10 +17,15 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "protocol/command.h"
 #include "protocol/wire.h"
 
 struct chunk;
+struct kept_holding;
+struct record;
 struct shared_fd;
+struct store;
+struct window_set;
 
 /* Ids of modules and functions are 1 … HOLDINGS_IDS - 1. */
 #define HOLDINGS_IDS	     65536u
@@ -28,26 +33,37 @@ struct shared_fd;
 
 struct holding {
 	TAILQ_ENTRY(holding) link;
-	enum wire_type type; /* MAP_MEMORY, MAP_HOST, LOAD_MODULE, FIND_FUNCTION, FIND_GLOBAL, SET_FUNCTION */
-	struct wire_range range;
+	/* MAP_MEMORY, MAP_HOST, LOAD_MODULE, FIND_FUNCTION, FIND_GLOBAL, SET_FUNCTION, CREATE_MEMORY (also
+	 * what was imported), RESERVE_WINDOW, MAKE_GRAPH */
+	enum wire_type type;
+	struct wire_range range; /* CREATE_MEMORY: only its size */
+	uint64_t memory; /* CREATE_MEMORY: its handle; MAP_MEMORY: handle of what is mapped, 0: it has none */
 	uint32_t module, function; /* FIND_FUNCTION, SET_FUNCTION: both; the others: module */
-	uint32_t kind, attribute;
+	uint32_t kind, attribute;  /* MAKE_GRAPH: attribute is the graph's id */
 	int64_t value;
 	uint64_t image_bytes;
 	uint64_t global[2];	     /* FIND_GLOBAL: address and bytes as the active executor has them */
 	char *name;		     /* FIND_FUNCTION, FIND_GLOBAL */
 	struct wire_option *options; /* LOAD_MODULE */
 	uint32_t option_count;
-	struct shared_fd *fd; /* host memory, image */
-	struct chunk *chunk;  /* MAP_MEMORY */
+	struct shared_fd *fd; /* host memory, image, description of a graph */
+	struct chunk *chunk;  /* MAP_MEMORY, CREATE_MEMORY */
+	uint64_t serial;      /* of its record, which gives the order */
+	const struct record *record;
 };
 
 struct holdings {
 	TAILQ_HEAD(holding_list, holding) entries;
 	uint32_t count;
-	uint64_t memory_bytes, host_bytes; /* sums of the mapped ranges */
+	uint64_t memory_bytes; /* device memory, mapped or not; each piece counts once */
+	uint64_t host_bytes;
+	uint32_t windows; /* of RESERVE_WINDOW */
 	uint64_t modules[HOLDINGS_IDS / 64];
 	uint16_t module_of[HOLDINGS_IDS]; /* by function id; 0: no such function */
+	uint64_t graphs[FRMPS_GRAPH_IDS / 64];
+	struct store *store;	       /* where entries are recorded, may be NULL */
+	struct window_set *window_set; /* whose windows entries of RESERVE_WINDOW hold */
+	uint64_t session;
 };
 
 void holdings_init(struct holdings *holdings);
@@ -55,15 +71,28 @@ void holdings_deinit(struct holdings *holdings);
 
 bool holdings_has_module(const struct holdings *holdings, uint32_t module);
 bool holdings_has_function(const struct holdings *holdings, uint32_t function);
+bool holdings_has_graph(const struct holdings *holdings, uint32_t graph);
 /** Whether a range touches one that is mapped. */
 bool holdings_overlaps(const struct holdings *holdings, const struct wire_range *range);
 /** The mapping of exactly this range, NULL if there is none. */
 struct holding *holdings_find_range(
 	const struct holdings *holdings, enum wire_type type, uint64_t address, uint64_t bytes);
 
+/** The physical memory with this handle, NULL if there is none. */
+struct holding *holdings_find_memory(const struct holdings *holdings, uint64_t handle);
+/** Whether no other handle of the session is for the same memory. */
+bool holdings_is_only_memory(const struct holdings *holdings, const struct holding *memory);
+/** Some mapping of a chunk, NULL if there is none. */
+struct holding *holdings_find_mapping(const struct holdings *holdings, const struct chunk *chunk);
+/** The mapping of device memory that holds an address, NULL if none does. */
+struct holding *holdings_find_address(const struct holdings *holdings, uint64_t address);
+/** Any entry with a chunk that this token proves the right to, NULL if there is none. */
+struct holding *holdings_find_token(const struct holdings *holdings, const uint64_t token[2]);
+
 /**
  * Notes a request that succeeded.
- * @message: MAP_MEMORY, MAP_HOST, LOAD_MODULE, FIND_FUNCTION, FIND_GLOBAL or SET_FUNCTION, checked before
+ * @message: a request of KEEP_IT, checked before; windows of RESERVE_WINDOW were taken and belong to the
+ * entry
  * @values: the reply's
  * @fd: image or host memory, NULL otherwise; @chunk: device memory; both are referenced
  * @ret_entry: what standbys are to be told; NULL when they know it already (a global asked for twice)
@@ -73,10 +102,26 @@ int holdings_note(struct holdings *holdings, const struct wire_message *message,
 	const struct wire_u64s *values, struct shared_fd *fd, struct chunk *chunk,
 	struct holding **ret_entry);
 
-/** Takes a mapping away. */
+/** Whether what a request would make is there. For requests that are answered a second time. */
+bool holdings_has(const struct holdings *holdings, const struct wire_message *message);
+
+/** Records an entry, once every standby has been sent it. */
+void holdings_keep(struct holdings *holdings, struct holding *entry);
+/**
+ * Makes an entry again from its record, whose payload is @kept, @bytes long.
+ * @fd, @chunk: taken over
+ * Return: 0, or -EINVAL: then nothing is taken over
+ */
+int holdings_adopt(struct holdings *holdings, const struct record *record, const struct kept_holding *kept,
+	size_t bytes, struct shared_fd *fd, struct chunk *chunk);
+
+/** Takes a mapping, or physical memory, away. */
 void holdings_drop_range(struct holdings *holdings, struct holding *entry);
 /** Takes a module and everything found in it away. */
 void holdings_drop_module(struct holdings *holdings, uint32_t module);
+
+/** Takes a graph away, if it is there. */
+void holdings_drop_graph(struct holdings *holdings, uint32_t graph);
 
 /** The request that makes an entry's effect again. Points into the entry; id is not set. */
 void holdings_message(const struct holding *entry, uint64_t session, struct wire_message *ret_message);

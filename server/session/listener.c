@@ -18,6 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "server/adopt/store.h"
 #include "server/log.h"
 #include "server/loop/watch.h"
 #include "server/session/daemon.h"
@@ -34,6 +35,7 @@ struct listener {
 	int spare; /* given up for a moment to turn clients away when descriptors have run out */
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct stat status; /* of the path, to recognise it */
+	uint32_t socket_key, lock_key;
 };
 
 static int fail(char *text, size_t size, const char *path, const char *what)
@@ -157,8 +159,18 @@ static void on_readable(void *context)
 	}
 }
 
+static int watch(struct listener *listener, const char *path, int fd)
+{
+	strcpy(listener->path, path);
+	lstat(path, &listener->status);
+	listener->socket = fd;
+	listener->watch = watch_new(listener->daemon->loop, fd, on_readable, listener);
+	return listener->watch ? 0 : -ENOMEM;
+}
+
 static int start(struct listener *listener, const char *path, char *text, size_t size)
 {
+	struct store *store = listener->daemon->store;
 	struct sockaddr_un address;
 	int fd = -1, r;
 
@@ -169,24 +181,54 @@ static int start(struct listener *listener, const char *path, char *text, size_t
 	r = r ? r : bind_socket(&address, &fd, text, size);
 	if (r)
 		return r;
-	strcpy(listener->path, path);
-	lstat(path, &listener->status);
-	listener->socket = fd;
-	listener->watch = watch_new(listener->daemon->loop, fd, on_readable, listener);
-	return listener->watch ? 0 : -ENOMEM;
+	listener->socket_key = store_deposit(store, fd);
+	listener->lock_key = store_deposit(store, listener->lock);
+	return watch(listener, path, fd);
+}
+
+static struct listener *allocate(struct daemon *daemon)
+{
+	struct listener *listener = calloc(1, sizeof(*listener));
+
+	if (!listener)
+		return NULL;
+	listener->daemon = daemon;
+	listener->lock = -1;
+	listener->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	return listener;
+}
+
+int listener_adopt(struct daemon *daemon, const char *path, uint32_t socket_key, uint32_t lock_key,
+	struct listener **ret_listener)
+{
+	struct listener *listener = allocate(daemon);
+	int fd = store_take(daemon->store, socket_key);
+
+	if (!listener || fd < 0) {
+		free(listener);
+		return -EBADF;
+	}
+	listener->lock = store_take(daemon->store, lock_key);
+	listener->socket_key = socket_key;
+	listener->lock_key = lock_key;
+	*ret_listener = listener;
+	return watch(listener, path, fd);
+}
+
+void listener_keys(const struct listener *listener, uint32_t *ret_socket, uint32_t *ret_lock)
+{
+	*ret_socket = listener->socket_key;
+	*ret_lock = listener->lock_key;
 }
 
 int listener_new(struct daemon *daemon, const char *path, struct listener **ret_listener, char *ret_text,
 	size_t text_size)
 {
-	struct listener *listener = calloc(1, sizeof(*listener));
+	struct listener *listener = allocate(daemon);
 	int r;
 
 	if (!listener)
 		return -ENOMEM;
-	listener->daemon = daemon;
-	listener->lock = -1;
-	listener->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	r = start(listener, path, ret_text, text_size);
 	if (r) {
 		listener_free(listener);
@@ -213,6 +255,8 @@ struct listener *listener_free(struct listener *listener)
 			unlink(name);
 		close(listener->lock);
 	}
+	store_forget(listener->daemon->store, listener->socket_key);
+	store_forget(listener->daemon->store, listener->lock_key);
 	if (listener->spare >= 0)
 		close(listener->spare);
 	free(listener);

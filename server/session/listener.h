@@ -7,6 +7,7 @@
 #define FRMPS_SERVER_SESSION_LISTENER_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct daemon;
 struct listener;
@@ -21,6 +22,13 @@ struct listener;
  */
 int listener_new(struct daemon *daemon, const char *path, struct listener **ret_listener, char *ret_text,
 	size_t text_size);
+
+/** Takes the sockets of an earlier life of the daemon. Return: 0 or -errno. */
+int listener_adopt(struct daemon *daemon, const char *path, uint32_t socket_key, uint32_t lock_key,
+	struct listener **ret_listener);
+
+/** The keys under which its descriptors are deposited. */
+void listener_keys(const struct listener *listener, uint32_t *ret_socket, uint32_t *ret_lock);
 
 /** Closes, and removes the path if it is still ours. NULL is fine. Return: NULL. */
 struct listener *listener_free(struct listener *listener);

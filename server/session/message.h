@@ -18,7 +18,7 @@ enum message_sender {
 	FROM_KEEPER = 16,
 	FROM_DAEMON = 32,
 };
-enum message_route { ROUTE_NONE, ROUTE_ACTIVE, ROUTE_CHUNK };
+enum message_route { ROUTE_NONE, ROUTE_ACTIVE, ROUTE_CHUNK, ROUTE_KEEPER, ROUTE_DAEMON };
 enum message_keep { KEEP_NOTHING, KEEP_IT, KEEP_DROP };
 
 struct message_row {

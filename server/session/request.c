@@ -24,6 +24,7 @@
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/linger.h"
 #include "server/session/message.h"
 #include "server/session/client.h"
 #include "server/session/window.h"
@@ -50,6 +51,7 @@ static struct request *request_free(struct request *request)
 {
 	if (request->thirsty)
 		TAILQ_REMOVE(&request->client->daemon->thirsty, request, link);
+	window_give_run(&request->client->domain->windows, request->window, request->windows);
 	shared_fd_unref(request->fd);
 	chunk_unref(request->chunk);
 	client_unref(request->client);
@@ -61,6 +63,9 @@ void request_cancel(struct request *request)
 {
 	request->client->request = NULL;
 	request->cancelled = true;
+	/* Nobody records it any more. */
+	if (request->chunk && !request->chunk->holders)
+		chunk_doom(request->chunk);
 	if (!request->sent)
 		request_free(request);
 }
@@ -102,7 +107,11 @@ static void finish(struct request *request, const struct wire_reply *reply)
 	send_reply(client, request->client_id, reply, hands_out ? request->fd : NULL);
 	/* The client may just have been cut off, and its request with it. */
 	if (client->request) {
+		chunk_leave(request->chunk);
 		client->request = NULL;
+		client->answered = request->client_id;
+		client->crashes = 0;
+		client_keep(client);
 		request_free(request);
 		connection_resume(client->connection);
 	}
@@ -130,20 +139,40 @@ static void drop(struct request *request)
 	struct holding *entry;
 	struct chunk *chunk = NULL;
 
+	if (message->type == WIRE_RELEASE_MEMORY) {
+		entry = holdings_find_memory(&client->holdings, message->memory.handle);
+		if (entry)
+			holdings_drop_range(&client->holdings, entry);
+		return;
+	}
+	/* What is not there any more was dropped before the daemon died: standbys of today have not got it.
+	 * Standbys first: what is recorded, those that are in step know. */
 	if (message->type == WIRE_UNLOAD_MODULE) {
+		if (!holdings_has_module(&client->holdings, message->symbol.module))
+			return;
+		warm_drop(client, message, NULL);
 		holdings_drop_module(&client->holdings, message->symbol.module);
-	} else {
-		entry = holdings_find_range(&client->holdings,
-			message->type == WIRE_UNMAP_MEMORY ? WIRE_MAP_MEMORY : WIRE_MAP_HOST,
-			message->range.address, message->range.bytes);
-		log_bug_on(!entry); /* checked when the request came; one request at a time */
-		if (entry->chunk) {
-			chunk = chunk_ref(entry->chunk);
+		return;
+	}
+	if (message->type == WIRE_DROP_GRAPH) {
+		if (!holdings_has_graph(&client->holdings, message->graph.graph))
+			return;
+		warm_drop(client, message, NULL);
+		holdings_drop_graph(&client->holdings, message->graph.graph);
+		return;
+	}
+	entry = holdings_find_range(&client->holdings,
+		message->type == WIRE_UNMAP_MEMORY ? WIRE_MAP_MEMORY : WIRE_MAP_HOST, message->range.address,
+		message->range.bytes);
+	if (!entry)
+		return;
+	if (entry->chunk) {
+		chunk = chunk_ref(entry->chunk);
+		if (chunk->holders == 1)
 			chunk_doom(chunk);
-		}
-		holdings_drop_range(&client->holdings, entry);
 	}
 	warm_drop(client, message, chunk);
+	holdings_drop_range(&client->holdings, entry);
 	chunk_unref(chunk);
 }
 
@@ -151,12 +180,19 @@ static void keep(struct request *request, const struct wire_reply *reply)
 {
 	struct client *client = request->client;
 	struct holding *entry;
-	int r = holdings_note(
-		&client->holdings, &request->message, &reply->values, request->fd, request->chunk, &entry);
+	int r;
 
+	if (holdings_has(&client->holdings, &request->message)) /* the daemon has died since */
+		return;
+	r = holdings_note(
+		&client->holdings, &request->message, &reply->values, request->fd, request->chunk, &entry);
 	log_bug_on(r < 0);
-	if (entry)
-		warm_entry(client, entry);
+	request->windows = 0; /* the holding's now */
+	if (!entry)
+		return;
+	/* Standbys first: what is recorded, those that are in step know. */
+	warm_entry(client, entry);
+	holdings_keep(&client->holdings, entry);
 }
 
 /* Free and total memory as this session may see it. */
@@ -173,16 +209,73 @@ static void limit_memory(const struct client *client, const struct wire_reply *r
 		values[0] = limit - (held < limit ? held : limit);
 }
 
-static void succeed(struct request *request, const struct wire_reply *reply)
+/* Executors know no handles: they map a chunk. It was checked that the handle is there. */
+static void resolve_handle(struct request *request)
+{
+	const struct wire_memory wish = request->message.memory;
+	const struct holdings *holdings = &request->client->holdings;
+	struct chunk *chunk = holdings_find_memory(holdings, wish.handle)->chunk;
+
+	request->message.type = WIRE_MAP_MEMORY;
+	request->message.range =
+		(struct wire_range){wish.address, wish.bytes, holdings_find_mapping(holdings, chunk) ? 1 : 0};
+	if (!request->chunk)
+		request->chunk = chunk_ref(chunk);
+}
+
+static CUresult take_windows(struct request *request)
+{
+	struct wire_window *wish = &request->message.window;
+	uint32_t count = (uint32_t)(wish->bytes / WINDOW_BYTES);
+	uint32_t first = window_take_run(&request->client->domain->windows, count, &wish->free_windows);
+
+	if (first == WINDOW_NONE)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	request->window = first;
+	request->windows = count;
+	wish->address = window_base(first);
+	wish->free_windows = (struct wire_u64s){0};
+	return CUDA_SUCCESS;
+}
+
+/* What the daemon adds to a request before an executor gets it. */
+static CUresult complete(struct request *request)
+{
+	if (request->message.type == WIRE_MAP_HANDLE)
+		resolve_handle(request);
+	if (request->message.type == WIRE_RESERVE_WINDOW && !request->windows)
+		return take_windows(request);
+	return CUDA_SUCCESS;
+}
+
+/* An executor that had carried the request out before the daemon died answers for the windows of then. */
+static void settle_windows(struct request *request, const struct wire_reply *reply)
+{
+	struct window_set *set = &request->client->domain->windows;
+	struct wire_window *window = &request->message.window;
+
+	if (reply->values.count < 2 || reply->values.at[0] == window->address)
+		return;
+	window_give_run(set, request->window, request->windows);
+	window->address = reply->values.at[0];
+	request->window = window_at(window->address);
+	window_take_again(set, request->window, request->windows);
+}
+
+static void succeed(struct request *request, struct worker *worker, const struct wire_reply *reply)
 {
 	const struct message_row *row = message_row(request->message.type);
 	struct wire_reply limited;
 	uint64_t values[2];
 
+	if (request->message.type == WIRE_RESERVE_WINDOW)
+		settle_windows(request, reply);
 	if (row->keep == KEEP_IT)
 		keep(request, reply);
 	else if (row->keep == KEEP_DROP)
 		drop(request);
+	if (request->message.type == WIRE_UNMAP_HOST && reply->values.count)
+		linger_begin(request->client, worker, &request->message, reply->values.at[0]);
 	if (request->message.type == WIRE_QUERY_MEMORY && reply->values.count >= 2) {
 		limit_memory(request->client, reply, values);
 		limited = *reply;
@@ -205,12 +298,10 @@ static bool is_void(struct worker *worker, const struct wire_reply *reply)
 		return true;
 	if (!reply->code)
 		return false;
-	if (worker->state != WORKER_CONDEMNED && backend_is_fatal((CUresult)reply->code)) {
-		worker->lost = true;
-		worker->lost_code = reply->code;
-		worker_condemn(worker, "answered a request with the code of a lost context");
-	}
-	return worker->state == WORKER_CONDEMNED;
+	if (backend_is_fatal((CUresult)reply->code))
+		worker_take_lost(
+			worker, reply->code, "a request was answered with the code of a lost context");
+	return worker_is_failing(worker);
 }
 
 static void on_answer(
@@ -227,16 +318,30 @@ static void on_answer(
 	else if (reply->code)
 		finish(request, reply);
 	else
-		succeed(request, reply);
+		succeed(request, worker, reply);
+}
+
+/* It is about to be sent as this worker's next request. */
+static void record_sent(struct request *request, const struct worker *worker)
+{
+	request->worker = worker->number;
+	request->worker_id = worker->next_request;
+	client_keep(request->client);
 }
 
 static void send_to_active(struct request *request, struct worker *worker)
 {
+	CUresult code = complete(request);
 	struct wire_message message = request->message;
 	struct shared_fd *fd = request->chunk ? request->chunk->fd : request->fd;
 
+	if (code) {
+		finish_with(request, code);
+		return;
+	}
 	message.session = request->client->number;
 	request->sent = true;
+	record_sent(request, worker);
 	worker_request(worker, &message, &fd, fd ? 1 : 0, on_answer, request);
 }
 
@@ -265,6 +370,10 @@ static void on_chunk(
 	request->sent = false;
 	if (reply && !reply->code)
 		take_chunk(request, reply, packet);
+	if (!request->cancelled)
+		client_keep(request->client);
+	else if (request->chunk)
+		chunk_doom(request->chunk);
 	if (request->cancelled)
 		request_free(request);
 	else if (!reply)
@@ -277,31 +386,142 @@ static void on_chunk(
 		request_advance(request);
 }
 
+static uint64_t chunk_bytes(const struct wire_message *message)
+{
+	return message->type == WIRE_CREATE_MEMORY ? message->memory.bytes : message->range.bytes;
+}
+
 static void ask_keeper(struct request *request)
 {
 	struct daemon *daemon = request->client->daemon;
 	struct wire_message message = {
-		.type = WIRE_CREATE_CHUNK, .chunk = {.bytes = request->message.range.bytes}};
+		.type = WIRE_CREATE_CHUNK, .chunk = {.bytes = chunk_bytes(&request->message)}};
 
 	if (!daemon->keeper || daemon->keeper->state != WORKER_WARM) {
 		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);
 		return;
 	}
 	request->sent = true;
+	record_sent(request, daemon->keeper);
 	worker_request(daemon->keeper, &message, NULL, 0, on_chunk, request);
+}
+
+void request_send_again(struct request *request, struct worker *worker)
+{
+	if (worker->role == ROLE_KEEPER)
+		ask_keeper(request);
+	else
+		send_to_active(request, worker);
+}
+
+/*
+ * What no executor hears of
+ */
+
+/* The reply of a request that nobody else answers. */
+static void succeed_here(struct request *request, const uint64_t *values, uint32_t count)
+{
+	const struct message_row *row = message_row(request->message.type);
+	struct wire_reply *reply = calloc(1, sizeof(*reply));
+
+	log_bug_on(!reply);
+	reply->values = (struct wire_u64s){values, count};
+	if (row->keep == KEEP_IT)
+		keep(request, reply);
+	else if (row->keep == KEEP_DROP)
+		drop(request);
+	finish(request, reply);
+	free(reply);
+}
+
+static void export_memory(struct request *request)
+{
+	const struct wire_memory *wish = &request->message.memory;
+	const struct holdings *holdings = &request->client->holdings;
+	const struct holding *entry = wish->handle ? holdings_find_memory(holdings, wish->handle)
+						   : holdings_find_address(holdings, wish->address);
+	uint64_t values[4];
+
+	if (!entry) {
+		finish_with(request, CUDA_ERROR_INVALID_VALUE);
+		return;
+	}
+	memcpy(values, entry->chunk->token, sizeof(entry->chunk->token));
+	values[2] = entry->range.bytes;
+	values[3] = entry->range.address;
+	succeed_here(request, values, 4);
+}
+
+/* Memory of any session of the same user: executors of other users never see it. */
+static const struct holding *find_exported(const struct domain *domain, const uint64_t token[2])
+{
+	const struct holding *entry = NULL;
+	const struct client *client;
+
+	TAILQ_FOREACH (client, &domain->clients, domain_link) {
+		entry = client->state == CLIENT_SERVED ? holdings_find_token(&client->holdings, token) : NULL;
+		if (entry)
+			break;
+	}
+	return entry;
+}
+
+static bool is_within_limit(const struct client *client, uint64_t bytes)
+{
+	uint64_t limit = client->daemon->config->memory_limit, held = client->holdings.memory_bytes;
+
+	return !limit || (held <= limit && bytes <= limit - held);
+}
+
+static void import_memory(struct request *request)
+{
+	struct wire_memory *wish = &request->message.memory;
+	const struct holding *entry = find_exported(request->client->domain, wish->token);
+
+	if (!entry) {
+		finish_with(request, CUDA_ERROR_INVALID_VALUE);
+		return;
+	}
+	if (!is_within_limit(request->client, entry->range.bytes)) {
+		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);
+		return;
+	}
+	wish->bytes = entry->range.bytes;
+	request->chunk = chunk_ref(entry->chunk);
+	succeed_here(request, &entry->range.bytes, 1);
+}
+
+static void serve_here(struct request *request)
+{
+	switch (request->message.type) {
+	case WIRE_EXPORT_MEMORY:
+		export_memory(request);
+		break;
+	case WIRE_IMPORT_MEMORY:
+		import_memory(request);
+		break;
+	default:
+		succeed_here(request, NULL, 0);
+		break;
+	}
 }
 
 void request_advance(struct request *request)
 {
 	struct worker *worker = domain_serving(request->client->domain);
+	enum message_route route = message_row(request->message.type)->route;
 
-	if (request->sent)
+	if (request->sent || request->client->daemon->adopting)
 		return;
 	if (request->thirsty)
 		TAILQ_REMOVE(&request->client->daemon->thirsty, request, link);
 	request->thirsty = false;
-	if (message_row(request->message.type)->route == ROUTE_CHUNK && !request->chunk)
+	if (route == ROUTE_DAEMON)
+		serve_here(request);
+	else if (route != ROUTE_ACTIVE && !request->chunk)
 		ask_keeper(request);
+	else if (route == ROUTE_KEEPER)
+		succeed_here(request, NULL, 0);
 	else if (worker)
 		send_to_active(request, worker);
 }
@@ -328,6 +548,18 @@ static int make_host_memory(struct request *request)
 	return request->fd ? 0 : -ENOMEM;
 }
 
+/* Under way when the daemon died: what it had then. */
+static void request_take_kept(struct request *request)
+{
+	struct client *client = request->client;
+
+	if (client->again.asked != request->client_id)
+		return;
+	request->fd = client->again.fd;
+	request->chunk = client->again.chunk;
+	client->again = (struct client_again){0};
+}
+
 static void start(struct client *client, const struct wire_message *message, struct packet *packet)
 {
 	struct request *request = request_new(client, message, packet);
@@ -336,7 +568,11 @@ static void start(struct client *client, const struct wire_message *message, str
 	client->request = request;
 	client->daemon->counters.requests++;
 	connection_pause(client->connection);
-	if (fd >= 0) {
+	request_take_kept(request);
+	if (request->fd) {
+		if (fd >= 0)
+			close(fd);
+	} else if (fd >= 0) {
 		request->fd = shared_fd_new(fd);
 		r = request->fd ? 0 : -ENOMEM;
 	} else if (message->type == WIRE_MAP_HOST) {
@@ -359,8 +595,14 @@ void request_begin(struct client *client, const struct wire_message *message, st
 		.memory_limit = client->daemon->config->memory_limit,
 		.holdings = &client->holdings};
 	struct check_finding finding;
-	int r = check_request(&scope, message, packet, &finding);
+	int r;
 
+	/* What was under way when the daemon died has been checked, and may have been carried out. */
+	if (client->again.asked && client->again.asked == message->id) {
+		start(client, message, packet);
+		return;
+	}
+	r = check_request(&scope, message, packet, &finding);
 	if (r == CHECK_E_BROKEN)
 		client_reject(client, finding.reason);
 	else if (r == CHECK_E_ANSWER)

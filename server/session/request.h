@@ -27,6 +27,7 @@
 struct chunk;
 struct client;
 struct shared_fd;
+struct worker;
 
 struct request {
 	TAILQ_ENTRY(request) link; /* daemon->thirsty */
@@ -35,9 +36,12 @@ struct request {
 	struct wire_message message; /* points into bytes */
 	struct shared_fd *fd;	     /* image or host memory */
 	struct chunk *chunk;
-	bool sent;    /* an answer will come, from keeper or executor */
-	bool thirsty; /* in daemon->thirsty */
+	bool sent;	    /* an answer will come, from keeper or executor */
+	uint32_t worker;    /* to whom it was sent, */
+	uint64_t worker_id; /* and as which request */
+	bool thirsty;	    /* in daemon->thirsty */
 	bool cancelled;
+	uint32_t window, windows; /* RESERVE_WINDOW: taken, until a holding has them */
 	_Alignas(8) uint8_t bytes[];
 };
 
@@ -46,6 +50,9 @@ void request_begin(struct client *client, const struct wire_message *message, st
 
 /** Sends the request if it is not with anybody and can be sent. */
 void request_advance(struct request *request);
+
+/** Sends what was with this worker when the daemon died, as worker->next_request. */
+void request_send_again(struct request *request, struct worker *worker);
 
 /** The session ends: the request is freed, now or when its answer comes. */
 void request_cancel(struct request *request);

@@ -19,11 +19,10 @@
 #include "server/session/domain.h"
 #include "server/session/handshake.h"
 #include "server/session/message.h"
+#include "server/session/offender.h"
 
 #define VISITOR_PATIENCE_MS 10000u
 #define VISITORS_PER_USER   64u
-/* Packets that wait for a client which does not read: it asks one thing at a time. */
-#define CLIENT_QUEUE_MAX 16u
 
 struct visitor *visitor_free(struct visitor *visitor)
 {
@@ -48,17 +47,22 @@ static void refuse(struct visitor *visitor, int32_t code, const char *text)
 }
 
 /* Finds the domain, and whether there is room in it. Return: NULL if the visitor was refused. */
-static struct domain *find_room(struct visitor *visitor)
+static struct domain *find_room(struct visitor *visitor, const char *name)
 {
 	struct daemon *daemon = visitor->daemon;
+	char program[CLIENT_PROGRAM_MAX];
 	struct domain *domain;
+	bool alone;
 
 	if (daemon->client_count >= daemon->config->clients_max) {
 		refuse(visitor, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
 			"the service has as many clients as it may have");
 		return NULL;
 	}
-	domain = daemon_domain_of(daemon, visitor->peer.uid);
+	handshake_copy_name(program, sizeof(program), name);
+	alone = daemon->config->isolation == CONFIG_ISOLATION_CLIENT ||
+		offender_is_quarantined(daemon, visitor->peer.uid, program);
+	domain = daemon_domain_of(daemon, visitor->peer.uid, alone);
 	if (!domain) {
 		refuse(visitor, CUDA_ERROR_OUT_OF_MEMORY, "the service is out of memory");
 		return NULL;
@@ -80,7 +84,7 @@ static void greet(struct visitor *visitor, const struct wire_hello *hello)
 		refuse(visitor, code, text);
 		return;
 	}
-	domain = find_room(visitor);
+	domain = find_room(visitor, hello->program);
 	if (!domain)
 		return;
 	if (client_new(domain, visitor->connection, &visitor->peer, hello, &code, &text)) {
@@ -146,7 +150,7 @@ void visitor_new(struct daemon *daemon, int socket)
 	visitor->daemon = daemon;
 	visitor->peer = (struct client_peer){.uid = credentials.uid, .pid = credentials.pid};
 	TAILQ_INSERT_TAIL(&daemon->visitors, visitor, link);
-	visitor->connection = connection_new(daemon->loop, socket, CLIENT_QUEUE_MAX, &handlers, visitor);
+	visitor->connection = connection_new(daemon->loop, socket, VISITOR_QUEUE_MAX, &handlers, visitor);
 	visitor->timer = timer_new(daemon->loop, on_timer, visitor);
 	if (!visitor->connection || !visitor->timer)
 		visitor_free(visitor);

@@ -11,6 +11,9 @@
 
 #include "server/session/client.h"
 
+/* Packets that wait for a client which does not read: it asks one thing at a time. */
+#define VISITOR_QUEUE_MAX 16u
+
 struct connection;
 struct daemon;
 struct timer;

@@ -7,6 +7,8 @@
 
 #include <stdbool.h>
 
+#include "server/log.h"
+
 static bool is_set(const uint64_t *words, uint32_t count, uint32_t bit)
 {
 	return bit / 64 < count && (words[bit / 64] >> bit % 64 & 1);
@@ -22,23 +24,93 @@ static bool is_crowded(uint32_t window)
 	       base >= UINT64_C(0x7c0000000000);
 }
 
+static bool is_free(const struct window_set *set, uint32_t window)
+{
+	return !is_crowded(window) && !set->users[window];
+}
+
 uint32_t window_take(struct window_set *set, const struct wire_u64s *free_windows)
 {
 	for (uint32_t i = 0; i < WINDOW_COUNT; i++) {
 		uint32_t window = (set->next + i) % WINDOW_COUNT;
 
-		if (is_crowded(window) || is_set(set->used, WINDOW_COUNT / 64, window) ||
-			!is_set(free_windows->at, free_windows->count, window))
+		if (!is_free(set, window) || !is_set(free_windows->at, free_windows->count, window))
 			continue;
-		set->used[window / 64] |= UINT64_C(1) << window % 64;
+		set->users[window] = 1;
 		set->next = (window + 1) % WINDOW_COUNT;
 		return window;
 	}
 	return WINDOW_NONE;
 }
 
+void window_hold(struct window_set *set, uint32_t window)
+{
+	log_bug_on(!set->users[window] || set->users[window] == UINT8_MAX);
+	set->users[window]++;
+}
+
+void window_adopt(struct window_set *set, uint32_t window)
+{
+	if (window == WINDOW_NONE)
+		return;
+	set->users[window]++;
+	if (set->next <= window)
+		set->next = (window + 1) % WINDOW_COUNT;
+}
+
 void window_give(struct window_set *set, uint32_t window)
 {
-	if (window != WINDOW_NONE)
-		set->used[window / 64] &= ~(UINT64_C(1) << window % 64);
+	if (window == WINDOW_NONE)
+		return;
+	log_bug_on(!set->users[window]);
+	set->users[window]--;
+}
+
+static bool is_free_run(
+	const struct window_set *set, uint32_t first, uint32_t count, const struct wire_u64s *free_windows)
+{
+	for (uint32_t i = first; i < first + count; i++)
+		if (!is_free(set, i) || !is_set(free_windows->at, free_windows->count, i))
+			return false;
+	return true;
+}
+
+/* The highest free run that ends below a window. */
+static uint32_t find_run(
+	const struct window_set *set, uint32_t below, uint32_t count, const struct wire_u64s *free_windows)
+{
+	for (uint32_t first = below >= count ? below - count + 1 : 0; first-- > 0;)
+		if (is_free_run(set, first, count, free_windows))
+			return first;
+	return WINDOW_NONE;
+}
+
+/* From the top, where sessions come last, and of the lower half first: there the driver honours every wish,
+ * and processes have little of their own. The same question has the same answer. */
+uint32_t window_take_run(struct window_set *set, uint32_t count, const struct wire_u64s *free_windows)
+{
+	uint32_t left = 0, first;
+
+	for (uint32_t i = 0; i < WINDOW_COUNT; i++)
+		left += is_free(set, i);
+	if (!count || left < count + WINDOW_SPARE)
+		return WINDOW_NONE;
+	first = find_run(set, WINDOW_COUNT / 2, count, free_windows);
+	if (first == WINDOW_NONE)
+		first = find_run(set, WINDOW_COUNT, count, free_windows);
+	if (first != WINDOW_NONE)
+		window_take_again(set, first, count);
+	return first;
+}
+
+void window_take_again(struct window_set *set, uint32_t first, uint32_t count)
+{
+	for (uint32_t i = first; i < first + count; i++)
+		set->users[i]++;
+}
+
+void window_give_run(struct window_set *set, uint32_t first, uint32_t count)
+{
+	for (uint32_t i = first; i < first + count; i++)
+		window_give(set, i);
 }

@@ -20,17 +20,38 @@
 /* Windows that are given out: the others lie where processes have their own things (window.c). */
 #define WINDOW_USABLE 416u
 #define WINDOW_NONE   UINT32_MAX
+/* Windows that further ones of a session (window_take_run()) leave for others. */
+#define WINDOW_SPARE 128u
 
 struct window_set {
-	uint64_t used[WINDOW_COUNT / 64];
-	uint32_t next; /* where the search starts: a freed window is not reused at once */
+	uint8_t users[WINDOW_COUNT]; /* a session, and executors that still have pinned memory there */
+	uint32_t next;		     /* where the search starts: a freed window is not reused at once */
 };
 
 /** Takes a window that is free in both; WINDOW_NONE if there is none. @free_windows: as in Hello; may be
  * short. */
 uint32_t window_take(struct window_set *set, const struct wire_u64s *free_windows);
-/** Gives a window back; WINDOW_NONE is fine. */
+/** One more user of a window that is taken. */
+void window_hold(struct window_set *set, uint32_t window);
+/** A user of a window that an earlier life of the daemon gave out; WINDOW_NONE is fine. */
+void window_adopt(struct window_set *set, uint32_t window);
+/** A user gives a window back, and is the last one or not; WINDOW_NONE is fine. */
 void window_give(struct window_set *set, uint32_t window);
+
+/**
+ * Takes windows side by side that are free in both; WINDOW_NONE if there are none, or too few would be left.
+ * Return: the lowest.
+ */
+uint32_t window_take_run(struct window_set *set, uint32_t count, const struct wire_u64s *free_windows);
+/** The same windows once more, in another life of the daemon. */
+void window_take_again(struct window_set *set, uint32_t first, uint32_t count);
+/** Gives them back. */
+void window_give_run(struct window_set *set, uint32_t first, uint32_t count);
+
+static inline uint32_t window_at(uint64_t address)
+{
+	return (uint32_t)((address - WINDOW_GRID_BASE) / WINDOW_BYTES);
+}
 
 static inline uint64_t window_base(uint32_t window)
 {

@@ -15,6 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "protocol/cuda_abi.h"
 #include "protocol/socket.h"
 #include "protocol/wire.h"
 
@@ -79,12 +80,29 @@ static char *read_document(int fd)
 	return text;
 }
 
+static int error_of(int32_t code)
+{
+	switch (code) {
+	case CUDA_SUCCESS:
+		return 0;
+	case CUDA_ERROR_NOT_FOUND:
+		return -ENOENT;
+	case CUDA_ERROR_NOT_PERMITTED:
+		return -EPERM;
+	case CUDA_ERROR_INVALID_VALUE:
+		return -EINVAL;
+	default:
+		return -EPROTO;
+	}
+}
+
 static int take_answer(const struct wire_message *message, struct packet *packet, char **ret_json)
 {
+	int r = message->type == WIRE_ADMIN_REPLY ? error_of(message->admin_reply.code) : -EPROTO;
 	char *json;
 
-	if (message->type != WIRE_ADMIN_REPLY || message->admin_reply.code)
-		return -EPROTO;
+	if (r)
+		return r;
 	if (!ret_json)
 		return 0;
 	json = packet->fd_count ? read_document(packet->fds[0]) : strdup(message->admin_reply.json);
@@ -94,9 +112,11 @@ static int take_answer(const struct wire_message *message, struct packet *packet
 	return 0;
 }
 
-static int converse(int fd, const char *command, struct packet *packet, char **ret_json)
+static int converse(int fd, const char *command, const struct wire_names *arguments, struct packet *packet,
+	char **ret_json)
 {
-	struct wire_message message = {.type = WIRE_ADMIN, .id = 1, .admin = {.command = command}};
+	struct wire_message message = {
+		.type = WIRE_ADMIN, .id = 1, .admin = {.command = command, .arguments = *arguments}};
 	int r = message_send(fd, &message, NULL, 0);
 
 	r = r ? r : packet_receive(fd, packet);
@@ -110,16 +130,25 @@ static int converse(int fd, const char *command, struct packet *packet, char **r
 
 int ask(const char *path, const char *command, char **ret_json, char *ret_text, size_t text_size)
 {
+	return ask_with(path, command, &(struct wire_names){0}, ret_json, ret_text, text_size);
+}
+
+int ask_with(const char *path, const char *command, const struct wire_names *arguments, char **ret_json,
+	char *ret_text, size_t text_size)
+{
 	struct packet *packet = malloc(sizeof(*packet));
 	int fd = -1, r;
 
 	r = packet ? reach(path, &fd) : -ENOMEM;
-	r = r ? r : converse(fd, command, packet, ret_json);
+	r = r ? r : converse(fd, command, arguments, packet, ret_json);
 	if (fd >= 0)
 		close(fd);
 	free(packet);
 	if (r)
 		snprintf(ret_text, text_size, "the service at %s %s: %s", path,
-			fd < 0 ? "cannot be reached" : "does not answer", strerror(-r));
+			fd < 0					      ? "cannot be reached"
+			: r == -ENOENT || r == -EPERM || r == -EINVAL ? "refuses"
+								      : "does not answer",
+			strerror(-r));
 	return r;
 }

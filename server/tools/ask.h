@@ -8,6 +8,8 @@
 
 #include <stddef.h>
 
+#include "protocol/wire.h"
+
 /**
  * Finds the service's socket: @given, else $FRMPS_SOCKET, else the first of /run/frmps/frmps.sock and
  * $XDG_RUNTIME_DIR/frmps.sock that exists (the former if neither does).
@@ -22,5 +24,12 @@ void ask_socket_path(const char *given, char *path, size_t size);
  * Return: 0; -errno when the service cannot be reached or does not answer
  */
 int ask(const char *path, const char *command, char **ret_json, char *ret_text, size_t text_size);
+
+/**
+ * The same for a command with arguments.
+ * Return: also -ENOENT, -EPERM or -EINVAL when the service refuses
+ */
+int ask_with(const char *path, const char *command, const struct wire_names *arguments, char **ret_json,
+	char *ret_text, size_t text_size);
 
 #endif

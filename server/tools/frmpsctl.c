@@ -28,6 +28,8 @@ static void print_usage(FILE *out)
 	fputs("usage: frmpsctl [--socket PATH] COMMAND\n"
 	      "\n"
 	      "  status [--json]   what the service does: users, executors, programs, counters\n"
+	      "  recovery SESSION fail|replay\n"
+	      "                    what becomes of a program's commands in doubt from now on\n"
 	      "  ping              exit code 0 if the service answers\n"
 	      "\n"
 	      "  --socket PATH     socket of the service (default: $FRMPS_SOCKET, /run/frmps/frmps.sock,\n"
@@ -89,6 +91,7 @@ static void print_clients(const json_t *clients)
 static void print_domain(const json_t *domain)
 {
 	const json_t *uid = json_object_get(domain, "uid");
+	char bytes[32];
 	size_t index;
 	json_t *one;
 
@@ -99,6 +102,10 @@ static void print_domain(const json_t *domain)
 	printf(" (%s, generation %lld)\n", text_of(domain, "state"), number_of(domain, "generation"));
 	if (json_is_string(json_object_get(domain, "verdict")))
 		printf("  latest verdict: %s\n", text_of(domain, "verdict"));
+	if (number_of(domain, "unpinning_bytes")) {
+		print_bytes(bytes, sizeof(bytes), number_of(domain, "unpinning_bytes"));
+		printf("  %s of freed host memory stay pinned until nothing runs\n", bytes);
+	}
 	json_array_foreach (json_object_get(domain, "executors"), index, one)
 		printf("  executor %-8lld %-8s %s\n", number_of(one, "pid"), text_of(one, "role"),
 			text_of(one, "state"));
@@ -151,6 +158,18 @@ static int show_status(const char *path, bool as_json)
 	}
 	json_decref(root);
 	return ferror(stdout) || fflush(stdout) ? 1 : 0;
+}
+
+static int set_recovery(const char *path, const char *session, const char *policy)
+{
+	const char *arguments[] = {session, policy};
+	const struct wire_names names = {arguments, 2};
+	char text[400];
+
+	if (ask_with(path, "recovery", &names, NULL, text, sizeof(text)) == 0)
+		return 0;
+	fprintf(stderr, "frmpsctl: %s\n", text);
+	return EXIT_UNAVAILABLE;
 }
 
 static int ping(const char *path)
@@ -206,6 +225,8 @@ int main(int count, char **arguments)
 		return show_status(path, options.json);
 	if (optind + 1 == count && strcmp(arguments[optind], "ping") == 0)
 		return ping(path);
+	if (optind + 3 == count && strcmp(arguments[optind], "recovery") == 0)
+		return set_recovery(path, arguments[optind + 1], arguments[optind + 2]);
 	print_usage(stderr);
 	return 1;
 }

@@ -27,6 +27,7 @@ GROUPS = [
     ("Memory", r"cuMem|cuPointer"),
     ("Modules, libraries, kernels, functions", r"cu(Module|Library|Kernel|Func|Param)"),
     ("Launches and occupancy", r"cu(Launch|Occupancy)"),
+    ("Graphs", r"cu(Graph(?!ics)|UserObject)"),
 ]
 
 

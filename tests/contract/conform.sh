@@ -80,7 +80,7 @@ noticed command '/^struct Copy/,/^}/s/^  dst_rows:uint64;/  more:uint64;/'
 noticed command '/^struct Wake/,/^}/s/seq:uint64;/seq:uint64; more:uint64;/'
 noticed command '/^struct Wake/,/^}/d'
 allowed control '/^table MapHost/s/flags:uint32;/flags:uint32; more:uint8;/'
-allowed control 's/^union Body/table More { }\n&/; s/Admin, AdminReply/&, More/'
+allowed control '/^union Body/,/^}/s/^}/, More }/; s/^union Body/table More { }\n&/'
 allowed command 's/^struct Wake/struct More { seq:uint64; }\n&/'
 
 grep -v '^PROVE(frmps_wake,' "$protocol/command_proof.cc" >"$scratch/proof"

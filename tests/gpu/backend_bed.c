@@ -147,7 +147,7 @@ CUresult launch_shaped(struct backend_stream *stream, const char *name, const vo
 	const struct backend_launch *shape)
 {
 	struct backend_launch launch = *shape;
-	CUresult code = OPS->function_find(module, name, &launch.function, &info);
+	CUresult code = OPS->function_find(module, name, true, &launch.function, &info);
 
 	if (code)
 		return code;

@@ -97,9 +97,10 @@ static void check_modules(void)
 		CUDA_ERROR_INVALID_IMAGE);
 	ok(OPS->function_list(module, names, &count));
 	check(count == 7);
-	ok(OPS->global_find(module, "counter", &address, &bytes));
+	refused(OPS->global_find(module, "counter", false, &address, &bytes), CUDA_ERROR_NOT_READY);
+	ok(OPS->global_find(module, "counter", true, &address, &bytes));
 	check(address && bytes == 4);
-	refused(OPS->global_find(module, "nothing_there", &address, &bytes), CUDA_ERROR_NOT_FOUND);
+	refused(OPS->global_find(module, "nothing_there", true, &address, &bytes), CUDA_ERROR_NOT_FOUND);
 }
 
 struct echo_params {
@@ -115,18 +116,20 @@ static void check_functions(void)
 	static const uint32_t offsets[] = {0, 8, 16, 20, 48}, sizes[] = {1, 8, 2, 24, 8};
 	struct backend_function *function = NULL;
 
-	refused(OPS->function_find(module, "not_there", &function, &info), CUDA_ERROR_NOT_FOUND);
-	ok(OPS->function_find(module, "echo", &function, &info));
+	refused(OPS->function_find(module, "not_there", true, &function, &info), CUDA_ERROR_NOT_FOUND);
+	refused(OPS->function_find(module, "echo", false, &function, &info), CUDA_ERROR_NOT_READY);
+	ok(OPS->function_find(module, "echo", true, &function, &info));
+	ok(OPS->function_find(module, "echo", false, &function, &info));
 	check(info.param_count == 5 && info.argument_bytes == sizeof(struct echo_params));
 	for (int i = 0; i < 5; i++)
 		check(info.params[i].offset == offsets[i] && info.params[i].size == sizes[i]);
 	check(info.attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] >= 256);
 	ok(OPS->function_set(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 65536));
-	ok(OPS->function_find(module, "echo", &function, &info));
+	ok(OPS->function_find(module, "echo", true, &function, &info));
 	check(info.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] == 65536);
 	ok(OPS->function_set(function, 1000, CU_FUNC_CACHE_PREFER_L1));
 	check(OPS->function_set(function, CU_FUNC_ATTRIBUTE_NUM_REGS, 3) != CUDA_SUCCESS);
-	ok(OPS->function_find(module, "nothing", &function, &info));
+	ok(OPS->function_find(module, "nothing", true, &function, &info));
 	check(info.param_count == 0 && info.argument_bytes == 0);
 }
 
@@ -140,7 +143,7 @@ static void check_occupancy(void)
 	uint64_t value[4] = {0};
 
 	cluster.value[4] = cluster.value[8] = 1;
-	ok(OPS->function_find(module, "add", &function, &info));
+	ok(OPS->function_find(module, "add", true, &function, &info));
 	for (query.query = 0; query.query < 4; query.query++) {
 		/* The last two ask about clusters, which began with compute capability 9.0. */
 		if (query.query >= 2 && device.attributes[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH] == 0)
@@ -207,7 +210,7 @@ static void check_arguments(void)
 	check(!memcmp(out, &echo.b, 8) && !memcmp(out + 8, &echo.d[5], 4) && !memcmp(out + 12, &echo.c, 2) &&
 		out[14] == echo.a);
 	check(*(uint32_t *)(void *)(out + 64) == 42);
-	ok(OPS->function_find(module, "echo", &short_one.function, &info));
+	ok(OPS->function_find(module, "echo", true, &short_one.function, &info));
 	short_one.arguments = (const uint8_t *)&echo;
 	short_one.argument_bytes = info.argument_bytes - 1;
 	refused(OPS->launch(stream, &short_one), CUDA_ERROR_INVALID_VALUE);
@@ -313,7 +316,7 @@ static void observe_rates(void)
 	struct backend_launch launch_one = {.grid = {1, 1, 1}, .block = {32, 1, 1}, .info = &info};
 	double begin, issued;
 
-	ok(OPS->function_find(module, "nothing", &launch_one.function, &info));
+	ok(OPS->function_find(module, "nothing", true, &launch_one.function, &info));
 	for (uint64_t every = 1; every <= 32; every *= 32) {
 		begin = now_us();
 		for (uint64_t i = 1; i <= COUNT; i++) {
@@ -461,7 +464,7 @@ int main(int argc, char **argv)
 	printf("probe: %s\n", probe.text);
 	if (code)
 		return 77;
-	setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+	setenv("CUDA_MODULE_LOADING", "LAZY", 1);
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
 	run();
 	printf("%d failures\n", failures);

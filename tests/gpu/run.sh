@@ -6,6 +6,9 @@
 # GPU here. BUILD is a build folder (default: build) that may have been made on another machine; nvcc builds what the
 # tests run on the device, if it is not there yet.
 #
+# The programs of corpus/ and of frameworks.py run natively and through one service; their outputs must be the same to the
+# byte. FRMPS_GPU_TEST_ONLY is a pattern (of grep -E) for the names of the checks to run.
+#
 # FRMPS_GPU_TEST_SCALE=full runs the long forms: 100 000 launches of each of eight clients, 1000 killed clients, 64
 # clients at a time. A check may take FRMPS_GPU_TEST_LIMIT seconds (600).
 set -u
@@ -24,8 +27,11 @@ failed=0
 check() { # check NAME COMMAND...
 	name=$1
 	shift
+	echo "$name" | grep -qE "${FRMPS_GPU_TEST_ONLY:-.}" || return 0
 	begin=$(date +%s.%N)
-	timeout -k 20 "${FRMPS_GPU_TEST_LIMIT:-600}" "$@" >"$scratch/out" 2>&1
+	limit="timeout -k 20 ${FRMPS_GPU_TEST_LIMIT:-600}"
+	[ "$1" = same ] && limit= # has its own
+	$limit "$@" >"$scratch/out" 2>&1
 	status=$?
 	took=$(echo "$(date +%s.%N) $begin" | awk '{printf "%.1f", $1 - $2}')
 	if [ $status -eq 0 ]; then
@@ -43,6 +49,21 @@ mkdir "$device"
 nvcc -arch=sm_90 -cubin -o "$device/kernels.cubin" tests/lib/kernels.cu || exit 1
 nvcc -std=c++17 -arch=sm_90 -cudart static -o "$device/runtime" tests/gpu/runtime.cu || exit 1
 nvcc -std=c++17 -arch=sm_90 -cudart shared -o "$device/runtime-shared" tests/gpu/runtime.cu || exit 1
+mkdir "$device/corpus"
+for source in tests/gpu/corpus/*.cu; do
+	# The first lines of a program may say "// libraries: cublas cufft", what it links more; "// options: ...", what
+	# stands for -rdc=true, further sources among it; "// plugin: FILE", a library to be beside it, named NAME.so.
+	name=$(basename "$source" .cu)
+	libraries=$(sed -n '1,12s,^// libraries: ,,p' "$source" | sed 's/[^ ]*/-l&/g')
+	options=$(sed -n '1,12s,^// options: ,,p' "$source")
+	plugin=$(sed -n '1,12s,^// plugin: ,,p' "$source")
+	# shellcheck disable=SC2086
+	nvcc -std=c++17 -arch=sm_90 ${options:--rdc=true} -o "$device/corpus/$name" "$source" -lcuda $libraries \
+		>"$device/corpus/$name.log" 2>&1 &
+	[ -z "$plugin" ] || nvcc -std=c++17 -arch=sm_90 -shared -Xcompiler -fPIC -o "$device/corpus/$name.so" "$plugin" \
+		>"$device/corpus/$name.so.log" 2>&1 &
+done
+wait
 
 export FRMPS_TEST_SERVER="$build/server/frmps-server" FRMPS_TEST_BACKEND=cuda FRMPS_TEST_KERNELS="$device/kernels.cubin"
 export FRMPS_TEST_RUN="$build/server/frmps-run"
@@ -53,17 +74,26 @@ if [ "${FRMPS_GPU_TEST_SCALE:-}" = full ]; then
 	export FRMPS_TEST_LAUNCHES=100000 FRMPS_TEST_KILLS=1000 FRMPS_TEST_MANY=64
 fi
 
-# The same program natively and through a service; its output must be the same to the byte.
-same_output() { # same_output PROGRAM
-	LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" "$1" >"$scratch/native" || return 1
-	FRMPS_SOCKET="$scratch/frmps.sock" "$build/server/frmps-run" "$1" >"$scratch/shim" || return 1
-	diff "$scratch/native" "$scratch/shim"
+# A program natively and through the service; what it prints and how it ends must be the same.
+same() { # same COMMAND...
+	LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" timeout 120 "$@" >"$scratch/native" 2>"$scratch/native.err"
+	natively=$?
+	echo "exit status $natively" >>"$scratch/native"
+	[ $natively -eq 0 ] || { echo "fails natively:" && cat "$scratch/native" "$scratch/native.err" && return 1; }
+	FRMPS_SOCKET="$scratch/frmps.sock" timeout 120 "$build/server/frmps-run" "$@" >"$scratch/shim" 2>"$scratch/shim.err"
+	echo "exit status $?" >>"$scratch/shim"
+	diff "$scratch/native" "$scratch/shim" && return 0
+	grep -ih 'frmps\|error' "$scratch/shim.err" | sort | uniq -c | sort -rn | head -n 10
+	return 1
 }
 
 [ -x "$build/tests/backend_check" ] && check "backend operations" "$build/tests/backend_check"
 check "semantics, native" env FRMPS_TEST_NATIVE=1 LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" \
 	"$build/tests/system-test_semantics"
 check "semantics, through the service" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_semantics"
+check "graphs, native" env FRMPS_TEST_NATIVE=1 LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" \
+	"$build/tests/system-test_graphs"
+check "graphs, through the service" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_graphs"
 for suite in sharing trouble limits; do
 	check "$suite" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_$suite"
 done
@@ -75,11 +105,21 @@ until FRMPS_SOCKET="$scratch/frmps.sock" "$build/server/frmpsctl" status >/dev/n
 	tries=$((tries + 1))
 	sleep 0.1
 done
-for program in runtime runtime-shared; do
-	same_output "$device/$program" >"$scratch/diff" 2>&1
-	status=$?
-	check "$program: output as natively" sh -c "cat '$scratch/diff' '$scratch/log'; exit $status"
+for program in "$device/runtime" "$device/runtime-shared"; do
+	check "as natively: $(basename "$program")" same "$program"
 done
+for source in tests/gpu/corpus/*.cu; do
+	name=$(basename "$source" .cu)
+	if [ -x "$device/corpus/$name" ]; then
+		check "as natively: $name" same "$device/corpus/$name"
+	else
+		check "as natively: $name" sh -c "cat '$device/corpus/$name.log'; exit 1"
+	fi
+done
+for name in $(python3 tests/gpu/frameworks.py --list); do
+	check "as natively: $name" same python3 tests/gpu/frameworks.py "$name"
+done
+check "service holds nothing afterwards" sh -c "FRMPS_SOCKET='$scratch/frmps.sock' '$build/server/frmpsctl' status | tee /dev/stderr | grep -q 'no programs'"
 kill $server
 wait $server
 server=

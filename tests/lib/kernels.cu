@@ -92,9 +92,8 @@ __global__ void crash_trap(void)
 
 __global__ void endless(void)
 {
-	volatile uint32_t word = 0;
-
-	while (word == 0)
-		;
+	/* A loop without an effect may be left out by the compiler. */
+	for (;;)
+		asm volatile("nanosleep.u32 1000;");
 }
 }

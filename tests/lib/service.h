@@ -33,7 +33,8 @@ bool service_start(struct service *service, const char *const *extra);
 bool service_start_configured(struct service *service, const char *text);
 
 /** Ends the service with SIGTERM and removes the folder. Return: its exit status, -1 if it was killed or
- * hung, or if a sanitizer spoke in any of its processes. */
+ * hung, if its daemon crashed,
+ * or if a sanitizer spoke in any of its processes. */
 int service_stop(struct service *service);
 
 /** Number of lines of the service's log that hold a text. */

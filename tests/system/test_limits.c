@@ -139,6 +139,7 @@ static int hog(int progress, int orders)
 	open_with_probe();
 	stream = new_stream();
 	ck_cuda(cuMemAlloc_v2(&p, 256 * MIB));
+	kernel("endless");
 	report(progress);
 	ordered(orders, true);
 	ck_cuda(launch("endless", 1, 1, stream, NULL));
@@ -163,6 +164,8 @@ static int patient(int progress, int orders)
 	in = device_words(count, 5);
 	out = device_words(count, 0);
 	void *spin[] = {&word, &one}, *mix[] = {&out, &in, &round, &count};
+	kernel("spin_until");
+	kernel("mix");
 	report(progress);
 	ordered(orders, true);
 	ck_cuda(launch("spin_until", 1, 1, stream, spin));
@@ -241,6 +244,84 @@ START_TEST(endless_work_of_a_killed_client_is_ended)
 	for (int i = 0; i < 300 && !has_standbys(); i++)
 		pass_time(100);
 	ck_assert_uint_ge(free_memory() + 64 * MIB, before);
+}
+END_TEST
+
+/*
+ * Pinned memory of others
+ */
+
+/* Bytes that stay pinned although nobody has them any more. */
+static int64_t unpinning_bytes(void)
+{
+	json_t *json = status(), *domain;
+	int64_t sum = 0;
+	size_t i;
+
+	json_array_foreach (json_object_get(json, "domains"), i, domain)
+		sum += json_integer_value(json_object_get(domain, "unpinning_bytes"));
+	json_decref(json);
+	return sum;
+}
+
+/* Pins memory and frees it when it is told to: more than is kept for the next allocation. */
+static int pinning(int progress, int orders)
+{
+	enum { PIECES = 3 };
+	void *pinned[PIECES];
+
+	driver_open();
+	for (int i = 0; i < PIECES; i++)
+		ck_cuda(cuMemHostAlloc(&pinned[i], 32 * MIB, 0));
+	report(progress);
+	ordered(orders, true);
+	for (int i = 0; i < PIECES; i++)
+		ck_cuda(cuMemFreeHost(pinned[i]));
+	report(progress);
+	ordered(orders, true);
+	return 0;
+}
+
+/* The driver unpins nothing while a kernel runs, and lets nobody launch meanwhile. */
+START_TEST(pinned_memory_of_others_holds_nobody_up)
+{
+	struct child fast, slow, frees, gone;
+	unsigned closed;
+
+	ck_assert(service_start(&service, NULL));
+	fast = child_start(survivor);
+	slow = child_start(patient);
+	frees = child_start(pinning);
+	gone = child_start(pinning);
+	child_wait(&fast, 20);
+	child_wait(&slow, 1);
+	child_wait(&frees, 1);
+	child_wait(&gone, 1);
+	closed = service_log_count(&service, "session closed");
+	child_order(&slow);
+	child_wait(&slow, 1);
+	/* From here on a kernel runs. */
+	child_order(&frees);
+	child_wait(&frees, 1);
+	kill(gone.pid, SIGKILL);
+	ck_assert_int_eq(child_end(&gone), 1000 + SIGKILL);
+	ck_assert(service_log_wait(&service, "session closed", closed + 1, 60));
+	ck_assert_int_ge(unpinning_bytes(), (int64_t)(32 * MIB + 96 * MIB));
+	child_drain(&fast);
+	child_wait(&fast, 200);
+	ck_assert(child_runs(&slow));
+	child_order(&slow);
+	ck_assert_int_eq(child_end(&slow), 0);
+	child_order(&fast);
+	ck_assert_int_eq(child_end(&fast), 0);
+	/* Nothing runs any more. */
+	for (int i = 0; i < 300 && unpinning_bytes(); i++)
+		pass_time(100);
+	ck_assert_int_eq(unpinning_bytes(), 0);
+	child_order(&frees);
+	ck_assert_int_eq(child_end(&frees), 0);
+	wait_closed(&service);
+	ck_assert_int_eq(counter("promotions"), 0);
 }
 END_TEST
 
@@ -414,6 +495,9 @@ static int threads_release_each_other(int argument)
 
 	(void)argument;
 	driver_open();
+	/* The first lookup of a kernel waits for those that run. */
+	kernel("spin_until");
+	kernel("fill");
 	word = pinned_words();
 	waiter.stream = new_stream();
 	other = new_stream();
@@ -663,6 +747,7 @@ int main(int count, char **arguments)
 	tcase_set_timeout(tests, 300);
 	tcase_add_checked_fixture(tests, NULL, stop);
 	tcase_add_test(tests, endless_work_of_a_killed_client_is_ended);
+	tcase_add_test(tests, pinned_memory_of_others_holds_nobody_up);
 	tcase_add_test(tests, nobody_waits_for_parked_or_busy_clients);
 	tcase_add_test(tests, a_blocked_thread_does_not_hold_another_one_up);
 	tcase_add_test(tests, memory_has_a_limit);

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "server/backend/cuda/contain.h"
 #include "server/backend/cuda/cuda.h"
 
 struct cuda cuda;
@@ -32,6 +33,7 @@ static void close_backend(void)
 {
 	if (!cuda.context)
 		return;
+	contain_disarm();
 	driver.primary_release(cuda.device);
 	cuda.context = NULL;
 }
@@ -56,11 +58,16 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 		code = cuda_device_read(cuda.device, ret_device);
 	if (code)
 		close_backend();
+	else
+		cuda_builtin_open();
+	if (!code && backend_is_graceful())
+		contain_arm();
 	return code;
 }
 
 static CUresult thread_enter(void)
 {
+	contain_enter_thread();
 	return cuda.context ? driver.context_set(cuda.context) : CUDA_SUCCESS;
 }
 
@@ -77,9 +84,15 @@ const struct backend_ops backend_cuda = {
 	.window_release = cuda_window_release,
 	.chunk_map = cuda_chunk_map,
 	.chunk_unmap = cuda_chunk_unmap,
+	.sink_open = cuda_sink_open,
+	.sink_close = cuda_sink_close,
+	.sink_map = cuda_sink_map,
+	.sink_unmap = cuda_sink_unmap,
+	.sink_slots_max = UINT32_MAX,
 	.host_register = cuda_host_register,
 	.host_unregister = cuda_host_unregister,
 	.memory_info = cuda_memory_info,
+	.tensor_map = cuda_tensor_map,
 	.module_load = cuda_module_load,
 	.module_unload = cuda_module_unload,
 	.function_find = cuda_function_find,
@@ -99,5 +112,9 @@ const struct backend_ops backend_cuda = {
 	.copy = cuda_copy,
 	.set = cuda_set,
 	.write_value = cuda_write_value,
+	.check = cuda_check,
+	.graph_make = cuda_graph_make,
+	.graph_free = cuda_graph_free,
+	.graph_launch = cuda_graph_launch,
 	.mark = cuda_mark,
 };

@@ -21,9 +21,12 @@ static CUresult copy_line(CUstream stream, const struct backend_copy *copy)
 	return driver.copy_to_device(copy->dst, src, copy->width, stream);
 }
 
-static CUresult copy_box(CUstream stream, const struct backend_copy *copy)
+CUresult cuda_copy_form(const struct backend_copy *copy, CUDA_MEMCPY3D *ret_form)
 {
-	CUDA_MEMCPY3D box = {
+	/* Planes that overlap are nothing the driver can express; one plane never uses the distance. */
+	if (copy->depth > 1 && (copy->src_rows < copy->height || copy->dst_rows < copy->height))
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_form = (CUDA_MEMCPY3D){
 		.srcMemoryType = copy->src_is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
 		.srcHost = (const void *)(uintptr_t)copy->src,
 		.srcDevice = copy->src,
@@ -39,10 +42,15 @@ static CUresult copy_box(CUstream stream, const struct backend_copy *copy)
 		.Depth = copy->depth,
 	};
 
-	/* Planes that overlap are nothing the driver can express; one plane never uses the distance. */
-	if (copy->depth > 1 && (copy->src_rows < copy->height || copy->dst_rows < copy->height))
-		return CUDA_ERROR_INVALID_VALUE;
-	return driver.copy_box(&box, stream);
+	return CUDA_SUCCESS;
+}
+
+static CUresult copy_box(CUstream stream, const struct backend_copy *copy)
+{
+	CUDA_MEMCPY3D box;
+	CUresult code = cuda_copy_form(copy, &box);
+
+	return code ? code : driver.copy_box(&box, stream);
 }
 
 CUresult cuda_copy(struct backend_stream *stream, const struct backend_copy *copy)

@@ -2,8 +2,8 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // What the files of the cuda backend share: the context of this process and the operations behind
-// backend_cuda. Streams, events, modules and functions of backend.h are the driver's own handles, cast: the
-// driver already keeps everything about them, and a launch needs no lookup and no allocation.
+// backend_cuda. Streams, events and functions of backend.h are the driver's own handles, cast: the driver
+// already keeps everything about them, and a launch needs no lookup and no allocation.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_CUDA_H
 #define FRMPS_SERVER_BACKEND_CUDA_CUDA_H
@@ -32,11 +32,6 @@ static inline CUevent cuda_event(struct backend_event *event)
 	return (CUevent)(void *)event;
 }
 
-static inline CUmodule cuda_module(struct backend_module *module)
-{
-	return (CUmodule)(void *)module;
-}
-
 static inline CUfunction cuda_function(struct backend_function *function)
 {
 	return (CUfunction)(void *)function;
@@ -58,20 +53,31 @@ CUresult cuda_window_reserve(uint64_t address, uint64_t bytes);
 CUresult cuda_window_release(uint64_t address, uint64_t bytes);
 CUresult cuda_chunk_map(uint64_t address, uint64_t bytes, int fd);
 CUresult cuda_chunk_unmap(uint64_t address, uint64_t bytes);
+CUresult cuda_sink_open(int fd, uint64_t bytes, struct backend_sink **ret_sink);
+CUresult cuda_sink_close(struct backend_sink *sink);
+CUresult cuda_sink_map(struct backend_sink *sink, uint64_t address, uint32_t count);
+CUresult cuda_sink_unmap(struct backend_sink *sink, uint64_t address, uint32_t count);
 CUresult cuda_host_register(void *address, uint64_t bytes);
 CUresult cuda_host_unregister(void *address);
 CUresult cuda_memory_info(uint64_t *ret_free, uint64_t *ret_total);
+CUresult cuda_tensor_map(const struct wire_tensor_map *map, uint64_t ret_words[WIRE_TENSOR_MAP_WORDS]);
 
 /* module.c */
 CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_options *options, char *log,
 	size_t log_bytes, struct backend_module **ret_module);
 CUresult cuda_module_unload(struct backend_module *module);
-CUresult cuda_function_find(struct backend_module *module, const char *name,
+CUresult cuda_function_find(struct backend_module *module, const char *name, bool gap,
 	struct backend_function **ret_function, struct backend_function_info *ret_info);
-CUresult cuda_global_find(
-	struct backend_module *module, const char *name, uint64_t *ret_address, uint64_t *ret_bytes);
+CUresult cuda_global_find(struct backend_module *module, const char *name, bool gap, uint64_t *ret_address,
+	uint64_t *ret_bytes);
 CUresult cuda_function_list(struct backend_module *module, const char **ret_names, uint32_t *count);
 CUresult cuda_function_set(struct backend_function *function, uint32_t attribute, int64_t value);
+
+/* builtin.c */
+/** Loads the service's own kernels; the context is current and nothing runs in it. Failing is not fatal. */
+void cuda_builtin_open(void);
+CUresult cuda_check(
+	struct backend_stream *stream, uint64_t address, uint64_t bytes, uint32_t pattern, uint32_t *word);
 
 /* launch.c */
 CUresult cuda_launch(struct backend_stream *stream, const struct backend_launch *launch);
@@ -83,6 +89,23 @@ CUresult cuda_launch(struct backend_stream *stream, const struct backend_launch 
 CUresult cuda_attributes(
 	const struct frmps_launch_attribute *attributes, uint32_t count, CUlaunchAttribute *ret_out);
 
+/* Kernel parameters in one of the driver's two forms; not to be moved. */
+#define CUDA_POINTERS_MAX 64u
+struct cuda_arguments {
+	void *pointers[CUDA_POINTERS_MAX];
+	void *extra[5];
+	size_t bytes;
+	void **params, **packed;
+};
+void cuda_arguments_init(struct cuda_arguments *arguments, const struct backend_launch *launch);
+
+/* graph.c */
+CUresult cuda_graph_make(
+	const struct backend_node *nodes, uint32_t count, uint32_t flags, struct backend_graph **ret_graph);
+CUresult cuda_graph_free(struct backend_graph *graph);
+CUresult cuda_graph_launch(
+	struct backend_stream *stream, struct backend_graph *graph, const struct backend_launch *as);
+
 /* occupancy.c */
 CUresult cuda_occupancy(
 	struct backend_function *function, const struct wire_occupancy *query, uint64_t *ret_value);
@@ -90,6 +113,8 @@ CUresult cuda_occupancy(
 /* copy.c */
 CUresult cuda_copy(struct backend_stream *stream, const struct backend_copy *copy);
 CUresult cuda_set(struct backend_stream *stream, const struct frmps_set *set);
+/** A copy in the driver's general form. CUDA_ERROR_INVALID_VALUE for what it cannot express. */
+CUresult cuda_copy_form(const struct backend_copy *copy, CUDA_MEMCPY3D *ret_form);
 
 /* stream.c */
 CUresult cuda_stream_create(int32_t priority, struct backend_stream **ret_stream);

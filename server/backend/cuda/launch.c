@@ -12,28 +12,19 @@
 #include "server/backend/cuda/cuda.h"
 
 /* Beyond this many parameters the packed bytes are handed over as they are. */
-#define POINTERS_MAX 64u
 
 _Static_assert(sizeof(struct frmps_launch_attribute) == sizeof(CUlaunchAttribute) &&
 		       offsetof(struct frmps_launch_attribute, value) == offsetof(CUlaunchAttribute, value),
 	"an attribute on the ring has the driver's form");
 
-/* Kernel parameters in one of the driver's two forms. */
-struct arguments {
-	void *pointers[POINTERS_MAX];
-	void *extra[5];
-	size_t bytes;
-	void **params, **packed;
-};
-
-static void arguments_init(struct arguments *arguments, const struct backend_launch *launch)
+void cuda_arguments_init(struct cuda_arguments *arguments, const struct backend_launch *launch)
 {
 	const struct backend_function_info *info = launch->info;
 	uint8_t *bytes = (uint8_t *)(uintptr_t)launch->arguments;
 
 	arguments->params = NULL;
 	arguments->packed = NULL;
-	if (info->param_count && info->param_count <= POINTERS_MAX) {
+	if (info->param_count && info->param_count <= CUDA_POINTERS_MAX) {
 		for (uint32_t i = 0; i < info->param_count; i++)
 			arguments->pointers[i] = bytes + info->params[i].offset;
 		arguments->params = arguments->pointers;
@@ -75,7 +66,7 @@ CUresult cuda_attributes(
 }
 
 static CUresult launch_with_config(
-	CUstream stream, const struct backend_launch *launch, struct arguments *arguments)
+	CUstream stream, const struct backend_launch *launch, struct cuda_arguments *arguments)
 {
 	CUlaunchAttribute attributes[FRMPS_ATTRIBUTE_MAX + 1];
 	CUlaunchConfig config = {
@@ -106,16 +97,22 @@ static CUresult launch_with_config(
 		&config, cuda_function(launch->function), arguments->params, arguments->packed);
 }
 
+static CUresult launch_plain(
+	CUstream stream, const struct backend_launch *launch, struct cuda_arguments *arguments)
+{
+	return driver.launch(cuda_function(launch->function), launch->grid[0], launch->grid[1],
+		launch->grid[2], launch->block[0], launch->block[1], launch->block[2], launch->shared_bytes,
+		stream, arguments->params, arguments->packed);
+}
+
 CUresult cuda_launch(struct backend_stream *stream, const struct backend_launch *launch)
 {
-	struct arguments arguments;
+	struct cuda_arguments arguments;
 
 	if (launch->argument_bytes < launch->info->argument_bytes)
 		return CUDA_ERROR_INVALID_VALUE; /* the driver would read past the record */
-	arguments_init(&arguments, launch);
-	if (launch->attribute_count || launch->cooperative)
-		return launch_with_config(cuda_stream(stream), launch, &arguments);
-	return driver.launch(cuda_function(launch->function), launch->grid[0], launch->grid[1],
-		launch->grid[2], launch->block[0], launch->block[1], launch->block[2], launch->shared_bytes,
-		cuda_stream(stream), arguments.params, arguments.packed);
+	cuda_arguments_init(&arguments, launch);
+	return launch->attribute_count || launch->cooperative
+		       ? launch_with_config(cuda_stream(stream), launch, &arguments)
+		       : launch_plain(cuda_stream(stream), launch, &arguments);
 }

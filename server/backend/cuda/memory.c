@@ -11,6 +11,8 @@
 // it once more from here would wait for kernels that fill the device.
 
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "server/backend/cuda/cuda.h"
 
@@ -89,6 +91,62 @@ CUresult cuda_chunk_unmap(uint64_t address, uint64_t bytes)
 	return driver.memory_unmap(address, bytes);
 }
 
+struct backend_sink {
+	CUmemGenericAllocationHandle handle;
+	uint64_t bytes;
+};
+
+CUresult cuda_sink_open(int fd, uint64_t bytes, struct backend_sink **ret_sink)
+{
+	struct backend_sink *sink = malloc(sizeof(*sink));
+	CUresult code;
+
+	if (!sink)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	sink->bytes = bytes;
+	code = driver.memory_import(
+		&sink->handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	if (code)
+		free(sink);
+	else
+		*ret_sink = sink;
+	return code;
+}
+
+CUresult cuda_sink_close(struct backend_sink *sink)
+{
+	CUresult code = driver.memory_release(sink->handle);
+
+	free(sink);
+	return code;
+}
+
+/* The driver unmaps a range only as it was mapped: slot by slot. */
+CUresult cuda_sink_unmap(struct backend_sink *sink, uint64_t address, uint32_t count)
+{
+	CUresult code = CUDA_SUCCESS;
+
+	for (uint32_t i = 0; !code && i < count; i++)
+		code = driver.memory_unmap(address + i * sink->bytes, sink->bytes);
+	return code;
+}
+
+/* Access is what costs, and it is given to all slots in one call. */
+CUresult cuda_sink_map(struct backend_sink *sink, uint64_t address, uint32_t count)
+{
+	CUmemAccessDesc access = {.location = here(), .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	CUresult code = CUDA_SUCCESS;
+	uint32_t done = 0;
+
+	for (; !code && done < count; done += !code)
+		code = driver.memory_map(address + done * sink->bytes, sink->bytes, 0, sink->handle, 0);
+	if (!code)
+		code = driver.memory_access(address, count * sink->bytes, &access, 1);
+	if (code)
+		cuda_sink_unmap(sink, address, done);
+	return code;
+}
+
 CUresult cuda_host_register(void *address, uint64_t bytes)
 {
 	CUdeviceptr seen = 0;
@@ -121,4 +179,43 @@ CUresult cuda_memory_info(uint64_t *ret_free, uint64_t *ret_total)
 	*ret_free = free_bytes;
 	*ret_total = total_bytes;
 	return CUDA_SUCCESS;
+}
+
+/* The driver writes to memory with this alignment only. */
+struct tensor_map {
+	_Alignas(128) uint64_t words[WIRE_TENSOR_MAP_WORDS];
+};
+
+static CUresult encode(const struct wire_tensor_map *wish, struct tensor_map *map)
+{
+	void *address = (void *)(uintptr_t)wish->address;
+	/* Of rank 1 there are none, and yet the pointer must not be NULL. */
+	const uint64_t *strides = wish->strides.count ? wish->strides.at : wish->dims.at;
+
+	switch (wish->kind) {
+	case 0:
+		return driver.tensor_map_tiled(map, wish->type, wish->rank, address, wish->dims.at, strides,
+			wish->box.at, wish->element_strides.at, wish->interleave, wish->swizzle,
+			wish->promotion, wish->fill);
+	case 1:
+		return driver.tensor_map_im2col(map, wish->type, wish->rank, address, wish->dims.at, strides,
+			wish->lower.at, wish->upper.at, wish->channels, wish->pixels,
+			wish->element_strides.at, wish->interleave, wish->swizzle, wish->promotion,
+			wish->fill);
+	case 2:
+		memcpy(map->words, wish->map.at, sizeof(map->words));
+		return driver.tensor_map_address(map, address);
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+CUresult cuda_tensor_map(const struct wire_tensor_map *wish, uint64_t ret_words[WIRE_TENSOR_MAP_WORDS])
+{
+	struct tensor_map map = {{0}};
+	CUresult code = encode(wish, &map);
+
+	if (!code)
+		memcpy(ret_words, map.words, sizeof(map.words));
+	return code;
 }

@@ -1,16 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Modules: every client's image becomes a module of the executor's context. The executor role sets
-// CUDA_MODULE_LOADING=EAGER before it opens the backend, so all kernels are on the device when module_load
-// returns and no launch ever loads code. Loading waits for running kernels (the driver's rule); the caller
-// schedules it.
+// Modules: every client's image becomes a library of the driver. Executors run with CUDA_MODULE_LOADING=LAZY
+// (server/role.c); what the driver then does at which call, measured:
+//   - cuLibraryLoadData, the device linker, and everything that only reads what they have made (names, the
+//     kernel of a name) hold up nobody, even where they compile;
+//   - the first use of the library in the context waits until all that was issued has ended, and every launch
+//     waits meanwhile; so does cuLibraryUnload;
+//   - after that its kernels and variables are put on the device in some 50 us without waiting for anybody.
+// So a load needs no gap, and the first lookup in a module does. A function is put on the device when it is
+// looked up: left to itself the driver would do it at the first launch. The addresses of variables depend on
+// nothing but the order in which libraries are first used, and the standby makes the same lookups.
+//
+// What must be compiled first (text, fat binaries without code for the device) goes through the device
+// linker: it says what is wrong with a text at once, which loading it as a library does not.
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server/backend/cuda/cuda.h"
+#include "server/backend/cuda/handles.h"
 #include "server/backend/image.h"
 
 #define OPTIONS_MAX 32u
@@ -26,6 +36,13 @@ static const uint64_t scalar_options = BIT(CU_JIT_MAX_REGISTERS) | BIT(CU_JIT_TH
 				       RANGE(CU_JIT_LTO, CU_JIT_FMA) |
 				       RANGE(CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES, CU_JIT_SPLIT_COMPILE);
 static const uint64_t ignored_options = RANGE(CU_JIT_WALL_TIME, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+
+struct backend_module {
+	CUlibrary library;
+	CUmodule module;   /* the library in this context; NULL: not in use yet */
+	CUkernel *kernels; /* all, in the driver's order */
+	unsigned int count;
+};
 
 struct jit {
 	unsigned count;
@@ -91,36 +108,145 @@ static CUresult terminated(const void *image, size_t bytes, void **ret_copy)
 	return CUDA_SUCCESS;
 }
 
+/* ---- load and unload ---- */
+
+static unsigned compute_capability(void)
+{
+	int major = 0, minor = 0;
+
+	if (driver.device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, cuda.device) ||
+		driver.device_attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, cuda.device))
+		return 0;
+	return (unsigned)(major * 10 + minor);
+}
+
+static struct backend_module *module_free(struct backend_module *module)
+{
+	if (module)
+		free(module->kernels);
+	free(module);
+	return NULL;
+}
+
+static CUresult drop(struct backend_module *module)
+{
+	CUresult code;
+
+	handles_forget(module);
+	code = module->library ? driver.library_unload(module->library) : CUDA_SUCCESS;
+	module_free(module);
+	return code;
+}
+
+static CUresult list_kernels(struct backend_module *module)
+{
+	CUresult code = driver.library_count(&module->count, module->library);
+
+	if (code || !module->count)
+		return code;
+	module->kernels = calloc(module->count, sizeof(module->kernels[0]));
+	if (!module->kernels)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	return driver.library_kernels(module->kernels, module->count, module->library);
+}
+
+static CUresult load(struct backend_module *module, const void *image, struct jit *jit)
+{
+	CUresult code = driver.library_load(
+		&module->library, image, jit->ids, jit->values, jit->count, NULL, NULL, 0);
+
+	return code ? code : list_kernels(module);
+}
+
+/* @image: NUL-terminated if it is text */
+static CUresult compile(
+	struct backend_module *module, const void *image, size_t bytes, enum image_kind kind, struct jit *jit)
+{
+	CUjitInputType type = kind == IMAGE_TEXT ? CU_JIT_INPUT_PTX : CU_JIT_INPUT_FATBINARY;
+	CUlinkState link;
+	void *cubin;
+	size_t size;
+	CUresult code = driver.link_create(jit->count, jit->ids, jit->values, &link);
+
+	if (code)
+		return code;
+	code = driver.link_add(link, type, (void *)(uintptr_t)image, bytes, "image", 0, NULL, NULL);
+	if (!code)
+		code = driver.link_complete(link, &cubin, &size);
+	if (!code) {
+		/* The logs are of the compilation. */
+		jit->count = 0;
+		code = load(module, cubin, jit);
+	}
+	driver.link_destroy(link);
+	return code;
+}
+
 CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_options *options, char *log,
 	size_t log_bytes, struct backend_module **ret_module)
 {
 	enum image_kind kind = image_check(image, bytes);
-	void *copy = NULL;
+	bool runs = image_has_code(image, bytes, compute_capability());
+	struct backend_module *module;
+	void *text = NULL;
 	struct jit jit;
-	CUmodule module;
 	CUresult code;
 
 	if (log && log_bytes)
 		log[0] = '\0';
 	if (kind == IMAGE_BAD)
 		return CUDA_ERROR_INVALID_IMAGE;
+	if (kind == IMAGE_ELF && !runs)
+		return CUDA_ERROR_NO_BINARY_FOR_GPU;
 	code = jit_init(&jit, options);
+	if (code)
+		return code;
+	module = calloc(1, sizeof(*module));
+	code = module ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 	if (!code && kind == IMAGE_TEXT)
-		code = terminated(image, bytes, &copy);
-	if (code)
-		return code;
-	code = driver.module_load(&module, copy ? copy : image, jit.count, jit.ids, jit.values);
-	free(copy);
+		code = terminated(image, bytes, &text);
+	if (!code)
+		code = runs ? load(module, image, &jit)
+			    : compile(module, text ? text : image, text ? bytes + 1 : bytes, kind, &jit);
+	free(text);
 	hand_out_log(&jit, log, log_bytes);
-	if (code)
-		return code;
-	*ret_module = (struct backend_module *)(void *)module;
-	return CUDA_SUCCESS;
+	if (!code)
+		*ret_module = module;
+	else if (module)
+		drop(module);
+	return code;
 }
 
 CUresult cuda_module_unload(struct backend_module *module)
 {
-	return driver.module_unload(cuda_module(module));
+	return drop(module);
+}
+
+/* ---- functions ---- */
+
+/* The library's first use in the context. */
+static CUresult use(struct backend_module *module, bool gap)
+{
+	CUresult code;
+
+	if (module->module)
+		return CUDA_SUCCESS;
+	code = gap ? driver.library_module(&module->module, module->library) : CUDA_ERROR_NOT_READY;
+	if (!code)
+		handles_note((uintptr_t)module->module, module);
+	return code;
+}
+
+static CUresult settle(CUkernel kernel, CUfunction *ret_function)
+{
+	CUfunctionLoadingState state = CU_FUNCTION_LOADING_STATE_UNLOADED;
+	CUresult code = driver.kernel_function(ret_function, kernel);
+
+	if (!code)
+		code = driver.function_loaded(&state, *ret_function);
+	if (!code && state != CU_FUNCTION_LOADING_STATE_LOADED)
+		code = driver.function_load(*ret_function);
+	return code;
 }
 
 /* The driver ends the list of parameters with CUDA_ERROR_INVALID_VALUE. */
@@ -148,74 +274,66 @@ static CUresult read_params(CUfunction function, struct backend_function_info *i
 	return CUDA_SUCCESS;
 }
 
-CUresult cuda_function_find(struct backend_module *module, const char *name,
-	struct backend_function **ret_function, struct backend_function_info *ret_info)
+static CUresult describe(CUfunction function, struct backend_function_info *info)
 {
-	CUfunction function;
-	CUresult code;
+	CUresult code = read_params(function, info);
 
-	code = driver.module_function(&function, cuda_module(module), name);
-	if (!code)
-		code = read_params(function, ret_info);
 	if (code)
 		return code;
 	for (int i = 0; i < (int)BACKEND_FUNC_ATTRS; i++) {
 		int value = 0;
 
-		ret_info->attributes[i] =
+		info->attributes[i] =
 			driver.function_attribute(&value, (CUfunction_attribute)i, function) ? 0 : value;
 	}
-	*ret_function = (struct backend_function *)(void *)function;
 	return CUDA_SUCCESS;
 }
 
-CUresult cuda_global_find(
-	struct backend_module *module, const char *name, uint64_t *ret_address, uint64_t *ret_bytes)
+CUresult cuda_function_find(struct backend_module *module, const char *name, bool gap,
+	struct backend_function **ret_function, struct backend_function_info *ret_info)
 {
-	CUdeviceptr address;
-	size_t bytes;
-	CUresult code = driver.module_global(&address, &bytes, cuda_module(module), name);
+	CUfunction function;
+	CUkernel kernel;
+	CUresult code = driver.library_kernel(&kernel, module->library, name);
 
+	if (!code)
+		code = use(module, gap);
+	if (!code)
+		code = settle(kernel, &function);
+	if (!code)
+		code = describe(function, ret_info);
 	if (code)
 		return code;
-	*ret_address = address;
-	*ret_bytes = bytes;
-	return CUDA_SUCCESS;
-}
-
-static CUresult name_all(const CUfunction *functions, uint32_t count, const char **ret_names)
-{
-	for (uint32_t i = 0; i < count; i++) {
-		CUresult code = driver.function_name(&ret_names[i], functions[i]);
-
-		if (code)
-			return code;
-	}
+	*ret_function = (struct backend_function *)(void *)function;
 	return CUDA_SUCCESS;
 }
 
 CUresult cuda_function_list(struct backend_module *module, const char **ret_names, uint32_t *count)
 {
-	unsigned int there = 0, wanted;
-	CUfunction *functions;
-	CUresult code;
+	for (uint32_t i = 0; i < module->count && i < *count; i++) {
+		CUresult code = driver.kernel_name(&ret_names[i], module->kernels[i]);
 
-	code = driver.module_count(&there, cuda_module(module));
+		if (code)
+			return code;
+	}
+	*count = module->count;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuda_global_find(
+	struct backend_module *module, const char *name, bool gap, uint64_t *ret_address, uint64_t *ret_bytes)
+{
+	CUdeviceptr address;
+	size_t bytes;
+	CUresult code = use(module, gap);
+
+	if (!code)
+		code = driver.library_global(&address, &bytes, module->library, name);
 	if (code)
 		return code;
-	wanted = there < *count ? there : *count;
-	if (wanted) {
-		functions = calloc(wanted, sizeof(CUfunction));
-		if (!functions)
-			return CUDA_ERROR_OUT_OF_MEMORY;
-		code = driver.module_functions(functions, wanted, cuda_module(module));
-		if (!code)
-			code = name_all(functions, wanted, ret_names);
-		free(functions);
-	}
-	if (!code)
-		*count = there;
-	return code;
+	*ret_address = address;
+	*ret_bytes = bytes;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuda_function_set(struct backend_function *function, uint32_t attribute, int64_t value)

@@ -73,6 +73,10 @@ static CUresult stream_destroy(struct backend_stream *stream)
 
 static CUresult stream_query(struct backend_stream *stream)
 {
+	CUresult code = host_faults_code();
+
+	if (code)
+		return code;
 	return host_stream_idle(stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -98,14 +102,14 @@ static CUresult event_record(struct backend_event *event, struct backend_stream 
 {
 	struct host_work *work = host_work_new(HOST_RECORD, 0);
 
-	return work ? host_stream_push_record(stream, event, work) : CUDA_ERROR_OUT_OF_MEMORY;
+	return work ? host_stream_push_record(stream, event, work) : host_work_error();
 }
 
 static CUresult stream_wait(struct backend_stream *stream, struct backend_event *event)
 {
 	struct host_work *work = host_work_new(HOST_WAIT, 0);
 
-	return work ? host_stream_push_wait(stream, event, work) : CUDA_ERROR_OUT_OF_MEMORY;
+	return work ? host_stream_push_wait(stream, event, work) : host_work_error();
 }
 
 static CUresult event_elapsed(struct backend_event *start, struct backend_event *end, float *ret_ms)
@@ -123,18 +127,18 @@ static CUresult event_elapsed(struct backend_event *start, struct backend_event 
 	return code;
 }
 
-static CUresult queue_copy(struct backend_stream *stream, const struct backend_copy *copy)
+CUresult host_copy(struct backend_stream *stream, const struct backend_copy *copy)
 {
 	struct host_work *work = host_work_new(HOST_COPY, 0);
 
 	if (!work)
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return host_work_error();
 	work->copy = *copy;
 	host_stream_push(stream, work);
 	return CUDA_SUCCESS;
 }
 
-static CUresult queue_set(struct backend_stream *stream, const struct frmps_set *set)
+CUresult host_set(struct backend_stream *stream, const struct frmps_set *set)
 {
 	uint32_t element = set->element_bytes;
 	struct host_work *work;
@@ -144,7 +148,7 @@ static CUresult queue_set(struct backend_stream *stream, const struct frmps_set 
 		return CUDA_ERROR_INVALID_VALUE;
 	work = host_work_new(HOST_SET, 0);
 	if (!work)
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return host_work_error();
 	work->set = *set;
 	host_stream_push(stream, work);
 	return CUDA_SUCCESS;
@@ -159,8 +163,24 @@ static CUresult queue_write(struct backend_stream *stream, const struct frmps_wr
 		return CUDA_ERROR_INVALID_VALUE;
 	work = host_work_new(HOST_WRITE, 0);
 	if (!work)
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return host_work_error();
 	work->write = *write;
+	host_stream_push(stream, work);
+	return CUDA_SUCCESS;
+}
+
+static CUresult queue_check(
+	struct backend_stream *stream, uint64_t address, uint64_t bytes, uint32_t pattern, uint32_t *word)
+{
+	struct host_work *work;
+
+	if (!bytes)
+		return CUDA_SUCCESS;
+	work = host_work_new(HOST_CHECK, 0);
+	if (!work)
+		return host_work_error();
+	work->check =
+		(struct host_check){.address = address, .bytes = bytes, .pattern = pattern, .word = word};
 	host_stream_push(stream, work);
 	return CUDA_SUCCESS;
 }
@@ -184,9 +204,15 @@ const struct backend_ops backend_host = {
 	.window_release = host_window_release,
 	.chunk_map = host_chunk_map,
 	.chunk_unmap = host_chunk_unmap,
+	.sink_open = host_sink_open,
+	.sink_close = host_sink_close,
+	.sink_map = host_sink_map,
+	.sink_unmap = host_sink_unmap,
+	.sink_slots_max = HOST_SINK_SLOTS_MAX,
 	.host_register = host_host_register,
 	.host_unregister = host_host_unregister,
 	.memory_info = host_memory_info,
+	.tensor_map = host_tensor_map,
 	.module_load = host_module_load,
 	.module_unload = host_module_unload,
 	.function_find = host_function_find,
@@ -203,8 +229,12 @@ const struct backend_ops backend_host = {
 	.event_elapsed = event_elapsed,
 	.stream_wait = stream_wait,
 	.launch = host_launch,
-	.copy = queue_copy,
-	.set = queue_set,
+	.copy = host_copy,
+	.set = host_set,
 	.write_value = queue_write,
+	.check = queue_check,
+	.graph_make = host_graph_make,
+	.graph_free = host_graph_free,
+	.graph_launch = host_graph_launch,
 	.mark = mark,
 };

@@ -3,8 +3,26 @@
 //
 // Kernel faults. A kernel of this backend that does something forbidden raises SIGSEGV, SIGBUS, SIGILL,
 // SIGFPE or SIGABRT in its thread; the handler writes the last words (which session, which command, what)
-// into the page shared with the daemon and lets the signal end the process. Only async-signal-safe things
-// happen in the handler: plain and atomic stores, sigaction, raise, pause.
+// into the page shared with the daemon and lets the signal end the process.
+//
+// With on_fault = default the process outlasts it, and does what the real driver does in that mode:
+//   at once              the sign: backend_sign_fd is counted up
+//   for a while          the kernel's thread stands still (the driver writes its dump): FRMPS_HOST_DUMP_MS,
+//                        10; everything else goes on as if nothing had happened
+//   then                 the last words are there; every call returns the code from now on; the kernel is
+//   over,
+//                        and what is queued behind it, its mark first, goes on as if it had been a good one
+//   after a stack overflow, from the sign on, nothing that is queued begins any more, in any stream
+//
+// With FRMPS_HOST_CONTAIN=1 it does in that mode what the driver does whose resets are kept from it
+// (cuda/contain.c): the context goes on living. The handler only leads back; then
+//   at once              the sign; the kernel is over, and what is queued behind it goes on, its mark first:
+//                        long before it is known that the kernel faulted
+//   after the dump       contained. Or, for a stack overflow, uncontained: calls return the code from now on.
+//                        Or, behind anything but a bad address, uncontained: nothing queued begins any more
+//
+// Only async-signal-safe things happen in the handler: plain and atomic stores, write, nanosleep, sigaction,
+// raise, pause, siglongjmp.
 //
 // Sanitizers have handlers of their own for these signals. Ours are installed later, when the backend opens,
 // and they respect that (their option allow_user_segv_handler, on by default). A sanitizer also gives every
@@ -12,15 +30,22 @@
 // back the one it found. The handler is not instrumented: it may run on the little stack of a thread that is
 // in any state.
 
+#include <errno.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "server/backend/host/host.h"
 #include "shm/order.h"
 
-#define STACK_BYTES ((size_t)64 << 10)
+#define DUMP_MS_DEFAULT 10u
+#define STACK_BYTES	((size_t)64 << 10)
 /* A fault this close below a thread's stack, or in its first pages, is the stack running over. */
 #define STACK_SLACK ((uintptr_t)64 << 10)
 
@@ -30,12 +55,26 @@
 static __thread struct {
 	const struct host_launch *volatile launch; /* set last, cleared first */
 	const char *volatile kernel;
+	sigjmp_buf *back;
 	uintptr_t stack_low;
+	int32_t code;
 	void *handler_stack;
 	stack_t old_stack;
 } now;
 
-static word32 claimed;
+static word32 claimed; /* faults so far */
+static word32 stopped, lost_code;
+static bool graceful;
+static unsigned dump_ms;
+
+/* Faults that the driver is at work on. */
+static struct {
+	pthread_mutex_t lock;
+	struct backend_fault faults[BACKEND_FAULTS_MAX];
+	uint32_t count;
+	bool unsteady, overflowed;
+} handling = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static bool contains;
 
 static UNCHECKED int32_t code_of(int number, const siginfo_t *info)
 {
@@ -78,14 +117,54 @@ static UNCHECKED void speak(struct last_words *words, int number, const siginfo_
 	*(volatile uint32_t *)&words->magic = LAST_WORDS_MAGIC;
 }
 
+/* The time that a dump takes. */
+static UNCHECKED void stand_still(void)
+{
+	struct timespec left = {.tv_sec = dump_ms / 1000, .tv_nsec = (long)(dump_ms % 1000) * 1000000};
+
+	while (nanosleep(&left, &left) && errno == EINTR)
+		;
+}
+
+/* Does not return. */
+static UNCHECKED void outlast(uint32_t index, int number, const siginfo_t *info, const ucontext_t *context)
+{
+	const uint64_t one = 1;
+	int32_t code = code_of(number, info);
+	uint32_t nobody = 0;
+
+	if (code == CUDA_ERROR_HARDWARE_STACK_ERROR)
+		word_release(&stopped, 1);
+	if (write(backend_sign_fd, &one, sizeof(one)) < 0) {
+		/* Nobody listens: the daemon hears of it by the code. */
+	}
+	stand_still();
+	if (backend_last_words && index < LAST_WORDS_MAX)
+		speak(&backend_last_words[index], number, info);
+	atomic_compare_exchange_strong(&lost_code, &nobody, (uint32_t)code);
+	pthread_sigmask(SIG_SETMASK, &context->uc_sigmask, NULL);
+	siglongjmp(*now.back, 1);
+}
+
+/* Does not return. */
+static UNCHECKED void lead_back(int number, const siginfo_t *info, const ucontext_t *context)
+{
+	now.code = code_of(number, info);
+	pthread_sigmask(SIG_SETMASK, &context->uc_sigmask, NULL);
+	siglongjmp(*now.back, 1);
+}
+
 static UNCHECKED void handle(int number, siginfo_t *info, void *context)
 {
 	struct sigaction deadly = {.sa_handler = SIG_DFL};
-	uint32_t nobody = 0;
+	uint32_t index = atomic_fetch_add(&claimed, 1);
 
-	(void)context;
+	if (graceful && now.launch && contains)
+		lead_back(number, info, context);
+	if (graceful && now.launch)
+		outlast(index, number, info, context);
 	/* Two kernels may fault at once: the first is heard, the others wait for the end it brings. */
-	if (!atomic_compare_exchange_strong(&claimed, &nobody, 1))
+	if (index)
 		for (;;)
 			pause();
 	if (backend_last_words)
@@ -94,17 +173,111 @@ static UNCHECKED void handle(int number, siginfo_t *info, void *context)
 	raise(number); /* delivered as soon as this handler returns */
 }
 
+static void read_mode(void)
+{
+	const char *text = getenv("FRMPS_HOST_DUMP_MS");
+
+	graceful = backend_is_graceful();
+	contains = getenv("FRMPS_HOST_CONTAIN") && !strcmp(getenv("FRMPS_HOST_CONTAIN"), "1");
+	backend_contains = graceful && contains;
+	handling.count = 0;
+	handling.unsteady = handling.overflowed = false;
+	dump_ms = text ? (unsigned)strtoul(text, NULL, 10) : DUMP_MS_DEFAULT;
+	word_set(&claimed, 0);
+	word_set(&stopped, 0);
+	word_set(&lost_code, 0);
+}
+
+CUresult host_faults_code(void)
+{
+	return (CUresult)word_acquire(&lost_code);
+}
+
+bool host_faults_stopped(void)
+{
+	return word_acquire(&stopped) != 0;
+}
+
 CUresult host_faults_init(void)
 {
 	static const int numbers[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
 	struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK};
 
 	sigfillset(&action.sa_mask);
-	word_set(&claimed, 0);
+	read_mode();
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		if (sigaction(numbers[i], &action, NULL))
 			return CUDA_ERROR_OPERATING_SYSTEM;
 	return CUDA_SUCCESS;
+}
+
+/* ---- contained ---- */
+
+/* Under the lock. */
+static void conclude_round(const struct backend_watch *watch)
+{
+	uint32_t count = handling.count;
+
+	handling.count = 0;
+	if (handling.unsteady) {
+		word_release(&stopped, 1);
+		watch->uncontained(watch->context, NULL, 0);
+	} else if (handling.overflowed) {
+		word_release(&lost_code, CUDA_ERROR_HARDWARE_STACK_ERROR);
+		watch->uncontained(watch->context, handling.faults, count);
+	} else {
+		for (uint32_t i = 0; i < count; i++)
+			handling.unsteady |= handling.faults[i].code != CUDA_ERROR_ILLEGAL_ADDRESS;
+		watch->contained(watch->context, handling.faults, count);
+	}
+}
+
+static void *conclude(void *watch)
+{
+	stand_still();
+	pthread_mutex_lock(&handling.lock);
+	conclude_round(watch);
+	pthread_mutex_unlock(&handling.lock);
+	return NULL;
+}
+
+/* The driver's thread. */
+static void begin_round(const struct backend_watch *watch)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+
+	watch->suspected(watch->context);
+	watch->stopped(watch->context);
+	pthread_attr_init(&attributes);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	if (pthread_create(&thread, &attributes, conclude, (void *)(uintptr_t)watch))
+		abort();
+	pthread_attr_destroy(&attributes);
+}
+
+void host_faults_settle(const struct host_launch *launch)
+{
+	const struct backend_watch *watch = atomic_load_explicit(&backend_watch, memory_order_acquire);
+	struct backend_fault *fault;
+
+	if (!contains)
+		return; /* outlast() has done everything */
+	if (!watch)
+		abort();
+	pthread_mutex_lock(&handling.lock);
+	if (handling.count == BACKEND_FAULTS_MAX)
+		abort();
+	fault = &handling.faults[handling.count++];
+	*fault = (struct backend_fault){.module = launch->module, .code = (CUresult)now.code};
+	snprintf(fault->kernel, sizeof(fault->kernel), "%s", launch->kernel->name);
+	if (now.code == CUDA_ERROR_HARDWARE_STACK_ERROR) {
+		handling.overflowed = true;
+		word_release(&stopped, 1);
+	}
+	if (handling.count == 1)
+		begin_round(watch);
+	pthread_mutex_unlock(&handling.lock);
 }
 
 static void find_stack(void)
@@ -145,9 +318,10 @@ void host_faults_leave_thread(void)
 }
 
 /* A signal handler of the same thread sees stores in program order if the compiler keeps them so. */
-void host_faults_begin(const struct host_launch *launch, const char *name)
+void host_faults_begin(const struct host_launch *launch, const char *name, sigjmp_buf *back)
 {
 	now.kernel = name;
+	now.back = back;
 	atomic_signal_fence(memory_order_seq_cst);
 	now.launch = launch;
 	atomic_signal_fence(memory_order_seq_cst);

@@ -10,6 +10,7 @@
 #define FRMPS_SERVER_BACKEND_HOST_HOST_H
 
 #include <pthread.h>
+#include <setjmp.h>
 #include <stdbool.h>
 
 #include "server/backend/backend.h"
@@ -35,8 +36,10 @@
 
 struct host_function {
 	const struct host_kernel *kernel;
+	struct backend_module *module;
 	uint32_t argument_bytes;
 	int32_t attributes[BACKEND_FUNC_ATTRS];
+	bool is_settled; /* was looked up */
 };
 
 /* One record of an event. Waits name the record, not the event, so an event can be recorded again meanwhile.
@@ -53,10 +56,16 @@ struct backend_event {
 	struct host_record *latest; /* NULL: never recorded; pool lock */
 };
 
-enum host_work_kind { HOST_LAUNCH, HOST_COPY, HOST_SET, HOST_WRITE, HOST_RECORD, HOST_WAIT };
+enum host_work_kind { HOST_LAUNCH, HOST_COPY, HOST_SET, HOST_WRITE, HOST_CHECK, HOST_RECORD, HOST_WAIT };
+
+struct host_check {
+	uint64_t address, bytes;
+	uint32_t pattern, *word;
+};
 
 struct host_launch {
 	const struct host_kernel *kernel;
+	struct backend_module *module;
 	struct host_grid grid;
 	void **params; /* into the command's `bytes`, like the next */
 	void *shared;
@@ -73,6 +82,7 @@ struct host_work {
 		struct backend_copy copy;
 		struct frmps_set set;
 		struct frmps_write_value write;
+		struct host_check check;
 		struct host_record *record; /* a reference */
 	};
 	_Alignas(16) uint8_t bytes[];
@@ -82,12 +92,17 @@ struct host_work {
 CUresult host_pool_init(void);
 /** Ends the threads; those in a kernel are given a second and then left to the end of the process. */
 void host_pool_deinit(void);
+/** Waits until everything that was issued is done; who issues more waits until host_pool_go_on(). */
+void host_pool_stop(void);
+void host_pool_go_on(void);
 struct backend_stream *host_stream_new(void);
 /** The stream is freed once all its work is done; the caller forgets it now. */
 void host_stream_free(struct backend_stream *stream);
 bool host_stream_idle(struct backend_stream *stream);
-/** Allocates a command with room for `bytes` bytes behind it; NULL without memory. */
+/** Allocates a command with room for `bytes` bytes behind it; NULL without memory, and in a lost context. */
 struct host_work *host_work_new(enum host_work_kind kind, size_t bytes);
+/** Why there is none. */
+CUresult host_work_error(void);
 /** Appends a command and takes it over; cannot fail. */
 void host_stream_push(struct backend_stream *stream, struct host_work *work);
 /** Makes `record` the event's latest and queues it; a wait for the event's latest record, if there is one. */
@@ -108,9 +123,19 @@ CUresult host_faults_init(void);
 /** Gives the calling thread a stack for handlers, and takes it back. */
 void host_faults_enter_thread(void);
 void host_faults_leave_thread(void);
-/** Between begin and end, a fault of this thread is the kernel's. `name` stays valid. */
-void host_faults_begin(const struct host_launch *launch, const char *name);
+/**
+ * Between begin and end, a fault of this thread is the kernel's. `name` stays valid. In a process that
+ * outlasts faults it leads back to the place that `back` was set at by sigsetjmp(back, 0); `back` stays valid
+ * until end.
+ */
+void host_faults_begin(const struct host_launch *launch, const char *name, sigjmp_buf *back);
 void host_faults_end(void);
+/** A kernel of this thread led back: for faults that are contained, what the driver does about it. */
+void host_faults_settle(const struct host_launch *launch);
+/** What every call of a lost context returns; CUDA_SUCCESS while it is not known to be lost. Any thread. */
+CUresult host_faults_code(void);
+/** Whether nothing that is queued may begin any more. Any thread. */
+bool host_faults_stopped(void);
 
 /* memory.c */
 uint64_t host_memory_total(void);
@@ -120,9 +145,16 @@ CUresult host_window_reserve(uint64_t address, uint64_t bytes);
 CUresult host_window_release(uint64_t address, uint64_t bytes);
 CUresult host_chunk_map(uint64_t address, uint64_t bytes, int fd);
 CUresult host_chunk_unmap(uint64_t address, uint64_t bytes);
+/* Slots of sinks in one process: each is a mapping of its own, and Linux gives a process 65530. */
+#define HOST_SINK_SLOTS_MAX 32768u
+CUresult host_sink_open(int fd, uint64_t bytes, struct backend_sink **ret_sink);
+CUresult host_sink_close(struct backend_sink *sink);
+CUresult host_sink_map(struct backend_sink *sink, uint64_t address, uint32_t count);
+CUresult host_sink_unmap(struct backend_sink *sink, uint64_t address, uint32_t count);
 CUresult host_host_register(void *address, uint64_t bytes);
 CUresult host_host_unregister(void *address);
 CUresult host_memory_info(uint64_t *ret_free, uint64_t *ret_total);
+CUresult host_tensor_map(const struct wire_tensor_map *map, uint64_t ret_words[WIRE_TENSOR_MAP_WORDS]);
 void host_memory_deinit(void);
 
 /* device.c */
@@ -132,12 +164,23 @@ void host_device_read(struct backend_device *ret_device);
 CUresult host_module_load(const void *image, size_t bytes, const struct wire_options *options, char *log,
 	size_t log_bytes, struct backend_module **ret_module);
 CUresult host_module_unload(struct backend_module *module);
-CUresult host_function_find(struct backend_module *module, const char *name,
+CUresult host_function_find(struct backend_module *module, const char *name, bool gap,
 	struct backend_function **ret_function, struct backend_function_info *ret_info);
-CUresult host_global_find(
-	struct backend_module *module, const char *name, uint64_t *ret_address, uint64_t *ret_bytes);
+CUresult host_global_find(struct backend_module *module, const char *name, bool gap, uint64_t *ret_address,
+	uint64_t *ret_bytes);
 CUresult host_function_list(struct backend_module *module, const char **ret_names, uint32_t *count);
 CUresult host_function_set(struct backend_function *function, uint32_t attribute, int64_t value);
+
+/* context.c */
+CUresult host_copy(struct backend_stream *stream, const struct backend_copy *copy);
+CUresult host_set(struct backend_stream *stream, const struct frmps_set *set);
+
+/* graph.c */
+CUresult host_graph_make(
+	const struct backend_node *nodes, uint32_t count, uint32_t flags, struct backend_graph **ret_graph);
+CUresult host_graph_free(struct backend_graph *graph);
+CUresult host_graph_launch(
+	struct backend_stream *stream, struct backend_graph *graph, const struct backend_launch *as);
 
 static inline struct host_function *host_function(struct backend_function *function)
 {
@@ -146,6 +189,8 @@ static inline struct host_function *host_function(struct backend_function *funct
 
 /* launch.c */
 CUresult host_launch(struct backend_stream *stream, const struct backend_launch *launch);
+/** Whether a launch could be queued. */
+CUresult host_launch_check(const struct backend_launch *launch);
 CUresult host_occupancy(
 	struct backend_function *function, const struct wire_occupancy *query, uint64_t *ret_value);
 

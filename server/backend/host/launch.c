@@ -49,7 +49,7 @@ static CUresult check_attribute(const struct frmps_launch_attribute *attribute)
 	}
 }
 
-static CUresult check(const struct backend_launch *launch)
+CUresult host_launch_check(const struct backend_launch *launch)
 {
 	const struct host_function *function = host_function(launch->function);
 
@@ -82,6 +82,7 @@ static struct host_work *new_launch(const struct host_function *function, const 
 		return NULL;
 	bytes = work->bytes;
 	work->launch.kernel = kernel;
+	work->launch.module = function->module;
 	if (launch->shared_bytes)
 		work->launch.shared = bytes + (128 - (uintptr_t)bytes % 128) % 128;
 	if (function->argument_bytes)
@@ -95,13 +96,13 @@ static struct host_work *new_launch(const struct host_function *function, const 
 CUresult host_launch(struct backend_stream *stream, const struct backend_launch *launch)
 {
 	struct host_work *work;
-	CUresult code = check(launch);
+	CUresult code = host_launch_check(launch);
 
 	if (code)
 		return code;
 	work = new_launch(host_function(launch->function), launch);
 	if (!work)
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return host_work_error();
 	work->launch.grid = (struct host_grid){
 		.grid = {launch->grid[0], launch->grid[1], launch->grid[2]},
 		.block = {launch->block[0], launch->block[1], launch->block[2]},

@@ -3,7 +3,7 @@
 //
 // Memory of the pretended device. A chunk is a memfd; a window is a reserved stretch of address space;
 // mapping a chunk puts the memfd's pages there, so a device address is an address. Registered host memory
-// needs nothing but to exist.
+// needs nothing but to exist; ending a registration stops the device all the same, because the driver's does.
 //
 // Keeper: total size of all chunks against the device's memory. Executor: which windows, chunks and host
 // ranges there are, so that wrong calls are refused as a driver refuses them and cannot tear holes into this
@@ -31,7 +31,7 @@ struct ranges {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct ranges windows, chunks, registered, created;
+static struct ranges windows, chunks, slots, registered, created;
 static uint64_t created_bytes, mapped_bytes, last_handle;
 
 /*
@@ -209,7 +209,8 @@ CUresult host_window_release(uint64_t address, uint64_t bytes)
 
 	pthread_mutex_lock(&lock);
 	range = ranges_find(&windows, address);
-	if (range && range->bytes == bytes && !ranges_overlapping(&chunks, address, bytes)) {
+	if (range && range->bytes == bytes && !ranges_overlapping(&chunks, address, bytes) &&
+		!ranges_overlapping(&slots, address, bytes)) {
 		munmap((void *)(uintptr_t)address, bytes);
 		ranges_remove(&windows, range);
 		code = CUDA_SUCCESS;
@@ -231,7 +232,7 @@ static CUresult map_locked(uint64_t address, uint64_t bytes, int fd)
 	struct range *window = ranges_overlapping(&windows, address, bytes);
 
 	if (!window || address < window->address || address + bytes > window->address + window->bytes ||
-		ranges_overlapping(&chunks, address, bytes))
+		ranges_overlapping(&chunks, address, bytes) || ranges_overlapping(&slots, address, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!ranges_add(&chunks, address, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -274,6 +275,91 @@ CUresult host_chunk_unmap(uint64_t address, uint64_t bytes)
 	return code;
 }
 
+struct backend_sink {
+	int fd;
+	uint64_t bytes;
+};
+
+CUresult host_sink_open(int fd, uint64_t bytes, struct backend_sink **ret_sink)
+{
+	struct backend_sink *sink;
+
+	if (!granular(0, bytes) || !long_enough(fd, bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	sink = malloc(sizeof(*sink));
+	if (!sink)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*sink = (struct backend_sink){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0), .bytes = bytes};
+	if (sink->fd < 0) {
+		free(sink);
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	}
+	*ret_sink = sink;
+	return CUDA_SUCCESS;
+}
+
+CUresult host_sink_close(struct backend_sink *sink)
+{
+	close(sink->fd);
+	free(sink);
+	return CUDA_SUCCESS;
+}
+
+static CUresult map_slot_locked(const struct backend_sink *sink, uint64_t address)
+{
+	if (!ranges_add(&slots, address, sink->bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (mmap((void *)(uintptr_t)address, sink->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+		    sink->fd, 0) != MAP_FAILED)
+		return CUDA_SUCCESS;
+	ranges_remove(&slots, ranges_find(&slots, address));
+	return CUDA_ERROR_MAP_FAILED;
+}
+
+static CUresult unmap_slot_locked(const struct backend_sink *sink, uint64_t address)
+{
+	struct range *range = ranges_find(&slots, address);
+
+	if (!range || range->bytes != sink->bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!reserve(address, sink->bytes, MAP_FIXED))
+		return CUDA_ERROR_UNMAP_FAILED;
+	ranges_remove(&slots, range);
+	return CUDA_SUCCESS;
+}
+
+CUresult host_sink_map(struct backend_sink *sink, uint64_t address, uint32_t count)
+{
+	uint64_t bytes = sink->bytes * count;
+	CUresult code = CUDA_SUCCESS;
+	struct range *window;
+	uint32_t done = 0;
+
+	pthread_mutex_lock(&lock);
+	window = ranges_overlapping(&windows, address, bytes);
+	if (!granular(address, bytes) || !window || address < window->address ||
+		address + bytes > window->address + window->bytes ||
+		ranges_overlapping(&chunks, address, bytes) || ranges_overlapping(&slots, address, bytes))
+		code = CUDA_ERROR_INVALID_VALUE;
+	for (; !code && done < count; done += !code)
+		code = map_slot_locked(sink, address + done * sink->bytes);
+	while (code && done > 0)
+		unmap_slot_locked(sink, address + --done * sink->bytes);
+	pthread_mutex_unlock(&lock);
+	return code;
+}
+
+CUresult host_sink_unmap(struct backend_sink *sink, uint64_t address, uint32_t count)
+{
+	CUresult code = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&lock);
+	for (uint32_t i = 0; !code && i < count; i++)
+		code = unmap_slot_locked(sink, address + i * sink->bytes);
+	pthread_mutex_unlock(&lock);
+	return code;
+}
+
 static bool is_mapped(uint64_t address, uint64_t bytes)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -299,15 +385,18 @@ CUresult host_host_register(void *address, uint64_t bytes)
 	return code;
 }
 
+/* Stops the device, as the driver does. */
 CUresult host_host_unregister(void *address)
 {
 	struct range *range;
 
+	host_pool_stop();
 	pthread_mutex_lock(&lock);
 	range = ranges_find(&registered, (uintptr_t)address);
 	if (range)
 		ranges_remove(&registered, range);
 	pthread_mutex_unlock(&lock);
+	host_pool_go_on();
 	return range ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }
 
@@ -328,8 +417,17 @@ void host_memory_deinit(void)
 	pthread_mutex_lock(&lock);
 	ranges_deinit(&windows);
 	ranges_deinit(&chunks);
+	ranges_deinit(&slots);
 	ranges_deinit(&registered);
 	ranges_deinit(&created);
 	created_bytes = mapped_bytes = 0;
 	pthread_mutex_unlock(&lock);
+}
+
+/* Kernels that are C functions have no use for one. */
+CUresult host_tensor_map(const struct wire_tensor_map *map, uint64_t ret_words[WIRE_TENSOR_MAP_WORDS])
+{
+	(void)map;
+	(void)ret_words;
+	return CUDA_ERROR_NOT_SUPPORTED;
 }

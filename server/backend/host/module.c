@@ -6,6 +6,9 @@
 // name, and the name is the descriptor's: the descriptor stays open as long as the library is there, so no
 // two have the same.
 //
+// Nothing here needs a gap, but what does on a device asks for it here too: a function's first lookup and
+// every global's. So the executor and the tests see one behaviour.
+//
 // A module's code runs inside the executor with all its rights: this backend is for tests and trials on one's
 // own machine.
 
@@ -105,6 +108,7 @@ static struct backend_module *read_tables(void *library)
 		struct host_function *function = &module->functions[i];
 
 		function->kernel = &kernels->kernels[i];
+		function->module = module;
 		set_defaults(function->attributes);
 		if (!check_params(function->kernel, &function->argument_bytes)) {
 			free(module);
@@ -180,13 +184,16 @@ static struct host_function *find(struct backend_module *module, const char *nam
 	return NULL;
 }
 
-CUresult host_function_find(struct backend_module *module, const char *name,
+CUresult host_function_find(struct backend_module *module, const char *name, bool gap,
 	struct backend_function **ret_function, struct backend_function_info *ret_info)
 {
 	struct host_function *function = find(module, name);
 
 	if (!function)
 		return CUDA_ERROR_NOT_FOUND;
+	if (!gap && !function->is_settled)
+		return CUDA_ERROR_NOT_READY;
+	function->is_settled = true;
 	ret_info->param_count = function->kernel->param_count;
 	for (uint32_t i = 0; i < function->kernel->param_count; i++) {
 		ret_info->params[i].offset = function->kernel->params[i].offset;
@@ -199,8 +206,10 @@ CUresult host_function_find(struct backend_module *module, const char *name,
 }
 
 CUresult host_global_find(
-	struct backend_module *module, const char *name, uint64_t *ret_address, uint64_t *ret_bytes)
+	struct backend_module *module, const char *name, bool gap, uint64_t *ret_address, uint64_t *ret_bytes)
 {
+	if (!gap)
+		return CUDA_ERROR_NOT_READY;
 	for (uint32_t i = 0; module->globals && i < module->globals->count; i++) {
 		const struct host_global *global = &module->globals->globals[i];
 

@@ -16,6 +16,9 @@
 // so that pushing work needs no resources that could be missing. More kernels than threads: the rest wait, as
 // on a GPU without free multiprocessors.
 //
+// Some calls of a real driver stop the device: they wait until all that was issued is done, and whoever
+// issues more meanwhile waits as well. host_pool_stop() and host_pool_go_on() stand around such a call.
+//
 // One lock for everything; it is never held while a command runs. Lock order: none, nothing else is taken
 // under it.
 
@@ -41,8 +44,11 @@ static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t work;	/* ready list not empty, or closing */
 	pthread_cond_t leaving; /* a worker left */
+	pthread_cond_t stopped; /* no stream has work any more, or the device is not stopped any more */
 	struct backend_stream *ready, **ready_tail;
 	unsigned ready_count, sleeping;
+	unsigned busy;	  /* streams with work */
+	unsigned stops;	  /* calls that stop the device */
 	unsigned workers; /* that will still take work */
 	unsigned alive;	  /* that still run code */
 	bool closing;
@@ -178,6 +184,8 @@ static bool step(struct backend_stream *stream)
 {
 	struct host_work *work = stream->head;
 
+	if (host_faults_stopped())
+		return false;
 	if (work->kind == HOST_WAIT && !work->record->done) {
 		stream->next = work->record->waiting;
 		work->record->waiting = stream;
@@ -209,6 +217,8 @@ static void run_stream(struct backend_stream *stream)
 		}
 	}
 	stream->active = false;
+	if (!--pool.busy)
+		pthread_cond_broadcast(&pool.stopped);
 	if (stream->dying)
 		free(stream);
 }
@@ -260,6 +270,7 @@ CUresult host_pool_init(void)
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&pool.work, &monotonic);
 	pthread_cond_init(&pool.leaving, &monotonic);
+	pthread_cond_init(&pool.stopped, &monotonic);
 	pthread_condattr_destroy(&monotonic);
 	pthread_mutex_lock(&pool.lock);
 	pool.ready = NULL;
@@ -318,19 +329,48 @@ bool host_stream_idle(struct backend_stream *stream)
 
 struct host_work *host_work_new(enum host_work_kind kind, size_t bytes)
 {
-	struct host_work *work = calloc(1, sizeof(*work) + bytes);
+	struct host_work *work = host_faults_code() ? NULL : calloc(1, sizeof(*work) + bytes);
 
 	if (work)
 		work->kind = kind;
 	return work;
 }
 
+CUresult host_work_error(void)
+{
+	CUresult code = host_faults_code();
+
+	return code ? code : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void host_pool_stop(void)
+{
+	pthread_mutex_lock(&pool.lock);
+	pool.stops++;
+	while (pool.busy)
+		pthread_cond_wait(&pool.stopped, &pool.lock);
+	pthread_mutex_unlock(&pool.lock);
+}
+
+void host_pool_go_on(void)
+{
+	pthread_mutex_lock(&pool.lock);
+	if (!--pool.stops)
+		pthread_cond_broadcast(&pool.stopped);
+	pthread_mutex_unlock(&pool.lock);
+}
+
+/* Under the lock, which is given up while the device is stopped. */
 static void push(struct backend_stream *stream, struct host_work *work)
 {
+	while (pool.stops)
+		pthread_cond_wait(&pool.stopped, &pool.lock);
 	*stream->tail = work;
 	stream->tail = &work->next;
-	if (!stream->active)
-		make_ready(stream);
+	if (stream->active)
+		return;
+	pool.busy++;
+	make_ready(stream);
 }
 
 void host_stream_push(struct backend_stream *stream, struct host_work *work)

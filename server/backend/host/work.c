@@ -9,16 +9,27 @@
 #include "server/backend/host/host.h"
 #include "shm/order.h"
 
-static void run_launch(const struct host_launch *launch)
+static void run_blocks(const struct host_launch *launch)
 {
 	const struct host_grid *grid = &launch->grid;
 	struct host_block_index block = {.shared = launch->shared};
 
-	host_faults_begin(launch, launch->kernel->name);
 	for (block.z = 0; block.z < grid->grid.z; block.z++)
 		for (block.y = 0; block.y < grid->grid.y; block.y++)
 			for (block.x = 0; block.x < grid->grid.x; block.x++)
 				launch->kernel->run(grid, &block, launch->params);
+}
+
+static void run_launch(const struct host_launch *launch)
+{
+	sigjmp_buf back;
+
+	if (sigsetjmp(back, 0) == 0) {
+		host_faults_begin(launch, launch->kernel->name, &back);
+		run_blocks(launch);
+	} else {
+		host_faults_settle(launch);
+	}
 	host_faults_end();
 }
 
@@ -60,6 +71,19 @@ static void run_write(const struct frmps_write_value *write)
 		word_release((word32 *)(uintptr_t)write->address, (uint32_t)write->value);
 }
 
+/* Kernels may write there at this moment: every word is read once. */
+static void run_check(const struct host_check *check)
+{
+	const volatile uint32_t *words = (const volatile uint32_t *)(uintptr_t)check->address;
+
+	for (uint64_t i = 0; i < check->bytes / sizeof(*words); i++) {
+		if (words[i] == check->pattern)
+			continue;
+		__atomic_store_n(check->word, 1, __ATOMIC_RELEASE);
+		return;
+	}
+}
+
 void host_work_run(struct host_work *work)
 {
 	switch (work->kind) {
@@ -74,6 +98,9 @@ void host_work_run(struct host_work *work)
 		break;
 	case HOST_WRITE:
 		run_write(&work->write);
+		break;
+	case HOST_CHECK:
+		run_check(&work->check);
 		break;
 	case HOST_RECORD:
 	case HOST_WAIT:

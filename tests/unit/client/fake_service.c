@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/graph/capture.h"
 #include "client/link/control.h"
 #include "client/state/context.h"
 #include "client/state/device.h"
@@ -126,6 +127,8 @@ CUresult control_call(
 		return list(reply);
 	case WIRE_SET_FUNCTION:
 		fake.set = request->set_function;
+		fake.set_drains = fake.drains;
+		fake.set_ring_drains = fake.ring_drains;
 		return fake.set.value > 232448 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 	case WIRE_QUERY_OCCUPANCY:
 		return occupancy(&request->occupancy, reply);
@@ -193,6 +196,12 @@ CUresult wait_all(void)
 	return CUDA_SUCCESS;
 }
 
+CUresult submit_drain(void)
+{
+	++fake.ring_drains;
+	return CUDA_SUCCESS;
+}
+
 int ranges_add(uint64_t address, uint64_t bytes, enum range_kind kind, void *owner)
 {
 	if (kind != RANGE_GLOBAL)
@@ -218,6 +227,14 @@ CUresult stream_resolve(CUstream handle, bool per_thread, struct client_stream *
 	fake.per_thread = per_thread;
 	*ret_stream = &stream;
 	return CUDA_SUCCESS;
+}
+
+/* No stream captures. */
+CUresult capture_launch(struct client_stream *of, const struct launch *launch)
+{
+	(void)of;
+	(void)launch;
+	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult submit_begin(struct client_stream *of, enum frmps_op op, uint32_t bytes, struct submit *ret_submit)

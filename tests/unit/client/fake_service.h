@@ -37,8 +37,10 @@ struct fake_service {
 	uint32_t module, kind, options;
 	uint64_t bytes;
 	int seals;
-	unsigned loaded[4096]; /* modules by id */
-	unsigned drains;       /* wait_all() */
+	unsigned loaded[4096];		      /* modules by id */
+	unsigned drains;		      /* wait_all() */
+	unsigned ring_drains;		      /* submit_drain() */
+	unsigned set_drains, set_ring_drains; /* the same when the latest SetFunction came */
 
 	/* Ranges. */
 	uint64_t range_address, range_bytes;

@@ -284,9 +284,26 @@ static void query_elapsed(const struct wire_message *m)
 	reply(m, CUDA_SUCCESS, &value, 1, -1);
 }
 
+/* Memory of a handle is made at the latest when it is mapped. */
+static void map_handle(const struct wire_message *m)
+{
+	struct wire_message map = {.type = WIRE_MAP_MEMORY, .id = m->id};
+
+	map.range = (struct wire_range){m->memory.address, m->memory.bytes, 0};
+	map_memory(&map);
+}
+
 static void request(const struct wire_message *m)
 {
 	switch (m->type) {
+	case WIRE_CREATE_MEMORY:
+	case WIRE_RELEASE_MEMORY:
+		atomic_fetch_add(&loopback->handles, m->type == WIRE_CREATE_MEMORY ? 1 : -1);
+		reply(m, CUDA_SUCCESS, NULL, 0, -1);
+		return;
+	case WIRE_MAP_HANDLE:
+		map_handle(m);
+		return;
 	case WIRE_MAP_MEMORY:
 		map_memory(m);
 		return;
@@ -381,6 +398,10 @@ static bool receive(void)
 	RULE(wire_decode(packet.bytes, packet.length, &m) == 0);
 	if (m.type == WIRE_HELLO) {
 		atomic_fetch_add(&loopback->greetings, 1);
+		if (word_relaxed(&loopback->deaths)) {
+			atomic_fetch_sub(&loopback->deaths, 1);
+			return false;
+		}
 		if (!word_relaxed(&loopback->mute))
 			welcome(&m);
 	} else {

@@ -31,6 +31,7 @@ struct loopback_note {
 struct loopback {
 	/* The test's wishes. */
 	word32 mute;	      /* accept, but never answer */
+	word32 deaths;	      /* hang up on that many clients that greet: their daemon has died */
 	word32 paused;	      /* leave everything on the ring */
 	word32 out_of_memory; /* answer every mapping so */
 	word64 fault;	      /* verdict to give: CUresult */
@@ -39,10 +40,11 @@ struct loopback {
 	word64 room;	      /* device memory it gives at most */
 
 	/* What happened. */
-	word32 broken; /* line of loopback.c where a rule was found broken, 0 = none */
-	word32 count;  /* commands and directives so far, without padding */
-	word64 mapped; /* bytes of device memory mapped now */
-	word32 maps;   /* mappings made so far */
+	word32 broken;	/* line of loopback.c where a rule was found broken, 0 = none */
+	word32 count;	/* commands and directives so far, without padding */
+	word64 mapped;	/* bytes of device memory mapped now */
+	word32 maps;	/* mappings made so far */
+	word32 handles; /* of physical memory now */
 	word32 greetings;
 	struct loopback_note notes[LOOPBACK_NOTES]; /* the first ones */
 };

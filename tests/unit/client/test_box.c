@@ -142,8 +142,8 @@ END_TEST
 /* Sizes and offsets around everything that a copy past the cache treats differently. */
 START_TEST(a_copy_past_the_cache_moves_every_byte)
 {
-	enum { BYTES = 300000 };
-	static const uint64_t sizes[] = {1, 63, 4096, 65535, 65536, 65537, 131072 + 63, 262144 + 65};
+	enum { BYTES = 600000 };
+	static const uint64_t sizes[] = {1, 63, 65537, 262143, 262144, 262145, 262144 + 65, 524288 + 193};
 	uint8_t *from = malloc(BYTES), *to = malloc(BYTES);
 
 	for (uint32_t i = 0; i < BYTES; i++)

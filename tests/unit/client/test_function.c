@@ -308,6 +308,52 @@ START_TEST(permissions)
 }
 END_TEST
 
+static void launch(CUfunction function)
+{
+	ck_assert_int_eq(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_SUCCESS);
+}
+
+static void set(CUfunction function, CUfunction_attribute attribute, int value)
+{
+	ck_assert_int_eq(cuFuncSetAttribute(function, attribute, value), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake.set.attribute, attribute);
+	ck_assert_int_eq(fake.set.value, value);
+}
+
+/* The request to the service does not go through the ring: it must not overtake launches that are there. */
+START_TEST(launches_keep_the_value_they_were_made_with)
+{
+	CUmodule module = load_module();
+	CUfunction plain = find(module, "plain"), other = find(module, "add");
+
+	set(plain, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 50);
+	set(plain, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 2);
+	launch(plain);
+	/* Nobody waits for a kernel that has other settings, or none. */
+	set(other, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 50);
+	set(other, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 2);
+	ck_assert_uint_eq(fake.drains + fake.ring_drains, 0);
+
+	set(plain, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 60);
+	ck_assert_uint_eq(fake.set_ring_drains, 1);
+	set(plain, CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, 1);
+	ck_assert_uint_eq(fake.set_ring_drains, 2);
+	ck_assert_int_eq(cuFuncSetCacheConfig(plain, CU_FUNC_CACHE_PREFER_L1), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake.set_ring_drains, 3);
+	ck_assert_uint_eq(fake.drains, 0);
+	for (int i = 0; i < 3; ++i) {
+		set(plain, (CUfunction_attribute)(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i), 4);
+		ck_assert_uint_eq(fake.set_drains, 1 + (unsigned)i);
+	}
+	/* A permission only grows, and what is set already is not sent. */
+	set(plain, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100000);
+	ck_assert_int_eq(
+		cuFuncSetAttribute(plain, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 4), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake.drains, 3);
+	ck_assert_uint_eq(fake.ring_drains, 3);
+}
+END_TEST
+
 START_TEST(cache_config)
 {
 	CUfunction add = find(load_module(), "add");
@@ -641,9 +687,9 @@ int main(void)
 {
 	const TTest *const tests[] = {load_and_unload, load_errors, unload_error, all_ids, jit_logs,
 		jit_errors, lookup_once, nonsense_description, decode_layouts, parameters, attribute_values,
-		permissions, cache_config, globals, enumeration, libraries, library_data, kernels,
-		end_of_context, loading_mode, occupancy_memo, occupancy_errors, block_size_search, clusters,
-		places};
+		permissions, launches_keep_the_value_they_were_made_with, cache_config, globals, enumeration,
+		libraries, library_data, kernels, end_of_context, loading_mode, occupancy_memo,
+		occupancy_errors, block_size_search, clusters, places};
 	Suite *suite = suite_create("function");
 	TCase *tcase = suite_case(suite, "function");
 

@@ -121,6 +121,27 @@ START_TEST(a_chunk_that_was_not_mapped_leaves_nothing)
 }
 END_TEST
 
+START_TEST(onward_addresses_are_used_again_late)
+{
+	struct heap_chunk *chunk;
+	uint64_t at;
+
+	heap.onward = true;
+	at = get(8 * HEAP_GRAIN)->address;
+	ck_assert_uint_eq(at, BASE);
+	for (unsigned i = 0; i < 3; i++) {
+		ck_assert_int_eq(heap_reserve(&heap, 8 * HEAP_GRAIN, false, &chunk), 0);
+		ck_assert_uint_eq(chunk->address, at + 9 * HEAP_GRAIN);
+		at = chunk->address;
+		heap_forget(&heap, chunk);
+	}
+	/* Not enough behind it: from the beginning, past what is there. */
+	ck_assert_int_eq(heap_reserve(&heap, BYTES - 20 * HEAP_GRAIN, false, &chunk), 0);
+	ck_assert_uint_eq(chunk->address, BASE + 9 * HEAP_GRAIN);
+	heap_forget(&heap, chunk);
+}
+END_TEST
+
 START_TEST(the_window_ends)
 {
 	struct heap_chunk *chunk;
@@ -206,6 +227,7 @@ int main(void)
 	tcase_add_test(cases, spare_chunks_are_reused_and_given_back);
 	tcase_add_test(cases, much_smaller_requests_do_not_take_a_large_spare_chunk);
 	tcase_add_test(cases, a_chunk_that_was_not_mapped_leaves_nothing);
+	tcase_add_test(cases, onward_addresses_are_used_again_late);
 	tcase_add_test(cases, the_window_ends);
 	tcase_add_test(cases, modest_chunks_are_small);
 	tcase_add_test(cases, random_use_never_overlaps_and_ends_empty);

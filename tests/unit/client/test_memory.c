@@ -87,7 +87,12 @@ START_TEST(pinned_memory)
 	OK(cuMemHostGetFlags(&flags, a));
 	ck_assert_uint_eq(flags, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE);
 	FAILS(cuMemHostGetDevicePointer_v2(&p, foreign, 0), INVALID_VALUE);
-	FAILS(cuMemHostRegister_v2(foreign, sizeof(foreign), 0), NOT_SUPPORTED);
+	FAILS(cuMemHostRegister_v2(foreign, sizeof(foreign), CU_MEMHOSTREGISTER_DEVICEMAP), NOT_SUPPORTED);
+	OK(cuMemHostRegister_v2(foreign, sizeof(foreign), 0));
+	FAILS(cuMemHostRegister_v2(foreign + 3, 4, 0), HOST_MEMORY_ALREADY_REGISTERED);
+	FAILS(cuMemHostGetDevicePointer_v2(&p, foreign, 0), NOT_SUPPORTED);
+	OK(cuMemHostUnregister(foreign));
+	FAILS(cuMemHostRegister_v2((void *)4096, 4096, 0), INVALID_VALUE);
 	FAILS(cuMemHostRegister_v2(a, 4, 0), HOST_MEMORY_ALREADY_REGISTERED);
 	FAILS(cuMemHostUnregister(foreign), HOST_MEMORY_NOT_REGISTERED);
 	FAILS(cuMemHostAlloc((void **)&b, 4, 0x80), INVALID_VALUE);
@@ -296,6 +301,156 @@ START_TEST(fills)
 }
 END_TEST
 
+/* Nothing of what was submitted runs meanwhile. */
+START_TEST(freed_memory_follows_its_stream)
+{
+	uint64_t keep = UINT64_MAX;
+	CUdeviceptr a, b, c;
+	CUmemoryPool pool;
+	CUstream s, t;
+
+	OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
+	OK(cuDeviceGetDefaultMemPool(&pool, 0));
+	OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+	word_set(&loopback->paused, 1);
+	OK(cuMemAllocAsync(&a, 1 * MiB, s));
+	OK(cuMemFreeAsync(a, s));
+	FAILS(cuMemFreeAsync(a, s), INVALID_VALUE);
+	OK(cuMemAllocAsync(&b, 1 * MiB, s));
+	ck_assert_uint_eq(b, a);
+	OK(cuMemFreeAsync(b, s));
+	OK(cuMemAllocAsync(&b, 1 * MiB, t));
+	ck_assert(b + MiB <= a || a + MiB <= b);
+	word_set(&loopback->paused, 0);
+	OK(cuStreamSynchronize(s));
+	OK(cuMemAllocAsync(&c, 1 * MiB, t));
+	ck_assert_uint_eq(c, a);
+	OK(cuMemFreeAsync(b, t));
+	OK(cuMemFree_v2(c));
+	FAILS(cuMemFree_v2(c), INVALID_VALUE);
+}
+END_TEST
+
+static uint64_t pool_number(CUmemoryPool pool, CUmemPool_attribute attribute)
+{
+	uint64_t number = 0;
+
+	OK(cuMemPoolGetAttribute(pool, attribute, &number));
+	return number;
+}
+
+START_TEST(pools_give_back_what_is_beyond_the_threshold)
+{
+	uint64_t threshold = 8 * MiB;
+	CUdeviceptr a, b;
+	CUmemoryPool pool;
+
+	OK(cuDeviceGetDefaultMemPool(&pool, 0));
+	OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+	OK(cuMemAllocAsync(&a, 8 * MiB, NULL));
+	OK(cuMemAllocAsync(&b, 20 * MiB, NULL));
+	ck_assert_uint_eq(pool_number(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 28 * MiB);
+	OK(cuMemFreeAsync(b, NULL));
+	OK(cuMemFreeAsync(a, NULL));
+	ck_assert_uint_eq(pool_number(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
+	ck_assert_uint_eq(pool_number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 28 * MiB);
+	OK(cuCtxSynchronize());
+	ck_assert_uint_eq(pool_number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 8 * MiB);
+	ck_assert_uint_eq(pool_number(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 28 * MiB);
+	OK(cuMemPoolTrimTo(pool, 0));
+	ck_assert_uint_eq(pool_number(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0);
+	FAILS(cuMemPoolDestroy(pool), INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(pools_do_not_starve_the_others)
+{
+	uint64_t keep = UINT64_MAX;
+	CUmemoryPool pool;
+	CUdeviceptr a;
+
+	word_set(&loopback->room, 100 * MiB);
+	OK(cuDeviceGetDefaultMemPool(&pool, 0));
+	OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+	OK(cuMemAllocAsync(&a, 60 * MiB, NULL));
+	OK(cuMemFreeAsync(a, NULL));
+	OK(cuMemAlloc_v2(&a, 90 * MiB));
+	OK(cuMemFree_v2(a));
+	OK(cuMemAllocAsync(&a, 90 * MiB, NULL));
+}
+END_TEST
+
+START_TEST(reservations_lie_apart)
+{
+	CUdeviceptr a, b, c;
+
+	FAILS(cuMemAddressReserve(&a, 0, 0, 0, 0), INVALID_VALUE);
+	FAILS(cuMemAddressReserve(&a, 100, 0, 0, 0), INVALID_VALUE);
+	FAILS(cuMemAddressReserve(&a, 4 * MiB, 3, 0, 0), INVALID_VALUE);
+	OK(cuMemAddressReserve(&a, 4 * MiB + 4096, 0, 0, 0));
+	OK(cuMemAddressReserve(&b, 4 * MiB, 16 * MiB, 0, 0));
+	ck_assert_uint_eq(a % (2 * MiB), 0);
+	ck_assert_uint_eq(b % (16 * MiB), 0);
+	ck_assert(b >= a + 6 * MiB || a >= b + 4 * MiB);
+	FAILS(cuMemAddressFree(a, 4 * MiB), INVALID_VALUE);
+	OK(cuMemAddressFree(a, 4 * MiB + 4096));
+	FAILS(cuMemAddressFree(a, 4 * MiB + 4096), INVALID_VALUE);
+	/* The first gap that fits, or the one that is asked for. */
+	OK(cuMemAddressReserve(&c, 2 * MiB, 0, 0, 0));
+	ck_assert_uint_eq(c, a);
+	OK(cuMemAddressFree(c, 2 * MiB));
+	OK(cuMemAddressReserve(&c, 2 * MiB, 0, b + 8 * MiB, 0));
+	ck_assert_uint_eq(c, b + 8 * MiB);
+	OK(cuMemAddressReserve(&a, 2 * MiB, 0, b + 8 * MiB, 0));
+	ck_assert_uint_ne(a, c);
+	/* Nobody else's: not the program's own memory, and not where nothing is. */
+	FAILS(cuMemcpyDtoD_v2(a, c, 4), INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(physical_memory_counts_its_users)
+{
+	const CUmemAllocationProp properties = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	CUmemAllocationProp wish = properties;
+	CUmemGenericAllocationHandle handle, again;
+	CUdeviceptr a;
+
+	wish.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
+	FAILS(cuMemCreate(&handle, 2 * MiB, &wish, 0), NOT_SUPPORTED);
+	wish = properties;
+	wish.location.type = CU_MEM_LOCATION_TYPE_HOST;
+	FAILS(cuMemCreate(&handle, 2 * MiB, &wish, 0), NOT_SUPPORTED);
+	FAILS(cuMemCreate(&handle, MiB, &properties, 0), INVALID_VALUE);
+	OK(cuMemAddressReserve(&a, 8 * MiB, 0, 0, 0));
+	OK(cuMemCreate(&handle, 2 * MiB, &properties, 0));
+	OK(cuMemMap(a, 2 * MiB, 0, handle, 0));
+	FAILS(cuMemMap(a + 7 * MiB, 2 * MiB, 0, handle, 0), INVALID_VALUE);
+	FAILS(cuMemMap(a + 8 * MiB, 2 * MiB, 0, handle, 0), INVALID_VALUE);
+	FAILS(cuMemAddressFree(a, 8 * MiB), INVALID_VALUE);
+	OK(cuMemRelease(handle));
+	ck_assert_uint_eq(loopback->handles, 1);
+	/* What is only mapped has no handle until one asks for it. */
+	FAILS(cuMemMap(a + 2 * MiB, 2 * MiB, 0, handle, 0), INVALID_VALUE);
+	FAILS(cuMemRelease(handle), INVALID_VALUE);
+	OK(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)(a + MiB)));
+	OK(cuMemMap(a + 2 * MiB, 2 * MiB, 0, again, 0));
+	OK(cuMemRelease(again));
+	OK(cuMemcpyDtoD_v2(a + MiB, a + MiB / 2, 2 * MiB));
+	FAILS(cuMemcpyDtoD_v2(a + 3 * MiB, a, 2 * MiB), INVALID_VALUE);
+	OK(cuMemUnmap(a, 4 * MiB));
+	ck_assert_uint_eq(loopback->handles, 0);
+	OK(cuMemUnmap(a, 4 * MiB)); /* as the driver has it */
+	FAILS(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)a), INVALID_VALUE);
+	OK(cuMemCreate(&again, 2 * MiB, &properties, 0));
+	ck_assert_uint_ne(again, handle);
+	FAILS(cuMemRelease(handle), INVALID_VALUE);
+	OK(cuMemRelease(again));
+	OK(cuMemAddressFree(a, 8 * MiB));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("memory");
@@ -308,6 +463,11 @@ int main(void)
 	tcase_add_test(memory, repeated_allocations_ask_the_service_once);
 	tcase_add_test(memory, pinned_memory);
 	tcase_add_test(memory, what_pointers_are);
+	tcase_add_test(memory, freed_memory_follows_its_stream);
+	tcase_add_test(memory, pools_give_back_what_is_beyond_the_threshold);
+	tcase_add_test(memory, pools_do_not_starve_the_others);
+	tcase_add_test(memory, reservations_lie_apart);
+	tcase_add_test(memory, physical_memory_counts_its_users);
 	tcase_add_checked_fixture(copies, shim_setup, shim_teardown);
 	tcase_add_test(copies, ordinary_memory_goes_there_and_back);
 	tcase_add_test(copies, pinned_memory_goes_there_and_back);

@@ -45,6 +45,22 @@ START_TEST(a_hanging_service_is_an_error)
 }
 END_TEST
 
+START_TEST(a_daemon_that_dies_is_greeted_again)
+{
+	word_set(&loopback->deaths, 2);
+	OK(cuInit(0));
+	ck_assert_uint_eq(loopback->greetings, 3);
+}
+END_TEST
+
+START_TEST(a_service_that_always_hangs_up_is_an_error)
+{
+	word_set(&loopback->deaths, 1000);
+	FAILS(cuInit(0), MPS_CONNECTION_FAILED);
+	ck_assert_uint_lt(loopback->greetings, 20);
+}
+END_TEST
+
 START_TEST(hidden_devices_are_no_devices)
 {
 	int count;
@@ -218,6 +234,8 @@ int main(void)
 	tcase_add_test(start, nothing_works_before_cuinit);
 	tcase_add_test(start, no_service_is_an_error);
 	tcase_add_test(start, a_hanging_service_is_an_error);
+	tcase_add_test(start, a_daemon_that_dies_is_greeted_again);
+	tcase_add_test(start, a_service_that_always_hangs_up_is_an_error);
 	tcase_add_test(start, hidden_devices_are_no_devices);
 	tcase_add_checked_fixture(contexts, shim_setup, shim_teardown);
 	tcase_add_test(contexts, device_questions);

@@ -4,8 +4,11 @@
 // The shim as a program sees it: streams, events, words, host functions, many threads.
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
+#include "client/link/connect.h"
+#include "client/submit/submit.h"
 #include "tests/unit/client/shim.h"
 
 START_TEST(stream_handles)
@@ -57,6 +60,26 @@ START_TEST(streams_say_when_they_are_done)
 	shim_resume();
 	OK(cuStreamSynchronize(stream));
 	OK(cuStreamQuery(stream));
+	OK(cuStreamQuery(NULL));
+}
+END_TEST
+
+/* It may be a kernel that faulted. */
+START_TEST(what_is_done_is_not_believed_while_the_session_is_held)
+{
+	struct shm_server_header *server;
+	CUdeviceptr p;
+
+	OK(cuMemAlloc_v2(&p, 64));
+	OK(cuMemsetD8Async(p, 1, 64, NULL));
+	OK(cuStreamSynchronize(NULL));
+	server = connection.view.server;
+	word_set(&loopback->held, 1);
+	while (word_acquire(&server->state) != SHM_SESSION_HELD)
+		sched_yield();
+	FAILS(cuStreamQuery(NULL), NOT_READY);
+	word_set(&loopback->held, 0);
+	OK(cuStreamSynchronize(NULL));
 	OK(cuStreamQuery(NULL));
 }
 END_TEST
@@ -347,6 +370,80 @@ START_TEST(the_credit_is_kept)
 }
 END_TEST
 
+static void *exceed_credit(void *memory)
+{
+	CUresult result = cuCtxSetCurrent(shim_context);
+
+	for (unsigned int i = 0; i <= SHM_STREAM_CREDIT && result == CUDA_SUCCESS; ++i)
+		result = cuMemsetD8Async((CUdeviceptr)(uintptr_t)memory, 1, 1, CU_STREAM_LEGACY);
+	return (void *)(uintptr_t)result;
+}
+
+/* It is a long wait: the thread sleeps at once and asks to be woken, however long it spins for other things.
+ */
+START_TEST(a_wait_for_credit_does_not_spin)
+{
+	const uint32_t size = sizeof(struct frmps_head) + sizeof(struct frmps_set);
+	const uint64_t all = SHM_STREAM_CREDIT * (uint64_t)(size + (-size & (FRMPS_RECORD_ALIGN - 1)));
+	word64 *tail = &connection.view.client->tail;
+	pthread_t thread;
+	uint64_t begin;
+	CUdeviceptr p;
+	void *result;
+
+	connection.spin_us = 3600u * 1000000u;
+	OK(cuMemAlloc_v2(&p, 64));
+	OK(cuCtxSynchronize());
+	shim_pause();
+	begin = word_acquire(tail);
+	ck_assert_int_eq(pthread_create(&thread, NULL, exceed_credit, (void *)(uintptr_t)p), 0);
+	/* What comes behind the last command that has credit is the wait. */
+	while (word_acquire(tail) <= begin + all)
+		sched_yield();
+	shim_resume();
+	pthread_join(thread, &result);
+	OK((CUresult)(uintptr_t)result);
+	OK(cuCtxSynchronize());
+	ck_assert_uint_eq(loopback_count(FRMPS_OP_WAKE), 1);
+}
+END_TEST
+
+static void *drain(void *ret_done)
+{
+	word32 *done = ret_done;
+	CUresult result = submit_drain();
+
+	word_release(done, 1);
+	return (void *)(uintptr_t)result;
+}
+
+/* The thread may be anywhere before its end while the ring is not empty, but not behind it. */
+START_TEST(a_drained_ring_is_empty)
+{
+	word32 done = 0;
+	pthread_t thread;
+	void *result;
+	CUdeviceptr p;
+
+	OK(submit_drain());
+	OK(cuMemAlloc_v2(&p, 64));
+	shim_pause();
+	for (int i = 0; i < 100; ++i)
+		OK(cuMemsetD8Async(p, (unsigned char)i, 1, NULL));
+	ck_assert_int_eq(pthread_create(&thread, NULL, drain, &done), 0);
+	for (int i = 0; i < 1000; ++i) {
+		sched_yield();
+		ck_assert(!word_acquire(&done));
+	}
+	shim_resume();
+	pthread_join(thread, &result);
+	OK((CUresult)(uintptr_t)result);
+	ck_assert_uint_eq(
+		word_acquire(&connection.view.server->head), word_acquire(&connection.view.client->tail));
+	OK(cuCtxSynchronize());
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("stream");
@@ -356,6 +453,7 @@ int main(void)
 	tcase_add_checked_fixture(streams, shim_setup, shim_teardown);
 	tcase_add_test(streams, stream_handles);
 	tcase_add_test(streams, streams_say_when_they_are_done);
+	tcase_add_test(streams, what_is_done_is_not_believed_while_the_session_is_held);
 	tcase_add_test(streams, polling_ends);
 	tcase_add_test(streams, slots_are_used_again);
 	tcase_add_test(streams, the_default_stream_joins);
@@ -368,5 +466,7 @@ int main(void)
 	tcase_add_checked_fixture(threads, shim_setup, shim_teardown);
 	tcase_add_test(threads, threads_keep_the_order);
 	tcase_add_test(threads, the_credit_is_kept);
+	tcase_add_test(threads, a_wait_for_credit_does_not_spin);
+	tcase_add_test(threads, a_drained_ring_is_empty);
 	return suite_run(suite);
 }

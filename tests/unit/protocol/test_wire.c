@@ -19,6 +19,8 @@
 
 static const uint64_t wide[] = {0, 1, UINT64_MAX, UINT64_C(0x0123456789abcdef), UINT64_C(1) << 63};
 static const uint32_t narrow[] = {UINT32_MAX, 0, 7};
+static const int32_t corners[] = {INT32_MIN, -1, INT32_MAX};
+static const uint64_t map_words[WIRE_TENSOR_MAP_WORDS] = {1, UINT64_MAX, 3};
 static const uint32_t recover[] = {0, 1, 2, UINT32_MAX, 3};
 static const int32_t attributes[] = {0, INT32_MIN, INT32_MAX, -1, 1024};
 static const uint8_t uuid[WIRE_UUID_BYTES] = {0xff, 0, 0xfe, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x80};
@@ -34,6 +36,44 @@ static char long_text[20000];
 	{                                                                                                    \
 		(array), sizeof(array) / sizeof(*(array))                                                    \
 	}
+
+/* Messages about physical memory and addresses. */
+static void fill_memory(struct wire_message *m)
+{
+	switch (m->type) {
+	case WIRE_CREATE_MEMORY:
+		m->memory = (struct wire_memory){.handle = UINT64_MAX, .bytes = UINT64_MAX - 1};
+		break;
+	case WIRE_RELEASE_MEMORY:
+		m->memory = (struct wire_memory){.handle = UINT64_MAX};
+		break;
+	case WIRE_MAP_HANDLE:
+		m->memory = (struct wire_memory){UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 2, {0, 0}};
+		break;
+	case WIRE_EXPORT_MEMORY:
+		m->memory = (struct wire_memory){.handle = UINT64_MAX, .address = 5};
+		break;
+	case WIRE_IMPORT_MEMORY:
+		m->memory = (struct wire_memory){.handle = 1, .token = {UINT64_MAX, UINT64_MAX - 1}};
+		break;
+	case WIRE_RESERVE_WINDOW:
+		m->window = (struct wire_window){UINT64_MAX, UINT64_MAX - 1, ALL(wide)};
+		break;
+	case WIRE_ENCODE_TENSOR_MAP:
+		m->tensor_map = (struct wire_tensor_map){1, 2, 3, 4, 5, 6, 7, 8, UINT32_MAX, UINT64_MAX,
+			ALL(wide), ALL(wide), ALL(map_words), ALL(narrow), ALL(narrow), ALL(corners),
+			ALL(corners)};
+		break;
+	case WIRE_MAKE_GRAPH:
+		m->graph = (struct wire_graph){UINT32_MAX, UINT64_MAX - 1};
+		break;
+	case WIRE_DROP_GRAPH:
+		m->graph = (struct wire_graph){.graph = UINT32_MAX - 1};
+		break;
+	default:
+		break;
+	}
+}
 
 /* A message of the type with no field left at its default. */
 static struct wire_message *sample(enum wire_type type)
@@ -69,11 +109,11 @@ static struct wire_message *sample(enum wire_type type)
 		m->reply.names = (struct wire_names)ALL(names);
 		m->reply.text = "log\n";
 		break;
-	case WIRE_MAP_MEMORY:
 	case WIRE_UNMAP_MEMORY:
 	case WIRE_UNMAP_HOST:
 		m->range = (struct wire_range){UINT64_MAX, UINT64_C(1) << 47, 0};
 		break;
+	case WIRE_MAP_MEMORY:
 	case WIRE_MAP_HOST:
 		m->range = (struct wire_range){UINT64_MAX, UINT64_C(1) << 47, UINT32_MAX};
 		break;
@@ -111,12 +151,19 @@ static struct wire_message *sample(enum wire_type type)
 		m->activate = (struct wire_activate){UINT32_MAX, ALL(wide), ALL(recover), INT32_MIN, "why"};
 		break;
 	case WIRE_READY:
-		m->ready = (struct wire_ready){device, INT32_MIN};
+		m->ready = (struct wire_ready){device, INT32_MIN, true};
 		break;
 	case WIRE_OFFENCE:
 		m->trouble = (struct wire_trouble){0, "reason"};
 		break;
+	case WIRE_SUSPECT:
+		m->trouble = (struct wire_trouble){0, long_text};
+		break;
+	case WIRE_HALT:
+		m->halt.gently = true;
+		break;
 	case WIRE_LOST:
+	case WIRE_FAULT:
 		m->trouble = (struct wire_trouble){INT32_MAX, long_text};
 		break;
 	case WIRE_CREATE_CHUNK:
@@ -124,6 +171,12 @@ static struct wire_message *sample(enum wire_type type)
 		break;
 	case WIRE_RELEASE_CHUNK:
 		m->chunk = (struct wire_chunk){0, UINT64_MAX};
+		break;
+	case WIRE_OPEN_GUARD:
+		m->open_guard = (struct wire_open_guard){UINT64_MAX, 2, 3, UINT32_MAX, 5};
+		break;
+	case WIRE_STRAY:
+		m->stray = (struct wire_stray){UINT64_MAX, long_text};
 		break;
 	case WIRE_ADMIN:
 		m->admin.command = "status";
@@ -133,6 +186,7 @@ static struct wire_message *sample(enum wire_type type)
 		m->admin_reply = (struct wire_admin_reply){INT32_MIN, long_text};
 		break;
 	default:
+		fill_memory(m);
 		break;
 	}
 	return m;
@@ -273,6 +327,20 @@ static void same_symbol(const struct wire_symbol *a, const struct wire_symbol *b
 	ck_assert_str_eq(a->name, b->name);
 }
 
+static void same_tensor_map(const struct wire_tensor_map *a, const struct wire_tensor_map *b)
+{
+	/* Nine numbers in a row, and padding behind them. */
+	ck_assert_mem_eq(&a->kind, &b->kind, offsetof(struct wire_tensor_map, fill) + sizeof(a->fill));
+	ck_assert_uint_eq(a->address, b->address);
+	SAME_WORDS(a->dims, b->dims);
+	SAME_WORDS(a->strides, b->strides);
+	SAME_WORDS(a->map, b->map);
+	SAME_WORDS(a->box, b->box);
+	SAME_WORDS(a->element_strides, b->element_strides);
+	SAME_WORDS(a->lower, b->lower);
+	SAME_WORDS(a->upper, b->upper);
+}
+
 static void same(const struct wire_message *a, const struct wire_message *b)
 {
 	ck_assert_int_eq(a->type, b->type);
@@ -322,14 +390,47 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 		return same_activate(&a->activate, &b->activate);
 	case WIRE_READY:
 		ck_assert_int_eq(a->ready.driver_version, b->ready.driver_version);
+		ck_assert(a->ready.contains == b->ready.contains);
 		return same_device(&a->ready.device, &b->ready.device);
 	case WIRE_OFFENCE:
 	case WIRE_LOST:
+	case WIRE_SUSPECT:
+	case WIRE_FAULT:
 		return same_text(a->trouble.code, a->trouble.text, b->trouble.code, b->trouble.text);
 	case WIRE_CREATE_CHUNK:
 	case WIRE_RELEASE_CHUNK:
 		ck_assert_uint_eq(a->chunk.bytes, b->chunk.bytes);
 		ck_assert_uint_eq(a->chunk.handle, b->chunk.handle);
+		return;
+	case WIRE_OPEN_GUARD:
+		ck_assert_uint_eq(a->open_guard.near_bytes, b->open_guard.near_bytes);
+		ck_assert_uint_eq(a->open_guard.far_bytes, b->open_guard.far_bytes);
+		ck_assert_uint_eq(a->open_guard.reach, b->open_guard.reach);
+		ck_assert_uint_eq(a->open_guard.policy, b->open_guard.policy);
+		ck_assert_uint_eq(a->open_guard.interval_ms, b->open_guard.interval_ms);
+		return;
+	case WIRE_STRAY:
+		ck_assert_uint_eq(a->stray.culprit, b->stray.culprit);
+		ck_assert_str_eq(a->stray.text, b->stray.text);
+		return;
+	case WIRE_CREATE_MEMORY:
+	case WIRE_RELEASE_MEMORY:
+	case WIRE_MAP_HANDLE:
+	case WIRE_EXPORT_MEMORY:
+	case WIRE_IMPORT_MEMORY:
+		ck_assert_mem_eq(&a->memory, &b->memory, sizeof(a->memory));
+		return;
+	case WIRE_RESERVE_WINDOW:
+		ck_assert_uint_eq(a->window.address, b->window.address);
+		ck_assert_uint_eq(a->window.bytes, b->window.bytes);
+		SAME_WORDS(a->window.free_windows, b->window.free_windows);
+		return;
+	case WIRE_ENCODE_TENSOR_MAP:
+		return same_tensor_map(&a->tensor_map, &b->tensor_map);
+	case WIRE_MAKE_GRAPH:
+	case WIRE_DROP_GRAPH:
+		ck_assert_uint_eq(a->graph.graph, b->graph.graph);
+		ck_assert_uint_eq(a->graph.bytes, b->graph.bytes);
 		return;
 	case WIRE_ADMIN:
 		ck_assert_str_eq(a->admin.command, b->admin.command);
@@ -340,6 +441,9 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 	case WIRE_QUERY_MEMORY:
 	case WIRE_SHUTDOWN:
 	case WIRE_PING:
+		return;
+	case WIRE_HALT:
+		ck_assert(a->halt.gently == b->halt.gently);
 		return;
 	default:
 		ck_abort_msg("type %d is not compared", a->type);
@@ -431,7 +535,24 @@ static void touch_message(const struct wire_message *m)
 		break;
 	case WIRE_OFFENCE:
 	case WIRE_LOST:
+	case WIRE_SUSPECT:
+	case WIRE_FAULT:
 		touch_text(m->trouble.text);
+		break;
+	case WIRE_STRAY:
+		touch_text(m->stray.text);
+		break;
+	case WIRE_RESERVE_WINDOW:
+		TOUCH_ALL(m->window.free_windows);
+		break;
+	case WIRE_ENCODE_TENSOR_MAP:
+		TOUCH_ALL(m->tensor_map.dims);
+		TOUCH_ALL(m->tensor_map.strides);
+		TOUCH_ALL(m->tensor_map.map);
+		TOUCH_ALL(m->tensor_map.box);
+		TOUCH_ALL(m->tensor_map.element_strides);
+		TOUCH_ALL(m->tensor_map.lower);
+		TOUCH_ALL(m->tensor_map.upper);
 		break;
 	case WIRE_ADMIN:
 		ck_assert_uint_le(m->admin.arguments.count, WIRE_ARGUMENTS_MAX);

@@ -21,6 +21,7 @@
 
 /* The spawner has no argument of its own. */
 static struct fake *current;
+bool fake_graceful;
 
 static int start(struct worker *worker, int control_fd, int words_fd)
 {
@@ -83,6 +84,8 @@ struct fake *fake_new(unsigned standbys)
 	config_init(&fake->config);
 	fake->config.standbys = standbys;
 	fake->config.arena_bytes = 1 << 20;
+	fake->config.on_fault = fake_graceful ? CONFIG_ON_FAULT_DEFAULT : CONFIG_ON_FAULT_FAST;
+	fake->config.guard = CONFIG_GUARD_OFF;
 	fake->heritage.backend = "fake";
 	uv_loop_init(&fake->loop);
 	daemon_init(&fake->daemon, &fake->loop, &fake->config, &fake->heritage, &spawner);

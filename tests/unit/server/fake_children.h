@@ -52,6 +52,9 @@ struct fake_client {
 	uint64_t window_base;
 };
 
+/* Set before fake_new(): on_fault = default; else fast. */
+extern bool fake_graceful;
+
 /** First line of main(): opens what libuv keeps open for the process, so that leak checks do not see it come.
  */
 void fake_prepare(void);

@@ -104,7 +104,7 @@ static inline CUresult try_launch(struct backend_stream *stream, const char *nam
 {
 	static struct backend_function_info info;
 	struct backend_launch launch = wishes ? *wishes : (struct backend_launch){0};
-	CUresult code = OPS->function_find(bed.module, name, &launch.function, &info);
+	CUresult code = OPS->function_find(bed.module, name, true, &launch.function, &info);
 
 	ck_assert_int_eq(code, CUDA_SUCCESS);
 	launch.info = &info;

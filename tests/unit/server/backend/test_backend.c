@@ -163,6 +163,67 @@ START_TEST(fat_binaries_stay_inside)
 }
 END_TEST
 
+/* Entries as nvcc writes them: text for 9.0, then code. */
+static struct {
+	uint32_t magic;
+	uint16_t version, header_bytes;
+	uint64_t payload_bytes;
+	struct {
+		uint16_t kind, version;
+		uint32_t header_bytes;
+		uint64_t bytes;
+		uint32_t sizes[3], arch, name[2];
+		uint64_t flags, padding[2];
+		char contents[8];
+	} entries[2];
+} mixed = {.magic = 0xba55ed50, .version = 1, .header_bytes = 16, .payload_bytes = sizeof(mixed.entries)};
+
+static bool mixed_has_code(uint16_t kind, unsigned arch, uint64_t flags, unsigned device)
+{
+	for (int i = 0; i < 2; i++) {
+		mixed.entries[i].header_bytes = 64;
+		mixed.entries[i].bytes = 8;
+	}
+	mixed.entries[0].kind = 1;
+	mixed.entries[0].arch = 90;
+	mixed.entries[0].flags = 0x8011;
+	mixed.entries[1].kind = kind;
+	mixed.entries[1].arch = arch;
+	mixed.entries[1].flags = flags;
+	ck_assert_int_eq(image_check(&mixed, sizeof(mixed)), IMAGE_FATBIN);
+	return image_has_code(&mixed, sizeof(mixed), device);
+}
+
+START_TEST(code_is_for_a_device)
+{
+	struct image image = good_elf();
+
+	ck_assert(mixed_has_code(2, 90, 0x11, 90));
+	ck_assert(mixed_has_code(2, 90, 0x100011, 90)); /* 9.0a */
+	ck_assert(mixed_has_code(2, 80, 0x11, 86));
+	ck_assert(!mixed_has_code(2, 80, 0x100011, 86));
+	ck_assert(!mixed_has_code(2, 86, 0x11, 80));
+	ck_assert(!mixed_has_code(2, 80, 0x11, 90));
+	ck_assert(!mixed_has_code(1, 90, 0x11, 90)); /* text only */
+	ck_assert(!mixed_has_code(2, 90, 0x11, 0));
+	mixed.entries[1].header_bytes = 16; /* does not say */
+	mixed.entries[1].bytes = 56;
+	ck_assert(!image_has_code(&mixed, sizeof(mixed), 90));
+	ck_assert(!image_has_code(&mixed, sizeof(mixed) - 1, 90));
+	ck_assert(!image_has_code(".version 8.0", 12, 90));
+	image.header.e_machine = 190;
+	image.header.e_ident[EI_ABIVERSION] = 8;
+	image.header.e_flags = 0x06005a04;
+	ck_assert(image_has_code(&image, sizeof(image), 90));
+	ck_assert(!image_has_code(&image, sizeof(image), 80));
+	image.header.e_ident[EI_ABIVERSION] = 7;
+	image.header.e_flags = 0x005a055a;
+	ck_assert(image_has_code(&image, sizeof(image), 90));
+	image.header.e_machine = EM_X86_64;
+	ck_assert(!image_has_code(&image, sizeof(image), 90));
+}
+END_TEST
+
 START_TEST(text_is_for_the_compiler)
 {
 	ck_assert_int_eq(image_check(".version 8.0", 12), IMAGE_TEXT);
@@ -196,6 +257,7 @@ int main(void)
 	tcase_add_test(tests, the_probe_says_why);
 	tcase_add_test(tests, elf_images_stay_inside);
 	tcase_add_test(tests, fat_binaries_stay_inside);
+	tcase_add_test(tests, code_is_for_a_device);
 	tcase_add_test(tests, text_is_for_the_compiler);
 	tcase_add_loop_test(tests, attributes_carry_no_handles, 0, 20);
 	return suite_run(suite);

@@ -14,11 +14,11 @@ START_TEST(two_loads_are_two_copies)
 	uint64_t address1, address2, bytes;
 	uint32_t *out = memory(0);
 
-	ok(OPS->global_find(first, "global_words", &address1, &bytes));
+	ok(OPS->global_find(first, "global_words", true, &address1, &bytes));
 	ck_assert_uint_eq(bytes, 16);
-	ok(OPS->global_find(second, "global_words", &address2, &bytes));
+	ok(OPS->global_find(second, "global_words", true, &address2, &bytes));
 	ck_assert_uint_ne(address1, address2);
-	ck_assert_int_eq(OPS->global_find(second, "nothing", &address2, &bytes), CUDA_ERROR_NOT_FOUND);
+	ck_assert_int_eq(OPS->global_find(second, "nothing", true, &address2, &bytes), CUDA_ERROR_NOT_FOUND);
 	*(uint32_t *)(uintptr_t)address1 = 99;
 	launch(stream, "read_words", &(struct read_words_params){.out = device(0)});
 	bed.module = second;
@@ -41,7 +41,7 @@ START_TEST(a_reload_starts_afresh)
 	for (int i = 0; i < 5; i++) {
 		struct backend_module *module = bed_load();
 
-		ok(OPS->global_find(module, "global_words", &address, &bytes));
+		ok(OPS->global_find(module, "global_words", true, &address, &bytes));
 		ck_assert_uint_eq(*(uint32_t *)(uintptr_t)address, 11);
 		*(uint32_t *)(uintptr_t)address = 1;
 		ok(OPS->module_unload(module));
@@ -93,7 +93,7 @@ START_TEST(parameters_have_the_layout_of_a_struct)
 		.a = 0xa1, .b = 0x1122334455667788, .c = 0xbeef, .e = 0xcafe0001, .out = device(0)};
 	uint8_t *out = memory(0), expected[39];
 
-	ok(OPS->function_find(bed.module, "echo", &function, &info));
+	ok(OPS->function_find(bed.module, "echo", true, &function, &info));
 	ck_assert_uint_eq(info.param_count, 6);
 	ck_assert_uint_eq(info.params[0].offset, 0);
 	ck_assert_uint_eq(info.params[1].offset, 8);
@@ -209,6 +209,25 @@ START_TEST(launches_are_checked)
 }
 END_TEST
 
+START_TEST(first_lookups_need_a_gap)
+{
+	struct backend_module *module = bed_load();
+	struct backend_function *function = NULL;
+	uint64_t address, bytes;
+
+	ck_assert_int_eq(
+		OPS->function_find(module, "count_down", false, &function, &info), CUDA_ERROR_NOT_FOUND);
+	ck_assert_int_eq(
+		OPS->function_find(module, "count_up", false, &function, &info), CUDA_ERROR_NOT_READY);
+	ck_assert_ptr_null(function);
+	ok(OPS->function_find(module, "count_up", true, &function, &info));
+	ok(OPS->function_find(module, "count_up", false, &function, &info));
+	ck_assert_int_eq(
+		OPS->global_find(module, "global_words", false, &address, &bytes), CUDA_ERROR_NOT_READY);
+	ok(OPS->module_unload(module));
+}
+END_TEST
+
 START_TEST(functions_have_attributes)
 {
 	struct backend_stream *stream = stream_new();
@@ -216,9 +235,9 @@ START_TEST(functions_have_attributes)
 	struct count_up_params params = {.word = device(0), .by = 1};
 	struct backend_function *function;
 
-	ok(OPS->function_find(bed.module, "count_up", &function, &info));
+	ok(OPS->function_find(bed.module, "count_up", true, &function, &info));
 	ck_assert_int_eq(
-		OPS->function_find(bed.module, "count_down", &function, &info), CUDA_ERROR_NOT_FOUND);
+		OPS->function_find(bed.module, "count_down", true, &function, &info), CUDA_ERROR_NOT_FOUND);
 	ck_assert_int_eq(info.attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK], 1024);
 	ck_assert_int_eq(try_launch(stream, "count_up", &params, &wishes), CUDA_ERROR_INVALID_VALUE);
 	ok(OPS->function_set(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100000));
@@ -237,7 +256,7 @@ START_TEST(occupancy_follows_the_attributes)
 	struct backend_function *function;
 	uint64_t value = 0;
 
-	ok(OPS->function_find(bed.module, "fill", &function, &info));
+	ok(OPS->function_find(bed.module, "fill", true, &function, &info));
 	ok(OPS->occupancy(function, &(struct wire_occupancy){.query = 0, .block_size = 1024}, &value));
 	ck_assert_uint_eq(value, 2);
 	ok(OPS->occupancy(function, &(struct wire_occupancy){.query = 0, .block_size = 33}, &value));
@@ -271,6 +290,7 @@ int main(void)
 	tcase_add_test(tests, every_block_of_a_grid_runs_once);
 	tcase_add_test(tests, kernels_compute);
 	tcase_add_loop_test(tests, launches_are_checked, 0, sizeof(refused) / sizeof(refused[0]));
+	tcase_add_test(tests, first_lookups_need_a_gap);
 	tcase_add_test(tests, functions_have_attributes);
 	tcase_add_test(tests, occupancy_follows_the_attributes);
 	return suite_run(suite);

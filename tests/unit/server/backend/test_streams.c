@@ -4,6 +4,9 @@
 // Streams, events and marks of the host backend: order inside a stream, independence between streams, waits
 // that hold no thread.
 
+#include <errno.h>
+#include <pthread.h>
+
 #include "tests/unit/server/backend/bed.h"
 
 /* Places in the chunk. */
@@ -53,6 +56,50 @@ START_TEST(a_blocked_stream_blocks_no_other)
 	wait_stream(blocked);
 	ok(OPS->stream_destroy(blocked));
 	ok(OPS->stream_destroy(other));
+}
+END_TEST
+
+static void *unregister(void *address)
+{
+	ok(OPS->host_unregister(address));
+	return NULL;
+}
+
+static void *launch_one(void *stream)
+{
+	ok(OPS->mark(stream, memory(MARK2), 1));
+	return NULL;
+}
+
+/* The driver's way: until everything has ended, and whoever launches waits as well. */
+START_TEST(unregistering_stops_the_device)
+{
+	struct backend_stream *blocked = stream_new(), *other = stream_new();
+	void *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct timespec soon;
+	pthread_t caller, launcher;
+
+	ck_assert_ptr_ne(at, MAP_FAILED);
+	ok(OPS->host_register(at, 4096));
+	close_gate(blocked, GATE);
+	ck_assert_int_eq(pthread_create(&caller, NULL, unregister, at), 0);
+	/* That something does not end has no event. */
+	clock_gettime(CLOCK_REALTIME, &soon);
+	soon.tv_sec++;
+	ck_assert_int_eq(pthread_timedjoin_np(caller, NULL, &soon), ETIMEDOUT);
+	ck_assert_int_eq(pthread_create(&launcher, NULL, launch_one, other), 0);
+	soon.tv_sec++;
+	ck_assert_int_eq(pthread_timedjoin_np(launcher, NULL, &soon), ETIMEDOUT);
+	ck_assert_uint_eq(word_acquire((word64 *)memory(MARK2)), 0);
+	open_gate(GATE);
+	pthread_join(caller, NULL);
+	pthread_join(launcher, NULL);
+	wait_word(memory(MARK2), 1);
+	wait_stream(blocked);
+	wait_stream(other);
+	ok(OPS->stream_destroy(blocked));
+	ok(OPS->stream_destroy(other));
+	munmap(at, 4096);
 }
 END_TEST
 
@@ -233,6 +280,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, bed_init, bed_deinit);
 	tcase_add_test(tests, commands_of_a_stream_run_in_order);
 	tcase_add_test(tests, a_blocked_stream_blocks_no_other);
+	tcase_add_test(tests, unregistering_stops_the_device);
 	tcase_add_test(tests, an_event_orders_two_streams);
 	tcase_add_test(tests, a_wait_names_a_record);
 	tcase_add_test(tests, waiting_streams_hold_no_threads);

@@ -189,7 +189,7 @@ START_TEST(children_get_a_clean_environment)
 	char library_path[256];
 	char *parent[] = {(char *)"HOME=/root", library_path,
 		(char *)"LD_PRELOAD=/x/libcuda.so.1:/x/other.so", (char *)"CUDA_VISIBLE_DEVICES=0,1",
-		(char *)"CUDA_DEVICE_MAX_CONNECTIONS=1", (char *)"CUDA_MODULE_LOADING=LAZY",
+		(char *)"CUDA_DEVICE_MAX_CONNECTIONS=1", (char *)"CUDA_MODULE_LOADING=EAGER",
 		(char *)"NOTIFY_SOCKET=/run/n", (char *)"LD_LIBRARY_PATHS=/tmp", NULL};
 	char **child;
 
@@ -201,7 +201,7 @@ START_TEST(children_get_a_clean_environment)
 	ck_assert_str_eq(find_variable(child, "LD_PRELOAD"), "/x/other.so");
 	ck_assert_str_eq(find_variable(child, "CUDA_VISIBLE_DEVICES"), "1");
 	ck_assert_str_eq(find_variable(child, "CUDA_DEVICE_MAX_CONNECTIONS"), "32");
-	ck_assert_str_eq(find_variable(child, "CUDA_MODULE_LOADING"), "EAGER");
+	ck_assert_str_eq(find_variable(child, "CUDA_MODULE_LOADING"), "LAZY");
 	ck_assert_ptr_null(find_variable(child, "NOTIFY_SOCKET"));
 	heritage_environment_free(child);
 }

@@ -127,6 +127,48 @@ static CUresult chunk_unmap(uint64_t address, uint64_t bytes)
 	return note((struct fake_call){.kind = FAKE_CHUNK_UNMAP, .object = (void *)(uintptr_t)address});
 }
 
+static CUresult sink_open(int fd, uint64_t bytes, struct backend_sink **ret_sink)
+{
+	uint64_t *sink = malloc(sizeof(*sink));
+
+	(void)fd;
+	*sink = bytes;
+	*ret_sink = (struct backend_sink *)sink;
+	return CUDA_SUCCESS;
+}
+
+static CUresult sink_close(struct backend_sink *sink)
+{
+	free(sink);
+	return CUDA_SUCCESS;
+}
+
+static CUresult sink_map(struct backend_sink *sink, uint64_t address, uint32_t count)
+{
+	return note((struct fake_call){.kind = FAKE_SINK_MAP,
+		.object = (void *)(uintptr_t)address,
+		.value = *(uint64_t *)sink,
+		.seq = count});
+}
+
+static CUresult sink_unmap(struct backend_sink *sink, uint64_t address, uint32_t count)
+{
+	return note((struct fake_call){.kind = FAKE_SINK_UNMAP,
+		.object = (void *)(uintptr_t)address,
+		.value = *(uint64_t *)sink,
+		.seq = count});
+}
+
+static CUresult check(
+	struct backend_stream *stream, uint64_t address, uint64_t bytes, uint32_t pattern, uint32_t *word)
+{
+	(void)pattern;
+	if (!bytes)
+		return CUDA_SUCCESS;
+	return note((struct fake_call){
+		.kind = FAKE_CHECK, .stream = stream, .object = (void *)(uintptr_t)address, .word = word});
+}
+
 static CUresult host_register(void *address, uint64_t bytes)
 {
 	(void)bytes;
@@ -182,11 +224,16 @@ static CUresult module_unload(struct backend_module *module)
 	return end(FAKE_MODULE_UNLOAD, module);
 }
 
-static CUresult function_find(struct backend_module *module, const char *name,
+static CUresult function_find(struct backend_module *module, const char *name, bool gap,
 	struct backend_function **ret_function, struct backend_function_info *ret_info)
 {
 	if (*name != 'k')
 		return CUDA_ERROR_NOT_FOUND;
+	if (strchr(name, '+')) {
+		if (!gap)
+			return CUDA_ERROR_NOT_READY;
+		note((struct fake_call){.kind = FAKE_SETTLE, .object = module});
+	}
 	*ret_function = (struct backend_function *)module;
 	memset(ret_info, 0, sizeof(*ret_info));
 	ret_info->param_count = 1;
@@ -197,10 +244,11 @@ static CUresult function_find(struct backend_module *module, const char *name,
 }
 
 static CUresult global_find(
-	struct backend_module *module, const char *name, uint64_t *ret_address, uint64_t *ret_bytes)
+	struct backend_module *module, const char *name, bool gap, uint64_t *ret_address, uint64_t *ret_bytes)
 {
 	(void)module;
-	(void)name;
+	if (strchr(name, '+') && !gap)
+		return CUDA_ERROR_NOT_READY;
 	*ret_address = UINT64_C(0x7000000000);
 	*ret_bytes = 256;
 	return CUDA_SUCCESS;
@@ -315,6 +363,29 @@ static CUresult write_value(struct backend_stream *stream, const struct frmps_wr
 		.value = what->value});
 }
 
+static CUresult graph_make(
+	const struct backend_node *nodes, uint32_t count, uint32_t flags, struct backend_graph **ret_graph)
+{
+	CUresult code = note((struct fake_call){
+		.kind = FAKE_GRAPH_MAKE, .object = (void *)(uintptr_t)nodes, .seq = flags, .value = count});
+
+	if (!code)
+		*ret_graph = (struct backend_graph *)(void *)(uintptr_t)nodes;
+	return code;
+}
+
+static CUresult graph_free(struct backend_graph *graph)
+{
+	return note((struct fake_call){.kind = FAKE_GRAPH_FREE, .object = graph});
+}
+
+static CUresult graph_launch(
+	struct backend_stream *stream, struct backend_graph *graph, const struct backend_launch *as)
+{
+	return note((struct fake_call){
+		.kind = FAKE_GRAPH_LAUNCH, .stream = stream, .object = graph, .seq = as->seq});
+}
+
 static CUresult mark(struct backend_stream *stream, void *word, uint64_t value)
 {
 	return note((struct fake_call){.kind = FAKE_MARK, .stream = stream, .word = word, .value = value});
@@ -329,6 +400,12 @@ const struct backend_ops fake_ops = {
 	.window_release = window_reserve,
 	.chunk_map = chunk_map,
 	.chunk_unmap = chunk_unmap,
+	.sink_open = sink_open,
+	.sink_close = sink_close,
+	.sink_map = sink_map,
+	.sink_unmap = sink_unmap,
+	.sink_slots_max = UINT32_MAX,
+	.check = check,
 	.host_register = host_register,
 	.host_unregister = host_unregister,
 	.memory_info = memory_info,
@@ -351,5 +428,8 @@ const struct backend_ops fake_ops = {
 	.copy = copy,
 	.set = set,
 	.write_value = write_value,
+	.graph_make = graph_make,
+	.graph_free = graph_free,
+	.graph_launch = graph_launch,
 	.mark = mark,
 };

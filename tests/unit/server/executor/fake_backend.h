@@ -2,7 +2,8 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // A backend that does nothing but remember: every piece of work is an entry of a log, and marks arrive when
-// the test says so. Calls come from the executor's threads, so the log has a lock.
+// the test says so. A symbol with a '+' in its name comes onto the device when it is looked up: for that a
+// gap is needed. Calls come from the executor's threads, so the log has a lock.
 
 #ifndef FRMPS_TESTS_UNIT_SERVER_EXECUTOR_FAKE_BACKEND_H
 #define FRMPS_TESTS_UNIT_SERVER_EXECUTOR_FAKE_BACKEND_H
@@ -26,10 +27,17 @@ enum fake_kind {
 	FAKE_EVENT_DESTROY,
 	FAKE_CHUNK_MAP,
 	FAKE_CHUNK_UNMAP,
+	FAKE_SINK_MAP,
+	FAKE_SINK_UNMAP,
+	FAKE_CHECK,
 	FAKE_MODULE_LOAD,
 	FAKE_MODULE_UNLOAD,
+	FAKE_SETTLE, /* a function comes onto the device: of a name with a '+' */
 	FAKE_REGISTER,
 	FAKE_UNREGISTER,
+	FAKE_GRAPH_MAKE, /* value: number of nodes */
+	FAKE_GRAPH_FREE,
+	FAKE_GRAPH_LAUNCH,
 	FAKE_KINDS
 };
 
@@ -37,9 +45,9 @@ struct fake_call {
 	enum fake_kind kind;
 	void *stream;	/* of work */
 	void *object;	/* event, function, address */
-	uint64_t seq;	/* of a launch */
-	uint64_t value; /* of a mark; first argument byte of a launch */
-	void *word;	/* of a mark */
+	uint64_t seq;	/* of a launch; slots of a sink */
+	uint64_t value; /* of a mark; first argument byte of a launch; bytes of a sink */
+	void *word;	/* of a mark, of a check */
 	bool arrived;	/* a mark that was written */
 };
 

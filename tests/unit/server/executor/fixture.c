@@ -87,6 +87,7 @@ static void close_session(void)
 	if (session->poll_stream)
 		fake_ops.stream_destroy(session->poll_stream);
 	event_table_deinit(session, &session->events);
+	graph_table_deinit(session);
 	free_functions(session);
 	shm_view_unmap(&session->view);
 	close(session->doorbell);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// The gate in front of loads. In the first cases the test is device, client, clock and all threads: it steps
-// the gate and turns the serving loop by hand. In the last one the module thread is a real one, and the clock
-// is the real one too.
+// The gate in front of what stops the device, and what goes through it. In the first cases the test is
+// device, client, clock and all threads: it steps the gate and turns the serving loop by hand. In the last
+// one the module thread is a real one, and the clock is the real one too.
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -372,33 +373,6 @@ END_TEST
 static struct packet packet;
 static struct wire_message message;
 
-static void open_module_bed(void)
-{
-	open_gate_bed();
-	ck_assert_int_eq(module_worker_init(&fixture.executor), 0);
-	fixture.now = clock_now();
-}
-
-static void free_modules(struct session *session)
-{
-	struct module **modules = session->modules.modules;
-
-	for (unsigned id = 0; modules && id < MODULE_MAX; id++)
-		if (modules[id]) {
-			fake_ops.module_unload(modules[id]->backend);
-			free(modules[id]);
-		}
-	free(modules);
-}
-
-static void close_module_bed(void)
-{
-	module_worker_deinit(&fixture.executor);
-	free_modules(fixture.session);
-	free_modules(stranger);
-	close_gate_bed();
-}
-
 static struct job *new_job(struct session *session, enum wire_type type, uint64_t id)
 {
 	struct job *job = job_new(&fixture.executor);
@@ -408,16 +382,30 @@ static struct job *new_job(struct session *session, enum wire_type type, uint64_
 	return job;
 }
 
-static void ask_for_load(struct session *session, uint32_t module)
+/* Requests are numbered by what they ask for. */
+static void ask_for_load(struct session *session, uint32_t module, const char *image)
 {
 	struct job *job = new_job(session, WIRE_LOAD_MODULE, module);
 	int fd = memfd_create("image", MFD_CLOEXEC);
 
-	ck_assert_int_eq(write(fd, "M\177", 2), 2);
+	ck_assert_int_eq(write(fd, image, 2), 2);
 	job->packet.fds[0] = fd;
 	job->packet.fd_count = 1;
 	job->message.load_module = (struct wire_load_module){.module = module, .bytes = 2};
 	module_handle(job);
+}
+
+static void ask(struct session *session, enum wire_type type, uint32_t id, const char *name)
+{
+	struct job *job = new_job(session, type, id);
+
+	job->message.symbol = (struct wire_symbol){.module = 1, .function = id, .name = name};
+	module_handle(job);
+}
+
+static void ask_for_lookup(struct session *session, uint32_t function)
+{
+	ask(session, WIRE_FIND_FUNCTION, function, "k+");
 }
 
 static void turn_now(void)
@@ -452,18 +440,90 @@ static CUresult answer_to(uint64_t id)
 	return message.reply.code;
 }
 
-START_TEST(a_load_begins_when_the_device_is_empty)
+static void give_module(struct session *session, uint32_t module)
+{
+	ask_for_load(session, module, "M");
+	ck_assert_int_eq(answer_to(module), CUDA_SUCCESS);
+}
+
+static void open_module_bed(void)
+{
+	open_gate_bed();
+	ck_assert_int_eq(module_worker_init(&fixture.executor), 0);
+	fixture.now = clock_now();
+	give_module(fixture.session, 1);
+	give_module(stranger, 1);
+}
+
+static void free_modules(struct session *session)
+{
+	struct module **modules = session->modules.modules;
+
+	for (unsigned id = 0; modules && id < MODULE_MAX; id++)
+		if (modules[id]) {
+			fake_ops.module_unload(modules[id]->backend);
+			free(modules[id]->globals);
+			free(modules[id]);
+		}
+	free(modules);
+}
+
+/* From the first one that the fixture does not know. */
+static void free_functions(struct session *session, unsigned first)
+{
+	function_word *functions = atomic_load(&session->modules.functions);
+
+	for (unsigned id = first; functions && id < FUNCTION_MAX; id++) {
+		struct function *function = atomic_load(&functions[id]);
+
+		if (function)
+			free(function->name);
+		free(function);
+	}
+}
+
+static void close_module_bed(void)
+{
+	module_worker_deinit(&fixture.executor);
+	free_functions(fixture.session, 2);
+	free_functions(stranger, 1);
+	free(atomic_load(&stranger->modules.functions));
+	free_modules(fixture.session);
+	free_modules(stranger);
+	close_gate_bed();
+}
+
+static uint64_t changes(void)
+{
+	return word_acquire(&gate()->word) >> 2;
+}
+
+START_TEST(loading_holds_up_nobody)
+{
+	put(1, 1);
+	ask_for_load(stranger, 2, "M");
+	ck_assert_int_eq(answer_to(2), CUDA_SUCCESS);
+	ask(stranger, WIRE_FIND_FUNCTION, 101, "k");
+	ck_assert_int_eq(answer_to(101), CUDA_SUCCESS);
+	ask(stranger, WIRE_FIND_FUNCTION, 102, "unknown");
+	ck_assert_int_eq(answer_to(102), CUDA_ERROR_NOT_FOUND);
+	ck_assert_uint_eq(changes(), 0);
+	ck_assert_uint_eq(issued(1), 1);
+}
+END_TEST
+
+START_TEST(a_first_lookup_begins_when_the_device_is_empty)
 {
 	gate()->patience_ns = 60000 * CLOCK_MS;
 	put(1, 1);
-	ask_for_load(stranger, 1);
+	ask_for_lookup(stranger, 101);
 	turn_until(GATE_LONG_FIRST);
 	for (int i = 0; i < 1000; i++)
 		turn_now();
-	ck_assert_uint_eq(fake_count(FAKE_MODULE_LOAD), 0);
+	ck_assert_uint_eq(fake_count(FAKE_SETTLE), 0);
 	arrive(1);
-	ck_assert_int_eq(answer_to(1), CUDA_SUCCESS);
-	ck_assert_uint_eq(fake_count(FAKE_MODULE_LOAD), 1);
+	ck_assert_int_eq(answer_to(101), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake_count(FAKE_SETTLE), 1);
 	turn_until(GATE_OPEN);
 	put(1, 1);
 	turn_now();
@@ -471,62 +531,120 @@ START_TEST(a_load_begins_when_the_device_is_empty)
 }
 END_TEST
 
-/* The lookup between them waits for the gap to end; its session's own load waits for it. */
-START_TEST(loads_that_wait_share_a_gap)
+/* The list between them waits for the gap to end. */
+START_TEST(lookups_that_wait_share_a_gap)
 {
-	struct job *lookup;
-
 	gate()->patience_ns = 60000 * CLOCK_MS;
 	put(1, 3);
-	ask_for_load(stranger, 1);
+	ask_for_lookup(stranger, 101);
 	turn_until(GATE_SHALLOW);
-	lookup = new_job(stranger, WIRE_LIST_FUNCTIONS, 100);
-	lookup->message.symbol = (struct wire_symbol){.module = 1};
-	module_handle(lookup);
-	ask_for_load(fixture.session, 2);
-	ask_for_load(fixture.session, 3);
+	ask(stranger, WIRE_LIST_FUNCTIONS, 100, NULL);
+	ask_for_lookup(fixture.session, 102);
+	ask(fixture.session, WIRE_FIND_GLOBAL, 103, "g+");
 	turn_now();
 	arrive(1);
-	ck_assert_int_eq(answer_to(1), CUDA_SUCCESS);
-	ck_assert_int_eq(answer_to(2), CUDA_SUCCESS);
-	ck_assert_int_eq(answer_to(3), CUDA_SUCCESS);
+	ck_assert_int_eq(answer_to(101), CUDA_SUCCESS);
+	ck_assert_int_eq(answer_to(102), CUDA_SUCCESS);
+	ck_assert_int_eq(answer_to(103), CUDA_SUCCESS);
 	ck_assert_int_eq(answer_to(100), CUDA_SUCCESS);
 	ck_assert_uint_eq(message.reply.names.count, 1);
-	ck_assert_uint_eq(word_acquire(&gate()->word) >> 2, 4); /* shallow, long first, closed, open */
+	ck_assert_uint_eq(changes(), 4); /* shallow, long first, closed, open */
 }
 END_TEST
 
-START_TEST(a_refused_load_says_why)
+START_TEST(a_refusal_says_why)
 {
+	snprintf(fixture.session->program, sizeof(fixture.session->program), "runner");
 	put(1, 1);
-	ask_for_load(stranger, 1);
-	ck_assert_int_eq(answer_to(1), CUDA_ERROR_SYSTEM_NOT_READY);
-	ck_assert_ptr_nonnull(strstr(message.reply.text, "another program has been running"));
-	ck_assert_uint_eq(fake_count(FAKE_MODULE_LOAD), 0);
+	ask_for_lookup(stranger, 101);
+	ck_assert_int_eq(answer_to(101), CUDA_ERROR_SYSTEM_NOT_READY);
+	ck_assert_ptr_nonnull(strstr(message.reply.text, "another program (runner, pid"));
+	ck_assert_ptr_nonnull(strstr(message.reply.text, "FRMPS_LOAD_PATIENCE_MS"));
+	ck_assert_uint_eq(fake_count(FAKE_SETTLE), 0);
 	turn_until(GATE_OPEN);
 	/* It may be asked for again. */
 	arrive(1);
-	ask_for_load(stranger, 1);
-	ck_assert_int_eq(answer_to(1), CUDA_SUCCESS);
+	ask_for_lookup(stranger, 101);
+	ck_assert_int_eq(answer_to(101), CUDA_SUCCESS);
 }
 END_TEST
 
 START_TEST(who_waits_for_oneself_does_not_keep_others_waiting)
 {
-	struct job *lookup = new_job(stranger, WIRE_LIST_FUNCTIONS, 100);
-
 	put(1, 1);
-	ask_for_load(fixture.session, 1);
+	ask_for_lookup(fixture.session, 101);
 	while (!gate_is_shut(gate()))
 		turn_now();
-	lookup->message.symbol = (struct wire_symbol){.module = 1};
-	module_handle(lookup);
-	ck_assert_int_eq(answer_to(100), CUDA_ERROR_INVALID_VALUE);
-	/* And neither does a load, which is another's to be refused. */
-	ask_for_load(stranger, 2);
-	ck_assert_int_eq(answer_to(2), CUDA_ERROR_SYSTEM_NOT_READY);
+	ask(stranger, WIRE_LIST_FUNCTIONS, 100, NULL);
+	ck_assert_int_eq(answer_to(100), CUDA_SUCCESS);
+	/* And neither does a lookup, which is another's to be refused. */
+	ask_for_lookup(stranger, 102);
+	ck_assert_int_eq(answer_to(102), CUDA_ERROR_SYSTEM_NOT_READY);
 	arrive(1);
-	ck_assert_int_eq(answer_to(1), CUDA_SUCCESS);
+	ck_assert_int_eq(answer_to(101), CUDA_SUCCESS);
+}
+END_TEST
+
+static CUresult unload(struct session *session)
+{
+	unsigned turns = 0;
+
+	ask(session, WIRE_UNLOAD_MODULE, 1, NULL);
+	while (packet_receive(fixture.control[1], &packet)) {
+		ck_assert_uint_lt(++turns, TURNS);
+		turn_now();
+		job_board_step(&fixture.executor.board, fixture.now);
+	}
+	ck_assert_int_eq(wire_decode(packet.bytes, packet.length, &message), 0);
+	return message.reply.code;
+}
+
+START_TEST(an_unload_is_answered_and_done_when_nobody_is_held_up)
+{
+	put(1, 1);
+	ck_assert_int_eq(unload(stranger), CUDA_SUCCESS);
+	ask(stranger, WIRE_LIST_FUNCTIONS, 100, NULL);
+	ck_assert_int_eq(answer_to(100), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(fake_count(FAKE_MODULE_UNLOAD), 0);
+	ck_assert_uint_eq(changes(), 0);
+	give_module(stranger, 1); /* its number is free */
+	while (!fake_count(FAKE_MODULE_UNLOAD)) {
+		turn_now();
+		arrive(1);
+	}
+	turn_until(GATE_OPEN);
+}
+END_TEST
+
+/* So that the standby, where unloads are done at once, has the same addresses. */
+START_TEST(unloads_come_before_what_is_put_on_the_device_later)
+{
+	gate()->patience_ns = 60000 * CLOCK_MS;
+	put(1, 1);
+	ck_assert_int_eq(unload(stranger), CUDA_SUCCESS);
+	ask_for_lookup(fixture.session, 101);
+	turn_until(GATE_LONG_FIRST);
+	ck_assert_uint_eq(fake_count(FAKE_MODULE_UNLOAD), 0);
+	turn_now();
+	arrive(1);
+	ck_assert_int_eq(answer_to(101), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake_count(FAKE_MODULE_UNLOAD), 1);
+	ck_assert_int_lt(fake_position(FAKE_MODULE_UNLOAD, 0), fake_position(FAKE_SETTLE, 0));
+}
+END_TEST
+
+START_TEST(nobody_has_little_patience)
+{
+	put(1, 1);
+	gate()->patience_ns = 60000 * CLOCK_MS;
+	begin();
+	fixture_turn();
+	ck_assert_int_eq(gate_step(&fixture.executor, NULL, fixture.now), GATE_E_WAIT);
+	fixture_pass(GATE_NOBODY_NS / CLOCK_US + 1);
+	fixture_turn();
+	ck_assert_int_eq(gate_step(&fixture.executor, NULL, fixture.now), GATE_E_REFUSED);
+	ck_assert(!gate_is_shut(gate()));
+	arrive(1);
 }
 END_TEST
 
@@ -548,10 +666,14 @@ int main(void)
 	tcase_add_test(phases, the_session_that_asked_ends);
 	tcase_add_test(phases, the_context_is_lost);
 	tcase_add_test(phases, threads_that_are_awake_must_have_seen_it);
+	tcase_add_test(phases, nobody_has_little_patience);
 	tcase_add_checked_fixture(thread, open_module_bed, close_module_bed);
-	tcase_add_test(thread, a_load_begins_when_the_device_is_empty);
-	tcase_add_test(thread, loads_that_wait_share_a_gap);
-	tcase_add_test(thread, a_refused_load_says_why);
+	tcase_add_test(thread, loading_holds_up_nobody);
+	tcase_add_test(thread, a_first_lookup_begins_when_the_device_is_empty);
+	tcase_add_test(thread, lookups_that_wait_share_a_gap);
+	tcase_add_test(thread, a_refusal_says_why);
 	tcase_add_test(thread, who_waits_for_oneself_does_not_keep_others_waiting);
+	tcase_add_test(thread, an_unload_is_answered_and_done_when_nobody_is_held_up);
+	tcase_add_test(thread, unloads_come_before_what_is_put_on_the_device_later);
 	return suite_run(suite);
 }

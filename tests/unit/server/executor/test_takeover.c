@@ -127,6 +127,20 @@ START_TEST(copies_are_repeated)
 }
 END_TEST
 
+/* The same two, were it not that any address may be any memory. */
+START_TEST(memory_at_two_addresses_may_be_any)
+{
+	fixture_copy(1, x, y, 64, 0);
+	fixture_set(2, FIXTURE_WINDOW + 8192, 64);
+	fixture_turn();
+	fixture_kill();
+	fixture.session->aliased = true;
+	ck_assert_int_eq(takeover_session(fixture.session, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_ILLEGAL_ADDRESS,
+				 "a fault"),
+		TAKEOVER_FAULTED);
+}
+END_TEST
+
 START_TEST(a_copy_whose_source_may_be_gone_is_a_fault)
 {
 	fixture_copy(1, x, y, 64, 0);
@@ -400,6 +414,7 @@ int main(void)
 	tcase_add_test(doubt, a_kernel_in_doubt_is_repeated_if_the_client_vouches);
 	tcase_add_test(doubt, rounds_are_repeated_if_the_client_vouches);
 	tcase_add_test(doubt, copies_are_repeated);
+	tcase_add_test(doubt, memory_at_two_addresses_may_be_any);
 	tcase_add_test(doubt, a_copy_whose_source_may_be_gone_is_a_fault);
 	tcase_add_test(doubt, a_mark_that_did_not_arrive_bounds_the_doubt);
 	tcase_add_test(doubt, a_wait_that_did_not_pass_bounds_the_doubt);

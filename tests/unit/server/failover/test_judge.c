@@ -21,7 +21,7 @@ static struct judge_evidence words(uint64_t session, int32_t code)
 {
 	struct judge_evidence evidence = {.exit_signal = SIGKILL, .killed = true};
 
-	evidence.words = (struct last_words){.magic = LAST_WORDS_MAGIC,
+	evidence.words[0] = (struct last_words){.magic = LAST_WORDS_MAGIC,
 		.code = code,
 		.session = session,
 		.seq = 9,
@@ -151,7 +151,7 @@ START_TEST(unterminated_name_in_the_words_is_cut)
 	struct judge_evidence evidence = words(2, 700);
 	struct judge_verdict verdict;
 
-	memset(evidence.words.kernel, 'x', sizeof(evidence.words.kernel));
+	memset(evidence.words[0].kernel, 'x', sizeof(evidence.words[0].kernel));
 	judge(&evidence, two_busy, 2, &verdict);
 	ck_assert_uint_eq(strlen(verdict.kernel), sizeof(verdict.kernel) - 1);
 }

@@ -23,6 +23,31 @@ static const struct {
 		31, 468, CUDA_ERROR_ILLEGAL_ADDRESS},
 	{"4,940,35839102,-;NVRM: Xid (PCI:0000:00:06): 43, pid=561, name=exe, channel 0x0000000f\n", 43, 561,
 		CUDA_ERROR_LAUNCH_FAILED},
+	{"4,941,1,-;NVRM: Xid (PCI:0000:00:06): 13, pid=709, name=exe, Graphics Exception: channel "
+	 "0x0000000a, "
+	 "Class 0000cbc0, Offset 00000510, Data 0017e2ac\n",
+		13, 709, CUDA_ERROR_LAUNCH_FAILED},
+	/* Signs: nobody is named. */
+	{"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 1, TPC 4, SM 1): MMU "
+	 "Fault\n",
+		13, 0, CUDA_ERROR_ILLEGAL_ADDRESS},
+	{"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 6, TPC 5, SM 0): "
+	 "Misaligned Address\n",
+		13, 0, CUDA_ERROR_MISALIGNED_ADDRESS},
+	{"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 6, TPC 5, SM 0): Out "
+	 "Of Range "
+	 "Address\n",
+		13, 0, CUDA_ERROR_ILLEGAL_ADDRESS},
+	{"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 6, TPC 5, SM 0): "
+	 "Illegal "
+	 "Instruction Encoding\n",
+		13, 0, CUDA_ERROR_ILLEGAL_INSTRUCTION},
+	{"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 6, TPC 5, SM 0): Stack "
+	 "Error\n",
+		13, 0, CUDA_ERROR_HARDWARE_STACK_ERROR},
+	{"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 6, TPC 5, SM 0): "
+	 "Sandstorm\n",
+		13, 0, CUDA_ERROR_LAUNCH_FAILED},
 };
 
 START_TEST(a_line_with_a_process_is_evidence)
@@ -41,9 +66,11 @@ END_TEST
 static const char *const others[] = {
 	"",
 	"6,1,2,-;usb 1-1: new device\n",
-	/* names no process */
-	"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 1, TPC 4, SM 1): MMU "
-	"Fault\n",
+	/* what follows the first line of an exception */
+	"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Global Exception on (GPC 1, TPC 7, SM 0): "
+	"Multiple "
+	"Warp Errors\n",
+	"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 13, Graphics Exception: ESR 0x51c730=0x300000e\n",
 	"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 13, pid='<unknown>', name=<unknown>, Graphics Exception\n",
 	/* no fault of a context: a bad page, a fallen link */
 	"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 63, pid=561, name=exe, Row Remapper\n",

@@ -517,7 +517,7 @@ START_TEST(user_without_programs_gives_its_executors_back)
 	ck_assert(!domain()->retiring);
 
 	/* Another user's executors are up: the first user's go. */
-	other = daemon_domain_of(&fake->daemon, getuid() + 1);
+	other = daemon_domain_of(&fake->daemon, getuid() + 1, false);
 	fake_warm(fake, &fake->children[3]);
 	fake_serve(fake, &fake->children[3], WIRE_ACTIVATE);
 	ck_assert_ptr_nonnull(domain_serving(other));
@@ -654,14 +654,14 @@ START_TEST(orphan_is_replaced_when_survivors_are_quiet)
 	fake_leave(fake, &orphan);
 	answer_close(second, 1);
 	answer_close(first, 0);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_QUIESCING);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_HALTING);
 	ck_assert_uint_eq(word_acquire(&survivor.view.server->state), SHM_SESSION_HELD);
+	fake_serve(fake, first, WIRE_HALT);
 	ck_assert(!first->killed);
-	/* The survivor's work ends; the next look sees it. */
+	/* The survivor's work ends; the next look sees it. Nobody waits for the old executor's end. */
 	word_release(&shm_view_timeline(&session->view, 1)->stream[3].done, 4);
 	while (!first->killed)
 		uv_run(&fake->loop, UV_RUN_ONCE);
-	fake_reap(fake, first, SIGKILL);
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
 	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_NOTHING);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "server/session/check.h"
+#include "server/session/chunk.h"
 #include "server/session/handshake.h"
 #include "server/session/holdings.h"
 #include "server/session/message.h"
@@ -236,6 +237,136 @@ START_TEST(memory_limit_is_an_answer)
 }
 END_TEST
 
+/* Against: memory 1 of 4 MiB, free; memory 2 of 2 MiB, mapped at the start of the window; a further window,
+ * number 100. */
+static const struct {
+	enum wire_type type;
+	struct wire_memory memory;
+	int outcome;
+} physical[] = {
+	{WIRE_CREATE_MEMORY, {.handle = 3, .bytes = 2 * MIB}, 0},
+	{WIRE_CREATE_MEMORY, {.handle = 0, .bytes = 2 * MIB}, CHECK_E_BROKEN},
+	{WIRE_CREATE_MEMORY, {.handle = 1, .bytes = 2 * MIB}, CHECK_E_BROKEN},
+	{WIRE_CREATE_MEMORY, {.handle = 3, .bytes = 0}, CHECK_E_BROKEN},
+	{WIRE_CREATE_MEMORY, {.handle = 3, .bytes = 2 * MIB + 4096}, CHECK_E_BROKEN},
+	{WIRE_CREATE_MEMORY, {.handle = 3, .bytes = 64 * MIB}, CHECK_E_ANSWER}, /* over the limit */
+	{WIRE_RELEASE_MEMORY, {.handle = 1}, 0},
+	{WIRE_RELEASE_MEMORY, {.handle = 2}, CHECK_E_BROKEN}, /* is mapped */
+	{WIRE_RELEASE_MEMORY, {.handle = 3}, CHECK_E_ANSWER},
+	{WIRE_IMPORT_MEMORY, {.handle = 3}, 0},
+	{WIRE_IMPORT_MEMORY, {.handle = 1}, CHECK_E_BROKEN},
+	{WIRE_MAP_HANDLE, {.handle = 1, .address = BASE + 2 * MIB, .bytes = 4 * MIB}, 0},
+	{WIRE_MAP_HANDLE, {.handle = 2, .address = BASE + 2 * MIB, .bytes = 2 * MIB}, 0},
+	{WIRE_MAP_HANDLE, {.handle = 3, .address = BASE + 2 * MIB, .bytes = 2 * MIB}, CHECK_E_ANSWER},
+	{WIRE_MAP_HANDLE, {.handle = 1, .address = BASE + 2 * MIB, .bytes = 2 * MIB}, CHECK_E_BROKEN},
+	{WIRE_MAP_HANDLE, {.handle = 1, .address = BASE, .bytes = 4 * MIB}, CHECK_E_BROKEN}, /* over 2 */
+	{WIRE_MAP_HANDLE, {.handle = 1, .address = BASE + 3 * MIB, .bytes = 4 * MIB}, CHECK_E_BROKEN},
+	{WIRE_MAP_HANDLE, {.handle = 1, .address = HOST - 2 * MIB, .bytes = 4 * MIB}, CHECK_E_BROKEN},
+	{WIRE_MAP_HANDLE, {.handle = 1, .address = BASE + 100 * WINDOW_BYTES, .bytes = 4 * MIB}, 0},
+	{WIRE_MAP_HANDLE, {.handle = 1, .address = BASE + 101 * WINDOW_BYTES - 4 * MIB, .bytes = 4 * MIB}, 0},
+	{WIRE_MAP_HANDLE, {.handle = 1, .address = BASE + 101 * WINDOW_BYTES - 2 * MIB, .bytes = 4 * MIB},
+		CHECK_E_BROKEN},
+	{WIRE_MAP_HANDLE, {.handle = 1, .address = BASE + 99 * WINDOW_BYTES, .bytes = 4 * MIB},
+		CHECK_E_BROKEN},
+	{WIRE_MAP_HANDLE, {.handle = 1, .address = UINT64_MAX - (2 * MIB - 1), .bytes = 4 * MIB},
+		CHECK_E_BROKEN},
+};
+
+START_TEST(physical_memory_is_checked)
+{
+	struct wire_message had[] = {
+		{.type = WIRE_CREATE_MEMORY, .memory = {.handle = 1, .bytes = 4 * MIB}},
+		{.type = WIRE_CREATE_MEMORY, .memory = {.handle = 2, .bytes = 2 * MIB}},
+		{.type = WIRE_RESERVE_WINDOW,
+			.window = {.address = BASE + 100 * WINDOW_BYTES, .bytes = WINDOW_BYTES}},
+		{.type = WIRE_MAP_MEMORY, .range = {.address = BASE, .bytes = 2 * MIB}},
+	};
+	struct wire_message message = {.type = physical[_i].type, .memory = physical[_i].memory};
+	struct chunk chunks[2] = {{.refs = 9}, {.refs = 9}};
+	const struct wire_u64s none = {0};
+	struct check_finding finding;
+	struct holding *entry;
+
+	scope.memory_limit = 32 * MIB;
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(holdings_note(holdings, &had[i], &none, NULL,
+					 i == 0	  ? &chunks[0]
+					 : i == 2 ? NULL
+						  : &chunks[1],
+					 &entry),
+			0);
+	ck_assert_uint_eq(holdings->memory_bytes, 6 * MIB);
+	ck_assert_uint_eq(chunks[1].holders, 2);
+	ck_assert_int_eq(check(&message, -1, &finding), physical[_i].outcome);
+}
+END_TEST
+
+START_TEST(windows_are_whole_and_limited)
+{
+	struct wire_message reserve = {.type = WIRE_RESERVE_WINDOW, .window = {.bytes = WINDOW_BYTES}};
+	struct check_finding finding;
+
+	ck_assert_int_eq(check(&reserve, -1, &finding), 0);
+	reserve.window.address = BASE;
+	ck_assert_int_eq(check(&reserve, -1, &finding), CHECK_E_BROKEN);
+	reserve.window = (struct wire_window){.bytes = WINDOW_BYTES + 4096};
+	ck_assert_int_eq(check(&reserve, -1, &finding), CHECK_E_BROKEN);
+	reserve.window.bytes = CHECK_WINDOWS_MAX * WINDOW_BYTES;
+	ck_assert_int_eq(check(&reserve, -1, &finding), 0);
+	reserve.window.address = BASE;
+	note(&reserve);
+	reserve.window = (struct wire_window){.bytes = WINDOW_BYTES};
+	ck_assert_int_eq(check(&reserve, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
+}
+END_TEST
+
+START_TEST(further_windows_leave_some_for_others)
+{
+	uint64_t words[7];
+	const struct wire_u64s free_windows = {words, 7};
+	struct window_set set = {0};
+	uint32_t first, given = 0;
+
+	memset(words, 0xff, sizeof(words));
+	while ((first = window_take_run(&set, 3, &free_windows)) != WINDOW_NONE)
+		given += 3;
+	ck_assert_uint_ge(given, WINDOW_USABLE - WINDOW_SPARE - 3);
+	ck_assert_uint_le(given, WINDOW_USABLE - WINDOW_SPARE);
+	ck_assert_uint_ne(window_take(&set, &free_windows), WINDOW_NONE);
+}
+END_TEST
+
+START_TEST(tensor_maps_have_the_ranks_that_they_say)
+{
+	const uint64_t wide[16] = {0};
+	const uint32_t narrow[5] = {0};
+	struct wire_message map = {.type = WIRE_ENCODE_TENSOR_MAP,
+		.tensor_map = {.rank = 2,
+			.dims = {wide, 2},
+			.strides = {wide, 1},
+			.box = {narrow, 2},
+			.element_strides = {narrow, 2}}};
+	struct check_finding finding;
+
+	ck_assert_int_eq(check(&map, -1, &finding), 0);
+	map.tensor_map.strides.count = 0;
+	ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_BROKEN);
+	map.tensor_map.strides.count = 1;
+	map.tensor_map.box.count = 1;
+	ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_BROKEN);
+	map.tensor_map.box.count = 2;
+	map.tensor_map.kind = 1; /* without corners */
+	ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_BROKEN);
+	map.tensor_map.kind = 2; /* without a map */
+	ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_BROKEN);
+	map.tensor_map.map = (struct wire_u64s){wide, 16};
+	ck_assert_int_eq(check(&map, -1, &finding), 0);
+	map.tensor_map.kind = 3;
+	ck_assert_int_eq(check(&map, -1, &finding), CHECK_E_BROKEN);
+}
+END_TEST
+
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 START_TEST(images_are_sealed_files_of_the_announced_size)
@@ -267,6 +398,43 @@ START_TEST(images_are_sealed_files_of_the_announced_size)
 	close(open_fd);
 	close(pipes[0]);
 	close(pipes[1]);
+}
+END_TEST
+
+START_TEST(graphs_are_sealed_files_and_kept_by_id)
+{
+	struct wire_message make = {.type = WIRE_MAKE_GRAPH, .graph = {5, 5000}}, again;
+	struct wire_message drop = {.type = WIRE_DROP_GRAPH, .graph = {5, 0}};
+	struct check_finding finding;
+	int good = fake_memfd(5000, SEALS), open_fd = fake_memfd(5000, F_SEAL_SHRINK | F_SEAL_GROW);
+	unsigned before = holdings->count;
+
+	ck_assert_int_eq(check(&drop, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&make, good, &finding), 0);
+	ck_assert_int_eq(check(&make, open_fd, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&make, -1, &finding), CHECK_E_BROKEN);
+	make.graph.bytes = 4999;
+	ck_assert_int_eq(check(&make, good, &finding), CHECK_E_BROKEN);
+	make.graph.bytes = FRMPS_GRAPH_BYTES_MAX + 1;
+	ck_assert_int_eq(check(&make, good, &finding), CHECK_E_ANSWER);
+	make.graph.bytes = 5000;
+	make.graph.graph = 0;
+	ck_assert_int_eq(check(&make, good, &finding), CHECK_E_BROKEN);
+	make.graph.graph = FRMPS_GRAPH_IDS;
+	ck_assert_int_eq(check(&make, good, &finding), CHECK_E_BROKEN);
+	make.graph.graph = 5;
+	note(&make);
+	ck_assert_int_eq(check(&make, good, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&drop, -1, &finding), 0);
+	holdings_message(TAILQ_LAST(&holdings->entries, holding_list), 9, &again);
+	ck_assert_int_eq(again.type, WIRE_MAKE_GRAPH);
+	ck_assert_uint_eq(again.graph.graph, 5);
+	ck_assert_uint_eq(again.graph.bytes, 5000);
+	holdings_drop_graph(holdings, 5);
+	ck_assert_uint_eq(holdings->count, before);
+	ck_assert_int_eq(check(&make, good, &finding), 0);
+	close(good);
+	close(open_fd);
 }
 END_TEST
 
@@ -424,7 +592,12 @@ int main(void)
 	tcase_add_loop_test(
 		requests, ranges_lie_in_the_window_and_apart, 0, sizeof(ranges) / sizeof(ranges[0]));
 	tcase_add_test(requests, memory_limit_is_an_answer);
+	tcase_add_loop_test(requests, physical_memory_is_checked, 0, sizeof(physical) / sizeof(*physical));
+	tcase_add_test(requests, windows_are_whole_and_limited);
+	tcase_add_test(requests, further_windows_leave_some_for_others);
+	tcase_add_test(requests, tensor_maps_have_the_ranks_that_they_say);
 	tcase_add_test(requests, images_are_sealed_files_of_the_announced_size);
+	tcase_add_test(requests, graphs_are_sealed_files_and_kept_by_id);
 	tcase_add_test(requests, options_are_bounded);
 	tcase_add_test(requests, symbols_need_their_module);
 	tcase_add_test(requests, other_requests_are_checked);

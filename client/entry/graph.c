@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Entry points: graphs as a whole, their edges, questions about them, and the memory of graphs.
+
+#include "client/entry/entry.h"
+
+#include <string.h>
+
+#include "client/graph/dot.h"
+#include "client/graph/graph.h"
+#include "client/graph/memory.h"
+#include "client/state/device.h"
+
+/* First lines: the graph behind a handle, with the lock held on success. */
+static CUresult begin(CUgraph handle, struct client_graph **ret_graph)
+{
+	CUresult r = process_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	graph_enter();
+	*ret_graph = graph_find(handle);
+	if (*ret_graph)
+		return CUDA_SUCCESS;
+	graph_leave();
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult begin_node(CUgraphNode handle, struct graph_node **ret_node)
+{
+	CUresult r = process_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	graph_enter();
+	*ret_node = graph_find_node(handle);
+	if (*ret_node)
+		return CUDA_SUCCESS;
+	graph_leave();
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUDA_EXPORT CUresult cuGraphCreate(CUgraph *handle, unsigned int flags)
+{
+	struct client_graph *graph;
+	CUresult r = process_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!handle || flags != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	graph_enter();
+	r = graph_new(&graph);
+	graph_leave();
+	if (r == CUDA_SUCCESS)
+		*handle = graph_handle(graph);
+	return r;
+}
+
+CUDA_EXPORT CUresult cuGraphDestroy(CUgraph handle)
+{
+	struct graph_object *objects = NULL;
+	struct client_graph *graph;
+	CUresult r = begin(handle, &graph);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	/* A child graph is its node's. */
+	if (graph->parent || graph->capturing)
+		r = CUDA_ERROR_INVALID_VALUE;
+	else
+		graph_free(graph, &objects);
+	graph_leave();
+	graph_objects_drop(objects);
+	graph_memory_reap();
+	return r;
+}
+
+/* Memory of nodes has one place. */
+static bool has_memory(const struct client_graph *graph)
+{
+	for (uint32_t i = 0; i < graph->count; ++i) {
+		CUgraphNodeType type = graph->nodes[i]->params.type;
+
+		if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+			return true;
+		if (type == CU_GRAPH_NODE_TYPE_GRAPH && has_memory(graph->nodes[i]->params.child))
+			return true;
+	}
+	return false;
+}
+
+CUDA_EXPORT CUresult cuGraphClone(CUgraph *clone, CUgraph handle)
+{
+	struct client_graph *graph, *made;
+	CUresult r = begin(handle, &graph);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!clone)
+		r = CUDA_ERROR_INVALID_VALUE;
+	else if (has_memory(graph))
+		r = CUDA_ERROR_NOT_SUPPORTED;
+	if (r == CUDA_SUCCESS)
+		r = graph_clone(graph, &made);
+	if (r == CUDA_SUCCESS)
+		*clone = graph_handle(made);
+	graph_leave();
+	return r;
+}
+
+CUDA_EXPORT CUresult cuGraphNodeFindInClone(CUgraphNode *found, CUgraphNode original, CUgraph clone)
+{
+	struct client_graph *graph;
+	const struct graph_node *node, *copy;
+	CUresult r = begin(clone, &graph);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	node = graph_find_node(original);
+	copy = node && found ? graph_find_origin(graph, node->serial) : NULL;
+	if (copy)
+		*found = graph_node_handle(copy);
+	graph_leave();
+	return copy ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUDA_EXPORT CUresult cuGraphDestroyNode(CUgraphNode handle)
+{
+	struct graph_node *node;
+	CUresult r = begin_node(handle, &node);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (node->params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+		node->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+		r = CUDA_ERROR_NOT_SUPPORTED;
+	else
+		graph_remove(node);
+	graph_leave();
+	return r;
+}
+
+CUDA_EXPORT CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *type)
+{
+	struct graph_node *node;
+	CUresult r = begin_node(handle, &node);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (type)
+		*type = node->params.type;
+	graph_leave();
+	return type ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- lists ---- */
+
+/* An array of the program's with room for some, of which fewer or more are there. Without an array only the
+ * number is told; room that is left over is filled with nothing. */
+struct list {
+	CUgraphNode *nodes, *others;
+	CUgraphEdgeData *data;
+	size_t room, found;
+	bool can_tell, lossy; /* of edges that are not ordinary */
+};
+
+static void list_add(struct list *list, const struct graph_node *node, const struct graph_node *other,
+	const CUgraphEdgeData *data)
+{
+	size_t at = list->found++;
+
+	if (at >= list->room)
+		return;
+	if (data && (data->from_port || data->type) && !list->can_tell && (list->nodes || list->others))
+		list->lossy = true;
+	if (list->nodes)
+		list->nodes[at] = graph_node_handle(node);
+	if (list->others)
+		list->others[at] = graph_node_handle(other);
+	if (list->data && data)
+		list->data[at] = *data;
+}
+
+static CUresult list_end(struct list *list, size_t *count)
+{
+	bool wanted = list->nodes || list->others || list->data;
+
+	for (size_t at = list->found; wanted && at < list->room; ++at) {
+		if (list->nodes)
+			list->nodes[at] = NULL;
+		if (list->others)
+			list->others[at] = NULL;
+	}
+	*count = list->found < list->room || !wanted ? list->found : list->room;
+	return list->lossy ? CUDA_ERROR_LOSSY_QUERY : CUDA_SUCCESS;
+}
+
+static CUresult get_nodes(CUgraph handle, CUgraphNode *nodes, size_t *count, bool roots)
+{
+	struct list list = {.nodes = nodes, .room = nodes && count ? *count : 0};
+	struct client_graph *graph;
+	CUresult r = count ? begin(handle, &graph) : CUDA_ERROR_INVALID_VALUE;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	for (uint32_t i = 0; i < graph->count; ++i)
+		if (!roots || graph->nodes[i]->before.count == 0)
+			list_add(&list, graph->nodes[i], NULL, NULL);
+	graph_leave();
+	return list_end(&list, count);
+}
+
+CUDA_EXPORT CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+	return get_nodes(graph, nodes, count, false);
+}
+
+CUDA_EXPORT CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+	return get_nodes(graph, nodes, count, true);
+}
+
+static CUresult get_edges(CUgraph handle, struct list list, size_t *count)
+{
+	struct client_graph *graph;
+	CUresult r = count ? begin(handle, &graph) : CUDA_ERROR_INVALID_VALUE;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	list.room = list.nodes || list.others ? *count : 0;
+	for (uint32_t i = 0; i < graph->count; ++i) {
+		const struct graph_node *from = graph->nodes[i];
+
+		for (uint32_t j = 0; j < from->behind.count; ++j)
+			list_add(&list, from, from->behind.at[j].node, &from->behind.at[j].data);
+	}
+	graph_leave();
+	return list_end(&list, count);
+}
+
+CUDA_EXPORT CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
+{
+	return get_edges(graph, (struct list){.nodes = from, .others = to}, count);
+}
+
+CUDA_EXPORT CUresult cuGraphGetEdges_v2(
+	CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *count)
+{
+	return get_edges(
+		graph, (struct list){.nodes = from, .others = to, .data = data, .can_tell = data}, count);
+}
+
+static CUresult get_neighbours(CUgraphNode handle, struct list list, size_t *count, bool behind)
+{
+	struct graph_node *node;
+	const struct graph_edges *edges;
+	CUresult r = count ? begin_node(handle, &node) : CUDA_ERROR_INVALID_VALUE;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	list.room = list.nodes ? *count : 0;
+	edges = behind ? &node->behind : &node->before;
+	for (uint32_t i = 0; i < edges->count; ++i)
+		list_add(&list, edges->at[i].node, NULL, &edges->at[i].data);
+	graph_leave();
+	return list_end(&list, count);
+}
+
+CUDA_EXPORT CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes, size_t *count)
+{
+	return get_neighbours(node, (struct list){.nodes = nodes}, count, false);
+}
+
+CUDA_EXPORT CUresult cuGraphNodeGetDependencies_v2(
+	CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *data, size_t *count)
+{
+	return get_neighbours(
+		node, (struct list){.nodes = nodes, .data = data, .can_tell = data}, count, false);
+}
+
+CUDA_EXPORT CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *nodes, size_t *count)
+{
+	return get_neighbours(node, (struct list){.nodes = nodes}, count, true);
+}
+
+CUDA_EXPORT CUresult cuGraphNodeGetDependentNodes_v2(
+	CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *data, size_t *count)
+{
+	return get_neighbours(
+		node, (struct list){.nodes = nodes, .data = data, .can_tell = data}, count, true);
+}
+
+/* ---- edges ---- */
+
+typedef CUresult edge_fn(struct graph_node *from, struct graph_node *to, const CUgraphEdgeData *data);
+
+/* All or none: what was done is undone. */
+static CUresult each_edge(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to,
+	const CUgraphEdgeData *data, size_t count, edge_fn *apply, edge_fn *undo)
+{
+	struct client_graph *graph;
+	CUresult r = count && (!from || !to) ? CUDA_ERROR_INVALID_VALUE : begin(handle, &graph);
+	size_t done = 0;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	for (; r == CUDA_SUCCESS && done < count; done += r == CUDA_SUCCESS) {
+		struct graph_node *a = graph_find_node(from[done]), *b = graph_find_node(to[done]);
+
+		r = CUDA_ERROR_INVALID_VALUE;
+		if (a && b && a->graph == graph && b->graph == graph)
+			r = apply(a, b, data ? &data[done] : NULL);
+	}
+	while (r != CUDA_SUCCESS && done > 0) {
+		--done;
+		undo(graph_find_node(from[done]), graph_find_node(to[done]), data ? &data[done] : NULL);
+	}
+	graph_leave();
+	return r;
+}
+
+CUDA_EXPORT CUresult cuGraphAddDependencies(
+	CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
+{
+	return each_edge(graph, from, to, NULL, count, graph_connect, graph_disconnect);
+}
+
+CUDA_EXPORT CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+	const CUgraphEdgeData *data, size_t count)
+{
+	return each_edge(graph, from, to, data, count, graph_connect, graph_disconnect);
+}
+
+CUDA_EXPORT CUresult cuGraphRemoveDependencies(
+	CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
+{
+	return each_edge(graph, from, to, NULL, count, graph_disconnect, graph_connect);
+}
+
+CUDA_EXPORT CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from,
+	const CUgraphNode *to, const CUgraphEdgeData *data, size_t count)
+{
+	return each_edge(graph, from, to, data, count, graph_disconnect, graph_connect);
+}
+
+CUDA_EXPORT CUresult cuGraphDebugDotPrint(CUgraph handle, const char *path, unsigned int flags)
+{
+	struct client_graph *graph;
+	CUresult r = path ? begin(handle, &graph) : CUDA_ERROR_INVALID_VALUE;
+
+	(void)flags; /* how much is said about each node */
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = dot_write(graph, path);
+	graph_leave();
+	return r;
+}
+
+/* ---- memory ---- */
+
+static CUresult check_device(CUdevice device)
+{
+	CUresult r = process_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return device_get(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUDA_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
+{
+	CUresult r = check_device(device);
+
+	if (r == CUDA_SUCCESS)
+		graph_memory_reap();
+	return r;
+}
+
+CUDA_EXPORT CUresult cuDeviceGetGraphMemAttribute(
+	CUdevice device, CUgraphMem_attribute attribute, void *value)
+{
+	CUresult r = check_device(device);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return value ? graph_memory_get(attribute, value) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUDA_EXPORT CUresult cuDeviceSetGraphMemAttribute(
+	CUdevice device, CUgraphMem_attribute attribute, void *value)
+{
+	CUresult r = check_device(device);
+	uint64_t bytes;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!value)
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(&bytes, value, sizeof(bytes));
+	return graph_memory_set(attribute, bytes);
+}

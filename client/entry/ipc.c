@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Entry points: memory of other programs of the same user.
+
+#include "client/state/ipc.h"
+
+#include "client/entry/entry.h"
+
+CUDA_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
+{
+	CUresult r = process_enter_context();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return handle ? ipc_export(address, handle) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUDA_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
+{
+	CUresult r = process_enter_context();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!address || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+		return CUDA_ERROR_INVALID_VALUE;
+	return ipc_open(&handle, address);
+}
+
+CUDA_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
+{
+	return cuIpcOpenMemHandle_v2(address, handle, flags);
+}
+
+CUDA_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr address)
+{
+	CUresult r = process_enter_context();
+
+	return r == CUDA_SUCCESS ? ipc_close(address) : r;
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Entry points: managed memory. Advice and prefetches are checked and remembered; state/managed.h says why
+// they do no more.
+
+#include "client/state/managed.h"
+
+#include "client/entry/entry.h"
+#include "client/state/context.h"
+#include "client/state/device.h"
+#include "client/state/stream.h"
+
+#define ATTACH_FLAGS (CU_MEM_ATTACH_GLOBAL | CU_MEM_ATTACH_HOST | CU_MEM_ATTACH_SINGLE)
+
+CUDA_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned int flags)
+{
+	CUresult r = process_enter_context();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!address || bytes == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+		return CUDA_ERROR_INVALID_VALUE;
+	return managed_alloc(context_current(), bytes, flags, address);
+}
+
+/* The older calls name a device, or the processor by a number that no device has. */
+static CUmemLocation place_of(CUdevice device)
+{
+	return device == CU_DEVICE_CPU ? (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST}
+				       : (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+}
+
+static CUresult check_place(const CUmemLocation *location)
+{
+	switch (location->type) {
+	case CU_MEM_LOCATION_TYPE_DEVICE:
+		return device_get(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+	case CU_MEM_LOCATION_TYPE_HOST:
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+		return CUDA_SUCCESS;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+/* Whether advice is about a place. */
+static bool names_place(CUmem_advise advice)
+{
+	return advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION || advice == CU_MEM_ADVISE_SET_ACCESSED_BY ||
+	       advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+}
+
+CUDA_EXPORT CUresult cuMemAdvise_v2(
+	CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location)
+{
+	CUresult r = process_enter_context();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (names_place(advice))
+		r = check_place(&location);
+	return r == CUDA_SUCCESS ? managed_advise(address, bytes, advice, &location) : r;
+}
+
+CUDA_EXPORT CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice device)
+{
+	return cuMemAdvise_v2(address, bytes, advice, place_of(device));
+}
+
+static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation location, unsigned int flags,
+	CUstream handle, bool per_thread)
+{
+	struct client_stream *stream;
+	CUresult r = process_enter_context();
+
+	if (r == CUDA_SUCCESS)
+		r = stream_resolve(handle, per_thread, &stream);
+	if (r == CUDA_SUCCESS)
+		r = flags == 0 ? check_place(&location) : CUDA_ERROR_INVALID_VALUE;
+	return r == CUDA_SUCCESS ? managed_prefetch(address, bytes, &location) : r;
+}
+
+static CUresult prefetch_to_device(
+	CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream, bool per_thread)
+{
+	return prefetch(address, bytes, place_of(device), 0, stream, per_thread);
+}
+
+ENTRY_PAIR(cuMemPrefetchAsync, _ptsz, prefetch_to_device,
+	(CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream), address, bytes, device, stream)
+ENTRY_PAIR(cuMemPrefetchAsync_v2, _ptsz, prefetch,
+	(CUdeviceptr address, size_t bytes, CUmemLocation location, unsigned int flags, CUstream stream),
+	address, bytes, location, flags, stream)
+
+CUDA_EXPORT CUresult cuMemRangeGetAttribute(
+	void *data, size_t size, CUmem_range_attribute attribute, CUdeviceptr address, size_t bytes)
+{
+	CUresult r = process_enter_context();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return data ? managed_query(data, size, attribute, address, bytes) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUDA_EXPORT CUresult cuMemRangeGetAttributes(void **data, size_t *sizes, CUmem_range_attribute *attributes,
+	size_t count, CUdeviceptr address, size_t bytes)
+{
+	CUresult r = process_enter_context();
+
+	if (r == CUDA_SUCCESS && (!data || !sizes || !attributes || count == 0))
+		r = CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; r == CUDA_SUCCESS && i < count; ++i)
+		r = cuMemRangeGetAttribute(data[i], sizes[i], attributes[i], address, bytes);
+	return r;
+}
+
+/* Who may touch managed memory when does not depend on streams here: everybody may, always. */
+static CUresult attach(
+	CUstream handle, CUdeviceptr address, size_t bytes, unsigned int flags, bool per_thread)
+{
+	struct client_stream *stream;
+	CUresult r = process_enter_context();
+
+	if (r == CUDA_SUCCESS)
+		r = stream_resolve(handle, per_thread, &stream);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if ((flags & ~(unsigned int)ATTACH_FLAGS) || !managed_holds(address, bytes ? bytes : 1))
+		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
+}
+
+ENTRY_PAIR(cuStreamAttachMemAsync, _ptsz, attach,
+	(CUstream stream, CUdeviceptr address, size_t bytes, unsigned int flags), stream, address, bytes,
+	flags)

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Entry points: stream-ordered allocation and memory pools. Pools are of device memory and of one process.
+
+#include "client/graph/memory.h"
+#include "client/state/mempool.h"
+
+#include "client/entry/entry.h"
+#include "client/state/device.h"
+#include "client/state/stream.h"
+
+static CUresult check_location(const CUmemLocation *location)
+{
+	if (!location)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+		return device_get(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+	return location->type > CU_MEM_LOCATION_TYPE_DEVICE &&
+			       location->type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
+		       ? CUDA_ERROR_NOT_SUPPORTED
+		       : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Pools of managed memory are not made. */
+static CUresult check_kind(const CUmemLocation *location, CUmemAllocationType type)
+{
+	if (type == CU_MEM_ALLOCATION_TYPE_MANAGED)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return type == CU_MEM_ALLOCATION_TYPE_PINNED ? check_location(location) : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult hand_out(struct mempool *pool, CUmemoryPool *ret_handle)
+{
+	if (!ret_handle)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!pool)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*ret_handle = mempool_handle(pool);
+	return CUDA_SUCCESS;
+}
+
+static CUresult set_current(CUmemoryPool handle)
+{
+	struct mempool *pool = mempool_find(handle);
+
+	if (!pool)
+		return CUDA_ERROR_INVALID_VALUE;
+	mempool_set_current(pool);
+	return CUDA_SUCCESS;
+}
+
+CUDA_EXPORT CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
+{
+	CUresult r = process_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return device_get(device) ? hand_out(mempool_default(), pool) : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUDA_EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device)
+{
+	CUresult r = process_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return device_get(device) ? hand_out(mempool_current(), pool) : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUDA_EXPORT CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
+{
+	CUresult r = process_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return device_get(device) ? set_current(pool) : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUDA_EXPORT CUresult cuMemGetDefaultMemPool(
+	CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
+{
+	CUresult r = process_enter();
+
+	if (r == CUDA_SUCCESS)
+		r = check_kind(location, type);
+	return r == CUDA_SUCCESS ? hand_out(mempool_default(), pool) : r;
+}
+
+CUDA_EXPORT CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
+{
+	CUresult r = process_enter();
+
+	if (r == CUDA_SUCCESS)
+		r = check_kind(location, type);
+	return r == CUDA_SUCCESS ? hand_out(mempool_current(), pool) : r;
+}
+
+CUDA_EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+	CUresult r = process_enter();
+
+	if (r == CUDA_SUCCESS)
+		r = check_kind(location, type);
+	return r == CUDA_SUCCESS ? set_current(pool) : r;
+}
+
+CUDA_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
+{
+	CUresult r = process_enter();
+	struct mempool *made;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!pool || !properties)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = check_kind(&properties->location, properties->allocType);
+	/* Handles of pools for other processes are not made
+	 * (CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES is 0). */
+	if (r == CUDA_SUCCESS &&
+		(properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE || properties->usage != 0))
+		r = CUDA_ERROR_NOT_SUPPORTED;
+	if (r == CUDA_SUCCESS)
+		r = mempool_create(properties->maxSize, &made);
+	return r == CUDA_SUCCESS ? hand_out(made, pool) : r;
+}
+
+/* Runs a question about a pool. */
+static CUresult enter(CUmemoryPool handle, struct mempool **ret_pool)
+{
+	CUresult r = process_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	*ret_pool = mempool_find(handle);
+	return *ret_pool ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUDA_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool handle)
+{
+	struct mempool *pool;
+	CUresult r = enter(handle, &pool);
+
+	return r == CUDA_SUCCESS ? mempool_destroy(pool) : r;
+}
+
+CUDA_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
+{
+	struct mempool *pool;
+	CUresult r = enter(handle, &pool);
+
+	if (r == CUDA_SUCCESS)
+		mempool_trim(pool, keep);
+	return r;
+}
+
+CUDA_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
+{
+	struct mempool *pool;
+	CUresult r = enter(handle, &pool);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return value ? mempool_get(pool, attribute, value) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUDA_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
+{
+	struct mempool *pool;
+	CUresult r = enter(handle, &pool);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return value ? mempool_set(pool, attribute, value) : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* The pool's own device always has access; there is no other. */
+CUDA_EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *access, size_t count)
+{
+	struct mempool *pool;
+	CUresult r = enter(handle, &pool);
+
+	if (r == CUDA_SUCCESS && !access && count > 0)
+		r = CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; r == CUDA_SUCCESS && i < count; ++i) {
+		r = check_location(&access[i].location);
+		if (r == CUDA_SUCCESS && access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+			r = CUDA_ERROR_INVALID_VALUE;
+	}
+	return r;
+}
+
+CUDA_EXPORT CUresult cuMemPoolGetAccess(
+	CUmemAccess_flags *flags, CUmemoryPool handle, CUmemLocation *location)
+{
+	struct mempool *pool;
+	CUresult r = enter(handle, &pool);
+
+	if (r == CUDA_SUCCESS)
+		r = flags ? check_location(location) : CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS)
+		*flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	return r;
+}
+
+static CUresult alloc_from(
+	CUdeviceptr *address, size_t bytes, struct mempool *pool, CUstream handle, bool per_thread)
+{
+	struct client_stream *stream;
+	CUresult r = stream_resolve(handle, per_thread, &stream);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!address || bytes == 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (capture_is_on(stream))
+		return capture_alloc(stream, bytes, address);
+	return pool ? mempool_alloc(pool, bytes, stream, address) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult alloc(CUdeviceptr *address, size_t bytes, CUstream stream, bool per_thread)
+{
+	CUresult r = process_enter_context();
+
+	return r == CUDA_SUCCESS ? alloc_from(address, bytes, mempool_current(), stream, per_thread) : r;
+}
+
+static CUresult alloc_from_pool(
+	CUdeviceptr *address, size_t bytes, CUmemoryPool handle, CUstream stream, bool per_thread)
+{
+	CUresult r = process_enter_context();
+	struct mempool *pool;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	pool = mempool_find(handle);
+	return pool ? alloc_from(address, bytes, pool, stream, per_thread) : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult free_async(CUdeviceptr address, CUstream handle, bool per_thread)
+{
+	struct client_stream *stream;
+	CUresult r = process_enter_context();
+
+	if (r == CUDA_SUCCESS)
+		r = stream_resolve(handle, per_thread, &stream);
+	if (r != CUDA_SUCCESS || address == 0)
+		return r;
+	if (capture_is_on(stream))
+		return capture_free(stream, address);
+	return graph_memory_is(address) ? graph_memory_release(address) : mempool_free(address, stream);
+}
+
+ENTRY_PAIR(cuMemAllocAsync, _ptsz, alloc, (CUdeviceptr * address, size_t bytes, CUstream stream), address,
+	bytes, stream)
+ENTRY_PAIR(cuMemAllocFromPoolAsync, _ptsz, alloc_from_pool,
+	(CUdeviceptr * address, size_t bytes, CUmemoryPool pool, CUstream stream), address, bytes, pool,
+	stream)
+ENTRY_PAIR(cuMemFreeAsync, _ptsz, free_async, (CUdeviceptr address, CUstream stream), address, stream)

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Entry points: virtual memory management. Device memory only; a shareable handle is a descriptor that other
+// programs of the same user can import.
+
+#include "client/entry/entry.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "client/state/device.h"
+#include "client/state/space.h"
+#include "client/state/virtual.h"
+
+#define PAGE UINT64_C(4096)
+
+/* Whether a place is the program's device. */
+static CUresult check_location(const CUmemLocation *location)
+{
+	switch (location->type) {
+	case CU_MEM_LOCATION_TYPE_DEVICE:
+		return device_get(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+	case CU_MEM_LOCATION_TYPE_HOST:
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+	case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+		return CUDA_ERROR_NOT_SUPPORTED;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+static CUresult check_properties(const CUmemAllocationProp *properties)
+{
+	if (!properties || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+		return CUDA_ERROR_INVALID_VALUE;
+	return check_location(&properties->location);
+}
+
+/* What a device without a fabric, without remote access to its memory and on Linux does not make. */
+static CUresult check_wishes(const CUmemAllocationProp *properties)
+{
+	if (properties->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (properties->allocFlags.gpuDirectRDMACapable || properties->allocFlags.usage)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return CUDA_SUCCESS;
+}
+
+CUDA_EXPORT CUresult cuMemAddressReserve(
+	CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)
+{
+	CUresult r = process_enter();
+	uint64_t reserved;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!address || bytes == 0 || bytes % PAGE != 0 || (alignment & (alignment - 1)) != 0 || flags != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = space_reserve(bytes, alignment, hint, &reserved);
+	if (r == CUDA_SUCCESS)
+		*address = reserved;
+	return r;
+}
+
+CUDA_EXPORT CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes)
+{
+	CUresult r = process_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!space_is_reserved(address, bytes) || virtual_is_mapped(address, bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	return space_free(address, bytes);
+}
+
+CUDA_EXPORT CUresult cuMemGetAllocationGranularity(
+	size_t *granularity, const CUmemAllocationProp *properties, CUmemAllocationGranularity_flags option)
+{
+	CUresult r = process_enter();
+
+	if (r == CUDA_SUCCESS)
+		r = check_properties(properties);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!granularity || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM &&
+				    option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED))
+		return CUDA_ERROR_INVALID_VALUE;
+	*granularity = VIRTUAL_GRANULE;
+	return CUDA_SUCCESS;
+}
+
+CUDA_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
+	const CUmemAllocationProp *properties, unsigned long long flags)
+{
+	CUmemAllocationProp made;
+	CUresult r = process_enter();
+
+	if (r == CUDA_SUCCESS)
+		r = check_properties(properties);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!handle || bytes == 0 || bytes % VIRTUAL_GRANULE != 0 || flags != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = check_wishes(properties);
+	if (r != CUDA_SUCCESS)
+		return r;
+	made = *properties;
+	/* A hint, and the memory is not compressible. */
+	made.allocFlags.compressionType = CU_MEM_ALLOCATION_COMP_NONE;
+	return virtual_create(bytes, &made, handle);
+}
+
+CUDA_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+	CUresult r = process_enter();
+
+	return r == CUDA_SUCCESS ? virtual_release(handle) : r;
+}
+
+CUDA_EXPORT CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
+	CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+	CUresult r = process_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (bytes == 0 || offset != 0 || flags != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	return virtual_map(address, bytes, handle);
+}
+
+CUDA_EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
+{
+	CUresult r = process_enter();
+
+	return r == CUDA_SUCCESS ? virtual_unmap(address, bytes) : r;
+}
+
+CUDA_EXPORT CUresult cuMemSetAccess(
+	CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
+{
+	CUresult r = process_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!access || count == 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; r == CUDA_SUCCESS && i < count; ++i) {
+		CUmemAccess_flags flags = access[i].flags;
+
+		r = check_location(&access[i].location);
+		if (r == CUDA_SUCCESS && flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+			flags != CU_MEM_ACCESS_FLAGS_PROT_READ && flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+			r = CUDA_ERROR_INVALID_VALUE;
+		if (r == CUDA_SUCCESS)
+			r = virtual_set_access(address, bytes, flags);
+	}
+	return r;
+}
+
+CUDA_EXPORT CUresult cuMemGetAccess(
+	unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)
+{
+	CUresult r = process_enter();
+	CUmemAccess_flags access;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!flags || !location)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = check_location(location);
+	if (r == CUDA_SUCCESS)
+		r = virtual_get_access(address, &access);
+	if (r == CUDA_SUCCESS)
+		*flags = access;
+	return r;
+}
+
+CUDA_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+{
+	CUresult r = process_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return handle ? virtual_retain((uint64_t)(uintptr_t)address, handle) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUDA_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(
+	CUmemAllocationProp *properties, CUmemGenericAllocationHandle handle)
+{
+	CUresult r = process_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return properties ? virtual_properties(handle, properties) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUDA_EXPORT CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle,
+	CUmemAllocationHandleType type, unsigned long long flags)
+{
+	CUresult r = process_enter();
+	int fd;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!shareable || flags != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	r = virtual_export(handle, &fd);
+	if (r == CUDA_SUCCESS)
+		memcpy(shareable, &fd, sizeof(fd));
+	return r;
+}
+
+CUDA_EXPORT CUresult cuMemImportFromShareableHandle(
+	CUmemGenericAllocationHandle *handle, void *shareable, CUmemAllocationHandleType type)
+{
+	CUresult r = process_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!handle)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	/* The descriptor itself, not a pointer to it. */
+	return virtual_import((int)(intptr_t)shareable, handle);
+}

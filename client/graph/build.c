@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See build.h. Ids of the service's graphs are given out here.
+
+#include "client/graph/build.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "client/graph/form.h"
+#include "client/graph/memory.h"
+#include "client/link/control.h"
+#include "client/state/event.h"
+#include "client/state/process.h"
+#include "client/state/stream.h"
+#include "client/submit/callback.h"
+#include "client/submit/operation.h"
+#include "client/submit/submit.h"
+#include "client/submit/wait.h"
+
+struct graph_build {
+	struct graph_build *next; /* among the graves */
+	struct graph_form form;
+	struct client_graph *graph;   /* in a grave: goes with it; may be NULL */
+	struct client_stream *stream; /* of the latest launch; NULL: none */
+	uint64_t seq;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the two below */
+static uint64_t ids[FRMPS_GRAPH_IDS / 64] = {1};	 /* 0 is none */
+static struct graph_build *graves;
+
+/* ---- the service's graphs ---- */
+
+static uint32_t id_take(void)
+{
+	uint32_t found = 0;
+
+	pthread_mutex_lock(&lock);
+	for (uint32_t id = 1; !found && id < FRMPS_GRAPH_IDS; ++id) {
+		if (ids[id / 64] == UINT64_MAX) {
+			id |= 63;
+			continue;
+		}
+		if (!(ids[id / 64] >> id % 64 & 1)) {
+			ids[id / 64] |= UINT64_C(1) << id % 64;
+			found = id;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+static void id_give(uint32_t id)
+{
+	pthread_mutex_lock(&lock);
+	ids[id / 64] &= ~(UINT64_C(1) << id % 64);
+	pthread_mutex_unlock(&lock);
+}
+
+/* A sealed file with some bytes, or -1. */
+static int make_file(const uint8_t *bytes, uint64_t size)
+{
+	int fd = memfd_create("frmps-graph", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	uint64_t at = 0;
+
+	while (fd >= 0 && at < size) {
+		ssize_t n = write(fd, bytes + at, size - at);
+
+		if (n <= 0) {
+			close(fd);
+			return -1;
+		}
+		at += (uint64_t)n;
+	}
+	if (fd >= 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static CUresult ask(struct wire_message *request, const int *fds, unsigned int count)
+{
+	struct control_answer *answer = control_answer_new();
+	CUresult r = answer ? control_call(request, fds, count, answer) : CUDA_ERROR_OUT_OF_MEMORY;
+
+	control_answer_free(answer);
+	return r;
+}
+
+static CUresult send_graph(struct graph_step *step)
+{
+	struct wire_message request = {.type = WIRE_MAKE_GRAPH};
+	uint32_t id = id_take();
+	int fd = id ? make_file(step->device.description, step->device.bytes) : -1;
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+
+	request.graph = (struct wire_graph){id, step->device.bytes};
+	if (fd >= 0) {
+		r = ask(&request, &fd, 1);
+		close(fd);
+	}
+	if (r == CUDA_SUCCESS)
+		step->device.graph = id;
+	else if (id)
+		id_give(id);
+	return r;
+}
+
+static void drop_graph(uint32_t id)
+{
+	struct wire_message request = {.type = WIRE_DROP_GRAPH};
+
+	request.graph.graph = id;
+	if (ask(&request, NULL, 0) == CUDA_SUCCESS)
+		id_give(id);
+}
+
+/* ---- builds ---- */
+
+static void build_free(struct graph_build *build)
+{
+	struct graph_object *objects = NULL;
+
+	for (uint32_t i = 0; i < build->form.count; ++i)
+		if (build->form.steps[i].kind == STEP_DEVICE && build->form.steps[i].device.graph)
+			drop_graph(build->form.steps[i].device.graph);
+	form_deinit(&build->form);
+	if (build->graph) {
+		graph_enter();
+		graph_free(build->graph, &objects);
+		graph_leave();
+		graph_objects_drop(objects);
+	}
+	free(build);
+}
+
+static bool is_over(const struct graph_build *build)
+{
+	return !build->stream || wait_is_done(build->stream, build->seq) || process_error() != CUDA_SUCCESS;
+}
+
+static struct graph_build *take_grave(void)
+{
+	struct graph_build **at = &graves, *found;
+
+	pthread_mutex_lock(&lock);
+	while (*at && !is_over(*at))
+		at = &(*at)->next;
+	found = *at;
+	if (found)
+		*at = found->next;
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+void build_reap(void)
+{
+	struct graph_build *build;
+
+	while ((build = take_grave()))
+		build_free(build);
+	graph_memory_reap();
+}
+
+/* Freed now or when its last launch is done. */
+void build_bury(struct graph_build *build, struct client_graph *graph)
+{
+	build->graph = graph;
+	/* A mark behind the launch, so that its end is seen. */
+	if (build->stream && !is_over(build))
+		submit_mark(build->stream, build->seq);
+	pthread_mutex_lock(&lock);
+	build->next = graves;
+	graves = build;
+	pthread_mutex_unlock(&lock);
+	build_reap();
+}
+
+CUresult build_new(const struct client_graph *graph, CUcontext context, uint64_t flags,
+	struct graph_build **ret_build, struct graph_node **ret_bad)
+{
+	uint32_t wire = flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY ? FRMPS_GRAPH_PRIORITIES : 0;
+	struct graph_build *build = calloc(1, sizeof(*build));
+	CUresult r;
+
+	if (!build)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = form_make(graph, context, wire, &build->form, ret_bad);
+	for (uint32_t i = 0; r == CUDA_SUCCESS && i < build->form.count; ++i)
+		if (build->form.steps[i].kind == STEP_DEVICE)
+			r = send_graph(&build->form.steps[i]);
+	form_drop_descriptions(&build->form);
+	if (r == CUDA_SUCCESS)
+		*ret_build = build;
+	else
+		build_free(build);
+	return r;
+}
+
+void build_follow(struct graph_build *build, const struct graph_build *former)
+{
+	build->stream = former->stream;
+	build->seq = former->seq;
+}
+
+/* ---- launching ---- */
+
+static void run_copy(void *box)
+{
+	box_copy(box);
+}
+
+/* Behind the latest launch of the graph, which may have been on another stream. */
+static CUresult follow(struct client_stream *stream, const struct graph_build *build)
+{
+	struct submit submit;
+	CUresult r;
+
+	if (!build->stream || build->stream == stream || wait_is_done(build->stream, build->seq))
+		return CUDA_SUCCESS;
+	r = submit_begin(stream, FRMPS_OP_DEPEND, sizeof(struct frmps_depend), &submit);
+	if (r != CUDA_SUCCESS)
+		return r;
+	*(struct frmps_depend *)submit.body = (struct frmps_depend){
+		.seq = build->seq, .stream = build->stream->slot, .event = FRMPS_NO_EVENT};
+	submit_commit(&submit);
+	return CUDA_SUCCESS;
+}
+
+static CUresult launch_graph(struct client_stream *stream, uint32_t graph)
+{
+	struct submit submit;
+	CUresult r = submit_begin(stream, FRMPS_OP_GRAPH_LAUNCH, sizeof(struct frmps_graph_launch), &submit);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	*(struct frmps_graph_launch *)submit.body = (struct frmps_graph_launch){.graph = graph};
+	submit_commit(&submit);
+	return CUDA_SUCCESS;
+}
+
+static CUresult launch_step(struct client_stream *stream, struct graph_step *step)
+{
+	switch (step->kind) {
+	case STEP_DEVICE:
+		return launch_graph(stream, step->device.graph);
+	case STEP_HOST:
+		return callback_host_function(stream, step->host.fn, step->host.userData);
+	case STEP_COPY:
+		return callback_host_function(stream, run_copy, &step->copy);
+	case STEP_RECORD:
+		return event_record(step->event, stream);
+	case STEP_WAIT:
+		return event_wait(step->event, stream);
+	case STEP_BATCH:
+		return operation_batch(stream, step->batch.count, step->batch.operations);
+	}
+	return CUDA_ERROR_UNKNOWN;
+}
+
+CUresult build_launch(struct graph_build *build, struct client_stream *stream)
+{
+	CUresult r = follow(stream, build);
+
+	for (uint32_t i = 0; r == CUDA_SUCCESS && i < build->form.count; ++i)
+		r = launch_step(stream, &build->form.steps[i]);
+	build->stream = stream;
+	build->seq = word_acquire(&stream->last);
+	return r;
+}

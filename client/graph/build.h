@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What is made of a graph to run it: its form (form.h) and the service's graphs, one for each description. A
+// build never changes; one that is not needed any more is buried, and given back when its latest launch is
+// done, at the latest when the next build is made or buried. Launches of builds of one executable graph
+// follow each other on whatever streams.
+//
+// A build is guarded by whoever has it; graves have a lock of their own. The graph lock is not held: the
+// service is asked.
+
+#ifndef FRMPS_CLIENT_GRAPH_BUILD_H
+#define FRMPS_CLIENT_GRAPH_BUILD_H
+
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+
+struct client_graph;
+struct client_stream;
+struct graph_build;
+struct graph_node;
+
+/**
+ * Makes a build of a graph that nobody changes meanwhile.
+ * @flags: of the instantiation
+ * @ret_bad: as form_make()
+ * Return: as form_make(), or what the service said.
+ */
+CUresult build_new(const struct client_graph *graph, CUcontext context, uint64_t flags,
+	struct graph_build **ret_build, struct graph_node **ret_bad);
+
+/** The next launch of a build comes behind the latest one of its predecessor. */
+void build_follow(struct graph_build *build, const struct graph_build *former);
+
+/** Submits a launch. */
+CUresult build_launch(struct graph_build *build, struct client_stream *stream);
+
+/** Ends a build. @graph: ends with it; may be NULL */
+void build_bury(struct graph_build *build, struct client_graph *graph);
+
+/** Gives back what is over. */
+void build_reap(void);
+
+#endif

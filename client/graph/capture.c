@@ -1,0 +1,734 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See capture.h. Everything here is guarded by the graph lock; a stream's `capturing` is written inside it.
+
+#include "client/graph/capture.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/graph/exec.h"
+#include "client/graph/graph.h"
+#include "client/graph/memory.h"
+#include "client/state/context.h"
+#include "client/state/event.h"
+#include "client/state/thread.h"
+#include "client/submit/encode.h"
+
+/* stream->capturing */
+enum { OFF, CAPTURES, IMPLICIT };
+
+/* What the next node waits for. */
+struct tips {
+	CUgraphNode *nodes;
+	CUgraphEdgeData *data;
+	size_t count, room;
+};
+
+struct capture {
+	struct capture *next;
+	uint64_t id;
+	CUstreamCaptureMode mode;
+	const struct thread *thread; /* that began it; never followed */
+	struct client_graph *graph;
+	bool owns_graph; /* until the program gets it */
+	bool invalid;
+	struct client_stream *origin;
+};
+
+struct capture_stream {
+	struct capture *capture;
+	struct tips tips;
+};
+
+/* An event that was recorded in a capture, which may be over. */
+struct captured {
+	uint64_t id;
+	struct tips tips;
+};
+
+word32 capture_strict;
+word32 capture_count;
+
+static struct capture *captures;
+static struct capture_stream streams[SHM_STREAMS];
+static uint64_t latest_id;
+
+/* ---- tips ---- */
+
+static void tips_deinit(struct tips *tips)
+{
+	free(tips->nodes);
+	free(tips->data);
+	*tips = (struct tips){0};
+}
+
+static bool tips_room(struct tips *tips, size_t count)
+{
+	CUgraphNode *nodes;
+	CUgraphEdgeData *data;
+
+	if (count <= tips->room)
+		return true;
+	nodes = realloc(tips->nodes, count * sizeof(CUgraphNode));
+	if (nodes)
+		tips->nodes = nodes;
+	data = nodes ? realloc(tips->data, count * sizeof(*data)) : NULL;
+	if (!data)
+		return false;
+	tips->data = data;
+	tips->room = count;
+	return true;
+}
+
+static CUresult tips_add(struct tips *tips, CUgraphNode node, const CUgraphEdgeData *data)
+{
+	static const CUgraphEdgeData ordinary;
+
+	for (size_t i = 0; i < tips->count; ++i)
+		if (tips->nodes[i] == node)
+			return CUDA_SUCCESS;
+	if (!tips_room(tips, tips->count + 1))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	tips->nodes[tips->count] = node;
+	tips->data[tips->count++] = data ? *data : ordinary;
+	return CUDA_SUCCESS;
+}
+
+static CUresult tips_add_all(
+	struct tips *tips, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	for (size_t i = 0; r == CUDA_SUCCESS && i < count; ++i)
+		r = tips_add(tips, nodes[i], data ? &data[i] : NULL);
+	return r;
+}
+
+/* ---- captures ---- */
+
+static struct capture_stream *of(const struct client_stream *stream)
+{
+	return &streams[stream->slot];
+}
+
+static struct capture *find(uint64_t id)
+{
+	struct capture *capture = captures;
+
+	while (capture && capture->id != id)
+		capture = capture->next;
+	return capture;
+}
+
+static bool is_blocking(const struct capture *capture)
+{
+	uint32_t used = stream_slots_used();
+
+	for (uint32_t slot = 1; slot < used; ++slot)
+		if (streams[slot].capture == capture && stream_slot(slot)->blocking)
+			return true;
+	return false;
+}
+
+/* The words that others look at without the lock. */
+static void publish(void)
+{
+	uint32_t strict = 0, count = 0;
+	bool implicit = false;
+
+	for (const struct capture *c = captures; c; c = c->next) {
+		strict += !c->invalid && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+		count += !c->invalid;
+		implicit |= !c->invalid && is_blocking(c);
+	}
+	word_set(&capture_strict, strict);
+	word_set(&capture_count, count);
+	word_set(&stream_slot(0)->capturing, implicit ? IMPLICIT : OFF);
+}
+
+static void invalidate(struct capture *capture)
+{
+	capture->invalid = true;
+	publish();
+}
+
+static void invalidate_blocking(void)
+{
+	for (struct capture *c = captures; c; c = c->next)
+		c->invalid |= is_blocking(c);
+	publish();
+}
+
+static void join(struct client_stream *stream, struct capture *capture)
+{
+	of(stream)->capture = capture;
+	of(stream)->tips.count = 0;
+	word_set(&stream->capturing, CAPTURES);
+	publish();
+}
+
+/* Takes a capture and all its streams away, and a graph that nobody gets. */
+static void finish(struct capture *capture, struct graph_object **ret_objects)
+{
+	struct capture **at = &captures;
+	uint32_t used = stream_slots_used();
+
+	for (uint32_t slot = 1; slot < used; ++slot) {
+		if (streams[slot].capture != capture)
+			continue;
+		streams[slot].capture = NULL;
+		word_set(&stream_slot(slot)->capturing, OFF);
+	}
+	while (*at != capture)
+		at = &(*at)->next;
+	*at = capture->next;
+	capture->graph->capturing = false;
+	if (capture->owns_graph)
+		graph_free(capture->graph, ret_objects);
+	free(capture);
+	publish();
+}
+
+/* The capture that a command of the stream goes into. */
+static CUresult enter(struct client_stream *stream, struct capture **ret_capture)
+{
+	struct capture *capture = of(stream)->capture;
+
+	if (stream->slot == 0) {
+		if (word_relaxed(&stream->capturing) == OFF)
+			return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED; /* over since the caller looked */
+		invalidate_blocking();
+		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+	}
+	if (!capture)
+		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	if (capture->invalid)
+		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	*ret_capture = capture;
+	return CUDA_SUCCESS;
+}
+
+/* A kernel that may begin before the kernels in front of it have ended says so in its edges. */
+static void take_programmatic(struct tips *tips, struct graph_params *params)
+{
+	if (params->type != CU_GRAPH_NODE_TYPE_KERNEL ||
+		!params_attribute_take(params, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION))
+		return;
+	for (size_t i = 0; i < tips->count; ++i) {
+		const struct graph_node *before = graph_find_node(tips->nodes[i]);
+
+		if (!before || before->params.type != CU_GRAPH_NODE_TYPE_KERNEL)
+			continue;
+		tips->data[i].from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+		tips->data[i].type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+	}
+}
+
+/* The stream's next node. Takes the parameters over. */
+static CUresult add(struct client_stream *stream, struct graph_params *params)
+{
+	struct tips *tips = &of(stream)->tips;
+	struct capture *capture;
+	struct graph_node *node;
+	CUresult r = enter(stream, &capture);
+
+	if (r != CUDA_SUCCESS) {
+		graph_drop_params(params);
+		return r;
+	}
+	take_programmatic(tips, params);
+	r = graph_add(capture->graph, params, tips->nodes, tips->data, tips->count, &node);
+	if (r != CUDA_SUCCESS) {
+		invalidate(capture);
+		return r;
+	}
+	tips->count = 0;
+	return tips_add(tips, graph_node_handle(node), NULL);
+}
+
+/* The same, unless making the parameters has failed. */
+static CUresult append(struct client_stream *stream, struct graph_params *params, CUresult r)
+{
+	if (r != CUDA_SUCCESS)
+		return r;
+	graph_enter();
+	r = add(stream, params);
+	graph_leave();
+	return r;
+}
+
+/* ---- commands ---- */
+
+CUresult capture_launch(struct client_stream *stream, const struct launch *launch)
+{
+	struct graph_params params;
+	CUresult r = params_launch(launch, &params);
+
+	return append(stream, &params, r);
+}
+
+CUresult capture_copy(const struct box *box, struct client_stream *stream, unsigned int how)
+{
+	struct graph_params params;
+	CUresult r;
+
+	if (!(how & COPY_ASYNC))
+		return capture_refuse(stream);
+	r = params_box(box, how, &params);
+	return append(stream, &params, r);
+}
+
+CUresult capture_set(const struct copy_fill *fill, struct client_stream *stream, unsigned int how)
+{
+	CUDA_MEMSET_NODE_PARAMS set = {
+		.dst = fill->dst,
+		.pitch = fill->pitch,
+		.value = fill->value,
+		.elementSize = fill->element_bytes,
+		.width = fill->width,
+		.height = fill->height,
+	};
+	struct graph_params params;
+	CUresult r;
+
+	if (!(how & COPY_ASYNC))
+		return capture_refuse(stream);
+	r = params_set(&set, &params);
+	return append(stream, &params, r);
+}
+
+CUresult capture_host(struct client_stream *stream, CUhostFn fn, void *user)
+{
+	struct graph_params params;
+	CUresult r = params_host(&(CUDA_HOST_NODE_PARAMS){fn, user}, &params);
+
+	return append(stream, &params, r);
+}
+
+CUresult capture_batch(
+	struct client_stream *stream, unsigned int count, const CUstreamBatchMemOpParams *operations)
+{
+	CUDA_BATCH_MEM_OP_NODE_PARAMS given = {
+		.count = count, .paramArray = (CUstreamBatchMemOpParams *)(uintptr_t)operations};
+	struct graph_params params;
+	CUresult r;
+
+	if (count == 0)
+		return CUDA_SUCCESS;
+	r = params_batch(&given, &params);
+	return append(stream, &params, r);
+}
+
+CUresult capture_external(struct client_stream *stream, CUgraphNodeType type, CUevent event)
+{
+	struct graph_params params;
+	CUresult r = params_event(type, event, &params);
+
+	return append(stream, &params, r);
+}
+
+CUresult capture_graph(struct client_stream *stream, struct client_exec *exec)
+{
+	struct graph_params params = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+	CUresult r;
+
+	graph_enter();
+	r = exec_copy(exec, &params.child);
+	graph_leave();
+	return append(stream, &params, r);
+}
+
+CUresult capture_alloc(struct client_stream *stream, uint64_t bytes, CUdeviceptr *ret_address)
+{
+	struct graph_params params = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
+	CUresult r = graph_memory_new(context_current(), bytes, &params.memory);
+	CUdeviceptr address = r == CUDA_SUCCESS ? graph_memory_address(params.memory) : 0;
+
+	r = append(stream, &params, r);
+	if (r == CUDA_SUCCESS)
+		*ret_address = address;
+	else
+		graph_memory_reap();
+	return r;
+}
+
+CUresult capture_free(struct client_stream *stream, CUdeviceptr address)
+{
+	struct graph_params params = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .address = address};
+
+	return append(stream, &params, graph_memory_is(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+CUresult capture_refuse(struct client_stream *stream)
+{
+	struct capture *capture;
+	CUresult r;
+
+	graph_enter();
+	r = enter(stream, &capture);
+	if (r == CUDA_SUCCESS) {
+		invalidate(capture);
+		r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	}
+	graph_leave();
+	return r;
+}
+
+/* ---- events ---- */
+
+CUresult capture_record(struct client_stream *stream, struct captured **captured)
+{
+	struct capture *capture;
+	struct captured *c;
+	CUresult r;
+
+	graph_enter();
+	r = enter(stream, &capture);
+	if (r == CUDA_SUCCESS && !*captured)
+		*captured = calloc(1, sizeof(**captured));
+	c = *captured;
+	if (r == CUDA_SUCCESS && !c)
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	if (r == CUDA_SUCCESS) {
+		const struct tips *tips = &of(stream)->tips;
+
+		c->id = capture->id;
+		c->tips.count = 0;
+		r = tips_add_all(&c->tips, tips->nodes, tips->data, tips->count);
+	}
+	graph_leave();
+	return r;
+}
+
+/* Nodes may have been destroyed since, when a graph was captured into that the program has. */
+static CUresult take_tips(struct client_stream *stream, const struct captured *captured)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	for (size_t i = 0; r == CUDA_SUCCESS && i < captured->tips.count; ++i)
+		if (graph_find_node(captured->tips.nodes[i]))
+			r = tips_add(&of(stream)->tips, captured->tips.nodes[i], &captured->tips.data[i]);
+	return r;
+}
+
+/* The event was recorded in a capture. */
+static CUresult wait_captured(struct client_stream *stream, const struct captured *captured)
+{
+	struct capture *theirs = find(captured->id), *mine = of(stream)->capture;
+
+	if (stream->slot == 0) {
+		if (theirs)
+			invalidate(theirs);
+		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+	}
+	if (mine && mine->invalid)
+		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	if (!theirs) {
+		if (mine)
+			invalidate(mine);
+		return CUDA_ERROR_CAPTURED_EVENT;
+	}
+	if (theirs->invalid)
+		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	if (mine && mine != theirs) {
+		invalidate(mine);
+		invalidate(theirs);
+		return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+	}
+	if (!mine)
+		join(stream, theirs);
+	return take_tips(stream, captured);
+}
+
+/* The stream captures and the event is of the world outside. */
+static CUresult wait_outside(struct client_stream *stream, bool recorded)
+{
+	struct capture *capture;
+	CUresult r = enter(stream, &capture);
+
+	if (r != CUDA_SUCCESS || !recorded)
+		return r;
+	invalidate(capture);
+	return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+}
+
+CUresult capture_wait(struct client_stream *stream, struct captured **captured, bool recorded)
+{
+	CUresult r;
+
+	graph_enter();
+	r = captured && *captured ? wait_captured(stream, *captured) : wait_outside(stream, recorded);
+	graph_leave();
+	return r;
+}
+
+void capture_forget(struct captured **captured)
+{
+	graph_enter();
+	if (*captured) {
+		tips_deinit(&(*captured)->tips);
+		free(*captured);
+		*captured = NULL;
+	}
+	graph_leave();
+}
+
+CUresult capture_refuse_event(struct captured **captured)
+{
+	struct capture *capture;
+
+	graph_enter();
+	capture = *captured ? find((*captured)->id) : NULL;
+	if (capture)
+		invalidate(capture);
+	graph_leave();
+	return CUDA_ERROR_CAPTURED_EVENT;
+}
+
+/* ---- what other calls may do ---- */
+
+/* See cuThreadExchangeStreamCaptureMode. */
+static bool forbids(const struct capture *capture, const struct thread *thread)
+{
+	if (capture->invalid || capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED ||
+		thread->capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+		return false;
+	if (capture->thread == thread)
+		return true;
+	return capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+	       thread->capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+}
+
+CUresult capture_check_unsafe(void)
+{
+	const struct thread *thread = thread_self();
+	CUresult r = CUDA_SUCCESS;
+
+	graph_enter();
+	for (struct capture *c = captures; c; c = c->next) {
+		if (!forbids(c, thread))
+			continue;
+		c->invalid = true;
+		r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	}
+	publish();
+	graph_leave();
+	return r;
+}
+
+CUresult capture_check_all(void)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	graph_enter();
+	for (struct capture *c = captures; c; c = c->next) {
+		if (!c->invalid)
+			r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+		c->invalid = true;
+	}
+	publish();
+	graph_leave();
+	return r;
+}
+
+/* ---- begin and end ---- */
+
+static CUresult start(struct client_stream *stream, CUstreamCaptureMode mode, struct client_graph *graph,
+	struct capture **ret_capture)
+{
+	struct capture *capture = calloc(1, sizeof(*capture));
+	CUresult r = capture ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (r == CUDA_SUCCESS && !graph)
+		r = graph_new(&capture->graph);
+	if (r != CUDA_SUCCESS) {
+		free(capture);
+		return r;
+	}
+	capture->owns_graph = !graph;
+	if (graph)
+		capture->graph = graph;
+	capture->graph->capturing = true;
+	capture->id = ++latest_id;
+	capture->mode = mode;
+	capture->thread = thread_self();
+	capture->origin = stream;
+	capture->next = captures;
+	captures = capture;
+	join(stream, capture);
+	*ret_capture = capture;
+	return CUDA_SUCCESS;
+}
+
+static bool are_nodes_of(const struct client_graph *graph, const CUgraphNode *nodes, size_t count)
+{
+	for (size_t i = 0; i < count; ++i) {
+		const struct graph_node *node = graph_find_node(nodes[i]);
+
+		if (!node || node->graph != graph)
+			return false;
+	}
+	return true;
+}
+
+static CUresult begin(struct client_stream *stream, CUstreamCaptureMode mode, CUgraph handle,
+	const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count)
+{
+	struct client_graph *graph = handle ? graph_find(handle) : NULL;
+	struct capture *capture;
+	CUresult r;
+
+	if (of(stream)->capture || (graph && graph->capturing))
+		return CUDA_ERROR_ILLEGAL_STATE;
+	if ((handle && !graph) || (count && (!nodes || !graph || !are_nodes_of(graph, nodes, count))))
+		return CUDA_ERROR_INVALID_VALUE;
+	r = start(stream, mode, graph, &capture);
+	return r == CUDA_SUCCESS ? tips_add_all(&of(stream)->tips, nodes, data, count) : r;
+}
+
+CUresult capture_begin(struct client_stream *stream, CUstreamCaptureMode mode, CUgraph graph,
+	const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count)
+{
+	CUresult r;
+
+	if ((unsigned int)mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (stream->slot == 0)
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	graph_enter();
+	r = begin(stream, mode, graph, nodes, data, count);
+	graph_leave();
+	return r;
+}
+
+/* Whether everything that the other streams captured comes before the end of the origin. */
+static bool is_joined(const struct capture *capture)
+{
+	const struct tips *ends = &of(capture->origin)->tips;
+	uint32_t used = stream_slots_used();
+
+	for (uint32_t slot = 1; slot < used; ++slot) {
+		const struct tips *tips = &streams[slot].tips;
+
+		if (streams[slot].capture != capture || stream_slot(slot) == capture->origin)
+			continue;
+		for (size_t i = 0; i < tips->count; ++i) {
+			struct graph_node *node = graph_find_node(tips->nodes[i]);
+			bool joined = false;
+
+			for (size_t j = 0; node && !joined && j < ends->count; ++j)
+				joined = graph_is_before(node, graph_find_node(ends->nodes[j]));
+			if (node && !joined)
+				return false;
+		}
+	}
+	return true;
+}
+
+/* @ret_objects: of a graph that nobody gets */
+static CUresult end(struct client_stream *stream, CUgraph *ret_graph, struct graph_object **ret_objects)
+{
+	struct capture *capture = of(stream)->capture;
+	CUresult r = CUDA_SUCCESS;
+
+	if (!capture)
+		return CUDA_ERROR_ILLEGAL_STATE;
+	if (capture->origin != stream)
+		return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+	if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_self())
+		return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+	if (capture->invalid)
+		r = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	else if (!is_joined(capture))
+		r = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+	*ret_graph = r == CUDA_SUCCESS ? graph_handle(capture->graph) : NULL;
+	if (r == CUDA_SUCCESS)
+		capture->owns_graph = false;
+	finish(capture, ret_objects);
+	return r;
+}
+
+CUresult capture_end(struct client_stream *stream, CUgraph *ret_graph)
+{
+	struct graph_object *objects = NULL;
+	CUresult r;
+
+	if (stream->slot == 0)
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	graph_enter();
+	r = end(stream, ret_graph, &objects);
+	graph_leave();
+	graph_objects_drop(objects);
+	graph_memory_reap();
+	return r;
+}
+
+void capture_leave(struct client_stream *stream)
+{
+	struct graph_object *objects = NULL;
+	struct capture *capture;
+
+	graph_enter();
+	capture = of(stream)->capture;
+	if (capture && capture->origin == stream) {
+		finish(capture, &objects);
+	} else if (capture) {
+		of(stream)->capture = NULL;
+		word_set(&stream->capturing, OFF);
+		invalidate(capture);
+	}
+	graph_leave();
+	graph_objects_drop(objects);
+}
+
+/* ---- questions ---- */
+
+CUresult capture_query(struct client_stream *stream, struct capture_info *ret_info)
+{
+	const struct capture_stream *s = of(stream);
+
+	*ret_info = (struct capture_info){.status = CU_STREAM_CAPTURE_STATUS_NONE};
+	if (!capture_is_on(stream))
+		return CUDA_SUCCESS;
+	if (stream->slot == 0)
+		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+	graph_enter();
+	if (s->capture && s->capture->invalid)
+		ret_info->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+	else if (s->capture)
+		*ret_info = (struct capture_info){CU_STREAM_CAPTURE_STATUS_ACTIVE, s->capture->id,
+			graph_handle(s->capture->graph), s->tips.nodes, s->tips.data, s->tips.count};
+	graph_leave();
+	return CUDA_SUCCESS;
+}
+
+static CUresult update(struct client_stream *stream, const CUgraphNode *nodes, const CUgraphEdgeData *data,
+	size_t count, bool replaces)
+{
+	struct capture_stream *s = of(stream);
+
+	if (!s->capture)
+		return CUDA_ERROR_ILLEGAL_STATE;
+	if (s->capture->invalid)
+		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	if (!are_nodes_of(s->capture->graph, nodes, count))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (replaces)
+		s->tips.count = 0;
+	return tips_add_all(&s->tips, nodes, data, count);
+}
+
+CUresult capture_update(struct client_stream *stream, const CUgraphNode *nodes, const CUgraphEdgeData *data,
+	size_t count, bool replaces)
+{
+	CUresult r;
+
+	if (count && !nodes)
+		return CUDA_ERROR_INVALID_VALUE;
+	graph_enter();
+	r = update(stream, nodes, data, count, replaces);
+	graph_leave();
+	return r;
+}

@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See exec.h. The copy's nodes have the nodes of the program's graph as their origins; what the service has
+// of it is build.c's.
+
+#include "client/graph/exec.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/graph/build.h"
+#include "client/graph/memory.h"
+#include "client/state/module.h"
+
+#define EXEC_MAGIC UINT32_C(0x45584543)
+#define EXEC_SHIFT 8
+#define EXECS	   (1u << 16)
+
+struct client_exec {
+	struct slab_object object;
+	pthread_mutex_t lock;
+	struct client_graph *graph;
+	struct graph_build *build; /* replaced as a whole, never changed */
+	CUcontext context;
+	uint64_t flags;
+	uint64_t unloads; /* modules that had been unloaded when the build was looked at */
+	bool changed;	  /* the build is not the graph's any more */
+};
+
+_Static_assert(sizeof(struct client_exec) <= 1u << EXEC_SHIFT, "an executable graph fits its place");
+
+static struct slab exec_slab = SLAB_INIT(EXEC_SHIFT, EXECS);
+
+struct client_exec *exec_find(CUgraphExec handle)
+{
+	return slab_find(&exec_slab, handle, EXEC_MAGIC);
+}
+
+uint64_t exec_flags(const struct client_exec *exec)
+{
+	return exec->flags;
+}
+
+/* A build of the graph as it is. With a kernel's module gone there is none. */
+static CUresult make_current(struct client_exec *exec, struct graph_node **ret_bad)
+{
+	uint64_t unloads = module_unloads();
+	struct graph_build *build, *former = exec->build;
+	CUresult r;
+
+	if (former && !exec->changed && exec->unloads == unloads)
+		return CUDA_SUCCESS;
+	r = build_new(exec->graph, exec->context, exec->flags, &build, ret_bad);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (former) {
+		build_follow(build, former);
+		build_bury(former, NULL);
+	}
+	exec->build = build;
+	exec->changed = false;
+	exec->unloads = unloads;
+	return CUDA_SUCCESS;
+}
+
+/* ---- life ---- */
+
+static CUresult take_copy(CUgraph handle, struct client_graph **ret_copy)
+{
+	struct client_graph *graph;
+	CUresult r;
+
+	graph_enter();
+	graph = graph_find(handle);
+	if (!graph)
+		r = CUDA_ERROR_INVALID_VALUE;
+	else if (graph->capturing)
+		r = CUDA_ERROR_ILLEGAL_STATE;
+	else
+		r = graph_clone(graph, ret_copy);
+	graph_leave();
+	return r;
+}
+
+static void drop_copy(struct client_graph *graph)
+{
+	struct graph_object *objects = NULL;
+
+	graph_enter();
+	graph_free(graph, &objects);
+	graph_leave();
+	graph_objects_drop(objects);
+}
+
+/* The program's node behind one of the copy. */
+static CUgraphNode original(CUgraph handle, const struct graph_node *node)
+{
+	struct client_graph *graph;
+	CUgraphNode found = NULL;
+
+	graph_enter();
+	graph = graph_find(handle);
+	for (uint32_t i = 0; graph && node && i < graph->count; ++i)
+		if (graph->nodes[i]->serial == node->origin)
+			found = graph_node_handle(graph->nodes[i]);
+	graph_leave();
+	return found;
+}
+
+CUresult exec_new(
+	CUcontext context, CUgraph graph, uint64_t flags, CUgraphExec *ret_exec, CUgraphNode *ret_bad)
+{
+	struct client_exec *exec = slab_take(&exec_slab);
+	struct graph_node *bad = NULL;
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+
+	*ret_bad = NULL;
+	build_reap();
+	if (!exec)
+		return r;
+	r = take_copy(graph, &exec->graph);
+	if (r == CUDA_SUCCESS) {
+		exec->context = context;
+		exec->flags = flags;
+		pthread_mutex_init(&exec->lock, NULL);
+		r = make_current(exec, &bad);
+		if (r != CUDA_SUCCESS) {
+			*ret_bad = original(graph, bad);
+			drop_copy(exec->graph);
+		}
+	}
+	if (r != CUDA_SUCCESS) {
+		slab_give(&exec_slab, exec);
+		return r;
+	}
+	atomic_store_explicit(&exec->object.live, EXEC_MAGIC, memory_order_release);
+	*ret_exec = (CUgraphExec)(void *)exec;
+	return CUDA_SUCCESS;
+}
+
+CUresult exec_destroy(CUgraphExec handle)
+{
+	struct client_exec *exec = exec_find(handle);
+	uint32_t magic = EXEC_MAGIC;
+
+	if (!exec || !atomic_compare_exchange_strong(&exec->object.live, &magic, 0))
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&exec->lock);
+	pthread_mutex_unlock(&exec->lock);
+	pthread_mutex_destroy(&exec->lock);
+	build_bury(exec->build, exec->graph);
+	slab_give(&exec_slab, exec);
+	return CUDA_SUCCESS;
+}
+
+/* ---- launching ---- */
+
+/* Counts memory of allocation and free nodes. */
+static CUresult count_memory(const struct client_graph *graph, bool again)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	for (uint32_t i = 0; r == CUDA_SUCCESS && i < graph->count; ++i) {
+		const struct graph_params *params = &graph->nodes[i]->params;
+
+		if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+			r = graph_memory_allocate(params->memory, again);
+		else if (params->type == CU_GRAPH_NODE_TYPE_GRAPH)
+			r = count_memory(params->child, again);
+	}
+	for (uint32_t i = 0; r == CUDA_SUCCESS && i < graph->count; ++i)
+		if (graph->nodes[i]->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+			graph_memory_free(graph->nodes[i]->params.address);
+	return r;
+}
+
+static CUresult launch(struct client_exec *exec, struct client_stream *stream)
+{
+	struct graph_node *bad;
+	CUresult r = make_current(exec, &bad);
+
+	if (r == CUDA_SUCCESS)
+		r = count_memory(exec->graph, exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+	return r == CUDA_SUCCESS ? build_launch(exec->build, stream) : r;
+}
+
+CUresult exec_launch(struct client_exec *exec, struct client_stream *stream)
+{
+	CUresult r;
+
+	pthread_mutex_lock(&exec->lock);
+	r = launch(exec, stream);
+	pthread_mutex_unlock(&exec->lock);
+	return r;
+}
+
+CUresult exec_upload(struct client_exec *exec)
+{
+	struct graph_node *bad;
+	CUresult r;
+
+	pthread_mutex_lock(&exec->lock);
+	r = make_current(exec, &bad);
+	pthread_mutex_unlock(&exec->lock);
+	return r;
+}
+
+/* ---- changes ---- */
+
+/* The copy's node for one of the program's. */
+static struct graph_node *counterpart(const struct client_exec *exec, CUgraphNode handle)
+{
+	const struct graph_node *node;
+	uint64_t serial;
+
+	graph_enter();
+	node = graph_find_node(handle);
+	serial = node ? node->serial : 0;
+	graph_leave();
+	return serial ? graph_find_origin(exec->graph, serial) : NULL;
+}
+
+/* Memory nodes cannot be changed. */
+static bool can_change(CUgraphNodeType type)
+{
+	return type != CU_GRAPH_NODE_TYPE_MEM_ALLOC && type != CU_GRAPH_NODE_TYPE_MEM_FREE;
+}
+
+CUresult exec_set(struct client_exec *exec, CUgraphNode handle, struct graph_params *params)
+{
+	struct graph_node *node;
+	CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+	pthread_mutex_lock(&exec->lock);
+	node = counterpart(exec, handle);
+	if (node && node->params.type == params->type && can_change(params->type)) {
+		struct graph_params former = node->params;
+
+		node->params = *params;
+		*params = former;
+		exec->changed = true;
+		r = CUDA_SUCCESS;
+	}
+	pthread_mutex_unlock(&exec->lock);
+	params_deinit(params);
+	return r;
+}
+
+CUresult exec_get(struct client_exec *exec, CUgraphNode handle, struct graph_params *ret_params)
+{
+	const struct graph_node *node;
+	CUresult r;
+
+	pthread_mutex_lock(&exec->lock);
+	node = counterpart(exec, handle);
+	r = node ? params_clone(&node->params, ret_params) : CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_unlock(&exec->lock);
+	return r;
+}
+
+/* Only these can be switched off. */
+static bool has_switch(const struct graph_node *node)
+{
+	return node && (node->params.type == CU_GRAPH_NODE_TYPE_KERNEL ||
+			       node->params.type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+			       node->params.type == CU_GRAPH_NODE_TYPE_MEMSET);
+}
+
+CUresult exec_enable(struct client_exec *exec, CUgraphNode handle, bool enabled)
+{
+	struct graph_node *node;
+	CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+	pthread_mutex_lock(&exec->lock);
+	node = counterpart(exec, handle);
+	if (has_switch(node)) {
+		exec->changed |= node->disabled == enabled;
+		node->disabled = !enabled;
+		r = CUDA_SUCCESS;
+	}
+	pthread_mutex_unlock(&exec->lock);
+	return r;
+}
+
+CUresult exec_is_enabled(struct client_exec *exec, CUgraphNode handle, bool *ret_enabled)
+{
+	const struct graph_node *node;
+	CUresult r = CUDA_ERROR_INVALID_VALUE;
+
+	pthread_mutex_lock(&exec->lock);
+	node = counterpart(exec, handle);
+	if (has_switch(node)) {
+		*ret_enabled = !node->disabled;
+		r = CUDA_SUCCESS;
+	}
+	pthread_mutex_unlock(&exec->lock);
+	return r;
+}
+
+/* ---- updates as a whole ---- */
+
+static CUgraphExecUpdateResult blame(struct graph_node *node, const struct graph_node *from,
+	CUgraphExecUpdateResult result, CUgraphExecUpdateResultInfo *info)
+{
+	info->result = result;
+	info->errorNode = node ? graph_node_handle(node) : NULL;
+	info->errorFromNode = from ? graph_node_handle(from) : NULL;
+	return result;
+}
+
+static bool same_edges(struct graph_node *mine, struct graph_node *theirs, CUgraphExecUpdateResultInfo *info)
+{
+	bool same = mine->before.count == theirs->before.count;
+
+	for (uint32_t i = 0; same && i < mine->before.count; ++i) {
+		const struct graph_edge *a = &mine->before.at[i], *b = &theirs->before.at[i];
+
+		same = a->node->mark == b->node->mark && memcmp(&a->data, &b->data, sizeof(a->data)) == 0;
+		if (!same)
+			blame(theirs, b->node, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, info);
+	}
+	if (!same && !info->errorNode)
+		blame(theirs, NULL, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, info);
+	return same;
+}
+
+static CUgraphExecUpdateResult compare(const struct client_graph *mine, const struct client_graph *theirs,
+	CUgraphExecUpdateResultInfo *info);
+
+static CUgraphExecUpdateResult compare_node(
+	struct graph_node *mine, struct graph_node *theirs, CUgraphExecUpdateResultInfo *info)
+{
+	CUgraphNodeType type = mine->params.type;
+
+	if (type != theirs->params.type)
+		return blame(theirs, NULL, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, info);
+	if (!same_edges(mine, theirs, info))
+		return info->result;
+	if (type == CU_GRAPH_NODE_TYPE_GRAPH)
+		return compare(mine->params.child, theirs->params.child, info);
+	if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+		return blame(theirs, NULL, CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, info);
+	return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
+static CUgraphExecUpdateResult compare(
+	const struct client_graph *mine, const struct client_graph *theirs, CUgraphExecUpdateResultInfo *info)
+{
+	CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+
+	if (mine->count != theirs->count)
+		return blame(NULL, NULL, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, info);
+	for (uint32_t i = 0; i < mine->count; ++i)
+		mine->nodes[i]->mark = theirs->nodes[i]->mark = i;
+	for (uint32_t i = 0; !result && i < mine->count; ++i)
+		result = compare_node(mine->nodes[i], theirs->nodes[i], info);
+	return result;
+}
+
+/* Exchanges what the nodes do; the graphs have the same form. */
+static void exchange(struct client_graph *mine, struct client_graph *theirs)
+{
+	for (uint32_t i = 0; i < mine->count; ++i) {
+		struct graph_params *a = &mine->nodes[i]->params, *b = &theirs->nodes[i]->params, former = *a;
+
+		if (a->type == CU_GRAPH_NODE_TYPE_GRAPH) {
+			exchange(a->child, b->child);
+			continue;
+		}
+		*a = *b;
+		*b = former;
+	}
+}
+
+/* @copy: of the program's graph; the info is to name nodes of the latter */
+static CUresult update(struct client_exec *exec, struct client_graph *mine, struct client_graph *copy,
+	CUgraph handle, CUgraphExecUpdateResultInfo *info)
+{
+	if (compare(mine, copy, info)) {
+		info->errorNode = original(handle, graph_find_node(info->errorNode));
+		info->errorFromNode = original(handle, graph_find_node(info->errorFromNode));
+		return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+	}
+	exchange(mine, copy);
+	exec->changed = true;
+	return CUDA_SUCCESS;
+}
+
+CUresult exec_update(struct client_exec *exec, CUgraph handle, CUgraphExecUpdateResultInfo *ret_info)
+{
+	struct client_graph *copy;
+	CUresult r = take_copy(handle, &copy);
+
+	*ret_info = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_SUCCESS};
+	if (r != CUDA_SUCCESS) {
+		ret_info->result = CU_GRAPH_EXEC_UPDATE_ERROR;
+		return r;
+	}
+	pthread_mutex_lock(&exec->lock);
+	r = update(exec, exec->graph, copy, handle, ret_info);
+	pthread_mutex_unlock(&exec->lock);
+	drop_copy(copy);
+	return r;
+}
+
+CUresult exec_set_child(struct client_exec *exec, CUgraphNode node, CUgraph handle)
+{
+	CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_SUCCESS};
+	struct client_graph *copy;
+	struct graph_node *mine;
+	CUresult r = take_copy(handle, &copy);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	pthread_mutex_lock(&exec->lock);
+	mine = counterpart(exec, node);
+	if (!mine || mine->params.type != CU_GRAPH_NODE_TYPE_GRAPH ||
+		update(exec, mine->params.child, copy, handle, &info) != CUDA_SUCCESS)
+		r = CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_unlock(&exec->lock);
+	drop_copy(copy);
+	return r;
+}
+
+CUresult exec_copy(struct client_exec *exec, struct client_graph **ret_graph)
+{
+	return graph_clone(exec->graph, ret_graph);
+}

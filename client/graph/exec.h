@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Executable graphs: a private copy of a graph, its form (form.h), and the service's graphs made from the
+// form's descriptions. A launch is one command for each of those, one alone for most graphs.
+//
+// A change of a node is made in the copy only; before the next launch the form is made anew and the service
+// gets new graphs, so launches that are on their way keep what they had. Former ones are given back once
+// their last launch is done, when the next graph is made or destroyed.
+//
+// Any thread, the graph lock is not held. One lock per executable graph; inside it the service is asked and
+// commands are submitted.
+
+#ifndef FRMPS_CLIENT_GRAPH_EXEC_H
+#define FRMPS_CLIENT_GRAPH_EXEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/graph/graph.h"
+#include "protocol/cuda_abi.h"
+
+struct client_exec;
+struct client_stream;
+
+/** What is behind a handle, NULL if nothing is. */
+struct client_exec *exec_find(CUgraphExec handle);
+
+/**
+ * Makes an executable graph. @ret_bad: the node to blame, or NULL; written on failure.
+ * Return: as form_make(), or what the service said.
+ */
+CUresult exec_new(
+	CUcontext context, CUgraph graph, uint64_t flags, CUgraphExec *ret_exec, CUgraphNode *ret_bad);
+/** Ends it; launches that are on their way go on. */
+CUresult exec_destroy(CUgraphExec exec);
+uint64_t exec_flags(const struct client_exec *exec);
+
+/** CUDA_ERROR_INVALID_HANDLE, the sticky error, or what making the changed form returned. */
+CUresult exec_launch(struct client_exec *exec, struct client_stream *stream);
+/** Makes sure that the next launch has nothing to make. */
+CUresult exec_upload(struct client_exec *exec);
+
+/**
+ * Sets what a node does.
+ * @node: of the graph that it was made from
+ * @params: taken over, also on failure
+ * Return: CUDA_ERROR_INVALID_VALUE for another type, or a node that is not in it.
+ */
+CUresult exec_set(struct client_exec *exec, CUgraphNode node, struct graph_params *params);
+/** Sets what the nodes of a child do: those of another graph of the same form. */
+CUresult exec_set_child(struct client_exec *exec, CUgraphNode node, CUgraph child);
+CUresult exec_enable(struct client_exec *exec, CUgraphNode node, bool enabled);
+CUresult exec_is_enabled(struct client_exec *exec, CUgraphNode node, bool *ret_enabled);
+/** Sets what all nodes do. CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE: the info says why, and nothing was changed.
+ */
+CUresult exec_update(struct client_exec *exec, CUgraph graph, CUgraphExecUpdateResultInfo *ret_info);
+/** What a node's parameters are now, for setting some of them. Copied; params_deinit() is the caller's. */
+CUresult exec_get(struct client_exec *exec, CUgraphNode node, struct graph_params *ret_params);
+
+/** A copy of the graph, for a launch that is captured. The graph lock is held. */
+CUresult exec_copy(struct client_exec *exec, struct client_graph **ret_graph);
+
+#endif

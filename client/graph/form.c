@@ -1,0 +1,537 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See form.h. Two passes: the graph with all its children is flattened into items, in an order that the edges
+// allow; then the items are dealt out to slots and segments.
+
+#include "client/graph/form.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/stage/copy.h"
+#include "client/state/event.h"
+#include "client/state/function.h"
+#include "client/state/host.h"
+#include "protocol/command.h"
+
+#define NOWHERE UINT32_MAX
+
+struct link {
+	uint32_t item;
+	CUgraphEdgeData data;
+};
+
+/* Something to be done, by the device or here. */
+struct item {
+	bool here;
+	uint32_t first_link, link_count; /* to earlier items */
+	uint32_t place;			 /* segment, or slot */
+	uint32_t index;			 /* in its segment */
+	struct graph_step step;		 /* here */
+	/* On the device. */
+	uint16_t op, flags;
+	const struct frmps_launch *launch; /* in a node's parameters */
+	uint32_t launch_bytes;
+	struct frmps_copy copy;
+	struct frmps_set set;
+};
+
+struct maker {
+	struct item *items;
+	uint32_t count, room;
+	struct link *links;
+	uint32_t link_count, link_room;
+	CUcontext context;
+	struct graph_form *form;
+	struct graph_node *bad;
+};
+
+/* Room for one more in an array that grows by doubling. */
+static bool grow(void *array, uint32_t count, uint32_t *room, size_t bytes)
+{
+	uint32_t more = *room ? 2 * *room : 16;
+	void *old, *new;
+
+	memcpy(&old, array, sizeof(old));
+	if (count < *room)
+		return true;
+	new = realloc(old, more * bytes);
+	if (!new)
+		return false;
+	memcpy(array, &new, sizeof(new));
+	*room = more;
+	return true;
+}
+
+/* ---- items ---- */
+
+static struct item *add_item(struct maker *maker, bool here)
+{
+	struct item *item;
+
+	if (!grow(&maker->items, maker->count, &maker->room, sizeof(*item)))
+		return NULL;
+	item = &maker->items[maker->count++];
+	*item = (struct item){.here = here, .op = FRMPS_OP_PAD, .first_link = maker->link_count};
+	return item;
+}
+
+/* To the newest item. */
+static CUresult add_link(struct maker *maker, uint32_t to, const CUgraphEdgeData *data)
+{
+	static const CUgraphEdgeData ordinary;
+
+	if (to == NOWHERE)
+		return CUDA_SUCCESS;
+	if (!grow(&maker->links, maker->link_count, &maker->link_room, sizeof(struct link)))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	maker->links[maker->link_count++] = (struct link){to, data ? *data : ordinary};
+	maker->items[maker->count - 1].link_count++;
+	return CUDA_SUCCESS;
+}
+
+/* What the node waits for: nodes have their last item in `mark`. @begin: for nodes of a child that wait for
+ * none */
+static CUresult link_node(struct maker *maker, const struct graph_node *node, uint32_t begin)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	if (node->before.count == 0)
+		r = add_link(maker, begin, NULL);
+	for (uint32_t i = 0; r == CUDA_SUCCESS && i < node->before.count; ++i)
+		r = add_link(maker, node->before.at[i].node->mark, &node->before.at[i].data);
+	return r;
+}
+
+static CUresult add_kernel(struct item *item, const struct graph_kernel *kernel)
+{
+	const struct client_function *function = function_find(kernel->function);
+
+	if (!function || function->serial != kernel->function_serial)
+		return CUDA_ERROR_INVALID_HANDLE;
+	function_launched(function);
+	item->op = FRMPS_OP_LAUNCH;
+	item->flags = kernel->cooperative ? FRMPS_CMD_COOPERATIVE : 0;
+	item->launch = kernel->body;
+	item->launch_bytes = params_kernel_bytes(kernel);
+	return CUDA_SUCCESS;
+}
+
+static CUresult add_set(struct item *item, const CUDA_MEMSET_NODE_PARAMS *set)
+{
+	const struct copy_fill fill = {
+		set->dst, set->pitch, set->width, set->height, set->value, set->elementSize};
+
+	item->op = FRMPS_OP_SET;
+	return copy_fill_form(&fill, &item->set);
+}
+
+static void add_device_copy(
+	struct item *item, struct box box, const struct copy_side *dst, const struct copy_side *src)
+{
+	uint32_t kind = (dst->place == COPY_PINNED ? FRMPS_COPY_DST_HOST : 0) |
+			(src->place == COPY_PINNED ? FRMPS_COPY_SRC_HOST : 0);
+
+	box.dst.address += dst->shift;
+	box.src.address += src->shift;
+	item->op = FRMPS_OP_COPY;
+	item->copy = copy_form(&box, kind);
+}
+
+/* Pinned memory for a box, its rows packed. */
+static CUresult stage(struct maker *maker, const struct box *box, struct box_side *ret_side)
+{
+	struct graph_form *form = maker->form;
+	uint64_t bytes;
+	CUresult r;
+
+	if (__builtin_mul_overflow(box->width, box->height, &bytes) ||
+		__builtin_mul_overflow(bytes, box->depth, &bytes) ||
+		!grow(&form->pinned, form->pinned_count, &form->pinned_room, sizeof(void *)))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = host_alloc(maker->context, bytes, 0, &form->pinned[form->pinned_count]);
+	if (r != CUDA_SUCCESS)
+		return r;
+	*ret_side = (struct box_side){.address = (uint64_t)(uintptr_t)form->pinned[form->pinned_count++],
+		.pitch = box->width,
+		.rows = box->height};
+	return CUDA_SUCCESS;
+}
+
+/* A copy of ordinary memory: one half here, one on the device. The items that the node becomes are the
+ * newest. */
+static CUresult add_staged(struct maker *maker, const struct graph_node *node, const struct box *box,
+	const struct copy_side *dst, const struct copy_side *src, uint32_t begin)
+{
+	static const struct copy_side pinned = {.place = COPY_PINNED};
+	bool to_device = dst->place == COPY_DEVICE;
+	struct box first = *box, second = *box;
+	struct item *item;
+	CUresult r = stage(maker, box, &first.dst);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	second.src = first.dst;
+	item = add_item(maker, to_device);
+	if (!item)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (to_device)
+		item->step = (struct graph_step){.kind = STEP_COPY, .copy = first};
+	else
+		add_device_copy(item, first, &pinned, src);
+	r = link_node(maker, node, begin);
+	if (r != CUDA_SUCCESS)
+		return r;
+	item = add_item(maker, !to_device);
+	if (!item)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (to_device)
+		add_device_copy(item, second, dst, &pinned);
+	else
+		item->step = (struct graph_step){.kind = STEP_COPY, .copy = second};
+	return add_link(maker, maker->count - 2, NULL);
+}
+
+static CUresult add_copy(struct maker *maker, const struct graph_node *node, uint32_t begin)
+{
+	struct box box = node->params.copy.box;
+	bool empty = box_is_empty(&box);
+	struct copy_side dst, src;
+	struct item *item;
+	CUresult r = empty ? CUDA_SUCCESS : copy_examine(&box, node->params.copy.how, &dst, &src);
+	bool here = !empty && r == CUDA_SUCCESS && dst.place != COPY_DEVICE && src.place != COPY_DEVICE;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!empty && !here && (dst.place == COPY_ORDINARY || src.place == COPY_ORDINARY))
+		return add_staged(maker, node, &box, &dst, &src, begin);
+	item = add_item(maker, here);
+	if (!item)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (here)
+		item->step = (struct graph_step){.kind = STEP_COPY, .copy = box};
+	else if (!empty)
+		add_device_copy(item, box, &dst, &src);
+	return link_node(maker, node, begin);
+}
+
+static CUresult add_step(struct item *item, const struct graph_params *params)
+{
+	item->here = true;
+	switch (params->type) {
+	case CU_GRAPH_NODE_TYPE_HOST:
+		item->step = (struct graph_step){.kind = STEP_HOST, .host = params->host};
+		return CUDA_SUCCESS;
+	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+		item->step = (struct graph_step){.kind = STEP_BATCH, .batch = params->batch};
+		return CUDA_SUCCESS;
+	default:
+		item->step = (struct graph_step){
+			.kind = params->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD ? STEP_RECORD : STEP_WAIT,
+			.event = params->event,
+		};
+		return event_is_live(params->event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	}
+}
+
+static CUresult flatten(struct maker *maker, const struct client_graph *graph, uint32_t begin);
+
+/* Joins in front of and behind the nodes of a child. */
+static CUresult add_child(struct maker *maker, const struct graph_node *node, uint32_t begin)
+{
+	const struct client_graph *child = node->params.child;
+	CUresult r = add_item(maker, false) ? link_node(maker, node, begin) : CUDA_ERROR_OUT_OF_MEMORY;
+	uint32_t first = maker->count - 1;
+
+	if (r == CUDA_SUCCESS)
+		r = flatten(maker, child, first);
+	if (r == CUDA_SUCCESS && !add_item(maker, false))
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	if (r == CUDA_SUCCESS && child->count == 0)
+		r = add_link(maker, first, NULL);
+	for (uint32_t i = 0; r == CUDA_SUCCESS && i < child->count; ++i)
+		if (child->nodes[i]->behind.count == 0)
+			r = add_link(maker, child->nodes[i]->mark, NULL);
+	return r;
+}
+
+static CUresult add_simple(struct maker *maker, const struct graph_node *node, uint32_t begin)
+{
+	const struct graph_params *params = &node->params;
+	struct item *item = add_item(maker, false);
+	CUresult r = item ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	switch (node->disabled ? CU_GRAPH_NODE_TYPE_EMPTY : params->type) {
+	case CU_GRAPH_NODE_TYPE_KERNEL:
+		r = add_kernel(item, &params->kernel);
+		break;
+	case CU_GRAPH_NODE_TYPE_MEMSET:
+		r = add_set(item, &params->set);
+		break;
+	case CU_GRAPH_NODE_TYPE_HOST:
+	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+		r = add_step(item, params);
+		break;
+	default: /* the memory of allocation nodes is there */
+		break;
+	}
+	return r == CUDA_SUCCESS ? link_node(maker, node, begin) : r;
+}
+
+static CUresult add_node(struct maker *maker, struct graph_node *node, uint32_t begin)
+{
+	CUresult r;
+
+	if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
+		r = add_child(maker, node, begin);
+	else if (node->params.type == CU_GRAPH_NODE_TYPE_MEMCPY && !node->disabled)
+		r = add_copy(maker, node, begin);
+	else
+		r = add_simple(maker, node, begin);
+	if (r != CUDA_SUCCESS && !maker->bad)
+		maker->bad = node;
+	node->mark = maker->count - 1;
+	return r;
+}
+
+/* In an order that the edges allow; that in which nodes were made, where it is one. */
+static CUresult flatten(struct maker *maker, const struct client_graph *graph, uint32_t begin)
+{
+	struct graph_node **ready = malloc((graph->count + 1) * sizeof(struct graph_node *));
+	uint32_t first = 0, end = 0;
+	CUresult r = ready ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+
+	for (uint32_t i = 0; ready && i < graph->count; ++i) {
+		graph->nodes[i]->mark = graph->nodes[i]->before.count;
+		if (graph->nodes[i]->mark == 0)
+			ready[end++] = graph->nodes[i];
+	}
+	while (r == CUDA_SUCCESS && first < end) {
+		struct graph_node *node = ready[first++];
+
+		r = add_node(maker, node, begin);
+		for (uint32_t i = 0; i < node->behind.count; ++i)
+			if (--node->behind.at[i].node->mark == 0)
+				ready[end++] = node->behind.at[i].node;
+	}
+	free(ready);
+	return r == CUDA_SUCCESS && end < graph->count ? CUDA_ERROR_INVALID_VALUE : r;
+}
+
+/* ---- slots and segments ---- */
+
+/* Return: the highest place. */
+static uint32_t deal(struct maker *maker)
+{
+	uint32_t highest = 0;
+
+	for (uint32_t i = 0; i < maker->count; ++i) {
+		struct item *item = &maker->items[i];
+
+		for (uint32_t j = 0; j < item->link_count; ++j) {
+			const struct item *to = &maker->items[maker->links[item->first_link + j].item];
+			uint32_t least = to->place + (item->here && !to->here);
+
+			item->place = item->place < least ? least : item->place;
+		}
+		highest = highest < item->place ? item->place : highest;
+	}
+	return highest;
+}
+
+static uint64_t padded(uint64_t bytes)
+{
+	return (bytes + FRMPS_RECORD_ALIGN - 1) / FRMPS_RECORD_ALIGN * FRMPS_RECORD_ALIGN;
+}
+
+static const void *body_of(const struct item *item, uint64_t *ret_bytes)
+{
+	switch (item->op) {
+	case FRMPS_OP_LAUNCH:
+		*ret_bytes = item->launch_bytes;
+		return item->launch;
+	case FRMPS_OP_COPY:
+		*ret_bytes = sizeof(item->copy);
+		return &item->copy;
+	case FRMPS_OP_SET:
+		*ret_bytes = sizeof(item->set);
+		return &item->set;
+	default:
+		*ret_bytes = 0;
+		return NULL;
+	}
+}
+
+/* A link is an edge inside one segment; the others hold anyway. */
+static bool is_edge(const struct maker *maker, const struct item *item, uint32_t link)
+{
+	const struct item *to = &maker->items[maker->links[item->first_link + link].item];
+
+	return !to->here && to->place == item->place;
+}
+
+static uint32_t count_edges(const struct maker *maker, const struct item *item)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < item->link_count; ++i)
+		count += is_edge(maker, item, i);
+	return count;
+}
+
+static uint64_t node_bytes(const struct maker *maker, const struct item *item)
+{
+	uint64_t body;
+
+	body_of(item, &body);
+	return padded(sizeof(struct frmps_graph_node) +
+		      count_edges(maker, item) * sizeof(struct frmps_graph_edge) + body);
+}
+
+static void write_node(const struct maker *maker, const struct item *item, struct frmps_graph_node *node)
+{
+	struct frmps_graph_edge *edge = (struct frmps_graph_edge *)(void *)(node + 1);
+	uint64_t bytes;
+	const void *body = body_of(item, &bytes);
+
+	*node = (struct frmps_graph_node){
+		.size = (uint32_t)node_bytes(maker, item),
+		.op = item->op,
+		.flags = item->flags,
+		.edges = count_edges(maker, item),
+	};
+	for (uint32_t i = 0; i < item->link_count; ++i) {
+		const struct link *link = &maker->links[item->first_link + i];
+		const struct item *to = &maker->items[link->item];
+		bool kernels = to->op == FRMPS_OP_LAUNCH && item->op == FRMPS_OP_LAUNCH;
+
+		if (is_edge(maker, item, i))
+			*edge++ = (struct frmps_graph_edge){
+				.node = to->index,
+				.from_port = kernels ? link->data.from_port : 0,
+				.type = kernels ? link->data.type : 0,
+			};
+	}
+	if (bytes)
+		memcpy(edge, body, bytes);
+}
+
+static struct graph_step *add_form_step(struct graph_form *form)
+{
+	if (!grow(&form->steps, form->count, &form->room, sizeof(struct graph_step)))
+		return NULL;
+	return &form->steps[form->count++];
+}
+
+/* What a segment takes; numbers its items. */
+static struct frmps_graph_head measure(struct maker *maker, uint32_t place, uint32_t flags, bool *ret_works)
+{
+	struct frmps_graph_head head = {.bytes = sizeof(head), .flags = flags};
+
+	*ret_works = false;
+	for (uint32_t i = 0; i < maker->count; ++i) {
+		struct item *item = &maker->items[i];
+
+		if (item->here || item->place != place)
+			continue;
+		item->index = head.nodes++;
+		head.edges += count_edges(maker, item);
+		head.bytes += node_bytes(maker, item);
+		*ret_works |= item->op != FRMPS_OP_PAD;
+	}
+	return head;
+}
+
+static CUresult write_segment(struct maker *maker, uint32_t place, uint32_t flags)
+{
+	bool works;
+	struct frmps_graph_head head = measure(maker, place, flags, &works);
+	struct graph_step *step;
+	uint8_t *at;
+
+	if (!works)
+		return CUDA_SUCCESS;
+	if (head.nodes > FRMPS_GRAPH_NODES_MAX || head.bytes > FRMPS_GRAPH_BYTES_MAX)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	at = calloc(1, head.bytes);
+	step = at ? add_form_step(maker->form) : NULL;
+	if (!step) {
+		free(at);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*step = (struct graph_step){.kind = STEP_DEVICE, .device = {at, head.bytes, 0}};
+	memcpy(at, &head, sizeof(head));
+	at += sizeof(head);
+	for (uint32_t i = 0; i < maker->count; ++i) {
+		const struct item *item = &maker->items[i];
+
+		if (item->here || item->place != place)
+			continue;
+		write_node(maker, item, (struct frmps_graph_node *)(void *)at);
+		at += node_bytes(maker, item);
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult write_slot(struct maker *maker, uint32_t place)
+{
+	for (uint32_t i = 0; i < maker->count; ++i) {
+		const struct item *item = &maker->items[i];
+		struct graph_step *step;
+
+		if (!item->here || item->place != place)
+			continue;
+		step = add_form_step(maker->form);
+		if (!step)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		*step = item->step;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult form_make(const struct client_graph *graph, CUcontext context, uint32_t flags,
+	struct graph_form *ret_form, struct graph_node **ret_bad)
+{
+	struct maker maker = {.context = context, .form = ret_form};
+	uint32_t highest;
+	CUresult r;
+
+	*ret_form = (struct graph_form){0};
+	r = flatten(&maker, graph, NOWHERE);
+	highest = r == CUDA_SUCCESS ? deal(&maker) : 0;
+	for (uint32_t place = 0; r == CUDA_SUCCESS && place <= highest; ++place) {
+		r = write_slot(&maker, place);
+		if (r == CUDA_SUCCESS)
+			r = write_segment(&maker, place, flags);
+	}
+	if (r != CUDA_SUCCESS)
+		*ret_bad = maker.bad;
+	free(maker.items);
+	free(maker.links);
+	return r;
+}
+
+void form_drop_descriptions(struct graph_form *form)
+{
+	for (uint32_t i = 0; i < form->count; ++i) {
+		if (form->steps[i].kind != STEP_DEVICE)
+			continue;
+		free(form->steps[i].device.description);
+		form->steps[i].device.description = NULL;
+	}
+}
+
+void form_deinit(struct graph_form *form)
+{
+	form_drop_descriptions(form);
+	for (uint32_t i = 0; i < form->pinned_count; ++i)
+		host_free(form->pinned[i]);
+	free(form->steps);
+	free(form->pinned);
+	*form = (struct graph_form){0};
+}

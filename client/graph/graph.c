@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See graph.h. Graphs and nodes lie in slabs, so that a handle of what is gone is refused, not followed. An
+// edge is kept at both its ends.
+
+#include "client/graph/graph.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GRAPHS (1u << 16)
+#define NODES  (1u << 21)
+
+_Static_assert(sizeof(struct client_graph) <= 1u << GRAPH_SHIFT, "a graph fits its place");
+_Static_assert(sizeof(struct graph_node) <= 1u << GRAPH_NODE_SHIFT, "a node fits its place");
+
+static struct slab graph_slab = SLAB_INIT(GRAPH_SHIFT, GRAPHS);
+static struct slab node_slab = SLAB_INIT(GRAPH_NODE_SHIFT, NODES);
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t serials; /* guarded by lock */
+
+void graph_enter(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void graph_leave(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+struct client_graph *graph_find(CUgraph handle)
+{
+	return slab_find(&graph_slab, handle, GRAPH_MAGIC);
+}
+
+struct graph_node *graph_find_node(CUgraphNode handle)
+{
+	return slab_find(&node_slab, handle, GRAPH_NODE_MAGIC);
+}
+
+CUresult graph_new(struct client_graph **ret_graph)
+{
+	struct client_graph *graph = slab_take(&graph_slab);
+
+	if (!graph)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	graph->serial = ++serials;
+	atomic_store_explicit(&graph->object.live, GRAPH_MAGIC, memory_order_release);
+	*ret_graph = graph;
+	return CUDA_SUCCESS;
+}
+
+/* ---- edges ---- */
+
+static struct graph_edge *find_edge(const struct graph_edges *edges, const struct graph_node *node)
+{
+	for (uint32_t i = 0; i < edges->count; ++i)
+		if (edges->at[i].node == node)
+			return &edges->at[i];
+	return NULL;
+}
+
+static bool make_room(struct graph_edges *edges)
+{
+	uint32_t room = edges->room ? 2 * edges->room : 2;
+	struct graph_edge *at;
+
+	if (edges->count < edges->room)
+		return true;
+	at = realloc(edges->at, room * sizeof(*at));
+	if (!at)
+		return false;
+	edges->at = at;
+	edges->room = room;
+	return true;
+}
+
+static void drop_edge(struct graph_edges *edges, const struct graph_node *node)
+{
+	struct graph_edge *edge = find_edge(edges, node);
+
+	if (edge) {
+		size_t behind = (size_t)(&edges->at[--edges->count] - edge);
+
+		memmove(edge, edge + 1, behind * sizeof(*edge));
+	}
+}
+
+static bool is_known(const struct graph_node *from, const struct graph_node *to, const CUgraphEdgeData *data)
+{
+	static const unsigned char zero[sizeof(data->reserved)];
+	bool kernels = from->params.type == CU_GRAPH_NODE_TYPE_KERNEL &&
+		       to->params.type == CU_GRAPH_NODE_TYPE_KERNEL;
+
+	if (data->to_port || memcmp(data->reserved, zero, sizeof(zero)) != 0)
+		return false;
+	if (data->from_port == 0 && data->type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT)
+		return true;
+	return kernels && data->from_port <= CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER &&
+	       data->type <= CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+}
+
+CUresult graph_connect(struct graph_node *from, struct graph_node *to, const CUgraphEdgeData *data)
+{
+	static const CUgraphEdgeData ordinary;
+
+	data = data ? data : &ordinary;
+	if (from == to || from->graph != to->graph || !is_known(from, to, data) ||
+		find_edge(&to->before, from))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!make_room(&from->behind) || !make_room(&to->before))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	from->behind.at[from->behind.count++] = (struct graph_edge){to, *data};
+	to->before.at[to->before.count++] = (struct graph_edge){from, *data};
+	return CUDA_SUCCESS;
+}
+
+CUresult graph_disconnect(struct graph_node *from, struct graph_node *to, const CUgraphEdgeData *data)
+{
+	const struct graph_edge *edge = find_edge(&to->before, from);
+
+	if (!edge || (data && memcmp(&edge->data, data, sizeof(*data)) != 0))
+		return CUDA_ERROR_INVALID_VALUE;
+	drop_edge(&to->before, from);
+	drop_edge(&from->behind, to);
+	return CUDA_SUCCESS;
+}
+
+/* ---- nodes ---- */
+
+static struct graph_node *free_node(struct graph_node *node, struct graph_object **objects)
+{
+	if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH && node->params.child)
+		graph_free(node->params.child, objects);
+	params_deinit(&node->params);
+	free(node->before.at);
+	free(node->behind.at);
+	atomic_store_explicit(&node->object.live, 0, memory_order_release);
+	slab_give(&node_slab, node);
+	return NULL;
+}
+
+void graph_drop_params(struct graph_params *params)
+{
+	struct graph_object *objects = NULL;
+
+	if (params->type == CU_GRAPH_NODE_TYPE_GRAPH && params->child)
+		graph_free(params->child, &objects);
+	params_deinit(params);
+	/* Copies of a graph that is there: no destructor runs. */
+	graph_objects_drop(objects);
+}
+
+/* A node without edges at the end of a graph. Takes the parameters over, also on failure. */
+static CUresult append(struct client_graph *graph, struct graph_params *params, struct graph_node **ret_node)
+{
+	uint32_t room = graph->room ? 2 * graph->room : 8;
+	struct graph_node *node = NULL, **nodes;
+
+	if (graph->count == graph->room) {
+		nodes = realloc(graph->nodes, room * sizeof(*nodes));
+		if (!nodes)
+			goto out;
+		graph->nodes = nodes;
+		graph->room = room;
+	}
+	node = slab_take(&node_slab);
+	if (!node)
+		goto out;
+	node->graph = graph;
+	node->serial = ++serials;
+	node->params = *params;
+	if (params->type == CU_GRAPH_NODE_TYPE_GRAPH && params->child)
+		params->child->parent = node;
+	graph->nodes[graph->count++] = node;
+	atomic_store_explicit(&node->object.live, GRAPH_NODE_MAGIC, memory_order_release);
+	*ret_node = node;
+	return CUDA_SUCCESS;
+out:
+	graph_drop_params(params);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult graph_add(struct client_graph *graph, struct graph_params *params, const CUgraphNode *nodes,
+	const CUgraphEdgeData *data, size_t count, struct graph_node **ret_node)
+{
+	struct graph_node *node, *from;
+	CUresult r = append(graph, params, &node);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	for (size_t i = 0; r == CUDA_SUCCESS && i < count; ++i) {
+		from = graph_find_node(nodes[i]);
+		r = from ? graph_connect(from, node, data ? &data[i] : NULL) : CUDA_ERROR_INVALID_VALUE;
+	}
+	if (r == CUDA_SUCCESS)
+		*ret_node = node;
+	else
+		graph_remove(node);
+	return r;
+}
+
+static uint32_t position(const struct graph_node *node)
+{
+	uint32_t at = 0;
+
+	while (node->graph->nodes[at] != node)
+		++at;
+	return at;
+}
+
+void graph_remove(struct graph_node *node)
+{
+	struct client_graph *graph = node->graph;
+	struct graph_object *objects = NULL;
+	uint32_t at = position(node);
+
+	while (node->before.count)
+		graph_disconnect(node->before.at[0].node, node, NULL);
+	while (node->behind.count)
+		graph_disconnect(node, node->behind.at[0].node, NULL);
+	memmove(&graph->nodes[at], &graph->nodes[at + 1], (--graph->count - at) * sizeof(graph->nodes[0]));
+	free_node(node, &objects);
+	/* A child's user objects live on in the graph. */
+	if (objects) {
+		struct graph_object *held = graph->objects;
+
+		graph->objects = objects;
+		graph_objects_join(objects, held);
+	}
+}
+
+void graph_free(struct client_graph *graph, struct graph_object **objects)
+{
+	for (uint32_t i = 0; i < graph->count; ++i)
+		free_node(graph->nodes[i], objects);
+	free(graph->nodes);
+	if (graph->objects)
+		graph_objects_join(graph->objects, *objects);
+	if (graph->objects)
+		*objects = graph->objects;
+	atomic_store_explicit(&graph->object.live, 0, memory_order_release);
+	slab_give(&graph_slab, graph);
+}
+
+/* ---- copies ---- */
+
+static CUresult clone_node(const struct graph_node *node, struct client_graph *clone)
+{
+	struct graph_params params;
+	struct graph_node *made;
+	CUresult r = params_clone(&node->params, &params);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = append(clone, &params, &made);
+	if (r != CUDA_SUCCESS)
+		return r;
+	made->origin = node->serial;
+	made->disabled = node->disabled;
+	if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
+		r = graph_clone(node->params.child, &made->params.child);
+	if (r == CUDA_SUCCESS && made->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
+		made->params.child->parent = made;
+	return r;
+}
+
+static CUresult clone_edges(const struct client_graph *graph, struct client_graph *clone)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	for (uint32_t i = 0; i < graph->count; ++i)
+		graph->nodes[i]->mark = i;
+	for (uint32_t i = 0; i < graph->count; ++i) {
+		const struct graph_edges *before = &graph->nodes[i]->before;
+
+		for (uint32_t j = 0; r == CUDA_SUCCESS && j < before->count; ++j)
+			r = graph_connect(
+				clone->nodes[before->at[j].node->mark], clone->nodes[i], &before->at[j].data);
+	}
+	return r;
+}
+
+CUresult graph_clone(const struct client_graph *graph, struct client_graph **ret_clone)
+{
+	struct graph_object *objects = NULL;
+	struct client_graph *clone;
+	CUresult r = graph_new(&clone);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	clone->origin = graph->serial;
+	for (uint32_t i = 0; r == CUDA_SUCCESS && i < graph->count; ++i)
+		r = clone_node(graph->nodes[i], clone);
+	if (r == CUDA_SUCCESS)
+		r = clone_edges(graph, clone);
+	if (r == CUDA_SUCCESS)
+		r = graph_objects_clone(graph, clone);
+	if (r == CUDA_SUCCESS) {
+		*ret_clone = clone;
+		return CUDA_SUCCESS;
+	}
+	graph_free(clone, &objects);
+	/* The original still holds every object: no destructor runs. */
+	graph_objects_drop(objects);
+	return r;
+}
+
+/* Serials of origins grow along the list, as those of the nodes did. */
+static struct graph_node *search(const struct client_graph *clone, uint64_t serial)
+{
+	uint32_t first = 0, end = clone->count;
+
+	while (first < end) {
+		uint32_t middle = first + (end - first) / 2;
+
+		if (clone->nodes[middle]->origin == serial)
+			return clone->nodes[middle];
+		if (clone->nodes[middle]->origin < serial)
+			first = middle + 1;
+		else
+			end = middle;
+	}
+	return NULL;
+}
+
+struct graph_node *graph_find_origin(const struct client_graph *clone, uint64_t serial)
+{
+	struct graph_node *found = search(clone, serial);
+
+	for (uint32_t i = 0; !found && i < clone->count; ++i)
+		if (clone->nodes[i]->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
+			found = graph_find_origin(clone->nodes[i]->params.child, serial);
+	return found;
+}
+
+/* ---- order ---- */
+
+bool graph_is_before(struct graph_node *first, struct graph_node *last)
+{
+	const struct client_graph *graph = last->graph;
+	struct graph_node **stack = malloc((graph->count + 1) * sizeof(struct graph_node *));
+	uint32_t depth = 0;
+	bool found = false;
+
+	for (uint32_t i = 0; i < graph->count; ++i)
+		graph->nodes[i]->mark = 0;
+	if (stack) {
+		stack[depth++] = last;
+		last->mark = 1;
+	}
+	while (depth && !found) {
+		const struct graph_node *node = stack[--depth];
+
+		found = node == first;
+		for (uint32_t i = 0; i < node->before.count; ++i) {
+			struct graph_node *next = node->before.at[i].node;
+
+			if (!next->mark)
+				stack[depth++] = next;
+			next->mark = 1;
+		}
+	}
+	free(stack);
+	return found;
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Memory of graphs: what allocation nodes stand for. The address of such a node is known when the node is
+// made, so the memory is the program's from then on, until the last node, graph or executable graph with it
+// is gone; the driver would share it between graphs meanwhile. Whether it counts as allocated follows the
+// launches. Locked inside.
+
+#ifndef FRMPS_CLIENT_GRAPH_MEMORY_H
+#define FRMPS_CLIENT_GRAPH_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+
+struct graph_memory;
+
+/** CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE for 0 bytes. The graph lock is not held. */
+CUresult graph_memory_new(CUcontext context, uint64_t bytes, struct graph_memory **ret_memory);
+void graph_memory_ref(struct graph_memory *memory);
+/** What is unused then is freed by graph_memory_reap(). */
+void graph_memory_unref(struct graph_memory *memory);
+/** Frees what nobody refers to any more. The graph lock is not held: freeing waits for the device. */
+void graph_memory_reap(void);
+
+CUdeviceptr graph_memory_address(const struct graph_memory *memory);
+uint64_t graph_memory_bytes(const struct graph_memory *memory);
+
+/** Whether an address is the beginning of some graph's memory. */
+bool graph_memory_is(CUdeviceptr address);
+/** The program frees such an address outside of graphs. CUDA_ERROR_INVALID_VALUE if it is free. */
+CUresult graph_memory_release(CUdeviceptr address);
+
+/** An allocation node is about to run. CUDA_ERROR_INVALID_VALUE if it has run and nobody has freed it since.
+ */
+CUresult graph_memory_allocate(struct graph_memory *memory, bool again);
+/** A free node is about to run. */
+void graph_memory_free(CUdeviceptr address);
+
+/** The attributes; values are bytes. */
+CUresult graph_memory_get(CUgraphMem_attribute attribute, uint64_t *ret_value);
+CUresult graph_memory_set(CUgraphMem_attribute attribute, uint64_t value);
+
+#endif

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What a node of a graph does: checked copies of the program's parameters. Plain data and owned memory, no
+// handles of graphs but a child. Any thread; whoever owns the node guards it.
+
+#ifndef FRMPS_CLIENT_GRAPH_PARAMS_H
+#define FRMPS_CLIENT_GRAPH_PARAMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/stage/copy.h"
+#include "protocol/command.h"
+#include "protocol/cuda_abi.h"
+
+struct client_function;
+struct client_graph;
+struct graph_memory;
+struct launch;
+
+struct graph_kernel {
+	const struct client_function *function;
+	uint64_t function_serial;
+	bool cooperative;
+	struct frmps_launch *body; /* as on the ring: attributes and arguments behind it */
+	void **pointers;	   /* to the arguments, for the program to look at */
+	uint32_t pointer_count;
+};
+
+struct graph_copy {
+	CUDA_MEMCPY3D given;
+	struct box box;
+	unsigned int how; /* COPY_* */
+};
+
+struct graph_batch {
+	CUstreamBatchMemOpParams *operations;
+	unsigned int count;
+};
+
+struct graph_params {
+	CUgraphNodeType type;
+	union {
+		struct graph_kernel kernel;
+		struct graph_copy copy;
+		CUDA_MEMSET_NODE_PARAMS set;
+		CUDA_HOST_NODE_PARAMS host;
+		CUevent event;
+		struct client_graph *child;  /* freed by graph.c */
+		struct graph_memory *memory; /* MEM_ALLOC: a reference (memory.h) */
+		CUdeviceptr address;	     /* MEM_FREE */
+		struct graph_batch batch;
+	};
+};
+
+/*
+ * Each makes parameters from the program's; what they own is freed by params_deinit(). On failure there is
+ * nothing to free. CUDA_ERROR_INVALID_VALUE for what the driver refuses, CUDA_ERROR_INVALID_HANDLE for what
+ * is no kernel or event, CUDA_ERROR_OUT_OF_MEMORY.
+ */
+CUresult params_launch(const struct launch *launch, struct graph_params *ret_params);
+/** @keep: attributes are taken from there; NULL: none */
+CUresult params_kernel(const CUDA_KERNEL_NODE_PARAMS *given, const struct graph_params *keep,
+	struct graph_params *ret_params);
+CUresult params_copy(const CUDA_MEMCPY3D *given, struct graph_params *ret_params);
+CUresult params_box(const struct box *box, unsigned int how, struct graph_params *ret_params);
+CUresult params_set(const CUDA_MEMSET_NODE_PARAMS *given, struct graph_params *ret_params);
+CUresult params_host(const CUDA_HOST_NODE_PARAMS *given, struct graph_params *ret_params);
+CUresult params_event(CUgraphNodeType type, CUevent event, struct graph_params *ret_params);
+CUresult params_batch(const CUDA_BATCH_MEM_OP_NODE_PARAMS *given, struct graph_params *ret_params);
+
+/** A deep copy, but for a child graph, which it leaves out. */
+CUresult params_clone(const struct graph_params *params, struct graph_params *ret_clone);
+/** Frees what they own, but for a child graph. */
+void params_deinit(struct graph_params *params);
+
+/** Bytes of a kernel's body with attributes and arguments. */
+uint32_t params_kernel_bytes(const struct graph_kernel *kernel);
+/** In the program's form; pointers into the parameters. */
+void params_kernel_get(const struct graph_kernel *kernel, CUDA_KERNEL_NODE_PARAMS *ret_given);
+/** Attributes of a kernel. CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED. */
+CUresult params_attribute_set(
+	struct graph_params *params, CUlaunchAttributeID id, const CUlaunchAttributeValue *value);
+CUresult params_attribute_get(
+	const struct graph_params *params, CUlaunchAttributeID id, CUlaunchAttributeValue *ret_value);
+CUresult params_attributes_copy(struct graph_params *to, const struct graph_params *from);
+/** Takes an attribute away. Return: whether its value, if it was there, was not zero. */
+bool params_attribute_take(struct graph_params *params, CUlaunchAttributeID id);
+
+#endif

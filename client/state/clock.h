@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Time as the shim uses it to decide how long it spins. Any thread.
+
+#ifndef FRMPS_CLIENT_STATE_CLOCK_H
+#define FRMPS_CLIENT_STATE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+/** Nanoseconds of the monotonic clock. */
+static inline uint64_t clock_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+#endif

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Threads of the shim's own. They are made at the first use of what needs them, so that a program which uses
+// none of it has no thread that it does not know.
+
+#ifndef FRMPS_CLIENT_STATE_HELPER_H
+#define FRMPS_CLIENT_STATE_HELPER_H
+
+#include "protocol/cuda_abi.h"
+
+/**
+ * Starts a thread that runs for the rest of the process's life. All signals are blocked on it: they are the
+ * program's, and its handlers do not run on a thread that it did not make. Any thread.
+ * Return: CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_OPERATING_SYSTEM
+ */
+CUresult helper_start(void *(*run)(void *));
+
+#endif

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See ipc.h. Opening and closing are rare: one lock, held while the service is asked.
+
+#include "client/state/ipc.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/link/connect.h"
+#include "client/state/ranges.h"
+#include "client/state/space.h"
+#include "client/state/virtual.h"
+
+#define MAGIC "frmpsipc"
+
+struct content {
+	char magic[8];
+	struct virtual_token token;
+	uint64_t session; /* of the exporter */
+	uint64_t offset;  /* of the allocation in the memory */
+	uint64_t bytes;	  /* of the allocation */
+};
+_Static_assert(sizeof(struct content) <= sizeof(CUipcMemHandle), "a handle holds what it says");
+
+/* Memory that is mapped here. */
+struct place {
+	struct virtual_token token;
+	CUmemGenericAllocationHandle handle;
+	uint64_t address, bytes;
+	uint32_t opened; /* all handles into it */
+	struct place *next;
+};
+
+/* An allocation in it. */
+struct entry {
+	uint64_t address;
+	uint32_t opened;
+	struct place *place;
+	struct entry *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct place *places;
+static struct entry *entries;
+
+CUresult ipc_export(uint64_t address, CUipcMemHandle *ret_handle)
+{
+	struct content content = {.magic = MAGIC, .session = connection.session};
+	uint64_t begin, bytes;
+	struct range range;
+	CUresult r;
+
+	if (ranges_lookup(address, &range) != 0 || range.kind != RANGE_DEVICE)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = virtual_token_of(range.address, &content.token, &begin, &bytes);
+	if (r != CUDA_SUCCESS)
+		return r;
+	content.offset = range.address - begin;
+	content.bytes = range.bytes;
+	memset(ret_handle, 0, sizeof(*ret_handle));
+	memcpy(ret_handle, &content, sizeof(content));
+	return CUDA_SUCCESS;
+}
+
+static CUresult map_place(struct place *place)
+{
+	CUresult r = virtual_import_token(&place->token, &place->handle, &place->bytes);
+
+	if (r != CUDA_SUCCESS)
+		return r == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_INVALID_HANDLE : r;
+	r = space_reserve(place->bytes, 0, 0, &place->address);
+	if (r == CUDA_SUCCESS) {
+		r = virtual_map(place->address, place->bytes, place->handle);
+		if (r == CUDA_SUCCESS)
+			return virtual_set_access(
+				place->address, place->bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+		space_free(place->address, place->bytes);
+	}
+	virtual_release(place->handle);
+	return r;
+}
+
+static CUresult unmap_place(struct place *place)
+{
+	CUresult r = virtual_unmap(place->address, place->bytes);
+
+	virtual_release(place->handle);
+	if (r == CUDA_SUCCESS)
+		space_free(place->address, place->bytes);
+	return r;
+}
+
+/* The mapping of some memory, made if there is none. Under the lock. */
+static CUresult find_place(const struct virtual_token *token, struct place **ret_place)
+{
+	struct place *place = places;
+	CUresult r;
+
+	while (place && memcmp(&place->token, token, sizeof(*token)) != 0)
+		place = place->next;
+	if (!place) {
+		place = calloc(1, sizeof(*place));
+		if (!place)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		place->token = *token;
+		r = map_place(place);
+		if (r != CUDA_SUCCESS) {
+			free(place);
+			return r;
+		}
+		place->next = places;
+		places = place;
+	}
+	*ret_place = place;
+	return CUDA_SUCCESS;
+}
+
+static void drop_place(struct place *place)
+{
+	struct place **link = &places;
+
+	while (*link != place)
+		link = &(*link)->next;
+	*link = place->next;
+	free(place);
+}
+
+static struct entry *find_entry(uint64_t address)
+{
+	struct entry *entry = entries;
+
+	while (entry && entry->address != address)
+		entry = entry->next;
+	return entry;
+}
+
+/* Under the lock. */
+static CUresult open_in(struct place *place, const struct content *content, CUdeviceptr *ret_address)
+{
+	struct entry *entry;
+
+	if (content->offset > place->bytes || content->bytes > place->bytes - content->offset)
+		return CUDA_ERROR_INVALID_HANDLE;
+	entry = find_entry(place->address + content->offset);
+	if (!entry) {
+		entry = calloc(1, sizeof(*entry));
+		if (!entry)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		entry->address = place->address + content->offset;
+		entry->place = place;
+		entry->next = entries;
+		entries = entry;
+	}
+	entry->opened++;
+	place->opened++;
+	*ret_address = entry->address;
+	return CUDA_SUCCESS;
+}
+
+CUresult ipc_open(const CUipcMemHandle *handle, CUdeviceptr *ret_address)
+{
+	struct content content;
+	struct place *place;
+	CUresult r;
+
+	memcpy(&content, handle, sizeof(content));
+	if (memcmp(content.magic, MAGIC, sizeof(content.magic)) != 0)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (content.session == connection.session)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	pthread_mutex_lock(&lock);
+	r = find_place(&content.token, &place);
+	if (r == CUDA_SUCCESS) {
+		r = open_in(place, &content, ret_address);
+		if (place->opened == 0) {
+			unmap_place(place);
+			drop_place(place);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+static void drop_entry(struct entry *entry)
+{
+	struct entry **link = &entries;
+
+	while (*link != entry)
+		link = &(*link)->next;
+	*link = entry->next;
+	free(entry);
+}
+
+CUresult ipc_close(CUdeviceptr address)
+{
+	struct entry *entry;
+	CUresult r = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&lock);
+	entry = find_entry(address);
+	if (entry) {
+		struct place *place = entry->place;
+
+		if (--entry->opened == 0)
+			drop_entry(entry);
+		if (--place->opened == 0) {
+			r = unmap_place(place);
+			drop_place(place);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return entry ? r : CUDA_ERROR_INVALID_VALUE;
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Memory of other programs of the same user, opened by a handle of 64 bytes (cuIpc*). A handle is proof of
+// the right to a piece of physical memory (virtual.h) and says where in it an allocation lies. The memory is
+// mapped here once, however many handles into it are open. Any thread.
+
+#ifndef FRMPS_CLIENT_STATE_IPC_H
+#define FRMPS_CLIENT_STATE_IPC_H
+
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+
+/** A handle for the allocation of cuMemAlloc that holds an address. CUDA_ERROR_INVALID_VALUE if there is
+ * none. */
+CUresult ipc_export(uint64_t address, CUipcMemHandle *ret_handle);
+
+/**
+ * Opens a handle; once more for one that is open.
+ * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_CONTEXT: it is this program's own
+ */
+CUresult ipc_open(const CUipcMemHandle *handle, CUdeviceptr *ret_address);
+
+/** Undoes one ipc_open(). CUDA_ERROR_INVALID_VALUE for another address. */
+CUresult ipc_close(CUdeviceptr address);
+
+#endif

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Managed memory: pinned host memory at one address for program and device. Both see each other's writes by
+// the rules of managed memory without anything being moved; a kernel reads it over the bus. So advice and
+// prefetches have no effect and are only remembered, by ranges of bytes, to be answered. Any thread.
+//
+// The device attribute for concurrent access says no: atomics of the processor and of the device on the same
+// word at the same time are not atomic to each other here.
+
+#ifndef FRMPS_CLIENT_STATE_MANAGED_H
+#define FRMPS_CLIENT_STATE_MANAGED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+
+/** CUDA_ERROR_OUT_OF_MEMORY. @bytes: at least 1 */
+CUresult managed_alloc(CUcontext context, uint64_t bytes, unsigned int flags, CUdeviceptr *ret_address);
+/** Behind all work. CUDA_ERROR_INVALID_VALUE for what is not the start of such an allocation. */
+CUresult managed_free(CUdeviceptr address);
+/** Frees everything of a context. Its work is done. */
+void managed_release_context(CUcontext context);
+
+/** Whether all of the bytes are in one managed allocation. */
+bool managed_holds(uint64_t address, uint64_t bytes);
+
+/** Remembers advice. @location: checked by the caller */
+CUresult managed_advise(uint64_t address, uint64_t bytes, CUmem_advise advice, const CUmemLocation *location);
+/** Remembers a prefetch. */
+CUresult managed_prefetch(uint64_t address, uint64_t bytes, const CUmemLocation *location);
+/** Answers a question about a range. @data, @size: as the driver documents for each attribute */
+CUresult managed_query(
+	void *data, size_t size, CUmem_range_attribute attribute, uint64_t address, uint64_t bytes);
+
+#endif

@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See mempool.h. One lock for all pools; it is not held while memory is asked for or given back.
+//
+// The point of a free is a command in the stream that does nothing: so everything that the free stands behind
+// by the driver's rules, the default stream's included, is in front of it.
+
+#include "client/state/mempool.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "client/state/memory.h"
+#include "client/state/ranges.h"
+#include "client/state/stream.h"
+#include "client/submit/submit.h"
+#include "client/submit/wait.h"
+#include "shm/order.h"
+
+/* A kept block may be larger than what is asked for by this part of it. */
+#define WASTE 8
+
+/* Memory that was freed and belongs to the pool still. */
+struct kept {
+	TAILQ_ENTRY(kept) link;
+	struct client_stream *stream; /* NULL: nothing uses it any more */
+	uint64_t seq;		      /* the point of the free */
+	uint64_t bytes;
+	void *block;
+};
+
+TAILQ_HEAD(kept_list, kept);
+
+struct mempool {
+	LIST_ENTRY(mempool) link;
+	bool destroyed; /* goes with its last allocation */
+	int reuse_flags[3];
+	uint64_t threshold, most;
+	uint64_t used, used_high, kept_bytes, reserved_high;
+	uint32_t allocations;
+	struct kept_list kept; /* oldest first */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static LIST_HEAD(, mempool) pools = LIST_HEAD_INITIALIZER(pools); /* guarded by lock, like all of this */
+static struct mempool *standard, *current;
+static word64 kept_total; /* bytes, in all pools; read without the lock as a hint */
+
+/* ---- pools ---- */
+
+static struct mempool *new_pool(uint64_t most)
+{
+	struct mempool *pool = calloc(1, sizeof(*pool));
+
+	if (!pool)
+		return NULL;
+	for (int i = 0; i < 3; ++i)
+		pool->reuse_flags[i] = 1;
+	pool->most = most;
+	TAILQ_INIT(&pool->kept);
+	LIST_INSERT_HEAD(&pools, pool, link);
+	return pool;
+}
+
+CUresult mempool_create(uint64_t most, struct mempool **ret_pool)
+{
+	struct mempool *pool;
+
+	pthread_mutex_lock(&lock);
+	pool = new_pool(most);
+	pthread_mutex_unlock(&lock);
+	if (!pool)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*ret_pool = pool;
+	return CUDA_SUCCESS;
+}
+
+struct mempool *mempool_default(void)
+{
+	struct mempool *pool;
+
+	pthread_mutex_lock(&lock);
+	if (!standard)
+		standard = new_pool(0);
+	pool = standard;
+	pthread_mutex_unlock(&lock);
+	return pool;
+}
+
+struct mempool *mempool_current(void)
+{
+	struct mempool *pool;
+
+	pthread_mutex_lock(&lock);
+	pool = current;
+	pthread_mutex_unlock(&lock);
+	return pool ? pool : mempool_default();
+}
+
+void mempool_set_current(struct mempool *pool)
+{
+	pthread_mutex_lock(&lock);
+	current = pool;
+	pthread_mutex_unlock(&lock);
+}
+
+struct mempool *mempool_find(CUmemoryPool handle)
+{
+	struct mempool *pool;
+
+	pthread_mutex_lock(&lock);
+	LIST_FOREACH(pool, &pools, link)
+	if (mempool_handle(pool) == handle && !pool->destroyed)
+		break;
+	pthread_mutex_unlock(&lock);
+	return pool;
+}
+
+CUmemoryPool mempool_handle(const struct mempool *pool)
+{
+	return (CUmemoryPool)(uintptr_t)pool;
+}
+
+/* ---- giving back ---- */
+
+static bool is_done(const struct kept *kept)
+{
+	return !kept->stream || wait_is_done(kept->stream, kept->seq);
+}
+
+static void take_out(struct mempool *pool, struct kept *kept)
+{
+	TAILQ_REMOVE(&pool->kept, kept, link);
+	pool->kept_bytes -= kept->bytes;
+	word_set(&kept_total, word_relaxed(&kept_total) - kept->bytes);
+}
+
+/* Takes out what is done until the pool has `keep` bytes. Under the lock. */
+static void collect(struct mempool *pool, uint64_t keep, struct kept_list *ret_list)
+{
+	struct kept *kept = TAILQ_FIRST(&pool->kept), *next;
+
+	for (; kept && pool->used + pool->kept_bytes > keep; kept = next) {
+		next = TAILQ_NEXT(kept, link);
+		if (!is_done(kept))
+			continue;
+		take_out(pool, kept);
+		TAILQ_INSERT_TAIL(ret_list, kept, link);
+	}
+}
+
+/* Without the lock. Return: whether there was anything. */
+static bool give_back(struct kept_list *list)
+{
+	struct kept *kept;
+	bool any = !TAILQ_EMPTY(list);
+
+	while ((kept = TAILQ_FIRST(list))) {
+		TAILQ_REMOVE(list, kept, link);
+		memory_free_block(kept->block);
+		free(kept);
+	}
+	return any;
+}
+
+/* A pool that was destroyed has nothing left. Under the lock. */
+static void bury(struct mempool *pool)
+{
+	if (!pool->destroyed || pool->allocations || !TAILQ_EMPTY(&pool->kept))
+		return;
+	LIST_REMOVE(pool, link);
+	free(pool);
+}
+
+static void settle_all(bool everything, struct kept_list *ret_list)
+{
+	struct mempool *pool, *next;
+
+	pthread_mutex_lock(&lock);
+	for (pool = LIST_FIRST(&pools); pool; pool = next) {
+		next = LIST_NEXT(pool, link);
+		collect(pool, everything || pool->destroyed ? 0 : pool->threshold, ret_list);
+		bury(pool);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void mempool_settle(void)
+{
+	struct kept_list list = TAILQ_HEAD_INITIALIZER(list);
+
+	if (!word_relaxed(&kept_total))
+		return;
+	settle_all(false, &list);
+	give_back(&list);
+}
+
+bool mempool_squeeze(void)
+{
+	struct kept_list list = TAILQ_HEAD_INITIALIZER(list);
+
+	if (!word_relaxed(&kept_total) || wait_all() != CUDA_SUCCESS)
+		return false;
+	settle_all(true, &list);
+	return give_back(&list);
+}
+
+void mempool_trim(struct mempool *pool, uint64_t keep)
+{
+	struct kept_list list = TAILQ_HEAD_INITIALIZER(list);
+
+	pthread_mutex_lock(&lock);
+	collect(pool, keep, &list);
+	pthread_mutex_unlock(&lock);
+	give_back(&list);
+}
+
+CUresult mempool_destroy(struct mempool *pool)
+{
+	if (pool == mempool_default())
+		return CUDA_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&lock);
+	pool->destroyed = true;
+	if (current == pool)
+		current = NULL;
+	bury(pool);
+	pthread_mutex_unlock(&lock);
+	mempool_settle();
+	return CUDA_SUCCESS;
+}
+
+/* ---- allocations ---- */
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* An allocation begins. Under the lock. */
+static void count(struct mempool *pool, uint64_t bytes)
+{
+	pool->allocations++;
+	pool->used += bytes;
+	pool->used_high = larger(pool->used_high, pool->used);
+	pool->reserved_high = larger(pool->reserved_high, pool->used + pool->kept_bytes);
+}
+
+/* Whether a kept block may be used in this stream. Under the lock. */
+static bool is_usable(const struct mempool *pool, const struct kept *kept, const struct client_stream *stream)
+{
+	if (!kept->stream || kept->stream == stream)
+		return true;
+	return pool->reuse_flags[CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC - 1] && is_done(kept);
+}
+
+static struct kept *reuse(struct mempool *pool, uint64_t bytes, const struct client_stream *stream)
+{
+	struct kept *kept;
+
+	pthread_mutex_lock(&lock);
+	TAILQ_FOREACH (kept, &pool->kept, link)
+		if (kept->bytes >= bytes && kept->bytes - bytes <= kept->bytes / WASTE + MEMORY_UNIT &&
+			is_usable(pool, kept, stream))
+			break;
+	if (kept) {
+		take_out(pool, kept);
+		count(pool, kept->bytes);
+	}
+	pthread_mutex_unlock(&lock);
+	return kept;
+}
+
+/* Under no lock. */
+static CUresult make(struct mempool *pool, struct range *range)
+{
+	CUresult r = memory_alloc_range(range);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	pthread_mutex_lock(&lock);
+	count(pool, range->room);
+	pthread_mutex_unlock(&lock);
+	return CUDA_SUCCESS;
+}
+
+static bool is_too_much(const struct mempool *pool, uint64_t bytes)
+{
+	bool is;
+
+	pthread_mutex_lock(&lock);
+	is = pool->most && (pool->used > pool->most || bytes > pool->most - pool->used);
+	pthread_mutex_unlock(&lock);
+	return is;
+}
+
+CUresult mempool_alloc(
+	struct mempool *pool, uint64_t bytes, struct client_stream *stream, CUdeviceptr *ret_address)
+{
+	struct range range = {.bytes = bytes, .kind = RANGE_POOL, .owner = pool};
+	struct kept *kept;
+	CUresult r;
+
+	if (is_too_much(pool, bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	kept = reuse(pool, bytes, stream);
+	if (!kept) {
+		r = make(pool, &range);
+		if (r == CUDA_SUCCESS)
+			*ret_address = range.address;
+		return r;
+	}
+	range.block = kept->block;
+	range.room = kept->bytes;
+	range.address = memory_block_address(kept->block);
+	free(kept);
+	/* It was known a moment ago: there is room for it. */
+	if (ranges_insert(&range) != 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*ret_address = range.address;
+	return CUDA_SUCCESS;
+}
+
+/* Puts a command into the stream that does nothing. */
+static CUresult place_point(struct client_stream *stream, uint64_t *ret_seq)
+{
+	struct submit submit;
+	CUresult r = submit_begin(stream, FRMPS_OP_DEPEND, sizeof(struct frmps_depend), &submit);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	*(struct frmps_depend *)submit.body =
+		(struct frmps_depend){.seq = submit.seq - 1, .stream = stream->slot, .event = FRMPS_NO_EVENT};
+	*ret_seq = submit.seq;
+	submit_commit(&submit);
+	return CUDA_SUCCESS;
+}
+
+static CUresult keep(const struct range *range, struct client_stream *stream, uint64_t seq)
+{
+	struct mempool *pool = range->owner;
+	struct kept *kept = malloc(sizeof(*kept));
+
+	/* Without bookkeeping the memory is lost to the program, which has too little of it anyway. */
+	if (!kept)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*kept = (struct kept){.stream = stream, .seq = seq, .bytes = range->room, .block = range->block};
+	pthread_mutex_lock(&lock);
+	pool->allocations--;
+	pool->used -= kept->bytes;
+	pool->kept_bytes += kept->bytes;
+	word_set(&kept_total, word_relaxed(&kept_total) + kept->bytes);
+	TAILQ_INSERT_TAIL(&pool->kept, kept, link);
+	pthread_mutex_unlock(&lock);
+	return CUDA_SUCCESS;
+}
+
+CUresult mempool_free(CUdeviceptr address, struct client_stream *stream)
+{
+	struct range range;
+	uint64_t seq;
+	CUresult r;
+
+	/* Out of the map first: of two threads that free the same address one gets the error. */
+	if (ranges_take(address, RANGE_POOL, &range) != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = place_point(stream, &seq);
+	if (r != CUDA_SUCCESS) {
+		ranges_insert(&range);
+		return r;
+	}
+	return keep(&range, stream, seq);
+}
+
+CUresult mempool_free_done(CUdeviceptr address)
+{
+	struct range range;
+	CUresult r;
+
+	if (ranges_take(address, RANGE_POOL, &range) != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = keep(&range, NULL, 0);
+	mempool_settle();
+	return r;
+}
+
+/* ---- attributes ---- */
+
+CUresult mempool_get(struct mempool *pool, CUmemPool_attribute attribute, void *value)
+{
+	uint64_t word = 0;
+	int flag = -1;
+
+	pthread_mutex_lock(&lock);
+	switch (attribute) {
+	case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+	case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+	case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+		flag = pool->reuse_flags[attribute - 1];
+		break;
+	case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+		word = pool->threshold;
+		break;
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+		word = pool->used + pool->kept_bytes;
+		break;
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+		word = pool->reserved_high;
+		break;
+	case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+		word = pool->used;
+		break;
+	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+		word = pool->used_high;
+		break;
+	}
+	pthread_mutex_unlock(&lock);
+	if (attribute < CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES ||
+		attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (flag >= 0)
+		memcpy(value, &flag, sizeof(flag));
+	else
+		memcpy(value, &word, sizeof(word));
+	return CUDA_SUCCESS;
+}
+
+static CUresult set_flag(struct mempool *pool, CUmemPool_attribute attribute, int value)
+{
+	if (value != 0 && value != 1)
+		return CUDA_ERROR_INVALID_VALUE;
+	pool->reuse_flags[attribute - 1] = value;
+	return CUDA_SUCCESS;
+}
+
+/* High marks can be set to what is now, by a zero. */
+static CUresult reset(uint64_t *mark, uint64_t present, uint64_t value)
+{
+	if (value != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	*mark = present;
+	return CUDA_SUCCESS;
+}
+
+CUresult mempool_set(struct mempool *pool, CUmemPool_attribute attribute, const void *value)
+{
+	CUresult r = CUDA_SUCCESS;
+	uint64_t word = 0;
+	int flag;
+
+	memcpy(&flag, value, sizeof(flag));
+	if (attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+		memcpy(&word, value, sizeof(word));
+	pthread_mutex_lock(&lock);
+	switch (attribute) {
+	case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+	case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+	case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+		r = set_flag(pool, attribute, flag);
+		break;
+	case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+		pool->threshold = word;
+		break;
+	case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+		r = reset(&pool->reserved_high, pool->used + pool->kept_bytes, word);
+		break;
+	case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+		r = reset(&pool->used_high, pool->used, word);
+		break;
+	default:
+		r = CUDA_ERROR_INVALID_VALUE;
+		break;
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Stream-ordered allocation: memory pools (CUmemoryPool) over the heap that serves cuMemAlloc. A pool costs
+// nothing at the service. Any thread.
+//
+// Memory that is freed in a stream's order is kept by its pool. From there an allocation in the same stream
+// may have it at once, because what it is used for next stands behind the free in the stream; any other
+// stream once the point of the free is done. What is done and beyond the pool's release threshold goes back
+// to the heap, at the latest when the program synchronises.
+
+#ifndef FRMPS_CLIENT_STATE_MEMPOOL_H
+#define FRMPS_CLIENT_STATE_MEMPOOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+
+struct client_stream;
+struct mempool;
+
+/** A new pool. @most: bytes that it may give out, 0: any number. CUDA_ERROR_OUT_OF_MEMORY. */
+CUresult mempool_create(uint64_t most, struct mempool **ret_pool);
+/** Ends a pool: what was allocated from it stays until it is freed. CUDA_ERROR_INVALID_VALUE: the default
+ * one. */
+CUresult mempool_destroy(struct mempool *pool);
+/** The pool of a handle, NULL if it is none; a handle of 0 is none. */
+struct mempool *mempool_find(CUmemoryPool handle);
+CUmemoryPool mempool_handle(const struct mempool *pool);
+
+struct mempool *mempool_default(void);
+/** The pool that allocations without a pool come from. */
+struct mempool *mempool_current(void);
+void mempool_set_current(struct mempool *pool);
+
+/** Allocates in stream order. CUDA_ERROR_OUT_OF_MEMORY after everything that can be given back was. */
+CUresult mempool_alloc(
+	struct mempool *pool, uint64_t bytes, struct client_stream *stream, CUdeviceptr *ret_address);
+/** Frees in stream order. CUDA_ERROR_INVALID_VALUE for what is not the start of such an allocation. */
+CUresult mempool_free(CUdeviceptr address, struct client_stream *stream);
+/** Frees what no work uses any more. The same. */
+CUresult mempool_free_done(CUdeviceptr address);
+
+/** @value: int or uint64_t, by the attribute, as the driver says. CUDA_ERROR_INVALID_VALUE. */
+CUresult mempool_get(struct mempool *pool, CUmemPool_attribute attribute, void *value);
+CUresult mempool_set(struct mempool *pool, CUmemPool_attribute attribute, const void *value);
+/** Gives memory back until the pool holds `keep` bytes or nothing more that is done. */
+void mempool_trim(struct mempool *pool, uint64_t keep);
+
+/** The program has synchronised: what is done and beyond the thresholds goes back. Cheap when there is
+ * nothing. */
+void mempool_settle(void);
+/** Memory is short: gives back all that is free, waiting for the work that was given. Return: whether there
+ * was any. */
+bool mempool_squeeze(void);
+
+#endif

@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// A daemon that dies is nobody's loss. How:
+//
+//   holder (main process, this file) ── forks ──► daemon, life 1, 2, 3, …
+//     │  a copy of every descriptor that matters      │  forks children with CLONE_PARENT:
+//     │  a memfd with the daemon's records            │  keeper and executors are the holder's children
+//     └── parent of all: reaps them, says so ────────►│
+//
+// Running programs and executors do not need the daemon: they meet in shared memory. What they have of it is
+// sockets, and the other ends of those live on in the holder, so nobody sees a hang-up and what is sent
+// waits. A new daemon is forked off the holder and so has all descriptors; the records (store.h, records.h)
+// say what each is; adopt.c rebuilds sessions, domains and workers from them. The rest follows from four
+// rules:
+//
+//   1  The record comes first. What is to outlive the daemon is in the records before anybody outside can
+//      know of it. A record is published by one store, so there is the old or the new one, never half of one.
+//   2  A message stays on its socket until its consequences are recorded (loop/connection.h). A client's
+//      request therefore stays on the client's socket until it is answered, a worker's answer until what
+//      follows from it is done. A new daemon reads again what the old one had in hand; handlers find in the
+//      records what of it is done.
+//   3  A request to keeper or executor is recorded with its number before it is sent. A new daemon sends it
+//      again with the same number; the receiver drops numbers that it has seen. Its answer was dealt with,
+//      then the record says so, or is on the socket still, or will be: it is carried out exactly once.
+//   4  The program may get an answer twice (rule 2); it drops the one it does not wait for (client/link/).
+//
+// Not recorded, because it can be had again: what standbys were told. One with nothing unanswered knows
+// everything and is adopted; another is replaced. Not recorded and lost: connections that had not said who
+// they are (the program connects again), operators' connections, what was suspected after faults that
+// nobody was convicted of.
+//
+// A promotion under way goes on: a condemned executor is killed once more, its end is known from the holder,
+// an executor that was told to take over is told again (rule 3).
+//
+// The holder has no state but lists of numbers and runs no code of the service, so it has little to die of.
+// If it does, the daemon goes with it (PR_SET_PDEATHSIG), with both the last copies of the sockets, and
+// everybody sees the hang-up. Signals for the service are the holder's; it passes them on as messages.
+//
+// A daemon that exits ends the service with its code; one that a signal ends is started again: at once, with
+// growing delays while lives end before everything is adopted, not at all after GIVE_UP of those in a row,
+// before the first life was up, or after CRASHES crashes within CRASH_SECONDS. Being killed from outside is
+// no crash.
+
+#include "server/adopt/holder.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "server/log.h"
+
+#define GIVE_UP	       5u
+#define CRASHES	       8u
+#define CRASH_SECONDS  60
+#define DELAY_FIRST_MS 100
+
+struct holder {
+	struct legacy legacy; /* as the next life gets it; `socket` is the child's end while it is forked */
+	uint32_t end_room;
+	uint32_t told; /* of legacy.ends: how many the running daemon knows */
+	unsigned stops_told;
+	unsigned syncs; /* HOLDER_SYNC that are not answered */
+	int signals;	/* signalfd */
+	int socket;	/* to the daemon; -1: it has hung up */
+	pid_t daemon;
+	int status; /* the daemon's, once it has ended */
+	bool ended;
+	bool up, was_up; /* this life said so, any life did */
+	unsigned failures;
+	time_t crashes[CRASHES];
+	unsigned crash_count;
+};
+
+/* What the service writes and answers; SIGCHLD says that a child has ended. */
+static void fill_signals(sigset_t *set)
+{
+	static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
+
+	sigemptyset(set);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		sigaddset(set, numbers[i]);
+}
+
+/* Every client costs about ten descriptors, every piece of its memory one more. */
+static void raise_limits(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+/*
+ * The daemon's things
+ */
+
+static bool make_room(struct legacy *legacy, uint32_t key)
+{
+	uint32_t count = legacy->fd_count ? legacy->fd_count : 64;
+	int *grown;
+
+	if (key < legacy->fd_count)
+		return true;
+	while (count <= key)
+		count *= 2;
+	grown = realloc(legacy->fds, count * sizeof(*grown));
+	if (!grown)
+		return false;
+	for (uint32_t i = legacy->fd_count; i < count; i++)
+		grown[i] = -1;
+	legacy->fds = grown;
+	legacy->fd_count = count;
+	return true;
+}
+
+static void forget(struct legacy *legacy, uint32_t key)
+{
+	if (key >= legacy->fd_count || legacy->fds[key] < 0)
+		return;
+	close(legacy->fds[key]);
+	legacy->fds[key] = -1;
+}
+
+static void deposit(struct legacy *legacy, uint32_t key, int fd)
+{
+	forget(legacy, key);
+	if (fd >= 0 && make_room(legacy, key)) {
+		legacy->fds[key] = fd;
+		return;
+	}
+	log_error("a descriptor of the service cannot be kept: %s", fd < 0 ? "none came" : "no memory");
+	if (fd >= 0)
+		close(fd);
+}
+
+static void settle(struct holder *holder, pid_t pid)
+{
+	struct legacy *legacy = &holder->legacy;
+
+	for (uint32_t i = 0; i < legacy->end_count; i++) {
+		if (legacy->ends[i].pid != pid)
+			continue;
+		memmove(&legacy->ends[i], &legacy->ends[i + 1],
+			(legacy->end_count - i - 1) * sizeof(*legacy->ends));
+		legacy->end_count--;
+		holder->told -= i < holder->told;
+		return;
+	}
+}
+
+static void obey(struct holder *holder, const struct holder_message *message, int fd)
+{
+	switch (message->say) {
+	case HOLDER_DEPOSIT:
+		deposit(&holder->legacy, message->key, fd);
+		return;
+	case HOLDER_FORGET:
+		forget(&holder->legacy, message->key);
+		break;
+	case HOLDER_SETTLED:
+		settle(holder, message->pid);
+		break;
+	case HOLDER_SYNC:
+		holder->syncs++;
+		break;
+	case HOLDER_UP:
+		holder->up = holder->was_up = true;
+		holder->failures = 0;
+		break;
+	default:
+		break;
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+static int first_fd(struct msghdr *message)
+{
+	struct cmsghdr *control = CMSG_FIRSTHDR(message);
+	int fd = -1;
+
+	if (control && control->cmsg_level == SOL_SOCKET && control->cmsg_type == SCM_RIGHTS)
+		memcpy(&fd, CMSG_DATA(control), sizeof(fd));
+	return fd;
+}
+
+/* Reads everything that the daemon has said, also when it is dead. */
+static void listen_to(struct holder *holder)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct holder_message said;
+	struct iovec part = {.iov_base = &said, .iov_len = sizeof(said)};
+	ssize_t length;
+
+	for (;;) {
+		struct msghdr message = {.msg_iov = &part,
+			.msg_iovlen = 1,
+			.msg_control = &control,
+			.msg_controllen = sizeof(control)};
+
+		length = recvmsg(holder->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+		if (length < 0 && errno == EINTR)
+			continue;
+		if (length != (ssize_t)sizeof(said))
+			break;
+		obey(holder, &said, first_fd(&message));
+	}
+	if (length >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) {
+		close(holder->socket);
+		holder->socket = -1;
+	}
+}
+
+static bool say(struct holder *holder, const struct holder_message *message)
+{
+	return send(holder->socket, message, sizeof(*message), MSG_DONTWAIT | MSG_NOSIGNAL) ==
+	       (ssize_t)sizeof(*message);
+}
+
+/* Tells the daemon what it does not know yet, as far as its socket takes it. */
+static void tell(struct holder *holder)
+{
+	while (holder->socket >= 0 && holder->told < holder->legacy.end_count) {
+		const struct holder_end *end = &holder->legacy.ends[holder->told];
+		struct holder_message message = {.say = HOLDER_ENDED, .pid = end->pid, .status = end->status};
+
+		if (!say(holder, &message))
+			return;
+		holder->told++;
+	}
+	while (holder->socket >= 0 && holder->stops_told < holder->legacy.stops) {
+		struct holder_message message = {.say = HOLDER_STOP};
+
+		if (!say(holder, &message))
+			return;
+		holder->stops_told++;
+	}
+	while (holder->socket >= 0 && holder->syncs) {
+		struct holder_message message = {.say = HOLDER_SYNCED};
+
+		if (!say(holder, &message))
+			return;
+		holder->syncs--;
+	}
+}
+
+/*
+ * Events
+ */
+
+static void note_end(struct holder *holder, pid_t pid, int status)
+{
+	struct legacy *legacy = &holder->legacy;
+	struct holder_end *grown;
+
+	if (legacy->end_count == holder->end_room) {
+		grown = realloc(legacy->ends, (holder->end_room + 16) * sizeof(*grown));
+		log_bug_on(!grown);
+		legacy->ends = grown;
+		holder->end_room += 16;
+	}
+	legacy->ends[legacy->end_count++] = (struct holder_end){pid, status};
+}
+
+static void reap(struct holder *holder)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		if (pid == holder->daemon) {
+			holder->ended = true;
+			holder->status = status;
+		} else {
+			note_end(holder, pid, status);
+		}
+	}
+}
+
+static void take_signals(struct holder *holder)
+{
+	struct signalfd_siginfo info;
+
+	while (read(holder->signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
+		if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT)
+			holder->legacy.stops++;
+	reap(holder);
+}
+
+/* Serves the daemon until it has ended, or for a time while there is none. */
+static void attend(struct holder *holder, int timeout_ms)
+{
+	do {
+		bool behind =
+			holder->told < holder->legacy.end_count || holder->stops_told < holder->legacy.stops;
+		struct pollfd wait[2] = {{.fd = holder->signals, .events = POLLIN},
+			{.fd = holder->socket, .events = (short)(POLLIN | (behind ? POLLOUT : 0))}};
+
+		if (poll(wait, 2, timeout_ms) < 0 && errno != EINTR)
+			log_bug_on(true);
+		if (holder->socket >= 0 && wait[1].revents)
+			listen_to(holder);
+		if (wait[0].revents)
+			take_signals(holder);
+		tell(holder);
+	} while (timeout_ms < 0 && !holder->ended);
+}
+
+/*
+ * Lives
+ */
+
+/* In the child: what it must not have of the holder. */
+static void become_daemon(struct holder *holder, pid_t parent)
+{
+	sigset_t signals;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(EXIT_FAILURE);
+	/* A signal for the service is the holder's to answer, also one to the whole group. */
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	fill_signals(&signals);
+	sigprocmask(SIG_UNBLOCK, &signals, NULL);
+	close(holder->signals);
+	close(holder->socket);
+	prctl(PR_SET_NAME, "frmps-daemon");
+}
+
+/* Return: 0 in the child, -1 if there is none. */
+static pid_t give_life(struct holder *holder)
+{
+	pid_t self = getpid();
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -1;
+	holder->socket = pair[0];
+	holder->legacy.socket = pair[1];
+	holder->told = holder->legacy.end_count;
+	holder->stops_told = holder->legacy.stops;
+	holder->ended = holder->up = false;
+	holder->syncs = 0;
+	holder->daemon = fork();
+	if (holder->daemon == 0) {
+		become_daemon(holder, self);
+		return 0;
+	}
+	close(pair[1]);
+	if (holder->daemon < 0) {
+		close(pair[0]);
+		holder->socket = -1;
+	}
+	return holder->daemon;
+}
+
+static bool crashes_too_often(struct holder *holder)
+{
+	time_t now = time(NULL), *oldest = &holder->crashes[holder->crash_count % CRASHES];
+	bool full = holder->crash_count >= CRASHES;
+	time_t before = *oldest;
+
+	*oldest = now;
+	holder->crash_count++;
+	return full && now - before < CRASH_SECONDS;
+}
+
+/* After the end of a life by a signal. Return: whether there is to be another. */
+static bool goes_on(struct holder *holder)
+{
+	int number = WTERMSIG(holder->status);
+
+	if (!holder->up)
+		holder->failures++;
+	holder->legacy.latest_signal = number;
+	holder->legacy.lives++;
+	log_error("the daemon was ended by signal %d (%s)", number, strsignal(number));
+	if (holder->was_up && holder->failures < GIVE_UP && (number == SIGKILL || !crashes_too_often(holder)))
+		return true;
+	log_error("the daemon is not started again: the service ends");
+	return false;
+}
+
+static int serve_lives(
+	struct holder *holder, int (*run)(void *context, const struct legacy *legacy), void *context)
+{
+	for (;;) {
+		pid_t pid = give_life(holder);
+
+		if (pid == 0)
+			return run(context, &holder->legacy);
+		if (pid < 0) {
+			log_error("the daemon cannot be started: %m");
+			return EXIT_FAILURE;
+		}
+		attend(holder, -1);
+		/* What it had said before it died comes first. */
+		if (holder->socket >= 0) {
+			listen_to(holder);
+			if (holder->socket >= 0)
+				close(holder->socket);
+			holder->socket = -1;
+		}
+		if (WIFEXITED(holder->status))
+			return WEXITSTATUS(holder->status);
+		if (!goes_on(holder))
+			return EXIT_FAILURE;
+		if (holder->failures)
+			attend(holder, DELAY_FIRST_MS << holder->failures);
+	}
+}
+
+int holder_run(int (*run)(void *context, const struct legacy *legacy), void *context)
+{
+	struct holder holder = {.socket = -1};
+	sigset_t signals;
+	int code;
+
+	raise_limits();
+	fill_signals(&signals);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	holder.signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+	holder.legacy.memory = memfd_create("frmps-records", MFD_CLOEXEC);
+	if (holder.signals < 0 || holder.legacy.memory < 0) {
+		log_error("cannot start: %m");
+		return EXIT_FAILURE;
+	}
+	code = serve_lives(&holder, run, context);
+	free(holder.legacy.fds);
+	free(holder.legacy.ends);
+	return code;
+}

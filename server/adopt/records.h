@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What the daemon records (store.h): plain structs, one per thing that outlives it. Descriptors are named by
+// their keys, workers and domains by their numbers, 0 is none. Written by the owners of the things
+// (daemon_keep, domain_keep, worker_keep, client_keep, holdings_keep, chunk.c), read by adopt.c. All lives of
+// the daemon run the same program, so the layout is nobody else's business.
+
+#ifndef FRMPS_SERVER_ADOPT_RECORDS_H
+#define FRMPS_SERVER_ADOPT_RECORDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/failover/promote.h"
+#include "server/session/counters.h"
+
+/* Executors of a domain that a session's end can be told to; more are replaced after the daemon's death. */
+#define KEPT_CLOSES 8u
+
+/* RECORD_SERVICE, key 0. */
+struct kept_service {
+	uint64_t next_session, started_us;
+	uint32_t next_worker, next_domain, keeper_number, epoch;
+	uint32_t listener, listener_lock; /* descriptors */
+	bool ready;
+	struct counters counters;
+};
+
+/* RECORD_DOMAIN, key: number. */
+struct kept_domain {
+	int64_t uid;
+	bool assigned, alone, retiring;
+	uint32_t active;      /* worker */
+	uint64_t activate_id; /* of the Activate that is not answered; 0: none is out */
+	struct promotion promotion;
+};
+
+/* RECORD_WORKER, key: number; followed by the numbers of immovable sessions. */
+struct kept_worker {
+	uint32_t domain; /* 0: the keeper */
+	uint32_t state, generation, keeper_number;
+	int32_t pid, lost_code;
+	bool was_ready, lost, graceful, contains, halting, told;
+	bool in_step;				/* a standby of which no answer is awaited */
+	uint32_t control, process, words, dump; /* descriptors */
+	uint32_t immovable_count;
+	uint64_t started_us;
+	char lost_text[256];
+};
+
+/* A request to a worker that is not answered. */
+struct kept_call {
+	uint32_t worker;
+	uint64_t id;
+};
+
+struct kept_chunk {
+	uint64_t handle;
+	uint32_t keeper; /* which keeper made it */
+	uint32_t fd;
+	uint64_t token[2];
+};
+
+/* RECORD_CLIENT, key: number. */
+struct kept_client {
+	uint64_t token, features;
+	int64_t uid;
+	int32_t pid;
+	uint32_t domain, window, recovery, state, recover;
+	bool opened;
+	bool worked;						      /* at the first sign of the fault */
+	uint32_t connection, process, client_fd, server_fd, doorbell; /* descriptors */
+	struct kept_call open, attach, closes[KEPT_CLOSES];
+	uint32_t patience_ms; /* of CloseSession */
+	/* The request under way: the packet itself is still on the client's socket. */
+	uint64_t asked;	   /* the client's number for it, 0: nothing is with a worker */
+	uint64_t answered; /* the client's number of the latest one that is over */
+	struct kept_call request;
+	uint32_t request_fd;
+	struct kept_chunk chunk;
+	struct kept_chunk sinks[2];
+	uint32_t crashes; /* of daemons while this was under way */
+	char program[256];
+};
+
+/* RECORD_HOLDING, key: a serial number, which gives the order; followed by options and name. */
+struct kept_holding {
+	uint64_t session, address, bytes, memory, image_bytes, global[2];
+	int64_t value;
+	uint32_t type, flags, module, function, kind, attribute;
+	uint32_t fd, option_count, name_bytes; /* with its NUL */
+	struct kept_chunk chunk;
+};
+
+/* RECORD_LINGER, key: a serial number. Pinned memory that an executor has not let go of (session/linger.h).
+ */
+struct kept_linger {
+	uint64_t session, bytes, address, range_bytes;
+	uint32_t type, flags, domain, window;
+	struct kept_call call;
+};
+
+/* RECORD_DOOMED, key: a serial number. Device memory that nobody has any more, until the keeper has let go.
+ */
+struct kept_doomed {
+	struct kept_chunk chunk;
+	uint64_t release_id; /* of the ReleaseChunk that is not answered; 0: not sent */
+};
+
+#endif

@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Records and deposits. See store.h.
+//
+// The memory is a row of blocks. Each block says once how long its slots are, and each slot holds one record
+// or none, so a reader finds every record whatever the writer was doing. A slot is written while its `type`
+// is RECORD_NONE; storing the type publishes it. Of two records of one type and key the younger counts. Which
+// slots are free is known to this life alone and found again by reading.
+
+#include "server/adopt/store.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "server/adopt/holder.h"
+#include "server/log.h"
+
+#define BLOCK_BYTES   (UINT64_C(256) << 10)
+#define BLOCK_MAGIC   0x46524d50u
+#define BLOCK_HEAD    64u
+#define RESERVE_BYTES (UINT64_C(16) << 30) /* of address space; the file grows as needed */
+#define SLOT_LEAST    128u
+#define CLASSES	      10u /* 128 B … 64 KiB */
+
+struct block {
+	uint32_t magic;
+	_Atomic uint32_t slot_bytes; /* 0: not in use yet */
+};
+
+struct record {
+	_Atomic uint32_t type; /* enum record_type */
+	uint32_t bytes;
+	uint64_t key, version;
+	uint64_t check; /* of all of the above and the payload */
+	_Alignas(8) uint8_t payload[];
+};
+
+struct spares {
+	struct record **slots;
+	size_t count, room;
+};
+
+struct store {
+	int socket, memory;
+	uint8_t *base;
+	uint64_t used; /* bytes of blocks */
+	struct spares spares[CLASSES];
+	uint64_t version;
+	/* Descriptors. */
+	int *inherited; /* by key; -1: none, or taken */
+	uint32_t inherited_count;
+	bool *kept; /* by key */
+	uint32_t key_room, next_key;
+};
+
+static unsigned class_of(size_t bytes)
+{
+	unsigned class = 0;
+
+	while ((SLOT_LEAST << class) < bytes)
+		class ++;
+	return class;
+}
+
+/* FNV-1a, eight bytes at a time where it can. */
+static uint64_t mix(uint64_t sum, const void *bytes, size_t count)
+{
+	const uint8_t *at = bytes;
+	uint64_t word;
+
+	for (; count >= sizeof(word); at += sizeof(word), count -= sizeof(word)) {
+		memcpy(&word, at, sizeof(word));
+		sum = (sum ^ word) * UINT64_C(0x100000001b3);
+		sum ^= sum >> 29;
+	}
+	for (; count; at++, count--)
+		sum = (sum ^ *at) * UINT64_C(0x100000001b3);
+	return sum;
+}
+
+static uint64_t checksum(const struct record *record, uint32_t type)
+{
+	const uint64_t head[] = {type, record->bytes, record->key, record->version};
+
+	return mix(mix(UINT64_C(0xcbf29ce484222325), head, sizeof(head)), record->payload, record->bytes);
+}
+
+/*
+ * Slots
+ */
+
+static void spare(struct store *store, struct record *slot, unsigned class)
+{
+	struct spares *spares = &store->spares[class];
+
+	if (spares->count == spares->room) {
+		spares->room = spares->room * 2 + 64;
+		spares->slots = reallocarray(spares->slots, spares->room, sizeof(struct record *));
+		log_bug_on(!spares->slots);
+	}
+	spares->slots[spares->count++] = slot;
+}
+
+static uint32_t slots_of(uint32_t slot_bytes)
+{
+	return (uint32_t)((BLOCK_BYTES - BLOCK_HEAD) / slot_bytes);
+}
+
+static struct record *slot_at(uint8_t *block, uint32_t slot_bytes, uint32_t index)
+{
+	return (struct record *)(block + BLOCK_HEAD + (uint64_t)index * slot_bytes);
+}
+
+static struct block *block_of(const struct store *store, const struct record *record)
+{
+	uint64_t offset = (uint64_t)((const uint8_t *)record - store->base);
+
+	return (struct block *)(store->base + offset / BLOCK_BYTES * BLOCK_BYTES);
+}
+
+static void add_block(struct store *store, unsigned class)
+{
+	uint8_t *block = store->base + store->used;
+	uint32_t slot_bytes = SLOT_LEAST << class;
+
+	log_bug_on(store->used + BLOCK_BYTES > RESERVE_BYTES);
+	log_bug_on(ftruncate(store->memory, (off_t)(store->used + BLOCK_BYTES)) < 0);
+	store->used += BLOCK_BYTES;
+	((struct block *)block)->magic = BLOCK_MAGIC;
+	atomic_store_explicit(&((struct block *)block)->slot_bytes, slot_bytes, memory_order_release);
+	for (uint32_t i = slots_of(slot_bytes); i-- > 0;)
+		spare(store, slot_at(block, slot_bytes, i), class);
+}
+
+static struct record *take_slot(struct store *store, size_t bytes)
+{
+	unsigned class = class_of(sizeof(struct record) + bytes);
+	struct spares *spares = &store->spares[class];
+
+	log_bug_on(class >= CLASSES);
+	if (!spares->count)
+		add_block(store, class);
+	return spares->slots[--spares->count];
+}
+
+static uint32_t type_of(const struct record *record)
+{
+	return atomic_load_explicit(&record->type, memory_order_acquire);
+}
+
+uint64_t store_serial(struct store *store)
+{
+	return store ? ++store->version : 0;
+}
+
+const struct record *store_put(struct store *store, const struct record *old, enum record_type type,
+	uint64_t key, const void *payload, size_t bytes)
+{
+	struct record *record;
+
+	if (!store)
+		return NULL;
+	record = take_slot(store, bytes);
+	record->bytes = (uint32_t)bytes;
+	record->key = key;
+	record->version = ++store->version;
+	memcpy(record->payload, payload, bytes);
+	record->check = checksum(record, type);
+	/* The next life reads what this one stored, in order. */
+	atomic_store_explicit(&record->type, type, memory_order_release);
+	store_drop(store, old);
+	return record;
+}
+
+void store_drop(struct store *store, const struct record *record)
+{
+	struct record *slot = (struct record *)(uintptr_t)record;
+
+	if (!store || !record)
+		return;
+	atomic_store_explicit(&slot->type, RECORD_NONE, memory_order_release);
+	spare(store, slot, class_of(block_of(store, record)->slot_bytes));
+}
+
+/*
+ * Reading
+ */
+
+uint64_t record_key(const struct record *record)
+{
+	return record->key;
+}
+
+const void *record_payload(const struct record *record, size_t *ret_bytes)
+{
+	*ret_bytes = record->bytes;
+	return record->payload;
+}
+
+bool record_read(const struct record *record, void *ret_payload, size_t bytes)
+{
+	if (record->bytes < bytes)
+		return false;
+	memcpy(ret_payload, record->payload, bytes);
+	return true;
+}
+
+/* By key, the younger of two first. */
+static int compare(const void *left, const void *right)
+{
+	const struct record *a = *(const struct record *const *)left,
+			    *b = *(const struct record *const *)right;
+
+	if (a->key != b->key)
+		return a->key < b->key ? -1 : 1;
+	return a->version > b->version ? -1 : a->version < b->version;
+}
+
+static size_t collect(struct store *store, enum record_type type, const struct record **records)
+{
+	size_t count = 0;
+
+	for (uint64_t at = 0; at < store->used; at += BLOCK_BYTES) {
+		uint32_t slot_bytes = ((struct block *)(store->base + at))->slot_bytes;
+
+		for (uint32_t i = 0; slot_bytes && i < slots_of(slot_bytes); i++) {
+			struct record *slot = slot_at(store->base + at, slot_bytes, i);
+
+			if (type_of(slot) != type)
+				continue;
+			if (records)
+				records[count] = slot;
+			count++;
+		}
+	}
+	return count;
+}
+
+size_t store_list(struct store *store, enum record_type type, const struct record ***ret_records)
+{
+	size_t count = store ? collect(store, type, NULL) : 0, left = 0;
+	const struct record **records = calloc(count + 1, sizeof(struct record *));
+
+	log_bug_on(!records);
+	if (count)
+		collect(store, type, records);
+	qsort(records, count, sizeof(struct record *), compare);
+	for (size_t i = 0; i < count; i++) {
+		if (left && records[left - 1]->key == records[i]->key)
+			store_drop(store, records[i]);
+		else
+			records[left++] = records[i];
+	}
+	*ret_records = records;
+	return left;
+}
+
+void store_put_single(struct store *store, enum record_type type, const void *payload, size_t bytes)
+{
+	const struct record **records;
+	size_t count = store_list(store, type, &records);
+
+	store_put(store, count ? records[0] : NULL, type, 0, payload, bytes);
+	free(records);
+}
+
+/* Return: false if something there cannot have been written by a daemon in order. */
+static bool read_block(struct store *store, uint8_t *block)
+{
+	uint32_t slot_bytes = ((struct block *)block)->slot_bytes;
+	unsigned class = class_of(slot_bytes);
+
+	/* The last block may have been added and not been told what it is for. */
+	if (!slot_bytes)
+		return true;
+	if (((struct block *)block)->magic != BLOCK_MAGIC || class >= CLASSES ||
+		slot_bytes != SLOT_LEAST << class)
+		return false;
+	for (uint32_t i = 0; i < slots_of(slot_bytes); i++) {
+		struct record *slot = slot_at(block, slot_bytes, i);
+		uint32_t type = type_of(slot);
+
+		if (type == RECORD_NONE) {
+			spare(store, slot, class);
+			continue;
+		}
+		if (slot->bytes > slot_bytes - sizeof(*slot) || slot->check != checksum(slot, type))
+			return false;
+		if (slot->version > store->version)
+			store->version = slot->version;
+	}
+	return true;
+}
+
+static bool read_all(struct store *store)
+{
+	for (uint64_t at = 0; at < store->used; at += BLOCK_BYTES)
+		if (!read_block(store, store->base + at))
+			return false;
+	/* The block that was never used is used first. */
+	if (store->used && !((struct block *)(store->base + store->used - BLOCK_BYTES))->slot_bytes)
+		store->used -= BLOCK_BYTES;
+	return true;
+}
+
+static bool map(struct store *store)
+{
+	struct stat status;
+	void *base;
+
+	if (fstat(store->memory, &status) < 0)
+		return false;
+	base = mmap(
+		NULL, RESERVE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, store->memory, 0);
+	if (base == MAP_FAILED)
+		return false;
+	store->base = base;
+	store->used = (uint64_t)status.st_size / BLOCK_BYTES * BLOCK_BYTES;
+	return true;
+}
+
+/*
+ * Descriptors
+ */
+
+static void note_key(struct store *store, uint32_t key)
+{
+	uint32_t room = store->key_room ? store->key_room : 64;
+	bool *grown;
+
+	if (key >= store->key_room) {
+		while (room <= key)
+			room *= 2;
+		grown = realloc(store->kept, room * sizeof(*grown));
+		log_bug_on(!grown);
+		memset(grown + store->key_room, 0, (room - store->key_room) * sizeof(*grown));
+		store->kept = grown;
+		store->key_room = room;
+	}
+	store->kept[key] = true;
+}
+
+static uint32_t free_key(struct store *store)
+{
+	uint32_t key = store->next_key ? store->next_key : 1;
+
+	while (key < store->key_room && store->kept[key])
+		key++;
+	store->next_key = key + 1;
+	return key;
+}
+
+static void say(struct store *store, const struct holder_message *said, int fd)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {.bytes = {0}};
+	struct iovec part = {.iov_base = (void *)(uintptr_t)said, .iov_len = sizeof(*said)};
+	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+
+	if (fd >= 0) {
+		message.msg_control = &control;
+		message.msg_controllen = sizeof(control);
+		control.header = (struct cmsghdr){
+			.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+		memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+	}
+	/* If the holder is gone, this process is about to be. */
+	while (sendmsg(store->socket, &message, MSG_NOSIGNAL) < 0) {
+		if (errno == EINTR)
+			continue;
+		if (errno != EPIPE && errno != ECONNRESET)
+			log_error("a descriptor cannot be deposited: %m");
+		break;
+	}
+}
+
+uint32_t store_deposit(struct store *store, int fd)
+{
+	struct holder_message message = {.say = HOLDER_DEPOSIT};
+
+	if (!store || fd < 0)
+		return 0;
+	message.key = free_key(store);
+	note_key(store, message.key);
+	say(store, &message, fd);
+	return message.key;
+}
+
+void store_forget(struct store *store, uint32_t key)
+{
+	struct holder_message message = {.say = HOLDER_FORGET, .key = key};
+
+	if (!store || !key)
+		return;
+	say(store, &message, -1);
+	store->kept[key] = false;
+	if (key < store->next_key)
+		store->next_key = key;
+}
+
+int store_take(struct store *store, uint32_t key)
+{
+	int fd;
+
+	if (!key || key >= store->inherited_count)
+		return -1;
+	fd = store->inherited[key];
+	store->inherited[key] = -1;
+	return fd;
+}
+
+void store_close_rest(struct store *store)
+{
+	for (uint32_t key = 1; key < store->inherited_count; key++) {
+		int fd = store_take(store, key);
+
+		if (fd < 0)
+			continue;
+		close(fd);
+		store_forget(store, key);
+	}
+}
+
+static bool inherit(struct store *store, const struct legacy *legacy)
+{
+	store->inherited = calloc(legacy->fd_count + 1, sizeof(int));
+	if (!store->inherited)
+		return false;
+	if (legacy->fd_count)
+		memcpy(store->inherited, legacy->fds, legacy->fd_count * sizeof(int));
+	store->inherited_count = legacy->fd_count;
+	for (uint32_t key = 1; key < legacy->fd_count; key++)
+		if (legacy->fds[key] >= 0)
+			note_key(store, key);
+	return true;
+}
+
+/*
+ * Holder
+ */
+
+int store_socket(const struct store *store)
+{
+	return store->socket;
+}
+
+enum store_event store_hear(struct store *store, pid_t *ret_pid, int *ret_status)
+{
+	struct holder_message message;
+
+	if (recv(store->socket, &message, sizeof(message), MSG_DONTWAIT) != (ssize_t)sizeof(message))
+		return STORE_NOTHING;
+	*ret_pid = message.pid;
+	*ret_status = message.status;
+	return message.say == HOLDER_STOP     ? STORE_STOP
+	       : message.say == HOLDER_SYNCED ? STORE_SYNCED
+					      : STORE_ENDED;
+}
+
+void store_settle(struct store *store, pid_t pid)
+{
+	struct holder_message message = {.say = HOLDER_SETTLED, .pid = pid};
+
+	if (store)
+		say(store, &message, -1);
+}
+
+bool store_sync(struct store *store)
+{
+	struct holder_message message = {.say = HOLDER_SYNC};
+
+	if (store)
+		say(store, &message, -1);
+	return store;
+}
+
+void store_up(struct store *store)
+{
+	struct holder_message message = {.say = HOLDER_UP};
+
+	if (store)
+		say(store, &message, -1);
+}
+
+struct store *store_open(const struct legacy *legacy)
+{
+	struct store *store = calloc(1, sizeof(*store));
+
+	if (!store)
+		return NULL;
+	store->socket = legacy->socket;
+	store->memory = legacy->memory;
+	if (!map(store) || !inherit(store, legacy)) {
+		log_error("the daemon's records cannot be mapped: %m");
+		return store_close(store);
+	}
+	if (!read_all(store)) {
+		log_error("the records of the daemon before this one are damaged");
+		return store_close(store);
+	}
+	return store;
+}
+
+struct store *store_close(struct store *store)
+{
+	if (!store)
+		return NULL;
+	if (store->base)
+		munmap(store->base, RESERVE_BYTES);
+	for (unsigned i = 0; i < CLASSES; i++)
+		free(store->spares[i].slots);
+	free(store->inherited);
+	free(store->kept);
+	free(store);
+	return NULL;
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The daemon's end of what outlives it: descriptors deposited with the holder, and records in shared memory.
+// Daemon, loop thread only. A NULL store is one that keeps nothing: every function takes it.
+//
+// A record is a private struct of a few hundred bytes under a type and a key. It never changes: to change one
+// is to put a new one in its place. Each carries a version and a checksum; a daemon that dies at any instant
+// leaves the old record or the new one. (What survives is memory, so this is about the order of stores of one
+// thread, not about disks or other processors.)
+
+#ifndef FRMPS_SERVER_ADOPT_STORE_H
+#define FRMPS_SERVER_ADOPT_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct legacy;
+struct record;
+struct store;
+
+enum record_type {
+	RECORD_NONE,
+	RECORD_SERVICE,
+	RECORD_DEVICE,
+	RECORD_DOMAIN,
+	RECORD_WORKER,
+	RECORD_CLIENT,
+	RECORD_HOLDING,
+	RECORD_DOOMED,
+	RECORD_LINGER,
+};
+
+/* Longest payload, bytes. */
+#define RECORD_MAX 65000u
+
+/**
+ * Maps the records of the legacy.
+ * Return: NULL after an error line if they cannot be had or are damaged.
+ */
+struct store *store_open(const struct legacy *legacy);
+/** Lets the mapping and the socket go; what is kept stays kept. Return: NULL. */
+struct store *store_close(struct store *store);
+
+/** Deposits a copy of a descriptor. Return: its key, never 0; 0 without a store. */
+uint32_t store_deposit(struct store *store, int fd);
+/** Gives up what is kept under a key; 0 is fine. No record may name it any more. */
+void store_forget(struct store *store, uint32_t key);
+
+/**
+ * The legacy's descriptor under a key, which is the caller's from now on: each can be taken once, its key
+ * stays deposited. Return: -1 if there is none.
+ */
+int store_take(struct store *store, uint32_t key);
+/** Closes and gives up what was not taken. */
+void store_close_rest(struct store *store);
+
+/** A number greater than every one before, over all lives. For keys. */
+uint64_t store_serial(struct store *store);
+
+/**
+ * Puts a record, in place of `old` if that is not NULL.
+ * Return: the new one, which is what store_drop() and the next store_put() want; NULL without a store.
+ */
+const struct record *store_put(struct store *store, const struct record *old, enum record_type type,
+	uint64_t key, const void *payload, size_t bytes);
+/** Puts the only record of its type, in place of the one before. */
+void store_put_single(struct store *store, enum record_type type, const void *payload, size_t bytes);
+/** NULL is fine. */
+void store_drop(struct store *store, const struct record *record);
+
+/** The records of a type, by key; the list is the caller's to free. Return: their number. */
+size_t store_list(struct store *store, enum record_type type, const struct record ***ret_records);
+/** Copies a payload of exactly this size, or its first part of it. Return: whether it is that long. */
+bool record_read(const struct record *record, void *ret_payload, size_t bytes);
+uint64_t record_key(const struct record *record);
+/** The payload in place, valid until the record is dropped. */
+const void *record_payload(const struct record *record, size_t *ret_bytes);
+
+/** Something that the holder says. */
+enum store_event { STORE_NOTHING, STORE_ENDED, STORE_STOP, STORE_SYNCED };
+/** The socket on which it says so, for polling. */
+int store_socket(const struct store *store);
+/** @ret_pid, @ret_status: for STORE_ENDED */
+enum store_event store_hear(struct store *store, pid_t *ret_pid, int *ret_status);
+/** The end of a process has been dealt with. */
+void store_settle(struct store *store, pid_t pid);
+/**
+ * Asks for STORE_SYNCED: then the holder has closed everything that was forgotten before.
+ * Return: false without a store: nobody has to close anything
+ */
+bool store_sync(struct store *store);
+/** Everything is adopted. */
+void store_up(struct store *store);
+
+#endif

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The service's own kernels, as text that the driver compiles when the executor starts: before the first
+// client, because a load stops everybody who runs. Without them (a driver that cannot compile) what needs
+// them answers CUDA_ERROR_NOT_SUPPORTED.
+//
+// Their launches are launches of this context: who counts those to find a client's kernel by its number
+// counts these as well.
+
+#include <stdio.h>
+
+#include "server/backend/cuda/cuda.h"
+
+/* Each block looks at 64 KiB, each of its 256 threads at 16 pieces of 16 bytes, which lie side by side with
+ * its neighbours'. The loads are for once: the clients' data stays in the caches. */
+#define CHECK_BLOCK_BYTES   65536u
+#define CHECK_BLOCK_THREADS 256u
+
+static const char text[] =
+	".version 7.0\n"
+	".target sm_70\n"
+	".address_size 64\n"
+	".visible .entry frmps_check(.param .u64 address, .param .u32 pattern, .param .u64 word)\n"
+	"{\n"
+	"	.reg .pred %p<3>; .reg .b32 %r<12>; .reg .b64 %d<6>;\n"
+	"	ld.param.u64 %d1, [address]; ld.param.u32 %r1, [pattern]; ld.param.u64 %d2, [word];\n"
+	"	mov.u32 %r2, %ctaid.x; mul.wide.u32 %d3, %r2, 65536; add.u64 %d1, %d1, %d3;\n"
+	"	mov.u32 %r3, %tid.x; mul.wide.u32 %d4, %r3, 16; add.u64 %d1, %d1, %d4;\n"
+	"	mov.u32 %r4, 0; mov.u32 %r5, 16;\n"
+	"again:	ld.global.cs.v4.u32 {%r6, %r7, %r8, %r9}, [%d1];\n"
+	"	xor.b32 %r6, %r6, %r1; or.b32 %r4, %r4, %r6; xor.b32 %r7, %r7, %r1; or.b32 %r4, %r4, %r7;\n"
+	"	xor.b32 %r8, %r8, %r1; or.b32 %r4, %r4, %r8; xor.b32 %r9, %r9, %r1; or.b32 %r4, %r4, %r9;\n"
+	"	add.u64 %d1, %d1, 4096; sub.u32 %r5, %r5, 1; setp.ne.u32 %p1, %r5, 0; @%p1 bra again;\n"
+	"	setp.eq.u32 %p2, %r4, 0; @%p2 ret;\n"
+	"	mov.u32 %r10, 1; st.global.u32 [%d2], %r10; ret;\n"
+	"}\n";
+
+static CUfunction check; /* NULL: not there */
+
+void cuda_builtin_open(void)
+{
+	CUfunction function = NULL;
+	CUlibrary library;
+	CUkernel kernel;
+	CUresult code = driver.library_load(&library, text, NULL, NULL, 0, NULL, NULL, 0);
+
+	if (!code)
+		code = driver.library_kernel(&kernel, library, "frmps_check");
+	if (!code)
+		code = driver.kernel_function(&function, kernel);
+	if (!code)
+		code = driver.function_load(function);
+	if (code)
+		fprintf(stderr, "The service's own kernels cannot be loaded (code %d).\n", (int)code);
+	check = code ? NULL : function;
+}
+
+CUresult cuda_check(
+	struct backend_stream *stream, uint64_t address, uint64_t bytes, uint32_t pattern, uint32_t *word)
+{
+	uint64_t out = (uintptr_t)word;
+	void *params[] = {&address, &pattern, &out};
+
+	if (!check)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!bytes)
+		return CUDA_SUCCESS;
+	return driver.launch(check, (unsigned int)(bytes / CHECK_BLOCK_BYTES), 1, 1, CHECK_BLOCK_THREADS, 1,
+		1, 0, cuda_stream(stream), params, NULL);
+}

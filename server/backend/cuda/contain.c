@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// With on_fault = default the driver handles an exception as for a debugger (failover/exceptions.c). A thread
+// of the driver stops all multiprocessors, reads what it wants to know, writes the dump and lets them go on;
+// the warps that faulted are gone then, all others run on as if nothing had happened. Only behind that
+// another thread of the driver resets the channel, and with it the context and everybody's work ends. Nothing
+// in the hardware asks for that: while the reset is not done, the context goes on (measured, H200, driver
+// 580).
+//
+// Both threads ask the kernel-mode driver by ioctl(). The server's executable has an ioctl() of its own
+// (below), which comes before the C library's for everything that is loaded later, and so for the driver.
+// Nearly always it is just the system call. In an executor it watches for the controls named below, whose
+// numbers are those of NVIDIA's open kernel modules (NVOS54_PARAMETERS; ctrl83dedebug.h, ctrl906f.h):
+//
+//            any control           stop            let go; the dump names kernels of ours
+//   QUIET ─────────────► SUSPECTED ──────► STOPPED ─────────────────────────────────────────► CONTAINED
+//                                           │  ▲                                                 │
+//                                           │  └────────────────────── stop ─────────────────────┤
+//                      let go, otherwise    ▼                                                    │
+//                                          LOST ◄────────── stop, if it would be for good ───────┘
+//
+// From the first CONTAINED on, whoever asks for the reset is kept for ever. A LOST before that keeps nothing
+// from the driver.
+//
+// The driver's threads make no controls between their start and a fault, so the first one is the earliest
+// sign there is. A driver that behaves otherwise shows at most a sign: what follows is not recognised,
+// nothing is kept from it, and the executor halts as for any sign (executor/halt.c).
+//
+// What cannot be contained: a thread that has left the code faults again as soon as it is let go. While the
+// reset is held back, a second fault is contained only if all before it were accesses to addresses that are
+// not mapped; else the driver stops the multiprocessors and never lets them go. A stack that overflows looks
+// like an access beyond shared memory at first, and shows by a second stop within 10 ms.
+//
+// The callbacks run in the driver's thread, which may hold locks of the driver: see backend.h for what they
+// may do.
+
+#include "server/backend/cuda/contain.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "server/backend/backend.h"
+#include "server/backend/cuda/dump.h"
+#include "server/backend/cuda/handles.h"
+
+/* An ioctl of the kernel-mode driver, and the one among them that is a control. */
+#define DRIVER_TYPE    'F'
+#define DRIVER_CONTROL 0x2a
+
+enum control_command {
+	CONTROL_STOP = 0x83de0317,   /* NV83DE_CTRL_CMD_DEBUG_SUSPEND_CONTEXT */
+	CONTROL_LET_GO = 0x83de0318, /* NV83DE_CTRL_CMD_DEBUG_RESUME_CONTEXT */
+	CONTROL_RESET = 0x906f0102,  /* NV906F_CTRL_CMD_RESET_CHANNEL */
+};
+
+/* NVOS54_PARAMETERS */
+struct control {
+	uint32_t client, object, command, flags;
+	uint64_t parameters;
+	uint32_t size, status;
+};
+
+enum state { QUIET, SUSPECTED, STOPPED, CONTAINED, LOST };
+
+static struct {
+	pthread_mutex_t lock;
+	enum state state;
+	bool keeps;    /* a fault was contained: no reset reaches the driver any more */
+	bool unsteady; /* something else than a bad address was contained: the next stop is for good */
+} fault = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static word32 armed;
+static __thread bool is_ours;
+word32 contain_parked;
+
+void contain_arm(void)
+{
+	fault.state = QUIET;
+	fault.keeps = fault.unsteady = false;
+	backend_contains = true;
+	word_release(&armed, 1);
+}
+
+void contain_disarm(void)
+{
+	word_release(&armed, 0);
+}
+
+void contain_enter_thread(void)
+{
+	is_ours = true;
+}
+
+/* ---- what a dump means ---- */
+
+/* Of an access beyond shared memory, and of a stack that overflows. */
+#define OUT_OF_RANGE 5u
+
+static bool is_bad_address(uint32_t exception)
+{
+	return exception == 1 || exception == 10 || exception == 14;
+}
+
+CUresult contain_code(uint32_t exception)
+{
+	switch (exception) {
+	case 1:
+	case 5:
+	case 10:
+	case 14:
+		return CUDA_ERROR_ILLEGAL_ADDRESS;
+	case 2:
+	case 3:
+	case 9:
+		return CUDA_ERROR_HARDWARE_STACK_ERROR;
+	case 4:
+		return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+	case 6:
+	case 11:
+		return CUDA_ERROR_MISALIGNED_ADDRESS;
+	case 7:
+		return CUDA_ERROR_INVALID_ADDRESS_SPACE;
+	case 8:
+		return CUDA_ERROR_INVALID_PC;
+	case 12:
+		return CUDA_ERROR_ASSERT;
+	case 21:
+		return CUDA_ERROR_TENSOR_MEMORY_LEAK;
+	default:
+		return CUDA_ERROR_LAUNCH_FAILED;
+	}
+}
+
+static int read_file(int fd, struct dump_report *ret_report)
+{
+	struct stat status;
+	void *bytes;
+	int error;
+
+	if (fstat(fd, &status) < 0 || status.st_size <= 0)
+		return -EBADMSG;
+	bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	if (bytes == MAP_FAILED)
+		return -errno;
+	error = dump_read(bytes, (size_t)status.st_size, ret_report);
+	munmap(bytes, (size_t)status.st_size);
+	return error;
+}
+
+static int open_dump(void)
+{
+	const char *path = getenv("CUDA_COREDUMP_FILE");
+
+	return path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+}
+
+static void take_dump(struct dump_report *ret_report)
+{
+	int fd = open_dump();
+
+	ret_report->count = 0;
+	if (fd < 0)
+		return;
+	if (read_file(fd, ret_report))
+		ret_report->count = 0;
+	close(fd);
+}
+
+/* So that the next fault, should it leave no dump, is not taken for this one. The file keeps its size: others
+ * may have it mapped. */
+static void spoil_dump(void)
+{
+	int fd = open_dump();
+
+	if (fd < 0)
+		return;
+	if (pwrite(fd, "", 1, 0) != 1)
+		fault.unsteady = true; /* then there is no next one */
+	close(fd);
+}
+
+static void translate(const struct dump_kernel *kernel, struct backend_fault *ret_fault)
+{
+	*ret_fault = (struct backend_fault){.module = handles_find(kernel->module),
+		.code = contain_code(kernel->exception),
+		.address = kernel->pc,
+		.launch = kernel->grid,
+		.may_recur = kernel->exception == OUT_OF_RANGE,
+		.has_block = kernel->has_block};
+	memcpy(ret_fault->block, kernel->block, sizeof(ret_fault->block));
+	snprintf(ret_fault->kernel, sizeof(ret_fault->kernel), "%s", kernel->name);
+}
+
+/* Return: whether all that faulted is known to be ours and will not fault again. */
+static bool translate_all(const struct dump_report *dump, struct backend_fault *faults)
+{
+	bool good = dump->count && !dump->more;
+
+	for (uint32_t i = 0; i < dump->count; i++) {
+		translate(&dump->kernels[i], &faults[i]);
+		good &= faults[i].module && !dump->kernels[i].strayed;
+	}
+	return good;
+}
+
+/* ---- what the driver does, under the lock ---- */
+
+static void suspect(const struct backend_watch *watch)
+{
+	if (fault.state != QUIET && fault.state != CONTAINED)
+		return;
+	fault.state = SUSPECTED;
+	watch->suspected(watch->context);
+}
+
+static void lose(const struct backend_watch *watch, const struct backend_fault *faults, uint32_t count)
+{
+	fault.state = LOST;
+	watch->uncontained(watch->context, faults, count);
+}
+
+static void stop(const struct backend_watch *watch)
+{
+	if (fault.state == LOST)
+		return;
+	suspect(watch);
+	fault.state = STOPPED;
+	watch->stopped(watch->context);
+	if (fault.unsteady)
+		lose(watch, NULL, 0);
+}
+
+static void let_go(const struct backend_watch *watch)
+{
+	struct backend_fault faults[DUMP_KERNELS_MAX];
+	struct dump_report dump;
+
+	if (fault.state != STOPPED)
+		return;
+	take_dump(&dump);
+	if (!translate_all(&dump, faults)) {
+		lose(watch, faults, dump.count);
+		return;
+	}
+	fault.state = CONTAINED;
+	fault.keeps = true;
+	spoil_dump();
+	for (uint32_t i = 0; i < dump.count; i++)
+		fault.unsteady |= !is_bad_address(dump.kernels[i].exception);
+	watch->contained(watch->context, faults, dump.count);
+}
+
+/* Return: whether the control is to be kept from the driver. */
+static bool look(const struct backend_watch *watch, uint32_t command)
+{
+	bool keep;
+
+	pthread_mutex_lock(&fault.lock);
+	if (command == CONTROL_STOP)
+		stop(watch);
+	else if (command == CONTROL_LET_GO)
+		let_go(watch);
+	keep = command == CONTROL_RESET && fault.keeps;
+	/* What goes on behind a contained fault is no sign of another. */
+	if (!keep && fault.state == QUIET)
+		suspect(watch);
+	pthread_mutex_unlock(&fault.lock);
+	return keep;
+}
+
+static _Noreturn void park(void)
+{
+	atomic_fetch_add(&contain_parked, 1);
+	for (;;)
+		pause();
+}
+
+int contain_ioctl(int fd, unsigned long request, void *argument, contain_ioctl_fn *execute)
+{
+	const struct backend_watch *watch;
+	uint32_t command = 0;
+
+	if (is_ours || _IOC_TYPE(request) != DRIVER_TYPE || !word_acquire(&armed))
+		return execute(fd, request, argument);
+	watch = atomic_load_explicit(&backend_watch, memory_order_acquire);
+	if (!watch)
+		return execute(fd, request, argument);
+	if (_IOC_NR(request) == DRIVER_CONTROL && argument)
+		command = ((const struct control *)argument)->command;
+	if (look(watch, command))
+		park();
+	return execute(fd, request, argument);
+}
+
+static int system_ioctl(int fd, unsigned long request, void *argument)
+{
+	return (int)syscall(SYS_ioctl, fd, request, argument);
+}
+
+/* For the whole process, the C library's own use excepted. */
+int ioctl(int fd, unsigned long request, ...)
+{
+	va_list list;
+	void *argument;
+
+	va_start(list, request);
+	argument = va_arg(list, void *);
+	va_end(list);
+	return contain_ioctl(fd, request, argument, system_ioctl);
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Graphs: node by node into the driver's, instantiated, and the template thrown away. A backend graph is the
+// driver's executable one, cast.
+//
+// Executor threads; several at once for different graphs.
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/backend/cuda/cuda.h"
+
+static CUgraphExec cuda_exec(struct backend_graph *graph)
+{
+	return (CUgraphExec)(void *)graph;
+}
+
+static CUresult set_attributes(CUgraphNode node, const struct backend_launch *launch)
+{
+	CUlaunchAttribute attributes[FRMPS_ATTRIBUTE_MAX + 1];
+	uint32_t count = launch->attribute_count;
+	CUresult code;
+
+	if (count > FRMPS_ATTRIBUTE_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	code = cuda_attributes(launch->attributes, count, attributes);
+	if (launch->cooperative) {
+		memset(&attributes[count], 0, sizeof(attributes[0]));
+		attributes[count].id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+		attributes[count++].value.cooperative = 1;
+	}
+	for (uint32_t i = 0; !code && i < count; i++)
+		code = driver.graph_set_attribute(node, attributes[i].id, &attributes[i].value);
+	return code;
+}
+
+static CUresult add_kernel(CUgraph graph, const struct backend_launch *launch, CUgraphNode *ret_node)
+{
+	CUDA_KERNEL_NODE_PARAMS kernel = {
+		.func = cuda_function(launch->function),
+		.gridDimX = launch->grid[0],
+		.gridDimY = launch->grid[1],
+		.gridDimZ = launch->grid[2],
+		.blockDimX = launch->block[0],
+		.blockDimY = launch->block[1],
+		.blockDimZ = launch->block[2],
+		.sharedMemBytes = launch->shared_bytes,
+		.ctx = cuda.context,
+	};
+	struct cuda_arguments arguments;
+	CUresult code;
+
+	if (launch->argument_bytes < launch->info->argument_bytes)
+		return CUDA_ERROR_INVALID_VALUE; /* the driver would read past the description */
+	cuda_arguments_init(&arguments, launch);
+	kernel.kernelParams = arguments.params;
+	kernel.extra = arguments.packed;
+	code = driver.graph_add_kernel(ret_node, graph, NULL, 0, &kernel);
+	return code ? code : set_attributes(*ret_node, launch);
+}
+
+static CUresult add_copy(CUgraph graph, const struct backend_copy *copy, CUgraphNode *ret_node)
+{
+	CUDA_MEMCPY3D form;
+	CUresult code;
+
+	if (copy->dst_is_host && copy->src_is_host)
+		return CUDA_ERROR_INVALID_VALUE;
+	code = cuda_copy_form(copy, &form);
+	return code ? code : driver.graph_add_copy(ret_node, graph, NULL, 0, &form, cuda.context);
+}
+
+static CUresult add_set(CUgraph graph, const struct frmps_set *set, CUgraphNode *ret_node)
+{
+	CUDA_MEMSET_NODE_PARAMS form = {
+		.dst = set->dst,
+		.pitch = set->pitch,
+		.value = set->value,
+		.elementSize = set->element_bytes,
+		.width = set->width,
+		.height = set->height,
+	};
+
+	return driver.graph_add_set(ret_node, graph, NULL, 0, &form, cuda.context);
+}
+
+static CUresult add_node(CUgraph graph, const struct backend_node *node, CUgraphNode *ret_node)
+{
+	switch (node->op) {
+	case FRMPS_OP_LAUNCH:
+		return add_kernel(graph, &node->launch, ret_node);
+	case FRMPS_OP_COPY:
+		return add_copy(graph, &node->copy, ret_node);
+	case FRMPS_OP_SET:
+		return add_set(graph, node->set, ret_node);
+	default:
+		return driver.graph_add_empty(ret_node, graph, NULL, 0);
+	}
+}
+
+/* The edges of one node; what they lead to was added before. */
+static CUresult add_edges(CUgraph graph, const struct backend_node *node, CUgraphNode *nodes, CUgraphNode to)
+{
+	CUresult code = CUDA_SUCCESS;
+
+	for (uint32_t i = 0; !code && i < node->edge_count; i++) {
+		const struct frmps_graph_edge *edge = &node->edges[i];
+		CUgraphEdgeData data = {.from_port = edge->from_port, .type = edge->type};
+
+		code = driver.graph_add_edges(graph, &nodes[edge->node], &to, &data, 1);
+	}
+	return code;
+}
+
+static CUresult add_all(CUgraph graph, const struct backend_node *nodes, uint32_t count)
+{
+	CUgraphNode *added = calloc(count, sizeof(CUgraphNode));
+	CUresult code = added ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+
+	for (uint32_t i = 0; !code && i < count; i++) {
+		code = add_node(graph, &nodes[i], &added[i]);
+		if (!code)
+			code = add_edges(graph, &nodes[i], added, added[i]);
+	}
+	free(added);
+	return code;
+}
+
+CUresult cuda_graph_make(
+	const struct backend_node *nodes, uint32_t count, uint32_t flags, struct backend_graph **ret_graph)
+{
+	bool priorities = flags & FRMPS_GRAPH_PRIORITIES;
+	CUgraphExec exec = NULL;
+	CUgraph graph;
+	CUresult code = driver.graph_create(&graph, 0);
+
+	if (code)
+		return code;
+	code = add_all(graph, nodes, count);
+	if (!code)
+		code = driver.graph_instantiate(
+			&exec, graph, priorities ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0);
+	driver.graph_destroy(graph);
+	if (!code)
+		*ret_graph = (struct backend_graph *)(void *)exec;
+	return code;
+}
+
+CUresult cuda_graph_free(struct backend_graph *graph)
+{
+	return driver.graph_exec_destroy(cuda_exec(graph));
+}
+
+CUresult cuda_graph_launch(
+	struct backend_stream *stream, struct backend_graph *graph, const struct backend_launch *as)
+{
+	(void)as;
+	return driver.graph_launch(cuda_exec(graph), cuda_stream(stream));
+}

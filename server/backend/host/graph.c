@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Graphs: a list of nodes, which a launch queues on its stream one behind the other. Every edge leads to an
+// earlier node, so that is one of the orders that the edges allow; two launches on different streams are kept
+// apart by a record behind each.
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/backend/host/host.h"
+
+struct backend_graph {
+	struct backend_event *latest; /* behind the latest launch */
+	uint32_t count;
+	struct backend_node nodes[];
+};
+
+static CUresult check(const struct backend_node *nodes, uint32_t count)
+{
+	CUresult code = CUDA_SUCCESS;
+
+	for (uint32_t i = 0; !code && i < count; i++) {
+		if (nodes[i].op == FRMPS_OP_LAUNCH)
+			code = host_launch_check(&nodes[i].launch);
+		else if (nodes[i].op == FRMPS_OP_COPY && nodes[i].copy.dst_is_host &&
+			 nodes[i].copy.src_is_host)
+			code = CUDA_ERROR_INVALID_VALUE;
+	}
+	return code;
+}
+
+CUresult host_graph_make(
+	const struct backend_node *nodes, uint32_t count, uint32_t flags, struct backend_graph **ret_graph)
+{
+	struct backend_graph *graph;
+	CUresult code = check(nodes, count);
+
+	(void)flags; /* streams have no priorities here */
+	if (code)
+		return code;
+	graph = calloc(1, sizeof(*graph) + count * sizeof(*nodes));
+	if (!graph)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	code = backend_host.event_create(false, &graph->latest);
+	if (code) {
+		free(graph);
+		return code;
+	}
+	memcpy(graph->nodes, nodes, count * sizeof(*nodes));
+	graph->count = count;
+	*ret_graph = graph;
+	return CUDA_SUCCESS;
+}
+
+CUresult host_graph_free(struct backend_graph *graph)
+{
+	backend_host.event_destroy(graph->latest);
+	free(graph);
+	return CUDA_SUCCESS;
+}
+
+static CUresult queue_node(
+	struct backend_stream *stream, const struct backend_node *node, const struct backend_launch *as)
+{
+	struct backend_launch launch;
+
+	switch (node->op) {
+	case FRMPS_OP_LAUNCH:
+		launch = node->launch;
+		launch.seq = as->seq;
+		launch.stream_slot = as->stream_slot;
+		return host_launch(stream, &launch);
+	case FRMPS_OP_COPY:
+		return host_copy(stream, &node->copy);
+	case FRMPS_OP_SET:
+		return host_set(stream, node->set);
+	default:
+		return CUDA_SUCCESS;
+	}
+}
+
+CUresult host_graph_launch(
+	struct backend_stream *stream, struct backend_graph *graph, const struct backend_launch *as)
+{
+	CUresult code = backend_host.stream_wait(stream, graph->latest);
+
+	for (uint32_t i = 0; !code && i < graph->count; i++)
+		code = queue_node(stream, &graph->nodes[i], as);
+	return code ? code : backend_host.event_record(graph->latest, stream);
+}

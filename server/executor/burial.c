@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The burial of what clients leave behind. Module thread; others only add and look.
+//
+// Memory that waits stays mapped and registered, its addresses are not used again, and it counts. First come,
+// first served: a session comes behind the ranges that it freed before it ended. One of two ways leads to the
+// moment when nothing runs:
+//
+//   at leisure   at every look, if no session has work on the device: the gate is closed, at most for
+//                GATE_CLOSED_NS if something has come after all (gate_try)
+//   pressing     more than the limit waits: the gate makes a gap, as for a load (gate_enter). It is closed
+//                for a tenth of the time at most. If no gap comes within the gate's patience, because of a
+//                kernel that does not end, the next try is BURIAL_RETRY_NS later
+//
+// A gap is used for GATE_BATCH_NS plus the last step; a step is one call of the driver that would stop the
+// device. While no gap comes and more than the limit waits, or twice the limit, nobody may pin any more
+// (burial_admits): so what waits is bounded by twice the limit plus what clients had pinned then.
+
+#include "server/executor/burial.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "server/executor/clock.h"
+#include "server/executor/memory.h"
+#include "server/executor/open.h"
+#include "server/executor/session.h"
+#include "server/log.h"
+
+#define BURIAL_RETRY_NS (UINT64_C(10000) * CLOCK_MS)
+/* After a gap, so many times its length for the clients. */
+#define BURIAL_REST 9u
+
+void burial_init(struct executor *executor)
+{
+	struct burials *burials = &executor->burials;
+
+	TAILQ_INIT(&burials->list);
+	pthread_mutex_init(&burials->lock, NULL);
+	burials->limit = executor_number("FRMPS_UNPIN_MIB", BURIAL_MIB_DEFAULT, UINT64_C(1) << 30) << 20;
+}
+
+void burial_deinit(struct executor *executor)
+{
+	pthread_mutex_destroy(&executor->burials.lock);
+}
+
+/* ---- what waits ---- */
+
+static bool is_range(const struct burial *burial)
+{
+	return burial->range.start != burial->range.end;
+}
+
+static void add(struct burial *burial)
+{
+	struct burials *burials = &burial->session->executor->burials;
+
+	pthread_mutex_lock(&burials->lock);
+	TAILQ_INSERT_TAIL(&burials->list, burial, link);
+	burials->bytes += burial->bytes;
+	burials->count++;
+	pthread_mutex_unlock(&burials->lock);
+}
+
+int burial_add_range(struct session *session, const struct range *range)
+{
+	struct burial *burial = calloc(1, sizeof(*burial));
+
+	if (!burial || range_set_add(&session->unpinning, range->start, range->end - range->start)) {
+		free(burial);
+		return -ENOMEM;
+	}
+	burial->session = session_ref(session);
+	burial->range = *range;
+	burial->bytes = range->end - range->start;
+	add(burial);
+	return 0;
+}
+
+void burial_add_session(struct session *session)
+{
+	session->burial = (struct burial){.session = session, .bytes = open_pinned_bytes(session)};
+	add(&session->burial);
+}
+
+static struct burial *find(struct burials *burials, uint64_t session, const struct range *range)
+{
+	struct burial *burial;
+
+	TAILQ_FOREACH (burial, &burials->list, link)
+		if (burial->session->id == session &&
+			(range ? burial->range.start == range->start && burial->range.end == range->end
+			       : !is_range(burial)))
+			return burial;
+	return NULL;
+}
+
+bool burial_watch(struct executor *executor, uint64_t session, const struct range *range, struct job *job)
+{
+	struct burials *burials = &executor->burials;
+	struct burial *burial;
+	bool waits;
+
+	pthread_mutex_lock(&burials->lock);
+	burial = find(burials, session, range);
+	waits = burial && !burial->waiter;
+	if (waits)
+		burial->waiter = job;
+	pthread_mutex_unlock(&burials->lock);
+	return waits;
+}
+
+uint64_t burial_bytes(const struct session *session)
+{
+	struct burials *burials = &session->executor->burials;
+	const struct burial *burial;
+	uint64_t bytes = 0;
+
+	pthread_mutex_lock(&burials->lock);
+	TAILQ_FOREACH (burial, &burials->list, link)
+		if (burial->session == session)
+			bytes += burial->bytes;
+	pthread_mutex_unlock(&burials->lock);
+	return bytes;
+}
+
+bool burial_waits(struct executor *executor)
+{
+	struct burials *burials = &executor->burials;
+	bool waits;
+
+	pthread_mutex_lock(&burials->lock);
+	waits = !TAILQ_EMPTY(&burials->list);
+	pthread_mutex_unlock(&burials->lock);
+	return waits;
+}
+
+static bool is_over(struct burials *burials, unsigned times)
+{
+	bool over;
+
+	pthread_mutex_lock(&burials->lock);
+	over = burials->bytes > times * burials->limit || burials->count > times * BURIAL_COUNT;
+	pthread_mutex_unlock(&burials->lock);
+	return over;
+}
+
+bool burial_admits(struct executor *executor)
+{
+	struct burials *burials = &executor->burials;
+
+	return !is_over(burials, 2) && !(burials->stuck && is_over(burials, 1));
+}
+
+/* ---- the moment ---- */
+
+static bool is_idle(struct executor *executor)
+{
+	struct session *session;
+	bool busy = false;
+
+	pthread_mutex_lock(&executor->sessions_lock);
+	TAILQ_FOREACH (session, &executor->sessions, link)
+		busy = busy || (word_acquire(&session->generation) && session_is_busy(session));
+	pthread_mutex_unlock(&executor->sessions_lock);
+	return !busy;
+}
+
+bool burial_presses(struct executor *executor)
+{
+	return is_over(&executor->burials, 1) && clock_now() >= executor->burials.retry_at;
+}
+
+/* Whether the gate is closed now and nothing runs. */
+static bool make_gap(struct executor *executor)
+{
+	struct burials *burials = &executor->burials;
+	struct gate *gate = &executor->gate;
+	int error;
+
+	if (gate->closed || (is_idle(executor) && gate_try(executor)))
+		return true;
+	if (!burial_presses(executor))
+		return false;
+	gate->pressing = true;
+	error = gate_enter(executor, NULL);
+	gate->pressing = false;
+	if (error == GATE_E_REFUSED) {
+		burials->stuck = true;
+		burials->retry_at = clock_now() + BURIAL_RETRY_NS;
+		log_warning("%llu MiB stay pinned: a kernel of %s, pid %d, has been running for %llu ms, and "
+			    "unpinning would stop everybody until it ends",
+			(unsigned long long)(burials->bytes >> 20), gate->refused_by, gate->refused_pid,
+			(unsigned long long)(gate->refused_ns / CLOCK_MS));
+	}
+	return !error;
+}
+
+/* Bytes of a step, and whether it was the last one. */
+static uint64_t step(struct burial *burial, bool *ret_over)
+{
+	uint64_t bytes;
+
+	*ret_over = true;
+	if (is_range(burial)) {
+		memory_unpin(burial->session, &burial->range);
+		return burial->bytes;
+	}
+	bytes = memory_unpin_next(burial->session);
+	if (bytes) {
+		*ret_over = false;
+		return bytes;
+	}
+	open_release(burial->session);
+	return burial->bytes;
+}
+
+static void end(struct burial *burial)
+{
+	struct session *session = burial->session;
+
+	if (burial->waiter)
+		job_reply(burial->waiter, CUDA_SUCCESS, NULL, 0, NULL);
+	if (is_range(burial))
+		free(burial);
+	session_unref(session);
+}
+
+/* A step of the first that waits. */
+static void bury_some(struct burials *burials)
+{
+	struct burial *burial;
+	uint64_t bytes;
+	bool over;
+
+	pthread_mutex_lock(&burials->lock);
+	burial = TAILQ_FIRST(&burials->list);
+	pthread_mutex_unlock(&burials->lock);
+	/* It stays in the list meanwhile: nobody may take it for done before it is. */
+	bytes = step(burial, &over);
+	pthread_mutex_lock(&burials->lock);
+	burial->bytes -= bytes;
+	burials->bytes -= bytes;
+	burials->count -= over;
+	if (over)
+		TAILQ_REMOVE(&burials->list, burial, link);
+	pthread_mutex_unlock(&burials->lock);
+	if (over)
+		end(burial);
+}
+
+static void use_gap(struct executor *executor)
+{
+	struct burials *burials = &executor->burials;
+	uint64_t begin = executor->gate.closed_at, now;
+
+	burials->stuck = false;
+	do {
+		bury_some(burials);
+		now = clock_now();
+	} while (now - begin < GATE_BATCH_NS && burial_waits(executor) && !executor_is_lost(executor));
+	gate_leave(executor);
+	burials->retry_at = now + BURIAL_REST * (now - begin);
+}
+
+bool burial_work(struct executor *executor)
+{
+	if (!burial_waits(executor) || executor_is_lost(executor) || !make_gap(executor))
+		return false;
+	use_gap(executor);
+	return true;
+}
+
+void burial_finish(struct executor *executor)
+{
+	while (burial_waits(executor) && !executor_is_lost(executor))
+		bury_some(&executor->burials);
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What may be given back to the driver only while nothing runs: pinned memory that clients freed, and pinned
+// memory, session regions and modules of clients that ended. The driver would hold up everybody's launches
+// until the last running kernel has ended, which may be never. The rules are in burial.c.
+
+#ifndef FRMPS_SERVER_EXECUTOR_BURIAL_H
+#define FRMPS_SERVER_EXECUTOR_BURIAL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "server/executor/range.h"
+#include "shm/order.h"
+
+struct executor;
+struct job;
+struct session;
+
+/* Pinned memory that waits before the gate is shut for it, MiB. */
+#define BURIAL_MIB_DEFAULT 1024u
+/* Ended sessions that wait before the gate is shut for them. */
+#define BURIAL_COUNT 64u
+/* How often to look for an idle moment while something waits. */
+#define BURIAL_LOOK_NS (100 * CLOCK_MS)
+
+/* One thing that waits: a range that a session freed, or all that is left of a session. */
+struct burial {
+	TAILQ_ENTRY(burial) link;
+	struct session *session; /* a reference */
+	struct range range;	 /* empty: the whole session */
+	uint64_t bytes;		 /* pinned bytes that still wait */
+	struct job *waiter;	 /* is answered when it is over; or NULL */
+};
+
+/* Of an executor. */
+struct burials {
+	pthread_mutex_t lock;	   /* of the next three, and of bytes and waiter of each burial */
+	TAILQ_HEAD(, burial) list; /* only the module thread takes out */
+	uint64_t bytes;		   /* of all that wait */
+	unsigned count;
+	uint64_t limit;	    /* bytes */
+	uint64_t retry_at;  /* ns: the gate is not shut for burials before; module thread */
+	_Atomic bool stuck; /* the latest time the gate was shut for them, no gap came */
+};
+
+/** Reads FRMPS_UNPIN_MIB. */
+void burial_init(struct executor *executor);
+/** Nothing may be waiting any more. */
+void burial_deinit(struct executor *executor);
+
+/** A range of pinned memory that commands cannot name any more. Module thread. Return: 0 or -ENOMEM. */
+int burial_add_range(struct session *session, const struct range *range);
+/** A session that is out of the registry, except for its addresses on the device. Takes a reference over.
+ * Module thread. */
+void burial_add_session(struct session *session);
+
+/**
+ * Lets a job be answered when the session (range NULL), or the range that it freed, is given back.
+ * Return: false if it does not wait: the job is still the caller's. Main thread.
+ */
+bool burial_watch(struct executor *executor, uint64_t session, const struct range *range, struct job *job);
+
+/** Pinned bytes of the session that wait. Module thread. */
+uint64_t burial_bytes(const struct session *session);
+
+/** Whether more memory may be pinned: not while too much waits for a gap that does not come. Any thread. */
+bool burial_admits(struct executor *executor);
+
+/** Whether anything waits. Any thread. */
+bool burial_waits(struct executor *executor);
+
+/** Whether so much waits that it should come before other requests. Module thread. */
+bool burial_presses(struct executor *executor);
+
+/** Does what can be done now without holding anybody up for longer than a gap. Module thread.
+ * Return: whether there was a gap; more may be possible at once. */
+bool burial_work(struct executor *executor);
+
+/** Does all of it at once: nothing is served any more. Module thread. */
+void burial_finish(struct executor *executor);
+
+#endif

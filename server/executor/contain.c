@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// A fault, as seen by the backend before the driver makes an end of the context.
+//
+//   suspected    all sessions become doubtful: clients do not believe what becomes done, for it may be the
+//   kernel
+//                that faulted, and nothing more is issued (serve.c)
+//   contained    the kernels that faulted are named by module, and a module has one owner. The owner's
+//   session ends
+//                at once with the driver's code (`ended`); nothing of it is waited for when this executor is
+//                replaced. Everybody else goes on: not doubtful any more. The daemon is told (Fault) and
+//                replaces this executor when it suits (Halt, gently)
+//   uncontained  the last words say what is known. The daemon is told (Suspect), and halts this executor as
+//   for any
+//                sign; where the context will not even say itself that it is over, that is said too (Lost)
+//
+// A sign that is followed by nothing for SIGN_NS, and a fault that is not explained within STOP_NS, are the
+// daemon's as well: a driver that does not do what the backend expects.
+//
+// The calls run in a thread of the driver, while the multiprocessors stand still and with locks of the driver
+// held that another of our threads may wait for in a call. So they take sessions_lock and contain.lock only,
+// under which nobody calls the backend, write shared words, wake sleepers, and leave messages and the log to
+// the main thread. Lock order: sessions_lock, contain.lock; never both here.
+
+#include "server/executor/contain.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/executor/clock.h"
+#include "server/executor/executor.h"
+#include "server/executor/lost.h"
+#include "server/executor/session.h"
+#include "server/log.h"
+#include "shm/doorbell.h"
+
+#define SIGN_NS (250 * CLOCK_MS)
+/* A device that is full of warps takes the driver seconds to read. */
+#define STOP_NS (UINT64_C(10000) * CLOCK_MS)
+
+/* ---- whose ---- */
+
+void contain_note_module(struct executor *executor, struct backend_module *module, uint64_t session)
+{
+	struct contain *contain = &executor->contain;
+	struct contain_owner *owners = contain->owners;
+	uint32_t room = contain->owner_room;
+
+	pthread_mutex_lock(&contain->lock);
+	if (contain->owner_count == room) {
+		room = room * 2 + 64;
+		owners = realloc(contain->owners, room * sizeof(*owners));
+	}
+	if (owners) {
+		contain->owners = owners;
+		contain->owner_room = room;
+		owners[contain->owner_count++] = (struct contain_owner){.module = module, .session = session};
+	}
+	pthread_mutex_unlock(&contain->lock);
+}
+
+void contain_forget_module(struct executor *executor, const struct backend_module *module)
+{
+	struct contain *contain = &executor->contain;
+
+	pthread_mutex_lock(&contain->lock);
+	for (uint32_t i = 0; i < contain->owner_count; i++)
+		if (contain->owners[i].module == module) {
+			contain->owners[i] = contain->owners[--contain->owner_count];
+			break;
+		}
+	pthread_mutex_unlock(&contain->lock);
+}
+
+/* Under contain.lock. 0: nobody's. */
+static uint64_t owner_of(const struct contain *contain, const struct backend_module *module)
+{
+	for (uint32_t i = 0; module && i < contain->owner_count; i++)
+		if (contain->owners[i].module == module)
+			return contain->owners[i].session;
+	return 0;
+}
+
+bool contain_is_open(struct executor *executor)
+{
+	bool open;
+
+	pthread_mutex_lock(&executor->contain.lock);
+	open = executor->contain.phase != CONTAIN_CLEAR;
+	pthread_mutex_unlock(&executor->contain.lock);
+	return open;
+}
+
+/* ---- the backend's thread ---- */
+
+static void tell_main(struct executor *executor)
+{
+	word_release(&executor->contain.news, 1);
+	job_board_kick(&executor->board);
+}
+
+/* All sessions are doubtful or none is, as the phase is now: whoever changes it comes here, and the last one
+ * sees the last change. */
+static void spread_doubt(struct executor *executor)
+{
+	struct session *session;
+	bool doubtful;
+
+	pthread_mutex_lock(&executor->sessions_lock);
+	doubtful = contain_is_open(executor);
+	TAILQ_FOREACH (session, &executor->sessions, link) {
+		if (!word_acquire(&session->generation))
+			continue;
+		/* Pairs with the client's look: what it then sees done is done. */
+		word_release(&session->view.server->doubtful, doubtful);
+		if (!doubtful)
+			wake_all(&session->view.server->wake);
+	}
+	pthread_mutex_unlock(&executor->sessions_lock);
+	if (!doubtful)
+		serve_kick_all(executor);
+}
+
+static void enter(struct executor *executor, enum contain_phase phase)
+{
+	pthread_mutex_lock(&executor->contain.lock);
+	executor->contain.phase = phase;
+	pthread_mutex_unlock(&executor->contain.lock);
+	spread_doubt(executor);
+	tell_main(executor);
+}
+
+static void suspected(void *context)
+{
+	enter(context, CONTAIN_SUSPECTED);
+}
+
+static void stopped(void *context)
+{
+	enter(context, CONTAIN_STOPPED);
+}
+
+/* The daemon may be reading, so the words are valid only when all of them is there. */
+static void speak(struct executor *executor, const struct backend_fault *fault, uint64_t session)
+{
+	struct last_words *words = backend_last_words;
+	uint32_t index = executor->contain.words;
+
+	if (!words || index >= LAST_WORDS_MAX || words[index].magic == LAST_WORDS_MAGIC)
+		return;
+	executor->contain.words++;
+	words[index] = (struct last_words){.code = fault->code, .session = session};
+	memcpy(words[index].kernel, fault->kernel, sizeof(words[index].kernel) - 1);
+	__atomic_store_n(&words[index].magic, LAST_WORDS_MAGIC, __ATOMIC_RELEASE);
+}
+
+/* Of faults that the daemon has been told of, and that are no evidence of the next. */
+static void unsay(struct executor *executor)
+{
+	while (backend_last_words && executor->contain.words)
+		__atomic_store_n(&backend_last_words[--executor->contain.words].magic, 0, __ATOMIC_RELEASE);
+}
+
+static void end_session(struct session *session, const struct backend_fault *fault)
+{
+	struct shm_server_header *server = session->view.server;
+	char place[64] = "";
+
+	word_release(&session->ended, 1);
+	if (word_acquire(&server->state) > SHM_SESSION_HELD)
+		return;
+	if (fault->has_block)
+		snprintf(place, sizeof(place), " block (%u,%u,%u),", fault->block[0], fault->block[1],
+			fault->block[2]);
+	snprintf(server->reason, sizeof(server->reason), "a fault in kernel %s,%s instruction at %#llx",
+		fault->kernel[0] ? fault->kernel : "(unnamed)", place, (unsigned long long)fault->address);
+	word_set(&server->error, (uint32_t)fault->code);
+	/* Pairs with the client's look at state: error and reason are there. */
+	word_release(&server->state, SHM_SESSION_FAULTED);
+	wake_all(&server->wake);
+}
+
+static void end_session_of(struct executor *executor, uint64_t id, const struct backend_fault *fault)
+{
+	struct session *session;
+
+	pthread_mutex_lock(&executor->sessions_lock);
+	TAILQ_FOREACH (session, &executor->sessions, link)
+		if (session->id == id && word_acquire(&session->generation))
+			end_session(session, fault);
+	pthread_mutex_unlock(&executor->sessions_lock);
+}
+
+/* Whose the faults are. @owners: BACKEND_FAULTS_MAX. Return: whether that is known of all. */
+static bool find_owners(
+	struct contain *contain, const struct backend_fault *faults, uint32_t count, uint64_t *owners)
+{
+	bool known = count != 0;
+
+	pthread_mutex_lock(&contain->lock);
+	for (uint32_t i = 0; i < count; i++) {
+		owners[i] = owner_of(contain, faults[i].module);
+		known &= owners[i] != 0;
+	}
+	pthread_mutex_unlock(&contain->lock);
+	return known;
+}
+
+/* For the main thread. First of all: a culprit that hears of its fault may be gone before the daemon knows.
+ */
+static void report(struct executor *executor, const struct backend_fault *faults, const uint64_t *owners,
+	uint32_t count, bool contained)
+{
+	struct contain *contain = &executor->contain;
+
+	pthread_mutex_lock(&contain->lock);
+	for (uint32_t i = 0; i < count && contain->fault_count < BACKEND_FAULTS_MAX; i++)
+		contain->faults[contain->fault_count++] = (struct contain_fault){
+			.fault = faults[i], .session = owners[i], .contained = contained};
+	contain->hopeless |= !contained;
+	contain->over |= !contained && contain->before;
+	pthread_mutex_unlock(&contain->lock);
+	tell_main(executor);
+}
+
+static void uncontained(void *context, const struct backend_fault *faults, uint32_t count)
+{
+	struct executor *executor = context;
+	uint64_t owners[BACKEND_FAULTS_MAX];
+
+	find_owners(&executor->contain, faults, count, owners);
+	unsay(executor);
+	for (uint32_t i = 0; i < count; i++)
+		speak(executor, &faults[i], owners[i]);
+	report(executor, faults, owners, count, false);
+	enter(executor, CONTAIN_GIVEN_UP);
+}
+
+static void contained(void *context, const struct backend_fault *faults, uint32_t count)
+{
+	struct executor *executor = context;
+	struct contain *contain = &executor->contain;
+	uint64_t owners[BACKEND_FAULTS_MAX];
+	bool waits = false;
+
+	contain->before = true;
+	if (!find_owners(contain, faults, count, owners)) {
+		/* The context goes on, but nobody knows whose marks are not to be believed. */
+		uncontained(context, faults, count);
+		return;
+	}
+	if (contain->words + count > LAST_WORDS_MAX)
+		unsay(executor);
+	report(executor, faults, owners, count, true);
+	for (uint32_t i = 0; i < count; i++) {
+		end_session_of(executor, owners[i], &faults[i]);
+		speak(executor, &faults[i], owners[i]);
+	}
+	for (uint32_t i = 0; i < count; i++)
+		waits |= faults[i].may_recur;
+	enter(executor, waits ? CONTAIN_WAITING : CONTAIN_CLEAR);
+}
+
+/* ---- the main thread ---- */
+
+static void tell_fault(struct executor *executor, const struct contain_fault *at)
+{
+	const struct backend_fault *fault = &at->fault;
+	struct wire_message message = {.type = WIRE_FAULT, .session = at->session};
+
+	log_warning(
+		"a fault is %scontained: kernel %s of session %llu, launch %llu, instruction %#llx, code %d",
+		at->contained ? "" : "not ", fault->kernel[0] ? fault->kernel : "(unnamed)",
+		(unsigned long long)at->session, (unsigned long long)fault->launch,
+		(unsigned long long)fault->address, (int)fault->code);
+	message.trouble = (struct wire_trouble){.code = fault->code, .text = fault->kernel};
+	if (at->contained)
+		executor_send(executor, &message, NULL, 0);
+}
+
+static void hand_to_daemon(struct executor *executor, const char *why)
+{
+	struct wire_message message = {.type = WIRE_SUSPECT, .trouble.text = why};
+
+	executor->contain.until = 0;
+	executor_send(executor, &message, NULL, 0);
+}
+
+/* What the backend's thread has left here. */
+static void take_news(struct executor *executor, uint64_t now)
+{
+	static const uint64_t patience[CONTAIN_PHASES] = {[CONTAIN_SUSPECTED] = SIGN_NS,
+		[CONTAIN_STOPPED] = STOP_NS,
+		[CONTAIN_WAITING] = BACKEND_RECUR_MS * CLOCK_MS};
+	struct contain *contain = &executor->contain;
+	struct contain_fault faults[BACKEND_FAULTS_MAX];
+	enum contain_phase phase;
+	bool hopeless, over;
+	uint32_t count;
+
+	pthread_mutex_lock(&contain->lock);
+	count = contain->fault_count;
+	memcpy(faults, contain->faults, count * sizeof(*faults));
+	contain->fault_count = 0;
+	phase = contain->phase;
+	hopeless = contain->hopeless;
+	over = contain->over;
+	contain->hopeless = contain->over = false;
+	pthread_mutex_unlock(&contain->lock);
+	contain->until = patience[phase] ? now + patience[phase] : 0;
+	contain->waits = phase == CONTAIN_WAITING;
+	for (uint32_t i = 0; i < count; i++)
+		tell_fault(executor, &faults[i]);
+	if (hopeless)
+		hand_to_daemon(executor, "a fault of a kernel that cannot be contained");
+	if (over)
+		lost_report(executor, CUDA_ERROR_LAUNCH_FAILED);
+}
+
+/* Nothing came behind a contained fault, unless it comes right now. */
+static void stop_waiting(struct executor *executor)
+{
+	struct contain *contain = &executor->contain;
+
+	pthread_mutex_lock(&contain->lock);
+	if (contain->phase == CONTAIN_WAITING)
+		contain->phase = CONTAIN_CLEAR;
+	pthread_mutex_unlock(&contain->lock);
+	spread_doubt(executor);
+}
+
+uint64_t contain_step(struct executor *executor, uint64_t now)
+{
+	struct contain *contain = &executor->contain;
+
+	/* Pairs with the release in tell_main(). */
+	if (word_acquire(&contain->news)) {
+		word_set(&contain->news, 0);
+		take_news(executor, now);
+	}
+	if (!contain->until)
+		return UINT64_MAX;
+	if (now < contain->until)
+		return contain->until;
+	contain->until = 0;
+	if (!contain->waits)
+		hand_to_daemon(executor, "the driver has begun to handle a fault");
+	else
+		stop_waiting(executor);
+	return UINT64_MAX;
+}
+
+void contain_init(struct executor *executor)
+{
+	struct contain *contain = &executor->contain;
+
+	pthread_mutex_init(&contain->lock, NULL);
+	contain->watch = (struct backend_watch){.suspected = suspected,
+		.stopped = stopped,
+		.contained = contained,
+		.uncontained = uncontained,
+		.context = executor};
+	if (executor->graceful)
+		atomic_store_explicit(&backend_watch, &contain->watch, memory_order_release);
+}
+
+void contain_deinit(struct executor *executor)
+{
+	atomic_store_explicit(&backend_watch, NULL, memory_order_release);
+	pthread_mutex_destroy(&executor->contain.lock);
+	free(executor->contain.owners);
+}

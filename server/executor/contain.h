@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Faults that the backend contains (backend.h, struct backend_watch): what they mean for sessions. See
+// contain.c.
+
+#ifndef FRMPS_SERVER_EXECUTOR_CONTAIN_H
+#define FRMPS_SERVER_EXECUTOR_CONTAIN_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/backend/backend.h"
+#include "shm/order.h"
+
+struct executor;
+
+enum contain_phase {
+	CONTAIN_CLEAR,
+	CONTAIN_SUSPECTED, /* a sign was seen */
+	CONTAIN_STOPPED,   /* there is a fault, and it is not known whose */
+	CONTAIN_WAITING,   /* it is contained, but may recur */
+	CONTAIN_GIVEN_UP,  /* it is not contained: the next executor knows what is done */
+	CONTAIN_PHASES
+};
+
+struct contain_fault {
+	struct backend_fault fault;
+	uint64_t session; /* 0: not known */
+	bool contained;
+};
+
+struct contain_owner {
+	struct backend_module *module;
+	uint64_t session;
+};
+
+/* Of an executor. */
+struct contain {
+	struct backend_watch watch;
+	word32 news; /* the main thread has something to do */
+
+	/* The backend's thread. */
+	uint32_t words; /* last words that are taken */
+	bool before;	/* a fault was contained */
+
+	/* Main thread. */
+	uint64_t until; /* ns: when a fault that is not explained by then is the daemon's; 0: there is none */
+	bool waits;	/* then a contained fault did not recur */
+
+	pthread_mutex_t lock; /* of the following; a leaf, never held across a call of the backend */
+	struct contain_owner *owners;
+	uint32_t owner_count, owner_room;
+	enum contain_phase phase;
+	bool hopeless;					 /* to be told: nothing is contained any more */
+	bool over;					 /* and the context will not say so itself */
+	struct contain_fault faults[BACKEND_FAULTS_MAX]; /* to be told */
+	uint32_t fault_count;
+};
+
+/** Begins and ends to watch. Main thread. */
+void contain_init(struct executor *executor);
+void contain_deinit(struct executor *executor);
+
+/** Whose module that is. Module thread. Without memory it stays unknown: its faults are not contained. */
+void contain_note_module(struct executor *executor, struct backend_module *module, uint64_t session);
+/** Before it is unloaded. Module thread. */
+void contain_forget_module(struct executor *executor, const struct backend_module *module);
+
+/** Whether there is, or may be, a fault of which it is not known whose it is: what became done proves
+ * nothing. Any thread. */
+bool contain_is_open(struct executor *executor);
+
+/** What the backend's thread has left to do. Main thread. Return: when to look again, ns; UINT64_MAX: when
+ * something happens */
+uint64_t contain_step(struct executor *executor, uint64_t now);
+
+#endif

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See graph.h. A graph is published to the serving thread like a function (module.c): in an array by id, and
+// freed only when the serving thread has begun another turn after it was taken out (drain.c).
+
+#include "server/executor/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/executor/clock.h"
+#include "server/executor/dispatch.h"
+#include "server/executor/drain.h"
+#include "server/executor/graph_form.h"
+#include "server/executor/session.h"
+#include "server/log.h"
+
+/* How long a drop waits for the session's work. */
+#define DROP_NS (UINT64_C(10000) * CLOCK_MS)
+
+struct graph {
+	struct graph *next; /* of the forgotten ones */
+	uint64_t ticket;    /* of a forgotten one: what was last asked for then (drain.c) */
+	uint8_t *bytes;
+	struct backend_graph
+		*backend; /* NULL: not built; serving thread, before it is published module thread */
+	struct backend_node *nodes; /* NULL: not built; point into bytes */
+	uint32_t function;	    /* of the first kernel; 0: none */
+};
+
+static const struct frmps_graph_head *head_of(const struct graph *graph)
+{
+	return (const void *)graph->bytes;
+}
+
+static graph_word *find_slot(const struct graph_table *table, uint32_t id)
+{
+	/* Pairs with the release in make_slot(). */
+	graph_word *graphs =
+		atomic_load_explicit(&((struct graph_table *)table)->graphs, memory_order_acquire);
+
+	return graphs && id && id < FRMPS_GRAPH_IDS ? &graphs[id] : NULL;
+}
+
+static struct graph *find(const struct session *session, uint32_t id)
+{
+	graph_word *slot = find_slot(&session->graphs, id);
+
+	/* Pairs with the release in graph_make(). */
+	return slot ? atomic_load_explicit(slot, memory_order_acquire) : NULL;
+}
+
+static graph_word *make_slot(struct graph_table *table, uint32_t id)
+{
+	if (!atomic_load_explicit(&table->graphs, memory_order_relaxed))
+		atomic_store_explicit(
+			&table->graphs, calloc(FRMPS_GRAPH_IDS, sizeof(graph_word)), memory_order_release);
+	return find_slot(table, id);
+}
+
+/* ---- building ---- */
+
+static CUresult build_launch(
+	struct session *session, const struct frmps_graph_node *node, struct backend_node *ret)
+{
+	const struct frmps_launch *body = graph_form_body(node);
+	const struct frmps_launch_attribute *attributes = (const void *)(body + 1);
+	const struct function *function = module_function(&session->modules, body->function);
+
+	if (!function || function->info.argument_bytes != body->argument_bytes)
+		return CUDA_ERROR_INVALID_HANDLE;
+	ret->launch = (struct backend_launch){
+		.function = function->backend,
+		.info = &function->info,
+		.grid = {body->grid_x, body->grid_y, body->grid_z},
+		.block = {body->block_x, body->block_y, body->block_z},
+		.shared_bytes = body->shared_bytes,
+		.arguments = (const uint8_t *)(attributes + body->attribute_count),
+		.argument_bytes = body->argument_bytes,
+		.attributes = attributes,
+		.attribute_count = body->attribute_count,
+		.cooperative = node->flags & FRMPS_CMD_COOPERATIVE,
+		.session = session->id,
+	};
+	return CUDA_SUCCESS;
+}
+
+static bool admits_side(struct session *session, uint64_t address, uint64_t bytes, bool is_host)
+{
+	return is_host == session_is_host(session, address) &&
+	       session_admits_anywhere(session, address, bytes);
+}
+
+static CUresult build_copy(
+	struct session *session, const struct frmps_graph_node *node, struct backend_node *ret)
+{
+	const struct frmps_copy *body = graph_form_body(node);
+	uint64_t dst, src;
+
+	ret->copy = dispatch_copy(body);
+	if (!dispatch_span(body->width, body->height, body->depth, body->dst_pitch, body->dst_rows, &dst) ||
+		!dispatch_span(
+			body->width, body->height, body->depth, body->src_pitch, body->src_rows, &src) ||
+		!admits_side(session, body->dst, dst, ret->copy.dst_is_host) ||
+		!admits_side(session, body->src, src, ret->copy.src_is_host))
+		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
+}
+
+static CUresult build_set(
+	struct session *session, const struct frmps_graph_node *node, struct backend_node *ret)
+{
+	const struct frmps_set *body = graph_form_body(node);
+	uint64_t row, bytes;
+
+	ret->set = body;
+	if (__builtin_mul_overflow(body->width, body->element_bytes, &row) ||
+		!dispatch_span(row, body->height, 1, body->pitch, 0, &bytes) ||
+		!session_admits_anywhere(session, body->dst, bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
+}
+
+static CUresult build_node(
+	struct session *session, const struct frmps_graph_node *node, struct backend_node *ret)
+{
+	*ret = (struct backend_node){
+		.op = node->op, .edge_count = node->edges, .edges = graph_form_edges(node)};
+	switch (node->op) {
+	case FRMPS_OP_LAUNCH:
+		return build_launch(session, node, ret);
+	case FRMPS_OP_COPY:
+		return build_copy(session, node, ret);
+	case FRMPS_OP_SET:
+		return build_set(session, node, ret);
+	default:
+		return CUDA_SUCCESS;
+	}
+}
+
+/* From the checked description. What it names must be the session's at this moment. */
+static CUresult build(struct session *session, struct graph *graph)
+{
+	const struct frmps_graph_head *head = head_of(graph);
+	const struct frmps_graph_node *node = graph_form_first(head);
+	struct backend_node *nodes = calloc(head->nodes, sizeof(*nodes));
+	CUresult code = nodes ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+
+	for (uint32_t i = 0; !code && i < head->nodes; i++, node = graph_form_next(node))
+		code = build_node(session, node, &nodes[i]);
+	if (!code)
+		code = session_ops(session)->graph_make(nodes, head->nodes, head->flags, &graph->backend);
+	if (code)
+		free(nodes);
+	else
+		graph->nodes = nodes;
+	return executor_code(session->executor, code);
+}
+
+/* ---- requests ---- */
+
+static void graph_free(struct session *session, struct graph *graph)
+{
+	if (!graph)
+		return;
+	if (graph->backend && !executor_is_lost(session->executor))
+		executor_code(session->executor, session_ops(session)->graph_free(graph->backend));
+	free(graph->nodes);
+	free(graph->bytes);
+	free(graph);
+}
+
+static uint32_t first_function(const struct graph *graph)
+{
+	const struct frmps_graph_node *node = graph_form_first(head_of(graph));
+
+	for (uint32_t i = 0; i < head_of(graph)->nodes; i++, node = graph_form_next(node))
+		if (node->op == FRMPS_OP_LAUNCH)
+			return ((const struct frmps_launch *)graph_form_body(node))->function;
+	return 0;
+}
+
+/* A graph of a description that came as a file, not built. @ret_text: more about an error */
+static CUresult take(struct job *job, struct graph *graph, const char **ret_text)
+{
+	int fd = job->packet.fd_count ? job->packet.fds[0] : -1;
+	uint64_t bytes = job->message.graph.bytes;
+	CUresult code;
+
+	if (bytes > FRMPS_GRAPH_BYTES_MAX)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	code = module_read_file(fd, bytes, &graph->bytes);
+	if (code)
+		return code;
+	*ret_text = graph_form_check(graph->bytes, bytes);
+	if (*ret_text)
+		return CUDA_ERROR_INVALID_VALUE;
+	graph->function = first_function(graph);
+	return CUDA_SUCCESS;
+}
+
+void graph_make(struct job *job)
+{
+	struct session *session = job->session;
+	graph_word *slot = make_slot(&session->graphs, job->message.graph.graph);
+	struct graph *graph = calloc(1, sizeof(*graph));
+	const char *text = NULL;
+	CUresult code = CUDA_SUCCESS;
+
+	if (!slot || atomic_load_explicit(slot, memory_order_relaxed))
+		code = CUDA_ERROR_INVALID_VALUE;
+	else if (!graph)
+		code = CUDA_ERROR_OUT_OF_MEMORY;
+	if (!code)
+		code = take(job, graph, &text);
+	/* To a standby the request may come when the client has gone on. */
+	if (!code && build(session, graph) && word_relaxed(&session->generation))
+		code = CUDA_ERROR_INVALID_VALUE;
+	if (code)
+		graph_free(session, graph);
+	else
+		/* Pairs with the acquire in find(). */
+		atomic_store_explicit(slot, graph, memory_order_release);
+	job_reply(job, code, NULL, 0, text);
+}
+
+void graph_free_forgotten(struct session *session, uint64_t ticket)
+{
+	struct graph **at = &session->graphs.forgotten, *graph;
+
+	while ((graph = *at)) {
+		if (graph->ticket >= ticket) {
+			at = &graph->next;
+			continue;
+		}
+		*at = graph->next;
+		graph_free(session, graph);
+	}
+}
+
+static void forget(struct session *session, graph_word *slot)
+{
+	struct graph *graph = atomic_load_explicit(slot, memory_order_relaxed);
+
+	if (!graph)
+		return;
+	atomic_store_explicit(slot, NULL, memory_order_release);
+	graph->ticket = word_relaxed(&session->asked);
+	graph->next = session->graphs.forgotten;
+	session->graphs.forgotten = graph;
+}
+
+static void drop_finish(struct job *job)
+{
+	graph_free_forgotten(job->session, job->ticket);
+	job_free(job);
+}
+
+/* Where the work does not end in time, the next drop frees this one too, or the end. */
+static void drop_drained(struct job *job)
+{
+	if (!job->drained) {
+		job_free(job);
+		return;
+	}
+	job->run = drop_finish;
+	module_worker_queue(job);
+}
+
+static int drop_drain(struct job *job)
+{
+	drain_begin(job, DROP_NS, drop_drained);
+	return 0;
+}
+
+/* The client says that no launch is under way; that is made sure of after it has its answer. */
+void graph_drop(struct job *job)
+{
+	graph_word *slot = find_slot(&job->session->graphs, job->message.graph.graph);
+	struct job *later =
+		slot && atomic_load_explicit(slot, memory_order_relaxed) ? job_new(job->executor) : NULL;
+
+	if (slot)
+		forget(job->session, slot); /* unless it was forgotten with a module */
+	if (later) {
+		later->session = session_ref(job->session);
+		later->step = drop_drain;
+		job_park(later);
+	}
+	job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);
+}
+
+static bool uses(struct session *session, const struct graph *graph, const struct module *module)
+{
+	const struct frmps_graph_node *node = graph_form_first(head_of(graph));
+
+	for (uint32_t i = 0; i < head_of(graph)->nodes; i++, node = graph_form_next(node)) {
+		const struct frmps_launch *launch = graph_form_body(node);
+		const struct function *function = NULL;
+
+		if (node->op == FRMPS_OP_LAUNCH)
+			function = module_function(&session->modules, launch->function);
+		if (function && function->module == module)
+			return true;
+	}
+	return false;
+}
+
+void graph_forget_module(struct session *session, const struct module *module)
+{
+	graph_word *slot;
+
+	for (uint32_t id = 1; (slot = find_slot(&session->graphs, id)); id++) {
+		const struct graph *graph = atomic_load_explicit(slot, memory_order_relaxed);
+
+		if (graph && uses(session, graph, module))
+			forget(session, slot);
+	}
+}
+
+void graph_table_deinit(struct session *session)
+{
+	graph_word *slot;
+
+	for (uint32_t id = 1; (slot = find_slot(&session->graphs, id)); id++)
+		forget(session, slot);
+	graph_free_forgotten(session, UINT64_MAX);
+	free(atomic_load_explicit(&session->graphs.graphs, memory_order_relaxed));
+	atomic_store_explicit(&session->graphs.graphs, NULL, memory_order_relaxed);
+}
+
+/* ---- launching ---- */
+
+CUresult graph_launch(struct session *session, struct stream *stream, uint32_t id, uint64_t seq)
+{
+	struct graph *graph = find(session, id);
+	CUresult code = graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+
+	if (!code && !graph->backend)
+		code = build(session, graph);
+	if (code)
+		return code;
+	return session_ops(session)->graph_launch(stream->backend, graph->backend,
+		&(struct backend_launch){
+			.session = session->id,
+			.seq = seq,
+			.stream_slot = stream->slot,
+		});
+}
+
+const char *graph_kernel(const struct session *session, uint32_t id, uint32_t *ret_nodes)
+{
+	const struct graph *graph = find(session, id);
+	const struct function *function = graph ? module_function(&session->modules, graph->function) : NULL;
+
+	*ret_nodes = graph ? head_of(graph)->nodes : 0;
+	return function ? function->name : "";
+}

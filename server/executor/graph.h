@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Graphs of sessions: a description, private and checked, and the backend's executable graph made from it.
+//
+// A graph never changes: a client that updates one makes another. It is built when the session is served and
+// the request comes. A standby, whose session may have freed since what the graph names, keeps the
+// description alone if it cannot build it; the first launch tries again. A launch of what cannot be built is
+// the client's late error.
+
+#ifndef FRMPS_SERVER_EXECUTOR_GRAPH_H
+#define FRMPS_SERVER_EXECUTOR_GRAPH_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+
+struct graph;
+struct job;
+struct module;
+struct session;
+struct stream;
+
+typedef _Atomic(struct graph *) graph_word;
+
+/* Of one session. The module thread writes; the serving thread reads. */
+struct graph_table {
+	_Atomic(graph_word *) graphs; /* FRMPS_GRAPH_IDS, NULL until first used; published with release */
+	struct graph *forgotten;      /* module thread: out of the table, may still be in use by this turn */
+};
+
+/** Requests. Module thread. */
+void graph_make(struct job *job);
+void graph_drop(struct job *job);
+
+/** Takes graphs with kernels of a module out of the table: no launch finds them from the next turn on. Module
+ * thread. */
+void graph_forget_module(struct session *session, const struct module *module);
+
+/** Frees what was taken out of the table before the drain with this ticket began, which has ended well.
+ * Module thread. */
+void graph_free_forgotten(struct session *session, uint64_t ticket);
+
+/** Frees everything. Module thread; the session is not served any more. */
+void graph_table_deinit(struct session *session);
+
+/**
+ * Launches a graph as command `seq` of a stream that is open. Serving thread.
+ * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_HANDLE (no such graph, or what it names is gone), or the backend's
+ * code.
+ */
+CUresult graph_launch(struct session *session, struct stream *stream, uint32_t id, uint64_t seq);
+
+/** Name of a graph's first kernel, "" if it has none or there is no such graph. Any thread while nothing is
+ * dropped. */
+const char *graph_kernel(const struct session *session, uint32_t id, uint32_t *ret_nodes);
+
+#endif

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See graph_form.h. No state.
+
+#include "server/executor/graph_form.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/executor/intake.h"
+
+/* The driver's: a kernel's ports behind its end, and the type of edge that they need. */
+#define PORT_MAX	  2u
+#define TYPE_PROGRAMMATIC 1u
+
+static uint64_t padded(uint64_t bytes)
+{
+	return (bytes + FRMPS_RECORD_ALIGN - 1) / FRMPS_RECORD_ALIGN * FRMPS_RECORD_ALIGN;
+}
+
+/* Bytes of body and payload; UINT64_MAX if there is no such op or the body does not even begin. */
+static uint64_t body_bytes(const struct frmps_graph_node *node, uint64_t room)
+{
+	const struct frmps_launch *launch = graph_form_body(node);
+
+	switch (node->op) {
+	case FRMPS_OP_PAD:
+		return 0;
+	case FRMPS_OP_COPY:
+		return sizeof(struct frmps_copy);
+	case FRMPS_OP_SET:
+		return sizeof(struct frmps_set);
+	case FRMPS_OP_LAUNCH:
+		if (room < sizeof(*launch) || launch->attribute_count > FRMPS_ATTRIBUTE_MAX ||
+			launch->argument_bytes > FRMPS_ARGUMENT_MAX)
+			return UINT64_MAX;
+		return sizeof(*launch) + launch->attribute_count * sizeof(struct frmps_launch_attribute) +
+		       launch->argument_bytes;
+	default:
+		return UINT64_MAX;
+	}
+}
+
+static const char *check_body(const struct frmps_graph_node *node)
+{
+	uint64_t begin = sizeof(*node) + node->edges * (uint64_t)sizeof(struct frmps_graph_edge);
+	uint64_t room = node->size - begin, bytes = body_bytes(node, room);
+	const struct frmps_copy *copy = graph_form_body(node);
+
+	if (bytes > room || padded(begin + bytes) != node->size)
+		return "node of an unknown op, or with another size than its parts";
+	if (node->op == FRMPS_OP_SET)
+		return intake_check_set(graph_form_body(node));
+	if (node->op != FRMPS_OP_COPY)
+		return NULL;
+	if (copy->kind == (FRMPS_COPY_DST_HOST | FRMPS_COPY_SRC_HOST) ||
+		copy->kind & (FRMPS_COPY_DST_ARENA | FRMPS_COPY_SRC_ARENA))
+		return "copy of a kind that graphs do not have";
+	return intake_check_copy(copy);
+}
+
+/* @ops: of the nodes before this one, which is number `index`. */
+static const char *check_edges(const struct frmps_graph_node *node, uint32_t index, const uint16_t *ops)
+{
+	const struct frmps_graph_edge *edges = graph_form_edges(node);
+
+	for (uint32_t i = 0; i < node->edges; i++) {
+		const struct frmps_graph_edge *edge = &edges[i];
+
+		if (edge->node >= index)
+			return "edge to a node that does not come before it";
+		if (edge->reserved || edge->to_port || edge->from_port > PORT_MAX ||
+			edge->type > TYPE_PROGRAMMATIC)
+			return "edge of an unknown kind";
+		if ((edge->from_port || edge->type) &&
+			(ops[edge->node] != FRMPS_OP_LAUNCH || node->op != FRMPS_OP_LAUNCH))
+			return "programmatic edge that is not between kernels";
+	}
+	return NULL;
+}
+
+static const char *check_node(
+	const struct frmps_graph_node *node, uint64_t room, uint32_t index, const uint16_t *ops)
+{
+	const char *wrong;
+
+	if (node->size % FRMPS_RECORD_ALIGN || node->size < sizeof(*node) || node->size > room ||
+		node->edges > (node->size - sizeof(*node)) / sizeof(struct frmps_graph_edge))
+		return "node of a wrong size";
+	if (node->reserved ||
+		node->flags & ~(unsigned)(node->op == FRMPS_OP_LAUNCH ? FRMPS_CMD_COOPERATIVE : 0))
+		return "reserved bits of a node are set";
+	wrong = check_edges(node, index, ops);
+	return wrong ? wrong : check_body(node);
+}
+
+static const char *check_nodes(const struct frmps_graph_head *head, uint16_t *ops)
+{
+	const struct frmps_graph_node *node = graph_form_first(head);
+	uint64_t left = head->bytes - sizeof(*head), edges = 0;
+
+	for (uint32_t i = 0; i < head->nodes; i++) {
+		const char *wrong =
+			left < sizeof(*node) ? "fewer nodes than announced" : check_node(node, left, i, ops);
+
+		if (wrong)
+			return wrong;
+		ops[i] = node->op;
+		edges += node->edges;
+		left -= node->size;
+		node = graph_form_next(node);
+	}
+	return left || edges != head->edges ? "more nodes or other edges than announced" : NULL;
+}
+
+const char *graph_form_check(const uint8_t *bytes, uint64_t size)
+{
+	const struct frmps_graph_head *head = (const void *)bytes;
+	const char *wrong;
+	uint16_t *ops;
+
+	if (size < sizeof(*head) || head->bytes != size)
+		return "another size than announced";
+	if (!head->nodes || head->nodes > FRMPS_GRAPH_NODES_MAX ||
+		head->nodes > (size - sizeof(*head)) / sizeof(struct frmps_graph_node))
+		return "no node, or too many";
+	if (head->reserved || head->flags & ~FRMPS_GRAPH_PRIORITIES)
+		return "reserved bits are set";
+	ops = malloc(head->nodes * sizeof(*ops));
+	if (!ops)
+		return "no memory to look at it";
+	wrong = check_nodes(head, ops);
+	free(ops);
+	return wrong;
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The guard of a session: what lies around its device memory is backed by its sinks, so that a kernel that
+// reads or writes there does not fault the context that it shares. How slots are chosen is in guard.c; who
+// looks at the sinks, and what follows, in stray.c.
+//
+// Main thread; the module thread at the session's end.
+
+#ifndef FRMPS_SERVER_EXECUTOR_GUARD_H
+#define FRMPS_SERVER_EXECUTOR_GUARD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+#include "protocol/wire.h"
+
+struct backend_sink;
+struct executor;
+struct job;
+struct session;
+
+/* What a proved stray has for a consequence (OpenGuard.policy). */
+enum guard_policy { GUARD_ERROR = 1, GUARD_WARN = 2 };
+
+/* Every word of a sink. Each half is a quiet NaN as binary16 and as bfloat16, the whole one as binary32 and,
+ * twice, as binary64: what a stray read returns spoils the result instead of looking like one. No program is
+ * likely to write it; one that does is not seen. */
+#define GUARD_PATTERN UINT32_C(0xfffafffb)
+
+/* Slots that are mapped in one step of the main thread. */
+#define GUARD_STEP_SLOTS 16u
+
+struct guard {
+	struct backend_sink *near, *far;
+	uint64_t near_bytes, far_bytes;
+	uint64_t home; /* address at which the service itself sees the sinks: near, then far */
+	uint32_t policy;
+	uint32_t reach; /* granules */
+
+	uint8_t *slots;		  /* enum slot of each granule of the device part */
+	uint32_t granules, block; /* of the device part; of a far slot */
+	uint32_t wanted;	  /* granules that are to be backed */
+	uint32_t mapped;	  /* slots */
+	uint32_t low, high;	  /* granules: latest change, from which slots are prepared outwards */
+	uint32_t radius;	  /* blocks from there that are prepared */
+	uint32_t sweep;		  /* then: granules from the start that are prepared */
+	bool home_mapped;
+	bool full; /* no more slots can be had */
+};
+
+/** OpenGuard. */
+void guard_handle(struct job *job);
+
+/**
+ * Before real memory is mapped: takes the slots away that are in its place.
+ * Return: CUDA_SUCCESS; CUDA_ERROR_OUT_OF_MEMORY for the few addresses that are the guard's own; the
+ * backend's code.
+ */
+CUresult guard_make_room(struct session *session, const struct wire_range *range);
+/** Real memory was mapped there: its neighbours are backed at once, the rest of its neighbourhood in steps.
+ */
+void guard_note_mapped(struct session *session, const struct wire_range *range);
+/** No real memory is there any more, or it could not be mapped: the range is backed, its beginning at once.
+ */
+void guard_note_unmapped(struct session *session, const struct wire_range *range);
+
+/** Maps up to GUARD_STEP_SLOTS slots. */
+void guard_step(struct session *session);
+
+/** Unmaps everything and frees the guard. Nothing looks at the sinks any more. */
+void guard_deinit(struct session *session);
+
+#endif

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Halt: nothing is issued any more, and the daemon can rely on that while this process still lives.
+//
+//   main thread      writes EXECUTOR_HALTED into executor->lost, which every thread looks at before each
+//                    command, and wakes the serving threads
+//   serving threads  finish the call they are in; at the beginning of their next turn they put a mark behind
+//                    everything that has none, and write `halted`. From then on they touch nothing that a
+//                    client or a later executor reads
+//   main thread      answers when all have written it: journals and states stand still, and the timelines
+//                    change only by marks of the device. Then it asks the driver from time to time, because
+//                    nobody else does any more: a context that has faulted says so at last (Lost)
+//
+// A context that is lost already gets no last marks: its driver takes none.
+//
+// Gently: the module thread first makes a gap (gate.c), for a while, and the same happens within it. So
+// whoever goes on is not held up for longer than by the gate, and has nothing on the device. If there is no
+// gap, everything goes on.
+
+#include "server/executor/halt.h"
+
+#include <sys/epoll.h>
+
+#include "server/executor/lost.h"
+#include "server/executor/retire.h"
+#include "server/executor/session.h"
+#include "server/log.h"
+
+void halt_pass(struct serve_thread *thread)
+{
+	struct executor *executor = thread->executor;
+	struct session *session;
+
+	TAILQ_FOREACH (session, &thread->sessions, served_link) {
+		retire_mark_last(session);
+		/* The doorbell is the next executor's as well: who takes a ring off it leaves the other
+		 * asleep. */
+		epoll_ctl(thread->epoll, EPOLL_CTL_DEL, session->doorbell, NULL);
+	}
+	/* Pairs with the acquire in all_passed(). */
+	word_release(&thread->halted, 1);
+	job_board_kick(&executor->board);
+}
+
+static bool all_passed(const struct executor *executor)
+{
+	for (unsigned i = 0; i < executor->pool.count; i++)
+		if (!word_acquire(&executor->pool.threads[i].halted))
+			return false;
+	return true;
+}
+
+/* A stream of the session to ask about the context: one with work, else any. */
+static struct backend_stream *find_stream(struct session *session)
+{
+	struct stream *stream;
+
+	if (!word_relaxed(&session->generation))
+		return NULL;
+	TAILQ_FOREACH (stream, &session->watched, watch)
+		if (stream->backend)
+			return stream->backend;
+	for (uint32_t slot = 0; slot < word_acquire(&session->slots); slot++)
+		if (session->streams[slot].backend)
+			return session->streams[slot].backend;
+	return NULL;
+}
+
+/* Return: whether the context is known to be lost. */
+static bool ask_driver(struct executor *executor)
+{
+	struct session *session;
+
+	/* Serving threads have let go of their sessions: the acquires in all_passed(). */
+	TAILQ_FOREACH (session, &executor->sessions, link) {
+		struct backend_stream *stream = find_stream(session);
+
+		if (stream)
+			executor_code(executor, executor->ops->stream_query(stream));
+		if (!executor_is_halted(executor))
+			return true;
+	}
+	return false;
+}
+
+static int watch(struct job *job)
+{
+	if (executor_is_halted(job->executor) && !ask_driver(job->executor))
+		return JOB_E_WAIT;
+	job_free(job);
+	return 0;
+}
+
+static int wait_for_threads(struct job *job)
+{
+	struct wire_message message = {.type = WIRE_REPLY, .id = job->message.id};
+
+	if (!all_passed(job->executor))
+		return JOB_E_WAIT;
+	executor_send(job->executor, &message, NULL, 0);
+	job->step = watch;
+	return watch(job);
+}
+
+static void halt(struct job *job)
+{
+	struct executor *executor = job->executor;
+	uint32_t running = 0;
+
+	atomic_compare_exchange_strong(&executor->lost, &running, EXECUTOR_HALTED);
+	serve_kick_all(executor);
+	job->step = wait_for_threads;
+	job_park(job);
+}
+
+/* Module thread. The gate stays closed: nothing goes to the device between the moment and the halt. */
+static void halt_gently(struct job *job)
+{
+	struct gate *gate = &job->executor->gate;
+	int error;
+
+	gate->farewell = true;
+	error = executor_is_lost(job->executor) ? 0 : gate_enter(job->executor, NULL);
+	gate->farewell = false;
+	/* A kernel that faulted may look done. The sign of it comes before its mark, so it is looked for
+	 * behind that. */
+	if ((error || contain_is_open(job->executor)) && !executor_is_lost(job->executor))
+		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, "somebody's work runs for longer");
+	else
+		halt(job);
+}
+
+void halt_handle(struct job *job)
+{
+	if (!job->message.halt.gently || executor_is_lost(job->executor)) {
+		halt(job);
+		return;
+	}
+	job->run = halt_gently;
+	module_worker_queue(job);
+}

@@ -1,0 +1,619 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The watch over the sinks, and the judgement on those who changed one. Main thread, in steps between
+// messages; it never waits for the device.
+//
+// When. A session's sinks are looked at when a kernel of it may have run since the last look and
+//   - interval_ns has passed, or
+//   - its client has waited for work that has ended, so that a stray is known soon after the kernel that
+//     did it: the error comes with a later call, natively it comes with the wait;
+//   - the session ends: nobody gets an error, but the log says what happened.
+// Kernels of other sessions can stray there as well: for them it is looked at every OTHERS intervals. Looks
+// take at most one part in SHARE of the time, whatever was asked for: the next one begins SHARE times its
+// duration after the last, or an interval after. A look compares 18 MiB (guard.c) on the device: estimated 14
+// us on an H200, so at most one in 5.6 ms. While nobody launches anything there are no looks and the thread
+// sleeps.
+//
+// How. The backend's check on a stream of the watch's own, both sinks, then a mark. If a word is not the
+// pattern, the sinks are read piece by piece until one is found, for the log; then they are filled again.
+//
+// Who. A sample numbers a moment and notes for each session whether a kernel of it may have run since the
+// sample before: it launched one, or had work on the device then or now. A look begins with a sample; if it
+// finds the sinks unchanged, whoever changes them later has `ran` beyond that sample. So when a look finds
+// a change, the sessions with `ran` beyond the last clean look are all that can have done it. If it is
+// one, it is proved and told CUDA_ERROR_ILLEGAL_ADDRESS, whether the sinks are its own or not; otherwise the
+// stray is logged and nobody is blamed. Copies and fills are no suspects: where they go is checked before
+// they are issued (dispatch.c).
+//
+// What is not seen: a write of the very pattern; what a dead executor's kernels wrote since its last look:
+// a promotion begins with filled sinks; strays beyond the guard's reach, which fault; strays into memory of
+// another session.
+
+#include "server/executor/stray.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "server/executor/clock.h"
+#include "server/executor/guard.h"
+#include "server/executor/session.h"
+#include "server/log.h"
+
+#define SHARE	  400u
+#define OTHERS	  16u
+#define REPEAT_NS (UINT64_C(1000) * CLOCK_MS) /* between reports about the same sinks */
+/* How long the end of a session may wait for a look, ns. */
+#define FAREWELL_NS (UINT64_C(5000) * CLOCK_MS)
+#define PIECE	    (UINT64_C(256) << 10)
+/* Between steps of mapping: four times what a step takes at most, so that launches find the driver free. */
+#define PAUSE_NS (1500 * CLOCK_US)
+
+struct stray_page {
+	word64 mark;
+	uint32_t changed; /* written by the device */
+	uint32_t reserved[1021];
+	uint32_t piece[PIECE / sizeof(uint32_t)];
+};
+
+/* What was found, for the log. */
+struct evidence {
+	uint32_t words;	 /* changed ones in the first piece that has any; 0: none are any more */
+	uint32_t offset; /* of the first */
+	uint32_t value;
+};
+
+CUresult stray_open(struct executor *executor, uint32_t interval_ms)
+{
+	struct stray_watch *watch = &executor->strays;
+	CUresult code;
+	void *page;
+
+	watch->interval_ns = (interval_ms ? interval_ms : 1) * CLOCK_MS;
+	if (watch->stream)
+		return CUDA_SUCCESS;
+	code = executor->ops->check(NULL, 0, 0, 0, NULL);
+	if (code)
+		return code;
+	page = mmap(NULL, sizeof(*watch->page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (page == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	code = executor_code(executor, executor->ops->host_register(page, sizeof(*watch->page)));
+	if (!code) {
+		code = executor_code(executor,
+			executor->ops->stream_create(executor->device.priority_greatest, &watch->stream));
+		if (code)
+			executor->ops->host_unregister(page);
+	}
+	if (code)
+		munmap(page, sizeof(*watch->page));
+	else
+		watch->page = page;
+	return code;
+}
+
+void stray_close(struct executor *executor)
+{
+	struct stray_watch *watch = &executor->strays;
+
+	if (!watch->stream)
+		return;
+	session_unref(watch->session);
+	executor_code(executor, executor->ops->stream_destroy(watch->stream));
+	executor_code(executor, executor->ops->host_unregister(watch->page));
+	munmap(watch->page, sizeof(*watch->page));
+	*watch = (struct stray_watch){0};
+}
+
+/* ---- who ran ---- */
+
+/* Whether something of the session may be on the device. */
+static bool is_busy(const struct session *session)
+{
+	const struct shm_view *view = &session->view;
+	const struct shm_timeline *timeline = shm_view_timeline(view, word_relaxed(&session->generation));
+	uint32_t slots = word_acquire(&session->slots);
+
+	for (uint32_t slot = 0; slot < slots; slot++) {
+		uint64_t done = word_acquire(&timeline->stream[slot].done);
+		uint64_t marked = word_acquire(&view->states[slot].marked);
+
+		/* A word beyond what was marked is a stray write of a kernel. */
+		if (word_acquire(&view->states[slot].issued) > (done < marked ? done : marked))
+			return true;
+	}
+	return false;
+}
+
+static bool is_served(const struct session *session)
+{
+	return word_relaxed(&session->generation) != 0;
+}
+
+static void sample_one(struct session *session, uint64_t number)
+{
+	struct stray *stray = &session->stray;
+	/* Pairs with stray_note_launch(): who sees the launch sees that it was issued. */
+	uint64_t launches = word_acquire(&stray->launches);
+	bool busy = is_busy(session);
+
+	if (busy || stray->busy || launches != stray->seen)
+		stray->ran = number;
+	stray->busy = busy;
+	stray->seen = launches;
+}
+
+static void sample(struct executor *executor)
+{
+	uint64_t number = ++executor->strays.sample;
+	struct session *session;
+
+	TAILQ_FOREACH (session, &executor->sessions, link)
+		if (is_served(session) && !session->stray.left)
+			sample_one(session, number);
+}
+
+/* The sessions that can have changed sinks since they were clean. Return: how many, of which one is
+ * *ret_session (NULL: it has left). */
+static unsigned count_suspects(struct executor *executor, uint64_t clean, struct session **ret_session)
+{
+	unsigned count = executor->strays.departed > clean;
+	struct session *session;
+
+	*ret_session = NULL;
+	TAILQ_FOREACH (session, &executor->sessions, link) {
+		if (!is_served(session) || session->stray.left || session->stray.ran <= clean)
+			continue;
+		*ret_session = session;
+		count++;
+	}
+	return count;
+}
+
+/* ---- a look ---- */
+
+static bool is_watched(const struct session *session)
+{
+	return session->guard && is_served(session) && (!session->closing || session->stray.last_look) &&
+	       !session->stray.left;
+}
+
+static CUresult put_mark(struct executor *executor)
+{
+	struct stray_watch *watch = &executor->strays;
+
+	return executor_code(executor, executor->ops->mark(watch->stream, &watch->page->mark, ++watch->mark));
+}
+
+/* Both sinks hold nothing but the pattern, once the device has come to it. Strays from before are lost. */
+static void fill(struct session *session)
+{
+	struct executor *executor = session->executor;
+	const struct guard *guard = session->guard;
+	struct frmps_set set = {.dst = guard->home,
+		.width = (guard->near_bytes + guard->far_bytes) / sizeof(uint32_t),
+		.height = 1,
+		.value = GUARD_PATTERN,
+		.element_bytes = sizeof(uint32_t)};
+
+	CUresult code = executor_code(executor, executor->ops->set(executor->strays.stream, &set));
+
+	if (!code)
+		code = put_mark(executor);
+	session->stray.clean = code ? 0 : executor->strays.sample;
+	session->stray.fill = code ? 0 : executor->strays.mark;
+}
+
+void stray_begin(struct session *session)
+{
+	if (!session->guard || !is_served(session))
+		return;
+	sample(session->executor);
+	fill(session);
+}
+
+bool stray_is_ready(const struct session *session)
+{
+	const struct stray_watch *watch = &session->executor->strays;
+
+	return !session->stray.fill || word_acquire(&watch->page->mark) >= session->stray.fill;
+}
+
+static void end_look(struct executor *executor, uint64_t now)
+{
+	struct stray_watch *watch = &executor->strays;
+	uint64_t pause = (now - watch->begun_at) * SHARE;
+
+	watch->state = STRAY_IDLE;
+	watch->session->stray.last_look = false;
+	watch->session = session_unref(watch->session);
+	word_set(&watch->open_at, now + (pause < watch->interval_ns ? pause : watch->interval_ns));
+}
+
+static void begin_look(struct session *session, uint64_t now)
+{
+	struct executor *executor = session->executor;
+	struct stray_watch *watch = &executor->strays;
+	const struct guard *guard = session->guard;
+	CUresult code;
+
+	watch->state = STRAY_LOOKING;
+	watch->session = session_ref(session);
+	watch->begun = watch->sample;
+	watch->begun_at = session->stray.looked_at = now;
+	word_set(&session->stray.asked, 0);
+	__atomic_store_n(&watch->page->changed, 0, __ATOMIC_RELAXED);
+	code = executor_code(executor,
+		executor->ops->check(watch->stream, guard->home, guard->near_bytes + guard->far_bytes,
+			GUARD_PATTERN, &watch->page->changed));
+	if (!code)
+		code = put_mark(executor);
+	if (code)
+		end_look(executor, now); /* tried again when it is due again */
+}
+
+static void read_piece(struct executor *executor, uint64_t now)
+{
+	struct stray_watch *watch = &executor->strays;
+	struct backend_copy copy = {.dst = (uintptr_t)watch->page->piece,
+		.src = watch->session->guard->home + watch->offset,
+		.width = PIECE,
+		.height = 1,
+		.depth = 1,
+		.dst_is_host = true};
+	CUresult code = executor_code(executor, executor->ops->copy(watch->stream, &copy));
+
+	watch->state = STRAY_READING;
+	if (!code)
+		code = put_mark(executor);
+	if (code)
+		end_look(executor, now);
+}
+
+static struct evidence examine(const struct stray_watch *watch)
+{
+	struct evidence found = {0};
+
+	for (uint32_t i = 0; i < PIECE / sizeof(uint32_t); i++) {
+		uint32_t word = watch->page->piece[i];
+
+		if (word == GUARD_PATTERN)
+			continue;
+		if (!found.words++) {
+			found.offset = watch->offset + i * (uint32_t)sizeof(uint32_t);
+			found.value = word;
+		}
+	}
+	return found;
+}
+
+/* ---- the judgement ---- */
+
+static void report(const struct session *owner, uint64_t culprit, const char *text)
+{
+	struct wire_message message = {.type = WIRE_STRAY, .session = owner->id};
+
+	message.stray = (struct wire_stray){.culprit = culprit, .text = text};
+	log_warning("stray in the guard of session %llu (%s, pid %d): %s", (unsigned long long)owner->id,
+		owner->program, owner->pid, text);
+	executor_send(owner->executor, &message, NULL, 0);
+}
+
+static void convict(struct session *session, const char *text)
+{
+	struct stray *stray = &session->stray;
+
+	stray->convicted = true;
+	if (session->closing || !session->thread)
+		return;
+	snprintf(stray->reason, sizeof(stray->reason), "%s", text);
+	/* Pairs with the acquire in stray_convict(). */
+	word_release(&stray->verdict, CUDA_ERROR_ILLEGAL_ADDRESS);
+	serve_kick(session);
+}
+
+/* Return: whether the owner's sinks were reported about a moment ago. */
+static bool was_told(struct session *owner, uint64_t now)
+{
+	if (owner->stray.told_at && now - owner->stray.told_at < REPEAT_NS)
+		return true;
+	owner->stray.told_at = now;
+	return false;
+}
+
+static void prove(struct session *owner, struct session *culprit, const char *what, uint64_t now)
+{
+	bool convicts = owner->guard->policy == GUARD_ERROR;
+	char text[200];
+
+	/* What it still has on the device may go on writing. */
+	if (culprit->stray.convicted || (!convicts && was_told(owner, now)))
+		return;
+	snprintf(text, sizeof(text), "a kernel of session %llu wrote outside its memory: %s",
+		(unsigned long long)culprit->id, what);
+	report(owner, culprit->id, text);
+	if (convicts)
+		convict(culprit, text);
+}
+
+static void doubt(struct session *owner, unsigned suspects, const char *what, uint64_t now)
+{
+	char text[200];
+
+	if (was_told(owner, now))
+		return;
+	snprintf(text, sizeof(text), "%s; nobody is blamed, %u sessions had kernels running", what, suspects);
+	report(owner, 0, text);
+}
+
+static void describe(const struct guard *guard, const struct evidence *evidence, char *text, size_t size)
+{
+	bool is_near = evidence->offset < guard->near_bytes;
+
+	if (!evidence->words)
+		snprintf(text, size, "words were changed and changed back");
+	else
+		snprintf(text, size, "%u words changed from offset %#llx of the %s sink on, the first to %#x",
+			evidence->words,
+			(unsigned long long)(evidence->offset - (is_near ? 0 : guard->near_bytes)),
+			is_near ? "near" : "far", evidence->value);
+}
+
+/* The sinks of a session are not what they were. Fills them again. */
+static void judge(struct session *owner, const struct evidence *evidence, uint64_t now)
+{
+	struct executor *executor = owner->executor;
+	struct session *suspect;
+	unsigned count;
+	char what[120];
+
+	sample(executor);
+	count = count_suspects(executor, owner->stray.clean, &suspect);
+	describe(owner->guard, evidence, what, sizeof(what));
+	if (count == 1 && suspect)
+		prove(owner, suspect, what, now);
+	else
+		doubt(owner, count, what, now);
+	fill(owner);
+}
+
+/* ---- steps ---- */
+
+/* Whether a look at the session's sinks is due, sooner or later. *ret_at: when. */
+static bool is_due(struct session *session, uint64_t others, uint64_t now, uint64_t *ret_at)
+{
+	struct stray *stray = &session->stray;
+	uint64_t interval = session->executor->strays.interval_ns;
+
+	*ret_at = now;
+	if (stray->last_look)
+		return true;
+	if (stray->ran > stray->clean) {
+		if (!word_relaxed(&stray->asked))
+			*ret_at = stray->looked_at + interval;
+		else if (stray->busy)
+			*ret_at = now + CLOCK_MS; /* until what its client waits for has ended */
+		return true;
+	}
+	word_set(&stray->asked, 0);
+	*ret_at = stray->looked_at + OTHERS * interval;
+	return others > stray->clean;
+}
+
+/* The last sample in which anybody ran. */
+static uint64_t last_run(struct executor *executor)
+{
+	uint64_t last = executor->strays.departed;
+	struct session *session;
+
+	TAILQ_FOREACH (session, &executor->sessions, link)
+		if (session->stray.ran > last)
+			last = session->stray.ran;
+	return last;
+}
+
+/* The session whose look is due first; NULL if nobody has done anything. *ret_at: when it is due. */
+static struct session *choose(struct executor *executor, uint64_t now, uint64_t *ret_at)
+{
+	struct session *session, *chosen = NULL;
+	uint64_t others = last_run(executor), at;
+
+	*ret_at = UINT64_MAX;
+	TAILQ_FOREACH (session, &executor->sessions, link) {
+		if (!is_watched(session))
+			continue;
+		if (!session->stray.clean)
+			fill(session);
+		if (!is_due(session, others, now, &at))
+			continue;
+		/* Of those that are due, the one that has waited longest. */
+		if (at <= now && !session->stray.last_look)
+			at = session->stray.looked_at;
+		if (session->stray.last_look)
+			at = 0;
+		if (!chosen || at < *ret_at) {
+			chosen = session;
+			*ret_at = at;
+		}
+	}
+	return chosen;
+}
+
+/* Nobody has done anything. One more look later, for a launch that crossed with the word; then none. */
+static uint64_t rest(struct stray_watch *watch, uint64_t now)
+{
+	if (!word_relaxed(&watch->resting)) {
+		word_set(&watch->resting, 1);
+		word_fence();
+		watch->rest_at = now + watch->interval_ns;
+	}
+	return now < watch->rest_at ? watch->rest_at : UINT64_MAX;
+}
+
+static uint64_t look_idle(struct executor *executor, uint64_t now)
+{
+	struct stray_watch *watch = &executor->strays;
+	uint64_t open_at = word_relaxed(&watch->open_at), at;
+	struct session *session;
+
+	/* A load is on its way: a call of ours could wait for it. */
+	if (gate_is_shut(&executor->gate))
+		return now + CLOCK_MS;
+	sample(executor);
+	session = choose(executor, now, &at);
+	if (!session)
+		return rest(watch, now);
+	word_set(&watch->resting, 0);
+	if (!session->stray.last_look && at < open_at)
+		at = open_at;
+	if (at > now)
+		return at;
+	begin_look(session, now);
+	return now;
+}
+
+static void piece_arrived(struct executor *executor, uint64_t now)
+{
+	struct stray_watch *watch = &executor->strays;
+	const struct guard *guard = watch->session->guard;
+	struct evidence evidence = examine(watch);
+
+	watch->offset += PIECE;
+	if (!evidence.words && watch->offset < guard->near_bytes + guard->far_bytes) {
+		read_piece(executor, now);
+		return;
+	}
+	judge(watch->session, &evidence, now);
+	end_look(executor, now);
+}
+
+static uint64_t look_busy(struct executor *executor, uint64_t now)
+{
+	struct stray_watch *watch = &executor->strays;
+
+	/* Pairs with the device's write. */
+	if (word_acquire(&watch->page->mark) < watch->mark)
+		return now + clock_interval(watch->begun_at, now);
+	if (watch->state == STRAY_READING) {
+		piece_arrived(executor, now);
+	} else if (__atomic_load_n(&watch->page->changed, __ATOMIC_ACQUIRE)) {
+		watch->offset = 0;
+		read_piece(executor, now);
+	} else {
+		watch->session->stray.clean = watch->begun;
+		end_look(executor, now);
+	}
+	return now;
+}
+
+/* Return: when the next slots are to be mapped. */
+static uint64_t map_some(struct executor *executor, uint64_t now)
+{
+	struct stray_watch *watch = &executor->strays;
+	struct session *session;
+
+	if (now < watch->step_at)
+		return watch->step_at;
+	if (gate_is_shut(&executor->gate))
+		return now + CLOCK_MS;
+	TAILQ_FOREACH (session, &executor->sessions, link) {
+		if (!session->guard || session->closing || !session->guard->wanted || session->guard->full)
+			continue;
+		guard_step(session);
+		watch->step_at = clock_now() + PAUSE_NS;
+		/* Whoever was served comes last the next time; the list's order means nothing else. */
+		pthread_mutex_lock(&executor->sessions_lock);
+		TAILQ_REMOVE(&executor->sessions, session, link);
+		TAILQ_INSERT_TAIL(&executor->sessions, session, link);
+		pthread_mutex_unlock(&executor->sessions_lock);
+		return watch->step_at;
+	}
+	return UINT64_MAX;
+}
+
+uint64_t stray_step(struct executor *executor, uint64_t now)
+{
+	struct stray_watch *watch = &executor->strays;
+	uint64_t map_at, look_at;
+
+	if (!watch->stream || executor_is_lost(executor))
+		return UINT64_MAX;
+	map_at = map_some(executor, now);
+	look_at = watch->state == STRAY_IDLE ? look_idle(executor, now) : look_busy(executor, now);
+	return map_at < look_at ? map_at : look_at;
+}
+
+static bool leave(struct session *session)
+{
+	struct stray_watch *watch = &session->executor->strays;
+
+	if (session->stray.ran > watch->departed)
+		watch->departed = session->stray.ran;
+	session->stray.left = true;
+	return true;
+}
+
+bool stray_farewell(struct session *session, uint64_t since)
+{
+	struct executor *executor = session->executor;
+	struct stray_watch *watch = &executor->strays;
+	struct stray *stray = &session->stray;
+
+	if (stray->left || executor_is_lost(executor) || !is_served(session))
+		return true;
+	if (watch->session == session || stray->last_look || !stray_is_ready(session)) {
+		if (clock_now() - since < FAREWELL_NS)
+			return false;
+		/* Nothing finds room on the device. Its work of ours may still come to it. */
+		log_warning(
+			"session %llu (%s, pid %d) ends while its guard is in use: its addresses stay taken",
+			(unsigned long long)session->id, session->program, session->pid);
+		stray->abandoned = true;
+		stray->last_look = false;
+		return leave(session);
+	}
+	sample(executor);
+	if (session->guard && stray->clean && stray->ran > stray->clean && !stray->tried &&
+		!gate_is_shut(&executor->gate)) {
+		stray->tried = stray->last_look = true;
+		return false;
+	}
+	return leave(session);
+}
+
+/* ---- serving threads ---- */
+
+void stray_convict(struct session *session)
+{
+	/* Pairs with convict(). */
+	uint32_t code = word_acquire(&session->stray.verdict);
+
+	if (code && !session->stopped)
+		session_end(session, SHM_SESSION_FAULTED, (CUresult)code, session->stray.reason);
+}
+
+void stray_wake(struct executor *executor)
+{
+	word_set(&executor->strays.resting, 0);
+	job_board_kick(&executor->board);
+}
+
+void stray_note_launch(struct session *session)
+{
+	struct stray *stray = &session->stray;
+
+	word_release(&stray->launches, word_relaxed(&stray->launches) + 1);
+	if (word_relaxed(&session->executor->strays.resting))
+		stray_wake(session->executor);
+}
+
+void stray_note_wait(struct session *session)
+{
+	struct stray *stray = &session->stray;
+
+	if (session->now < word_relaxed(&session->executor->strays.open_at) || word_relaxed(&stray->asked))
+		return;
+	word_set(&stray->asked, 1);
+	job_board_kick(&session->executor->board);
+}

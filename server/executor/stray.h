@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Strays: what kernels wrote beside their memory, into the sinks of a guard (guard.h). When sinks are looked
+// at, and who is held responsible, is in stray.c.
+
+#ifndef FRMPS_SERVER_EXECUTOR_STRAY_H
+#define FRMPS_SERVER_EXECUTOR_STRAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+#include "shm/order.h"
+
+struct backend_stream;
+struct executor;
+struct session;
+
+/* Of a session. */
+struct stray {
+	/* Serving thread. */
+	word64 launches; /* kernels given to the device; released behind the stream's `issued` word */
+	word32 asked;	 /* the client waits for its work: a look is due when that has ended */
+
+	/* Main thread writes, serving thread reads. */
+	word32 verdict; /* CUresult, 0: none; released behind `reason` */
+	char reason[200];
+
+	/* Main thread. A sample is a look at what every session has done; they are numbered. */
+	uint64_t seen;	    /* launches as last sampled */
+	uint64_t ran;	    /* the last sample that says a kernel of it may have run since the one before */
+	uint64_t clean;	    /* its sinks were seen unchanged behind this sample; 0: not filled yet */
+	uint64_t fill;	    /* number of the mark behind the latest filling; 0: none was possible */
+	uint64_t looked_at; /* ns: begin of the last look */
+	uint64_t told_at;   /* ns: last report about its sinks */
+	bool busy;	    /* had work on the device when last sampled */
+	bool convicted;
+	bool last_look; /* the session ends, and is looked at once more */
+	bool tried;	/* that look was begun */
+	bool abandoned; /* work of ours on its sinks does not end: they stay mapped as long as this process
+			   lives */
+	bool left;	/* its end has been noted */
+};
+
+enum stray_state { STRAY_IDLE, STRAY_LOOKING, STRAY_READING };
+
+/* Of an executor: one look at a time. Main thread, but for the words. */
+struct stray_watch {
+	/* Slots of all guards; the module thread takes those of sessions that end away. */
+	_Atomic uint32_t slots;
+	word64 open_at; /* ns: from here on a look may be asked for; serving threads read it */
+	word32 resting; /* nothing has happened for a while: who launches something says so */
+
+	struct backend_stream *stream; /* NULL until a guard is opened */
+	struct stray_page *page;       /* registered */
+	enum stray_state state;
+	struct session *session; /* whose sinks are looked at; a reference */
+	uint64_t sample;	 /* number of the latest */
+	uint64_t begun;		 /* number of the sample behind which this look began */
+	uint64_t begun_at;	 /* ns */
+	uint64_t mark;		 /* what the page's mark will be when the device is done */
+	uint64_t interval_ns;
+	uint64_t departed; /* the last sample in which a session ran that has left since */
+	uint64_t step_at;  /* ns: not before: the next slots are mapped */
+	uint32_t offset;   /* of the piece that is being read, from the guard's home */
+	uint64_t rest_at;  /* ns: when resting, one more look then */
+};
+
+/** Makes the watch ready for a guard. Main thread. Return: CUDA_SUCCESS, the backend's code. */
+CUresult stray_open(struct executor *executor, uint32_t interval_ms);
+/** Frees it; the backend is about to be closed. */
+void stray_close(struct executor *executor);
+
+/** Fills the sinks of a session that has a guard and is served, before it launches anything. Main thread. */
+void stray_begin(struct session *session);
+/** Whether they are filled: strays from before that would be lost. Main thread. */
+bool stray_is_ready(const struct session *session);
+
+/** Maps slots, begins and ends looks. Main thread. Return: when to call again, ns; UINT64_MAX: when something
+ * happens.
+ */
+uint64_t stray_step(struct executor *executor, uint64_t now);
+
+/**
+ * The session's work has ended and it is about to be torn down. Main thread, again and again until it says
+ * so. Return: whether nobody looks at its sinks any more.
+ */
+bool stray_farewell(struct session *session, uint64_t since);
+
+/** Carries out a conviction. Serving thread, every turn. */
+void stray_convict(struct session *session);
+
+/** Lets the main thread look. Any thread. */
+void stray_wake(struct executor *executor);
+/** The client waits for its work. Serving thread. */
+void stray_note_wait(struct session *session);
+/** A kernel is about to be given to the device; the stream's `issued` word says so already. Serving thread.
+ */
+void stray_note_launch(struct session *session);
+
+#endif

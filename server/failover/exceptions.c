@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See exceptions.h. The driver can be told to handle exceptions of kernels as for a debugger and to write a
+// dump. While it does so, the kernels of others go on and end; a dump of everything would take long, so all
+// is left out of it that can be, and nobody needs the process to end by itself (skip_abort). What is left
+// says which kernel it was.
+
+#include "server/failover/exceptions.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/backend/backend.h"
+#include "server/role.h"
+
+#define STRING(x)  STRING_(x)
+#define STRING_(x) #x
+
+static const char *const fast[] = {BACKEND_ON_FAULT "=fast"};
+static const char *const graceful_list[] = {BACKEND_ON_FAULT "=default",
+	"CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1", "CUDA_COREDUMP_FILE=/proc/self/fd/" STRING(HERITAGE_DUMP_FD),
+	"CUDA_COREDUMP_GENERATION_FLAGS=skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,"
+	"skip_local_memory,skip_constbank_memory,skip_abort"};
+
+#define COUNT(list) (sizeof(list) / sizeof((list)[0]))
+
+/* What the operator's environment says about these is not for executors. */
+static bool is_ours(const char *entry)
+{
+	return !strncmp(entry, BACKEND_ON_FAULT "=", sizeof(BACKEND_ON_FAULT)) ||
+	       !strncmp(entry, "CUDA_COREDUMP_", 14) || !strncmp(entry, "CUDA_ENABLE_COREDUMP_", 21) ||
+	       !strncmp(entry, "CUDA_ENABLE_USER_TRIGGERED_COREDUMP", 35);
+}
+
+char **exceptions_environment(char *const *environment, bool graceful)
+{
+	const char *const *more = graceful ? graceful_list : fast;
+	size_t more_count = graceful ? COUNT(graceful_list) : COUNT(fast), count = 0, used = 0;
+	char **list;
+
+	while (environment[count])
+		count++;
+	list = calloc(count + more_count + 1, sizeof(*list));
+	if (!list)
+		return NULL;
+	for (size_t i = 0; i < count; i++)
+		if (!is_ours(environment[i]))
+			list[used++] = environment[i];
+	for (size_t i = 0; i < more_count; i++)
+		list[used++] = (char *)more[i];
+	return list;
+}
+
+void exceptions_environment_free(char **environment)
+{
+	free(environment);
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Halting. The sessions are held and the executor is told to issue nothing more. While it lives, what was
+// issued goes on: with on_fault = default the driver lets the kernels of others run to their end after a
+// fault, so the marks of all survivors arrive, and nothing is in doubt. Their memory then stands still
+// without a fence, because no command of theirs is left in the old context.
+//
+//   over well    Halt is answered, no survivor has anything on the device, and it is known whose fault it was
+//                (or that nothing more will be known): promote_hand_over()
+//   over badly   patience is over, or the driver has given the context up (Lost) and no mark has moved for
+//                fault_stall_ms: the executor is condemned, and the fence decides
+//
+// The culprit is not waited for: its kernel may never end, its mark proves nothing, and what it holds stays
+// taken until the process is reaped. Where nobody is proved guilty, halting for a sign goes on until the
+// witnesses had their time: fault_stall_ms after Lost, NAME_MS after the last movement otherwise.
+//
+// Marks are words in memory; they are polled every LOOK_MS.
+
+#include "server/failover/halt.h"
+
+#include <stdio.h>
+
+#include "server/config/config.h"
+#include "server/failover/convict.h"
+#include "server/failover/worker.h"
+#include "server/loop/timer.h"
+#include "server/session/client.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+
+#define LOOK_MS 1u
+/* How much later the driver may speak of a second fault in another context. */
+#define OWN_MS 150u
+/* How long a fault can go without the driver speaking of it when nothing runs any more. */
+#define NAME_MS 1000u
+
+/* Highest commands known done of a session, added up; only ever grows. */
+static uint64_t progress_of(const struct client *client)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
+		if (word_acquire(&client->view.states[slot].issued))
+			sum += shm_view_done(&client->view, slot);
+	return sum;
+}
+
+/* Whether nothing is on the device of those who are not to blame. Seen quiet once is quiet: nobody issues. */
+static bool survivors_are_quiet(struct domain *domain, const struct judge_verdict *verdict)
+{
+	struct promotion *promotion = &domain->promotion;
+	uint64_t progress = 0;
+	struct client *client;
+	bool quiet = true;
+
+	TAILQ_FOREACH (client, &domain->clients, domain_link) {
+		if (client->quiet || !client_is_live(client) || !convict_was_served(client, domain->active) ||
+			judge_blames(verdict, client->number))
+			continue;
+		client->quiet = !judge_in_doubt(&client->view);
+		quiet &= client->quiet;
+		progress += client->quiet ? 1 : progress_of(client);
+	}
+	if (progress != promotion->progress) {
+		promotion->progress = progress;
+		promotion->moved_us = timer_now_us();
+	}
+	return quiet;
+}
+
+static bool has_passed(uint64_t now_us, uint64_t since_us, uint64_t ms)
+{
+	return now_us >= since_us + ms * 1000;
+}
+
+/* Lost says that the driver has finished with the context, whatever was still in it. */
+static bool is_stalled(const struct domain *domain, uint64_t now_us)
+{
+	const struct worker *worker = domain->active;
+	uint64_t ms = domain->daemon->config->fault_stall_ms;
+
+	return worker->lost_us && has_passed(now_us, worker->lost_us, ms) &&
+	       has_passed(now_us, domain->promotion.moved_us, ms);
+}
+
+/* Whether the sign was that of a fault which another executor, or a stranger on the device, turned out to
+ * have. */
+static bool is_somebody_elses(const struct domain *domain, uint64_t now_us)
+{
+	uint64_t solved_us = domain->daemon->hint_solved_us;
+
+	return domain->promotion.hint && solved_us > domain->promotion.times.detected &&
+	       has_passed(now_us, solved_us, OWN_MS);
+}
+
+/* Whether the executor is at work on a fault of which it has not said whose it is. */
+static bool is_doubtful(const struct domain *domain)
+{
+	const struct client *client;
+
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		if (client_is_live(client) && convict_was_served(client, domain->active) &&
+			word_acquire(&client->view.server->doubtful))
+			return true;
+	return false;
+}
+
+/* Whether nothing more will be known about the cause. */
+static bool is_explained(const struct domain *domain, const struct judge_verdict *verdict, uint64_t now_us)
+{
+	const struct promotion *promotion = &domain->promotion;
+	bool planned = promotion->cause == PROMOTE_ORPHAN || promotion->cause == PROMOTE_WORN;
+
+	return (planned && !is_doubtful(domain)) || verdict->culprit || verdict->gone ||
+	       is_somebody_elses(domain, now_us) || is_stalled(domain, now_us) ||
+	       has_passed(now_us, promotion->moved_us, NAME_MS);
+}
+
+static void give_up(struct domain *domain, bool stalled)
+{
+	worker_condemn(
+		domain->active, stalled ? "its context is dead" : "what was on the device does not end");
+}
+
+void halt_look(void *context)
+{
+	struct domain *domain = context;
+	struct promotion *promotion = &domain->promotion;
+	uint64_t now_us = timer_now_us();
+	struct judge_verdict verdict;
+	bool quiet;
+
+	if (promotion->state != PROMOTE_HALTING) {
+		promote_look(domain);
+		return;
+	}
+	convict_preview(domain, domain->active, &verdict);
+	quiet = promotion->halted && survivors_are_quiet(domain, &verdict);
+	if (quiet && !promotion->times.quiet)
+		promotion->times.quiet = now_us;
+	if (quiet && is_explained(domain, &verdict, now_us))
+		promote_hand_over(domain);
+	else if (now_us >= promotion->halt_until_us)
+		give_up(domain, false);
+	else if (promotion->halted && !quiet && is_stalled(domain, now_us))
+		give_up(domain, true);
+	else
+		timer_start(promotion->halt_timer, LOOK_MS);
+}
+
+static void on_halted(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	struct domain *domain = context;
+	struct promotion *promotion = &domain->promotion;
+
+	(void)packet;
+	if (!reply || worker != domain->active || promotion->state != PROMOTE_HALTING)
+		return;
+	promotion->halted = true;
+	promotion->times.halted = promotion->moved_us = timer_now_us();
+	/* Commands that were issued since the first sign; and words that it wrote since. */
+	convict_note_work(domain, worker);
+	promote_hold_sessions(domain);
+	halt_look(domain);
+}
+
+void halt_begin(struct domain *domain, uint64_t patience_ms)
+{
+	struct promotion *promotion = &domain->promotion;
+	struct wire_message halt = {.type = WIRE_HALT};
+	struct client *client;
+
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		client->quiet = false;
+	promotion->halted = false;
+	promotion->progress = 0;
+	promotion->moved_us = timer_now_us();
+	promotion->halt_until_us = promotion->moved_us + patience_ms * 1000;
+	domain->active->halting = true;
+	domain_keep_all(domain, false);
+	worker_request(domain->active, &halt, NULL, 0, on_halted, domain);
+	timer_start(promotion->halt_timer, LOOK_MS);
+}
+
+void halt_answered(struct domain *domain)
+{
+	struct promotion *promotion = &domain->promotion;
+	struct client *client;
+
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		client->quiet = false;
+	domain->active->halting = true;
+	promotion->halted = true;
+	promotion->progress = 0;
+	promotion->times.halted = promotion->moved_us = timer_now_us();
+	promotion->halt_until_us = promotion->moved_us + domain->daemon->config->fault_patience_ms * 1000;
+	halt_look(domain);
+}
+
+void halt_hurry(struct domain *domain)
+{
+	timer_start(domain->promotion.halt_timer, 0);
+}
+
+void halt_end(struct domain *domain)
+{
+	timer_stop(domain->promotion.halt_timer);
+}

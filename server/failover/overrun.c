@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See overrun.h. A stream's oldest command is over the limit when something of the stream is on the device
+// and its completion word has not moved for that long. That is looked at a few times within the limit, so an
+// end comes at most a twentieth of it late. Waiting behind other clients' kernels counts: the device does not
+// say when a kernel begins.
+
+#include "server/failover/overrun.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "server/config/config.h"
+#include "server/failover/convict.h"
+#include "server/failover/promote.h"
+#include "server/loop/timer.h"
+#include "server/session/client.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+
+#define LOOKS	 20u
+#define LEAST_MS 50u
+
+/* One stream. */
+struct overrun {
+	uint64_t done;
+	uint64_t since_us; /* 0: nothing of it is on the device */
+};
+
+static bool is_over(const struct client *client, uint64_t now_us, uint64_t limit_us)
+{
+	bool over = false;
+
+	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++) {
+		struct overrun *seen = &client->overruns[slot];
+		uint64_t issued = word_acquire(&client->view.states[slot].issued);
+		uint64_t done = issued ? shm_view_done(&client->view, slot) : 0;
+
+		if (issued <= done)
+			seen->since_us = 0;
+		else if (!seen->since_us || seen->done != done)
+			*seen = (struct overrun){done, now_us};
+		else
+			over |= now_us - seen->since_us >= limit_us;
+	}
+	return over;
+}
+
+static void look(struct domain *domain)
+{
+	uint64_t now_us = timer_now_us(), limit_us = domain->daemon->config->max_kernel_seconds * 1000000;
+	struct client *client;
+
+	TAILQ_FOREACH (client, &domain->clients, domain_link) {
+		if (!client_is_live(client) || !convict_was_served(client, domain->active))
+			continue;
+		if (!client->overruns)
+			client->overruns = calloc(SHM_STREAMS, sizeof(*client->overruns));
+		if (client->overruns && is_over(client, now_us, limit_us)) {
+			promote_over_limit(domain, client);
+			return;
+		}
+	}
+}
+
+static uint64_t interval_ms(const struct domain *domain)
+{
+	uint64_t ms = domain->daemon->config->max_kernel_seconds * 1000 / LOOKS;
+
+	return ms < LEAST_MS ? LEAST_MS : ms;
+}
+
+static void on_timer(void *context)
+{
+	struct domain *domain = context;
+
+	if (domain->promotion.state == PROMOTE_STEADY)
+		look(domain);
+	timer_start(domain->overrun_timer, interval_ms(domain));
+}
+
+int overrun_init(struct domain *domain)
+{
+	if (!domain->daemon->config->max_kernel_seconds)
+		return 0;
+	domain->overrun_timer = timer_new(domain->daemon->loop, on_timer, domain);
+	if (!domain->overrun_timer)
+		return -ENOMEM;
+	timer_start(domain->overrun_timer, interval_ms(domain));
+	return 0;
+}
+
+void overrun_deinit(struct domain *domain)
+{
+	domain->overrun_timer = timer_free(domain->overrun_timer);
+}
+
+void overrun_forget(struct client *client)
+{
+	free(client->overruns);
+	client->overruns = NULL;
+}

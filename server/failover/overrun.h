@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// max_kernel_seconds: clients whose oldest command on the device does not end. Daemon, loop thread only.
+
+#ifndef FRMPS_SERVER_FAILOVER_OVERRUN_H
+#define FRMPS_SERVER_FAILOVER_OVERRUN_H
+
+struct client;
+struct domain;
+
+/** Looks at all sessions from now on, if there is a limit. Return: 0 or -ENOMEM. */
+int overrun_init(struct domain *domain);
+void overrun_deinit(struct domain *domain);
+/** Forgets what was seen of a session. */
+void overrun_forget(struct client *client);
+
+#endif

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See verdict.h.
+
+#include "server/failover/verdict.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "server/failover/worker.h"
+#include "server/log.h"
+#include "server/loop/timer.h"
+#include "server/session/client.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+
+/* Sessions that a verdict names. */
+#define NAMES_MAX 8u
+
+/* Values of the reply to Activate. */
+enum { ACTIVATED_CLEAN, ACTIVATED_REPEATS, ACTIVATED_FAULTED };
+
+static const char *kernel_of(const struct judge_verdict *verdict)
+{
+	return verdict->kernel[0] ? verdict->kernel : "(unnamed)";
+}
+
+void verdict_reason(const struct promotion *promotion, char *text, size_t size)
+{
+	const struct judge_verdict *verdict = &promotion->verdict;
+
+	if (promotion->cause == PROMOTE_ORPHAN && !verdict->culprit)
+		snprintf(text, size, "work of a program that is gone did not end");
+	else if (promotion->cause == PROMOTE_WORN && !verdict->culprit)
+		snprintf(text, size, "the executor was replaced after a fault that it had contained");
+	else if (!verdict->culprit)
+		snprintf(text, size, "the executor was lost (%s)", judge_ground_text(verdict->ground));
+	else
+		snprintf(text, size, "fault in kernel %s of process %d (%s), code %d, %s", kernel_of(verdict),
+			promotion->culprit_pid, promotion->culprit_program, (int)verdict->code,
+			judge_ground_text(verdict->ground));
+}
+
+static void append(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static void append(char *text, size_t size, const char *format, ...)
+{
+	size_t length = strlen(text);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text + length, size - length, format, arguments);
+	va_end(arguments);
+}
+
+static void append_client(char *text, size_t size, const struct client *client, unsigned count)
+{
+	append(text, size, "%s session %llu (process %d, %.63s)", count > 1 ? "," : "",
+		(unsigned long long)client->number, (int)client->pid, client->program);
+}
+
+static bool was_told(const struct promotion *promotion, const struct client *client)
+{
+	return client->held && !judge_blames(&promotion->verdict, client->number) &&
+	       word_acquire(&client->view.server->state) == SHM_SESSION_FAULTED;
+}
+
+/* Who, beside the culprit, got an error. */
+static void append_told(const struct domain *domain, char *text, size_t size)
+{
+	const struct client *client;
+	unsigned count = 0;
+
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		if (was_told(&domain->promotion, client) && ++count <= NAMES_MAX)
+			append_client(text, size, client, count);
+	if (count > NAMES_MAX)
+		append(text, size, " and %u more", count - NAMES_MAX);
+	if (!count)
+		append(text, size, " nobody");
+}
+
+/* Those whose kernels faulted with the culprit's. */
+static void append_others(const struct domain *domain, char *text, size_t size)
+{
+	const struct judge_verdict *verdict = &domain->promotion.verdict;
+	const struct client *client;
+	unsigned count = 0;
+
+	if (!verdict->also_count)
+		return;
+	append(text, size, " and at the same time");
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		if (client->number != verdict->culprit && judge_blames(verdict, client->number))
+			append_client(text, size, client, ++count);
+}
+
+/* What the standby answered to Activate: how many sessions go on, how many of them have work repeated. */
+static void append_going_on(const struct wire_u64s *values, char *text, size_t size)
+{
+	unsigned clean = 0, repeats = 0;
+
+	for (uint32_t i = 0; i < values->count; i++) {
+		clean += values->at[i] == ACTIVATED_CLEAN;
+		repeats += values->at[i] == ACTIVATED_REPEATS;
+	}
+	append(text, size, "; sessions that go on: %u", clean + repeats);
+	if (repeats)
+		append(text, size, ", %u of them with commands repeated", repeats);
+}
+
+static void append_culprit(const struct domain *domain, char *text, size_t size)
+{
+	const struct promotion *promotion = &domain->promotion;
+	const struct judge_verdict *verdict = &promotion->verdict;
+
+	append(text, size, "culprit is process %d (%s), session %llu", promotion->culprit_pid,
+		promotion->culprit_program, (unsigned long long)verdict->culprit);
+	append_others(domain, text, size);
+	append(text, size, ", kernel %s, code %d", kernel_of(verdict), (int)verdict->code);
+	if (verdict->address)
+		append(text, size, ", address %#llx", (unsigned long long)verdict->address);
+	append(text, size, ", %s; told an error beside it:", judge_ground_text(verdict->ground));
+}
+
+static void append_judgement(const struct domain *domain, char *text, size_t size)
+{
+	const struct promotion *promotion = &domain->promotion;
+	const struct judge_verdict *verdict = &promotion->verdict;
+
+	if (verdict->culprit)
+		append_culprit(domain, text, size);
+	else if (promotion->cause == PROMOTE_ORPHAN)
+		append(text, size,
+			"nobody is proved guilty of a fault (work of a program that is gone did not end); "
+			"told an "
+			"error:");
+	else if (promotion->cause == PROMOTE_WORN)
+		append(text, size, "replaced after a fault that was contained; told an error:");
+	else if (verdict->ground == JUDGE_NO_FAULT)
+		append(text, size,
+			"nobody is proved guilty (%s); told an error:", judge_ground_text(verdict->ground));
+	else
+		append(text, size, "nobody is proved guilty (%s), kernel %s, code %d; told an error:",
+			verdict->gone ? "the program that did it is gone"
+				      : judge_ground_text(verdict->ground),
+			kernel_of(verdict), (int)verdict->code);
+}
+
+static double ms(uint64_t from_us, uint64_t to_us)
+{
+	return to_us > from_us ? (double)(to_us - from_us) / 1000.0 : 0;
+}
+
+/* One phase after the other, those that were passed through. */
+static void append_times(const struct promote_times *times, char *text, size_t size)
+{
+	const struct {
+		const char *name;
+		uint64_t until_us;
+	} phases[] = {{"halt", times->halted}, {"quiet", times->quiet}, {"fence", times->fenced},
+		{"judge", times->judged}, {"standby", times->activate}, {"activate", timer_now_us()}};
+	uint64_t from_us = times->detected;
+
+	for (size_t i = 0; i < sizeof(phases) / sizeof(*phases); i++) {
+		if (!phases[i].until_us)
+			continue;
+		append(text, size, "%s %.1f, ", phases[i].name, ms(from_us, phases[i].until_us));
+		from_us = phases[i].until_us;
+	}
+	append(text, size, "in all %.1f ms", ms(times->detected, from_us));
+}
+
+void verdict_report(struct domain *domain, const struct worker *worker, const struct wire_u64s *values)
+{
+	struct promotion *promotion = &domain->promotion;
+	char *text = promotion->verdict_text, reason[256];
+	const size_t size = sizeof(promotion->verdict_text);
+
+	*text = '\0';
+	append_judgement(domain, text, size);
+	append_told(domain, text, size);
+	append_going_on(values, text, size);
+	if (promotion->sign[0])
+		append(text, size, "; sign: %s", promotion->sign);
+	append(text, size, "; ");
+	append_times(&promotion->times, text, size);
+	log_info("verdict: %s", text);
+	verdict_reason(promotion, reason, sizeof(reason));
+	log_info("promotion: executor %d serves uid %lld as generation %u; %s", (int)worker->pid,
+		domain->assigned ? (long long)domain->uid : -1LL, worker->generation, reason);
+}
+
+void verdict_contained(struct domain *domain, uint64_t session, int32_t code, const char *kernel)
+{
+	char *text = domain->promotion.verdict_text;
+	const size_t size = sizeof(domain->promotion.verdict_text);
+	const struct client *client;
+
+	*text = '\0';
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		if (client->number == session)
+			append(text, size, "culprit is process %d (%.63s), ", (int)client->pid,
+				client->program);
+	append(text, size,
+		"session %llu, kernel %s, code %d, %s; told an error beside it: nobody; contained, nobody "
+		"waits",
+		(unsigned long long)session, kernel[0] ? kernel : "(unnamed)", (int)code,
+		judge_ground_text(JUDGE_LAST_WORDS));
+	log_info("verdict: %s", text);
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// A promotion in words: for the log, for clients that are told an error, for the operator. Daemon, loop
+// thread only.
+
+#ifndef FRMPS_SERVER_FAILOVER_VERDICT_H
+#define FRMPS_SERVER_FAILOVER_VERDICT_H
+
+#include <stddef.h>
+
+#include "protocol/wire.h"
+
+struct domain;
+struct promotion;
+struct worker;
+
+/** Why the executor was replaced, in one sentence for a client. */
+void verdict_reason(const struct promotion *promotion, char *text, size_t size);
+
+/**
+ * Logs a promotion that is over, and keeps the text for the operator.
+ * @worker: which serves now
+ * @values: its reply to Activate
+ */
+void verdict_report(struct domain *domain, const struct worker *worker, const struct wire_u64s *values);
+
+/** Logs a fault that was contained, and keeps the text for the operator. @kernel: its name, or empty */
+void verdict_contained(struct domain *domain, uint64_t session, int32_t code, const char *kernel);
+
+#endif

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Pinned memory that a client gave up, or that ended with it, and that an executor could not unpin yet: the
+// driver would have stopped everybody (executor/burial.c). The daemon counts it, and gives the window of a
+// session that ended to nobody before it is over. Daemon, loop thread only.
+//
+// One linger per executor and thing. It ends with the executor's second answer, or with the executor.
+
+#ifndef FRMPS_SERVER_SESSION_LINGER_H
+#define FRMPS_SERVER_SESSION_LINGER_H
+
+#include <stdint.h>
+
+#include "protocol/wire.h"
+
+struct client;
+struct daemon;
+struct domain;
+struct kept_linger;
+struct record;
+struct worker;
+
+/**
+ * An executor has answered CloseSession or UnmapHost with bytes that stay pinned. Asks once more, which is
+ * answered when they are not; a CloseSession holds the client's window until then.
+ * @message: the request that was answered
+ */
+void linger_begin(
+	struct client *client, struct worker *worker, const struct wire_message *message, uint64_t bytes);
+
+/** Makes a linger of an earlier life of the daemon again and asks, as worker->next_request. */
+void linger_adopt(struct domain *domain, struct worker *worker, const struct kept_linger *kept,
+	const struct record *record);
+
+/** Bytes that linger in the domain's active executor. */
+uint64_t linger_bytes(const struct domain *domain);
+
+#endif

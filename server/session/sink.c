@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Sinks. See sink.h. A session is served before it has them; the requests to the keeper are on their way
+// before its client can ask for memory, and the keeper answers in order, so executors know of the guard
+// before they map the first memory. Without sinks (no memory for them, a backend that cannot look at them)
+// the session goes on without a guard.
+//
+// Sizes: near sinks are one granule. Far ones are a power of two such that the sinks of 256 sessions take
+// about a thirty-second part of the device at most: 16 MiB on 140 GiB, 8 MiB on 80 GiB, 4 MiB on 24 GiB and
+// less.
+
+#include "server/session/sink.h"
+
+#include <unistd.h>
+
+#include "server/backend/backend.h"
+#include "server/config/config.h"
+#include "server/executor/guard.h"
+#include "server/failover/worker.h"
+#include "server/log.h"
+#include "server/loop/shared_fd.h"
+#include "server/session/chunk.h"
+#include "server/session/client.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+
+#define FAR_LEAST (UINT64_C(4) << 20)
+#define FAR_MOST  (UINT64_C(16) << 20)
+
+static uint64_t far_bytes(const struct daemon *daemon)
+{
+	uint64_t bytes = FAR_LEAST;
+
+	while (bytes < FAR_MOST && 2 * bytes <= daemon->device.total_bytes / 32 / 256)
+		bytes *= 2;
+	return bytes;
+}
+
+static void on_told(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	struct client *client = context;
+
+	(void)packet;
+	if (reply && reply->code && client->state != CLIENT_CLOSING)
+		log_warning("session %llu has no guard in executor %d: code %d",
+			(unsigned long long)client->number, (int)worker->pid, (int)reply->code);
+	client_unref(client);
+}
+
+void sink_tell(struct client *client, struct worker *worker)
+{
+	const struct config *config = client->daemon->config;
+	struct wire_message message = {.type = WIRE_OPEN_GUARD, .session = client->number};
+	struct shared_fd *fds[2];
+
+	if (!client->sinks[0] || !client->sinks[1])
+		return;
+	message.open_guard = (struct wire_open_guard){.near_bytes = BACKEND_CHUNK_GRANULE,
+		.far_bytes = far_bytes(client->daemon),
+		.reach = config->guard_bytes,
+		.policy = config->guard == CONFIG_GUARD_ERROR ? GUARD_ERROR : GUARD_WARN,
+		.interval_ms = (uint32_t)config->guard_interval_ms};
+	for (int i = 0; i < 2; i++)
+		fds[i] = client->sinks[i]->fd;
+	worker_request(worker, &message, fds, 2, on_told, client_ref(client));
+}
+
+static void tell_all(struct client *client)
+{
+	struct worker *worker;
+
+	TAILQ_FOREACH (worker, &client->domain->workers, link)
+		if (worker_knows_sessions(worker))
+			sink_tell(client, worker);
+}
+
+/* The keeper answers in order: near, then far. */
+static void on_chunk(
+	void *context, struct worker *keeper, const struct wire_reply *reply, struct packet *packet)
+{
+	struct client *client = context;
+	int fd = reply && !reply->code ? packet_take_fd(packet, 0) : -1;
+	bool wanted = client->state != CLIENT_CLOSING && reply && reply->values.count;
+
+	(void)keeper;
+	if (fd >= 0 && reply->values.count) {
+		struct chunk *chunk = chunk_new(client->daemon, reply->values.at[0], fd);
+
+		if (chunk && wanted)
+			client->sinks[client->sinks[0] != NULL] = chunk;
+		else
+			chunk_unref(chunk);
+	} else if (fd >= 0) {
+		close(fd);
+	}
+	if (wanted)
+		client_keep(client);
+	if (wanted && client->sinks[1])
+		tell_all(client);
+	else if (reply && reply->code)
+		log_warning("session %llu gets no guard: no device memory for its sinks (code %d)",
+			(unsigned long long)client->number, (int)reply->code);
+	client_unref(client);
+}
+
+void sink_request(struct client *client)
+{
+	struct daemon *daemon = client->daemon;
+	const uint64_t bytes[2] = {BACKEND_CHUNK_GRANULE, far_bytes(daemon)};
+
+	if (daemon->config->guard == CONFIG_GUARD_OFF || !daemon->keeper ||
+		daemon->keeper->state != WORKER_WARM)
+		return;
+	for (int i = 0; i < 2; i++) {
+		struct wire_message message = {.type = WIRE_CREATE_CHUNK, .chunk = {.bytes = bytes[i]}};
+
+		worker_request(daemon->keeper, &message, NULL, 0, on_chunk, client_ref(client));
+	}
+}
+
+void sink_drop(struct client *client)
+{
+	for (int i = 0; i < 2; i++)
+		client->sinks[i] = chunk_unref(client->sinks[i]);
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The sinks of a session: two pieces of device memory that its executors map around its memory, again and
+// again (executor/guard.c). Daemon, loop thread only. They are the service's: they count neither as the
+// client's memory nor against its limit, and go with the session.
+
+#ifndef FRMPS_SERVER_SESSION_SINK_H
+#define FRMPS_SERVER_SESSION_SINK_H
+
+struct client;
+struct worker;
+
+/** Has the keeper make them and tells the executors, unless the guard is off. The session is served. */
+void sink_request(struct client *client);
+
+/** Tells an executor that knows the session, if the sinks are there. */
+void sink_tell(struct client *client, struct worker *worker);
+
+/** Gives them back; no executor has the session any more. */
+void sink_drop(struct client *client);
+
+#endif

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What the two translation units of separate_compilation.cu have in common.
+
+#pragma once
+
+extern __device__ int shared_counter;
+extern __constant__ int shared_factor;
+
+__device__ int other_function(int value);
+__global__ void other_kernel(int *data);

@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The frmps authors
+"""Programs of the usual frameworks, each with output that does not change from run to run.
+
+    frameworks.py --list     names of the cases whose framework is installed
+    frameworks.py CASE       runs one and prints what it computed
+
+run.sh starts every case natively and through the service and compares the output to the byte. Seeds are fixed,
+reduced precision is left as the framework has it, and kernels that add in no fixed order are switched off: what
+differs then differs because of the service.
+"""
+
+import importlib.util
+import os
+import sys
+import tempfile
+import zlib
+
+CASES = {}
+
+
+def case(framework, **environment):
+    def register(function):
+        CASES[function.__name__] = (framework, environment, function)
+        return function
+
+    return register
+
+
+def torch_ready():
+    import torch
+
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.manual_seed(1)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.benchmark = False
+    return torch
+
+
+def show(name, tensor):
+    """A checksum of every bit, and a number for people."""
+    data = tensor.detach().cpu().contiguous()
+    print(f"{name} {zlib.crc32(data.numpy().tobytes()):08x} {float(data.double().sum()):.6g}")
+
+
+def resnet50(torch):
+    """The network of He et al. 2015 (arXiv:1512.03385), 50 layers, strides in the 3x3 convolutions."""
+    nn = torch.nn
+
+    class Bottleneck(nn.Module):
+        def __init__(self, inputs, width, stride):
+            super().__init__()
+            outputs = 4 * width
+            self.body = nn.Sequential(
+                nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+                nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+                nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
+            self.shortcut = nn.Identity() if inputs == outputs else nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+        def forward(self, x):
+            return torch.relu(self.body(x) + self.shortcut(x))
+
+    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    inputs = 64
+    for width, blocks, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for i in range(blocks):
+            layers.append(Bottleneck(inputs, width, stride if i == 0 else 1))
+            inputs = 4 * width
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000)]
+    return nn.Sequential(*layers)
+
+
+def train(torch, model, x, optimizer, steps, autocast=None):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=autocast or torch.bfloat16, enabled=autocast is not None):
+            loss = model(x).float().square().mean()
+        loss.backward()
+        optimizer.step()
+    return loss
+
+
+@case("torch")
+def torch_convolution_adam():
+    torch = torch_ready()
+    nn = torch.nn
+    net = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 8, 3), nn.Flatten(), nn.Linear(8 * 28 * 28, 10))
+    net.cuda()
+    loss = train(torch, net, torch.randn(8, 3, 32, 32, device="cuda"), torch.optim.Adam(net.parameters()), 10)
+    show("loss", loss)
+    show("weights", torch.cat([p.flatten() for p in net.parameters()]))
+
+
+@case("torch")
+def torch_resnet50_half():
+    torch = torch_ready()
+    net = resnet50(torch).cuda().half().eval()
+    with torch.no_grad():
+        show("logits", net(torch.randn(8, 3, 224, 224, device="cuda", dtype=torch.half)))
+
+
+@case("torch")
+def torch_transformer_amp_fused_adamw():
+    torch = torch_ready()
+    layer = torch.nn.TransformerEncoderLayer(256, 8, dropout=0.0, batch_first=True).cuda()
+    x = torch.randn(4, 64, 256, device="cuda")
+    show("loss", train(torch, layer, x, torch.optim.AdamW(layer.parameters(), fused=True), 10, torch.bfloat16))
+    show("weights", torch.cat([p.flatten() for p in layer.parameters()]))
+
+
+@case("torch")
+def torch_attention():
+    torch = torch_ready()
+    q, k, v = (torch.randn(2, 8, 256, 64, device="cuda", dtype=torch.half) for _ in range(3))
+    show("causal", torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True))
+
+
+@case("torch")
+def torch_linear_algebra():
+    torch = torch_ready()
+    a = torch.randn(96, 96, device="cuda", dtype=torch.float64)
+    for name, value in (("svd", torch.linalg.svdvals(a)), ("inverse", torch.linalg.inv(a)),
+                        ("eigenvalues", torch.linalg.eigvalsh(a + a.T)), ("qr", torch.linalg.qr(a)[1]),
+                        ("solve", torch.linalg.solve(a, a[:, :4])), ("cholesky", torch.linalg.cholesky(a @ a.T))):
+        show(name, value)
+
+
+@case("torch")
+def torch_fft():
+    torch = torch_ready()
+    show("fft", torch.view_as_real(torch.fft.fft(torch.randn(64, 1000, device="cuda"))))
+    show("rfft2", torch.view_as_real(torch.fft.rfft2(torch.randn(4, 128, 96, device="cuda"))))
+
+
+@case("torch")
+def torch_sparse_and_random():
+    torch = torch_ready()
+    dense = torch.randn(200, 200, device="cuda")
+    sparse = torch.where(dense.abs() > 1.5, dense, 0).to_sparse_csr()
+    show("csr product", sparse @ torch.eye(200, device="cuda"))
+    show("normal", torch.empty(10000, device="cuda").normal_())
+    show("permutation", torch.randperm(10000, device="cuda"))
+
+
+@case("torch")
+def torch_compile():
+    torch = torch_ready()
+
+    @torch.compile
+    def f(x):
+        return torch.softmax(x.sin() + x.cos() * 2, dim=-1)
+
+    show("softmax", f(torch.randn(64, 512, device="cuda")))
+
+
+@case("torch")
+def torch_graph():
+    torch = torch_ready()
+    x, graph = torch.zeros(4096, device="cuda"), torch.cuda.CUDAGraph()
+    weights = torch.randn(64, 64, device="cuda")
+    weights @ weights
+    with torch.cuda.graph(graph):
+        x.add_(1)
+        y = weights @ weights
+    for _ in range(50):
+        graph.replay()
+    show("in place", x)
+    show("product", y)
+
+
+@case("torch")
+def torch_streams():
+    torch = torch_ready()
+    streams = [torch.cuda.Stream() for _ in range(4)]
+    parts = [torch.full((1 << 16,), float(i), device="cuda") for i in range(4)]
+    for _ in range(20):
+        for i, stream in enumerate(streams):
+            stream.wait_stream(streams[i - 1])
+            with torch.cuda.stream(stream):
+                parts[i].add_(parts[i - 1], alpha=0.25)
+    torch.cuda.synchronize()
+    for i, part in enumerate(parts):
+        show(f"part {i}", part)
+
+
+@case("torch")
+def torch_pinned_loader():
+    torch = torch_ready()
+    data = torch.utils.data.TensorDataset(torch.arange(4000).float())
+    loader = torch.utils.data.DataLoader(data, batch_size=250, num_workers=2, pin_memory=True)
+    show("sum", sum(x.to("cuda", non_blocking=True).sum() for (x,) in loader))
+
+
+@case("torch")
+def torch_out_of_memory():
+    torch = torch_ready()
+    try:
+        torch.empty(1 << 45, device="cuda", dtype=torch.uint8)
+    except torch.OutOfMemoryError:
+        print("torch.OutOfMemoryError")
+    show("afterwards", torch.ones(1000, device="cuda"))
+
+
+@case("torch", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True", PYTORCH_ALLOC_CONF="expandable_segments:True")
+def torch_expandable_segments():
+    torch = torch_ready()
+    for size in (1 << 18, 1 << 24, 1 << 20):
+        parts = [torch.full((size,), float(i), device="cuda") for i in range(8)]
+        show(f"{size}", torch.stack([part.sum() for part in parts]))
+        del parts
+    torch.cuda.empty_cache()
+    print(torch.cuda.memory_reserved())
+
+
+@case("torch")
+def torch_nccl_one_rank():
+    torch = torch_ready()
+    import torch.distributed as distributed
+
+    meeting = tempfile.mktemp(prefix="frmps-nccl-")
+    distributed.init_process_group("nccl", init_method=f"file://{meeting}", rank=0, world_size=1)
+    x = torch.arange(10000.0, device="cuda")
+    distributed.all_reduce(x)
+    show("sum", x)
+    distributed.destroy_process_group()
+
+
+@case("jax", XLA_PYTHON_CLIENT_PREALLOCATE="false")
+def jax_jit():
+    import jax
+    import jax.numpy as jnp
+
+    # Whole numbers below 2**24: exact whichever way the compiler multiplies today.
+    x = (jnp.arange(512 * 512) % 7).astype(jnp.float32).reshape(512, 512)
+    print(float(jax.jit(lambda a: (a @ a.T)[3, 5] + jnp.max(a @ a))(x)))
+    print(float(jax.grad(lambda a: (3 * a * a).sum())(x).sum()))
+
+
+@case("cupy")
+def cupy_arithmetic_and_raw_kernel():
+    import cupy
+
+    a = cupy.arange(10000, dtype=cupy.float32)
+    kernel = cupy.RawKernel(
+        'extern "C" __global__ void twice(float *a, int n) {'
+        " int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) a[i] *= 2; }", "twice")
+    kernel((40,), (256,), (a, 10000))
+    print(float(a.sum()), float(cupy.sqrt(a).max()), a[:5].tolist())
+
+
+def main():
+    if sys.argv[1:] == ["--list"]:
+        for name, (framework, _, _) in CASES.items():
+            if importlib.util.find_spec(framework):
+                print(name)
+        return 0
+    if len(sys.argv) != 2 or sys.argv[1] not in CASES:
+        print(__doc__, file=sys.stderr)
+        return 2
+    _, environment, function = CASES[sys.argv[1]]
+    os.environ.update(environment)
+    function()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,585 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The frmps authors
+"""The fault matrix: every way to go wrong, beside every kind of survivor.
+
+usage: matrix.py [--build BUILD] [--backend cuda|host] [--repeat N] [--rows ROW,...] [--columns COLUMN,...]
+                 [--systems frmps,mps] [--policy fail,replay] [--on-fault default,fast] [--seconds LIMIT]
+                 [--short] [--strict] [--soak FAULTS] [--out FILE.json]
+
+A row is what happens to the culprit, or to a process of the service; a column is who shares the device meanwhile. Each
+run has fresh programs; a service is kept for all cells of its configuration. Survivors' kernels are black boxes that
+change all their cells in place and count themselves (with --policy replay: kernels that only overwrite, which is what a
+program vouches for), so that a kernel that was lost, repeated or cut shows. A run ends, for each survivor, as
+  exact   every word of its memory is what it must be, and no call failed
+  told    a call failed; nothing was wrong before
+  WRONG   a word is not what it must be
+  HANG    it said nothing any more
+and the culprit's error is compared with what the driver says natively. Blame is what the service's log says. The pause
+is the longest time between two ends of kernels of one survivor, less the kernel's own time, from before the fault until
+the service is quiet again.
+
+--soak: that many faults in a row beside the same survivors (one busy, one idle), which must be exact throughout, while
+nothing that the service holds may grow.
+
+Exit status: 1 if a survivor was WRONG or hung, if somebody else was blamed, or if the service crashed (--strict: also
+if the culprit was told something else than natively; soak: if a survivor was told, or something grew); 77 without a GPU
+(--backend cuda).
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import signal
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT / "bench" / "lib"), str(pathlib.Path(__file__).resolve().parent)]
+from machine import machine  # noqa: E402
+from matrix_systems import Broken, Frmps, StockMps, System  # noqa: E402
+
+# Row: (fault of matrix_worker, what the host backend says natively). 0: nothing is told.
+FAULTS = {
+    "none": 0,
+    "trap": 719,
+    "far-write": 700,
+    "far-read": 700,
+    "null": 700,
+    "misaligned": 716,
+    "shared": 700,
+    "assert": 719,
+    "illegal": 715,
+    "stack": 714,
+    "jump": 700,
+    "near-write": 700,
+    "near-read": 700,
+    "endless": 702,
+}
+KILLS = ("kill-culprit", "kill-active", "kill-standby", "kill-daemon")
+ROWS = (*FAULTS, *KILLS)
+# In the guard: a read is never noticed, a write only where it is proved.
+GUARDED = ("near-write", "near-read")
+# Those beside which survivors go on exactly with on_fault = default.
+SOAK_ROWS = ("trap", "far-write", "misaligned", "shared", "assert", "illegal")
+COLUMNS = {
+    "idle": (1, ["--idle"]),
+    "busy-100us": (1, ["--kernel-us", "100"]),
+    "busy-50ms": (1, ["--kernel-us", "50000"]),
+    "seven-100us": (7, ["--kernel-us", "100"]),
+}
+KERNEL_LIMIT = 1  # max_kernel_seconds
+PATIENCE = 60  # seconds that a program or the service may take to do anything at all
+WARM_MS = 200  # until the neighbourhood of a culprit's memory is surely guarded
+UNTOLD_MS = 700  # how long a culprit waits for an error that may never come
+
+
+class Run:
+    """One run of one cell: who took part, and what became of them."""
+
+    def __init__(self, system, row, column, policy, black_boxes=False):
+        """@black_boxes: with policy replay, that survivors vouch for what they should not"""
+        self.system, self.row, self.policy = system, row, policy
+        self.count, self.arguments = COLUMNS[column]
+        self.repeatable = ["--repeatable"] if policy == "replay" and not black_boxes else []
+        self.more = 4 if column == "busy-50ms" else 20
+        self.survivors, self.culprit = [], None
+        self.found = {"trouble": ""}
+
+    def until(self, seconds=PATIENCE):
+        return time.monotonic() + seconds
+
+    def hear_all(self, word):
+        """Waits for a line of every survivor that has not ended. Return: the lines."""
+        until = self.until()
+        heard = [survivor.hear(word, until) for survivor in self.survivors if not survivor.result]
+        return [line for line in heard if line]
+
+    def say_all(self, text):
+        for survivor in self.survivors:
+            survivor.say(text)
+
+    def gather(self):
+        self.survivors = [self.system.start(["survivor", *self.arguments, *self.repeatable], self.policy)
+                          for _ in range(self.count)]
+        if len(self.hear_all("ready")) < self.count:
+            raise Broken("survivors did not start: " + "".join(line for s in self.survivors for line in s.errors))
+        self.system.quiet(self.count, self.until())
+
+    def invite(self, fault, *more):
+        self.culprit = self.system.start(["culprit", fault, *more], self.policy)
+        if not self.culprit.hear("ready", self.until()):
+            raise Broken(f"the culprit did not start: {''.join(self.culprit.errors)}")
+
+    def watch(self):
+        self.say_all("watch")
+        self.hear_all("watching")
+
+    def fault(self):
+        untold = self.system.name == "frmps" and self.row in GUARDED or self.row == "none"
+        self.invite(self.row, "--wait-ms", str(UNTOLD_MS if untold else PATIENCE * 500),
+                    "--warm-ms", str(WARM_MS if self.row in GUARDED else 0))
+        self.watch()
+        self.culprit.say("go")
+        self.found["culprit"] = self.culprit.end(self.until())
+        return None
+
+    def kill_culprit(self):
+        self.invite("busy", "--kernel-us", "1000")
+        self.watch()
+        self.culprit.say("go")
+        if not self.culprit.hear("launched", self.until()):
+            raise Broken("the culprit did not launch")
+        self.culprit.kill()
+        return None
+
+    def kill_other(self):
+        victim = self.system.victim(self.row.removeprefix("kill-"))
+        self.watch()
+        os.kill(victim, signal.SIGKILL)
+        return victim
+
+    def happen(self):
+        """Return: the process of the service that was killed."""
+        if self.row == "kill-culprit":
+            return self.kill_culprit()
+        return self.kill_other() if self.row in KILLS else self.fault()
+
+    def dismiss(self):
+        self.say_all("stop")
+        until = self.until()
+        for survivor in self.survivors:
+            survivor.end(until)
+        self.found["survivors"] = [survivor.result or self.without_result(survivor) for survivor in self.survivors]
+
+    @staticmethod
+    def without_result(survivor):
+        return {"outcome": "HANG" if survivor.process.returncode == -signal.SIGKILL else "died",
+                "errors": "".join(survivor.errors)[-300:]}
+
+    def read_log(self, lines):
+        blamed = self.system.blamed(lines)
+        culprit = self.culprit.pid if self.culprit else 0
+        if self.row in KILLS:
+            culprit = 0
+        self.found["blamed"] = "nobody" if not blamed else "culprit" if blamed == {culprit} else "WRONG"
+        self.found["phases"] = self.system.phases(lines)
+        self.found["log"] = lines
+
+    def play(self):
+        position = 0
+        self.gather()
+        if self.system.name == "frmps":
+            position = self.system.log.position()
+        gone = self.happen()
+        self.say_all(f"more {self.more}")
+        first = [float(line.split()[1]) for line in self.hear_all("more")]
+        self.found["first_pause_ms"] = first if self.arguments[0] != "--idle" else []
+        if self.system.name == "frmps":
+            left = sum(1 for survivor in self.survivors if survivor.process.poll() is None and not survivor.result)
+            self.system.quiet(left, self.until(), gone)
+        self.dismiss()
+        if self.system.name == "frmps":
+            self.read_log(self.system.log.since(position))
+            self.found["trouble"] = self.system.crash()
+
+    def go(self):
+        """Return: what was found, with "trouble" set where it is not worth anything."""
+        try:
+            self.play()
+        except Broken as problem:
+            self.found["trouble"] = str(problem)
+        finally:
+            for program in [*self.survivors, *([self.culprit] if self.culprit else [])]:
+                program.close()
+        return self.found
+
+
+# What the runs of a cell say together.
+
+
+def outcomes(runs):
+    return [survivor["outcome"] for run in runs for survivor in run.get("survivors", [])]
+
+
+def pauses(runs):
+    """Of survivors that went on: those who were told have none."""
+    return [survivor["pause_ms"] for run in runs for survivor in run.get("survivors", [])
+            if survivor["outcome"] == "exact" and survivor.get("kernel_us")]
+
+
+def is_bad(run):
+    return bool(run["trouble"]) or run.get("blamed") == "WRONG" or \
+        any(survivor["outcome"] not in ("exact", "told") for survivor in run["survivors"])
+
+
+def is_told_otherwise(run, row, expected):
+    """Whether a culprit is told something else than natively; strays in the guard may go untold."""
+    if row not in FAULTS:
+        return False
+    code = run["culprit"]["code"] if run.get("culprit") else None
+    return code != expected and not (row in GUARDED and code == 0)
+
+
+def counted(values):
+    return " ".join(f"{values.count(value)} {value}" for value in dict.fromkeys(values))
+
+
+def codes_text(cell, native):
+    if cell["row"] in KILLS:
+        return "-"
+    texts = []
+    for run in cell["runs"]:
+        culprit = run.get("culprit")
+        expected = native.get(cell["row"], 0)
+        if not culprit:
+            texts.append("no answer")
+        elif not culprit["code"] and expected:
+            texts.append("not told")
+        else:
+            texts.append(f"{culprit['code']}" + ("" if culprit["code"] == expected else f" (natively {expected})"))
+    return counted(texts)
+
+
+def phases_text(runs):
+    every = [phase for run in runs for phase in run.get("phases", [])]
+    names = dict.fromkeys(name for phase in every for name in phase)
+    medians = {name: statistics.median(phase[name] for phase in every if name in phase) for name in names}
+    return ", ".join(f"{name} {median:.1f}" for name, median in medians.items())
+
+
+def cell_line(cell, native):
+    runs = cell["runs"]
+    gaps = pauses(runs)
+    pause = f"{statistics.median(gaps):8.1f} {max(gaps):8.1f}" if gaps else f"{'-':>8} {'-':>8}"
+    blamed = counted([run["blamed"] for run in runs if "blamed" in run])
+    text = f"{cell['row']:13}{cell['column']:13}{len(runs):>4}  {counted(outcomes(runs)):22}{pause}  " \
+           f"{blamed:18}{codes_text(cell, native):24}{phases_text(runs)}"
+    trouble = [run["trouble"].splitlines()[0] for run in runs if run["trouble"]]
+    return text + (f"  TROUBLE: {trouble[0]}" if trouble else "")
+
+
+HEAD = f"{'row':13}{'column':13}{'runs':>4}  {'survivors':22}{'pause':>8} {'worst':>8}  " \
+       f"{'blamed':18}{'culprit told':24}phases of the verdict (medians), ms"
+
+
+class Matrix:
+    def __init__(self, options, kernels, native):
+        self.options, self.kernels, self.native = options, kernels, native
+        self.end = time.monotonic() + options.seconds if options.seconds else float("inf")
+        self.system = None
+        self.cells = []
+        self.bad = 0
+
+    def systems(self):
+        """(what makes the system, policies) of every configuration; a service serves all policies of its on_fault."""
+        for name in self.options.systems:
+            if name == "mps":
+                yield lambda: StockMps(self.options.build, self.kernels), ["-"]
+                continue
+            for on_fault in self.options.on_fault:
+                yield lambda on_fault=on_fault: service(self.options, self.kernels, on_fault), self.options.policy
+
+    def wanted(self, system):
+        """Cells in the order in which they are run: all columns of a row, row after row."""
+        for i, row in enumerate(self.options.rows):
+            if system.name == "mps" and (row in ("endless", "kill-standby", "kill-daemon")):
+                continue  # nobody ends it; there is none
+            for j, column in enumerate(self.options.columns):
+                if not self.options.short or j == i % len(self.options.columns):
+                    yield row, column
+
+    def run_cell(self, system, policy, row, column):
+        cell = {"system": system.name, "policy": policy, "on_fault": getattr(system, "on_fault", "-"), "row": row,
+                "column": column, "runs": []}
+        while len(cell["runs"]) < self.options.repeat and time.monotonic() < self.end:
+            run = Run(system, row, column, policy).go()
+            cell["runs"].append(run)
+            if is_bad(run) or (self.options.strict and is_told_otherwise(run, row, self.native.get(row, 0))):
+                self.bad += 1
+                self.explain(run)
+            elif not self.options.keep_log:
+                run.pop("log", None)
+            if run["trouble"]:
+                break
+        if cell["runs"]:
+            self.cells.append(cell)
+            print(cell_line(cell, self.native), flush=True)
+        self.save()
+        return not cell["runs"] or not cell["runs"][-1]["trouble"]
+
+    def explain(self, run):
+        print("  " + (run["trouble"] or json.dumps(run.get("survivors"))).replace("\n", "\n  "))
+        for line in run.get("log", []):
+            print("  | " + line)
+
+    def run_system(self, make, policies):
+        self.system = make()
+        self.system.up()
+        for policy in policies:
+            system = self.system
+            print(f"\n{system.name}, policy {policy}, on_fault {getattr(system, 'on_fault', '-')}\n{HEAD}", flush=True)
+            for row, column in self.wanted(system):
+                if time.monotonic() >= self.end:
+                    print(f"not run for want of time: from {row}, {column} on")
+                    return
+                if not self.run_cell(self.system, policy, row, column):
+                    self.system.down()
+                    self.system = make()
+                    self.system.up()
+
+    def run(self):
+        for make, policies in self.systems():
+            try:
+                self.run_system(make, policies)
+            finally:
+                self.system.down()
+        self.save()
+        return self.bad == 0
+
+    def save(self):
+        if self.options.out:
+            save(self.options.out, {"native_codes": self.native, "cells": self.cells})
+
+
+# Soak.
+
+
+class Soak:
+    """Faults in a row beside the same survivors."""
+
+    def __init__(self, options, kernels):
+        self.system = service(options, kernels, options.on_fault[0])
+        self.rows = [row for row in options.rows if row in SOAK_ROWS] or list(SOAK_ROWS)
+        self.count, self.out, self.policy = options.soak, options.out, options.policy[0]
+        self.end = time.monotonic() + options.seconds if options.seconds else float("inf")
+        self.survivors, self.bad = [], []
+
+    def say_all(self, text, answer):
+        until = time.monotonic() + PATIENCE
+        for survivor in self.survivors:
+            survivor.say(text)
+        for survivor in self.survivors:
+            if not survivor.hear(answer, until):
+                raise Broken(f"a survivor ends: {survivor.result or ''.join(survivor.errors) or 'no answer'}")
+
+    def fault(self, row):
+        culprit = self.system.start(["culprit", row], self.policy)
+        try:
+            culprit.say("go")
+            found = culprit.end(time.monotonic() + PATIENCE)
+        finally:
+            culprit.close()
+        if not found or not found["code"]:
+            self.bad.append(f"{row}: the culprit was not told: {found or ''.join(culprit.errors)}")
+        return culprit.pid
+
+    def faults(self):
+        """Return: (number of faults, what was held after the first ones and at the end)."""
+        warm = max(2 * len(self.rows), self.count // 10)
+        before, culprits, i = None, set(), 0
+        while i < self.count and time.monotonic() < self.end:
+            culprits.add(self.fault(self.rows[i % len(self.rows)]))
+            self.say_all("more 3", "more")
+            self.system.quiet(len(self.survivors), time.monotonic() + PATIENCE)
+            i += 1
+            if i % 20 == 0:
+                self.say_all("check", "checked")
+            if i == warm:
+                before = self.system.holdings()
+        blamed = self.system.blamed(self.system.log.since(0))
+        if blamed - culprits:
+            self.bad.append(f"blamed, and innocent: {blamed - culprits}")
+        return i, before, self.system.holdings()
+
+    def judge(self, before, after):
+        """Counts stay as they are; memory may settle by what an allocator keeps. Sanitizers keep freed memory."""
+        # Executors are new each time: what they hold in passing counts, and is not much.
+        slack = {"device MiB": 8 if self.system.backend == "cuda" else 0, "fds of executors": 4}
+        for name, value in after.items():
+            if name.startswith("KiB"):
+                slack[name] = float("inf") if self.system.is_sanitized() else 1024
+            if before and value > before[name] + slack.get(name, 0):
+                self.bad.append(f"{name} grew from {before[name]} to {value}")
+
+    def play(self):
+        for arguments in (["--kernel-us", "100"], ["--idle"]):
+            self.survivors.append(self.system.start(["survivor", *arguments], self.policy))
+        for survivor in self.survivors:
+            if not survivor.hear("ready", time.monotonic() + PATIENCE):
+                raise Broken("survivors did not start")
+        self.system.quiet(len(self.survivors), time.monotonic() + PATIENCE)
+        begin = time.monotonic()
+        done, before, after = self.faults()
+        took = time.monotonic() - begin
+        self.judge(before, after)
+        for survivor in self.survivors:
+            survivor.say("stop")
+            result = survivor.end(time.monotonic() + PATIENCE)
+            if not result or result["outcome"] != "exact":
+                self.bad.append(f"a survivor ends: {result}")
+        if self.system.crash():
+            self.bad.append(self.system.crash())
+        print(f"soak: {done} faults in {took:.1f} s, on_fault {self.system.on_fault}; "
+              "held after the first ones, and now:")
+        for name, value in after.items():
+            print(f"  {name:22}{before[name] if before else '-':>10}{value:>10}")
+        return {"faults": done, "seconds": took, "before": before, "after": after}
+
+    def run(self):
+        self.system.up()
+        found = {}
+        try:
+            found = self.play()
+        except Broken as problem:
+            self.bad.append(str(problem))
+            self.bad.append(json.dumps(self.system.domain(self.system.status())))
+            self.bad += self.system.log.since(0)[-40:]
+        finally:
+            for survivor in self.survivors:
+                survivor.close()
+            self.system.down()
+        for line in self.bad:
+            print("soak: " + line)
+        if self.out:
+            save(self.out, {"soak": found, "bad": self.bad})
+        return not self.bad
+
+
+def self_check(options, kernels):
+    """Whether it is noticed that a black box was repeated: survivors that vouch for kernels of which half is done."""
+    system = service(options, kernels, "fast")
+    system.up()
+    try:
+        found = Run(system, "trap", "busy-50ms", "replay", black_boxes=True).go()
+    finally:
+        system.down()
+    noticed = not found["trouble"] and outcomes([found]) == ["wrong"] and is_bad(found)
+    print("self-check: a repeated black box " + ("is noticed" if noticed else f"is NOT noticed: {found}"))
+    return noticed
+
+
+# What both need.
+
+
+def service(options, kernels, on_fault):
+    """A service whose settings suit the backend: the processors of the host backend are its device, and may be busy."""
+    more = f"max_kernel_seconds = {KERNEL_LIMIT if options.backend == 'cuda' else 2 * KERNEL_LIMIT}\n"
+    if options.backend == "host":
+        more += "spin_us = 0\nfault_stall_ms = 1000\nfault_patience_ms = 20000\n"
+    return Frmps(options.build, kernels, options.backend, on_fault, more)
+
+
+def save(path, content):
+    block = {"machine": machine(), "command": "matrix.py " + " ".join(sys.argv[1:])}
+    pathlib.Path(path).write_text(json.dumps({**block, **content}, indent=1) + "\n")
+
+
+def spoil(image):
+    """Makes the instruction with the constant of fault_illegal an illegal one: the constant is its second word, the
+    operation the low 12 bits of the first."""
+    at = image.find(struct.pack("<I", 0x5EEDFACE))
+    if at < 4:
+        raise SystemExit("matrix.py: the kernels have no instruction to make illegal")
+    return image[:at - 4] + bytes([0xFF, image[at - 3] | 0x0F]) + image[at - 2:]
+
+
+def host_kernels(build):
+    return dict.fromkeys(("survivor", "culprit"), build / "tests" / "matrix_host_kernels.so")
+
+
+def device_kernels(work):
+    """Two modules: what faults need (recursion, assertions) must not decide what becomes of survivors."""
+    nvcc = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+    if not nvcc:
+        raise SystemExit("matrix.py: no nvcc")
+    paths = {role: pathlib.Path(work, role + ".cubin") for role in ("survivor", "culprit")}
+    for role, path in paths.items():
+        subprocess.run([nvcc, "-arch=sm_90", "-cubin", f"-D{role.upper()}", "-o", str(path),
+                        str(ROOT / "tests/gpu/matrix_kernels.cu")], check=True)
+    paths["culprit"].write_bytes(spoil(paths["culprit"].read_bytes()))
+    return paths
+
+
+def native_codes(options, kernels):
+    """What the driver itself tells each culprit."""
+    if options.backend == "host":
+        return {row: FAULTS[row] for row in options.rows if row in FAULTS}
+    system = System(options.build, kernels)
+    programs = {row: system.start(["culprit", row, "--wait-ms", "5000" if row != "none" else "0"])
+                for row in options.rows if row in FAULTS and row != "endless"}
+    codes = {"endless": FAULTS["endless"]}
+    for row, program in programs.items():
+        program.say("go")
+        found = program.end(time.monotonic() + PATIENCE)
+        program.close()
+        if not found:
+            raise SystemExit(f"matrix.py: {row} does not run natively: {''.join(program.errors)}")
+        codes[row] = found["code"]
+    system.down()
+    print("natively told: " + ", ".join(f"{row} {code}" for row, code in codes.items()))
+    return codes
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def words(known):
+        def parse(text):
+            unknown = [word for word in text.split(",") if word not in known]
+            if unknown:
+                raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(known)}")
+            return text.split(",")
+        return parse
+
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--backend", choices=("cuda", "host"), default="cuda")
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--rows", type=words(ROWS), default=list(ROWS))
+    parser.add_argument("--columns", type=words(COLUMNS), default=list(COLUMNS))
+    parser.add_argument("--systems", type=words(("frmps", "mps")), default=["frmps"])
+    parser.add_argument("--policy", type=words(("fail", "replay")), default=["fail"])
+    parser.add_argument("--on-fault", type=words(("default", "fast")), default=["default"])
+    parser.add_argument("--seconds", type=float, default=0, help="begins no further run after that time")
+    parser.add_argument("--short", action="store_true",
+                        help="one column of each row, in turn; shows first that it notices a wrong result")
+    parser.add_argument("--strict", action="store_true", help="culprits must be told what they are told natively")
+    parser.add_argument("--soak", type=int, nargs="?", const=-1, default=0, help="default: 1000 on host, 200 on cuda")
+    parser.add_argument("--keep-log", action="store_true",
+                        help="the log of every run goes to --out, not of bad ones alone")
+    parser.add_argument("--out", default="")
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    options.build = options.build.resolve()
+    if options.backend == "cuda" and (not shutil.which("nvidia-smi") or
+                                      subprocess.run(["nvidia-smi", "-L"], capture_output=True).returncode):
+        print("no GPU")
+        return 77
+    # Long enough for marks of survivors that wait for a processor.
+    os.environ.setdefault("FRMPS_HOST_DUMP_MS", "100")
+    if options.soak < 0:
+        options.soak = 1000 if options.backend == "host" else 200
+    work = tempfile.mkdtemp(prefix="frmps-matrix-")
+    try:
+        kernels = host_kernels(options.build) if options.backend == "host" else device_kernels(work)
+        print("machine:", json.dumps(machine()))
+        if options.soak:
+            return 0 if Soak(options, kernels).run() else 1
+        if options.short and not self_check(options, kernels):
+            return 1
+        return 0 if Matrix(options, kernels, native_codes(options, kernels)).run() else 1
+    finally:
+        shutil.rmtree(work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Faults that are contained: the program whose kernel faulted is told, everybody else goes on in the same
+// executor, and that is replaced when nobody notices. The host backend does what the driver does whose resets
+// are kept from it.
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/lib/service.h"
+#include "tests/lib/suite.h"
+#include "tests/system/driver.h"
+#include "tests/system/program.h"
+
+#define SURVIVORS 3
+#define PATIENT                                                                                              \
+	"on_fault = default\nfault_stall_ms = 5000\nfault_patience_ms = 20000\nquarantine_faults = 1000\n"
+
+enum { EXACT = 0, WRONG = 2, TOLD = 3 };
+
+static struct service service;
+
+static void start(const char *dump_ms)
+{
+	setenv("FRMPS_HOST_CONTAIN", "1", 1);
+	setenv("FRMPS_HOST_DUMP_MS", dump_ms, 1);
+	ck_assert(service_start_configured(&service, PATIENT));
+}
+
+static void stop(void)
+{
+	if (service.pid)
+		ck_assert_int_eq(service_stop(&service), 0);
+}
+
+static double now_ms(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec * 1e3 + (double)time.tv_nsec / 1e6;
+}
+
+/*
+ * Programs
+ */
+
+struct counter {
+	CUdeviceptr word;
+	uint32_t *seen, launched;
+	CUfunction count_up, spin;
+};
+
+static void counter_open(struct counter *counter)
+{
+	setenv("FRMPS_RECOVERY", "fail", 1);
+	driver_open();
+	*counter = (struct counter){.count_up = kernel("count_up"), .spin = kernel("spin_ns")};
+	counter->word = device_words(1, 0);
+	ck_cuda(cuMemHostAlloc((void **)&counter->seen, 4, 0));
+}
+
+/* Kernels that count, and that take a while. */
+static CUresult count(struct counter *counter, uint32_t times, uint64_t ns)
+{
+	uint32_t one = 1;
+	void *up[] = {&counter->word, &one}, *wait[] = {&ns};
+	CUresult error = CUDA_SUCCESS;
+
+	for (uint32_t i = 0; i < times && !error; i++) {
+		error = cuLaunchKernel(counter->count_up, 1, 1, 1, 1, 1, 1, 0, NULL, up, NULL);
+		counter->launched += !error;
+		if (!error)
+			error = cuLaunchKernel(counter->spin, 1, 1, 1, 1, 1, 1, 0, NULL, wait, NULL);
+	}
+	return error;
+}
+
+static int settle(struct counter *counter, CUresult error)
+{
+	if (!error)
+		error = cuMemcpyDtoH_v2(counter->seen, counter->word, 4);
+	if (error)
+		return TOLD;
+	return *counter->seen == counter->launched ? EXACT : WRONG;
+}
+
+static int busy(int progress, int orders)
+{
+	struct counter counter;
+	int end = EXACT;
+
+	counter_open(&counter);
+	report(progress);
+	for (uint32_t i = 0; end == EXACT && !ordered(orders, false); i++) {
+		end = settle(&counter, count(&counter, i % 7 + 1, 100000));
+		report(progress);
+	}
+	return end;
+}
+
+/* A hundred kernels of 50 ms, all given at once. */
+static int deep(int progress, int orders)
+{
+	struct counter counter;
+	CUresult error;
+
+	(void)orders;
+	counter_open(&counter);
+	error = count(&counter, 100, 50000000);
+	report(progress);
+	return settle(&counter, error);
+}
+
+/* Reports each time that a short kernel took longer than it may. */
+#define GAP_MS 400
+
+static int quick(int progress, int orders)
+{
+	struct counter counter;
+	int end = EXACT, late = 0;
+
+	counter_open(&counter);
+	end = settle(&counter, count(&counter, 1, 1000));
+	report(progress);
+	while (end == EXACT && !ordered(orders, false)) {
+		double begin = now_ms();
+
+		end = settle(&counter, count(&counter, 1, 1000));
+		if (now_ms() - begin > GAP_MS) {
+			fprintf(stderr, "a pause of %.0f ms\n", now_ms() - begin);
+			late++;
+		}
+	}
+	return end == EXACT && late ? 4 : end;
+}
+
+static const struct {
+	const char *kernel;
+	CUresult code;
+} classes[] = {
+	{"crash_write", CUDA_ERROR_ILLEGAL_ADDRESS},
+	{"crash_trap", CUDA_ERROR_LAUNCH_FAILED},
+	{"crash_illegal", CUDA_ERROR_ILLEGAL_INSTRUCTION},
+	{"crash_divide", CUDA_ERROR_LAUNCH_FAILED},
+};
+#define CLASSES ((int)(sizeof(classes) / sizeof(*classes)))
+
+/* Its mark arrives at once, and is never taken for a good end. */
+static int culprit(int class)
+{
+	uint64_t nowhere = UINT64_C(0x10);
+	void *arguments[] = {&nowhere};
+	CUdeviceptr p;
+
+	driver_open();
+	ck_cuda(launch(classes[class].kernel, 1, 1, NULL, arguments));
+	if (cuCtxSynchronize() != classes[class].code)
+		return 2;
+	return cuMemAlloc_v2(&p, 4096) == classes[class].code ? 0 : 3;
+}
+
+/* The same on command: what a program needs is loaded before others make the device busy. */
+static int crash_on_command(int progress, int orders, int class)
+{
+	uint64_t nowhere = UINT64_C(0x10);
+	void *arguments[] = {&nowhere};
+
+	driver_open();
+	kernel(classes[class].kernel);
+	report(progress);
+	ordered(orders, true);
+	ck_cuda(launch(classes[class].kernel, 1, 1, NULL, arguments));
+	return cuCtxSynchronize() == classes[class].code ? 0 : 2;
+}
+
+static int writes_on_command(int progress, int orders)
+{
+	return crash_on_command(progress, orders, 0);
+}
+
+static int traps_on_command(int progress, int orders)
+{
+	return crash_on_command(progress, orders, 1);
+}
+
+/* The same for those who only ask. */
+static int asking_culprit(int unused)
+{
+	uint64_t nowhere = UINT64_C(0x10);
+	void *arguments[] = {&nowhere};
+	CUresult stream, event;
+	CUevent end;
+
+	(void)unused;
+	driver_open();
+	ck_cuda(cuEventCreate(&end, 0));
+	ck_cuda(launch("crash_write", 1, 1, NULL, arguments));
+	ck_cuda(cuEventRecord(end, NULL));
+	do {
+		stream = cuStreamQuery(NULL);
+		event = cuEventQuery(end);
+	} while (stream == CUDA_ERROR_NOT_READY &&
+		 (event == CUDA_ERROR_NOT_READY || event == CUDA_ERROR_ILLEGAL_ADDRESS));
+	return stream == CUDA_ERROR_ILLEGAL_ADDRESS && cuEventQuery(end) == CUDA_ERROR_ILLEGAL_ADDRESS ? 0
+												       : 2;
+}
+
+static int overflow(int unused)
+{
+	CUresult error;
+
+	(void)unused;
+	driver_open();
+	ck_cuda(launch("crash_stack", 1, 1, NULL, NULL));
+	error = cuCtxSynchronize();
+	return error == CUDA_ERROR_HARDWARE_STACK_ERROR ? 0 : 2;
+}
+
+/*
+ * Tests
+ */
+
+static void gather(struct child *children, child_function *program, int number)
+{
+	for (int i = 0; i < number; i++)
+		children[i] = child_start(program);
+	for (int i = 0; i < number; i++)
+		child_wait(&children[i], 1);
+}
+
+static void dismiss(struct child *children, int number)
+{
+	for (int i = 0; i < number; i++)
+		child_order(&children[i]);
+	for (int i = 0; i < number; i++)
+		ck_assert_int_eq(child_end(&children[i]), EXACT);
+}
+
+static void see_them_go_on(struct child *children, int number)
+{
+	for (int i = 0; i < number; i++) {
+		child_drain(&children[i]);
+		child_wait(&children[i], 3);
+	}
+}
+
+/* The executor in which a fault was contained is replaced soon, and nobody is held for it. */
+START_TEST(only_the_culprit_is_hurt)
+{
+	struct child survivors[SURVIVORS];
+
+	start("50");
+	gather(survivors, busy, SURVIVORS);
+	for (int i = 0; i < 2 * CLASSES; i++) {
+		ck_assert_int_eq(exit_status(spawn(culprit, i % CLASSES)), 0);
+		see_them_go_on(survivors, SURVIVORS);
+		ck_assert(service_log_wait(&service, "promotion: executor", i + 1, 60));
+	}
+	dismiss(survivors, SURVIVORS);
+	ck_assert_int_eq(service_log_count(&service, "a fault is contained: kernel"), 2 * CLASSES);
+	ck_assert_int_eq(service_log_count(&service, "verdict: culprit is process"), 2 * CLASSES);
+	ck_assert_int_eq(
+		service_log_count(&service, "replaced after a fault that was contained"), 2 * CLASSES);
+	ck_assert_int_eq(service_log_count(&service, "sign of a fault"), 0);
+}
+END_TEST
+
+START_TEST(a_kernel_that_faulted_never_looks_finished)
+{
+	struct child survivors[SURVIVORS];
+
+	start("500");
+	gather(survivors, busy, SURVIVORS);
+	ck_assert_int_eq(exit_status(spawn(asking_culprit, 0)), 0);
+	ck_assert_int_eq(exit_status(spawn(culprit, 0)), 0);
+	dismiss(survivors, SURVIVORS);
+}
+END_TEST
+
+/* While others have their queues full, nothing is replaced under them; it is when they are through. */
+START_TEST(long_kernels_go_on)
+{
+	struct child long_runner, others[2], culprits[2];
+
+	start("50");
+	gather(others, quick, 2);
+	gather(culprits, writes_on_command, 2);
+	long_runner = child_start(deep);
+	child_wait(&long_runner, 1);
+	dismiss(&culprits[0], 1);
+	pass_time(2000);
+	ck_assert(child_runs(&long_runner));
+	ck_assert_int_eq(service_log_count(&service, "promotion: executor"), 0);
+	/* Another bad address finds the same executor. */
+	dismiss(&culprits[1], 1);
+	ck_assert_int_eq(child_end(&long_runner), EXACT);
+	ck_assert(service_log_wait(&service, "promotion: executor", 1, 60));
+	dismiss(others, 2);
+	ck_assert_int_eq(service_log_count(&service, "a fault is contained: kernel"), 2);
+}
+END_TEST
+
+/* Behind anything but a bad address the driver lets nothing go on: the ordinary way. */
+START_TEST(the_second_one_of_another_kind_is_not_contained)
+{
+	struct child long_runner, culprits[2];
+	int end;
+
+	start("50");
+	gather(culprits, traps_on_command, 2);
+	long_runner = child_start(deep);
+	child_wait(&long_runner, 1);
+	dismiss(&culprits[0], 1);
+	child_order(&culprits[1]);
+	child_end(&culprits[1]); /* its code may be that of being in the way */
+	end = child_end(&long_runner);
+	ck_assert(end == TOLD || end == EXACT);
+	ck_assert(service_log_wait(&service, "promotion: executor", 1, 60));
+	ck_assert_int_eq(service_log_count(&service, "a fault is contained: kernel"), 1);
+	ck_assert_int_eq(exit_status(spawn(one_program, 1)), 0);
+}
+END_TEST
+
+START_TEST(what_cannot_be_contained_is_halted)
+{
+	start("50");
+	ck_assert_int_eq(exit_status(spawn(overflow, 0)), 0);
+	ck_assert(service_log_wait(&service, "verdict: culprit is process", 1, 60));
+	ck_assert_int_eq(service_log_count(&service, "a fault is not contained: kernel crash_stack"), 1);
+	ck_assert_int_eq(exit_status(spawn(one_program, 1)), 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("contained");
+	TCase *tests = tcase_create("contained");
+
+	tcase_set_timeout(tests, 300);
+	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_test(tests, only_the_culprit_is_hurt);
+	tcase_add_test(tests, a_kernel_that_faulted_never_looks_finished);
+	tcase_add_test(tests, long_kernels_go_on);
+	tcase_add_test(tests, the_second_one_of_another_kind_is_not_contained);
+	tcase_add_test(tests, what_cannot_be_contained_is_halted);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}

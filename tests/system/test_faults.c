@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Faults beside programs whose kernels cannot be repeated: each one counts, so that one too many or too few
+// shows. With on_fault = default such programs go on exactly; with on_fault = fast they are told.
+//
+// FRMPS_TEST_FAULTS (20) is how many faults of a class follow one another.
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/lib/service.h"
+#include "tests/lib/suite.h"
+#include "tests/system/driver.h"
+#include "tests/system/program.h"
+
+#define STREAMS	      2
+#define SURVIVORS_MAX 7
+/* How long a busy machine may keep the processes of the service from running. */
+#define PATIENT "fault_stall_ms = 5000\nfault_patience_ms = 20000\nquarantine_faults = 0\n"
+
+/* Within the pause the last marks must get onto the device, by processes that wait for a processor. */
+#define LONG_PAUSE "250"
+
+static struct service service;
+
+static void start(const char *config, const char *dump_ms)
+{
+	setenv("FRMPS_HOST_DUMP_MS", dump_ms, 1);
+	ck_assert(service_start_configured(&service, config));
+}
+
+static void stop(void)
+{
+	if (service.pid)
+		ck_assert_int_eq(service_stop(&service), 0);
+}
+
+static int faults(void)
+{
+	const char *value = getenv("FRMPS_TEST_FAULTS");
+
+	return value ? atoi(value) : 20;
+}
+
+/*
+ * Programs
+ */
+
+/* Ends: 0 exact, 2 wrong, 3 told an error. */
+enum { EXACT = 0, WRONG = 2, TOLD = 3 };
+
+struct counter {
+	CUstream stream;
+	CUdeviceptr word;
+	uint32_t *seen, launched;
+};
+
+static void counter_open(struct counter *counter)
+{
+	counter->word = device_words(1, 0);
+	counter->launched = 0;
+	ck_cuda(cuMemHostAlloc((void **)&counter->seen, 4, 0));
+	ck_cuda(cuStreamCreate(&counter->stream, CU_STREAM_NON_BLOCKING));
+}
+
+static CUresult count(struct counter *counter, CUfunction count_up, CUfunction spin, uint32_t times)
+{
+	uint32_t one = 1;
+	uint64_t ns = 100000;
+	void *up[] = {&counter->word, &one}, *wait[] = {&ns};
+	CUresult error = CUDA_SUCCESS;
+
+	for (uint32_t i = 0; i < times && !error; i++) {
+		error = cuLaunchKernel(count_up, 1, 1, 1, 1, 1, 1, 0, counter->stream, up, NULL);
+		counter->launched += !error;
+		if (!error && i % 4 == 3)
+			error = cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, counter->stream, wait, NULL);
+	}
+	if (!error)
+		error = cuMemcpyDtoHAsync_v2(counter->seen, counter->word, 4, counter->stream);
+	return error;
+}
+
+static int verdict(const struct counter *counters, CUresult error)
+{
+	if (error)
+		return TOLD;
+	for (int i = 0; i < STREAMS; i++)
+		if (*counters[i].seen != counters[i].launched) {
+			fprintf(stderr, "%u counted, %u launched\n", *counters[i].seen, counters[i].launched);
+			return WRONG;
+		}
+	return EXACT;
+}
+
+static int turn(struct counter *counters, CUfunction count_up, CUfunction spin, uint32_t times)
+{
+	CUresult error = CUDA_SUCCESS, one;
+
+	for (int i = 0; i < STREAMS && !error; i++)
+		error = count(&counters[i], count_up, spin, times);
+	for (int i = 0; i < STREAMS; i++) {
+		one = cuStreamSynchronize(counters[i].stream);
+		error = error ? error : one;
+	}
+	return verdict(counters, error);
+}
+
+static int counting(int progress, int orders, bool busy)
+{
+	struct counter counters[STREAMS];
+	CUfunction count_up, spin;
+	int end;
+
+	setenv("FRMPS_RECOVERY", "fail", 1);
+	driver_open();
+	count_up = kernel("count_up");
+	spin = kernel("spin_ns");
+	for (int i = 0; i < STREAMS; i++)
+		counter_open(&counters[i]);
+	end = turn(counters, count_up, spin, 8);
+	report(progress);
+	for (uint32_t round = 1; !end && !ordered(orders, !busy); round++) {
+		end = turn(counters, count_up, spin, round % 23 + 1);
+		report(progress);
+	}
+	return end ? end : turn(counters, count_up, spin, 8);
+}
+
+static int busy(int progress, int orders)
+{
+	return counting(progress, orders, true);
+}
+
+static int idle(int progress, int orders)
+{
+	return counting(progress, orders, false);
+}
+
+static const struct {
+	const char *kernel;
+	CUresult code;
+} classes[] = {
+	{"crash_write", CUDA_ERROR_ILLEGAL_ADDRESS},
+	{"crash_trap", CUDA_ERROR_LAUNCH_FAILED},
+	{"crash_illegal", CUDA_ERROR_ILLEGAL_INSTRUCTION},
+	{"crash_divide", CUDA_ERROR_LAUNCH_FAILED},
+};
+
+static CUresult work_on(void)
+{
+	CUdeviceptr p;
+	CUresult error = cuMemAlloc_v2(&p, 4096);
+
+	return error ? error : cuMemFree_v2(p);
+}
+
+/* A program whose kernel faults: the error is its own and sticky, whatever its marks said. */
+static int culprit(int class)
+{
+	uint64_t nowhere = UINT64_C(0x10);
+	void *arguments[] = {&nowhere};
+	CUresult error = CUDA_SUCCESS;
+	CUdeviceptr p;
+
+	driver_open();
+	ck_cuda(launch(classes[class].kernel, 1, 1, NULL, arguments));
+	/* The kernel that faulted may look finished for a while. */
+	while (!error)
+		error = work_on();
+	if (error != classes[class].code)
+		return 2;
+	return cuCtxSynchronize() == error && cuMemAlloc_v2(&p, 4096) == error ? 0 : 3;
+}
+
+/*
+ * Tests
+ */
+
+struct company {
+	child_function *program;
+	int count;
+};
+
+static const struct company companies[] = {{idle, 1}, {busy, 1}, {busy, SURVIVORS_MAX}};
+
+static void gather(const struct company *company, struct child *survivors)
+{
+	for (int i = 0; i < company->count; i++)
+		survivors[i] = child_start(company->program);
+	for (int i = 0; i < company->count; i++)
+		child_wait(&survivors[i], 1);
+}
+
+/* Return: how many ended in that way. */
+static int dismiss(const struct company *company, struct child *survivors, int end)
+{
+	int found = 0;
+
+	for (int i = 0; i < company->count; i++)
+		child_order(&survivors[i]);
+	for (int i = 0; i < company->count; i++)
+		found += child_end(&survivors[i]) == end;
+	return found;
+}
+
+static void see_them_go_on(const struct company *company, struct child *survivors)
+{
+	if (company->program != busy)
+		return;
+	for (int i = 0; i < company->count; i++) {
+		child_drain(&survivors[i]);
+		child_wait(&survivors[i], 3);
+	}
+}
+
+START_TEST(kernels_that_count_are_exact_beside_faults)
+{
+	const struct company *company = &companies[_i];
+	struct child survivors[SURVIVORS_MAX];
+	int classes_count = (int)(sizeof(classes) / sizeof(*classes));
+
+	start("on_fault = default\n" PATIENT, company->program == busy ? LONG_PAUSE : "30");
+	gather(company, survivors);
+	for (int class = 0; class < classes_count; class ++) {
+		for (int i = 0; i < faults(); i++) {
+			ck_assert_int_eq(exit_status(spawn(culprit, class)), 0);
+			see_them_go_on(company, survivors);
+		}
+	}
+	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);
+	ck_assert_int_eq(
+		service_log_count(&service, "verdict: culprit is process"), classes_count * faults());
+	ck_assert_int_eq(
+		service_log_count(&service, "told an error beside it: nobody"), classes_count * faults());
+}
+END_TEST
+
+/* What protects them in the test above is the mode. */
+START_TEST(kernels_that_count_are_told_where_they_are_cut)
+{
+	struct child survivors[SURVIVORS_MAX];
+	const struct company *company = &companies[2];
+	int told = 0;
+
+	start("on_fault = fast\n", "30");
+	gather(company, survivors);
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(exit_status(spawn(culprit, 0)), 0);
+	for (int i = 0; i < company->count; i++)
+		if (child_runs(&survivors[i]))
+			child_order(&survivors[i]);
+	for (int i = 0; i < company->count; i++) {
+		int end = child_end(&survivors[i]);
+
+		ck_assert_int_ne(end, WRONG);
+		told += end == TOLD;
+	}
+	ck_assert_int_gt(told, 0);
+}
+END_TEST
+
+/* Nothing that is queued begins any more: survivors are told, or lucky, and never wrong. */
+static int overflow(int unused)
+{
+	(void)unused;
+	driver_open();
+	ck_cuda(launch("crash_stack", 1, 1, NULL, NULL));
+	while (work_on() == CUDA_SUCCESS)
+		;
+	return 0;
+}
+
+START_TEST(a_fault_that_stops_everything_is_told)
+{
+	struct child survivors[SURVIVORS_MAX];
+	const struct company *company = &companies[2];
+
+	start("on_fault = default\nfault_stall_ms = 50\n", "30");
+	gather(company, survivors);
+	ck_assert_int_eq(exit_status(spawn(overflow, 0)), 0);
+	for (int i = 0; i < company->count; i++)
+		if (child_runs(&survivors[i]))
+			child_order(&survivors[i]);
+	for (int i = 0; i < company->count; i++) {
+		int end = child_end(&survivors[i]);
+
+		ck_assert(end == TOLD || end == EXACT);
+	}
+	ck_assert_int_eq(service_log_count(&service, "verdict: culprit is process"), 1);
+}
+END_TEST
+
+START_TEST(two_at_once_are_both_culprits)
+{
+	struct child survivors[SURVIVORS_MAX];
+	const struct company *company = &companies[1];
+	pid_t pids[2];
+
+	start("on_fault = default\n" PATIENT, "1000");
+	gather(company, survivors);
+	for (int i = 0; i < 2; i++)
+		pids[i] = spawn(culprit, i);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_le(exit_status(pids[i]), 2); /* the code may be the other's */
+	see_them_go_on(company, survivors);
+	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);
+}
+END_TEST
+
+/* Kills the executor that a fault is being handled in. */
+START_TEST(an_executor_that_dies_in_the_pause_is_fenced)
+{
+	struct child survivors[SURVIVORS_MAX];
+	const struct company *company = &companies[0];
+	pid_t pid, children[8];
+	int count, active = 0;
+	char *line;
+	char text[4096];
+	FILE *log;
+
+	start("on_fault = default\n" PATIENT, "20000");
+	gather(company, survivors);
+	/* Nobody will know who did it, so those are suspects who worked in the last second. */
+	pass_time(1500);
+	pid = spawn(overflow, 0);
+	ck_assert(service_log_wait(&service, "shows a sign of a fault", 1, 60));
+	log = fopen(service.log, "r");
+	while (fgets(text, sizeof(text), log))
+		if ((line = strstr(text, "executor ")) && strstr(text, "shows a sign"))
+			active = atoi(line + 9);
+	fclose(log);
+	count = service_children(&service, children, 8);
+	for (int i = 0; i < count; i++)
+		if (children[i] == active)
+			kill(active, SIGKILL);
+	ck_assert_int_eq(exit_status(pid), 0);
+	ck_assert(service_log_wait(&service, "verdict: ", 1, 60));
+	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);
+}
+END_TEST
+
+/* A program whose kernel does not end: it is told so, and nothing else happens. */
+static int endless(int unused)
+{
+	(void)unused;
+	driver_open();
+	ck_cuda(launch("endless", 1, 1, NULL, NULL));
+	return cuCtxSynchronize() == CUDA_ERROR_LAUNCH_TIMEOUT ? 0 : 2;
+}
+
+START_TEST(a_kernel_over_its_limit_ends_its_program_alone)
+{
+	struct child survivors[SURVIVORS_MAX];
+	const struct company *company = &companies[1];
+
+	start(_i ? "on_fault = fast\nmax_kernel_seconds = 1\n" : "max_kernel_seconds = 1\n", "30");
+	gather(company, survivors);
+	ck_assert_int_eq(exit_status(spawn(endless, 0)), 0);
+	see_them_go_on(company, survivors);
+	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);
+}
+END_TEST
+
+START_TEST(a_program_that_faults_again_and_again_is_kept_alone)
+{
+	struct child survivors[SURVIVORS_MAX];
+	const struct company *company = &companies[0];
+
+	start("quarantine_faults = 2\n", "30");
+	gather(company, survivors);
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(exit_status(spawn(culprit, 0)), 0);
+	ck_assert_int_eq(service_log_count(&service, "gets executors of its own"), 1);
+	ck_assert(service_log_wait(&service, "verdict: culprit is process", 4, 60));
+	/* The survivor has seen two promotions, and none since. */
+	ck_assert_int_eq(service_log_count(&service, "sessions that go on: 1"), 2);
+	ck_assert_int_eq(service_log_count(&service, "sessions that go on: 0"), 2);
+	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);
+}
+END_TEST
+
+START_TEST(isolated_programs_do_not_see_each_others_faults)
+{
+	struct child survivors[SURVIVORS_MAX];
+	const struct company *company = &companies[1];
+
+	start("isolation = client\non_fault = fast\nquarantine_faults = 0\n", "30");
+	gather(company, survivors);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(exit_status(spawn(culprit, i)), 0);
+	see_them_go_on(company, survivors);
+	ck_assert_int_eq(service_log_count(&service, "sessions that go on: 1"), 0);
+	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("faults");
+	TCase *tests = tcase_create("faults");
+
+	tcase_set_timeout(tests, 600);
+	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_loop_test(tests, kernels_that_count_are_exact_beside_faults, 0, 3);
+	tcase_add_test(tests, kernels_that_count_are_told_where_they_are_cut);
+	tcase_add_test(tests, a_fault_that_stops_everything_is_told);
+	tcase_add_test(tests, two_at_once_are_both_culprits);
+	tcase_add_test(tests, an_executor_that_dies_in_the_pause_is_fenced);
+	tcase_add_loop_test(tests, a_kernel_over_its_limit_ends_its_program_alone, 0, 2);
+	tcase_add_test(tests, a_program_that_faults_again_and_again_is_kept_alone);
+	tcase_add_test(tests, isolated_programs_do_not_see_each_others_faults);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}

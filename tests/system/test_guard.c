@@ -1,0 +1,568 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Kernels that go astray beside their memory: nobody else notices, and the program that did it is told when
+// it is proved. Each test starts a service of its own; the same strays with the guard off end an executor,
+// which shows what they are protected by.
+//
+// FRMPS_TEST_GUARDED (64) is how many clients there are in the test of many.
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/lib/service.h"
+#include "tests/lib/suite.h"
+#include "tests/system/driver.h"
+#include "tests/system/program.h"
+
+#define MIB	      (UINT64_C(1) << 20)
+#define PATTERN	      UINT32_C(0xfffafffb)
+#define CONFIGURATION "log_level = debug\nguard_bytes = 256M\nguard_interval_ms = 5\n"
+#define SECONDS	      20
+
+static struct service service;
+
+static void start_with(const char *more)
+{
+	char text[512];
+
+	snprintf(text, sizeof(text), "%s%s", CONFIGURATION, more);
+	ck_assert(service_start_configured(&service, text));
+}
+
+static void stop(void)
+{
+	ck_assert_int_eq(service_stop(&service), 0);
+}
+
+static json_int_t counter(const char *name)
+{
+	char *text = service_status(&service);
+	json_t *root = text ? json_loads(text, 0, NULL) : NULL;
+	json_int_t value = json_integer_value(json_object_get(json_object_get(root, "counters"), name));
+
+	ck_assert_ptr_nonnull(root);
+	json_decref(root);
+	free(text);
+	return value;
+}
+
+static bool passed(time_t begin)
+{
+	return time(NULL) - begin > SECONDS;
+}
+
+/* Counters have no event to wait for. */
+static void wait_counter(const char *name, json_int_t least)
+{
+	time_t begin = time(NULL);
+
+	while (counter(name) < least) {
+		ck_assert_msg(!passed(begin), "%s does not become %d", name, (int)least);
+		pass_time(5);
+	}
+}
+
+static CUfunction crash_write;
+
+static void open_driver(void)
+{
+	driver_open();
+	crash_write = kernel("crash_write");
+}
+
+/* In a child: whether the program is told what natively follows such a write. */
+static bool is_convicted(void)
+{
+	time_t begin = time(NULL);
+	CUresult error;
+
+	while ((error = cuCtxSynchronize()) == CUDA_SUCCESS)
+		if (passed(begin))
+			return false;
+	return error == CUDA_ERROR_ILLEGAL_ADDRESS && cuMemAlloc_v2(&(CUdeviceptr){0}, 4) == error &&
+	       cuCtxSynchronize() == error;
+}
+
+/* A program that was told meanwhile cannot launch any more. */
+static void stray_to(uint64_t address)
+{
+	void *arguments[] = {&address};
+	CUresult error = cuLaunchKernel(crash_write, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL);
+
+	if (error != CUDA_ERROR_ILLEGAL_ADDRESS)
+		ck_cuda(error);
+}
+
+/* Waits for each order; then works, and reports. */
+static int neighbour(int progress, int orders)
+{
+	uint64_t count = 1000;
+	CUdeviceptr in, out;
+	uint32_t word;
+
+	open_driver();
+	in = device_words(count, 3);
+	out = device_words(count, 0);
+	if (write(progress, &out, sizeof(out)) != sizeof(out))
+		return 99;
+	for (uint32_t round = 0; ordered(orders, true); round++) {
+		void *arguments[] = {&out, &in, &round, &count};
+
+		ck_cuda(launch("mix", 4, 64, NULL, arguments));
+		ck_cuda(cuMemcpyDtoH_v2(&word, out + 400, 4));
+		if (word != mixed(300, round, 100))
+			return 2;
+		report(progress);
+		if (round == 1)
+			return 0;
+	}
+	return 3;
+}
+
+/* A neighbour that works once, and then is idle. *ret_address: memory of it. */
+static struct child idle_neighbour(uint64_t *ret_address)
+{
+	struct child child = child_start(neighbour);
+
+	ck_assert_int_eq(read(child.progress, ret_address, sizeof(*ret_address)), sizeof(*ret_address));
+	child_order(&child);
+	child_wait(&child, 1);
+	return child;
+}
+
+/* It works as before. */
+static void end_neighbour(struct child *child)
+{
+	child_order(child);
+	child_wait(child, 1);
+	ck_assert_int_eq(child_end(child), 0);
+}
+
+/* ---- one stray of each kind ---- */
+
+enum place { BEHIND, BEFORE, FREED };
+
+/* Writes there, and says whether it is told. */
+static int stray_at(enum place place)
+{
+	CUdeviceptr p, large;
+
+	open_driver();
+	ck_cuda(cuMemAlloc_v2(&p, 4096));
+	ck_cuda(cuMemAlloc_v2(&large, 96 * MIB));
+	if (place == FREED) {
+		ck_cuda(cuMemFree_v2(large));
+		stray_to(large + 32 * MIB + 64);
+	} else if (place == BEFORE) {
+		stray_to(p - 8);
+	} else {
+		stray_to(large + 96 * MIB);
+	}
+	return is_convicted() ? 0 : 2;
+}
+
+static int culprit(int place)
+{
+	return stray_at((enum place)place);
+}
+
+START_TEST(a_stray_is_one_programs_own_problem)
+{
+	struct child child;
+	uint64_t address;
+
+	start_with("");
+	child = idle_neighbour(&address);
+	ck_assert_int_eq(exit_status(spawn(culprit, _i)), 0);
+	end_neighbour(&child);
+	ck_assert_int_eq(counter("guard_hits"), 1);
+	ck_assert_int_eq(counter("guard_hits_unproved"), 0);
+	ck_assert_int_eq(counter("promotions"), 0);
+	ck_assert_int_eq(service_log_count(&service, "is given up"), 0);
+	ck_assert_int_ge(service_log_count(&service, "wrote outside its memory"), 1);
+	ck_assert_int_eq(service_log_count(&service, "1 words changed from offset"), 1);
+	stop();
+}
+END_TEST
+
+/* Strays far behind its memory, when the guard is said to be there. */
+static int far_stranger(int progress, int orders)
+{
+	CUdeviceptr p;
+
+	open_driver();
+	ck_cuda(cuMemAlloc_v2(&p, 4096));
+	report(progress);
+	ordered(orders, true);
+	stray_to(p + 200 * MIB);
+	return is_convicted() ? 0 : 2;
+}
+
+START_TEST(a_stray_goes_far)
+{
+	struct child child;
+
+	start_with("");
+	child = child_start(far_stranger);
+	child_wait(&child, 1);
+	/* In both executors. */
+	ck_assert(service_log_wait(&service, "the guard is complete", 2, SECONDS));
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+	ck_assert_int_eq(counter("guard_hits"), 1);
+	ck_assert_int_eq(counter("promotions"), 0);
+	ck_assert_int_eq(service_log_count(&service, "of the far sink"), 1);
+	stop();
+}
+END_TEST
+
+/* The same with nothing to catch it. */
+START_TEST(without_the_guard_a_stray_is_a_fault)
+{
+	struct child child;
+	uint64_t address;
+
+	start_with("guard = off\n");
+	child = idle_neighbour(&address);
+	ck_assert_int_eq(exit_status(spawn(culprit, _i)), 0);
+	wait_counter("promotions", 1);
+	end_neighbour(&child);
+	ck_assert_int_eq(counter("guard_hits"), 0);
+	stop();
+}
+END_TEST
+
+/* ---- who ---- */
+
+/* Strays where it is told to, until it is told of it: the first time, the owner may have run a moment before.
+ */
+static int stranger(int progress, int orders)
+{
+	time_t begin = time(NULL);
+	uint64_t address;
+
+	open_driver();
+	report(progress);
+	if (read(orders, &address, sizeof(address)) != sizeof(address))
+		return 98;
+	do
+		stray_to(address);
+	while (cuCtxSynchronize() == CUDA_SUCCESS && !passed(begin));
+	return is_convicted() ? 0 : 2;
+}
+
+START_TEST(who_strays_into_a_strangers_guard_is_told)
+{
+	struct child owner, other;
+	uint64_t address;
+
+	start_with("");
+	owner = idle_neighbour(&address);
+	other = child_start(stranger);
+	child_wait(&other, 1);
+	address += 8 * MIB;
+	ck_assert_int_eq(write(other.orders, &address, sizeof(address)), sizeof(address));
+	ck_assert_int_eq(child_end(&other), 0);
+	end_neighbour(&owner);
+	ck_assert_int_eq(counter("guard_hits"), 1);
+	ck_assert_int_eq(counter("promotions"), 0);
+	stop();
+}
+END_TEST
+
+/* Ordered to, strays again and again; ordered once more, it ends. Is never told. */
+static int untold(int progress, int orders)
+{
+	CUdeviceptr p;
+
+	open_driver();
+	ck_cuda(cuMemAlloc_v2(&p, 4096));
+	ordered(orders, true);
+	while (!ordered(orders, false)) {
+		stray_to(p + 2 * MIB);
+		ck_cuda(cuCtxSynchronize());
+		report(progress);
+	}
+	return 0;
+}
+
+/* Has a kernel running until it is ordered to end. */
+static int busy(int progress, int orders)
+{
+	uint32_t *word, value = 1;
+	void *arguments[] = {&word, &value};
+
+	open_driver();
+	ck_cuda(cuMemHostAlloc((void **)&word, 4096, 0));
+	*word = 0;
+	ck_cuda(launch("spin_until", 1, 1, NULL, arguments));
+	report(progress);
+	ordered(orders, true);
+	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+	return cuCtxSynchronize() == CUDA_SUCCESS ? 0 : 2;
+}
+
+START_TEST(where_others_run_nobody_is_blamed)
+{
+	struct child worker, runner, one;
+
+	start_with("");
+	one = child_start(untold);
+	worker = child_start(survivor);
+	child_wait(&worker, 5);
+	runner = child_start(busy);
+	child_wait(&runner, 1);
+	child_order(&one);
+	wait_counter("guard_hits_unproved", 1);
+	child_drain(&worker);
+	child_wait(&worker, 5);
+	child_order(&one);
+	ck_assert_int_eq(child_end(&one), 0);
+	child_order(&runner);
+	ck_assert_int_eq(child_end(&runner), 0);
+	child_order(&worker);
+	ck_assert_int_eq(child_end(&worker), 0);
+	ck_assert_int_eq(counter("guard_hits"), 0);
+	ck_assert_int_eq(counter("promotions"), 0);
+	stop();
+}
+END_TEST
+
+/* ---- policy ---- */
+
+START_TEST(a_warning_leaves_the_program_alone)
+{
+	struct child one;
+
+	start_with("guard = warn\n");
+	one = child_start(untold);
+	child_order(&one);
+	wait_counter("guard_hits", 1);
+	child_wait(&one, 5);
+	child_order(&one);
+	ck_assert_int_eq(child_end(&one), 0);
+	ck_assert_int_eq(counter("promotions"), 0);
+	stop();
+}
+END_TEST
+
+/* Ends as soon as its kernels have, without having waited for them, so that nobody looks before. */
+static int hasty(int unused)
+{
+	uint32_t *word;
+	CUdeviceptr p;
+
+	(void)unused;
+	open_driver();
+	ck_cuda(cuMemAlloc_v2(&p, 4096));
+	ck_cuda(cuMemHostAlloc((void **)&word, 4096, 0));
+	*word = 0;
+	stray_to(p + 2 * MIB);
+	stray_to((uintptr_t)word);
+	while (!__atomic_load_n(word, __ATOMIC_ACQUIRE))
+		;
+	return 0;
+}
+
+START_TEST(a_stray_at_the_end_is_reported)
+{
+	start_with("guard_interval_ms = 60000\n");
+	ck_assert_int_eq(exit_status(spawn(hasty, 0)), 0);
+	ck_assert(service_log_wait(&service, "session closed", 1, SECONDS));
+	ck_assert_int_eq(counter("guard_hits"), 1);
+	ck_assert_int_eq(counter("promotions"), 0);
+	stop();
+}
+END_TEST
+
+/* ---- reading ---- */
+
+/* Freed memory reads as what is no number; that changes nothing. */
+static int reader(int unused)
+{
+	CUdeviceptr zeros, out, large;
+	uint64_t count = 256;
+	uint32_t words[256];
+	void *arguments[] = {&out, &large, &zeros, &count};
+
+	(void)unused;
+	open_driver();
+	zeros = device_words(count, 0);
+	out = device_words(count, 1);
+	ck_cuda(cuMemAlloc_v2(&large, 96 * MIB));
+	ck_cuda(cuMemsetD32_v2(large, 7, count));
+	ck_cuda(cuMemFree_v2(large));
+	ck_cuda(launch("add_vectors", 1, 64, NULL, arguments));
+	ck_cuda(cuMemcpyDtoH_v2(words, out, sizeof(words)));
+	for (uint32_t i = 0; i < count; i++)
+		if (words[i] != PATTERN)
+			return 2;
+	ck_cuda(cuMemAlloc_v2(&large, 96 * MIB));
+	ck_cuda(launch("add_vectors", 1, 64, NULL, arguments));
+	ck_cuda(cuMemcpyDtoH_v2(words, out, sizeof(words)));
+	return words[0] == 0 && words[255] == 0 ? 0 : 3;
+}
+
+START_TEST(freed_memory_reads_as_the_pattern)
+{
+	start_with("");
+	ck_assert_int_eq(exit_status(spawn(reader, 0)), 0);
+	ck_assert(service_log_wait(&service, "session closed", 1, SECONDS));
+	ck_assert_int_eq(counter("guard_hits") + counter("guard_hits_unproved"), 0);
+	ck_assert_int_eq(counter("promotions"), 0);
+	stop();
+}
+END_TEST
+
+/* ---- the guard lives on ---- */
+
+/* A fault that no guard catches. */
+static int faulty(int unused)
+{
+	(void)unused;
+	open_driver();
+	stray_to(16);
+	return cuCtxSynchronize() == CUDA_SUCCESS;
+}
+
+START_TEST(the_next_executor_has_the_guard_too)
+{
+	struct child owner, other;
+	uint64_t address;
+
+	start_with("");
+	owner = idle_neighbour(&address);
+	other = child_start(stranger);
+	child_wait(&other, 1);
+	ck_assert_int_eq(exit_status(spawn(faulty, 0)), 0);
+	wait_counter("promotions", 1);
+	address += 8 * MIB;
+	ck_assert_int_eq(write(other.orders, &address, sizeof(address)), sizeof(address));
+	ck_assert_int_eq(child_end(&other), 0);
+	end_neighbour(&owner);
+	ck_assert_int_eq(counter("guard_hits"), 1);
+	ck_assert_int_eq(counter("promotions"), 1);
+	stop();
+}
+END_TEST
+
+/* ---- memory ---- */
+
+/* Allocates, frees, allocates: slots give way to memory and come back. */
+static int shuffler(int seed)
+{
+	CUdeviceptr at[8] = {0};
+	uint32_t word = 0;
+
+	open_driver();
+	srand((unsigned)seed + 1);
+	for (uint32_t round = 0; round < 60; round++) {
+		unsigned i = (unsigned)rand() % 8;
+
+		if (at[i]) {
+			ck_cuda(cuMemcpyDtoH_v2(&word, at[i] + MIB, 4));
+			if (word != i)
+				return 2;
+			ck_cuda(cuMemFree_v2(at[i]));
+			at[i] = 0;
+			continue;
+		}
+		ck_cuda(cuMemAlloc_v2(&at[i], (2 + (uint64_t)rand() % 64) * MIB));
+		ck_cuda(cuMemsetD32_v2(at[i], i, MIB / 2));
+	}
+	return 0;
+}
+
+START_TEST(memory_and_slots_give_way_to_each_other)
+{
+	start_with("");
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(exit_status(spawn(shuffler, i)), 0);
+	ck_assert(service_log_wait(&service, "session closed", 4, SECONDS));
+	ck_assert_int_eq(counter("guard_hits") + counter("guard_hits_unproved"), 0);
+	ck_assert_int_eq(service_log_count(&service, "the guard ends"), 0);
+	ck_assert_int_eq(counter("promotions"), 0);
+	stop();
+}
+END_TEST
+
+/* Takes `mib` MiB of the device at once. */
+static int greedy(int mib)
+{
+	CUdeviceptr p;
+
+	open_driver();
+	return cuMemAlloc_v2(&p, (uint64_t)mib * MIB) == CUDA_SUCCESS ? 0 : 2;
+}
+
+START_TEST(sinks_are_given_back)
+{
+	/* More programs than sinks fit beside what each takes. */
+	setenv("FRMPS_HOST_MEMORY", "64M", 1);
+	start_with("");
+	for (int i = 1; i <= 12; i++) {
+		ck_assert_int_eq(exit_status(spawn(greedy, 48)), 0);
+		ck_assert(service_log_wait(&service, "session closed", i, SECONDS));
+	}
+	ck_assert_int_eq(service_log_count(&service, "no guard"), 0);
+	stop();
+}
+END_TEST
+
+START_TEST(a_limit_is_all_the_clients)
+{
+	start_with("memory_limit = 32M\n");
+	ck_assert_int_eq(exit_status(spawn(greedy, 32)), 0);
+	ck_assert_int_eq(exit_status(spawn(greedy, 34)), 2);
+	stop();
+}
+END_TEST
+
+/* ---- many ---- */
+
+START_TEST(one_of_many)
+{
+	const char *text = getenv("FRMPS_TEST_GUARDED");
+	int count = text ? atoi(text) : 64;
+	struct child *children = calloc((size_t)count, sizeof(*children));
+	uint64_t address;
+
+	start_with("guard_bytes = 64M\n");
+	for (int i = 0; i < count; i++)
+		children[i] = idle_neighbour(&address);
+	ck_assert_int_eq(exit_status(spawn(culprit, BEHIND)), 0);
+	for (int i = 0; i < count; i++)
+		end_neighbour(&children[i]);
+	ck_assert_int_eq(counter("guard_hits"), 1);
+	ck_assert_int_eq(counter("promotions"), 0);
+	stop();
+	free(children);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("guard");
+	TCase *tests = tcase_create("guard");
+
+	tcase_set_timeout(tests, 300);
+	tcase_add_loop_test(tests, a_stray_is_one_programs_own_problem, BEHIND, FREED + 1);
+	tcase_add_test(tests, a_stray_goes_far);
+	tcase_add_loop_test(tests, without_the_guard_a_stray_is_a_fault, BEHIND, FREED + 1);
+	tcase_add_test(tests, who_strays_into_a_strangers_guard_is_told);
+	tcase_add_test(tests, where_others_run_nobody_is_blamed);
+	tcase_add_test(tests, a_warning_leaves_the_program_alone);
+	tcase_add_test(tests, a_stray_at_the_end_is_reported);
+	tcase_add_test(tests, freed_memory_reads_as_the_pattern);
+	tcase_add_test(tests, the_next_executor_has_the_guard_too);
+	tcase_add_test(tests, memory_and_slots_give_way_to_each_other);
+	tcase_add_test(tests, sinks_are_given_back);
+	tcase_add_test(tests, a_limit_is_all_the_clients);
+	tcase_add_test(tests, one_of_many);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}

@@ -1,0 +1,741 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What programs may expect of memory beyond cuMemAlloc: virtual memory management, stream-ordered allocation,
+// registered and managed memory, sharing between processes. Every test runs in a process of its own against
+// one service. Run against NVIDIA's library, the same tests must pass.
+
+#include <jansson.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/lib/service.h"
+#include "tests/lib/suite.h"
+#include "tests/system/driver.h"
+#include "tests/system/program.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+static struct service service;
+
+static void start(void)
+{
+	if (!getenv("FRMPS_TEST_NATIVE"))
+		ck_assert(service_start(&service, NULL));
+}
+
+static void stop(void)
+{
+	if (!getenv("FRMPS_TEST_NATIVE"))
+		ck_assert_int_eq(service_stop(&service), 0);
+}
+
+/* ---- virtual memory management ---- */
+
+static const CUmemAllocationProp shareable = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+	.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+static const CUmemAccessDesc read_write = {
+	.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+static size_t granularity(void)
+{
+	size_t bytes = 0;
+
+	ck_cuda(cuMemGetAllocationGranularity(&bytes, &shareable, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	return bytes;
+}
+
+/* Memory mapped at an address, and nothing of its handle left. */
+static void map_there(CUdeviceptr address, size_t bytes)
+{
+	CUmemGenericAllocationHandle handle;
+
+	ck_cuda(cuMemCreate(&handle, bytes, &shareable, 0));
+	ck_cuda(cuMemMap(address, bytes, 0, handle, 0));
+	ck_cuda(cuMemSetAccess(address, bytes, &read_write, 1));
+	ck_cuda(cuMemRelease(handle));
+}
+
+static void fill_words(CUdeviceptr address, uint32_t value, uint64_t count)
+{
+	void *arguments[] = {&address, &value, &count};
+
+	ck_cuda(launch("fill", 16, 64, NULL, arguments));
+	ck_cuda(cuCtxSynchronize());
+}
+
+static uint32_t word_at(CUdeviceptr address)
+{
+	uint32_t word = 0;
+
+	ck_cuda(cuMemcpyDtoH_v2(&word, address, sizeof(word)));
+	return word;
+}
+
+START_TEST(a_mapping_is_memory)
+{
+	size_t grain, free_before, free_between, total;
+	CUmemGenericAllocationHandle handle, again;
+	unsigned long long flags = 77;
+	CUmemAllocationProp properties;
+	CUdeviceptr address, base;
+	size_t bytes;
+
+	driver_open();
+	grain = granularity();
+	ck_assert_uint_gt(grain, 0);
+	ck_cuda(cuMemGetInfo_v2(&free_before, &total));
+	ck_cuda(cuMemCreate(&handle, 16 * grain, &shareable, 0));
+	ck_cuda(cuMemAddressReserve(&address, 64 * grain, 0, 0, 0));
+	ck_assert_uint_eq(address % grain, 0);
+	ck_cuda(cuMemMap(address + grain, 16 * grain, 0, handle, 0));
+	ck_cuda(cuMemGetInfo_v2(&free_between, &total));
+	ck_assert_uint_le(free_between + 16 * grain, free_before);
+	ck_cuda(cuMemGetAccess(&flags, &read_write.location, address + grain));
+	ck_assert_uint_eq(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	ck_cuda(cuMemSetAccess(address + grain, 16 * grain, &read_write, 1));
+	ck_cuda(cuMemGetAccess(&flags, &read_write.location, address + 2 * grain));
+	ck_assert_uint_eq(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+
+	fill_words(address + grain, 11, 16 * grain / 4);
+	ck_assert_uint_eq(word_at(address + grain), 11);
+	ck_assert_uint_eq(word_at(address + 17 * grain - 4), 11);
+	ck_cuda(cuMemGetAddressRange_v2(&base, &bytes, address + 3 * grain));
+	ck_assert_uint_eq(base, address + grain);
+	ck_assert_uint_eq(bytes, 16 * grain);
+
+	/* A handle counts; a mapping holds its memory, too. */
+	ck_cuda(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)(address + grain)));
+	ck_cuda(cuMemRelease(handle));
+	ck_cuda(cuMemGetAllocationPropertiesFromHandle(&properties, again));
+	ck_assert_int_eq(properties.type, CU_MEM_ALLOCATION_TYPE_PINNED);
+	ck_assert_int_eq(properties.location.type, CU_MEM_LOCATION_TYPE_DEVICE);
+	ck_cuda(cuMemRelease(again));
+	ck_assert_uint_eq(word_at(address + 2 * grain), 11);
+	ck_cuda(cuMemUnmap(address + grain, 16 * grain));
+	ck_cuda(cuMemAddressFree(address, 64 * grain));
+	ck_cuda(cuMemGetInfo_v2(&free_between, &total));
+	ck_assert_uint_ge(free_between + grain, free_before);
+}
+END_TEST
+
+/* As frameworks do it: far more addresses than memory, grown and shrunk piece by piece. */
+START_TEST(a_segment_grows_and_shrinks)
+{
+	size_t grain, free_bytes, total, room;
+	CUdeviceptr segments[3];
+
+	driver_open();
+	grain = granularity();
+	ck_cuda(cuMemGetInfo_v2(&free_bytes, &total));
+	room = (160 * GIB + grain - 1) / grain * grain;
+	for (int i = 0; i < 3; i++)
+		ck_cuda(cuMemAddressReserve(&segments[i], room, 0, 0, 0));
+	for (int i = 0; i < 3; i++) {
+		CUdeviceptr at = segments[i];
+
+		for (int piece = 0; piece < 6; piece++)
+			map_there(at + piece * grain, grain);
+		/* Copies and fills do not see the seams. */
+		ck_cuda(cuMemsetD32_v2(at, 5 + i, 6 * grain / 4));
+		ck_cuda(cuMemcpyDtoD_v2(at + 3 * grain + 64, at + 64, 2 * grain + 128));
+		fill_words(at + grain / 2, 9, 2 * grain / 4);
+		ck_assert_uint_eq(word_at(at + 6 * grain - 4), 5 + i);
+		ck_assert_uint_eq(word_at(at + grain), 9);
+		ck_cuda(cuMemUnmap(at + 2 * grain, grain));
+		ck_assert_int_eq(cuMemcpyDtoD_v2(at, at + 2 * grain, 64), CUDA_ERROR_INVALID_VALUE);
+		map_there(at + 2 * grain, grain);
+		ck_assert_uint_eq(word_at(at + grain), 9);
+		ck_cuda(cuMemUnmap(at, 6 * grain));
+	}
+	for (int i = 0; i < 3; i++)
+		ck_cuda(cuMemAddressFree(segments[i], room));
+}
+END_TEST
+
+START_TEST(one_memory_has_two_addresses)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address;
+	size_t grain;
+
+	driver_open();
+	grain = granularity();
+	ck_cuda(cuMemAddressReserve(&address, 4 * grain, 0, 0, 0));
+	ck_cuda(cuMemCreate(&handle, grain, &shareable, 0));
+	ck_cuda(cuMemMap(address, grain, 0, handle, 0));
+	ck_cuda(cuMemMap(address + 2 * grain, grain, 0, handle, 0));
+	ck_cuda(cuMemSetAccess(address, grain, &read_write, 1));
+	ck_cuda(cuMemSetAccess(address + 2 * grain, grain, &read_write, 1));
+	ck_cuda(cuMemRelease(handle));
+	fill_words(address, 21, grain / 4);
+	ck_assert_uint_eq(word_at(address + 3 * grain - 4), 21);
+	ck_cuda(cuMemUnmap(address, grain));
+	fill_words(address + 2 * grain, 22, grain / 4);
+	ck_assert_uint_eq(word_at(address + 2 * grain), 22);
+	ck_cuda(cuMemUnmap(address + 2 * grain, grain));
+	ck_cuda(cuMemAddressFree(address, 4 * grain));
+}
+END_TEST
+
+START_TEST(wrong_mappings_are_refused)
+{
+	CUmemAllocationProp strange = shareable;
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address, other;
+	size_t grain;
+
+	driver_open();
+	grain = granularity();
+	ck_assert_int_eq(cuMemAddressReserve(&address, 0, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemCreate(&handle, grain + 1, &shareable, 0), CUDA_ERROR_INVALID_VALUE);
+	strange.type = CU_MEM_ALLOCATION_TYPE_INVALID;
+	ck_assert_int_eq(cuMemCreate(&handle, grain, &strange, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemAddressReserve(&address, 8 * grain, 0, 0, 0));
+	ck_cuda(cuMemAddressReserve(&other, 8 * grain, 0, 0, 0));
+	ck_assert(other >= address + 8 * grain || address >= other + 8 * grain);
+	ck_cuda(cuMemCreate(&handle, 2 * grain, &shareable, 0));
+	ck_assert_int_eq(cuMemMap(address, 2 * grain, grain, handle, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemMap(address, 4 * grain, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemMap(address, 2 * grain, 0, handle, 0));
+	ck_assert_int_eq(cuMemMap(address, 2 * grain, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemMap(address + grain, 2 * grain, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemUnmap(address, grain), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(
+		cuMemSetAccess(address + 2 * grain, grain, &read_write, 1), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemUnmap(address, 2 * grain));
+	ck_cuda(cuMemUnmap(address, 2 * grain)); /* as the driver has it */
+	ck_assert_int_eq(cuMemRelease(handle + 77), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemRelease(handle));
+	ck_cuda(cuMemAddressFree(address, 8 * grain));
+	ck_cuda(cuMemAddressFree(other, 8 * grain));
+}
+END_TEST
+
+/* Sends or receives a descriptor over a socket. */
+static void pass_fd(int socket, int *fd, bool sends)
+{
+	char byte = 0;
+	struct iovec part = {.iov_base = &byte, .iov_len = 1};
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {.head = {.cmsg_len = CMSG_LEN(sizeof(int)),
+			     .cmsg_level = SOL_SOCKET,
+			     .cmsg_type = SCM_RIGHTS}};
+	struct msghdr message = {.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = control.room,
+		.msg_controllen = sizeof(control.room)};
+
+	if (sends) {
+		memcpy(CMSG_DATA(&control.head), fd, sizeof(*fd));
+		ck_assert_int_eq(sendmsg(socket, &message, 0), 1);
+	} else {
+		ck_assert_int_eq(recvmsg(socket, &message, 0), 1);
+		memcpy(fd, CMSG_DATA(&control.head), sizeof(*fd));
+	}
+}
+
+static int pair[2];
+
+static void exchange(bool sends)
+{
+	char byte = 1;
+
+	ck_assert_int_eq(sends ? write(pair[1], &byte, 1) : read(pair[0], &byte, 1), 1);
+}
+
+/* Imports what it is sent, adds to it, and says so. */
+static int importer(int unused)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address;
+	size_t grain;
+	int fd;
+
+	(void)unused;
+	pass_fd(pair[1], &fd, false);
+	driver_open();
+	grain = granularity();
+	ck_cuda(cuMemImportFromShareableHandle(
+		&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	ck_cuda(cuMemAddressReserve(&address, 2 * grain, 0, 0, 0));
+	ck_cuda(cuMemMap(address, 2 * grain, 0, handle, 0));
+	ck_cuda(cuMemSetAccess(address, 2 * grain, &read_write, 1));
+	ck_cuda(cuMemRelease(handle));
+	if (word_at(address + grain) != 41)
+		return 1;
+	fill_words(address, 42, 2 * grain / 4);
+	exchange(true);
+	/* The memory is the program's own now, whatever the exporter does. */
+	pass_fd(pair[1], &fd, false);
+	if (word_at(address + 2 * grain - 4) != 43)
+		return 2;
+	ck_cuda(cuMemUnmap(address, 2 * grain));
+	return 0;
+}
+
+START_TEST(memory_is_shared_by_descriptor)
+{
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr address;
+	size_t grain;
+	pid_t child;
+	int fd = -1;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	child = spawn(importer, 0);
+	driver_open();
+	grain = granularity();
+	ck_cuda(cuMemAddressReserve(&address, 2 * grain, 0, 0, 0));
+	ck_cuda(cuMemCreate(&handle, 2 * grain, &shareable, 0));
+	ck_cuda(cuMemMap(address, 2 * grain, 0, handle, 0));
+	ck_cuda(cuMemSetAccess(address, 2 * grain, &read_write, 1));
+	ck_cuda(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	ck_assert_int_ge(fd, 0);
+	fill_words(address, 41, 2 * grain / 4);
+	pass_fd(pair[0], &fd, true);
+	exchange(false);
+	ck_assert_uint_eq(word_at(address), 42);
+	fill_words(address, 43, 2 * grain / 4);
+	ck_cuda(cuMemUnmap(address, 2 * grain));
+	ck_cuda(cuMemRelease(handle));
+	pass_fd(pair[0], &fd, true);
+	ck_assert_int_eq(exit_status(child), 0);
+	close(fd);
+	fd = memfd_create("something else", 0);
+	ck_assert_int_ne(cuMemImportFromShareableHandle(
+				 &handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+		CUDA_SUCCESS);
+}
+END_TEST
+
+static int crasher(int unused)
+{
+	(void)unused;
+	driver_open();
+	if (launch("crash_trap", 1, 1, NULL, NULL) != CUDA_SUCCESS)
+		return 1;
+	return cuCtxSynchronize() == CUDA_SUCCESS ? 2 : 0;
+}
+
+START_TEST(mappings_outlive_somebody_elses_fault)
+{
+	size_t grain, room = 160 * GIB;
+	CUdeviceptr small, large;
+	pid_t child;
+
+	/* A forked child of a process that has used the driver could not use it. */
+	child = spawn(crasher, 0);
+	driver_open();
+	grain = granularity();
+	ck_cuda(cuMemAddressReserve(&small, 4 * grain, 0, 0, 0));
+	ck_cuda(cuMemAddressReserve(&large, room, 0, 0, 0));
+	map_there(small + grain, grain);
+	map_there(large, grain);
+	map_there(large + 7 * grain, grain);
+	fill_words(small + grain, 3, grain / 4);
+	fill_words(large + 7 * grain, 4, grain / 4);
+	ck_assert_int_eq(exit_status(child), 0);
+	ck_assert_uint_eq(word_at(small + 2 * grain - 4), 3);
+	ck_assert_uint_eq(word_at(large + 8 * grain - 4), 4);
+	fill_words(large, 5, grain / 4);
+	ck_assert_uint_eq(word_at(large), 5);
+	ck_cuda(cuMemUnmap(small + grain, grain));
+	ck_cuda(cuMemUnmap(large, grain));
+	ck_cuda(cuMemUnmap(large + 7 * grain, grain));
+	ck_cuda(cuMemAddressFree(large, room));
+}
+END_TEST
+
+/* The one part of the suite that is about the service: what it has recorded of such memory. */
+START_TEST(mappings_outlive_the_daemon)
+{
+	CUmemGenericAllocationHandle handle;
+	size_t grain, room = 160 * GIB;
+	CUdeviceptr large;
+	json_t *status;
+	char *text;
+	pid_t pid;
+
+	if (getenv("FRMPS_TEST_NATIVE"))
+		return;
+	driver_open();
+	grain = granularity();
+	ck_cuda(cuMemAddressReserve(&large, room, 0, 0, 0));
+	ck_cuda(cuMemCreate(&handle, grain, &shareable, 0));
+	ck_cuda(cuMemMap(large, grain, 0, handle, 0));
+	ck_cuda(cuMemMap(large + 4 * grain, grain, 0, handle, 0));
+	map_there(large + 8 * grain, grain);
+	fill_words(large, 61, grain / 4);
+	text = service_status(&service);
+	status = json_loads(text ? text : "", 0, NULL);
+	ck_assert_ptr_nonnull(status);
+	pid = (pid_t)json_integer_value(json_object_get(status, "pid"));
+	json_decref(status);
+	free(text);
+	ck_assert_int_eq(kill(pid, SIGKILL), 0);
+	ck_assert(service_log_wait(&service, "the daemon is back", 1, 60));
+	ck_assert_uint_eq(word_at(large + 5 * grain - 4), 61);
+	/* It still knows what may be mapped, and what is. */
+	ck_cuda(cuMemMap(large + 2 * grain, grain, 0, handle, 0));
+	ck_cuda(cuMemSetAccess(large + 2 * grain, grain, &read_write, 1));
+	fill_words(large + 2 * grain, 62, grain / 4);
+	ck_assert_uint_eq(word_at(large), 62);
+	for (int i = 0; i < 6; i += 2)
+		ck_cuda(cuMemUnmap(large + i * grain, grain));
+	ck_cuda(cuMemRelease(handle));
+	ck_cuda(cuMemUnmap(large + 8 * grain, grain));
+	map_there(large, grain);
+	ck_cuda(cuMemAddressReserve(&large, room, 0, 0, 0));
+	map_there(large, grain);
+}
+END_TEST
+
+/* ---- stream-ordered allocation ---- */
+
+static uint64_t pool_word(CUmemoryPool pool, CUmemPool_attribute attribute)
+{
+	uint64_t value = UINT64_MAX;
+
+	ck_cuda(cuMemPoolGetAttribute(pool, attribute, &value));
+	return value;
+}
+
+/* Each round's memory is the last one's: what a stream still reads must not be written for the next round. */
+START_TEST(streams_allocate_and_free_in_their_order)
+{
+	enum { WORDS = 1 << 18, ROUNDS = 50 };
+	uint32_t *out;
+	CUstream streams[3];
+	CUdeviceptr memory;
+	CUmemoryPool pool;
+	uint64_t keep = UINT64_MAX, zero = 0;
+
+	driver_open();
+	ck_cuda(cuDeviceGetDefaultMemPool(&pool, 0));
+	ck_cuda(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+	ck_cuda(cuMemHostAlloc((void **)&out, sizeof(uint32_t[3][ROUNDS]), 0));
+	for (int i = 0; i < 3; i++)
+		ck_cuda(cuStreamCreate(&streams[i], i ? CU_STREAM_NON_BLOCKING : 0));
+	for (uint32_t round = 0; round < ROUNDS; round++)
+		for (uint32_t i = 0; i < 3; i++) {
+			uint32_t value = round * 3 + i;
+			uint64_t count = WORDS;
+			void *arguments[] = {&memory, &value, &count};
+
+			ck_cuda(cuMemAllocAsync(&memory, WORDS * 4, streams[i]));
+			ck_cuda(launch("fill", 8, 64, streams[i], arguments));
+			ck_cuda(cuMemcpyDtoHAsync_v2(
+				&out[value], memory + 4 * (WORDS - 1), sizeof(*out), streams[i]));
+			ck_cuda(cuMemFreeAsync(memory, streams[i]));
+		}
+	ck_cuda(cuCtxSynchronize());
+	for (uint32_t i = 0; i < 3 * ROUNDS; i++)
+		ck_assert_uint_eq(out[i], i);
+	ck_assert_uint_eq(pool_word(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
+	ck_assert_uint_ge(pool_word(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), WORDS * 4);
+	ck_assert_uint_ge(pool_word(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), WORDS * 4);
+	ck_cuda(cuMemPoolTrimTo(pool, 0));
+	ck_assert_uint_eq(pool_word(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0);
+	ck_cuda(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero));
+	ck_assert_uint_eq(pool_word(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 0);
+	ck_cuda(cuMemFreeHost(out));
+}
+END_TEST
+
+/* What a busy stream freed must not go to another one before it is done with it. */
+START_TEST(freed_memory_waits_for_its_stream)
+{
+	enum { WORDS = 1 << 16 };
+	CUdeviceptr first, second, word;
+	uint32_t *flag, *out, one = 1, seven = 7, eight = 8;
+	uint64_t count = WORDS;
+	CUstream busy, other;
+
+	driver_open();
+	ck_cuda(cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuMemHostAlloc((void **)&flag, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+	ck_cuda(cuMemHostAlloc((void **)&out, 4096, 0));
+	*flag = 0;
+	ck_cuda(cuMemHostGetDevicePointer_v2(&word, flag, 0));
+	/* Loaded now: loading waits for what runs. */
+	kernel("fill");
+	kernel("spin_until");
+	ck_cuda(cuMemAllocAsync(&first, WORDS * 4, busy));
+	ck_cuda(launch("spin_until", 1, 1, busy, (void *[]){&word, &one}));
+	ck_cuda(launch("fill", 8, 64, busy, (void *[]){&first, &seven, &count}));
+	ck_cuda(cuMemcpyDtoHAsync_v2(out, first, 4, busy));
+	ck_cuda(cuMemFreeAsync(first, busy));
+	ck_cuda(cuMemAllocAsync(&second, WORDS * 4, other));
+	ck_assert(second + WORDS * 4 <= first || first + WORDS * 4 <= second);
+	ck_cuda(launch("fill", 8, 64, other, (void *[]){&second, &eight, &count}));
+	ck_cuda(cuStreamSynchronize(other));
+	*(volatile uint32_t *)flag = 1;
+	ck_cuda(cuStreamSynchronize(busy));
+	ck_assert_uint_eq(*out, 7);
+	ck_assert_uint_eq(word_at(second), 8);
+	ck_cuda(cuMemFree_v2(second));
+	ck_assert_int_eq(cuMemFree_v2(second), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(pools_are_made_used_and_ended)
+{
+	CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	CUmemAccess_flags access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	CUmemoryPool standard, pool, seen;
+	CUdeviceptr memory, more;
+	int flag = 7;
+
+	driver_open();
+	ck_cuda(cuDeviceGetDefaultMemPool(&standard, 0));
+	ck_cuda(cuDeviceGetMemPool(&seen, 0));
+	ck_assert_ptr_eq(seen, standard);
+	ck_cuda(cuMemPoolCreate(&pool, &properties));
+	ck_assert_ptr_ne(pool, standard);
+	ck_cuda(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &flag));
+	ck_assert_int_eq(flag, 1);
+	ck_assert_uint_eq(pool_word(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD), 0);
+	ck_cuda(cuMemPoolGetAccess(&access, pool, &properties.location));
+	ck_assert_int_eq(access, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+	ck_cuda(cuMemAllocFromPoolAsync(&memory, 3 << 20, pool, NULL));
+	ck_assert_uint_ge(pool_word(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 3 << 20);
+	ck_assert_uint_eq(pool_word(standard, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
+	ck_cuda(cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, memory));
+	ck_assert_ptr_eq(seen, pool);
+	ck_cuda(cuDeviceSetMemPool(0, pool));
+	ck_cuda(cuMemAllocAsync(&more, 1 << 20, NULL));
+	ck_assert_uint_ge(pool_word(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 4 << 20);
+	ck_cuda(cuMemPoolDestroy(pool));
+	ck_cuda(cuDeviceGetMemPool(&seen, 0));
+	ck_assert_ptr_eq(seen, standard);
+	/* What was allocated stays. */
+	ck_cuda(cuMemsetD32_v2(memory, 6, (3 << 20) / 4));
+	ck_assert_uint_eq(word_at(memory + (3 << 20) - 4), 6);
+	ck_cuda(cuMemFreeAsync(memory, NULL));
+	ck_cuda(cuMemFreeAsync(more, NULL));
+	ck_cuda(cuCtxSynchronize());
+	ck_assert_int_eq(cuMemAllocAsync(&memory, 0, NULL), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+/* ---- memory of the program's own ---- */
+
+static _Atomic bool submitted;
+
+/* Not before everything behind it was submitted, which must not wait for it. */
+static void fill_on_host(void *user)
+{
+	uint32_t *words = user;
+
+	while (!submitted)
+		sched_yield();
+	for (uint32_t i = 0; i < 1024; i++)
+		words[i] = 100 + i;
+}
+
+/* Whoever registers memory may expect that copies read and write it when it is their turn. */
+START_TEST(registered_memory_is_copied_in_stream_order)
+{
+	uint32_t *memory = malloc(3 << 20), *own = memory + 3, back[4];
+	CUdeviceptr device;
+	unsigned int flags;
+	CUstream stream;
+
+	driver_open();
+	memset(memory, 0, 3 << 20);
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuMemAlloc_v2(&device, 2 << 20));
+	ck_cuda(cuMemHostRegister_v2(own, 2 << 20, 0));
+	ck_assert_int_eq(cuMemHostRegister_v2(own + 5, 64, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+	ck_cuda(cuMemHostGetFlags(&flags, own));
+	/* Filled by a host function, copied there, changed there, copied back, twice. */
+	for (int round = 0; round < 2; round++) {
+		ck_cuda(cuLaunchHostFunc(stream, fill_on_host, own));
+		ck_cuda(cuMemcpyHtoDAsync_v2(device, own, 2 << 20, stream));
+		ck_cuda(cuMemsetD32Async(device + 8, 5 + round, 1, stream));
+		ck_cuda(cuMemcpyDtoHAsync_v2(own + 1024, device, 4096, stream));
+		ck_cuda(cuMemcpyHtoDAsync_v2(device, own + 1024, 4096, stream));
+	}
+	submitted = true;
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_assert_uint_eq(own[1024], 100);
+	ck_assert_uint_eq(own[1024 + 2], 6);
+	ck_cuda(cuMemcpyDtoH_v2(back, device, sizeof(back)));
+	ck_assert_uint_eq(back[1], 101);
+	ck_assert_uint_eq(back[2], 6);
+	/* And at once. */
+	own[0] = 77;
+	ck_cuda(cuMemcpyHtoD_v2(device, own, 4));
+	own[0] = 78;
+	ck_cuda(cuMemcpyDtoH_v2(own + 9, device, 4));
+	ck_assert_uint_eq(own[9], 77);
+	ck_cuda(cuMemHostUnregister(own));
+	ck_assert_int_eq(cuMemHostUnregister(own), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+	free(memory);
+}
+END_TEST
+
+START_TEST(kernels_reach_registered_pages)
+{
+	size_t bytes = 8 << 20;
+	uint32_t *own = aligned_alloc(1 << 16, bytes);
+	CUdeviceptr seen, device;
+	uint32_t by = 3;
+
+	driver_open();
+	for (size_t i = 0; i < bytes / 4; i++)
+		own[i] = (uint32_t)i;
+	ck_cuda(cuMemHostRegister_v2(own, bytes, CU_MEMHOSTREGISTER_DEVICEMAP));
+	ck_assert_uint_eq(own[bytes / 4 - 1], bytes / 4 - 1);
+	ck_cuda(cuMemHostGetDevicePointer_v2(&seen, own + 5, 0));
+	ck_cuda(launch("count_up", 1, 1, NULL, (void *[]){&seen, &by}));
+	ck_cuda(cuCtxSynchronize());
+	ck_assert_uint_eq(own[5], 8);
+	own[5] = 10;
+	ck_cuda(launch("count_up", 1, 1, NULL, (void *[]){&seen, &by}));
+	ck_cuda(cuMemAlloc_v2(&device, bytes));
+	ck_cuda(cuMemcpyHtoDAsync_v2(device, own, bytes, NULL));
+	ck_cuda(cuMemcpyDtoDAsync_v2(seen, device, 4, NULL));
+	ck_cuda(cuCtxSynchronize());
+	ck_assert_uint_eq(word_at(device + 20), 13);
+	ck_assert_uint_eq(own[5], 0);
+	ck_cuda(cuMemHostUnregister(own));
+	ck_assert_uint_eq(own[6], 6);
+	own[6] = 7;
+	free(own);
+}
+END_TEST
+
+/* ---- managed memory ---- */
+
+START_TEST(managed_memory_is_everybodys)
+{
+	int32_t said[2] = {7, 7}, place = 7;
+	unsigned int managed = 0;
+	uint64_t count = 1 << 18;
+	uint32_t value = 31, *words;
+	CUdeviceptr memory, device;
+
+	driver_open();
+	ck_cuda(cuMemAllocManaged(&memory, count * 4, CU_MEM_ATTACH_GLOBAL));
+	words = (uint32_t *)(uintptr_t)memory;
+	for (uint64_t i = 0; i < count; i++)
+		words[i] = (uint32_t)i;
+	ck_cuda(cuMemAlloc_v2(&device, count * 4));
+	ck_cuda(cuMemcpyDtoD_v2(device, memory, count * 4));
+	ck_assert_uint_eq(word_at(device + 4000), 1000);
+	ck_cuda(launch("fill", 16, 64, NULL, (void *[]){&memory, &value, &count}));
+	ck_cuda(cuCtxSynchronize());
+	ck_assert_uint_eq(words[0], 31);
+	ck_assert_uint_eq(words[count - 1], 31);
+	ck_cuda(cuMemsetD32_v2(memory, 8, count));
+	ck_cuda(cuCtxSynchronize());
+	ck_assert_uint_eq(words[77], 8);
+	ck_cuda(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, memory + 8));
+	ck_assert_uint_eq(managed, 1);
+	ck_cuda(cuMemAdvise_v2(memory, count * 4, CU_MEM_ADVISE_SET_READ_MOSTLY,
+		(CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE}));
+	ck_cuda(cuMemRangeGetAttribute(
+		&place, sizeof(place), CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, memory, count * 4));
+	ck_assert_int_eq(place, 1);
+	ck_cuda(cuMemAdvise_v2(memory, count * 4, CU_MEM_ADVISE_SET_ACCESSED_BY,
+		(CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE}));
+	ck_cuda(cuMemRangeGetAttribute(
+		said, sizeof(said), CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, memory, count * 4));
+	ck_assert_int_eq(said[0], 0);
+	ck_assert_int_eq(said[1], CU_DEVICE_INVALID);
+	ck_assert_int_eq(cuMemPrefetchAsync_v2(
+				 device, 4096, (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE}, 0, NULL),
+		CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemFree_v2(memory));
+	ck_assert_int_eq(cuMemFree_v2(memory), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+/* ---- handles for other programs ---- */
+
+static int opener(int unused)
+{
+	CUdeviceptr first, second, again;
+	CUipcMemHandle handles[2];
+
+	(void)unused;
+	ck_assert_int_eq(read(pair[1], handles, sizeof(handles)), sizeof(handles));
+	driver_open();
+	ck_cuda(cuIpcOpenMemHandle_v2(&first, handles[0], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	ck_cuda(cuIpcOpenMemHandle_v2(&second, handles[1], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	ck_cuda(cuIpcOpenMemHandle_v2(&again, handles[0], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	if (again != first || word_at(first) != 51 || word_at(second) != 52)
+		return 1;
+	ck_cuda(cuIpcCloseMemHandle(again));
+	fill_words(first, 53, 1024);
+	fill_words(second + 4096, 54, 1024);
+	ck_cuda(cuIpcCloseMemHandle(first));
+	ck_cuda(cuIpcCloseMemHandle(second));
+	if (cuIpcCloseMemHandle(second) == CUDA_SUCCESS)
+		return 2;
+	return 0;
+}
+
+START_TEST(memory_is_opened_by_handle)
+{
+	CUdeviceptr first, second;
+	CUipcMemHandle handles[2];
+	pid_t child;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	child = spawn(opener, 0);
+	driver_open();
+	ck_cuda(cuMemAlloc_v2(&first, 4096));
+	ck_cuda(cuMemAlloc_v2(&second, 8192));
+	fill_words(first, 51, 1024);
+	fill_words(second, 52, 2048);
+	ck_cuda(cuIpcGetMemHandle(&handles[0], first));
+	ck_cuda(cuIpcGetMemHandle(&handles[1], second));
+	ck_assert_int_eq(write(pair[0], handles, sizeof(handles)), sizeof(handles));
+	ck_assert_int_eq(exit_status(child), 0);
+	ck_assert_uint_eq(word_at(first + 4092), 53);
+	ck_assert_uint_eq(word_at(second), 52);
+	ck_assert_uint_eq(word_at(second + 8188), 54);
+	ck_assert_int_ne(cuIpcGetMemHandle(&handles[0], 4096), CUDA_SUCCESS);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("memory");
+	TCase *tests = tcase_create("memory");
+
+	tcase_set_timeout(tests, 120);
+	tcase_add_unchecked_fixture(tests, start, stop);
+	tcase_add_test(tests, a_mapping_is_memory);
+	tcase_add_test(tests, a_segment_grows_and_shrinks);
+	tcase_add_test(tests, one_memory_has_two_addresses);
+	tcase_add_test(tests, wrong_mappings_are_refused);
+	tcase_add_test(tests, memory_is_shared_by_descriptor);
+	tcase_add_test(tests, mappings_outlive_somebody_elses_fault);
+	tcase_add_test(tests, streams_allocate_and_free_in_their_order);
+	tcase_add_test(tests, freed_memory_waits_for_its_stream);
+	tcase_add_test(tests, pools_are_made_used_and_ended);
+	tcase_add_test(tests, registered_memory_is_copied_in_stream_order);
+	tcase_add_test(tests, kernels_reach_registered_pages);
+	tcase_add_test(tests, managed_memory_is_everybodys);
+	tcase_add_test(tests, memory_is_opened_by_handle);
+	tcase_add_test(tests, mappings_outlive_the_daemon);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Records: what one life puts is what the next one finds, whatever the first one was doing when it died.
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "server/adopt/holder.h"
+#include "server/adopt/store.h"
+#include "tests/lib/suite.h"
+
+static struct legacy legacy;
+static int holder;
+
+static void set_up(void)
+{
+	int pair[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+	holder = pair[0];
+	legacy = (struct legacy){.socket = pair[1], .memory = memfd_create("records", 0)};
+	ck_assert_int_ge(legacy.memory, 0);
+}
+
+static void tear_down(void)
+{
+	close(holder);
+	close(legacy.socket);
+	close(legacy.memory);
+}
+
+static struct store *open_store(void)
+{
+	struct store *store = store_open(&legacy);
+
+	ck_assert_ptr_nonnull(store);
+	return store;
+}
+
+/* The text under a key in a life of its own; NULL if there is none. */
+static const char *find(enum record_type type, uint64_t key)
+{
+	static char text[RECORD_MAX];
+	struct store *store = open_store();
+	const struct record **records;
+	size_t count = store_list(store, type, &records), bytes;
+	const char *found = NULL;
+	const void *payload;
+
+	for (size_t i = 0; i < count; i++) {
+		if (record_key(records[i]) != key)
+			continue;
+		payload = record_payload(records[i], &bytes);
+		memcpy(text, payload, sizeof(text) < bytes ? sizeof(text) : bytes);
+		found = text;
+	}
+	free(records);
+	store_close(store);
+	return found;
+}
+
+static const struct record *put(
+	struct store *store, const struct record *old, enum record_type type, uint64_t key, const char *text)
+{
+	return store_put(store, old, type, key, text, strlen(text) + 1);
+}
+
+START_TEST(the_next_life_finds_what_was_put)
+{
+	struct store *store = open_store();
+	const struct record *record = put(store, NULL, RECORD_CLIENT, 7, "seven");
+
+	put(store, NULL, RECORD_WORKER, 7, "worker");
+	store_drop(store, put(store, NULL, RECORD_CLIENT, 8, "eight"));
+	put(store, record, RECORD_CLIENT, 7, "still seven");
+	store_close(store);
+	ck_assert_str_eq(find(RECORD_CLIENT, 7), "still seven");
+	ck_assert_str_eq(find(RECORD_WORKER, 7), "worker");
+	ck_assert_ptr_null(find(RECORD_CLIENT, 8));
+}
+END_TEST
+
+/* Between the two stores of a replacement both are there. */
+START_TEST(of_two_the_younger_counts)
+{
+	struct store *store = open_store();
+
+	put(store, NULL, RECORD_CLIENT, 1, "old");
+	put(store, NULL, RECORD_CLIENT, 1, "new");
+	store_close(store);
+	ck_assert_str_eq(find(RECORD_CLIENT, 1), "new");
+	/* And the older one is gone for good. */
+	ck_assert_str_eq(find(RECORD_CLIENT, 1), "new");
+}
+END_TEST
+
+/* The memory as a process leaves it that dies before the last store of a record. */
+START_TEST(a_record_that_was_not_published_is_not_there)
+{
+	struct store *store = open_store();
+	const struct record *record = put(store, NULL, RECORD_CLIENT, 1, "whole");
+	char *half;
+
+	put(store, NULL, RECORD_CLIENT, 2, "half");
+	/* Its first word is stored last. */
+	half = (char *)(uintptr_t)record;
+	half += 128;
+	ck_assert_int_eq(*(uint32_t *)(void *)half, RECORD_CLIENT);
+	*(uint32_t *)(void *)half = RECORD_NONE;
+	store_close(store);
+	ck_assert_str_eq(find(RECORD_CLIENT, 1), "whole");
+	ck_assert_ptr_null(find(RECORD_CLIENT, 2));
+}
+END_TEST
+
+START_TEST(damage_is_noticed)
+{
+	struct store *store = open_store();
+	size_t bytes;
+	char *payload = (char *)(uintptr_t)record_payload(put(store, NULL, RECORD_CLIENT, 1, "text"), &bytes);
+
+	payload[1] ^= 4;
+	store_close(store);
+	ck_assert_ptr_null(store_open(&legacy));
+}
+END_TEST
+
+START_TEST(serials_grow_over_lives)
+{
+	struct store *store = open_store();
+	uint64_t serial = store_serial(store);
+
+	put(store, NULL, RECORD_HOLDING, serial, "first");
+	store_close(store);
+	store = open_store();
+	ck_assert_uint_gt(store_serial(store), serial);
+	store_close(store);
+}
+END_TEST
+
+/* Freed slots are used again, in this life and the next. */
+START_TEST(changing_needs_no_more_room)
+{
+	struct store *store = open_store();
+	const struct record *record = NULL;
+	struct stat before, after;
+	char text[3000];
+
+	memset(text, 'x', sizeof(text));
+	text[sizeof(text) - 1] = '\0';
+	record = put(store, record, RECORD_CLIENT, 1, text);
+	ck_assert_int_eq(fstat(legacy.memory, &before), 0);
+	for (int life = 0; life < 3; life++) {
+		const struct record **records;
+
+		for (int i = 0; i < 1000; i++)
+			record = put(store, record, RECORD_CLIENT, 1, text);
+		store_close(store);
+		store = open_store();
+		ck_assert_uint_eq(store_list(store, RECORD_CLIENT, &records), 1);
+		record = records[0];
+		free(records);
+	}
+	store_close(store);
+	ck_assert_int_eq(fstat(legacy.memory, &after), 0);
+	ck_assert_int_eq(before.st_size, after.st_size);
+}
+END_TEST
+
+START_TEST(without_a_store_nothing_is_kept)
+{
+	ck_assert_ptr_null(store_put(NULL, NULL, RECORD_CLIENT, 1, "x", 2));
+	store_drop(NULL, NULL);
+	ck_assert_uint_eq(store_deposit(NULL, 0), 0);
+	store_forget(NULL, 3);
+	store_settle(NULL, 1);
+}
+END_TEST
+
+START_TEST(keys_are_used_again)
+{
+	struct store *store = open_store();
+	uint32_t first = store_deposit(store, 0), second = store_deposit(store, 0);
+
+	ck_assert_uint_ne(first, 0);
+	ck_assert_uint_ne(first, second);
+	store_forget(store, first);
+	ck_assert_uint_eq(store_deposit(store, 0), first);
+	store_close(store);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("store");
+	TCase *tests = suite_case(suite, "store");
+
+	tcase_add_checked_fixture(tests, set_up, tear_down);
+	tcase_add_test(tests, the_next_life_finds_what_was_put);
+	tcase_add_test(tests, of_two_the_younger_counts);
+	tcase_add_test(tests, a_record_that_was_not_published_is_not_there);
+	tcase_add_test(tests, damage_is_noticed);
+	tcase_add_test(tests, serials_grow_over_lives);
+	tcase_add_test(tests, changing_needs_no_more_room);
+	tcase_add_test(tests, without_a_store_nothing_is_kept);
+	tcase_add_test(tests, keys_are_used_again);
+	return suite_run(suite);
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Dumps that the driver wrote (dumps/, trimmed by dumps/trim.py), whole and damaged.
+
+#include "server/backend/cuda/dump.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/suite.h"
+
+static const struct {
+	const char *file, *kernel;
+	uint32_t exception, sm;
+	uint64_t module, function, grid, pc;
+	bool has_block, strayed;
+} known[] = {
+	{"trap", "culprit_trap", 0, 114, 0x55fbc7cdd7a0, 0x55fbc7d14a10, 286, 0, true, false},
+	{"write", "culprit_write", 14, 114, 0x55e2305cf700, 0, 0, 0x7f66ff7a01b0, false, false},
+	{"jump", "culprit_jump", 4, 114, 0x564e272cc740, 0x564e272ea390, 286, 0x7f1e0e270000, true, true},
+	/* Beside the blocks of others. */
+	{"stack", "culprit_stack", 5, 126, 0x56212670f660, 0x562126735990, 286, 0x7f498b7a02c0, true, false},
+};
+#define KNOWN ((int)(sizeof(known) / sizeof(*known)))
+
+static uint8_t *load(const char *name, size_t *ret_size)
+{
+	const char *folder = getenv("FRMPS_TEST_DUMPS");
+	uint8_t *bytes = malloc(1 << 20);
+	char path[512];
+	FILE *file;
+
+	ck_assert_ptr_nonnull(folder);
+	snprintf(path, sizeof(path), "%s/%s.dump", folder, name);
+	file = fopen(path, "rb");
+	ck_assert_ptr_nonnull(file);
+	*ret_size = fread(bytes, 1, 1 << 20, file);
+	fclose(file);
+	return realloc(bytes, *ret_size);
+}
+
+START_TEST(kernels_that_faulted_are_named)
+{
+	struct dump_report report;
+	size_t size;
+	uint8_t *bytes = load(known[_i].file, &size);
+	const struct dump_kernel *kernel = &report.kernels[0];
+
+	ck_assert_int_eq(dump_read(bytes, size, &report), 0);
+	ck_assert_uint_eq(report.count, 1);
+	ck_assert(!report.more);
+	ck_assert_str_eq(kernel->name, known[_i].kernel);
+	ck_assert_uint_eq(kernel->module, known[_i].module);
+	ck_assert_uint_eq(kernel->function, known[_i].function);
+	ck_assert_uint_eq(kernel->grid, known[_i].grid);
+	ck_assert_uint_eq(kernel->exception, known[_i].exception);
+	ck_assert_uint_eq(kernel->sm, known[_i].sm);
+	ck_assert(kernel->has_block == known[_i].has_block && kernel->strayed == known[_i].strayed);
+	if (known[_i].pc)
+		ck_assert_uint_eq(kernel->pc, known[_i].pc);
+	if (kernel->has_block)
+		ck_assert(kernel->block[0] == 1 && kernel->block[1] == 0 && kernel->block[2] == 0);
+	free(bytes);
+}
+END_TEST
+
+/* In memory of exactly its size, so that the address build sees every byte too many. */
+START_TEST(no_dump_that_ends_early_is_read_beyond)
+{
+	struct dump_report report;
+	size_t size;
+	uint8_t *whole = load(known[_i].file, &size), *part;
+
+	for (size_t length = 0; length < size; length += length < 256 ? 1 : 61) {
+		part = malloc(length ? length : 1);
+		memcpy(part, whole, length);
+		/* Its section headers are at the end. */
+		ck_assert_int_eq(dump_read(part, length, &report), -EBADMSG);
+		free(part);
+	}
+	free(whole);
+}
+END_TEST
+
+static bool is_sane(const struct dump_report *report)
+{
+	for (uint32_t i = 0; i < report->count; i++)
+		if (strnlen(report->kernels[i].name, sizeof(report->kernels[i].name)) ==
+			sizeof(report->kernels[i].name))
+			return false;
+	return report->count <= DUMP_KERNELS_MAX;
+}
+
+/* Every field of what is structure, with values that make trouble. */
+START_TEST(no_damage_leads_out_of_the_dump)
+{
+	static const uint8_t values[] = {0x00, 0x01, 0x7f, 0x80, 0xff};
+	struct dump_report report;
+	size_t size;
+	uint8_t *bytes = load(known[_i].file, &size);
+
+	for (size_t at = 0; at < size; at++) {
+		uint8_t kept = bytes[at];
+
+		for (size_t v = 0; v < sizeof(values); v++) {
+			bytes[at] = values[v];
+			dump_read(bytes, size, &report);
+			ck_assert(is_sane(&report));
+		}
+		bytes[at] = kept;
+	}
+	ck_assert_int_eq(dump_read(bytes, size, &report), 0);
+	free(bytes);
+}
+END_TEST
+
+/* Whole words at a time: offsets and sizes that wrap around. */
+START_TEST(no_huge_number_leads_out_of_the_dump)
+{
+	static const uint64_t values[] = {
+		0, 1, UINT32_MAX, INT64_MAX, UINT64_MAX, UINT64_MAX - 7, UINT64_C(1) << 63};
+	struct dump_report report;
+	size_t size;
+	uint8_t *bytes = load(known[_i].file, &size);
+
+	for (size_t at = 0; at + 8 <= size; at += 4) {
+		uint64_t kept;
+
+		memcpy(&kept, bytes + at, 8);
+		for (size_t v = 0; v < sizeof(values) / sizeof(*values); v++) {
+			memcpy(bytes + at, &values[v], 8);
+			dump_read(bytes, size, &report);
+			ck_assert(is_sane(&report));
+		}
+		memcpy(bytes + at, &kept, 8);
+	}
+	free(bytes);
+}
+END_TEST
+
+static Elf64_Shdr *find_section(uint8_t *bytes, uint32_t type)
+{
+	const Elf64_Ehdr *head = (const Elf64_Ehdr *)(const void *)bytes;
+	Elf64_Shdr *sections = (Elf64_Shdr *)(void *)(bytes + head->e_shoff);
+
+	for (unsigned i = 0; i < head->e_shnum; i++)
+		if (sections[i].sh_type == type)
+			return &sections[i];
+	return NULL;
+}
+
+/* A module that the dump does not list is nobody's. */
+START_TEST(a_module_that_is_not_listed_stays_unknown)
+{
+	struct dump_report report;
+	size_t size;
+	uint8_t *bytes = load("write", &size);
+
+	find_section(bytes, 0x80000010)->sh_size = 8;
+	ck_assert_int_eq(dump_read(bytes, size, &report), 0);
+	ck_assert_uint_eq(report.kernels[0].module, 0);
+	free(bytes);
+}
+END_TEST
+
+/* More sections than the head can count. */
+START_TEST(many_sections_are_counted_in_the_first)
+{
+	struct dump_report report;
+	size_t size;
+	uint8_t *bytes = load("trap", &size);
+	Elf64_Ehdr *head = (Elf64_Ehdr *)(void *)bytes;
+	Elf64_Shdr *first = (Elf64_Shdr *)(void *)(bytes + head->e_shoff);
+
+	first->sh_size = head->e_shnum;
+	head->e_shnum = 0;
+	ck_assert_int_eq(dump_read(bytes, size, &report), 0);
+	ck_assert_str_eq(report.kernels[0].name, "culprit_trap");
+	first->sh_size++;
+	ck_assert_int_eq(dump_read(bytes, size, &report), -EBADMSG);
+	free(bytes);
+}
+END_TEST
+
+/* An SM that still speaks of an exception of which no warp is left, beside blocks of others: they are not it.
+ */
+START_TEST(who_is_on_the_same_multiprocessor_is_not_blamed)
+{
+	struct dump_report report;
+	size_t size;
+	uint8_t *bytes = load("stack", &size);
+	Elf64_Shdr *sms = find_section(bytes, 0x8000000b);
+	uint8_t *sm = bytes + sms->sh_offset;
+	const uint32_t says[4] = {0, 0, 14, 1};
+	const uint64_t nowhere = 0x10;
+
+	memcpy(sm, says, sizeof(says));
+	memcpy(sm + 16, &nowhere, sizeof(nowhere));
+	ck_assert_int_eq(dump_read(bytes, size, &report), 0);
+	ck_assert_uint_eq(report.count, 2);
+	ck_assert_str_eq(report.kernels[0].name, "culprit_stack");
+	ck_assert_uint_eq(report.kernels[1].module, 0);
+	ck_assert_uint_eq(report.kernels[1].sm, 0);
+	ck_assert(report.kernels[1].strayed);
+	free(bytes);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("server/backend/dump");
+	TCase *tests = suite_case(suite, "dump");
+
+	tcase_add_loop_test(tests, kernels_that_faulted_are_named, 0, KNOWN);
+	tcase_add_loop_test(tests, no_dump_that_ends_early_is_read_beyond, 0, KNOWN);
+	tcase_add_loop_test(tests, no_damage_leads_out_of_the_dump, 0, KNOWN);
+	tcase_add_loop_test(tests, no_huge_number_leads_out_of_the_dump, 0, KNOWN);
+	tcase_add_test(tests, a_module_that_is_not_listed_stays_unknown);
+	tcase_add_test(tests, many_sections_are_counted_in_the_first);
+	tcase_add_test(tests, who_is_on_the_same_multiprocessor_is_not_blamed);
+	return suite_run(suite);
+}

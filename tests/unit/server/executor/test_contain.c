@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What a fault that the backend sees means for sessions and for the daemon. The test is the backend's thread.
+
+#include <string.h>
+
+#include "protocol/socket.h"
+#include "server/executor/clock.h"
+#include "server/executor/contain.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/executor/fixture.h"
+
+#define MODULE	((struct backend_module *)(uintptr_t)0x4711)
+#define UNKNOWN ((struct backend_module *)(uintptr_t)0x4712)
+
+static struct last_words words[LAST_WORDS_MAX];
+static const struct backend_watch *watch;
+
+static void open_watch(void)
+{
+	fixture_open_default();
+	fixture.executor.graceful = true;
+	contain_init(&fixture.executor);
+	contain_note_module(&fixture.executor, MODULE, fixture.session->id);
+	watch = atomic_load(&backend_watch);
+	ck_assert_ptr_nonnull(watch);
+	memset(words, 0, sizeof(words));
+	backend_last_words = words;
+}
+
+static void close_watch(void)
+{
+	backend_last_words = NULL;
+	contain_deinit(&fixture.executor);
+	fixture_close();
+}
+
+static struct backend_fault fault_in(struct backend_module *module)
+{
+	return (struct backend_fault){.module = module,
+		.code = CUDA_ERROR_MISALIGNED_ADDRESS,
+		.address = 0x1234,
+		.block = {1, 2, 3},
+		.has_block = true,
+		.kernel = "bad_kernel"};
+}
+
+static uint64_t step(uint64_t later_ns)
+{
+	return contain_step(&fixture.executor, fixture.now + later_ns);
+}
+
+/* The type of the next message to the daemon, 0 if there is none. */
+static enum wire_type heard(struct wire_message *message)
+{
+	static struct packet packet;
+
+	if (packet_receive(fixture.control[1], &packet))
+		return 0;
+	ck_assert_int_eq(wire_decode(packet.bytes, packet.length, message), 0);
+	return message->type;
+}
+
+START_TEST(nothing_goes_on_while_a_fault_is_not_explained)
+{
+	watch->suspected(watch->context);
+	ck_assert_uint_eq(word_acquire(&fixture.client.server->doubtful), 1);
+	fixture_launch(3, 0, 1);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 0);
+	ck_assert_uint_eq(fixture_state(), SHM_SESSION_RUNNING);
+}
+END_TEST
+
+START_TEST(the_culprit_is_told_and_everybody_else_goes_on)
+{
+	struct backend_fault fault = fault_in(MODULE);
+	struct wire_message message;
+
+	watch->suspected(watch->context);
+	watch->stopped(watch->context);
+	watch->contained(watch->context, &fault, 1);
+	ck_assert_uint_eq(word_acquire(&fixture.client.server->doubtful), 0);
+	ck_assert_uint_eq(fixture_state(), SHM_SESSION_FAULTED);
+	ck_assert_uint_eq(fixture.client.server->error, CUDA_ERROR_MISALIGNED_ADDRESS);
+	ck_assert_str_eq(fixture.client.server->reason,
+		"a fault in kernel bad_kernel, block (1,2,3), instruction at 0x1234");
+	ck_assert(word_acquire(&fixture.session->ended));
+	ck_assert_uint_eq(words[0].magic, LAST_WORDS_MAGIC);
+	ck_assert_uint_eq(words[0].session, fixture.session->id);
+	ck_assert_uint_eq(step(0), UINT64_MAX);
+	ck_assert_int_eq(heard(&message), WIRE_FAULT);
+	ck_assert_uint_eq(message.session, fixture.session->id);
+	ck_assert_int_eq(message.trouble.code, CUDA_ERROR_MISALIGNED_ADDRESS);
+	ck_assert_str_eq(message.trouble.text, "bad_kernel");
+	ck_assert_int_eq(heard(&message), 0);
+	/* Nothing of the culprit's is served. */
+	fixture_launch(3, 0, 1);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 0);
+}
+END_TEST
+
+START_TEST(others_are_served_again)
+{
+	struct backend_fault fault = fault_in(MODULE);
+
+	contain_forget_module(&fixture.executor, MODULE);
+	contain_note_module(&fixture.executor, MODULE, 4242);
+	watch->suspected(watch->context);
+	watch->contained(watch->context, &fault, 1);
+	ck_assert_uint_eq(fixture_state(), SHM_SESSION_RUNNING);
+	fixture_launch(3, 0, 1);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1);
+}
+END_TEST
+
+/* The context would go on with marks that nobody may believe. */
+START_TEST(a_kernel_of_nobody_is_the_end)
+{
+	struct backend_fault fault = fault_in(UNKNOWN);
+	struct wire_message message;
+
+	watch->suspected(watch->context);
+	watch->contained(watch->context, &fault, 1);
+	ck_assert_uint_eq(word_acquire(&fixture.client.server->doubtful), 1);
+	step(0);
+	ck_assert_int_eq(heard(&message), WIRE_SUSPECT);
+	ck_assert_int_eq(heard(&message), WIRE_LOST);
+	ck_assert(executor_is_lost(&fixture.executor));
+}
+END_TEST
+
+START_TEST(what_is_not_contained_is_the_daemons)
+{
+	struct backend_fault fault = fault_in(MODULE);
+	struct wire_message message;
+
+	watch->suspected(watch->context);
+	watch->uncontained(watch->context, &fault, 1);
+	step(0);
+	ck_assert_int_eq(heard(&message), WIRE_SUSPECT);
+	ck_assert_int_eq(heard(&message), 0);
+	ck_assert_uint_eq(words[0].session, fixture.session->id);
+	ck_assert_uint_eq(word_acquire(&fixture.client.server->doubtful), 1);
+	ck_assert(!executor_is_lost(&fixture.executor));
+}
+END_TEST
+
+START_TEST(words_of_a_contained_fault_are_no_evidence_of_the_next)
+{
+	struct backend_fault fault = fault_in(MODULE);
+	struct wire_message message;
+
+	watch->contained(watch->context, &fault, 1);
+	watch->suspected(watch->context);
+	watch->uncontained(watch->context, NULL, 0);
+	step(0);
+	ck_assert_int_eq(heard(&message), WIRE_FAULT);
+	ck_assert_int_eq(heard(&message), WIRE_SUSPECT);
+	/* Nobody else would say that this is the end. */
+	ck_assert_int_eq(heard(&message), WIRE_LOST);
+	ck_assert_uint_eq(words[0].session, 0);
+}
+END_TEST
+
+/* How long nothing may follow, ms, and how long the driver may be at work. */
+START_TEST(what_is_not_explained_in_time_is_the_daemons)
+{
+	uint64_t least = (_i ? 5000 : 100) * CLOCK_MS, most = (_i ? 15000 : 1000) * CLOCK_MS, next;
+	struct wire_message message;
+
+	watch->suspected(watch->context);
+	if (_i)
+		watch->stopped(watch->context);
+	next = step(0) - fixture.now;
+	ck_assert(next > least && next < most);
+	ck_assert_uint_eq(step(next - 1), fixture.now + next);
+	ck_assert_int_eq(heard(&message), 0);
+	ck_assert_uint_eq(step(next), UINT64_MAX);
+	ck_assert_int_eq(heard(&message), WIRE_SUSPECT);
+	ck_assert_uint_eq(step(next + CLOCK_MS), UINT64_MAX);
+	ck_assert_int_eq(heard(&message), 0);
+}
+END_TEST
+
+/* Nothing more is given to a device that may soon stand still. */
+START_TEST(what_may_recur_is_waited_for)
+{
+	struct backend_fault fault = fault_in(MODULE);
+	struct wire_message message;
+
+	fault.may_recur = true;
+	watch->suspected(watch->context);
+	watch->contained(watch->context, &fault, 1);
+	ck_assert_uint_eq(fixture_state(), SHM_SESSION_FAULTED);
+	ck_assert_uint_eq(step(0), fixture.now + BACKEND_RECUR_MS * CLOCK_MS);
+	ck_assert_int_eq(heard(&message), WIRE_FAULT);
+	ck_assert_uint_eq(word_acquire(&fixture.client.server->doubtful), 1);
+	ck_assert(contain_is_open(&fixture.executor));
+	ck_assert_uint_eq(step(BACKEND_RECUR_MS * CLOCK_MS), UINT64_MAX);
+	ck_assert_uint_eq(word_acquire(&fixture.client.server->doubtful), 0);
+	ck_assert(!contain_is_open(&fixture.executor));
+	ck_assert_int_eq(heard(&message), 0);
+}
+END_TEST
+
+START_TEST(what_recurs_is_the_end)
+{
+	struct backend_fault fault = fault_in(MODULE);
+	struct wire_message message;
+
+	fault.may_recur = true;
+	watch->suspected(watch->context);
+	watch->contained(watch->context, &fault, 1);
+	step(0);
+	ck_assert_int_eq(heard(&message), WIRE_FAULT);
+	watch->suspected(watch->context);
+	watch->uncontained(watch->context, NULL, 0);
+	step(BACKEND_RECUR_MS * CLOCK_MS);
+	ck_assert_uint_eq(word_acquire(&fixture.client.server->doubtful), 1);
+	ck_assert_int_eq(heard(&message), WIRE_SUSPECT);
+	ck_assert_int_eq(heard(&message), WIRE_LOST);
+}
+END_TEST
+
+START_TEST(there_is_room_for_any_number)
+{
+	struct backend_fault fault = fault_in(MODULE);
+	struct wire_message message;
+
+	for (unsigned i = 0; i < 3 * LAST_WORDS_MAX; i++) {
+		watch->contained(watch->context, &fault, 1);
+		step(0);
+		ck_assert_int_eq(heard(&message), WIRE_FAULT);
+		ck_assert_int_eq(heard(&message), 0);
+	}
+	ck_assert(!executor_is_lost(&fixture.executor));
+}
+END_TEST
+
+START_TEST(the_next_executor_has_no_doubts)
+{
+	watch->suspected(watch->context);
+	contain_deinit(&fixture.executor);
+	fixture_take_over(TAKEOVER_NOTHING);
+	contain_init(&fixture.executor);
+	ck_assert_uint_eq(word_acquire(&fixture.client.server->doubtful), 0);
+	ck_assert_uint_eq(fixture_state(), SHM_SESSION_RUNNING);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("executor/contain");
+	TCase *tests = tcase_create("contain");
+
+	tcase_add_checked_fixture(tests, open_watch, close_watch);
+	tcase_add_test(tests, nothing_goes_on_while_a_fault_is_not_explained);
+	tcase_add_test(tests, the_culprit_is_told_and_everybody_else_goes_on);
+	tcase_add_test(tests, others_are_served_again);
+	tcase_add_test(tests, a_kernel_of_nobody_is_the_end);
+	tcase_add_test(tests, what_is_not_contained_is_the_daemons);
+	tcase_add_test(tests, words_of_a_contained_fault_are_no_evidence_of_the_next);
+	tcase_add_loop_test(tests, what_is_not_explained_in_time_is_the_daemons, 0, 2);
+	tcase_add_test(tests, what_may_recur_is_waited_for);
+	tcase_add_test(tests, what_recurs_is_the_end);
+	tcase_add_test(tests, there_is_room_for_any_number);
+	tcase_add_test(tests, the_next_executor_has_no_doubts);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}

@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Graphs in an executor: descriptions that are in order and descriptions that are not, what a graph may name,
+// launches from the ring, standbys, and what a take-over says of a graph in doubt.
+
+#include "server/executor/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "protocol/socket.h"
+#include "server/executor/drain.h"
+#include "server/executor/graph_form.h"
+#include "server/executor/module.h"
+#include "tests/unit/server/executor/fixture.h"
+
+/* ---- a description ---- */
+
+/* A fill, a kernel of function 1 behind it, a copy behind both. */
+struct description {
+	_Alignas(16) uint8_t bytes[1024];
+	uint64_t size;
+};
+
+static struct frmps_graph_head *head_of(struct description *d)
+{
+	return (void *)d->bytes;
+}
+
+/* Adds a node; its edges lead to the nodes before it. */
+static struct frmps_graph_node *add(struct description *d, enum frmps_op op, uint32_t edges, const void *body,
+	uint32_t bytes, const void *payload, uint32_t payload_bytes)
+{
+	struct frmps_graph_node *node = (void *)(d->bytes + d->size);
+	struct frmps_graph_edge *edge = (void *)(node + 1);
+	uint32_t size = (uint32_t)sizeof(*node) + edges * 8 + bytes + payload_bytes;
+
+	*node = (struct frmps_graph_node){.size = (size + 15) / 16 * 16, .op = (uint16_t)op, .edges = edges};
+	for (uint32_t i = 0; i < edges; i++)
+		*edge++ = (struct frmps_graph_edge){.node = i};
+	memcpy(edge, body, bytes);
+	if (payload_bytes)
+		memcpy((uint8_t *)edge + bytes, payload, payload_bytes);
+	d->size += node->size;
+	head_of(d)->nodes++;
+	head_of(d)->edges += edges;
+	head_of(d)->bytes = d->size;
+	return node;
+}
+
+static struct frmps_graph_node *node_at(struct description *d, unsigned index)
+{
+	struct frmps_graph_node *node = (void *)(head_of(d) + 1);
+
+	while (index--)
+		node = (void *)((uint8_t *)node + node->size);
+	return node;
+}
+
+static void *body_of(struct frmps_graph_node *node)
+{
+	return (uint8_t *)(node + 1) + node->edges * 8;
+}
+
+static struct description *describe(void)
+{
+	static struct description d;
+	uint64_t argument = 7;
+
+	memset(&d, 0, sizeof(d));
+	d.size = sizeof(struct frmps_graph_head);
+	add(&d, FRMPS_OP_SET, 0,
+		&(struct frmps_set){
+			.dst = FIXTURE_WINDOW, .width = 4, .height = 1, .pitch = 16, .element_bytes = 4},
+		sizeof(struct frmps_set), NULL, 0);
+	add(&d, FRMPS_OP_LAUNCH, 1,
+		&(struct frmps_launch){.function = 1,
+			.grid_x = 1,
+			.grid_y = 1,
+			.grid_z = 1,
+			.block_x = 1,
+			.block_y = 1,
+			.block_z = 1,
+			.argument_bytes = 8},
+		sizeof(struct frmps_launch), &argument, 8);
+	add(&d, FRMPS_OP_COPY, 2,
+		&(struct frmps_copy){.dst = FIXTURE_WINDOW + 4096,
+			.src = FIXTURE_WINDOW,
+			.width = 16,
+			.height = 1,
+			.depth = 1,
+			.dst_pitch = 16,
+			.src_pitch = 16,
+			.dst_rows = 1,
+			.src_rows = 1},
+		sizeof(struct frmps_copy), NULL, 0);
+	return &d;
+}
+
+static bool is_in_order(const struct description *d)
+{
+	return !graph_form_check(d->bytes, d->size);
+}
+
+START_TEST(a_description_is_walked)
+{
+	struct description *d = describe();
+	const struct frmps_graph_node *node = graph_form_first(head_of(d));
+
+	ck_assert(is_in_order(d));
+	ck_assert_int_eq(node->op, FRMPS_OP_SET);
+	node = graph_form_next(node);
+	ck_assert_int_eq(((const struct frmps_launch *)graph_form_body(node))->function, 1);
+	node = graph_form_next(node);
+	ck_assert_uint_eq(graph_form_edges(node)[1].node, 1);
+	ck_assert_int_eq(((const struct frmps_copy *)graph_form_body(node))->width, 16);
+}
+END_TEST
+
+#define SPOIL(number, statement)                                                                             \
+	case number:                                                                                         \
+		statement;                                                                                   \
+		break
+
+/* One thing wrong at a time. Return: false behind the last one. */
+static bool spoil(struct description *d, int number)
+{
+	struct frmps_graph_head *head = head_of(d);
+	struct frmps_graph_node *set = node_at(d, 0), *kernel = node_at(d, 1), *copy = node_at(d, 2);
+	struct frmps_graph_edge *edges = (void *)(copy + 1), *edge = (void *)(kernel + 1);
+	struct frmps_launch *launch = body_of(kernel);
+	struct frmps_copy *box = body_of(copy);
+
+	switch (number) {
+		SPOIL(0, head->bytes++);
+		SPOIL(1, head->nodes = 0);
+		SPOIL(2, head->nodes = 2);
+		SPOIL(3, head->nodes = 4);
+		SPOIL(4, head->nodes = UINT32_MAX);
+		SPOIL(5, head->edges = 2);
+		SPOIL(6, head->flags = 2);
+		SPOIL(7, head->reserved = 1);
+		SPOIL(8, set->size += 16);
+		SPOIL(9, set->size = 8);
+		SPOIL(10, set->size = 0);
+		SPOIL(11, set->size = UINT32_MAX - 15);
+		SPOIL(12, set->op = FRMPS_OP_WRITE_VALUE);
+		SPOIL(13, set->op = FRMPS_OP_GRAPH_LAUNCH);
+		SPOIL(14, set->flags = FRMPS_CMD_COOPERATIVE);
+		SPOIL(15, kernel->flags = FRMPS_CMD_MARK);
+		SPOIL(16, kernel->edges = UINT32_MAX);
+		SPOIL(17, kernel->reserved = 1);
+		SPOIL(18, edge->node = 1);
+		SPOIL(19, edge->node = UINT32_MAX);
+		SPOIL(20, edge->to_port = 1);
+		SPOIL(21, edge->from_port = 1); /* not between kernels */
+		SPOIL(22, edges[1].type = 1);
+		SPOIL(23, edges[0].reserved = 1);
+		SPOIL(24, launch->argument_bytes = 4096);
+		SPOIL(25, launch->argument_bytes = UINT32_MAX);
+		SPOIL(26, launch->attribute_count = 1);
+		SPOIL(27, launch->attribute_count = UINT32_MAX);
+		SPOIL(28, box->kind = FRMPS_COPY_DST_ARENA);
+		SPOIL(29, box->kind = FRMPS_COPY_DST_HOST | FRMPS_COPY_SRC_HOST);
+		SPOIL(30, box->reserved = 1);
+		SPOIL(31, ((struct frmps_set *)body_of(set))->element_bytes = 3);
+		SPOIL(32, ((struct frmps_set *)body_of(set))->dst++);
+		SPOIL(33, d->size -= 16);
+	default:
+		return false;
+	}
+	return true;
+}
+
+START_TEST(every_fault_of_a_description_is_noticed)
+{
+	int number = 0;
+
+	for (; spoil(describe(), number); number++) {
+		struct description *d = describe();
+
+		spoil(d, number);
+		if (is_in_order(d))
+			ck_abort_msg("fault %d is not noticed", number);
+	}
+	ck_assert_int_eq(number, 34);
+}
+END_TEST
+
+/* Whatever passes the check can be walked: the address sanitizer watches. */
+START_TEST(garbage_is_survived)
+{
+	unsigned seed = 1, passed = 0;
+	uint64_t sum = 0;
+
+	for (int i = 0; i < 200000; i++) {
+		struct description *d = describe();
+		uint8_t *bytes;
+
+		for (unsigned flips = 1 + rand_r(&seed) % 3; flips; flips--)
+			d->bytes[(unsigned)rand_r(&seed) % d->size] ^= (uint8_t)(1u << rand_r(&seed) % 8);
+		bytes = malloc(d->size);
+		memcpy(bytes, d->bytes, d->size);
+		if (!graph_form_check(bytes, d->size)) {
+			const struct frmps_graph_node *node = graph_form_first((void *)bytes);
+
+			for (uint32_t n = ((struct frmps_graph_head *)(void *)bytes)->nodes; n; n--) {
+				for (uint32_t e = 0; e < node->edges; e++)
+					sum += graph_form_edges(node)[e].node;
+				sum += ((const uint8_t *)node)[node->size - 1];
+				node = graph_form_next(node);
+			}
+			passed++;
+		}
+		free(bytes);
+	}
+	/* Addresses and arguments can be anything. */
+	ck_assert_uint_gt(passed, 1000);
+	ck_assert_uint_lt(passed, 199000);
+	ck_assert_uint_lt(sum, UINT64_MAX);
+}
+END_TEST
+
+/* ---- requests ---- */
+
+static struct packet packet;
+static struct wire_message message;
+
+static struct job *new_job(enum wire_type type, uint32_t graph)
+{
+	struct job *job = job_new(&fixture.executor);
+
+	job->message = (struct wire_message){.type = type, .id = 1, .session = fixture.session->id};
+	job->message.graph.graph = graph;
+	job->session = session_ref(fixture.session);
+	return job;
+}
+
+static CUresult answer(void)
+{
+	ck_assert_int_eq(packet_receive(fixture.control[1], &packet), 0);
+	ck_assert_int_eq(wire_decode(packet.bytes, packet.length, &message), 0);
+	ck_assert_int_eq(message.type, WIRE_REPLY);
+	return (CUresult)message.reply.code;
+}
+
+static CUresult make(uint32_t graph, const struct description *d)
+{
+	struct job *job = new_job(WIRE_MAKE_GRAPH, graph);
+	int fd = memfd_create("graph", MFD_CLOEXEC);
+
+	ck_assert_int_eq(write(fd, d->bytes, d->size), (ssize_t)d->size);
+	job->packet.fds[0] = fd;
+	job->packet.fd_count = 1;
+	job->message.graph.bytes = d->size;
+	graph_make(job);
+	return answer();
+}
+
+static void drop(uint32_t graph)
+{
+	graph_drop(new_job(WIRE_DROP_GRAPH, graph));
+	ck_assert_int_eq(answer(), CUDA_SUCCESS);
+}
+
+static void launch(uint32_t graph)
+{
+	struct frmps_graph_launch body = {.graph = graph};
+
+	fixture_put(FRMPS_OP_GRAPH_LAUNCH, 1, FRMPS_CMD_MARK, &body, sizeof(body));
+	fixture_turn();
+}
+
+START_TEST(a_graph_is_made_and_launched)
+{
+	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake_call(FAKE_GRAPH_MAKE, 0)->value, 3);
+	ck_assert_int_eq(make(5, describe()), CUDA_ERROR_INVALID_VALUE);
+	launch(5);
+	launch(5);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 2);
+	ck_assert_uint_eq(fake_call(FAKE_GRAPH_LAUNCH, 1)->seq, 2);
+	fake_arrive();
+	ck_assert_uint_eq(fixture_done(1), 2);
+	ck_assert_uint_eq(fixture_offences(), 0);
+}
+END_TEST
+
+START_TEST(a_graph_names_only_what_the_session_has)
+{
+	struct description *d = describe();
+
+	((struct frmps_launch *)body_of(node_at(d, 1)))->function = 2;
+	ck_assert_int_eq(make(1, d), CUDA_ERROR_INVALID_VALUE);
+	d = describe();
+	((struct frmps_copy *)body_of(node_at(d, 2)))->src = FIXTURE_WINDOW + FIXTURE_DEVICE / 2;
+	ck_assert_int_eq(make(1, d), CUDA_ERROR_INVALID_VALUE);
+	d = describe();
+	((struct frmps_copy *)body_of(node_at(d, 2)))->kind = FRMPS_COPY_SRC_HOST;
+	ck_assert_int_eq(make(1, d), CUDA_ERROR_INVALID_VALUE);
+	d = describe();
+	((struct frmps_set *)body_of(node_at(d, 0)))->width = FIXTURE_DEVICE;
+	ck_assert_int_eq(make(1, d), CUDA_ERROR_INVALID_VALUE);
+	d = describe();
+	head_of(d)->nodes = 9;
+	ck_assert_int_eq(make(1, d), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_MAKE), 0);
+	ck_assert_int_eq(make(FRMPS_GRAPH_IDS, describe()), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(make(0, describe()), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(a_launch_of_nothing_is_a_late_error)
+{
+	launch(3);
+	ck_assert_uint_eq(fixture_done(1), 1);
+	ck_assert_uint_eq(word_relaxed(&fixture.client.server->late_error), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_uint_eq(fixture_offences(), 0);
+	launch(FRMPS_GRAPH_IDS);
+	ck_assert_uint_eq(fixture_offences(), 1);
+}
+END_TEST
+
+/* Freed when what was given to the device is done, whatever the client says. */
+START_TEST(a_dropped_graph_stays_while_it_may_run)
+{
+	struct executor *executor = &fixture.executor;
+
+	ck_assert_int_eq(module_worker_init(executor), 0);
+	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
+	launch(5);
+	drop(5);
+	launch(5);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 1);
+	ck_assert_uint_eq(word_relaxed(&fixture.client.server->late_errors), 1);
+	for (int i = 0; i < 10; i++) {
+		job_board_step(&executor->board, fixture.now);
+		fixture_turn();
+	}
+	ck_assert(!TAILQ_EMPTY(&executor->board.parked));
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_FREE), 0);
+	/* Its id is free again at once. */
+	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
+	fake_arrive();
+	fixture_turn();
+	for (int i = 0; i < 10 && !TAILQ_EMPTY(&executor->board.parked); i++)
+		job_board_step(&executor->board, fixture.now);
+	ck_assert(TAILQ_EMPTY(&executor->board.parked));
+	/* Ends when its queue is done. */
+	module_worker_deinit(executor);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_FREE), 1);
+	ck_assert_ptr_eq(fake_call(FAKE_GRAPH_FREE, 0)->object, fake_call(FAKE_GRAPH_LAUNCH, 0)->object);
+}
+END_TEST
+
+/* What a standby is told may name what the client has freed since. */
+START_TEST(a_standby_builds_later)
+{
+	fixture_kill();
+	ck_assert_int_eq(fixture.session->generation, 0);
+	range_set_remove(&fixture.session->device, FIXTURE_WINDOW, 4096);
+	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_MAKE), 0);
+	ck_assert_int_eq(takeover_session(fixture.session, 2, TAKEOVER_BY_POLICY, 0, "x"), TAKEOVER_CLEAN);
+	launch(5);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 0);
+	ck_assert_uint_eq(word_relaxed(&fixture.client.server->late_errors), 1);
+	range_set_add(&fixture.session->device, FIXTURE_WINDOW, 4096);
+	launch(5);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_MAKE), 1);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 1);
+}
+END_TEST
+
+START_TEST(a_graph_in_doubt_is_named)
+{
+	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
+	launch(5);
+	fixture_kill();
+	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
+	ck_assert_int_eq(
+		takeover_session(fixture.session, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED, "a fault"),
+		TAKEOVER_FAULTED);
+	ck_assert_ptr_nonnull(
+		strstr(fixture.client.server->reason, "a graph of 3 nodes, the first kernel scale"));
+}
+END_TEST
+
+START_TEST(a_graph_in_doubt_is_repeated_if_the_client_vouches)
+{
+	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
+	launch(5);
+	fixture_kill();
+	fixture.session->replays = true;
+	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
+	ck_assert_int_eq(
+		takeover_session(fixture.session, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED, "a fault"),
+		TAKEOVER_REPEATS);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 2);
+	ck_assert_uint_eq(fake_call(FAKE_GRAPH_LAUNCH, 1)->seq, 1);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("graph");
+	TCase *form = tcase_create("form"), *graphs = tcase_create("graphs");
+
+	tcase_add_test(form, a_description_is_walked);
+	tcase_add_test(form, every_fault_of_a_description_is_noticed);
+	tcase_add_test(form, garbage_is_survived);
+	tcase_set_timeout(form, 60);
+	suite_add_tcase(suite, form);
+	tcase_add_checked_fixture(graphs, fixture_open_default, fixture_close);
+	tcase_add_test(graphs, a_graph_is_made_and_launched);
+	tcase_add_test(graphs, a_graph_names_only_what_the_session_has);
+	tcase_add_test(graphs, a_launch_of_nothing_is_a_late_error);
+	tcase_add_test(graphs, a_dropped_graph_stays_while_it_may_run);
+	tcase_add_test(graphs, a_standby_builds_later);
+	tcase_add_test(graphs, a_graph_in_doubt_is_named);
+	tcase_add_test(graphs, a_graph_in_doubt_is_repeated_if_the_client_vouches);
+	suite_add_tcase(suite, graphs);
+	return suite_run(suite);
+}

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The guard's slots, against a backend that only remembers, and the judgement on those who ran. What is
+// mapped is rebuilt from the log and compared, granule by granule.
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "server/executor/clock.h"
+#include "server/executor/guard.h"
+#include "server/executor/session.h"
+#include "server/executor/stray.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/executor/fake_backend.h"
+
+#define GRANULE BACKEND_CHUNK_GRANULE
+#define BASE	UINT64_C(0x200000000000)
+#define COUNT	512u /* granules of the window */
+#define BLOCK	4u   /* of a far slot */
+#define REACH	32u
+
+static struct executor executor;
+static struct session *owner, *other;
+static int control[2]; /* to a daemon that does not read */
+
+static struct session *add_session(uint64_t id)
+{
+	struct session *session = session_new(&executor, id);
+	struct wire_shape shape;
+	int client_fd, server_fd;
+
+	shm_shape_init(&shape, 1u << 20, 1u << 16, 16);
+	ck_assert_int_eq(shm_region_new(&shape, &client_fd, &server_fd), 0);
+	ck_assert_int_eq(shm_view_map(&session->view, &shape, client_fd, server_fd, SHM_SIDE_SERVER), 0);
+	close(client_fd);
+	close(server_fd);
+	session->window_base = BASE + (id - 1) * COUNT * GRANULE;
+	session->device_bytes = COUNT * GRANULE;
+	session->generation = 1;
+	TAILQ_INSERT_TAIL(&executor.sessions, session, link);
+	return session;
+}
+
+static void remove_session(struct session *session)
+{
+	guard_deinit(session);
+	TAILQ_REMOVE(&executor.sessions, session, link);
+	shm_view_unmap(&session->view);
+	session_unref(session);
+}
+
+static struct job *new_job(struct session *session)
+{
+	struct job *job = job_new(&executor);
+
+	job->session = session_ref(session);
+	return job;
+}
+
+static void open_guard(struct session *session)
+{
+	struct job *job = new_job(session);
+
+	job->message = (struct wire_message){.type = WIRE_OPEN_GUARD};
+	job->message.open_guard = (struct wire_open_guard){.near_bytes = GRANULE,
+		.far_bytes = BLOCK * GRANULE,
+		.reach = REACH * GRANULE,
+		.policy = GUARD_ERROR,
+		.interval_ms = 10};
+	for (unsigned i = 0; i < 2; i++)
+		job->packet.fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	job->packet.fd_count = 2;
+	guard_handle(job);
+	ck_assert_ptr_nonnull(session->guard);
+}
+
+static void setup(void)
+{
+	fake_reset();
+	fake.immediate = true;
+	executor = (struct executor){.ops = &fake_ops, .control_fd = -1};
+	TAILQ_INIT(&executor.sessions);
+	pthread_mutex_init(&executor.control_lock, NULL);
+	pthread_mutex_init(&executor.sessions_lock, NULL);
+	ck_assert_int_eq(job_board_init(&executor.board), 0);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, control), 0);
+	executor.control_fd = control[0];
+	owner = add_session(1);
+	other = add_session(2);
+	open_guard(owner);
+}
+
+static void teardown(void)
+{
+	stray_close(&executor);
+	remove_session(other);
+	remove_session(owner);
+	job_board_deinit(&executor.board);
+	close(control[0]);
+	close(control[1]);
+}
+
+/* What the log says is mapped: per granule 0 nothing, 1 near, 2 far. */
+static void read_slots(uint8_t *slots)
+{
+	memset(slots, 0, COUNT);
+	for (unsigned i = 0; i < fake.count; i++) {
+		const struct fake_call *call = &fake.log[i];
+		uint32_t from = (uint32_t)(((uintptr_t)call->object - BASE) / GRANULE);
+		uint32_t granules = (uint32_t)(call->seq * (call->value / GRANULE));
+		bool is_far = call->value > GRANULE;
+
+		if (call->kind != FAKE_SINK_MAP && call->kind != FAKE_SINK_UNMAP)
+			continue;
+		for (uint32_t g = from; g < from + granules; g++) {
+			ck_assert_uint_lt(g, COUNT);
+			/* Nothing is mapped twice, and what is unmapped was mapped so. */
+			ck_assert_uint_eq(slots[g], call->kind == FAKE_SINK_MAP ? 0 : is_far ? 2 : 1);
+			slots[g] = call->kind == FAKE_SINK_MAP ? (is_far ? 2 : 1) : 0;
+		}
+	}
+}
+
+static struct wire_range range(uint32_t from, uint32_t granules)
+{
+	return (struct wire_range){.address = BASE + from * GRANULE, .bytes = granules * GRANULE};
+}
+
+static void map(uint32_t from, uint32_t granules)
+{
+	struct wire_range wish = range(from, granules);
+	uint8_t slots[COUNT];
+
+	ck_assert_int_eq(guard_make_room(owner, &wish), CUDA_SUCCESS);
+	read_slots(slots);
+	for (uint32_t g = from; g < from + granules; g++)
+		ck_assert_uint_eq(slots[g], 0);
+	guard_note_mapped(owner, &wish);
+}
+
+static void unmap(uint32_t from, uint32_t granules)
+{
+	struct wire_range wish = range(from, granules);
+
+	guard_note_unmapped(owner, &wish);
+}
+
+static void prepare(void)
+{
+	for (int i = 0; owner->guard->wanted; i++) {
+		uint32_t before = owner->guard->mapped;
+
+		ck_assert_int_lt(i, 1000);
+		guard_step(owner);
+		ck_assert_uint_le(owner->guard->mapped - before, GUARD_STEP_SLOTS);
+		ck_assert_uint_gt(owner->guard->mapped, before);
+	}
+}
+
+/* Where the service itself sees the sinks. */
+#define HOME (COUNT - 1 - BLOCK)
+
+START_TEST(what_is_within_reach_is_backed)
+{
+	uint8_t slots[COUNT];
+
+	map(101, 3);
+	prepare();
+	read_slots(slots);
+	for (uint32_t g = 0; g < HOME; g++) {
+		bool real = g >= 101 && g < 104, near = g + REACH >= 101 && g < 104 + REACH;
+
+		ck_assert_msg((slots[g] != 0) == (near && !real), "granule %u is %u", g, slots[g]);
+	}
+	/* Whole blocks are one slot. */
+	ck_assert_uint_eq(slots[100], 1);
+	ck_assert_uint_eq(slots[96], 2);
+	ck_assert_uint_eq(slots[104], 2);
+}
+END_TEST
+
+START_TEST(neighbours_are_backed_at_once)
+{
+	uint8_t slots[COUNT];
+
+	map(101, 3);
+	read_slots(slots);
+	ck_assert_uint_ne(slots[100], 0);
+	ck_assert_uint_ne(slots[104], 0);
+	ck_assert_uint_le(owner->guard->mapped, 2);
+}
+END_TEST
+
+START_TEST(memory_takes_the_place_of_slots)
+{
+	uint8_t slots[COUNT];
+
+	map(101, 3);
+	prepare();
+	map(106, 1);
+	read_slots(slots);
+	ck_assert_uint_eq(slots[106], 0);
+	prepare();
+	read_slots(slots);
+	ck_assert_uint_eq(slots[104], 1);
+	ck_assert_uint_eq(slots[107], 1);
+	ck_assert_uint_eq(slots[108], 2);
+}
+END_TEST
+
+START_TEST(freed_memory_is_backed_at_once)
+{
+	uint8_t slots[COUNT];
+
+	map(100, 12);
+	unmap(100, 12);
+	read_slots(slots);
+	for (uint32_t g = 100; g < 112; g++)
+		ck_assert_uint_eq(slots[g], 2);
+}
+END_TEST
+
+START_TEST(the_services_own_view_is_nobodys)
+{
+	struct wire_range wish = range(HOME, 1);
+
+	ck_assert_int_eq(guard_make_room(owner, &wish), CUDA_ERROR_OUT_OF_MEMORY);
+	wish = range(HOME - 1, 1);
+	ck_assert_int_eq(guard_make_room(owner, &wish), CUDA_SUCCESS);
+}
+END_TEST
+
+START_TEST(a_backend_without_slots_leaves_it_bare)
+{
+	fake.fails[FAKE_SINK_MAP] = CUDA_ERROR_OUT_OF_MEMORY;
+	map(100, 1);
+	guard_step(owner);
+	ck_assert(owner->guard->full);
+	fake.fails[FAKE_SINK_MAP] = CUDA_SUCCESS;
+}
+END_TEST
+
+START_TEST(nothing_stays_mapped)
+{
+	uint8_t slots[COUNT];
+
+	srand(1);
+	for (int i = 0; i < 200; i++) {
+		uint32_t from = (uint32_t)rand() % (HOME - 8), granules = 1 + (uint32_t)rand() % 7;
+
+		map(from, granules);
+		for (int steps = rand() % 3; steps > 0; steps--)
+			guard_step(owner);
+		unmap(from, granules);
+	}
+	prepare();
+	guard_deinit(owner);
+	read_slots(slots);
+	for (uint32_t g = 0; g < COUNT; g++)
+		ck_assert_uint_eq(slots[g], 0);
+	ck_assert_uint_eq(executor.strays.slots, 0);
+}
+END_TEST
+
+/* ---- the judgement ---- */
+
+static uint64_t now_ns = UINT64_C(1000000000);
+
+/* As dispatch.c: the command is issued, then counted; done at once or not. */
+static void launch(struct session *session, bool ends)
+{
+	struct shm_stream_state *state = &session->view.states[0];
+	uint64_t seq = word_relaxed(&state->issued) + 1;
+
+	word_set(&session->slots, 1);
+	word_release(&state->issued, seq);
+	stray_note_launch(session);
+	word_set(&state->marked, seq);
+	if (ends)
+		word_release(&shm_view_timeline(&session->view, 1)->stream[0].done, seq);
+}
+
+/* Steps until a look at the owner's sinks is over. `changed`: it finds a change. */
+static void look(bool changed)
+{
+	unsigned checks = fake_count(FAKE_CHECK);
+	uint64_t next;
+
+	for (int i = 0; i < 1000; i++) {
+		/* The device writes the answer before the mark, which arrives at once. */
+		next = stray_step(&executor, now_ns);
+		if (fake_count(FAKE_CHECK) > checks && executor.strays.state == STRAY_LOOKING && changed)
+			*(uint32_t *)fake_call(FAKE_CHECK, checks)->word = 1;
+		if (fake_count(FAKE_CHECK) > checks && executor.strays.state == STRAY_IDLE)
+			return;
+		ck_assert_uint_ne(next, UINT64_MAX);
+		now_ns = next > now_ns ? next : now_ns + CLOCK_US;
+	}
+	ck_abort_msg("no look is taken");
+}
+
+START_TEST(the_only_one_that_ran_is_convicted)
+{
+	launch(owner, true);
+	look(false);
+	launch(other, true);
+	look(true);
+	ck_assert(other->stray.convicted);
+	ck_assert(!owner->stray.convicted);
+}
+END_TEST
+
+START_TEST(two_that_ran_are_not)
+{
+	launch(owner, true);
+	look(false);
+	launch(owner, true);
+	launch(other, true);
+	look(true);
+	ck_assert(!owner->stray.convicted && !other->stray.convicted);
+	/* The next time it is clear. */
+	launch(owner, true);
+	look(true);
+	ck_assert(owner->stray.convicted);
+}
+END_TEST
+
+START_TEST(work_that_goes_on_makes_a_suspect)
+{
+	launch(other, false);
+	launch(owner, true);
+	look(false);
+	launch(owner, true);
+	look(true);
+	ck_assert(!owner->stray.convicted && !other->stray.convicted);
+}
+END_TEST
+
+START_TEST(who_has_left_was_there)
+{
+	launch(owner, true);
+	look(false);
+	launch(other, true);
+	ck_assert(stray_farewell(other, now_ns));
+	launch(owner, true);
+	look(true);
+	ck_assert(!owner->stray.convicted);
+}
+END_TEST
+
+START_TEST(nobody_looks_while_nothing_runs)
+{
+	uint64_t next = 0;
+
+	launch(owner, true);
+	look(false);
+	for (int i = 0; i < 1000 && next != UINT64_MAX; i++) {
+		next = stray_step(&executor, now_ns);
+		now_ns = next != UINT64_MAX && next > now_ns ? next : now_ns + CLOCK_US;
+	}
+	ck_assert_uint_eq(next, UINT64_MAX);
+	ck_assert_uint_eq(word_relaxed(&executor.strays.resting), 1);
+	launch(owner, true);
+	ck_assert_uint_eq(word_relaxed(&executor.strays.resting), 0);
+	look(false);
+}
+END_TEST
+
+START_TEST(looks_are_a_small_part_of_the_time)
+{
+	uint64_t begin;
+
+	fake.immediate = false;
+	fake_arrive();
+	launch(owner, true);
+	begin = now_ns;
+	stray_step(&executor, now_ns);
+	while (executor.strays.state == STRAY_IDLE) {
+		now_ns += CLOCK_MS;
+		stray_step(&executor, now_ns);
+	}
+	begin = now_ns;
+	now_ns += 10 * CLOCK_US;
+	fake_arrive();
+	while (executor.strays.state != STRAY_IDLE)
+		stray_step(&executor, now_ns);
+	launch(owner, true);
+	owner->now = now_ns;
+	stray_note_wait(owner);
+	ck_assert_uint_eq(word_relaxed(&owner->stray.asked), 0);
+	owner->now = now_ns = begin + 10 * CLOCK_US + 400 * 10 * CLOCK_US;
+	stray_note_wait(owner);
+	ck_assert_uint_eq(word_relaxed(&owner->stray.asked), 1);
+	stray_step(&executor, now_ns);
+	ck_assert_int_eq(executor.strays.state, STRAY_LOOKING);
+	fake_arrive();
+	fake.immediate = true;
+	while (executor.strays.state != STRAY_IDLE)
+		stray_step(&executor, now_ns);
+}
+END_TEST
+
+START_TEST(an_end_waits_for_the_look)
+{
+	launch(owner, true);
+	fake.immediate = false;
+	owner->closing = true;
+	ck_assert(!stray_farewell(owner, clock_now()));
+	stray_step(&executor, now_ns);
+	ck_assert_int_eq(executor.strays.state, STRAY_LOOKING);
+	ck_assert(!stray_farewell(owner, clock_now()));
+	fake_arrive();
+	stray_step(&executor, now_ns);
+	ck_assert(stray_farewell(owner, clock_now()));
+	fake.immediate = true;
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("guard");
+	TCase *slots = tcase_create("slots"), *judgement = tcase_create("judgement");
+
+	tcase_add_checked_fixture(slots, setup, teardown);
+	tcase_add_test(slots, what_is_within_reach_is_backed);
+	tcase_add_test(slots, neighbours_are_backed_at_once);
+	tcase_add_test(slots, memory_takes_the_place_of_slots);
+	tcase_add_test(slots, freed_memory_is_backed_at_once);
+	tcase_add_test(slots, the_services_own_view_is_nobodys);
+	tcase_add_test(slots, a_backend_without_slots_leaves_it_bare);
+	tcase_add_test(slots, nothing_stays_mapped);
+	suite_add_tcase(suite, slots);
+	tcase_add_checked_fixture(judgement, setup, teardown);
+	tcase_add_test(judgement, the_only_one_that_ran_is_convicted);
+	tcase_add_test(judgement, two_that_ran_are_not);
+	tcase_add_test(judgement, work_that_goes_on_makes_a_suspect);
+	tcase_add_test(judgement, who_has_left_was_there);
+	tcase_add_test(judgement, nobody_looks_while_nothing_runs);
+	tcase_add_test(judgement, looks_are_a_small_part_of_the_time);
+	tcase_add_test(judgement, an_end_waits_for_the_look);
+	suite_add_tcase(suite, judgement);
+	return suite_run(suite);
+}

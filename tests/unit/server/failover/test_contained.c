@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// An executor that contains faults: what the daemon makes of what it says. The test is keeper, executors and
+// clients.
+
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+
+#include "server/failover/promote.h"
+#include "server/failover/worker.h"
+#include "server/session/client.h"
+#include "server/session/domain.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/fake_children.h"
+
+static struct fake *fake;
+static struct fake_child *first, *second;
+static struct fake_client clients[2];
+
+static struct domain *domain(void)
+{
+	return TAILQ_FIRST(&fake->daemon.domains);
+}
+
+static struct client *session_of(unsigned index)
+{
+	struct client *client = TAILQ_FIRST(&domain()->clients);
+
+	return index ? TAILQ_NEXT(client, domain_link) : client;
+}
+
+static void boot(void)
+{
+	fake_graceful = true;
+	fake = fake_new(1);
+	fake_boot(fake);
+	first = &fake->children[1];
+	second = &fake->children[2];
+	first->worker->contains = second->worker->contains = true;
+	for (unsigned i = 0; i < 2; i++)
+		fake_join(fake, &clients[i], first, second);
+}
+
+static void end(void)
+{
+	packet_close_fds(&fake->packet);
+	for (unsigned i = 0; i < 2; i++)
+		fake_leave(fake, &clients[i]);
+	fake_free(fake);
+}
+
+static uint32_t state_of(unsigned index)
+{
+	return word_acquire(&clients[index].view.server->state);
+}
+
+static void say(enum wire_type type, uint64_t session)
+{
+	struct wire_message message = {
+		.type = type, .session = session, .trouble = {.code = 700, .text = "bad_kernel"}};
+
+	fake_send(fake, first->socket, &message, NULL, 0);
+}
+
+/* What the executor does to the culprit. */
+static void fault_first_session(void)
+{
+	word_release(&session_of(0)->view.server->state, SHM_SESSION_FAULTED);
+	say(WIRE_FAULT, session_of(0)->number);
+}
+
+static void expect_gentle_halt(void)
+{
+	struct pollfd poller = {.fd = first->socket, .events = POLLIN};
+
+	while (poll(&poller, 1, 0) == 0)
+		uv_run(&fake->loop, UV_RUN_ONCE);
+	ck_assert(fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
+}
+
+static void answer(int32_t code)
+{
+	fake_reply(fake, first->socket, fake->message.id, code, NULL, 0);
+}
+
+START_TEST(everybody_else_goes_on)
+{
+	boot();
+	fault_first_session();
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
+	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "kernel bad_kernel, code 700"));
+	/* Nobody's moment yet: nothing happens, and it is asked again. */
+	expect_gentle_halt();
+	answer(CUDA_ERROR_NOT_READY);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
+	fake_expect_nothing(fake, first->socket);
+	expect_gentle_halt();
+	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
+	ck_assert(!first->killed);
+	answer(CUDA_ERROR_NOT_READY);
+	end();
+}
+END_TEST
+
+START_TEST(it_is_replaced_in_a_quiet_moment)
+{
+	boot();
+	fault_first_session();
+	expect_gentle_halt();
+	answer(0);
+	/* The culprit is not taken over, and nothing is counted twice. */
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
+	ck_assert_uint_eq(fake->message.activate.sessions.at[0], session_of(1)->number);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_NOTHING);
+	ck_assert(first->killed);
+	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+	ck_assert_uint_eq(fake->daemon.counters.faults, 1);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
+	ck_assert(!domain()->promotion.worn);
+	ck_assert_uint_eq(state_of(0), SHM_SESSION_FAULTED);
+	fake_reap(fake, first, SIGKILL);
+	end();
+}
+END_TEST
+
+START_TEST(without_a_standby_nobody_is_held_for_it)
+{
+	boot();
+	fake_reap(fake, second, SIGKILL);
+	fault_first_session();
+	fake_expect_nothing(fake, first->socket);
+	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
+	end();
+}
+END_TEST
+
+/* It would say so itself; a sign of its own is another thing. */
+START_TEST(hints_do_not_halt_it)
+{
+	boot();
+	worker_hint(first->worker, 700, "somebody on the device has a fault");
+	promote_await(domain(), first->worker);
+	fake_turn(fake);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
+	fake_expect_nothing(fake, first->socket);
+	say(WIRE_SUSPECT, 0);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_HALTING);
+	ck_assert_uint_eq(state_of(1), SHM_SESSION_HELD);
+	ck_assert(!fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
+	end();
+}
+END_TEST
+
+/* A fault that is the end of it overtakes the question. */
+START_TEST(a_later_fault_goes_the_ordinary_way)
+{
+	boot();
+	fault_first_session();
+	expect_gentle_halt();
+	say(WIRE_LOST, 0);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_HALTING);
+	ck_assert(!fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
+	ck_assert_int_eq(domain()->promotion.cause, PROMOTE_SIGN);
+	end();
+}
+END_TEST
+
+START_TEST(a_held_session_that_faulted_stays_so)
+{
+	boot();
+	word_release(&session_of(0)->view.server->state, SHM_SESSION_FAULTED);
+	client_hold(session_of(0));
+	client_hold(session_of(1));
+	ck_assert_uint_eq(state_of(0), SHM_SESSION_FAULTED);
+	ck_assert_uint_eq(state_of(1), SHM_SESSION_HELD);
+	end();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("contained");
+	TCase *tests;
+
+	fake_prepare();
+	tests = suite_case(suite, "contained");
+	tcase_add_test(tests, everybody_else_goes_on);
+	tcase_add_test(tests, it_is_replaced_in_a_quiet_moment);
+	tcase_add_test(tests, without_a_standby_nobody_is_held_for_it);
+	tcase_add_test(tests, hints_do_not_halt_it);
+	tcase_add_test(tests, a_later_fault_goes_the_ordinary_way);
+	tcase_add_test(tests, a_held_session_that_faulted_stays_so);
+	return suite_run(suite);
+}

@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Halting: what survivors have on the device ends before their executor does. The test is keeper, executors
+// and clients.
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/failover/worker.h"
+#include "server/session/client.h"
+#include "server/session/domain.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/fake_children.h"
+
+static struct fake *fake;
+static struct fake_child *first, *second;
+static struct fake_client clients[3];
+
+static struct domain *domain(void)
+{
+	return TAILQ_FIRST(&fake->daemon.domains);
+}
+
+static struct client *session_of(unsigned index)
+{
+	struct client *client = TAILQ_FIRST(&domain()->clients);
+
+	while (index--)
+		client = TAILQ_NEXT(client, domain_link);
+	return client;
+}
+
+/* A service that halts executors, with so many clients. */
+static void boot(unsigned count)
+{
+	fake_graceful = true;
+	fake = fake_new(1);
+	fake_boot(fake);
+	first = &fake->children[1];
+	second = &fake->children[2];
+	for (unsigned i = 0; i < count; i++)
+		fake_join(fake, &clients[i], first, second);
+}
+
+static void end(unsigned count)
+{
+	packet_close_fds(&fake->packet);
+	for (unsigned i = 0; i < count; i++)
+		fake_leave(fake, &clients[i]);
+	fake_free(fake);
+}
+
+/* What an executor would note: commands issued on stream 3, a moment ago. */
+static void issue(unsigned index, uint64_t issued)
+{
+	struct client *client = session_of(index);
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	word_set(&client->view.states[3].issued, issued);
+	word_set(&client->view.server->active, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
+}
+
+static void finish(unsigned index, uint64_t done)
+{
+	struct client *client = session_of(index);
+
+	word_release(&shm_view_timeline(&client->view, word_acquire(&client->view.server->generation))
+			      ->stream[3]
+			      .done,
+		done);
+}
+
+static void speak(struct fake_child *child, unsigned slot, uint64_t session)
+{
+	child->words[slot].session = session;
+	child->words[slot].code = 700;
+	strcpy(child->words[slot].kernel, "bad_kernel");
+	child->words[slot].magic = LAST_WORDS_MAGIC;
+}
+
+static void say(struct fake_child *child, enum wire_type type, int32_t code)
+{
+	struct wire_message message = {.type = type, .trouble = {.code = code, .text = "a sign"}};
+
+	fake_send(fake, child->socket, &message, NULL, 0);
+}
+
+static void run_until_killed(struct fake_child *child)
+{
+	while (!child->killed)
+		uv_run(&fake->loop, UV_RUN_ONCE);
+}
+
+/* The standby's orders: one recover code per session. */
+static void expect_activate(const uint32_t *recover, uint32_t count)
+{
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, count);
+	for (uint32_t i = 0; i < count; i++)
+		ck_assert_uint_eq(fake->message.activate.recover.at[i], recover[i]);
+}
+
+START_TEST(survivors_finish_and_nobody_waits_for_the_old_process)
+{
+	const uint32_t recover[] = {CLIENT_RECOVER_CULPRIT, CLIENT_RECOVER_NOTHING};
+
+	boot(2);
+	issue(0, 5);
+	issue(1, 2);
+	say(first, WIRE_SUSPECT, 0);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_HALTING);
+	ck_assert_uint_eq(word_acquire(&clients[1].view.server->state), SHM_SESSION_HELD);
+	fake_serve(fake, first, WIRE_HALT);
+	speak(first, 0, session_of(0)->number);
+	fake_expect_nothing(fake, second->socket);
+	ck_assert(!first->killed);
+	finish(1, 2);
+	run_until_killed(first);
+	/* Not reaped, and the culprit's work not done. */
+	expect_activate(recover, 2);
+	ck_assert_int_eq(fake->message.activate.code, 700);
+	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
+	ck_assert_ptr_eq(domain_serving(domain()), second->worker);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+	/* The dying process still has its place. */
+	ck_assert_uint_eq(fake->child_count, 3);
+	fake_reap(fake, first, SIGKILL);
+	ck_assert_uint_eq(fake->child_count, 4);
+	ck_assert_ptr_eq(domain_serving(domain()), second->worker);
+	end(2);
+}
+END_TEST
+
+START_TEST(a_session_lives_until_the_old_process_is_reaped)
+{
+	boot(2);
+	issue(0, 5);
+	say(first, WIRE_SUSPECT, 0);
+	fake_serve(fake, first, WIRE_HALT);
+	speak(first, 0, session_of(0)->number);
+	run_until_killed(first);
+	fake_serve(fake, second, WIRE_ACTIVATE);
+	fake_leave(fake, &clients[0]);
+	fake_serve(fake, second, WIRE_CLOSE_SESSION);
+	ck_assert_uint_eq(fake->daemon.client_count, 2);
+	fake_reap(fake, first, SIGKILL);
+	ck_assert_uint_eq(fake->daemon.client_count, 1);
+	clients[0] = clients[1];
+	end(1);
+}
+END_TEST
+
+START_TEST(what_does_not_end_is_fenced)
+{
+	const uint32_t recover[] = {CLIENT_RECOVER_CULPRIT, CLIENT_RECOVER_BY_POLICY};
+
+	boot(2);
+	fake->config.fault_patience_ms = 20;
+	issue(0, 5);
+	issue(1, 2);
+	say(first, WIRE_SUSPECT, 0);
+	fake_serve(fake, first, WIRE_HALT);
+	speak(first, 0, session_of(0)->number);
+	run_until_killed(first);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_FENCING);
+	fake_expect_nothing(fake, second->socket);
+	fake_reap(fake, first, SIGKILL);
+	expect_activate(recover, 2);
+	end(2);
+}
+END_TEST
+
+START_TEST(a_dead_context_is_not_waited_for)
+{
+	boot(2);
+	fake->config.fault_patience_ms = 600000;
+	fake->config.fault_stall_ms = 10;
+	issue(0, 5);
+	issue(1, 2);
+	say(first, WIRE_LOST, 719);
+	ck_assert(!first->killed);
+	fake_serve(fake, first, WIRE_HALT);
+	run_until_killed(first);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_FENCING);
+	fake_reap(fake, first, SIGKILL);
+	end(2);
+}
+END_TEST
+
+/* Its mark may be that of the kernel that faulted. */
+START_TEST(without_a_culprit_everybody_who_worked_is_told)
+{
+	const uint32_t recover[] = {CLIENT_RECOVER_SUSPECT, CLIENT_RECOVER_SUSPECT, CLIENT_RECOVER_NOTHING};
+
+	boot(3);
+	fake->config.fault_stall_ms = 10;
+	issue(0, 5);
+	finish(0, 5);
+	issue(1, 2);
+	say(first, WIRE_LOST, 719);
+	fake_serve(fake, first, WIRE_HALT);
+	finish(1, 2);
+	run_until_killed(first);
+	expect_activate(recover, 3);
+	ck_assert_int_eq(fake->message.activate.code, 719);
+	end(3);
+}
+END_TEST
+
+START_TEST(the_only_one_who_worked_is_the_culprit)
+{
+	const uint32_t recover[] = {CLIENT_RECOVER_CULPRIT, CLIENT_RECOVER_NOTHING};
+
+	boot(2);
+	issue(0, 5);
+	finish(0, 5);
+	say(first, WIRE_LOST, 719);
+	fake_serve(fake, first, WIRE_HALT);
+	run_until_killed(first);
+	expect_activate(recover, 2);
+	end(2);
+}
+END_TEST
+
+/* Another one worked, too, and has left since. */
+START_TEST(the_last_one_here_is_not_the_culprit_for_that)
+{
+	const uint32_t recover[] = {CLIENT_RECOVER_SUSPECT};
+
+	boot(2);
+	fake->config.fault_stall_ms = 10;
+	issue(0, 5);
+	finish(0, 5);
+	issue(1, 2);
+	finish(1, 2);
+	fake_leave(fake, &clients[0]);
+	fake_serve(fake, first, WIRE_CLOSE_SESSION);
+	fake_serve(fake, second, WIRE_CLOSE_SESSION);
+	ck_assert_uint_eq(fake->daemon.client_count, 1);
+	say(first, WIRE_LOST, 719);
+	fake_serve(fake, first, WIRE_HALT);
+	run_until_killed(first);
+	expect_activate(recover, 1);
+	clients[0] = clients[1];
+	end(1);
+}
+END_TEST
+
+START_TEST(a_culprit_who_is_gone_clears_the_others)
+{
+	const uint32_t recover[] = {CLIENT_RECOVER_NOTHING};
+
+	boot(1);
+	issue(0, 5);
+	finish(0, 5);
+	say(first, WIRE_SUSPECT, 0);
+	speak(first, 0, 4711);
+	fake_serve(fake, first, WIRE_HALT);
+	run_until_killed(first);
+	expect_activate(recover, 1);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
+	end(1);
+}
+END_TEST
+
+START_TEST(two_who_fault_at_once_are_both_named)
+{
+	const uint32_t recover[] = {CLIENT_RECOVER_CULPRIT, CLIENT_RECOVER_NOTHING, CLIENT_RECOVER_CULPRIT};
+
+	boot(3);
+	issue(0, 5);
+	issue(1, 2);
+	finish(1, 2);
+	issue(2, 9);
+	say(first, WIRE_SUSPECT, 0);
+	fake_serve(fake, first, WIRE_HALT);
+	speak(first, 1, session_of(2)->number);
+	speak(first, 0, session_of(0)->number);
+	run_until_killed(first);
+	expect_activate(recover, 3);
+	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
+	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "and at the same time session"));
+	end(3);
+}
+END_TEST
+
+START_TEST(an_executor_that_dies_while_it_is_halted_is_fenced)
+{
+	const uint32_t recover[] = {CLIENT_RECOVER_SUSPECT, CLIENT_RECOVER_SUSPECT, CLIENT_RECOVER_NOTHING};
+
+	boot(3);
+	issue(0, 5);
+	finish(0, 5);
+	issue(1, 2);
+	say(first, WIRE_SUSPECT, 0);
+	fake_reap(fake, first, SIGSEGV);
+	expect_activate(recover, 3);
+	end(3);
+}
+END_TEST
+
+START_TEST(a_fault_of_the_standby_that_is_activated_halts_it)
+{
+	struct fake_child *third;
+
+	boot(2);
+	issue(0, 5);
+	say(first, WIRE_SUSPECT, 0);
+	fake_serve(fake, first, WIRE_HALT);
+	speak(first, 0, session_of(0)->number);
+	run_until_killed(first);
+	fake_reap(fake, first, SIGKILL);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	say(second, WIRE_LOST, 719);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_HALTING);
+	fake_serve(fake, second, WIRE_HALT);
+	run_until_killed(second);
+	fake_reap(fake, second, SIGKILL);
+	third = &fake->children[3];
+	fake_ready(fake, third);
+	fake_serve(fake, third, WIRE_OPEN_SESSION);
+	fake_serve(fake, third, WIRE_OPEN_SESSION);
+	fake_serve(fake, third, WIRE_PING);
+	fake_expect(fake, third->socket, WIRE_ACTIVATE);
+	/* The conviction of the first loss is not forgotten. */
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_CULPRIT);
+	ck_assert_uint_eq(fake->message.activate.recover.at[1], CLIENT_RECOVER_NOTHING);
+	end(2);
+}
+END_TEST
+
+/* It has not looked up what the sessions have looked up: their launches would name nothing there. */
+START_TEST(a_standby_is_not_activated_before_all_its_answers_are_in)
+{
+	struct fake_child *third;
+	uint64_t open;
+
+	boot(1);
+	fake_reap(fake, second, SIGKILL);
+	fake_reap(fake, first, SIGKILL);
+	third = &fake->children[3];
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_WAITING);
+	fake_ready(fake, third);
+	open = fake_expect(fake, third->socket, WIRE_OPEN_SESSION)->id;
+	fake_serve(fake, third, WIRE_PING);
+	fake_expect_nothing(fake, third->socket);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_WAITING);
+	fake_reply(fake, third->socket, open, 0, NULL, 0);
+	fake_expect(fake, third->socket, WIRE_ACTIVATE);
+	end(1);
+}
+END_TEST
+
+START_TEST(a_standby_that_shows_a_sign_is_replaced)
+{
+	boot(1);
+	say(second, WIRE_LOST, 719);
+	ck_assert(second->killed);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
+	fake_reap(fake, second, SIGKILL);
+	end(1);
+}
+END_TEST
+
+START_TEST(the_drivers_log_halts_and_its_code_is_second_to_the_executors)
+{
+	const uint32_t recover[] = {CLIENT_RECOVER_CULPRIT};
+
+	boot(1);
+	issue(0, 5);
+	worker_testify(first->worker, 715, "Xid 13");
+	ck_assert(!first->killed);
+	say(first, WIRE_LOST, 716);
+	fake_serve(fake, first, WIRE_HALT);
+	run_until_killed(first);
+	expect_activate(recover, 1);
+	ck_assert_int_eq(fake->message.activate.code, 716);
+	end(1);
+}
+END_TEST
+
+START_TEST(answers_of_a_halted_executor_that_are_no_success_do_not_count)
+{
+	struct wire_message find = {.type = WIRE_QUERY_MEMORY};
+	uint64_t id;
+
+	boot(1);
+	fake_request(fake, &clients[0], &find, -1);
+	fake_expect(fake, first->socket, WIRE_QUERY_MEMORY);
+	id = fake->message.id;
+	say(first, WIRE_SUSPECT, 0);
+	fake_expect(fake, first->socket, WIRE_HALT);
+	fake_reply(fake, first->socket, id, 2, NULL, 0);
+	fake_expect_nothing(fake, clients[0].socket);
+	end(1);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("halt");
+	TCase *tests = tcase_create("halt");
+
+	fake_prepare();
+	tcase_set_timeout(tests, 60);
+	tcase_add_test(tests, survivors_finish_and_nobody_waits_for_the_old_process);
+	tcase_add_test(tests, a_session_lives_until_the_old_process_is_reaped);
+	tcase_add_test(tests, what_does_not_end_is_fenced);
+	tcase_add_test(tests, a_dead_context_is_not_waited_for);
+	tcase_add_test(tests, without_a_culprit_everybody_who_worked_is_told);
+	tcase_add_test(tests, the_only_one_who_worked_is_the_culprit);
+	tcase_add_test(tests, the_last_one_here_is_not_the_culprit_for_that);
+	tcase_add_test(tests, a_culprit_who_is_gone_clears_the_others);
+	tcase_add_test(tests, two_who_fault_at_once_are_both_named);
+	tcase_add_test(tests, an_executor_that_dies_while_it_is_halted_is_fenced);
+	tcase_add_test(tests, a_fault_of_the_standby_that_is_activated_halts_it);
+	tcase_add_test(tests, a_standby_is_not_activated_before_all_its_answers_are_in);
+	tcase_add_test(tests, a_standby_that_shows_a_sign_is_replaced);
+	tcase_add_test(tests, the_drivers_log_halts_and_its_code_is_second_to_the_executors);
+	tcase_add_test(tests, answers_of_a_halted_executor_that_are_no_success_do_not_count);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
