@@ -282,11 +282,12 @@ START_TEST(physical_memory_is_checked)
 		{.type = WIRE_MAP_MEMORY, .range = {.address = BASE, .bytes = 2 * MIB}},
 	};
 	struct wire_message message = {.type = physical[_i].type, .memory = physical[_i].memory};
-	struct chunk chunks[2] = {{.refs = 9}, {.refs = 9}};
+	static struct chunk chunks[2]; /* the holdings keep them until the teardown */
 	const struct wire_u64s none = {0};
 	struct check_finding finding;
 	struct holding *entry;
 
+	chunks[0] = chunks[1] = (struct chunk){.refs = 9};
 	scope.memory_limit = 32 * MIB;
 	for (int i = 0; i < 4; i++)
 		ck_assert_int_eq(holdings_note(holdings, &had[i], &none, NULL,
