@@ -44,9 +44,11 @@
 #define IDLE_WORDS   (UINT32_C(1) << 21)
 /* Of a culprit: farther than any allocation of its own, nearer than any guard reaches. */
 #define NEAR_BYTES (UINT64_C(64) << 20)
-/* Where nobody ever has memory: below what the service gives out and the driver uses. */
-#define FAR_ADDRESS  (UINT64_C(6) << 40)
-#define JUMP_ADDRESS UINT64_C(0xdead0000)
+/* Where nobody ever has memory: below what the service gives out and the driver uses. The device does not
+ * fault at the first, and a process with an address sanitizer has memory at the second. */
+#define FAR_ADDRESS_HOST   (UINT64_C(1) << 40)
+#define FAR_ADDRESS_DEVICE (UINT64_C(6) << 40)
+#define JUMP_ADDRESS	   UINT64_C(0xdead0000)
 
 struct options {
 	const char *fault;
@@ -411,12 +413,19 @@ static const char *kernel_of(const char *fault)
 	exit(2);
 }
 
+static uint64_t far_address(void)
+{
+	const char *module = getenv("FRMPS_BENCH_MODULE");
+
+	return module && strstr(module, ".so") ? FAR_ADDRESS_HOST : FAR_ADDRESS_DEVICE;
+}
+
 static uint64_t address_of(const char *fault, CUdeviceptr memory)
 {
 	if (strncmp(fault, "near", 4) == 0)
 		return memory + NEAR_BYTES;
 	if (strncmp(fault, "far", 3) == 0)
-		return FAR_ADDRESS;
+		return far_address();
 	if (strcmp(fault, "misaligned") == 0)
 		return memory + 1;
 	if (strcmp(fault, "jump") == 0)
