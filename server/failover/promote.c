@@ -409,7 +409,9 @@ void promote_await(struct domain *domain, struct worker *worker)
 {
 	struct promotion *promotion = &domain->promotion;
 
-	if (worker != domain->active || promotion->state != PROMOTE_STEADY || promotion->explain_until_us)
+	/* The dump of a fault that was told already may be noticed after it. */
+	if (worker != domain->active || promotion->state != PROMOTE_STEADY || promotion->explain_until_us ||
+		promotion->worn)
 		return;
 	promotion->explain_until_us = timer_now_us() + EXPLAIN_MS * 1000;
 	look_later(domain);

@@ -158,6 +158,19 @@ START_TEST(hints_do_not_halt_it)
 END_TEST
 
 /* A fault that is the end of it overtakes the question. */
+/* Survivors may be too busy to be replaced before the time for an explanation would be over. */
+START_TEST(a_dump_that_is_noticed_late_is_no_new_sign)
+{
+	boot();
+	fault_first_session();
+	promote_await(domain(), first->worker);
+	ck_assert_uint_eq(domain()->promotion.explain_until_us, 0);
+	expect_gentle_halt();
+	answer(CUDA_ERROR_NOT_READY);
+	end();
+}
+END_TEST
+
 START_TEST(a_later_fault_goes_the_ordinary_way)
 {
 	boot();
@@ -194,6 +207,7 @@ int main(void)
 	tcase_add_test(tests, it_is_replaced_in_a_quiet_moment);
 	tcase_add_test(tests, without_a_standby_nobody_is_held_for_it);
 	tcase_add_test(tests, hints_do_not_halt_it);
+	tcase_add_test(tests, a_dump_that_is_noticed_late_is_no_new_sign);
 	tcase_add_test(tests, a_later_fault_goes_the_ordinary_way);
 	tcase_add_test(tests, a_held_session_that_faulted_stays_so);
 	return suite_run(suite);
