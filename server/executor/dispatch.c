@@ -68,10 +68,28 @@ static int offend_address(struct session *session, const char *op, uint64_t addr
 	return DISPATCH_E_STOP;
 }
 
+struct backend_launch dispatch_launch(
+	const struct function *function, const struct frmps_launch *body, bool cooperative)
+{
+	const struct frmps_launch_attribute *attributes = (const void *)(body + 1);
+
+	return (struct backend_launch){
+		.function = function->backend,
+		.info = &function->info,
+		.grid = {body->grid_x, body->grid_y, body->grid_z},
+		.block = {body->block_x, body->block_y, body->block_z},
+		.shared_bytes = body->shared_bytes,
+		.arguments = (const uint8_t *)(attributes + body->attribute_count),
+		.argument_bytes = body->argument_bytes,
+		.attributes = attributes,
+		.attribute_count = body->attribute_count,
+		.cooperative = cooperative,
+	};
+}
+
 static int issue_launch(struct session *session, struct stream *stream, struct frmps_head *record)
 {
 	const struct frmps_launch *body = (const void *)(record + 1);
-	const struct frmps_launch_attribute *attributes = (const void *)(body + 1);
 	const struct function *function = module_function(&session->modules, body->function);
 	CUresult code = stream->backend ? CUDA_SUCCESS : stream_open(session, stream);
 	struct backend_launch launch;
@@ -82,21 +100,10 @@ static int issue_launch(struct session *session, struct stream *stream, struct f
 			function ? "it takes another number" : "there is no such function");
 		return DISPATCH_E_STOP;
 	}
-	launch = (struct backend_launch){
-		.function = function->backend,
-		.info = &function->info,
-		.grid = {body->grid_x, body->grid_y, body->grid_z},
-		.block = {body->block_x, body->block_y, body->block_z},
-		.shared_bytes = body->shared_bytes,
-		.arguments = (const uint8_t *)(attributes + body->attribute_count),
-		.argument_bytes = body->argument_bytes,
-		.attributes = attributes,
-		.attribute_count = body->attribute_count,
-		.cooperative = record->flags & FRMPS_CMD_COOPERATIVE,
-		.session = session->id,
-		.seq = record->seq,
-		.stream_slot = stream->slot,
-	};
+	launch = dispatch_launch(function, body, record->flags & FRMPS_CMD_COOPERATIVE);
+	launch.session = session->id;
+	launch.seq = record->seq;
+	launch.stream_slot = stream->slot;
 	retire_phase(session, stream, STREAM_COMPUTES);
 	begin(stream, record);
 	stray_note_launch(session);

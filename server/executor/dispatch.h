@@ -22,6 +22,10 @@ void dispatch_settle(struct session *session, struct stream *stream);
 /** Issues up to `budget` waiting commands of a stream that is not held. Return: whether any was issued. */
 bool dispatch_backlog(struct session *session, struct stream *stream, unsigned budget);
 
+/** A launch for the backend: whose it is, is the caller's to add. @body: with its parts behind it, checked */
+struct backend_launch dispatch_launch(
+	const struct function *function, const struct frmps_launch *body, bool cooperative);
+
 /** A copy for the backend: everything but arena offsets is final. Nothing is checked. */
 struct backend_copy dispatch_copy(const struct frmps_copy *body);
 

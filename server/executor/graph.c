@@ -65,24 +65,12 @@ static CUresult build_launch(
 	struct session *session, const struct frmps_graph_node *node, struct backend_node *ret)
 {
 	const struct frmps_launch *body = graph_form_body(node);
-	const struct frmps_launch_attribute *attributes = (const void *)(body + 1);
 	const struct function *function = module_function(&session->modules, body->function);
 
 	if (!function || function->info.argument_bytes != body->argument_bytes)
 		return CUDA_ERROR_INVALID_HANDLE;
-	ret->launch = (struct backend_launch){
-		.function = function->backend,
-		.info = &function->info,
-		.grid = {body->grid_x, body->grid_y, body->grid_z},
-		.block = {body->block_x, body->block_y, body->block_z},
-		.shared_bytes = body->shared_bytes,
-		.arguments = (const uint8_t *)(attributes + body->attribute_count),
-		.argument_bytes = body->argument_bytes,
-		.attributes = attributes,
-		.attribute_count = body->attribute_count,
-		.cooperative = node->flags & FRMPS_CMD_COOPERATIVE,
-		.session = session->id,
-	};
+	ret->launch = dispatch_launch(function, body, node->flags & FRMPS_CMD_COOPERATIVE);
+	ret->launch.session = session->id;
 	return CUDA_SUCCESS;
 }
 

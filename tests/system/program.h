@@ -12,8 +12,6 @@
 
 #include "tests/lib/service.h"
 
-#include "tests/lib/service.h"
-
 /** Runs a function in a child; its return value is the child's exit status. */
 pid_t spawn(int (*function)(int), int argument);
 
