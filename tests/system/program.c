@@ -15,6 +15,20 @@
 
 #include "tests/system/driver.h"
 
+struct service common_service;
+
+void common_service_start(void)
+{
+	if (!getenv("FRMPS_TEST_NATIVE"))
+		ck_assert(service_start(&common_service, NULL));
+}
+
+void common_service_stop(void)
+{
+	if (!getenv("FRMPS_TEST_NATIVE"))
+		ck_assert_int_eq(service_stop(&common_service), 0);
+}
+
 pid_t spawn(int (*function)(int), int argument)
 {
 	pid_t pid = fork();

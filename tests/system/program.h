@@ -12,6 +12,14 @@
 
 #include "tests/lib/service.h"
 
+/**
+ * Unchecked fixtures of suites whose tests also pass against the driver's own library (FRMPS_TEST_NATIVE):
+ * one service for all of them, or none.
+ */
+extern struct service common_service;
+void common_service_start(void);
+void common_service_stop(void);
+
 /** Runs a function in a child; its return value is the child's exit status. */
 pid_t spawn(int (*function)(int), int argument);
 

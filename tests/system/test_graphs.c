@@ -18,18 +18,6 @@
 
 static struct service service;
 
-static void start(void)
-{
-	if (!getenv("FRMPS_TEST_NATIVE"))
-		ck_assert(service_start(&service, NULL));
-}
-
-static void stop(void)
-{
-	if (!getenv("FRMPS_TEST_NATIVE"))
-		ck_assert_int_eq(service_stop(&service), 0);
-}
-
 /* ---- short forms ---- */
 
 static CUstream new_stream(void)
@@ -1099,7 +1087,7 @@ int main(void)
 	TCase *tests = tcase_create("graphs"), *faults = tcase_create("faults");
 
 	tcase_set_timeout(tests, 120);
-	tcase_add_unchecked_fixture(tests, start, stop);
+	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
 	tcase_add_test(tests, nodes_run_in_the_order_of_their_edges);
 	tcase_add_test(tests, edges_are_added_removed_and_told);
 	tcase_add_test(tests, circles_are_refused);

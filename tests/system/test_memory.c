@@ -24,20 +24,6 @@
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
 
-static struct service service;
-
-static void start(void)
-{
-	if (!getenv("FRMPS_TEST_NATIVE"))
-		ck_assert(service_start(&service, NULL));
-}
-
-static void stop(void)
-{
-	if (!getenv("FRMPS_TEST_NATIVE"))
-		ck_assert_int_eq(service_stop(&service), 0);
-}
-
 /* ---- virtual memory management ---- */
 
 static const CUmemAllocationProp shareable = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -378,14 +364,14 @@ START_TEST(mappings_outlive_the_daemon)
 	ck_cuda(cuMemMap(large + 4 * grain, grain, 0, handle, 0));
 	map_there(large + 8 * grain, grain);
 	fill_words(large, 61, grain / 4);
-	text = service_status(&service);
+	text = service_status(&common_service);
 	status = json_loads(text ? text : "", 0, NULL);
 	ck_assert_ptr_nonnull(status);
 	pid = (pid_t)json_integer_value(json_object_get(status, "pid"));
 	json_decref(status);
 	free(text);
 	ck_assert_int_eq(kill(pid, SIGKILL), 0);
-	ck_assert(service_log_wait(&service, "the daemon is back", 1, 60));
+	ck_assert(service_log_wait(&common_service, "the daemon is back", 1, 60));
 	ck_assert_uint_eq(word_at(large + 5 * grain - 4), 61);
 	/* It still knows what may be mapped, and what is. */
 	ck_cuda(cuMemMap(large + 2 * grain, grain, 0, handle, 0));
@@ -721,7 +707,7 @@ int main(void)
 	TCase *tests = tcase_create("memory");
 
 	tcase_set_timeout(tests, 120);
-	tcase_add_unchecked_fixture(tests, start, stop);
+	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
 	tcase_add_test(tests, a_mapping_is_memory);
 	tcase_add_test(tests, a_segment_grows_and_shrinks);
 	tcase_add_test(tests, one_memory_has_two_addresses);

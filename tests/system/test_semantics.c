@@ -15,20 +15,7 @@
 #include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
-
-static struct service service;
-
-static void start(void)
-{
-	if (!getenv("FRMPS_TEST_NATIVE"))
-		ck_assert(service_start(&service, NULL));
-}
-
-static void stop(void)
-{
-	if (!getenv("FRMPS_TEST_NATIVE"))
-		ck_assert_int_eq(service_stop(&service), 0);
-}
+#include "tests/system/program.h"
 
 START_TEST(device_is_described)
 {
@@ -554,7 +541,7 @@ int main(void)
 	TCase *tests = tcase_create("semantics");
 
 	tcase_set_timeout(tests, 120);
-	tcase_add_unchecked_fixture(tests, start, stop);
+	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
 	tcase_add_test(tests, device_is_described);
 	tcase_add_test(tests, kernel_adds_vectors);
 	tcase_add_loop_test(tests, bytes_come_back_as_they_went, 0, sizeof(sizes) / sizeof(*sizes));
