@@ -85,7 +85,8 @@ static const size_t BUILD_SLACK = 16384;
 	X(ENCODE_TENSOR_MAP, EncodeTensorMap)                                                                \
 	X(MAKE_GRAPH, MakeGraph)                                                                             \
 	X(DROP_GRAPH, DropGraph)                                                                             \
-	X(FAULT, Fault)
+	X(FAULT, Fault)                                                                                      \
+	X(DETACH_SESSION, DetachSession)
 
 #define X(name, table)                                                                                       \
 	static_assert(                                                                                       \
@@ -440,6 +441,8 @@ static body build_body(Builder *b, const wire_message &m)
 		return build_open_session(b, m.open_session);
 	case WIRE_CLOSE_SESSION:
 		return fb::CreateCloseSession(b->fbb, m.close_session.patience_ms).Union();
+	case WIRE_DETACH_SESSION:
+		return fb::CreateDetachSession(b->fbb, m.close_session.patience_ms).Union();
 	case WIRE_ACTIVATE:
 		return build_activate(b, m.activate);
 	case WIRE_SHUTDOWN:
@@ -863,6 +866,8 @@ static bool read_body(Reader *r, const fb::Message *t, wire_message *m)
 		return read(r, t->body_as_OpenSession(), &m->open_session), true;
 	case fb::Body_CloseSession:
 		return m->close_session.patience_ms = t->body_as_CloseSession()->patience_ms(), true;
+	case fb::Body_DetachSession:
+		return m->close_session.patience_ms = t->body_as_DetachSession()->patience_ms(), true;
 	case fb::Body_Activate:
 		return read(r, t->body_as_Activate(), &m->activate), true;
 	case fb::Body_Ready:

@@ -71,6 +71,7 @@ enum wire_type {
 	WIRE_MAKE_GRAPH,
 	WIRE_DROP_GRAPH,
 	WIRE_FAULT,
+	WIRE_DETACH_SESSION,
 	WIRE_TYPES
 };
 
@@ -200,6 +201,7 @@ struct wire_open_session {
 	const char *program;
 	int32_t pid;
 };
+/* CloseSession, DetachSession. */
 struct wire_close_session {
 	uint32_t patience_ms;
 };

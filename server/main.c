@@ -41,6 +41,7 @@ enum long_option {
 	OPTION_ROLE,
 	OPTION_CONTROL_FD,
 	OPTION_WORDS_FD,
+	OPTION_LOAD_PATIENCE,
 	OPTION_CHILD_LOG_LEVEL,
 };
 
@@ -51,6 +52,7 @@ struct options {
 	unsigned set_count;
 	const char *role, *backend;
 	int device, control_fd, words_fd;
+	unsigned load_patience_ms;
 	enum log_level log_level; /* of a child */
 };
 
@@ -120,6 +122,9 @@ static int take_option(struct options *options, int option)
 	case OPTION_WORDS_FD:
 		options->words_fd = atoi(optarg);
 		return 0;
+	case OPTION_LOAD_PATIENCE:
+		options->load_patience_ms = (unsigned)strtoul(optarg, NULL, 10);
+		return 0;
 	case OPTION_HELP_CONFIG:
 		config_help(stdout);
 		return 1;
@@ -148,10 +153,11 @@ static int parse(int count, char **arguments, struct options *options)
 		{"help-config", no_argument, NULL, OPTION_HELP_CONFIG},
 		{"version", no_argument, NULL, OPTION_VERSION},
 		{"help", no_argument, NULL, OPTION_HELP},
-		{"role", required_argument, NULL, OPTION_ROLE}, /* internal, as are the next three */
+		{"role", required_argument, NULL, OPTION_ROLE}, /* internal, as are the next four */
 		{"control-fd", required_argument, NULL, OPTION_CONTROL_FD},
 		{"words-fd", required_argument, NULL, OPTION_WORDS_FD},
 		{"child-log-level", required_argument, NULL, OPTION_CHILD_LOG_LEVEL},
+		{"load-patience-ms", required_argument, NULL, OPTION_LOAD_PATIENCE},
 		{0},
 	};
 	int option, r = 0;
@@ -206,6 +212,7 @@ static bool choose_backend(
 	heritage->backend = answer->backend;
 	heritage->device = (int)config->device;
 	heritage->log_level = (int)config->log_level;
+	heritage->load_patience_ms = (unsigned)config->load_patience_ms;
 	if (strcmp(answer->backend, "cuda") == 0) {
 		heritage_environment_free(heritage->environment);
 		visible = heritage_visible_device(getenv("CUDA_VISIBLE_DEVICES"), (int)config->device);
@@ -293,7 +300,8 @@ static int run_child(const struct options *options, char **arguments)
 		fix_addresses(arguments);
 		role_set(ROLE_EXECUTOR);
 		log_init(options->log_level, "frmps executor");
-		return executor_main(ops, options->device, options->control_fd, options->words_fd);
+		return executor_main(ops, options->device, options->control_fd, options->words_fd,
+			options->load_patience_ms);
 	}
 	fprintf(stderr, "frmps-server: unknown role \"%s\"\n", options->role);
 	return 2;

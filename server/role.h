@@ -22,7 +22,8 @@ struct heritage {
 	const char *backend; /* name of the chosen backend: never "auto" */
 	int device;	     /* device number as the child counts */
 	int log_level;	     /* enum log_level */
-	char **environment;  /* cleaned: heritage_environment() */
+	unsigned load_patience_ms;
+	char **environment; /* cleaned: heritage_environment() */
 };
 
 /** Sets this process's role, once. */

@@ -185,7 +185,7 @@ static bool make_gap(struct executor *executor)
 	if (!burial_presses(executor))
 		return false;
 	gate->pressing = true;
-	error = gate_enter(executor, NULL);
+	error = gate_enter(executor, NULL, clock_now());
 	gate->pressing = false;
 	if (error == GATE_E_REFUSED) {
 		burials->stuck = true;

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "server/executor/clock.h"
+#include "server/executor/detach.h"
 #include "server/executor/executor.h"
 #include "server/executor/halt.h"
 #include "server/executor/lost.h"
@@ -91,14 +92,15 @@ static CUresult init_scratch(struct executor *executor)
 	return executor->ops->host_register(executor->scratch, bytes);
 }
 
-int executor_init(struct executor *executor, const struct backend_ops *ops, int control_fd, unsigned threads)
+int executor_init(struct executor *executor, const struct backend_ops *ops, int control_fd, unsigned threads,
+	unsigned load_patience_ms)
 {
 	int error;
 
 	*executor =
 		(struct executor){.ops = ops, .control_fd = control_fd, .graceful = backend_is_graceful()};
 	TAILQ_INIT(&executor->sessions);
-	gate_init(executor);
+	gate_init(executor, load_patience_ms);
 	burial_init(executor);
 	contain_init(executor);
 	pthread_mutex_init(&executor->control_lock, NULL);
@@ -145,6 +147,7 @@ enum route {
 	ROUTE_MODULE,
 	ROUTE_OPEN,
 	ROUTE_CLOSE,
+	ROUTE_DETACH,
 	ROUTE_ACTIVATE,
 	ROUTE_PING,
 	ROUTE_HALT,
@@ -172,6 +175,7 @@ static const enum route routes[WIRE_TYPES] = {
 	[WIRE_DROP_GRAPH] = ROUTE_MODULE,
 	[WIRE_OPEN_SESSION] = ROUTE_OPEN,
 	[WIRE_CLOSE_SESSION] = ROUTE_CLOSE,
+	[WIRE_DETACH_SESSION] = ROUTE_DETACH,
 	[WIRE_ACTIVATE] = ROUTE_ACTIVATE,
 	[WIRE_SHUTDOWN] = ROUTE_END,
 	[WIRE_PING] = ROUTE_PING,
@@ -194,6 +198,8 @@ static void route_to_session(struct job *job, enum route route)
 		memory_handle(job);
 	else if (route == ROUTE_MODULE)
 		module_handle(job);
+	else if (route == ROUTE_DETACH)
+		detach_handle(job);
 	else
 		open_handle_close(job);
 }
@@ -234,6 +240,7 @@ int executor_handle(struct executor *executor, struct job *job)
 	case ROUTE_MEMORY:
 	case ROUTE_MODULE:
 	case ROUTE_CLOSE:
+	case ROUTE_DETACH:
 		route_to_session(job, route);
 		break;
 	}
@@ -366,7 +373,7 @@ static int give_up(int control_fd, CUresult code, const char *text)
 	return EXIT_FAILURE;
 }
 
-static int run(const struct backend_ops *ops, int device, int control_fd)
+static int run(const struct backend_ops *ops, int device, int control_fd, unsigned load_patience_ms)
 {
 	static struct executor executor;
 	struct backend_device properties = {0};
@@ -376,7 +383,7 @@ static int run(const struct backend_ops *ops, int device, int control_fd)
 	if (code)
 		return give_up(control_fd, code, "cannot open the device");
 	code = ops->thread_enter();
-	if (code || executor_init(&executor, ops, control_fd, 0))
+	if (code || executor_init(&executor, ops, control_fd, 0, load_patience_ms))
 		return give_up(control_fd, code ? code : CUDA_ERROR_OUT_OF_MEMORY, "cannot start");
 	executor.device = properties;
 	send_ready(&executor);
@@ -390,13 +397,14 @@ static int run(const struct backend_ops *ops, int device, int control_fd)
 	return EXIT_SUCCESS;
 }
 
-int executor_main(const struct backend_ops *ops, int device, int control_fd, int words_fd)
+int executor_main(
+	const struct backend_ops *ops, int device, int control_fd, int words_fd, unsigned load_patience_ms)
 {
 	int status;
 
 	map_words(words_fd);
 	backend_sign_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	status = run(ops, device, control_fd);
+	status = run(ops, device, control_fd, load_patience_ms);
 	close(backend_sign_fd);
 	backend_sign_fd = -1;
 	return status;

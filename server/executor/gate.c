@@ -28,7 +28,9 @@
 //
 // Patience: when it is over (GATE_NOBODY_NS where nobody waits for what is to be done)
 //   - and a command of another session has been running for as long: the load is refused. It would stop
-//     everybody until that command ends, which may be never;
+//     everybody until that command ends, which may be never; the daemon then gives the requesting session an
+//     executor of its own (failover/move.c). Time in the queue counts, so that those who came together are
+//     refused together;
 //   - and a long command of the requesting session runs: it is awaited, as without us, in LONG_FIRST, without
 //     limit; but when other requests have come meanwhile they are handled first;
 //   - otherwise the others come and go in a way that leaves no gap: the gate is closed until there is one.
@@ -58,8 +60,7 @@
 #include "server/log.h"
 #include "shm/doorbell.h"
 
-#define PATIENCE_MS_LEAST 10u
-#define SPIN_NS		  (50 * CLOCK_US)
+#define SPIN_NS (50 * CLOCK_US)
 
 /* What is on the device, of all sessions. */
 struct sight {
@@ -68,11 +69,9 @@ struct sight {
 	const struct session *whose; /* the latter; valid under sessions_lock */
 };
 
-void gate_init(struct executor *executor)
+void gate_init(struct executor *executor, uint64_t patience_ms)
 {
-	uint64_t ms = executor_number("FRMPS_LOAD_PATIENCE_MS", GATE_PATIENCE_MS_DEFAULT, 86400000);
-
-	executor->gate.patience_ns = (ms < PATIENCE_MS_LEAST ? PATIENCE_MS_LEAST : ms) * CLOCK_MS;
+	executor->gate.patience_ns = patience_ms * CLOCK_MS;
 }
 
 /* ---- the serving threads' side ---- */
@@ -158,9 +157,12 @@ static void look(struct gate_watch *watch, uint64_t round, uint64_t issued, uint
 	bool is_first = watch->round != round;
 
 	if (is_first) {
+		/* What was its oldest command at the last look of an earlier round still is, or is done. */
+		if (done != watch->done)
+			watch->since = 0;
 		watch->round = round;
 		watch->done = done;
-		watch->since = 0;
+		watch->whole = false;
 		watch->proven = false;
 		word_set(&watch->duration, 0);
 	}
@@ -227,6 +229,7 @@ static void note_culprit(struct gate *gate, const struct sight *sight)
 	gate->refused_ns = sight->foreign;
 	snprintf(gate->refused_by, sizeof(gate->refused_by), "%s", sight->whose->program);
 	gate->refused_pid = sight->whose->pid;
+	gate->refused_session = sight->whose->id;
 }
 
 static uint64_t patience(const struct gate *gate, const struct session *requester)
@@ -309,7 +312,7 @@ void gate_begin(struct executor *executor, uint64_t now)
 	struct gate *gate = &executor->gate;
 
 	gate->round++;
-	gate->begun_at = now;
+	gate->begun_at = gate->asked_at = now;
 	gate->quiet_at = 0;
 	change(executor, GATE_SHALLOW, now);
 }
@@ -326,7 +329,8 @@ int gate_step(struct executor *executor, struct session *session, uint64_t now)
 	do {
 		known = is_known(executor); /* before looking */
 		sight = observe(executor, session, now);
-		if (late && sight.foreign >= patience(gate, session))
+		if (now - gate->asked_at >= patience(gate, session) &&
+			sight.foreign >= patience(gate, session))
 			return give_up(executor, GATE_E_REFUSED);
 		if (gate_phase(gate) == GATE_CLOSED && known && !sight.any) {
 			gate->closed = true;
@@ -358,7 +362,7 @@ static void wait_a_little(uint64_t since, uint64_t now)
 		nanosleep(&time, NULL);
 }
 
-int gate_enter(struct executor *executor, struct session *session)
+int gate_enter(struct executor *executor, struct session *session, uint64_t asked_at)
 {
 	struct gate *gate = &executor->gate;
 	uint64_t now = clock_now();
@@ -368,6 +372,7 @@ int gate_enter(struct executor *executor, struct session *session)
 		return 0;
 	prctl(PR_SET_TIMERSLACK, 1000ul);
 	gate_begin(executor, now);
+	gate->asked_at = asked_at;
 	while ((error = gate_step(executor, session, now)) == GATE_E_WAIT || error == GATE_E_OWN) {
 		if ((error == GATE_E_OWN || !session) && others_wait(&executor->modules))
 			return give_up(executor, GATE_E_OWN);
@@ -375,9 +380,8 @@ int gate_enter(struct executor *executor, struct session *session)
 		now = clock_now();
 	}
 	if (error == GATE_E_REFUSED && session)
-		log_warning(
-			"code of session %llu (%s, pid %d) is not loaded: a kernel of %s, pid %d, has been "
-			"running for %llu ms, and loading would stop everybody until it ends",
+		log_debug("code of session %llu (%s, pid %d) is not loaded: a kernel of %s, pid %d, has been "
+			  "running for %llu ms, and loading would stop everybody until it ends",
 			(unsigned long long)session->id, session->program, session->pid, gate->refused_by,
 			gate->refused_pid, (unsigned long long)(gate->refused_ns / CLOCK_MS));
 	return error;

@@ -27,7 +27,6 @@ struct stream;
 /* Lookups that wait are done in the same gap if they begin within this time. */
 #define GATE_BATCH_NS (500 * CLOCK_US)
 
-#define GATE_PATIENCE_MS_DEFAULT 2000u
 /* For what nobody waits for. */
 #define GATE_NOBODY_NS (50 * CLOCK_MS)
 
@@ -53,10 +52,12 @@ struct gate {
 	uint64_t patience_ns;
 	uint64_t round;
 	uint64_t begun_at, changed_at, closed_at; /* ns; closed_at: when the device was idle */
+	uint64_t asked_at;			  /* ns: when what the gate was begun for was asked for */
 	uint64_t quiet_at;   /* ns: nothing long is on the device since; 0: something is */
 	uint64_t refused_ns; /* how long that had run which the patience ended for */
 	char refused_by[64]; /* whose that was */
 	int32_t refused_pid;
+	uint64_t refused_session;
 	bool closed;   /* the gap is there */
 	bool farewell; /* for a halt: work of sessions that have ended is in nobody's way */
 	bool pressing; /* what nobody waits for has the patience of a load (burial.c) */
@@ -68,17 +69,17 @@ struct gate {
 #define GATE_E_GONE    3 /* the context or the requesting session has ended; the gate is open again */
 #define GATE_E_OWN     4 /* the patience is over, and only the session's own work is in the way: look again */
 
-/** Reads FRMPS_LOAD_PATIENCE_MS. */
-void gate_init(struct executor *executor);
+void gate_init(struct executor *executor, uint64_t patience_ms);
 
 /**
  * Shuts the gate, waits until nothing is on the device, and leaves it closed. Module thread; at once if it is
  * closed already.
  * @session: on whose behalf; NULL: nobody's, then other requests come first
+ * @asked_at: ns: since when it waits
  * Return: 0, GATE_E_REFUSED (gate.refused_* says why), GATE_E_GONE, or GATE_E_OWN: try again after the other
  * requests that are waiting, the gate is open.
  */
-int gate_enter(struct executor *executor, struct session *session);
+int gate_enter(struct executor *executor, struct session *session, uint64_t asked_at);
 /** Closes the gate if nothing runs; others are stopped for GATE_CLOSED_NS at most if something does after
  * all. Module thread. Return: whether it is closed and nothing runs. */
 bool gate_try(struct executor *executor);

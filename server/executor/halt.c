@@ -22,6 +22,7 @@
 
 #include <sys/epoll.h>
 
+#include "server/executor/clock.h"
 #include "server/executor/lost.h"
 #include "server/executor/retire.h"
 #include "server/executor/session.h"
@@ -121,7 +122,7 @@ static void halt_gently(struct job *job)
 	int error;
 
 	gate->farewell = true;
-	error = executor_is_lost(job->executor) ? 0 : gate_enter(job->executor, NULL);
+	error = executor_is_lost(job->executor) ? 0 : gate_enter(job->executor, NULL, clock_now());
 	gate->farewell = false;
 	/* A kernel that faulted may look done. The sign of it comes before its mark, so it is looked for
 	 * behind that. */

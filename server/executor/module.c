@@ -16,7 +16,7 @@
 //     in a gap made for it after GRAVE_NS. So it comes before whatever a later request puts on the device,
 //     and the standby, which does the same requests, has everything at the same addresses.
 // Between requests the thread gives back what clients have left behind (burial.c).
-// Placing a newcomer that was refused, or the long runner, elsewhere is the daemon's to decide.
+// Placing a newcomer that was refused elsewhere is the daemon's (failover/move.c).
 //
 // Functions are published to the serving thread in an array by id. Before a function is freed it is
 // unpublished, and the serving thread has begun another turn (drain.c).
@@ -78,9 +78,9 @@ static void bury_module(struct executor *executor, struct module *module)
 }
 
 /* gate_enter(); the graves come first in every gap. */
-static int enter_gap(struct executor *executor, struct session *session)
+static int enter_gap(struct executor *executor, struct session *session, uint64_t asked_at)
 {
-	int error = gate_enter(executor, session);
+	int error = gate_enter(executor, session, asked_at);
 
 	if (!error)
 		clear_graves(executor);
@@ -102,7 +102,7 @@ static bool is_time_for_graves(struct executor *executor)
 	if (now - worker->grave_since < GRAVE_NS || now - worker->tried_at < GRAVE_NS)
 		return false;
 	worker->tried_at = now;
-	return !gate_enter(executor, NULL);
+	return !gate_enter(executor, NULL, now);
 }
 
 static bool is_first_of_session(const struct job_list *queue, const struct job *job)
@@ -331,7 +331,7 @@ static CUresult load_module(struct job *job, const uint8_t *image, char *log, st
 static CUresult wait_for_gap(struct job *job, char *text)
 {
 	struct gate *gate = &job->executor->gate;
-	int error = enter_gap(job->executor, job->session);
+	int error = enter_gap(job->executor, job->session, job->since);
 
 	if (error == GATE_E_OWN)
 		return CUDA_ERROR_NOT_READY;
@@ -340,7 +340,7 @@ static CUresult wait_for_gap(struct job *job, char *text)
 			"putting code on the GPU stops every program that shares it until all running "
 			"kernels "
 			"have ended; a kernel of another program (%s, pid %d) has been running for %llu ms, "
-			"longer than the %llu ms that are waited (FRMPS_LOAD_PATIENCE_MS of the service). "
+			"longer than the %llu ms that are waited (load_patience_ms of the service). "
 			"Nothing was changed; it can be tried again",
 			gate->refused_by, (int)gate->refused_pid,
 			(unsigned long long)(gate->refused_ns / CLOCK_MS),
@@ -348,6 +348,15 @@ static CUresult wait_for_gap(struct job *job, char *text)
 	else if (error)
 		snprintf(text, TEXT_BYTES, "the session ends");
 	return error ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_SUCCESS;
+}
+
+/* With whose work there was no gap, and for how long that has been running, ms. */
+static void refuse(struct job *job, CUresult code, const char *text)
+{
+	const struct gate *gate = &job->executor->gate;
+	const uint64_t values[] = {gate->refused_session, gate->refused_ns / CLOCK_MS};
+
+	job_reply(job, code, values, code == CUDA_ERROR_SYSTEM_NOT_READY ? 2 : 0, text);
 }
 
 static void load(struct job *job)
@@ -426,7 +435,7 @@ static void unload_finish(struct job *job)
 		module_end(job->session, *slot);
 		*slot = NULL;
 	}
-	job_reply(job, code, NULL, 0, text);
+	refuse(job, code, text);
 }
 
 static void unload_drained(struct job *job)
@@ -545,7 +554,7 @@ static bool look_up(struct job *job, struct module *module, lookup_fn *lookup, v
 	}
 	if (!executor_code(job->executor, code))
 		return true;
-	job_reply(job, code, NULL, 0, text);
+	refuse(job, code, text);
 	return false;
 }
 

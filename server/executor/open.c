@@ -329,10 +329,28 @@ static int close_step(struct job *job)
 	return 0;
 }
 
+static int close_behind_detach(struct job *job)
+{
+	if (executor_is_lost(job->executor)) {
+		job_free(job);
+		return 0;
+	}
+	if (job->session->detaching)
+		return JOB_E_WAIT;
+	open_handle_close(job);
+	return 0;
+}
+
 void open_handle_close(struct job *job)
 {
 	struct session *session = job->session;
 
+	if (session->detaching) {
+		session->closing = true;
+		job->step = close_behind_detach;
+		job_park(job);
+		return;
+	}
 	if (session->ending) {
 		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, "it is being closed");
 		return;

@@ -186,7 +186,9 @@ static void attach(struct serve_thread *thread, struct session *session)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = session};
 
-	if (epoll_ctl(thread->epoll, EPOLL_CTL_ADD, session->doorbell, &event) < 0)
+	/* After a halt the doorbell is the next executor's. */
+	if (!word_relaxed(&thread->halted) &&
+		epoll_ctl(thread->epoll, EPOLL_CTL_ADD, session->doorbell, &event) < 0)
 		log_error("session %llu: cannot listen to its doorbell: %m", (unsigned long long)session->id);
 	TAILQ_INSERT_TAIL(&thread->sessions, session, served_link);
 }

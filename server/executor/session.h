@@ -86,6 +86,7 @@ struct session {
 	struct serve_thread *thread; /* NULL: not served */
 	_Atomic bool closing;	     /* takes no requests any more; gate.c looks as well */
 	bool ending;		     /* a CloseSession is at work */
+	bool detaching;		     /* a DetachSession is; a CloseSession waits behind it */
 
 	/* Main thread asks, serving thread answers: see drain.c. Also written at attach (served = 1) and
 	 * detach. */

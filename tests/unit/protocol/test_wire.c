@@ -145,6 +145,7 @@ static struct wire_message *sample(enum wire_type type)
 			(struct wire_open_session){UINT64_MAX, 2, 3, shape, UINT32_MAX, "program", INT32_MAX};
 		break;
 	case WIRE_CLOSE_SESSION:
+	case WIRE_DETACH_SESSION:
 		m->close_session.patience_ms = UINT32_MAX;
 		break;
 	case WIRE_ACTIVATE:
@@ -384,6 +385,7 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 	case WIRE_OPEN_SESSION:
 		return same_open_session(&a->open_session, &b->open_session);
 	case WIRE_CLOSE_SESSION:
+	case WIRE_DETACH_SESSION:
 		ck_assert_uint_eq(a->close_session.patience_ms, b->close_session.patience_ms);
 		return;
 	case WIRE_ACTIVATE:

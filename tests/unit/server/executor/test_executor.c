@@ -28,6 +28,7 @@
 
 static int control[2] = {-1, -1};
 static pthread_t main_thread;
+static unsigned load_patience_ms;
 static uint64_t next_id;
 static struct packet answer;
 static struct wire_message message;
@@ -43,7 +44,7 @@ struct client {
 static void *run(void *unused)
 {
 	(void)unused;
-	return (void *)(intptr_t)executor_main(&fake_ops, 0, control[0], -1);
+	return (void *)(intptr_t)executor_main(&fake_ops, 0, control[0], -1, load_patience_ms);
 }
 
 static void receive(enum wire_type type)
@@ -54,7 +55,7 @@ static void receive(enum wire_type type)
 		message.type == type, "%s instead of %s", wire_type_name(message.type), wire_type_name(type));
 }
 
-static void start(void)
+static void start_executor(void)
 {
 	fake_reset();
 	fake.immediate = true;
@@ -64,6 +65,12 @@ static void start(void)
 	ck_assert_int_eq(pthread_create(&main_thread, NULL, run, NULL), 0);
 	receive(WIRE_READY);
 	ck_assert_str_eq(message.ready.device.name, "fake");
+}
+
+static void start(void)
+{
+	load_patience_ms = 2000;
+	start_executor();
 }
 
 static uint64_t send_request(struct wire_message *request, const int *fds, unsigned count)
@@ -583,8 +590,8 @@ END_TEST
 static void start_tight(void)
 {
 	setenv("FRMPS_UNPIN_MIB", "1", 1);
-	setenv("FRMPS_LOAD_PATIENCE_MS", "20", 1);
-	start();
+	load_patience_ms = 20;
+	start_executor();
 }
 
 /* The process ends with sessions open: run in the test's own process, which is forked. */
@@ -593,7 +600,7 @@ START_TEST(a_device_that_is_not_there)
 	int pair[2];
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-	ck_assert_int_eq(executor_main(&fake_ops, 9, pair[0], -1), EXIT_FAILURE);
+	ck_assert_int_eq(executor_main(&fake_ops, 9, pair[0], -1, 2000), EXIT_FAILURE);
 	control[1] = pair[1];
 	receive(WIRE_LOST);
 	ck_assert_int_eq(message.trouble.code, CUDA_ERROR_INVALID_DEVICE);

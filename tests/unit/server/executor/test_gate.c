@@ -559,7 +559,7 @@ START_TEST(a_refusal_says_why)
 	ask_for_lookup(stranger, 101);
 	ck_assert_int_eq(answer_to(101), CUDA_ERROR_SYSTEM_NOT_READY);
 	ck_assert_ptr_nonnull(strstr(message.reply.text, "another program (runner, pid"));
-	ck_assert_ptr_nonnull(strstr(message.reply.text, "FRMPS_LOAD_PATIENCE_MS"));
+	ck_assert_ptr_nonnull(strstr(message.reply.text, "load_patience_ms"));
 	ck_assert_uint_eq(fake_count(FAKE_SETTLE), 0);
 	turn_until(GATE_OPEN);
 	/* It may be asked for again. */

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Letting a session go. Main thread, each step only when the one before is over:
+//
+//   the serving thread marks what is unmarked and lets go (serve_detach)
+//   what is on the device ends (drain.c), and nothing is doubtful (contain.c): a kernel that faulted may look
+//   done, but the sign of it comes before its mark
+//   nobody looks at the session's sinks any more (stray.c)
+//   generation = 0: answer 1
+//
+// From then on the session is what a standby knows of one: its maps and modules are here until CloseSession,
+// and the words in its regions, which are another executor's now, are not read any more.
+//
+// If its work does not end in time, or the session has come to its end meanwhile, it is served on as if
+// nothing had been: answer 0. Whatever it had given to the device stays known, and nobody else has issued.
+
+#include "server/executor/detach.h"
+
+#include "server/executor/clock.h"
+#include "server/executor/drain.h"
+#include "server/executor/session.h"
+
+static void answer(struct job *job, uint64_t gone)
+{
+	job->session->detaching = false;
+	job_reply(job, CUDA_SUCCESS, &gone, 1, NULL);
+}
+
+static bool is_over(const struct session *session)
+{
+	return word_acquire(&session->view.server->state) > SHM_SESSION_HELD;
+}
+
+/* Nobody serves it: the serving thread's part is ours until it is attached. */
+static void serve_on(struct job *job)
+{
+	struct session *session = job->session;
+
+	session->leaving = false;
+	session->stopped = is_over(session);
+	/* One that is being closed is not served any more anyway. */
+	if (!session->closing && serve_attach(session))
+		session_end(session, SHM_SESSION_FAULTED, CUDA_ERROR_OUT_OF_MEMORY, "no memory to serve it");
+	answer(job, 0);
+}
+
+static int let_go(struct job *job)
+{
+	struct session *session = job->session;
+
+	if (executor_is_lost(job->executor)) {
+		job_free(job);
+		return 0;
+	}
+	if (contain_is_open(job->executor))
+		return JOB_E_WAIT;
+	if (session->closing || is_over(session)) {
+		serve_on(job);
+		return 0;
+	}
+	if (!stray_farewell(session, job->since))
+		return JOB_E_WAIT;
+	/* Pairs with the looks of gate.c, burial.c and contain.c. */
+	word_release(&session->generation, 0);
+	answer(job, 1);
+	return 0;
+}
+
+static void drained(struct job *job)
+{
+	/* The answer is the process's end, and a next executor listens to the doorbell. */
+	if (executor_is_lost(job->executor)) {
+		job_free(job);
+		return;
+	}
+	if (!job->drained) {
+		serve_on(job);
+		return;
+	}
+	job->step = let_go;
+	job_park(job);
+}
+
+static int wait_for_thread(struct job *job)
+{
+	uint64_t now = clock_now();
+
+	if (executor_is_lost(job->executor)) {
+		job_free(job);
+		return 0;
+	}
+	/* Pairs with the release in detach() of serve.c. */
+	if (word_acquire(&job->session->served))
+		return JOB_E_WAIT;
+	job->session->thread = NULL;
+	drain_begin(job, job->deadline > now ? job->deadline - now : 0, drained);
+	return 0;
+}
+
+void detach_handle(struct job *job)
+{
+	struct session *session = job->session;
+
+	if (session->detaching || session->ending || !session->thread || serve_detach(session)) {
+		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, "it cannot be let go now");
+		return;
+	}
+	session->detaching = true;
+	job->deadline = clock_now() + job->message.close_session.patience_ms * CLOCK_MS;
+	job->step = wait_for_thread;
+	job_park(job);
+}
