@@ -21,6 +21,7 @@
 #include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/failover/halt.h"
+#include "server/failover/move.h"
 #include "server/failover/supervise.h"
 #include "server/failover/warm.h"
 #include "server/failover/worker.h"
@@ -277,6 +278,7 @@ static void read_domain(struct daemon *daemon, const struct record *record)
 	domain->assigned = kept.assigned;
 	domain->alone = kept.alone;
 	domain->retiring = kept.retiring;
+	memcpy(domain->reason, kept.reason, sizeof(domain->reason));
 	domain->activate_id = kept.activate_id;
 	domain->promotion = kept.promotion;
 	domain->promotion.halt_timer = timer;
@@ -345,13 +347,19 @@ static void open_again(struct worker *worker, void *context, const struct record
 static void attach_again(struct worker *worker, void *context, const struct record *record)
 {
 	(void)record;
-	client_attach_again(context, worker);
+	client_attach(context, worker);
 }
 
 static void close_again(struct worker *worker, void *context, const struct record *record)
 {
 	(void)record;
 	client_close_again(context, worker);
+}
+
+static void let_go_again(struct worker *worker, void *context, const struct record *record)
+{
+	(void)record;
+	move_let_go_again(context, worker);
 }
 
 static void ask_again(struct worker *worker, void *context, const struct record *record)
@@ -413,6 +421,9 @@ static int read_client(struct adoption *adoption, const struct record *record, b
 	read_request(adoption, client, &kept);
 	repeat_call(adoption, client, &client->open, open_again);
 	repeat_call(adoption, client, &client->attach, attach_again);
+	repeat_call(adoption, client, &client->let_go, let_go_again);
+	if (client->let_go.worker)
+		move_adopt(client, kept.let_go_to);
 	for (unsigned i = 0; i < KEPT_CLOSES; i++)
 		repeat_call(adoption, client, &client->closes[i], close_again);
 	return 0;

@@ -31,6 +31,7 @@ struct kept_service {
 struct kept_domain {
 	int64_t uid;
 	bool assigned, alone, retiring;
+	char reason[160];
 	uint32_t active;      /* worker */
 	uint64_t activate_id; /* of the Activate that is not answered; 0: none is out */
 	struct promotion promotion;
@@ -72,6 +73,8 @@ struct kept_client {
 	bool worked;						      /* at the first sign of the fault */
 	uint32_t connection, process, client_fd, server_fd, doorbell; /* descriptors */
 	struct kept_call open, attach, closes[KEPT_CLOSES];
+	struct kept_call let_go; /* DetachSession: it moves into the domain */
+	uint32_t let_go_to;
 	uint32_t patience_ms; /* of CloseSession */
 	/* The request under way: the packet itself is still on the client's socket. */
 	uint64_t asked;	   /* the client's number for it, 0: nothing is with a worker */
@@ -93,11 +96,21 @@ struct kept_holding {
 	struct kept_chunk chunk;
 };
 
+/* Windows side by side. */
+struct kept_windows {
+	uint32_t first, count;
+};
+
+/* Those of a session: its own, and what it reserved. */
+#define KEPT_RUNS 17u
+
 /* RECORD_LINGER, key: a serial number. Pinned memory that an executor has not let go of (session/linger.h).
  */
 struct kept_linger {
 	uint64_t session, bytes, address, range_bytes;
-	uint32_t type, flags, domain, window;
+	uint32_t type, flags, domain;
+	uint32_t run_count;
+	struct kept_windows runs[KEPT_RUNS];
 	struct kept_call call;
 };
 

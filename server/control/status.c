@@ -13,6 +13,7 @@
 //     name, total_bytes, driver_version
 //   domains			a list; others than root and the service's user see their own alone
 //     uid			null: nobody's yet
+//     alone			null, or why it is for one program alone
 //     state			waiting, activating, steady, halting, fencing
 //     generation		of the executor that serves, counted from 1
 //     verdict			null, or a sentence about the latest promotion
@@ -129,8 +130,9 @@ static json_t *domain_json(const struct domain *domain)
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
 		if (client->view.server)
 			json_array_append_new(clients, client_json(client));
-	return json_pack("{so ss si so sI so so}", "uid",
-		domain->assigned ? json_integer(domain->uid) : json_null(), "state",
+	return json_pack("{so so ss si so sI so so}", "uid",
+		domain->assigned ? json_integer(domain->uid) : json_null(), "alone",
+		domain->alone ? foreign(domain->reason) : json_null(), "state",
 		promote_state_name(domain->promotion.state), "generation", (int)domain->promotion.generation,
 		"verdict", *verdict ? foreign(verdict) : json_null(), "unpinning_bytes",
 		(json_int_t)linger_bytes(domain), "executors", executors, "clients", clients);

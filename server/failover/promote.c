@@ -51,6 +51,7 @@
 #include "server/config/config.h"
 #include "server/failover/convict.h"
 #include "server/failover/halt.h"
+#include "server/failover/move.h"
 #include "server/failover/overrun.h"
 #include "server/failover/verdict.h"
 #include "server/failover/worker.h"
@@ -116,6 +117,7 @@ static void begin(struct domain *domain, enum promote_state state, enum promote_
 	promotion->sign[0] = '\0';
 	convict_note_work(domain, domain->active);
 	promote_hold_sessions(domain);
+	move_call_off(domain);
 }
 
 static void halt(struct domain *domain, enum promote_cause cause, uint64_t patience_ms)

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "server/failover/move.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
@@ -64,6 +65,8 @@ static void on_mirrored(
 	free(mirror);
 	if (reply && worker->state == WORKER_WARM && !worker->mirrors)
 		warm_done(worker->domain, worker);
+	else if (reply && worker->state == WORKER_ACTIVE && !worker->mirrors)
+		move_look_into(worker->domain);
 }
 
 static void send_mirror(struct worker *worker, struct client *client, struct wire_message *message,
@@ -126,22 +129,26 @@ static void on_warm(
 	warm_done(domain, worker);
 }
 
+void warm_tell(struct worker *worker, struct client *client)
+{
+	const struct holding *entry;
+
+	mirror_session(worker, client);
+	sink_tell(client, worker);
+	TAILQ_FOREACH (entry, &client->holdings.entries, link)
+		mirror_entry(worker, client, entry);
+}
+
 void warm_start(struct worker *worker)
 {
 	struct wire_message ping = {.type = WIRE_PING};
-	const struct holding *entry;
 	struct client *client;
 
 	worker->state = WORKER_WARMING;
 	worker->told = true;
-	TAILQ_FOREACH (client, &worker->domain->clients, domain_link) {
-		if (!client->opened || client->state == CLIENT_CLOSING)
-			continue;
-		mirror_session(worker, client);
-		sink_tell(client, worker);
-		TAILQ_FOREACH (entry, &client->holdings.entries, link)
-			mirror_entry(worker, client, entry);
-	}
+	TAILQ_FOREACH (client, &worker->domain->clients, domain_link)
+		if (client->opened && client->state != CLIENT_CLOSING)
+			warm_tell(worker, client);
 	worker_request(worker, &ping, NULL, 0, on_warm, worker->domain);
 }
 
@@ -161,6 +168,9 @@ void warm_entry(struct client *client, const struct holding *entry)
 	TAILQ_FOREACH (worker, &client->domain->workers, link)
 		if (is_standby(worker))
 			mirror_entry(worker, client, entry);
+	worker = move_target(client);
+	if (worker)
+		mirror_entry(worker, client, entry);
 }
 
 void warm_drop(struct client *client, const struct wire_message *message, struct chunk *chunk)
@@ -172,4 +182,7 @@ void warm_drop(struct client *client, const struct wire_message *message, struct
 	TAILQ_FOREACH (worker, &client->domain->workers, link)
 		if (is_standby(worker))
 			send_mirror(worker, client, &copy, NULL, 0, NULL, chunk);
+	worker = move_target(client);
+	if (worker)
+		send_mirror(worker, client, &copy, NULL, 0, NULL, chunk);
 }

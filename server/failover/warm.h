@@ -19,6 +19,9 @@ struct worker;
 /** Ready was said: sends all opened sessions; the worker is WARM when it has executed them. */
 void warm_start(struct worker *worker);
 
+/** Tells an executor everything of one session. */
+void warm_tell(struct worker *worker, struct client *client);
+
 /** A standby knows everything: it may be needed at once. */
 void warm_done(struct domain *domain, struct worker *worker);
 

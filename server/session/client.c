@@ -19,6 +19,7 @@
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
 #include "server/config/config.h"
+#include "server/failover/move.h"
 #include "server/failover/overrun.h"
 #include "server/failover/warm.h"
 #include "server/failover/worker.h"
@@ -118,6 +119,8 @@ void client_keep(struct client *client)
 		.process = client->process_key,
 		.open = client->open,
 		.attach = client->attach,
+		.let_go = client->let_go,
+		.let_go_to = client->let_go_to,
 		.patience_ms = client->patience_ms,
 		.asked = client->again.asked,
 		.answered = client->answered,
@@ -396,13 +399,15 @@ static void on_attached(
 	client_unref(client);
 }
 
-static void attach(struct client *client, struct worker *worker)
+void client_attach(struct client *client, struct worker *worker)
 {
-	const uint32_t nothing = 0;
+	/* One that another executor served comes with what it has; nothing of it can be in doubt. */
+	bool is_new = word_acquire(&client->view.server->generation) == worker->generation;
+	const uint32_t recover = is_new ? CLIENT_RECOVER_NOTHING : CLIENT_RECOVER_BY_POLICY;
 	struct wire_message message = {.type = WIRE_ACTIVATE,
 		.activate = {.generation = worker->generation,
 			.sessions = {&client->number, 1},
-			.recover = {&nothing, 1},
+			.recover = {&recover, 1},
 			.reason = ""}};
 
 	client->attach = (struct kept_call){worker->number, worker->next_request};
@@ -429,7 +434,7 @@ static void on_opened(
 		serve(client);
 		/* Recorded with this: a Welcome that went out is sent again rather than never. */
 		if (client->state == CLIENT_SERVED)
-			attach(client, worker);
+			client_attach(client, worker);
 	} else if (client->state == CLIENT_OPENING && !dying)
 		client_refuse(client, reply->code,
 			reply->text[0] ? reply->text : "the executor cannot take one more client");
@@ -618,8 +623,11 @@ void client_end(struct client *client, uint32_t patience_ms)
 		return;
 	client->state = CLIENT_CLOSING;
 	client->patience_ms = patience_ms;
-	if (client->request)
+	if (client->request) {
+		move_forget(client, client->request);
 		request_cancel(client->request);
+	}
+	move_abandon(client);
 	let_peer_go(client);
 	client->daemon->reclaiming += client->opened;
 	send_close(client);
@@ -629,11 +637,6 @@ void client_end(struct client *client, uint32_t patience_ms)
 /*
  * Another life of the daemon
  */
-
-void client_attach_again(struct client *client, struct worker *worker)
-{
-	attach(client, worker);
-}
 
 static void take_kept(struct client *client, const struct kept_client *kept)
 {
@@ -653,6 +656,8 @@ static void take_kept(struct client *client, const struct kept_client *kept)
 	client->adopted = true;
 	client->open = kept->open;
 	client->attach = kept->attach;
+	client->let_go = kept->let_go;
+	client->let_go_to = kept->let_go_to;
 	memcpy(client->closes, kept->closes, sizeof(client->closes));
 	memcpy(client->program, kept->program, sizeof(client->program));
 	client->window = kept->window;

@@ -38,6 +38,7 @@ struct chunk;
 struct connection;
 struct daemon;
 struct domain;
+struct move;
 struct request;
 struct shared_fd;
 struct timer;
@@ -88,6 +89,7 @@ struct client {
 	struct holdings holdings;
 	struct chunk *sinks[2]; /* near, far (session/sink.c); NULL: none */
 	struct request *request;
+	struct move *move;	/* on its way into a domain of its own (failover/move.h); NULL: it is not */
 	struct worker *opening; /* OpenSession is with this executor, not answered */
 	bool opened;		/* an active executor knows it, so standbys do too */
 	unsigned closings;	/* CloseSession answers to come */
@@ -96,6 +98,8 @@ struct client {
 	const struct record *record;
 	uint32_t connection_key, process_key; /* of the descriptors */
 	struct kept_call open, attach;	      /* not answered */
+	struct kept_call let_go;	      /* the same: it moves to domain let_go_to */
+	uint32_t let_go_to;
 	struct kept_call closes[KEPT_CLOSES];
 	uint32_t patience_ms; /* of CloseSession */
 	uint64_t answered;    /* the client's number of its latest request that is over */
@@ -145,10 +149,12 @@ void client_keep(struct client *client);
 struct client *client_adopt(struct domain *domain, uint64_t number, const struct kept_client *kept);
 /* What an earlier life had asked of a worker, once more, as worker->next_request. */
 void client_open_again(struct client *client, struct worker *worker);
-void client_attach_again(struct client *client, struct worker *worker);
 void client_close_again(struct client *client, struct worker *worker);
 /** A closing session after client_close_again(): is over if no worker has it. */
 void client_closing_again(struct client *client);
+
+/** Has the active executor of its domain, which knows it, serve it. */
+void client_attach(struct client *client, struct worker *worker);
 
 struct client *client_ref(struct client *client);
 struct client *client_unref(struct client *client);

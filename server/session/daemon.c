@@ -74,7 +74,7 @@ static void on_keeper_timer(void *context)
 static void end_everything(struct daemon *daemon)
 {
 	struct client *client = TAILQ_FIRST(&daemon->clients), *next;
-	struct domain *domain = TAILQ_FIRST(&daemon->domains), *next_domain;
+	struct domain *domain, *next_domain;
 
 	for (; client; client = next) {
 		next = TAILQ_NEXT(client, link);
@@ -82,7 +82,7 @@ static void end_everything(struct daemon *daemon)
 			"the service lost the process that keeps the device memory");
 		client_end(client, 0);
 	}
-	for (; domain; domain = next_domain) {
+	for (domain = TAILQ_FIRST(&daemon->domains); domain; domain = next_domain) {
 		next_domain = TAILQ_NEXT(domain, link);
 		domain_retire(domain);
 	}
@@ -254,7 +254,7 @@ static struct domain *find_domain(const struct daemon *daemon, uid_t uid, bool a
 	return nobodys;
 }
 
-struct domain *daemon_domain_of(struct daemon *daemon, uid_t uid, bool alone)
+struct domain *daemon_domain_of(struct daemon *daemon, uid_t uid, const char *alone)
 {
 	struct domain *domain = find_domain(daemon, uid, alone), *other;
 
@@ -266,6 +266,7 @@ struct domain *daemon_domain_of(struct daemon *daemon, uid_t uid, bool alone)
 		return domain;
 	domain->assigned = true;
 	domain->alone = alone;
+	snprintf(domain->reason, sizeof(domain->reason), "%s", alone ? alone : "");
 	domain->uid = uid;
 	domain_keep(domain);
 	domain_fill(domain);

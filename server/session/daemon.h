@@ -114,10 +114,10 @@ void daemon_worker_gone(struct worker *worker);
 
 /**
  * A domain for a user's next client: his own, else the prewarmed one that is nobody's yet, else a new one.
- * @alone: one that no other client is in, and will be
+ * @alone: why it is to be one that no other client is in, and will be; NULL: it need not be
  * Return: NULL without memory
  */
-struct domain *daemon_domain_of(struct daemon *daemon, uid_t uid, bool alone);
+struct domain *daemon_domain_of(struct daemon *daemon, uid_t uid, const char *alone);
 
 /** Sees to it that there is a domain for whoever comes. */
 void daemon_prewarm(struct daemon *daemon);

@@ -14,6 +14,7 @@
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
 #include "server/config/config.h"
+#include "server/failover/move.h"
 #include "server/failover/warm.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
@@ -38,7 +39,7 @@ static uint64_t idle_ms(const struct domain *domain)
 /* Whether the domain is one that goes when nobody uses it. */
 static bool is_idle(const struct domain *domain)
 {
-	return domain->assigned && !domain->retiring && !domain->daemon->leaving &&
+	return domain->assigned && !domain->retiring && !domain->daemon->leaving && !domain->arrival &&
 	       TAILQ_EMPTY(&domain->clients);
 }
 
@@ -84,7 +85,7 @@ void domain_watch_idle(struct domain *domain)
 
 void domain_keep(struct domain *domain)
 {
-	const struct kept_domain kept = {.uid = domain->uid,
+	struct kept_domain kept = {.uid = domain->uid,
 		.assigned = domain->assigned,
 		.alone = domain->alone,
 		.retiring = domain->retiring,
@@ -92,6 +93,7 @@ void domain_keep(struct domain *domain)
 		.activate_id = domain->activate_id,
 		.promotion = domain->promotion};
 
+	memcpy(kept.reason, domain->reason, sizeof(kept.reason));
 	domain->record = store_put(
 		domain->daemon->store, domain->record, RECORD_DOMAIN, domain->number, &kept, sizeof(kept));
 }
@@ -223,6 +225,7 @@ void domain_resume(struct domain *domain)
 		else if (client->request)
 			request_advance(client->request);
 	}
+	move_look_into(domain);
 }
 
 void domain_worker_ready(struct domain *domain, struct worker *worker)
@@ -251,6 +254,7 @@ void domain_worker_gone(struct domain *domain, struct worker *worker)
 		describe_end(worker, reason, sizeof(reason));
 		start_failed(domain, reason);
 	}
+	move_lost(domain, worker);
 	promote_fenced(domain, worker);
 	domain_keep_all(domain, false);
 	domain_fill(domain);

@@ -8,7 +8,7 @@
 // belongs to that user for good. Invariants: sessions of a domain have disjoint windows; at most one worker
 // is `active`; the number of workers, until they are reaped, is kept at 1 + standbys while the domain lives.
 // A domain without clients lives for domain_idle_seconds more, the last domain for good. A domain of one
-// client alone (isolation = client, quarantine) goes with it.
+// client alone (isolation = client, quarantine, failover/move.c) goes with it.
 
 #ifndef FRMPS_SERVER_SESSION_DOMAIN_H
 #define FRMPS_SERVER_SESSION_DOMAIN_H
@@ -23,6 +23,7 @@
 
 struct daemon;
 struct client;
+struct move;
 struct record;
 struct timer;
 struct wire_message;
@@ -34,8 +35,10 @@ struct worker;
 struct domain {
 	TAILQ_ENTRY(domain) link;
 	struct daemon *daemon;
-	bool assigned; /* to `uid` */
-	bool alone;    /* to one client of his: no spare executor, and gone with it */
+	bool assigned;	      /* to `uid` */
+	bool alone;	      /* to one client of his: no spare executor, and gone with it */
+	char reason[160];     /* why it is alone; else empty */
+	struct move *arrival; /* a session is on its way into it (failover/move.h); NULL: none */
 	uid_t uid;
 	TAILQ_HEAD(, worker) workers;
 	struct worker *active; /* from the moment Activate is sent until it is reaped */

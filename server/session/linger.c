@@ -20,73 +20,130 @@ struct linger {
 	TAILQ_ENTRY(linger) link; /* domain->lingers */
 	struct domain *domain;
 	struct worker *worker;
-	uint32_t window; /* WINDOW_NONE: its session goes on */
-	uint64_t bytes;
+	struct kept_linger kept;
 	const struct record *record;
 };
 
-/* Whatever the answer: over, nothing known of it (it was over already), or the executor is dead. */
-static void on_over(
-	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+static struct wire_message message_of(const struct kept_linger *kept)
 {
-	struct linger *linger = context;
+	struct wire_message message = {.type = (enum wire_type)kept->type, .session = kept->session};
 
-	(void)worker;
-	(void)reply;
-	(void)packet;
-	TAILQ_REMOVE(&linger->domain->lingers, linger, link);
-	window_give(&linger->domain->windows, linger->window);
-	store_drop(linger->domain->daemon->store, linger->record);
+	if (message.type == WIRE_UNMAP_HOST)
+		message.range = (struct wire_range){kept->address, kept->range_bytes, kept->flags};
+	return message;
+}
+
+/* As the worker's next request. */
+static void keep(struct linger *linger)
+{
+	struct store *store = linger->domain->daemon->store;
+
+	linger->kept.call = (struct kept_call){linger->worker->number, linger->worker->next_request};
+	linger->record = store_put(store, linger->record, RECORD_LINGER,
+		linger->record ? record_key(linger->record) : store_serial(store), &linger->kept,
+		sizeof(linger->kept));
+}
+
+static void end(struct linger *linger)
+{
+	struct domain *domain = linger->domain;
+
+	TAILQ_REMOVE(&domain->lingers, linger, link);
+	for (uint32_t i = 0; i < linger->kept.run_count; i++)
+		window_give_run(&domain->windows, linger->kept.runs[i].first, linger->kept.runs[i].count);
+	store_drop(domain->daemon->store, linger->record);
 	free(linger);
 }
 
-static void ask(struct linger *linger, const struct kept_linger *kept)
+/* Not the last word on a session that was let go: bytes stay pinned. Otherwise, whatever the answer, it is
+ * over, or nothing is known of it (it was over already), or the executor is dead. */
+static void on_answer(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
-	struct wire_message again = {.type = (enum wire_type)kept->type, .session = kept->session};
+	struct linger *linger = context;
+	struct wire_message again = message_of(&linger->kept);
 
-	if (again.type == WIRE_UNMAP_HOST)
-		again.range = (struct wire_range){kept->address, kept->range_bytes, kept->flags};
-	window_adopt(&linger->domain->windows, linger->window);
+	(void)packet;
+	if (!reply || reply->code || reply->values.count < 2 || worker->state == WORKER_CONDEMNED) {
+		end(linger);
+		return;
+	}
+	linger->kept.bytes = reply->values.at[1];
+	keep(linger);
+	worker_request(worker, &again, NULL, 0, on_answer, linger);
+}
+
+static void ask(struct linger *linger)
+{
+	struct wire_message message = message_of(&linger->kept);
+	const struct kept_linger *kept = &linger->kept;
+
+	for (uint32_t i = 0; i < kept->run_count; i++)
+		window_take_again(&linger->domain->windows, kept->runs[i].first, kept->runs[i].count);
 	TAILQ_INSERT_TAIL(&linger->domain->lingers, linger, link);
-	worker_request(linger->worker, &again, NULL, 0, on_over, linger);
+	worker_request(linger->worker, &message, NULL, 0, on_answer, linger);
+}
+
+static struct linger *linger_new(struct domain *domain, struct worker *worker, const struct kept_linger *kept)
+{
+	struct linger *linger = calloc(1, sizeof(*linger));
+
+	log_bug_on(!linger); /* the windows would be given out too early */
+	linger->domain = domain;
+	linger->worker = worker;
+	linger->kept = *kept;
+	return linger;
 }
 
 void linger_adopt(struct domain *domain, struct worker *worker, const struct kept_linger *kept,
 	const struct record *record)
 {
-	struct linger *linger = calloc(1, sizeof(*linger));
+	struct linger *linger = linger_new(domain, worker, kept);
 
-	log_bug_on(!linger);
-	*linger = (struct linger){.domain = domain,
-		.worker = worker,
-		.window = kept->window,
-		.bytes = kept->bytes,
-		.record = record};
-	ask(linger, kept);
+	linger->record = record;
+	ask(linger);
+}
+
+static void begin(struct client *client, struct worker *worker, struct kept_linger *kept)
+{
+	struct linger *linger;
+
+	kept->session = client->number;
+	kept->domain = client->domain->number;
+	linger = linger_new(client->domain, worker, kept);
+	keep(linger);
+	ask(linger);
 }
 
 void linger_begin(
 	struct client *client, struct worker *worker, const struct wire_message *message, uint64_t bytes)
 {
-	struct linger *linger = calloc(1, sizeof(*linger));
-	struct store *store = client->daemon->store;
-	struct kept_linger kept = {.session = client->number,
-		.bytes = bytes,
-		.type = message->type,
-		.domain = client->domain->number,
-		.window = message->type == WIRE_UNMAP_HOST ? WINDOW_NONE : client->window,
-		.call = {worker->number, worker->next_request}};
+	struct kept_linger kept = {.bytes = bytes, .type = message->type};
 
-	log_bug_on(!linger); /* the window would be given out too early */
 	if (message->type == WIRE_UNMAP_HOST) {
 		kept.address = message->range.address;
 		kept.range_bytes = message->range.bytes;
 		kept.flags = message->range.flags;
+	} else {
+		kept.run_count = 1;
+		kept.runs[0] = (struct kept_windows){client->window, 1};
 	}
-	*linger = (struct linger){
-		.domain = client->domain, .worker = worker, .window = kept.window, .bytes = bytes};
-	linger->record = store_put(store, NULL, RECORD_LINGER, store_serial(store), &kept, sizeof(kept));
-	ask(linger, &kept);
+	begin(client, worker, &kept);
+}
+
+void linger_leave(struct client *client, struct worker *worker)
+{
+	struct kept_linger kept = {.type = WIRE_CLOSE_SESSION, .run_count = 1, .runs = {{client->window, 1}}};
+	const struct holding *entry;
+
+	TAILQ_FOREACH (entry, &client->holdings.entries, link) {
+		if (entry->type != WIRE_RESERVE_WINDOW)
+			continue;
+		log_bug_on(kept.run_count == KEPT_RUNS);
+		kept.runs[kept.run_count++] = (struct kept_windows){
+			window_at(entry->range.address), (uint32_t)(entry->range.bytes / WINDOW_BYTES)};
+	}
+	begin(client, worker, &kept);
 }
 
 uint64_t linger_bytes(const struct domain *domain)
@@ -96,6 +153,6 @@ uint64_t linger_bytes(const struct domain *domain)
 
 	TAILQ_FOREACH (linger, &domain->lingers, link)
 		if (linger->worker == domain->active)
-			bytes += linger->bytes;
+			bytes += linger->kept.bytes;
 	return bytes;
 }

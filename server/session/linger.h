@@ -3,9 +3,10 @@
 //
 // Pinned memory that a client gave up, or that ended with it, and that an executor could not unpin yet: the
 // driver would have stopped everybody (executor/burial.c). The daemon counts it, and gives the window of a
-// session that ended to nobody before it is over. Daemon, loop thread only.
+// session that ended to nobody before it is over. The same for what is left of a session in a domain that it
+// has left. Daemon, loop thread only.
 //
-// One linger per executor and thing. It ends with the executor's second answer, or with the executor.
+// One linger per executor and thing. It ends with the executor's last answer, or with the executor.
 
 #ifndef FRMPS_SERVER_SESSION_LINGER_H
 #define FRMPS_SERVER_SESSION_LINGER_H
@@ -28,6 +29,12 @@ struct worker;
  */
 void linger_begin(
 	struct client *client, struct worker *worker, const struct wire_message *message, uint64_t bytes);
+
+/**
+ * A session has moved to another domain, and this executor of its former one has let it go: what is left of
+ * it there is closed, and all its windows are held until that is over.
+ */
+void linger_leave(struct client *client, struct worker *worker);
 
 /** Makes a linger of an earlier life of the daemon again and asks, as worker->next_request. */
 void linger_adopt(struct domain *domain, struct worker *worker, const struct kept_linger *kept,

@@ -15,11 +15,13 @@
 #include "protocol/cuda_abi.h"
 #include "server/backend/backend.h"
 #include "server/config/config.h"
+#include "server/failover/move.h"
 #include "server/failover/warm.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
+#include "server/loop/timer.h"
 #include "server/session/check.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
@@ -55,6 +57,7 @@ static struct request *request_free(struct request *request)
 	shared_fd_unref(request->fd);
 	chunk_unref(request->chunk);
 	client_unref(request->client);
+	free(request->refusal);
 	free(request);
 	return NULL;
 }
@@ -113,6 +116,7 @@ static void finish(struct request *request, const struct wire_reply *reply)
 		client->crashes = 0;
 		client_keep(client);
 		request_free(request);
+		move_look(client);
 		connection_resume(client->connection);
 	}
 	client_unref(client);
@@ -304,6 +308,78 @@ static bool is_void(struct worker *worker, const struct wire_reply *reply)
 	return worker_is_failing(worker);
 }
 
+/*
+ * Code that cannot be loaded beside what others run
+ */
+
+static bool is_late(const struct request *request)
+{
+	return timer_now_us() - request->refused_us >= request->client->daemon->config->load_place_ms * 1000;
+}
+
+static void refuse_load(struct request *request)
+{
+	struct wire_reply *reply = calloc(1, sizeof(*reply));
+
+	log_bug_on(!reply);
+	reply->code = CUDA_ERROR_SYSTEM_NOT_READY;
+	reply->text = request->refusal ? request->refusal : "";
+	log_warning("session %llu (process %d, %s) cannot load its code: %s",
+		(unsigned long long)request->client->number, (int)request->client->pid,
+		request->client->program, reply->text);
+	finish(request, reply);
+	free(reply);
+}
+
+/* request_advance() comes behind this: the request goes to the executor that its session has then. */
+static void on_placed(void *context, int32_t code, const char *text)
+{
+	struct request *request = context;
+
+	(void)text;
+	if (code && domain_serving(request->client->domain) && is_late(request))
+		refuse_load(request);
+}
+
+/* Why it needs a domain of its own. */
+static void describe_runner(
+	const struct client *client, const struct wire_u64s *values, char *text, size_t size)
+{
+	const char *program = "another program";
+	const struct client *runner;
+
+	TAILQ_FOREACH (runner, &client->domain->clients, domain_link)
+		if (values->count && runner->number == values->at[0])
+			program = runner->program;
+	snprintf(text, size, "code cannot be loaded beside a kernel of %.80s that runs for %.1f s", program,
+		values->count > 1 ? (double)values->at[1] / 1000.0 : 0.0);
+}
+
+/* The session goes on in an executor of its own, or tries again for a while where that cannot be. */
+static void place(struct request *request, const struct wire_reply *reply)
+{
+	struct client *client = request->client;
+	uint64_t limit_ms = client->daemon->config->load_place_ms;
+	const char *obstacle;
+	char why[160];
+
+	if (!request->refused_us)
+		request->refused_us = timer_now_us();
+	free(request->refusal);
+	request->refusal = strdup(reply->text);
+	if (is_late(request)) {
+		refuse_load(request);
+		return;
+	}
+	describe_runner(client, &reply->values, why, sizeof(why));
+	obstacle = move_begin(client, MOVE_LOAD, why, limit_ms, on_placed, request);
+	if (!obstacle)
+		return;
+	log_info("session %llu (process %d, %s) cannot have an executor of its own: %s",
+		(unsigned long long)client->number, (int)client->pid, client->program, obstacle);
+	request_advance(request);
+}
+
 static void on_answer(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
@@ -315,6 +391,8 @@ static void on_answer(
 		request_free(request);
 	else if (is_void(worker, reply))
 		request_advance(request); /* does nothing before there is a next one */
+	else if (reply->code == CUDA_ERROR_SYSTEM_NOT_READY)
+		place(request, reply);
 	else if (reply->code)
 		finish(request, reply);
 	else
@@ -452,14 +530,15 @@ static void export_memory(struct request *request)
 	succeed_here(request, values, 4);
 }
 
-/* Memory of any session of the same user: executors of other users never see it. */
-static const struct holding *find_exported(const struct domain *domain, const uint64_t token[2])
+/* Memory of any session of the same user, whatever executors it has; those of other users never see it. */
+static const struct holding *find_exported(const struct client *importer, const uint64_t token[2])
 {
 	const struct holding *entry = NULL;
 	const struct client *client;
 
-	TAILQ_FOREACH (client, &domain->clients, domain_link) {
-		entry = client->state == CLIENT_SERVED ? holdings_find_token(&client->holdings, token) : NULL;
+	TAILQ_FOREACH (client, &importer->daemon->clients, link) {
+		if (client->uid == importer->uid && client->state == CLIENT_SERVED)
+			entry = holdings_find_token(&client->holdings, token);
 		if (entry)
 			break;
 	}
@@ -476,7 +555,7 @@ static bool is_within_limit(const struct client *client, uint64_t bytes)
 static void import_memory(struct request *request)
 {
 	struct wire_memory *wish = &request->message.memory;
-	const struct holding *entry = find_exported(request->client->domain, wish->token);
+	const struct holding *entry = find_exported(request->client, wish->token);
 
 	if (!entry) {
 		finish_with(request, CUDA_ERROR_INVALID_VALUE);
@@ -516,6 +595,8 @@ void request_advance(struct request *request)
 	if (request->thirsty)
 		TAILQ_REMOVE(&request->client->daemon->thirsty, request, link);
 	request->thirsty = false;
+	if (move_holds(request->client))
+		return;
 	if (route == ROUTE_DAEMON)
 		serve_here(request);
 	else if (route != ROUTE_ACTIVE && !request->chunk)

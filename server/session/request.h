@@ -41,6 +41,8 @@ struct request {
 	uint64_t worker_id; /* and as which request */
 	bool thirsty;	    /* in daemon->thirsty */
 	bool cancelled;
+	uint64_t refused_us;	  /* when the executor first refused to load its code; 0: it has not */
+	char *refusal;		  /* in its words */
 	uint32_t window, windows; /* RESERVE_WINDOW: taken, until a holding has them */
 	_Alignas(8) uint8_t bytes[];
 };

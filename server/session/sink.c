@@ -17,6 +17,7 @@
 #include "server/backend/backend.h"
 #include "server/config/config.h"
 #include "server/executor/guard.h"
+#include "server/failover/move.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
@@ -74,6 +75,8 @@ static void tell_all(struct client *client)
 	TAILQ_FOREACH (worker, &client->domain->workers, link)
 		if (worker_knows_sessions(worker))
 			sink_tell(client, worker);
+	if (move_target(client))
+		sink_tell(client, move_target(client));
 }
 
 /* The keeper answers in order: near, then far. */

@@ -51,8 +51,8 @@ static struct domain *find_room(struct visitor *visitor, const char *name)
 {
 	struct daemon *daemon = visitor->daemon;
 	char program[CLIENT_PROGRAM_MAX];
+	const char *alone = NULL;
 	struct domain *domain;
-	bool alone;
 
 	if (daemon->client_count >= daemon->config->clients_max) {
 		refuse(visitor, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
@@ -60,8 +60,10 @@ static struct domain *find_room(struct visitor *visitor, const char *name)
 		return NULL;
 	}
 	handshake_copy_name(program, sizeof(program), name);
-	alone = daemon->config->isolation == CONFIG_ISOLATION_CLIENT ||
-		offender_is_quarantined(daemon, visitor->peer.uid, program);
+	if (daemon->config->isolation == CONFIG_ISOLATION_CLIENT)
+		alone = "isolation = client";
+	else if (offender_is_quarantined(daemon, visitor->peer.uid, program))
+		alone = "it has had quarantine_faults faults";
 	domain = daemon_domain_of(daemon, visitor->peer.uid, alone);
 	if (!domain) {
 		refuse(visitor, CUDA_ERROR_OUT_OF_MEMORY, "the service is out of memory");

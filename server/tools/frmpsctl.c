@@ -100,6 +100,8 @@ static void print_domain(const json_t *domain)
 	else
 		printf("\nno user yet");
 	printf(" (%s, generation %lld)\n", text_of(domain, "state"), number_of(domain, "generation"));
+	if (json_is_string(json_object_get(domain, "alone")))
+		printf("  for one program alone: %s\n", text_of(domain, "alone"));
 	if (json_is_string(json_object_get(domain, "verdict")))
 		printf("  latest verdict: %s\n", text_of(domain, "verdict"));
 	if (number_of(domain, "unpinning_bytes")) {

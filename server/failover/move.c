@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Moving one session into a domain of its own, because code of it cannot be loaded beside kernels that do not
+// end (executor/gate.c), or because an operator said so. Its program notices a pause; nobody else anything.
+//
+//   move_begin()         the new domain's          all answered,             1: it is done with
+//        │               executor serves           no request under way      the old executor
+//        └──► STARTING ──────────────► TELLING ───────────────────► LETTING_GO ─────────────► arrive()
+//                 │                       │                            │   0: its own work does not end
+//                 └───────────┬───────────┴────────────────────────────┘
+//                             ▼ the limit is over, or something comes out differently there
+//                          call_off(): it stays where it is, the new domain goes
+//
+//   STARTING    a new domain that nobody else gets into, with one executor, which starts
+//   TELLING     that executor is told what the session holds, as a standby is (warm.c), and what it gets
+//               meanwhile. The old one serves it
+//   LETTING_GO  the old executor is asked to let it go (executor/detach.c). Requests of the session wait
+//
+// arrive(): the session is the new domain's. Nothing of it is on the device and its words stand still, so the
+// new executor takes it over at once (Activate); the old domain's executors are told to close it and hold its
+// windows until they have (session/linger.c).
+//
+// What may happen meanwhile:
+//   the old executor   is in trouble: the move is off, whatever its state: the session is judged and promoted
+//                      with all others. An executor that is halted or dying does not let anything go
+//   the new executor   cannot start, or dies: the next one is tried until the limit is over. A session that
+//   is
+//                      let go at that moment arrives in a domain whose next executor takes it over, as after
+//                      any loss
+//   the session        ends: the new domain goes
+//   the daemon         dies: before LETTING_GO nothing is recorded of a move, the new domain is empty and
+//                      goes, and the request that was refused is read again. LETTING_GO is recorded with the
+//                      session and goes on (move_adopt()). The step to the new domain is one record, put
+//                      after those of the lingers: if these are there twice, one of them ends at once
+//
+// What cannot be moved: what a kernel may have left in its module's variables, or in the device's heap, is in
+// the old context, and nobody can tell. So a session goes only if it has looked up no kernel, or if its
+// modules have nothing of the kind (holding->value of LOAD_MODULE, server/backend/image.h). What it has
+// copied into a variable it has looked up before. A fault says so before its mark arrives only where
+// executors contain faults: where they do not, only a session that has run nothing may go.
+//
+// Memory that sessions share is the keeper's, and stays shared.
+
+#include "server/failover/move.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/config/config.h"
+#include "server/failover/promote.h"
+#include "server/failover/warm.h"
+#include "server/failover/worker.h"
+#include "server/log.h"
+#include "server/loop/timer.h"
+#include "server/session/client.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/linger.h"
+#include "server/session/request.h"
+#include "server/session/window.h"
+
+/* How long the session's own work may take to end. */
+#define LET_GO_MS 5000u
+
+enum move_state { MOVE_STARTING, MOVE_TELLING, MOVE_LETTING_GO };
+
+struct move {
+	struct client *client;
+	struct domain *to;
+	struct worker *told; /* of that domain; NULL: none yet, or it is gone */
+	enum move_state state;
+	enum move_cause cause;
+	uint64_t begun_us;
+	struct timer *limit;
+	move_done_fn *done;
+	void *context;
+};
+
+bool move_holds(const struct client *client)
+{
+	const struct move *move = client->move;
+
+	return move && (move->state == MOVE_LETTING_GO || move->cause == MOVE_LOAD);
+}
+
+struct worker *move_target(const struct client *client)
+{
+	return client->move ? client->move->told : NULL;
+}
+
+/*
+ * Whether it may go
+ */
+
+static bool has_run(const struct client *client, bool *ret_leaves_traces)
+{
+	const struct holding *entry;
+	bool runs = false, keeps = false;
+
+	TAILQ_FOREACH (entry, &client->holdings.entries, link) {
+		runs |= entry->type == WIRE_FIND_FUNCTION;
+		keeps |= entry->type == WIRE_LOAD_MODULE && !entry->value;
+		/* What was copied there is there. */
+		if (entry->type == WIRE_FIND_GLOBAL)
+			*ret_leaves_traces = true;
+	}
+	*ret_leaves_traces |= runs && keeps;
+	return runs;
+}
+
+/* Return: NULL or why not. */
+static const char *obstacle(const struct client *client)
+{
+	const struct domain *from = client->domain;
+	const struct worker *active = domain_serving(from);
+	bool traces = false, ran;
+
+	if (client->move)
+		return "it is being moved";
+	if (from->alone)
+		return "it is alone already";
+	if (!client_is_live(client) || client->attach.worker || !active || from->retiring ||
+		from->daemon->draining)
+		return "it is not served now";
+	ran = has_run(client, &traces);
+	if (traces)
+		return "its modules have variables whose values cannot be taken along";
+	if (ran && active->graceful && !active->contains)
+		return "a fault in it could go unnoticed";
+	return NULL;
+}
+
+/*
+ * Ends
+ */
+
+static struct client *detach(struct move *move)
+{
+	struct client *client = move->client;
+
+	client->move = NULL;
+	move->to->arrival = NULL;
+	timer_free(move->limit);
+	return client;
+}
+
+static void say_done(struct move *move, int32_t code, const char *text)
+{
+	if (move->done)
+		move->done(move->context, code, text);
+	free(move);
+}
+
+static void on_left(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	(void)worker;
+	(void)reply;
+	(void)packet;
+	client_unref(context);
+}
+
+/* Its memory and its window are in the new executor until that is reaped. */
+static void wait_for_end(struct client *client, struct worker *worker)
+{
+	struct wire_message message = {.type = WIRE_CLOSE_SESSION, .session = client->number};
+
+	worker_request(worker, &message, NULL, 0, on_left, client_ref(client));
+}
+
+/* The session stays where it is. */
+static void call_off(struct move *move, int32_t code, const char *text)
+{
+	struct client *client = detach(move);
+	struct domain *to = move->to;
+
+	if (client->state != CLIENT_CLOSING)
+		log_warning("session %llu (process %d, %s) stays with the others: %s",
+			(unsigned long long)client->number, (int)client->pid, client->program, text);
+	if (move->told)
+		wait_for_end(client, move->told);
+	domain_retire(to);
+	say_done(move, code, text);
+	if (client->request)
+		request_advance(client->request);
+}
+
+static void on_limit(void *context)
+{
+	struct move *move = context;
+
+	/* That has a limit of its own. */
+	if (move->state != MOVE_LETTING_GO)
+		call_off(move, CUDA_ERROR_TIMEOUT,
+			move->to->start_error[0] ? move->to->start_error
+						 : "no executor of its own was ready in time");
+}
+
+/*
+ * Steps
+ */
+
+/* What else the old domain had of it: windows are held by lingers. */
+static void take_windows_along(struct client *client, struct window_set *from, struct window_set *to)
+{
+	const struct request *request = client->request;
+	const struct holding *entry;
+
+	window_adopt(to, client->window);
+	window_give(from, client->window);
+	TAILQ_FOREACH (entry, &client->holdings.entries, link) {
+		uint32_t first = window_at(entry->range.address);
+		uint32_t count = (uint32_t)(entry->range.bytes / WINDOW_BYTES);
+
+		if (entry->type != WIRE_RESERVE_WINDOW)
+			continue;
+		window_take_again(to, first, count);
+		window_give_run(from, first, count);
+	}
+	if (request && request->windows) {
+		window_take_again(to, request->window, request->windows);
+		window_give_run(from, request->window, request->windows);
+	}
+	client->holdings.window_set = to;
+}
+
+static void change_domain(struct client *client, struct domain *to)
+{
+	struct domain *from = client->domain;
+	struct worker *worker;
+
+	TAILQ_FOREACH (worker, &from->workers, link)
+		if (worker->told)
+			linger_leave(client, worker);
+	promote_note_gone(from, client);
+	take_windows_along(client, &from->windows, &to->windows);
+	TAILQ_REMOVE(&from->clients, client, domain_link);
+	TAILQ_INSERT_TAIL(&to->clients, client, domain_link);
+	client->domain = to;
+	client->recover = CLIENT_RECOVER_NOTHING;
+	client->worked = false;
+	doubt_deinit(&client->common);
+	doubt_deinit(&client->latest);
+	client->unexplained = 0;
+}
+
+/* Nothing of it is left in its old executor. */
+static void arrive(struct move *move)
+{
+	struct client *client = detach(move);
+	struct domain *from = client->domain, *to = move->to;
+	struct worker *worker, *serving = domain_serving(to);
+
+	change_domain(client, to);
+	log_info("session %llu (process %d, %s) has an executor of its own, %d, after %.0f ms: %s",
+		(unsigned long long)client->number, (int)client->pid, client->program,
+		serving ? (int)serving->pid : 0, (double)(timer_now_us() - move->begun_us) / 1000.0,
+		to->reason);
+	client->daemon->counters.sessions_moved++;
+	if (serving && serving == move->told) {
+		client_attach(client, serving);
+	} else {
+		client_hold(client);
+		client_keep(client);
+		/* One that has started meanwhile has not been told, its successor will be. */
+		TAILQ_FOREACH (worker, &to->workers, link)
+			if (worker_knows_sessions(worker))
+				worker_condemn(worker, "was ready before its client came");
+	}
+	domain_watch_idle(from);
+	say_done(move, CUDA_SUCCESS, "");
+	if (client->request)
+		request_advance(client->request);
+}
+
+static void on_let_go(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	struct client *client = context;
+	struct move *move = client->move;
+	bool gone = reply && !reply->code && reply->values.count && reply->values.at[0];
+
+	(void)packet;
+	client->let_go = (struct kept_call){0};
+	if (!move || move->state != MOVE_LETTING_GO)
+		client_keep(client);
+	else if (gone && worker == domain_serving(client->domain))
+		arrive(move);
+	else
+		call_off(move, CUDA_ERROR_NOT_READY, "its own work does not end");
+	client_unref(client);
+}
+
+void move_let_go_again(struct client *client, struct worker *worker)
+{
+	struct wire_message message = {.type = WIRE_DETACH_SESSION, .session = client->number};
+
+	message.close_session.patience_ms = LET_GO_MS;
+	worker_request(worker, &message, NULL, 0, on_let_go, client_ref(client));
+}
+
+static void let_go(struct move *move)
+{
+	struct client *client = move->client;
+	struct worker *active = domain_serving(client->domain);
+
+	move->state = MOVE_LETTING_GO;
+	client->let_go = (struct kept_call){active->number, active->next_request};
+	client->let_go_to = move->to->number;
+	client_keep(client);
+	move_let_go_again(client, active);
+}
+
+void move_look(struct client *client)
+{
+	struct move *move = client->move;
+	const struct request *request = client->request;
+
+	if (!move || move->state != MOVE_TELLING || move->told->mirrors)
+		return;
+	if (worker_is_immovable(move->told, client->number))
+		call_off(move, CUDA_ERROR_NOT_SUPPORTED, "something of it comes out differently there");
+	else if (!request || !request->sent)
+		let_go(move);
+}
+
+void move_look_into(struct domain *domain)
+{
+	struct move *move = domain->arrival;
+
+	if (!move)
+		return;
+	if (move->state == MOVE_STARTING) {
+		move->state = MOVE_TELLING;
+		move->told = domain_serving(domain);
+		warm_tell(move->told, move->client);
+	}
+	move_look(move->client);
+}
+
+/*
+ * Beginning
+ */
+
+static struct domain *make_domain(const struct client *client, const char *why)
+{
+	struct domain *from = client->domain, *to = domain_new(from->daemon);
+
+	if (!to)
+		return NULL;
+	to->assigned = to->alone = true;
+	to->uid = from->uid;
+	/* A session's generations only grow. */
+	to->promotion.generation = from->promotion.generation;
+	snprintf(to->reason, sizeof(to->reason), "%s", why);
+	domain_keep(to);
+	return to;
+}
+
+static struct move *move_new(struct client *client, struct domain *to)
+{
+	struct move *move = calloc(1, sizeof(*move));
+
+	log_bug_on(!move);
+	move->client = client;
+	move->to = to;
+	move->begun_us = timer_now_us();
+	move->limit = timer_new(client->daemon->loop, on_limit, move);
+	log_bug_on(!move->limit);
+	client->move = to->arrival = move;
+	return move;
+}
+
+const char *move_begin(struct client *client, enum move_cause cause, const char *why, uint64_t limit_ms,
+	move_done_fn *done, void *context)
+{
+	const char *text = obstacle(client);
+	struct domain *to = text ? NULL : make_domain(client, why);
+	struct move *move;
+
+	if (!to)
+		return text ? text : "the service is out of memory";
+	move = move_new(client, to);
+	move->cause = cause;
+	move->done = done;
+	move->context = context;
+	timer_start(move->limit, limit_ms);
+	log_debug("session %llu (process %d, %s) is to have an executor of its own: %s",
+		(unsigned long long)client->number, (int)client->pid, client->program, why);
+	domain_fill(to);
+	return NULL;
+}
+
+void move_adopt(struct client *client, uint32_t number)
+{
+	struct domain *to;
+	struct move *move;
+
+	TAILQ_FOREACH (to, &client->daemon->domains, link)
+		if (to->number == number)
+			break;
+	if (!to || to->retiring || client->state != CLIENT_SERVED)
+		return;
+	move = move_new(client, to);
+	move->state = MOVE_LETTING_GO;
+	move->told = to->active;
+}
+
+void move_forget(struct client *client, const void *context)
+{
+	if (client->move && client->move->context == context)
+		client->move->done = NULL;
+}
+
+/*
+ * Trouble
+ */
+
+void move_call_off(struct domain *domain)
+{
+	struct client *client;
+
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		if (client->move)
+			call_off(client->move, CUDA_ERROR_NOT_READY, "its executor is being replaced");
+}
+
+void move_abandon(struct client *client)
+{
+	if (client->move)
+		call_off(client->move, CUDA_ERROR_NOT_READY, "it ends");
+}
+
+void move_lost(struct domain *domain, const struct worker *worker)
+{
+	struct move *move = domain->arrival;
+
+	if (!move || move->told != worker)
+		return;
+	move->told = NULL;
+	/* The next one is told. */
+	if (move->state == MOVE_TELLING)
+		move->state = MOVE_STARTING;
+}

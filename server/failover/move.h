@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// A session moves, alive, into a domain of its own; everybody else stays where they are. States and rules:
+// move.c. Daemon, loop thread only.
+
+#ifndef FRMPS_SERVER_FAILOVER_MOVE_H
+#define FRMPS_SERVER_FAILOVER_MOVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct client;
+struct domain;
+struct move;
+struct worker;
+
+/* Why. */
+enum move_cause {
+	MOVE_LOAD,  /* its code could not be loaded beside the kernels of others */
+	MOVE_ORDER, /* an operator said so */
+};
+
+/**
+ * How a move that was asked for ended; not called where move_begin() says that there is none.
+ * @code: CUDA_SUCCESS: the session is in its new domain
+ * @text: why it is not
+ */
+typedef void move_done_fn(void *context, int32_t code, const char *text);
+
+/**
+ * Begins.
+ * @why: for operators and the log, what the new domain is for
+ * @done: may be NULL
+ * Return: NULL, or why it cannot be (static text).
+ */
+const char *move_begin(struct client *client, enum move_cause cause, const char *why, uint64_t limit_ms,
+	move_done_fn *done, void *context);
+
+/** The caller is not there any more. */
+void move_forget(struct client *client, const void *context);
+
+/** Whether requests of the session wait for the end of its move. */
+bool move_holds(const struct client *client);
+/** The executor that is told what the session gets meanwhile; NULL: none. */
+struct worker *move_target(const struct client *client);
+
+/* Something that moves wait for has happened; each of these may end one. */
+void move_look(struct client *client);
+/** The domain's executor serves, or knows what it was told. */
+void move_look_into(struct domain *domain);
+
+/** The domain's executor is in trouble: the moves out of it are off, its sessions are promoted as all. */
+void move_call_off(struct domain *domain);
+/** The session ends. */
+void move_abandon(struct client *client);
+/** A worker of the domain is gone. */
+void move_lost(struct domain *domain, const struct worker *worker);
+
+/**
+ * A session that was being let go when an earlier life of the daemon ended.
+ * @to: number of the domain
+ */
+void move_adopt(struct client *client, uint32_t to);
+/** Asks the executor once more to let the session go, as its next request. */
+void move_let_go_again(struct client *client, struct worker *worker);
+
+#endif
