@@ -63,9 +63,16 @@ static int receive_error(int error)
 {
 	if (error == EAGAIN || error == EWOULDBLOCK)
 		return PACKET_E_AGAIN;
-	if (error == ECONNRESET || error == EPIPE)
+	if (error == EPIPE)
 		return PACKET_E_CLOSED;
 	return -error;
+}
+
+/* A peer that ends with unread packets of ours resets the connection, and the kernel says so, once, before it
+ * gives what the peer had sent. */
+static bool is_to_be_repeated(int error)
+{
+	return error == EINTR || error == ECONNRESET;
 }
 
 static int receive(int socket, struct packet *packet, int flags)
@@ -81,7 +88,7 @@ static int receive(int socket, struct packet *packet, int flags)
 	clear(packet);
 	do {
 		n = recvmsg(socket, &m, MSG_CMSG_CLOEXEC | flags);
-	} while (n < 0 && errno == EINTR);
+	} while (n < 0 && is_to_be_repeated(errno));
 	if (n < 0)
 		return receive_error(errno);
 
@@ -113,7 +120,7 @@ void packet_discard(int socket)
 	uint8_t byte;
 
 	/* Without room for them the kernel drops the rest of the packet and its descriptors. */
-	while (recv(socket, &byte, sizeof(byte), MSG_DONTWAIT) < 0 && errno == EINTR)
+	while (recv(socket, &byte, sizeof(byte), MSG_DONTWAIT) < 0 && is_to_be_repeated(errno))
 		continue;
 }
 

@@ -216,7 +216,9 @@ static void listen_to(struct holder *holder)
 			.msg_controllen = sizeof(control)};
 
 		length = recvmsg(holder->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-		if (length < 0 && errno == EINTR)
+		/* A daemon that dies with unread messages resets the connection, which is said, once, before
+		 * what the daemon had said. */
+		if (length < 0 && (errno == EINTR || errno == ECONNRESET))
 			continue;
 		if (length != (ssize_t)sizeof(said))
 			break;

@@ -216,6 +216,38 @@ START_TEST(reset_is_a_hang_up)
 }
 END_TEST
 
+START_TEST(a_reset_does_not_hide_what_was_sent_before)
+{
+	struct wire_message ping = {.type = WIRE_PING, .id = 3}, received;
+
+	/* The other one dies with this unread. */
+	ck_assert_int_eq(message_send(ours, &ping, NULL, 0), 0);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(message_send(theirs, &ping, NULL, 0), 0);
+	hang_up();
+	ck_assert_int_eq(packet_peek(ours, packet), 0);
+	packet_discard(ours);
+	ck_assert_int_eq(packet_receive(ours, packet), 0);
+	ck_assert_int_eq(wire_decode(packet->bytes, packet->length, &received), 0);
+	ck_assert_uint_eq(received.id, 3);
+	ck_assert_int_eq(packet_receive(ours, packet), PACKET_E_CLOSED);
+}
+END_TEST
+
+/* Between the look at a packet and its end. */
+START_TEST(a_reset_does_not_keep_a_packet)
+{
+	struct wire_message ping = {.type = WIRE_PING, .id = 3};
+
+	ck_assert_int_eq(message_send(ours, &ping, NULL, 0), 0);
+	ck_assert_int_eq(message_send(theirs, &ping, NULL, 0), 0);
+	ck_assert_int_eq(packet_peek(ours, packet), 0);
+	hang_up();
+	packet_discard(ours);
+	ck_assert_int_eq(packet_receive(ours, packet), PACKET_E_CLOSED);
+}
+END_TEST
+
 START_TEST(empty_packet_counts_as_hang_up)
 {
 	send_raw(0, 0);
@@ -287,6 +319,8 @@ int main(void)
 	tcase_add_test(bad, long_packets_are_refused);
 	tcase_add_test(bad, hang_up_is_seen);
 	tcase_add_test(bad, reset_is_a_hang_up);
+	tcase_add_test(bad, a_reset_does_not_hide_what_was_sent_before);
+	tcase_add_test(bad, a_reset_does_not_keep_a_packet);
 	tcase_add_test(bad, empty_packet_counts_as_hang_up);
 	tcase_add_test(bad, own_mistakes_are_negative);
 	tcase_add_test(bad, unencodable_messages_stay_here);
