@@ -26,6 +26,13 @@ enum image_kind {
  */
 bool image_has_code(const void *image, size_t bytes, unsigned arch);
 
+/**
+ * Whether kernels of the image can leave nothing behind but in memory that they are given: it has no
+ * variables that they could change, and calls nothing that has. No for what cannot be told: texts, fat
+ * binaries. Any bytes; any thread.
+ */
+bool image_is_stateless(const void *image, size_t bytes);
+
 /** Looks at the outer structure of an image. Any bytes, any alignment, any thread. */
 enum image_kind image_check(const void *image, size_t bytes);
 

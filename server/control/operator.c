@@ -6,6 +6,7 @@
 #include "server/control/operator.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/control/status.h"
+#include "server/failover/move.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/client.h"
@@ -22,6 +24,8 @@
 
 /* Longest document that is sent within the packet. */
 #define JSON_MAX (WIRE_PACKET_MAX - 1024)
+/* How long an executor may take to be there for one session. */
+#define ISOLATE_MS 30000u
 
 static int send_answer(
 	struct operator* operator, uint64_t id, int32_t code, const char *json, struct shared_fd *fd)
@@ -84,7 +88,53 @@ static struct client *find_client(const struct daemon *daemon, const char *numbe
 	return NULL;
 }
 
-/* Vouching for a program is for those who may end it. */
+/* For those who may end it. */
+static bool may_command(const struct operator* operator, const struct client * client)
+{
+	return operator->uid == 0 || operator->uid == geteuid() || operator->uid == client->uid;
+}
+
+static void say_moved(struct operator* operator, uint64_t id, bool moved, const char *reason)
+{
+	json_t *json = json_pack("{sb ss}", "moved", moved, "reason", reason);
+	char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+
+	send_answer(operator, id, text ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY, text ? text : "", NULL);
+	free(text);
+	json_decref(json);
+}
+
+static void on_moved(void *context, int32_t code, const char *text)
+{
+	struct operator* operator= context;
+	uint64_t id = operator->isolate_id;
+
+	operator->isolate_id = 0;
+	say_moved(operator, id, !code, text);
+}
+
+static void answer_isolate(struct operator* operator, const struct wire_message * message)
+{
+	const struct wire_names *arguments = &message->admin.arguments;
+	struct client *client =
+		arguments->count == 1 ? find_client(operator->daemon, arguments->at[0]) : NULL;
+	const char *obstacle;
+
+	if (arguments->count != 1 || operator->isolate_id || !message->id) {
+		send_answer(operator, message->id, CUDA_ERROR_INVALID_VALUE, "", NULL);
+	} else if (!client) {
+		send_answer(operator, message->id, CUDA_ERROR_NOT_FOUND, "", NULL);
+	} else if (!may_command(operator, client)) {
+		send_answer(operator, message->id, CUDA_ERROR_NOT_PERMITTED, "", NULL);
+	} else {
+		operator->isolate_id = message->id;
+		obstacle =
+			move_begin(client, MOVE_ORDER, "an operator said so", ISOLATE_MS, on_moved, operator);
+		if (obstacle)
+			on_moved(operator, CUDA_ERROR_NOT_SUPPORTED, obstacle);
+	}
+}
+
 static CUresult set_recovery(struct operator* operator, const struct wire_names * arguments)
 {
 	bool replay = arguments->count == 2 && !strcmp(arguments->at[1], "replay");
@@ -95,7 +145,7 @@ static CUresult set_recovery(struct operator* operator, const struct wire_names 
 	client = find_client(operator->daemon, arguments->at[0]);
 	if (!client)
 		return CUDA_ERROR_NOT_FOUND;
-	if (operator->uid != 0 && operator->uid != geteuid() && operator->uid != client->uid)
+	if (!may_command(operator, client))
 		return CUDA_ERROR_NOT_PERMITTED;
 	client_set_recovery(client, replay);
 	return CUDA_SUCCESS;
@@ -162,6 +212,10 @@ void operator_new(
 
 struct operator* operator_free(struct operator* operator)
 {
+	struct client *client;
+
+	TAILQ_FOREACH (client, &operator->daemon->clients, link)
+		move_forget(client, operator);
 	connection_shutdown(operator->connection);
 	TAILQ_REMOVE(&operator->daemon->operators, operator, link);
 	free(operator);

@@ -21,6 +21,7 @@ struct operator
 	struct daemon *daemon;
 	struct connection *connection;
 	uid_t uid;
+	uint64_t isolate_id; /* of the message that a move answers; 0: none is awaited */
 };
 
 /** Takes the connection over and answers its first message. */

@@ -30,6 +30,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "server/backend/image.h"
 #include "server/executor/clock.h"
 #include "server/executor/drain.h"
 #include "server/executor/session.h"
@@ -366,6 +367,7 @@ static void load(struct job *job)
 	char *log = calloc(1, LOG_BYTES);
 	uint8_t *image = NULL;
 	CUresult code = CUDA_SUCCESS;
+	uint64_t stateless = 0;
 
 	if (!slot || *slot)
 		code = CUDA_ERROR_INVALID_VALUE;
@@ -375,8 +377,10 @@ static void load(struct job *job)
 		code = module_read_file(fd, job->message.load_module.bytes, &image);
 	if (!code)
 		code = load_module(job, image, log, slot);
+	if (!code)
+		stateless = image_is_stateless(image, job->message.load_module.bytes);
 	free(image);
-	job_reply(job, executor_code(job->executor, code), NULL, 0, log);
+	job_reply(job, executor_code(job->executor, code), &stateless, code ? 0 : 1, log);
 	free(log);
 }
 

@@ -212,8 +212,10 @@ static struct holding *find_same(const struct holdings *holdings, const struct w
 	return NULL;
 }
 
-static int fill_module(struct holding *entry, const struct wire_load_module *load)
+static int fill_module(
+	struct holding *entry, const struct wire_load_module *load, const struct wire_u64s *values)
 {
+	entry->value = values->count ? values->at[0] == 1 : 0;
 	entry->module = load->module;
 	entry->kind = load->kind;
 	entry->image_bytes = load->bytes;
@@ -256,7 +258,7 @@ static int fill(const struct holdings *holdings, struct holding *entry, const st
 		entry->range = (struct wire_range){message->window.address, message->window.bytes, 0};
 		return 0;
 	case WIRE_LOAD_MODULE:
-		return fill_module(entry, &message->load_module);
+		return fill_module(entry, &message->load_module, values);
 	case WIRE_MAKE_GRAPH:
 		entry->attribute = message->graph.graph;
 		entry->image_bytes = message->graph.bytes;

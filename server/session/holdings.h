@@ -40,7 +40,7 @@ struct holding {
 	uint64_t memory; /* CREATE_MEMORY: its handle; MAP_MEMORY: handle of what is mapped, 0: it has none */
 	uint32_t module, function; /* FIND_FUNCTION, SET_FUNCTION: both; the others: module */
 	uint32_t kind, attribute;  /* MAKE_GRAPH: attribute is the graph's id */
-	int64_t value;
+	int64_t value; /* SET_FUNCTION; LOAD_MODULE: 1 if its kernels have no state of their own */
 	uint64_t image_bytes;
 	uint64_t global[2];	     /* FIND_GLOBAL: address and bytes as the active executor has them */
 	char *name;		     /* FIND_FUNCTION, FIND_GLOBAL */

@@ -371,6 +371,8 @@ static void place(struct request *request, const struct wire_reply *reply)
 		refuse_load(request);
 		return;
 	}
+	/* It is with nobody now: another daemon must not wait for this answer again. */
+	client_keep(client);
 	describe_runner(client, &reply->values, why, sizeof(why));
 	obstacle = move_begin(client, MOVE_LOAD, why, limit_ms, on_placed, request);
 	if (!obstacle)

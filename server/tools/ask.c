@@ -19,9 +19,6 @@
 #include "protocol/socket.h"
 #include "protocol/wire.h"
 
-/* A daemon that does not answer within this time is as good as none. */
-#define PATIENCE_SECONDS 5
-
 void ask_socket_path(const char *given, char *path, size_t size)
 {
 	const char *environment = getenv("FRMPS_SOCKET"), *runtime = getenv("XDG_RUNTIME_DIR");
@@ -40,9 +37,9 @@ void ask_socket_path(const char *given, char *path, size_t size)
 	}
 }
 
-static int reach(const char *path, int *ret_fd)
+static int reach(const char *path, unsigned seconds, int *ret_fd)
 {
-	const struct timeval patience = {.tv_sec = PATIENCE_SECONDS};
+	const struct timeval patience = {.tv_sec = seconds};
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd;
 
@@ -130,16 +127,16 @@ static int converse(int fd, const char *command, const struct wire_names *argume
 
 int ask(const char *path, const char *command, char **ret_json, char *ret_text, size_t text_size)
 {
-	return ask_with(path, command, &(struct wire_names){0}, ret_json, ret_text, text_size);
+	return ask_with(path, command, &(struct wire_names){0}, ASK_SECONDS, ret_json, ret_text, text_size);
 }
 
-int ask_with(const char *path, const char *command, const struct wire_names *arguments, char **ret_json,
-	char *ret_text, size_t text_size)
+int ask_with(const char *path, const char *command, const struct wire_names *arguments, unsigned seconds,
+	char **ret_json, char *ret_text, size_t text_size)
 {
 	struct packet *packet = malloc(sizeof(*packet));
 	int fd = -1, r;
 
-	r = packet ? reach(path, &fd) : -ENOMEM;
+	r = packet ? reach(path, seconds, &fd) : -ENOMEM;
 	r = r ? r : converse(fd, command, arguments, packet, ret_json);
 	if (fd >= 0)
 		close(fd);

@@ -10,6 +10,9 @@
 
 #include "protocol/wire.h"
 
+/* A daemon that does not answer within this time is as good as none. */
+#define ASK_SECONDS 5u
+
 /**
  * Finds the service's socket: @given, else $FRMPS_SOCKET, else the first of /run/frmps/frmps.sock and
  * $XDG_RUNTIME_DIR/frmps.sock that exists (the former if neither does).
@@ -26,10 +29,10 @@ void ask_socket_path(const char *given, char *path, size_t size);
 int ask(const char *path, const char *command, char **ret_json, char *ret_text, size_t text_size);
 
 /**
- * The same for a command with arguments.
+ * The same for a command with arguments, or one that takes its time.
  * Return: also -ENOENT, -EPERM or -EINVAL when the service refuses
  */
-int ask_with(const char *path, const char *command, const struct wire_names *arguments, char **ret_json,
-	char *ret_text, size_t text_size);
+int ask_with(const char *path, const char *command, const struct wire_names *arguments, unsigned seconds,
+	char **ret_json, char *ret_text, size_t text_size);
 
 #endif

@@ -15,7 +15,10 @@
 #include "server/tools/ask.h"
 #include "server/version.h"
 
-/* Exit codes beside 0: 1 usage, 69 the service is not there. */
+/* How long the service may take for it: longer than the daemon does. */
+#define ISOLATE_SECONDS 60
+
+/* Exit codes beside 0: 1 usage, or it could not be done; 69 the service is not there. */
 #define EXIT_UNAVAILABLE 69
 
 struct options {
@@ -28,6 +31,7 @@ static void print_usage(FILE *out)
 	fputs("usage: frmpsctl [--socket PATH] COMMAND\n"
 	      "\n"
 	      "  status [--json]   what the service does: users, executors, programs, counters\n"
+	      "  isolate SESSION   lets a running program go on in an executor of its own\n"
 	      "  recovery SESSION fail|replay\n"
 	      "                    what becomes of a program's commands in doubt from now on\n"
 	      "  ping              exit code 0 if the service answers\n"
@@ -168,10 +172,31 @@ static int set_recovery(const char *path, const char *session, const char *polic
 	const struct wire_names names = {arguments, 2};
 	char text[400];
 
-	if (ask_with(path, "recovery", &names, NULL, text, sizeof(text)) == 0)
+	if (ask_with(path, "recovery", &names, ASK_SECONDS, NULL, text, sizeof(text)) == 0)
 		return 0;
 	fprintf(stderr, "frmpsctl: %s\n", text);
 	return EXIT_UNAVAILABLE;
+}
+
+static int isolate(const char *path, const char *session)
+{
+	const struct wire_names names = {&session, 1};
+	char text[400], *answer = NULL;
+	json_t *root;
+	bool moved;
+
+	if (ask_with(path, "isolate", &names, ISOLATE_SECONDS, &answer, text, sizeof(text)) < 0) {
+		fprintf(stderr, "frmpsctl: %s\n", text);
+		return EXIT_UNAVAILABLE;
+	}
+	root = json_loads(answer, 0, NULL);
+	free(answer);
+	moved = json_is_true(json_object_get(root, "moved"));
+	if (!moved)
+		fprintf(stderr, "frmpsctl: session %s stays with the others: %s\n", session,
+			text_of(root, "reason"));
+	json_decref(root);
+	return moved ? 0 : 1;
 }
 
 static int ping(const char *path)
@@ -229,6 +254,8 @@ int main(int count, char **arguments)
 		return ping(path);
 	if (optind + 3 == count && strcmp(arguments[optind], "recovery") == 0)
 		return set_recovery(path, arguments[optind + 1], arguments[optind + 2]);
+	if (optind + 2 == count && strcmp(arguments[optind], "isolate") == 0)
+		return isolate(path, arguments[optind + 1]);
 	print_usage(stderr);
 	return 1;
 }

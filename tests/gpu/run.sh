@@ -47,6 +47,7 @@ check() { # check NAME COMMAND...
 device=$scratch/device
 mkdir "$device"
 nvcc -arch=sm_90 -cubin -o "$device/kernels.cubin" tests/lib/kernels.cu || exit 1
+nvcc -arch=sm_90 -cubin -o "$device/count_kernels.cubin" tests/lib/count_kernels.cu || exit 1
 nvcc -std=c++17 -arch=sm_90 -cudart static -o "$device/runtime" tests/gpu/runtime.cu || exit 1
 nvcc -std=c++17 -arch=sm_90 -cudart shared -o "$device/runtime-shared" tests/gpu/runtime.cu || exit 1
 mkdir "$device/corpus"
@@ -66,7 +67,7 @@ done
 wait
 
 export FRMPS_TEST_SERVER="$build/server/frmps-server" FRMPS_TEST_BACKEND=cuda FRMPS_TEST_KERNELS="$device/kernels.cubin"
-export FRMPS_TEST_RUN="$build/server/frmps-run"
+export FRMPS_TEST_RUN="$build/server/frmps-run" FRMPS_TEST_COUNT_KERNELS="$device/count_kernels.cubin"
 native=$(dirname "$(ldconfig -p | sed -n 's/.*libcuda\.so\.1 .*=> //p' | head -n 1)")
 [ -d "$native" ] || native=/usr/local/nvidia/lib64
 shim=$build/client
@@ -94,7 +95,7 @@ check "semantics, through the service" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_P
 check "graphs, native" env FRMPS_TEST_NATIVE=1 LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" \
 	"$build/tests/system-test_graphs"
 check "graphs, through the service" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_graphs"
-for suite in sharing trouble limits; do
+for suite in sharing trouble limits placing; do
 	check "$suite" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_$suite"
 done
 

@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "protocol/wire.h"
+#include "server/tools/ask.h"
 #include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
@@ -34,6 +36,7 @@ static void start(const char *config)
 	char text[600];
 
 	setenv("FRMPS_HOST_DUMP_MS", "30", 1);
+	setenv("FRMPS_HOST_CONTAIN", "1", 1);
 	snprintf(text, sizeof(text), CONFIG "%s", config);
 	ck_assert(service_start_configured(&service, text));
 }
@@ -124,15 +127,49 @@ static void see_it_go_on(const struct child *child)
 	child_wait(child, 3);
 }
 
+static json_t *status_now(void)
+{
+	char *text = NULL;
+	json_t *root;
+
+	/* A daemon that has just died is back soon. */
+	for (int i = 0; i < 100 && !text; i++)
+		text = service_status(&service);
+	root = json_loads(text ? text : "", 0, NULL);
+	free(text);
+	ck_assert_ptr_nonnull(root);
+	return root;
+}
+
 static int domains(void)
 {
-	char *text = service_status(&service);
-	json_t *root = json_loads(text ? text : "", 0, NULL);
+	json_t *root = status_now();
 	int found = (int)json_array_size(json_object_get(root, "domains"));
 
-	free(text);
 	json_decref(root);
 	return found;
+}
+
+/* Nothing says so: it is asked for. */
+static void wait_domains(int count_of_them)
+{
+	for (int i = 0; i < 600 && domains() != count_of_them; i++)
+		pass_time(50);
+	ck_assert_int_eq(domains(), count_of_them);
+}
+
+static long long session_of(pid_t pid)
+{
+	json_t *root = status_now(), *domain, *client;
+	long long session = 0;
+	size_t i, j;
+
+	json_array_foreach (json_object_get(root, "domains"), i, domain)
+		json_array_foreach (json_object_get(domain, "clients"), j, client)
+			if (json_integer_value(json_object_get(client, "pid")) == pid)
+				session = json_integer_value(json_object_get(client, "session"));
+	json_decref(root);
+	return session;
 }
 
 static uint64_t now_ms(void)
@@ -219,16 +256,173 @@ START_TEST(faults_hurt_their_own_domain)
 }
 END_TEST
 
+/* At any moment of it. */
+START_TEST(a_newcomer_that_is_killed_leaves_nothing)
+{
+	struct child newcomer;
+
+	start("load_patience_ms = 50\n");
+	start_runner();
+	for (int i = 0; i < 20; i++) {
+		newcomer = child_start(count);
+		pass_time(30 + 5 * i);
+		ck_assert_int_eq(kill(newcomer.pid, SIGKILL), 0);
+		child_end(&newcomer);
+	}
+	end_runner();
+	wait_closed(&service);
+	wait_domains(1);
+}
+END_TEST
+
+/*
+ * By order
+ */
+
+static struct child start_stateless(void)
+{
+	const char *others = getenv("FRMPS_TEST_KERNELS");
+	char *kept = strdup(others ? others : "");
+	struct child child;
+
+	setenv("FRMPS_TEST_KERNELS", getenv("FRMPS_TEST_COUNT_KERNELS"), 1);
+	child = child_start(count);
+	setenv("FRMPS_TEST_KERNELS", kept, 1);
+	free(kept);
+	return child;
+}
+
+static bool isolate(const struct child *child, const char *reason)
+{
+	char number[24], text[400], *answer = NULL;
+	const char *argument = number;
+	const struct wire_names arguments = {&argument, 1};
+	json_t *root;
+	bool moved;
+
+	snprintf(number, sizeof(number), "%lld", session_of(child->pid));
+	ck_assert_msg(!ask_with(service.socket, "isolate", &arguments, 60, &answer, text, sizeof(text)), "%s",
+		text);
+	root = json_loads(answer, 0, NULL);
+	moved = json_is_true(json_object_get(root, "moved"));
+	ck_assert_msg(
+		moved || (*reason && strstr(json_string_value(json_object_get(root, "reason")), reason)),
+		"it stays: %s", answer);
+	free(answer);
+	json_decref(root);
+	return moved;
+}
+
+START_TEST(a_running_program_is_isolated_by_order)
+{
+	struct child other, one, variables;
+
+	start("");
+	other = child_start(count);
+	one = start_stateless();
+	variables = child_start(count);
+	child_wait(&one, 3);
+	child_wait(&other, 3);
+	child_wait(&variables, 3);
+	ck_assert(isolate(&one, ""));
+	ck_assert_int_eq(domains(), 2);
+	see_it_go_on(&one);
+	see_it_go_on(&other);
+	ck_assert(!isolate(&one, "alone already"));
+	ck_assert(!isolate(&variables, "variables"));
+	ck_assert_int_eq(service_log_count(&service, MOVED), 1);
+	see_it_go_on(&variables);
+	end_well(&one);
+	end_well(&other);
+	end_well(&variables);
+	wait_closed(&service);
+	wait_domains(1);
+}
+END_TEST
+
+START_TEST(many_leave_nothing)
+{
+	const char *value = getenv("FRMPS_TEST_SPLITS");
+	int count_of_them = value ? atoi(value) : 20, fds[2], threads[2];
+	struct child one;
+
+	start("");
+	for (int i = 0; i < count_of_them; i++) {
+		one = start_stateless();
+		child_wait(&one, 2);
+		ck_assert(isolate(&one, ""));
+		see_it_go_on(&one);
+		end_well(&one);
+		wait_closed(&service);
+		wait_domains(1);
+		if (i == 4)
+			service_footprint(&service, &fds[0], &threads[0]);
+	}
+	service_footprint(&service, &fds[1], &threads[1]);
+	for (int i = 0; i < 40 && (fds[1] > fds[0] || threads[1] > threads[0]); i++) {
+		pass_time(500);
+		service_footprint(&service, &fds[1], &threads[1]);
+	}
+	ck_assert_int_le(fds[1], fds[0]);
+	ck_assert_int_le(threads[1], threads[0]);
+}
+END_TEST
+
+/*
+ * The daemon dies meanwhile
+ */
+
+static void kill_daemon(void)
+{
+	json_t *root = status_now();
+	pid_t pid = (pid_t)json_integer_value(json_object_get(root, "pid"));
+
+	json_decref(root);
+	ck_assert_int_eq(kill(pid, SIGKILL), 0);
+}
+
+START_TEST(the_daemon_dies_while_a_newcomer_is_placed)
+{
+	struct child newcomer;
+
+	start("load_patience_ms = 50\n");
+	start_runner();
+	for (int i = 0; i < 20; i++) {
+		newcomer = child_start(count);
+		pass_time(45 + 2 * i);
+		kill_daemon();
+		child_wait(&newcomer, 3);
+		ck_assert(service_log_wait(&service, "the daemon is back", i + 1, 60));
+		see_it_go_on(&newcomer);
+		end_well(&newcomer);
+	}
+	end_runner();
+	wait_closed(&service);
+	wait_domains(1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("placing");
-	TCase *tests = tcase_create("newcomers");
+	TCase *tests = tcase_create("newcomers"), *orders = tcase_create("orders"),
+	      *deaths = tcase_create("deaths");
 
 	tcase_set_timeout(tests, 600);
+	tcase_set_timeout(orders, 600);
+	tcase_set_timeout(deaths, 600);
 	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_checked_fixture(orders, NULL, stop);
+	tcase_add_checked_fixture(deaths, NULL, stop);
 	tcase_add_test(tests, a_newcomer_beside_an_endless_kernel_computes);
 	tcase_add_test(tests, everybody_else_stays_exact);
 	tcase_add_loop_test(tests, faults_hurt_their_own_domain, 0, 2);
+	tcase_add_test(tests, a_newcomer_that_is_killed_leaves_nothing);
+	tcase_add_test(orders, a_running_program_is_isolated_by_order);
+	tcase_add_test(orders, many_leave_nothing);
+	tcase_add_test(deaths, the_daemon_dies_while_a_newcomer_is_placed);
 	suite_add_tcase(suite, tests);
+	suite_add_tcase(suite, orders);
+	suite_add_tcase(suite, deaths);
 	return suite_run(suite);
 }
