@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Moves of one session into a domain of its own, and what may happen in the middle of them. The test is
+// keeper, executors and clients.
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/failover/move.h"
+#include "server/failover/worker.h"
+#include "server/session/client.h"
+#include "server/session/domain.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/fake_children.h"
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
+
+/* How far a move is. */
+enum { STARTING, TELLING, LETTING_GO, STAGES };
+
+static struct fake *fake;
+static struct fake_child *first, *second, *third;
+static struct fake_client other, newcomer;
+static struct client *session;
+static struct domain *crowd;
+static uint64_t asked, window;
+static bool over;
+static int32_t over_code;
+
+static void load_module(void)
+{
+	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 64}};
+	const uint64_t stateful = 0;
+	int fd = fake_memfd(64, SEALS);
+
+	fake_request(fake, &newcomer, &load, fd);
+	close(fd);
+	fake_expect(fake, first->socket, WIRE_LOAD_MODULE);
+	fake_reply(fake, first->socket, fake->message.id, 0, &stateful, 1);
+	fake_expect(fake, newcomer.socket, WIRE_REPLY);
+	fake_serve(fake, second, WIRE_LOAD_MODULE);
+}
+
+static void boot(void)
+{
+	fake = fake_new(1);
+	fake->config.load_place_ms = 60000;
+	fake_boot(fake);
+	first = &fake->children[1];
+	second = &fake->children[2];
+	third = &fake->children[3];
+	fake_join(fake, &other, first, second);
+	fake_join(fake, &newcomer, first, second);
+	crowd = TAILQ_FIRST(&fake->daemon.domains);
+	session = TAILQ_NEXT(TAILQ_FIRST(&crowd->clients), domain_link);
+	window = session->window;
+	load_module();
+}
+
+static void end(void)
+{
+	packet_close_fds(&fake->packet);
+	fake_leave(fake, &other);
+	fake_leave(fake, &newcomer);
+	fake_free(fake);
+}
+
+static void ask_for_function(void)
+{
+	struct wire_message find = {
+		.type = WIRE_FIND_FUNCTION, .symbol = {.module = 1, .function = 7, .name = "k"}};
+
+	asked = fake_request(fake, &newcomer, &find, -1);
+}
+
+/* The executor cannot put the newcomer's code on the device beside the other's kernel. */
+static void refuse(void)
+{
+	const uint64_t runner[] = {TAILQ_FIRST(&crowd->clients)->number, 2100};
+
+	fake_expect(fake, first->socket, WIRE_FIND_FUNCTION);
+	fake_reply(fake, first->socket, fake->message.id, CUDA_ERROR_SYSTEM_NOT_READY, runner, 2);
+}
+
+static void answer_let_go(struct fake_child *child, uint64_t gone)
+{
+	fake_expect(fake, child->socket, WIRE_DETACH_SESSION);
+	ck_assert_uint_eq(fake->message.session, session->number);
+	fake_reply(fake, child->socket, fake->message.id, 0, &gone, 1);
+}
+
+static void tell(struct fake_child *child)
+{
+	fake_serve(fake, child, WIRE_OPEN_SESSION);
+	fake_serve(fake, child, WIRE_LOAD_MODULE);
+}
+
+/* On the way, as far as it shall be. */
+static void begin(int stage)
+{
+	boot();
+	ask_for_function();
+	refuse();
+	ck_assert_uint_eq(fake->child_count, 4);
+	ck_assert_ptr_nonnull(session->move);
+	ck_assert_ptr_eq(third->worker->domain->arrival, session->move);
+	if (stage == STARTING)
+		return;
+	fake_warm(fake, third);
+	fake_serve(fake, third, WIRE_ACTIVATE);
+	if (stage == TELLING)
+		return;
+	tell(third);
+}
+
+static void expect_found(struct fake_child *child)
+{
+	fake_expect(fake, child->socket, WIRE_FIND_FUNCTION);
+	ck_assert_uint_eq(fake->message.session, session->number);
+	fake_reply(fake, child->socket, fake->message.id, 0, (uint64_t[17]){0}, 17);
+	fake_expect(fake, newcomer.socket, WIRE_REPLY);
+	ck_assert_uint_eq(fake->message.id, asked);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_SUCCESS);
+}
+
+/* Its executor serves it from now on. */
+static void expect_attached(struct fake_child *child)
+{
+	fake_expect(fake, child->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
+	ck_assert_uint_eq(fake->message.activate.sessions.at[0], session->number);
+	ck_assert_uint_eq(fake->message.activate.generation, child->worker->generation);
+	/* Its generations only grow. */
+	ck_assert_uint_gt(child->worker->generation, first->worker->generation);
+	fake_reply(fake, child->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
+}
+
+static void close_in_crowd(void)
+{
+	ck_assert_uint_ge(crowd->windows.users[window], 1);
+	fake_serve(fake, first, WIRE_CLOSE_SESSION);
+	ck_assert_uint_ge(crowd->windows.users[window], 1);
+	fake_serve(fake, second, WIRE_CLOSE_SESSION);
+	ck_assert_uint_eq(crowd->windows.users[window], 0);
+}
+
+START_TEST(a_newcomer_moves)
+{
+	begin(LETTING_GO);
+	ck_assert_str_eq(third->worker->domain->reason,
+		"code cannot be loaded beside a kernel of fake that runs for 2.1 s");
+	fake_expect_nothing(fake, newcomer.socket);
+	answer_let_go(first, 1);
+	ck_assert_ptr_eq(session->domain, third->worker->domain);
+	ck_assert(session->domain->alone);
+	expect_attached(third);
+	expect_found(third);
+	close_in_crowd();
+	ck_assert_uint_eq(session->domain->windows.users[window], 1);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_moved, 1);
+	/* Nobody else heard of anything. */
+	ck_assert_ptr_eq(domain_serving(crowd), first->worker);
+	fake_expect_nothing(fake, other.socket);
+	fake_expect_nothing(fake, first->socket);
+	fake_expect_nothing(fake, second->socket);
+	end();
+}
+END_TEST
+
+START_TEST(pinned_memory_holds_the_window_longer)
+{
+	begin(LETTING_GO);
+	answer_let_go(first, 1);
+	expect_attached(third);
+	expect_found(third);
+	fake_serve(fake, second, WIRE_CLOSE_SESSION);
+	fake_expect(fake, first->socket, WIRE_CLOSE_SESSION);
+	fake_reply(fake, first->socket, fake->message.id, 0, (uint64_t[]){1, 4096}, 2);
+	ck_assert_uint_eq(crowd->windows.users[window], 1);
+	fake_serve(fake, first, WIRE_CLOSE_SESSION);
+	ck_assert_uint_eq(crowd->windows.users[window], 0);
+	end();
+}
+END_TEST
+
+START_TEST(one_whose_own_work_does_not_end_stays)
+{
+	begin(LETTING_GO);
+	answer_let_go(first, 0);
+	ck_assert_ptr_eq(session->domain, crowd);
+	ck_assert(third->killed);
+	expect_found(first);
+	fake_reap(fake, third, SIGKILL);
+	ck_assert_ptr_null(TAILQ_NEXT(crowd, link));
+	end();
+}
+END_TEST
+
+/* The move is off; the session is promoted as all are. */
+START_TEST(trouble_of_the_old_executor_comes_first)
+{
+	begin(_i);
+	if (_i == LETTING_GO)
+		fake_expect(fake, first->socket, WIRE_DETACH_SESSION);
+	fake_reap(fake, first, SIGKILL);
+	ck_assert_ptr_null(session->move);
+	ck_assert(third->killed);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 2);
+	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0, 0}, 2);
+	expect_found(second);
+	fake_reap(fake, third, SIGKILL);
+	end();
+}
+END_TEST
+
+START_TEST(a_new_executor_that_dies_has_a_successor)
+{
+	struct fake_child *fourth;
+
+	begin(_i);
+	fake_reap(fake, third, SIGKILL);
+	if (!third->worker && _i == STARTING)
+		while (fake->child_count < 5)
+			uv_run(&fake->loop, UV_RUN_ONCE);
+	ck_assert_uint_eq(fake->child_count, 5);
+	fourth = &fake->children[4];
+	ck_assert_ptr_nonnull(session->move);
+	fake_warm(fake, fourth);
+	fake_serve(fake, fourth, WIRE_ACTIVATE);
+	tell(fourth);
+	answer_let_go(first, 1);
+	expect_attached(fourth);
+	expect_found(fourth);
+	close_in_crowd();
+	end();
+}
+END_TEST
+
+START_TEST(one_that_was_let_go_waits_for_the_next_executor)
+{
+	struct fake_child *fourth;
+
+	begin(LETTING_GO);
+	fake_reap(fake, third, SIGKILL);
+	answer_let_go(first, 1);
+	ck_assert_uint_eq(word_acquire(&newcomer.view.server->state), SHM_SESSION_HELD);
+	fourth = &fake->children[4];
+	fake_ready(fake, fourth);
+	tell(fourth);
+	fake_serve(fake, fourth, WIRE_PING);
+	expect_attached(fourth);
+	expect_found(fourth);
+	close_in_crowd();
+	end();
+}
+END_TEST
+
+/* At each stage. */
+START_TEST(a_client_that_ends_takes_its_domain_along)
+{
+	begin(_i);
+	close(newcomer.socket);
+	fake_turn(fake);
+	ck_assert(third->killed);
+	if (_i == LETTING_GO)
+		answer_let_go(first, 1);
+	fake_serve(fake, first, WIRE_CLOSE_SESSION);
+	fake_serve(fake, second, WIRE_CLOSE_SESSION);
+	fake_reap(fake, third, SIGKILL);
+	ck_assert_ptr_null(TAILQ_NEXT(crowd, link));
+	ck_assert_uint_eq(fake->daemon.client_count, 1);
+	shm_view_unmap(&newcomer.view);
+	packet_close_fds(&fake->packet);
+	fake_leave(fake, &other);
+	fake_free(fake);
+}
+END_TEST
+
+START_TEST(a_load_is_refused_where_nothing_may_be_placed)
+{
+	boot();
+	fake->config.load_place_ms = 0;
+	ask_for_function();
+	refuse();
+	fake_expect(fake, newcomer.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_SYSTEM_NOT_READY);
+	ck_assert_uint_eq(fake->child_count, 3);
+	end();
+}
+END_TEST
+
+static void on_over(void *context, int32_t code, const char *text)
+{
+	(void)context;
+	(void)text;
+	over = true;
+	over_code = code;
+}
+
+/* Kernels of a module with variables have been looked up. */
+START_TEST(one_that_may_have_left_something_behind_stays)
+{
+	boot();
+	ask_for_function();
+	expect_found(first);
+	fake_serve(fake, second, WIRE_FIND_FUNCTION);
+	ck_assert_ptr_nonnull(
+		strstr(move_begin(session, MOVE_ORDER, "why", 1000, on_over, NULL), "variables"));
+	ck_assert_uint_eq(fake->child_count, 3);
+	ck_assert(!over);
+	end();
+}
+END_TEST
+
+START_TEST(requests_go_on_until_it_is_let_go)
+{
+	struct wire_message map = {.type = WIRE_MAP_HOST};
+
+	boot();
+	ck_assert_ptr_null(move_begin(session, MOVE_ORDER, "why", 60000, on_over, NULL));
+	fake_warm(fake, third);
+	fake_serve(fake, third, WIRE_ACTIVATE);
+	map.range = (struct wire_range){newcomer.window_base + WINDOW_DEVICE_BYTES, 4096, 0};
+	fake_request(fake, &newcomer, &map, -1);
+	tell(third);
+	/* It is with the old executor: nothing else happens before it is answered. */
+	fake_expect(fake, first->socket, WIRE_MAP_HOST);
+	fake_reply(fake, first->socket, fake->message.id, 0, NULL, 0);
+	fake_expect(fake, newcomer.socket, WIRE_REPLY);
+	fake_serve(fake, second, WIRE_MAP_HOST);
+	fake_serve(fake, third, WIRE_MAP_HOST);
+	ask_for_function();
+	answer_let_go(first, 1);
+	expect_attached(third);
+	expect_found(third);
+	close_in_crowd();
+	ck_assert(over && !over_code);
+	end();
+}
+END_TEST
+
+START_TEST(the_limit_ends_it)
+{
+	boot();
+	ck_assert_ptr_null(move_begin(session, MOVE_ORDER, "why", 1, on_over, NULL));
+	while (!over)
+		uv_run(&fake->loop, UV_RUN_ONCE);
+	ck_assert_int_eq(over_code, CUDA_ERROR_TIMEOUT);
+	ck_assert(third->killed);
+	fake_reap(fake, third, SIGKILL);
+	end();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("move");
+	TCase *tests = suite_case(suite, "move");
+
+	fake_prepare();
+	tcase_add_test(tests, a_newcomer_moves);
+	tcase_add_test(tests, pinned_memory_holds_the_window_longer);
+	tcase_add_test(tests, one_whose_own_work_does_not_end_stays);
+	tcase_add_loop_test(tests, trouble_of_the_old_executor_comes_first, STARTING, STAGES);
+	tcase_add_loop_test(tests, a_new_executor_that_dies_has_a_successor, STARTING, LETTING_GO);
+	tcase_add_test(tests, one_that_was_let_go_waits_for_the_next_executor);
+	tcase_add_loop_test(tests, a_client_that_ends_takes_its_domain_along, STARTING, STAGES);
+	tcase_add_test(tests, a_load_is_refused_where_nothing_may_be_placed);
+	tcase_add_test(tests, one_that_may_have_left_something_behind_stays);
+	tcase_add_test(tests, requests_go_on_until_it_is_let_go);
+	tcase_add_test(tests, the_limit_ends_it);
+	return suite_run(suite);
+}
