@@ -157,6 +157,15 @@ static uint64_t close_session(struct client *client, uint32_t patience_ms)
 	return message.reply.values.at[0];
 }
 
+static uint64_t detach_session(struct client *client, uint32_t patience_ms)
+{
+	struct wire_message request = {.type = WIRE_DETACH_SESSION, .close_session = {patience_ms}};
+
+	ck_assert_int_eq(call(client, &request, NULL, 0), 0);
+	ck_assert_uint_eq(message.reply.values.count, 1);
+	return message.reply.values.at[0];
+}
+
 static void close_client(struct client *client)
 {
 	shm_view_unmap(&client->view);
@@ -422,6 +431,63 @@ START_TEST(work_that_does_not_end)
 }
 END_TEST
 
+START_TEST(a_session_is_let_go_when_its_work_is_done)
+{
+	struct client client, other;
+	uint64_t seq;
+
+	prepare(&client, 1);
+	prepare(&other, 2);
+	fake.immediate = false;
+	seq = launch(&client, 1, 0);
+	while (fake_count(FAKE_LAUNCH) == 0)
+		sched_yield();
+	/* What does not end goes on, and so does the session. */
+	ck_assert_uint_eq(detach_session(&client, 20), 0);
+	fake_arrive();
+	fake.immediate = true;
+	wait_for(&client, 1, seq);
+	wait_for(&client, 1, launch(&client, 1, 0));
+	ck_assert_uint_eq(detach_session(&client, 1000), 1);
+	/* What comes now is another's to issue. */
+	launch(&client, 1, 0);
+	wait_for(&other, 1, launch(&other, 1, 0));
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 3);
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
+	ck_assert_int_eq(call(&client, &(struct wire_message){.type = WIRE_DETACH_SESSION}, NULL, 0),
+		CUDA_ERROR_NOT_READY);
+	ck_assert_uint_eq(close_session(&client, 0), 1);
+	ck_assert_uint_eq(close_session(&other, 0), 1);
+	close_client(&client);
+	close_client(&other);
+}
+END_TEST
+
+START_TEST(one_that_ends_while_it_is_let_go)
+{
+	struct wire_message detach = {.type = WIRE_DETACH_SESSION, .session = 1, .close_session = {60000}};
+	struct wire_message close = {.type = WIRE_CLOSE_SESSION, .session = 1, .close_session = {60000}};
+	struct client client;
+	uint64_t first, second;
+
+	prepare(&client, 1);
+	fake.immediate = false;
+	launch(&client, 1, 0);
+	while (fake_count(FAKE_LAUNCH) == 0)
+		sched_yield();
+	first = send_request(&detach, NULL, 0);
+	second = send_request(&close, NULL, 0);
+	fake_arrive();
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, first);
+	ck_assert_uint_eq(message.reply.values.at[0], 0);
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, second);
+	ck_assert_uint_eq(message.reply.values.at[0], 1);
+	close_client(&client);
+}
+END_TEST
+
 START_TEST(an_offence_is_reported_and_others_go_on)
 {
 	struct client bad, good;
@@ -622,6 +688,8 @@ int main(void)
 	tcase_add_test(role, memory_comes_and_goes);
 	tcase_add_test(role, waiting_is_private);
 	tcase_add_test(role, work_that_does_not_end);
+	tcase_add_test(role, a_session_is_let_go_when_its_work_is_done);
+	tcase_add_test(role, one_that_ends_while_it_is_let_go);
 	tcase_add_test(role, an_offence_is_reported_and_others_go_on);
 	tcase_add_test(role, idle_threads_sleep_and_wake);
 	tcase_add_test(role, nothing_is_unpinned_while_anything_runs);

@@ -569,6 +569,24 @@ START_TEST(a_refusal_says_why)
 }
 END_TEST
 
+/* Each after its own time, not one after the other. */
+START_TEST(who_waits_for_the_same_kernel_is_refused_together)
+{
+	uint64_t begin;
+
+	gate()->patience_ns = 300 * CLOCK_MS;
+	put(1, 1);
+	begin = clock_now();
+	for (uint32_t i = 101; i < 105; i++)
+		ask_for_lookup(stranger, i);
+	for (uint32_t i = 101; i < 105; i++)
+		ck_assert_int_eq(answer_to(i), CUDA_ERROR_SYSTEM_NOT_READY);
+	ck_assert_uint_ge(clock_now() - begin, 300 * CLOCK_MS);
+	ck_assert_uint_lt(clock_now() - begin, 900 * CLOCK_MS);
+	arrive(1);
+}
+END_TEST
+
 START_TEST(who_waits_for_oneself_does_not_keep_others_waiting)
 {
 	put(1, 1);
@@ -672,6 +690,7 @@ int main(void)
 	tcase_add_test(thread, a_first_lookup_begins_when_the_device_is_empty);
 	tcase_add_test(thread, lookups_that_wait_share_a_gap);
 	tcase_add_test(thread, a_refusal_says_why);
+	tcase_add_test(thread, who_waits_for_the_same_kernel_is_refused_together);
 	tcase_add_test(thread, who_waits_for_oneself_does_not_keep_others_waiting);
 	tcase_add_test(thread, an_unload_is_answered_and_done_when_nobody_is_held_up);
 	tcase_add_test(thread, unloads_come_before_what_is_put_on_the_device_later);
