@@ -6,7 +6,7 @@
 //   the serving thread marks what is unmarked and lets go (serve_detach)
 //   what is on the device ends (drain.c), and nothing is doubtful (contain.c): a kernel that faulted may look
 //   done, but the sign of it comes before its mark
-//   nobody looks at the session's sinks any more (stray.c)
+//   nobody judges by the session's sinks any more (stray.c)
 //   generation = 0: answer 1
 //
 // From then on the session is what a standby knows of one: its maps and modules are here until CloseSession,
@@ -20,6 +20,9 @@
 #include "server/executor/clock.h"
 #include "server/executor/drain.h"
 #include "server/executor/session.h"
+
+/* How long a last look at its sinks is waited for: on a full device there may be no room for one. */
+#define SINKS_NS (100 * CLOCK_MS)
 
 static void answer(struct job *job, uint64_t gone)
 {
@@ -59,7 +62,9 @@ static int let_go(struct job *job)
 		serve_on(job);
 		return 0;
 	}
-	if (!stray_farewell(session, job->since))
+	if (clock_now() - job->since >= SINKS_NS)
+		stray_let_go(session);
+	else if (!stray_farewell(session, job->since))
 		return JOB_E_WAIT;
 	/* Pairs with the looks of gate.c, burial.c and contain.c. */
 	word_release(&session->generation, 0);

@@ -368,6 +368,9 @@ static void judge(struct session *owner, const struct evidence *evidence, uint64
 	unsigned count;
 	char what[120];
 
+	/* Another executor's kernels write there now. */
+	if (owner->stray.left)
+		return;
 	sample(executor);
 	count = count_suspects(executor, owner->stray.clean, &suspect);
 	describe(owner->guard, evidence, what, sizeof(what));
@@ -554,12 +557,21 @@ static bool leave(struct session *session)
 	return true;
 }
 
+void stray_let_go(struct session *session)
+{
+	sample(session->executor);
+	leave(session);
+}
+
 bool stray_farewell(struct session *session, uint64_t since)
 {
 	struct executor *executor = session->executor;
 	struct stray_watch *watch = &executor->strays;
 	struct stray *stray = &session->stray;
 
+	/* Let go before: work of ours that waits for room on the device may come to its sinks yet. */
+	if (stray->left && !stray->abandoned)
+		return executor_is_lost(executor) || (watch->session != session && stray_is_ready(session));
 	if (stray->left || executor_is_lost(executor) || !is_served(session))
 		return true;
 	if (watch->session == session || stray->last_look || !stray_is_ready(session)) {

@@ -88,6 +88,10 @@ uint64_t stray_step(struct executor *executor, uint64_t now);
  */
 bool stray_farewell(struct session *session, uint64_t since);
 
+/** The session goes on in another executor: what its sinks hold says nothing here from now on. Main thread.
+ */
+void stray_let_go(struct session *session);
+
 /** Carries out a conviction. Serving thread, every turn. */
 void stray_convict(struct session *session);
 
