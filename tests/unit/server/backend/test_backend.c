@@ -155,8 +155,8 @@ END_TEST
 static bool calls(const char *name, unsigned type, unsigned section)
 {
 	struct image image = good_elf();
-	Elf64_Sym symbols[2] = {
-		{0}, {.st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, type), .st_shndx = (Elf64_Half)section}};
+	Elf64_Sym symbols[2] = {{0},
+		{.st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, type), .st_shndx = (Elf64_Half)section}};
 
 	image.header.e_machine = 190;
 	image.sections[1].sh_size = 16;
