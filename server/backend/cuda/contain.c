@@ -10,8 +10,7 @@
 //
 // Both threads ask the kernel-mode driver by ioctl(). The server's executable has an ioctl() of its own
 // (below), which comes before the C library's for everything that is loaded later, and so for the driver.
-// Nearly always it is just the system call. In an executor it watches for the controls named below, whose
-// numbers are those of NVIDIA's open kernel modules (NVOS54_PARAMETERS; ctrl83dedebug.h, ctrl906f.h):
+// Nearly always it is just the system call. In an executor it watches for these controls (control.h):
 //
 //            any control           stop            let go; the dump names kernels of ours
 //   QUIET ─────────────► SUSPECTED ──────► STOPPED ─────────────────────────────────────────► CONTAINED
@@ -28,15 +27,22 @@
 // nothing is kept from it, and the executor halts as for any sign (executor/halt.c).
 //
 // What cannot be contained: a thread that has left the code faults again as soon as it is let go. While the
-// reset is held back, a second fault is contained only if all before it were accesses to addresses that are
-// not mapped; else the driver stops the multiprocessors and never lets them go. A stack that overflows looks
-// like an access beyond shared memory at first, and shows by a second stop within 10 ms.
+// reset is held back, a second fault is contained only if it is an access to an address that is not mapped,
+// and all before it were; else the driver stops the multiprocessors and never lets them go. Which of the two
+// it is cannot be seen at the second stop. A stack that overflows looks like an access beyond shared memory
+// at first, and shows by a second stop within 10 ms.
+//
+// After a fault that is not a bad address the grid of the culprit stays on the device for ever. Launches,
+// copies and new memory of others do not mind, but whoever asks the driver for something that waits for all
+// that runs (a first use of a module, an unload, unregistering) never comes back, and has a lock that
+// everybody needs. The executor asks for nothing of the kind then: see executor/contain.h.
 //
 // The callbacks run in the driver's thread, which may hold locks of the driver: see backend.h for what they
 // may do.
 
 #include "server/backend/cuda/contain.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -54,23 +60,8 @@
 #include "server/backend/backend.h"
 #include "server/backend/cuda/dump.h"
 #include "server/backend/cuda/handles.h"
-
-/* An ioctl of the kernel-mode driver, and the one among them that is a control. */
-#define DRIVER_TYPE    'F'
-#define DRIVER_CONTROL 0x2a
-
-enum control_command {
-	CONTROL_STOP = 0x83de0317,   /* NV83DE_CTRL_CMD_DEBUG_SUSPEND_CONTEXT */
-	CONTROL_LET_GO = 0x83de0318, /* NV83DE_CTRL_CMD_DEBUG_RESUME_CONTEXT */
-	CONTROL_RESET = 0x906f0102,  /* NV906F_CTRL_CMD_RESET_CHANNEL */
-};
-
-/* NVOS54_PARAMETERS */
-struct control {
-	uint32_t client, object, command, flags;
-	uint64_t parameters;
-	uint32_t size, status;
-};
+#include "server/backend/cuda/readahead.h"
+#include "server/log.h"
 
 enum state { QUIET, SUSPECTED, STOPPED, CONTAINED, LOST };
 
@@ -85,8 +76,14 @@ static word32 armed;
 static __thread bool is_ours;
 word32 contain_parked;
 
+/* What the driver reads a fault with. It is loaded when there is one, while everybody waits, which took 50 ms
+ * from a disk and takes 3 from memory. It does nothing before it is asked. */
+#define DEBUGGER "libcudadebugger.so.1"
+
 void contain_arm(void)
 {
+	if (!dlopen(DEBUGGER, RTLD_NOW | RTLD_LOCAL))
+		log_debug("a first fault takes longer: %s", dlerror());
 	fault.state = QUIET;
 	fault.keeps = fault.unsteady = false;
 	backend_contains = true;
@@ -262,22 +259,27 @@ static void let_go(const struct backend_watch *watch)
 	watch->contained(watch->context, faults, dump.count);
 }
 
-/* Return: whether the control is to be kept from the driver. */
-static bool look(const struct backend_watch *watch, uint32_t command)
+enum way { EXECUTE, READ_AHEAD, KEEP };
+
+/* What becomes of a control. */
+static enum way look(const struct backend_watch *watch, uint32_t command)
 {
-	bool keep;
+	enum way way = EXECUTE;
 
 	pthread_mutex_lock(&fault.lock);
 	if (command == CONTROL_STOP)
 		stop(watch);
 	else if (command == CONTROL_LET_GO)
 		let_go(watch);
-	keep = command == CONTROL_RESET && fault.keeps;
+	if (command == CONTROL_RESET && fault.keeps)
+		way = KEEP;
+	else if (command == CONTROL_READ && fault.state == STOPPED)
+		way = READ_AHEAD;
 	/* What goes on behind a contained fault is no sign of another. */
-	if (!keep && fault.state == QUIET)
+	if (way == EXECUTE && fault.state == QUIET)
 		suspect(watch);
 	pthread_mutex_unlock(&fault.lock);
-	return keep;
+	return way;
 }
 
 static _Noreturn void park(void)
@@ -287,10 +289,12 @@ static _Noreturn void park(void)
 		pause();
 }
 
-int contain_ioctl(int fd, unsigned long request, void *argument, contain_ioctl_fn *execute)
+int contain_ioctl(int fd, unsigned long request, void *argument, control_execute_fn *execute)
 {
 	const struct backend_watch *watch;
 	uint32_t command = 0;
+	enum way way;
+	int result;
 
 	if (is_ours || _IOC_TYPE(request) != DRIVER_TYPE || !word_acquire(&armed))
 		return execute(fd, request, argument);
@@ -299,9 +303,16 @@ int contain_ioctl(int fd, unsigned long request, void *argument, contain_ioctl_f
 		return execute(fd, request, argument);
 	if (_IOC_NR(request) == DRIVER_CONTROL && argument)
 		command = ((const struct control *)argument)->command;
-	if (look(watch, command))
+	way = look(watch, command);
+	if (way == KEEP)
 		park();
-	return execute(fd, request, argument);
+	if (way == READ_AHEAD)
+		return readahead_read(fd, request, argument, execute);
+	result = execute(fd, request, argument);
+	/* Behind it: nobody waits for memory to be given back while the device stands still. */
+	if (command)
+		readahead_forget();
+	return result;
 }
 
 static int system_ioctl(int fd, unsigned long request, void *argument)

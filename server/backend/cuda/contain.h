@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/backend/cuda/control.h"
 #include "shm/order.h"
 
 /** From now on faults are contained if they can be. After the context was made, before anything runs in it.
@@ -25,8 +26,7 @@ void contain_enter_thread(void);
 CUresult contain_code(uint32_t exception);
 
 /** An ioctl() of this process. Exported for tests. @execute: the system call */
-typedef int contain_ioctl_fn(int fd, unsigned long request, void *argument);
-int contain_ioctl(int fd, unsigned long request, void *argument, contain_ioctl_fn *execute);
+int contain_ioctl(int fd, unsigned long request, void *argument, control_execute_fn *execute);
 
 /* Threads of the driver that are kept for ever, for tests. */
 extern word32 contain_parked;

@@ -79,6 +79,21 @@ static int execute(int fd, unsigned long request, void *argument)
 	return 7;
 }
 
+static uint8_t state_of_device;
+static unsigned executed_reads;
+
+static int execute_read(int fd, unsigned long request, void *argument)
+{
+	const struct control *control = argument;
+	struct control_read *wish = (void *)(uintptr_t)control->parameters;
+
+	(void)fd;
+	(void)request;
+	executed_reads++;
+	memset((void *)(uintptr_t)wish->buffer, state_of_device, wish->length);
+	return 0;
+}
+
 static void *ask(void *argument)
 {
 	const uint32_t *wish = argument;
@@ -223,6 +238,52 @@ START_TEST(a_fault_of_ours_is_contained)
 }
 END_TEST
 
+/* The driver reads a line of the device's state. Return: its first byte. */
+static uint8_t read_line(uint64_t offset)
+{
+	uint8_t line[128] = {0};
+	struct control_read wish = {
+		.memory = 9, .length = sizeof(line), .offset = offset, .buffer = (uintptr_t)line};
+	struct control control = {.command = READ, .parameters = (uintptr_t)&wish, .size = sizeof(wish)};
+
+	contain_ioctl(3, CONTROL, &control, execute_read);
+	return line[0];
+}
+
+static void *read_lines(void *unused)
+{
+	(void)unused;
+	for (unsigned i = 0; i < 1000; i++)
+		ck_assert_uint_eq(read_line(i * 128), state_of_device);
+	return NULL;
+}
+
+static unsigned reads_of_a_thousand(void)
+{
+	pthread_t thread;
+
+	executed_reads = 0;
+	ck_assert_int_eq(pthread_create(&thread, NULL, read_lines, NULL), 0);
+	pthread_join(thread, NULL);
+	return executed_reads;
+}
+
+START_TEST(what_stands_still_is_read_ahead)
+{
+	driver(STOP);
+	state_of_device = 1;
+	ck_assert_uint_lt(reads_of_a_thousand(), 100);
+	dump("write");
+	driver(LET_GO);
+	/* Now it does not. */
+	state_of_device = 2;
+	ck_assert_uint_eq(reads_of_a_thousand(), 1000);
+	driver(STOP);
+	state_of_device = 3;
+	ck_assert_uint_lt(reads_of_a_thousand(), 100);
+}
+END_TEST
+
 START_TEST(a_fault_of_nobody_is_not_contained)
 {
 	handles_forget(OURS);
@@ -327,6 +388,7 @@ int main(void)
 	tcase_add_test(tests, what_is_not_the_drivers_is_no_sign);
 	tcase_add_test(tests, nothing_is_seen_before_it_is_wanted);
 	tcase_add_loop_test(tests, a_fault_of_ours_is_contained, 0, 2);
+	tcase_add_test(tests, what_stands_still_is_read_ahead);
 	tcase_add_test(tests, a_fault_of_nobody_is_not_contained);
 	tcase_add_test(tests, who_left_the_code_is_not_contained);
 	tcase_add_test(tests, a_fault_without_a_dump_is_not_contained);
