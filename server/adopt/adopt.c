@@ -559,7 +559,7 @@ static void resume_promotion(struct domain *domain)
 		halt_begin(domain,
 			promotion->halt_until_us > now_us ? (promotion->halt_until_us - now_us) / 1000 : 0);
 	} else if (promotion->state == PROMOTE_STEADY) {
-		promotion->asked = false;
+		promotion->asked_us = 0;
 		promote_look(domain);
 	}
 }

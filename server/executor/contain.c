@@ -41,6 +41,9 @@
 #define SIGN_NS (UINT64_C(2000) * CLOCK_MS)
 /* A device that is full of warps takes the driver seconds to read. */
 #define STOP_NS (UINT64_C(10000) * CLOCK_MS)
+/* Behind a contained fault the device may stand still for good, so this is what everybody waits for nothing
+ * then. It has its reader ready: 30 ms as a rule, 1.5 s on a full device. */
+#define STOP_AGAIN_NS (UINT64_C(3000) * CLOCK_MS)
 
 /* ---- whose ---- */
 
@@ -83,6 +86,11 @@ static uint64_t owner_of(const struct contain *contain, const struct backend_mod
 		if (contain->owners[i].module == module)
 			return contain->owners[i].session;
 	return 0;
+}
+
+bool contain_is_worn(const struct executor *executor)
+{
+	return word_acquire(&executor->contain.worn) != 0;
 }
 
 bool contain_is_open(struct executor *executor)
@@ -222,7 +230,7 @@ static void report(struct executor *executor, const struct backend_fault *faults
 		contain->faults[contain->fault_count++] = (struct contain_fault){
 			.fault = faults[i], .session = owners[i], .contained = contained};
 	contain->hopeless |= !contained;
-	contain->over |= !contained && contain->before;
+	contain->over |= !contained && contain_is_worn(executor);
 	pthread_mutex_unlock(&contain->lock);
 	tell_main(executor);
 }
@@ -247,7 +255,8 @@ static void contained(void *context, const struct backend_fault *faults, uint32_
 	uint64_t owners[BACKEND_FAULTS_MAX];
 	bool waits = false;
 
-	contain->before = true;
+	/* Before anybody can hear of it, and so before any thread of ours sees an effect of it. */
+	word_release(&contain->worn, 1);
 	if (!find_owners(contain, faults, count, owners)) {
 		/* The context goes on, but nobody knows whose marks are not to be believed. */
 		uncontained(context, faults, count);
@@ -312,6 +321,9 @@ static void take_news(struct executor *executor, uint64_t now)
 	contain->hopeless = contain->over = false;
 	pthread_mutex_unlock(&contain->lock);
 	contain->until = patience[phase] ? now + patience[phase] : 0;
+	contain->again = phase == CONTAIN_STOPPED && contain_is_worn(executor);
+	if (contain->again)
+		contain->until = now + STOP_AGAIN_NS;
 	contain->waits = phase == CONTAIN_WAITING;
 	for (uint32_t i = 0; i < count; i++)
 		tell_fault(executor, &faults[i]);
@@ -347,10 +359,13 @@ uint64_t contain_step(struct executor *executor, uint64_t now)
 	if (now < contain->until)
 		return contain->until;
 	contain->until = 0;
-	if (!contain->waits)
-		hand_to_daemon(executor, "the driver has begun to handle a fault");
-	else
+	if (contain->waits)
 		stop_waiting(executor);
+	else
+		hand_to_daemon(executor, "the driver has begun to handle a fault");
+	/* Nothing moves any more, and nothing will say so. */
+	if (contain->again)
+		lost_report(executor, CUDA_ERROR_LAUNCH_FAILED);
 	return UINT64_MAX;
 }
 

@@ -40,14 +40,15 @@ struct contain_owner {
 struct contain {
 	struct backend_watch watch;
 	word32 news; /* the main thread has something to do */
+	word32 worn; /* a fault was contained */
 
 	/* The backend's thread. */
 	uint32_t words; /* last words that are taken */
-	bool before;	/* a fault was contained */
 
 	/* Main thread. */
 	uint64_t until; /* ns: when a fault that is not explained by then is the daemon's; 0: there is none */
 	bool waits;	/* then a contained fault did not recur */
+	bool again;	/* then the device stands still for good */
 
 	pthread_mutex_t lock; /* of the following; a leaf, never held across a call of the backend */
 	struct contain_owner *owners;
@@ -71,6 +72,14 @@ void contain_forget_module(struct executor *executor, const struct backend_modul
 /** Whether there is, or may be, a fault of which it is not known whose it is: what became done proves
  * nothing. Any thread. */
 bool contain_is_open(struct executor *executor);
+
+/**
+ * Whether a fault was contained. What faulted may then be on the device for ever, so nobody may ask the
+ * backend for anything that waits until nothing runs: it would not come back, and hold up everybody. So
+ * closings wait for the end of this executor (open.c), lookups that need a gap for the next one (module.c),
+ * nothing is unloaded or unpinned, and streams and events are left to the end of the process. Any thread.
+ */
+bool contain_is_worn(const struct executor *executor);
 
 /** What the backend's thread has left to do. Main thread. Return: when to look again, ns; UINT64_MAX: when
  * something happens */

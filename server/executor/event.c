@@ -9,6 +9,14 @@
 
 #include "server/executor/session.h"
 
+CUresult event_drop(struct session *session, struct backend_event *event)
+{
+	/* Left to the end of the process where the driver might not come back: contain.h. */
+	if (!event || executor_is_lost(session->executor) || contain_is_worn(session->executor))
+		return CUDA_SUCCESS;
+	return executor_code(session->executor, session_ops(session)->event_destroy(event));
+}
+
 void event_table_init(struct event_table *table)
 {
 	table->at = NULL;
@@ -18,9 +26,7 @@ void event_table_init(struct event_table *table)
 void event_table_deinit(struct session *session, struct event_table *table)
 {
 	for (uint32_t i = 0; table->at && i < SHM_EVENTS; i++)
-		if (table->at[i].backend && !executor_is_lost(session->executor))
-			executor_code(
-				session->executor, session_ops(session)->event_destroy(table->at[i].backend));
+		event_drop(session, table->at[i].backend);
 	free(table->at);
 	table->at = NULL;
 }
@@ -39,12 +45,11 @@ static struct event *slot_of(struct event_table *table, uint32_t event)
 static CUresult replace_backend(struct session *session, struct event *at, bool timing)
 {
 	const struct backend_ops *ops = session_ops(session);
-	CUresult code = CUDA_SUCCESS;
+	CUresult code;
 
 	if (at->backend && at->timing == timing)
 		return CUDA_SUCCESS;
-	if (at->backend)
-		code = ops->event_destroy(at->backend);
+	code = event_drop(session, at->backend);
 	at->backend = NULL;
 	at->timing = timing;
 	return code ? code : ops->event_create(timing, &at->backend);
@@ -99,7 +104,7 @@ CUresult event_destroy(struct session *session, uint32_t event)
 	if (!at || !at->backend)
 		return CUDA_SUCCESS;
 	pthread_mutex_lock(&session->events.lock);
-	code = session_ops(session)->event_destroy(at->backend);
+	code = event_drop(session, at->backend);
 	*at = (struct event){0};
 	pthread_mutex_unlock(&session->events.lock);
 	return code;

@@ -49,6 +49,10 @@ CUresult event_record(
 /** The backend's event whose latest record is this command, or NULL. Serving thread. */
 struct backend_event *event_find(struct session *session, uint32_t event, uint32_t slot, uint64_t seq);
 
+/** Destroys an event of the backend; NULL is none. Serving thread, or when nothing is served. Return: as the
+ * backend. */
+CUresult event_drop(struct session *session, struct backend_event *event);
+
 /** Forgets an event. Serving thread. */
 CUresult event_destroy(struct session *session, uint32_t event);
 

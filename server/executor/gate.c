@@ -248,7 +248,7 @@ static struct sight observe(struct executor *executor, const struct session *req
 
 	pthread_mutex_lock(&executor->sessions_lock);
 	TAILQ_FOREACH (session, &executor->sessions, link)
-		if (!gate->farewell || !word_acquire(&session->ended))
+		if (!gate->farewell || !(word_acquire(&session->ended) || session->closing))
 			look_at_session(gate, session, session == requester, now, &sight);
 	if (sight.whose && sight.foreign >= patience(gate, requester))
 		note_culprit(gate, &sight);

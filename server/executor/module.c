@@ -96,7 +96,7 @@ static bool is_time_for_graves(struct executor *executor)
 	struct module_worker *worker = &executor->modules;
 	uint64_t now = clock_now();
 
-	if (!worker->graves || executor_is_lost(executor))
+	if (!worker->graves || executor_is_lost(executor) || contain_is_worn(executor))
 		return false;
 	if (gate_try(executor))
 		return true;
@@ -327,12 +327,34 @@ static CUresult load_module(struct job *job, const uint8_t *image, char *log, st
 	return CUDA_SUCCESS;
 }
 
+/* There are no gaps any more, and whoever takes over has not come yet. */
+static CUresult wait_for_successor(struct job *job, char *text)
+{
+	struct gate *gate = &job->executor->gate;
+	struct timespec time = {.tv_nsec = (long)CLOCK_MS};
+
+	if (clock_now() - job->since < gate->patience_ns) {
+		nanosleep(&time, NULL);
+		return CUDA_ERROR_NOT_READY;
+	}
+	gate->refused_session = gate->refused_ns = 0;
+	snprintf(text, TEXT_BYTES,
+		"nothing can be put on the GPU beside what is left of a kernel that faulted, and the other "
+		"programs' "
+		"kernels leave no moment to go on without it. Nothing was changed; it can be tried again");
+	return CUDA_ERROR_SYSTEM_NOT_READY;
+}
+
 /* Waits for a gap. text: TEXT_BYTES. Return: CUDA_SUCCESS, or why there is none, and the text says more;
  * CUDA_ERROR_NOT_READY: the job is to be queued again. */
 static CUresult wait_for_gap(struct job *job, char *text)
 {
 	struct gate *gate = &job->executor->gate;
-	int error = enter_gap(job->executor, job->session, job->since);
+	int error;
+
+	if (contain_is_worn(job->executor))
+		return wait_for_successor(job, text);
+	error = enter_gap(job->executor, job->session, job->since);
 
 	if (error == GATE_E_OWN)
 		return CUDA_ERROR_NOT_READY;

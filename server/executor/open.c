@@ -282,14 +282,15 @@ static void tear_down(struct job *job)
 	job_park(job);
 }
 
-/* Waits until nobody looks at its sinks. */
+/* Waits until nobody looks at its sinks. What a worn executor has goes with it (contain.h): that is the
+ * answer. */
 static int close_farewell(struct job *job)
 {
 	if (executor_is_lost(job->executor)) {
 		job_free(job);
 		return 0;
 	}
-	if (!stray_farewell(job->session, job->since))
+	if (contain_is_worn(job->executor) || !stray_farewell(job->session, job->since))
 		return JOB_E_WAIT;
 	job->run = tear_down;
 	module_worker_queue(job);
@@ -322,7 +323,7 @@ static int close_step(struct job *job)
 		return 0;
 	}
 	/* Pairs with the release in detach(). */
-	if (word_acquire(&job->session->served))
+	if (word_acquire(&job->session->served) || contain_is_worn(job->executor))
 		return JOB_E_WAIT;
 	job->session->thread = NULL;
 	drain_begin(job, job->deadline > now ? job->deadline - now : 0, close_drained);

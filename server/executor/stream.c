@@ -42,9 +42,8 @@ void stream_close(struct session *session, struct stream *stream)
 
 	if (executor_is_lost(executor))
 		return;
-	if (stream->join)
-		executor_code(executor, executor->ops->event_destroy(stream->join));
-	if (stream->backend)
+	event_drop(session, stream->join);
+	if (stream->backend && !contain_is_worn(executor))
 		executor_code(executor, executor->ops->stream_destroy(stream->backend));
 	stream->join = NULL;
 	stream->backend = NULL;

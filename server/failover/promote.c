@@ -65,6 +65,9 @@
  * fault goes without an explanation of an executor that contains faults. */
 #define QUIET_MS   1000u
 #define EXPLAIN_MS 15000u
+/* How long an executor may take to say that there is no such moment; it looks for one for 50 ms. One that
+ * does not come back from the driver does not say it. */
+#define ANSWER_MS 10000u
 /* How long survivors' kernels may take to end before an executor with an orphan is replaced under them. */
 #define ORPHAN_PATIENCE_MS 2000u
 
@@ -278,7 +281,8 @@ static void choose(struct domain *domain)
 /* The old executor is out of the way: whose fault it was, and who comes next. */
 static void replace(struct domain *domain, const struct worker *worker)
 {
-	domain->promotion.orphan = domain->promotion.worn = domain->promotion.asked = false;
+	domain->promotion.orphan = domain->promotion.worn = false;
+	domain->promotion.asked_us = 0;
 	domain->promotion.explain_until_us = 0;
 	domain->active = NULL;
 	/* Once more: the old executor may have written the word while it stopped. */
@@ -367,7 +371,7 @@ static void on_quiet(
 	(void)packet;
 	if (!reply || worker != domain->active)
 		return;
-	promotion->asked = false;
+	promotion->asked_us = 0;
 	if (promotion->state != PROMOTE_STEADY)
 		return;
 	if (reply->code) {
@@ -385,10 +389,11 @@ static void ask_for_quiet(struct domain *domain)
 	struct wire_message halt = {.type = WIRE_HALT, .halt.gently = true};
 
 	/* Where there is no standby it goes on: nobody is held until one is made. */
-	if (promotion->asked || !find_warm(domain))
+	if (promotion->asked_us || !find_warm(domain))
 		return;
-	promotion->asked = true;
+	promotion->asked_us = timer_now_us();
 	worker_request(domain->active, &halt, NULL, 0, on_quiet, domain);
+	timer_start(promotion->halt_timer, ANSWER_MS);
 }
 
 void promote_look(struct domain *domain)
@@ -399,6 +404,10 @@ void promote_look(struct domain *domain)
 		return;
 	if (promotion->explain_until_us && timer_now_us() >= promotion->explain_until_us) {
 		promote_sign(domain, domain->active, "the driver writes a dump");
+		return;
+	}
+	if (promotion->asked_us && timer_now_us() >= promotion->asked_us + ANSWER_MS * 1000) {
+		promote_sign(domain, domain->active, "it does not answer any more");
 		return;
 	}
 	if (promotion->worn)
@@ -433,6 +442,7 @@ void promote_contained(
 	promotion->worn = true;
 	convict_contained(domain, session);
 	verdict_contained(domain, session, code, kernel);
+	domain_fill(domain);
 	promote_look(domain);
 }
 

@@ -62,7 +62,7 @@ struct promotion {
 	char sign[160];	   /* the first sign, in words */
 	bool orphan;	   /* work of a gone client runs in the active executor and does not end */
 	bool worn;	   /* a fault was contained in the active executor */
-	bool asked;	   /* it was asked to halt gently, and has not answered */
+	uint64_t asked_us; /* when it was asked to halt gently, and has not answered; 0: it is not asked */
 	/* When a fault of the active executor, of which a sign was seen, must be explained; 0: there is none.
 	 */
 	uint64_t explain_until_us;

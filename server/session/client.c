@@ -547,14 +547,25 @@ static void on_session_closed(
 	client_unref(client);
 }
 
-/* An executor that does not even answer is as bad as one whose work does not end. */
+static void await_closing(struct client *client)
+{
+	if (client->close_timer)
+		timer_start(client->close_timer, (uint64_t)client->patience_ms + CLOSE_GRACE_MS);
+}
+
+/* An executor that does not even answer is as bad as one whose work does not end; but one that has contained
+ * a fault answers by its end, which others may put off. */
 static void on_close_timer(void *context)
 {
 	struct client *client = context;
-	struct worker *active = client->domain->active;
+	struct domain *domain = client->domain;
 
-	if (active && worker_owes(active, client))
-		worker_condemn(active, "did not close a session in time");
+	if (!domain->active || !worker_owes(domain->active, client))
+		return;
+	if (domain->promotion.worn)
+		await_closing(client);
+	else
+		worker_condemn(domain->active, "did not close a session in time");
 }
 
 /* One that is dying has everything mapped: it answers by being reaped. */
@@ -600,8 +611,7 @@ void client_closing_again(struct client *client)
 		return;
 	}
 	client->close_timer = timer_new(client->daemon->loop, on_close_timer, client);
-	if (client->close_timer)
-		timer_start(client->close_timer, (uint64_t)client->patience_ms + CLOSE_GRACE_MS);
+	await_closing(client);
 }
 
 /* The record says that it is closing and names the peer no more; then the peer's things go. */

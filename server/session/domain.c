@@ -161,6 +161,14 @@ static unsigned count_workers(const struct domain *domain)
 	return count;
 }
 
+/* Spare executors. One that has contained a fault is to be replaced soon, whatever the configuration says. */
+static unsigned count_spares(const struct domain *domain)
+{
+	unsigned spares = domain->alone ? 0 : domain->daemon->config->standbys;
+
+	return spares || !domain->promotion.worn ? spares : 1;
+}
+
 static uint64_t back_off_ms(unsigned failures)
 {
 	uint64_t delay = (uint64_t)RESPAWN_FIRST_MS << (failures < 16 ? failures : 16);
@@ -195,7 +203,7 @@ void domain_fill(struct domain *domain)
 	struct worker *worker;
 
 	while (!domain->retiring && !daemon->leaving && !timer_running(domain->respawn) &&
-		count_workers(domain) < 1 + (domain->alone ? 0 : daemon->config->standbys)) {
+		count_workers(domain) < 1 + count_spares(domain)) {
 		int r = worker_start(daemon, domain, ROLE_EXECUTOR, &worker);
 
 		if (r < 0) {

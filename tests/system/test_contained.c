@@ -305,6 +305,30 @@ START_TEST(long_kernels_go_on)
 }
 END_TEST
 
+/* What is left of a trap is in the way of everything that waits until nothing runs, and a long runner in that
+ * of a replacement. Meanwhile programs end and begin, and the long runner is exact. */
+START_TEST(nobody_waits_for_what_a_trap_has_left)
+{
+	struct child long_runner, trap, leaver;
+
+	start("50");
+	gather(&trap, traps_on_command, 1);
+	gather(&leaver, quick, 1);
+	long_runner = child_start(deep);
+	child_wait(&long_runner, 1);
+	dismiss(&trap, 1);
+	dismiss(&leaver, 1);
+	/* Its code goes where it can run. */
+	ck_assert_int_eq(exit_status(spawn(one_program, 1)), 0);
+	ck_assert(child_runs(&long_runner));
+	ck_assert_int_eq(child_end(&long_runner), EXACT);
+	ck_assert(service_log_wait(&service, "promotion: executor", 1, 60));
+	ck_assert(service_log_wait(&service, "session closed: ", 3, 60));
+	ck_assert_int_eq(service_log_count(&service, "did not close a session in time"), 0);
+	ck_assert_int_eq(service_log_count(&service, "nobody is proved guilty"), 0);
+}
+END_TEST
+
 /* Behind anything but a bad address the driver lets nothing go on: the ordinary way. */
 START_TEST(the_second_one_of_another_kind_is_not_contained)
 {
@@ -346,6 +370,7 @@ int main(void)
 	tcase_add_test(tests, only_the_culprit_is_hurt);
 	tcase_add_test(tests, a_kernel_that_faulted_never_looks_finished);
 	tcase_add_test(tests, long_kernels_go_on);
+	tcase_add_test(tests, nobody_waits_for_what_a_trap_has_left);
 	tcase_add_test(tests, the_second_one_of_another_kind_is_not_contained);
 	tcase_add_test(tests, what_cannot_be_contained_is_halted);
 	suite_add_tcase(suite, tests);

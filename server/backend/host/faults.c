@@ -19,7 +19,9 @@
 //   at once              the sign; the kernel is over, and what is queued behind it goes on, its mark first:
 //                        long before it is known that the kernel faulted
 //   after the dump       contained. Or, for a stack overflow, uncontained: calls return the code from now on.
-//                        Or, behind anything but a bad address, uncontained: nothing queued begins any more
+//                        Or, behind anything but a bad address, uncontained: nothing queued begins any more.
+//                        And who asks for something that waits until nothing runs never comes back
+//                        (host_faults_wait_for_idle)
 //
 // Only async-signal-safe things happen in the handler: plain and atomic stores, write, nanosleep, sigaction,
 // raise, pause, siglongjmp.
@@ -73,6 +75,7 @@ static struct {
 	struct backend_fault faults[BACKEND_FAULTS_MAX];
 	uint32_t count;
 	bool unsteady, overflowed;
+	word32 left; /* something of a contained fault is on the device for ever */
 } handling = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static bool contains;
 
@@ -229,7 +232,14 @@ static void conclude_round(const struct backend_watch *watch)
 		for (uint32_t i = 0; i < count; i++)
 			handling.unsteady |= handling.faults[i].code != CUDA_ERROR_ILLEGAL_ADDRESS;
 		watch->contained(watch->context, handling.faults, count);
+		word_release(&handling.left, handling.unsteady);
 	}
+}
+
+void host_faults_wait_for_idle(void)
+{
+	while (word_acquire(&handling.left))
+		pause();
 }
 
 static void *conclude(void *watch)

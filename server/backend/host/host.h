@@ -130,6 +130,8 @@ void host_faults_leave_thread(void);
  */
 void host_faults_begin(const struct host_launch *launch, const char *name, sigjmp_buf *back);
 void host_faults_end(void);
+/** Where the driver waits until nothing runs: behind a contained fault that may be for ever. Any thread. */
+void host_faults_wait_for_idle(void);
 /** A kernel of this thread led back: for faults that are contained, what the driver does about it. */
 void host_faults_settle(const struct host_launch *launch);
 /** What every call of a lost context returns; CUDA_SUCCESS while it is not known to be lost. Any thread. */

@@ -390,6 +390,7 @@ CUresult host_host_unregister(void *address)
 {
 	struct range *range;
 
+	host_faults_wait_for_idle();
 	host_pool_stop();
 	pthread_mutex_lock(&lock);
 	range = ranges_find(&registered, (uintptr_t)address);

@@ -171,6 +171,7 @@ CUresult host_module_load(const void *image, size_t bytes, const struct wire_opt
 
 CUresult host_module_unload(struct backend_module *module)
 {
+	host_faults_wait_for_idle();
 	unload(module->library, module->fd);
 	free(module);
 	return CUDA_SUCCESS;
@@ -193,6 +194,8 @@ CUresult host_function_find(struct backend_module *module, const char *name, boo
 		return CUDA_ERROR_NOT_FOUND;
 	if (!gap && !function->is_settled)
 		return CUDA_ERROR_NOT_READY;
+	if (!function->is_settled)
+		host_faults_wait_for_idle();
 	function->is_settled = true;
 	ret_info->param_count = function->kernel->param_count;
 	for (uint32_t i = 0; i < function->kernel->param_count; i++) {
@@ -210,6 +213,7 @@ CUresult host_global_find(
 {
 	if (!gap)
 		return CUDA_ERROR_NOT_READY;
+	host_faults_wait_for_idle();
 	for (uint32_t i = 0; module->globals && i < module->globals->count; i++) {
 		const struct host_global *global = &module->globals->globals[i];
 

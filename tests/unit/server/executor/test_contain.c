@@ -241,6 +241,46 @@ START_TEST(there_is_room_for_any_number)
 }
 END_TEST
 
+/* Nobody would say that it is over. */
+START_TEST(a_device_that_stands_still_again_is_given_up)
+{
+	struct backend_fault fault = fault_in(MODULE);
+	struct wire_message message;
+	uint64_t next;
+
+	watch->contained(watch->context, &fault, 1);
+	step(0);
+	ck_assert_int_eq(heard(&message), WIRE_FAULT);
+	watch->suspected(watch->context);
+	watch->stopped(watch->context);
+	next = step(0) - fixture.now;
+	ck_assert_uint_lt(next, 5000 * CLOCK_MS);
+	ck_assert_uint_eq(step(next), UINT64_MAX);
+	ck_assert_int_eq(heard(&message), WIRE_SUSPECT);
+	ck_assert_int_eq(heard(&message), WIRE_LOST);
+	ck_assert(executor_is_lost(&fixture.executor));
+}
+END_TEST
+
+/* Calls that wait until nothing runs would not come back. */
+START_TEST(what_a_worn_executor_has_goes_with_it)
+{
+	struct backend_fault fault = fault_in(MODULE);
+
+	contain_forget_module(&fixture.executor, MODULE);
+	contain_note_module(&fixture.executor, MODULE, 4242);
+	fixture_launch(3, 0, 1);
+	fixture_turn();
+	ck_assert(!contain_is_worn(&fixture.executor));
+	watch->contained(watch->context, &fault, 1);
+	ck_assert(contain_is_worn(&fixture.executor));
+	stream_close(fixture.session, &fixture.session->streams[3]);
+	ck_assert_ptr_null(fixture.session->streams[3].backend);
+	ck_assert_uint_eq(fake_count(FAKE_STREAM_DESTROY), 0);
+	ck_assert(!burial_work(&fixture.executor));
+}
+END_TEST
+
 START_TEST(the_next_executor_has_no_doubts)
 {
 	watch->suspected(watch->context);
@@ -268,6 +308,8 @@ int main(void)
 	tcase_add_test(tests, what_may_recur_is_waited_for);
 	tcase_add_test(tests, what_recurs_is_the_end);
 	tcase_add_test(tests, there_is_room_for_any_number);
+	tcase_add_test(tests, a_device_that_stands_still_again_is_given_up);
+	tcase_add_test(tests, what_a_worn_executor_has_goes_with_it);
 	tcase_add_test(tests, the_next_executor_has_no_doubts);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
