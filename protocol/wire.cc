@@ -347,7 +347,7 @@ static body build_range(Builder *b, enum wire_type type, const wire_range &m)
 }
 
 /* Bodies of a text, with or without a code. */
-static body build_trouble(Builder *b, enum wire_type type, int32_t code, const char *s)
+static body build_text(Builder *b, enum wire_type type, int32_t code, const char *s)
 {
 	auto text = b->text(s);
 	if (type == WIRE_REFUSE)
@@ -358,9 +358,13 @@ static body build_trouble(Builder *b, enum wire_type type, int32_t code, const c
 		return fb::CreateLost(b->fbb, code, text).Union();
 	if (type == WIRE_SUSPECT)
 		return fb::CreateSuspect(b->fbb, text).Union();
-	if (type == WIRE_FAULT)
-		return fb::CreateFault(b->fbb, code, text).Union();
 	return fb::CreateAdminReply(b->fbb, code, text).Union();
+}
+
+static body build_fault(Builder *b, const wire_trouble &m)
+{
+	auto kernel = b->text(m.text);
+	return fb::CreateFault(b->fbb, m.code, kernel, m.instruction, m.took).Union();
 }
 
 static body build_stray(Builder *b, const wire_stray &m)
@@ -454,12 +458,13 @@ static body build_body(Builder *b, const wire_message &m)
 	case WIRE_READY:
 		return build_ready(b, m.ready);
 	case WIRE_REFUSE:
-		return build_trouble(b, m.type, m.refuse.code, m.refuse.text);
+		return build_text(b, m.type, m.refuse.code, m.refuse.text);
 	case WIRE_OFFENCE:
 	case WIRE_LOST:
 	case WIRE_SUSPECT:
+		return build_text(b, m.type, m.trouble.code, m.trouble.text);
 	case WIRE_FAULT:
-		return build_trouble(b, m.type, m.trouble.code, m.trouble.text);
+		return build_fault(b, m.trouble);
 	case WIRE_CREATE_CHUNK:
 		return fb::CreateCreateChunk(b->fbb, m.chunk.bytes).Union();
 	case WIRE_RELEASE_CHUNK:
@@ -487,7 +492,7 @@ static body build_body(Builder *b, const wire_message &m)
 	case WIRE_ADMIN:
 		return build_admin(b, m.admin);
 	case WIRE_ADMIN_REPLY:
-		return build_trouble(b, m.type, m.admin_reply.code, m.admin_reply.json);
+		return build_text(b, m.type, m.admin_reply.code, m.admin_reply.json);
 	default:
 		b->fail(WIRE_E_INVALID);
 		return 0;
@@ -808,8 +813,12 @@ static void read(Reader *r, const fb::Admin *t, wire_admin *m)
 
 static void set_trouble(wire_trouble *m, int32_t code, const char *text)
 {
-	m->code = code;
-	m->text = text;
+	*m = wire_trouble{code, text, 0, 0};
+}
+
+static void read(Reader *r, const fb::Fault *t, wire_trouble *m)
+{
+	*m = wire_trouble{t->code(), r->text(t->kernel()), t->instruction(), t->took()};
 }
 
 static void read_symbol(Reader *r, const fb::Message *t, wire_symbol *m)
@@ -877,9 +886,7 @@ static bool read_body(Reader *r, const fb::Message *t, wire_message *m)
 	case fb::Body_Suspect:
 		return set_trouble(&m->trouble, 0, r->text(t->body_as_Suspect()->text())), true;
 	case fb::Body_Fault:
-		return set_trouble(&m->trouble, t->body_as_Fault()->code(),
-			       r->text(t->body_as_Fault()->kernel())),
-		       true;
+		return read(r, t->body_as_Fault(), &m->trouble), true;
 	case fb::Body_Lost:
 		return set_trouble(
 			       &m->trouble, t->body_as_Lost()->code(), r->text(t->body_as_Lost()->text())),

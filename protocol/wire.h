@@ -221,10 +221,12 @@ struct wire_ready {
 struct wire_halt {
 	bool gently;
 };
-/* Offence, Suspect (text), Lost (code, text), Fault (code, kernel). */
+/* Offence, Suspect (text), Lost (code, text), Fault (code, kernel, instruction, took). */
 struct wire_trouble {
 	int32_t code;
 	const char *text;
+	uint64_t instruction;
+	uint64_t took; /* ns */
 };
 struct wire_chunk {
 	uint64_t bytes, handle;

@@ -221,8 +221,9 @@ struct last_words {
 	uint64_t session; /* culprit, 0 = not known */
 	uint64_t seq;
 	uint32_t stream;
-	int32_t signal; /* host backend: the signal */
-	uint64_t address;
+	int32_t signal;	      /* host backend: the signal */
+	uint64_t address;     /* that was accessed; 0: not known */
+	uint64_t instruction; /* that faulted; 0: not known */
 	char kernel[128];
 };
 #define LAST_WORDS_MAGIC UINT32_C(0x6c773031)

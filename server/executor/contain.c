@@ -144,7 +144,10 @@ static void enter(struct executor *executor, enum contain_phase phase)
 
 static void suspected(void *context)
 {
-	enter(context, CONTAIN_SUSPECTED);
+	struct executor *executor = context;
+
+	executor->contain.sign_at = clock_now();
+	enter(executor, CONTAIN_SUSPECTED);
 }
 
 static void stopped(void *context)
@@ -161,7 +164,8 @@ static void speak(struct executor *executor, const struct backend_fault *fault, 
 	if (!words || index >= LAST_WORDS_MAX || words[index].magic == LAST_WORDS_MAGIC)
 		return;
 	executor->contain.words++;
-	words[index] = (struct last_words){.code = fault->code, .session = session};
+	words[index] =
+		(struct last_words){.code = fault->code, .session = session, .instruction = fault->address};
 	memcpy(words[index].kernel, fault->kernel, sizeof(words[index].kernel) - 1);
 	__atomic_store_n(&words[index].magic, LAST_WORDS_MAGIC, __ATOMIC_RELEASE);
 }
@@ -224,11 +228,12 @@ static void report(struct executor *executor, const struct backend_fault *faults
 	uint32_t count, bool contained)
 {
 	struct contain *contain = &executor->contain;
+	uint64_t took = clock_now() - contain->sign_at;
 
 	pthread_mutex_lock(&contain->lock);
 	for (uint32_t i = 0; i < count && contain->fault_count < BACKEND_FAULTS_MAX; i++)
 		contain->faults[contain->fault_count++] = (struct contain_fault){
-			.fault = faults[i], .session = owners[i], .contained = contained};
+			.fault = faults[i], .session = owners[i], .took = took, .contained = contained};
 	contain->hopeless |= !contained;
 	contain->over |= !contained && contain_is_worn(executor);
 	pthread_mutex_unlock(&contain->lock);
@@ -286,7 +291,8 @@ static void tell_fault(struct executor *executor, const struct contain_fault *at
 		at->contained ? "" : "not ", fault->kernel[0] ? fault->kernel : "(unnamed)",
 		(unsigned long long)at->session, (unsigned long long)fault->launch,
 		(unsigned long long)fault->address, (int)fault->code);
-	message.trouble = (struct wire_trouble){.code = fault->code, .text = fault->kernel};
+	message.trouble = (struct wire_trouble){
+		.code = fault->code, .text = fault->kernel, .instruction = fault->address, .took = at->took};
 	if (at->contained)
 		executor_send(executor, &message, NULL, 0);
 }

@@ -28,6 +28,7 @@ enum contain_phase {
 struct contain_fault {
 	struct backend_fault fault;
 	uint64_t session; /* 0: not known */
+	uint64_t took;	  /* ns from the first sign until it was known whose it is */
 	bool contained;
 };
 
@@ -43,7 +44,8 @@ struct contain {
 	word32 worn; /* a fault was contained */
 
 	/* The backend's thread. */
-	uint32_t words; /* last words that are taken */
+	uint32_t words;	  /* last words that are taken */
+	uint64_t sign_at; /* ns: the first sign of the latest fault */
 
 	/* Main thread. */
 	uint64_t until; /* ns: when a fault that is not explained by then is the daemon's; 0: there is none */

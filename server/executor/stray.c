@@ -202,6 +202,7 @@ static void fill(struct session *session)
 	if (!code)
 		code = put_mark(executor);
 	session->stray.clean = code ? 0 : executor->strays.sample;
+	session->stray.clean_at = clock_now();
 	session->stray.fill = code ? 0 : executor->strays.mark;
 }
 
@@ -290,13 +291,12 @@ static struct evidence examine(const struct stray_watch *watch)
 
 /* ---- the judgement ---- */
 
+/* The daemon writes it into the log, with what else belongs to a verdict. */
 static void report(const struct session *owner, uint64_t culprit, const char *text)
 {
 	struct wire_message message = {.type = WIRE_STRAY, .session = owner->id};
 
 	message.stray = (struct wire_stray){.culprit = culprit, .text = text};
-	log_warning("stray in the guard of session %llu (%s, pid %d): %s", (unsigned long long)owner->id,
-		owner->program, owner->pid, text);
 	executor_send(owner->executor, &message, NULL, 0);
 }
 
@@ -325,7 +325,7 @@ static bool was_told(struct session *owner, uint64_t now)
 static void prove(struct session *owner, struct session *culprit, const char *what, uint64_t now)
 {
 	bool convicts = owner->guard->policy == GUARD_ERROR;
-	char text[200];
+	char text[240];
 
 	/* What it still has on the device may go on writing. */
 	if (culprit->stray.convicted || (!convicts && was_told(owner, now)))
@@ -339,7 +339,7 @@ static void prove(struct session *owner, struct session *culprit, const char *wh
 
 static void doubt(struct session *owner, unsigned suspects, const char *what, uint64_t now)
 {
-	char text[200];
+	char text[240];
 
 	if (was_told(owner, now))
 		return;
@@ -347,9 +347,11 @@ static void doubt(struct session *owner, unsigned suspects, const char *what, ui
 	report(owner, 0, text);
 }
 
-static void describe(const struct guard *guard, const struct evidence *evidence, char *text, size_t size)
+static void describe(const struct session *owner, const struct evidence *evidence, char *text, size_t size)
 {
+	const struct guard *guard = owner->guard;
 	bool is_near = evidence->offset < guard->near_bytes;
+	size_t length;
 
 	if (!evidence->words)
 		snprintf(text, size, "words were changed and changed back");
@@ -358,6 +360,9 @@ static void describe(const struct guard *guard, const struct evidence *evidence,
 			evidence->words,
 			(unsigned long long)(evidence->offset - (is_near ? 0 : guard->near_bytes)),
 			is_near ? "near" : "far", evidence->value);
+	length = strlen(text);
+	snprintf(text + length, size - length, ", seen clean %.1f ms before",
+		(double)(clock_now() - owner->stray.clean_at) / (double)CLOCK_MS);
 }
 
 /* The sinks of a session are not what they were. Fills them again. */
@@ -366,14 +371,14 @@ static void judge(struct session *owner, const struct evidence *evidence, uint64
 	struct executor *executor = owner->executor;
 	struct session *suspect;
 	unsigned count;
-	char what[120];
+	char what[160];
 
 	/* Another executor's kernels write there now. */
 	if (owner->stray.left)
 		return;
 	sample(executor);
 	count = count_suspects(executor, owner->stray.clean, &suspect);
-	describe(owner->guard, evidence, what, sizeof(what));
+	describe(owner, evidence, what, sizeof(what));
 	if (count == 1 && suspect)
 		prove(owner, suspect, what, now);
 	else
@@ -505,6 +510,7 @@ static uint64_t look_busy(struct executor *executor, uint64_t now)
 		read_piece(executor, now);
 	} else {
 		watch->session->stray.clean = watch->begun;
+		watch->session->stray.clean_at = watch->begun_at;
 		end_look(executor, now);
 	}
 	return now;

@@ -25,7 +25,7 @@ struct stray {
 
 	/* Main thread writes, serving thread reads. */
 	word32 verdict; /* CUresult, 0: none; released behind `reason` */
-	char reason[200];
+	char reason[240];
 
 	/* Main thread. A sample is a look at what every session has done; they are numbered. */
 	uint64_t seen;	    /* launches as last sampled */
@@ -33,6 +33,7 @@ struct stray {
 	uint64_t clean;	    /* its sinks were seen unchanged behind this sample; 0: not filled yet */
 	uint64_t fill;	    /* number of the mark behind the latest filling; 0: none was possible */
 	uint64_t looked_at; /* ns: begin of the last look */
+	uint64_t clean_at;  /* ns: its sinks were as they should be */
 	uint64_t told_at;   /* ns: last report about its sinks */
 	bool busy;	    /* had work on the device when last sampled */
 	bool convicted;

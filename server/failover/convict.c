@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/failover/oldest.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
@@ -48,6 +49,7 @@ static void collect(const struct domain *domain, const struct worker *worker, st
 
 	*evidence = (struct judge_evidence){.lost = worker->lost || worker->testified,
 		.lost_code = worker->lost ? worker->lost_code : worker->testified_code,
+		.lost_address = worker->testified_address,
 		.exit_signal = worker->exit_signal,
 		.killed = worker->exit_signal == 9,
 		.graceful = worker->graceful,
@@ -196,6 +198,19 @@ void convict_contained(struct domain *domain, uint64_t session)
 			offender_note(domain->daemon, client);
 }
 
+/* Where the executor did not say it. */
+static void name_kernel(const struct client *culprit, struct judge_verdict *verdict)
+{
+	struct oldest oldest;
+
+	oldest_find(culprit, &oldest);
+	if (!oldest.seq)
+		return;
+	verdict->stream = oldest.stream;
+	verdict->seq = oldest.seq;
+	memcpy(verdict->kernel, oldest.kernel, sizeof(verdict->kernel));
+}
+
 static void name_culprit(struct domain *domain, const struct judge_verdict *verdict)
 {
 	struct promotion *promotion = &domain->promotion;
@@ -213,6 +228,8 @@ static void name_culprit(struct domain *domain, const struct judge_verdict *verd
 		promotion->culprit_pid = (int)client->pid;
 		snprintf(promotion->culprit_program, sizeof(promotion->culprit_program), "%.63s",
 			client->program);
+		if (!promotion->verdict.kernel[0])
+			name_kernel(client, &promotion->verdict);
 	}
 }
 

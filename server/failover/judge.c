@@ -20,7 +20,8 @@ const char *judge_ground_text(enum judge_ground ground)
 	static const char *const texts[] = {"no sign of a fault", "nobody proved guilty",
 		"named by the executor", "only client with work on the device", "over the limit of time",
 		"its commands were on the device in two faults in a row, those of every other suspect of the "
-		"first ran to their end since"};
+		"first ran to their end since",
+		"only program with kernels since the guard was seen clean"};
 
 	return texts[ground];
 }
@@ -126,6 +127,7 @@ static void quote(const struct last_words *words, struct judge_verdict *verdict)
 	verdict->seq = words->seq;
 	verdict->stream = words->stream;
 	verdict->address = words->address;
+	verdict->instruction = words->instruction;
 }
 
 static void blame_named(const struct judge_evidence *evidence, const struct judge_session *sessions,
@@ -156,6 +158,8 @@ void judge(const struct judge_evidence *evidence, const struct judge_session *se
 
 	if (words)
 		quote(words, &verdict);
+	if (!verdict.address)
+		verdict.address = evidence->lost_address;
 	if (!is_fault(evidence, words) && is_known(sessions, count, evidence->over_limit)) {
 		verdict.ground = JUDGE_OVER_LIMIT;
 		verdict.culprit = evidence->over_limit;

@@ -21,8 +21,9 @@ struct judge_evidence {
 	struct last_words words[JUDGE_WORDS_MAX]; /* private copy; those without magic say nothing */
 	bool lost; /* somebody who knows said that the context is lost, with lost_code */
 	int32_t lost_code;
-	int exit_signal; /* 0: it exited */
-	bool killed;	 /* we ended it without a fault (a quiesced promotion, a broken protocol) */
+	uint64_t lost_address; /* that was accessed, by the same word; 0: not said */
+	int exit_signal;       /* 0: it exited */
+	bool killed;	       /* we ended it without a fault (a quiesced promotion, a broken protocol) */
 	/* It outlasts faults (on_fault = default): marks prove nothing about the culprit, so what is in doubt
 	 * does not either, and judge_session.in_doubt says who had work on the device at the time of the
 	 * fault. */
@@ -56,6 +57,7 @@ enum judge_ground {
 	JUDGE_ONLY_ONE,	  /* only one session had work on the device */
 	JUDGE_OVER_LIMIT, /* no fault: work that runs for longer than it may */
 	JUDGE_LEFT_OVER, /* of all suspects of the loss before, the only one that did not get through since */
+	JUDGE_GUARD,	 /* no fault: a guard was written to while only this session had kernels */
 };
 
 struct judge_verdict {
@@ -67,7 +69,7 @@ struct judge_verdict {
 	int32_t code; /* CUresult for the culprit, and for those that are hurt */
 	uint64_t seq;
 	uint32_t stream;
-	uint64_t address;
+	uint64_t address, instruction; /* 0: not known */
 	char kernel[128];
 };
 

@@ -81,6 +81,17 @@ static bool is_warp_exception(const struct xid *xid, const char *rest)
 	return xid->number == 13 && strncmp(rest, ", Graphics SM Warp Exception", 28) == 0;
 }
 
+/* "… faulted @ 0x7f12_34567000. …" */
+static uint64_t address_of(const char *text)
+{
+	const char *at = strstr(text, "faulted @ 0x");
+	unsigned high, low;
+
+	if (!at || sscanf(at + 12, "%x_%x", &high, &low) != 2)
+		return 0;
+	return (uint64_t)high << 32 | low;
+}
+
 bool kernel_log_parse(const char *record, struct xid *ret_xid)
 {
 	const char *text = strstr(record, "NVRM: Xid ("), *number = text ? strstr(text, "): ") : NULL;
@@ -94,6 +105,7 @@ bool kernel_log_parse(const char *record, struct xid *ret_xid)
 	if (strncmp(end, ", pid=", 6) == 0)
 		xid.pid = (pid_t)strtol(end + 6, NULL, 10);
 	xid.code = code_of(xid.number, end);
+	xid.address = address_of(end);
 	if (!xid.code || (xid.pid <= 0 && !is_warp_exception(&xid, end)))
 		return false;
 	snprintf(xid.text, sizeof(xid.text), "%.*s", (int)strcspn(text + 6, "\n"), text + 6);

@@ -20,9 +20,10 @@ struct kernel_log;
 /* One error of a channel. */
 struct xid {
 	unsigned number;
-	pid_t pid;	/* whose channel it was; 0: not said, a sign only */
-	int32_t code;	/* the CUresult that a program gets for it */
-	char text[160]; /* from "Xid" on */
+	pid_t pid;	  /* whose channel it was; 0: not said, a sign only */
+	int32_t code;	  /* the CUresult that a program gets for it */
+	uint64_t address; /* that was accessed; 0: not said */
+	char text[160];	  /* from "Xid" on */
 };
 
 /**

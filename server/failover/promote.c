@@ -429,7 +429,7 @@ void promote_await(struct domain *domain, struct worker *worker)
 }
 
 void promote_contained(
-	struct domain *domain, struct worker *worker, uint64_t session, int32_t code, const char *kernel)
+	struct domain *domain, struct worker *worker, uint64_t session, const struct wire_trouble *fault)
 {
 	struct promotion *promotion = &domain->promotion;
 
@@ -441,7 +441,7 @@ void promote_contained(
 		return;
 	promotion->worn = true;
 	convict_contained(domain, session);
-	verdict_contained(domain, session, code, kernel);
+	verdict_contained(domain, session, fault);
 	domain_fill(domain);
 	promote_look(domain);
 }

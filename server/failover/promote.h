@@ -15,6 +15,7 @@
 struct domain;
 struct client;
 struct timer;
+struct wire_trouble;
 struct worker;
 
 enum promote_state {
@@ -81,12 +82,9 @@ void promote_deinit(struct domain *domain);
  * Return: whether it is halted; otherwise the caller gives the worker up if the sign is a proof.
  */
 bool promote_sign(struct domain *domain, struct worker *worker, const char *sign);
-/**
- * The active executor has contained a fault of a session: the session was told, everybody else goes on.
- * @kernel: its name, or empty
- */
+/** The active executor has contained a fault of a session: the session was told, everybody else goes on. */
 void promote_contained(
-	struct domain *domain, struct worker *worker, uint64_t session, int32_t code, const char *kernel);
+	struct domain *domain, struct worker *worker, uint64_t session, const struct wire_trouble *fault);
 /** The driver of an executor that contains faults is at work on one. */
 void promote_await(struct domain *domain, struct worker *worker);
 /** The timer, while nothing is being halted. */

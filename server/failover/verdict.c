@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "protocol/cuda_abi.h"
+#include "server/config/config.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
@@ -22,9 +24,23 @@
 /* Values of the reply to Activate. */
 enum { ACTIVATED_CLEAN, ACTIVATED_REPEATS, ACTIVATED_FAULTED };
 
-static const char *kernel_of(const struct judge_verdict *verdict)
+static const char *name_of(const char *kernel)
 {
-	return verdict->kernel[0] ? verdict->kernel : "(unnamed)";
+	return kernel[0] ? kernel : "(not known)";
+}
+
+/* The class of a fault, as the driver names it. */
+static const char *class_of(int32_t code)
+{
+	switch (code) {
+#define X(name, value, text)                                                                                 \
+	case value:                                                                                          \
+		return #name;
+#include "protocol/errors.def"
+#undef X
+	default:
+		return "of no known class";
+	}
 }
 
 void verdict_reason(const struct promotion *promotion, char *text, size_t size)
@@ -38,9 +54,9 @@ void verdict_reason(const struct promotion *promotion, char *text, size_t size)
 	else if (!verdict->culprit)
 		snprintf(text, size, "the executor was lost (%s)", judge_ground_text(verdict->ground));
 	else
-		snprintf(text, size, "fault in kernel %s of process %d (%s), code %d, %s", kernel_of(verdict),
-			promotion->culprit_pid, promotion->culprit_program, (int)verdict->code,
-			judge_ground_text(verdict->ground));
+		snprintf(text, size, "fault in kernel %s of process %d (%s), code %d, %s",
+			name_of(verdict->kernel), promotion->culprit_pid, promotion->culprit_program,
+			(int)verdict->code, judge_ground_text(verdict->ground));
 }
 
 static void append(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -111,6 +127,17 @@ static void append_going_on(const struct wire_u64s *values, char *text, size_t s
 		append(text, size, ", %u of them with commands repeated", repeats);
 }
 
+/* What happened, as far as it is known. */
+static void append_fault(const struct judge_verdict *verdict, char *text, size_t size)
+{
+	append(text, size, ", kernel %s, code %d %s", name_of(verdict->kernel), (int)verdict->code,
+		class_of(verdict->code));
+	if (verdict->address)
+		append(text, size, ", address %#llx", (unsigned long long)verdict->address);
+	if (verdict->instruction)
+		append(text, size, ", instruction at %#llx", (unsigned long long)verdict->instruction);
+}
+
 static void append_culprit(const struct domain *domain, char *text, size_t size)
 {
 	const struct promotion *promotion = &domain->promotion;
@@ -119,34 +146,47 @@ static void append_culprit(const struct domain *domain, char *text, size_t size)
 	append(text, size, "culprit is process %d (%s), session %llu", promotion->culprit_pid,
 		promotion->culprit_program, (unsigned long long)verdict->culprit);
 	append_others(domain, text, size);
-	append(text, size, ", kernel %s, code %d", kernel_of(verdict), (int)verdict->code);
-	if (verdict->address)
-		append(text, size, ", address %#llx", (unsigned long long)verdict->address);
+	append_fault(verdict, text, size);
 	append(text, size, ", %s; told an error beside it:", judge_ground_text(verdict->ground));
+}
+
+/* Why the executor was replaced although there was no fault in it. */
+static const char *occasion(const struct promotion *promotion)
+{
+	switch (promotion->cause) {
+	case PROMOTE_ORPHAN:
+		return "nobody is proved guilty of a fault (work of a program that is gone did not end)";
+	case PROMOTE_WORN:
+		return "replaced after a fault that was contained";
+	case PROMOTE_SIGN:
+		return "nobody is proved guilty (the sign led nowhere: no fault was found)";
+	case PROMOTE_LOST:
+	case PROMOTE_LIMIT:
+		break;
+	}
+	return NULL;
 }
 
 static void append_judgement(const struct domain *domain, char *text, size_t size)
 {
 	const struct promotion *promotion = &domain->promotion;
 	const struct judge_verdict *verdict = &promotion->verdict;
+	bool fault = verdict->ground != JUDGE_NO_FAULT;
 
-	if (verdict->culprit)
+	if (verdict->culprit) {
 		append_culprit(domain, text, size);
-	else if (promotion->cause == PROMOTE_ORPHAN)
-		append(text, size,
-			"nobody is proved guilty of a fault (work of a program that is gone did not end); "
-			"told an "
-			"error:");
-	else if (promotion->cause == PROMOTE_WORN)
-		append(text, size, "replaced after a fault that was contained; told an error:");
-	else if (verdict->ground == JUDGE_NO_FAULT)
-		append(text, size,
-			"nobody is proved guilty (%s); told an error:", judge_ground_text(verdict->ground));
-	else
-		append(text, size, "nobody is proved guilty (%s), kernel %s, code %d; told an error:",
+		return;
+	}
+	if (!fault && occasion(promotion)) {
+		append(text, size, "%s", occasion(promotion));
+	} else {
+		append(text, size, "nobody is proved guilty (%s)",
 			verdict->gone ? "the program that did it is gone"
-				      : judge_ground_text(verdict->ground),
-			kernel_of(verdict), (int)verdict->code);
+				      : judge_ground_text(verdict->ground));
+		if (fault)
+			append_fault(verdict, text, size);
+	}
+	append(text, size, "; told an error:");
 }
 
 static double ms(uint64_t from_us, uint64_t to_us)
@@ -193,21 +233,68 @@ void verdict_report(struct domain *domain, const struct worker *worker, const st
 		domain->assigned ? (long long)domain->uid : -1LL, worker->generation, reason);
 }
 
-void verdict_contained(struct domain *domain, uint64_t session, int32_t code, const char *kernel)
+/*
+ * Faults that cost nobody an executor
+ */
+
+static const struct client *find_client(const struct domain *domain, uint64_t session)
+{
+	const struct client *client;
+
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		if (client->number == session)
+			return client;
+	return NULL;
+}
+
+/* The session may be gone: a culprit that hears of its fault may end before the daemon does. */
+static void append_session(const struct domain *domain, uint64_t session, char *text, size_t size)
+{
+	const struct client *client = find_client(domain, session);
+
+	if (client)
+		append(text, size, "process %d (%.63s), ", (int)client->pid, client->program);
+	append(text, size, "session %llu", (unsigned long long)session);
+}
+
+void verdict_contained(struct domain *domain, uint64_t session, const struct wire_trouble *fault)
 {
 	char *text = domain->promotion.verdict_text;
 	const size_t size = sizeof(domain->promotion.verdict_text);
-	const struct client *client;
+	struct judge_verdict verdict = {.code = fault->code, .instruction = fault->instruction};
+	double took_ms = (double)fault->took / 1e6;
+
+	snprintf(verdict.kernel, sizeof(verdict.kernel), "%s", fault->text);
+	snprintf(text, size, "culprit is ");
+	append_session(domain, session, text, size);
+	append_fault(&verdict, text, size);
+	append(text, size,
+		", %s; told an error beside it: nobody; nobody waits; contained %.1f, in all %.1f ms",
+		judge_ground_text(JUDGE_LAST_WORDS), took_ms, took_ms);
+	log_info("verdict: %s", text);
+}
+
+void verdict_stray(struct domain *domain, uint64_t owner, const struct wire_stray *stray)
+{
+	char *text = domain->promotion.verdict_text;
+	const size_t size = sizeof(domain->promotion.verdict_text);
+	const struct judge_verdict verdict = {.code = CUDA_ERROR_ILLEGAL_ADDRESS};
+	bool tells = domain->daemon->config->guard == CONFIG_GUARD_ERROR;
 
 	*text = '\0';
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		if (client->number == session)
-			append(text, size, "culprit is process %d (%.63s), ", (int)client->pid,
-				client->program);
-	append(text, size,
-		"session %llu, kernel %s, code %d, %s; told an error beside it: nobody; contained, nobody "
-		"waits",
-		(unsigned long long)session, kernel[0] ? kernel : "(unnamed)", (int)code,
-		judge_ground_text(JUDGE_LAST_WORDS));
+	if (stray->culprit) {
+		append(text, size, "culprit is ");
+		append_session(domain, stray->culprit, text, size);
+		append_fault(&verdict, text, size);
+		append(text, size, ", %s; %s, and nobody beside it", judge_ground_text(JUDGE_GUARD),
+			tells ? "it is told" : "it is not told (guard = warn)");
+	} else {
+		append(text, size, "nobody is proved guilty (several programs had kernels)");
+		append_fault(&verdict, text, size);
+		append(text, size, "; told an error: nobody");
+	}
+	append(text, size, "; guard of ");
+	append_session(domain, owner, text, size);
+	append(text, size, ": %s", stray->text);
 	log_info("verdict: %s", text);
 }

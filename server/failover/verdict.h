@@ -25,7 +25,13 @@ void verdict_reason(const struct promotion *promotion, char *text, size_t size);
  */
 void verdict_report(struct domain *domain, const struct worker *worker, const struct wire_u64s *values);
 
-/** Logs a fault that was contained, and keeps the text for the operator. @kernel: its name, or empty */
-void verdict_contained(struct domain *domain, uint64_t session, int32_t code, const char *kernel);
+/** Logs a fault that was contained, and keeps the text for the operator. */
+void verdict_contained(struct domain *domain, uint64_t session, const struct wire_trouble *fault);
+
+/**
+ * Logs a stray write of a kernel, and keeps the text for the operator.
+ * @owner: session whose guard it hit
+ */
+void verdict_stray(struct domain *domain, uint64_t owner, const struct wire_stray *stray);
 
 #endif

@@ -21,6 +21,7 @@
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
 #include "server/config/config.h"
+#include "server/failover/kernel_log.h"
 #include "server/failover/promote.h"
 #include "server/failover/supervise.h"
 #include "server/log.h"
@@ -101,27 +102,28 @@ static void note_code(struct worker *worker, int32_t code)
 		worker->testified_code = code;
 }
 
-void worker_hint(struct worker *worker, int32_t code, const char *text)
+void worker_hint(struct worker *worker, const struct xid *xid)
 {
 	struct promotion *promotion = &worker->domain->promotion;
 	bool hint = promotion->state != PROMOTE_HALTING || promotion->hint;
 
 	/* If it is this one's it says so itself. */
-	if (worker->contains || !promote_sign(worker->domain, worker, text))
+	if (worker->contains || !promote_sign(worker->domain, worker, xid->text))
 		return;
 	promotion->hint = hint;
-	note_code(worker, code);
+	note_code(worker, xid->code);
 }
 
-void worker_testify(struct worker *worker, int32_t code, const char *text)
+void worker_testify(struct worker *worker, const struct xid *xid)
 {
 	if (worker->testified || worker->state == WORKER_CONDEMNED)
 		return;
 	worker->testified = true;
-	note_code(worker, code);
+	note_code(worker, xid->code);
+	worker->testified_address = xid->address;
 	if (!worker->lost)
-		snprintf(worker->lost_text, sizeof(worker->lost_text), "%s", text);
-	show_sign(worker, text);
+		snprintf(worker->lost_text, sizeof(worker->lost_text), "%s", xid->text);
+	show_sign(worker, xid->text);
 }
 
 bool worker_is_failing(const struct worker *worker)
@@ -167,8 +169,7 @@ static void on_message(void *context, const struct wire_message *message, struct
 		break;
 	case WIRE_FAULT:
 		if (worker->domain)
-			promote_contained(worker->domain, worker, message->session, message->trouble.code,
-				message->trouble.text);
+			promote_contained(worker->domain, worker, message->session, &message->trouble);
 		keep_trouble(worker);
 		break;
 	case WIRE_READY:
@@ -178,7 +179,7 @@ static void on_message(void *context, const struct wire_message *message, struct
 		worker_keep(worker);
 		break;
 	case WIRE_STRAY:
-		daemon_worker_stray(worker, &message->stray);
+		daemon_worker_stray(worker, message->session, &message->stray);
 		break;
 	case WIRE_OFFENCE:
 		daemon_worker_offence(worker, message->session, message->trouble.text);

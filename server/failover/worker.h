@@ -40,6 +40,7 @@ struct record;
 struct shared_fd;
 struct watch;
 struct worker;
+struct xid;
 
 enum worker_state { WORKER_STARTING, WORKER_WARMING, WORKER_WARM, WORKER_ACTIVE, WORKER_CONDEMNED };
 
@@ -76,15 +77,16 @@ struct worker {
 	bool lost;		  /* it said Lost */
 	int32_t lost_code;
 	uint64_t lost_us;
-	bool testified;		  /* somebody else said that its context is lost */
-	int32_t testified_code;	  /* the first that said something in particular; also from a hint */
-	bool graceful;		  /* executors: outlasts faults (on_fault = default) */
-	bool contains;		  /* and tells of each one itself */
-	int dump_fd;		  /* if so: memfd that the driver writes its dump to; else -1 */
-	struct watch *dump_watch; /* sees when that is written */
-	int dump_events;	  /* the watch's */
-	bool halting;		  /* Halt was sent: of its answers only those that are good count */
-	bool told;		  /* it knows, or knew before it was condemned, the sessions of its domain */
+	bool testified;		    /* somebody else said that its context is lost */
+	int32_t testified_code;	    /* the first that said something in particular; also from a hint */
+	uint64_t testified_address; /* that was accessed; 0: not said */
+	bool graceful;		    /* executors: outlasts faults (on_fault = default) */
+	bool contains;		    /* and tells of each one itself */
+	int dump_fd;		    /* if so: memfd that the driver writes its dump to; else -1 */
+	struct watch *dump_watch;   /* sees when that is written */
+	int dump_events;	    /* the watch's */
+	bool halting;		    /* Halt was sent: of its answers only those that are good count */
+	bool told; /* it knows, or knew before it was condemned, the sessions of its domain */
 	char lost_text[256];
 	int exit_status, exit_signal; /* once reaped */
 	uint64_t next_request;
@@ -130,10 +132,10 @@ void worker_post(struct worker *worker, const struct wire_message *message);
 /** Gives the worker up: kills it, at once and once. */
 void worker_condemn(struct worker *worker, const char *reason);
 
-/** Somebody else's word that its context is lost, before it says so itself. */
-void worker_testify(struct worker *worker, int32_t code, const char *text);
+/** The driver's word that its context is lost, before it says so itself. */
+void worker_testify(struct worker *worker, const struct xid *xid);
 /** Some process on the device has a fault; whose is not said. */
-void worker_hint(struct worker *worker, int32_t code, const char *text);
+void worker_hint(struct worker *worker, const struct xid *xid);
 /** It said so itself, in whatever way. */
 void worker_take_lost(struct worker *worker, int32_t code, const char *text);
 

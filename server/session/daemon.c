@@ -24,6 +24,7 @@
 #include "server/failover/kernel_log.h"
 #include "server/failover/promote.h"
 #include "server/failover/supervise.h"
+#include "server/failover/verdict.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
@@ -187,8 +188,8 @@ void daemon_worker_offence(struct worker *worker, uint64_t number, const char *r
 	}
 }
 
-/* The executor has logged it, and told the culprit. */
-void daemon_worker_stray(struct worker *worker, const struct wire_stray *stray)
+/* The executor has told the culprit. */
+void daemon_worker_stray(struct worker *worker, uint64_t owner, const struct wire_stray *stray)
 {
 	struct counters *counters = &worker->daemon->counters;
 
@@ -196,6 +197,8 @@ void daemon_worker_stray(struct worker *worker, const struct wire_stray *stray)
 		counters->guard_hits++;
 	else
 		counters->guard_hits_unproved++;
+	if (worker->domain)
+		verdict_stray(worker->domain, owner, stray);
 }
 
 void daemon_worker_condemned(struct worker *worker)
@@ -504,7 +507,7 @@ static void on_hint(struct daemon *daemon, const struct xid *xid)
 
 	TAILQ_FOREACH (domain, &daemon->domains, link)
 		if (domain->active && convict_has_work(domain, domain->active))
-			worker_hint(domain->active, xid->code, xid->text);
+			worker_hint(domain->active, xid);
 }
 
 static void on_xid(void *context, const struct xid *xid)
@@ -520,7 +523,7 @@ static void on_xid(void *context, const struct xid *xid)
 	TAILQ_FOREACH (domain, &daemon->domains, link)
 		TAILQ_FOREACH (worker, &domain->workers, link)
 			if (worker->pid == xid->pid)
-				worker_testify(worker, xid->code, xid->text);
+				worker_testify(worker, xid);
 	/* Whoever it was, the others are not meant. */
 	daemon->hint_solved_us = timer_now_us();
 }

@@ -108,7 +108,7 @@ void daemon_fail(struct daemon *daemon, const char *reason);
 /* Events of workers. */
 void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready);
 void daemon_worker_offence(struct worker *worker, uint64_t client, const char *reason);
-void daemon_worker_stray(struct worker *worker, const struct wire_stray *stray);
+void daemon_worker_stray(struct worker *worker, uint64_t owner, const struct wire_stray *stray);
 void daemon_worker_condemned(struct worker *worker);
 void daemon_worker_gone(struct worker *worker);
 

@@ -361,6 +361,8 @@ START_TEST(a_kernel_over_its_limit_ends_its_program_alone)
 	start(_i ? "on_fault = fast\nmax_kernel_seconds = 1\n" : "max_kernel_seconds = 1\n", "30");
 	gather(company, survivors);
 	ck_assert_int_eq(exit_status(spawn(endless, 0)), 0);
+	ck_assert(service_log_wait(&service,
+		"kernel endless, code 702 CUDA_ERROR_LAUNCH_TIMEOUT, over the limit of time", 1, 60));
 	see_them_go_on(company, survivors);
 	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);
 }

@@ -155,17 +155,19 @@ static struct wire_message *sample(enum wire_type type)
 		m->ready = (struct wire_ready){device, INT32_MIN, true};
 		break;
 	case WIRE_OFFENCE:
-		m->trouble = (struct wire_trouble){0, "reason"};
+		m->trouble = (struct wire_trouble){.text = "reason"};
 		break;
 	case WIRE_SUSPECT:
-		m->trouble = (struct wire_trouble){0, long_text};
+		m->trouble = (struct wire_trouble){.text = long_text};
 		break;
 	case WIRE_HALT:
 		m->halt.gently = true;
 		break;
 	case WIRE_LOST:
+		m->trouble = (struct wire_trouble){.code = INT32_MAX, .text = long_text};
+		break;
 	case WIRE_FAULT:
-		m->trouble = (struct wire_trouble){INT32_MAX, long_text};
+		m->trouble = (struct wire_trouble){INT32_MAX, long_text, UINT64_MAX, UINT64_MAX - 1};
 		break;
 	case WIRE_CREATE_CHUNK:
 		m->chunk = (struct wire_chunk){UINT64_MAX, 0};
@@ -398,6 +400,8 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 	case WIRE_LOST:
 	case WIRE_SUSPECT:
 	case WIRE_FAULT:
+		ck_assert_uint_eq(a->trouble.instruction, b->trouble.instruction);
+		ck_assert_uint_eq(a->trouble.took, b->trouble.took);
 		return same_text(a->trouble.code, a->trouble.text, b->trouble.code, b->trouble.text);
 	case WIRE_CREATE_CHUNK:
 	case WIRE_RELEASE_CHUNK:

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "server/failover/kernel_log.h"
 #include "server/failover/promote.h"
 #include "server/failover/worker.h"
 #include "server/session/client.h"
@@ -144,7 +145,7 @@ END_TEST
 START_TEST(hints_do_not_halt_it)
 {
 	boot();
-	worker_hint(first->worker, 700, "somebody on the device has a fault");
+	worker_hint(first->worker, &(struct xid){.code = 700, .text = "somebody on the device has a fault"});
 	promote_await(domain(), first->worker);
 	fake_turn(fake);
 	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/failover/kernel_log.h"
 #include "server/failover/worker.h"
 #include "server/session/client.h"
 #include "server/session/domain.h"
@@ -372,7 +373,7 @@ START_TEST(the_drivers_log_halts_and_its_code_is_second_to_the_executors)
 
 	boot(1);
 	issue(0, 5);
-	worker_testify(first->worker, 715, "Xid 13");
+	worker_testify(first->worker, &(struct xid){.code = 715, .text = "Xid 13"});
 	ck_assert(!first->killed);
 	say(first, WIRE_LOST, 716);
 	fake_serve(fake, first, WIRE_HALT);

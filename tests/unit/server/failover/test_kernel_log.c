@@ -15,39 +15,45 @@ static const struct {
 	unsigned number;
 	pid_t pid;
 	int32_t code;
+	uint64_t address;
 } evidence[] = {
 	{"4,933,26832759,-;NVRM: Xid (PCI:0000:00:06): 31, pid=468, name=exe, channel 0x0000000c, intr "
 	 "00000000. MMU "
 	 "Fault: ENGINE GRAPHICS GPC1 GPCCLIENT_T1_8 faulted @ 0x0_00000000. Fault is of type FAULT_PDE "
 	 "ACCESS_TYPE_VIRT_WRITE\n",
-		31, 468, CUDA_ERROR_ILLEGAL_ADDRESS},
+		31, 468, CUDA_ERROR_ILLEGAL_ADDRESS, 0},
+	{"4,939,1,-;NVRM: Xid (PCI:0000:00:06): 31, pid=469, name=exe, channel 0x0000000c, intr 00000000. "
+	 "MMU "
+	 "Fault: ENGINE GRAPHICS GPC1 GPCCLIENT_T1_8 faulted @ 0x7e12_0000f000. Fault is of type FAULT_PDE "
+	 "ACCESS_TYPE_VIRT_WRITE\n",
+		31, 469, CUDA_ERROR_ILLEGAL_ADDRESS, UINT64_C(0x7e120000f000)},
 	{"4,940,35839102,-;NVRM: Xid (PCI:0000:00:06): 43, pid=561, name=exe, channel 0x0000000f\n", 43, 561,
-		CUDA_ERROR_LAUNCH_FAILED},
+		CUDA_ERROR_LAUNCH_FAILED, 0},
 	{"4,941,1,-;NVRM: Xid (PCI:0000:00:06): 13, pid=709, name=exe, Graphics Exception: channel "
 	 "0x0000000a, "
 	 "Class 0000cbc0, Offset 00000510, Data 0017e2ac\n",
-		13, 709, CUDA_ERROR_LAUNCH_FAILED},
+		13, 709, CUDA_ERROR_LAUNCH_FAILED, 0},
 	/* Signs: nobody is named. */
 	{"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 1, TPC 4, SM 1): MMU "
 	 "Fault\n",
-		13, 0, CUDA_ERROR_ILLEGAL_ADDRESS},
+		13, 0, CUDA_ERROR_ILLEGAL_ADDRESS, 0},
 	{"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 6, TPC 5, SM 0): "
 	 "Misaligned Address\n",
-		13, 0, CUDA_ERROR_MISALIGNED_ADDRESS},
+		13, 0, CUDA_ERROR_MISALIGNED_ADDRESS, 0},
 	{"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 6, TPC 5, SM 0): Out "
 	 "Of Range "
 	 "Address\n",
-		13, 0, CUDA_ERROR_ILLEGAL_ADDRESS},
+		13, 0, CUDA_ERROR_ILLEGAL_ADDRESS, 0},
 	{"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 6, TPC 5, SM 0): "
 	 "Illegal "
 	 "Instruction Encoding\n",
-		13, 0, CUDA_ERROR_ILLEGAL_INSTRUCTION},
+		13, 0, CUDA_ERROR_ILLEGAL_INSTRUCTION, 0},
 	{"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 6, TPC 5, SM 0): Stack "
 	 "Error\n",
-		13, 0, CUDA_ERROR_HARDWARE_STACK_ERROR},
+		13, 0, CUDA_ERROR_HARDWARE_STACK_ERROR, 0},
 	{"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 6, TPC 5, SM 0): "
 	 "Sandstorm\n",
-		13, 0, CUDA_ERROR_LAUNCH_FAILED},
+		13, 0, CUDA_ERROR_LAUNCH_FAILED, 0},
 };
 
 START_TEST(a_line_with_a_process_is_evidence)
@@ -58,6 +64,7 @@ START_TEST(a_line_with_a_process_is_evidence)
 	ck_assert_uint_eq(xid.number, evidence[_i].number);
 	ck_assert_int_eq(xid.pid, evidence[_i].pid);
 	ck_assert_int_eq(xid.code, evidence[_i].code);
+	ck_assert_uint_eq(xid.address, evidence[_i].address);
 	ck_assert_ptr_nonnull(strstr(xid.text, "Xid (PCI"));
 	ck_assert_ptr_null(strchr(xid.text, '\n'));
 }

@@ -163,8 +163,8 @@ START_TEST(culprit_is_named_and_survivor_goes_on)
 	ck_assert_ptr_eq(domain_serving(domain()), second->worker);
 	ck_assert_uint_eq(fake->daemon.counters.promotions, 1);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
-	ck_assert_ptr_nonnull(
-		strstr(domain()->promotion.verdict_text, "kernel bad_kernel, code 700, named by"));
+	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text,
+		"kernel bad_kernel, code 700 CUDA_ERROR_ILLEGAL_ADDRESS, named by"));
 
 	/* And is told everything. */
 	fake_ready(fake, &fake->children[3]);

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What a verdict says, on each way to one: who, what, by which evidence, and how long each step took.
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/failover/worker.h"
+#include "server/session/client.h"
+#include "server/session/domain.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/fake_children.h"
+
+static struct fake *fake;
+static struct fake_child *first, *second;
+static struct fake_client clients[2];
+
+static struct domain *domain(void)
+{
+	return TAILQ_FIRST(&fake->daemon.domains);
+}
+
+static struct client *session_of(unsigned index)
+{
+	struct client *client = TAILQ_FIRST(&domain()->clients);
+
+	while (index--)
+		client = TAILQ_NEXT(client, domain_link);
+	return client;
+}
+
+static void boot(bool graceful)
+{
+	fake_graceful = graceful;
+	fake = fake_new(1);
+	fake_boot(fake);
+	first = &fake->children[1];
+	second = &fake->children[2];
+	for (unsigned i = 0; i < 2; i++)
+		fake_join(fake, &clients[i], first, second);
+}
+
+static void end(void)
+{
+	packet_close_fds(&fake->packet);
+	for (unsigned i = 0; i < 2; i++)
+		fake_leave(fake, &clients[i]);
+	fake_free(fake);
+}
+
+static void issue(unsigned index)
+{
+	struct client *client = session_of(index);
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	word_set(&client->view.states[3].issued, 5);
+	word_set(&client->view.server->active, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
+}
+
+static void say(const struct wire_message *message)
+{
+	fake_send(fake, first->socket, message, NULL, 0);
+}
+
+static void run_until_killed(void)
+{
+	while (!first->killed)
+		uv_run(&fake->loop, UV_RUN_ONCE);
+}
+
+static void resume(void)
+{
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
+	ck_assert_ptr_eq(domain_serving(domain()), second->worker);
+}
+
+static void expect(const char *part)
+{
+	const char *text = domain()->promotion.verdict_text;
+
+	ck_assert_msg(strstr(text, part), "no \"%s\" in \"%s\"", part, text);
+}
+
+static void expect_who(unsigned index)
+{
+	const struct client *client = session_of(index);
+	char text[400];
+
+	snprintf(text, sizeof(text), "culprit is process %d (%s), session %llu", (int)client->pid,
+		client->program, (unsigned long long)client->number);
+	expect(text);
+}
+
+START_TEST(a_fenced_executor)
+{
+	const struct wire_message lost = {.type = WIRE_LOST, .trouble = {.code = 700, .text = "it broke"}};
+
+	boot(false);
+	issue(0);
+	issue(1);
+	*first->words = (struct last_words){.code = 716,
+		.session = session_of(1)->number,
+		.address = 0x1234,
+		.instruction = 0x5678,
+		.kernel = "bad_kernel",
+		.magic = LAST_WORDS_MAGIC};
+	say(&lost);
+	fake_reap(fake, first, SIGKILL);
+	resume();
+	expect_who(1);
+	expect("kernel bad_kernel, code 716 CUDA_ERROR_MISALIGNED_ADDRESS, address 0x1234, instruction at "
+	       "0x5678, "
+	       "named by the executor; told an error beside it: nobody");
+	expect("; fence ");
+	expect(", judge ");
+	expect(", activate ");
+	expect(", in all ");
+	end();
+}
+END_TEST
+
+/* Nobody said which kernel it was, nor did the journal of this test. */
+START_TEST(the_only_one_at_work)
+{
+	const struct wire_message lost = {.type = WIRE_LOST, .trouble = {.code = 715, .text = "it broke"}};
+
+	boot(true);
+	issue(0);
+	say(&lost);
+	fake_serve(fake, first, WIRE_HALT);
+	run_until_killed();
+	resume();
+	expect_who(0);
+	expect("kernel (not known), code 715 CUDA_ERROR_ILLEGAL_INSTRUCTION, only client with work on the "
+	       "device");
+	expect("; halt ");
+	expect(", quiet ");
+	expect(", judge ");
+	end();
+}
+END_TEST
+
+START_TEST(work_over_its_limit)
+{
+	boot(false);
+	issue(0);
+	fake->config.fault_patience_ms = 10;
+	promote_over_limit(domain(), session_of(0));
+	fake_serve(fake, first, WIRE_HALT);
+	run_until_killed();
+	resume();
+	expect_who(0);
+	expect("code 702 CUDA_ERROR_LAUNCH_TIMEOUT, over the limit of time");
+	expect("; halt ");
+	end();
+}
+END_TEST
+
+START_TEST(a_contained_fault)
+{
+	struct wire_message fault = {.type = WIRE_FAULT,
+		.trouble = {.code = 719, .text = "bad_kernel", .instruction = 0x7f00, .took = 47230000}};
+
+	boot(true);
+	fault.session = session_of(1)->number;
+	say(&fault);
+	expect_who(1);
+	expect("kernel bad_kernel, code 719 CUDA_ERROR_LAUNCH_FAILED, instruction at 0x7f00, named by the "
+	       "executor; "
+	       "told an error beside it: nobody");
+	expect("; contained 47.2, in all 47.2 ms");
+	end();
+}
+END_TEST
+
+START_TEST(a_stray_of_one)
+{
+	struct wire_message stray = {.type = WIRE_STRAY, .stray.text = "3 words changed"};
+	char text[200];
+
+	boot(true);
+	fake->config.guard = CONFIG_GUARD_ERROR;
+	stray.session = session_of(0)->number;
+	stray.stray.culprit = session_of(1)->number;
+	say(&stray);
+	expect_who(1);
+	expect("code 700 CUDA_ERROR_ILLEGAL_ADDRESS, only program with kernels since the guard was seen "
+	       "clean; it is "
+	       "told");
+	snprintf(text, sizeof(text), "session %llu: 3 words changed",
+		(unsigned long long)session_of(0)->number);
+	expect(text);
+	fake->config.guard = CONFIG_GUARD_WARN;
+	say(&stray);
+	expect("not told");
+	end();
+}
+END_TEST
+
+START_TEST(a_stray_of_several)
+{
+	struct wire_message stray = {.type = WIRE_STRAY, .stray.text = "3 words changed"};
+
+	boot(true);
+	stray.session = session_of(0)->number;
+	say(&stray);
+	expect("nobody is proved guilty (several programs had kernels)");
+	expect("told an error: nobody");
+	ck_assert_uint_eq(fake->daemon.counters.guard_hits_unproved, 1);
+	end();
+}
+END_TEST
+
+/* Nobody had anything on the device: whatever was seen, it was none of theirs. */
+START_TEST(a_sign_that_leads_nowhere)
+{
+	const struct wire_message suspect = {.type = WIRE_SUSPECT, .trouble.text = "a shadow"};
+
+	boot(true);
+	say(&suspect);
+	fake_serve(fake, first, WIRE_HALT);
+	run_until_killed();
+	resume();
+	expect("nobody is proved guilty (the sign led nowhere: no fault was found); told an error: nobody");
+	expect("; sign: a shadow; halt ");
+	end();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("verdict");
+	TCase *cases;
+
+	fake_prepare();
+	cases = suite_case(suite, "verdict");
+	tcase_add_test(cases, a_fenced_executor);
+	tcase_add_test(cases, the_only_one_at_work);
+	tcase_add_test(cases, work_over_its_limit);
+	tcase_add_test(cases, a_contained_fault);
+	tcase_add_test(cases, a_stray_of_one);
+	tcase_add_test(cases, a_stray_of_several);
+	tcase_add_test(cases, a_sign_that_leads_nowhere);
+	return suite_run(suite);
+}
