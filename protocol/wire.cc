@@ -319,7 +319,8 @@ static body build_activate(Builder *b, const wire_activate &m)
 	auto sessions = b->numbers(m.sessions.at, m.sessions.count);
 	auto recover = b->numbers(m.recover.at, m.recover.count);
 	auto reason = b->text(m.reason);
-	return fb::CreateActivate(b->fbb, m.generation, sessions, recover, m.code, reason).Union();
+	return fb::CreateActivate(b->fbb, m.generation, sessions, recover, m.code, reason, m.canary_ms)
+		.Union();
 }
 
 static body build_ready(Builder *b, const wire_ready &m)
@@ -726,6 +727,7 @@ static void read(Reader *r, const fb::Activate *t, wire_activate *m)
 	r->require(m->sessions.count == m->recover.count);
 	m->code = t->code();
 	m->reason = r->text(t->reason());
+	m->canary_ms = t->canary_ms();
 }
 
 static void read(Reader *r, const fb::Ready *t, wire_ready *m)

@@ -211,6 +211,7 @@ struct wire_activate {
 	struct wire_u32s recover; /* as many as sessions */
 	int32_t code;
 	const char *reason;
+	uint32_t canary_ms;
 };
 /* The keeper knows no device: uuid.count is 0 then, and only then the device is absent from the packet. */
 struct wire_ready {

@@ -16,7 +16,7 @@
 //     alone			null, or why it is for one program alone
 //     state			waiting, activating, steady, halting, fencing
 //     generation		of the executor that serves, counted from 1
-//     verdict			null, or a sentence about the latest promotion
+//     verdict			null, or a sentence about the latest fault or promotion
 //     unpinning_bytes		pinned host memory that was freed, or whose program ended, and that stays
 //				pinned until nothing runs
 //     executors		a list

@@ -20,6 +20,7 @@
 
 #include "server/backend/backend.h"
 #include "server/executor/burial.h"
+#include "server/executor/canary.h"
 #include "server/executor/contain.h"
 #include "server/executor/gate.h"
 #include "server/executor/job.h"
@@ -31,7 +32,8 @@
 struct session;
 TAILQ_HEAD(session_list, session);
 
-/* Words of registered memory, a free one per session: where hold.c lets the device write what it polls. */
+/* Words of registered memory, where the device writes what is polled: a free one per session (hold.c), the
+ * first one is the canary's. */
 #define EXECUTOR_SCRATCH_WORDS 512u
 
 /* No code of the driver. */
@@ -59,6 +61,7 @@ struct executor {
 	uint64_t scratch_used[EXECUTOR_SCRATCH_WORDS / 64]; /* under sessions_lock */
 
 	struct stray_watch strays;
+	struct canary canary;
 	struct contain contain;
 
 	struct job_board board;

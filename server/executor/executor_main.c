@@ -89,6 +89,7 @@ static CUresult init_scratch(struct executor *executor)
 		executor->scratch = NULL;
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	executor->scratch_used[0] = 1;
 	return executor->ops->host_register(executor->scratch, bytes);
 }
 
@@ -131,6 +132,7 @@ void executor_deinit(struct executor *executor)
 		session_unref(session);
 	}
 	stray_close(executor);
+	canary_end(executor);
 	if (executor->scratch) {
 		executor_code(executor, executor->ops->host_unregister(executor->scratch));
 		munmap(executor->scratch, EXECUTOR_SCRATCH_WORDS * sizeof(uint64_t));
@@ -283,8 +285,10 @@ static int64_t step(struct executor *executor, uint64_t now)
 {
 	int64_t wait_us = job_board_step(&executor->board, now), next_us;
 	uint64_t next = stray_step(executor, now), contain = contain_step(executor, now);
+	uint64_t canary = canary_step(executor, now);
 
 	next = contain < next ? contain : next;
+	next = canary < next ? canary : next;
 	if (next == UINT64_MAX)
 		return wait_us;
 	next_us = next > now ? (int64_t)((next - now) / CLOCK_US) : 0;

@@ -80,8 +80,10 @@ void sentry_look(struct session *session)
 	if (session->now - session->busy_at < SENTRY_LEAST_NS)
 		return;
 	stream = find_undone(session);
-	if (stream)
-		query(session, stream);
+	if (!stream)
+		return;
+	query(session, stream);
+	canary_want(session);
 }
 
 uint64_t sentry_next_look(const struct session *session, uint64_t now)

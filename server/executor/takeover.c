@@ -411,6 +411,7 @@ void takeover_handle(struct job *job)
 	}
 	for (uint32_t i = 0; i < count; i++)
 		verdicts[i] = activate(job, i);
+	canary_begin(job->executor, job->message.activate.canary_ms);
 	job_reply(job, CUDA_SUCCESS, verdicts, count, NULL);
 	free(verdicts);
 }

@@ -53,8 +53,8 @@ static void collect(const struct domain *domain, const struct worker *worker, st
 		.exit_signal = worker->exit_signal,
 		.killed = worker->exit_signal == 9,
 		.graceful = worker->graceful,
-		.suspected = worker->graceful && promotion->cause == PROMOTE_SIGN &&
-			     promotion->state == PROMOTE_FENCING,
+		.suspected = worker->suspected || (worker->graceful && promotion->cause == PROMOTE_SIGN &&
+							  promotion->state == PROMOTE_FENCING),
 		.gone = worker->graceful && is_recent(promotion->gone_active, promotion->times.detected),
 		.suspects = promotion->suspects};
 	TAILQ_FOREACH (client, &domain->clients, domain_link)

@@ -231,7 +231,8 @@ static void send_activate(struct domain *domain, struct worker *worker)
 		.sessions = {numbers, count},
 		.recover = {recover, count},
 		.code = domain->promotion.verdict.code,
-		.reason = reason};
+		.reason = reason,
+		.canary_ms = (uint32_t)domain->daemon->config->canary_patience_ms};
 	worker_request(worker, &message, NULL, 0, on_activated, domain);
 }
 

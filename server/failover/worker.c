@@ -141,6 +141,16 @@ bool worker_owes(const struct worker *worker, const void *context)
 	return false;
 }
 
+/* No proof, but there is nothing else to go by: one that cannot be halted is given up. */
+static void take_suspicion(struct worker *worker, const char *text)
+{
+	if (!worker->domain || promote_sign(worker->domain, worker, text) || worker->graceful)
+		return;
+	worker->suspected = true;
+	snprintf(worker->lost_text, sizeof(worker->lost_text), "%s", text);
+	worker_condemn(worker, "shows a sign of a fault");
+}
+
 /* What it said, and what was begun for it. */
 static void keep_trouble(struct worker *worker)
 {
@@ -163,8 +173,7 @@ static void on_message(void *context, const struct wire_message *message, struct
 		keep_trouble(worker);
 		break;
 	case WIRE_SUSPECT:
-		if (worker->domain)
-			promote_sign(worker->domain, worker, message->trouble.text);
+		take_suspicion(worker, message->trouble.text);
 		keep_trouble(worker);
 		break;
 	case WIRE_FAULT:
@@ -316,6 +325,7 @@ void worker_keep(struct worker *worker)
 		.lost_code = worker->lost_code,
 		.was_ready = worker->was_ready,
 		.lost = worker->lost,
+		.suspected = worker->suspected,
 		.graceful = worker->graceful,
 		.contains = worker->contains,
 		.halting = worker->halting,
@@ -396,6 +406,7 @@ static void take_kept(struct worker *worker, const struct kept_worker *kept, siz
 	worker->pid = kept->pid;
 	worker->was_ready = kept->was_ready;
 	worker->lost = kept->lost;
+	worker->suspected = kept->suspected;
 	worker->graceful = kept->graceful;
 	worker->contains = kept->contains;
 	worker->halting = kept->halting;

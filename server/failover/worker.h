@@ -77,6 +77,7 @@ struct worker {
 	bool lost;		  /* it said Lost */
 	int32_t lost_code;
 	uint64_t lost_us;
+	bool suspected;		    /* it was given up for a sign of a fault that is no proof */
 	bool testified;		    /* somebody else said that its context is lost */
 	int32_t testified_code;	    /* the first that said something in particular; also from a hint */
 	uint64_t testified_address; /* that was accessed; 0: not said */

@@ -408,7 +408,8 @@ void client_attach(struct client *client, struct worker *worker)
 		.activate = {.generation = worker->generation,
 			.sessions = {&client->number, 1},
 			.recover = {&recover, 1},
-			.reason = ""}};
+			.reason = "",
+			.canary_ms = (uint32_t)client->daemon->config->canary_patience_ms}};
 
 	client->attach = (struct kept_call){worker->number, worker->next_request};
 	client_keep(client);

@@ -82,6 +82,19 @@ static void spin_until(const struct host_grid *grid, const struct host_block_ind
 		nanosleep(&nap, NULL); /* many of these run at a time on few processors */
 }
 
+/* Says that it runs, and ends when it is told to. */
+static void occupy(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	_Atomic uint32_t *words = HOST_POINTER(_Atomic uint32_t, params[0]);
+	const struct timespec nap = {.tv_nsec = 50000};
+
+	(void)grid;
+	(void)block;
+	atomic_store(&words[0], 1);
+	while (!atomic_load(&words[1]))
+		nanosleep(&nap, NULL);
+}
+
 static uint64_t nanoseconds(void)
 {
 	struct timespec now;
@@ -156,13 +169,22 @@ static MEANT void crash_write(
 	*HOST_POINTER(volatile uint32_t, params[0]) = 1;
 }
 
-/* What a GPU calls a trap, and an assertion: the launch failed. */
+/* What a GPU calls a trap: the launch failed. */
 static void crash_trap(const struct host_grid *grid, const struct host_block_index *block, void **params)
 {
 	(void)grid;
 	(void)block;
 	(void)params;
 	abort();
+}
+
+/* An assertion that fails. */
+static void crash_assert(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	(void)grid;
+	(void)block;
+	(void)params;
+	raise(SIGTRAP);
 }
 
 static MEANT void crash_illegal(
@@ -229,6 +251,7 @@ static const struct host_param mix_list[] = {P(mix, out), P(mix, in), P(mix, rou
 static const struct host_param scale_list[] = {P(scale, data), P(scale, count), P(scale, factor)};
 static const struct host_param count_up_list[] = {P(count_up, word), P(count_up, by)};
 static const struct host_param spin_until_list[] = {P(spin_until, word), P(spin_until, value)};
+static const struct host_param occupy_list[] = {P(occupy, words)};
 static const struct host_param spin_ns_list[] = {P(spin_ns, ns)};
 static const struct host_param read_words_list[] = {P(read_words, out)};
 static const struct host_param reverse_list[] = {P(reverse, out), P(reverse, count)};
@@ -239,9 +262,10 @@ static const struct host_param crash_write_list[] = {P(crash_write, address)};
 
 HOST_KERNELS(HOST_KERNEL(add_vectors, add_vectors_list), HOST_KERNEL(fill, fill_list),
 	HOST_KERNEL(mix, mix_list), HOST_KERNEL(count_up, count_up_list),
-	HOST_KERNEL(spin_until, spin_until_list), HOST_KERNEL(spin_ns, spin_ns_list),
-	HOST_KERNEL(read_words, read_words_list), HOST_KERNEL(crash_write, crash_write_list),
-	HOST_KERNEL_PLAIN(crash_trap), HOST_KERNEL_PLAIN(endless), HOST_KERNEL(scale, scale_list),
+	HOST_KERNEL(spin_until, spin_until_list), HOST_KERNEL(occupy, occupy_list),
+	HOST_KERNEL(spin_ns, spin_ns_list), HOST_KERNEL(read_words, read_words_list),
+	HOST_KERNEL(crash_write, crash_write_list), HOST_KERNEL_PLAIN(crash_trap),
+	HOST_KERNEL_PLAIN(crash_assert), HOST_KERNEL_PLAIN(endless), HOST_KERNEL(scale, scale_list),
 	HOST_KERNEL(reverse, reverse_list), HOST_KERNEL(echo, echo_list),
 	HOST_KERNEL(number_blocks, number_blocks_list), HOST_KERNEL_PLAIN(crash_illegal),
 	HOST_KERNEL_PLAIN(crash_divide), HOST_KERNEL_PLAIN(crash_stack));

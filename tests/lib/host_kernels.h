@@ -36,6 +36,9 @@ struct spin_until_params {
 	uint64_t word;
 	uint32_t value;
 };
+struct occupy_params {
+	uint64_t words;
+};
 struct spin_ns_params {
 	uint64_t ns;
 };

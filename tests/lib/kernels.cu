@@ -4,6 +4,7 @@
 // The system tests' kernels for a GPU. tests/lib/host_kernels.c has the same kernels for the host backend, with the same
 // names, parameters and results.
 
+#include <cassert>
 #include <cstdint>
 
 extern "C" {
@@ -62,6 +63,14 @@ __global__ void spin_until(const volatile uint32_t *word, uint32_t value)
 	__threadfence_system();
 }
 
+/* Says that it runs, and ends when it is told to. */
+__global__ void occupy(volatile uint32_t *words)
+{
+	words[0] = 1;
+	while (!words[1])
+		;
+}
+
 __global__ void spin_ns(uint64_t ns)
 {
 	uint64_t begin, now;
@@ -88,6 +97,11 @@ __global__ void crash_write(uint64_t address)
 __global__ void crash_trap(void)
 {
 	asm volatile("trap;");
+}
+
+__global__ void crash_assert(void)
+{
+	assert(blockDim.x == 0);
 }
 
 __global__ void endless(void)

@@ -145,6 +145,7 @@ static const struct {
 } classes[] = {
 	{"crash_write", CUDA_ERROR_ILLEGAL_ADDRESS},
 	{"crash_trap", CUDA_ERROR_LAUNCH_FAILED},
+	{"crash_assert", CUDA_ERROR_ASSERT},
 	{"crash_illegal", CUDA_ERROR_ILLEGAL_INSTRUCTION},
 	{"crash_divide", CUDA_ERROR_LAUNCH_FAILED},
 };

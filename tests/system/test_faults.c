@@ -6,6 +6,7 @@
 //
 // FRMPS_TEST_FAULTS (20) is how many faults of a class follow one another.
 
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,6 +148,7 @@ static const struct {
 } classes[] = {
 	{"crash_write", CUDA_ERROR_ILLEGAL_ADDRESS},
 	{"crash_trap", CUDA_ERROR_LAUNCH_FAILED},
+	{"crash_assert", CUDA_ERROR_ASSERT},
 	{"crash_illegal", CUDA_ERROR_ILLEGAL_INSTRUCTION},
 	{"crash_divide", CUDA_ERROR_LAUNCH_FAILED},
 };
@@ -368,6 +370,110 @@ START_TEST(a_kernel_over_its_limit_ends_its_program_alone)
 }
 END_TEST
 
+/*
+ * An assertion that fails, and nobody says so while anything runs
+ */
+
+/* Any error will do: where nobody is proved guilty it is that of being in the way. */
+static int asserter(int progress, int orders)
+{
+	driver_open();
+	kernel("crash_assert");
+	report(progress);
+	ordered(orders, true);
+	ck_cuda(launch("crash_assert", 1, 1, NULL, NULL));
+	return cuCtxSynchronize() ? 0 : 2;
+}
+
+/* A kernel that ends when it is ordered to. */
+static int occupant(int progress, int orders)
+{
+	uint32_t *words;
+	void *arguments[] = {&words};
+
+	setenv("FRMPS_RECOVERY", "fail", 1);
+	driver_open();
+	ck_cuda(cuMemHostAlloc((void **)&words, 4096, 0));
+	memset(words, 0, 4096);
+	ck_cuda(launch("occupy", 1, 1, NULL, arguments));
+	while (!__atomic_load_n(&words[0], __ATOMIC_ACQUIRE))
+		sched_yield();
+	report(progress);
+	ordered(orders, true);
+	__atomic_store_n(&words[1], 1, __ATOMIC_RELEASE);
+	return cuCtxSynchronize() ? TOLD : EXACT;
+}
+
+/* The driver itself says so then, and the canary is not needed. */
+START_TEST(an_assert_is_found_when_nothing_runs_any_more)
+{
+	struct child culprit, other;
+
+	start("on_fault = fast\ncanary_patience_ms = 0\n", "30");
+	culprit = child_start(asserter);
+	child_wait(&culprit, 1);
+	other = child_start(occupant);
+	child_wait(&other, 1);
+	child_order(&culprit);
+	pass_time(1000);
+	ck_assert_int_eq(service_log_count(&service, "is given up"), 0);
+	ck_assert(child_runs(&culprit));
+	child_order(&other);
+	ck_assert_int_eq(child_end(&culprit), 0);
+	ck_assert_int_eq(child_end(&other), TOLD);
+	ck_assert(service_log_wait(&service, "code 710 CUDA_ERROR_ASSERT", 1, 60));
+}
+END_TEST
+
+static const char *const silent_modes[] = {
+	"on_fault = fast\ncanary_patience_ms = 500\n",
+	"on_fault = default\ncanary_patience_ms = 500\nfault_patience_ms = 500\n",
+};
+
+START_TEST(an_assert_beside_a_kernel_without_end_is_found)
+{
+	struct child culprit, other, survivors[1];
+	const struct company *company = &companies[0];
+
+	setenv("FRMPS_HOST_SILENT_ASSERT", "1", 1);
+	start(silent_modes[_i], "30");
+	gather(company, survivors);
+	culprit = child_start(asserter);
+	child_wait(&culprit, 1);
+	other = child_start(occupant);
+	child_wait(&other, 1);
+	/* Nobody will know who did it, so those are suspects who worked in the last second. */
+	pass_time(2000);
+	ck_assert_int_eq(service_log_count(&service, "the device has begun nothing"), 0);
+	child_order(&culprit);
+	ck_assert_int_eq(child_end(&culprit), 0);
+	ck_assert(service_log_wait(&service, "verdict: nobody is proved guilty", 1, 60));
+	ck_assert_int_ge(service_log_count(&service, "the device has begun nothing"), 1);
+	child_order(&other);
+	ck_assert_int_eq(child_end(&other), TOLD);
+	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);
+}
+END_TEST
+
+START_TEST(a_long_kernel_is_no_sign_of_a_fault)
+{
+	struct child other, survivors[1];
+	const struct company *company = &companies[1];
+
+	start(_i ? "on_fault = fast\ncanary_patience_ms = 200\n" : "canary_patience_ms = 200\n", "30");
+	gather(company, survivors);
+	other = child_start(occupant);
+	child_wait(&other, 1);
+	pass_time(2000);
+	see_them_go_on(company, survivors);
+	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);
+	pass_time(1000);
+	child_order(&other);
+	ck_assert_int_eq(child_end(&other), EXACT);
+	ck_assert_int_eq(service_log_count(&service, "the device has begun nothing"), 0);
+}
+END_TEST
+
 START_TEST(a_program_that_faults_again_and_again_is_kept_alone)
 {
 	struct child survivors[SURVIVORS_MAX];
@@ -416,6 +522,13 @@ int main(void)
 	tcase_add_loop_test(tests, a_kernel_over_its_limit_ends_its_program_alone, 0, 2);
 	tcase_add_test(tests, a_program_that_faults_again_and_again_is_kept_alone);
 	tcase_add_test(tests, isolated_programs_do_not_see_each_others_faults);
+	suite_add_tcase(suite, tests);
+	tests = tcase_create("assert");
+	tcase_set_timeout(tests, 120);
+	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_test(tests, an_assert_is_found_when_nothing_runs_any_more);
+	tcase_add_loop_test(tests, an_assert_beside_a_kernel_without_end_is_found, 0, 2);
+	tcase_add_loop_test(tests, a_long_kernel_is_no_sign_of_a_fault, 0, 2);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -2,8 +2,8 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // Kernel faults. A kernel of this backend that does something forbidden raises SIGSEGV, SIGBUS, SIGILL,
-// SIGFPE or SIGABRT in its thread; the handler writes the last words (which session, which command, what)
-// into the page shared with the daemon and lets the signal end the process.
+// SIGFPE, SIGABRT or SIGTRAP in its thread; the handler writes the last words (which session, which command,
+// what) into the page shared with the daemon and lets the signal end the process.
 //
 // With on_fault = default the process outlasts it, and does what the real driver does in that mode:
 //   at once              the sign: backend_sign_fd is counted up
@@ -13,6 +13,11 @@
 //   over,
 //                        and what is queued behind it, its mark first, goes on as if it had been a good one
 //   after a stack overflow, from the sign on, nothing that is queued begins any more, in any stream
+//
+// An assertion that fails is SIGTRAP. With on_fault = fast, and with FRMPS_HOST_SILENT_ASSERT=1 in every
+// mode, it is the quietest of all faults: the kernel is over, nothing that is queued begins any more, its
+// mark first, and only when no kernel runs any more do calls return the code. Otherwise it is a fault like
+// the others.
 //
 // With FRMPS_HOST_CONTAIN=1 it does in that mode what the driver does whose resets are kept from it
 // (cuda/contain.c): the context goes on living. The handler only leads back; then
@@ -66,7 +71,8 @@ static __thread struct {
 
 static word32 claimed; /* faults so far */
 static word32 stopped, lost_code;
-static bool graceful;
+static word32 asserted; /* silently */
+static bool graceful, silent_assert;
 static unsigned dump_ms;
 
 /* Faults that the driver is at work on. */
@@ -94,6 +100,8 @@ static UNCHECKED int32_t code_of(int number, const siginfo_t *info)
 						   : CUDA_ERROR_ILLEGAL_ADDRESS;
 	case SIGILL:
 		return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+	case SIGTRAP:
+		return CUDA_ERROR_ASSERT;
 	default:
 		return CUDA_ERROR_LAUNCH_FAILED;
 	}
@@ -157,11 +165,22 @@ static UNCHECKED void lead_back(int number, const siginfo_t *info, const ucontex
 	siglongjmp(*now.back, 1);
 }
 
+/* Does not return. */
+static UNCHECKED void end_silently(const siginfo_t *info, const ucontext_t *context)
+{
+	word_release(&stopped, 1);
+	word_release(&asserted, 1);
+	lead_back(SIGTRAP, info, context);
+}
+
 static UNCHECKED void handle(int number, siginfo_t *info, void *context)
 {
 	struct sigaction deadly = {.sa_handler = SIG_DFL};
-	uint32_t index = atomic_fetch_add(&claimed, 1);
+	uint32_t index;
 
+	if (number == SIGTRAP && now.launch && silent_assert)
+		end_silently(info, context);
+	index = atomic_fetch_add(&claimed, 1);
 	if (graceful && now.launch && contains)
 		lead_back(number, info, context);
 	if (graceful && now.launch)
@@ -176,12 +195,20 @@ static UNCHECKED void handle(int number, siginfo_t *info, void *context)
 	raise(number); /* delivered as soon as this handler returns */
 }
 
+static bool is_set(const char *name)
+{
+	const char *text = getenv(name);
+
+	return text && !strcmp(text, "1");
+}
+
 static void read_mode(void)
 {
 	const char *text = getenv("FRMPS_HOST_DUMP_MS");
 
 	graceful = backend_is_graceful();
-	contains = getenv("FRMPS_HOST_CONTAIN") && !strcmp(getenv("FRMPS_HOST_CONTAIN"), "1");
+	contains = is_set("FRMPS_HOST_CONTAIN");
+	silent_assert = !graceful || is_set("FRMPS_HOST_SILENT_ASSERT");
 	backend_contains = graceful && contains;
 	handling.count = 0;
 	handling.unsteady = handling.overflowed = false;
@@ -189,11 +216,20 @@ static void read_mode(void)
 	word_set(&claimed, 0);
 	word_set(&stopped, 0);
 	word_set(&lost_code, 0);
+	word_set(&asserted, 0);
 }
 
 CUresult host_faults_code(void)
 {
 	return (CUresult)word_acquire(&lost_code);
+}
+
+void host_faults_idle(void)
+{
+	uint32_t nobody = 0;
+
+	if (word_acquire(&asserted))
+		atomic_compare_exchange_strong(&lost_code, &nobody, CUDA_ERROR_ASSERT);
 }
 
 bool host_faults_stopped(void)
@@ -203,7 +239,7 @@ bool host_faults_stopped(void)
 
 CUresult host_faults_init(void)
 {
-	static const int numbers[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
+	static const int numbers[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP};
 	struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK};
 
 	sigfillset(&action.sa_mask);
@@ -271,8 +307,8 @@ void host_faults_settle(const struct host_launch *launch)
 	const struct backend_watch *watch = atomic_load_explicit(&backend_watch, memory_order_acquire);
 	struct backend_fault *fault;
 
-	if (!contains)
-		return; /* outlast() has done everything */
+	if (!contains || word_acquire(&asserted))
+		return; /* the handler has done everything */
 	if (!watch)
 		abort();
 	pthread_mutex_lock(&handling.lock);

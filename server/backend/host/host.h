@@ -138,6 +138,8 @@ void host_faults_settle(const struct host_launch *launch);
 CUresult host_faults_code(void);
 /** Whether nothing that is queued may begin any more. Any thread. */
 bool host_faults_stopped(void);
+/** Nothing runs at this moment. Any thread. */
+void host_faults_idle(void);
 
 /* memory.c */
 uint64_t host_memory_total(void);

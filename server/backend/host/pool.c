@@ -48,6 +48,7 @@ static struct {
 	struct backend_stream *ready, **ready_tail;
 	unsigned ready_count, sleeping;
 	unsigned busy;	  /* streams with work */
+	unsigned running; /* commands that run */
 	unsigned stops;	  /* calls that stop the device */
 	unsigned workers; /* that will still take work */
 	unsigned alive;	  /* that still run code */
@@ -79,6 +80,7 @@ static bool spawn_worker(void)
 	sigdelset(&all, SIGILL);
 	sigdelset(&all, SIGFPE);
 	sigdelset(&all, SIGABRT);
+	sigdelset(&all, SIGTRAP);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	pthread_attr_init(&attributes);
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -194,9 +196,12 @@ static bool step(struct backend_stream *stream)
 	if (work->kind == HOST_RECORD) {
 		record_finish(work->record);
 	} else if (work->kind != HOST_WAIT) {
+		pool.running++;
 		pthread_mutex_unlock(&pool.lock);
 		host_work_run(work);
 		pthread_mutex_lock(&pool.lock);
+		if (!--pool.running)
+			host_faults_idle();
 	}
 	take_work(stream);
 	if (work->kind == HOST_RECORD || work->kind == HOST_WAIT)

@@ -149,7 +149,8 @@ static struct wire_message *sample(enum wire_type type)
 		m->close_session.patience_ms = UINT32_MAX;
 		break;
 	case WIRE_ACTIVATE:
-		m->activate = (struct wire_activate){UINT32_MAX, ALL(wide), ALL(recover), INT32_MIN, "why"};
+		m->activate = (struct wire_activate){
+			UINT32_MAX, ALL(wide), ALL(recover), INT32_MIN, "why", UINT32_MAX};
 		break;
 	case WIRE_READY:
 		m->ready = (struct wire_ready){device, INT32_MIN, true};
@@ -294,6 +295,7 @@ static void same_open_session(const struct wire_open_session *a, const struct wi
 
 static void same_activate(const struct wire_activate *a, const struct wire_activate *b)
 {
+	ck_assert_uint_eq(a->canary_ms, b->canary_ms);
 	ck_assert_uint_eq(a->generation, b->generation);
 	SAME_WORDS(a->sessions, b->sessions);
 	SAME_WORDS(a->recover, b->recover);

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The canary: whether the device still begins what it is given, asked only while somebody waits for it. Rules
+// and measurements: canary.c.
+
+#ifndef FRMPS_SERVER_EXECUTOR_CANARY_H
+#define FRMPS_SERVER_EXECUTOR_CANARY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shm/order.h"
+
+/* More than a context has queues of the hardware (CUDA_DEVICE_MAX_CONNECTIONS, at most 32). */
+#define CANARY_STREAMS 34u
+
+struct backend_stream;
+struct executor;
+struct session;
+
+/* Of an executor. */
+struct canary {
+	word32 wanted;	/* somebody waits; serving threads set it, the main thread takes it */
+	word32 resting; /* the main thread does not look: whoever wants it says so */
+
+	/* Main thread. */
+	uint64_t patience_ns;				/* 0: there is no canary */
+	struct backend_stream *streams[CANARY_STREAMS]; /* NULL until first needed */
+	uint32_t at;					/* the stream of the latest beat */
+	uint64_t sent;	   /* number of the latest beat, which the device writes */
+	uint64_t seen;	   /* beats from here on say that it lives */
+	uint64_t late_at;  /* ns: from when on what is out counts as late; 0: nothing is out */
+	uint64_t look_at;  /* ns */
+	uint64_t progress; /* what all sessions had done at the latest look */
+	bool told;
+};
+
+/** Begins to watch; the executor becomes the active one. Main thread. @patience_ms: 0: does not watch */
+void canary_begin(struct executor *executor, uint32_t patience_ms);
+/** Gives the stream back; the backend is about to be closed. */
+void canary_end(struct executor *executor);
+
+/** Looks, and sends. Main thread. Return: when to call again, ns; UINT64_MAX: when somebody wants it. */
+uint64_t canary_step(struct executor *executor, uint64_t now);
+
+/** The session has had work on the device for a while, and has given it nothing new. Serving thread. */
+void canary_want(struct session *session);
+
+#endif
