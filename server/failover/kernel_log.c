@@ -61,7 +61,7 @@ static int32_t exception_code(const char *text)
 	return CUDA_ERROR_LAUNCH_FAILED;
 }
 
-static int32_t code_of(unsigned number, const char *text)
+int32_t kernel_log_code(unsigned number, const char *text)
 {
 	switch (number) {
 	case 31:
@@ -104,7 +104,7 @@ bool kernel_log_parse(const char *record, struct xid *ret_xid)
 	/* The process is named right behind the number, or it is not named at all. */
 	if (strncmp(end, ", pid=", 6) == 0)
 		xid.pid = (pid_t)strtol(end + 6, NULL, 10);
-	xid.code = code_of(xid.number, end);
+	xid.code = kernel_log_code(xid.number, end);
 	xid.address = address_of(end);
 	if (!xid.code || (xid.pid <= 0 && !is_warp_exception(&xid, end)))
 		return false;
@@ -151,6 +151,7 @@ struct kernel_log *kernel_log_new(struct uv_loop_s *loop, kernel_log_fn *found, 
 		free(log);
 		return NULL;
 	}
+	log_info("the kernel log is a witness of faults");
 	return log;
 }
 

@@ -32,6 +32,12 @@ struct xid {
  */
 bool kernel_log_parse(const char *record, struct xid *ret_xid);
 
+/**
+ * The CUresult that a program gets for an Xid that ends a context; 0 for all others.
+ * @text: what the driver says about it, may be empty
+ */
+int32_t kernel_log_code(unsigned number, const char *text);
+
 /** Called for each such line that is written from now on. */
 typedef void kernel_log_fn(void *context, const struct xid *xid);
 

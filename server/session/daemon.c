@@ -22,6 +22,7 @@
 #include "server/control/operator.h"
 #include "server/failover/convict.h"
 #include "server/failover/kernel_log.h"
+#include "server/failover/nvml.h"
 #include "server/failover/promote.h"
 #include "server/failover/supervise.h"
 #include "server/failover/verdict.h"
@@ -42,6 +43,8 @@
 #define LEAVE_MS	  3000u
 #define KEEPER_RETRY_MS	  1000u
 #define KEEPER_RETRY_MOST 60000u
+/* What NVML says so long after something else is about the same fault. */
+#define KNOWN_US UINT64_C(2000000)
 
 static void leave(struct daemon *daemon);
 
@@ -127,6 +130,43 @@ static void keeper_gone(struct daemon *daemon, const struct worker *keeper)
 }
 
 /*
+ * Witnesses
+ */
+
+/* Every executor that has something on the device may be meant. */
+static void on_hint(struct daemon *daemon, const struct xid *xid)
+{
+	struct domain *domain;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		if (domain->active && convict_has_work(domain, domain->active))
+			worker_hint(domain->active, xid);
+}
+
+/* The kernel log says more, and earlier; and an executor that is ended for its fault makes the driver speak
+ * once more.
+ */
+static void on_nvml(void *context, const struct xid *xid)
+{
+	struct daemon *daemon = context;
+	uint64_t known_us =
+		daemon->logged_us > daemon->hint_solved_us ? daemon->logged_us : daemon->hint_solved_us;
+	bool known = known_us && timer_now_us() - known_us < KNOWN_US;
+
+	log_info("%s%s", xid->text, known ? ": nothing new" : ": some process on the device has a fault");
+	if (!known)
+		on_hint(daemon, xid);
+}
+
+static void follow_nvml(struct daemon *daemon)
+{
+	/* The last executors may say that they are ready on their way out. */
+	if (!daemon->nvml && !daemon->leaving)
+		daemon->nvml = nvml_new(
+			daemon->loop, daemon->heritage->backend, daemon->device.uuid, on_nvml, daemon);
+}
+
+/*
  * Events of workers
  */
 
@@ -170,6 +210,7 @@ void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready)
 	} else {
 		copy_device(&daemon->device, ready);
 		daemon->device_known = true;
+		follow_nvml(daemon);
 		store_put_single(daemon->store, RECORD_DEVICE, &daemon->device, sizeof(daemon->device));
 		domain_worker_ready(worker->domain, worker);
 	}
@@ -354,6 +395,7 @@ static void leave(struct daemon *daemon)
 	daemon->draining = daemon->leaving = true;
 	daemon->listener = listener_free(daemon->listener);
 	daemon->kernel_log = kernel_log_free(daemon->kernel_log);
+	daemon->nvml = nvml_free(daemon->nvml);
 	close_sessions(daemon);
 	while (!TAILQ_EMPTY(&daemon->visitors))
 		visitor_free(TAILQ_FIRST(&daemon->visitors));
@@ -500,22 +542,13 @@ static void on_turn(uv_prepare_t *handle)
 	daemon_keep(handle->data);
 }
 
-/* Every executor that has something on the device may be meant. */
-static void on_hint(struct daemon *daemon, const struct xid *xid)
-{
-	struct domain *domain;
-
-	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (domain->active && convict_has_work(domain, domain->active))
-			worker_hint(domain->active, xid);
-}
-
 static void on_xid(void *context, const struct xid *xid)
 {
 	struct daemon *daemon = context;
 	struct domain *domain;
 	struct worker *worker;
 
+	daemon->logged_us = timer_now_us();
 	if (!xid->pid) {
 		on_hint(daemon, xid);
 		return;
@@ -571,6 +604,8 @@ static void run(struct daemon *daemon, const struct legacy *legacy)
 		leave(daemon);
 	} else {
 		follow_kernel_log(daemon);
+		if (daemon->device_known)
+			follow_nvml(daemon);
 		store_up(daemon->store);
 		stop_as_told(daemon, legacy);
 	}

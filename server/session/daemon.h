@@ -38,6 +38,7 @@ struct timer;
 struct uv_loop_s;
 struct kernel_log;
 struct legacy;
+struct nvml;
 struct record;
 struct store;
 struct visitor;
@@ -51,6 +52,8 @@ struct daemon {
 	const struct spawner *spawner;
 	struct listener *listener;
 	struct kernel_log *kernel_log;	   /* NULL: it cannot be read */
+	struct nvml *nvml;		   /* NULL: not listened to */
+	uint64_t logged_us;		   /* when the kernel log last told of a fault */
 	uint64_t hint_solved_us;	   /* when it was last known whose a fault was */
 	struct worker *keeper;		   /* NULL between the death of one and the start of the next */
 	uint32_t keeper_number;		   /* 1, 2, 3, … */

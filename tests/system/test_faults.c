@@ -6,11 +6,13 @@
 //
 // FRMPS_TEST_FAULTS (20) is how many faults of a class follow one another.
 
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/lib/service.h"
@@ -474,6 +476,41 @@ START_TEST(a_long_kernel_is_no_sign_of_a_fault)
 }
 END_TEST
 
+/*
+ * NVML
+ */
+
+/* It does not say whose the fault was. Here it was nobody's: everybody goes on, in another executor. */
+START_TEST(a_sign_by_nvml_alone_hurts_nobody)
+{
+	struct child survivors[SURVIVORS_MAX];
+	const struct company *company = &companies[1];
+	const unsigned char number = 43;
+	char path[64] = "/tmp/frmps-nvml-XXXXXX";
+	int fifo;
+
+	ck_assert_ptr_nonnull(mkdtemp(path));
+	strcat(path, "/events");
+	ck_assert_int_eq(mkfifo(path, 0600), 0);
+	fifo = open(path, O_RDWR | O_CLOEXEC);
+	setenv("FRMPS_NVML", getenv("FRMPS_TEST_NVML_LIBRARY"), 1);
+	setenv("FRMPS_TEST_NVML", path, 1);
+	start("on_fault = default\n" PATIENT, "30");
+	ck_assert(service_log_wait(&service, "is a witness of faults", 1, 60));
+	gather(company, survivors);
+	ck_assert_int_eq(write(fifo, &number, 1), 1);
+	ck_assert(service_log_wait(&service,
+		"verdict: nobody is proved guilty (the sign led nowhere: no fault was found)", 1, 60));
+	ck_assert_int_eq(service_log_count(&service, "sign: Xid 43, by NVML"), 1);
+	see_them_go_on(company, survivors);
+	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);
+	close(fifo);
+	unlink(path);
+	*strrchr(path, '/') = '\0';
+	rmdir(path);
+}
+END_TEST
+
 START_TEST(a_program_that_faults_again_and_again_is_kept_alone)
 {
 	struct child survivors[SURVIVORS_MAX];
@@ -522,6 +559,11 @@ int main(void)
 	tcase_add_loop_test(tests, a_kernel_over_its_limit_ends_its_program_alone, 0, 2);
 	tcase_add_test(tests, a_program_that_faults_again_and_again_is_kept_alone);
 	tcase_add_test(tests, isolated_programs_do_not_see_each_others_faults);
+	suite_add_tcase(suite, tests);
+	tests = tcase_create("nvml");
+	tcase_set_timeout(tests, 120);
+	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_test(tests, a_sign_by_nvml_alone_hurts_nobody);
 	suite_add_tcase(suite, tests);
 	tests = tcase_create("assert");
 	tcase_set_timeout(tests, 120);
