@@ -281,18 +281,30 @@ static void note_end(struct holder *holder, pid_t pid, int status)
 	legacy->ends[legacy->end_count++] = (struct holder_end){pid, status};
 }
 
+/* As from waitpid(). */
+static int status_of(const siginfo_t *info)
+{
+	if (info->si_code == CLD_EXITED)
+		return W_EXITCODE(info->si_status & 0xff, 0);
+	return W_EXITCODE(0, info->si_status) | (info->si_code == CLD_DUMPED ? WCOREFLAG : 0);
+}
+
+/* A child that can be waited for has no thread, no memory and no descriptor any more. The daemon hears of it
+ * before the kernel is asked to forget it: that takes long if somebody has looked at its threads in /proc. */
 static void reap(struct holder *holder)
 {
-	int status;
-	pid_t pid;
+	siginfo_t info = {0};
 
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-		if (pid == holder->daemon) {
+	while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0) {
+		if (info.si_pid == holder->daemon) {
 			holder->ended = true;
-			holder->status = status;
+			holder->status = status_of(&info);
 		} else {
-			note_end(holder, pid, status);
+			note_end(holder, info.si_pid, status_of(&info));
+			tell(holder);
 		}
+		waitpid(info.si_pid, NULL, 0);
+		info.si_pid = 0;
 	}
 }
 

@@ -27,6 +27,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -201,6 +202,7 @@ static void *work(void *argument)
 	struct executor *executor = argument;
 	struct job *job;
 
+	prctl(PR_SET_NAME, "frmps-modules");
 	executor_code(executor, executor->ops->thread_enter());
 	while ((job = next_job(executor))) {
 		if (executor_is_lost(executor))
@@ -229,7 +231,6 @@ int module_worker_init(struct executor *executor)
 	if (error)
 		return -error;
 	worker->started = true;
-	pthread_setname_np(worker->thread, "frmps-modules");
 	return 0;
 }
 

@@ -337,6 +337,10 @@ static void *serve(void *argument)
 	struct serve_thread *thread = argument;
 	struct executor *executor = thread->executor;
 
+	/* Not pthread_setname_np() from outside: that opens /proc/self/task/…, and while the threads of a
+	 * process that is killed and whoever waits for it undo what the kernel keeps of such paths, they can
+	 * get in each other's way for seconds. Nobody goes on before. */
+	prctl(PR_SET_NAME, "frmps-serve");
 	prctl(PR_SET_TIMERSLACK, 1000ul);
 	executor_code(executor, executor->ops->thread_enter());
 	while (take_orders(thread)) {
@@ -381,7 +385,6 @@ static int thread_start(struct serve_thread *thread, struct executor *executor)
 	if (error)
 		return -error;
 	thread->started = true;
-	pthread_setname_np(thread->thread, "frmps-serve");
 	return 0;
 }
 

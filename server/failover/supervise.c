@@ -2,8 +2,8 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // Children as processes. They are forked here but are the holder's children (CLONE_PARENT), so that they
-// outlive the daemon: the holder reaps them and says so. That comes after the kernel has let the process go:
-// it is the fence.
+// outlive the daemon: the holder waits for them and says so. That comes after the kernel has taken from the
+// process all threads, memory and descriptors: it is the fence.
 
 #include "server/failover/supervise.h"
 
