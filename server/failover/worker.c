@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,6 +20,7 @@
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
 #include "server/config/config.h"
+#include "server/failover/dumps.h"
 #include "server/failover/kernel_log.h"
 #include "server/failover/promote.h"
 #include "server/failover/supervise.h"
@@ -28,7 +28,6 @@
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
-#include "server/loop/watch.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 
@@ -221,7 +220,7 @@ static struct worker *worker_free(struct worker *worker)
 	store_forget(worker->daemon->store, worker->process_key);
 	store_forget(worker->daemon->store, worker->words_key);
 	store_forget(worker->daemon->store, worker->dump_key);
-	watch_free(worker->dump_watch);
+	dumps_forget(worker->daemon->dumps, worker->dump_watch);
 	if (worker->dump_fd >= 0)
 		close(worker->dump_fd);
 	if (worker->words)
@@ -259,36 +258,14 @@ static int make_words(struct worker *worker, int *ret_fd)
 	return 0;
 }
 
-/* The driver writes only when a kernel has faulted. */
-static void on_dump(void *context)
+void worker_dump_written(struct worker *worker)
 {
-	struct worker *worker = context;
-	char events[1024];
-
-	while (read(worker->dump_events, events, sizeof(events)) > 0)
-		;
 	if (!worker->domain || worker->state == WORKER_CONDEMNED)
 		return;
 	if (worker->contains)
 		promote_await(worker->domain, worker);
 	else
 		promote_sign(worker->domain, worker, "the driver writes a dump");
-}
-
-/* Without it the dump is found when something else shows that there may be one. */
-static void watch_dump(struct worker *worker)
-{
-	int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-	char path[32];
-
-	if (fd < 0)
-		return;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", worker->dump_fd);
-	if (inotify_add_watch(fd, path, IN_MODIFY | IN_CLOSE_WRITE) < 0)
-		close(fd);
-	else
-		worker->dump_watch =
-			watch_new(worker->daemon->loop, worker->dump_events = fd, on_dump, worker);
 }
 
 /* What an executor needs to outlast faults. */
@@ -301,7 +278,7 @@ static int make_dump(struct worker *worker)
 	if (worker->dump_fd < 0)
 		return -errno;
 	worker->dump_key = store_deposit(worker->daemon->store, worker->dump_fd);
-	watch_dump(worker);
+	worker->dump_watch = dumps_watch(worker->daemon->dumps, worker->dump_fd);
 	return 0;
 }
 
@@ -357,7 +334,7 @@ static struct worker *worker_new(struct daemon *daemon, struct domain *domain, e
 	worker->daemon = daemon;
 	worker->domain = domain;
 	worker->role = role;
-	worker->dump_fd = -1;
+	worker->dump_fd = worker->dump_watch = -1;
 	worker->started_us = timer_now_us();
 	worker->first_request = worker->next_request = ((uint64_t)daemon->epoch << 40) + 1;
 	TAILQ_INIT(&worker->pending);
@@ -441,7 +418,7 @@ struct worker *worker_adopt(struct daemon *daemon, struct domain *domain, uint32
 	worker->dump_key = kept->dump;
 	worker->dump_fd = kept->dump ? store_take(daemon->store, kept->dump) : -1;
 	if (worker->dump_fd >= 0)
-		watch_dump(worker);
+		worker->dump_watch = dumps_watch(daemon->dumps, worker->dump_fd);
 	words = store_take(daemon->store, kept->words);
 	if (words >= 0) {
 		map_words(worker, words);

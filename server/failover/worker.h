@@ -38,7 +38,6 @@ struct domain;
 struct kept_worker;
 struct record;
 struct shared_fd;
-struct watch;
 struct worker;
 struct xid;
 
@@ -84,8 +83,7 @@ struct worker {
 	bool graceful;		    /* executors: outlasts faults (on_fault = default) */
 	bool contains;		    /* and tells of each one itself */
 	int dump_fd;		    /* if so: memfd that the driver writes its dump to; else -1 */
-	struct watch *dump_watch;   /* sees when that is written */
-	int dump_events;	    /* the watch's */
+	int dump_watch;		    /* sees when that is written (dumps.h); else -1 */
 	bool halting;		    /* Halt was sent: of its answers only those that are good count */
 	bool told; /* it knows, or knew before it was condemned, the sessions of its domain */
 	char lost_text[256];
@@ -139,6 +137,9 @@ void worker_testify(struct worker *worker, const struct xid *xid);
 void worker_hint(struct worker *worker, const struct xid *xid);
 /** It said so itself, in whatever way. */
 void worker_take_lost(struct worker *worker, int32_t code, const char *text);
+
+/** Its driver has written to its dump: a kernel of it has faulted. */
+void worker_dump_written(struct worker *worker);
 
 /** Whether an answer of it that is no success may be due to its own trouble. */
 bool worker_is_failing(const struct worker *worker);

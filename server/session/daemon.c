@@ -21,6 +21,7 @@
 #include "server/config/config.h"
 #include "server/control/operator.h"
 #include "server/failover/convict.h"
+#include "server/failover/dumps.h"
 #include "server/failover/kernel_log.h"
 #include "server/failover/nvml.h"
 #include "server/failover/promote.h"
@@ -447,6 +448,20 @@ void daemon_fail(struct daemon *daemon, const char *reason)
  * Start
  */
 
+static void on_dump(void *context, int id)
+{
+	struct daemon *daemon = context;
+	struct domain *domain;
+	struct worker *worker, *found = NULL;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		TAILQ_FOREACH (worker, &domain->workers, link)
+			if (worker->dump_watch == id)
+				found = worker;
+	if (found)
+		worker_dump_written(found);
+}
+
 void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct config *config,
 	const struct heritage *heritage, const struct spawner *spawner)
 {
@@ -465,6 +480,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	daemon->keeper_timer = timer_new(loop, on_keeper_timer, daemon);
 	daemon->stop_timer = timer_new(loop, on_stop_timer, daemon);
 	log_bug_on(!daemon->keeper_timer || !daemon->stop_timer);
+	daemon->dumps = dumps_new(loop, on_dump, daemon);
 }
 
 int daemon_start(struct daemon *daemon)
@@ -481,6 +497,7 @@ void daemon_deinit(struct daemon *daemon)
 	struct domain *domain;
 
 	daemon->holder = watch_free(daemon->holder);
+	daemon->dumps = dumps_free(daemon->dumps);
 	offender_forget_all(daemon);
 	daemon->keeper_timer = timer_free(daemon->keeper_timer);
 	daemon->stop_timer = timer_free(daemon->stop_timer);
