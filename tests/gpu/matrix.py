@@ -5,7 +5,7 @@
 
 usage: matrix.py [--build BUILD] [--backend cuda|host] [--repeat N] [--rows ROW,...] [--columns COLUMN,...]
                  [--systems frmps,mps] [--policy fail,replay] [--on-fault default,fast] [--seconds LIMIT]
-                 [--short] [--strict] [--soak FAULTS] [--out FILE.json]
+                 [--second PHASE-EVENT,...|all] [--short] [--strict] [--soak FAULTS] [--out FILE.json]
 
 A row is what happens to the culprit, or to a process of the service; a column is who shares the device meanwhile. Each
 run has fresh programs; a service is kept for all cells of its configuration. Survivors' kernels are black boxes that
@@ -18,6 +18,10 @@ program vouches for), so that a kernel that was lost, repeated or cut shows. A r
 and the culprit's error is compared with what the driver says natively. Blame is what the service's log says. The pause
 is the longest time between two ends of kernels of one survivor, less the kernel's own time, from before the fault until
 the service is quiet again.
+
+--second: while the service deals with the fault of the row something else happens, at a moment of which the phase is
+certain (matrix_second.py). Survivors must be exact wherever the first fault
+would leave them so and the second cuts nothing, both culprits must be told, and nobody else blamed.
 
 --soak: that many faults in a row beside the same survivors (one busy, one idle), which must be exact throughout, while
 nothing that the service holds may grow.
@@ -43,7 +47,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "bench" / "lib"), str(pathlib.Path(__file__).resolve().parent)]
 from machine import machine  # noqa: E402
-from matrix_systems import Broken, Frmps, StockMps, System  # noqa: E402
+from matrix_second import DUMP_MS, SECONDS, Second, is_reached, must_be_exact  # noqa: E402
+from matrix_soak import Soak  # noqa: E402
+from matrix_systems import PATIENCE, Broken, Frmps, StockMps, System  # noqa: E402
 
 # Row: (fault of matrix_worker, what the host backend says natively). 0: nothing is told.
 FAULTS = {
@@ -66,8 +72,6 @@ KILLS = ("kill-culprit", "kill-active", "kill-standby", "kill-daemon")
 ROWS = (*FAULTS, *KILLS)
 # In the guard: a read is never noticed, a write only where it is proved.
 GUARDED = ("near-write", "near-read")
-# Those beside which survivors go on exactly with on_fault = default.
-SOAK_ROWS = ("trap", "far-write", "misaligned", "shared", "assert", "illegal")
 COLUMNS = {
     "idle": (1, ["--idle"]),
     "busy-100us": (1, ["--kernel-us", "100"]),
@@ -75,17 +79,18 @@ COLUMNS = {
     "seven-100us": (7, ["--kernel-us", "100"]),
 }
 KERNEL_LIMIT = 1  # max_kernel_seconds
-PATIENCE = 60  # seconds that a program or the service may take to do anything at all
 WARM_MS = 200  # until the neighbourhood of a culprit's memory is surely guarded
+ATTEMPTS = 5  # at a second fault in time
 UNTOLD_MS = 700  # how long a culprit waits for an error that may never come
 
 
 class Run:
     """One run of one cell: who took part, and what became of them."""
 
-    def __init__(self, system, row, column, policy, black_boxes=False):
+    def __init__(self, system, row, column, policy, black_boxes=False, second=None):
         """@black_boxes: with policy replay, that survivors vouch for what they should not"""
         self.system, self.row, self.policy = system, row, policy
+        self.second = Second(second) if second else None
         self.count, self.arguments = COLUMNS[column]
         self.repeatable = ["--repeatable"] if policy == "replay" and not black_boxes else []
         self.more = 4 if column == "busy-50ms" else 20
@@ -112,10 +117,24 @@ class Run:
             raise Broken("survivors did not start: " + "".join(line for s in self.survivors for line in s.errors))
         self.system.quiet(self.count, self.until())
 
+    def start_culprit(self, fault, *more):
+        culprit = self.system.start(["culprit", fault, *more], self.policy)
+        if not culprit.hear("ready", self.until()):
+            culprit.close()
+            raise Broken(f"the culprit did not start: {''.join(culprit.errors)}")
+        return culprit
+
     def invite(self, fault, *more):
-        self.culprit = self.system.start(["culprit", fault, *more], self.policy)
-        if not self.culprit.hear("ready", self.until()):
-            raise Broken(f"the culprit did not start: {''.join(self.culprit.errors)}")
+        self.culprit = self.start_culprit(fault, *more)
+        if self.second:
+            self.second.prepare(self)
+
+    def interrupt(self):
+        """Return: the process of the service that was killed."""
+        if not self.second:
+            return None
+        self.found["missed"] = not self.second.strike()
+        return self.second.gone
 
     def watch(self):
         self.say_all("watch")
@@ -127,8 +146,11 @@ class Run:
                     "--warm-ms", str(WARM_MS if self.row in GUARDED else 0))
         self.watch()
         self.culprit.say("go")
+        gone = self.interrupt()
         self.found["culprit"] = self.culprit.end(self.until())
-        return None
+        if self.second and self.second.culprit:
+            self.found["second"] = self.second.culprit.end(self.until())
+        return gone
 
     def kill_culprit(self):
         self.invite("busy", "--kernel-us", "1000")
@@ -140,10 +162,15 @@ class Run:
         return None
 
     def kill_other(self):
+        if self.second:
+            self.second.prepare(self)
         victim = self.system.victim(self.row.removeprefix("kill-"))
         self.watch()
         os.kill(victim, signal.SIGKILL)
-        return victim
+        gone = self.interrupt()
+        if self.second and self.second.culprit:
+            self.found["second"] = self.second.culprit.end(self.until())
+        return gone or victim
 
     def happen(self):
         """Return: the process of the service that was killed."""
@@ -165,10 +192,11 @@ class Run:
 
     def read_log(self, lines):
         blamed = self.system.blamed(lines)
-        culprit = self.culprit.pid if self.culprit else 0
-        if self.row in KILLS:
-            culprit = 0
-        self.found["blamed"] = "nobody" if not blamed else "culprit" if blamed == {culprit} else "WRONG"
+        culprits = {self.culprit.pid} if self.culprit and self.row not in KILLS else set()
+        if self.second and self.second.culprit:
+            culprits.add(self.second.culprit.pid)
+        self.found["blamed"] = "nobody" if not blamed else "WRONG" if blamed - culprits else \
+            "culprit" if len(blamed) == 1 else "both"
         self.found["phases"] = self.system.phases(lines)
         self.found["log"] = lines
 
@@ -196,6 +224,8 @@ class Run:
         except Broken as problem:
             self.found["trouble"] = str(problem)
         finally:
+            if self.second:
+                self.second.close()
             for program in [*self.survivors, *([self.culprit] if self.culprit else [])]:
                 program.close()
         return self.found
@@ -217,6 +247,15 @@ def pauses(runs):
 def is_bad(run):
     return bool(run["trouble"]) or run.get("blamed") == "WRONG" or \
         any(survivor["outcome"] not in ("exact", "told") for survivor in run["survivors"])
+
+
+def is_worse_than_it_must_be(run, second, row, on_fault):
+    """With a second fault."""
+    told = [run[name] for name in ("culprit", "second") if name in run]
+    if any(not culprit or not culprit["code"] for culprit in told):
+        return True
+    return must_be_exact(second, row, on_fault) and \
+        any(survivor["outcome"] != "exact" for survivor in run["survivors"])
 
 
 def is_told_otherwise(run, row, expected):
@@ -260,13 +299,13 @@ def cell_line(cell, native):
     pause = f"{statistics.median(gaps):8.1f} {max(gaps):8.1f}" if gaps else f"{'-':>8} {'-':>8}"
     blamed = counted([run["blamed"] for run in runs if "blamed" in run])
     text = f"{cell['row']:13}{cell['column']:13}{len(runs):>4}  {counted(outcomes(runs)):22}{pause}  " \
-           f"{blamed:18}{codes_text(cell, native):24}{phases_text(runs)}"
+           f"{blamed:18}{codes_text(cell, native):24}{cell.get('second', ''):20}{phases_text(runs)}"
     trouble = [run["trouble"].splitlines()[0] for run in runs if run["trouble"]]
     return text + (f"  TROUBLE: {trouble[0]}" if trouble else "")
 
 
 HEAD = f"{'row':13}{'column':13}{'runs':>4}  {'survivors':22}{'pause':>8} {'worst':>8}  " \
-       f"{'blamed':18}{'culprit told':24}phases of the verdict (medians), ms"
+       f"{'blamed':18}{'culprit told':24}{'second':20}phases of the verdict (medians), ms"
 
 
 class Matrix:
@@ -287,21 +326,50 @@ class Matrix:
                 yield lambda on_fault=on_fault: service(self.options, self.kernels, on_fault), self.options.policy
 
     def wanted(self, system):
-        """Cells in the order in which they are run: all columns of a row, row after row."""
+        """Cells in the order in which they are run: all columns of a row, row after row; with second faults, all that
+        of each of them."""
+        if self.options.second:
+            for i, second in enumerate(self.options.second):
+                rows = [row for row in self.options.rows if is_reached(second, row, system.on_fault)]
+                for row in rows[i % len(rows):][:1] if self.options.short and rows else rows:
+                    for column in self.columns(i):
+                        yield row, column, second
+            return
         for i, row in enumerate(self.options.rows):
             if system.name == "mps" and (row in ("endless", "kill-standby", "kill-daemon")):
                 continue  # nobody ends it; there is none
-            for j, column in enumerate(self.options.columns):
-                if not self.options.short or j == i % len(self.options.columns):
-                    yield row, column
+            for column in self.columns(i):
+                yield row, column, None
 
-    def run_cell(self, system, policy, row, column):
-        cell = {"system": system.name, "policy": policy, "on_fault": getattr(system, "on_fault", "-"), "row": row,
-                "column": column, "runs": []}
+    def columns(self, i):
+        """In the short form one after the other."""
+        columns = self.options.columns
+        return [columns[i % len(columns)]] if self.options.short else columns
+
+    def is_failure(self, run, row, second, on_fault):
+        if is_bad(run):
+            return True
+        if second:
+            return is_worse_than_it_must_be(run, second, row, on_fault)
+        return self.options.strict and is_told_otherwise(run, row, self.native.get(row, 0))
+
+    def play(self, system, policy, row, column, second):
+        """A run whose second fault came too late is one of the row alone, and made again."""
+        for _ in range(ATTEMPTS):
+            run = Run(system, row, column, policy, second=second).go()
+            if run["trouble"] or not run.get("missed"):
+                return run
+        return {**run, "trouble": "the second fault came too late each time"}
+
+    def run_cell(self, system, policy, row, column, second):
+        on_fault = getattr(system, "on_fault", "-")
+        cell = {"system": system.name, "policy": policy, "on_fault": on_fault, "row": row, "column": column, "runs": []}
+        if second:
+            cell["second"] = second
         while len(cell["runs"]) < self.options.repeat and time.monotonic() < self.end:
-            run = Run(system, row, column, policy).go()
+            run = self.play(system, policy, row, column, second)
             cell["runs"].append(run)
-            if is_bad(run) or (self.options.strict and is_told_otherwise(run, row, self.native.get(row, 0))):
+            if self.is_failure(run, row, second, on_fault):
                 self.bad += 1
                 self.explain(run)
             elif not self.options.keep_log:
@@ -325,11 +393,11 @@ class Matrix:
         for policy in policies:
             system = self.system
             print(f"\n{system.name}, policy {policy}, on_fault {getattr(system, 'on_fault', '-')}\n{HEAD}", flush=True)
-            for row, column in self.wanted(system):
+            for row, column, second in self.wanted(system):
                 if time.monotonic() >= self.end:
-                    print(f"not run for want of time: from {row}, {column} on")
+                    print(f"not run for want of time: from {row}, {column}, {second} on")
                     return
-                if not self.run_cell(self.system, policy, row, column):
+                if not self.run_cell(self.system, policy, row, column, second):
                     self.system.down()
                     self.system = make()
                     self.system.up()
@@ -348,110 +416,6 @@ class Matrix:
             save(self.options.out, {"native_codes": self.native, "cells": self.cells})
 
 
-# Soak.
-
-
-class Soak:
-    """Faults in a row beside the same survivors."""
-
-    def __init__(self, options, kernels):
-        self.system = service(options, kernels, options.on_fault[0])
-        self.rows = [row for row in options.rows if row in SOAK_ROWS] or list(SOAK_ROWS)
-        self.count, self.out, self.policy = options.soak, options.out, options.policy[0]
-        self.end = time.monotonic() + options.seconds if options.seconds else float("inf")
-        self.survivors, self.bad = [], []
-
-    def say_all(self, text, answer):
-        until = time.monotonic() + PATIENCE
-        for survivor in self.survivors:
-            survivor.say(text)
-        for survivor in self.survivors:
-            if not survivor.hear(answer, until):
-                raise Broken(f"a survivor ends: {survivor.result or ''.join(survivor.errors) or 'no answer'}")
-
-    def fault(self, row):
-        culprit = self.system.start(["culprit", row], self.policy)
-        try:
-            culprit.say("go")
-            found = culprit.end(time.monotonic() + PATIENCE)
-        finally:
-            culprit.close()
-        if not found or not found["code"]:
-            self.bad.append(f"{row}: the culprit was not told: {found or ''.join(culprit.errors)}")
-        return culprit.pid
-
-    def faults(self):
-        """Return: (number of faults, what was held after the first ones and at the end)."""
-        warm = max(2 * len(self.rows), self.count // 10)
-        before, culprits, i = None, set(), 0
-        while i < self.count and time.monotonic() < self.end:
-            culprits.add(self.fault(self.rows[i % len(self.rows)]))
-            self.say_all("more 3", "more")
-            self.system.quiet(len(self.survivors), time.monotonic() + PATIENCE)
-            i += 1
-            if i % 20 == 0:
-                self.say_all("check", "checked")
-            if i == warm:
-                before = self.system.holdings()
-        blamed = self.system.blamed(self.system.log.since(0))
-        if blamed - culprits:
-            self.bad.append(f"blamed, and innocent: {blamed - culprits}")
-        return i, before, self.system.holdings()
-
-    def judge(self, before, after):
-        """Counts stay as they are; memory may settle by what an allocator keeps. Sanitizers keep freed memory."""
-        # Executors are new each time: what they hold in passing counts, and is not much.
-        slack = {"device MiB": 8 if self.system.backend == "cuda" else 0, "fds of executors": 4}
-        for name, value in after.items():
-            if name.startswith("KiB"):
-                slack[name] = float("inf") if self.system.is_sanitized() else 1024
-            if before and value > before[name] + slack.get(name, 0):
-                self.bad.append(f"{name} grew from {before[name]} to {value}")
-
-    def play(self):
-        for arguments in (["--kernel-us", "100"], ["--idle"]):
-            self.survivors.append(self.system.start(["survivor", *arguments], self.policy))
-        for survivor in self.survivors:
-            if not survivor.hear("ready", time.monotonic() + PATIENCE):
-                raise Broken("survivors did not start")
-        self.system.quiet(len(self.survivors), time.monotonic() + PATIENCE)
-        begin = time.monotonic()
-        done, before, after = self.faults()
-        took = time.monotonic() - begin
-        self.judge(before, after)
-        for survivor in self.survivors:
-            survivor.say("stop")
-            result = survivor.end(time.monotonic() + PATIENCE)
-            if not result or result["outcome"] != "exact":
-                self.bad.append(f"a survivor ends: {result}")
-        if self.system.crash():
-            self.bad.append(self.system.crash())
-        print(f"soak: {done} faults in {took:.1f} s, on_fault {self.system.on_fault}; "
-              "held after the first ones, and now:")
-        for name, value in after.items():
-            print(f"  {name:22}{before[name] if before else '-':>10}{value:>10}")
-        return {"faults": done, "seconds": took, "before": before, "after": after}
-
-    def run(self):
-        self.system.up()
-        found = {}
-        try:
-            found = self.play()
-        except Broken as problem:
-            self.bad.append(str(problem))
-            self.bad.append(json.dumps(self.system.domain(self.system.status())))
-            self.bad += self.system.log.since(0)[-40:]
-        finally:
-            for survivor in self.survivors:
-                survivor.close()
-            self.system.down()
-        for line in self.bad:
-            print("soak: " + line)
-        if self.out:
-            save(self.out, {"soak": found, "bad": self.bad})
-        return not self.bad
-
-
 def self_check(options, kernels):
     """Whether it is noticed that a black box was repeated: survivors that vouch for kernels of which half is done."""
     system = service(options, kernels, "fast")
@@ -463,9 +427,6 @@ def self_check(options, kernels):
     noticed = not found["trouble"] and outcomes([found]) == ["wrong"] and is_bad(found)
     print("self-check: a repeated black box " + ("is noticed" if noticed else f"is NOT noticed: {found}"))
     return noticed
-
-
-# What both need.
 
 
 def service(options, kernels, on_fault):
@@ -546,6 +507,8 @@ def arguments():
     parser.add_argument("--systems", type=words(("frmps", "mps")), default=["frmps"])
     parser.add_argument("--policy", type=words(("fail", "replay")), default=["fail"])
     parser.add_argument("--on-fault", type=words(("default", "fast")), default=["default"])
+    parser.add_argument("--second", type=lambda text: list(SECONDS) if text == "all" else words(SECONDS)(text),
+                        default=[], help="all, or some of " + ", ".join(SECONDS))
     parser.add_argument("--seconds", type=float, default=0, help="begins no further run after that time")
     parser.add_argument("--short", action="store_true",
                         help="one column of each row, in turn; shows first that it notices a wrong result")
@@ -560,12 +523,14 @@ def arguments():
 def main():
     options = arguments()
     options.build = options.build.resolve()
+    if options.second and options.systems != ["frmps"]:
+        raise SystemExit("matrix.py: second faults are for frmps alone")
     if options.backend == "cuda" and (not shutil.which("nvidia-smi") or
                                       subprocess.run(["nvidia-smi", "-L"], capture_output=True).returncode):
         print("no GPU")
         return 77
     # Long enough for marks of survivors that wait for a processor.
-    os.environ.setdefault("FRMPS_HOST_DUMP_MS", "100")
+    os.environ.setdefault("FRMPS_HOST_DUMP_MS", str(DUMP_MS if options.second else 100))
     if options.soak < 0:
         options.soak = 1000 if options.backend == "host" else 200
     work = tempfile.mkdtemp(prefix="frmps-matrix-")
@@ -573,7 +538,11 @@ def main():
         kernels = host_kernels(options.build) if options.backend == "host" else device_kernels(work)
         print("machine:", json.dumps(machine()))
         if options.soak:
-            return 0 if Soak(options, kernels).run() else 1
+            soak = Soak(service(options, kernels, options.on_fault[0]), options)
+            found = soak.run()
+            if options.out:
+                save(options.out, {"soak": found, "bad": soak.bad})
+            return 1 if soak.bad else 0
         if options.short and not self_check(options, kernels):
             return 1
         return 0 if Matrix(options, kernels, native_codes(options, kernels)).run() else 1

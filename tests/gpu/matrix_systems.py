@@ -8,6 +8,7 @@ ours at its end; each program's output is another one.
 """
 
 import contextlib
+import datetime
 import json
 import os
 import pathlib
@@ -19,6 +20,9 @@ import subprocess
 import tempfile
 import threading
 import time
+
+
+PATIENCE = 60  # seconds that a program or the service may take to do anything at all
 
 
 class Broken(RuntimeError):
@@ -277,6 +281,10 @@ class Frmps(System):
                          (json.dumps(self.domain(status)) if status else "nobody answers") + "\n" +
                          "\n".join(self.log.since(0)[-20:]))
 
+    def executor_is(self, pid, state):
+        return any(executor["pid"] == pid and executor["state"] == state
+                   for executor in self.domain(self.status())["executors"])
+
     def victim(self, role):
         """The process to kill."""
         status = self.status()
@@ -357,7 +365,35 @@ class Frmps(System):
         for role in ("holder", "daemon", "keeper"):
             status = pathlib.Path(f"/proc/{roles[role][0]}/status").read_text()
             found[f"KiB of {role}"] = int(re.search(r"RssAnon:\s+(\d+)", status)[1])
+            found[f"threads of {role}"] = int(re.search(r"Threads:\s+(\d+)", status)[1])
+        found["KiB shared"] = self.shared_bytes() >> 10
         found["device MiB"] = self.device_bytes(roles["executors"]) >> 20
+        return found
+
+    def shared_bytes(self):
+        """Of all memory that the service has descriptors of, as far as it is used."""
+        files = {}
+        for pid in self.tree():
+            with contextlib.suppress(OSError):
+                for path in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+                    with contextlib.suppress(OSError):
+                        if os.readlink(path).startswith("/memfd:"):
+                            stat = path.stat()
+                            files[stat.st_ino] = stat.st_blocks * 512
+        return sum(files.values())
+
+    def ends_ms(self):
+        """How long executors that were given up took to be gone, in the order of time."""
+        given_up, found = {}, []
+        for line in self.log.since(0):
+            match = re.search(r"executor (\d+) (?:\(\w+\) is (given up)|is reaped)", line)
+            if not match:
+                continue
+            at = datetime.datetime.fromisoformat(line[:23])
+            if match[2]:
+                given_up[match[1]] = at
+            elif match[1] in given_up:
+                found.append((at - given_up.pop(match[1])).total_seconds() * 1000)
         return found
 
     def device_bytes(self, executors):

@@ -5,7 +5,7 @@
 // frmps, because it opens whatever libcuda.so.1 the loader finds.
 //
 //   worker survivor [--kernel-us N] [--idle] [--repeatable] [--depth N]
-//   worker culprit FAULT [--warm-ms N] [--wait-ms N] [--kernel-us N]
+//   worker culprit FAULT [--warm-ms N] [--delay-ms N] [--wait-ms N] [--kernel-us N]
 //
 // Everything is said in lines. Orders come on standard input; its end means "stop".
 //
@@ -20,9 +20,9 @@
 // It does so as well, unasked, as soon as it is told an error or finds a wrong word.
 //
 // A culprit has its module loaded and a harmless kernel of --warm-ms behind it when it says "ready"; at the
-// next line it launches the kernel of that fault, says "launched", and calls the driver until it is told an
-// error or
-// --wait-ms have passed. The fault "busy" is none: kernels of --kernel-us, 64 deep, until it is killed.
+// next line it launches the kernel of that fault (with a harmless one of --delay-ms before it), says
+// "launched", and calls the driver until it is told an error or --wait-ms have passed. The fault "busy" is
+// none: kernels of --kernel-us, 64 deep, until it is killed.
 
 #include <poll.h>
 #include <stdbool.h>
@@ -52,7 +52,7 @@
 
 struct options {
 	const char *fault;
-	uint32_t kernel_us, depth, wait_ms, warm_ms;
+	uint32_t kernel_us, depth, wait_ms, warm_ms, delay_ms;
 	bool idle, repeatable;
 };
 
@@ -379,7 +379,7 @@ static int run_survivor(const struct options *options)
  */
 
 struct culprit {
-	CUfunction kernel;
+	CUfunction kernel, pass_time;
 	CUdeviceptr memory;
 	uint64_t address;
 };
@@ -449,8 +449,9 @@ static void culprit_open(const struct options *options, struct culprit *culprit)
 	culprit->kernel = driver_function(module, kernel_of(options->fault));
 	driver_check(cu.alloc(&culprit->memory, 1 << 20), "cuMemAlloc");
 	culprit->address = address_of(options->fault, culprit->memory);
-	driver_check(launch_timed(driver_function(module, "pass_time"), options->warm_ms * UINT64_C(1000000)),
-		"cuLaunchKernel");
+	culprit->pass_time = driver_function(module, "pass_time");
+	driver_check(
+		launch_timed(culprit->pass_time, options->warm_ms * UINT64_C(1000000)), "cuLaunchKernel");
 	driver_check(cu.sync(), "cuCtxSynchronize");
 }
 
@@ -501,6 +502,9 @@ static int run_culprit(const struct options *options)
 		return 1;
 	if (strcmp(options->fault, "busy") == 0)
 		run_busy(options, &culprit);
+	if (options->delay_ms)
+		driver_check(launch_timed(culprit.pass_time, options->delay_ms * UINT64_C(1000000)),
+			"cuLaunchKernel");
 	begin = now_ns();
 	code = cu.launch(culprit.kernel, 1, 1, 1, 32, 1, 1, 1024, NULL, arguments, NULL);
 	say("launched");
@@ -546,6 +550,8 @@ int main(int argc, char **argv)
 			options.depth = number(argv[++i]);
 		else if (strcmp(argv[i], "--warm-ms") == 0)
 			options.warm_ms = number(argv[++i]);
+		else if (strcmp(argv[i], "--delay-ms") == 0)
+			options.delay_ms = number(argv[++i]);
 		else if (strcmp(argv[i], "--wait-ms") == 0)
 			options.wait_ms = number(argv[++i]);
 		else

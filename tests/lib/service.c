@@ -37,22 +37,38 @@ static int bind_notify(struct service *service, struct sockaddr_un *address)
 	return fd;
 }
 
-static void run_server(const struct service *service, const char *notify, const char *const *extra)
+/* Copies the log to our standard error as well, if that is wanted. Return: where the service writes; -1: its
+ * file. */
+static int start_tee(struct service *service)
+{
+	const char *wanted = getenv("FRMPS_TEST_LOG");
+	int ends[2];
+
+	if (!wanted || strcmp(wanted, "1") != 0 || pipe2(ends, O_CLOEXEC) < 0)
+		return -1;
+	service->tee = fork();
+	if (service->tee == 0) {
+		dup2(ends[0], STDIN_FILENO);
+		dup2(STDERR_FILENO, STDOUT_FILENO);
+		execlp("tee", "tee", "-a", service->log, NULL);
+		_exit(127);
+	}
+	close(ends[0]);
+	return ends[1];
+}
+
+static void run_server(
+	const struct service *service, const char *notify, const char *const *extra, int log_fd)
 {
 	const char *server = getenv("FRMPS_TEST_SERVER"), *backend = getenv("FRMPS_TEST_BACKEND");
 	const char *arguments[32] = {server ? server : "frmps-server", "--config", service->config,
 		"--socket", service->socket, "--backend", backend ? backend : "host"};
-	int count = 7;
-	const char *log = getenv("FRMPS_TEST_LOG");
+	int count = 7, fd;
 
 	for (; extra && *extra && count < 31; extra++)
 		arguments[count++] = *extra;
-	if (!log || strcmp(log, "1") != 0) {
-		int fd = open(service->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
-
-		dup2(fd, STDERR_FILENO);
-		close(fd);
-	}
+	fd = log_fd >= 0 ? log_fd : open(service->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	dup2(fd, STDERR_FILENO);
 	setenv("NOTIFY_SOCKET", notify, 1);
 	execv(arguments[0], (char **)arguments);
 	perror(arguments[0]);
@@ -113,12 +129,14 @@ static bool make_folder(struct service *service, const char *config)
 static bool start(struct service *service, const char *const *extra)
 {
 	struct sockaddr_un address;
-	int notify = bind_notify(service, &address), pidfd;
+	int notify = bind_notify(service, &address), log_fd = start_tee(service), pidfd;
 	bool ready;
 
 	service->pid = fork();
 	if (service->pid == 0)
-		run_server(service, address.sun_path, extra);
+		run_server(service, address.sun_path, extra, log_fd);
+	if (log_fd >= 0)
+		close(log_fd);
 	pidfd = (int)syscall(SYS_pidfd_open, service->pid, 0);
 	ready = notify >= 0 && pidfd >= 0 && wait_ready(service, notify, pidfd);
 	close(notify);
@@ -163,6 +181,9 @@ int service_stop(struct service *service)
 		kill(service->pid, SIGTERM);
 		status = reap(service->pid, 60);
 	}
+	/* What it has said is in the file when whoever copies it there has ended. */
+	if (service->tee > 0)
+		waitpid(service->tee, NULL, 0);
 	/* A bug of the daemon would be hidden by the next one. Tests kill it in other ways. */
 	if (service_log_count(service, "daemon was ended by signal 6 ") ||
 		service_log_count(service, "daemon was ended by signal 11 "))

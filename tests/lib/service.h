@@ -5,7 +5,7 @@
 // test program. One at a time per test program. Environment read:
 //   FRMPS_TEST_SERVER   the frmps-server to start
 //   FRMPS_TEST_BACKEND  "host" (default) or "cuda"
-//   FRMPS_TEST_LOG      "1": the service's log goes to the test's standard error
+//   FRMPS_TEST_LOG      "1": the service's log goes to the test's standard error as well as to its file
 
 #ifndef FRMPS_TESTS_LIB_SERVICE_H
 #define FRMPS_TESTS_LIB_SERVICE_H
@@ -15,6 +15,7 @@
 
 struct service {
 	pid_t pid;
+	pid_t tee; /* copies its log; 0: nobody does */
 	char folder[64];
 	char socket[96];
 	char config[96];

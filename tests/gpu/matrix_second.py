@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The frmps authors
+"""The second fault of the fault matrix (matrix.py --second): every phase of a promotion, interrupted once.
+
+A phase is held for as long as it takes to interrupt it, so that nothing depends on who is faster:
+  halting     the driver's dump takes long (FRMPS_HOST_DUMP_MS: the host backend's alone)
+  fencing     the service's main process, which waits for the executors' ends, is stopped
+  waiting     the only standby is stopped before it is warm
+  activating  the standby is stopped when it is warm
+  steady      again, and nobody has taken the place of the standby yet: the phase ends by itself, later
+What happens then:
+  fault       a kernel of another culprit faults. In halting it is on the device already, nothing is issued any more
+  active      the active executor is killed: with SIGKILL, as the kernel does when memory runs out
+  standby     the one that would take over or is taking over is killed; in steady the next one, while it warms
+  daemon      the daemon is killed
+"""
+
+import contextlib
+import os
+import re
+import signal
+import time
+
+from matrix_systems import Broken
+
+PHASES = {
+    "halting": ("fault", "active", "standby", "daemon"),
+    "fencing": ("standby", "daemon"),
+    "waiting": ("standby", "daemon"),
+    "activating": ("standby", "daemon"),
+    "steady": ("fault", "active", "standby", "daemon"),
+}
+SECONDS = tuple(f"{phase}-{what}" for phase, events in PHASES.items() for what in events)
+# Rows that begin a promotion, and those of them in which work is cut even if the executor outlasts faults.
+ROWS = ("trap", "far-write", "far-read", "null", "misaligned", "shared", "assert", "illegal", "stack", "kill-active")
+CUT = ("stack", "kill-active")
+SECOND_FAULT = "illegal"
+LATER_MS = 300  # when the kernel that faults in halting begins
+DUMP_MS = 1000  # how long halting lasts
+
+
+def is_reached(second, row, on_fault):
+    """Whether a promotion because of this row passes through the phase."""
+    phase = second.split("-")[0]
+    if row not in ROWS:
+        return False
+    if phase == "halting":
+        return on_fault == "default" and row != "kill-active"
+    return phase != "fencing" or on_fault == "fast" or row == "kill-active"
+
+
+def must_be_exact(second, row, on_fault):
+    """Whether all that survivors had on the device ends before anything is cut, and nothing is issued after it."""
+    return on_fault == "default" and row not in CUT and second not in ("halting-active", "steady-active")
+
+
+class Second:
+    """What a run (matrix.py) has of it: prepare() before the first fault, strike() behind it."""
+
+    def __init__(self, name):
+        self.phase, self.what = name.split("-")
+        self.culprit = self.gone = self.stopped = None
+
+    # Before.
+
+    def prepare(self, run):
+        self.system, self.log = run.system, run.system.log
+        self.until = run.until()
+        if self.what == "fault":
+            delay = LATER_MS if self.phase == "halting" else 0
+            self.culprit = run.start_culprit(SECOND_FAULT, "--delay-ms", str(delay), "--wait-ms", "30000")
+        if self.phase == "fencing":
+            self.stop(self.system.server.pid)
+        elif self.phase == "activating":
+            self.stop(self.system.victim("standby"))
+        elif self.phase == "waiting":
+            self.stop_unready()
+        self.position = self.log.position()
+        if self.phase == "halting" and self.culprit:
+            self.let_fault()
+
+    def stop(self, pid):
+        os.kill(pid, signal.SIGSTOP)
+        self.stopped = pid
+
+    def release(self):
+        if self.stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.stopped, signal.SIGCONT)
+        self.stopped = None
+
+    def started(self, position):
+        """The latest executor that was started since."""
+        found = [re.search(r"executor (\d+) is started", line) for line in self.log.since(position)]
+        return next((int(match[1]) for match in reversed(found) if match), None)
+
+    def next_executor(self, position):
+        pid = self.log.wait(lambda: self.started(position), self.until)
+        if not pid:
+            raise Broken("no executor was started in place of one that was killed")
+        return pid
+
+    def stop_unready(self):
+        """A standby that got warm before it could be stopped makes room for another one."""
+        victim = self.system.victim("standby")
+        while time.monotonic() < self.until:
+            position = self.log.position()
+            os.kill(victim, signal.SIGKILL)
+            victim = self.next_executor(position)
+            self.stop(victim)
+            self.system.status()  # until it is answered the daemon hears what the executor had said before
+            if not self.system.executor_is(victim, "warm"):
+                return
+        raise Broken("no standby was stopped before it was warm")
+
+    def let_fault(self):
+        self.culprit.say("go")
+        if not self.culprit.hear("launched", self.until):
+            raise Broken("the second culprit did not launch")
+
+    # In the phase.
+
+    def said(self, text):
+        return any(text in line for line in self.log.since(self.position))
+
+    def is_reached(self):
+        if self.phase == "halting":
+            return self.said("shows a sign of a fault")
+        if self.phase == "steady":
+            return self.said("promotion: executor")
+        status = self.system.status()
+        return status and self.system.domain(status)["state"] == self.phase
+
+    def is_over(self):
+        return self.phase == "halting" and self.said("verdict: ")
+
+    def victim(self):
+        """The process to kill; `standby` is the one that was stopped, if any was."""
+        if self.what != "standby":
+            return self.system.victim(self.what)
+        if self.phase == "steady":
+            return self.next_executor(self.position)
+        return self.stopped if self.phase != "fencing" and self.stopped else self.system.victim("standby")
+
+    def strike(self):
+        """Return: False if the phase was over before."""
+        if not self.log.wait(self.is_reached, self.until):
+            raise Broken(f"the promotion does not get to {self.phase}")
+        if self.culprit and self.phase != "halting":
+            self.let_fault()
+        elif not self.culprit:
+            self.gone = self.victim()
+            os.kill(self.gone, signal.SIGKILL)
+        in_time = not self.is_over()
+        if self.what == "daemon" and self.phase != "fencing":
+            self.log.wait(lambda: self.said("the daemon was ended by signal 9"), self.until)
+        self.release()
+        return in_time
+
+    def close(self):
+        self.release()
+        if self.culprit:
+            self.culprit.close()
