@@ -200,6 +200,8 @@ static void become_ready(struct daemon *daemon)
 	notify_manager("READY=1");
 }
 
+static void serve_thirsty(struct daemon *daemon);
+
 void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready)
 {
 	struct daemon *daemon = worker->daemon;
@@ -208,6 +210,7 @@ void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready)
 	if (worker->role == ROLE_KEEPER) {
 		worker->state = WORKER_WARM;
 		daemon->keeper_failures = 0;
+		serve_thirsty(daemon);
 	} else {
 		copy_device(&daemon->device, ready);
 		daemon->device_known = true;
@@ -326,19 +329,25 @@ void daemon_released(struct daemon *daemon)
 		daemon_reclaimed(daemon);
 }
 
-void daemon_reclaimed(struct daemon *daemon)
+/* Requests that wait for memory, or for somebody who has some, are made once more. */
+static void serve_thirsty(struct daemon *daemon)
 {
 	TAILQ_HEAD(, request) again = TAILQ_HEAD_INITIALIZER(again);
 	struct request *request;
 
-	log_bug_on(!daemon->reclaiming);
-	daemon->reclaiming--;
 	TAILQ_CONCAT(&again, &daemon->thirsty, link);
 	while ((request = TAILQ_FIRST(&again))) {
 		TAILQ_REMOVE(&again, request, link);
 		request->thirsty = false;
 		request_advance(request);
 	}
+}
+
+void daemon_reclaimed(struct daemon *daemon)
+{
+	log_bug_on(!daemon->reclaiming);
+	daemon->reclaiming--;
+	serve_thirsty(daemon);
 }
 
 void daemon_session_gone(struct daemon *daemon)

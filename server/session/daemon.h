@@ -68,7 +68,7 @@ struct daemon {
 	TAILQ_HEAD(, operator) operators;
 	TAILQ_HEAD(offender_list, offender) offenders;
 	unsigned offender_count;
-	TAILQ_HEAD(, request) thirsty; /* requests for memory that wait until memory is given back */
+	TAILQ_HEAD(, request) thirsty; /* that wait for memory, or for a keeper */
 	unsigned client_count, visitor_count;
 	unsigned reclaiming; /* things under way that will give device memory back */
 	uint64_t next_session;

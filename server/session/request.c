@@ -456,9 +456,7 @@ static void on_chunk(
 		chunk_doom(request->chunk);
 	if (request->cancelled)
 		request_free(request);
-	else if (!reply)
-		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);
-	else if (reply->code == CUDA_ERROR_OUT_OF_MEMORY && request->client->daemon->reclaiming)
+	else if (!reply || (reply->code == CUDA_ERROR_OUT_OF_MEMORY && request->client->daemon->reclaiming))
 		become_thirsty(request);
 	else if (reply->code || !request->chunk)
 		finish_with(request, reply->code ? (CUresult)reply->code : CUDA_ERROR_OUT_OF_MEMORY);
@@ -478,7 +476,7 @@ static void ask_keeper(struct request *request)
 		.type = WIRE_CREATE_CHUNK, .chunk = {.bytes = chunk_bytes(&request->message)}};
 
 	if (!daemon->keeper || daemon->keeper->state != WORKER_WARM) {
-		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);
+		become_thirsty(request);
 		return;
 	}
 	request->sent = true;

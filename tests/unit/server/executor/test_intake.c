@@ -552,7 +552,7 @@ START_TEST(random_records)
 
 	srand(2024);
 	fixture_open_default();
-	for (int i = 0; i < 8000; i++) {
+	for (int i = 0; i < 4000; i++) {
 		put_random();
 		if (rand() % 8 == 0)
 			spoil_tables();

@@ -697,6 +697,29 @@ START_TEST(loss_of_the_keeper_closes_everybody_and_starts_again)
 }
 END_TEST
 
+START_TEST(who_comes_before_the_next_keeper_waits_for_it)
+{
+	struct wire_message map = {.type = WIRE_MAP_MEMORY};
+	struct fake_client client;
+
+	boot();
+	fake_reap(fake, keeper, SIGKILL);
+	fake_reap(fake, first, SIGKILL);
+	fake_reap(fake, second, SIGKILL);
+	fake_warm(fake, &fake->children[4]);
+	fake_serve(fake, &fake->children[4], WIRE_ACTIVATE);
+	fake_join(fake, &client, &fake->children[4], NULL);
+	map.range.address = client.window_base;
+	map.range.bytes = 2 * MIB;
+	fake_request(fake, &client, &map, -1);
+	fake_expect_nothing(fake, client.socket);
+	fake_ready(fake, &fake->children[3]);
+	fake_expect(fake, fake->children[3].socket, WIRE_CREATE_CHUNK);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
 START_TEST(service_that_never_came_up_ends_with_an_error)
 {
 	fake = fake_new(1);
@@ -790,6 +813,7 @@ int main(void)
 	tcase_add_test(tests, memory_goes_back_when_every_executor_has_let_go);
 	tcase_add_test(tests, orphan_is_replaced_when_survivors_are_quiet);
 	tcase_add_test(tests, loss_of_the_keeper_closes_everybody_and_starts_again);
+	tcase_add_test(tests, who_comes_before_the_next_keeper_waits_for_it);
 	tcase_add_test(tests, service_that_never_came_up_ends_with_an_error);
 	tcase_add_test(tests, clients_are_refused_when_executors_do_not_start);
 	tcase_add_test(tests, stop_waits_for_clients);
