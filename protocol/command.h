@@ -15,6 +15,9 @@
 #define FRMPS_PROTOCOL_MAJOR 1u
 #define FRMPS_PROTOCOL_MINOR 0u
 
+/* Feature bits of Hello and Welcome. */
+#define FRMPS_FEATURE_TEXT UINT64_C(1) /* the client takes its kernels' text out of a ring (shm/text.h) */
+
 /* Records start at multiples of this and have sizes that are multiples of it. */
 #define FRMPS_RECORD_ALIGN 16u
 /* Largest record: 32 764 bytes of kernel arguments (the driver's limit), attributes, head and body. */

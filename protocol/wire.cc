@@ -309,7 +309,7 @@ static body build_open_session(Builder *b, const wire_open_session &m)
 	return fb::CreateOpenSession(b->fbb, m.window_base, m.device_bytes, m.host_bytes, s.ring_offset,
 		s.ring_bytes, s.arena_offset, s.arena_bytes, s.client_bytes, s.states_offset,
 		s.timelines_offset, s.journal_offset, s.server_bytes, s.journal_blocks, m.recovery, program,
-		m.pid)
+		m.pid, m.text)
 		.Union();
 }
 
@@ -717,6 +717,7 @@ static void read(Reader *r, const fb::OpenSession *t, wire_open_session *m)
 	m->recovery = t->recovery();
 	m->program = r->text(t->program());
 	m->pid = t->pid();
+	m->text = t->text();
 }
 
 static void read(Reader *r, const fb::Activate *t, wire_activate *m)

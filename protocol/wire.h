@@ -200,6 +200,7 @@ struct wire_open_session {
 	uint32_t recovery;
 	const char *program;
 	int32_t pid;
+	uint64_t text;
 };
 /* CloseSession, DetachSession. */
 struct wire_close_session {

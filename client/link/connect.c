@@ -176,6 +176,7 @@ static CUresult greet(int fd, const uint64_t refused[WINDOW_WORDS])
 	hello.hello = (struct wire_hello){
 		.major = FRMPS_PROTOCOL_MAJOR,
 		.minor = FRMPS_PROTOCOL_MINOR,
+		.features = FRMPS_FEATURE_TEXT,
 		.program = program_invocation_short_name,
 		.free_windows = {.at = windows, .count = WINDOW_WORDS},
 		.window_base = WINDOW_BASE,

@@ -126,7 +126,7 @@ CUresult arena_hold(uint64_t bytes, struct arena_lease *ret_lease)
 			};
 			return CUDA_SUCCESS;
 		}
-		r = oldest ? wait_done(await.stream, await.seq, false) : await_others();
+		r = oldest ? wait_quietly(await.stream, await.seq, false) : await_others();
 	}
 	return r;
 }

@@ -18,6 +18,7 @@
 #include "client/state/space.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
+#include "client/text/text.h"
 
 /* Pieces of one device → ordinary copy under way. */
 #define PIPELINE 4
@@ -97,7 +98,7 @@ static CUresult send(
 /* Waits for a command and reports what went wrong with the ones before it. */
 static CUresult finish(struct client_stream *stream, uint64_t seq)
 {
-	CUresult r = wait_done(stream, seq, false);
+	CUresult r = wait_quietly(stream, seq, false);
 
 	return r == CUDA_SUCCESS ? wait_late_error() : r;
 }
@@ -217,7 +218,7 @@ static CUresult receive(struct arrival *arrival, struct client_stream *stream, C
 	struct box in = arrival->piece;
 
 	if (r == CUDA_SUCCESS)
-		r = wait_done(stream, arrival->seq, false);
+		r = wait_quietly(stream, arrival->seq, false);
 	if (r != CUDA_SUCCESS) {
 		arena_sent(&arrival->lease, stream, arrival->seq);
 		return r;
@@ -312,7 +313,7 @@ CUresult copy_examine(struct box *box, unsigned int how, struct copy_side *ret_d
 	return r;
 }
 
-CUresult copy_box(struct box box, struct client_stream *stream, unsigned int how)
+static CUresult run_box(struct box box, struct client_stream *stream, unsigned int how)
 {
 	bool async = how & COPY_ASYNC;
 	struct copy_side dst, src;
@@ -340,8 +341,20 @@ CUresult copy_box(struct box box, struct client_stream *stream, unsigned int how
 	if (dst.place != COPY_ORDINARY && src.place != COPY_ORDINARY)
 		return copy_reachable(&box, &dst, &src, stream, async);
 	if (dst.place == COPY_DEVICE)
-		return copy_in(&box, stream, async ? END_ASYNC : dst.sync ? END_DONE : END_EARLY);
+		return copy_in(&box, stream,
+			async			     ? END_ASYNC
+			: dst.sync || text_is_open() ? END_DONE /* the text of what was before it is due */
+						     : END_EARLY);
 	return copy_out(&box, stream);
+}
+
+CUresult copy_box(struct box box, struct client_stream *stream, unsigned int how)
+{
+	CUresult r = run_box(box, stream, how);
+
+	if (!(how & COPY_ASYNC))
+		text_flush();
+	return r;
 }
 
 /* Whether the driver would refuse the fill at the call. */

@@ -25,7 +25,9 @@
 #include "client/state/registered.h"
 #include "client/state/stream.h"
 #include "client/submit/wait.h"
+#include "client/text/text.h"
 #include "shm/order.h"
+#include "shm/text.h"
 
 #define CONTEXTS 256
 #define PRIMARY	 0 /* slot of device 0's primary context */
@@ -164,15 +166,32 @@ CUresult context_limit(CUcontext handle, CUlimit limit, size_t *ret_value)
 	return r;
 }
 
+/* As the driver rounds it, and no more than there can be. Not any more when a kernel has printed. */
+static CUresult set_text_limit(size_t *value)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	if (*value < SHM_TEXT_BYTES_MIN)
+		*value = SHM_TEXT_BYTES_MIN;
+	*value = *value < SHM_TEXT_BYTES_MAX ? (*value + 255) & ~(size_t)255 : SHM_TEXT_BYTES_MAX;
+	if (text_is_used())
+		return CUDA_ERROR_INVALID_VALUE;
+	if (text_is_open())
+		r = wait_all();
+	return r == CUDA_SUCCESS && text_is_open() ? text_open(*value) : r;
+}
+
 CUresult context_set_limit(CUcontext handle, CUlimit limit, size_t value)
 {
 	const struct client_device *device;
 	struct context *context;
 	CUresult r = find_limit(handle, limit, &context, &device);
 
+	if (r == CUDA_SUCCESS && limit == CU_LIMIT_PRINTF_FIFO_SIZE)
+		r = set_text_limit(&value);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (value > device->limits[limit])
+	if (value > device->limits[limit] && limit != CU_LIMIT_PRINTF_FIFO_SIZE)
 		client_log(CLIENT_LOG_INFO,
 			"limit %d stays at the service's %llu, the program asked for %llu", (int)limit,
 			(unsigned long long)device->limits[limit], (unsigned long long)value);

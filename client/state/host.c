@@ -15,6 +15,7 @@
 #include "client/state/process.h"
 #include "client/state/ranges.h"
 #include "client/submit/wait.h"
+#include "shm/text.h"
 
 #define KEEP_BYTES (UINT64_C(64) << 20)
 #define UNIT	   4096u
@@ -53,7 +54,7 @@ static CUresult unmap(uint64_t address, uint64_t bytes)
 	return r;
 }
 
-static CUresult map(uint64_t address, uint64_t bytes)
+CUresult host_map(uint64_t address, uint64_t bytes)
 {
 	struct wire_message request = {.type = WIRE_MAP_HOST, .range = {.address = address, .bytes = bytes}};
 	struct control_answer *answer = control_answer_new();
@@ -71,12 +72,14 @@ static CUresult map(uint64_t address, uint64_t bytes)
 	return r;
 }
 
-static struct pool pool = {.map = map, .unmap = unmap};
+static struct pool pool = {.map = host_map, .unmap = unmap};
 
 void host_start(void)
 {
-	pool_init(&pool, connection.window_base + connection.device_bytes, connection.host_bytes, UNIT,
-		KEEP_BYTES);
+	uint64_t base = connection.window_base + connection.device_bytes, bytes = connection.host_bytes;
+	uint64_t text = shm_text_address(connection.window_base, connection.device_bytes, bytes);
+
+	pool_init(&pool, base, text ? text - base : bytes, UNIT, KEEP_BYTES);
 	/* The service may have to keep freed memory pinned for a while, and its addresses with it. */
 	pool.heap.onward = true;
 }

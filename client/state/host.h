@@ -31,6 +31,9 @@ void host_free_range(uint64_t address, int kind);
 /** The same for a range that is not known any more. */
 void host_free_block(void *block);
 
+/** Has addresses of the host part backed with pinned memory of zeros. CUDA_ERROR_OUT_OF_MEMORY. */
+CUresult host_map(uint64_t address, uint64_t bytes);
+
 /** Called by process start. */
 void host_start(void);
 

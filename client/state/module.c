@@ -20,6 +20,7 @@
 #include "client/state/log.h"
 #include "client/state/ranges.h"
 #include "client/submit/wait.h"
+#include "client/text/text.h"
 
 struct client_global {
 	struct client_global *next;
@@ -127,7 +128,7 @@ static CUresult ask(struct wire_message *request, const int *fd, struct control_
 }
 
 static CUresult send_load(const struct client_module *module, const struct image *image, struct jit *jit,
-	struct control_answer *answer)
+	struct control_answer *answer, bool *ret_prints)
 {
 	struct wire_message request = {.type = WIRE_LOAD_MODULE};
 	const char *text = "";
@@ -139,6 +140,9 @@ static CUresult send_load(const struct client_module *module, const struct image
 	request.load_module.options.at = jit->options;
 	request.load_module.options.count = jit->count;
 	result = ask(&request, &image->fd, answer);
+	if (result == CUDA_SUCCESS && answer->message.reply.values.count > 1 &&
+		answer->message.reply.values.at[1])
+		*ret_prints = true;
 	if (answer && answer->message.type == WIRE_REPLY && answer->message.reply.text)
 		text = answer->message.reply.text;
 	jit_end(jit, result == CUDA_SUCCESS, text);
@@ -149,6 +153,31 @@ static CUresult send_load(const struct client_module *module, const struct image
 	return result;
 }
 
+static CUresult send_unload(uint32_t id)
+{
+	struct wire_message request = {.type = WIRE_UNLOAD_MODULE};
+	struct control_answer *answer = control_answer_new();
+	CUresult result;
+
+	request.symbol.module = id;
+	result = ask(&request, NULL, answer);
+	control_answer_free(answer);
+	return result;
+}
+
+/* The kernels of a new module print: there has to be a place for it, as large as the program wants. */
+static CUresult receive_text(struct client_module *module)
+{
+	CUcontext context = module->context ? module->context : context_current();
+	size_t bytes = 0;
+
+	if (text_is_open())
+		return CUDA_SUCCESS;
+	if (context_limit(context, CU_LIMIT_PRINTF_FIFO_SIZE, &bytes) != CUDA_SUCCESS)
+		bytes = TEXT_BYTES_DEFAULT;
+	return text_open(bytes);
+}
+
 CUresult module_load(
 	const struct image *image, CUcontext context, struct jit *jit, struct client_module **ret_module)
 {
@@ -156,6 +185,7 @@ CUresult module_load(
 	struct client_module *module;
 	CUresult result;
 	uint32_t id = id_take();
+	bool prints = false;
 
 	if (id == 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -170,8 +200,13 @@ CUresult module_load(
 	module->device = context ? context_device(context) : 0;
 	pthread_mutex_init(&module->lock, NULL);
 	answer = control_answer_new();
-	result = send_load(module, image, jit, answer);
+	result = send_load(module, image, jit, answer, &prints);
 	control_answer_free(answer);
+	if (result == CUDA_SUCCESS && prints) {
+		result = receive_text(module);
+		if (result != CUDA_SUCCESS)
+			send_unload(id);
+	}
 	if (result != CUDA_SUCCESS) {
 		id_give(id);
 		slab_give(&module_slab, module);
@@ -180,18 +215,6 @@ CUresult module_load(
 	registry_add(module);
 	*ret_module = module;
 	return CUDA_SUCCESS;
-}
-
-static CUresult send_unload(uint32_t id)
-{
-	struct wire_message request = {.type = WIRE_UNLOAD_MODULE};
-	struct control_answer *answer = control_answer_new();
-	CUresult result;
-
-	request.symbol.module = id;
-	result = ask(&request, NULL, answer);
-	control_answer_free(answer);
-	return result;
 }
 
 /* Handles of the module's kernels end with it. */

@@ -143,7 +143,7 @@ CUresult stream_create(CUcontext context, uint32_t flags, int32_t priority, stru
 	while (!(stream = try_create(context, flags, priority, &dying))) {
 		if (!dying)
 			return CUDA_ERROR_OUT_OF_MEMORY;
-		r = wait_done(dying, word_acquire(&dying->seq), false);
+		r = wait_quietly(dying, word_acquire(&dying->seq), false);
 		if (r != CUDA_SUCCESS)
 			return r;
 	}

@@ -159,7 +159,7 @@ static CUresult await(struct client_stream *stream, enum stop stop)
 		return await_room();
 	/* Half of the credit at once: one wait for many commands. It is long, and the device has the other
 	 * half left when it ends, so there is nothing to spin for. */
-	return wait_done(stream, seq - SHM_STREAM_CREDIT / 2, true);
+	return wait_quietly(stream, seq - SHM_STREAM_CREDIT / 2, true);
 }
 
 static CUresult begin(

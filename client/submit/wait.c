@@ -14,6 +14,7 @@
 #include "client/state/stream.h"
 #include "client/state/thread.h"
 #include "client/submit/submit.h"
+#include "client/text/text.h"
 #include "shm/doorbell.h"
 
 /* Longest sleep without a look at the control socket. */
@@ -144,7 +145,7 @@ static CUresult sleep_until(struct client_stream *stream, uint64_t seq)
 	return wait_is_done(stream, seq) ? CUDA_SUCCESS : r;
 }
 
-CUresult wait_done(struct client_stream *stream, uint64_t seq, bool sleepy)
+CUresult wait_quietly(struct client_stream *stream, uint64_t seq, bool sleepy)
 {
 	CUresult r;
 
@@ -156,6 +157,14 @@ CUresult wait_done(struct client_stream *stream, uint64_t seq, bool sleepy)
 	if (spin(stream, seq, spin_ns(sleepy)))
 		return CUDA_SUCCESS;
 	return sleep_until(stream, seq);
+}
+
+CUresult wait_done(struct client_stream *stream, uint64_t seq, bool sleepy)
+{
+	CUresult r = wait_quietly(stream, seq, sleepy);
+
+	text_flush();
+	return r;
 }
 
 /* Calls `visit` for the last command of every stream whose work the answer is about; stops at the first
@@ -181,7 +190,7 @@ static CUresult visit_mark(struct client_stream *stream, uint64_t seq)
 
 static CUresult visit_wait(struct client_stream *stream, uint64_t seq)
 {
-	return wait_done(stream, seq, false);
+	return wait_quietly(stream, seq, false);
 }
 
 /* All marks first, then all waits: the streams run side by side. */
@@ -191,6 +200,10 @@ static CUresult wait_each(bool blocking_only)
 
 	if (r == CUDA_SUCCESS)
 		r = each_stream(blocking_only, visit_wait);
+	if (r == CUDA_SUCCESS && !blocking_only)
+		text_settle();
+	else
+		text_flush();
 	return r == CUDA_SUCCESS ? wait_late_error() : r;
 }
 

@@ -22,11 +22,14 @@ bool wait_is_done(const struct client_stream *stream, uint64_t seq);
 CUresult wait_poll(struct client_stream *stream, uint64_t seq);
 
 /**
- * Waits for a command.
+ * Waits for a command, then shows what kernels have printed (client/text).
  * @sleepy: go to sleep at once (blocking synchronisation was asked for)
  * Return: CUDA_SUCCESS, the sticky error.
  */
 CUresult wait_done(struct client_stream *stream, uint64_t seq, bool sleepy);
+
+/** Waits only: for waits of our own, inside calls at which a program expects no text. */
+CUresult wait_quietly(struct client_stream *stream, uint64_t seq, bool sleepy);
 
 /** Waits for everything that was given to the stream so far; for the legacy stream, to the blocking ones too.
  */

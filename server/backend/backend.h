@@ -102,6 +102,12 @@ struct backend_probe {
 	int32_t device_count;
 };
 
+/* What kernels of a module print. */
+struct backend_text {
+	uint64_t ring; /* address of the ring that they write (shm/text.h) */
+	bool prints;   /* answered: some of them do. The ring must be there before they run */
+};
+
 struct backend_ops {
 	const char *name; /* "cuda" or "host" */
 
@@ -149,9 +155,10 @@ struct backend_ops {
 	 * always. One thread calls all of these. */
 
 	/* Holds up nobody, also where it compiles. The image is private to the caller and may go after the
-	 * call. log: JIT text, NUL-terminated. */
+	 * call. text: where its kernels' text goes, and whether they have any; NULL: wherever the backend
+	 * writes it. log: JIT text, NUL-terminated. */
 	CUresult (*module_load)(const void *image, size_t bytes, const struct wire_options *options,
-		char *log, size_t log_bytes, struct backend_module **ret_module);
+		struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module);
 	CUresult (*module_unload)(struct backend_module *module);
 	/* The function is on the device afterwards: no launch of it loads anything. Needs a gap if nothing
 	 * was looked up in the module before. */

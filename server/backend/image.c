@@ -18,33 +18,11 @@
 #include <elf.h>
 #include <string.h>
 
-#define FATBIN_MAGIC UINT32_C(0xba55ed50)
+#include "server/backend/fatbin.h"
+
 /* Holds a pointer of the client's address space; the client sends what it points to. */
 #define WRAPPER_MAGIC UINT32_C(0x466243b1)
 
-struct fatbin_header {
-	uint32_t magic;
-	uint16_t version;
-	uint16_t header_bytes;
-	uint64_t payload_bytes;
-};
-
-struct fatbin_entry {
-	uint16_t kind;
-	uint16_t version;
-	uint32_t header_bytes;
-	uint64_t payload_bytes;
-};
-
-/* Behind it in the entry's header. */
-struct fatbin_target {
-	uint32_t unused[3];
-	uint32_t arch; /* 10 * major + minor */
-	uint32_t unused_too[2];
-	uint64_t flags;
-};
-#define KIND_ELF     2
-#define PLAIN_FLAGS  UINT64_C(0xffff) /* above: for one device or family only */
 #define MACHINE_CUDA 190
 /* Where an ELF file says its architecture, by the version of its ABI. */
 #define ABI_NEW		8
@@ -158,18 +136,7 @@ static bool elf_is_for(const uint8_t *image, unsigned arch)
 								 : ARCH_OLD(header.e_flags));
 }
 
-static bool entry_is_for(const uint8_t *at, const struct fatbin_entry *entry, unsigned arch)
-{
-	struct fatbin_target target;
-
-	if (entry->kind != KIND_ELF || entry->header_bytes < sizeof(*entry) + sizeof(target))
-		return false;
-	memcpy(&target, at + sizeof(*entry), sizeof(target));
-	return target.arch == arch ||
-	       (target.arch / 10 == arch / 10 && target.arch < arch && !(target.flags & ~PLAIN_FLAGS));
-}
-
-static bool fatbin_is_for(const uint8_t *image, unsigned arch)
+static bool fatbin_has_code(const uint8_t *image, unsigned arch)
 {
 	struct fatbin_header header;
 	struct fatbin_entry entry;
@@ -180,7 +147,7 @@ static bool fatbin_is_for(const uint8_t *image, unsigned arch)
 	end = at + header.payload_bytes;
 	for (; at < end; at += entry.header_bytes + entry.payload_bytes) {
 		memcpy(&entry, image + at, sizeof(entry));
-		if (entry_is_for(image + at, &entry, arch))
+		if (fatbin_is_for(image + at, arch))
 			return true;
 	}
 	return false;
@@ -192,7 +159,7 @@ bool image_has_code(const void *image, size_t bytes, unsigned arch)
 	case IMAGE_ELF:
 		return elf_is_for(image, arch);
 	case IMAGE_FATBIN:
-		return fatbin_is_for(image, arch);
+		return fatbin_has_code(image, arch);
 	default:
 		return false;
 	}

@@ -309,7 +309,9 @@ CUresult module_read_file(int fd, uint64_t bytes, uint8_t **ret_image)
 	return CUDA_SUCCESS;
 }
 
-static CUresult load_module(struct job *job, const uint8_t *image, char *log, struct module **slot)
+/* @text: where the kernels' text goes */
+static CUresult load_module(
+	struct job *job, const uint8_t *image, struct backend_text *text, char *log, struct module **slot)
 {
 	const struct wire_load_module *wish = &job->message.load_module;
 	struct module *module = calloc(1, sizeof(*module));
@@ -317,8 +319,8 @@ static CUresult load_module(struct job *job, const uint8_t *image, char *log, st
 
 	if (!module)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	code = job->executor->ops->module_load(
-		image, wish->bytes, &wish->options, log, LOG_BYTES, &module->backend);
+	code = job->executor->ops->module_load(image, wish->bytes, &wish->options, text->ring ? text : NULL,
+		log, LOG_BYTES, &module->backend);
 	if (code) {
 		free(module);
 		return code;
@@ -387,10 +389,11 @@ static void load(struct job *job)
 {
 	struct module **slot = module_slot(job->session, job->message.load_module.module);
 	int fd = job->packet.fd_count ? job->packet.fds[0] : -1;
+	struct backend_text text = {.ring = job->session->text};
 	char *log = calloc(1, LOG_BYTES);
 	uint8_t *image = NULL;
 	CUresult code = CUDA_SUCCESS;
-	uint64_t stateless = 0;
+	uint64_t values[2] = {0, 0};
 
 	if (!slot || *slot)
 		code = CUDA_ERROR_INVALID_VALUE;
@@ -399,11 +402,12 @@ static void load(struct job *job)
 	if (!code)
 		code = module_read_file(fd, job->message.load_module.bytes, &image);
 	if (!code)
-		code = load_module(job, image, log, slot);
+		code = load_module(job, image, &text, log, slot);
 	if (!code)
-		stateless = image_is_stateless(image, job->message.load_module.bytes);
+		values[0] = image_is_stateless(image, job->message.load_module.bytes);
 	free(image);
-	job_reply(job, executor_code(job->executor, code), &stateless, code ? 0 : 1, log);
+	values[1] = text.prints;
+	job_reply(job, executor_code(job->executor, code), values, code ? 0 : 2, log);
 	free(log);
 }
 

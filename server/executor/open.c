@@ -180,6 +180,7 @@ static CUresult open_session(struct job *job, struct session *session)
 	session->window_base = wish->window_base;
 	session->device_bytes = wish->device_bytes;
 	session->host_bytes = wish->host_bytes;
+	session->text = wish->text;
 	session->replays = wish->recovery == 1;
 	session->pid = wish->pid;
 	snprintf(session->program, sizeof(session->program), "%s", wish->program ? wish->program : "");

@@ -60,6 +60,7 @@ struct session {
 	struct shm_view view;
 	int doorbell;
 	uint64_t window_base, device_bytes, host_bytes;
+	uint64_t text;	  /* address of its kernels' text; 0: it does not look there */
 	uint32_t scratch; /* index of its word */
 	/* Further windows, of device memory only. Main thread; a new one is there before `annexes` counts it.
 	 */

@@ -38,6 +38,7 @@
 #include "server/session/sink.h"
 #include "server/session/visitor.h"
 #include "shm/doorbell.h"
+#include "shm/text.h"
 
 /* How much longer than the patience it was given an executor may take to close a session. */
 #define CLOSE_GRACE_MS 10000u
@@ -341,6 +342,9 @@ void client_open_message(const struct client *client, struct wire_message *messa
 		.recovery = client->recovery,
 		.program = client->program,
 		.pid = client->pid};
+	if (client->features & FRMPS_FEATURE_TEXT)
+		message->open_session.text =
+			shm_text_address(window_base(client->window), WINDOW_DEVICE_BYTES, WINDOW_HOST_BYTES);
 }
 
 void client_open_fds(const struct client *client, struct shared_fd *ret_fds[3])

@@ -9,10 +9,11 @@
 
 #include <stdint.h>
 
+#include "protocol/command.h"
 #include "protocol/wire.h"
 
 /* Feature bits that this service understands. */
-#define HANDSHAKE_FEATURES UINT64_C(0)
+#define HANDSHAKE_FEATURES FRMPS_FEATURE_TEXT
 
 struct client;
 

@@ -48,12 +48,14 @@ device=$scratch/device
 mkdir "$device"
 nvcc -arch=sm_90 -cubin -o "$device/kernels.cubin" tests/lib/kernels.cu || exit 1
 nvcc -arch=sm_90 -cubin -o "$device/count_kernels.cubin" tests/lib/count_kernels.cu || exit 1
+nvcc -arch=sm_90 -cubin -o "$device/print.cubin" tests/lib/print.cu || exit 1
 nvcc -std=c++17 -arch=sm_90 -cudart static -o "$device/runtime" tests/gpu/runtime.cu || exit 1
 nvcc -std=c++17 -arch=sm_90 -cudart shared -o "$device/runtime-shared" tests/gpu/runtime.cu || exit 1
 mkdir "$device/corpus"
 for source in tests/gpu/corpus/*.cu; do
 	# The first lines of a program may say "// libraries: cublas cufft", what it links more; "// options: ...", what
-	# stands for -rdc=true, further sources among it; "// plugin: FILE", a library to be beside it, named NAME.so.
+	# stands for -rdc=true, further sources among it; "// plugin: FILE", a library to be beside it, named NAME.so;
+	# "// compared: errors", that standard error has to be the same, too.
 	name=$(basename "$source" .cu)
 	libraries=$(sed -n '1,12s,^// libraries: ,,p' "$source" | sed 's/[^ ]*/-l&/g')
 	options=$(sed -n '1,12s,^// options: ,,p' "$source")
@@ -68,6 +70,7 @@ wait
 
 export FRMPS_TEST_SERVER="$build/server/frmps-server" FRMPS_TEST_BACKEND=cuda FRMPS_TEST_KERNELS="$device/kernels.cubin"
 export FRMPS_TEST_RUN="$build/server/frmps-run" FRMPS_TEST_COUNT_KERNELS="$device/count_kernels.cubin"
+export FRMPS_TEST_PRINT="$device/print.cubin"
 native=$(dirname "$(ldconfig -p | sed -n 's/.*libcuda\.so\.1 .*=> //p' | head -n 1)")
 [ -d "$native" ] || native=/usr/local/nvidia/lib64
 shim=$build/client
@@ -75,7 +78,9 @@ if [ "${FRMPS_GPU_TEST_SCALE:-}" = full ]; then
 	export FRMPS_TEST_LAUNCHES=100000 FRMPS_TEST_KILLS=1000 FRMPS_TEST_MANY=64
 fi
 
-# A program natively and through the service; what it prints and how it ends must be the same.
+# A program natively and through the service; what it prints and how it ends must be the same. With $errors set, what it
+# prints on standard error is.
+errors=
 same() { # same COMMAND...
 	LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" timeout 120 "$@" >"$scratch/native" 2>"$scratch/native.err"
 	natively=$?
@@ -83,6 +88,7 @@ same() { # same COMMAND...
 	[ $natively -eq 0 ] || { echo "fails natively:" && cat "$scratch/native" "$scratch/native.err" && return 1; }
 	FRMPS_SOCKET="$scratch/frmps.sock" timeout 120 "$build/server/frmps-run" "$@" >"$scratch/shim" 2>"$scratch/shim.err"
 	echo "exit status $?" >>"$scratch/shim"
+	[ -z "$errors" ] || diff "$scratch/native.err" "$scratch/shim.err" || return 1
 	diff "$scratch/native" "$scratch/shim" && return 0
 	grep -ih 'frmps\|error' "$scratch/shim.err" | sort | uniq -c | sort -rn | head -n 10
 	return 1
@@ -92,6 +98,9 @@ same() { # same COMMAND...
 check "semantics, native" env FRMPS_TEST_NATIVE=1 LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" \
 	"$build/tests/system-test_semantics"
 check "semantics, through the service" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_semantics"
+check "text of kernels, native" env FRMPS_TEST_NATIVE=1 LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" \
+	"$build/tests/system-test_text"
+check "text of kernels, through the service" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_text"
 check "graphs, native" env FRMPS_TEST_NATIVE=1 LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" \
 	"$build/tests/system-test_graphs"
 check "graphs, through the service" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_graphs"
@@ -111,12 +120,14 @@ for program in "$device/runtime" "$device/runtime-shared"; do
 done
 for source in tests/gpu/corpus/*.cu; do
 	name=$(basename "$source" .cu)
+	errors=$(sed -n '1,12s,^// compared: ,,p' "$source")
 	if [ -x "$device/corpus/$name" ]; then
 		check "as natively: $name" same "$device/corpus/$name"
 	else
 		check "as natively: $name" sh -c "cat '$device/corpus/$name.log'; exit 1"
 	fi
 done
+errors=
 for name in $(python3 tests/gpu/frameworks.py --list); do
 	check "as natively: $name" same python3 tests/gpu/frameworks.py "$name"
 done

@@ -9,6 +9,7 @@
 
 #include "server/backend/cuda/contain.h"
 #include "server/backend/cuda/cuda.h"
+#include "server/backend/cuda/text.h"
 
 struct cuda cuda;
 
@@ -31,6 +32,7 @@ static CUresult start(int ordinal)
 
 static void close_backend(void)
 {
+	cuda_text_close();
 	if (!cuda.context)
 		return;
 	contain_disarm();

@@ -63,8 +63,8 @@ CUresult cuda_memory_info(uint64_t *ret_free, uint64_t *ret_total);
 CUresult cuda_tensor_map(const struct wire_tensor_map *map, uint64_t ret_words[WIRE_TENSOR_MAP_WORDS]);
 
 /* module.c */
-CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_options *options, char *log,
-	size_t log_bytes, struct backend_module **ret_module);
+CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_options *options,
+	struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module);
 CUresult cuda_module_unload(struct backend_module *module);
 CUresult cuda_function_find(struct backend_module *module, const char *name, bool gap,
 	struct backend_function **ret_function, struct backend_function_info *ret_info);

@@ -21,6 +21,7 @@
 
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/handles.h"
+#include "server/backend/cuda/text.h"
 #include "server/backend/image.h"
 
 #define OPTIONS_MAX 32u
@@ -150,17 +151,25 @@ static CUresult list_kernels(struct backend_module *module)
 	return driver.library_kernels(module->kernels, module->count, module->library);
 }
 
-static CUresult load(struct backend_module *module, const void *image, struct jit *jit)
+/* @text: NULL: not ours to direct */
+static CUresult load(struct backend_module *module, const void *image, size_t bytes,
+	struct backend_text *text, struct jit *jit)
 {
-	CUresult code = driver.library_load(
-		&module->library, image, jit->ids, jit->values, jit->count, NULL, NULL, 0);
+	struct fatbin_bytes directed = {0};
+	CUresult code = CUDA_SUCCESS;
 
+	if (text)
+		code = cuda_text_direct(image, bytes, compute_capability(), text, &directed);
+	if (!code)
+		code = driver.library_load(&module->library, directed.at ? directed.at : image, jit->ids,
+			jit->values, jit->count, NULL, NULL, 0);
+	free(directed.at);
 	return code ? code : list_kernels(module);
 }
 
 /* @image: NUL-terminated if it is text */
-static CUresult compile(
-	struct backend_module *module, const void *image, size_t bytes, enum image_kind kind, struct jit *jit)
+static CUresult compile(struct backend_module *module, const void *image, size_t bytes, enum image_kind kind,
+	struct backend_text *text, struct jit *jit)
 {
 	CUjitInputType type = kind == IMAGE_TEXT ? CU_JIT_INPUT_PTX : CU_JIT_INPUT_FATBINARY;
 	CUlinkState link;
@@ -176,19 +185,19 @@ static CUresult compile(
 	if (!code) {
 		/* The logs are of the compilation. */
 		jit->count = 0;
-		code = load(module, cubin, jit);
+		code = load(module, cubin, size, text, jit);
 	}
 	driver.link_destroy(link);
 	return code;
 }
 
-CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_options *options, char *log,
-	size_t log_bytes, struct backend_module **ret_module)
+CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_options *options,
+	struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module)
 {
 	enum image_kind kind = image_check(image, bytes);
 	bool runs = image_has_code(image, bytes, compute_capability());
 	struct backend_module *module;
-	void *text = NULL;
+	void *copy = NULL;
 	struct jit jit;
 	CUresult code;
 
@@ -204,11 +213,12 @@ CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_opt
 	module = calloc(1, sizeof(*module));
 	code = module ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 	if (!code && kind == IMAGE_TEXT)
-		code = terminated(image, bytes, &text);
+		code = terminated(image, bytes, &copy);
 	if (!code)
-		code = runs ? load(module, image, &jit)
-			    : compile(module, text ? text : image, text ? bytes + 1 : bytes, kind, &jit);
-	free(text);
+		code = runs ? load(module, image, bytes, text, &jit)
+			    : compile(module, copy ? copy : image, copy ? bytes + 1 : bytes, kind, text,
+				      &jit);
+	free(copy);
 	hand_out_log(&jit, log, log_bytes);
 	if (!code)
 		*ret_module = module;

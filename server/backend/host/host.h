@@ -165,8 +165,8 @@ void host_memory_deinit(void);
 void host_device_read(struct backend_device *ret_device);
 
 /* module.c */
-CUresult host_module_load(const void *image, size_t bytes, const struct wire_options *options, char *log,
-	size_t log_bytes, struct backend_module **ret_module);
+CUresult host_module_load(const void *image, size_t bytes, const struct wire_options *options,
+	struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module);
 CUresult host_module_unload(struct backend_module *module);
 CUresult host_function_find(struct backend_module *module, const char *name, bool gap,
 	struct backend_function **ret_function, struct backend_function_info *ret_info);

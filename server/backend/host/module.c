@@ -118,6 +118,17 @@ static struct backend_module *read_tables(void *library)
 	return module;
 }
 
+/* Tells a module whose kernels print where to (print.h). */
+static void direct_text(void *library, struct backend_text *text)
+{
+	struct shm_text **variable = dlsym(library, "frmps_host_text");
+
+	if (!variable || !text)
+		return;
+	*variable = (struct shm_text *)(uintptr_t)text->ring;
+	text->prints = true;
+}
+
 /* A library that the linker keeps (it may) keeps its name too: then the descriptor must not be used again. */
 static void unload(void *library, int fd)
 {
@@ -133,8 +144,8 @@ static void unload(void *library, int fd)
 		close(fd);
 }
 
-CUresult host_module_load(const void *image, size_t bytes, const struct wire_options *options, char *log,
-	size_t log_bytes, struct backend_module **ret_module)
+CUresult host_module_load(const void *image, size_t bytes, const struct wire_options *options,
+	struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module)
 {
 	struct backend_module *module;
 	char path[64];
@@ -164,6 +175,7 @@ CUresult host_module_load(const void *image, size_t bytes, const struct wire_opt
 		unload(library, fd);
 		return CUDA_ERROR_INVALID_IMAGE;
 	}
+	direct_text(library, text);
 	module->fd = fd;
 	*ret_module = module;
 	return CUDA_SUCCESS;

@@ -3,6 +3,8 @@
 //
 // Assertions in kernels, each in a process of its own: the text on standard error, the error that every later
 // call returns.
+//
+// compared: errors
 
 #include "check.h"
 

@@ -3,6 +3,8 @@
 //
 // Text printed by kernels reaches standard output, in order, at the waits of the host: formats, long lines,
 // several streams.
+//
+// compared: errors
 
 #include "check.h"
 

@@ -18,6 +18,7 @@
 #include "client/state/stream.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
+#include "client/text/text.h"
 
 struct fake_service fake = {.kernel_threads = 1024, .registers = 32};
 
@@ -66,6 +67,8 @@ static CUresult load(
 	fake.options = request->load_module.options.count;
 	fake.seals = fd_count == 1 ? fcntl(fds[0], F_GET_SEALS) : 0;
 	reply->text = fake.text ? fake.text : "";
+	values[0] = 1;
+	reply->values.count = fake.prints;
 	if (fake.load_code == CUDA_SUCCESS)
 		++fake.loaded[fake.module];
 	return fake.load_code;
@@ -178,6 +181,34 @@ CUcontext context_current(void)
 int context_device(CUcontext context)
 {
 	return context == FAKE_CONTEXT ? 0 : -1;
+}
+
+CUresult context_limit(CUcontext context, CUlimit limit, size_t *ret_value)
+{
+	if (context != FAKE_CONTEXT || limit != CU_LIMIT_PRINTF_FIFO_SIZE || !fake.text_limit)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*ret_value = fake.text_limit;
+	return CUDA_SUCCESS;
+}
+
+bool text_is_open(void)
+{
+	return fake.texts > 0;
+}
+
+CUresult text_open(uint64_t bytes)
+{
+	fake.text_bytes = bytes;
+	fake.texts += fake.text_code == CUDA_SUCCESS;
+	return fake.text_code;
+}
+
+void text_flush(void)
+{
+}
+
+void text_settle(void)
+{
 }
 
 CUresult process_enter(void)

@@ -30,6 +30,9 @@ struct fake_service {
 	uint64_t listed;	/* number of kernels said beside the list; 0: none is said */
 	uint32_t registers;	/* of every kernel */
 	int32_t kernel_threads; /* of every kernel */
+	bool prints;		/* kernels of a loaded module do */
+	CUresult text_code;	/* of making room for that */
+	size_t text_limit;	/* of the current context */
 
 	/* What it was asked. */
 	unsigned calls[WIRE_TYPES];
@@ -37,6 +40,8 @@ struct fake_service {
 	uint32_t module, kind, options;
 	uint64_t bytes;
 	int seals;
+	unsigned texts; /* rings made */
+	uint64_t text_bytes;
 	unsigned loaded[4096];		      /* modules by id */
 	unsigned drains;		      /* wait_all() */
 	unsigned ring_drains;		      /* submit_drain() */

@@ -11,6 +11,7 @@
 #include "client/entry/api.h"
 #include "client/state/function.h"
 #include "client/state/module.h"
+#include "client/text/text.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/client/fake_service.h"
 
@@ -95,6 +96,41 @@ START_TEST(unload_error)
 	ck_assert_ptr_null(function_find(function));
 	load_module();
 	ck_assert_uint_eq(fake.module, 2);
+}
+END_TEST
+
+/* The first module whose kernels print gets a place for it, as large as the context says. */
+START_TEST(printing_modules)
+{
+	CUmodule module;
+
+	load_module();
+	ck_assert_uint_eq(fake.texts, 0);
+	fake.prints = true;
+	fake.text_limit = 5000;
+	load_module();
+	ck_assert_uint_eq(fake.texts, 1);
+	ck_assert_uint_eq(fake.text_bytes, 5000);
+	load_module();
+	ck_assert_uint_eq(fake.texts, 1);
+	fake.load_code = CUDA_ERROR_INVALID_PTX;
+	fake.texts = 0;
+	ck_assert_int_eq(cuModuleLoadData(&module, ptx), CUDA_ERROR_INVALID_PTX);
+	ck_assert_uint_eq(fake.texts, 0);
+}
+END_TEST
+
+/* Without a place the module is not there. */
+START_TEST(no_room_for_text)
+{
+	CUmodule module = NULL;
+
+	fake.prints = true;
+	fake.text_code = CUDA_ERROR_OUT_OF_MEMORY;
+	ck_assert_int_eq(cuModuleLoadData(&module, ptx), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_ptr_null(module);
+	ck_assert_uint_eq(fake.text_bytes, TEXT_BYTES_DEFAULT);
+	ck_assert_uint_eq(fake.loaded[fake.module], 0);
 }
 END_TEST
 
@@ -685,11 +721,12 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const tests[] = {load_and_unload, load_errors, unload_error, all_ids, jit_logs,
-		jit_errors, lookup_once, nonsense_description, decode_layouts, parameters, attribute_values,
-		permissions, launches_keep_the_value_they_were_made_with, cache_config, globals, enumeration,
-		libraries, library_data, kernels, end_of_context, loading_mode, occupancy_memo,
-		occupancy_errors, block_size_search, clusters, places};
+	const TTest *const tests[] = {load_and_unload, load_errors, unload_error, printing_modules,
+		no_room_for_text, all_ids, jit_logs, jit_errors, lookup_once, nonsense_description,
+		decode_layouts, parameters, attribute_values, permissions,
+		launches_keep_the_value_they_were_made_with, cache_config, globals, enumeration, libraries,
+		library_data, kernels, end_of_context, loading_mode, occupancy_memo, occupancy_errors,
+		block_size_search, clusters, places};
 	Suite *suite = suite_create("function");
 	TCase *tcase = suite_case(suite, "function");
 

@@ -141,8 +141,8 @@ static struct wire_message *sample(enum wire_type type)
 		m->elapsed = (struct wire_elapsed){UINT32_MAX, 1};
 		break;
 	case WIRE_OPEN_SESSION:
-		m->open_session =
-			(struct wire_open_session){UINT64_MAX, 2, 3, shape, UINT32_MAX, "program", INT32_MAX};
+		m->open_session = (struct wire_open_session){
+			UINT64_MAX, 2, 3, shape, UINT32_MAX, "program", INT32_MAX, UINT64_MAX - 7};
 		break;
 	case WIRE_CLOSE_SESSION:
 	case WIRE_DETACH_SESSION:
@@ -291,6 +291,7 @@ static void same_open_session(const struct wire_open_session *a, const struct wi
 	ck_assert_uint_eq(a->recovery, b->recovery);
 	ck_assert_str_eq(a->program, b->program);
 	ck_assert_int_eq(a->pid, b->pid);
+	ck_assert_uint_eq(a->text, b->text);
 }
 
 static void same_activate(const struct wire_activate *a, const struct wire_activate *b)

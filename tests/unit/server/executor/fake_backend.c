@@ -207,13 +207,14 @@ static CUresult end(enum fake_kind kind, void *object)
 	return code;
 }
 
-static CUresult module_load(const void *image, size_t bytes, const struct wire_options *options, char *log,
-	size_t log_bytes, struct backend_module **ret_module)
+static CUresult module_load(const void *image, size_t bytes, const struct wire_options *options,
+	struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module)
 {
-	(void)bytes;
 	(void)options;
 	(void)log_bytes;
 	strcpy(log, "fine");
+	if (text)
+		text->prints = bytes > 1 && ((const char *)image)[1] == 'P';
 	if (*(const char *)image != 'M')
 		return CUDA_ERROR_INVALID_IMAGE;
 	return make(FAKE_MODULE_LOAD, (void **)ret_module);

@@ -33,6 +33,9 @@ static uint64_t next_id;
 static struct packet answer;
 static struct wire_message message;
 
+/* The session of a client that does not take text. */
+#define DEAF 7u
+
 struct client {
 	uint64_t session, window;
 	struct shm_view view;
@@ -130,7 +133,8 @@ static void open_client(struct client *client, uint64_t session)
 		.host_bytes = HOST_BYTES,
 		.shape = shape,
 		.program = "test",
-		.pid = 1};
+		.pid = 1,
+		.text = session == DEAF ? 0 : client->window + DEVICE_BYTES};
 	ck_assert_int_eq(
 		call(client, &request, (int[]){client->client_fd, client->server_fd, client->doorbell}, 3),
 		0);
@@ -303,6 +307,31 @@ START_TEST(a_client_from_beginning_to_end)
 	ck_assert_uint_eq(message.reply.values.at[0], 16);
 	ck_assert_int_eq(call_symbol(&client, WIRE_UNLOAD_MODULE, 1, 0, ""), 0);
 	ck_assert_int_eq(call_symbol(&client, WIRE_UNLOAD_MODULE, 1, 0, ""), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	close_client(&client);
+}
+END_TEST
+
+/* Who takes text is told of a module whose kernels print; others are told nothing. */
+START_TEST(modules_that_print)
+{
+	struct client client, deaf;
+
+	open_client(&client, 5);
+	activate(&client);
+	ck_assert_int_eq(load(&client, 1, "M"), 0);
+	ck_assert_uint_eq(message.reply.values.count, 0);
+	ck_assert_int_eq(load(&client, 2, "MP"), 0);
+	ck_assert_uint_eq(message.reply.values.count, 1);
+	ck_assert_uint_eq(message.reply.values.at[0], 1);
+	ck_assert_int_eq(load(&client, 2, "MP"), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(message.reply.values.count, 0);
+	open_client(&deaf, DEAF);
+	activate(&deaf);
+	ck_assert_int_eq(load(&deaf, 1, "MP"), 0);
+	ck_assert_uint_eq(message.reply.values.count, 0);
+	ck_assert_uint_eq(close_session(&deaf, 1000), 1);
+	close_client(&deaf);
 	ck_assert_uint_eq(close_session(&client, 1000), 1);
 	close_client(&client);
 }
@@ -684,6 +713,7 @@ int main(void)
 	tcase_add_checked_fixture(role, start, stop);
 	tcase_add_test(role, comes_and_goes);
 	tcase_add_test(role, a_client_from_beginning_to_end);
+	tcase_add_test(role, modules_that_print);
 	tcase_add_test(role, requests_that_make_no_sense);
 	tcase_add_test(role, memory_comes_and_goes);
 	tcase_add_test(role, waiting_is_private);

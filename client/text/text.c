@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See text.h. Runs on the program's threads. Text is written through the program's own stdio and flushed, as
+// the driver does it, so that it keeps its place among what the program has written there.
+//
+// Locks: standard output's own comes first, so that a program that holds it across a call of ours cannot wait
+// for itself. The ring's size and the position of the reader are guarded by `lock`, but for a first look.
+
+#include "client/text/text.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client/link/connect.h"
+#include "client/state/host.h"
+#include "client/state/log.h"
+#include "client/text/render.h"
+#include "shm/text.h"
+
+#define PAGE UINT64_C(4096)
+#define WORD sizeof(uint64_t)
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct shm_text *_Atomic ring; /* NULL: none */
+static uint64_t bytes, mapped;	      /* its size; what there is for it, with the head */
+static word64 taken;		      /* up to here it was read */
+static word32 settled;		      /* generation of executors whose predecessors left nothing half done */
+
+/* ---- records ---- */
+
+static word64 *word_at(struct shm_text *text, uint64_t position)
+{
+	return &text->words[(position & (bytes - 1)) / WORD];
+}
+
+/* The first word of the record at a position, 0 if there is none yet. */
+static uint64_t first_word(struct shm_text *text, uint64_t position)
+{
+	uint64_t first = word_acquire(word_at(text, position));
+	uint32_t size = SHM_TEXT_SIZE(first);
+
+	if (first != SHM_TEXT_FIRST(size, SHM_TEXT_KIND(first), position))
+		return 0;
+	return size >= WORD && size % WORD == 0 && size <= bytes ? first : 0;
+}
+
+/* The first record from a position on; `head` if there is none. */
+static uint64_t next_record(struct shm_text *text, uint64_t position, uint64_t head)
+{
+	while (position < head && !first_word(text, position))
+		position += WORD;
+	return position < head ? position : head;
+}
+
+/* Goes on at the oldest record that is left, if kernels have written a whole lap since. */
+static void catch_up(struct shm_text *text)
+{
+	uint64_t head = word_acquire(&text->head), position = word_relaxed(&taken);
+
+	if (head - position <= bytes)
+		return;
+	client_log(CLIENT_LOG_INFO, "text of kernels was overwritten before it was read: "
+				    "CU_LIMIT_PRINTF_FIFO_SIZE gives it more room");
+	word_set(&taken, next_record(text, head - bytes, head));
+}
+
+/* A record, copied; NULL without memory. The caller frees it. @ret_words: of its body */
+static uint64_t *copy_record(struct shm_text *text, uint64_t position, uint64_t first, size_t *ret_words)
+{
+	size_t words = SHM_TEXT_SIZE(first) / WORD - 1;
+	uint64_t *body = malloc(words * WORD + 1);
+
+	for (size_t i = 0; body && i < words; ++i)
+		body[i] = word_relaxed(word_at(text, position + (i + 1) * WORD));
+	*ret_words = words;
+	return body;
+}
+
+static void render(uint32_t kind, const uint64_t *body, size_t words)
+{
+	switch (kind) {
+	case SHM_TEXT_PRINTF:
+		render_printf(stdout, body, words);
+		break;
+	case SHM_TEXT_PLAIN:
+		render_plain(stdout, body, words);
+		break;
+	case SHM_TEXT_ASSERT:
+		render_assert(stderr, body, words);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Takes the next record out. Return: false if there is none. */
+static bool take(struct shm_text *text)
+{
+	uint64_t position, first, *body;
+	size_t words;
+
+	catch_up(text);
+	position = word_relaxed(&taken);
+	first = position < word_acquire(&text->head) ? first_word(text, position) : 0;
+	if (!first)
+		return false;
+	body = copy_record(text, position, first, &words);
+	word_set(&taken, position + SHM_TEXT_SIZE(first));
+	/* If it was overwritten meanwhile, what was copied is nothing. */
+	if (body && word_acquire(&text->head) - position <= bytes)
+		render(SHM_TEXT_KIND(first), body, words);
+	free(body);
+	return true;
+}
+
+static void take_all(struct shm_text *text)
+{
+	uint64_t before = word_relaxed(&taken);
+
+	while (take(text))
+		continue;
+	if (word_relaxed(&taken) != before)
+		fflush(stdout);
+}
+
+/* Goes over room in which no record comes any more. */
+static void take_whatever(struct shm_text *text)
+{
+	uint64_t head = word_acquire(&text->head);
+
+	take_all(text);
+	while (word_relaxed(&taken) < head) {
+		client_log(CLIENT_LOG_INFO, "text of kernels that were cut off is lost");
+		word_set(&taken, next_record(text, word_relaxed(&taken) + WORD, head));
+		take_all(text);
+	}
+}
+
+static void flush_with(struct shm_text *text, void (*taking)(struct shm_text *text))
+{
+	flockfile(stdout);
+	pthread_mutex_lock(&lock);
+	taking(text);
+	pthread_mutex_unlock(&lock);
+	funlockfile(stdout);
+}
+
+void text_flush(void)
+{
+	struct shm_text *text = atomic_load(&ring);
+
+	if (text && word_acquire(&text->head) != word_acquire(&taken))
+		flush_with(text, take_all);
+}
+
+void text_settle(void)
+{
+	struct shm_text *text = atomic_load(&ring);
+	uint32_t generation = word_acquire(&connection.view.server->generation);
+
+	if (!text || word_relaxed(&settled) == generation) {
+		text_flush();
+		return;
+	}
+	flush_with(text, take_whatever);
+	word_set(&settled, generation);
+}
+
+/* ---- the ring ---- */
+
+/* The largest ring that is not larger than a wish. */
+static uint64_t ring_bytes(uint64_t wish)
+{
+	uint64_t size = SHM_TEXT_BYTES_MIN;
+
+	while (size * 2 <= wish && size < SHM_TEXT_BYTES_MAX)
+		size *= 2;
+	return size;
+}
+
+/* Has at least so much mapped; under the lock. */
+static CUresult map(uint64_t address, uint64_t size)
+{
+	uint64_t wanted = (sizeof(struct shm_text) + size + PAGE - 1) & ~(PAGE - 1);
+	CUresult r = wanted > mapped ? host_map(address + mapped, wanted - mapped) : CUDA_SUCCESS;
+
+	if (r == CUDA_SUCCESS && wanted > mapped)
+		mapped = wanted;
+	return r;
+}
+
+CUresult text_open(uint64_t wish)
+{
+	uint64_t address =
+		shm_text_address(connection.window_base, connection.device_bytes, connection.host_bytes);
+	struct shm_text *text = (struct shm_text *)(uintptr_t)address;
+	CUresult r = CUDA_SUCCESS;
+
+	if (!address)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	pthread_mutex_lock(&lock);
+	if (text_is_used())
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS)
+		r = map(address, ring_bytes(wish));
+	if (r == CUDA_SUCCESS) {
+		text->magic = SHM_TEXT_MAGIC;
+		text->bytes = bytes = ring_bytes(wish);
+		word_set(&settled, word_acquire(&connection.view.server->generation));
+		atomic_store(&ring, text);
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+bool text_is_open(void)
+{
+	return atomic_load(&ring) != NULL;
+}
+
+bool text_is_used(void)
+{
+	struct shm_text *text = atomic_load(&ring);
+
+	return text && word_acquire(&text->head);
+}

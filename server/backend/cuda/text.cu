@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What stands for the driver's vprintf in kernels of clients: writes a record into the client's ring
+// (shm/text.h) instead of into the context's buffer, which all clients share. text_ptx.inc is made from this
+// file by text.sh; that is what is compiled for the device when a client first needs it (text.c).
+//
+// It is put into code that was compiled for somebody else's function: it refers to nothing outside itself,
+// and has to do with 24 registers.
+//
+// A format is walked twice, first to find out how large the record is, then to write it. Arguments lie behind
+// `arguments` in their order, each aligned to its size, four bytes or eight; client/text/render.c takes
+// formats apart in the same way.
+
+typedef unsigned int uint32;
+typedef unsigned long long uint64;
+
+/* struct shm_text */
+struct ring {
+	uint32 magic, reserved0;
+	uint64 bytes;
+	uint64 reserved1[6];
+	uint64 head;
+	uint64 reserved2[7];
+	volatile uint64 words[];
+};
+
+#define KIND_PRINTF   1
+#define RETURN_NULL   (-1) /* the format is NULL */
+#define RETURN_FULL   (-2) /* the record is larger than the ring */
+#define TEXT_OF_NULL  0x296c6c756e28ull /* "(null)" */
+
+struct writer {
+	struct ring *ring;
+	uint64 at;
+	bool writes; /* otherwise it counts */
+};
+
+static __device__ __forceinline__ void put(struct writer &writer, uint64 word)
+{
+	if (writer.writes)
+		writer.ring->words[(writer.at & (writer.ring->bytes - 1)) / 8] = word;
+	writer.at += 8;
+}
+
+/* A text in whole words, with at least one NUL. @most: characters; negative: up to its end */
+static __device__ __forceinline__ void put_text(struct writer &writer, const char *text, int most)
+{
+	uint32 shift = 0, c;
+	uint64 word = 0;
+
+#pragma unroll 1
+	do {
+		c = most-- ? *(const volatile unsigned char *)text++ : 0;
+		word |= (uint64)c << shift;
+		shift += 8;
+		if (shift == 64 || !c) {
+			put(writer, word);
+			word = shift = 0;
+		}
+	} while (c);
+}
+
+/* Takes room for a record. The ring lies behind the bus: one access for all threads of a warp that are here
+ * together, in their order. */
+static __device__ __forceinline__ uint64 take(struct ring *ring, uint32 bytes)
+{
+	uint32 mask = __activemask(), lane, total = 0, before = 0, leader = __ffs(mask) - 1;
+	uint64 start = 0;
+
+	asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+#pragma unroll 1
+	for (uint32 left = mask; left; left &= left - 1) {
+		uint32 from = __ffs(left) - 1, its = __shfl_sync(mask, bytes, from);
+
+		total += its;
+		before += from < lane ? its : 0;
+	}
+	if (lane == leader)
+		start = atomicAdd(&ring->head, (uint64)total);
+	return __shfl_sync(mask, start, leader) + before;
+}
+
+/* The ring's address is a number that text.c replaces: nothing may be computed from it before. */
+static __device__ __forceinline__ struct ring *find_ring()
+{
+	struct ring *ring;
+
+	asm volatile("mov.u64 %0, 0x1122334455667788;" : "=l"(ring));
+	return ring;
+}
+
+/* Writes the first word of a record, behind all others. */
+static __device__ __forceinline__ void finish(const struct writer &writer, uint64 start, uint64 kind)
+{
+	__threadfence_system();
+	writer.ring->words[(start & (writer.ring->bytes - 1)) / 8] =
+		(writer.at - start) | kind << 32 | start / 8 << 40; /* SHM_TEXT_FIRST */
+}
+
+extern "C" __device__ int frmps_vprintf(const char *format, const char *arguments)
+{
+	struct writer writer;
+	uint64 start = 0;
+	int count;
+
+	writer.ring = find_ring();
+	writer.at = 0;
+	writer.writes = false;
+	if (!format)
+		return RETURN_NULL;
+#pragma unroll 1
+	for (;;) {
+		const char *at = format, *text = format; /* the format, then the texts among its arguments */
+		uint32 offset = 0;
+		int most = -1;
+
+		count = 0;
+		writer.at += 8;
+		for (;;) {
+			bool wide = false, precise = false, known = false;
+			uint32 c, lower;
+			uint64 value;
+
+			if (text)
+				put_text(writer, text, most);
+			text = nullptr;
+			most = -1;
+			do {
+				c = *(const volatile unsigned char *)at;
+				at += c != 0;
+			} while (c && c != '%');
+			if (!c)
+				break;
+			for (;;) {
+				c = *(const volatile unsigned char *)at;
+				at += c != 0;
+				if (c == '*') {
+					offset = (offset + 3) & ~3u;
+					value = *(const uint32 *)(arguments + offset);
+					offset += 4;
+					count++;
+					put(writer, value);
+					if (precise)
+						most = (int)value;
+				} else if (c == '.') {
+					precise = true;
+					most = 0;
+				} else if (c - '0' < 10) {
+					if (precise)
+						most = most * 10 + (int)(c - '0');
+				} else if (c == 'l') {
+					wide = true;
+				} else if (c != '-' && c != '+' && c != ' ' && c != '#' && c != 'h') {
+					break;
+				}
+			}
+			lower = c | 32;
+			if (c == 'd' || c == 'i' || c == 'u' || c == 'o' || lower == 'x') {
+				known = true;
+			} else if (c == 'c') {
+				known = true;
+				wide = false;
+			} else if (lower == 'a' || lower == 'e' || lower == 'f' || lower == 'g' || c == 'p' ||
+				   c == 's' || c == 'n') {
+				known = wide = true;
+			}
+			if (!known)
+				continue;
+			count++;
+			if (wide) {
+				offset = (offset + 7) & ~7u;
+				value = *(const uint64 *)(arguments + offset);
+				offset += 8;
+			} else {
+				offset = (offset + 3) & ~3u;
+				value = *(const uint32 *)(arguments + offset);
+				offset += 4;
+			}
+			if (c == 's' && value)
+				text = (const char *)value;
+			else
+				put(writer, c == 's' ? TEXT_OF_NULL : value);
+		}
+		if (writer.writes)
+			break;
+		if (writer.at > writer.ring->bytes)
+			return RETURN_FULL;
+		writer.at = start = take(writer.ring, (uint32)writer.at);
+		writer.writes = true;
+	}
+	finish(writer, start, KIND_PRINTF);
+	return count;
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Text of clients' kernels. The driver's printf() writes into a buffer that belongs to the context, which all
+// clients share, and the driver prints it as this process's. So kernels that print get a printf() of ours
+// when they are loaded (text.cu, weave.h), which writes into the client's own ring. Called by the one thread
+// that loads modules.
+
+#ifndef FRMPS_SERVER_BACKEND_CUDA_TEXT_H
+#define FRMPS_SERVER_BACKEND_CUDA_TEXT_H
+
+#include "server/backend/backend.h"
+#include "server/backend/fatbin.h"
+
+/**
+ * Directs what kernels print.
+ * @image: a cubin or a fat binary with code for the device, whole (image_check)
+ * @text: where to; says afterwards whether they print
+ * @ret: left alone if the image is to be loaded as it is, else what is loaded in its place, on the heap
+ * Return: CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_IMAGE
+ */
+CUresult cuda_text_direct(
+	const void *image, size_t bytes, unsigned arch, struct backend_text *text, struct fatbin_bytes *ret);
+
+/** At the end of the context. */
+void cuda_text_close(void);
+
+#endif

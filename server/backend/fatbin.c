@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See fatbin.h. The members are untrusted, but for what image_check() has seen: that they lie inside. What a
+// compressed one says about its size is believed only as the size of a buffer.
+
+#include "server/backend/fatbin.h"
+
+#include <lz4.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zstd.h>
+
+bool fatbin_is_for(const uint8_t *at, unsigned arch)
+{
+	struct fatbin_entry entry;
+	struct fatbin_target target;
+
+	memcpy(&entry, at, sizeof(entry));
+	if (entry.kind != FATBIN_KIND_ELF || entry.header_bytes < sizeof(entry) + sizeof(target))
+		return false;
+	memcpy(&target, at + sizeof(entry), sizeof(target));
+	return target.arch == arch ||
+	       (target.arch / 10 == arch / 10 && target.arch < arch && !(target.flags & ~FATBIN_FLAGS_PLAIN));
+}
+
+static bool unpack_into(const struct fatbin_target *target, const uint8_t *packed, uint8_t *out)
+{
+	size_t bytes = target->unpacked_bytes;
+
+	if (target->flags & FATBIN_FLAG_ZSTD)
+		return ZSTD_decompress(out, bytes, packed, target->packed_bytes) == bytes;
+	return LZ4_decompress_safe((const char *)packed, (char *)out, (int)target->packed_bytes,
+		       (int)bytes) == (int)bytes;
+}
+
+/* A compressed member's contents. */
+static CUresult unpack(const struct fatbin_target *target, const uint8_t *packed, uint64_t payload_bytes,
+	struct fatbin_bytes *ret)
+{
+	uint8_t *out;
+
+	if (target->packed_bytes > payload_bytes || target->packed_bytes > INT32_MAX ||
+		!target->unpacked_bytes || target->unpacked_bytes >= FATBIN_UNPACKED_MAX)
+		return CUDA_ERROR_INVALID_IMAGE;
+	out = malloc(target->unpacked_bytes);
+	if (!out)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!unpack_into(target, packed, out)) {
+		free(out);
+		return CUDA_ERROR_INVALID_IMAGE;
+	}
+	*ret = (struct fatbin_bytes){out, target->unpacked_bytes};
+	return CUDA_SUCCESS;
+}
+
+static bool append(struct fatbin_bytes *to, const void *at, size_t count)
+{
+	uint8_t *grown = realloc(to->at, to->count + count);
+
+	if (!grown)
+		return false;
+	memcpy(grown + to->count, at, count);
+	*to = (struct fatbin_bytes){grown, to->count + count};
+	return true;
+}
+
+/* A member as it was, but for its contents, which are not compressed. */
+static bool append_member(struct fatbin_bytes *to, const uint8_t *at, struct fatbin_entry entry,
+	const struct fatbin_bytes *contents)
+{
+	static const uint8_t zeros[8];
+	size_t start = to->count, padding = -contents->count % sizeof(zeros);
+	struct fatbin_target target;
+
+	memcpy(&target, at + sizeof(entry), sizeof(target));
+	target.flags &= ~(FATBIN_FLAG_LZ4 | FATBIN_FLAG_ZSTD);
+	target.packed_bytes = 0;
+	target.unpacked_bytes = 0;
+	entry.payload_bytes = contents->count + padding;
+	if (!append(to, at, entry.header_bytes) || !append(to, contents->at, contents->count) ||
+		!append(to, zeros, padding))
+		return false;
+	memcpy(to->at + start, &entry, sizeof(entry));
+	memcpy(to->at + start + sizeof(entry), &target, sizeof(target));
+	return true;
+}
+
+/* Shows a member. */
+static CUresult show(const uint8_t *at, const struct fatbin_entry *entry, fatbin_visit *visit, void *context,
+	struct fatbin_bytes *ret)
+{
+	const uint8_t *payload = at + entry->header_bytes;
+	struct fatbin_bytes unpacked = {0};
+	struct fatbin_target target;
+	CUresult code;
+
+	memcpy(&target, at + sizeof(*entry), sizeof(target));
+	if (!(target.flags & (FATBIN_FLAG_LZ4 | FATBIN_FLAG_ZSTD)))
+		return visit(context, payload, entry->payload_bytes, ret);
+	code = unpack(&target, payload, entry->payload_bytes, &unpacked);
+	if (!code)
+		code = visit(context, unpacked.at, unpacked.count, ret);
+	free(unpacked.at);
+	return code;
+}
+
+/* A rewriting under way: of the image up to `at`; nothing is copied before something is replaced. */
+struct rewrite {
+	const uint8_t *image;
+	struct fatbin_bytes out;
+};
+
+static CUresult rewrite_member(
+	struct rewrite *rewrite, uint64_t at, unsigned arch, fatbin_visit *visit, void *context)
+{
+	const uint8_t *member = rewrite->image + at;
+	struct fatbin_bytes contents = {0};
+	CUresult code = CUDA_SUCCESS;
+	struct fatbin_entry entry;
+	bool fits = true;
+
+	memcpy(&entry, member, sizeof(entry));
+	if (fatbin_is_for(member, arch))
+		code = show(member, &entry, visit, context, &contents);
+	if (!code && contents.at && !rewrite->out.at)
+		fits = append(&rewrite->out, rewrite->image, at);
+	if (fits && contents.at)
+		fits = append_member(&rewrite->out, member, entry, &contents);
+	else if (fits && rewrite->out.at)
+		fits = append(&rewrite->out, member, entry.header_bytes + entry.payload_bytes);
+	free(contents.at);
+	return fits ? code : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult fatbin_rewrite(
+	const uint8_t *image, unsigned arch, fatbin_visit *visit, void *context, struct fatbin_bytes *ret)
+{
+	struct rewrite rewrite = {.image = image};
+	struct fatbin_header header;
+	struct fatbin_entry entry;
+	CUresult code = CUDA_SUCCESS;
+	uint64_t at, end;
+
+	memcpy(&header, image, sizeof(header));
+	end = header.header_bytes + header.payload_bytes;
+	for (at = header.header_bytes; !code && at < end; at += entry.header_bytes + entry.payload_bytes) {
+		memcpy(&entry, image + at, sizeof(entry));
+		code = rewrite_member(&rewrite, at, arch, visit, context);
+	}
+	if (code || !rewrite.out.at) {
+		free(rewrite.out.at);
+		return code;
+	}
+	header.payload_bytes = rewrite.out.count - header.header_bytes;
+	memcpy(rewrite.out.at, &header, sizeof(header));
+	*ret = rewrite.out;
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Fat binaries: several forms of the same code, one a device or text for the compiler, each perhaps
+// compressed. A header and, behind it, members with a header each. Their machine code can be taken out,
+// replaced and put back. Pure functions; any thread.
+
+#ifndef FRMPS_SERVER_BACKEND_FATBIN_H
+#define FRMPS_SERVER_BACKEND_FATBIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+
+#define FATBIN_MAGIC UINT32_C(0xba55ed50)
+
+struct fatbin_header {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t header_bytes;
+	uint64_t payload_bytes;
+};
+
+struct fatbin_entry {
+	uint16_t kind;
+	uint16_t version;
+	uint32_t header_bytes;
+	uint64_t payload_bytes;
+};
+#define FATBIN_KIND_ELF 2
+
+/* Behind it in the entry's header. */
+struct fatbin_target {
+	uint32_t packed_bytes; /* of what is compressed; the payload is padded */
+	uint32_t unused[2];
+	uint32_t arch; /* 10 * major + minor */
+	uint32_t unused_too[2];
+	uint64_t flags;
+	uint64_t unused_as_well;
+	uint64_t unpacked_bytes;
+};
+#define FATBIN_FLAGS_PLAIN UINT64_C(0xffff) /* above: for one device or family only */
+#define FATBIN_FLAG_LZ4	   UINT64_C(0x2000)
+#define FATBIN_FLAG_ZSTD   UINT64_C(0x8000)
+/* Members that claim to be larger are not unpacked. */
+#define FATBIN_UNPACKED_MAX (UINT64_C(1) << 31)
+
+/** Whether a member's code runs on a device. @at: its header, of which all lies inside the image */
+bool fatbin_is_for(const uint8_t *at, unsigned arch);
+
+/* Bytes on the heap that belong to whoever holds this. */
+struct fatbin_bytes {
+	uint8_t *at;
+	size_t count;
+};
+
+/**
+ * Looks at a cubin.
+ * @ret: left alone if the cubin is to stay as it is, else what replaces it
+ */
+typedef CUresult fatbin_visit(void *context, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret);
+
+/**
+ * Shows the machine code for a device that is in a fat binary.
+ * @image: has passed image_check()
+ * @arch: 10 * major + minor
+ * @ret: left alone if nothing is replaced, else a fat binary in which it is
+ * Return: CUDA_SUCCESS; CUDA_ERROR_INVALID_IMAGE: something cannot be unpacked; CUDA_ERROR_OUT_OF_MEMORY; or
+ * what a visit returned
+ */
+CUresult fatbin_rewrite(
+	const uint8_t *image, unsigned arch, fatbin_visit *visit, void *context, struct fatbin_bytes *ret);
+
+#endif

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Tests of server/backend/cuda/weave.c and server/backend/fatbin.c: what becomes of a cubin and of fat
+// binaries when a function of the driver is replaced, and images that lie.
+
+#include <elf.h>
+#include <lz4.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zstd.h>
+
+#include "server/backend/cuda/weave.h"
+#include "server/backend/fatbin.h"
+#include "server/backend/image.h"
+#include "tests/lib/suite.h"
+
+#define SYMBOL "vprintf"
+#define ARCH   90u
+
+static uint8_t *cubin;
+static size_t cubin_bytes;
+
+static const uint8_t code[256] = {1, 2, 3};
+static const struct weave_function function = {
+	.name = SYMBOL, .code = code, .bytes = sizeof(code), .registers = 24, .stack = 48};
+
+static void setup(void)
+{
+	char path[4096];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/printing.cubin", getenv("FRMPS_TEST_IMAGES"));
+	file = fopen(path, "rb");
+	ck_assert_ptr_nonnull(file);
+	cubin = malloc(1 << 16);
+	cubin_bytes = fread(cubin, 1, 1 << 16, file);
+	ck_assert_uint_gt(cubin_bytes, 1000);
+	fclose(file);
+}
+
+static void teardown(void)
+{
+	free(cubin);
+}
+
+static Elf64_Shdr section(const uint8_t *image, unsigned index)
+{
+	Elf64_Ehdr header;
+	Elf64_Shdr shdr;
+
+	memcpy(&header, image, sizeof(header));
+	ck_assert_uint_lt(index, header.e_shnum);
+	memcpy(&shdr, image + header.e_shoff + index * sizeof(shdr), sizeof(shdr));
+	return shdr;
+}
+
+static unsigned sections(const uint8_t *image)
+{
+	Elf64_Ehdr header;
+
+	memcpy(&header, image, sizeof(header));
+	return header.e_shnum;
+}
+
+static const char *section_name(const uint8_t *image, unsigned index)
+{
+	Elf64_Ehdr header;
+
+	memcpy(&header, image, sizeof(header));
+	return (const char *)image + section(image, header.e_shstrndx).sh_offset +
+	       section(image, index).sh_name;
+}
+
+/* ---- weave ---- */
+
+START_TEST(who_wants_it)
+{
+	ck_assert(weave_wants(cubin, cubin_bytes, SYMBOL));
+	ck_assert(!weave_wants(cubin, cubin_bytes, "malloc"));
+	ck_assert(!weave_wants(cubin, cubin_bytes, "prints"));
+	ck_assert(!weave_wants(cubin, 0, SYMBOL));
+	ck_assert(!weave_wants((const uint8_t *)"\x7f"
+						"ELF",
+		4, SYMBOL));
+}
+END_TEST
+
+START_TEST(the_function_is_there)
+{
+	struct fatbin_bytes woven = {0};
+	struct weave_function found;
+
+	ck_assert_int_eq(weave_in(cubin, cubin_bytes, &function, &woven), CUDA_SUCCESS);
+	ck_assert_int_eq(image_check(woven.at, woven.count), IMAGE_ELF);
+	ck_assert(image_has_code(woven.at, woven.count, ARCH));
+	ck_assert(!weave_wants(woven.at, woven.count, SYMBOL));
+	ck_assert(weave_take(woven.at, woven.count, SYMBOL, &found));
+	ck_assert_uint_eq(found.registers, function.registers);
+	ck_assert_uint_eq(found.stack, function.stack);
+	ck_assert_uint_eq(found.bytes, sizeof(code));
+	ck_assert_mem_eq(found.code, code, sizeof(code));
+	ck_assert_uint_eq((size_t)(found.code - woven.at) % 128, 0);
+	free(woven.at);
+}
+END_TEST
+
+/* The attributes of a function, by symbol index; 0 if it has none of that kind. */
+static uint32_t attribute(const uint8_t *image, const char *kernel, uint8_t kind)
+{
+	for (unsigned i = 1; i < sections(image); i++) {
+		Elf64_Shdr info = section(image, i), symbols, strings;
+
+		if (strcmp(section_name(image, i), ".nv.info"))
+			continue;
+		symbols = section(image, info.sh_link);
+		strings = section(image, symbols.sh_link);
+		for (uint64_t at = info.sh_offset; at < info.sh_offset + info.sh_size;) {
+			uint32_t words[3] = {0};
+			Elf64_Sym sym;
+
+			memcpy(words, image + at, 4);
+			if ((words[0] & 0xff) == 4)
+				memcpy(words, image + at, 12);
+			at += 4 + ((words[0] & 0xff) == 4 ? words[0] >> 16 : 0);
+			if ((words[0] >> 8 & 0xff) != kind || (words[0] & 0xff) != 4)
+				continue;
+			memcpy(&sym, image + symbols.sh_offset + words[1] * sizeof(sym), sizeof(sym));
+			if (!strcmp((const char *)image + strings.sh_offset + sym.st_name, kernel))
+				return words[2];
+		}
+	}
+	return 0;
+}
+#define REGISTERS 0x2f
+#define MIN_STACK 0x12
+
+/* Kernels get the stack that the function needs, and registers only if they call it. */
+START_TEST(needs_of_kernels)
+{
+	struct weave_function greedy = function;
+	struct fatbin_bytes woven = {0};
+
+	greedy.registers = 40;
+	ck_assert_int_eq(weave_in(cubin, cubin_bytes, &greedy, &woven), CUDA_SUCCESS);
+	ck_assert_uint_eq(attribute(cubin, "prints", REGISTERS), 24);
+	ck_assert_uint_eq(attribute(woven.at, "prints", REGISTERS), 40);
+	ck_assert_uint_eq(
+		attribute(woven.at, "does_not", REGISTERS), attribute(cubin, "does_not", REGISTERS));
+	ck_assert_uint_eq(
+		attribute(woven.at, "prints", MIN_STACK), attribute(cubin, "prints", MIN_STACK) + 48);
+	free(woven.at);
+}
+END_TEST
+
+START_TEST(all_else_stays)
+{
+	struct fatbin_bytes woven = {0};
+
+	ck_assert_int_eq(weave_in(cubin, cubin_bytes, &function, &woven), CUDA_SUCCESS);
+	ck_assert_uint_eq(sections(woven.at), sections(cubin) + 1);
+	for (unsigned i = 1; i < sections(cubin); i++) {
+		Elf64_Shdr before = section(cubin, i), after = section(woven.at, i);
+		const char *name = section_name(cubin, i);
+
+		ck_assert_str_eq(section_name(woven.at, i), name);
+		if (strcmp(name, ".nv.info") && strcmp(name, ".shstrtab"))
+			ck_assert_mem_eq(&after, &before, sizeof(after));
+		if (before.sh_type != SHT_NOBITS && before.sh_type != SHT_SYMTAB && strcmp(name, ".nv.info"))
+			ck_assert_mem_eq(
+				woven.at + after.sh_offset, cubin + before.sh_offset, before.sh_size);
+	}
+	ck_assert_str_eq(section_name(woven.at, sections(cubin)), ".text." SYMBOL);
+	free(woven.at);
+}
+END_TEST
+
+/* Whatever is in it: no look beyond the image, and no success that is none. */
+START_TEST(spoilt_images)
+{
+	uint32_t x = 1;
+
+	for (int round = 0; round < 20000; round++) {
+		size_t size = cubin_bytes;
+		struct fatbin_bytes woven = {0};
+		struct weave_function found;
+		uint8_t *copy;
+
+		x = x * UINT32_C(1103515245) + 12345;
+		if (round % 4 == 0)
+			size = (x >> 8) % cubin_bytes;
+		copy = malloc(size + 1);
+		memcpy(copy, cubin, size);
+		for (int i = 0; size && i < 4; i++) {
+			x = x * UINT32_C(1103515245) + 12345;
+			/* Mostly in the tables, which are at the end. */
+			copy[i % 2 ? (x >> 8) % size : size - 1 - (x >> 8) % (size < 3000 ? size : 3000)] =
+				(uint8_t)(x >> 24);
+		}
+		weave_take(copy, size, "prints", &found);
+		if (!weave_in(copy, size, &function, &woven))
+			ck_assert_int_eq(image_check(woven.at, woven.count), IMAGE_ELF);
+		free(woven.at);
+		free(copy);
+	}
+}
+END_TEST
+
+/* ---- fat binaries ---- */
+
+static struct fatbin_bytes fat;
+
+static void add(const void *at, size_t count)
+{
+	fat.at = realloc(fat.at, fat.count + count);
+	memcpy(fat.at + fat.count, at, count);
+	fat.count += count;
+}
+
+static void begin_fat(void)
+{
+	fat = (struct fatbin_bytes){0};
+	add(&(struct fatbin_header){FATBIN_MAGIC, 1, sizeof(struct fatbin_header), 0},
+		sizeof(struct fatbin_header));
+}
+
+static void add_member(unsigned arch, uint64_t packing)
+{
+	size_t room = ZSTD_compressBound(cubin_bytes) + LZ4_compressBound((int)cubin_bytes),
+	       count = cubin_bytes;
+	uint8_t *payload = calloc(1, room + 8);
+	struct fatbin_target target = {.arch = arch, .flags = 0x11 | packing};
+	struct fatbin_entry entry = {FATBIN_KIND_ELF, 257, sizeof(entry) + sizeof(target), 0};
+
+	if (packing == FATBIN_FLAG_ZSTD)
+		count = ZSTD_compress(payload, room, cubin, cubin_bytes, 3);
+	else if (packing == FATBIN_FLAG_LZ4)
+		count = (size_t)LZ4_compress_default(
+			(const char *)cubin, (char *)payload, (int)cubin_bytes, (int)room);
+	else
+		memcpy(payload, cubin, cubin_bytes);
+	if (packing) {
+		target.packed_bytes = (uint32_t)count;
+		target.unpacked_bytes = cubin_bytes;
+	}
+	entry.payload_bytes = (count + 7) & ~(uint64_t)7;
+	add(&entry, sizeof(entry));
+	add(&target, sizeof(target));
+	add(payload, entry.payload_bytes);
+	free(payload);
+}
+
+static void end_fat(void)
+{
+	uint64_t payload = fat.count - sizeof(struct fatbin_header);
+
+	memcpy(fat.at + offsetof(struct fatbin_header, payload_bytes), &payload, sizeof(payload));
+	ck_assert_int_eq(image_check(fat.at, fat.count), IMAGE_FATBIN);
+}
+
+static int visits;
+
+static CUresult look(void *context, const uint8_t *at, size_t bytes, struct fatbin_bytes *ret)
+{
+	visits++;
+	ck_assert_uint_ge(bytes, cubin_bytes);
+	ck_assert_mem_eq(at, cubin, cubin_bytes);
+	return context ? weave_in(at, cubin_bytes, context, ret) : CUDA_SUCCESS;
+}
+
+static const uint64_t packings[] = {0, FATBIN_FLAG_ZSTD, FATBIN_FLAG_LZ4};
+
+START_TEST(members_are_shown)
+{
+	struct fatbin_bytes out = {0};
+
+	begin_fat();
+	add_member(80, FATBIN_FLAG_ZSTD);
+	for (int i = 0; i < 3; i++)
+		add_member(ARCH, packings[i]);
+	add_member(100, 0);
+	end_fat();
+	visits = 0;
+	ck_assert_int_eq(fatbin_rewrite(fat.at, ARCH, look, NULL, &out), CUDA_SUCCESS);
+	ck_assert_int_eq(visits, 3);
+	ck_assert_ptr_null(out.at);
+	free(fat.at);
+}
+END_TEST
+
+static unsigned count_members(const uint8_t *at, size_t bytes, unsigned arch, uint64_t flags)
+{
+	struct fatbin_target target;
+	struct fatbin_entry entry;
+	unsigned found = 0;
+
+	for (size_t i = sizeof(struct fatbin_header); i < bytes;
+		i += entry.header_bytes + entry.payload_bytes) {
+		memcpy(&entry, at + i, sizeof(entry));
+		memcpy(&target, at + i + sizeof(entry), sizeof(target));
+		found += target.arch == arch && target.flags == flags;
+	}
+	return found;
+}
+
+START_TEST(members_are_replaced)
+{
+	const struct weave_function *context = &function;
+	struct fatbin_bytes out = {0}, again = {0};
+
+	begin_fat();
+	add_member(80, FATBIN_FLAG_ZSTD);
+	for (int i = 0; i < 3; i++)
+		add_member(ARCH, packings[i]);
+	add_member(80, FATBIN_FLAG_LZ4);
+	end_fat();
+	ck_assert_int_eq(fatbin_rewrite(fat.at, ARCH, look, (void *)(uintptr_t)context, &out), CUDA_SUCCESS);
+	ck_assert_int_eq(image_check(out.at, out.count), IMAGE_FATBIN);
+	ck_assert(image_has_code(out.at, out.count, ARCH));
+	ck_assert_uint_eq(count_members(out.at, out.count, ARCH, 0x11), 3);
+	ck_assert_uint_eq(count_members(out.at, out.count, 80, 0x11 | FATBIN_FLAG_ZSTD), 1);
+	ck_assert_uint_eq(count_members(out.at, out.count, 80, 0x11 | FATBIN_FLAG_LZ4), 1);
+	/* Those of the other device can still be read. */
+	visits = 0;
+	ck_assert_int_eq(fatbin_rewrite(out.at, 80, look, NULL, &again), CUDA_SUCCESS);
+	ck_assert_int_eq(visits, 2);
+	free(fat.at);
+	free(out.at);
+}
+END_TEST
+
+START_TEST(members_that_lie)
+{
+	static const uint64_t sizes[] = {0, 1, UINT64_MAX, UINT64_C(1) << 31, 100};
+
+	for (int packing = 1; packing < 3; packing++) {
+		size_t entry = sizeof(struct fatbin_header), target = entry + sizeof(struct fatbin_entry);
+		struct fatbin_bytes out = {0};
+
+		begin_fat();
+		add_member(ARCH, packings[packing]);
+		end_fat();
+		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+			memcpy(fat.at + target + offsetof(struct fatbin_target, unpacked_bytes), &sizes[i],
+				8);
+			ck_assert_int_eq(
+				fatbin_rewrite(fat.at, ARCH, look, NULL, &out), CUDA_ERROR_INVALID_IMAGE);
+		}
+		memcpy(fat.at + target + offsetof(struct fatbin_target, unpacked_bytes),
+			&(uint64_t){cubin_bytes}, 8);
+		memcpy(fat.at + target, &(uint32_t){UINT32_MAX}, 4);
+		ck_assert_int_eq(fatbin_rewrite(fat.at, ARCH, look, NULL, &out), CUDA_ERROR_INVALID_IMAGE);
+		ck_assert_ptr_null(out.at);
+		free(fat.at);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	const TTest *const tests[] = {who_wants_it, the_function_is_there, needs_of_kernels, all_else_stays,
+		spoilt_images, members_are_shown, members_are_replaced, members_that_lie};
+	Suite *suite = suite_create("weave");
+	TCase *all = suite_case(suite, "weave");
+
+	tcase_add_checked_fixture(all, setup, teardown);
+	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
+		tcase_add_test(all, tests[i]);
+	return suite_run(suite);
+}
