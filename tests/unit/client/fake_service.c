@@ -67,8 +67,9 @@ static CUresult load(
 	fake.options = request->load_module.options.count;
 	fake.seals = fd_count == 1 ? fcntl(fds[0], F_GET_SEALS) : 0;
 	reply->text = fake.text ? fake.text : "";
-	values[0] = 1;
-	reply->values.count = fake.prints;
+	values[0] = 0;
+	values[1] = fake.prints;
+	reply->values.count = 2;
 	if (fake.load_code == CUDA_SUCCESS)
 		++fake.loaded[fake.module];
 	return fake.load_code;
