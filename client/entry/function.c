@@ -13,8 +13,7 @@ static CUresult enter(CUfunction handle, struct client_function **ret_function)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	*ret_function = function_find(handle);
-	return *ret_function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	return function_use(handle, ret_function);
 }
 
 CUDA_EXPORT CUresult cuFuncGetAttribute(int *ret_value, CUfunction_attribute attribute, CUfunction handle)

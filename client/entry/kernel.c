@@ -16,8 +16,10 @@ static CUresult enter(CUkernel handle, struct client_function **ret_function)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	function = function_find(handle);
-	if (!function || !function->module->library)
+	result = function_use(handle, &function);
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!function->module->library)
 		return CUDA_ERROR_INVALID_HANDLE;
 	*ret_function = function;
 	return CUDA_SUCCESS;

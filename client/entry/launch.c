@@ -77,11 +77,13 @@ static CUresult launch_checked(
 static CUresult begin(CUfunction handle, const struct client_function **ret_function)
 {
 	CUresult result = process_enter_context();
+	struct client_function *function;
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	*ret_function = function_find(handle);
-	return *ret_function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+	result = function_use(handle, &function);
+	*ret_function = function;
+	return result;
 }
 
 static inline CUresult launch_kernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,

@@ -103,16 +103,17 @@ CUresult params_kernel(const CUDA_KERNEL_NODE_PARAMS *given, const struct graph_
 	struct graph_params *ret_params)
 {
 	struct launch launch = {
-		.function =
-			function_find(given->func ? (const void *)given->func : (const void *)given->kern),
 		.grid = {given->gridDimX, given->gridDimY, given->gridDimZ},
 		.block = {given->blockDimX, given->blockDimY, given->blockDimZ},
 		.shared_bytes = given->sharedMemBytes,
 	};
+	struct client_function *function;
 	CUresult r;
 
-	if (!launch.function)
-		return CUDA_ERROR_INVALID_HANDLE;
+	r = function_use(given->func ? (const void *)given->func : (const void *)given->kern, &function);
+	if (r != CUDA_SUCCESS)
+		return r;
+	launch.function = function;
 	r = encode_check(&launch);
 	if (r == CUDA_SUCCESS)
 		r = encode_arguments(&launch, given->kernelParams, given->extra);

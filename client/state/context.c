@@ -276,32 +276,47 @@ CUresult context_create(int device, unsigned int flags, CUcontext *ret_context)
 	return CUDA_SUCCESS;
 }
 
+/* One that ends counts no more. */
+static bool any_is_live(void)
+{
+	for (int i = PRIMARY; i < CONTEXTS; ++i)
+		if (word_acquire(&table[i].life) == LIVE)
+			return true;
+	return false;
+}
+
 /* Frees what belongs to a context that nobody can use any more. After a fault only what is known here is
  * forgotten. */
-static void release_all(struct context *context)
+static CUresult release_all(struct context *context)
 {
 	CUcontext handle = handle_of(context);
+	CUresult r = CUDA_SUCCESS;
 
 	if (context->cls_made)
 		cls_map_clear(&context->cls, handle);
 	wait_all();
 	module_release_context(handle);
+	if (!any_is_live())
+		r = module_sleep_libraries();
 	event_release_context(handle);
 	stream_release_context(handle);
 	registered_release_context(handle);
 	managed_release_context(handle);
 	host_release_context(handle);
 	memory_release_context(handle);
+	return r;
 }
 
-static void end_life(struct context *context)
+static CUresult end_life(struct context *context)
 {
-	release_all(context);
+	CUresult r = release_all(context);
+
 	pthread_mutex_lock(&lock);
 	context->ended = ++latest_end;
 	context->uses = 0;
 	word_release(&context->life, DEAD);
 	pthread_mutex_unlock(&lock);
+	return r;
 }
 
 CUresult context_destroy(CUcontext handle)
@@ -313,8 +328,7 @@ CUresult context_destroy(CUcontext handle)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!atomic_compare_exchange_strong(&context->life, &live, ENDING))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	end_life(context);
-	return CUDA_SUCCESS;
+	return end_life(context);
 }
 
 CUresult context_attach(CUcontext handle)
@@ -360,25 +374,28 @@ CUresult context_primary_retain(int device, CUcontext *ret_context)
 
 /* Ends the primary context's life; a retain that came meanwhile, or uses that a reset keeps, begin a new one.
  */
-static void recycle_primary(struct context *context, int device)
+static CUresult recycle_primary(struct context *context, int device)
 {
 	uint32_t live = LIVE;
+	CUresult r;
 
 	if (!atomic_compare_exchange_strong(&context->life, &live, ENDING))
-		return;
-	release_all(context);
+		return CUDA_SUCCESS;
+	r = release_all(context);
 	pthread_mutex_lock(&lock);
 	if (context->uses)
 		begin_life(context, device);
 	else
 		word_release(&context->life, DEAD);
 	pthread_mutex_unlock(&lock);
+	return r;
 }
 
 CUresult context_primary_release(int device)
 {
 	struct context *context = primary_of(device);
 	bool last, any;
+	CUresult r = CUDA_SUCCESS;
 
 	if (!context)
 		return CUDA_ERROR_INVALID_DEVICE;
@@ -388,8 +405,8 @@ CUresult context_primary_release(int device)
 	last = any && context->uses == 0;
 	pthread_mutex_unlock(&lock);
 	if (last)
-		recycle_primary(context, device);
-	return any ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+		r = recycle_primary(context, device);
+	return any ? r : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult context_primary_reset(int device)
@@ -402,8 +419,7 @@ CUresult context_primary_reset(int device)
 	pthread_mutex_lock(&lock);
 	context->uses = 0;
 	pthread_mutex_unlock(&lock);
-	recycle_primary(context, device);
-	return CUDA_SUCCESS;
+	return recycle_primary(context, device);
 }
 
 void context_primary_state(int device, unsigned int *ret_flags, int *ret_active)

@@ -95,7 +95,8 @@ bool function_decode(struct client_function *function, const struct wire_u64s *v
 	return true;
 }
 
-static CUresult ask(struct client_function *function, uint32_t module_id)
+/* What the service says of the kernel is written to `into`. */
+static CUresult ask(const struct client_function *function, uint32_t module_id, struct client_function *into)
 {
 	struct wire_message request = {.type = WIRE_FIND_FUNCTION};
 	struct control_answer *answer = control_answer_new();
@@ -108,7 +109,7 @@ static CUresult ask(struct client_function *function, uint32_t module_id)
 	request.symbol.function = function->id;
 	request.symbol.name = function->name;
 	result = control_call(&request, NULL, 0, answer);
-	if (result == CUDA_SUCCESS && !function_decode(function, &answer->message.reply.values)) {
+	if (result == CUDA_SUCCESS && !function_decode(into, &answer->message.reply.values)) {
 		client_log(CLIENT_LOG_ERROR, "no sense in the service's description of kernel %.200s",
 			function->name);
 		result = CUDA_ERROR_UNKNOWN;
@@ -131,7 +132,7 @@ CUresult function_new(struct client_module *module, uint32_t module_id, int devi
 	function->serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed) + 1;
 	function->name = strdup(name);
 	if (function->name)
-		result = ask(function, module_id);
+		result = ask(function, module_id, function);
 	if (result != CUDA_SUCCESS) {
 		/* After "not found" the service knows nothing of the id; after anything else it may. */
 		function_free(function, result == CUDA_ERROR_NOT_FOUND || !function->name);
@@ -283,4 +284,56 @@ CUresult function_param_info(
 	if (ret_size)
 		*ret_size = function->params[index].size;
 	return CUDA_SUCCESS;
+}
+
+void function_sleep(struct client_function *function)
+{
+	atomic_store_explicit(&function->object.live, FUNCTION_ASLEEP, memory_order_release);
+}
+
+/* Sends one attribute that is not what the service has after a load. */
+static CUresult restore_attribute(
+	struct client_function *function, const struct client_function *fresh, uint32_t attribute)
+{
+	int32_t value = function->attributes[attribute];
+
+	return value != fresh->attributes[attribute] ? send_attribute(function, attribute, value)
+						     : CUDA_SUCCESS;
+}
+
+static CUresult restore(struct client_function *function, const struct client_function *fresh)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	function->granted_shared = fresh->granted_shared;
+	function->granted_clusters = fresh->granted_clusters;
+	word_set(&function->launched, 0);
+	for (uint32_t i = 0; i < CU_FUNC_ATTRIBUTE_MAX && result == CUDA_SUCCESS; ++i)
+		if (may_set((int)i, function->attributes[i]))
+			result = restore_attribute(function, fresh, i);
+	if (result == CUDA_SUCCESS && function->cache_config != CU_FUNC_CACHE_PREFER_NONE)
+		result = send_attribute(function, FUNCTION_ATTRIBUTE_CACHE, function->cache_config);
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (function->granted_shared < function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])
+		function->granted_shared =
+			function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
+	if (function->granted_clusters <
+		function->attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED])
+		function->granted_clusters =
+			function->attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED];
+	return CUDA_SUCCESS;
+}
+
+CUresult function_renew(struct client_function *function, uint32_t module_id)
+{
+	struct client_function fresh = {0};
+	CUresult result = ask(function, module_id, &fresh);
+
+	free((void *)(uintptr_t)fresh.params);
+	if (result == CUDA_SUCCESS)
+		result = restore(function, &fresh);
+	if (result == CUDA_SUCCESS)
+		atomic_store_explicit(&function->object.live, FUNCTION_MAGIC, memory_order_release);
+	return result;
 }

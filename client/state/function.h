@@ -30,7 +30,9 @@
 struct client_module;
 
 #define FUNCTION_MAGIC UINT32_C(0x4b524e4c)
-#define FUNCTION_SHIFT 8
+/* A kernel of a library whose context ended: the service knows nothing of it until it is used again. */
+#define FUNCTION_ASLEEP UINT32_C(0x4b524e5a)
+#define FUNCTION_SHIFT	8
 /* Ids are 1 … this. */
 #define FUNCTION_IDS 65535u
 /* Attribute number of the cache configuration in SetFunction. */
@@ -73,6 +75,18 @@ static inline struct client_function *function_find(const void *handle)
 	return slab_find(&function_slab, handle, FUNCTION_MAGIC);
 }
 
+/** Wakes the library of a kernel that is asleep (module.c). CUDA_ERROR_INVALID_HANDLE for anything else. */
+CUresult function_wake(const void *handle, struct client_function **ret_function);
+
+/** The kernel behind a handle, awake. CUDA_ERROR_INVALID_HANDLE, or why its library cannot be loaded again.
+ */
+static inline CUresult function_use(const void *handle, struct client_function **ret_function)
+{
+	*ret_function = function_find(handle);
+	return __builtin_expect(*ret_function != NULL, 1) ? CUDA_SUCCESS
+							  : function_wake(handle, ret_function);
+}
+
 /**
  * Looks a kernel up at the service.
  * @module, @module_id: whose; the object keeps the pointer
@@ -85,6 +99,13 @@ CUresult function_new(struct client_module *module, uint32_t module_id, int devi
 /** Ends a kernel whose module the service has unloaded (reusable) or may still hold; the id is then never
  * used again. */
 void function_free(struct client_function *function, bool reusable);
+
+/** The service has unloaded the kernel's library. */
+void function_sleep(struct client_function *function);
+
+/** Looks the kernel up again in its library, which has been loaded again, and sets there what the program had
+ * set. */
+CUresult function_renew(struct client_function *function, uint32_t module_id);
 
 /** Value of an attribute; CUDA_ERROR_INVALID_VALUE for an unknown one. */
 CUresult function_attribute(const struct client_function *function, int attribute, int *ret_value);

@@ -411,6 +411,26 @@ CUresult image_open_file(const char *path, struct image *ret_image)
 	return path ? open_from(NULL, path, ret_image) : CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult image_copy(const void *at, uint64_t bytes, bool relocatable, struct image *ret_image)
+{
+	struct image image = {.bytes = bytes, .relocatable = relocatable};
+	int saved = errno;
+	CUresult result;
+
+	image.fd = memfd_create("frmps-image", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (image.fd < 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	result = write_all(image.fd, at, bytes);
+	if (result == CUDA_SUCCESS)
+		result = seal(image.fd, bytes);
+	if (result == CUDA_SUCCESS)
+		*ret_image = image;
+	else
+		image_close(&image);
+	errno = saved;
+	return result;
+}
+
 void image_close(struct image *image)
 {
 	if (image->fd >= 0)

@@ -46,6 +46,9 @@ CUresult image_open(const void *code, struct image *ret_image);
 /** The same from a file; CUDA_ERROR_FILE_NOT_FOUND where it cannot be read. Text needs no NUL at its end. */
 CUresult image_open_file(const char *path, struct image *ret_image);
 
+/** A sealed copy of so many bytes, all of them readable, which were an image before. */
+CUresult image_copy(const void *at, uint64_t bytes, bool relocatable, struct image *ret_image);
+
 void image_close(struct image *image);
 
 /**

@@ -5,8 +5,8 @@
 // threads.
 //
 // Invariants: an id is set in `ids` from before LoadModule is sent until the service has answered
-// UnloadModule; a module is in the registry exactly while it is live; kernels and globals are only ever added
-// to a live module.
+// UnloadModule, and while a library is asleep; a module is in the registry exactly while it is live; kernels
+// and globals are only ever added to a live module.
 
 #include "client/state/module.h"
 
@@ -19,6 +19,7 @@
 #include "client/state/function.h"
 #include "client/state/log.h"
 #include "client/state/ranges.h"
+#include "client/state/renew.h"
 #include "client/submit/wait.h"
 #include "client/text/text.h"
 
@@ -212,25 +213,33 @@ CUresult module_load(
 		slab_give(&module_slab, module);
 		return result;
 	}
+	if (module->library)
+		module->renewal = renewal_new(image, jit);
 	registry_add(module);
 	*ret_module = module;
 	return CUDA_SUCCESS;
+}
+
+static void free_globals(struct client_module *module)
+{
+	struct client_global *global;
+
+	while ((global = module->globals)) {
+		module->globals = global->next;
+		free(global);
+	}
 }
 
 /* Handles of the module's kernels end with it. */
 static void free_contents(struct client_module *module, bool reusable)
 {
 	struct client_function *function;
-	struct client_global *global;
 
 	while ((function = module->functions)) {
 		module->functions = function->next;
 		function_free(function, reusable);
 	}
-	while ((global = module->globals)) {
-		module->globals = global->next;
-		free(global);
-	}
+	free_globals(module);
 }
 
 static word64 unloads;
@@ -250,7 +259,8 @@ CUresult module_unload(struct client_module *module)
 	/* Its error is the sticky one, which the service reports next. */
 	wait_all();
 	ranges_remove_owner(module);
-	result = send_unload(module->id);
+	result = word_acquire(&module->sleep) == MODULE_ASLEEP ? CUDA_SUCCESS : send_unload(module->id);
+	module->renewal = renewal_free(module->renewal);
 	pthread_mutex_lock(&module->lock);
 	free_contents(module, result == CUDA_SUCCESS);
 	pthread_mutex_unlock(&module->lock);
@@ -272,6 +282,142 @@ void module_release_context(CUcontext context)
 	while ((module = registry_of_context(context)))
 		module_unload(module);
 }
+
+/* ---- libraries between two contexts ---- */
+
+/* Held while a library falls asleep or wakes; the other locks are taken inside it. */
+static pthread_mutex_t waking = PTHREAD_MUTEX_INITIALIZER;
+
+/* Under the waking lock. */
+static CUresult put_to_sleep(struct client_module *module)
+{
+	CUresult result;
+
+	atomic_fetch_add_explicit(&unloads, 1, memory_order_release);
+	ranges_remove_owner(module);
+	pthread_mutex_lock(&module->lock);
+	for (struct client_function *f = module->functions; f; f = f->next)
+		function_sleep(f);
+	free_globals(module);
+	pthread_mutex_unlock(&module->lock);
+	result = send_unload(module->id);
+	word_release(&module->sleep, result == CUDA_SUCCESS ? MODULE_ASLEEP : MODULE_LOST);
+	return result;
+}
+
+/* What was never looked up has run nothing and is as it was loaded. */
+static bool is_used(struct client_module *module)
+{
+	bool used;
+
+	pthread_mutex_lock(&module->lock);
+	used = module->functions || module->globals;
+	pthread_mutex_unlock(&module->lock);
+	return used;
+}
+
+static struct client_module *next_used(void)
+{
+	struct client_module *module;
+
+	pthread_mutex_lock(&registry_lock);
+	for (module = registry; module; module = module->next)
+		if (module->library && word_acquire(&module->sleep) == MODULE_AWAKE && is_used(module))
+			break;
+	pthread_mutex_unlock(&registry_lock);
+	return module;
+}
+
+CUresult module_sleep_libraries(void)
+{
+	CUresult result = CUDA_SUCCESS, r;
+	struct client_module *module;
+
+	pthread_mutex_lock(&waking);
+	while ((module = next_used())) {
+		r = put_to_sleep(module);
+		if (r != CUDA_SUCCESS)
+			result = r;
+	}
+	pthread_mutex_unlock(&waking);
+	return result;
+}
+
+static CUresult load_again(struct client_module *module)
+{
+	struct control_answer *answer;
+	struct image image;
+	struct jit jit;
+	CUresult result = renewal_open(module->renewal, &image, &jit);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	answer = control_answer_new();
+	result = send_load(module, &image, &jit, answer);
+	control_answer_free(answer);
+	image_close(&image);
+	return result;
+}
+
+static CUresult wake_functions(struct client_module *module)
+{
+	struct client_function *function;
+	CUresult result = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&module->lock);
+	function = module->functions;
+	pthread_mutex_unlock(&module->lock);
+	/* Only ever added to, and at the front. */
+	for (; function && result == CUDA_SUCCESS; function = function->next)
+		result = function_renew(function, module->id);
+	return result;
+}
+
+/* Under the waking lock. */
+static CUresult wake_up(struct client_module *module)
+{
+	CUresult result = load_again(module);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = wake_functions(module);
+	if (result == CUDA_SUCCESS)
+		word_release(&module->sleep, MODULE_AWAKE);
+	else
+		put_to_sleep(module);
+	return result;
+}
+
+/* First line of what uses a library. */
+static CUresult wake(struct client_module *module)
+{
+	CUresult result = CUDA_SUCCESS;
+	uint32_t sleep;
+
+	if (__builtin_expect(word_acquire(&module->sleep) == MODULE_AWAKE, 1))
+		return CUDA_SUCCESS;
+	pthread_mutex_lock(&waking);
+	sleep = word_relaxed(&module->sleep);
+	if (sleep == MODULE_ASLEEP)
+		result = wake_up(module);
+	else if (sleep == MODULE_LOST)
+		result = CUDA_ERROR_INVALID_HANDLE;
+	pthread_mutex_unlock(&waking);
+	return result;
+}
+
+CUresult function_wake(const void *handle, struct client_function **ret_function)
+{
+	struct client_function *function = slab_find(&function_slab, handle, FUNCTION_ASLEEP);
+	CUresult result = function ? wake(function->module) : CUDA_ERROR_INVALID_HANDLE;
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	*ret_function = function_find(handle);
+	return *ret_function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* ---- names ---- */
 
 static uint32_t hash_name(const char *name)
 {
@@ -321,8 +467,10 @@ CUresult module_function(
 {
 	uint32_t hash = hash_name(name);
 	struct client_function *function;
-	CUresult result;
+	CUresult result = wake(module);
 
+	if (result != CUDA_SUCCESS)
+		return result;
 	pthread_mutex_lock(&module->lock);
 	function = known_function(module, name, hash);
 	pthread_mutex_unlock(&module->lock);
@@ -397,8 +545,10 @@ CUresult module_global(
 	const struct client_global *global;
 	CUdeviceptr address;
 	size_t bytes;
-	CUresult result;
+	CUresult result = wake(module);
 
+	if (result != CUDA_SUCCESS)
+		return result;
 	pthread_mutex_lock(&module->lock);
 	global = known_global(module, name);
 	if (global) {
@@ -443,9 +593,11 @@ CUresult module_functions(struct client_module *module, struct client_function *
 	unsigned int room, unsigned int *ret_count)
 {
 	struct control_answer *answer = control_answer_new();
-	CUresult result = ask_names(module, answer);
+	CUresult result = wake(module);
 	unsigned int count;
 
+	if (result == CUDA_SUCCESS)
+		result = ask_names(module, answer);
 	if (result == CUDA_SUCCESS) {
 		count = answer->message.reply.names.count;
 		for (unsigned int i = 0; ret_functions && i < room && i < count && result == CUDA_SUCCESS;

@@ -9,11 +9,13 @@
 // A handle of an unloaded module is refused. Unloading waits for the work that the program has given so far,
 // as the driver's does: a kernel of the module may be in it.
 //
-// A library outlives the reset of a primary context as it is: its globals keep their values, where the driver
-// would load it anew into the next context.
+// A library outlives the contexts it is used in. When the last live one ends, the service unloads those that
+// were used; their handles and those of their kernels stay valid, and with the next use of any of them the
+// image is loaded again, with its globals as at the start. The driver loads a library into each context; here
+// contexts that live at the same time share its globals.
 //
-// Any thread. No lock is held while the service is asked. Two threads that look up the same name at the same
-// time may both ask; both get the same object.
+// Any thread. But for the waking of libraries no lock is held while the service is asked. Two threads that
+// look up the same name at the same time may both ask; both get the same object.
 
 #ifndef FRMPS_CLIENT_STATE_MODULE_H
 #define FRMPS_CLIENT_STATE_MODULE_H
@@ -25,21 +27,32 @@
 #include "client/state/jit.h"
 #include "client/state/slab.h"
 #include "protocol/cuda_abi.h"
+#include "shm/order.h"
 
 struct client_function;
 struct client_global;
+struct renewal;
 
 #define MODULE_MAGIC UINT32_C(0x4d4f444c)
 #define MODULE_SHIFT 8
 /* Ids at the service are 1 … this: so many modules can be loaded at a time. */
 #define MODULE_IDS 4095u
 
+/* Where a library stands between two contexts. */
+enum module_sleep {
+	MODULE_AWAKE,
+	MODULE_ASLEEP, /* the service has unloaded it */
+	MODULE_LOST,   /* the service may still hold it as it was: it is not used any more */
+};
+
 struct client_module {
 	struct slab_object object;
 	uint32_t id;
 	bool library;
-	CUcontext context; /* NULL for libraries */
-	int device;	   /* ordinal */
+	CUcontext context;	 /* NULL for libraries */
+	int device;		 /* ordinal */
+	word32 sleep;		 /* enum module_sleep; written under the waking lock */
+	struct renewal *renewal; /* of a library */
 	pthread_mutex_t lock;
 	struct client_function *functions; /* guarded by lock, as are the globals */
 	struct client_global *globals;
@@ -65,6 +78,10 @@ CUresult module_unload(struct client_module *module);
 
 /** Unloads everything that belongs to a context; libraries stay. Errors are not reported. */
 void module_release_context(CUcontext context);
+
+/** No context is live any more, and everything is done: the service unloads the libraries that were used.
+ * Return: CUDA_SUCCESS, or why one could not be unloaded; it cannot be used any more. */
+CUresult module_sleep_libraries(void);
 
 /** A kernel by name; CUDA_ERROR_NOT_FOUND. */
 CUresult module_function(

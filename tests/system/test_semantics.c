@@ -166,6 +166,44 @@ START_TEST(globals_belong_to_their_module)
 }
 END_TEST
 
+/* A library and its kernels outlive the context; its globals do not. */
+START_TEST(libraries_begin_anew_with_the_next_context)
+{
+	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
+	uint32_t words[8], changed[4] = {1, 2, 3, 4};
+	CUdeviceptr global, out;
+	CUkernel read_words;
+	CUlibrary library;
+	int value = 0;
+	void *arguments[] = {&out};
+
+	driver_attach();
+	ck_cuda(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+	free(image);
+	ck_cuda(cuLibraryGetKernel(&read_words, library, "read_words"));
+	ck_cuda(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 50, read_words, 0));
+	for (int round = 0; round < 3; round++) {
+		ck_cuda(cuMemAlloc_v2(&out, 32));
+		ck_cuda(cuLaunchKernel((CUfunction)read_words, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL));
+		ck_cuda(cuMemcpyDtoH_v2(words, out, 32));
+		ck_assert_uint_eq(words[0], 11);
+		ck_cuda(cuLibraryGetGlobal(&global, NULL, library, "global_words"));
+		ck_cuda(cuMemcpyHtoD_v2(global, changed, 16));
+		ck_cuda(cuLaunchKernel((CUfunction)read_words, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL));
+		ck_cuda(cuMemcpyDtoH_v2(words, out, 32));
+		ck_assert_uint_eq(words[0], 1);
+		ck_cuda(round ? cuDevicePrimaryCtxRelease_v2(0) : cuDevicePrimaryCtxReset_v2(0));
+		driver_attach();
+		ck_assert_int_eq(cuMemFree_v2(out), CUDA_ERROR_INVALID_VALUE);
+	}
+	ck_cuda(cuKernelGetAttribute(
+		&value, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, read_words, 0));
+	ck_assert_int_eq(value, 50);
+	ck_cuda(cuDevicePrimaryCtxReset_v2(0));
+	ck_cuda(cuLibraryUnload(library));
+}
+END_TEST
+
 START_TEST(wrong_calls_are_refused_at_the_call)
 {
 	CUdeviceptr p;
@@ -547,6 +585,7 @@ int main(void)
 	tcase_add_loop_test(tests, bytes_come_back_as_they_went, 0, sizeof(sizes) / sizeof(*sizes));
 	tcase_add_test(tests, boxes_are_copied);
 	tcase_add_test(tests, globals_belong_to_their_module);
+	tcase_add_test(tests, libraries_begin_anew_with_the_next_context);
 	tcase_add_test(tests, wrong_calls_are_refused_at_the_call);
 	tcase_add_test(tests, too_much_memory_is_an_error_and_no_more);
 	tcase_add_test(tests, a_stream_keeps_its_order);

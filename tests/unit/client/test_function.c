@@ -134,6 +134,75 @@ START_TEST(no_room_for_text)
 }
 END_TEST
 
+/* What the service is asked when a library's context has ended and another one uses it. */
+START_TEST(libraries_sleep_and_wake)
+{
+	CUlibrary used = load_library(), unused = load_library();
+	struct client_module *library = library_find(used);
+	CUkernel add, plain;
+	CUdeviceptr global;
+	int shared = 0;
+
+	ck_assert_int_eq(cuLibraryGetKernel(&add, used, "add"), CUDA_SUCCESS);
+	ck_assert_int_eq(cuLibraryGetGlobal(&global, NULL, used, "counter"), CUDA_SUCCESS);
+	ck_assert_int_eq(
+		cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100000, add, 0),
+		CUDA_SUCCESS);
+	ck_assert_uint_eq(fake.calls[WIRE_SET_FUNCTION], 1);
+	ck_assert_int_eq(module_sleep_libraries(), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake.calls[WIRE_UNLOAD_MODULE], 1);
+	ck_assert_uint_eq(fake.loaded[library->id], 0);
+	ck_assert_ptr_null(fake.range_owner);
+	ck_assert_ptr_null(function_find(add));
+	ck_assert_int_eq(module_sleep_libraries(), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake.calls[WIRE_UNLOAD_MODULE], 1);
+	/* One use wakes the library with all that was known of it. */
+	ck_assert_int_eq(
+		cuKernelGetAttribute(&shared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, add, 0),
+		CUDA_SUCCESS);
+	ck_assert_int_eq(shared, 100000);
+	ck_assert_uint_eq(fake.loaded[library->id], 1);
+	ck_assert_uint_eq(fake.bytes, sizeof(ptx));
+	ck_assert_int_eq(fake.seals, SEALS);
+	ck_assert_uint_eq(fake.kind, 1);
+	ck_assert_uint_eq(fake.calls[WIRE_FIND_FUNCTION], 2);
+	ck_assert_uint_eq(fake.calls[WIRE_SET_FUNCTION], 2);
+	ck_assert_int_eq(fake.set.value, 100000);
+	ck_assert_int_eq(cuLibraryGetGlobal(&global, NULL, used, "counter"), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake.calls[WIRE_FIND_GLOBAL], 2);
+	/* A name wakes it, too; asleep it ends without the service. */
+	ck_assert_int_eq(module_sleep_libraries(), CUDA_SUCCESS);
+	ck_assert_int_eq(cuLibraryGetKernel(&plain, used, "plain"), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake.calls[WIRE_LOAD_MODULE], 4);
+	ck_assert_int_eq(module_sleep_libraries(), CUDA_SUCCESS);
+	ck_assert_int_eq(cuLibraryUnload(used), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake.calls[WIRE_UNLOAD_MODULE], 3);
+	ck_assert_int_eq(cuKernelGetAttribute(&shared, 0, add, 0), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_int_eq(cuLibraryUnload(unused), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake.calls[WIRE_UNLOAD_MODULE], 4);
+}
+END_TEST
+
+/* A library that cannot be loaded again stays asleep; one that the service may still hold is lost. */
+START_TEST(libraries_that_do_not_wake)
+{
+	CUlibrary library = load_library();
+	CUkernel add;
+	int value;
+
+	ck_assert_int_eq(cuLibraryGetKernel(&add, library, "add"), CUDA_SUCCESS);
+	ck_assert_int_eq(module_sleep_libraries(), CUDA_SUCCESS);
+	fake.load_code = CUDA_ERROR_OUT_OF_MEMORY;
+	ck_assert_int_eq(cuKernelGetAttribute(&value, 0, add, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	fake.load_code = CUDA_SUCCESS;
+	ck_assert_int_eq(cuKernelGetAttribute(&value, 0, add, 0), CUDA_SUCCESS);
+	fake.unload_code = CUDA_ERROR_NOT_READY;
+	ck_assert_int_eq(module_sleep_libraries(), CUDA_ERROR_NOT_READY);
+	ck_assert_int_eq(cuKernelGetAttribute(&value, 0, add, 0), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_int_eq(cuLibraryGetKernel(&add, library, "plain"), CUDA_ERROR_INVALID_HANDLE);
+}
+END_TEST
+
 START_TEST(all_ids)
 {
 	CUmodule modules[MODULE_IDS], more;
@@ -721,9 +790,9 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const tests[] = {load_and_unload, load_errors, unload_error, printing_modules,
-		no_room_for_text, all_ids, jit_logs, jit_errors, lookup_once, nonsense_description,
-		decode_layouts, parameters, attribute_values, permissions,
+	const TTest *const tests[] = {load_and_unload, load_errors, unload_error, libraries_sleep_and_wake,
+		libraries_that_do_not_wake, printing_modules, no_room_for_text, all_ids, jit_logs, jit_errors,
+		lookup_once, nonsense_description, decode_layouts, parameters, attribute_values, permissions,
 		launches_keep_the_value_they_were_made_with, cache_config, globals, enumeration, libraries,
 		library_data, kernels, end_of_context, loading_mode, occupancy_memo, occupancy_errors,
 		block_size_search, clusters, places};
