@@ -86,7 +86,10 @@ static const size_t BUILD_SLACK = 16384;
 	X(MAKE_GRAPH, MakeGraph)                                                                             \
 	X(DROP_GRAPH, DropGraph)                                                                             \
 	X(FAULT, Fault)                                                                                      \
-	X(DETACH_SESSION, DetachSession)
+	X(DETACH_SESSION, DetachSession)                                                                     \
+	X(LINK_ADD, LinkAdd)                                                                                 \
+	X(LINK_COMPLETE, LinkComplete)                                                                       \
+	X(LINK_DROP, LinkDrop)
 
 #define X(name, table)                                                                                       \
 	static_assert(                                                                                       \
@@ -262,13 +265,17 @@ static body build_reply(Builder *b, const wire_reply &m)
 	return fb::CreateReply(b->fbb, m.code, values, names, text).Union();
 }
 
+static offsets<const fb::Option *> build_options(Builder *b, const wire_options &m)
+{
+	b->require(m.count <= WIRE_OPTIONS_MAX && (!m.count || m.at));
+	if (!m.count || b->status || !b->room(m.count * sizeof(fb::Option)))
+		return 0;
+	return b->fbb.CreateVectorOfStructs(reinterpret_cast<const fb::Option *>(m.at), m.count);
+}
+
 static body build_load_module(Builder *b, const wire_load_module &m)
 {
-	b->require(m.options.count <= WIRE_OPTIONS_MAX && (!m.options.count || m.options.at));
-	offsets<const fb::Option *> options = 0;
-	if (m.options.count && !b->status && b->room(m.options.count * sizeof(fb::Option)))
-		options = b->fbb.CreateVectorOfStructs(
-			reinterpret_cast<const fb::Option *>(m.options.at), m.options.count);
+	auto options = build_options(b, m.options);
 	return fb::CreateLoadModule(b->fbb, m.module, m.kind, m.bytes, options).Union();
 }
 
@@ -410,6 +417,18 @@ static body build_tensor_map(Builder *b, const wire_tensor_map &m)
 		.Union();
 }
 
+static body build_link(Builder *b, enum wire_type type, const wire_link &m)
+{
+	if (type == WIRE_LINK_DROP)
+		return fb::CreateLinkDrop(b->fbb, m.link).Union();
+	auto options = build_options(b, m.options);
+	if (type == WIRE_LINK_COMPLETE)
+		return fb::CreateLinkComplete(b->fbb, m.link, m.position, options).Union();
+	auto own = build_options(b, m.own);
+	auto name = b->text(m.name);
+	return fb::CreateLinkAdd(b->fbb, m.link, m.position, m.type, m.bytes, name, options, own).Union();
+}
+
 /* The switch over all types, one line each. */
 static body build_body(Builder *b, const wire_message &m)
 {
@@ -490,6 +509,10 @@ static body build_body(Builder *b, const wire_message &m)
 		return fb::CreateMakeGraph(b->fbb, m.graph.graph, m.graph.bytes).Union();
 	case WIRE_DROP_GRAPH:
 		return fb::CreateDropGraph(b->fbb, m.graph.graph).Union();
+	case WIRE_LINK_ADD:
+	case WIRE_LINK_COMPLETE:
+	case WIRE_LINK_DROP:
+		return build_link(b, m.type, m.link);
 	case WIRE_ADMIN:
 		return build_admin(b, m.admin);
 	case WIRE_ADMIN_REPLY:
@@ -808,6 +831,28 @@ static void read_memory(const fb::Message *t, wire_memory *m)
 	}
 }
 
+static void read_link(Reader *r, const fb::Message *t, wire_link *m)
+{
+	*m = wire_link();
+	m->name = "";
+	if (t->body_type() == fb::Body_LinkDrop) {
+		m->link = t->body_as_LinkDrop()->link();
+	} else if (t->body_type() == fb::Body_LinkComplete) {
+		m->link = t->body_as_LinkComplete()->link();
+		m->position = t->body_as_LinkComplete()->position();
+		r->numbers(t->body_as_LinkComplete()->options(), WIRE_OPTIONS_MAX, &m->options);
+	} else {
+		const fb::LinkAdd *a = t->body_as_LinkAdd();
+		m->link = a->link();
+		m->position = a->position();
+		m->type = a->type();
+		m->bytes = a->bytes();
+		m->name = r->text(a->name());
+		r->numbers(a->options(), WIRE_OPTIONS_MAX, &m->options);
+		r->numbers(a->own(), WIRE_OPTIONS_MAX, &m->own);
+	}
+}
+
 static void read(Reader *r, const fb::Admin *t, wire_admin *m)
 {
 	m->command = r->text(t->command());
@@ -918,6 +963,10 @@ static bool read_body(Reader *r, const fb::Message *t, wire_message *m)
 		return true;
 	case fb::Body_DropGraph:
 		return m->graph = wire_graph{t->body_as_DropGraph()->graph(), 0}, true;
+	case fb::Body_LinkAdd:
+	case fb::Body_LinkComplete:
+	case fb::Body_LinkDrop:
+		return read_link(r, t, &m->link), true;
 	case fb::Body_Admin:
 		return read(r, t->body_as_Admin(), &m->admin), true;
 	case fb::Body_AdminReply:

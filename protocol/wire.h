@@ -72,6 +72,9 @@ enum wire_type {
 	WIRE_DROP_GRAPH,
 	WIRE_FAULT,
 	WIRE_DETACH_SESSION,
+	WIRE_LINK_ADD,
+	WIRE_LINK_COMPLETE,
+	WIRE_LINK_DROP,
 	WIRE_TYPES
 };
 
@@ -120,7 +123,7 @@ struct wire_device {
 #define WIRE_WINDOW_WORDS_MAX	   64u	/* words of Hello.free_windows */
 #define WIRE_DEVICE_ATTRIBUTES_MAX 512u
 #define WIRE_DEVICE_LIMITS_MAX	   64u
-#define WIRE_OPTIONS_MAX	   64u /* options of LoadModule */
+#define WIRE_OPTIONS_MAX	   64u /* options of LoadModule, LinkAdd, LinkComplete */
 #define WIRE_UUID_BYTES		   16u /* exactly */
 #define WIRE_TENSOR_RANK_MAX	   5u
 #define WIRE_TENSOR_MAP_WORDS	   16u
@@ -255,6 +258,13 @@ struct wire_graph {
 	uint32_t graph;
 	uint64_t bytes;
 };
+/* LinkAdd, LinkComplete, LinkDrop: fields that the message lacks are 0, "" and empty. */
+struct wire_link {
+	uint32_t link, position, type;
+	uint64_t bytes;
+	const char *name;
+	struct wire_options options, own;
+};
 /* Vectors have at most WIRE_TENSOR_RANK_MAX elements; map has WIRE_TENSOR_MAP_WORDS or none. */
 struct wire_tensor_map {
 	uint32_t kind, type, rank, channels, pixels;
@@ -301,6 +311,7 @@ struct wire_message {
 		struct wire_window window;
 		struct wire_tensor_map tensor_map;
 		struct wire_graph graph;
+		struct wire_link link;
 		struct wire_admin admin;
 		struct wire_admin_reply admin_reply;
 	};

@@ -251,6 +251,17 @@ CUresult cuModuleLoadDataEx(CUmodule *, const void *, unsigned int, CUjit_option
 CUresult cuModuleLoadFatBinary(CUmodule *, const void *);
 CUresult cuModuleUnload(CUmodule);
 
+CUresult cuLinkCreate(unsigned int, CUjit_option *, void **, CUlinkState *);
+CUresult cuLinkCreate_v2(unsigned int, CUjit_option *, void **, CUlinkState *);
+CUresult cuLinkAddData(
+	CUlinkState, CUjitInputType, void *, size_t, const char *, unsigned int, CUjit_option *, void **);
+CUresult cuLinkAddData_v2(
+	CUlinkState, CUjitInputType, void *, size_t, const char *, unsigned int, CUjit_option *, void **);
+CUresult cuLinkAddFile(CUlinkState, CUjitInputType, const char *, unsigned int, CUjit_option *, void **);
+CUresult cuLinkAddFile_v2(CUlinkState, CUjitInputType, const char *, unsigned int, CUjit_option *, void **);
+CUresult cuLinkComplete(CUlinkState, void **, size_t *);
+CUresult cuLinkDestroy(CUlinkState);
+
 /* Libraries */
 CUresult cuLibraryEnumerateKernels(CUkernel *, unsigned int, CUlibrary);
 CUresult cuLibraryGetGlobal(CUdeviceptr *, size_t *, CUlibrary, const char *);

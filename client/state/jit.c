@@ -105,44 +105,61 @@ CUresult jit_begin(unsigned int count, const CUjit_option *options, void **value
 	}
 	send_log(ret_jit, &ret_jit->info, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES);
 	send_log(ret_jit, &ret_jit->error, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
-	clock_gettime(CLOCK_MONOTONIC, &ret_jit->start);
+	jit_start_clock(ret_jit);
 	return CUDA_SUCCESS;
 }
 
-/* The size reported is that of the text without its NUL; a longer text is cut. */
+/* The size reported is that of the text without its NUL; where it was cut, that of the buffer. */
 static void fill_log(const struct jit_log *log, const char *text)
 {
-	size_t length = strlen(text);
+	size_t length = strlen(text), size = length;
 
 	if (log->at && log->bytes > 0) {
-		if (length > log->bytes - 1)
+		if (length > log->bytes - 1) {
 			length = log->bytes - 1;
+			size = log->bytes;
+		}
 		memcpy(log->at, text, length);
 		log->at[length] = '\0';
 	} else {
-		length = 0;
+		size = 0;
 	}
 	if (log->slot)
-		*log->slot = (void *)(uintptr_t)length;
+		*log->slot = (void *)(uintptr_t)size;
 }
 
-static float milliseconds_since(const struct timespec *start)
+static double milliseconds_since(const struct timespec *start)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (float)((double)(now.tv_sec - start->tv_sec) * 1e3 +
-		       (double)(now.tv_nsec - start->tv_nsec) / 1e6);
+	return (double)(now.tv_sec - start->tv_sec) * 1e3 + (double)(now.tv_nsec - start->tv_nsec) / 1e6;
+}
+
+void jit_report(struct jit *jit, const char *info, const char *error)
+{
+	fill_log(&jit->info, info);
+	fill_log(&jit->error, error);
+}
+
+void jit_start_clock(struct jit *jit)
+{
+	clock_gettime(CLOCK_MONOTONIC, &jit->start);
+}
+
+void jit_report_time(struct jit *jit)
+{
+	float time;
+
+	jit->spent += milliseconds_since(&jit->start);
+	if (!jit->wall_time)
+		return;
+	time = (float)jit->spent;
+	memcpy(jit->wall_time, &time, sizeof(time));
 }
 
 void jit_end(struct jit *jit, bool succeeded, const char *text)
 {
-	float time;
-
-	fill_log(&jit->info, succeeded ? text : "");
-	fill_log(&jit->error, succeeded ? "" : text);
-	if (jit->wall_time) {
-		time = milliseconds_since(&jit->start);
-		memcpy(jit->wall_time, &time, sizeof(time));
-	}
+	jit_report(jit, succeeded ? text : "", succeeded ? "" : text);
+	jit_report_time(jit);
 }

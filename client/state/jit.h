@@ -31,6 +31,7 @@ struct jit {
 	struct jit_log info, error;
 	void **wall_time; /* option value that becomes the time of the load */
 	struct timespec start;
+	double spent; /* milliseconds of the calls so far */
 };
 
 /**
@@ -39,6 +40,14 @@ struct jit {
  * CUDA_ERROR_NOT_SUPPORTED for the ones that name lists in the program's memory.
  */
 CUresult jit_begin(unsigned int count, const CUjit_option *options, void **values, struct jit *ret_jit);
+
+/** Fills the log buffers, each with its text. */
+void jit_report(struct jit *jit, const char *info, const char *error);
+
+/** A further call begins; what it takes is added to the time. */
+void jit_start_clock(struct jit *jit);
+/** Overwrites the value of the time with that of the calls so far, the present one included. */
+void jit_report_time(struct jit *jit);
 
 /** Fills the log buffers and overwrites the values that report something back. `text` is the service's log.
  */

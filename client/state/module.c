@@ -349,11 +349,13 @@ static CUresult load_again(struct client_module *module)
 	struct image image;
 	struct jit jit;
 	CUresult result = renewal_open(module->renewal, &image, &jit);
+	bool prints;
 
 	if (result != CUDA_SUCCESS)
 		return result;
 	answer = control_answer_new();
-	result = send_load(module, &image, &jit, answer);
+	/* There is a place for what it prints since it was loaded first. */
+	result = send_load(module, &image, &jit, answer, &prints);
 	control_answer_free(answer);
 	image_close(&image);
 	return result;

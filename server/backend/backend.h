@@ -29,6 +29,7 @@ struct backend_module;
 struct backend_function;
 struct backend_sink;
 struct backend_graph;
+struct backend_link;
 
 #define BACKEND_PARAMS_MAX    4096u
 #define BACKEND_FUNC_ATTRS    16u
@@ -108,6 +109,15 @@ struct backend_text {
 	bool prints;   /* answered: some of them do. The ring must be there before they run */
 };
 
+/* An input of the device linker. */
+struct backend_link_input {
+	uint32_t type;	/* CUjitInputType */
+	const void *at; /* private to the caller; may go after the call */
+	size_t bytes;
+	const char *name;
+	const struct wire_options *options; /* of this input alone */
+};
+
 struct backend_ops {
 	const char *name; /* "cuda" or "host" */
 
@@ -148,6 +158,14 @@ struct backend_ops {
 	CUresult (*memory_info)(uint64_t *ret_free, uint64_t *ret_total);
 	/* Computes; touches no device. @map: ranks and counts fit its kind. [any] */
 	CUresult (*tensor_map)(const struct wire_tensor_map *map, uint64_t ret_words[WIRE_TENSOR_MAP_WORDS]);
+
+	/* The device linker. These may take seconds and hold up nobody. Image and logs are valid until the
+	 * link is destroyed; the logs are of all that was done to it so far. */
+	CUresult (*link_create)(const struct wire_options *options, struct backend_link **ret_link);
+	CUresult (*link_add)(struct backend_link *link, const struct backend_link_input *input);
+	CUresult (*link_complete)(struct backend_link *link, const void **ret_image, size_t *ret_bytes);
+	void (*link_logs)(const struct backend_link *link, const char **ret_errors, const char **ret_remarks);
+	CUresult (*link_destroy)(struct backend_link *link);
 
 	/* Modules. The first use of a module waits for all that runs on the device, and holds up everybody
 	 * else meanwhile. So lookups take `gap`: whether the caller has let the device run empty; if not, and

@@ -16,6 +16,7 @@
 #include "server/backend/image.h"
 
 #include <elf.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "server/backend/fatbin.h"
@@ -272,4 +273,36 @@ bool image_is_stateless(const void *image, size_t bytes)
 	}
 	/* Without them nobody knows what it calls. */
 	return symbols || elf.header.e_machine != MACHINE_CUDA;
+}
+
+#define ARCHIVE_MAGIC "!<arch>\n"
+
+/* Header of an archive's member: all of it text, padded with blanks. */
+struct archive_member {
+	char name[16], date[12], user[6], group[6], mode[8], size[10], end[2];
+};
+
+bool image_is_archive(const void *image, size_t bytes)
+{
+	const char *at = image;
+	size_t offset = strlen(ARCHIVE_MAGIC);
+	struct archive_member member;
+	char digits[sizeof(member.size) + 1] = "";
+
+	if (bytes < offset || memcmp(at, ARCHIVE_MAGIC, offset) != 0)
+		return false;
+	while (offset < bytes) {
+		uint64_t size;
+
+		if (bytes - offset < sizeof(member))
+			return false;
+		memcpy(&member, at + offset, sizeof(member));
+		memcpy(digits, member.size, sizeof(member.size));
+		size = strtoull(digits, NULL, 10);
+		offset += sizeof(member);
+		if (memcmp(member.end, "`\n", 2) != 0 || size > bytes - offset)
+			return false;
+		offset += size + size % 2; /* members begin at even places */
+	}
+	return true;
 }

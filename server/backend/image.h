@@ -33,6 +33,9 @@ bool image_has_code(const void *image, size_t bytes, unsigned arch);
  */
 bool image_is_stateless(const void *image, size_t bytes);
 
+/** Whether these are the bytes of an archive (ar) whose members lie inside. Any bytes; any thread. */
+bool image_is_archive(const void *image, size_t bytes);
+
 /** Looks at the outer structure of an image. Any bytes, any alignment, any thread. */
 enum image_kind image_check(const void *image, size_t bytes);
 

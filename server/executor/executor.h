@@ -6,6 +6,7 @@
 //   main thread      reads control messages in order; memory and sessions; promotions. Never waits for
 //                    the device: what must wait for a session's work is parked (job.h) and looked at again
 //   module thread    modules, functions, timing, unpinning: calls that the driver may hold up (module.c)
+//   linker thread    the device linker, which may compile for seconds (linker.c)
 //   serving threads  rings and all that happens to a command; a session belongs to one of them (serve.c)
 //
 // A command: ring → intake.c (copied into the journal, checked) → dispatch.c (given to the backend) or hold.c
@@ -24,6 +25,7 @@
 #include "server/executor/contain.h"
 #include "server/executor/gate.h"
 #include "server/executor/job.h"
+#include "server/executor/linker.h"
 #include "server/executor/module.h"
 #include "server/executor/serve.h"
 #include "server/executor/stray.h"
@@ -66,6 +68,7 @@ struct executor {
 
 	struct job_board board;
 	struct module_worker modules;
+	struct linker linker;
 	struct serve_pool pool;
 };
 

@@ -103,6 +103,7 @@ int executor_init(struct executor *executor, const struct backend_ops *ops, int 
 	TAILQ_INIT(&executor->sessions);
 	gate_init(executor, load_patience_ms);
 	burial_init(executor);
+	linker_init(executor);
 	contain_init(executor);
 	pthread_mutex_init(&executor->control_lock, NULL);
 	pthread_mutex_init(&executor->sessions_lock, NULL);
@@ -123,6 +124,7 @@ void executor_deinit(struct executor *executor)
 	struct session *session;
 
 	/* The module thread looks at the serving threads (gate.c), so it goes first. */
+	linker_deinit(executor);
 	module_worker_deinit(executor);
 	serve_pool_deinit(executor);
 	job_board_deinit(&executor->board);
@@ -147,6 +149,7 @@ enum route {
 	ROUTE_NONE,
 	ROUTE_MEMORY,
 	ROUTE_MODULE,
+	ROUTE_LINK,
 	ROUTE_OPEN,
 	ROUTE_CLOSE,
 	ROUTE_DETACH,
@@ -175,6 +178,9 @@ static const enum route routes[WIRE_TYPES] = {
 	[WIRE_QUERY_ELAPSED] = ROUTE_MODULE,
 	[WIRE_MAKE_GRAPH] = ROUTE_MODULE,
 	[WIRE_DROP_GRAPH] = ROUTE_MODULE,
+	[WIRE_LINK_ADD] = ROUTE_LINK,
+	[WIRE_LINK_COMPLETE] = ROUTE_LINK,
+	[WIRE_LINK_DROP] = ROUTE_LINK,
 	[WIRE_OPEN_SESSION] = ROUTE_OPEN,
 	[WIRE_CLOSE_SESSION] = ROUTE_CLOSE,
 	[WIRE_DETACH_SESSION] = ROUTE_DETACH,
@@ -202,6 +208,8 @@ static void route_to_session(struct job *job, enum route route)
 		module_handle(job);
 	else if (route == ROUTE_DETACH)
 		detach_handle(job);
+	else if (route == ROUTE_LINK)
+		linker_handle(job);
 	else
 		open_handle_close(job);
 }
@@ -241,6 +249,7 @@ int executor_handle(struct executor *executor, struct job *job)
 		break;
 	case ROUTE_MEMORY:
 	case ROUTE_MODULE:
+	case ROUTE_LINK:
 	case ROUTE_CLOSE:
 	case ROUTE_DETACH:
 		route_to_session(job, route);

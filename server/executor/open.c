@@ -26,6 +26,7 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/drain.h"
+#include "server/executor/linker.h"
 #include "server/executor/memory.h"
 #include "server/executor/session.h"
 #include "server/executor/takeover.h"
@@ -269,6 +270,7 @@ static int leave(struct job *job)
 	pthread_mutex_lock(&executor->sessions_lock);
 	TAILQ_REMOVE(&executor->sessions, session, link);
 	pthread_mutex_unlock(&executor->sessions_lock);
+	linker_forget(session);
 	session_unref(session); /* the registry's */
 	job->run = begin_burial;
 	module_worker_queue(job);

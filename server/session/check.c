@@ -228,6 +228,35 @@ static int check_load(const struct check_scope *scope, const struct wire_load_mo
 	return r ? r : check_image(load->bytes, packet->fds[0], finding);
 }
 
+static int check_link(
+	const struct wire_link *link, const struct packet *packet, struct check_finding *finding)
+{
+	int r = check_options(&link->options, finding);
+
+	if (!r)
+		r = check_options(&link->own, finding);
+	if (r)
+		return r;
+	if (strlen(link->name) > CHECK_NAME_MAX || link->bytes > CHECK_LINK_BYTES)
+		return answer(finding, CUDA_ERROR_INVALID_VALUE);
+	if (link->position >= CHECK_LINK_INPUTS)
+		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
+	return check_image(link->bytes, packet->fds[0], finding);
+}
+
+/* Where a linked image goes: a memfd, which can be written and whose writing waits for nobody. */
+static int check_link_target(
+	const struct wire_link *link, const struct packet *packet, struct check_finding *finding)
+{
+	struct stat status;
+	int seals = fcntl(packet->fds[0], F_GET_SEALS);
+
+	if (fstat(packet->fds[0], &status) < 0 || !S_ISREG(status.st_mode) || seals < 0 ||
+		(seals & (F_SEAL_WRITE | F_SEAL_GROW)))
+		return broken(finding, "an image cannot be written to this");
+	return check_options(&link->options, finding);
+}
+
 static int check_graph(const struct check_scope *scope, const struct wire_graph *graph,
 	const struct packet *packet, struct check_finding *finding)
 {
@@ -308,7 +337,12 @@ static int check_by_type(const struct check_scope *scope, const struct wire_mess
 			return broken(finding, "slot of an event is out of range");
 		return 0;
 	case WIRE_QUERY_MEMORY:
+	case WIRE_LINK_DROP:
 		return 0;
+	case WIRE_LINK_ADD:
+		return check_link(&message->link, packet, finding);
+	case WIRE_LINK_COMPLETE:
+		return check_link_target(&message->link, packet, finding);
 	case WIRE_CREATE_MEMORY:
 		return check_create(scope, &message->memory, finding);
 	case WIRE_IMPORT_MEMORY:

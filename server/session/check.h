@@ -18,6 +18,8 @@ struct holdings;
 #define CHECK_PAGE	   UINT64_C(4096)
 #define CHECK_NAME_MAX	   16384u /* mangled names get long */
 #define CHECK_IMAGE_MAX	   (UINT64_C(4) << 30)
+#define CHECK_LINK_BYTES   (UINT64_C(256) << 20) /* one input of the device linker */
+#define CHECK_LINK_INPUTS  1024u
 #define CHECK_OPTIONS_MAX  64u
 #define CHECK_WINDOWS_MAX  16u		       /* further windows of one session */
 #define CHECK_OPTION_BYTES (UINT64_C(1) << 20) /* most bytes of a log that an option asks for */

@@ -62,6 +62,13 @@ CUresult cuda_host_unregister(void *address);
 CUresult cuda_memory_info(uint64_t *ret_free, uint64_t *ret_total);
 CUresult cuda_tensor_map(const struct wire_tensor_map *map, uint64_t ret_words[WIRE_TENSOR_MAP_WORDS]);
 
+/* link.c */
+CUresult cuda_link_create(const struct wire_options *options, struct backend_link **ret_link);
+CUresult cuda_link_add(struct backend_link *link, const struct backend_link_input *input);
+CUresult cuda_link_complete(struct backend_link *link, const void **ret_image, size_t *ret_bytes);
+void cuda_link_logs(const struct backend_link *link, const char **ret_errors, const char **ret_remarks);
+CUresult cuda_link_destroy(struct backend_link *link);
+
 /* module.c */
 CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_options *options,
 	struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module);

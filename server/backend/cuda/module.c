@@ -21,22 +21,9 @@
 
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/handles.h"
+#include "server/backend/cuda/jit.h"
 #include "server/backend/cuda/text.h"
 #include "server/backend/image.h"
-
-#define OPTIONS_MAX 32u
-/* Ours in front of the client's: two log buffers and their sizes. */
-#define OWN_OPTIONS 4u
-
-/* Options that are plain numbers, one bit per id. The log buffers are ours; wall time is an answer, not a
- * wish. */
-#define BIT(id)	      (UINT64_C(1) << (id))
-#define RANGE(lo, hi) (((UINT64_C(1) << ((hi) - (lo) + 1)) - 1) << (lo))
-static const uint64_t scalar_options = BIT(CU_JIT_MAX_REGISTERS) | BIT(CU_JIT_THREADS_PER_BLOCK) |
-				       RANGE(CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_FAST_COMPILE) |
-				       RANGE(CU_JIT_LTO, CU_JIT_FMA) |
-				       RANGE(CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES, CU_JIT_SPLIT_COMPILE);
-static const uint64_t ignored_options = RANGE(CU_JIT_WALL_TIME, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
 
 struct backend_module {
 	CUlibrary library;
@@ -44,70 +31,6 @@ struct backend_module {
 	CUkernel *kernels; /* all, in the driver's order */
 	unsigned int count;
 };
-
-struct jit {
-	unsigned count;
-	CUjit_option ids[OWN_OPTIONS + OPTIONS_MAX];
-	void *values[OWN_OPTIONS + OPTIONS_MAX];
-	char errors[8192], remarks[8192];
-};
-
-static void add(struct jit *jit, CUjit_option id, uint64_t value)
-{
-	jit->ids[jit->count] = id;
-	jit->values[jit->count++] = (void *)(uintptr_t)value;
-}
-
-static CUresult jit_init(struct jit *jit, const struct wire_options *options)
-{
-	jit->count = 0;
-	jit->errors[0] = jit->remarks[0] = '\0';
-	add(jit, CU_JIT_ERROR_LOG_BUFFER, (uintptr_t)jit->errors);
-	add(jit, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, sizeof(jit->errors));
-	add(jit, CU_JIT_INFO_LOG_BUFFER, (uintptr_t)jit->remarks);
-	add(jit, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, sizeof(jit->remarks));
-	if (options && options->count > OPTIONS_MAX)
-		return CUDA_ERROR_INVALID_VALUE;
-	for (uint32_t i = 0; options && i < options->count; i++) {
-		const struct wire_option *option = &options->at[i];
-
-		if (option->id >= 64 || !((scalar_options | ignored_options) & BIT(option->id)))
-			return CUDA_ERROR_NOT_SUPPORTED; /* symbol tables: pointers into the client */
-		if (scalar_options & BIT(option->id))
-			add(jit, (CUjit_option)option->id, option->value);
-	}
-	return CUDA_SUCCESS;
-}
-
-/* Errors first: where there are any they are what the reader wants. */
-static void hand_out_log(const struct jit *jit, char *log, size_t size)
-{
-	const char *text = jit->errors[0] ? jit->errors : jit->remarks;
-	size_t length;
-
-	if (!log || !size)
-		return;
-	length = strnlen(text, sizeof(jit->errors) - 1);
-	length = length < size ? length : size - 1;
-	memcpy(log, text, length);
-	log[length] = '\0';
-}
-
-/* The JIT reads up to a NUL; the client's text may come without one. */
-static CUresult terminated(const void *image, size_t bytes, void **ret_copy)
-{
-	char *copy;
-
-	if (bytes == SIZE_MAX)
-		return CUDA_ERROR_INVALID_VALUE;
-	copy = malloc(bytes + 1);
-	if (!copy)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	memcpy(copy, image, bytes);
-	copy[bytes] = '\0';
-	*ret_copy = copy;
-	return CUDA_SUCCESS;
-}
 
 /* ---- load and unload ---- */
 
@@ -213,13 +136,13 @@ CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_opt
 	module = calloc(1, sizeof(*module));
 	code = module ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 	if (!code && kind == IMAGE_TEXT)
-		code = terminated(image, bytes, &copy);
+		code = jit_text(image, bytes, &copy);
 	if (!code)
 		code = runs ? load(module, image, bytes, text, &jit)
 			    : compile(module, copy ? copy : image, copy ? bytes + 1 : bytes, kind, text,
 				      &jit);
 	free(copy);
-	hand_out_log(&jit, log, log_bytes);
+	jit_hand_out_log(&jit, log, log_bytes);
 	if (!code)
 		*ret_module = module;
 	else if (module)

@@ -165,6 +165,11 @@ void host_memory_deinit(void);
 void host_device_read(struct backend_device *ret_device);
 
 /* module.c */
+CUresult host_link_create(const struct wire_options *options, struct backend_link **ret_link);
+CUresult host_link_add(struct backend_link *link, const struct backend_link_input *input);
+CUresult host_link_complete(struct backend_link *link, const void **ret_image, size_t *ret_bytes);
+void host_link_logs(const struct backend_link *link, const char **ret_errors, const char **ret_remarks);
+CUresult host_link_destroy(struct backend_link *link);
 CUresult host_module_load(const void *image, size_t bytes, const struct wire_options *options,
 	struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module);
 CUresult host_module_unload(struct backend_module *module);

@@ -70,6 +70,17 @@ static void fill_memory(struct wire_message *m)
 	case WIRE_DROP_GRAPH:
 		m->graph = (struct wire_graph){.graph = UINT32_MAX - 1};
 		break;
+	case WIRE_LINK_ADD:
+		m->link = (struct wire_link){
+			UINT32_MAX, 1, 2, UINT64_MAX, long_text, ALL(options), ALL(options)};
+		break;
+	case WIRE_LINK_COMPLETE:
+		m->link = (struct wire_link){
+			.link = 5, .position = UINT32_MAX, .name = "", .options = ALL(options)};
+		break;
+	case WIRE_LINK_DROP:
+		m->link = (struct wire_link){.link = UINT32_MAX, .name = ""};
+		break;
 	default:
 		break;
 	}
@@ -312,6 +323,17 @@ static void same_load_module(const struct wire_load_module *a, const struct wire
 	SAME_WORDS(a->options, b->options);
 }
 
+static void same_link(const struct wire_link *a, const struct wire_link *b)
+{
+	ck_assert_uint_eq(a->link, b->link);
+	ck_assert_uint_eq(a->position, b->position);
+	ck_assert_uint_eq(a->type, b->type);
+	ck_assert_uint_eq(a->bytes, b->bytes);
+	ck_assert_str_eq(a->name, b->name);
+	SAME_WORDS(a->options, b->options);
+	SAME_WORDS(a->own, b->own);
+}
+
 /* A code and a text. */
 static void same_text(int32_t code_a, const char *a, int32_t code_b, const char *b)
 {
@@ -441,6 +463,10 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 		ck_assert_uint_eq(a->graph.graph, b->graph.graph);
 		ck_assert_uint_eq(a->graph.bytes, b->graph.bytes);
 		return;
+	case WIRE_LINK_ADD:
+	case WIRE_LINK_COMPLETE:
+	case WIRE_LINK_DROP:
+		return same_link(&a->link, &b->link);
 	case WIRE_ADMIN:
 		ck_assert_str_eq(a->admin.command, b->admin.command);
 		return same_names(&a->admin.arguments, &b->admin.arguments);

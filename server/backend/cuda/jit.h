@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What the driver's compiler is told besides the text: a client's options, and log buffers of ours. No state;
+// any thread.
+
+#ifndef FRMPS_SERVER_BACKEND_CUDA_JIT_H
+#define FRMPS_SERVER_BACKEND_CUDA_JIT_H
+
+#include <stddef.h>
+
+#include "protocol/cuda_abi.h"
+#include "protocol/wire.h"
+
+#define JIT_OPTIONS_MAX 32u
+/* Ours in front of the client's: two log buffers and their sizes. */
+#define JIT_OWN_OPTIONS 4u
+
+/* Stays where it is while the driver knows the buffers. */
+struct jit {
+	unsigned count;
+	CUjit_option ids[JIT_OWN_OPTIONS + JIT_OPTIONS_MAX];
+	void *values[JIT_OWN_OPTIONS + JIT_OPTIONS_MAX];
+	char errors[8192], remarks[8192];
+};
+
+/** Log buffers and a client's options; NULL options: none. CUDA_ERROR_INVALID_VALUE: too many;
+ * CUDA_ERROR_NOT_SUPPORTED for those that point into the client's memory. */
+CUresult jit_init(struct jit *jit, const struct wire_options *options);
+
+/** The client's options alone, of one input of a link. Errors as above. */
+CUresult jit_init_input(struct jit *jit, const struct wire_options *options);
+
+/** Copies a log. Errors first: where there are any they are what the reader wants. */
+void jit_hand_out_log(const struct jit *jit, char *log, size_t size);
+
+/** A copy with a NUL behind it: the compiler reads up to one; the client's text may come without. free() it.
+ */
+CUresult jit_text(const void *text, size_t bytes, void **ret_copy);
+
+#endif
