@@ -133,13 +133,15 @@ static CUresult answer_known(
 }
 
 /* The answer of a list for a pointer that is not known, or to a question that does not fit. */
-static struct answer answer_empty(CUpointer_attribute attribute)
+static struct answer answer_empty(CUpointer_attribute attribute, bool known, uint64_t pointer)
 {
 	const struct range nothing = {.kind = RANGE_HOST};
 	struct answer a;
 
 	if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
 		return make_int((uint32_t)CU_DEVICE_INVALID);
+	if (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && !known) /* ordinary memory, if any */
+		return make_word(pointer);
 	if (answer_known(attribute, &nothing, 0, &a) != CUDA_SUCCESS)
 		return (struct answer){.length = 0};
 	memset(a.bytes, 0, sizeof(a.bytes));
@@ -178,7 +180,7 @@ CUDA_EXPORT CUresult cuPointerGetAttributes(
 		struct answer a;
 
 		if (!known || answer_known(attributes[i], &range, pointer, &a) != CUDA_SUCCESS)
-			a = answer_empty(attributes[i]);
+			a = answer_empty(attributes[i], known, pointer);
 		if (a.length == 0 || !data[i])
 			return CUDA_ERROR_INVALID_VALUE;
 		memcpy(data[i], a.bytes, a.length);

@@ -7,6 +7,7 @@
 
 #include "client/entry/entry.h"
 
+#include "client/state/device.h"
 #include "client/state/stream.h"
 
 struct attributes {
@@ -75,6 +76,19 @@ static CUresult get(CUstream handle, CUlaunchAttributeID id, CUlaunchAttributeVa
 ENTRY_PAIR(cuStreamGetAttribute, _ptsz, get,
 	(CUstream stream, CUlaunchAttributeID id, CUlaunchAttributeValue *value), stream, id, value)
 
+/* What the device would not take. */
+static bool is_possible(CUlaunchAttributeID id, const CUlaunchAttributeValue *value)
+{
+	const struct client_device *device = device_get(0);
+	int most = 0;
+
+	if (id != CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW || !device ||
+		device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, &most) !=
+			CUDA_SUCCESS)
+		return true;
+	return most <= 0 || value->accessPolicyWindow.num_bytes <= (size_t)most;
+}
+
 static CUresult set(
 	CUstream handle, CUlaunchAttributeID id, const CUlaunchAttributeValue *value, bool per_thread)
 {
@@ -90,7 +104,7 @@ static CUresult set(
 						   with */
 		return value->priority == stream->priority ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 	kept = value_of(stream, id);
-	if (!kept)
+	if (!kept || !is_possible(id, value))
 		return CUDA_ERROR_INVALID_VALUE;
 	*kept = *value;
 	return CUDA_SUCCESS;

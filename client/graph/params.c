@@ -119,6 +119,8 @@ CUresult params_kernel(const CUDA_KERNEL_NODE_PARAMS *given, const struct graph_
 		r = encode_arguments(&launch, given->kernelParams, given->extra);
 	if (r == CUDA_SUCCESS)
 		r = params_launch(&launch, ret_params);
+	if (r == CUDA_SUCCESS)
+		ret_params->kernel.by_kernel = !given->func;
 	if (r == CUDA_SUCCESS && keep) {
 		r = params_attributes_copy(ret_params, keep);
 		if (r != CUDA_SUCCESS)
@@ -132,7 +134,8 @@ void params_kernel_get(const struct graph_kernel *kernel, CUDA_KERNEL_NODE_PARAM
 	const struct frmps_launch *body = kernel->body;
 
 	*ret_given = (CUDA_KERNEL_NODE_PARAMS){
-		.func = (CUfunction)(uintptr_t)kernel->function,
+		.func = kernel->by_kernel ? NULL : (CUfunction)(uintptr_t)kernel->function,
+		.kern = kernel->by_kernel ? (CUkernel)(uintptr_t)kernel->function : NULL,
 		.gridDimX = body->grid_x,
 		.gridDimY = body->grid_y,
 		.gridDimZ = body->grid_z,

@@ -31,6 +31,8 @@
 
 #define CONTEXTS 256
 #define PRIMARY	 0 /* slot of device 0's primary context */
+/* Local memory that a thread can have on any device. */
+#define STACK_BYTES_MAX (512u << 10)
 
 enum life { FREE, LIVE, ENDING, DEAD };
 
@@ -191,6 +193,8 @@ CUresult context_set_limit(CUcontext handle, CUlimit limit, size_t value)
 		r = set_text_limit(&value);
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (limit == CU_LIMIT_STACK_SIZE && value > STACK_BYTES_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
 	if (value > device->limits[limit] && limit != CU_LIMIT_PRINTF_FIFO_SIZE)
 		client_log(CLIENT_LOG_INFO,
 			"limit %d stays at the service's %llu, the program asked for %llu", (int)limit,
@@ -304,7 +308,8 @@ static CUresult release_all(struct context *context)
 	managed_release_context(handle);
 	host_release_context(handle);
 	memory_release_context(handle);
-	return r;
+	/* A fault is told elsewhere. */
+	return process_error() == CUDA_SUCCESS ? r : CUDA_SUCCESS;
 }
 
 static CUresult end_life(struct context *context)
@@ -363,6 +368,9 @@ CUresult context_primary_retain(int device, CUcontext *ret_context)
 
 	if (!context)
 		return CUDA_ERROR_INVALID_DEVICE;
+	/* After a fault a process gets no second context. */
+	if (process_error() != CUDA_SUCCESS && word_acquire(&context->life) == DEAD)
+		return CUDA_ERROR_DEVICE_UNAVAILABLE;
 	pthread_mutex_lock(&lock);
 	/* A thread that is ending the context goes on to DEAD only under this lock, and sees the new use. */
 	if (context->uses++ == 0 && word_relaxed(&context->life) != ENDING)

@@ -6,22 +6,15 @@
 
 #include "client/state/device.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* Text of a UUID as tools print it: "GPU-" and five groups. */
 #define UUID_TEXT 41
 
 static struct client_device device;
 static int visible_count;
-
-static bool same_name(const char *a, const char *b, size_t length)
-{
-	return strncasecmp(a, b, length) == 0;
-}
 
 static void uuid_text(const uint8_t uuid[16], char ret_text[UUID_TEXT])
 {
@@ -31,27 +24,32 @@ static void uuid_text(const uint8_t uuid[16], char ret_text[UUID_TEXT])
 		at += sprintf(at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
 }
 
-/* The device that an entry of the list names: a number, or the beginning of exactly one UUID; -1 if none. */
-static int entry_index(const char *entry, size_t length, int count, const uint8_t (*uuids)[16])
+/* The device that begins with this text, as tools print UUIDs; -1 if it is not exactly one. */
+static int uuid_index(const char *entry, size_t length, int count, const uint8_t (*uuids)[16])
 {
 	char text[UUID_TEXT];
 	int found = -1;
 
-	if (length > 0 && isdigit((unsigned char)*entry)) {
-		char *end;
-		unsigned long n = strtoul(entry, &end, 10);
-
-		return end == entry + length && n < (unsigned long)count ? (int)n : -1;
-	}
+	if (length <= 4 || length >= sizeof(text))
+		return -1;
 	for (int i = 0; i < count; ++i) {
 		uuid_text(uuids[i], text);
-		if (length <= 4 || length >= sizeof(text) || !same_name(entry, text, length))
+		if (strncmp(entry, text, length) != 0)
 			continue;
 		if (found >= 0)
 			return -1;
 		found = i;
 	}
 	return found;
+}
+
+/* A number ends where its digits end, whatever comes behind. */
+static int number_index(const char *entry, size_t length, int count)
+{
+	char *end;
+	long n = strtol(entry, &end, 10);
+
+	return length > 0 && end != entry && n >= 0 && n < count ? (int)n : -1;
 }
 
 static bool is_blank(char c)
@@ -76,21 +74,30 @@ static const char *next_entry(const char *list, const char **ret_entry, size_t *
 
 int device_ordinal(const char *visible, int index, int count, const uint8_t (*uuids)[16])
 {
+	bool by_uuid;
+	int place = -1;
+
 	if (!visible)
 		return index;
+	while (is_blank(*visible))
+		++visible;
+	by_uuid = *visible == 'G'; /* the first entry says what the others have to be */
 	for (int ordinal = 0; visible; ++ordinal) {
 		const char *entry;
 		size_t length;
 		int named;
 
 		visible = next_entry(visible, &entry, &length);
-		named = entry_index(entry, length, count, uuids);
+		named = by_uuid ? uuid_index(entry, length, count, uuids)
+				: number_index(entry, length, count);
 		if (named < 0)
-			return -1;
+			break;
+		if (named == index && place >= 0)
+			return DEVICE_TWICE;
 		if (named == index)
-			return ordinal;
+			place = ordinal;
 	}
-	return -1;
+	return place;
 }
 
 bool device_all_hidden(const char *visible)
@@ -163,7 +170,7 @@ static void take(const struct wire_device *from)
 		sizeof(*device.limits));
 }
 
-void device_snapshot(const struct wire_welcome *welcome, const char *visible)
+CUresult device_snapshot(const struct wire_welcome *welcome, const char *visible)
 {
 	uint8_t uuids[WIRE_DEVICES_MAX][16] = {0};
 
@@ -174,8 +181,13 @@ void device_snapshot(const struct wire_welcome *welcome, const char *visible)
 	}
 	/* The session's work goes to the first device of the Welcome, whatever else the service has. */
 	take(&welcome->devices[0]);
+	for (uint32_t i = 0; i < welcome->device_count; ++i)
+		if (device_ordinal(visible, (int)i, (int)welcome->device_count,
+			    (const uint8_t(*)[16])uuids) == DEVICE_TWICE)
+			return CUDA_ERROR_INVALID_DEVICE;
 	visible_count =
 		device_ordinal(visible, 0, (int)welcome->device_count, (const uint8_t(*)[16])uuids) >= 0;
+	return visible_count ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 
 int device_count(void)

@@ -52,14 +52,19 @@ CUresult device_attribute(const struct client_device *device, int attribute, int
 bool device_all_hidden(const char *visible);
 
 /**
- * The place of a device in a CUDA_VISIBLE_DEVICES list: what ordinal the program gives it, or -1 if it is
- * hidden. The list ends at the first entry that names nothing.
+ * The place of a device in a CUDA_VISIBLE_DEVICES list: what ordinal the program gives it, -1 if it is
+ * hidden, DEVICE_TWICE if the list names it twice, with which the driver does not start. The list ends at the
+ * first entry that names nothing, and all of its entries are of the kind of the first: numbers or UUIDs.
  * @visible: NULL means all
  * @index: the device's number, of @count; @uuids: their UUIDs
  */
+#define DEVICE_TWICE -2
 int device_ordinal(const char *visible, int index, int count, const uint8_t (*uuids)[16]);
 
-/** Takes the snapshot. Called once, by process start, before any other thread can ask. */
-void device_snapshot(const struct wire_welcome *welcome, const char *visible);
+/**
+ * Takes the snapshot. Called once, by process start, before any other thread can ask.
+ * Return: CUDA_ERROR_NO_DEVICE if none is visible, CUDA_ERROR_INVALID_DEVICE if one is twice.
+ */
+CUresult device_snapshot(const struct wire_welcome *welcome, const char *visible);
 
 #endif

@@ -100,11 +100,9 @@ static CUresult begin(void)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	r = connect_open(welcome, &connection);
 	if (r == CUDA_SUCCESS) {
-		device_snapshot(&welcome->message.welcome, visible);
-		if (device_count() == 0) {
+		r = device_snapshot(&welcome->message.welcome, visible);
+		if (r != CUDA_SUCCESS)
 			connect_close(&connection);
-			r = CUDA_ERROR_NO_DEVICE;
-		}
 	}
 	control_answer_free(welcome);
 	return r;

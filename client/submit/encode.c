@@ -35,6 +35,92 @@ static CUresult block_error(const struct client_function *function, uint64_t thr
 	return registers > (uint64_t)limit ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_ERROR_INVALID_VALUE;
 }
 
+struct dim {
+	uint32_t x, y, z;
+};
+
+static bool is_set(struct dim dim)
+{
+	return dim.x || dim.y || dim.z;
+}
+
+static bool divides(struct dim divisor, const uint32_t of[3])
+{
+	return of[0] % divisor.x == 0 && of[1] % divisor.y == 0 && of[2] % divisor.z == 0;
+}
+
+/* Blocks of a cluster; 0 for a size that no device has. */
+static uint32_t cluster_blocks(struct dim cluster)
+{
+	if (cluster.x > CLUSTER_MAX || cluster.y > CLUSTER_MAX || cluster.z > CLUSTER_MAX)
+		return 0;
+	return cluster.x * cluster.y * cluster.z;
+}
+
+/* What the launch says of clusters; all zero is nothing. */
+static void read_clusters(const struct launch *launch, struct dim *ret_cluster, struct dim *ret_preferred)
+{
+	for (uint32_t i = 0; i < launch->attribute_total; ++i) {
+		const CUlaunchAttributeValue *value = &launch->attributes[i].value;
+
+		if (launch->attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+			*ret_cluster =
+				(struct dim){value->clusterDim.x, value->clusterDim.y, value->clusterDim.z};
+		if (launch->attributes[i].id == CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION)
+			*ret_preferred = (struct dim){value->preferredClusterDim.x,
+				value->preferredClusterDim.y, value->preferredClusterDim.z};
+	}
+}
+
+/* The preferred size is made of clusters. */
+static bool fits_preferred(struct dim preferred, struct dim cluster)
+{
+	const uint32_t sizes[3] = {preferred.x, preferred.y, preferred.z};
+
+	return cluster_blocks(cluster) > 0 && cluster_blocks(preferred) > 0 && divides(cluster, sizes);
+}
+
+/* The launch's size, the kernel's own, and the grid. How large clusters of kernels that bound them
+ * (.maxclusterrank) may be, no attribute tells: the service judges. */
+static CUresult check_clusters(const struct launch *launch)
+{
+	const int32_t *attributes = launch->function->attributes;
+	const struct dim own = {(uint32_t)attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH],
+		(uint32_t)attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT],
+		(uint32_t)attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH]};
+	bool large = attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] != 0;
+	struct dim cluster = {0, 0, 0}, preferred = {0, 0, 0};
+	uint32_t blocks;
+
+	read_clusters(launch, &cluster, &preferred);
+	if (is_set(own) && is_set(cluster) && memcmp(&own, &cluster, sizeof(own)) != 0)
+		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+	if (is_set(own))
+		cluster = own;
+	if (is_set(preferred) && !fits_preferred(preferred, cluster))
+		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+	if (!is_set(cluster))
+		return attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET]
+			       ? CUDA_ERROR_INVALID_CLUSTER_SIZE
+			       : CUDA_SUCCESS;
+	blocks = cluster_blocks(cluster);
+	if (blocks == 0 || blocks > (large ? CLUSTER_MAX : CLUSTER_PORTABLE) ||
+		!divides(cluster, launch->grid))
+		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+	return CUDA_SUCCESS;
+}
+
+/* Kernels that have to do with clusters, or launches: few. */
+static bool may_cluster(const struct launch *launch)
+{
+	const int32_t *attributes = launch->function->attributes;
+
+	return launch->attribute_total || attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] ||
+	       attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT] ||
+	       attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH] ||
+	       attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET];
+}
+
 CUresult encode_check(const struct launch *launch)
 {
 	const struct client_function *function = launch->function;
@@ -49,6 +135,12 @@ CUresult encode_check(const struct launch *launch)
 	threads = (uint64_t)launch->block[0] * launch->block[1];
 	if (threads > function->max_threads || threads * launch->block[2] > function->max_threads)
 		return block_error(function, threads > UINT32_MAX ? threads : threads * launch->block[2]);
+	if (__builtin_expect(may_cluster(launch), 0)) {
+		CUresult result = check_clusters(launch);
+
+		if (result != CUDA_SUCCESS)
+			return result;
+	}
 	if ((int64_t)launch->shared_bytes >
 		(int64_t)function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])
 		return CUDA_ERROR_INVALID_VALUE;
@@ -95,20 +187,6 @@ CUresult encode_arguments(struct launch *launch, void **params, void **extra)
 	return CUDA_SUCCESS;
 }
 
-/* A compile-time cluster size, and what divides the grid, is judged by the service. */
-static CUresult check_cluster(const struct launch *launch, const CUlaunchAttributeValue *value)
-{
-	uint64_t blocks = (uint64_t)value->clusterDim.x * value->clusterDim.y;
-	bool large = launch->function->attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] != 0;
-
-	if (blocks > CLUSTER_MAX)
-		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-	blocks *= value->clusterDim.z;
-	if (blocks == 0 || blocks > (large ? CLUSTER_MAX : CLUSTER_PORTABLE))
-		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-	return CUDA_SUCCESS;
-}
-
 /*
  * Attributes whose values are plain data. Events and graph nodes name objects of this process; what a later
  * driver adds could hold anything.
@@ -126,14 +204,16 @@ static bool is_data(CUlaunchAttributeID id)
 	}
 }
 
-static CUresult check_attribute(const struct launch *launch, const CUlaunchAttribute *attribute)
+static CUresult check_attribute(const CUlaunchAttribute *attribute)
 {
 	if (!is_data(attribute->id)) {
 		client_log(CLIENT_LOG_ERROR, "launch attribute %d is not supported", (int)attribute->id);
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
-	if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
-		return check_cluster(launch, &attribute->value);
+	if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE &&
+		(unsigned int)attribute->value.clusterSchedulingPolicyPreference >
+			CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING)
+		return CUDA_ERROR_INVALID_VALUE;
 	return CUDA_SUCCESS;
 }
 
@@ -150,7 +230,7 @@ CUresult encode_attributes(struct launch *launch, const CUlaunchAttribute *attri
 	if (count > 0 && !attributes)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (uint32_t i = 0; i < count; ++i) {
-		CUresult result = check_attribute(launch, &attributes[i]);
+		CUresult result = check_attribute(&attributes[i]);
 
 		if (result != CUDA_SUCCESS)
 			return result;

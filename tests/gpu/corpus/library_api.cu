@@ -35,12 +35,12 @@ int main()
 	CHECK(cuKernelGetLibrary(&owner, kernel));
 	printf("kernels %u, %s, %s\n", kernels, name,
 		listed == kernel && owner == library ? "the same" : "others");
-	CHECK(cuKernelGetParamInfo(kernel, 1, &offset, &size));
-	printf("second parameter: offset %zu, size %zu\n", offset, size);
 	CHECK(cuKernelGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel, 0));
 	CHECK(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 65536, kernel, 0));
 	printf("threads %d\n", threads);
 	buffer<unsigned> out(1); // here the primary context is made
+	CHECK(cuKernelGetParamInfo(kernel, 1, &offset, &size));
+	printf("second parameter: offset %zu, size %zu\n", offset, size);
 	void *arguments[] = {&out.at, &factor};
 	CHECK(cuLaunchKernel((CUfunction)kernel, 2, 1, 1, 8, 1, 1, 65536, nullptr, arguments, nullptr));
 	CHECK(cuKernelGetFunction(&function, kernel));

@@ -53,8 +53,11 @@ template <class K> static void describe(const char *name, K kernel)
 		}
 		CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
 			&blocks, kernel, threads, 0, cudaOccupancyDisableCachingOverride));
-		CHECK(cudaOccupancyAvailableDynamicSMemPerBlock(&bytes, kernel, 2, threads));
-		printf(", %d, left %zu\n", blocks, bytes);
+		printf(", %d, left ", blocks);
+		if (cudaOccupancyAvailableDynamicSMemPerBlock(&bytes, kernel, 2, threads) == cudaSuccess)
+			printf("%zu\n", bytes);
+		else // two of them do not fit
+			printf("%s\n", name_of(cudaGetLastError()));
 	}
 	CHECK(cudaOccupancyMaxPotentialBlockSize(&grid, &block, kernel, 0, 0));
 	printf("%s: grid %d, block %d", name, grid, block);

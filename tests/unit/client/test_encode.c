@@ -277,8 +277,12 @@ static CUresult launch_with(const CUlaunchAttribute *attributes, unsigned count)
 	uint64_t a = 5;
 	uint32_t b = 6;
 	void *params[] = {&a, &b, &a};
-	CUlaunchConfig config = {
-		.gridDimX = 8, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1};
+	CUlaunchConfig config = {.gridDimX = 16,
+		.gridDimY = 2,
+		.gridDimZ = 2,
+		.blockDimX = 32,
+		.blockDimY = 1,
+		.blockDimZ = 1};
 
 	config.attrs = (CUlaunchAttribute *)attributes;
 	config.numAttrs = count;
@@ -345,16 +349,15 @@ START_TEST(clusters)
 		unsigned x, y, z, large;
 		CUresult result;
 	} rows[] = {
-		{8, 1, 1, 0, CUDA_SUCCESS},
-		{2, 2, 2, 0, CUDA_SUCCESS},
-		{0, 1, 1, 0, CUDA_ERROR_INVALID_CLUSTER_SIZE},
-		{1, 1, 0, 0, CUDA_ERROR_INVALID_CLUSTER_SIZE},
-		{9, 1, 1, 0, CUDA_ERROR_INVALID_CLUSTER_SIZE},
-		{16, 1, 1, 0, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+		{8, 1, 1, 0, CUDA_SUCCESS}, {2, 2, 2, 0, CUDA_SUCCESS},
+		{0, 1, 1, 0, CUDA_ERROR_INVALID_CLUSTER_SIZE}, {1, 1, 0, 0, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+		{9, 1, 1, 0, CUDA_ERROR_INVALID_CLUSTER_SIZE}, {16, 1, 1, 0, CUDA_ERROR_INVALID_CLUSTER_SIZE},
 		{65536, 65536, 0, 0, CUDA_ERROR_INVALID_CLUSTER_SIZE},
 		{4294967295u, 4294967295u, 4294967295u, 0, CUDA_ERROR_INVALID_CLUSTER_SIZE},
-		{16, 1, 1, 1, CUDA_SUCCESS},
-		{17, 1, 1, 1, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+		{16, 1, 1, 1, CUDA_SUCCESS}, {17, 1, 1, 1, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+		{0, 0, 0, 0, CUDA_SUCCESS}, /* none */
+		{3, 1, 1, 0, CUDA_ERROR_INVALID_CLUSTER_SIZE},
+		{1, 4, 1, 0, CUDA_ERROR_INVALID_CLUSTER_SIZE}, /* not of this grid */
 	};
 	CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
 
@@ -367,6 +370,35 @@ START_TEST(clusters)
 		attribute.value.clusterDim.z = rows[i].z;
 		ck_assert_int_eq(launch_with(&attribute, 1), rows[i].result);
 	}
+}
+END_TEST
+
+/* A kernel's own size, the launch's, a preferred one: they have to fit each other and the grid. */
+START_TEST(clusters_of_a_kernel)
+{
+	struct client_function *function = function_find(add);
+	CUlaunchAttribute attributes[2] = {{.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION},
+		{.id = CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION}};
+
+	attributes[0].value.clusterDim.x = 2;
+	attributes[0].value.clusterDim.y = attributes[0].value.clusterDim.z = 1;
+	attributes[1].value.preferredClusterDim.x = 4;
+	attributes[1].value.preferredClusterDim.y = attributes[1].value.preferredClusterDim.z = 1;
+	ck_assert_int_eq(launch_with(attributes, 2), CUDA_SUCCESS);
+	ck_assert_int_eq(launch_with(&attributes[1], 1), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	attributes[1].value.preferredClusterDim.x = 3;
+	ck_assert_int_eq(launch_with(attributes, 2), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	function->attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] = 1;
+	ck_assert_int_eq(launch_with(NULL, 0), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	ck_assert_int_eq(launch_with(attributes, 1), CUDA_SUCCESS);
+	function->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = 4;
+	ck_assert_int_eq(launch_with(NULL, 0), CUDA_ERROR_INVALID_CLUSTER_SIZE); /* of no height */
+	function->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT] = 1;
+	function->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH] = 1;
+	ck_assert_int_eq(launch_with(NULL, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(launch_with(attributes, 1), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+	function->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = 5;
+	ck_assert_int_eq(launch_with(NULL, 0), CUDA_ERROR_INVALID_CLUSTER_SIZE);
 }
 END_TEST
 
@@ -415,6 +447,7 @@ int main(void)
 	tcase_add_test(tcase, attributes_refused);
 	tcase_add_test(tcase, attribute_count);
 	tcase_add_test(tcase, clusters);
+	tcase_add_test(tcase, clusters_of_a_kernel);
 	tcase_add_test(tcase, cooperative);
 	return suite_run(suite);
 }
