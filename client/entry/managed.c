@@ -96,6 +96,74 @@ ENTRY_PAIR(cuMemPrefetchAsync_v2, _ptsz, prefetch,
 	(CUdeviceptr address, size_t bytes, CUmemLocation location, unsigned int flags, CUstream stream),
 	address, bytes, location, flags, stream)
 
+/* Ranges of one call: all of them managed, on a stream of the program's. */
+static CUresult check_ranges(const CUdeviceptr *addresses, const size_t *bytes, size_t count,
+	unsigned long long flags, CUstream handle, bool per_thread)
+{
+	struct client_stream *stream;
+	CUresult r = process_enter_context();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!addresses || !bytes || count == 0 || flags || handle == CU_STREAM_LEGACY ||
+		(!handle && !per_thread))
+		return CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; i < count; ++i)
+		if (bytes[i] == 0 || !managed_holds(addresses[i], bytes[i]))
+			return CUDA_ERROR_INVALID_VALUE;
+	return stream_resolve(handle, per_thread, &stream);
+}
+
+/* Places are for the ranges from their index to the next one's. */
+static CUresult check_places(const CUmemLocation *places, const size_t *first, size_t number, size_t count)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	if (!places || !first || number == 0 || number > count || first[0] != 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; i < number && r == CUDA_SUCCESS; ++i) {
+		r = check_place(&places[i]);
+		if (first[i] >= count || (i > 0 && first[i] <= first[i - 1]))
+			r = CUDA_ERROR_INVALID_VALUE;
+	}
+	return r;
+}
+
+static CUresult prefetch_batch(CUdeviceptr *addresses, size_t *bytes, size_t count, CUmemLocation *places,
+	size_t *first, size_t number, unsigned long long flags, CUstream stream, bool per_thread)
+{
+	CUresult r = check_ranges(addresses, bytes, count, flags, stream, per_thread);
+	size_t place = 0;
+
+	if (r == CUDA_SUCCESS)
+		r = check_places(places, first, number, count);
+	for (size_t i = 0; i < count && r == CUDA_SUCCESS; ++i) {
+		if (place + 1 < number && first[place + 1] == i)
+			++place;
+		r = managed_prefetch(addresses[i], bytes[i], &places[place]);
+	}
+	return r;
+}
+
+/* What was discarded may be read as anything; as it is, for instance. */
+static CUresult discard_batch(CUdeviceptr *addresses, size_t *bytes, size_t count, unsigned long long flags,
+	CUstream stream, bool per_thread)
+{
+	return check_ranges(addresses, bytes, count, flags, stream, per_thread);
+}
+
+ENTRY_PAIR(cuMemPrefetchBatchAsync, _ptsz, prefetch_batch,
+	(CUdeviceptr * addresses, size_t *bytes, size_t count, CUmemLocation *places, size_t *first,
+		size_t number, unsigned long long flags, CUstream stream),
+	addresses, bytes, count, places, first, number, flags, stream)
+ENTRY_PAIR(cuMemDiscardAndPrefetchBatchAsync, _ptsz, prefetch_batch,
+	(CUdeviceptr * addresses, size_t *bytes, size_t count, CUmemLocation *places, size_t *first,
+		size_t number, unsigned long long flags, CUstream stream),
+	addresses, bytes, count, places, first, number, flags, stream)
+ENTRY_PAIR(cuMemDiscardBatchAsync, _ptsz, discard_batch,
+	(CUdeviceptr * addresses, size_t *bytes, size_t count, unsigned long long flags, CUstream stream),
+	addresses, bytes, count, flags, stream)
+
 CUDA_EXPORT CUresult cuMemRangeGetAttribute(
 	void *data, size_t size, CUmem_range_attribute attribute, CUdeviceptr address, size_t bytes)
 {

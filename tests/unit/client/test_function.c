@@ -415,7 +415,7 @@ END_TEST
 
 static void launch(CUfunction function)
 {
-	ck_assert_int_eq(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_SUCCESS);
+	ck_assert_int_eq(cuLaunchKernel(function, 4, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_SUCCESS);
 }
 
 static void set(CUfunction function, CUfunction_attribute attribute, int value)
@@ -433,6 +433,8 @@ START_TEST(launches_keep_the_value_they_were_made_with)
 
 	set(plain, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 50);
 	set(plain, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 2);
+	set(plain, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, 1);
+	set(plain, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, 1);
 	launch(plain);
 	/* Nobody waits for a kernel that has other settings, or none. */
 	set(other, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 50);

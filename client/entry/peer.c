@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Entry points: peers. A program sees one device, and a device is no peer of itself: access to another
+// context of the same device needs no permission and can be given none. Copies "between" contexts are copies
+// on the device.
+
+#include "client/entry/entry.h"
+
+#include "client/state/context.h"
+
+static CUresult enter(CUcontext peer)
+{
+	CUresult r = process_enter_context();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return context_is_live(peer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUDA_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
+{
+	CUresult r = enter(peer);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+}
+
+CUDA_EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer)
+{
+	CUresult r = enter(peer);
+
+	return r == CUDA_SUCCESS ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : r;
+}
+
+/* The contexts of memory sides have to be live ones; arrays have theirs. */
+static bool are_contexts(const CUDA_MEMCPY3D_PEER *copy)
+{
+	return (copy->srcMemoryType != CU_MEMORYTYPE_DEVICE || context_is_live(copy->srcContext)) &&
+	       (copy->dstMemoryType != CU_MEMORYTYPE_DEVICE || context_is_live(copy->dstContext));
+}
+
+static CUDA_MEMCPY3D general_of(const CUDA_MEMCPY3D_PEER *copy)
+{
+	return (CUDA_MEMCPY3D){
+		.srcXInBytes = copy->srcXInBytes,
+		.srcY = copy->srcY,
+		.srcZ = copy->srcZ,
+		.srcLOD = copy->srcLOD,
+		.srcMemoryType = copy->srcMemoryType,
+		.srcHost = copy->srcHost,
+		.srcDevice = copy->srcDevice,
+		.srcArray = copy->srcArray,
+		.srcPitch = copy->srcPitch,
+		.srcHeight = copy->srcHeight,
+		.dstXInBytes = copy->dstXInBytes,
+		.dstY = copy->dstY,
+		.dstZ = copy->dstZ,
+		.dstLOD = copy->dstLOD,
+		.dstMemoryType = copy->dstMemoryType,
+		.dstHost = copy->dstHost,
+		.dstDevice = copy->dstDevice,
+		.dstArray = copy->dstArray,
+		.dstPitch = copy->dstPitch,
+		.dstHeight = copy->dstHeight,
+		.WidthInBytes = copy->WidthInBytes,
+		.Height = copy->Height,
+		.Depth = copy->Depth,
+	};
+}
+
+static CUresult read_copy(const CUDA_MEMCPY3D_PEER *copy, CUDA_MEMCPY3D *ret_copy)
+{
+	CUresult r = process_enter_context();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!copy)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!are_contexts(copy))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*ret_copy = general_of(copy);
+	return CUDA_SUCCESS;
+}
+
+static CUresult copy_now(const CUDA_MEMCPY3D_PEER *given, bool per_thread)
+{
+	CUDA_MEMCPY3D copy;
+	CUresult r = read_copy(given, &copy);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return per_thread ? cuMemcpy3D_v2_ptds(&copy) : cuMemcpy3D_v2(&copy);
+}
+
+static CUresult copy_later(const CUDA_MEMCPY3D_PEER *given, CUstream stream, bool per_thread)
+{
+	CUDA_MEMCPY3D copy;
+	CUresult r = read_copy(given, &copy);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return per_thread ? cuMemcpy3DAsync_v2_ptsz(&copy, stream) : cuMemcpy3DAsync_v2(&copy, stream);
+}
+
+ENTRY_PAIR(cuMemcpy3DPeer, _ptds, copy_now, (const CUDA_MEMCPY3D_PEER *copy), copy)
+ENTRY_PAIR(cuMemcpy3DPeerAsync, _ptsz, copy_later, (const CUDA_MEMCPY3D_PEER *copy, CUstream stream), copy,
+	stream)
