@@ -783,6 +783,10 @@ typedef struct CUipcMemHandle {
 	char reserved[CU_IPC_HANDLE_SIZE];
 } CUipcMemHandle;
 
+typedef struct CUipcEventHandle {
+	char reserved[CU_IPC_HANDLE_SIZE];
+} CUipcEventHandle;
+
 typedef enum CUipcMem_flags {
 	CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
 } CUipcMem_flags;

@@ -89,7 +89,8 @@ static const size_t BUILD_SLACK = 16384;
 	X(DETACH_SESSION, DetachSession)                                                                     \
 	X(LINK_ADD, LinkAdd)                                                                                 \
 	X(LINK_COMPLETE, LinkComplete)                                                                       \
-	X(LINK_DROP, LinkDrop)
+	X(LINK_DROP, LinkDrop)                                                                               \
+	X(IMPORT_HOST, ImportHost)
 
 #define X(name, table)                                                                                       \
 	static_assert(                                                                                       \
@@ -513,6 +514,10 @@ static body build_body(Builder *b, const wire_message &m)
 	case WIRE_LINK_COMPLETE:
 	case WIRE_LINK_DROP:
 		return build_link(b, m.type, m.link);
+	case WIRE_IMPORT_HOST:
+		return fb::CreateImportHost(
+			b->fbb, m.import.address, m.import.bytes, m.import.session, m.import.source)
+			.Union();
 	case WIRE_ADMIN:
 		return build_admin(b, m.admin);
 	case WIRE_ADMIN_REPLY:
@@ -967,6 +972,10 @@ static bool read_body(Reader *r, const fb::Message *t, wire_message *m)
 	case fb::Body_LinkComplete:
 	case fb::Body_LinkDrop:
 		return read_link(r, t, &m->link), true;
+	case fb::Body_ImportHost: {
+		const fb::ImportHost *i = t->body_as_ImportHost();
+		return m->import = wire_import{i->address(), i->bytes(), i->session(), i->source()}, true;
+	}
 	case fb::Body_Admin:
 		return read(r, t->body_as_Admin(), &m->admin), true;
 	case fb::Body_AdminReply:

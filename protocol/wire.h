@@ -75,6 +75,7 @@ enum wire_type {
 	WIRE_LINK_ADD,
 	WIRE_LINK_COMPLETE,
 	WIRE_LINK_DROP,
+	WIRE_IMPORT_HOST,
 	WIRE_TYPES
 };
 
@@ -258,6 +259,12 @@ struct wire_graph {
 	uint32_t graph;
 	uint64_t bytes;
 };
+/* ImportHost. */
+struct wire_import {
+	uint64_t address, bytes, session, source;
+};
+/* Flags of MapHost. */
+#define WIRE_HOST_EVENTS 1u
 /* LinkAdd, LinkComplete, LinkDrop: fields that the message lacks are 0, "" and empty. */
 struct wire_link {
 	uint32_t link, position, type;
@@ -312,6 +319,7 @@ struct wire_message {
 		struct wire_tensor_map tensor_map;
 		struct wire_graph graph;
 		struct wire_link link;
+		struct wire_import import;
 		struct wire_admin admin;
 		struct wire_admin_reply admin_reply;
 	};

@@ -144,6 +144,27 @@ struct shm_block {
 	uint8_t records[SHM_BLOCK_BYTES - 16];
 };
 
+/*
+ * An event of several programs: 256 bytes in a page of pinned memory that the programs which know it share,
+ * each at an address of its own. Records are counted: number n is made by taking it from `recorded`, and is
+ * done when its place, n % SHM_SHARED_RECORDS, says so. The device of the recording program writes that, in
+ * stream order; the daemon does for a program that has ended. Nothing here is trusted: a program that writes
+ * nonsense keeps those waiting, or lets them go, that share the event.
+ */
+#define SHM_SHARED_RECORDS 15u
+struct shm_shared_record {
+	word64 done;	/* number of the latest record of this place that is over */
+	word64 session; /* whose latest record it is */
+};
+struct shm_shared_event {
+	word64 recorded; /* number of the latest record; 0: none */
+	uint64_t reserved;
+	struct shm_shared_record records[SHM_SHARED_RECORDS];
+};
+#define SHM_SHARED_PAGE_BYTES  4096u
+#define SHM_SHARED_PAGE_EVENTS (SHM_SHARED_PAGE_BYTES / sizeof(struct shm_shared_event))
+
+static_assert(sizeof(struct shm_shared_event) == 256, "shared by programs of different ages");
 static_assert(sizeof(struct shm_stream_entry) == 16, "part of the ABI");
 static_assert(sizeof(struct shm_host_entry) == 16, "part of the ABI");
 static_assert(offsetof(struct shm_client_header, tail) == 64, "own cache line");

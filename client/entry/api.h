@@ -280,6 +280,9 @@ CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *);
 CUresult cuCtxEnablePeerAccess(CUcontext, unsigned int);
 CUresult cuCtxDisablePeerAccess(CUcontext);
 
+CUresult cuIpcGetEventHandle(CUipcEventHandle *, CUevent);
+CUresult cuIpcOpenEventHandle(CUevent *, CUipcEventHandle);
+
 CUresult cuLinkCreate(unsigned int, CUjit_option *, void **, CUlinkState *);
 CUresult cuLinkCreate_v2(unsigned int, CUjit_option *, void **, CUlinkState *);
 CUresult cuLinkAddData(

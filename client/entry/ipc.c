@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Entry points: memory of other programs of the same user.
+// Entry points: memory and events of other programs of the same user.
 
 #include "client/state/ipc.h"
 
 #include "client/entry/entry.h"
+#include "client/state/context.h"
+#include "client/state/event.h"
 
 CUDA_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
 {
@@ -37,4 +39,22 @@ CUDA_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr address)
 	CUresult r = process_enter_context();
 
 	return r == CUDA_SUCCESS ? ipc_close(address) : r;
+}
+
+CUDA_EXPORT CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
+{
+	CUresult r = process_enter_context();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return handle ? event_export(event, handle) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUDA_EXPORT CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle)
+{
+	CUresult r = process_enter_context();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return event ? event_import(context_current(), &handle, event) : CUDA_ERROR_INVALID_VALUE;
 }

@@ -17,6 +17,7 @@
 #include "client/graph/capture.h"
 #include "client/link/control.h"
 #include "client/state/process.h"
+#include "client/state/shared_event.h"
 #include "client/state/stream.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
@@ -30,11 +31,14 @@
 #define REAP_TRIES 4
 
 struct event {
-	word64 handle;		   /* 0 while nobody's; written under the table's lock */
-	word64 record;		   /* written inside the ring lock */
-	uint64_t uses;		   /* table */
-	uint64_t gone;		   /* table: record of the EVENT_DESTROY */
-	struct captured *captured; /* graph/capture.c: recorded in a capture, which may be over */
+	word64 handle;			 /* 0 while nobody's; written under the table's lock */
+	word64 record;			 /* written inside the ring lock */
+	uint64_t uses;			 /* table */
+	uint64_t gone;			 /* table: record of the EVENT_DESTROY */
+	struct captured *captured;	 /* graph/capture.c: recorded in a capture, which may be over */
+	struct shm_shared_event *shared; /* other programs may know it: its records are there */
+	word64 number;			 /* shared: of the latest record of this program */
+	_Atomic bool exported, imported;
 	CUcontext context;
 	uint32_t flags;
 	uint32_t next; /* table: in the queue of closed slots or the stack of free ones */
@@ -112,7 +116,8 @@ static uint64_t next_handle(struct event *event)
 	return (use + 1) << HANDLE_USE_SHIFT | (uint64_t)slot_of(event) << HANDLE_SLOT_SHIFT | HANDLE_TAG;
 }
 
-CUresult event_create(CUcontext context, unsigned int flags, CUevent *ret_event)
+static CUresult make(
+	CUcontext context, unsigned int flags, struct shm_shared_event *shared, CUevent *ret_event)
 {
 	struct event *event;
 	uint64_t handle = 0;
@@ -122,6 +127,9 @@ CUresult event_create(CUcontext context, unsigned int flags, CUevent *ret_event)
 	if (event) {
 		event->context = context;
 		event->flags = flags;
+		event->shared = shared;
+		event->exported = event->imported = false;
+		word_set(&event->number, 0);
 		word_set(&event->record, 0);
 		handle = next_handle(event);
 		word_release(&event->handle, handle);
@@ -131,6 +139,44 @@ CUresult event_create(CUcontext context, unsigned int flags, CUevent *ret_event)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*ret_event = (CUevent)(uintptr_t)handle;
 	return CUDA_SUCCESS;
+}
+
+CUresult event_create(CUcontext context, unsigned int flags, CUevent *ret_event)
+{
+	struct shm_shared_event *shared = NULL;
+	CUresult r = flags & CU_EVENT_INTERPROCESS ? shared_event_new(&shared) : CUDA_SUCCESS;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = make(context, flags, shared, ret_event);
+	if (r != CUDA_SUCCESS)
+		shared_event_free(shared, false);
+	return r;
+}
+
+CUresult event_export(CUevent handle, CUipcEventHandle *ret_handle)
+{
+	struct event *event = resolve(handle);
+
+	/* One that was opened belongs to the program that made it. */
+	if (!event || !event->shared || (event->exported && event->imported))
+		return CUDA_ERROR_INVALID_HANDLE;
+	event->exported = true;
+	shared_event_export(event->shared, ret_handle);
+	return CUDA_SUCCESS;
+}
+
+CUresult event_import(CUcontext context, const CUipcEventHandle *handle, CUevent *ret_event)
+{
+	struct shm_shared_event *shared;
+	CUresult r = shared_event_import(handle, &shared);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = make(context, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING, shared, ret_event);
+	if (r == CUDA_SUCCESS)
+		resolve(*ret_event)->imported = resolve(*ret_event)->exported = true;
+	return r;
 }
 
 static CUresult send_destroy(struct client_stream *stream, uint32_t slot, uint64_t *ret_gone)
@@ -193,6 +239,7 @@ CUresult event_destroy(CUevent handle)
 	if (!event || !atomic_compare_exchange_strong(&event->handle, &value, 0))
 		return CUDA_ERROR_INVALID_HANDLE;
 	forget_capture(event);
+	event->shared = shared_event_free(event->shared, event->exported);
 	retire(event);
 	return CUDA_SUCCESS;
 }
@@ -212,6 +259,32 @@ void event_release_context(CUcontext context)
 	}
 }
 
+static CUresult record_shared(struct event *event, struct client_stream *stream)
+{
+	uint64_t number, seq;
+	uint32_t slot;
+	CUresult r;
+
+	if (capture_is_on(stream))
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	r = shared_event_record(event->shared, stream, &number, &slot, &seq);
+	if (r != CUDA_SUCCESS)
+		return r;
+	word_release(&event->record, (uint64_t)slot << SEQ_BITS | seq);
+	word_release(&event->number, number);
+	return CUDA_SUCCESS;
+}
+
+/* Whether the latest record is one that only the shared place knows of: another program's. It is not done. */
+static bool is_foreign(struct event *event, uint64_t *ret_number)
+{
+	if (!event->shared)
+		return false;
+	*ret_number = shared_event_latest(event->shared);
+	return *ret_number != word_acquire(&event->number) &&
+	       !shared_event_is_done(event->shared, *ret_number);
+}
+
 CUresult event_record(CUevent handle, struct client_stream *stream)
 {
 	struct event *event = resolve(handle);
@@ -220,6 +293,8 @@ CUresult event_record(CUevent handle, struct client_stream *stream)
 
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (event->shared)
+		return record_shared(event, stream);
 	if (capture_is_on(stream))
 		return capture_record(stream, &event->captured);
 	forget_capture(event);
@@ -240,11 +315,14 @@ CUresult event_wait(CUevent handle, struct client_stream *stream)
 {
 	struct event *event = resolve(handle);
 	struct submit submit;
-	uint64_t record;
+	uint64_t record, number;
 	CUresult r;
 
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (is_foreign(event, &number))
+		return capture_is_on(stream) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+					     : shared_event_wait(event->shared, number, stream);
 	record = word_acquire(&event->record);
 	if (capture_is_on(stream) || event->captured)
 		return capture_wait(stream, &event->captured, record != 0);
@@ -268,10 +346,12 @@ CUresult event_wait(CUevent handle, struct client_stream *stream)
 CUresult event_query(CUevent handle)
 {
 	struct event *event = resolve(handle);
-	uint64_t record = event ? word_acquire(&event->record) : 0;
+	uint64_t record = event ? word_acquire(&event->record) : 0, number;
 
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (is_foreign(event, &number))
+		return CUDA_ERROR_NOT_READY;
 	if (event->captured)
 		return capture_refuse_event(&event->captured);
 	return record ? wait_poll(record_stream(record), record_seq(record)) : CUDA_SUCCESS;
@@ -280,11 +360,13 @@ CUresult event_query(CUevent handle)
 CUresult event_synchronize(CUevent handle)
 {
 	struct event *event = resolve(handle);
-	uint64_t record = event ? word_acquire(&event->record) : 0;
+	uint64_t record = event ? word_acquire(&event->record) : 0, number;
 	CUresult r = CUDA_SUCCESS;
 
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (is_foreign(event, &number))
+		return shared_event_synchronize(event->shared, number);
 	if (event->captured)
 		return capture_refuse_event(&event->captured);
 	if (record)

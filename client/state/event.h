@@ -2,7 +2,8 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // Events of this program. An event is the (stream, seq) of its latest record, so queries and waits are
-// answered from the timelines; only times are asked of the service. Same handles as streams: slot and count
+// answered from the timelines; only times are asked of the service. One that several programs share
+// (shared_event.h) is a number beside it. Same handles as streams: slot and count
 // of uses in a table that is never freed. Any thread; recording and waiting for the same event from two
 // threads at once gives one of the two orders.
 
@@ -18,6 +19,12 @@ struct client_stream;
 
 /** A new event. CUDA_ERROR_OUT_OF_MEMORY when all slots are in use. */
 CUresult event_create(CUcontext context, unsigned int flags, CUevent *ret_event);
+
+/** What other programs open an event with that was made for several. CUDA_ERROR_INVALID_HANDLE. */
+CUresult event_export(CUevent event, CUipcEventHandle *ret_handle);
+
+/** An event of another program. Errors: shared_event_import(). */
+CUresult event_import(CUcontext context, const CUipcEventHandle *handle, CUevent *ret_event);
 
 /** Ends an event; what waits for its record goes on waiting. */
 CUresult event_destroy(CUevent event);

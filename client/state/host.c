@@ -15,10 +15,13 @@
 #include "client/state/process.h"
 #include "client/state/ranges.h"
 #include "client/submit/wait.h"
+#include "shm/layout.h"
 #include "shm/text.h"
 
 #define KEEP_BYTES (UINT64_C(64) << 20)
 #define UNIT	   4096u
+/* At the end of the host part: pages of shared events. */
+#define EVENTS_BYTES (UINT64_C(16) << 20)
 
 static CUresult attach(struct packet *packet, uint64_t address, uint64_t bytes)
 {
@@ -54,15 +57,14 @@ static CUresult unmap(uint64_t address, uint64_t bytes)
 	return r;
 }
 
-CUresult host_map(uint64_t address, uint64_t bytes)
+static CUresult ask(struct wire_message *request, uint64_t address, uint64_t bytes)
 {
-	struct wire_message request = {.type = WIRE_MAP_HOST, .range = {.address = address, .bytes = bytes}};
 	struct control_answer *answer = control_answer_new();
 	CUresult r;
 
 	if (!answer)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = control_call(&request, NULL, 0, answer);
+	r = control_call(request, NULL, 0, answer);
 	if (r == CUDA_SUCCESS) {
 		r = attach(&answer->packet, address, bytes);
 		if (r != CUDA_SUCCESS)
@@ -72,14 +74,51 @@ CUresult host_map(uint64_t address, uint64_t bytes)
 	return r;
 }
 
-static struct pool pool = {.map = host_map, .unmap = unmap};
+CUresult host_map(uint64_t address, uint64_t bytes)
+{
+	struct wire_message request = {.type = WIRE_MAP_HOST, .range = {.address = address, .bytes = bytes}};
 
-void host_start(void)
+	return ask(&request, address, bytes);
+}
+
+static struct pool pool = {.map = host_map, .unmap = unmap};
+static _Atomic uint64_t events_used; /* bytes of EVENTS_BYTES */
+
+/* The host part of the window: the pool, pages of shared events, the ring of what kernels print. */
+static uint64_t events_base(void)
 {
 	uint64_t base = connection.window_base + connection.device_bytes, bytes = connection.host_bytes;
 	uint64_t text = shm_text_address(connection.window_base, connection.device_bytes, bytes);
 
-	pool_init(&pool, base, text ? text - base : bytes, UNIT, KEEP_BYTES);
+	return (text ? text : base + bytes) - EVENTS_BYTES;
+}
+
+CUresult host_map_events(uint64_t session, uint64_t source, uint64_t *ret_address)
+{
+	uint64_t offset = atomic_fetch_add(&events_used, SHM_SHARED_PAGE_BYTES), address;
+	struct wire_message request = {.type = session ? WIRE_IMPORT_HOST : WIRE_MAP_HOST};
+	CUresult r;
+
+	if (offset >= EVENTS_BYTES) {
+		atomic_fetch_sub(&events_used, SHM_SHARED_PAGE_BYTES);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	address = events_base() + offset;
+	if (session)
+		request.import = (struct wire_import){address, SHM_SHARED_PAGE_BYTES, session, source};
+	else
+		request.range = (struct wire_range){address, SHM_SHARED_PAGE_BYTES, WIRE_HOST_EVENTS};
+	r = ask(&request, address, SHM_SHARED_PAGE_BYTES);
+	if (r == CUDA_SUCCESS)
+		*ret_address = address;
+	return r;
+}
+
+void host_start(void)
+{
+	uint64_t base = connection.window_base + connection.device_bytes;
+
+	pool_init(&pool, base, events_base() - base, UNIT, KEEP_BYTES);
 	/* The service may have to keep freed memory pinned for a while, and its addresses with it. */
 	pool.heap.onward = true;
 }

@@ -34,6 +34,13 @@ void host_free_block(void *block);
 /** Has addresses of the host part backed with pinned memory of zeros. CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult host_map(uint64_t address, uint64_t bytes);
 
+/**
+ * Maps a page of shared events (shm/layout.h), for ever.
+ * @session, @source: of another program that has it; 0: a new page
+ * Return: CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_HANDLE: that program has no such page, or has ended
+ */
+CUresult host_map_events(uint64_t session, uint64_t source, uint64_t *ret_address);
+
 /** Called by process start. */
 void host_start(void);
 

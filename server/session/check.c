@@ -63,8 +63,10 @@ static int check_map(const struct check_scope *scope, const struct wire_range *r
 
 	if (r)
 		return r;
-	if (device && range->flags)
+	if (range->flags & ~(device ? 0 : WIRE_HOST_EVENTS))
 		return broken(finding, "flags of a mapping are unknown");
+	if (range->flags && range->bytes != SHM_SHARED_PAGE_BYTES)
+		return broken(finding, "shared events are not a page");
 	if (holdings_overlaps(scope->holdings, range))
 		return broken(finding, "range overlaps one that is mapped");
 	if (device && is_over_limit(scope, range->bytes))
@@ -318,6 +320,11 @@ static int check_by_type(const struct check_scope *scope, const struct wire_mess
 	case WIRE_MAP_MEMORY:
 	case WIRE_MAP_HOST:
 		return check_map(scope, &message->range, message->type == WIRE_MAP_MEMORY, finding);
+	case WIRE_IMPORT_HOST:
+		return check_map(scope,
+			&(struct wire_range){
+				message->import.address, message->import.bytes, WIRE_HOST_EVENTS},
+			false, finding);
 	case WIRE_UNMAP_MEMORY:
 	case WIRE_UNMAP_HOST:
 		return check_unmap(scope, &message->range, message->type == WIRE_UNMAP_MEMORY, finding);

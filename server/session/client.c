@@ -35,6 +35,7 @@
 #include "server/session/linger.h"
 #include "server/session/message.h"
 #include "server/session/request.h"
+#include "server/session/shared_event.h"
 #include "server/session/sink.h"
 #include "server/session/visitor.h"
 #include "shm/doorbell.h"
@@ -57,6 +58,7 @@ struct client *client_ref(struct client *client)
 static void let_go(struct client *client)
 {
 	window_give(&client->domain->windows, client->window);
+	shared_event_release(&client->holdings, client->number);
 	holdings_deinit(&client->holdings);
 	sink_drop(client);
 	shared_fd_unref(client->again.fd);

@@ -221,16 +221,22 @@ void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready)
 	become_ready(daemon);
 }
 
-void daemon_worker_offence(struct worker *worker, uint64_t number, const char *reason)
+struct client *daemon_find_client(struct daemon *daemon, uint64_t number)
 {
 	struct client *client;
 
-	TAILQ_FOREACH (client, &worker->daemon->clients, link) {
-		if (client->number == number && client->domain == worker->domain) {
-			client_reject(client, reason);
-			return;
-		}
-	}
+	TAILQ_FOREACH (client, &daemon->clients, link)
+		if (client->number == number)
+			break;
+	return client;
+}
+
+void daemon_worker_offence(struct worker *worker, uint64_t number, const char *reason)
+{
+	struct client *client = daemon_find_client(worker->daemon, number);
+
+	if (client && client->domain == worker->domain)
+		client_reject(client, reason);
 }
 
 /* The executor has told the culprit. */

@@ -117,6 +117,9 @@ void daemon_worker_stray(struct worker *worker, uint64_t owner, const struct wir
 void daemon_worker_condemned(struct worker *worker);
 void daemon_worker_gone(struct worker *worker);
 
+/** The session with this number, NULL if there is none. */
+struct client *daemon_find_client(struct daemon *daemon, uint64_t number);
+
 /**
  * A domain for a user's next client: his own, else the prewarmed one that is nobody's yet, else a new one.
  * @alone: why it is to be one that no other client is in, and will be; NULL: it need not be

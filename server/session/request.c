@@ -641,6 +641,31 @@ static void request_take_kept(struct request *request)
 	client->again = (struct client_again){0};
 }
 
+/* A page of events that another session of the same user has mapped, whatever executor that is in; NULL if
+ * there is none. */
+static const struct holding *find_shared_page(const struct client *client, const struct wire_import *wish)
+{
+	const struct client *owner = daemon_find_client(client->daemon, wish->session);
+	const struct holding *entry = NULL;
+
+	if (owner && owner->state == CLIENT_SERVED && owner->uid == client->uid)
+		entry = holdings_find_range(&owner->holdings, WIRE_MAP_HOST, wish->source, wish->bytes);
+	return entry && (entry->range.flags & WIRE_HOST_EVENTS) ? entry : NULL;
+}
+
+/* From here on it is pinned memory like any other, in a file that there is already. */
+static bool become_mapping(struct request *request)
+{
+	const struct wire_import wish = request->message.import;
+	const struct holding *entry = request->fd ? NULL : find_shared_page(request->client, &wish);
+
+	if (entry)
+		request->fd = shared_fd_ref(entry->fd);
+	request->message.type = WIRE_MAP_HOST;
+	request->message.range = (struct wire_range){wish.address, wish.bytes, WIRE_HOST_EVENTS};
+	return request->fd;
+}
+
 static void start(struct client *client, const struct wire_message *message, struct packet *packet)
 {
 	struct request *request = request_new(client, message, packet);
@@ -650,6 +675,10 @@ static void start(struct client *client, const struct wire_message *message, str
 	client->daemon->counters.requests++;
 	connection_pause(client->connection);
 	request_take_kept(request);
+	if (message->type == WIRE_IMPORT_HOST && !become_mapping(request)) {
+		finish_with(request, CUDA_ERROR_INVALID_HANDLE);
+		return;
+	}
 	if (request->fd) {
 		if (fd >= 0)
 			close(fd);

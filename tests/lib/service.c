@@ -6,6 +6,7 @@
 
 #include "tests/lib/service.h"
 
+#include <jansson.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -237,6 +238,22 @@ char *service_status(const struct service *service)
 		return json;
 	fprintf(stderr, "%s\n", text);
 	return NULL;
+}
+
+pid_t service_active(const struct service *service)
+{
+	char *text = service_status(service);
+	json_t *status = text ? json_loads(text, 0, NULL) : NULL, *domain, *one;
+	pid_t pid = 0;
+	size_t i;
+
+	free(text);
+	domain = json_array_get(json_object_get(status, "domains"), 0);
+	json_array_foreach (json_object_get(domain, "executors"), i, one)
+		if (!strcmp(json_string_value(json_object_get(one, "role")), "active"))
+			pid = (pid_t)json_integer_value(json_object_get(one, "pid"));
+	json_decref(status);
+	return pid;
 }
 
 int service_children(const struct service *service, pid_t *ret_pids, int room)

@@ -50,6 +50,9 @@ char *service_status(const struct service *service);
 /** Processes of the service other than the daemon (keeper, executors), in order of pid. Return: how many. */
 int service_children(const struct service *service, pid_t *ret_pids, int room);
 
+/** The active executor of the first domain; 0 if there is none. */
+pid_t service_active(const struct service *service);
+
 /** Processor time that all processes of the service have used, clock ticks. */
 unsigned long service_ticks(const struct service *service);
 

@@ -5,7 +5,6 @@
 // are under way when the executor they are in goes. The host backend takes a shared object for an object to
 // link and compiles no text.
 
-#include <jansson.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,23 +142,6 @@ START_TEST(forgotten_links_are_begun_again)
 }
 END_TEST
 
-static pid_t active_executor(const struct service *service)
-{
-	char *text = service_status(service);
-	json_t *status = json_loads(text, 0, NULL), *one, *domain;
-	pid_t pid = 0;
-	size_t i;
-
-	free(text);
-	domain = json_array_get(json_object_get(status, "domains"), 0);
-	json_array_foreach (json_object_get(domain, "executors"), i, one)
-		if (!strcmp(json_string_value(json_object_get(one, "role")), "active"))
-			pid = (pid_t)json_integer_value(json_object_get(one, "pid"));
-	json_decref(status);
-	ck_assert_int_gt(pid, 0);
-	return pid;
-}
-
 /* The executor that holds half a link dies. */
 START_TEST(links_survive_their_executor)
 {
@@ -173,7 +155,7 @@ START_TEST(links_survive_their_executor)
 	driver_attach();
 	link = new_link(values);
 	ck_cuda(add_object(link, path));
-	kill(active_executor(&service), SIGKILL);
+	kill(service_active(&service), SIGKILL);
 	info[0] = '\0';
 	ck_cuda(cuLinkComplete(link, &image, &bytes));
 	ck_assert_ptr_nonnull(strstr(info, ": taken"));

@@ -81,6 +81,9 @@ static void fill_memory(struct wire_message *m)
 	case WIRE_LINK_DROP:
 		m->link = (struct wire_link){.link = UINT32_MAX, .name = ""};
 		break;
+	case WIRE_IMPORT_HOST:
+		m->import = (struct wire_import){UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 2, UINT64_MAX - 3};
+		break;
 	default:
 		break;
 	}
@@ -467,6 +470,9 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 	case WIRE_LINK_COMPLETE:
 	case WIRE_LINK_DROP:
 		return same_link(&a->link, &b->link);
+	case WIRE_IMPORT_HOST:
+		ck_assert_mem_eq(&a->import, &b->import, sizeof(a->import));
+		return;
 	case WIRE_ADMIN:
 		ck_assert_str_eq(a->admin.command, b->admin.command);
 		return same_names(&a->admin.arguments, &b->admin.arguments);

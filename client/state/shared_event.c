@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See shared_event.h. Runs on the program's threads. The lock guards which places are whose; it is held while
+// the service is asked for a page, which is rare.
+//
+// Numbers of a place follow each other at a distance of SHM_SHARED_RECORDS: before one is written the one
+// before it must be, so that a slow stream never takes back what a later record said. The stream waits for
+// that, not the program.
+
+#include "client/state/shared_event.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "client/link/connect.h"
+#include "client/state/host.h"
+#include "client/state/process.h"
+#include "client/state/stream.h"
+#include "client/submit/submit.h"
+
+#define MAGIC "frmpsevt"
+
+struct content {
+	char magic[8];
+	uint64_t session; /* of the program that made it */
+	uint64_t page;	  /* where it has the page */
+	uint64_t place;	  /* in the page */
+};
+_Static_assert(sizeof(struct content) <= sizeof(CUipcEventHandle), "a handle holds what it says");
+
+/* A page of another program. */
+struct import {
+	uint64_t session, page;
+	struct shm_shared_event *events;
+	struct import *next;
+};
+
+struct spare {
+	struct shm_shared_event *event;
+	struct spare *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct import *imports;	      /* guarded by lock, as are all below */
+static struct spare *spares;	      /* places that nobody else knows */
+static struct shm_shared_event *page; /* own, with places that were never used */
+static uint32_t page_used = SHM_SHARED_PAGE_EVENTS;
+
+/* ---- places ---- */
+
+static CUresult take_place(struct shm_shared_event **ret_event)
+{
+	struct spare *spare = spares;
+	uint64_t address;
+	CUresult r;
+
+	if (spare) {
+		spares = spare->next;
+		*ret_event = spare->event;
+		free(spare);
+		return CUDA_SUCCESS;
+	}
+	if (page_used == SHM_SHARED_PAGE_EVENTS) {
+		r = host_map_events(0, 0, &address);
+		if (r != CUDA_SUCCESS)
+			return r;
+		page = (struct shm_shared_event *)(uintptr_t)address;
+		page_used = 0;
+	}
+	*ret_event = &page[page_used++];
+	return CUDA_SUCCESS;
+}
+
+CUresult shared_event_new(struct shm_shared_event **ret_event)
+{
+	CUresult r;
+
+	pthread_mutex_lock(&lock);
+	r = take_place(ret_event);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+struct shm_shared_event *shared_event_free(struct shm_shared_event *event, bool exported)
+{
+	struct spare *spare;
+
+	/* A record under way would still be written. */
+	if (!event || exported || !shared_event_is_done(event, shared_event_latest(event)))
+		return NULL;
+	spare = malloc(sizeof(*spare));
+	if (!spare)
+		return NULL;
+	pthread_mutex_lock(&lock);
+	*spare = (struct spare){event, spares};
+	spares = spare;
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+/* ---- handles ---- */
+
+void shared_event_export(const struct shm_shared_event *event, CUipcEventHandle *ret_handle)
+{
+	uint64_t address = (uint64_t)(uintptr_t)event, offset = address % SHM_SHARED_PAGE_BYTES;
+	struct content content = {MAGIC, connection.session, address - offset, offset / sizeof(*event)};
+
+	memset(ret_handle, 0, sizeof(*ret_handle));
+	memcpy(ret_handle, &content, sizeof(content));
+}
+
+/* Under the lock. */
+static CUresult find_import(const struct content *content, struct import **ret_import)
+{
+	struct import *import = imports;
+	uint64_t address;
+	CUresult r;
+
+	while (import && (import->session != content->session || import->page != content->page))
+		import = import->next;
+	if (!import) {
+		import = malloc(sizeof(*import));
+		if (!import)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		r = host_map_events(content->session, content->page, &address);
+		if (r != CUDA_SUCCESS) {
+			free(import);
+			return r;
+		}
+		*import = (struct import){content->session, content->page,
+			(struct shm_shared_event *)(uintptr_t)address, imports};
+		imports = import;
+	}
+	*ret_import = import;
+	return CUDA_SUCCESS;
+}
+
+CUresult shared_event_import(const CUipcEventHandle *handle, struct shm_shared_event **ret_event)
+{
+	struct content content;
+	struct import *import;
+	CUresult r;
+
+	memcpy(&content, handle, sizeof(content));
+	if (memcmp(content.magic, MAGIC, sizeof(content.magic)) != 0 || content.session == 0 ||
+		content.place >= SHM_SHARED_PAGE_EVENTS)
+		return CUDA_ERROR_MAP_FAILED;
+	if (content.session == connection.session)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	pthread_mutex_lock(&lock);
+	r = find_import(&content, &import);
+	pthread_mutex_unlock(&lock);
+	if (r == CUDA_SUCCESS)
+		*ret_event = &import->events[content.place];
+	return r;
+}
+
+/* ---- records ---- */
+
+static struct shm_shared_record *record_of(const struct shm_shared_event *event, uint64_t number)
+{
+	return (struct shm_shared_record *)(uintptr_t)&event->records[number % SHM_SHARED_RECORDS];
+}
+
+uint64_t shared_event_latest(const struct shm_shared_event *event)
+{
+	/* Pairs with the program that took the number. */
+	return word_acquire((word64 *)(uintptr_t)&event->recorded);
+}
+
+bool shared_event_is_done(const struct shm_shared_event *event, uint64_t number)
+{
+	/* Written by a device, or by the daemon for a program that has ended. */
+	return word_acquire(&record_of(event, number)->done) >= number;
+}
+
+CUresult shared_event_wait(struct shm_shared_event *event, uint64_t number, struct client_stream *stream)
+{
+	struct submit submit;
+	CUresult r = submit_begin(stream, FRMPS_OP_WAIT_VALUE, sizeof(struct frmps_wait_value), &submit);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	*(struct frmps_wait_value *)submit.body = (struct frmps_wait_value){
+		.address = (uint64_t)(uintptr_t)&record_of(event, number)->done,
+		.value = number,
+		.bytes = 8,
+		.flags = CU_STREAM_WAIT_VALUE_GEQ,
+	};
+	submit_commit(&submit);
+	return CUDA_SUCCESS;
+}
+
+CUresult shared_event_record(struct shm_shared_event *event, struct client_stream *stream,
+	uint64_t *ret_number, uint32_t *ret_slot, uint64_t *ret_seq)
+{
+	uint64_t number = atomic_fetch_add_explicit(&event->recorded, 1, memory_order_acq_rel) + 1;
+	struct shm_shared_record *record = record_of(event, number);
+	struct submit submit;
+	CUresult r = CUDA_SUCCESS;
+
+	/* A program that ends right here leaves a record that is never done. */
+	if (number > SHM_SHARED_RECORDS && !shared_event_is_done(event, number - SHM_SHARED_RECORDS))
+		r = shared_event_wait(event, number - SHM_SHARED_RECORDS, stream);
+	word_release(&record->session, connection.session);
+	if (r == CUDA_SUCCESS)
+		r = submit_begin(stream, FRMPS_OP_WRITE_VALUE, sizeof(struct frmps_write_value), &submit);
+	if (r != CUDA_SUCCESS)
+		return r;
+	*(struct frmps_write_value *)submit.body = (struct frmps_write_value){
+		.address = (uint64_t)(uintptr_t)&record->done, .value = number, .bytes = 8};
+	submit.head->flags |= FRMPS_CMD_MARK;
+	*ret_number = number;
+	*ret_slot = submit.head->stream;
+	*ret_seq = submit.seq;
+	submit_commit(&submit);
+	return CUDA_SUCCESS;
+}
+
+/* Nobody wakes a program whose event another executor's device writes: it looks, at an interval of about 1 %
+ * of the time waited. */
+CUresult shared_event_synchronize(const struct shm_shared_event *event, uint64_t number)
+{
+	struct timespec pause = {.tv_nsec = 20000};
+	CUresult r = CUDA_SUCCESS;
+
+	while (!shared_event_is_done(event, number) && r == CUDA_SUCCESS) {
+		nanosleep(&pause, NULL);
+		if (pause.tv_nsec < 1000000)
+			pause.tv_nsec += pause.tv_nsec / 64;
+		r = process_error();
+	}
+	return r;
+}

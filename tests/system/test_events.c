@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Events that several programs share: one program records, another one asks, waits and lets its stream wait,
+// in the same executor or in another one, over the death of executors, and over that of the program which
+// recorded. The recorder's stream stands before a gate, a word that the test opens by telling it to.
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/lib/suite.h"
+#include "tests/system/driver.h"
+#include "tests/system/program.h"
+
+/* Handles and answers between the two programs; made before they are. */
+static int handles[2], answers[2];
+
+static void pass(int fd, const void *bytes, size_t size)
+{
+	if (write(fd, bytes, size) != (ssize_t)size)
+		ck_abort_msg("cannot write: %s", strerror(errno));
+}
+
+static void take(int fd, void *bytes, size_t size)
+{
+	if (read(fd, bytes, size) != (ssize_t)size)
+		ck_abort_msg("cannot read: %s", strerror(errno));
+}
+
+struct recorder {
+	CUevent event;
+	CUstream stream;
+	uint32_t *gate;
+	CUdeviceptr word;
+};
+
+static void record_behind_gate(struct recorder *r, uint32_t round)
+{
+	ck_cuda(cuStreamWaitValue32_v2(
+		r->stream, (CUdeviceptr)(uintptr_t)r->gate, round, CU_STREAM_WAIT_VALUE_GEQ));
+	ck_cuda(cuEventRecord(r->event, r->stream));
+}
+
+/* Makes the event and records it; each order opens the gate and records anew. The last one ends it. */
+static int recorder(int progress, int orders)
+{
+	CUipcEventHandle handle, again;
+	struct recorder r;
+	CUevent other;
+
+	driver_open();
+	ck_cuda(cuMemHostAlloc((void **)&r.gate, 4, 0));
+	*(volatile uint32_t *)r.gate = 0;
+	ck_cuda(cuStreamCreate(&r.stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuEventCreate(&r.event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+	ck_cuda(cuEventCreate(&other, CU_EVENT_DISABLE_TIMING));
+	ck_assert_int_eq(cuIpcGetEventHandle(&handle, other), CUDA_ERROR_INVALID_HANDLE);
+	ck_cuda(cuIpcGetEventHandle(&handle, r.event));
+	ck_cuda(cuIpcGetEventHandle(&again, r.event));
+	ck_assert_mem_eq(&handle, &again, sizeof(handle));
+	ck_assert_int_eq(cuIpcOpenEventHandle(&other, handle), CUDA_ERROR_INVALID_CONTEXT);
+	ck_cuda(cuEventQuery(r.event));
+	record_behind_gate(&r, 1);
+	ck_assert_int_eq(cuEventQuery(r.event), CUDA_ERROR_NOT_READY);
+	pass(handles[1], &handle, sizeof(handle));
+	report(progress);
+	for (uint32_t round = 1; ordered(orders, true) && round < 20; round++) {
+		*(volatile uint32_t *)r.gate = round;
+		ck_cuda(cuEventSynchronize(r.event));
+		ck_cuda(cuEventQuery(r.event));
+		if (round == 19)
+			break;
+		record_behind_gate(&r, round + 1);
+		report(progress);
+	}
+	return 0;
+}
+
+/* Opens the event: it is not done. Says so; its stream and then its thread wait. Answers with the last query.
+ */
+static int waiter(int unused)
+{
+	CUipcEventHandle handle, nonsense;
+	CUevent event;
+	CUstream stream;
+	CUdeviceptr word;
+	uint32_t value = 0;
+	int result = -1;
+
+	(void)unused;
+	driver_open();
+	take(handles[0], &handle, sizeof(handle));
+	memset(&nonsense, 0x5a, sizeof(nonsense));
+	ck_assert_int_eq(cuIpcOpenEventHandle(&event, nonsense), CUDA_ERROR_MAP_FAILED);
+	ck_cuda(cuIpcOpenEventHandle(&event, handle));
+	ck_assert_int_eq(cuIpcGetEventHandle(&handle, event), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_int_eq(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+	ck_cuda(cuMemAlloc_v2(&word, 4));
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuStreamWaitEvent(stream, event, 0));
+	ck_cuda(cuMemsetD32Async(word, 77, 1, stream));
+	ck_assert_int_eq(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+	pass(answers[1], &result, sizeof(result));
+	ck_cuda(cuEventSynchronize(event));
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_cuda(cuMemcpyDtoH_v2(&value, word, 4));
+	ck_assert_uint_eq(value, 77);
+	result = (int)cuEventQuery(event);
+	pass(answers[1], &result, sizeof(result));
+	ck_cuda(cuEventDestroy_v2(event));
+	return 0;
+}
+
+static struct service service;
+
+static void open_pipes(void)
+{
+	ck_assert_int_eq(pipe(handles), 0);
+	ck_assert_int_eq(pipe(answers), 0);
+}
+
+static void close_all(void)
+{
+	for (int i = 0; i < 2; i++) {
+		close(handles[i]);
+		close(answers[i]);
+	}
+	ck_assert_int_eq(service_stop(&service), 0);
+}
+
+static const char *const configurations[] = {"", "isolation = client\n"};
+
+START_TEST(one_records_another_waits)
+{
+	struct child first;
+	pid_t second;
+	int result;
+
+	ck_assert(service_start_configured(&service, configurations[_i]));
+	open_pipes();
+	first = child_start(recorder);
+	child_wait(&first, 1);
+	second = spawn(waiter, 0);
+	take(answers[0], &result, sizeof(result));
+	ck_assert_int_eq(result, -1);
+	child_order(&first);
+	take(answers[0], &result, sizeof(result));
+	/* The next record may have been made before the question. */
+	ck_assert(result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY);
+	ck_assert_int_eq(exit_status(second), 0);
+	for (int i = 0; i < 18; i++) {
+		child_wait(&first, 1);
+		child_order(&first);
+	}
+	ck_assert_int_eq(child_end(&first), 0);
+	close_all();
+}
+END_TEST
+
+/* Both are in the executor that dies; what they had given waits at the gate. */
+START_TEST(records_and_waits_survive_their_executor)
+{
+	struct child first;
+	pid_t second;
+	int result;
+
+	ck_assert(service_start_configured(&service, ""));
+	open_pipes();
+	first = child_start(recorder);
+	child_wait(&first, 1);
+	second = spawn(waiter, 0);
+	take(answers[0], &result, sizeof(result));
+	kill(service_active(&service), SIGKILL);
+	child_order(&first);
+	take(answers[0], &result, sizeof(result));
+	ck_assert_int_eq(exit_status(second), 0);
+	child_wait(&first, 1);
+	for (int i = 0; i < 18; i++) {
+		child_order(&first);
+		if (i < 17)
+			child_wait(&first, 1);
+	}
+	ck_assert_int_eq(child_end(&first), 0);
+	close_all();
+}
+END_TEST
+
+/* Nobody will open the gate: the record is done with the end of its program. */
+START_TEST(a_program_that_ends_keeps_nobody)
+{
+	struct child first;
+	pid_t second;
+	int result;
+
+	ck_assert(service_start_configured(&service, configurations[_i]));
+	open_pipes();
+	first = child_start(recorder);
+	child_wait(&first, 1);
+	second = spawn(waiter, 0);
+	take(answers[0], &result, sizeof(result));
+	kill(first.pid, SIGKILL);
+	take(answers[0], &result, sizeof(result));
+	ck_assert_int_eq(result, CUDA_SUCCESS);
+	ck_assert_int_eq(exit_status(second), 0);
+	ck_assert_int_eq(child_end(&first), 1000 + SIGKILL);
+	close_all();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("events");
+	TCase *tests = tcase_create("events");
+
+	tcase_set_timeout(tests, 120);
+	tcase_add_loop_test(tests, one_records_another_waits, 0, 2);
+	tcase_add_test(tests, records_and_waits_survive_their_executor);
+	tcase_add_loop_test(tests, a_program_that_ends_keeps_nobody, 0, 2);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
