@@ -283,6 +283,21 @@ CUresult cuCtxDisablePeerAccess(CUcontext);
 CUresult cuIpcGetEventHandle(CUipcEventHandle *, CUevent);
 CUresult cuIpcOpenEventHandle(CUevent *, CUipcEventHandle);
 
+CUresult cuLogsRegisterCallback(CUlogsCallback, void *, CUlogsCallbackHandle *);
+CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle);
+CUresult cuLogsCurrent(CUlogIterator *, unsigned int);
+CUresult cuLogsDumpToFile(CUlogIterator *, const char *, unsigned int);
+CUresult cuLogsDumpToMemory(CUlogIterator *, char *, size_t *, unsigned int);
+
+CUresult cuCtxGetExecAffinity(CUexecAffinityParam *, CUexecAffinityType);
+CUresult cuDeviceGetHostAtomicCapabilities(unsigned int *, const CUatomicOperation *, unsigned int, CUdevice);
+CUresult cuDeviceGetP2PAtomicCapabilities(
+	unsigned int *, const CUatomicOperation *, unsigned int, CUdevice, CUdevice);
+CUresult cuCoredumpGetAttribute(CUcoredumpSettings, void *, size_t *);
+CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings, void *, size_t *);
+CUresult cuCoredumpSetAttribute(CUcoredumpSettings, void *, size_t *);
+CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings, void *, size_t *);
+
 CUresult cuLinkCreate(unsigned int, CUjit_option *, void **, CUlinkState *);
 CUresult cuLinkCreate_v2(unsigned int, CUjit_option *, void **, CUlinkState *);
 CUresult cuLinkAddData(

@@ -371,3 +371,23 @@ CUDA_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)
 	bounce_settle();
 	return r;
 }
+
+/* No context is confined to some of the multiprocessors. */
+CUDA_EXPORT CUresult cuCtxGetExecAffinity(CUexecAffinityParam *affinity, CUexecAffinityType type)
+{
+	CUresult r = process_enter_context();
+	int processors = 0;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!affinity)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (type != CU_EXEC_AFFINITY_TYPE_SM_COUNT)
+		return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+	r = device_attribute(device_get(0), CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &processors);
+	if (r != CUDA_SUCCESS)
+		return r;
+	affinity->type = type;
+	affinity->param.smCount.val = (unsigned int)processors;
+	return CUDA_SUCCESS;
+}

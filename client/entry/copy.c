@@ -47,6 +47,12 @@ ENTRY_PAIR(
 ENTRY_PAIR(cuMemcpyHtoDAsync_v2, _ptsz, line, (CUdeviceptr dst, const void *src, size_t n, CUstream stream),
 	dst, H(src), n, stream, TO | COPY_ASYNC)
 
+/* NULL stands for the current one. */
+static bool is_context(CUcontext context)
+{
+	return !context || context_is_live(context);
+}
+
 /* All contexts are on the one device. */
 static CUresult peer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t n,
 	CUstream stream, unsigned int how, bool per_thread)
@@ -55,7 +61,7 @@ static CUresult peer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CU
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!context_is_live(dst_context) || !context_is_live(src_context))
+	if (!is_context(dst_context) || !is_context(src_context))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	return line(dst, src, n, stream, how, per_thread);
 }

@@ -14,27 +14,57 @@
 #include "client/submit/encode.h"
 #include "client/submit/submit.h"
 
-/* All blocks of a cooperative launch run at the same time. Clusters among them are for the service to judge.
- */
-static CUresult check_cooperative(const struct launch *launch)
+/* Blocks that run at the same time when they come in clusters. */
+static CUresult count_clustered(const struct launch *launch, uint32_t cluster, uint64_t *ret_blocks)
+{
+	struct occupancy question = {
+		.query = OCCUPANCY_ACTIVE_CLUSTERS, .shared_bytes = launch->shared_bytes};
+	uint64_t clusters = 0;
+	CUresult result;
+
+	for (int i = 0; i < 3; ++i) {
+		question.grid[i] = launch->grid[i];
+		question.block[i] = launch->block[i];
+	}
+	for (uint32_t i = 0; i < launch->attribute_total; ++i)
+		if (launch->attributes[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+			encode_attribute(&launch->attributes[i],
+				&question.attributes[question.attribute_count++ % FRMPS_ATTRIBUTE_MAX]);
+	if (question.attribute_count > FRMPS_ATTRIBUTE_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	result = occupancy_ask(launch->function, &question, &clusters);
+	*ret_blocks = clusters * cluster;
+	return result;
+}
+
+static CUresult count_blocks(const struct launch *launch, uint64_t *ret_blocks)
 {
 	uint32_t threads = launch->block[0] * launch->block[1] * launch->block[2];
 	const struct client_device *device = device_get(launch->function->device);
 	int blocks = 0, processors = 0;
 	CUresult result;
 
-	if (launch->attribute_count > 0 || !device)
-		return CUDA_SUCCESS;
+	if (!device)
+		return CUDA_ERROR_INVALID_DEVICE;
 	result = occupancy_blocks(launch->function, threads, launch->shared_bytes, 0, &blocks);
-	if (result != CUDA_SUCCESS)
-		return result;
-	result = device_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &processors);
+	if (result == CUDA_SUCCESS)
+		result = device_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &processors);
+	*ret_blocks = (uint64_t)blocks * (uint64_t)processors;
+	return result;
+}
+
+/* All blocks of a cooperative launch run at the same time. */
+static CUresult check_cooperative(const struct launch *launch)
+{
+	uint32_t cluster = encode_cluster_blocks(launch);
+	uint64_t blocks = 0;
+	CUresult result = cluster ? count_clustered(launch, cluster, &blocks) : count_blocks(launch, &blocks);
+
 	if (result != CUDA_SUCCESS)
 		return result;
 	/* Two factors of 32 bits; the third one may not overflow the product either. */
-	if ((uint64_t)launch->grid[0] * launch->grid[1] > (uint64_t)blocks * (uint64_t)processors ||
-		(uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2] >
-			(uint64_t)blocks * (uint64_t)processors)
+	if ((uint64_t)launch->grid[0] * launch->grid[1] > blocks ||
+		(uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2] > blocks)
 		return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 	return CUDA_SUCCESS;
 }

@@ -8,6 +8,7 @@
 #include "client/entry/entry.h"
 
 #include "client/state/context.h"
+#include "client/state/device.h"
 
 static CUresult enter(CUcontext peer)
 {
@@ -34,11 +35,13 @@ CUDA_EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer)
 	return r == CUDA_SUCCESS ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : r;
 }
 
-/* The contexts of memory sides have to be live ones; arrays have theirs. */
+/* The contexts of memory sides have to be live ones, or none for the current one; arrays have theirs. */
 static bool are_contexts(const CUDA_MEMCPY3D_PEER *copy)
 {
-	return (copy->srcMemoryType != CU_MEMORYTYPE_DEVICE || context_is_live(copy->srcContext)) &&
-	       (copy->dstMemoryType != CU_MEMORYTYPE_DEVICE || context_is_live(copy->dstContext));
+	return (copy->srcMemoryType != CU_MEMORYTYPE_DEVICE || !copy->srcContext ||
+		       context_is_live(copy->srcContext)) &&
+	       (copy->dstMemoryType != CU_MEMORYTYPE_DEVICE || !copy->dstContext ||
+		       context_is_live(copy->dstContext));
 }
 
 static CUDA_MEMCPY3D general_of(const CUDA_MEMCPY3D_PEER *copy)
@@ -107,3 +110,36 @@ static CUresult copy_later(const CUDA_MEMCPY3D_PEER *given, CUstream stream, boo
 ENTRY_PAIR(cuMemcpy3DPeer, _ptds, copy_now, (const CUDA_MEMCPY3D_PEER *copy), copy)
 ENTRY_PAIR(cuMemcpy3DPeerAsync, _ptsz, copy_later, (const CUDA_MEMCPY3D_PEER *copy, CUstream stream), copy,
 	stream)
+
+/* The question is about two different devices. */
+CUDA_EXPORT CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities,
+	const CUatomicOperation *operations, unsigned int count, CUdevice from, CUdevice to)
+{
+	CUresult r = process_enter();
+
+	(void)from;
+	(void)to;
+	if (r != CUDA_SUCCESS)
+		return r;
+	return capabilities && operations && count ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Over the bus that the service's devices are on, the host's memory knows no atomic operation of theirs. */
+CUDA_EXPORT CUresult cuDeviceGetHostAtomicCapabilities(
+	unsigned int *capabilities, const CUatomicOperation *operations, unsigned int count, CUdevice device)
+{
+	CUresult r = process_enter();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!device_get(device))
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (!capabilities || !operations || count == 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (unsigned int i = 0; i < count; ++i) {
+		if ((int)operations[i] < 0 || operations[i] > CU_ATOMIC_OPERATION_FLOAT_MAX)
+			return CUDA_ERROR_INVALID_VALUE;
+		capabilities[i] = 0;
+	}
+	return CUDA_SUCCESS;
+}

@@ -5,8 +5,8 @@
 // is never held while work is waited for or the program's destructors run.
 //
 //   created:  FREE ──create──► LIVE ──destroy──► ENDING ──► DEAD ──(slot taken again, oldest first)──► LIVE
-//   primary:  DEAD ──first retain──► LIVE ──last release, reset──► ENDING ──► DEAD (or LIVE again: reset
-//   keeps the count)
+//   primary:  DEAD ──retain──► LIVE ──last release, reset──► ENDING ──► DEAD (or LIVE again: it was retained
+//   meanwhile)
 
 #include "client/state/context.h"
 
@@ -31,8 +31,8 @@
 
 #define CONTEXTS 256
 #define PRIMARY	 0 /* slot of device 0's primary context */
-/* Local memory that a thread can have on any device. */
-#define STACK_BYTES_MAX (512u << 10)
+/* Less than the local memory that a thread can have on any device. */
+#define STACK_BYTES_MAX ((512u << 10) - 1)
 
 enum life { FREE, LIVE, ENDING, DEAD };
 
@@ -41,6 +41,7 @@ struct context {
 	int device;
 	unsigned int flags;
 	unsigned int uses; /* retains of a primary context, attaches of another */
+	bool wanted;	   /* a primary context was retained while it ended */
 	word64 id;
 	uint64_t ended; /* tells the oldest dead slot */
 	CUfunc_cache cache_config;
@@ -372,16 +373,18 @@ CUresult context_primary_retain(int device, CUcontext *ret_context)
 	if (process_error() != CUDA_SUCCESS && word_acquire(&context->life) == DEAD)
 		return CUDA_ERROR_DEVICE_UNAVAILABLE;
 	pthread_mutex_lock(&lock);
-	/* A thread that is ending the context goes on to DEAD only under this lock, and sees the new use. */
-	if (context->uses++ == 0 && word_relaxed(&context->life) != ENDING)
+	++context->uses;
+	/* A thread that is ending the context goes on to DEAD only under this lock, and sees that. */
+	if (word_relaxed(&context->life) == ENDING)
+		context->wanted = true;
+	else if (word_relaxed(&context->life) != LIVE)
 		begin_life(context, device);
 	pthread_mutex_unlock(&lock);
 	*ret_context = handle_of(context);
 	return CUDA_SUCCESS;
 }
 
-/* Ends the primary context's life; a retain that came meanwhile, or uses that a reset keeps, begin a new one.
- */
+/* Ends the primary context's life; a retain that came meanwhile begins a new one. */
 static CUresult recycle_primary(struct context *context, int device)
 {
 	uint32_t live = LIVE;
@@ -391,10 +394,10 @@ static CUresult recycle_primary(struct context *context, int device)
 		return CUDA_SUCCESS;
 	r = release_all(context);
 	pthread_mutex_lock(&lock);
-	if (context->uses)
+	word_release(&context->life, DEAD);
+	if (context->wanted)
 		begin_life(context, device);
-	else
-		word_release(&context->life, DEAD);
+	context->wanted = false;
 	pthread_mutex_unlock(&lock);
 	return r;
 }
@@ -423,10 +426,7 @@ CUresult context_primary_reset(int device)
 
 	if (!context)
 		return CUDA_ERROR_INVALID_DEVICE;
-	/* The driver forgets the retains as well: what is still held is a handle of a destroyed context. */
-	pthread_mutex_lock(&lock);
-	context->uses = 0;
-	pthread_mutex_unlock(&lock);
+	/* The retains count on: each still wants its release, and the next one begins a new life. */
 	return recycle_primary(context, device);
 }
 

@@ -15,6 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/state/logbook.h"
+
 /* The stored level is one more than the client_log_level, which leaves 0 for "not read yet" and 1 for "off".
  */
 static atomic_int threshold;
@@ -45,11 +47,13 @@ bool client_log_enabled(enum client_log_level level)
 	return (int)level < stored;
 }
 
+static const char prefix[] = "frmps: ";
+#define PREFIX (sizeof(prefix) - 1)
+
 /* Puts the message and its newline behind the prefix; returns the length of the line. */
 static size_t line_make(char line[CLIENT_LOG_LINE_MAX], const char *format, va_list arguments)
 {
-	static const char prefix[] = "frmps: ";
-	const size_t begin = sizeof(prefix) - 1;
+	const size_t begin = PREFIX;
 	const size_t room = CLIENT_LOG_LINE_MAX - begin - 1;
 	int length;
 
@@ -73,11 +77,15 @@ void client_log(enum client_log_level level, const char *format, ...)
 	ssize_t written;
 	size_t length;
 
-	if (!client_log_enabled(level))
+	if (!client_log_enabled(level) && level != CLIENT_LOG_ERROR)
 		return;
 	va_start(arguments, format);
 	length = line_make(line, format, arguments);
 	va_end(arguments);
+	if (level == CLIENT_LOG_ERROR)
+		logbook_note(line + PREFIX, length - PREFIX - 1);
+	if (!client_log_enabled(level))
+		return;
 	/* A short or failed write loses text of ours, never work of the program. */
 	do
 		written = write(STDERR_FILENO, line, length);

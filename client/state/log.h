@@ -9,7 +9,8 @@
 //   FRMPS_LOG=info    also connects, recoveries, verdicts
 //   FRMPS_LOG=debug   also details of single calls
 //
-// The variable is read at the first message and stays as it was then. stdout is never written.
+// The variable is read at the first message and stays as it was then. stdout is never written. Refusals and
+// failures are kept for the program as well, whatever it says (logbook.h).
 
 #ifndef FRMPS_CLIENT_STATE_LOG_H
 #define FRMPS_CLIENT_STATE_LOG_H

@@ -80,14 +80,21 @@ static bool fits_preferred(struct dim preferred, struct dim cluster)
 	return cluster_blocks(cluster) > 0 && cluster_blocks(preferred) > 0 && divides(cluster, sizes);
 }
 
+static struct dim own_clusters(const struct client_function *function)
+{
+	const int32_t *attributes = function->attributes;
+
+	return (struct dim){(uint32_t)attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH],
+		(uint32_t)attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT],
+		(uint32_t)attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH]};
+}
+
 /* The launch's size, the kernel's own, and the grid. How large clusters of kernels that bound them
  * (.maxclusterrank) may be, no attribute tells: the service judges. */
 static CUresult check_clusters(const struct launch *launch)
 {
 	const int32_t *attributes = launch->function->attributes;
-	const struct dim own = {(uint32_t)attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH],
-		(uint32_t)attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT],
-		(uint32_t)attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH]};
+	const struct dim own = own_clusters(launch->function);
 	bool large = attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] != 0;
 	struct dim cluster = {0, 0, 0}, preferred = {0, 0, 0};
 	uint32_t blocks;
@@ -108,6 +115,14 @@ static CUresult check_clusters(const struct launch *launch)
 		!divides(cluster, launch->grid))
 		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
 	return CUDA_SUCCESS;
+}
+
+uint32_t encode_cluster_blocks(const struct launch *launch)
+{
+	struct dim own = own_clusters(launch->function), cluster = {0, 0, 0}, preferred = {0, 0, 0};
+
+	read_clusters(launch, &cluster, &preferred);
+	return cluster_blocks(is_set(own) ? own : cluster);
 }
 
 /* Kernels that have to do with clusters, or launches: few. */

@@ -33,6 +33,9 @@ struct launch {
 /** Sizes of grid, block and dynamic shared memory against the kernel and the device. */
 CUresult encode_check(const struct launch *launch);
 
+/** Blocks of a cluster of a launch that was checked; 0: it has none. */
+uint32_t encode_cluster_blocks(const struct launch *launch);
+
 /**
  * Takes the program's arguments in either form.
  * @params, @extra: as in cuLaunchKernel; not both

@@ -56,6 +56,8 @@ static CUresult parse(const CUstreamBatchMemOpParams *p, struct operation *ret_o
 		break;
 	case CU_STREAM_MEM_OP_BARRIER:
 		/* The operations of a stream are ordered and visible to each other anyway. */
+		if (p->memoryBarrier.flags > CU_STREAM_MEMORY_BARRIER_TYPE_GPU)
+			return CUDA_ERROR_INVALID_VALUE;
 		break;
 	case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
 		return CUDA_ERROR_NOT_SUPPORTED;

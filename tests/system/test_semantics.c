@@ -166,6 +166,33 @@ START_TEST(globals_belong_to_their_module)
 }
 END_TEST
 
+static int is_active(void)
+{
+	unsigned flags;
+	int active;
+
+	ck_cuda(cuDevicePrimaryCtxGetState(0, &flags, &active));
+	return active;
+}
+
+/* A reset ends the context and takes no retain back. */
+START_TEST(retains_outlive_a_reset)
+{
+	driver_attach();
+	driver_attach();
+	ck_cuda(cuDevicePrimaryCtxReset_v2(0));
+	ck_assert(!is_active());
+	ck_assert_int_eq(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	driver_attach();
+	for (int i = 0; i < 3; i++) {
+		ck_assert(is_active());
+		ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
+	}
+	ck_assert(!is_active());
+	ck_assert_int_eq(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
+}
+END_TEST
+
 /* A library and its kernels outlive the context; its globals do not. */
 START_TEST(libraries_begin_anew_with_the_next_context)
 {
@@ -192,7 +219,10 @@ START_TEST(libraries_begin_anew_with_the_next_context)
 		ck_cuda(cuLaunchKernel((CUfunction)read_words, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL));
 		ck_cuda(cuMemcpyDtoH_v2(words, out, 32));
 		ck_assert_uint_eq(words[0], 1);
-		ck_cuda(round ? cuDevicePrimaryCtxRelease_v2(0) : cuDevicePrimaryCtxReset_v2(0));
+		if (round == 0)
+			ck_cuda(cuDevicePrimaryCtxReset_v2(0));
+		while (is_active())
+			ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
 		driver_attach();
 		ck_assert_int_eq(cuMemFree_v2(out), CUDA_ERROR_INVALID_VALUE);
 	}
@@ -585,6 +615,7 @@ int main(void)
 	tcase_add_loop_test(tests, bytes_come_back_as_they_went, 0, sizeof(sizes) / sizeof(*sizes));
 	tcase_add_test(tests, boxes_are_copied);
 	tcase_add_test(tests, globals_belong_to_their_module);
+	tcase_add_test(tests, retains_outlive_a_reset);
 	tcase_add_test(tests, libraries_begin_anew_with_the_next_context);
 	tcase_add_test(tests, wrong_calls_are_refused_at_the_call);
 	tcase_add_test(tests, too_much_memory_is_an_error_and_no_more);

@@ -250,7 +250,7 @@ static void call_every_refused(void)
 #define API(symbol, base, since, variant, kind, note) CALL_##kind(symbol)
 #include "client/api.def"
 #undef API
-	ck_assert_int_gt(refused, 200);
+	ck_assert_int_gt(refused, 50);
 }
 
 START_TEST(every_refused_call_returns_not_supported)

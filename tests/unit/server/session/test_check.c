@@ -402,6 +402,66 @@ START_TEST(images_are_sealed_files_of_the_announced_size)
 }
 END_TEST
 
+/* Inputs are like images; what is linked goes to a memfd that can be written, and to nothing else. */
+START_TEST(links_have_bounded_inputs_and_a_file_to_go_to)
+{
+	struct wire_option options[CHECK_OPTIONS_MAX + 1] = {{0}};
+	struct wire_message add = {.type = WIRE_LINK_ADD, .link = {.bytes = 5000, .name = "input"}};
+	struct wire_message complete = {.type = WIRE_LINK_COMPLETE, .link = {.name = ""}};
+	struct wire_message drop = {.type = WIRE_LINK_DROP, .link = {.name = ""}};
+	struct check_finding finding;
+	int good = fake_memfd(5000, SEALS), open_fd = fake_memfd(5000, 0), pipes[2];
+
+	ck_assert_int_eq(pipe(pipes), 0);
+	ck_assert_int_eq(check(&add, good, &finding), 0);
+	ck_assert_int_eq(check(&add, open_fd, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&add, pipes[0], &finding), CHECK_E_BROKEN);
+	add.link.bytes = CHECK_LINK_BYTES + 1;
+	ck_assert_int_eq(check(&add, good, &finding), CHECK_E_ANSWER);
+	add.link.bytes = 5000;
+	add.link.position = CHECK_LINK_INPUTS;
+	ck_assert_int_eq(check(&add, good, &finding), CHECK_E_ANSWER);
+	add.link.position = 0;
+	add.link.own = (struct wire_options){options, CHECK_OPTIONS_MAX + 1};
+	ck_assert_int_eq(check(&add, good, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&complete, open_fd, &finding), 0);
+	ck_assert_int_eq(check(&complete, good, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&complete, pipes[1], &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&complete, -1, &finding), CHECK_E_BROKEN);
+	complete.link.options = (struct wire_options){options, CHECK_OPTIONS_MAX + 1};
+	ck_assert_int_eq(check(&complete, open_fd, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&drop, -1, &finding), 0);
+	close(good);
+	close(open_fd);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+END_TEST
+
+START_TEST(shared_events_are_pages_of_the_host_part)
+{
+	struct wire_message own = {.type = WIRE_MAP_HOST, .range = {HOST, 4096, WIRE_HOST_EVENTS}};
+	struct wire_message import = {
+		.type = WIRE_IMPORT_HOST, .import = {.address = HOST, .bytes = 4096, .session = 3}};
+	struct check_finding finding;
+
+	ck_assert_int_eq(check(&own, -1, &finding), 0);
+	ck_assert_int_eq(check(&import, -1, &finding), 0);
+	own.range.bytes = import.import.bytes = 8192;
+	ck_assert_int_eq(check(&own, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&import, -1, &finding), CHECK_E_BROKEN);
+	own.range.bytes = import.import.bytes = 4096;
+	own.range.flags = 2;
+	ck_assert_int_eq(check(&own, -1, &finding), CHECK_E_BROKEN);
+	import.import.address = BASE;
+	ck_assert_int_eq(check(&import, -1, &finding), CHECK_E_BROKEN);
+	own.range.flags = WIRE_HOST_EVENTS;
+	note(&own);
+	import.import.address = HOST;
+	ck_assert_int_eq(check(&import, -1, &finding), CHECK_E_BROKEN); /* something is there */
+}
+END_TEST
+
 START_TEST(graphs_are_sealed_files_and_kept_by_id)
 {
 	struct wire_message make = {.type = WIRE_MAKE_GRAPH, .graph = {5, 5000}}, again;
@@ -598,6 +658,8 @@ int main(void)
 	tcase_add_test(requests, further_windows_leave_some_for_others);
 	tcase_add_test(requests, tensor_maps_have_the_ranks_that_they_say);
 	tcase_add_test(requests, images_are_sealed_files_of_the_announced_size);
+	tcase_add_test(requests, links_have_bounded_inputs_and_a_file_to_go_to);
+	tcase_add_test(requests, shared_events_are_pages_of_the_host_part);
 	tcase_add_test(requests, graphs_are_sealed_files_and_kept_by_id);
 	tcase_add_test(requests, options_are_bounded);
 	tcase_add_test(requests, symbols_need_their_module);
