@@ -283,6 +283,16 @@ CUresult cuCtxDisablePeerAccess(CUcontext);
 CUresult cuIpcGetEventHandle(CUipcEventHandle *, CUevent);
 CUresult cuIpcOpenEventHandle(CUevent *, CUipcEventHandle);
 
+CUresult cuFuncSetBlockShape(CUfunction, int, int, int);
+CUresult cuFuncSetSharedSize(CUfunction, unsigned int);
+CUresult cuParamSetSize(CUfunction, unsigned int);
+CUresult cuParamSeti(CUfunction, int, unsigned int);
+CUresult cuParamSetf(CUfunction, int, float);
+CUresult cuParamSetv(CUfunction, int, void *, unsigned int);
+CUresult cuLaunch(CUfunction);
+CUresult cuLaunchGrid(CUfunction, int, int);
+CUresult cuLaunchGridAsync(CUfunction, int, int, CUstream);
+
 CUresult cuLogsRegisterCallback(CUlogsCallback, void *, CUlogsCallbackHandle *);
 CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle);
 CUresult cuLogsCurrent(CUlogIterator *, unsigned int);

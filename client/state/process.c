@@ -4,11 +4,14 @@
 // Start and end of the shim in a process. Entered by every entry point on the program's threads, so the two
 // checks are a load or two. Before cuInit nothing exists: no thread, no connection, no fork handler.
 //
-//   NONE ──cuInit──► STARTING ──► READY        any of the two right ones ──fork──► FORKED (in the child)
+//   NONE ──cuInit──► STARTING ──► READY ──exit()──► ENDED     any from STARTING on ──fork──► FORKED (in the
+//   child)
 //     ▲                 │ failed
 //     └─────────────────┘
 //
-// FORKED is final: the regions are not mapped in the child, and nothing is ever sent from it.
+// FORKED is final: the regions are not mapped in the child, and nothing is ever sent from it. ENDED is what
+// exit handlers find that were registered before cuInit: as with the driver they get
+// CUDA_ERROR_DEINITIALIZED. Nothing is taken down; the kernel closes what is open.
 
 #include "client/state/process.h"
 
@@ -30,7 +33,7 @@
 #include "client/submit/submit.h"
 #include "shm/order.h"
 
-enum phase { NONE, STARTING, READY, FORKED };
+enum phase { NONE, STARTING, READY, FORKED, ENDED };
 
 static word32 phase;  /* enum phase */
 static word32 sticky; /* CUresult; written once, by process_fail() */
@@ -38,7 +41,11 @@ static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
 CUresult process_enter(void)
 {
-	return word_acquire(&phase) == READY ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+	uint32_t now = word_acquire(&phase);
+
+	if (__builtin_expect(now == READY, 1))
+		return CUDA_SUCCESS;
+	return now == ENDED ? CUDA_ERROR_DEINITIALIZED : CUDA_ERROR_NOT_INITIALIZED;
 }
 
 CUresult process_error(void)
@@ -85,6 +92,13 @@ static void child_after_fork(void)
 	if (connection.doorbell_fd >= 0)
 		close(connection.doorbell_fd);
 	connection.control_fd = connection.doorbell_fd = -1;
+}
+
+static void leave(void)
+{
+	uint32_t ready = READY;
+
+	atomic_compare_exchange_strong(&phase, &ready, ENDED);
 }
 
 static CUresult begin(void)
@@ -137,6 +151,7 @@ static CUresult start(void)
 	}
 	build();
 	word_release(&phase, READY);
+	atexit(leave);
 	return CUDA_SUCCESS;
 }
 
@@ -146,8 +161,8 @@ CUresult process_start(void)
 
 	if (word_acquire(&phase) == READY)
 		return CUDA_SUCCESS;
-	if (word_acquire(&phase) == FORKED)
-		return CUDA_ERROR_NOT_INITIALIZED;
+	if (word_acquire(&phase) >= FORKED)
+		return process_enter();
 	pthread_mutex_lock(&start_lock);
 	if (word_acquire(&phase) == NONE)
 		r = start();

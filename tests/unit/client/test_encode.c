@@ -402,6 +402,36 @@ START_TEST(clusters_of_a_kernel)
 }
 END_TEST
 
+/* What was set on the function beforehand is what today's call is given. */
+START_TEST(launches_of_old)
+{
+	uint64_t a = 0x1122334455667788;
+	const uint8_t *at;
+
+	ck_assert_int_eq(cuFuncSetBlockShape(add, 4, 5, 6), CUDA_SUCCESS);
+	ck_assert_int_eq(cuFuncSetSharedSize(add, 7), CUDA_SUCCESS);
+	ck_assert_int_eq(cuParamSetv(add, 0, &a, 8), CUDA_SUCCESS);
+	ck_assert_int_eq(cuParamSeti(add, 8, 0xcafef00d), CUDA_SUCCESS);
+	ck_assert_int_eq(cuParamSetf(add, 16, 1.5f), CUDA_SUCCESS);
+	ck_assert_int_eq(cuParamSetSize(add, 24), CUDA_SUCCESS);
+	ck_assert_int_eq(cuLaunchGrid(add, 2, 3), CUDA_SUCCESS);
+	ck_assert_uint_eq(record()->grid_x * 100 + record()->grid_y * 10 + record()->grid_z, 231);
+	ck_assert_uint_eq(record()->block_x * 100 + record()->block_y * 10 + record()->block_z, 456);
+	ck_assert_uint_eq(record()->shared_bytes, 7);
+	at = arguments();
+	ck_assert_mem_eq(at, &a, 8);
+	ck_assert_mem_eq(at + 8, &(uint32_t){0xcafef00d}, 4);
+	ck_assert_mem_eq(at + 16, &(float){1.5f}, 4);
+	ck_assert_int_eq(cuLaunch(plain), CUDA_SUCCESS); /* nothing was set: one thread */
+	ck_assert_uint_eq(record()->grid_x * 10 + record()->block_x, 11);
+	ck_assert_int_eq(cuLaunchGridAsync(add, 0, 1, NULL), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuFuncSetBlockShape(add, 0, 1, 1), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuParamSetv(add, 4090, &a, 8), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuParamSetSize(add, 4097), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuLaunch(NULL), CUDA_ERROR_INVALID_HANDLE);
+}
+END_TEST
+
 /* 2048 / 128 = 16 blocks fit each of the processors. */
 START_TEST(cooperative)
 {
@@ -448,6 +478,7 @@ int main(void)
 	tcase_add_test(tcase, attribute_count);
 	tcase_add_test(tcase, clusters);
 	tcase_add_test(tcase, clusters_of_a_kernel);
+	tcase_add_test(tcase, launches_of_old);
 	tcase_add_test(tcase, cooperative);
 	return suite_run(suite);
 }
