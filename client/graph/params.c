@@ -11,6 +11,7 @@
 #include "client/graph/memory.h"
 #include "client/state/event.h"
 #include "client/state/function.h"
+#include "client/state/module.h"
 #include "client/submit/encode.h"
 
 #define BATCH_MOST 256u
@@ -119,8 +120,6 @@ CUresult params_kernel(const CUDA_KERNEL_NODE_PARAMS *given, const struct graph_
 		r = encode_arguments(&launch, given->kernelParams, given->extra);
 	if (r == CUDA_SUCCESS)
 		r = params_launch(&launch, ret_params);
-	if (r == CUDA_SUCCESS)
-		ret_params->kernel.by_kernel = !given->func;
 	if (r == CUDA_SUCCESS && keep) {
 		r = params_attributes_copy(ret_params, keep);
 		if (r != CUDA_SUCCESS)
@@ -129,13 +128,23 @@ CUresult params_kernel(const CUDA_KERNEL_NODE_PARAMS *given, const struct graph_
 	return r;
 }
 
+/* A library's kernel is told in both ways: the runtime knows its own by this one. */
+static CUkernel kernel_of(const struct graph_kernel *kernel)
+{
+	const struct client_function *function = function_find(kernel->function);
+
+	if (!function || function->serial != kernel->function_serial || !function->module->library)
+		return NULL;
+	return (CUkernel)(uintptr_t)function;
+}
+
 void params_kernel_get(const struct graph_kernel *kernel, CUDA_KERNEL_NODE_PARAMS *ret_given)
 {
 	const struct frmps_launch *body = kernel->body;
 
 	*ret_given = (CUDA_KERNEL_NODE_PARAMS){
-		.func = kernel->by_kernel ? NULL : (CUfunction)(uintptr_t)kernel->function,
-		.kern = kernel->by_kernel ? (CUkernel)(uintptr_t)kernel->function : NULL,
+		.func = (CUfunction)(uintptr_t)kernel->function,
+		.kern = kernel_of(kernel),
 		.gridDimX = body->grid_x,
 		.gridDimY = body->grid_y,
 		.gridDimZ = body->grid_z,

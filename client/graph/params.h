@@ -23,7 +23,6 @@ struct graph_kernel {
 	const struct client_function *function;
 	uint64_t function_serial;
 	bool cooperative;
-	bool by_kernel;		   /* the program named a CUkernel, and is told one */
 	struct frmps_launch *body; /* as on the ring: attributes and arguments behind it */
 	void **pointers;	   /* to the arguments, for the program to look at */
 	uint32_t pointer_count;
