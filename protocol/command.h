@@ -32,6 +32,12 @@
 #define FRMPS_GRAPH_NODES_MAX (1u << 20)
 #define FRMPS_GRAPH_BYTES_MAX (UINT64_C(256) << 20)
 
+/* Ids of a session's arrays, and of its texture and surface objects, are 1 … these - 1; levels of one array
+ * at most. */
+#define FRMPS_ARRAY_IDS	   16384u
+#define FRMPS_OBJECT_IDS   65536u
+#define FRMPS_ARRAY_LEVELS 32u
+
 enum frmps_op {
 #define OP(name, value, body, payload, directive, since) FRMPS_OP_##name = value,
 #include "protocol/ops.def"
@@ -85,6 +91,12 @@ struct frmps_copy {
 	uint64_t dst_rows, src_rows;
 	uint32_t kind;
 	uint32_t reserved;
+};
+
+struct frmps_array_copy {
+	struct frmps_copy copy;
+	uint32_t dst_array, dst_level;
+	uint32_t src_array, src_level;
 };
 
 struct frmps_set {

@@ -27,6 +27,7 @@ namespace
 #define LAUNCH_ATTRIBUTE(X) X(id) X(reserved) X(value)
 #define COPY(X)                                                                                              \
 	X(dst) X(src) X(width) X(height) X(depth) X(dst_pitch) X(src_pitch) X(dst_rows) X(src_rows) X(kind) X(reserved)
+#define ARRAY_COPY(X)   X(copy) X(dst_array) X(dst_level) X(src_array) X(src_level)
 #define SET(X)          X(dst) X(width) X(height) X(pitch) X(value) X(element_bytes)
 #define EVENT_RECORD(X) X(event) X(flags)
 #define DEPEND(X)       X(seq) X(stream) X(event)
@@ -59,6 +60,7 @@ PROVE(frmps_head, Head, HEAD);
 PROVE(frmps_launch, Launch, LAUNCH);
 PROVE(frmps_launch_attribute, LaunchAttribute, LAUNCH_ATTRIBUTE);
 PROVE(frmps_copy, Copy, COPY);
+PROVE(frmps_array_copy, ArrayCopy, ARRAY_COPY);
 PROVE(frmps_set, Set, SET);
 PROVE(frmps_event_record, EventRecord, EVENT_RECORD);
 PROVE(frmps_depend, Depend, DEPEND);

@@ -90,7 +90,12 @@ static const size_t BUILD_SLACK = 16384;
 	X(LINK_ADD, LinkAdd)                                                                                 \
 	X(LINK_COMPLETE, LinkComplete)                                                                       \
 	X(LINK_DROP, LinkDrop)                                                                               \
-	X(IMPORT_HOST, ImportHost)
+	X(IMPORT_HOST, ImportHost)                                                                           \
+	X(MAKE_ARRAY, MakeArray)                                                                             \
+	X(BACK_ARRAY, BackArray)                                                                             \
+	X(DROP_ARRAY, DropArray)                                                                             \
+	X(MAKE_OBJECT, MakeObject)                                                                           \
+	X(DROP_OBJECT, DropObject)
 
 #define X(name, table)                                                                                       \
 	static_assert(                                                                                       \
@@ -430,6 +435,22 @@ static body build_link(Builder *b, enum wire_type type, const wire_link &m)
 	return fb::CreateLinkAdd(b->fbb, m.link, m.position, m.type, m.bytes, name, options, own).Union();
 }
 
+static body build_array(Builder *b, const wire_array &m)
+{
+	return fb::CreateMakeArray(
+		b->fbb, m.array, m.levels, m.width, m.height, m.depth, m.format, m.channels, m.flags)
+		.Union();
+}
+
+static body build_object(Builder *b, const wire_object &m)
+{
+	auto texture = b->numbers(m.texture, m.has_texture ? WIRE_TEXTURE_BYTES : 0);
+	auto view = b->numbers(m.view, m.has_view ? WIRE_VIEW_BYTES : 0);
+	return fb::CreateMakeObject(b->fbb, m.object, m.kind, m.resource, m.array, m.level, m.format,
+		m.channels, m.address, m.bytes, m.width, m.height, m.pitch, texture, view, m.value)
+		.Union();
+}
+
 /* The switch over all types, one line each. */
 static body build_body(Builder *b, const wire_message &m)
 {
@@ -518,6 +539,18 @@ static body build_body(Builder *b, const wire_message &m)
 		return fb::CreateImportHost(
 			b->fbb, m.import.address, m.import.bytes, m.import.session, m.import.source)
 			.Union();
+	case WIRE_MAKE_ARRAY:
+		return build_array(b, m.array);
+	case WIRE_BACK_ARRAY:
+		return fb::CreateBackArray(b->fbb, m.back_array.array, m.back_array.address,
+			m.back_array.bytes, m.back_array.offset, m.back_array.span)
+			.Union();
+	case WIRE_DROP_ARRAY:
+		return fb::CreateDropArray(b->fbb, m.array.array).Union();
+	case WIRE_MAKE_OBJECT:
+		return build_object(b, m.object);
+	case WIRE_DROP_OBJECT:
+		return fb::CreateDropObject(b->fbb, m.object.object).Union();
 	case WIRE_ADMIN:
 		return build_admin(b, m.admin);
 	case WIRE_ADMIN_REPLY:
@@ -808,6 +841,61 @@ static void read(Reader *r, const fb::EncodeTensorMap *t, wire_tensor_map *m)
 	r->require(m->map.count == 0 || m->map.count == WIRE_TENSOR_MAP_WORDS);
 }
 
+static void read(const fb::MakeArray *t, wire_array *m)
+{
+	*m = wire_array();
+	m->array = t->array();
+	m->levels = t->levels();
+	m->width = t->width();
+	m->height = t->height();
+	m->depth = t->depth();
+	m->format = t->format();
+	m->channels = t->channels();
+	m->flags = t->flags();
+}
+
+static void read(const fb::BackArray *t, wire_back_array *m)
+{
+	memset(m, 0, sizeof(*m));
+	m->array = t->array();
+	m->address = t->address();
+	m->bytes = t->bytes();
+	m->offset = t->offset();
+	m->span = t->span();
+}
+
+/* A description of exactly this size, or none. */
+static bool read_description(Reader *r, const flatbuffers::Vector<uint8_t> *from, uint8_t *to, uint32_t size)
+{
+	wire_bytes bytes;
+	r->numbers(from, size, &bytes);
+	r->require(bytes.count == 0 || bytes.count == size);
+	if (r->bad || bytes.count == 0)
+		return false;
+	memcpy(to, bytes.at, size);
+	return true;
+}
+
+static void read(Reader *r, const fb::MakeObject *t, wire_object *m)
+{
+	memset(m, 0, sizeof(*m)); /* padding, too: objects are compared */
+	m->object = t->object();
+	m->kind = t->kind();
+	m->resource = t->resource();
+	m->array = t->array();
+	m->level = t->level();
+	m->format = t->format();
+	m->channels = t->channels();
+	m->address = t->address();
+	m->bytes = t->bytes();
+	m->width = t->width();
+	m->height = t->height();
+	m->pitch = t->pitch();
+	m->value = t->value();
+	m->has_texture = read_description(r, t->texture(), m->texture, WIRE_TEXTURE_BYTES);
+	m->has_view = read_description(r, t->view(), m->view, WIRE_VIEW_BYTES);
+}
+
 static void read_memory(const fb::Message *t, wire_memory *m)
 {
 	*m = wire_memory();
@@ -976,6 +1064,18 @@ static bool read_body(Reader *r, const fb::Message *t, wire_message *m)
 		const fb::ImportHost *i = t->body_as_ImportHost();
 		return m->import = wire_import{i->address(), i->bytes(), i->session(), i->source()}, true;
 	}
+	case fb::Body_MakeArray:
+		return read(t->body_as_MakeArray(), &m->array), true;
+	case fb::Body_BackArray:
+		return read(t->body_as_BackArray(), &m->back_array), true;
+	case fb::Body_DropArray:
+		m->array = wire_array();
+		return m->array.array = t->body_as_DropArray()->array(), true;
+	case fb::Body_MakeObject:
+		return read(r, t->body_as_MakeObject(), &m->object), true;
+	case fb::Body_DropObject:
+		m->object = wire_object();
+		return m->object.object = t->body_as_DropObject()->object(), true;
 	case fb::Body_Admin:
 		return read(r, t->body_as_Admin(), &m->admin), true;
 	case fb::Body_AdminReply:

@@ -76,6 +76,11 @@ enum wire_type {
 	WIRE_LINK_COMPLETE,
 	WIRE_LINK_DROP,
 	WIRE_IMPORT_HOST,
+	WIRE_MAKE_ARRAY,
+	WIRE_BACK_ARRAY,
+	WIRE_DROP_ARRAY,
+	WIRE_MAKE_OBJECT,
+	WIRE_DROP_OBJECT,
 	WIRE_TYPES
 };
 
@@ -128,6 +133,8 @@ struct wire_device {
 #define WIRE_UUID_BYTES		   16u /* exactly */
 #define WIRE_TENSOR_RANK_MAX	   5u
 #define WIRE_TENSOR_MAP_WORDS	   16u
+#define WIRE_TEXTURE_BYTES	   104u /* exactly: the driver's description of a texture */
+#define WIRE_VIEW_BYTES		   112u /* exactly: of a view of its resource */
 
 struct wire_option {
 	uint32_t id, reserved;
@@ -272,6 +279,23 @@ struct wire_link {
 	const char *name;
 	struct wire_options options, own;
 };
+/* MakeArray, DropArray (only the id). Values without pointers: may be copied. */
+struct wire_array {
+	uint32_t array, levels;
+	uint64_t width, height, depth;
+	uint32_t format, channels, flags;
+};
+struct wire_back_array {
+	uint32_t array;
+	uint64_t address, bytes, offset, span;
+};
+/* MakeObject, DropObject (only the id). Values without pointers: may be copied. */
+struct wire_object {
+	uint32_t object, kind, resource, array, level, format, channels;
+	bool has_texture, has_view;
+	uint64_t address, bytes, width, height, pitch, value;
+	uint8_t texture[WIRE_TEXTURE_BYTES], view[WIRE_VIEW_BYTES];
+};
 /* Vectors have at most WIRE_TENSOR_RANK_MAX elements; map has WIRE_TENSOR_MAP_WORDS or none. */
 struct wire_tensor_map {
 	uint32_t kind, type, rank, channels, pixels;
@@ -320,6 +344,9 @@ struct wire_message {
 		struct wire_graph graph;
 		struct wire_link link;
 		struct wire_import import;
+		struct wire_array array;
+		struct wire_back_array back_array;
+		struct wire_object object;
 		struct wire_admin admin;
 		struct wire_admin_reply admin_reply;
 	};

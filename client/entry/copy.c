@@ -88,6 +88,56 @@ static CUresult cuboid(const CUDA_MEMCPY3D *c, CUstream handle, unsigned int how
 	return r == CUDA_SUCCESS ? start(&box, handle, how | sides, per_thread) : r;
 }
 
+/* Bytes of the first row of arrays: a side is an array, or memory where that is NULL. */
+struct end {
+	CUarray array;
+	size_t offset;
+	uint64_t address;
+	CUmemorytype type;
+};
+
+static CUresult run(
+	struct end dst, struct end src, size_t bytes, CUstream stream, unsigned int how, bool per_thread)
+{
+	const CUDA_MEMCPY3D copy = {
+		.srcXInBytes = src.offset,
+		.srcMemoryType = src.type,
+		.srcHost = (const void *)(uintptr_t)src.address,
+		.srcDevice = src.address,
+		.srcArray = src.array,
+		.dstXInBytes = dst.offset,
+		.dstMemoryType = dst.type,
+		.dstHost = (void *)(uintptr_t)dst.address,
+		.dstDevice = dst.address,
+		.dstArray = dst.array,
+		.WidthInBytes = bytes,
+		.Height = 1,
+		.Depth = 1,
+	};
+
+	return cuboid(&copy, stream, how, per_thread);
+}
+
+#define A(array, offset) ((struct end){array, offset, 0, CU_MEMORYTYPE_ARRAY})
+#define D(address)	 ((struct end){NULL, 0, address, CU_MEMORYTYPE_DEVICE})
+#define P(pointer)	 ((struct end){NULL, 0, H(pointer), CU_MEMORYTYPE_HOST})
+
+ENTRY_PAIR(cuMemcpyAtoA_v2, _ptds, run, (CUarray dst, size_t to, CUarray src, size_t from, size_t n),
+	A(dst, to), A(src, from), n, NULL, 0)
+ENTRY_PAIR(cuMemcpyAtoD_v2, _ptds, run, (CUdeviceptr dst, CUarray src, size_t from, size_t n), D(dst),
+	A(src, from), n, NULL, 0)
+ENTRY_PAIR(cuMemcpyAtoH_v2, _ptds, run, (void *dst, CUarray src, size_t from, size_t n), P(dst), A(src, from),
+	n, NULL, 0)
+ENTRY_PAIR(cuMemcpyAtoHAsync_v2, _ptsz, run, (void *dst, CUarray src, size_t from, size_t n, CUstream stream),
+	P(dst), A(src, from), n, stream, COPY_ASYNC)
+ENTRY_PAIR(cuMemcpyDtoA_v2, _ptds, run, (CUarray dst, size_t to, CUdeviceptr src, size_t n), A(dst, to),
+	D(src), n, NULL, 0)
+ENTRY_PAIR(cuMemcpyHtoA_v2, _ptds, run, (CUarray dst, size_t to, const void *src, size_t n), A(dst, to),
+	P(src), n, NULL, 0)
+ENTRY_PAIR(cuMemcpyHtoAAsync_v2, _ptsz, run,
+	(CUarray dst, size_t to, const void *src, size_t n, CUstream stream), A(dst, to), P(src), n, stream,
+	COPY_ASYNC)
+
 static CUresult rectangle(const CUDA_MEMCPY2D *c, CUstream handle, unsigned int how, bool per_thread)
 {
 	CUDA_MEMCPY3D general;
@@ -100,12 +150,14 @@ static CUresult rectangle(const CUDA_MEMCPY2D *c, CUstream handle, unsigned int 
 		.srcMemoryType = c->srcMemoryType,
 		.srcHost = c->srcHost,
 		.srcDevice = c->srcDevice,
+		.srcArray = c->srcArray,
 		.srcPitch = c->srcPitch,
 		.dstXInBytes = c->dstXInBytes,
 		.dstY = c->dstY,
 		.dstMemoryType = c->dstMemoryType,
 		.dstHost = c->dstHost,
 		.dstDevice = c->dstDevice,
+		.dstArray = c->dstArray,
 		.dstPitch = c->dstPitch,
 		.WidthInBytes = c->WidthInBytes,
 		.Height = c->Height,

@@ -15,6 +15,7 @@
 #include "client/graph/memory.h"
 #include "client/link/control.h"
 #include "client/state/event.h"
+#include "client/state/ids.h"
 #include "client/state/process.h"
 #include "client/state/stream.h"
 #include "client/submit/callback.h"
@@ -30,37 +31,12 @@ struct graph_build {
 	uint64_t seq;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the two below */
-static uint64_t ids[FRMPS_GRAPH_IDS / 64] = {1};	 /* 0 is none */
+static uint64_t id_words[FRMPS_GRAPH_IDS / 64];
+static struct ids ids = IDS_INIT(id_words);
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the graves */
 static struct graph_build *graves;
 
 /* ---- the service's graphs ---- */
-
-static uint32_t id_take(void)
-{
-	uint32_t found = 0;
-
-	pthread_mutex_lock(&lock);
-	for (uint32_t id = 1; !found && id < FRMPS_GRAPH_IDS; ++id) {
-		if (ids[id / 64] == UINT64_MAX) {
-			id |= 63;
-			continue;
-		}
-		if (!(ids[id / 64] >> id % 64 & 1)) {
-			ids[id / 64] |= UINT64_C(1) << id % 64;
-			found = id;
-		}
-	}
-	pthread_mutex_unlock(&lock);
-	return found;
-}
-
-static void id_give(uint32_t id)
-{
-	pthread_mutex_lock(&lock);
-	ids[id / 64] &= ~(UINT64_C(1) << id % 64);
-	pthread_mutex_unlock(&lock);
-}
 
 /* A sealed file with some bytes, or -1. */
 static int make_file(const uint8_t *bytes, uint64_t size)
@@ -96,7 +72,7 @@ static CUresult ask(struct wire_message *request, const int *fds, unsigned int c
 static CUresult send_graph(struct graph_step *step)
 {
 	struct wire_message request = {.type = WIRE_MAKE_GRAPH};
-	uint32_t id = id_take();
+	uint32_t id = ids_take(&ids);
 	int fd = id ? make_file(step->device.description, step->device.bytes) : -1;
 	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 
@@ -108,7 +84,7 @@ static CUresult send_graph(struct graph_step *step)
 	if (r == CUDA_SUCCESS)
 		step->device.graph = id;
 	else if (id)
-		id_give(id);
+		ids_give(&ids, id);
 	return r;
 }
 
@@ -118,7 +94,7 @@ static void drop_graph(uint32_t id)
 
 	request.graph.graph = id;
 	if (ask(&request, NULL, 0) == CUDA_SUCCESS)
-		id_give(id);
+		ids_give(&ids, id);
 }
 
 /* ---- builds ---- */

@@ -33,7 +33,7 @@ struct item {
 	uint16_t op, flags;
 	const struct frmps_launch *launch; /* in a node's parameters */
 	uint32_t launch_bytes;
-	struct frmps_copy copy;
+	struct frmps_array_copy copy; /* COPY: the first part */
 	struct frmps_set set;
 };
 
@@ -135,7 +135,7 @@ static void add_device_copy(
 
 	box.dst.address += dst->shift;
 	box.src.address += src->shift;
-	item->op = FRMPS_OP_COPY;
+	item->op = copy_has_array(&box) ? FRMPS_OP_ARRAY_COPY : FRMPS_OP_COPY;
 	item->copy = copy_form(&box, kind);
 }
 
@@ -356,6 +356,9 @@ static const void *body_of(const struct item *item, uint64_t *ret_bytes)
 		*ret_bytes = item->launch_bytes;
 		return item->launch;
 	case FRMPS_OP_COPY:
+		*ret_bytes = sizeof(item->copy.copy);
+		return &item->copy.copy;
+	case FRMPS_OP_ARRAY_COPY:
 		*ret_bytes = sizeof(item->copy);
 		return &item->copy;
 	case FRMPS_OP_SET:

@@ -281,6 +281,7 @@ CUresult params_box(const struct box *box, unsigned int how, struct graph_params
 		.Height = box->height,
 		.Depth = box->depth,
 	};
+	copy_name_arrays(box, &params.copy.given);
 	if (r == CUDA_SUCCESS)
 		*ret_params = params;
 	return r;

@@ -10,11 +10,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct client_array;
+
 /* One side of a copy. */
 struct box_side {
 	uint64_t address;
 	uint64_t pitch; /* bytes from row to row */
 	uint64_t rows;	/* rows from plane to plane */
+	/* NULL: memory. Otherwise the address is the place in the array if its rows and planes lay one behind
+	 * the other, and the serial number says which array was meant. */
+	const struct client_array *array;
+	uint64_t serial;
 };
 
 /* depth planes of height rows of width bytes. */

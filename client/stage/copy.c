@@ -13,6 +13,7 @@
 #include "client/link/connect.h"
 #include "client/stage/arena.h"
 #include "client/stage/bounce.h"
+#include "client/state/array.h"
 #include "client/state/ranges.h"
 #include "client/state/registered.h"
 #include "client/state/space.h"
@@ -59,36 +60,49 @@ static CUresult classify_side(const struct box *box, const struct box_side *side
 {
 	uint64_t bytes;
 
+	if (side->array) { /* inside of it since the copy was described */
+		*ret_side = (struct copy_side){.place = COPY_DEVICE};
+		return array_is(side->array, side->serial) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	}
 	if (!box_extent(box, side, &bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	return copy_classify(side->address, bytes, ret_side);
 }
 
-struct frmps_copy copy_form(const struct box *box, uint32_t kind)
+struct frmps_array_copy copy_form(const struct box *box, uint32_t kind)
 {
-	return (struct frmps_copy){
-		.dst = box->dst.address,
-		.src = box->src.address,
-		.width = box->width,
-		.height = box->height,
-		.depth = box->depth,
-		.dst_pitch = box->dst.pitch,
-		.src_pitch = box->src.pitch,
-		.dst_rows = box->dst.rows,
-		.src_rows = box->src.rows,
-		.kind = kind,
+	const struct client_array *dst = box->dst.array, *src = box->src.array;
+
+	return (struct frmps_array_copy){
+		.copy = {.dst = box->dst.address,
+			.src = box->src.address,
+			.width = box->width,
+			.height = box->height,
+			.depth = box->depth,
+			.dst_pitch = dst ? 0 : box->dst.pitch,
+			.src_pitch = src ? 0 : box->src.pitch,
+			.dst_rows = dst ? 0 : box->dst.rows,
+			.src_rows = src ? 0 : box->src.rows,
+			.kind = kind},
+		.dst_array = dst ? dst->form.array : 0,
+		.dst_level = dst ? dst->level : 0,
+		.src_array = src ? src->form.array : 0,
+		.src_level = src ? src->level : 0,
 	};
 }
 
 static CUresult send(
 	const struct box *box, uint32_t kind, uint16_t flags, struct client_stream *stream, uint64_t *ret_seq)
 {
+	const struct frmps_array_copy form = copy_form(box, kind);
+	bool has_array = copy_has_array(box);
+	uint32_t bytes = has_array ? sizeof(form) : sizeof(form.copy);
 	struct submit submit;
-	CUresult r = submit_begin(stream, FRMPS_OP_COPY, sizeof(struct frmps_copy), &submit);
+	CUresult r = submit_begin(stream, has_array ? FRMPS_OP_ARRAY_COPY : FRMPS_OP_COPY, bytes, &submit);
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	*(struct frmps_copy *)submit.body = copy_form(box, kind);
+	memcpy(submit.body, &form, bytes);
 	submit.head->flags |= flags;
 	*ret_seq = submit.seq;
 	submit_commit(&submit);
@@ -308,7 +322,8 @@ CUresult copy_examine(struct box *box, unsigned int how, struct copy_side *ret_d
 	if (box->height == 1 && box->depth == 1)
 		box->dst.pitch = box->src.pitch = box->width;
 	r = classify(box, how, ret_dst, ret_src);
-	if (r == CUDA_SUCCESS)
+	/* The rows of an array do not follow each other. */
+	if (r == CUDA_SUCCESS && !copy_has_array(box))
 		box_flatten(box);
 	return r;
 }

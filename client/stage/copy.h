@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Copies and fills of the program. A side of a copy is device memory, pinned host memory (the device reaches
-// both), or ordinary memory, which is staged. What a call has done when it returns follows the driver's
-// rules:
+// Copies and fills of the program. A side of a copy is device memory or an array, pinned host memory (the
+// device reaches all of these), or ordinary memory, which is staged. What a call has done when it returns
+// follows the driver's rules:
 //
 //   ordinary → device    the source was read; the copy may still be under way
 //   device → ordinary    done
@@ -28,7 +28,7 @@ enum copy_place { COPY_DEVICE, COPY_PINNED, COPY_ORDINARY };
 
 /* What is known of one side. */
 struct copy_side {
-	enum copy_place place;
+	enum copy_place place; /* COPY_DEVICE for arrays */
 	uint64_t shift;	 /* what the device adds to the address: for registered memory that it reaches */
 	bool registered; /* ordinary memory that asynchronous copies read and write in their turn */
 	bool sync; /* the program asked that synchronous calls on this memory are complete when they return */
@@ -53,12 +53,20 @@ CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_s
 CUresult copy_examine(
 	struct box *box, unsigned int how, struct copy_side *ret_dst, struct copy_side *ret_src);
 
-/** The box of a copy in the driver's general form, and the COPY_* bits for it. CUDA_ERROR_NOT_SUPPORTED:
- * arrays. */
+/** The box of a copy in the driver's general form, and the COPY_* bits for it. */
 CUresult copy_describe(const CUDA_MEMCPY3D *copy, struct box *ret_box, unsigned int *ret_how);
 
-/** The command that copies a box. @kind: FRMPS_COPY_* */
-struct frmps_copy copy_form(const struct box *box, uint32_t kind);
+/** Writes the sides of a box that are arrays into a copy of the driver's general form. */
+void copy_name_arrays(const struct box *box, CUDA_MEMCPY3D *copy);
+
+/** Whether a box has a side that is an array. */
+static inline bool copy_has_array(const struct box *box)
+{
+	return box->dst.array || box->src.array;
+}
+
+/** The command that copies a box: a COPY is its first part, an ARRAY_COPY all of it. @kind: FRMPS_COPY_* */
+struct frmps_array_copy copy_form(const struct box *box, uint32_t kind);
 
 /** Copies a box in stream order. */
 CUresult copy_box(struct box box, struct client_stream *stream, unsigned int how);

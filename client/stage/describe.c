@@ -1,26 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Copies in the driver's general form as boxes. No state.
+// Copies in the driver's general form as boxes, and back. No state.
 
 #include "client/stage/copy.h"
+#include "client/state/array.h"
 
 /* One side as the program describes it. */
 struct side {
 	CUmemorytype type;
 	const void *host;
 	CUdeviceptr device;
+	CUarray array;
 	size_t x, y, z, pitch, rows;
 };
 
+/* The box must lie in the array. */
+static CUresult make_array_side(const struct side *s, const struct box *box, struct box_side *ret_side)
+{
+	const struct client_array *array = array_find(s->array);
+	struct texel_level level;
+
+	if (!array)
+		return CUDA_ERROR_INVALID_VALUE;
+	array_geometry(array, &level);
+	if (s->x > level.row_bytes || box->width > level.row_bytes - s->x || s->y > level.rows ||
+		box->height > level.rows - s->y || s->z > level.planes || box->depth > level.planes - s->z)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_side = (struct box_side){
+		.address = (s->z * level.rows + s->y) * level.row_bytes + s->x,
+		.pitch = level.row_bytes,
+		.rows = level.rows,
+		.array = array,
+		.serial = array->serial,
+	};
+	return CUDA_SUCCESS;
+}
+
 /* Offsets into a side: address + x + (y + z · rows) · pitch. */
-static CUresult make_side(const struct side *s, struct box_side *ret_side)
+static CUresult make_side(const struct side *s, const struct box *box, struct box_side *ret_side)
 {
 	uint64_t base = s->type == CU_MEMORYTYPE_HOST ? (uint64_t)(uintptr_t)s->host : s->device;
 	uint64_t lines, bytes;
 
 	if (s->type == CU_MEMORYTYPE_ARRAY)
-		return CUDA_ERROR_NOT_SUPPORTED;
+		return make_array_side(s, box, ret_side);
 	if (s->type != CU_MEMORYTYPE_HOST && s->type != CU_MEMORYTYPE_DEVICE &&
 		s->type != CU_MEMORYTYPE_UNIFIED)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -35,10 +59,10 @@ static CUresult make_side(const struct side *s, struct box_side *ret_side)
 CUresult copy_describe(const CUDA_MEMCPY3D *c, struct box *ret_box, unsigned int *ret_how)
 {
 	struct box box = {.width = c->WidthInBytes, .height = c->Height, .depth = c->Depth};
-	struct side dst = {c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY, c->dstZ,
-		c->dstPitch, c->dstHeight};
-	struct side src = {c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes, c->srcY, c->srcZ,
-		c->srcPitch, c->srcHeight};
+	struct side dst = {c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray, c->dstXInBytes, c->dstY,
+		c->dstZ, c->dstPitch, c->dstHeight};
+	struct side src = {c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray, c->srcXInBytes, c->srcY,
+		c->srcZ, c->srcPitch, c->srcHeight};
 	CUresult r;
 
 	if (c->srcLOD != 0 || c->dstLOD != 0)
@@ -48,13 +72,39 @@ CUresult copy_describe(const CUDA_MEMCPY3D *c, struct box *ret_box, unsigned int
 	src.pitch = src.pitch ? src.pitch : box.width;
 	dst.rows = dst.rows ? dst.rows : box.height;
 	src.rows = src.rows ? src.rows : box.height;
-	r = make_side(&dst, &box.dst);
+	r = make_side(&dst, &box, &box.dst);
 	if (r == CUDA_SUCCESS)
-		r = make_side(&src, &box.src);
+		r = make_side(&src, &box, &box.src);
 	if (r != CUDA_SUCCESS)
 		return r;
 	*ret_box = box;
 	*ret_how = (dst.type == CU_MEMORYTYPE_DEVICE ? COPY_DST_DEVICE : 0) |
 		   (src.type == CU_MEMORYTYPE_DEVICE ? COPY_SRC_DEVICE : 0);
 	return CUDA_SUCCESS;
+}
+
+/* The place in an array again from where its rows would lie. */
+static void split(const struct box_side *side, size_t *ret_x, size_t *ret_y, size_t *ret_z)
+{
+	*ret_x = side->address % side->pitch;
+	*ret_y = side->address / side->pitch % side->rows;
+	*ret_z = side->address / side->pitch / side->rows;
+}
+
+void copy_name_arrays(const struct box *box, CUDA_MEMCPY3D *copy)
+{
+	if (box->dst.array) {
+		copy->dstMemoryType = CU_MEMORYTYPE_ARRAY;
+		copy->dstArray = array_handle(box->dst.array);
+		copy->dstDevice = 0;
+		copy->dstHost = NULL;
+		split(&box->dst, &copy->dstXInBytes, &copy->dstY, &copy->dstZ);
+	}
+	if (box->src.array) {
+		copy->srcMemoryType = CU_MEMORYTYPE_ARRAY;
+		copy->srcArray = array_handle(box->src.array);
+		copy->srcDevice = 0;
+		copy->srcHost = NULL;
+		split(&box->src, &copy->srcXInBytes, &copy->srcY, &copy->srcZ);
+	}
 }

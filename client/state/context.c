@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "client/state/array.h"
 #include "client/state/cls.h"
 #include "client/state/device.h"
 #include "client/state/event.h"
@@ -22,6 +23,7 @@
 #include "client/state/memory.h"
 #include "client/state/module.h"
 #include "client/state/process.h"
+#include "client/state/object.h"
 #include "client/state/registered.h"
 #include "client/state/stream.h"
 #include "client/submit/wait.h"
@@ -307,6 +309,8 @@ static CUresult release_all(struct context *context)
 	stream_release_context(handle);
 	registered_release_context(handle);
 	managed_release_context(handle);
+	object_release_context(handle);
+	array_release_context(handle);
 	host_release_context(handle);
 	memory_release_context(handle);
 	/* A fault is told elsewhere. */

@@ -87,13 +87,14 @@ struct kept_client {
 	char program[256];
 };
 
-/* RECORD_HOLDING, key: a serial number, which gives the order; followed by options and name. */
+/* RECORD_HOLDING, key: a serial number, which gives the order; followed by options, name and form. */
 struct kept_holding {
 	uint64_t session, address, bytes, memory, image_bytes, global[2];
 	int64_t value;
 	uint32_t type, flags, module, function, kind, attribute;
 	uint32_t fd, option_count, name_bytes; /* with its NUL */
 	struct kept_chunk chunk;
+	uint32_t form_bytes, reserved;
 };
 
 /* Windows side by side. */

@@ -30,6 +30,7 @@ struct backend_function;
 struct backend_sink;
 struct backend_graph;
 struct backend_link;
+struct backend_array;
 
 #define BACKEND_PARAMS_MAX    4096u
 #define BACKEND_FUNC_ATTRS    16u
@@ -77,17 +78,25 @@ struct backend_launch {
 	uint32_t stream_slot;
 };
 
+/* Where the box of a copy begins in an array. */
+struct backend_place {
+	struct backend_array *array; /* NULL: the side is memory */
+	uint32_t level;
+	uint64_t x, y, z; /* byte of a row, row, plane */
+};
+
 /* A checked copy; addresses are valid in this process (arena offsets already resolved). */
 struct backend_copy {
 	uint64_t dst, src;
 	uint64_t width, height, depth;
 	uint64_t dst_pitch, src_pitch, dst_rows, src_rows;
-	bool dst_is_host, src_is_host; /* pinned host memory of the session, else device memory */
+	bool dst_is_host, src_is_host;	     /* pinned host memory of the session, else device memory */
+	struct backend_place dst_at, src_at; /* of a side that is an array nothing else is said */
 };
 
 /* A checked node of a graph. What it points to stays valid, and unchanged, until the graph is freed. */
 struct backend_node {
-	uint16_t op; /* FRMPS_OP_LAUNCH, FRMPS_OP_COPY, FRMPS_OP_SET; FRMPS_OP_PAD does nothing */
+	uint16_t op; /* FRMPS_OP_LAUNCH, COPY (also of arrays), SET; FRMPS_OP_PAD does nothing */
 	uint32_t edge_count;
 	const struct frmps_graph_edge *edges; /* to earlier nodes */
 	union {
@@ -191,6 +200,24 @@ struct backend_ops {
 	CUresult (*function_set)(struct backend_function *function, uint32_t attribute, int64_t value);
 	CUresult (*occupancy)(
 		struct backend_function *function, const struct wire_occupancy *query, uint64_t *ret_value);
+
+	/* Arrays, textures and surfaces. Making one holds nobody up; freeing an array makes the driver wait
+	 * for all that runs, so it belongs into a gap. One thread calls all of these. */
+
+	/* ret_bytes, ret_alignment: of the memory that it needs; until it has it, it is not to be used. */
+	CUresult (*array_make)(const struct wire_array *form, struct backend_array **ret_array,
+		uint64_t *ret_bytes, uint64_t *ret_alignment);
+	/* @fd: a chunk's descriptor (not consumed), of memory->span bytes. It is kept alive by the array. */
+	CUresult (*array_back)(struct backend_array *array, const struct wire_back_array *memory, int fd);
+	CUresult (*array_free)(struct backend_array *array);
+	/* A texture or surface object over an array, or over memory (NULL). The value is what kernels know it
+	 * by, never 0, and tells it from all others of the context. */
+	CUresult (*object_make)(
+		const struct wire_object *form, struct backend_array *array, uint64_t *ret_value);
+	CUresult (*object_free)(uint32_t kind, uint64_t value);
+	/* Makes it likely that the next object gets the value that was freed last. Only while nothing of this
+	 * process is on the device. */
+	CUresult (*object_settle)(void);
 
 	/* Streams: always non-blocking towards everything else in the context. */
 	CUresult (*stream_create)(int32_t priority, struct backend_stream **ret_stream);

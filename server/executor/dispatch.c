@@ -187,6 +187,43 @@ static int issue_copy(struct session *session, struct stream *stream, struct frm
 	return finish(session, stream, record, code);
 }
 
+/* One side of a copy, array or memory. */
+static bool resolve_side(struct session *session, const struct frmps_array_copy *body, bool is_dst,
+	struct backend_place *ret_place, uint64_t *ret_address)
+{
+	const struct frmps_copy *box = &body->copy;
+	struct range memory;
+	uint64_t bytes;
+
+	if (is_dst ? body->dst_array : body->src_array)
+		return !array_place(session, body, is_dst, ret_place, &memory);
+	return dispatch_span(box->width, box->height, box->depth, is_dst ? box->dst_pitch : box->src_pitch,
+		       is_dst ? box->dst_rows : box->src_rows, &bytes) &&
+	       resolve(session, is_dst ? box->dst : box->src, bytes,
+		       box->kind & (is_dst ? FRMPS_COPY_DST_ARENA : FRMPS_COPY_SRC_ARENA),
+		       box->kind & (is_dst ? FRMPS_COPY_DST_HOST : FRMPS_COPY_SRC_HOST), is_dst, ret_address);
+}
+
+static int issue_array_copy(struct session *session, struct stream *stream, struct frmps_head *record)
+{
+	const struct frmps_array_copy *body = (const void *)(record + 1);
+	struct backend_copy copy = dispatch_copy(&body->copy);
+	CUresult code;
+
+	if (!resolve_side(session, body, true, &copy.dst_at, &copy.dst) ||
+		!resolve_side(session, body, false, &copy.src_at, &copy.src)) {
+		session_offend(session, "copy from array %u to array %u, or of memory, out of bounds",
+			body->src_array, body->dst_array);
+		return DISPATCH_E_STOP;
+	}
+	retire_phase(session, stream, copy.dst_is_host && !copy.src_is_host ? STREAM_FETCHES : STREAM_FILLS);
+	begin(stream, record);
+	code = stream_open(session, stream);
+	if (!code)
+		code = session_ops(session)->copy(stream->backend, &copy);
+	return finish(session, stream, record, code);
+}
+
 static int issue_set(struct session *session, struct stream *stream, struct frmps_head *record)
 {
 	const struct frmps_set *body = (const void *)(record + 1);
@@ -342,6 +379,7 @@ static issue_fn *const handlers[] = {
 	[FRMPS_OP_EVENT_DESTROY] = issue_event_destroy,
 	[FRMPS_OP_STREAM_DESTROY] = issue_stream_destroy,
 	[FRMPS_OP_GRAPH_LAUNCH] = issue_graph,
+	[FRMPS_OP_ARRAY_COPY] = issue_array_copy,
 };
 
 /* Moves the cursor behind the command that was issued from it. */

@@ -133,6 +133,8 @@ void executor_deinit(struct executor *executor)
 		open_undo(session);
 		session_unref(session);
 	}
+	array_clear_graves(executor);
+	object_pool_deinit(&executor->modules.objects);
 	stray_close(executor);
 	canary_end(executor);
 	if (executor->scratch) {
@@ -181,6 +183,11 @@ static const enum route routes[WIRE_TYPES] = {
 	[WIRE_LINK_ADD] = ROUTE_LINK,
 	[WIRE_LINK_COMPLETE] = ROUTE_LINK,
 	[WIRE_LINK_DROP] = ROUTE_LINK,
+	[WIRE_MAKE_ARRAY] = ROUTE_MODULE,
+	[WIRE_BACK_ARRAY] = ROUTE_MODULE,
+	[WIRE_DROP_ARRAY] = ROUTE_MODULE,
+	[WIRE_MAKE_OBJECT] = ROUTE_MODULE,
+	[WIRE_DROP_OBJECT] = ROUTE_MODULE,
 	[WIRE_OPEN_SESSION] = ROUTE_OPEN,
 	[WIRE_CLOSE_SESSION] = ROUTE_CLOSE,
 	[WIRE_DETACH_SESSION] = ROUTE_DETACH,

@@ -96,6 +96,36 @@ static CUresult build_copy(
 	return CUDA_SUCCESS;
 }
 
+/* A side that is an array, or memory. */
+static CUresult build_side(struct session *session, const struct frmps_array_copy *body, bool is_dst,
+	struct backend_place *ret_place, bool is_host)
+{
+	const struct frmps_copy *box = &body->copy;
+	struct range memory;
+	uint64_t bytes;
+
+	if (is_dst ? body->dst_array : body->src_array)
+		return array_place(session, body, is_dst, ret_place, &memory);
+	if (!dispatch_span(box->width, box->height, box->depth, is_dst ? box->dst_pitch : box->src_pitch,
+		    is_dst ? box->dst_rows : box->src_rows, &bytes) ||
+		!admits_side(session, is_dst ? box->dst : box->src, bytes, is_host))
+		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
+}
+
+static CUresult build_array_copy(
+	struct session *session, const struct frmps_graph_node *node, struct backend_node *ret)
+{
+	const struct frmps_array_copy *body = graph_form_body(node);
+	struct backend_copy *copy = &ret->copy;
+	CUresult code;
+
+	ret->op = FRMPS_OP_COPY;
+	*copy = dispatch_copy(&body->copy);
+	code = build_side(session, body, true, &copy->dst_at, copy->dst_is_host);
+	return code ? code : build_side(session, body, false, &copy->src_at, copy->src_is_host);
+}
+
 static CUresult build_set(
 	struct session *session, const struct frmps_graph_node *node, struct backend_node *ret)
 {
@@ -120,6 +150,8 @@ static CUresult build_node(
 		return build_launch(session, node, ret);
 	case FRMPS_OP_COPY:
 		return build_copy(session, node, ret);
+	case FRMPS_OP_ARRAY_COPY:
+		return build_array_copy(session, node, ret);
 	case FRMPS_OP_SET:
 		return build_set(session, node, ret);
 	default:
@@ -279,32 +311,58 @@ void graph_drop(struct job *job)
 	job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);
 }
 
-static bool uses(struct session *session, const struct graph *graph, const struct module *module)
+/* What is on its way out: a module, or an array. */
+struct leaver {
+	const struct module *module;
+	uint32_t array;
+};
+
+static bool node_uses(
+	struct session *session, const struct frmps_graph_node *node, const struct leaver *leaver)
+{
+	const struct frmps_launch *launch = graph_form_body(node);
+	const struct frmps_array_copy *copy = graph_form_body(node);
+	const struct function *function;
+
+	if (node->op == FRMPS_OP_ARRAY_COPY)
+		return leaver->array &&
+		       (copy->dst_array == leaver->array || copy->src_array == leaver->array);
+	if (node->op != FRMPS_OP_LAUNCH || !leaver->module)
+		return false;
+	function = module_function(&session->modules, launch->function);
+	return function && function->module == leaver->module;
+}
+
+static bool uses(struct session *session, const struct graph *graph, const struct leaver *leaver)
 {
 	const struct frmps_graph_node *node = graph_form_first(head_of(graph));
 
-	for (uint32_t i = 0; i < head_of(graph)->nodes; i++, node = graph_form_next(node)) {
-		const struct frmps_launch *launch = graph_form_body(node);
-		const struct function *function = NULL;
-
-		if (node->op == FRMPS_OP_LAUNCH)
-			function = module_function(&session->modules, launch->function);
-		if (function && function->module == module)
+	for (uint32_t i = 0; i < head_of(graph)->nodes; i++, node = graph_form_next(node))
+		if (node_uses(session, node, leaver))
 			return true;
-	}
 	return false;
 }
 
-void graph_forget_module(struct session *session, const struct module *module)
+static void forget_users(struct session *session, const struct leaver *leaver)
 {
 	graph_word *slot;
 
 	for (uint32_t id = 1; (slot = find_slot(&session->graphs, id)); id++) {
 		const struct graph *graph = atomic_load_explicit(slot, memory_order_relaxed);
 
-		if (graph && uses(session, graph, module))
+		if (graph && uses(session, graph, leaver))
 			forget(session, slot);
 	}
+}
+
+void graph_forget_module(struct session *session, const struct module *module)
+{
+	forget_users(session, &(struct leaver){.module = module});
+}
+
+void graph_forget_array(struct session *session, uint32_t array)
+{
+	forget_users(session, &(struct leaver){.array = array});
 }
 
 void graph_table_deinit(struct session *session)

@@ -39,6 +39,9 @@ void graph_drop(struct job *job);
  * thread. */
 void graph_forget_module(struct session *session, const struct module *module);
 
+/** The same for graphs with copies of an array. */
+void graph_forget_array(struct session *session, uint32_t array);
+
 /** Frees what was taken out of the table before the drain with this ticket began, which has ended well.
  * Module thread. */
 void graph_free_forgotten(struct session *session, uint64_t ticket);

@@ -31,6 +31,8 @@ static uint64_t body_bytes(const struct frmps_graph_node *node, uint64_t room)
 		return 0;
 	case FRMPS_OP_COPY:
 		return sizeof(struct frmps_copy);
+	case FRMPS_OP_ARRAY_COPY:
+		return sizeof(struct frmps_array_copy);
 	case FRMPS_OP_SET:
 		return sizeof(struct frmps_set);
 	case FRMPS_OP_LAUNCH:
@@ -48,18 +50,19 @@ static const char *check_body(const struct frmps_graph_node *node)
 {
 	uint64_t begin = sizeof(*node) + node->edges * (uint64_t)sizeof(struct frmps_graph_edge);
 	uint64_t room = node->size - begin, bytes = body_bytes(node, room);
-	const struct frmps_copy *copy = graph_form_body(node);
+	const struct frmps_copy *copy = graph_form_body(node); /* also begins an array's */
 
 	if (bytes > room || padded(begin + bytes) != node->size)
 		return "node of an unknown op, or with another size than its parts";
 	if (node->op == FRMPS_OP_SET)
 		return intake_check_set(graph_form_body(node));
-	if (node->op != FRMPS_OP_COPY)
+	if (node->op != FRMPS_OP_COPY && node->op != FRMPS_OP_ARRAY_COPY)
 		return NULL;
 	if (copy->kind == (FRMPS_COPY_DST_HOST | FRMPS_COPY_SRC_HOST) ||
 		copy->kind & (FRMPS_COPY_DST_ARENA | FRMPS_COPY_SRC_ARENA))
 		return "copy of a kind that graphs do not have";
-	return intake_check_copy(copy);
+	return node->op == FRMPS_OP_COPY ? intake_check_copy(copy)
+					 : intake_check_array_copy(graph_form_body(node));
 }
 
 /* @ops: of the nodes before this one, which is number `index`. */

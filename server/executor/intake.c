@@ -92,6 +92,27 @@ const char *intake_check_copy(const struct frmps_copy *body)
 	return NULL;
 }
 
+/* Of a side that is an array nothing but the place is said. */
+static bool is_side(uint32_t array, uint32_t level, uint64_t pitch, uint64_t height, uint32_t kind)
+{
+	if (!array)
+		return !level;
+	return array < FRMPS_ARRAY_IDS && level < FRMPS_ARRAY_LEVELS && !pitch && !height && !kind;
+}
+
+const char *intake_check_array_copy(const struct frmps_array_copy *body)
+{
+	const struct frmps_copy *copy = &body->copy;
+
+	if ((!body->dst_array && !body->src_array) ||
+		!is_side(body->dst_array, body->dst_level, copy->dst_pitch, copy->dst_rows,
+			copy->kind & (FRMPS_COPY_DST_ARENA | FRMPS_COPY_DST_HOST)) ||
+		!is_side(body->src_array, body->src_level, copy->src_pitch, copy->src_rows,
+			copy->kind & (FRMPS_COPY_SRC_ARENA | FRMPS_COPY_SRC_HOST)))
+		return "copy of arrays of an unknown kind";
+	return intake_check_copy(copy);
+}
+
 const char *intake_check_set(const struct frmps_set *body)
 {
 	uint32_t element = body->element_bytes;
@@ -147,6 +168,8 @@ const char *intake_check(const struct session *session, const struct frmps_head 
 		return check_launch(record);
 	case FRMPS_OP_COPY:
 		return intake_check_copy((const void *)(record + 1));
+	case FRMPS_OP_ARRAY_COPY:
+		return intake_check_array_copy((const void *)(record + 1));
 	case FRMPS_OP_SET:
 		return intake_check_set((const void *)(record + 1));
 	case FRMPS_OP_EVENT_RECORD:

@@ -29,6 +29,7 @@ const char *intake_check(const struct session *session, const struct frmps_head 
 
 /** Checks what can be said of the body of a copy or fill alone. Return: NULL, or what is wrong with it. */
 const char *intake_check_copy(const struct frmps_copy *body);
+const char *intake_check_array_copy(const struct frmps_array_copy *body);
 const char *intake_check_set(const struct frmps_set *body);
 
 /** Checks a head: op, size for the op, flags, stream, reserved words. Return: NULL, or what is wrong. */

@@ -52,6 +52,7 @@ static void clear_graves(struct executor *executor)
 	struct module_worker *worker = &executor->modules;
 	struct module *module;
 
+	array_clear_graves(executor);
 	while ((module = worker->graves)) {
 		worker->graves = module->next;
 		worker->grave_count--;
@@ -79,8 +80,7 @@ static void bury_module(struct executor *executor, struct module *module)
 		clear_graves(executor);
 }
 
-/* gate_enter(); the graves come first in every gap. */
-static int enter_gap(struct executor *executor, struct session *session, uint64_t asked_at)
+int module_enter_gap(struct executor *executor, struct session *session, uint64_t asked_at)
 {
 	int error = gate_enter(executor, session, asked_at);
 
@@ -91,17 +91,24 @@ static int enter_gap(struct executor *executor, struct session *session, uint64_
 
 /* ---- the worker ---- */
 
+static bool has_graves(const struct module_worker *worker)
+{
+	return worker->graves || worker->array_graves.first;
+}
+
 /* Whether the graves are cleared now: in a gap, but for the end. */
 static bool is_time_for_graves(struct executor *executor)
 {
 	struct module_worker *worker = &executor->modules;
 	uint64_t now = clock_now();
+	bool old = (worker->graves && now - worker->grave_since >= GRAVE_NS) ||
+		   (worker->array_graves.first && now - worker->array_graves.since >= GRAVE_NS);
 
-	if (!worker->graves || executor_is_lost(executor) || contain_is_worn(executor))
+	if (!has_graves(worker) || executor_is_lost(executor) || contain_is_worn(executor))
 		return false;
 	if (gate_try(executor))
 		return true;
-	if (now - worker->grave_since < GRAVE_NS || now - worker->tried_at < GRAVE_NS)
+	if (!old || now - worker->tried_at < GRAVE_NS)
 		return false;
 	worker->tried_at = now;
 	return !gate_enter(executor, NULL, now);
@@ -163,7 +170,7 @@ static bool wait_for_more(struct executor *executor)
 	pthread_mutex_lock(&worker->lock);
 	goes_on = !worker->stop || !TAILQ_EMPTY(&worker->queue);
 	if (goes_on && !worker->stop && TAILQ_EMPTY(&worker->queue)) {
-		if (!burial_waits(executor) && !worker->graves)
+		if (!burial_waits(executor) && !has_graves(worker))
 			pthread_cond_wait(&worker->more, &worker->lock);
 		else
 			pthread_cond_timedwait(&worker->more, &worker->lock, &until);
@@ -357,7 +364,7 @@ static CUresult wait_for_gap(struct job *job, char *text)
 
 	if (contain_is_worn(job->executor))
 		return wait_for_successor(job, text);
-	error = enter_gap(job->executor, job->session, job->since);
+	error = module_enter_gap(job->executor, job->session, job->since);
 
 	if (error == GATE_E_OWN)
 		return CUDA_ERROR_NOT_READY;
@@ -757,6 +764,11 @@ static void (*const handlers[WIRE_TYPES])(struct job *job) = {
 	[WIRE_QUERY_ELAPSED] = query_elapsed,
 	[WIRE_MAKE_GRAPH] = graph_make,
 	[WIRE_DROP_GRAPH] = graph_drop,
+	[WIRE_MAKE_ARRAY] = array_make,
+	[WIRE_BACK_ARRAY] = array_back,
+	[WIRE_DROP_ARRAY] = array_drop,
+	[WIRE_MAKE_OBJECT] = object_make,
+	[WIRE_DROP_OBJECT] = object_drop,
 };
 
 void module_handle(struct job *job)

@@ -11,7 +11,9 @@
 #include <stdint.h>
 
 #include "server/backend/backend.h"
+#include "server/executor/array.h"
 #include "server/executor/job.h"
+#include "server/executor/object.h"
 #include "server/executor/range.h"
 #include "shm/order.h"
 
@@ -61,6 +63,10 @@ struct module_worker {
 	uint32_t grave_count;
 	uint64_t grave_since; /* ns: of the first */
 	uint64_t tried_at;    /* ns: when a gap was last tried for on nobody's behalf */
+
+	/* Module thread, too. */
+	struct array_graves array_graves;
+	struct object_pool objects;
 };
 
 int module_worker_init(struct executor *executor);
@@ -76,8 +82,11 @@ void module_worker_queue(struct job *job);
  */
 CUresult module_read_file(int fd, uint64_t bytes, uint8_t **ret_bytes);
 
-/** A module request of a client, or a graph's (graph.h). Main thread; answers later. */
+/** A module request of a client, or one about graphs, arrays and objects. Main thread; answers later. */
 void module_handle(struct job *job);
+
+/** gate_enter(); what waits to be unloaded or freed comes first in every gap. Module thread. */
+int module_enter_gap(struct executor *executor, struct session *session, uint64_t asked_at);
 
 /** Gives everything up to be unloaded. Module thread; the session is not served any more. */
 void module_table_deinit(struct session *session);

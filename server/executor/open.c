@@ -144,7 +144,6 @@ void open_release(struct session *session)
 	if (session->timelines_registered)
 		executor_code(session->executor, ops->host_unregister(session->view.timelines));
 	session->arena_registered = session->timelines_registered = false;
-	graph_table_deinit(session);
 	module_table_deinit(session);
 	shm_view_unmap(&session->view);
 	give_scratch_back(session);
@@ -159,6 +158,9 @@ static void release_work(struct session *session)
 		executor_code(session->executor, session_ops(session)->stream_destroy(session->poll_stream));
 	session->poll_stream = NULL;
 	event_table_deinit(session, &session->events);
+	graph_table_deinit(session);
+	object_table_deinit(session);
+	array_table_deinit(session);
 	memory_unmap_device(session);
 	if (session->doorbell >= 0)
 		close(session->doorbell);

@@ -25,12 +25,14 @@
 #include <sys/queue.h>
 
 #include "protocol/wire.h"
+#include "server/executor/array.h"
 #include "server/executor/burial.h"
 #include "server/executor/event.h"
 #include "server/executor/executor.h"
 #include "server/executor/graph.h"
 #include "server/executor/journal.h"
 #include "server/executor/module.h"
+#include "server/executor/object.h"
 #include "server/executor/range.h"
 #include "server/executor/stray.h"
 #include "server/executor/stream.h"
@@ -80,6 +82,8 @@ struct session {
 
 	struct module_table modules;
 	struct graph_table graphs;
+	struct array_table arrays;
+	struct object_table objects;
 	struct event_table events;
 
 	/* Main thread writes. */

@@ -183,6 +183,25 @@ static void describe_copy(struct session *session, const struct frmps_copy *body
 	blur(session, ret->reads_arena, &ret->reads);
 }
 
+/* An array is its memory: all of it. */
+static void describe_array(struct session *session, uint32_t id, struct range *ret_range)
+{
+	const struct array *array = array_find(session, id);
+
+	*ret_range = array ? array->memory : (struct range){0, UINT64_MAX};
+	blur(session, false, ret_range);
+}
+
+static void describe_array_copy(
+	struct session *session, const struct frmps_array_copy *body, struct repeat_command *ret)
+{
+	describe_copy(session, &body->copy, ret);
+	if (body->dst_array)
+		describe_array(session, body->dst_array, &ret->writes);
+	if (body->src_array)
+		describe_array(session, body->src_array, &ret->reads);
+}
+
 static void describe_set(struct session *session, const struct frmps_set *body, struct repeat_command *ret)
 {
 	uint64_t row, bytes = 0;
@@ -204,6 +223,8 @@ static void describe(struct session *session, const struct frmps_head *record, s
 		ret->effect = REPEAT_SIGNAL;
 	else if (record->op == FRMPS_OP_COPY)
 		describe_copy(session, (const void *)(record + 1), ret);
+	else if (record->op == FRMPS_OP_ARRAY_COPY)
+		describe_array_copy(session, (const void *)(record + 1), ret);
 	else if (record->op == FRMPS_OP_SET)
 		describe_set(session, (const void *)(record + 1), ret);
 }

@@ -129,26 +129,96 @@ static void on_warm(
 	warm_done(domain, worker);
 }
 
-void warm_tell(struct worker *worker, struct client *client)
+static bool is_told_of(const struct client *client)
+{
+	return client->opened && client->state != CLIENT_CLOSING;
+}
+
+/* An object of some client, by its handle. */
+struct handle {
+	uint64_t value;
+	struct client *client;
+	const struct holding *entry;
+};
+
+struct handles {
+	struct handle *at;
+	size_t count, room;
+};
+
+static int compare_handles(const void *a, const void *b)
+{
+	uint64_t first = ((const struct handle *)a)->value, second = ((const struct handle *)b)->value;
+
+	return (first > second) - (first < second);
+}
+
+static uint64_t handle_of(const struct holding *entry)
+{
+	return ((const struct wire_object *)entry->form)->value;
+}
+
+static void add_handles(struct handles *handles, struct client *client)
+{
+	const struct holding *entry;
+
+	TAILQ_FOREACH (entry, &client->holdings.entries, link) {
+		if (entry->type != WIRE_MAKE_OBJECT)
+			continue;
+		if (handles->count == handles->room) {
+			handles->room = handles->room ? 2 * handles->room : 64;
+			handles->at = reallocarray(handles->at, handles->room, sizeof(*handles->at));
+			log_bug_on(!handles->at);
+		}
+		handles->at[handles->count++] = (struct handle){handle_of(entry), client, entry};
+	}
+}
+
+/* A new executor can have any handles, but only in their order (executor/object.h). */
+static void mirror_handles(struct worker *worker, struct handles *handles)
+{
+	if (handles->count)
+		qsort(handles->at, handles->count, sizeof(*handles->at), compare_handles);
+	for (size_t i = 0; i < handles->count; i++)
+		mirror_entry(worker, handles->at[i].client, handles->at[i].entry);
+	free(handles->at);
+}
+
+static void mirror_but_handles(struct worker *worker, struct client *client)
 {
 	const struct holding *entry;
 
 	mirror_session(worker, client);
 	sink_tell(client, worker);
 	TAILQ_FOREACH (entry, &client->holdings.entries, link)
-		mirror_entry(worker, client, entry);
+		if (entry->type != WIRE_MAKE_OBJECT)
+			mirror_entry(worker, client, entry);
+}
+
+void warm_tell(struct worker *worker, struct client *client)
+{
+	struct handles handles = {0};
+
+	mirror_but_handles(worker, client);
+	add_handles(&handles, client);
+	mirror_handles(worker, &handles);
 }
 
 void warm_start(struct worker *worker)
 {
 	struct wire_message ping = {.type = WIRE_PING};
+	struct handles handles = {0};
 	struct client *client;
 
 	worker->state = WORKER_WARMING;
 	worker->told = true;
-	TAILQ_FOREACH (client, &worker->domain->clients, domain_link)
-		if (client->opened && client->state != CLIENT_CLOSING)
-			warm_tell(worker, client);
+	TAILQ_FOREACH (client, &worker->domain->clients, domain_link) {
+		if (!is_told_of(client))
+			continue;
+		mirror_but_handles(worker, client);
+		add_handles(&handles, client);
+	}
+	mirror_handles(worker, &handles);
 	worker_request(worker, &ping, NULL, 0, on_warm, worker->domain);
 }
 

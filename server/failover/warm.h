@@ -31,7 +31,7 @@ void warm_session(struct client *client);
 void warm_entry(struct client *client, const struct holding *entry);
 /**
  * Tells all standbys of something that is no more.
- * @message: UNMAP_MEMORY, UNMAP_HOST, UNLOAD_MODULE
+ * @message: UNMAP_MEMORY, UNMAP_HOST, UNLOAD_MODULE, DROP_GRAPH, DROP_ARRAY, DROP_OBJECT
  * @chunk: device memory that must not be released before they have answered; NULL otherwise
  */
 void warm_drop(struct client *client, const struct wire_message *message, struct chunk *chunk);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "protocol/texel.h"
 #include "server/backend/backend.h"
 #include "server/session/holdings.h"
 #include "server/session/message.h"
@@ -128,6 +129,8 @@ static int check_unmap(const struct check_scope *scope, const struct wire_range 
 	if (!r && !holdings_find_range(scope->holdings, device ? WIRE_MAP_MEMORY : WIRE_MAP_HOST,
 			  range->address, range->bytes))
 		return broken(finding, "range was not mapped");
+	if (!r && device && holdings_backs_array(scope->holdings, range))
+		return broken(finding, "memory of an array was unmapped");
 	return r;
 }
 
@@ -270,6 +273,53 @@ static int check_graph(const struct check_scope *scope, const struct wire_graph 
 	return check_image(graph->bytes, packet->fds[0], finding);
 }
 
+static int check_array(
+	const struct check_scope *scope, const struct wire_array *array, struct check_finding *finding)
+{
+	struct texel_level level;
+
+	if (!array->array || array->array >= FRMPS_ARRAY_IDS ||
+		holdings_has_array(scope->holdings, array->array))
+		return broken(finding, "id of an array is out of range or in use");
+	if (array->flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
+		return answer(finding, CUDA_ERROR_NOT_SUPPORTED);
+	if (array->levels > FRMPS_ARRAY_LEVELS || !texel_level(array, 0, &level))
+		return answer(finding, CUDA_ERROR_INVALID_VALUE);
+	return 0;
+}
+
+/* A part of one mapping. */
+static int check_back(
+	const struct check_scope *scope, const struct wire_back_array *back, struct check_finding *finding)
+{
+	const struct holding *entry = holdings_find_address(scope->holdings, back->address);
+	const struct wire_range range = {back->address, back->bytes, 0};
+
+	if (!holdings_has_array(scope->holdings, back->array) ||
+		holdings_has_backed(scope->holdings, back->array))
+		return broken(finding, "there is no such array, or it has memory");
+	if (!entry || !back->bytes || !inside(&range, entry->range.address, entry->range.bytes))
+		return broken(finding, "memory of an array is not a part of a mapped range");
+	return 0;
+}
+
+static int check_object(
+	const struct check_scope *scope, const struct wire_object *object, struct check_finding *finding)
+{
+	if (!object->object || object->object >= FRMPS_OBJECT_IDS ||
+		holdings_has_object(scope->holdings, object->object))
+		return broken(finding, "id of an object is out of range or in use");
+	if (object->kind > 1 || object->resource > CU_RESOURCE_TYPE_PITCH2D || object->value)
+		return broken(finding, "kind of object or resource is unknown, or its handle is chosen");
+	if (object->has_texture != !object->kind ||
+		(object->kind && (object->has_view || object->resource != CU_RESOURCE_TYPE_ARRAY)))
+		return broken(finding, "description of an object does not fit its kind");
+	if (object->resource <= CU_RESOURCE_TYPE_MIPMAPPED_ARRAY &&
+		!holdings_has_backed(scope->holdings, object->array))
+		return answer(finding, CUDA_ERROR_INVALID_HANDLE);
+	return 0;
+}
+
 static int check_symbol(const struct check_scope *scope, enum wire_type type,
 	const struct wire_symbol *symbol, struct check_finding *finding)
 {
@@ -368,6 +418,20 @@ static int check_by_type(const struct check_scope *scope, const struct wire_mess
 		return check_graph(scope, &message->graph, packet, finding);
 	case WIRE_DROP_GRAPH:
 		return holdings_has_graph(scope->holdings, message->graph.graph)
+			       ? 0
+			       : answer(finding, CUDA_ERROR_INVALID_HANDLE);
+	case WIRE_MAKE_ARRAY:
+		return check_array(scope, &message->array, finding);
+	case WIRE_BACK_ARRAY:
+		return check_back(scope, &message->back_array, finding);
+	case WIRE_DROP_ARRAY:
+		return holdings_has_array(scope->holdings, message->array.array)
+			       ? 0
+			       : answer(finding, CUDA_ERROR_INVALID_HANDLE);
+	case WIRE_MAKE_OBJECT:
+		return check_object(scope, &message->object, finding);
+	case WIRE_DROP_OBJECT:
+		return holdings_has_object(scope->holdings, message->object.object)
 			       ? 0
 			       : answer(finding, CUDA_ERROR_INVALID_HANDLE);
 	default:

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "protocol/cuda_abi.h"
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
 #include "server/log.h"
@@ -32,6 +33,7 @@ static struct holding *entry_free(struct holdings *holdings, struct holding *ent
 	chunk_unref(entry->chunk);
 	free(entry->name);
 	free(entry->options);
+	free(entry->form);
 	free(entry);
 	return NULL;
 }
@@ -47,8 +49,27 @@ static uint32_t window_count(const struct holding *entry)
 	return entry->type == WIRE_RESERVE_WINDOW ? (uint32_t)(entry->range.bytes / WINDOW_BYTES) : 0;
 }
 
+/* The words that say which ids of the entry's kind are in use; NULL: it has none. */
+static uint64_t *id_words(struct holdings *holdings, const struct holding *entry)
+{
+	switch (entry->type) {
+	case WIRE_MAKE_GRAPH:
+		return holdings->graphs;
+	case WIRE_MAKE_ARRAY:
+		return holdings->arrays;
+	case WIRE_BACK_ARRAY:
+		return holdings->backed;
+	case WIRE_MAKE_OBJECT:
+		return holdings->objects;
+	default:
+		return NULL;
+	}
+}
+
 static void remove_entry(struct holdings *holdings, struct holding *entry)
 {
+	uint64_t *ids = id_words(holdings, entry);
+
 	TAILQ_REMOVE(&holdings->entries, entry, link);
 	holdings->count--;
 	if (counts(entry))
@@ -64,13 +85,15 @@ static void remove_entry(struct holdings *holdings, struct holding *entry)
 		holdings->modules[entry->module / 64] &= ~(UINT64_C(1) << entry->module % 64);
 	if (entry->type == WIRE_FIND_FUNCTION)
 		holdings->module_of[entry->function] = 0;
-	if (entry->type == WIRE_MAKE_GRAPH)
-		holdings->graphs[entry->attribute / 64] &= ~(UINT64_C(1) << entry->attribute % 64);
+	if (ids)
+		ids[entry->attribute / 64] &= ~(UINT64_C(1) << entry->attribute % 64);
 	entry_free(holdings, entry);
 }
 
 static void add_entry(struct holdings *holdings, struct holding *entry)
 {
+	uint64_t *ids = id_words(holdings, entry);
+
 	TAILQ_INSERT_TAIL(&holdings->entries, entry, link);
 	holdings->count++;
 	if (counts(entry))
@@ -84,8 +107,8 @@ static void add_entry(struct holdings *holdings, struct holding *entry)
 		holdings->modules[entry->module / 64] |= UINT64_C(1) << entry->module % 64;
 	if (entry->type == WIRE_FIND_FUNCTION)
 		holdings->module_of[entry->function] = (uint16_t)entry->module;
-	if (entry->type == WIRE_MAKE_GRAPH)
-		holdings->graphs[entry->attribute / 64] |= UINT64_C(1) << entry->attribute % 64;
+	if (ids)
+		ids[entry->attribute / 64] |= UINT64_C(1) << entry->attribute % 64;
 }
 
 void holdings_deinit(struct holdings *holdings)
@@ -111,6 +134,36 @@ bool holdings_has_graph(const struct holdings *holdings, uint32_t graph)
 	return graph < FRMPS_GRAPH_IDS && (holdings->graphs[graph / 64] >> graph % 64 & 1);
 }
 
+bool holdings_has_array(const struct holdings *holdings, uint32_t array)
+{
+	return array < FRMPS_ARRAY_IDS && (holdings->arrays[array / 64] >> array % 64 & 1);
+}
+
+bool holdings_has_backed(const struct holdings *holdings, uint32_t array)
+{
+	return array < FRMPS_ARRAY_IDS && (holdings->backed[array / 64] >> array % 64 & 1);
+}
+
+bool holdings_has_object(const struct holdings *holdings, uint32_t object)
+{
+	return object < FRMPS_OBJECT_IDS && (holdings->objects[object / 64] >> object % 64 & 1);
+}
+
+static bool touch(const struct wire_range *a, const struct wire_range *b)
+{
+	return a->address < b->address + b->bytes && b->address < a->address + a->bytes;
+}
+
+bool holdings_backs_array(const struct holdings *holdings, const struct wire_range *range)
+{
+	const struct holding *entry;
+
+	TAILQ_FOREACH (entry, &holdings->entries, link)
+		if (entry->type == WIRE_BACK_ARRAY && touch(&entry->range, range))
+			return true;
+	return false;
+}
+
 static bool is_range(const struct holding *entry)
 {
 	return entry->type == WIRE_MAP_MEMORY || entry->type == WIRE_MAP_HOST;
@@ -121,8 +174,7 @@ bool holdings_overlaps(const struct holdings *holdings, const struct wire_range 
 	const struct holding *entry;
 
 	TAILQ_FOREACH (entry, &holdings->entries, link)
-		if (is_range(entry) && range->address < entry->range.address + entry->range.bytes &&
-			entry->range.address < range->address + range->bytes)
+		if (is_range(entry) && touch(&entry->range, range))
 			return true;
 	return false;
 }
@@ -189,7 +241,8 @@ struct holding *holdings_find_token(const struct holdings *holdings, const uint6
 	struct holding *entry;
 
 	TAILQ_FOREACH (entry, &holdings->entries, link)
-		if (entry->chunk && entry->chunk->token[0] == token[0] && entry->chunk->token[1] == token[1])
+		if (entry->chunk && entry->type != WIRE_BACK_ARRAY && entry->chunk->token[0] == token[0] &&
+			entry->chunk->token[1] == token[1])
 			return entry;
 	return NULL;
 }
@@ -240,6 +293,27 @@ static int fill_symbol(
 	return entry->name ? 0 : -ENOMEM;
 }
 
+static int fill_form(struct holding *entry, uint32_t id, const void *form, size_t bytes)
+{
+	entry->attribute = id;
+	entry->form = malloc(bytes);
+	if (!entry->form)
+		return -ENOMEM;
+	memcpy(entry->form, form, bytes);
+	entry->form_bytes = (uint32_t)bytes;
+	return 0;
+}
+
+/* With the handle that it got: standbys must give it the same. */
+static int fill_object(
+	struct holding *entry, const struct wire_object *object, const struct wire_u64s *values)
+{
+	struct wire_object form = *object;
+
+	form.value = values->count ? values->at[0] : 0;
+	return fill_form(entry, form.object, &form, sizeof(form));
+}
+
 static int fill(const struct holdings *holdings, struct holding *entry, const struct wire_message *message,
 	const struct wire_u64s *values)
 {
@@ -263,6 +337,16 @@ static int fill(const struct holdings *holdings, struct holding *entry, const st
 		entry->attribute = message->graph.graph;
 		entry->image_bytes = message->graph.bytes;
 		return 0;
+	case WIRE_MAKE_ARRAY:
+		return fill_form(entry, message->array.array, &message->array, sizeof(message->array));
+	case WIRE_BACK_ARRAY:
+		entry->attribute = message->back_array.array;
+		entry->range = (struct wire_range){message->back_array.address, message->back_array.bytes, 0};
+		entry->global[0] = message->back_array.offset;
+		entry->global[1] = message->back_array.span;
+		return 0;
+	case WIRE_MAKE_OBJECT:
+		return fill_object(entry, &message->object, values);
 	case WIRE_SET_FUNCTION:
 		entry->function = message->set_function.function;
 		entry->module = holdings->module_of[entry->function];
@@ -323,6 +407,12 @@ bool holdings_has(const struct holdings *holdings, const struct wire_message *me
 		return holdings_has_function(holdings, message->symbol.function);
 	case WIRE_MAKE_GRAPH:
 		return holdings_has_graph(holdings, message->graph.graph);
+	case WIRE_MAKE_ARRAY:
+		return holdings_has_array(holdings, message->array.array);
+	case WIRE_BACK_ARRAY:
+		return holdings_has_backed(holdings, message->back_array.array);
+	case WIRE_MAKE_OBJECT:
+		return holdings_has_object(holdings, message->object.object);
 	default:
 		return false; /* settings and globals are noted as often as one likes */
 	}
@@ -336,7 +426,7 @@ void holdings_keep(struct holdings *holdings, struct holding *entry)
 
 	if (!holdings->store)
 		return;
-	kept = calloc(1, sizeof(*kept) + options + name);
+	kept = calloc(1, sizeof(*kept) + options + name + entry->form_bytes);
 	log_bug_on(!kept);
 	*kept = (struct kept_holding){.session = holdings->session,
 		.address = entry->range.address,
@@ -353,24 +443,36 @@ void holdings_keep(struct holdings *holdings, struct holding *entry)
 		.attribute = entry->attribute,
 		.fd = entry->fd ? shared_fd_keep(entry->fd, holdings->store) : 0,
 		.option_count = entry->option_count,
-		.name_bytes = (uint32_t)name};
+		.name_bytes = (uint32_t)name,
+		.form_bytes = entry->form_bytes};
 	chunk_name(entry->chunk, &kept->chunk);
 	if (options)
 		memcpy(kept + 1, entry->options, options);
 	if (name)
 		memcpy((char *)(kept + 1) + options, entry->name, name);
+	if (entry->form)
+		memcpy((char *)(kept + 1) + options + name, entry->form, entry->form_bytes);
 	if (!entry->serial)
 		entry->serial = store_serial(holdings->store);
 	entry->record = store_put(holdings->store, entry->record, RECORD_HOLDING, entry->serial, kept,
-		sizeof(*kept) + options + name);
+		sizeof(*kept) + options + name + entry->form_bytes);
 	free(kept);
+}
+
+static bool has_its_form(const struct kept_holding *kept)
+{
+	if (kept->type == WIRE_MAKE_ARRAY)
+		return kept->form_bytes == sizeof(struct wire_array);
+	if (kept->type == WIRE_MAKE_OBJECT)
+		return kept->form_bytes == sizeof(struct wire_object);
+	return !kept->form_bytes;
 }
 
 static bool take_kept(struct holding *entry, const struct kept_holding *kept, size_t bytes)
 {
 	size_t options = kept->option_count * sizeof(*entry->options);
 
-	if (bytes < sizeof(*kept) + options + kept->name_bytes)
+	if (bytes < sizeof(*kept) + options + kept->name_bytes + kept->form_bytes || !has_its_form(kept))
 		return false;
 	entry->type = (enum wire_type)kept->type;
 	entry->range = (struct wire_range){kept->address, kept->bytes, kept->flags};
@@ -390,7 +492,26 @@ static bool take_kept(struct holding *entry, const struct kept_holding *kept, si
 	}
 	if (kept->name_bytes)
 		entry->name = strndup((const char *)(kept + 1) + options, kept->name_bytes);
+	if (kept->form_bytes)
+		log_bug_on(fill_form(entry, kept->attribute,
+			(const char *)(kept + 1) + options + kept->name_bytes, kept->form_bytes));
 	return true;
+}
+
+/* Ids of a kind are below this. */
+static uint32_t id_bound(uint32_t type)
+{
+	switch (type) {
+	case WIRE_MAKE_GRAPH:
+		return FRMPS_GRAPH_IDS;
+	case WIRE_MAKE_ARRAY:
+	case WIRE_BACK_ARRAY:
+		return FRMPS_ARRAY_IDS;
+	case WIRE_MAKE_OBJECT:
+		return FRMPS_OBJECT_IDS;
+	default:
+		return UINT32_MAX;
+	}
 }
 
 int holdings_adopt(struct holdings *holdings, const struct record *record, const struct kept_holding *kept,
@@ -400,8 +521,7 @@ int holdings_adopt(struct holdings *holdings, const struct record *record, const
 
 	log_bug_on(!entry);
 	if (kept->module >= HOLDINGS_IDS || kept->function >= HOLDINGS_IDS ||
-		(kept->type == WIRE_MAKE_GRAPH && kept->attribute >= FRMPS_GRAPH_IDS) ||
-		!take_kept(entry, kept, bytes)) {
+		kept->attribute >= id_bound(kept->type) || !take_kept(entry, kept, bytes)) {
 		free(entry);
 		return -EINVAL;
 	}
@@ -432,16 +552,47 @@ void holdings_drop_module(struct holdings *holdings, uint32_t module)
 	}
 }
 
-void holdings_drop_graph(struct holdings *holdings, uint32_t graph)
+static void drop_id(struct holdings *holdings, enum wire_type type, uint32_t id)
 {
 	struct holding *entry;
 
 	TAILQ_FOREACH_REVERSE (entry, &holdings->entries, holding_list, link) {
-		if (entry->type == WIRE_MAKE_GRAPH && entry->attribute == graph) {
+		if (entry->type == type && entry->attribute == id) {
 			remove_entry(holdings, entry);
 			return;
 		}
 	}
+}
+
+void holdings_drop_graph(struct holdings *holdings, uint32_t graph)
+{
+	drop_id(holdings, WIRE_MAKE_GRAPH, graph);
+}
+
+static bool is_over(const struct holding *entry, uint32_t array)
+{
+	const struct wire_object *object = entry->form;
+
+	return entry->type == WIRE_MAKE_OBJECT && object->resource <= CU_RESOURCE_TYPE_MIPMAPPED_ARRAY &&
+	       object->array == array;
+}
+
+void holdings_drop_array(struct holdings *holdings, uint32_t array)
+{
+	struct holding *entry = TAILQ_LAST(&holdings->entries, holding_list), *previous;
+
+	/* The array itself is the last to go: as long as it is there, this can be done again. */
+	for (; entry; entry = previous) {
+		previous = TAILQ_PREV(entry, holding_list, link);
+		if (is_over(entry, array) || (entry->type == WIRE_BACK_ARRAY && entry->attribute == array))
+			remove_entry(holdings, entry);
+	}
+	drop_id(holdings, WIRE_MAKE_ARRAY, array);
+}
+
+void holdings_drop_object(struct holdings *holdings, uint32_t object)
+{
+	drop_id(holdings, WIRE_MAKE_OBJECT, object);
 }
 
 void holdings_message(const struct holding *entry, uint64_t session, struct wire_message *message)
@@ -464,6 +615,16 @@ void holdings_message(const struct holding *entry, uint64_t session, struct wire
 		break;
 	case WIRE_MAKE_GRAPH:
 		message->graph = (struct wire_graph){entry->attribute, entry->image_bytes};
+		break;
+	case WIRE_MAKE_ARRAY:
+		memcpy(&message->array, entry->form, sizeof(message->array));
+		break;
+	case WIRE_BACK_ARRAY:
+		message->back_array = (struct wire_back_array){entry->attribute, entry->range.address,
+			entry->range.bytes, entry->global[0], entry->global[1]};
+		break;
+	case WIRE_MAKE_OBJECT:
+		memcpy(&message->object, entry->form, sizeof(message->object));
 		break;
 	case WIRE_SET_FUNCTION:
 		message->set_function =

@@ -34,20 +34,24 @@ struct window_set;
 struct holding {
 	TAILQ_ENTRY(holding) link;
 	/* MAP_MEMORY, MAP_HOST, LOAD_MODULE, FIND_FUNCTION, FIND_GLOBAL, SET_FUNCTION, CREATE_MEMORY (also
-	 * what was imported), RESERVE_WINDOW, MAKE_GRAPH */
+	 * what was imported), RESERVE_WINDOW, MAKE_GRAPH, MAKE_ARRAY, BACK_ARRAY, MAKE_OBJECT */
 	enum wire_type type;
 	struct wire_range range; /* CREATE_MEMORY: only its size */
 	uint64_t memory; /* CREATE_MEMORY: its handle; MAP_MEMORY: handle of what is mapped, 0: it has none */
 	uint32_t module, function; /* FIND_FUNCTION, SET_FUNCTION: both; the others: module */
-	uint32_t kind, attribute;  /* MAKE_GRAPH: attribute is the graph's id */
+	/* attribute: the id of MAKE_GRAPH, MAKE_ARRAY and MAKE_OBJECT, the array's of BACK_ARRAY */
+	uint32_t kind, attribute;
 	int64_t value; /* SET_FUNCTION; LOAD_MODULE: 1 if its kernels have no state of their own */
 	uint64_t image_bytes;
-	uint64_t global[2];	     /* FIND_GLOBAL: address and bytes as the active executor has them */
+	/* FIND_GLOBAL: address and bytes as the active executor has them; BACK_ARRAY: offset and span */
+	uint64_t global[2];
 	char *name;		     /* FIND_FUNCTION, FIND_GLOBAL */
 	struct wire_option *options; /* LOAD_MODULE */
 	uint32_t option_count;
+	void *form; /* MAKE_ARRAY: a wire_array; MAKE_OBJECT: a wire_object with its handle; NULL: none */
+	uint32_t form_bytes;
 	struct shared_fd *fd; /* host memory, image, description of a graph */
-	struct chunk *chunk;  /* MAP_MEMORY, CREATE_MEMORY */
+	struct chunk *chunk;  /* MAP_MEMORY, CREATE_MEMORY; BACK_ARRAY: that of the mapping it is a part of */
 	uint64_t serial;      /* of its record, which gives the order */
 	const struct record *record;
 };
@@ -61,6 +65,8 @@ struct holdings {
 	uint64_t modules[HOLDINGS_IDS / 64];
 	uint16_t module_of[HOLDINGS_IDS]; /* by function id; 0: no such function */
 	uint64_t graphs[FRMPS_GRAPH_IDS / 64];
+	uint64_t arrays[FRMPS_ARRAY_IDS / 64], backed[FRMPS_ARRAY_IDS / 64];
+	uint64_t objects[FRMPS_OBJECT_IDS / 64];
 	struct store *store;	       /* where entries are recorded, may be NULL */
 	struct window_set *window_set; /* whose windows entries of RESERVE_WINDOW hold */
 	uint64_t session;
@@ -72,6 +78,12 @@ void holdings_deinit(struct holdings *holdings);
 bool holdings_has_module(const struct holdings *holdings, uint32_t module);
 bool holdings_has_function(const struct holdings *holdings, uint32_t function);
 bool holdings_has_graph(const struct holdings *holdings, uint32_t graph);
+bool holdings_has_array(const struct holdings *holdings, uint32_t array);
+/** Whether the array has memory. */
+bool holdings_has_backed(const struct holdings *holdings, uint32_t array);
+bool holdings_has_object(const struct holdings *holdings, uint32_t object);
+/** Whether some of these bytes are the memory of an array. */
+bool holdings_backs_array(const struct holdings *holdings, const struct wire_range *range);
 /** Whether a range touches one that is mapped. */
 bool holdings_overlaps(const struct holdings *holdings, const struct wire_range *range);
 /** The mapping of exactly this range, NULL if there is none. */
@@ -122,6 +134,10 @@ void holdings_drop_module(struct holdings *holdings, uint32_t module);
 
 /** Takes a graph away, if it is there. */
 void holdings_drop_graph(struct holdings *holdings, uint32_t graph);
+/** Takes an array away with the objects over it. Its memory stays. */
+void holdings_drop_array(struct holdings *holdings, uint32_t array);
+/** Takes an object away, if it is there. */
+void holdings_drop_object(struct holdings *holdings, uint32_t object);
 
 /** The request that makes an entry's effect again. Points into the entry; id is not set. */
 void holdings_message(const struct holding *entry, uint64_t session, struct wire_message *ret_message);

@@ -136,38 +136,45 @@ static void finish_with(struct request *request, CUresult code)
  * Success
  */
 
-static void drop(struct request *request)
+static bool has_named(const struct holdings *holdings, const struct wire_message *message)
 {
-	struct client *client = request->client;
-	const struct wire_message *message = &request->message;
-	struct holding *entry;
+	switch (message->type) {
+	case WIRE_UNLOAD_MODULE:
+		return holdings_has_module(holdings, message->symbol.module);
+	case WIRE_DROP_GRAPH:
+		return holdings_has_graph(holdings, message->graph.graph);
+	case WIRE_DROP_ARRAY:
+		return holdings_has_array(holdings, message->array.array);
+	default:
+		return holdings_has_object(holdings, message->object.object);
+	}
+}
+
+static void drop_named(struct holdings *holdings, const struct wire_message *message)
+{
+	switch (message->type) {
+	case WIRE_UNLOAD_MODULE:
+		holdings_drop_module(holdings, message->symbol.module);
+		break;
+	case WIRE_DROP_GRAPH:
+		holdings_drop_graph(holdings, message->graph.graph);
+		break;
+	case WIRE_DROP_ARRAY:
+		holdings_drop_array(holdings, message->array.array);
+		break;
+	default:
+		holdings_drop_object(holdings, message->object.object);
+		break;
+	}
+}
+
+static void drop_range(struct client *client, const struct wire_message *message)
+{
+	enum wire_type type = message->type == WIRE_UNMAP_MEMORY ? WIRE_MAP_MEMORY : WIRE_MAP_HOST;
+	struct holding *entry =
+		holdings_find_range(&client->holdings, type, message->range.address, message->range.bytes);
 	struct chunk *chunk = NULL;
 
-	if (message->type == WIRE_RELEASE_MEMORY) {
-		entry = holdings_find_memory(&client->holdings, message->memory.handle);
-		if (entry)
-			holdings_drop_range(&client->holdings, entry);
-		return;
-	}
-	/* What is not there any more was dropped before the daemon died: standbys of today have not got it.
-	 * Standbys first: what is recorded, those that are in step know. */
-	if (message->type == WIRE_UNLOAD_MODULE) {
-		if (!holdings_has_module(&client->holdings, message->symbol.module))
-			return;
-		warm_drop(client, message, NULL);
-		holdings_drop_module(&client->holdings, message->symbol.module);
-		return;
-	}
-	if (message->type == WIRE_DROP_GRAPH) {
-		if (!holdings_has_graph(&client->holdings, message->graph.graph))
-			return;
-		warm_drop(client, message, NULL);
-		holdings_drop_graph(&client->holdings, message->graph.graph);
-		return;
-	}
-	entry = holdings_find_range(&client->holdings,
-		message->type == WIRE_UNMAP_MEMORY ? WIRE_MAP_MEMORY : WIRE_MAP_HOST, message->range.address,
-		message->range.bytes);
 	if (!entry)
 		return;
 	if (entry->chunk) {
@@ -178,6 +185,33 @@ static void drop(struct request *request)
 	warm_drop(client, message, chunk);
 	holdings_drop_range(&client->holdings, entry);
 	chunk_unref(chunk);
+}
+
+/* What is not there any more was dropped before the daemon died: standbys of today have not got it. Standbys
+ * first: what is recorded, those that are in step know. */
+static void drop(struct request *request)
+{
+	struct client *client = request->client;
+	const struct wire_message *message = &request->message;
+	struct holding *entry;
+
+	switch (message->type) {
+	case WIRE_RELEASE_MEMORY:
+		entry = holdings_find_memory(&client->holdings, message->memory.handle);
+		if (entry)
+			holdings_drop_range(&client->holdings, entry);
+		break;
+	case WIRE_UNMAP_MEMORY:
+	case WIRE_UNMAP_HOST:
+		drop_range(client, message);
+		break;
+	default:
+		if (!has_named(&client->holdings, message))
+			return;
+		warm_drop(client, message, NULL);
+		drop_named(&client->holdings, message);
+		break;
+	}
 }
 
 static void keep(struct request *request, const struct wire_reply *reply)
@@ -227,6 +261,18 @@ static void resolve_handle(struct request *request)
 		request->chunk = chunk_ref(chunk);
 }
 
+/* It was checked that the array's memory is a part of one mapping. */
+static void find_backing(struct request *request)
+{
+	struct wire_back_array *wish = &request->message.back_array;
+	const struct holding *mapping = holdings_find_address(&request->client->holdings, wish->address);
+
+	wish->offset = wish->address - mapping->range.address;
+	wish->span = mapping->range.bytes;
+	if (!request->chunk)
+		request->chunk = chunk_ref(mapping->chunk);
+}
+
 static CUresult take_windows(struct request *request)
 {
 	struct wire_window *wish = &request->message.window;
@@ -247,6 +293,8 @@ static CUresult complete(struct request *request)
 {
 	if (request->message.type == WIRE_MAP_HANDLE)
 		resolve_handle(request);
+	if (request->message.type == WIRE_BACK_ARRAY)
+		find_backing(request);
 	if (request->message.type == WIRE_RESERVE_WINDOW && !request->windows)
 		return take_windows(request);
 	return CUDA_SUCCESS;

@@ -72,6 +72,15 @@ static void types(void)
 	T(CUctxCreateParams);
 	T(CUDA_MEMCPY2D);
 	T(CUDA_MEMCPY3D);
+	T(CUDA_ARRAY_DESCRIPTOR);
+	T(CUDA_ARRAY3D_DESCRIPTOR);
+	T(CUDA_ARRAY_MEMORY_REQUIREMENTS);
+	T(CUDA_ARRAY_SPARSE_PROPERTIES);
+	T(CUDA_EXTERNAL_MEMORY_HANDLE_DESC);
+	T(CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC);
+	T(CUDA_RESOURCE_DESC);
+	T(CUDA_TEXTURE_DESC);
+	T(CUDA_RESOURCE_VIEW_DESC);
 	T(CUmemLocation);
 	T(CUmemAllocationProp);
 	T(CUmemAccessDesc);
@@ -198,6 +207,59 @@ static void copies(void)
 	F(CUDA_MEMCPY3D, Depth);
 }
 
+static void arrays(void)
+{
+	F(CUDA_ARRAY_DESCRIPTOR, Width);
+	F(CUDA_ARRAY_DESCRIPTOR, Height);
+	F(CUDA_ARRAY_DESCRIPTOR, Format);
+	F(CUDA_ARRAY_DESCRIPTOR, NumChannels);
+	F(CUDA_ARRAY3D_DESCRIPTOR, Depth);
+	F(CUDA_ARRAY3D_DESCRIPTOR, Format);
+	F(CUDA_ARRAY3D_DESCRIPTOR, NumChannels);
+	F(CUDA_ARRAY3D_DESCRIPTOR, Flags);
+	F(CUDA_ARRAY_MEMORY_REQUIREMENTS, alignment);
+	F(CUDA_ARRAY_MEMORY_REQUIREMENTS, reserved);
+	F(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, type);
+	F(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, handle.fd);
+	F(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, size);
+	F(CUDA_EXTERNAL_MEMORY_HANDLE_DESC, flags);
+	F(CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC, offset);
+	F(CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC, arrayDesc);
+	F(CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC, numLevels);
+}
+
+static void objects(void)
+{
+	F(CUDA_RESOURCE_DESC, resType);
+	F(CUDA_RESOURCE_DESC, res.array.hArray);
+	F(CUDA_RESOURCE_DESC, res.mipmap.hMipmappedArray);
+	F(CUDA_RESOURCE_DESC, res.linear.devPtr);
+	F(CUDA_RESOURCE_DESC, res.linear.format);
+	F(CUDA_RESOURCE_DESC, res.linear.numChannels);
+	F(CUDA_RESOURCE_DESC, res.linear.sizeInBytes);
+	F(CUDA_RESOURCE_DESC, res.pitch2D.devPtr);
+	F(CUDA_RESOURCE_DESC, res.pitch2D.format);
+	F(CUDA_RESOURCE_DESC, res.pitch2D.numChannels);
+	F(CUDA_RESOURCE_DESC, res.pitch2D.width);
+	F(CUDA_RESOURCE_DESC, res.pitch2D.height);
+	F(CUDA_RESOURCE_DESC, res.pitch2D.pitchInBytes);
+	F(CUDA_RESOURCE_DESC, flags);
+	F(CUDA_TEXTURE_DESC, addressMode);
+	F(CUDA_TEXTURE_DESC, filterMode);
+	F(CUDA_TEXTURE_DESC, flags);
+	F(CUDA_TEXTURE_DESC, maxAnisotropy);
+	F(CUDA_TEXTURE_DESC, mipmapFilterMode);
+	F(CUDA_TEXTURE_DESC, mipmapLevelBias);
+	F(CUDA_TEXTURE_DESC, minMipmapLevelClamp);
+	F(CUDA_TEXTURE_DESC, maxMipmapLevelClamp);
+	F(CUDA_TEXTURE_DESC, borderColor);
+	F(CUDA_RESOURCE_VIEW_DESC, format);
+	F(CUDA_RESOURCE_VIEW_DESC, width);
+	F(CUDA_RESOURCE_VIEW_DESC, depth);
+	F(CUDA_RESOURCE_VIEW_DESC, firstMipmapLevel);
+	F(CUDA_RESOURCE_VIEW_DESC, lastLayer);
+}
+
 static void stream_operations(void)
 {
 	F(CUstreamBatchMemOpParams, operation);
@@ -274,6 +336,8 @@ int main(void)
 	types();
 	small_structures();
 	copies();
+	arrays();
+	objects();
 	stream_operations();
 	launches();
 	return 0;

@@ -121,6 +121,29 @@ static void read_words(const struct host_grid *grid, const struct host_block_ind
 	memcpy(HOST_POINTER(uint32_t, params[0]) + 4, constant_words, sizeof(constant_words));
 }
 
+static void fetch_texels(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	uint32_t *out = HOST_POINTER(uint32_t, params[0]);
+	const uint64_t *textures = HOST_POINTER(uint64_t, params[1]);
+	uint32_t width = HOST_VALUE(uint32_t, params[3]), height = HOST_VALUE(uint32_t, params[4]);
+
+	FOR_ELEMENTS(i, HOST_VALUE(uint64_t, params[2]))
+	{
+		out[i] = 0;
+		for (uint32_t at = 0; at < width * height; at++)
+			out[i] += *(const uint32_t *)host_texture(
+				block, textures[i], at % width, at / width, 0);
+	}
+}
+
+static void bump_surfaces(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	const uint64_t *surfaces = HOST_POINTER(uint64_t, params[0]);
+
+	FOR_ELEMENTS(i, HOST_VALUE(uint64_t, params[1]))
+	*(uint32_t *)host_surface(block, surfaces[i], 0, 0, 0) += HOST_VALUE(uint32_t, params[2]);
+}
+
 static void scale(const struct host_grid *grid, const struct host_block_index *block, void **params)
 {
 	float *data = HOST_POINTER(float, params[0]);
@@ -248,6 +271,10 @@ static const struct host_param add_vectors_list[] = {
 	P(add_vectors, out), P(add_vectors, a), P(add_vectors, b), P(add_vectors, count)};
 static const struct host_param fill_list[] = {P(fill, out), P(fill, value), P(fill, count)};
 static const struct host_param mix_list[] = {P(mix, out), P(mix, in), P(mix, round), P(mix, count)};
+static const struct host_param fetch_texels_list[] = {P(fetch_texels, out), P(fetch_texels, textures),
+	P(fetch_texels, count), P(fetch_texels, width), P(fetch_texels, height)};
+static const struct host_param bump_surfaces_list[] = {
+	P(bump_surfaces, surfaces), P(bump_surfaces, count), P(bump_surfaces, by)};
 static const struct host_param scale_list[] = {P(scale, data), P(scale, count), P(scale, factor)};
 static const struct host_param count_up_list[] = {P(count_up, word), P(count_up, by)};
 static const struct host_param spin_until_list[] = {P(spin_until, word), P(spin_until, value)};
@@ -263,7 +290,8 @@ static const struct host_param crash_write_list[] = {P(crash_write, address)};
 HOST_KERNELS(HOST_KERNEL(add_vectors, add_vectors_list), HOST_KERNEL(fill, fill_list),
 	HOST_KERNEL(mix, mix_list), HOST_KERNEL(count_up, count_up_list),
 	HOST_KERNEL(spin_until, spin_until_list), HOST_KERNEL(occupy, occupy_list),
-	HOST_KERNEL(spin_ns, spin_ns_list), HOST_KERNEL(read_words, read_words_list),
+	HOST_KERNEL(spin_ns, spin_ns_list), HOST_KERNEL(fetch_texels, fetch_texels_list),
+	HOST_KERNEL(bump_surfaces, bump_surfaces_list), HOST_KERNEL(read_words, read_words_list),
 	HOST_KERNEL(crash_write, crash_write_list), HOST_KERNEL_PLAIN(crash_trap),
 	HOST_KERNEL_PLAIN(crash_assert), HOST_KERNEL_PLAIN(endless), HOST_KERNEL(scale, scale_list),
 	HOST_KERNEL(reverse, reverse_list), HOST_KERNEL(echo, echo_list),

@@ -65,6 +65,16 @@ struct echo_params {
 struct number_blocks_params {
 	uint64_t out;
 };
+/* textures: handles of two-dimensional arrays of words; out: the sum of each one's texels. */
+struct fetch_texels_params {
+	uint64_t out, textures, count;
+	uint32_t width, height;
+};
+/* surfaces: handles of the same; adds to the first texel of each. */
+struct bump_surfaces_params {
+	uint64_t surfaces, count;
+	uint32_t by;
+};
 struct crash_write_params {
 	uint64_t address;
 };

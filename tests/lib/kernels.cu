@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// The system tests' kernels for a GPU. tests/lib/host_kernels.c has the same kernels for the host backend, with the same
-// names, parameters and results.
+// The system tests' kernels for a GPU. tests/lib/host_kernels.c has the same kernels for the host backend,
+// with the same names, parameters and results.
 
 #include <cassert>
 #include <cstdint>
@@ -87,6 +87,24 @@ __global__ void read_words(uint32_t *out)
 		out[i] = global_words[i];
 		out[i + 4] = constant_words[i];
 	}
+}
+
+__global__ void fetch_texels(
+	uint32_t *out, const cudaTextureObject_t *textures, uint64_t count, uint32_t width, uint32_t height)
+{
+	for (uint64_t i = first(); i < count; i += step()) {
+		uint32_t sum = 0;
+
+		for (uint32_t at = 0; at < width * height; at++)
+			sum += tex2D<unsigned int>(textures[i], at % width + 0.5f, at / width + 0.5f);
+		out[i] = sum;
+	}
+}
+
+__global__ void bump_surfaces(const cudaSurfaceObject_t *surfaces, uint64_t count, uint32_t by)
+{
+	for (uint64_t i = first(); i < count; i += step())
+		surf2Dwrite(surf2Dread<unsigned int>(surfaces[i], 0, 0) + by, surfaces[i], 0, 0);
 }
 
 __global__ void crash_write(uint64_t address)

@@ -21,10 +21,32 @@ static CUresult copy_line(CUstream stream, const struct backend_copy *copy)
 	return driver.copy_to_device(copy->dst, src, copy->width, stream);
 }
 
+/* Of a side that is an array the driver knows how its rows lie. */
+static void place_in_arrays(const struct backend_copy *copy, CUDA_MEMCPY3D *form)
+{
+	if (copy->dst_at.array) {
+		form->dstMemoryType = CU_MEMORYTYPE_ARRAY;
+		form->dstArray = cuda_array_level(copy->dst_at.array, copy->dst_at.level);
+		form->dstXInBytes = copy->dst_at.x;
+		form->dstY = copy->dst_at.y;
+		form->dstZ = copy->dst_at.z;
+	}
+	if (copy->src_at.array) {
+		form->srcMemoryType = CU_MEMORYTYPE_ARRAY;
+		form->srcArray = cuda_array_level(copy->src_at.array, copy->src_at.level);
+		form->srcXInBytes = copy->src_at.x;
+		form->srcY = copy->src_at.y;
+		form->srcZ = copy->src_at.z;
+	}
+}
+
 CUresult cuda_copy_form(const struct backend_copy *copy, CUDA_MEMCPY3D *ret_form)
 {
+	bool dst_overlaps = !copy->dst_at.array && copy->dst_rows < copy->height;
+	bool src_overlaps = !copy->src_at.array && copy->src_rows < copy->height;
+
 	/* Planes that overlap are nothing the driver can express; one plane never uses the distance. */
-	if (copy->depth > 1 && (copy->src_rows < copy->height || copy->dst_rows < copy->height))
+	if (copy->depth > 1 && (dst_overlaps || src_overlaps))
 		return CUDA_ERROR_INVALID_VALUE;
 	*ret_form = (CUDA_MEMCPY3D){
 		.srcMemoryType = copy->src_is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
@@ -41,7 +63,7 @@ CUresult cuda_copy_form(const struct backend_copy *copy, CUDA_MEMCPY3D *ret_form
 		.Height = copy->height,
 		.Depth = copy->depth,
 	};
-
+	place_in_arrays(copy, ret_form);
 	return CUDA_SUCCESS;
 }
 
@@ -57,7 +79,7 @@ CUresult cuda_copy(struct backend_stream *stream, const struct backend_copy *cop
 {
 	if (copy->dst_is_host && copy->src_is_host)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (copy->height <= 1 && copy->depth <= 1)
+	if (copy->height <= 1 && copy->depth <= 1 && !copy->dst_at.array && !copy->src_at.array)
 		return copy_line(cuda_stream(stream), copy);
 	return copy_box(cuda_stream(stream), copy);
 }

@@ -69,6 +69,17 @@ CUresult cuda_link_complete(struct backend_link *link, const void **ret_image, s
 void cuda_link_logs(const struct backend_link *link, const char **ret_errors, const char **ret_remarks);
 CUresult cuda_link_destroy(struct backend_link *link);
 
+/* array.c */
+CUresult cuda_array_make(const struct wire_array *form, struct backend_array **ret_array, uint64_t *ret_bytes,
+	uint64_t *ret_alignment);
+CUresult cuda_array_back(struct backend_array *array, const struct wire_back_array *memory, int fd);
+CUresult cuda_array_free(struct backend_array *array);
+CUresult cuda_object_make(const struct wire_object *form, struct backend_array *array, uint64_t *ret_value);
+CUresult cuda_object_free(uint32_t kind, uint64_t value);
+CUresult cuda_object_settle(void);
+/** A level of an array that has memory; NULL if there is none. */
+CUarray cuda_array_level(const struct backend_array *array, uint32_t level);
+
 /* module.c */
 CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_options *options,
 	struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module);

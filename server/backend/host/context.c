@@ -134,6 +134,7 @@ CUresult host_copy(struct backend_stream *stream, const struct backend_copy *cop
 	if (!work)
 		return host_work_error();
 	work->copy = *copy;
+	host_array_resolve(&work->copy);
 	host_stream_push(stream, work);
 	return CUDA_SUCCESS;
 }
@@ -225,6 +226,12 @@ const struct backend_ops backend_host = {
 	.function_list = host_function_list,
 	.function_set = host_function_set,
 	.occupancy = host_occupancy,
+	.array_make = host_array_make,
+	.array_back = host_array_back,
+	.array_free = host_array_free,
+	.object_make = host_object_make,
+	.object_free = host_object_free,
+	.object_settle = host_object_settle,
 	.stream_create = stream_create,
 	.stream_destroy = stream_destroy,
 	.stream_query = stream_query,

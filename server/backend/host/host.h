@@ -161,6 +161,20 @@ CUresult host_memory_info(uint64_t *ret_free, uint64_t *ret_total);
 CUresult host_tensor_map(const struct wire_tensor_map *map, uint64_t ret_words[WIRE_TENSOR_MAP_WORDS]);
 void host_memory_deinit(void);
 
+/* array.c */
+/* Objects of one process. */
+#define HOST_OBJECTS_MAX 4096u
+extern const struct host_object *const host_objects; /* HOST_OBJECTS_MAX */
+CUresult host_array_make(const struct wire_array *form, struct backend_array **ret_array, uint64_t *ret_bytes,
+	uint64_t *ret_alignment);
+CUresult host_array_back(struct backend_array *array, const struct wire_back_array *memory, int fd);
+CUresult host_array_free(struct backend_array *array);
+CUresult host_object_make(const struct wire_object *form, struct backend_array *array, uint64_t *ret_value);
+CUresult host_object_free(uint32_t kind, uint64_t value);
+CUresult host_object_settle(void);
+/** Turns the sides of a copy that are arrays into memory. */
+void host_array_resolve(struct backend_copy *copy);
+
 /* device.c */
 void host_device_read(struct backend_device *ret_device);
 

@@ -39,9 +39,19 @@ struct host_grid {
 	uint32_t shared_bytes;	/* dynamic shared memory of a block */
 };
 
+/* What a texture or surface object is over. Of a mipmapped array its first level. */
+struct host_object {
+	uint8_t *texels;	       /* NULL: there is no such object */
+	uint64_t width, height, depth; /* in elements; none is 0 */
+	uint64_t pitch, plane;	       /* bytes from row to row, from plane to plane */
+	uint32_t element_bytes;
+};
+
 struct host_block_index {
 	uint32_t x, y, z;
 	void *shared; /* shared_bytes bytes, undefined at the start of a block; NULL if there are none */
+	const struct host_object *objects; /* by handle */
+	uint64_t object_count;
 };
 
 typedef void host_kernel_fn(
@@ -114,6 +124,37 @@ struct host_global_table {
 /* Runs the following statement for every thread of the block, `thread` counting from 0. */
 #define HOST_FOR_THREADS(grid, thread)                                                                       \
 	for (uint32_t thread = 0; thread < (grid)->block.x * (grid)->block.y * (grid)->block.z; thread++)
+
+/* An element of a surface; NULL outside of it, and where there is no such object. */
+static inline void *host_surface(
+	const struct host_block_index *block, uint64_t handle, uint64_t x, uint64_t y, uint64_t z)
+{
+	const struct host_object *object = handle < block->object_count ? &block->objects[handle] : NULL;
+
+	if (!object || !object->texels || x >= object->width || y >= object->height || z >= object->depth)
+		return NULL;
+	return object->texels + z * object->plane + y * object->pitch + x * object->element_bytes;
+}
+
+/* The nearest element of a texture; NULL where there is no such object. */
+static inline const void *host_texture(
+	const struct host_block_index *block, uint64_t handle, int64_t x, int64_t y, int64_t z)
+{
+	const struct host_object *object = handle < block->object_count ? &block->objects[handle] : NULL;
+	const int64_t at[] = {x, y, z};
+	uint64_t ends[3], near[3];
+
+	if (!object || !object->texels)
+		return NULL;
+	ends[0] = object->width;
+	ends[1] = object->height;
+	ends[2] = object->depth;
+	for (int i = 0; i < 3; i++) {
+		near[i] = at[i] < 0 ? 0 : (uint64_t)at[i];
+		near[i] = near[i] < ends[i] ? near[i] : ends[i] - 1;
+	}
+	return host_surface(block, handle, near[0], near[1], near[2]);
+}
 
 /* Number of a thread in a one-dimensional grid. */
 static inline uint64_t host_global_thread(

@@ -12,7 +12,8 @@
 static void run_blocks(const struct host_launch *launch)
 {
 	const struct host_grid *grid = &launch->grid;
-	struct host_block_index block = {.shared = launch->shared};
+	struct host_block_index block = {
+		.shared = launch->shared, .objects = host_objects, .object_count = HOST_OBJECTS_MAX};
 
 	for (block.z = 0; block.z < grid->grid.z; block.z++)
 		for (block.y = 0; block.y < grid->grid.y; block.y++)

@@ -275,7 +275,7 @@ START_TEST(rectangles_and_boxes)
 		for (int y = 0; y < H; ++y)
 			ck_assert_int_eq(
 				memcmp(out + (z * H + y) * W, in + (z * ROWS + y + 2) * PITCH + 3, W), 0);
-	FAILS(cuMemcpy2D_v2(&flat), NOT_SUPPORTED);
+	FAILS(cuMemcpy2D_v2(&flat), INVALID_VALUE);
 	there.srcPitch = W - 1;
 	FAILS(cuMemcpy3D_v2(&there), INVALID_VALUE);
 	free(in);

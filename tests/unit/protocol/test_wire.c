@@ -84,6 +84,26 @@ static void fill_memory(struct wire_message *m)
 	case WIRE_IMPORT_HOST:
 		m->import = (struct wire_import){UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 2, UINT64_MAX - 3};
 		break;
+	case WIRE_MAKE_ARRAY:
+		m->array = (struct wire_array){
+			UINT32_MAX, 2, UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 2, 6, 7, UINT32_MAX - 3};
+		break;
+	case WIRE_BACK_ARRAY:
+		m->back_array = (struct wire_back_array){
+			UINT32_MAX, UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 2, UINT64_MAX - 3};
+		break;
+	case WIRE_DROP_ARRAY:
+		m->array = (struct wire_array){.array = UINT32_MAX};
+		break;
+	case WIRE_MAKE_OBJECT:
+		m->object = (struct wire_object){UINT32_MAX, 1, 2, 3, 4, 5, UINT32_MAX - 6, true, true,
+			UINT64_MAX, UINT64_MAX - 1, 9, 10, 11, UINT64_MAX - 2, {0}, {0}};
+		memset(m->object.texture, 0xa5, sizeof(m->object.texture));
+		memset(m->object.view, 0x5a, sizeof(m->object.view));
+		break;
+	case WIRE_DROP_OBJECT:
+		m->object = (struct wire_object){.object = UINT32_MAX - 1};
+		break;
 	default:
 		break;
 	}
@@ -472,6 +492,17 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 		return same_link(&a->link, &b->link);
 	case WIRE_IMPORT_HOST:
 		ck_assert_mem_eq(&a->import, &b->import, sizeof(a->import));
+		return;
+	case WIRE_MAKE_ARRAY:
+	case WIRE_DROP_ARRAY:
+		ck_assert_mem_eq(&a->array, &b->array, sizeof(a->array));
+		return;
+	case WIRE_BACK_ARRAY:
+		ck_assert_mem_eq(&a->back_array, &b->back_array, sizeof(a->back_array));
+		return;
+	case WIRE_MAKE_OBJECT:
+	case WIRE_DROP_OBJECT:
+		ck_assert_mem_eq(&a->object, &b->object, sizeof(a->object));
 		return;
 	case WIRE_ADMIN:
 		ck_assert_str_eq(a->admin.command, b->admin.command);

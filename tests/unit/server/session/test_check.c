@@ -499,6 +499,66 @@ START_TEST(graphs_are_sealed_files_and_kept_by_id)
 }
 END_TEST
 
+START_TEST(arrays_lie_in_mapped_memory_and_take_their_objects_along)
+{
+	struct wire_message make = {.type = WIRE_MAKE_ARRAY}, back = {.type = WIRE_BACK_ARRAY};
+	struct wire_message object = {.type = WIRE_MAKE_OBJECT}, drop = {.type = WIRE_DROP_ARRAY}, again;
+	struct wire_message map = {.type = WIRE_MAP_MEMORY}, unmap = {.type = WIRE_UNMAP_MEMORY};
+	struct check_finding finding;
+	unsigned before = holdings->count;
+
+	make.array = (struct wire_array){7, 0, 64, 64, 0, CU_AD_FORMAT_FLOAT, 1, 0};
+	drop.array.array = 7;
+	ck_assert_int_eq(check(&drop, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(check(&make, -1, &finding), 0);
+	make.array.array = FRMPS_ARRAY_IDS;
+	ck_assert_int_eq(check(&make, -1, &finding), CHECK_E_BROKEN);
+	make.array.array = 7;
+	make.array.channels = 3;
+	ck_assert_int_eq(check(&make, -1, &finding), CHECK_E_ANSWER);
+	make.array.channels = 1;
+	make.array.width = make.array.height = UINT64_MAX / 8;
+	ck_assert_int_eq(check(&make, -1, &finding), CHECK_E_ANSWER);
+	make.array.width = make.array.height = 64;
+	make.array.flags = CUDA_ARRAY3D_SPARSE;
+	ck_assert_int_eq(check(&make, -1, &finding), CHECK_E_ANSWER);
+	make.array.flags = 0;
+	note(&make);
+	ck_assert_int_eq(check(&make, -1, &finding), CHECK_E_BROKEN);
+
+	map.range = unmap.range = (struct wire_range){BASE + 16 * (2 * MIB), (2 * MIB), 0};
+	back.back_array = (struct wire_back_array){7, BASE + 16 * (2 * MIB) + 65536, 65536, 0, 0};
+	ck_assert_int_eq(check(&back, -1, &finding), CHECK_E_BROKEN);
+	note(&map);
+	ck_assert_int_eq(check(&unmap, -1, &finding), 0);
+	back.back_array.bytes = (2 * MIB);
+	ck_assert_int_eq(check(&back, -1, &finding), CHECK_E_BROKEN);
+	back.back_array.bytes = 65536;
+	ck_assert_int_eq(check(&back, -1, &finding), 0);
+	object.object = (struct wire_object){.object = 3, .array = 7, .has_texture = true};
+	ck_assert_int_eq(check(&object, -1, &finding), CHECK_E_ANSWER);
+	note(&back);
+	ck_assert_int_eq(check(&unmap, -1, &finding), CHECK_E_BROKEN);
+	ck_assert_int_eq(check(&object, -1, &finding), 0);
+	object.object.value = 1;
+	ck_assert_int_eq(check(&object, -1, &finding), CHECK_E_BROKEN);
+	object.object.value = 0;
+	object.object.kind = 1;
+	ck_assert_int_eq(check(&object, -1, &finding), CHECK_E_BROKEN);
+	object.object.kind = 0;
+	note(&object);
+	ck_assert_int_eq(check(&object, -1, &finding), CHECK_E_BROKEN);
+	holdings_message(TAILQ_LAST(&holdings->entries, holding_list), 9, &again);
+	ck_assert_int_eq(again.type, WIRE_MAKE_OBJECT);
+	ck_assert_uint_eq(again.object.array, 7);
+	holdings_drop_array(holdings, 7);
+	ck_assert(!holdings_has_object(holdings, 3) && !holdings_has_backed(holdings, 7));
+	ck_assert_uint_eq(holdings->count, before + 1);
+	ck_assert_int_eq(check(&unmap, -1, &finding), 0);
+	holdings_drop_range(holdings, TAILQ_LAST(&holdings->entries, holding_list));
+}
+END_TEST
+
 START_TEST(options_are_bounded)
 {
 	struct wire_option options[CHECK_OPTIONS_MAX + 1] = {
@@ -661,6 +721,7 @@ int main(void)
 	tcase_add_test(requests, links_have_bounded_inputs_and_a_file_to_go_to);
 	tcase_add_test(requests, shared_events_are_pages_of_the_host_part);
 	tcase_add_test(requests, graphs_are_sealed_files_and_kept_by_id);
+	tcase_add_test(requests, arrays_lie_in_mapped_memory_and_take_their_objects_along);
 	tcase_add_test(requests, options_are_bounded);
 	tcase_add_test(requests, symbols_need_their_module);
 	tcase_add_test(requests, other_requests_are_checked);

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Entry points: CUDA arrays and mipmapped arrays. There are no sparse ones, none of deferred mapping and none
+// of several planes, so questions about those are refused as the driver refuses them of other arrays.
+
+#include "client/entry/entry.h"
+
+#include "client/state/array.h"
+#include "client/state/context.h"
+
+static CUresult create(const struct array_wish *wish, struct client_array **ret_array)
+{
+	CUresult r = enter_unsafe();
+
+	return r == CUDA_SUCCESS ? array_create(context_current(), wish, ret_array) : r;
+}
+
+CUDA_EXPORT CUresult cuArray3DCreate_v2(CUarray *ret_array, const CUDA_ARRAY3D_DESCRIPTOR *form)
+{
+	struct client_array *array;
+	CUresult r;
+
+	if (!ret_array || !form)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = create(&(struct array_wish){.form = *form}, &array);
+	if (r == CUDA_SUCCESS)
+		*ret_array = array_handle(array);
+	return r;
+}
+
+CUDA_EXPORT CUresult cuArrayCreate_v2(CUarray *ret_array, const CUDA_ARRAY_DESCRIPTOR *form)
+{
+	CUDA_ARRAY3D_DESCRIPTOR general;
+
+	if (!form)
+		return CUDA_ERROR_INVALID_VALUE;
+	general = (CUDA_ARRAY3D_DESCRIPTOR){.Width = form->Width,
+		.Height = form->Height,
+		.Format = form->Format,
+		.NumChannels = form->NumChannels};
+	return cuArray3DCreate_v2(ret_array, &general);
+}
+
+CUDA_EXPORT CUresult cuMipmappedArrayCreate(
+	CUmipmappedArray *ret_mipmap, const CUDA_ARRAY3D_DESCRIPTOR *form, unsigned int levels)
+{
+	struct client_array *array;
+	CUresult r;
+
+	if (!ret_mipmap || !form)
+		return CUDA_ERROR_INVALID_VALUE;
+	r = create(&(struct array_wish){.form = *form, .levels = levels ? levels : 1}, &array);
+	if (r == CUDA_SUCCESS)
+		*ret_mipmap = (CUmipmappedArray)(void *)array;
+	return r;
+}
+
+static CUresult destroy(struct client_array *array)
+{
+	if (!array)
+		return CUDA_ERROR_INVALID_HANDLE;
+	/* A level goes with the whole. */
+	return array->whole ? CUDA_SUCCESS : array_destroy(array);
+}
+
+CUDA_EXPORT CUresult cuArrayDestroy(CUarray handle)
+{
+	CUresult r = enter_unsafe();
+
+	return r == CUDA_SUCCESS ? destroy(array_find(handle)) : r;
+}
+
+CUDA_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle)
+{
+	CUresult r = enter_unsafe();
+
+	return r == CUDA_SUCCESS ? destroy(array_find_mipmapped(handle)) : r;
+}
+
+CUDA_EXPORT CUresult cuMipmappedArrayGetLevel(
+	CUarray *ret_array, CUmipmappedArray handle, unsigned int number)
+{
+	struct client_array *mipmapped, *level;
+	CUresult r = process_enter_context();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	mipmapped = array_find_mipmapped(handle);
+	if (!ret_array || !mipmapped)
+		return mipmapped ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+	r = array_level(mipmapped, number, &level);
+	if (r == CUDA_SUCCESS)
+		*ret_array = array_handle(level);
+	return r;
+}
+
+CUDA_EXPORT CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *ret_form, CUarray handle)
+{
+	const struct client_array *array;
+	CUresult r = process_enter_context();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	array = array_find(handle);
+	if (!ret_form || !array)
+		return array ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+	array_describe(array, ret_form);
+	return CUDA_SUCCESS;
+}
+
+CUDA_EXPORT CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *ret_form, CUarray handle)
+{
+	CUDA_ARRAY3D_DESCRIPTOR general;
+	CUresult r = cuArray3DGetDescriptor_v2(&general, handle);
+
+	if (r != CUDA_SUCCESS || !ret_form)
+		return r == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : r;
+	*ret_form = (CUDA_ARRAY_DESCRIPTOR){.Width = general.Width,
+		.Height = general.Height,
+		.Format = general.Format,
+		.NumChannels = general.NumChannels};
+	return CUDA_SUCCESS;
+}
+
+/* The answer to questions that only other arrays can be asked. */
+static CUresult not_of_this_kind(const struct client_array *array)
+{
+	CUresult r = process_enter_context();
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	return array ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUDA_EXPORT CUresult cuArrayGetMemoryRequirements(
+	CUDA_ARRAY_MEMORY_REQUIREMENTS *ret_need, CUarray handle, CUdevice device)
+{
+	(void)ret_need;
+	(void)device;
+	return not_of_this_kind(array_find(handle));
+}
+
+CUDA_EXPORT CUresult cuMipmappedArrayGetMemoryRequirements(
+	CUDA_ARRAY_MEMORY_REQUIREMENTS *ret_need, CUmipmappedArray handle, CUdevice device)
+{
+	(void)ret_need;
+	(void)device;
+	return not_of_this_kind(array_find_mipmapped(handle));
+}
+
+CUDA_EXPORT CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *ret_sparse, CUarray handle)
+{
+	(void)ret_sparse;
+	return not_of_this_kind(array_find(handle));
+}
+
+CUDA_EXPORT CUresult cuMipmappedArrayGetSparseProperties(
+	CUDA_ARRAY_SPARSE_PROPERTIES *ret_sparse, CUmipmappedArray handle)
+{
+	(void)ret_sparse;
+	return not_of_this_kind(array_find_mipmapped(handle));
+}
+
+CUDA_EXPORT CUresult cuArrayGetPlane(CUarray *ret_plane, CUarray handle, unsigned int plane)
+{
+	(void)ret_plane;
+	(void)plane;
+	return not_of_this_kind(array_find(handle));
+}

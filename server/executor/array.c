@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See array.h. Module thread, but for array_place(). An array is published to the serving thread like a
+// function (module.c): in an array by id, and freed only when the serving thread has begun another turn after
+// it was taken out (drain.c).
+
+#include "server/executor/array.h"
+
+#include <stdlib.h>
+
+#include "protocol/texel.h"
+#include "server/executor/clock.h"
+#include "server/executor/drain.h"
+#include "server/executor/object.h"
+#include "server/executor/session.h"
+#include "server/log.h"
+
+/* How long a drop waits for the session's work. */
+#define DROP_NS (UINT64_C(10000) * CLOCK_MS)
+
+static array_word *find_slot(const struct session *session, uint32_t id)
+{
+	/* Pairs with the release in make_slot(). */
+	array_word *arrays =
+		atomic_load_explicit(&((struct session *)session)->arrays.arrays, memory_order_acquire);
+
+	return arrays && id && id < FRMPS_ARRAY_IDS ? &arrays[id] : NULL;
+}
+
+struct array *array_find(const struct session *session, uint32_t id)
+{
+	array_word *slot = find_slot(session, id);
+
+	/* Pairs with the release in array_make(). */
+	return slot ? atomic_load_explicit(slot, memory_order_acquire) : NULL;
+}
+
+static array_word *make_slot(struct session *session, uint32_t id)
+{
+	struct array_table *table = &session->arrays;
+
+	if (!atomic_load_explicit(&table->arrays, memory_order_relaxed))
+		atomic_store_explicit(
+			&table->arrays, calloc(FRMPS_ARRAY_IDS, sizeof(array_word)), memory_order_release);
+	return find_slot(session, id);
+}
+
+/* ---- making ---- */
+
+void array_make(struct job *job)
+{
+	const struct wire_array *wish = &job->message.array;
+	array_word *slot = make_slot(job->session, wish->array);
+	struct array *array = calloc(1, sizeof(*array));
+	CUresult code = array ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	struct texel_level level;
+	uint64_t need[2];
+
+	if (!code && (!slot || array_find(job->session, wish->array) || !texel_level(wish, 0, &level)))
+		code = CUDA_ERROR_INVALID_VALUE;
+	if (!code)
+		code = executor_code(job->executor,
+			job->executor->ops->array_make(wish, &array->backend, &need[0], &need[1]));
+	if (code) {
+		free(array);
+	} else {
+		array->form = *wish;
+		/* Pairs with the acquire in array_find(). */
+		atomic_store_explicit(slot, array, memory_order_release);
+	}
+	job_reply(job, code, need, code ? 0 : 2, NULL);
+}
+
+/* To a standby the memory may come a moment later, but the daemon knows that it is the session's. */
+static bool is_own_memory(struct session *session, const struct wire_back_array *wish)
+{
+	return !word_relaxed(&session->generation) ||
+	       (session_is_device(session, wish->address) &&
+		       session_admits_anywhere(session, wish->address, wish->bytes));
+}
+
+void array_back(struct job *job)
+{
+	const struct wire_back_array *wish = &job->message.back_array;
+	struct array *array = array_find(job->session, wish->array);
+	int fd = job->packet.fd_count ? job->packet.fds[0] : -1;
+	CUresult code = CUDA_ERROR_INVALID_VALUE;
+
+	if (array && array->memory.start == array->memory.end && fd >= 0 && wish->bytes &&
+		wish->offset < wish->span && wish->bytes <= wish->span - wish->offset &&
+		is_own_memory(job->session, wish))
+		code = executor_code(job->executor, job->executor->ops->array_back(array->backend, wish, fd));
+	if (!code) {
+		array->memory = (struct range){wish->address, wish->address + wish->bytes};
+		/* Pairs with the acquire in array_place(). */
+		atomic_store_explicit(&array->is_backed, true, memory_order_release);
+	}
+	job_reply(job, code, NULL, 0, NULL);
+}
+
+/* ---- copies ---- */
+
+CUresult array_place(const struct session *session, const struct frmps_array_copy *copy, bool is_dst,
+	struct backend_place *ret_place, struct range *ret_memory)
+{
+	const struct frmps_copy *box = &copy->copy;
+	uint32_t number = is_dst ? copy->dst_level : copy->src_level;
+	uint64_t at = is_dst ? box->dst : box->src;
+	const struct array *array = array_find(session, is_dst ? copy->dst_array : copy->src_array);
+	struct texel_level level;
+	uint64_t x, y, z;
+
+	if (!array || !atomic_load_explicit(&array->is_backed, memory_order_acquire) ||
+		!texel_level(&array->form, number, &level))
+		return CUDA_ERROR_INVALID_HANDLE;
+	x = at % level.row_bytes;
+	y = at / level.row_bytes % level.rows;
+	z = at / level.row_bytes / level.rows;
+	if (box->width > level.row_bytes - x || box->height > level.rows - y || z >= level.planes ||
+		box->depth > level.planes - z || !box->width || !box->height || !box->depth)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret_place = (struct backend_place){.array = array->backend, .level = number, .x = x, .y = y, .z = z};
+	*ret_memory = array->memory;
+	return CUDA_SUCCESS;
+}
+
+/* ---- the end ---- */
+
+static uint64_t bytes_of(const struct array *array)
+{
+	return array->memory.end - array->memory.start;
+}
+
+static void free_first(struct executor *executor)
+{
+	struct array_graves *graves = &executor->modules.array_graves;
+	struct array *array = graves->first;
+
+	graves->first = array->next;
+	graves->bytes -= bytes_of(array);
+	if (!executor_is_lost(executor))
+		executor_code(executor, executor->ops->array_free(array->backend));
+	free(array);
+}
+
+/* In a gap others wait: what does not fit waits for the next one. */
+void array_clear_graves(struct executor *executor)
+{
+	const struct gate *gate = &executor->gate;
+
+	while (executor->modules.array_graves.first &&
+		(!gate->closed || clock_now() - gate->closed_at < GATE_BATCH_NS))
+		free_first(executor);
+}
+
+static void bury(struct executor *executor, struct array *array)
+{
+	struct array_graves *graves = &executor->modules.array_graves;
+
+	if (!graves->first)
+		graves->since = clock_now();
+	array->next = graves->first;
+	graves->first = array;
+	graves->bytes += bytes_of(array);
+	if (executor->gate.closed)
+		array_clear_graves(executor);
+}
+
+/* Those that were dropped before the drain with this ticket began, which has ended well. */
+static void bury_dropped(struct session *session, uint64_t ticket)
+{
+	struct array **at = &session->arrays.dropped, *array;
+
+	while ((array = *at)) {
+		if (array->ticket >= ticket) {
+			at = &array->next;
+			continue;
+		}
+		*at = array->next;
+		bury(session->executor, array);
+	}
+}
+
+/* While much waits, whoever frees more waits for a gap, too. If there is none it must do without. */
+static void drop_finish(struct job *job)
+{
+	bool presses = job->executor->modules.array_graves.bytes > ARRAY_GRAVES_BYTES;
+
+	if (presses && !contain_is_worn(job->executor) &&
+		module_enter_gap(job->executor, job->session, job->since) == GATE_E_OWN) {
+		module_worker_queue(job);
+		return;
+	}
+	graph_free_forgotten(job->session, job->ticket);
+	bury_dropped(job->session, job->ticket);
+	job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);
+}
+
+/* Where the work does not end in time, the next drop buries this one too, or the end. */
+static void drop_drained(struct job *job)
+{
+	if (!job->drained) {
+		job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);
+		return;
+	}
+	job->run = drop_finish;
+	module_worker_queue(job);
+}
+
+static int drop_drain(struct job *job)
+{
+	drain_begin(job, DROP_NS, drop_drained);
+	return 0;
+}
+
+static void drop(struct session *session, array_word *slot, struct array *array)
+{
+	atomic_store_explicit(slot, NULL, memory_order_release);
+	array->ticket = word_relaxed(&session->asked);
+	array->next = session->arrays.dropped;
+	session->arrays.dropped = array;
+}
+
+/* The client says that no work is under way; that is made sure of before it has its memory back. */
+void array_drop(struct job *job)
+{
+	uint32_t id = job->message.array.array;
+	struct array *array = array_find(job->session, id);
+
+	if (!array) {
+		job_reply(job, CUDA_ERROR_INVALID_HANDLE, NULL, 0, NULL);
+		return;
+	}
+	object_forget_array(job->session, id);
+	graph_forget_array(job->session, id);
+	drop(job->session, find_slot(job->session, id), array);
+	job->step = drop_drain;
+	job_park(job);
+}
+
+void array_table_deinit(struct session *session)
+{
+	array_word *slot;
+
+	for (uint32_t id = 1; (slot = find_slot(session, id)); id++) {
+		struct array *array = atomic_load_explicit(slot, memory_order_relaxed);
+
+		if (array)
+			drop(session, slot, array);
+	}
+	bury_dropped(session, UINT64_MAX);
+	free(atomic_load_explicit(&session->arrays.arrays, memory_order_relaxed));
+	atomic_store_explicit(&session->arrays.arrays, NULL, memory_order_relaxed);
+}
