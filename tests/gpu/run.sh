@@ -104,6 +104,9 @@ check "text of kernels, through the service" env LD_LIBRARY_PATH="$shim:${LD_LIB
 check "graphs, native" env FRMPS_TEST_NATIVE=1 LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" \
 	"$build/tests/system-test_graphs"
 check "graphs, through the service" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_graphs"
+check "arrays, native" env FRMPS_TEST_NATIVE=1 LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" \
+	"$build/tests/system-test_arrays"
+check "arrays, through the service" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_arrays"
 for suite in sharing trouble limits placing; do
 	check "$suite" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_$suite"
 done

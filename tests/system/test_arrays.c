@@ -256,6 +256,7 @@ START_TEST(graphs_copy_arrays)
 	CUarray array, other;
 	CUgraphExec exec;
 	CUgraphNode node;
+	CUcontext context;
 	CUstream stream;
 	CUgraph graph;
 	uint32_t *pinned;
@@ -283,11 +284,12 @@ START_TEST(graphs_copy_arrays)
 	ck_cuda(cuGraphExecDestroy(exec));
 	ck_cuda(cuGraphDestroy(graph));
 
+	ck_cuda(cuCtxGetCurrent(&context));
 	ck_cuda(cuGraphCreate(&graph, 0));
 	in = box_of(other, 0, 0, 0);
 	in.srcMemoryType = CU_MEMORYTYPE_ARRAY;
 	in.srcArray = array;
-	ck_cuda(cuGraphAddMemcpyNode(&node, graph, NULL, 0, &in, NULL));
+	ck_cuda(cuGraphAddMemcpyNode(&node, graph, NULL, 0, &in, context));
 	ck_cuda(cuGraphMemcpyNodeGetParams(node, &told));
 	ck_assert(told.srcArray == array && told.dstArray == other);
 	ck_cuda(cuGraphInstantiateWithFlags(&exec, graph, 0));
