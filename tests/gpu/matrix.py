@@ -438,7 +438,7 @@ def service(options, kernels, on_fault):
 
 
 def save(path, content):
-    block = {"machine": machine(), "command": "matrix.py " + " ".join(sys.argv[1:])}
+    block = {"machine": machine(), "command": " ".join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]])}
     pathlib.Path(path).write_text(json.dumps({**block, **content}, indent=1) + "\n")
 
 

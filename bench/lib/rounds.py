@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The frmps authors
+"""Measuring the same thing under several systems: interleaved rounds, one table, one file with the raw values.
+
+A measurement is a function of a system that returns numbers by name. Rounds are interleaved (native, MPS, frmps,
+native, …), so that a machine that drifts does so for all.
+"""
+
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+
+from machine import machine
+
+
+def play(systems, measurements, rounds):
+    """Return: of each system by name, all values of each number. A measurement that fails is left out, and says so."""
+    results = {}
+    for _ in range(rounds):
+        for system in systems:
+            with system.up():
+                for name, measure in measurements.items():
+                    try:
+                        values = measure(system)
+                    except (RuntimeError, KeyError, OSError, subprocess.SubprocessError) as problem:
+                        print(f"{system.name} {name}: {problem}", file=sys.stderr)
+                        continue
+                    for key, value in values.items():
+                        results.setdefault(system.name, {}).setdefault(key, []).append(value)
+    return results
+
+
+def ratio(results, name, base):
+    """Of frmps' median to that of `base`; None where there is none."""
+    values = [results.get(system, {}).get(name) for system in ("frmps", base)]
+    if not all(values) or not statistics.median(values[1]):
+        return None
+    return statistics.median(values[0]) / statistics.median(values[1])
+
+
+def table(results, order):
+    names = list(dict.fromkeys(name for system in order for name in results.get(system, {})))
+    print(f"{'':34}" + "".join(f"{system:>26}" for system in order) + f"{'frmps/native':>14}{'frmps/MPS':>12}")
+    for name in names:
+        row = f"{name:34}"
+        for system in order:
+            values = results.get(system, {}).get(name)
+            row += f"{statistics.median(values):>10.4g} [{min(values):>6.4g}-{max(values):>6.4g}]" if values \
+                else f"{'-':>26}"
+        for base, width in (("native", 14), ("MPS", 12)):
+            relative = ratio(results, name, base)
+            row += f"{'-':>{width}}" if relative is None else f"{relative:>{width}.3f}"
+        print(row)
+
+
+def report(systems, results, rounds, out, **more):
+    """Prints the table; @out: the file for the raw values and `more`, if any."""
+    block, command = machine(), " ".join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]])
+    print("machine:", json.dumps(block))
+    print("command:", command, f"(medians of {rounds} rounds [lowest-highest])")
+    table(results, [system.name for system in systems])
+    if out:
+        content = {"machine": block, "command": command, "results": results, **more}
+        pathlib.Path(out).write_text(json.dumps(content, indent=1) + "\n")
