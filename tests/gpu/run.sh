@@ -7,7 +7,8 @@
 # tests run on the device, if it is not there yet.
 #
 # The programs of corpus/ and of frameworks.py run natively and through one service; their outputs must be the same to the
-# byte. FRMPS_GPU_TEST_ONLY is a pattern (of grep -E) for the names of the checks to run.
+# byte; what differs runs natively once more. FRMPS_GPU_TEST_ONLY is a pattern (of grep -E) for the names of the checks to
+# run.
 #
 # FRMPS_GPU_TEST_SCALE=full runs the long forms: 100 000 launches of each of eight clients, 1000 killed clients, 64
 # clients at a time. A check may take FRMPS_GPU_TEST_LIMIT seconds (600).
@@ -37,6 +38,8 @@ check() { # check NAME COMMAND...
 	if [ $status -eq 0 ]; then
 		passed=$((passed + 1))
 		echo "ok    $name (${took} s)"
+	elif [ $status -eq 77 ]; then
+		echo "skip  $name: $(tail -n 1 "$scratch/out")"
 	else
 		failed=$((failed + 1))
 		echo "FAIL  $name (status $status, ${took} s)"
@@ -78,18 +81,27 @@ if [ "${FRMPS_GPU_TEST_SCALE:-}" = full ]; then
 	export FRMPS_TEST_LAUNCHES=100000 FRMPS_TEST_KILLS=1000 FRMPS_TEST_MANY=64
 fi
 
+# A program natively, what it prints and how it ends in FILE.
+natively() { # natively FILE COMMAND...
+	file=$1
+	shift
+	LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" timeout 120 "$@" >"$file" 2>"$file.err"
+	natively=$?
+	echo "exit status $natively" >>"$file"
+	return $natively
+}
+
 # A program natively and through the service; what it prints and how it ends must be the same. With $errors set, what it
 # prints on standard error is.
 errors=
 same() { # same COMMAND...
-	LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" timeout 120 "$@" >"$scratch/native" 2>"$scratch/native.err"
-	natively=$?
-	echo "exit status $natively" >>"$scratch/native"
-	[ $natively -eq 0 ] || { echo "fails natively:" && cat "$scratch/native" "$scratch/native.err" && return 1; }
+	natively "$scratch/native" "$@" || { echo "fails natively:" && cat "$scratch/native" "$scratch/native.err" && return 1; }
 	FRMPS_SOCKET="$scratch/frmps.sock" timeout 120 "$build/server/frmps-run" "$@" >"$scratch/shim" 2>"$scratch/shim.err"
 	echo "exit status $?" >>"$scratch/shim"
 	[ -z "$errors" ] || diff "$scratch/native.err" "$scratch/shim.err" || return 1
 	diff "$scratch/native" "$scratch/shim" && return 0
+	natively "$scratch/again" "$@"
+	cmp -s "$scratch/native" "$scratch/again" || echo "natively it is not the same twice"
 	grep -ih 'frmps\|error' "$scratch/shim.err" | sort | uniq -c | sort -rn | head -n 10
 	return 1
 }
@@ -138,6 +150,9 @@ check "service holds nothing afterwards" sh -c "FRMPS_SOCKET='$scratch/frmps.soc
 kill $server
 wait $server
 server=
+check "frameworks' processes" python3 -B tests/gpu/framework_processes.py --build "$build"
+check "frameworks beside faults" python3 -B tests/gpu/framework_faults.py --build "$build" \
+	--on-fault "default${FRMPS_GPU_TEST_SCALE:+,fast}"
 check "demo" server/demo.sh --build "$build" --backend cuda
 
 echo "$passed passed, $failed failed"
