@@ -48,34 +48,6 @@ def show(name, tensor):
     print(f"{name} {zlib.crc32(bits):08x} {float(data.double().sum()):.6g}")
 
 
-def resnet50(torch):
-    """The network of He et al. 2015 (arXiv:1512.03385), 50 layers, strides in the 3x3 convolutions."""
-    nn = torch.nn
-
-    class Bottleneck(nn.Module):
-        def __init__(self, inputs, width, stride):
-            super().__init__()
-            outputs = 4 * width
-            self.body = nn.Sequential(
-                nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-                nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-                nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
-            self.shortcut = nn.Identity() if inputs == outputs else nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
-
-        def forward(self, x):
-            return torch.relu(self.body(x) + self.shortcut(x))
-
-    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
-    inputs = 64
-    for width, blocks, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
-        for i in range(blocks):
-            layers.append(Bottleneck(inputs, width, stride if i == 0 else 1))
-            inputs = 4 * width
-    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000)]
-    return nn.Sequential(*layers)
-
-
 def train(torch, model, x, optimizer, steps, autocast=None):
     for _ in range(steps):
         optimizer.zero_grad()
@@ -97,12 +69,35 @@ def torch_convolution_adam():
     show("weights", torch.cat([p.flatten() for p in net.parameters()]))
 
 
-@case("torch")
+@case("torchvision")
 def torch_resnet50_half():
     torch = torch_ready()
-    net = resnet50(torch).cuda().half().eval()
+    from torchvision.models import resnet50
+
+    net = resnet50(weights=None).cuda().half().eval()
     with torch.no_grad():
         show("logits", net(torch.randn(8, 3, 224, 224, device="cuda", dtype=torch.half)))
+
+
+@case("torchvision")
+def torch_resnet18_training_scaled():
+    torch = torch_ready()
+    from torchvision.models import resnet18
+
+    net = resnet18(weights=None).to("cuda", memory_format=torch.channels_last)
+    images = torch.randn(8, 3, 64, 64, device="cuda").to(memory_format=torch.channels_last)
+    labels = torch.arange(8, device="cuda")
+    optimizer, scaler = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9), torch.amp.GradScaler()
+    for _ in range(6):
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.half):
+            loss = torch.nn.functional.cross_entropy(net(images), labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    show("loss", loss)
+    show("weights", torch.cat([p.flatten() for p in net.parameters()]))
+    show("scale", scaler._scale)
 
 
 @case("torch")
