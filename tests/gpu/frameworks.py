@@ -97,7 +97,7 @@ def torch_resnet18_training_scaled():
         scaler.update()
     show("loss", loss)
     show("weights", torch.cat([p.flatten() for p in net.parameters()]))
-    show("scale", scaler._scale)
+    print("scale", scaler.get_scale())
 
 
 @case("torch")
