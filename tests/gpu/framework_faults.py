@@ -136,13 +136,14 @@ class Life:
         position = self.system.log.position()
         code, pid = self.culprit(row)
         self.say_all("more 3")
-        pauses = {}
+        pauses, ends = {}, []
         for loop, survivor in list(self.alive.items()):
             line = survivor.expect("more")
             pauses[loop] = float(line.split()[1]) if line else None
             survivor.faults.append({"row": row, "pause_ms": pauses[loop]})
             if not line:
                 survivor.end()
+                ends.append(f"  {loop}: {survivor.program.result or ''.join(survivor.program.errors)[-500:]}")
                 self.ended.append(self.alive.pop(loop))
         self.system.quiet(len(self.alive), time.monotonic() + PATIENCE)
         blamed = self.system.blamed(self.system.log.since(position))
@@ -151,6 +152,10 @@ class Life:
         self.events.append({"row": row, "code": code, "blamed": "culprit" if pid in blamed else "nobody",
                             "pauses_ms": pauses})
         self.tell(self.events[-1])
+        if ends and self.system.on_fault == "default":
+            ends += ["  | " + line for line in self.system.log.since(position)]
+        for line in ends:
+            print(line, flush=True)
 
     def tell(self, event):
         cells = [f"{event['pauses_ms'][loop]:.0f} ms" if event["pauses_ms"].get(loop) is not None

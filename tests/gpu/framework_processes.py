@@ -11,10 +11,13 @@ without a GPU or without PyTorch.
 """
 
 import argparse
+import collections
+import contextlib
 import ctypes
 import importlib.util
 import os
 import pathlib
+import re
 import signal
 import sys
 import time
@@ -163,13 +166,24 @@ def account(system):
                               time.monotonic() + PATIENCE)
     expect(settled, "host memory stays pinned")
     expect(not system.crash(), system.crash())
-    return system.holdings()
+    return system.holdings(), descriptors(system)
+
+
+def descriptors(system):
+    """What kinds of them the processes that stay have, and how many of each."""
+    found = collections.Counter()
+    for role, pids in system.processes().items():
+        for path in pathlib.Path(f"/proc/{pids[0]}/fd").iterdir() if role != "executors" else []:
+            with contextlib.suppress(OSError):
+                found[f"{role}: {re.sub('[0-9]+', '', os.readlink(path))}"] += 1
+    return found
 
 
 def grown(before, after):
     slack = {"device MiB": 8}
-    return [f"{name} grew from {before[name]} to {value}" for name, value in after.items()
-            if not name.startswith("KiB") and value > before[name] + slack.get(name, 0)]
+    grew = [f"{name} from {before[0][name]} to {value}" for name, value in after[0].items()
+            if not name.startswith("KiB") and value > before[0][name] + slack.get(name, 0)]
+    return grew + [f"{kind} +{count}" for kind, count in (after[1] - before[1]).items()] if grew else []
 
 
 def run(system, names):
@@ -181,7 +195,7 @@ def run(system, names):
             CASES[name](system)
             after = account(system)
             before = before or after
-            expect(not grown(before, after), "; ".join(grown(before, after)))
+            expect(not grown(before, after), f"grew: {'; '.join(grown(before, after))}")
         except Failed as reason:
             problem, failed = str(reason), failed + 1
         took = time.monotonic() - begin
