@@ -21,9 +21,9 @@ import zlib
 CASES = {}
 
 
-def case(framework, **environment):
+def case(frameworks, **environment):
     def register(function):
-        CASES[function.__name__] = (framework, environment, function)
+        CASES[function.__name__] = (frameworks, environment, function)
         return function
 
     return register
@@ -489,6 +489,21 @@ def cupy_streams_and_pools():
     print([int(part.sum()) for part in parts])
 
 
+@case("cupy torch")
+def cupy_and_torch_share_memory():
+    torch = torch_ready()
+    import cupy
+
+    x = torch.arange(1000.0, device="cuda")
+    seen = cupy.from_dlpack(x)
+    seen *= 3
+    cupy.cuda.get_current_stream().synchronize()
+    show("tripled by CuPy", x)
+    y = torch.from_dlpack(cupy.arange(1000, dtype=cupy.float32) + seen)
+    cupy.cuda.get_current_stream().synchronize()
+    show("added by CuPy", y)
+
+
 @case("cupy")
 def cupy_arithmetic_and_raw_kernel():
     import cupy
@@ -503,8 +518,8 @@ def cupy_arithmetic_and_raw_kernel():
 
 def main():
     if sys.argv[1:] == ["--list"]:
-        for name, (framework, _, _) in CASES.items():
-            if importlib.util.find_spec(framework):
+        for name, (frameworks, _, _) in CASES.items():
+            if all(importlib.util.find_spec(framework) for framework in frameworks.split()):
                 print(name)
         return 0
     if len(sys.argv) != 2 or sys.argv[1] not in CASES:
