@@ -12,11 +12,11 @@
 /*
  * Whether the program keeps its image makes no difference to a copy. The table of host functions and data is
  * for devices that share the host's page tables; the service offers none, and asking for such a function
- * finds nothing.
+ * finds nothing. Neither option's value is looked at, and cuBLAS has none for the first.
  */
-static CUresult check_options(unsigned int count, const CUlibraryOption *options, void *const *values)
+static CUresult check_options(unsigned int count, const CUlibraryOption *options)
 {
-	if (count > 0 && (!options || !values))
+	if (count > 0 && !options)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (unsigned int i = 0; i < count; ++i) {
 		if ((int)options[i] < 0 || options[i] >= CU_LIBRARY_NUM_OPTIONS)
@@ -54,7 +54,8 @@ CUDA_EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUj
 		return result;
 	if (!library || !code)
 		return CUDA_ERROR_INVALID_VALUE;
-	result = check_options(library_count, library_options, library_values);
+	(void)library_values;
+	result = check_options(library_count, library_options);
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = jit_begin(count, options, values, &jit);
@@ -72,7 +73,8 @@ CUDA_EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *path,
 		return result;
 	if (!library || !path)
 		return CUDA_ERROR_INVALID_VALUE;
-	result = check_options(library_count, library_options, library_values);
+	(void)library_values;
+	result = check_options(library_count, library_options);
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = jit_begin(count, options, values, &jit);

@@ -234,6 +234,22 @@ START_TEST(libraries_begin_anew_with_the_next_context)
 }
 END_TEST
 
+/* As cuBLAS loads what it has unpacked. */
+START_TEST(a_library_is_loaded_with_an_option_and_no_values)
+{
+	CUlibraryOption option = CU_LIBRARY_BINARY_IS_PRESERVED;
+	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
+	CUlibrary library;
+	CUkernel kernel;
+
+	driver_open();
+	ck_cuda(cuLibraryLoadData(&library, image, NULL, NULL, 0, &option, NULL, 1));
+	ck_cuda(cuLibraryGetKernel(&kernel, library, "fill"));
+	ck_cuda(cuLibraryUnload(library));
+	free(image);
+}
+END_TEST
+
 START_TEST(wrong_calls_are_refused_at_the_call)
 {
 	CUdeviceptr p;
@@ -617,6 +633,7 @@ int main(void)
 	tcase_add_test(tests, globals_belong_to_their_module);
 	tcase_add_test(tests, retains_outlive_a_reset);
 	tcase_add_test(tests, libraries_begin_anew_with_the_next_context);
+	tcase_add_test(tests, a_library_is_loaded_with_an_option_and_no_values);
 	tcase_add_test(tests, wrong_calls_are_refused_at_the_call);
 	tcase_add_test(tests, too_much_memory_is_an_error_and_no_more);
 	tcase_add_test(tests, a_stream_keeps_its_order);

@@ -544,6 +544,8 @@ START_TEST(libraries)
 		cuLibraryLoadData(NULL, ptx, NULL, NULL, 0, NULL, NULL, 0), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuLibraryLoadData(&library, ptx, NULL, NULL, 0, &option, &value, 1), CUDA_SUCCESS);
 	ck_assert_uint_eq(fake.kind, 1);
+	ck_assert_int_eq(cuLibraryUnload(library), CUDA_SUCCESS);
+	ck_assert_int_eq(cuLibraryLoadData(&library, ptx, NULL, NULL, 0, &option, NULL, 1), CUDA_SUCCESS);
 	ck_assert_int_eq(cuLibraryGetKernel(&kernel, library, "add"), CUDA_SUCCESS);
 	ck_assert_int_eq(cuKernelGetLibrary(&of_kernel, kernel), CUDA_SUCCESS);
 	ck_assert_ptr_eq(of_kernel, library);
