@@ -31,7 +31,7 @@ check() { # check NAME COMMAND...
 	echo "$name" | grep -qE "${FRMPS_GPU_TEST_ONLY:-.}" || return 0
 	begin=$(date +%s.%N)
 	limit="timeout -k 20 ${FRMPS_GPU_TEST_LIMIT:-600}"
-	[ "$1" = same ] && limit= # has its own
+	case $1 in same | compared) limit= ;; esac # have their own
 	$limit "$@" >"$scratch/out" 2>&1
 	status=$?
 	took=$(echo "$(date +%s.%N) $begin" | awk '{printf "%.1f", $1 - $2}')
@@ -81,29 +81,41 @@ if [ "${FRMPS_GPU_TEST_SCALE:-}" = full ]; then
 	export FRMPS_TEST_LAUNCHES=100000 FRMPS_TEST_KILLS=1000 FRMPS_TEST_MANY=64
 fi
 
-# A program natively, what it prints and how it ends in FILE.
+# A program natively, and through the service: what it prints and how it ends in FILE.
 natively() { # natively FILE COMMAND...
 	file=$1
 	shift
-	LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" timeout 120 "$@" >"$file" 2>"$file.err"
-	natively=$?
-	echo "exit status $natively" >>"$file"
-	return $natively
+	LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" timeout 240 "$@" >"$file" 2>"$file.err"
+	echo "exit status $?" >>"$file"
 }
 
-# A program natively and through the service; what it prints and how it ends must be the same. With $errors set, what it
-# prints on standard error is.
+served() { # served FILE COMMAND...
+	file=$1
+	shift
+	FRMPS_SOCKET="$scratch/frmps.sock" timeout 240 "$build/server/frmps-run" "$@" >"$file" 2>"$file.err"
+	echo "exit status $?" >>"$file"
+}
+
+# What a program printed and how it ended must be the same in RUN.natively and RUN.served. With $errors set, what it
+# printed on standard error is, too.
 errors=
-same() { # same COMMAND...
-	natively "$scratch/native" "$@" || { echo "fails natively:" && cat "$scratch/native" "$scratch/native.err" && return 1; }
-	FRMPS_SOCKET="$scratch/frmps.sock" timeout 120 "$build/server/frmps-run" "$@" >"$scratch/shim" 2>"$scratch/shim.err"
-	echo "exit status $?" >>"$scratch/shim"
-	[ -z "$errors" ] || diff "$scratch/native.err" "$scratch/shim.err" || return 1
-	diff "$scratch/native" "$scratch/shim" && return 0
-	natively "$scratch/again" "$@"
-	cmp -s "$scratch/native" "$scratch/again" || echo "natively it is not the same twice"
-	grep -ih 'frmps\|error' "$scratch/shim.err" | sort | uniq -c | sort -rn | head -n 10
+compared() { # compared RUN COMMAND...
+	run=$1
+	shift
+	[ "$(tail -n 1 "$run.natively")" = "exit status 0" ] ||
+		{ echo "fails natively:" && cat "$run.natively" "$run.natively.err" && return 1; }
+	[ -z "$errors" ] || diff "$run.natively.err" "$run.served.err" || return 1
+	diff "$run.natively" "$run.served" && return 0
+	natively "$run.again" "$@"
+	cmp -s "$run.natively" "$run.again" || echo "natively it is not the same twice"
+	grep -ih 'frmps\|error' "$run.served.err" | sort | uniq -c | sort -rn | head -n 10
 	return 1
+}
+
+same() { # same COMMAND...
+	natively "$scratch/one.natively" "$@"
+	served "$scratch/one.served" "$@"
+	compared "$scratch/one" "$@"
 }
 
 [ -x "$build/tests/backend_check" ] && check "backend operations" "$build/tests/backend_check"
@@ -143,8 +155,22 @@ for source in tests/gpu/corpus/*.cu; do
 	fi
 done
 errors=
-for name in $(python3 tests/gpu/frameworks.py --list); do
-	check "as natively: $name" same python3 tests/gpu/frameworks.py "$name"
+# Frameworks take seconds to start: several at a time.
+cases=$(python3 tests/gpu/frameworks.py --list | sed 's/^/as natively: /' | grep -E "${FRMPS_GPU_TEST_ONLY:-.}" | sed 's/.*: //')
+mkdir "$scratch/cases"
+pids=
+for name in $cases; do
+	for way in natively served; do
+		$way "$scratch/cases/$name.$way" python3 tests/gpu/frameworks.py "$name" &
+		pids="$pids $!"
+	done
+	# shellcheck disable=SC2086
+	[ "$(echo $pids | wc -w)" -lt 12 ] || { wait $pids; pids=; }
+done
+# shellcheck disable=SC2086
+[ -z "$pids" ] || wait $pids
+for name in $cases; do
+	check "as natively: $name" compared "$scratch/cases/$name" python3 tests/gpu/frameworks.py "$name"
 done
 check "service holds nothing afterwards" sh -c "FRMPS_SOCKET='$scratch/frmps.sock' '$build/server/frmpsctl' status | tee /dev/stderr | grep -q 'no programs'"
 kill $server
