@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "server/executor/module.h"
@@ -208,6 +209,7 @@ static void *work(void *argument)
 	struct link *link;
 	struct job *job;
 
+	prctl(PR_SET_NAME, "frmps-linker");
 	executor_code(executor, executor->ops->thread_enter());
 	while ((job = next_job(&executor->linker))) {
 		if (executor_is_lost(executor))
@@ -225,8 +227,6 @@ static int start(struct executor *executor)
 	struct linker *linker = &executor->linker;
 	int error = linker->started ? 0 : pthread_create(&linker->thread, NULL, work, executor);
 
-	if (!error && !linker->started)
-		pthread_setname_np(linker->thread, "frmps-linker");
 	if (error)
 		log_error("no thread for the device linker: %s", strerror(error));
 	else
