@@ -78,10 +78,11 @@ int main()
 		cudaArrayLayered | cudaArraySurfaceLoadStore));
 	for (int level = 0; level < levels; level++) {
 		cudaSurfaceObject_t surface;
+		int width = side >> level;
 
 		CHECK(cudaGetMipmappedArrayLevel(&resource.res.array.array, pyramid, level));
 		CHECK(cudaCreateSurfaceObject(&surface, &resource));
-		write_layer < <<dim3(layers, side >> level), side>> level >>> (surface, level);
+		write_layer<<<dim3(layers, width), width>>>(surface, level);
 		CHECK(cudaGetLastError());
 		CHECK(cudaDestroySurfaceObject(surface));
 	}
