@@ -35,6 +35,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "bench" / "lib"), str(HERE)]
 import matrix  # noqa: E402
+import matrix_soak  # noqa: E402
 from machine import machine  # noqa: E402
 from matrix_systems import Broken, System  # noqa: E402
 from program import Program  # noqa: E402
@@ -245,7 +246,7 @@ def arguments():
 
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parent.parent / "build")
     parser.add_argument("--on-fault", type=words(("default", "fast")), default=["default", "fast"])
-    parser.add_argument("--rows", type=words(matrix.SOAK_ROWS), default=list(matrix.SOAK_ROWS))
+    parser.add_argument("--rows", type=words(matrix_soak.ROWS), default=list(matrix_soak.ROWS))
     parser.add_argument("--loops", type=words(LOOPS), default=list(LOOPS))
     parser.add_argument("--lives", type=int, default=1)
     parser.add_argument("--out", default="")
