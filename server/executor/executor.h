@@ -29,6 +29,7 @@
 #include "server/executor/module.h"
 #include "server/executor/serve.h"
 #include "server/executor/stray.h"
+#include "server/executor/variable.h"
 #include "shm/order.h"
 
 struct session;
@@ -63,6 +64,7 @@ struct executor {
 	uint64_t scratch_used[EXECUTOR_SCRATCH_WORDS / 64]; /* under sessions_lock */
 
 	struct stray_watch strays;
+	struct variable_path variables;
 	struct canary canary;
 	struct contain contain;
 

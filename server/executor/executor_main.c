@@ -109,7 +109,7 @@ int executor_init(struct executor *executor, const struct backend_ops *ops, int 
 	pthread_mutex_init(&executor->sessions_lock, NULL);
 	executor->board.kick = -1;
 	error = job_board_init(&executor->board);
-	if (!error && init_scratch(executor))
+	if (!error && (init_scratch(executor) || variable_open(executor)))
 		error = -ENOMEM;
 	if (!error)
 		error = module_worker_init(executor);
@@ -137,6 +137,7 @@ void executor_deinit(struct executor *executor)
 	object_pool_deinit(&executor->modules.objects);
 	stray_close(executor);
 	canary_end(executor);
+	variable_close(executor);
 	if (executor->scratch) {
 		executor_code(executor, executor->ops->host_unregister(executor->scratch));
 		munmap(executor->scratch, EXECUTOR_SCRATCH_WORDS * sizeof(uint64_t));

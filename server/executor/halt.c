@@ -16,7 +16,9 @@
 //
 // Gently: the module thread first makes a gap (gate.c), for a while, and the same happens within it. So
 // whoever goes on is not held up for longer than by the gate, and has nothing on the device. If there is no
-// gap, everything goes on.
+// gap, everything goes on. Before it halts it writes the values of modules' variables down, for the next
+// executor (variable.c): they go with the answer. Otherwise work may run, or the context is dead, and the
+// values are lost with this executor.
 
 #include "server/executor/halt.h"
 
@@ -26,6 +28,7 @@
 #include "server/executor/lost.h"
 #include "server/executor/retire.h"
 #include "server/executor/session.h"
+#include "server/executor/variable.h"
 #include "server/log.h"
 
 void halt_pass(struct serve_thread *thread)
@@ -99,7 +102,8 @@ static int wait_for_threads(struct job *job)
 
 	if (!all_passed(job->executor))
 		return JOB_E_WAIT;
-	executor_send(job->executor, &message, NULL, 0);
+	executor_send(job->executor, &message, job->packet.fds, job->packet.fd_count);
+	packet_close_fds(&job->packet);
 	job->step = watch;
 	return watch(job);
 }
@@ -115,6 +119,14 @@ static void halt(struct job *job)
 	job_park(job);
 }
 
+/* The values of variables leave with the answer. */
+static void take_variables_along(struct job *job)
+{
+	packet_close_fds(&job->packet);
+	job->packet.fds[0] = variable_save(job->executor);
+	job->packet.fd_count = job->packet.fds[0] >= 0;
+}
+
 /* Module thread. The gate stays closed: nothing goes to the device between the moment and the halt. */
 static void halt_gently(struct job *job)
 {
@@ -126,10 +138,14 @@ static void halt_gently(struct job *job)
 	gate->farewell = false;
 	/* A kernel that faulted may look done. The sign of it comes before its mark, so it is looked for
 	 * behind that. */
-	if ((error || contain_is_open(job->executor)) && !executor_is_lost(job->executor))
+	if ((error || contain_is_open(job->executor)) && !executor_is_lost(job->executor)) {
 		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, "somebody's work runs for longer");
-	else
-		halt(job);
+		return;
+	}
+	/* With a sign of a fault since, what runs was not waited for. */
+	if (!executor_is_lost(job->executor))
+		take_variables_along(job);
+	halt(job);
 }
 
 void halt_handle(struct job *job)

@@ -27,11 +27,14 @@
 //   2. culprit, or one who may be the unknown culprit, or a broken journal: FAULTED
 //   3. nothing in doubt: go on. Otherwise repeat.c must prove that all of it may be repeated; if not:
 //      FAULTED with the fault's code and a reason that names the command
-//   4. write `done` into the new generation's timeline, then release `generation`, then set issued and
+//   4. its modules' variables, as far as it has asked for addresses, get the values that came with Activate
+//      (variable.c). Where these are not all there and the session has ever had anything issued: FAULTED. A
+//      kernel or a copy may have written there, and nobody knows what
+//   5. write `done` into the new generation's timeline, then release `generation`, then set issued and
 //      marked back to done, then state = RUNNING, then wake. Commands done+1 … are issued again by the
 //      serving thread.
 //
-// If this executor dies within 4, the next one sees either the old generation with all words untouched, or
+// If this executor dies within 5, the next one sees either the old generation with all words untouched, or
 // the new one with at least as much in doubt as there is: the same proof is made again.
 
 #include "server/executor/takeover.h"
@@ -328,6 +331,22 @@ static enum takeover_verdict resolve(struct session *session, const char *cause,
 	return verdict;
 }
 
+/* Whether something of the session was given to a device, ever: it may have written to its variables. */
+static bool has_issued(const struct session *session)
+{
+	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
+		if (word_acquire(&session->view.states[slot].issued))
+			return true;
+	return false;
+}
+
+/* Return: whether its modules' variables have the values that its work expects. */
+static bool restore_variables(struct session *session, const struct variable_set *variables)
+{
+	return !has_issued(session) ||
+	       variable_restore(session, variables, word_acquire(&session->view.server->generation));
+}
+
 static void set_back(struct session *session, struct stream *stream)
 {
 	struct shm_stream_state *state = stream->journal.state;
@@ -373,7 +392,8 @@ static enum takeover_verdict fault(struct session *session, CUresult code, const
 }
 
 enum takeover_verdict takeover_session(struct session *session, uint32_t generation,
-	enum takeover_recover recover, CUresult code, const char *reason)
+	enum takeover_recover recover, CUresult code, const char *reason,
+	const struct variable_set *variables)
 {
 	const char *cause = *reason ? reason : "its executor ended";
 	enum takeover_verdict verdict;
@@ -397,11 +417,18 @@ enum takeover_verdict takeover_session(struct session *session, uint32_t generat
 	verdict = resolve(session, cause, text, sizeof(text));
 	if (verdict == TAKEOVER_FAULTED)
 		return fault(session, code, text);
+	if (!restore_variables(session, variables)) {
+		/* Lost on the way: the session is untouched, and the next executor can do it. */
+		if (executor_is_lost(session->executor))
+			return TAKEOVER_FAULTED;
+		snprintf(text, sizeof(text), "the values of its modules' variables were lost when %s", cause);
+		return fault(session, code, text);
+	}
 	publish(session, generation, recover != TAKEOVER_NOTHING);
 	return verdict;
 }
 
-static enum takeover_verdict activate(struct job *job, uint32_t index)
+static enum takeover_verdict activate(struct job *job, uint32_t index, const struct variable_set *variables)
 {
 	const struct wire_activate *wish = &job->message.activate;
 	struct session *session = executor_session(job->executor, wish->sessions.at[index]);
@@ -413,7 +440,7 @@ static enum takeover_verdict activate(struct job *job, uint32_t index)
 	if (word_relaxed(&session->generation))
 		return TAKEOVER_CLEAN; /* served already */
 	verdict = takeover_session(session, wish->generation, (enum takeover_recover)recover,
-		(CUresult)wish->code, wish->reason ? wish->reason : "");
+		(CUresult)wish->code, wish->reason ? wish->reason : "", variables);
 	stray_begin(session);
 	if (verdict != TAKEOVER_FAULTED && serve_attach(session))
 		return fault(session, CUDA_ERROR_OUT_OF_MEMORY, "no memory to serve it");
@@ -424,14 +451,17 @@ void takeover_handle(struct job *job)
 {
 	uint32_t count = job->message.activate.sessions.count;
 	uint64_t *verdicts = calloc(count + 1, sizeof(*verdicts));
+	struct variable_set variables;
 
 	if (!verdicts || !job->message.activate.generation) {
 		job_reply(job, verdicts ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, NULL);
 		free(verdicts);
 		return;
 	}
+	variable_set_init(&variables, job->packet.fd_count ? job->packet.fds[0] : -1);
 	for (uint32_t i = 0; i < count; i++)
-		verdicts[i] = activate(job, i);
+		verdicts[i] = activate(job, i, &variables);
+	variable_set_deinit(&variables);
 	canary_begin(job->executor, job->message.activate.canary_ms);
 	job_reply(job, CUDA_SUCCESS, verdicts, count, NULL);
 	free(verdicts);

@@ -9,6 +9,7 @@
 
 #include "server/executor/job.h"
 #include "server/executor/session.h"
+#include "server/executor/variable.h"
 
 enum takeover_verdict {
 	TAKEOVER_CLEAN = 0,   /* nothing was in doubt */
@@ -33,9 +34,11 @@ void takeover_prepare(struct session *session);
  * Makes a session ready to be served as `generation`: its journal adopted, the new timeline filled, its state
  * word set and its client woken. Does not begin to serve.
  * @code, @reason: of the fault that made the promotion necessary
+ * @variables: values of modules' variables that came from the former executor
  */
 enum takeover_verdict takeover_session(struct session *session, uint32_t generation,
-	enum takeover_recover recover, CUresult code, const char *reason);
+	enum takeover_recover recover, CUresult code, const char *reason,
+	const struct variable_set *variables);
 
 /** Activate. Reply values: one enum takeover_verdict per session, in the order of the request. */
 void takeover_handle(struct job *job);

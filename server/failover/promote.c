@@ -27,7 +27,8 @@
 //            of the kernel that the process is reaped: promote_fenced(). Nothing of any session is touched
 //            before, because the old context may still write
 //   judge    last words, journals and timelines are read when no survivor's can change any more: convict()
-//   promote  Activate to a warm standby, at once or when there is one: activate()
+//   promote  Activate to a warm standby, at once or when there is one: activate(). With it go the values of
+//            modules' variables, where the old executor could hand them over: keep_variables()
 //   resolve  the standby applies each session's recover code; the daemon itself ends only sessions that the
 //            standby cannot take over: settle_session()
 //   resume   requests that were not answered go to the new executor: resume()
@@ -56,6 +57,7 @@
 #include "server/failover/verdict.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
+#include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
@@ -88,6 +90,7 @@ int promote_init(struct domain *domain)
 void promote_deinit(struct domain *domain)
 {
 	overrun_deinit(domain);
+	domain->promotion.variables = shared_fd_unref(domain->promotion.variables);
 	domain->promotion.halt_timer = timer_free(domain->promotion.halt_timer);
 }
 
@@ -233,7 +236,8 @@ static void send_activate(struct domain *domain, struct worker *worker)
 		.code = domain->promotion.verdict.code,
 		.reason = reason,
 		.canary_ms = (uint32_t)domain->daemon->config->canary_patience_ms};
-	worker_request(worker, &message, NULL, 0, on_activated, domain);
+	worker_request(worker, &message, &domain->promotion.variables, domain->promotion.variables ? 1 : 0,
+		on_activated, domain);
 }
 
 static void activate(struct domain *domain, struct worker *worker)
@@ -325,6 +329,7 @@ static void resume(struct domain *domain, struct worker *worker, const struct wi
 		log_debug("executor %d is active", (int)worker->pid);
 	}
 	promotion->lost_one = false;
+	promotion->variables = shared_fd_unref(promotion->variables);
 	promotion->verdict = (struct judge_verdict){0};
 	TAILQ_FOREACH (client, &domain->clients, domain_link) {
 		client->recover = CLIENT_RECOVER_NOTHING;
@@ -363,16 +368,27 @@ static void look_later(struct domain *domain)
 	timer_start(domain->promotion.halt_timer, ms);
 }
 
+/* A daemon that dies loses them, and who needs them is told (executor/takeover.c). */
+static void keep_variables(struct promotion *promotion, struct packet *packet)
+{
+	int fd = packet_take_fd(packet, 0);
+
+	shared_fd_unref(promotion->variables);
+	promotion->variables = fd < 0 ? NULL : shared_fd_new(fd);
+}
+
 static void on_quiet(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
 	struct domain *domain = context;
 	struct promotion *promotion = &domain->promotion;
 
-	(void)packet;
 	if (!reply || worker != domain->active)
 		return;
 	promotion->asked_us = 0;
+	/* Also where a fault came in between: what halted gently has written them in a gap. */
+	if (!reply->code)
+		keep_variables(promotion, packet);
 	if (promotion->state != PROMOTE_STEADY)
 		return;
 	if (reply->code) {

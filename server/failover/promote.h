@@ -14,6 +14,7 @@
 
 struct domain;
 struct client;
+struct shared_fd;
 struct timer;
 struct wire_trouble;
 struct worker;
@@ -63,6 +64,8 @@ struct promotion {
 	char sign[160];	   /* the first sign, in words */
 	bool orphan;	   /* work of a gone client runs in the active executor and does not end */
 	bool worn;	   /* a fault was contained in the active executor */
+	/* Values of modules' variables, from the executor that was halted to the next one; NULL: none. */
+	struct shared_fd *variables;
 	uint64_t asked_us; /* when it was asked to halt gently, and has not answered; 0: it is not asked */
 	/* When a fault of the active executor, of which a sign was seen, must be explained; 0: there is none.
 	 */

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -157,6 +158,57 @@ void wait_closed(const struct service *service)
 	ck_assert_int_eq(exit_status(spawn(one_program, 9)), 0);
 	ck_assert(service_log_wait(
 		service, "session closed", service_log_count(service, "session opened"), 60));
+}
+
+static CUresult read_variables(CUfunction reader, const CUdeviceptr variables[2], CUdeviceptr out,
+	uint32_t by_kernel[8], uint32_t by_copy[8])
+{
+	void *arguments[] = {&out};
+	CUresult error = cuLaunchKernel(reader, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL);
+
+	if (!error)
+		error = cuMemcpyDtoH_v2(by_kernel, out, 32);
+	for (int i = 0; i < 2 && !error; i++)
+		error = cuMemcpyDtoH_v2(by_copy + i * 4, variables[i], 16);
+	return error;
+}
+
+/* @words: of both variables. @writes: otherwise they hold them already. */
+static int remember(int progress, int orders, const uint32_t words[8], bool writes)
+{
+	uint32_t by_kernel[8], by_copy[8];
+	CUdeviceptr variables[2], out;
+	CUfunction reader;
+
+	driver_open();
+	reader = kernel("read_words");
+	ck_cuda(cuMemAlloc_v2(&out, 32));
+	ck_cuda(cuModuleGetGlobal_v2(&variables[0], NULL, kernels(), "global_words"));
+	ck_cuda(cuModuleGetGlobal_v2(&variables[1], NULL, kernels(), "constant_words"));
+	for (int i = 0; i < 2 && writes; i++)
+		ck_cuda(cuMemcpyHtoD_v2(variables[i], words + i * 4, 16));
+	/* What has not begun is done by the next executor, and nothing is lost. */
+	if (writes)
+		ck_cuda(cuCtxSynchronize());
+	report(progress);
+	ordered(orders, true);
+	if (read_variables(reader, variables, out, by_kernel, by_copy))
+		return 3;
+	return memcmp(by_kernel, words, 32) || memcmp(by_copy, words, 32) ? 2 : 0;
+}
+
+int rememberer(int progress, int orders)
+{
+	const uint32_t words[8] = {101, 102, 103, 104, 105, 106, 107, 108};
+
+	return remember(progress, orders, words, true);
+}
+
+int looker(int progress, int orders)
+{
+	const uint32_t words[8] = {11, 22, 33, 44, 5, 6, 7, 8};
+
+	return remember(progress, orders, words, false);
 }
 
 int survivor(int progress, int orders)

@@ -65,6 +65,14 @@ int one_program(int number);
 void wait_closed(const struct service *service);
 
 /**
+ * A program that writes to variables of its module, reports it, and when it is ordered to reads them, by a
+ * copy and by a kernel. Its end: 0 the values are its own, 2 they are not, 3 it was told an error.
+ */
+int rememberer(int progress, int orders);
+/** The same, but it has only asked where they are, and expects what the module was loaded with. */
+int looker(int progress, int orders);
+
+/**
  * A program that vouches for repetition: overwrites its output from an input that nothing writes, checks
  * every word of every round and reports the round; ends with 0 when it is ordered to, with 2 if a word was
  * wrong.

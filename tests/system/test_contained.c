@@ -272,6 +272,21 @@ START_TEST(only_the_culprit_is_hurt)
 }
 END_TEST
 
+/* Every new executor has loaded the modules anew. */
+START_TEST(variables_keep_their_values)
+{
+	struct child program;
+
+	start("50");
+	gather(&program, rememberer, 1);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(exit_status(spawn(culprit, 0)), 0);
+		ck_assert(service_log_wait(&service, "promotion: executor", i + 1, 60));
+	}
+	dismiss(&program, 1);
+}
+END_TEST
+
 START_TEST(a_kernel_that_faulted_never_looks_finished)
 {
 	struct child survivors[SURVIVORS];
@@ -370,6 +385,7 @@ int main(void)
 	tcase_set_timeout(tests, 300);
 	tcase_add_checked_fixture(tests, NULL, stop);
 	tcase_add_test(tests, only_the_culprit_is_hurt);
+	tcase_add_test(tests, variables_keep_their_values);
 	tcase_add_test(tests, a_kernel_that_faulted_never_looks_finished);
 	tcase_add_test(tests, long_kernels_go_on);
 	tcase_add_test(tests, nobody_waits_for_what_a_trap_has_left);

@@ -288,6 +288,23 @@ START_TEST(an_executor_that_memory_runs_out_for_is_replaced)
 }
 END_TEST
 
+/* The values are lost with the executor: who may have written any is told, whoever has done nothing goes on.
+ */
+START_TEST(with_its_executor_a_program_loses_its_variables)
+{
+	child_function *const kinds[] = {rememberer, looker};
+	const int ends[] = {3, 0};
+	struct child child = child_start(kinds[_i]);
+
+	child_wait(&child, 1);
+	kill(active_pid(), SIGKILL);
+	ck_assert(service_log_wait(&service, "promotion: executor", 1, 60));
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), ends[_i]);
+	ck_assert_int_eq(service_log_count(&service, "modules' variables were lost"), !_i);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("death");
@@ -296,6 +313,7 @@ int main(void)
 	tcase_set_timeout(tests, 300);
 	tcase_add_checked_fixture(tests, start, stop);
 	tcase_add_test(tests, without_the_keeper_everybody_is_told_and_the_next_are_served);
+	tcase_add_loop_test(tests, with_its_executor_a_program_loses_its_variables, 0, 2);
 	tcase_add_test(tests, an_executor_that_memory_runs_out_for_is_replaced);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);

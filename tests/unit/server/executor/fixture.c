@@ -16,6 +16,7 @@
 #include "server/executor/serve.h"
 
 struct fixture fixture;
+const struct variable_set no_variables = {.fd = -1};
 
 static void open_executor(void)
 {
@@ -115,7 +116,8 @@ void fixture_open(uint32_t blocks)
 	ring_writer_init(&fixture.ring, &fixture.client);
 	open_executor();
 	open_session(&shape);
-	ck_assert_int_eq(takeover_session(fixture.session, 1, TAKEOVER_NOTHING, 0, ""), TAKEOVER_CLEAN);
+	ck_assert_int_eq(
+		takeover_session(fixture.session, 1, TAKEOVER_NOTHING, 0, "", &no_variables), TAKEOVER_CLEAN);
 }
 
 void fixture_open_default(void)
@@ -151,7 +153,7 @@ enum takeover_verdict fixture_take_over(enum takeover_recover recover)
 
 	fixture_kill();
 	return takeover_session(fixture.session, generation, recover, CUDA_ERROR_ILLEGAL_ADDRESS,
-		"somebody else's kernel faulted");
+		"somebody else's kernel faulted", &no_variables);
 }
 
 static void put(const struct frmps_head *template, const void *body, uint32_t bytes)

@@ -364,7 +364,8 @@ START_TEST(a_standby_builds_later)
 	range_set_remove(&fixture.session->device, FIXTURE_WINDOW, 4096);
 	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_MAKE), 0);
-	ck_assert_int_eq(takeover_session(fixture.session, 2, TAKEOVER_BY_POLICY, 0, "x"), TAKEOVER_CLEAN);
+	ck_assert_int_eq(takeover_session(fixture.session, 2, TAKEOVER_BY_POLICY, 0, "x", &no_variables),
+		TAKEOVER_CLEAN);
 	launch(5);
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 0);
 	ck_assert_uint_eq(word_relaxed(&fixture.client.server->late_errors), 1);
@@ -381,8 +382,8 @@ START_TEST(a_graph_in_doubt_is_named)
 	launch(5);
 	fixture_kill();
 	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
-	ck_assert_int_eq(
-		takeover_session(fixture.session, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED, "a fault"),
+	ck_assert_int_eq(takeover_session(fixture.session, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED,
+				 "a fault", &no_variables),
 		TAKEOVER_FAULTED);
 	ck_assert_ptr_nonnull(
 		strstr(fixture.client.server->reason, "a graph of 3 nodes, the first kernel scale"));
@@ -396,8 +397,8 @@ START_TEST(a_graph_in_doubt_is_repeated_if_the_client_vouches)
 	fixture_kill();
 	fixture.session->replays = true;
 	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
-	ck_assert_int_eq(
-		takeover_session(fixture.session, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED, "a fault"),
+	ck_assert_int_eq(takeover_session(fixture.session, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED,
+				 "a fault", &no_variables),
 		TAKEOVER_REPEATS);
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 2);

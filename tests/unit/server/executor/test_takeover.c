@@ -24,8 +24,8 @@ static enum takeover_verdict take_over_replaying(void)
 
 	fixture_kill();
 	let_replay();
-	return takeover_session(
-		fixture.session, generation, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED, "a fault");
+	return takeover_session(fixture.session, generation, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED,
+		"a fault", &no_variables);
 }
 
 START_TEST(nothing_happened_yet)
@@ -136,7 +136,7 @@ START_TEST(memory_at_two_addresses_may_be_any)
 	fixture_kill();
 	fixture.session->aliased = true;
 	ck_assert_int_eq(takeover_session(fixture.session, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_ILLEGAL_ADDRESS,
-				 "a fault"),
+				 "a fault", &no_variables),
 		TAKEOVER_FAULTED);
 }
 END_TEST
@@ -402,6 +402,27 @@ START_TEST(a_long_backlog_is_issued_in_turns)
 }
 END_TEST
 
+/* Whatever ran may have written there; where nothing did, the images are as they were. */
+START_TEST(variables_that_were_lost_are_a_fault_if_anything_ran)
+{
+	range_set_add(&fixture.session->globals, 0x7000, 16);
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
+	fixture_launch(1, FRMPS_CMD_MARK, 1);
+	fixture_turn();
+	fake_arrive();
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
+	range_set_add(&fixture.session->globals, 0x7000, 16);
+	fixture_kill();
+	range_set_add(&fixture.session->globals, 0x7000, 16);
+	ck_assert_int_eq(takeover_session(fixture.session, 4, TAKEOVER_BY_POLICY, CUDA_ERROR_ILLEGAL_ADDRESS,
+				 "a fault", &no_variables),
+		TAKEOVER_FAULTED);
+	ck_assert_uint_eq(fixture_state(), SHM_SESSION_FAULTED);
+	ck_assert_uint_eq(word_relaxed(&fixture.client.server->error), CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_assert_ptr_nonnull(strstr(fixture.client.server->reason, "variables were lost"));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("takeover");
@@ -433,6 +454,7 @@ int main(void)
 	tcase_add_test(rest, times_are_lost_and_said_to_be);
 	tcase_add_test(rest, a_stray_write_into_the_timeline_is_not_believed);
 	tcase_add_test(rest, a_broken_journal_is_a_fault);
+	tcase_add_test(rest, variables_that_were_lost_are_a_fault_if_anything_ran);
 	tcase_add_test(rest, a_long_backlog_is_issued_in_turns);
 	return suite_run(suite);
 }

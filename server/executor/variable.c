@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Module variables are in the context: the next executor's images hold the values that they were loaded with.
+// Those of which a program has asked for the address (session->globals) are at the same address in both, and
+// go along:
+//
+//   module thread of the executor that halts gently (halt.c): nothing runs and the gate is closed. Each range
+//                    of each session that goes on is copied through a registered page into a memfd, which
+//                    leaves with the answer
+//   daemon           keeps the descriptor and sends it with Activate (failover/promote.c)
+//   main thread of the executor that takes over (takeover.c), before a session is served: copies the values
+//                    to the same addresses
+//
+// Of the file it is believed only what values there are: a range is written if it is one of the session's
+// own, and from the generation that served the session last. An executor that dies while it takes over has
+// changed the variables of those whom it served, and values from before are not theirs any more.
+//
+// A session whose values cannot be had is not in the file, with none of its ranges, and is told there
+// (takeover.c). That is so when the device does not do the copy in time, and beyond SAVE_MOST or RANGES_MOST.
+// An executor that halts otherwise has work on the device, or a dead context: no values can be had from it.
+
+#include "server/executor/variable.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "server/executor/clock.h"
+#include "server/executor/session.h"
+#include "server/log.h"
+
+#define PIECE	  (UINT64_C(256) << 10)
+#define SAVE_MOST (UINT64_C(256) << 20)
+/* Everybody waits meanwhile: some ten microseconds for each. */
+#define RANGES_MOST 4096u
+/* How long the device may take for a piece. Survivors wait for it, and do not lose what they have. */
+#define PIECE_NS (UINT64_C(2000) * CLOCK_MS)
+
+struct variable_page {
+	word64 mark;
+	uint64_t reserved[511];
+	uint8_t piece[PIECE];
+};
+
+/* In the file, in front of its bytes. */
+struct variable_record {
+	uint64_t session, generation, address, bytes;
+};
+
+struct variable_place {
+	struct variable_record record;
+	off_t offset; /* of the bytes */
+};
+
+CUresult variable_open(struct executor *executor)
+{
+	struct variable_path *path = &executor->variables;
+	void *page =
+		mmap(NULL, sizeof(*path->page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CUresult code;
+
+	if (page == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	code = executor->ops->host_register(page, sizeof(*path->page));
+	if (!code) {
+		code = executor->ops->stream_create(0, &path->stream);
+		if (code)
+			executor->ops->host_unregister(page);
+	}
+	if (code)
+		munmap(page, sizeof(*path->page));
+	else
+		path->page = page;
+	return code;
+}
+
+void variable_close(struct executor *executor)
+{
+	struct variable_path *path = &executor->variables;
+
+	if (!path->page)
+		return;
+	executor_code(executor, executor->ops->stream_destroy(path->stream));
+	executor_code(executor, executor->ops->host_unregister(path->page));
+	munmap(path->page, sizeof(*path->page));
+	*path = (struct variable_path){0};
+}
+
+static void pause_for(uint64_t ns)
+{
+	const struct timespec time = {.tv_nsec = (long)ns};
+
+	nanosleep(&time, NULL);
+}
+
+/* Return: whether the device has done it. */
+static bool carry_out(struct executor *executor, const struct backend_copy *copy)
+{
+	struct variable_path *path = &executor->variables;
+	uint64_t since = clock_now(), now = since;
+	CUresult code;
+
+	if (path->broken)
+		return false;
+	code = executor_code(executor, executor->ops->copy(path->stream, copy));
+	if (code)
+		return false;
+	code = executor_code(executor, executor->ops->mark(path->stream, &path->page->mark, ++path->mark));
+	/* Pairs with the device's write. */
+	while (!code && word_acquire(&path->page->mark) < path->mark && now - since < PIECE_NS) {
+		pause_for(clock_interval(since, now));
+		now = clock_now();
+	}
+	path->broken = code || word_acquire(&path->page->mark) < path->mark;
+	return !path->broken;
+}
+
+static struct backend_copy linear(uint64_t dst, uint64_t src, uint64_t bytes)
+{
+	return (struct backend_copy){.dst = dst, .src = src, .width = bytes, .height = 1, .depth = 1};
+}
+
+static bool write_all(int fd, const void *bytes, size_t size)
+{
+	return write(fd, bytes, size) == (ssize_t)size;
+}
+
+/* ---- saving ---- */
+
+static bool save_range(struct session *session, int fd, const struct range *range)
+{
+	struct executor *executor = session->executor;
+	uint8_t *piece = executor->variables.page->piece;
+	const struct variable_record record = {.session = session->id,
+		.generation = word_relaxed(&session->generation),
+		.address = range->start,
+		.bytes = range->end - range->start};
+	bool fine = write_all(fd, &record, sizeof(record));
+
+	for (uint64_t done = 0; fine && done < record.bytes; done += PIECE) {
+		uint64_t bytes = record.bytes - done < PIECE ? record.bytes - done : PIECE;
+		struct backend_copy copy = linear((uintptr_t)piece, range->start + done, bytes);
+
+		copy.dst_is_host = true;
+		fine = carry_out(executor, &copy) && write_all(fd, piece, bytes);
+	}
+	return fine;
+}
+
+/* All of its ranges, or nothing. */
+static void save_session(struct session *session, int fd, uint32_t *ranges_left)
+{
+	off_t begin = lseek(fd, 0, SEEK_CUR);
+	uint64_t room = SAVE_MOST - (uint64_t)begin;
+	struct range *ranges;
+	uint32_t count;
+	bool fine;
+
+	if (range_set_list(&session->globals, &ranges, &count))
+		return;
+	fine = count <= *ranges_left;
+	for (uint32_t i = 0; fine && i < count; i++) {
+		uint64_t bytes = ranges[i].end - ranges[i].start + sizeof(struct variable_record);
+
+		fine = bytes <= room && save_range(session, fd, &ranges[i]);
+		room -= fine ? bytes : 0;
+	}
+	*ranges_left -= fine ? count : 0;
+	free(ranges);
+	if (fine)
+		return;
+	log_warning("the values of variables of session %llu (%s, pid %d) cannot be taken along",
+		(unsigned long long)session->id, session->program, session->pid);
+	if (ftruncate(fd, begin) || lseek(fd, begin, SEEK_SET) < 0)
+		log_error("cannot take back what was written of them: %m");
+}
+
+static bool goes_on(const struct session *session)
+{
+	return word_relaxed(&session->generation) && !word_acquire(&session->ended) && !session->closing;
+}
+
+/* Return: how many of them, each with a reference. */
+static uint32_t list_sessions(struct executor *executor, struct session ***ret_sessions)
+{
+	struct session *session, **list;
+	uint32_t count = 0, room = 0;
+
+	pthread_mutex_lock(&executor->sessions_lock);
+	TAILQ_FOREACH (session, &executor->sessions, link)
+		room++;
+	list = calloc(room + 1, sizeof(struct session *));
+	TAILQ_FOREACH (session, &executor->sessions, link)
+		if (list && goes_on(session))
+			list[count++] = session_ref(session);
+	pthread_mutex_unlock(&executor->sessions_lock);
+	*ret_sessions = list;
+	return count;
+}
+
+int variable_save(struct executor *executor)
+{
+	int fd = memfd_create("frmps-variables", MFD_CLOEXEC);
+	struct session **sessions;
+	uint32_t count = list_sessions(executor, &sessions), ranges_left = RANGES_MOST;
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (fd >= 0)
+			save_session(sessions[i], fd, &ranges_left);
+		session_unref(sessions[i]);
+	}
+	free(sessions);
+	if (fd >= 0 && !lseek(fd, 0, SEEK_CUR)) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* ---- restoring ---- */
+
+static bool read_at(int fd, off_t offset, void *ret_bytes, size_t size)
+{
+	return pread(fd, ret_bytes, size, offset) == (ssize_t)size;
+}
+
+static bool add_place(struct variable_set *set, const struct variable_place *place)
+{
+	struct variable_place *grown;
+
+	if (set->count == RANGES_MOST)
+		return false;
+	grown = realloc(set->at, (set->count + 1) * sizeof(*grown));
+
+	if (!grown)
+		return false;
+	set->at = grown;
+	set->at[set->count++] = *place;
+	return true;
+}
+
+void variable_set_init(struct variable_set *set, int fd)
+{
+	struct variable_place place = {.offset = 0};
+	struct stat status;
+
+	*set = (struct variable_set){.fd = fd};
+	if (fd < 0 || fstat(fd, &status) < 0 || !S_ISREG(status.st_mode))
+		return;
+	while (read_at(fd, place.offset, &place.record, sizeof(place.record))) {
+		place.offset += (off_t)sizeof(place.record);
+		if (place.offset > status.st_size ||
+			place.record.bytes > (uint64_t)(status.st_size - place.offset) ||
+			!add_place(set, &place))
+			return;
+		place.offset += (off_t)place.record.bytes;
+	}
+}
+
+void variable_set_deinit(struct variable_set *set)
+{
+	free(set->at);
+	*set = (struct variable_set){.fd = -1};
+}
+
+static bool restore_place(struct session *session, int fd, const struct variable_place *place)
+{
+	struct executor *executor = session->executor;
+	uint8_t *piece = executor->variables.page->piece;
+	bool fine = !executor->variables.broken;
+
+	for (uint64_t done = 0; fine && done < place->record.bytes; done += PIECE) {
+		uint64_t left = place->record.bytes - done, bytes = left < PIECE ? left : PIECE;
+		struct backend_copy copy = linear(place->record.address + done, (uintptr_t)piece, bytes);
+
+		copy.src_is_host = true;
+		fine = read_at(fd, place->offset + (off_t)done, piece, bytes) && carry_out(executor, &copy);
+	}
+	return fine;
+}
+
+static const struct variable_place *find_place(const struct variable_set *set, const struct session *session,
+	uint32_t former, const struct range *range)
+{
+	for (uint32_t i = 0; i < set->count; i++) {
+		const struct variable_record *record = &set->at[i].record;
+
+		if (record->session == session->id && record->generation == former &&
+			record->address == range->start && record->bytes == range->end - range->start)
+			return &set->at[i];
+	}
+	return NULL;
+}
+
+bool variable_restore(struct session *session, const struct variable_set *set, uint32_t former)
+{
+	struct range *ranges;
+	uint32_t count;
+	bool fine = !range_set_list(&session->globals, &ranges, &count);
+
+	if (!fine)
+		return false;
+	for (uint32_t i = 0; fine && i < count; i++) {
+		const struct variable_place *place = find_place(set, session, former, &ranges[i]);
+
+		fine = place && restore_place(session, set->fd, place);
+	}
+	free(ranges);
+	return fine;
+}

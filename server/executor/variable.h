@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The values of modules' variables, on their way from an executor that halts gently to the next one. See
+// variable.c.
+
+#ifndef FRMPS_SERVER_EXECUTOR_VARIABLE_H
+#define FRMPS_SERVER_EXECUTOR_VARIABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+#include "shm/order.h"
+
+struct backend_stream;
+struct executor;
+struct session;
+
+/* Of an executor: the way between its device and the file. Module thread of one that halts, main thread of
+ * one that takes over. */
+struct variable_path {
+	struct backend_stream *stream;
+	struct variable_page *page; /* registered */
+	uint64_t mark;		    /* what the page's mark will be when the device is done */
+	bool broken;		    /* something did not end: the page may change yet */
+};
+
+/* Values that came with Activate. All zero: none did. */
+struct variable_set {
+	int fd; /* borrowed */
+	uint32_t count;
+	struct variable_place *at;
+};
+
+/** Makes the path, early: to make it could wait for what runs. Return: CUDA_SUCCESS, the backend's code. */
+CUresult variable_open(struct executor *executor);
+/** Frees it; the backend is about to be closed. */
+void variable_close(struct executor *executor);
+
+/**
+ * Writes down the variables of all who go on in the next executor. Module thread, within a gap.
+ * Return: a descriptor for the next executor, or -1: there is nothing, or nothing could be written.
+ */
+int variable_save(struct executor *executor);
+
+/** Finds out what is in a file of variable_save(); fd < 0: nothing. Ends with variable_set_deinit(). */
+void variable_set_init(struct variable_set *set, int fd);
+void variable_set_deinit(struct variable_set *set);
+
+/**
+ * Gives the session's variables the values that they had when generation `former` was halted. Main thread,
+ * before the session is served.
+ * Return: whether all have them.
+ */
+bool variable_restore(struct session *session, const struct variable_set *set, uint32_t former);
+
+#endif

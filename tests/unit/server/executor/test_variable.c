@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Values of modules' variables: whose are written down, and into what they are written.
+
+#include <string.h>
+#include <unistd.h>
+
+#include "server/executor/variable.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/executor/fixture.h"
+
+#define ADDRESS UINT64_C(0x7000)
+
+static void open_path(void)
+{
+	fixture_open_default();
+	ck_assert_int_eq(variable_open(&fixture.executor), CUDA_SUCCESS);
+	fake.immediate = true;
+	fake.device_word = 4711;
+	fake.count = 0;
+}
+
+static void close_path(void)
+{
+	variable_close(&fixture.executor);
+	fixture_close();
+}
+
+static int save(uint64_t address, uint64_t bytes)
+{
+	range_set_add(&fixture.session->globals, address, bytes);
+	return variable_save(&fixture.executor);
+}
+
+static bool restore(int fd, uint32_t former)
+{
+	struct variable_set set;
+	bool fine;
+
+	variable_set_init(&set, fd);
+	fine = variable_restore(fixture.session, &set, former);
+	variable_set_deinit(&set);
+	return fine;
+}
+
+START_TEST(values_go_to_the_same_addresses)
+{
+	const struct fake_call *call;
+	int fd = save(ADDRESS, 8);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_uint_eq(fake_call(FAKE_COPY, 0)->value, ADDRESS);
+	ck_assert(restore(fd, 1));
+	call = fake_call(FAKE_COPY, 1);
+	ck_assert_uint_eq((uintptr_t)call->object, ADDRESS);
+	ck_assert_uint_eq(*(uint64_t *)(uintptr_t)call->value, 4711);
+	ck_assert_uint_eq(fake_count(FAKE_COPY), 2);
+	close(fd);
+}
+END_TEST
+
+START_TEST(nothing_is_written_but_what_the_session_has_looked_up)
+{
+	int fd = save(ADDRESS, 8);
+
+	range_set_remove(&fixture.session->globals, ADDRESS, 8);
+	ck_assert(restore(fd, 1));
+	range_set_add(&fixture.session->globals, ADDRESS, 4);
+	ck_assert(!restore(fd, 1));
+	range_set_add(&fixture.session->globals, ADDRESS, 16);
+	ck_assert(!restore(fd, 1));
+	ck_assert_uint_eq(fake_count(FAKE_COPY), 1);
+	close(fd);
+}
+END_TEST
+
+/* An executor has served the session since: these values are old. */
+START_TEST(values_of_another_generation_are_not_believed)
+{
+	int fd = save(ADDRESS, 8);
+
+	ck_assert(!restore(fd, 2));
+	ck_assert_uint_eq(fake_count(FAKE_COPY), 1);
+	close(fd);
+}
+END_TEST
+
+START_TEST(a_file_that_was_cut_off_restores_nothing)
+{
+	int fd = save(ADDRESS, 8);
+
+	ck_assert_int_eq(ftruncate(fd, lseek(fd, 0, SEEK_END) - 1), 0);
+	ck_assert(!restore(fd, 1));
+	ck_assert(!restore(-1, 1));
+	close(fd);
+}
+END_TEST
+
+START_TEST(who_does_not_go_on_is_not_written_down)
+{
+	word_set(&fixture.session->ended, 1);
+	ck_assert_int_eq(save(ADDRESS, 8), -1);
+	word_set(&fixture.session->ended, 0);
+	fixture.session->closing = true;
+	ck_assert_int_eq(variable_save(&fixture.executor), -1);
+	ck_assert_uint_eq(fake_count(FAKE_COPY), 0);
+}
+END_TEST
+
+/* All of a session or nothing of it. */
+START_TEST(what_cannot_be_read_is_left_out)
+{
+	fake.fails[FAKE_COPY] = CUDA_ERROR_INVALID_VALUE;
+	ck_assert_int_eq(save(ADDRESS, 8), -1);
+	fake.fails[FAKE_COPY] = CUDA_SUCCESS;
+	ck_assert_int_eq(save(UINT64_C(0x100000), UINT64_C(1) << 40), -1);
+}
+END_TEST
+
+/* What the device does not do in time may be done later: nothing goes that way any more. */
+START_TEST(a_device_that_does_not_come_back_is_not_waited_for_again)
+{
+	int fd;
+
+	fake.immediate = false;
+	ck_assert_int_eq(save(ADDRESS, 8), -1);
+	fake.immediate = true;
+	fd = variable_save(&fixture.executor);
+	ck_assert_int_eq(fd, -1);
+	ck_assert_uint_eq(fake_count(FAKE_COPY), 1);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("variable");
+	TCase *tests = tcase_create("variable");
+
+	tcase_set_timeout(tests, 60);
+	tcase_add_checked_fixture(tests, open_path, close_path);
+	tcase_add_test(tests, values_go_to_the_same_addresses);
+	tcase_add_test(tests, nothing_is_written_but_what_the_session_has_looked_up);
+	tcase_add_test(tests, values_of_another_generation_are_not_believed);
+	tcase_add_test(tests, a_file_that_was_cut_off_restores_nothing);
+	tcase_add_test(tests, who_does_not_go_on_is_not_written_down);
+	tcase_add_test(tests, what_cannot_be_read_is_left_out);
+	tcase_add_test(tests, a_device_that_does_not_come_back_is_not_waited_for_again);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
