@@ -27,10 +27,11 @@
 // nothing is kept from it, and the executor halts as for any sign (executor/halt.c).
 //
 // What cannot be contained: a thread that has left the code faults again as soon as it is let go. While the
-// reset is held back, a second fault is contained only if it is an access to an address that is not mapped,
-// and all before it were; else the driver stops the multiprocessors and never lets them go. Which of the two
-// it is cannot be seen at the second stop. A stack that overflows looks like an access beyond shared memory
-// at first, and shows by a second stop within 10 ms.
+// reset is held back, a second fault is let go only if it is an access to an address that is not mapped;
+// otherwise the driver stops the multiprocessors for good. Which of the two it is cannot be seen at the
+// second stop, so it is waited for only behind faults of the harmless kind (behind a trap it has been seen to
+// work as well, three times of three, and is not relied upon). A stack that overflows looks like an access
+// beyond shared memory at first, and shows by a second stop within 10 ms.
 //
 // After a fault that is not a bad address the grid of the culprit stays on the device for ever. Launches,
 // copies and new memory of others do not mind, but whoever asks the driver for something that waits for all
