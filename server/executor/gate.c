@@ -72,6 +72,7 @@ struct sight {
 void gate_init(struct executor *executor, uint64_t patience_ms)
 {
 	executor->gate.patience_ns = patience_ms * CLOCK_MS;
+	executor->gate.batch_ns = GATE_BATCH_NS;
 }
 
 /* ---- the serving threads' side ---- */

@@ -50,6 +50,7 @@ struct gate {
 
 	/* Module thread. */
 	uint64_t patience_ns;
+	uint64_t batch_ns; /* how long a gap is used for lookups: GATE_BATCH_NS, but for tests */
 	uint64_t round;
 	uint64_t begun_at, changed_at, closed_at; /* ns; closed_at: when the device was idle */
 	uint64_t asked_at;			  /* ns: when what the gate was begun for was asked for */

@@ -134,7 +134,7 @@ static struct job *next_in_gap(struct executor *executor)
 	struct module_worker *worker = &executor->modules;
 	struct job *job = NULL;
 
-	if (clock_now() - executor->gate.closed_at >= GATE_BATCH_NS)
+	if (clock_now() - executor->gate.closed_at >= executor->gate.batch_ns)
 		return NULL;
 	pthread_mutex_lock(&worker->lock);
 	TAILQ_FOREACH (job, &worker->queue, link)

@@ -534,7 +534,7 @@ END_TEST
 /* The list between them waits for the gap to end. */
 START_TEST(lookups_that_wait_share_a_gap)
 {
-	gate()->patience_ns = 60000 * CLOCK_MS;
+	gate()->patience_ns = gate()->batch_ns = 60000 * CLOCK_MS;
 	put(1, 3);
 	ask_for_lookup(stranger, 101);
 	turn_until(GATE_SHALLOW);
