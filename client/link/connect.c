@@ -313,6 +313,8 @@ static CUresult attempt(int64_t deadline, uint64_t refused[WINDOW_WORDS], struct
 		return CUDA_ERROR_MPS_CONNECTION_FAILED;
 	}
 	r = greet(c->control_fd, refused);
+	/* Before it could even be greeted. */
+	*ret_hung_up = r != CUDA_SUCCESS;
 	if (r == CUDA_SUCCESS)
 		r = hear(c->control_fd, deadline, answer, ret_hung_up);
 	if (r == CUDA_SUCCESS)
