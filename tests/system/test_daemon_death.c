@@ -21,6 +21,7 @@
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
 #include "tests/system/program.h"
+#include "tests/system/status.h"
 
 #define BACK		  "the daemon is back"
 #define CLIENTS		  8
@@ -53,12 +54,7 @@ static void stop(void)
 
 static json_t *status_now(void)
 {
-	char *text = service_status(&service);
-	json_t *json = text ? json_loads(text, 0, NULL) : NULL;
-
-	free(text);
-	ck_assert_ptr_nonnull(json);
-	return json;
+	return status_of(&service);
 }
 
 static long long number(const json_t *json, const char *key)

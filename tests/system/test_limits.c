@@ -19,6 +19,7 @@
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
 #include "tests/system/program.h"
+#include "tests/system/status.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -36,22 +37,12 @@ static void stop(void)
 
 static json_t *status(void)
 {
-	char *text = service_status(&service);
-	json_t *json = text ? json_loads(text, 0, NULL) : NULL;
-
-	ck_assert_ptr_nonnull(json);
-	free(text);
-	return json;
+	return status_of(&service);
 }
 
 static int64_t counter(const char *name)
 {
-	json_t *json = status(), *value = json_object_get(json_object_get(json, "counters"), name);
-	int64_t number = json_integer_value(value);
-
-	ck_assert(json_is_integer(value));
-	json_decref(json);
-	return number;
+	return status_counter(&service, name);
 }
 
 /* Device memory of all clients together. */

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What `frmpsctl status --json` says of a test's service.
+
+#ifndef FRMPS_TESTS_SYSTEM_STATUS_H
+#define FRMPS_TESTS_SYSTEM_STATUS_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "tests/lib/service.h"
+
+/** The whole of it; json_decref() it. */
+json_t *status_of(const struct service *service);
+/** One of its counters, which must exist. */
+int64_t status_counter(const struct service *service, const char *name);
+
+#endif
