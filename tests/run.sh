@@ -68,6 +68,8 @@ test_build() { # test_build FOLDER SUITE OPTIONS...
 	status=$?
 	grep -E '^ *[0-9]+/[0-9]+ ' "$scratch/log" | sed 's/^ *[0-9]*\/[0-9]* *//'
 	if [ $status -ne 0 ]; then
+		# What failed first, in a line each: the programs of a system test say much before they end.
+		grep -E ':[FE]:|ERROR: |runtime error' "$scratch/log" | head -n 40
 		sed '/^ *[0-9]*\/[0-9]* /d' "$scratch/log" | tail -n 200
 	fi
 	before=$((passed + failed + skipped))

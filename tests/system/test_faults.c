@@ -145,6 +145,50 @@ static int idle(int progress, int orders)
 	return counting(progress, orders, false);
 }
 
+/* Faults when it is ordered to. Any error will do: where nobody is proved guilty it is that of being in the
+ * way. */
+static int ordered_culprit(const char *name, int progress, int orders)
+{
+	uint64_t nowhere = UINT64_C(0x10);
+	void *arguments[] = {&nowhere};
+
+	driver_open();
+	kernel(name);
+	report(progress);
+	ordered(orders, true);
+	ck_cuda(launch(name, 1, 1, NULL, arguments));
+	return cuCtxSynchronize() ? 0 : 2;
+}
+
+static int writer(int progress, int orders)
+{
+	return ordered_culprit("crash_write", progress, orders);
+}
+
+static int asserter(int progress, int orders)
+{
+	return ordered_culprit("crash_assert", progress, orders);
+}
+
+/* A kernel that ends when it is ordered to. */
+static int occupant(int progress, int orders)
+{
+	uint32_t *words;
+	void *arguments[] = {&words};
+
+	setenv("FRMPS_RECOVERY", "fail", 1);
+	driver_open();
+	ck_cuda(cuMemHostAlloc((void **)&words, 4096, 0));
+	memset(words, 0, 4096);
+	ck_cuda(launch("occupy", 1, 1, NULL, arguments));
+	while (!__atomic_load_n(&words[0], __ATOMIC_ACQUIRE))
+		sched_yield();
+	report(progress);
+	ordered(orders, true);
+	__atomic_store_n(&words[1], 1, __ATOMIC_RELEASE);
+	return cuCtxSynchronize() ? TOLD : EXACT;
+}
+
 static const struct {
 	const char *kernel;
 	CUresult code;
@@ -245,27 +289,61 @@ START_TEST(kernels_that_count_are_exact_beside_faults)
 }
 END_TEST
 
-/* What protects them in the test above is the mode. */
-START_TEST(kernels_that_count_are_told_where_they_are_cut)
+/* A program that runs a kernel at any moment of its second. */
+static int steady(int progress, int orders)
 {
-	struct child survivors[SURVIVORS_MAX];
-	const struct company *company = &companies[2];
-	int told = 0;
+	struct counter counter;
+	CUfunction count_up, spin;
+	uint32_t one = 1;
+	uint64_t ns = 20000000;
+	void *up[] = {&counter.word, &one}, *wait[] = {&ns};
+	CUresult error;
 
-	start("on_fault = fast\n", "30");
+	setenv("FRMPS_RECOVERY", "fail", 1);
+	driver_open();
+	count_up = kernel("count_up");
+	spin = kernel("spin_ns");
+	counter_open(&counter);
+	report(progress);
+	ordered(orders, true);
+	for (; counter.launched < 50; counter.launched++) {
+		ck_cuda(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, counter.stream, wait, NULL));
+		ck_cuda(cuLaunchKernel(count_up, 1, 1, 1, 1, 1, 1, 0, counter.stream, up, NULL));
+	}
+	report(progress);
+	error = cuMemcpyDtoHAsync_v2(counter.seen, counter.word, 4, counter.stream);
+	if (error || cuStreamSynchronize(counter.stream))
+		return TOLD;
+	return *counter.seen == counter.launched ? EXACT : WRONG;
+}
+
+static const struct {
+	const char *config;
+	int end;
+} modes[] = {{"on_fault = default\n" PATIENT, EXACT}, {"on_fault = fast\n", TOLD}};
+
+/* The mode alone decides what becomes of who runs a kernel at that moment. */
+START_TEST(a_kernel_that_runs_is_cut_where_the_mode_is_fast)
+{
+	struct child survivors[SURVIVORS_MAX], culprit, other;
+	const struct company *company = &companies[2];
+
+	start(modes[_i].config, "5000");
 	gather(company, survivors);
-	for (int i = 0; i < 3; i++)
-		ck_assert_int_eq(exit_status(spawn(culprit, 0)), 0);
+	culprit = child_start(writer);
+	child_wait(&culprit, 1);
+	other = child_start(steady);
+	child_wait(&other, 1);
+	child_order(&other);
+	child_wait(&other, 1);
+	child_order(&culprit);
+	ck_assert_int_eq(child_end(&culprit), 0);
+	ck_assert_int_eq(child_end(&other), modes[_i].end);
 	for (int i = 0; i < company->count; i++)
 		if (child_runs(&survivors[i]))
 			child_order(&survivors[i]);
-	for (int i = 0; i < company->count; i++) {
-		int end = child_end(&survivors[i]);
-
-		ck_assert_int_ne(end, WRONG);
-		told += end == TOLD;
-	}
-	ck_assert_int_gt(told, 0);
+	for (int i = 0; i < company->count; i++)
+		ck_assert_int_ne(child_end(&survivors[i]), WRONG);
 }
 END_TEST
 
@@ -376,36 +454,6 @@ END_TEST
 /*
  * An assertion that fails, and nobody says so while anything runs
  */
-
-/* Any error will do: where nobody is proved guilty it is that of being in the way. */
-static int asserter(int progress, int orders)
-{
-	driver_open();
-	kernel("crash_assert");
-	report(progress);
-	ordered(orders, true);
-	ck_cuda(launch("crash_assert", 1, 1, NULL, NULL));
-	return cuCtxSynchronize() ? 0 : 2;
-}
-
-/* A kernel that ends when it is ordered to. */
-static int occupant(int progress, int orders)
-{
-	uint32_t *words;
-	void *arguments[] = {&words};
-
-	setenv("FRMPS_RECOVERY", "fail", 1);
-	driver_open();
-	ck_cuda(cuMemHostAlloc((void **)&words, 4096, 0));
-	memset(words, 0, 4096);
-	ck_cuda(launch("occupy", 1, 1, NULL, arguments));
-	while (!__atomic_load_n(&words[0], __ATOMIC_ACQUIRE))
-		sched_yield();
-	report(progress);
-	ordered(orders, true);
-	__atomic_store_n(&words[1], 1, __ATOMIC_RELEASE);
-	return cuCtxSynchronize() ? TOLD : EXACT;
-}
 
 /* The driver itself says so then, and the canary is not needed. */
 START_TEST(an_assert_is_found_when_nothing_runs_any_more)
@@ -553,7 +601,7 @@ int main(void)
 	tcase_set_timeout(tests, 600);
 	tcase_add_checked_fixture(tests, NULL, stop);
 	tcase_add_loop_test(tests, kernels_that_count_are_exact_beside_faults, 0, 3);
-	tcase_add_test(tests, kernels_that_count_are_told_where_they_are_cut);
+	tcase_add_loop_test(tests, a_kernel_that_runs_is_cut_where_the_mode_is_fast, 0, 2);
 	tcase_add_test(tests, a_fault_that_stops_everything_is_told);
 	tcase_add_test(tests, two_at_once_are_both_culprits);
 	tcase_add_test(tests, an_executor_that_dies_in_the_pause_is_fenced);
