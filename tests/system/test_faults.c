@@ -289,29 +289,41 @@ START_TEST(kernels_that_count_are_exact_beside_faults)
 }
 END_TEST
 
-/* A program that runs a kernel at any moment of its second. */
+#define AHEAD 50
+
+/* A program that has a kernel on the device at any moment until it is ordered to stop: a second of work
+ * ahead. */
 static int steady(int progress, int orders)
 {
 	struct counter counter;
+	CUevent events[AHEAD];
 	CUfunction count_up, spin;
 	uint32_t one = 1;
 	uint64_t ns = 20000000;
 	void *up[] = {&counter.word, &one}, *wait[] = {&ns};
-	CUresult error;
+	CUresult error = CUDA_SUCCESS;
 
 	setenv("FRMPS_RECOVERY", "fail", 1);
 	driver_open();
 	count_up = kernel("count_up");
 	spin = kernel("spin_ns");
 	counter_open(&counter);
+	for (int i = 0; i < AHEAD; i++)
+		ck_cuda(cuEventCreate(&events[i], CU_EVENT_DISABLE_TIMING));
 	report(progress);
 	ordered(orders, true);
-	for (; counter.launched < 50; counter.launched++) {
-		ck_cuda(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, counter.stream, wait, NULL));
-		ck_cuda(cuLaunchKernel(count_up, 1, 1, 1, 1, 1, 1, 0, counter.stream, up, NULL));
+	while (!error && !ordered(orders, false)) {
+		CUevent event = events[counter.launched % AHEAD];
+
+		error = cuEventSynchronize(event);
+		error = error ? error : cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, counter.stream, wait, NULL);
+		error = error ? error
+			      : cuLaunchKernel(count_up, 1, 1, 1, 1, 1, 1, 0, counter.stream, up, NULL);
+		error = error ? error : cuEventRecord(event, counter.stream);
+		if (++counter.launched == AHEAD)
+			report(progress);
 	}
-	report(progress);
-	error = cuMemcpyDtoHAsync_v2(counter.seen, counter.word, 4, counter.stream);
+	error = error ? error : cuMemcpyDtoHAsync_v2(counter.seen, counter.word, 4, counter.stream);
 	if (error || cuStreamSynchronize(counter.stream))
 		return TOLD;
 	return *counter.seen == counter.launched ? EXACT : WRONG;
@@ -338,6 +350,8 @@ START_TEST(a_kernel_that_runs_is_cut_where_the_mode_is_fast)
 	child_wait(&other, 1);
 	child_order(&culprit);
 	ck_assert_int_eq(child_end(&culprit), 0);
+	if (child_runs(&other))
+		child_order(&other);
 	ck_assert_int_eq(child_end(&other), modes[_i].end);
 	for (int i = 0; i < company->count; i++)
 		if (child_runs(&survivors[i]))

@@ -8,6 +8,7 @@
 #ifndef FRMPS_TESTS_UNIT_SERVER_FAKE_CHILDREN_H
 #define FRMPS_TESTS_UNIT_SERVER_FAKE_CHILDREN_H
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <uv.h>
@@ -66,6 +67,15 @@ struct fake *fake_new(unsigned standbys);
 void fake_free(struct fake *fake);
 
 void fake_turn(struct fake *fake);
+
+/**
+ * Runs the loop while the condition holds: for what timers do. It is never left to wait by itself: a loop
+ * whose timers have just made the condition false would wait on for an event that nobody sends.
+ */
+#define FAKE_RUN_WHILE(fake, condition)                                                                      \
+	do                                                                                                   \
+		fake_turn(fake);                                                                             \
+	while ((condition) && !sched_yield())
 
 /** Receives a message of that type on a socket; the test fails when there is none or another. Into
  * fake->message. */

@@ -76,8 +76,7 @@ static void expect_gentle_halt(void)
 {
 	struct pollfd poller = {.fd = first->socket, .events = POLLIN};
 
-	while (poll(&poller, 1, 0) == 0)
-		uv_run(&fake->loop, UV_RUN_ONCE);
+	FAKE_RUN_WHILE(fake, poll(&poller, 1, 0) == 0);
 	ck_assert(fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
 }
 

@@ -92,8 +92,7 @@ static void say(struct fake_child *child, enum wire_type type, int32_t code)
 
 static void run_until_killed(struct fake_child *child)
 {
-	while (!child->killed)
-		uv_run(&fake->loop, UV_RUN_ONCE);
+	FAKE_RUN_WHILE(fake, !child->killed);
 }
 
 /* The standby's orders: one recover code per session. */

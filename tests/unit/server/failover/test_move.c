@@ -226,8 +226,7 @@ START_TEST(a_new_executor_that_dies_has_a_successor)
 	begin(_i);
 	fake_reap(fake, third, SIGKILL);
 	if (!third->worker && _i == STARTING)
-		while (fake->child_count < 5)
-			uv_run(&fake->loop, UV_RUN_ONCE);
+		FAKE_RUN_WHILE(fake, fake->child_count < 5);
 	ck_assert_uint_eq(fake->child_count, 5);
 	fourth = &fake->children[4];
 	ck_assert_ptr_nonnull(session->move);
@@ -349,8 +348,7 @@ START_TEST(the_limit_ends_it)
 {
 	boot();
 	ck_assert_ptr_null(move_begin(session, MOVE_ORDER, "why", 1, on_over, NULL));
-	while (!over)
-		uv_run(&fake->loop, UV_RUN_ONCE);
+	FAKE_RUN_WHILE(fake, !over);
 	ck_assert_int_eq(over_code, CUDA_ERROR_TIMEOUT);
 	ck_assert(third->killed);
 	fake_reap(fake, third, SIGKILL);

@@ -512,8 +512,7 @@ START_TEST(user_without_programs_gives_its_executors_back)
 	ck_assert_uint_eq(fake->daemon.client_count, 0);
 	ck_assert(timer_running(domain()->idle));
 	/* The only domain stays warm. */
-	while (timer_running(domain()->idle))
-		uv_run(&fake->loop, UV_RUN_ONCE);
+	FAKE_RUN_WHILE(fake, timer_running(domain()->idle));
 	ck_assert(!domain()->retiring);
 
 	/* Another user's executors are up: the first user's go. */
@@ -522,8 +521,7 @@ START_TEST(user_without_programs_gives_its_executors_back)
 	fake_serve(fake, &fake->children[3], WIRE_ACTIVATE);
 	ck_assert_ptr_nonnull(domain_serving(other));
 	timer_stop(other->idle); /* as if it had a client */
-	while (!domain()->retiring)
-		uv_run(&fake->loop, UV_RUN_ONCE);
+	FAKE_RUN_WHILE(fake, !domain()->retiring);
 	ck_assert(first->killed && second->killed);
 	fake_reap(fake, first, SIGKILL);
 	fake_reap(fake, second, SIGKILL);
@@ -660,8 +658,7 @@ START_TEST(orphan_is_replaced_when_survivors_are_quiet)
 	ck_assert(!first->killed);
 	/* The survivor's work ends; the next look sees it. Nobody waits for the old executor's end. */
 	word_release(&shm_view_timeline(&session->view, 1)->stream[3].done, 4);
-	while (!first->killed)
-		uv_run(&fake->loop, UV_RUN_ONCE);
+	FAKE_RUN_WHILE(fake, !first->killed);
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
 	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_NOTHING);

@@ -161,8 +161,7 @@ static void reach(enum step step)
 	if (step == QUIET_UNNAMED)
 		return;
 	name_culprit();
-	while (!first->killed)
-		uv_run(&fake->loop, UV_RUN_ONCE);
+	FAKE_RUN_WHILE(fake, !first->killed);
 	ck_assert_int_eq(domain()->promotion.state, PROMOTE_ACTIVATING);
 }
 

@@ -68,8 +68,7 @@ static void say(const struct wire_message *message)
 
 static void run_until_killed(void)
 {
-	while (!first->killed)
-		uv_run(&fake->loop, UV_RUN_ONCE);
+	FAKE_RUN_WHILE(fake, !first->killed);
 }
 
 static void resume(void)
