@@ -29,8 +29,8 @@
 #include "server/executor/session.h"
 #include "server/log.h"
 
-#define READY_NS UINT64_C(20) * CLOCK_MS
-#define UNMAP_NS UINT64_C(10000) * CLOCK_MS
+#define READY_NS (UINT64_C(1000) * CLOCK_MS)
+#define UNMAP_NS (UINT64_C(10000) * CLOCK_MS)
 #define PAGE	 UINT64_C(4096)
 
 static bool fits(const struct wire_range *range, uint64_t granule, uint64_t base, uint64_t bytes)
@@ -99,7 +99,7 @@ static void map_memory_now(struct job *job)
 }
 
 /* Memory that the guard is not ready for would be one whose first strays go unseen. It is a matter of
- * microseconds, unless nothing finds room on the device. */
+ * microseconds, unless nothing finds room on the device: then nobody waits longer than READY_NS for it. */
 static int map_memory_ready(struct job *job)
 {
 	if (!stray_is_ready(job->session) && !executor_is_lost(job->executor) &&
