@@ -5,6 +5,7 @@
 
 #include "server/session/handshake.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "protocol/command.h"
@@ -92,7 +93,7 @@ int handshake_welcome(struct client *client)
 		return r;
 	readonly = shared_fd_new(fd);
 	if (!readonly)
-		return -1;
+		return -ENOMEM;
 	fill_welcome(client, &message.welcome);
 	struct shared_fd *fds[3] = {client->client_fd, readonly, client->doorbell_fd};
 	r = connection_send(client->connection, &message, fds, 3);

@@ -659,7 +659,7 @@ void request_advance(struct request *request)
  * Beginning
  */
 
-/* Pinned memory is a file that client and executors map. */
+/* Pinned memory is a file that client and executors map, writable all of them: no seal can be added. */
 static int make_host_memory(struct request *request)
 {
 	uint64_t bytes = request->message.range.bytes;
@@ -667,7 +667,8 @@ static int make_host_memory(struct request *request)
 
 	if (fd < 0)
 		return -errno;
-	if (ftruncate(fd, (off_t)bytes) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0) {
+	if (ftruncate(fd, (off_t)bytes) < 0 ||
+		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
 		int error = errno;
 
 		close(fd);

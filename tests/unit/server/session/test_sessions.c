@@ -552,6 +552,28 @@ START_TEST(bad_client_is_cut_off_and_nobody_else)
 }
 END_TEST
 
+/* A client that numbers all its requests alike, and a daemon that dies while one is under way. */
+START_TEST(a_request_that_was_under_way_is_never_taken_for_an_answered_one)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY, .id = 1};
+	struct wire_message nonsense = {.type = WIRE_UNMAP_MEMORY, .id = 1};
+	struct client *session;
+
+	join();
+	session = TAILQ_FIRST(&fake->daemon.clients);
+	session->adopted = true;
+	session->answered = session->again.asked = 1;
+	fake_send(fake, client.socket, &query, NULL, 0);
+	fake_send(fake, client.socket, &nonsense, NULL, 0);
+	fake_serve(fake, active, WIRE_QUERY_MEMORY);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	fake_expect_hangup(fake, client.socket);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_rejected, 1);
+	fake_expect(fake, active->socket, WIRE_CLOSE_SESSION);
+	part();
+}
+END_TEST
+
 START_TEST(garbage_is_cut_off)
 {
 	uint8_t bytes[64];
@@ -872,6 +894,7 @@ int main(void)
 	tcase_add_test(sessions, memory_is_imported_with_a_token_only);
 	tcase_add_test(sessions, further_windows_are_given_and_come_back);
 	tcase_add_loop_test(sessions, bad_client_is_cut_off_and_nobody_else, 0, sizeof(bad) / sizeof(bad[0]));
+	tcase_add_test(sessions, a_request_that_was_under_way_is_never_taken_for_an_answered_one);
 	tcase_add_test(sessions, garbage_is_cut_off);
 	tcase_add_test(sessions, stranger_with_a_wrong_first_message_is_sent_away);
 	tcase_add_test(sessions, offence_reported_by_the_executor_cuts_off);
