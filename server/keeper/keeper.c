@@ -64,7 +64,7 @@ static CUresult make_chunk(struct keeper *keeper, uint64_t bytes, int *ret_fd)
 	code = keeper->ops->chunk_create(bytes, &handle, ret_fd);
 	if (code)
 		return code;
-	ledger_add(&keeper->ledger, handle, bytes);
+	ledger_add(&keeper->ledger, handle);
 	keeper->values[0] = handle;
 	return CUDA_SUCCESS;
 }
@@ -152,7 +152,7 @@ static int start(struct keeper *keeper, int device)
 static void release_everything(struct keeper *keeper)
 {
 	for (size_t i = 0; i < keeper->ledger.count; i++)
-		keeper->ops->chunk_release(keeper->ledger.chunks[i].handle);
+		keeper->ops->chunk_release(keeper->ledger.handles[i]);
 	ledger_deinit(&keeper->ledger);
 }
 
