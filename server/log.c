@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,11 +20,29 @@ static struct {
 	bool journal;
 } logger = {.level = LOG_LEVEL_INFO, .name = "frmps"};
 
+/* The variable is inherited by everything that a service starts: it counts for the file that it names. */
+static bool is_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	unsigned long long device, inode;
+	struct stat status;
+
+	return stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
+	       fstat(STDERR_FILENO, &status) == 0 && status.st_dev == device && status.st_ino == inode;
+}
+
 void log_init(enum log_level level, const char *name)
 {
 	logger.level = level;
 	logger.name = name;
-	logger.journal = getenv("JOURNAL_STREAM") != NULL;
+	logger.journal = is_journal();
+}
+
+void log_clean(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < 0x20 || *text == 0x7f)
+			*text = '?';
 }
 
 static int write_prefix(char *at, size_t size, enum log_level level)
@@ -57,6 +76,7 @@ void log_event(enum log_level level, const char *format, ...)
 	va_end(arguments);
 	if (text < 0)
 		return;
+	log_clean(line + length);
 	length += text;
 	if (length > (int)sizeof(line) - 1)
 		length = (int)sizeof(line) - 1;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// What the service tells its operator: one line per event on standard error. Under systemd (JOURNAL_STREAM) a
-// line starts with its priority and the journal adds the time; otherwise with wall-clock time, role and pid.
-// All roles; any thread (one write per line).
+// What the service tells its operator: one line per event on standard error. Where that is the journal's
+// (JOURNAL_STREAM names it) a line starts with its priority and the journal adds the time; otherwise with
+// wall-clock time, role and pid. All roles; any thread (one write per line).
 
 #ifndef FRMPS_SERVER_LOG_H
 #define FRMPS_SERVER_LOG_H
@@ -13,7 +13,13 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_D
 /** Sets the least urgent level that is still written and the name in front of each line (static string). */
 void log_init(enum log_level level, const char *name);
 
-/** Writes one event. Newlines belong to the logger: the text has none. */
+/**
+ * Makes a text from elsewhere fit for a line: control characters, which could begin another line or speak to
+ * a terminal, become question marks.
+ */
+void log_clean(char *text);
+
+/** Writes one event. Newlines belong to the logger: what the text has of them is cleaned (log_clean()). */
 void log_event(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #define log_error(...)	 log_event(LOG_LEVEL_ERROR, __VA_ARGS__)

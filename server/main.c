@@ -238,7 +238,6 @@ static int run_daemon(void *context, const struct legacy *legacy)
 {
 	struct service *service = context;
 
-	role_set(ROLE_DAEMON);
 	return daemon_main(&service->config, &service->heritage, legacy);
 }
 
@@ -292,13 +291,11 @@ static int run_child(const struct options *options, char **arguments)
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	if (strcmp(options->role, "keeper") == 0) {
-		role_set(ROLE_KEEPER);
 		log_init(options->log_level, "frmps keeper");
 		return keeper_main(ops, options->device, options->control_fd);
 	}
 	if (strcmp(options->role, "executor") == 0) {
 		fix_addresses(arguments);
-		role_set(ROLE_EXECUTOR);
 		log_init(options->log_level, "frmps executor");
 		return executor_main(ops, options->device, options->control_fd, options->words_fd,
 			options->load_patience_ms);

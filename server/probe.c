@@ -73,7 +73,7 @@ static void describe_death(int status, struct probe_answer *answer)
 int probe_ask(const char *backend, char *const *environment, struct probe_answer *ret_answer)
 {
 	struct probe_answer answer;
-	int ends[2], status = 0;
+	int ends[2], status = 0, error;
 	ssize_t n;
 	pid_t pid;
 
@@ -82,10 +82,11 @@ int probe_ask(const char *backend, char *const *environment, struct probe_answer
 	pid = fork();
 	if (pid == 0)
 		run_child(backend, environment, ends[1]);
+	error = errno;
 	close(ends[1]);
 	if (pid < 0) {
 		close(ends[0]);
-		return -errno;
+		return -error;
 	}
 	do {
 		n = read(ends[0], &answer, sizeof(answer));

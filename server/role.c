@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Roles and what children inherit. See role.h.
+// Roles of children and what they inherit. See role.h.
 
 #include "server/role.h"
 
@@ -11,24 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/log.h"
-
-static enum role own_role = ROLE_NONE;
-
-void role_set(enum role role)
-{
-	log_bug_on(own_role != ROLE_NONE && own_role != role);
-	own_role = role;
-}
-
-void assert_role(enum role role)
-{
-	log_bug_on(own_role != role);
-}
-
 const char *role_name(enum role role)
 {
-	static const char *const names[] = {"none", "daemon", "keeper", "executor"};
+	static const char *const names[] = {"keeper", "executor"};
 
 	return names[role];
 }

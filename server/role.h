@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// The three roles of the one binary. A process has one role for life, chosen at exec; code that belongs to
-// one role says so with assert_role(). struct heritage is the complete list of what a child gets from the
-// daemon: nothing else is inherited (all other descriptors are close-on-exec).
+// What the daemon's children are, and what they get from it: a child has one role for life, chosen at exec,
+// and struct heritage is the complete list. Nothing else is inherited (all other descriptors are
+// close-on-exec).
 
 #ifndef FRMPS_SERVER_ROLE_H
 #define FRMPS_SERVER_ROLE_H
 
-enum role { ROLE_NONE, ROLE_DAEMON, ROLE_KEEPER, ROLE_EXECUTOR };
-
-struct config;
+enum role { ROLE_KEEPER, ROLE_EXECUTOR };
 
 /* Descriptors of a child. 0 is /dev/null, 1 and 2 are the daemon's. */
 #define HERITAGE_CONTROL_FD 3 /* SOCK_SEQPACKET to the daemon */
@@ -26,10 +24,6 @@ struct heritage {
 	char **environment; /* cleaned: heritage_environment() */
 };
 
-/** Sets this process's role, once. */
-void role_set(enum role role);
-/** Aborts unless this process has that role. */
-void assert_role(enum role role);
 const char *role_name(enum role role);
 
 /**

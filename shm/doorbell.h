@@ -28,7 +28,7 @@ void doorbell_ring(int eventfd, const word32 *asleep);
 /** Rings without asking. */
 void doorbell_force(int eventfd);
 
-/** Empties an eventfd after epoll named it. */
+/** Empties an eventfd after epoll named it; never waits, whatever the other side has done to it. */
 void doorbell_drain(int eventfd);
 
 /**

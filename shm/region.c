@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Making, checking and mapping a session's regions. Runs in the daemon (make, reset), in clients and
-// executors (map). The memory itself is never asked for offsets: shapes come from the handshake and stay in
+// Making, checking and mapping a session's regions. Runs in the daemon (make), in clients and executors
+// (map). The memory itself is never asked for offsets: shapes come from the handshake and stay in
 // private memory.
 
 #include "shm/region.h"
@@ -173,7 +173,7 @@ int shm_region_readonly(int server_fd, int *ret_fd)
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", server_fd);
-	/* A second session of this region (reuse) finds the mode taken away already. */
+	/* For a Welcome that is sent again it has been taken away already. */
 	if (fchmod(server_fd, 0400) < 0)
 		return -errno;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -186,16 +186,6 @@ int shm_region_readonly(int server_fd, int *ret_fd)
 	}
 	*ret_fd = fd;
 	return 0;
-}
-
-void shm_region_reset(struct shm_view *view)
-{
-	/* The journal's blocks are found through the states alone: they need no clearing to be empty, but a
-	 * stranger's kernel arguments are nobody else's business. */
-	memset(view->client, 0, view->shape.client_bytes);
-	memset(view->server, 0, view->shape.journal_offset);
-	madvise(view->blocks, (size_t)view->shape.journal_blocks * SHM_BLOCK_BYTES, MADV_REMOVE);
-	write_headers(view);
 }
 
 static int check_files(const struct wire_shape *shape, int client_fd, int server_fd)

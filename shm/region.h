@@ -60,10 +60,6 @@ int shm_region_new(const struct wire_shape *shape, int *ret_client_fd, int *ret_
  */
 int shm_region_readonly(int server_fd, int *ret_fd);
 
-/** Zeroes the used parts of both regions and writes the headers again, so that a next session may have them.
- */
-void shm_region_reset(struct shm_view *view);
-
 /**
  * Maps a session.
  * Checks the shape, the files' sizes and the headers. The descriptors are not consumed.

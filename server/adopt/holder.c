@@ -322,8 +322,8 @@ static void take_signals(struct holder *holder)
 static void attend(struct holder *holder, int timeout_ms)
 {
 	do {
-		bool behind =
-			holder->told < holder->legacy.end_count || holder->stops_told < holder->legacy.stops;
+		bool behind = holder->told < holder->legacy.end_count ||
+			      holder->stops_told < holder->legacy.stops || holder->syncs;
 		struct pollfd wait[2] = {{.fd = holder->signals, .events = POLLIN},
 			{.fd = holder->socket, .events = (short)(POLLIN | (behind ? POLLOUT : 0))}};
 

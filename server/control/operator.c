@@ -16,6 +16,7 @@
 #include "protocol/cuda_abi.h"
 #include "server/control/status.h"
 #include "server/failover/move.h"
+#include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/client.h"
@@ -195,11 +196,25 @@ static void on_closed(void *context, const char *reason)
 
 static const struct connection_handlers handlers = {.message = on_message, .closed = on_closed};
 
+static unsigned count_of(const struct daemon *daemon, uid_t uid)
+{
+	const struct operator* operator;
+	unsigned count = 0;
+
+	TAILQ_FOREACH (operator, & daemon->operators, link)
+		count += operator->uid == uid;
+	return count;
+}
+
 void operator_new(
 	struct daemon *daemon, struct connection *connection, uid_t uid, const struct wire_message *message)
 {
-	struct operator* operator= calloc(1, sizeof(*operator));
+	bool room = count_of(daemon, uid) < OPERATORS_PER_USER;
+	struct operator* operator= room ? calloc(1, sizeof(*operator)) : NULL;
 
+	if (!room)
+		log_warning("an operator of uid %lld is sent away: he has %u connections", (long long)uid,
+			OPERATORS_PER_USER);
 	if (!operator) {
 		connection_shutdown(connection);
 		return;

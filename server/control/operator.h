@@ -2,7 +2,7 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // An operator's connection: Admin in, AdminReply out, as often as he likes. Any local user may ask; what he
-// is shown depends on who he is. Daemon, loop thread only.
+// is shown depends on who he is. A user has a bounded number of them. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_CONTROL_OPERATOR_H
 #define FRMPS_SERVER_CONTROL_OPERATOR_H
@@ -15,6 +15,8 @@
 struct connection;
 struct daemon;
 
+#define OPERATORS_PER_USER 32u
+
 struct operator
 {
 	TAILQ_ENTRY(operator) link; /* daemon->operators */
@@ -24,7 +26,7 @@ struct operator
 	uint64_t isolate_id; /* of the message that a move answers; 0: none is awaited */
 };
 
-/** Takes the connection over and answers its first message. */
+/** Takes the connection over and answers its first message; closes it if its user has too many. */
 void operator_new(
 	struct daemon *daemon, struct connection *connection, uid_t uid, const struct wire_message *message);
 struct operator* operator_free(struct operator* operator);

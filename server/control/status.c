@@ -44,6 +44,7 @@
 #include <unistd.h>
 
 #include "server/failover/worker.h"
+#include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/role.h"
 #include "server/session/daemon.h"
@@ -53,18 +54,22 @@
 #include "server/config/config.h"
 #include "server/version.h"
 
-/* A text from elsewhere, which may be no UTF-8: then its other bytes are shown as question marks. */
+/* A text from elsewhere, names of kernels for example: no control characters, which readers may put on a
+ * terminal. If it is no UTF-8, its other bytes are shown as question marks, too. */
 static json_t *foreign(const char *text)
 {
-	json_t *json = json_string(text);
-	char *copy = json ? NULL : strdup(text);
+	char *copy = strdup(text);
+	json_t *json;
 
-	if (json || !copy)
-		return json;
-	for (char *at = copy; *at; at++)
+	if (!copy)
+		return NULL;
+	log_clean(copy);
+	json = json_string(copy);
+	for (char *at = copy; !json && *at; at++)
 		if ((unsigned char)*at >= 0x80)
 			*at = '?';
-	json = json_string(copy);
+	if (!json)
+		json = json_string(copy);
 	free(copy);
 	return json;
 }

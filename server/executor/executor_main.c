@@ -36,7 +36,8 @@ void executor_send(
 
 	pthread_mutex_lock(&executor->control_lock);
 	error = message_send(executor->control_fd, message, fds, fd_count);
-	if ((error == WIRE_E_SPACE || error == WIRE_E_INVALID) && message->type == WIRE_REPLY) {
+	/* Whoever asked waits for an answer. */
+	if (error == PACKET_E_INVALID && message->type == WIRE_REPLY) {
 		refusal.reply.code = CUDA_ERROR_NOT_SUPPORTED;
 		refusal.reply.text = "the answer does not fit a message";
 		error = message_send(executor->control_fd, &refusal, NULL, 0);

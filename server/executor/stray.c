@@ -611,7 +611,8 @@ void stray_convict(struct session *session)
 		session_end(session, SHM_SESSION_FAULTED, (CUresult)code, session->stray.reason);
 }
 
-void stray_wake(struct executor *executor)
+/* Lets the main thread look. */
+static void wake(struct executor *executor)
 {
 	word_set(&executor->strays.resting, 0);
 	job_board_kick(&executor->board);
@@ -623,7 +624,7 @@ void stray_note_launch(struct session *session)
 
 	word_release(&stray->launches, word_relaxed(&stray->launches) + 1);
 	if (word_relaxed(&session->executor->strays.resting))
-		stray_wake(session->executor);
+		wake(session->executor);
 }
 
 void stray_note_wait(struct session *session)

@@ -96,8 +96,6 @@ void stray_let_go(struct session *session);
 /** Carries out a conviction. Serving thread, every turn. */
 void stray_convict(struct session *session);
 
-/** Lets the main thread look. Any thread. */
-void stray_wake(struct executor *executor);
 /** The client waits for its work. Serving thread. */
 void stray_note_wait(struct session *session);
 /** A kernel is about to be given to the device; the stream's `issued` word says so already. Serving thread.

@@ -94,11 +94,12 @@ static uint64_t address_of(const char *text)
 
 bool kernel_log_parse(const char *record, struct xid *ret_xid)
 {
-	const char *text = strstr(record, "NVRM: Xid ("), *number = text ? strstr(text, "): ") : NULL;
+	const char *text = strchr(record, ';'), *number;
 	struct xid xid = {0};
 	char *end;
 
-	if (!number)
+	/* At its very beginning: other lines may quote what a program says. */
+	if (!text || strncmp(++text, "NVRM: Xid (", 11) != 0 || !(number = strstr(text, "): ")))
 		return false;
 	xid.number = (unsigned)strtoul(number + 3, &end, 10);
 	/* The process is named right behind the number, or it is not named at all. */

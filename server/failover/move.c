@@ -420,11 +420,14 @@ void move_forget(struct client *client, const void *context)
 
 void move_call_off(struct domain *domain)
 {
-	struct client *client;
+	struct client *client = TAILQ_FIRST(&domain->clients), *next;
 
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
+	/* A request that goes on may end its session. */
+	for (; client; client = next) {
+		next = TAILQ_NEXT(client, domain_link);
 		if (client->move)
 			call_off(client->move, CUDA_ERROR_NOT_READY, "its executor is being replaced");
+	}
 }
 
 void move_abandon(struct client *client)

@@ -12,13 +12,13 @@
 #include "server/keeper/keeper.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "protocol/socket.h"
 #include "server/keeper/ledger.h"
+#include "server/log.h"
 
 /* One chunk is never larger than a session's window. */
 #define CHUNK_MAX (UINT64_C(256) << 30)
@@ -64,7 +64,7 @@ static CUresult make_chunk(struct keeper *keeper, uint64_t bytes, int *ret_fd)
 	code = keeper->ops->chunk_create(bytes, &handle, ret_fd);
 	if (code)
 		return code;
-	ledger_add(&keeper->ledger, handle, bytes);
+	ledger_add(&keeper->ledger, handle);
 	keeper->values[0] = handle;
 	return CUDA_SUCCESS;
 }
@@ -142,7 +142,7 @@ static int start(struct keeper *keeper, int device)
 		message->trouble.code = code;
 		message->trouble.text = "the keeper cannot open the device";
 		send_answer(keeper, NULL, 0);
-		fprintf(stderr, "frmps keeper: device %d cannot be opened (%d)\n", device, (int)code);
+		log_error("device %d cannot be opened: code %d", device, (int)code);
 		return -ENODEV;
 	}
 	begin_answer(keeper, WIRE_READY);
@@ -152,7 +152,7 @@ static int start(struct keeper *keeper, int device)
 static void release_everything(struct keeper *keeper)
 {
 	for (size_t i = 0; i < keeper->ledger.count; i++)
-		keeper->ops->chunk_release(keeper->ledger.chunks[i].handle);
+		keeper->ops->chunk_release(keeper->ledger.handles[i]);
 	ledger_deinit(&keeper->ledger);
 }
 
@@ -172,7 +172,7 @@ int keeper_main(const struct backend_ops *ops, int device, int control_fd)
 	while (!result)
 		result = serve_one(keeper);
 	if (result != PACKET_E_CLOSED && result != -ENODEV)
-		fprintf(stderr, "frmps keeper: leaving after a failure on the control socket (%d)\n", result);
+		log_error("leaving after a failure on the control socket (%d)", result);
 	release_everything(keeper);
 	ops->close();
 	close(control_fd);

@@ -14,38 +14,36 @@ void ledger_init(struct ledger *ledger)
 
 void ledger_deinit(struct ledger *ledger)
 {
-	free(ledger->chunks);
+	free(ledger->handles);
 	*ledger = (struct ledger){0};
 }
 
 bool ledger_reserve(struct ledger *ledger)
 {
 	size_t capacity = ledger->capacity ? 2 * ledger->capacity : 64;
-	struct ledger_chunk *chunks;
+	uint64_t *handles;
 
 	if (ledger->count < ledger->capacity)
 		return true;
-	chunks = reallocarray(ledger->chunks, capacity, sizeof(*chunks));
-	if (!chunks)
+	handles = reallocarray(ledger->handles, capacity, sizeof(*handles));
+	if (!handles)
 		return false;
-	ledger->chunks = chunks;
+	ledger->handles = handles;
 	ledger->capacity = capacity;
 	return true;
 }
 
-void ledger_add(struct ledger *ledger, uint64_t handle, uint64_t bytes)
+void ledger_add(struct ledger *ledger, uint64_t handle)
 {
-	ledger->chunks[ledger->count++] = (struct ledger_chunk){handle, bytes};
-	ledger->total_bytes += bytes;
+	ledger->handles[ledger->count++] = handle;
 }
 
 bool ledger_remove(struct ledger *ledger, uint64_t handle)
 {
 	for (size_t i = ledger->count; i-- > 0;) {
-		if (ledger->chunks[i].handle != handle)
+		if (ledger->handles[i] != handle)
 			continue;
-		ledger->total_bytes -= ledger->chunks[i].bytes;
-		ledger->chunks[i] = ledger->chunks[--ledger->count];
+		ledger->handles[i] = ledger->handles[--ledger->count];
 		return true;
 	}
 	return false;

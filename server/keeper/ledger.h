@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Which chunks exist: handle and size of every piece of physical memory the keeper made and has not released.
+// Which chunks exist: the handle of every piece of physical memory the keeper made and has not released.
 // Embedded in the keeper, one thread.
 
 #ifndef FRMPS_SERVER_KEEPER_LEDGER_H
@@ -11,14 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct ledger_chunk {
-	uint64_t handle, bytes;
-};
-
 struct ledger {
-	struct ledger_chunk *chunks;
+	uint64_t *handles;
 	size_t count, capacity;
-	uint64_t total_bytes;
 };
 
 void ledger_init(struct ledger *ledger);
@@ -26,7 +21,7 @@ void ledger_init(struct ledger *ledger);
 void ledger_deinit(struct ledger *ledger);
 /** Makes room for one more, so that ledger_add() cannot fail. Return: whether there is room */
 bool ledger_reserve(struct ledger *ledger);
-void ledger_add(struct ledger *ledger, uint64_t handle, uint64_t bytes);
+void ledger_add(struct ledger *ledger, uint64_t handle);
 /** Return: whether it was there */
 bool ledger_remove(struct ledger *ledger, uint64_t handle);
 

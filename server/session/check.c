@@ -57,6 +57,12 @@ static bool is_over_limit(const struct check_scope *scope, uint64_t bytes)
 					      bytes > scope->memory_limit - scope->holdings->memory_bytes);
 }
 
+static bool is_over_pinned_limit(const struct check_scope *scope, uint64_t bytes)
+{
+	return scope->pinned_limit && (scope->holdings->host_bytes > scope->pinned_limit ||
+					      bytes > scope->pinned_limit - scope->holdings->host_bytes);
+}
+
 static int check_map(const struct check_scope *scope, const struct wire_range *range, bool device,
 	struct check_finding *finding)
 {
@@ -70,7 +76,7 @@ static int check_map(const struct check_scope *scope, const struct wire_range *r
 		return broken(finding, "shared events are not a page");
 	if (holdings_overlaps(scope->holdings, range))
 		return broken(finding, "range overlaps one that is mapped");
-	if (device && is_over_limit(scope, range->bytes))
+	if (device ? is_over_limit(scope, range->bytes) : is_over_pinned_limit(scope, range->bytes))
 		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
 	return 0;
 }
@@ -439,13 +445,22 @@ static int check_by_type(const struct check_scope *scope, const struct wire_mess
 	}
 }
 
+static bool is_full(const struct holdings *holdings, const struct wire_message *message)
+{
+	return holdings->count >= HOLDINGS_ENTRIES_MAX ||
+	       holdings->kept_bytes + holdings_cost(message) > HOLDINGS_KEPT_MAX;
+}
+
 int check_request(const struct check_scope *scope, const struct wire_message *message,
 	const struct packet *packet, struct check_finding *finding)
 {
+	int r;
+
 	*finding = (struct check_finding){0};
 	if (!message->id)
 		return broken(finding, "request without a number");
-	if (message_row(message->type)->keep == KEEP_IT && scope->holdings->count >= HOLDINGS_ENTRIES_MAX)
+	r = check_by_type(scope, message, packet, finding);
+	if (!r && message_row(message->type)->keep == KEEP_IT && is_full(scope->holdings, message))
 		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
-	return check_by_type(scope, message, packet, finding);
+	return r;
 }

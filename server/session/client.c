@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Sessions. See session.h for the states. Each transition is one function: client_new, on_opened, client_end,
+// Sessions. See client.h for the states. Each transition is one function: client_new, on_opened, client_end,
 // and closing_done when the last executor has let go.
 
 #include "server/session/client.h"
@@ -380,6 +380,9 @@ static void serve(struct client *client)
 	warm_session(client);
 	r = handshake_welcome(client);
 	if (r) {
+		log_error("session %llu (process %d, %s) cannot be welcomed: %s", name(client),
+			(int)client->pid, client->program,
+			r < 0 ? strerror(-r) : "its program is gone, or does not read");
 		client_end(client, 0);
 		return;
 	}
@@ -485,8 +488,9 @@ static void on_message(void *context, const struct wire_message *message, struct
 
 	if (client->adopted) {
 		client->adopted = false;
-		/* The daemon died between an answer and taking what it answers off the socket. */
-		if (message->type == WIRE_HELLO || message->id == client->answered)
+		/* The daemon died between an answer and taking what it answers off the socket. Where a
+		 * request was under way, that one is first: whatever number it has. */
+		if (message->type == WIRE_HELLO || (message->id == client->answered && !client->again.asked))
 			return;
 	}
 	if (!message_allowed(message->type, FROM_CLIENT, packet->fd_count))

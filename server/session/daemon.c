@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -480,6 +481,8 @@ static void on_dump(void *context, int id)
 void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct config *config,
 	const struct heritage *heritage, const struct spawner *spawner)
 {
+	struct rlimit files;
+
 	memset(daemon, 0, sizeof(*daemon));
 	daemon->loop = loop;
 	daemon->config = config;
@@ -492,6 +495,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	TAILQ_INIT(&daemon->thirsty);
 	TAILQ_INIT(&daemon->offenders);
 	daemon->started_us = timer_now_us();
+	daemon->fds_max = getrlimit(RLIMIT_NOFILE, &files) < 0 ? 1024 : files.rlim_cur;
 	daemon->keeper_timer = timer_new(loop, on_keeper_timer, daemon);
 	daemon->stop_timer = timer_new(loop, on_stop_timer, daemon);
 	log_bug_on(!daemon->keeper_timer || !daemon->stop_timer);

@@ -69,7 +69,8 @@ struct daemon {
 	TAILQ_HEAD(offender_list, offender) offenders;
 	unsigned offender_count;
 	TAILQ_HEAD(, request) thirsty; /* that wait for memory, or for a keeper */
-	unsigned client_count, visitor_count;
+	unsigned client_count;
+	uint64_t fds_max;    /* open files that this process may have */
 	unsigned reclaiming; /* things under way that will give device memory back */
 	uint64_t next_session;
 	/* What executors said of the device; valid when device_known. */

@@ -5,11 +5,13 @@
 
 #include "server/session/handshake.h"
 
-#include <string.h>
+#include <errno.h>
+#include <stdio.h>
 
 #include "protocol/command.h"
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
+#include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/daemon.h"
@@ -43,11 +45,8 @@ int handshake_check(const struct wire_hello *hello, int32_t *ret_code, const cha
 
 void handshake_copy_name(char *copy, size_t size, const char *name)
 {
-	size_t length = strnlen(name, size - 1);
-
-	for (size_t i = 0; i < length; i++)
-		copy[i] = (unsigned char)name[i] < 0x20 || name[i] == 0x7f ? '?' : name[i];
-	copy[length] = '\0';
+	snprintf(copy, size, "%s", name);
+	log_clean(copy);
 }
 
 static void describe_device(const struct backend_device *device, struct wire_device *description)
@@ -94,7 +93,7 @@ int handshake_welcome(struct client *client)
 		return r;
 	readonly = shared_fd_new(fd);
 	if (!readonly)
-		return -1;
+		return -ENOMEM;
 	fill_welcome(client, &message.welcome);
 	struct shared_fd *fds[3] = {client->client_fd, readonly, client->doorbell_fd};
 	r = connection_send(client->connection, &message, fds, 3);

@@ -49,6 +49,26 @@ static uint32_t window_count(const struct holding *entry)
 	return entry->type == WIRE_RESERVE_WINDOW ? (uint32_t)(entry->range.bytes / WINDOW_BYTES) : 0;
 }
 
+/* What the service keeps of it beside the entry: here, in the record, or in executors. */
+static uint64_t kept_bytes(const struct holding *entry)
+{
+	return (entry->name ? strlen(entry->name) + 1 : 0) + entry->option_count * sizeof(*entry->options) +
+	       entry->form_bytes + (entry->type == WIRE_MAKE_GRAPH ? entry->image_bytes : 0);
+}
+
+uint64_t holdings_cost(const struct wire_message *message)
+{
+	switch (message->type) {
+	case WIRE_MAKE_GRAPH:
+		return message->graph.bytes;
+	case WIRE_FIND_FUNCTION:
+	case WIRE_FIND_GLOBAL:
+		return strlen(message->symbol.name) + 1;
+	default:
+		return WIRE_OPTIONS_MAX * sizeof(struct wire_option);
+	}
+}
+
 /* The words that say which ids of the entry's kind are in use; NULL: it has none. */
 static uint64_t *id_words(struct holdings *holdings, const struct holding *entry)
 {
@@ -72,6 +92,8 @@ static void remove_entry(struct holdings *holdings, struct holding *entry)
 
 	TAILQ_REMOVE(&holdings->entries, entry, link);
 	holdings->count--;
+	holdings->kept_bytes -= kept_bytes(entry);
+	holdings->fds -= entry->fd || entry->chunk;
 	if (counts(entry))
 		holdings->memory_bytes -= entry->range.bytes;
 	if (entry->chunk)
@@ -96,6 +118,8 @@ static void add_entry(struct holdings *holdings, struct holding *entry)
 
 	TAILQ_INSERT_TAIL(&holdings->entries, entry, link);
 	holdings->count++;
+	holdings->kept_bytes += kept_bytes(entry);
+	holdings->fds += entry->fd || entry->chunk;
 	if (counts(entry))
 		holdings->memory_bytes += entry->range.bytes;
 	if (entry->chunk)

@@ -30,6 +30,8 @@ struct window_set;
 /* Ids of modules and functions are 1 … HOLDINGS_IDS - 1. */
 #define HOLDINGS_IDS	     65536u
 #define HOLDINGS_ENTRIES_MAX 262144u
+/* Names, options and descriptions of one session that the service keeps in memory of its own, bytes. */
+#define HOLDINGS_KEPT_MAX (UINT64_C(1) << 30)
 
 struct holding {
 	TAILQ_ENTRY(holding) link;
@@ -61,7 +63,9 @@ struct holdings {
 	uint32_t count;
 	uint64_t memory_bytes; /* device memory, mapped or not; each piece counts once */
 	uint64_t host_bytes;
-	uint32_t windows; /* of RESERVE_WINDOW */
+	uint64_t kept_bytes; /* see HOLDINGS_KEPT_MAX */
+	uint32_t fds;	     /* descriptors of entries, those of chunks as often as they are held */
+	uint32_t windows;    /* of RESERVE_WINDOW */
 	uint64_t modules[HOLDINGS_IDS / 64];
 	uint16_t module_of[HOLDINGS_IDS]; /* by function id; 0: no such function */
 	uint64_t graphs[FRMPS_GRAPH_IDS / 64];
@@ -113,6 +117,9 @@ struct holding *holdings_find_token(const struct holdings *holdings, const uint6
 int holdings_note(struct holdings *holdings, const struct wire_message *message,
 	const struct wire_u64s *values, struct shared_fd *fd, struct chunk *chunk,
 	struct holding **ret_entry);
+
+/** Bytes that a request adds at most to kept_bytes if it succeeds. */
+uint64_t holdings_cost(const struct wire_message *message);
 
 /** Whether what a request would make is there. For requests that are answered a second time. */
 bool holdings_has(const struct holdings *holdings, const struct wire_message *message);

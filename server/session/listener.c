@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,20 +60,34 @@ static int make_directory(const char *path, char *text, size_t size)
 	return fail(text, size, path, what);
 }
 
+/* Whether the file still has this name: whoever held it before may have removed it at its end. */
+static bool is_named(int fd, const char *name)
+{
+	struct stat file, named;
+
+	return fstat(fd, &file) == 0 && lstat(name, &named) == 0 && file.st_ino == named.st_ino &&
+	       file.st_dev == named.st_dev;
+}
+
 static int take_lock(const char *path, int *ret_fd, char *text, size_t size)
 {
 	char name[256], what[160];
 	int fd;
 
 	snprintf(name, sizeof(name), "%s.lock", path);
-	fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0) {
-		snprintf(what, sizeof(what), "cannot write to its directory: %s", strerror(errno));
-		return fail(text, size, path, what);
-	}
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+	for (;;) {
+		fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+		if (fd < 0) {
+			snprintf(what, sizeof(what), "cannot write to its directory: %s", strerror(errno));
+			return fail(text, size, path, what);
+		}
+		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+			close(fd);
+			return fail(text, size, path, "in use by another frmps service");
+		}
+		if (is_named(fd, name))
+			break;
 		close(fd);
-		return fail(text, size, path, "in use by another frmps service");
 	}
 	*ret_fd = fd;
 	return 0;
@@ -201,13 +216,11 @@ static struct listener *allocate(struct daemon *daemon)
 int listener_adopt(struct daemon *daemon, const char *path, uint32_t socket_key, uint32_t lock_key,
 	struct listener **ret_listener)
 {
-	struct listener *listener = allocate(daemon);
 	int fd = store_take(daemon->store, socket_key);
+	struct listener *listener = fd < 0 ? NULL : allocate(daemon);
 
-	if (!listener || fd < 0) {
-		free(listener);
-		return -EBADF;
-	}
+	if (!listener)
+		return fd < 0 ? -EBADF : -ENOMEM;
 	listener->lock = store_take(daemon->store, lock_key);
 	listener->socket_key = socket_key;
 	listener->lock_key = lock_key;

@@ -659,7 +659,7 @@ void request_advance(struct request *request)
  * Beginning
  */
 
-/* Pinned memory is a file that client and executors map. */
+/* Pinned memory is a file that client and executors map, writable all of them: no seal can be added. */
 static int make_host_memory(struct request *request)
 {
 	uint64_t bytes = request->message.range.bytes;
@@ -667,7 +667,8 @@ static int make_host_memory(struct request *request)
 
 	if (fd < 0)
 		return -errno;
-	if (ftruncate(fd, (off_t)bytes) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0) {
+	if (ftruncate(fd, (off_t)bytes) < 0 ||
+		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
 		int error = errno;
 
 		close(fd);
@@ -745,12 +746,37 @@ static void start(struct client *client, const struct wire_message *message, str
 	request_advance(request);
 }
 
+/* Whether a success leaves the session a descriptor more. */
+static bool takes_fd(const struct wire_message *message)
+{
+	const struct message_row *row = message_row(message->type);
+
+	return row->keep == KEEP_IT && (row->fds || row->route == ROUTE_CHUNK || row->route == ROUTE_KEEPER ||
+					       message->type == WIRE_MAP_HOST);
+}
+
+/* Descriptors are the one thing that all users share: a user gets half of them, and an eighth stays for
+ * executors, and for whoever comes. */
+static bool has_fds(const struct client *client)
+{
+	const struct daemon *daemon = client->daemon;
+	uint64_t own = 0, all = 0, most = daemon->fds_max;
+	const struct client *other;
+
+	TAILQ_FOREACH (other, &daemon->clients, link) {
+		all += other->holdings.fds;
+		own += other->uid == client->uid ? other->holdings.fds : 0;
+	}
+	return own < most / 2 && all < most - most / 8;
+}
+
 void request_begin(struct client *client, const struct wire_message *message, struct packet *packet)
 {
 	struct check_scope scope = {.window_base = window_base(client->window),
 		.device_bytes = WINDOW_DEVICE_BYTES,
 		.host_bytes = WINDOW_HOST_BYTES,
 		.memory_limit = client->daemon->config->memory_limit,
+		.pinned_limit = client->daemon->config->pinned_limit,
 		.holdings = &client->holdings};
 	struct check_finding finding;
 	int r;
@@ -765,6 +791,8 @@ void request_begin(struct client *client, const struct wire_message *message, st
 		client_reject(client, finding.reason);
 	else if (r == CHECK_E_ANSWER)
 		send_code(client, message->id, finding.code);
+	else if (takes_fd(message) && !has_fds(client))
+		send_code(client, message->id, CUDA_ERROR_OUT_OF_MEMORY);
 	else
 		start(client, message, packet);
 }

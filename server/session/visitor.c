@@ -46,6 +46,16 @@ static void refuse(struct visitor *visitor, int32_t code, const char *text)
 	visitor_free(visitor);
 }
 
+static unsigned clients_of(const struct daemon *daemon, uid_t uid)
+{
+	const struct client *client;
+	unsigned count = 0;
+
+	TAILQ_FOREACH (client, &daemon->clients, link)
+		count += client->uid == uid;
+	return count;
+}
+
 /* Finds the domain, and whether there is room in it. Return: NULL if the visitor was refused. */
 static struct domain *find_room(struct visitor *visitor, const char *name)
 {
@@ -57,6 +67,11 @@ static struct domain *find_room(struct visitor *visitor, const char *name)
 	if (daemon->client_count >= daemon->config->clients_max) {
 		refuse(visitor, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
 			"the service has as many clients as it may have");
+		return NULL;
+	}
+	if (clients_of(daemon, visitor->peer.uid) >= daemon->config->clients_per_user_max) {
+		refuse(visitor, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
+			"its user has as many clients as he may have (clients_per_user_max of the service)");
 		return NULL;
 	}
 	handshake_copy_name(program, sizeof(program), name);

@@ -43,12 +43,6 @@ uint32_t window_take(struct window_set *set, const struct wire_u64s *free_window
 	return WINDOW_NONE;
 }
 
-void window_hold(struct window_set *set, uint32_t window)
-{
-	log_bug_on(!set->users[window] || set->users[window] == UINT8_MAX);
-	set->users[window]++;
-}
-
 void window_adopt(struct window_set *set, uint32_t window)
 {
 	if (window == WINDOW_NONE)

@@ -31,8 +31,6 @@ struct window_set {
 /** Takes a window that is free in both; WINDOW_NONE if there is none. @free_windows: as in Hello; may be
  * short. */
 uint32_t window_take(struct window_set *set, const struct wire_u64s *free_windows);
-/** One more user of a window that is taken. */
-void window_hold(struct window_set *set, uint32_t window);
 /** A user of a window that an earlier life of the daemon gave out; WINDOW_NONE is fine. */
 void window_adopt(struct window_set *set, uint32_t window);
 /** A user gives a window back, and is the last one or not; WINDOW_NONE is fine. */

@@ -77,29 +77,33 @@ static char *read_document(int fd)
 	return text;
 }
 
-static int error_of(int32_t code)
+static const char *refusal(int32_t code)
 {
 	switch (code) {
-	case CUDA_SUCCESS:
-		return 0;
 	case CUDA_ERROR_NOT_FOUND:
-		return -ENOENT;
+		return "there is no such session, or it does not know the command";
 	case CUDA_ERROR_NOT_PERMITTED:
-		return -EPERM;
+		return "it is another user's";
 	case CUDA_ERROR_INVALID_VALUE:
-		return -EINVAL;
+		return "the arguments make no sense to it";
+	case CUDA_ERROR_OUT_OF_MEMORY:
+		return "it is out of memory";
 	default:
-		return -EPROTO;
+		return "it does not say why";
 	}
 }
 
-static int take_answer(const struct wire_message *message, struct packet *packet, char **ret_json)
+static int take_answer(
+	const struct wire_message *message, struct packet *packet, char **ret_json, const char **ret_why)
 {
-	int r = message->type == WIRE_ADMIN_REPLY ? error_of(message->admin_reply.code) : -EPROTO;
 	char *json;
 
-	if (r)
-		return r;
+	if (message->type != WIRE_ADMIN_REPLY)
+		return -EPROTO;
+	if (message->admin_reply.code) {
+		*ret_why = refusal(message->admin_reply.code);
+		return ASK_E_REFUSED;
+	}
 	if (!ret_json)
 		return 0;
 	json = packet->fd_count ? read_document(packet->fds[0]) : strdup(message->admin_reply.json);
@@ -110,7 +114,7 @@ static int take_answer(const struct wire_message *message, struct packet *packet
 }
 
 static int converse(int fd, const char *command, const struct wire_names *arguments, struct packet *packet,
-	char **ret_json)
+	char **ret_json, const char **ret_why)
 {
 	struct wire_message message = {
 		.type = WIRE_ADMIN, .id = 1, .admin = {.command = command, .arguments = *arguments}};
@@ -119,8 +123,9 @@ static int converse(int fd, const char *command, const struct wire_names *argume
 	r = r ? r : packet_receive(fd, packet);
 	if (r)
 		return r == PACKET_E_AGAIN ? -ETIMEDOUT : r > 0 ? -ECONNRESET : r;
-	r = wire_decode(packet->bytes, packet->length, &message) ? -EPROTO
-								 : take_answer(&message, packet, ret_json);
+	r = wire_decode(packet->bytes, packet->length, &message)
+		    ? -EPROTO
+		    : take_answer(&message, packet, ret_json, ret_why);
 	packet_close_fds(packet);
 	return r;
 }
@@ -134,18 +139,19 @@ int ask_with(const char *path, const char *command, const struct wire_names *arg
 	char **ret_json, char *ret_text, size_t text_size)
 {
 	struct packet *packet = malloc(sizeof(*packet));
+	const char *why = NULL;
 	int fd = -1, r;
 
 	r = packet ? reach(path, seconds, &fd) : -ENOMEM;
-	r = r ? r : converse(fd, command, arguments, packet, ret_json);
+	r = r ? r : converse(fd, command, arguments, packet, ret_json, &why);
 	if (fd >= 0)
 		close(fd);
 	free(packet);
 	if (r)
 		snprintf(ret_text, text_size, "the service at %s %s: %s", path,
-			fd < 0					      ? "cannot be reached"
-			: r == -ENOENT || r == -EPERM || r == -EINVAL ? "refuses"
-								      : "does not answer",
-			strerror(-r));
+			r > 0	 ? "refuses"
+			: fd < 0 ? "cannot be reached"
+				 : "does not answer",
+			r > 0 ? why : strerror(-r));
 	return r;
 }

@@ -10,6 +10,9 @@
 
 #include "protocol/wire.h"
 
+/* Outcome: the service is there and does not do it. */
+#define ASK_E_REFUSED 1
+
 /* A daemon that does not answer within this time is as good as none. */
 #define ASK_SECONDS 5u
 
@@ -24,14 +27,11 @@ void ask_socket_path(const char *given, char *path, size_t size);
  * @command: row of commands.def
  * @ret_json: the document, the caller's; NULL if it is not wanted
  * @ret_text: on failure, one sentence
- * Return: 0; -errno when the service cannot be reached or does not answer
+ * Return: 0; ASK_E_REFUSED; -errno when the service cannot be reached or does not answer
  */
 int ask(const char *path, const char *command, char **ret_json, char *ret_text, size_t text_size);
 
-/**
- * The same for a command with arguments, or one that takes its time.
- * Return: also -ENOENT, -EPERM or -EINVAL when the service refuses
- */
+/** The same for a command with arguments, or one that takes its time. @seconds: how long it may take */
 int ask_with(const char *path, const char *command, const struct wire_names *arguments, unsigned seconds,
 	char **ret_json, char *ret_text, size_t text_size);
 

@@ -206,7 +206,7 @@ int main(int count, char **arguments)
 	if (r)
 		return r - 1;
 	ask_socket_path(options.socket, socket, sizeof(socket));
-	if (ask(socket, "ping", NULL, text, sizeof(text)) < 0) {
+	if (ask(socket, "ping", NULL, text, sizeof(text))) {
 		if (!options.allow_native) {
 			fprintf(stderr,
 				"frmps-run: %s; %s is not run (--allow-native lets it use the GPU "

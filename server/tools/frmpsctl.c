@@ -18,7 +18,7 @@
 /* How long the service may take for it: longer than the daemon does. */
 #define ISOLATE_SECONDS 60
 
-/* Exit codes beside 0: 1 usage, or it could not be done; 69 the service is not there. */
+/* Exit codes beside 0: 1 usage, or it was refused or could not be done; 69 the service is not there. */
 #define EXIT_UNAVAILABLE 69
 
 struct options {
@@ -38,7 +38,9 @@ static void print_usage(FILE *out)
 	      "\n"
 	      "  --socket PATH     socket of the service (default: $FRMPS_SOCKET, /run/frmps/frmps.sock,\n"
 	      "                    $XDG_RUNTIME_DIR/frmps.sock)\n"
-	      "  --version, --help\n",
+	      "  --version, --help\n"
+	      "\n"
+	      "Exit code: 0; 1 wrong usage, or the service refuses or cannot do it; 69 no service.\n",
 		out);
 }
 
@@ -140,16 +142,22 @@ static void print_status(const json_t *root)
 		printf("%-20s %lld\n", key, (long long)json_integer_value(one));
 }
 
+/* What became of a question that was not answered with success. Return: exit code. */
+static int fail(int error, const char *text)
+{
+	fprintf(stderr, "frmpsctl: %s\n", text);
+	return error == ASK_E_REFUSED ? 1 : EXIT_UNAVAILABLE;
+}
+
 static int show_status(const char *path, bool as_json)
 {
 	char text[400], *answer;
 	json_error_t error;
 	json_t *root;
+	int r = ask(path, "status", &answer, text, sizeof(text));
 
-	if (ask(path, "status", &answer, text, sizeof(text)) < 0) {
-		fprintf(stderr, "frmpsctl: %s\n", text);
-		return EXIT_UNAVAILABLE;
-	}
+	if (r)
+		return fail(r, text);
 	root = json_loads(answer, 0, &error);
 	free(answer);
 	if (!root) {
@@ -171,11 +179,9 @@ static int set_recovery(const char *path, const char *session, const char *polic
 	const char *arguments[] = {session, policy};
 	const struct wire_names names = {arguments, 2};
 	char text[400];
+	int r = ask_with(path, "recovery", &names, ASK_SECONDS, NULL, text, sizeof(text));
 
-	if (ask_with(path, "recovery", &names, ASK_SECONDS, NULL, text, sizeof(text)) == 0)
-		return 0;
-	fprintf(stderr, "frmpsctl: %s\n", text);
-	return EXIT_UNAVAILABLE;
+	return r ? fail(r, text) : 0;
 }
 
 static int isolate(const char *path, const char *session)
@@ -184,11 +190,10 @@ static int isolate(const char *path, const char *session)
 	char text[400], *answer = NULL;
 	json_t *root;
 	bool moved;
+	int r = ask_with(path, "isolate", &names, ISOLATE_SECONDS, &answer, text, sizeof(text));
 
-	if (ask_with(path, "isolate", &names, ISOLATE_SECONDS, &answer, text, sizeof(text)) < 0) {
-		fprintf(stderr, "frmpsctl: %s\n", text);
-		return EXIT_UNAVAILABLE;
-	}
+	if (r)
+		return fail(r, text);
 	root = json_loads(answer, 0, NULL);
 	free(answer);
 	moved = json_is_true(json_object_get(root, "moved"));
@@ -202,11 +207,9 @@ static int isolate(const char *path, const char *session)
 static int ping(const char *path)
 {
 	char text[400];
+	int r = ask(path, "ping", NULL, text, sizeof(text));
 
-	if (ask(path, "ping", NULL, text, sizeof(text)) == 0)
-		return 0;
-	fprintf(stderr, "frmpsctl: %s\n", text);
-	return EXIT_UNAVAILABLE;
+	return r ? fail(r, text) : 0;
 }
 
 /* Return: 0 to go on, or the exit code + 1. */

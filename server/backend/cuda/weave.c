@@ -48,22 +48,22 @@ static Elf64_Shdr section(const struct cubin *cubin, unsigned index)
 	return shdr;
 }
 
-/* A string of a string table; "" if there is none. */
-static const char *string(const struct cubin *cubin, unsigned table, uint32_t offset)
+/* Whether this is what a string table holds there. */
+static bool is_named(const struct cubin *cubin, const Elf64_Shdr *table, uint32_t offset, const char *name)
 {
-	Elf64_Shdr shdr = section(cubin, table);
-	const char *at = (const char *)cubin->at + shdr.sh_offset + offset;
+	size_t bytes = strlen(name) + 1;
 
-	if (offset >= shdr.sh_size || !memchr(at, '\0', shdr.sh_size - offset))
-		return "";
-	return at;
+	return offset <= table->sh_size && bytes <= table->sh_size - offset &&
+	       !memcmp(cubin->at + table->sh_offset + offset, name, bytes);
 }
 
 /* The section of a name; 0 if there is none. */
 static unsigned find_section(const struct cubin *cubin, const char *name)
 {
+	Elf64_Shdr names = section(cubin, cubin->header.e_shstrndx);
+
 	for (unsigned i = 1; i < cubin->header.e_shnum; i++)
-		if (!strcmp(string(cubin, cubin->header.e_shstrndx, section(cubin, i).sh_name), name))
+		if (is_named(cubin, &names, section(cubin, i).sh_name, name))
 			return i;
 	return 0;
 }
@@ -76,7 +76,9 @@ static bool open_cubin(const uint8_t *at, size_t bytes, struct cubin *ret)
 	if (image_check(at, bytes) != IMAGE_ELF)
 		return false;
 	memcpy(&cubin.header, at, sizeof(cubin.header));
-	if (cubin.header.e_machine != MACHINE_CUDA || cubin.header.e_shnum >= SECTIONS_MAX)
+	/* Numbers that do not fit the header are in the first section: then there are too many. */
+	if (cubin.header.e_machine != MACHINE_CUDA || cubin.header.e_shnum >= SECTIONS_MAX ||
+		cubin.header.e_shstrndx >= cubin.header.e_shnum)
 		return false;
 	for (unsigned i = 1; i < cubin.header.e_shnum && !cubin.symtab; i++)
 		if (section(&cubin, i).sh_type == SHT_SYMTAB)
@@ -99,13 +101,13 @@ static Elf64_Sym symbol(const struct cubin *cubin, uint32_t index)
 /* The function of a name, undefined or defined here; 0 if there is none. */
 static uint32_t find_function(const struct cubin *cubin, const char *name, bool defined)
 {
-	Elf64_Shdr symbols = section(cubin, cubin->symtab);
+	Elf64_Shdr symbols = section(cubin, cubin->symtab), names = section(cubin, symbols.sh_link);
 
 	for (uint32_t i = 1; i < symbols.sh_size / sizeof(Elf64_Sym); i++) {
 		Elf64_Sym sym = symbol(cubin, i);
 
 		if (ELF64_ST_TYPE(sym.st_info) == STT_FUNC && (sym.st_shndx != SHN_UNDEF) == defined &&
-			!strcmp(string(cubin, symbols.sh_link, sym.st_name), name))
+			is_named(cubin, &names, sym.st_name, name))
 			return i;
 	}
 	return 0;
@@ -149,24 +151,33 @@ static uint32_t attribute(const uint8_t *info, size_t size, uint32_t kind, uint3
 	return 0;
 }
 
-static bool calls(const struct cubin *cubin, uint32_t caller, uint32_t callee)
+/* Who calls a function, by symbol. */
+struct callers {
+	bool *calls; /* NULL: no memory */
+	uint64_t count;
+};
+
+static struct callers find_callers(const struct cubin *cubin, uint32_t callee)
 {
+	uint64_t count = section(cubin, cubin->symtab).sh_size / sizeof(Elf64_Sym);
+	struct callers callers = {calloc(count, sizeof(bool)), count};
 	unsigned index = find_section(cubin, ".nv.callgraph");
 	Elf64_Shdr shdr = section(cubin, index);
 	uint32_t pair[2];
 
-	for (uint64_t at = 0; index && at + sizeof(pair) <= shdr.sh_size; at += sizeof(pair)) {
+	for (uint64_t at = 0; callers.calls && index && at + sizeof(pair) <= shdr.sh_size;
+		at += sizeof(pair)) {
 		memcpy(pair, cubin->at + shdr.sh_offset + at, sizeof(pair));
-		if (pair[0] == caller && pair[1] == callee)
-			return true;
+		if (pair[1] == callee && pair[0] < count)
+			callers.calls[pair[0]] = true;
 	}
-	return false;
+	return callers;
 }
 
 /* What the kernels need now. Whoever may call somebody else has registers enough by the calling convention;
  * a caller that has not gets them. */
-static void raise_needs(const struct cubin *cubin, uint8_t *info, size_t size, uint32_t sym,
-	const struct weave_function *function)
+static void raise_needs(
+	const struct callers *callers, uint8_t *info, size_t size, const struct weave_function *function)
 {
 	uint32_t words[3];
 	size_t begin, at = 0;
@@ -175,7 +186,7 @@ static void raise_needs(const struct cubin *cubin, uint8_t *info, size_t size, u
 		if (words[0] == INFO_MIN_STACK)
 			words[2] += function->stack;
 		else if (words[0] == INFO_REGISTERS && words[2] < function->registers &&
-			 calls(cubin, words[1], sym))
+			 words[1] < callers->count && callers->calls[words[1]])
 			words[2] = function->registers;
 		memcpy(info + begin, words, sizeof(words));
 	}
@@ -185,6 +196,7 @@ static void raise_needs(const struct cubin *cubin, uint8_t *info, size_t size, u
 
 struct build {
 	const struct cubin *cubin;
+	struct callers callers; /* of the function */
 	uint8_t *at;
 	size_t count;
 };
@@ -232,7 +244,7 @@ static Elf64_Shdr move_info(
 		function->stack, INFO_MIN_STACK, sym, function->stack};
 	Elf64_Shdr info = move_section(build, index, own, sizeof(own));
 
-	raise_needs(build->cubin, build->at + info.sh_offset, info.sh_size - sizeof(own), sym, function);
+	raise_needs(&build->callers, build->at + info.sh_offset, info.sh_size - sizeof(own), function);
 	return info;
 }
 
@@ -291,12 +303,14 @@ CUresult weave_in(
 	room = count + function->bytes + section(&cubin, info).sh_size +
 	       section(&cubin, cubin.header.e_shstrndx).sh_size +
 	       (cubin.header.e_shnum + 1u) * sizeof(Elf64_Shdr) + 1024;
-	build.at = calloc(1, room);
-	if (!build.at)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	assemble(&build, sym, info, function);
-	*ret = (struct fatbin_bytes){build.at, build.count};
-	return CUDA_SUCCESS;
+	build.callers = find_callers(&cubin, sym);
+	build.at = build.callers.calls ? calloc(1, room) : NULL;
+	if (build.at) {
+		assemble(&build, sym, info, function);
+		*ret = (struct fatbin_bytes){build.at, build.count};
+	}
+	free(build.callers.calls);
+	return build.at ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 bool weave_take(const uint8_t *bytes, size_t count, const char *name, struct weave_function *ret_function)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// shm/region: what a shape must fulfil, what a client can do to the region that it may only read, what reset
-// leaves.
+// shm/region: what a shape must fulfil, what a client can do to the region that it may only read.
 
 #include <check.h>
 #include <errno.h>
@@ -65,26 +64,6 @@ START_TEST(regions_cannot_be_resized)
 {
 	ck_assert_int_eq(ftruncate(client_fd, 4096), -1);
 	ck_assert_int_eq(ftruncate(server_fd, (off_t)shape.server_bytes + 4096), -1);
-}
-END_TEST
-
-START_TEST(reset_leaves_no_trace)
-{
-	struct shm_view server = SHM_VIEW_NULL;
-
-	ck_assert_int_eq(shm_view_map(&server, &shape, client_fd, server_fd, SHM_SIDE_SERVER), 0);
-	server.arena[5] = 1;
-	server.blocks[3].records[11] = 1;
-	word_set(&server.states[4].journaled, 77);
-	word_set(&server.server->state, SHM_SESSION_FAULTED);
-	shm_region_reset(&server);
-	ck_assert_uint_eq(server.arena[5], 0);
-	ck_assert_uint_eq(server.blocks[3].records[11], 0);
-	ck_assert_uint_eq(word_relaxed(&server.states[4].journaled), 0);
-	ck_assert_uint_eq(word_relaxed(&server.states[4].head_block), SHM_NO_BLOCK);
-	ck_assert_uint_eq(word_relaxed(&server.server->state), SHM_SESSION_RUNNING);
-	ck_assert_uint_eq(word_relaxed(&server.server->generation), 1);
-	shm_view_unmap(&server);
 }
 END_TEST
 
@@ -168,7 +147,6 @@ int main(void)
 	tcase_add_test(tests, both_sides_see_the_same_memory);
 	tcase_add_test(tests, readonly_descriptor_cannot_be_mapped_writable);
 	tcase_add_test(tests, regions_cannot_be_resized);
-	tcase_add_test(tests, reset_leaves_no_trace);
 	tcase_add_loop_test(tests, bad_shapes_are_refused, 0, sizeof(bad) / sizeof(*bad));
 	tcase_add_test(tests, a_journal_without_blocks_is_refused);
 	tcase_add_test(tests, foreign_files_are_refused);

@@ -2,12 +2,15 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // shm/ring: order and content of records around the end of the ring, a full ring, a writer that breaks the
-// rules, and a stress run of two threads (ThreadSanitizer looks at this one).
+// rules, a doorbell that a client has changed, and a stress run of two threads (ThreadSanitizer looks at this
+// one).
 
 #include <check.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "shm/doorbell.h"
@@ -229,6 +232,22 @@ START_TEST(doorbell_loses_no_wakeup)
 }
 END_TEST
 
+/* The file of a doorbell is the client's as well: it takes O_NONBLOCK away. */
+START_TEST(an_empty_doorbell_holds_nobody_up)
+{
+	int doorbell = eventfd(0, EFD_CLOEXEC);
+	struct pollfd look = {.fd = doorbell, .events = POLLIN};
+
+	ck_assert_int_ge(doorbell, 0);
+	doorbell_drain(doorbell);
+	doorbell_force(doorbell);
+	ck_assert_int_eq(poll(&look, 1, 0), 1);
+	doorbell_drain(doorbell);
+	ck_assert_int_eq(poll(&look, 1, 0), 0);
+	close(doorbell);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("shm/ring");
@@ -242,6 +261,7 @@ int main(void)
 	tcase_add_test(tests, a_new_reader_goes_on_where_the_old_one_ended);
 	tcase_add_loop_test(tests, broken_rules_are_noticed, 0, sizeof(bad) / sizeof(*bad));
 	tcase_add_test(tests, a_record_across_the_end_is_refused);
+	tcase_add_test(tests, an_empty_doorbell_holds_nobody_up);
 	tcase_add_checked_fixture(stress, make, drop);
 	tcase_set_timeout(stress, 120);
 	tcase_add_test(stress, two_threads);

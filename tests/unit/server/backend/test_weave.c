@@ -176,6 +176,30 @@ START_TEST(all_else_stays)
 }
 END_TEST
 
+/* An index that says that another one counts is none. */
+START_TEST(names_by_the_long_way)
+{
+	uint8_t *copy = malloc(cubin_bytes);
+	struct fatbin_bytes woven = {0};
+	struct weave_function found;
+	Elf64_Ehdr header;
+	Elf64_Shdr first;
+
+	memcpy(copy, cubin, cubin_bytes);
+	memcpy(&header, copy, sizeof(header));
+	memcpy(&first, copy + header.e_shoff, sizeof(first));
+	first.sh_link = header.e_shstrndx;
+	header.e_shstrndx = SHN_XINDEX;
+	memcpy(copy + header.e_shoff, &first, sizeof(first));
+	memcpy(copy, &header, sizeof(header));
+	ck_assert_int_eq(image_check(copy, cubin_bytes), IMAGE_ELF);
+	ck_assert(!weave_wants(copy, cubin_bytes, SYMBOL));
+	ck_assert(!weave_take(copy, cubin_bytes, "prints", &found));
+	ck_assert_int_eq(weave_in(copy, cubin_bytes, &function, &woven), CUDA_ERROR_INVALID_IMAGE);
+	free(copy);
+}
+END_TEST
+
 /* Whatever is in it: no look beyond the image, and no success that is none. */
 START_TEST(spoilt_images)
 {
@@ -360,7 +384,8 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {who_wants_it, the_function_is_there, needs_of_kernels, all_else_stays,
-		spoilt_images, members_are_shown, members_are_replaced, members_that_lie};
+		names_by_the_long_way, spoilt_images, members_are_shown, members_are_replaced,
+		members_that_lie};
 	Suite *suite = suite_create("weave");
 	TCase *all = suite_case(suite, "weave");
 

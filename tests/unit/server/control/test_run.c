@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// frmps-run as a program: without the service it runs nothing, unless it is told that it may. The program's
-// path comes by FRMPS_TEST_RUN.
+// frmps-run as a program: without the service it runs nothing, unless it is told that it may; and frmpsctl:
+// what it says and ends with when the service is not there, or refuses. Their paths come by FRMPS_TEST_RUN
+// and FRMPS_TEST_CTL.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,24 +16,26 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "protocol/cuda_abi.h"
 #include "protocol/socket.h"
 #include "tests/lib/suite.h"
 
 #define MOST 8
 
 static char folder[64];
+static int32_t code; /* with which the service answers */
 
-/* Runs frmps-run; *ret_output (at least 4096 bytes) is both its outputs. Return: exit code. */
-static int run(const char *const *arguments, char *ret_output)
+/* Runs a program; *ret_output (at least 4096 bytes) is both its outputs. Return: exit code. */
+static int run_program(const char *variable, const char *const *arguments, char *ret_output)
 {
-	const char *program = getenv("FRMPS_TEST_RUN");
-	char *list[MOST + 2] = {(char *)"frmps-run"};
+	const char *program = getenv(variable);
+	char *list[MOST + 2] = {(char *)"frmps"};
 	int pipes[2], status;
 	size_t length = 0;
 	ssize_t n;
 	pid_t pid;
 
-	ck_assert_msg(program != NULL, "FRMPS_TEST_RUN does not name frmps-run");
+	ck_assert_msg(program != NULL, "%s names no program", variable);
 	for (int i = 0; i < MOST && arguments[i]; i++)
 		list[i + 1] = (char *)arguments[i];
 	ck_assert_int_eq(pipe2(pipes, O_CLOEXEC), 0);
@@ -53,10 +56,21 @@ static int run(const char *const *arguments, char *ret_output)
 	return WEXITSTATUS(status);
 }
 
+static int run(const char *const *arguments, char *ret_output)
+{
+	return run_program("FRMPS_TEST_RUN", arguments, ret_output);
+}
+
+static int control(const char *const *arguments, char *ret_output)
+{
+	return run_program("FRMPS_TEST_CTL", arguments, ret_output);
+}
+
 static void set_up(void)
 {
 	strcpy(folder, "/tmp/frmps-run-XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(folder));
+	code = CUDA_SUCCESS;
 	unsetenv("FRMPS_SOCKET");
 	unsetenv("LD_LIBRARY_PATH");
 }
@@ -113,7 +127,7 @@ START_TEST(usage_is_checked)
 }
 END_TEST
 
-/* A service that answers one ping; as a process of its own, it ends by itself. */
+/* A service that answers one question; as a process of its own, it ends by itself. */
 static pid_t start_service(char *path, size_t size)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -127,7 +141,7 @@ static pid_t start_service(char *path, size_t size)
 	pid = fork();
 	if (pid == 0) {
 		struct wire_message answer = {
-			.type = WIRE_ADMIN_REPLY, .id = 1, .admin_reply = {.json = "{}"}};
+			.type = WIRE_ADMIN_REPLY, .id = 1, .admin_reply = {.code = code, .json = "{}"}};
 		struct packet *packet = malloc(sizeof(*packet));
 		int fd = accept(listener, NULL, NULL);
 
@@ -214,6 +228,55 @@ START_TEST(unknown_programs_are_127)
 }
 END_TEST
 
+static const struct {
+	int32_t code;
+	const char *arguments[3];
+	int status;
+	const char *says;
+} asked[] = {
+	{CUDA_SUCCESS, {"ping"}, 0, ""},
+	{CUDA_SUCCESS, {"recovery", "7", "replay"}, 0, ""},
+	{CUDA_ERROR_NOT_FOUND, {"recovery", "7", "replay"}, 1, "no such session"},
+	{CUDA_ERROR_NOT_PERMITTED, {"recovery", "7", "fail"}, 1, "another user's"},
+	{CUDA_ERROR_INVALID_VALUE, {"recovery", "7", "maybe"}, 1, "no sense"},
+	{CUDA_ERROR_NOT_FOUND, {"isolate", "7"}, 1, "no such session"},
+	{CUDA_ERROR_NOT_PERMITTED, {"isolate", "7"}, 1, "another user's"},
+	{CUDA_SUCCESS, {"isolate", "7"}, 1, "stays with the others"},
+	{CUDA_ERROR_OUT_OF_MEMORY, {"status"}, 1, "out of memory"},
+};
+
+START_TEST(a_refusal_is_no_missing_service)
+{
+	char path[128], output[4096];
+	const char *arguments[] = {"--socket", path, asked[_i].arguments[0], asked[_i].arguments[1],
+		asked[_i].arguments[2], NULL};
+	pid_t service;
+
+	code = asked[_i].code;
+	service = start_service(path, sizeof(path));
+	ck_assert_int_eq(control(arguments, output), asked[_i].status);
+	ck_assert_msg(strstr(output, asked[_i].says) && !asked[_i].says[0] == !output[0], "%s", output);
+	ck_assert_int_eq(waitpid(service, NULL, 0), service);
+	arguments[1] = "/nonexistent/frmps.sock";
+	ck_assert_int_eq(control(arguments, output), 69);
+	ck_assert_ptr_nonnull(strstr(output, "cannot be reached"));
+}
+END_TEST
+
+START_TEST(control_checks_its_usage)
+{
+	static const char *const lists[][3] = {{"--help"}, {"--version"}, {NULL}, {"nonsense"}, {"isolate"},
+		{"recovery", "7"}, {"--nonsense", "ping"}};
+	char output[4096];
+
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+		ck_assert_int_eq(
+			control((const char *[]){lists[i][0], lists[i][1], NULL}, output), i < 2 ? 0 : 1);
+		ck_assert_uint_gt(strlen(output), 0);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("run");
@@ -227,5 +290,7 @@ int main(void)
 	tcase_add_test(tests, missing_shim_is_an_error);
 	tcase_add_test(tests, programs_that_gain_rights_are_refused);
 	tcase_add_test(tests, unknown_programs_are_127);
+	tcase_add_loop_test(tests, a_refusal_is_no_missing_service, 0, sizeof(asked) / sizeof(asked[0]));
+	tcase_add_test(tests, control_checks_its_usage);
 	return suite_run(suite);
 }

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "server/control/operator.h"
 #include "server/control/status.h"
 #include "server/session/client.h"
 #include "server/session/domain.h"
@@ -246,6 +247,23 @@ START_TEST(name_that_is_not_utf8_is_no_reason_to_fail)
 }
 END_TEST
 
+/* Names of kernels are in it, which a program chooses. */
+START_TEST(a_verdict_cannot_speak_to_a_terminal)
+{
+	const json_t *domain;
+	json_t *root;
+
+	fake = fake_new(1);
+	fake_boot(fake);
+	strcpy(TAILQ_FIRST(&fake->daemon.domains)->promotion.verdict_text, "kernel \x1b]0;k\n\xc3\xa4");
+	root = status_of(0);
+	domain = json_array_get(json_object_get(root, "domains"), 0);
+	ck_assert_str_eq(string(domain, "verdict"), "kernel ?]0;k?\xc3\xa4");
+	json_decref(root);
+	end();
+}
+END_TEST
+
 static int connect_operator(void)
 {
 	int pair[2];
@@ -278,6 +296,35 @@ START_TEST(operator_asks_as_often_as_he_likes)
 	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
 	ck_assert_int_ne(fake->message.admin_reply.code, 0);
 	close(operator);
+	end();
+}
+END_TEST
+
+START_TEST(operators_of_a_user_are_bounded)
+{
+	int sockets[OPERATORS_PER_USER + 1];
+
+	fake = fake_new(1);
+	fake_boot(fake);
+	for (unsigned i = 0; i <= OPERATORS_PER_USER; i++) {
+		sockets[i] = connect_operator();
+		say(sockets[i], "ping");
+		if (i < OPERATORS_PER_USER)
+			fake_expect(fake, sockets[i], WIRE_ADMIN_REPLY);
+	}
+	fake_expect_hangup(fake, sockets[OPERATORS_PER_USER]);
+	/* Whoever is there goes on, and whoever leaves makes room. */
+	say(sockets[0], "ping");
+	fake_expect(fake, sockets[0], WIRE_ADMIN_REPLY);
+	close(sockets[1]);
+	fake_turn(fake);
+	close(sockets[OPERATORS_PER_USER]);
+	sockets[1] = connect_operator();
+	say(sockets[1], "ping");
+	fake_expect(fake, sockets[1], WIRE_ADMIN_REPLY);
+	for (unsigned i = 0; i < OPERATORS_PER_USER; i++)
+		close(sockets[i]);
+	fake_turn(fake);
 	end();
 }
 END_TEST
@@ -350,6 +397,8 @@ int main(void)
 	tcase_add_test(tests, name_that_is_not_utf8_is_no_reason_to_fail);
 	tcase_add_test(tests, operator_asks_as_often_as_he_likes);
 	tcase_add_test(tests, operator_may_not_become_a_client);
+	tcase_add_test(tests, operators_of_a_user_are_bounded);
+	tcase_add_test(tests, a_verdict_cannot_speak_to_a_terminal);
 	tcase_add_test(tests, long_status_comes_as_a_file);
 	return suite_run(suite);
 }

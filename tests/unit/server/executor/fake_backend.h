@@ -62,6 +62,7 @@ struct fake {
 	bool copies_pend;	    /* stream_query: not ready */
 	CUresult query;		    /* stream_query: this, if not 0 */
 	unsigned queries;
+	uint32_t kernels; /* function_list: so many, each with a name of 200 letters; 0: "kernel" alone */
 };
 
 extern struct fake fake;

@@ -371,6 +371,26 @@ START_TEST(requests_that_make_no_sense)
 }
 END_TEST
 
+START_TEST(an_answer_that_fits_no_message)
+{
+	struct client client;
+
+	open_client(&client, 5);
+	activate(&client);
+	ck_assert_int_eq(load(&client, 1, "M"), 0);
+	ck_assert_int_eq(call_symbol(&client, WIRE_LIST_FUNCTIONS, 1, 0, ""), 0);
+	ck_assert_uint_eq(message.reply.names.count, 1);
+	fake.kernels = WIRE_NAMES_MAX; /* each name fits, all of them do not */
+	ck_assert_int_eq(call_symbol(&client, WIRE_LIST_FUNCTIONS, 1, 0, ""), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_str_ne(message.reply.text, "");
+	fake.kernels = WIRE_NAMES_MAX + 1;
+	ck_assert_int_eq(call_symbol(&client, WIRE_LIST_FUNCTIONS, 1, 0, ""), CUDA_ERROR_NOT_SUPPORTED);
+	fake.kernels = 0;
+	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	close_client(&client);
+}
+END_TEST
+
 START_TEST(memory_comes_and_goes)
 {
 	struct client client;
@@ -716,6 +736,7 @@ int main(void)
 	tcase_add_test(role, a_client_from_beginning_to_end);
 	tcase_add_test(role, modules_that_print);
 	tcase_add_test(role, requests_that_make_no_sense);
+	tcase_add_test(role, an_answer_that_fits_no_message);
 	tcase_add_test(role, memory_comes_and_goes);
 	tcase_add_test(role, waiting_is_private);
 	tcase_add_test(role, work_that_does_not_end);

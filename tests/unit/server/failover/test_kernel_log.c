@@ -73,6 +73,10 @@ END_TEST
 static const char *const others[] = {
 	"",
 	"6,1,2,-;usb 1-1: new device\n",
+	"4,1,2,-;NVRM: Xid (PCI",
+	"4,940,1,-",
+	/* what a program can have written of itself */
+	"6,940,1,-;usb 1-1: Product: NVRM: Xid (PCI:0000:00:06): 43, pid=561, name=exe\n",
 	/* what follows the first line of an exception */
 	"4,9,27,-;NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Global Exception on (GPC 1, TPC 7, SM 0): "
 	"Multiple "

@@ -200,14 +200,12 @@ START_TEST(the_ledger_adds_up)
 	ledger_init(&ledger);
 	for (uint64_t i = 1; i <= 1000; i++) {
 		ck_assert(ledger_reserve(&ledger));
-		ledger_add(&ledger, i * 7, i);
+		ledger_add(&ledger, i * 7);
 	}
-	ck_assert_uint_eq(ledger.total_bytes, 500500);
 	for (uint64_t i = 1; i <= 1000; i += 2)
 		ck_assert(ledger_remove(&ledger, i * 7));
 	ck_assert(!ledger_remove(&ledger, 7));
 	ck_assert_uint_eq(ledger.count, 500);
-	ck_assert_uint_eq(ledger.total_bytes, 250500);
 	ledger_deinit(&ledger);
 }
 END_TEST

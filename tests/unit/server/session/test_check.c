@@ -462,6 +462,56 @@ START_TEST(shared_events_are_pages_of_the_host_part)
 }
 END_TEST
 
+/* What is kept for a session is bounded, and is free again with what it was for. */
+START_TEST(names_and_descriptions_are_bounded)
+{
+	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1}};
+	struct wire_message find = {.type = WIRE_FIND_FUNCTION, .symbol = {1, 1, "k"}};
+	struct wire_message graph = {.type = WIRE_MAKE_GRAPH, .graph = {5, 5000}};
+	struct check_finding finding;
+	int fd = fake_memfd(5000, SEALS);
+
+	note(&load);
+	ck_assert_int_eq(check(&find, -1, &finding), 0);
+	ck_assert_int_eq(check(&graph, fd, &finding), 0);
+	note(&graph);
+	note(&find);
+	ck_assert_uint_eq(holdings->kept_bytes, 5000 + sizeof("k"));
+	holdings_drop_graph(holdings, 5);
+	holdings_drop_module(holdings, 1);
+	ck_assert_uint_eq(holdings->kept_bytes, 0);
+	note(&load);
+	holdings->kept_bytes = HOLDINGS_KEPT_MAX - 4999;
+	ck_assert_int_eq(check(&find, -1, &finding), 0);
+	ck_assert_int_eq(check(&graph, fd, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
+	holdings->kept_bytes = HOLDINGS_KEPT_MAX - 1;
+	ck_assert_int_eq(check(&find, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
+	holdings->kept_bytes = 0;
+	close(fd);
+}
+END_TEST
+
+START_TEST(pinned_limit_is_an_answer)
+{
+	struct wire_message mapped = {.type = WIRE_MAP_HOST, .range = {.address = HOST, .bytes = 8192}};
+	struct wire_message more = {.type = WIRE_MAP_HOST, .range = {.address = HOST + MIB, .bytes = 8192}};
+	struct check_finding finding;
+
+	note(&mapped);
+	scope.pinned_limit = 16384;
+	ck_assert_int_eq(check(&more, -1, &finding), 0);
+	scope.pinned_limit = 12288;
+	ck_assert_int_eq(check(&more, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
+	scope.pinned_limit = 4096;
+	ck_assert_int_eq(check(&more, -1, &finding), CHECK_E_ANSWER);
+	scope.pinned_limit = 0;
+	ck_assert_int_eq(check(&more, -1, &finding), 0);
+}
+END_TEST
+
 START_TEST(graphs_are_sealed_files_and_kept_by_id)
 {
 	struct wire_message make = {.type = WIRE_MAKE_GRAPH, .graph = {5, 5000}}, again;
@@ -720,6 +770,8 @@ int main(void)
 	tcase_add_test(requests, images_are_sealed_files_of_the_announced_size);
 	tcase_add_test(requests, links_have_bounded_inputs_and_a_file_to_go_to);
 	tcase_add_test(requests, shared_events_are_pages_of_the_host_part);
+	tcase_add_test(requests, names_and_descriptions_are_bounded);
+	tcase_add_test(requests, pinned_limit_is_an_answer);
 	tcase_add_test(requests, graphs_are_sealed_files_and_kept_by_id);
 	tcase_add_test(requests, arrays_lie_in_mapped_memory_and_take_their_objects_along);
 	tcase_add_test(requests, options_are_bounded);

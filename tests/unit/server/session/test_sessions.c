@@ -105,6 +105,61 @@ START_TEST(full_service_refuses)
 }
 END_TEST
 
+START_TEST(a_user_has_bounded_clients)
+{
+	struct fake_client late;
+
+	join();
+	fake->config.clients_per_user_max = 1;
+	fake_hello(fake, &late);
+	fake_expect(fake, late.socket, WIRE_REFUSE);
+	ck_assert_int_eq(fake->message.refuse.code, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED);
+	fake_expect_hangup(fake, late.socket);
+	fake_leave(fake, &late);
+	TAILQ_FIRST(&fake->daemon.clients)->uid++;
+	fake_join(fake, &late, active, standby);
+	fake_leave(fake, &late);
+	part();
+}
+END_TEST
+
+/* Each page of pinned memory is a file that the service keeps open. */
+START_TEST(descriptors_are_left_for_others)
+{
+	struct wire_message map = {.type = WIRE_MAP_HOST};
+	struct wire_message unmap = {.type = WIRE_UNMAP_HOST};
+	uint64_t host;
+	int32_t code = 0;
+	unsigned count = 0;
+
+	join();
+	host = client.window_base + WINDOW_DEVICE_BYTES;
+	fake->daemon.fds_max = 16;
+	for (; !code && count < 16; count += !code) {
+		map.range = (struct wire_range){.address = host + 4096 * count, .bytes = 4096};
+		fake_request(fake, &client, &map, -1);
+		if (count < 8) {
+			fake_serve(fake, active, WIRE_MAP_HOST);
+			fake_serve(fake, standby, WIRE_MAP_HOST);
+		}
+		fake_expect(fake, client.socket, WIRE_REPLY);
+		code = fake->message.reply.code;
+	}
+	ck_assert_int_eq(code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_uint_eq(count, 8);
+	unmap.range = (struct wire_range){.address = host, .bytes = 4096};
+	fake_request(fake, &client, &unmap, -1);
+	fake_serve(fake, active, WIRE_UNMAP_HOST);
+	fake_serve(fake, standby, WIRE_UNMAP_HOST);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	fake_request(fake, &client, &map, -1);
+	fake_serve(fake, active, WIRE_MAP_HOST);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	part();
+}
+END_TEST
+
 START_TEST(executor_that_cannot_take_a_client_refuses_it)
 {
 	boot();
@@ -552,6 +607,28 @@ START_TEST(bad_client_is_cut_off_and_nobody_else)
 }
 END_TEST
 
+/* A client that numbers all its requests alike, and a daemon that dies while one is under way. */
+START_TEST(a_request_that_was_under_way_is_never_taken_for_an_answered_one)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY, .id = 1};
+	struct wire_message nonsense = {.type = WIRE_UNMAP_MEMORY, .id = 1};
+	struct client *session;
+
+	join();
+	session = TAILQ_FIRST(&fake->daemon.clients);
+	session->adopted = true;
+	session->answered = session->again.asked = 1;
+	fake_send(fake, client.socket, &query, NULL, 0);
+	fake_send(fake, client.socket, &nonsense, NULL, 0);
+	fake_serve(fake, active, WIRE_QUERY_MEMORY);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	fake_expect_hangup(fake, client.socket);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_rejected, 1);
+	fake_expect(fake, active->socket, WIRE_CLOSE_SESSION);
+	part();
+}
+END_TEST
+
 START_TEST(garbage_is_cut_off)
 {
 	uint8_t bytes[64];
@@ -856,6 +933,8 @@ int main(void)
 	tcase_add_test(sessions, welcome_describes_device_and_window);
 	tcase_add_test(sessions, server_region_is_read_only_for_the_client);
 	tcase_add_test(sessions, full_service_refuses);
+	tcase_add_test(sessions, a_user_has_bounded_clients);
+	tcase_add_test(sessions, descriptors_are_left_for_others);
 	tcase_add_test(sessions, executor_that_cannot_take_a_client_refuses_it);
 	tcase_add_test(sessions, client_that_leaves_while_opening_is_closed_everywhere);
 	tcase_add_test(sessions, host_memory_comes_as_a_file);
@@ -872,6 +951,7 @@ int main(void)
 	tcase_add_test(sessions, memory_is_imported_with_a_token_only);
 	tcase_add_test(sessions, further_windows_are_given_and_come_back);
 	tcase_add_loop_test(sessions, bad_client_is_cut_off_and_nobody_else, 0, sizeof(bad) / sizeof(bad[0]));
+	tcase_add_test(sessions, a_request_that_was_under_way_is_never_taken_for_an_answered_one);
 	tcase_add_test(sessions, garbage_is_cut_off);
 	tcase_add_test(sessions, stranger_with_a_wrong_first_message_is_sent_away);
 	tcase_add_test(sessions, offence_reported_by_the_executor_cuts_off);
