@@ -15,7 +15,8 @@
 
 /**
  * First line of every entry point that needs an initialised driver.
- * Return: CUDA_SUCCESS; CUDA_ERROR_NOT_INITIALIZED before cuInit and in a forked child. Never the sticky
+ * Return: CUDA_SUCCESS; CUDA_ERROR_NOT_INITIALIZED before cuInit and in a forked child;
+ * CUDA_ERROR_NOT_PERMITTED in a host function or a callback, which nothing may wait in. Never the sticky
  * error: that belongs to process_enter_context().
  */
 CUresult process_enter(void);
