@@ -694,10 +694,9 @@ END_TEST
 START_TEST(map_holds_more_keys_than_one_block)
 {
 	enum { KEYS = 5 * CLS_BLOCK_ENTRIES + 3 };
-	struct cls_map map;
+	struct cls_map map = CLS_MAP_INIT;
 	void *value;
 
-	cls_map_init(&map);
 	for (int i = 0; i < KEYS; i++)
 		ck_assert_int_eq(cls_map_put(&map, KEY(i), VALUE(i), NULL), CUDA_SUCCESS);
 	for (int i = 0; i < KEYS; i += 2)
@@ -720,7 +719,7 @@ START_TEST(map_holds_more_keys_than_one_block)
 }
 END_TEST
 
-static struct cls_map destructor_map;
+static struct cls_map destructor_map = CLS_MAP_INIT;
 static int destructors_run;
 
 static void destructor(CUcontext context, void *key, void *value)
@@ -739,7 +738,6 @@ START_TEST(clearing_runs_each_destructor_once)
 {
 	void *value;
 
-	cls_map_init(&destructor_map);
 	for (int i = 0; i < 20; i++)
 		ck_assert_int_eq(cls_map_put(&destructor_map, KEY(i), VALUE(i), i < 15 ? destructor : NULL),
 			CUDA_SUCCESS);
@@ -756,7 +754,7 @@ END_TEST
 
 /* One entry changes hands between two keys while others look: nobody may see one key's value under the other.
  */
-static struct cls_map shared_map;
+static struct cls_map shared_map = CLS_MAP_INIT;
 static atomic_bool writer_done;
 
 static void *read_while_written(void *mismatches)
@@ -779,7 +777,6 @@ START_TEST(readers_never_see_a_mixed_entry)
 	pthread_t readers[2];
 	int mismatches[2] = {0};
 
-	cls_map_init(&shared_map);
 	cls_map_put(&shared_map, KEY(0), VALUE(0), NULL);
 	for (int i = 0; i < 2; i++)
 		ck_assert_int_eq(pthread_create(&readers[i], NULL, read_while_written, &mismatches[i]), 0);
