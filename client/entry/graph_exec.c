@@ -28,7 +28,7 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph, uint64_t flags, CU
 		client_log(CLIENT_LOG_ERROR, "graphs that kernels launch are not supported");
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
-	return exec_new(context_current(), graph, flags, exec, bad);
+	return exec_new(graph, flags, exec, bad);
 }
 
 CUDA_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)

@@ -158,8 +158,8 @@ void build_bury(struct graph_build *build, struct client_graph *graph)
 	build_reap();
 }
 
-CUresult build_new(const struct client_graph *graph, CUcontext context, uint64_t flags,
-	struct graph_build **ret_build, struct graph_node **ret_bad)
+CUresult build_new(const struct client_graph *graph, uint64_t flags, struct graph_build **ret_build,
+	struct graph_node **ret_bad)
 {
 	uint32_t wire = flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY ? FRMPS_GRAPH_PRIORITIES : 0;
 	struct graph_build *build = calloc(1, sizeof(*build));
@@ -167,7 +167,7 @@ CUresult build_new(const struct client_graph *graph, CUcontext context, uint64_t
 
 	if (!build)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = form_make(graph, context, wire, &build->form, ret_bad);
+	r = form_make(graph, wire, &build->form, ret_bad);
 	for (uint32_t i = 0; r == CUDA_SUCCESS && i < build->form.count; ++i)
 		if (build->form.steps[i].kind == STEP_DEVICE)
 			r = send_graph(&build->form.steps[i]);
