@@ -168,14 +168,17 @@ static CUresult start(void)
 CUresult process_start(void)
 {
 	CUresult r = CUDA_SUCCESS;
+	int cancelable;
 
 	if (word_acquire(&phase) == READY)
 		return CUDA_SUCCESS;
 	if (word_acquire(&phase) >= FORKED)
 		return process_enter();
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
 	pthread_mutex_lock(&start_lock);
 	if (word_acquire(&phase) == NONE)
 		r = start();
 	pthread_mutex_unlock(&start_lock);
+	pthread_setcancelstate(cancelable, NULL);
 	return r;
 }

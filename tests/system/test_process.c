@@ -285,6 +285,37 @@ START_TEST(the_programs_handlers_see_its_faults)
 }
 END_TEST
 
+/* ---- threads that are cancelled ---- */
+
+static void *allocate_cancelled(void *unused)
+{
+	CUcontext context = unused;
+	CUdeviceptr memory;
+
+	ck_cuda(cuCtxSetCurrent(context));
+	pthread_cancel(pthread_self());
+	cuMemAlloc_v2(&memory, 100 << 20);
+	pthread_testcancel();
+	return NULL;
+}
+
+/* It leaves nobody waiting for it. */
+START_TEST(a_thread_is_cancelled_in_a_call)
+{
+	CUcontext context;
+	CUdeviceptr memory;
+	pthread_t thread;
+	void *result;
+
+	driver_attach();
+	ck_cuda(cuCtxGetCurrent(&context));
+	ck_assert_int_eq(pthread_create(&thread, NULL, allocate_cancelled, context), 0);
+	ck_assert_int_eq(pthread_join(thread, &result), 0);
+	ck_assert_ptr_eq(result, PTHREAD_CANCELED);
+	ck_cuda(cuMemAlloc_v2(&memory, 100 << 20));
+}
+END_TEST
+
 /* ---- unloading ---- */
 
 typedef CUresult call_init(unsigned int flags);
@@ -647,6 +678,7 @@ int main(void)
 	tcase_add_test(tests, a_forked_child_does_not_find_its_parents_values);
 	tcase_add_test(tests, host_functions_may_not_call_the_driver);
 	tcase_add_loop_test(tests, the_programs_handlers_see_its_faults, 0, 2);
+	tcase_add_test(tests, a_thread_is_cancelled_in_a_call);
 	tcase_add_test(tests, the_library_is_unloaded_while_it_works);
 	tcase_add_test(tests, a_retained_context_stays);
 	tcase_add_test(tests, a_context_is_retained_while_it_ends);

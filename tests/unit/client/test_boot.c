@@ -280,6 +280,21 @@ START_TEST(log_obeys_the_level)
 }
 END_TEST
 
+/* SIGPIPE would be the end of this process. */
+START_TEST(log_has_no_reader)
+{
+	int ends[2];
+
+	ck_assert_int_eq(pipe(ends), 0);
+	ck_assert_int_eq(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+	close(ends[0]);
+	close(ends[1]);
+	errno = 5;
+	client_log(CLIENT_LOG_ERROR, "nobody reads this");
+	ck_assert_int_eq(errno, 5);
+}
+END_TEST
+
 static void log_a_long_line(void)
 {
 	char text[2 * CLIENT_LOG_LINE_MAX];
@@ -816,6 +831,7 @@ static void words_case(Suite *suite)
 	tcase_add_test(tcase, refusal_is_silent_when_asked);
 	tcase_add_test(tcase, every_refused_call_returns_not_supported);
 	tcase_add_loop_test(tcase, log_obeys_the_level, 0, 4);
+	tcase_add_test(tcase, log_has_no_reader);
 	tcase_add_test(tcase, log_cuts_long_lines);
 	tcase_add_test(tcase, errors_have_names_and_texts);
 	tcase_add_test(tcase, unknown_errors_have_none);
