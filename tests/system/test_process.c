@@ -107,16 +107,17 @@ START_TEST(a_forked_child_has_nothing)
 }
 END_TEST
 
-/* Calls with all arguments zero: errors, or what they mean; never the end of the program. */
+/* Calls with all arguments zero: errors, or what they mean; never the end of the program, which NVIDIA's
+ * library does not promise. */
 START_TEST(nothing_is_asked_of_everything)
 {
 	CUcontext context;
 
+	if (is_native())
+		return;
 	driver_open();
 	ck_cuda(cuCtxGetCurrent(&context));
 	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
-		if (is_native() && !strncmp(calls[i], "cuProfiler", 10))
-			continue;
 		call_with_nothing(calls[i]);
 		/* Some of them ended the context, or took it away. */
 		ck_cuda(cuDevicePrimaryCtxRetain(&context, 0));
