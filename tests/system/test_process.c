@@ -589,6 +589,7 @@ static void use_graph(CUdeviceptr words, uint32_t value, uint32_t *from, CUstrea
 	ck_cuda(cuGraphInstantiateWithFlags(&exec, graph, 0));
 	ck_cuda(cuGraphDestroy(graph));
 	ck_cuda(cuGraphLaunch(exec, stream));
+	ck_cuda(cuStreamSynchronize(stream));
 	*from = value + 1;
 	ck_cuda(cuGraphLaunch(exec, stream));
 	ck_cuda(cuStreamSynchronize(stream));
