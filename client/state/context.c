@@ -186,6 +186,17 @@ static CUresult set_text_limit(size_t *value)
 	return r == CUDA_SUCCESS && text_is_open() ? text_open(*value) : r;
 }
 
+/* Kernels that need more than there is fail: the program is told why. Of the other limits they notice
+ * nothing. */
+static void tell_limit(CUlimit limit, uint64_t wish, uint64_t there)
+{
+	bool matters = limit == CU_LIMIT_STACK_SIZE || limit == CU_LIMIT_MALLOC_HEAP_SIZE;
+
+	client_log(matters ? CLIENT_LOG_ERROR : CLIENT_LOG_INFO,
+		"limit %d stays at the service's %llu, the program asked for %llu", (int)limit,
+		(unsigned long long)there, (unsigned long long)wish);
+}
+
 CUresult context_set_limit(CUcontext handle, CUlimit limit, size_t value)
 {
 	const struct client_device *device;
@@ -199,9 +210,7 @@ CUresult context_set_limit(CUcontext handle, CUlimit limit, size_t value)
 	if (limit == CU_LIMIT_STACK_SIZE && value > STACK_BYTES_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (value > device->limits[limit] && limit != CU_LIMIT_PRINTF_FIFO_SIZE)
-		client_log(CLIENT_LOG_INFO,
-			"limit %d stays at the service's %llu, the program asked for %llu", (int)limit,
-			(unsigned long long)device->limits[limit], (unsigned long long)value);
+		tell_limit(limit, value, device->limits[limit]);
 	context->limits[limit] = value;
 	context->limit_set[limit] = true;
 	return CUDA_SUCCESS;

@@ -212,11 +212,18 @@ END_TEST
 
 START_TEST(limits_are_shadows)
 {
+	CUlogIterator before, after;
 	size_t value;
 
 	OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
 	ck_assert_uint_eq(value, 1024);
+	OK(cuLogsCurrent(&before, 0));
+	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 512));
+	OK(cuLogsCurrent(&after, 0));
+	ck_assert_uint_eq(after, before);
 	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
+	OK(cuLogsCurrent(&after, 0));
+	ck_assert_uint_eq(after, before + 1);
 	OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
 	ck_assert_uint_eq(value, 4096);
 	FAILS(cuCtxGetLimit(&value, CU_LIMIT_CIG_ENABLED), UNSUPPORTED_LIMIT);
