@@ -176,11 +176,25 @@ CUresult connect_look(uint64_t ret_words[WINDOW_WORDS])
 	return CUDA_SUCCESS;
 }
 
+/* What the program says of its commands in doubt; 0: nothing, or what nobody understands. */
+static uint32_t recovery_wish(void)
+{
+	const char *wish = getenv("FRMPS_RECOVERY");
+
+	if (!wish || !*wish)
+		return 0;
+	if (strcmp(wish, "fail") == 0)
+		return 1;
+	if (strcmp(wish, "replay") == 0)
+		return 2;
+	client_log(CLIENT_LOG_ERROR, "FRMPS_RECOVERY=%.64s is neither fail nor replay: it is ignored", wish);
+	return 0;
+}
+
 static CUresult greet(int fd, const uint64_t refused[WINDOW_WORDS])
 {
 	uint64_t windows[WINDOW_WORDS];
 	struct wire_message hello = {.type = WIRE_HELLO, .id = 1};
-	const char *recovery = getenv("FRMPS_RECOVERY");
 	CUresult r = connect_look(windows);
 
 	if (r != CUDA_SUCCESS)
@@ -195,11 +209,8 @@ static CUresult greet(int fd, const uint64_t refused[WINDOW_WORDS])
 		.free_windows = {.at = windows, .count = WINDOW_WORDS},
 		.window_base = WINDOW_BASE,
 		.window_bytes = WINDOW_BYTES,
+		.recovery = recovery_wish(),
 	};
-	if (recovery)
-		hello.hello.recovery = strcmp(recovery, "fail") == 0	 ? 1
-				       : strcmp(recovery, "replay") == 0 ? 2
-									 : 0;
 	return message_send(fd, &hello, NULL, 0) == 0 ? CUDA_SUCCESS : CUDA_ERROR_MPS_CONNECTION_FAILED;
 }
 
