@@ -39,7 +39,7 @@ static word32 phase;  /* enum phase */
 static word32 sticky; /* CUresult; written once, by process_fail() */
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static CUresult look(void)
+CUresult process_look(void)
 {
 	uint32_t now = word_acquire(&phase);
 
@@ -50,7 +50,7 @@ static CUresult look(void)
 
 CUresult process_enter(void)
 {
-	CUresult r = look();
+	CUresult r = process_look();
 
 	return r == CUDA_SUCCESS && thread_self()->is_callbacks ? CUDA_ERROR_NOT_PERMITTED : r;
 }
@@ -63,7 +63,7 @@ CUresult process_error(void)
 CUresult process_enter_context(void)
 {
 	CUcontext context;
-	CUresult r = look();
+	CUresult r = process_look();
 
 	if (r == CUDA_SUCCESS)
 		r = process_error();
