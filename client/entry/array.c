@@ -9,21 +9,24 @@
 #include "client/state/array.h"
 #include "client/state/context.h"
 
-static CUresult create(const struct array_wish *wish, struct client_array **ret_array)
+static CUresult create(const void *must_be, const CUDA_ARRAY3D_DESCRIPTOR *form, unsigned int levels,
+	struct client_array **ret_array)
 {
 	CUresult r = enter_unsafe();
 
-	return r == CUDA_SUCCESS ? array_create(context_current(), wish, ret_array) : r;
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (!must_be || !form)
+		return CUDA_ERROR_INVALID_VALUE;
+	return array_create(
+		context_current(), &(struct array_wish){.form = *form, .levels = levels}, ret_array);
 }
 
 CUDA_EXPORT CUresult cuArray3DCreate_v2(CUarray *ret_array, const CUDA_ARRAY3D_DESCRIPTOR *form)
 {
 	struct client_array *array;
-	CUresult r;
+	CUresult r = create(ret_array, form, 0, &array);
 
-	if (!ret_array || !form)
-		return CUDA_ERROR_INVALID_VALUE;
-	r = create(&(struct array_wish){.form = *form}, &array);
 	if (r == CUDA_SUCCESS)
 		*ret_array = array_handle(array);
 	return r;
@@ -31,26 +34,22 @@ CUDA_EXPORT CUresult cuArray3DCreate_v2(CUarray *ret_array, const CUDA_ARRAY3D_D
 
 CUDA_EXPORT CUresult cuArrayCreate_v2(CUarray *ret_array, const CUDA_ARRAY_DESCRIPTOR *form)
 {
-	CUDA_ARRAY3D_DESCRIPTOR general;
+	CUDA_ARRAY3D_DESCRIPTOR general = {0};
 
-	if (!form)
-		return CUDA_ERROR_INVALID_VALUE;
-	general = (CUDA_ARRAY3D_DESCRIPTOR){.Width = form->Width,
-		.Height = form->Height,
-		.Format = form->Format,
-		.NumChannels = form->NumChannels};
-	return cuArray3DCreate_v2(ret_array, &general);
+	if (form)
+		general = (CUDA_ARRAY3D_DESCRIPTOR){.Width = form->Width,
+			.Height = form->Height,
+			.Format = form->Format,
+			.NumChannels = form->NumChannels};
+	return cuArray3DCreate_v2(ret_array, form ? &general : NULL);
 }
 
 CUDA_EXPORT CUresult cuMipmappedArrayCreate(
 	CUmipmappedArray *ret_mipmap, const CUDA_ARRAY3D_DESCRIPTOR *form, unsigned int levels)
 {
 	struct client_array *array;
-	CUresult r;
+	CUresult r = create(ret_mipmap, form, levels ? levels : 1, &array);
 
-	if (!ret_mipmap || !form)
-		return CUDA_ERROR_INVALID_VALUE;
-	r = create(&(struct array_wish){.form = *form, .levels = levels ? levels : 1}, &array);
 	if (r == CUDA_SUCCESS)
 		*ret_mipmap = (CUmipmappedArray)(void *)array;
 	return r;

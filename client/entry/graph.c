@@ -13,7 +13,7 @@
 #include "client/state/device.h"
 
 /* First lines: the graph behind a handle, with the lock held on success. */
-static CUresult begin(CUgraph handle, struct client_graph **ret_graph)
+static CUresult begin(CUgraph handle, const void *must_be, struct client_graph **ret_graph)
 {
 	CUresult r = process_enter();
 
@@ -21,13 +21,13 @@ static CUresult begin(CUgraph handle, struct client_graph **ret_graph)
 		return r;
 	graph_enter();
 	*ret_graph = graph_find(handle);
-	if (*ret_graph)
+	if (*ret_graph && must_be)
 		return CUDA_SUCCESS;
 	graph_leave();
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult begin_node(CUgraphNode handle, struct graph_node **ret_node)
+static CUresult begin_node(CUgraphNode handle, const void *must_be, struct graph_node **ret_node)
 {
 	CUresult r = process_enter();
 
@@ -35,7 +35,7 @@ static CUresult begin_node(CUgraphNode handle, struct graph_node **ret_node)
 		return r;
 	graph_enter();
 	*ret_node = graph_find_node(handle);
-	if (*ret_node)
+	if (*ret_node && must_be)
 		return CUDA_SUCCESS;
 	graph_leave();
 	return CUDA_ERROR_INVALID_VALUE;
@@ -62,7 +62,7 @@ CUDA_EXPORT CUresult cuGraphDestroy(CUgraph handle)
 {
 	struct graph_object *objects = NULL;
 	struct client_graph *graph;
-	CUresult r = begin(handle, &graph);
+	CUresult r = begin(handle, handle, &graph);
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -94,13 +94,11 @@ static bool has_memory(const struct client_graph *graph)
 CUDA_EXPORT CUresult cuGraphClone(CUgraph *clone, CUgraph handle)
 {
 	struct client_graph *graph, *made;
-	CUresult r = begin(handle, &graph);
+	CUresult r = begin(handle, clone, &graph);
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!clone)
-		r = CUDA_ERROR_INVALID_VALUE;
-	else if (has_memory(graph))
+	if (has_memory(graph))
 		r = CUDA_ERROR_NOT_SUPPORTED;
 	if (r == CUDA_SUCCESS)
 		r = graph_clone(graph, &made);
@@ -114,12 +112,12 @@ CUDA_EXPORT CUresult cuGraphNodeFindInClone(CUgraphNode *found, CUgraphNode orig
 {
 	struct client_graph *graph;
 	const struct graph_node *node, *copy;
-	CUresult r = begin(clone, &graph);
+	CUresult r = begin(clone, found, &graph);
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	node = graph_find_node(original);
-	copy = node && found ? graph_find_origin(graph, node->serial) : NULL;
+	copy = node ? graph_find_origin(graph, node->serial) : NULL;
 	if (copy)
 		*found = graph_node_handle(copy);
 	graph_leave();
@@ -129,7 +127,7 @@ CUDA_EXPORT CUresult cuGraphNodeFindInClone(CUgraphNode *found, CUgraphNode orig
 CUDA_EXPORT CUresult cuGraphDestroyNode(CUgraphNode handle)
 {
 	struct graph_node *node;
-	CUresult r = begin_node(handle, &node);
+	CUresult r = begin_node(handle, handle, &node);
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -145,14 +143,13 @@ CUDA_EXPORT CUresult cuGraphDestroyNode(CUgraphNode handle)
 CUDA_EXPORT CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *type)
 {
 	struct graph_node *node;
-	CUresult r = begin_node(handle, &node);
+	CUresult r = begin_node(handle, type, &node);
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (type)
-		*type = node->params.type;
+	*type = node->params.type;
 	graph_leave();
-	return type ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
 }
 
 /* ---- lists ---- */
@@ -201,7 +198,7 @@ static CUresult get_nodes(CUgraph handle, CUgraphNode *nodes, size_t *count, boo
 {
 	struct list list = {.nodes = nodes, .room = nodes && count ? *count : 0};
 	struct client_graph *graph;
-	CUresult r = count ? begin(handle, &graph) : CUDA_ERROR_INVALID_VALUE;
+	CUresult r = begin(handle, count, &graph);
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -225,7 +222,7 @@ CUDA_EXPORT CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size
 static CUresult get_edges(CUgraph handle, struct list list, size_t *count)
 {
 	struct client_graph *graph;
-	CUresult r = count ? begin(handle, &graph) : CUDA_ERROR_INVALID_VALUE;
+	CUresult r = begin(handle, count, &graph);
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -256,7 +253,7 @@ static CUresult get_neighbours(CUgraphNode handle, struct list list, size_t *cou
 {
 	struct graph_node *node;
 	const struct graph_edges *edges;
-	CUresult r = count ? begin_node(handle, &node) : CUDA_ERROR_INVALID_VALUE;
+	CUresult r = begin_node(handle, count, &node);
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -301,11 +298,13 @@ static CUresult each_edge(CUgraph handle, const CUgraphNode *from, const CUgraph
 	const CUgraphEdgeData *data, size_t count, edge_fn *apply, edge_fn *undo)
 {
 	struct client_graph *graph;
-	CUresult r = count && (!from || !to) ? CUDA_ERROR_INVALID_VALUE : begin(handle, &graph);
+	CUresult r = begin(handle, handle, &graph);
 	size_t done = 0;
 
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (count && (!from || !to))
+		r = CUDA_ERROR_INVALID_VALUE;
 	for (; r == CUDA_SUCCESS && done < count; done += r == CUDA_SUCCESS) {
 		struct graph_node *a = graph_find_node(from[done]), *b = graph_find_node(to[done]);
 
@@ -348,7 +347,7 @@ CUDA_EXPORT CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNo
 CUDA_EXPORT CUresult cuGraphDebugDotPrint(CUgraph handle, const char *path, unsigned int flags)
 {
 	struct client_graph *graph;
-	CUresult r = path ? begin(handle, &graph) : CUDA_ERROR_INVALID_VALUE;
+	CUresult r = begin(handle, path, &graph);
 
 	(void)flags; /* how much is said about each node */
 	if (r != CUDA_SUCCESS)

@@ -28,7 +28,7 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph, uint64_t flags, CU
 		client_log(CLIENT_LOG_ERROR, "graphs that kernels launch are not supported");
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
-	return exec_new(context_current(), graph, flags, exec, bad);
+	return exec_new(graph, flags, exec, bad);
 }
 
 CUDA_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
@@ -64,10 +64,12 @@ static CUresult instantiate_with(
 	CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *with, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = CUDA_SUCCESS;
+	CUresult r = process_enter_context();
 
-	if (!with)
-		return CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS && !with)
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (r != CUDA_SUCCESS)
+		return r;
 	if (with->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
 		r = stream_resolve(with->hUploadStream, per_thread, &stream);
 	if (r == CUDA_SUCCESS)
@@ -155,7 +157,7 @@ CUDA_EXPORT CUresult cuGraphExecUpdate(
 	CUgraphExec handle, CUgraph graph, CUgraphNode *error_node, CUgraphExecUpdateResult *result)
 {
 	CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_ERROR};
-	CUresult r = result ? cuGraphExecUpdate_v2(handle, graph, &info) : CUDA_ERROR_INVALID_VALUE;
+	CUresult r = cuGraphExecUpdate_v2(handle, graph, result ? &info : NULL);
 
 	if (error_node)
 		*error_node = info.errorNode;
@@ -201,10 +203,7 @@ CUDA_EXPORT CUresult cuGraphExecKernelNodeSetParams(
 {
 	CUDA_KERNEL_NODE_PARAMS wide;
 
-	if (!given)
-		return CUDA_ERROR_INVALID_VALUE;
-	wide = graph_params_widen(given);
-	return cuGraphExecKernelNodeSetParams_v2(handle, node, &wide);
+	return cuGraphExecKernelNodeSetParams_v2(handle, node, graph_params_widen(given, &wide));
 }
 
 CUDA_EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec handle, CUgraphNode node,

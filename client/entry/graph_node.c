@@ -112,9 +112,12 @@ static CUresult look(
 
 /* ---- parameters in the program's forms ---- */
 
-CUDA_KERNEL_NODE_PARAMS graph_params_widen(const CUDA_KERNEL_NODE_PARAMS_v1 *given)
+const CUDA_KERNEL_NODE_PARAMS *graph_params_widen(
+	const CUDA_KERNEL_NODE_PARAMS_v1 *given, CUDA_KERNEL_NODE_PARAMS *wide)
 {
-	return (CUDA_KERNEL_NODE_PARAMS){
+	if (!given)
+		return NULL;
+	*wide = (CUDA_KERNEL_NODE_PARAMS){
 		.func = given->func,
 		.gridDimX = given->gridDimX,
 		.gridDimY = given->gridDimY,
@@ -126,6 +129,7 @@ CUDA_KERNEL_NODE_PARAMS graph_params_widen(const CUDA_KERNEL_NODE_PARAMS_v1 *giv
 		.kernelParams = given->kernelParams,
 		.extra = given->extra,
 	};
+	return wide;
 }
 
 CUresult graph_params_copy(const CUDA_MEMCPY3D *given, struct graph_params *ret_params)
@@ -201,10 +205,7 @@ CUDA_EXPORT CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, cons
 {
 	CUDA_KERNEL_NODE_PARAMS wide;
 
-	if (!given)
-		return CUDA_ERROR_INVALID_VALUE;
-	wide = graph_params_widen(given);
-	return cuGraphAddKernelNode_v2(node, graph, nodes, count, &wide);
+	return cuGraphAddKernelNode_v2(node, graph, nodes, count, graph_params_widen(given, &wide));
 }
 
 CUDA_EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes,
@@ -231,7 +232,7 @@ CUDA_EXPORT CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL
 CUDA_EXPORT CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *given)
 {
 	CUDA_KERNEL_NODE_PARAMS wide;
-	CUresult r = given ? cuGraphKernelNodeGetParams_v2(node, &wide) : CUDA_ERROR_INVALID_VALUE;
+	CUresult r = cuGraphKernelNodeGetParams_v2(node, given ? &wide : NULL);
 
 	if (r == CUDA_SUCCESS)
 		memcpy(given, &wide, sizeof(*given)); /* the later form only has more */
@@ -267,10 +268,7 @@ CUDA_EXPORT CUresult cuGraphKernelNodeSetParams(CUgraphNode node, const CUDA_KER
 {
 	CUDA_KERNEL_NODE_PARAMS wide;
 
-	if (!given)
-		return CUDA_ERROR_INVALID_VALUE;
-	wide = graph_params_widen(given);
-	return cuGraphKernelNodeSetParams_v2(node, &wide);
+	return cuGraphKernelNodeSetParams_v2(node, graph_params_widen(given, &wide));
 }
 
 CUDA_EXPORT CUresult cuGraphKernelNodeGetAttribute(

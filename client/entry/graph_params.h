@@ -9,8 +9,9 @@
 
 #include "client/graph/params.h"
 
-/** The earlier form as the later one. */
-CUDA_KERNEL_NODE_PARAMS graph_params_widen(const CUDA_KERNEL_NODE_PARAMS_v1 *given);
+/** The earlier form as the later one, in `wide`; NULL for NULL. */
+const CUDA_KERNEL_NODE_PARAMS *graph_params_widen(
+	const CUDA_KERNEL_NODE_PARAMS_v1 *given, CUDA_KERNEL_NODE_PARAMS *wide);
 CUresult graph_params_copy(const CUDA_MEMCPY3D *given, struct graph_params *ret_params);
 CUresult graph_params_set(const CUDA_MEMSET_NODE_PARAMS *given, struct graph_params *ret_params);
 CUresult graph_params_host(const CUDA_HOST_NODE_PARAMS *given, struct graph_params *ret_params);

@@ -42,7 +42,7 @@ static CUresult load(CUmodule *ret_handle, const char *path, const void *code, u
 
 CUDA_EXPORT CUresult cuModuleLoad(CUmodule *module, const char *path)
 {
-	return path ? load(module, path, NULL, 0, NULL, NULL) : CUDA_ERROR_INVALID_VALUE;
+	return load(module, path, NULL, 0, NULL, NULL);
 }
 
 CUDA_EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image)

@@ -21,14 +21,14 @@ static CUresult start(const struct copy_fill *what, CUstream handle, unsigned in
 static CUresult fill(CUdeviceptr dst, size_t pitch, unsigned int value, unsigned int element_bytes,
 	size_t width, size_t height, bool per_thread)
 {
-	return start(&(struct copy_fill){dst, pitch, width, height, value, element_bytes}, NULL, false,
-		per_thread);
+	return start(
+		&(struct copy_fill){dst, pitch, width, height, value, element_bytes}, NULL, 0, per_thread);
 }
 
 static CUresult fill_async(CUdeviceptr dst, size_t pitch, unsigned int value, unsigned int element_bytes,
 	size_t width, size_t height, CUstream stream, bool per_thread)
 {
-	return start(&(struct copy_fill){dst, pitch, width, height, value, element_bytes}, stream, true,
+	return start(&(struct copy_fill){dst, pitch, width, height, value, element_bytes}, stream, COPY_ASYNC,
 		per_thread);
 }
 

@@ -49,8 +49,6 @@ CUDA_EXPORT CUresult cuStreamDestroy_v2(CUstream handle)
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (capture_is_on(stream) && stream->slot != 0)
-		capture_leave(stream);
 	return stream_destroy(stream);
 }
 

@@ -6,7 +6,6 @@
 #include "client/graph/build.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include "client/graph/memory.h"
 #include "client/link/control.h"
 #include "client/state/event.h"
+#include "client/state/grave.h"
 #include "client/state/ids.h"
 #include "client/state/process.h"
 #include "client/state/stream.h"
@@ -24,7 +24,7 @@
 #include "client/submit/wait.h"
 
 struct graph_build {
-	struct graph_build *next; /* among the graves */
+	struct grave grave;
 	struct graph_form form;
 	struct client_graph *graph;   /* in a grave: goes with it; may be NULL */
 	struct client_stream *stream; /* of the latest launch; NULL: none */
@@ -33,8 +33,6 @@ struct graph_build {
 
 static uint64_t id_words[FRMPS_GRAPH_IDS / 64];
 static struct ids ids = IDS_INIT(id_words);
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the graves */
-static struct graph_build *graves;
 
 /* ---- the service's graphs ---- */
 
@@ -116,31 +114,21 @@ static void build_free(struct graph_build *build)
 	free(build);
 }
 
-static bool is_over(const struct graph_build *build)
+static bool is_over(const struct grave *grave)
 {
+	const struct graph_build *build = (const struct graph_build *)grave;
+
 	return !build->stream || wait_is_done(build->stream, build->seq) || process_error() != CUDA_SUCCESS;
 }
 
-static struct graph_build *take_grave(void)
-{
-	struct graph_build **at = &graves, *found;
-
-	pthread_mutex_lock(&lock);
-	while (*at && !is_over(*at))
-		at = &(*at)->next;
-	found = *at;
-	if (found)
-		*at = found->next;
-	pthread_mutex_unlock(&lock);
-	return found;
-}
+static struct graveyard graves = GRAVEYARD_INIT(is_over);
 
 void build_reap(void)
 {
-	struct graph_build *build;
+	struct grave *grave;
 
-	while ((build = take_grave()))
-		build_free(build);
+	while ((grave = graveyard_take(&graves)))
+		build_free((struct graph_build *)grave);
 	graph_memory_reap();
 }
 
@@ -149,17 +137,14 @@ void build_bury(struct graph_build *build, struct client_graph *graph)
 {
 	build->graph = graph;
 	/* A mark behind the launch, so that its end is seen. */
-	if (build->stream && !is_over(build))
+	if (build->stream && !is_over(&build->grave))
 		submit_mark(build->stream, build->seq);
-	pthread_mutex_lock(&lock);
-	build->next = graves;
-	graves = build;
-	pthread_mutex_unlock(&lock);
+	graveyard_add(&graves, &build->grave);
 	build_reap();
 }
 
-CUresult build_new(const struct client_graph *graph, CUcontext context, uint64_t flags,
-	struct graph_build **ret_build, struct graph_node **ret_bad)
+CUresult build_new(const struct client_graph *graph, uint64_t flags, struct graph_build **ret_build,
+	struct graph_node **ret_bad)
 {
 	uint32_t wire = flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY ? FRMPS_GRAPH_PRIORITIES : 0;
 	struct graph_build *build = calloc(1, sizeof(*build));
@@ -167,7 +152,7 @@ CUresult build_new(const struct client_graph *graph, CUcontext context, uint64_t
 
 	if (!build)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = form_make(graph, context, wire, &build->form, ret_bad);
+	r = form_make(graph, wire, &build->form, ret_bad);
 	for (uint32_t i = 0; r == CUDA_SUCCESS && i < build->form.count; ++i)
 		if (build->form.steps[i].kind == STEP_DEVICE)
 			r = send_graph(&build->form.steps[i]);

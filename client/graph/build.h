@@ -27,8 +27,8 @@ struct graph_node;
  * @ret_bad: as form_make()
  * Return: as form_make(), or what the service said.
  */
-CUresult build_new(const struct client_graph *graph, CUcontext context, uint64_t flags,
-	struct graph_build **ret_build, struct graph_node **ret_bad);
+CUresult build_new(const struct client_graph *graph, uint64_t flags, struct graph_build **ret_build,
+	struct graph_node **ret_bad);
 
 /** The next launch of a build comes behind the latest one of its predecessor. */
 void build_follow(struct graph_build *build, const struct graph_build *former);

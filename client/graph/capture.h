@@ -83,7 +83,7 @@ CUresult capture_refuse(struct client_stream *stream);
 CUresult capture_record(struct client_stream *stream, struct captured **captured);
 /**
  * A stream waits for an event, and one of them is in a capture.
- * @captured: what event_captured() gives; NULL: the event is not in a capture
+ * @captured: the event's word (state/event.c); NULL there: the event is not in a capture
  * @recorded: it was recorded at all
  * Return: CUDA_ERROR_STREAM_CAPTURE_ISOLATION, CUDA_ERROR_STREAM_CAPTURE_MERGE, CUDA_ERROR_CAPTURED_EVENT
  */

@@ -23,7 +23,6 @@ struct client_exec {
 	pthread_mutex_t lock;
 	struct client_graph *graph;
 	struct graph_build *build; /* replaced as a whole, never changed */
-	CUcontext context;
 	uint64_t flags;
 	uint64_t unloads; /* modules that had been unloaded when the build was looked at */
 	bool changed;	  /* the build is not the graph's any more */
@@ -52,7 +51,7 @@ static CUresult make_current(struct client_exec *exec, struct graph_node **ret_b
 
 	if (former && !exec->changed && exec->unloads == unloads)
 		return CUDA_SUCCESS;
-	r = build_new(exec->graph, exec->context, exec->flags, &build, ret_bad);
+	r = build_new(exec->graph, exec->flags, &build, ret_bad);
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (former) {
@@ -109,8 +108,7 @@ static CUgraphNode original(CUgraph handle, const struct graph_node *node)
 	return found;
 }
 
-CUresult exec_new(
-	CUcontext context, CUgraph graph, uint64_t flags, CUgraphExec *ret_exec, CUgraphNode *ret_bad)
+CUresult exec_new(CUgraph graph, uint64_t flags, CUgraphExec *ret_exec, CUgraphNode *ret_bad)
 {
 	struct client_exec *exec = slab_take(&exec_slab);
 	struct graph_node *bad = NULL;
@@ -122,7 +120,6 @@ CUresult exec_new(
 		return r;
 	r = take_copy(graph, &exec->graph);
 	if (r == CUDA_SUCCESS) {
-		exec->context = context;
 		exec->flags = flags;
 		pthread_mutex_init(&exec->lock, NULL);
 		r = make_current(exec, &bad);

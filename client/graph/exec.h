@@ -30,8 +30,7 @@ struct client_exec *exec_find(CUgraphExec handle);
  * Makes an executable graph. @ret_bad: the node to blame, or NULL; written on failure.
  * Return: as form_make(), or what the service said.
  */
-CUresult exec_new(
-	CUcontext context, CUgraph graph, uint64_t flags, CUgraphExec *ret_exec, CUgraphNode *ret_bad);
+CUresult exec_new(CUgraph graph, uint64_t flags, CUgraphExec *ret_exec, CUgraphNode *ret_bad);
 /** Ends it; launches that are on their way go on. */
 CUresult exec_destroy(CUgraphExec exec);
 uint64_t exec_flags(const struct client_exec *exec);

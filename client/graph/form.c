@@ -13,6 +13,8 @@
 #include "client/state/event.h"
 #include "client/state/function.h"
 #include "client/state/host.h"
+#include "client/state/process.h"
+#include "client/state/ranges.h"
 #include "protocol/command.h"
 
 #define NOWHERE UINT32_MAX
@@ -42,7 +44,6 @@ struct maker {
 	uint32_t count, room;
 	struct link *links;
 	uint32_t link_count, link_room;
-	CUcontext context;
 	struct graph_form *form;
 	struct graph_node *bad;
 };
@@ -143,19 +144,18 @@ static void add_device_copy(
 static CUresult stage(struct maker *maker, const struct box *box, struct box_side *ret_side)
 {
 	struct graph_form *form = maker->form;
-	uint64_t bytes;
+	struct range memory = {.kind = RANGE_BEHIND};
 	CUresult r;
 
-	if (__builtin_mul_overflow(box->width, box->height, &bytes) ||
-		__builtin_mul_overflow(bytes, box->depth, &bytes) ||
-		!grow(&form->pinned, form->pinned_count, &form->pinned_room, sizeof(void *)))
+	if (__builtin_mul_overflow(box->width, box->height, &memory.bytes) ||
+		__builtin_mul_overflow(memory.bytes, box->depth, &memory.bytes) ||
+		!grow(&form->pinned, form->pinned_count, &form->pinned_room, sizeof(*form->pinned)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = host_alloc(maker->context, bytes, 0, &form->pinned[form->pinned_count]);
+	r = host_alloc_range(&memory);
 	if (r != CUDA_SUCCESS)
 		return r;
-	*ret_side = (struct box_side){.address = (uint64_t)(uintptr_t)form->pinned[form->pinned_count++],
-		.pitch = box->width,
-		.rows = box->height};
+	form->pinned[form->pinned_count++] = memory.address;
+	*ret_side = (struct box_side){.address = memory.address, .pitch = box->width, .rows = box->height};
 	return CUDA_SUCCESS;
 }
 
@@ -497,10 +497,10 @@ static CUresult write_slot(struct maker *maker, uint32_t place)
 	return CUDA_SUCCESS;
 }
 
-CUresult form_make(const struct client_graph *graph, CUcontext context, uint32_t flags,
-	struct graph_form *ret_form, struct graph_node **ret_bad)
+CUresult form_make(const struct client_graph *graph, uint32_t flags, struct graph_form *ret_form,
+	struct graph_node **ret_bad)
 {
-	struct maker maker = {.context = context, .form = ret_form};
+	struct maker maker = {.form = ret_form};
 	uint32_t highest;
 	CUresult r;
 
@@ -532,8 +532,9 @@ void form_drop_descriptions(struct graph_form *form)
 void form_deinit(struct graph_form *form)
 {
 	form_drop_descriptions(form);
-	for (uint32_t i = 0; i < form->pinned_count; ++i)
-		host_free(form->pinned[i]);
+	/* After a fault a copy here may still be under way. */
+	for (uint32_t i = 0; i < form->pinned_count && process_error() == CUDA_SUCCESS; ++i)
+		host_free_range(form->pinned[i], RANGE_BEHIND);
 	free(form->steps);
 	free(form->pinned);
 	*form = (struct graph_form){0};

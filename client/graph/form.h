@@ -44,11 +44,12 @@ struct graph_step {
 	};
 };
 
-/* Owns descriptions and the pinned memory that copies of ordinary memory go through. */
+/* Owns descriptions and the pinned memory that copies of ordinary memory go through, which outlives contexts.
+ */
 struct graph_form {
 	struct graph_step *steps;
 	uint32_t count, room;
-	void **pinned;
+	uint64_t *pinned; /* addresses */
 	uint32_t pinned_count, pinned_room;
 };
 
@@ -61,8 +62,8 @@ struct graph_form {
  * Return: CUDA_ERROR_INVALID_VALUE (a circle of edges, memory that may not be named),
  * CUDA_ERROR_INVALID_HANDLE (a kernel or an event is gone), CUDA_ERROR_OUT_OF_MEMORY.
  */
-CUresult form_make(const struct client_graph *graph, CUcontext context, uint32_t flags,
-	struct graph_form *ret_form, struct graph_node **ret_bad);
+CUresult form_make(const struct client_graph *graph, uint32_t flags, struct graph_form *ret_form,
+	struct graph_node **ret_bad);
 
 /** Frees descriptions, which the service has copied. */
 void form_drop_descriptions(struct graph_form *form);

@@ -12,7 +12,8 @@
 
 struct graph_memory {
 	struct graph_memory *next;
-	CUdeviceptr address;
+	CUcontext context;   /* whose memory it is */
+	CUdeviceptr address; /* 0: the context has ended, and the memory with it */
 	uint64_t bytes;
 	unsigned int references;
 	bool allocated;
@@ -37,6 +38,7 @@ CUresult graph_memory_new(CUcontext context, uint64_t bytes, struct graph_memory
 		free(memory);
 		return r;
 	}
+	memory->context = context;
 	memory->bytes = bytes;
 	memory->references = 1;
 	pthread_mutex_lock(&lock);
@@ -74,7 +76,7 @@ static struct graph_memory *take_unused(void)
 	found = *at;
 	if (found) {
 		*at = found->next;
-		reserved -= found->bytes;
+		reserved -= found->address ? found->bytes : 0;
 	}
 	pthread_mutex_unlock(&lock);
 	return found;
@@ -88,6 +90,20 @@ void graph_memory_reap(void)
 		memory_free(memory->address);
 		free(memory);
 	}
+}
+
+void graph_memory_release_context(CUcontext context)
+{
+	pthread_mutex_lock(&lock);
+	for (struct graph_memory *memory = all; memory; memory = memory->next) {
+		if (memory->context != context || !memory->address)
+			continue;
+		reserved -= memory->bytes;
+		used -= memory->allocated ? memory->bytes : 0;
+		memory->allocated = false;
+		memory->address = 0;
+	}
+	pthread_mutex_unlock(&lock);
 }
 
 CUdeviceptr graph_memory_address(const struct graph_memory *memory)
@@ -106,7 +122,7 @@ static struct graph_memory *find(CUdeviceptr address)
 
 	while (memory && memory->address != address)
 		memory = memory->next;
-	return memory;
+	return address ? memory : NULL;
 }
 
 bool graph_memory_is(CUdeviceptr address)
@@ -150,7 +166,9 @@ CUresult graph_memory_allocate(struct graph_memory *memory, bool again)
 	CUresult r = CUDA_SUCCESS;
 
 	pthread_mutex_lock(&lock);
-	if (!memory->allocated) {
+	if (!memory->address) {
+		r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	} else if (!memory->allocated) {
 		memory->allocated = true;
 		used += memory->bytes;
 		raise_to(&used_high, used);

@@ -24,6 +24,9 @@ void graph_memory_unref(struct graph_memory *memory);
 /** Frees what nobody refers to any more. The graph lock is not held: freeing waits for the device. */
 void graph_memory_reap(void);
 
+/** The memory of a context's graphs is about to be freed with the context's other memory. */
+void graph_memory_release_context(CUcontext context);
+
 CUdeviceptr graph_memory_address(const struct graph_memory *memory);
 uint64_t graph_memory_bytes(const struct graph_memory *memory);
 
@@ -32,8 +35,8 @@ bool graph_memory_is(CUdeviceptr address);
 /** The program frees such an address outside of graphs. CUDA_ERROR_INVALID_VALUE if it is free. */
 CUresult graph_memory_release(CUdeviceptr address);
 
-/** An allocation node is about to run. CUDA_ERROR_INVALID_VALUE if it has run and nobody has freed it since.
- */
+/** An allocation node is about to run. CUDA_ERROR_INVALID_VALUE if it has run and nobody has freed it since,
+ * CUDA_ERROR_CONTEXT_IS_DESTROYED if the memory is gone. */
 CUresult graph_memory_allocate(struct graph_memory *memory, bool again);
 /** A free node is about to run. */
 void graph_memory_free(CUdeviceptr address);

@@ -13,8 +13,7 @@
 #include "client/state/function.h"
 #include "client/state/module.h"
 #include "client/submit/encode.h"
-
-#define BATCH_MOST 256u
+#include "client/submit/operation.h"
 
 /* ---- kernels ---- */
 
@@ -217,11 +216,12 @@ bool params_attribute_take(struct graph_params *params, CUlaunchAttributeID id)
 	struct frmps_launch_attribute *found = find_attribute(kernel, id);
 	CUlaunchAttributeValue value;
 	const uint8_t *old = arguments_of(kernel);
-	uint8_t *behind = (uint8_t *)(found + 1);
+	uint8_t *behind;
 
 	if (!found)
 		return false;
 	memcpy(&value, found->value, sizeof(value));
+	behind = (uint8_t *)(found + 1);
 	memmove(found, behind, (size_t)((uint8_t *)kernel->body + params_kernel_bytes(kernel) - behind));
 	kernel->body->attribute_count--;
 	move_pointers(kernel, kernel->pointers, old);
@@ -323,7 +323,7 @@ CUresult params_batch(const CUDA_BATCH_MEM_OP_NODE_PARAMS *given, struct graph_p
 {
 	struct graph_batch batch = {.count = given->count};
 
-	if (!given->count || given->count > BATCH_MOST || !given->paramArray || given->flags)
+	if (!given->count || given->count > OPERATION_MOST || !given->paramArray || given->flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	batch.operations = malloc(given->count * sizeof(*batch.operations));
 	if (!batch.operations)

@@ -22,6 +22,7 @@
 #include "client/state/log.h"
 #include "protocol/command.h"
 
+#define SYSTEM_SOCKET	"/run/frmps/frmps.sock"
 #define TIMEOUT_SECONDS 10
 #define WINDOW_TRIES	3
 #define DAEMON_DEATHS	8 /* during one start of a program */
@@ -80,22 +81,35 @@ static int dial(const char *path, int64_t deadline, int *ret_fd)
 	return 0;
 }
 
+static int dial_and_tell(const char *path, int64_t deadline, int *ret_fd)
+{
+	int r = dial(path, deadline, ret_fd);
+
+	if (r < 0)
+		client_log(CLIENT_LOG_ERROR,
+			"cannot reach the service at %s: %s (is frmps-server running? FRMPS_SOCKET names "
+			"another "
+			"socket)",
+			path, strerror(-r));
+	return r;
+}
+
 /* Connects to the path that the environment names, else to the system's, else to the user's own service. */
 static int dial_any(int64_t deadline, int *ret_fd)
 {
 	const char *named = getenv("FRMPS_SOCKET");
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
-	int r;
 
 	if (named && *named)
-		return dial(named, deadline, ret_fd);
-	r = dial("/run/frmps/frmps.sock", deadline, ret_fd);
-	if (r == 0 || !runtime || !*runtime)
-		return r;
-	if (snprintf(path, sizeof(path), "%s/frmps.sock", runtime) >= (int)sizeof(path))
-		return -ENAMETOOLONG;
-	return dial(path, deadline, ret_fd);
+		return dial_and_tell(named, deadline, ret_fd);
+	if (dial(SYSTEM_SOCKET, deadline, ret_fd) == 0)
+		return 0;
+	if (runtime && *runtime &&
+		snprintf(path, sizeof(path), "%s/frmps.sock", runtime) < (int)sizeof(path) &&
+		dial(path, deadline, ret_fd) == 0)
+		return 0;
+	return dial_and_tell(SYSTEM_SOCKET, deadline, ret_fd);
 }
 
 /* Clears the bits of all windows that [start, end) touches. */
@@ -162,11 +176,25 @@ CUresult connect_look(uint64_t ret_words[WINDOW_WORDS])
 	return CUDA_SUCCESS;
 }
 
+/* What the program says of its commands in doubt; 0: nothing, or what nobody understands. */
+static uint32_t recovery_wish(void)
+{
+	const char *wish = getenv("FRMPS_RECOVERY");
+
+	if (!wish || !*wish)
+		return 0;
+	if (strcmp(wish, "fail") == 0)
+		return 1;
+	if (strcmp(wish, "replay") == 0)
+		return 2;
+	client_log(CLIENT_LOG_ERROR, "FRMPS_RECOVERY=%.64s is neither fail nor replay: it is ignored", wish);
+	return 0;
+}
+
 static CUresult greet(int fd, const uint64_t refused[WINDOW_WORDS])
 {
 	uint64_t windows[WINDOW_WORDS];
 	struct wire_message hello = {.type = WIRE_HELLO, .id = 1};
-	const char *recovery = getenv("FRMPS_RECOVERY");
 	CUresult r = connect_look(windows);
 
 	if (r != CUDA_SUCCESS)
@@ -181,11 +209,8 @@ static CUresult greet(int fd, const uint64_t refused[WINDOW_WORDS])
 		.free_windows = {.at = windows, .count = WINDOW_WORDS},
 		.window_base = WINDOW_BASE,
 		.window_bytes = WINDOW_BYTES,
+		.recovery = recovery_wish(),
 	};
-	if (recovery)
-		hello.hello.recovery = strcmp(recovery, "fail") == 0	 ? 1
-				       : strcmp(recovery, "replay") == 0 ? 2
-									 : 0;
 	return message_send(fd, &hello, NULL, 0) == 0 ? CUDA_SUCCESS : CUDA_ERROR_MPS_CONNECTION_FAILED;
 }
 
@@ -207,7 +232,7 @@ static CUresult hear(int fd, int64_t deadline, struct control_answer *answer, bo
 		r = left > 0 ? poll(&p, 1, (int)left) : 0;
 	} while (r < 0 && errno == EINTR);
 	if (r <= 0) {
-		client_log(CLIENT_LOG_ERROR, "the service does not answer");
+		client_log(CLIENT_LOG_ERROR, "the service does not answer in time (FRMPS_CONNECT_TIMEOUT)");
 		return CUDA_ERROR_MPS_SERVER_NOT_READY;
 	}
 	r = packet_receive(fd, &answer->packet);
@@ -235,8 +260,9 @@ static CUresult judge(const struct wire_welcome *w, const struct packet *packet)
 	ok = ok && w->host_bytes > 0 && w->host_bytes <= WINDOW_BYTES - w->device_bytes;
 	ok = ok && w->device_bytes % (UINT64_C(2) << 20) == 0 && w->device_count > 0 && packet->fd_count == 3;
 	if (w->major != FRMPS_PROTOCOL_MAJOR) {
-		client_log(CLIENT_LOG_ERROR, "the service speaks protocol %u, this library %u", w->major,
-			FRMPS_PROTOCOL_MAJOR);
+		client_log(CLIENT_LOG_ERROR,
+			"the service speaks protocol %u, this library %u: they are of different versions",
+			w->major, FRMPS_PROTOCOL_MAJOR);
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 	}
 	if (!ok)
@@ -308,10 +334,8 @@ static CUresult attempt(int64_t deadline, uint64_t refused[WINDOW_WORDS], struct
 	CUresult r;
 	int e = dial_any(deadline, &c->control_fd);
 
-	if (e < 0) {
-		client_log(CLIENT_LOG_ERROR, "cannot reach the service: %s", strerror(-e));
+	if (e < 0)
 		return CUDA_ERROR_MPS_CONNECTION_FAILED;
-	}
 	r = greet(c->control_fd, refused);
 	/* Before it could even be greeted. */
 	*ret_hung_up = r != CUDA_SUCCESS;
@@ -362,7 +386,10 @@ CUresult connect_open(struct control_answer *welcome, struct connection *ret_con
 	if (hung_up)
 		client_log(CLIENT_LOG_ERROR, "the service ends the handshake");
 	if (again)
-		client_log(CLIENT_LOG_ERROR, "no room for the session's window in this process");
+		client_log(CLIENT_LOG_ERROR,
+			"no %llu GiB of free addresses in this process: is there a limit (ulimit -v), or a "
+			"sanitizer?",
+			(unsigned long long)(WINDOW_BYTES >> 30));
 	return r;
 }
 

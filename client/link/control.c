@@ -76,22 +76,25 @@ CUresult control_call(
 	struct wire_message *request, const int *fds, unsigned fd_count, struct control_answer *ret_answer)
 {
 	CUresult r = process_error();
-	int e;
+	bool sent;
+	int e, cancelable;
 
 	if (r != CUDA_SUCCESS)
 		return r;
+	/* A thread that is cancelled here would leave the others in line for ever. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
 	pthread_mutex_lock(&line);
 	request->id = ++latest_id;
 	request->session = connection.session;
 	e = message_send(connection.control_fd, request, fds, fd_count);
-	if (e == PACKET_E_INVALID) {
-		/* Too long for a packet: nothing was sent, the service is well. */
-		pthread_mutex_unlock(&line);
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-	if (e == 0)
+	sent = e == 0;
+	if (sent)
 		e = receive_reply(request->id, ret_answer);
 	pthread_mutex_unlock(&line);
+	pthread_setcancelstate(cancelable, NULL);
+	/* Too long for a packet: the service is well. */
+	if (!sent && e == PACKET_E_INVALID)
+		return CUDA_ERROR_INVALID_VALUE;
 	if (e != 0)
 		return lost_report("the control socket was closed");
 	return (CUresult)ret_answer->message.reply.code;

@@ -271,7 +271,7 @@ static CUresult copy_out(const struct box *box, struct client_stream *stream)
  * synchronous by the driver's own rules, pinned or not. */
 static CUresult copy_here(const struct box *box, struct client_stream *stream)
 {
-	CUresult r = wait_stream(stream);
+	CUresult r = wait_turn(stream);
 
 	if (r == CUDA_SUCCESS)
 		box_copy(box);
@@ -349,7 +349,7 @@ static CUresult run_box(struct box box, struct client_stream *stream, unsigned i
 		if (async)
 			return bounce(&box, stream, dst.place == COPY_DEVICE, send_pinned);
 		/* Host functions of earlier copies may have to write or read it first. */
-		r = wait_stream(stream);
+		r = wait_turn(stream);
 		if (r != CUDA_SUCCESS)
 			return r;
 	}

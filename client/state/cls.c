@@ -14,11 +14,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-void cls_map_init(struct cls_map *map)
-{
-	*map = (struct cls_map){.lock = PTHREAD_MUTEX_INITIALIZER};
-}
-
 void cls_map_deinit(struct cls_map *map)
 {
 	struct cls_block *block = atomic_load_explicit(&map->first.next, memory_order_relaxed);

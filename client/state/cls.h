@@ -49,7 +49,10 @@ struct cls_map {
 	struct cls_block first;
 };
 
-void cls_map_init(struct cls_map *map);
+#define CLS_MAP_INIT                                                                                         \
+	{                                                                                                    \
+		.lock = PTHREAD_MUTEX_INITIALIZER                                                            \
+	}
 
 /* Frees the memory. Runs no destructor (see cls_map_clear); nobody may still use the map. */
 void cls_map_deinit(struct cls_map *map);

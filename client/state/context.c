@@ -5,14 +5,18 @@
 // is never held while work is waited for or the program's destructors run.
 //
 //   created:  FREE ──create──► LIVE ──destroy──► ENDING ──► DEAD ──(slot taken again, oldest first)──► LIVE
-//   primary:  DEAD ──retain──► LIVE ──last release, reset──► ENDING ──► DEAD (or LIVE again: it was retained
-//   meanwhile)
+//   primary:  DEAD ──retain──► LIVE ──last release, reset──► ENDING ──► DEAD
+//
+// Who retains a primary context that is ending waits for its end, and begins the next life. Only a destructor
+// of the program's, on the thread that ends it, cannot wait: that thread begins the next life when it is
+// done.
 
 #include "client/state/context.h"
 
 #include <pthread.h>
 #include <string.h>
 
+#include "client/graph/memory.h"
 #include "client/state/array.h"
 #include "client/state/cls.h"
 #include "client/state/device.h"
@@ -26,6 +30,7 @@
 #include "client/state/object.h"
 #include "client/state/registered.h"
 #include "client/state/stream.h"
+#include "client/state/thread.h"
 #include "client/submit/wait.h"
 #include "client/text/text.h"
 #include "shm/order.h"
@@ -43,20 +48,21 @@ struct context {
 	int device;
 	unsigned int flags;
 	unsigned int uses; /* retains of a primary context, attaches of another */
-	bool wanted;	   /* a primary context was retained while it ended */
+	bool wanted;	   /* a primary context was retained by the thread that ends it */
+	const struct thread *ender;
 	word64 id;
 	uint64_t ended; /* tells the oldest dead slot */
 	CUfunc_cache cache_config;
 	CUsharedconfig shared_config;
 	bool limit_set[DEVICE_LIMITS_MAX];
 	uint64_t limits[DEVICE_LIMITS_MAX];
-	bool cls_made;
 	struct cls_map cls;
 };
 
-static struct context table[CONTEXTS];
+static struct context table[CONTEXTS] = {[0 ... CONTEXTS - 1] = {.cls = CLS_MAP_INIT}};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t latest_id, latest_end; /* guarded by lock */
+static pthread_cond_t ended = PTHREAD_COND_INITIALIZER; /* the primary context */
+static uint64_t latest_id, latest_end;			/* guarded by lock */
 
 static CUcontext handle_of(struct context *context)
 {
@@ -117,14 +123,8 @@ struct cls_map *context_cls(CUcontext handle)
 {
 	struct context *context = resolve(handle);
 
-	if (!context)
-		return NULL;
-	pthread_mutex_lock(&lock);
-	if (!context->cls_made)
-		cls_map_init(&context->cls);
-	context->cls_made = true;
-	pthread_mutex_unlock(&lock);
-	return &context->cls;
+	/* Not in a forked child: a writer may have been at work. */
+	return context && process_enter() != CUDA_ERROR_NOT_INITIALIZED ? &context->cls : NULL;
 }
 
 unsigned int context_flags(CUcontext handle)
@@ -186,6 +186,17 @@ static CUresult set_text_limit(size_t *value)
 	return r == CUDA_SUCCESS && text_is_open() ? text_open(*value) : r;
 }
 
+/* Kernels that need more than there is fail: the program is told why. Of the other limits they notice
+ * nothing. */
+static void tell_limit(CUlimit limit, uint64_t wish, uint64_t there)
+{
+	bool matters = limit == CU_LIMIT_STACK_SIZE || limit == CU_LIMIT_MALLOC_HEAP_SIZE;
+
+	client_log(matters ? CLIENT_LOG_ERROR : CLIENT_LOG_INFO,
+		"limit %d stays at the service's %llu, the program asked for %llu", (int)limit,
+		(unsigned long long)there, (unsigned long long)wish);
+}
+
 CUresult context_set_limit(CUcontext handle, CUlimit limit, size_t value)
 {
 	const struct client_device *device;
@@ -199,9 +210,7 @@ CUresult context_set_limit(CUcontext handle, CUlimit limit, size_t value)
 	if (limit == CU_LIMIT_STACK_SIZE && value > STACK_BYTES_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (value > device->limits[limit] && limit != CU_LIMIT_PRINTF_FIFO_SIZE)
-		client_log(CLIENT_LOG_INFO,
-			"limit %d stays at the service's %llu, the program asked for %llu", (int)limit,
-			(unsigned long long)device->limits[limit], (unsigned long long)value);
+		tell_limit(limit, value, device->limits[limit]);
 	context->limits[limit] = value;
 	context->limit_set[limit] = true;
 	return CUDA_SUCCESS;
@@ -299,8 +308,7 @@ static CUresult release_all(struct context *context)
 	CUcontext handle = handle_of(context);
 	CUresult r = CUDA_SUCCESS;
 
-	if (context->cls_made)
-		cls_map_clear(&context->cls, handle);
+	cls_map_clear(&context->cls, handle);
 	wait_all();
 	module_release_context(handle);
 	if (!any_is_live())
@@ -312,6 +320,7 @@ static CUresult release_all(struct context *context)
 	object_release_context(handle);
 	array_release_context(handle);
 	host_release_context(handle);
+	graph_memory_release_context(handle);
 	memory_release_context(handle);
 	/* A fault is told elsewhere. */
 	return process_error() == CUDA_SUCCESS ? r : CUDA_SUCCESS;
@@ -367,41 +376,65 @@ CUresult context_detach(CUcontext handle)
 	return last ? context_destroy(handle) : CUDA_SUCCESS;
 }
 
-CUresult context_primary_retain(int device, CUcontext *ret_context)
+/* Waits for the end of a primary context, unless the caller is in the middle of it. Under the lock. */
+static void await_end(struct context *context)
 {
-	struct context *context = primary_of(device);
+	while (word_relaxed(&context->life) == ENDING && context->ender != thread_self())
+		pthread_cond_wait(&ended, &lock);
+}
 
-	if (!context)
-		return CUDA_ERROR_INVALID_DEVICE;
+/* Under the lock. */
+static CUresult retain(struct context *context, int device)
+{
+	uint32_t life = word_relaxed(&context->life);
+
 	/* After a fault a process gets no second context. */
-	if (process_error() != CUDA_SUCCESS && word_acquire(&context->life) == DEAD)
+	if (process_error() != CUDA_SUCCESS && life == DEAD)
 		return CUDA_ERROR_DEVICE_UNAVAILABLE;
-	pthread_mutex_lock(&lock);
 	++context->uses;
-	/* A thread that is ending the context goes on to DEAD only under this lock, and sees that. */
-	if (word_relaxed(&context->life) == ENDING)
+	if (life == ENDING)
 		context->wanted = true;
-	else if (word_relaxed(&context->life) != LIVE)
+	else if (life != LIVE)
 		begin_life(context, device);
-	pthread_mutex_unlock(&lock);
-	*ret_context = handle_of(context);
 	return CUDA_SUCCESS;
 }
 
-/* Ends the primary context's life; a retain that came meanwhile begins a new one. */
-static CUresult recycle_primary(struct context *context, int device)
+CUresult context_primary_retain(int device, CUcontext *ret_context)
 {
-	uint32_t live = LIVE;
+	struct context *context = primary_of(device);
 	CUresult r;
 
-	if (!atomic_compare_exchange_strong(&context->life, &live, ENDING))
-		return CUDA_SUCCESS;
-	r = release_all(context);
+	if (!context)
+		return CUDA_ERROR_INVALID_DEVICE;
+	pthread_mutex_lock(&lock);
+	await_end(context);
+	r = retain(context, device);
+	pthread_mutex_unlock(&lock);
+	if (r == CUDA_SUCCESS)
+		*ret_context = handle_of(context);
+	return r;
+}
+
+/* Whether the caller ends the primary context. Under the lock, with what made it the last one to use it. */
+static bool begin_end(struct context *context)
+{
+	if (word_relaxed(&context->life) != LIVE)
+		return false;
+	context->ender = thread_self();
+	word_release(&context->life, ENDING);
+	return true;
+}
+
+static CUresult end_primary(struct context *context, int device)
+{
+	CUresult r = release_all(context);
+
 	pthread_mutex_lock(&lock);
 	word_release(&context->life, DEAD);
 	if (context->wanted)
 		begin_life(context, device);
 	context->wanted = false;
+	pthread_cond_broadcast(&ended);
 	pthread_mutex_unlock(&lock);
 	return r;
 }
@@ -409,29 +442,32 @@ static CUresult recycle_primary(struct context *context, int device)
 CUresult context_primary_release(int device)
 {
 	struct context *context = primary_of(device);
-	bool last, any;
-	CUresult r = CUDA_SUCCESS;
+	bool any, ends;
 
 	if (!context)
 		return CUDA_ERROR_INVALID_DEVICE;
 	pthread_mutex_lock(&lock);
 	any = context->uses > 0;
 	context->uses -= any;
-	last = any && context->uses == 0;
+	ends = any && context->uses == 0 && begin_end(context);
 	pthread_mutex_unlock(&lock);
-	if (last)
-		r = recycle_primary(context, device);
-	return any ? r : CUDA_ERROR_INVALID_CONTEXT;
+	if (ends)
+		return end_primary(context, device);
+	return any ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult context_primary_reset(int device)
 {
 	struct context *context = primary_of(device);
+	bool ends;
 
 	if (!context)
 		return CUDA_ERROR_INVALID_DEVICE;
 	/* The retains count on: each still wants its release, and the next one begins a new life. */
-	return recycle_primary(context, device);
+	pthread_mutex_lock(&lock);
+	ends = begin_end(context);
+	pthread_mutex_unlock(&lock);
+	return ends ? end_primary(context, device) : CUDA_SUCCESS;
 }
 
 void context_primary_state(int device, unsigned int *ret_flags, int *ret_active)

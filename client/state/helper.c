@@ -8,12 +8,12 @@
 #include <pthread.h>
 #include <signal.h>
 
-/* Enough for a host function of the program, which runs on such a thread. */
-#define STACK_BYTES (1u << 20)
+/* A fault of the thread's own cannot wait: blocked, it would end the program without asking its handler. */
+static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
 
 CUresult helper_start(void *(*run)(void *))
 {
-	sigset_t all, before;
+	sigset_t others, before;
 	pthread_attr_t attributes;
 	pthread_t thread;
 	int r;
@@ -21,9 +21,10 @@ CUresult helper_start(void *(*run)(void *))
 	if (pthread_attr_init(&attributes) != 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attributes, STACK_BYTES);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	sigfillset(&others);
+	for (size_t i = 0; i < sizeof(own) / sizeof(*own); ++i)
+		sigdelset(&others, own[i]);
+	pthread_sigmask(SIG_SETMASK, &others, &before);
 	r = pthread_create(&thread, &attributes, run, NULL);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attributes);

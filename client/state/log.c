@@ -8,6 +8,8 @@
 #include "client/state/log.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -69,12 +71,31 @@ static size_t line_make(char line[CLIENT_LOG_LINE_MAX], const char *format, va_l
 	return begin + (size_t)length + 1;
 }
 
+/* A short or failed write loses text of ours, never work of the program, and a reader that has gone does not
+ * end it: a signal that came of it is taken back. */
+static void put(const char *line, size_t length)
+{
+	static const struct timespec at_once;
+	sigset_t broken, before, pending;
+	ssize_t written;
+
+	sigemptyset(&broken);
+	sigaddset(&broken, SIGPIPE);
+	sigpending(&pending);
+	pthread_sigmask(SIG_BLOCK, &broken, &before);
+	do
+		written = write(STDERR_FILENO, line, length);
+	while (written < 0 && errno == EINTR);
+	if (written < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE))
+		sigtimedwait(&broken, NULL, &at_once);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 void client_log(enum client_log_level level, const char *format, ...)
 {
 	char line[CLIENT_LOG_LINE_MAX];
 	int saved = errno;
 	va_list arguments;
-	ssize_t written;
 	size_t length;
 
 	if (!client_log_enabled(level) && level != CLIENT_LOG_ERROR)
@@ -84,11 +105,7 @@ void client_log(enum client_log_level level, const char *format, ...)
 	va_end(arguments);
 	if (level == CLIENT_LOG_ERROR)
 		logbook_note(line + PREFIX, length - PREFIX - 1);
-	if (!client_log_enabled(level))
-		return;
-	/* A short or failed write loses text of ours, never work of the program. */
-	do
-		written = write(STDERR_FILENO, line, length);
-	while (written < 0 && errno == EINTR);
+	if (client_log_enabled(level))
+		put(line, length);
 	errno = saved;
 }

@@ -111,13 +111,14 @@ CUresult managed_free(CUdeviceptr address)
 	struct range range;
 	CUresult r;
 
-	if (ranges_lookup(address, &range) != 0 || range.kind != RANGE_MANAGED || range.address != address)
+	/* Out of the map first: of two threads that free the same address one gets the error. */
+	if (ranges_take(address, RANGE_MANAGED, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
+	forget(address);
 	r = wait_all();
-	if (process_error() == CUDA_SUCCESS) {
-		forget(address);
-		host_free_range(address, RANGE_MANAGED);
-	}
+	/* After a fault the work may never end; what it still writes into is not used again. */
+	if (process_error() == CUDA_SUCCESS)
+		host_free_block(range.block);
 	return r;
 }
 

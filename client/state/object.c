@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// See object.h. The lock guards the map of values and the graves, and is not held while the service is asked.
+// See object.h. The lock guards the map of values, and is not held while the service is asked.
 
 #include "client/state/object.h"
 
@@ -12,6 +12,7 @@
 #include "client/link/control.h"
 #include "client/stage/copy.h"
 #include "client/state/array.h"
+#include "client/state/grave.h"
 #include "client/state/ids.h"
 #include "client/state/process.h"
 #include "client/state/ranges.h"
@@ -31,8 +32,8 @@ struct use {
 	uint64_t seq;
 };
 
-struct grave {
-	struct grave *next;
+struct buried {
+	struct grave grave;
 	uint32_t id, count;
 	struct use uses[];
 };
@@ -41,7 +42,6 @@ static uint64_t id_words[FRMPS_OBJECT_IDS / 64];
 static struct ids ids = IDS_INIT(id_words);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct range_map objects; /* address: the value, one byte; block: the object */
-static struct grave *graves;
 
 /* ---- the service's objects ---- */
 
@@ -237,46 +237,36 @@ CUresult object_describe(enum object_kind kind, uint64_t value, struct object_fo
 
 static bool is_over(const struct grave *grave)
 {
-	for (uint32_t i = 0; i < grave->count; ++i)
-		if (!wait_is_done(grave->uses[i].stream, grave->uses[i].seq))
+	const struct buried *buried = (const struct buried *)grave;
+
+	for (uint32_t i = 0; i < buried->count; ++i)
+		if (!wait_is_done(buried->uses[i].stream, buried->uses[i].seq))
 			return false;
 	return true;
 }
 
-static struct grave *take_grave(void)
-{
-	struct grave **at = &graves, *found;
-
-	pthread_mutex_lock(&lock);
-	while (*at && !is_over(*at))
-		at = &(*at)->next;
-	found = *at;
-	if (found)
-		*at = found->next;
-	pthread_mutex_unlock(&lock);
-	return found;
-}
+static struct graveyard graves = GRAVEYARD_INIT(is_over);
 
 void object_reap(void)
 {
-	struct grave *grave;
+	struct buried *buried;
 
-	while ((grave = take_grave())) {
+	while ((buried = (struct buried *)graveyard_take(&graves))) {
 		if (process_error() == CUDA_SUCCESS)
-			drop(grave->id);
-		free(grave);
+			drop(buried->id);
+		free(buried);
 	}
 }
 
 /* What may use the object: everything that was given to any stream so far. */
-static struct grave *grave_new(uint32_t id)
+static struct buried *buried_new(uint32_t id)
 {
 	uint32_t used = stream_slots_used();
-	struct grave *grave = malloc(sizeof(*grave) + used * sizeof(grave->uses[0]));
+	struct buried *buried = malloc(sizeof(*buried) + used * sizeof(buried->uses[0]));
 
-	if (!grave)
+	if (!buried)
 		return NULL;
-	*grave = (struct grave){.id = id};
+	*buried = (struct buried){.id = id};
 	for (uint32_t slot = 0; slot < used; ++slot) {
 		struct client_stream *stream = stream_slot(slot);
 		uint64_t seq = word_acquire(&stream->last);
@@ -285,24 +275,21 @@ static struct grave *grave_new(uint32_t id)
 			continue;
 		/* A mark, so that its end is seen. */
 		submit_mark(stream, seq);
-		grave->uses[grave->count++] = (struct use){stream, seq};
+		buried->uses[buried->count++] = (struct use){stream, seq};
 	}
-	return grave;
+	return buried;
 }
 
 static void bury(uint32_t id)
 {
-	struct grave *grave = grave_new(id);
+	struct buried *buried = buried_new(id);
 
-	if (!grave) {
+	if (!buried) {
 		if (wait_all() == CUDA_SUCCESS)
 			drop(id);
 		return;
 	}
-	pthread_mutex_lock(&lock);
-	grave->next = graves;
-	graves = grave;
-	pthread_mutex_unlock(&lock);
+	graveyard_add(&graves, &buried->grave);
 	object_reap();
 }
 

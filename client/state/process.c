@@ -39,13 +39,20 @@ static word32 phase;  /* enum phase */
 static word32 sticky; /* CUresult; written once, by process_fail() */
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
-CUresult process_enter(void)
+CUresult process_look(void)
 {
 	uint32_t now = word_acquire(&phase);
 
 	if (__builtin_expect(now == READY, 1))
 		return CUDA_SUCCESS;
 	return now == ENDED ? CUDA_ERROR_DEINITIALIZED : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult process_enter(void)
+{
+	CUresult r = process_look();
+
+	return r == CUDA_SUCCESS && thread_self()->is_callbacks ? CUDA_ERROR_NOT_PERMITTED : r;
 }
 
 CUresult process_error(void)
@@ -56,7 +63,7 @@ CUresult process_error(void)
 CUresult process_enter_context(void)
 {
 	CUcontext context;
-	CUresult r = process_enter();
+	CUresult r = process_look();
 
 	if (r == CUDA_SUCCESS)
 		r = process_error();
@@ -65,6 +72,9 @@ CUresult process_enter_context(void)
 	context = thread_self()->current;
 	if (context_is_live(context))
 		return CUDA_SUCCESS;
+	/* A thread of callbacks never has one. */
+	if (thread_self()->is_callbacks)
+		return CUDA_ERROR_NOT_PERMITTED;
 	return context ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
 }
 
@@ -158,14 +168,17 @@ static CUresult start(void)
 CUresult process_start(void)
 {
 	CUresult r = CUDA_SUCCESS;
+	int cancelable;
 
 	if (word_acquire(&phase) == READY)
 		return CUDA_SUCCESS;
 	if (word_acquire(&phase) >= FORKED)
 		return process_enter();
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
 	pthread_mutex_lock(&start_lock);
 	if (word_acquire(&phase) == NONE)
 		r = start();
 	pthread_mutex_unlock(&start_lock);
+	pthread_setcancelstate(cancelable, NULL);
 	return r;
 }

@@ -14,9 +14,15 @@
 #include "protocol/cuda_abi.h"
 
 /**
- * First line of every entry point that needs an initialised driver.
- * Return: CUDA_SUCCESS; CUDA_ERROR_NOT_INITIALIZED before cuInit and in a forked child. Never the sticky
- * error: that belongs to process_enter_context().
+ * First line of questions about devices and the thread's context, which a host function may ask, too.
+ * Return: CUDA_SUCCESS; CUDA_ERROR_NOT_INITIALIZED before cuInit and in a forked child.
+ */
+CUresult process_look(void);
+
+/**
+ * First line of every other entry point that needs an initialised driver: process_look(), then
+ * CUDA_ERROR_NOT_PERMITTED in a host function or a callback, where nothing may wait. Never the sticky error:
+ * that belongs to process_enter_context().
  */
 CUresult process_enter(void);
 

@@ -176,10 +176,6 @@ CUresult registered_remove(uint64_t address)
 
 	if (ranges_take(address, RANGE_REGISTERED, &range) != 0)
 		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-	if (range.address != address) {
-		ranges_insert(&range);
-		return CUDA_ERROR_INVALID_VALUE;
-	}
 	r = wait_all();
 	/* After a fault its work may never end; what it still writes goes to the shared pages. */
 	if (range.block && process_error() == CUDA_SUCCESS) {

@@ -13,6 +13,7 @@
 
 #include <pthread.h>
 
+#include "client/graph/capture.h"
 #include "client/link/connect.h"
 #include "client/state/context.h"
 #include "client/state/device.h"
@@ -151,14 +152,6 @@ CUresult stream_create(CUcontext context, uint32_t flags, int32_t priority, stru
 	return CUDA_SUCCESS;
 }
 
-/* Makes the handle invalid. Return: false if another thread was faster. */
-static bool take_handle(struct client_stream *stream)
-{
-	uint64_t handle = word_acquire(&stream->handle);
-
-	return handle && atomic_compare_exchange_strong(&stream->handle, &handle, 0);
-}
-
 static void shelve(struct client_stream *stream, struct client_stream **list)
 {
 	pthread_mutex_lock(&lock);
@@ -167,15 +160,23 @@ static void shelve(struct client_stream *stream, struct client_stream **list)
 	pthread_mutex_unlock(&lock);
 }
 
-void stream_retire(struct client_stream *stream)
+/* Does nothing if another thread was faster. */
+static void retire(struct client_stream *stream, uint64_t handle)
 {
-	if (!take_handle(stream))
+	if (!handle || !atomic_compare_exchange_strong(&stream->handle, &handle, 0))
 		return;
+	if (capture_is_on(stream))
+		capture_leave(stream);
 	/* Without a command the executor never heard of it. A dead session needs no order any more. */
 	if (word_acquire(&stream->seq) == stream->born || submit_close(stream) != CUDA_SUCCESS)
 		shelve(stream, &free_slots);
 	else
 		shelve(stream, &closed_slots);
+}
+
+void stream_retire(struct client_stream *stream)
+{
+	retire(stream, word_acquire(&stream->handle));
 }
 
 CUresult stream_destroy(struct client_stream *stream)
@@ -190,9 +191,13 @@ void stream_release_context(CUcontext context)
 {
 	uint32_t end = stream_slots_used();
 
-	for (uint32_t i = 1; i < end; ++i)
-		if (word_acquire(&table[i].handle) && table[i].context == context)
-			stream_retire(&table[i]);
+	for (uint32_t i = 1; i < end; ++i) {
+		uint64_t handle = word_acquire(&table[i].handle);
+
+		/* Of a slot that is another stream's by now the handle is another. */
+		if (table[i].context == context)
+			retire(&table[i], handle);
+	}
 }
 
 /* The calling thread's default stream. It belongs to no context: it lives as long as its thread. */

@@ -19,7 +19,8 @@ struct thread {
 	unsigned int depth, room;
 	CUstreamCaptureMode capture_mode;
 	struct client_stream *stream; /* the thread's default stream, NULL until used */
-	bool registered;	      /* thread_leave() will run */
+	bool registered;	      /* what it owns is given back at its end */
+	bool is_callbacks;	      /* the library's own, which runs functions of the program */
 };
 
 /** The calling thread's own. */

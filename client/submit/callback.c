@@ -10,7 +10,8 @@
 //                               host_ready = seq, wake      ►   started = seq, run, done = seq, doorbell
 //                               timeline done = seq         ◄
 //
-// The thread holds no lock while a function of the program runs, and all signals are blocked on it.
+// The thread holds no lock while a function of the program runs. Such a function may not call the library:
+// all other functions, and with them most waits, would wait for it.
 
 #include "client/submit/callback.h"
 
@@ -26,6 +27,7 @@
 #include "client/state/helper.h"
 #include "client/state/process.h"
 #include "client/state/stream.h"
+#include "client/state/thread.h"
 #include "client/submit/submit.h"
 #include "shm/doorbell.h"
 
@@ -120,6 +122,7 @@ static void *serve(void *unused)
 	struct note *list = NULL;
 
 	(void)unused;
+	thread_self()->is_callbacks = true;
 	for (;;) {
 		uint32_t seen_arrivals = word_acquire(&arrivals);
 		uint32_t seen_wake = word_acquire(&server->wake);

@@ -217,6 +217,17 @@ CUresult wait_stream(struct client_stream *stream)
 	return r == CUDA_SUCCESS ? wait_late_error() : r;
 }
 
+/* Blocking streams run behind the legacy one (join.h). */
+CUresult wait_turn(struct client_stream *stream)
+{
+	struct client_stream *legacy = stream_slot(0);
+	CUresult r = CUDA_SUCCESS;
+
+	if (stream != legacy && stream->blocking)
+		r = wait_quietly(legacy, word_acquire(&legacy->last), false);
+	return r == CUDA_SUCCESS ? wait_stream(stream) : r;
+}
+
 CUresult wait_query_stream(struct client_stream *stream)
 {
 	if (stream->slot == 0)

@@ -35,6 +35,9 @@ CUresult wait_quietly(struct client_stream *stream, uint64_t seq, bool sleepy);
  */
 CUresult wait_stream(struct client_stream *stream);
 
+/** Waits for everything that a command would run behind which is given to the stream now: for what the
+ * program does itself in stream order. */
+CUresult wait_turn(struct client_stream *stream);
 /** CUDA_SUCCESS or CUDA_ERROR_NOT_READY for the same. */
 CUresult wait_query_stream(struct client_stream *stream);
 

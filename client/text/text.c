@@ -140,11 +140,15 @@ static void take_whatever(struct shm_text *text)
 
 static void flush_with(struct shm_text *text, void (*taking)(struct shm_text *text))
 {
+	int cancelable;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
 	flockfile(stdout);
 	pthread_mutex_lock(&lock);
 	taking(text);
 	pthread_mutex_unlock(&lock);
 	funlockfile(stdout);
+	pthread_setcancelstate(cancelable, NULL);
 }
 
 void text_flush(void)

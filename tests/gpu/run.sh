@@ -119,18 +119,11 @@ same() { # same COMMAND...
 }
 
 [ -x "$build/tests/backend_check" ] && check "backend operations" "$build/tests/backend_check"
-check "semantics, native" env FRMPS_TEST_NATIVE=1 LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" \
-	"$build/tests/system-test_semantics"
-check "semantics, through the service" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_semantics"
-check "text of kernels, native" env FRMPS_TEST_NATIVE=1 LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" \
-	"$build/tests/system-test_text"
-check "text of kernels, through the service" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_text"
-check "graphs, native" env FRMPS_TEST_NATIVE=1 LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" \
-	"$build/tests/system-test_graphs"
-check "graphs, through the service" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_graphs"
-check "arrays, native" env FRMPS_TEST_NATIVE=1 LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" \
-	"$build/tests/system-test_arrays"
-check "arrays, through the service" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_arrays"
+for suite in semantics process text graphs arrays; do
+	check "$suite, native" env FRMPS_TEST_NATIVE=1 LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" \
+		"$build/tests/system-test_$suite"
+	check "$suite, through the service" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_$suite"
+done
 for suite in sharing trouble limits placing; do
 	check "$suite" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_$suite"
 done

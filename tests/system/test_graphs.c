@@ -637,6 +637,94 @@ START_TEST(stream_ordered_memory_becomes_nodes)
 }
 END_TEST
 
+/* A graph that copies ordinary memory, and has memory of its own if `alloc` is there. */
+static CUgraph copying_graph(CUdeviceptr out, const uint32_t *from, CUDA_MEM_ALLOC_NODE_PARAMS *alloc)
+{
+	CUgraphNode node;
+	CUgraph graph;
+
+	ck_cuda(cuGraphCreate(&graph, 0));
+	add_copy(graph, NULL, 0, copy_params(out, 0, NULL, from, WORDS * 4));
+	if (alloc)
+		ck_cuda(cuGraphAddMemAllocNode(&node, graph, NULL, 0, alloc));
+	return graph;
+}
+
+/* What others do at that time may wait for this very thread. */
+START_TEST(executable_graphs_come_and_go_beside_work_that_waits)
+{
+	uint32_t from[WORDS], *word;
+	CUstream waiting, stream;
+	CUdeviceptr out;
+	CUgraphExec exec;
+	CUgraph graph;
+
+	driver_open();
+	waiting = new_stream();
+	stream = new_stream();
+	out = device_words(WORDS, 0);
+	ck_cuda(cuMemHostAlloc((void **)&word, 64, 0));
+	*word = 0;
+	for (uint32_t i = 0; i < WORDS; i++)
+		from[i] = 23;
+	graph = copying_graph(out, from, NULL);
+	exec = instantiate(graph);
+	run(exec, stream);
+	ck_cuda(cuStreamWaitValue32(waiting, (CUdeviceptr)(uintptr_t)word, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	ck_cuda(cuGraphExecDestroy(exec));
+	exec = instantiate(graph);
+	run(exec, stream);
+	ck_cuda(cuGraphExecDestroy(exec));
+	ck_assert_int_eq(cuStreamQuery(waiting), CUDA_ERROR_NOT_READY);
+	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+	ck_cuda(cuStreamSynchronize(waiting));
+	expect_words(out, WORDS, 23);
+}
+END_TEST
+
+/* Memory of graphs is given back once: with the context, or with the graph. */
+START_TEST(graphs_outlive_their_context)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS alloc = {
+		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+			.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
+		.bytesize = WORDS * 4,
+	};
+	uint32_t from[WORDS] = {0}, *pinned[4];
+	CUdeviceptr out, memory[4];
+	CUcontext first, second;
+	CUgraphExec exec;
+	unsigned flags;
+	CUgraph graph;
+
+	if (getenv("FRMPS_TEST_NATIVE"))
+		return;
+	driver_open();
+	ck_cuda(cuCtxCreate_v2(&first, 0, 0));
+	out = device_words(WORDS, 0);
+	graph = copying_graph(out, from, &alloc);
+	exec = instantiate(graph);
+	run(exec, new_stream());
+	ck_cuda(cuCtxDestroy_v2(first));
+	ck_cuda(cuCtxCreate_v2(&second, 0, 0));
+	for (int i = 0; i < 4; i++) {
+		ck_cuda(cuMemHostAlloc((void **)&pinned[i], WORDS * 4, 0));
+		ck_cuda(cuMemAlloc_v2(&memory[i], WORDS * 4));
+	}
+	/* Of its own it has no memory any more. */
+	ck_assert_int_eq(cuGraphLaunch(exec, NULL), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	ck_cuda(cuGraphExecDestroy(exec));
+	ck_cuda(cuGraphDestroy(graph));
+	ck_cuda(cuDeviceGraphMemTrim(0));
+	for (int i = 0; i < 4; i++) {
+		ck_cuda(cuMemHostGetFlags(&flags, pinned[i]));
+		ck_cuda(cuMemFreeHost(pinned[i]));
+		ck_cuda(cuMemFree_v2(memory[i]));
+	}
+	ck_cuda(cuCtxDestroy_v2(second));
+}
+END_TEST
+
 START_TEST(user_objects_live_as_long_as_graphs)
 {
 	int destroyed = 0;
@@ -964,6 +1052,48 @@ START_TEST(captures_go_on_in_a_graph_that_is_there)
 END_TEST
 
 /* A captured launch of a graph, a host function, ordinary memory, a wait for a word. */
+static void *capture_and_end(void *context)
+{
+	CUstreamCaptureStatus status;
+
+	ck_cuda(cuCtxSetCurrent(context));
+	ck_cuda(cuStreamIsCapturing_ptsz(NULL, &status));
+	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_NONE);
+	ck_cuda(cuStreamBeginCapture_v2_ptsz(NULL, CU_STREAM_CAPTURE_MODE_RELAXED));
+	return NULL;
+}
+
+/* A stream that begins where another one ended in the middle of a capture has nothing to do with it. */
+START_TEST(captures_end_with_their_stream)
+{
+	CUcontext primary, made;
+	CUstream stream;
+	CUdeviceptr a;
+
+	if (getenv("FRMPS_TEST_NATIVE"))
+		return;
+	driver_open();
+	a = device_words(WORDS, 0);
+	ck_cuda(cuCtxGetCurrent(&primary));
+	ck_cuda(cuCtxCreate_v2(&made, 0, 0));
+	ck_cuda(cuStreamBeginCapture_v2(new_stream(), CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(cuCtxDestroy_v2(made));
+	ck_cuda(cuCtxSetCurrent(primary));
+	stream = new_stream();
+	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_NONE);
+	ck_cuda(cuMemsetD32Async(a, 31, WORDS, stream));
+	ck_cuda(cuStreamSynchronize(stream));
+	expect_words(a, WORDS, 31);
+	/* And a thread's own stream, which ends with the thread. */
+	for (int i = 0; i < 2; i++) {
+		pthread_t thread;
+
+		ck_assert_int_eq(pthread_create(&thread, NULL, capture_and_end, primary), 0);
+		pthread_join(thread, NULL);
+	}
+}
+END_TEST
+
 START_TEST(everything_is_captured)
 {
 	struct told told = {0};
@@ -1100,6 +1230,8 @@ int main(void)
 	tcase_add_test(tests, graphs_have_memory);
 	tcase_add_test(tests, memory_outlives_a_launch);
 	tcase_add_test(tests, stream_ordered_memory_becomes_nodes);
+	tcase_add_test(tests, executable_graphs_come_and_go_beside_work_that_waits);
+	tcase_add_test(tests, graphs_outlive_their_context);
 	tcase_add_test(tests, user_objects_live_as_long_as_graphs);
 	tcase_add_test(tests, captured_work_runs_when_it_is_launched);
 	tcase_add_test(tests, streams_join_a_capture_by_events);
@@ -1107,6 +1239,7 @@ int main(void)
 	tcase_add_test(tests, captures_stay_apart);
 	tcase_add_test(tests, modes_say_who_may_do_what);
 	tcase_add_test(tests, captures_go_on_in_a_graph_that_is_there);
+	tcase_add_test(tests, captures_end_with_their_stream);
 	tcase_add_test(tests, everything_is_captured);
 	suite_add_tcase(suite, tests);
 	if (!getenv("FRMPS_TEST_NATIVE")) {

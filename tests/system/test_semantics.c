@@ -431,6 +431,29 @@ START_TEST(legacy_default_stream_waits_and_is_waited_for)
 }
 END_TEST
 
+static void write_late(void *word)
+{
+	pass_time(50);
+	*(uint32_t *)word = 7;
+}
+
+/* Such a copy is made by the program's side, when it is the stream's turn. */
+START_TEST(copies_from_host_to_host_wait_for_the_legacy_stream)
+{
+	CUstream blocking;
+	uint32_t *words;
+
+	driver_open();
+	words = shared_word();
+	ck_cuda(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+	ck_cuda(cuLaunchHostFunc(NULL, write_late, &words[0]));
+	ck_cuda(cuMemcpyAsync(
+		(CUdeviceptr)(uintptr_t)&words[1], (CUdeviceptr)(uintptr_t)&words[0], 4, blocking));
+	ck_cuda(cuStreamSynchronize(blocking));
+	ck_assert_uint_eq(words[1], 7);
+}
+END_TEST
+
 START_TEST(streams_wait_for_words)
 {
 	CUstream waits, writes;
@@ -641,6 +664,7 @@ int main(void)
 	tcase_add_test(tests, events_order_streams);
 	tcase_add_test(tests, events_measure_time);
 	tcase_add_test(tests, legacy_default_stream_waits_and_is_waited_for);
+	tcase_add_test(tests, copies_from_host_to_host_wait_for_the_legacy_stream);
 	tcase_add_test(tests, streams_wait_for_words);
 	tcase_add_test(tests, streams_are_destroyed_faster_than_they_end);
 	tcase_add_test(tests, host_functions_run_in_order_and_once);

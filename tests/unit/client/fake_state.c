@@ -10,20 +10,12 @@
 #include "client/state/context.h"
 #include "client/state/device.h"
 
-#include <pthread.h>
 #include <string.h>
 
 CUcontext fake_current;
 int fake_devices;
 
-static struct cls_map primary_map, other_map;
-static pthread_once_t maps_once = PTHREAD_ONCE_INIT;
-
-static void maps_init(void)
-{
-	cls_map_init(&primary_map);
-	cls_map_init(&other_map);
-}
+static struct cls_map primary_map = CLS_MAP_INIT, other_map = CLS_MAP_INIT;
 
 CUcontext context_current(void)
 {
@@ -47,7 +39,6 @@ uint64_t context_id(CUcontext context)
 
 struct cls_map *context_cls(CUcontext context)
 {
-	pthread_once(&maps_once, maps_init);
 	return context == FAKE_PRIMARY ? &primary_map : context == FAKE_OTHER ? &other_map : NULL;
 }
 

@@ -280,6 +280,21 @@ START_TEST(log_obeys_the_level)
 }
 END_TEST
 
+/* SIGPIPE would be the end of this process. */
+START_TEST(log_has_no_reader)
+{
+	int ends[2];
+
+	ck_assert_int_eq(pipe(ends), 0);
+	ck_assert_int_eq(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+	close(ends[0]);
+	close(ends[1]);
+	errno = 5;
+	client_log(CLIENT_LOG_ERROR, "nobody reads this");
+	ck_assert_int_eq(errno, 5);
+}
+END_TEST
+
 static void log_a_long_line(void)
 {
 	char text[2 * CLIENT_LOG_LINE_MAX];
@@ -694,10 +709,9 @@ END_TEST
 START_TEST(map_holds_more_keys_than_one_block)
 {
 	enum { KEYS = 5 * CLS_BLOCK_ENTRIES + 3 };
-	struct cls_map map;
+	struct cls_map map = CLS_MAP_INIT;
 	void *value;
 
-	cls_map_init(&map);
 	for (int i = 0; i < KEYS; i++)
 		ck_assert_int_eq(cls_map_put(&map, KEY(i), VALUE(i), NULL), CUDA_SUCCESS);
 	for (int i = 0; i < KEYS; i += 2)
@@ -720,7 +734,7 @@ START_TEST(map_holds_more_keys_than_one_block)
 }
 END_TEST
 
-static struct cls_map destructor_map;
+static struct cls_map destructor_map = CLS_MAP_INIT;
 static int destructors_run;
 
 static void destructor(CUcontext context, void *key, void *value)
@@ -739,7 +753,6 @@ START_TEST(clearing_runs_each_destructor_once)
 {
 	void *value;
 
-	cls_map_init(&destructor_map);
 	for (int i = 0; i < 20; i++)
 		ck_assert_int_eq(cls_map_put(&destructor_map, KEY(i), VALUE(i), i < 15 ? destructor : NULL),
 			CUDA_SUCCESS);
@@ -756,7 +769,7 @@ END_TEST
 
 /* One entry changes hands between two keys while others look: nobody may see one key's value under the other.
  */
-static struct cls_map shared_map;
+static struct cls_map shared_map = CLS_MAP_INIT;
 static atomic_bool writer_done;
 
 static void *read_while_written(void *mismatches)
@@ -779,7 +792,6 @@ START_TEST(readers_never_see_a_mixed_entry)
 	pthread_t readers[2];
 	int mismatches[2] = {0};
 
-	cls_map_init(&shared_map);
 	cls_map_put(&shared_map, KEY(0), VALUE(0), NULL);
 	for (int i = 0; i < 2; i++)
 		ck_assert_int_eq(pthread_create(&readers[i], NULL, read_while_written, &mismatches[i]), 0);
@@ -819,6 +831,7 @@ static void words_case(Suite *suite)
 	tcase_add_test(tcase, refusal_is_silent_when_asked);
 	tcase_add_test(tcase, every_refused_call_returns_not_supported);
 	tcase_add_loop_test(tcase, log_obeys_the_level, 0, 4);
+	tcase_add_test(tcase, log_has_no_reader);
 	tcase_add_test(tcase, log_cuts_long_lines);
 	tcase_add_test(tcase, errors_have_names_and_texts);
 	tcase_add_test(tcase, unknown_errors_have_none);

@@ -34,6 +34,19 @@ START_TEST(no_service_is_an_error)
 }
 END_TEST
 
+/* A program that means to vouch for its kernels learns that it does not. */
+START_TEST(a_wish_that_nobody_understands_is_told)
+{
+	CUlogIterator before, after;
+
+	OK(cuLogsCurrent(&before, 0));
+	setenv("FRMPS_RECOVERY", "Replay", 1);
+	OK(cuInit(0));
+	OK(cuLogsCurrent(&after, 0));
+	ck_assert_uint_eq(after, before + 1);
+}
+END_TEST
+
 START_TEST(a_hanging_service_is_an_error)
 {
 	setenv("FRMPS_CONNECT_TIMEOUT", "0.2", 1);
@@ -212,11 +225,18 @@ END_TEST
 
 START_TEST(limits_are_shadows)
 {
+	CUlogIterator before, after;
 	size_t value;
 
 	OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
 	ck_assert_uint_eq(value, 1024);
+	OK(cuLogsCurrent(&before, 0));
+	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 512));
+	OK(cuLogsCurrent(&after, 0));
+	ck_assert_uint_eq(after, before);
 	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
+	OK(cuLogsCurrent(&after, 0));
+	ck_assert_uint_eq(after, before + 1);
 	OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
 	ck_assert_uint_eq(value, 4096);
 	FAILS(cuCtxGetLimit(&value, CU_LIMIT_CIG_ENABLED), UNSUPPORTED_LIMIT);
@@ -233,6 +253,7 @@ int main(void)
 	tcase_add_checked_fixture(start, shim_setup_service, shim_teardown);
 	tcase_add_test(start, nothing_works_before_cuinit);
 	tcase_add_test(start, no_service_is_an_error);
+	tcase_add_test(start, a_wish_that_nobody_understands_is_told);
 	tcase_add_test(start, a_hanging_service_is_an_error);
 	tcase_add_test(start, a_daemon_that_dies_is_greeted_again);
 	tcase_add_test(start, a_service_that_always_hangs_up_is_an_error);
