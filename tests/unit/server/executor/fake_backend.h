@@ -2,8 +2,9 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // A backend that does nothing but remember: every piece of work is an entry of a log, and marks arrive when
-// the test says so. A symbol with a '+' in its name comes onto the device when it is looked up: for that a
-// gap is needed. Calls come from the executor's threads, so the log has a lock.
+// the test says so. Images begin with an M; what begins with an S is compiled to "M". A symbol with a '+' in
+// its name comes onto the device when it is looked up: for that a gap is needed. Calls come from the
+// executor's threads, so the log has a lock.
 
 #ifndef FRMPS_TESTS_UNIT_SERVER_EXECUTOR_FAKE_BACKEND_H
 #define FRMPS_TESTS_UNIT_SERVER_EXECUTOR_FAKE_BACKEND_H
@@ -62,6 +63,8 @@ struct fake {
 	bool copies_pend;	    /* stream_query: not ready */
 	CUresult query;		    /* stream_query: this, if not 0 */
 	unsigned queries;
+	_Atomic unsigned compiling; /* compilations that were begun */
+	_Atomic bool compiled;	    /* those of images that begin with "SW" may end */
 };
 
 extern struct fake fake;
