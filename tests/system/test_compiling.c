@@ -17,6 +17,7 @@
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
 #include "tests/system/program.h"
+#include "tests/system/status.h"
 
 static struct service service;
 static char fifo[128];
@@ -260,6 +261,28 @@ START_TEST(compiled_once_whatever_becomes_of_executors)
 }
 END_TEST
 
+/* The code comes to a daemon that did not ask for it, and serves later executors like any other. */
+START_TEST(compiled_while_there_is_no_daemon)
+{
+	struct child child = child_start(compile_slowly);
+	json_t *status;
+	int compilation;
+
+	child_wait(&child, 1);
+	compilation = let_compilation_begin();
+	status = status_of(&service);
+	/* Its holder makes no other one before it goes on. */
+	ck_assert_int_eq(kill(service.pid, SIGSTOP), 0);
+	ck_assert_int_eq(kill((pid_t)json_integer_value(json_object_get(status, "pid")), SIGKILL), 0);
+	json_decref(status);
+	close(compilation);
+	ck_assert_int_eq(kill(service.pid, SIGCONT), 0);
+	child_wait(&child, 1);
+	kill(service_active(&service), SIGKILL);
+	end_well(&child);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("compiling");
@@ -271,6 +294,7 @@ int main(void)
 	tcase_add_test(tests, a_slow_compilation_holds_up_nobody);
 	tcase_add_test(tests, a_slow_link_holds_up_nobody);
 	tcase_add_test(tests, compiled_once_whatever_becomes_of_executors);
+	tcase_add_test(tests, compiled_while_there_is_no_daemon);
 	suite_add_tcase(suite, tests);
 	tcase_set_timeout(one, 120);
 	tcase_add_checked_fixture(one, start_one, stop);
