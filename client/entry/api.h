@@ -463,6 +463,7 @@ CUresult cuStreamGetDevice(CUstream, CUdevice *);
 CUresult cuStreamGetDevice_ptsz(CUstream, CUdevice *);
 CUresult cuStreamGetFlags(CUstream, unsigned int *);
 CUresult cuStreamGetFlags_ptsz(CUstream, unsigned int *);
+CUresult cuStreamGetGreenCtx(CUstream, CUgreenCtx *);
 CUresult cuStreamGetId(CUstream, unsigned long long *);
 CUresult cuStreamGetId_ptsz(CUstream, unsigned long long *);
 CUresult cuStreamGetPriority(CUstream, int *);

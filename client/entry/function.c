@@ -5,6 +5,7 @@
 
 #include "client/entry/entry.h"
 #include "client/state/function.h"
+#include "client/state/instance.h"
 #include "client/state/module.h"
 
 static CUresult enter(CUfunction handle, struct client_function **ret_function)
@@ -13,7 +14,7 @@ static CUresult enter(CUfunction handle, struct client_function **ret_function)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	return function_use(handle, ret_function);
+	return function_enter(handle, ret_function);
 }
 
 CUDA_EXPORT CUresult cuFuncGetAttribute(int *ret_value, CUfunction_attribute attribute, CUfunction handle)

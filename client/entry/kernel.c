@@ -7,6 +7,7 @@
 #include "client/entry/entry.h"
 #include "client/state/device.h"
 #include "client/state/function.h"
+#include "client/state/instance.h"
 #include "client/state/module.h"
 
 static CUresult enter(CUkernel handle, struct client_function **ret_function)
@@ -71,8 +72,10 @@ CUDA_EXPORT CUresult cuKernelGetFunction(CUfunction *ret_handle, CUkernel kernel
 		return result;
 	if (!ret_handle)
 		return CUDA_ERROR_INVALID_VALUE;
-	*ret_handle = (CUfunction)function;
-	return CUDA_SUCCESS;
+	result = instance_function(function, NULL, &function);
+	if (result == CUDA_SUCCESS)
+		*ret_handle = (CUfunction)function;
+	return result;
 }
 
 CUDA_EXPORT CUresult cuKernelGetLibrary(CUlibrary *ret_handle, CUkernel kernel)

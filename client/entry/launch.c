@@ -9,6 +9,7 @@
 #include "client/graph/capture.h"
 #include "client/state/device.h"
 #include "client/state/function.h"
+#include "client/state/instance.h"
 #include "client/state/occupancy.h"
 #include "client/state/stream.h"
 #include "client/submit/encode.h"
@@ -104,7 +105,19 @@ static CUresult launch_checked(
 	return CUDA_SUCCESS;
 }
 
-static CUresult begin(CUfunction handle, const struct client_function **ret_function)
+/* The context that a launch belongs to: the stream's, for a special one or none the current one (NULL). */
+static CUcontext context_of(CUstream handle, bool per_thread)
+{
+	struct client_stream *stream;
+
+	if (!handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD ||
+		stream_resolve(handle, per_thread, &stream) != CUDA_SUCCESS)
+		return NULL;
+	return stream->context;
+}
+
+static inline CUresult begin(
+	CUfunction handle, CUstream stream, bool per_thread, const struct client_function **ret_function)
 {
 	CUresult result = process_enter_context();
 	struct client_function *function;
@@ -112,6 +125,8 @@ static CUresult begin(CUfunction handle, const struct client_function **ret_func
 	if (result != CUDA_SUCCESS)
 		return result;
 	result = function_use(handle, &function);
+	if (__builtin_expect(word_relaxed(&instance_matters), 0) && result == CUDA_SUCCESS)
+		result = instance_function(function, context_of(stream, per_thread), &function);
 	*ret_function = function;
 	return result;
 }
@@ -121,7 +136,7 @@ static inline CUresult launch_kernel(CUfunction f, unsigned int gx, unsigned int
 	void **params, void **extra, bool per_thread)
 {
 	struct launch launch = {.grid = {gx, gy, gz}, .block = {bx, by, bz}, .shared_bytes = shared};
-	CUresult result = begin(f, &launch.function);
+	CUresult result = begin(f, stream, per_thread, &launch.function);
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -133,7 +148,7 @@ static inline CUresult launch_cooperative(CUfunction f, unsigned int gx, unsigne
 	void **params, bool per_thread)
 {
 	struct launch launch = {.grid = {gx, gy, gz}, .block = {bx, by, bz}, .shared_bytes = shared};
-	CUresult result = begin(f, &launch.function);
+	CUresult result = begin(f, stream, per_thread, &launch.function);
 
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -145,7 +160,7 @@ static inline CUresult launch_ex(
 	const CUlaunchConfig *config, CUfunction f, void **params, void **extra, bool per_thread)
 {
 	struct launch launch = {0};
-	CUresult result = begin(f, &launch.function);
+	CUresult result = begin(f, config ? config->hStream : NULL, per_thread, &launch.function);
 
 	if (result != CUDA_SUCCESS)
 		return result;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "client/state/function.h"
+#include "client/state/instance.h"
 
 /* All that such a function could have. */
 #define ARGUMENT_BYTES 4096u
@@ -59,7 +60,7 @@ static CUresult begin(CUfunction handle, struct setup **ret_setup)
 	CUresult r = process_enter_context();
 
 	if (r == CUDA_SUCCESS)
-		r = function_use(handle, &function);
+		r = function_enter(handle, &function);
 	if (r != CUDA_SUCCESS)
 		return r;
 	pthread_mutex_lock(&lock);

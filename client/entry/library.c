@@ -5,7 +5,9 @@
 // else.
 
 #include "client/entry/entry.h"
+#include "client/state/context.h"
 #include "client/state/function.h"
+#include "client/state/instance.h"
 #include "client/state/log.h"
 #include "client/state/module.h"
 
@@ -140,36 +142,40 @@ CUDA_EXPORT CUresult cuLibraryEnumerateKernels(CUkernel *ret_handles, unsigned i
 	return module_functions(library, (struct client_function **)ret_handles, room, &count);
 }
 
-/* A context is needed because the module is the one of the current context; here it is the same for all of
- * them. */
-CUDA_EXPORT CUresult cuLibraryGetModule(CUmodule *ret_handle, CUlibrary handle)
+/* The library as it is in the current context. */
+static CUresult enter_instance(CUlibrary handle, struct client_module **ret_instance)
 {
-	struct client_module *library;
 	CUresult result = process_enter_context();
 
 	if (result == CUDA_SUCCESS)
-		result = enter(handle, &library);
+		result = enter(handle, ret_instance);
+	return result == CUDA_SUCCESS ? instance_of(*ret_instance, context_current(), ret_instance) : result;
+}
+
+CUDA_EXPORT CUresult cuLibraryGetModule(CUmodule *ret_handle, CUlibrary handle)
+{
+	struct client_module *instance;
+	CUresult result = enter_instance(handle, &instance);
+
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (!ret_handle)
 		return CUDA_ERROR_INVALID_VALUE;
-	*ret_handle = (CUmodule)library;
+	*ret_handle = (CUmodule)instance;
 	return CUDA_SUCCESS;
 }
 
 CUDA_EXPORT CUresult cuLibraryGetGlobal(
 	CUdeviceptr *ret_address, size_t *ret_bytes, CUlibrary handle, const char *name)
 {
-	struct client_module *library;
-	CUresult result = process_enter_context();
+	struct client_module *instance;
+	CUresult result = enter_instance(handle, &instance);
 
-	if (result == CUDA_SUCCESS)
-		result = enter(handle, &library);
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (!name || (!ret_address && !ret_bytes))
 		return CUDA_ERROR_INVALID_VALUE;
-	return module_global(library, name, ret_address, ret_bytes);
+	return module_global(instance, name, ret_address, ret_bytes);
 }
 
 /* Managed memory is not offered, so no library has any. */

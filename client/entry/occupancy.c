@@ -11,6 +11,7 @@
 #include "client/entry/entry.h"
 #include "client/state/device.h"
 #include "client/state/function.h"
+#include "client/state/instance.h"
 #include "client/submit/encode.h"
 
 static CUresult enter(CUfunction handle, struct client_function **ret_function)
@@ -19,7 +20,7 @@ static CUresult enter(CUfunction handle, struct client_function **ret_function)
 
 	if (result != CUDA_SUCCESS)
 		return result;
-	return function_use(handle, ret_function);
+	return function_enter(handle, ret_function);
 }
 
 CUDA_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(

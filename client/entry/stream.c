@@ -163,6 +163,19 @@ ENTRY_PAIR(cuStreamGetCtx, _ptsz, get_context, (CUstream stream, CUcontext *cont
 ENTRY_PAIR(cuStreamGetCtx_v2, _ptsz, get_context, (CUstream stream, CUcontext *context, CUgreenCtx *green),
 	stream, context, green)
 
+/* A stream has one only if it was made in one. */
+CUDA_EXPORT CUresult cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *green)
+{
+	struct client_stream *stream;
+	CUresult r = enter(handle, false, &stream);
+
+	if (r == CUDA_SUCCESS && !green)
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (r == CUDA_SUCCESS)
+		*green = NULL;
+	return r;
+}
+
 static CUresult get_device(CUstream handle, CUdevice *device, bool per_thread)
 {
 	CUcontext context;

@@ -11,6 +11,7 @@
 #include "client/graph/memory.h"
 #include "client/state/event.h"
 #include "client/state/function.h"
+#include "client/state/instance.h"
 #include "client/state/module.h"
 #include "client/submit/encode.h"
 #include "client/submit/operation.h"
@@ -110,7 +111,7 @@ CUresult params_kernel(const CUDA_KERNEL_NODE_PARAMS *given, const struct graph_
 	struct client_function *function;
 	CUresult r;
 
-	r = function_use(given->func ? (const void *)given->func : (const void *)given->kern, &function);
+	r = function_enter(given->func ? (const void *)given->func : (const void *)given->kern, &function);
 	if (r != CUDA_SUCCESS)
 		return r;
 	launch.function = function;

@@ -22,6 +22,7 @@
 #include "client/state/device.h"
 #include "client/state/event.h"
 #include "client/state/host.h"
+#include "client/state/instance.h"
 #include "client/state/log.h"
 #include "client/state/managed.h"
 #include "client/state/memory.h"
@@ -246,9 +247,23 @@ void context_set_shared_config(CUcontext handle, CUsharedconfig config)
 		context->shared_config = config;
 }
 
+/* Id of a context that lives, 0 if none does. */
+static uint64_t any_live(void)
+{
+	for (int i = PRIMARY; i < CONTEXTS; ++i)
+		if (word_acquire(&table[i].life) == LIVE)
+			return word_acquire(&table[i].id);
+	return 0;
+}
+
 /* Under the lock. */
 static void begin_life(struct context *context, int device)
 {
+	uint64_t other = any_live();
+
+	if (other)
+		instance_divide(other);
+
 	context->device = device;
 	context->cache_config = CU_FUNC_CACHE_PREFER_NONE;
 	context->shared_config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
@@ -292,15 +307,6 @@ CUresult context_create(int device, unsigned int flags, CUcontext *ret_context)
 	return CUDA_SUCCESS;
 }
 
-/* One that ends counts no more. */
-static bool any_is_live(void)
-{
-	for (int i = PRIMARY; i < CONTEXTS; ++i)
-		if (word_acquire(&table[i].life) == LIVE)
-			return true;
-	return false;
-}
-
 /* Frees what belongs to a context that nobody can use any more. After a fault only what is known here is
  * forgotten. */
 static CUresult release_all(struct context *context)
@@ -311,8 +317,7 @@ static CUresult release_all(struct context *context)
 	cls_map_clear(&context->cls, handle);
 	wait_all();
 	module_release_context(handle);
-	if (!any_is_live())
-		r = module_sleep_libraries();
+	r = module_sleep_libraries(any_live() ? word_acquire(&context->id) : 0);
 	event_release_context(handle);
 	stream_release_context(handle);
 	registered_release_context(handle);

@@ -286,6 +286,23 @@ CUresult function_param_info(
 	return CUDA_SUCCESS;
 }
 
+CUresult function_follow(struct client_function *function, const struct client_function *kernel)
+{
+	uint32_t revision = kernel->revision;
+	CUresult result = CUDA_SUCCESS;
+
+	if (function->followed == revision)
+		return CUDA_SUCCESS;
+	for (int i = 0; i < CU_FUNC_ATTRIBUTE_MAX && result == CUDA_SUCCESS; ++i)
+		if (may_set(i, kernel->attributes[i]))
+			result = function_set_attribute(function, i, kernel->attributes[i]);
+	if (result == CUDA_SUCCESS)
+		result = function_set_cache_config(function, kernel->cache_config);
+	if (result == CUDA_SUCCESS)
+		function->followed = revision;
+	return result;
+}
+
 void function_sleep(struct client_function *function)
 {
 	atomic_store_explicit(&function->object.live, FUNCTION_ASLEEP, memory_order_release);

@@ -2,7 +2,8 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // Kernels as the program holds them. CUfunction and CUkernel are two names for the address of one struct
-// client_function, and every call takes either. All that a launch needs stands in the object: parameter
+// client_function, and every call takes either. (A library's kernel has another one in each further context:
+// instance.h.) All that a launch needs stands in the object: parameter
 // layout, limits, attributes; the service was asked once, when the kernel was looked up.
 //
 // Attributes that the program sets: permissions (how much dynamic shared memory, cluster sizes that are not
@@ -58,6 +59,7 @@ struct client_function {
 	int32_t cache_config;
 	int32_t device;	   /* ordinal */
 	uint32_t revision; /* counts changes of attributes */
+	uint32_t followed; /* of an instance's kernel: revision of the library's that it was set like */
 	word32 launched;   /* was launched at least once */
 	uint64_t serial;   /* tells it from every other one of the process's life */
 	struct client_module *module;
@@ -124,6 +126,9 @@ CUresult function_set_attribute(struct client_function *function, int attribute,
 
 /** CUDA_ERROR_INVALID_VALUE for an unknown configuration. */
 CUresult function_set_cache_config(struct client_function *function, int config);
+
+/** Sets what the program has set for the kernel of a library for the same one in another instance of it. */
+CUresult function_follow(struct client_function *function, const struct client_function *kernel);
 
 /** Place of a parameter; ret_size may be NULL. CUDA_ERROR_INVALID_VALUE behind the last one and for NULL
  * ret_offset. */

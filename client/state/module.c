@@ -17,6 +17,7 @@
 #include "client/link/control.h"
 #include "client/state/context.h"
 #include "client/state/function.h"
+#include "client/state/instance.h"
 #include "client/state/log.h"
 #include "client/state/ranges.h"
 #include "client/state/renew.h"
@@ -255,6 +256,7 @@ CUresult module_unload(struct client_module *module)
 
 	if (!registry_remove(module))
 		return CUDA_ERROR_INVALID_HANDLE;
+	instance_forget(module);
 	atomic_fetch_add_explicit(&unloads, 1, memory_order_release);
 	/* Its error is the sticky one, which the service reports next. */
 	wait_all();
@@ -301,6 +303,7 @@ static CUresult put_to_sleep(struct client_module *module)
 	free_globals(module);
 	pthread_mutex_unlock(&module->lock);
 	result = send_unload(module->id);
+	word_release(&module->home, 0);
 	word_release(&module->sleep, result == CUDA_SUCCESS ? MODULE_ASLEEP : MODULE_LOST);
 	return result;
 }
@@ -316,30 +319,59 @@ static bool is_used(struct client_module *module)
 	return used;
 }
 
-static struct client_module *next_used(void)
+/* @home: as below */
+static struct client_module *next_used(uint64_t home)
 {
 	struct client_module *module;
 
 	pthread_mutex_lock(&registry_lock);
 	for (module = registry; module; module = module->next)
-		if (module->library && word_acquire(&module->sleep) == MODULE_AWAKE && is_used(module))
+		if (module->library && word_acquire(&module->sleep) == MODULE_AWAKE && is_used(module) &&
+			(!home || word_acquire(&module->home) == home))
 			break;
 	pthread_mutex_unlock(&registry_lock);
 	return module;
 }
 
-CUresult module_sleep_libraries(void)
+void module_settle_libraries(uint64_t home)
+{
+	struct client_module *module;
+
+	pthread_mutex_lock(&registry_lock);
+	for (module = registry; module; module = module->next)
+		if (module->library && !word_relaxed(&module->home) && is_used(module))
+			word_release(&module->home, home);
+	pthread_mutex_unlock(&registry_lock);
+}
+
+CUresult module_sleep_libraries(uint64_t home)
 {
 	CUresult result = CUDA_SUCCESS, r;
 	struct client_module *module;
 
 	pthread_mutex_lock(&waking);
-	while ((module = next_used())) {
+	while ((module = next_used(home))) {
 		r = put_to_sleep(module);
 		if (r != CUDA_SUCCESS)
 			result = r;
 	}
 	pthread_mutex_unlock(&waking);
+	return result;
+}
+
+CUresult module_load_instance(
+	struct client_module *library, CUcontext context, struct client_module **ret_instance)
+{
+	struct image image;
+	struct jit jit;
+	CUresult result = renewal_open(library->renewal, &image, &jit);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = module_load(&image, context, &jit, ret_instance);
+	image_close(&image);
+	if (result == CUDA_SUCCESS)
+		(*ret_instance)->base = library;
 	return result;
 }
 

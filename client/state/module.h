@@ -9,10 +9,9 @@
 // A handle of an unloaded module is refused. Unloading waits for the work that the program has given so far,
 // as the driver's does: a kernel of the module may be in it.
 //
-// A library outlives the contexts it is used in. When the last live one ends, the service unloads those that
-// were used; their handles and those of their kernels stay valid, and with the next use of any of them the
-// image is loaded again, with its globals as at the start. The driver loads a library into each context; here
-// contexts that live at the same time share its globals.
+// A library outlives the contexts it is used in. When the one ends that it is at home in (instance.h), or the
+// last live one, the service unloads it if it was used; its handle and those of its kernels stay valid, and
+// with the next use of any of them the image is loaded again, with its globals as at the start.
 //
 // Any thread. But for the waking of libraries no lock is held while the service is asked. Two threads that
 // look up the same name at the same time may both ask; both get the same object.
@@ -49,10 +48,13 @@ struct client_module {
 	struct slab_object object;
 	uint32_t id;
 	bool library;
-	CUcontext context;	 /* NULL for libraries */
-	int device;		 /* ordinal */
-	word32 sleep;		 /* enum module_sleep; written under the waking lock */
-	struct renewal *renewal; /* of a library */
+	CUcontext context;	    /* NULL for libraries */
+	int device;		    /* ordinal */
+	word32 sleep;		    /* enum module_sleep; written under the waking lock */
+	struct renewal *renewal;    /* of a library */
+	word64 home;		    /* of a library: id of the context whose globals it has, 0: of none yet */
+	struct client_module *base; /* the library of which this is an instance; NULL: it is none */
+	struct client_module *instances, *next_instance; /* of a library; guarded by instance.c */
 	pthread_mutex_t lock;
 	struct client_function *functions; /* guarded by lock, as are the globals */
 	struct client_global *globals;
@@ -79,9 +81,17 @@ CUresult module_unload(struct client_module *module);
 /** Unloads everything that belongs to a context; libraries stay. Errors are not reported. */
 void module_release_context(CUcontext context);
 
-/** No context is live any more, and everything is done: the service unloads the libraries that were used.
- * Return: CUDA_SUCCESS, or why one could not be unloaded; it cannot be used any more. */
-CUresult module_sleep_libraries(void);
+/** A context ends, and everything is done: the service unloads the libraries that are at home there, or with
+ * home 0 all that were used. Return: CUDA_SUCCESS, or why one could not be unloaded; it cannot be used any
+ * more. */
+CUresult module_sleep_libraries(uint64_t home);
+
+/** Libraries that were used are at home in a context from now on, unless they have a home. */
+void module_settle_libraries(uint64_t home);
+
+/** Loads a library's image as a module of a context. */
+CUresult module_load_instance(
+	struct client_module *library, CUcontext context, struct client_module **ret_instance);
 
 /** A kernel by name; CUDA_ERROR_NOT_FOUND. */
 CUresult module_function(

@@ -179,8 +179,14 @@ struct backend_ops {
 	/* Modules. The first use of a module waits for all that runs on the device, and holds up everybody
 	 * else meanwhile. So lookups take `gap`: whether the caller has let the device run empty; if not, and
 	 * it must be, they change nothing and return CUDA_ERROR_NOT_READY. module_unload belongs into a gap,
-	 * always. One thread calls all of these. */
+	 * always. One thread calls all of these but the first two. */
 
+	/* Whether loading an image would compile it: a text, or a fat binary of texts. [any] */
+	bool (*module_is_source)(const void *image, size_t bytes);
+	/* Compiles such an image, for seconds at times, and holds up nobody. ret: code for the device, on the
+	 * heap. log: as below. [any] */
+	CUresult (*module_compile)(const void *image, size_t bytes, const struct wire_options *options,
+		char *log, size_t log_bytes, void **ret_code, size_t *ret_bytes);
 	/* Holds up nobody, also where it compiles. The image is private to the caller and may go after the
 	 * call. text: where its kernels' text goes, and whether they have any; NULL: wherever the backend
 	 * writes it. log: JIT text, NUL-terminated. */

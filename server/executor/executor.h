@@ -6,7 +6,7 @@
 //   main thread      reads control messages in order; memory and sessions; promotions. Never waits for
 //                    the device: what must wait for a session's work is parked (job.h) and looked at again
 //   module thread    modules, functions, timing, unpinning: calls that the driver may hold up (module.c)
-//   linker thread    the device linker, which may compile for seconds (linker.c)
+//   compile threads  the driver's compiler and device linker, which may take seconds (compiler.c)
 //   serving threads  rings and all that happens to a command; a session belongs to one of them (serve.c)
 //
 // A command: ring → intake.c (copied into the journal, checked) → dispatch.c (given to the backend) or hold.c
@@ -22,6 +22,7 @@
 #include "server/backend/backend.h"
 #include "server/executor/burial.h"
 #include "server/executor/canary.h"
+#include "server/executor/compiler.h"
 #include "server/executor/contain.h"
 #include "server/executor/gate.h"
 #include "server/executor/job.h"
@@ -70,6 +71,7 @@ struct executor {
 
 	struct job_board board;
 	struct module_worker modules;
+	struct compiler compiler;
 	struct linker linker;
 	struct serve_pool pool;
 };

@@ -104,6 +104,7 @@ int executor_init(struct executor *executor, const struct backend_ops *ops, int 
 	TAILQ_INIT(&executor->sessions);
 	gate_init(executor, load_patience_ms);
 	burial_init(executor);
+	compiler_init(executor);
 	linker_init(executor);
 	contain_init(executor);
 	pthread_mutex_init(&executor->control_lock, NULL);
@@ -124,9 +125,11 @@ void executor_deinit(struct executor *executor)
 {
 	struct session *session;
 
-	/* The module thread looks at the serving threads (gate.c), so it goes first. */
-	linker_deinit(executor);
+	/* The module thread takes what was compiled, and looks at the serving threads (gate.c). */
+	compiler_stop(executor);
 	module_worker_deinit(executor);
+	compiler_deinit(executor);
+	linker_deinit(executor);
 	serve_pool_deinit(executor);
 	job_board_deinit(&executor->board);
 	while ((session = TAILQ_FIRST(&executor->sessions))) {

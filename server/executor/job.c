@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "server/executor/clock.h"
+#include "server/executor/load.h"
 #include "server/executor/session.h"
 #include "server/log.h"
 
@@ -36,11 +37,17 @@ struct job *job_free(struct job *job)
 	packet_close_fds(&job->packet);
 	session_unref(job->session);
 	free(job->snapshot);
+	load_free(job->load);
 	free(job);
 	return NULL;
 }
 
 void job_reply_with(struct job *job, const struct wire_reply *reply)
+{
+	job_reply_file(job, reply, -1);
+}
+
+static void send(struct job *job, const struct wire_reply *reply, int fd)
 {
 	/* Large for its arrays of names; replies are rare. */
 	struct wire_message *message = calloc(1, sizeof(*message));
@@ -55,10 +62,25 @@ void job_reply_with(struct job *job, const struct wire_reply *reply)
 		message->id = job->message.id;
 		message->session = job->message.session;
 		message->reply = *reply;
-		executor_send(job->executor, message, NULL, 0);
+		executor_send(job->executor, message, &fd, fd < 0 ? 0 : 1);
 	}
 	free(message);
+}
+
+void job_reply_file(struct job *job, const struct wire_reply *reply, int fd)
+{
+	if (!job->answered)
+		send(job, reply, fd);
 	job_free(job);
+}
+
+void job_answer_early(struct job *job, CUresult code)
+{
+	struct wire_reply reply = {.code = code};
+
+	if (!job->answered)
+		send(job, &reply, -1);
+	job->answered = true;
 }
 
 void job_reply(struct job *job, CUresult code, const uint64_t *values, uint32_t count, const char *text)

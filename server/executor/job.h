@@ -2,8 +2,8 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // A job: one control message on its way through the executor, and the board where jobs are parked that must
-// wait for something. A job belongs to exactly one place at a time: the code that handles it, the module
-// thread's queue, or the board. It ends with job_reply() or job_free().
+// wait for something. A job belongs to exactly one place at a time: the code that handles it, the queue of
+// the module thread or of the compile threads, or the board. It ends with job_reply() or job_free().
 //
 // The main thread owns the board and looks at every parked job in turn (job_board_step); other threads put
 // jobs on it with job_park(). While something is parked the main thread looks at an interval of 1 % of the
@@ -23,6 +23,7 @@
 #include "server/backend/backend.h"
 
 struct executor;
+struct load;
 struct session;
 struct job;
 
@@ -33,13 +34,15 @@ struct job {
 	TAILQ_ENTRY(job) link;
 	struct executor *executor;
 	struct session *session;       /* a reference, or NULL */
-	void (*run)(struct job *job);  /* on the module thread */
+	void (*run)(struct job *job);  /* on the module thread, or a compile thread */
 	int (*step)(struct job *job);  /* while parked: 0 (job gone) or JOB_E_WAIT */
 	void (*then)(struct job *job); /* what drain.c goes on with */
 	uint64_t since, deadline;      /* ns; deadline 0: none */
 	uint64_t ticket;	       /* drain.c */
 	uint64_t *snapshot;	       /* drain.c: SHM_STREAMS, own memory */
 	bool drained;
+	bool answered;		     /* nobody waits for an answer */
+	struct load *load;	     /* load.c: own memory */
 	uint32_t mark;		     /* free for the handler */
 	struct wire_message message; /* points into packet */
 	struct packet packet;
@@ -62,6 +65,11 @@ struct job *job_free(struct job *job);
 void job_reply(struct job *job, CUresult code, const uint64_t *values, uint32_t count, const char *text);
 /** The same for any Reply body. */
 void job_reply_with(struct job *job, const struct wire_reply *reply);
+/** The same, and a descriptor, which stays the caller's; -1: none. */
+void job_reply_file(struct job *job, const struct wire_reply *reply, int fd);
+
+/** Answers now; what is answered later is not sent. */
+void job_answer_early(struct job *job, CUresult code);
 
 int job_board_init(struct job_board *board);
 void job_board_deinit(struct job_board *board);

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// See linker.h. The linker thread runs all of this but the entries at the end; it starts with the first
-// request.
+// See linker.h. The compile threads run all of this but the entries at the end. What is done with the links
+// of one session is done one after the other (compiler.h), so a link is only ever used by one thread; the
+// lock is of the list, and of the word that keeps a link in use from giving way to another session's.
 
 #include "server/executor/linker.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <unistd.h>
 
+#include "server/executor/compiler.h"
 #include "server/executor/module.h"
 #include "server/executor/session.h"
 #include "server/log.h"
@@ -21,32 +20,78 @@ struct link {
 	uint64_t session;
 	uint32_t number;    /* the client's */
 	uint32_t positions; /* inputs that were handed over */
+	bool used;	    /* a compile thread is at work on it */
 	struct backend_link *backend;
 };
 
+/* It is out of the list; NULL is fine. */
 static void link_free(struct executor *executor, struct link *link)
 {
-	TAILQ_REMOVE(&executor->linker.links, link, link);
-	executor->linker.count--;
-	if (!executor_is_lost(executor))
+	if (link && !executor_is_lost(executor))
 		executor_code(executor, executor->ops->link_destroy(link->backend));
 	free(link);
 }
 
-static struct link *find(struct executor *executor, uint64_t session, uint32_t number)
+static void link_remove(struct linker *linker, struct link *link)
+{
+	TAILQ_REMOVE(&linker->links, link, link);
+	linker->count--;
+}
+
+static void link_add(struct linker *linker, struct link *link)
+{
+	TAILQ_INSERT_TAIL(&linker->links, link, link);
+	linker->count++;
+}
+
+/* The next link of a session, with a number or (0) any; NULL if there is none. Under the lock. */
+static struct link *find(struct linker *linker, uint64_t session, uint32_t number)
 {
 	struct link *link;
 
-	TAILQ_FOREACH (link, &executor->linker.links, link)
-		if (link->session == session && link->number == number)
+	TAILQ_FOREACH (link, &linker->links, link)
+		if (link->session == session && (!number || link->number == number))
 			break;
 	return link;
+}
+
+/* Takes links of a session out of the executor. */
+static void forget_links(struct executor *executor, uint64_t session, uint32_t number)
+{
+	struct linker *linker = &executor->linker;
+	struct link *link;
+
+	do {
+		pthread_mutex_lock(&linker->lock);
+		link = find(linker, session, number);
+		if (link)
+			link_remove(linker, link);
+		pthread_mutex_unlock(&linker->lock);
+		link_free(executor, link);
+	} while (link);
+}
+
+/* Adds a link in use; the one that gives way for it, NULL if none does. */
+static struct link *put_in(struct linker *linker, struct link *link)
+{
+	struct link *oldest = NULL;
+
+	link->used = true;
+	pthread_mutex_lock(&linker->lock);
+	if (linker->count >= LINKER_LINKS)
+		TAILQ_FOREACH (oldest, &linker->links, link)
+			if (!oldest->used)
+				break;
+	if (oldest)
+		link_remove(linker, oldest);
+	link_add(linker, link);
+	pthread_mutex_unlock(&linker->lock);
+	return oldest;
 }
 
 static CUresult link_new(struct job *job, struct link **ret_link)
 {
 	struct executor *executor = job->executor;
-	struct linker *linker = &executor->linker;
 	struct link *link = calloc(1, sizeof(*link));
 	CUresult code;
 
@@ -58,44 +103,57 @@ static CUresult link_new(struct job *job, struct link **ret_link)
 		free(link);
 		return code;
 	}
-	if (linker->count == LINKER_LINKS)
-		link_free(executor, TAILQ_FIRST(&linker->links));
 	link->session = job->session->id;
 	link->number = job->message.link.link;
-	TAILQ_INSERT_TAIL(&linker->links, link, link);
-	linker->count++;
+	link_free(executor, put_in(&executor->linker, link));
 	*ret_link = link;
 	return CUDA_SUCCESS;
 }
 
-/* The link as the client knows it: with position 0 a new one. CUDA_ERROR_ILLEGAL_STATE: not so here. */
+/* The link as the client knows it: with position 0 a new one. It is in use then, until reply().
+ * CUDA_ERROR_ILLEGAL_STATE: not so here. */
 static CUresult take(struct job *job, struct link **ret_link)
 {
 	struct linker *linker = &job->executor->linker;
-	struct link *link = find(job->executor, job->session->id, job->message.link.link);
+	const struct wire_link *wish = &job->message.link;
+	struct link *link;
 
-	if (!job->message.link.position) {
-		if (link)
-			link_free(job->executor, link);
+	if (job->session->closing)
+		return CUDA_ERROR_INVALID_CONTEXT; /* nobody waits for it */
+	if (!wish->position) {
+		forget_links(job->executor, job->session->id, wish->link);
 		return link_new(job, ret_link);
 	}
-	if (!link || link->positions != job->message.link.position)
-		return CUDA_ERROR_ILLEGAL_STATE;
-	TAILQ_REMOVE(&linker->links, link, link);
-	TAILQ_INSERT_TAIL(&linker->links, link, link);
+	pthread_mutex_lock(&linker->lock);
+	link = find(linker, job->session->id, wish->link);
+	if (link && link->positions == wish->position) {
+		link_remove(linker, link);
+		link_add(linker, link);
+		link->used = true;
+	} else {
+		link = NULL;
+	}
+	pthread_mutex_unlock(&linker->lock);
 	*ret_link = link;
-	return CUDA_SUCCESS;
+	return link ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_STATE;
 }
 
 /* @link: may be NULL */
-static void reply(struct job *job, CUresult code, const struct link *link, const uint64_t *value)
+static void reply(struct job *job, CUresult code, struct link *link, const uint64_t *value)
 {
+	struct linker *linker = &job->executor->linker;
 	const char *logs[2] = {"", ""};
 	struct wire_reply reply = {.code = code, .values = {value, value ? 1 : 0}, .names = {logs, 2}};
 
 	if (link)
 		job->executor->ops->link_logs(link->backend, &logs[0], &logs[1]);
+	compiler_release(job);
 	job_reply_with(job, &reply);
+	if (!link)
+		return;
+	pthread_mutex_lock(&linker->lock);
+	link->used = false;
+	pthread_mutex_unlock(&linker->lock);
 }
 
 static CUresult add_input(struct job *job, struct link *link)
@@ -127,25 +185,6 @@ static void add(struct job *job)
 	reply(job, code, link, NULL);
 }
 
-/* The client's file: it may fail in any way. */
-static CUresult write_image(int fd, const uint8_t *image, uint64_t bytes)
-{
-	uint64_t at = 0;
-
-	if (bytes > LINKER_IMAGE_MAX)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	while (at < bytes) {
-		ssize_t n = pwrite(fd, image + at, bytes - at, (off_t)at);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return CUDA_ERROR_OUT_OF_MEMORY;
-		at += (uint64_t)n;
-	}
-	return CUDA_SUCCESS;
-}
-
 static void complete(struct job *job)
 {
 	int fd = job->packet.fd_count ? job->packet.fds[0] : -1;
@@ -159,115 +198,42 @@ static void complete(struct job *job)
 		code = executor_code(
 			job->executor, job->executor->ops->link_complete(link->backend, &image, &bytes));
 	if (!code)
-		code = write_image(fd, image, bytes);
+		code = bytes > LINKER_IMAGE_MAX ? CUDA_ERROR_OUT_OF_MEMORY
+						: module_write_file(fd, image, bytes);
 	value = bytes;
 	reply(job, code, link, code ? NULL : &value);
 }
 
 static void drop(struct job *job)
 {
-	struct link *link = find(job->executor, job->session->id, job->message.link.link);
-
-	if (link)
-		link_free(job->executor, link);
+	forget_links(job->executor, job->session->id, job->message.link.link);
 	reply(job, CUDA_SUCCESS, NULL, NULL);
 }
 
-/* All of a session. */
 static void forget(struct job *job)
 {
-	struct link *link, *next;
-
-	for (link = TAILQ_FIRST(&job->executor->linker.links); link; link = next) {
-		next = TAILQ_NEXT(link, link);
-		if (link->session == job->session->id)
-			link_free(job->executor, link);
-	}
+	forget_links(job->executor, job->session->id, 0);
+	compiler_release(job);
 	job_free(job);
-}
-
-/* ---- the thread ---- */
-
-/* NULL at the end. */
-static struct job *next_job(struct linker *linker)
-{
-	struct job *job;
-
-	pthread_mutex_lock(&linker->lock);
-	while (TAILQ_EMPTY(&linker->queue) && !linker->stop)
-		pthread_cond_wait(&linker->more, &linker->lock);
-	job = TAILQ_FIRST(&linker->queue);
-	if (job)
-		TAILQ_REMOVE(&linker->queue, job, link);
-	pthread_mutex_unlock(&linker->lock);
-	return job;
-}
-
-static void *work(void *argument)
-{
-	struct executor *executor = argument;
-	struct link *link;
-	struct job *job;
-
-	prctl(PR_SET_NAME, "frmps-linker");
-	executor_code(executor, executor->ops->thread_enter());
-	while ((job = next_job(&executor->linker))) {
-		if (executor_is_lost(executor))
-			job_free(job);
-		else
-			job->run(job);
-	}
-	while ((link = TAILQ_FIRST(&executor->linker.links)))
-		link_free(executor, link);
-	return NULL;
-}
-
-static int start(struct executor *executor)
-{
-	struct linker *linker = &executor->linker;
-	int error = linker->started ? 0 : pthread_create(&linker->thread, NULL, work, executor);
-
-	if (error)
-		log_error("no thread for the device linker: %s", strerror(error));
-	else
-		linker->started = true;
-	return error;
-}
-
-static void queue(struct job *job)
-{
-	struct linker *linker = &job->executor->linker;
-
-	pthread_mutex_lock(&linker->lock);
-	TAILQ_INSERT_TAIL(&linker->queue, job, link);
-	pthread_cond_signal(&linker->more);
-	pthread_mutex_unlock(&linker->lock);
 }
 
 /* ---- entry ---- */
 
 void linker_init(struct executor *executor)
 {
-	struct linker *linker = &executor->linker;
-
-	TAILQ_INIT(&linker->queue);
-	TAILQ_INIT(&linker->links);
-	pthread_mutex_init(&linker->lock, NULL);
-	pthread_cond_init(&linker->more, NULL);
+	TAILQ_INIT(&executor->linker.links);
+	pthread_mutex_init(&executor->linker.lock, NULL);
 }
 
 void linker_deinit(struct executor *executor)
 {
 	struct linker *linker = &executor->linker;
+	struct link *link;
 
-	pthread_mutex_lock(&linker->lock);
-	linker->stop = true;
-	pthread_cond_signal(&linker->more);
-	pthread_mutex_unlock(&linker->lock);
-	if (linker->started)
-		pthread_join(linker->thread, NULL);
-	linker->started = false;
-	pthread_cond_destroy(&linker->more);
+	while ((link = TAILQ_FIRST(&linker->links))) {
+		link_remove(linker, link);
+		link_free(executor, link);
+	}
 	pthread_mutex_destroy(&linker->lock);
 }
 
@@ -281,20 +247,21 @@ void linker_handle(struct job *job)
 
 	job->run = handlers[job->message.type];
 	log_bug_on(!job->run);
-	if (start(job->executor))
+	job->executor->linker.asked = true;
+	if (!compiler_queue(job))
 		job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, NULL);
-	else
-		queue(job);
 }
 
 void linker_forget(struct session *session)
 {
-	struct job *job = session->executor->linker.started ? job_new(session->executor) : NULL;
+	struct job *job = session->executor->linker.asked ? job_new(session->executor) : NULL;
 
 	/* Without memory for it they go when room is needed. */
 	if (!job)
 		return;
 	job->session = session_ref(session);
+	job->answered = true;
 	job->run = forget;
-	queue(job);
+	if (!compiler_queue(job))
+		job_free(job);
 }

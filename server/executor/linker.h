@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// The device linker for clients, and the linker thread. A compilation takes seconds at times and holds up
-// nobody on the device, so it has a thread of its own: behind it wait only other clients' links, and no
-// lookup, load or unload.
+// The device linker for clients. A compilation takes seconds at times, so it is done by the compile threads
+// (compiler.h): no lookup, load or unload waits behind it, nor does another client's link.
 //
 // A link lives in the executor that its inputs were handed to, between two requests, and is a cache: there is
-// room for LINKER_LINKS of them, of all sessions; the one that was used least recently gives way, and after a
-// promotion there are none. The client has its inputs and begins again when it is told that there is no such
-// link.
+// room for LINKER_LINKS of them, of all sessions; of those that nothing is done with the one that was used
+// least recently gives way, and after a promotion there are none. The client has its inputs and begins again
+// when it is told that there is no such link.
 
 #ifndef FRMPS_SERVER_EXECUTOR_LINKER_H
 #define FRMPS_SERVER_EXECUTOR_LINKER_H
@@ -20,6 +19,7 @@
 
 #include "server/executor/job.h"
 
+/* There are more only while that many are being worked on. */
 #define LINKER_LINKS 32u
 /* Largest image that is handed out, bytes. */
 #define LINKER_IMAGE_MAX (UINT64_C(1) << 30)
@@ -28,19 +28,14 @@ struct link;
 TAILQ_HEAD(link_list, link);
 
 struct linker {
-	pthread_t thread;
-	pthread_mutex_t lock; /* of the queue and the flags */
-	pthread_cond_t more;
-	struct job_list queue;
-	bool stop, started;
-
-	/* Linker thread: least recently used first. */
-	struct link_list links;
+	pthread_mutex_t lock;
+	struct link_list links; /* least recently used first */
 	uint32_t count;
+	bool asked; /* there ever was a request. Main thread */
 };
 
 void linker_init(struct executor *executor);
-/** Finishes what is queued and ends the thread. */
+/** When there are no compile threads any more. */
 void linker_deinit(struct executor *executor);
 
 /** A request about a link. Main thread; answers later. */

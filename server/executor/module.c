@@ -7,7 +7,8 @@
 // was issued to the context has ended, and holds up every launch of every other thread meanwhile. The backend
 // says which call does (backend.h); it does it in a gap that the gate makes (gate.c). So the rules are
 //   - never on the main thread: allocations, promotions and closing go on;
-//   - loading an image needs no gap; the first lookup in a module does. It is refused when that cannot be had
+//   - loading an image needs no gap (load.c); the first lookup in a module does. It is refused when that
+//   cannot be had
 //     within the patience;
 //   - one queue, but lookups that wait at that moment run back to back in the same gap, for GATE_BATCH_NS;
 //   - an unload is answered when the session's own work has ended. The unloading itself, which nobody waits
@@ -31,15 +32,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/backend/image.h"
 #include "server/executor/clock.h"
 #include "server/executor/drain.h"
+#include "server/executor/load.h"
 #include "server/executor/session.h"
 #include "server/log.h"
 
 #define GRAVE_NS   (UINT64_C(5000) * CLOCK_MS)
 #define UNLOAD_NS  (UINT64_C(10000) * CLOCK_MS)
-#define LOG_BYTES  16384u
 #define TEXT_BYTES 512u
 
 static bool may_share_gap(const struct job *job);
@@ -278,8 +278,7 @@ static struct module *find_module(struct session *session, uint32_t id)
 	return module && !module->dying ? module : NULL;
 }
 
-/* Where module `id` is kept; NULL if the id is out of range or no memory. */
-static struct module **module_slot(struct session *session, uint32_t id)
+struct module **module_slot(struct session *session, uint32_t id)
 {
 	struct module_table *table = &session->modules;
 
@@ -316,24 +315,19 @@ CUresult module_read_file(int fd, uint64_t bytes, uint8_t **ret_image)
 	return CUDA_SUCCESS;
 }
 
-/* @text: where the kernels' text goes */
-static CUresult load_module(
-	struct job *job, const uint8_t *image, struct backend_text *text, char *log, struct module **slot)
+CUresult module_write_file(int fd, const void *bytes, uint64_t count)
 {
-	const struct wire_load_module *wish = &job->message.load_module;
-	struct module *module = calloc(1, sizeof(*module));
-	CUresult code;
+	uint64_t at = 0;
 
-	if (!module)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	code = job->executor->ops->module_load(image, wish->bytes, &wish->options, text->ring ? text : NULL,
-		log, LOG_BYTES, &module->backend);
-	if (code) {
-		free(module);
-		return code;
+	while (at < count) {
+		ssize_t n = pwrite(fd, (const uint8_t *)bytes + at, count - at, (off_t)at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		at += (uint64_t)n;
 	}
-	contain_note_module(job->executor, module->backend, job->session->id);
-	*slot = module;
 	return CUDA_SUCCESS;
 }
 
@@ -390,32 +384,6 @@ static void refuse(struct job *job, CUresult code, const char *text)
 	const uint64_t values[] = {gate->refused_session, gate->refused_ns / CLOCK_MS};
 
 	job_reply(job, code, values, code == CUDA_ERROR_SYSTEM_NOT_READY ? 2 : 0, text);
-}
-
-static void load(struct job *job)
-{
-	struct module **slot = module_slot(job->session, job->message.load_module.module);
-	int fd = job->packet.fd_count ? job->packet.fds[0] : -1;
-	struct backend_text text = {.ring = job->session->text};
-	char *log = calloc(1, LOG_BYTES);
-	uint8_t *image = NULL;
-	CUresult code = CUDA_SUCCESS;
-	uint64_t values[2] = {0, 0};
-
-	if (!slot || *slot)
-		code = CUDA_ERROR_INVALID_VALUE;
-	else if (!log)
-		code = CUDA_ERROR_OUT_OF_MEMORY;
-	if (!code)
-		code = module_read_file(fd, job->message.load_module.bytes, &image);
-	if (!code)
-		code = load_module(job, image, &text, log, slot);
-	if (!code)
-		values[0] = image_is_stateless(image, job->message.load_module.bytes);
-	free(image);
-	values[1] = text.prints;
-	job_reply(job, executor_code(job->executor, code), values, code ? 0 : 2, log);
-	free(log);
 }
 
 static struct function *function_free(struct function *function)
@@ -754,7 +722,7 @@ static void query_elapsed(struct job *job)
 /* ---- entry ---- */
 
 static void (*const handlers[WIRE_TYPES])(struct job *job) = {
-	[WIRE_LOAD_MODULE] = load,
+	[WIRE_LOAD_MODULE] = load_module,
 	[WIRE_UNLOAD_MODULE] = unload,
 	[WIRE_FIND_FUNCTION] = find_function,
 	[WIRE_FIND_GLOBAL] = find_global,

@@ -81,6 +81,12 @@ void module_worker_queue(struct job *job);
  * CUDA_ERROR_OUT_OF_MEMORY.
  */
 CUresult module_read_file(int fd, uint64_t bytes, uint8_t **ret_bytes);
+/** Writes a file from its beginning, which may fail in any way. Return: CUDA_SUCCESS,
+ * CUDA_ERROR_OUT_OF_MEMORY. */
+CUresult module_write_file(int fd, const void *bytes, uint64_t count);
+
+/** Where module `id` is kept; NULL if the id is out of range or no memory. Module thread. */
+struct module **module_slot(struct session *session, uint32_t id);
 
 /** A module request of a client, or one about graphs, arrays and objects. Main thread; answers later. */
 void module_handle(struct job *job);

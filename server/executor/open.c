@@ -366,6 +366,7 @@ void open_handle_close(struct job *job)
 		return;
 	}
 	session->closing = session->ending = true;
+	compiler_forget(session);
 	job->deadline = clock_now() + job->message.close_session.patience_ms * CLOCK_MS;
 	job->step = close_step;
 	job_park(job);

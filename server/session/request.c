@@ -314,7 +314,21 @@ static void settle_windows(struct request *request, const struct wire_reply *rep
 	window_take_again(set, request->window, request->windows);
 }
 
-static void succeed(struct request *request, struct worker *worker, const struct wire_reply *reply)
+/* A text that was compiled (executor/load.c): from now on its code is the image, and needs no compiler. */
+static void take_code(struct request *request, const struct wire_reply *reply, struct packet *packet)
+{
+	struct shared_fd *code = shared_fd_new(packet_take_fd(packet, 0));
+
+	if (!code)
+		return;
+	shared_fd_unref(request->fd);
+	request->fd = code;
+	request->message.load_module.bytes = reply->values.count > 2 ? reply->values.at[2] : 0;
+	request->message.load_module.options = (struct wire_options){0};
+}
+
+static void succeed(
+	struct request *request, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
 	const struct message_row *row = message_row(request->message.type);
 	struct wire_reply limited;
@@ -322,6 +336,8 @@ static void succeed(struct request *request, struct worker *worker, const struct
 
 	if (request->message.type == WIRE_RESERVE_WINDOW)
 		settle_windows(request, reply);
+	if (request->message.type == WIRE_LOAD_MODULE)
+		take_code(request, reply, packet);
 	if (row->keep == KEEP_IT)
 		keep(request, reply);
 	else if (row->keep == KEEP_DROP)
@@ -435,7 +451,6 @@ static void on_answer(
 {
 	struct request *request = context;
 
-	(void)packet;
 	request->sent = false;
 	if (request->cancelled)
 		request_free(request);
@@ -446,7 +461,7 @@ static void on_answer(
 	else if (reply->code)
 		finish(request, reply);
 	else
-		succeed(request, worker, reply);
+		succeed(request, worker, reply, packet);
 }
 
 /* It is about to be sent as this worker's next request. */

@@ -234,6 +234,122 @@ START_TEST(libraries_begin_anew_with_the_next_context)
 }
 END_TEST
 
+/* A library in several contexts at a time */
+
+struct divided {
+	CUlibrary library;
+	CUkernel read_words;
+};
+
+static struct divided load_divided(void)
+{
+	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
+	struct divided divided;
+
+	ck_cuda(cuLibraryLoadData(&divided.library, image, NULL, NULL, 0, NULL, NULL, 0));
+	ck_cuda(cuLibraryGetKernel(&divided.read_words, divided.library, "read_words"));
+	free(image);
+	return divided;
+}
+
+/* The first word that the kernel reads in the current context, or in that of a stream. */
+static uint32_t read_first(CUfunction read_words, CUstream stream)
+{
+	uint32_t words[8];
+	CUdeviceptr out;
+	void *arguments[] = {&out};
+
+	ck_cuda(cuMemAlloc_v2(&out, 32));
+	ck_cuda(cuLaunchKernel(read_words, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_cuda(cuMemcpyDtoH_v2(words, out, 32));
+	ck_cuda(cuMemFree_v2(out));
+	return words[0];
+}
+
+/* Changes the variable of the current context. Return: its address */
+static CUdeviceptr write_first(CUlibrary library, uint32_t value)
+{
+	CUdeviceptr global;
+
+	ck_cuda(cuLibraryGetGlobal(&global, NULL, library, "global_words"));
+	ck_cuda(cuMemcpyHtoD_v2(global, &value, 4));
+	return global;
+}
+
+START_TEST(contexts_have_variables_of_their_own)
+{
+	struct divided divided;
+	CUdeviceptr first, second;
+	CUcontext primary, other;
+	CUfunction functions[2];
+	CUmodule modules[2];
+	CUstream stream;
+
+	driver_attach();
+	ck_cuda(cuCtxGetCurrent(&primary));
+	divided = load_divided();
+	first = write_first(divided.library, 1);
+	ck_cuda(cuKernelGetFunction(&functions[0], divided.read_words));
+	ck_cuda(cuLibraryGetModule(&modules[0], divided.library));
+	ck_cuda(cuCtxCreate_v2(&other, 0, 0));
+	ck_assert_uint_eq(read_first((CUfunction)divided.read_words, NULL), 11);
+	second = write_first(divided.library, 2);
+	ck_assert_uint_ne(first, second);
+	ck_cuda(cuKernelGetFunction(&functions[1], divided.read_words));
+	ck_cuda(cuLibraryGetModule(&modules[1], divided.library));
+	ck_assert_ptr_ne(functions[0], functions[1]);
+	ck_assert_ptr_ne(modules[0], modules[1]);
+	ck_assert_uint_eq(read_first(functions[1], NULL), 2);
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	ck_assert_uint_eq(read_first((CUfunction)divided.read_words, stream), 2);
+	ck_cuda(cuStreamDestroy_v2(stream));
+	ck_cuda(cuCtxSetCurrent(primary));
+	ck_assert_uint_eq(read_first((CUfunction)divided.read_words, NULL), 1);
+	ck_assert_uint_eq(read_first(functions[0], NULL), 1);
+	ck_cuda(cuCtxDestroy_v2(other));
+	ck_cuda(cuCtxSetCurrent(primary));
+	ck_assert_uint_eq(read_first((CUfunction)divided.read_words, NULL), 1);
+	/* The next one begins anew. */
+	ck_cuda(cuCtxCreate_v2(&other, 0, 0));
+	ck_assert_uint_eq(read_first((CUfunction)divided.read_words, NULL), 11);
+	ck_cuda(cuCtxDestroy_v2(other));
+	ck_cuda(cuCtxSetCurrent(primary));
+	ck_cuda(cuLibraryUnload(divided.library));
+}
+END_TEST
+
+/* The context ends in which the library was used first; the other one's variables stay what they are. */
+START_TEST(a_library_outlives_the_first_of_its_contexts)
+{
+	CUcontext primary, other;
+	struct divided divided;
+	int value = 0;
+
+	driver_attach();
+	ck_cuda(cuCtxGetCurrent(&primary));
+	ck_cuda(cuCtxCreate_v2(&other, 0, 0));
+	divided = load_divided();
+	write_first(divided.library, 2);
+	ck_cuda(cuKernelSetAttribute(
+		CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 50, divided.read_words, 0));
+	ck_cuda(cuCtxSetCurrent(primary));
+	write_first(divided.library, 1);
+	ck_cuda(cuCtxSetCurrent(other));
+	ck_assert_uint_eq(read_first((CUfunction)divided.read_words, NULL), 2);
+	ck_cuda(cuCtxDestroy_v2(other));
+	ck_cuda(cuCtxSetCurrent(primary));
+	ck_assert_uint_eq(read_first((CUfunction)divided.read_words, NULL), 1);
+	ck_cuda(cuKernelGetAttribute(
+		&value, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, divided.read_words, 0));
+	ck_assert_int_eq(value, 50);
+	ck_cuda(cuCtxCreate_v2(&other, 0, 0));
+	ck_assert_uint_eq(read_first((CUfunction)divided.read_words, NULL), 11);
+	ck_cuda(cuLibraryUnload(divided.library));
+	ck_cuda(cuCtxDestroy_v2(other));
+}
+END_TEST
+
 /* As cuBLAS loads what it has unpacked. */
 START_TEST(a_library_is_loaded_with_an_option_and_no_values)
 {
@@ -656,6 +772,8 @@ int main(void)
 	tcase_add_test(tests, globals_belong_to_their_module);
 	tcase_add_test(tests, retains_outlive_a_reset);
 	tcase_add_test(tests, libraries_begin_anew_with_the_next_context);
+	tcase_add_test(tests, contexts_have_variables_of_their_own);
+	tcase_add_test(tests, a_library_outlives_the_first_of_its_contexts);
 	tcase_add_test(tests, a_library_is_loaded_with_an_option_and_no_values);
 	tcase_add_test(tests, wrong_calls_are_refused_at_the_call);
 	tcase_add_test(tests, too_much_memory_is_an_error_and_no_more);

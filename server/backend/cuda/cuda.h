@@ -81,6 +81,9 @@ CUresult cuda_object_settle(void);
 CUarray cuda_array_level(const struct backend_array *array, uint32_t level);
 
 /* module.c */
+bool cuda_module_is_source(const void *image, size_t bytes);
+CUresult cuda_module_compile(const void *image, size_t bytes, const struct wire_options *options, char *log,
+	size_t log_bytes, void **ret_code, size_t *ret_bytes);
 CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_options *options,
 	struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module);
 CUresult cuda_module_unload(struct backend_module *module);

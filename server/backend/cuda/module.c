@@ -90,11 +90,30 @@ static CUresult load(struct backend_module *module, const void *image, size_t by
 	return code ? code : list_kernels(module);
 }
 
-/* @image: NUL-terminated if it is text */
-static CUresult compile(struct backend_module *module, const void *image, size_t bytes, enum image_kind kind,
-	struct backend_text *text, struct jit *jit)
+bool cuda_module_is_source(const void *image, size_t bytes)
 {
-	CUjitInputType type = kind == IMAGE_TEXT ? CU_JIT_INPUT_PTX : CU_JIT_INPUT_FATBINARY;
+	enum image_kind kind = image_check(image, bytes);
+
+	return kind == IMAGE_TEXT ||
+	       (kind == IMAGE_FATBIN && !image_has_code(image, bytes, compute_capability()));
+}
+
+static CUresult copy_code(const void *code, size_t bytes, void **ret_code, size_t *ret_bytes)
+{
+	void *copy = malloc(bytes);
+
+	if (!copy)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	memcpy(copy, code, bytes);
+	*ret_code = copy;
+	*ret_bytes = bytes;
+	return CUDA_SUCCESS;
+}
+
+/* @source: NUL-terminated if it is text */
+static CUresult compile(CUjitInputType type, const void *source, size_t bytes, struct jit *jit,
+	void **ret_code, size_t *ret_bytes)
+{
 	CUlinkState link;
 	void *cubin;
 	size_t size;
@@ -102,15 +121,49 @@ static CUresult compile(struct backend_module *module, const void *image, size_t
 
 	if (code)
 		return code;
-	code = driver.link_add(link, type, (void *)(uintptr_t)image, bytes, "image", 0, NULL, NULL);
+	code = driver.link_add(link, type, (void *)(uintptr_t)source, bytes, "image", 0, NULL, NULL);
 	if (!code)
 		code = driver.link_complete(link, &cubin, &size);
-	if (!code) {
-		/* The logs are of the compilation. */
-		jit->count = 0;
-		code = load(module, cubin, size, text, jit);
-	}
+	if (!code)
+		code = copy_code(cubin, size, ret_code, ret_bytes);
 	driver.link_destroy(link);
+	return code;
+}
+
+CUresult cuda_module_compile(const void *image, size_t bytes, const struct wire_options *options, char *log,
+	size_t log_bytes, void **ret_code, size_t *ret_bytes)
+{
+	bool is_text = image_check(image, bytes) == IMAGE_TEXT;
+	void *text = NULL;
+	struct jit jit;
+	CUresult code = jit_init(&jit, options);
+
+	if (!code && is_text)
+		code = jit_text(image, bytes, &text);
+	if (!code)
+		code = compile(is_text ? CU_JIT_INPUT_PTX : CU_JIT_INPUT_FATBINARY, text ? text : image,
+			text ? bytes + 1 : bytes, &jit, ret_code, ret_bytes);
+	free(text);
+	jit_hand_out_log(&jit, log, log_bytes);
+	return code;
+}
+
+static CUresult load_code(const void *image, size_t bytes, const struct wire_options *options,
+	struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module)
+{
+	struct backend_module *module;
+	struct jit jit;
+	CUresult code = jit_init(&jit, options);
+
+	if (code)
+		return code;
+	module = calloc(1, sizeof(*module));
+	code = module ? load(module, image, bytes, text, &jit) : CUDA_ERROR_OUT_OF_MEMORY;
+	jit_hand_out_log(&jit, log, log_bytes);
+	if (!code)
+		*ret_module = module;
+	else if (module)
+		drop(module);
 	return code;
 }
 
@@ -118,35 +171,24 @@ CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_opt
 	struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module)
 {
 	enum image_kind kind = image_check(image, bytes);
-	bool runs = image_has_code(image, bytes, compute_capability());
-	struct backend_module *module;
-	void *copy = NULL;
-	struct jit jit;
+	void *compiled;
+	size_t size;
 	CUresult code;
 
 	if (log && log_bytes)
 		log[0] = '\0';
 	if (kind == IMAGE_BAD)
 		return CUDA_ERROR_INVALID_IMAGE;
-	if (kind == IMAGE_ELF && !runs)
+	if (kind == IMAGE_ELF && !image_has_code(image, bytes, compute_capability()))
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;
-	code = jit_init(&jit, options);
+	if (!cuda_module_is_source(image, bytes))
+		return load_code(image, bytes, options, text, log, log_bytes, ret_module);
+	code = cuda_module_compile(image, bytes, options, log, log_bytes, &compiled, &size);
 	if (code)
 		return code;
-	module = calloc(1, sizeof(*module));
-	code = module ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-	if (!code && kind == IMAGE_TEXT)
-		code = jit_text(image, bytes, &copy);
-	if (!code)
-		code = runs ? load(module, image, bytes, text, &jit)
-			    : compile(module, copy ? copy : image, copy ? bytes + 1 : bytes, kind, text,
-				      &jit);
-	free(copy);
-	jit_hand_out_log(&jit, log, log_bytes);
-	if (!code)
-		*ret_module = module;
-	else if (module)
-		drop(module);
+	/* The log is the compiler's. */
+	code = load_code(compiled, size, NULL, text, NULL, 0, ret_module);
+	free(compiled);
 	return code;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// The device linker of a machine without a device: it compiles no text, and the image of a link is the one
-// shared object that it was handed.
+// The device linker of a machine without a device: the image of a link is the one shared object that it was
+// handed, or that a fat binary compiled to (compile.c). Other texts are refused.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,21 +37,35 @@ static CUresult refuse(
 	return code;
 }
 
-CUresult host_link_add(struct backend_link *link, const struct backend_link_input *input)
+/* Makes a shared object the image. */
+static CUresult take_object(struct backend_link *link, const struct backend_link_input *input)
 {
-	if (input->type == CU_JIT_INPUT_PTX)
-		return refuse(link, input, CUDA_ERROR_INVALID_PTX, "the host backend compiles no text");
 	if (image_check(input->at, input->bytes) != IMAGE_ELF)
 		return refuse(link, input, CUDA_ERROR_INVALID_IMAGE, "no shared object");
-	if (link->image)
-		return refuse(link, input, CUDA_ERROR_NOT_SUPPORTED, "the host backend links one object");
 	link->image = malloc(input->bytes);
 	if (!link->image)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	memcpy(link->image, input->at, input->bytes);
 	link->bytes = input->bytes;
-	snprintf(link->remarks, sizeof(link->remarks), "%s: taken\n", input->name);
 	return CUDA_SUCCESS;
+}
+
+CUresult host_link_add(struct backend_link *link, const struct backend_link_input *input)
+{
+	CUresult code;
+
+	if (input->type == CU_JIT_INPUT_PTX)
+		return refuse(link, input, CUDA_ERROR_INVALID_PTX, "the host backend compiles no text");
+	if (link->image)
+		return refuse(link, input, CUDA_ERROR_NOT_SUPPORTED, "the host backend links one object");
+	if (input->type == CU_JIT_INPUT_FATBINARY)
+		code = host_module_compile(
+			input->at, input->bytes, NULL, NULL, 0, &link->image, &link->bytes);
+	else
+		code = take_object(link, input);
+	if (!code)
+		snprintf(link->remarks, sizeof(link->remarks), "%s: taken\n", input->name);
+	return code;
 }
 
 CUresult host_link_complete(struct backend_link *link, const void **ret_image, size_t *ret_bytes)

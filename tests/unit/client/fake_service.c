@@ -179,6 +179,11 @@ CUcontext context_current(void)
 	return FAKE_CONTEXT;
 }
 
+uint64_t context_id(CUcontext context)
+{
+	return context == FAKE_CONTEXT;
+}
+
 int context_device(CUcontext context)
 {
 	return context == FAKE_CONTEXT ? 0 : -1;

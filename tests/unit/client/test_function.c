@@ -149,12 +149,12 @@ START_TEST(libraries_sleep_and_wake)
 		cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100000, add, 0),
 		CUDA_SUCCESS);
 	ck_assert_uint_eq(fake.calls[WIRE_SET_FUNCTION], 1);
-	ck_assert_int_eq(module_sleep_libraries(), CUDA_SUCCESS);
+	ck_assert_int_eq(module_sleep_libraries(0), CUDA_SUCCESS);
 	ck_assert_uint_eq(fake.calls[WIRE_UNLOAD_MODULE], 1);
 	ck_assert_uint_eq(fake.loaded[library->id], 0);
 	ck_assert_ptr_null(fake.range_owner);
 	ck_assert_ptr_null(function_find(add));
-	ck_assert_int_eq(module_sleep_libraries(), CUDA_SUCCESS);
+	ck_assert_int_eq(module_sleep_libraries(0), CUDA_SUCCESS);
 	ck_assert_uint_eq(fake.calls[WIRE_UNLOAD_MODULE], 1);
 	/* One use wakes the library with all that was known of it. */
 	ck_assert_int_eq(
@@ -171,10 +171,10 @@ START_TEST(libraries_sleep_and_wake)
 	ck_assert_int_eq(cuLibraryGetGlobal(&global, NULL, used, "counter"), CUDA_SUCCESS);
 	ck_assert_uint_eq(fake.calls[WIRE_FIND_GLOBAL], 2);
 	/* A name wakes it, too; asleep it ends without the service. */
-	ck_assert_int_eq(module_sleep_libraries(), CUDA_SUCCESS);
+	ck_assert_int_eq(module_sleep_libraries(0), CUDA_SUCCESS);
 	ck_assert_int_eq(cuLibraryGetKernel(&plain, used, "plain"), CUDA_SUCCESS);
 	ck_assert_uint_eq(fake.calls[WIRE_LOAD_MODULE], 4);
-	ck_assert_int_eq(module_sleep_libraries(), CUDA_SUCCESS);
+	ck_assert_int_eq(module_sleep_libraries(0), CUDA_SUCCESS);
 	ck_assert_int_eq(cuLibraryUnload(used), CUDA_SUCCESS);
 	ck_assert_uint_eq(fake.calls[WIRE_UNLOAD_MODULE], 3);
 	ck_assert_int_eq(cuKernelGetAttribute(&shared, 0, add, 0), CUDA_ERROR_INVALID_HANDLE);
@@ -191,13 +191,13 @@ START_TEST(libraries_that_do_not_wake)
 	int value;
 
 	ck_assert_int_eq(cuLibraryGetKernel(&add, library, "add"), CUDA_SUCCESS);
-	ck_assert_int_eq(module_sleep_libraries(), CUDA_SUCCESS);
+	ck_assert_int_eq(module_sleep_libraries(0), CUDA_SUCCESS);
 	fake.load_code = CUDA_ERROR_OUT_OF_MEMORY;
 	ck_assert_int_eq(cuKernelGetAttribute(&value, 0, add, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	fake.load_code = CUDA_SUCCESS;
 	ck_assert_int_eq(cuKernelGetAttribute(&value, 0, add, 0), CUDA_SUCCESS);
 	fake.unload_code = CUDA_ERROR_NOT_READY;
-	ck_assert_int_eq(module_sleep_libraries(), CUDA_ERROR_NOT_READY);
+	ck_assert_int_eq(module_sleep_libraries(0), CUDA_ERROR_NOT_READY);
 	ck_assert_int_eq(cuKernelGetAttribute(&value, 0, add, 0), CUDA_ERROR_INVALID_HANDLE);
 	ck_assert_int_eq(cuLibraryGetKernel(&add, library, "plain"), CUDA_ERROR_INVALID_HANDLE);
 }

@@ -16,6 +16,7 @@ START_TEST(stream_handles)
 	CUstream a, b;
 	unsigned int flags;
 	unsigned long long id, other;
+	CUgreenCtx green = (CUgreenCtx)(uintptr_t)1;
 	CUcontext c;
 	int priority;
 
@@ -26,6 +27,9 @@ START_TEST(stream_handles)
 	ck_assert_uint_eq(flags, CU_STREAM_NON_BLOCKING);
 	OK(cuStreamGetCtx(a, &c));
 	ck_assert_ptr_eq(c, shim_context);
+	OK(cuStreamGetGreenCtx(a, &green));
+	ck_assert_ptr_null(green);
+	FAILS(cuStreamGetGreenCtx(a, NULL), INVALID_VALUE);
 	OK(cuStreamGetId(a, &id));
 	OK(cuStreamGetId(NULL, &other));
 	ck_assert(id != other);

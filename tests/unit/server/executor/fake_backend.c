@@ -7,6 +7,7 @@
 #include "tests/unit/server/executor/fake_backend.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -207,15 +208,34 @@ static CUresult end(enum fake_kind kind, void *object)
 	return code;
 }
 
+static bool module_is_source(const void *image, size_t bytes)
+{
+	return bytes && *(const char *)image == 'S';
+}
+
+static CUresult module_compile(const void *image, size_t bytes, const struct wire_options *options, char *log,
+	size_t log_bytes, void **ret_code, size_t *ret_bytes)
+{
+	(void)options;
+	(void)log_bytes;
+	fake.compiling++;
+	while (bytes > 1 && ((const char *)image)[1] == 'W' && !fake.compiled)
+		sched_yield();
+	strcpy(log, "compiled");
+	*ret_code = strdup("M");
+	*ret_bytes = 1;
+	return CUDA_SUCCESS;
+}
+
 static CUresult module_load(const void *image, size_t bytes, const struct wire_options *options,
 	struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module)
 {
 	(void)options;
-	(void)log_bytes;
-	strcpy(log, "fine");
+	if (log_bytes)
+		strcpy(log, "fine");
 	if (text)
 		text->prints = bytes > 1 && ((const char *)image)[1] == 'P';
-	if (*(const char *)image != 'M')
+	if (*(const char *)image != 'M' && !module_is_source(image, bytes))
 		return CUDA_ERROR_INVALID_IMAGE;
 	return make(FAKE_MODULE_LOAD, (void **)ret_module);
 }
@@ -415,6 +435,8 @@ const struct backend_ops fake_ops = {
 	.host_register = host_register,
 	.host_unregister = host_unregister,
 	.memory_info = memory_info,
+	.module_is_source = module_is_source,
+	.module_compile = module_compile,
 	.module_load = module_load,
 	.module_unload = module_unload,
 	.function_find = function_find,

@@ -2,8 +2,9 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // A backend that does nothing but remember: every piece of work is an entry of a log, and marks arrive when
-// the test says so. A symbol with a '+' in its name comes onto the device when it is looked up: for that a
-// gap is needed. Calls come from the executor's threads, so the log has a lock.
+// the test says so. Images begin with an M; what begins with an S is compiled to "M". A symbol with a '+' in
+// its name comes onto the device when it is looked up: for that a gap is needed. Calls come from the
+// executor's threads, so the log has a lock.
 
 #ifndef FRMPS_TESTS_UNIT_SERVER_EXECUTOR_FAKE_BACKEND_H
 #define FRMPS_TESTS_UNIT_SERVER_EXECUTOR_FAKE_BACKEND_H
@@ -63,6 +64,8 @@ struct fake {
 	CUresult query;		    /* stream_query: this, if not 0 */
 	unsigned queries;
 	uint32_t kernels; /* function_list: so many, each with a name of 200 letters; 0: "kernel" alone */
+	_Atomic unsigned compiling; /* compilations that were begun */
+	_Atomic bool compiled;	    /* those of images that begin with "SW" may end */
 };
 
 extern struct fake fake;

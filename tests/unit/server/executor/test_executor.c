@@ -338,6 +338,161 @@ START_TEST(modules_that_print)
 }
 END_TEST
 
+/*
+ * Compiling
+ */
+
+/* A load that is not waited for. Return: its number */
+static uint64_t begin_load(struct client *client, uint32_t module, const char *image)
+{
+	struct wire_message request = {.type = WIRE_LOAD_MODULE, .session = client->session};
+	int fd = memory(image, strlen(image));
+	uint64_t id;
+
+	request.load_module = (struct wire_load_module){.module = module, .bytes = strlen(image)};
+	id = send_request(&request, &fd, 1);
+	close(fd);
+	return id;
+}
+
+/* The answer to a load brings what was compiled. */
+static void expect_code(void)
+{
+	char code[2] = "";
+	int fd = packet_take_fd(&answer, 0);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_uint_eq(message.reply.values.count, 3);
+	ck_assert_uint_eq(message.reply.values.at[2], 1);
+	ck_assert_int_eq(pread(fd, code, sizeof(code), 0), 1);
+	ck_assert_str_eq(code, "M");
+	ck_assert_int_eq(fcntl(fd, F_GET_SEALS) & F_SEAL_WRITE, F_SEAL_WRITE);
+	ck_assert_str_eq(message.reply.text, "compiled");
+	close(fd);
+}
+
+static void wait_for_compilations(unsigned count)
+{
+	while (fake.compiling < count)
+		sched_yield();
+}
+
+START_TEST(others_load_and_compile_while_one_compiles)
+{
+	struct client slow, other;
+	uint64_t id;
+
+	open_client(&slow, 1);
+	activate(&slow);
+	open_client(&other, 2);
+	activate(&other);
+	id = begin_load(&slow, 1, "SW");
+	wait_for_compilations(1);
+	ck_assert_int_eq(load(&other, 1, "M"), 0);
+	ck_assert_int_eq(call_symbol(&other, WIRE_FIND_FUNCTION, 1, 1, "k+"), 0);
+	ck_assert_int_eq(load(&other, 2, "S"), 0);
+	expect_code();
+	ck_assert_int_eq(call_symbol(&other, WIRE_UNLOAD_MODULE, 2, 0, ""), 0);
+	fake.compiled = true;
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, id);
+	ck_assert_int_eq(message.reply.code, 0);
+	expect_code();
+	ck_assert_int_eq(call_symbol(&slow, WIRE_FIND_FUNCTION, 1, 1, "k"), 0);
+	ck_assert_uint_eq(close_session(&slow, 1000), 1);
+	ck_assert_uint_eq(close_session(&other, 1000), 1);
+	close_client(&slow);
+	close_client(&other);
+}
+END_TEST
+
+/* Its session ends, and both requests are answered. */
+static void close_while_it_loads(struct client *client, uint64_t load_id)
+{
+	struct wire_message request = {.type = WIRE_CLOSE_SESSION, .session = client->session};
+	uint64_t id = send_request(&request, NULL, 0);
+
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, load_id);
+	ck_assert_int_eq(message.reply.code, CUDA_ERROR_INVALID_CONTEXT);
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, id);
+	ck_assert_uint_eq(message.reply.values.at[0], 1);
+	close_client(client);
+}
+
+/* One compiles at a time, but whoever is gone does not count. */
+START_TEST(who_ends_while_it_compiles_costs_nobody_anything)
+{
+	struct client gone, other;
+
+	for (unsigned i = 0; i < 3; i++) {
+		open_client(&gone, 1 + i);
+		activate(&gone);
+		uint64_t id = begin_load(&gone, 1, "SW");
+		wait_for_compilations(1 + i);
+		close_while_it_loads(&gone, id);
+	}
+	open_client(&other, 9);
+	activate(&other);
+	ck_assert_int_eq(load(&other, 1, "S"), 0);
+	expect_code();
+	fake.compiled = true;
+	ck_assert_int_eq(load(&other, 2, "M"), 0);
+	ck_assert_uint_eq(close_session(&other, 1000), 1);
+	close_client(&other);
+	ck_assert_uint_eq(fake_count(FAKE_MODULE_LOAD), 2);
+}
+END_TEST
+
+/* What waits for a thread when its client goes is not begun. */
+START_TEST(what_nobody_waits_for_is_not_compiled)
+{
+	struct client slow, gone;
+	uint64_t first, second;
+
+	open_client(&slow, 1);
+	activate(&slow);
+	open_client(&gone, 2);
+	activate(&gone);
+	first = begin_load(&slow, 1, "SW");
+	wait_for_compilations(1);
+	second = begin_load(&gone, 1, "SW");
+	/* The module thread has passed it on. */
+	ck_assert_int_eq(call_symbol(&gone, WIRE_LIST_FUNCTIONS, 1, 0, ""), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(fake.compiling, 1);
+	close_while_it_loads(&gone, second);
+	fake.compiled = true;
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, first);
+	expect_code();
+	ck_assert_uint_eq(fake.compiling, 1);
+	ck_assert_uint_eq(close_session(&slow, 1000), 1);
+	close_client(&slow);
+}
+END_TEST
+
+/* A standby's requests follow one another without waiting: the lookup finds the module. */
+START_TEST(a_standby_does_everything_in_order)
+{
+	struct wire_message lookup = {.type = WIRE_FIND_FUNCTION, .session = 1, .symbol = {1, 1, "k"}};
+	struct client client;
+	uint64_t first, second;
+
+	open_client(&client, 1);
+	first = begin_load(&client, 1, "S");
+	second = send_request(&lookup, NULL, 0);
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, first);
+	ck_assert_int_eq(message.reply.code, 0);
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, second);
+	ck_assert_int_eq(message.reply.code, 0);
+	ck_assert_uint_eq(close_session(&client, 0), 1);
+	close_client(&client);
+}
+END_TEST
+
 START_TEST(requests_that_make_no_sense)
 {
 	struct client client;
@@ -710,6 +865,12 @@ static void start_tight(void)
 	start_executor();
 }
 
+static void start_one_compiler(void)
+{
+	setenv("FRMPS_COMPILE_THREADS", "1", 1);
+	start();
+}
+
 /* The process ends with sessions open: run in the test's own process, which is forked. */
 START_TEST(a_device_that_is_not_there)
 {
@@ -729,12 +890,14 @@ int main(void)
 {
 	Suite *suite = suite_create("executor");
 	TCase *role = suite_case(suite, "role"), *no_role = suite_case(suite, "no device");
-	TCase *tight = suite_case(suite, "little memory may wait");
+	TCase *tight = suite_case(suite, "little memory may wait"), *one = suite_case(suite, "one compiles");
 
 	tcase_add_checked_fixture(role, start, stop);
 	tcase_add_test(role, comes_and_goes);
 	tcase_add_test(role, a_client_from_beginning_to_end);
 	tcase_add_test(role, modules_that_print);
+	tcase_add_test(role, others_load_and_compile_while_one_compiles);
+	tcase_add_test(role, a_standby_does_everything_in_order);
 	tcase_add_test(role, requests_that_make_no_sense);
 	tcase_add_test(role, an_answer_that_fits_no_message);
 	tcase_add_test(role, memory_comes_and_goes);
@@ -748,6 +911,9 @@ int main(void)
 	tcase_add_test(role, a_thousand_ends_leave_nothing);
 	tcase_add_checked_fixture(tight, start_tight, stop);
 	tcase_add_test(tight, what_waits_is_bounded);
+	tcase_add_checked_fixture(one, start_one_compiler, stop);
+	tcase_add_test(one, who_ends_while_it_compiles_costs_nobody_anything);
+	tcase_add_test(one, what_nobody_waits_for_is_not_compiled);
 	tcase_add_test(no_role, a_device_that_is_not_there);
 	return suite_run(suite);
 }

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Loading a module.
+//
+//   module thread    a private copy of the image; code for the device is loaded and the client answered
+//   compile thread   a text is compiled (compiler.h)
+//   module thread    its code is loaded, and the client answered
+//
+// What was compiled goes with the answer, in a file: the daemon keeps it in the text's place, so that no
+// later executor compiles it again, and every one has the same code. A standby is told of a module by
+// requests that follow one another without waiting, so it does everything at once and in their order: also
+// compile, if it ever has to.
+
+#include "server/executor/load.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "server/backend/image.h"
+#include "server/executor/compiler.h"
+#include "server/executor/module.h"
+#include "server/executor/session.h"
+#include "server/log.h"
+
+#define LOG_BYTES 16384u
+
+struct load {
+	uint8_t *image; /* the client's */
+	void *code;	/* what was compiled of it; NULL: nothing was */
+	size_t code_bytes;
+	CUresult compiled; /* result of that */
+	char log[LOG_BYTES];
+};
+
+struct load *load_free(struct load *load)
+{
+	if (load) {
+		free(load->image);
+		free(load->code);
+	}
+	free(load);
+	return NULL;
+}
+
+/* The compiled code as a sealed file; -1 without memory: then others compile it again. */
+static int make_file(const struct load *load)
+{
+	int fd = memfd_create("frmps-code", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return -1;
+	if (module_write_file(fd, load->code, load->code_bytes) ||
+		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* Values: whether its kernels have no state; whether they print; bytes of what was compiled, if that goes
+ * along.
+ */
+static void answer(struct job *job, bool prints)
+{
+	struct load *load = job->load;
+	int fd = load->code ? make_file(load) : -1;
+	bool is_stateless = load->code ? image_is_stateless(load->code, load->code_bytes)
+				       : image_is_stateless(load->image, job->message.load_module.bytes);
+	const uint64_t values[] = {is_stateless, prints, load->code_bytes};
+	struct wire_reply reply = {.values = {values, fd < 0 ? 2 : 3}, .text = load->log};
+
+	job_reply_file(job, &reply, fd);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* @prints: whether its kernels do */
+static CUresult put_in(struct job *job, struct module *module, bool *ret_prints)
+{
+	const struct wire_load_module *wish = &job->message.load_module;
+	struct load *load = job->load;
+	struct backend_text text = {.ring = job->session->text};
+	CUresult result;
+
+	/* The options are for the compiler: it has had them. */
+	if (load->code)
+		result = job->executor->ops->module_load(load->code, load->code_bytes, NULL,
+			text.ring ? &text : NULL, NULL, 0, &module->backend);
+	else
+		result = job->executor->ops->module_load(load->image, wish->bytes, &wish->options,
+			text.ring ? &text : NULL, load->log, LOG_BYTES, &module->backend);
+	*ret_prints = text.prints;
+	return executor_code(job->executor, result);
+}
+
+/* Module thread. */
+static void load(struct job *job)
+{
+	struct module **slot = module_slot(job->session, job->message.load_module.module);
+	struct module *module = slot && !*slot ? calloc(1, sizeof(*module)) : NULL;
+	bool prints = false;
+	CUresult result = module ? put_in(job, module, &prints) : CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (result) {
+		free(module);
+		job_reply(job, result, NULL, 0, job->load->log);
+		return;
+	}
+	contain_note_module(job->executor, module->backend, job->session->id);
+	*slot = module;
+	answer(job, prints);
+}
+
+/* Module thread again. */
+static void go_on(struct job *job)
+{
+	if (job->session->closing)
+		job_reply(job, CUDA_ERROR_INVALID_CONTEXT, NULL, 0, "the session ends");
+	else if (job->load->compiled)
+		job_reply(job, executor_code(job->executor, job->load->compiled), NULL, 0, job->load->log);
+	else
+		load(job);
+}
+
+/* Compile thread. Nobody waits for what a session that ends wanted. */
+static void compile(struct job *job)
+{
+	const struct wire_load_module *wish = &job->message.load_module;
+	struct load *load = job->load;
+
+	if (!job->session->closing)
+		load->compiled = job->executor->ops->module_compile(load->image, wish->bytes, &wish->options,
+			load->log, LOG_BYTES, &load->code, &load->code_bytes);
+	compiler_release(job);
+	job->run = go_on;
+	module_worker_queue(job);
+}
+
+static bool is_standby(const struct session *session)
+{
+	return !word_relaxed(&session->generation);
+}
+
+void load_module(struct job *job)
+{
+	const struct wire_load_module *wish = &job->message.load_module;
+	struct module **slot = module_slot(job->session, wish->module);
+	CUresult result = CUDA_SUCCESS;
+
+	job->load = calloc(1, sizeof(*job->load));
+	if (!slot || *slot)
+		result = CUDA_ERROR_INVALID_VALUE;
+	else if (!job->load)
+		result = CUDA_ERROR_OUT_OF_MEMORY;
+	if (!result)
+		result = module_read_file(
+			job->packet.fd_count ? job->packet.fds[0] : -1, wish->bytes, &job->load->image);
+	if (result) {
+		job_reply(job, result, NULL, 0, NULL);
+		return;
+	}
+	job->run = compile;
+	if (is_standby(job->session) ||
+		!job->executor->ops->module_is_source(job->load->image, wish->bytes) || !compiler_queue(job))
+		load(job);
+}

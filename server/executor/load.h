@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// LoadModule. See load.c.
+
+#ifndef FRMPS_SERVER_EXECUTOR_LOAD_H
+#define FRMPS_SERVER_EXECUTOR_LOAD_H
+
+#include "server/executor/job.h"
+
+struct load;
+
+/** Loads a module, or has it compiled first. Module thread; answers, perhaps later. */
+void load_module(struct job *job);
+
+/** What a job has of a load; takes NULL. Any thread. */
+struct load *load_free(struct load *load);
+
+#endif
