@@ -16,22 +16,20 @@
 //                   ▼                   ▼                               ▼ ▼ its executor is lost
 //                released ◄─────────────┘              fault: convicted; otherwise: told
 //
-//   WAITING    the promotion left it as it was (TAKEOVER_SUSPENDED): held, known to the executors of its
-//   domain,
-//	     served by none. So it stays in further promotions of that domain
+//   WAITING    the promotion left it as it was (TAKEOVER_SUSPENDED): held, known to the executors of
+//              its domain and served by none. So it stays in further promotions of that domain
 //   PLACING    a domain of its own is made for it; the others wait for their turn
 //   TRIED      that domain serves it, from the commands in doubt on, and its program goes on with them
 //   LEFT       the same, but it is the next one's turn. An executor of its own hurts nobody, so what does not
-//	     end is no reason to tell or blame its program; max_kernel_seconds is
-//   cleared    it goes on where it is. Nothing of it is moved back: what its kernels left in variables that
-//	     only they know would be lost
-//   convicted  it alone is told, the error of the fault that was seen here, as soon as that executor is
-//   reaped.
-//	     The fault is explained then, and everybody who still waits is
-//   released   to the domain's executor, which repeats what is in doubt beside the others, as with
-//	     probation = off
+//              end is no reason to tell or blame its program; max_kernel_seconds is
+//   cleared    it goes on where it is. Nothing is moved back: what its kernels left in variables that only
+//              they know would be lost
+//   convicted  it alone is told, as soon as that executor is reaped, the error of the fault that was seen
+//              there. That explains the first one, and everybody who still waits is released
+//   released   to its domain's executor, which repeats what is in doubt beside the others, as it does with
+//              probation = off
 //   told       the executor was ended by somebody in the middle of the trial. What was tried is not tried
-//	     again, neither here nor beside others
+//              again, neither here nor beside others
 //
 // So a command is tried once at most: each way out of TRIED either knows it done or tells its program. An
 // executor that died before it took the session over has tried nothing, and the next one of that domain does.
