@@ -67,7 +67,7 @@
 #define PLACE_MS 30000u
 /* Looks at marks: soon after the beginning, later at a sixteenth of the time that it lasts. */
 #define LOOK_LEAST_MS 1u
-#define LOOK_MOST_MS  100u
+#define LOOK_MOST_MS  1000u
 
 #define REASON "what it had in doubt at an unexplained fault is tried alone"
 
