@@ -22,6 +22,7 @@
 #include "server/config/config.h"
 #include "server/failover/halt.h"
 #include "server/failover/move.h"
+#include "server/failover/probation.h"
 #include "server/failover/supervise.h"
 #include "server/failover/warm.h"
 #include "server/failover/worker.h"
@@ -502,6 +503,11 @@ static int read_everything(struct adoption *adoption, const struct legacy *legac
 		read_linger(adoption, records[i]);
 	if (!r)
 		free(records);
+	count = r ? 0 : store_list(daemon->store, RECORD_PROBATION, &records);
+	for (size_t i = 0; i < count; i++)
+		probation_adopt(daemon, records[i]);
+	if (!r)
+		free(records);
 	return r;
 }
 
@@ -630,6 +636,7 @@ static void go_on(struct adoption *adoption)
 	}
 	for (domain = TAILQ_FIRST(&daemon->domains); domain; domain = next_domain) {
 		next_domain = TAILQ_NEXT(domain, link);
+		probation_turn(domain);
 		domain_reap(domain);
 	}
 	daemon_adopted(daemon);

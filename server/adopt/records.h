@@ -115,6 +115,13 @@ struct kept_linger {
 	struct kept_call call;
 };
 
+/* RECORD_PROBATION, key: number of the session; followed by ranges of commands (failover/doubt.h). */
+struct kept_probation {
+	uint64_t since_us;
+	uint32_t from; /* domain in which it is a suspect */
+	uint32_t state, range_count, reserved;
+};
+
 /* RECORD_DOOMED, key: a serial number. Device memory that nobody has any more, until the keeper has let go.
  */
 struct kept_doomed {

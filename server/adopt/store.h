@@ -31,6 +31,7 @@ enum record_type {
 	RECORD_HOLDING,
 	RECORD_DOOMED,
 	RECORD_LINGER,
+	RECORD_PROBATION,
 };
 
 /* Longest payload, bytes. */

@@ -32,6 +32,8 @@
 //	 commands		given to the service so far
 //	 recovery		fail, replay
 //	 promotions		how often it passed to another executor
+//	 probation		null; or waiting, starting, running, undecided: what it had in doubt at a
+//				fault that nobody is proved guilty of is tried alone
 //	 error			only when faulted or closed
 //	   code, reason		the CUresult it was told, and why
 //   counters			whole numbers since the service's start, counters.def
@@ -43,6 +45,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/failover/probation.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
@@ -101,12 +104,13 @@ static json_t *client_json(const struct client *client)
 {
 	const struct shm_server_header *header = client->view.server;
 	uint32_t state = word_acquire(&header->state);
-	json_t *json = json_pack("{sI si so sI ss sI sI sI ss si}", "session", (json_int_t)client->number,
+	const char *probation = probation_text(client);
+	json_t *json = json_pack("{sI si so sI ss sI sI sI ss si ss?}", "session", (json_int_t)client->number,
 		"pid", (int)client->pid, "program", foreign(client->program), "uid", (json_int_t)client->uid,
 		"state", state_text(client), "memory_bytes", (json_int_t)client->holdings.memory_bytes,
 		"host_bytes", (json_int_t)client->holdings.host_bytes, "commands",
 		(json_int_t)count_commands(client), "recovery", client->recovery ? "replay" : "fail",
-		"promotions", (int)word_relaxed(&header->promotions));
+		"promotions", (int)word_relaxed(&header->promotions), "probation", probation);
 
 	if (json && (state == SHM_SESSION_FAULTED || state == SHM_SESSION_CLOSED))
 		json_object_set_new(json, "error",

@@ -26,7 +26,8 @@
 //   1. adopt the journals; check every record that will be issued again as if it came from a ring
 //   2. culprit, or one who may be the unknown culprit, or a broken journal: FAULTED
 //   3. nothing in doubt: go on. Otherwise repeat.c must prove that all of it may be repeated; if not:
-//      FAULTED with the fault's code and a reason that names the command
+//      FAULTED with the fault's code and a reason that names the command. A suspect's kernels may be
+//      repeated, but not beside others: SUSPENDED, everything stays as it was (failover/probation.c)
 //   4. its modules' variables, as far as it has asked for addresses, get the values that came with Activate
 //      (variable.c). Where these are not all there and the session has ever had anything issued: FAULTED. A
 //      kernel or a copy may have written there, and nobody knows what
@@ -307,7 +308,16 @@ static bool prove(struct session *session, struct doubt *doubt, const char *caus
 	return false;
 }
 
-static enum takeover_verdict resolve(struct session *session, const char *cause, char *text, size_t size)
+static bool holds_kernels(const struct doubt *doubt)
+{
+	for (uint32_t i = 0; i < doubt->count; i++)
+		if (doubt->commands[i].effect == REPEAT_KERNEL)
+			return true;
+	return false;
+}
+
+static enum takeover_verdict resolve(
+	struct session *session, bool on_probation, const char *cause, char *text, size_t size)
 {
 	struct doubt doubt = {
 		.commands = malloc(DOUBT_MAX * sizeof(*doubt.commands)),
@@ -324,7 +334,8 @@ static enum takeover_verdict resolve(struct session *session, const char *cause,
 		if (!doubt.count)
 			verdict = TAKEOVER_CLEAN;
 		else if (prove(session, &doubt, cause, text, size))
-			verdict = TAKEOVER_REPEATS;
+			verdict =
+				on_probation && holds_kernels(&doubt) ? TAKEOVER_SUSPENDED : TAKEOVER_REPEATS;
 	}
 	free(doubt.commands);
 	free(doubt.records);
@@ -400,8 +411,8 @@ enum takeover_verdict takeover_session(struct session *session, uint32_t generat
 	const char *wrong;
 	char text[256];
 
-	if (recover == TAKEOVER_BY_REPLAY || recover == TAKEOVER_BY_FAIL)
-		session->replays = recover == TAKEOVER_BY_REPLAY;
+	if (recover == TAKEOVER_BY_REPLAY || recover == TAKEOVER_BY_FAIL || recover == TAKEOVER_PROBATION)
+		session->replays = recover != TAKEOVER_BY_FAIL;
 	if (recover == TAKEOVER_CULPRIT)
 		return fault(session, code, cause);
 	if (recover == TAKEOVER_SUSPECT) {
@@ -414,7 +425,7 @@ enum takeover_verdict takeover_session(struct session *session, uint32_t generat
 	wrong = adopt(session);
 	if (wrong)
 		return fault(session, code, wrong);
-	verdict = resolve(session, cause, text, sizeof(text));
+	verdict = resolve(session, recover == TAKEOVER_PROBATION, cause, text, sizeof(text));
 	if (verdict == TAKEOVER_FAULTED)
 		return fault(session, code, text);
 	if (!restore_variables(session, variables)) {
@@ -424,7 +435,10 @@ enum takeover_verdict takeover_session(struct session *session, uint32_t generat
 		snprintf(text, sizeof(text), "the values of its modules' variables were lost when %s", cause);
 		return fault(session, code, text);
 	}
-	publish(session, generation, recover != TAKEOVER_NOTHING);
+	if (verdict == TAKEOVER_SUSPENDED)
+		takeover_prepare(session);
+	else
+		publish(session, generation, recover != TAKEOVER_NOTHING);
 	return verdict;
 }
 
@@ -441,6 +455,8 @@ static enum takeover_verdict activate(struct job *job, uint32_t index, const str
 		return TAKEOVER_CLEAN; /* served already */
 	verdict = takeover_session(session, wish->generation, (enum takeover_recover)recover,
 		(CUresult)wish->code, wish->reason ? wish->reason : "", variables);
+	if (verdict == TAKEOVER_SUSPENDED)
+		return verdict;
 	stray_begin(session);
 	if (verdict != TAKEOVER_FAULTED && serve_attach(session))
 		return fault(session, CUDA_ERROR_OUT_OF_MEMORY, "no memory to serve it");

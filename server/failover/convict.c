@@ -16,6 +16,9 @@
 // had work on the device within WORK_NS before the first sign is told an error, and no suspects remain for a
 // next time.
 //
+// Suspects that vouch for repetition go on probation (probation.c): there is no second loss of the executor
+// that others share then, and the rest of this serves those that do not, or cannot.
+//
 // Only work of the lost executor makes a suspect: a session whose header names an older generation was not
 // served by it (it ended earlier, or the executor died before it reached it), though its journal is in doubt.
 
@@ -26,6 +29,7 @@
 #include <string.h>
 
 #include "server/failover/oldest.h"
+#include "server/failover/probation.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
@@ -149,6 +153,15 @@ static void forget(struct client *client)
 	client->unexplained = 0;
 }
 
+void convict_acquit(struct domain *domain)
+{
+	struct client *client;
+
+	domain->promotion.suspects = 0;
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		forget(client);
+}
+
 static void remember(struct client *client, const struct doubt *now, uint64_t loss)
 {
 	if (client->unexplained && doubt_intersect(&client->common, now)) {
@@ -172,17 +185,29 @@ static void update_history(struct client *client, const struct judge_session *se
 		remember(client, now, loss);
 }
 
-/* @suspect: the culprit is unknown, and it may have been this one */
-static void set_recover(
-	struct client *client, const struct judge_verdict *verdict, bool suspect, const struct doubt *now)
+/* Whether what it has in doubt is not to be repeated beside others. @suspect: as for set_recover() */
+static bool goes_on_probation(const struct client *client, bool suspect)
+{
+	return client->recover == CLIENT_RECOVER_PROBATION || probation_waits(client) ||
+	       (suspect && probation_applies(client));
+}
+
+/*
+ * @suspect: the culprit is unknown, and it may have been this one
+ * @graceful: what it finished last proves nothing then
+ */
+static void set_recover(struct client *client, const struct judge_verdict *verdict, bool suspect,
+	bool graceful, const struct doubt *now)
 {
 	/* What was found in this promotion stands until a standby has carried it out. */
-	if (client->recover >= CLIENT_RECOVER_CULPRIT)
+	if (client->recover == CLIENT_RECOVER_CULPRIT || client->recover == CLIENT_RECOVER_SUSPECT)
 		return;
 	if (judge_blames(verdict, client->number))
 		client->recover = CLIENT_RECOVER_CULPRIT;
-	else if (suspect)
+	else if (suspect && graceful)
 		client->recover = CLIENT_RECOVER_SUSPECT;
+	else if (goes_on_probation(client, suspect))
+		client->recover = CLIENT_RECOVER_PROBATION;
 	else
 		client->recover = now->count ? CLIENT_RECOVER_BY_POLICY : CLIENT_RECOVER_NOTHING;
 }
@@ -270,9 +295,10 @@ void convict(struct domain *domain, const struct worker *worker)
 	now = calloc(count + 1, sizeof(*now));
 	log_bug_on(!sessions || !now);
 	judge_loss(domain, worker, sessions, now, &verdict);
+	probation_weigh(domain, worker, &verdict);
 	open = verdict.ground == JUDGE_UNKNOWN && !verdict.gone;
 	TAILQ_FOREACH (client, &domain->clients, domain_link) {
-		set_recover(client, &verdict, open && worker->graceful && sessions[i].in_doubt, &now[i]);
+		set_recover(client, &verdict, open && sessions[i].in_doubt, worker->graceful, &now[i]);
 		update_history(client, &sessions[i], &now[i],
 			verdict.ground != JUDGE_UNKNOWN || worker->graceful, promotion->losses);
 		client->worked = false;
@@ -285,4 +311,5 @@ void convict(struct domain *domain, const struct worker *worker)
 		verdict.ground != JUDGE_NO_FAULT && verdict.ground != JUDGE_OVER_LIMIT;
 	domain->daemon->counters.culprits += verdict.culprit != 0;
 	promotion->times.judged = timer_now_us();
+	probation_conclude(domain, worker);
 }

@@ -27,6 +27,9 @@ void convict(struct domain *domain, const struct worker *worker);
 /** Whether a worker served the session: an older generation's work is none of its. */
 bool convict_was_served(const struct client *client, const struct worker *worker);
 
+/** The latest loss is explained after all: nobody is a suspect of it any more. */
+void convict_acquit(struct domain *domain);
+
 /** A fault was contained, and this session's kernel it was. */
 void convict_contained(struct domain *domain, uint64_t session);
 

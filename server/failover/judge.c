@@ -21,7 +21,8 @@ const char *judge_ground_text(enum judge_ground ground)
 		"named by the executor", "only client with work on the device", "over the limit of time",
 		"its commands were on the device in two faults in a row, those of every other suspect of the "
 		"first ran to their end since",
-		"only program with kernels since the guard was seen clean"};
+		"only program with kernels since the guard was seen clean",
+		"found on probation: its commands, run alone, faulted"};
 
 	return texts[ground];
 }

@@ -58,6 +58,7 @@ enum judge_ground {
 	JUDGE_OVER_LIMIT, /* no fault: work that runs for longer than it may */
 	JUDGE_LEFT_OVER, /* of all suspects of the loss before, the only one that did not get through since */
 	JUDGE_GUARD,	 /* no fault: a guard was written to while only this session had kernels */
+	JUDGE_PROBATION, /* a fault again when commands that were in doubt at one ran alone (probation.h) */
 };
 
 struct judge_verdict {

@@ -2,7 +2,8 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // Moving one session into a domain of its own, because code of it cannot be loaded beside kernels that do not
-// end (executor/gate.c), or because an operator said so. Its program notices a pause; nobody else anything.
+// end (executor/gate.c), because an operator said so, or because what it had in doubt at a fault is to run
+// alone (probation.c). Its program notices a pause; nobody else anything.
 //
 //   move_begin()         the new domain's          all answered,             1: it is done with
 //        │               executor serves           no request under way      the old executor
@@ -40,6 +41,10 @@
 // copied into a variable it has looked up before. A fault says so before its mark arrives only where
 // executors contain faults: where they do not, only a session that has run nothing may go.
 //
+// One that goes on probation is held and served by nobody: there is nothing to let go of, so it arrives when
+// it is TELLING and all is told. What it had in its module's variables was lost with the executor that is
+// lost, and taking over is what looks at that (executor/takeover.c).
+//
 // Memory that sessions share is the keeper's, and stays shared.
 
 #include "server/failover/move.h"
@@ -49,6 +54,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
+#include "server/failover/probation.h"
 #include "server/failover/promote.h"
 #include "server/failover/warm.h"
 #include "server/failover/worker.h"
@@ -111,7 +117,7 @@ static bool has_run(const struct client *client, bool *ret_leaves_traces)
 }
 
 /* Return: NULL or why not. */
-static const char *obstacle(const struct client *client)
+static const char *obstacle(const struct client *client, enum move_cause cause)
 {
 	const struct domain *from = client->domain;
 	const struct worker *active = domain_serving(from);
@@ -124,6 +130,10 @@ static const char *obstacle(const struct client *client)
 	if (!client_is_live(client) || client->attach.worker || !active || from->retiring ||
 		from->daemon->draining)
 		return "it is not served now";
+	if (cause == MOVE_PROBATION)
+		return NULL;
+	if (probation_waits(client))
+		return "it is on probation";
 	ran = has_run(client, &traces);
 	if (traces)
 		return "its modules have variables whose values cannot be taken along";
@@ -254,6 +264,8 @@ static void arrive(struct move *move)
 	struct worker *worker, *serving = domain_serving(to);
 
 	change_domain(client, to);
+	if (move->cause == MOVE_PROBATION)
+		probation_arrived(client);
 	log_info("session %llu (process %d, %s) has an executor of its own, %d, after %.0f ms: %s",
 		(unsigned long long)client->number, (int)client->pid, client->program,
 		serving ? (int)serving->pid : 0, (double)(timer_now_us() - move->begun_us) / 1000.0,
@@ -322,7 +334,11 @@ void move_look(struct client *client)
 		return;
 	if (worker_is_immovable(move->told, client->number))
 		call_off(move, CUDA_ERROR_NOT_SUPPORTED, "something of it comes out differently there");
-	else if (!request || !request->sent)
+	else if (request && request->sent)
+		return;
+	else if (move->cause == MOVE_PROBATION)
+		arrive(move);
+	else
 		let_go(move);
 }
 
@@ -376,7 +392,7 @@ static struct move *move_new(struct client *client, struct domain *to)
 const char *move_begin(struct client *client, enum move_cause cause, const char *why, uint64_t limit_ms,
 	move_done_fn *done, void *context)
 {
-	const char *text = obstacle(client);
+	const char *text = obstacle(client, cause);
 	struct domain *to = text ? NULL : make_domain(client, why);
 	struct move *move;
 

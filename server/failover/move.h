@@ -17,8 +17,9 @@ struct worker;
 
 /* Why. */
 enum move_cause {
-	MOVE_LOAD,  /* its code could not be loaded beside the kernels of others */
-	MOVE_ORDER, /* an operator said so */
+	MOVE_LOAD,	/* its code could not be loaded beside the kernels of others */
+	MOVE_ORDER,	/* an operator said so */
+	MOVE_PROBATION, /* nobody serves it: it is held for its trial (probation.h) */
 };
 
 /**

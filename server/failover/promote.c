@@ -31,7 +31,10 @@
 //            modules' variables, where the old executor could hand them over: keep_variables()
 //   resolve  the standby applies each session's recover code; the daemon itself ends only sessions that the
 //            standby cannot take over: settle_session()
-//   resume   requests that were not answered go to the new executor: resume()
+//   resume   requests that were not answered go to the new executor: resume(). Suspects of a fault that
+//   nobody
+//            is proved guilty of may be left as they were: they are tried alone, one after the other, while
+//            the domain serves everybody else (probation.c, with the states of such a session)
 //
 // What may be trusted: in FENCING nothing that lives in shared memory; in HALTING the states of sessions once
 // Halt is answered; in WAITING after a loss, journals, states and timelines of all sessions but a culprit's
@@ -54,6 +57,7 @@
 #include "server/failover/halt.h"
 #include "server/failover/move.h"
 #include "server/failover/overrun.h"
+#include "server/failover/probation.h"
 #include "server/failover/verdict.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
@@ -195,7 +199,9 @@ static bool settle_session(struct domain *domain, const struct worker *worker, s
 			"be rebuilt in the next one at the same addresses");
 		return false;
 	}
-	if (client->recover == CLIENT_RECOVER_BY_POLICY && client->unexplained >= CONVICT_UNEXPLAINED_MAX) {
+	if (client->unexplained >= CONVICT_UNEXPLAINED_MAX &&
+		(client->recover == CLIENT_RECOVER_BY_POLICY ||
+			client->recover == CLIENT_RECOVER_PROBATION)) {
 		client_finish(client, SHM_SESSION_FAULTED, verdict->code,
 			"the same commands of this program were on the device in several unexplained faults "
 			"in a row and are not repeated again");
@@ -209,9 +215,10 @@ static void on_activated(
 
 static uint32_t recover_code(const struct client *client)
 {
-	if (client->recover != CLIENT_RECOVER_BY_POLICY || !client->recovery_set)
-		return client->recover;
-	return client->recovery ? CLIENT_RECOVER_BY_REPLAY : CLIENT_RECOVER_BY_FAIL;
+	bool by_policy = client->recover == CLIENT_RECOVER_BY_POLICY ||
+			 (client->recover == CLIENT_RECOVER_PROBATION && !client->recovery);
+
+	return by_policy ? client_policy(client) : (uint32_t)client->recover;
 }
 
 static void send_activate(struct domain *domain, struct worker *worker)
@@ -331,6 +338,7 @@ static void resume(struct domain *domain, struct worker *worker, const struct wi
 	promotion->lost_one = false;
 	promotion->variables = shared_fd_unref(promotion->variables);
 	promotion->verdict = (struct judge_verdict){0};
+	probation_settle(domain, worker);
 	TAILQ_FOREACH (client, &domain->clients, domain_link) {
 		client->recover = CLIENT_RECOVER_NOTHING;
 		client->held = client->over_limit = false;
@@ -338,6 +346,7 @@ static void resume(struct domain *domain, struct worker *worker, const struct wi
 	domain_resume(domain);
 	domain_fill(domain);
 	promote_look(domain);
+	probation_turn(domain);
 }
 
 static void on_activated(

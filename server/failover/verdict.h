@@ -8,9 +8,11 @@
 #define FRMPS_SERVER_FAILOVER_VERDICT_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "protocol/wire.h"
 
+struct client;
 struct domain;
 struct promotion;
 struct worker;
@@ -27,6 +29,21 @@ void verdict_report(struct domain *domain, const struct worker *worker, const st
 
 /** Logs a fault that was contained, and keeps the text for the operator. */
 void verdict_contained(struct domain *domain, uint64_t session, const struct wire_trouble *fault);
+
+/* How a probation ended. */
+enum verdict_outcome {
+	VERDICT_CLEARED,
+	VERDICT_UNDECIDED,   /* it lasts */
+	VERDICT_CONVICTED,   /* by the verdict of its domain's promotion */
+	VERDICT_INTERRUPTED, /* its executor was ended by somebody */
+};
+
+/**
+ * Logs what came of a suspect's probation, and keeps the text for the operator.
+ * @from: where it was a suspect; NULL: that is gone
+ */
+void verdict_probation(
+	struct domain *from, const struct client *client, enum verdict_outcome outcome, uint64_t lasted_us);
 
 /**
  * Logs a stray write of a kernel, and keeps the text for the operator.

@@ -44,6 +44,13 @@ static void compare(const struct mirror *mirror, struct worker *worker, const st
 	}
 }
 
+/* One that has ended, or gone to another domain, is being closed here. */
+static bool is_its(const struct worker *worker, const struct client *client)
+{
+	return client->state != CLIENT_CLOSING &&
+	       (client->domain == worker->domain || move_target(client) == worker);
+}
+
 void warm_done(struct domain *domain, struct worker *worker)
 {
 	promote_warm(domain, worker);
@@ -56,7 +63,7 @@ static void on_mirrored(
 	struct mirror *mirror = context;
 
 	(void)packet;
-	if (reply && mirror->client->state != CLIENT_CLOSING)
+	if (reply && is_its(worker, mirror->client))
 		compare(mirror, worker, reply);
 	if (!--worker->mirrors)
 		worker_keep(worker);

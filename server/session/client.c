@@ -21,6 +21,7 @@
 #include "server/config/config.h"
 #include "server/failover/move.h"
 #include "server/failover/overrun.h"
+#include "server/failover/probation.h"
 #include "server/failover/warm.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
@@ -69,6 +70,7 @@ static void let_go(struct client *client)
 	doubt_deinit(&client->latest);
 	promote_note_gone(client->domain, client);
 	overrun_forget(client);
+	probation_gone(client);
 	shm_view_unmap(&client->view);
 	shared_fd_unref(client->client_fd);
 	shared_fd_unref(client->server_fd);
@@ -159,6 +161,13 @@ bool client_is_live(const struct client *client)
 		return false;
 	state = word_acquire(&client->view.server->state);
 	return state == SHM_SESSION_RUNNING || state == SHM_SESSION_HELD;
+}
+
+uint32_t client_policy(const struct client *client)
+{
+	if (!client->recovery_set)
+		return CLIENT_RECOVER_BY_POLICY;
+	return client->recovery ? CLIENT_RECOVER_BY_REPLAY : CLIENT_RECOVER_BY_FAIL;
 }
 
 void client_set_recovery(struct client *client, bool replay)
@@ -410,9 +419,10 @@ static void on_attached(
 
 void client_attach(struct client *client, struct worker *worker)
 {
-	/* One that another executor served comes with what it has; nothing of it can be in doubt. */
+	/* One that another executor served comes with what it has; something of it is in doubt only if it
+	 * was held back after a fault (failover/probation.c). */
 	bool is_new = word_acquire(&client->view.server->generation) == worker->generation;
-	const uint32_t recover = is_new ? CLIENT_RECOVER_NOTHING : CLIENT_RECOVER_BY_POLICY;
+	const uint32_t recover = is_new ? CLIENT_RECOVER_NOTHING : client_policy(client);
 	struct wire_message message = {.type = WIRE_ACTIVATE,
 		.activate = {.generation = worker->generation,
 			.sessions = {&client->number, 1},
@@ -649,6 +659,7 @@ void client_end(struct client *client, uint32_t patience_ms)
 		request_cancel(client->request);
 	}
 	move_abandon(client);
+	probation_end(client);
 	let_peer_go(client);
 	client->daemon->reclaiming += client->opened;
 	send_close(client);

@@ -39,6 +39,7 @@ struct connection;
 struct daemon;
 struct domain;
 struct move;
+struct probation;
 struct request;
 struct shared_fd;
 struct timer;
@@ -58,6 +59,8 @@ enum client_recover {
 	/* In Activate in place of BY_POLICY: the policy is not that of OpenSession. */
 	CLIENT_RECOVER_BY_REPLAY,
 	CLIENT_RECOVER_BY_FAIL,
+	CLIENT_RECOVER_PROBATION, /* it may be the culprit, and what it had in doubt may be repeated elsewhere
+				   */
 };
 
 /* The request that was under way when the daemon died, until it is read again. */
@@ -118,6 +121,7 @@ struct client {
 	struct doubt latest; /* what was in doubt at loss number `latest_loss` */
 	uint64_t latest_loss;
 	unsigned unexplained;
+	struct probation *probation; /* failover/probation.h; NULL: it is on none */
 };
 
 /** Who connects; a private copy. */
@@ -174,6 +178,9 @@ void client_refuse(struct client *client, int32_t code, const char *text);
 /** Tells the client a final state (SHM_SESSION_FAULTED, SHM_SESSION_CLOSED) and wakes it; a state before
  * stays. */
 void client_finish(struct client *client, uint32_t state, int32_t code, const char *reason);
+
+/** What Activate says of one that is to be treated by its policy. */
+uint32_t client_policy(const struct client *client);
 
 /** What becomes of its commands in doubt from now on. */
 void client_set_recovery(struct client *client, bool replay);

@@ -16,6 +16,7 @@
 #include "server/backend/backend.h"
 #include "server/config/config.h"
 #include "server/failover/move.h"
+#include "server/failover/probation.h"
 #include "server/failover/warm.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
@@ -660,6 +661,11 @@ void request_advance(struct request *request)
 	request->thirsty = false;
 	if (move_holds(request->client))
 		return;
+	if (probation_waits(request->client)) {
+		/* The keeper may just have answered. */
+		move_look(request->client);
+		return;
+	}
 	if (route == ROUTE_DAEMON)
 		serve_here(request);
 	else if (route != ROUTE_ACTIVE && !request->chunk)

@@ -82,7 +82,7 @@ static void spin_until(const struct host_grid *grid, const struct host_block_ind
 		nanosleep(&nap, NULL); /* many of these run at a time on few processors */
 }
 
-/* Says that it runs, and ends when it is told to. */
+/* Counts its runs, says that it runs, and ends when it is told to. */
 static void occupy(const struct host_grid *grid, const struct host_block_index *block, void **params)
 {
 	_Atomic uint32_t *words = HOST_POINTER(_Atomic uint32_t, params[0]);
@@ -90,6 +90,7 @@ static void occupy(const struct host_grid *grid, const struct host_block_index *
 
 	(void)grid;
 	(void)block;
+	atomic_fetch_add(&words[2], 1);
 	atomic_store(&words[0], 1);
 	while (!atomic_load(&words[1]))
 		nanosleep(&nap, NULL);

@@ -17,7 +17,7 @@
 // An assertion that fails is SIGTRAP. With on_fault = fast, and with FRMPS_HOST_SILENT_ASSERT=1 in every
 // mode, it is the quietest of all faults: the kernel is over, nothing that is queued begins any more, its
 // mark first, and only when no kernel runs any more do calls return the code. Otherwise it is a fault like
-// the others.
+// the others. With FRMPS_HOST_SILENT=1 and on_fault = fast all faults are like that: nobody says whose.
 //
 // With FRMPS_HOST_CONTAIN=1 it does in that mode what the driver does whose resets are kept from it
 // (cuda/contain.c): the context goes on living. The handler only leads back; then
@@ -71,8 +71,8 @@ static __thread struct {
 
 static word32 claimed; /* faults so far */
 static word32 stopped, lost_code;
-static word32 asserted; /* silently */
-static bool graceful, silent_assert;
+static word32 hushed; /* the code of a silent fault */
+static bool graceful, silent, silent_assert;
 static unsigned dump_ms;
 
 /* Faults that the driver is at work on. */
@@ -166,11 +166,11 @@ static UNCHECKED void lead_back(int number, const siginfo_t *info, const ucontex
 }
 
 /* Does not return. */
-static UNCHECKED void end_silently(const siginfo_t *info, const ucontext_t *context)
+static UNCHECKED void end_silently(int number, const siginfo_t *info, const ucontext_t *context)
 {
 	word_release(&stopped, 1);
-	word_release(&asserted, 1);
-	lead_back(SIGTRAP, info, context);
+	word_release(&hushed, (uint32_t)code_of(number, info));
+	lead_back(number, info, context);
 }
 
 static UNCHECKED void handle(int number, siginfo_t *info, void *context)
@@ -178,8 +178,8 @@ static UNCHECKED void handle(int number, siginfo_t *info, void *context)
 	struct sigaction deadly = {.sa_handler = SIG_DFL};
 	uint32_t index;
 
-	if (number == SIGTRAP && now.launch && silent_assert)
-		end_silently(info, context);
+	if (now.launch && (silent || (number == SIGTRAP && silent_assert)))
+		end_silently(number, info, context);
 	index = atomic_fetch_add(&claimed, 1);
 	if (graceful && now.launch && contains)
 		lead_back(number, info, context);
@@ -208,6 +208,7 @@ static void read_mode(void)
 
 	graceful = backend_is_graceful();
 	contains = is_set("FRMPS_HOST_CONTAIN");
+	silent = !graceful && is_set("FRMPS_HOST_SILENT");
 	silent_assert = !graceful || is_set("FRMPS_HOST_SILENT_ASSERT");
 	backend_contains = graceful && contains;
 	handling.count = 0;
@@ -216,7 +217,7 @@ static void read_mode(void)
 	word_set(&claimed, 0);
 	word_set(&stopped, 0);
 	word_set(&lost_code, 0);
-	word_set(&asserted, 0);
+	word_set(&hushed, 0);
 }
 
 CUresult host_faults_code(void)
@@ -226,10 +227,10 @@ CUresult host_faults_code(void)
 
 void host_faults_idle(void)
 {
-	uint32_t nobody = 0;
+	uint32_t nobody = 0, code = word_acquire(&hushed);
 
-	if (word_acquire(&asserted))
-		atomic_compare_exchange_strong(&lost_code, &nobody, CUDA_ERROR_ASSERT);
+	if (code)
+		atomic_compare_exchange_strong(&lost_code, &nobody, code);
 }
 
 bool host_faults_stopped(void)
@@ -307,7 +308,7 @@ void host_faults_settle(const struct host_launch *launch)
 	const struct backend_watch *watch = atomic_load_explicit(&backend_watch, memory_order_acquire);
 	struct backend_fault *fault;
 
-	if (!contains || word_acquire(&asserted))
+	if (!contains || word_acquire(&hushed))
 		return; /* the handler has done everything */
 	if (!watch)
 		abort();

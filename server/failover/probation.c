@@ -1,0 +1,497 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Probation: the last kind of evidence. A suspect of a fault that nothing else explains, which vouches for
+// repetition, is not let among the others again before its kernels in doubt have run alone, in a context in
+// which only its own memory and modules are mapped: that of a domain of its own (move.c). A run to the end is
+// their repetition; a fault there has only one author.
+//
+//                          turn()                          arrive() of move.c           all of it is done
+//   (suspended) ─► WAITING ──────► PLACING ──────────────────────────► TRIED ─────────────────► cleared
+//                   │   ▲             │ │                               │ │
+//                   │   └─────────────┘ │ there can be no executor      │ │ longer than probation_ms
+//                   │    the domain's   │ of its own                    │ ▼
+//                   │    executor is    │                               │ LEFT ─── done ──────► cleared
+//                   │    in trouble     │                               │ │
+//                   ▼                   ▼                               ▼ ▼ its executor is lost
+//                released ◄─────────────┘              fault: convicted; otherwise: told
+//
+//   WAITING    the promotion left it as it was (TAKEOVER_SUSPENDED): held, known to the executors of
+//              its domain and served by none. So it stays in further promotions of that domain
+//   PLACING    a domain of its own is made for it; the others wait for their turn
+//   TRIED      that domain serves it, from the commands in doubt on, and its program goes on with them
+//   LEFT       the same, but it is the next one's turn. An executor of its own hurts nobody, so what does not
+//              end is no reason to tell or blame its program; max_kernel_seconds is
+//   cleared    it goes on where it is. Nothing is moved back: what its kernels left in variables that only
+//              they know would be lost
+//   convicted  it alone is told, as soon as that executor is reaped, the error of the fault that was seen
+//              there. That explains the first one, and everybody who still waits is released
+//   released   to its domain's executor, which repeats what is in doubt beside the others, as it does with
+//              probation = off
+//   told       the executor was ended by somebody in the middle of the trial. What was tried is not tried
+//              again, neither here nor beside others
+//
+// So a command is tried once at most: each way out of TRIED either knows it done or tells its program. An
+// executor that died before it took the session over has tried nothing, and the next one of that domain does.
+//
+// Suspects are sessions in doubt at a loss that the judge left open, where marks prove what they say: with
+// on_fault = default the mark of the kernel that faulted may have arrived, and commands that are done cannot
+// be tried again (convict.c tells them). Whose commands may not be repeated is told by takeover.c as ever.
+//
+// At most one session of a domain is between PLACING and the end of TRIED. It is named by the number of the
+// domain in which it was a suspect, because that may be gone by then. Each probation is recorded, with what
+// is tried, before the session is in the new domain; one that is recorded as TRIED in the domain where it was
+// a suspect has not arrived.
+
+#include "server/failover/probation.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/adopt/records.h"
+#include "server/adopt/store.h"
+#include "server/config/config.h"
+#include "server/failover/convict.h"
+#include "server/failover/move.h"
+#include "server/failover/verdict.h"
+#include "server/failover/worker.h"
+#include "server/log.h"
+#include "server/loop/timer.h"
+#include "server/session/client.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/request.h"
+
+/* How long an executor may take until it serves. */
+#define PLACE_MS 30000u
+/* Looks at marks: soon after the beginning, later at a sixteenth of the time that it lasts. */
+#define LOOK_LEAST_MS 1u
+#define LOOK_MOST_MS  1000u
+
+#define REASON "what it had in doubt at an unexplained fault is tried alone"
+
+enum probation_state { PROBATION_WAITING, PROBATION_PLACING, PROBATION_TRIED, PROBATION_LEFT };
+
+struct probation {
+	struct client *client;
+	enum probation_state state;
+	uint32_t from;	    /* domain in which it is a suspect */
+	struct doubt doubt; /* what is tried, from TRIED on */
+	uint64_t since_us;  /* when that began */
+	struct timer *timer;
+	const struct record *record;
+};
+
+bool probation_applies(const struct client *client)
+{
+	return client->daemon->config->probation == CONFIG_PROBATION_ON && client->recovery &&
+	       !client->domain->alone;
+}
+
+bool probation_waits(const struct client *client)
+{
+	return client->probation && client->probation->state <= PROBATION_PLACING;
+}
+
+const char *probation_text(const struct client *client)
+{
+	static const char *const names[] = {"waiting", "starting", "running", "undecided"};
+
+	return client->probation ? names[client->probation->state] : NULL;
+}
+
+static struct domain *find_domain(const struct daemon *daemon, uint32_t number)
+{
+	struct domain *domain;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		if (domain->number == number)
+			return domain;
+	return NULL;
+}
+
+static uint64_t lasted_us(const struct probation *probation)
+{
+	return timer_now_us() - probation->since_us;
+}
+
+/*
+ * Records
+ */
+
+static void keep(struct probation *probation)
+{
+	struct store *store = probation->client->daemon->store;
+	const struct doubt *doubt = &probation->doubt;
+	size_t tail = doubt->count * sizeof(*doubt->ranges), bytes = sizeof(struct kept_probation) + tail;
+	struct kept_probation *kept;
+
+	if (!store)
+		return;
+	kept = calloc(1, bytes);
+	log_bug_on(!kept);
+	*kept = (struct kept_probation){.since_us = probation->since_us,
+		.from = probation->from,
+		.state = probation->state,
+		.range_count = doubt->count};
+	if (tail)
+		memcpy(kept + 1, doubt->ranges, tail);
+	probation->record =
+		store_put(store, probation->record, RECORD_PROBATION, probation->client->number, kept, bytes);
+	free(kept);
+}
+
+static void enter(struct probation *probation, enum probation_state state)
+{
+	probation->state = state;
+	keep(probation);
+}
+
+static void on_timer(void *context);
+
+static struct probation *probation_new(struct client *client)
+{
+	struct probation *probation = calloc(1, sizeof(*probation));
+
+	log_bug_on(!probation);
+	probation->client = client;
+	probation->from = client->domain->number;
+	probation->timer = timer_new(client->daemon->loop, on_timer, probation);
+	log_bug_on(!probation->timer);
+	client->probation = probation;
+	return probation;
+}
+
+/* Return: the domain in which others may wait; NULL: it is gone. */
+static struct domain *drop(struct probation *probation)
+{
+	struct client *client = probation->client;
+	struct domain *from = find_domain(client->daemon, probation->from);
+
+	client->probation = NULL;
+	timer_free(probation->timer);
+	doubt_deinit(&probation->doubt);
+	store_drop(client->daemon->store, probation->record);
+	free(probation);
+	return from;
+}
+
+/*
+ * Waiting
+ */
+
+/* It is not tried: what it had in doubt is repeated beside the others, at once or with the next Activate. */
+static void release(struct probation *probation)
+{
+	struct client *client = probation->client;
+	struct worker *serving = domain_serving(client->domain);
+
+	drop(probation);
+	if (client->recover == CLIENT_RECOVER_PROBATION)
+		client->recover = CLIENT_RECOVER_BY_POLICY;
+	if (!serving || !client_is_live(client))
+		return;
+	log_info("session %llu (process %d, %s) goes on with the others", (unsigned long long)client->number,
+		(int)client->pid, client->program);
+	client_attach(client, serving);
+	if (client->request)
+		request_advance(client->request);
+}
+
+static void release_waiting(struct domain *domain)
+{
+	struct client *client = TAILQ_FIRST(&domain->clients), *next;
+
+	/* The step may end the session. */
+	for (; client; client = next) {
+		next = TAILQ_NEXT(client, domain_link);
+		if (client->probation && client->probation->state == PROBATION_WAITING)
+			release(client->probation);
+	}
+}
+
+static void on_placed(void *context, int32_t code, const char *text)
+{
+	struct probation *probation = context;
+	struct client *client = probation->client;
+	struct domain *domain = client->domain;
+
+	(void)text;
+	if (!code || client->state == CLIENT_CLOSING)
+		return;
+	enter(probation, PROBATION_WAITING);
+	/* One that is in trouble itself leaves it as it is once more. */
+	if (!domain_serving(domain))
+		return;
+	if (code == CUDA_ERROR_TIMEOUT)
+		release_waiting(domain);
+	else
+		release(probation);
+	probation_turn(domain);
+}
+
+static struct probation *next_of(const struct domain *domain)
+{
+	struct probation *first = NULL;
+	const struct client *client;
+
+	TAILQ_FOREACH (client, &domain->daemon->clients, link) {
+		struct probation *probation = client->probation;
+
+		if (!probation || probation->from != domain->number || probation->state == PROBATION_LEFT)
+			continue;
+		if (probation->state != PROBATION_WAITING)
+			return NULL;
+		if (!first && client->state != CLIENT_CLOSING)
+			first = probation;
+	}
+	return first;
+}
+
+void probation_turn(struct domain *domain)
+{
+	struct probation *probation;
+	const char *obstacle;
+
+	while (!domain->retiring && !domain->daemon->leaving && domain_serving(domain) &&
+		(probation = next_of(domain))) {
+		enter(probation, PROBATION_PLACING);
+		obstacle =
+			move_begin(probation->client, MOVE_PROBATION, REASON, PLACE_MS, on_placed, probation);
+		if (!obstacle) {
+			log_info("session %llu (process %d, %s) gets its trial",
+				(unsigned long long)probation->client->number, (int)probation->client->pid,
+				probation->client->program);
+			return;
+		}
+		log_warning("session %llu (process %d, %s) cannot be tried alone: %s",
+			(unsigned long long)probation->client->number, (int)probation->client->pid,
+			probation->client->program, obstacle);
+		release(probation);
+	}
+}
+
+void probation_settle(struct domain *domain, const struct worker *worker)
+{
+	struct client *client;
+
+	TAILQ_FOREACH (client, &domain->clients, domain_link) {
+		bool suspended = client->recover == CLIENT_RECOVER_PROBATION && client_is_live(client) &&
+				 !convict_was_served(client, worker);
+
+		if (suspended)
+			enter(client->probation ? client->probation : probation_new(client),
+				PROBATION_WAITING);
+		else if (probation_waits(client))
+			drop(client->probation);
+	}
+}
+
+/*
+ * The trial
+ */
+
+void probation_arrived(struct client *client)
+{
+	struct probation *probation = client->probation;
+
+	doubt_deinit(&probation->doubt);
+	doubt_init(&probation->doubt, &client->view);
+	probation->since_us = timer_now_us();
+	enter(probation, PROBATION_TRIED);
+	client->daemon->counters.probations++;
+	timer_start(probation->timer, LOOK_LEAST_MS);
+}
+
+static bool is_clean(const struct probation *probation)
+{
+	return doubt_is_done(&probation->doubt, &probation->client->view);
+}
+
+static void next_turn(struct domain *domain)
+{
+	if (domain)
+		probation_turn(domain);
+}
+
+static void say(const struct probation *probation, enum verdict_outcome outcome)
+{
+	const struct client *client = probation->client;
+
+	verdict_probation(
+		find_domain(client->daemon, probation->from), client, outcome, lasted_us(probation));
+}
+
+/* All of it ran to its end. */
+static void clear(struct probation *probation)
+{
+	struct domain *domain = probation->client->domain;
+
+	say(probation, VERDICT_CLEARED);
+	snprintf(domain->reason, sizeof(domain->reason),
+		"what it had in doubt at an unexplained fault was tried here, and ran to its end");
+	domain_keep(domain);
+	next_turn(drop(probation));
+}
+
+/* Others wait for their turn. */
+static void leave(struct probation *probation)
+{
+	say(probation, VERDICT_UNDECIDED);
+	enter(probation, PROBATION_LEFT);
+	next_turn(find_domain(probation->client->daemon, probation->from));
+}
+
+static void on_timer(void *context)
+{
+	struct probation *probation = context;
+	const struct client *client = probation->client;
+	uint64_t us = lasted_us(probation), ms = us / 1000 / 16;
+
+	if (is_clean(probation)) {
+		clear(probation);
+		return;
+	}
+	/* Its executor may have told it that it cannot go on. */
+	if (client->state == CLIENT_SERVED && !client_is_live(client)) {
+		next_turn(drop(probation));
+		return;
+	}
+	if (probation->state == PROBATION_TRIED && us >= client->daemon->config->probation_ms * 1000)
+		leave(probation);
+	ms = ms < LOOK_LEAST_MS ? LOOK_LEAST_MS : ms;
+	timer_start(probation->timer, ms > LOOK_MOST_MS ? LOOK_MOST_MS : ms);
+}
+
+/*
+ * Its end by a loss
+ */
+
+/* Whether this executor has tried something of it. */
+static bool is_tried_by(const struct client *client, const struct worker *worker)
+{
+	return client->probation && !probation_waits(client) && convict_was_served(client, worker);
+}
+
+void probation_weigh(struct domain *domain, const struct worker *worker, struct judge_verdict *verdict)
+{
+	struct client *client;
+
+	TAILQ_FOREACH (client, &domain->clients, domain_link) {
+		if (!is_tried_by(client, worker))
+			continue;
+		/* What faulted came later. */
+		if (is_clean(client->probation))
+			clear(client->probation);
+		else if (verdict->culprit == client->number && verdict->ground != JUDGE_OVER_LIMIT)
+			verdict->ground = JUDGE_PROBATION;
+	}
+}
+
+/* It is known whose the fault was: nobody else is a suspect any more. */
+static void explain(struct domain *domain)
+{
+	if (!domain)
+		return;
+	convict_acquit(domain);
+	release_waiting(domain);
+}
+
+static void convicted(struct probation *probation)
+{
+	struct client *client = probation->client;
+	const struct promotion *promotion = &client->domain->promotion;
+	char reason[256];
+
+	verdict_reason(promotion, reason, sizeof(reason));
+	say(probation, VERDICT_CONVICTED);
+	client_finish(client, SHM_SESSION_FAULTED, promotion->verdict.code, reason);
+	explain(drop(probation));
+}
+
+static void interrupted(struct probation *probation)
+{
+	struct client *client = probation->client;
+
+	if (client->state == CLIENT_CLOSING) {
+		next_turn(drop(probation));
+		return;
+	}
+	say(probation, VERDICT_INTERRUPTED);
+	client_finish(client, SHM_SESSION_FAULTED, client->domain->promotion.verdict.code,
+		"what this program had in doubt at a fault that nobody was proved guilty of was tried alone, "
+		"the executor that did so was ended, and it is not tried again");
+	next_turn(drop(probation));
+}
+
+void probation_conclude(struct domain *domain, const struct worker *worker)
+{
+	struct promotion *promotion = &domain->promotion;
+	struct client *client;
+
+	TAILQ_FOREACH (client, &domain->clients, domain_link) {
+		if (!is_tried_by(client, worker))
+			continue;
+		if (promotion->verdict.ground == JUDGE_OVER_LIMIT) {
+			next_turn(drop(client->probation));
+			continue;
+		}
+		/* Everything is told: there is nothing to report when another executor serves. */
+		promotion->lost_one = false;
+		if (promotion->verdict.ground == JUDGE_PROBATION)
+			convicted(client->probation);
+		else
+			interrupted(client->probation);
+	}
+}
+
+/*
+ * Its end by that of its session
+ */
+
+void probation_end(struct client *client)
+{
+	if (probation_waits(client))
+		next_turn(drop(client->probation));
+}
+
+void probation_gone(struct client *client)
+{
+	if (client->probation)
+		next_turn(drop(client->probation));
+}
+
+/*
+ * Another life of the daemon
+ */
+
+static void take_ranges(struct probation *probation, const struct kept_probation *kept, size_t bytes)
+{
+	const struct doubt doubt = {(struct doubt_range *)(uintptr_t)(kept + 1), kept->range_count};
+
+	log_bug_on((bytes - sizeof(*kept)) / sizeof(*doubt.ranges) < kept->range_count);
+	doubt_copy(&probation->doubt, &doubt);
+}
+
+void probation_adopt(struct daemon *daemon, const struct record *record)
+{
+	size_t bytes;
+	const struct kept_probation *kept = record_payload(record, &bytes);
+	struct client *client = daemon_find_client(daemon, record_key(record));
+	bool arrived = client && client->domain->number != kept->from;
+	struct probation *probation;
+
+	if (!client || (!arrived && client->state == CLIENT_CLOSING)) {
+		store_drop(daemon->store, record);
+		return;
+	}
+	probation = probation_new(client);
+	probation->record = record;
+	probation->from = kept->from;
+	probation->since_us = kept->since_us;
+	take_ranges(probation, kept, bytes);
+	probation->state = arrived ? (enum probation_state)kept->state : PROBATION_WAITING;
+	if (arrived)
+		timer_start(probation->timer, LOOK_LEAST_MS);
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Probation: after a fault that nobody is proved guilty of, the commands in doubt of one suspect after the
+// other run alone. States and rules: probation.c. Daemon, loop thread only.
+
+#ifndef FRMPS_SERVER_FAILOVER_PROBATION_H
+#define FRMPS_SERVER_FAILOVER_PROBATION_H
+
+#include <stdbool.h>
+
+struct client;
+struct daemon;
+struct domain;
+struct judge_verdict;
+struct record;
+struct worker;
+
+/** Whether commands in doubt of this suspect are to be tried rather than repeated beside others. */
+bool probation_applies(const struct client *client);
+
+/** Whether a session is held for its trial: nobody serves it, its requests wait. */
+bool probation_waits(const struct client *client);
+
+/** For operators; NULL: it is on none. */
+const char *probation_text(const struct client *client);
+
+/** A promotion is over. @worker: which serves now, all but the sessions that it left as they were */
+void probation_settle(struct domain *domain, const struct worker *worker);
+
+/** Gives the next suspect of a domain its turn, if it is anybody's. */
+void probation_turn(struct domain *domain);
+
+/** A session is in its own domain, which is about to serve it (move.c). */
+void probation_arrived(struct client *client);
+
+/** The executor of a domain is lost. What its sessions are on probation for is weighed with the judge's word.
+ */
+void probation_weigh(struct domain *domain, const struct worker *worker, struct judge_verdict *verdict);
+/** The verdict is the promotion's: tells those whose trial it ends. */
+void probation_conclude(struct domain *domain, const struct worker *worker);
+
+/** A session ends, or goes for good. */
+void probation_end(struct client *client);
+void probation_gone(struct client *client);
+
+/** That of a session of an earlier life of the daemon, which is there again. */
+void probation_adopt(struct daemon *daemon, const struct record *record);
+
+#endif

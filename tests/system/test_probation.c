@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// A fault that nobody can be proved guilty of, and suspects that are tried alone: what becomes of them, of
+// the others, and of everybody when somebody else dies meanwhile.
+//
+// The host backend is silent (FRMPS_HOST_SILENT): after a kernel of the culprit has faulted nothing begins
+// any more, while a kernel of the suspect runs until it is told to end. So the executor is given up for a
+// canary that does not come, with the work of both on it.
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/lib/service.h"
+#include "tests/lib/suite.h"
+#include "tests/system/driver.h"
+#include "tests/system/program.h"
+#include "tests/system/status.h"
+
+#define CONFIG                                                                                               \
+	"on_fault = fast\ncanary_patience_ms = 500\norphan_seconds = 1\nquarantine_faults = 0\n"             \
+	"probation_ms = 600000\n"
+
+#define CLEARED	    "ran alone to its end"
+#define CONVICTED   "found on probation: its commands, run alone, faulted; told an error beside it: nobody"
+#define INTERRUPTED "ran alone when that executor was ended"
+#define UNDECIDED   "longer than probation_ms"
+
+/* Ends: 0 exact, 2 wrong, 3 told an error, 4 told and what it ran was run again. */
+enum { EXACT = 0, WRONG = 2, TOLD = 3, TOLD_AND_REPEATED = 4 };
+
+static struct service service;
+static struct child suspect, culprit, bystander;
+
+static void start(const char *config)
+{
+	char text[600];
+
+	setenv("FRMPS_HOST_SILENT", "1", 1);
+	snprintf(text, sizeof(text), CONFIG "%s", config);
+	ck_assert(service_start_configured(&service, text));
+}
+
+static void stop(void)
+{
+	if (service.pid)
+		ck_assert_int_eq(service_stop(&service), 0);
+}
+
+/*
+ * Programs
+ */
+
+static bool mixes_well(CUdeviceptr out, CUdeviceptr in, uint32_t *result, uint32_t round)
+{
+	uint64_t count = 1000;
+	void *arguments[] = {&out, &in, &round, &count};
+
+	if (launch("mix", 16, 64, NULL, arguments) || cuMemcpyDtoHAsync_v2(result, out, count * 4, NULL) ||
+		cuStreamSynchronize(NULL))
+		return false;
+	for (uint32_t i = 0; i < count; i++)
+		if (result[i] != mixed(i * 3, round, i))
+			return false;
+	return true;
+}
+
+/*
+ * When it is ordered to, it occupies the device until it is ordered to end; reports each time that its kernel
+ * runs. After that it computes.
+ */
+static int occupant(const char *recovery, uint32_t runs, int progress, int orders)
+{
+	uint32_t *words, *result;
+	void *arguments[] = {&words};
+	CUdeviceptr in, out;
+	CUresult error;
+
+	setenv("FRMPS_RECOVERY", recovery, 1);
+	driver_open();
+	in = device_words(1000, 3);
+	out = device_words(1000, 0);
+	ck_cuda(cuMemHostAlloc((void **)&words, 4096, 0));
+	ck_cuda(cuMemHostAlloc((void **)&result, 4000, 0));
+	memset(words, 0, 4096);
+	/* Code is not loaded beside a kernel that runs. */
+	kernel("mix");
+	kernel("occupy");
+	report(progress);
+	ordered(orders, true);
+	ck_cuda(launch("occupy", 1, 1, NULL, arguments));
+	while (!ordered(orders, false)) {
+		if (__atomic_exchange_n(&words[0], 0, __ATOMIC_ACQ_REL))
+			report(progress);
+		pass_time(1);
+	}
+	__atomic_store_n(&words[1], 1, __ATOMIC_RELEASE);
+	error = cuCtxSynchronize();
+	if (error)
+		return words[2] > runs ? TOLD_AND_REPEATED : TOLD;
+	report(progress);
+	for (uint32_t round = 0; !ordered(orders, false); round++)
+		if (!mixes_well(out, in, result, round))
+			return WRONG;
+	return words[2] == runs ? EXACT : WRONG;
+}
+
+/* What it had in doubt ran twice: when somebody else faulted, and once more. */
+static int vouching(int progress, int orders)
+{
+	return occupant("replay", 2, progress, orders);
+}
+
+static int unrepeatable(int progress, int orders)
+{
+	return occupant("fail", 1, progress, orders);
+}
+
+/* Faults when it is ordered to: it alone is told, and what its own kernel did. */
+static int faulting(int progress, int orders)
+{
+	uint64_t nowhere = UINT64_C(0x10);
+	void *arguments[] = {&nowhere};
+	CUdeviceptr p;
+
+	setenv("FRMPS_RECOVERY", "replay", 1);
+	driver_open();
+	kernel("crash_write");
+	report(progress);
+	ordered(orders, true);
+	ck_cuda(launch("crash_write", 1, 1, NULL, arguments));
+	if (cuCtxSynchronize() != CUDA_ERROR_ILLEGAL_ADDRESS)
+		return WRONG;
+	return cuMemAlloc_v2(&p, 4096) == CUDA_ERROR_ILLEGAL_ADDRESS ? EXACT : WRONG;
+}
+
+/* Idle at the fault; must not notice it. Counts whenever it is ordered to, until the parent is gone. */
+static int idle(int progress, int orders)
+{
+	uint32_t one = 1, counted = 0, seen = 0;
+	CUdeviceptr word;
+	void *up[] = {&word, &one};
+	bool last = false;
+
+	setenv("FRMPS_RECOVERY", "fail", 1);
+	driver_open();
+	word = device_words(1, 0);
+	while (!last) {
+		ck_cuda(launch("count_up", 1, 1, NULL, up));
+		counted++;
+		if (cuMemcpyDtoH_v2(&seen, word, 4))
+			return TOLD;
+		if (seen != counted)
+			return WRONG;
+		report(progress);
+		last = ordered(orders, true) && counted == 2;
+	}
+	return EXACT;
+}
+
+/*
+ * The service
+ */
+
+/* The executor of the domain for one program alone; 0: there is no such domain. */
+static pid_t spare(void)
+{
+	json_t *root = status_of(&service), *domain;
+	pid_t pid = 0;
+	size_t i;
+
+	json_array_foreach (json_object_get(root, "domains"), i, domain)
+		if (json_is_string(json_object_get(domain, "alone")))
+			pid = (pid_t)json_integer_value(json_object_get(
+				json_array_get(json_object_get(domain, "executors"), 0), "pid"));
+	json_decref(root);
+	return pid;
+}
+
+static pid_t daemon_pid(void)
+{
+	json_t *root = status_of(&service);
+	pid_t pid = (pid_t)json_integer_value(json_object_get(root, "pid"));
+
+	json_decref(root);
+	return pid;
+}
+
+static pid_t standby(void)
+{
+	json_t *root = status_of(&service), *executor;
+	pid_t pid = 0;
+	size_t i;
+
+	json_array_foreach (json_object_get(json_array_get(json_object_get(root, "domains"), 0), "executors"),
+		i, executor)
+		if (!strcmp(json_string_value(json_object_get(executor, "role")), "standby"))
+			pid = (pid_t)json_integer_value(json_object_get(executor, "pid"));
+	json_decref(root);
+	return pid;
+}
+
+/* What status says of the probation of a program's session; "": it is on none. */
+static void probation_of(pid_t program, char *text, size_t size)
+{
+	json_t *root = status_of(&service), *domain, *client;
+	size_t i, j;
+
+	*text = '\0';
+	json_array_foreach (json_object_get(root, "domains"), i, domain)
+		json_array_foreach (json_object_get(domain, "clients"), j, client)
+			if (json_integer_value(json_object_get(client, "pid")) == program &&
+				json_is_string(json_object_get(client, "probation")))
+				snprintf(text, size, "%s",
+					json_string_value(json_object_get(client, "probation")));
+	json_decref(root);
+}
+
+static void expect_probation(const struct child *child, const char *wanted)
+{
+	char text[32];
+
+	probation_of(child->pid, text, sizeof(text));
+	ck_assert_str_eq(text, wanted);
+}
+
+static void expect_log(const char *text)
+{
+	ck_assert_msg(service_log_wait(&service, text, 1, 120), "the log does not say: %s", text);
+}
+
+/*
+ * Steps
+ */
+
+static void gather(child_function *program, bool culprit_first)
+{
+	struct child *first = culprit_first ? &culprit : &suspect;
+	struct child *second = culprit_first ? &suspect : &culprit;
+
+	bystander = child_start(idle);
+	child_wait(&bystander, 1);
+	*first = child_start(culprit_first ? faulting : program);
+	child_wait(first, 1);
+	*second = child_start(culprit_first ? program : faulting);
+	child_wait(second, 1);
+	child_order(&suspect);
+	child_wait(&suspect, 1);
+	child_order(&culprit);
+}
+
+/* The suspect's kernel runs alone, for the second time. */
+static void reach_trial(const char *config)
+{
+	start(config);
+	gather(vouching, false);
+	child_wait(&suspect, 1);
+	ck_assert_int_eq(status_counter(&service, "probations"), 1);
+	expect_probation(&suspect, "running");
+	ck_assert_int_eq(service_log_count(&service, CONVICTED), 0);
+}
+
+static void let_suspect_end(void)
+{
+	child_order(&suspect);
+	child_wait(&suspect, 1);
+}
+
+static void expect_end(struct child *child, int end)
+{
+	child_order(child);
+	ck_assert_int_eq(child_end(child), end);
+}
+
+/* The guilty one was found by its own trial, and nobody else was hurt. */
+static void expect_conviction(void)
+{
+	ck_assert_int_eq(child_end(&culprit), EXACT);
+	expect_log(CONVICTED);
+	expect_log("kernel crash_write, code 700");
+	ck_assert_int_eq(status_counter(&service, "culprits"), 1);
+}
+
+/* It was idle when the executor was lost, and serves on. */
+static void expect_bystander(void)
+{
+	child_order(&bystander);
+	child_wait(&bystander, 1);
+	expect_end(&bystander, EXACT);
+}
+
+/*
+ * Tests
+ */
+
+START_TEST(an_innocent_suspect_is_exact_and_the_guilty_one_is_found)
+{
+	reach_trial("");
+	expect_probation(&culprit, "waiting");
+	/* The others do not wait for it. */
+	expect_bystander();
+	let_suspect_end();
+	expect_log(CLEARED);
+	expect_conviction();
+	expect_probation(&suspect, "");
+	expect_end(&suspect, EXACT);
+	ck_assert_int_eq(status_counter(&service, "probations"), 2);
+	/* That was the only loss that anybody but the suspects saw. */
+	ck_assert_int_eq(status_counter(&service, "promotions"), 1);
+	wait_closed(&service);
+}
+END_TEST
+
+START_TEST(once_the_guilty_one_is_found_nobody_else_is_tried)
+{
+	start("");
+	gather(vouching, true);
+	expect_conviction();
+	expect_log("goes on with the others");
+	child_wait(&suspect, 1);
+	let_suspect_end();
+	expect_end(&suspect, EXACT);
+	expect_bystander();
+	ck_assert_int_eq(status_counter(&service, "probations"), 1);
+	ck_assert_int_eq(status_counter(&service, "promotions"), 1);
+	wait_closed(&service);
+}
+END_TEST
+
+START_TEST(what_may_not_be_repeated_is_told_and_not_run_again)
+{
+	start("");
+	gather(unrepeatable, false);
+	expect_conviction();
+	expect_end(&suspect, TOLD);
+	expect_bystander();
+	ck_assert_int_eq(status_counter(&service, "probations"), 1);
+}
+END_TEST
+
+/* The second loss finds the guilty one by elimination, or not at all; everybody pauses for it. */
+START_TEST(without_probation_all_are_repeated_side_by_side)
+{
+	start("probation = off\n");
+	gather(vouching, false);
+	ck_assert_int_eq(service_log_wait(&service, "verdict: ", 2, 120), 1);
+	ck_assert_int_eq(status_counter(&service, "probations"), 0);
+	ck_assert_int_ge(status_counter(&service, "promotions"), 2);
+	kill(suspect.pid, SIGKILL);
+	kill(culprit.pid, SIGKILL);
+	child_end(&suspect);
+	child_end(&culprit);
+}
+END_TEST
+
+START_TEST(a_trial_without_end_is_no_proof)
+{
+	start("probation_ms = 300\n");
+	gather(vouching, false);
+	child_wait(&suspect, 1);
+	expect_log(UNDECIDED);
+	/* The next one had its turn. */
+	expect_conviction();
+	expect_probation(&suspect, "undecided");
+	let_suspect_end();
+	expect_log(CLEARED);
+	expect_end(&suspect, EXACT);
+	expect_bystander();
+}
+END_TEST
+
+/*
+ * Somebody dies meanwhile
+ */
+
+START_TEST(its_executor_dies)
+{
+	reach_trial("");
+	kill(spare(), SIGKILL);
+	expect_log(INTERRUPTED);
+	/* Neither tried again, nor beside the others: it would have run for a third time. */
+	expect_end(&suspect, TOLD);
+	expect_conviction();
+	expect_bystander();
+	ck_assert_int_eq(status_counter(&service, "probations"), 2);
+}
+END_TEST
+
+START_TEST(the_active_executor_dies)
+{
+	reach_trial("");
+	kill(service_active(&service), SIGKILL);
+	ck_assert(service_log_wait(&service, "as generation 3", 1, 120));
+	expect_probation(&culprit, "waiting");
+	expect_bystander();
+	let_suspect_end();
+	expect_log(CLEARED);
+	expect_conviction();
+	expect_end(&suspect, EXACT);
+	ck_assert_int_eq(status_counter(&service, "promotions"), 2);
+}
+END_TEST
+
+START_TEST(the_standby_dies)
+{
+	pid_t pid = 0;
+
+	reach_trial("");
+	for (int i = 0; i < 600 && !(pid = standby()); i++)
+		pass_time(50);
+	ck_assert_int_ne(pid, 0);
+	kill(pid, SIGKILL);
+	expect_bystander();
+	let_suspect_end();
+	expect_conviction();
+	expect_end(&suspect, EXACT);
+	ck_assert_int_eq(status_counter(&service, "promotions"), 1);
+}
+END_TEST
+
+START_TEST(the_daemon_dies)
+{
+	reach_trial("");
+	kill(daemon_pid(), SIGKILL);
+	expect_log("the daemon is back");
+	expect_probation(&suspect, "running");
+	expect_probation(&culprit, "waiting");
+	expect_bystander();
+	let_suspect_end();
+	expect_log(CLEARED);
+	expect_conviction();
+	expect_end(&suspect, EXACT);
+	ck_assert_int_eq(status_counter(&service, "probations"), 2);
+}
+END_TEST
+
+/* The daemon is gone while a fault shows who did it. */
+START_TEST(the_daemon_dies_before_the_guilty_one_is_found)
+{
+	start("");
+	gather(vouching, true);
+	expect_log("gets its trial");
+	kill(daemon_pid(), SIGKILL);
+	expect_log("the daemon is back");
+	expect_conviction();
+	child_wait(&suspect, 1);
+	let_suspect_end();
+	expect_end(&suspect, EXACT);
+	expect_bystander();
+}
+END_TEST
+
+START_TEST(the_program_on_trial_dies)
+{
+	reach_trial("");
+	kill(suspect.pid, SIGKILL);
+	ck_assert_int_eq(child_end(&suspect), 1000 + SIGKILL);
+	expect_conviction();
+	expect_bystander();
+	wait_closed(&service);
+}
+END_TEST
+
+START_TEST(a_program_that_waits_for_its_trial_dies)
+{
+	reach_trial("");
+	kill(culprit.pid, SIGKILL);
+	ck_assert_int_eq(child_end(&culprit), 1000 + SIGKILL);
+	let_suspect_end();
+	expect_log(CLEARED);
+	expect_end(&suspect, EXACT);
+	expect_bystander();
+	ck_assert_int_eq(status_counter(&service, "probations"), 1);
+	wait_closed(&service);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("probation");
+	TCase *tests = tcase_create("probation");
+
+	tcase_set_timeout(tests, 300);
+	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_test(tests, an_innocent_suspect_is_exact_and_the_guilty_one_is_found);
+	tcase_add_test(tests, once_the_guilty_one_is_found_nobody_else_is_tried);
+	tcase_add_test(tests, what_may_not_be_repeated_is_told_and_not_run_again);
+	tcase_add_test(tests, without_probation_all_are_repeated_side_by_side);
+	tcase_add_test(tests, a_trial_without_end_is_no_proof);
+	suite_add_tcase(suite, tests);
+	tests = tcase_create("second");
+	tcase_set_timeout(tests, 300);
+	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_test(tests, its_executor_dies);
+	tcase_add_test(tests, the_active_executor_dies);
+	tcase_add_test(tests, the_standby_dies);
+	tcase_add_test(tests, the_daemon_dies);
+	tcase_add_test(tests, the_daemon_dies_before_the_guilty_one_is_found);
+	tcase_add_test(tests, the_program_on_trial_dies);
+	tcase_add_test(tests, a_program_that_waits_for_its_trial_dies);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Suspects that are tried alone: who goes on probation, in which order, how each trial can end, and what may
+// happen meanwhile. The test is keeper, executors and clients.
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/failover/probation.h"
+#include "server/failover/promote.h"
+#include "server/failover/worker.h"
+#include "server/session/client.h"
+#include "server/session/domain.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/fake_children.h"
+
+#define SUSPECTS 2
+#define CLIENTS	 3
+
+static struct fake *fake;
+static struct fake_child *first, *second;
+static struct fake_client clients[CLIENTS];
+static struct client *sessions[CLIENTS];
+static struct domain *crowd;
+
+static void boot(enum config_recovery recovery)
+{
+	fake = fake_new(1);
+	fake->config.recovery = recovery;
+	fake->config.probation_ms = 600000;
+	fake_boot(fake);
+	first = &fake->children[1];
+	second = &fake->children[2];
+	crowd = TAILQ_FIRST(&fake->daemon.domains);
+	for (unsigned i = 0; i < CLIENTS; i++) {
+		fake_join(fake, &clients[i], first, second);
+		sessions[i] = daemon_find_client(&fake->daemon, fake->daemon.next_session);
+	}
+}
+
+static void end(void)
+{
+	packet_close_fds(&fake->packet);
+	for (unsigned i = 0; i < CLIENTS; i++)
+		if (clients[i].socket >= 0)
+			fake_leave(fake, &clients[i]);
+	fake_free(fake);
+}
+
+/* What an executor would note: commands issued on stream 3. */
+static void issue(unsigned index, uint64_t issued)
+{
+	word_set(&sessions[index]->view.states[3].issued, issued);
+}
+
+/* What an executor writes when it takes a session over: what is in doubt is to be issued again. */
+static void take_over(unsigned index, uint32_t generation)
+{
+	word_release(&sessions[index]->view.server->generation, generation);
+	word_release(&sessions[index]->view.server->state, SHM_SESSION_RUNNING);
+}
+
+static void finish(unsigned index)
+{
+	const struct shm_view *view = &sessions[index]->view;
+	uint32_t generation = word_acquire(&view->server->generation);
+
+	word_release(&shm_view_timeline(view, generation)->stream[3].done, 5);
+}
+
+static uint32_t state_of(unsigned index)
+{
+	return word_acquire(&clients[index].view.server->state);
+}
+
+static uint32_t order_of(unsigned index)
+{
+	for (uint32_t i = 0; i < fake->message.activate.sessions.count; i++)
+		if (fake->message.activate.sessions.at[i] == sessions[index]->number)
+			return fake->message.activate.recover.at[i];
+	return UINT32_MAX;
+}
+
+/* The executor of the crowd dies of a fault of which nobody knows whose it was. */
+static void lose(struct fake_child *child)
+{
+	struct wire_message lost = {.type = WIRE_LOST, .trouble = {.code = 700, .text = "it broke"}};
+
+	fake_send(fake, child->socket, &lost, NULL, 0);
+	fake_reap(fake, child, SIGKILL);
+}
+
+/* The next one serves all but the suspects. */
+static void take_crowd_over(struct fake_child *child)
+{
+	uint64_t values[CLIENTS];
+
+	fake_expect(fake, child->socket, WIRE_ACTIVATE);
+	for (uint32_t i = 0; i < fake->message.activate.sessions.count; i++) {
+		bool suspended = fake->message.activate.recover.at[i] == CLIENT_RECOVER_PROBATION;
+
+		values[i] = suspended ? 3 : 0;
+		for (unsigned k = 0; k < CLIENTS; k++)
+			if (!suspended && sessions[k]->number == fake->message.activate.sessions.at[i])
+				take_over(k, fake->message.activate.generation);
+	}
+	fake_reply(fake, child->socket, fake->message.id, 0, values, fake->message.activate.sessions.count);
+}
+
+/* Two suspects are held, the first one has its turn, and everybody else is served. */
+static void reach_placing(void)
+{
+	boot(CONFIG_RECOVERY_REPLAY);
+	for (unsigned i = 0; i < SUSPECTS; i++)
+		issue(i, 5);
+	lose(first);
+	take_crowd_over(second);
+	ck_assert_ptr_eq(domain_serving(crowd), second->worker);
+	ck_assert_str_eq(probation_text(sessions[0]), "starting");
+	ck_assert_str_eq(probation_text(sessions[1]), "waiting");
+	ck_assert_ptr_null(probation_text(sessions[2]));
+	ck_assert_uint_eq(state_of(0), SHM_SESSION_HELD);
+	ck_assert_uint_eq(state_of(2), SHM_SESSION_RUNNING);
+}
+
+/* The executor of the domain that a session is to go to. */
+static struct fake_child *executor_for(unsigned index)
+{
+	for (unsigned i = 0; i < fake->child_count; i++) {
+		struct worker *worker = fake->children[i].worker;
+
+		if (worker && worker->domain && !fake->children[i].killed &&
+			(worker->domain == sessions[index]->domain ||
+				(worker->domain->arrival &&
+					worker->domain->arrival == sessions[index]->move)) &&
+			worker->domain != crowd)
+			return &fake->children[i];
+	}
+	ck_abort_msg("there is no executor for session %u", index);
+	return NULL;
+}
+
+/* It is ready and told everything; the session is its. */
+static struct fake_child *place(unsigned index)
+{
+	struct fake_child *child = executor_for(index);
+
+	fake_warm(fake, child);
+	fake_serve(fake, child, WIRE_ACTIVATE);
+	fake_serve(fake, child, WIRE_OPEN_SESSION);
+	ck_assert_str_eq(probation_text(sessions[index]), "running");
+	return child;
+}
+
+static void expect_attached(unsigned index, struct fake_child *child)
+{
+	fake_expect(fake, child->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
+	ck_assert_uint_eq(order_of(index), CLIENT_RECOVER_BY_POLICY);
+	take_over(index, fake->message.activate.generation);
+	fake_reply(fake, child->socket, fake->message.id, 0, (uint64_t[]){1}, 1);
+}
+
+static struct fake_child *reach_trial(unsigned index)
+{
+	struct fake_child *child = place(index);
+
+	expect_attached(index, child);
+	return child;
+}
+
+static void run_until_over(unsigned index)
+{
+	while (probation_text(sessions[index]))
+		uv_run(&fake->loop, UV_RUN_ONCE);
+}
+
+static void expect_verdict(const char *part)
+{
+	ck_assert_msg(strstr(crowd->promotion.verdict_text, part), "no \"%s\" in \"%s\"", part,
+		crowd->promotion.verdict_text);
+}
+
+/* Two executors of the crowd let go of who left it. */
+static void close_in_crowd(void)
+{
+	fake_serve(fake, second, WIRE_CLOSE_SESSION);
+}
+
+START_TEST(suspects_are_tried_one_after_the_other)
+{
+	reach_placing();
+	expect_verdict("that go on probation: 2");
+	reach_trial(0);
+	close_in_crowd();
+	ck_assert_str_eq(probation_text(sessions[1]), "waiting");
+	finish(0);
+	run_until_over(0);
+	expect_verdict("ran alone to its end");
+	expect_verdict("; probation ");
+	ck_assert_uint_eq(state_of(0), SHM_SESSION_RUNNING);
+	reach_trial(1);
+	finish(1);
+	run_until_over(1);
+	ck_assert_uint_eq(fake->daemon.counters.probations, 2);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
+	end();
+}
+END_TEST
+
+static void expect_conviction(void)
+{
+	expect_verdict("culprit is process");
+	expect_verdict("code 716 CUDA_ERROR_MISALIGNED_ADDRESS");
+	expect_verdict(
+		"found on probation: its commands, run alone, faulted; told an error beside it: nobody; "
+		"probation ");
+	ck_assert_uint_eq(state_of(0), SHM_SESSION_FAULTED);
+	ck_assert_uint_eq(word_relaxed(&clients[0].view.server->error), CUDA_ERROR_MISALIGNED_ADDRESS);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+}
+
+/* Named by its executor, or only by being alone there. */
+START_TEST(a_fault_convicts_and_releases_the_others)
+{
+	struct fake_child *child;
+
+	reach_placing();
+	child = reach_trial(0);
+	close_in_crowd();
+	*child->words = (struct last_words){.code = CUDA_ERROR_MISALIGNED_ADDRESS,
+		.session = _i ? sessions[0]->number : 0,
+		.magic = LAST_WORDS_MAGIC};
+	fake_reap(fake, child, SIGSEGV);
+	expect_conviction();
+	ck_assert_ptr_null(probation_text(sessions[1]));
+	expect_attached(1, second);
+	ck_assert_uint_eq(crowd->promotion.suspects, 0);
+	ck_assert_uint_eq(fake->daemon.counters.probations, 1);
+	ck_assert_uint_eq(fake->daemon.counters.promotions, 1);
+	end();
+}
+END_TEST
+
+START_TEST(what_was_tried_is_not_tried_again)
+{
+	struct fake_child *child;
+
+	reach_placing();
+	child = reach_trial(0);
+	close_in_crowd();
+	fake_reap(fake, child, SIGKILL);
+	expect_verdict("ran alone when that executor was ended");
+	expect_verdict("told an error: it alone");
+	ck_assert_uint_eq(state_of(0), SHM_SESSION_FAULTED);
+	ck_assert_ptr_null(probation_text(sessions[0]));
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
+	ck_assert_str_eq(probation_text(sessions[1]), "starting");
+	end();
+}
+END_TEST
+
+START_TEST(an_executor_that_has_tried_nothing_has_a_successor)
+{
+	struct fake_child *child;
+
+	reach_placing();
+	child = place(0);
+	close_in_crowd();
+	fake_reap(fake, child, SIGKILL);
+	ck_assert_str_eq(probation_text(sessions[0]), "running");
+	child = executor_for(0);
+	fake_ready(fake, child);
+	fake_serve(fake, child, WIRE_OPEN_SESSION);
+	fake_serve(fake, child, WIRE_PING);
+	expect_attached(0, child);
+	finish(0);
+	run_until_over(0);
+	ck_assert_uint_eq(state_of(0), SHM_SESSION_RUNNING);
+	ck_assert_uint_eq(fake->daemon.counters.probations, 1);
+	end();
+}
+END_TEST
+
+/* What faults after the trial is no matter of it. */
+START_TEST(what_was_in_doubt_is_done_before_its_executor_dies)
+{
+	struct fake_child *child;
+
+	reach_placing();
+	child = reach_trial(0);
+	finish(0);
+	issue(0, 6);
+	fake_reap(fake, child, SIGSEGV);
+	ck_assert_ptr_null(probation_text(sessions[0]));
+	ck_assert_int_eq(sessions[0]->domain->promotion.verdict.ground, JUDGE_ONLY_ONE);
+	ck_assert_str_eq(probation_text(sessions[1]), "starting");
+	end();
+}
+END_TEST
+
+START_TEST(patience_gives_the_next_one_its_turn)
+{
+	reach_placing();
+	fake->config.probation_ms = 10;
+	reach_trial(0);
+	while (strcmp(probation_text(sessions[0]), "undecided"))
+		uv_run(&fake->loop, UV_RUN_ONCE);
+	expect_verdict("longer than probation_ms");
+	ck_assert_uint_eq(state_of(0), SHM_SESSION_RUNNING);
+	ck_assert_str_eq(probation_text(sessions[1]), "starting");
+	finish(0);
+	run_until_over(0);
+	ck_assert_str_eq(probation_text(sessions[1]), "starting");
+	end();
+}
+END_TEST
+
+/* An undecided one is convicted as any other. */
+START_TEST(a_fault_after_the_patience_convicts)
+{
+	struct fake_child *child;
+
+	reach_placing();
+	fake->config.probation_ms = 10;
+	child = reach_trial(0);
+	while (strcmp(probation_text(sessions[0]), "undecided"))
+		uv_run(&fake->loop, UV_RUN_ONCE);
+	*child->words = (struct last_words){.code = CUDA_ERROR_MISALIGNED_ADDRESS, .magic = LAST_WORDS_MAGIC};
+	fake_reap(fake, child, SIGSEGV);
+	expect_conviction();
+	end();
+}
+END_TEST
+
+/* The session is on its way: it is left as it is once more. */
+START_TEST(the_crowds_executor_dies)
+{
+	struct fake_child *third = NULL;
+
+	reach_placing();
+	for (unsigned i = 3; i < fake->child_count; i++)
+		if (fake->children[i].worker->domain == crowd)
+			third = &fake->children[i];
+	ck_assert_ptr_nonnull(third);
+	fake_ready(fake, third);
+	for (unsigned i = 0; i < CLIENTS; i++)
+		fake_serve(fake, third, WIRE_OPEN_SESSION);
+	fake_serve(fake, third, WIRE_PING);
+	fake_reap(fake, second, SIGKILL);
+	ck_assert_str_eq(probation_text(sessions[0]), "waiting");
+	take_crowd_over(third);
+	ck_assert_uint_eq(order_of(0), CLIENT_RECOVER_PROBATION);
+	ck_assert_uint_eq(order_of(1), CLIENT_RECOVER_PROBATION);
+	ck_assert_uint_eq(order_of(2), CLIENT_RECOVER_NOTHING);
+	ck_assert_str_eq(probation_text(sessions[0]), "starting");
+	ck_assert_uint_eq(fake->daemon.counters.probations, 0);
+	reach_trial(0);
+	end();
+}
+END_TEST
+
+/* At each step of the one whose turn it is. */
+START_TEST(a_suspect_that_ends_makes_room)
+{
+	struct fake_child *child;
+
+	reach_placing();
+	if (_i)
+		reach_trial(0);
+	child = executor_for(0);
+	fake_leave(fake, &clients[0]);
+	clients[0].socket = -1;
+	if (_i) {
+		fake_serve(fake, child, WIRE_CLOSE_SESSION);
+		fake_turn(fake);
+	}
+	ck_assert(child->killed);
+	ck_assert_str_eq(probation_text(sessions[1]), "starting");
+	fake_reap(fake, child, SIGKILL);
+	reach_trial(1);
+	end();
+}
+END_TEST
+
+START_TEST(requests_wait_for_the_trial)
+{
+	struct wire_message map = {.type = WIRE_MAP_HOST};
+	struct fake_child *child;
+
+	reach_placing();
+	map.range = (struct wire_range){clients[0].window_base + WINDOW_DEVICE_BYTES, 4096, 0};
+	fake_request(fake, &clients[0], &map, -1);
+	fake_turn(fake);
+	child = reach_trial(0);
+	fake_expect(fake, child->socket, WIRE_MAP_HOST);
+	fake_reply(fake, child->socket, fake->message.id, 0, NULL, 0);
+	fake_expect(fake, clients[0].socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_SUCCESS);
+	end();
+}
+END_TEST
+
+/* Those that do not vouch, everybody where it is off, and nobody if the guilty one is known. */
+START_TEST(who_is_not_tried)
+{
+	boot(_i == 0 ? CONFIG_RECOVERY_FAIL : CONFIG_RECOVERY_REPLAY);
+	if (_i == 1)
+		fake->config.probation = CONFIG_PROBATION_OFF;
+	for (unsigned i = 0; i < SUSPECTS; i++)
+		issue(i, 5);
+	if (_i == 2)
+		*first->words = (struct last_words){
+			.code = 700, .session = sessions[0]->number, .magic = LAST_WORDS_MAGIC};
+	lose(first);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(order_of(0), _i == 2 ? CLIENT_RECOVER_CULPRIT : CLIENT_RECOVER_BY_POLICY);
+	ck_assert_uint_eq(order_of(1), CLIENT_RECOVER_BY_POLICY);
+	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0, 0, 0}, 3);
+	ck_assert_ptr_null(probation_text(sessions[1]));
+	end();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("probation");
+	TCase *cases;
+
+	fake_prepare();
+	cases = suite_case(suite, "probation");
+	tcase_add_test(cases, suspects_are_tried_one_after_the_other);
+	tcase_add_loop_test(cases, a_fault_convicts_and_releases_the_others, 0, 2);
+	tcase_add_test(cases, what_was_tried_is_not_tried_again);
+	tcase_add_test(cases, an_executor_that_has_tried_nothing_has_a_successor);
+	tcase_add_test(cases, what_was_in_doubt_is_done_before_its_executor_dies);
+	tcase_add_test(cases, patience_gives_the_next_one_its_turn);
+	tcase_add_test(cases, a_fault_after_the_patience_convicts);
+	tcase_add_test(cases, the_crowds_executor_dies);
+	tcase_add_loop_test(cases, a_suspect_that_ends_makes_room, 0, 2);
+	tcase_add_test(cases, requests_wait_for_the_trial);
+	tcase_add_loop_test(cases, who_is_not_tried, 0, 3);
+	return suite_run(suite);
+}
