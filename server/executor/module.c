@@ -31,7 +31,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/backend/image.h"
 #include "server/executor/clock.h"
 #include "server/executor/drain.h"
 #include "server/executor/session.h"
@@ -332,7 +331,9 @@ static CUresult load_module(
 		free(module);
 		return code;
 	}
+	module->id = wish->module;
 	contain_note_module(job->executor, module->backend, job->session->id);
+	remains_add_module(job->session, module);
 	*slot = module;
 	return CUDA_SUCCESS;
 }
@@ -411,7 +412,7 @@ static void load(struct job *job)
 	if (!code)
 		code = load_module(job, image, &text, log, slot);
 	if (!code)
-		values[0] = image_is_stateless(image, job->message.load_module.bytes);
+		values[0] = !(*slot)->leaves;
 	free(image);
 	values[1] = text.prints;
 	job_reply(job, executor_code(job->executor, code), values, code ? 0 : 2, log);
@@ -451,6 +452,7 @@ static void module_end(struct session *session, struct module *module)
 		module->unpublished = function->next;
 		function_free(function);
 	}
+	remains_forget(session, module);
 	free(module->globals);
 	module->globals = NULL;
 	bury_module(session->executor, module);
@@ -470,6 +472,7 @@ static void unload_finish(struct job *job)
 	}
 	if (!code) {
 		graph_free_forgotten(job->session, job->ticket);
+		remains_forget_launches(job->session, *slot);
 		module_end(job->session, *slot);
 		*slot = NULL;
 	}
@@ -547,6 +550,7 @@ static struct function *function_new(struct module *module, struct backend_funct
 	function->backend = backend;
 	function->module = module;
 	function->next = NULL;
+	function->leaves = false;
 	memcpy(&function->info, info, info_bytes);
 	function->name = strdup(name);
 	return function->name ? function : function_free(function);
@@ -624,11 +628,13 @@ static void find_function(struct job *job)
 	}
 	if (!look_up(job, module, look_up_function, &found))
 		return;
+	remains_find(job->session, module);
 	function = function_new(module, found.backend, wish->name ? wish->name : "", &found.info);
 	if (!function) {
 		job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, NULL);
 		return;
 	}
+	function->leaves = remains_are_left_by(job->session, module, function->name);
 	/* Pairs with the acquire in module_function(). */
 	atomic_store_explicit(slot, function, memory_order_release);
 	reply_info(job, &found.info);

@@ -221,6 +221,7 @@ const struct backend_ops backend_host = {
 	.link_destroy = host_link_destroy,
 	.module_load = host_module_load,
 	.module_unload = host_module_unload,
+	.module_statics = host_module_statics,
 	.function_find = host_function_find,
 	.global_find = host_global_find,
 	.function_list = host_function_list,

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "server/backend/backend.h"
+#include "server/backend/statics.h"
 
 enum fake_kind {
 	FAKE_LAUNCH,
@@ -62,6 +63,8 @@ struct fake {
 	bool copies_pend;	    /* stream_query: not ready */
 	CUresult query;		    /* stream_query: this, if not 0 */
 	unsigned queries;
+	struct statics statics; /* of every module */
+	uint64_t global_bytes;	/* of every variable; 0: 256 */
 };
 
 extern struct fake fake;
