@@ -41,13 +41,19 @@
 #include "server/backend/sass.h"
 
 #define MACHINE_CUDA 190
-/* Longer names are not looked up. */
-#define NAME_MAX_BYTES 4096u
+/* Longer names are none, with their end. */
+#define NAME_MAX_BYTES 65536u
+/* Of variables' names. */
+#define KEPT_MAX_BYTES 4096u
+#define SECTIONS_MAX   (UINT64_C(1) << 20)
+/* Bytes of tables and code that are looked at, for each byte of the file. */
+#define WORK_FACTOR 64u
 
 /* In st_other: a kernel. */
 #define OTHER_ENTRY 0x10u
 /* Its code is in a section of this name and its own. */
-#define CODE ".text."
+#define CODE  ".text."
+#define SLOTS ".nv.constant4"
 
 #define NOT_UNDERSTOOD "its image is not understood"
 #define NO_MEMORY      "there was no memory to look at its image"
@@ -80,7 +86,18 @@ struct reading {
 	struct slots slots;
 	struct statics *statics;
 	const char *wrong; /* NULL: nothing yet */
+	uint64_t work;	   /* that may still be done, bytes */
+	uint64_t noted;	   /* section of the code that was noted last */
 };
+
+/* Tables may overlap, so that a small file takes for ever. */
+static void spend(struct reading *reading, uint64_t bytes)
+{
+	if (bytes > reading->work)
+		reading->wrong = NOT_UNDERSTOOD;
+	else
+		reading->work -= bytes;
+}
 
 static Elf64_Shdr section_of(const struct elf *elf, uint64_t index)
 {
@@ -102,43 +119,52 @@ static bool elf_open(const uint8_t *image, size_t bytes, struct elf *ret)
 	elf.count = elf.header.e_shnum ? elf.header.e_shnum : first.sh_size;
 	elf.names = elf.header.e_shstrndx == SHN_XINDEX ? first.sh_link : elf.header.e_shstrndx;
 	*ret = elf;
-	return elf.header.e_machine == MACHINE_CUDA;
+	return elf.header.e_machine == MACHINE_CUDA && elf.count <= SECTIONS_MAX;
 }
 
-/* A text in a table of texts; NULL if it does not end in there. */
+/* Where a text in a table of texts begins. @ret_most: its longest, with the end; 0: there is none */
+static const char *text_at(const struct elf *elf, const Elf64_Shdr *table, uint64_t at, uint64_t *ret_most)
+{
+	bool is_there = table->sh_type != SHT_NOBITS && table->sh_type != SHT_NULL && at < table->sh_size;
+	uint64_t most = is_there ? table->sh_size - at : 0;
+
+	*ret_most = most < NAME_MAX_BYTES ? most : NAME_MAX_BYTES;
+	return (const char *)elf->image + (is_there ? table->sh_offset + at : 0);
+}
+
+/* NULL if it does not end in there. */
 static const char *text_in(const struct elf *elf, const Elf64_Shdr *table, uint64_t at)
 {
-	const char *text = (const char *)elf->image + table->sh_offset + at;
+	uint64_t most;
+	const char *text = text_at(elf, table, at, &most);
 
-	if (table->sh_type == SHT_NOBITS || table->sh_type == SHT_NULL || at >= table->sh_size ||
-		!memchr(text, '\0', table->sh_size - at))
-		return NULL;
-	return text;
+	return most && memchr(text, '\0', most) ? text : NULL;
 }
 
-static bool begins(const char *text, const char *with)
+/* @bytes: of `with` that matter; its end may be one. */
+static bool text_begins(
+	const struct elf *elf, const Elf64_Shdr *table, uint64_t at, const char *with, uint64_t bytes)
 {
-	return !strncmp(text, with, strlen(with));
+	uint64_t most;
+	const char *text = text_at(elf, table, at, &most);
+
+	return bytes <= most && !memcmp(text, with, bytes);
 }
 
-/* "" if it has none that ends. */
-static const char *section_name(const struct elf *elf, const Elf64_Shdr *section)
+static bool section_begins(const struct elf *elf, const Elf64_Shdr *section, const char *with)
 {
 	Elf64_Shdr names = section_of(elf, elf->names);
-	const char *name = text_in(elf, &names, section->sh_name);
 
-	return name ? name : "";
+	return text_begins(elf, &names, section->sh_name, with, strlen(with));
 }
 
 /* What a block or a thread has for itself is gone with it. */
 static bool holds_variables(const struct elf *elf, const Elf64_Shdr *section)
 {
-	const char *name = section_name(elf, section);
-
-	if (!section->sh_size || begins(name, ".nv.merc.") || begins(name, ".nv.shared") ||
-		begins(name, ".nv.local"))
+	if (!section->sh_size || section_begins(elf, section, ".nv.merc.") ||
+		section_begins(elf, section, ".nv.shared") || section_begins(elf, section, ".nv.local"))
 		return false;
-	return begins(name, ".nv.global") ||
+	return section_begins(elf, section, ".nv.global") ||
 	       ((section->sh_flags & SHF_ALLOC) && (section->sh_flags & SHF_WRITE));
 }
 
@@ -240,7 +266,8 @@ static bool is_numbered(const char *name, const char *stem)
 {
 	const char *number = name + strlen(stem);
 
-	return begins(name, stem) && *number && strspn(number, "0123456789") == strlen(number);
+	return !strncmp(name, stem, strlen(stem)) && *number &&
+	       strspn(number, "0123456789") == strlen(number);
 }
 
 static bool is_text(const uint8_t *bytes, uint64_t count)
@@ -248,9 +275,18 @@ static bool is_text(const uint8_t *bytes, uint64_t count)
 	return count && memchr(bytes, '\0', count) == bytes + count - 1;
 }
 
-static bool is_literal(
-	const struct elf *elf, const char *name, const Elf64_Shdr *section, const Elf64_Sym *symbol)
+static bool is_literal(const struct reading *reading, const Elf64_Shdr *section, const Elf64_Sym *symbol)
 {
+	const struct elf *elf = &reading->elf;
+	const Elf64_Shdr *texts = &reading->symbols.texts;
+	const char *name;
+
+	if (!text_begins(elf, texts, symbol->st_name, "$str", 4) &&
+		!text_begins(elf, texts, symbol->st_name, "__unnamed_", 10))
+		return false;
+	name = text_in(elf, texts, symbol->st_name);
+	if (!name)
+		return false;
 	if (strcmp(name, "$str") != 0 && !is_numbered(name, "$str$") && !is_numbered(name, "__unnamed_"))
 		return false;
 	return section->sh_type == SHT_PROGBITS && symbol->st_value <= section->sh_size &&
@@ -263,7 +299,6 @@ static bool may_be_written(const struct reading *reading, uint64_t index)
 {
 	Elf64_Sym symbol = symbol_at(reading, index);
 	uint64_t at = section_index(reading, index, &symbol);
-	const char *name = symbol_name(reading, &symbol);
 	Elf64_Shdr section;
 
 	if (symbol.st_shndx == SHN_UNDEF || symbol.st_shndx == SHN_ABS)
@@ -271,8 +306,7 @@ static bool may_be_written(const struct reading *reading, uint64_t index)
 	if (at == reading->elf.count)
 		return true;
 	section = section_of(&reading->elf, at);
-	return holds_variables(&reading->elf, &section) &&
-	       !(name && is_literal(&reading->elf, name, &section, &symbol));
+	return holds_variables(&reading->elf, &section) && !is_literal(reading, &section, &symbol);
 }
 
 /* ---- whose code has it ---- */
@@ -280,13 +314,20 @@ static bool may_be_written(const struct reading *reading, uint64_t index)
 /* Code has the symbol's address. */
 static void note_had_by(struct reading *reading, uint64_t symbol, uint64_t section)
 {
-	Elf64_Shdr code = section_of(&reading->elf, section);
-	const char *name = section_name(&reading->elf, &code);
+	Elf64_Shdr code = section_of(&reading->elf, section),
+		   names = section_of(&reading->elf, reading->elf.names);
+	const char *name;
 
 	if (!may_be_written(reading, symbol))
 		return;
 	reading->symbols.is_had[symbol] = true;
-	if (reading->symbols.is_entry[section] && begins(name, CODE))
+	if (reading->noted == section)
+		return;
+	reading->noted = section;
+	name = reading->symbols.is_entry[section] && section_begins(&reading->elf, &code, CODE)
+		       ? text_in(&reading->elf, &names, code.sh_name)
+		       : NULL;
+	if (name)
 		statics_add_kernel(reading->statics, name + strlen(CODE));
 	else
 		reading->statics->every = true;
@@ -329,7 +370,7 @@ static void note_relocation(struct reading *reading, uint64_t symbol, uint64_t t
 static bool is_relocations(const struct elf *elf, const Elf64_Shdr *section)
 {
 	return section->sh_size && (section->sh_type == SHT_REL || section->sh_type == SHT_RELA ||
-					   begins(section_name(elf, section), ".nv.resolvedrela"));
+					   section_begins(elf, section, ".nv.resolvedrela"));
 }
 
 /* Whether it changes something that is loaded; of debug information nothing is. */
@@ -346,6 +387,7 @@ static void read_relocations(struct reading *reading, const Elf64_Shdr *section)
 	if ((section->sh_entsize != sizeof(Elf64_Rel) && section->sh_entsize != sizeof(Elf64_Rela)) ||
 		section->sh_link != reading->symbols.index || section->sh_type == SHT_NOBITS)
 		reading->wrong = NOT_UNDERSTOOD;
+	spend(reading, section->sh_size);
 	for (uint64_t at = 0; !reading->wrong && section->sh_size - at >= section->sh_entsize;
 		at += section->sh_entsize) {
 		memcpy(&one, reading->elf.image + section->sh_offset + at, sizeof(one));
@@ -359,10 +401,13 @@ static void read_relocations(struct reading *reading, const Elf64_Shdr *section)
 /* Return: NULL or what is wrong. */
 static const char *slots_open(const struct elf *elf, struct slots *slots)
 {
+	Elf64_Shdr names = section_of(elf, elf->names);
+
 	for (uint64_t i = 1; i < elf->count && !slots->index; i++) {
 		Elf64_Shdr section = section_of(elf, i);
 
-		if (section.sh_type != SHT_PROGBITS || strcmp(section_name(elf, &section), ".nv.constant4"))
+		if (section.sh_type != SHT_PROGBITS ||
+			!text_begins(elf, &names, section.sh_name, SLOTS, sizeof(SLOTS)))
 			continue;
 		slots->index = i;
 		slots->count = section.sh_size / SASS_SLOT_BYTES;
@@ -381,6 +426,9 @@ static void read_code(struct reading *reading, uint64_t index, bool is_known)
 	const struct sass_table table = {slots->count, slots->is_function, slots->is_read};
 
 	if (!(section.sh_flags & SHF_EXECINSTR) || section.sh_type == SHT_NOBITS || !slots->count)
+		return;
+	spend(reading, section.sh_size + slots->count);
+	if (reading->wrong)
 		return;
 	memset(slots->is_read, 0, slots->count * sizeof(bool));
 	is_known =
@@ -499,12 +547,12 @@ void statics_add_more(struct statics *statics, const char *why)
 
 void statics_add(struct statics *statics, const char *name, uint64_t bytes)
 {
-	size_t length = strnlen(name, NAME_MAX_BYTES);
+	size_t length = strnlen(name, KEPT_MAX_BYTES);
 	struct statics_variable *grown;
 	char *copy;
 
-	if (length == NAME_MAX_BYTES || statics->count == STATICS_MAX) {
-		statics_add_more(statics, "it has too many variables");
+	if (length == KEPT_MAX_BYTES || statics->count == STATICS_MAX) {
+		statics_add_more(statics, "it has too many variables, or their names are too long");
 		return;
 	}
 	copy = strndup(name, length);
@@ -541,7 +589,7 @@ static void merge(struct statics *statics, const struct statics *own)
 void statics_add_cubin(struct statics *statics, const uint8_t *image, size_t bytes)
 {
 	struct statics own = {0};
-	struct reading reading = {.statics = &own};
+	struct reading reading = {.statics = &own, .work = bytes * WORK_FACTOR};
 
 	if (elf_open(image, bytes, &reading.elf))
 		read_cubin(&reading);

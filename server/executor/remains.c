@@ -44,7 +44,7 @@ void remains_deinit(struct remains *remains)
 static void add(struct remains *remains, uint32_t module, struct range range, const char *what)
 {
 	struct remain *grown = NULL;
-	char *copy = remains->count < REMAINS_MAX ? strdup(what) : NULL;
+	char *copy = remains->count < REMAINS_MAX ? strndup(what, REMAINS_TEXT - 1) : NULL;
 
 	if (copy)
 		grown = realloc(remains->at, (remains->count + 1) * sizeof(*grown));

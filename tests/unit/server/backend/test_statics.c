@@ -444,6 +444,53 @@ START_TEST(tables_may_lie)
 }
 END_TEST
 
+/* Every section is code, and all of the file: a file of some KiB that would be read for ever. */
+START_TEST(sections_may_lie_on_one_another)
+{
+	static const char names[] = "\0.text.kernel\0.nv.constant4";
+	const Elf64_Sym symbols[2] = {
+		{0}, {.st_info = ELF64_ST_INFO(STB_LOCAL, STT_NOTYPE), .st_shndx = SHN_ABS}};
+	const unsigned count = 2000;
+	Elf64_Ehdr head = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, [EI_ABIVERSION] = 7},
+		.e_machine = 190,
+		.e_flags = 90,
+		.e_shoff = sizeof(head),
+		.e_shentsize = sizeof(Elf64_Shdr),
+		.e_shnum = (Elf64_Half)count,
+		.e_shstrndx = 1};
+	size_t tables = sizeof(head) + count * sizeof(Elf64_Shdr),
+	       bytes = tables + sizeof(names) + sizeof(symbols);
+	Elf64_Shdr *sections;
+	struct statics statics;
+
+	image = calloc(1, bytes);
+	memcpy(image, &head, sizeof(head));
+	memcpy(image + tables, names, sizeof(names));
+	memcpy(image + tables + sizeof(names), symbols, sizeof(symbols));
+	sections = (void *)(image + sizeof(head));
+	for (unsigned i = 4; i < count; i++)
+		sections[i] = (Elf64_Shdr){.sh_type = SHT_PROGBITS,
+			.sh_name = 1,
+			.sh_flags = SHF_ALLOC | SHF_EXECINSTR,
+			.sh_size = bytes};
+	sections[1] = (Elf64_Shdr){.sh_type = SHT_STRTAB, .sh_offset = tables, .sh_size = sizeof(names)};
+	sections[2] = (Elf64_Shdr){.sh_type = SHT_SYMTAB,
+		.sh_link = 1,
+		.sh_entsize = sizeof(Elf64_Sym),
+		.sh_offset = tables + sizeof(names),
+		.sh_size = sizeof(symbols)};
+	sections[3] =
+		(Elf64_Shdr){.sh_type = SHT_PROGBITS, .sh_name = 14, .sh_flags = SHF_ALLOC, .sh_size = 64};
+	statics = statics_of(image, bytes);
+	ck_assert_ptr_nonnull(statics.more);
+	statics_deinit(&statics);
+	head.e_shnum = 40;
+	memcpy(image, &head, sizeof(head));
+	statics = statics_of(image, bytes);
+	ck_assert(statics_are_none(&statics));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("statics");
@@ -463,6 +510,7 @@ int main(void)
 	tcase_add_loop_test(tests, images_may_be_cut_off, 0, ALL);
 	tcase_add_loop_test(tests, images_may_lie, 0, ALL);
 	tcase_add_loop_test(tests, tables_may_lie, 0, 2);
+	tcase_add_test(tests, sections_may_lie_on_one_another);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
