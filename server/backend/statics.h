@@ -32,11 +32,8 @@ struct statics {
 	bool every;
 };
 
-/**
- * Adds what a cubin's kernels can leave behind. Any bytes; what is not understood becomes `more`.
- * Images of which only one will be loaded are added one after the other. Any thread.
- */
-void statics_add_cubin(struct statics *statics, const uint8_t *image, size_t bytes);
+/** Adds what another image's kernels can leave behind; only one of the two will be loaded. */
+void statics_merge(struct statics *statics, const struct statics *other);
 
 /** Adds one variable. `more` says so if that cannot be. */
 void statics_add(struct statics *statics, const char *name, uint64_t bytes);

@@ -8,7 +8,8 @@
 //   load           what cannot be taken along is noted, with the reason; else that nothing is found yet
 //   first kernel   the module is on the device now, so its variables are: each is looked up by its name, in
 //                  the active executor and in the standby at the same point of the same sequence of
-//                  requests. So they are at the same addresses, which is checked in the end (variable.c)
+//                  requests. So they are at the same addresses, unless the two have had different modules
+//                  before; that is checked in the end (variable.c)
 //   unload         all of it is forgotten; the client may give its number to another module
 //
 // Before a kernel that may write there is given to a device, a bit in the session's own memory says so, which

@@ -13,7 +13,8 @@
 //                    to the same addresses
 //
 // Of the file it is believed only what values there are: a range is written if it is one of the session's
-// own, and from the generation that served the session last. An executor that dies while it takes over has
+// own, and from the generation that served the session last. At another address no value is of use: there may
+// be a pointer to its variable anywhere. An executor that dies while it takes over has
 // changed the variables of those whom it served, and values from before are not theirs any more.
 //
 // A session whose values cannot be had is not in the file, with none of its ranges, and is told there

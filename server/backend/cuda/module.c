@@ -19,12 +19,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/backend/cubin.h"
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/handles.h"
 #include "server/backend/cuda/jit.h"
 #include "server/backend/cuda/text.h"
 #include "server/backend/image.h"
-#include "server/backend/statics.h"
 #include "server/log.h"
 
 struct backend_module {
@@ -89,7 +89,7 @@ static CUresult look_at(void *context, const uint8_t *cubin, size_t bytes, struc
 {
 	struct look *look = context;
 
-	statics_add_cubin(look->statics, cubin, bytes);
+	cubin_add_statics(look->statics, cubin, bytes);
 	return look->text ? cuda_text_direct(look->text, cubin, bytes, ret) : CUDA_SUCCESS;
 }
 

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/backend/cubin.h"
 #include "server/backend/fatbin.h"
 #include "server/backend/image.h"
 #include "server/backend/sass.h"
-#include "server/backend/statics.h"
 #include "tests/lib/suite.h"
 
 #define IMAGE_BYTES 65536u
@@ -46,7 +46,7 @@ static void unload(void)
 static CUresult look_at(void *context, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)
 {
 	(void)ret;
-	statics_add_cubin(context, cubin, bytes);
+	cubin_add_statics(context, cubin, bytes);
 	return CUDA_SUCCESS;
 }
 
@@ -56,7 +56,7 @@ static struct statics statics_of(const uint8_t *bytes, size_t count)
 	struct fatbin_bytes none = {0};
 
 	if (image_check(bytes, count) != IMAGE_FATBIN)
-		statics_add_cubin(&statics, bytes, count);
+		cubin_add_statics(&statics, bytes, count);
 	else if (fatbin_rewrite(bytes, 90, look_at, &statics, &none))
 		statics_add_more(&statics, "it cannot be unpacked");
 	ck_assert_ptr_null(none.at);
@@ -493,8 +493,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("statics");
-	TCase *tests = tcase_create("statics");
+	Suite *suite = suite_create("cubin");
+	TCase *tests = tcase_create("cubin");
 
 	tcase_set_timeout(tests, 240);
 	tcase_add_checked_fixture(tests, NULL, unload);
