@@ -31,6 +31,8 @@
 #define SHM_STREAMS 2048u
 /* Events of one session that exist at a time. */
 #define SHM_EVENTS 65536u
+/* Modules of one session that exist at a time; ids are the client's, 1 … SHM_MODULES - 1. */
+#define SHM_MODULES 4096u
 /* Timelines kept; generation g uses timeline g % SHM_TIMELINES. */
 #define SHM_TIMELINES 4u
 /* One journal block; the largest record fits. */
@@ -124,6 +126,10 @@ struct shm_server_header {
 	uint32_t reserved1;
 	/* Human-readable reason of FAULTED or CLOSED; written before state. */
 	char reason[256];
+	/* A bit for each module: kernels of it have been given to a device, and may have left something
+	 * behind there that no program can see. Serving and module thread of an executor write, the next one
+	 * reads (executor/remains.c). Added at the end of a page that older clients have mapped as well. */
+	word64 ran[SHM_MODULES / 64];
 };
 
 /* Completion word of one stream: the highest seq known done. Written by the GPU (mark) or, while nothing of
@@ -173,7 +179,8 @@ static_assert(sizeof(struct shm_client_header) == 128 + SHM_STREAMS * 32, "part 
 static_assert(sizeof(struct shm_stream_state) == 64, "one cache line per stream");
 static_assert(offsetof(struct shm_server_header, head) == 64, "own cache line");
 static_assert(offsetof(struct shm_server_header, reason) == 120, "part of the ABI");
-static_assert(sizeof(struct shm_server_header) == 384, "part of the ABI");
+static_assert(offsetof(struct shm_server_header, ran) == 376, "part of the ABI");
+static_assert(sizeof(struct shm_server_header) == 896, "no more than a page: the states are behind it");
 static_assert(sizeof(struct shm_timeline) == SHM_STREAMS * 16, "part of the ABI");
 static_assert(sizeof(struct shm_block) == SHM_BLOCK_BYTES, "part of the ABI");
 

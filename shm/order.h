@@ -21,7 +21,10 @@ typedef _Atomic uint64_t word64;
 #define word_relaxed(w)	   atomic_load_explicit((w), memory_order_relaxed)
 #define word_release(w, v) atomic_store_explicit((w), (v), memory_order_release)
 #define word_set(w, v)	   atomic_store_explicit((w), (v), memory_order_relaxed)
-#define word_fence()	   atomic_thread_fence(memory_order_seq_cst)
+/* For a word of several writers, each with bits of its own. */
+#define word_add(w, bits)    atomic_fetch_or_explicit((w), (bits), memory_order_release)
+#define word_remove(w, bits) atomic_fetch_and_explicit((w), ~(bits), memory_order_release)
+#define word_fence()	     atomic_thread_fence(memory_order_seq_cst)
 
 /* Tells the processor that this is a spin loop. */
 static inline void word_pause(void)

@@ -31,6 +31,7 @@ struct backend_sink;
 struct backend_graph;
 struct backend_link;
 struct backend_array;
+struct statics;
 
 #define BACKEND_PARAMS_MAX    4096u
 #define BACKEND_FUNC_ATTRS    16u
@@ -193,6 +194,8 @@ struct backend_ops {
 	CUresult (*module_load)(const void *image, size_t bytes, const struct wire_options *options,
 		struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module);
 	CUresult (*module_unload)(struct backend_module *module);
+	/* What its kernels can leave behind in the context; valid until it is unloaded. */
+	const struct statics *(*module_statics)(const struct backend_module *module);
 	/* The function is on the device afterwards: no launch of it loads anything. Needs a gap if nothing
 	 * was looked up in the module before. */
 	CUresult (*function_find)(struct backend_module *module, const char *name, bool gap,

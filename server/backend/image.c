@@ -6,9 +6,7 @@
 // the outer structure is checked, everything that says where something else lies; the contents are the
 // driver's business.
 //
-// Does it have a state of its own? A device's heap is one as well: machine code names what it calls there.
-//
-// And is there code for this device in it? Machine code is exact about the device, but for plain code of the
+// Is there code for this device in it? Machine code is exact about the device, but for plain code of the
 // same major version with a lower minor one.
 //
 // Pure functions on untrusted bytes; any thread.
@@ -127,14 +125,20 @@ enum image_kind image_check(const void *image, size_t bytes)
 	return magic == WRAPPER_MAGIC || memchr(image, '\0', sizeof(magic)) ? IMAGE_BAD : IMAGE_TEXT;
 }
 
+unsigned image_architecture(const void *elf)
+{
+	Elf64_Ehdr header;
+
+	memcpy(&header, elf, sizeof(header));
+	return header.e_ident[EI_ABIVERSION] >= ABI_NEW ? ARCH_NEW(header.e_flags) : ARCH_OLD(header.e_flags);
+}
+
 static bool elf_is_for(const uint8_t *image, unsigned arch)
 {
 	Elf64_Ehdr header;
 
 	memcpy(&header, image, sizeof(header));
-	return header.e_machine == MACHINE_CUDA &&
-	       arch == (header.e_ident[EI_ABIVERSION] >= ABI_NEW ? ARCH_NEW(header.e_flags)
-								 : ARCH_OLD(header.e_flags));
+	return header.e_machine == MACHINE_CUDA && arch == image_architecture(image);
 }
 
 static bool fatbin_has_code(const uint8_t *image, unsigned arch)
@@ -164,115 +168,6 @@ bool image_has_code(const void *image, size_t bytes, unsigned arch)
 	default:
 		return false;
 	}
-}
-
-/* An ELF file that was checked: everything in the sections lies inside. */
-struct elf {
-	const uint8_t *image;
-	Elf64_Ehdr header;
-	uint64_t count, names;
-};
-
-static Elf64_Shdr section_of(const struct elf *elf, uint64_t index)
-{
-	Elf64_Shdr section;
-
-	memcpy(&section, elf->image + elf->header.e_shoff + index * sizeof(section), sizeof(section));
-	return section;
-}
-
-static struct elf elf_of(const uint8_t *image)
-{
-	struct elf elf = {.image = image};
-	Elf64_Shdr first;
-
-	memcpy(&elf.header, image, sizeof(elf.header));
-	first = section_of(&elf, 0);
-	elf.count = elf.header.e_shnum ? elf.header.e_shnum : first.sh_size;
-	elf.names = elf.header.e_shstrndx == SHN_XINDEX ? first.sh_link : elf.header.e_shstrndx;
-	return elf;
-}
-
-/* A text in a table of texts; NULL if it does not end in there. */
-static const char *text_in(const struct elf *elf, const Elf64_Shdr *table, uint64_t at)
-{
-	const char *text = (const char *)elf->image + table->sh_offset + at;
-
-	if (table->sh_type == SHT_NOBITS || table->sh_type == SHT_NULL || at >= table->sh_size ||
-		!memchr(text, '\0', table->sh_size - at))
-		return NULL;
-	return text;
-}
-
-static bool is_among(const char *text, const char *const *list, size_t count)
-{
-	for (size_t i = 0; text && i < count; i++)
-		if (!strcmp(text, list[i]))
-			return true;
-	return false;
-}
-
-/* Writable sections that hold nothing of the program's. */
-static const char *const loaders[] = {
-	".dynamic", ".got", ".got.plt", ".data.rel.ro", ".init_array", ".fini_array"};
-/* What a kernel may call of the driver's without leaving anything behind. */
-static const char *const harmless[] = {"vprintf"};
-
-static bool holds_variables(const struct elf *elf, const Elf64_Shdr *section)
-{
-	Elf64_Shdr names = section_of(elf, elf->names);
-	const char *name = text_in(elf, &names, section->sh_name);
-
-	if (!name)
-		return true;
-	if (elf->header.e_machine == MACHINE_CUDA)
-		return section->sh_size && !strncmp(name, ".nv.global", 10);
-	return section->sh_size && (section->sh_flags & SHF_ALLOC) && (section->sh_flags & SHF_WRITE) &&
-	       !is_among(name, loaders, sizeof(loaders) / sizeof(loaders[0]));
-}
-
-/* Of a table of symbols in machine code for a device. */
-static bool calls_out(const struct elf *elf, const Elf64_Shdr *table)
-{
-	Elf64_Shdr texts;
-	Elf64_Sym symbol;
-
-	if (table->sh_link >= elf->count)
-		return true;
-	texts = section_of(elf, table->sh_link);
-	/* The first one is none. */
-	for (uint64_t i = 1; i < table->sh_size / sizeof(symbol); i++) {
-		memcpy(&symbol, elf->image + table->sh_offset + i * sizeof(symbol), sizeof(symbol));
-		if (symbol.st_shndx != SHN_UNDEF || ELF64_ST_TYPE(symbol.st_info) == STT_OBJECT)
-			continue;
-		if (!is_among(text_in(elf, &texts, symbol.st_name), harmless,
-			    sizeof(harmless) / sizeof(harmless[0])))
-			return true;
-	}
-	return false;
-}
-
-bool image_is_stateless(const void *image, size_t bytes)
-{
-	bool symbols = false;
-	struct elf elf;
-
-	if (image_check(image, bytes) != IMAGE_ELF)
-		return false;
-	elf = elf_of(image);
-	for (uint64_t i = 1; i < elf.count; i++) {
-		Elf64_Shdr section = section_of(&elf, i);
-
-		if (holds_variables(&elf, &section))
-			return false;
-		if (section.sh_type != SHT_SYMTAB || elf.header.e_machine != MACHINE_CUDA)
-			continue;
-		symbols = true;
-		if (calls_out(&elf, &section))
-			return false;
-	}
-	/* Without them nobody knows what it calls. */
-	return symbols || elf.header.e_machine != MACHINE_CUDA;
 }
 
 #define ARCHIVE_MAGIC "!<arch>\n"

@@ -26,12 +26,8 @@ enum image_kind {
  */
 bool image_has_code(const void *image, size_t bytes, unsigned arch);
 
-/**
- * Whether kernels of the image can leave nothing behind but in memory that they are given: it has no
- * variables that they could change, and calls nothing that has. No for what cannot be told: texts, fat
- * binaries. Any bytes; any thread.
- */
-bool image_is_stateless(const void *image, size_t bytes);
+/** The device that machine code is for, 10 * major + minor. @elf: has passed image_check() as IMAGE_ELF */
+unsigned image_architecture(const void *elf);
 
 /** Whether these are the bytes of an archive (ar) whose members lie inside. Any bytes; any thread. */
 bool image_is_archive(const void *image, size_t bytes);

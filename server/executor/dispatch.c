@@ -105,6 +105,7 @@ static int issue_launch(struct session *session, struct stream *stream, struct f
 	launch.seq = record->seq;
 	launch.stream_slot = stream->slot;
 	retire_phase(session, stream, STREAM_COMPUTES);
+	remains_note_launch(session, function);
 	begin(stream, record);
 	stray_note_launch(session);
 	if (!code)

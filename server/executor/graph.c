@@ -27,6 +27,7 @@ struct graph {
 		*backend; /* NULL: not built; serving thread, before it is published module thread */
 	struct backend_node *nodes; /* NULL: not built; point into bytes */
 	uint32_t function;	    /* of the first kernel; 0: none */
+	bool has_run;		    /* what its kernels can leave behind is noted. Serving thread */
 };
 
 static const struct frmps_graph_head *head_of(const struct graph *graph)
@@ -378,6 +379,21 @@ void graph_table_deinit(struct session *session)
 
 /* ---- launching ---- */
 
+static void note_launches(struct session *session, const struct graph *graph)
+{
+	const struct frmps_graph_node *node = graph_form_first(head_of(graph));
+
+	for (uint32_t i = 0; i < head_of(graph)->nodes; i++, node = graph_form_next(node)) {
+		const struct frmps_launch *body = graph_form_body(node);
+		const struct function *function = node->op == FRMPS_OP_LAUNCH
+							  ? module_function(&session->modules, body->function)
+							  : NULL;
+
+		if (function)
+			remains_note_launch(session, function);
+	}
+}
+
 CUresult graph_launch(struct session *session, struct stream *stream, uint32_t id, uint64_t seq)
 {
 	struct graph *graph = find(session, id);
@@ -387,6 +403,9 @@ CUresult graph_launch(struct session *session, struct stream *stream, uint32_t i
 		code = build(session, graph);
 	if (code)
 		return code;
+	if (!graph->has_run)
+		note_launches(session, graph);
+	graph->has_run = true;
 	return session_ops(session)->graph_launch(stream->backend, graph->backend,
 		&(struct backend_launch){
 			.session = session->id,

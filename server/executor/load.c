@@ -19,7 +19,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "server/backend/image.h"
 #include "server/executor/compiler.h"
 #include "server/executor/module.h"
 #include "server/executor/session.h"
@@ -60,16 +59,13 @@ static int make_file(const struct load *load)
 	return fd;
 }
 
-/* Values: whether its kernels have no state; whether they print; bytes of what was compiled, if that goes
- * along.
- */
-static void answer(struct job *job, bool prints)
+/* Values: whether its kernels leave nothing behind; whether they print; bytes of what was compiled, if that
+ * goes along. */
+static void answer(struct job *job, const struct module *module, bool prints)
 {
 	struct load *load = job->load;
 	int fd = load->code ? make_file(load) : -1;
-	bool is_stateless = load->code ? image_is_stateless(load->code, load->code_bytes)
-				       : image_is_stateless(load->image, job->message.load_module.bytes);
-	const uint64_t values[] = {is_stateless, prints, load->code_bytes};
+	const uint64_t values[] = {!module->leaves, prints, load->code_bytes};
 	struct wire_reply reply = {.values = {values, fd < 0 ? 2 : 3}, .text = load->log};
 
 	job_reply_file(job, &reply, fd);
@@ -109,9 +105,11 @@ static void load(struct job *job)
 		job_reply(job, result, NULL, 0, job->load->log);
 		return;
 	}
+	module->id = job->message.load_module.module;
 	contain_note_module(job->executor, module->backend, job->session->id);
+	remains_add_module(job->session, module);
 	*slot = module;
-	answer(job, prints);
+	answer(job, module, prints);
 }
 
 /* Module thread again. */

@@ -419,6 +419,7 @@ static void module_end(struct session *session, struct module *module)
 		module->unpublished = function->next;
 		function_free(function);
 	}
+	remains_forget(session, module);
 	free(module->globals);
 	module->globals = NULL;
 	bury_module(session->executor, module);
@@ -438,6 +439,7 @@ static void unload_finish(struct job *job)
 	}
 	if (!code) {
 		graph_free_forgotten(job->session, job->ticket);
+		remains_forget_launches(job->session, *slot);
 		module_end(job->session, *slot);
 		*slot = NULL;
 	}
@@ -515,6 +517,7 @@ static struct function *function_new(struct module *module, struct backend_funct
 	function->backend = backend;
 	function->module = module;
 	function->next = NULL;
+	function->leaves = false;
 	memcpy(&function->info, info, info_bytes);
 	function->name = strdup(name);
 	return function->name ? function : function_free(function);
@@ -592,11 +595,13 @@ static void find_function(struct job *job)
 	}
 	if (!look_up(job, module, look_up_function, &found))
 		return;
+	remains_find(job->session, module);
 	function = function_new(module, found.backend, wish->name ? wish->name : "", &found.info);
 	if (!function) {
 		job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, NULL);
 		return;
 	}
+	function->leaves = remains_are_left_by(job->session, module, function->name);
 	/* Pairs with the acquire in module_function(). */
 	atomic_store_explicit(slot, function, memory_order_release);
 	reply_info(job, &found.info);

@@ -15,10 +15,11 @@
 #include "server/executor/job.h"
 #include "server/executor/object.h"
 #include "server/executor/range.h"
+#include "shm/layout.h"
 #include "shm/order.h"
 
 /* Bounds of one session. Ids are the client's, 1 … bound - 1. */
-#define MODULE_MAX   4096u
+#define MODULE_MAX   SHM_MODULES
 #define FUNCTION_MAX 65536u
 /* Modules that wait to be unloaded, of all sessions: with more a client waits for the unloading. */
 #define GRAVES_MAX 256u
@@ -30,6 +31,7 @@ struct function {
 	struct module *module;
 	struct function *next; /* of the module's unpublished ones */
 	char *name;
+	bool leaves;			   /* it can leave something behind (remains.c) */
 	struct backend_function_info info; /* ends behind the last parameter: always the last member */
 };
 
@@ -39,7 +41,11 @@ struct module {
 	uint32_t global_count;
 	struct function *unpublished;
 	struct module *next; /* among the graves */
-	bool dying;	     /* no new lookups: an unload is under way */
+	uint32_t id;
+	bool dying;    /* no new lookups: an unload is under way */
+	bool leaves;   /* its kernels can leave something behind (remains.c); constant */
+	bool is_found; /* where that is is known */
+	bool has_run;  /* one that can was launched. Serving thread */
 };
 
 typedef _Atomic(struct function *) function_word;

@@ -35,6 +35,7 @@ struct session *session_new(struct executor *executor, uint64_t id)
 	range_set_init(&session->device_maps, false);
 	range_set_init(&session->host_maps, false);
 	range_set_init(&session->unpinning, false);
+	remains_init(&session->remains);
 	event_table_init(&session->events);
 	TAILQ_INIT(&session->held);
 	TAILQ_INIT(&session->unmarked);
@@ -58,6 +59,7 @@ struct session *session_unref(struct session *session)
 	range_set_deinit(&session->device_maps);
 	range_set_deinit(&session->host_maps);
 	range_set_deinit(&session->unpinning);
+	remains_deinit(&session->remains);
 	pthread_mutex_destroy(&session->events.lock);
 	free(session->streams);
 	free(session);

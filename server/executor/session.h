@@ -34,6 +34,7 @@
 #include "server/executor/module.h"
 #include "server/executor/object.h"
 #include "server/executor/range.h"
+#include "server/executor/remains.h"
 #include "server/executor/stray.h"
 #include "server/executor/stream.h"
 #include "shm/region.h"
@@ -81,6 +82,7 @@ struct session {
 	struct stray stray;
 
 	struct module_table modules;
+	struct remains remains;
 	struct graph_table graphs;
 	struct array_table arrays;
 	struct object_table objects;

@@ -28,9 +28,10 @@
 //   3. nothing in doubt: go on. Otherwise repeat.c must prove that all of it may be repeated; if not:
 //      FAULTED with the fault's code and a reason that names the command. A suspect's kernels may be
 //      repeated, but not beside others: SUSPENDED, everything stays as it was (failover/probation.c)
-//   4. its modules' variables, as far as it has asked for addresses, get the values that came with Activate
-//      (variable.c). Where these are not all there and the session has ever had anything issued: FAULTED. A
-//      kernel or a copy may have written there, and nobody knows what
+//   4. its modules' variables, those whose addresses it has asked for and those that its kernels may have
+//      written (remains.c), get the values that came with Activate (variable.c). Where these are not all
+//      there and the session has ever had anything issued: FAULTED. A kernel or a copy may have written
+//      there, and nobody knows what
 //   5. write `done` into the new generation's timeline, then release `generation`, then set issued and
 //      marked back to done, then state = RUNNING, then wake. Commands done+1 … are issued again by the
 //      serving thread.
@@ -351,11 +352,19 @@ static bool has_issued(const struct session *session)
 	return false;
 }
 
-/* Return: whether its modules' variables have the values that its work expects. */
-static bool restore_variables(struct session *session, const struct variable_set *variables)
+/* Return: whether its modules' variables have the values that its work expects; else the text says why not.
+ */
+static bool restore_variables(struct session *session, const struct variable_set *variables,
+	const char *cause, char *text, size_t size)
 {
-	return !has_issued(session) ||
-	       variable_restore(session, variables, word_acquire(&session->view.server->generation));
+	char why[REMAINS_TEXT];
+
+	if (!has_issued(session) ||
+		variable_restore(session, variables, word_acquire(&session->view.server->generation), why))
+		return true;
+	snprintf(text, size, "the values of its modules' variables were lost when %s%s%s", cause,
+		*why ? ": " : "", why);
+	return false;
 }
 
 static void set_back(struct session *session, struct stream *stream)
@@ -428,11 +437,10 @@ enum takeover_verdict takeover_session(struct session *session, uint32_t generat
 	verdict = resolve(session, recover == TAKEOVER_PROBATION, cause, text, sizeof(text));
 	if (verdict == TAKEOVER_FAULTED)
 		return fault(session, code, text);
-	if (!restore_variables(session, variables)) {
+	if (!restore_variables(session, variables, cause, text, sizeof(text))) {
 		/* Lost on the way: the session is untouched, and the next executor can do it. */
 		if (executor_is_lost(session->executor))
 			return TAKEOVER_FAULTED;
-		snprintf(text, sizeof(text), "the values of its modules' variables were lost when %s", cause);
 		return fault(session, code, text);
 	}
 	if (verdict == TAKEOVER_SUSPENDED)

@@ -2,8 +2,8 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // Module variables are in the context: the next executor's images hold the values that they were loaded with.
-// Those of which a program has asked for the address (session->globals) are at the same address in both, and
-// go along:
+// Those of which a program has asked for the address (session->globals), and those that its kernels may have
+// written (remains.c), are at the same address in both, and go along:
 //
 //   module thread of the executor that halts gently (halt.c): nothing runs and the gate is closed. Each range
 //                    of each session that goes on is copied through a registered page into a memfd, which
@@ -13,15 +13,18 @@
 //                    to the same addresses
 //
 // Of the file it is believed only what values there are: a range is written if it is one of the session's
-// own, and from the generation that served the session last. An executor that dies while it takes over has
+// own, and from the generation that served the session last. At another address no value is of use: there may
+// be a pointer to its variable anywhere. An executor that dies while it takes over has
 // changed the variables of those whom it served, and values from before are not theirs any more.
 //
 // A session whose values cannot be had is not in the file, with none of its ranges, and is told there
-// (takeover.c). That is so when the device does not do the copy in time, and beyond SAVE_MOST or RANGES_MOST.
-// An executor that halts otherwise has work on the device, or a dead context: no values can be had from it.
+// (takeover.c). That is so when the device does not do the copy in time, beyond SAVE_MOST or RANGES_MOST, and
+// where kernels have left more behind than variables with names. An executor that halts otherwise has work on
+// the device, or a dead context: no values can be had from it.
 
 #include "server/executor/variable.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -129,6 +132,35 @@ static bool write_all(int fd, const void *bytes, size_t size)
 	return write(fd, bytes, size) == (ssize_t)size;
 }
 
+/* ---- what there is ---- */
+
+/* What a program may have written by commands, and what its kernels may have. The same in every executor. */
+static int list_ranges(struct session *session, struct remains_list *ret)
+{
+	struct remains_list list;
+	struct range *globals, *all;
+	uint32_t count;
+
+	if (remains_list(session, &list))
+		return -ENOMEM;
+	if (range_set_list(&session->globals, &globals, &count)) {
+		free(list.ranges);
+		return -ENOMEM;
+	}
+	all = realloc(list.ranges, (list.count + count + 1) * sizeof(*all));
+	if (all) {
+		if (count)
+			memcpy(all + list.count, globals, count * sizeof(*all));
+		list.ranges = all;
+		list.count += count;
+		*ret = list;
+	} else {
+		free(list.ranges);
+	}
+	free(globals);
+	return all ? 0 : -ENOMEM;
+}
+
 /* ---- saving ---- */
 
 static bool save_range(struct session *session, int fd, const struct range *range)
@@ -156,25 +188,25 @@ static void save_session(struct session *session, int fd, uint32_t *ranges_left)
 {
 	off_t begin = lseek(fd, 0, SEEK_CUR);
 	uint64_t room = SAVE_MOST - (uint64_t)begin;
-	struct range *ranges;
-	uint32_t count;
+	struct remains_list list;
 	bool fine;
 
-	if (range_set_list(&session->globals, &ranges, &count))
+	if (list_ranges(session, &list))
 		return;
-	fine = count <= *ranges_left;
-	for (uint32_t i = 0; fine && i < count; i++) {
-		uint64_t bytes = ranges[i].end - ranges[i].start + sizeof(struct variable_record);
+	fine = list.count <= *ranges_left && !list.lost[0];
+	for (uint32_t i = 0; fine && i < list.count; i++) {
+		uint64_t bytes = list.ranges[i].end - list.ranges[i].start + sizeof(struct variable_record);
 
-		fine = bytes <= room && save_range(session, fd, &ranges[i]);
+		fine = bytes <= room && save_range(session, fd, &list.ranges[i]);
 		room -= fine ? bytes : 0;
 	}
-	*ranges_left -= fine ? count : 0;
-	free(ranges);
+	*ranges_left -= fine ? list.count : 0;
+	free(list.ranges);
 	if (fine)
 		return;
-	log_warning("the values of variables of session %llu (%s, pid %d) cannot be taken along",
-		(unsigned long long)session->id, session->program, session->pid);
+	log_warning("the values of variables of session %llu (%s, pid %d) cannot be taken along%s%s",
+		(unsigned long long)session->id, session->program, session->pid, list.lost[0] ? ": " : "",
+		list.lost);
 	if (ftruncate(fd, begin) || lseek(fd, begin, SEEK_SET) < 0)
 		log_error("cannot take back what was written of them: %m");
 }
@@ -296,19 +328,22 @@ static const struct variable_place *find_place(const struct variable_set *set, c
 	return NULL;
 }
 
-bool variable_restore(struct session *session, const struct variable_set *set, uint32_t former)
+bool variable_restore(
+	struct session *session, const struct variable_set *set, uint32_t former, char ret_why[REMAINS_TEXT])
 {
-	struct range *ranges;
-	uint32_t count;
-	bool fine = !range_set_list(&session->globals, &ranges, &count);
+	struct remains_list list;
+	bool fine = !list_ranges(session, &list);
 
+	ret_why[0] = '\0';
 	if (!fine)
 		return false;
-	for (uint32_t i = 0; fine && i < count; i++) {
-		const struct variable_place *place = find_place(set, session, former, &ranges[i]);
+	strcpy(ret_why, list.lost);
+	fine = !list.lost[0];
+	for (uint32_t i = 0; fine && i < list.count; i++) {
+		const struct variable_place *place = find_place(set, session, former, &list.ranges[i]);
 
 		fine = place && restore_place(session, set->fd, place);
 	}
-	free(ranges);
+	free(list.ranges);
 	return fine;
 }

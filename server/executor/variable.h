@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/executor/remains.h"
 #include "shm/order.h"
 
 struct backend_stream;
@@ -51,8 +52,10 @@ void variable_set_deinit(struct variable_set *set);
 /**
  * Gives the session's variables the values that they had when generation `former` was halted. Main thread,
  * before the session is served.
+ * @ret_why: what cannot be taken along at all, "" if it is only not there
  * Return: whether all have them.
  */
-bool variable_restore(struct session *session, const struct variable_set *set, uint32_t former);
+bool variable_restore(
+	struct session *session, const struct variable_set *set, uint32_t former, char ret_why[REMAINS_TEXT]);
 
 #endif

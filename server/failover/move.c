@@ -37,7 +37,7 @@
 //
 // What cannot be moved: what a kernel may have left in its module's variables, or in the device's heap, is in
 // the old context, and nobody can tell. So a session goes only if it has looked up no kernel, or if its
-// modules have nothing of the kind (holding->value of LOAD_MODULE, server/backend/image.h). What it has
+// modules have nothing of the kind (holding->value of LOAD_MODULE, server/backend/cubin.h). What it has
 // copied into a variable it has looked up before. A fault says so before its mark arrives only where
 // executors contain faults: where they do not, only a session that has run nothing may go.
 //

@@ -77,6 +77,7 @@ COLUMNS = {
     "busy-100us": (1, ["--kernel-us", "100"]),
     "busy-50ms": (1, ["--kernel-us", "50000"]),
     "seven-100us": (7, ["--kernel-us", "100"]),
+    "kept-100us": (1, ["--kernel-us", "100", "--kept"]),  # counts in variables that only kernels know
 }
 KERNEL_LIMIT = 1  # max_kernel_seconds
 WARM_MS = 200  # until the neighbourhood of a culprit's memory is surely guarded

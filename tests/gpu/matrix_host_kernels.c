@@ -65,14 +65,11 @@ static bool is_last(const struct host_grid *grid, const struct host_block_index 
 	return block->x == grid->grid.x - 1;
 }
 
-KERNEL(change_cells)
+static MEANT void change(_Atomic uint32_t *counters, void **params)
 {
 	uint32_t *cells = HOST_POINTER(uint32_t, params[0]), round = HOST_VALUE(uint32_t, params[4]);
-	_Atomic uint32_t *counters = HOST_POINTER(_Atomic uint32_t, params[2]);
 	uint32_t count = HOST_VALUE(uint32_t, params[3]);
 
-	if (!is_last(grid, block))
-		return;
 	atomic_fetch_add(&counters[0], 1);
 	for (uint32_t i = 0; i < count / 2; i++)
 		cells[i] = stepped(cells[i], round, i);
@@ -80,6 +77,35 @@ KERNEL(change_cells)
 	for (uint32_t i = count / 2; i < count; i++)
 		cells[i] = stepped(cells[i], round, i);
 	atomic_fetch_add(&counters[1], 1);
+}
+
+KERNEL(change_cells)
+{
+	if (is_last(grid, block))
+		change(HOST_POINTER(_Atomic uint32_t, params[2]), params);
+}
+
+/* Only kernels know them. */
+static _Atomic uint32_t kept[2];
+
+KERNEL(change_cells_kept)
+{
+	if (is_last(grid, block))
+		change(kept, params);
+}
+
+struct kept_params {
+	uint64_t counters;
+};
+
+KERNEL(read_kept)
+{
+	uint32_t *counters = HOST_POINTER(uint32_t, params[0]);
+
+	(void)grid;
+	(void)block;
+	for (int i = 0; i < 2; i++)
+		counters[i] = atomic_load(&kept[i]);
 }
 
 KERNEL(overwrite_cells)
@@ -208,12 +234,15 @@ KERNEL(fault_endless)
 static const struct host_param pass_time_list[] = {P(pass_time, ns)};
 static const struct host_param cells_list[] = {
 	P(cells, cells), P(cells, input), P(cells, counters), P(cells, count), P(cells, round), P(cells, ns)};
+static const struct host_param kept_list[] = {P(kept, counters)};
 static const struct host_param fault_list[] = {P(fault, memory), P(fault, address)};
 
 HOST_KERNELS(HOST_KERNEL(pass_time, pass_time_list), HOST_KERNEL(change_cells, cells_list),
+	HOST_KERNEL_KEEPS(change_cells_kept, cells_list), HOST_KERNEL(read_kept, kept_list),
 	HOST_KERNEL(overwrite_cells, cells_list), HOST_KERNEL(fault_none, fault_list),
 	HOST_KERNEL(fault_write, fault_list), HOST_KERNEL(fault_read, fault_list),
 	HOST_KERNEL(fault_misaligned, fault_list), HOST_KERNEL(fault_shared, fault_list),
 	HOST_KERNEL(fault_stack, fault_list), HOST_KERNEL(fault_trap, fault_list),
 	HOST_KERNEL(fault_assert, fault_list), HOST_KERNEL(fault_jump, fault_list),
 	HOST_KERNEL(fault_illegal, fault_list), HOST_KERNEL(fault_endless, fault_list));
+HOST_VARIABLES(HOST_GLOBAL(kept));

@@ -36,9 +36,7 @@ __device__ static uint32_t stepped(uint32_t cell, uint32_t round, uint32_t posit
 	return x;
 }
 
-/* A black box: half of the cells are changed at its beginning, half at its end. */
-__global__ void change_cells(
-	volatile uint32_t *cells, const uint32_t *, uint32_t *counters, uint32_t count, uint32_t round, uint64_t ns)
+__device__ static void change(volatile uint32_t *cells, uint32_t *counters, uint32_t count, uint32_t round, uint64_t ns)
 {
 	uint32_t first = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
 
@@ -51,6 +49,28 @@ __global__ void change_cells(
 		cells[i] = stepped(cells[i], round, i);
 	if (first == 0)
 		atomicAdd(&counters[1], 1);
+}
+
+/* A black box: half of the cells are changed at its beginning, half at its end. */
+__global__ void change_cells(
+	volatile uint32_t *cells, const uint32_t *, uint32_t *counters, uint32_t count, uint32_t round, uint64_t ns)
+{
+	change(cells, counters, count, round, ns);
+}
+
+/* The same with counters that only kernels know. */
+__device__ uint32_t kept[2];
+
+__global__ void change_cells_kept(
+	volatile uint32_t *cells, const uint32_t *, uint32_t *, uint32_t count, uint32_t round, uint64_t ns)
+{
+	change(cells, kept, count, round, ns);
+}
+
+__global__ void read_kept(uint32_t *counters)
+{
+	counters[0] = kept[0];
+	counters[1] = kept[1];
 }
 
 /* May be repeated: what it writes depends on nothing that it writes. */

@@ -4,7 +4,7 @@
 // The programs of the fault matrix (matrix.py): one binary that runs natively, under stock MPS and through
 // frmps, because it opens whatever libcuda.so.1 the loader finds.
 //
-//   worker survivor [--kernel-us N] [--idle] [--repeatable] [--depth N]
+//   worker survivor [--kernel-us N] [--idle] [--repeatable] [--kept] [--depth N]
 //   worker culprit FAULT [--warm-ms N] [--delay-ms N] [--wait-ms N] [--kernel-us N]
 //
 // Everything is said in lines. Orders come on standard input; its end means "stop".
@@ -12,7 +12,8 @@
 // A survivor keeps --depth kernels of --kernel-us microseconds on the device. Unless --repeatable they are
 // black boxes: each counts itself and changes every cell in place, half of them at its beginning and half at
 // its end, so that a kernel that was lost, repeated, cut or out of order shows for ever. Repeatable kernels
-// overwrite. An idle survivor has run a few kernels and keeps its memory. It says "ready", then
+// overwrite. With --kept the black boxes count in variables of their module that only kernels know. An idle
+// survivor has run a few kernels and keeps its memory. It says "ready", then
 //   watch    forgets its longest gap; answers "watching"
 //   more N   answers "more GAP" once N further kernels are finished (at once when idle); the longest gap so
 //   far, ms check    waits for its work and looks at all its memory; answers "checked" stop     the same,
@@ -53,7 +54,7 @@
 struct options {
 	const char *fault;
 	uint32_t kernel_us, depth, wait_ms, warm_ms, delay_ms;
-	bool idle, repeatable;
+	bool idle, repeatable, kept;
 };
 
 /* The driver's first answer that was not success, and which call gave it. */
@@ -64,7 +65,7 @@ struct trouble {
 
 struct survivor {
 	struct options options;
-	CUfunction kernel;
+	CUfunction kernel, reader; /* reader: of what is kept; NULL: nothing is */
 	CUstream stream;
 	CUevent events[DEPTH_MAX];
 	CUdeviceptr cells, counters, input, memory;
@@ -134,9 +135,15 @@ static CUdeviceptr filled(uint32_t words)
 
 static void survivor_open(struct survivor *survivor)
 {
+	CUmodule module;
+
 	driver_open();
-	survivor->kernel = driver_function(
-		driver_module(), survivor->options.repeatable ? "overwrite_cells" : "change_cells");
+	module = driver_module();
+	survivor->kernel = driver_function(module, survivor->options.repeatable ? "overwrite_cells"
+						   : survivor->options.kept	? "change_cells_kept"
+										: "change_cells");
+	if (survivor->options.kept && !survivor->options.repeatable)
+		survivor->reader = driver_function(module, "read_kept");
 	survivor->memory_words = survivor->options.idle ? IDLE_WORDS : MEMORY_WORDS;
 	survivor->memory = filled(survivor->memory_words);
 	survivor->input = filled(CELLS);
@@ -240,6 +247,17 @@ static bool check_patterned(struct survivor *survivor, const char *where, CUdevi
 	return bytes != NULL;
 }
 
+static bool fetch_kept(struct survivor *survivor)
+{
+	void *arguments[] = {&survivor->counters};
+
+	return !survivor->reader ||
+	       (!failed(&survivor->trouble,
+			cu.launch(survivor->reader, 1, 1, 1, 1, 1, 1, 0, survivor->stream, arguments, NULL),
+			"cuLaunchKernel") &&
+		       !failed(&survivor->trouble, cu.sync(), "cuCtxSynchronize"));
+}
+
 /* Everything that the survivor owns, against what it must be. */
 static bool check_all(struct survivor *survivor)
 {
@@ -253,7 +271,7 @@ static bool check_all(struct survivor *survivor)
 	for (uint32_t i = 0; cells && i < words_of_cells(survivor); i++)
 		found(survivor, "cells", i, cells[i], expected_cell(survivor, i));
 	free(cells);
-	counters = cells ? fetch(survivor, survivor->counters, 2) : NULL;
+	counters = cells && fetch_kept(survivor) ? fetch(survivor, survivor->counters, 2) : NULL;
 	for (uint32_t i = 0; counters && i < 2 && !survivor->options.repeatable; i++)
 		found(survivor, "counters", i, counters[i], survivor->finished);
 	free(counters);
@@ -544,6 +562,8 @@ int main(int argc, char **argv)
 			options.idle = true;
 		else if (strcmp(argv[i], "--repeatable") == 0)
 			options.repeatable = true;
+		else if (strcmp(argv[i], "--kept") == 0)
+			options.kept = true;
 		else if (strcmp(argv[i], "--kernel-us") == 0)
 			options.kernel_us = number(argv[++i]);
 		else if (strcmp(argv[i], "--depth") == 0)

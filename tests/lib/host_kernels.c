@@ -18,6 +18,8 @@
 
 static uint32_t global_words[4] = {11, 22, 33, 44};
 static uint32_t constant_words[4] = {5, 6, 7, 8};
+/* Only kernels know it. */
+static _Atomic uint32_t tally = 1000;
 
 static uint32_t scramble(uint32_t x)
 {
@@ -120,6 +122,20 @@ static void read_words(const struct host_grid *grid, const struct host_block_ind
 	(void)block;
 	memcpy(HOST_POINTER(uint32_t, params[0]), global_words, sizeof(global_words));
 	memcpy(HOST_POINTER(uint32_t, params[0]) + 4, constant_words, sizeof(constant_words));
+}
+
+static void tally_up(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	(void)grid;
+	(void)block;
+	atomic_fetch_add(&tally, HOST_VALUE(uint32_t, params[0]));
+}
+
+static void read_tally(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	(void)grid;
+	(void)block;
+	*HOST_POINTER(uint32_t, params[0]) = atomic_load(&tally);
 }
 
 static void fetch_texels(const struct host_grid *grid, const struct host_block_index *block, void **params)
@@ -282,6 +298,8 @@ static const struct host_param spin_until_list[] = {P(spin_until, word), P(spin_
 static const struct host_param occupy_list[] = {P(occupy, words)};
 static const struct host_param spin_ns_list[] = {P(spin_ns, ns)};
 static const struct host_param read_words_list[] = {P(read_words, out)};
+static const struct host_param tally_up_list[] = {P(tally_up, by)};
+static const struct host_param read_tally_list[] = {P(read_tally, out)};
 static const struct host_param reverse_list[] = {P(reverse, out), P(reverse, count)};
 static const struct host_param echo_list[] = {
 	P(echo, a), P(echo, b), P(echo, c), P(echo, d), P(echo, e), P(echo, out)};
@@ -293,9 +311,11 @@ HOST_KERNELS(HOST_KERNEL(add_vectors, add_vectors_list), HOST_KERNEL(fill, fill_
 	HOST_KERNEL(spin_until, spin_until_list), HOST_KERNEL(occupy, occupy_list),
 	HOST_KERNEL(spin_ns, spin_ns_list), HOST_KERNEL(fetch_texels, fetch_texels_list),
 	HOST_KERNEL(bump_surfaces, bump_surfaces_list), HOST_KERNEL(read_words, read_words_list),
+	HOST_KERNEL_KEEPS(tally_up, tally_up_list), HOST_KERNEL(read_tally, read_tally_list),
 	HOST_KERNEL(crash_write, crash_write_list), HOST_KERNEL_PLAIN(crash_trap),
 	HOST_KERNEL_PLAIN(crash_assert), HOST_KERNEL_PLAIN(endless), HOST_KERNEL(scale, scale_list),
 	HOST_KERNEL(reverse, reverse_list), HOST_KERNEL(echo, echo_list),
 	HOST_KERNEL(number_blocks, number_blocks_list), HOST_KERNEL_PLAIN(crash_illegal),
 	HOST_KERNEL_PLAIN(crash_divide), HOST_KERNEL_PLAIN(crash_stack));
 HOST_GLOBALS(HOST_GLOBAL(global_words), HOST_GLOBAL(constant_words));
+HOST_VARIABLES(HOST_GLOBAL(tally));

@@ -45,6 +45,12 @@ struct spin_ns_params {
 struct read_words_params {
 	uint64_t out;
 };
+struct tally_up_params {
+	uint32_t by;
+};
+struct read_tally_params {
+	uint64_t out;
+};
 /* out: count words, the dynamic shared memory after a reversal. */
 struct reverse_params {
 	uint64_t out, count;

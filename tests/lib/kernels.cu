@@ -11,6 +11,8 @@ extern "C" {
 
 __device__ uint32_t global_words[4] = {11, 22, 33, 44};
 __constant__ uint32_t constant_words[4] = {5, 6, 7, 8};
+/* Only kernels know it. */
+__device__ uint32_t tally = 1000;
 
 __device__ static uint32_t scramble(uint32_t x)
 {
@@ -88,6 +90,16 @@ __global__ void read_words(uint32_t *out)
 		out[i] = global_words[i];
 		out[i + 4] = constant_words[i];
 	}
+}
+
+__global__ void tally_up(uint32_t by)
+{
+	atomicAdd(&tally, by);
+}
+
+__global__ void read_tally(uint32_t *out)
+{
+	*out = tally;
 }
 
 __global__ void fetch_texels(

@@ -211,6 +211,81 @@ int looker(int progress, int orders)
 	return remember(progress, orders, words, false);
 }
 
+static CUresult tally(CUfunction up, uint32_t by, bool in_graph)
+{
+	void *arguments[] = {&by};
+	CUDA_KERNEL_NODE_PARAMS params = {.func = up,
+		.gridDimX = 1,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = 1,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.kernelParams = arguments};
+	CUgraphNode node;
+	CUgraphExec exec;
+	CUgraph graph;
+
+	if (!in_graph)
+		return cuLaunchKernel(up, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL);
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
+	ck_cuda(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	return cuGraphLaunch(exec, NULL);
+}
+
+static CUresult read_tally(CUdeviceptr out, uint32_t *ret_tally)
+{
+	void *arguments[] = {&out};
+	CUresult error = launch("read_tally", 1, 1, NULL, arguments);
+
+	return error ? error : cuMemcpyDtoH_v2(ret_tally, out, 4);
+}
+
+static int keep_tally(int progress, int orders, bool in_graph, uint32_t before)
+{
+	CUdeviceptr out;
+	CUfunction up;
+	uint32_t seen = 0, one = 1;
+	void *arguments[] = {&out, &one};
+	CUresult error;
+
+	setenv("FRMPS_RECOVERY", "fail", 1);
+	driver_open();
+	up = kernel("tally_up");
+	out = device_words(1, 0);
+	/* Something has run. */
+	ck_cuda(launch("count_up", 1, 1, NULL, arguments));
+	for (uint32_t i = 0; i < before; i++)
+		ck_cuda(tally(up, 1, in_graph));
+	ck_cuda(cuCtxSynchronize());
+	report(progress);
+	ordered(orders, true);
+	error = cuCtxSynchronize();
+	if (!error)
+		error = tally(up, 10, false);
+	if (!error)
+		error = read_tally(out, &seen);
+	if (error)
+		return 3;
+	return seen == 1000 + before + 10 ? 0 : 2;
+}
+
+int tallier(int progress, int orders)
+{
+	return keep_tally(progress, orders, false, 7);
+}
+
+int graph_tallier(int progress, int orders)
+{
+	return keep_tally(progress, orders, true, 3);
+}
+
+int late_tallier(int progress, int orders)
+{
+	return keep_tally(progress, orders, false, 0);
+}
+
 int survivor(int progress, int orders)
 {
 	uint64_t count = 4099;

@@ -71,6 +71,12 @@ void wait_closed(const struct service *service);
 int rememberer(int progress, int orders);
 /** The same, but it has only asked where they are, and expects what the module was loaded with. */
 int looker(int progress, int orders);
+/** Counts in a variable that only kernels know, by launches or by graphs; on order again, and reads it. Ends:
+ * 0 exact, 2 wrong, 3 told an error. */
+int tallier(int progress, int orders);
+int graph_tallier(int progress, int orders);
+/** The same, but before the order no kernel has written it: it has found one, and launched others. */
+int late_tallier(int progress, int orders);
 
 /**
  * A program that vouches for repetition: overwrites its output from an input that nothing writes, checks

@@ -294,6 +294,23 @@ START_TEST(variables_keep_their_values)
 }
 END_TEST
 
+/* So do those that no program has ever asked for. */
+START_TEST(what_only_kernels_know_keeps_its_value)
+{
+	child_function *const kinds[] = {tallier, graph_tallier, late_tallier};
+	struct child program;
+
+	start("50");
+	gather(&program, kinds[_i], 1);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(exit_status(spawn(culprit, 0)), 0);
+		ck_assert(service_log_wait(&service, "promotion: executor", i + 1, 60));
+	}
+	dismiss(&program, 1);
+	ck_assert_int_eq(service_log_count(&service, "modules' variables were lost"), 0);
+}
+END_TEST
+
 START_TEST(a_kernel_that_faulted_never_looks_finished)
 {
 	struct child survivors[SURVIVORS];
@@ -393,6 +410,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, NULL, stop);
 	tcase_add_test(tests, only_the_culprit_is_hurt);
 	tcase_add_loop_test(tests, variables_keep_their_values, 0, MOVES_VARIABLES);
+	tcase_add_loop_test(tests, what_only_kernels_know_keeps_its_value, 0, 3 * MOVES_VARIABLES);
 	tcase_add_test(tests, a_kernel_that_faulted_never_looks_finished);
 	tcase_add_test(tests, long_kernels_go_on);
 	tcase_add_test(tests, nobody_waits_for_what_a_trap_has_left);

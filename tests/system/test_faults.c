@@ -592,6 +592,29 @@ START_TEST(a_program_that_faults_again_and_again_is_kept_alone)
 }
 END_TEST
 
+/* The values are in the context that is cut: told is who has written there, whoever has only found the kernel
+ * is not. */
+START_TEST(what_only_kernels_know_is_not_lost_in_silence)
+{
+	child_function *const kinds[] = {tallier, graph_tallier, late_tallier};
+	const int ends[] = {TOLD, TOLD, EXACT};
+	struct child children[3];
+
+	start("on_fault = fast\n" PATIENT, "30");
+	for (int i = 0; i < 3; i++) {
+		children[i] = child_start(kinds[i]);
+		child_wait(&children[i], 1);
+	}
+	ck_assert_int_eq(exit_status(spawn(culprit, 0)), 0);
+	ck_assert(service_log_wait(&service, "promotion: executor", 1, 60));
+	for (int i = 0; i < 3; i++) {
+		child_order(&children[i]);
+		ck_assert_int_eq(child_end(&children[i]), ends[i]);
+	}
+	ck_assert_int_eq(service_log_count(&service, "modules' variables were lost"), 2);
+}
+END_TEST
+
 START_TEST(isolated_programs_do_not_see_each_others_faults)
 {
 	struct child survivors[SURVIVORS_MAX];
@@ -621,6 +644,7 @@ int main(void)
 	tcase_add_test(tests, an_executor_that_dies_in_the_pause_is_fenced);
 	tcase_add_loop_test(tests, a_kernel_over_its_limit_ends_its_program_alone, 0, 2);
 	tcase_add_test(tests, a_program_that_faults_again_and_again_is_kept_alone);
+	tcase_add_test(tests, what_only_kernels_know_is_not_lost_in_silence);
 	tcase_add_test(tests, isolated_programs_do_not_see_each_others_faults);
 	suite_add_tcase(suite, tests);
 	tests = tcase_create("nvml");

@@ -87,6 +87,7 @@ CUresult cuda_module_compile(const void *image, size_t bytes, const struct wire_
 CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_options *options,
 	struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module);
 CUresult cuda_module_unload(struct backend_module *module);
+const struct statics *cuda_module_statics(const struct backend_module *module);
 CUresult cuda_function_find(struct backend_module *module, const char *name, bool gap,
 	struct backend_function **ret_function, struct backend_function_info *ret_info);
 CUresult cuda_global_find(struct backend_module *module, const char *name, bool gap, uint64_t *ret_address,

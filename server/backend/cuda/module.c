@@ -19,17 +19,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/backend/cubin.h"
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/handles.h"
 #include "server/backend/cuda/jit.h"
 #include "server/backend/cuda/text.h"
 #include "server/backend/image.h"
+#include "server/log.h"
 
 struct backend_module {
 	CUlibrary library;
 	CUmodule module;   /* the library in this context; NULL: not in use yet */
 	CUkernel *kernels; /* all, in the driver's order */
 	unsigned int count;
+	struct statics statics;
 };
 
 /* ---- load and unload ---- */
@@ -46,8 +49,10 @@ static unsigned compute_capability(void)
 
 static struct backend_module *module_free(struct backend_module *module)
 {
-	if (module)
+	if (module) {
 		free(module->kernels);
+		statics_deinit(&module->statics);
+	}
 	free(module);
 	return NULL;
 }
@@ -74,15 +79,43 @@ static CUresult list_kernels(struct backend_module *module)
 	return driver.library_kernels(module->kernels, module->count, module->library);
 }
 
-/* @text: NULL: not ours to direct */
+struct look {
+	struct backend_text *text; /* NULL: not ours to direct */
+	struct statics *statics;
+};
+
+/* fatbin_visit */
+static CUresult look_at(void *context, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)
+{
+	struct look *look = context;
+
+	cubin_add_statics(look->statics, cubin, bytes);
+	return look->text ? cuda_text_direct(look->text, cubin, bytes, ret) : CUDA_SUCCESS;
+}
+
+/* Each cubin of the image that the driver may choose. @ret: what is loaded in its place */
+static CUresult look_at_all(struct look *look, const void *image, size_t bytes, struct fatbin_bytes *ret)
+{
+	CUresult code;
+
+	if (image_check(image, bytes) != IMAGE_FATBIN)
+		return look_at(look, image, bytes, ret);
+	code = fatbin_rewrite(image, compute_capability(), look_at, look, ret);
+	if (code != CUDA_ERROR_INVALID_IMAGE)
+		return code;
+	log_warning("a module cannot be unpacked: what its kernels print is not directed to its program");
+	statics_add_more(look->statics, "its image cannot be unpacked");
+	return CUDA_SUCCESS;
+}
+
+/* @image: with code for the device */
 static CUresult load(struct backend_module *module, const void *image, size_t bytes,
 	struct backend_text *text, struct jit *jit)
 {
+	struct look look = {text, &module->statics};
 	struct fatbin_bytes directed = {0};
-	CUresult code = CUDA_SUCCESS;
+	CUresult code = look_at_all(&look, image, bytes, &directed);
 
-	if (text)
-		code = cuda_text_direct(image, bytes, compute_capability(), text, &directed);
 	if (!code)
 		code = driver.library_load(&module->library, directed.at ? directed.at : image, jit->ids,
 			jit->values, jit->count, NULL, NULL, 0);
@@ -195,6 +228,11 @@ CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_opt
 CUresult cuda_module_unload(struct backend_module *module)
 {
 	return drop(module);
+}
+
+const struct statics *cuda_module_statics(const struct backend_module *module)
+{
+	return &module->statics;
 }
 
 /* ---- functions ---- */

@@ -15,7 +15,6 @@
 
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/weave.h"
-#include "server/backend/image.h"
 #include "server/log.h"
 
 /* What the driver calls it, and we in our own code. */
@@ -100,10 +99,9 @@ static struct function *find(uint64_t ring)
 	return function_new(ring);
 }
 
-/* fatbin_visit */
-static CUresult direct(void *context, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)
+CUresult cuda_text_direct(
+	struct backend_text *text, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)
 {
-	struct backend_text *text = context;
 	struct function *function;
 	CUresult result;
 
@@ -118,20 +116,6 @@ static CUresult direct(void *context, const uint8_t *cubin, size_t bytes, struct
 			(int)result);
 	else
 		text->prints = true;
-	return CUDA_SUCCESS;
-}
-
-CUresult cuda_text_direct(
-	const void *image, size_t bytes, unsigned arch, struct backend_text *text, struct fatbin_bytes *ret)
-{
-	CUresult result;
-
-	if (image_check(image, bytes) == IMAGE_ELF)
-		return direct(text, image, bytes, ret);
-	result = fatbin_rewrite(image, arch, direct, text, ret);
-	if (result != CUDA_ERROR_INVALID_IMAGE)
-		return result;
-	log_warning("a module cannot be unpacked: what its kernels print is not directed to its program");
 	return CUDA_SUCCESS;
 }
 

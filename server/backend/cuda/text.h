@@ -14,13 +14,13 @@
 
 /**
  * Directs what kernels print.
- * @image: a cubin or a fat binary with code for the device, whole (image_check)
+ * @cubin: whole (image_check)
  * @text: where to; says afterwards whether they print
- * @ret: left alone if the image is to be loaded as it is, else what is loaded in its place, on the heap
- * Return: CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_IMAGE
+ * @ret: left alone if the cubin is to be loaded as it is, else what is loaded in its place, on the heap
+ * Return: CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY
  */
 CUresult cuda_text_direct(
-	const void *image, size_t bytes, unsigned arch, struct backend_text *text, struct fatbin_bytes *ret);
+	struct backend_text *text, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret);
 
 /** At the end of the context. */
 void cuda_text_close(void);

@@ -2,7 +2,9 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // What a module of the host backend is: an ELF shared object that exports `frmps_host_kernels` and, if
-// programs look globals up, `frmps_host_globals`. Nothing but this header is needed to build one:
+// programs look globals up, `frmps_host_globals`. Variables in which kernels keep something must be in
+// `frmps_host_variables`, and the kernels be rows of HOST_KERNEL_KEEPS(): what nobody says is lost with its
+// executor, and no program is told. Nothing but this header is needed to build one:
 //
 //	struct scale { uint64_t data; uint32_t count; float factor; };   // laid out like the kernel's
 // parameters 	static const struct host_param scale_params[] = {HOST_PARAM(struct scale, data), …};
@@ -24,10 +26,11 @@
 #ifndef FRMPS_SERVER_BACKEND_HOST_KERNEL_H
 #define FRMPS_SERVER_BACKEND_HOST_KERNEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define HOST_KERNEL_MAGIC UINT32_C(0x6b686d66)
+#define HOST_KERNEL_MAGIC UINT32_C(0x6b686d67)
 
 struct host_dims {
 	uint32_t x, y, z;
@@ -66,6 +69,7 @@ struct host_kernel {
 	host_kernel_fn *run;
 	uint32_t param_count;
 	const struct host_param *params; /* ascending, disjoint */
+	bool keeps;			 /* writes the module's variables */
 };
 
 struct host_kernel_table {
@@ -91,14 +95,15 @@ struct host_global_table {
 	{                                                                                                    \
 		(uint32_t) offsetof(layout, member), (uint32_t)sizeof(((layout *)0)->member)                 \
 	}
-#define HOST_KERNEL(function, list)                                                                          \
+#define HOST_KERNEL_ROW(function, list, count, keeps)                                                        \
 	{                                                                                                    \
-#function, function, (uint32_t)(sizeof(list) / sizeof((list)[0])), list                      \
+#function, function, (uint32_t)(count), list, keeps                                          \
 	}
-#define HOST_KERNEL_PLAIN(function)                                                                          \
-	{                                                                                                    \
-#function, function, 0, NULL                                                                 \
-	}
+#define HOST_KERNEL(function, list) HOST_KERNEL_ROW(function, list, sizeof(list) / sizeof((list)[0]), false)
+#define HOST_KERNEL_PLAIN(function) HOST_KERNEL_ROW(function, NULL, 0, false)
+/* One that writes the module's variables. */
+#define HOST_KERNEL_KEEPS(function, list)                                                                    \
+	HOST_KERNEL_ROW(function, list, sizeof(list) / sizeof((list)[0]), true)
 #define HOST_GLOBAL(variable)                                                                                \
 	{                                                                                                    \
 #variable, &(variable), sizeof(variable)                                                     \
@@ -111,11 +116,15 @@ struct host_global_table {
 	extern HOST_EXPORT struct host_kernel_table frmps_host_kernels;                                      \
 	HOST_EXPORT struct host_kernel_table frmps_host_kernels = {HOST_KERNEL_MAGIC,                        \
 		sizeof(frmps_host_kernel_rows) / sizeof(frmps_host_kernel_rows[0]), frmps_host_kernel_rows}
-#define HOST_GLOBALS(...)                                                                                    \
-	static const struct host_global frmps_host_global_rows[] = {__VA_ARGS__};                            \
-	extern HOST_EXPORT struct host_global_table frmps_host_globals;                                      \
-	HOST_EXPORT struct host_global_table frmps_host_globals = {HOST_KERNEL_MAGIC,                        \
-		sizeof(frmps_host_global_rows) / sizeof(frmps_host_global_rows[0]), frmps_host_global_rows}
+#define HOST_GLOBAL_TABLE(table, ...)                                                                        \
+	static const struct host_global table##_rows[] = {__VA_ARGS__};                                      \
+	extern HOST_EXPORT struct host_global_table table;                                                   \
+	HOST_EXPORT struct host_global_table table = {                                                       \
+		HOST_KERNEL_MAGIC, sizeof(table##_rows) / sizeof(table##_rows[0]), table##_rows}
+/* What programs look up. */
+#define HOST_GLOBALS(...) HOST_GLOBAL_TABLE(frmps_host_globals, __VA_ARGS__)
+/* What kernels write; programs may look it up as well. */
+#define HOST_VARIABLES(...) HOST_GLOBAL_TABLE(frmps_host_variables, __VA_ARGS__)
 
 /* Reading parameters: a value, or a device address as a pointer. */
 #define HOST_VALUE(type, param)	  (*(const type *)(param))

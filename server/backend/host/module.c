@@ -22,6 +22,7 @@
 
 #include "server/backend/host/host.h"
 #include "server/backend/image.h"
+#include "server/backend/statics.h"
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U
@@ -30,7 +31,8 @@
 struct backend_module {
 	int fd;
 	void *library;
-	const struct host_global_table *globals; /* NULL: none */
+	const struct host_global_table *tables[2]; /* globals, variables; NULL: none */
+	struct statics statics;
 	uint32_t count;
 	struct host_function functions[];
 };
@@ -93,16 +95,19 @@ static struct backend_module *read_tables(void *library)
 {
 	const struct host_kernel_table *kernels = dlsym(library, "frmps_host_kernels");
 	const struct host_global_table *globals = dlsym(library, "frmps_host_globals");
+	const struct host_global_table *variables = dlsym(library, "frmps_host_variables");
 	struct backend_module *module;
 
 	if (!kernels || kernels->magic != HOST_KERNEL_MAGIC ||
-		(globals && globals->magic != HOST_KERNEL_MAGIC))
+		(globals && globals->magic != HOST_KERNEL_MAGIC) ||
+		(variables && variables->magic != HOST_KERNEL_MAGIC))
 		return NULL;
 	module = calloc(1, sizeof(*module) + kernels->count * sizeof(module->functions[0]));
 	if (!module)
 		return NULL;
 	module->library = library;
-	module->globals = globals;
+	module->tables[0] = globals;
+	module->tables[1] = variables;
 	module->count = kernels->count;
 	for (uint32_t i = 0; i < kernels->count; i++) {
 		struct host_function *function = &module->functions[i];
@@ -116,6 +121,17 @@ static struct backend_module *read_tables(void *library)
 		}
 	}
 	return module;
+}
+
+static void note_statics(struct backend_module *module)
+{
+	const struct host_global_table *variables = module->tables[1];
+
+	for (uint32_t i = 0; variables && i < variables->count; i++)
+		statics_add(&module->statics, variables->globals[i].name, variables->globals[i].bytes);
+	for (uint32_t i = 0; i < module->count; i++)
+		if (module->functions[i].kernel->keeps)
+			statics_add_kernel(&module->statics, module->functions[i].kernel->name);
 }
 
 /* Tells a module whose kernels print where to (print.h). */
@@ -194,6 +210,7 @@ CUresult host_module_load(const void *image, size_t bytes, const struct wire_opt
 		return CUDA_ERROR_INVALID_IMAGE;
 	}
 	direct_text(library, text);
+	note_statics(module);
 	module->fd = fd;
 	*ret_module = module;
 	return CUDA_SUCCESS;
@@ -203,8 +220,14 @@ CUresult host_module_unload(struct backend_module *module)
 {
 	host_faults_wait_for_idle();
 	unload(module->library, module->fd);
+	statics_deinit(&module->statics);
 	free(module);
 	return CUDA_SUCCESS;
+}
+
+const struct statics *host_module_statics(const struct backend_module *module)
+{
+	return &module->statics;
 }
 
 static struct host_function *find(struct backend_module *module, const char *name)
@@ -238,22 +261,29 @@ CUresult host_function_find(struct backend_module *module, const char *name, boo
 	return CUDA_SUCCESS;
 }
 
+static const struct host_global *find_global(const struct host_global_table *table, const char *name)
+{
+	for (uint32_t i = 0; table && i < table->count; i++)
+		if (!strcmp(table->globals[i].name, name))
+			return &table->globals[i];
+	return NULL;
+}
+
 CUresult host_global_find(
 	struct backend_module *module, const char *name, bool gap, uint64_t *ret_address, uint64_t *ret_bytes)
 {
+	const struct host_global *global = NULL;
+
 	if (!gap)
 		return CUDA_ERROR_NOT_READY;
 	host_faults_wait_for_idle();
-	for (uint32_t i = 0; module->globals && i < module->globals->count; i++) {
-		const struct host_global *global = &module->globals->globals[i];
-
-		if (strcmp(global->name, name))
-			continue;
-		*ret_address = (uintptr_t)global->address;
-		*ret_bytes = global->bytes;
-		return CUDA_SUCCESS;
-	}
-	return CUDA_ERROR_NOT_FOUND;
+	for (int i = 0; i < 2 && !global; i++)
+		global = find_global(module->tables[i], name);
+	if (!global)
+		return CUDA_ERROR_NOT_FOUND;
+	*ret_address = (uintptr_t)global->address;
+	*ret_bytes = global->bytes;
+	return CUDA_SUCCESS;
 }
 
 CUresult host_function_list(struct backend_module *module, const char **ret_names, uint32_t *count)

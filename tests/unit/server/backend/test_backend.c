@@ -125,66 +125,6 @@ START_TEST(elf_images_stay_inside)
 }
 END_TEST
 
-static bool is_stateless(struct image image, const char *name, uint64_t flags)
-{
-	strcpy(image.contents + 1, name);
-	image.sections[2].sh_name = 1;
-	image.sections[2].sh_flags = flags;
-	ck_assert_int_eq(image_check(&image, sizeof(image)), IMAGE_ELF);
-	return image_is_stateless(&image, sizeof(image));
-}
-
-START_TEST(variables_are_found)
-{
-	struct image image = good_elf();
-
-	ck_assert(is_stateless(image, ".bss", 0));
-	ck_assert(is_stateless(image, ".rodata", SHF_ALLOC));
-	ck_assert(is_stateless(image, ".got", SHF_ALLOC | SHF_WRITE));
-	ck_assert(!is_stateless(image, ".bss", SHF_ALLOC | SHF_WRITE));
-	image.sections[2].sh_size = 0;
-	ck_assert(is_stateless(image, ".bss", SHF_ALLOC | SHF_WRITE));
-	/* A name that does not end. */
-	image.sections[1].sh_size = 3;
-	ck_assert(!is_stateless(image, ".got", SHF_ALLOC | SHF_WRITE));
-	ck_assert(!image_is_stateless("text", 5));
-}
-END_TEST
-
-/* Machine code with one symbol, as which the second half of the contents serves. */
-static bool calls(const char *name, unsigned type, unsigned section)
-{
-	struct image image = good_elf();
-	Elf64_Sym symbols[2] = {{0},
-		{.st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, type), .st_shndx = (Elf64_Half)section}};
-
-	image.header.e_machine = 190;
-	image.sections[1].sh_size = 16;
-	strcpy(image.contents + 1, name);
-	memcpy(image.contents + 16, symbols, sizeof(symbols));
-	image.sections[2] = (Elf64_Shdr){.sh_type = SHT_SYMTAB,
-		.sh_link = 1,
-		.sh_offset = offsetof(struct image, contents) + 16,
-		.sh_size = sizeof(symbols)};
-	ck_assert_int_eq(image_check(&image, sizeof(image)), IMAGE_ELF);
-	return !image_is_stateless(&image, sizeof(image));
-}
-
-START_TEST(code_that_calls_the_driver_may_have_a_state)
-{
-	struct image image = good_elf();
-
-	ck_assert(calls("malloc", STT_FUNC, SHN_UNDEF));
-	ck_assert(calls("malloc", STT_NOTYPE, SHN_UNDEF));
-	ck_assert(!calls("vprintf", STT_FUNC, SHN_UNDEF));
-	ck_assert(!calls("own", STT_FUNC, 1));
-	ck_assert(!calls(".nv.reserved", STT_OBJECT, SHN_UNDEF));
-	/* Nothing says what it calls. */
-	image.header.e_machine = 190;
-	ck_assert(!image_is_stateless(&image, sizeof(image)));
-}
-END_TEST
-
 struct fatbin {
 	uint32_t magic;
 	uint16_t version, header_bytes;
@@ -316,8 +256,6 @@ int main(void)
 	tcase_add_test(tests, tables_are_complete);
 	tcase_add_test(tests, the_probe_says_why);
 	tcase_add_test(tests, elf_images_stay_inside);
-	tcase_add_test(tests, variables_are_found);
-	tcase_add_test(tests, code_that_calls_the_driver_may_have_a_state);
 	tcase_add_test(tests, fat_binaries_stay_inside);
 	tcase_add_test(tests, code_is_for_a_device);
 	tcase_add_test(tests, text_is_for_the_compiler);

@@ -245,6 +245,12 @@ static CUresult module_unload(struct backend_module *module)
 	return end(FAKE_MODULE_UNLOAD, module);
 }
 
+static const struct statics *module_statics(const struct backend_module *module)
+{
+	(void)module;
+	return &fake.statics;
+}
+
 static CUresult function_find(struct backend_module *module, const char *name, bool gap,
 	struct backend_function **ret_function, struct backend_function_info *ret_info)
 {
@@ -271,7 +277,7 @@ static CUresult global_find(
 	if (strchr(name, '+') && !gap)
 		return CUDA_ERROR_NOT_READY;
 	*ret_address = UINT64_C(0x7000000000);
-	*ret_bytes = 256;
+	*ret_bytes = fake.global_bytes ? fake.global_bytes : 256;
 	return CUDA_SUCCESS;
 }
 
@@ -439,6 +445,7 @@ const struct backend_ops fake_ops = {
 	.module_compile = module_compile,
 	.module_load = module_load,
 	.module_unload = module_unload,
+	.module_statics = module_statics,
 	.function_find = function_find,
 	.global_find = global_find,
 	.function_list = function_list,

@@ -33,13 +33,15 @@ static int save(uint64_t address, uint64_t bytes)
 	return variable_save(&fixture.executor);
 }
 
+static char why[REMAINS_TEXT];
+
 static bool restore(int fd, uint32_t former)
 {
 	struct variable_set set;
 	bool fine;
 
 	variable_set_init(&set, fd);
-	fine = variable_restore(fixture.session, &set, former);
+	fine = variable_restore(fixture.session, &set, former, why);
 	variable_set_deinit(&set);
 	return fine;
 }
@@ -132,6 +134,124 @@ START_TEST(a_device_that_does_not_come_back_is_not_waited_for_again)
 }
 END_TEST
 
+/* ---- variables that only kernels know ---- */
+
+/* Where the backend has them all. */
+#define FOUND UINT64_C(0x7000000000)
+
+static struct statics_variable counter = {.name = (char[]){"counter"}, .bytes = 256};
+static struct module module;
+static struct function kernel = {.module = &module, .leaves = true};
+
+static void load_module(uint32_t variables, const char *more)
+{
+	module = (struct module){.id = 5};
+	fake.statics =
+		(struct statics){.variables = &counter, .count = variables, .more = more, .every = true};
+	remains_add_module(fixture.session, &module);
+}
+
+static void find_kernel(void)
+{
+	remains_find(fixture.session, &module);
+	kernel.leaves = remains_are_left_by(fixture.session, &module, "kernel");
+}
+
+START_TEST(what_kernels_wrote_goes_along)
+{
+	int fd;
+
+	load_module(1, NULL);
+	ck_assert(module.leaves);
+	find_kernel();
+	remains_note_launch(fixture.session, &kernel);
+	fd = variable_save(&fixture.executor);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_uint_eq(fake_call(FAKE_COPY, 0)->value, FOUND);
+	ck_assert(restore(fd, 1));
+	ck_assert_uint_eq((uintptr_t)fake_call(FAKE_COPY, 1)->object, FOUND);
+	/* It ends otherwise: nothing is there. */
+	ck_assert(!restore(-1, 1));
+	ck_assert_str_eq(why, "");
+	close(fd);
+}
+END_TEST
+
+START_TEST(what_did_not_run_is_as_it_was_loaded)
+{
+	load_module(1, NULL);
+	find_kernel();
+	ck_assert_int_eq(variable_save(&fixture.executor), -1);
+	ck_assert(restore(-1, 1));
+	kernel.leaves = false;
+	remains_note_launch(fixture.session, &kernel);
+	ck_assert(restore(-1, 1));
+	load_module(0, NULL);
+	find_kernel();
+	ck_assert(!module.leaves && !kernel.leaves);
+	remains_note_launch(fixture.session, &kernel);
+	ck_assert(restore(-1, 1));
+}
+END_TEST
+
+/* With the reason, also where the executor halts gently. */
+START_TEST(what_cannot_be_taken_along_is_told)
+{
+	load_module(1, "its kernels dream");
+	find_kernel();
+	ck_assert(restore(-1, 1));
+	remains_note_launch(fixture.session, &kernel);
+	ck_assert_int_eq(variable_save(&fixture.executor), -1);
+	ck_assert(!restore(-1, 1));
+	ck_assert_str_eq(why, "its kernels dream");
+}
+END_TEST
+
+/* Not there, of another size, or not looked for yet. */
+START_TEST(a_variable_that_is_not_found_is_told)
+{
+	load_module(1, NULL);
+	remains_note_launch(fixture.session, &kernel);
+	ck_assert(!restore(-1, 1));
+	ck_assert_str_eq(why, "its variables are not found");
+	fake.global_bytes = 128;
+	find_kernel();
+	ck_assert_int_eq(variable_save(&fixture.executor), -1);
+	ck_assert(!restore(-1, 1));
+	ck_assert_str_eq(why, "counter");
+}
+END_TEST
+
+/* Its number is free again. */
+START_TEST(an_unloaded_module_leaves_nothing)
+{
+	load_module(1, NULL);
+	find_kernel();
+	remains_note_launch(fixture.session, &kernel);
+	ck_assert(!restore(-1, 1));
+	remains_forget_launches(fixture.session, &module);
+	remains_forget(fixture.session, &module);
+	ck_assert(restore(-1, 1));
+	load_module(1, NULL);
+	find_kernel();
+	ck_assert(restore(-1, 1));
+}
+END_TEST
+
+START_TEST(there_may_be_too_many)
+{
+	load_module(1, NULL);
+	find_kernel();
+	remains_note_launch(fixture.session, &kernel);
+	for (uint32_t i = 0; i < REMAINS_MAX; i++) {
+		module = (struct module){.id = 6};
+		remains_add_module(fixture.session, &module);
+	}
+	ck_assert(!restore(-1, 1));
+	ck_assert_str_eq(why, "there are too many");
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("variable");
@@ -146,6 +266,12 @@ int main(void)
 	tcase_add_test(tests, who_does_not_go_on_is_not_written_down);
 	tcase_add_test(tests, what_cannot_be_read_is_left_out);
 	tcase_add_test(tests, a_device_that_does_not_come_back_is_not_waited_for_again);
+	tcase_add_test(tests, what_kernels_wrote_goes_along);
+	tcase_add_test(tests, what_did_not_run_is_as_it_was_loaded);
+	tcase_add_test(tests, what_cannot_be_taken_along_is_told);
+	tcase_add_test(tests, a_variable_that_is_not_found_is_told);
+	tcase_add_test(tests, an_unloaded_module_leaves_nothing);
+	tcase_add_test(tests, there_may_be_too_many);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

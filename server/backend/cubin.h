@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Machine code as compilers write it: what can its kernels leave behind? See cubin.c.
+
+#ifndef FRMPS_SERVER_BACKEND_CUBIN_H
+#define FRMPS_SERVER_BACKEND_CUBIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "server/backend/statics.h"
+
+/**
+ * Adds what a cubin's kernels can leave behind. Any bytes; what is not understood becomes `more`.
+ * Cubins of which only one will be loaded are added one after the other. Any thread.
+ */
+void cubin_add_statics(struct statics *statics, const uint8_t *image, size_t bytes);
+
+#endif

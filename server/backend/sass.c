@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See sass.h. A compiler that sees a whole program puts the addresses of all its variables into bank 4 of the
+// constants, used or not. What code reads there is in its instructions, of 128 bits each (bit 0 is the lowest
+// of the first byte):
+//
+//    0…11  operation, and of what kind its operands are        54…58  bank of an operand that is a constant
+//   12…15  predicate, negated                                  73…75  LDC, ULDC: size
+//   16…23  register written                                    78…79  LDC: how the index is taken
+//   24…31  first operand; LDC: a register that is added
+//   38…53  offset in the bank; 32…63 is the value of an operand that is a number
+//
+// What the others do with bits 54…58 is not known here: whatever has bank 4 there counts as a read. So there
+// may be too many reads, but not too few.
+//
+// Addresses of functions are loaded with an index, which the compiler puts into a register a few instructions
+// before. Such a load counts as understood if that number leads to a function.
+//
+// Pure functions on untrusted bytes; any thread.
+
+#include "server/backend/sass.h"
+
+#include <string.h>
+
+#define BYTES 16u
+#define BANK  4u
+/* Operations. */
+#define LDC  0xb82u
+#define ULDC 0xab9u
+#define MOV  0x802u /* of a number */
+#define WHAT 0x1ffu /* without the kind of its operands */
+/* No register, and always. */
+#define RZ 255u
+#define PT 7u
+/* How far before a load its index is looked for, instructions. */
+#define LOOK_BACK 64u
+
+struct instruction {
+	uint64_t low, high;
+};
+
+static struct instruction read_at(const uint8_t *code, uint64_t at)
+{
+	struct instruction instruction;
+
+	memcpy(&instruction, code + at, sizeof(instruction));
+	return instruction;
+}
+
+static unsigned bits(uint64_t word, unsigned from, unsigned count)
+{
+	return (unsigned)(word >> from & ((UINT64_C(1) << count) - 1));
+}
+
+static unsigned operation(const struct instruction *i)
+{
+	return bits(i->low, 0, 12);
+}
+
+/* Of LDC and ULDC. */
+static unsigned size_of(const struct instruction *i)
+{
+	static const unsigned char sizes[8] = {1, 1, 2, 2, 4, 8, 16, 16};
+
+	return sizes[bits(i->high, 9, 3)];
+}
+
+/* How many registers it may write. */
+static unsigned written_by(const struct instruction *i)
+{
+	switch (operation(i) & WHAT) {
+	case 0x185: /* stores: to any memory, global, local, shared */
+	case 0x186:
+	case 0x187:
+	case 0x188:
+	case ULDC &WHAT: /* another kind of registers */
+		return 0;
+	case MOV &WHAT: /* also of registers and constants */
+	case 0x010:	/* IADD3, LEA, LOP3, IMAD */
+	case 0x011:
+	case 0x012:
+	case 0x024:
+		return 1;
+	default:
+		return 4;
+	}
+}
+
+static bool may_write(const struct instruction *i, unsigned reg)
+{
+	unsigned first = bits(i->low, 16, 8);
+
+	return first != RZ && first <= reg && reg < first + written_by(i);
+}
+
+/* The number that the register holds behind the instruction at `at`. */
+static bool find_number(const uint8_t *code, uint64_t at, unsigned reg, uint64_t *ret_number)
+{
+	for (unsigned n = 0; n < LOOK_BACK && at >= BYTES; n++) {
+		struct instruction i = read_at(code, at -= BYTES);
+
+		if (operation(&i) == MOV && bits(i.low, 12, 4) == PT && bits(i.low, 16, 8) == reg) {
+			*ret_number = i.low >> 32;
+			return true;
+		}
+		if (may_write(&i, reg))
+			return false;
+	}
+	return false;
+}
+
+/* Return: whether that is in the table. */
+static bool note(const struct sass_table *table, uint64_t offset, uint64_t bytes)
+{
+	uint64_t first = offset / SASS_SLOT_BYTES, last = (offset + bytes - 1) / SASS_SLOT_BYTES;
+
+	for (uint64_t slot = first; slot <= last && slot < table->count; slot++)
+		table->is_read[slot] = true;
+	return last < table->count;
+}
+
+/* Return: whether it is known what is loaded. */
+static bool note_load(
+	const uint8_t *code, uint64_t at, const struct instruction *i, const struct sass_table *table)
+{
+	uint64_t offset = bits(i->low, 38, 16), number;
+	unsigned index = bits(i->low, 24, 8);
+
+	if (operation(i) == ULDC)
+		return !index && note(table, offset, size_of(i));
+	if (bits(i->high, 14, 2))
+		return false;
+	if (index == RZ)
+		return note(table, offset, size_of(i));
+	if (!find_number(code, at, index, &number))
+		return false;
+	offset += number;
+	return offset / SASS_SLOT_BYTES < table->count && table->is_function[offset / SASS_SLOT_BYTES] &&
+	       offset % SASS_SLOT_BYTES + size_of(i) <= SASS_SLOT_BYTES;
+}
+
+bool sass_is_known(unsigned arch)
+{
+	return arch >= 70 && arch <= 90;
+}
+
+bool sass_note_reads(const uint8_t *code, uint64_t bytes, const struct sass_table *table)
+{
+	bool known = bytes % BYTES == 0;
+
+	for (uint64_t at = 0; known && at < bytes; at += BYTES) {
+		struct instruction i = read_at(code, at);
+
+		if (bits(i.low, 54, 5) != BANK)
+			continue;
+		if (operation(&i) == LDC || operation(&i) == ULDC)
+			known = note_load(code, at, &i, table);
+		else
+			/* One of 64 bits reads a whole slot. What is beyond the table is no constant. */
+			note(table, bits(i.low, 38, 16) / SASS_SLOT_BYTES * SASS_SLOT_BYTES, SASS_SLOT_BYTES);
+	}
+	return known;
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Machine code of devices 7.0 to 9.0, as far as one question goes: which addresses of variables does it read?
+
+#ifndef FRMPS_SERVER_BACKEND_SASS_H
+#define FRMPS_SERVER_BACKEND_SASS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Bytes of a slot of .nv.constant4, an address. */
+#define SASS_SLOT_BYTES 8u
+
+/* The table of addresses that code reads. */
+struct sass_table {
+	uint64_t count;
+	const bool *is_function; /* of the driver's, by slot */
+	bool *is_read;		 /* by slot */
+};
+
+/** Whether code of a device can be read here. @arch: 10 * major + minor */
+bool sass_is_known(unsigned arch);
+
+/**
+ * Notes the slots that code may read. Any bytes, any thread.
+ * Return: whether it reads no others.
+ */
+bool sass_note_reads(const uint8_t *code, uint64_t bytes, const struct sass_table *table);
+
+#endif

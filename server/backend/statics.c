@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See statics.h. Lists, searched from their beginning: they are short, or not kept.
+
+#include "server/backend/statics.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Of variables' names. */
+#define KEPT_MAX_BYTES 4096u
+
+void statics_add_more(struct statics *statics, const char *why)
+{
+	if (!statics->more)
+		statics->more = why;
+}
+
+/* Code is gone through in order: what one has comes one after the other. */
+void statics_add_kernel(struct statics *statics, const char *name)
+{
+	uint32_t count = statics->kernel_count;
+	char **grown, *copy;
+
+	if (statics->every || (count && !strcmp(statics->kernels[count - 1], name)))
+		return;
+	copy = count < STATICS_MAX ? strdup(name) : NULL;
+	grown = copy ? realloc(statics->kernels, (count + 1) * sizeof(*grown)) : NULL;
+	if (!grown) {
+		free(copy);
+		statics->every = true;
+		return;
+	}
+	statics->kernels = grown;
+	statics->kernels[statics->kernel_count++] = copy;
+}
+
+void statics_add(struct statics *statics, const char *name, uint64_t bytes)
+{
+	size_t length = strnlen(name, KEPT_MAX_BYTES);
+	struct statics_variable *grown;
+	char *copy;
+
+	if (length == KEPT_MAX_BYTES || statics->count == STATICS_MAX) {
+		statics_add_more(statics, "it has too many variables, or their names are too long");
+		return;
+	}
+	copy = strndup(name, length);
+	grown = copy ? realloc(statics->variables, (statics->count + 1) * sizeof(*grown)) : NULL;
+	if (grown) {
+		statics->variables = grown;
+		statics->variables[statics->count++] = (struct statics_variable){copy, bytes};
+		return;
+	}
+	free(copy);
+	statics_add_more(statics, "there was no memory to look at its image");
+}
+
+static bool has(const struct statics *statics, const struct statics_variable *variable)
+{
+	for (uint32_t i = 0; i < statics->count; i++)
+		if (!strcmp(statics->variables[i].name, variable->name))
+			return true;
+	return false;
+}
+
+void statics_merge(struct statics *statics, const struct statics *other)
+{
+	for (uint32_t i = 0; i < other->count; i++)
+		if (!has(statics, &other->variables[i]))
+			statics_add(statics, other->variables[i].name, other->variables[i].bytes);
+	for (uint32_t i = 0; i < other->kernel_count; i++)
+		statics_add_kernel(statics, other->kernels[i]);
+	statics->every |= other->every;
+	if (other->more)
+		statics_add_more(statics, other->more);
+}
+
+bool statics_reached_by(const struct statics *statics, const char *kernel)
+{
+	if (statics->more || (statics->count && statics->every))
+		return true;
+	for (uint32_t i = 0; statics->count && i < statics->kernel_count; i++)
+		if (!strcmp(statics->kernels[i], kernel))
+			return true;
+	return false;
+}
+
+void statics_deinit(struct statics *statics)
+{
+	for (uint32_t i = 0; i < statics->count; i++)
+		free(statics->variables[i].name);
+	for (uint32_t i = 0; i < statics->kernel_count; i++)
+		free(statics->kernels[i]);
+	free(statics->variables);
+	free(statics->kernels);
+	*statics = (struct statics){0};
+}

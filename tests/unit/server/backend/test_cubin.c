@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What is read from images of the compiler's (images/statics.cu): which variables kernels may write, and
+// which kernels those are; from fat binaries, however they are compressed; and from images that lie.
+
+#include <elf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/backend/cubin.h"
+#include "server/backend/fatbin.h"
+#include "server/backend/image.h"
+#include "server/backend/sass.h"
+#include "tests/lib/suite.h"
+
+#define IMAGE_BYTES 65536u
+#define MUTATIONS   20000
+
+static uint8_t *image;
+static size_t image_bytes;
+
+static void load(const char *name)
+{
+	char path[4096];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", getenv("FRMPS_TEST_IMAGES"), name);
+	file = fopen(path, "rb");
+	ck_assert_ptr_nonnull(file);
+	free(image);
+	image = malloc(IMAGE_BYTES);
+	image_bytes = fread(image, 1, IMAGE_BYTES, file);
+	ck_assert_uint_gt(image_bytes, 1000);
+	fclose(file);
+}
+
+static void unload(void)
+{
+	free(image);
+	image = NULL;
+}
+
+/* fatbin_visit */
+static CUresult look_at(void *context, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)
+{
+	(void)ret;
+	cubin_add_statics(context, cubin, bytes);
+	return CUDA_SUCCESS;
+}
+
+static struct statics statics_of(const uint8_t *bytes, size_t count)
+{
+	struct statics statics = {0};
+	struct fatbin_bytes none = {0};
+
+	if (image_check(bytes, count) != IMAGE_FATBIN)
+		cubin_add_statics(&statics, bytes, count);
+	else if (fatbin_rewrite(bytes, 90, look_at, &statics, &none))
+		statics_add_more(&statics, "it cannot be unpacked");
+	ck_assert_ptr_null(none.at);
+	return statics;
+}
+
+/* Reads what was loaded. */
+static struct statics statics_now(void)
+{
+	return statics_of(image, image_bytes);
+}
+
+static uint64_t bytes_of(const struct statics *statics, const char *name)
+{
+	for (uint32_t i = 0; i < statics->count; i++)
+		if (!strcmp(statics->variables[i].name, name))
+			return statics->variables[i].bytes;
+	return 0;
+}
+
+/* ---- changes ---- */
+
+static Elf64_Ehdr header(void)
+{
+	Elf64_Ehdr header;
+
+	memcpy(&header, image, sizeof(header));
+	return header;
+}
+
+static void *section(const char *name, Elf64_Shdr **ret)
+{
+	Elf64_Shdr *sections = (void *)(image + header().e_shoff);
+	const char *names = (const char *)image + sections[header().e_shstrndx].sh_offset;
+
+	for (unsigned i = 1; i < header().e_shnum; i++)
+		if (!strcmp(names + sections[i].sh_name, name)) {
+			*ret = &sections[i];
+			return image + sections[i].sh_offset;
+		}
+	ck_abort_msg("no section %s", name);
+}
+
+static Elf64_Sym *symbol(const char *name)
+{
+	Elf64_Shdr *symtab, *strtab;
+	Elf64_Sym *symbols = section(".symtab", &symtab);
+	const char *texts = section(".strtab", &strtab);
+
+	for (uint64_t i = 1; i < symtab->sh_size / sizeof(*symbols); i++)
+		if (!strcmp(texts + symbols[i].st_name, name))
+			return &symbols[i];
+	ck_abort_msg("no symbol %s", name);
+}
+
+/* Symbols that are local to the file, and have no name. */
+static void change_calls(void)
+{
+	static const char *const names[] = {"malloc", "free"};
+
+	for (int i = 0; i < 2; i++)
+		symbol(names[i])->st_info = ELF64_ST_INFO(STB_LOCAL, STT_NOTYPE);
+}
+
+/* ---- what is found ---- */
+
+static void check_common(const struct statics *statics)
+{
+	ck_assert_msg(!statics->more, "%s", statics->more);
+	ck_assert_uint_eq(bytes_of(statics, "counter"), 4);
+	ck_assert_uint_eq(bytes_of(statics, "table"), 16);
+	ck_assert_uint_eq(bytes_of(statics, "_ZZ6countsE5inner"), 4);
+	/* One is named in the other. */
+	ck_assert_uint_eq(bytes_of(statics, "pointer"), 8);
+	ck_assert_uint_eq(bytes_of(statics, "pointed"), 4);
+	/* Constants, and literals. */
+	ck_assert_uint_eq(bytes_of(statics, "setting"), 0);
+	ck_assert_uint_eq(bytes_of(statics, "$str"), 0);
+	ck_assert_uint_eq(bytes_of(statics, "__unnamed_1"), 0);
+}
+
+static const char *const whole[] = {
+	"statics.cubin", "statics_75.cubin", "statics.fatbin", "statics_lz4.fatbin", "statics_zstd.fatbin"};
+
+START_TEST(variables_are_found)
+{
+	struct statics statics;
+
+	load(whole[_i]);
+	statics = statics_now();
+	check_common(&statics);
+	ck_assert_uint_eq(bytes_of(&statics, "own"), 4);
+	/* No code has its address. */
+	ck_assert_uint_eq(bytes_of(&statics, "untouched"), 0);
+	ck_assert_uint_eq(statics.count, 6);
+	statics_deinit(&statics);
+}
+END_TEST
+
+/* Of code that is not read every variable counts. */
+START_TEST(code_of_an_unknown_device_may_have_everything)
+{
+	struct statics statics;
+
+	load("statics_100.cubin");
+	statics = statics_now();
+	check_common(&statics);
+	ck_assert_uint_eq(statics.count, 7);
+	ck_assert(statics_reached_by(&statics, "counts"));
+	statics_deinit(&statics);
+}
+END_TEST
+
+START_TEST(parts_that_were_linked_have_variables_of_their_own)
+{
+	struct statics statics;
+	uint32_t owns = 0;
+
+	load("statics_linked.cubin");
+	statics = statics_now();
+	check_common(&statics);
+	for (uint32_t i = 0; i < statics.count; i++)
+		owns += !!strstr(statics.variables[i].name, "_own");
+	ck_assert_uint_eq(owns, 2);
+	ck_assert(statics_reached_by(&statics, "counts_too"));
+	statics_deinit(&statics);
+}
+END_TEST
+
+START_TEST(what_only_asserts_and_prints_leaves_nothing)
+{
+	struct statics statics;
+
+	load("statics_none.cubin");
+	statics = statics_now();
+	ck_assert_msg(!statics.more, "%s", statics.more);
+	ck_assert(statics_are_none(&statics));
+	ck_assert(!statics_reached_by(&statics, "complains"));
+	load("printing.cubin");
+	statics = statics_now();
+	ck_assert(statics_are_none(&statics));
+}
+END_TEST
+
+START_TEST(a_heap_cannot_be_taken_along)
+{
+	struct statics statics;
+
+	load("statics_heap.cubin");
+	statics = statics_now();
+	ck_assert_str_eq(statics.more, "its kernels use the device's heap");
+	ck_assert(statics_reached_by(&statics, "counts"));
+	statics_deinit(&statics);
+	/* Not the driver's. */
+	change_calls();
+	statics = statics_now();
+	ck_assert_ptr_null(statics.more);
+	statics_deinit(&statics);
+}
+END_TEST
+
+/* ---- what is not understood ---- */
+
+/* Reads what was changed: there is more than can be taken along. */
+static void check_more(const char *why)
+{
+	struct statics statics = statics_now();
+
+	ck_assert_ptr_nonnull(statics.more);
+	ck_assert_str_eq(statics.more, why);
+	statics_deinit(&statics);
+	load("statics.cubin");
+}
+
+START_TEST(what_cannot_be_told_is_not_guessed)
+{
+	Elf64_Shdr *shdr;
+
+	load("statics.cubin");
+	symbol("counter")->st_name = symbol("pointed")->st_name;
+	check_more("two of its variables have the same name");
+	symbol("counter")->st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION);
+	check_more("its variables have no names");
+	symbol("counter")->st_shndx = SHN_COMMON;
+	check_more("its image is not understood");
+	symbol("counter")->st_size = 0;
+	check_more("its image is not understood");
+	symbol("counter")->st_name = UINT32_MAX;
+	check_more("its image is not understood");
+	symbol("vprintf")->st_name = symbol("counter")->st_name;
+	check_more("its kernels call functions of the driver");
+	section(".rela.nv.constant4", &shdr);
+	shdr->sh_entsize = 8;
+	check_more("its image is not understood");
+	section(".rela.nv.constant4", &shdr);
+	shdr->sh_link = 0;
+	check_more("its image is not understood");
+	section(".symtab", &shdr);
+	shdr->sh_type = SHT_NULL;
+	check_more("its image is not understood");
+}
+END_TEST
+
+/* Names alone make no literal. */
+START_TEST(a_literal_is_a_text)
+{
+	struct statics statics;
+	Elf64_Shdr *shdr;
+	char *bytes;
+
+	load("statics.cubin");
+	bytes = section(".nv.global.init", &shdr);
+	bytes[symbol("$str")->st_value + 1] = '\0';
+	statics = statics_now();
+	ck_assert_uint_eq(bytes_of(&statics, "$str"), symbol("$str")->st_size);
+	statics_deinit(&statics);
+	load("statics.cubin");
+	symbol("$str")->st_size--;
+	statics = statics_now();
+	ck_assert_uint_eq(bytes_of(&statics, "$str"), symbol("$str")->st_size);
+	statics_deinit(&statics);
+}
+END_TEST
+
+/* Which kernel has what is told apart: each alone does not have the other's. */
+START_TEST(kernels_are_told_apart)
+{
+	struct statics statics;
+
+	load("statics.cubin");
+	statics = statics_now();
+	/* What is named in a variable is everybody's. */
+	ck_assert(statics.every);
+	ck_assert(statics_reached_by(&statics, "complains"));
+	statics_deinit(&statics);
+	load("statics_kernels.cubin");
+	statics = statics_now();
+	ck_assert_uint_eq(statics.count, 1);
+	ck_assert(statics_reached_by(&statics, "counts"));
+	ck_assert(!statics_reached_by(&statics, "does_not"));
+	ck_assert(!statics_reached_by(&statics, "complains"));
+	statics_deinit(&statics);
+	/* A function is anybody's. */
+	symbol("counts")->st_other = 0;
+	statics = statics_now();
+	ck_assert(statics_reached_by(&statics, "does_not"));
+	statics_deinit(&statics);
+}
+END_TEST
+
+/* ---- machine code ---- */
+
+static bool reads(uint64_t low, uint64_t high, bool ret_is_read[4])
+{
+	/* MOV R2, 8; NOP; the instruction. */
+	const uint64_t code[6] = {UINT64_C(0x0000000800027802), 0x0f00, UINT64_C(0xff7918), 0, low, high};
+	const bool is_function[4] = {false, true, false, false};
+
+	memset(ret_is_read, 0, 4);
+	return sass_note_reads(
+		(const uint8_t *)code, sizeof(code), &(struct sass_table){4, is_function, ret_is_read});
+}
+
+/* LDC or ULDC of 64 bits from bank 4. */
+static uint64_t from_bank(uint64_t operation, uint64_t index, uint64_t offset)
+{
+	return operation | UINT64_C(7) << 12 | UINT64_C(6) << 16 | index << 24 | offset << 38 |
+	       UINT64_C(4) << 54;
+}
+
+START_TEST(loads_of_addresses_are_understood)
+{
+	const uint64_t wide = UINT64_C(5) << 9, four = UINT64_C(4) << 9;
+	bool is_read[4];
+
+	ck_assert(reads(from_bank(0xb82, 255, 16), wide, is_read));
+	ck_assert(!is_read[0] && !is_read[1] && is_read[2] && !is_read[3]);
+	ck_assert(reads(from_bank(0xb82, 255, 12), wide, is_read));
+	ck_assert(is_read[1] && is_read[2] && !is_read[3]);
+	ck_assert(reads(from_bank(0xab9, 0, 28), four, is_read));
+	ck_assert(is_read[3] && !is_read[2]);
+	/* Another operation, with a constant or a number that looks like one. */
+	ck_assert(reads(from_bank(0x624, 255, 20), 0, is_read));
+	ck_assert(is_read[2] && !is_read[3]);
+	/* With an index: only where functions are. */
+	ck_assert(reads(from_bank(0xb82, 2, 0), wide, is_read));
+	ck_assert(!is_read[0] && !is_read[1]);
+	ck_assert(!reads(from_bank(0xb82, 2, 8), wide, is_read));
+	ck_assert(!reads(from_bank(0xb82, 2, 4), wide, is_read));
+	ck_assert(!reads(from_bank(0xb82, 3, 0), wide, is_read));
+	ck_assert(!reads(from_bank(0xb82, 2, 0), wide | 1 << 14, is_read));
+	ck_assert(!reads(from_bank(0xab9, 2, 0), wide, is_read));
+	/* Beyond the table. */
+	ck_assert(!reads(from_bank(0xb82, 255, 28), wide, is_read));
+	/* Another bank. */
+	ck_assert(reads(from_bank(0xb82, 255, 0) & ~(UINT64_C(4) << 54), wide, is_read));
+	ck_assert(!is_read[0]);
+}
+END_TEST
+
+/* ---- images that lie ---- */
+
+static uint64_t next_random(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+/* A copy without a byte to spare, for the sanitizer. */
+static void read_copy(const uint8_t *bytes, size_t count)
+{
+	uint8_t *copy = malloc(count + !count);
+	struct statics statics;
+
+	if (count)
+		memcpy(copy, bytes, count);
+	statics = statics_of(copy, count);
+	statics_reached_by(&statics, "counts");
+	statics_deinit(&statics);
+	free(copy);
+}
+
+static const char *const all[] = {"statics.cubin", "statics_75.cubin", "statics_100.cubin",
+	"statics_linked.cubin", "statics_heap.cubin", "statics_none.cubin", "statics_kernels.cubin",
+	"statics.fatbin", "statics_lz4.fatbin", "statics_zstd.fatbin"};
+#define ALL ((int)(sizeof(all) / sizeof(all[0])))
+
+START_TEST(images_may_be_cut_off)
+{
+	load(all[_i]);
+	for (size_t count = 0; count < image_bytes; count += count < 256 ? 1 : 61)
+		read_copy(image, count);
+}
+END_TEST
+
+/* Half of the changes hit the tables at the end and the headers at the beginning, where the numbers are. */
+START_TEST(images_may_lie)
+{
+	uint64_t state = UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)_i;
+	uint8_t *kept;
+
+	load(all[_i]);
+	kept = malloc(image_bytes);
+	memcpy(kept, image, image_bytes);
+	for (int i = 0; i < MUTATIONS / ALL; i++) {
+		for (uint64_t n = next_random(&state) % 4 + 1; n; n--) {
+			uint64_t range = next_random(&state) % 2 ? image_bytes : 128;
+			uint64_t at = next_random(&state) % range;
+			bool is_end = next_random(&state) % 4 == 0 && at < 2048;
+
+			image[is_end ? image_bytes - 1 - at : at] = (uint8_t)next_random(&state);
+		}
+		read_copy(image, image_bytes);
+		memcpy(image, kept, image_bytes);
+	}
+	free(kept);
+}
+END_TEST
+
+/* Whole numbers in the tables of sections, symbols and relocations. */
+START_TEST(tables_may_lie)
+{
+	static const uint64_t values[] = {0, 1, 0xffff, UINT32_MAX, UINT64_MAX, UINT64_MAX - 23};
+	Elf64_Shdr *shdr;
+	size_t begins[2], ends[2];
+
+	load(all[_i]);
+	section(".symtab", &shdr);
+	begins[0] = shdr->sh_offset;
+	ends[0] = begins[0] + shdr->sh_size;
+	begins[1] = header().e_shoff;
+	ends[1] = begins[1] + header().e_shnum * sizeof(*shdr);
+	for (int table = 0; table < 2; table++)
+		for (size_t at = begins[table]; at + 8 <= ends[table]; at += 4)
+			for (unsigned v = 0; v < sizeof(values) / sizeof(values[0]); v++) {
+				uint64_t kept;
+
+				memcpy(&kept, image + at, 8);
+				memcpy(image + at, &values[v], v % 2 ? 8 : 4);
+				read_copy(image, image_bytes);
+				memcpy(image + at, &kept, 8);
+			}
+}
+END_TEST
+
+/* Every section is code, and all of the file: a file of some KiB that would be read for ever. */
+START_TEST(sections_may_lie_on_one_another)
+{
+	static const char names[] = "\0.text.kernel\0.nv.constant4";
+	const Elf64_Sym symbols[2] = {
+		{0}, {.st_info = ELF64_ST_INFO(STB_LOCAL, STT_NOTYPE), .st_shndx = SHN_ABS}};
+	const unsigned count = 2000;
+	Elf64_Ehdr head = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, [EI_ABIVERSION] = 7},
+		.e_machine = 190,
+		.e_flags = 90,
+		.e_shoff = sizeof(head),
+		.e_shentsize = sizeof(Elf64_Shdr),
+		.e_shnum = (Elf64_Half)count,
+		.e_shstrndx = 1};
+	size_t tables = sizeof(head) + count * sizeof(Elf64_Shdr),
+	       bytes = tables + sizeof(names) + sizeof(symbols);
+	Elf64_Shdr *sections;
+	struct statics statics;
+
+	image = calloc(1, bytes);
+	memcpy(image, &head, sizeof(head));
+	memcpy(image + tables, names, sizeof(names));
+	memcpy(image + tables + sizeof(names), symbols, sizeof(symbols));
+	sections = (void *)(image + sizeof(head));
+	for (unsigned i = 4; i < count; i++)
+		sections[i] = (Elf64_Shdr){.sh_type = SHT_PROGBITS,
+			.sh_name = 1,
+			.sh_flags = SHF_ALLOC | SHF_EXECINSTR,
+			.sh_size = bytes};
+	sections[1] = (Elf64_Shdr){.sh_type = SHT_STRTAB, .sh_offset = tables, .sh_size = sizeof(names)};
+	sections[2] = (Elf64_Shdr){.sh_type = SHT_SYMTAB,
+		.sh_link = 1,
+		.sh_entsize = sizeof(Elf64_Sym),
+		.sh_offset = tables + sizeof(names),
+		.sh_size = sizeof(symbols)};
+	sections[3] =
+		(Elf64_Shdr){.sh_type = SHT_PROGBITS, .sh_name = 14, .sh_flags = SHF_ALLOC, .sh_size = 64};
+	statics = statics_of(image, bytes);
+	ck_assert_ptr_nonnull(statics.more);
+	statics_deinit(&statics);
+	head.e_shnum = 40;
+	memcpy(image, &head, sizeof(head));
+	statics = statics_of(image, bytes);
+	ck_assert(statics_are_none(&statics));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("cubin");
+	TCase *tests = tcase_create("cubin");
+
+	tcase_set_timeout(tests, 240);
+	tcase_add_checked_fixture(tests, NULL, unload);
+	tcase_add_loop_test(tests, variables_are_found, 0, sizeof(whole) / sizeof(whole[0]));
+	tcase_add_test(tests, code_of_an_unknown_device_may_have_everything);
+	tcase_add_test(tests, parts_that_were_linked_have_variables_of_their_own);
+	tcase_add_test(tests, what_only_asserts_and_prints_leaves_nothing);
+	tcase_add_test(tests, a_heap_cannot_be_taken_along);
+	tcase_add_test(tests, what_cannot_be_told_is_not_guessed);
+	tcase_add_test(tests, a_literal_is_a_text);
+	tcase_add_test(tests, kernels_are_told_apart);
+	tcase_add_test(tests, loads_of_addresses_are_understood);
+	tcase_add_loop_test(tests, images_may_be_cut_off, 0, ALL);
+	tcase_add_loop_test(tests, images_may_lie, 0, ALL);
+	tcase_add_loop_test(tests, tables_may_lie, 0, 2);
+	tcase_add_test(tests, sections_may_lie_on_one_another);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
