@@ -61,6 +61,8 @@ struct executor {
 	pthread_mutex_t sessions_lock; /* of the list; only the main thread changes it */
 	struct session_list sessions;
 
+	word64 heard_at; /* ns: when the driver last said that the context is well (sentry.c) */
+
 	uint64_t *scratch;				    /* EXECUTOR_SCRATCH_WORDS, registered */
 	uint64_t scratch_used[EXECUTOR_SCRATCH_WORDS / 64]; /* under sessions_lock */
 

@@ -10,7 +10,8 @@
 //   - behind RETIRE_UNMARKED unmarked commands;
 //   - for clients that vouch for their kernels: between kernels and a later upload or fill, and between
 //     a fetch and a later kernel, because such a pair could not be repeated (repeat.c);
-//   - when the ring was empty for RETIRE_IDLE_NS, or the oldest unmarked command is RETIRE_AGE_NS old;
+//   - when nothing was taken or issued for RETIRE_IDLE_NS, or the oldest unmarked command is that of
+//     RETIRE_AGE_NS ago;
 //   - behind each command while a module is to be loaded (gate.c);
 //   - when a stream is to be held until its commands are done, and when the main thread asks (drain.c).
 //
@@ -89,6 +90,7 @@ static CUresult put_mark(struct session *session, struct stream *stream)
 	stream->latest->flags |= FRMPS_CMD_MARK;
 	stream->marked = stream->issued;
 	word_release(&stream->journal.state->marked, stream->marked);
+	sentry_heard(session);
 	unlist(session, stream);
 	return CUDA_SUCCESS;
 }

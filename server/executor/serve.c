@@ -98,7 +98,6 @@ static bool take_batch(struct session *session)
 	if (session->ring.head == begin)
 		return false;
 	ring_consume(&session->ring, 0);
-	session->busy_at = session->now;
 	return true;
 }
 
@@ -108,9 +107,11 @@ static bool take_and_issue(struct session *session)
 
 	if (!TAILQ_EMPTY(&session->held))
 		moved |= hold_turn(session);
-	if (moved)
-		word_set(&session->view.server->active, session->now);
-	return moved;
+	if (!moved)
+		return false;
+	session->busy_at = session->now;
+	word_set(&session->view.server->active, session->now);
+	return true;
 }
 
 /* See drain.c: what was issued so far is marked, and nothing from before this turn is in use. */
