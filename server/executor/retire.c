@@ -33,6 +33,10 @@
 #include "server/log.h"
 #include "shm/doorbell.h"
 
+/* No device takes less time for a command, on average, ns; and how far that is trusted. */
+#define COMMAND_NS UINT64_C(250)
+#define TRUST_NS   (100 * CLOCK_US)
+
 static void unlist(struct session *session, struct stream *stream)
 {
 	if (stream->unmarked_listed)
@@ -183,13 +187,23 @@ void retire_turn(struct session *session)
 		look_at_wakes(session);
 }
 
+/* What a sleeper waits for is behind other commands, which take their time. */
+static uint64_t interval(const struct session *session, const struct session_wake *wake, uint64_t now)
+{
+	uint64_t done = session->streams[wake->slot].done, late = clock_interval(wake->since, now);
+	uint64_t ahead = wake->seq > done ? (wake->seq - done) * COMMAND_NS : 0;
+
+	ahead = ahead < TRUST_NS ? ahead : TRUST_NS;
+	return ahead > late ? ahead : late;
+}
+
 uint64_t retire_next_look(const struct session *session, uint64_t now)
 {
 	/* Marks that are still missing when a thread is about to sleep are marks that failed. */
 	uint64_t next = TAILQ_EMPTY(&session->unmarked) ? UINT64_MAX : now + CLOCK_MS;
 
 	for (uint32_t i = 0; i < session->wake_count; i++) {
-		uint64_t at = now + clock_interval(session->wakes[i].since, now);
+		uint64_t at = now + interval(session, &session->wakes[i], now);
 
 		if (at < next)
 			next = at;

@@ -496,13 +496,23 @@ static void piece_arrived(struct executor *executor, uint64_t now)
 	end_look(executor, now);
 }
 
+/* A look is over after some 20 us, or it waits for room on the device and nobody knows how long. */
+static uint64_t look_again_at(const struct stray_watch *watch, uint64_t now)
+{
+	uint64_t interval = (now - watch->begun_at) / 4;
+
+	if (interval < 20 * CLOCK_US)
+		interval = 20 * CLOCK_US;
+	return now + (interval < CLOCK_MS ? interval : CLOCK_MS);
+}
+
 static uint64_t look_busy(struct executor *executor, uint64_t now)
 {
 	struct stray_watch *watch = &executor->strays;
 
 	/* Pairs with the device's write. */
 	if (word_acquire(&watch->page->mark) < watch->mark)
-		return now + clock_interval(watch->begun_at, now);
+		return look_again_at(watch, now);
 	if (watch->state == STRAY_READING) {
 		piece_arrived(executor, now);
 	} else if (__atomic_load_n(&watch->page->changed, __ATOMIC_ACQUIRE)) {

@@ -119,6 +119,10 @@ START_TEST(credit_holds_and_lets_go)
 		fixture_turn();
 	}
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), STREAM_ISSUE_CREDIT);
+	/* Not polled as if somebody waited: what is on the device takes longer. */
+	ck_assert_uint_ge(serve_next_look(fixture.session, fixture.now), fixture.now + 100 * CLOCK_US);
+	ck_assert_uint_lt(serve_next_look(fixture.session, fixture.now),
+		fixture.now + STREAM_ISSUE_CREDIT * CLOCK_US / 2);
 	fixture_launch(2, 0, 2);
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), STREAM_ISSUE_CREDIT + 1);
@@ -155,6 +159,25 @@ START_TEST(sleepers_are_woken_once_it_is_done)
 	count_wakes(&after);
 	ck_assert_uint_eq(before + 1, after);
 	ck_assert_uint_eq(serve_next_look(fixture.session, fixture.now), UINT64_MAX);
+}
+END_TEST
+
+START_TEST(a_sleeper_behind_many_commands_is_looked_after_later)
+{
+	struct frmps_wake wake;
+
+	for (unsigned i = 0; i < STREAM_ISSUE_CREDIT; i++)
+		wake.seq = fixture_launch(3, 0, 1);
+	fixture_direct(FRMPS_OP_WAKE, 3, &wake, sizeof(wake));
+	fixture_turn();
+	ck_assert_uint_eq(serve_next_look(fixture.session, fixture.now), fixture.now + 100 * CLOCK_US);
+	while (fixture_done(3) + RETIRE_UNMARKED < wake.seq)
+		ck_assert(fake_arrive_one());
+	fixture_turn();
+	ck_assert_uint_lt(serve_next_look(fixture.session, fixture.now), fixture.now + 50 * CLOCK_US);
+	fake_arrive();
+	fixture_turn();
+	ck_assert_uint_eq(fixture.session->wake_count, 0);
 }
 END_TEST
 
@@ -665,6 +688,7 @@ int main(void)
 	tcase_add_test(good, a_ring_that_wraps);
 	tcase_add_test(good, credit_holds_and_lets_go);
 	tcase_add_test(good, sleepers_are_woken_once_it_is_done);
+	tcase_add_test(good, a_sleeper_behind_many_commands_is_looked_after_later);
 	tcase_add_test(good, more_sleepers_than_are_remembered);
 	tcase_add_test(good, an_idle_session_needs_no_look);
 	tcase_add_test(good, a_fault_is_seen_though_nobody_issues);
