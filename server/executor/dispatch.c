@@ -68,7 +68,7 @@ static int offend_address(struct session *session, const char *op, uint64_t addr
 	return DISPATCH_E_STOP;
 }
 
-struct backend_launch dispatch_launch(
+static inline struct backend_launch make_launch(
 	const struct function *function, const struct frmps_launch *body, bool cooperative)
 {
 	const struct frmps_launch_attribute *attributes = (const void *)(body + 1);
@@ -87,6 +87,12 @@ struct backend_launch dispatch_launch(
 	};
 }
 
+struct backend_launch dispatch_launch(
+	const struct function *function, const struct frmps_launch *body, bool cooperative)
+{
+	return make_launch(function, body, cooperative);
+}
+
 static int issue_launch(struct session *session, struct stream *stream, struct frmps_head *record)
 {
 	const struct frmps_launch *body = (const void *)(record + 1);
@@ -100,7 +106,7 @@ static int issue_launch(struct session *session, struct stream *stream, struct f
 			function ? "it takes another number" : "there is no such function");
 		return DISPATCH_E_STOP;
 	}
-	launch = dispatch_launch(function, body, record->flags & FRMPS_CMD_COOPERATIVE);
+	launch = make_launch(function, body, record->flags & FRMPS_CMD_COOPERATIVE);
 	launch.session = session->id;
 	launch.seq = record->seq;
 	launch.stream_slot = stream->slot;
