@@ -26,6 +26,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -396,9 +397,10 @@ int serve_pool_init(struct executor *executor, unsigned threads)
 
 	pool->spin_ns = executor_number("FRMPS_SPIN_US", SPIN_US_DEFAULT, 1000000) * CLOCK_US;
 	threads = threads ? threads : default_threads();
-	pool->threads = calloc(threads, sizeof(*pool->threads));
+	pool->threads = aligned_alloc(SHM_LINE, threads * sizeof(*pool->threads));
 	if (!pool->threads)
 		return -ENOMEM;
+	memset(pool->threads, 0, threads * sizeof(*pool->threads));
 	while (!error && pool->count < threads)
 		error = thread_start(&pool->threads[pool->count++], executor);
 	return error;
