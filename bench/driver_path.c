@@ -48,12 +48,14 @@ static double environment(const char *name, double otherwise)
 	return value ? strtod(value, NULL) : otherwise;
 }
 
-static void wait_for_start(void)
+/* Return: how late it is, ns. */
+static uint64_t wait_for_start(void)
 {
-	uint64_t start = (uint64_t)environment("FRMPS_BENCH_START_NS", 0);
+	uint64_t start = (uint64_t)environment("FRMPS_BENCH_START_NS", 0), now;
 
-	while (now_ns() < start)
+	while ((now = now_ns()) < start)
 		;
+	return start ? now - start : 0;
 }
 
 /* Bursts short enough that no queue is ever full: what is timed is the call, not the device. Calls are timed
@@ -124,9 +126,8 @@ static double cpu_seconds(void)
 static void rate_for(void)
 {
 	double seconds = environment("FRMPS_BENCH_SECONDS", 2), cpu;
-	uint64_t begin, end, launches = 0;
+	uint64_t begin, end, launches = 0, late = wait_for_start();
 
-	wait_for_start();
 	cpu = cpu_seconds();
 	begin = now_ns();
 	end = begin + (uint64_t)(seconds * 1e9);
@@ -136,8 +137,10 @@ static void rate_for(void)
 		launches += 200;
 	}
 	synchronize();
-	printf("{\"name\": \"rate_for\", \"launches\": %llu, \"seconds\": %.6f, \"cpu_seconds\": %.6f}\n",
-		(unsigned long long)launches, (double)(now_ns() - begin) / 1e9, cpu_seconds() - cpu);
+	printf("{\"name\": \"rate_for\", \"launches\": %llu, \"seconds\": %.6f, \"cpu_seconds\": %.6f, "
+	       "\"late_seconds\": %.6f}\n",
+		(unsigned long long)launches, (double)(now_ns() - begin) / 1e9, cpu_seconds() - cpu,
+		(double)late / 1e9);
 }
 
 /* What one copy costs its caller while nothing else is under way: a call may return before the copy has

@@ -3,7 +3,7 @@
 # SPDX-FileCopyrightText: The frmps authors
 """Measures native, stock MPS and frmps in one run and prints one table.
 
-usage: bench/run.py [--build DIR] [--rounds N] [--only WORD,...] [--out FILE.json]
+usage: bench/run.py [--build DIR] [--rounds N] [--only WORD,...] [--variant NAME:KEY=VALUE,...]... [--out FILE.json]
 
 Each measurement runs a program of the build folder unchanged under three systems, rounds interleaved so that a drift of
 the machine hits all alike. Without a GPU only frmps on the host backend is measured, which says something about the
@@ -82,6 +82,9 @@ def many(count):
             time.sleep(0.01)
         cpu = system.service_cpu()
         values = [finish(process)["rate_for"][0] for process in processes]
+        late = max(value["late_seconds"] for value in values)
+        if late > 0.02:
+            raise RuntimeError(f"a program was {late:.2f} s late: they did not all launch at the same time")
         cpu = system.service_cpu() - cpu
         launches = sum(value["launches"] for value in values)
         return {
@@ -108,7 +111,7 @@ def load_gap(image):
 
 def idle_cpu(system):
     """Server CPU over two seconds with 16 connected clients that do nothing."""
-    if system.name != "frmps":
+    if not isinstance(system, systems.Frmps):
         return {}
     start = start_in(9)
     processes = [spawn(system, "rate-for", FRMPS_BENCH_START_NS=start, FRMPS_BENCH_SECONDS=0) for _ in range(16)]
@@ -124,6 +127,14 @@ def idle_cpu(system):
         process.send_signal(signal.SIGCONT)
         finish(process)
     return {"idle_cpu_percent": used / 2 * 100}
+
+
+def variant(text):
+    """fast:on_fault=fast,FRMPS_EXECUTOR_THREADS=4"""
+    name, _, settings = text.partition(":")
+    if not name or name in ("native", "MPS", "frmps") or not all("=" in setting for setting in settings.split(",")):
+        raise argparse.ArgumentTypeError(f"{text} is not NAME:KEY=VALUE,...")
+    return name, dict(setting.split("=", 1) for setting in settings.split(","))
 
 
 def big_image(work):
@@ -145,13 +156,16 @@ def main():
     parser.add_argument("--build", default=str(ROOT / "build"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="")
+    parser.add_argument("--variant", type=variant, action="append", default=[], metavar="NAME:KEY=VALUE,...",
+                        help="frmps once more, with other configuration keys; in capitals: environment variables of the "
+                             "service, and BUILD, a build folder that service and library are taken from")
     parser.add_argument("--out", default="")
     options = parser.parse_args()
     build = pathlib.Path(options.build).resolve()
-    tested = systems.all_here(build)
+    tested = systems.all_here(build, options.variant)
     measurements = {"issue": single("issue"), "wait": single("wait"), "rate": single("rate"), "first": first,
                     "many": many(PROCESSES), "one": many(1), "copies": single("copies")}
-    image = big_image(tested[0].work) if len(tested) > 1 else None
+    image = big_image(tested[0].work) if tested[0].name == "native" else None
     if image:
         measurements["load"] = load_gap(image)
     measurements["idle"] = idle_cpu

@@ -17,6 +17,9 @@
 typedef _Atomic uint32_t word32;
 typedef _Atomic uint64_t word64;
 
+/* Bytes that one processor takes from the others when it writes one of them. */
+#define SHM_LINE 64
+
 #define word_acquire(w)	   atomic_load_explicit((w), memory_order_acquire)
 #define word_relaxed(w)	   atomic_load_explicit((w), memory_order_relaxed)
 #define word_release(w, v) atomic_store_explicit((w), (v), memory_order_release)

@@ -16,7 +16,7 @@ void ring_writer_init(struct ring_writer *ring, struct shm_view *view)
 void ring_reader_init(struct ring_reader *ring, struct shm_view *view)
 {
 	*ring = (struct ring_reader){.view = view, .mask = view->shape.ring_bytes - 1};
-	ring->head = word_relaxed(&view->server->head);
+	ring->head = ring->seen = word_relaxed(&view->server->head);
 }
 
 static bool has_room(struct ring_writer *ring, uint64_t bytes)
@@ -46,16 +46,28 @@ void *ring_reserve_slow(struct ring_writer *ring, uint32_t size)
 	return has_room(ring, size) ? ring->view->ring : NULL;
 }
 
-int ring_peek(const struct ring_reader *ring, struct frmps_head *ret_head, const uint8_t **ret_record)
+/* Everything that was seen is read: looks whether there is more. */
+static int look(struct ring_reader *ring)
 {
-	uint64_t published = word_acquire(&ring->view->client->tail) - ring->head;
-	uint64_t at = ring->head & ring->mask;
-	struct frmps_head head;
+	uint64_t tail = word_acquire(&ring->view->client->tail);
+	uint64_t published = tail - ring->head;
 
 	if (published == 0)
 		return RING_E_EMPTY;
 	if (published > ring->mask + 1 || published % FRMPS_RECORD_ALIGN != 0)
 		return RING_E_INVALID;
+	ring->seen = tail;
+	return 0;
+}
+
+int ring_peek(struct ring_reader *ring, struct frmps_head *ret_head, const uint8_t **ret_record)
+{
+	uint64_t at = ring->head & ring->mask;
+	struct frmps_head head;
+	int error = ring->seen == ring->head ? look(ring) : 0;
+
+	if (error)
+		return error;
 	memcpy(&head, ring->view->ring + at, sizeof(head));
 	/* The copy above is the only look at the head; keep the compiler from looking again. */
 	__asm__ __volatile__("" : "+m"(head));
@@ -66,7 +78,7 @@ int ring_peek(const struct ring_reader *ring, struct frmps_head *ret_head, const
 		return RING_E_INVALID;
 	if (head.size == 0 || head.size > FRMPS_RECORD_MAX || head.size % FRMPS_RECORD_ALIGN != 0)
 		return RING_E_INVALID;
-	if (head.size > published || at + head.size > ring->mask + 1)
+	if (head.size > ring->seen - ring->head || at + head.size > ring->mask + 1)
 		return RING_E_INVALID;
 	*ret_head = head;
 	*ret_record = ring->view->ring + at;

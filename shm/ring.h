@@ -12,7 +12,8 @@
 //
 // The writer trusts the reader's head (it cannot be forged by anyone else). The reader trusts nothing: the
 // tail may be any number, and the bytes may change while it looks; it takes each word once and checks its own
-// copy.
+// copy. Each side looks at the other's word only when what it saw of it is used up, so that a writer and a
+// reader who work at the same time do not take the line from each other for every record.
 
 #ifndef FRMPS_SHM_RING_H
 #define FRMPS_SHM_RING_H
@@ -37,6 +38,7 @@ struct ring_reader {
 	struct shm_view *view;
 	uint64_t mask;
 	uint64_t head;
+	uint64_t seen; /* a tail that was there once, checked: there is as much to read, or more */
 };
 
 /* Outcomes of ring_peek(). */
@@ -85,7 +87,13 @@ static inline bool ring_has_work(const struct ring_reader *ring)
  * @ret_record: the record's bytes on the ring, valid until ring_consume(); they may change at any moment,
  * copy them once Return: 0, RING_E_EMPTY, RING_E_INVALID.
  */
-int ring_peek(const struct ring_reader *ring, struct frmps_head *ret_head, const uint8_t **ret_record);
+int ring_peek(struct ring_reader *ring, struct frmps_head *ret_head, const uint8_t **ret_record);
+
+/** Whether the writer was seen to be beyond the record of `size` bytes that was peeked last. */
+static inline bool ring_has_seen_next(const struct ring_reader *ring, uint32_t size)
+{
+	return ring->seen - ring->head > size;
+}
 
 /** Frees the slot of the record peeked last. Pairs with the acquire in ring_reserve_slow(). */
 static inline void ring_consume(struct ring_reader *ring, uint32_t size)

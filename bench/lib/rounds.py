@@ -32,9 +32,9 @@ def play(systems, measurements, rounds):
     return results
 
 
-def ratio(results, name, base):
-    """Of frmps' median to that of `base`; None where there is none."""
-    values = [results.get(system, {}).get(name) for system in ("frmps", base)]
+def ratio(results, name, base, system="frmps"):
+    """Of the system's median to that of `base`; None where there is none."""
+    values = [results.get(which, {}).get(name) for which in (system, base)]
     if not all(values) or not statistics.median(values[1]):
         return None
     return statistics.median(values[0]) / statistics.median(values[1])
@@ -42,15 +42,18 @@ def ratio(results, name, base):
 
 def table(results, order):
     names = list(dict.fromkeys(name for system in order for name in results.get(system, {})))
-    print(f"{'':34}" + "".join(f"{system:>26}" for system in order) + f"{'frmps/native':>14}{'frmps/MPS':>12}")
+    variants = [system for system in order if system not in ("native", "MPS", "frmps")]
+    print(f"{'':34}" + "".join(f"{system:>26}" for system in order) + f"{'frmps/native':>14}{'frmps/MPS':>12}" +
+          "".join(f"{variant + '/frmps':>20}" for variant in variants))
     for name in names:
         row = f"{name:34}"
         for system in order:
             values = results.get(system, {}).get(name)
             row += f"{statistics.median(values):>10.4g} [{min(values):>6.4g}-{max(values):>6.4g}]" if values \
                 else f"{'-':>26}"
-        for base, width in (("native", 14), ("MPS", 12)):
-            relative = ratio(results, name, base)
+        columns = [("frmps", "native", 14), ("frmps", "MPS", 12)] + [(variant, "frmps", 20) for variant in variants]
+        for system, base, width in columns:
+            relative = ratio(results, name, base, system)
             row += f"{'-':>{width}}" if relative is None else f"{relative:>{width}.3f}"
         print(row)
 

@@ -84,18 +84,25 @@ class StockMps(System):
 
 
 class Frmps(System):
+    """@settings: keys of the configuration, or (in capitals) of the service's environment; BUILD is where service and
+    library come from, if they are not those of the programs."""
+
     name = "frmps"
 
-    def __init__(self, build, backend):
+    def __init__(self, build, backend, name="frmps", settings=None):
         super().__init__(build)
-        self.backend = backend
+        settings = dict(settings or {})
+        self.name, self.backend = name, backend
+        self.service = pathlib.Path(settings.pop("BUILD", build)).resolve()
+        self.variables = {key: value for key, value in settings.items() if key.isupper()}
+        self.config = {key: value for key, value in settings.items() if not key.isupper()}
         self.socket = self.work + "/frmps.sock"
         self.server = None
 
     def environment(self):
         env = super().environment()
         env["FRMPS_SOCKET"] = self.socket
-        env["LD_LIBRARY_PATH"] = f"{self.build / 'client'}:{env.get('LD_LIBRARY_PATH', '')}"
+        env["LD_LIBRARY_PATH"] = f"{self.service / 'client'}:{env.get('LD_LIBRARY_PATH', '')}"
         if self.backend == "host":
             env["FRMPS_BENCH_MODULE"] = str(self.build / "bench" / "host_kernels.so")
         return env
@@ -112,9 +119,13 @@ class Frmps(System):
     @contextlib.contextmanager
     def up(self):
         log = open(self.work + "/server.log", "w")
-        self.server = subprocess.Popen([str(self.build / "server" / "frmps-server"), "--socket", self.socket,
-                                        "--backend", self.backend], stderr=log)
-        status = [str(self.build / "server" / "frmpsctl"), "status", "--socket", self.socket]
+        command = [str(self.service / "server" / "frmps-server"), "--socket", self.socket, "--backend", self.backend]
+        if self.config:
+            config = pathlib.Path(self.work, "frmps.conf")
+            config.write_text("".join(f"{key} = {value}\n" for key, value in self.config.items()))
+            command += ["--config", str(config)]
+        self.server = subprocess.Popen(command, stderr=log, env={**os.environ, **self.variables})
+        status = [str(self.service / "server" / "frmpsctl"), "status", "--socket", self.socket]
         until = time.monotonic() + 60
         while subprocess.run(status, capture_output=True).returncode != 0:
             if self.server.poll() is not None or time.monotonic() > until:
@@ -127,8 +138,7 @@ class Frmps(System):
             self.server.wait(timeout=30)
 
 
-def all_here(build):
-    """Every system where there is a GPU; else frmps on the host backend."""
-    if not is_gpu_here():
-        return [Frmps(build, "host")]
-    return [System(build), StockMps(build), Frmps(build, "cuda")]
+def all_here(build, variants=()):
+    """Every system where there is a GPU; else frmps on the host backend. @variants: more of frmps, (name, settings)"""
+    here = [System(build), StockMps(build), Frmps(build, "cuda")] if is_gpu_here() else [Frmps(build, "host")]
+    return here + [Frmps(build, here[-1].backend, name, settings) for name, settings in variants]

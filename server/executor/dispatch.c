@@ -68,23 +68,35 @@ static int offend_address(struct session *session, const char *op, uint64_t addr
 	return DISPATCH_E_STOP;
 }
 
-struct backend_launch dispatch_launch(
-	const struct function *function, const struct frmps_launch *body, bool cooperative)
+/* A launch whose owner is not said. Where it is wanted, not copied there: this is the hot path. */
+static inline void fill_launch(struct backend_launch *launch, const struct function *function,
+	const struct frmps_launch *body, bool cooperative)
 {
 	const struct frmps_launch_attribute *attributes = (const void *)(body + 1);
 
-	return (struct backend_launch){
-		.function = function->backend,
-		.info = &function->info,
-		.grid = {body->grid_x, body->grid_y, body->grid_z},
-		.block = {body->block_x, body->block_y, body->block_z},
-		.shared_bytes = body->shared_bytes,
-		.arguments = (const uint8_t *)(attributes + body->attribute_count),
-		.argument_bytes = body->argument_bytes,
-		.attributes = attributes,
-		.attribute_count = body->attribute_count,
-		.cooperative = cooperative,
-	};
+	launch->function = function->backend;
+	launch->info = &function->info;
+	launch->grid[0] = body->grid_x;
+	launch->grid[1] = body->grid_y;
+	launch->grid[2] = body->grid_z;
+	launch->block[0] = body->block_x;
+	launch->block[1] = body->block_y;
+	launch->block[2] = body->block_z;
+	launch->shared_bytes = body->shared_bytes;
+	launch->arguments = (const uint8_t *)(attributes + body->attribute_count);
+	launch->argument_bytes = body->argument_bytes;
+	launch->attributes = attributes;
+	launch->attribute_count = body->attribute_count;
+	launch->cooperative = cooperative;
+}
+
+struct backend_launch dispatch_launch(
+	const struct function *function, const struct frmps_launch *body, bool cooperative)
+{
+	struct backend_launch launch = {0};
+
+	fill_launch(&launch, function, body, cooperative);
+	return launch;
 }
 
 static int issue_launch(struct session *session, struct stream *stream, struct frmps_head *record)
@@ -100,7 +112,7 @@ static int issue_launch(struct session *session, struct stream *stream, struct f
 			function ? "it takes another number" : "there is no such function");
 		return DISPATCH_E_STOP;
 	}
-	launch = dispatch_launch(function, body, record->flags & FRMPS_CMD_COOPERATIVE);
+	fill_launch(&launch, function, body, record->flags & FRMPS_CMD_COOPERATIVE);
 	launch.session = session->id;
 	launch.seq = record->seq;
 	launch.stream_slot = stream->slot;

@@ -15,7 +15,9 @@
 #ifndef FRMPS_SERVER_EXECUTOR_EXECUTOR_H
 #define FRMPS_SERVER_EXECUTOR_EXECUTOR_H
 
+#include <assert.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
@@ -44,18 +46,22 @@ TAILQ_HEAD(session_list, session);
 #define EXECUTOR_HALTED UINT32_MAX
 
 struct executor {
-	const struct backend_ops *ops;
-	struct backend_device device;
-	int control_fd;
-	pthread_mutex_t control_lock; /* of sending */
-	uint64_t latest_request;      /* number of the latest that came; main thread */
-
+	/* Read for every command by the serving threads, so with nothing beside it that is written often. */
+	_Alignas(SHM_LINE) const struct backend_ops *ops;
 	/* Not zero once nothing is issued any more: EXECUTOR_HALTED (halt.c), or the code that the context
 	 * was lost with (lost.c). Looked at by every thread before it calls the backend. */
 	word32 lost;
-	bool graceful; /* on_fault = default: what others run ends by itself after a fault */
-
+	bool graceful;	  /* on_fault = default: what others run ends by itself after a fault */
 	struct gate gate; /* looked at before each command as well */
+
+	/* ns: when the driver last said that the context is well (sentry.c). Serving threads write it with
+	 * each mark. */
+	_Alignas(SHM_LINE) word64 heard_at;
+
+	_Alignas(SHM_LINE) struct backend_device device;
+	int control_fd;
+	pthread_mutex_t control_lock; /* of sending */
+	uint64_t latest_request;      /* number of the latest that came; main thread */
 	struct burials burials;
 
 	pthread_mutex_t sessions_lock; /* of the list; only the main thread changes it */
@@ -75,6 +81,10 @@ struct executor {
 	struct linker linker;
 	struct serve_pool pool;
 };
+
+static_assert(offsetof(struct executor, gate.word) / SHM_LINE == 0, "one line is read for every command");
+static_assert(offsetof(struct executor, device) - offsetof(struct executor, heard_at) == SHM_LINE,
+	"a line of its own for what all write");
 
 /**
  * Runs the role until the daemon hangs up or says Shutdown.

@@ -5,7 +5,7 @@
 //
 //   hold      goes on when                                      how that is seen
 //   RESUME    at the next look
-//   CREDIT    fewer than STREAM_ISSUE_CREDIT are on the device  timeline, polled
+//   CREDIT    fewer than STREAM_ISSUE_CREDIT are on the device  timeline, polled well before they are done
 //   GATE      its turn has come, or the gate is open            polled; kicked when the gate opens
 //   DEPEND    the awaited command was issued                    another hold of this session ends
 //   HOST      all before it is done, the client says `done`     timeline, polled; then the doorbell
@@ -27,6 +27,9 @@
 
 /* Commands that a stream issues in one turn after it was let go. */
 #define BACKLOG 64u
+/* STREAM_ISSUE_CREDIT commands keep a device busy for four times as long at least (H200: 1 us for the
+ * shortest). */
+#define CREDIT_NS (100 * CLOCK_US)
 
 static struct frmps_head *next_record(const struct session *session, const struct stream *stream)
 {
@@ -253,7 +256,9 @@ uint64_t hold_next_look(const struct session *session, uint64_t now)
 	struct stream *stream;
 
 	TAILQ_FOREACH (stream, &session->held, held) {
-		uint64_t at = now + clock_interval(stream->held_at, now);
+		uint64_t at =
+			now + (stream->hold == STREAM_HOLD_CREDIT ? CREDIT_NS
+								  : clock_interval(stream->held_at, now));
 
 		if (is_polled(stream) && at < next)
 			next = at;

@@ -18,50 +18,43 @@
 
 #include "server/executor/retire.h"
 
+/* What heads of an op may say. `most` is 0 where there is no such op. */
 struct row {
-	const char *name;
-	uint32_t body, payload;
+	uint32_t least, most; /* bytes of a record */
+	uint16_t flags;
 	bool directive;
 };
 
+#define PADDED(bytes)                                                                                        \
+	((uint32_t)(((bytes) + FRMPS_RECORD_ALIGN - 1) / FRMPS_RECORD_ALIGN * FRMPS_RECORD_ALIGN))
+#define LEAST(body)    (sizeof(struct frmps_head) + sizeof(struct body))
+#define AT_MOST(bytes) ((bytes) < FRMPS_RECORD_MAX ? (bytes) : FRMPS_RECORD_MAX)
+#define FLAGS(op)      (FRMPS_CMD_MARK | ((op) == FRMPS_OP_LAUNCH ? FRMPS_CMD_COOPERATIVE : 0))
+
 static const struct row rows[] = {
 #define OP(name, value, body, payload, directive, since)                                                     \
-	[value] = {#name, sizeof(struct body), payload, directive},
+	[value] = {PADDED(LEAST(body)), AT_MOST(PADDED(LEAST(body) + (payload))),                            \
+		(directive) ? 0 : FLAGS(value), directive},
 #include "protocol/ops.def"
 #undef OP
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
-static uint32_t padded(uint64_t bytes)
-{
-	return (uint32_t)((bytes + FRMPS_RECORD_ALIGN - 1) / FRMPS_RECORD_ALIGN * FRMPS_RECORD_ALIGN);
-}
-
-static uint16_t allowed_flags(uint16_t op)
-{
-	if (rows[op].directive)
-		return 0;
-	return op == FRMPS_OP_LAUNCH ? FRMPS_CMD_MARK | FRMPS_CMD_COOPERATIVE : FRMPS_CMD_MARK;
-}
-
 const char *intake_check_head(const struct frmps_head *head)
 {
 	const struct row *row;
-	uint64_t least;
 
-	if (head->op >= ROWS || !rows[head->op].name)
+	if (head->op >= ROWS || !rows[head->op].most)
 		return "unknown op";
 	if (head->op == FRMPS_OP_PAD)
 		return NULL; /* any size that the ring allows; nothing of it is used */
 	row = &rows[head->op];
-	least = sizeof(*head) + row->body;
-	if (head->size % FRMPS_RECORD_ALIGN || head->size < padded(least) || head->size > FRMPS_RECORD_MAX ||
-		head->size > padded(least + row->payload))
+	if (head->size % FRMPS_RECORD_ALIGN || head->size < row->least || head->size > row->most)
 		return "wrong size for its op";
 	if (head->stream >= SHM_STREAMS)
 		return "stream out of range";
-	if (head->reserved || head->flags & ~(uint32_t)allowed_flags(head->op))
+	if (head->reserved || head->flags & ~(uint32_t)row->flags)
 		return "reserved bits are set";
 	if (row->directive ? head->seq != 0 : head->seq == 0)
 		return "a sequence number where none belongs, or none";
@@ -77,7 +70,7 @@ static const char *check_launch(const struct frmps_head *record)
 
 	if (body->attribute_count > FRMPS_ATTRIBUTE_MAX || body->argument_bytes > FRMPS_ARGUMENT_MAX)
 		return "too many launch attributes or arguments";
-	return padded(bytes) == record->size ? NULL : "launch with another size than its parts";
+	return PADDED(bytes) == record->size ? NULL : "launch with another size than its parts";
 }
 
 const char *intake_check_copy(const struct frmps_copy *body)
@@ -287,8 +280,8 @@ int intake_next(struct session *session, struct stream **ret_stream)
 		return INTAKE_E_OFFENCE;
 	}
 	/* The next record comes from another processor's cache: on its way while this one is issued. If it
-	 * has not been written yet, that cache is where it must stay. */
-	if (word_relaxed(&session->view.client->tail) - session->ring.head > head.size) {
+	 * may not have been written yet, that cache is where it must stay. */
+	if (ring_has_seen_next(&session->ring, head.size)) {
 		__builtin_prefetch(record + head.size);
 		__builtin_prefetch(record + head.size + 64);
 	}

@@ -10,7 +10,8 @@
 //   - behind RETIRE_UNMARKED unmarked commands;
 //   - for clients that vouch for their kernels: between kernels and a later upload or fill, and between
 //     a fetch and a later kernel, because such a pair could not be repeated (repeat.c);
-//   - when the ring was empty for RETIRE_IDLE_NS, or the oldest unmarked command is RETIRE_AGE_NS old;
+//   - when nothing was taken or issued for RETIRE_IDLE_NS, or the oldest unmarked command is that of
+//     RETIRE_AGE_NS ago;
 //   - behind each command while a module is to be loaded (gate.c);
 //   - when a stream is to be held until its commands are done, and when the main thread asks (drain.c).
 //
@@ -31,6 +32,10 @@
 #include "server/executor/sentry.h"
 #include "server/log.h"
 #include "shm/doorbell.h"
+
+/* No device takes less time for a command, on average, ns; and how far that is trusted. */
+#define COMMAND_NS UINT64_C(250)
+#define TRUST_NS   (100 * CLOCK_US)
 
 static void unlist(struct session *session, struct stream *stream)
 {
@@ -89,6 +94,7 @@ static CUresult put_mark(struct session *session, struct stream *stream)
 	stream->latest->flags |= FRMPS_CMD_MARK;
 	stream->marked = stream->issued;
 	word_release(&stream->journal.state->marked, stream->marked);
+	sentry_heard(session);
 	unlist(session, stream);
 	return CUDA_SUCCESS;
 }
@@ -181,13 +187,23 @@ void retire_turn(struct session *session)
 		look_at_wakes(session);
 }
 
+/* What a sleeper waits for is behind other commands, which take their time. */
+static uint64_t interval(const struct session *session, const struct session_wake *wake, uint64_t now)
+{
+	uint64_t done = session->streams[wake->slot].done, late = clock_interval(wake->since, now);
+	uint64_t ahead = wake->seq > done ? (wake->seq - done) * COMMAND_NS : 0;
+
+	ahead = ahead < TRUST_NS ? ahead : TRUST_NS;
+	return ahead > late ? ahead : late;
+}
+
 uint64_t retire_next_look(const struct session *session, uint64_t now)
 {
 	/* Marks that are still missing when a thread is about to sleep are marks that failed. */
 	uint64_t next = TAILQ_EMPTY(&session->unmarked) ? UINT64_MAX : now + CLOCK_MS;
 
 	for (uint32_t i = 0; i < session->wake_count; i++) {
-		uint64_t at = now + clock_interval(session->wakes[i].since, now);
+		uint64_t at = now + interval(session, &session->wakes[i], now);
 
 		if (at < next)
 			next = at;

@@ -11,7 +11,7 @@
 
 /* Unmarked commands of a stream at most. */
 #define RETIRE_UNMARKED 128u
-/* Unmarked commands get a mark when the ring was empty for this long, */
+/* Unmarked commands get a mark when nothing was taken from the ring or issued for this long, */
 #define RETIRE_IDLE_NS (20 * CLOCK_US)
 /* and at the latest after this. */
 #define RETIRE_AGE_NS (200 * CLOCK_US)

@@ -4,7 +4,10 @@
 // The watch over a session's work on the device. A fault shows in the next call of the driver, whoever makes
 // it; when all clients only wait there is none, and their marks never come. So while something is on the
 // device one of the session's streams is queried from time to time: after SENTRY_LEAST_NS, then after 1 % of
-// the time since the session last issued something, at most every millisecond.
+// the time since the session last issued something, at most every millisecond. The context is everybody's,
+// and a query stands in the way of launches: while anybody has just heard that it is well (a mark was taken,
+// or a query answered) it is asked every SENTRY_OWN_NS only. So sessions that wait behind full queues, or
+// many that wait at all, do not ask one by one.
 //
 // A fatal code ends the context. Codes that say nothing about the context (backend_is_fatal) end it as well
 // when SENTRY_FAILURES queries in a row give one. That a stream is ready, on the other hand, proves nothing:
@@ -16,7 +19,6 @@
 #include "server/executor/lost.h"
 #include "server/log.h"
 
-#define SENTRY_LEAST_NS (200 * CLOCK_US)
 #define SENTRY_FAILURES 100u
 
 void sentry_note(struct session *session, struct stream *stream)
@@ -55,8 +57,10 @@ static void query(struct session *session, struct stream *stream)
 	struct executor *executor = session->executor;
 	CUresult code = executor->ops->stream_query(stream->backend);
 
+	session->queried_at = session->now;
 	if (!code || code == CUDA_ERROR_NOT_READY) {
 		session->watch_failures = 0;
+		sentry_heard(session);
 		return;
 	}
 	executor_code(executor, code);
@@ -64,6 +68,15 @@ static void query(struct session *session, struct stream *stream)
 		return;
 	log_error("a stream's state cannot be read: code %d, %u times in a row", code, SENTRY_FAILURES);
 	lost_report(executor, code);
+}
+
+/* Clocks of threads differ by the length of a turn: a word from later than now is as good. */
+static bool is_known_well(const struct session *session)
+{
+	uint64_t heard_at = word_relaxed(&session->executor->heard_at);
+
+	return !session->watch_failures && session->now < heard_at + SENTRY_LEAST_NS &&
+	       session->now < session->queried_at + SENTRY_OWN_NS;
 }
 
 void sentry_look(struct session *session)
@@ -75,14 +88,14 @@ void sentry_look(struct session *session)
 		return;
 	session->watch_at = session->now + interval(session, session->now);
 	word_set(&session->view.server->active, session->now);
-	/* Whoever issues hears of a fault from the driver himself, and a query would only stand in the way of
-	 * launches. */
+	/* Whoever issues hears of a fault from the driver himself. */
 	if (session->now - session->busy_at < SENTRY_LEAST_NS)
 		return;
 	stream = find_undone(session);
 	if (!stream)
 		return;
-	query(session, stream);
+	if (!is_known_well(session))
+		query(session, stream);
 	canary_want(session);
 }
 

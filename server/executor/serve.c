@@ -26,6 +26,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -98,7 +99,6 @@ static bool take_batch(struct session *session)
 	if (session->ring.head == begin)
 		return false;
 	ring_consume(&session->ring, 0);
-	session->busy_at = session->now;
 	return true;
 }
 
@@ -108,9 +108,11 @@ static bool take_and_issue(struct session *session)
 
 	if (!TAILQ_EMPTY(&session->held))
 		moved |= hold_turn(session);
-	if (moved)
-		word_set(&session->view.server->active, session->now);
-	return moved;
+	if (!moved)
+		return false;
+	session->busy_at = session->now;
+	word_set(&session->view.server->active, session->now);
+	return true;
 }
 
 /* See drain.c: what was issued so far is marked, and nothing from before this turn is in use. */
@@ -395,9 +397,10 @@ int serve_pool_init(struct executor *executor, unsigned threads)
 
 	pool->spin_ns = executor_number("FRMPS_SPIN_US", SPIN_US_DEFAULT, 1000000) * CLOCK_US;
 	threads = threads ? threads : default_threads();
-	pool->threads = calloc(threads, sizeof(*pool->threads));
+	pool->threads = aligned_alloc(SHM_LINE, threads * sizeof(*pool->threads));
 	if (!pool->threads)
 		return -ENOMEM;
+	memset(pool->threads, 0, threads * sizeof(*pool->threads));
 	while (!error && pool->count < threads)
 		error = thread_start(&pool->threads[pool->count++], executor);
 	return error;

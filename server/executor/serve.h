@@ -21,8 +21,9 @@ STAILQ_HEAD(serve_orders, serve_order);
 
 #define SERVE_THREADS_MAX 64u
 
+/* Each has its own lines: its neighbours write theirs at every turn. */
 struct serve_thread {
-	struct executor *executor;
+	_Alignas(SHM_LINE) struct executor *executor;
 	pthread_t thread;
 	int epoll, kick;
 	pthread_mutex_t lock; /* of orders and stop */

@@ -119,9 +119,9 @@ struct session {
 	bool leaving; /* detach as soon as possible */
 	bool choked;  /* the journal is full */
 	uint64_t choked_at;
-	uint64_t busy_at;  /* ns: when the ring last had something */
-	uint64_t now;	   /* ns: of this turn */
-	uint64_t watch_at; /* ns */
+	uint64_t busy_at;	       /* ns: when something was last taken from the ring, or issued */
+	uint64_t now;		       /* ns: of this turn */
+	uint64_t watch_at, queried_at; /* ns; for sentry.c, as the next */
 	unsigned watch_failures;
 };
 

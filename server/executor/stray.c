@@ -243,7 +243,9 @@ static void begin_look(struct session *session, uint64_t now)
 	watch->session = session_ref(session);
 	watch->begun = watch->sample;
 	watch->begun_at = session->stray.looked_at = now;
-	word_set(&session->stray.asked, 0);
+	/* What it waits for may come to the sinks yet: it is looked at again when that has ended. */
+	if (!session->stray.busy)
+		word_set(&session->stray.asked, 0);
 	__atomic_store_n(&watch->page->changed, 0, __ATOMIC_RELAXED);
 	code = executor_code(executor,
 		executor->ops->check(watch->stream, guard->home, guard->near_bytes + guard->far_bytes,
@@ -398,10 +400,11 @@ static bool is_due(struct session *session, uint64_t others, uint64_t now, uint6
 	if (stray->last_look)
 		return true;
 	if (stray->ran > stray->clean) {
-		if (!word_relaxed(&stray->asked))
+		/* Before the interval is over only when what its client waits for has ended. */
+		if (!word_relaxed(&stray->asked) || stray->busy)
 			*ret_at = stray->looked_at + interval;
-		else if (stray->busy)
-			*ret_at = now + CLOCK_MS; /* until what its client waits for has ended */
+		if (word_relaxed(&stray->asked) && now + CLOCK_MS < *ret_at)
+			*ret_at = now + CLOCK_MS;
 		return true;
 	}
 	word_set(&stray->asked, 0);
@@ -496,13 +499,23 @@ static void piece_arrived(struct executor *executor, uint64_t now)
 	end_look(executor, now);
 }
 
+/* A look is over after some 20 us, or it waits for room on the device and nobody knows how long. */
+static uint64_t look_again_at(const struct stray_watch *watch, uint64_t now)
+{
+	uint64_t interval = (now - watch->begun_at) / 4;
+
+	if (interval < 20 * CLOCK_US)
+		interval = 20 * CLOCK_US;
+	return now + (interval < CLOCK_MS ? interval : CLOCK_MS);
+}
+
 static uint64_t look_busy(struct executor *executor, uint64_t now)
 {
 	struct stray_watch *watch = &executor->strays;
 
 	/* Pairs with the device's write. */
 	if (word_acquire(&watch->page->mark) < watch->mark)
-		return now + clock_interval(watch->begun_at, now);
+		return look_again_at(watch, now);
 	if (watch->state == STRAY_READING) {
 		piece_arrived(executor, now);
 	} else if (__atomic_load_n(&watch->page->changed, __ATOMIC_ACQUIRE)) {

@@ -7,7 +7,9 @@
 #ifndef FRMPS_SERVER_EXECUTOR_STRAY_H
 #define FRMPS_SERVER_EXECUTOR_STRAY_H
 
+#include <assert.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "protocol/cuda_abi.h"
@@ -48,13 +50,14 @@ enum stray_state { STRAY_IDLE, STRAY_LOOKING, STRAY_READING };
 
 /* Of an executor: one look at a time. Main thread, but for the words. */
 struct stray_watch {
-	/* Slots of all guards; the module thread takes those of sessions that end away. */
-	_Atomic uint32_t slots;
-	word64 open_at; /* ns: from here on a look may be asked for; serving threads read it */
+	/* Serving threads read these for every kernel and every wait; the rest changes with every look. */
+	_Alignas(SHM_LINE) word64 open_at; /* ns: from here on a look may be asked for */
 	word32 resting; /* nothing has happened for a while: who launches something says so */
 
-	struct backend_stream *stream; /* NULL until a guard is opened */
-	struct stray_page *page;       /* registered */
+	_Alignas(SHM_LINE) struct backend_stream *stream; /* NULL until a guard is opened */
+	/* Slots of all guards; the module thread takes those of sessions that end away. */
+	_Atomic uint32_t slots;
+	struct stray_page *page; /* registered */
 	enum stray_state state;
 	struct session *session; /* whose sinks are looked at; a reference */
 	uint64_t sample;	 /* number of the latest */
@@ -67,6 +70,8 @@ struct stray_watch {
 	uint32_t offset;   /* of the piece that is being read, from the guard's home */
 	uint64_t rest_at;  /* ns: when resting, one more look then */
 };
+
+static_assert(offsetof(struct stray_watch, stream) == SHM_LINE, "what is read for every kernel is apart");
 
 /** Makes the watch ready for a guard. Main thread. Return: CUDA_SUCCESS, the backend's code. */
 CUresult stray_open(struct executor *executor, uint32_t interval_ms);

@@ -140,6 +140,23 @@ START_TEST(broken_rules_are_noticed)
 }
 END_TEST
 
+/* What was seen once, and checked, is what is read: whatever becomes of the word meanwhile. */
+START_TEST(a_tail_that_is_taken_back)
+{
+	struct frmps_head head;
+	const uint8_t *record;
+
+	ck_assert(put(1, 64));
+	ck_assert(put(2, 64));
+	ck_assert(take(1, 64));
+	word_release(&view.client->tail, UINT64_MAX);
+	ck_assert(take(2, 64));
+	ck_assert_int_eq(ring_peek(&reader, &head, &record), RING_E_INVALID);
+	word_release(&view.client->tail, 128);
+	ck_assert_int_eq(ring_peek(&reader, &head, &record), RING_E_EMPTY);
+}
+END_TEST
+
 START_TEST(a_record_across_the_end_is_refused)
 {
 	struct frmps_head head = {.size = 64, .op = FRMPS_OP_MARK};
@@ -260,6 +277,7 @@ int main(void)
 	tcase_add_test(tests, full_ring_takes_no_more_and_loses_nothing);
 	tcase_add_test(tests, a_new_reader_goes_on_where_the_old_one_ended);
 	tcase_add_loop_test(tests, broken_rules_are_noticed, 0, sizeof(bad) / sizeof(*bad));
+	tcase_add_test(tests, a_tail_that_is_taken_back);
 	tcase_add_test(tests, a_record_across_the_end_is_refused);
 	tcase_add_test(tests, an_empty_doorbell_holds_nobody_up);
 	tcase_add_checked_fixture(stress, make, drop);

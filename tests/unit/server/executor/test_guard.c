@@ -404,6 +404,32 @@ START_TEST(looks_are_a_small_part_of_the_time)
 }
 END_TEST
 
+START_TEST(who_waits_while_more_is_under_way_is_looked_at_in_time)
+{
+	const uint64_t interval = executor.strays.interval_ns;
+	uint64_t begin;
+
+	launch(owner, false);
+	look(false);
+	begin = owner->stray.looked_at;
+	now_ns += interval / 2;
+	launch(owner, false);
+	owner->now = now_ns;
+	word_set(&executor.strays.open_at, 0);
+	stray_note_wait(owner);
+	ck_assert_uint_eq(word_relaxed(&owner->stray.asked), 1);
+	look(false);
+	ck_assert_uint_ge(owner->stray.looked_at, begin + interval);
+	ck_assert_uint_le(owner->stray.looked_at, begin + interval + 2 * CLOCK_MS);
+	/* And again as soon as what it waits for has ended, not an interval later. */
+	launch(owner, true);
+	begin = now_ns;
+	look(false);
+	ck_assert_uint_lt(owner->stray.looked_at, begin + interval / 2);
+	ck_assert_uint_eq(word_relaxed(&owner->stray.asked), 0);
+}
+END_TEST
+
 START_TEST(an_end_waits_for_the_look)
 {
 	launch(owner, true);
@@ -441,6 +467,7 @@ int main(void)
 	tcase_add_test(judgement, who_has_left_was_there);
 	tcase_add_test(judgement, nobody_looks_while_nothing_runs);
 	tcase_add_test(judgement, looks_are_a_small_part_of_the_time);
+	tcase_add_test(judgement, who_waits_while_more_is_under_way_is_looked_at_in_time);
 	tcase_add_test(judgement, an_end_waits_for_the_look);
 	suite_add_tcase(suite, judgement);
 	return suite_run(suite);

@@ -11,6 +11,7 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/retire.h"
+#include "server/executor/sentry.h"
 #include "server/executor/serve.h"
 #include "tests/unit/server/executor/fixture.h"
 
@@ -118,6 +119,10 @@ START_TEST(credit_holds_and_lets_go)
 		fixture_turn();
 	}
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), STREAM_ISSUE_CREDIT);
+	/* Not polled as if somebody waited: what is on the device takes longer. */
+	ck_assert_uint_ge(serve_next_look(fixture.session, fixture.now), fixture.now + 100 * CLOCK_US);
+	ck_assert_uint_lt(serve_next_look(fixture.session, fixture.now),
+		fixture.now + STREAM_ISSUE_CREDIT * CLOCK_US / 2);
 	fixture_launch(2, 0, 2);
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), STREAM_ISSUE_CREDIT + 1);
@@ -154,6 +159,25 @@ START_TEST(sleepers_are_woken_once_it_is_done)
 	count_wakes(&after);
 	ck_assert_uint_eq(before + 1, after);
 	ck_assert_uint_eq(serve_next_look(fixture.session, fixture.now), UINT64_MAX);
+}
+END_TEST
+
+START_TEST(a_sleeper_behind_many_commands_is_looked_after_later)
+{
+	struct frmps_wake wake;
+
+	for (unsigned i = 0; i < STREAM_ISSUE_CREDIT; i++)
+		wake.seq = fixture_launch(3, 0, 1);
+	fixture_direct(FRMPS_OP_WAKE, 3, &wake, sizeof(wake));
+	fixture_turn();
+	ck_assert_uint_eq(serve_next_look(fixture.session, fixture.now), fixture.now + 100 * CLOCK_US);
+	while (fixture_done(3) + RETIRE_UNMARKED < wake.seq)
+		ck_assert(fake_arrive_one());
+	fixture_turn();
+	ck_assert_uint_lt(serve_next_look(fixture.session, fixture.now), fixture.now + 50 * CLOCK_US);
+	fake_arrive();
+	fixture_turn();
+	ck_assert_uint_eq(fixture.session->wake_count, 0);
 }
 END_TEST
 
@@ -201,6 +225,43 @@ START_TEST(a_fault_is_seen_though_nobody_issues)
 	fake.query = CUDA_ERROR_ILLEGAL_ADDRESS;
 	fixture_pass(2000);
 	ck_assert(executor_is_lost(&fixture.executor));
+}
+END_TEST
+
+/* Another session, whose marks the driver takes, has just heard that the context is well. */
+START_TEST(who_waits_beside_others_seldom_asks)
+{
+	const unsigned ms = 100;
+
+	fixture_launch(1, FRMPS_CMD_MARK, 1);
+	fixture_turn();
+	for (unsigned i = 0; i < ms * 10; i++) {
+		word_set(&fixture.executor.heard_at, fixture.now + 100 * CLOCK_US);
+		fixture_pass(100);
+	}
+	ck_assert_uint_ge(fake.queries, ms / 5 - 2);
+	ck_assert_uint_le(fake.queries, ms / 5 + 2);
+	fake.query = CUDA_ERROR_ILLEGAL_ADDRESS;
+	fixture_pass(SENTRY_OWN_NS / CLOCK_US);
+	ck_assert(executor_is_lost(&fixture.executor));
+}
+END_TEST
+
+/* A ring that has been empty for long, and a backlog that goes to the device as the marks come. */
+START_TEST(who_issues_from_the_journal_does_not_ask)
+{
+	for (unsigned i = 0; i < SHM_STREAM_CREDIT; i++) {
+		fixture_launch(1, 0, 1);
+		fixture_turn();
+	}
+	while (fake_count(FAKE_LAUNCH) < SHM_STREAM_CREDIT) {
+		unsigned launches = fake_count(FAKE_LAUNCH);
+
+		ck_assert(fake_arrive_one());
+		fixture_pass(150);
+		ck_assert_uint_gt(fake_count(FAKE_LAUNCH), launches);
+	}
+	ck_assert_uint_eq(fake.queries, 0);
 }
 END_TEST
 
@@ -627,9 +688,12 @@ int main(void)
 	tcase_add_test(good, a_ring_that_wraps);
 	tcase_add_test(good, credit_holds_and_lets_go);
 	tcase_add_test(good, sleepers_are_woken_once_it_is_done);
+	tcase_add_test(good, a_sleeper_behind_many_commands_is_looked_after_later);
 	tcase_add_test(good, more_sleepers_than_are_remembered);
 	tcase_add_test(good, an_idle_session_needs_no_look);
 	tcase_add_test(good, a_fault_is_seen_though_nobody_issues);
+	tcase_add_test(good, who_waits_beside_others_seldom_asks);
+	tcase_add_test(good, who_issues_from_the_journal_does_not_ask);
 	tcase_add_test(good, a_context_that_fails_without_saying_why);
 	tcase_add_test(good, a_held_session_is_left_alone_and_marked);
 	tcase_add_test(good, a_refused_launch_is_a_late_error);
