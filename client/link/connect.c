@@ -313,7 +313,6 @@ static CUresult settle(struct connection *c, struct control_answer *answer)
 	if (r != CUDA_SUCCESS)
 		return r;
 	c->session = w->session;
-	c->token = w->token;
 	c->window_base = w->window_base;
 	c->device_bytes = w->device_bytes;
 	c->host_bytes = w->host_bytes;

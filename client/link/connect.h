@@ -24,7 +24,7 @@ struct connection {
 	int control_fd;
 	int doorbell_fd;
 	struct shm_view view;
-	uint64_t session, token;
+	uint64_t session;
 	uint64_t window_base, device_bytes, host_bytes;
 	uint64_t memory_limit;
 	uint32_t spin_us;

@@ -34,15 +34,16 @@ static bool unpack_into(const struct fatbin_target *target, const uint8_t *packe
 		       (int)bytes) == (int)bytes;
 }
 
-/* A compressed member's contents. */
+/* A compressed member's contents. @room: bytes that may still be unpacked */
 static CUresult unpack(const struct fatbin_target *target, const uint8_t *packed, uint64_t payload_bytes,
-	struct fatbin_bytes *ret)
+	uint64_t *room, struct fatbin_bytes *ret)
 {
 	uint8_t *out;
 
 	if (target->packed_bytes > payload_bytes || target->packed_bytes > INT32_MAX ||
-		!target->unpacked_bytes || target->unpacked_bytes >= FATBIN_UNPACKED_MAX)
+		!target->unpacked_bytes || target->unpacked_bytes >= *room)
 		return CUDA_ERROR_INVALID_IMAGE;
+	*room -= target->unpacked_bytes;
 	out = malloc(target->unpacked_bytes);
 	if (!out)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -86,9 +87,9 @@ static bool append_member(struct fatbin_bytes *to, const uint8_t *at, struct fat
 	return true;
 }
 
-/* Shows a member. */
-static CUresult show(const uint8_t *at, const struct fatbin_entry *entry, fatbin_visit *visit, void *context,
-	struct fatbin_bytes *ret)
+/* Shows a member. @room: as unpack() */
+static CUresult show(const uint8_t *at, const struct fatbin_entry *entry, uint64_t *room, fatbin_visit *visit,
+	void *context, struct fatbin_bytes *ret)
 {
 	const uint8_t *payload = at + entry->header_bytes;
 	struct fatbin_bytes unpacked = {0};
@@ -98,7 +99,7 @@ static CUresult show(const uint8_t *at, const struct fatbin_entry *entry, fatbin
 	memcpy(&target, at + sizeof(*entry), sizeof(target));
 	if (!(target.flags & (FATBIN_FLAG_LZ4 | FATBIN_FLAG_ZSTD)))
 		return visit(context, payload, entry->payload_bytes, ret);
-	code = unpack(&target, payload, entry->payload_bytes, &unpacked);
+	code = unpack(&target, payload, entry->payload_bytes, room, &unpacked);
 	if (!code)
 		code = visit(context, unpacked.at, unpacked.count, ret);
 	free(unpacked.at);
@@ -109,6 +110,7 @@ static CUresult show(const uint8_t *at, const struct fatbin_entry *entry, fatbin
 struct rewrite {
 	const uint8_t *image;
 	struct fatbin_bytes out;
+	uint64_t room; /* bytes that may still be unpacked */
 };
 
 static CUresult rewrite_member(
@@ -122,7 +124,7 @@ static CUresult rewrite_member(
 
 	memcpy(&entry, member, sizeof(entry));
 	if (fatbin_is_for(member, arch))
-		code = show(member, &entry, visit, context, &contents);
+		code = show(member, &entry, &rewrite->room, visit, context, &contents);
 	if (!code && contents.at && !rewrite->out.at)
 		fits = append(&rewrite->out, rewrite->image, at);
 	if (fits && contents.at)
@@ -136,7 +138,7 @@ static CUresult rewrite_member(
 CUresult fatbin_rewrite(
 	const uint8_t *image, unsigned arch, fatbin_visit *visit, void *context, struct fatbin_bytes *ret)
 {
-	struct rewrite rewrite = {.image = image};
+	struct rewrite rewrite = {.image = image, .room = FATBIN_UNPACKED_MAX};
 	struct fatbin_header header;
 	struct fatbin_entry entry;
 	CUresult code = CUDA_SUCCESS;

@@ -44,7 +44,7 @@ struct fatbin_target {
 #define FATBIN_FLAGS_PLAIN UINT64_C(0xffff) /* above: for one device or family only */
 #define FATBIN_FLAG_LZ4	   UINT64_C(0x2000)
 #define FATBIN_FLAG_ZSTD   UINT64_C(0x8000)
-/* Members that claim to be larger are not unpacked. */
+/* What the members for one device claim to unpack to stays below this, or nothing more is unpacked. */
 #define FATBIN_UNPACKED_MAX (UINT64_C(1) << 31)
 
 /** Whether a member's code runs on a device. @at: its header, of which all lies inside the image */

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -109,8 +108,7 @@ void client_keep(struct client *client)
 {
 	struct store *store = client->daemon->store;
 	const struct request *request = client->request;
-	struct kept_client kept = {.token = client->token,
-		.features = client->features,
+	struct kept_client kept = {.features = client->features,
 		.uid = client->uid,
 		.pid = client->pid,
 		.domain = client->domain->number,
@@ -302,8 +300,6 @@ static void take_hello(struct client *client, const struct wire_hello *hello)
 	handshake_copy_name(client->program, sizeof(client->program), hello->program);
 	client->features = hello->features & HANDSHAKE_FEATURES;
 	client->recovery = hello->recovery ? hello->recovery - 1 : (uint32_t)config->recovery;
-	if (getrandom(&client->token, sizeof(client->token), 0) < 0)
-		client->token = 0;
 }
 
 int client_new(struct domain *domain, struct connection *connection, const struct client_peer *peer,
@@ -673,7 +669,6 @@ void client_end(struct client *client, uint32_t patience_ms)
 static void take_kept(struct client *client, const struct kept_client *kept)
 {
 	client->state = (enum client_state)kept->state;
-	client->token = kept->token;
 	client->features = kept->features;
 	client->recovery = kept->recovery;
 	client->recovery_set = true;

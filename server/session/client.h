@@ -77,7 +77,7 @@ struct client {
 	struct domain *domain;
 	unsigned refs;
 	enum client_state state;
-	uint64_t number, token;
+	uint64_t number;
 	uid_t uid;
 	pid_t pid;
 	char program[CLIENT_PROGRAM_MAX];

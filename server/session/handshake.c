@@ -69,7 +69,6 @@ static void fill_welcome(const struct client *client, struct wire_welcome *welco
 		.minor = FRMPS_PROTOCOL_MINOR,
 		.features = client->features,
 		.session = client->number,
-		.token = client->token,
 		.window_base = window_base(client->window),
 		.device_bytes = WINDOW_DEVICE_BYTES,
 		.host_bytes = WINDOW_HOST_BYTES,

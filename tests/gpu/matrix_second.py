@@ -17,6 +17,7 @@ What happens then:
 
 import contextlib
 import os
+import pathlib
 import re
 import signal
 import time
@@ -80,8 +81,17 @@ class Second:
             self.let_fault()
 
     def stop(self, pid):
+        """What it was about to say when the signal came is said when this returns."""
         os.kill(pid, signal.SIGSTOP)
         self.stopped = pid
+        while not all(self.is_still(thread) for thread in pathlib.Path("/proc", str(pid), "task").iterdir()):
+            time.sleep(0.001)
+
+    @staticmethod
+    def is_still(thread):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            return (thread / "stat").read_text().rpartition(")")[2].split()[0] in "TtZX"
+        return True
 
     def release(self):
         if self.stopped:

@@ -142,26 +142,32 @@ START_TEST(forgotten_links_are_begun_again)
 }
 END_TEST
 
-/* The executor that holds half a link dies. */
-START_TEST(links_survive_their_executor)
+/* A program whose executor dies when that holds half a link. */
+static int link_beside_a_death(int active)
 {
 	const char *path = getenv("FRMPS_TEST_KERNELS");
-	struct service service;
 	void *values[6], *image;
 	size_t bytes;
 	CUlinkState link;
 
-	ck_assert(service_start(&service, NULL));
 	driver_attach();
 	link = new_link(values);
 	ck_cuda(add_object(link, path));
-	kill(service_active(&service), SIGKILL);
+	kill(active, SIGKILL);
 	info[0] = '\0';
 	ck_cuda(cuLinkComplete(link, &image, &bytes));
 	ck_assert_ptr_nonnull(strstr(info, ": taken"));
 	expect_image_runs(image);
 	ck_cuda(cuLinkDestroy(link));
-	ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
+	return 0;
+}
+
+START_TEST(links_survive_their_executor)
+{
+	struct service service;
+
+	ck_assert(service_start(&service, NULL));
+	ck_assert_int_eq(exit_status(spawn(link_beside_a_death, service_active(&service))), 0);
 	ck_assert_int_eq(service_stop(&service), 0);
 }
 END_TEST

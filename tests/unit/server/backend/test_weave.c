@@ -249,30 +249,34 @@ static void begin_fat(void)
 		sizeof(struct fatbin_header));
 }
 
-static void add_member(unsigned arch, uint64_t packing)
+static void add_contents(unsigned arch, uint64_t packing, const uint8_t *contents, size_t bytes)
 {
-	size_t room = ZSTD_compressBound(cubin_bytes) + LZ4_compressBound((int)cubin_bytes),
-	       count = cubin_bytes;
+	size_t room = ZSTD_compressBound(bytes) + LZ4_compressBound((int)bytes), count = bytes;
 	uint8_t *payload = calloc(1, room + 8);
 	struct fatbin_target target = {.arch = arch, .flags = 0x11 | packing};
 	struct fatbin_entry entry = {FATBIN_KIND_ELF, 257, sizeof(entry) + sizeof(target), 0};
 
 	if (packing == FATBIN_FLAG_ZSTD)
-		count = ZSTD_compress(payload, room, cubin, cubin_bytes, 3);
+		count = ZSTD_compress(payload, room, contents, bytes, 1);
 	else if (packing == FATBIN_FLAG_LZ4)
 		count = (size_t)LZ4_compress_default(
-			(const char *)cubin, (char *)payload, (int)cubin_bytes, (int)room);
+			(const char *)contents, (char *)payload, (int)bytes, (int)room);
 	else
-		memcpy(payload, cubin, cubin_bytes);
+		memcpy(payload, contents, bytes);
 	if (packing) {
 		target.packed_bytes = (uint32_t)count;
-		target.unpacked_bytes = cubin_bytes;
+		target.unpacked_bytes = bytes;
 	}
 	entry.payload_bytes = (count + 7) & ~(uint64_t)7;
 	add(&entry, sizeof(entry));
 	add(&target, sizeof(target));
 	add(payload, entry.payload_bytes);
 	free(payload);
+}
+
+static void add_member(unsigned arch, uint64_t packing)
+{
+	add_contents(arch, packing, cubin, cubin_bytes);
 }
 
 static void end_fat(void)
@@ -381,11 +385,45 @@ START_TEST(members_that_lie)
 }
 END_TEST
 
+static CUresult count(void *context, const uint8_t *at, size_t bytes, struct fatbin_bytes *ret)
+{
+	(void)context;
+	(void)at;
+	(void)bytes;
+	(void)ret;
+	visits++;
+	return CUDA_SUCCESS;
+}
+
+/* A small file may claim more than a machine has. */
+START_TEST(members_that_are_too_much_together)
+{
+	size_t bytes = FATBIN_UNPACKED_MAX / 2 + 8, member;
+	uint8_t *zeros = calloc(1, bytes), *copy;
+	struct fatbin_bytes out = {0};
+
+	ck_assert_ptr_nonnull(zeros);
+	begin_fat();
+	add_contents(ARCH, FATBIN_FLAG_ZSTD, zeros, bytes);
+	free(zeros);
+	member = fat.count - sizeof(struct fatbin_header);
+	copy = malloc(member);
+	memcpy(copy, fat.at + sizeof(struct fatbin_header), member);
+	add(copy, member);
+	free(copy);
+	end_fat();
+	visits = 0;
+	ck_assert_int_eq(fatbin_rewrite(fat.at, ARCH, count, NULL, &out), CUDA_ERROR_INVALID_IMAGE);
+	ck_assert_int_eq(visits, 1);
+	free(fat.at);
+}
+END_TEST
+
 int main(void)
 {
 	const TTest *const tests[] = {who_wants_it, the_function_is_there, needs_of_kernels, all_else_stays,
 		names_by_the_long_way, spoilt_images, members_are_shown, members_are_replaced,
-		members_that_lie};
+		members_that_lie, members_that_are_too_much_together};
 	Suite *suite = suite_create("weave");
 	TCase *all = suite_case(suite, "weave");
 

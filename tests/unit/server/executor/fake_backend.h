@@ -67,8 +67,8 @@ struct fake {
 	uint32_t kernels; /* function_list: so many, each with a name of 200 letters; 0: "kernel" alone */
 	_Atomic unsigned compiling; /* compilations that were begun */
 	_Atomic bool compiled;	    /* those of images that begin with "SW" may end */
-	struct statics statics; /* of every module */
-	uint64_t global_bytes;	/* of every variable; 0: 256 */
+	struct statics statics;	    /* of every module */
+	uint64_t global_bytes;	    /* of every variable; 0: 256 */
 };
 
 extern struct fake fake;
