@@ -306,9 +306,11 @@ START_TEST(memory_is_shared_by_descriptor)
 }
 END_TEST
 
-static int crasher(int unused)
+/* Faults when it is ordered to: somebody whose kernel runs at that moment may be told. */
+static int crasher(int progress, int orders)
 {
-	(void)unused;
+	(void)progress;
+	ordered(orders, true);
 	driver_open();
 	if (launch("crash_trap", 1, 1, NULL, NULL) != CUDA_SUCCESS)
 		return 1;
@@ -319,10 +321,9 @@ START_TEST(mappings_outlive_somebody_elses_fault)
 {
 	size_t grain, room = 160 * GIB;
 	CUdeviceptr small, large;
-	pid_t child;
-
 	/* A forked child of a process that has used the driver could not use it. */
-	child = spawn(crasher, 0);
+	struct child child = child_start(crasher);
+
 	driver_open();
 	grain = granularity();
 	ck_cuda(cuMemAddressReserve(&small, 4 * grain, 0, 0, 0));
@@ -332,7 +333,8 @@ START_TEST(mappings_outlive_somebody_elses_fault)
 	map_there(large + 7 * grain, grain);
 	fill_words(small + grain, 3, grain / 4);
 	fill_words(large + 7 * grain, 4, grain / 4);
-	ck_assert_int_eq(exit_status(child), 0);
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
 	ck_assert_uint_eq(word_at(small + 2 * grain - 4), 3);
 	ck_assert_uint_eq(word_at(large + 8 * grain - 4), 4);
 	fill_words(large, 5, grain / 4);
