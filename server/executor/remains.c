@@ -153,10 +153,12 @@ void remains_forget(struct session *session, const struct module *module)
 void remains_forget_launches(struct session *session, const struct module *module)
 {
 	uint64_t bit;
-	word64 *word = ran_word(session, module->id, &bit);
+	word64 *word;
 
-	if (module->leaves && word_relaxed(&session->generation) && !executor_is_lost(session->executor))
-		word_remove(word, bit);
+	if (!module->leaves || !word_relaxed(&session->generation) || executor_is_lost(session->executor))
+		return;
+	word = ran_word(session, module->id, &bit);
+	word_remove(word, bit);
 }
 
 /* ---- running ---- */
