@@ -256,6 +256,13 @@ pid_t service_active(const struct service *service)
 	return pid;
 }
 
+bool service_kill_active(const struct service *service)
+{
+	pid_t pid = service_active(service);
+
+	return pid > 0 && kill(pid, SIGKILL) == 0;
+}
+
 int service_children(const struct service *service, pid_t *ret_pids, int room)
 {
 	char path[64];

@@ -52,6 +52,8 @@ int service_children(const struct service *service, pid_t *ret_pids, int room);
 
 /** The active executor of the first domain; 0 if there is none. */
 pid_t service_active(const struct service *service);
+/** Kills it. Return: false if there is none. */
+bool service_kill_active(const struct service *service);
 
 /** Processor time that all processes of the service have used, clock ticks. */
 unsigned long service_ticks(const struct service *service);

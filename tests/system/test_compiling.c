@@ -256,7 +256,7 @@ START_TEST(compiled_once_whatever_becomes_of_executors)
 	close(second);
 	child_wait(&child, 1);
 	/* The next executor has the code: nobody is there to let it compile. */
-	kill(service_active(&service), SIGKILL);
+	ck_assert(service_kill_active(&service));
 	end_well(&child);
 }
 END_TEST
@@ -278,7 +278,7 @@ START_TEST(compiled_while_there_is_no_daemon)
 	close(compilation);
 	ck_assert_int_eq(kill(service.pid, SIGCONT), 0);
 	child_wait(&child, 1);
-	kill(service_active(&service), SIGKILL);
+	ck_assert(service_kill_active(&service));
 	end_well(&child);
 }
 END_TEST

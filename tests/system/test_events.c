@@ -173,7 +173,7 @@ START_TEST(records_and_waits_survive_their_executor)
 	child_wait(&first, 1);
 	second = spawn(waiter, 0);
 	take(answers[0], &result, sizeof(result));
-	kill(service_active(&service), SIGKILL);
+	ck_assert(service_kill_active(&service));
 	child_order(&first);
 	take(answers[0], &result, sizeof(result));
 	ck_assert_int_eq(exit_status(second), 0);

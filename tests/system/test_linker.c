@@ -5,7 +5,6 @@
 // are under way when the executor they are in goes. The host backend takes a shared object for an object to
 // link and compiles no text.
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,18 +141,21 @@ START_TEST(forgotten_links_are_begun_again)
 }
 END_TEST
 
+static struct service own;
+
 /* A program whose executor dies when that holds half a link. */
-static int link_beside_a_death(int active)
+static int link_beside_a_death(int unused)
 {
 	const char *path = getenv("FRMPS_TEST_KERNELS");
 	void *values[6], *image;
 	size_t bytes;
 	CUlinkState link;
 
+	(void)unused;
 	driver_attach();
 	link = new_link(values);
 	ck_cuda(add_object(link, path));
-	kill(active, SIGKILL);
+	ck_assert(service_kill_active(&own));
 	info[0] = '\0';
 	ck_cuda(cuLinkComplete(link, &image, &bytes));
 	ck_assert_ptr_nonnull(strstr(info, ": taken"));
@@ -164,11 +166,9 @@ static int link_beside_a_death(int active)
 
 START_TEST(links_survive_their_executor)
 {
-	struct service service;
-
-	ck_assert(service_start(&service, NULL));
-	ck_assert_int_eq(exit_status(spawn(link_beside_a_death, service_active(&service))), 0);
-	ck_assert_int_eq(service_stop(&service), 0);
+	ck_assert(service_start(&own, NULL));
+	ck_assert_int_eq(exit_status(spawn(link_beside_a_death, 0)), 0);
+	ck_assert_int_eq(service_stop(&own), 0);
 }
 END_TEST
 

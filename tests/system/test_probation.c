@@ -392,7 +392,7 @@ END_TEST
 START_TEST(the_active_executor_dies)
 {
 	reach_trial("");
-	kill(service_active(&service), SIGKILL);
+	ck_assert(service_kill_active(&service));
 	ck_assert(service_log_wait(&service, "as generation 3", 1, 120));
 	expect_probation(&culprit, "waiting");
 	expect_bystander();

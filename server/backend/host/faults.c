@@ -10,8 +10,7 @@
 //   for a while          the kernel's thread stands still (the driver writes its dump): FRMPS_HOST_DUMP_MS,
 //                        10; everything else goes on as if nothing had happened
 //   then                 the last words are there; every call returns the code from now on; the kernel is
-//   over,
-//                        and what is queued behind it, its mark first, goes on as if it had been a good one
+//                        over, and what is queued behind it, its mark first, goes on as if it had been good
 //   after a stack overflow, from the sign on, nothing that is queued begins any more, in any stream
 //
 // An assertion that fails is SIGTRAP. With on_fault = fast, and with FRMPS_HOST_SILENT_ASSERT=1 in every
