@@ -103,26 +103,6 @@ static struct worker *find_worker(const struct daemon *daemon, uint32_t number)
 	return NULL;
 }
 
-static struct domain *find_domain(const struct daemon *daemon, uint32_t number)
-{
-	struct domain *domain;
-
-	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (domain->number == number)
-			return domain;
-	return NULL;
-}
-
-static struct client *find_client(const struct daemon *daemon, uint64_t number)
-{
-	struct client *client;
-
-	TAILQ_FOREACH (client, &daemon->clients, link)
-		if (client->number == number)
-			return client;
-	return NULL;
-}
-
 /*
  * Descriptors and device memory
  */
@@ -316,7 +296,7 @@ static void read_worker(struct daemon *daemon, const struct record *record)
 {
 	size_t bytes;
 	const struct kept_worker *kept = record_payload(record, &bytes);
-	struct domain *domain = find_domain(daemon, kept->domain);
+	struct domain *domain = daemon_find_domain(daemon, kept->domain);
 	struct worker *worker = NULL;
 
 	if (domain || (!kept->domain && kept->keeper_number == daemon->keeper_number))
@@ -408,7 +388,7 @@ static int read_client(struct adoption *adoption, const struct record *record, b
 	struct domain *domain;
 	struct client *client;
 
-	if (!record_read(record, &kept, sizeof(kept)) || !(domain = find_domain(daemon, kept.domain)))
+	if (!record_read(record, &kept, sizeof(kept)) || !(domain = daemon_find_domain(daemon, kept.domain)))
 		return -1;
 	client = client_adopt(domain, record_key(record), &kept);
 	if (!client)
@@ -434,7 +414,7 @@ static void read_holding(struct adoption *adoption, const struct record *record)
 {
 	size_t bytes;
 	const struct kept_holding *kept = record_payload(record, &bytes);
-	struct client *client = find_client(adoption->daemon, kept->session);
+	struct client *client = daemon_find_client(adoption->daemon, kept->session);
 
 	/* A session's record goes behind those of its holdings. */
 	log_bug_on(!client);
@@ -459,7 +439,7 @@ static void read_linger(struct adoption *adoption, const struct record *record)
 
 	log_bug_on(!record_read(record, &kept, sizeof(kept)));
 	worker = find_worker(daemon, kept.call.worker);
-	domain = find_domain(daemon, kept.domain);
+	domain = daemon_find_domain(daemon, kept.domain);
 	if (worker && domain)
 		repeat(adoption, worker, kept.call.id, ask_linger, domain, record);
 	else

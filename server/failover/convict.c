@@ -214,13 +214,12 @@ static void set_recover(struct client *client, const struct judge_verdict *verdi
 
 void convict_contained(struct domain *domain, uint64_t session)
 {
-	const struct client *client;
+	const struct client *client = domain_find_client(domain, session);
 
 	domain->daemon->counters.faults++;
 	domain->daemon->counters.culprits++;
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		if (client->number == session)
-			offender_note(domain->daemon, client);
+	if (client)
+		offender_note(domain->daemon, client);
 }
 
 /* Where the executor did not say it. */

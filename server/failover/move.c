@@ -411,12 +411,9 @@ const char *move_begin(struct client *client, enum move_cause cause, const char 
 
 void move_adopt(struct client *client, uint32_t number)
 {
-	struct domain *to;
+	struct domain *to = daemon_find_domain(client->daemon, number);
 	struct move *move;
 
-	TAILQ_FOREACH (to, &client->daemon->domains, link)
-		if (to->number == number)
-			break;
 	if (!to || to->retiring || client->state != CLIENT_SERVED)
 		return;
 	move = move_new(client, to);

@@ -101,16 +101,6 @@ const char *probation_text(const struct client *client)
 	return client->probation ? names[client->probation->state] : NULL;
 }
 
-static struct domain *find_domain(const struct daemon *daemon, uint32_t number)
-{
-	struct domain *domain;
-
-	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (domain->number == number)
-			return domain;
-	return NULL;
-}
-
 static uint64_t lasted_us(const struct probation *probation)
 {
 	return timer_now_us() - probation->since_us;
@@ -167,7 +157,7 @@ static struct probation *probation_new(struct client *client)
 static struct domain *drop(struct probation *probation)
 {
 	struct client *client = probation->client;
-	struct domain *from = find_domain(client->daemon, probation->from);
+	struct domain *from = daemon_find_domain(client->daemon, probation->from);
 
 	client->probation = NULL;
 	timer_free(probation->timer);
@@ -320,7 +310,7 @@ static void say(const struct probation *probation, enum verdict_outcome outcome)
 	const struct client *client = probation->client;
 
 	verdict_probation(
-		find_domain(client->daemon, probation->from), client, outcome, lasted_us(probation));
+		daemon_find_domain(client->daemon, probation->from), client, outcome, lasted_us(probation));
 }
 
 /* All of it ran to its end. */
@@ -340,7 +330,7 @@ static void leave(struct probation *probation)
 {
 	say(probation, VERDICT_UNDECIDED);
 	enter(probation, PROBATION_LEFT);
-	next_turn(find_domain(probation->client->daemon, probation->from));
+	next_turn(daemon_find_domain(probation->client->daemon, probation->from));
 }
 
 static void on_timer(void *context)

@@ -240,20 +240,10 @@ void verdict_report(struct domain *domain, const struct worker *worker, const st
  * Faults that cost nobody an executor
  */
 
-static const struct client *find_client(const struct domain *domain, uint64_t session)
-{
-	const struct client *client;
-
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		if (client->number == session)
-			return client;
-	return NULL;
-}
-
 /* The session may be gone: a culprit that hears of its fault may end before the daemon does. */
 static void append_session(const struct domain *domain, uint64_t session, char *text, size_t size)
 {
-	const struct client *client = find_client(domain, session);
+	const struct client *client = domain_find_client(domain, session);
 
 	if (client)
 		append(text, size, "process %d (%.63s), ", (int)client->pid, client->program);

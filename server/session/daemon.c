@@ -222,7 +222,7 @@ void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready)
 	become_ready(daemon);
 }
 
-struct client *daemon_find_client(struct daemon *daemon, uint64_t number)
+struct client *daemon_find_client(const struct daemon *daemon, uint64_t number)
 {
 	struct client *client;
 
@@ -230,6 +230,16 @@ struct client *daemon_find_client(struct daemon *daemon, uint64_t number)
 		if (client->number == number)
 			break;
 	return client;
+}
+
+struct domain *daemon_find_domain(const struct daemon *daemon, uint32_t number)
+{
+	struct domain *domain;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		if (domain->number == number)
+			break;
+	return domain;
 }
 
 void daemon_worker_offence(struct worker *worker, uint64_t number, const char *reason)

@@ -119,7 +119,9 @@ void daemon_worker_condemned(struct worker *worker);
 void daemon_worker_gone(struct worker *worker);
 
 /** The session with this number, NULL if there is none. */
-struct client *daemon_find_client(struct daemon *daemon, uint64_t number);
+struct client *daemon_find_client(const struct daemon *daemon, uint64_t number);
+/** The domain with this number, NULL if there is none. */
+struct domain *daemon_find_domain(const struct daemon *daemon, uint32_t number);
 
 /**
  * A domain for a user's next client: his own, else the prewarmed one that is nobody's yet, else a new one.

@@ -214,6 +214,16 @@ void domain_fill(struct domain *domain)
 	}
 }
 
+struct client *domain_find_client(const struct domain *domain, uint64_t number)
+{
+	struct client *client;
+
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		if (client->number == number)
+			break;
+	return client;
+}
+
 struct worker *domain_serving(const struct domain *domain)
 {
 	return domain->promotion.state == PROMOTE_STEADY ? domain->active : NULL;

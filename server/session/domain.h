@@ -74,6 +74,9 @@ void domain_keep_all(struct domain *domain, bool activates);
 /** Spawns executors until there are enough, unless a back-off runs. */
 void domain_fill(struct domain *domain);
 
+/** Its session with this number, NULL if there is none. */
+struct client *domain_find_client(const struct domain *domain, uint64_t number);
+
 /** The executor that answers requests now, NULL while there is none (start, promotion). */
 struct worker *domain_serving(const struct domain *domain);
 

@@ -376,6 +376,15 @@ END_TEST
  * Somebody dies meanwhile
  */
 
+/* The trial goes on, and the next one has its turn. */
+static void expect_both_trials(void)
+{
+	let_suspect_end();
+	expect_log(CLEARED);
+	expect_conviction();
+	expect_end(&suspect, EXACT);
+}
+
 START_TEST(its_executor_dies)
 {
 	reach_trial("");
@@ -396,10 +405,7 @@ START_TEST(the_active_executor_dies)
 	ck_assert(service_log_wait(&service, "as generation 3", 1, 120));
 	expect_probation(&culprit, "waiting");
 	expect_bystander();
-	let_suspect_end();
-	expect_log(CLEARED);
-	expect_conviction();
-	expect_end(&suspect, EXACT);
+	expect_both_trials();
 	ck_assert_int_eq(status_counter(&service, "promotions"), 2);
 }
 END_TEST
@@ -429,10 +435,7 @@ START_TEST(the_daemon_dies)
 	expect_probation(&suspect, "running");
 	expect_probation(&culprit, "waiting");
 	expect_bystander();
-	let_suspect_end();
-	expect_log(CLEARED);
-	expect_conviction();
-	expect_end(&suspect, EXACT);
+	expect_both_trials();
 	ck_assert_int_eq(status_counter(&service, "probations"), 2);
 }
 END_TEST

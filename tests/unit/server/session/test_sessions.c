@@ -90,17 +90,23 @@ START_TEST(server_region_is_read_only_for_the_client)
 }
 END_TEST
 
+/* Another program is refused. */
+static void expect_no_room(struct fake_client *late)
+{
+	fake_hello(fake, late);
+	fake_expect(fake, late->socket, WIRE_REFUSE);
+	ck_assert_int_eq(fake->message.refuse.code, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED);
+	fake_expect_hangup(fake, late->socket);
+	fake_leave(fake, late);
+}
+
 START_TEST(full_service_refuses)
 {
 	struct fake_client late;
 
 	join();
 	fake->config.clients_max = 1;
-	fake_hello(fake, &late);
-	fake_expect(fake, late.socket, WIRE_REFUSE);
-	ck_assert_int_eq(fake->message.refuse.code, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED);
-	fake_expect_hangup(fake, late.socket);
-	fake_leave(fake, &late);
+	expect_no_room(&late);
 	part();
 }
 END_TEST
@@ -111,11 +117,7 @@ START_TEST(a_user_has_bounded_clients)
 
 	join();
 	fake->config.clients_per_user_max = 1;
-	fake_hello(fake, &late);
-	fake_expect(fake, late.socket, WIRE_REFUSE);
-	ck_assert_int_eq(fake->message.refuse.code, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED);
-	fake_expect_hangup(fake, late.socket);
-	fake_leave(fake, &late);
+	expect_no_room(&late);
 	TAILQ_FIRST(&fake->daemon.clients)->uid++;
 	fake_join(fake, &late, active, standby);
 	fake_leave(fake, &late);
