@@ -71,7 +71,8 @@ static void receive(void)
 
 void ask(enum wire_type type, uint64_t bytes, uint64_t handle)
 {
-	struct wire_message message = {.type = type, .id = 1, .chunk = {.bytes = bytes, .handle = handle}};
+	static uint64_t id;
+	struct wire_message message = {.type = type, .id = ++id, .chunk = {.bytes = bytes, .handle = handle}};
 
 	check(!message_send(keeper.socket, &message, NULL, 0));
 	receive();

@@ -118,9 +118,7 @@ static void check_functions(void)
 	struct backend_function *function = NULL;
 
 	refused(OPS->function_find(module, "not_there", true, &function, &info), CUDA_ERROR_NOT_FOUND);
-	refused(OPS->function_find(module, "echo", false, &function, &info), CUDA_ERROR_NOT_READY);
-	ok(OPS->function_find(module, "echo", true, &function, &info));
-	ok(OPS->function_find(module, "echo", false, &function, &info));
+	ok(OPS->function_find(module, "echo", false, &function, &info)); /* the module is in use already */
 	check(info.param_count == 5 && info.argument_bytes == sizeof(struct echo_params));
 	for (int i = 0; i < 5; i++)
 		check(info.params[i].offset == offsets[i] && info.params[i].size == sizes[i]);

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The frmps authors
 #
@@ -8,13 +8,14 @@
 #
 # The programs of corpus/ and of frameworks.py run natively and through one service; their outputs must be the same to the
 # byte; what differs runs natively once more. FRMPS_GPU_TEST_ONLY is a pattern (of grep -E) for the names of the checks to
-# run.
+# run. FRMPS_GPU_TEST_DEVICE is a folder for what nvcc builds; what is there already is not built again.
+# FRMPS_GPU_TEST_LOG is a file for the log of that service.
 #
 # FRMPS_GPU_TEST_SCALE=full runs the long forms: 100 000 launches of each of eight clients, 1000 killed clients, 64
 # clients at a time. A check may take FRMPS_GPU_TEST_LIMIT seconds (600).
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-build=$(cd "${1:-build}" && pwd) || exit 1
+folder=$(cd "${1:-build}" && pwd) || exit 1
 nvidia-smi -L >/dev/null 2>&1 || { echo "no GPU"; exit 77; }
 PATH=$PATH:/usr/local/cuda/bin
 scratch=$(mktemp -d)
@@ -24,155 +25,201 @@ trap 'exit 130' INT TERM
 passed=0
 failed=0
 
-# Runs a command with its output in a file; one line of result, the output where it failed.
-check() { # check NAME COMMAND...
-	name=$1
-	shift
-	echo "$name" | grep -qE "${FRMPS_GPU_TEST_ONLY:-.}" || return 0
-	begin=$(date +%s.%N)
-	limit="timeout -k 20 ${FRMPS_GPU_TEST_LIMIT:-600}"
-	case $1 in same | compared) limit= ;; esac # have their own
-	$limit "$@" >"$scratch/out" 2>&1
-	status=$?
-	took=$(echo "$(date +%s.%N) $begin" | awk '{printf "%.1f", $1 - $2}')
-	if [ $status -eq 0 ]; then
-		passed=$((passed + 1))
-		echo "ok    $name (${took} s)"
-	elif [ $status -eq 77 ]; then
-		echo "skip  $name: $(tail -n 1 "$scratch/out")"
-	else
-		failed=$((failed + 1))
-		echo "FAIL  $name (status $status, ${took} s)"
-		tail -n 40 "$scratch/out" | sed 's/^/      /'
-	fi
+# Checks run side by side, $width at a time; collect prints how they ended, in the order in which they began.
+width=1
+begun=0
+running=()
+
+selected() { # selected NAME
+	echo "$1" | grep -qE "${FRMPS_GPU_TEST_ONLY:-.}"
 }
 
-device=$scratch/device
-mkdir "$device"
-nvcc -arch=sm_90 -cubin -o "$device/kernels.cubin" tests/lib/kernels.cu || exit 1
-nvcc -arch=sm_90 -cubin -o "$device/count_kernels.cubin" tests/lib/count_kernels.cu || exit 1
-nvcc -arch=sm_90 -cubin -o "$device/print.cubin" tests/lib/print.cu || exit 1
-nvcc -std=c++17 -arch=sm_90 -cudart static -o "$device/runtime" tests/gpu/runtime.cu || exit 1
-nvcc -std=c++17 -arch=sm_90 -cudart shared -o "$device/runtime-shared" tests/gpu/runtime.cu || exit 1
-mkdir "$device/corpus"
+check() { # check NAME COMMAND...
+	selected "$1" || return 0
+	begun=$((begun + 1))
+	run "$scratch/check.$begun" "$@" &
+	running+=($!)
+	[ ${#running[@]} -lt $width ] || next
+}
+
+# Waits until one of the checks has ended.
+next() {
+	local ended left=() pid
+	wait -n -p ended "${running[@]}"
+	for pid in "${running[@]}"; do
+		[ "$pid" = "$ended" ] || left+=("$pid")
+	done
+	running=("${left[@]}")
+}
+
+run() { # run REPORT NAME COMMAND...
+	local report=$1 begin limit status
+	echo "$2" >"$report.name"
+	shift 2
+	begin=$(date +%s.%N)
+	limit="timeout -k 20 ${FRMPS_GPU_TEST_LIMIT:-600}"
+	[ "$1" != same ] || limit= # has its own
+	$limit "$@" >"$report" 2>&1
+	status=$?
+	echo "$(date +%s.%N) $begin" | awk '{printf "%.1f\n", $1 - $2}' >"$report.took"
+	echo $status >"$report.status"
+}
+
+# Waits for the checks that run, and says of each how it ended, with the end of its output where it failed.
+collect() {
+	local report name status took i
+	while [ ${#running[@]} -gt 0 ]; do next; done
+	for ((i = 1; i <= begun; i++)); do
+		report=$scratch/check.$i
+		name=$(cat "$report.name") status=$(cat "$report.status") took=$(cat "$report.took")
+		if [ "$status" -eq 0 ]; then
+			passed=$((passed + 1))
+			echo "ok    $name ($took s)"
+		elif [ "$status" -eq 77 ]; then
+			echo "skip  $name: $(tail -n 1 "$report")"
+		else
+			failed=$((failed + 1))
+			echo "FAIL  $name (status $status, $took s)"
+			tail -n 40 "$report" | sed 's/^/      /'
+		fi
+	done
+	begun=0
+}
+
+device=${FRMPS_GPU_TEST_DEVICE:-$scratch/device}
+mkdir -p "$device/corpus"
+device=$(cd "$device" && pwd) || exit 1
+
+build() { # build FILE OPTIONS...: with nvcc, unless it is there
+	file=$1
+	shift
+	[ -e "$file" ] || nvcc -std=c++17 -arch=sm_90 -o "$file" "$@"
+}
+
+for source in kernels count_kernels print; do
+	build "$device/$source.cubin" -cubin "tests/lib/$source.cu" || exit 1
+done
+build "$device/runtime" -cudart static tests/gpu/runtime.cu || exit 1
+build "$device/runtime-shared" -cudart shared tests/gpu/runtime.cu || exit 1
 for source in tests/gpu/corpus/*.cu; do
 	# The first lines of a program may say "// libraries: cublas cufft", what it links more; "// options: ...", what
 	# stands for -rdc=true, further sources among it; "// plugin: FILE", a library to be beside it, named NAME.so;
-	# "// compared: errors", that standard error has to be the same, too.
+	# "// compared: errors", that standard error has to be the same, too; "// alone", that nothing may run beside it.
 	name=$(basename "$source" .cu)
 	libraries=$(sed -n '1,12s,^// libraries: ,,p' "$source" | sed 's/[^ ]*/-l&/g')
 	options=$(sed -n '1,12s,^// options: ,,p' "$source")
 	plugin=$(sed -n '1,12s,^// plugin: ,,p' "$source")
 	# shellcheck disable=SC2086
-	nvcc -std=c++17 -arch=sm_90 ${options:--rdc=true} -o "$device/corpus/$name" "$source" -lcuda $libraries \
-		>"$device/corpus/$name.log" 2>&1 &
-	[ -z "$plugin" ] || nvcc -std=c++17 -arch=sm_90 -shared -Xcompiler -fPIC -o "$device/corpus/$name.so" "$plugin" \
+	build "$device/corpus/$name" ${options:--rdc=true} "$source" -lcuda $libraries >"$device/corpus/$name.log" 2>&1 &
+	[ -z "$plugin" ] || build "$device/corpus/$name.so" -shared -Xcompiler -fPIC "$plugin" \
 		>"$device/corpus/$name.so.log" 2>&1 &
 done
 wait
 
-export FRMPS_TEST_SERVER="$build/server/frmps-server" FRMPS_TEST_BACKEND=cuda FRMPS_TEST_KERNELS="$device/kernels.cubin"
-export FRMPS_TEST_RUN="$build/server/frmps-run" FRMPS_TEST_COUNT_KERNELS="$device/count_kernels.cubin"
+export FRMPS_TEST_SERVER="$folder/server/frmps-server" FRMPS_TEST_BACKEND=cuda FRMPS_TEST_KERNELS="$device/kernels.cubin"
+export FRMPS_TEST_RUN="$folder/server/frmps-run" FRMPS_TEST_COUNT_KERNELS="$device/count_kernels.cubin"
 export FRMPS_TEST_PRINT="$device/print.cubin"
 native=$(dirname "$(ldconfig -p | sed -n 's/.*libcuda\.so\.1 .*=> //p' | head -n 1)")
 [ -d "$native" ] || native=/usr/local/nvidia/lib64
-shim=$build/client
+shim=$folder/client
 if [ "${FRMPS_GPU_TEST_SCALE:-}" = full ]; then
 	export FRMPS_TEST_LAUNCHES=100000 FRMPS_TEST_KILLS=1000 FRMPS_TEST_MANY=64
 fi
 
 # A program natively, and through the service: what it prints and how it ends in FILE.
 natively() { # natively FILE COMMAND...
-	file=$1
+	local into=$1
 	shift
-	LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" timeout 240 "$@" >"$file" 2>"$file.err"
-	echo "exit status $?" >>"$file"
+	LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" timeout 240 "$@" >"$into" 2>"$into.err"
+	echo "exit status $?" >>"$into"
 }
 
 served() { # served FILE COMMAND...
-	file=$1
+	local into=$1
 	shift
-	FRMPS_SOCKET="$scratch/frmps.sock" timeout 240 "$build/server/frmps-run" "$@" >"$file" 2>"$file.err"
-	echo "exit status $?" >>"$file"
+	FRMPS_SOCKET="$scratch/frmps.sock" timeout 240 "$folder/server/frmps-run" "$@" >"$into" 2>"$into.err"
+	echo "exit status $?" >>"$into"
 }
 
-# What a program printed and how it ended must be the same in RUN.natively and RUN.served. With $errors set, what it
+# What a program printed and how it ended must be the same natively and through the service. With $errors set, what it
 # printed on standard error is, too.
 errors=
-compared() { # compared RUN COMMAND...
-	run=$1
-	shift
-	[ "$(tail -n 1 "$run.natively")" = "exit status 0" ] ||
-		{ echo "fails natively:" && cat "$run.natively" "$run.natively.err" && return 1; }
-	[ -z "$errors" ] || diff "$run.natively.err" "$run.served.err" || return 1
-	diff "$run.natively" "$run.served" && return 0
-	natively "$run.again" "$@"
-	cmp -s "$run.natively" "$run.again" || echo "natively it is not the same twice"
-	grep -ih 'frmps\|error' "$run.served.err" | sort | uniq -c | sort -rn | head -n 10
+same() { # same COMMAND...
+	local into
+	into=$(mktemp -d -p "$scratch")/out
+	natively "$into.natively" "$@"
+	served "$into.served" "$@"
+	[ "$(tail -n 1 "$into.natively")" = "exit status 0" ] ||
+		{ echo "fails natively:" && cat "$into.natively" "$into.natively.err" && return 1; }
+	[ -z "$errors" ] || diff "$into.natively.err" "$into.served.err" || return 1
+	diff "$into.natively" "$into.served" && return 0
+	natively "$into.again" "$@"
+	cmp -s "$into.natively" "$into.again" || echo "natively it is not the same twice"
+	grep -ih 'frmps\|error' "$into.served.err" | sort | uniq -c | sort -rn | head -n 10
 	return 1
 }
 
-same() { # same COMMAND...
-	natively "$scratch/one.natively" "$@"
-	served "$scratch/one.served" "$@"
-	compared "$scratch/one" "$@"
+corpus() { # corpus NAME
+	local source=tests/gpu/corpus/$1.cu
+	errors=$(sed -n '1,12s,^// compared: ,,p' "$source")
+	if [ -x "$device/corpus/$1" ]; then
+		check "as natively: $1" same "$device/corpus/$1"
+	else
+		check "as natively: $1" sh -c "cat '$device/corpus/$1.log'; exit 1"
+	fi
+	errors=
 }
 
-[ -x "$build/tests/backend_check" ] && check "backend operations" "$build/tests/backend_check"
+[ -x "$folder/tests/backend_check" ] && check "backend operations" "$folder/tests/backend_check"
+for suite in trouble limits sharing placing events; do
+	check "$suite" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$folder/tests/system-test_$suite"
+done
 for suite in semantics process text graphs arrays; do
 	check "$suite, native" env FRMPS_TEST_NATIVE=1 LD_LIBRARY_PATH="$native:${LD_LIBRARY_PATH:-}" \
-		"$build/tests/system-test_$suite"
-	check "$suite, through the service" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_$suite"
+		"$folder/tests/system-test_$suite"
+	check "$suite, through the service" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$folder/tests/system-test_$suite"
 done
-for suite in sharing trouble limits placing; do
-	check "$suite" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$build/tests/system-test_$suite"
-done
+collect
 
-"$build/server/frmps-server" --config /dev/null --socket "$scratch/frmps.sock" --backend cuda 2>"$scratch/log" &
+"$folder/server/frmps-server" --config /dev/null --socket "$scratch/frmps.sock" --backend cuda \
+	2>"${FRMPS_GPU_TEST_LOG:-$scratch/log}" &
 server=$!
 tries=0
-until FRMPS_SOCKET="$scratch/frmps.sock" "$build/server/frmpsctl" status >/dev/null 2>&1 || [ $tries -gt 300 ]; do
+until FRMPS_SOCKET="$scratch/frmps.sock" "$folder/server/frmpsctl" status >/dev/null 2>&1 || [ $tries -gt 300 ]; do
 	tries=$((tries + 1))
 	sleep 0.1
 done
+width=8
 for program in "$device/runtime" "$device/runtime-shared"; do
 	check "as natively: $(basename "$program")" same "$program"
 done
+alone=
 for source in tests/gpu/corpus/*.cu; do
 	name=$(basename "$source" .cu)
-	errors=$(sed -n '1,12s,^// compared: ,,p' "$source")
-	if [ -x "$device/corpus/$name" ]; then
-		check "as natively: $name" same "$device/corpus/$name"
+	if sed -n 1,12p "$source" | grep -q '^// alone'; then
+		alone="$alone $name"
 	else
-		check "as natively: $name" sh -c "cat '$device/corpus/$name.log'; exit 1"
+		corpus "$name"
 	fi
 done
-errors=
-# Frameworks take seconds to start: several at a time.
-cases=$(python3 tests/gpu/frameworks.py --list | sed 's/^/as natively: /' | grep -E "${FRMPS_GPU_TEST_ONLY:-.}" | sed 's/.*: //')
-mkdir "$scratch/cases"
-pids=
-for name in $cases; do
-	for way in natively served; do
-		$way "$scratch/cases/$name.$way" python3 tests/gpu/frameworks.py "$name" &
-		pids="$pids $!"
-	done
-	# shellcheck disable=SC2086
-	[ "$(echo $pids | wc -w)" -lt 12 ] || { wait $pids; pids=; }
+for name in $(python3 tests/gpu/frameworks.py --list); do
+	check "as natively: $name" same python3 tests/gpu/frameworks.py "$name"
 done
-# shellcheck disable=SC2086
-[ -z "$pids" ] || wait $pids
-for name in $cases; do
-	check "as natively: $name" compared "$scratch/cases/$name" python3 tests/gpu/frameworks.py "$name"
+collect
+width=1
+for name in $alone; do
+	corpus "$name"
 done
-check "service holds nothing afterwards" sh -c "FRMPS_SOCKET='$scratch/frmps.sock' '$build/server/frmpsctl' status | tee /dev/stderr | grep -q 'no programs'"
+check "service holds nothing afterwards" sh -c "FRMPS_SOCKET='$scratch/frmps.sock' '$folder/server/frmpsctl' status | tee /dev/stderr | grep -q 'no programs'"
+collect
 kill $server
 wait $server
 server=
-check "frameworks' processes" python3 -B tests/gpu/framework_processes.py --build "$build"
-check "frameworks beside faults" python3 -B tests/gpu/framework_faults.py --build "$build" \
+check "frameworks' processes" python3 -B tests/gpu/framework_processes.py --build "$folder"
+check "frameworks beside faults" python3 -B tests/gpu/framework_faults.py --build "$folder" \
 	--on-fault "default${FRMPS_GPU_TEST_SCALE:+,fast}"
-check "demo" server/demo.sh --build "$build" --backend cuda
+check "demo" server/demo.sh --build "$folder" --backend cuda
+collect
 
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -4,6 +4,8 @@
 // Results that are kept in variables which only kernels know, of a file, of a kernel and behind a pointer, while
 // another process faults: they go on as if nothing had been.
 
+// alone: it faults on purpose
+
 #include "check.h"
 
 #include <thread>
