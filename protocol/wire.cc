@@ -282,7 +282,8 @@ static offsets<const fb::Option *> build_options(Builder *b, const wire_options 
 static body build_load_module(Builder *b, const wire_load_module &m)
 {
 	auto options = build_options(b, m.options);
-	return fb::CreateLoadModule(b->fbb, m.module, m.kind, m.bytes, options).Union();
+	return fb::CreateLoadModule(b->fbb, m.module, m.kind, m.bytes, options, m.variables, m.is_filled)
+		.Union();
 }
 
 static body build_symbol(Builder *b, enum wire_type type, const wire_symbol &m)
@@ -733,6 +734,8 @@ static void read(Reader *r, const fb::LoadModule *t, wire_load_module *m)
 	m->kind = t->kind();
 	m->bytes = t->bytes();
 	r->numbers(t->options(), WIRE_OPTIONS_MAX, &m->options);
+	m->variables = t->variables();
+	m->is_filled = t->is_filled();
 }
 
 static void set_symbol(wire_symbol *m, uint32_t module, uint32_t function, const char *name)

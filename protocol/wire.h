@@ -186,7 +186,12 @@ struct wire_load_module {
 	uint32_t module, kind;
 	uint64_t bytes;
 	struct wire_options options;
+	uint64_t variables;
+	bool is_filled;
 };
+/* Where a module's variables are to be, if not in a block. */
+#define WIRE_VARIABLES_ASKED	 UINT64_C(0)
+#define WIRE_VARIABLES_OF_DRIVER UINT64_C(1)
 /* UnloadModule, FindFunction, FindGlobal, ListFunctions: fields that the message lacks are 0 / "". */
 struct wire_symbol {
 	uint32_t module, function;

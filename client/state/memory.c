@@ -59,6 +59,18 @@ CUresult memory_alloc_range(struct range *range)
 	return r;
 }
 
+CUresult memory_alloc_block(uint64_t bytes, void **ret_block)
+{
+	struct heap_block *block;
+	CUresult r = pool_alloc(&pool, bytes, &block);
+
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && mempool_squeeze())
+		r = pool_alloc(&pool, bytes, &block);
+	if (r == CUDA_SUCCESS)
+		*ret_block = block;
+	return r;
+}
+
 void memory_free_block(void *block)
 {
 	pool_free(&pool, block);

@@ -30,6 +30,8 @@ struct range;
 CUresult memory_alloc_range(struct range *range);
 /** Frees a block of memory_alloc_range(): it may be used again at once. */
 void memory_free_block(void *block);
+/** Allocates memory that is in no range: the program does not know of it. CUDA_ERROR_OUT_OF_MEMORY. */
+CUresult memory_alloc_block(uint64_t bytes, void **ret_block);
 uint64_t memory_block_address(const void *block);
 
 /** What this program could still get, and all it could have. */

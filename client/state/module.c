@@ -19,6 +19,7 @@
 #include "client/state/function.h"
 #include "client/state/instance.h"
 #include "client/state/log.h"
+#include "client/state/memory.h"
 #include "client/state/ranges.h"
 #include "client/state/renew.h"
 #include "client/submit/wait.h"
@@ -129,7 +130,34 @@ static CUresult ask(struct wire_message *request, const int *fd, struct control_
 	return result;
 }
 
-static CUresult send_load(const struct client_module *module, const struct image *image, struct jit *jit,
+/* Where the service says how much memory the module's variables need. Without memory they stay in the
+ * context. Return: whether to ask again. */
+static bool make_room(struct client_module *module, CUresult result, const struct control_answer *answer,
+	struct wire_load_module *load)
+{
+	if (result != CUDA_ERROR_NOT_READY || load->variables || answer->message.type != WIRE_REPLY ||
+		answer->message.reply.values.count != 1)
+		return false;
+	if (memory_alloc_block(answer->message.reply.values.at[0], &module->variables) == CUDA_SUCCESS)
+		load->variables = memory_block_address(module->variables);
+	else
+		load->variables = WIRE_VARIABLES_OF_DRIVER;
+	return true;
+}
+
+static void leave_room(struct client_module *module)
+{
+	if (module->variables)
+		memory_free_block(module->variables);
+	module->variables = NULL;
+}
+
+static bool is_moved(const struct control_answer *answer)
+{
+	return answer->message.reply.values.count > 3 && answer->message.reply.values.at[3];
+}
+
+static CUresult send_load(struct client_module *module, const struct image *image, struct jit *jit,
 	struct control_answer *answer, bool *ret_prints)
 {
 	struct wire_message request = {.type = WIRE_LOAD_MODULE};
@@ -142,6 +170,10 @@ static CUresult send_load(const struct client_module *module, const struct image
 	request.load_module.options.at = jit->options;
 	request.load_module.options.count = jit->count;
 	result = ask(&request, &image->fd, answer);
+	if (answer && make_room(module, result, answer, &request.load_module))
+		result = ask(&request, &image->fd, answer);
+	if (result != CUDA_SUCCESS || !is_moved(answer))
+		leave_room(module);
 	if (result == CUDA_SUCCESS && answer->message.reply.values.count > 1 &&
 		answer->message.reply.values.at[1])
 		*ret_prints = true;
@@ -155,15 +187,18 @@ static CUresult send_load(const struct client_module *module, const struct image
 	return result;
 }
 
-static CUresult send_unload(uint32_t id)
+/* Nothing of the module runs any more. */
+static CUresult send_unload(struct client_module *module)
 {
 	struct wire_message request = {.type = WIRE_UNLOAD_MODULE};
 	struct control_answer *answer = control_answer_new();
 	CUresult result;
 
-	request.symbol.module = id;
+	request.symbol.module = module->id;
 	result = ask(&request, NULL, answer);
 	control_answer_free(answer);
+	if (result == CUDA_SUCCESS)
+		leave_room(module);
 	return result;
 }
 
@@ -207,7 +242,7 @@ CUresult module_load(
 	if (result == CUDA_SUCCESS && prints) {
 		result = receive_text(module);
 		if (result != CUDA_SUCCESS)
-			send_unload(id);
+			send_unload(module);
 	}
 	if (result != CUDA_SUCCESS) {
 		id_give(id);
@@ -261,7 +296,7 @@ CUresult module_unload(struct client_module *module)
 	/* Its error is the sticky one, which the service reports next. */
 	wait_all();
 	ranges_remove_owner(module);
-	result = word_acquire(&module->sleep) == MODULE_ASLEEP ? CUDA_SUCCESS : send_unload(module->id);
+	result = word_acquire(&module->sleep) == MODULE_ASLEEP ? CUDA_SUCCESS : send_unload(module);
 	module->renewal = renewal_free(module->renewal);
 	pthread_mutex_lock(&module->lock);
 	free_contents(module, result == CUDA_SUCCESS);
@@ -302,7 +337,7 @@ static CUresult put_to_sleep(struct client_module *module)
 		function_sleep(f);
 	free_globals(module);
 	pthread_mutex_unlock(&module->lock);
-	result = send_unload(module->id);
+	result = send_unload(module);
 	word_release(&module->home, 0);
 	word_release(&module->sleep, result == CUDA_SUCCESS ? MODULE_ASLEEP : MODULE_LOST);
 	return result;

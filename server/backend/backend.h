@@ -128,6 +128,13 @@ struct backend_link_input {
 	const struct wire_options *options; /* of this input alone */
 };
 
+/* A block of a client's device memory for the variables of one module. */
+struct backend_variables {
+	uint64_t at;	/* address; 0: there is none yet */
+	uint64_t bytes; /* of the block; 0: nothing is in it: the module has no variables, or keeps them */
+	uint8_t *first; /* what has to be in it before a kernel runs, on the heap, the caller's */
+};
+
 struct backend_ops {
 	const char *name; /* "cuda" or "host" */
 
@@ -190,9 +197,11 @@ struct backend_ops {
 		char *log, size_t log_bytes, void **ret_code, size_t *ret_bytes);
 	/* Holds up nobody, also where it compiles. The image is private to the caller and may go after the
 	 * call. text: where its kernels' text goes, and whether they have any; NULL: wherever the backend
-	 * writes it. log: JIT text, NUL-terminated. */
+	 * writes it. variables: where its variables go; NULL: into the context. log: JIT text,
+	 * NUL-terminated. CUDA_ERROR_NOT_READY: variables->bytes says how large a block would have to be. */
 	CUresult (*module_load)(const void *image, size_t bytes, const struct wire_options *options,
-		struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module);
+		struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
+		struct backend_module **ret_module);
 	CUresult (*module_unload)(struct backend_module *module);
 	/* What its kernels can leave behind in the context; valid until it is unloaded. */
 	const struct statics *(*module_statics)(const struct backend_module *module);

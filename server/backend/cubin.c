@@ -31,35 +31,23 @@
 
 #include "server/backend/cubin.h"
 
-#include <elf.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/backend/elf.h"
 #include "server/backend/image.h"
 #include "server/backend/sass.h"
 
-#define MACHINE_CUDA 190
-/* Longer names are none, with their end. */
-#define NAME_MAX_BYTES 65536u
-#define SECTIONS_MAX   (UINT64_C(1) << 20)
 /* Bytes of tables and code that are looked at, for each byte of the file. */
 #define WORK_FACTOR 64u
 
 /* In st_other: a kernel. */
 #define OTHER_ENTRY 0x10u
 /* Its code is in a section of this name and its own. */
-#define CODE  ".text."
-#define SLOTS ".nv.constant4"
+#define CODE ".text."
 
 #define NOT_UNDERSTOOD "its image is not understood"
 #define NO_MEMORY      "there was no memory to look at its image"
-
-/* A file that was checked: everything in the sections lies inside. */
-struct elf {
-	const uint8_t *image;
-	Elf64_Ehdr header;
-	uint64_t count, names;
-};
 
 /* The symbols, and what is known of them. */
 struct symbols {
@@ -95,72 +83,14 @@ static void spend(struct reading *reading, uint64_t bytes)
 		reading->work -= bytes;
 }
 
-static Elf64_Shdr section_of(const struct elf *elf, uint64_t index)
-{
-	Elf64_Shdr section;
-
-	memcpy(&section, elf->image + elf->header.e_shoff + index * sizeof(section), sizeof(section));
-	return section;
-}
-
-static bool elf_open(const uint8_t *image, size_t bytes, struct elf *ret)
-{
-	struct elf elf = {.image = image};
-	Elf64_Shdr first;
-
-	if (image_check(image, bytes) != IMAGE_ELF)
-		return false;
-	memcpy(&elf.header, image, sizeof(elf.header));
-	first = section_of(&elf, 0);
-	elf.count = elf.header.e_shnum ? elf.header.e_shnum : first.sh_size;
-	elf.names = elf.header.e_shstrndx == SHN_XINDEX ? first.sh_link : elf.header.e_shstrndx;
-	*ret = elf;
-	return elf.header.e_machine == MACHINE_CUDA && elf.count <= SECTIONS_MAX;
-}
-
-/* Where a text in a table of texts begins. @ret_most: its longest, with the end; 0: there is none */
-static const char *text_at(const struct elf *elf, const Elf64_Shdr *table, uint64_t at, uint64_t *ret_most)
-{
-	bool is_there = table->sh_type != SHT_NOBITS && table->sh_type != SHT_NULL && at < table->sh_size;
-	uint64_t most = is_there ? table->sh_size - at : 0;
-
-	*ret_most = most < NAME_MAX_BYTES ? most : NAME_MAX_BYTES;
-	return (const char *)elf->image + (is_there ? table->sh_offset + at : 0);
-}
-
-/* NULL if it does not end in there. */
-static const char *text_in(const struct elf *elf, const Elf64_Shdr *table, uint64_t at)
-{
-	uint64_t most;
-	const char *text = text_at(elf, table, at, &most);
-
-	return most && memchr(text, '\0', most) ? text : NULL;
-}
-
-/* @bytes: of `with` that matter; its end may be one. */
-static bool text_begins(
-	const struct elf *elf, const Elf64_Shdr *table, uint64_t at, const char *with, uint64_t bytes)
-{
-	uint64_t most;
-	const char *text = text_at(elf, table, at, &most);
-
-	return bytes <= most && !memcmp(text, with, bytes);
-}
-
-static bool section_begins(const struct elf *elf, const Elf64_Shdr *section, const char *with)
-{
-	Elf64_Shdr names = section_of(elf, elf->names);
-
-	return text_begins(elf, &names, section->sh_name, with, strlen(with));
-}
-
 /* What a block or a thread has for itself is gone with it. */
 static bool holds_variables(const struct elf *elf, const Elf64_Shdr *section)
 {
-	if (!section->sh_size || section_begins(elf, section, ".nv.merc.") ||
-		section_begins(elf, section, ".nv.shared") || section_begins(elf, section, ".nv.local"))
+	if (!section->sh_size || elf_section_begins(elf, section, ".nv.merc.") ||
+		elf_section_begins(elf, section, ".nv.shared") ||
+		elf_section_begins(elf, section, ".nv.local"))
 		return false;
-	return section_begins(elf, section, ".nv.global") ||
+	return elf_section_begins(elf, section, ".nv.global") ||
 	       ((section->sh_flags & SHF_ALLOC) && (section->sh_flags & SHF_WRITE));
 }
 
@@ -170,7 +100,7 @@ static bool holds_variables(const struct elf *elf, const Elf64_Shdr *section)
 static const char *symbols_open(const struct elf *elf, struct symbols *symbols)
 {
 	for (uint64_t i = 1; i < elf->count; i++) {
-		Elf64_Shdr section = section_of(elf, i);
+		Elf64_Shdr section = elf_section(elf, i);
 
 		if (section.sh_type == SHT_SYMTAB_SHNDX)
 			symbols->indices = section;
@@ -181,7 +111,7 @@ static const char *symbols_open(const struct elf *elf, struct symbols *symbols)
 			return NOT_UNDERSTOOD;
 		symbols->index = i;
 		symbols->table = section;
-		symbols->texts = section_of(elf, section.sh_link);
+		symbols->texts = elf_section(elf, section.sh_link);
 		symbols->count = section.sh_size / sizeof(Elf64_Sym);
 	}
 	/* Without them nobody knows what it calls. */
@@ -204,7 +134,7 @@ static Elf64_Sym symbol_at(const struct reading *reading, uint64_t index)
 /* NULL if it does not end. */
 static const char *symbol_name(const struct reading *reading, const Elf64_Sym *symbol)
 {
-	return text_in(&reading->elf, &reading->symbols.texts, symbol->st_name);
+	return elf_text(&reading->elf, &reading->symbols.texts, symbol->st_name);
 }
 
 /* The section of a symbol. Return: the number of sections if it is none of them. */
@@ -236,39 +166,6 @@ static void find_entries(struct reading *reading)
 
 /* ---- what is a variable ---- */
 
-/* A name with a number behind it. */
-static bool is_numbered(const char *name, const char *stem)
-{
-	const char *number = name + strlen(stem);
-
-	return !strncmp(name, stem, strlen(stem)) && *number &&
-	       strspn(number, "0123456789") == strlen(number);
-}
-
-static bool is_text(const uint8_t *bytes, uint64_t count)
-{
-	return count && memchr(bytes, '\0', count) == bytes + count - 1;
-}
-
-static bool is_literal(const struct reading *reading, const Elf64_Shdr *section, const Elf64_Sym *symbol)
-{
-	const struct elf *elf = &reading->elf;
-	const Elf64_Shdr *texts = &reading->symbols.texts;
-	const char *name;
-
-	if (!text_begins(elf, texts, symbol->st_name, "$str", 4) &&
-		!text_begins(elf, texts, symbol->st_name, "__unnamed_", 10))
-		return false;
-	name = text_in(elf, texts, symbol->st_name);
-	if (!name)
-		return false;
-	if (strcmp(name, "$str") != 0 && !is_numbered(name, "$str$") && !is_numbered(name, "__unnamed_"))
-		return false;
-	return section->sh_type == SHT_PROGBITS && symbol->st_value <= section->sh_size &&
-	       symbol->st_size <= section->sh_size - symbol->st_value &&
-	       is_text(elf->image + section->sh_offset + symbol->st_value, symbol->st_size);
-}
-
 /* Whether kernels that have a symbol's address may write there. */
 static bool may_be_written(const struct reading *reading, uint64_t index)
 {
@@ -280,8 +177,9 @@ static bool may_be_written(const struct reading *reading, uint64_t index)
 		return false;
 	if (at == reading->elf.count)
 		return true;
-	section = section_of(&reading->elf, at);
-	return holds_variables(&reading->elf, &section) && !is_literal(reading, &section, &symbol);
+	section = elf_section(&reading->elf, at);
+	return holds_variables(&reading->elf, &section) &&
+	       !elf_is_literal(&reading->elf, &reading->symbols.texts, &section, &symbol);
 }
 
 /* ---- whose code has it ---- */
@@ -289,8 +187,8 @@ static bool may_be_written(const struct reading *reading, uint64_t index)
 /* Code has the symbol's address. */
 static void note_had_by(struct reading *reading, uint64_t symbol, uint64_t section)
 {
-	Elf64_Shdr code = section_of(&reading->elf, section),
-		   names = section_of(&reading->elf, reading->elf.names);
+	Elf64_Shdr code = elf_section(&reading->elf, section),
+		   names = elf_section(&reading->elf, reading->elf.names);
 	const char *name;
 
 	if (!may_be_written(reading, symbol))
@@ -299,8 +197,8 @@ static void note_had_by(struct reading *reading, uint64_t symbol, uint64_t secti
 	if (reading->noted == section)
 		return;
 	reading->noted = section;
-	name = reading->symbols.is_entry[section] && section_begins(&reading->elf, &code, CODE)
-		       ? text_in(&reading->elf, &names, code.sh_name)
+	name = reading->symbols.is_entry[section] && elf_section_begins(&reading->elf, &code, CODE)
+		       ? elf_text(&reading->elf, &names, code.sh_name)
 		       : NULL;
 	if (name)
 		statics_add_kernel(reading->statics, name + strlen(CODE));
@@ -332,7 +230,7 @@ static void note_slot(struct reading *reading, uint64_t symbol, uint64_t offset)
 static void note_relocation(struct reading *reading, uint64_t symbol, uint64_t target, uint64_t offset)
 {
 	bool is_code =
-		target < reading->elf.count && (section_of(&reading->elf, target).sh_flags & SHF_EXECINSTR);
+		target < reading->elf.count && (elf_section(&reading->elf, target).sh_flags & SHF_EXECINSTR);
 
 	if (is_code)
 		note_had_by(reading, symbol, target);
@@ -340,18 +238,6 @@ static void note_relocation(struct reading *reading, uint64_t symbol, uint64_t t
 		note_slot(reading, symbol, offset);
 	else
 		note_had_by_all(reading, symbol);
-}
-
-static bool is_relocations(const struct elf *elf, const Elf64_Shdr *section)
-{
-	return section->sh_size && (section->sh_type == SHT_REL || section->sh_type == SHT_RELA ||
-					   section_begins(elf, section, ".nv.resolvedrela"));
-}
-
-/* Whether it changes something that is loaded; of debug information nothing is. */
-static bool changes_what_is_loaded(const struct elf *elf, const Elf64_Shdr *section)
-{
-	return section->sh_info >= elf->count || (section_of(elf, section->sh_info).sh_flags & SHF_ALLOC);
 }
 
 static void read_relocations(struct reading *reading, const Elf64_Shdr *section)
@@ -376,13 +262,13 @@ static void read_relocations(struct reading *reading, const Elf64_Shdr *section)
 /* Return: NULL or what is wrong. */
 static const char *slots_open(const struct elf *elf, struct slots *slots)
 {
-	Elf64_Shdr names = section_of(elf, elf->names);
+	Elf64_Shdr names = elf_section(elf, elf->names);
 
 	for (uint64_t i = 1; i < elf->count && !slots->index; i++) {
-		Elf64_Shdr section = section_of(elf, i);
+		Elf64_Shdr section = elf_section(elf, i);
 
 		if (section.sh_type != SHT_PROGBITS ||
-			!text_begins(elf, &names, section.sh_name, SLOTS, sizeof(SLOTS)))
+			!elf_text_begins(elf, &names, section.sh_name, ELF_SLOTS, sizeof(ELF_SLOTS)))
 			continue;
 		slots->index = i;
 		slots->count = section.sh_size / SASS_SLOT_BYTES;
@@ -396,7 +282,7 @@ static const char *slots_open(const struct elf *elf, struct slots *slots)
 /* Which slots some code reads; where that cannot be told, all of them. */
 static void read_code(struct reading *reading, uint64_t index, bool is_known)
 {
-	Elf64_Shdr section = section_of(&reading->elf, index);
+	Elf64_Shdr section = elf_section(&reading->elf, index);
 	struct slots *slots = &reading->slots;
 	const struct sass_table table = {slots->count, slots->is_function, slots->is_read};
 
@@ -419,9 +305,9 @@ static void find_addresses(struct reading *reading)
 	bool is_known = sass_is_known(image_architecture(elf->image));
 
 	for (uint64_t i = 1; !reading->wrong && i < elf->count; i++) {
-		Elf64_Shdr section = section_of(elf, i);
+		Elf64_Shdr section = elf_section(elf, i);
 
-		if (is_relocations(elf, &section) && changes_what_is_loaded(elf, &section))
+		if (elf_is_relocations(elf, &section) && elf_changes_what_is_loaded(elf, &section))
 			read_relocations(reading, &section);
 	}
 	for (uint64_t i = 1; !reading->wrong && i < elf->count; i++)

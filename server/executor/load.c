@@ -22,6 +22,7 @@
 #include "server/executor/compiler.h"
 #include "server/executor/module.h"
 #include "server/executor/session.h"
+#include "server/executor/variable.h"
 #include "server/log.h"
 
 #define LOG_BYTES 16384u
@@ -31,6 +32,7 @@ struct load {
 	void *code;	/* what was compiled of it; NULL: nothing was */
 	size_t code_bytes;
 	CUresult compiled; /* result of that */
+	struct backend_variables variables;
 	char log[LOG_BYTES];
 };
 
@@ -39,6 +41,7 @@ struct load *load_free(struct load *load)
 	if (load) {
 		free(load->image);
 		free(load->code);
+		free(load->variables.first);
 	}
 	free(load);
 	return NULL;
@@ -60,13 +63,14 @@ static int make_file(const struct load *load)
 }
 
 /* Values: whether its kernels leave nothing behind; whether they print; bytes of what was compiled, if that
- * goes along. */
+ * goes along; whether its variables are in the client's block. */
 static void answer(struct job *job, const struct module *module, bool prints)
 {
 	struct load *load = job->load;
 	int fd = load->code ? make_file(load) : -1;
-	const uint64_t values[] = {!module->leaves, prints, load->code_bytes};
-	struct wire_reply reply = {.values = {values, fd < 0 ? 2 : 3}, .text = load->log};
+	const uint64_t values[] = {
+		!module->leaves, prints, fd < 0 ? 0 : load->code_bytes, load->variables.bytes > 0};
+	struct wire_reply reply = {.values = {values, 4}, .text = load->log};
 
 	job_reply_file(job, &reply, fd);
 	if (fd >= 0)
@@ -79,17 +83,43 @@ static CUresult put_in(struct job *job, struct module *module, bool *ret_prints)
 	const struct wire_load_module *wish = &job->message.load_module;
 	struct load *load = job->load;
 	struct backend_text text = {.ring = job->session->text};
+	struct backend_variables *variables =
+		wish->variables == WIRE_VARIABLES_OF_DRIVER ? NULL : &load->variables;
 	CUresult result;
 
 	/* The options are for the compiler: it has had them. */
 	if (load->code)
 		result = job->executor->ops->module_load(load->code, load->code_bytes, NULL,
-			text.ring ? &text : NULL, NULL, 0, &module->backend);
+			text.ring ? &text : NULL, variables, NULL, 0, &module->backend);
 	else
 		result = job->executor->ops->module_load(load->image, wish->bytes, &wish->options,
-			text.ring ? &text : NULL, load->log, LOG_BYTES, &module->backend);
+			text.ring ? &text : NULL, variables, load->log, LOG_BYTES, &module->backend);
 	*ret_prints = text.prints;
 	return executor_code(job->executor, result);
+}
+
+/* The block's first values. A later executor finds those there that it has now. */
+static CUresult fill_variables(struct job *job, struct module *module)
+{
+	const struct wire_load_module *wish = &job->message.load_module;
+	const struct backend_variables *variables = &job->load->variables;
+
+	if (!variables->bytes)
+		return CUDA_SUCCESS;
+	module->variables = (struct range){wish->variables, wish->variables + variables->bytes};
+	return wish->is_filled ? CUDA_SUCCESS
+			       : variable_fill(job->session, &module->variables, variables->first);
+}
+
+static void fail(struct job *job, struct module *module, CUresult result)
+{
+	const uint64_t *bytes = &job->load->variables.bytes;
+
+	if (module && module->backend)
+		module_bury(job->executor, module);
+	else
+		free(module);
+	job_reply(job, result, bytes, result == CUDA_ERROR_NOT_READY ? 1 : 0, job->load->log);
 }
 
 /* Module thread. */
@@ -98,11 +128,15 @@ static void load(struct job *job)
 	struct module **slot = module_slot(job->session, job->message.load_module.module);
 	struct module *module = slot && !*slot ? calloc(1, sizeof(*module)) : NULL;
 	bool prints = false;
-	CUresult result = module ? put_in(job, module, &prints) : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult result = module ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 
+	job->load->variables.at = job->message.load_module.variables;
+	if (!result)
+		result = put_in(job, module, &prints);
+	if (!result)
+		result = fill_variables(job, module);
 	if (result) {
-		free(module);
-		job_reply(job, result, NULL, 0, job->load->log);
+		fail(job, module, result);
 		return;
 	}
 	module->id = job->message.load_module.module;

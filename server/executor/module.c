@@ -63,8 +63,7 @@ static void clear_graves(struct executor *executor)
 	}
 }
 
-/* The module is out of its session. */
-static void bury_module(struct executor *executor, struct module *module)
+void module_bury(struct executor *executor, struct module *module)
 {
 	struct module_worker *worker = &executor->modules;
 
@@ -422,7 +421,7 @@ static void module_end(struct session *session, struct module *module)
 	remains_forget(session, module);
 	free(module->globals);
 	module->globals = NULL;
-	bury_module(session->executor, module);
+	module_bury(session->executor, module);
 }
 
 static void unload_finish(struct job *job)
@@ -648,7 +647,10 @@ static void find_global(struct job *job)
 	}
 	if (!look_up(job, module, look_up_global, values))
 		return;
-	code = admit_global(job->session, module, values[0], values[1]);
+	/* What was moved is the client's memory anyway. */
+	code = range_holds(&module->variables, values[0], values[1])
+		       ? CUDA_SUCCESS
+		       : admit_global(job->session, module, values[0], values[1]);
 	job_reply(job, code, values, code ? 0 : 2, NULL);
 }
 

@@ -39,6 +39,7 @@ struct module {
 	struct backend_module *backend;
 	struct range *globals; /* addresses that commands may name, known so far */
 	uint32_t global_count;
+	struct range variables; /* the client's block of them; empty: there is none */
 	struct function *unpublished;
 	struct module *next; /* among the graves */
 	uint32_t id;
@@ -96,6 +97,9 @@ struct module **module_slot(struct session *session, uint32_t id);
 
 /** A module request of a client, or one about graphs, arrays and objects. Main thread; answers later. */
 void module_handle(struct job *job);
+
+/** The module is out of its session: it is unloaded in a gap, and freed. Module thread. */
+void module_bury(struct executor *executor, struct module *module);
 
 /** gate_enter(); what waits to be unloaded or freed comes first in every gap. Module thread. */
 int module_enter_gap(struct executor *executor, struct session *session, uint64_t asked_at);

@@ -253,6 +253,29 @@ int variable_save(struct executor *executor)
 	return fd;
 }
 
+/* ---- moved variables ---- */
+
+CUresult variable_fill(struct session *session, const struct range *block, const uint8_t *values)
+{
+	struct executor *executor = session->executor;
+	struct range_cache cache = {0};
+	uint64_t bytes = block->end - block->start;
+
+	if (block->end < block->start || !range_set_covers(&session->device, &cache, block->start, bytes))
+		return CUDA_ERROR_INVALID_VALUE;
+	for (uint64_t done = 0; done < bytes; done += PIECE) {
+		uint64_t size = bytes - done < PIECE ? bytes - done : PIECE;
+		struct backend_copy copy =
+			linear(block->start + done, (uintptr_t)executor->variables.page->piece, size);
+
+		copy.src_is_host = true;
+		memcpy(executor->variables.page->piece, values + done, size);
+		if (!carry_out(executor, &copy))
+			return CUDA_ERROR_LAUNCH_TIMEOUT;
+	}
+	return CUDA_SUCCESS;
+}
+
 /* ---- restoring ---- */
 
 static bool read_at(int fd, off_t offset, void *ret_bytes, size_t size)

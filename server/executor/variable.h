@@ -45,6 +45,14 @@ void variable_close(struct executor *executor);
  */
 int variable_save(struct executor *executor);
 
+/**
+ * Writes the first values of a module's variables into the block that they were moved to, and waits for it.
+ * Module thread of the executor that serves the session.
+ * @block: from the client; checked here
+ * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE: it is not all the client's memory, the backend's code.
+ */
+CUresult variable_fill(struct session *session, const struct range *block, const uint8_t *values);
+
 /** Finds out what is in a file of variable_save(); fd < 0: nothing. Ends with variable_set_deinit(). */
 void variable_set_init(struct variable_set *set, int fd);
 void variable_set_deinit(struct variable_set *set);

@@ -25,6 +25,7 @@ struct mirror {
 	struct client *client;
 	enum wire_type type;
 	uint64_t global[2];
+	char name[128]; /* of a global, or how it begins */
 	struct chunk *chunk;
 };
 
@@ -39,8 +40,8 @@ static void compare(const struct mirror *mirror, struct worker *worker, const st
 	} else if (mirror->type == WIRE_FIND_GLOBAL &&
 		   (reply->values.count < 2 || reply->values.at[0] != mirror->global[0] ||
 			   reply->values.at[1] != mirror->global[1])) {
-		worker_set_immovable(
-			worker, mirror->client->number, "a global variable has another address there");
+		snprintf(text, sizeof(text), "variable %s has another address there", mirror->name);
+		worker_set_immovable(worker, mirror->client->number, text);
 	}
 }
 
@@ -85,6 +86,8 @@ static void send_mirror(struct worker *worker, struct client *client, struct wir
 	mirror->client = client_ref(client);
 	mirror->type = message->type;
 	mirror->chunk = chunk ? chunk_ref(chunk) : NULL;
+	if (message->type == WIRE_FIND_GLOBAL)
+		snprintf(mirror->name, sizeof(mirror->name), "%s", message->symbol.name);
 	if (global) {
 		mirror->global[0] = global[0];
 		mirror->global[1] = global[1];

@@ -235,6 +235,8 @@ static int check_load(const struct check_scope *scope, const struct wire_load_mo
 		return broken(finding, "id of a module is out of range or in use");
 	if (load->kind > 1)
 		return broken(finding, "kind of module is unknown");
+	if (load->is_filled)
+		return broken(finding, "module's variables are said to have values");
 	r = check_options(&load->options, finding);
 	return r ? r : check_image(load->bytes, packet->fds[0], finding);
 }

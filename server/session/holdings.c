@@ -296,6 +296,7 @@ static int fill_module(
 	entry->module = load->module;
 	entry->kind = load->kind;
 	entry->image_bytes = load->bytes;
+	entry->memory = values->count > 3 && values->at[3] ? load->variables : WIRE_VARIABLES_OF_DRIVER;
 	if (!load->options.count)
 		return 0;
 	entry->options = calloc(load->options.count, sizeof(*entry->options));
@@ -635,7 +636,8 @@ void holdings_message(const struct holding *entry, uint64_t session, struct wire
 		break;
 	case WIRE_LOAD_MODULE:
 		message->load_module = (struct wire_load_module){entry->module, entry->kind,
-			entry->image_bytes, {entry->options, entry->option_count}};
+			entry->image_bytes, {entry->options, entry->option_count},
+			entry->memory ? entry->memory : WIRE_VARIABLES_OF_DRIVER, true};
 		break;
 	case WIRE_MAKE_GRAPH:
 		message->graph = (struct wire_graph){entry->attribute, entry->image_bytes};

@@ -39,7 +39,9 @@ struct holding {
 	 * what was imported), RESERVE_WINDOW, MAKE_GRAPH, MAKE_ARRAY, BACK_ARRAY, MAKE_OBJECT */
 	enum wire_type type;
 	struct wire_range range; /* CREATE_MEMORY: only its size */
-	uint64_t memory; /* CREATE_MEMORY: its handle; MAP_MEMORY: handle of what is mapped, 0: it has none */
+	/* CREATE_MEMORY: its handle; MAP_MEMORY: handle of what is mapped, 0: it has none; LOAD_MODULE: where
+	 * its variables are */
+	uint64_t memory;
 	uint32_t module, function; /* FIND_FUNCTION, SET_FUNCTION: both; the others: module */
 	/* attribute: the id of MAKE_GRAPH, MAKE_ARRAY and MAKE_OBJECT, the array's of BACK_ARRAY */
 	uint32_t kind, attribute;

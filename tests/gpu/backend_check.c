@@ -86,15 +86,16 @@ static void check_modules(void)
 
 	text[length] = 'x'; /* no NUL behind it, and something that does not belong to it */
 	ok(OPS->module_load(
-		text, length, &(struct wire_options){options, 2}, NULL, log, sizeof(log), &module));
+		text, length, &(struct wire_options){options, 2}, NULL, NULL, log, sizeof(log), &module));
 	printf("load text: %.0f us; log \"%.60s\"\n", now_us() - begin, log);
-	refused(OPS->module_load(text, length, &(struct wire_options){bad, 1}, NULL, log, sizeof(log), &none),
+	refused(OPS->module_load(
+			text, length, &(struct wire_options){bad, 1}, NULL, NULL, log, sizeof(log), &none),
 		CUDA_ERROR_NOT_SUPPORTED);
-	refused(OPS->module_load(".version 8.0\nnonsense", 21, NULL, NULL, log, sizeof(log), &none),
+	refused(OPS->module_load(".version 8.0\nnonsense", 21, NULL, NULL, NULL, log, sizeof(log), &none),
 		CUDA_ERROR_INVALID_PTX);
 	check(log[0]);
 	printf("log of a bad text: %.60s\n", log);
-	refused(OPS->module_load(bad_elf, sizeof(bad_elf), NULL, NULL, log, sizeof(log), &none),
+	refused(OPS->module_load(bad_elf, sizeof(bad_elf), NULL, NULL, NULL, log, sizeof(log), &none),
 		CUDA_ERROR_INVALID_IMAGE);
 	ok(OPS->function_list(module, names, &count));
 	check(count == 7);

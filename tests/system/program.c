@@ -281,6 +281,13 @@ int graph_tallier(int progress, int orders)
 	return keep_tally(progress, orders, true, 3);
 }
 
+int moved_tallier(int progress, int orders)
+{
+	if (getenv("FRMPS_TEST_MOVED_KERNELS"))
+		setenv("FRMPS_TEST_KERNELS", getenv("FRMPS_TEST_MOVED_KERNELS"), 1);
+	return keep_tally(progress, orders, false, 7);
+}
+
 int late_tallier(int progress, int orders)
 {
 	return keep_tally(progress, orders, false, 0);

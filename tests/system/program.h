@@ -75,6 +75,8 @@ int looker(int progress, int orders);
  * 0 exact, 2 wrong, 3 told an error. */
 int tallier(int progress, int orders);
 int graph_tallier(int progress, int orders);
+/** The same, of a module whose variables are in the program's own memory. */
+int moved_tallier(int progress, int orders);
 /** The same, but before the order no kernel has written it: it has found one, and launched others. */
 int late_tallier(int progress, int orders);
 

@@ -286,6 +286,22 @@ START_TEST(an_executor_that_memory_runs_out_for_is_replaced)
 }
 END_TEST
 
+/* Variables that were moved into the program's memory are not in the executor. */
+START_TEST(moved_variables_outlive_their_executor)
+{
+	struct child child = child_start(moved_tallier);
+
+	child_wait(&child, 1);
+	for (int i = 0; i < 2; i++) {
+		kill(active_pid(), SIGKILL);
+		ck_assert(service_log_wait(&service, "promotion: executor", i + 1, 60));
+	}
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+	ck_assert_int_eq(service_log_count(&service, "modules' variables were lost"), 0);
+}
+END_TEST
+
 /* The values are lost with the executor: who may have written any is told, whoever has done nothing goes on.
  */
 START_TEST(with_its_executor_a_program_loses_its_variables)
@@ -311,6 +327,7 @@ int main(void)
 	tcase_set_timeout(tests, 300);
 	tcase_add_checked_fixture(tests, start, stop);
 	tcase_add_test(tests, without_the_keeper_everybody_is_told_and_the_next_are_served);
+	tcase_add_test(tests, moved_variables_outlive_their_executor);
 	tcase_add_loop_test(tests, with_its_executor_a_program_loses_its_variables, 0, 5 * MOVES_VARIABLES);
 	tcase_add_test(tests, an_executor_that_memory_runs_out_for_is_replaced);
 	suite_add_tcase(suite, tests);

@@ -85,7 +85,8 @@ bool cuda_module_is_source(const void *image, size_t bytes);
 CUresult cuda_module_compile(const void *image, size_t bytes, const struct wire_options *options, char *log,
 	size_t log_bytes, void **ret_code, size_t *ret_bytes);
 CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_options *options,
-	struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module);
+	struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
+	struct backend_module **ret_module);
 CUresult cuda_module_unload(struct backend_module *module);
 const struct statics *cuda_module_statics(const struct backend_module *module);
 CUresult cuda_function_find(struct backend_module *module, const char *name, bool gap,

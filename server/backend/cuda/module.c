@@ -25,6 +25,7 @@
 #include "server/backend/cuda/jit.h"
 #include "server/backend/cuda/text.h"
 #include "server/backend/image.h"
+#include "server/backend/relocate.h"
 #include "server/log.h"
 
 struct backend_module {
@@ -33,6 +34,8 @@ struct backend_module {
 	CUkernel *kernels; /* all, in the driver's order */
 	unsigned int count;
 	struct statics statics;
+	struct relocate_plan moved; /* variables that are in the client's memory, in a block at: */
+	uint64_t moved_to;
 };
 
 /* ---- load and unload ---- */
@@ -52,6 +55,7 @@ static struct backend_module *module_free(struct backend_module *module)
 	if (module) {
 		free(module->kernels);
 		statics_deinit(&module->statics);
+		relocate_deinit(&module->moved);
 	}
 	free(module);
 	return NULL;
@@ -82,15 +86,44 @@ static CUresult list_kernels(struct backend_module *module)
 struct look {
 	struct backend_text *text; /* NULL: not ours to direct */
 	struct statics *statics;
+	struct relocate_plan *moved; /* NULL: variables stay in the context */
+	uint64_t moved_to;	     /* 0: they are only looked for */
 };
+
+/* Takes over what replaces a cubin. */
+static void replace(struct fatbin_bytes *now, struct fatbin_bytes by)
+{
+	if (!by.at)
+		return;
+	free(now->at);
+	*now = by;
+}
 
 /* fatbin_visit */
 static CUresult look_at(void *context, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)
 {
 	struct look *look = context;
+	struct fatbin_bytes moved = {0}, directed = {0};
+	CUresult code = CUDA_SUCCESS;
 
-	cubin_add_statics(look->statics, cubin, bytes);
-	return look->text ? cuda_text_direct(look->text, cubin, bytes, ret) : CUDA_SUCCESS;
+	if (look->moved && look->moved_to)
+		code = relocate_move(look->moved, look->moved_to, cubin, bytes, &moved);
+	else if (look->moved)
+		relocate_look(look->moved, cubin, bytes);
+	if (moved.at) {
+		cubin = moved.at;
+		bytes = moved.count;
+	}
+	if (!code)
+		cubin_add_statics(look->statics, cubin, bytes);
+	if (!code && look->text)
+		code = cuda_text_direct(look->text, cubin, bytes, &directed);
+	replace(&moved, directed);
+	if (code)
+		free(moved.at);
+	else
+		*ret = moved;
+	return code;
 }
 
 /* Each cubin of the image that the driver may choose. @ret: what is loaded in its place */
@@ -108,18 +141,62 @@ static CUresult look_at_all(struct look *look, const void *image, size_t bytes, 
 	return CUDA_SUCCESS;
 }
 
+static void look_anew(struct look *look, struct fatbin_bytes *ret)
+{
+	statics_deinit(look->statics);
+	*look->statics = (struct statics){0};
+	free(ret->at);
+	*ret = (struct fatbin_bytes){0};
+}
+
+/*
+ * Moves what can be moved.
+ * @ret: what the look so far wants loaded, and what is loaded then
+ * Return: CUDA_ERROR_NOT_READY: into what?
+ */
+static CUresult move_variables(struct look *look, struct backend_variables *variables, const void *image,
+	size_t bytes, struct fatbin_bytes *ret)
+{
+	CUresult code;
+
+	relocate_lay_out(look->moved);
+	variables->bytes = look->moved->bytes;
+	if (!variables->bytes)
+		return CUDA_SUCCESS;
+	if (!variables->at)
+		return CUDA_ERROR_NOT_READY;
+	look_anew(look, ret);
+	look->moved_to = variables->at;
+	code = look_at_all(look, image, bytes, ret);
+	if (code == CUDA_ERROR_NOT_SUPPORTED) {
+		relocate_deinit(look->moved);
+		look->moved = NULL;
+		variables->bytes = 0;
+		look_anew(look, ret);
+		code = look_at_all(look, image, bytes, ret);
+	}
+	if (!code && look->moved) {
+		variables->first = look->moved->first;
+		look->moved->first = NULL;
+	}
+	return code;
+}
+
 /* @image: with code for the device */
 static CUresult load(struct backend_module *module, const void *image, size_t bytes,
-	struct backend_text *text, struct jit *jit)
+	struct backend_text *text, struct backend_variables *variables, struct jit *jit)
 {
-	struct look look = {text, &module->statics};
-	struct fatbin_bytes directed = {0};
-	CUresult code = look_at_all(&look, image, bytes, &directed);
+	struct look look = {text, &module->statics, variables ? &module->moved : NULL, 0};
+	struct fatbin_bytes changed = {0};
+	CUresult code = look_at_all(&look, image, bytes, &changed);
 
+	if (!code && variables)
+		code = move_variables(&look, variables, image, bytes, &changed);
+	module->moved_to = look.moved_to;
 	if (!code)
-		code = driver.library_load(&module->library, directed.at ? directed.at : image, jit->ids,
+		code = driver.library_load(&module->library, changed.at ? changed.at : image, jit->ids,
 			jit->values, jit->count, NULL, NULL, 0);
-	free(directed.at);
+	free(changed.at);
 	return code ? code : list_kernels(module);
 }
 
@@ -182,7 +259,8 @@ CUresult cuda_module_compile(const void *image, size_t bytes, const struct wire_
 }
 
 static CUresult load_code(const void *image, size_t bytes, const struct wire_options *options,
-	struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module)
+	struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
+	struct backend_module **ret_module)
 {
 	struct backend_module *module;
 	struct jit jit;
@@ -191,7 +269,7 @@ static CUresult load_code(const void *image, size_t bytes, const struct wire_opt
 	if (code)
 		return code;
 	module = calloc(1, sizeof(*module));
-	code = module ? load(module, image, bytes, text, &jit) : CUDA_ERROR_OUT_OF_MEMORY;
+	code = module ? load(module, image, bytes, text, variables, &jit) : CUDA_ERROR_OUT_OF_MEMORY;
 	jit_hand_out_log(&jit, log, log_bytes);
 	if (!code)
 		*ret_module = module;
@@ -201,7 +279,8 @@ static CUresult load_code(const void *image, size_t bytes, const struct wire_opt
 }
 
 CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_options *options,
-	struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module)
+	struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
+	struct backend_module **ret_module)
 {
 	enum image_kind kind = image_check(image, bytes);
 	void *compiled;
@@ -215,12 +294,12 @@ CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_opt
 	if (kind == IMAGE_ELF && !image_has_code(image, bytes, compute_capability()))
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;
 	if (!cuda_module_is_source(image, bytes))
-		return load_code(image, bytes, options, text, log, log_bytes, ret_module);
+		return load_code(image, bytes, options, text, variables, log, log_bytes, ret_module);
 	code = cuda_module_compile(image, bytes, options, log, log_bytes, &compiled, &size);
 	if (code)
 		return code;
 	/* The log is the compiler's. */
-	code = load_code(compiled, size, NULL, text, NULL, 0, ret_module);
+	code = load_code(compiled, size, NULL, text, variables, NULL, 0, ret_module);
 	free(compiled);
 	return code;
 }
@@ -336,9 +415,17 @@ CUresult cuda_function_list(struct backend_module *module, const char **ret_name
 CUresult cuda_global_find(
 	struct backend_module *module, const char *name, bool gap, uint64_t *ret_address, uint64_t *ret_bytes)
 {
+	const struct relocate_variable *moved = relocate_find(&module->moved, name);
 	CUdeviceptr address;
 	size_t bytes;
-	CUresult code = use(module, gap);
+	CUresult code;
+
+	if (moved) {
+		*ret_address = module->moved_to + moved->offset;
+		*ret_bytes = moved->bytes;
+		return CUDA_SUCCESS;
+	}
+	code = use(module, gap);
 
 	if (!code)
 		code = driver.library_global(&address, &bytes, module->library, name);

@@ -188,7 +188,8 @@ bool host_module_is_source(const void *image, size_t bytes);
 CUresult host_module_compile(const void *image, size_t bytes, const struct wire_options *options, char *log,
 	size_t log_bytes, void **ret_code, size_t *ret_bytes);
 CUresult host_module_load(const void *image, size_t bytes, const struct wire_options *options,
-	struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module);
+	struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
+	struct backend_module **ret_module);
 CUresult host_module_unload(struct backend_module *module);
 const struct statics *host_module_statics(const struct backend_module *module);
 CUresult host_function_find(struct backend_module *module, const char *name, bool gap,

@@ -90,6 +90,20 @@ struct host_global_table {
 	const struct host_global *globals;
 };
 
+/* Variables that kernels reach through a pointer, which begins as the address of the first value: a load may
+ * move them into the client's memory. */
+struct host_moved {
+	const char *name;
+	void **pointer;
+	uint64_t bytes;
+};
+
+struct host_moved_table {
+	uint32_t magic; /* HOST_KERNEL_MAGIC */
+	uint32_t count;
+	const struct host_moved *variables;
+};
+
 /* Rows. */
 #define HOST_PARAM(layout, member)                                                                           \
 	{                                                                                                    \
@@ -125,6 +139,16 @@ struct host_global_table {
 #define HOST_GLOBALS(...) HOST_GLOBAL_TABLE(frmps_host_globals, __VA_ARGS__)
 /* What kernels write; programs may look it up as well. */
 #define HOST_VARIABLES(...) HOST_GLOBAL_TABLE(frmps_host_variables, __VA_ARGS__)
+
+#define HOST_MOVED_ROW(variable)                                                                             \
+	{                                                                                                    \
+#variable, (void **)&(variable), sizeof(*(variable))                                         \
+	}
+#define HOST_MOVED(...)                                                                                      \
+	static const struct host_moved frmps_host_moved_rows[] = {__VA_ARGS__};                              \
+	extern HOST_EXPORT struct host_moved_table frmps_host_moved;                                         \
+	HOST_EXPORT struct host_moved_table frmps_host_moved = {HOST_KERNEL_MAGIC,                           \
+		sizeof(frmps_host_moved_rows) / sizeof(frmps_host_moved_rows[0]), frmps_host_moved_rows}
 
 /* Reading parameters: a value, or a device address as a pointer. */
 #define HOST_VALUE(type, param)	  (*(const type *)(param))

@@ -28,10 +28,15 @@
 #define MFD_EXEC 0x0010U
 #endif
 
+/* Of blocks. */
+#define BLOCK_HEAD 256u
+#define BLOCK_UNIT 256u
+
 struct backend_module {
 	int fd;
 	void *library;
 	const struct host_global_table *tables[2]; /* globals, variables; NULL: none */
+	const struct host_moved_table *moved;	   /* NULL: none */
 	struct statics statics;
 	uint32_t count;
 	struct host_function functions[];
@@ -96,11 +101,13 @@ static struct backend_module *read_tables(void *library)
 	const struct host_kernel_table *kernels = dlsym(library, "frmps_host_kernels");
 	const struct host_global_table *globals = dlsym(library, "frmps_host_globals");
 	const struct host_global_table *variables = dlsym(library, "frmps_host_variables");
+	const struct host_moved_table *moved = dlsym(library, "frmps_host_moved");
 	struct backend_module *module;
 
 	if (!kernels || kernels->magic != HOST_KERNEL_MAGIC ||
 		(globals && globals->magic != HOST_KERNEL_MAGIC) ||
-		(variables && variables->magic != HOST_KERNEL_MAGIC))
+		(variables && variables->magic != HOST_KERNEL_MAGIC) ||
+		(moved && moved->magic != HOST_KERNEL_MAGIC))
 		return NULL;
 	module = calloc(1, sizeof(*module) + kernels->count * sizeof(module->functions[0]));
 	if (!module)
@@ -108,6 +115,7 @@ static struct backend_module *read_tables(void *library)
 	module->library = library;
 	module->tables[0] = globals;
 	module->tables[1] = variables;
+	module->moved = moved;
 	module->count = kernels->count;
 	for (uint32_t i = 0; i < kernels->count; i++) {
 		struct host_function *function = &module->functions[i];
@@ -160,8 +168,44 @@ static void unload(void *library, int fd)
 		close(fd);
 }
 
+/* ---- variables that move ---- */
+
+/* In a block. @ret_offset: of one variable; count: behind the last */
+static uint64_t moved_offset(const struct host_moved_table *table, uint32_t count)
+{
+	uint64_t offset = BLOCK_HEAD;
+
+	for (uint32_t i = 0; i < count; i++)
+		offset += (table->variables[i].bytes + BLOCK_UNIT - 1) / BLOCK_UNIT * BLOCK_UNIT;
+	return offset;
+}
+
+/* Return: CUDA_ERROR_NOT_READY: into what? */
+static CUresult move_variables(struct backend_module *module, struct backend_variables *variables)
+{
+	const struct host_moved_table *table = module->moved;
+
+	if (!table || !table->count || !variables)
+		return CUDA_SUCCESS;
+	variables->bytes = moved_offset(table, table->count);
+	if (!variables->at)
+		return CUDA_ERROR_NOT_READY;
+	variables->first = calloc(1, variables->bytes);
+	if (!variables->first)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	for (uint32_t i = 0; i < table->count; i++) {
+		const struct host_moved *one = &table->variables[i];
+		uint64_t offset = moved_offset(table, i);
+
+		memcpy(variables->first + offset, *one->pointer, one->bytes);
+		*one->pointer = (void *)(uintptr_t)(variables->at + offset);
+	}
+	return CUDA_SUCCESS;
+}
+
 static CUresult load_source(const void *image, size_t bytes, const struct wire_options *options,
-	struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module)
+	struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
+	struct backend_module **ret_module)
 {
 	void *code;
 	size_t count;
@@ -172,22 +216,24 @@ static CUresult load_source(const void *image, size_t bytes, const struct wire_o
 	if (host_module_is_source(code, count))
 		result = CUDA_ERROR_INVALID_IMAGE; /* a text in a text */
 	else
-		result = host_module_load(code, count, NULL, text, log, log_bytes, ret_module);
+		result = host_module_load(code, count, NULL, text, variables, log, log_bytes, ret_module);
 	free(code);
 	return result;
 }
 
 CUresult host_module_load(const void *image, size_t bytes, const struct wire_options *options,
-	struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module)
+	struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
+	struct backend_module **ret_module)
 {
 	struct backend_module *module;
+	CUresult result;
 	char path[64];
 	void *library;
 	int fd;
 
 	say(log, log_bytes, "");
 	if (host_module_is_source(image, bytes))
-		return load_source(image, bytes, options, text, log, log_bytes, ret_module);
+		return load_source(image, bytes, options, text, variables, log, log_bytes, ret_module);
 	if (image_check(image, bytes) != IMAGE_ELF) {
 		say(log, log_bytes,
 			"The host backend runs ELF shared objects that export frmps_host_kernels.");
@@ -208,6 +254,12 @@ CUresult host_module_load(const void *image, size_t bytes, const struct wire_opt
 		say(log, log_bytes, "The shared object has no valid frmps_host_kernels.");
 		unload(library, fd);
 		return CUDA_ERROR_INVALID_IMAGE;
+	}
+	result = move_variables(module, variables);
+	if (result) {
+		unload(library, fd);
+		free(module);
+		return result;
 	}
 	direct_text(library, text);
 	note_statics(module);
@@ -274,6 +326,15 @@ CUresult host_global_find(
 {
 	const struct host_global *global = NULL;
 
+	for (uint32_t i = 0; module->moved && i < module->moved->count; i++) {
+		const struct host_moved *one = &module->moved->variables[i];
+
+		if (strcmp(one->name, name) != 0)
+			continue;
+		*ret_address = (uintptr_t)*one->pointer;
+		*ret_bytes = one->bytes;
+		return CUDA_SUCCESS;
+	}
 	if (!gap)
 		return CUDA_ERROR_NOT_READY;
 	host_faults_wait_for_idle();

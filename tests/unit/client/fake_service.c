@@ -11,6 +11,7 @@
 
 #include "client/graph/capture.h"
 #include "client/link/control.h"
+#include "client/state/memory.h"
 #include "client/state/context.h"
 #include "client/state/device.h"
 #include "client/state/process.h"
@@ -67,9 +68,16 @@ static CUresult load(
 	fake.options = request->load_module.options.count;
 	fake.seals = fd_count == 1 ? fcntl(fds[0], F_GET_SEALS) : 0;
 	reply->text = fake.text ? fake.text : "";
+	fake.block = request->load_module.variables;
+	values[0] = fake.variables;
+	reply->values.count = 1;
+	if (fake.variables && fake.block == WIRE_VARIABLES_ASKED)
+		return CUDA_ERROR_NOT_READY;
 	values[0] = 0;
 	values[1] = fake.prints;
-	reply->values.count = 2;
+	values[2] = 0;
+	values[3] = fake.block == FAKE_BLOCK && !fake.keeps_variables;
+	reply->values.count = 4;
 	if (fake.load_code == CUDA_SUCCESS)
 		++fake.loaded[fake.module];
 	return fake.load_code;
@@ -215,6 +223,23 @@ void text_flush(void)
 
 void text_settle(void)
 {
+}
+
+CUresult memory_alloc_block(uint64_t bytes, void **ret_block)
+{
+	fake.block_bytes = bytes;
+	*ret_block = &fake;
+	return fake.block_code;
+}
+
+void memory_free_block(void *block)
+{
+	fake.block_bytes = block == &fake ? 0 : UINT64_MAX;
+}
+
+uint64_t memory_block_address(const void *block)
+{
+	return block == &fake ? FAKE_BLOCK : 0;
 }
 
 CUresult process_enter(void)

@@ -17,8 +17,10 @@
 #include "protocol/cuda_abi.h"
 #include "protocol/wire.h"
 
-#define FAKE_CONTEXT	((CUcontext)0x1000)
-#define FAKE_GLOBAL	UINT64_C(0x7f0000001000)
+#define FAKE_CONTEXT ((CUcontext)0x1000)
+#define FAKE_GLOBAL  UINT64_C(0x7f0000001000)
+/* Where the memory for variables is. */
+#define FAKE_BLOCK	UINT64_C(0x540000000200)
 #define FAKE_SHARED	49152
 #define FAKE_PROCESSORS 132
 
@@ -33,11 +35,16 @@ struct fake_service {
 	bool prints;		/* kernels of a loaded module do */
 	CUresult text_code;	/* of making room for that */
 	size_t text_limit;	/* of the current context */
+	uint64_t variables;	/* bytes that a module wants for its own; 0: none */
+	CUresult block_code;	/* of making room for them */
+	bool keeps_variables;	/* although it was given room */
 
 	/* What it was asked. */
 	unsigned calls[WIRE_TYPES];
 	struct wire_set_function set;
 	uint32_t module, kind, options;
+	uint64_t block_bytes; /* of the block that is there; 0: none */
+	uint64_t block;	      /* where it was told to put variables */
 	uint64_t bytes;
 	int seals;
 	unsigned texts; /* rings made */

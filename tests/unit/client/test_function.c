@@ -134,6 +134,45 @@ START_TEST(no_room_for_text)
 }
 END_TEST
 
+/* A module gets memory for its variables as long as it is there. */
+START_TEST(room_for_variables)
+{
+	CUmodule module;
+
+	fake.variables = 1000;
+	module = load_module();
+	ck_assert_uint_eq(fake.calls[WIRE_LOAD_MODULE], 2);
+	ck_assert_uint_eq(fake.block, FAKE_BLOCK);
+	ck_assert_uint_eq(fake.block_bytes, 1000);
+	fake.variables = 0;
+	load_module();
+	ck_assert_uint_eq(fake.calls[WIRE_LOAD_MODULE], 3);
+	ck_assert_int_eq(cuModuleUnload(module), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake.block_bytes, 0);
+}
+END_TEST
+
+START_TEST(variables_without_room)
+{
+	CUmodule module;
+
+	fake.variables = 1000;
+	fake.block_code = CUDA_ERROR_OUT_OF_MEMORY;
+	fake.keeps_variables = true;
+	module = load_module();
+	ck_assert_uint_eq(fake.block, WIRE_VARIABLES_OF_DRIVER);
+	ck_assert_int_eq(cuModuleUnload(module), CUDA_SUCCESS);
+	/* They are kept all the same, or the load fails: the room is given back. */
+	fake.block_code = CUDA_SUCCESS;
+	load_module();
+	ck_assert_uint_eq(fake.block_bytes, 0);
+	fake.keeps_variables = false;
+	fake.load_code = CUDA_ERROR_INVALID_PTX;
+	ck_assert_int_eq(cuModuleLoadData(&module, ptx), CUDA_ERROR_INVALID_PTX);
+	ck_assert_uint_eq(fake.block_bytes, 0);
+}
+END_TEST
+
 /* What the service is asked when a library's context has ended and another one uses it. */
 START_TEST(libraries_sleep_and_wake)
 {
@@ -795,8 +834,9 @@ END_TEST
 int main(void)
 {
 	const TTest *const tests[] = {load_and_unload, load_errors, unload_error, libraries_sleep_and_wake,
-		libraries_that_do_not_wake, printing_modules, no_room_for_text, all_ids, jit_logs, jit_errors,
-		lookup_once, nonsense_description, decode_layouts, parameters, attribute_values, permissions,
+		libraries_that_do_not_wake, printing_modules, no_room_for_text, room_for_variables,
+		variables_without_room, all_ids, jit_logs, jit_errors, lookup_once, nonsense_description,
+		decode_layouts, parameters, attribute_values, permissions,
 		launches_keep_the_value_they_were_made_with, cache_config, globals, enumeration, libraries,
 		library_data, kernels, end_of_context, loading_mode, occupancy_memo, occupancy_errors,
 		block_size_search, clusters, places};

@@ -53,7 +53,8 @@ static inline struct backend_module *bed_load(void)
 	void *image = host_kernels_read(&bytes);
 
 	ck_assert_msg(image != NULL, "FRMPS_TEST_KERNELS does not name the test kernels");
-	ck_assert_msg(!OPS->module_load(image, bytes, NULL, NULL, log, sizeof(log), &module), "%s", log);
+	ck_assert_msg(
+		!OPS->module_load(image, bytes, NULL, NULL, NULL, log, sizeof(log), &module), "%s", log);
 	free(image);
 	return module;
 }

@@ -57,12 +57,13 @@ START_TEST(bad_images_are_refused)
 	char *image = host_kernels_read(&bytes);
 
 	ck_assert_ptr_nonnull(image);
-	ck_assert_int_eq(OPS->module_load(".version 8.0\n", 14, NULL, NULL, log, sizeof(log), &module),
+	ck_assert_int_eq(OPS->module_load(".version 8.0\n", 14, NULL, NULL, NULL, log, sizeof(log), &module),
 		CUDA_ERROR_INVALID_IMAGE);
 	ck_assert_uint_ne(strlen(log), 0);
+	ck_assert_int_eq(OPS->module_load(image, bytes / 8, NULL, NULL, NULL, NULL, 0, &module),
+		CUDA_ERROR_INVALID_IMAGE);
 	ck_assert_int_eq(
-		OPS->module_load(image, bytes / 8, NULL, NULL, NULL, 0, &module), CUDA_ERROR_INVALID_IMAGE);
-	ck_assert_int_eq(OPS->module_load(image, 5, NULL, NULL, NULL, 0, &module), CUDA_ERROR_INVALID_IMAGE);
+		OPS->module_load(image, 5, NULL, NULL, NULL, NULL, 0, &module), CUDA_ERROR_INVALID_IMAGE);
 	free(image);
 }
 END_TEST

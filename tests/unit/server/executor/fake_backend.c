@@ -228,9 +228,11 @@ static CUresult module_compile(const void *image, size_t bytes, const struct wir
 }
 
 static CUresult module_load(const void *image, size_t bytes, const struct wire_options *options,
-	struct backend_text *text, char *log, size_t log_bytes, struct backend_module **ret_module)
+	struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
+	struct backend_module **ret_module)
 {
 	(void)options;
+	(void)variables;
 	if (log_bytes)
 		strcpy(log, "fine");
 	if (text)

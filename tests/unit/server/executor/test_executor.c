@@ -320,10 +320,10 @@ START_TEST(modules_that_print)
 	open_client(&client, 5);
 	activate(&client);
 	ck_assert_int_eq(load(&client, 1, "M"), 0);
-	ck_assert_uint_eq(message.reply.values.count, 2);
+	ck_assert_uint_eq(message.reply.values.count, 4);
 	ck_assert_uint_eq(message.reply.values.at[1], 0);
 	ck_assert_int_eq(load(&client, 2, "MP"), 0);
-	ck_assert_uint_eq(message.reply.values.count, 2);
+	ck_assert_uint_eq(message.reply.values.count, 4);
 	ck_assert_uint_eq(message.reply.values.at[1], 1);
 	ck_assert_int_eq(load(&client, 2, "MP"), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(message.reply.values.count, 0);
@@ -362,7 +362,7 @@ static void expect_code(void)
 	int fd = packet_take_fd(&answer, 0);
 
 	ck_assert_int_ge(fd, 0);
-	ck_assert_uint_eq(message.reply.values.count, 3);
+	ck_assert_uint_eq(message.reply.values.count, 4);
 	ck_assert_uint_eq(message.reply.values.at[2], 1);
 	ck_assert_int_eq(pread(fd, code, sizeof(code), 0), 1);
 	ck_assert_str_eq(code, "M");

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See elf.h.
+
+#include "server/backend/elf.h"
+
+#include <string.h>
+
+#include "server/backend/image.h"
+
+#define MACHINE_CUDA 190
+/* Longer names are none, with their end. */
+#define NAME_MAX_BYTES 65536u
+#define SECTIONS_MAX   (UINT64_C(1) << 20)
+
+Elf64_Shdr elf_section(const struct elf *elf, uint64_t index)
+{
+	Elf64_Shdr section;
+
+	memcpy(&section, elf->image + elf->header.e_shoff + index * sizeof(section), sizeof(section));
+	return section;
+}
+
+bool elf_open(const uint8_t *image, size_t bytes, struct elf *ret)
+{
+	struct elf elf = {.image = image};
+	Elf64_Shdr first;
+
+	if (image_check(image, bytes) != IMAGE_ELF)
+		return false;
+	memcpy(&elf.header, image, sizeof(elf.header));
+	first = elf_section(&elf, 0);
+	elf.count = elf.header.e_shnum ? elf.header.e_shnum : first.sh_size;
+	elf.names = elf.header.e_shstrndx == SHN_XINDEX ? first.sh_link : elf.header.e_shstrndx;
+	*ret = elf;
+	return elf.header.e_machine == MACHINE_CUDA && elf.count <= SECTIONS_MAX;
+}
+
+/* Where a text in a table of texts begins. @ret_most: its longest, with the end; 0: there is none */
+static const char *text_at(const struct elf *elf, const Elf64_Shdr *table, uint64_t at, uint64_t *ret_most)
+{
+	bool is_there = table->sh_type != SHT_NOBITS && table->sh_type != SHT_NULL && at < table->sh_size;
+	uint64_t most = is_there ? table->sh_size - at : 0;
+
+	*ret_most = most < NAME_MAX_BYTES ? most : NAME_MAX_BYTES;
+	return (const char *)elf->image + (is_there ? table->sh_offset + at : 0);
+}
+
+const char *elf_text(const struct elf *elf, const Elf64_Shdr *table, uint64_t at)
+{
+	uint64_t most;
+	const char *text = text_at(elf, table, at, &most);
+
+	return most && memchr(text, '\0', most) ? text : NULL;
+}
+
+bool elf_text_begins(
+	const struct elf *elf, const Elf64_Shdr *table, uint64_t at, const char *with, uint64_t bytes)
+{
+	uint64_t most;
+	const char *text = text_at(elf, table, at, &most);
+
+	return bytes <= most && !memcmp(text, with, bytes);
+}
+
+bool elf_section_begins(const struct elf *elf, const Elf64_Shdr *section, const char *with)
+{
+	Elf64_Shdr names = elf_section(elf, elf->names);
+
+	return elf_text_begins(elf, &names, section->sh_name, with, strlen(with));
+}
+
+bool elf_section_is(const struct elf *elf, const Elf64_Shdr *section, const char *name)
+{
+	Elf64_Shdr names = elf_section(elf, elf->names);
+
+	return elf_text_begins(elf, &names, section->sh_name, name, strlen(name) + 1);
+}
+
+/* A name with a number behind it. */
+static bool is_numbered(const char *name, const char *stem)
+{
+	const char *number = name + strlen(stem);
+
+	return !strncmp(name, stem, strlen(stem)) && *number &&
+	       strspn(number, "0123456789") == strlen(number);
+}
+
+static bool is_text(const uint8_t *bytes, uint64_t count)
+{
+	return count && memchr(bytes, '\0', count) == bytes + count - 1;
+}
+
+bool elf_is_literal(
+	const struct elf *elf, const Elf64_Shdr *texts, const Elf64_Shdr *section, const Elf64_Sym *symbol)
+{
+	const char *name;
+
+	if (!elf_text_begins(elf, texts, symbol->st_name, "$str", 4) &&
+		!elf_text_begins(elf, texts, symbol->st_name, "__unnamed_", 10))
+		return false;
+	name = elf_text(elf, texts, symbol->st_name);
+	if (!name)
+		return false;
+	if (strcmp(name, "$str") != 0 && !is_numbered(name, "$str$") && !is_numbered(name, "__unnamed_"))
+		return false;
+	return section->sh_type == SHT_PROGBITS && symbol->st_value <= section->sh_size &&
+	       symbol->st_size <= section->sh_size - symbol->st_value &&
+	       is_text(elf->image + section->sh_offset + symbol->st_value, symbol->st_size);
+}
+
+bool elf_is_relocations(const struct elf *elf, const Elf64_Shdr *section)
+{
+	return section->sh_size && (section->sh_type == SHT_REL || section->sh_type == SHT_RELA ||
+					   elf_section_begins(elf, section, ".nv.resolvedrela"));
+}
+
+bool elf_changes_what_is_loaded(const struct elf *elf, const Elf64_Shdr *relocations)
+{
+	return relocations->sh_info >= elf->count ||
+	       (elf_section(elf, relocations->sh_info).sh_flags & SHF_ALLOC);
+}

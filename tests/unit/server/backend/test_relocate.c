@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Variables of images of the compiler's (images/statics.cu) that are moved: which of them, where everything
+// that has their addresses finds them then, and their first values; and images that lie.
+
+#include <elf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/backend/cubin.h"
+#include "server/backend/fatbin.h"
+#include "server/backend/image.h"
+#include "server/backend/relocate.h"
+#include "tests/lib/suite.h"
+
+#define IMAGE_BYTES 65536u
+#define MUTATIONS   20000
+#define AT	    UINT64_C(0x540012345600)
+
+static uint8_t *image;
+static size_t image_bytes;
+static struct relocate_plan plan;
+static struct fatbin_bytes moved;
+
+static void load(const char *name)
+{
+	char path[4096];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", getenv("FRMPS_TEST_IMAGES"), name);
+	file = fopen(path, "rb");
+	ck_assert_ptr_nonnull(file);
+	free(image);
+	image = malloc(IMAGE_BYTES);
+	image_bytes = fread(image, 1, IMAGE_BYTES, file);
+	ck_assert_uint_gt(image_bytes, 1000);
+	fclose(file);
+}
+
+static void forget(void)
+{
+	relocate_deinit(&plan);
+	free(moved.at);
+	moved = (struct fatbin_bytes){0};
+}
+
+static void unload(void)
+{
+	forget();
+	free(image);
+	image = NULL;
+}
+
+/* fatbin_visit, twice */
+static CUresult look_at(void *context, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)
+{
+	(void)ret;
+	relocate_look(context, cubin, bytes);
+	return CUDA_SUCCESS;
+}
+
+static CUresult move_it(void *context, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)
+{
+	return relocate_move(context, AT, cubin, bytes, ret);
+}
+
+static CUresult move_all(void)
+{
+	bool is_cubin = image_check(image, image_bytes) != IMAGE_FATBIN;
+	struct fatbin_bytes none = {0};
+
+	if (is_cubin)
+		relocate_look(&plan, image, image_bytes);
+	else
+		ck_assert_int_eq(fatbin_rewrite(image, 90, look_at, &plan, &none), CUDA_SUCCESS);
+	relocate_lay_out(&plan);
+	if (!plan.bytes)
+		return CUDA_SUCCESS;
+	if (is_cubin)
+		return relocate_move(&plan, AT, image, image_bytes, &moved);
+	return fatbin_rewrite(image, 90, move_it, &plan, &moved);
+}
+
+static const struct relocate_variable *variable(const char *name)
+{
+	const struct relocate_variable *found = relocate_find(&plan, name);
+
+	ck_assert_msg(found != NULL, "%s stays", name);
+	return found;
+}
+
+static uint64_t address(const char *name)
+{
+	return AT + variable(name)->offset;
+}
+
+static uint32_t first_word(const char *name, size_t index)
+{
+	uint32_t word;
+
+	memcpy(&word, plan.first + variable(name)->offset + 4 * index, sizeof(word));
+	return word;
+}
+
+/* ---- what is in an image ---- */
+
+static Elf64_Ehdr header(const uint8_t *at)
+{
+	Elf64_Ehdr header;
+
+	memcpy(&header, at, sizeof(header));
+	return header;
+}
+
+static void *section(uint8_t *at, const char *name, Elf64_Shdr **ret)
+{
+	Elf64_Shdr *sections = (void *)(at + header(at).e_shoff);
+	const char *names = (const char *)at + sections[header(at).e_shstrndx].sh_offset;
+
+	for (unsigned i = 1; i < header(at).e_shnum; i++)
+		if (!strcmp(names + sections[i].sh_name, name)) {
+			*ret = &sections[i];
+			return at + sections[i].sh_offset;
+		}
+	ck_abort_msg("no section %s", name);
+}
+
+static Elf64_Sym *symbol(const char *name)
+{
+	Elf64_Shdr *symtab, *strtab;
+	Elf64_Sym *symbols = section(image, ".symtab", &symtab);
+	const char *texts = section(image, ".strtab", &strtab);
+
+	for (uint64_t i = 1; i < symtab->sh_size / sizeof(*symbols); i++)
+		if (!strcmp(texts + symbols[i].st_name, name))
+			return &symbols[i];
+	ck_abort_msg("no symbol %s", name);
+}
+
+static uint64_t symbol_index(const char *name)
+{
+	Elf64_Shdr *symtab;
+	const Elf64_Sym *symbols = section(image, ".symtab", &symtab);
+
+	return (uint64_t)(symbol(name) - symbols);
+}
+
+static Elf64_Rela *relocation_of(const char *table, const char *name)
+{
+	Elf64_Shdr *where;
+	Elf64_Rela *at = section(image, table, &where);
+
+	for (uint64_t i = 0; i < where->sh_size / sizeof(*at); i++)
+		if (ELF64_R_SYM(at[i].r_info) == symbol_index(name))
+			return &at[i];
+	ck_abort_msg("no relocation of %s in %s", name, table);
+}
+
+/* What code reads the variable's address from. */
+static uint64_t slot(const uint8_t *file, uint64_t offset)
+{
+	Elf64_Shdr *where;
+	const uint8_t *table = section((uint8_t *)(uintptr_t)file, ".nv.constant4", &where);
+	uint64_t value;
+
+	ck_assert_uint_le(offset + 8, where->sh_size);
+	memcpy(&value, table + offset, sizeof(value));
+	return value;
+}
+
+static uint64_t size_of_section(const uint8_t *file, const char *name)
+{
+	Elf64_Shdr *where;
+
+	section((uint8_t *)(uintptr_t)file, name, &where);
+	return where->sh_size;
+}
+
+/* ---- what moves ---- */
+
+static const char *const names[] = {
+	"own", "counter", "table", "untouched", "pointed", "pointer", "_ZZ6countsE5inner"};
+#define NAMES (sizeof(names) / sizeof(names[0]))
+
+static void expect_all(void)
+{
+	uint64_t pointer;
+
+	ck_assert_uint_eq(plan.count, NAMES);
+	for (size_t i = 0; i < NAMES; i++) {
+		ck_assert_uint_ge(variable(names[i])->offset, RELOCATE_ALIGNMENT);
+		ck_assert_uint_eq(variable(names[i])->offset % variable(names[i])->alignment, 0);
+		ck_assert_uint_le(variable(names[i])->offset + variable(names[i])->bytes, plan.bytes);
+	}
+	ck_assert_uint_eq(first_word("own", 0), 7);
+	ck_assert_uint_eq(first_word("counter", 0), 0);
+	for (uint32_t i = 0; i < 4; i++)
+		ck_assert_uint_eq(first_word("table", i), i + 1);
+	memcpy(&pointer, plan.first + variable("pointer")->offset, sizeof(pointer));
+	ck_assert_uint_eq(pointer, address("pointed"));
+	ck_assert_ptr_null(relocate_find(&plan, "setting"));
+	ck_assert_ptr_null(relocate_find(&plan, "$str"));
+}
+
+START_TEST(code_finds_variables_in_their_block)
+{
+	struct statics statics = {0};
+
+	load("statics.cubin");
+	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+	expect_all();
+	ck_assert_uint_eq(moved.count, image_bytes);
+	for (size_t i = 0; i < NAMES; i++)
+		ck_assert_uint_eq(slot(moved.at, relocation_of(".rela.nv.constant4", names[i])->r_offset),
+			address(names[i]));
+	/* Literals and functions are the driver's. */
+	ck_assert_uint_eq(size_of_section(moved.at, ".rela.nv.constant4"),
+		size_of_section(image, ".rela.nv.constant4") - NAMES * sizeof(Elf64_Rela));
+	ck_assert_uint_eq(size_of_section(moved.at, ".rela.nv.global.init"), 0);
+	/* Kernels leave nothing behind in the context. */
+	cubin_add_statics(&statics, moved.at, moved.count);
+	ck_assert(statics_are_none(&statics));
+	statics_deinit(&statics);
+}
+END_TEST
+
+/* There relocations have no addends of their own. */
+START_TEST(older_devices_have_another_form)
+{
+	Elf64_Shdr *table;
+
+	load("statics_75.cubin");
+	section(image, ".rel.nv.constant4", &table);
+	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+	expect_all();
+	ck_assert_uint_lt(size_of_section(moved.at, ".rel.nv.constant4"), table->sh_size);
+}
+END_TEST
+
+static const char *const fatbins[] = {"statics.fatbin", "statics_lz4.fatbin", "statics_zstd.fatbin"};
+
+START_TEST(fat_binaries_are_moved)
+{
+	load(fatbins[_i]);
+	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+	expect_all();
+	ck_assert_int_eq(image_check(moved.at, moved.count), IMAGE_FATBIN);
+}
+END_TEST
+
+/* Half an address in an instruction. */
+static uint32_t half_in(const char *code, uint64_t offset)
+{
+	Elf64_Shdr *where;
+	const uint8_t *at = section(moved.at, code, &where);
+	uint32_t half;
+
+	memcpy(&half, at + offset + 4, sizeof(half));
+	return half;
+}
+
+/* Instructions have the addresses. */
+START_TEST(what_was_linked_from_parts_moves)
+{
+	struct statics statics = {0};
+	const Elf64_Rela *lower;
+
+	load("statics_linked.cubin");
+	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+	ck_assert_uint_eq(plan.count, NAMES + 1);
+	lower = relocation_of(".rela.text.counts", "counter");
+	ck_assert_uint_eq(half_in(".text.counts", lower->r_offset), (uint32_t)address("counter"));
+	ck_assert_uint_eq(half_in(".text.counts", lower[1].r_offset), address("counter") >> 32);
+	ck_assert_uint_eq(size_of_section(moved.at, ".rela.text.counts"), 0);
+	cubin_add_statics(&statics, moved.at, moved.count);
+	ck_assert(statics_are_none(&statics));
+	statics_deinit(&statics);
+}
+END_TEST
+
+/* With a second form of the program inside, of which nothing is known. */
+START_TEST(newer_devices_keep_their_variables)
+{
+	load("statics_100.cubin");
+	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+	ck_assert_uint_eq(plan.bytes, 0);
+	ck_assert_ptr_null(moved.at);
+}
+END_TEST
+
+static void make_function(void)
+{
+	symbol("pointed")->st_info = ELF64_ST_INFO(STB_LOCAL, STT_FUNC);
+}
+
+static void make_managed(void)
+{
+	symbol("pointed")->st_other = 4;
+}
+
+static void make_far(void)
+{
+	relocation_of(".rela.nv.global.init", "pointed")->r_info = ELF64_R_INFO(symbol_index("pointed"), 56);
+}
+
+static void make_wide(void)
+{
+	Elf64_Shdr *where;
+
+	section(image, ".nv.global", &where);
+	where->sh_addralign = 4096;
+}
+
+static void share_name(void)
+{
+	symbol("pointed")->st_name = symbol("counter")->st_name;
+}
+
+static void share_bytes(void)
+{
+	symbol("pointed")->st_size = 8;
+}
+
+/* Who begins with the address of something that stays, stays. */
+START_TEST(what_is_not_understood_stays)
+{
+	static const struct {
+		void (*change)(void);
+		const char *stay[3];
+		const char *move;
+	} cases[] = {
+		{make_function, {"pointed", "pointer"}, "own"},
+		{make_managed, {"pointed", "pointer"}, "own"},
+		{make_far, {"pointed", "pointer"}, "own"},
+		{make_wide, {"pointed", "pointer"}, "own"},
+		{share_name, {"counter", "pointer"}, "own"},
+		{share_bytes, {"pointed", "pointer", "counter"}, "own"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		load("statics.cubin");
+		cases[i].change();
+		ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+		for (int j = 0; j < 3 && cases[i].stay[j]; j++)
+			ck_assert_msg(!relocate_find(&plan, cases[i].stay[j]), "%zu: %s moves", i,
+				cases[i].stay[j]);
+		variable(cases[i].move);
+		forget();
+	}
+}
+END_TEST
+
+/* Nobody knows which of its variables is meant. */
+START_TEST(what_is_named_by_its_section_stays)
+{
+	Elf64_Rela *one;
+
+	load("statics.cubin");
+	one = relocation_of(".rela.nv.constant4", "untouched");
+	for (uint64_t i = 1; i < 16; i++) {
+		Elf64_Shdr *symtab;
+		const Elf64_Sym *symbols = section(image, ".symtab", &symtab);
+
+		if (ELF64_ST_TYPE(symbols[i].st_info) == STT_SECTION &&
+			symbols[i].st_shndx == symbol("counter")->st_shndx)
+			one->r_info = ELF64_R_INFO(i, ELF64_R_TYPE(one->r_info));
+	}
+	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+	ck_assert_ptr_null(relocate_find(&plan, "counter"));
+	ck_assert_ptr_null(relocate_find(&plan, "untouched"));
+	variable("own");
+}
+END_TEST
+
+/* Only one of them will be loaded, and nobody knows which. */
+START_TEST(cubins_of_different_minds_stay_as_they_are)
+{
+	load("statics_kernels.cubin");
+	relocate_look(&plan, image, image_bytes);
+	load("statics.cubin");
+	relocate_look(&plan, image, image_bytes);
+	relocate_lay_out(&plan);
+	ck_assert_uint_gt(plan.bytes, 0);
+	ck_assert_int_eq(relocate_move(&plan, AT, image, image_bytes, &moved), CUDA_SUCCESS);
+	free(moved.at);
+	moved.at = NULL;
+	load("statics_kernels.cubin");
+	ck_assert_int_eq(relocate_move(&plan, AT, image, image_bytes, &moved), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_ptr_null(moved.at);
+}
+END_TEST
+
+START_TEST(different_first_values_stay)
+{
+	Elf64_Shdr *where;
+	uint8_t *values;
+
+	load("statics.cubin");
+	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+	free(moved.at);
+	moved.at = NULL;
+	values = section(image, ".nv.global.init", &where);
+	values[symbol("own")->st_value] ^= 1;
+	ck_assert_int_eq(relocate_move(&plan, AT, image, image_bytes, &moved), CUDA_ERROR_NOT_SUPPORTED);
+}
+END_TEST
+
+/* ---- lies ---- */
+
+static uint32_t random_state = 4711;
+
+static uint32_t random_below(uint32_t end)
+{
+	random_state = random_state * UINT32_C(1664525) + UINT32_C(1013904223);
+	return (random_state >> 8) % end;
+}
+
+START_TEST(images_may_lie)
+{
+	static const char *const images[] = {"statics.cubin", "statics_75.cubin", "statics_linked.cubin"};
+	uint8_t *whole;
+
+	load(images[_i]);
+	whole = malloc(image_bytes);
+	memcpy(whole, image, image_bytes);
+	for (int round = 0; round < MUTATIONS; round++) {
+		uint32_t changes = 1 + random_below(8);
+
+		memcpy(image, whole, image_bytes);
+		for (uint32_t i = 0; i < changes; i++)
+			image[random_below((uint32_t)image_bytes)] = (uint8_t)random_below(256);
+		if (image_check(image, image_bytes) == IMAGE_ELF)
+			move_all();
+		forget();
+	}
+	free(whole);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("relocate");
+	TCase *tests = tcase_create("relocate"), *lies = tcase_create("lies");
+
+	tcase_add_checked_fixture(tests, NULL, unload);
+	tcase_add_test(tests, code_finds_variables_in_their_block);
+	tcase_add_test(tests, older_devices_have_another_form);
+	tcase_add_loop_test(tests, fat_binaries_are_moved, 0, 3);
+	tcase_add_test(tests, what_was_linked_from_parts_moves);
+	tcase_add_test(tests, newer_devices_keep_their_variables);
+	tcase_add_test(tests, what_is_not_understood_stays);
+	tcase_add_test(tests, what_is_named_by_its_section_stays);
+	tcase_add_test(tests, cubins_of_different_minds_stay_as_they_are);
+	tcase_add_test(tests, different_first_values_stay);
+	suite_add_tcase(suite, tests);
+	tcase_add_checked_fixture(lies, NULL, unload);
+	tcase_set_timeout(lies, 120);
+	tcase_add_loop_test(lies, images_may_lie, 0, 3);
+	suite_add_tcase(suite, lies);
+	return suite_run(suite);
+}
