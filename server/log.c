@@ -18,7 +18,8 @@ static struct {
 	enum log_level level;
 	const char *name;
 	bool journal;
-} logger = {.level = LOG_LEVEL_INFO, .name = "frmps"};
+	int descriptor;
+} logger = {.level = LOG_LEVEL_INFO, .name = "frmps", .descriptor = STDERR_FILENO};
 
 /* The variable is inherited by everything that a service starts: it counts for the file that it names. */
 static bool is_journal(void)
@@ -36,6 +37,11 @@ void log_init(enum log_level level, const char *name)
 	logger.level = level;
 	logger.name = name;
 	logger.journal = is_journal();
+}
+
+void log_set_descriptor(int fd)
+{
+	logger.descriptor = fd;
 }
 
 void log_clean(char *text)
@@ -82,7 +88,7 @@ void log_event(enum log_level level, const char *format, ...)
 		length = (int)sizeof(line) - 1;
 	line[length++] = '\n';
 	/* Nobody is left to tell when standard error is gone. */
-	if (write(STDERR_FILENO, line, (size_t)length) < 0)
+	if (write(logger.descriptor, line, (size_t)length) < 0)
 		return;
 }
 

@@ -19,6 +19,9 @@ void log_init(enum log_level level, const char *name);
  */
 void log_clean(char *text);
 
+/** Where the log is written; standard error before. */
+void log_set_descriptor(int fd);
+
 /** Writes one event. Newlines belong to the logger: what the text has of them is cleaned (log_clean()). */
 void log_event(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

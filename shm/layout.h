@@ -95,6 +95,8 @@ enum shm_session_state {
 	SHM_SESSION_CLOSED = 4,	 /* the service ended the session: protocol error, limit, shutdown */
 };
 
+#define SHM_ASSERTION_BYTES 3072u
+
 struct shm_server_header {
 	uint32_t magic;
 	uint32_t major;
@@ -130,6 +132,9 @@ struct shm_server_header {
 	 * behind there that no program can see. Serving and module thread of an executor write, the next one
 	 * reads (executor/remains.c). Added at the end of a page that older clients have mapped as well. */
 	word64 ran[SHM_MODULES / 64];
+	/* Where a kernel's assertion failed: lines for the program's standard error, which the driver would
+	 * have written; empty: none. Written before state. Added as well. */
+	char assertion[SHM_ASSERTION_BYTES];
 };
 
 /* Completion word of one stream: the highest seq known done. Written by the GPU (mark) or, while nothing of
@@ -180,7 +185,8 @@ static_assert(sizeof(struct shm_stream_state) == 64, "one cache line per stream"
 static_assert(offsetof(struct shm_server_header, head) == 64, "own cache line");
 static_assert(offsetof(struct shm_server_header, reason) == 120, "part of the ABI");
 static_assert(offsetof(struct shm_server_header, ran) == 376, "part of the ABI");
-static_assert(sizeof(struct shm_server_header) == 896, "no more than a page: the states are behind it");
+static_assert(offsetof(struct shm_server_header, assertion) == 888, "part of the ABI");
+static_assert(sizeof(struct shm_server_header) <= 4096, "no more than a page: the states are behind it");
 static_assert(sizeof(struct shm_timeline) == SHM_STREAMS * 16, "part of the ABI");
 static_assert(sizeof(struct shm_block) == SHM_BLOCK_BYTES, "part of the ABI");
 

@@ -7,10 +7,24 @@
 #include "client/link/lost.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "client/link/connect.h"
 #include "client/state/process.h"
+
+/* What the driver would have said. */
+static void say_assertion(const struct shm_server_header *server)
+{
+	static word32 is_said;
+	char lines[sizeof(server->assertion)];
+
+	if (atomic_exchange(&is_said, 1))
+		return;
+	memcpy(lines, server->assertion, sizeof(lines));
+	lines[sizeof(lines) - 1] = '\0';
+	fputs(lines, stderr);
+}
 
 CUresult lost_verdict(void)
 {
@@ -24,6 +38,8 @@ CUresult lost_verdict(void)
 	code = word_relaxed(&((struct shm_server_header *)server)->error);
 	memcpy(reason, server->reason, sizeof(reason));
 	reason[sizeof(reason) - 1] = '\0';
+	if (code == CUDA_ERROR_ASSERT)
+		say_assertion(server);
 	return process_fail(code ? (CUresult)code : CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
 }
 

@@ -316,6 +316,7 @@ struct backend_fault {
 	bool has_block;
 	bool may_recur; /* contained, it may yet show to be a fault that cannot be: within BACKEND_RECUR_MS */
 	char kernel[128]; /* empty: not known */
+	const char *said; /* lines for the program's standard error; NULL: none. For the call's time */
 };
 #define BACKEND_FAULTS_MAX 8u
 #define BACKEND_RECUR_MS   20u

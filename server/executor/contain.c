@@ -190,6 +190,8 @@ static void end_session(struct session *session, const struct backend_fault *fau
 			fault->block[2]);
 	snprintf(server->reason, sizeof(server->reason), "a fault in kernel %s,%s instruction at %#llx",
 		fault->kernel[0] ? fault->kernel : "(unnamed)", place, (unsigned long long)fault->address);
+	if (fault->said)
+		snprintf(server->assertion, sizeof(server->assertion), "%s", fault->said);
 	word_set(&server->error, (uint32_t)fault->code);
 	/* Pairs with the client's look at state: error and reason are there. */
 	word_release(&server->state, SHM_SESSION_FAULTED);

@@ -5,6 +5,7 @@
 // executor, and that is replaced when nobody notices. The host backend does what the driver does whose resets
 // are kept from it.
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -294,6 +295,32 @@ START_TEST(variables_keep_their_values)
 }
 END_TEST
 
+static int asserter(int standard_error)
+{
+	dup2(standard_error, STDERR_FILENO);
+	driver_open();
+	if (launch("crash_assert", 1, 1, NULL, NULL))
+		return 1;
+	return cuCtxSynchronize() == CUDA_ERROR_ASSERT ? 0 : 2;
+}
+
+/* As the driver writes it, and nowhere else. */
+START_TEST(an_assertion_is_told_on_its_programs_standard_error)
+{
+	char text[4096] = "";
+	int ends[2];
+
+	start("50");
+	ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+	ck_assert_int_eq(exit_status(spawn(asserter, ends[1])), 0);
+	close(ends[1]);
+	ck_assert_int_gt(read(ends[0], text, sizeof(text) - 1), 0);
+	close(ends[0]);
+	ck_assert_msg(strstr(text, "crash_assert: block: [0,0,0] Assertion failed.\n") != NULL, "%s", text);
+	ck_assert_int_eq(service_log_count(&service, "Assertion failed."), 0);
+}
+END_TEST
+
 /* So do those that no program has ever asked for. */
 START_TEST(what_only_kernels_know_keeps_its_value)
 {
@@ -409,6 +436,7 @@ int main(void)
 	tcase_set_timeout(tests, 300);
 	tcase_add_checked_fixture(tests, NULL, stop);
 	tcase_add_test(tests, only_the_culprit_is_hurt);
+	tcase_add_test(tests, an_assertion_is_told_on_its_programs_standard_error);
 	tcase_add_loop_test(tests, variables_keep_their_values, 0, MOVES_VARIABLES);
 	tcase_add_loop_test(tests, what_only_kernels_know_keeps_its_value, 0, 3 * MOVES_VARIABLES);
 	tcase_add_test(tests, a_kernel_that_faulted_never_looks_finished);

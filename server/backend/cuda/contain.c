@@ -62,7 +62,9 @@
 #include "server/backend/cuda/dump.h"
 #include "server/backend/cuda/handles.h"
 #include "server/backend/cuda/readahead.h"
+#include "server/backend/cuda/said.h"
 #include "server/log.h"
+#include "shm/layout.h"
 
 enum state { QUIET, SUSPECTED, STOPPED, CONTAINED, LOST };
 
@@ -87,6 +89,7 @@ void contain_arm(void)
 		log_debug("a first fault takes longer: %s", dlerror());
 	fault.state = QUIET;
 	fault.keeps = fault.unsteady = false;
+	said_listen();
 	backend_contains = true;
 	word_release(&armed, 1);
 }
@@ -243,6 +246,7 @@ static void stop(const struct backend_watch *watch)
 static void let_go(const struct backend_watch *watch)
 {
 	struct backend_fault faults[DUMP_KERNELS_MAX];
+	char said[SHM_ASSERTION_BYTES];
 	struct dump_report dump;
 
 	if (fault.state != STOPPED)
@@ -257,6 +261,10 @@ static void let_go(const struct backend_watch *watch)
 	spoil_dump();
 	for (uint32_t i = 0; i < dump.count; i++)
 		fault.unsteady |= !is_bad_address(dump.kernels[i].exception);
+	said_take(said, sizeof(said));
+	/* Of several nobody knows whose lines are whose. */
+	if (dump.count == 1 && faults[0].code == CUDA_ERROR_ASSERT)
+		faults[0].said = said;
 	watch->contained(watch->context, faults, dump.count);
 }
 

@@ -252,6 +252,18 @@ CUresult host_faults_init(void)
 
 /* ---- contained ---- */
 
+/* What a driver says of an assertion that failed, if there is one such fault. Under the lock. */
+static void say_assertion(struct backend_fault *faults, uint32_t count)
+{
+	static char said[256];
+
+	if (count != 1 || faults[0].code != CUDA_ERROR_ASSERT)
+		return;
+	snprintf(said, sizeof(said), "%s: block: [%u,%u,%u] Assertion failed.\n", faults[0].kernel,
+		faults[0].block[0], faults[0].block[1], faults[0].block[2]);
+	faults[0].said = said;
+}
+
 /* Under the lock. */
 static void conclude_round(const struct backend_watch *watch)
 {
@@ -267,6 +279,7 @@ static void conclude_round(const struct backend_watch *watch)
 	} else {
 		for (uint32_t i = 0; i < count; i++)
 			handling.unsteady |= handling.faults[i].code != CUDA_ERROR_ILLEGAL_ADDRESS;
+		say_assertion(handling.faults, count);
 		watch->contained(watch->context, handling.faults, count);
 		word_release(&handling.left, handling.unsteady);
 	}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See said.h. Standard error becomes a pipe. The driver writes the lines of an assertion before it reads the
+// fault, in the same thread or one that waits for it, so they are in the pipe when somebody asks.
+//
+//   FILE:LINE: FUNCTION: block: [x,y,z], thread: [x,y,z] Assertion `CONDITION` failed.
+//
+// The log keeps the old descriptor: what is said last before a process dies does not wait for a thread.
+
+#include "server/backend/cuda/said.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "server/log.h"
+#include "shm/layout.h"
+
+#define LINE_BYTES 4096u
+#define TAKE_TRIES 20
+#define TRY_NS	   100000
+
+static struct {
+	pthread_mutex_t lock; /* of all but the descriptors */
+	int from, to;	      /* the pipe's end; the old standard error */
+	char line[LINE_BYTES];
+	size_t length;
+	char kept[SHM_ASSERTION_BYTES];
+	size_t kept_length;
+} said = {.lock = PTHREAD_MUTEX_INITIALIZER, .from = -1, .to = -1};
+
+static bool ends(const char *text, size_t length, const char *end)
+{
+	size_t bytes = strlen(end);
+
+	return length >= bytes && !memcmp(text + length - bytes, end, bytes);
+}
+
+static bool is_assertion(const char *line, size_t length)
+{
+	return memmem(line, length, ": block: [", 10) && memmem(line, length, "] Assertion `", 13) &&
+	       ends(line, length, " failed.\n");
+}
+
+static void pass_on(const char *text, size_t length)
+{
+	/* Nobody is left to tell when standard error is gone. */
+	if (write(said.to, text, length) < 0)
+		return;
+}
+
+/* A line, or a part of one that is too long. */
+static void take_line(void)
+{
+	size_t length = said.length;
+
+	said.length = 0;
+	if (!is_assertion(said.line, length)) {
+		pass_on(said.line, length);
+	} else if (length < sizeof(said.kept) - said.kept_length) {
+		memcpy(said.kept + said.kept_length, said.line, length);
+		said.kept_length += length;
+	}
+}
+
+/* What is there. */
+static void read_on(void)
+{
+	char bytes[LINE_BYTES];
+	ssize_t count = read(said.from, bytes, sizeof(bytes));
+
+	for (ssize_t i = 0; i < count; i++) {
+		said.line[said.length++] = bytes[i];
+		if (bytes[i] == '\n' || said.length == sizeof(said.line))
+			take_line();
+	}
+}
+
+static void *listen_on(void *unused)
+{
+	struct pollfd wait = {.fd = said.from, .events = POLLIN};
+
+	for (;;) {
+		if (poll(&wait, 1, -1) < 0)
+			continue;
+		pthread_mutex_lock(&said.lock);
+		read_on();
+		pthread_mutex_unlock(&said.lock);
+	}
+	return unused;
+}
+
+static bool start_thread(void)
+{
+	sigset_t all, before;
+	pthread_t thread;
+	bool is_started;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	is_started = !pthread_create(&thread, NULL, listen_on, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (is_started)
+		pthread_detach(thread);
+	return is_started;
+}
+
+void said_listen(void)
+{
+	int ends[2], old = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+
+	if (old < 0)
+		return;
+	if (pipe2(ends, O_CLOEXEC) < 0) {
+		close(old);
+		return;
+	}
+	fcntl(ends[0], F_SETFL, O_NONBLOCK);
+	said.from = ends[0];
+	said.to = old;
+	if (start_thread() && dup2(ends[1], STDERR_FILENO) >= 0)
+		log_set_descriptor(old);
+	else
+		log_warning("what the driver says of assertions goes to the log: %m");
+	close(ends[1]);
+}
+
+void said_take(char *ret, size_t size)
+{
+	const struct timespec pause = {.tv_nsec = TRY_NS};
+	size_t count;
+
+	for (int i = 0; i < TAKE_TRIES; i++) {
+		struct pollfd rest = {.fd = said.from, .events = POLLIN};
+		bool is_empty;
+
+		pthread_mutex_lock(&said.lock);
+		is_empty = poll(&rest, 1, 0) <= 0;
+		pthread_mutex_unlock(&said.lock);
+		if (is_empty)
+			break;
+		nanosleep(&pause, NULL);
+	}
+	pthread_mutex_lock(&said.lock);
+	count = said.kept_length < size ? said.kept_length : size - 1;
+	while (count && said.kept[count - 1] != '\n')
+		count--;
+	memcpy(ret, said.kept, count);
+	ret[count] = '\0';
+	said.kept_length = 0;
+	pthread_mutex_unlock(&said.lock);
+}

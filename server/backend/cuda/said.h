@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What the driver says on standard error. An assertion that fails in a kernel is told there, in the process
+// that has the context; the text belongs to the program whose kernel it was.
+
+#ifndef FRMPS_SERVER_BACKEND_CUDA_SAID_H
+#define FRMPS_SERVER_BACKEND_CUDA_SAID_H
+
+#include <stddef.h>
+
+/**
+ * From now on all that this process writes on standard error but the log goes through a thread of ours, which
+ * keeps the texts of assertions and passes everything else on. Once in a process; if it cannot be, nothing
+ * changes.
+ */
+void said_listen(void);
+
+/**
+ * Takes the texts of assertions that were written since the last time.
+ * @ret: whole lines, NUL-terminated, as many as fit
+ * Any thread; at most 2 ms.
+ */
+void said_take(char *ret, size_t size);
+
+#endif

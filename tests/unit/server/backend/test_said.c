@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What goes over standard error once somebody listens: assertions are kept, everything else comes out, and
+// the log does not go that way.
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/backend/cuda/said.h"
+#include "server/log.h"
+#include "shm/layout.h"
+#include "tests/lib/suite.h"
+
+#define LINE                                                                                                 \
+	"a/b.cu:16: void insist(const int *, int): block: [0,0,0], thread: [33,0,0] Assertion `x <= 'y'` "   \
+	"failed.\n"
+
+static int outside; /* what was standard error */
+static char kept[SHM_ASSERTION_BYTES];
+
+/* Each test has a process of its own. */
+static void listen_here(void)
+{
+	int ends[2];
+
+	ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+	dup2(ends[1], STDERR_FILENO);
+	close(ends[1]);
+	outside = ends[0];
+	said_listen();
+}
+
+static void say(const char *text)
+{
+	ck_assert_int_eq(write(STDERR_FILENO, text, strlen(text)), (ssize_t)strlen(text));
+}
+
+/* What comes out, once it ends so. */
+static const char *heard(const char *end)
+{
+	static char text[65536];
+	size_t length = 0;
+
+	text[0] = '\0';
+	while (length < strlen(end) || strcmp(text + length - strlen(end), end) != 0) {
+		ssize_t count = read(outside, text + length, sizeof(text) - 1 - length);
+
+		ck_assert_int_gt(count, 0);
+		length += (size_t)count;
+		text[length] = '\0';
+	}
+	return text;
+}
+
+START_TEST(assertions_are_kept)
+{
+	listen_here();
+	say("before\n" LINE LINE "behind\n");
+	said_take(kept, sizeof(kept));
+	ck_assert_str_eq(kept, LINE LINE);
+	ck_assert_str_eq(heard("behind\n"), "before\nbehind\n");
+	said_take(kept, sizeof(kept));
+	ck_assert_str_eq(kept, "");
+}
+END_TEST
+
+/* In parts, as a library writes it. */
+START_TEST(lines_come_in_parts)
+{
+	listen_here();
+	for (const char *at = LINE; *at; at++)
+		ck_assert_int_eq(write(STDERR_FILENO, at, 1), 1);
+	said_take(kept, sizeof(kept));
+	ck_assert_str_eq(kept, LINE);
+}
+END_TEST
+
+START_TEST(whole_lines_are_kept)
+{
+	char small[2 * sizeof(LINE) - 4];
+
+	listen_here();
+	say(LINE LINE);
+	said_take(small, sizeof(small));
+	ck_assert_str_eq(small, LINE);
+	/* More than there is room for. */
+	for (int i = 0; i < 100; i++)
+		say(LINE);
+	said_take(kept, sizeof(kept));
+	ck_assert_uint_eq(strlen(kept), (sizeof(kept) - 1) / strlen(LINE) * strlen(LINE));
+}
+END_TEST
+
+START_TEST(long_lines_come_out)
+{
+	char *text = malloc(10001);
+
+	listen_here();
+	memset(text, 'x', 10000);
+	strcpy(text + 9999, "\n");
+	say(text);
+	ck_assert_str_eq(heard("\n"), text);
+	free(text);
+}
+END_TEST
+
+START_TEST(the_log_goes_its_own_way)
+{
+	listen_here();
+	log_info("hello");
+	ck_assert_ptr_nonnull(strstr(heard("hello\n"), "info: hello"));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("said");
+	TCase *tests = tcase_create("said");
+
+	tcase_add_test(tests, assertions_are_kept);
+	tcase_add_test(tests, lines_come_in_parts);
+	tcase_add_test(tests, whole_lines_are_kept);
+	tcase_add_test(tests, long_lines_come_out);
+	tcase_add_test(tests, the_log_goes_its_own_way);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
