@@ -373,7 +373,7 @@ CUDA_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
 	CUresult r = check_device(device);
 
 	if (r == CUDA_SUCCESS)
-		graph_memory_reap();
+		graph_memory_trim();
 	return r;
 }
 

@@ -120,9 +120,9 @@ static CUresult launch(CUgraphExec handle, CUstream where, bool per_thread)
 
 	if (r == CUDA_SUCCESS)
 		r = stream_resolve(where, per_thread, &stream);
-	if (r != CUDA_SUCCESS)
-		return r;
-	return capture_is_on(stream) ? capture_graph(stream, exec) : exec_launch(exec, stream);
+	if (r == CUDA_SUCCESS && capture_is_on(stream))
+		r = capture_refuse(stream);
+	return r == CUDA_SUCCESS ? exec_launch(exec, stream) : r;
 }
 
 ENTRY_PAIR(cuGraphLaunch, _ptsz, launch, (CUgraphExec exec, CUstream stream), exec, stream)

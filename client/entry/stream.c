@@ -74,8 +74,8 @@ static CUresult synchronize(CUstream handle, bool per_thread)
 	struct client_stream *stream;
 	CUresult r = enter(handle, per_thread, &stream);
 
-	if (r == CUDA_SUCCESS && capture_is_on(stream))
-		r = capture_refuse(stream);
+	if (r == CUDA_SUCCESS)
+		r = capture_is_on(stream) ? capture_refuse(stream) : capture_unsafe();
 	if (r == CUDA_SUCCESS)
 		r = wait_stream(stream);
 	mempool_settle();

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/graph/exec.h"
 #include "client/graph/graph.h"
 #include "client/graph/memory.h"
 #include "client/state/context.h"
@@ -329,17 +328,6 @@ CUresult capture_external(struct client_stream *stream, CUgraphNodeType type, CU
 	return append(stream, &params, r);
 }
 
-CUresult capture_graph(struct client_stream *stream, struct client_exec *exec)
-{
-	struct graph_params params = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
-	CUresult r;
-
-	graph_enter();
-	r = exec_copy(exec, &params.child);
-	graph_leave();
-	return append(stream, &params, r);
-}
-
 CUresult capture_alloc(struct client_stream *stream, uint64_t bytes, CUdeviceptr *ret_address)
 {
 	struct graph_params params = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
@@ -418,9 +406,8 @@ static CUresult wait_captured(struct client_stream *stream, const struct capture
 {
 	struct capture *theirs = find(captured->id), *mine = of(stream)->capture;
 
-	if (stream->slot == 0) {
-		if (theirs)
-			invalidate(theirs);
+	if (stream->slot == 0 && theirs) {
+		invalidate(theirs);
 		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	}
 	if (mine && mine->invalid)
@@ -428,7 +415,7 @@ static CUresult wait_captured(struct client_stream *stream, const struct capture
 	if (!theirs) {
 		if (mine)
 			invalidate(mine);
-		return CUDA_ERROR_CAPTURED_EVENT;
+		return CUDA_ERROR_INVALID_VALUE;
 	}
 	if (theirs->invalid)
 		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -484,7 +471,7 @@ CUresult capture_refuse_event(struct captured **captured)
 	if (capture)
 		invalidate(capture);
 	graph_leave();
-	return CUDA_ERROR_CAPTURED_EVENT;
+	return capture ? CUDA_ERROR_CAPTURED_EVENT : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- what other calls may do ---- */
@@ -635,11 +622,13 @@ static CUresult end(struct client_stream *stream, CUgraph *ret_graph, struct gra
 
 	if (!capture)
 		return CUDA_ERROR_ILLEGAL_STATE;
-	if (capture->origin != stream)
+	if (capture->origin != stream) {
+		invalidate(capture);
 		return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+	}
 	if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_self())
-		return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-	if (capture->invalid)
+		r = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+	else if (capture->invalid)
 		r = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	else if (!is_joined(capture))
 		r = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;

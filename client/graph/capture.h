@@ -5,9 +5,9 @@
 // begins on its origin stream; another stream joins it by waiting for an event that was recorded in it, and
 // leaves it when the capture ends. Each stream of a capture knows the nodes that its next one waits for.
 //
-//           begin                 forbidden call                   end on the origin
-//   (none) ───────► ACTIVE ─────────────────────► INVALIDATED ────────────────────────► (none)
-//                     └──────────── end on the origin: the graph ──────────────────────────┘
+//           begin           forbidden call, end on another stream       end on the origin
+//   (none) ───────► ACTIVE ──────────────────────────────────► INVALIDATED ─────────────► (none)
+//                     └──────────── end on the origin: the graph, or why not ───────────────┘
 //
 // The legacy default stream never captures; while a blocking stream does, every use of it ends that capture.
 //
@@ -27,7 +27,6 @@
 
 struct box;
 struct captured;
-struct client_exec;
 struct copy_fill;
 struct launch;
 
@@ -70,7 +69,6 @@ CUresult capture_set(const struct copy_fill *fill, struct client_stream *stream,
 CUresult capture_host(struct client_stream *stream, CUhostFn fn, void *user);
 CUresult capture_batch(
 	struct client_stream *stream, unsigned int count, const CUstreamBatchMemOpParams *operations);
-CUresult capture_graph(struct client_stream *stream, struct client_exec *exec);
 /** Memory in stream order. */
 CUresult capture_alloc(struct client_stream *stream, uint64_t bytes, CUdeviceptr *ret_address);
 CUresult capture_free(struct client_stream *stream, CUdeviceptr address);
@@ -85,19 +83,24 @@ CUresult capture_record(struct client_stream *stream, struct captured **captured
  * A stream waits for an event, and one of them is in a capture.
  * @captured: the event's word (state/event.c); NULL there: the event is not in a capture
  * @recorded: it was recorded at all
- * Return: CUDA_ERROR_STREAM_CAPTURE_ISOLATION, CUDA_ERROR_STREAM_CAPTURE_MERGE, CUDA_ERROR_CAPTURED_EVENT
+ * Return: CUDA_ERROR_STREAM_CAPTURE_ISOLATION, CUDA_ERROR_STREAM_CAPTURE_MERGE; CUDA_ERROR_INVALID_VALUE: the
+ * event's capture is over
  */
 CUresult capture_wait(struct client_stream *stream, struct captured **captured, bool recorded);
 /** The event is recorded anew or destroyed. */
 void capture_forget(struct captured **captured);
-/** A query of, or a wait for, such an event: ends its capture. CUDA_ERROR_CAPTURED_EVENT. */
+/** A query of, or a wait for, such an event: ends its capture. CUDA_ERROR_CAPTURED_EVENT, or
+ * CUDA_ERROR_INVALID_VALUE when that is over. */
 CUresult capture_refuse_event(struct captured **captured);
 
 /** CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (legacy stream), CUDA_ERROR_ILLEGAL_STATE (captures already).
  * @graph: NULL: a new one, else into this one, behind these nodes */
 CUresult capture_begin(struct client_stream *stream, CUstreamCaptureMode mode, CUgraph graph,
 	const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count);
-/** CUDA_ERROR_ILLEGAL_STATE, and CUDA_ERROR_STREAM_CAPTURE_…: UNMATCHED, WRONG_THREAD, INVALIDATED, UNJOINED.
+/**
+ * Ends the capture, with a graph or without.
+ * Return: CUDA_ERROR_ILLEGAL_STATE, and CUDA_ERROR_STREAM_CAPTURE_…: WRONG_THREAD, INVALIDATED, UNJOINED;
+ * after UNMATCHED (the stream is not the origin) it is still there, and invalid.
  */
 CUresult capture_end(struct client_stream *stream, CUgraph *ret_graph);
 /** The stream is being destroyed: ends its capture. */

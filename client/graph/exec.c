@@ -420,8 +420,3 @@ CUresult exec_set_child(struct client_exec *exec, CUgraphNode node, CUgraph hand
 	drop_copy(copy);
 	return r;
 }
-
-CUresult exec_copy(struct client_exec *exec, struct client_graph **ret_graph)
-{
-	return graph_clone(exec->graph, ret_graph);
-}

@@ -57,7 +57,4 @@ CUresult exec_update(struct client_exec *exec, CUgraph graph, CUgraphExecUpdateR
 /** What a node's parameters are now, for setting some of them. Copied; params_deinit() is the caller's. */
 CUresult exec_get(struct client_exec *exec, CUgraphNode node, struct graph_params *ret_params);
 
-/** A copy of the graph, for a launch that is captured. The graph lock is held. */
-CUresult exec_copy(struct client_exec *exec, struct client_graph **ret_graph);
-
 #endif

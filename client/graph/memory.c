@@ -17,16 +17,43 @@ struct graph_memory {
 	uint64_t bytes;
 	unsigned int references;
 	bool allocated;
+	bool counted; /* in `there` */
 };
+
+/* What the driver's figures are multiples of. */
+#define GRANULE (UINT64_C(32) << 20)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct graph_memory *all;
-static uint64_t used, used_high, reserved, reserved_high;
+/* Bytes of the memory that launches have used, and what the driver would have on the device for it: as much
+ * as there ever was since the latest trim. */
+static uint64_t there, held;
+static uint64_t used_high, reserved_high;
+
+static uint64_t granules(uint64_t bytes)
+{
+	return (bytes + GRANULE - 1) / GRANULE * GRANULE;
+}
 
 static void raise_to(uint64_t *high, uint64_t value)
 {
 	if (*high < value)
 		*high = value;
+}
+
+static void count(struct graph_memory *memory)
+{
+	there += memory->counted ? 0 : memory->bytes;
+	memory->counted = true;
+	raise_to(&held, granules(there));
+	raise_to(&used_high, held);
+	raise_to(&reserved_high, held);
+}
+
+static void uncount(struct graph_memory *memory)
+{
+	there -= memory->counted ? memory->bytes : 0;
+	memory->counted = false;
 }
 
 CUresult graph_memory_new(CUcontext context, uint64_t bytes, struct graph_memory **ret_memory)
@@ -44,8 +71,6 @@ CUresult graph_memory_new(CUcontext context, uint64_t bytes, struct graph_memory
 	pthread_mutex_lock(&lock);
 	memory->next = all;
 	all = memory;
-	reserved += bytes;
-	raise_to(&reserved_high, reserved);
 	pthread_mutex_unlock(&lock);
 	*ret_memory = memory;
 	return CUDA_SUCCESS;
@@ -76,7 +101,7 @@ static struct graph_memory *take_unused(void)
 	found = *at;
 	if (found) {
 		*at = found->next;
-		reserved -= found->address ? found->bytes : 0;
+		uncount(found);
 	}
 	pthread_mutex_unlock(&lock);
 	return found;
@@ -98,11 +123,22 @@ void graph_memory_release_context(CUcontext context)
 	for (struct graph_memory *memory = all; memory; memory = memory->next) {
 		if (memory->context != context || !memory->address)
 			continue;
-		reserved -= memory->bytes;
-		used -= memory->allocated ? memory->bytes : 0;
+		uncount(memory);
 		memory->allocated = false;
 		memory->address = 0;
 	}
+	held = granules(there);
+	pthread_mutex_unlock(&lock);
+}
+
+void graph_memory_trim(void)
+{
+	graph_memory_reap();
+	pthread_mutex_lock(&lock);
+	for (struct graph_memory *memory = all; memory; memory = memory->next)
+		if (!memory->allocated)
+			uncount(memory);
+	held = granules(there);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -143,10 +179,8 @@ static bool set_free(CUdeviceptr address)
 	pthread_mutex_lock(&lock);
 	memory = find(address);
 	was = memory && memory->allocated;
-	if (was) {
+	if (was)
 		memory->allocated = false;
-		used -= memory->bytes;
-	}
 	pthread_mutex_unlock(&lock);
 	return was;
 }
@@ -170,8 +204,7 @@ CUresult graph_memory_allocate(struct graph_memory *memory, bool again)
 		r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	} else if (!memory->allocated) {
 		memory->allocated = true;
-		used += memory->bytes;
-		raise_to(&used_high, used);
+		count(memory);
 	} else if (!again) {
 		r = CUDA_ERROR_INVALID_VALUE;
 	}
@@ -179,32 +212,27 @@ CUresult graph_memory_allocate(struct graph_memory *memory, bool again)
 	return r;
 }
 
-static uint64_t *value_of(CUgraphMem_attribute attribute)
-{
-	switch (attribute) {
-	case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
-		return &used;
-	case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
-		return &used_high;
-	case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
-		return &reserved;
-	case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
-		return &reserved_high;
-	default:
-		return NULL;
-	}
-}
-
 CUresult graph_memory_get(CUgraphMem_attribute attribute, uint64_t *ret_value)
 {
-	const uint64_t *value = value_of(attribute);
+	CUresult r = CUDA_SUCCESS;
 
-	if (!value)
-		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&lock);
-	*ret_value = *value;
+	switch (attribute) {
+	case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
+	case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
+		*ret_value = held;
+		break;
+	case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
+		*ret_value = used_high;
+		break;
+	case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
+		*ret_value = reserved_high;
+		break;
+	default:
+		r = CUDA_ERROR_INVALID_VALUE;
+	}
 	pthread_mutex_unlock(&lock);
-	return CUDA_SUCCESS;
+	return r;
 }
 
 /* High marks can be set back to where they are now, by setting them to 0. */
@@ -215,7 +243,7 @@ CUresult graph_memory_set(CUgraphMem_attribute attribute, uint64_t value)
 	if ((!is_used && attribute != CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) || value != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&lock);
-	*value_of(attribute) = is_used ? used : reserved;
+	*(is_used ? &used_high : &reserved_high) = held;
 	pthread_mutex_unlock(&lock);
 	return CUDA_SUCCESS;
 }

@@ -4,7 +4,8 @@
 // Memory of graphs: what allocation nodes stand for. The address of such a node is known when the node is
 // made, so the memory is the program's from then on, until the last node, graph or executable graph with it
 // is gone; the driver would share it between graphs meanwhile. Whether it counts as allocated follows the
-// launches. Locked inside.
+// launches, and so do the attributes: they are the driver's, for which memory is there from the first launch
+// to a trim, whatever became of the graph. Locked inside.
 
 #ifndef FRMPS_CLIENT_GRAPH_MEMORY_H
 #define FRMPS_CLIENT_GRAPH_MEMORY_H
@@ -23,6 +24,9 @@ void graph_memory_ref(struct graph_memory *memory);
 void graph_memory_unref(struct graph_memory *memory);
 /** Frees what nobody refers to any more. The graph lock is not held: freeing waits for the device. */
 void graph_memory_reap(void);
+
+/** Reaps, and no longer counts what no allocation lives in. */
+void graph_memory_trim(void);
 
 /** The memory of a context's graphs is about to be freed with the context's other memory. */
 void graph_memory_release_context(CUcontext context);

@@ -376,10 +376,12 @@ CUresult event_synchronize(CUevent handle)
 }
 
 /* Whether a time can be asked for. */
-static CUresult check_timed(const struct event *event)
+static CUresult check_timed(struct event *event)
 {
-	uint64_t record = event ? word_acquire(&((struct event *)event)->record) : 0;
+	uint64_t record = event ? word_acquire(&event->record) : 0;
 
+	if (event && event->captured)
+		return capture_refuse_event(&event->captured);
 	if (!record || (event->flags & CU_EVENT_DISABLE_TIMING))
 		return CUDA_ERROR_INVALID_HANDLE;
 	return is_done(record) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -411,9 +413,8 @@ CUresult event_elapsed(CUevent start, CUevent end, float *ret_milliseconds)
 	struct event *first = resolve(start), *second = resolve(end);
 	CUresult a = check_timed(first), b = check_timed(second);
 
-	if (a == CUDA_ERROR_INVALID_HANDLE || b == CUDA_ERROR_INVALID_HANDLE)
-		return CUDA_ERROR_INVALID_HANDLE;
-	if (a != CUDA_SUCCESS || b != CUDA_SUCCESS)
-		return CUDA_ERROR_NOT_READY;
-	return ask_elapsed(slot_of(first), slot_of(second), ret_milliseconds);
+	/* What is wrong comes before what is not there yet. */
+	if (a == CUDA_SUCCESS || (a == CUDA_ERROR_NOT_READY && b != CUDA_SUCCESS))
+		a = b;
+	return a == CUDA_SUCCESS ? ask_elapsed(slot_of(first), slot_of(second), ret_milliseconds) : a;
 }

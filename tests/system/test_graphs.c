@@ -544,7 +544,6 @@ START_TEST(graphs_have_memory)
 	};
 	CUgraphNode nodes[4];
 	CUdeviceptr out, address;
-	uint64_t used;
 	CUgraphExec exec;
 	CUgraph graph;
 	CUstream stream;
@@ -566,15 +565,64 @@ START_TEST(graphs_have_memory)
 		run(exec, stream);
 		expect_words(out, WORDS, 12);
 	}
-	ck_cuda(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used));
-	ck_assert_uint_eq(used, 0);
-	ck_cuda(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &used));
-	ck_assert_uint_ge(used, WORDS * 4);
 	ck_cuda(cuGraphExecDestroy(exec));
 	ck_cuda(cuGraphDestroy(graph));
-	ck_cuda(cuDeviceGraphMemTrim(0));
-	ck_cuda(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &used));
-	ck_assert_uint_eq(used, 0);
+}
+END_TEST
+
+static void expect_graph_memory(uint64_t current, uint64_t high)
+{
+	static const CUgraphMem_attribute now[] = {CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT,
+		CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT},
+					  most[] = {CU_GRAPH_MEM_ATTR_USED_MEM_HIGH,
+						  CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH};
+
+	for (int i = 0; i < 2; i++) {
+		uint64_t value;
+
+		ck_cuda(cuDeviceGetGraphMemAttribute(0, now[i], &value));
+		ck_assert_uint_eq(value, current);
+		ck_cuda(cuDeviceGetGraphMemAttribute(0, most[i], &value));
+		ck_assert_uint_eq(value, high);
+	}
+}
+
+static const struct {
+	uint64_t asked, counted;
+} graph_sizes[] = {{4096, 32 << 20}, {100 << 20, 128 << 20}};
+
+/* Memory of graphs is there from the first launch to a trim. */
+START_TEST(graph_memory_is_counted)
+{
+	const uint64_t counted = graph_sizes[_i].counted;
+	CUDA_MEM_ALLOC_NODE_PARAMS alloc = {
+		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+			.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
+		.bytesize = graph_sizes[_i].asked,
+	};
+	CUgraphNode nodes[2];
+	CUgraphExec exec;
+	CUgraph graph;
+	CUstream stream;
+
+	driver_open();
+	stream = new_stream();
+	for (int i = 0; i < 2; i++) {
+		ck_cuda(cuGraphCreate(&graph, 0));
+		ck_cuda(cuGraphAddMemAllocNode(&nodes[0], graph, NULL, 0, &alloc));
+		ck_cuda(cuGraphAddMemFreeNode(&nodes[1], graph, &nodes[0], 1, alloc.dptr));
+		exec = instantiate(graph);
+		expect_graph_memory(0, i * counted);
+		for (int k = 0; k < 2; k++) {
+			run(exec, stream);
+			expect_graph_memory(counted, counted);
+		}
+		ck_cuda(cuGraphExecDestroy(exec));
+		ck_cuda(cuGraphDestroy(graph));
+		expect_graph_memory(counted, counted);
+		ck_cuda(cuDeviceGraphMemTrim(0));
+		expect_graph_memory(0, counted);
+	}
 }
 END_TEST
 
@@ -670,7 +718,7 @@ START_TEST(executable_graphs_come_and_go_beside_work_that_waits)
 	graph = copying_graph(out, from, NULL);
 	exec = instantiate(graph);
 	run(exec, stream);
-	ck_cuda(cuStreamWaitValue32(waiting, (CUdeviceptr)(uintptr_t)word, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	ck_cuda(cuStreamWaitValue32_v2(waiting, (CUdeviceptr)(uintptr_t)word, 1, CU_STREAM_WAIT_VALUE_GEQ));
 	ck_cuda(cuGraphExecDestroy(exec));
 	exec = instantiate(graph);
 	run(exec, stream);
@@ -840,10 +888,6 @@ START_TEST(streams_join_a_capture_by_events)
 	ck_assert_uint_eq(word_at(word[0]), 2);
 	ck_assert_uint_eq(word_at(word[1]), 2);
 	ck_assert_uint_eq(word_at(word[2]), 2);
-	/* The event is of a capture that is over. */
-	ck_assert_int_eq(cuEventQuery(join), CUDA_ERROR_CAPTURED_EVENT);
-	ck_cuda(cuEventRecord(join, other));
-	ck_cuda(cuEventSynchronize(join));
 }
 END_TEST
 
@@ -857,11 +901,52 @@ static void end_broken(CUstream stream, CUresult expected)
 	ck_assert_int_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
+/* Records an event in a capture that then ends. */
+static void record_and_end(CUevent event, CUstream stream, bool breaks)
+{
+	CUgraph graph;
+
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(cuEventRecord(event, stream));
+	if (breaks)
+		ck_assert_int_eq(cuStreamQuery(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	ck_assert_int_eq(cuStreamEndCapture(stream, &graph),
+		breaks ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
+}
+
+/* Until it is recorded anew. */
+START_TEST(an_event_is_of_no_use_when_its_capture_is_over)
+{
+	CUstream stream, other;
+	CUevent event;
+	float time;
+
+	driver_open();
+	stream = new_stream();
+	other = new_stream();
+	ck_cuda(cuEventCreate(&event, CU_EVENT_DEFAULT));
+	for (int breaks = 0; breaks < 2; breaks++) {
+		record_and_end(event, stream, breaks);
+		ck_assert_int_eq(cuEventQuery(event), CUDA_ERROR_INVALID_VALUE);
+		ck_assert_int_eq(cuEventSynchronize(event), CUDA_ERROR_INVALID_VALUE);
+		ck_assert_int_eq(cuEventElapsedTime(&time, event, event), CUDA_ERROR_INVALID_VALUE);
+		ck_assert_int_eq(cuStreamWaitEvent(other, event, 0), CUDA_ERROR_INVALID_VALUE);
+		ck_cuda(cuStreamBeginCapture_v2(other, CU_STREAM_CAPTURE_MODE_RELAXED));
+		ck_assert_int_eq(cuStreamWaitEvent(other, event, 0), CUDA_ERROR_INVALID_VALUE);
+		end_broken(other, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		ck_cuda(cuEventRecord(event, other));
+		ck_cuda(cuEventSynchronize(event));
+		ck_cuda(cuEventQuery(event));
+	}
+}
+END_TEST
+
 START_TEST(what_has_no_place_in_a_capture_ends_it)
 {
 	CUstream stream, other;
 	CUevent outside, inside;
 	CUdeviceptr word;
+	CUgraph graph;
 
 	driver_open();
 	kernel("count_up");
@@ -905,7 +990,58 @@ START_TEST(what_has_no_place_in_a_capture_ends_it)
 	ck_cuda(count_up(other, word, 1));
 	end_broken(stream, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
 	ck_assert_int_eq(status_of(other), CU_STREAM_CAPTURE_STATUS_NONE);
+	ck_assert_int_eq(cuStreamEndCapture(other, &graph), CUDA_ERROR_ILLEGAL_STATE);
 	ck_assert_uint_eq(word_at(word), 0);
+}
+END_TEST
+
+START_TEST(launches_of_graphs_are_not_captured)
+{
+	static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
+		CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_RELAXED};
+	CUgraphExec exec;
+	CUstream stream;
+	CUgraph graph;
+
+	driver_open();
+	stream = new_stream();
+	ck_cuda(cuGraphCreate(&graph, 0));
+	add_count(graph, NULL, 0, device_words(1, 0), 1);
+	exec = instantiate(graph);
+	for (int i = 0; i < 3; i++) {
+		ck_cuda(cuStreamBeginCapture_v2(stream, modes[i]));
+		ck_assert_int_eq(cuGraphLaunch(exec, stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+		end_broken(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		ck_cuda(cuStreamBeginCapture_v2(stream, modes[i]));
+		ck_assert_int_eq(cuGraphUpload(exec, stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+		end_broken(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	}
+	run(exec, stream);
+}
+END_TEST
+
+/* One that only waits leaves nothing behind that somebody would have to wait for. */
+START_TEST(a_stream_without_work_needs_no_join)
+{
+	CUstream stream, other;
+	CUdeviceptr word;
+	CUevent event;
+	CUgraph graph;
+
+	driver_open();
+	kernel("count_up");
+	stream = new_stream();
+	other = new_stream();
+	event = new_event();
+	word = device_words(1, 0);
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(count_up(stream, word, 1));
+	ck_cuda(cuEventRecord(event, stream));
+	ck_cuda(cuStreamWaitEvent(other, event, 0));
+	ck_assert_int_eq(status_of(other), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	ck_assert_int_eq(status_of(other), CU_STREAM_CAPTURE_STATUS_NONE);
+	ck_assert_uint_eq(node_count(graph), 1);
 }
 END_TEST
 
@@ -935,7 +1071,10 @@ START_TEST(captures_stay_apart)
 	ck_cuda(cuEventRecord(event, a));
 	ck_cuda(cuStreamWaitEvent(b, event, 0));
 	ck_assert_int_eq(cuStreamEndCapture(b, &graph), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
-	ck_cuda(cuStreamEndCapture(a, &graph));
+	ck_assert_int_eq(status_of(a), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+	ck_assert_int_eq(status_of(b), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+	end_broken(a, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	ck_assert_int_eq(status_of(b), CU_STREAM_CAPTURE_STATUS_NONE);
 
 	/* The legacy stream is only in the way of streams that wait for it. */
 	ck_cuda(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -951,70 +1090,220 @@ START_TEST(captures_stay_apart)
 }
 END_TEST
 
-/* What a thread may do while another captures. */
+/* ---- who may do what during a capture ---- */
+
+static CUevent outside_event; /* of no capture, as the stream */
+static CUstream outside_stream;
+
+static CUresult do_alloc(void)
+{
+	CUdeviceptr memory;
+
+	return cuMemAlloc_v2(&memory, 4096);
+}
+
+static CUresult do_host_alloc(void)
+{
+	void *memory;
+
+	return cuMemHostAlloc(&memory, 4096, 0);
+}
+
+static CUresult do_event_query(void)
+{
+	return cuEventQuery(outside_event);
+}
+
+static CUresult do_stream_query(void)
+{
+	return cuStreamQuery(outside_stream);
+}
+
+static CUresult do_stream_synchronize(void)
+{
+	return cuStreamSynchronize(outside_stream);
+}
+
+static CUdeviceptr device_word;
+
+static CUresult do_free(void)
+{
+	CUdeviceptr freed = device_word;
+	CUresult r = cuMemFree_v2(freed);
+
+	if (r == CUDA_SUCCESS)
+		device_word = device_words(1, 0);
+	return r;
+}
+
+static CUresult do_copy(void)
+{
+	uint32_t word = 1;
+
+	return cuMemcpyHtoD_v2(device_word, &word, 4);
+}
+
+static CUresult do_set(void)
+{
+	return cuMemsetD8_v2(device_word, 1, 4);
+}
+
+static CUresult do_create_stream(void)
+{
+	CUstream stream;
+
+	return cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+}
+
+static CUresult do_load(void)
+{
+	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
+	CUmodule module;
+	CUresult r = cuModuleLoadData(&module, image);
+
+	free(image);
+	return r;
+}
+
+/* What a capture forbids by its mode, and what it does not. The first ones are looked at in other threads,
+ * too.
+ */
+static const struct {
+	CUresult (*call)(void);
+	bool unsafe;
+} visits[] = {{do_alloc, true}, {do_event_query, true}, {do_stream_query, true},
+	{do_stream_synchronize, true}, {do_copy, false}, {do_host_alloc, true}, {do_free, true},
+	{do_set, false}, {do_create_stream, false}, {do_load, false}};
+
+#define VISITS	       (sizeof(visits) / sizeof(*visits))
+#define VISITS_OUTSIDE 5
+
+static void outside_open(void)
+{
+	driver_open();
+	outside_stream = new_stream();
+	outside_event = new_event();
+	device_word = device_words(1, 0);
+	ck_cuda(cuEventRecord(outside_event, outside_stream));
+	ck_cuda(cuStreamSynchronize(outside_stream));
+}
+
+/* A thread beside one that captures. */
 struct visitor {
 	CUcontext context;
 	CUstreamCaptureMode mode;
-	CUresult result, ended;
-	CUstream stream;
+	CUresult (*call)(void);
+	CUresult result;
 };
 
 static void *visit(void *argument)
 {
 	struct visitor *visitor = argument;
-	CUgraph graph;
-	CUdeviceptr p;
 
 	ck_cuda(cuCtxSetCurrent(visitor->context));
 	ck_cuda(cuThreadExchangeStreamCaptureMode(&visitor->mode));
-	visitor->ended = cuStreamEndCapture(visitor->stream, &graph);
-	visitor->result = cuMemAlloc_v2(&p, 4096);
-	if (visitor->result == CUDA_SUCCESS)
-		ck_cuda(cuMemFree_v2(p));
+	visitor->result = visitor->call();
 	return NULL;
 }
 
-static CUresult visited(CUstream stream, CUstreamCaptureMode mine, CUstreamCaptureMode theirs)
+/* What a call in a thread of its own returns. */
+static CUresult visited(CUresult (*call)(void), CUstreamCaptureMode mode)
 {
-	struct visitor visitor = {.mode = theirs, .stream = stream};
+	struct visitor visitor = {.mode = mode, .call = call};
 	pthread_t thread;
 
 	ck_cuda(cuCtxGetCurrent(&visitor.context));
-	ck_cuda(cuStreamBeginCapture_v2(stream, mine));
 	ck_assert_int_eq(pthread_create(&thread, NULL, visit, &visitor), 0);
 	pthread_join(thread, NULL);
-	ck_assert_int_eq(visitor.ended, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
 	return visitor.result;
 }
 
-START_TEST(modes_say_who_may_do_what)
+/* Ends a capture in which such a call was made. */
+static void end_after(CUstream stream, CUresult result, bool forbidden)
+{
+	CUgraph graph;
+
+	ck_assert_int_eq(result, forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS);
+	ck_assert_int_eq(status_of(stream),
+		forbidden ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	if (forbidden)
+		end_broken(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	else
+		ck_cuda(cuStreamEndCapture(stream, &graph));
+}
+
+static const CUstreamCaptureMode capture_modes[] = {
+	CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_RELAXED};
+
+START_TEST(modes_say_what_the_thread_may_do)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	CUstream stream;
-	CUgraph graph;
-	CUdeviceptr p;
 
-	driver_open();
+	outside_open();
 	stream = new_stream();
 	ck_cuda(cuThreadExchangeStreamCaptureMode(&mode));
 	ck_assert_int_eq(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
 	ck_cuda(cuThreadExchangeStreamCaptureMode(&mode));
 	ck_assert_int_eq(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+	for (int i = 0; i < 3; i++) {
+		mode = capture_modes[i];
+		for (size_t k = 0; k < VISITS; k++) {
+			ck_cuda(cuStreamBeginCapture_v2(stream, mode));
+			end_after(stream, visits[k].call(),
+				visits[k].unsafe && mode != CU_STREAM_CAPTURE_MODE_RELAXED);
+		}
+		ck_cuda(cuStreamBeginCapture_v2(stream, mode));
+		end_after(stream, cuCtxSynchronize(), true);
+	}
+}
+END_TEST
 
-	ck_assert_int_eq(visited(stream, CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_GLOBAL),
-		CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-	end_broken(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-	ck_cuda(visited(stream, CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-	ck_cuda(cuStreamEndCapture(stream, &graph));
-	ck_cuda(visited(stream, CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED));
-	ck_cuda(cuStreamEndCapture(stream, &graph));
-	ck_cuda(visited(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_GLOBAL));
-	ck_assert_int_eq(cuMemAlloc_v2(&p, 4096), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-	end_broken(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+START_TEST(modes_say_what_other_threads_may_do)
+{
+	CUstream stream;
 
-	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-	ck_cuda(cuMemAlloc_v2(&p, 4096));
-	ck_cuda(cuStreamEndCapture(stream, &graph));
+	outside_open();
+	stream = new_stream();
+	for (int i = 0; i < 9; i++) {
+		CUstreamCaptureMode mine = capture_modes[i / 3], theirs = capture_modes[i % 3];
+		bool forbids =
+			mine == CU_STREAM_CAPTURE_MODE_GLOBAL && theirs == CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+		for (size_t k = 0; k < VISITS_OUTSIDE; k++) {
+			ck_cuda(cuStreamBeginCapture_v2(stream, mine));
+			end_after(stream, visited(visits[k].call, theirs), forbids && visits[k].unsafe);
+		}
+	}
+}
+END_TEST
+
+static CUstream captured_stream;
+
+static CUresult do_end(void)
+{
+	CUgraph graph;
+
+	return cuStreamEndCapture(captured_stream, &graph);
+}
+
+START_TEST(another_thread_ends_a_capture)
+{
+	CUgraph graph;
+
+	outside_open();
+	captured_stream = new_stream();
+	for (int i = 0; i < 2; i++) {
+		ck_cuda(cuStreamBeginCapture_v2(captured_stream, capture_modes[i]));
+		ck_assert_int_eq(visited(do_end, CU_STREAM_CAPTURE_MODE_GLOBAL),
+			CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+		ck_assert_int_eq(status_of(captured_stream), CU_STREAM_CAPTURE_STATUS_NONE);
+		ck_cuda(visited(do_alloc, CU_STREAM_CAPTURE_MODE_GLOBAL));
+		ck_assert_int_eq(cuStreamEndCapture(captured_stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
+	}
+	ck_cuda(cuStreamBeginCapture_v2(captured_stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(visited(do_end, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_assert_int_eq(status_of(captured_stream), CU_STREAM_CAPTURE_STATUS_NONE);
 }
 END_TEST
 
@@ -1051,7 +1340,6 @@ START_TEST(captures_go_on_in_a_graph_that_is_there)
 }
 END_TEST
 
-/* A captured launch of a graph, a host function, ordinary memory, a wait for a word. */
 static void *capture_and_end(void *context)
 {
 	CUstreamCaptureStatus status;
@@ -1094,12 +1382,13 @@ START_TEST(captures_end_with_their_stream)
 }
 END_TEST
 
+/* A host function, ordinary memory, a wait for a word. */
 START_TEST(everything_is_captured)
 {
 	struct told told = {0};
 	uint32_t *pinned, ordinary = 5, out = 0;
-	CUgraphExec inner, exec;
 	CUdeviceptr word, flag;
+	CUgraphExec exec;
 	CUgraph graph;
 	CUstream stream;
 
@@ -1111,18 +1400,13 @@ START_TEST(everything_is_captured)
 	ck_cuda(cuMemHostAlloc((void **)&pinned, 4, 0));
 	told.word = pinned;
 	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-	ck_cuda(count_up(stream, word, 1));
-	ck_cuda(cuStreamEndCapture(stream, &graph));
-	inner = instantiate(graph);
-	ck_cuda(cuGraphDestroy(graph));
-	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	ck_cuda(cuMemcpyHtoDAsync_v2(word, &ordinary, 4, stream));
-	ck_cuda(cuGraphLaunch(inner, stream));
+	ck_cuda(count_up(stream, word, 1));
 	ck_cuda(cuMemcpyDtoHAsync_v2(pinned, word, 4, stream));
 	ck_cuda(cuLaunchHostFunc(stream, tell, &told));
 	ck_cuda(cuStreamWriteValue32_v2(stream, flag, 77, 0));
 	ck_cuda(cuStreamWaitValue32_v2(stream, flag, 77, CU_STREAM_WAIT_VALUE_EQ));
-	ck_cuda(cuGraphLaunch(inner, stream));
+	ck_cuda(count_up(stream, word, 1));
 	ck_cuda(cuMemcpyDtoHAsync_v2(&out, word, 4, stream));
 	ck_cuda(cuStreamEndCapture(stream, &graph));
 	exec = instantiate(graph);
@@ -1228,6 +1512,7 @@ int main(void)
 	tcase_add_test(tests, launches_of_one_graph_follow_each_other);
 	tcase_add_test(tests, executable_graphs_are_changed);
 	tcase_add_test(tests, graphs_have_memory);
+	tcase_add_loop_test(tests, graph_memory_is_counted, 0, 2);
 	tcase_add_test(tests, memory_outlives_a_launch);
 	tcase_add_test(tests, stream_ordered_memory_becomes_nodes);
 	tcase_add_test(tests, executable_graphs_come_and_go_beside_work_that_waits);
@@ -1235,9 +1520,14 @@ int main(void)
 	tcase_add_test(tests, user_objects_live_as_long_as_graphs);
 	tcase_add_test(tests, captured_work_runs_when_it_is_launched);
 	tcase_add_test(tests, streams_join_a_capture_by_events);
+	tcase_add_test(tests, an_event_is_of_no_use_when_its_capture_is_over);
 	tcase_add_test(tests, what_has_no_place_in_a_capture_ends_it);
+	tcase_add_test(tests, launches_of_graphs_are_not_captured);
+	tcase_add_test(tests, a_stream_without_work_needs_no_join);
 	tcase_add_test(tests, captures_stay_apart);
-	tcase_add_test(tests, modes_say_who_may_do_what);
+	tcase_add_test(tests, modes_say_what_the_thread_may_do);
+	tcase_add_test(tests, modes_say_what_other_threads_may_do);
+	tcase_add_test(tests, another_thread_ends_a_capture);
 	tcase_add_test(tests, captures_go_on_in_a_graph_that_is_there);
 	tcase_add_test(tests, captures_end_with_their_stream);
 	tcase_add_test(tests, everything_is_captured);
