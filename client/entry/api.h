@@ -419,25 +419,15 @@ CUresult cuStreamAddCallback(CUstream, CUstreamCallback, void *, unsigned int);
 CUresult cuStreamAddCallback_ptsz(CUstream, CUstreamCallback, void *, unsigned int);
 
 /* Stream memory operations */
-CUresult cuStreamBatchMemOp(CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int);
 CUresult cuStreamBatchMemOp_v2(CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int);
-CUresult cuStreamBatchMemOp_ptsz(CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int);
 CUresult cuStreamBatchMemOp_v2_ptsz(CUstream, unsigned int, CUstreamBatchMemOpParams *, unsigned int);
-CUresult cuStreamWaitValue32(CUstream, CUdeviceptr, uint32_t, unsigned int);
 CUresult cuStreamWaitValue32_v2(CUstream, CUdeviceptr, uint32_t, unsigned int);
-CUresult cuStreamWaitValue32_ptsz(CUstream, CUdeviceptr, uint32_t, unsigned int);
 CUresult cuStreamWaitValue32_v2_ptsz(CUstream, CUdeviceptr, uint32_t, unsigned int);
-CUresult cuStreamWaitValue64(CUstream, CUdeviceptr, uint64_t, unsigned int);
 CUresult cuStreamWaitValue64_v2(CUstream, CUdeviceptr, uint64_t, unsigned int);
-CUresult cuStreamWaitValue64_ptsz(CUstream, CUdeviceptr, uint64_t, unsigned int);
 CUresult cuStreamWaitValue64_v2_ptsz(CUstream, CUdeviceptr, uint64_t, unsigned int);
-CUresult cuStreamWriteValue32(CUstream, CUdeviceptr, uint32_t, unsigned int);
 CUresult cuStreamWriteValue32_v2(CUstream, CUdeviceptr, uint32_t, unsigned int);
-CUresult cuStreamWriteValue32_ptsz(CUstream, CUdeviceptr, uint32_t, unsigned int);
 CUresult cuStreamWriteValue32_v2_ptsz(CUstream, CUdeviceptr, uint32_t, unsigned int);
-CUresult cuStreamWriteValue64(CUstream, CUdeviceptr, uint64_t, unsigned int);
 CUresult cuStreamWriteValue64_v2(CUstream, CUdeviceptr, uint64_t, unsigned int);
-CUresult cuStreamWriteValue64_ptsz(CUstream, CUdeviceptr, uint64_t, unsigned int);
 CUresult cuStreamWriteValue64_v2_ptsz(CUstream, CUdeviceptr, uint64_t, unsigned int);
 
 /* Streams */

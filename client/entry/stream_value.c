@@ -44,20 +44,11 @@ static CUresult write_value(CUstreamBatchMemOpType type, CUstream stream, CUdevi
 		(CUstream stream, CUdeviceptr address, uint##bits##_t value, unsigned int flags), type,      \
 		stream, address, value, flags)
 
-VALUE_ENTRY(cuStreamWaitValue32, wait_value, CU_STREAM_MEM_OP_WAIT_VALUE_32, 32)
 VALUE_ENTRY(cuStreamWaitValue32_v2, wait_value, CU_STREAM_MEM_OP_WAIT_VALUE_32, 32)
-VALUE_ENTRY(cuStreamWaitValue64, wait_value, CU_STREAM_MEM_OP_WAIT_VALUE_64, 64)
 VALUE_ENTRY(cuStreamWaitValue64_v2, wait_value, CU_STREAM_MEM_OP_WAIT_VALUE_64, 64)
-VALUE_ENTRY(cuStreamWriteValue32, write_value, CU_STREAM_MEM_OP_WRITE_VALUE_32, 32)
 VALUE_ENTRY(cuStreamWriteValue32_v2, write_value, CU_STREAM_MEM_OP_WRITE_VALUE_32, 32)
-VALUE_ENTRY(cuStreamWriteValue64, write_value, CU_STREAM_MEM_OP_WRITE_VALUE_64, 64)
 VALUE_ENTRY(cuStreamWriteValue64_v2, write_value, CU_STREAM_MEM_OP_WRITE_VALUE_64, 64)
 
-#define BATCH_ENTRY(name)                                                                                    \
-	ENTRY_PAIR(name, _ptsz, batch,                                                                       \
-		(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *parameters,                  \
-			unsigned int flags),                                                                 \
-		stream, count, parameters, flags)
-
-BATCH_ENTRY(cuStreamBatchMemOp)
-BATCH_ENTRY(cuStreamBatchMemOp_v2)
+ENTRY_PAIR(cuStreamBatchMemOp_v2, _ptsz, batch,
+	(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *parameters, unsigned int flags),
+	stream, count, parameters, flags)

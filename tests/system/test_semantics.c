@@ -43,6 +43,37 @@ START_TEST(device_is_described)
 }
 END_TEST
 
+typedef CUresult value_call(CUstream stream, CUdeviceptr address, uint32_t value, unsigned int flags);
+
+/* What a program finds that asks for calls as old as those of the first drivers with such operations. */
+START_TEST(the_first_stream_memory_operations_are_gone)
+{
+	static const struct {
+		int attribute, value;
+	} told[] = {{CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1, 0},
+		{CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1, 0},
+		{CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1, 0},
+		{CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1}};
+	CUdriverProcAddressQueryResult status;
+	CUdeviceptr word;
+	void *call;
+
+	driver_open();
+	for (size_t i = 0; i < sizeof(told) / sizeof(*told); i++) {
+		int value = -1;
+
+		ck_cuda(cuDeviceGetAttribute(&value, (CUdevice_attribute)told[i].attribute, 0));
+		ck_assert_int_eq(value, told[i].value);
+	}
+	word = device_words(1, 0);
+	ck_cuda(cuGetProcAddress_v2("cuStreamWriteValue32", &call, 8000, 0, &status));
+	ck_assert_int_eq(((value_call *)call)(NULL, word, 1, 0), CUDA_ERROR_NOT_SUPPORTED);
+	ck_cuda(cuGetProcAddress_v2("cuStreamWriteValue32", &call, 12000, 0, &status));
+	ck_cuda(((value_call *)call)(NULL, word, 1, 0));
+	ck_cuda(cuCtxSynchronize());
+}
+END_TEST
+
 START_TEST(kernel_adds_vectors)
 {
 	uint64_t count = 100003;
@@ -766,6 +797,7 @@ int main(void)
 	tcase_set_timeout(tests, 120);
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
 	tcase_add_test(tests, device_is_described);
+	tcase_add_test(tests, the_first_stream_memory_operations_are_gone);
 	tcase_add_test(tests, kernel_adds_vectors);
 	tcase_add_loop_test(tests, bytes_come_back_as_they_went, 0, sizeof(sizes) / sizeof(*sizes));
 	tcase_add_test(tests, boxes_are_copied);

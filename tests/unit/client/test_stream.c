@@ -249,9 +249,9 @@ START_TEST(words_in_memory)
 	word[0] = 5;
 	OK(cuStreamSynchronize(stream));
 	ck_assert_uint_eq(word[2], 77);
-	FAILS(cuStreamWriteValue32(stream, p + 1, 1, 0), INVALID_VALUE);
-	FAILS(cuStreamWriteValue32(stream, 0, 1, 0), INVALID_VALUE);
-	FAILS(cuStreamWriteValue32(stream, p, 1, 8), INVALID_VALUE);
+	FAILS(cuStreamWriteValue32_v2(stream, p + 1, 1, 0), INVALID_VALUE);
+	FAILS(cuStreamWriteValue32_v2(stream, 0, 1, 0), INVALID_VALUE);
+	FAILS(cuStreamWriteValue32_v2(stream, p, 1, 8), INVALID_VALUE);
 	batch[0].operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
 	batch[0].writeValue.address = p;
 	batch[0].writeValue.value = 6;
