@@ -194,7 +194,7 @@ CUDA_EXPORT CUresult cuCtxSetCurrent(CUcontext context)
 
 CUDA_EXPORT CUresult cuCtxGetCurrent(CUcontext *context)
 {
-	CUresult r = process_look();
+	CUresult r = process_enter();
 
 	if (r != CUDA_SUCCESS)
 		return r;

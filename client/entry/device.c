@@ -13,7 +13,7 @@
 /* First lines of every question about a device. */
 static CUresult enter(CUdevice ordinal, const void *output, const struct client_device **ret_device)
 {
-	CUresult r = process_look();
+	CUresult r = process_enter();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -25,7 +25,7 @@ static CUresult enter(CUdevice ordinal, const void *output, const struct client_
 
 CUDA_EXPORT CUresult cuDeviceGetCount(int *count)
 {
-	CUresult r = process_look();
+	CUresult r = process_enter();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -134,7 +134,7 @@ static bool parse_bus_id(
 
 CUDA_EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *text)
 {
-	CUresult r = process_look();
+	CUresult r = process_enter();
 	unsigned int domain, bus, slot;
 	uint8_t uuid[16];
 	int32_t own[3];

@@ -42,7 +42,7 @@ CUDA_EXPORT CUresult cuEventDestroy(CUevent event)
 static CUresult record(CUevent event, CUstream handle, unsigned int flags, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = process_enter_context();
+	CUresult r = process_enter_host();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -61,7 +61,7 @@ ENTRY_PAIR(cuEventRecordWithFlags, _ptsz, record, (CUevent event, CUstream strea
 
 CUDA_EXPORT CUresult cuEventQuery(CUevent event)
 {
-	CUresult r = process_enter_context();
+	CUresult r = process_enter_host();
 
 	if (r == CUDA_SUCCESS)
 		r = capture_unsafe();

@@ -11,6 +11,7 @@
 #include "client/state/mempool.h"
 #include "client/stage/bounce.h"
 #include "client/state/stream.h"
+#include "client/state/thread.h"
 #include "client/submit/callback.h"
 #include "client/submit/wait.h"
 
@@ -57,10 +58,18 @@ CUDA_EXPORT CUresult cuStreamDestroy(CUstream handle)
 	return cuStreamDestroy_v2(handle);
 }
 
+/* The same for what a host function may call. */
+static CUresult enter_host(CUstream handle, bool per_thread, struct client_stream **ret_stream)
+{
+	CUresult r = process_enter_host();
+
+	return r == CUDA_SUCCESS ? stream_resolve(handle, per_thread, ret_stream) : r;
+}
+
 static CUresult query(CUstream handle, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = enter(handle, per_thread, &stream);
+	CUresult r = enter_host(handle, per_thread, &stream);
 
 	if (r == CUDA_SUCCESS)
 		r = capture_is_on(stream) ? capture_refuse(stream) : capture_unsafe();
@@ -69,13 +78,23 @@ static CUresult query(CUstream handle, bool per_thread)
 
 ENTRY_PAIR(cuStreamQuery, _ptsz, query, (CUstream stream), stream)
 
+/* In a host function: the stream may wait for that very function. */
+static CUresult expect_idle(struct client_stream *stream)
+{
+	CUresult r = wait_query_stream(stream);
+
+	return r == CUDA_ERROR_NOT_READY ? CUDA_ERROR_NOT_PERMITTED : r;
+}
+
 static CUresult synchronize(CUstream handle, bool per_thread)
 {
 	struct client_stream *stream;
-	CUresult r = enter(handle, per_thread, &stream);
+	CUresult r = enter_host(handle, per_thread, &stream);
 
 	if (r == CUDA_SUCCESS)
 		r = capture_is_on(stream) ? capture_refuse(stream) : capture_unsafe();
+	if (thread_self()->is_callbacks)
+		return r == CUDA_SUCCESS ? expect_idle(stream) : r;
 	if (r == CUDA_SUCCESS)
 		r = wait_stream(stream);
 	mempool_settle();

@@ -39,7 +39,7 @@ static word32 phase;  /* enum phase */
 static word32 sticky; /* CUresult; written once, by process_fail() */
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
-CUresult process_look(void)
+static CUresult look(void)
 {
 	uint32_t now = word_acquire(&phase);
 
@@ -50,7 +50,7 @@ CUresult process_look(void)
 
 CUresult process_enter(void)
 {
-	CUresult r = process_look();
+	CUresult r = look();
 
 	return r == CUDA_SUCCESS && thread_self()->is_callbacks ? CUDA_ERROR_NOT_PERMITTED : r;
 }
@@ -60,13 +60,18 @@ CUresult process_error(void)
 	return (CUresult)word_relaxed(&sticky);
 }
 
+static CUresult look_for_errors(void)
+{
+	CUresult r = look();
+
+	return r == CUDA_SUCCESS ? process_error() : r;
+}
+
 CUresult process_enter_context(void)
 {
 	CUcontext context;
-	CUresult r = process_look();
+	CUresult r = look_for_errors();
 
-	if (r == CUDA_SUCCESS)
-		r = process_error();
 	if (r != CUDA_SUCCESS)
 		return r;
 	context = thread_self()->current;
@@ -76,6 +81,11 @@ CUresult process_enter_context(void)
 	if (thread_self()->is_callbacks)
 		return CUDA_ERROR_NOT_PERMITTED;
 	return context ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult process_enter_host(void)
+{
+	return thread_self()->is_callbacks ? look_for_errors() : process_enter_context();
 }
 
 CUresult process_fail(CUresult code, const char *reason)

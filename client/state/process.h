@@ -14,13 +14,8 @@
 #include "protocol/cuda_abi.h"
 
 /**
- * First line of questions about devices and the thread's context, which a host function may ask, too.
- * Return: CUDA_SUCCESS; CUDA_ERROR_NOT_INITIALIZED before cuInit and in a forked child.
- */
-CUresult process_look(void);
-
-/**
- * First line of every other entry point that needs an initialised driver: process_look(), then
+ * First line of every entry point that needs an initialised driver.
+ * Return: CUDA_SUCCESS; CUDA_ERROR_NOT_INITIALIZED before cuInit and in a forked child;
  * CUDA_ERROR_NOT_PERMITTED in a host function or a callback, where nothing may wait. Never the sticky error:
  * that belongs to process_enter_context().
  */
@@ -32,6 +27,10 @@ CUresult process_enter(void);
  * destroyed one: CUDA_ERROR_CONTEXT_IS_DESTROYED).
  */
 CUresult process_enter_context(void);
+
+/** The same for the few calls that a host function may make, where there is no context. They must not wait
+ * there. */
+CUresult process_enter_host(void);
 
 /** The sticky error, CUDA_SUCCESS if there is none. One relaxed load when all is well. */
 CUresult process_error(void);

@@ -10,8 +10,10 @@
 //                               host_ready = seq, wake      ►   started = seq, run, done = seq, doorbell
 //                               timeline done = seq         ◄
 //
-// The thread holds no lock while a function of the program runs. Such a function may not call the library:
-// all other functions, and with them most waits, would wait for it.
+// The thread holds no lock while a function of the program runs. Such a function may only make calls that do
+// not wait (process_enter_host()): all other functions, and with them most waits, would wait for it. The
+// program's signals may come while it runs, as they may with the driver, but not those that were blocked in
+// the thread that submitted the first one: whoever waits for a signal has it blocked everywhere else.
 
 #include "client/submit/callback.h"
 
@@ -19,6 +21,7 @@
 #include <stdlib.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -46,7 +49,8 @@ struct note {
 static _Atomic(struct note *) incoming; /* newest first */
 static word32 arrivals;			/* bumped after a push: what the idle thread sleeps on */
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool running; /* guarded by start_lock */
+static bool running;	 /* guarded by start_lock */
+static sigset_t welcome; /* signals that may come while a function runs; written before the thread starts */
 
 static void push(struct note *note)
 {
@@ -76,15 +80,24 @@ static void collect(struct note **list)
 	*list = oldest;
 }
 
+static void call(const struct note *note, CUresult status)
+{
+	sigset_t own;
+
+	pthread_sigmask(SIG_UNBLOCK, &welcome, &own);
+	if (note->callback)
+		note->callback(note->handle, status, note->user);
+	else if (status == CUDA_SUCCESS)
+		note->function(note->user);
+	pthread_sigmask(SIG_SETMASK, &own, NULL);
+}
+
 static void run(struct note *note, CUresult status)
 {
 	struct shm_host_entry *entry = &connection.view.client->host[note->slot];
 
 	word_release(&entry->started, note->seq);
-	if (note->callback)
-		note->callback(note->handle, status, note->user);
-	else if (status == CUDA_SUCCESS)
-		note->function(note->user);
+	call(note, status);
 	/* Pairs with the executor's look at `done` before it lets the stream go on. */
 	word_release(&entry->done, note->seq);
 	doorbell_ring(connection.doorbell_fd, &connection.view.server->asleep);
@@ -144,13 +157,26 @@ static void *serve(void *unused)
 	return NULL;
 }
 
+static void welcome_unblocked(void)
+{
+	sigset_t blocked;
+
+	sigemptyset(&welcome);
+	pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+	for (int signal = 1; signal < NSIG; ++signal)
+		if (sigismember(&blocked, signal) == 0)
+			sigaddset(&welcome, signal);
+}
+
 static CUresult ensure_running(void)
 {
 	CUresult r = CUDA_SUCCESS;
 
 	pthread_mutex_lock(&start_lock);
-	if (!running)
+	if (!running) {
+		welcome_unblocked();
 		r = helper_start(serve);
+	}
 	running = running || r == CUDA_SUCCESS;
 	pthread_mutex_unlock(&start_lock);
 	return r;

@@ -17,6 +17,7 @@
 #include "client/link/lost.h"
 #include "client/state/process.h"
 #include "client/state/stream.h"
+#include "client/state/thread.h"
 #include "client/submit/join.h"
 #include "client/submit/lock.h"
 #include "client/submit/wait.h"
@@ -157,6 +158,9 @@ static CUresult await(struct client_stream *stream, enum stop stop)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (stop == STOP_ROOM)
 		return await_room();
+	/* What is in front may wait for the very function that calls. */
+	if (thread_self()->is_callbacks)
+		return CUDA_ERROR_NOT_PERMITTED;
 	/* Half of the credit at once: one wait for many commands. It is long, and the device has the other
 	 * half left when it ends, so there is nothing to spin for. */
 	return wait_quietly(stream, seq - SHM_STREAM_CREDIT / 2, true);

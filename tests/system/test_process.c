@@ -173,20 +173,57 @@ END_TEST
 /* ---- host functions ---- */
 
 struct permission {
-	CUresult allocation, synchronisation, current, question;
 	CUcontext context;
+	CUfunction function;
+	CUdeviceptr memory;
+	CUstream own, idle, busy; /* busy: waits for a word */
+	CUevent event;
+	CUresult refused[9], permitted[5], waiting[3];
+	sigset_t blocked;
 };
+
+/* Until there is no place left behind what waits. */
+static CUresult record_many(CUevent event, CUstream stream)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	for (int i = 0; r == CUDA_SUCCESS && i < 100000; i++)
+		r = cuEventRecord(event, stream);
+	return r;
+}
 
 static void ask_permission(void *user)
 {
-	struct permission *permission = user;
-	CUdeviceptr memory;
+	struct permission *p = user;
+	CUresult *refused = p->refused, *permitted = p->permitted;
+	uint32_t one = 1;
+	void *pointer, *arguments[] = {&p->memory, &one};
 	CUcontext current;
+	CUdeviceptr memory;
+	CUstream stream;
+	size_t free_bytes, total_bytes;
+	int value;
 
-	permission->question = cuCtxGetCurrent(&current);
-	permission->current = cuCtxSetCurrent(permission->context);
-	permission->allocation = cuMemAlloc_v2(&memory, 100);
-	permission->synchronisation = cuCtxSynchronize();
+	*refused++ = cuCtxGetCurrent(&current);
+	*refused++ = cuCtxSetCurrent(p->context);
+	*refused++ = cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0);
+	*refused++ = cuMemGetInfo_v2(&free_bytes, &total_bytes);
+	*refused++ = cuMemAlloc_v2(&memory, 100);
+	*refused++ = cuMemHostAlloc(&pointer, 100, 0);
+	*refused++ = cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+	*refused++ = cuMemcpyHtoD_v2(p->memory, &one, 4);
+	*refused++ = cuLaunchKernel(p->function, 1, 1, 1, 1, 1, 1, 0, p->idle, arguments, NULL);
+	*permitted++ = cuStreamQuery(p->own);
+	*permitted++ = cuStreamQuery(p->idle);
+	*permitted++ = cuStreamSynchronize(p->idle);
+	*permitted++ = cuEventQuery(p->event);
+	*permitted++ = cuEventRecord(p->event, p->idle);
+	pthread_sigmask(SIG_BLOCK, NULL, &p->blocked);
+	if (is_native()) /* which may wait for ever */
+		return;
+	p->waiting[0] = cuStreamSynchronize(p->busy);
+	p->waiting[1] = cuCtxSynchronize();
+	p->waiting[2] = record_many(p->event, p->busy);
 }
 
 static void ask_in_callback(CUstream stream, CUresult status, void *user)
@@ -196,28 +233,87 @@ static void ask_in_callback(CUstream stream, CUresult status, void *user)
 	ask_permission(user);
 }
 
-/* Most of them would wait for themselves. */
+static void expect_permissions(const struct permission *p)
+{
+	static const CUresult permitted[] = {
+		CUDA_ERROR_NOT_READY, CUDA_SUCCESS, CUDA_SUCCESS, CUDA_SUCCESS, CUDA_SUCCESS};
+
+	for (int i = 0; i < 9; i++)
+		ck_assert_msg(p->refused[i] == CUDA_ERROR_NOT_PERMITTED, "call %d is %d", i, p->refused[i]);
+	for (int i = 0; i < 5; i++)
+		ck_assert_msg(p->permitted[i] == permitted[i], "call %d is %d", i, p->permitted[i]);
+	for (int i = 0; i < 3 && !is_native(); i++)
+		ck_assert_int_eq(p->waiting[i], CUDA_ERROR_NOT_PERMITTED);
+	for (int i = 1; i < 32; i++)
+		ck_assert_int_eq(sigismember(&p->blocked, i), 0);
+}
+
+/* But for some that do not wait. */
 START_TEST(host_functions_may_not_call_the_driver)
 {
-	struct permission asked[2] = {{0}};
-	CUstream stream;
+	struct permission p = {0};
+	uint32_t *gate;
 
+	driver_open();
+	ck_cuda(cuCtxGetCurrent(&p.context));
+	p.function = kernel("count_up");
+	p.memory = device_words(1, 0);
+	ck_cuda(cuStreamCreate(&p.own, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuStreamCreate(&p.idle, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuStreamCreate(&p.busy, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuEventCreate(&p.event, CU_EVENT_DISABLE_TIMING));
+	ck_cuda(cuMemHostAlloc((void **)&gate, 64, 0));
+	*gate = 0;
+	ck_cuda(cuStreamWaitValue32_v2(p.busy, (CUdeviceptr)(uintptr_t)gate, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	ck_cuda(cuEventRecord(p.event, p.idle));
+	ck_cuda(cuStreamSynchronize(p.idle));
+	if (_i)
+		ck_cuda(cuStreamAddCallback(p.own, ask_in_callback, &p, 0));
+	else
+		ck_cuda(cuLaunchHostFunc(p.own, ask_permission, &p));
+	ck_cuda(cuStreamSynchronize(p.own));
+	__atomic_store_n(gate, 1, __ATOMIC_RELEASE);
+	ck_cuda(cuStreamSynchronize(p.busy));
+	expect_permissions(&p);
+}
+END_TEST
+
+static sem_t is_running, may_end;
+
+static void run_until_told(void *unused)
+{
+	(void)unused;
+	sem_post(&is_running);
+	sem_wait(&may_end);
+}
+
+/* Every thread of the program has the signal blocked. */
+static int wait_for_signal(int unused)
+{
+	CUstream stream;
+	sigset_t set;
+	int signal;
+
+	(void)unused;
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	sem_init(&is_running, 0, 0);
+	sem_init(&may_end, 0, 0);
 	driver_attach();
 	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-	for (int i = 0; i < 2; i++)
-		ck_cuda(cuCtxGetCurrent(&asked[i].context));
-	ck_cuda(cuLaunchHostFunc(stream, ask_permission, &asked[0]));
-	ck_cuda(cuStreamAddCallback(stream, ask_in_callback, &asked[1], 0));
+	ck_cuda(cuLaunchHostFunc(stream, run_until_told, NULL));
+	sem_wait(&is_running);
+	kill(getpid(), SIGUSR1);
+	sigwait(&set, &signal);
+	sem_post(&may_end);
 	ck_cuda(cuStreamSynchronize(stream));
-	for (int i = 0; i < 2; i++) {
-		ck_assert_int_eq(asked[i].allocation, CUDA_ERROR_NOT_PERMITTED);
-		ck_assert_int_eq(asked[i].synchronisation, CUDA_ERROR_NOT_PERMITTED);
-	}
-	if (is_native())
-		return;
-	/* Nor does it help to have a context. That there is none can be asked. */
-	ck_assert_int_eq(asked[0].current, CUDA_ERROR_NOT_PERMITTED);
-	ck_assert_int_eq(asked[0].question, CUDA_SUCCESS);
+	return signal != SIGUSR1;
+}
+
+START_TEST(a_signal_that_is_waited_for_does_not_come_in_a_host_function)
+{
+	ck_assert_int_eq(exit_status(spawn(wait_for_signal, 0)), 0);
 }
 END_TEST
 
@@ -682,7 +778,8 @@ int main(void)
 	tcase_add_test(tests, a_forked_child_has_nothing);
 	tcase_add_test(tests, nothing_is_asked_of_everything);
 	tcase_add_test(tests, a_forked_child_does_not_find_its_parents_values);
-	tcase_add_test(tests, host_functions_may_not_call_the_driver);
+	tcase_add_loop_test(tests, host_functions_may_not_call_the_driver, 0, 2);
+	tcase_add_test(tests, a_signal_that_is_waited_for_does_not_come_in_a_host_function);
 	tcase_add_loop_test(tests, the_programs_handlers_see_its_faults, 0, 2);
 	tcase_add_test(tests, a_thread_is_cancelled_in_a_call);
 	tcase_add_test(tests, the_library_is_unloaded_while_it_works);
