@@ -581,33 +581,21 @@ static CUresult launch_function(CUfunction function, CUstream stream)
 	return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL);
 }
 
-START_TEST(what_was_destroyed_is_refused)
+/* NVIDIA's library follows handles of streams, events and graphs' nodes wherever they lead. */
+START_TEST(destroyed_streams_and_events_are_refused)
 {
-	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
 	CUstream stream, other;
-	CUfunction function;
-	CUgraphExec exec;
-	CUmodule module;
-	CUgraphNode node;
 	CUdeviceptr word;
-	CUgraph graph;
 	CUevent event;
-	size_t bytes;
 	float time;
-	int value;
 
+	if (is_native())
+		return;
 	driver_attach();
 	ck_cuda(cuStreamCreate(&stream, 0));
 	ck_cuda(cuStreamCreate(&other, 0));
 	ck_cuda(cuEventCreate(&event, 0));
-	ck_cuda(cuModuleLoadData(&module, image));
-	free(image);
-	ck_cuda(cuModuleGetFunction(&function, module, "count_up"));
 	ck_cuda(cuMemAlloc_v2(&word, 4));
-	ck_cuda(cuGraphCreate(&graph, 0));
-	ck_cuda(cuGraphAddEmptyNode(&node, graph, NULL, 0));
-	ck_cuda(cuGraphInstantiateWithFlags(&exec, graph, 0));
-
 	ck_cuda(cuMemsetD8Async(word, 1, 4, stream));
 	ck_cuda(cuEventRecord(event, stream));
 	ck_cuda(cuStreamDestroy_v2(stream));
@@ -621,22 +609,71 @@ START_TEST(what_was_destroyed_is_refused)
 	ck_assert_int_ne(cuEventRecord(event, other), CUDA_SUCCESS);
 	ck_assert_int_ne(cuStreamWaitEvent(other, event, 0), CUDA_SUCCESS);
 	ck_assert_int_ne(cuEventElapsedTime(&time, event, event), CUDA_SUCCESS);
+	ck_cuda(cuCtxSynchronize());
+}
+END_TEST
+
+START_TEST(what_was_destroyed_is_refused)
+{
+	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
+	CUfunction function;
+	CUmodule module;
+	CUdeviceptr word;
+	CUstream stream;
+	CUgraph graph;
+
+	driver_attach();
+	ck_cuda(cuStreamCreate(&stream, 0));
+	ck_cuda(cuModuleLoadData(&module, image));
+	free(image);
+	ck_cuda(cuModuleGetFunction(&function, module, "count_up"));
 	ck_cuda(cuModuleUnload(module));
-	ck_assert_int_ne(cuModuleUnload(module), CUDA_SUCCESS);
-	ck_assert_int_ne(cuModuleGetFunction(&function, module, "count_up"), CUDA_SUCCESS);
-	ck_assert_int_ne(launch_function(function, other), CUDA_SUCCESS);
-	ck_assert_int_ne(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, function), CUDA_SUCCESS);
+	ck_assert_int_eq(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_int_eq(launch_function(function, stream), CUDA_ERROR_INVALID_HANDLE);
+	ck_cuda(cuMemAlloc_v2(&word, 4));
 	ck_cuda(cuMemFree_v2(word));
-	ck_assert_int_ne(cuMemFree_v2(word), CUDA_SUCCESS);
-	ck_assert_int_ne(cuMemsetD8_v2(word, 1, 4), CUDA_SUCCESS);
-	ck_assert_int_ne(cuMemGetAddressRange_v2(&word, &bytes, word), CUDA_SUCCESS);
+	ck_assert_int_eq(cuMemFree_v2(word), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemsetD8_v2(word, 1, 4), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuGraphCreate(&graph, 0));
 	ck_cuda(cuGraphDestroy(graph));
-	ck_assert_int_ne(cuGraphDestroy(graph), CUDA_SUCCESS);
+	ck_assert_int_eq(cuGraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuCtxSynchronize());
+}
+END_TEST
+
+START_TEST(nothing_else_is_left_of_them)
+{
+	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
+	CUfunction function;
+	CUgraphExec exec;
+	CUmodule module;
+	CUgraphNode node;
+	CUdeviceptr word;
+	CUgraph graph;
+	size_t bytes;
+	int value;
+
+	if (is_native())
+		return;
+	driver_attach();
+	ck_cuda(cuModuleLoadData(&module, image));
+	free(image);
+	ck_cuda(cuModuleGetFunction(&function, module, "count_up"));
+	ck_cuda(cuModuleUnload(module));
+	ck_assert_int_ne(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, function), CUDA_SUCCESS);
+	ck_assert_int_ne(cuModuleGetFunction(&function, module, "count_up"), CUDA_SUCCESS);
+	ck_cuda(cuMemAlloc_v2(&word, 4));
+	ck_cuda(cuMemFree_v2(word));
+	ck_assert_int_ne(cuMemGetAddressRange_v2(&word, &bytes, word), CUDA_SUCCESS);
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddEmptyNode(&node, graph, NULL, 0));
+	ck_cuda(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	ck_cuda(cuGraphDestroy(graph));
 	ck_assert_int_ne(cuGraphDestroyNode(node), CUDA_SUCCESS);
 	ck_assert_int_ne(cuGraphAddEmptyNode(&node, graph, NULL, 0), CUDA_SUCCESS);
-	ck_cuda(cuGraphLaunch(exec, other));
+	ck_cuda(cuGraphLaunch(exec, NULL));
 	ck_cuda(cuGraphExecDestroy(exec));
-	ck_assert_int_ne(cuGraphLaunch(exec, other), CUDA_SUCCESS);
+	ck_assert_int_ne(cuGraphLaunch(exec, NULL), CUDA_SUCCESS);
 	ck_assert_int_ne(cuGraphExecDestroy(exec), CUDA_SUCCESS);
 	ck_cuda(cuCtxSynchronize());
 }
@@ -785,7 +822,9 @@ int main(void)
 	tcase_add_test(tests, the_library_is_unloaded_while_it_works);
 	tcase_add_test(tests, a_retained_context_stays);
 	tcase_add_test(tests, a_context_is_retained_while_it_ends);
+	tcase_add_test(tests, destroyed_streams_and_events_are_refused);
 	tcase_add_test(tests, what_was_destroyed_is_refused);
+	tcase_add_test(tests, nothing_else_is_left_of_them);
 	tcase_add_test(tests, everything_happens_at_once);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
