@@ -8,6 +8,7 @@
 #include "client/entry/entry.h"
 #include "client/graph/capture.h"
 #include "client/state/device.h"
+#include "client/state/event.h"
 #include "client/state/function.h"
 #include "client/state/instance.h"
 #include "client/state/occupancy.h"
@@ -70,12 +71,58 @@ static CUresult check_cooperative(const struct launch *launch)
 	return CUDA_SUCCESS;
 }
 
+static CUresult each_event(const struct launch *launch, struct client_stream *stream,
+	CUresult (*visit)(CUevent event, struct client_stream *stream))
+{
+	CUresult result = CUDA_SUCCESS;
+
+	for (uint32_t i = 0; result == CUDA_SUCCESS && i < launch->attribute_total; ++i) {
+		CUevent event = encode_event(&launch->attributes[i]);
+
+		if (event)
+			result = visit(event, stream);
+	}
+	return result;
+}
+
+static CUresult check_event(CUevent event, struct client_stream *stream)
+{
+	(void)stream;
+	return event_check_launch(event);
+}
+
+static inline CUresult submit_launch(const struct launch *launch, struct client_stream *stream)
+{
+	struct submit submit;
+	CUresult result = submit_begin(stream, FRMPS_OP_LAUNCH, encode_bytes(launch), &submit);
+
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (launch->cooperative)
+		submit.head->flags |= FRMPS_CMD_COOPERATIVE;
+	encode_launch(launch, submit.body);
+	function_launched(launch->function);
+	submit_commit(&submit);
+	return CUDA_SUCCESS;
+}
+
+/* Events that a launch says are to be recorded when its blocks have begun, or say so themselves, at the
+ * earliest: here they are recorded behind it. */
+static CUresult launch_with_events(const struct launch *launch, struct client_stream *stream)
+{
+	CUresult result = each_event(launch, stream, check_event);
+
+	if (result == CUDA_SUCCESS)
+		result = capture_is_on(stream) ? capture_launch(stream, launch)
+					       : submit_launch(launch, stream);
+	return result == CUDA_SUCCESS ? each_event(launch, stream, event_record) : result;
+}
+
 /* Everything in `launch` but the arguments is filled in and its handles are valid. */
 static CUresult launch_checked(
 	struct launch *launch, CUstream handle, bool per_thread, void **params, void **extra)
 {
 	struct client_stream *stream;
-	struct submit submit;
 	CUresult result;
 
 	result = encode_check(launch);
@@ -92,17 +139,9 @@ static CUresult launch_checked(
 		if (result != CUDA_SUCCESS)
 			return result;
 	}
-	if (capture_is_on(stream))
-		return capture_launch(stream, launch);
-	result = submit_begin(stream, FRMPS_OP_LAUNCH, encode_bytes(launch), &submit);
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (launch->cooperative)
-		submit.head->flags |= FRMPS_CMD_COOPERATIVE;
-	encode_launch(launch, submit.body);
-	function_launched(launch->function);
-	submit_commit(&submit);
-	return CUDA_SUCCESS;
+	if (__builtin_expect(launch->event_count, 0))
+		return launch_with_events(launch, stream);
+	return capture_is_on(stream) ? capture_launch(stream, launch) : submit_launch(launch, stream);
 }
 
 /* The context that a launch belongs to: the stream's, for a special one or none the current one (NULL). */

@@ -179,6 +179,8 @@ CUresult params_attribute_set(
 
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (check.event_count) /* of launches alone */
+		return CUDA_ERROR_INVALID_VALUE;
 	if (id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
 		kernel->cooperative = check.cooperative;
 	if (check.attribute_count == 0) /* it is said otherwise, or says nothing */

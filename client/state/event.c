@@ -231,6 +231,16 @@ bool event_is_live(CUevent event)
 	return resolve(event) != NULL;
 }
 
+CUresult event_check_launch(CUevent handle)
+{
+	const struct event *event = resolve(handle);
+
+	if (!event)
+		return CUDA_ERROR_INVALID_HANDLE;
+	return event->shared || !(event->flags & CU_EVENT_DISABLE_TIMING) ? CUDA_ERROR_INVALID_VALUE
+									  : CUDA_SUCCESS;
+}
+
 CUresult event_destroy(CUevent handle)
 {
 	struct event *event = resolve(handle);

@@ -35,6 +35,10 @@ void event_release_context(CUcontext context);
 /** Whether a handle is an event's. */
 bool event_is_live(CUevent event);
 
+/** Whether a launch may record an event: CUDA_ERROR_INVALID_VALUE for one with timing or of several programs.
+ */
+CUresult event_check_launch(CUevent event);
+
 CUresult event_record(CUevent event, struct client_stream *stream);
 
 /** Holds the stream's later commands until the event's latest record is done. No record, nothing to wait for.

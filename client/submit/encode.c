@@ -202,15 +202,39 @@ CUresult encode_arguments(struct launch *launch, void **params, void **extra)
 	return CUDA_SUCCESS;
 }
 
+static bool is_event(CUlaunchAttributeID id)
+{
+	return id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
+	       id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT;
+}
+
+CUevent encode_event(const CUlaunchAttribute *attribute)
+{
+	if (!is_event(attribute->id))
+		return NULL;
+	return attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT
+		       ? attribute->value.programmaticEvent.event
+		       : attribute->value.launchCompletionEvent.event;
+}
+
+/* An event is recorded as cuEventRecord() would, not as a node of a graph. */
+static CUresult check_event(const CUlaunchAttribute *attribute)
+{
+	int flags = attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT
+			    ? attribute->value.programmaticEvent.flags
+			    : attribute->value.launchCompletionEvent.flags;
+
+	return flags == CU_EVENT_RECORD_DEFAULT && encode_event(attribute) ? CUDA_SUCCESS
+									   : CUDA_ERROR_INVALID_VALUE;
+}
+
 /*
- * Attributes whose values are plain data. Events and graph nodes name objects of this process; what a later
- * driver adds could hold anything.
+ * Attributes whose values are plain data. Graph nodes name objects of this process; what a later driver adds
+ * could hold anything.
  */
 static bool is_data(CUlaunchAttributeID id)
 {
 	switch ((int)id) {
-	case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-	case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
 	case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
 	case 15:
 		return false;
@@ -221,6 +245,8 @@ static bool is_data(CUlaunchAttributeID id)
 
 static CUresult check_attribute(const CUlaunchAttribute *attribute)
 {
+	if (is_event(attribute->id))
+		return check_event(attribute);
 	if (!is_data(attribute->id)) {
 		client_log(CLIENT_LOG_ERROR, "launch attribute %d is not supported", (int)attribute->id);
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -232,10 +258,11 @@ static CUresult check_attribute(const CUlaunchAttribute *attribute)
 	return CUDA_SUCCESS;
 }
 
-/* Attributes that say nothing, or that the record says with a flag, are not sent. */
+/* Attributes that say nothing, or that the record says with a flag, are not sent, and events have a record
+ * each. */
 static bool is_sent(CUlaunchAttributeID id)
 {
-	return id != CU_LAUNCH_ATTRIBUTE_IGNORE && id != CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+	return id != CU_LAUNCH_ATTRIBUTE_IGNORE && id != CU_LAUNCH_ATTRIBUTE_COOPERATIVE && !is_event(id);
 }
 
 CUresult encode_attributes(struct launch *launch, const CUlaunchAttribute *attributes, uint32_t count)
@@ -251,6 +278,7 @@ CUresult encode_attributes(struct launch *launch, const CUlaunchAttribute *attri
 			return result;
 		if (attributes[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
 			launch->cooperative = attributes[i].value.cooperative != 0;
+		launch->event_count += is_event(attributes[i].id);
 		if (is_sent(attributes[i].id) && sent++ == FRMPS_ATTRIBUTE_MAX)
 			return CUDA_ERROR_INVALID_VALUE;
 	}

@@ -25,9 +25,10 @@ struct launch {
 	void *const *params;
 	const void *buffer;
 	size_t buffer_bytes;
-	/* Attributes as given, and how many of them go into the record. */
+	/* Attributes as given, how many of them go into the record, and how many are events to be recorded.
+	 */
 	const CUlaunchAttribute *attributes;
-	uint32_t attribute_total, attribute_count;
+	uint32_t attribute_total, attribute_count, event_count;
 };
 
 /** Sizes of grid, block and dynamic shared memory against the kernel and the device. */
@@ -49,6 +50,9 @@ CUresult encode_arguments(struct launch *launch, void **params, void **extra);
  * CUDA_ERROR_INVALID_CLUSTER_SIZE for clusters that the kernel may not have
  */
 CUresult encode_attributes(struct launch *launch, const CUlaunchAttribute *attributes, uint32_t count);
+
+/** The event that an attribute says, or NULL. */
+CUevent encode_event(const CUlaunchAttribute *attribute);
 
 /** One attribute as it goes into records and questions. */
 void encode_attribute(const CUlaunchAttribute *attribute, struct frmps_launch_attribute *ret_attribute);

@@ -1020,6 +1020,73 @@ START_TEST(launches_of_graphs_are_not_captured)
 }
 END_TEST
 
+static CUresult count_up_with(CUstream stream, CUdeviceptr word, CUlaunchAttributeID id, CUevent event)
+{
+	uint32_t one = 1;
+	void *arguments[] = {&word, &one};
+	CUlaunchAttribute attribute = {.id = id};
+	CUlaunchConfig config = {.gridDimX = 1,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = 1,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.hStream = stream,
+		.attrs = &attribute,
+		.numAttrs = 1};
+
+	/* Both attributes have it in the same place. */
+	attribute.value.launchCompletionEvent.event = event;
+	return cuLaunchKernelEx(&config, kernel("count_up"), arguments, NULL);
+}
+
+static const CUlaunchAttributeID event_attributes[] = {
+	CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT};
+
+/* Not before the launch, whose stream waits for a word; captured, it takes a stream along. */
+START_TEST(launches_record_events)
+{
+	CUstream stream, other;
+	CUdeviceptr word, seen;
+	CUevent event, timed;
+	uint32_t *gate;
+	CUgraph graph;
+
+	driver_open();
+	stream = new_stream();
+	other = new_stream();
+	event = new_event();
+	ck_cuda(cuEventCreate(&timed, CU_EVENT_DEFAULT));
+	word = device_words(1, 0);
+	seen = device_words(1, 0);
+	ck_cuda(cuMemHostAlloc((void **)&gate, 64, 0));
+	*gate = 0;
+	ck_assert_int_ne(count_up_with(stream, word, event_attributes[_i], timed), CUDA_SUCCESS);
+	ck_cuda(cuStreamWaitValue32_v2(stream, (CUdeviceptr)(uintptr_t)gate, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	ck_cuda(cuMemsetD32Async(word, 41, 1, stream));
+	ck_cuda(count_up_with(stream, word, event_attributes[_i], event));
+	ck_cuda(cuStreamWaitEvent(other, event, 0));
+	ck_cuda(cuMemsetD32Async(seen, 1, 1, other));
+	ck_assert_int_eq(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+	ck_assert_int_eq(cuStreamQuery(other), CUDA_ERROR_NOT_READY);
+	__atomic_store_n(gate, 1, __ATOMIC_RELEASE);
+	ck_cuda(cuEventSynchronize(event));
+	ck_cuda(cuStreamSynchronize(other));
+	ck_assert_uint_eq(word_at(seen), 1);
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_assert_uint_eq(word_at(word), 42);
+
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(count_up_with(stream, word, event_attributes[_i], event));
+	ck_cuda(cuStreamWaitEvent(other, event, 0));
+	ck_assert_int_eq(status_of(other), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	ck_assert_uint_eq(node_count(graph), 1);
+	run(instantiate(graph), stream);
+	ck_assert_uint_eq(word_at(word), 43);
+}
+END_TEST
+
 /* One that only waits leaves nothing behind that somebody would have to wait for. */
 START_TEST(a_stream_without_work_needs_no_join)
 {
@@ -1523,6 +1590,7 @@ int main(void)
 	tcase_add_test(tests, an_event_is_of_no_use_when_its_capture_is_over);
 	tcase_add_test(tests, what_has_no_place_in_a_capture_ends_it);
 	tcase_add_test(tests, launches_of_graphs_are_not_captured);
+	tcase_add_loop_test(tests, launches_record_events, 0, 2);
 	tcase_add_test(tests, a_stream_without_work_needs_no_join);
 	tcase_add_test(tests, captures_stay_apart);
 	tcase_add_test(tests, modes_say_what_the_thread_may_do);

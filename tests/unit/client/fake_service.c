@@ -14,6 +14,7 @@
 #include "client/state/memory.h"
 #include "client/state/context.h"
 #include "client/state/device.h"
+#include "client/state/event.h"
 #include "client/state/process.h"
 #include "client/state/ranges.h"
 #include "client/state/stream.h"
@@ -314,4 +315,18 @@ void submit_commit(struct submit *submit)
 {
 	(void)submit;
 	++fake.launches;
+}
+
+CUresult event_check_launch(CUevent event)
+{
+	(void)event;
+	return fake.event_code;
+}
+
+CUresult event_record(CUevent event, struct client_stream *of)
+{
+	(void)event;
+	(void)of;
+	++fake.records;
+	return CUDA_SUCCESS;
 }

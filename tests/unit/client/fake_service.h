@@ -65,6 +65,10 @@ struct fake_service {
 	uint32_t body_bytes;
 	CUresult submit_code;
 	bool per_thread;
+
+	/* Events: what a launch may do with one, and how many were recorded behind launches. */
+	CUresult event_code;
+	unsigned records;
 };
 
 extern struct fake_service fake;

@@ -315,7 +315,7 @@ END_TEST
 
 START_TEST(attributes_refused)
 {
-	static const int ids[] = {7, 12, 13, 15, 17, 1000};
+	static const int ids[] = {13, 15, 17, 1000};
 	CUlaunchAttribute attribute = {0};
 
 	for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); ++i) {
@@ -325,6 +325,34 @@ START_TEST(attributes_refused)
 	ck_assert_int_eq(launch_with(NULL, 1), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuLaunchKernelEx(NULL, plain, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(fake.launches, 0);
+}
+END_TEST
+
+/* Not sent, but recorded behind the launch. */
+START_TEST(attributes_are_events)
+{
+	static const CUlaunchAttributeID ids[] = {
+		CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT};
+	CUlaunchAttribute attributes[2] = {{.id = CU_LAUNCH_ATTRIBUTE_PRIORITY}};
+
+	for (unsigned i = 0; i < 2; ++i) {
+		attributes[1] = (CUlaunchAttribute){.id = ids[i]};
+		ck_assert_int_eq(launch_with(attributes, 2), CUDA_ERROR_INVALID_VALUE);
+		/* Both have event and flags in the same places. */
+		attributes[1].value.launchCompletionEvent.event = (CUevent)8;
+		attributes[1].value.launchCompletionEvent.flags = CU_EVENT_RECORD_EXTERNAL;
+		ck_assert_int_eq(launch_with(attributes, 2), CUDA_ERROR_INVALID_VALUE);
+		attributes[1].value.launchCompletionEvent.flags = CU_EVENT_RECORD_DEFAULT;
+		fake.event_code = CUDA_ERROR_INVALID_HANDLE;
+		ck_assert_int_eq(launch_with(attributes, 2), CUDA_ERROR_INVALID_HANDLE);
+		ck_assert_uint_eq(fake.launches, i);
+		fake.event_code = CUDA_SUCCESS;
+		ck_assert_int_eq(launch_with(attributes, 2), CUDA_SUCCESS);
+		ck_assert_uint_eq(fake.launches, i + 1);
+		ck_assert_uint_eq(fake.records, i + 1);
+		ck_assert_uint_eq(record()->attribute_count, 1);
+		arguments();
+	}
 }
 END_TEST
 
@@ -475,6 +503,7 @@ int main(void)
 	tcase_add_test(tcase, default_streams);
 	tcase_add_test(tcase, attributes_copied);
 	tcase_add_test(tcase, attributes_refused);
+	tcase_add_test(tcase, attributes_are_events);
 	tcase_add_test(tcase, attribute_count);
 	tcase_add_test(tcase, clusters);
 	tcase_add_test(tcase, clusters_of_a_kernel);
