@@ -33,6 +33,7 @@ int main()
 	for (auto each : stream)
 		for (int i = 0; i < 5; i++)
 			bump<<<32, 64, 0, each>>>(words, wide, counter);
+	CHECK(cudaGetLastError());
 	std::thread host([&] {
 		for (unsigned i = 0; i < rounds; i++) {
 			__atomic_fetch_add(words + 32, 1u, __ATOMIC_RELAXED); // a word of its own

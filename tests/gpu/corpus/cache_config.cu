@@ -31,6 +31,7 @@ int main()
 		CHECK(cudaDeviceGetCacheConfig(&now));
 		CHECK(cudaFuncSetCacheConfig(rotate, configuration));
 		rotate<<<1, 256>>>(in, out);
+		CHECK(cudaGetLastError());
 		printf("device %d, last value %d\n", (int)now, out.read()[255]);
 	}
 	for (int carve_out : {0, 50, 100, -1}) {
@@ -38,6 +39,7 @@ int main()
 			rotate, cudaFuncAttributePreferredSharedMemoryCarveout, carve_out));
 		CHECK(cudaFuncGetAttributes(&attributes, rotate));
 		rotate<<<1, 256>>>(in, out);
+		CHECK(cudaGetLastError());
 		printf("carve-out %d, first value %d\n", attributes.preferredShmemCarveout, out.read()[0]);
 	}
 	printf("101 percent: %s\n",

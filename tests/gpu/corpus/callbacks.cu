@@ -55,6 +55,7 @@ int main()
 
 			*argument = {i, host + s, &seen[s], &running};
 			put<<<1, 1, 0, stream[s]>>>(device + s, i + s);
+			CHECK(cudaGetLastError());
 			CHECK(cudaMemcpyAsync(
 				host + s, device + s, sizeof(int), cudaMemcpyDeviceToHost, stream[s]));
 			CHECK(cudaLaunchHostFunc(stream[s], host_function, argument));

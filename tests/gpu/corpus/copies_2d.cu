@@ -29,6 +29,7 @@ int main()
 	printf("pitches %zu %zu\n", pitch_a, pitch_b);
 	CHECK(cudaMemcpy2D(a, pitch_a, host.data(), row, row, height, cudaMemcpyHostToDevice));
 	add_coordinates<<<dim3(2, height), 256>>>(a, pitch_a, width, height);
+	CHECK(cudaGetLastError());
 	CHECK(cudaMemset2D(b, pitch_b, 0x11, row + 1000, height));
 	CHECK(cudaMemcpy2D(b, pitch_b, a, pitch_a, row, height, cudaMemcpyDeviceToDevice));
 	CHECK(cudaMemcpy2D(back.data(), row, b, pitch_b, row, height, cudaMemcpyDeviceToHost));

@@ -32,6 +32,7 @@ int main()
 	copy.kind = cudaMemcpyHostToDevice;
 	CHECK(cudaMemcpy3D(&copy));
 	weigh<<<dim3(height, depth), 64>>>(volume, width, height, depth);
+	CHECK(cudaGetLastError());
 	CHECK(cudaMemset3D(second, 0x22, extent));
 	copy = {};
 	copy.srcPtr = volume;

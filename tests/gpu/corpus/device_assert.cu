@@ -5,6 +5,7 @@
 // call returns.
 //
 // compared: errors
+// alone: it faults on purpose
 
 #include "check.h"
 
@@ -61,6 +62,7 @@ int main()
 	unlink(path);
 	buffer<int> device(std::vector<int>(64, 1)); // this process is not touched by any of it
 	insist<<<1, 64>>>(device, 1);
+	CHECK(cudaGetLastError());
 	CHECK(cudaDeviceSynchronize());
 	printf("end\n");
 	return 0;

@@ -70,6 +70,7 @@ int main()
 	CHECK(cudaGetLastError());
 	report("kept", out.read());
 	too_much<<<1, 1>>>(out);
+	CHECK(cudaGetLastError());
 	printf("too much gives nothing: %d\n", out.read()[0]);
 	return 0;
 }

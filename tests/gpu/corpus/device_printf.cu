@@ -47,19 +47,24 @@ int main()
 	printf("host before\n");
 	for (int i = 0; i < 3; i++)
 		greet<<<1, 64>>>(i);
+	CHECK(cudaGetLastError());
 	CHECK(cudaDeviceSynchronize());
 	printf("host between\n");
 	in_order<<<1, 8, 0, stream>>>();
+	CHECK(cudaGetLastError());
 	CHECK(cudaStreamSynchronize(stream));
 	long_line<<<1, 1>>>();
+	CHECK(cudaGetLastError());
 	CHECK(cudaDeviceSynchronize());
 	many<<<1, 1>>>(500);
+	CHECK(cudaGetLastError());
 	int word = 0;
 	buffer<int> device(1);
 	CHECK(cudaMemcpy(&word, device, sizeof(int), cudaMemcpyDeviceToHost));
 	CHECK(cudaDeviceSynchronize());
 	printf("host after\n");
 	greet<<<1, 1>>>(99);
+	CHECK(cudaGetLastError());
 	CHECK(cudaDeviceReset());
 	printf("host at the end\n");
 	return 0;

@@ -3,6 +3,8 @@
 //
 // The device is reset and used again: memory is gone, variables are as at the start, new streams and events
 // work.
+//
+// alone: it compares how much memory is free
 
 #include "check.h"
 
@@ -33,9 +35,11 @@ int main()
 		CHECK(cudaStreamCreate(&stream));
 		CHECK(cudaEventCreate(&event));
 		bump<<<1, 1, 0, stream>>>(out);
+		CHECK(cudaGetLastError());
 		CHECK(cudaMemcpyToSymbolAsync(
 			factor, &large, sizeof(int), 0, cudaMemcpyHostToDevice, stream));
 		bump<<<1, 1, 0, stream>>>(out);
+		CHECK(cudaGetLastError());
 		CHECK(cudaEventRecord(event, stream));
 		CHECK(cudaEventSynchronize(event));
 		CHECK(cudaMemcpy(&value, out, sizeof(int), cudaMemcpyDeviceToHost));

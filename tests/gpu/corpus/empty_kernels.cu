@@ -27,20 +27,24 @@ int main()
 		CHECK(cudaStreamCreateWithFlags(&each, cudaStreamNonBlocking));
 	for (int i = 0; i < 20000; i++)
 		nothing<<<1, 1>>>();
+	CHECK(cudaGetLastError());
 	CHECK(cudaDeviceSynchronize());
 	for (int i = 0; i < 32000; i++)
 		bump<<<1, 1, 0, stream[i % streams]>>>(words + i % streams);
+	CHECK(cudaGetLastError());
 	CHECK(cudaDeviceSynchronize());
 	for (unsigned word : words.read())
 		EXPECT(word == 2000);
 	for (int i = 0; i < 2000; i++) {
 		bump<<<1, 1, 0, stream[0]>>>(words);
+		CHECK(cudaGetLastError());
 		CHECK(cudaEventRecord(event, stream[0]));
 		if (i % 4 == 0)
 			CHECK(cudaEventSynchronize(event));
 	}
 	for (int i = 0; i < 500; i++) {
 		nothing<<<1024, 1024, 0, stream[i % streams]>>>();
+		CHECK(cudaGetLastError());
 		CHECK(cudaStreamSynchronize(stream[i % streams]));
 	}
 	CHECK(cudaDeviceSynchronize());

@@ -31,6 +31,7 @@ int main()
 		printf(", fresh %s", name_of(cudaEventQuery(event)));
 		CHECK(cudaEventSynchronize(event));
 		work<<<1, 1>>>();
+		CHECK(cudaGetLastError());
 		CHECK(cudaEventRecordWithFlags(event, 0, cudaEventRecordDefault));
 		CHECK(cudaEventSynchronize(event));
 		printf(", query %s", name_of(cudaEventQuery(event)));

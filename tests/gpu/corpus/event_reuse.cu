@@ -30,9 +30,11 @@ int main()
 	*(volatile int *)gate = 1;
 	for (int i = 0; i < 1000; i++) {
 		hold<<<1, 1, 0, first>>>(gate, words, i);
+		CHECK(cudaGetLastError());
 		CHECK(cudaEventRecord(event, first));
 		CHECK(cudaStreamWaitEvent(second, event, 0));
 		copy<<<1, 1, 0, second>>>(words, words + 1);
+		CHECK(cudaGetLastError());
 		CHECK(cudaEventRecord(event, second));
 		CHECK(cudaStreamWaitEvent(first, event, 0));
 	}
@@ -46,11 +48,13 @@ int main()
 	CHECK(cudaStreamWaitEvent(second, event, 0));
 	*(volatile int *)gate = 0;
 	hold<<<1, 1, 0, first>>>(gate, words + 2, 5);
+	CHECK(cudaGetLastError());
 	CHECK(cudaEventRecord(event, first));
 	CHECK(cudaStreamSynchronize(second));
 	printf("event: %s\n", name_of(cudaEventQuery(event)));
 	CHECK(cudaStreamWaitEvent(second, event, 0));
 	copy<<<1, 1, 0, second>>>(words + 2, words + 3);
+	CHECK(cudaGetLastError());
 	CHECK(cudaEventDestroy(event)); // pending, and awaited by a stream
 	printf("second: %s\n", name_of(cudaStreamQuery(second)));
 	*(volatile int *)gate = 1;

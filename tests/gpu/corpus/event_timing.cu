@@ -31,11 +31,13 @@ int main()
 		CHECK(cudaEventCreate(&each));
 	hold<<<1, 1, 0, stream>>>(gate);
 	work<<<1, 1, 0, stream>>>();
+	CHECK(cudaGetLastError());
 	CHECK(cudaStreamSynchronize(stream));
 	for (int i = 0; i < 3; i++) {
 		CHECK(cudaEventRecord(event[i], stream));
 		if (i < 2)
 			work<<<1, 1, 0, stream>>>();
+		CHECK(cudaGetLastError());
 	}
 	CHECK(cudaEventSynchronize(event[2]));
 	CHECK(cudaEventElapsedTime(&first, event[0], event[1]));
@@ -50,6 +52,7 @@ int main()
 	printf("never recorded: %s\n", name_of(cudaEventElapsedTime(&none, event[0], never)));
 	*(volatile int *)gate = 0;
 	hold<<<1, 1, 0, stream>>>(gate);
+	CHECK(cudaGetLastError());
 	CHECK(cudaEventRecord(event[3], stream));
 	printf("unfinished: %s\n", name_of(cudaEventElapsedTime(&none, event[0], event[3])));
 	printf("query: %s\n", name_of(cudaEventQuery(event[3])));

@@ -26,6 +26,7 @@ static int end_with(int kind)
 	for (auto &each : stream) {
 		CHECK(cudaStreamCreateWithFlags(&each, cudaStreamNonBlocking));
 		work<<<4, 32, 0, each>>>(word);
+		CHECK(cudaGetLastError());
 		CHECK(cudaMemsetAsync(bulk, 1, 64 << 20, each));
 		CHECK(cudaMemcpyAsync(bulk, source, sizeof(source), cudaMemcpyHostToDevice, each));
 	}
@@ -52,6 +53,7 @@ int main()
 	}
 	buffer<int> word(1);
 	work<<<1, 1>>>(word);
+	CHECK(cudaGetLastError());
 	printf("here %d\n", word.read()[0]);
 	return 0;
 }

@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // After a fault a process resets its device: what the reset returns and what works then, in a child process.
+//
+// alone: it faults on purpose
 
 #include "check.h"
 

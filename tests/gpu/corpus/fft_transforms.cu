@@ -10,22 +10,28 @@
 
 #include <cufft.h>
 
-static void there_and_back(const char *label, cufftHandle plan, int count, cudaStream_t stream)
+/* @same: the last bits are, too, from run to run: not so for small volumes */
+static void there_and_back(
+	const char *label, cufftHandle plan, int count, cudaStream_t stream, bool same = true)
 {
 	std::vector<float> numbers = random_floats(2 * count);
 	buffer<float> data(numbers);
 
 	CHECK(cufftSetStream(plan, stream));
 	CHECK(cufftExecC2C(plan, (cufftComplex *)data.at, (cufftComplex *)data.at, CUFFT_FORWARD));
-	report(label, data.read());
+	std::vector<float> there = data.read();
 	CHECK(cufftExecC2C(plan, (cufftComplex *)data.at, (cufftComplex *)data.at, CUFFT_INVERSE));
 	std::vector<float> back = data.read();
-	report(label, back);
+	if (same) {
+		report(label, there);
+		report(label, back);
+	}
 	CHECK(cufftDestroy(plan));
 	/* What came back is the input times the number of elements of one transform. */
 	double scale = (double)back[0] / numbers[0];
 	for (size_t i = 0; i < back.size(); i++)
 		EXPECT(back[i] / scale > numbers[i] - 1e-4 && back[i] / scale < numbers[i] + 1e-4);
+	printf("%s of %d comes back\n", label, count);
 }
 
 int main()
@@ -45,7 +51,7 @@ int main()
 	CHECK(cufftPlan2d(&plan, 96, 128, CUFFT_C2C));
 	there_and_back("plane", plan, 96 * 128, stream);
 	CHECK(cufftPlan3d(&plan, 32, 16, 20, CUFFT_C2C));
-	there_and_back("volume", plan, 32 * 16 * 20, stream);
+	there_and_back("volume", plan, 32 * 16 * 20, stream, false);
 	CHECK(cufftPlanMany(&plan, 1, sizes, nullptr, 1, 100, nullptr, 1, 100, CUFFT_C2C, 77));
 	there_and_back("batch", plan, 7700, stream);
 	CHECK(cufftPlan2d(&plan, 1024, 64, CUFFT_R2C));

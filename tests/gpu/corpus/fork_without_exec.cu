@@ -16,6 +16,7 @@ static int use(int by)
 
 	for (int i = 0; i < by; i++)
 		bump<<<1, 32>>>(word);
+	CHECK(cudaGetLastError());
 	printf("bumped %d\n", word.read()[0]);
 	return by;
 }
@@ -45,8 +46,10 @@ int main()
 		in_child([] { return 12; })); // a child that does nothing with CUDA, and its exit
 	buffer<int> word(1);
 	bump<<<1, 32>>>(word);
+	CHECK(cudaGetLastError());
 	printf("status %d\n", in_child([&] { return use_after(&word); }));
 	bump<<<1, 32>>>(word);
+	CHECK(cudaGetLastError());
 	printf("here %d\n", word.read()[0]);
 	EXPECT(word.read()[0] == 64);
 	return 0;

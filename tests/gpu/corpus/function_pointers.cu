@@ -58,6 +58,7 @@ int main()
 	CHECK(cudaMemcpyFromSymbol(operations, table, sizeof(operations)));
 	apply<<<1, 96>>>(data, operations[2], 3.0f);
 	apply<<<1, 96>>>(data, operations[0], 10.0f);
+	CHECK(cudaGetLastError());
 	for (int i = 0; i < 30; i++)
 		steps.push_back({operations[i % 2], (float)i});
 	buffer<step> program(steps);

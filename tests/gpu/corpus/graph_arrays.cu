@@ -42,6 +42,7 @@ int main()
 	CHECK(cudaMemcpy2DToArrayAsync(
 		first, 0, 0, pinned, row, row, height, cudaMemcpyHostToDevice, stream));
 	scale<<<height, width, 0, stream>>>(texture, out, width);
+	CHECK(cudaGetLastError());
 	CHECK(cudaMemcpy2DToArrayAsync(
 		second, 0, 0, out, row, row, height, cudaMemcpyDeviceToDevice, stream));
 	CHECK(cudaMemcpy2DFromArrayAsync(

@@ -55,6 +55,7 @@ int main()
 	CHECK(cudaEventCreate(&captured));
 	CHECK(cudaEventRecord(event, other));
 	step<<<1, 128, 0, stream>>>(words, 1, count);
+	CHECK(cudaGetLastError());
 	CHECK(cudaStreamSynchronize(stream));
 
 	for (auto mode : modes) {
@@ -64,6 +65,7 @@ int main()
 		CHECK(cudaMemcpyAsync(words, source.data(), words.bytes(), cudaMemcpyHostToDevice, stream));
 		for (unsigned round = 0; round < 10; round++)
 			step<<<1, 128, 0, stream>>>(words, round, count);
+		CHECK(cudaGetLastError());
 		CHECK(cudaMemcpyAsync(copy, words, words.bytes(), cudaMemcpyDeviceToDevice, stream));
 		CHECK(cudaMemsetAsync(words, 0, words.bytes(), stream));
 		CHECK(cudaMemcpyAsync(host.data(), copy, words.bytes(), cudaMemcpyDeviceToHost, stream));

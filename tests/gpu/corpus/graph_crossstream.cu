@@ -37,12 +37,14 @@ int main()
 
 	CHECK(cudaStreamBeginCapture(streams[0], cudaStreamCaptureModeThreadLocal));
 	append<<<1, 1, 0, streams[0]>>>(hashes + branches, 11);
+	CHECK(cudaGetLastError());
 	CHECK(cudaEventRecord(fork, streams[0]));
 	for (int i = 1; i < branches; i++)
 		CHECK(cudaStreamWaitEvent(streams[i], fork, 0));
 	for (int i = 0; i < branches; i++)
 		for (int j = 0; j <= i; j++)
 			append<<<1, 1, 0, streams[i]>>>(hashes + i, 100 * i + j);
+	CHECK(cudaGetLastError());
 	for (int i = 1; i < branches; i++) {
 		CHECK(cudaEventRecord(joined[i], streams[i]));
 		CHECK(cudaStreamWaitEvent(streams[0], joined[i], 0));
@@ -51,6 +53,7 @@ int main()
 	printf("status %d, next node waits for %zu\n", (int)status, count);
 	for (int i = 0; i + 1 < branches; i++)
 		join<<<1, 1, 0, streams[0]>>>(hashes + branches, hashes + i, hashes + i + 1);
+	CHECK(cudaGetLastError());
 	CHECK(cudaStreamIsCapturing(streams[1], &status));
 	printf("joined stream %d", (int)status);
 	CHECK(cudaStreamEndCapture(streams[0], &graph));
@@ -70,6 +73,7 @@ int main()
 		CHECK(cudaEventRecord(joined[0], streams[i % branches]));
 		CHECK(cudaStreamWaitEvent(third, joined[0], 0));
 		append<<<1, 1, 0, third>>>(hashes + branches, i);
+		CHECK(cudaGetLastError());
 		CHECK(cudaEventRecord(fork, third));
 		for (int j = 0; j < branches; j++)
 			CHECK(cudaStreamWaitEvent(streams[j], fork, 0));

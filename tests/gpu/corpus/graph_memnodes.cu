@@ -38,10 +38,12 @@ int main()
 	CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
 	CHECK(cudaMallocAsync(&a, count * sizeof(unsigned), stream));
 	write<<<32, 128, 0, stream>>>(a, 1, count);
+	CHECK(cudaGetLastError());
 	CHECK(cudaMallocAsync(&b, count * sizeof(unsigned), stream));
 	CHECK(cudaMemcpyAsync(b, a, count * sizeof(unsigned), cudaMemcpyDeviceToDevice, stream));
 	CHECK(cudaFreeAsync(a, stream));
 	fold<<<32, 128, 0, stream>>>(out, b, count);
+	CHECK(cudaGetLastError());
 	CHECK(cudaFreeAsync(b, stream));
 	CHECK(cudaStreamEndCapture(stream, &graph));
 	CHECK(cudaGraphGetNodes(graph, nullptr, &nodes));
@@ -77,6 +79,7 @@ int main()
 	for (int i = 0; i < 2; i++) {
 		CHECK(cudaGraphLaunch(exec, stream));
 		fold<<<32, 128, 0, stream>>>(out, (unsigned *)params.dptr, count);
+		CHECK(cudaGetLastError());
 		CHECK(cudaStreamSynchronize(stream));
 		report("outlives", out.read());
 		printf("again while it is there: %s\n", name_of(cudaGraphLaunch(exec, stream)));

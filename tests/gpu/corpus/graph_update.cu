@@ -26,6 +26,7 @@ static cudaGraph_t capture(cudaStream_t stream, float *data, int steps, float fa
 			shift<<<16, 64, 0, stream>>>(data, factor, count);
 		else
 			scale<<<16, 64, 0, stream>>>(data, factor, count);
+	CHECK(cudaGetLastError());
 	CHECK(cudaStreamEndCapture(stream, &graph));
 	return graph;
 }

@@ -59,6 +59,7 @@ int main()
 		fill(host);
 		CHECK(cudaHostGetDevicePointer(&seen, host, 0));
 		twice<<<64, 256, 0, stream>>>(seen, words);
+		CHECK(cudaGetLastError());
 		CHECK(cudaStreamSynchronize(stream));
 		CHECK(cudaHostGetFlags(&got, host));
 		printf("flags %u: %llu, write-combined %d\n", flag, (unsigned long long)sum(host),
@@ -75,6 +76,7 @@ int main()
 	CHECK(cudaLaunchHostFunc(stream, fill, odd));
 	CHECK(cudaMemcpyAsync(device, odd, words * 4, cudaMemcpyHostToDevice, stream));
 	twice<<<64, 256, 0, stream>>>(device, words);
+	CHECK(cudaGetLastError());
 	CHECK(cudaMemcpyAsync(odd, device, words * 4, cudaMemcpyDeviceToHost, stream));
 	CHECK(cudaMemcpyAsync(device, odd, words * 2, cudaMemcpyHostToDevice, stream));
 	CHECK(cudaStreamSynchronize(stream));
@@ -94,6 +96,7 @@ int main()
 	CHECK(cudaHostRegister(pages, words * 4, cudaHostRegisterMapped));
 	CHECK(cudaHostGetDevicePointer(&seen, pages, 0));
 	twice<<<64, 256, 0, stream>>>(seen, words);
+	CHECK(cudaGetLastError());
 	CHECK(cudaMemcpyAsync(device, pages, words * 4, cudaMemcpyHostToDevice, stream));
 	CHECK(cudaStreamSynchronize(stream));
 	printf("mapped %llu\n", (unsigned long long)sum(pages));

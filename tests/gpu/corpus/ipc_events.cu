@@ -61,6 +61,7 @@ int main(int argc, char **argv)
 	CHECK(cudaIpcGetEventHandle(&m.event, event));
 	*(volatile int *)gate = 0;
 	hold<<<1, 1, 0, stream>>>(gate, word);
+	CHECK(cudaGetLastError());
 	CHECK(cudaEventRecord(event, stream));
 	fflush(stdout);
 	pid_t child = fork();

@@ -28,6 +28,7 @@ static int other_process(const char *text, uint32_t by)
 	}
 	CHECK(cudaIpcOpenMemHandle((void **)&data, handle, cudaIpcMemLazyEnablePeerAccess));
 	change<<<64, 256>>>(data, count, by);
+	CHECK(cudaGetLastError());
 	CHECK(cudaMemcpy(&first, data, 4, cudaMemcpyDeviceToHost));
 	printf("the other process: first %u\n", first);
 	CHECK(cudaIpcCloseMemHandle(data));

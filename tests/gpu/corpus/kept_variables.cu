@@ -61,6 +61,7 @@ int main()
 	buffer<unsigned> out(2);
 	for (int i = 0; i < 300; i++) {
 		count<<<1, 1>>>();
+		CHECK(cudaGetLastError());
 		CHECK(cudaDeviceSynchronize());
 		if (i == 100)
 			EXPECT(write(orders[1], "!", 1) == 1);
@@ -69,6 +70,7 @@ int main()
 			std::this_thread::sleep_for(std::chrono::milliseconds(25));
 	}
 	read<<<1, 1>>>(out);
+	CHECK(cudaGetLastError());
 	report("kept", out.read());
 	EXPECT(waitpid(child, &status, 0) == child);
 	printf("the other's status %d\n", status_of(status));

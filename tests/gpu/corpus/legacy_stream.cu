@@ -28,6 +28,7 @@ int main()
 	*(volatile int *)gate = 1;
 	hold<<<1, 1, 0, blocking>>>(gate, chain); // every kernel is loaded before one waits
 	follow<<<1, 1, 0, apart>>>(alone, alone + 1);
+	CHECK(cudaGetLastError());
 	CHECK(cudaDeviceSynchronize());
 	*(volatile int *)gate = 0;
 
@@ -35,6 +36,7 @@ int main()
 	follow<<<1, 1>>>(chain, chain + 1);
 	follow<<<1, 1, 0, second>>>(chain + 1, chain + 2);
 	follow<<<1, 1, 0, apart>>>(alone, alone + 1);
+	CHECK(cudaGetLastError());
 	CHECK(cudaStreamSynchronize(apart));
 	printf("held: %s\n", name_of(cudaStreamQuery(blocking)));
 	printf("legacy: %s\n", name_of(cudaStreamQuery(0)));

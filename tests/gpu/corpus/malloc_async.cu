@@ -34,9 +34,11 @@ int main()
 		CHECK(cudaMallocAsync(&data, count * sizeof(int), first));
 		fill<<<32, 256, 0, first>>>(data, count, round);
 		add_up<<<32, 256, 0, first>>>(data, count, sum);
+		CHECK(cudaGetLastError());
 		CHECK(cudaEventRecord(ready, first));
 		CHECK(cudaStreamWaitEvent(second, ready, 0));
 		add_up<<<32, 256, 0, second>>>(data, count, sum + 1);
+		CHECK(cudaGetLastError());
 		if (round % 2) {
 			CHECK(cudaFreeAsync(data, second));
 		} else {

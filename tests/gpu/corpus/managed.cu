@@ -59,6 +59,7 @@ int main()
 		data[i] = i;
 	for (int round = 0; round < 3; round++) {
 		add_one<<<64, 256>>>(data, words);
+		CHECK(cudaGetLastError());
 		CHECK(cudaDeviceSynchronize());
 		data[round] += 1000;
 	}
@@ -74,8 +75,10 @@ int main()
 	*total = 5;
 	*counter = 7;
 	walk<<<1, 1>>>(list, total);
+	CHECK(cudaGetLastError());
 	CHECK(cudaDeviceSynchronize());
 	count_up<<<100, 128>>>(counter);
+	CHECK(cudaGetLastError());
 	CHECK(cudaDeviceSynchronize());
 	printf("list %llu %u, counter %u\n", *total, list[nodes - 1].value, *counter);
 
@@ -108,6 +111,7 @@ int main()
 	printf("preferred by some %d\n", value);
 	CHECK(cudaMemPrefetchAsync(data, words * 4, device, 0, nullptr));
 	add_one<<<64, 256>>>(data, words);
+	CHECK(cudaGetLastError());
 	CHECK(cudaDeviceSynchronize());
 	printf("after prefetch %u %u\n", data[0], data[words - 1]);
 	printf("not managed: %s\n", cudaGetErrorName(cudaMemPrefetchAsync(plain, 4096, device, 0, nullptr)));

@@ -30,6 +30,7 @@ int main()
 
 	for (int i = 0; i < 50; i++)
 		multiply<16><<<dim3(n / 16, n / 16), dim3(16, 16)>>>(device_a, device_b, device_c, n);
+	CHECK(cudaGetLastError());
 	c = device_c.read();
 	for (int row = 0; row < n; row += 7)
 		for (int column = 0; column < n; column += 5) {
@@ -41,6 +42,7 @@ int main()
 		}
 	report("tile 16", c);
 	multiply<32><<<dim3(n / 32, n / 32), dim3(32, 32)>>>(device_a, device_b, device_c, n);
+	CHECK(cudaGetLastError());
 	report("tile 32", device_c.read());
 	return 0;
 }

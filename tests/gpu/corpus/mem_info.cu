@@ -3,6 +3,8 @@
 //
 // Free and total memory: they follow allocation and freeing, and an allocation beyond them is refused and
 // does no harm.
+//
+// alone: it compares how much memory is free
 
 #include "check.h"
 

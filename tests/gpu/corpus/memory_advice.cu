@@ -27,6 +27,7 @@ int main()
 		CHECK(cudaMemAdvise(data, count * sizeof(int), each, device));
 		CHECK(cudaMemPrefetchAsync(data, count * sizeof(int), device, 0, 0));
 		add<<<64, 256>>>(data, count, (int)each);
+		CHECK(cudaGetLastError());
 		CHECK(cudaMemPrefetchAsync(data, count * sizeof(int), host, 0, 0));
 		CHECK(cudaDeviceSynchronize());
 		model += (int)each + 1;

@@ -4,6 +4,8 @@
 // Programs that start beside another one whose kernel does not end: they must load their code and compute all
 // the same. This program runs itself as the other one, whose kernel ends when it is told to through pinned
 // memory, or by itself after a while. (A kernel that fills the device leaves newcomers no time natively.)
+//
+// alone: its kernel runs until it is told to end
 
 #include "check.h"
 
@@ -116,12 +118,14 @@ static int newcomer(uint32_t seed)
 	buffer<unsigned long long> sum(1);
 
 	mix<<<256, 256>>>(data, count, seed);
+	CHECK(cudaGetLastError());
 	CHECK(cudaDeviceSynchronize());
 	fprintf(stderr, "newcomer %u: its first kernel has ended after %llu ms\n", seed,
 		(unsigned long long)(now_ms() - begin));
 	for (uint32_t round = 0; round < 20; round++)
 		mix<<<256, 256>>>(data, count, round);
 	fold<<<256, 256>>>(data, count, sum);
+	CHECK(cudaGetLastError());
 	printf("newcomer %u: sum %llu\n", seed, sum.read()[0]);
 	report("data", data.read());
 	fflush(stdout);

@@ -35,6 +35,7 @@ int main()
 		unsigned long long id;
 
 		bump<<<1, 32, 0, each.stream>>>(words);
+		CHECK(cudaGetLastError());
 		CHECK(cudaMemsetAsync(words + 1, 1, 4, each.stream));
 		CHECK(cudaMemcpyAsync(words + 2, words, 4, cudaMemcpyDeviceToDevice, each.stream));
 		CHECK(cudaMemcpyAsync(&back, words + 2, 4, cudaMemcpyDeviceToHost, each.stream));

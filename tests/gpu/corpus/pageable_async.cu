@@ -29,6 +29,7 @@ int main()
 		CHECK(cudaMemcpyAsync(device, source.data(), size, cudaMemcpyHostToDevice, stream));
 		memset(source.data(), 0xee, size);
 		flip<<<64, 256, 0, stream>>>(device, size);
+		CHECK(cudaGetLastError());
 		CHECK(cudaMemcpyAsync(back.data(), device, size, cudaMemcpyDeviceToHost, stream));
 		CHECK(cudaStreamSynchronize(stream));
 		for (size_t i = 0; i < size; i++)

@@ -30,6 +30,7 @@ int main()
 	opened = gate + 1;
 	hold<<<1, 1>>>(gate, opened); // both kernels are loaded before one waits
 	scale<<<1, 64>>>(mine, 1);
+	CHECK(cudaGetLastError());
 	CHECK(cudaDeviceSynchronize());
 	*(volatile int *)gate = 0;
 	*opened = 0;
@@ -39,6 +40,7 @@ int main()
 	});
 	holder.join();
 	scale<<<1, 64>>>(mine, 7);
+	CHECK(cudaGetLastError());
 	CHECK(cudaStreamSynchronize(0));
 	printf("mine finished, the other waits: %s\n", *(volatile int *)opened == 0 ? "yes" : "no");
 	*(volatile int *)gate = 1;
@@ -47,10 +49,14 @@ int main()
 	/* The legacy stream waits for those of all threads, and they for it. */
 	std::vector<std::thread> threads;
 	for (int by = 2; by < 5; by++)
-		threads.emplace_back([&, by] { scale<<<1, 64, 0, cudaStreamLegacy>>>(shared, by); });
+		threads.emplace_back([&, by] {
+			scale<<<1, 64, 0, cudaStreamLegacy>>>(shared, by);
+			CHECK(cudaGetLastError());
+		});
 	for (auto &thread : threads)
 		thread.join();
 	scale<<<1, 64, 0, cudaStreamPerThread>>>(shared, 5);
+	CHECK(cudaGetLastError());
 	CHECK(cudaStreamSynchronize(cudaStreamPerThread));
 	printf("shared %d\n", shared.read()[63]);
 	CHECK(cudaFreeHost(gate));

@@ -30,6 +30,7 @@ int main()
 			memcpy(host, model.data(), size);
 			CHECK(cudaMemcpyAsync(device, host, size, cudaMemcpyHostToDevice));
 			twice<<<32, 256>>>(device, size / 4);
+			CHECK(cudaGetLastError());
 			CHECK(cudaMemcpyAsync(host, device, size, cudaMemcpyDeviceToHost));
 			CHECK(cudaStreamSynchronize(0));
 			memcpy(back.data(), host, size);

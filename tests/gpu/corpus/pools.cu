@@ -66,6 +66,7 @@ int main()
 			CHECK(cudaMallocAsync(&memory, count * 4, stream[i]));
 			fill<<<64, 256, 0, stream[i]>>>(memory, round + i, count);
 			add<<<64, 256, 0, stream[i]>>>(memory, count, totals + i);
+			CHECK(cudaGetLastError());
 			CHECK(cudaFreeAsync(memory, stream[i]));
 		}
 	CHECK(cudaDeviceSynchronize());
@@ -93,6 +94,7 @@ int main()
 	printf("current is own %d\n", seen == own);
 	CHECK(cudaMallocAsync(&second, 4096, stream[0]));
 	fill<<<64, 256, 0, stream[0]>>>(memory, 7, words);
+	CHECK(cudaGetLastError());
 	CHECK(cudaMemcpyAsync(second, memory, 4096, cudaMemcpyDeviceToDevice, stream[0]));
 	uint32_t word;
 	CHECK(cudaMemcpyAsync(&word, second + 1023, 4, cudaMemcpyDeviceToHost, stream[0]));

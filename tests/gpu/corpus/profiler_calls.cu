@@ -20,6 +20,7 @@ int main()
 	for (int i = 0; i < 3; i++) {
 		printf("start %s", name_of(cudaProfilerStart()));
 		bump<<<1, 32>>>(word);
+		CHECK(cudaGetLastError());
 		printf(", stop %s", name_of(cudaProfilerStop()));
 		printf(", stop %s\n", name_of(cudaProfilerStop()));
 	}

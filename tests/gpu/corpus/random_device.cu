@@ -47,6 +47,7 @@ template <class State> static void run(const char *label)
 	buffer<float> out(blocks * threads);
 
 	start<<<blocks, threads>>>(state.at);
+	CHECK(cudaGetLastError());
 	for (int round = 0; round < 4; round++)
 		throw_darts<<<blocks, threads>>>(state.at, inside.at, darts);
 	walk<<<blocks, threads>>>(state.at, out.at);

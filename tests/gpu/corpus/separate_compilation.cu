@@ -27,6 +27,7 @@ int main()
 	EXPECT(data.read()[31] == 1016);
 	CHECK(cudaMemcpyToSymbol(shared_factor, &factor, sizeof(factor)));
 	own_kernel<<<1, 32>>>(data);
+	CHECK(cudaGetLastError());
 	printf("value %d\n", data.read()[0]);
 	CHECK(cudaMemcpyFromSymbol(&counter, shared_counter, sizeof(counter)));
 	printf("counter %d\n", counter);

@@ -36,6 +36,7 @@ int main()
 	CHECK(cudaEventCreateWithFlags(&event, cudaEventBlockingSync | cudaEventDisableTiming));
 	for (unsigned i = 1; i <= 1000; i++) {
 		work<<<1, 1>>>(word);
+		CHECK(cudaGetLastError());
 		if (i % 3 == 0) {
 			CHECK(cudaEventRecord(event));
 			CHECK(cudaEventSynchronize(event));

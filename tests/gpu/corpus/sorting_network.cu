@@ -58,6 +58,7 @@ int main()
 		places[i] = i;
 	buffer<uint32_t> key(words), value(places);
 	near_steps<<<count / span, span / 2>>>(key, value, 2, span, span / 2);
+	CHECK(cudaGetLastError());
 	for (int size = 2 * span; size <= count; size *= 2) {
 		for (int distance = size / 2; distance >= span; distance /= 2)
 			far_step<<<count / 512, 256>>>(key, value, size, distance);

@@ -3,6 +3,8 @@
 //
 // Faults of kernels, each in a process of its own: what the waits and all later calls return. This process
 // goes on unharmed.
+//
+// alone: it faults on purpose
 
 #include "check.h"
 
@@ -36,6 +38,7 @@ static int fault(int kind)
 	CHECK(cudaStreamCreate(&stream));
 	CHECK(cudaEventCreate(&event));
 	right<<<1, 1, 0, stream>>>(word);
+	CHECK(cudaGetLastError());
 	CHECK(cudaStreamSynchronize(stream));
 	if (kind == 0)
 		far_away<<<1, 1, 0, stream>>>(word);
@@ -65,6 +68,7 @@ int main()
 		printf("status %d\n", in_child([=] { return fault(kind); }));
 	buffer<int> word(1);
 	right<<<1, 1>>>(word);
+	CHECK(cudaGetLastError());
 	printf("here %d\n", word.read()[0]);
 	return 0;
 }

@@ -33,6 +33,7 @@ int main()
 	CHECK(cudaStreamSetAttribute(first, cudaStreamAttributeAccessPolicyWindow, &value));
 	for (int i = 0; i < 20; i++)
 		touch<<<64, 256, 0, first>>>(data, count);
+	CHECK(cudaGetLastError());
 	CHECK(cudaStreamGetAttribute(first, cudaStreamAttributeAccessPolicyWindow, &back));
 	printf("window at the buffer: %s, %zu bytes, ratio %g, %d %d\n",
 		back.accessPolicyWindow.base_ptr == data.at ? "yes" : "no", back.accessPolicyWindow.num_bytes,
@@ -52,6 +53,7 @@ int main()
 	CHECK(cudaStreamGetAttribute(first, cudaStreamAttributePriority, &back));
 	printf("priority %d\n", back.priority);
 	touch<<<64, 256, 0, first>>>(data, count);
+	CHECK(cudaGetLastError());
 	CHECK(cudaStreamSynchronize(first));
 	printf("touched %d\n", data.read()[count - 1]);
 	value.accessPolicyWindow.num_bytes = (size_t)1 << 40;

@@ -19,6 +19,7 @@ int main()
 	CHECK(cudaHostAlloc(&gate, sizeof(int), cudaHostAllocMapped));
 	*(volatile int *)gate = 1;
 	hold<<<1, 1>>>(gate, word);
+	CHECK(cudaGetLastError());
 	CHECK(cudaDeviceSynchronize());
 	*(volatile int *)gate = 0;
 	for (int i = 0; i < 10; i++) {
@@ -26,6 +27,7 @@ int main()
 
 		CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 		hold<<<1, 1, 0, stream>>>(gate, word);
+		CHECK(cudaGetLastError());
 		CHECK(cudaStreamDestroy(stream));
 	}
 	printf("all destroyed\n");
@@ -38,6 +40,7 @@ int main()
 
 		CHECK(cudaStreamCreate(&stream));
 		hold<<<1, 1, 0, stream>>>(gate, word);
+		CHECK(cudaGetLastError());
 		CHECK(cudaStreamDestroy(stream));
 	}
 	CHECK(cudaDeviceSynchronize());

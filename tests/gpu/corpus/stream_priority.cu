@@ -27,6 +27,7 @@ int main()
 		printf("asked %d, got %d, flags %u\n", asked, priority, flags);
 		for (int i = 0; i < 20; i++)
 			bump<<<3, 32, 0, stream>>>(word);
+		CHECK(cudaGetLastError());
 		CHECK(cudaStreamSynchronize(stream));
 		CHECK(cudaStreamDestroy(stream));
 	}

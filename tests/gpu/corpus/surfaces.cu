@@ -77,11 +77,13 @@ int main()
 		&volume, &ints, make_cudaExtent(side, side, side), cudaArraySurfaceLoadStore));
 	surface = surface_of(volume);
 	use_3d<<<dim3(side, side), side>>>(surface, cells, side);
+	CHECK(cudaGetLastError());
 	report("volume", cells.read());
 	CHECK(cudaDestroySurfaceObject(surface));
 	CHECK(cudaMallocArray(&line, &bytes, 200, 0, cudaArraySurfaceLoadStore));
 	surface = surface_of(line);
 	write_1d<<<1, 200>>>(surface);
+	CHECK(cudaGetLastError());
 	CHECK(cudaMemcpy2DFromArray(row.data(), 200, line, 0, 0, 200, 1, cudaMemcpyDeviceToHost));
 	report("line", row);
 	CHECK(cudaDestroySurfaceObject(surface));

@@ -30,6 +30,7 @@ int main()
 	int value;
 
 	use<<<1, 16>>>(out);
+	CHECK(cudaGetLastError());
 	report("first values", out.read());
 	for (int i = 0; i < 1000; i++)
 		ramp[i] = i * i;
@@ -38,6 +39,7 @@ int main()
 	CHECK(cudaStreamCreate(&stream));
 	CHECK(cudaMemcpyToSymbolAsync(table, source.at, 16, 40, cudaMemcpyDeviceToDevice, stream));
 	use<<<1, 16, 0, stream>>>(out);
+	CHECK(cudaGetLastError());
 	CHECK(cudaMemcpyFromSymbolAsync(back.data(), table, 4000, 0, cudaMemcpyDeviceToHost, stream));
 	CHECK(cudaStreamSynchronize(stream));
 	report("changed", out.read());
@@ -53,6 +55,7 @@ int main()
 	CHECK(cudaGetSymbolAddress(&address, weights));
 	CHECK(cudaMemset(address, 0, size));
 	use<<<1, 16>>>(out);
+	CHECK(cudaGetLastError());
 	report("zeroed", out.read());
 	printf("too far: %s\n", name_of(cudaMemcpyToSymbol(weights, some, sizeof(some), 61)));
 	printf("no symbol: %s\n", name_of(cudaGetSymbolSize(&size, some)));

@@ -12,6 +12,8 @@ using barrier = cuda::barrier<cuda::thread_scope_block>;
 namespace cde = cuda::device::experimental;
 
 const int tile = 32;
+/* Where a tile begins in memory has to be a multiple of 16 bytes; elsewhere it is an illegal instruction. */
+const int shift = 4;
 
 __global__ void shift_tiles(const __grid_constant__ CUtensorMap in, const __grid_constant__ CUtensorMap out)
 {
@@ -26,7 +28,7 @@ __global__ void shift_tiles(const __grid_constant__ CUtensorMap in, const __grid
 	}
 	__syncthreads();
 	if (threadIdx.x == 0) {
-		cde::cp_async_bulk_tensor_2d_global_to_shared(part, &in, x - 3, y + 5, arrived);
+		cde::cp_async_bulk_tensor_2d_global_to_shared(part, &in, x - shift, y + 5, arrived);
 		token = cuda::device::barrier_arrive_tx(arrived, 1, sizeof(part));
 	} else {
 		token = arrived.arrive();
@@ -70,8 +72,9 @@ int main()
 	result = target.read();
 	for (int y = 0; y < height; y++)
 		for (int x = 0; x < pitch; x++) {
-			bool inside = x >= 3 && y + 5 < height; // what is outside the tensor reads as zero
-			int model = x >= width ? 0 : 1000000 + (inside ? (y + 5) * pitch + x - 3 : 0);
+			bool inside =
+				x >= shift && y + 5 < height; // what is outside the tensor reads as zero
+			int model = x >= width ? 0 : 1000000 + (inside ? (y + 5) * pitch + x - shift : 0);
 
 			EXPECT(result[y * pitch + x] == model);
 		}

@@ -61,6 +61,7 @@ int main()
 	description = {};
 	CHECK(cudaCreateTextureObject(&texture, &resource, &description, nullptr));
 	gather<<<height, width>>>(texture, out, width);
+	CHECK(cudaGetLastError());
 	report("gathered", out.read());
 	CHECK(cudaDestroyTextureObject(texture));
 	CHECK(cudaFreeArray(array));

@@ -58,6 +58,7 @@ int main()
 	buffer<int4> wide(vectors), wide_out(count / 4);
 	texture = linear(device, cudaReadModeElementType);
 	fetch<<<(count + 255) / 256, 256>>>(texture, out.at, count);
+	CHECK(cudaGetLastError());
 	std::vector<float> back = out.read();
 	for (int i = 0; i < count; i++)
 		EXPECT(back[i] == numbers[count - 1 - i]);
@@ -65,10 +66,12 @@ int main()
 	CHECK(cudaDestroyTextureObject(texture));
 	texture = linear(small, cudaReadModeNormalizedFloat);
 	fetch<<<(count + 255) / 256, 256>>>(texture, out.at, count);
+	CHECK(cudaGetLastError());
 	report("normalized bytes", out.read());
 	CHECK(cudaDestroyTextureObject(texture));
 	texture = linear(wide, cudaReadModeElementType);
 	fetch<<<(count + 1023) / 1024, 256>>>(texture, wide_out.at, count / 4);
+	CHECK(cudaGetLastError());
 	report("vectors", wide_out.read());
 	CHECK(cudaDestroyTextureObject(texture));
 
@@ -85,6 +88,7 @@ int main()
 	description.filterMode = cudaFilterModeLinear;
 	CHECK(cudaCreateTextureObject(&texture, &resource, &description, nullptr));
 	sample<<<dim3(1, height), 256>>>(texture, out, width, height);
+	CHECK(cudaGetLastError());
 	report("filtered rows", out.read());
 	CHECK(cudaDestroyTextureObject(texture));
 	CHECK(cudaFree(rows));

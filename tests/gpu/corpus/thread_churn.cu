@@ -29,6 +29,7 @@ int main()
 
 				CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
 				bump<<<1, 32>>>(sum, number);
+				CHECK(cudaGetLastError());
 				CHECK(cudaMemcpyAsync(cells + number, &number, 4, cudaMemcpyHostToDevice));
 				CHECK(cudaEventRecord(event));
 				CHECK(cudaEventSynchronize(event));

@@ -34,6 +34,7 @@ int main()
 				bump<<<2, 32, 0, shared>>>(sums, by);
 				bump<<<2, 32, 0, own>>>(sums + 1, by);
 				bump<<<2, 32>>>(sums + 2, by);
+				CHECK(cudaGetLastError());
 				if (i % 10)
 					continue;
 				CHECK(cudaMalloc(&word, sizeof(int)));

@@ -45,9 +45,11 @@ int main()
 			for (int x = 0; x < width; x++)
 				model[x * height + y] = matrix[y * width + x];
 		plainly<<<grid, block>>>(in, out, width, height);
+		CHECK(cudaGetLastError());
 		EXPECT(out.read() == model);
 		CHECK(cudaMemset(out, 0, out.bytes()));
 		in_tiles<<<grid, block>>>(in, out, width, height);
+		CHECK(cudaGetLastError());
 		EXPECT(out.read() == model);
 		report("transposed", model);
 	}

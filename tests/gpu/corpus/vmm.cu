@@ -105,6 +105,7 @@ int main()
 		DRIVER(p_cuMemRelease(handle));
 	}
 	fill<<<64, 256>>>((uint32_t *)segment, 3, 8 * grain / 4);
+	RUNTIME(cudaGetLastError());
 	printf("segment %llu\n", (unsigned long long)sum(segment, 8 * grain));
 	RUNTIME(cudaMemcpy((void *)(segment + 4 * grain + 256), (void *)(segment + 256), 3 * grain,
 		cudaMemcpyDeviceToDevice));
@@ -120,6 +121,7 @@ int main()
 	DRIVER(p_cuMemSetAccess(other, 2 * grain, &access, 1));
 	DRIVER(p_cuMemSetAccess(other + 4 * grain, 2 * grain, &access, 1));
 	fill<<<64, 256>>>((uint32_t *)other, 9, 2 * grain / 4);
+	RUNTIME(cudaGetLastError());
 	printf("alias %llu\n", (unsigned long long)sum(other + 4 * grain, 2 * grain));
 	DRIVER(p_cuMemRetainAllocationHandle(&again, (void *)(other + 4 * grain)));
 	CUmemAllocationProp seen;

@@ -34,6 +34,7 @@ int main()
 	for (int i = 0; i < 2 * count; i++)
 		a[i] = (float)i / 3;
 	add<<<(count + 255) / 256, 256>>>(device_a, device_a + count, device_a + 2 * count, count);
+	CHECK(cudaGetLastError());
 	CHECK(cudaDeviceSynchronize());
 	for (int i = 0; i < count; i++)
 		EXPECT(a[2 * count + i] == a[i] + a[count + i]);
