@@ -6,8 +6,13 @@
 #include "server/executor/event.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #include "server/executor/session.h"
+
+/* The device writes an event right behind its mark. */
+#define ELAPSED_NS    50000
+#define ELAPSED_TRIES 1000
 
 CUresult event_drop(struct session *session, struct backend_event *event)
 {
@@ -31,13 +36,15 @@ void event_table_deinit(struct session *session, struct event_table *table)
 	table->at = NULL;
 }
 
-/* The table is large and mostly untouched: calloc gives pages as they are used. */
-static struct event *slot_of(struct event_table *table, uint32_t event)
+/* The table is large and mostly untouched: calloc gives pages as they are used. @locked: by the caller */
+static struct event *slot_of(struct event_table *table, uint32_t event, bool locked)
 {
 	if (!table->at) {
-		pthread_mutex_lock(&table->lock);
+		if (!locked)
+			pthread_mutex_lock(&table->lock);
 		table->at = calloc(SHM_EVENTS, sizeof(*table->at));
-		pthread_mutex_unlock(&table->lock);
+		if (!locked)
+			pthread_mutex_unlock(&table->lock);
 	}
 	return table->at ? &table->at[event] : NULL;
 }
@@ -73,13 +80,14 @@ static CUresult record(
 CUresult event_record(
 	struct session *session, struct stream *stream, uint32_t event, bool timing, uint64_t seq)
 {
-	struct event *at = slot_of(&session->events, event);
+	struct event *at = slot_of(&session->events, event, timing);
 	CUresult code;
 
 	if (!at)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (!timing && !at->timing)
+	if (timing || !at->timing)
 		return record(session, stream, at, timing, seq);
+	/* Somebody may be asking for the time of what it was. */
 	pthread_mutex_lock(&session->events.lock);
 	code = record(session, stream, at, timing, seq);
 	pthread_mutex_unlock(&session->events.lock);
@@ -110,16 +118,44 @@ CUresult event_destroy(struct session *session, uint32_t event)
 	return code;
 }
 
-CUresult event_elapsed(struct session *session, uint32_t start, uint32_t end, float *ret_ms)
+static bool is_timed(const struct event *at)
+{
+	return at->timing && at->seq;
+}
+
+static bool is_marked(struct session *session, const struct event *at)
+{
+	return word_acquire(&session->timeline->stream[at->slot].done) >= at->seq;
+}
+
+/* @ret_soon: it is not ready, but its mark is there */
+static CUresult ask_elapsed(
+	struct session *session, uint32_t start, uint32_t end, float *ret_ms, bool *ret_soon)
 {
 	struct event_table *table = &session->events;
 	CUresult code = CUDA_ERROR_ILLEGAL_STATE;
 
+	*ret_soon = false;
 	pthread_mutex_lock(&table->lock);
-	if (table->at && table->at[start].timing && table->at[start].seq && table->at[end].timing &&
-		table->at[end].seq)
+	if (table->at && is_timed(&table->at[start]) && is_timed(&table->at[end])) {
 		code = session_ops(session)->event_elapsed(
 			table->at[start].backend, table->at[end].backend, ret_ms);
+		*ret_soon = code == CUDA_ERROR_NOT_READY && is_marked(session, &table->at[start]) &&
+			    is_marked(session, &table->at[end]);
+	}
 	pthread_mutex_unlock(&table->lock);
+	return code;
+}
+
+CUresult event_elapsed(struct session *session, uint32_t start, uint32_t end, float *ret_ms)
+{
+	const struct timespec pause = {.tv_nsec = ELAPSED_NS};
+	bool soon;
+	CUresult code = ask_elapsed(session, start, end, ret_ms, &soon);
+
+	for (int i = 0; soon && i < ELAPSED_TRIES; i++) {
+		nanosleep(&pause, NULL);
+		code = ask_elapsed(session, start, end, ret_ms, &soon);
+	}
 	return code;
 }

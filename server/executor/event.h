@@ -42,7 +42,8 @@ void event_table_init(struct event_table *table);
  * goes. */
 void event_table_deinit(struct session *session, struct event_table *table);
 
-/** Records command seq of the stream, whose backend stream exists. Serving thread. */
+/** Records command seq of the stream, whose backend stream exists. Serving thread; with timing under
+ * table->lock. */
 CUresult event_record(
 	struct session *session, struct stream *stream, uint32_t event, bool timing, uint64_t seq);
 

@@ -546,6 +546,28 @@ START_TEST(events_measure_time)
 }
 END_TEST
 
+/* Who has waited for an event knows when it was, at once. */
+START_TEST(time_is_known_when_an_event_is_over)
+{
+	CUevent start, end;
+	CUstream stream;
+	float ms;
+
+	driver_open();
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuEventCreate(&start, CU_EVENT_DEFAULT));
+	ck_cuda(cuEventCreate(&end, CU_EVENT_DEFAULT));
+	for (int i = 0; i < 2000; i++) {
+		ck_cuda(cuEventRecord(start, stream));
+		ck_cuda(cuEventRecord(end, stream));
+		while (cuEventQuery(end) == CUDA_ERROR_NOT_READY)
+			;
+		ck_cuda(cuEventElapsedTime(&ms, start, end));
+		ck_assert(ms >= 0);
+	}
+}
+END_TEST
+
 START_TEST(legacy_default_stream_waits_and_is_waited_for)
 {
 	CUstream blocking, free_stream;
@@ -813,6 +835,7 @@ int main(void)
 	tcase_add_test(tests, streams_do_not_wait_for_each_other);
 	tcase_add_test(tests, events_order_streams);
 	tcase_add_test(tests, events_measure_time);
+	tcase_add_test(tests, time_is_known_when_an_event_is_over);
 	tcase_add_test(tests, legacy_default_stream_waits_and_is_waited_for);
 	tcase_add_test(tests, copies_from_host_to_host_wait_for_the_legacy_stream);
 	tcase_add_test(tests, streams_wait_for_words);
