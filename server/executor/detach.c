@@ -100,8 +100,10 @@ static int wait_for_thread(struct job *job)
 	/* Pairs with the release in detach() of serve.c. */
 	if (word_acquire(&job->session->served)) {
 		/* No value is as good as 0. */
-		if (now >= job->deadline + DRAIN_THREAD_NS)
+		if (!job->answered && now >= job->deadline + DRAIN_THREAD_NS) {
+			drain_say_why(job->session);
 			job_answer_early(job, CUDA_SUCCESS);
+		}
 		return JOB_E_WAIT;
 	}
 	job->session->thread = NULL;

@@ -22,4 +22,7 @@
  */
 void drain_begin(struct job *job, uint64_t patience_ns, void (*then)(struct job *job));
 
+/** The serving thread was asked in vain: says whom it is with, once for each. */
+void drain_say_why(struct session *session);
+
 #endif

@@ -338,6 +338,7 @@ static int close_step(struct job *job)
 	if (word_acquire(&job->session->served)) {
 		if (now < job->deadline + DRAIN_THREAD_NS)
 			return JOB_E_WAIT;
+		drain_say_why(job->session);
 		say_endless(job);
 		return 0;
 	}
