@@ -14,6 +14,8 @@
 //
 // If its work does not end in time, or the session has come to its end meanwhile, it is served on as if
 // nothing had been: answer 0. Whatever it had given to the device stays known, and nobody else has issued.
+// A serving thread can be in a call of the driver that does not come back before somebody's kernel ends. Then
+// the answer is the same and comes in time as well; the thread lets go when it is back, and serves on.
 
 #include "server/executor/detach.h"
 
@@ -96,9 +98,19 @@ static int wait_for_thread(struct job *job)
 		return 0;
 	}
 	/* Pairs with the release in detach() of serve.c. */
-	if (word_acquire(&job->session->served))
+	if (word_acquire(&job->session->served)) {
+		/* No value is as good as 0. */
+		if (!job->answered && now >= job->deadline + DRAIN_THREAD_NS) {
+			drain_say_why(job->session);
+			job_answer_early(job, CUDA_SUCCESS);
+		}
 		return JOB_E_WAIT;
+	}
 	job->session->thread = NULL;
+	if (job->answered) {
+		serve_on(job);
+		return 0;
+	}
 	drain_begin(job, job->deadline > now ? job->deadline - now : 0, drained);
 	return 0;
 }

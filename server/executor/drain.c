@@ -16,6 +16,7 @@
 #include "server/executor/clock.h"
 #include "server/executor/session.h"
 #include "server/executor/sentry.h"
+#include "server/log.h"
 
 static bool is_answered(const struct job *job)
 {
@@ -58,6 +59,25 @@ static int finish(struct job *job, bool drained)
 	return 0;
 }
 
+void drain_say_why(struct session *session)
+{
+	uint64_t blocker = session->thread ? word_relaxed(&session->thread->serving) : 0;
+
+	if (!blocker || blocker == session->blocker)
+		return;
+	session->blocker = blocker;
+	log_warning(
+		"session %llu (%s, pid %d) waits for its serving thread, which is in a call for session %llu",
+		(unsigned long long)session->id, session->program, session->pid, (unsigned long long)blocker);
+}
+
+static int expire(struct job *job)
+{
+	if (!is_answered(job))
+		drain_say_why(job->session);
+	return finish(job, false);
+}
+
 static int step(struct job *job)
 {
 	if (executor_is_lost(job->executor))
@@ -79,7 +99,7 @@ static int step(struct job *job)
 		if (is_done(job))
 			return finish(job, true);
 	}
-	return clock_now() >= job->deadline ? finish(job, false) : JOB_E_WAIT;
+	return clock_now() >= job->deadline ? expire(job) : JOB_E_WAIT;
 }
 
 void drain_begin(struct job *job, uint64_t patience_ns, void (*then)(struct job *job))

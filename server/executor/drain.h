@@ -7,7 +7,12 @@
 #ifndef FRMPS_SERVER_EXECUTOR_DRAIN_H
 #define FRMPS_SERVER_EXECUTOR_DRAIN_H
 
+#include "server/executor/clock.h"
 #include "server/executor/job.h"
+
+/* How much longer than the work its serving thread may take to let go of a session: one that is in no call of
+ * the driver is back within microseconds. */
+#define DRAIN_THREAD_NS (1000 * CLOCK_MS)
 
 /**
  * Parks the job until everything that job->session has given to the device up to now is done, or the patience
@@ -16,5 +21,8 @@
  * this call.
  */
 void drain_begin(struct job *job, uint64_t patience_ns, void (*then)(struct job *job));
+
+/** The serving thread was asked in vain: says whom it is with, once for each. */
+void drain_say_why(struct session *session);
 
 #endif

@@ -302,6 +302,15 @@ static bool move(struct executor *executor, const struct sight *sight, bool forc
 	return true;
 }
 
+/* Whether what looks done is. A kernel that faulted looks so as well while the driver is at work on it, and
+ * is on the device all the same, for ever perhaps: whoever waited for that in the driver would not come back,
+ * and hold everybody's launches up. The sign of it comes before its mark, so this is looked at behind the
+ * marks. */
+static bool is_whole(struct executor *executor)
+{
+	return executor->gate.farewell || (!contain_is_open(executor) && !contain_is_worn(executor));
+}
+
 static int give_up(struct executor *executor, int why)
 {
 	gate_leave(executor);
@@ -333,7 +342,7 @@ int gate_step(struct executor *executor, struct session *session, uint64_t now)
 		if (now - gate->asked_at >= patience(gate, session) &&
 			sight.foreign >= patience(gate, session))
 			return give_up(executor, GATE_E_REFUSED);
-		if (gate_phase(gate) == GATE_CLOSED && known && !sight.any) {
+		if (gate_phase(gate) == GATE_CLOSED && known && !sight.any && is_whole(executor)) {
 			gate->closed = true;
 			gate->closed_at = now;
 			return 0;
@@ -377,6 +386,9 @@ int gate_enter(struct executor *executor, struct session *session, uint64_t aske
 	while ((error = gate_step(executor, session, now)) == GATE_E_WAIT || error == GATE_E_OWN) {
 		if ((error == GATE_E_OWN || !session) && others_wait(&executor->modules))
 			return give_up(executor, GATE_E_OWN);
+		/* There are no gaps any more, but for the last. */
+		if (contain_is_worn(executor) && !gate->farewell)
+			return give_up(executor, GATE_E_OWN);
 		wait_a_little(gate->changed_at, now);
 		now = clock_now();
 	}
@@ -396,14 +408,14 @@ bool gate_try(struct executor *executor)
 
 	if (gate->closed)
 		return true;
-	if (observe(executor, NULL, begin).any)
+	if (observe(executor, NULL, begin).any || !is_whole(executor))
 		return false;
 	gate_begin(executor, begin);
 	change(executor, GATE_CLOSED, begin);
 	do {
 		known = is_known(executor); /* before looking */
 		any = observe(executor, NULL, now).any;
-		if (known && !any) {
+		if (known && !any && is_whole(executor)) {
 			gate->closed = true;
 			gate->closed_at = now;
 			return true;

@@ -302,23 +302,28 @@ static int close_farewell(struct job *job)
 	return 0;
 }
 
-static void close_drained(struct job *job)
+static void say_endless(struct job *job)
 {
 	struct session *session = job->session;
 	uint64_t drained = 0;
 
+	session->ending = false;
+	log_warning("session %llu (%s, pid %d) is gone but its work does not end",
+		(unsigned long long)session->id, session->program, session->pid);
+	job_reply(job, CUDA_SUCCESS, &drained, 1, NULL);
+}
+
+static void close_drained(struct job *job)
+{
 	if (!job->drained) {
-		session->ending = false;
-		log_warning("session %llu (%s, pid %d) is gone but its work does not end",
-			(unsigned long long)session->id, session->program, session->pid);
-		job_reply(job, CUDA_SUCCESS, &drained, 1, NULL);
+		say_endless(job);
 		return;
 	}
 	job->step = close_farewell;
 	job_park(job);
 }
 
-/* Waits for the serving thread to let go. */
+/* Waits for the serving thread to let go. It may be in a call of the driver that waits for the work. */
 static int close_step(struct job *job)
 {
 	uint64_t now = clock_now();
@@ -327,9 +332,16 @@ static int close_step(struct job *job)
 		job_free(job);
 		return 0;
 	}
-	/* Pairs with the release in detach(). */
-	if (word_acquire(&job->session->served) || contain_is_worn(job->executor))
+	if (contain_is_worn(job->executor))
 		return JOB_E_WAIT;
+	/* Pairs with the release in detach(). */
+	if (word_acquire(&job->session->served)) {
+		if (now < job->deadline + DRAIN_THREAD_NS)
+			return JOB_E_WAIT;
+		drain_say_why(job->session);
+		say_endless(job);
+		return 0;
+	}
 	job->session->thread = NULL;
 	drain_begin(job, job->deadline > now ? job->deadline - now : 0, close_drained);
 	return 0;
@@ -341,9 +353,12 @@ static int close_behind_detach(struct job *job)
 		job_free(job);
 		return 0;
 	}
-	if (job->session->detaching)
+	if (job->session->detaching && clock_now() < job->deadline + DRAIN_THREAD_NS)
 		return JOB_E_WAIT;
-	open_handle_close(job);
+	if (job->session->detaching)
+		say_endless(job);
+	else
+		open_handle_close(job);
 	return 0;
 }
 
@@ -353,6 +368,7 @@ void open_handle_close(struct job *job)
 
 	if (session->detaching) {
 		session->closing = true;
+		job->deadline = clock_now() + job->message.close_session.patience_ms * CLOCK_MS;
 		job->step = close_behind_detach;
 		job_park(job);
 		return;

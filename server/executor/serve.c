@@ -241,10 +241,12 @@ static bool turn_all(struct serve_thread *thread, uint64_t now)
 
 	for (session = TAILQ_FIRST(&thread->sessions); session; session = next) {
 		next = TAILQ_NEXT(session, served_link);
+		word_set(&thread->serving, session->id);
 		moved |= serve_turn(session, now);
 		if (session->leaving && hold_is_quiet(session))
 			detach(thread, session);
 	}
+	word_set(&thread->serving, 0);
 	return moved;
 }
 

@@ -39,7 +39,8 @@ struct serve_thread {
 	word32 resting;	  /* sleeps, or about to: issues nothing before it has looked again */
 	word32 gated;	  /* has held a stream for the gate */
 
-	word32 halted; /* issues nothing more, for good (halt.c) */
+	word64 serving; /* the session whose turn it is; 0: nobody's. For the log */
+	word32 halted;	/* issues nothing more, for good (halt.c) */
 };
 
 struct serve_pool {

@@ -49,11 +49,14 @@ static bool is_recent(uint64_t active_ns, uint64_t detected_us)
 static void collect(const struct domain *domain, const struct worker *worker, struct judge_evidence *evidence)
 {
 	const struct promotion *promotion = &domain->promotion;
+	/* Evidence, but not of itself that there was a fault. */
+	bool testified = worker_is_testified(worker) &&
+			 (promotion->cause == PROMOTE_LOST || promotion->cause == PROMOTE_SIGN);
 	const struct client *client;
 
-	*evidence = (struct judge_evidence){.lost = worker->lost || worker->testified,
+	*evidence = (struct judge_evidence){.lost = worker->lost || testified,
 		.lost_code = worker->lost ? worker->lost_code : worker->testified_code,
-		.lost_address = worker->testified_address,
+		.lost_address = testified ? worker->testified_address : 0,
 		.exit_signal = worker->exit_signal,
 		.killed = worker->exit_signal == 9,
 		.graceful = worker->graceful,

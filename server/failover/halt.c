@@ -9,7 +9,8 @@
 //   over well    Halt is answered, no survivor has anything on the device, and it is known whose fault it was
 //                (or that nothing more will be known): promote_hand_over()
 //   over badly   patience is over, or the driver has given the context up (Lost) and no mark has moved for
-//                fault_stall_ms: the executor is condemned, and the fence decides
+//                fault_stall_ms, or an executor that has contained a fault neither answers nor has a mark
+//                move for HALT_SILENCE_MS: the executor is condemned, and the fence decides
 //
 // The culprit is not waited for: its kernel may never end, its mark proves nothing, and what it holds stays
 // taken until the process is reaped. Where nobody is proved guilty, halting for a sign goes on until the
@@ -32,6 +33,8 @@
 #define LOOK_MS 1u
 /* How much later the driver may speak of a second fault in another context. */
 #define OWN_MS 150u
+/* How long an executor that was silent before it was asked to halt has got for that. */
+#define LAST_CALL_MS 500u
 /* How long a fault can go without the driver speaking of it when nothing runs any more. */
 #define NAME_MS 1000u
 
@@ -67,6 +70,21 @@ static bool survivors_are_quiet(struct domain *domain, const struct judge_verdic
 		promotion->moved_us = timer_now_us();
 	}
 	return quiet;
+}
+
+void halt_note_progress(struct domain *domain, uint64_t now_us)
+{
+	struct promotion *promotion = &domain->promotion;
+	const struct client *client;
+	uint64_t progress = 0;
+
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		if (client_is_live(client) && convict_was_served(client, domain->active))
+			progress += progress_of(client);
+	if (progress == promotion->progress)
+		return;
+	promotion->progress = progress;
+	promotion->moved_us = now_us;
 }
 
 static bool has_passed(uint64_t now_us, uint64_t since_us, uint64_t ms)
@@ -117,6 +135,17 @@ static bool is_explained(const struct domain *domain, const struct judge_verdict
 	       has_passed(now_us, promotion->moved_us, NAME_MS);
 }
 
+/* Whether its threads are in the driver for good, behind what is left of the fault that it has contained. */
+static bool is_silent(struct domain *domain, uint64_t now_us)
+{
+	struct promotion *promotion = &domain->promotion;
+
+	if (promotion->halted || !promotion->worn)
+		return false;
+	halt_note_progress(domain, now_us);
+	return has_passed(now_us, promotion->moved_us, promotion->silent ? LAST_CALL_MS : HALT_SILENCE_MS);
+}
+
 static void give_up(struct domain *domain, bool stalled)
 {
 	worker_condemn(
@@ -141,6 +170,8 @@ void halt_look(void *context)
 		promotion->times.quiet = now_us;
 	if (quiet && is_explained(domain, &verdict, now_us))
 		promote_hand_over(domain);
+	else if (is_silent(domain, now_us))
+		worker_condemn(domain->active, "it does not answer any more");
 	else if (now_us >= promotion->halt_until_us)
 		give_up(domain, false);
 	else if (promotion->halted && !quiet && is_stalled(domain, now_us))

@@ -11,12 +11,20 @@
 
 struct domain;
 
+/* How long an executor that has contained a fault may say nothing, and have nothing of anybody end. Behind
+ * the first fault everything may stand still for good with the second, so this is what nobody computes then.
+ * All its threads may wait for the driver's dump: 0.1 s as a rule, 1.5 s where the device is full of warps.
+ */
+#define HALT_SILENCE_MS 2000u
+
 /** Begins; ends with promote_hand_over() or with the executor being condemned. */
 void halt_begin(struct domain *domain, uint64_t patience_ms);
 /** Halt was answered before halting began: nothing of those who go on is on the device. */
 void halt_answered(struct domain *domain);
 /** Something new is known: looks now. */
 void halt_hurry(struct domain *domain);
+/** Looks whether anything of anybody ended since the last look: promotion->moved_us. */
+void halt_note_progress(struct domain *domain, uint64_t now_us);
 /** Stops looking: the executor is condemned. */
 void halt_end(struct domain *domain);
 

@@ -10,7 +10,8 @@
 //
 // Which numbers end a context: the driver's documentation of Xid errors, those that it lists as errors of the
 // application: 13 (exception of a multiprocessor), 31 (MMU fault), 43 (the channel was stopped for one of the
-// former, or for a trap; the line names the process, that of a 13 does not).
+// former, or for a trap; the line names the process whose channel it was). That of a 13 names none as a rule;
+// if it does, it is one that had a context on the device, and not always the one that faulted.
 
 #include "server/failover/kernel_log.h"
 
@@ -73,6 +74,11 @@ int32_t kernel_log_code(unsigned number, const char *text)
 	default:
 		return CUDA_SUCCESS;
 	}
+}
+
+bool kernel_log_is_proof(const struct xid *xid)
+{
+	return xid->pid && xid->number != 13;
 }
 
 /* The first line of an exception, which names only the multiprocessor. @rest: behind the number */

@@ -41,6 +41,9 @@
 // copied into a variable it has looked up before. A fault says so before its mark arrives only where
 // executors contain faults: where they do not, only a session that has run nothing may go.
 //
+// A session whose own work did not end in time is not tried again before that work is over: each try takes an
+// executor, and holds the session up.
+//
 // One that goes on probation is held and served by nobody: there is nothing to let go of, so it arrives when
 // it is TELLING and all is told. What it had in its module's variables was lost with the executor that is
 // lost, and taking over is what looks at that (executor/takeover.c).
@@ -69,6 +72,7 @@
 
 /* How long the session's own work may take to end. */
 #define LET_GO_MS 5000u
+#define OWN_WORK  "its own work does not end"
 
 enum move_state { MOVE_STARTING, MOVE_TELLING, MOVE_LETTING_GO };
 
@@ -116,6 +120,12 @@ static bool has_run(const struct client *client, bool *ret_leaves_traces)
 	return runs;
 }
 
+/* A move that was off for this is not begun again before something of that work is over. */
+static bool is_stuck(const struct client *client)
+{
+	return client->refusal.stuck && judge_in_doubt(&client->view);
+}
+
 /* Return: NULL or why not. */
 static const char *obstacle(const struct client *client, enum move_cause cause)
 {
@@ -134,6 +144,8 @@ static const char *obstacle(const struct client *client, enum move_cause cause)
 		return NULL;
 	if (probation_waits(client))
 		return "it is on probation";
+	if (cause == MOVE_LOAD && is_stuck(client))
+		return OWN_WORK;
 	ran = has_run(client, &traces);
 	if (traces)
 		return "its modules have variables whose values cannot be taken along";
@@ -249,6 +261,7 @@ static void change_domain(struct client *client, struct domain *to)
 	TAILQ_REMOVE(&from->clients, client, domain_link);
 	TAILQ_INSERT_TAIL(&to->clients, client, domain_link);
 	client->domain = to;
+	client->refusal = (struct client_refusal){0};
 	client->recover = CLIENT_RECOVER_NOTHING;
 	client->worked = false;
 	doubt_deinit(&client->common);
@@ -287,6 +300,12 @@ static void arrive(struct move *move)
 		request_advance(client->request);
 }
 
+static void stay(struct move *move, const struct wire_reply *reply)
+{
+	move->client->refusal.stuck = true;
+	call_off(move, CUDA_ERROR_NOT_READY, reply && reply->text && reply->text[0] ? reply->text : OWN_WORK);
+}
+
 static void on_let_go(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
@@ -301,7 +320,7 @@ static void on_let_go(
 	else if (gone && worker == domain_serving(client->domain))
 		arrive(move);
 	else
-		call_off(move, CUDA_ERROR_NOT_READY, "its own work does not end");
+		stay(move, reply);
 	client_unref(client);
 }
 

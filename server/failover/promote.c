@@ -71,9 +71,10 @@
  * fault goes without an explanation of an executor that contains faults. */
 #define QUIET_MS   1000u
 #define EXPLAIN_MS 15000u
-/* How long an executor may take to say that there is no such moment; it looks for one for 50 ms. One that
- * does not come back from the driver does not say it. */
-#define ANSWER_MS 10000u
+/* How long an executor may take to say that there is no such moment while work of its clients ends; it looks
+ * for one for 50 ms. One that does not come back from the driver does not say it (HALT_SILENCE_MS). */
+#define ANSWER_MS      10000u
+#define ANSWER_LOOK_MS 100u
 /* How long survivors' kernels may take to end before an executor with an orphan is replaced under them. */
 #define ORPHAN_PATIENCE_MS 2000u
 
@@ -124,6 +125,7 @@ static void begin(struct domain *domain, enum promote_state state, enum promote_
 	promotion->lost_one = true;
 	promotion->state = state;
 	promotion->cause = cause;
+	promotion->silent = false;
 	promotion->sign[0] = '\0';
 	convict_note_work(domain, domain->active);
 	promote_hold_sessions(domain);
@@ -417,9 +419,21 @@ static void ask_for_quiet(struct domain *domain)
 	/* Where there is no standby it goes on: nobody is held until one is made. */
 	if (promotion->asked_us || !find_warm(domain))
 		return;
-	promotion->asked_us = timer_now_us();
+	promotion->asked_us = promotion->moved_us = timer_now_us();
+	halt_note_progress(domain, promotion->asked_us);
 	worker_request(domain->active, &halt, NULL, 0, on_quiet, domain);
-	timer_start(promotion->halt_timer, ANSWER_MS);
+}
+
+static bool is_silent(struct domain *domain)
+{
+	struct promotion *promotion = &domain->promotion;
+	uint64_t now_us = timer_now_us();
+
+	if (!promotion->asked_us)
+		return false;
+	halt_note_progress(domain, now_us);
+	return now_us >= promotion->asked_us + ANSWER_MS * 1000 ||
+	       now_us >= promotion->moved_us + HALT_SILENCE_MS * 1000;
 }
 
 void promote_look(struct domain *domain)
@@ -432,12 +446,15 @@ void promote_look(struct domain *domain)
 		promote_sign(domain, domain->active, "the driver writes a dump");
 		return;
 	}
-	if (promotion->asked_us && timer_now_us() >= promotion->asked_us + ANSWER_MS * 1000) {
+	if (is_silent(domain)) {
 		promote_sign(domain, domain->active, "it does not answer any more");
+		promotion->silent = promotion->state == PROMOTE_HALTING;
 		return;
 	}
 	if (promotion->worn)
 		ask_for_quiet(domain);
+	if (promotion->asked_us)
+		timer_start(promotion->halt_timer, ANSWER_LOOK_MS);
 	else if (promotion->explain_until_us)
 		look_later(domain);
 }
@@ -525,5 +542,5 @@ void promote_warm(struct domain *domain, struct worker *worker)
 	else if (promotion->state == PROMOTE_STEADY && promotion->orphan)
 		replace_orphan(domain);
 	else if (promotion->state == PROMOTE_STEADY && promotion->worn)
-		ask_for_quiet(domain);
+		promote_look(domain);
 }

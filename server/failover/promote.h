@@ -60,6 +60,7 @@ struct promotion {
 	uint64_t moved_us; /* when a mark was last seen to arrive */
 	uint64_t progress; /* what that is seen by */
 	bool halted;	   /* Halt was answered */
+	bool silent;	   /* it had not answered for a while when it was asked to halt */
 	bool hint;	   /* the sign was that some process on the device has a fault */
 	char sign[160];	   /* the first sign, in words */
 	bool orphan;	   /* work of a gone client runs in the active executor and does not end */

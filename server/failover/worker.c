@@ -34,6 +34,10 @@
 /* Warming a standby sends thousands of small packets without waiting: they wait here. */
 #define WORKER_QUEUE_MAX (1u << 20)
 
+/* How long the driver may take from its line in the kernel log to its word to the executor: it reads a device
+ * that is full of warps first (4.8 s at most were seen). */
+#define TESTIMONY_US 5000000u
+
 struct worker_pending {
 	TAILQ_ENTRY(worker_pending) link;
 	uint64_t id;
@@ -113,13 +117,39 @@ void worker_hint(struct worker *worker, const struct xid *xid)
 	note_code(worker, xid->code);
 }
 
+bool worker_is_testified(const struct worker *worker)
+{
+	return worker->testified_us && timer_now_us() - worker->testified_us < TESTIMONY_US;
+}
+
+static void remember(struct worker *worker, const struct xid *xid)
+{
+	if (!worker_is_testified(worker)) {
+		worker->testified_code = 0;
+		worker->testified_address = 0;
+	}
+	worker->testified_us = timer_now_us();
+	note_code(worker, xid->code);
+	if (xid->address)
+		worker->testified_address = xid->address;
+}
+
 void worker_testify(struct worker *worker, const struct xid *xid)
 {
-	if (worker->testified || worker->state == WORKER_CONDEMNED)
+	if (worker->state == WORKER_CONDEMNED)
 		return;
-	worker->testified = true;
-	note_code(worker, xid->code);
-	worker->testified_address = xid->address;
+	if (worker->state != WORKER_ACTIVE) {
+		/* It runs nothing of a client. If it cannot go on it dies, or says so. */
+		log_info("executor %d (%s) serves nobody and goes on: %s", (int)worker->pid,
+			worker_state_name(worker->state), xid->text);
+		return;
+	}
+	remember(worker, xid);
+	if (worker->graceful || !kernel_log_is_proof(xid)) {
+		/* The driver's dump follows, or an error, and the executor tells of it. */
+		log_info("a sign that executor %d has a fault, no proof: %s", (int)worker->pid, xid->text);
+		return;
+	}
 	if (!worker->lost)
 		snprintf(worker->lost_text, sizeof(worker->lost_text), "%s", xid->text);
 	show_sign(worker, xid->text);

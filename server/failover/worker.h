@@ -77,7 +77,7 @@ struct worker {
 	int32_t lost_code;
 	uint64_t lost_us;
 	bool suspected;		    /* it was given up for a sign of a fault that is no proof */
-	bool testified;		    /* somebody else said that its context is lost */
+	uint64_t testified_us;	    /* when the kernel log named it; 0: it has not */
 	int32_t testified_code;	    /* the first that said something in particular; also from a hint */
 	uint64_t testified_address; /* that was accessed; 0: not said */
 	bool graceful;		    /* executors: outlasts faults (on_fault = default) */
@@ -131,8 +131,14 @@ void worker_post(struct worker *worker, const struct wire_message *message);
 /** Gives the worker up: kills it, at once and once. */
 void worker_condemn(struct worker *worker, const char *reason);
 
-/** The driver's word that its context is lost, before it says so itself. */
+/**
+ * The kernel log names it. That is a proof only where an executor that is cut by its faults has the channel
+ * that was stopped; otherwise it is remembered for a while, and is evidence if something else says that there
+ * is a fault.
+ */
 void worker_testify(struct worker *worker, const struct xid *xid);
+/** Whether the kernel log named it a moment ago. */
+bool worker_is_testified(const struct worker *worker);
 /** Some process on the device has a fault; whose is not said. */
 void worker_hint(struct worker *worker, const struct xid *xid);
 /** It said so itself, in whatever way. */

@@ -70,6 +70,14 @@ struct client_again {
 	struct chunk *chunk;
 };
 
+/* Code of a session that cannot be loaded beside what another one runs (request.c). */
+struct client_refusal {
+	uint64_t runner, began_us; /* whose work that is, and since when it has been running */
+	uint64_t since_us;	   /* when code was first refused beside it; 0: never */
+	const char *obstacle;	   /* that was told last: why it cannot have an executor of its own */
+	bool stuck;		   /* its own work did not end when it was to be moved */
+};
+
 struct client {
 	TAILQ_ENTRY(client) link;	 /* daemon->clients */
 	TAILQ_ENTRY(client) domain_link; /* domain->clients */
@@ -92,10 +100,11 @@ struct client {
 	struct holdings holdings;
 	struct chunk *sinks[2]; /* near, far (session/sink.c); NULL: none */
 	struct request *request;
-	struct move *move;	/* on its way into a domain of its own (failover/move.h); NULL: it is not */
-	struct worker *opening; /* OpenSession is with this executor, not answered */
-	bool opened;		/* an active executor knows it, so standbys do too */
-	unsigned closings;	/* CloseSession answers to come */
+	struct move *move; /* on its way into a domain of its own (failover/move.h); NULL: it is not */
+	struct client_refusal refusal; /* of its code, the latest */
+	struct worker *opening;	       /* OpenSession is with this executor, not answered */
+	bool opened;		       /* an active executor knows it, so standbys do too */
+	unsigned closings;	       /* CloseSession answers to come */
 	struct timer *close_timer;
 	/* What outlives the daemon. */
 	const struct record *record;

@@ -604,7 +604,8 @@ static void on_xid(void *context, const struct xid *xid)
 			if (worker->pid == xid->pid)
 				worker_testify(worker, xid);
 	/* Whoever it was, the others are not meant. */
-	daemon->hint_solved_us = timer_now_us();
+	if (kernel_log_is_proof(xid))
+		daemon->hint_solved_us = timer_now_us();
 }
 
 /* Only the real driver writes there. */

@@ -377,6 +377,9 @@ static bool is_void(struct worker *worker, const struct wire_reply *reply)
  * Code that cannot be loaded beside what others run
  */
 
+/* How exactly is known when a command began. */
+#define SAME_WORK_US 1000000u
+
 static bool is_late(const struct request *request)
 {
 	return timer_now_us() - request->refused_us >= request->client->daemon->config->load_place_ms * 1000;
@@ -420,19 +423,57 @@ static void describe_runner(
 		values->count > 1 ? (double)values->at[1] / 1000.0 : 0.0);
 }
 
-/* The session goes on in an executor of its own, or tries again for a while where that cannot be. */
+/* The same work as at the latest refusal, by when it began. Answers are late by what a message takes. */
+static bool is_same_work(const struct client_refusal *refusal, uint64_t runner, uint64_t began_us)
+{
+	uint64_t apart =
+		began_us > refusal->began_us ? began_us - refusal->began_us : refusal->began_us - began_us;
+
+	return refusal->since_us && runner == refusal->runner && apart < SAME_WORK_US;
+}
+
+/* The first time that this request is refused. A session has load_place_ms beside the same work of somebody
+ * else, not for each of its loads. */
+static void begin_placing(struct request *request, const struct wire_u64s *values)
+{
+	struct client_refusal *refusal = &request->client->refusal;
+	uint64_t now_us = timer_now_us(), runner = values->count ? values->at[0] : 0;
+	uint64_t began_us = now_us - (values->count > 1 ? values->at[1] * 1000 : 0);
+
+	if (!is_same_work(refusal, runner, began_us))
+		*refusal = (struct client_refusal){.runner = runner,
+			.since_us = now_us,
+			.obstacle = refusal->obstacle,
+			.stuck = refusal->stuck};
+	refusal->began_us = began_us;
+	request->refused_us = refusal->since_us;
+}
+
+static void tell_obstacle(struct client *client, const char *obstacle)
+{
+	/* It tries again and again: that is said once. */
+	if (client->refusal.obstacle && !strcmp(client->refusal.obstacle, obstacle))
+		return;
+	client->refusal.obstacle = obstacle;
+	log_info("session %llu (process %d, %s) cannot have an executor of its own: %s",
+		(unsigned long long)client->number, (int)client->pid, client->program, obstacle);
+}
+
+/* The session goes on in an executor of its own, or tries again for a while where that cannot be. When its
+ * time is over, a load gets one move more, for what was in the way may be over as well. */
 static void place(struct request *request, const struct wire_reply *reply)
 {
 	struct client *client = request->client;
 	uint64_t limit_ms = client->daemon->config->load_place_ms;
+	bool is_first = !request->refused_us;
 	const char *obstacle;
 	char why[160];
 
-	if (!request->refused_us)
-		request->refused_us = timer_now_us();
+	if (is_first)
+		begin_placing(request, &reply->values);
 	free(request->refusal);
 	request->refusal = strdup(reply->text);
-	if (is_late(request)) {
+	if (!limit_ms || (is_late(request) && !is_first)) {
 		refuse_load(request);
 		return;
 	}
@@ -442,9 +483,11 @@ static void place(struct request *request, const struct wire_reply *reply)
 	obstacle = move_begin(client, MOVE_LOAD, why, limit_ms, on_placed, request);
 	if (!obstacle)
 		return;
-	log_info("session %llu (process %d, %s) cannot have an executor of its own: %s",
-		(unsigned long long)client->number, (int)client->pid, client->program, obstacle);
-	request_advance(request);
+	tell_obstacle(client, obstacle);
+	if (is_late(request))
+		refuse_load(request);
+	else
+		request_advance(request);
 }
 
 static void on_answer(

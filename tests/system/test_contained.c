@@ -148,6 +148,38 @@ static int quick(int progress, int orders)
 	return end == EXACT && late ? 4 : end;
 }
 
+/* Loads code, runs it and unloads it, again and again: each time somebody waits until nothing runs. */
+static int loader(int progress, int orders)
+{
+	const char *path = getenv("FRMPS_TEST_COUNT_KERNELS");
+	uint32_t launched = 0, one = 1, seen;
+	CUresult error = CUDA_SUCCESS;
+	CUfunction count_up;
+	CUdeviceptr word;
+	CUmodule module;
+
+	setenv("FRMPS_RECOVERY", "fail", 1);
+	driver_attach();
+	word = device_words(1, 0);
+	while (!error && !ordered(orders, false)) {
+		void *up[] = {&word, &one};
+
+		ck_cuda(cuModuleLoad(&module, path));
+		error = cuModuleGetFunction(&count_up, module, "count_up");
+		if (!error)
+			error = cuLaunchKernel(count_up, 1, 1, 1, 1, 1, 1, 0, NULL, up, NULL);
+		launched += !error;
+		if (!error)
+			error = cuModuleUnload(module);
+		report(progress);
+	}
+	if (!error)
+		error = cuMemcpyDtoH_v2(&seen, word, 4);
+	if (error)
+		return TOLD;
+	return seen == launched ? EXACT : WRONG;
+}
+
 static const struct {
 	const char *kernel;
 	CUresult code;
@@ -397,6 +429,25 @@ START_TEST(nobody_waits_for_what_a_trap_has_left)
 }
 END_TEST
 
+/* A kernel that has trapped looks done, and is on the device while the driver looks at it: code that is
+ * loaded or unloaded then must not wait for it in the driver, and hold everybody up for ever. */
+START_TEST(loads_do_not_wait_for_what_a_trap_has_left)
+{
+	struct child loaders[SURVIVORS], trap;
+
+	start("300");
+	gather(&trap, traps_on_command, 1);
+	gather(loaders, loader, SURVIVORS);
+	see_them_go_on(loaders, SURVIVORS);
+	dismiss(&trap, 1);
+	ck_assert(service_log_wait(&service, "promotion: executor", 1, 60));
+	see_them_go_on(loaders, SURVIVORS);
+	dismiss(loaders, SURVIVORS);
+	ck_assert_int_eq(service_log_count(&service, "does not answer any more"), 0);
+	ck_assert_int_eq(service_log_count(&service, "nobody is proved guilty"), 0);
+}
+END_TEST
+
 /* Behind anything but a bad address the driver lets nothing go on: the ordinary way. */
 START_TEST(the_second_one_of_another_kind_is_not_contained)
 {
@@ -442,6 +493,7 @@ int main(void)
 	tcase_add_test(tests, a_kernel_that_faulted_never_looks_finished);
 	tcase_add_test(tests, long_kernels_go_on);
 	tcase_add_test(tests, nobody_waits_for_what_a_trap_has_left);
+	tcase_add_test(tests, loads_do_not_wait_for_what_a_trap_has_left);
 	tcase_add_test(tests, the_second_one_of_another_kind_is_not_contained);
 	tcase_add_test(tests, what_cannot_be_contained_is_halted);
 	suite_add_tcase(suite, tests);

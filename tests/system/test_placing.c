@@ -100,6 +100,27 @@ static int fault_when_told(int progress, int orders)
 	return cuCtxSynchronize() == CUDA_ERROR_LAUNCH_FAILED ? 0 : 2;
 }
 
+/* Told this often that its code cannot be loaded, when it is ordered to; it cannot be moved, for its kernels'
+ * module has variables. Its end: 0 as described, 2 otherwise. */
+#define TOLD_TIMES 3
+static int load_more(int progress, int orders)
+{
+	CUresult error = CUDA_ERROR_SYSTEM_NOT_READY;
+	CUfunction function;
+	CUmodule module;
+
+	driver_open();
+	kernel("count_up");
+	ck_cuda(cuModuleLoad(&module, getenv("FRMPS_TEST_COUNT_KERNELS")));
+	report(progress);
+	ordered(orders, true);
+	for (int i = 0; i < TOLD_TIMES && error == CUDA_ERROR_SYSTEM_NOT_READY; i++) {
+		error = cuModuleGetFunction(&function, module, "count_up");
+		report(progress);
+	}
+	return error == CUDA_ERROR_SYSTEM_NOT_READY ? 0 : 2;
+}
+
 static void start_runner(void)
 {
 	runner = child_start(run_for_ever);
@@ -220,6 +241,42 @@ START_TEST(everybody_else_stays_exact)
 	for (int i = 0; i < NEWCOMERS; i++)
 		end_well(&newcomers[i]);
 	end_well(&busy);
+	end_runner();
+	wait_closed(&service);
+}
+END_TEST
+
+/* Those that can be moved do not wait for those that cannot; these have load_place_ms once, not each time. */
+START_TEST(everybody_is_moved_or_told)
+{
+	struct child stay[NEWCOMERS], newcomers[NEWCOMERS];
+	uint64_t begin;
+
+	start("load_place_ms = 3000\n");
+	for (int i = 0; i < NEWCOMERS; i++) {
+		stay[i] = child_start(load_more);
+		child_wait(&stay[i], 1);
+	}
+	start_runner();
+	begin = now_ms();
+	for (int i = 0; i < NEWCOMERS; i++)
+		newcomers[i] = child_start(count);
+	/* Now the runner's kernel is on the device for certain. */
+	ck_assert(service_log_wait(&service, MOVED, 1, 60));
+	for (int i = 0; i < NEWCOMERS; i++)
+		child_order(&stay[i]);
+	for (int i = 0; i < NEWCOMERS; i++)
+		child_wait(&newcomers[i], 3);
+	for (int i = 0; i < NEWCOMERS; i++)
+		child_wait(&stay[i], TOLD_TIMES);
+	printf("all are moved or told after %llu ms\n", (unsigned long long)(now_ms() - begin));
+	ck_assert_int_eq(service_log_count(&service, MOVED), NEWCOMERS);
+	ck_assert(service_log_wait(&service, "cannot load its code", NEWCOMERS * TOLD_TIMES, 60));
+	ck_assert_int_eq(service_log_count(&service, "cannot have an executor of its own"), NEWCOMERS);
+	for (int i = 0; i < NEWCOMERS; i++) {
+		ck_assert_int_eq(child_end(&stay[i]), 0);
+		end_well(&newcomers[i]);
+	}
 	end_runner();
 	wait_closed(&service);
 }
@@ -416,6 +473,7 @@ int main(void)
 	tcase_add_checked_fixture(deaths, NULL, stop);
 	tcase_add_test(tests, a_newcomer_beside_an_endless_kernel_computes);
 	tcase_add_test(tests, everybody_else_stays_exact);
+	tcase_add_test(tests, everybody_is_moved_or_told);
 	tcase_add_loop_test(tests, faults_hurt_their_own_domain, 0, 2);
 	tcase_add_test(tests, a_newcomer_that_is_killed_leaves_nothing);
 	tcase_add_test(orders, a_running_program_is_isolated_by_order);

@@ -24,8 +24,8 @@
 //                        long before it is known that the kernel faulted
 //   after the dump       contained. Or, for a stack overflow, uncontained: calls return the code from now on.
 //                        Or, behind anything but a bad address, uncontained: nothing queued begins any more.
-//                        And who asks for something that waits until nothing runs never comes back
-//                        (host_faults_wait_for_idle)
+//                        And who asks for something that waits until nothing runs never comes back, from
+//                        the fault on: it is on the device while it is looked at (host_faults_wait_for_idle)
 //
 // Only async-signal-safe things happen in the handler: plain and atomic stores, write, nanosleep, sigaction,
 // raise, pause, siglongjmp.
@@ -80,6 +80,7 @@ static struct {
 	struct backend_fault faults[BACKEND_FAULTS_MAX];
 	uint32_t count;
 	bool unsteady, overflowed;
+	word32 open; /* the dump of one is written */
 	word32 left; /* something of a contained fault is on the device for ever */
 } handling = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static bool contains;
@@ -280,15 +281,17 @@ static void conclude_round(const struct backend_watch *watch)
 		for (uint32_t i = 0; i < count; i++)
 			handling.unsteady |= handling.faults[i].code != CUDA_ERROR_ILLEGAL_ADDRESS;
 		say_assertion(handling.faults, count);
-		watch->contained(watch->context, handling.faults, count);
 		word_release(&handling.left, handling.unsteady);
+		watch->contained(watch->context, handling.faults, count);
 	}
 }
 
 void host_faults_wait_for_idle(void)
 {
-	while (word_acquire(&handling.left))
-		pause();
+	const struct timespec time = {.tv_nsec = 1000000};
+
+	while (word_acquire(&handling.open) || word_acquire(&handling.left))
+		nanosleep(&time, NULL);
 }
 
 static void *conclude(void *watch)
@@ -296,6 +299,7 @@ static void *conclude(void *watch)
 	stand_still();
 	pthread_mutex_lock(&handling.lock);
 	conclude_round(watch);
+	word_release(&handling.open, 0);
 	pthread_mutex_unlock(&handling.lock);
 	return NULL;
 }
@@ -307,6 +311,7 @@ static void begin_round(const struct backend_watch *watch)
 	pthread_t thread;
 
 	watch->suspected(watch->context);
+	word_release(&handling.open, 1);
 	watch->stopped(watch->context);
 	pthread_attr_init(&attributes);
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);

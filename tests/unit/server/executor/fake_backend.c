@@ -363,11 +363,15 @@ static CUresult stream_wait(struct backend_stream *stream, struct backend_event 
 
 static CUresult launch(struct backend_stream *stream, const struct backend_launch *what)
 {
-	return note((struct fake_call){.kind = FAKE_LAUNCH,
+	CUresult code = note((struct fake_call){.kind = FAKE_LAUNCH,
 		.stream = stream,
 		.object = what->function,
 		.seq = what->seq,
 		.value = what->argument_bytes ? what->arguments[0] : 0});
+
+	while (fake.stuck)
+		sched_yield();
+	return code;
 }
 
 static CUresult copy(struct backend_stream *stream, const struct backend_copy *what)

@@ -65,6 +65,7 @@ struct fake {
 	CUresult query;		    /* stream_query: this, if not 0 */
 	unsigned queries;
 	uint32_t kernels; /* function_list: so many, each with a name of 200 letters; 0: "kernel" alone */
+	_Atomic unsigned stuck;	    /* launches wait in their call for it to be 0 */
 	_Atomic unsigned compiling; /* compilations that were begun */
 	_Atomic bool compiled;	    /* those of images that begin with "SW" may end */
 	struct statics statics;	    /* of every module */

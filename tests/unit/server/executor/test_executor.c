@@ -699,6 +699,36 @@ START_TEST(a_session_is_let_go_when_its_work_is_done)
 }
 END_TEST
 
+/* Its serving thread is in a call that does not come back; whoever asks is answered all the same. */
+START_TEST(a_thread_that_does_not_come_back_holds_nobody_up)
+{
+	struct client client;
+	uint64_t seq;
+
+	prepare(&client, 1);
+	fake.stuck = 1;
+	seq = launch(&client, 1, 0);
+	while (fake_count(FAKE_LAUNCH) == 0)
+		sched_yield();
+	ck_assert_int_eq(
+		call(&client, &(struct wire_message){.type = WIRE_DETACH_SESSION}, NULL, 0), CUDA_SUCCESS);
+	ck_assert_uint_eq(message.reply.values.count, 0);
+	ck_assert_int_eq(call(&client, &(struct wire_message){.type = WIRE_DETACH_SESSION}, NULL, 0),
+		CUDA_ERROR_NOT_READY);
+	fake.stuck = 0;
+	wait_for(&client, 1, seq);
+	wait_for(&client, 1, launch(&client, 1, 0));
+	fake.stuck = 1;
+	launch(&client, 1, 0);
+	while (fake_count(FAKE_LAUNCH) < 3)
+		sched_yield();
+	ck_assert_uint_eq(close_session(&client, 0), 0);
+	fake.stuck = 0;
+	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	close_client(&client);
+}
+END_TEST
+
 START_TEST(one_that_ends_while_it_is_let_go)
 {
 	struct wire_message detach = {.type = WIRE_DETACH_SESSION, .session = 1, .close_session = {60000}};
@@ -919,6 +949,7 @@ int main(void)
 	tcase_add_test(role, waiting_is_private);
 	tcase_add_test(role, work_that_does_not_end);
 	tcase_add_test(role, a_session_is_let_go_when_its_work_is_done);
+	tcase_add_test(role, a_thread_that_does_not_come_back_holds_nobody_up);
 	tcase_add_test(role, one_that_ends_while_it_is_let_go);
 	tcase_add_test(role, an_offence_is_reported_and_others_go_on);
 	tcase_add_test(role, idle_threads_sleep_and_wake);

@@ -651,6 +651,34 @@ START_TEST(unloads_come_before_what_is_put_on_the_device_later)
 }
 END_TEST
 
+/* Its mark is there, and it is on the device: whoever waited for that would not come back. */
+START_TEST(a_kernel_that_faulted_leaves_no_gap)
+{
+	struct contain *contain = &fixture.executor.contain;
+
+	contain->phase = CONTAIN_STOPPED;
+	ck_assert(!gate_try(&fixture.executor));
+	begin();
+	ck_assert_int_eq(step(), GATE_E_WAIT);
+	ck_assert(!gate()->closed);
+	/* It was nothing; and it was one that may be there for ever. */
+	contain->phase = CONTAIN_CLEAR;
+	word_set(&contain->worn, _i);
+	ck_assert_int_eq(step(), _i ? GATE_E_WAIT : 0);
+	gate_leave(&fixture.executor);
+	ck_assert_int_eq(gate_try(&fixture.executor), !_i);
+	gate_leave(&fixture.executor);
+	ck_assert_int_eq(gate_enter(&fixture.executor, stranger, clock_now()), _i ? GATE_E_OWN : 0);
+	gate_leave(&fixture.executor);
+	/* But the last one. */
+	gate()->farewell = true;
+	ck_assert_int_eq(gate_enter(&fixture.executor, NULL, clock_now()), 0);
+	gate()->farewell = false;
+	gate_leave(&fixture.executor);
+	word_set(&contain->worn, 0);
+}
+END_TEST
+
 START_TEST(nobody_has_little_patience)
 {
 	put(1, 1);
@@ -684,6 +712,7 @@ int main(void)
 	tcase_add_test(phases, the_session_that_asked_ends);
 	tcase_add_test(phases, the_context_is_lost);
 	tcase_add_test(phases, threads_that_are_awake_must_have_seen_it);
+	tcase_add_loop_test(phases, a_kernel_that_faulted_leaves_no_gap, 0, 2);
 	tcase_add_test(phases, nobody_has_little_patience);
 	tcase_add_checked_fixture(thread, open_module_bed, close_module_bed);
 	tcase_add_test(thread, loading_holds_up_nobody);

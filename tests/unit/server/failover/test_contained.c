@@ -8,9 +8,11 @@
 #include <signal.h>
 #include <string.h>
 
+#include "server/failover/halt.h"
 #include "server/failover/kernel_log.h"
 #include "server/failover/promote.h"
 #include "server/failover/worker.h"
+#include "server/loop/timer.h"
 #include "server/session/client.h"
 #include "server/session/domain.h"
 #include "tests/lib/suite.h"
@@ -140,6 +142,58 @@ START_TEST(without_a_standby_nobody_is_held_for_it)
 }
 END_TEST
 
+static bool has_message(void)
+{
+	struct pollfd poller = {.fd = first->socket, .events = POLLIN};
+
+	return poll(&poller, 1, 0) != 0;
+}
+
+/* Its threads are in the driver behind a second fault: nobody computes until it is replaced. */
+START_TEST(one_that_says_nothing_is_given_up_soon)
+{
+	uint64_t begin_us;
+
+	boot();
+	ck_assert_uint_ge(fake->config.fault_patience_ms, 5000);
+	fault_first_session();
+	expect_gentle_halt();
+	begin_us = timer_now_us();
+	FAKE_RUN_WHILE(fake, !has_message());
+	ck_assert(!fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
+	ck_assert_uint_ge(timer_now_us() - begin_us, (HALT_SILENCE_MS - 100) * 1000);
+	FAKE_RUN_WHILE(fake, !first->killed);
+	ck_assert_uint_lt(timer_now_us() - begin_us, 2 * HALT_SILENCE_MS * 1000);
+	fake_reap(fake, first, SIGKILL);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
+	end();
+}
+END_TEST
+
+/* Somebody's work ends: it is alive, whatever keeps it from answering. */
+START_TEST(one_whose_work_goes_on_has_more_time)
+{
+	struct shm_view *view;
+	uint64_t begin_us, done = 0;
+
+	boot();
+	view = &session_of(1)->view;
+	fault_first_session();
+	expect_gentle_halt();
+	begin_us = timer_now_us();
+	word_set(&view->states[3].issued, UINT64_C(1) << 40);
+	do {
+		word_release(&shm_view_timeline(view, first->worker->generation)->stream[3].done, ++done);
+		fake_turn(fake);
+		sched_yield();
+	} while (timer_now_us() - begin_us < (HALT_SILENCE_MS + 500) * 1000);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
+	fake_expect_nothing(fake, first->socket);
+	end();
+}
+END_TEST
+
 /* It would say so itself; a sign of its own is another thing. */
 START_TEST(hints_do_not_halt_it)
 {
@@ -206,6 +260,8 @@ int main(void)
 	tcase_add_test(tests, everybody_else_goes_on);
 	tcase_add_test(tests, it_is_replaced_in_a_quiet_moment);
 	tcase_add_test(tests, without_a_standby_nobody_is_held_for_it);
+	tcase_add_test(tests, one_that_says_nothing_is_given_up_soon);
+	tcase_add_test(tests, one_whose_work_goes_on_has_more_time);
 	tcase_add_test(tests, hints_do_not_halt_it);
 	tcase_add_test(tests, a_dump_that_is_noticed_late_is_no_new_sign);
 	tcase_add_test(tests, a_later_fault_goes_the_ordinary_way);

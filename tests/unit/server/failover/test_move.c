@@ -13,6 +13,7 @@
 #include "protocol/cuda_abi.h"
 #include "server/failover/move.h"
 #include "server/failover/worker.h"
+#include "server/loop/timer.h"
 #include "server/session/client.h"
 #include "server/session/domain.h"
 #include "tests/lib/suite.h"
@@ -201,6 +202,67 @@ START_TEST(one_whose_own_work_does_not_end_stays)
 }
 END_TEST
 
+/* Each try would cost an executor: there is none before what was in the way has ended. */
+START_TEST(own_work_must_end_before_it_is_moved_again)
+{
+	begin(LETTING_GO);
+	word_set(&session->view.states[3].issued, 5);
+	answer_let_go(first, 0);
+	for (int i = 0; i < 3; i++)
+		refuse();
+	ck_assert_uint_eq(fake->child_count, 4);
+	word_release(&shm_view_timeline(&session->view, first->worker->generation)->stream[3].done, 5);
+	refuse();
+	ck_assert_uint_eq(fake->child_count, 5);
+	fake_reap(fake, third, SIGKILL);
+	third = &fake->children[4];
+	fake_warm(fake, third);
+	fake_serve(fake, third, WIRE_ACTIVATE);
+	tell(third);
+	answer_let_go(first, 1);
+	expect_attached(third);
+	expect_found(third);
+	close_in_crowd();
+	end();
+}
+END_TEST
+
+static void expect_told(void)
+{
+	fake_expect(fake, newcomer.socket, WIRE_REPLY);
+	ck_assert_uint_eq(fake->message.id, asked);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_SYSTEM_NOT_READY);
+}
+
+/* Beside the same kernel of somebody else, nothing is waited for twice. */
+START_TEST(who_was_told_is_told_at_once_the_next_time)
+{
+	uint64_t since_us;
+
+	begin(LETTING_GO);
+	word_set(&session->view.states[3].issued, 5);
+	answer_let_go(first, 0);
+	since_us = session->refusal.since_us;
+	fake->config.load_place_ms = 1;
+	FAKE_RUN_WHILE(fake, timer_now_us() < since_us + 1000);
+	refuse();
+	expect_told();
+	ask_for_function();
+	refuse();
+	expect_told();
+	ck_assert_uint_eq(session->refusal.since_us, since_us);
+	/* Another kernel is another thing. */
+	session->refusal.began_us -= 10000000;
+	fake->config.load_place_ms = 60000;
+	ask_for_function();
+	refuse();
+	ck_assert_uint_gt(session->refusal.since_us, since_us);
+	expect_found(first);
+	fake_reap(fake, third, SIGKILL);
+	end();
+}
+END_TEST
+
 /* The move is off; the session is promoted as all are. */
 START_TEST(trouble_of_the_old_executor_comes_first)
 {
@@ -365,6 +427,8 @@ int main(void)
 	tcase_add_test(tests, a_newcomer_moves);
 	tcase_add_test(tests, pinned_memory_holds_the_window_longer);
 	tcase_add_test(tests, one_whose_own_work_does_not_end_stays);
+	tcase_add_test(tests, own_work_must_end_before_it_is_moved_again);
+	tcase_add_test(tests, who_was_told_is_told_at_once_the_next_time);
 	tcase_add_loop_test(tests, trouble_of_the_old_executor_comes_first, STARTING, STAGES);
 	tcase_add_loop_test(tests, a_new_executor_that_dies_has_a_successor, STARTING, LETTING_GO);
 	tcase_add_test(tests, one_that_was_let_go_waits_for_the_next_executor);

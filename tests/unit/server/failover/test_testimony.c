@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What a line of the kernel log that names an executor does to it. The test is keeper, executors and clients.
+
+#include <signal.h>
+#include <string.h>
+
+#include "server/failover/kernel_log.h"
+#include "server/failover/worker.h"
+#include "server/session/domain.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/fake_children.h"
+
+static struct fake *fake;
+static struct fake_child *active, *standby;
+static struct fake_client client;
+
+/* An exception of a multiprocessor, and what follows where it is the channel's. */
+static const struct xid exception = {
+	.number = 13, .pid = 1, .code = 716, .text = "Xid 13, Misaligned Address"};
+static const struct xid stopped = {.number = 43, .pid = 1, .code = 719, .text = "Xid 43"};
+
+static struct domain *domain(void)
+{
+	return TAILQ_FIRST(&fake->daemon.domains);
+}
+
+static void boot(bool graceful)
+{
+	fake_graceful = graceful;
+	fake = fake_new(1);
+	fake_boot(fake);
+	active = &fake->children[1];
+	standby = &fake->children[2];
+	fake_join(fake, &client, active, standby);
+}
+
+static void end(void)
+{
+	packet_close_fds(&fake->packet);
+	fake_leave(fake, &client);
+	fake_free(fake);
+}
+
+static void expect_nothing_happened(void)
+{
+	fake_expect_nothing(fake, active->socket);
+	ck_assert(!active->killed && !standby->killed);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
+	ck_assert_uint_eq(fake->daemon.counters.faults, 0);
+}
+
+/* Starting, warming, warm: it runs nothing that could have faulted. */
+START_TEST(one_that_serves_nobody_goes_on)
+{
+	struct fake_child *next;
+
+	boot(_i & 1);
+	worker_testify(standby->worker, &exception);
+	worker_testify(standby->worker, &stopped);
+	expect_nothing_happened();
+	fake_reap(fake, standby, SIGKILL);
+	next = &fake->children[3];
+	worker_testify(next->worker, &exception);
+	fake_ready(fake, next);
+	worker_testify(next->worker, &stopped);
+	ck_assert(!next->killed);
+	ck_assert_uint_eq(fake->child_count, 4);
+	fake_serve(fake, next, WIRE_OPEN_SESSION);
+	fake_serve(fake, next, WIRE_PING);
+	ck_assert_int_eq(next->worker->state, WORKER_WARM);
+	end();
+}
+END_TEST
+
+/* The exception of another process is a line in the log here, whatever the mode. */
+START_TEST(a_sign_alone_costs_nothing)
+{
+	boot(_i & 1);
+	worker_testify(active->worker, &exception);
+	expect_nothing_happened();
+	/* Its end for another reason, later, is none for that fault. */
+	active->worker->testified_us -= 60000000;
+	ck_assert(!worker_is_testified(active->worker));
+	fake_reap(fake, active, SIGKILL);
+	fake_expect(fake, standby->socket, WIRE_ACTIVATE);
+	ck_assert_int_ne(fake->message.activate.code, 716);
+	ck_assert_uint_eq(fake->daemon.counters.faults, 0);
+	fake_reply(fake, standby->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
+	end();
+}
+END_TEST
+
+/* The default mode: the executor speaks of its faults itself. */
+START_TEST(an_executor_that_outlasts_faults_is_not_ended_by_the_log)
+{
+	boot(true);
+	active->worker->contains = _i & 1;
+	worker_testify(active->worker, &stopped);
+	expect_nothing_happened();
+	end();
+}
+END_TEST
+
+START_TEST(a_stopped_channel_is_a_proof_where_faults_cut)
+{
+	boot(false);
+	worker_testify(active->worker, &exception);
+	ck_assert(!active->killed);
+	worker_testify(active->worker, &stopped);
+	ck_assert(active->killed);
+	fake_reap(fake, active, SIGKILL);
+	fake_expect(fake, standby->socket, WIRE_ACTIVATE);
+	/* What the first line said in particular. */
+	ck_assert_int_eq(fake->message.activate.code, 716);
+	fake_reply(fake, standby->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
+	end();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("testimony");
+	TCase *tests;
+
+	fake_prepare();
+	tests = suite_case(suite, "testimony");
+	tcase_add_loop_test(tests, one_that_serves_nobody_goes_on, 0, 2);
+	tcase_add_loop_test(tests, a_sign_alone_costs_nothing, 0, 2);
+	tcase_add_loop_test(tests, an_executor_that_outlasts_faults_is_not_ended_by_the_log, 0, 2);
+	tcase_add_test(tests, a_stopped_channel_is_a_proof_where_faults_cut);
+	return suite_run(suite);
+}
