@@ -147,9 +147,11 @@ class Life:
                 ends.append(f"  {loop}: {survivor.program.result or ''.join(survivor.program.errors)[-500:]}")
                 self.ended.append(self.alive.pop(loop))
         self.system.quiet(len(self.alive), time.monotonic() + PATIENCE)
-        blamed = self.system.blamed(self.system.log.since(position))
+        lines = self.system.log.since(position)
+        blamed = self.system.blamed(lines)
         if blamed - {pid}:
             self.bad.append(f"{row}: blamed, and innocent: {blamed - {pid}}")
+            self.bad += [line.rstrip() for line in lines if self.system.blamed([line]) - {pid}]
         self.events.append({"row": row, "code": code, "blamed": "culprit" if pid in blamed else "nobody",
                             "pauses_ms": pauses})
         self.tell(self.events[-1])

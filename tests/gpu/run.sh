@@ -25,10 +25,10 @@ trap 'exit 130' INT TERM
 passed=0
 failed=0
 
-# Checks run side by side, $width at a time; collect prints how they ended, in the order in which they began.
+# Checks run side by side, $width at a time; each has its line when it ends.
 width=1
 begun=0
-running=()
+declare -A report_of=()
 
 selected() { # selected NAME
 	echo "$1" | grep -qE "${FRMPS_GPU_TEST_ONLY:-.}"
@@ -38,18 +38,8 @@ check() { # check NAME COMMAND...
 	selected "$1" || return 0
 	begun=$((begun + 1))
 	run "$scratch/check.$begun" "$@" &
-	running+=($!)
-	[ ${#running[@]} -lt $width ] || next
-}
-
-# Waits until one of the checks has ended.
-next() {
-	local ended left=() pid
-	wait -n -p ended "${running[@]}"
-	for pid in "${running[@]}"; do
-		[ "$pid" = "$ended" ] || left+=("$pid")
-	done
-	running=("${left[@]}")
+	report_of[$!]=$scratch/check.$begun
+	[ ${#report_of[@]} -lt $width ] || next
 }
 
 run() { # run REPORT NAME COMMAND...
@@ -65,25 +55,27 @@ run() { # run REPORT NAME COMMAND...
 	echo $status >"$report.status"
 }
 
-# Waits for the checks that run, and says of each how it ended, with the end of its output where it failed.
+# Waits until one of the checks has ended, and says how, with the end of its output where it failed.
+next() {
+	local ended report name status took
+	wait -n -p ended "${!report_of[@]}"
+	report=${report_of[$ended]}
+	unset "report_of[$ended]"
+	name=$(cat "$report.name") status=$(cat "$report.status") took=$(cat "$report.took")
+	if [ "$status" -eq 0 ]; then
+		passed=$((passed + 1))
+		echo "ok    $name ($took s)"
+	elif [ "$status" -eq 77 ]; then
+		echo "skip  $name: $(tail -n 1 "$report")"
+	else
+		failed=$((failed + 1))
+		echo "FAIL  $name (status $status, $took s)"
+		tail -n 40 "$report" | sed 's/^/      /'
+	fi
+}
+
 collect() {
-	local report name status took i
-	while [ ${#running[@]} -gt 0 ]; do next; done
-	for ((i = 1; i <= begun; i++)); do
-		report=$scratch/check.$i
-		name=$(cat "$report.name") status=$(cat "$report.status") took=$(cat "$report.took")
-		if [ "$status" -eq 0 ]; then
-			passed=$((passed + 1))
-			echo "ok    $name ($took s)"
-		elif [ "$status" -eq 77 ]; then
-			echo "skip  $name: $(tail -n 1 "$report")"
-		else
-			failed=$((failed + 1))
-			echo "FAIL  $name (status $status, $took s)"
-			tail -n 40 "$report" | sed 's/^/      /'
-		fi
-	done
-	begun=0
+	while [ ${#report_of[@]} -gt 0 ]; do next; done
 }
 
 device=${FRMPS_GPU_TEST_DEVICE:-$scratch/device}
