@@ -4,7 +4,8 @@
 // See overrun.h. A stream's oldest command is over the limit when something of the stream is on the device
 // and its completion word has not moved for that long. That is looked at a few times within the limit, so an
 // end comes at most a twentieth of it late. Waiting behind other clients' kernels counts: the device does not
-// say when a kernel begins.
+// say when a kernel begins. While the device stands still for a fault, which takes seconds where it is full,
+// no time passes.
 
 #include "server/failover/overrun.h"
 
@@ -28,18 +29,20 @@ struct overrun {
 	uint64_t since_us; /* 0: nothing of it is on the device */
 };
 
-static bool is_over(const struct client *client, uint64_t now_us, uint64_t limit_us)
+bool overrun_is_over(struct client *client, uint64_t now_us, uint64_t limit_us)
 {
-	bool over = false;
+	bool over = false, stands_still = word_acquire(&client->view.server->doubtful) != 0;
 
-	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++) {
+	if (!client->overruns)
+		client->overruns = calloc(SHM_STREAMS, sizeof(*client->overruns));
+	for (uint32_t slot = 0; client->overruns && slot < SHM_STREAMS; slot++) {
 		struct overrun *seen = &client->overruns[slot];
 		uint64_t issued = word_acquire(&client->view.states[slot].issued);
 		uint64_t done = issued ? shm_view_done(&client->view, slot) : 0;
 
 		if (issued <= done)
 			seen->since_us = 0;
-		else if (!seen->since_us || seen->done != done)
+		else if (!seen->since_us || seen->done != done || stands_still)
 			*seen = (struct overrun){done, now_us};
 		else
 			over |= now_us - seen->since_us >= limit_us;
@@ -55,9 +58,7 @@ static void look(struct domain *domain)
 	TAILQ_FOREACH (client, &domain->clients, domain_link) {
 		if (!client_is_live(client) || !convict_was_served(client, domain->active))
 			continue;
-		if (!client->overruns)
-			client->overruns = calloc(SHM_STREAMS, sizeof(*client->overruns));
-		if (client->overruns && is_over(client, now_us, limit_us)) {
+		if (overrun_is_over(client, now_us, limit_us)) {
 			promote_over_limit(domain, client);
 			return;
 		}

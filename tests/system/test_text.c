@@ -205,9 +205,11 @@ END_TEST
 /* Prints without end and never waits: its text has nowhere to go, and that is its own affair. */
 static int silent(int progress, int orders)
 {
+	driver_attach();
+	ck_cuda(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 65536));
 	printer_open();
 	for (uint32_t i = 0; !ordered(orders, false); i++) {
-		say(9, i, 10000, NULL);
+		say(9, i, 1000, NULL);
 		report(progress);
 	}
 	fclose(stdout); /* what is left is not for the test's report */

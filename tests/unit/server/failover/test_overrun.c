@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// When a session's oldest command has been on the device for too long, by the words that device and executor
+// write.
+
+#include <stdlib.h>
+
+#include "server/failover/overrun.h"
+#include "server/session/client.h"
+#include "tests/lib/suite.h"
+
+#define LIMIT 1000000u
+
+static struct client client;
+
+static void open_session(void)
+{
+	client.view.server = calloc(1, sizeof(*client.view.server));
+	client.view.states = calloc(SHM_STREAMS, sizeof(*client.view.states));
+	client.view.timelines = calloc(SHM_TIMELINES, sizeof(*client.view.timelines));
+}
+
+static void close_session(void)
+{
+	overrun_forget(&client);
+	free(client.view.server);
+	free(client.view.states);
+	free(client.view.timelines);
+}
+
+static void issue(uint64_t issued, uint64_t done)
+{
+	word_set(&client.view.states[3].issued, issued);
+	word_set(&client.view.timelines[0].stream[3].done, done);
+}
+
+static void stand_still(bool still)
+{
+	word_set(&client.view.server->doubtful, still);
+}
+
+START_TEST(the_oldest_command_counts)
+{
+	issue(5, 2);
+	ck_assert(!overrun_is_over(&client, 10, LIMIT));
+	ck_assert(!overrun_is_over(&client, 10 + LIMIT - 1, LIMIT));
+	ck_assert(overrun_is_over(&client, 10 + LIMIT, LIMIT));
+	issue(5, 3);
+	ck_assert(!overrun_is_over(&client, 20 + LIMIT, LIMIT));
+	issue(5, 5);
+	ck_assert(!overrun_is_over(&client, 30 + 3 * LIMIT, LIMIT));
+	issue(6, 5);
+	ck_assert(!overrun_is_over(&client, 40 + 5 * LIMIT, LIMIT));
+	ck_assert(overrun_is_over(&client, 40 + 6 * LIMIT, LIMIT));
+}
+END_TEST
+
+/* Kernels that are halted while a fault is looked at have not run for that long. */
+START_TEST(no_time_passes_while_the_device_stands_still)
+{
+	issue(5, 2);
+	ck_assert(!overrun_is_over(&client, 10, LIMIT));
+	stand_still(true);
+	ck_assert(!overrun_is_over(&client, LIMIT, LIMIT));
+	ck_assert(!overrun_is_over(&client, 3 * LIMIT, LIMIT));
+	stand_still(false);
+	ck_assert(!overrun_is_over(&client, 4 * LIMIT - 1, LIMIT));
+	ck_assert(overrun_is_over(&client, 4 * LIMIT, LIMIT));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("overrun");
+	TCase *tests = tcase_create("overrun");
+
+	tcase_add_checked_fixture(tests, open_session, close_session);
+	tcase_add_test(tests, the_oldest_command_counts);
+	tcase_add_test(tests, no_time_passes_while_the_device_stands_still);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
