@@ -12,6 +12,9 @@ from matrix_systems import PATIENCE, Broken
 ROWS = ("trap", "far-write", "misaligned", "shared", "assert", "illegal")
 
 
+SETTLE_SECONDS = 5
+
+
 class Soak:
     """Faults in a row beside the same survivors."""
 
@@ -57,10 +60,20 @@ class Soak:
         blamed = self.system.blamed(self.system.log.since(0))
         if blamed != culprits:
             self.bad.append(f"blamed, and innocent: {blamed - culprits}; not blamed: {culprits - blamed}")
-        return i, before, self.system.holdings()
+        return i, before, self.holdings_at_rest(before)
 
-    def judge(self, before, after):
+    def holdings_at_rest(self, before):
+        """What is held in passing, a connection or a child that ends, is not held a moment later."""
+        until = time.monotonic() + SETTLE_SECONDS
+        held = self.system.holdings()
+        while self.grown(before, held) and time.monotonic() < until:
+            time.sleep(0.1)
+            held = self.system.holdings()
+        return held
+
+    def grown(self, before, after):
         """Counts stay as they are; memory may settle by what an allocator keeps. Sanitizers keep freed memory."""
+        found = []
         # Executors are new each time: what they hold in passing counts, and is not much.
         slack = {"device MiB": 8 if self.system.backend == "cuda" else 0, "fds of executors": 4}
         # Rings of a MiB are used from one end to the other, however slowly, and journals beside them.
@@ -69,7 +82,8 @@ class Soak:
             if name.startswith("KiB of"):
                 slack[name] = float("inf") if self.system.is_sanitized() else 1024
             if before and value > before[name] + slack.get(name, 0):
-                self.bad.append(f"{name} grew from {before[name]} to {value}")
+                found.append(f"{name} grew from {before[name]} to {value}")
+        return found
 
     def play(self):
         for arguments in (["--kernel-us", "100"], ["--idle"]):
@@ -81,7 +95,7 @@ class Soak:
         begin = time.monotonic()
         done, before, after = self.faults()
         took = time.monotonic() - begin
-        self.judge(before, after)
+        self.bad += self.grown(before, after)
         for survivor in self.survivors:
             survivor.say("stop")
             result = survivor.end(time.monotonic() + PATIENCE)
