@@ -10,9 +10,7 @@ from matrix_systems import PATIENCE, Broken
 
 # Faults beside which survivors go on exactly with on_fault = default.
 ROWS = ("trap", "far-write", "misaligned", "shared", "assert", "illegal")
-
-
-SETTLE_SECONDS = 5
+SETTLE_SECONDS = 5  # what is held in passing is gone by then
 
 
 class Soak:
