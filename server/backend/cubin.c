@@ -124,11 +124,7 @@ static const char *symbols_open(const struct elf *elf, struct symbols *symbols)
 
 static Elf64_Sym symbol_at(const struct reading *reading, uint64_t index)
 {
-	Elf64_Sym symbol;
-
-	memcpy(&symbol, reading->elf.image + reading->symbols.table.sh_offset + index * sizeof(symbol),
-		sizeof(symbol));
-	return symbol;
+	return elf_symbol(&reading->elf, &reading->symbols.table, index);
 }
 
 /* NULL if it does not end. */
@@ -307,7 +303,7 @@ static void find_addresses(struct reading *reading)
 	for (uint64_t i = 1; !reading->wrong && i < elf->count; i++) {
 		Elf64_Shdr section = elf_section(elf, i);
 
-		if (elf_is_relocations(elf, &section) && elf_changes_what_is_loaded(elf, &section))
+		if (elf_relocates(elf, &section))
 			read_relocations(reading, &section);
 	}
 	for (uint64_t i = 1; !reading->wrong && i < elf->count; i++)

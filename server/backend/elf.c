@@ -110,14 +110,27 @@ bool elf_is_literal(
 	       is_text(elf->image + section->sh_offset + symbol->st_value, symbol->st_size);
 }
 
-bool elf_is_relocations(const struct elf *elf, const Elf64_Shdr *section)
+static bool is_relocations(const struct elf *elf, const Elf64_Shdr *section)
 {
 	return section->sh_size && (section->sh_type == SHT_REL || section->sh_type == SHT_RELA ||
 					   elf_section_begins(elf, section, ".nv.resolvedrela"));
 }
 
-bool elf_changes_what_is_loaded(const struct elf *elf, const Elf64_Shdr *relocations)
+static bool changes_what_is_loaded(const struct elf *elf, const Elf64_Shdr *relocations)
 {
 	return relocations->sh_info >= elf->count ||
 	       (elf_section(elf, relocations->sh_info).sh_flags & SHF_ALLOC);
+}
+
+bool elf_relocates(const struct elf *elf, const Elf64_Shdr *section)
+{
+	return is_relocations(elf, section) && changes_what_is_loaded(elf, section);
+}
+
+Elf64_Sym elf_symbol(const struct elf *elf, const Elf64_Shdr *table, uint64_t index)
+{
+	Elf64_Sym symbol;
+
+	memcpy(&symbol, elf->image + table->sh_offset + index * sizeof(symbol), sizeof(symbol));
+	return symbol;
 }

@@ -42,10 +42,10 @@ bool elf_section_is(const struct elf *elf, const Elf64_Shdr *section, const char
 bool elf_is_literal(
 	const struct elf *elf, const Elf64_Shdr *texts, const Elf64_Shdr *section, const Elf64_Sym *symbol);
 
-/** Whether a section holds relocations. */
-bool elf_is_relocations(const struct elf *elf, const Elf64_Shdr *section);
+/** A symbol. @table: of symbols; index: below its count */
+Elf64_Sym elf_symbol(const struct elf *elf, const Elf64_Shdr *table, uint64_t index);
 
-/** Whether relocations change something that is loaded; of debug information nothing is. */
-bool elf_changes_what_is_loaded(const struct elf *elf, const Elf64_Shdr *relocations);
+/** Whether a section holds relocations of something that is loaded; of debug information nothing is. */
+bool elf_relocates(const struct elf *elf, const Elf64_Shdr *section);
 
 #endif

@@ -105,11 +105,7 @@ static bool open_symbols(struct reading *reading)
 
 static Elf64_Sym symbol_of(const struct reading *reading, uint64_t index)
 {
-	Elf64_Sym symbol;
-
-	memcpy(&symbol, reading->elf.image + reading->symbols.sh_offset + index * sizeof(symbol),
-		sizeof(symbol));
-	return symbol;
+	return elf_symbol(&reading->elf, &reading->symbols, index);
 }
 
 static bool holds_variables(const struct elf *elf, const Elf64_Shdr *section)
@@ -330,8 +326,7 @@ static void visit_all(struct reading *reading, visit_relocation *visit, void *co
 	for (uint64_t i = 1; !reading->is_wrong && i < reading->elf.count; i++) {
 		Elf64_Shdr section = elf_section(&reading->elf, i);
 
-		if (elf_is_relocations(&reading->elf, &section) &&
-			elf_changes_what_is_loaded(&reading->elf, &section))
+		if (elf_relocates(&reading->elf, &section))
 			visit_section(reading, &section, visit, context);
 	}
 }
@@ -610,8 +605,7 @@ static void leave_out(struct reading *reading, struct move *move)
 	for (uint64_t i = 1; i < reading->elf.count; i++) {
 		Elf64_Shdr section = elf_section(&reading->elf, i);
 
-		if (elf_is_relocations(&reading->elf, &section) &&
-			elf_changes_what_is_loaded(&reading->elf, &section))
+		if (elf_relocates(&reading->elf, &section))
 			shorten(reading, move, i);
 	}
 }

@@ -4,8 +4,6 @@
 // What is read from images of the compiler's (images/statics.cu): which variables kernels may write, and
 // which kernels those are; from fat binaries, however they are compressed; and from images that lie.
 
-#include <elf.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,34 +11,9 @@
 #include "server/backend/fatbin.h"
 #include "server/backend/image.h"
 #include "server/backend/sass.h"
-#include "tests/lib/suite.h"
+#include "tests/unit/server/backend/image_bed.h"
 
-#define IMAGE_BYTES 65536u
-#define MUTATIONS   20000
-
-static uint8_t *image;
-static size_t image_bytes;
-
-static void load(const char *name)
-{
-	char path[4096];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/%s", getenv("FRMPS_TEST_IMAGES"), name);
-	file = fopen(path, "rb");
-	ck_assert_ptr_nonnull(file);
-	free(image);
-	image = malloc(IMAGE_BYTES);
-	image_bytes = fread(image, 1, IMAGE_BYTES, file);
-	ck_assert_uint_gt(image_bytes, 1000);
-	fclose(file);
-}
-
-static void unload(void)
-{
-	free(image);
-	image = NULL;
-}
+#define MUTATIONS 20000
 
 /* fatbin_visit */
 static CUresult look_at(void *context, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)
@@ -78,39 +51,6 @@ static uint64_t bytes_of(const struct statics *statics, const char *name)
 }
 
 /* ---- changes ---- */
-
-static Elf64_Ehdr header(void)
-{
-	Elf64_Ehdr header;
-
-	memcpy(&header, image, sizeof(header));
-	return header;
-}
-
-static void *section(const char *name, Elf64_Shdr **ret)
-{
-	Elf64_Shdr *sections = (void *)(image + header().e_shoff);
-	const char *names = (const char *)image + sections[header().e_shstrndx].sh_offset;
-
-	for (unsigned i = 1; i < header().e_shnum; i++)
-		if (!strcmp(names + sections[i].sh_name, name)) {
-			*ret = &sections[i];
-			return image + sections[i].sh_offset;
-		}
-	ck_abort_msg("no section %s", name);
-}
-
-static Elf64_Sym *symbol(const char *name)
-{
-	Elf64_Shdr *symtab, *strtab;
-	Elf64_Sym *symbols = section(".symtab", &symtab);
-	const char *texts = section(".strtab", &strtab);
-
-	for (uint64_t i = 1; i < symtab->sh_size / sizeof(*symbols); i++)
-		if (!strcmp(texts + symbols[i].st_name, name))
-			return &symbols[i];
-	ck_abort_msg("no symbol %s", name);
-}
 
 /* Symbols that are local to the file, and have no name. */
 static void change_calls(void)
@@ -248,13 +188,13 @@ START_TEST(what_cannot_be_told_is_not_guessed)
 	check_more("its image is not understood");
 	symbol("vprintf")->st_name = symbol("counter")->st_name;
 	check_more("its kernels call functions of the driver");
-	section(".rela.nv.constant4", &shdr);
+	section_in(image, ".rela.nv.constant4", &shdr);
 	shdr->sh_entsize = 8;
 	check_more("its image is not understood");
-	section(".rela.nv.constant4", &shdr);
+	section_in(image, ".rela.nv.constant4", &shdr);
 	shdr->sh_link = 0;
 	check_more("its image is not understood");
-	section(".symtab", &shdr);
+	section_in(image, ".symtab", &shdr);
 	shdr->sh_type = SHT_NULL;
 	check_more("its image is not understood");
 }
@@ -268,7 +208,7 @@ START_TEST(a_literal_is_a_text)
 	char *bytes;
 
 	load("statics.cubin");
-	bytes = section(".nv.global.init", &shdr);
+	bytes = section_in(image, ".nv.global.init", &shdr);
 	bytes[symbol("$str")->st_value + 1] = '\0';
 	statics = statics_now();
 	ck_assert_uint_eq(bytes_of(&statics, "$str"), symbol("$str")->st_size);
@@ -426,11 +366,11 @@ START_TEST(tables_may_lie)
 	size_t begins[2], ends[2];
 
 	load(all[_i]);
-	section(".symtab", &shdr);
+	section_in(image, ".symtab", &shdr);
 	begins[0] = shdr->sh_offset;
 	ends[0] = begins[0] + shdr->sh_size;
-	begins[1] = header().e_shoff;
-	ends[1] = begins[1] + header().e_shnum * sizeof(*shdr);
+	begins[1] = header_in(image).e_shoff;
+	ends[1] = begins[1] + header_in(image).e_shnum * sizeof(*shdr);
 	for (int table = 0; table < 2; table++)
 		for (size_t at = begins[table]; at + 8 <= ends[table]; at += 4)
 			for (unsigned v = 0; v < sizeof(values) / sizeof(values[0]); v++) {

@@ -4,8 +4,6 @@
 // Variables of images of the compiler's (images/statics.cu) that are moved: which of them, where everything
 // that has their addresses finds them then, and their first values; and images that lie.
 
-#include <elf.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,31 +11,13 @@
 #include "server/backend/fatbin.h"
 #include "server/backend/image.h"
 #include "server/backend/relocate.h"
-#include "tests/lib/suite.h"
+#include "tests/unit/server/backend/image_bed.h"
 
-#define IMAGE_BYTES 65536u
-#define MUTATIONS   20000
-#define AT	    UINT64_C(0x540012345600)
+#define MUTATIONS 20000
+#define AT	  UINT64_C(0x540012345600)
 
-static uint8_t *image;
-static size_t image_bytes;
 static struct relocate_plan plan;
 static struct fatbin_bytes moved;
-
-static void load(const char *name)
-{
-	char path[4096];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/%s", getenv("FRMPS_TEST_IMAGES"), name);
-	file = fopen(path, "rb");
-	ck_assert_ptr_nonnull(file);
-	free(image);
-	image = malloc(IMAGE_BYTES);
-	image_bytes = fread(image, 1, IMAGE_BYTES, file);
-	ck_assert_uint_gt(image_bytes, 1000);
-	fclose(file);
-}
 
 static void forget(void)
 {
@@ -46,11 +26,10 @@ static void forget(void)
 	moved = (struct fatbin_bytes){0};
 }
 
-static void unload(void)
+static void forget_all(void)
 {
 	forget();
-	free(image);
-	image = NULL;
+	unload();
 }
 
 /* fatbin_visit, twice */
@@ -106,43 +85,10 @@ static uint32_t first_word(const char *name, size_t index)
 
 /* ---- what is in an image ---- */
 
-static Elf64_Ehdr header(const uint8_t *at)
-{
-	Elf64_Ehdr header;
-
-	memcpy(&header, at, sizeof(header));
-	return header;
-}
-
-static void *section(uint8_t *at, const char *name, Elf64_Shdr **ret)
-{
-	Elf64_Shdr *sections = (void *)(at + header(at).e_shoff);
-	const char *names = (const char *)at + sections[header(at).e_shstrndx].sh_offset;
-
-	for (unsigned i = 1; i < header(at).e_shnum; i++)
-		if (!strcmp(names + sections[i].sh_name, name)) {
-			*ret = &sections[i];
-			return at + sections[i].sh_offset;
-		}
-	ck_abort_msg("no section %s", name);
-}
-
-static Elf64_Sym *symbol(const char *name)
-{
-	Elf64_Shdr *symtab, *strtab;
-	Elf64_Sym *symbols = section(image, ".symtab", &symtab);
-	const char *texts = section(image, ".strtab", &strtab);
-
-	for (uint64_t i = 1; i < symtab->sh_size / sizeof(*symbols); i++)
-		if (!strcmp(texts + symbols[i].st_name, name))
-			return &symbols[i];
-	ck_abort_msg("no symbol %s", name);
-}
-
 static uint64_t symbol_index(const char *name)
 {
 	Elf64_Shdr *symtab;
-	const Elf64_Sym *symbols = section(image, ".symtab", &symtab);
+	const Elf64_Sym *symbols = section_in(image, ".symtab", &symtab);
 
 	return (uint64_t)(symbol(name) - symbols);
 }
@@ -150,7 +96,7 @@ static uint64_t symbol_index(const char *name)
 static Elf64_Rela *relocation_of(const char *table, const char *name)
 {
 	Elf64_Shdr *where;
-	Elf64_Rela *at = section(image, table, &where);
+	Elf64_Rela *at = section_in(image, table, &where);
 
 	for (uint64_t i = 0; i < where->sh_size / sizeof(*at); i++)
 		if (ELF64_R_SYM(at[i].r_info) == symbol_index(name))
@@ -162,7 +108,7 @@ static Elf64_Rela *relocation_of(const char *table, const char *name)
 static uint64_t slot(const uint8_t *file, uint64_t offset)
 {
 	Elf64_Shdr *where;
-	const uint8_t *table = section((uint8_t *)(uintptr_t)file, ".nv.constant4", &where);
+	const uint8_t *table = section_in((uint8_t *)(uintptr_t)file, ".nv.constant4", &where);
 	uint64_t value;
 
 	ck_assert_uint_le(offset + 8, where->sh_size);
@@ -174,7 +120,7 @@ static uint64_t size_of_section(const uint8_t *file, const char *name)
 {
 	Elf64_Shdr *where;
 
-	section((uint8_t *)(uintptr_t)file, name, &where);
+	section_in((uint8_t *)(uintptr_t)file, name, &where);
 	return where->sh_size;
 }
 
@@ -232,7 +178,7 @@ START_TEST(older_devices_have_another_form)
 	Elf64_Shdr *table;
 
 	load("statics_75.cubin");
-	section(image, ".rel.nv.constant4", &table);
+	section_in(image, ".rel.nv.constant4", &table);
 	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
 	expect_all();
 	ck_assert_uint_lt(size_of_section(moved.at, ".rel.nv.constant4"), table->sh_size);
@@ -254,7 +200,7 @@ END_TEST
 static uint32_t half_in(const char *code, uint64_t offset)
 {
 	Elf64_Shdr *where;
-	const uint8_t *at = section(moved.at, code, &where);
+	const uint8_t *at = section_in(moved.at, code, &where);
 	uint32_t half;
 
 	memcpy(&half, at + offset + 4, sizeof(half));
@@ -309,7 +255,7 @@ static void make_wide(void)
 {
 	Elf64_Shdr *where;
 
-	section(image, ".nv.global", &where);
+	section_in(image, ".nv.global", &where);
 	where->sh_addralign = 4096;
 }
 
@@ -361,7 +307,7 @@ START_TEST(what_is_named_by_its_section_stays)
 	one = relocation_of(".rela.nv.constant4", "untouched");
 	for (uint64_t i = 1; i < 16; i++) {
 		Elf64_Shdr *symtab;
-		const Elf64_Sym *symbols = section(image, ".symtab", &symtab);
+		const Elf64_Sym *symbols = section_in(image, ".symtab", &symtab);
 
 		if (ELF64_ST_TYPE(symbols[i].st_info) == STT_SECTION &&
 			symbols[i].st_shndx == symbol("counter")->st_shndx)
@@ -401,7 +347,7 @@ START_TEST(different_first_values_stay)
 	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
 	free(moved.at);
 	moved.at = NULL;
-	values = section(image, ".nv.global.init", &where);
+	values = section_in(image, ".nv.global.init", &where);
 	values[symbol("own")->st_value] ^= 1;
 	ck_assert_int_eq(relocate_move(&plan, AT, image, image_bytes, &moved), CUDA_ERROR_NOT_SUPPORTED);
 }
@@ -444,7 +390,7 @@ int main(void)
 	Suite *suite = suite_create("relocate");
 	TCase *tests = tcase_create("relocate"), *lies = tcase_create("lies");
 
-	tcase_add_checked_fixture(tests, NULL, unload);
+	tcase_add_checked_fixture(tests, NULL, forget_all);
 	tcase_add_test(tests, code_finds_variables_in_their_block);
 	tcase_add_test(tests, older_devices_have_another_form);
 	tcase_add_loop_test(tests, fat_binaries_are_moved, 0, 3);
@@ -455,7 +401,7 @@ int main(void)
 	tcase_add_test(tests, cubins_of_different_minds_stay_as_they_are);
 	tcase_add_test(tests, different_first_values_stay);
 	suite_add_tcase(suite, tests);
-	tcase_add_checked_fixture(lies, NULL, unload);
+	tcase_add_checked_fixture(lies, NULL, forget_all);
 	tcase_set_timeout(lies, 120);
 	tcase_add_loop_test(lies, images_may_lie, 0, 3);
 	suite_add_tcase(suite, lies);
