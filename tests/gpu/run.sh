@@ -151,6 +151,16 @@ same() { # same COMMAND...
 	return 1
 }
 
+# What one program's fault has left to do, and the memory of a new standby, is not the next one's affair.
+settled() {
+	local tries=0
+	while [ $tries -lt 100 ] && FRMPS_SOCKET="$scratch/frmps.sock" "$folder/server/frmpsctl" status >"$scratch/status" &&
+		grep -q '^ *executor' "$scratch/status" && ! grep -q 'standby *warm' "$scratch/status"; do
+		tries=$((tries + 1))
+		sleep 0.1
+	done
+}
+
 corpus() { # corpus NAME
 	local source=tests/gpu/corpus/$1.cu
 	errors=$(sed -n '1,12s,^// compared: ,,p' "$source")
@@ -200,17 +210,9 @@ done
 collect
 width=1
 for name in $alone; do
-	settled # what one's fault has left to do, and the memory of a new standby, is not the next one's affair
+	settled
 	corpus "$name"
 done
-settled() {
-	local tries=0
-	while [ $tries -lt 100 ] && FRMPS_SOCKET="$scratch/frmps.sock" "$folder/server/frmpsctl" status >"$scratch/status" &&
-		grep -q '^ *executor' "$scratch/status" && ! grep -q 'standby *warm' "$scratch/status"; do
-		tries=$((tries + 1))
-		sleep 0.1
-	done
-}
 # What a program leaves is given back when nothing runs any more.
 holds_nothing() {
 	local tries=0
