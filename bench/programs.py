@@ -145,7 +145,7 @@ def main():
     tested = systems.all_here(options.build.resolve())
     found.first(tested[0])  # brings what programs load into the page cache
     results = rounds.play(tested, {name: wanted[name] for name in wanted if name in kinds}, options.rounds)
-    rounds.report(tested, results, options.rounds, options.out, checksums=found.checksums)
+    rounds.report(tested, results, options.out, checksums=found.checksums)
     for line in missed(results):
         print("missed:", line)
     for name, checksums in differing(found.checksums).items():

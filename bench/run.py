@@ -171,7 +171,7 @@ def main():
     measurements["idle"] = idle_cpu
     if options.only:
         measurements = {name: measurements[name] for name in options.only.split(",")}
-    rounds.report(tested, rounds.play(tested, measurements, options.rounds), options.rounds, options.out)
+    rounds.report(tested, rounds.play(tested, measurements, options.rounds), options.out)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ A measurement is a function of a system that returns numbers by name. Rounds are
 native, …), so that a machine that drifts does so for all.
 """
 
+import contextlib
 import json
 import pathlib
 import statistics
@@ -16,8 +17,15 @@ from machine import machine
 
 
 def play(systems, measurements, rounds):
-    """Return: of each system by name, all values of each number. A measurement that fails is left out, and says so."""
+    """Return: of each system by name, all values of each number. A measurement that fails is left out, and says so. What
+    was measured is said on standard error as it comes; an interrupt ends the rounds, and what there is by then counts."""
     results = {}
+    with contextlib.suppress(KeyboardInterrupt):
+        _play(systems, measurements, rounds, results)
+    return results
+
+
+def _play(systems, measurements, rounds, results):
     for _ in range(rounds):
         for system in systems:
             with system.up():
@@ -29,7 +37,8 @@ def play(systems, measurements, rounds):
                         continue
                     for key, value in values.items():
                         results.setdefault(system.name, {}).setdefault(key, []).append(value)
-    return results
+                    print(f"{system.name} {name}:", *(f"{key} {value:.4g}" for key, value in values.items()),
+                          file=sys.stderr)
 
 
 def ratio(results, name, base, system="frmps"):
@@ -58,10 +67,11 @@ def table(results, order):
         print(row)
 
 
-def report(systems, results, rounds, out, **more):
+def report(systems, results, out, **more):
     """Prints the table; @out: the file for the raw values and `more`, if any."""
     block, command = machine(), " ".join([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]])
     print("machine:", json.dumps(block))
+    rounds = max((len(values) for numbers in results.values() for values in numbers.values()), default=0)
     print("command:", command, f"(medians of {rounds} rounds [lowest-highest])")
     table(results, [system.name for system in systems])
     if out:

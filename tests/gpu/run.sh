@@ -12,7 +12,8 @@
 # FRMPS_GPU_TEST_LOG is a file for the log of that service.
 #
 # FRMPS_GPU_TEST_SCALE=full runs the long forms: 100 000 launches of each of eight clients, 1000 killed clients, 64
-# clients at a time. A check may take FRMPS_GPU_TEST_LIMIT seconds (600).
+# clients at a time, 20 programs one after the other that get an executor of their own (4, because a context needs its
+# time there). A check may take FRMPS_GPU_TEST_LIMIT seconds (600).
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 folder=$(cd "${1:-build}" && pwd) || exit 1
@@ -111,11 +112,14 @@ wait
 export FRMPS_TEST_SERVER="$folder/server/frmps-server" FRMPS_TEST_BACKEND=cuda FRMPS_TEST_KERNELS="$device/kernels.cubin"
 export FRMPS_TEST_RUN="$folder/server/frmps-run" FRMPS_TEST_COUNT_KERNELS="$device/count_kernels.cubin"
 export FRMPS_TEST_PRINT="$device/print.cubin"
+export CK_LOG_FILE_NAME=- # each test is named when it ends: where one hangs, the last one is seen
 native=$(dirname "$(ldconfig -p | sed -n 's/.*libcuda\.so\.1 .*=> //p' | head -n 1)")
 [ -d "$native" ] || native=/usr/local/nvidia/lib64
 shim=$folder/client
 if [ "${FRMPS_GPU_TEST_SCALE:-}" = full ]; then
 	export FRMPS_TEST_LAUNCHES=100000 FRMPS_TEST_KILLS=1000 FRMPS_TEST_MANY=64
+else
+	export FRMPS_TEST_SPLITS=4
 fi
 
 # A program natively, and through the service: what it prints and how it ends in FILE.

@@ -5,7 +5,7 @@
 // kernel that does not end, or because an operator says so. They notice nothing but time; neither do the
 // others.
 //
-// FRMPS_TEST_SPLITS (20) is how many follow one another in the leak test.
+// FRMPS_TEST_SPLITS (20) is how many follow one another in the tests that repeat something.
 
 #include <jansson.h>
 #include <signal.h>
@@ -119,6 +119,14 @@ static int load_more(int progress, int orders)
 		report(progress);
 	}
 	return error == CUDA_ERROR_SYSTEM_NOT_READY ? 0 : 2;
+}
+
+/* How often a test does it again that must catch a moment, or see nothing grow. */
+static int repetitions(void)
+{
+	const char *value = getenv("FRMPS_TEST_SPLITS");
+
+	return value ? atoi(value) : 20;
 }
 
 static void start_runner(void)
@@ -320,9 +328,9 @@ START_TEST(a_newcomer_that_is_killed_leaves_nothing)
 
 	start("load_patience_ms = 50\n");
 	start_runner();
-	for (int i = 0; i < 20; i++) {
+	for (int i = 0; i < repetitions(); i++) {
 		newcomer = child_start(count);
-		pass_time(30 + 5 * i);
+		pass_time(30 + 100 * i / repetitions());
 		ck_assert_int_eq(kill(newcomer.pid, SIGKILL), 0);
 		child_end(&newcomer);
 	}
@@ -399,8 +407,7 @@ END_TEST
 
 START_TEST(many_leave_nothing)
 {
-	const char *value = getenv("FRMPS_TEST_SPLITS");
-	int count_of_them = value ? atoi(value) : 20, fds[2], threads[2];
+	int count_of_them = repetitions(), fds[2], threads[2];
 	struct child one;
 
 	start("");
@@ -412,7 +419,7 @@ START_TEST(many_leave_nothing)
 		end_well(&one);
 		wait_closed(&service);
 		wait_domains(1);
-		if (i == 4)
+		if (i == count_of_them / 4)
 			service_footprint(&service, &fds[0], &threads[0]);
 	}
 	service_footprint(&service, &fds[1], &threads[1]);
@@ -444,9 +451,9 @@ START_TEST(the_daemon_dies_while_a_newcomer_is_placed)
 
 	start("load_patience_ms = 50\n");
 	start_runner();
-	for (int i = 0; i < 20; i++) {
+	for (int i = 0; i < repetitions(); i++) {
 		newcomer = child_start(count);
-		pass_time(45 + 2 * i);
+		pass_time(45 + 40 * i / repetitions());
 		kill_daemon();
 		child_wait(&newcomer, 3);
 		ck_assert(service_log_wait(&service, "the daemon is back", i + 1, 60));
