@@ -37,6 +37,7 @@
 #include "server/executor/halt.h"
 #include "server/executor/hold.h"
 #include "server/executor/intake.h"
+#include "server/executor/mutex.h"
 #include "server/executor/retire.h"
 #include "server/executor/session.h"
 #include "server/executor/sentry.h"
@@ -47,7 +48,9 @@
 /* Consumed bytes after which the client is told within a batch. */
 #define PUBLISH_BYTES	65536u
 #define SPIN_US_DEFAULT 50u
-#define EVENTS		64
+/* Some times what the driver holds its mutex for at a launch (mutex.h). */
+#define LOCK_SPIN_NS_DEFAULT 3000u
+#define EVENTS		     64
 /* Looks at rings between two idle turns: a few cycles each, where a turn is a hundred and more. */
 #define LOOKS 64u
 
@@ -398,6 +401,7 @@ int serve_pool_init(struct executor *executor, unsigned threads)
 	int error = 0;
 
 	pool->spin_ns = executor_number("FRMPS_SPIN_US", SPIN_US_DEFAULT, 1000000) * CLOCK_US;
+	mutex_spin(executor_number("FRMPS_LOCK_SPIN_NS", LOCK_SPIN_NS_DEFAULT, CLOCK_MS));
 	threads = threads ? threads : default_threads();
 	pool->threads = aligned_alloc(SHM_LINE, threads * sizeof(*pool->threads));
 	if (!pool->threads)

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The frmps authors
 #
-# symbols.sh LIBCUDA: does the built shim look like a driver library from outside? It exports exactly the
+# symbols.sh LIBCUDA SERVER: does the built shim look like a driver library from outside? It exports exactly the
 # symbols of client/api.def, without versions, answers to libcuda.so.1, needs nothing but the C library, and
-# lets nobody redirect its own references. Also keeps the version script equal to api.def.
+# lets nobody redirect its own references. Also keeps the version script equal to api.def. The server's own ioctl() and
+# pthread_mutex_lock() must be found by the real driver library before those of the C library.
 set -eu
 
-library=${1:?usage: symbols.sh path/to/libcuda.so.1}
+library=${1:?usage: symbols.sh path/to/libcuda.so.1 path/to/frmps-server}
+server=${2:?usage: symbols.sh path/to/libcuda.so.1 path/to/frmps-server}
 root=$(cd "$(dirname "$0")/../.." && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -53,5 +55,9 @@ sed -n 's/.*(NEEDED).*\[\(.*\)\].*/\1/p' "$scratch/dynamic" |
 if readelf -rW "$library" | grep -E ' cu[A-Z][A-Za-z0-9_]* \+ ' | head -n 5 | grep . >&2; then
 	fail "references to the library's own symbols are looked up by name (link with -Wl,-Bsymbolic)"
 fi
+
+for name in ioctl pthread_mutex_lock; do
+	nm -D --defined-only "$server" | grep -q " T $name\$" || fail "$server does not export $name"
+done
 
 exit $failed

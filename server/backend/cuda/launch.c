@@ -11,8 +11,6 @@
 
 #include "server/backend/cuda/cuda.h"
 
-/* Beyond this many parameters the packed bytes are handed over as they are. */
-
 _Static_assert(sizeof(struct frmps_launch_attribute) == sizeof(CUlaunchAttribute) &&
 		       offsetof(struct frmps_launch_attribute, value) == offsetof(CUlaunchAttribute, value),
 	"an attribute on the ring has the driver's form");

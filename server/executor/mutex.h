@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// How threads of an executor wait for mutexes, those of the driver above all.
+
+#ifndef FRMPS_SERVER_EXECUTOR_MUTEX_H
+#define FRMPS_SERVER_EXECUTOR_MUTEX_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+/**
+ * From now on, any thread that finds a mutex held looks for @ns nanoseconds whether it becomes free, before
+ * it sleeps. 0, as at first: it sleeps at once. Any thread.
+ */
+void mutex_spin(uint64_t ns);
+
+/**
+ * What this process has as pthread_mutex_lock(), and returns the same. For all kinds of mutexes. Any thread.
+ */
+int mutex_lock(pthread_mutex_t *mutex);
+
+#endif

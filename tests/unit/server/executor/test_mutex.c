@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// How threads wait for mutexes: looking for a while, then asleep; and what locking returns.
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "server/executor/clock.h"
+#include "server/executor/mutex.h"
+#include "shm/order.h"
+#include "tests/lib/suite.h"
+
+#define LIMIT_NS (UINT64_C(20000) * CLOCK_MS)
+
+struct waiter {
+	pthread_t thread;
+	pthread_mutex_t *mutex;
+	word32 begins;
+	long sleeps; /* while it waited */
+};
+
+static long sleeps_of_this_thread(void)
+{
+	struct rusage usage;
+
+	ck_assert_int_eq(getrusage(RUSAGE_THREAD, &usage), 0);
+	return usage.ru_nvcsw;
+}
+
+static void *wait_for_it(void *data)
+{
+	struct waiter *waiter = data;
+	long before = sleeps_of_this_thread();
+
+	word_release(&waiter->begins, 1);
+	if (mutex_lock(waiter->mutex) == 0)
+		pthread_mutex_unlock(waiter->mutex);
+	waiter->sleeps = sleeps_of_this_thread() - before;
+	return NULL;
+}
+
+static uint64_t processor_ns(const struct waiter *waiter)
+{
+	struct timespec used;
+	clockid_t clock;
+
+	ck_assert_int_eq(pthread_getcpuclockid(waiter->thread, &clock), 0);
+	ck_assert_int_eq(clock_gettime(clock, &used), 0);
+	return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+}
+
+/* Whether it uses the processor for so long before it has not used any for 50 ms. */
+static bool keeps_looking(const struct waiter *waiter, uint64_t ns)
+{
+	uint64_t before = processor_ns(waiter), last = before, since = clock_now();
+
+	while (last < before + ns && clock_now() < since + 50 * CLOCK_MS) {
+		uint64_t used = processor_ns(waiter);
+
+		since = used > last ? clock_now() : since;
+		last = used;
+	}
+	return last >= before + ns;
+}
+
+/* A thread finds the mutex held. Return: whether it looks all the time while it is held. */
+static bool looks(uint64_t spin_ns, struct waiter *waiter)
+{
+	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	bool found;
+
+	mutex_spin(spin_ns);
+	*waiter = (struct waiter){.mutex = &mutex};
+	ck_assert_int_eq(mutex_lock(&mutex), 0);
+	ck_assert_int_eq(pthread_create(&waiter->thread, NULL, wait_for_it, waiter), 0);
+	while (!word_acquire(&waiter->begins))
+		word_pause();
+	found = keeps_looking(waiter, 5 * CLOCK_MS);
+	pthread_mutex_unlock(&mutex);
+	ck_assert_int_eq(pthread_join(waiter->thread, NULL), 0);
+	mutex_spin(0);
+	return found;
+}
+
+START_TEST(a_held_mutex_is_looked_at_before_the_thread_sleeps)
+{
+	struct waiter waiter;
+
+	ck_assert(looks(LIMIT_NS, &waiter));
+	ck_assert_int_eq(waiter.sleeps, 0);
+	ck_assert(!looks(0, &waiter));
+	ck_assert_int_ge(waiter.sleeps, 1);
+	ck_assert(!looks(CLOCK_US, &waiter));
+	ck_assert_int_ge(waiter.sleeps, 1);
+}
+END_TEST
+
+#define THREADS 4
+#define TIMES	20000
+static pthread_mutex_t shared = PTHREAD_MUTEX_INITIALIZER;
+static unsigned counted;
+
+static void *count(void *unused)
+{
+	(void)unused;
+	for (int i = 0; i < TIMES; i++) {
+		if (mutex_lock(&shared))
+			return &shared;
+		counted++;
+		pthread_mutex_unlock(&shared);
+	}
+	return NULL;
+}
+
+START_TEST(one_thread_at_a_time_has_it)
+{
+	pthread_t threads[THREADS];
+	void *failed;
+
+	mutex_spin(_i ? 3 * CLOCK_US : 0);
+	for (int i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, count, NULL), 0);
+	for (int i = 0; i < THREADS; i++) {
+		ck_assert_int_eq(pthread_join(threads[i], &failed), 0);
+		ck_assert_ptr_null(failed);
+	}
+	ck_assert_uint_eq(counted, THREADS * TIMES);
+}
+END_TEST
+
+static void *leave_it_locked(void *mutex)
+{
+	mutex_lock(mutex);
+	return NULL;
+}
+
+/* All kinds that there are, the driver's among them, as the C library has them. */
+START_TEST(it_returns_what_the_library_returns)
+{
+	pthread_mutexattr_t attributes;
+	pthread_mutex_t mutex;
+	pthread_t thread;
+
+	mutex_spin(_i ? 3 * CLOCK_US : 0);
+	pthread_mutexattr_init(&attributes);
+	pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
+	pthread_mutex_init(&mutex, &attributes);
+	ck_assert_int_eq(mutex_lock(&mutex), 0);
+	ck_assert_int_eq(mutex_lock(&mutex), 0);
+	ck_assert_int_eq(pthread_mutex_unlock(&mutex), 0);
+	ck_assert_int_eq(pthread_mutex_unlock(&mutex), 0);
+	ck_assert_int_eq(pthread_mutex_unlock(&mutex), EPERM);
+
+	pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ERRORCHECK);
+	pthread_mutex_init(&mutex, &attributes);
+	ck_assert_int_eq(mutex_lock(&mutex), 0);
+	ck_assert_int_eq(mutex_lock(&mutex), EDEADLK);
+	ck_assert_int_eq(pthread_mutex_unlock(&mutex), 0);
+
+	pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_NORMAL);
+	pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+	pthread_mutex_init(&mutex, &attributes);
+	ck_assert_int_eq(pthread_create(&thread, NULL, leave_it_locked, &mutex), 0);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert_int_eq(mutex_lock(&mutex), EOWNERDEAD);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("mutex");
+	TCase *tests = tcase_create("mutex");
+
+	tcase_add_test(tests, a_held_mutex_is_looked_at_before_the_thread_sleeps);
+	tcase_add_loop_test(tests, one_thread_at_a_time_has_it, 0, 2);
+	tcase_add_loop_test(tests, it_returns_what_the_library_returns, 0, 2);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
