@@ -43,10 +43,6 @@
 //
 // Streams that wait are held like others (hold.c), so those of a session that ends are simply dropped; what
 // it has on the device already is waited for like everything else.
-//
-// Not covered: the first launch of a kernel that needs more local memory than any before also makes the
-// driver wait for the device, when it makes room for it. There is no call that does this ahead of the launch,
-// and trying the kernel is not ours to do.
 
 #include "server/executor/gate.h"
 

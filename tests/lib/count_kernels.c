@@ -20,4 +20,9 @@ static void count_up(const struct host_grid *grid, const struct host_block_index
 static const struct host_param count_up_list[] = {
 	HOST_PARAM(struct count_up_params, word), HOST_PARAM(struct count_up_params, by)};
 
-HOST_KERNELS(HOST_KERNEL(count_up, count_up_list));
+static void count_up_deep(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	count_up(grid, block, params);
+}
+
+HOST_KERNELS(HOST_KERNEL(count_up, count_up_list), HOST_KERNEL(count_up_deep, count_up_list));

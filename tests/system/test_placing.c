@@ -87,6 +87,26 @@ static int count(int progress, int orders)
 	return error ? 3 : seen == counted ? 0 : 2;
 }
 
+/* Its code is there; when it is ordered to, it runs a kernel that needs more local memory than any before.
+ * Its end: 0 if that counted. */
+static int run_deep(int progress, int orders)
+{
+	uint32_t by = 7, seen = 0;
+	CUdeviceptr word;
+	void *arguments[] = {&word, &by};
+
+	driver_open();
+	word = device_words(1, 0);
+	kernel("count_up");
+	report(progress);
+	ordered(orders, true);
+	ck_cuda(launch("count_up_deep", 1, 1, NULL, arguments));
+	ck_cuda(cuCtxSynchronize());
+	ck_cuda(cuMemcpyDtoH_v2(&seen, word, 4));
+	report(progress);
+	return seen == by ? 0 : 2;
+}
+
 /* Its kernel faults when it is ordered to. Its end is 0 if it was told. */
 static int fault_when_told(int progress, int orders)
 {
@@ -127,6 +147,20 @@ static int repetitions(void)
 	const char *value = getenv("FRMPS_TEST_SPLITS");
 
 	return value ? atoi(value) : 20;
+}
+
+/* With kernels whose module has no variables. */
+static struct child start_stateless(int (*program)(int progress, int orders))
+{
+	const char *others = getenv("FRMPS_TEST_KERNELS");
+	char *kept = strdup(others ? others : "");
+	struct child child;
+
+	setenv("FRMPS_TEST_KERNELS", getenv("FRMPS_TEST_COUNT_KERNELS"), 1);
+	child = child_start(program);
+	setenv("FRMPS_TEST_KERNELS", kept, 1);
+	free(kept);
+	return child;
 }
 
 static void start_runner(void)
@@ -231,6 +265,30 @@ START_TEST(a_newcomer_beside_an_endless_kernel_computes)
 }
 END_TEST
 
+/* As natively, the driver waits for the endless kernel where it has to make room, with everybody's launches.
+ */
+START_TEST(a_kernel_that_needs_local_memory_holds_nobody_up)
+{
+	struct child busy, deep;
+
+	start("");
+	busy = child_start(count);
+	child_wait(&busy, 3);
+	deep = start_stateless(run_deep);
+	child_wait(&deep, 1);
+	start_runner();
+	child_order(&deep);
+	see_it_go_on(&busy);
+	child_wait(&deep, 1);
+	ck_assert_int_eq(child_end(&deep), 0);
+	ck_assert_int_eq(service_log_count(&service, MOVED), 1);
+	see_it_go_on(&busy);
+	end_well(&busy);
+	end_runner();
+	wait_closed(&service);
+}
+END_TEST
+
 START_TEST(everybody_else_stays_exact)
 {
 	struct child busy, newcomers[NEWCOMERS];
@@ -260,7 +318,9 @@ START_TEST(everybody_is_moved_or_told)
 	struct child stay[NEWCOMERS], newcomers[NEWCOMERS];
 	uint64_t begin;
 
-	start("load_place_ms = 3000\n");
+	/* A context needs seconds to start on a GPU. */
+	start(strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") == 0 ? "load_place_ms = 20000\n"
+								: "load_place_ms = 3000\n");
 	for (int i = 0; i < NEWCOMERS; i++) {
 		stay[i] = child_start(load_more);
 		child_wait(&stay[i], 1);
@@ -344,19 +404,6 @@ END_TEST
  * By order
  */
 
-static struct child start_stateless(void)
-{
-	const char *others = getenv("FRMPS_TEST_KERNELS");
-	char *kept = strdup(others ? others : "");
-	struct child child;
-
-	setenv("FRMPS_TEST_KERNELS", getenv("FRMPS_TEST_COUNT_KERNELS"), 1);
-	child = child_start(count);
-	setenv("FRMPS_TEST_KERNELS", kept, 1);
-	free(kept);
-	return child;
-}
-
 static bool isolate(const struct child *child, const char *reason)
 {
 	char number[24], text[400], *answer = NULL;
@@ -384,7 +431,7 @@ START_TEST(a_running_program_is_isolated_by_order)
 
 	start("");
 	other = child_start(count);
-	one = start_stateless();
+	one = start_stateless(count);
 	variables = child_start(count);
 	child_wait(&one, 3);
 	child_wait(&other, 3);
@@ -412,7 +459,7 @@ START_TEST(many_leave_nothing)
 
 	start("");
 	for (int i = 0; i < count_of_them; i++) {
-		one = start_stateless();
+		one = start_stateless(count);
 		child_wait(&one, 2);
 		ck_assert(isolate(&one, ""));
 		see_it_go_on(&one);
@@ -469,16 +516,19 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("placing");
-	TCase *tests = tcase_create("newcomers"), *orders = tcase_create("orders"),
-	      *deaths = tcase_create("deaths");
+	TCase *tests = tcase_create("newcomers"), *room = tcase_create("room"),
+	      *orders = tcase_create("orders"), *deaths = tcase_create("deaths");
 
 	tcase_set_timeout(tests, 600);
+	tcase_set_timeout(room, 600);
 	tcase_set_timeout(orders, 600);
 	tcase_set_timeout(deaths, 600);
 	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_checked_fixture(room, NULL, stop);
 	tcase_add_checked_fixture(orders, NULL, stop);
 	tcase_add_checked_fixture(deaths, NULL, stop);
 	tcase_add_test(tests, a_newcomer_beside_an_endless_kernel_computes);
+	tcase_add_test(room, a_kernel_that_needs_local_memory_holds_nobody_up);
 	tcase_add_test(tests, everybody_else_stays_exact);
 	tcase_add_test(tests, everybody_is_moved_or_told);
 	tcase_add_loop_test(tests, faults_hurt_their_own_domain, 0, 2);
@@ -487,6 +537,7 @@ int main(void)
 	tcase_add_test(orders, many_leave_nothing);
 	tcase_add_test(deaths, the_daemon_dies_while_a_newcomer_is_placed);
 	suite_add_tcase(suite, tests);
+	suite_add_tcase(suite, room);
 	suite_add_tcase(suite, orders);
 	suite_add_tcase(suite, deaths);
 	return suite_run(suite);

@@ -7,7 +7,14 @@
 //
 // Their launches are launches of this context: who counts those to find a client's kernel by its number
 // counts these as well.
+//
+// One kernel is made when it is needed: the driver gives a context local memory for as many bytes a thread as
+// any kernel has needed so far, and the first launch of one that needs more waits until nothing runs, with a
+// lock that everybody's calls need (measured, H200, driver 580: nothing up to 1 KiB, from 2 KiB on until the
+// kernel beside it ended; not again for that many bytes or fewer). A kernel of ours that needs as much, run
+// in a gap, takes that upon itself.
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "server/backend/cuda/cuda.h"
@@ -55,6 +62,75 @@ void cuda_builtin_open(void)
 		fprintf(stderr, "The service's own kernels cannot be loaded (code %d).\n", (int)code);
 	check = code ? NULL : function;
 }
+
+/*
+ * Local memory
+ */
+
+/* What a context has at first: no kernel with so much was seen to wait. */
+#define ROOM_AT_FIRST 1024
+#define ROOM_MAX      (512 * 1024) /* of any kernel: the architecture's limit */
+#define ROOM_STEP     256
+
+/* With one thread it writes nothing but its room; which the compiler does not know, so it leaves it in. */
+static const char room_text[] =
+	".version 7.0\n"
+	".target sm_70\n"
+	".address_size 64\n"
+	".visible .entry frmps_room()\n"
+	"{\n"
+	"	.local .align 16 .b8 room[%d];\n"
+	"	.reg .pred %%p; .reg .b32 %%r<4>; .reg .b64 %%d<5>;\n"
+	"	mov.u64 %%d1, room; mov.u32 %%r1, %%tid.x; mul.wide.u32 %%d2, %%r1, 4; add.u64 %%d2, %%d1, "
+	"%%d2;\n"
+	"	mov.u32 %%r2, %%ntid.x; mul.wide.u32 %%d3, %%r2, 4; add.u64 %%d3, %%d1, %%d3;\n"
+	"	st.local.u32 [%%d2], %%r1; ld.local.u32 %%r3, [%%d3];\n"
+	"	setp.eq.u32 %%p, %%r2, 77; mov.u64 %%d4, 0; @%%p st.global.u32 [%%d4], %%r3; ret;\n"
+	"}\n";
+
+static _Atomic int room = ROOM_AT_FIRST; /* bytes a thread that the context has for certain */
+
+bool cuda_has_room(int bytes)
+{
+	return bytes <= atomic_load_explicit(&room, memory_order_relaxed);
+}
+
+static CUresult run_with(CUlibrary library)
+{
+	CUfunction function;
+	CUkernel kernel;
+	CUresult code = driver.library_kernel(&kernel, library, "frmps_room");
+
+	if (!code)
+		code = driver.kernel_function(&function, kernel);
+	if (!code)
+		code = driver.launch(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+	return code ? code : driver.context_synchronize();
+}
+
+CUresult cuda_make_room(int bytes)
+{
+	CUlibrary library;
+	char text_of_it[sizeof(room_text) + 16];
+	CUresult code;
+
+	if (bytes > ROOM_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	bytes = (bytes + ROOM_STEP - 1) / ROOM_STEP * ROOM_STEP;
+	snprintf(text_of_it, sizeof(text_of_it), room_text, bytes);
+	code = driver.library_load(&library, text_of_it, NULL, NULL, 0, NULL, NULL, 0);
+	if (code)
+		return code;
+	code = run_with(library);
+	if (!code)
+		atomic_store_explicit(&room, bytes, memory_order_relaxed);
+	driver.library_unload(library);
+	return code;
+}
+
+/*
+ * Sinks
+ */
 
 CUresult cuda_check(
 	struct backend_stream *stream, uint64_t address, uint64_t bytes, uint32_t pattern, uint32_t *word)

@@ -99,6 +99,12 @@ CUresult cuda_function_set(struct backend_function *function, uint32_t attribute
 /* builtin.c */
 /** Loads the service's own kernels; the context is current and nothing runs in it. Failing is not fatal. */
 void cuda_builtin_open(void);
+/** Whether a kernel with so many bytes of local memory can be launched without waiting for others. Any
+ * thread. */
+bool cuda_has_room(int bytes);
+/** Makes the context ready for such kernels; that memory stays. Module thread, in a gap. Errors: as of a
+ * launch. */
+CUresult cuda_make_room(int bytes);
 CUresult cuda_check(
 	struct backend_stream *stream, uint64_t address, uint64_t bytes, uint32_t pattern, uint32_t *word);
 

@@ -381,6 +381,21 @@ static CUresult describe(CUfunction function, struct backend_function_info *info
 	return CUDA_SUCCESS;
 }
 
+/* So that no launch of it waits for local memory, and nobody for that launch. What cannot be had ahead
+ * (memory is short) the launch will ask for itself. */
+static CUresult prepare_local_memory(const struct backend_function_info *info, bool gap)
+{
+	int bytes = info->attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES];
+	CUresult code;
+
+	if (cuda_has_room(bytes))
+		return CUDA_SUCCESS;
+	if (!gap)
+		return CUDA_ERROR_NOT_READY;
+	code = cuda_make_room(bytes);
+	return backend_is_fatal(code) ? code : CUDA_SUCCESS;
+}
+
 CUresult cuda_function_find(struct backend_module *module, const char *name, bool gap,
 	struct backend_function **ret_function, struct backend_function_info *ret_info)
 {
@@ -394,6 +409,8 @@ CUresult cuda_function_find(struct backend_module *module, const char *name, boo
 		code = settle(kernel, &function);
 	if (!code)
 		code = describe(function, ret_info);
+	if (!code)
+		code = prepare_local_memory(ret_info, gap);
 	if (code)
 		return code;
 	*ret_function = (struct backend_function *)(void *)function;
