@@ -379,7 +379,7 @@ static body build_text(Builder *b, enum wire_type type, int32_t code, const char
 static body build_fault(Builder *b, const wire_trouble &m)
 {
 	auto kernel = b->text(m.text);
-	return fb::CreateFault(b->fbb, m.code, kernel, m.instruction, m.took).Union();
+	return fb::CreateFault(b->fbb, m.code, kernel, m.instruction, m.took, m.number).Union();
 }
 
 static body build_stray(Builder *b, const wire_stray &m)
@@ -957,12 +957,12 @@ static void read(Reader *r, const fb::Admin *t, wire_admin *m)
 
 static void set_trouble(wire_trouble *m, int32_t code, const char *text)
 {
-	*m = wire_trouble{code, text, 0, 0};
+	*m = wire_trouble{code, text, 0, 0, 0};
 }
 
 static void read(Reader *r, const fb::Fault *t, wire_trouble *m)
 {
-	*m = wire_trouble{t->code(), r->text(t->kernel()), t->instruction(), t->took()};
+	*m = wire_trouble{t->code(), r->text(t->kernel()), t->instruction(), t->took(), t->number()};
 }
 
 static void read_symbol(Reader *r, const fb::Message *t, wire_symbol *m)

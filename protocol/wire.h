@@ -239,12 +239,13 @@ struct wire_ready {
 struct wire_halt {
 	bool gently;
 };
-/* Offence, Suspect (text), Lost (code, text), Fault (code, kernel, instruction, took). */
+/* Offence, Suspect (text), Lost (code, text), Fault (all, text is the kernel). */
 struct wire_trouble {
 	int32_t code;
 	const char *text;
 	uint64_t instruction;
 	uint64_t took; /* ns */
+	uint32_t number;
 };
 struct wire_chunk {
 	uint64_t bytes, handle;

@@ -97,6 +97,16 @@ enum shm_session_state {
 
 #define SHM_ASSERTION_BYTES 3072u
 
+/* Longest time from a fault to its first sign. */
+#define SHM_SIGN_NS UINT64_C(1000000000)
+
+/* A sign of a fault was seen. The rest is for the daemon, should the executor not come to explain it. */
+enum shm_doubt {
+	SHM_DOUBT = 1,
+	SHM_DOUBT_FAULT = 2,  /* it is a fault, and it is not known whose */
+	SHM_DOUBT_WORKED = 4, /* the session had something on the device within SHM_SIGN_NS before the sign */
+};
+
 struct shm_server_header {
 	uint32_t magic;
 	uint32_t major;
@@ -122,8 +132,8 @@ struct shm_server_header {
 	/* When the session was last seen to have something on the device of this generation: CLOCK_MONOTONIC,
 	 * ns, not more than some milliseconds late; 0: never. For the daemon. */
 	word64 active;
-	/* Not zero: the executor has seen a sign of a fault, and what became done may be a kernel that
-	 * faulted. */
+	/* Of enum shm_doubt. Not zero: the executor has seen a sign of a fault, and what became done may be a
+	 * kernel that faulted. */
 	word32 doubtful;
 	uint32_t reserved1;
 	/* Human-readable reason of FAULTED or CLOSED; written before state. */

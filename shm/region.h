@@ -85,4 +85,14 @@ static inline uint64_t shm_view_done(const struct shm_view *view, uint32_t slot)
 	return word_acquire(&shm_view_timeline(view, generation)->stream[slot].done);
 }
 
+/** Whether commands are issued and not known done, as the serving generation says. [any thread, server side]
+ */
+static inline bool shm_view_in_doubt(const struct shm_view *view)
+{
+	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
+		if (word_acquire(&view->states[slot].issued) > shm_view_done(view, slot))
+			return true;
+	return false;
+}
+
 #endif

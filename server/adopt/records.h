@@ -46,6 +46,7 @@ struct kept_worker {
 	bool in_step;				/* a standby of which no answer is awaited */
 	uint32_t control, process, words, dump; /* descriptors */
 	uint32_t immovable_count;
+	uint32_t settled;
 	uint64_t started_us;
 	char lost_text[256];
 };

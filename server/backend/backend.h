@@ -293,6 +293,7 @@ struct last_words {
 	uint64_t seq;
 	uint32_t stream;
 	int32_t signal;	      /* host backend: the signal */
+	uint32_t fault;	      /* which fault of this executor they are about; 0: not counted */
 	uint64_t address;     /* that was accessed; 0: not known */
 	uint64_t instruction; /* that faulted; 0: not known */
 	char kernel[128];

@@ -21,7 +21,7 @@
 // The calls run in a thread of the driver, while the multiprocessors stand still and with locks of the driver
 // held that another of our threads may wait for in a call. So they take sessions_lock and contain.lock only,
 // under which nobody calls the backend, write shared words, wake sleepers, and leave messages and the log to
-// the main thread. Lock order: sessions_lock, contain.lock; never both here.
+// the main thread. Lock order: sessions_lock, contain.lock.
 
 #include "server/executor/contain.h"
 
@@ -111,25 +111,51 @@ static void tell_main(struct executor *executor)
 	job_board_kick(&executor->board);
 }
 
+static bool has_worked(const struct session *session, uint64_t sign_at)
+{
+	uint64_t active = word_acquire(&session->view.server->active);
+
+	return (active && active + SHM_SIGN_NS > sign_at) || shm_view_in_doubt(&session->view);
+}
+
+/* @before: its doubt until now */
+static uint32_t doubt_of(
+	const struct session *session, enum contain_phase phase, uint64_t sign_at, uint32_t before)
+{
+	bool worked = before ? (before & SHM_DOUBT_WORKED) != 0 : has_worked(session, sign_at);
+	bool unknown = phase == CONTAIN_STOPPED || phase == CONTAIN_GIVEN_UP;
+
+	return SHM_DOUBT | (unknown ? SHM_DOUBT_FAULT : 0) | (worked ? SHM_DOUBT_WORKED : 0);
+}
+
 /* All sessions are doubtful or none is, as the phase is now: whoever changes it comes here, and the last one
  * sees the last change. */
 static void spread_doubt(struct executor *executor)
 {
+	struct contain *contain = &executor->contain;
+	enum contain_phase phase;
 	struct session *session;
-	bool doubtful;
+	uint64_t sign_at;
 
 	pthread_mutex_lock(&executor->sessions_lock);
-	doubtful = contain_is_open(executor);
+	pthread_mutex_lock(&contain->lock);
+	phase = contain->phase;
+	sign_at = contain->sign_at;
+	pthread_mutex_unlock(&contain->lock);
 	TAILQ_FOREACH (session, &executor->sessions, link) {
+		word32 *doubtful = &session->view.server->doubtful;
+
 		if (!word_acquire(&session->generation))
 			continue;
 		/* Pairs with the client's look: what it then sees done is done. */
-		word_release(&session->view.server->doubtful, doubtful);
-		if (!doubtful)
+		word_release(doubtful, phase == CONTAIN_CLEAR
+					       ? 0
+					       : doubt_of(session, phase, sign_at, word_relaxed(doubtful)));
+		if (phase == CONTAIN_CLEAR)
 			wake_all(&session->view.server->wake);
 	}
 	pthread_mutex_unlock(&executor->sessions_lock);
-	if (!doubtful)
+	if (phase == CONTAIN_CLEAR)
 		serve_kick_all(executor);
 }
 
@@ -146,7 +172,9 @@ static void suspected(void *context)
 {
 	struct executor *executor = context;
 
+	pthread_mutex_lock(&executor->contain.lock);
 	executor->contain.sign_at = clock_now();
+	pthread_mutex_unlock(&executor->contain.lock);
 	enter(executor, CONTAIN_SUSPECTED);
 }
 
@@ -156,7 +184,8 @@ static void stopped(void *context)
 }
 
 /* The daemon may be reading, so the words are valid only when all of them is there. */
-static void speak(struct executor *executor, const struct backend_fault *fault, uint64_t session)
+static void speak(
+	struct executor *executor, const struct backend_fault *fault, uint32_t number, uint64_t session)
 {
 	struct last_words *words = backend_last_words;
 	uint32_t index = executor->contain.words;
@@ -164,13 +193,14 @@ static void speak(struct executor *executor, const struct backend_fault *fault, 
 	if (!words || index >= LAST_WORDS_MAX || words[index].magic == LAST_WORDS_MAGIC)
 		return;
 	executor->contain.words++;
-	words[index] =
-		(struct last_words){.code = fault->code, .session = session, .instruction = fault->address};
+	words[index] = (struct last_words){
+		.code = fault->code, .session = session, .fault = number, .instruction = fault->address};
 	memcpy(words[index].kernel, fault->kernel, sizeof(words[index].kernel) - 1);
 	__atomic_store_n(&words[index].magic, LAST_WORDS_MAGIC, __ATOMIC_RELEASE);
 }
 
-/* Of faults that the daemon has been told of, and that are no evidence of the next. */
+/* Of faults that the daemon is told of, and that are no evidence of the next. What it knows already it does
+ * not read any more, by the number. */
 static void unsay(struct executor *executor)
 {
 	while (backend_last_words && executor->contain.words)
@@ -234,8 +264,11 @@ static void report(struct executor *executor, const struct backend_fault *faults
 
 	pthread_mutex_lock(&contain->lock);
 	for (uint32_t i = 0; i < count && contain->fault_count < BACKEND_FAULTS_MAX; i++)
-		contain->faults[contain->fault_count++] = (struct contain_fault){
-			.fault = faults[i], .session = owners[i], .took = took, .contained = contained};
+		contain->faults[contain->fault_count++] = (struct contain_fault){.fault = faults[i],
+			.session = owners[i],
+			.took = took,
+			.number = contain->number + i,
+			.contained = contained};
 	contain->hopeless |= !contained;
 	contain->over |= !contained && contain_is_worn(executor);
 	pthread_mutex_unlock(&contain->lock);
@@ -245,13 +278,15 @@ static void report(struct executor *executor, const struct backend_fault *faults
 static void uncontained(void *context, const struct backend_fault *faults, uint32_t count)
 {
 	struct executor *executor = context;
+	struct contain *contain = &executor->contain;
 	uint64_t owners[BACKEND_FAULTS_MAX];
 
-	find_owners(&executor->contain, faults, count, owners);
+	find_owners(contain, faults, count, owners);
 	unsay(executor);
 	for (uint32_t i = 0; i < count; i++)
-		speak(executor, &faults[i], owners[i]);
+		speak(executor, &faults[i], contain->number + i, owners[i]);
 	report(executor, faults, owners, count, false);
+	contain->number += count;
 	enter(executor, CONTAIN_GIVEN_UP);
 }
 
@@ -274,8 +309,9 @@ static void contained(void *context, const struct backend_fault *faults, uint32_
 	report(executor, faults, owners, count, true);
 	for (uint32_t i = 0; i < count; i++) {
 		end_session_of(executor, owners[i], &faults[i]);
-		speak(executor, &faults[i], owners[i]);
+		speak(executor, &faults[i], contain->number + i, owners[i]);
 	}
+	contain->number += count;
 	for (uint32_t i = 0; i < count; i++)
 		waits |= faults[i].may_recur;
 	enter(executor, waits ? CONTAIN_WAITING : CONTAIN_CLEAR);
@@ -293,8 +329,11 @@ static void tell_fault(struct executor *executor, const struct contain_fault *at
 		at->contained ? "" : "not ", fault->kernel[0] ? fault->kernel : "(unnamed)",
 		(unsigned long long)at->session, (unsigned long long)fault->launch,
 		(unsigned long long)fault->address, (int)fault->code);
-	message.trouble = (struct wire_trouble){
-		.code = fault->code, .text = fault->kernel, .instruction = fault->address, .took = at->took};
+	message.trouble = (struct wire_trouble){.code = fault->code,
+		.text = fault->kernel,
+		.instruction = fault->address,
+		.took = at->took,
+		.number = at->number};
 	if (at->contained)
 		executor_send(executor, &message, NULL, 0);
 }
@@ -382,6 +421,7 @@ void contain_init(struct executor *executor)
 	struct contain *contain = &executor->contain;
 
 	pthread_mutex_init(&contain->lock, NULL);
+	contain->number = 1;
 	contain->watch = (struct backend_watch){.suspected = suspected,
 		.stopped = stopped,
 		.contained = contained,

@@ -29,6 +29,7 @@ struct contain_fault {
 	struct backend_fault fault;
 	uint64_t session; /* 0: not known */
 	uint64_t took;	  /* ns from the first sign until it was known whose it is */
+	uint32_t number;  /* as in its last words */
 	bool contained;
 };
 
@@ -44,8 +45,8 @@ struct contain {
 	word32 worn; /* a fault was contained */
 
 	/* The backend's thread. */
-	uint32_t words;	  /* last words that are taken */
-	uint64_t sign_at; /* ns: the first sign of the latest fault */
+	uint32_t words;	 /* last words that are taken */
+	uint32_t number; /* of the next fault; each kernel's is one */
 
 	/* Main thread. */
 	uint64_t until; /* ns: when a fault that is not explained by then is the daemon's; 0: there is none */
@@ -56,6 +57,7 @@ struct contain {
 	struct contain_owner *owners;
 	uint32_t owner_count, owner_room;
 	enum contain_phase phase;
+	uint64_t sign_at;				 /* ns: the first sign of the latest fault */
 	bool hopeless;					 /* to be told: nothing is contained any more */
 	bool over;					 /* and the context will not say so itself */
 	struct contain_fault faults[BACKEND_FAULTS_MAX]; /* to be told */

@@ -393,12 +393,13 @@ static void publish(struct session *session, uint32_t generation, bool is_promot
 		if (is_used(session, slot))
 			set_back(session, &session->streams[slot]);
 	ring_reader_init(&session->ring, &session->view);
+	/* From here on contain.c writes it. */
+	word_release(&server->doubtful, 0);
 	word_release(&session->generation, generation);
 	word_set(&server->active, 0);
 	if (is_promotion)
 		word_set(&server->promotions, word_relaxed(&server->promotions) + 1);
 	word_release(&server->asleep, 0);
-	word_release(&server->doubtful, 0);
 	word_release(&server->state, SHM_SESSION_RUNNING);
 	wake_all(&server->wake);
 }

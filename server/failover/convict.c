@@ -13,8 +13,8 @@
 //
 // An executor that outlasts faults (on_fault = default) writes the marks of the kernel that faulted and of
 // what is queued behind it, so its marks prove nothing about a culprit that is unknown. Then everybody who
-// had work on the device within WORK_NS before the first sign is told an error, and no suspects remain for a
-// next time.
+// had work on the device within SHM_SIGN_NS before the first sign is told an error, and no suspects remain
+// for a next time.
 //
 // Suspects that vouch for repetition go on probation (probation.c): there is no second loss of the executor
 // that others share then, and the rest of this serves those that do not, or cannot.
@@ -38,19 +38,60 @@
 #include "server/session/domain.h"
 #include "server/session/offender.h"
 
-/* Longest time from a fault to its first sign. */
-#define WORK_NS UINT64_C(1000000000)
+/* How long an executor may be at work on a fault before somebody else deals with it (promote.c). */
+#define EXPLAIN_US 15000000u
 
 static bool is_recent(uint64_t active_ns, uint64_t detected_us)
 {
-	return active_ns && active_ns + WORK_NS > detected_us * 1000;
+	return active_ns && active_ns + SHM_SIGN_NS > detected_us * 1000;
+}
+
+/* What the executor has left unexplained: of enum shm_doubt. */
+static uint32_t doubt_of(const struct domain *domain, const struct worker *worker)
+{
+	const struct client *client;
+	uint32_t doubt = 0;
+
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		if (convict_was_served(client, worker))
+			doubt |= word_acquire(&client->view.server->doubtful);
+	return doubt;
+}
+
+/* Whether a session that is gone had work on the device at the time of the fault. */
+static bool somebody_left(const struct promotion *promotion, uint32_t doubt)
+{
+	uint64_t detected_us = promotion->times.detected;
+
+	return is_recent(promotion->gone_active, detected_us) ||
+	       (doubt && is_recent(promotion->gone_active, detected_us - EXPLAIN_US));
+}
+
+/* Whether it was killed because there was a sign of a fault in it, or in the middle of one. */
+static bool is_suspected(const struct promotion *promotion, const struct worker *worker, uint32_t doubt)
+{
+	/* One that contains faults would have seen one. */
+	bool sign = promotion->cause == PROMOTE_SIGN && !(promotion->silent && worker->contains);
+
+	return worker->suspected || (doubt & SHM_DOUBT_FAULT) ||
+	       (worker->graceful && promotion->state == PROMOTE_FENCING && (sign || doubt));
+}
+
+/* What it has said of faults that are settled is no evidence of another. */
+static void take_words(const struct worker *worker, struct last_words *words)
+{
+	memcpy(words, worker->words, LAST_WORDS_MAX * sizeof(*words));
+	for (uint32_t i = 0; i < LAST_WORDS_MAX; i++)
+		if (words[i].fault && words[i].fault <= worker->settled)
+			words[i].magic = 0;
 }
 
 static void collect(const struct domain *domain, const struct worker *worker, struct judge_evidence *evidence)
 {
 	const struct promotion *promotion = &domain->promotion;
+	uint32_t doubt = doubt_of(domain, worker);
 	/* Evidence, but not of itself that there was a fault. */
-	bool testified = worker_is_testified(worker) &&
+	bool testified = worker_is_testified(worker) && (doubt || !worker->contains) &&
 			 (promotion->cause == PROMOTE_LOST || promotion->cause == PROMOTE_SIGN);
 	const struct client *client;
 
@@ -60,18 +101,15 @@ static void collect(const struct domain *domain, const struct worker *worker, st
 		.exit_signal = worker->exit_signal,
 		.killed = worker->exit_signal == 9,
 		.graceful = worker->graceful,
-		.suspected = worker->suspected || (worker->graceful && promotion->cause == PROMOTE_SIGN &&
-							  promotion->state == PROMOTE_FENCING),
-		.gone = worker->graceful && is_recent(promotion->gone_active, promotion->times.detected),
+		.suspected = is_suspected(promotion, worker, doubt),
+		.silent = promotion->silent && !doubt,
+		.gone = worker->graceful && somebody_left(promotion, doubt),
 		.suspects = promotion->suspects};
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
 		if (client->over_limit)
 			evidence->over_limit = client->number;
-	/* What they say was told and judged when it happened. */
-	if (promotion->cause == PROMOTE_WORN)
-		return;
 	if (worker->words)
-		memcpy(evidence->words, worker->words, LAST_WORDS_MAX * sizeof(*evidence->words));
+		take_words(worker, evidence->words);
 }
 
 bool convict_was_served(const struct client *client, const struct worker *worker)
@@ -82,8 +120,10 @@ bool convict_was_served(const struct client *client, const struct worker *worker
 /* Whether the session had work on the device at the time of the fault. */
 static bool had_work(const struct domain *domain, const struct client *client)
 {
-	return client->worked ||
-	       is_recent(word_acquire(&client->view.server->active), domain->promotion.times.detected);
+	const struct shm_server_header *server = client->view.server;
+
+	return client->worked || (word_acquire(&server->doubtful) & SHM_DOUBT_WORKED) ||
+	       is_recent(word_acquire(&server->active), domain->promotion.times.detected);
 }
 
 void convict_note_work(struct domain *domain, const struct worker *worker)
@@ -94,7 +134,7 @@ void convict_note_work(struct domain *domain, const struct worker *worker)
 		return;
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
 		if (convict_was_served(client, worker) && !client->worked)
-			client->worked = had_work(domain, client) || judge_in_doubt(&client->view);
+			client->worked = had_work(domain, client) || shm_view_in_doubt(&client->view);
 }
 
 bool convict_has_work(const struct domain *domain, const struct worker *worker)
@@ -105,7 +145,7 @@ bool convict_has_work(const struct domain *domain, const struct worker *worker)
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
 		if (convict_was_served(client, worker) &&
 			(is_recent(word_acquire(&client->view.server->active), now_us) ||
-				judge_in_doubt(&client->view)))
+				shm_view_in_doubt(&client->view)))
 			return true;
 	return is_recent(domain->promotion.gone_active, now_us);
 }

@@ -9,8 +9,9 @@
 //   over well    Halt is answered, no survivor has anything on the device, and it is known whose fault it was
 //                (or that nothing more will be known): promote_hand_over()
 //   over badly   patience is over, or the driver has given the context up (Lost) and no mark has moved for
-//                fault_stall_ms, or an executor that has contained a fault neither answers nor has a mark
-//                move for HALT_SILENCE_MS: the executor is condemned, and the fence decides
+//                fault_stall_ms, or an executor that has contained a fault, or had not answered before,
+//                neither answers nor has a mark move for a while: the executor is condemned, and the fence
+//                decides
 //
 // The culprit is not waited for: its kernel may never end, its mark proves nothing, and what it holds stays
 // taken until the process is reaped. Where nobody is proved guilty, halting for a sign goes on until the
@@ -61,7 +62,7 @@ static bool survivors_are_quiet(struct domain *domain, const struct judge_verdic
 		if (client->quiet || !client_is_live(client) || !convict_was_served(client, domain->active) ||
 			judge_blames(verdict, client->number))
 			continue;
-		client->quiet = !judge_in_doubt(&client->view);
+		client->quiet = !shm_view_in_doubt(&client->view);
 		quiet &= client->quiet;
 		progress += client->quiet ? 1 : progress_of(client);
 	}
@@ -135,12 +136,13 @@ static bool is_explained(const struct domain *domain, const struct judge_verdict
 	       has_passed(now_us, promotion->moved_us, NAME_MS);
 }
 
-/* Whether its threads are in the driver for good, behind what is left of the fault that it has contained. */
+/* Whether its threads are in the driver for good: behind what is left of the fault that it has contained, or
+ * for what kept them from answering before. */
 static bool is_silent(struct domain *domain, uint64_t now_us)
 {
 	struct promotion *promotion = &domain->promotion;
 
-	if (promotion->halted || !promotion->worn)
+	if (promotion->halted || (!promotion->worn && !promotion->silent))
 		return false;
 	halt_note_progress(domain, now_us);
 	return has_passed(now_us, promotion->moved_us, promotion->silent ? LAST_CALL_MS : HALT_SILENCE_MS);

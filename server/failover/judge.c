@@ -88,6 +88,9 @@ static void suspect(const struct judge_evidence *evidence, const struct judge_se
 	uint64_t only = evidence->gone ? 0 : only_one(sessions, count);
 	uint64_t left = evidence->graceful ? 0 : left_over(evidence->suspects, sessions, count);
 
+	/* A thread that waits in the driver may do so for what an earlier fault has left. */
+	if (evidence->silent && !evidence->lost)
+		return;
 	verdict->culprit = only ? only : left;
 	if (verdict->culprit)
 		verdict->ground = only ? JUDGE_ONLY_ONE : JUDGE_LEFT_OVER;
@@ -177,12 +180,4 @@ void judge(const struct judge_evidence *evidence, const struct judge_session *se
 			suspect(evidence, sessions, count, &verdict);
 	}
 	*ret_verdict = verdict;
-}
-
-bool judge_in_doubt(const struct shm_view *view)
-{
-	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
-		if (word_acquire(&view->states[slot].issued) > shm_view_done(view, slot))
-			return true;
-	return false;
 }

@@ -11,7 +11,6 @@
 #include <stdint.h>
 
 #include "server/backend/backend.h"
-#include "shm/region.h"
 
 /* Kernels that a lost executor can name. */
 #define JUDGE_WORDS_MAX LAST_WORDS_MAX
@@ -29,8 +28,9 @@ struct judge_evidence {
 	 * fault. */
 	bool graceful;
 	uint64_t over_limit; /* session whose work runs for longer than it may, else 0 */
-	bool suspected;	     /* it had to be killed after a sign of a fault */
-	bool gone;	     /* a session that is gone had work on the device at the time of the fault */
+	bool suspected;	     /* it had to be killed after a sign of a fault, or was at work on one */
+	bool silent; /* that sign was only that it did not answer: nobody's doing, as far as is known */
+	bool gone;   /* a session that is gone had work on the device at the time of the fault */
 	/* Sessions that were in doubt at the loss before this one, if that is unexplained; else 0. */
 	uint32_t suspects;
 };
@@ -83,8 +83,5 @@ bool judge_blames(const struct judge_verdict *verdict, uint64_t session);
 /** The verdict. Never blames without proof. */
 void judge(const struct judge_evidence *evidence, const struct judge_session *sessions, uint32_t count,
 	struct judge_verdict *ret_verdict);
-
-/** Whether a mapped session has commands issued and not done, by its own generation. After the fence only. */
-bool judge_in_doubt(const struct shm_view *view);
 
 #endif

@@ -123,7 +123,7 @@ static bool has_run(const struct client *client, bool *ret_leaves_traces)
 /* A move that was off for this is not begun again before something of that work is over. */
 static bool is_stuck(const struct client *client)
 {
-	return client->refusal.stuck && judge_in_doubt(&client->view);
+	return client->refusal.stuck && shm_view_in_doubt(&client->view);
 }
 
 /* Return: NULL or why not. */

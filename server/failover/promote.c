@@ -149,6 +149,7 @@ bool promote_sign(struct domain *domain, struct worker *worker, const char *sign
 	if (promotion->state == PROMOTE_HALTING) {
 		/* A fault explains more than an orphan does. */
 		promotion->cause = PROMOTE_SIGN;
+		promotion->silent = false;
 		halt_hurry(domain);
 		return true;
 	}
@@ -158,6 +159,16 @@ bool promote_sign(struct domain *domain, struct worker *worker, const char *sign
 	snprintf(promotion->sign, sizeof(promotion->sign), "%s", sign);
 	log_warning("executor %d shows a sign of a fault: %s", (int)worker->pid, sign);
 	return true;
+}
+
+void promote_silent(struct domain *domain, struct worker *worker)
+{
+	struct promotion *promotion = &domain->promotion;
+
+	if (worker != domain->active || promotion->state != PROMOTE_STEADY)
+		return;
+	worker_suspect(worker, "it does not answer any more");
+	promotion->silent = promotion->state != PROMOTE_STEADY;
 }
 
 void promote_detect(struct domain *domain, struct worker *worker)
@@ -447,8 +458,7 @@ void promote_look(struct domain *domain)
 		return;
 	}
 	if (is_silent(domain)) {
-		promote_sign(domain, domain->active, "it does not answer any more");
-		promotion->silent = promotion->state == PROMOTE_HALTING;
+		promote_silent(domain, domain->active);
 		return;
 	}
 	if (promotion->worn)
@@ -482,6 +492,7 @@ void promote_contained(
 	/* What is halted already is judged with everything else. */
 	if (promotion->state != PROMOTE_STEADY && promotion->state != PROMOTE_ACTIVATING)
 		return;
+	worker_settle(worker, fault->number);
 	promotion->worn = true;
 	convict_contained(domain, session);
 	verdict_contained(domain, session, fault);

@@ -60,7 +60,7 @@ struct promotion {
 	uint64_t moved_us; /* when a mark was last seen to arrive */
 	uint64_t progress; /* what that is seen by */
 	bool halted;	   /* Halt was answered */
-	bool silent;	   /* it had not answered for a while when it was asked to halt */
+	bool silent;	   /* the only sign was that it does not answer */
 	bool hint;	   /* the sign was that some process on the device has a fault */
 	char sign[160];	   /* the first sign, in words */
 	bool orphan;	   /* work of a gone client runs in the active executor and does not end */
@@ -89,6 +89,9 @@ bool promote_sign(struct domain *domain, struct worker *worker, const char *sign
 /** The active executor has contained a fault of a session: the session was told, everybody else goes on. */
 void promote_contained(
 	struct domain *domain, struct worker *worker, uint64_t session, const struct wire_trouble *fault);
+/** The active executor does not answer although it should have long ago. That is a sign, and blames nobody.
+ */
+void promote_silent(struct domain *domain, struct worker *worker);
 /** The driver of an executor that contains faults is at work on one. */
 void promote_await(struct domain *domain, struct worker *worker);
 /** The timer, while nothing is being halted. */

@@ -122,12 +122,24 @@ bool worker_is_testified(const struct worker *worker)
 	return worker->testified_us && timer_now_us() - worker->testified_us < TESTIMONY_US;
 }
 
+static void forget_testimony(struct worker *worker)
+{
+	worker->testified_us = 0;
+	worker->testified_code = 0;
+	worker->testified_address = 0;
+}
+
+void worker_settle(struct worker *worker, uint32_t number)
+{
+	if (number > worker->settled)
+		worker->settled = number;
+	forget_testimony(worker);
+}
+
 static void remember(struct worker *worker, const struct xid *xid)
 {
-	if (!worker_is_testified(worker)) {
-		worker->testified_code = 0;
-		worker->testified_address = 0;
-	}
+	if (!worker_is_testified(worker))
+		forget_testimony(worker);
 	worker->testified_us = timer_now_us();
 	note_code(worker, xid->code);
 	if (xid->address)
@@ -170,8 +182,7 @@ bool worker_owes(const struct worker *worker, const void *context)
 	return false;
 }
 
-/* No proof, but there is nothing else to go by: one that cannot be halted is given up. */
-static void take_suspicion(struct worker *worker, const char *text)
+void worker_suspect(struct worker *worker, const char *text)
 {
 	if (!worker->domain || promote_sign(worker->domain, worker, text) || worker->graceful)
 		return;
@@ -202,7 +213,7 @@ static void on_message(void *context, const struct wire_message *message, struct
 		keep_trouble(worker);
 		break;
 	case WIRE_SUSPECT:
-		take_suspicion(worker, message->trouble.text);
+		worker_suspect(worker, message->trouble.text);
 		keep_trouble(worker);
 		break;
 	case WIRE_FAULT:
@@ -337,6 +348,7 @@ void worker_keep(struct worker *worker)
 		.contains = worker->contains,
 		.halting = worker->halting,
 		.told = worker->told,
+		.settled = worker->settled,
 		.dump = worker->dump_key,
 		/* One that could not even be listed is not worth adopting. */
 		.in_step =
@@ -418,6 +430,7 @@ static void take_kept(struct worker *worker, const struct kept_worker *kept, siz
 	worker->contains = kept->contains;
 	worker->halting = kept->halting;
 	worker->told = kept->told;
+	worker->settled = kept->settled;
 	worker->lost_code = kept->lost_code;
 	memcpy(worker->lost_text, kept->lost_text, sizeof(worker->lost_text));
 	worker->started_us = kept->started_us;

@@ -80,12 +80,13 @@ struct worker {
 	uint64_t testified_us;	    /* when the kernel log named it; 0: it has not */
 	int32_t testified_code;	    /* the first that said something in particular; also from a hint */
 	uint64_t testified_address; /* that was accessed; 0: not said */
-	bool graceful;		    /* executors: outlasts faults (on_fault = default) */
-	bool contains;		    /* and tells of each one itself */
-	int dump_fd;		    /* if so: memfd that the driver writes its dump to; else -1 */
-	int dump_watch;		    /* sees when that is written (dumps.h); else -1 */
-	bool halting;		    /* Halt was sent: of its answers only those that are good count */
-	bool told; /* it knows, or knew before it was condemned, the sessions of its domain */
+	uint32_t settled; /* faults of it that are told and judged, by their numbers: up to this one */
+	bool graceful;	  /* executors: outlasts faults (on_fault = default) */
+	bool contains;	  /* and tells of each one itself */
+	int dump_fd;	  /* if so: memfd that the driver writes its dump to; else -1 */
+	int dump_watch;	  /* sees when that is written (dumps.h); else -1 */
+	bool halting;	  /* Halt was sent: of its answers only those that are good count */
+	bool told;	  /* it knows, or knew before it was condemned, the sessions of its domain */
 	char lost_text[256];
 	int exit_status, exit_signal; /* once reaped */
 	uint64_t next_request;
@@ -137,8 +138,17 @@ void worker_condemn(struct worker *worker, const char *reason);
  * is a fault.
  */
 void worker_testify(struct worker *worker, const struct xid *xid);
+/**
+ * A fault that it has contained is told and judged: what its last words and the kernel log say of it so far
+ * is no evidence of another.
+ * @number: of the fault; 0: it does not count them
+ */
+void worker_settle(struct worker *worker, uint32_t number);
 /** Whether the kernel log named it a moment ago. */
 bool worker_is_testified(const struct worker *worker);
+/** A sign of a fault that is no proof, and nothing else to go by: it is halted, or given up if it cannot be.
+ */
+void worker_suspect(struct worker *worker, const char *text);
 /** Some process on the device has a fault; whose is not said. */
 void worker_hint(struct worker *worker, const struct xid *xid);
 /** It said so itself, in whatever way. */

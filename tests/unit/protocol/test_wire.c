@@ -203,7 +203,8 @@ static struct wire_message *sample(enum wire_type type)
 		m->trouble = (struct wire_trouble){.code = INT32_MAX, .text = long_text};
 		break;
 	case WIRE_FAULT:
-		m->trouble = (struct wire_trouble){INT32_MAX, long_text, UINT64_MAX, UINT64_MAX - 1};
+		m->trouble =
+			(struct wire_trouble){INT32_MAX, long_text, UINT64_MAX, UINT64_MAX - 1, UINT32_MAX};
 		break;
 	case WIRE_CREATE_CHUNK:
 		m->chunk = (struct wire_chunk){UINT64_MAX, 0};
@@ -483,6 +484,7 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 	case WIRE_FAULT:
 		ck_assert_uint_eq(a->trouble.instruction, b->trouble.instruction);
 		ck_assert_uint_eq(a->trouble.took, b->trouble.took);
+		ck_assert_uint_eq(a->trouble.number, b->trouble.number);
 		return same_text(a->trouble.code, a->trouble.text, b->trouble.code, b->trouble.text);
 	case WIRE_CREATE_CHUNK:
 	case WIRE_RELEASE_CHUNK:

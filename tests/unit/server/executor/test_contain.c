@@ -65,7 +65,7 @@ static enum wire_type heard(struct wire_message *message)
 START_TEST(nothing_goes_on_while_a_fault_is_not_explained)
 {
 	watch->suspected(watch->context);
-	ck_assert_uint_eq(word_acquire(&fixture.client.server->doubtful), 1);
+	ck_assert(word_acquire(&fixture.client.server->doubtful));
 	fixture_launch(3, 0, 1);
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 0);
@@ -125,7 +125,7 @@ START_TEST(a_kernel_of_nobody_is_the_end)
 
 	watch->suspected(watch->context);
 	watch->contained(watch->context, &fault, 1);
-	ck_assert_uint_eq(word_acquire(&fixture.client.server->doubtful), 1);
+	ck_assert(word_acquire(&fixture.client.server->doubtful));
 	step(0);
 	ck_assert_int_eq(heard(&message), WIRE_SUSPECT);
 	ck_assert_int_eq(heard(&message), WIRE_LOST);
@@ -144,7 +144,7 @@ START_TEST(what_is_not_contained_is_the_daemons)
 	ck_assert_int_eq(heard(&message), WIRE_SUSPECT);
 	ck_assert_int_eq(heard(&message), 0);
 	ck_assert_uint_eq(words[0].session, fixture.session->id);
-	ck_assert_uint_eq(word_acquire(&fixture.client.server->doubtful), 1);
+	ck_assert(word_acquire(&fixture.client.server->doubtful));
 	ck_assert(!executor_is_lost(&fixture.executor));
 }
 END_TEST
@@ -163,6 +163,49 @@ START_TEST(words_of_a_contained_fault_are_no_evidence_of_the_next)
 	/* Nobody else would say that this is the end. */
 	ck_assert_int_eq(heard(&message), WIRE_LOST);
 	ck_assert_uint_eq(words[0].session, 0);
+}
+END_TEST
+
+/* So the daemon can tell what it knows already from what is new. */
+START_TEST(each_fault_has_a_number_of_its_own)
+{
+	struct backend_fault fault = fault_in(MODULE);
+	struct wire_message message;
+
+	for (uint32_t i = 0; i < 3; i++) {
+		watch->suspected(watch->context);
+		watch->contained(watch->context, &fault, 1);
+		step(0);
+		ck_assert_int_eq(heard(&message), WIRE_FAULT);
+		ck_assert_uint_eq(message.trouble.number, i + 1);
+		ck_assert_uint_eq(words[i].fault, i + 1);
+	}
+	watch->uncontained(watch->context, &fault, 1);
+	ck_assert_uint_eq(words[0].fault, 4);
+	ck_assert_uint_eq(words[1].magic, 0);
+}
+END_TEST
+
+static uint32_t doubt(void)
+{
+	return word_acquire(&fixture.client.server->doubtful);
+}
+
+/* What the daemon goes by if there is no more to come. */
+START_TEST(the_doubt_says_what_is_known)
+{
+	struct backend_fault fault = fault_in(MODULE);
+
+	word_set(&fixture.session->view.server->active, _i ? clock_now() - SHM_SIGN_NS / 2 : 0);
+	watch->suspected(watch->context);
+	ck_assert_uint_eq(doubt(), SHM_DOUBT | (_i ? SHM_DOUBT_WORKED : 0));
+	/* However long the rest takes. */
+	word_set(&fixture.session->view.server->active, 0);
+	watch->stopped(watch->context);
+	ck_assert_uint_eq(doubt(), SHM_DOUBT | SHM_DOUBT_FAULT | (_i ? SHM_DOUBT_WORKED : 0));
+	fault.may_recur = true;
+	watch->contained(watch->context, &fault, 1);
+	ck_assert_uint_eq(doubt(), SHM_DOUBT | (_i ? SHM_DOUBT_WORKED : 0));
 }
 END_TEST
 
@@ -198,7 +241,7 @@ START_TEST(what_may_recur_is_waited_for)
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_FAULTED);
 	ck_assert_uint_eq(step(0), fixture.now + BACKEND_RECUR_MS * CLOCK_MS);
 	ck_assert_int_eq(heard(&message), WIRE_FAULT);
-	ck_assert_uint_eq(word_acquire(&fixture.client.server->doubtful), 1);
+	ck_assert(word_acquire(&fixture.client.server->doubtful));
 	ck_assert(contain_is_open(&fixture.executor));
 	ck_assert_uint_eq(step(BACKEND_RECUR_MS * CLOCK_MS), UINT64_MAX);
 	ck_assert_uint_eq(word_acquire(&fixture.client.server->doubtful), 0);
@@ -220,7 +263,7 @@ START_TEST(what_recurs_is_the_end)
 	watch->suspected(watch->context);
 	watch->uncontained(watch->context, NULL, 0);
 	step(BACKEND_RECUR_MS * CLOCK_MS);
-	ck_assert_uint_eq(word_acquire(&fixture.client.server->doubtful), 1);
+	ck_assert(word_acquire(&fixture.client.server->doubtful));
 	ck_assert_int_eq(heard(&message), WIRE_SUSPECT);
 	ck_assert_int_eq(heard(&message), WIRE_LOST);
 }
@@ -304,6 +347,8 @@ int main(void)
 	tcase_add_test(tests, a_kernel_of_nobody_is_the_end);
 	tcase_add_test(tests, what_is_not_contained_is_the_daemons);
 	tcase_add_test(tests, words_of_a_contained_fault_are_no_evidence_of_the_next);
+	tcase_add_test(tests, each_fault_has_a_number_of_its_own);
+	tcase_add_loop_test(tests, the_doubt_says_what_is_known, 0, 2);
 	tcase_add_loop_test(tests, what_is_not_explained_in_time_is_the_daemons, 0, 2);
 	tcase_add_test(tests, what_may_recur_is_waited_for);
 	tcase_add_test(tests, what_recurs_is_the_end);

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 
 #include "server/failover/halt.h"
 #include "server/failover/kernel_log.h"
@@ -21,6 +22,7 @@
 static struct fake *fake;
 static struct fake_child *first, *second;
 static struct fake_client clients[2];
+static uint32_t faults; /* that the executor has counted */
 
 static struct domain *domain(void)
 {
@@ -37,6 +39,7 @@ static struct client *session_of(unsigned index)
 static void boot(void)
 {
 	fake_graceful = true;
+	faults = 0;
 	fake = fake_new(1);
 	fake_boot(fake);
 	first = &fake->children[1];
@@ -61,15 +64,21 @@ static uint32_t state_of(unsigned index)
 
 static void say(enum wire_type type, uint64_t session)
 {
-	struct wire_message message = {
-		.type = type, .session = session, .trouble = {.code = 700, .text = "bad_kernel"}};
+	struct wire_message message = {.type = type,
+		.session = session,
+		.trouble = {.code = 700, .text = "bad_kernel", .number = faults}};
 
 	fake_send(fake, first->socket, &message, NULL, 0);
 }
 
-/* What the executor does to the culprit. */
+/* What the executor does to the culprit, and says of it. */
 static void fault_first_session(void)
 {
+	*first->words = (struct last_words){.code = 700,
+		.session = session_of(0)->number,
+		.fault = ++faults,
+		.kernel = "bad_kernel",
+		.magic = LAST_WORDS_MAGIC};
 	word_release(&session_of(0)->view.server->state, SHM_SESSION_FAULTED);
 	say(WIRE_FAULT, session_of(0)->number);
 }
@@ -171,6 +180,110 @@ START_TEST(one_that_says_nothing_is_given_up_soon)
 }
 END_TEST
 
+/* The second session has just had something on the device; what is left of the first is there. */
+static void work(void)
+{
+	struct client *client = session_of(1);
+	struct timespec now;
+
+	word_set(&session_of(0)->view.states[3].issued, 5);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	word_set(&client->view.states[3].issued, 5);
+	word_release(&shm_view_timeline(&client->view, first->worker->generation)->stream[3].done, 5);
+	word_set(&client->view.server->active, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
+}
+
+/* What becomes of the second session when the executor is lost, and what is said of it. */
+static void expect_end(enum client_recover recover, unsigned counted)
+{
+	fake_reap(fake, first, SIGKILL);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
+	ck_assert_uint_eq(fake->message.activate.sessions.at[0], session_of(1)->number);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], recover);
+	ck_assert_ptr_null(strstr(fake->message.activate.reason, "bad_kernel"));
+	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
+	ck_assert_uint_eq(fake->daemon.counters.faults, counted);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "nobody is proved guilty"));
+}
+
+/* It contains faults, and has seen no sign of another: what is done is done, whoever was at work last. */
+START_TEST(a_silence_is_nobodys_doing)
+{
+	boot();
+	fault_first_session();
+	expect_gentle_halt();
+	FAKE_RUN_WHILE(fake, !has_message());
+	work();
+	FAKE_RUN_WHILE(fake, !first->killed);
+	expect_end(CLIENT_RECOVER_NOTHING, 1);
+	end();
+}
+END_TEST
+
+/* The words of the first fault say nothing of that one, and a mark that came since proves nothing. */
+START_TEST(a_silence_in_the_middle_of_a_fault_is_told)
+{
+	boot();
+	fault_first_session();
+	expect_gentle_halt();
+	work();
+	word_release(&session_of(1)->view.server->doubtful,
+		SHM_DOUBT | (_i ? SHM_DOUBT_FAULT | SHM_DOUBT_WORKED : SHM_DOUBT_WORKED));
+	FAKE_RUN_WHILE(fake, !first->killed);
+	expect_end(CLIENT_RECOVER_SUSPECT, 2);
+	end();
+}
+END_TEST
+
+/* So is one that is killed there, also within the mode's own time. */
+START_TEST(a_death_in_the_middle_of_a_fault_is_told)
+{
+	boot();
+	fault_first_session();
+	work();
+	word_release(&session_of(1)->view.server->doubtful, SHM_DOUBT | SHM_DOUBT_WORKED);
+	expect_end(CLIENT_RECOVER_SUSPECT, 2);
+	end();
+}
+END_TEST
+
+/* Nor do the words, or a line of the kernel log, explain a death for which somebody else was the reason. */
+START_TEST(a_death_behind_a_contained_fault_is_nobodys_doing)
+{
+	boot();
+	worker_testify(first->worker, &(struct xid){.number = 13, .pid = 1, .code = 716, .text = "Xid 13"});
+	fault_first_session();
+	if (_i)
+		worker_testify(
+			first->worker, &(struct xid){.number = 13, .pid = 1, .code = 716, .text = "Xid 13"});
+	work();
+	expect_end(CLIENT_RECOVER_NOTHING, 1);
+	end();
+}
+END_TEST
+
+/* It was told of in the middle of a halt: nothing else says whose fault that was. */
+START_TEST(a_fault_that_comes_out_while_it_is_halted_is_the_reason)
+{
+	boot();
+	work();
+	say(WIRE_SUSPECT, 0);
+	fake_serve(fake, first, WIRE_HALT);
+	fault_first_session();
+	FAKE_RUN_WHILE(fake, !first->killed);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_NOTHING);
+	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "kernel bad_kernel, code 700"));
+	fake_reap(fake, first, SIGKILL);
+	end();
+}
+END_TEST
+
 /* Somebody's work ends: it is alive, whatever keeps it from answering. */
 START_TEST(one_whose_work_goes_on_has_more_time)
 {
@@ -261,6 +374,11 @@ int main(void)
 	tcase_add_test(tests, it_is_replaced_in_a_quiet_moment);
 	tcase_add_test(tests, without_a_standby_nobody_is_held_for_it);
 	tcase_add_test(tests, one_that_says_nothing_is_given_up_soon);
+	tcase_add_test(tests, a_silence_is_nobodys_doing);
+	tcase_add_loop_test(tests, a_silence_in_the_middle_of_a_fault_is_told, 0, 2);
+	tcase_add_test(tests, a_death_in_the_middle_of_a_fault_is_told);
+	tcase_add_loop_test(tests, a_death_behind_a_contained_fault_is_nobodys_doing, 0, 2);
+	tcase_add_test(tests, a_fault_that_comes_out_while_it_is_halted_is_the_reason);
 	tcase_add_test(tests, one_whose_work_goes_on_has_more_time);
 	tcase_add_test(tests, hints_do_not_halt_it);
 	tcase_add_test(tests, a_dump_that_is_noticed_late_is_no_new_sign);

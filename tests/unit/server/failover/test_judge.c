@@ -69,6 +69,22 @@ START_TEST(the_only_one_at_work_is_convicted_of_a_fault)
 }
 END_TEST
 
+START_TEST(a_silence_alone_is_nobodys_doing)
+{
+	struct judge_evidence evidence = {
+		.suspected = true, .silent = true, .graceful = _i != 0, .suspects = 1, .killed = true};
+	struct judge_verdict verdict;
+
+	judge(&evidence, one_busy, 3, &verdict);
+	ck_assert_int_eq(verdict.ground, JUDGE_UNKNOWN);
+	ck_assert_uint_eq(verdict.culprit, 0);
+	/* Somebody who knows speaks of a fault as well. */
+	evidence.lost = true;
+	judge(&evidence, one_busy, 3, &verdict);
+	ck_assert_uint_eq(verdict.culprit, 2);
+}
+END_TEST
+
 START_TEST(of_two_at_work_nobody_is_blamed)
 {
 	struct judge_evidence evidence = {.lost = true, .lost_code = 700};
@@ -186,16 +202,16 @@ static void set_stream(uint32_t slot, uint64_t issued, uint64_t done)
 START_TEST(doubt_is_what_is_issued_and_not_done)
 {
 	make_session();
-	ck_assert(!judge_in_doubt(&view));
+	ck_assert(!shm_view_in_doubt(&view));
 	word_set(&view.states[SHM_STREAMS - 1].journaled, 6);
-	ck_assert(!judge_in_doubt(&view));
+	ck_assert(!shm_view_in_doubt(&view));
 	word_set(&view.states[SHM_STREAMS - 1].issued, 5);
-	ck_assert(judge_in_doubt(&view));
+	ck_assert(shm_view_in_doubt(&view));
 	word_set(&shm_view_timeline(&view, 1)->stream[SHM_STREAMS - 1].done, 5);
-	ck_assert(!judge_in_doubt(&view));
+	ck_assert(!shm_view_in_doubt(&view));
 	/* Only the generation in the header counts. */
 	word_set(&view.server->generation, 2);
-	ck_assert(judge_in_doubt(&view));
+	ck_assert(shm_view_in_doubt(&view));
 	free_session();
 }
 END_TEST
@@ -296,6 +312,7 @@ int main(void)
 	tcase_add_test(tests, last_words_convict);
 	tcase_add_test(tests, words_about_a_session_that_is_gone_blame_nobody);
 	tcase_add_test(tests, the_only_one_at_work_is_convicted_of_a_fault);
+	tcase_add_loop_test(tests, a_silence_alone_is_nobodys_doing, 0, 2);
 	tcase_add_test(tests, of_two_at_work_nobody_is_blamed);
 	tcase_add_loop_test(tests, the_suspect_that_is_left_over_is_convicted, 0,
 		sizeof(eliminations) / sizeof(eliminations[0]));
