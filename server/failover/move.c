@@ -24,7 +24,9 @@
 //
 // What may happen meanwhile:
 //   the old executor   is in trouble: the move is off, whatever its state: the session is judged and promoted
-//                      with all others. An executor that is halted or dying does not let anything go
+//                      with all others. An executor that is halted or dying does not let anything go. One
+//                      that does not say within ANSWER_MS whether it has let go is in trouble:
+//                      promote_silent()
 //   the new executor   cannot start, or dies: the next one is tried until the limit is over. A session that
 //   is
 //                      let go at that moment arrives in a domain whose next executor takes it over, as after
@@ -70,8 +72,10 @@
 #include "server/session/request.h"
 #include "server/session/window.h"
 
-/* How long the session's own work may take to end. */
+/* How long the session's own work may take to end, and how much later the executor has to say so at last: it
+ * answers in time whatever its serving threads wait for (executor/detach.c). */
 #define LET_GO_MS 5000u
+#define ANSWER_MS 5000u
 #define OWN_WORK  "its own work does not end"
 
 enum move_state { MOVE_STARTING, MOVE_TELLING, MOVE_LETTING_GO };
@@ -213,8 +217,10 @@ static void on_limit(void *context)
 {
 	struct move *move = context;
 
-	/* That has a limit of its own. */
-	if (move->state != MOVE_LETTING_GO)
+	/* Calls the move off, and is done before anybody hears of it again. */
+	if (move->state == MOVE_LETTING_GO)
+		promote_silent(move->client->domain, move->client->domain->active);
+	else
 		call_off(move, CUDA_ERROR_TIMEOUT,
 			move->to->start_error[0] ? move->to->start_error
 						 : "no executor of its own was ready in time");
@@ -332,12 +338,18 @@ void move_let_go_again(struct client *client, struct worker *worker)
 	worker_request(worker, &message, NULL, 0, on_let_go, client_ref(client));
 }
 
+static void await_answer(struct move *move)
+{
+	move->state = MOVE_LETTING_GO;
+	timer_start(move->limit, LET_GO_MS + ANSWER_MS);
+}
+
 static void let_go(struct move *move)
 {
 	struct client *client = move->client;
 	struct worker *active = domain_serving(client->domain);
 
-	move->state = MOVE_LETTING_GO;
+	await_answer(move);
 	client->let_go = (struct kept_call){active->number, active->next_request};
 	client->let_go_to = move->to->number;
 	client_keep(client);
@@ -436,7 +448,7 @@ void move_adopt(struct client *client, uint32_t number)
 	if (!to || to->retiring || client->state != CLIENT_SERVED)
 		return;
 	move = move_new(client, to);
-	move->state = MOVE_LETTING_GO;
+	await_answer(move);
 	move->told = to->active;
 }
 

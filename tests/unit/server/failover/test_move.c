@@ -5,6 +5,7 @@
 // keeper, executors and clients.
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,6 +150,48 @@ static void close_in_crowd(void)
 	fake_serve(fake, second, WIRE_CLOSE_SESSION);
 	ck_assert_uint_eq(crowd->windows.users[window], 0);
 }
+
+static bool has_message(struct fake_child *child)
+{
+	struct pollfd poller = {.fd = child->socket, .events = POLLIN};
+
+	return poll(&poller, 1, 0) != 0;
+}
+
+/* Blocks for what its timers do, which the condition shows. */
+static void wait_while_silent(struct fake_child *child)
+{
+	while (!has_message(child) && !child->killed)
+		uv_run(&fake->loop, UV_RUN_ONCE);
+}
+
+/* Its main thread is in the driver for good. That is a sign of trouble, and nobody's fault. */
+START_TEST(an_executor_that_does_not_say_whether_it_let_go_is_replaced)
+{
+	struct shm_view *view;
+
+	fake_graceful = _i != 0;
+	begin(LETTING_GO);
+	fake_expect(fake, first->socket, WIRE_DETACH_SESSION);
+	view = &TAILQ_FIRST(&crowd->clients)->view;
+	word_set(&view->server->active, timer_now_us() * 1000);
+	word_set(&view->states[3].issued, 5);
+	wait_while_silent(first);
+	ck_assert_ptr_null(session->move);
+	ck_assert(third->killed);
+	if (_i)
+		ck_assert(!fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
+	FAKE_RUN_WHILE(fake, !first->killed);
+	fake_reap(fake, first, SIGKILL);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 2);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
+	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0, 0}, 2);
+	expect_found(second);
+	fake_reap(fake, third, SIGKILL);
+	end();
+}
+END_TEST
 
 START_TEST(a_newcomer_moves)
 {
@@ -424,6 +467,7 @@ int main(void)
 	TCase *tests = suite_case(suite, "move");
 
 	fake_prepare();
+	tcase_add_loop_test(tests, an_executor_that_does_not_say_whether_it_let_go_is_replaced, 0, 2);
 	tcase_add_test(tests, a_newcomer_moves);
 	tcase_add_test(tests, pinned_memory_holds_the_window_longer);
 	tcase_add_test(tests, one_whose_own_work_does_not_end_stays);
