@@ -33,6 +33,12 @@
 // work as well, three times of three, and is not relied upon). A stack that overflows looks like an access
 // beyond shared memory at first, and shows by a second stop within 10 ms.
 //
+// What others have on the device at such a fault never ends: behind a bad jump the reset cuts it, behind a
+// second stop it stays where it is. So it is in doubt although the culprit is known, and whoever does not
+// vouch for repetition is told. Nor does it acquit anybody of a second fault that all his work had ended by
+// the stop: the mark behind a kernel that faults can come 5 ms after the fault, the stop comes 10 to 40 ms
+// after.
+//
 // After a fault that is not a bad address the grid of the culprit stays on the device for ever. Launches,
 // copies and new memory of others do not mind, but whoever asks the driver for something that waits for all
 // that runs (a first use of a module, an unload, unregistering) never comes back, and has a lock that
