@@ -14,14 +14,12 @@
 
 #include "server/backend/cuda/weave.h"
 
-#include <elf.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/backend/image.h"
+#include "server/backend/elf.h"
 
-#define MACHINE_CUDA 190
-#define CODE_ALIGN   128u
+#define CODE_ALIGN 128u
 /* As the index of the new section has to fit a symbol. */
 #define SECTIONS_MAX (SHN_LORESERVE - 1u)
 
@@ -31,83 +29,69 @@
 #define INFO_REGISTERS	UINT32_C(0x00082f04)
 #define INFO_SIZED	4u /* format of records with a size */
 
+/* A cubin of the known form. */
 struct cubin {
-	const uint8_t *at;
+	struct elf elf;
 	size_t bytes;
-	Elf64_Ehdr header;
 	unsigned symtab;
+	Elf64_Shdr symbols, texts; /* its table of symbols, and that of their names */
 };
 
+/* One without bytes in the file is empty. */
 static Elf64_Shdr section(const struct cubin *cubin, unsigned index)
 {
-	Elf64_Shdr shdr;
+	Elf64_Shdr shdr = elf_section(&cubin->elf, index);
 
-	memcpy(&shdr, cubin->at + cubin->header.e_shoff + index * sizeof(shdr), sizeof(shdr));
 	if (shdr.sh_type == SHT_NOBITS || shdr.sh_type == SHT_NULL)
 		shdr.sh_offset = shdr.sh_size = 0;
 	return shdr;
 }
 
-/* Whether this is what a string table holds there. */
-static bool is_named(const struct cubin *cubin, const Elf64_Shdr *table, uint32_t offset, const char *name)
-{
-	size_t bytes = strlen(name) + 1;
-
-	return offset <= table->sh_size && bytes <= table->sh_size - offset &&
-	       !memcmp(cubin->at + table->sh_offset + offset, name, bytes);
-}
-
 /* The section of a name; 0 if there is none. */
 static unsigned find_section(const struct cubin *cubin, const char *name)
 {
-	Elf64_Shdr names = section(cubin, cubin->header.e_shstrndx);
+	for (unsigned i = 1; i < cubin->elf.count; i++) {
+		Elf64_Shdr shdr = elf_section(&cubin->elf, i);
 
-	for (unsigned i = 1; i < cubin->header.e_shnum; i++)
-		if (is_named(cubin, &names, section(cubin, i).sh_name, name))
+		if (elf_section_is(&cubin->elf, &shdr, name))
 			return i;
+	}
 	return 0;
 }
 
 static bool open_cubin(const uint8_t *at, size_t bytes, struct cubin *ret)
 {
-	struct cubin cubin = {.at = at, .bytes = bytes};
-	Elf64_Shdr shdr;
+	struct cubin cubin = {.bytes = bytes};
 
-	if (image_check(at, bytes) != IMAGE_ELF)
-		return false;
-	memcpy(&cubin.header, at, sizeof(cubin.header));
 	/* Numbers that do not fit the header are in the first section: then there are too many. */
-	if (cubin.header.e_machine != MACHINE_CUDA || cubin.header.e_shnum >= SECTIONS_MAX ||
-		cubin.header.e_shstrndx >= cubin.header.e_shnum)
+	if (!elf_open(at, bytes, &cubin.elf) || cubin.elf.count != cubin.elf.header.e_shnum ||
+		cubin.elf.names != cubin.elf.header.e_shstrndx || cubin.elf.count >= SECTIONS_MAX)
 		return false;
-	for (unsigned i = 1; i < cubin.header.e_shnum && !cubin.symtab; i++)
+	for (unsigned i = 1; i < cubin.elf.count && !cubin.symtab; i++)
 		if (section(&cubin, i).sh_type == SHT_SYMTAB)
 			cubin.symtab = i;
-	shdr = section(&cubin, cubin.symtab);
-	if (!cubin.symtab || shdr.sh_entsize != sizeof(Elf64_Sym) || shdr.sh_link >= cubin.header.e_shnum)
+	cubin.symbols = section(&cubin, cubin.symtab);
+	if (!cubin.symtab || cubin.symbols.sh_entsize != sizeof(Elf64_Sym) ||
+		cubin.symbols.sh_link >= cubin.elf.count)
 		return false;
+	cubin.texts = section(&cubin, cubin.symbols.sh_link);
 	*ret = cubin;
 	return true;
 }
 
-static Elf64_Sym symbol(const struct cubin *cubin, uint32_t index)
+static uint64_t count_symbols(const struct cubin *cubin)
 {
-	Elf64_Sym sym;
-
-	memcpy(&sym, cubin->at + section(cubin, cubin->symtab).sh_offset + index * sizeof(sym), sizeof(sym));
-	return sym;
+	return cubin->symbols.sh_size / sizeof(Elf64_Sym);
 }
 
 /* The function of a name, undefined or defined here; 0 if there is none. */
 static uint32_t find_function(const struct cubin *cubin, const char *name, bool defined)
 {
-	Elf64_Shdr symbols = section(cubin, cubin->symtab), names = section(cubin, symbols.sh_link);
-
-	for (uint32_t i = 1; i < symbols.sh_size / sizeof(Elf64_Sym); i++) {
-		Elf64_Sym sym = symbol(cubin, i);
+	for (uint32_t i = 1; i < count_symbols(cubin); i++) {
+		Elf64_Sym sym = elf_symbol(&cubin->elf, &cubin->symbols, i);
 
 		if (ELF64_ST_TYPE(sym.st_info) == STT_FUNC && (sym.st_shndx != SHN_UNDEF) == defined &&
-			is_named(cubin, &names, sym.st_name, name))
+			elf_text_begins(&cubin->elf, &cubin->texts, sym.st_name, name, strlen(name) + 1))
 			return i;
 	}
 	return 0;
@@ -159,7 +143,7 @@ struct callers {
 
 static struct callers find_callers(const struct cubin *cubin, uint32_t callee)
 {
-	uint64_t count = section(cubin, cubin->symtab).sh_size / sizeof(Elf64_Sym);
+	uint64_t count = count_symbols(cubin);
 	struct callers callers = {calloc(count, sizeof(bool)), count};
 	unsigned index = find_section(cubin, ".nv.callgraph");
 	Elf64_Shdr shdr = section(cubin, index);
@@ -167,7 +151,7 @@ static struct callers find_callers(const struct cubin *cubin, uint32_t callee)
 
 	for (uint64_t at = 0; callers.calls && index && at + sizeof(pair) <= shdr.sh_size;
 		at += sizeof(pair)) {
-		memcpy(pair, cubin->at + shdr.sh_offset + at, sizeof(pair));
+		memcpy(pair, cubin->elf.image + shdr.sh_offset + at, sizeof(pair));
 		if (pair[1] == callee && pair[0] < count)
 			callers.calls[pair[0]] = true;
 	}
@@ -218,7 +202,7 @@ static uint8_t *add(struct build *build, const void *bytes, size_t count, size_t
 static Elf64_Shdr move_section(struct build *build, unsigned index, const void *more, size_t count)
 {
 	Elf64_Shdr shdr = section(build->cubin, index);
-	uint8_t *at = add(build, build->cubin->at + shdr.sh_offset, shdr.sh_size, 8);
+	uint8_t *at = add(build, build->cubin->elf.image + shdr.sh_offset, shdr.sh_size, 8);
 
 	add(build, more, count, 1);
 	shdr.sh_offset = (uint64_t)(at - build->at);
@@ -231,7 +215,7 @@ static Elf64_Shdr move_names(struct build *build, const char *name, uint32_t *re
 {
 	char text[80] = ".text.";
 	size_t length = strlen(strcat(text, name)) + 1;
-	Elf64_Shdr names = move_section(build, build->cubin->header.e_shstrndx, text, length);
+	Elf64_Shdr names = move_section(build, build->cubin->elf.header.e_shstrndx, text, length);
 
 	*ret_name = (uint32_t)(names.sh_size - length);
 	return names;
@@ -250,10 +234,11 @@ static Elf64_Shdr move_info(
 
 static void define(struct build *build, uint32_t sym, const struct weave_function *function)
 {
-	uint64_t at = section(build->cubin, build->cubin->symtab).sh_offset + sym * sizeof(Elf64_Sym);
-	Elf64_Sym entry = symbol(build->cubin, sym);
+	const struct cubin *cubin = build->cubin;
+	uint64_t at = cubin->symbols.sh_offset + sym * sizeof(Elf64_Sym);
+	Elf64_Sym entry = elf_symbol(&cubin->elf, &cubin->symbols, sym);
 
-	entry.st_shndx = build->cubin->header.e_shnum;
+	entry.st_shndx = cubin->elf.header.e_shnum;
 	entry.st_value = 0;
 	entry.st_size = function->bytes;
 	memcpy(build->at + at, &entry, sizeof(entry));
@@ -262,7 +247,7 @@ static void define(struct build *build, uint32_t sym, const struct weave_functio
 static void assemble(struct build *build, uint32_t sym, unsigned info, const struct weave_function *function)
 {
 	const struct cubin *cubin = build->cubin;
-	Elf64_Ehdr header = cubin->header;
+	Elf64_Ehdr header = cubin->elf.header;
 	Elf64_Shdr names, infos,
 		code = {.sh_type = SHT_PROGBITS,
 			.sh_flags = SHF_ALLOC | SHF_EXECINSTR,
@@ -271,16 +256,15 @@ static void assemble(struct build *build, uint32_t sym, unsigned info, const str
 			.sh_info = sym,
 			.sh_addralign = CODE_ALIGN};
 
-	add(build, cubin->at, cubin->bytes, 1);
+	add(build, cubin->elf.image, cubin->bytes, 1);
 	define(build, sym, function);
 	code.sh_offset = (uint64_t)(add(build, function->code, function->bytes, CODE_ALIGN) - build->at);
 	names = move_names(build, function->name, &code.sh_name);
 	infos = move_info(build, info, sym, function);
 	header.e_shoff = (uint64_t)(add(build, NULL, 0, 8) - build->at);
 	for (unsigned i = 0; i < header.e_shnum; i++) {
-		Elf64_Shdr shdr;
+		Elf64_Shdr shdr = elf_section(&cubin->elf, i);
 
-		memcpy(&shdr, cubin->at + cubin->header.e_shoff + i * sizeof(shdr), sizeof(shdr));
 		shdr = i == header.e_shstrndx ? names : i == info ? infos : shdr;
 		add(build, &shdr, sizeof(shdr), 8);
 	}
@@ -301,8 +285,8 @@ CUresult weave_in(
 	if (!info || strlen(function->name) > 64)
 		return CUDA_ERROR_INVALID_IMAGE;
 	room = count + function->bytes + section(&cubin, info).sh_size +
-	       section(&cubin, cubin.header.e_shstrndx).sh_size +
-	       (cubin.header.e_shnum + 1u) * sizeof(Elf64_Shdr) + 1024;
+	       section(&cubin, cubin.elf.header.e_shstrndx).sh_size +
+	       (cubin.elf.header.e_shnum + 1u) * sizeof(Elf64_Shdr) + 1024;
 	build.callers = find_callers(&cubin, sym);
 	build.at = build.callers.calls ? calloc(1, room) : NULL;
 	if (build.at) {
@@ -317,12 +301,12 @@ bool weave_take(const uint8_t *bytes, size_t count, const char *name, struct wea
 {
 	struct cubin cubin;
 	uint32_t sym = open_cubin(bytes, count, &cubin) ? find_function(&cubin, name, true) : 0;
-	Elf64_Sym entry = sym ? symbol(&cubin, sym) : (Elf64_Sym){0};
+	Elf64_Sym entry = sym ? elf_symbol(&cubin.elf, &cubin.symbols, sym) : (Elf64_Sym){0};
 	unsigned info = sym ? find_section(&cubin, ".nv.info") : 0;
 	char relocations[80] = ".rela.text.";
 	Elf64_Shdr code, infos;
 
-	if (!info || entry.st_shndx >= cubin.header.e_shnum || strlen(name) > 64 ||
+	if (!info || entry.st_shndx >= cubin.elf.count || strlen(name) > 64 ||
 		find_section(&cubin, strcat(relocations, name)))
 		return false;
 	code = section(&cubin, entry.st_shndx);
