@@ -36,16 +36,12 @@ void event_table_deinit(struct session *session, struct event_table *table)
 	table->at = NULL;
 }
 
-/* The table is large and mostly untouched: calloc gives pages as they are used. @locked: by the caller */
-static struct event *slot_of(struct event_table *table, uint32_t event, bool locked)
+/* The table is large and mostly untouched: calloc gives pages as they are used. */
+static struct event *slot_of(struct event_table *table, uint32_t event)
 {
-	if (!table->at) {
-		if (!locked)
-			pthread_mutex_lock(&table->lock);
-		table->at = calloc(SHM_EVENTS, sizeof(*table->at));
-		if (!locked)
-			pthread_mutex_unlock(&table->lock);
-	}
+	/* Pairs with the look in ask_elapsed(). */
+	if (!table->at)
+		table->at = calloc(SHM_EVENTS, sizeof(struct event));
 	return table->at ? &table->at[event] : NULL;
 }
 
@@ -80,7 +76,7 @@ static CUresult record(
 CUresult event_record(
 	struct session *session, struct stream *stream, uint32_t event, bool timing, uint64_t seq)
 {
-	struct event *at = slot_of(&session->events, event, timing);
+	struct event *at = slot_of(&session->events, event);
 	CUresult code;
 
 	if (!at)

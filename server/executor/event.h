@@ -33,8 +33,8 @@ struct event {
 };
 
 struct event_table {
-	struct event *at;     /* SHM_EVENTS; NULL until first used. Set under lock, then constant */
-	pthread_mutex_t lock; /* of timing events and of at */
+	struct event *_Atomic at; /* SHM_EVENTS; NULL until first used. Set once, by the serving thread */
+	pthread_mutex_t lock;	  /* of timing events */
 };
 
 void event_table_init(struct event_table *table);
