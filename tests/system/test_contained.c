@@ -6,6 +6,7 @@
 // are kept from it.
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +149,19 @@ static int quick(int progress, int orders)
 	return end == EXACT && late ? 4 : end;
 }
 
+/* Computes, rests, computes. */
+static int resting(int progress, int orders)
+{
+	struct counter counter;
+	int end;
+
+	counter_open(&counter);
+	end = settle(&counter, count(&counter, 3, 1000));
+	report(progress);
+	ordered(orders, true);
+	return end == EXACT ? settle(&counter, count(&counter, 3, 1000)) : end;
+}
+
 /* Loads code, runs it and unloads it, again and again: each time somebody waits until nothing runs. */
 static int loader(int progress, int orders)
 {
@@ -223,6 +237,16 @@ static int crash_on_command(int progress, int orders, int class)
 static int writes_on_command(int progress, int orders)
 {
 	return crash_on_command(progress, orders, 0);
+}
+
+/* It stays when it has been told. */
+static int writes_and_stays(int progress, int orders)
+{
+	int end = crash_on_command(progress, orders, 0);
+
+	report(progress);
+	ordered(orders, true);
+	return end;
 }
 
 static int traps_on_command(int progress, int orders)
@@ -469,6 +493,30 @@ START_TEST(the_second_one_of_another_kind_is_not_contained)
 }
 END_TEST
 
+/* An executor stands still behind a fault that it has contained, before it could be replaced. Nothing says
+ * that there was another one: nobody is blamed, and whoever had nothing on the device goes on. */
+START_TEST(a_silence_is_nobodys_doing)
+{
+	struct child long_runner, other, culprit;
+
+	start("50");
+	gather(&other, resting, 1);
+	gather(&culprit, writes_and_stays, 1);
+	long_runner = child_start(deep);
+	child_wait(&long_runner, 1);
+	child_order(&culprit);
+	child_wait(&culprit, 1);
+	ck_assert(service_log_wait(&service, "verdict: culprit is process", 1, 60));
+	ck_assert_int_eq(kill(service_active(&service), SIGSTOP), 0);
+	ck_assert(service_log_wait(&service, "promotion: executor", 1, 60));
+	dismiss(&culprit, 1);
+	dismiss(&other, 1);
+	ck_assert_int_eq(child_end(&long_runner), TOLD);
+	ck_assert_int_eq(service_log_count(&service, "verdict: culprit is process"), 1);
+	ck_assert_int_eq(service_log_count(&service, "verdict: nobody is proved guilty"), 1);
+}
+END_TEST
+
 START_TEST(what_cannot_be_contained_is_halted)
 {
 	start("50");
@@ -495,6 +543,7 @@ int main(void)
 	tcase_add_test(tests, nobody_waits_for_what_a_trap_has_left);
 	tcase_add_test(tests, loads_do_not_wait_for_what_a_trap_has_left);
 	tcase_add_test(tests, the_second_one_of_another_kind_is_not_contained);
+	tcase_add_test(tests, a_silence_is_nobodys_doing);
 	tcase_add_test(tests, what_cannot_be_contained_is_halted);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
