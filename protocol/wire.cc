@@ -497,7 +497,7 @@ static body build_body(Builder *b, const wire_message &m)
 	case WIRE_PING:
 		return fb::CreatePing(b->fbb).Union();
 	case WIRE_HALT:
-		return fb::CreateHalt(b->fbb, m.halt.gently).Union();
+		return fb::CreateHalt(b->fbb, m.halt.gently, m.halt.fence).Union();
 	case WIRE_READY:
 		return build_ready(b, m.ready);
 	case WIRE_REFUSE:
@@ -1090,7 +1090,9 @@ static bool read_body(Reader *r, const fb::Message *t, wire_message *m)
 	case fb::Body_Ping:
 		return true;
 	case fb::Body_Halt:
-		return m->halt.gently = t->body_as_Halt()->gently(), true;
+		m->halt.gently = t->body_as_Halt()->gently();
+		m->halt.fence = t->body_as_Halt()->fence();
+		return true;
 	default:
 		return false;
 	}

@@ -237,7 +237,7 @@ struct wire_ready {
 	bool contains;
 };
 struct wire_halt {
-	bool gently;
+	bool gently, fence;
 };
 /* Offence, Suspect (text), Lost (code, text), Fault (all, text is the kernel). */
 struct wire_trouble {

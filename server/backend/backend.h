@@ -148,6 +148,11 @@ struct backend_ops {
 	CUresult (*open_executor)(int device, struct backend_device *ret_device);
 	void (*close)(void);
 	CUresult (*thread_enter)(void);
+	/* Takes this process off the device, for good. On CUDA_SUCCESS nothing of it runs there and nothing
+	 * will, kernels that do not end included: no write of its context can land any more. Otherwise
+	 * nothing is certain. Nothing else is to be asked of the backend afterwards. Does not wait for
+	 * threads that are in the backend. [any] */
+	CUresult (*fence)(void);
 
 	/* Keeper. The descriptor is the caller's; the handle stays valid until chunk_release. The memory is
 	 * zero, whoever had it before: nobody else clears it. */

@@ -59,6 +59,7 @@ struct executor {
 	_Alignas(SHM_LINE) word64 heard_at;
 
 	_Alignas(SHM_LINE) struct backend_device device;
+	bool fenced; /* it is off the device (halt.c); main thread */
 	int control_fd;
 	pthread_mutex_t control_lock; /* of sending */
 	uint64_t latest_request;      /* number of the latest that came; main thread */

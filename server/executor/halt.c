@@ -14,6 +14,9 @@
 //
 // A context that is lost already gets no last marks: its driver takes none.
 //
+// With a fence: when all have written it the process is taken off the device as well. The timelines do not
+// change either then, and no write of this context can land any more, whatever was running.
+//
 // Gently: the module thread first makes a gap (gate.c), for a while, and the same happens within it. So
 // whoever goes on is not held up for longer than by the gate, and has nothing on the device. If there is no
 // gap, everything goes on. Before it halts it writes the values of modules' variables down, for the next
@@ -90,7 +93,7 @@ static bool ask_driver(struct executor *executor)
 
 static int watch(struct job *job)
 {
-	if (executor_is_halted(job->executor) && !ask_driver(job->executor))
+	if (!job->executor->fenced && executor_is_halted(job->executor) && !ask_driver(job->executor))
 		return JOB_E_WAIT;
 	job_free(job);
 	return 0;
@@ -102,6 +105,10 @@ static int wait_for_threads(struct job *job)
 
 	if (!all_passed(job->executor))
 		return JOB_E_WAIT;
+	if (job->message.halt.fence) {
+		job->executor->fenced = true; /* the backend is not asked any more */
+		message.reply.code = job->executor->ops->fence();
+	}
 	executor_send(job->executor, &message, job->packet.fds, job->packet.fd_count);
 	packet_close_fds(&job->packet);
 	job->step = watch;

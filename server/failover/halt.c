@@ -9,9 +9,15 @@
 //   over well    Halt is answered, no survivor has anything on the device, and it is known whose fault it was
 //                (or that nothing more will be known): promote_hand_over()
 //   over badly   patience is over, or the driver has given the context up (Lost) and no mark has moved for
-//                fault_stall_ms, or an executor that has contained a fault, or had not answered before,
-//                neither answers nor has a mark move for a while: the executor is condemned, and the fence
-//                decides
+//                fault_stall_ms: the executor, which issues nothing any more, is asked to take itself off the
+//                device. Then no write of its context can land either, but what ran is cut: it is in doubt.
+//                promote_off_device()
+//   not at all   an executor that has contained a fault, or had not answered before, neither answers nor has
+//                a mark move for a while, or does not leave the device in time: it is condemned, and the end
+//                of its process is awaited
+//
+// Without on_fault = default nothing ends behind a fault, so an executor that says Lost is asked to leave the
+// device at once: halt_cut().
 //
 // The culprit is not waited for: its kernel may never end, its mark proves nothing, and what it holds stays
 // taken until the process is reaped. Where nobody is proved guilty, halting for a sign goes on until the
@@ -38,6 +44,9 @@
 #define LAST_CALL_MS 500u
 /* How long a fault can go without the driver speaking of it when nothing runs any more. */
 #define NAME_MS 1000u
+/* How long an executor may take to leave the device. The kernel-mode driver does its own work on a fault
+ * first, 58 to 151 ms (backend/cuda/channels.c). */
+#define FENCE_MS 500u
 
 /* Highest commands known done of a session, added up; only ever grows. */
 static uint64_t progress_of(const struct client *client)
@@ -148,10 +157,46 @@ static bool is_silent(struct domain *domain, uint64_t now_us)
 	return has_passed(now_us, promotion->moved_us, promotion->silent ? LAST_CALL_MS : HALT_SILENCE_MS);
 }
 
+static void on_fenced(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	struct domain *domain = context;
+
+	(void)packet;
+	if (!reply || worker != domain->active || domain->promotion.state != PROMOTE_HALTING)
+		return;
+	if (reply->code)
+		worker_condemn(worker, "it cannot be taken off the device");
+	else
+		promote_off_device(domain);
+}
+
+static void ask_for_fence(struct domain *domain)
+{
+	struct wire_message halt = {.type = WIRE_HALT, .halt.fence = true};
+
+	domain->promotion.fence_until_us = timer_now_us() + FENCE_MS * 1000;
+	worker_request(domain->active, &halt, NULL, 0, on_fenced, domain);
+	timer_start(domain->promotion.halt_timer, FENCE_MS);
+}
+
 static void give_up(struct domain *domain, bool stalled)
 {
-	worker_condemn(
-		domain->active, stalled ? "its context is dead" : "what was on the device does not end");
+	if (domain->promotion.halted)
+		ask_for_fence(domain);
+	else
+		worker_condemn(domain->active,
+			stalled ? "its context is dead" : "what was on the device does not end");
+}
+
+static void await_fence(struct domain *domain, uint64_t now_us)
+{
+	uint64_t until_us = domain->promotion.fence_until_us;
+
+	if (now_us >= until_us)
+		worker_condemn(domain->active, "it does not leave the device");
+	else
+		timer_start(domain->promotion.halt_timer, (until_us - now_us) / 1000 + 1);
 }
 
 void halt_look(void *context)
@@ -164,6 +209,10 @@ void halt_look(void *context)
 
 	if (promotion->state != PROMOTE_HALTING) {
 		promote_look(domain);
+		return;
+	}
+	if (promotion->fence_until_us) {
+		await_fence(domain, now_us);
 		return;
 	}
 	convict_preview(domain, domain->active, &verdict);
@@ -197,6 +246,14 @@ static void on_halted(
 	convict_note_work(domain, worker);
 	promote_hold_sessions(domain);
 	halt_look(domain);
+}
+
+void halt_cut(struct domain *domain)
+{
+	domain->promotion.halted = false;
+	domain->active->halting = true;
+	domain_keep_all(domain, false);
+	ask_for_fence(domain);
 }
 
 void halt_begin(struct domain *domain, uint64_t patience_ms)

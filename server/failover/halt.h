@@ -17,8 +17,11 @@ struct domain;
  */
 #define HALT_SILENCE_MS 2000u
 
-/** Begins; ends with promote_hand_over() or with the executor being condemned. */
+/** Begins; ends with promote_hand_over(), promote_off_device(), or with the executor being condemned. */
 void halt_begin(struct domain *domain, uint64_t patience_ms);
+/** Halts and takes it off the device, whatever runs; ends with promote_off_device() or with the executor
+ * being condemned. */
+void halt_cut(struct domain *domain);
 /** Halt was answered before halting began: nothing of those who go on is on the device. */
 void halt_answered(struct domain *domain);
 /** Something new is known: looks now. */

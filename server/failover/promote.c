@@ -23,9 +23,10 @@
 //            session whose kernel it was is hurt: promote_contained(). It goes on and is asked to halt at a
 //            moment at which nobody notices; then all of the above is over at once. Other signs of a fault
 //            say nothing new then, unless it does not speak
-//   fence    where something does not end, or the executor is dead or dying: SIGKILL at once, then the word
-//            of the kernel that the process is reaped: promote_fenced(). Nothing of any session is touched
-//            before, because the old context may still write
+//   fence    where something does not end, the executor takes itself off the device: promote_off_device().
+//            Where it cannot, or is dead or dying: SIGKILL at once, then the word of the kernel that the
+//            process is reaped: promote_fenced(). Nothing of any session is touched before, because the old
+//            context may still write
 //   judge    last words, journals and timelines are read when no survivor's can change any more: convict()
 //   promote  Activate to a warm standby, at once or when there is one: activate(). With it go the values of
 //            modules' variables, where the old executor could hand them over: keep_variables()
@@ -126,6 +127,7 @@ static void begin(struct domain *domain, enum promote_state state, enum promote_
 	promotion->state = state;
 	promotion->cause = cause;
 	promotion->silent = false;
+	promotion->fence_until_us = 0;
 	promotion->sign[0] = '\0';
 	convict_note_work(domain, domain->active);
 	promote_hold_sessions(domain);
@@ -136,6 +138,18 @@ static void halt(struct domain *domain, enum promote_cause cause, uint64_t patie
 {
 	begin(domain, PROMOTE_HALTING, cause);
 	halt_begin(domain, patience_ms);
+}
+
+bool promote_cut(struct domain *domain, struct worker *worker)
+{
+	enum promote_state state = domain->promotion.state;
+
+	if (worker != domain->active || worker->graceful ||
+		(state != PROMOTE_STEADY && state != PROMOTE_ACTIVATING))
+		return false;
+	begin(domain, PROMOTE_HALTING, PROMOTE_LOST);
+	halt_cut(domain);
+	return true;
 }
 
 bool promote_sign(struct domain *domain, struct worker *worker, const char *sign)
@@ -324,6 +338,16 @@ void promote_fenced(struct domain *domain, struct worker *worker)
 		return;
 	domain->promotion.times.fenced = timer_now_us();
 	replace(domain, worker);
+}
+
+void promote_off_device(struct domain *domain)
+{
+	struct worker *worker = domain->active;
+
+	halt_end(domain);
+	domain->promotion.state = PROMOTE_FENCING;
+	promote_fenced(domain, worker);
+	worker_condemn(worker, "its clients go on in the next one");
 }
 
 void promote_hand_over(struct domain *domain)

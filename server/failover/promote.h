@@ -57,14 +57,16 @@ struct promotion {
 	/* Halting. */
 	struct timer *halt_timer;
 	uint64_t halt_until_us;
-	uint64_t moved_us; /* when a mark was last seen to arrive */
-	uint64_t progress; /* what that is seen by */
-	bool halted;	   /* Halt was answered */
-	bool silent;	   /* the only sign was that it does not answer */
-	bool hint;	   /* the sign was that some process on the device has a fault */
-	char sign[160];	   /* the first sign, in words */
-	bool orphan;	   /* work of a gone client runs in the active executor and does not end */
-	bool worn;	   /* a fault was contained in the active executor */
+	uint64_t moved_us;	 /* when a mark was last seen to arrive */
+	uint64_t progress;	 /* what that is seen by */
+	bool halted;		 /* Halt was answered */
+	uint64_t fence_until_us; /* when it must be off the device, which it was asked to leave; 0: it was not
+				  */
+	bool silent;		 /* the only sign was that it does not answer */
+	bool hint;		 /* the sign was that some process on the device has a fault */
+	char sign[160];		 /* the first sign, in words */
+	bool orphan;		 /* work of a gone client runs in the active executor and does not end */
+	bool worn;		 /* a fault was contained in the active executor */
 	/* Values of modules' variables, from the executor that was halted to the next one; NULL: none. */
 	struct shared_fd *variables;
 	uint64_t asked_us; /* when it was asked to halt gently, and has not answered; 0: it is not asked */
@@ -86,6 +88,11 @@ void promote_deinit(struct domain *domain);
  * Return: whether it is halted; otherwise the caller gives the worker up if the sign is a proof.
  */
 bool promote_sign(struct domain *domain, struct worker *worker, const char *sign);
+/**
+ * The active executor has lost its context and lives, and what runs in it will not end by itself.
+ * Return: whether it is asked to leave the device; otherwise the caller gives the worker up.
+ */
+bool promote_cut(struct domain *domain, struct worker *worker);
 /** The active executor has contained a fault of a session: the session was told, everybody else goes on. */
 void promote_contained(
 	struct domain *domain, struct worker *worker, uint64_t session, const struct wire_trouble *fault);
@@ -102,6 +109,8 @@ void promote_activate_again(struct domain *domain);
 void promote_detect(struct domain *domain, struct worker *worker);
 /** A worker of the domain was reaped and is no longer in its list. */
 void promote_fenced(struct domain *domain, struct worker *worker);
+/** The active executor issues nothing any more and is off the device: whatever ran was cut. */
+void promote_off_device(struct domain *domain);
 /** Halting is over well: nothing of a survivor is left in the active executor, and it issues nothing. */
 void promote_hand_over(struct domain *domain);
 /** A standby knows everything. */

@@ -83,7 +83,8 @@ static void take_reply(struct worker *worker, const struct wire_message *message
 /* An executor that can be halted lives on for a while; any other one is given up. */
 static void show_sign(struct worker *worker, const char *sign)
 {
-	if (!worker->domain || !promote_sign(worker->domain, worker, sign))
+	if (!worker->domain ||
+		(!promote_sign(worker->domain, worker, sign) && !promote_cut(worker->domain, worker)))
 		worker_condemn(worker, "lost its context");
 }
 

@@ -7,6 +7,7 @@
 #ifndef FRMPS_TESTS_GPU_BACKEND_BED_H
 #define FRMPS_TESTS_GPU_BACKEND_BED_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "protocol/socket.h"
@@ -70,6 +71,9 @@ void open_gate(void);
 void *watchdog(void *patience_ms);
 bool gate_is_open(void);
 CUresult copy_line(struct backend_stream *stream, uint64_t dst, uint64_t src, uint64_t bytes);
+
+/* backend_fence.c */
+void check_fence(bool fault);
 
 /* backend_copy.c */
 void check_copies(bool dst_is_host, bool src_is_host);

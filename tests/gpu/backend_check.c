@@ -421,7 +421,9 @@ static void check_work(void)
 	observe_rates();
 }
 
-static void run(void)
+enum end { END_LOSS, END_FENCE, END_FENCE_FAULT };
+
+static void run(enum end end)
 {
 	uint64_t handle = 0;
 	double begin;
@@ -440,12 +442,16 @@ static void run(void)
 	check_modules();
 	if (failures)
 		return; /* nothing to work with */
-	check_functions();
-	check_occupancy();
-	check_work();
-	check_remap(fd);
+	if (end == END_LOSS) {
+		check_functions();
+		check_occupancy();
+		check_work();
+		check_remap(fd);
+		check_loss(handle);
+	} else {
+		check_fence(end == END_FENCE_FAULT);
+	}
 	close(fd);
-	check_loss(handle);
 	end_keeper();
 }
 
@@ -466,7 +472,7 @@ int main(int argc, char **argv)
 		return 77;
 	setenv("CUDA_MODULE_LOADING", "LAZY", 1);
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
-	run();
+	run(argc > 1 && !strcmp(argv[1], "--fence") ? argc > 2 ? END_FENCE_FAULT : END_FENCE : END_LOSS);
 	printf("%d failures\n", failures);
 	return failures ? 1 : 0;
 }

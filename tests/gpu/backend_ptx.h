@@ -8,7 +8,8 @@
 #define FRMPS_TESTS_GPU_BACKEND_PTX_H
 
 /* out[i] = a[i] + b[i]; spin: until *word == value; echo: odd parameter sizes; many: out = last of 70
- * parameters; rank: every thread writes the number of its block; nothing; crash. */
+ * parameters; tick: counts in *word for ever; rank: every thread writes the number of its block; nothing;
+ * crash. */
 static const char ptx_head[] =
 	".version 8.0\n"
 	".target sm_80\n"
@@ -34,6 +35,12 @@ static const char ptx_head[] =
 	"	ld.param.u64 %d, [word]; ld.param.u32 %r1, [value];\n"
 	"again:	ld.volatile.global.u32 %r2, [%d]; setp.ne.u32 %p, %r1, %r2; @%p bra again;\n"
 	"	ret;\n"
+	"}\n"
+	".visible .entry tick(.param .u64 word)\n"
+	"{\n"
+	"	.reg .b64 %d<3>;\n"
+	"	ld.param.u64 %d1, [word]; mov.u64 %d2, 0;\n"
+	"again:	add.u64 %d2, %d2, 1; st.volatile.global.u64 [%d1], %d2; bra again;\n"
 	"}\n"
 	".visible .entry rank(.param .u64 out)\n"
 	"{\n"

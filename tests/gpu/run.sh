@@ -177,6 +177,10 @@ corpus() { # corpus NAME
 }
 
 [ -x "$folder/tests/backend_check" ] && check "backend operations" "$folder/tests/backend_check"
+[ -x "$folder/tests/backend_check" ] && {
+	check "backend fence" "$folder/tests/backend_check" --fence
+	check "backend fence beside a fault" "$folder/tests/backend_check" --fence fault
+}
 for suite in trouble limits sharing placing events; do
 	check "$suite" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$folder/tests/system-test_$suite"
 done

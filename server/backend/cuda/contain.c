@@ -61,10 +61,10 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "server/backend/backend.h"
+#include "server/backend/cuda/channels.h"
 #include "server/backend/cuda/dump.h"
 #include "server/backend/cuda/handles.h"
 #include "server/backend/cuda/readahead.h"
@@ -330,19 +330,18 @@ int contain_ioctl(int fd, unsigned long request, void *argument, control_execute
 	return result;
 }
 
-static int system_ioctl(int fd, unsigned long request, void *argument)
-{
-	return (int)syscall(SYS_ioctl, fd, request, argument);
-}
-
 /* For the whole process, the C library's own use excepted. */
 int ioctl(int fd, unsigned long request, ...)
 {
 	va_list list;
 	void *argument;
+	int result;
 
 	va_start(list, request);
 	argument = va_arg(list, void *);
 	va_end(list);
-	return contain_ioctl(fd, request, argument, system_ioctl);
+	result = contain_ioctl(fd, request, argument, control_execute);
+	if (result == 0)
+		channels_note(fd, request, argument);
+	return result;
 }

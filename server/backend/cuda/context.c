@@ -80,6 +80,7 @@ const struct backend_ops backend_cuda = {
 	.open_executor = open_executor,
 	.close = close_backend,
 	.thread_enter = thread_enter,
+	.fence = cuda_fence,
 	.chunk_create = cuda_chunk_create,
 	.chunk_release = cuda_chunk_release,
 	.window_reserve = cuda_window_reserve,

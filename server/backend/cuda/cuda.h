@@ -96,6 +96,9 @@ CUresult cuda_global_find(struct backend_module *module, const char *name, bool 
 CUresult cuda_function_list(struct backend_module *module, const char **ret_names, uint32_t *count);
 CUresult cuda_function_set(struct backend_function *function, uint32_t attribute, int64_t value);
 
+/* channels.c */
+CUresult cuda_fence(void);
+
 /* builtin.c */
 /** Loads the service's own kernels; the context is current and nothing runs in it. Failing is not fatal. */
 void cuda_builtin_open(void);

@@ -199,6 +199,7 @@ const struct backend_ops backend_host = {
 	.open_executor = open_executor,
 	.close = close_backend,
 	.thread_enter = thread_enter,
+	.fence = host_pool_fence,
 	.chunk_create = host_chunk_create,
 	.chunk_release = host_chunk_release,
 	.window_reserve = host_window_reserve,

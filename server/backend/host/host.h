@@ -95,6 +95,8 @@ void host_pool_deinit(void);
 /** Waits until everything that was issued is done; who issues more waits until host_pool_go_on(). */
 void host_pool_stop(void);
 void host_pool_go_on(void);
+/** Stops every command where it is, for good, and begins no other one. */
+CUresult host_pool_fence(void);
 struct backend_stream *host_stream_new(void);
 /** The stream is freed once all its work is done; the caller forgets it now. */
 void host_stream_free(struct backend_stream *stream);

@@ -19,19 +19,27 @@
 // Some calls of a real driver stop the device: they wait until all that was issued is done, and whoever
 // issues more meanwhile waits as well. host_pool_stop() and host_pool_go_on() stand around such a call.
 //
+// A fence stops the device where it is: threads that run a command get a signal, whose handler never returns.
+// What such a thread holds (a lock of the C library, perhaps) it holds until the process ends, which follows.
+//
 // One lock for everything; it is never held while a command runs. Lock order: none, nothing else is taken
 // under it.
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "server/backend/host/host.h"
+#include "shm/order.h"
 
 /* A worker without work leaves after this; close waits so long for workers that are busy. */
 #define IDLE_SECONDS  2
 #define CLOSE_SECONDS 1
+#define FENCE_SECONDS 1
 
 struct backend_stream {
 	struct host_work *head, **tail;
@@ -53,7 +61,24 @@ static struct {
 	unsigned workers; /* that will still take work */
 	unsigned alive;	  /* that still run code */
 	bool closing;
+	bool fenced;
+	struct {
+		pthread_t thread;
+		bool runs; /* a command */
+	} runners[HOST_WORKERS_MAX];
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Of those that a fence stops. */
+#define FENCE_SIGNAL SIGUSR2
+static word32 stayed;
+
+static void stay(int number)
+{
+	(void)number;
+	atomic_fetch_add(&stayed, 1);
+	for (;;)
+		pause();
+}
 
 static void *worker_main(void *argument);
 
@@ -64,6 +89,13 @@ static struct timespec in_seconds(int seconds)
 	clock_gettime(CLOCK_MONOTONIC, &at);
 	at.tv_sec += seconds;
 	return at;
+}
+
+static bool is_before(const struct timespec *until)
+{
+	struct timespec now = in_seconds(0);
+
+	return now.tv_sec < until->tv_sec || (now.tv_sec == until->tv_sec && now.tv_nsec < until->tv_nsec);
 }
 
 /* Signals for the process go to threads of its own; only what a thread does itself arrives here. */
@@ -81,6 +113,7 @@ static bool spawn_worker(void)
 	sigdelset(&all, SIGFPE);
 	sigdelset(&all, SIGABRT);
 	sigdelset(&all, SIGTRAP);
+	sigdelset(&all, FENCE_SIGNAL);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	pthread_attr_init(&attributes);
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -180,13 +213,31 @@ static struct host_work *take_work(struct backend_stream *stream)
 	return work;
 }
 
+/* Under the lock, which is given up while the command runs. */
+static void run(struct host_work *work)
+{
+	unsigned i = 0;
+
+	while (pool.runners[i].runs)
+		i++; /* there are as many as workers */
+	pool.runners[i].thread = pthread_self();
+	pool.runners[i].runs = true;
+	pool.running++;
+	pthread_mutex_unlock(&pool.lock);
+	host_work_run(work);
+	pthread_mutex_lock(&pool.lock);
+	pool.runners[i].runs = false;
+	if (!--pool.running)
+		host_faults_idle();
+}
+
 /* Runs one command, with the lock given up meanwhile. False: the stream was parked and is not ours any more.
  */
 static bool step(struct backend_stream *stream)
 {
 	struct host_work *work = stream->head;
 
-	if (host_faults_stopped())
+	if (host_faults_stopped() || pool.fenced)
 		return false;
 	if (work->kind == HOST_WAIT && !work->record->done) {
 		stream->next = work->record->waiting;
@@ -196,12 +247,7 @@ static bool step(struct backend_stream *stream)
 	if (work->kind == HOST_RECORD) {
 		record_finish(work->record);
 	} else if (work->kind != HOST_WAIT) {
-		pool.running++;
-		pthread_mutex_unlock(&pool.lock);
-		host_work_run(work);
-		pthread_mutex_lock(&pool.lock);
-		if (!--pool.running)
-			host_faults_idle();
+		run(work);
 	}
 	take_work(stream);
 	if (work->kind == HOST_RECORD || work->kind == HOST_WAIT)
@@ -268,9 +314,13 @@ static void *worker_main(void *argument)
 
 CUresult host_pool_init(void)
 {
+	struct sigaction action = {.sa_handler = stay, .sa_flags = SA_ONSTACK};
 	pthread_condattr_t monotonic;
 	bool there;
 
+	if (sigaction(FENCE_SIGNAL, &action, NULL))
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	word_set(&stayed, 0);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&pool.work, &monotonic);
@@ -281,7 +331,8 @@ CUresult host_pool_init(void)
 	pool.ready = NULL;
 	pool.ready_tail = &pool.ready;
 	pool.ready_count = 0;
-	pool.closing = false;
+	pool.closing = pool.fenced = false;
+	memset(pool.runners, 0, sizeof(pool.runners));
 	there = spawn_worker();
 	pthread_mutex_unlock(&pool.lock);
 	return there ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
@@ -346,6 +397,25 @@ CUresult host_work_error(void)
 	CUresult code = host_faults_code();
 
 	return code ? code : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Who has ended its command meanwhile waits for the lock, and is stopped there. */
+CUresult host_pool_fence(void)
+{
+	struct timespec until = in_seconds(FENCE_SECONDS);
+	uint32_t asked = 0;
+	bool there;
+
+	pthread_mutex_lock(&pool.lock);
+	pool.fenced = true;
+	for (unsigned i = 0; i < HOST_WORKERS_MAX; i++)
+		if (pool.runners[i].runs && !pthread_kill(pool.runners[i].thread, FENCE_SIGNAL))
+			asked++;
+	while (word_acquire(&stayed) < asked && is_before(&until))
+		sched_yield();
+	there = word_acquire(&stayed) == asked;
+	pthread_mutex_unlock(&pool.lock);
+	return there ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
 void host_pool_stop(void)

@@ -198,6 +198,7 @@ static struct wire_message *sample(enum wire_type type)
 		break;
 	case WIRE_HALT:
 		m->halt.gently = true;
+		m->halt.fence = true;
 		break;
 	case WIRE_LOST:
 		m->trouble = (struct wire_trouble){.code = INT32_MAX, .text = long_text};
@@ -528,6 +529,7 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 		return;
 	case WIRE_HALT:
 		ck_assert(a->halt.gently == b->halt.gently);
+		ck_assert(a->halt.fence == b->halt.fence);
 		return;
 	default:
 		same_objects(a, b);

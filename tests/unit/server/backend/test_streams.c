@@ -12,6 +12,8 @@
 /* Places in the chunk. */
 enum { GATE = 0, GATE2 = 64, MARK = 128, MARK2 = 192, DATA = 4096 };
 
+#define FENCED 17 /* how the test of the fence ends */
+
 /* More than the backend has threads. */
 #define MANY 100
 
@@ -247,6 +249,35 @@ START_TEST(elapsed_time)
 }
 END_TEST
 
+/* Endless kernels and copies alike; what did not begin does not begin. */
+START_TEST(a_fence_stops_everything)
+{
+	struct backend_stream *kernel = stream_new(), *fills = stream_new(), *counts = stream_new();
+	word32 *words = memory(DATA), *filled = memory(2 * DATA), *counted = memory(GATE2);
+	uint32_t before;
+
+	launch(kernel, "occupy", &(struct occupy_params){.words = device(DATA)});
+	launch(kernel, "count_up", &(struct count_up_params){.word = device(GATE2), .by = 1});
+	for (uint32_t i = 0; i < 100000; i++)
+		launch(fills, "fill",
+			&(struct fill_params){.out = device(2 * DATA), .value = i, .count = 1000});
+	while (!word_acquire(&words[0]) || !word_acquire(filled))
+		sched_yield();
+	ok(OPS->fence());
+	before = word_acquire(filled);
+	/* Would let the kernel end, and what waits behind it begin. */
+	word_release(&words[1], 1);
+	launch(counts, "count_up", &(struct count_up_params){.word = device(GATE2), .by = 1});
+	for (int i = 0; i < 1000; i++) {
+		ck_assert_uint_eq(word_acquire(filled), before);
+		ck_assert_uint_eq(word_acquire(counted), 0);
+		sched_yield();
+	}
+	ck_assert_int_eq(OPS->stream_query(fills), CUDA_ERROR_NOT_READY);
+	_exit(FENCED); /* the backend does not close any more */
+}
+END_TEST
+
 START_TEST(written_values)
 {
 	struct backend_stream *stream = stream_new();
@@ -288,5 +319,6 @@ int main(void)
 	tcase_add_test(tests, a_destroyed_stream_finishes_its_work);
 	tcase_add_test(tests, elapsed_time);
 	tcase_add_test(tests, written_values);
+	tcase_add_exit_test(tests, a_fence_stops_everything, FENCED);
 	return suite_run(suite);
 }

@@ -135,6 +135,67 @@ START_TEST(survivors_finish_and_nobody_waits_for_the_old_process)
 }
 END_TEST
 
+/* The context is dead, and a survivor's work will not end. */
+static void stall(void)
+{
+	issue(0, 5);
+	issue(1, 2);
+	say(first, WIRE_SUSPECT, 0);
+	fake_serve(fake, first, WIRE_HALT);
+	speak(first, 0, session_of(0)->number);
+	say(first, WIRE_LOST, 700);
+	FAKE_RUN_WHILE(fake, !domain()->promotion.fence_until_us);
+	fake_expect(fake, first->socket, WIRE_HALT);
+	ck_assert(fake->message.halt.fence);
+	fake_expect_nothing(fake, second->socket);
+	ck_assert(!first->killed);
+}
+
+START_TEST(what_does_not_end_is_cut_and_nobody_waits_for_the_old_process)
+{
+	const uint32_t recover[] = {CLIENT_RECOVER_CULPRIT, CLIENT_RECOVER_BY_POLICY};
+
+	boot(2);
+	stall();
+	/* Another sign changes nothing. */
+	say(first, WIRE_SUSPECT, 0);
+	fake_expect_nothing(fake, second->socket);
+	/* What was marked until then counts. */
+	if (_i)
+		finish(1, 2);
+	fake_reply(fake, first->socket, fake->message.id, 0, NULL, 0);
+	ck_assert(first->killed);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], recover[0]);
+	ck_assert_uint_eq(
+		fake->message.activate.recover.at[1], _i ? (uint32_t)CLIENT_RECOVER_NOTHING : recover[1]);
+	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
+	ck_assert_ptr_eq(domain_serving(domain()), second->worker);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+	fake_reap(fake, first, SIGKILL);
+	end(2);
+}
+END_TEST
+
+START_TEST(one_that_does_not_leave_the_device_is_fenced_by_its_end)
+{
+	const uint32_t recover[] = {CLIENT_RECOVER_CULPRIT, CLIENT_RECOVER_BY_POLICY};
+
+	boot(2);
+	stall();
+	if (_i)
+		fake_reply(fake, first->socket, fake->message.id, CUDA_ERROR_UNKNOWN, NULL, 0);
+	else
+		run_until_killed(first); /* it says nothing */
+	ck_assert(first->killed);
+	fake_expect_nothing(fake, second->socket);
+	fake_reap(fake, first, SIGKILL);
+	expect_activate(recover, 2);
+	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
+	end(2);
+}
+END_TEST
+
 START_TEST(a_session_lives_until_the_old_process_is_reaped)
 {
 	boot(2);
@@ -417,6 +478,8 @@ int main(void)
 	tcase_add_test(tests, a_culprit_who_is_gone_clears_the_others);
 	tcase_add_test(tests, two_who_fault_at_once_are_both_named);
 	tcase_add_test(tests, an_executor_that_dies_while_it_is_halted_is_fenced);
+	tcase_add_loop_test(tests, what_does_not_end_is_cut_and_nobody_waits_for_the_old_process, 0, 2);
+	tcase_add_loop_test(tests, one_that_does_not_leave_the_device_is_fenced_by_its_end, 0, 2);
 	tcase_add_test(tests, a_fault_of_the_standby_that_is_activated_halts_it);
 	tcase_add_test(tests, a_standby_is_not_activated_before_all_its_answers_are_in);
 	tcase_add_test(tests, a_standby_that_shows_a_sign_is_replaced);

@@ -110,8 +110,9 @@ START_TEST(a_stopped_channel_is_a_proof_where_faults_cut)
 	worker_testify(active->worker, &exception);
 	ck_assert(!active->killed);
 	worker_testify(active->worker, &stopped);
-	ck_assert(active->killed);
-	fake_reap(fake, active, SIGKILL);
+	fake_expect(fake, active->socket, WIRE_HALT);
+	ck_assert(fake->message.halt.fence);
+	fake_reply(fake, active->socket, fake->message.id, 0, NULL, 0);
 	fake_expect(fake, standby->socket, WIRE_ACTIVATE);
 	/* What the first line said in particular. */
 	ck_assert_int_eq(fake->message.activate.code, 716);

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Channels, and how to stop them at once. All that a process does on the device goes through channels, which
+// its driver asks the kernel-mode driver for by ioctl(); they are noted here as they come and go (contain.c
+// has the ioctl()). One control takes them all off their engines, and returns when they are off: what ran is
+// preempted, and is not scheduled again. That is a fence: nothing of this process writes any more, while its
+// pointers, descriptors and memory are as they were.
+//
+// Measured (H200, driver 580.159.04, 20 channels, an endless kernel that writes host memory and copies of
+// 64 MiB back to back beside the fault; nothing was written afterwards, 18 times of 18): 0.9 ms without a
+// fault, 1 to 5 ms from 1 and 5 ms after a trap on. After an access beyond shared memory or to an unmapped
+// address it waits for what the kernel-mode driver does itself then, 58 to 151 ms. The end of such a process
+// takes 100 to 400 ms. To free the channels instead takes 470 ms; preempting without disabling them does not
+// last.
+//
+// The table is written by the driver's threads and read once. What does not fit makes stopping impossible,
+// never incomplete.
+
+#include "server/backend/cuda/channels.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "server/backend/cuda/cuda.h"
+
+#define CHANNELS_MAX 512u
+
+struct channel {
+	int fd;
+	uint32_t client, parent, object;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct channel at[CHANNELS_MAX];
+	uint32_t count;
+	bool overflowed;
+	struct channel device; /* of whose channels the control is asked; object 0: none */
+} channels = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+int control_execute(int fd, unsigned long request, void *argument)
+{
+	return (int)syscall(SYS_ioctl, fd, request, argument);
+}
+
+void channels_forget(void)
+{
+	channels.count = 0;
+	channels.overflowed = false;
+	channels.device = (struct channel){0};
+}
+
+/* Of all architectures: 506f, 826f, 906f, a06f, ..., c86f. */
+static bool is_channel(uint32_t class)
+{
+	return (class & 0xff) == 0x6f && class >= CLASS_CHANNEL_FIRST;
+}
+
+static void add(int fd, const struct control_alloc *alloc)
+{
+	struct channel channel = {fd, alloc->client, alloc->parent, alloc->object};
+
+	if (alloc->class == CLASS_SUBDEVICE && !channels.device.object)
+		channels.device = channel;
+	if (!is_channel(alloc->class))
+		return;
+	if (channels.count == CHANNELS_MAX)
+		channels.overflowed = true;
+	else
+		channels.at[channels.count++] = channel;
+}
+
+/* An object takes with it all below it; a channel is below its group or below the device. */
+static void drop(const struct control_free *freed)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < channels.count; i++) {
+		const struct channel *channel = &channels.at[i];
+
+		if (channel->client != freed->client ||
+			(channel->object != freed->object && channel->parent != freed->object &&
+				freed->client != freed->object))
+			channels.at[kept++] = *channel;
+	}
+	channels.count = kept;
+	if (channels.device.client == freed->client &&
+		(channels.device.object == freed->object || freed->client == freed->object))
+		channels.device.object = 0;
+}
+
+/* Where the kernel-mode driver says how it went. */
+static bool has_worked(unsigned long request, const void *argument)
+{
+	size_t bytes = _IOC_SIZE(request);
+	/* NVOS64_PARAMETERS has 4 bytes behind it. */
+	size_t at = bytes == 48 ? 40 : bytes - sizeof(uint32_t);
+	uint32_t status;
+
+	if (bytes < sizeof(struct control_alloc) + sizeof(status) && bytes != sizeof(struct control_free))
+		return false;
+	memcpy(&status, (const uint8_t *)argument + at, sizeof(status));
+	return status == 0;
+}
+
+void channels_note(int fd, unsigned long request, const void *argument)
+{
+	unsigned number = _IOC_NR(request);
+
+	if (_IOC_TYPE(request) != DRIVER_TYPE || (number != DRIVER_ALLOC && number != DRIVER_FREE) ||
+		!argument || !has_worked(request, argument))
+		return;
+	pthread_mutex_lock(&channels.lock);
+	if (number == DRIVER_ALLOC)
+		add(fd, argument);
+	else
+		drop(argument);
+	pthread_mutex_unlock(&channels.lock);
+}
+
+/* As many as one control takes, from the first on. */
+static bool disable(uint32_t first, uint32_t count, control_execute_fn *execute)
+{
+	struct control_disable list = {.disable = 1, .count = count};
+	struct control control = {.client = channels.device.client,
+		.object = channels.device.object,
+		.command = CONTROL_DISABLE,
+		.parameters = (uintptr_t)&list,
+		.size = sizeof(list)};
+
+	for (uint32_t i = 0; i < count; i++) {
+		list.clients[i] = channels.at[first + i].client;
+		list.objects[i] = channels.at[first + i].object;
+	}
+	return execute(channels.device.fd, _IOWR(DRIVER_TYPE, DRIVER_CONTROL, struct control), &control) ==
+		       0 &&
+	       control.status == 0;
+}
+
+CUresult cuda_fence(void)
+{
+	return channels_fence(control_execute);
+}
+
+CUresult channels_fence(control_execute_fn *execute)
+{
+	CUresult code = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&channels.lock);
+	if (channels.overflowed || !channels.device.object || !channels.count)
+		code = CUDA_ERROR_NOT_SUPPORTED;
+	for (uint32_t first = 0; !code && first < channels.count; first += CONTROL_CHANNELS_MAX) {
+		uint32_t left = channels.count - first;
+
+		if (!disable(first, left < CONTROL_CHANNELS_MAX ? left : CONTROL_CHANNELS_MAX, execute))
+			code = CUDA_ERROR_UNKNOWN;
+	}
+	pthread_mutex_unlock(&channels.lock);
+	return code;
+}
