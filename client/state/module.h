@@ -58,7 +58,8 @@ struct client_module {
 	pthread_mutex_t lock;
 	struct client_function *functions; /* guarded by lock, as are the globals */
 	struct client_global *globals;
-	void *variables;	    /* its block of device memory (memory.h); NULL: there is none */
+	void *variables; /* its block of device memory (memory.h), also for mirrors of its constants;
+			  * NULL: there is none */
 	struct client_module *next; /* guarded by the registry's lock */
 };
 

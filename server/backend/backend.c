@@ -39,6 +39,40 @@ const struct backend_ops *backend_find(const char *name)
 	return NULL;
 }
 
+struct backend_copy backend_copy_on(const struct backend_copy *copy, uint64_t to)
+{
+	return (struct backend_copy){
+		.dst = to,
+		.src = copy->dst,
+		.width = copy->width,
+		.height = copy->height,
+		.depth = copy->depth,
+		.dst_pitch = copy->dst_pitch,
+		.src_pitch = copy->dst_pitch,
+		.dst_rows = copy->dst_rows,
+		.src_rows = copy->dst_rows,
+	};
+}
+
+struct backend_copy backend_set_on(const struct frmps_set *set, uint64_t to)
+{
+	return (struct backend_copy){
+		.dst = to,
+		.src = set->dst,
+		.width = set->width * set->element_bytes,
+		.height = set->height,
+		.depth = 1,
+		.dst_pitch = set->pitch,
+		.src_pitch = set->pitch,
+	};
+}
+
+struct backend_copy backend_node_on(const struct backend_node *node)
+{
+	return node->op == FRMPS_OP_SET ? backend_set_on(node->set, node->onto)
+					: backend_copy_on(&node->copy, node->onto);
+}
+
 /*
  * Fatal is what says something about the context and not about the call: once one of these was returned,
  * every later call of the process gets it too.

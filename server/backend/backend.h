@@ -100,6 +100,9 @@ struct backend_node {
 	uint16_t op; /* FRMPS_OP_LAUNCH, COPY (also of arrays), SET; FRMPS_OP_PAD does nothing */
 	uint32_t edge_count;
 	const struct frmps_graph_edge *edges; /* to earlier nodes */
+	/* COPY, SET: what it writes, device memory, is copied on to this address, before whatever is behind
+	 * the node; 0: it is not */
+	uint64_t onto;
 	union {
 		struct backend_launch launch;
 		struct backend_copy copy;
@@ -128,11 +131,20 @@ struct backend_link_input {
 	const struct wire_options *options; /* of this input alone */
 };
 
-/* A block of a client's device memory for the variables of one module. */
+/* A block of a client's device memory for the variables of one module, and for mirrors of its constants:
+ * their values, for the client; whoever writes there copies it on. */
 struct backend_variables {
 	uint64_t at;	/* address; 0: there is none yet */
 	uint64_t bytes; /* of the block; 0: nothing is in it: the module has no variables, or keeps them */
 	uint8_t *first; /* what has to be in it before a kernel runs, on the heap, the caller's */
+};
+
+/* What is found under a name. */
+struct backend_global {
+	uint64_t address, bytes;
+	/* A constant whose mirror is at the address (backend_variables): where kernels read it. 0: it is none
+	 */
+	uint64_t constant;
 };
 
 struct backend_ops {
@@ -215,8 +227,8 @@ struct backend_ops {
 	 * needed as much local memory. */
 	CUresult (*function_find)(struct backend_module *module, const char *name, bool gap,
 		struct backend_function **ret_function, struct backend_function_info *ret_info);
-	CUresult (*global_find)(struct backend_module *module, const char *name, bool gap,
-		uint64_t *ret_address, uint64_t *ret_bytes);
+	CUresult (*global_find)(
+		struct backend_module *module, const char *name, bool gap, struct backend_global *ret_global);
 	/* Names of all kernels, valid until the module is unloaded; at most *count, which becomes the true
 	 * number. */
 	CUresult (*function_list)(struct backend_module *module, const char **ret_names, uint32_t *count);
@@ -284,6 +296,11 @@ extern const struct backend_ops backend_host;
 
 /** Finds a backend by name; "auto" is cuda where its probe succeeds, else host. NULL if unknown. */
 const struct backend_ops *backend_find(const char *name);
+
+/** What copies on to another address what a copy into device memory, or a set, has written. */
+struct backend_copy backend_copy_on(const struct backend_copy *copy, uint64_t to);
+struct backend_copy backend_set_on(const struct frmps_set *set, uint64_t to);
+struct backend_copy backend_node_on(const struct backend_node *node);
 
 /** Whether a code means that the context is lost for good. */
 bool backend_is_fatal(CUresult code);

@@ -16,7 +16,7 @@
 //     they hold a text that ends where they end.
 //
 // The banks of constants are not among them: kernels cannot write there, and what the program copies there
-// has been looked up by it (executor/variable.c).
+// has been looked up by it (executor/constant.c, executor/variable.c).
 //
 // A device's heap is a state as well, and so is whatever else of the driver's a kernel calls: the functions
 // are symbols that are not defined. Those that keep nothing are known by name.

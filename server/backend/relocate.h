@@ -5,6 +5,10 @@
 // into the context, at addresses of its choice, and they end with the context. In the program's own memory
 // they outlive every executor and have one address in all of them.
 //
+// Kernels read constants in a bank of the context, at places that are in their instructions. A constant is
+// moved nevertheless: the program gets the address of a mirror in its own memory, and writes there; whoever
+// loads the module copies from there to the constant what was written.
+//
 // A module has one block of memory for all that is moved. First every cubin that may be loaded is looked at
 // (relocate_look), then the block's size is known (relocate_lay_out), and each of them can be rewritten for a
 // block that is there (relocate_move). Pure functions on untrusted bytes that lie still; any thread.
@@ -26,8 +30,9 @@
 struct relocate_variable {
 	char *name;
 	uint64_t bytes, alignment;
-	uint64_t offset; /* in the block, above 0: nothing begins where the allocation does */
-	bool is_filled;	 /* its first value is in the block's */
+	uint64_t offset;  /* in the block, above 0: nothing begins where the allocation does */
+	bool is_constant; /* a mirror of it is in the block */
+	bool is_filled;	  /* its first value is in the block's */
 };
 
 /* All zero: nothing is moved. */

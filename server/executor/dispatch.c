@@ -177,12 +177,48 @@ struct backend_copy dispatch_copy(const struct frmps_copy *body)
 	};
 }
 
+static int offend_constant(struct session *session, uint64_t address, uint64_t bytes)
+{
+	session_offend(session, "write of %llu bytes at %#llx, which is more than a constant",
+		(unsigned long long)bytes, (unsigned long long)address);
+	return DISPATCH_E_STOP;
+}
+
+/* What a command wrote to a mirror goes on to its constant. The command itself was handed over, whatever
+ * becomes of this. */
+static void copy_on(struct session *session, struct stream *stream, const struct backend_copy *copy)
+{
+	CUresult code = executor_code(session->executor, session_ops(session)->copy(stream->backend, copy));
+
+	if (code && !backend_is_fatal(code))
+		session_late_error(session, code);
+}
+
+/* @onto: constant_find() */
+static int issue_checked_copy(struct session *session, struct stream *stream, struct frmps_head *record,
+	const struct backend_copy *copy, uint64_t onto)
+{
+	struct backend_copy onward;
+	CUresult code;
+
+	retire_phase(
+		session, stream, copy->dst_is_host && !copy->src_is_host ? STREAM_FETCHES : STREAM_FILLS);
+	begin(stream, record);
+	code = stream_open(session, stream);
+	if (!code)
+		code = session_ops(session)->copy(stream->backend, copy);
+	if (!code && onto) {
+		onward = backend_copy_on(copy, onto);
+		copy_on(session, stream, &onward);
+	}
+	return finish(session, stream, record, code);
+}
+
 static int issue_copy(struct session *session, struct stream *stream, struct frmps_head *record)
 {
 	const struct frmps_copy *body = (const void *)(record + 1);
 	struct backend_copy copy = dispatch_copy(body);
-	uint64_t dst, src;
-	CUresult code;
+	uint64_t dst, src, onto;
 
 	if (!dispatch_span(body->width, body->height, body->depth, body->dst_pitch, body->dst_rows, &dst) ||
 		!resolve(session, body->dst, dst, body->kind & FRMPS_COPY_DST_ARENA,
@@ -192,27 +228,24 @@ static int issue_copy(struct session *session, struct stream *stream, struct frm
 		!resolve(session, body->src, src, body->kind & FRMPS_COPY_SRC_ARENA,
 			body->kind & FRMPS_COPY_SRC_HOST, false, &copy.src))
 		return offend_address(session, "copy from a box", body->src, body->width);
-	retire_phase(session, stream, copy.dst_is_host && !copy.src_is_host ? STREAM_FETCHES : STREAM_FILLS);
-	begin(stream, record);
-	code = stream_open(session, stream);
-	if (!code)
-		code = session_ops(session)->copy(stream->backend, &copy);
-	return finish(session, stream, record, code);
+	if (!constant_find(&session->constants, copy.dst, dst, &onto))
+		return offend_constant(session, copy.dst, dst);
+	return issue_checked_copy(session, stream, record, &copy, onto);
 }
 
-/* One side of a copy, array or memory. */
+/* One side of a copy, array or memory. @ret_bytes: of memory, from its address on; 0: an array */
 static bool resolve_side(struct session *session, const struct frmps_array_copy *body, bool is_dst,
-	struct backend_place *ret_place, uint64_t *ret_address)
+	struct backend_place *ret_place, uint64_t *ret_address, uint64_t *ret_bytes)
 {
 	const struct frmps_copy *box = &body->copy;
 	struct range memory;
-	uint64_t bytes;
 
+	*ret_bytes = 0;
 	if (is_dst ? body->dst_array : body->src_array)
 		return !array_place(session, body, is_dst, ret_place, &memory);
 	return dispatch_span(box->width, box->height, box->depth, is_dst ? box->dst_pitch : box->src_pitch,
-		       is_dst ? box->dst_rows : box->src_rows, &bytes) &&
-	       resolve(session, is_dst ? box->dst : box->src, bytes,
+		       is_dst ? box->dst_rows : box->src_rows, ret_bytes) &&
+	       resolve(session, is_dst ? box->dst : box->src, *ret_bytes,
 		       box->kind & (is_dst ? FRMPS_COPY_DST_ARENA : FRMPS_COPY_SRC_ARENA),
 		       box->kind & (is_dst ? FRMPS_COPY_DST_HOST : FRMPS_COPY_SRC_HOST), is_dst, ret_address);
 }
@@ -221,37 +254,41 @@ static int issue_array_copy(struct session *session, struct stream *stream, stru
 {
 	const struct frmps_array_copy *body = (const void *)(record + 1);
 	struct backend_copy copy = dispatch_copy(&body->copy);
-	CUresult code;
+	uint64_t dst, src, onto = 0;
 
-	if (!resolve_side(session, body, true, &copy.dst_at, &copy.dst) ||
-		!resolve_side(session, body, false, &copy.src_at, &copy.src)) {
+	if (!resolve_side(session, body, true, &copy.dst_at, &copy.dst, &dst) ||
+		!resolve_side(session, body, false, &copy.src_at, &copy.src, &src)) {
 		session_offend(session, "copy from array %u to array %u, or of memory, out of bounds",
 			body->src_array, body->dst_array);
 		return DISPATCH_E_STOP;
 	}
-	retire_phase(session, stream, copy.dst_is_host && !copy.src_is_host ? STREAM_FETCHES : STREAM_FILLS);
-	begin(stream, record);
-	code = stream_open(session, stream);
-	if (!code)
-		code = session_ops(session)->copy(stream->backend, &copy);
-	return finish(session, stream, record, code);
+	if (dst && !constant_find(&session->constants, copy.dst, dst, &onto))
+		return offend_constant(session, copy.dst, dst);
+	return issue_checked_copy(session, stream, record, &copy, onto);
 }
 
 static int issue_set(struct session *session, struct stream *stream, struct frmps_head *record)
 {
 	const struct frmps_set *body = (const void *)(record + 1);
-	uint64_t row, bytes;
+	struct backend_copy onward;
+	uint64_t row, bytes, onto;
 	CUresult code;
 
 	if (__builtin_mul_overflow(body->width, body->element_bytes, &row) ||
 		!dispatch_span(row, body->height, 1, body->pitch, 0, &bytes) ||
 		!session_admits(session, body->dst, bytes, true))
 		return offend_address(session, "set of rows", body->dst, body->width);
+	if (!constant_find(&session->constants, body->dst, bytes, &onto))
+		return offend_constant(session, body->dst, bytes);
 	retire_phase(session, stream, STREAM_FILLS);
 	begin(stream, record);
 	code = stream_open(session, stream);
 	if (!code)
 		code = session_ops(session)->set(stream->backend, body);
+	if (!code && onto) {
+		onward = backend_set_on(body, onto);
+		copy_on(session, stream, &onward);
+	}
 	return finish(session, stream, record, code);
 }
 
@@ -338,16 +375,26 @@ static int issue_depend(struct session *session, struct stream *stream, struct f
 static int issue_write_value(struct session *session, struct stream *stream, struct frmps_head *record)
 {
 	const struct frmps_write_value *body = (const void *)(record + 1);
+	const struct backend_copy word = {
+		.dst = body->address, .width = body->bytes, .height = 1, .depth = 1};
+	struct backend_copy onward;
+	uint64_t onto;
 	CUresult code;
 
 	if (!session_admits(session, body->address, body->bytes, true))
 		return offend_address(session, "write of a word", body->address, body->bytes);
+	if (!constant_find(&session->constants, body->address, body->bytes, &onto))
+		return offend_constant(session, body->address, body->bytes);
 	code = stream_open(session, stream);
 	if (!code)
 		code = retire_mark(session, stream);
 	begin(stream, record);
 	if (!code)
 		code = session_ops(session)->write_value(stream->backend, body);
+	if (!code && onto) {
+		onward = backend_copy_on(&word, onto);
+		copy_on(session, stream, &onward);
+	}
 	record->flags |= FRMPS_CMD_MARK;
 	return finish(session, stream, record, code);
 }

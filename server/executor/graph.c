@@ -92,24 +92,28 @@ static CUresult build_copy(
 		!dispatch_span(
 			body->width, body->height, body->depth, body->src_pitch, body->src_rows, &src) ||
 		!admits_side(session, body->dst, dst, ret->copy.dst_is_host) ||
-		!admits_side(session, body->src, src, ret->copy.src_is_host))
+		!admits_side(session, body->src, src, ret->copy.src_is_host) ||
+		!constant_find(&session->constants, body->dst, dst, &ret->onto))
 		return CUDA_ERROR_INVALID_VALUE;
 	return CUDA_SUCCESS;
 }
 
 /* A side that is an array, or memory. */
-static CUresult build_side(struct session *session, const struct frmps_array_copy *body, bool is_dst,
-	struct backend_place *ret_place, bool is_host)
+static CUresult build_side(
+	struct session *session, const struct frmps_array_copy *body, bool is_dst, struct backend_node *ret)
 {
 	const struct frmps_copy *box = &body->copy;
 	struct range memory;
 	uint64_t bytes;
 
 	if (is_dst ? body->dst_array : body->src_array)
-		return array_place(session, body, is_dst, ret_place, &memory);
+		return array_place(
+			session, body, is_dst, is_dst ? &ret->copy.dst_at : &ret->copy.src_at, &memory);
 	if (!dispatch_span(box->width, box->height, box->depth, is_dst ? box->dst_pitch : box->src_pitch,
 		    is_dst ? box->dst_rows : box->src_rows, &bytes) ||
-		!admits_side(session, is_dst ? box->dst : box->src, bytes, is_host))
+		!admits_side(session, is_dst ? box->dst : box->src, bytes,
+			is_dst ? ret->copy.dst_is_host : ret->copy.src_is_host) ||
+		(is_dst && !constant_find(&session->constants, box->dst, bytes, &ret->onto)))
 		return CUDA_ERROR_INVALID_VALUE;
 	return CUDA_SUCCESS;
 }
@@ -118,13 +122,12 @@ static CUresult build_array_copy(
 	struct session *session, const struct frmps_graph_node *node, struct backend_node *ret)
 {
 	const struct frmps_array_copy *body = graph_form_body(node);
-	struct backend_copy *copy = &ret->copy;
 	CUresult code;
 
 	ret->op = FRMPS_OP_COPY;
-	*copy = dispatch_copy(&body->copy);
-	code = build_side(session, body, true, &copy->dst_at, copy->dst_is_host);
-	return code ? code : build_side(session, body, false, &copy->src_at, copy->src_is_host);
+	ret->copy = dispatch_copy(&body->copy);
+	code = build_side(session, body, true, ret);
+	return code ? code : build_side(session, body, false, ret);
 }
 
 static CUresult build_set(
@@ -136,7 +139,8 @@ static CUresult build_set(
 	ret->set = body;
 	if (__builtin_mul_overflow(body->width, body->element_bytes, &row) ||
 		!dispatch_span(row, body->height, 1, body->pitch, 0, &bytes) ||
-		!session_admits_anywhere(session, body->dst, bytes))
+		!session_admits_anywhere(session, body->dst, bytes) ||
+		!constant_find(&session->constants, body->dst, bytes, &ret->onto))
 		return CUDA_ERROR_INVALID_VALUE;
 	return CUDA_SUCCESS;
 }
@@ -318,20 +322,67 @@ struct leaver {
 	uint32_t array;
 };
 
-static bool node_uses(
-	struct session *session, const struct frmps_graph_node *node, const struct leaver *leaver)
+/* What a module has in the context, which may be somebody else's when it is gone. */
+static bool is_of_module(
+	struct session *session, const struct module *module, uint64_t address, uint64_t bytes)
+{
+	for (uint32_t i = 0; i < module->global_count; i++)
+		if (module->globals[i].start < address + bytes && address < module->globals[i].end)
+			return true;
+	return constant_touches(session, module->id, address, bytes);
+}
+
+static bool copy_uses(struct session *session, const struct frmps_copy *copy, const struct module *module)
+{
+	uint64_t dst, src;
+
+	return (dispatch_span(
+			copy->width, copy->height, copy->depth, copy->dst_pitch, copy->dst_rows, &dst) &&
+		       is_of_module(session, module, copy->dst, dst)) ||
+	       (dispatch_span(
+			copy->width, copy->height, copy->depth, copy->src_pitch, copy->src_rows, &src) &&
+		       is_of_module(session, module, copy->src, src));
+}
+
+static bool set_uses(struct session *session, const struct frmps_set *set, const struct module *module)
+{
+	uint64_t row, bytes;
+
+	return !__builtin_mul_overflow(set->width, set->element_bytes, &row) &&
+	       dispatch_span(row, set->height, 1, set->pitch, 0, &bytes) &&
+	       is_of_module(session, module, set->dst, bytes);
+}
+
+static bool uses_module(
+	struct session *session, const struct frmps_graph_node *node, const struct module *module)
 {
 	const struct frmps_launch *launch = graph_form_body(node);
 	const struct frmps_array_copy *copy = graph_form_body(node);
 	const struct function *function;
 
-	if (node->op == FRMPS_OP_ARRAY_COPY)
-		return leaver->array &&
-		       (copy->dst_array == leaver->array || copy->src_array == leaver->array);
-	if (node->op != FRMPS_OP_LAUNCH || !leaver->module)
+	switch (node->op) {
+	case FRMPS_OP_LAUNCH:
+		function = module_function(&session->modules, launch->function);
+		return function && function->module == module;
+	case FRMPS_OP_COPY:
+	case FRMPS_OP_ARRAY_COPY: /* it begins like the other */
+		return copy_uses(session, &copy->copy, module);
+	case FRMPS_OP_SET:
+		return set_uses(session, graph_form_body(node), module);
+	default:
 		return false;
-	function = module_function(&session->modules, launch->function);
-	return function && function->module == leaver->module;
+	}
+}
+
+static bool node_uses(
+	struct session *session, const struct frmps_graph_node *node, const struct leaver *leaver)
+{
+	const struct frmps_array_copy *copy = graph_form_body(node);
+
+	if (leaver->module)
+		return uses_module(session, node, leaver->module);
+	return node->op == FRMPS_OP_ARRAY_COPY &&
+	       (copy->dst_array == leaver->array || copy->src_array == leaver->array);
 }
 
 static bool uses(struct session *session, const struct graph *graph, const struct leaver *leaver)

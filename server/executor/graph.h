@@ -35,8 +35,8 @@ struct graph_table {
 void graph_make(struct job *job);
 void graph_drop(struct job *job);
 
-/** Takes graphs with kernels of a module out of the table: no launch finds them from the next turn on. Module
- * thread. */
+/** Takes graphs with kernels of a module, or copies of its variables, out of the table: no launch finds them
+ * from the next turn on. Module thread. */
 void graph_forget_module(struct session *session, const struct module *module);
 
 /** The same for graphs with copies of an array. */

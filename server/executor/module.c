@@ -478,6 +478,7 @@ static void unload(struct job *job)
 		range_set_remove(&job->session->globals, module->globals[i].start,
 			module->globals[i].end - module->globals[i].start);
 	module->global_count = 0;
+	constant_forget(job->session, module->id);
 	if (!word_relaxed(&job->session->generation)) {
 		/* A standby: nothing of the session runs here, and what was sent behind this, perhaps a
 		 * module with the same number, must find it done. */
@@ -629,29 +630,37 @@ static CUresult admit_global(struct session *session, struct module *module, uin
 static CUresult look_up_global(struct job *job, struct module *module, bool gap, void *ret)
 {
 	const char *name = job->message.symbol.name;
-	uint64_t *values = ret;
 
-	return job->executor->ops->global_find(
-		module->backend, name ? name : "", gap, &values[0], &values[1]);
+	return job->executor->ops->global_find(module->backend, name ? name : "", gap, ret);
+}
+
+/* What was moved is the client's memory anyway. */
+static CUresult admit_moved(
+	struct session *session, const struct module *module, const struct backend_global *found)
+{
+	const struct constant constant = {.mirror = {found->address, found->address + found->bytes},
+		.at = found->constant,
+		.module = module->id};
+
+	return found->constant ? constant_add(session, &constant) : CUDA_SUCCESS;
 }
 
 static void find_global(struct job *job)
 {
 	struct module *module = find_module(job->session, job->message.symbol.module);
-	uint64_t values[2] = {0, 0};
+	struct backend_global found = {.bytes = 0};
 	CUresult code;
 
 	if (!module) {
 		job_reply(job, CUDA_ERROR_INVALID_VALUE, NULL, 0, NULL);
 		return;
 	}
-	if (!look_up(job, module, look_up_global, values))
+	if (!look_up(job, module, look_up_global, &found))
 		return;
-	/* What was moved is the client's memory anyway. */
-	code = range_holds(&module->variables, values[0], values[1])
-		       ? CUDA_SUCCESS
-		       : admit_global(job->session, module, values[0], values[1]);
-	job_reply(job, code, values, code ? 0 : 2, NULL);
+	code = range_holds(&module->variables, found.address, found.bytes)
+		       ? admit_moved(job->session, module, &found)
+		       : admit_global(job->session, module, found.address, found.bytes);
+	job_reply(job, code, (const uint64_t[]){found.address, found.bytes}, code ? 0 : 2, NULL);
 }
 
 static bool may_share_gap(const struct job *job)

@@ -99,15 +99,16 @@ static struct range find(
 	struct session *session, const struct module *module, const struct statics_variable *variable)
 {
 	struct executor *executor = session->executor;
-	uint64_t address = 0, bytes = 0;
-	CUresult code = executor_code(executor, executor->ops->global_find(module->backend, variable->name,
-							executor->gate.closed, &address, &bytes));
+	struct backend_global found = {.bytes = 0};
+	CUresult code = executor_code(executor,
+		executor->ops->global_find(module->backend, variable->name, executor->gate.closed, &found));
 
-	if (!code && address && bytes == variable->bytes && bytes <= UINT64_MAX - address)
-		return (struct range){address, address + bytes};
+	if (!code && found.address && found.bytes == variable->bytes &&
+		found.bytes <= UINT64_MAX - found.address)
+		return (struct range){found.address, found.address + found.bytes};
 	log_info("variable %s of module %u of session %llu (%s, pid %d) is not found: code %d, %llu bytes",
 		variable->name, module->id, (unsigned long long)session->id, session->program, session->pid,
-		(int)code, (unsigned long long)bytes);
+		(int)code, (unsigned long long)found.bytes);
 	return (struct range){0, 0};
 }
 

@@ -36,6 +36,7 @@ struct session *session_new(struct executor *executor, uint64_t id)
 	range_set_init(&session->host_maps, false);
 	range_set_init(&session->unpinning, false);
 	remains_init(&session->remains);
+	constant_set_init(&session->constants);
 	event_table_init(&session->events);
 	TAILQ_INIT(&session->held);
 	TAILQ_INIT(&session->unmarked);
@@ -60,6 +61,7 @@ struct session *session_unref(struct session *session)
 	range_set_deinit(&session->host_maps);
 	range_set_deinit(&session->unpinning);
 	remains_deinit(&session->remains);
+	constant_set_deinit(&session->constants);
 	pthread_mutex_destroy(&session->events.lock);
 	free(session->streams);
 	free(session);

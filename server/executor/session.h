@@ -27,6 +27,7 @@
 #include "protocol/wire.h"
 #include "server/executor/array.h"
 #include "server/executor/burial.h"
+#include "server/executor/constant.h"
 #include "server/executor/event.h"
 #include "server/executor/executor.h"
 #include "server/executor/graph.h"
@@ -83,6 +84,7 @@ struct session {
 
 	struct module_table modules;
 	struct remains remains;
+	struct constant_set constants;
 	struct graph_table graphs;
 	struct array_table arrays;
 	struct object_table objects;

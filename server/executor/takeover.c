@@ -31,7 +31,7 @@
 //   4. its modules' variables, those whose addresses it has asked for and those that its kernels may have
 //      written (remains.c), get the values that came with Activate (variable.c). Where these are not all
 //      there and the session has ever had anything issued: FAULTED. A kernel or a copy may have written
-//      there, and nobody knows what
+//      there, and nobody knows what. Constants get the values of their mirrors (constant.c)
 //   5. write `done` into the new generation's timeline, then release `generation`, then set issued and
 //      marked back to done, then state = RUNNING, then wake. Commands done+1 … are issued again by the
 //      serving thread.
@@ -360,7 +360,8 @@ static bool restore_variables(struct session *session, const struct variable_set
 	char why[REMAINS_TEXT];
 
 	if (!has_issued(session) ||
-		variable_restore(session, variables, word_acquire(&session->view.server->generation), why))
+		(variable_restore(session, variables, word_acquire(&session->view.server->generation), why) &&
+			constant_refresh(session)))
 		return true;
 	snprintf(text, size, "the values of its modules' variables were lost when %s%s%s", cause,
 		*why ? ": " : "", why);

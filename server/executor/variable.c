@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Module variables are in the context: the next executor's images hold the values that they were loaded with.
+// Module variables that were not moved (server/backend/relocate.c) are in the context: the next executor's
+// images hold the values that they were loaded with.
 // Those of which a program has asked for the address (session->globals), and those that its kernels may have
 // written (remains.c), are at the same address in both, and go along:
 //
@@ -74,11 +75,13 @@ CUresult variable_open(struct executor *executor)
 		if (code)
 			executor->ops->host_unregister(page);
 	}
-	if (code)
+	if (code) {
 		munmap(page, sizeof(*path->page));
-	else
-		path->page = page;
-	return code;
+		return code;
+	}
+	pthread_mutex_init(&path->lock, NULL);
+	path->page = page;
+	return CUDA_SUCCESS;
 }
 
 void variable_close(struct executor *executor)
@@ -90,6 +93,7 @@ void variable_close(struct executor *executor)
 	executor_code(executor, executor->ops->stream_destroy(path->stream));
 	executor_code(executor, executor->ops->host_unregister(path->page));
 	munmap(path->page, sizeof(*path->page));
+	pthread_mutex_destroy(&path->lock);
 	*path = (struct variable_path){0};
 }
 
@@ -100,16 +104,17 @@ static void pause_for(uint64_t ns)
 	nanosleep(&time, NULL);
 }
 
-/* Return: whether the device has done it. */
-static bool carry_out(struct executor *executor, const struct backend_copy *copy)
+/* Locked. Return: whether the device has done them. */
+static bool carry_out(struct executor *executor, const struct backend_copy *copies, uint32_t count)
 {
 	struct variable_path *path = &executor->variables;
 	uint64_t since = clock_now(), now = since;
-	CUresult code;
+	CUresult code = CUDA_SUCCESS;
 
 	if (path->broken)
 		return false;
-	code = executor_code(executor, executor->ops->copy(path->stream, copy));
+	for (uint32_t i = 0; !code && i < count; i++)
+		code = executor_code(executor, executor->ops->copy(path->stream, &copies[i]));
 	if (code)
 		return false;
 	code = executor_code(executor, executor->ops->mark(path->stream, &path->page->mark, ++path->mark));
@@ -120,6 +125,16 @@ static bool carry_out(struct executor *executor, const struct backend_copy *copy
 	}
 	path->broken = code || word_acquire(&path->page->mark) < path->mark;
 	return !path->broken;
+}
+
+bool variable_carry_out(struct executor *executor, const struct backend_copy *copies, uint32_t count)
+{
+	bool fine;
+
+	pthread_mutex_lock(&executor->variables.lock);
+	fine = carry_out(executor, copies, count);
+	pthread_mutex_unlock(&executor->variables.lock);
+	return fine;
 }
 
 static struct backend_copy linear(uint64_t dst, uint64_t src, uint64_t bytes)
@@ -163,10 +178,21 @@ static int list_ranges(struct session *session, struct remains_list *ret)
 
 /* ---- saving ---- */
 
+static bool save_piece(struct executor *executor, int fd, uint64_t address, uint64_t bytes)
+{
+	struct variable_path *path = &executor->variables;
+	struct backend_copy copy = linear((uintptr_t)path->page->piece, address, bytes);
+	bool fine;
+
+	copy.dst_is_host = true;
+	pthread_mutex_lock(&path->lock);
+	fine = carry_out(executor, &copy, 1) && write_all(fd, path->page->piece, bytes);
+	pthread_mutex_unlock(&path->lock);
+	return fine;
+}
+
 static bool save_range(struct session *session, int fd, const struct range *range)
 {
-	struct executor *executor = session->executor;
-	uint8_t *piece = executor->variables.page->piece;
 	const struct variable_record record = {.session = session->id,
 		.generation = word_relaxed(&session->generation),
 		.address = range->start,
@@ -175,10 +201,8 @@ static bool save_range(struct session *session, int fd, const struct range *rang
 
 	for (uint64_t done = 0; fine && done < record.bytes; done += PIECE) {
 		uint64_t bytes = record.bytes - done < PIECE ? record.bytes - done : PIECE;
-		struct backend_copy copy = linear((uintptr_t)piece, range->start + done, bytes);
 
-		copy.dst_is_host = true;
-		fine = carry_out(executor, &copy) && write_all(fd, piece, bytes);
+		fine = save_piece(session->executor, fd, range->start + done, bytes);
 	}
 	return fine;
 }
@@ -255,9 +279,24 @@ int variable_save(struct executor *executor)
 
 /* ---- moved variables ---- */
 
+static bool fill_piece(struct executor *executor, uint64_t address, const uint8_t *values, uint64_t bytes)
+{
+	struct variable_path *path = &executor->variables;
+	struct backend_copy copy = linear(address, (uintptr_t)path->page->piece, bytes);
+	bool fine;
+
+	copy.src_is_host = true;
+	pthread_mutex_lock(&path->lock);
+	/* The device may still read what did not end in time. */
+	if (!path->broken)
+		memcpy(path->page->piece, values, bytes);
+	fine = carry_out(executor, &copy, 1);
+	pthread_mutex_unlock(&path->lock);
+	return fine;
+}
+
 CUresult variable_fill(struct session *session, const struct range *block, const uint8_t *values)
 {
-	struct executor *executor = session->executor;
 	struct range_cache cache = {0};
 	uint64_t bytes = block->end - block->start;
 
@@ -265,12 +304,8 @@ CUresult variable_fill(struct session *session, const struct range *block, const
 		return CUDA_ERROR_INVALID_VALUE;
 	for (uint64_t done = 0; done < bytes; done += PIECE) {
 		uint64_t size = bytes - done < PIECE ? bytes - done : PIECE;
-		struct backend_copy copy =
-			linear(block->start + done, (uintptr_t)executor->variables.page->piece, size);
 
-		copy.src_is_host = true;
-		memcpy(executor->variables.page->piece, values + done, size);
-		if (!carry_out(executor, &copy))
+		if (!fill_piece(session->executor, block->start + done, values + done, size))
 			return CUDA_ERROR_LAUNCH_TIMEOUT;
 	}
 	return CUDA_SUCCESS;
@@ -322,18 +357,29 @@ void variable_set_deinit(struct variable_set *set)
 	*set = (struct variable_set){.fd = -1};
 }
 
+static bool restore_piece(struct executor *executor, uint64_t address, int fd, off_t offset, uint64_t bytes)
+{
+	struct variable_path *path = &executor->variables;
+	struct backend_copy copy = linear(address, (uintptr_t)path->page->piece, bytes);
+	bool fine;
+
+	copy.src_is_host = true;
+	pthread_mutex_lock(&path->lock);
+	fine = !path->broken && read_at(fd, offset, path->page->piece, bytes) &&
+	       carry_out(executor, &copy, 1);
+	pthread_mutex_unlock(&path->lock);
+	return fine;
+}
+
 static bool restore_place(struct session *session, int fd, const struct variable_place *place)
 {
-	struct executor *executor = session->executor;
-	uint8_t *piece = executor->variables.page->piece;
-	bool fine = !executor->variables.broken;
+	bool fine = true;
 
 	for (uint64_t done = 0; fine && done < place->record.bytes; done += PIECE) {
 		uint64_t left = place->record.bytes - done, bytes = left < PIECE ? left : PIECE;
-		struct backend_copy copy = linear(place->record.address + done, (uintptr_t)piece, bytes);
 
-		copy.src_is_host = true;
-		fine = read_at(fd, place->offset + (off_t)done, piece, bytes) && carry_out(executor, &copy);
+		fine = restore_piece(session->executor, place->record.address + done, fd,
+			place->offset + (off_t)done, bytes);
 	}
 	return fine;
 }

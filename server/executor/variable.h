@@ -7,6 +7,7 @@
 #ifndef FRMPS_SERVER_EXECUTOR_VARIABLE_H
 #define FRMPS_SERVER_EXECUTOR_VARIABLE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -14,13 +15,15 @@
 #include "server/executor/remains.h"
 #include "shm/order.h"
 
+struct backend_copy;
 struct backend_stream;
 struct executor;
 struct session;
 
-/* Of an executor: the way between its device and the file. Module thread of one that halts, main thread of
- * one that takes over. */
+/* Of an executor: the way between its device and the file. Module thread, and main thread where it takes
+ * over. */
 struct variable_path {
+	pthread_mutex_t lock; /* held from what is put into the page until the device is done with it */
 	struct backend_stream *stream;
 	struct variable_page *page; /* registered */
 	uint64_t mark;		    /* what the page's mark will be when the device is done */
@@ -52,6 +55,10 @@ int variable_save(struct executor *executor);
  * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE: it is not all the client's memory, the backend's code.
  */
 CUresult variable_fill(struct session *session, const struct range *block, const uint8_t *values);
+
+/** Has the device do copies of memory that is its own or registered, and waits for them. Main or module
+ * thread. Return: whether they are done. */
+bool variable_carry_out(struct executor *executor, const struct backend_copy *copies, uint32_t count);
 
 /** Finds out what is in a file of variable_save(); fd < 0: nothing. Ends with variable_set_deinit(). */
 void variable_set_init(struct variable_set *set, int fd);

@@ -108,6 +108,12 @@ struct worker *move_target(const struct client *client)
  * Whether it may go
  */
 
+/* Moved variables and mirrors of constants are the program's own memory. */
+static bool is_in_context(const struct client *client, const struct holding *global)
+{
+	return global->global[0] - window_base(client->window) >= WINDOW_DEVICE_BYTES;
+}
+
 static bool has_run(const struct client *client, bool *ret_leaves_traces)
 {
 	const struct holding *entry;
@@ -117,7 +123,7 @@ static bool has_run(const struct client *client, bool *ret_leaves_traces)
 		runs |= entry->type == WIRE_FIND_FUNCTION;
 		keeps |= entry->type == WIRE_LOAD_MODULE && !entry->value;
 		/* What was copied there is there. */
-		if (entry->type == WIRE_FIND_GLOBAL)
+		if (entry->type == WIRE_FIND_GLOBAL && is_in_context(client, entry))
 			*ret_leaves_traces = true;
 	}
 	*ret_leaves_traces |= runs && keeps;

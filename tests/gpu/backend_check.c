@@ -80,7 +80,7 @@ static void check_modules(void)
 	const char *names[16];
 	char text[16384], log[1024] = "";
 	size_t length = write_ptx(text, sizeof(text));
-	uint64_t address = 0, bytes = 0;
+	struct backend_global global;
 	uint32_t count = 16;
 	double begin = now_us();
 
@@ -99,10 +99,10 @@ static void check_modules(void)
 		CUDA_ERROR_INVALID_IMAGE);
 	ok(OPS->function_list(module, names, &count));
 	check(count == 7);
-	refused(OPS->global_find(module, "counter", false, &address, &bytes), CUDA_ERROR_NOT_READY);
-	ok(OPS->global_find(module, "counter", true, &address, &bytes));
-	check(address && bytes == 4);
-	refused(OPS->global_find(module, "nothing_there", true, &address, &bytes), CUDA_ERROR_NOT_FOUND);
+	refused(OPS->global_find(module, "counter", false, &global), CUDA_ERROR_NOT_READY);
+	ok(OPS->global_find(module, "counter", true, &global));
+	check(global.address && global.bytes == 4 && !global.constant);
+	refused(OPS->global_find(module, "nothing_there", true, &global), CUDA_ERROR_NOT_FOUND);
 }
 
 struct echo_params {

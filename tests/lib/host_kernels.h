@@ -51,6 +51,10 @@ struct tally_up_params {
 struct read_tally_params {
 	uint64_t out;
 };
+/* out: the 64 words of the constant `settings`. */
+struct read_settings_params {
+	uint64_t out;
+};
 /* out: count words, the dynamic shared memory after a reversal. */
 struct reverse_params {
 	uint64_t out, count;

@@ -11,6 +11,7 @@ extern "C" {
 
 __device__ uint32_t global_words[4] = {11, 22, 33, 44};
 __constant__ uint32_t constant_words[4] = {5, 6, 7, 8};
+__constant__ uint32_t settings[64] = {1, 2, 3};
 /* Only kernels know it. */
 __device__ uint32_t tally = 1000;
 
@@ -100,6 +101,12 @@ __global__ void tally_up(uint32_t by)
 __global__ void read_tally(uint32_t *out)
 {
 	*out = tally;
+}
+
+__global__ void read_settings(uint32_t *out)
+{
+	for (int i = 0; i < 64; i++)
+		out[i] = settings[i];
 }
 
 __global__ void fetch_texels(

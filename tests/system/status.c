@@ -7,6 +7,7 @@
 
 #include <check.h>
 #include <stdlib.h>
+#include <string.h>
 
 json_t *status_of(const struct service *service)
 {
@@ -26,4 +27,33 @@ int64_t status_counter(const struct service *service, const char *name)
 	ck_assert(json_is_integer(value));
 	json_decref(json);
 	return number;
+}
+
+pid_t status_active(const struct service *service)
+{
+	json_t *json = status_of(service), *domain, *executor;
+	pid_t pid = 0;
+	size_t i, j;
+
+	json_array_foreach (json_object_get(json, "domains"), i, domain)
+		json_array_foreach (json_object_get(domain, "executors"), j, executor)
+			if (!strcmp(json_string_value(json_object_get(executor, "role")), "active"))
+				pid = (pid_t)json_integer_value(json_object_get(executor, "pid"));
+	json_decref(json);
+	ck_assert_int_gt(pid, 0);
+	return pid;
+}
+
+long long status_session(const struct service *service, pid_t pid)
+{
+	json_t *json = status_of(service), *domain, *client;
+	long long session = 0;
+	size_t i, j;
+
+	json_array_foreach (json_object_get(json, "domains"), i, domain)
+		json_array_foreach (json_object_get(domain, "clients"), j, client)
+			if (json_integer_value(json_object_get(client, "pid")) == pid)
+				session = json_integer_value(json_object_get(client, "session"));
+	json_decref(json);
+	return session;
 }

@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "tests/lib/service.h"
 
@@ -15,5 +16,9 @@
 json_t *status_of(const struct service *service);
 /** One of its counters, which must exist. */
 int64_t status_counter(const struct service *service, const char *name);
+/** The process of the active executor, of one domain at most. */
+pid_t status_active(const struct service *service);
+/** The session of a program; 0: it has none. */
+long long status_session(const struct service *service, pid_t pid);
 
 #endif

@@ -69,17 +69,7 @@ static pid_t keeper_pid(void)
 
 static pid_t active_pid(void)
 {
-	json_t *json = status(), *domain, *executor;
-	pid_t pid = 0;
-	size_t i, j;
-
-	json_array_foreach (json_object_get(json, "domains"), i, domain)
-		json_array_foreach (json_object_get(domain, "executors"), j, executor)
-			if (!strcmp(json_string_value(json_object_get(executor, "role")), "active"))
-				pid = (pid_t)json_integer_value(json_object_get(executor, "pid"));
-	json_decref(json);
-	ck_assert_int_gt(pid, 0);
-	return pid;
+	return status_active(&service);
 }
 
 /*

@@ -21,6 +21,7 @@
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
 #include "tests/system/program.h"
+#include "tests/system/status.h"
 
 #define CONFIG                                                                                               \
 	"load_patience_ms = 300\nload_place_ms = 60000\norphan_seconds = 1\nfault_patience_ms = 20000\n"     \
@@ -221,20 +222,6 @@ static void wait_domains(int count_of_them)
 	ck_assert_int_eq(domains(), count_of_them);
 }
 
-static long long session_of(pid_t pid)
-{
-	json_t *root = status_now(), *domain, *client;
-	long long session = 0;
-	size_t i, j;
-
-	json_array_foreach (json_object_get(root, "domains"), i, domain)
-		json_array_foreach (json_object_get(domain, "clients"), j, client)
-			if (json_integer_value(json_object_get(client, "pid")) == pid)
-				session = json_integer_value(json_object_get(client, "session"));
-	json_decref(root);
-	return session;
-}
-
 static uint64_t now_ms(void)
 {
 	struct timespec now;
@@ -412,7 +399,7 @@ static bool isolate(const struct child *child, const char *reason)
 	json_t *root;
 	bool moved;
 
-	snprintf(number, sizeof(number), "%lld", session_of(child->pid));
+	snprintf(number, sizeof(number), "%lld", status_session(&service, child->pid));
 	ck_assert_msg(!ask_with(service.socket, "isolate", &arguments, 60, &answer, text, sizeof(text)), "%s",
 		text);
 	root = json_loads(answer, 0, NULL);

@@ -91,8 +91,8 @@ CUresult cuda_module_unload(struct backend_module *module);
 const struct statics *cuda_module_statics(const struct backend_module *module);
 CUresult cuda_function_find(struct backend_module *module, const char *name, bool gap,
 	struct backend_function **ret_function, struct backend_function_info *ret_info);
-CUresult cuda_global_find(struct backend_module *module, const char *name, bool gap, uint64_t *ret_address,
-	uint64_t *ret_bytes);
+CUresult cuda_global_find(
+	struct backend_module *module, const char *name, bool gap, struct backend_global *ret_global);
 CUresult cuda_function_list(struct backend_module *module, const char **ret_names, uint32_t *count);
 CUresult cuda_function_set(struct backend_function *function, uint32_t attribute, int64_t value);
 

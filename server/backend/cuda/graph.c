@@ -99,6 +99,21 @@ static CUresult add_node(CUgraph graph, const struct backend_node *node, CUgraph
 	}
 }
 
+/* What copies on what the node has written; who depends on the node depends on that. */
+static CUresult add_onward(CUgraph graph, const struct backend_node *node, CUgraphNode *tail)
+{
+	struct backend_copy copy = backend_node_on(node);
+	CUgraphEdgeData data = {.from_port = 0};
+	CUgraphNode onward;
+	CUresult code = add_copy(graph, &copy, &onward);
+
+	if (!code)
+		code = driver.graph_add_edges(graph, tail, &onward, &data, 1);
+	if (!code)
+		*tail = onward;
+	return code;
+}
+
 /* The edges of one node; what they lead to was added before. */
 static CUresult add_edges(CUgraph graph, const struct backend_node *node, CUgraphNode *nodes, CUgraphNode to)
 {
@@ -122,6 +137,8 @@ static CUresult add_all(CUgraph graph, const struct backend_node *nodes, uint32_
 		code = add_node(graph, &nodes[i], &added[i]);
 		if (!code)
 			code = add_edges(graph, &nodes[i], added, added[i]);
+		if (!code && nodes[i].onto)
+			code = add_onward(graph, &nodes[i], &added[i]);
 	}
 	free(added);
 	return code;

@@ -429,27 +429,39 @@ CUresult cuda_function_list(struct backend_module *module, const char **ret_name
 	return CUDA_SUCCESS;
 }
 
-CUresult cuda_global_find(
-	struct backend_module *module, const char *name, bool gap, uint64_t *ret_address, uint64_t *ret_bytes)
+static CUresult find_in_context(
+	struct backend_module *module, const char *name, bool gap, struct backend_global *ret_global)
 {
-	const struct relocate_variable *moved = relocate_find(&module->moved, name);
 	CUdeviceptr address;
 	size_t bytes;
-	CUresult code;
-
-	if (moved) {
-		*ret_address = module->moved_to + moved->offset;
-		*ret_bytes = moved->bytes;
-		return CUDA_SUCCESS;
-	}
-	code = use(module, gap);
+	CUresult code = use(module, gap);
 
 	if (!code)
 		code = driver.library_global(&address, &bytes, module->library, name);
+	if (!code)
+		*ret_global = (struct backend_global){.address = address, .bytes = bytes};
+	return code;
+}
+
+CUresult cuda_global_find(
+	struct backend_module *module, const char *name, bool gap, struct backend_global *ret_global)
+{
+	const struct relocate_variable *moved = relocate_find(&module->moved, name);
+	struct backend_global found = {.bytes = moved ? moved->bytes : 0};
+	CUresult code = CUDA_SUCCESS;
+
+	if (!moved || moved->is_constant)
+		code = find_in_context(module, name, gap, &found);
+	/* More than the file says of it would have no mirror. */
+	if (!code && moved && found.bytes != moved->bytes)
+		code = CUDA_ERROR_NOT_SUPPORTED;
 	if (code)
 		return code;
-	*ret_address = address;
-	*ret_bytes = bytes;
+	*ret_global = found;
+	if (moved) {
+		ret_global->address = module->moved_to + moved->offset;
+		ret_global->constant = found.address;
+	}
 	return CUDA_SUCCESS;
 }
 

@@ -80,12 +80,22 @@ static CUresult queue_node(
 	}
 }
 
+static CUresult queue_onward(struct backend_stream *stream, const struct backend_node *node)
+{
+	struct backend_copy copy = backend_node_on(node);
+
+	return host_copy(stream, &copy);
+}
+
 CUresult host_graph_launch(
 	struct backend_stream *stream, struct backend_graph *graph, const struct backend_launch *as)
 {
 	CUresult code = backend_host.stream_wait(stream, graph->latest);
 
-	for (uint32_t i = 0; !code && i < graph->count; i++)
+	for (uint32_t i = 0; !code && i < graph->count; i++) {
 		code = queue_node(stream, &graph->nodes[i], as);
+		if (!code && graph->nodes[i].onto)
+			code = queue_onward(stream, &graph->nodes[i]);
+	}
 	return code ? code : backend_host.event_record(graph->latest, stream);
 }

@@ -104,6 +104,9 @@ struct host_moved_table {
 	const struct host_moved *variables;
 };
 
+/* Rows of frmps_host_constants are what kernels read where it is and never write, as __constant__ variables:
+ * a load may make a mirror of each in the client's memory. */
+
 /* Rows. */
 #define HOST_PARAM(layout, member)                                                                           \
 	{                                                                                                    \
@@ -137,6 +140,8 @@ struct host_moved_table {
 		HOST_KERNEL_MAGIC, sizeof(table##_rows) / sizeof(table##_rows[0]), table##_rows}
 /* What programs look up. */
 #define HOST_GLOBALS(...) HOST_GLOBAL_TABLE(frmps_host_globals, __VA_ARGS__)
+/* What kernels only read; programs may look it up and write it. */
+#define HOST_CONSTANTS(...) HOST_GLOBAL_TABLE(frmps_host_constants, __VA_ARGS__)
 /* What kernels write; programs may look it up as well. */
 #define HOST_VARIABLES(...) HOST_GLOBAL_TABLE(frmps_host_variables, __VA_ARGS__)
 

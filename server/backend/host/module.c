@@ -37,6 +37,8 @@ struct backend_module {
 	void *library;
 	const struct host_global_table *tables[2]; /* globals, variables; NULL: none */
 	const struct host_moved_table *moved;	   /* NULL: none */
+	const struct host_global_table *constants; /* NULL: none */
+	uint64_t mirrors;			   /* address of those of the constants; 0: they have none */
 	struct statics statics;
 	uint32_t count;
 	struct host_function functions[];
@@ -102,12 +104,14 @@ static struct backend_module *read_tables(void *library)
 	const struct host_global_table *globals = dlsym(library, "frmps_host_globals");
 	const struct host_global_table *variables = dlsym(library, "frmps_host_variables");
 	const struct host_moved_table *moved = dlsym(library, "frmps_host_moved");
+	const struct host_global_table *constants = dlsym(library, "frmps_host_constants");
 	struct backend_module *module;
 
 	if (!kernels || kernels->magic != HOST_KERNEL_MAGIC ||
 		(globals && globals->magic != HOST_KERNEL_MAGIC) ||
 		(variables && variables->magic != HOST_KERNEL_MAGIC) ||
-		(moved && moved->magic != HOST_KERNEL_MAGIC))
+		(moved && moved->magic != HOST_KERNEL_MAGIC) ||
+		(constants && constants->magic != HOST_KERNEL_MAGIC))
 		return NULL;
 	module = calloc(1, sizeof(*module) + kernels->count * sizeof(module->functions[0]));
 	if (!module)
@@ -116,6 +120,7 @@ static struct backend_module *read_tables(void *library)
 	module->tables[0] = globals;
 	module->tables[1] = variables;
 	module->moved = moved;
+	module->constants = constants;
 	module->count = kernels->count;
 	for (uint32_t i = 0; i < kernels->count; i++) {
 		struct host_function *function = &module->functions[i];
@@ -170,36 +175,63 @@ static void unload(void *library, int fd)
 
 /* ---- variables that move ---- */
 
+static uint64_t in_units(uint64_t bytes)
+{
+	return (bytes + BLOCK_UNIT - 1) / BLOCK_UNIT * BLOCK_UNIT;
+}
+
 /* In a block. @ret_offset: of one variable; count: behind the last */
 static uint64_t moved_offset(const struct host_moved_table *table, uint32_t count)
 {
 	uint64_t offset = BLOCK_HEAD;
 
 	for (uint32_t i = 0; i < count; i++)
-		offset += (table->variables[i].bytes + BLOCK_UNIT - 1) / BLOCK_UNIT * BLOCK_UNIT;
+		offset += in_units(table->variables[i].bytes);
 	return offset;
+}
+
+/* Behind where the mirrors begin: the same. */
+static uint64_t mirror_offset(const struct host_global_table *table, uint32_t count)
+{
+	uint64_t offset = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		offset += in_units(table->globals[i].bytes);
+	return offset;
+}
+
+static void fill_block(
+	const struct backend_module *module, const struct backend_variables *variables, uint64_t mirrors)
+{
+	for (uint32_t i = 0; module->moved && i < module->moved->count; i++) {
+		const struct host_moved *one = &module->moved->variables[i];
+		uint64_t offset = moved_offset(module->moved, i);
+
+		memcpy(variables->first + offset, *one->pointer, one->bytes);
+		*one->pointer = (void *)(uintptr_t)(variables->at + offset);
+	}
+	for (uint32_t i = 0; module->constants && i < module->constants->count; i++)
+		memcpy(variables->first + mirrors + mirror_offset(module->constants, i),
+			module->constants->globals[i].address, module->constants->globals[i].bytes);
 }
 
 /* Return: CUDA_ERROR_NOT_READY: into what? */
 static CUresult move_variables(struct backend_module *module, struct backend_variables *variables)
 {
-	const struct host_moved_table *table = module->moved;
+	uint64_t mirrors = moved_offset(module->moved, module->moved ? module->moved->count : 0);
+	uint64_t end =
+		mirrors + mirror_offset(module->constants, module->constants ? module->constants->count : 0);
 
-	if (!table || !table->count || !variables)
+	if (end == BLOCK_HEAD || !variables)
 		return CUDA_SUCCESS;
-	variables->bytes = moved_offset(table, table->count);
+	variables->bytes = end;
 	if (!variables->at)
 		return CUDA_ERROR_NOT_READY;
 	variables->first = calloc(1, variables->bytes);
 	if (!variables->first)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	for (uint32_t i = 0; i < table->count; i++) {
-		const struct host_moved *one = &table->variables[i];
-		uint64_t offset = moved_offset(table, i);
-
-		memcpy(variables->first + offset, *one->pointer, one->bytes);
-		*one->pointer = (void *)(uintptr_t)(variables->at + offset);
-	}
+	fill_block(module, variables, mirrors);
+	module->mirrors = variables->at + mirrors;
 	return CUDA_SUCCESS;
 }
 
@@ -321,29 +353,49 @@ static const struct host_global *find_global(const struct host_global_table *tab
 	return NULL;
 }
 
-CUresult host_global_find(
-	struct backend_module *module, const char *name, bool gap, uint64_t *ret_address, uint64_t *ret_bytes)
+static const struct host_moved *find_moved(const struct host_moved_table *table, const char *name)
 {
-	const struct host_global *global = NULL;
+	for (uint32_t i = 0; table && i < table->count; i++)
+		if (!strcmp(table->variables[i].name, name))
+			return &table->variables[i];
+	return NULL;
+}
 
-	for (uint32_t i = 0; module->moved && i < module->moved->count; i++) {
-		const struct host_moved *one = &module->moved->variables[i];
+/* What is in the context. @ret_global: left alone if there is no such thing */
+static void find_here(struct backend_module *module, const char *name, struct backend_global *ret_global)
+{
+	const struct host_global *constant = find_global(module->constants, name), *global = constant;
 
-		if (strcmp(one->name, name) != 0)
-			continue;
-		*ret_address = (uintptr_t)*one->pointer;
-		*ret_bytes = one->bytes;
+	for (int i = 0; i < 2 && !global; i++)
+		global = find_global(module->tables[i], name);
+	if (global)
+		*ret_global = (struct backend_global){
+			.address = (uintptr_t)global->address, .bytes = global->bytes};
+	if (!constant || !module->mirrors)
+		return;
+	ret_global->constant = ret_global->address;
+	ret_global->address = module->mirrors + mirror_offset(module->constants,
+							(uint32_t)(constant - module->constants->globals));
+}
+
+CUresult host_global_find(
+	struct backend_module *module, const char *name, bool gap, struct backend_global *ret_global)
+{
+	const struct host_moved *moved = find_moved(module->moved, name);
+	struct backend_global found = {.bytes = 0};
+
+	if (moved) {
+		*ret_global =
+			(struct backend_global){.address = (uintptr_t)*moved->pointer, .bytes = moved->bytes};
 		return CUDA_SUCCESS;
 	}
 	if (!gap)
 		return CUDA_ERROR_NOT_READY;
 	host_faults_wait_for_idle();
-	for (int i = 0; i < 2 && !global; i++)
-		global = find_global(module->tables[i], name);
-	if (!global)
+	find_here(module, name, &found);
+	if (!found.address)
 		return CUDA_ERROR_NOT_FOUND;
-	*ret_address = (uintptr_t)global->address;
-	*ret_bytes = global->bytes;
+	*ret_global = found;
 	return CUDA_SUCCESS;
 }
 

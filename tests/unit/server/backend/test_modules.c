@@ -11,15 +11,15 @@ START_TEST(two_loads_are_two_copies)
 {
 	struct backend_module *second = bed_load(), *first = bed.module;
 	struct backend_stream *stream = stream_new();
-	uint64_t address1, address2, bytes;
+	struct backend_global mine, other;
 	uint32_t *out = memory(0);
 
-	ok(OPS->global_find(first, "global_words", true, &address1, &bytes));
-	ck_assert_uint_eq(bytes, 16);
-	ok(OPS->global_find(second, "global_words", true, &address2, &bytes));
-	ck_assert_uint_ne(address1, address2);
-	ck_assert_int_eq(OPS->global_find(second, "nothing", true, &address2, &bytes), CUDA_ERROR_NOT_FOUND);
-	*(uint32_t *)(uintptr_t)address1 = 99;
+	ok(OPS->global_find(first, "global_words", true, &mine));
+	ck_assert_uint_eq(mine.bytes, 16);
+	ok(OPS->global_find(second, "global_words", true, &other));
+	ck_assert_uint_ne(mine.address, other.address);
+	ck_assert_int_eq(OPS->global_find(second, "nothing", true, &other), CUDA_ERROR_NOT_FOUND);
+	*(uint32_t *)(uintptr_t)mine.address = 99;
 	launch(stream, "read_words", &(struct read_words_params){.out = device(0)});
 	bed.module = second;
 	launch(stream, "read_words", &(struct read_words_params){.out = device(64)});
@@ -36,14 +36,14 @@ END_TEST
 /* Descriptors are used again after an unload; the library behind the name must be the new one. */
 START_TEST(a_reload_starts_afresh)
 {
-	uint64_t address, bytes;
+	struct backend_global global;
 
 	for (int i = 0; i < 5; i++) {
 		struct backend_module *module = bed_load();
 
-		ok(OPS->global_find(module, "global_words", true, &address, &bytes));
-		ck_assert_uint_eq(*(uint32_t *)(uintptr_t)address, 11);
-		*(uint32_t *)(uintptr_t)address = 1;
+		ok(OPS->global_find(module, "global_words", true, &global));
+		ck_assert_uint_eq(*(uint32_t *)(uintptr_t)global.address, 11);
+		*(uint32_t *)(uintptr_t)global.address = 1;
 		ok(OPS->module_unload(module));
 	}
 }
@@ -214,7 +214,7 @@ START_TEST(first_lookups_need_a_gap)
 {
 	struct backend_module *module = bed_load();
 	struct backend_function *function = NULL;
-	uint64_t address, bytes;
+	struct backend_global global;
 
 	ck_assert_int_eq(
 		OPS->function_find(module, "count_down", false, &function, &info), CUDA_ERROR_NOT_FOUND);
@@ -223,8 +223,7 @@ START_TEST(first_lookups_need_a_gap)
 	ck_assert_ptr_null(function);
 	ok(OPS->function_find(module, "count_up", true, &function, &info));
 	ok(OPS->function_find(module, "count_up", false, &function, &info));
-	ck_assert_int_eq(
-		OPS->global_find(module, "global_words", false, &address, &bytes), CUDA_ERROR_NOT_READY);
+	ck_assert_int_eq(OPS->global_find(module, "global_words", false, &global), CUDA_ERROR_NOT_READY);
 	ok(OPS->module_unload(module));
 }
 END_TEST

@@ -273,13 +273,13 @@ static CUresult function_find(struct backend_module *module, const char *name, b
 }
 
 static CUresult global_find(
-	struct backend_module *module, const char *name, bool gap, uint64_t *ret_address, uint64_t *ret_bytes)
+	struct backend_module *module, const char *name, bool gap, struct backend_global *ret_global)
 {
 	(void)module;
 	if (strchr(name, '+') && !gap)
 		return CUDA_ERROR_NOT_READY;
-	*ret_address = UINT64_C(0x7000000000);
-	*ret_bytes = fake.global_bytes ? fake.global_bytes : 256;
+	*ret_global = (struct backend_global){
+		.address = UINT64_C(0x7000000000), .bytes = fake.global_bytes ? fake.global_bytes : 256};
 	return CUDA_SUCCESS;
 }
 

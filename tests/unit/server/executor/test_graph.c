@@ -313,6 +313,55 @@ START_TEST(a_graph_names_only_what_the_session_has)
 }
 END_TEST
 
+/* A constant whose mirror is where the description's copy goes. */
+static const struct constant written = {
+	{FIXTURE_WINDOW + 4096, FIXTURE_WINDOW + 4096 + 64}, UINT64_C(0x7000000000), 3};
+
+START_TEST(what_a_node_writes_to_a_mirror_goes_on)
+{
+	const struct backend_node *nodes;
+
+	ck_assert_int_eq(constant_add(fixture.session, &written), CUDA_SUCCESS);
+	ck_assert_int_eq(make(1, describe()), CUDA_SUCCESS);
+	nodes = fake_call(FAKE_GRAPH_MAKE, 0)->object;
+	ck_assert_uint_eq(nodes[0].onto, 0);
+	ck_assert_uint_eq(nodes[2].onto, written.at);
+	constant_forget(fixture.session, written.module);
+	ck_assert_int_eq(constant_add(fixture.session,
+				 &(struct constant){{FIXTURE_WINDOW, FIXTURE_WINDOW + 16}, written.at, 3}),
+		CUDA_SUCCESS);
+	ck_assert_int_eq(make(2, describe()), CUDA_SUCCESS);
+	nodes = fake_call(FAKE_GRAPH_MAKE, 1)->object;
+	ck_assert_uint_eq(nodes[0].onto, written.at);
+	ck_assert_uint_eq(nodes[2].onto, 0);
+}
+END_TEST
+
+/* What was theirs may be somebody else's soon. */
+START_TEST(graphs_do_not_write_to_modules_that_are_gone)
+{
+	struct range global = {FIXTURE_WINDOW + 8, FIXTURE_WINDOW + 16};
+	struct module with_constant = {.id = written.module}, other = {.id = written.module + 1},
+		      with_global = {.id = 9, .globals = &global, .global_count = 1};
+
+	ck_assert_int_eq(constant_add(fixture.session, &written), CUDA_SUCCESS);
+	for (uint32_t i = 1; i <= 2; i++)
+		ck_assert_int_eq(make(i, describe()), CUDA_SUCCESS);
+	graph_forget_module(fixture.session, &other);
+	launch(1);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 1);
+	graph_forget_module(fixture.session, &with_constant);
+	launch(1);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 1);
+	ck_assert_uint_eq(word_relaxed(&fixture.client.server->late_error), CUDA_ERROR_INVALID_HANDLE);
+	/* The source of its copy, and no more. */
+	ck_assert_int_eq(make(3, describe()), CUDA_SUCCESS);
+	graph_forget_module(fixture.session, &with_global);
+	launch(3);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 1);
+}
+END_TEST
+
 START_TEST(a_launch_of_nothing_is_a_late_error)
 {
 	launch(3);
@@ -419,6 +468,8 @@ int main(void)
 	tcase_add_checked_fixture(graphs, fixture_open_default, fixture_close);
 	tcase_add_test(graphs, a_graph_is_made_and_launched);
 	tcase_add_test(graphs, a_graph_names_only_what_the_session_has);
+	tcase_add_test(graphs, what_a_node_writes_to_a_mirror_goes_on);
+	tcase_add_test(graphs, graphs_do_not_write_to_modules_that_are_gone);
 	tcase_add_test(graphs, a_launch_of_nothing_is_a_late_error);
 	tcase_add_test(graphs, a_dropped_graph_stays_while_it_may_run);
 	tcase_add_test(graphs, a_standby_builds_later);

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Kernels read a constant in a bank of the context, at a place that is in their instructions, so it cannot be
+// moved as other variables are (server/backend/relocate.c). In its stead the program has a *mirror*, in the
+// block of its own memory where its module's variables are, filled with the first value when the module is
+// loaded. Its address is what the program is told when it asks for the constant's, in every executor, and its
+// value outlives them all:
+//
+//   FindGlobal   module thread: the constant's own address in this context is looked up and noted here, in
+//   the
+//                active executor and in the standby
+//   a command    serving thread: what a copy, a set or a memory operation writes to a mirror is copied on to
+//   the
+//                constant behind it on the same stream, before the command's mark: whoever is ordered behind
+//                the command, on whatever stream, is behind both. In graphs the node carries the copy with it
+//                (backend_node.onto)
+//   Activate     main thread of the executor that takes over: every constant gets its mirror's value before
+//                anything runs. A command in doubt is repeated after that, with the copy behind it
+//
+// What is read from the mirror's address, by copies or by kernels that are given the pointer, is the mirror.
+// A kernel's store through that pointer is not copied on: constants are not written by kernels, in any
+// version of the language. A constant of which nobody asks the address has the value that it was loaded with,
+// everywhere.
+//
+// A copy into a box in a mirror is copied on as the same box, so that bytes between its rows, which another
+// stream may be writing, are left alone.
+
+#include "server/executor/constant.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/executor/session.h"
+
+/* Copies for which one mark is waited for: below the depth at which the driver's queue blocks. */
+#define BATCH 256u
+
+void constant_set_init(struct constant_set *set)
+{
+	*set = (struct constant_set){.count = 0};
+	pthread_rwlock_init(&set->lock, NULL);
+}
+
+void constant_set_deinit(struct constant_set *set)
+{
+	free(set->at);
+	pthread_rwlock_destroy(&set->lock);
+}
+
+/* The first that ends behind an address. Locked. */
+static uint32_t find_place(const struct constant_set *set, uint64_t address)
+{
+	uint32_t low = 0, high = set->count;
+
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (set->at[middle].mirror.end <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Locked. */
+static void set_bounds(struct constant_set *set)
+{
+	word_release(&set->low, set->count ? set->at[0].mirror.start : 0);
+	word_release(&set->high, set->count ? set->at[set->count - 1].mirror.end : 0);
+}
+
+static bool make_room(struct constant_set *set)
+{
+	uint32_t room = set->room ? 2 * set->room : 8;
+	struct constant *grown;
+
+	if (set->count < set->room)
+		return true;
+	if (set->count == CONSTANTS_MAX)
+		return false;
+	grown = realloc(set->at, room * sizeof(*grown));
+	if (!grown)
+		return false;
+	set->at = grown;
+	set->room = room;
+	return true;
+}
+
+static bool is_same(const struct constant *a, const struct constant *b)
+{
+	return a->mirror.start == b->mirror.start && a->mirror.end == b->mirror.end && a->at == b->at &&
+	       a->module == b->module;
+}
+
+/* Locked. */
+static CUresult insert(struct constant_set *set, const struct constant *constant)
+{
+	uint32_t place = find_place(set, constant->mirror.start);
+	const struct constant *next = &set->at[place];
+
+	if (place < set->count && next->mirror.start < constant->mirror.end)
+		return is_same(next, constant) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	if (!make_room(set))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	memmove(&set->at[place + 1], &set->at[place], (set->count - place) * sizeof(*set->at));
+	set->at[place] = *constant;
+	set->count++;
+	set_bounds(set);
+	return CUDA_SUCCESS;
+}
+
+CUresult constant_add(struct session *session, const struct constant *constant)
+{
+	struct constant_set *set = &session->constants;
+	CUresult code;
+
+	pthread_rwlock_wrlock(&set->lock);
+	code = insert(set, constant);
+	pthread_rwlock_unlock(&set->lock);
+	return code;
+}
+
+void constant_forget(struct session *session, uint32_t module)
+{
+	struct constant_set *set = &session->constants;
+	uint32_t left = 0;
+
+	pthread_rwlock_wrlock(&set->lock);
+	for (uint32_t i = 0; i < set->count; i++)
+		if (set->at[i].module != module)
+			set->at[left++] = set->at[i];
+	set->count = left;
+	set_bounds(set);
+	pthread_rwlock_unlock(&set->lock);
+}
+
+bool constant_touches(struct session *session, uint32_t module, uint64_t address, uint64_t bytes)
+{
+	struct constant_set *set = &session->constants;
+	bool touches = false;
+
+	pthread_rwlock_rdlock(&set->lock);
+	for (uint32_t i = find_place(set, address); !touches && i < set->count; i++) {
+		if (set->at[i].mirror.start >= address + bytes)
+			break;
+		touches = set->at[i].module == module;
+	}
+	pthread_rwlock_unlock(&set->lock);
+	return touches;
+}
+
+bool constant_find_among(struct constant_set *set, uint64_t address, uint64_t bytes, uint64_t *ret_to)
+{
+	const struct constant *one;
+	bool fits = true;
+	uint32_t place;
+
+	pthread_rwlock_rdlock(&set->lock);
+	place = find_place(set, address);
+	one = place < set->count ? &set->at[place] : NULL;
+	if (one && one->mirror.start < address + bytes) {
+		fits = range_holds(&one->mirror, address, bytes);
+		*ret_to = fits ? one->at + (address - one->mirror.start) : 0;
+	}
+	pthread_rwlock_unlock(&set->lock);
+	return fits;
+}
+
+/* A copy, for free(). Return: false without memory. */
+static bool list(struct constant_set *set, struct constant **ret, uint32_t *ret_count)
+{
+	pthread_rwlock_rdlock(&set->lock);
+	*ret_count = set->count;
+	*ret = malloc((set->count + 1) * sizeof(**ret));
+	if (*ret && set->count)
+		memcpy(*ret, set->at, set->count * sizeof(**ret));
+	pthread_rwlock_unlock(&set->lock);
+	return *ret;
+}
+
+static struct backend_copy refreshing(const struct constant *constant)
+{
+	return (struct backend_copy){.dst = constant->at,
+		.src = constant->mirror.start,
+		.width = constant->mirror.end - constant->mirror.start,
+		.height = 1,
+		.depth = 1};
+}
+
+bool constant_refresh(struct session *session)
+{
+	struct backend_copy copies[BATCH];
+	struct constant *constants;
+	uint32_t count;
+	bool fine = list(&session->constants, &constants, &count);
+
+	for (uint32_t done = 0; fine && done < count; done += BATCH) {
+		uint32_t some = count - done < BATCH ? count - done : BATCH;
+
+		for (uint32_t i = 0; fine && i < some; i++) {
+			copies[i] = refreshing(&constants[done + i]);
+			/* The client may have given back what it should not have. */
+			fine = session_admits_anywhere(session, copies[i].src, copies[i].width);
+		}
+		fine = fine && variable_carry_out(session->executor, copies, some);
+	}
+	free(constants);
+	return fine;
+}
