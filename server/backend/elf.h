@@ -15,6 +15,8 @@
 
 /* The table of addresses that code reads, where compilers put every variable and function it names. */
 #define ELF_SLOTS ".nv.constant4"
+/* Where the __constant__ variables of a program are, in a bank of their own on the device. */
+#define ELF_CONSTANTS ".nv.constant3"
 
 /* A file that was checked: everything in the sections lies inside. */
 struct elf {

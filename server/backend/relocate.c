@@ -12,6 +12,12 @@
 // begins with the address of something that stays, a function for example; if another symbol shares its name
 // or its place; if anything marks it as special (managed memory).
 //
+// A constant is a symbol of .nv.constant3. Code needs no address to read it, but other variables may begin
+// with its address, and get that of the mirror then. Code that has the address of the constants' bank
+// (sass.h) could tell a constant from its mirror, or keep an address that the next context does not have:
+// constants of such an image stay, and so does one that begins with what stays, or that relocations of code
+// name.
+//
 // Formats are those of nvcc 11 to 13; up to devices 9.x. The second form of a program that cubins have from
 // devices 10.0 on has relocations of its own, which are none of those above: nothing is moved there.
 
@@ -44,7 +50,8 @@ struct candidate {
 	uint64_t section, value, bytes, alignment;
 	uint64_t symbol;
 	const char *name; /* in the image */
-	bool is_had;	  /* something has its address */
+	bool is_constant;
+	bool is_had; /* something has its address */
 	bool stays;
 };
 
@@ -114,6 +121,16 @@ static bool holds_variables(const struct elf *elf, const Elf64_Shdr *section)
 	       (section->sh_type == SHT_PROGBITS && elf_section_is(elf, section, ".nv.global.init"));
 }
 
+static bool holds_constants(const struct elf *elf, const Elf64_Shdr *section)
+{
+	return section->sh_type == SHT_PROGBITS && elf_section_is(elf, section, ELF_CONSTANTS);
+}
+
+static bool is_moved_whole(const struct elf *elf, const Elf64_Shdr *section)
+{
+	return holds_variables(elf, section) || holds_constants(elf, section);
+}
+
 /* As its place has it. */
 static uint64_t alignment_of(const Elf64_Shdr *section, uint64_t value)
 {
@@ -134,7 +151,7 @@ static bool is_candidate(const struct reading *reading, uint64_t index, struct c
 		symbol.st_shndx >= elf->count)
 		return false;
 	section = elf_section(elf, symbol.st_shndx);
-	if (!holds_variables(elf, &section) || symbol.st_value > section.sh_size ||
+	if (!is_moved_whole(elf, &section) || symbol.st_value > section.sh_size ||
 		symbol.st_size > section.sh_size - symbol.st_value ||
 		elf_is_literal(elf, &reading->texts, &section, &symbol))
 		return false;
@@ -145,6 +162,7 @@ static bool is_candidate(const struct reading *reading, uint64_t index, struct c
 		.alignment = alignment_of(&section, symbol.st_value),
 		.symbol = index,
 		.name = elf_text(elf, &reading->texts, symbol.st_name),
+		.is_constant = holds_constants(elf, &section),
 	};
 	return ret->name && *ret->name;
 }
@@ -227,6 +245,35 @@ static bool pay_for_name(struct reading *reading, const char *name)
 	return !reading->is_wrong;
 }
 
+static bool code_may_know_constants(struct reading *reading)
+{
+	const struct elf *elf = &reading->elf;
+	bool may = false;
+
+	for (uint64_t i = 1; !may && !reading->is_wrong && i < elf->count; i++) {
+		Elf64_Shdr section = elf_section(elf, i);
+
+		if ((section.sh_flags & SHF_EXECINSTR) && section.sh_type != SHT_NOBITS &&
+			spend(reading, section.sh_size))
+			may = sass_may_know_constants(image_architecture(elf->image),
+				elf->image + section.sh_offset, section.sh_size);
+	}
+	return may;
+}
+
+static void keep_known_constants(struct reading *reading)
+{
+	bool has_constants = false;
+
+	for (uint64_t i = 0; i < reading->count; i++)
+		has_constants |= reading->candidates[i].is_constant;
+	if (!has_constants || !code_may_know_constants(reading))
+		return;
+	for (uint64_t i = 0; i < reading->count; i++)
+		if (reading->candidates[i].is_constant)
+			keep(reading, &reading->candidates[i]);
+}
+
 static void find_candidates(struct reading *reading)
 {
 	struct candidate one;
@@ -245,6 +292,7 @@ static void find_candidates(struct reading *reading)
 		qsort(reading->candidates, reading->count, sizeof(one), by_place);
 	keep_doubles(reading);
 	keep_unfit(reading);
+	keep_known_constants(reading);
 }
 
 /* The last one that begins at or before a place; NULL: none does, or it ends before. */
@@ -344,17 +392,19 @@ static bool is_in_code(const struct reading *reading, const struct relocation *o
 }
 
 /* Whether we can put the address there. */
-static bool is_ours_to_do(const struct reading *reading, const struct relocation *one)
+static bool is_ours_to_do(
+	const struct reading *reading, const struct relocation *one, const struct candidate *named)
 {
 	Elf64_Shdr target = elf_section(&reading->elf, one->target);
 
 	if (target.sh_type != SHT_PROGBITS)
 		return false;
+	/* What code has of a constant may be its place in the bank. */
 	if (one->type == R_LOWER || one->type == R_UPPER)
-		return is_in_code(reading, one, &target);
+		return !named->is_constant && is_in_code(reading, one, &target);
 	return (one->type == R_ADDRESS || one->type == R_GENERIC) &&
 	       (elf_section_is(&reading->elf, &target, ELF_SLOTS) ||
-		       holds_variables(&reading->elf, &target)) &&
+		       is_moved_whole(&reading->elf, &target)) &&
 	       target.sh_size >= ADDRESS_BYTES && one->offset <= target.sh_size - ADDRESS_BYTES;
 }
 
@@ -370,7 +420,7 @@ static void judge(struct reading *reading, const struct relocation *one, void *u
 		keep_all(reading, symbol.st_shndx);
 	if (named) {
 		named->is_had = true;
-		if (!is_ours_to_do(reading, one))
+		if (!is_ours_to_do(reading, one, named))
 			keep(reading, named);
 	}
 	if (begins_with && (!named || named->stays ||
@@ -386,9 +436,11 @@ static void settle(struct reading *reading)
 		visit_all(reading, judge, NULL);
 	} while (!reading->is_wrong && reading->has_changed);
 	/* Objects of empty classes, which nearly every module of a C++ library has. */
-	for (uint64_t i = 0; i < reading->count; i++)
-		if (reading->candidates[i].bytes == 1 && !reading->candidates[i].is_had)
-			reading->candidates[i].stays = true;
+	for (uint64_t i = 0; i < reading->count; i++) {
+		struct candidate *one = &reading->candidates[i];
+
+		one->stays |= one->bytes == 1 && !one->is_had && !one->is_constant;
+	}
 }
 
 /* Return: whether anything may be moved. Ends with close_reading(). */
@@ -450,7 +502,7 @@ static void add(struct relocate_plan *plan, uint32_t before, const struct candid
 	struct relocate_variable *same = find_among(plan, before, one->name), *grown;
 
 	if (same) {
-		if (same->bytes != one->bytes)
+		if (same->bytes != one->bytes || same->is_constant != one->is_constant)
 			abandon(plan);
 		same->alignment = same->alignment > one->alignment ? same->alignment : one->alignment;
 		return;
@@ -467,8 +519,10 @@ static void add(struct relocate_plan *plan, uint32_t before, const struct candid
 		abandon(plan);
 	if (plan->is_abandoned)
 		return;
-	plan->at[plan->count] = (struct relocate_variable){
-		.name = strdup(one->name), .bytes = one->bytes, .alignment = one->alignment};
+	plan->at[plan->count] = (struct relocate_variable){.name = strdup(one->name),
+		.bytes = one->bytes,
+		.alignment = one->alignment,
+		.is_constant = one->is_constant};
 	if (!plan->at[plan->count].name)
 		abandon(plan);
 	else

@@ -17,6 +17,9 @@
 // Addresses of functions are loaded with an index, which the compiler puts into a register a few instructions
 // before. Such a load counts as understood if that number leads to a function.
 //
+// A constant's address is its place in bank 3, plus the bank's own address, which the driver puts into bank
+// 0. So code that has such an address has read that word.
+//
 // Pure functions on untrusted bytes; any thread.
 
 #include "server/backend/sass.h"
@@ -25,11 +28,16 @@
 
 #define BYTES 16u
 #define BANK  4u
+/* What the driver tells every kernel. */
+#define DRIVER_BANK 0u
 /* Operations. */
 #define LDC  0xb82u
 #define ULDC 0xab9u
 #define MOV  0x802u /* of a number */
 #define WHAT 0x1ffu /* without the kind of its operands */
+/* Kinds, bits 9 to 11, with an operand that is a constant: the last one of three, or the second. */
+#define KIND_LAST   3u
+#define KIND_SECOND 5u
 /* No register, and always. */
 #define RZ 255u
 #define PT 7u
@@ -161,4 +169,42 @@ bool sass_note_reads(const uint8_t *code, uint64_t bytes, const struct sass_tabl
 			note(table, bits(i.low, 38, 16) / SASS_SLOT_BYTES * SASS_SLOT_BYTES, SASS_SLOT_BYTES);
 	}
 	return known;
+}
+
+/* Where in bank 0 the address of bank 3 is, as compilers have it. Return: whether it is known. */
+static bool find_bank_address(unsigned arch, uint64_t *ret_offset)
+{
+	*ret_offset = arch == 90 ? 0xd0 : 0x50;
+	return arch >= 75 && arch <= 90;
+}
+
+/* Whether it may read a word of 64 bits in bank 0, or some of it. */
+static bool may_read(const struct instruction *i, uint64_t word)
+{
+	unsigned kind = bits(i->low, 9, 3), index = bits(i->low, 24, 8);
+	uint64_t offset = bits(i->low, 38, 16);
+
+	if ((kind != KIND_LAST && kind != KIND_SECOND) || bits(i->low, 54, 5) != DRIVER_BANK)
+		return false;
+	if (operation(i) != LDC && operation(i) != ULDC)
+		return offset / SASS_SLOT_BYTES == word / SASS_SLOT_BYTES;
+	/* What is added to an offset in front of it is not known. */
+	if (index != (operation(i) == LDC ? RZ : 0))
+		return offset < word + SASS_SLOT_BYTES;
+	return offset < word + SASS_SLOT_BYTES && offset + size_of(i) > word;
+}
+
+bool sass_may_know_constants(unsigned arch, const uint8_t *code, uint64_t bytes)
+{
+	bool may = bytes % BYTES != 0;
+	uint64_t word;
+
+	if (!find_bank_address(arch, &word))
+		return true;
+	for (uint64_t at = 0; !may && at + BYTES <= bytes; at += BYTES) {
+		struct instruction i = read_at(code, at);
+
+		may = may_read(&i, word);
+	}
+	return may;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Machine code of devices 7.0 to 9.0, as far as one question goes: which addresses of variables does it read?
+// Machine code of devices 7.0 to 9.0, as far as two questions go: which addresses of variables does it read,
+// and does it know where constants are?
 
 #ifndef FRMPS_SERVER_BACKEND_SASS_H
 #define FRMPS_SERVER_BACKEND_SASS_H
@@ -27,5 +28,11 @@ bool sass_is_known(unsigned arch);
  * Return: whether it reads no others.
  */
 bool sass_note_reads(const uint8_t *code, uint64_t bytes, const struct sass_table *table);
+
+/**
+ * Whether code may know addresses of constants. It reads them without: by their places in their bank.
+ * Any arch and bytes, any thread.
+ */
+bool sass_may_know_constants(unsigned arch, const uint8_t *code, uint64_t bytes);
 
 #endif

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Variables of images of the compiler's (images/statics.cu) that are moved: which of them, where everything
-// that has their addresses finds them then, and their first values; and images that lie.
+// Variables and constants of images of the compiler's (images/statics.cu, images/constants.cu) that are
+// moved: which of them, where everything that has their addresses finds them then, and their first values;
+// and images that lie.
 
 #include <stdlib.h>
 #include <string.h>
@@ -128,13 +129,14 @@ static uint64_t size_of_section(const uint8_t *file, const char *name)
 
 static const char *const names[] = {
 	"own", "counter", "table", "untouched", "pointed", "pointer", "_ZZ6countsE5inner"};
-#define NAMES (sizeof(names) / sizeof(names[0]))
+#define NAMES	  (sizeof(names) / sizeof(names[0]))
+#define CONSTANTS 1 /* setting */
 
 static void expect_all(void)
 {
 	uint64_t pointer;
 
-	ck_assert_uint_eq(plan.count, NAMES);
+	ck_assert_uint_eq(plan.count, NAMES + CONSTANTS);
 	for (size_t i = 0; i < NAMES; i++) {
 		ck_assert_uint_ge(variable(names[i])->offset, RELOCATE_ALIGNMENT);
 		ck_assert_uint_eq(variable(names[i])->offset % variable(names[i])->alignment, 0);
@@ -146,7 +148,6 @@ static void expect_all(void)
 		ck_assert_uint_eq(first_word("table", i), i + 1);
 	memcpy(&pointer, plan.first + variable("pointer")->offset, sizeof(pointer));
 	ck_assert_uint_eq(pointer, address("pointed"));
-	ck_assert_ptr_null(relocate_find(&plan, "setting"));
 	ck_assert_ptr_null(relocate_find(&plan, "$str"));
 }
 
@@ -215,7 +216,7 @@ START_TEST(what_was_linked_from_parts_moves)
 
 	load("statics_linked.cubin");
 	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
-	ck_assert_uint_eq(plan.count, NAMES + 1);
+	ck_assert_uint_eq(plan.count, NAMES + 1 + CONSTANTS);
 	lower = relocation_of(".rela.text.counts", "counter");
 	ck_assert_uint_eq(half_in(".text.counts", lower->r_offset), (uint32_t)address("counter"));
 	ck_assert_uint_eq(half_in(".text.counts", lower[1].r_offset), address("counter") >> 32);
@@ -353,6 +354,112 @@ START_TEST(different_first_values_stay)
 }
 END_TEST
 
+/* ---- constants ---- */
+
+static const char *const with_constants[] = {"constants.cubin", "constants_75.cubin"};
+
+/* Of 64 bits. */
+static uint64_t first_address(const char *name)
+{
+	uint64_t value;
+
+	memcpy(&value, plan.first + variable(name)->offset, sizeof(value));
+	return value;
+}
+
+START_TEST(constants_get_a_mirror)
+{
+	const char *constants[] = {"scale", "table", "flag", "pointer"};
+
+	load(with_constants[_i]);
+	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+	ck_assert_uint_eq(plan.count, 6);
+	for (int i = 0; i < 4; i++)
+		ck_assert(variable(constants[i])->is_constant);
+	ck_assert(!variable("pointed")->is_constant && !variable("begins")->is_constant);
+	ck_assert_uint_eq(variable("table")->bytes, 64);
+	ck_assert_uint_eq(variable("flag")->bytes, 1);
+	ck_assert_uint_eq(first_word("scale", 0), 3);
+	ck_assert_uint_eq(first_word("table", 3), 14);
+	ck_assert_uint_eq(plan.first[variable("flag")->offset], 9);
+}
+END_TEST
+
+/* The driver's constant begins as its mirror does; who begins with a constant's address has the mirror's. */
+START_TEST(addresses_and_constants_fit_together)
+{
+	Elf64_Shdr *where;
+	const uint8_t *constants;
+	uint64_t value;
+
+	load(with_constants[_i]);
+	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+	ck_assert_uint_eq(first_address("pointer"), address("pointed"));
+	ck_assert_uint_eq(first_address("begins"), address("table") + 8);
+	constants = section_in(moved.at, ".nv.constant3", &where);
+	memcpy(&value, constants + symbol("pointer")->st_value, sizeof(value));
+	ck_assert_uint_eq(value, address("pointed"));
+}
+END_TEST
+
+/* Code could tell such a constant from its mirror. What it begins with moves. */
+START_TEST(constants_whose_address_code_takes_stay)
+{
+	static const char *const known[] = {"constants_known.cubin", "constants_known_75.cubin"};
+
+	load(known[_i]);
+	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+	ck_assert_uint_eq(plan.count, 1);
+	variable("pointed");
+}
+END_TEST
+
+/* A table of functions stays, the others do not. */
+START_TEST(constants_that_begin_with_what_stays_stay)
+{
+	load("constants_linked.cubin");
+	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+	ck_assert_ptr_null(relocate_find(&plan, "functions"));
+	ck_assert(variable("pointer")->is_constant);
+	ck_assert_uint_eq(first_address("begins"), address("table") + 8);
+}
+END_TEST
+
+/* In code it may be its place in the bank. */
+static void name_in_code(void)
+{
+	Elf64_Rela *one = relocation_of(".rela.text.use", "begins");
+
+	one->r_info = ELF64_R_INFO(symbol_index("scale"), 56);
+}
+
+static void make_device_old(void)
+{
+	Elf64_Ehdr header = header_in(image);
+
+	header.e_flags = (header.e_flags & ~UINT32_C(0xffff)) | 70 << 8 | 70;
+	memcpy(image, &header, sizeof(header));
+}
+
+static void move_constant_on_device(void)
+{
+	symbol("scale")->st_other = 4;
+}
+
+START_TEST(constants_that_are_not_understood_stay)
+{
+	static void (*const changes[])(void) = {name_in_code, make_device_old, move_constant_on_device};
+
+	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+		load("constants_linked.cubin");
+		changes[i]();
+		ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+		ck_assert_msg(!relocate_find(&plan, "scale"), "%zu: it moves", i);
+		forget();
+	}
+}
+END_TEST
+
 /* ---- lies ---- */
 
 static uint32_t random_state = 4711;
@@ -365,7 +472,8 @@ static uint32_t random_below(uint32_t end)
 
 START_TEST(images_may_lie)
 {
-	static const char *const images[] = {"statics.cubin", "statics_75.cubin", "statics_linked.cubin"};
+	static const char *const images[] = {"statics.cubin", "statics_75.cubin", "statics_linked.cubin",
+		"constants.cubin", "constants_linked.cubin"};
 	uint8_t *whole;
 
 	load(images[_i]);
@@ -400,10 +508,15 @@ int main(void)
 	tcase_add_test(tests, what_is_named_by_its_section_stays);
 	tcase_add_test(tests, cubins_of_different_minds_stay_as_they_are);
 	tcase_add_test(tests, different_first_values_stay);
+	tcase_add_loop_test(tests, constants_get_a_mirror, 0, 2);
+	tcase_add_loop_test(tests, addresses_and_constants_fit_together, 0, 2);
+	tcase_add_loop_test(tests, constants_whose_address_code_takes_stay, 0, 2);
+	tcase_add_test(tests, constants_that_begin_with_what_stays_stay);
+	tcase_add_test(tests, constants_that_are_not_understood_stay);
 	suite_add_tcase(suite, tests);
 	tcase_add_checked_fixture(lies, NULL, forget_all);
 	tcase_set_timeout(lies, 120);
-	tcase_add_loop_test(lies, images_may_lie, 0, 3);
+	tcase_add_loop_test(lies, images_may_lie, 0, 5);
 	suite_add_tcase(suite, lies);
 	return suite_run(suite);
 }
