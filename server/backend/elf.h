@@ -2,8 +2,8 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // The parts of an ELF file of device code, as its readers need them: cubin.c, which asks what kernels leave
-// behind, relocate.c, which moves variables, and cuda/weave.c, which adds code. Pure functions on bytes that
-// lie still; any thread.
+// behind, movable.c, which asks which variables may be moved, and cuda/weave.c, which adds code. Pure
+// functions on bytes that lie still; any thread.
 
 #ifndef FRMPS_SERVER_BACKEND_ELF_H
 #define FRMPS_SERVER_BACKEND_ELF_H

@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See movable.h. A variable of a cubin is a symbol of .nv.global.init or .nv.global. Whoever needs its
+// address has a relocation: code reads it from the table of addresses .nv.constant4, or has it in its
+// instructions where it was linked from parts; other variables may begin with it. So a variable is moved by
+// doing what the driver would do with these relocations, with another address, and leaving them out of the
+// file: then its place in the context is nobody's.
+//
+// That is right only if all its relocations are understood. It stays where it is if one of them is of an
+// unknown kind; if there are relocations that name its section instead of it; if it
+// begins with the address of something that stays, a function for example; if another symbol shares its name
+// or its place; if anything marks it as special (managed memory).
+//
+// A constant is a symbol of .nv.constant3. Code needs no address to read it, but other variables may begin
+// with its address, and get that of the mirror then. Code that has the address of the constants' bank
+// (sass.h) could tell a constant from its mirror, or keep an address that the next context does not have:
+// constants of such an image stay, and so does one that begins with what stays, or that relocations of code
+// name.
+//
+// Formats are those of nvcc 11 to 13; up to devices 9.x. The second form of a program that cubins have from
+// devices 10.0 on has relocations of its own, which are none of those above: nothing is moved there.
+
+#include "server/backend/movable.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/backend/image.h"
+#include "server/backend/relocate.h"
+#include "server/backend/sass.h"
+
+#define ADDRESS_BYTES 8u
+#define CODE_BYTES    16u /* of an instruction */
+
+/* Bytes of tables that are looked at, for each byte of the file: tables may overlap. */
+#define WORK_FACTOR 64u
+
+static bool spend(struct movable_reading *reading, uint64_t bytes)
+{
+	if (bytes > reading->work)
+		reading->is_wrong = true;
+	else
+		reading->work -= bytes;
+	return !reading->is_wrong;
+}
+
+/* ---- variables ---- */
+
+static bool open_symbols(struct movable_reading *reading)
+{
+	const struct elf *elf = &reading->elf;
+
+	for (uint64_t i = 1; i < elf->count; i++) {
+		Elf64_Shdr section = elf_section(elf, i);
+
+		/* More sections than a symbol can name; a second form of the program. */
+		if (section.sh_type == SHT_SYMTAB_SHNDX || elf_section_begins(elf, &section, ".nv.merc") ||
+			elf_section_begins(elf, &section, ".nv.capmerc"))
+			return false;
+		if (section.sh_type != SHT_SYMTAB)
+			continue;
+		if (reading->symbols_at || section.sh_entsize != sizeof(Elf64_Sym) ||
+			section.sh_link >= elf->count)
+			return false;
+		reading->symbols_at = i;
+		reading->symbols = section;
+		reading->texts = elf_section(elf, section.sh_link);
+		reading->symbol_count = section.sh_size / sizeof(Elf64_Sym);
+	}
+	return reading->symbol_count > 0;
+}
+
+static Elf64_Sym symbol_of(const struct movable_reading *reading, uint64_t index)
+{
+	return elf_symbol(&reading->elf, &reading->symbols, index);
+}
+
+static bool holds_variables(const struct elf *elf, const Elf64_Shdr *section)
+{
+	return (section->sh_type == SHT_NOBITS && elf_section_is(elf, section, ".nv.global")) ||
+	       (section->sh_type == SHT_PROGBITS && elf_section_is(elf, section, ".nv.global.init"));
+}
+
+static bool holds_constants(const struct elf *elf, const Elf64_Shdr *section)
+{
+	return section->sh_type == SHT_PROGBITS && elf_section_is(elf, section, ELF_CONSTANTS);
+}
+
+static bool is_moved_whole(const struct elf *elf, const Elf64_Shdr *section)
+{
+	return holds_variables(elf, section) || holds_constants(elf, section);
+}
+
+/* As its place has it. */
+static uint64_t alignment_of(const Elf64_Shdr *section, uint64_t value)
+{
+	uint64_t most = section->sh_addralign ? section->sh_addralign : 1,
+		 own = value ? value & -value : most;
+
+	return own < most ? own : most;
+}
+
+static bool is_candidate(const struct movable_reading *reading, uint64_t index, struct movable *ret)
+{
+	const struct elf *elf = &reading->elf;
+	Elf64_Sym symbol = symbol_of(reading, index);
+	Elf64_Shdr section;
+
+	if (ELF64_ST_TYPE(symbol.st_info) != STT_OBJECT || symbol.st_other || !symbol.st_size ||
+		symbol.st_shndx == SHN_UNDEF || symbol.st_shndx >= SHN_LORESERVE ||
+		symbol.st_shndx >= elf->count)
+		return false;
+	section = elf_section(elf, symbol.st_shndx);
+	if (!is_moved_whole(elf, &section) || symbol.st_value > section.sh_size ||
+		symbol.st_size > section.sh_size - symbol.st_value ||
+		elf_is_literal(elf, &reading->texts, &section, &symbol))
+		return false;
+	*ret = (struct movable){
+		.section = symbol.st_shndx,
+		.value = symbol.st_value,
+		.bytes = symbol.st_size,
+		.alignment = alignment_of(&section, symbol.st_value),
+		.symbol = index,
+		.name = elf_text(elf, &reading->texts, symbol.st_name),
+		.is_constant = holds_constants(elf, &section),
+	};
+	return ret->name && *ret->name;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct movable *left = a, *right = b;
+
+	if (left->section != right->section)
+		return left->section < right->section ? -1 : 1;
+	if (left->value != right->value)
+		return left->value < right->value ? -1 : 1;
+	return left->symbol < right->symbol ? -1 : 1;
+}
+
+static void keep(struct movable_reading *reading, struct movable *candidate)
+{
+	reading->has_changed |= !candidate->stays;
+	candidate->stays = true;
+}
+
+static void keep_all(struct movable_reading *reading, uint64_t section)
+{
+	for (uint64_t i = 0; i < reading->count; i++)
+		if (reading->candidates[i].section == section)
+			keep(reading, &reading->candidates[i]);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp((*(struct movable *const *)a)->name, (*(struct movable *const *)b)->name);
+}
+
+/* No two of one name. */
+static void keep_doubles(struct movable_reading *reading)
+{
+	struct movable **names = calloc(reading->count + 1, sizeof(struct movable *));
+
+	if (!names) {
+		reading->is_wrong = true;
+		return;
+	}
+	for (uint64_t i = 0; i < reading->count; i++)
+		names[i] = &reading->candidates[i];
+	qsort(names, reading->count, sizeof(struct movable *), by_name);
+	for (uint64_t i = 1; i < reading->count; i++) {
+		if (strcmp(names[i - 1]->name, names[i]->name) != 0)
+			continue;
+		keep(reading, names[i - 1]);
+		keep(reading, names[i]);
+	}
+	free(names);
+}
+
+/* No two that share a byte; those that want more than a block has. */
+static void keep_unfit(struct movable_reading *reading)
+{
+	for (uint64_t i = 0; i < reading->count; i++) {
+		struct movable *one = &reading->candidates[i], *before = i ? one - 1 : one;
+
+		if (one->alignment > RELOCATE_ALIGNMENT)
+			keep(reading, one);
+		if (!i || before->section != one->section || before->value + before->bytes <= one->value)
+			continue;
+		/* What the longer one covers behind this one is covered by both. */
+		if (before->value + before->bytes > one->value + one->bytes)
+			one->bytes = before->value + before->bytes - one->value;
+		keep(reading, before);
+		keep(reading, one);
+	}
+}
+
+/* Names may overlap. */
+static bool pay_for_name(struct movable_reading *reading, const char *name)
+{
+	uint64_t bytes = strlen(name) + 1;
+
+	reading->is_wrong |= bytes > reading->names;
+	reading->names -= reading->is_wrong ? 0 : bytes;
+	return !reading->is_wrong;
+}
+
+static bool code_may_know_constants(struct movable_reading *reading)
+{
+	const struct elf *elf = &reading->elf;
+	bool may = false;
+
+	for (uint64_t i = 1; !may && !reading->is_wrong && i < elf->count; i++) {
+		Elf64_Shdr section = elf_section(elf, i);
+
+		if ((section.sh_flags & SHF_EXECINSTR) && section.sh_type != SHT_NOBITS &&
+			spend(reading, section.sh_size))
+			may = sass_may_know_constants(image_architecture(elf->image),
+				elf->image + section.sh_offset, section.sh_size);
+	}
+	return may;
+}
+
+static void keep_known_constants(struct movable_reading *reading)
+{
+	bool has_constants = false;
+
+	for (uint64_t i = 0; i < reading->count; i++)
+		has_constants |= reading->candidates[i].is_constant;
+	if (!has_constants || !code_may_know_constants(reading))
+		return;
+	for (uint64_t i = 0; i < reading->count; i++)
+		if (reading->candidates[i].is_constant)
+			keep(reading, &reading->candidates[i]);
+}
+
+static void find_candidates(struct movable_reading *reading)
+{
+	struct movable one;
+
+	if (!spend(reading, reading->symbols.sh_size))
+		return;
+	reading->candidates = calloc(reading->symbol_count, sizeof(one));
+	if (!reading->candidates) {
+		reading->is_wrong = true;
+		return;
+	}
+	for (uint64_t i = 1; !reading->is_wrong && i < reading->symbol_count; i++)
+		if (is_candidate(reading, i, &one) && pay_for_name(reading, one.name))
+			reading->candidates[reading->count++] = one;
+	if (reading->count)
+		qsort(reading->candidates, reading->count, sizeof(one), by_place);
+	keep_doubles(reading);
+	keep_unfit(reading);
+	keep_known_constants(reading);
+}
+
+/* The last one that begins at or before a place; NULL: none does, or it ends before. */
+static struct movable *candidate_at(struct movable_reading *reading, uint64_t section, uint64_t offset)
+{
+	uint64_t low = 0, high = reading->count;
+	struct movable *found;
+
+	while (low < high) {
+		uint64_t middle = low + (high - low) / 2;
+		const struct movable *one = &reading->candidates[middle];
+
+		if (one->section < section || (one->section == section && one->value <= offset))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	found = low ? &reading->candidates[low - 1] : NULL;
+	return found && found->section == section && offset - found->value < found->bytes ? found : NULL;
+}
+
+struct movable *movable_of(struct movable_reading *reading, uint64_t symbol)
+{
+	Elf64_Sym wanted = symbol_of(reading, symbol);
+	struct movable *found = candidate_at(reading, wanted.st_shndx, wanted.st_value);
+
+	/* Others in this place stay. */
+	return found && found->symbol == symbol ? found : NULL;
+}
+
+/* ---- relocations ---- */
+
+static bool read_relocation(const struct movable_reading *reading, const Elf64_Shdr *section, uint64_t index,
+	struct movable_relocation *ret)
+{
+	const struct elf *elf = &reading->elf;
+	Elf64_Rela one = {0};
+	Elf64_Shdr target;
+	uint64_t at = section->sh_offset + index * section->sh_entsize;
+
+	memcpy(&one, elf->image + at, section->sh_entsize);
+	*ret = (struct movable_relocation){
+		.symbol = ELF64_R_SYM(one.r_info),
+		.type = (uint32_t)ELF64_R_TYPE(one.r_info),
+		.target = section->sh_info,
+		.offset = one.r_offset,
+		.is_implicit = section->sh_entsize == sizeof(Elf64_Rel),
+		.addend = (uint64_t)one.r_addend,
+	};
+	if (ret->symbol >= reading->symbol_count || ret->target >= elf->count)
+		return false;
+	target = elf_section(elf, ret->target);
+	if (ret->is_implicit && target.sh_type == SHT_PROGBITS && target.sh_size >= ADDRESS_BYTES &&
+		ret->offset <= target.sh_size - ADDRESS_BYTES)
+		memcpy(&ret->addend, elf->image + target.sh_offset + ret->offset, ADDRESS_BYTES);
+	return true;
+}
+
+static void visit_section(
+	struct movable_reading *reading, const Elf64_Shdr *section, movable_visit_fn *visit, void *context)
+{
+	struct movable_relocation one;
+
+	if ((section->sh_entsize != sizeof(Elf64_Rel) && section->sh_entsize != sizeof(Elf64_Rela)) ||
+		section->sh_link != reading->symbols_at || section->sh_type == SHT_NOBITS)
+		reading->is_wrong = true;
+	if (reading->is_wrong || !spend(reading, section->sh_size))
+		return;
+	for (uint64_t i = 0; !reading->is_wrong && i < section->sh_size / section->sh_entsize; i++) {
+		if (read_relocation(reading, section, i, &one))
+			visit(reading, &one, context);
+		else
+			reading->is_wrong = true;
+	}
+}
+
+void movable_visit(struct movable_reading *reading, movable_visit_fn *visit, void *context)
+{
+	for (uint64_t i = 1; !reading->is_wrong && i < reading->elf.count; i++) {
+		Elf64_Shdr section = elf_section(&reading->elf, i);
+
+		if (elf_relocates(&reading->elf, &section))
+			visit_section(reading, &section, visit, context);
+	}
+}
+
+/* An instruction that takes half of it. */
+static bool is_in_code(
+	const struct movable_reading *reading, const struct movable_relocation *one, const Elf64_Shdr *target)
+{
+	uint32_t now;
+
+	if (!(target->sh_flags & SHF_EXECINSTR) || one->is_implicit || one->offset % CODE_BYTES ||
+		one->offset > target->sh_size || target->sh_size - one->offset < CODE_BYTES)
+		return false;
+	memcpy(&now, reading->elf.image + target->sh_offset + one->offset + MOVABLE_HALF_BYTES, sizeof(now));
+	return now == 0;
+}
+
+/* Whether we can put the address there. */
+static bool is_ours_to_do(const struct movable_reading *reading, const struct movable_relocation *one,
+	const struct movable *named)
+{
+	Elf64_Shdr target = elf_section(&reading->elf, one->target);
+
+	if (target.sh_type != SHT_PROGBITS)
+		return false;
+	/* What code has of a constant may be its place in the bank. */
+	if (one->type == MOVABLE_LOWER || one->type == MOVABLE_UPPER)
+		return !named->is_constant && is_in_code(reading, one, &target);
+	return (one->type == MOVABLE_ADDRESS || one->type == MOVABLE_GENERIC) &&
+	       (elf_section_is(&reading->elf, &target, ELF_SLOTS) ||
+		       is_moved_whole(&reading->elf, &target)) &&
+	       target.sh_size >= ADDRESS_BYTES && one->offset <= target.sh_size - ADDRESS_BYTES;
+}
+
+/* movable_visit_fn */
+static void judge(struct movable_reading *reading, const struct movable_relocation *one, void *unused)
+{
+	struct movable *named = movable_of(reading, one->symbol),
+		       *begins_with = candidate_at(reading, one->target, one->offset);
+	Elf64_Sym symbol = symbol_of(reading, one->symbol);
+
+	(void)unused;
+	if (ELF64_ST_TYPE(symbol.st_info) == STT_SECTION && symbol.st_shndx && spend(reading, reading->count))
+		keep_all(reading, symbol.st_shndx);
+	if (named) {
+		named->is_had = true;
+		if (!is_ours_to_do(reading, one, named))
+			keep(reading, named);
+	}
+	if (begins_with && (!named || named->stays ||
+				   begins_with->bytes - (one->offset - begins_with->value) < ADDRESS_BYTES))
+		keep(reading, begins_with);
+}
+
+/* One that stays may make others stay. */
+static void settle(struct movable_reading *reading)
+{
+	do {
+		reading->has_changed = false;
+		movable_visit(reading, judge, NULL);
+	} while (!reading->is_wrong && reading->has_changed);
+	/* Objects of empty classes, which nearly every module of a C++ library has. */
+	for (uint64_t i = 0; i < reading->count; i++) {
+		struct movable *one = &reading->candidates[i];
+
+		one->stays |= one->bytes == 1 && !one->is_had && !one->is_constant;
+	}
+}
+
+bool movable_open(struct movable_reading *reading, const uint8_t *cubin, size_t bytes)
+{
+	*reading = (struct movable_reading){.work = (uint64_t)bytes * WORK_FACTOR, .names = bytes};
+	if (!elf_open(cubin, bytes, &reading->elf) || !sass_is_known(image_architecture(cubin)) ||
+		!open_symbols(reading))
+		return false;
+	find_candidates(reading);
+	if (!reading->is_wrong && reading->count)
+		settle(reading);
+	if (reading->is_wrong)
+		reading->count = 0;
+	/* What was looked at once may be looked at once more. */
+	reading->work = (uint64_t)bytes * WORK_FACTOR;
+	return reading->count > 0;
+}
+
+void movable_close(struct movable_reading *reading)
+{
+	free(reading->candidates);
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Which variables and constants of a cubin may be moved, and what has their addresses: the half of relocate.c
+// that only reads. Pure functions on untrusted bytes that lie still; any thread.
+
+#ifndef FRMPS_SERVER_BACKEND_MOVABLE_H
+#define FRMPS_SERVER_BACKEND_MOVABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "server/backend/elf.h"
+
+/* Kinds of relocations. 64-bit addresses, of which the second kind is a generic one: the same here. */
+#define MOVABLE_ADDRESS 2u
+#define MOVABLE_GENERIC 4u
+/* The lower and upper half of one, in the bits from 32 of an instruction of 128. */
+#define MOVABLE_LOWER	   56u
+#define MOVABLE_UPPER	   57u
+#define MOVABLE_HALF_BYTES 4u
+
+/* One that may be moved, by its place in the file. */
+struct movable {
+	uint64_t section, value, bytes, alignment;
+	uint64_t symbol;
+	const char *name; /* in the image */
+	bool is_constant;
+	bool is_had; /* something has its address */
+	bool stays;
+};
+
+struct movable_relocation {
+	uint64_t symbol, target, offset;
+	uint32_t type;
+	bool is_implicit; /* the addend was where the address goes */
+	uint64_t addend;  /* modulo 2^64 */
+};
+
+struct movable_reading {
+	struct elf elf;
+	Elf64_Shdr symbols, texts;
+	uint64_t symbols_at, symbol_count;
+	struct movable *candidates;
+	uint64_t count;
+	uint64_t work, names; /* that may still be done, bytes; that names may have */
+	bool is_wrong;
+	bool has_changed; /* another one stays since this was false */
+};
+
+/** Is called for a relocation. */
+typedef void movable_visit_fn(
+	struct movable_reading *reading, const struct movable_relocation *one, void *context);
+
+/** Reads a cubin, any bytes. Return: whether anything may be moved. Ends with movable_close(). */
+bool movable_open(struct movable_reading *reading, const uint8_t *cubin, size_t bytes);
+void movable_close(struct movable_reading *reading);
+
+/** Visits all relocations of what is loaded, until something is wrong. */
+void movable_visit(struct movable_reading *reading, movable_visit_fn *visit, void *context);
+
+/** The candidate that a symbol is; NULL: it is none. @symbol: below symbol_count */
+struct movable *movable_of(struct movable_reading *reading, uint64_t symbol);
+
+#endif
