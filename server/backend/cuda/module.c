@@ -88,6 +88,7 @@ struct look {
 	struct statics *statics;
 	struct relocate_plan *moved; /* NULL: variables stay in the context */
 	uint64_t moved_to;	     /* 0: they are only looked for */
+	bool only_plans;	     /* there will be another look */
 };
 
 /* Takes over what replaces a cubin. */
@@ -110,6 +111,8 @@ static CUresult look_at(void *context, const uint8_t *cubin, size_t bytes, struc
 		code = relocate_move(look->moved, look->moved_to, cubin, bytes, &moved);
 	else if (look->moved)
 		relocate_look(look->moved, cubin, bytes);
+	if (look->only_plans)
+		return CUDA_SUCCESS;
 	if (moved.at) {
 		cubin = moved.at;
 		bytes = moved.count;
@@ -138,6 +141,9 @@ static CUresult look_at_all(struct look *look, const void *image, size_t bytes, 
 		return code;
 	log_warning("a module cannot be unpacked: what its kernels print is not directed to its program");
 	statics_add_more(look->statics, "its image cannot be unpacked");
+	/* Nor is it changed: what was planned for the cubins in front of that one is not to be. */
+	if (look->moved)
+		relocate_deinit(look->moved);
 	return CUDA_SUCCESS;
 }
 
@@ -150,7 +156,7 @@ static void look_anew(struct look *look, struct fatbin_bytes *ret)
 }
 
 /*
- * Moves what can be moved.
+ * Moves what can be moved, of which the first look has made a plan.
  * @ret: what the look so far wants loaded, and what is loaded then
  * Return: CUDA_ERROR_NOT_READY: into what?
  */
@@ -161,14 +167,14 @@ static CUresult move_variables(struct look *look, struct backend_variables *vari
 
 	relocate_lay_out(look->moved);
 	variables->bytes = look->moved->bytes;
-	if (!variables->bytes)
-		return CUDA_SUCCESS;
 	if (!variables->at)
-		return CUDA_ERROR_NOT_READY;
-	look_anew(look, ret);
+		return variables->bytes ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+	if (!variables->bytes)
+		look->moved = NULL;
 	look->moved_to = variables->at;
+	look->only_plans = false;
 	code = look_at_all(look, image, bytes, ret);
-	if (code == CUDA_ERROR_NOT_SUPPORTED) {
+	if (code == CUDA_ERROR_NOT_SUPPORTED && look->moved) {
 		relocate_deinit(look->moved);
 		look->moved = NULL;
 		variables->bytes = 0;
@@ -176,6 +182,7 @@ static CUresult move_variables(struct look *look, struct backend_variables *vari
 		code = look_at_all(look, image, bytes, ret);
 	}
 	if (!code && look->moved) {
+		variables->bytes = look->moved->bytes;
 		variables->first = look->moved->first;
 		look->moved->first = NULL;
 	}
@@ -186,7 +193,11 @@ static CUresult move_variables(struct look *look, struct backend_variables *vari
 static CUresult load(struct backend_module *module, const void *image, size_t bytes,
 	struct backend_text *text, struct backend_variables *variables, struct jit *jit)
 {
-	struct look look = {text, &module->statics, variables ? &module->moved : NULL, 0};
+	/* With a block there is most likely something to move, which takes a look of its own. */
+	struct look look = {.text = text,
+		.statics = &module->statics,
+		.moved = variables ? &module->moved : NULL,
+		.only_plans = variables && variables->at};
 	struct fatbin_bytes changed = {0};
 	CUresult code = look_at_all(&look, image, bytes, &changed);
 
