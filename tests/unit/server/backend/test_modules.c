@@ -228,6 +228,63 @@ START_TEST(first_lookups_need_a_gap)
 }
 END_TEST
 
+/* Loads the module with variables that can be moved. */
+static CUresult load_moved(struct backend_variables *variables, struct backend_module **ret_module)
+{
+	char *others = strdup(getenv("FRMPS_TEST_KERNELS"));
+	size_t bytes = 0;
+	void *image;
+	CUresult code;
+
+	setenv("FRMPS_TEST_KERNELS", getenv("FRMPS_TEST_MOVED_KERNELS"), 1);
+	image = host_kernels_read(&bytes);
+	setenv("FRMPS_TEST_KERNELS", others, 1);
+	free(others);
+	ck_assert_ptr_nonnull(image);
+	code = OPS->module_load(image, bytes, NULL, NULL, variables, NULL, 0, ret_module);
+	free(image);
+	return code;
+}
+
+/* The mirror begins with the constant's value; kernels read the constant. */
+START_TEST(constants_have_a_mirror_in_a_block)
+{
+	struct backend_variables variables = {.at = 0};
+	struct backend_global found, moved;
+	struct backend_module *module;
+
+	ck_assert_int_eq(load_moved(&variables, &module), CUDA_ERROR_NOT_READY);
+	ck_assert_uint_gt(variables.bytes, 256);
+	variables.at = device(4096);
+	ok(load_moved(&variables, &module));
+	ck_assert_int_eq(OPS->global_find(module, "settings", false, &found), CUDA_ERROR_NOT_READY);
+	ok(OPS->global_find(module, "settings", true, &found));
+	ok(OPS->global_find(module, "tally", true, &moved));
+	ck_assert_uint_eq(moved.constant, 0);
+	ck_assert_uint_eq(found.bytes, 256);
+	ck_assert_uint_ge(found.address, variables.at);
+	ck_assert_uint_le(found.address + found.bytes, variables.at + variables.bytes);
+	ck_assert_uint_ne(found.constant, 0);
+	ck_assert_mem_eq(variables.first + (found.address - variables.at), (void *)(uintptr_t)found.constant,
+		found.bytes);
+	ok(OPS->module_unload(module));
+	free(variables.first);
+}
+END_TEST
+
+START_TEST(without_a_block_constants_are_where_they_are)
+{
+	struct backend_module *module;
+	struct backend_global found;
+
+	ok(load_moved(NULL, &module));
+	ok(OPS->global_find(module, "settings", true, &found));
+	ck_assert_uint_eq(found.constant, 0);
+	ck_assert_uint_eq(*(uint32_t *)(uintptr_t)found.address, 1);
+	ok(OPS->module_unload(module));
+}
+END_TEST
+
 START_TEST(functions_have_attributes)
 {
 	struct backend_stream *stream = stream_new();
@@ -291,6 +348,8 @@ int main(void)
 	tcase_add_test(tests, kernels_compute);
 	tcase_add_loop_test(tests, launches_are_checked, 0, sizeof(refused) / sizeof(refused[0]));
 	tcase_add_test(tests, first_lookups_need_a_gap);
+	tcase_add_test(tests, constants_have_a_mirror_in_a_block);
+	tcase_add_test(tests, without_a_block_constants_are_where_they_are);
 	tcase_add_test(tests, functions_have_attributes);
 	tcase_add_test(tests, occupancy_follows_the_attributes);
 	return suite_run(suite);
