@@ -78,6 +78,7 @@ COLUMNS = {
     "busy-50ms": (1, ["--kernel-us", "50000"]),
     "seven-100us": (7, ["--kernel-us", "100"]),
     "kept-100us": (1, ["--kernel-us", "100", "--kept"]),  # counts in variables that only kernels know
+    "constant-100us": (1, ["--kernel-us", "100", "--constant"]),  # writes a constant in front of each kernel
 }
 KERNEL_LIMIT = 1  # max_kernel_seconds
 WARM_MS = 200  # until the neighbourhood of a culprit's memory is surely guarded
@@ -343,9 +344,11 @@ class Matrix:
                 yield row, column, None
 
     def columns(self, i):
-        """In the short form one after the other."""
-        columns = self.options.columns
-        return [columns[i % len(columns)]] if self.options.short else columns
+        """In the short form one after the other. On the host backend variables that only kernels know are in the
+        executor, and lost where a second fault ends it."""
+        lost = self.options.second and self.options.backend == "host"
+        columns = [column for column in self.options.columns if not (lost and "--kept" in COLUMNS[column][1])]
+        return [columns[i % len(columns)]] if self.options.short and columns else columns
 
     def is_failure(self, run, row, second, on_fault):
         if is_bad(run):

@@ -65,9 +65,9 @@ static bool is_last(const struct host_grid *grid, const struct host_block_index 
 	return block->x == grid->grid.x - 1;
 }
 
-static MEANT void change(_Atomic uint32_t *counters, void **params)
+static MEANT void change(_Atomic uint32_t *counters, uint32_t round, void **params)
 {
-	uint32_t *cells = HOST_POINTER(uint32_t, params[0]), round = HOST_VALUE(uint32_t, params[4]);
+	uint32_t *cells = HOST_POINTER(uint32_t, params[0]);
 	uint32_t count = HOST_VALUE(uint32_t, params[3]);
 
 	atomic_fetch_add(&counters[0], 1);
@@ -82,7 +82,7 @@ static MEANT void change(_Atomic uint32_t *counters, void **params)
 KERNEL(change_cells)
 {
 	if (is_last(grid, block))
-		change(HOST_POINTER(_Atomic uint32_t, params[2]), params);
+		change(HOST_POINTER(_Atomic uint32_t, params[2]), HOST_VALUE(uint32_t, params[4]), params);
 }
 
 /* Only kernels know them. */
@@ -91,7 +91,16 @@ static _Atomic uint32_t kept[2];
 KERNEL(change_cells_kept)
 {
 	if (is_last(grid, block))
-		change(kept, params);
+		change(kept, HOST_VALUE(uint32_t, params[4]), params);
+}
+
+/* A constant. */
+static uint32_t told;
+
+KERNEL(change_cells_told)
+{
+	if (is_last(grid, block))
+		change(HOST_POINTER(_Atomic uint32_t, params[2]), told, params);
 }
 
 struct kept_params {
@@ -238,11 +247,13 @@ static const struct host_param kept_list[] = {P(kept, counters)};
 static const struct host_param fault_list[] = {P(fault, memory), P(fault, address)};
 
 HOST_KERNELS(HOST_KERNEL(pass_time, pass_time_list), HOST_KERNEL(change_cells, cells_list),
-	HOST_KERNEL_KEEPS(change_cells_kept, cells_list), HOST_KERNEL(read_kept, kept_list),
-	HOST_KERNEL(overwrite_cells, cells_list), HOST_KERNEL(fault_none, fault_list),
-	HOST_KERNEL(fault_write, fault_list), HOST_KERNEL(fault_read, fault_list),
-	HOST_KERNEL(fault_misaligned, fault_list), HOST_KERNEL(fault_shared, fault_list),
-	HOST_KERNEL(fault_stack, fault_list), HOST_KERNEL(fault_trap, fault_list),
-	HOST_KERNEL(fault_assert, fault_list), HOST_KERNEL(fault_jump, fault_list),
-	HOST_KERNEL(fault_illegal, fault_list), HOST_KERNEL(fault_endless, fault_list));
+	HOST_KERNEL_KEEPS(change_cells_kept, cells_list), HOST_KERNEL(change_cells_told, cells_list),
+	HOST_KERNEL(read_kept, kept_list), HOST_KERNEL(overwrite_cells, cells_list),
+	HOST_KERNEL(fault_none, fault_list), HOST_KERNEL(fault_write, fault_list),
+	HOST_KERNEL(fault_read, fault_list), HOST_KERNEL(fault_misaligned, fault_list),
+	HOST_KERNEL(fault_shared, fault_list), HOST_KERNEL(fault_stack, fault_list),
+	HOST_KERNEL(fault_trap, fault_list), HOST_KERNEL(fault_assert, fault_list),
+	HOST_KERNEL(fault_jump, fault_list), HOST_KERNEL(fault_illegal, fault_list),
+	HOST_KERNEL(fault_endless, fault_list));
 HOST_VARIABLES(HOST_GLOBAL(kept));
+HOST_CONSTANTS(HOST_GLOBAL(told));

@@ -73,6 +73,15 @@ __global__ void read_kept(uint32_t *counters)
 	counters[1] = kept[1];
 }
 
+/* The same with its number from a constant. */
+__constant__ uint32_t told;
+
+__global__ void change_cells_told(
+	volatile uint32_t *cells, const uint32_t *, uint32_t *counters, uint32_t count, uint32_t, uint64_t ns)
+{
+	change(cells, counters, count, told, ns);
+}
+
 /* May be repeated: what it writes depends on nothing that it writes. */
 __global__ void overwrite_cells(
 	volatile uint32_t *cells, const uint32_t *input, uint32_t *, uint32_t count, uint32_t round, uint64_t ns)

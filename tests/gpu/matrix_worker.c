@@ -4,7 +4,7 @@
 // The programs of the fault matrix (matrix.py): one binary that runs natively, under stock MPS and through
 // frmps, because it opens whatever libcuda.so.1 the loader finds.
 //
-//   worker survivor [--kernel-us N] [--idle] [--repeatable] [--kept] [--depth N]
+//   worker survivor [--kernel-us N] [--idle] [--repeatable] [--kept] [--constant] [--depth N]
 //   worker culprit FAULT [--warm-ms N] [--delay-ms N] [--wait-ms N] [--kernel-us N]
 //
 // Everything is said in lines. Orders come on standard input; its end means "stop".
@@ -12,7 +12,8 @@
 // A survivor keeps --depth kernels of --kernel-us microseconds on the device. Unless --repeatable they are
 // black boxes: each counts itself and changes every cell in place, half of them at its beginning and half at
 // its end, so that a kernel that was lost, repeated, cut or out of order shows for ever. Repeatable kernels
-// overwrite. With --kept the black boxes count in variables of their module that only kernels know. An idle
+// overwrite. With --kept the black boxes count in variables of their module that only kernels know; with
+// --constant each finds its number in a constant of the module, which is set in front of it. An idle
 // survivor has run a few kernels and keeps its memory. It says "ready", then
 //   watch    forgets its longest gap; answers "watching"
 //   more N   answers "more GAP" once N further kernels are finished (at once when idle); the longest gap so
@@ -54,7 +55,7 @@
 struct options {
 	const char *fault;
 	uint32_t kernel_us, depth, wait_ms, warm_ms, delay_ms;
-	bool idle, repeatable, kept;
+	bool idle, repeatable, kept, constant;
 };
 
 /* The driver's first answer that was not success, and which call gave it. */
@@ -69,6 +70,7 @@ struct survivor {
 	CUstream stream;
 	CUevent events[DEPTH_MAX];
 	CUdeviceptr cells, counters, input, memory;
+	CUdeviceptr constant; /* the next kernel's number; 0: it has it otherwise */
 	uint32_t memory_words;
 	uint32_t launched, finished,
 		more_at;	      /* more_at: "more" is due when that many are finished; 0: it is not */
@@ -141,7 +143,10 @@ static void survivor_open(struct survivor *survivor)
 	module = driver_module();
 	survivor->kernel = driver_function(module, survivor->options.repeatable ? "overwrite_cells"
 						   : survivor->options.kept	? "change_cells_kept"
+						   : survivor->options.constant ? "change_cells_told"
 										: "change_cells");
+	if (survivor->options.constant)
+		driver_check(cu.global(&survivor->constant, NULL, module, "told"), "cuModuleGetGlobal");
 	if (survivor->options.kept && !survivor->options.repeatable)
 		survivor->reader = driver_function(module, "read_kept");
 	survivor->memory_words = survivor->options.idle ? IDLE_WORDS : MEMORY_WORDS;
@@ -168,6 +173,11 @@ static bool launch_one(struct survivor *survivor)
 	uint32_t count = CELLS;
 	void *arguments[] = {&out, &survivor->input, &survivor->counters, &count, &survivor->launched, &ns};
 
+	if (survivor->constant &&
+		failed(&survivor->trouble,
+			cu.set32_async(survivor->constant, survivor->launched, 1, survivor->stream),
+			"cuMemsetD32Async"))
+		return false;
 	if (failed(&survivor->trouble,
 		    cu.launch(survivor->kernel, BLOCKS, 1, 1, THREADS, 1, 1, 0, survivor->stream, arguments,
 			    NULL),
@@ -564,6 +574,8 @@ int main(int argc, char **argv)
 			options.repeatable = true;
 		else if (strcmp(argv[i], "--kept") == 0)
 			options.kept = true;
+		else if (strcmp(argv[i], "--constant") == 0)
+			options.constant = true;
 		else if (strcmp(argv[i], "--kernel-us") == 0)
 			options.kernel_us = number(argv[++i]);
 		else if (strcmp(argv[i], "--depth") == 0)
