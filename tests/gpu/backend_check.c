@@ -98,7 +98,7 @@ static void check_modules(void)
 	refused(OPS->module_load(bad_elf, sizeof(bad_elf), NULL, NULL, NULL, log, sizeof(log), &none),
 		CUDA_ERROR_INVALID_IMAGE);
 	ok(OPS->function_list(module, names, &count));
-	check(count == 7);
+	check(count == 8);
 	refused(OPS->global_find(module, "counter", false, &global), CUDA_ERROR_NOT_READY);
 	ok(OPS->global_find(module, "counter", true, &global));
 	check(global.address && global.bytes == 4 && !global.constant);

@@ -197,17 +197,24 @@ class Frmps(System):
 
     def is_quiet(self, clients, gone):
         status = self.status()
-        domain = self.domain(status)
-        if not domain or not status["keeper"] or domain["state"] != "steady" or len(domain["clients"]) != clients:
-            return False
-        executors = domain["executors"]
-        pids = [status["pid"], *(executor["pid"] for executor in executors)]
-        states = sorted((executor["role"], executor["state"]) for executor in executors)
-        return states == [("active", "active"), ("standby", "warm")] and gone not in pids
+        domains = [domain for domain in status["domains"] if domain["uid"] is not None] if status else []
+        served = [client for domain in domains for client in domain["clients"]]
+        pids = [executor["pid"] for domain in domains for executor in domain["executors"]]
+        return (bool(domains) and bool(status["keeper"]) and len(served) == clients and
+                all(self.is_settled(domain) for domain in domains) and
+                not any(client["probation"] in ("waiting", "starting", "running") for client in served) and
+                gone not in [status["pid"], *pids])
+
+    @staticmethod
+    def is_settled(domain):
+        """One for one program alone, after a probation, has no standby."""
+        states = sorted((executor["role"], executor["state"]) for executor in domain["executors"])
+        wanted = [("active", "active")] if domain["alone"] else [("active", "active"), ("standby", "warm")]
+        return domain["state"] == "steady" and states == wanted
 
     def quiet(self, clients, until, gone=None):
-        """Until `clients` programs are served by one executor and another one is warm; `gone` is a process that was
-        killed."""
+        """Until `clients` programs are served, by one executor but for those that were on probation, and another one is
+        warm; `gone` is a process that was killed."""
         if not self.log.wait(lambda: self.is_quiet(clients, gone), until):
             status = self.status()
             raise Broken("the service does not become quiet: " +
