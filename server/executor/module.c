@@ -255,15 +255,21 @@ void module_worker_deinit(struct executor *executor)
 	pthread_mutex_destroy(&worker->lock);
 }
 
-void module_worker_queue(struct job *job)
+/* Behind what has come meanwhile; its patience goes on. */
+static void queue_again(struct job *job)
 {
 	struct module_worker *worker = &job->executor->modules;
 
-	job->since = clock_now();
 	pthread_mutex_lock(&worker->lock);
 	TAILQ_INSERT_TAIL(&worker->queue, job, link);
 	pthread_cond_signal(&worker->more);
 	pthread_mutex_unlock(&worker->lock);
+}
+
+void module_worker_queue(struct job *job)
+{
+	job->since = clock_now();
+	queue_again(job);
 }
 
 /* ---- modules of a session ---- */
@@ -433,7 +439,7 @@ static void unload_finish(struct job *job)
 	if (job->executor->modules.grave_count >= GRAVES_MAX)
 		code = wait_for_gap(job, text);
 	if (code == CUDA_ERROR_NOT_READY) {
-		module_worker_queue(job);
+		queue_again(job);
 		return;
 	}
 	if (!code) {
@@ -555,7 +561,7 @@ static bool look_up(struct job *job, struct module *module, lookup_fn *lookup, v
 	if (code == CUDA_ERROR_NOT_READY) {
 		code = wait_for_gap(job, text);
 		if (code == CUDA_ERROR_NOT_READY) {
-			module_worker_queue(job);
+			queue_again(job);
 			return false;
 		}
 		if (!code)
