@@ -26,6 +26,7 @@
 #include "server/executor/halt.h"
 
 #include <sys/epoll.h>
+#include <time.h>
 
 #include "server/executor/clock.h"
 #include "server/executor/lost.h"
@@ -33,6 +34,9 @@
 #include "server/executor/session.h"
 #include "server/executor/variable.h"
 #include "server/log.h"
+
+/* From a contained fault until it is not doubtful any more. */
+#define CLEARANCE_NS ((BACKEND_RECUR_MS + 20) * CLOCK_MS)
 
 void halt_pass(struct serve_thread *thread)
 {
@@ -134,18 +138,33 @@ static void take_variables_along(struct job *job)
 	job->packet.fd_count = job->packet.fds[0] >= 0;
 }
 
+/* A fault that was contained a moment ago may yet recur, and is told before the last of it is done: that
+ * passes by itself, and the daemon asks again only much later. */
+static void wait_for_clearance(struct executor *executor)
+{
+	const struct timespec pause = {.tv_nsec = (long)CLOCK_MS};
+	uint64_t begin = clock_now();
+
+	while (contain_is_open(executor) && !executor_is_lost(executor) && clock_now() - begin < CLEARANCE_NS)
+		nanosleep(&pause, NULL);
+}
+
 /* Module thread. The gate stays closed: nothing goes to the device between the moment and the halt. */
 static void halt_gently(struct job *job)
 {
 	struct gate *gate = &job->executor->gate;
 	int error;
 
+	wait_for_clearance(job->executor);
 	gate->farewell = true;
 	error = executor_is_lost(job->executor) ? 0 : gate_enter(job->executor, NULL, clock_now());
 	gate->farewell = false;
 	/* A kernel that faulted may look done. The sign of it comes before its mark, so it is looked for
 	 * behind that. */
 	if ((error || contain_is_open(job->executor)) && !executor_is_lost(job->executor)) {
+		/* The moment was one for a farewell only: a load that shared it would wait for what a fault
+		 * has left. */
+		gate_leave(job->executor);
 		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, "somebody's work runs for longer");
 		return;
 	}

@@ -694,6 +694,56 @@ START_TEST(nobody_has_little_patience)
 }
 END_TEST
 
+static void enter(enum contain_phase phase)
+{
+	struct contain *contain = &fixture.executor.contain;
+
+	pthread_mutex_lock(&contain->lock);
+	contain->phase = phase;
+	pthread_mutex_unlock(&contain->lock);
+}
+
+static void ask_for_farewell(uint32_t id)
+{
+	struct job *job = job_new(&fixture.executor);
+
+	job->message = (struct wire_message){.type = WIRE_HALT, .id = id, .halt.gently = true};
+	ck_assert_int_eq(executor_handle(&fixture.executor, job), 0);
+}
+
+/* There is a moment in which what is left of a fault is in nobody's way. A load would wait for it for ever.
+ */
+START_TEST(a_farewell_that_is_put_off_is_no_gap)
+{
+	gate()->patience_ns = 300 * CLOCK_MS;
+	word_set(&fixture.executor.contain.worn, 1);
+	enter(CONTAIN_STOPPED);
+	ask_for_farewell(101);
+	ask_for_lookup(stranger, 102);
+	ck_assert_int_eq(answer_to(101), CUDA_ERROR_NOT_READY);
+	ck_assert_int_eq(answer_to(102), CUDA_ERROR_SYSTEM_NOT_READY);
+	ck_assert_uint_eq(fake_count(FAKE_SETTLE), 0);
+	enter(CONTAIN_CLEAR);
+	word_set(&fixture.executor.contain.worn, 0);
+}
+END_TEST
+
+/* The daemon has been told of the fault when the last of it is not over. */
+START_TEST(a_farewell_waits_for_the_end_of_a_doubt)
+{
+	word_set(&fixture.executor.contain.worn, 1);
+	enter(CONTAIN_WAITING);
+	ask_for_farewell(101);
+	turn_until(GATE_OPEN);
+	enter(CONTAIN_CLEAR);
+	while (!executor_is_halted(&fixture.executor)) {
+		ck_assert(packet_receive(fixture.control[1], &packet));
+		sched_yield();
+	}
+	word_set(&fixture.executor.contain.worn, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("gate");
@@ -715,6 +765,8 @@ int main(void)
 	tcase_add_loop_test(phases, a_kernel_that_faulted_leaves_no_gap, 0, 2);
 	tcase_add_test(phases, nobody_has_little_patience);
 	tcase_add_checked_fixture(thread, open_module_bed, close_module_bed);
+	tcase_add_test(thread, a_farewell_that_is_put_off_is_no_gap);
+	tcase_add_test(thread, a_farewell_waits_for_the_end_of_a_doubt);
 	tcase_add_test(thread, loading_holds_up_nobody);
 	tcase_add_test(thread, a_first_lookup_begins_when_the_device_is_empty);
 	tcase_add_test(thread, lookups_that_wait_share_a_gap);
