@@ -153,7 +153,7 @@ static struct chunk *chunk_of(struct adoption *adoption, const struct kept_chunk
 		doomed->taken = true;
 		chunk->doomed = true;
 		chunk->record = doomed->record;
-		adoption->daemon->reclaiming++;
+		reclaim_begin(adoption->daemon);
 	}
 	adoption->made[kept->fd].chunk = chunk;
 	return chunk;
@@ -190,7 +190,7 @@ static void repeat_doomed(struct adoption *adoption)
 
 		if (doomed->taken)
 			continue;
-		daemon->reclaiming++;
+		reclaim_begin(daemon);
 		if (daemon->keeper && doomed->kept.release_id &&
 			doomed->kept.chunk.keeper == daemon->keeper_number) {
 			doomed->taken = true;
@@ -396,7 +396,8 @@ static int read_client(struct adoption *adoption, const struct record *record, b
 	client->record = record;
 	client->held = domain->promotion.lost_one;
 	client->crashes += crashed && kept.asked;
-	daemon->reclaiming += client->opened && client->state == CLIENT_CLOSING;
+	if (client->opened && client->state == CLIENT_CLOSING)
+		reclaim_begin(daemon);
 	for (int i = 0; i < 2; i++)
 		client->sinks[i] = chunk_of(adoption, &kept.sinks[i]);
 	read_request(adoption, client, &kept);
@@ -701,6 +702,6 @@ void adopt_unclaimed(struct worker *worker, const struct wire_reply *reply, cons
 	chunk.handle = reply->values.at[0];
 	if (is_known(daemon, chunk.handle))
 		return;
-	daemon->reclaiming++;
+	reclaim_begin(daemon);
 	chunk_release(daemon, &chunk, NULL);
 }

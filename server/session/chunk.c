@@ -25,7 +25,7 @@ struct releasing {
 static void released(struct daemon *daemon, const struct record *record)
 {
 	store_drop(daemon->store, record);
-	daemon_released(daemon);
+	reclaim_released(daemon);
 }
 
 static void on_released(
@@ -95,7 +95,7 @@ struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd)
 
 	if (!chunk) {
 		shared_fd_unref(shared);
-		daemon->reclaiming++;
+		reclaim_begin(daemon);
 		chunk_release(daemon, &(struct kept_chunk){.handle = handle, .keeper = daemon->keeper_number},
 			NULL);
 		return NULL;
@@ -121,7 +121,7 @@ void chunk_doom(struct chunk *chunk)
 		return;
 	chunk_name(chunk, &kept);
 	chunk->record = record_doomed(chunk->daemon, NULL, &kept, 0);
-	chunk->daemon->reclaiming++;
+	reclaim_begin(chunk->daemon);
 	chunk->doomed = true;
 }
 

@@ -20,7 +20,7 @@ struct shared_fd;
 struct chunk {
 	struct daemon *daemon;
 	unsigned refs;
-	bool doomed;	   /* unmapped; counted in daemon->reclaiming */
+	bool doomed;	   /* unmapped, on its way back (reclaim.h) */
 	uint64_t handle;   /* the keeper's */
 	uint32_t keeper;   /* which keeper of the daemon's life made it */
 	uint64_t token[2]; /* proves the right to import it (ExportMemory) */

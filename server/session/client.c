@@ -97,7 +97,7 @@ struct client *client_unref(struct client *client)
 	free(client);
 	daemon->client_count--;
 	if (opened)
-		daemon_reclaimed(daemon);
+		reclaim_done(daemon);
 	domain_watch_idle(domain);
 	domain_reap(domain);
 	daemon_session_gone(daemon);
@@ -444,7 +444,8 @@ static void on_opened(
 	client->open = (struct kept_call){0};
 	if (ok && !client->opened) {
 		client->opened = true;
-		client->daemon->reclaiming += client->state == CLIENT_CLOSING;
+		if (client->state == CLIENT_CLOSING)
+			reclaim_begin(client->daemon);
 	}
 	if (client->state == CLIENT_OPENING && ok) {
 		serve(client);
@@ -657,7 +658,8 @@ void client_end(struct client *client, uint32_t patience_ms)
 	move_abandon(client);
 	probation_end(client);
 	let_peer_go(client);
-	client->daemon->reclaiming += client->opened;
+	if (client->opened)
+		reclaim_begin(client->daemon);
 	send_close(client);
 	client_closing_again(client);
 }

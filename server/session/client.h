@@ -70,7 +70,7 @@ struct client_again {
 	struct chunk *chunk;
 };
 
-/* Code of a session that cannot be loaded beside what another one runs (request.c). */
+/* Code of a session that cannot be loaded beside what another one runs (placing.h). */
 struct client_refusal {
 	uint64_t runner, began_us; /* whose work that is, and since when it has been running */
 	uint64_t since_us;	   /* when code was first refused beside it; 0: never */

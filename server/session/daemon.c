@@ -37,7 +37,6 @@
 #include "server/session/domain.h"
 #include "server/session/listener.h"
 #include "server/session/offender.h"
-#include "server/session/request.h"
 #include "server/session/client.h"
 #include "server/session/visitor.h"
 
@@ -201,8 +200,6 @@ static void become_ready(struct daemon *daemon)
 	notify_manager("READY=1");
 }
 
-static void serve_thirsty(struct daemon *daemon);
-
 void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready)
 {
 	struct daemon *daemon = worker->daemon;
@@ -211,7 +208,7 @@ void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready)
 	if (worker->role == ROLE_KEEPER) {
 		worker->state = WORKER_WARM;
 		daemon->keeper_failures = 0;
-		serve_thirsty(daemon);
+		reclaim_retry(daemon);
 	} else {
 		copy_device(&daemon->device, ready);
 		daemon->device_known = true;
@@ -338,33 +335,6 @@ struct domain *daemon_domain_of(struct daemon *daemon, uid_t uid, const char *al
 	TAILQ_FOREACH (other, &daemon->domains, link)
 		domain_watch_idle(other);
 	return domain;
-}
-
-void daemon_released(struct daemon *daemon)
-{
-	if (!store_sync(daemon->store))
-		daemon_reclaimed(daemon);
-}
-
-/* Requests that wait for memory, or for somebody who has some, are made once more. */
-static void serve_thirsty(struct daemon *daemon)
-{
-	TAILQ_HEAD(, request) again = TAILQ_HEAD_INITIALIZER(again);
-	struct request *request;
-
-	TAILQ_CONCAT(&again, &daemon->thirsty, link);
-	while ((request = TAILQ_FIRST(&again))) {
-		TAILQ_REMOVE(&again, request, link);
-		request->thirsty = false;
-		request_advance(request);
-	}
-}
-
-void daemon_reclaimed(struct daemon *daemon)
-{
-	log_bug_on(!daemon->reclaiming);
-	daemon->reclaiming--;
-	serve_thirsty(daemon);
 }
 
 void daemon_session_gone(struct daemon *daemon)
@@ -502,7 +472,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	TAILQ_INIT(&daemon->clients);
 	TAILQ_INIT(&daemon->visitors);
 	TAILQ_INIT(&daemon->operators);
-	TAILQ_INIT(&daemon->thirsty);
+	reclaim_init(&daemon->reclaim);
 	TAILQ_INIT(&daemon->offenders);
 	daemon->started_us = timer_now_us();
 	daemon->fds_max = getrlimit(RLIMIT_NOFILE, &files) < 0 ? 1024 : files.rlim_cur;
@@ -576,7 +546,7 @@ static void on_holder(void *context)
 		if (event == STORE_STOP)
 			daemon_stop(daemon);
 		else if (event == STORE_SYNCED)
-			daemon_reclaimed(daemon);
+			reclaim_done(daemon);
 		else
 			supervise_ended(daemon, pid, status);
 	}

@@ -25,6 +25,7 @@
 #include "protocol/wire.h"
 #include "server/backend/backend.h"
 #include "server/session/counters.h"
+#include "server/session/reclaim.h"
 
 struct config;
 struct domain;
@@ -32,7 +33,6 @@ struct dumps;
 struct heritage;
 struct listener;
 struct operator;
-struct request;
 struct client;
 struct spawner;
 struct timer;
@@ -68,10 +68,9 @@ struct daemon {
 	TAILQ_HEAD(, operator) operators;
 	TAILQ_HEAD(offender_list, offender) offenders;
 	unsigned offender_count;
-	TAILQ_HEAD(, request) thirsty; /* that wait for memory, or for a keeper */
+	struct reclaim reclaim;
 	unsigned client_count;
-	uint64_t fds_max;    /* open files that this process may have */
-	unsigned reclaiming; /* things under way that will give device memory back */
+	uint64_t fds_max; /* open files that this process may have */
 	uint64_t next_session;
 	/* What executors said of the device; valid when device_known. */
 	struct backend_device device;
@@ -133,12 +132,7 @@ struct domain *daemon_domain_of(struct daemon *daemon, uid_t uid, const char *al
 /** Sees to it that there is a domain for whoever comes. */
 void daemon_prewarm(struct daemon *daemon);
 
-/** The keeper has let go of a chunk: it has come back once the holder has, too. */
-void daemon_released(struct daemon *daemon);
-/** One thing that was being reclaimed has come back. */
-void daemon_reclaimed(struct daemon *daemon);
-
-/** A session's memory is gone. */
+/** The last executor has let go of a session. */
 void daemon_session_gone(struct daemon *daemon);
 
 #endif

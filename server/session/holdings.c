@@ -428,15 +428,20 @@ bool holdings_has(const struct holdings *holdings, const struct wire_message *me
 			holdings, message->type, message->window.address, message->window.bytes);
 	case WIRE_LOAD_MODULE:
 		return holdings_has_module(holdings, message->load_module.module);
+	case WIRE_UNLOAD_MODULE:
+		return holdings_has_module(holdings, message->symbol.module);
 	case WIRE_FIND_FUNCTION:
 		return holdings_has_function(holdings, message->symbol.function);
 	case WIRE_MAKE_GRAPH:
+	case WIRE_DROP_GRAPH:
 		return holdings_has_graph(holdings, message->graph.graph);
 	case WIRE_MAKE_ARRAY:
+	case WIRE_DROP_ARRAY:
 		return holdings_has_array(holdings, message->array.array);
 	case WIRE_BACK_ARRAY:
 		return holdings_has_backed(holdings, message->back_array.array);
 	case WIRE_MAKE_OBJECT:
+	case WIRE_DROP_OBJECT:
 		return holdings_has_object(holdings, message->object.object);
 	default:
 		return false; /* settings and globals are noted as often as one likes */
@@ -565,7 +570,7 @@ void holdings_drop_range(struct holdings *holdings, struct holding *entry)
 	remove_entry(holdings, entry);
 }
 
-void holdings_drop_module(struct holdings *holdings, uint32_t module)
+static void drop_module(struct holdings *holdings, uint32_t module)
 {
 	struct holding *entry = TAILQ_LAST(&holdings->entries, holding_list), *previous;
 
@@ -589,11 +594,6 @@ static void drop_id(struct holdings *holdings, enum wire_type type, uint32_t id)
 	}
 }
 
-void holdings_drop_graph(struct holdings *holdings, uint32_t graph)
-{
-	drop_id(holdings, WIRE_MAKE_GRAPH, graph);
-}
-
 static bool is_over(const struct holding *entry, uint32_t array)
 {
 	const struct wire_object *object = entry->form;
@@ -602,7 +602,7 @@ static bool is_over(const struct holding *entry, uint32_t array)
 	       object->array == array;
 }
 
-void holdings_drop_array(struct holdings *holdings, uint32_t array)
+static void drop_array(struct holdings *holdings, uint32_t array)
 {
 	struct holding *entry = TAILQ_LAST(&holdings->entries, holding_list), *previous;
 
@@ -615,9 +615,22 @@ void holdings_drop_array(struct holdings *holdings, uint32_t array)
 	drop_id(holdings, WIRE_MAKE_ARRAY, array);
 }
 
-void holdings_drop_object(struct holdings *holdings, uint32_t object)
+void holdings_drop(struct holdings *holdings, const struct wire_message *message)
 {
-	drop_id(holdings, WIRE_MAKE_OBJECT, object);
+	switch (message->type) {
+	case WIRE_UNLOAD_MODULE:
+		drop_module(holdings, message->symbol.module);
+		break;
+	case WIRE_DROP_GRAPH:
+		drop_id(holdings, WIRE_MAKE_GRAPH, message->graph.graph);
+		break;
+	case WIRE_DROP_ARRAY:
+		drop_array(holdings, message->array.array);
+		break;
+	default:
+		drop_id(holdings, WIRE_MAKE_OBJECT, message->object.object);
+		break;
+	}
 }
 
 void holdings_message(const struct holding *entry, uint64_t session, struct wire_message *message)

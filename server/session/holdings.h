@@ -123,7 +123,7 @@ int holdings_note(struct holdings *holdings, const struct wire_message *message,
 /** Bytes that a request adds at most to kept_bytes if it succeeds. */
 uint64_t holdings_cost(const struct wire_message *message);
 
-/** Whether what a request would make is there. For requests that are answered a second time. */
+/** Whether what a request would make, or drop, is there. For requests that are answered a second time. */
 bool holdings_has(const struct holdings *holdings, const struct wire_message *message);
 
 /** Records an entry, once every standby has been sent it. */
@@ -138,15 +138,9 @@ int holdings_adopt(struct holdings *holdings, const struct record *record, const
 
 /** Takes a mapping, or physical memory, away. */
 void holdings_drop_range(struct holdings *holdings, struct holding *entry);
-/** Takes a module and everything found in it away. */
-void holdings_drop_module(struct holdings *holdings, uint32_t module);
-
-/** Takes a graph away, if it is there. */
-void holdings_drop_graph(struct holdings *holdings, uint32_t graph);
-/** Takes an array away with the objects over it. Its memory stays. */
-void holdings_drop_array(struct holdings *holdings, uint32_t array);
-/** Takes an object away, if it is there. */
-void holdings_drop_object(struct holdings *holdings, uint32_t object);
+/** Takes away what UnloadModule (with everything found in the module), DropGraph, DropArray (with the objects
+ * over the array; its memory stays) or DropObject names, if it is there. */
+void holdings_drop(struct holdings *holdings, const struct wire_message *message);
 
 /** The request that makes an entry's effect again. Points into the entry; id is not set. */
 void holdings_message(const struct holding *entry, uint64_t session, struct wire_message *ret_message);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Requests. See request.h for the path of one.
+// Requests: begin, keeper, executor, answer. See request.h for the path of one.
 
 #include "server/session/request.h"
 
@@ -17,19 +17,21 @@
 #include "server/config/config.h"
 #include "server/failover/move.h"
 #include "server/failover/probation.h"
-#include "server/failover/warm.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
-#include "server/loop/timer.h"
 #include "server/session/check.h"
 #include "server/session/chunk.h"
+#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/effect.h"
 #include "server/session/linger.h"
 #include "server/session/message.h"
-#include "server/session/client.h"
+#include "server/session/placing.h"
+#include "server/session/reclaim.h"
+#include "server/session/sharing.h"
 #include "server/session/window.h"
 
 /*
@@ -52,9 +54,8 @@ static struct request *request_new(
 
 static struct request *request_free(struct request *request)
 {
-	if (request->thirsty)
-		TAILQ_REMOVE(&request->client->daemon->thirsty, request, link);
-	window_give_run(&request->client->domain->windows, request->window, request->windows);
+	reclaim_forget(request);
+	effect_forget(request);
 	shared_fd_unref(request->fd);
 	chunk_unref(request->chunk);
 	client_unref(request->client);
@@ -94,16 +95,12 @@ static void send_reply(
 
 static void send_code(struct client *client, uint64_t id, CUresult code)
 {
-	struct wire_reply *reply = calloc(1, sizeof(*reply));
+	const struct wire_reply reply = {.code = (int32_t)code};
 
-	log_bug_on(!reply);
-	reply->code = (int32_t)code;
-	send_reply(client, id, reply, NULL);
-	free(reply);
+	send_reply(client, id, &reply, NULL);
 }
 
-/* The request is over; the client may send its next one. */
-static void finish(struct request *request, const struct wire_reply *reply)
+void request_finish(struct request *request, const struct wire_reply *reply)
 {
 	struct client *client = client_ref(request->client);
 	bool hands_out = request->message.type == WIRE_MAP_HOST && !reply->code;
@@ -125,113 +122,9 @@ static void finish(struct request *request, const struct wire_reply *reply)
 
 static void finish_with(struct request *request, CUresult code)
 {
-	struct wire_reply *reply = calloc(1, sizeof(*reply));
+	const struct wire_reply reply = {.code = (int32_t)code};
 
-	log_bug_on(!reply);
-	reply->code = (int32_t)code;
-	finish(request, reply);
-	free(reply);
-}
-
-/*
- * Success
- */
-
-static bool has_named(const struct holdings *holdings, const struct wire_message *message)
-{
-	switch (message->type) {
-	case WIRE_UNLOAD_MODULE:
-		return holdings_has_module(holdings, message->symbol.module);
-	case WIRE_DROP_GRAPH:
-		return holdings_has_graph(holdings, message->graph.graph);
-	case WIRE_DROP_ARRAY:
-		return holdings_has_array(holdings, message->array.array);
-	default:
-		return holdings_has_object(holdings, message->object.object);
-	}
-}
-
-static void drop_named(struct holdings *holdings, const struct wire_message *message)
-{
-	switch (message->type) {
-	case WIRE_UNLOAD_MODULE:
-		holdings_drop_module(holdings, message->symbol.module);
-		break;
-	case WIRE_DROP_GRAPH:
-		holdings_drop_graph(holdings, message->graph.graph);
-		break;
-	case WIRE_DROP_ARRAY:
-		holdings_drop_array(holdings, message->array.array);
-		break;
-	default:
-		holdings_drop_object(holdings, message->object.object);
-		break;
-	}
-}
-
-static void drop_range(struct client *client, const struct wire_message *message)
-{
-	enum wire_type type = message->type == WIRE_UNMAP_MEMORY ? WIRE_MAP_MEMORY : WIRE_MAP_HOST;
-	struct holding *entry =
-		holdings_find_range(&client->holdings, type, message->range.address, message->range.bytes);
-	struct chunk *chunk = NULL;
-
-	if (!entry)
-		return;
-	if (entry->chunk) {
-		chunk = chunk_ref(entry->chunk);
-		if (chunk->holders == 1)
-			chunk_doom(chunk);
-	}
-	warm_drop(client, message, chunk);
-	holdings_drop_range(&client->holdings, entry);
-	chunk_unref(chunk);
-}
-
-/* What is not there any more was dropped before the daemon died: standbys of today have not got it. Standbys
- * first: what is recorded, those that are in step know. */
-static void drop(struct request *request)
-{
-	struct client *client = request->client;
-	const struct wire_message *message = &request->message;
-	struct holding *entry;
-
-	switch (message->type) {
-	case WIRE_RELEASE_MEMORY:
-		entry = holdings_find_memory(&client->holdings, message->memory.handle);
-		if (entry)
-			holdings_drop_range(&client->holdings, entry);
-		break;
-	case WIRE_UNMAP_MEMORY:
-	case WIRE_UNMAP_HOST:
-		drop_range(client, message);
-		break;
-	default:
-		if (!has_named(&client->holdings, message))
-			return;
-		warm_drop(client, message, NULL);
-		drop_named(&client->holdings, message);
-		break;
-	}
-}
-
-static void keep(struct request *request, const struct wire_reply *reply)
-{
-	struct client *client = request->client;
-	struct holding *entry;
-	int r;
-
-	if (holdings_has(&client->holdings, &request->message)) /* the daemon has died since */
-		return;
-	r = holdings_note(
-		&client->holdings, &request->message, &reply->values, request->fd, request->chunk, &entry);
-	log_bug_on(r < 0);
-	request->windows = 0; /* the holding's now */
-	if (!entry)
-		return;
-	/* Standbys first: what is recorded, those that are in step know. */
-	warm_entry(client, entry);
-	holdings_keep(&client->holdings, entry);
+	request_finish(request, &reply);
 }
 
 /* Free and total memory as this session may see it. */
@@ -248,110 +141,22 @@ static void limit_memory(const struct client *client, const struct wire_reply *r
 		values[0] = limit - (held < limit ? held : limit);
 }
 
-/* Executors know no handles: they map a chunk. It was checked that the handle is there. */
-static void resolve_handle(struct request *request)
-{
-	const struct wire_memory wish = request->message.memory;
-	const struct holdings *holdings = &request->client->holdings;
-	struct chunk *chunk = holdings_find_memory(holdings, wish.handle)->chunk;
-
-	request->message.type = WIRE_MAP_MEMORY;
-	request->message.range =
-		(struct wire_range){wish.address, wish.bytes, holdings_find_mapping(holdings, chunk) ? 1 : 0};
-	if (!request->chunk)
-		request->chunk = chunk_ref(chunk);
-}
-
-/* It was checked that the array's memory is a part of one mapping. */
-static void find_backing(struct request *request)
-{
-	struct wire_back_array *wish = &request->message.back_array;
-	const struct holding *mapping = holdings_find_address(&request->client->holdings, wish->address);
-
-	wish->offset = wish->address - mapping->range.address;
-	wish->span = mapping->range.bytes;
-	if (!request->chunk)
-		request->chunk = chunk_ref(mapping->chunk);
-}
-
-static CUresult take_windows(struct request *request)
-{
-	struct wire_window *wish = &request->message.window;
-	uint32_t count = (uint32_t)(wish->bytes / WINDOW_BYTES);
-	uint32_t first = window_take_run(&request->client->domain->windows, count, &wish->free_windows);
-
-	if (first == WINDOW_NONE)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	request->window = first;
-	request->windows = count;
-	wish->address = window_base(first);
-	wish->free_windows = (struct wire_u64s){0};
-	return CUDA_SUCCESS;
-}
-
-/* What the daemon adds to a request before an executor gets it. */
-static CUresult complete(struct request *request)
-{
-	if (request->message.type == WIRE_MAP_HANDLE)
-		resolve_handle(request);
-	if (request->message.type == WIRE_BACK_ARRAY)
-		find_backing(request);
-	if (request->message.type == WIRE_RESERVE_WINDOW && !request->windows)
-		return take_windows(request);
-	return CUDA_SUCCESS;
-}
-
-/* An executor that had carried the request out before the daemon died answers for the windows of then. */
-static void settle_windows(struct request *request, const struct wire_reply *reply)
-{
-	struct window_set *set = &request->client->domain->windows;
-	struct wire_window *window = &request->message.window;
-
-	if (reply->values.count < 2 || reply->values.at[0] == window->address)
-		return;
-	window_give_run(set, request->window, request->windows);
-	window->address = reply->values.at[0];
-	request->window = window_at(window->address);
-	window_take_again(set, request->window, request->windows);
-}
-
-/* A text that was compiled (executor/load.c): from now on its code is the image, and needs no compiler. */
-static void take_code(struct request *request, const struct wire_reply *reply, struct packet *packet)
-{
-	struct shared_fd *code = shared_fd_new(packet_take_fd(packet, 0));
-
-	if (!code)
-		return;
-	shared_fd_unref(request->fd);
-	request->fd = code;
-	request->message.load_module.bytes = reply->values.count > 2 ? reply->values.at[2] : 0;
-	request->message.load_module.options = (struct wire_options){0};
-}
-
 static void succeed(
 	struct request *request, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
-	const struct message_row *row = message_row(request->message.type);
 	struct wire_reply limited;
 	uint64_t values[2];
 
-	if (request->message.type == WIRE_RESERVE_WINDOW)
-		settle_windows(request, reply);
-	if (request->message.type == WIRE_LOAD_MODULE)
-		take_code(request, reply, packet);
-	if (row->keep == KEEP_IT)
-		keep(request, reply);
-	else if (row->keep == KEEP_DROP)
-		drop(request);
+	effect_note(request, reply, packet);
 	if (request->message.type == WIRE_UNMAP_HOST && reply->values.count)
 		linger_begin(request->client, worker, &request->message, reply->values.at[0]);
 	if (request->message.type == WIRE_QUERY_MEMORY && reply->values.count >= 2) {
 		limit_memory(request->client, reply, values);
 		limited = *reply;
 		limited.values = (struct wire_u64s){values, 2};
-		finish(request, &limited);
+		request_finish(request, &limited);
 	} else {
-		finish(request, reply);
+		request_finish(request, reply);
 	}
 }
 
@@ -373,123 +178,6 @@ static bool is_void(struct worker *worker, const struct wire_reply *reply)
 	return worker_is_failing(worker);
 }
 
-/*
- * Code that cannot be loaded beside what others run
- */
-
-/* How exactly is known when a command began. */
-#define SAME_WORK_US 1000000u
-
-static bool is_late(const struct request *request)
-{
-	return timer_now_us() - request->refused_us >= request->client->daemon->config->load_place_ms * 1000;
-}
-
-static void refuse_load(struct request *request)
-{
-	struct wire_reply *reply = calloc(1, sizeof(*reply));
-
-	log_bug_on(!reply);
-	reply->code = CUDA_ERROR_SYSTEM_NOT_READY;
-	reply->text = request->refusal ? request->refusal : "";
-	log_warning("session %llu (process %d, %s) cannot load its code: %s",
-		(unsigned long long)request->client->number, (int)request->client->pid,
-		request->client->program, reply->text);
-	finish(request, reply);
-	free(reply);
-}
-
-/* request_advance() comes behind this: the request goes to the executor that its session has then. */
-static void on_placed(void *context, int32_t code, const char *text)
-{
-	struct request *request = context;
-
-	(void)text;
-	if (code && domain_serving(request->client->domain) && is_late(request))
-		refuse_load(request);
-}
-
-/* Why it needs a domain of its own. */
-static void describe_runner(
-	const struct client *client, const struct wire_u64s *values, char *text, size_t size)
-{
-	const char *program = "another program";
-	const struct client *runner;
-
-	TAILQ_FOREACH (runner, &client->domain->clients, domain_link)
-		if (values->count && runner->number == values->at[0])
-			program = runner->program;
-	snprintf(text, size, "code cannot be loaded beside a kernel of %.80s that runs for %.1f s", program,
-		values->count > 1 ? (double)values->at[1] / 1000.0 : 0.0);
-}
-
-/* The same work as at the latest refusal, by when it began. Answers are late by what a message takes. */
-static bool is_same_work(const struct client_refusal *refusal, uint64_t runner, uint64_t began_us)
-{
-	uint64_t apart =
-		began_us > refusal->began_us ? began_us - refusal->began_us : refusal->began_us - began_us;
-
-	return refusal->since_us && runner == refusal->runner && apart < SAME_WORK_US;
-}
-
-/* The first time that this request is refused. A session has load_place_ms beside the same work of somebody
- * else, not for each of its loads. */
-static void begin_placing(struct request *request, const struct wire_u64s *values)
-{
-	struct client_refusal *refusal = &request->client->refusal;
-	uint64_t now_us = timer_now_us(), runner = values->count ? values->at[0] : 0;
-	uint64_t began_us = now_us - (values->count > 1 ? values->at[1] * 1000 : 0);
-
-	if (!is_same_work(refusal, runner, began_us))
-		*refusal = (struct client_refusal){.runner = runner,
-			.since_us = now_us,
-			.obstacle = refusal->obstacle,
-			.stuck = refusal->stuck};
-	refusal->began_us = began_us;
-	request->refused_us = refusal->since_us;
-}
-
-static void tell_obstacle(struct client *client, const char *obstacle)
-{
-	/* It tries again and again: that is said once. */
-	if (client->refusal.obstacle && !strcmp(client->refusal.obstacle, obstacle))
-		return;
-	client->refusal.obstacle = obstacle;
-	log_info("session %llu (process %d, %s) cannot have an executor of its own: %s",
-		(unsigned long long)client->number, (int)client->pid, client->program, obstacle);
-}
-
-/* The session goes on in an executor of its own, or tries again for a while where that cannot be. When its
- * time is over, a load gets one move more, for what was in the way may be over as well. */
-static void place(struct request *request, const struct wire_reply *reply)
-{
-	struct client *client = request->client;
-	uint64_t limit_ms = client->daemon->config->load_place_ms;
-	bool is_first = !request->refused_us;
-	const char *obstacle;
-	char why[160];
-
-	if (is_first)
-		begin_placing(request, &reply->values);
-	free(request->refusal);
-	request->refusal = strdup(reply->text);
-	if (!limit_ms || (is_late(request) && !is_first)) {
-		refuse_load(request);
-		return;
-	}
-	/* It is with nobody now: another daemon must not wait for this answer again. */
-	client_keep(client);
-	describe_runner(client, &reply->values, why, sizeof(why));
-	obstacle = move_begin(client, MOVE_LOAD, why, limit_ms, on_placed, request);
-	if (!obstacle)
-		return;
-	tell_obstacle(client, obstacle);
-	if (is_late(request))
-		refuse_load(request);
-	else
-		request_advance(request);
-}
-
 static void on_answer(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
@@ -501,9 +189,9 @@ static void on_answer(
 	else if (is_void(worker, reply))
 		request_advance(request); /* does nothing before there is a next one */
 	else if (reply->code == CUDA_ERROR_SYSTEM_NOT_READY)
-		place(request, reply);
+		placing_begin(request, reply);
 	else if (reply->code)
-		finish(request, reply);
+		request_finish(request, reply);
 	else
 		succeed(request, worker, reply, packet);
 }
@@ -518,7 +206,7 @@ static void record_sent(struct request *request, const struct worker *worker)
 
 static void send_to_active(struct request *request, struct worker *worker)
 {
-	CUresult code = complete(request);
+	CUresult code = effect_prepare(request);
 	struct wire_message message = request->message;
 	struct shared_fd *fd = request->chunk ? request->chunk->fd : request->fd;
 
@@ -530,12 +218,6 @@ static void send_to_active(struct request *request, struct worker *worker)
 	request->sent = true;
 	record_sent(request, worker);
 	worker_request(worker, &message, &fd, fd ? 1 : 0, on_answer, request);
-}
-
-static void become_thirsty(struct request *request)
-{
-	request->thirsty = true;
-	TAILQ_INSERT_TAIL(&request->client->daemon->thirsty, request, link);
 }
 
 static void take_chunk(struct request *request, const struct wire_reply *reply, struct packet *packet)
@@ -563,8 +245,9 @@ static void on_chunk(
 		chunk_doom(request->chunk);
 	if (request->cancelled)
 		request_free(request);
-	else if (!reply || (reply->code == CUDA_ERROR_OUT_OF_MEMORY && request->client->daemon->reclaiming))
-		become_thirsty(request);
+	else if (!reply ||
+		 (reply->code == CUDA_ERROR_OUT_OF_MEMORY && reclaim_expects(request->client->daemon)))
+		reclaim_await(request);
 	else if (reply->code || !request->chunk)
 		finish_with(request, reply->code ? (CUresult)reply->code : CUDA_ERROR_OUT_OF_MEMORY);
 	else
@@ -583,7 +266,7 @@ static void ask_keeper(struct request *request)
 		.type = WIRE_CREATE_CHUNK, .chunk = {.bytes = chunk_bytes(&request->message)}};
 
 	if (!daemon->keeper || daemon->keeper->state != WORKER_WARM) {
-		become_thirsty(request);
+		reclaim_await(request);
 		return;
 	}
 	request->sent = true;
@@ -603,78 +286,38 @@ void request_send_again(struct request *request, struct worker *worker)
  * What no executor hears of
  */
 
-/* The reply of a request that nobody else answers. */
 static void succeed_here(struct request *request, const uint64_t *values, uint32_t count)
 {
-	const struct message_row *row = message_row(request->message.type);
-	struct wire_reply *reply = calloc(1, sizeof(*reply));
+	const struct wire_reply reply = {.values = {values, count}};
 
-	log_bug_on(!reply);
-	reply->values = (struct wire_u64s){values, count};
-	if (row->keep == KEEP_IT)
-		keep(request, reply);
-	else if (row->keep == KEEP_DROP)
-		drop(request);
-	finish(request, reply);
-	free(reply);
+	effect_note(request, &reply, NULL);
+	request_finish(request, &reply);
 }
 
 static void export_memory(struct request *request)
 {
-	const struct wire_memory *wish = &request->message.memory;
-	const struct holdings *holdings = &request->client->holdings;
-	const struct holding *entry = wish->handle ? holdings_find_memory(holdings, wish->handle)
-						   : holdings_find_address(holdings, wish->address);
 	uint64_t values[4];
+	CUresult code = sharing_export(request->client, &request->message.memory, values);
 
-	if (!entry) {
-		finish_with(request, CUDA_ERROR_INVALID_VALUE);
-		return;
-	}
-	memcpy(values, entry->chunk->token, sizeof(entry->chunk->token));
-	values[2] = entry->range.bytes;
-	values[3] = entry->range.address;
-	succeed_here(request, values, 4);
-}
-
-/* Memory of any session of the same user, whatever executors it has; those of other users never see it. */
-static const struct holding *find_exported(const struct client *importer, const uint64_t token[2])
-{
-	const struct holding *entry = NULL;
-	const struct client *client;
-
-	TAILQ_FOREACH (client, &importer->daemon->clients, link) {
-		if (client->uid == importer->uid && client->state == CLIENT_SERVED)
-			entry = holdings_find_token(&client->holdings, token);
-		if (entry)
-			break;
-	}
-	return entry;
-}
-
-static bool is_within_limit(const struct client *client, uint64_t bytes)
-{
-	uint64_t limit = client->daemon->config->memory_limit, held = client->holdings.memory_bytes;
-
-	return !limit || (held <= limit && bytes <= limit - held);
+	if (code)
+		finish_with(request, code);
+	else
+		succeed_here(request, values, 4);
 }
 
 static void import_memory(struct request *request)
 {
 	struct wire_memory *wish = &request->message.memory;
-	const struct holding *entry = find_exported(request->client, wish->token);
+	const struct holding *shared;
+	CUresult code = sharing_import(request->client, wish, &shared);
 
-	if (!entry) {
-		finish_with(request, CUDA_ERROR_INVALID_VALUE);
+	if (code) {
+		finish_with(request, code);
 		return;
 	}
-	if (!is_within_limit(request->client, entry->range.bytes)) {
-		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);
-		return;
-	}
-	wish->bytes = entry->range.bytes;
-	request->chunk = chunk_ref(entry->chunk);
-	succeed_here(request, &entry->range.bytes, 1);
+	wish->bytes = shared->range.bytes;
+	request->chunk = chunk_ref(shared->chunk);
+	succeed_here(request, &wish->bytes, 1);
 }
 
 static void serve_here(struct request *request)
@@ -699,9 +342,7 @@ void request_advance(struct request *request)
 
 	if (request->sent || request->client->daemon->adopting)
 		return;
-	if (request->thirsty)
-		TAILQ_REMOVE(&request->client->daemon->thirsty, request, link);
-	request->thirsty = false;
+	reclaim_forget(request);
 	if (move_holds(request->client))
 		return;
 	if (probation_waits(request->client)) {
@@ -743,7 +384,7 @@ static int make_host_memory(struct request *request)
 }
 
 /* Under way when the daemon died: what it had then. */
-static void request_take_kept(struct request *request)
+static void take_kept(struct request *request)
 {
 	struct client *client = request->client;
 
@@ -754,23 +395,11 @@ static void request_take_kept(struct request *request)
 	client->again = (struct client_again){0};
 }
 
-/* A page of events that another session of the same user has mapped, whatever executor that is in; NULL if
- * there is none. */
-static const struct holding *find_shared_page(const struct client *client, const struct wire_import *wish)
-{
-	const struct client *owner = daemon_find_client(client->daemon, wish->session);
-	const struct holding *entry = NULL;
-
-	if (owner && owner->state == CLIENT_SERVED && owner->uid == client->uid)
-		entry = holdings_find_range(&owner->holdings, WIRE_MAP_HOST, wish->source, wish->bytes);
-	return entry && (entry->range.flags & WIRE_HOST_EVENTS) ? entry : NULL;
-}
-
 /* From here on it is pinned memory like any other, in a file that there is already. */
 static bool become_mapping(struct request *request)
 {
 	const struct wire_import wish = request->message.import;
-	const struct holding *entry = request->fd ? NULL : find_shared_page(request->client, &wish);
+	const struct holding *entry = request->fd ? NULL : sharing_find_events(request->client, &wish);
 
 	if (entry)
 		request->fd = shared_fd_ref(entry->fd);
@@ -779,28 +408,35 @@ static bool become_mapping(struct request *request)
 	return request->fd;
 }
 
-static void start(struct client *client, const struct wire_message *message, struct packet *packet)
+/* The file of what is asked for: kept from before the daemon died, sent with the request, or made. */
+static int take_file(struct request *request, int fd)
 {
-	struct request *request = request_new(client, message, packet);
-	int fd = packet_take_fd(packet, 0), r = 0;
-
-	client->request = request;
-	client->daemon->counters.requests++;
-	connection_pause(client->connection);
-	request_take_kept(request);
-	if (message->type == WIRE_IMPORT_HOST && !become_mapping(request)) {
-		finish_with(request, CUDA_ERROR_INVALID_HANDLE);
-		return;
-	}
 	if (request->fd) {
 		if (fd >= 0)
 			close(fd);
 	} else if (fd >= 0) {
 		request->fd = shared_fd_new(fd);
-		r = request->fd ? 0 : -ENOMEM;
-	} else if (message->type == WIRE_MAP_HOST) {
-		r = make_host_memory(request);
+		return request->fd ? 0 : -ENOMEM;
+	} else if (request->message.type == WIRE_MAP_HOST) {
+		return make_host_memory(request);
 	}
+	return 0;
+}
+
+static void start(struct client *client, const struct wire_message *message, struct packet *packet)
+{
+	struct request *request = request_new(client, message, packet);
+	int r;
+
+	client->request = request;
+	client->daemon->counters.requests++;
+	connection_pause(client->connection);
+	take_kept(request);
+	if (message->type == WIRE_IMPORT_HOST && !become_mapping(request)) {
+		finish_with(request, CUDA_ERROR_INVALID_HANDLE);
+		return;
+	}
+	r = take_file(request, packet_take_fd(packet, 0));
 	if (r < 0) {
 		log_error("session %llu gets no memory file: %s", (unsigned long long)client->number,
 			strerror(-r));

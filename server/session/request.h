@@ -4,13 +4,11 @@
 // A client's request under way: checked, perhaps given memory by the keeper, answered by the active executor,
 // noted in the holdings, told to the standbys. Daemon, loop thread only; at most one per session.
 //
-//   request_begin ──► (ROUTE_CHUNK: keeper makes memory) ──► with the active executor ──► answered, noted,
-//   mirrored
-//                               │ no memory, but some        │ executor dies
-//                               ▼ is being given back        ▼
-//                            thirsty                    waits for the promoted one, is sent again: standbys
-//                            are told only
-//                                                       of successes, so to them the request is new
+//   request_begin ─► (ROUTE_CHUNK: keeper makes memory) ─► with the active executor ─► answered, noted,
+//                      │ no memory, but some is               │ executor dies         mirrored (effect.h)
+//                      ▼ being given back (reclaim.h)         ▼
+//                    thirsty                      waits for the promoted one, is sent again: standbys are
+//                                                 told only of successes, so to them it is new
 //
 // A session that ends takes its request along: the answer of the executor is then only waited for.
 
@@ -30,7 +28,7 @@ struct shared_fd;
 struct worker;
 
 struct request {
-	TAILQ_ENTRY(request) link; /* daemon->thirsty */
+	TAILQ_ENTRY(request) link; /* reclaim.thirsty */
 	struct client *client;
 	uint64_t client_id;
 	struct wire_message message; /* points into bytes */
@@ -39,19 +37,23 @@ struct request {
 	bool sent;	    /* an answer will come, from keeper or executor */
 	uint32_t worker;    /* to whom it was sent, */
 	uint64_t worker_id; /* and as which request */
-	bool thirsty;	    /* in daemon->thirsty */
+	uint64_t thirst;    /* its number among those that wait for memory (reclaim.h); 0: it does not */
 	bool cancelled;
-	uint64_t refused_us;	  /* when the executor first refused to load its code; 0: it has not */
-	char *refusal;		  /* in its words */
-	uint32_t window, windows; /* RESERVE_WINDOW: taken, until a holding has them */
+	uint32_t window, windows; /* RESERVE_WINDOW: taken, until a holding has them (effect.h) */
+	/* placing.h */
+	uint64_t refused_us; /* when the executor first refused to load its code; 0: it has not */
+	char *refusal;	     /* in its words */
 	_Alignas(8) uint8_t bytes[];
 };
 
 /** Takes a client's message: checks it, answers, forwards or rejects. */
 void request_begin(struct client *client, const struct wire_message *message, struct packet *packet);
 
-/** Sends the request if it is not with anybody and can be sent. */
+/** Sends the request to whom it is for, if it is not with anybody and can be sent. */
 void request_advance(struct request *request);
+
+/** Answers, which is the end of the request: the client may send its next one. */
+void request_finish(struct request *request, const struct wire_reply *reply);
 
 /** Sends what was with this worker when the daemon died, as worker->next_request. */
 void request_send_again(struct request *request, struct worker *worker);

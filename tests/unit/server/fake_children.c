@@ -105,7 +105,7 @@ void fake_free(struct fake *fake)
 	fake_turn(fake);
 	ck_assert(TAILQ_EMPTY(&fake->daemon.clients));
 	ck_assert_uint_eq(fake->daemon.client_count, 0);
-	ck_assert_uint_eq(fake->daemon.reclaiming, 0);
+	ck_assert_uint_eq(fake->daemon.reclaim.under_way, 0);
 	daemon_deinit(&fake->daemon);
 	uv_run(&fake->loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(uv_loop_close(&fake->loop), 0);

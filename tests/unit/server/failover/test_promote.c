@@ -651,7 +651,7 @@ START_TEST(memory_goes_back_when_every_executor_has_let_go)
 	ck_assert_uint_eq(fake->message.chunk.handle, 77);
 	fake_reply(fake, keeper->socket, fake->message.id, 0, NULL, 0);
 	ck_assert_uint_eq(fake->daemon.client_count, 0);
-	ck_assert_uint_eq(fake->daemon.reclaiming, 0);
+	ck_assert_uint_eq(fake->daemon.reclaim.under_way, 0);
 	end();
 }
 END_TEST

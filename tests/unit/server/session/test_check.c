@@ -477,8 +477,8 @@ START_TEST(names_and_descriptions_are_bounded)
 	note(&graph);
 	note(&find);
 	ck_assert_uint_eq(holdings->kept_bytes, 5000 + sizeof("k"));
-	holdings_drop_graph(holdings, 5);
-	holdings_drop_module(holdings, 1);
+	holdings_drop(holdings, &(struct wire_message){.type = WIRE_DROP_GRAPH, .graph = {5, 0}});
+	holdings_drop(holdings, &(struct wire_message){.type = WIRE_UNLOAD_MODULE, .symbol.module = 1});
 	ck_assert_uint_eq(holdings->kept_bytes, 0);
 	note(&load);
 	holdings->kept_bytes = HOLDINGS_KEPT_MAX - 4999;
@@ -541,7 +541,7 @@ START_TEST(graphs_are_sealed_files_and_kept_by_id)
 	ck_assert_int_eq(again.type, WIRE_MAKE_GRAPH);
 	ck_assert_uint_eq(again.graph.graph, 5);
 	ck_assert_uint_eq(again.graph.bytes, 5000);
-	holdings_drop_graph(holdings, 5);
+	holdings_drop(holdings, &drop);
 	ck_assert_uint_eq(holdings->count, before);
 	ck_assert_int_eq(check(&make, good, &finding), 0);
 	close(good);
@@ -601,7 +601,7 @@ START_TEST(arrays_lie_in_mapped_memory_and_take_their_objects_along)
 	holdings_message(TAILQ_LAST(&holdings->entries, holding_list), 9, &again);
 	ck_assert_int_eq(again.type, WIRE_MAKE_OBJECT);
 	ck_assert_uint_eq(again.object.array, 7);
-	holdings_drop_array(holdings, 7);
+	holdings_drop(holdings, &drop);
 	ck_assert(!holdings_has_object(holdings, 3) && !holdings_has_backed(holdings, 7));
 	ck_assert_uint_eq(holdings->count, before + 1);
 	ck_assert_int_eq(check(&unmap, -1, &finding), 0);
@@ -740,7 +740,7 @@ START_TEST(unloading_takes_everything_of_the_module)
 	ck_assert_int_eq(
 		holdings_note(holdings, &global, &(struct wire_u64s){values, 2}, NULL, NULL, &entry), 0);
 	ck_assert_ptr_null(entry);
-	holdings_drop_module(holdings, 1);
+	holdings_drop(holdings, &(struct wire_message){.type = WIRE_UNLOAD_MODULE, .symbol.module = 1});
 	ck_assert_uint_eq(holdings->count, 2);
 	ck_assert(!holdings_has_module(holdings, 1) && holdings_has_module(holdings, 2));
 	ck_assert(!holdings_has_function(holdings, 1) && holdings_has_function(holdings, 2));

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See effect.h. Every order here is that of a daemon which may die between two steps: standbys are told
+// before it is recorded, so what is recorded, those that are in step know; and what was noted or dropped by
+// the life before is found so, and left alone.
+
+#include "server/session/effect.h"
+
+#include "protocol/cuda_abi.h"
+#include "server/failover/warm.h"
+#include "server/log.h"
+#include "server/loop/shared_fd.h"
+#include "server/session/chunk.h"
+#include "server/session/client.h"
+#include "server/session/domain.h"
+#include "server/session/holdings.h"
+#include "server/session/message.h"
+#include "server/session/request.h"
+#include "server/session/window.h"
+
+/*
+ * Before
+ */
+
+/* Executors know no handles: they map a chunk. It was checked that the handle is there. */
+static void resolve_handle(struct request *request)
+{
+	const struct wire_memory wish = request->message.memory;
+	const struct holdings *holdings = &request->client->holdings;
+	struct chunk *chunk = holdings_find_memory(holdings, wish.handle)->chunk;
+
+	request->message.type = WIRE_MAP_MEMORY;
+	request->message.range =
+		(struct wire_range){wish.address, wish.bytes, holdings_find_mapping(holdings, chunk) ? 1 : 0};
+	if (!request->chunk)
+		request->chunk = chunk_ref(chunk);
+}
+
+/* It was checked that the array's memory is a part of one mapping. */
+static void find_backing(struct request *request)
+{
+	struct wire_back_array *wish = &request->message.back_array;
+	const struct holding *mapping = holdings_find_address(&request->client->holdings, wish->address);
+
+	wish->offset = wish->address - mapping->range.address;
+	wish->span = mapping->range.bytes;
+	if (!request->chunk)
+		request->chunk = chunk_ref(mapping->chunk);
+}
+
+static CUresult take_windows(struct request *request)
+{
+	struct wire_window *wish = &request->message.window;
+	uint32_t count = (uint32_t)(wish->bytes / WINDOW_BYTES);
+	uint32_t first = window_take_run(&request->client->domain->windows, count, &wish->free_windows);
+
+	if (first == WINDOW_NONE)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	request->window = first;
+	request->windows = count;
+	wish->address = window_base(first);
+	wish->free_windows = (struct wire_u64s){0};
+	return CUDA_SUCCESS;
+}
+
+CUresult effect_prepare(struct request *request)
+{
+	if (request->message.type == WIRE_MAP_HANDLE)
+		resolve_handle(request);
+	if (request->message.type == WIRE_BACK_ARRAY)
+		find_backing(request);
+	if (request->message.type == WIRE_RESERVE_WINDOW && !request->windows)
+		return take_windows(request);
+	return CUDA_SUCCESS;
+}
+
+void effect_forget(struct request *request)
+{
+	window_give_run(&request->client->domain->windows, request->window, request->windows);
+	request->windows = 0;
+}
+
+/*
+ * After
+ */
+
+/* An executor that had carried the request out before the daemon died answers for the windows of then. */
+static void settle_windows(struct request *request, const struct wire_reply *reply)
+{
+	struct window_set *set = &request->client->domain->windows;
+	struct wire_window *window = &request->message.window;
+
+	if (reply->values.count < 2 || reply->values.at[0] == window->address)
+		return;
+	window_give_run(set, request->window, request->windows);
+	window->address = reply->values.at[0];
+	request->window = window_at(window->address);
+	window_take_again(set, request->window, request->windows);
+}
+
+/* A text that was compiled (executor/load.c): from now on its code is the image, and needs no compiler. */
+static void take_code(struct request *request, const struct wire_reply *reply, struct packet *packet)
+{
+	struct shared_fd *code = shared_fd_new(packet_take_fd(packet, 0));
+
+	if (!code)
+		return;
+	shared_fd_unref(request->fd);
+	request->fd = code;
+	request->message.load_module.bytes = reply->values.count > 2 ? reply->values.at[2] : 0;
+	request->message.load_module.options = (struct wire_options){0};
+}
+
+static void drop_range(struct client *client, const struct wire_message *message)
+{
+	enum wire_type type = message->type == WIRE_UNMAP_MEMORY ? WIRE_MAP_MEMORY : WIRE_MAP_HOST;
+	struct holding *entry =
+		holdings_find_range(&client->holdings, type, message->range.address, message->range.bytes);
+	struct chunk *chunk = NULL;
+
+	if (!entry)
+		return;
+	if (entry->chunk) {
+		chunk = chunk_ref(entry->chunk);
+		if (chunk->holders == 1)
+			chunk_doom(chunk);
+	}
+	warm_drop(client, message, chunk);
+	holdings_drop_range(&client->holdings, entry);
+	chunk_unref(chunk);
+}
+
+/* What is not there any more was dropped before the daemon died: standbys of today have not got it. */
+static void drop(struct request *request)
+{
+	struct client *client = request->client;
+	const struct wire_message *message = &request->message;
+	struct holding *entry;
+
+	switch (message->type) {
+	case WIRE_RELEASE_MEMORY:
+		entry = holdings_find_memory(&client->holdings, message->memory.handle);
+		if (entry)
+			holdings_drop_range(&client->holdings, entry);
+		break;
+	case WIRE_UNMAP_MEMORY:
+	case WIRE_UNMAP_HOST:
+		drop_range(client, message);
+		break;
+	default:
+		if (!holdings_has(&client->holdings, message))
+			return;
+		warm_drop(client, message, NULL);
+		holdings_drop(&client->holdings, message);
+		break;
+	}
+}
+
+static void keep(struct request *request, const struct wire_reply *reply)
+{
+	struct client *client = request->client;
+	struct holding *entry;
+	int r;
+
+	if (holdings_has(&client->holdings, &request->message)) /* the daemon has died since */
+		return;
+	r = holdings_note(
+		&client->holdings, &request->message, &reply->values, request->fd, request->chunk, &entry);
+	log_bug_on(r < 0);
+	request->windows = 0; /* the holding's now */
+	if (!entry)
+		return;
+	warm_entry(client, entry);
+	holdings_keep(&client->holdings, entry);
+}
+
+void effect_note(struct request *request, const struct wire_reply *reply, struct packet *packet)
+{
+	const struct message_row *row = message_row(request->message.type);
+
+	if (request->message.type == WIRE_RESERVE_WINDOW)
+		settle_windows(request, reply);
+	if (request->message.type == WIRE_LOAD_MODULE)
+		take_code(request, reply, packet);
+	if (row->keep == KEEP_IT)
+		keep(request, reply);
+	else if (row->keep == KEEP_DROP)
+		drop(request);
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See placing.h.
+
+#include "server/session/placing.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/config/config.h"
+#include "server/failover/move.h"
+#include "server/log.h"
+#include "server/loop/timer.h"
+#include "server/session/client.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/request.h"
+
+/* Commands that began within this are the same one: how exactly that is known. */
+#define SAME_WORK_US 1000000u
+
+static bool is_late(const struct request *request)
+{
+	return timer_now_us() - request->refused_us >= request->client->daemon->config->load_place_ms * 1000;
+}
+
+static void refuse_load(struct request *request)
+{
+	struct wire_reply *reply = calloc(1, sizeof(*reply));
+
+	log_bug_on(!reply);
+	reply->code = CUDA_ERROR_SYSTEM_NOT_READY;
+	reply->text = request->refusal ? request->refusal : "";
+	log_warning("session %llu (process %d, %s) cannot load its code: %s",
+		(unsigned long long)request->client->number, (int)request->client->pid,
+		request->client->program, reply->text);
+	request_finish(request, reply);
+	free(reply);
+}
+
+/* request_advance() comes behind this: the request goes to the executor that its session has then. */
+static void on_placed(void *context, int32_t code, const char *text)
+{
+	struct request *request = context;
+
+	(void)text;
+	if (code && domain_serving(request->client->domain) && is_late(request))
+		refuse_load(request);
+}
+
+/* Why it needs a domain of its own. */
+static void describe_runner(
+	const struct client *client, const struct wire_u64s *values, char *text, size_t size)
+{
+	const char *program = "another program";
+	const struct client *runner;
+
+	TAILQ_FOREACH (runner, &client->domain->clients, domain_link)
+		if (values->count && runner->number == values->at[0])
+			program = runner->program;
+	snprintf(text, size, "code cannot be loaded beside a kernel of %.80s that runs for %.1f s", program,
+		values->count > 1 ? (double)values->at[1] / 1000.0 : 0.0);
+}
+
+/* The same work as at the latest refusal, by when it began. Answers are late by what a message takes. */
+static bool is_same_work(const struct client_refusal *refusal, uint64_t runner, uint64_t began_us)
+{
+	uint64_t apart =
+		began_us > refusal->began_us ? began_us - refusal->began_us : refusal->began_us - began_us;
+
+	return refusal->since_us && runner == refusal->runner && apart < SAME_WORK_US;
+}
+
+/* The first time that this request is refused. A session has load_place_ms beside the same work of somebody
+ * else, not for each of its loads. */
+static void note_runner(struct request *request, const struct wire_u64s *values)
+{
+	struct client_refusal *refusal = &request->client->refusal;
+	uint64_t now_us = timer_now_us(), runner = values->count ? values->at[0] : 0;
+	uint64_t began_us = now_us - (values->count > 1 ? values->at[1] * 1000 : 0);
+
+	if (!is_same_work(refusal, runner, began_us))
+		*refusal = (struct client_refusal){.runner = runner,
+			.since_us = now_us,
+			.obstacle = refusal->obstacle,
+			.stuck = refusal->stuck};
+	refusal->began_us = began_us;
+	request->refused_us = refusal->since_us;
+}
+
+static void tell_obstacle(struct client *client, const char *obstacle)
+{
+	/* It tries again and again: that is said once. */
+	if (client->refusal.obstacle && !strcmp(client->refusal.obstacle, obstacle))
+		return;
+	client->refusal.obstacle = obstacle;
+	log_info("session %llu (process %d, %s) cannot have an executor of its own: %s",
+		(unsigned long long)client->number, (int)client->pid, client->program, obstacle);
+}
+
+/* The session goes on in an executor of its own, or tries again for a while where that cannot be. When its
+ * time is over, a load gets one move more, for what was in the way may be over as well. */
+void placing_begin(struct request *request, const struct wire_reply *reply)
+{
+	struct client *client = request->client;
+	uint64_t limit_ms = client->daemon->config->load_place_ms;
+	bool is_first = !request->refused_us;
+	const char *obstacle;
+	char why[160];
+
+	if (is_first)
+		note_runner(request, &reply->values);
+	free(request->refusal);
+	request->refusal = strdup(reply->text);
+	if (!limit_ms || (is_late(request) && !is_first)) {
+		refuse_load(request);
+		return;
+	}
+	/* It is with nobody now: another daemon must not wait for this answer again. */
+	client_keep(client);
+	describe_runner(client, &reply->values, why, sizeof(why));
+	obstacle = move_begin(client, MOVE_LOAD, why, limit_ms, on_placed, request);
+	if (!obstacle)
+		return;
+	tell_obstacle(client, obstacle);
+	if (is_late(request))
+		refuse_load(request);
+	else
+		request_advance(request);
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See reclaim.h. Requests are numbered as they come: a retry takes those that were there when it began, each
+// once, whatever comes or goes meanwhile.
+
+#include "server/session/reclaim.h"
+
+#include "server/adopt/store.h"
+#include "server/log.h"
+#include "server/session/client.h"
+#include "server/session/daemon.h"
+#include "server/session/request.h"
+
+void reclaim_init(struct reclaim *reclaim)
+{
+	*reclaim = (struct reclaim){0};
+	TAILQ_INIT(&reclaim->thirsty);
+}
+
+void reclaim_begin(struct daemon *daemon)
+{
+	daemon->reclaim.under_way++;
+}
+
+void reclaim_released(struct daemon *daemon)
+{
+	if (!store_sync(daemon->store))
+		reclaim_done(daemon);
+}
+
+void reclaim_done(struct daemon *daemon)
+{
+	log_bug_on(!daemon->reclaim.under_way);
+	daemon->reclaim.under_way--;
+	reclaim_retry(daemon);
+}
+
+bool reclaim_expects(const struct daemon *daemon)
+{
+	return daemon->reclaim.under_way;
+}
+
+void reclaim_await(struct request *request)
+{
+	struct reclaim *reclaim = &request->client->daemon->reclaim;
+
+	request->thirst = ++reclaim->latest;
+	TAILQ_INSERT_TAIL(&reclaim->thirsty, request, link);
+}
+
+void reclaim_forget(struct request *request)
+{
+	if (request->thirst)
+		TAILQ_REMOVE(&request->client->daemon->reclaim.thirsty, request, link);
+	request->thirst = 0;
+}
+
+void reclaim_retry(struct daemon *daemon)
+{
+	struct reclaim *reclaim = &daemon->reclaim;
+	uint64_t latest = reclaim->latest;
+	struct request *request;
+
+	while ((request = TAILQ_FIRST(&reclaim->thirsty)) && request->thirst <= latest) {
+		reclaim_forget(request);
+		request_advance(request);
+	}
+}

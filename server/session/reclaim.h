@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Device memory that is on its way back to the keeper, and the requests that wait for it: instead of telling
+// a client that there is no memory, the daemon asks once more when some has come back. Daemon, loop thread
+// only; belongs to the daemon.
+
+#ifndef FRMPS_SERVER_SESSION_RECLAIM_H
+#define FRMPS_SERVER_SESSION_RECLAIM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+struct daemon;
+struct request;
+
+struct reclaim {
+	TAILQ_HEAD(thirsty_list, request) thirsty; /* requests that wait for memory, or for a keeper */
+	uint64_t latest;			   /* number of the one that came last */
+	unsigned under_way;			   /* things that will give device memory back */
+};
+
+void reclaim_init(struct reclaim *reclaim);
+
+/** One thing more will give device memory back: a doomed chunk, a session that closes. */
+void reclaim_begin(struct daemon *daemon);
+/** The keeper has let go of a chunk: it has come back once the holder has, too. */
+void reclaim_released(struct daemon *daemon);
+/** One thing has given it back. */
+void reclaim_done(struct daemon *daemon);
+/** Whether anything is on its way. */
+bool reclaim_expects(const struct daemon *daemon);
+
+/** The request waits, behind those that do already. */
+void reclaim_await(struct request *request);
+/** The request waits no longer; it need not have. */
+void reclaim_forget(struct request *request);
+/** Those that wait are made once more. */
+void reclaim_retry(struct daemon *daemon);
+
+#endif
