@@ -3,19 +3,20 @@
 //
 // A client's session, from its Hello until the last executor has let go of it. Daemon, loop thread only.
 //
-//   client_new           OpenSession answered
+//   client_new             OpenSession answered
 //   ──────────► OPENING ───────────────────────► SERVED ──┐
 //                  │ (refused: Refuse is sent)            │ client_end: client gone, cut off, service stops
 //                  └──────────────────┬───────────────────┘
 //                                     ▼
-//                                  CLOSING ── every executor that knew it answered CloseSession, or died ──►
-//                                  freed
+//                                  CLOSING ── every executor that knew it answered CloseSession, or died
+//                                             ──► freed
 //
-// OPENING  waits for an active executor; nothing but the socket, regions and a window exist. `opened` is
-// false. SERVED   executors and standbys know it; its holdings are what they are told. At most one request is
-// under way; the
-//          connection is paused meanwhile, so a client cannot make the daemon queue for it.
-// CLOSING  the connection is closed; memory and window stay taken until no executor can touch them any more.
+// OPENING  (client_make.c, client_open.c) waits for an active executor; nothing but the socket, regions and a
+//          window exist. `opened` is false.
+// SERVED   executors and standbys know it; its holdings are what they are told. At most one request is under
+//          way; the connection is paused meanwhile, so a client cannot make the daemon queue for it.
+// CLOSING  (client_close.c) the connection is closed; memory and window stay taken until no executor can
+//          touch them any more.
 //
 // What the client sees is a word in its server region. Executors write it; the daemon writes it only while no
 // executor serves the session: when it holds sessions for a promotion, and at the end.

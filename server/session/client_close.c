@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// CLOSING: every executor that knows the session lets go of it, or ends. See client.h.
+
+#include "server/session/client.h"
+
+#include "server/adopt/store.h"
+#include "server/failover/move.h"
+#include "server/failover/probation.h"
+#include "server/failover/worker.h"
+#include "server/loop/connection.h"
+#include "server/loop/timer.h"
+#include "server/loop/watch.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/linger.h"
+#include "server/session/reclaim.h"
+#include "server/session/request.h"
+
+/* How much longer than the patience it was given an executor may take to close a session. */
+#define CLOSE_GRACE_MS 10000u
+
+static void closing_done(struct client *client)
+{
+	client->close_timer = timer_free(client->close_timer);
+	client_unref(client);
+}
+
+static void close_answered(struct client *client, const struct worker *worker)
+{
+	for (unsigned i = 0; i < KEPT_CLOSES; i++)
+		if (client->closes[i].worker == worker->number)
+			client->closes[i] = (struct kept_call){0};
+	domain_keep(client->domain);
+	client_keep(client);
+}
+
+static void on_session_closed(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	struct client *client = context;
+	struct domain *domain = client->domain;
+	bool orphan = reply && !reply->code && reply->values.count && !reply->values.at[0];
+
+	(void)packet;
+	if (orphan && worker == domain->active && !worker_is_failing(worker))
+		promote_orphan(domain, client);
+	if (reply && !reply->code && reply->values.count > 1 && worker->state != WORKER_CONDEMNED)
+		linger_begin(client, worker, &(struct wire_message){.type = WIRE_CLOSE_SESSION},
+			reply->values.at[1]);
+	close_answered(client, worker);
+	if (--client->closings == 0)
+		closing_done(client);
+	client_unref(client);
+}
+
+static void await_closing(struct client *client)
+{
+	if (client->close_timer)
+		timer_start(client->close_timer, (uint64_t)client->patience_ms + CLOSE_GRACE_MS);
+}
+
+/* An executor that does not even answer is as bad as one whose work does not end; but one that has contained
+ * a fault answers by its end, which others may put off. */
+static void on_close_timer(void *context)
+{
+	struct client *client = context;
+	struct domain *domain = client->domain;
+
+	if (!domain->active || !worker_owes(domain->active, client))
+		return;
+	if (domain->promotion.worn)
+		await_closing(client);
+	else
+		worker_condemn(domain->active, "did not close a session in time");
+}
+
+/* One that is dying has everything mapped: it answers by being reaped. */
+static bool is_to_be_told(const struct client *client, const struct worker *worker)
+{
+	return worker->told && (client->opened || client->opening == worker);
+}
+
+void client_close_again(struct client *client, struct worker *worker)
+{
+	struct wire_message message = {.type = WIRE_CLOSE_SESSION, .session = client->number};
+
+	message.close_session.patience_ms = client->patience_ms;
+	client->closings++;
+	worker_request(worker, &message, NULL, 0, on_session_closed, client_ref(client));
+}
+
+/* Records to whom the end is told, before it is. */
+static void record_closing(struct client *client)
+{
+	struct worker *worker;
+	unsigned count = 0;
+
+	TAILQ_FOREACH (worker, &client->domain->workers, link)
+		if (is_to_be_told(client, worker) && count < KEPT_CLOSES)
+			client->closes[count++] = (struct kept_call){worker->number, worker->next_request};
+	client_keep(client);
+}
+
+static void send_close(struct client *client)
+{
+	struct worker *worker;
+
+	TAILQ_FOREACH (worker, &client->domain->workers, link)
+		if (is_to_be_told(client, worker))
+			client_close_again(client, worker);
+}
+
+void client_closing_again(struct client *client)
+{
+	if (!client->closings) {
+		closing_done(client);
+		return;
+	}
+	client->close_timer = timer_new(client->daemon->loop, on_close_timer, client);
+	await_closing(client);
+}
+
+/* The record says that it is closing and names the peer no more; then the peer's things go. */
+static void let_peer_go(struct client *client)
+{
+	uint32_t connection = client->connection_key, process = client->process_key;
+
+	client->connection_key = client->process_key = 0;
+	record_closing(client);
+	client->connection = connection_shutdown(client->connection);
+	client->process = watch_free(client->process);
+	store_forget(client->daemon->store, connection);
+	store_forget(client->daemon->store, process);
+}
+
+void client_end(struct client *client, uint32_t patience_ms)
+{
+	if (client->state == CLIENT_CLOSING)
+		return;
+	client->state = CLIENT_CLOSING;
+	client->patience_ms = patience_ms;
+	if (client->request) {
+		move_forget(client, client->request);
+		request_cancel(client->request);
+	}
+	move_abandon(client);
+	probation_end(client);
+	let_peer_go(client);
+	if (client->opened)
+		reclaim_begin(client->daemon);
+	send_close(client);
+	client_closing_again(client);
+}
