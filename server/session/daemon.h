@@ -4,15 +4,17 @@
 // The daemon role: one libuv loop that owns the socket, the sessions, the domains, the keeper and every
 // executor's control connection. It makes no CUDA call. Loop thread only.
 //
-//   daemon_main ─► RUNNING ── SIGTERM ──► DRAINING ── last session gone, or stop_seconds over, or second
-//   SIGTERM ──►
-//                  LEAVING (children told to go) ── all reaped ──► exit
+//   daemon_main ──► RUNNING ── SIGTERM ──► DRAINING
+//                      │                      │ last session gone, or stop_seconds over, or second SIGTERM
+//                      │ daemon_fail          ▼
+//                      └──────────────────► LEAVING (children are told to go) ── all reaped ──► exit
 //
 // RUNNING   clients are accepted. `ready` once keeper and a first executor were up: before that, a child that
-// cannot start
-//           is the end (exit code 1); afterwards it is started again.
+//           cannot start is the end (exit code 1); afterwards it is started again.
 // DRAINING  no listener; sessions go on, promotions included.
 // LEAVING   sessions are closed; the end of a child is expected.
+//
+// daemon_main.c is the process around it, adopt/adopt.c its second life, keeping.c the keeper's place in it.
 
 #ifndef FRMPS_SERVER_SESSION_DAEMON_H
 #define FRMPS_SERVER_SESSION_DAEMON_H
@@ -52,16 +54,18 @@ struct daemon {
 	const struct heritage *heritage;
 	const struct spawner *spawner;
 	struct listener *listener;
-	struct kernel_log *kernel_log;	   /* NULL: it cannot be read */
-	struct nvml *nvml;		   /* NULL: not listened to */
-	uint64_t logged_us;		   /* when the kernel log last told of a fault */
-	struct dumps *dumps;		   /* NULL: they cannot be watched */
-	uint64_t hint_solved_us;	   /* when it was last known whose a fault was */
-	struct worker *keeper;		   /* NULL between the death of one and the start of the next */
-	uint32_t keeper_number;		   /* 1, 2, 3, … */
-	uint32_t next_worker, next_domain; /* the latest numbers given out */
+	/* failover/witnesses.h */
+	struct kernel_log *kernel_log; /* NULL: it cannot be read */
+	struct nvml *nvml;	       /* NULL: not listened to */
+	struct dumps *dumps;	       /* NULL: they cannot be watched */
+	uint64_t logged_us;	       /* when the kernel log last told of a fault */
+	uint64_t hint_solved_us;       /* when it was last known whose a fault was */
+	/* keeping.h */
+	struct worker *keeper;	/* NULL between the death of one and the start of the next */
+	uint32_t keeper_number; /* 1, 2, 3, … */
 	unsigned keeper_failures;
 	struct timer *keeper_timer;
+	uint32_t next_worker, next_domain; /* the latest numbers given out */
 	TAILQ_HEAD(, domain) domains;
 	TAILQ_HEAD(, client) clients; /* from Hello until the last executor has let go */
 	TAILQ_HEAD(, visitor) visitors;
@@ -107,6 +111,8 @@ int daemon_start(struct daemon *daemon);
 /** SIGTERM: the first drains, the second leaves at once. */
 void daemon_stop(struct daemon *daemon);
 
+/** Leaves without waiting for sessions. Twice is fine. */
+void daemon_leave(struct daemon *daemon);
 /** Ends a service that cannot do its work: says why, leaves, exit code 1. */
 void daemon_fail(struct daemon *daemon, const char *reason);
 

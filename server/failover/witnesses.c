@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See witnesses.h.
+
+#include "server/failover/witnesses.h"
+
+#include <string.h>
+
+#include "server/backend/backend.h"
+#include "server/failover/convict.h"
+#include "server/failover/dumps.h"
+#include "server/failover/kernel_log.h"
+#include "server/failover/nvml.h"
+#include "server/failover/worker.h"
+#include "server/log.h"
+#include "server/loop/timer.h"
+#include "server/role.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+
+/* What NVML says so long after something else is about the same fault. */
+#define KNOWN_US UINT64_C(2000000)
+
+/* Every executor that has something on the device may be meant. */
+static void hint_all(struct daemon *daemon, const struct xid *xid)
+{
+	struct domain *domain;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		if (domain->active && convict_has_work(domain, domain->active))
+			worker_hint(domain->active, xid);
+}
+
+static void on_xid(void *context, const struct xid *xid)
+{
+	struct daemon *daemon = context;
+	struct domain *domain;
+	struct worker *worker;
+
+	daemon->logged_us = timer_now_us();
+	if (!xid->pid) {
+		hint_all(daemon, xid);
+		return;
+	}
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		TAILQ_FOREACH (worker, &domain->workers, link)
+			if (worker->pid == xid->pid)
+				worker_testify(worker, xid);
+	/* Whoever it was, the others are not meant. */
+	if (kernel_log_is_proof(xid))
+		daemon->hint_solved_us = timer_now_us();
+}
+
+/* Only the real driver writes there. */
+void witnesses_follow_log(struct daemon *daemon)
+{
+	if (strcmp(daemon->heritage->backend, backend_cuda.name) == 0)
+		daemon->kernel_log = kernel_log_new(daemon->loop, on_xid, daemon);
+}
+
+/* The kernel log says more, and earlier; and an executor that is ended for its fault makes the driver speak
+ * once more. */
+static void on_nvml(void *context, const struct xid *xid)
+{
+	struct daemon *daemon = context;
+	uint64_t known_us =
+		daemon->logged_us > daemon->hint_solved_us ? daemon->logged_us : daemon->hint_solved_us;
+	bool known = known_us && timer_now_us() - known_us < KNOWN_US;
+
+	log_info("%s%s", xid->text, known ? ": nothing new" : ": some process on the device has a fault");
+	if (!known)
+		hint_all(daemon, xid);
+}
+
+void witnesses_follow_device(struct daemon *daemon)
+{
+	/* The last executors may say that they are ready on their way out. */
+	if (!daemon->nvml && !daemon->leaving)
+		daemon->nvml = nvml_new(
+			daemon->loop, daemon->heritage->backend, daemon->device.uuid, on_nvml, daemon);
+}
+
+static void on_dump(void *context, int id)
+{
+	struct daemon *daemon = context;
+	struct domain *domain;
+	struct worker *worker, *found = NULL;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		TAILQ_FOREACH (worker, &domain->workers, link)
+			if (worker->dump_watch == id)
+				found = worker;
+	if (found)
+		worker_dump_written(found);
+}
+
+void witnesses_init(struct daemon *daemon)
+{
+	daemon->dumps = dumps_new(daemon->loop, on_dump, daemon);
+}
+
+void witnesses_dismiss(struct daemon *daemon)
+{
+	daemon->kernel_log = kernel_log_free(daemon->kernel_log);
+	daemon->nvml = nvml_free(daemon->nvml);
+}
+
+void witnesses_deinit(struct daemon *daemon)
+{
+	daemon->dumps = dumps_free(daemon->dumps);
+}

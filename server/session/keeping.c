@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See keeping.h.
+
+#include "server/session/keeping.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/failover/worker.h"
+#include "server/log.h"
+#include "server/loop/timer.h"
+#include "server/session/client.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/reclaim.h"
+
+/* Pause before the next one where one could not start: the first, and at most. */
+#define RETRY_MS      1000u
+#define RETRY_MOST_MS 60000u
+
+void keeping_start(struct daemon *daemon)
+{
+	int r;
+
+	daemon->keeper_number++;
+	r = worker_start(daemon, NULL, ROLE_KEEPER, &daemon->keeper);
+	if (r < 0) {
+		daemon->keeper_number--;
+		daemon->keeper = NULL;
+		log_error("the keeper cannot be started: %s", strerror(-r));
+		timer_start(daemon->keeper_timer, RETRY_MOST_MS);
+	}
+}
+
+static void on_timer(void *context)
+{
+	struct daemon *daemon = context;
+
+	if (!daemon->keeper && !daemon->leaving)
+		keeping_start(daemon);
+}
+
+/* All device memory went with the keeper: there is nothing to move sessions to. */
+static void end_everything(struct daemon *daemon)
+{
+	struct client *client = TAILQ_FIRST(&daemon->clients), *next;
+	struct domain *domain, *next_domain;
+
+	for (; client; client = next) {
+		next = TAILQ_NEXT(client, link);
+		client_finish(client, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_RPC_FAILURE,
+			"the service lost the process that keeps the device memory");
+		client_end(client, 0);
+	}
+	for (domain = TAILQ_FIRST(&daemon->domains); domain; domain = next_domain) {
+		next_domain = TAILQ_NEXT(domain, link);
+		domain_retire(domain);
+	}
+}
+
+void keeping_gone(struct daemon *daemon, const struct worker *keeper)
+{
+	uint64_t delay = RETRY_MS << (daemon->keeper_failures < 6 ? daemon->keeper_failures : 6);
+	char text[400];
+
+	daemon->keeper = NULL;
+	if (!keeper->was_ready && !daemon->ready) {
+		snprintf(text, sizeof(text), "the keeper of the device memory cannot start: %s",
+			keeper->lost_text[0] ? keeper->lost_text : "it ended (its messages are above)");
+		daemon_fail(daemon, text);
+		return;
+	}
+	daemon->counters.keepers_lost++;
+	log_error("the keeper of the device memory is gone (%s): every client's memory is lost",
+		keeper->lost_text[0] ? keeper->lost_text : "it ended");
+	end_everything(daemon);
+	daemon->keeper_failures = keeper->was_ready ? 0 : daemon->keeper_failures + 1;
+	if (keeper->was_ready) {
+		keeping_start(daemon);
+		daemon_prewarm(daemon);
+	} else {
+		timer_start(daemon->keeper_timer, delay < RETRY_MOST_MS ? delay : RETRY_MOST_MS);
+	}
+}
+
+void keeping_ready(struct daemon *daemon)
+{
+	daemon->keeper->state = WORKER_WARM;
+	daemon->keeper_failures = 0;
+	reclaim_retry(daemon);
+}
+
+void keeping_init(struct daemon *daemon)
+{
+	daemon->keeper_timer = timer_new(daemon->loop, on_timer, daemon);
+	log_bug_on(!daemon->keeper_timer);
+}
+
+void keeping_deinit(struct daemon *daemon)
+{
+	daemon->keeper_timer = timer_free(daemon->keeper_timer);
+}
