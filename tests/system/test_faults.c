@@ -388,6 +388,9 @@ START_TEST(a_fault_that_stops_everything_is_told)
 
 		ck_assert(end == TOLD || end == EXACT);
 	}
+	/* The programs are told by the executor that takes over, the verdict is written when it has answered.
+	 */
+	ck_assert(service_log_wait(&service, "verdict: culprit is process", 1, 60));
 	ck_assert_int_eq(service_log_count(&service, "verdict: culprit is process"), 1);
 }
 END_TEST
