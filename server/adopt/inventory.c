@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See inventory.h.
+
+#include "server/adopt/inventory.h"
+
+#include <stdlib.h>
+
+#include "server/adopt/records.h"
+#include "server/adopt/repeat.h"
+#include "server/adopt/store.h"
+#include "server/failover/worker.h"
+#include "server/log.h"
+#include "server/loop/shared_fd.h"
+#include "server/session/chunk.h"
+#include "server/session/daemon.h"
+
+/* What was made of a descriptor. */
+struct made {
+	struct shared_fd *fd;
+	struct chunk *chunk;
+};
+
+struct doomed {
+	struct kept_doomed kept;
+	const struct record *record;
+	bool taken; /* something holds it still, or the keeper is told again */
+};
+
+struct shared_fd *inventory_fd(struct inventory *inventory, uint32_t key)
+{
+	struct shared_fd *shared;
+	int fd;
+
+	if (!key || key >= inventory->made_count)
+		return NULL;
+	if (inventory->made[key].fd)
+		return shared_fd_ref(inventory->made[key].fd);
+	fd = store_take(inventory->daemon->store, key);
+	shared = shared_fd_new(fd);
+	if (!shared)
+		return NULL;
+	shared->store = inventory->daemon->store;
+	shared->key = key;
+	inventory->made[key].fd = shared;
+	return shared;
+}
+
+static struct doomed *find_doomed(const struct inventory *inventory, const struct kept_chunk *chunk)
+{
+	for (size_t i = 0; i < inventory->doomed_count; i++)
+		if (inventory->doomed[i].kept.chunk.handle == chunk->handle &&
+			inventory->doomed[i].kept.chunk.keeper == chunk->keeper)
+			return &inventory->doomed[i];
+	return NULL;
+}
+
+struct chunk *inventory_chunk(struct inventory *inventory, const struct kept_chunk *kept)
+{
+	struct doomed *doomed = find_doomed(inventory, kept);
+	struct chunk *chunk;
+
+	if (!kept->fd || kept->fd >= inventory->made_count || (doomed && doomed->kept.release_id))
+		return NULL;
+	if (inventory->made[kept->fd].chunk)
+		return chunk_ref(inventory->made[kept->fd].chunk);
+	chunk = chunk_adopt(inventory->daemon, kept, inventory_fd(inventory, kept->fd));
+	if (!chunk)
+		return NULL;
+	if (doomed) {
+		doomed->taken = true;
+		chunk->doomed = true;
+		chunk->record = doomed->record;
+		reclaim_begin(inventory->daemon);
+	}
+	inventory->made[kept->fd].chunk = chunk;
+	return chunk;
+}
+
+static void read_doomed(struct inventory *inventory)
+{
+	const struct record **records;
+
+	inventory->doomed_count = store_list(inventory->daemon->store, RECORD_DOOMED, &records);
+	inventory->doomed = calloc(inventory->doomed_count + 1, sizeof(*inventory->doomed));
+	log_bug_on(!inventory->doomed);
+	for (size_t i = 0; i < inventory->doomed_count; i++) {
+		inventory->doomed[i].record = records[i];
+		record_read(records[i], &inventory->doomed[i].kept, sizeof(struct kept_doomed));
+	}
+	free(records);
+}
+
+static void release_again(struct worker *keeper, void *context, const struct record *record)
+{
+	const struct kept_doomed *doomed = context;
+
+	chunk_release(keeper->daemon, &doomed->chunk, record);
+}
+
+void inventory_repeat(struct inventory *inventory, struct repetitions *list)
+{
+	struct daemon *daemon = inventory->daemon;
+
+	for (size_t i = 0; i < inventory->doomed_count; i++) {
+		struct doomed *doomed = &inventory->doomed[i];
+
+		if (doomed->taken)
+			continue;
+		reclaim_begin(daemon);
+		if (daemon->keeper && doomed->kept.release_id &&
+			doomed->kept.chunk.keeper == daemon->keeper_number) {
+			doomed->taken = true;
+			repeat_later(list, daemon->keeper, doomed->kept.release_id, release_again,
+				&doomed->kept, doomed->record);
+		}
+	}
+}
+
+void inventory_release(struct inventory *inventory)
+{
+	for (size_t i = 0; i < inventory->doomed_count; i++)
+		if (!inventory->doomed[i].taken)
+			chunk_release(inventory->daemon, &inventory->doomed[i].kept.chunk,
+				inventory->doomed[i].record);
+}
+
+void inventory_init(struct inventory *inventory, struct daemon *daemon, uint32_t fd_count)
+{
+	*inventory = (struct inventory){.daemon = daemon, .made_count = fd_count};
+	inventory->made = calloc((size_t)fd_count + 1, sizeof(*inventory->made));
+	log_bug_on(!inventory->made);
+	read_doomed(inventory);
+}
+
+void inventory_deinit(struct inventory *inventory)
+{
+	free(inventory->made);
+	free(inventory->doomed);
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See repeat.h.
+
+#include "server/adopt/repeat.h"
+
+#include <stdlib.h>
+
+#include "server/failover/worker.h"
+#include "server/log.h"
+
+void repeat_later(struct repetitions *list, struct worker *worker, uint64_t id, repeat_fn *send,
+	void *context, const struct record *record)
+{
+	if (list->count == list->room) {
+		list->room = list->room * 2 + 64;
+		list->at = reallocarray(list->at, list->room, sizeof(*list->at));
+		log_bug_on(!list->at);
+	}
+	list->at[list->count++] = (struct repetition){worker, id, send, context, record};
+}
+
+static int compare(const void *left, const void *right)
+{
+	const struct repetition *a = left, *b = right;
+
+	if (a->worker->number != b->worker->number)
+		return a->worker->number < b->worker->number ? -1 : 1;
+	return a->id < b->id ? -1 : a->id > b->id;
+}
+
+void repeat_now(struct repetitions *list)
+{
+	if (list->count)
+		qsort(list->at, list->count, sizeof(*list->at), compare);
+	for (size_t i = 0; i < list->count; i++) {
+		const struct repetition *one = &list->at[i];
+
+		one->worker->next_request = one->id;
+		one->send(one->worker, one->context, one->record);
+		one->worker->next_request = one->worker->first_request;
+	}
+	free(list->at);
+	*list = (struct repetitions){0};
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What an adopted daemon goes on with: promotions, executors that were condemned or are behind, sessions that
+// were ending or waited, requests, trials. Each handler finds its thing in a state that it knows.
+
+#include "server/adopt/resume.h"
+
+#include "server/failover/halt.h"
+#include "server/failover/probation.h"
+#include "server/failover/promote.h"
+#include "server/failover/warm.h"
+#include "server/failover/worker.h"
+#include "server/loop/shared_fd.h"
+#include "server/loop/timer.h"
+#include "server/session/chunk.h"
+#include "server/session/client.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/request.h"
+
+/* Crashes of daemons, one after the other, that a request may be under way in. */
+#define CRASHES_MOST 2u
+
+static void resume_promotion(struct domain *domain)
+{
+	struct promotion *promotion = &domain->promotion;
+	uint64_t now_us;
+
+	if (!domain->active) {
+		promotion->state = PROMOTE_WAITING;
+	} else if (domain->active->state == WORKER_CONDEMNED) {
+		promotion->state = PROMOTE_STEADY;
+		promote_detect(domain, domain->active);
+	} else if (promotion->state == PROMOTE_HALTING) {
+		/* Halt is sent again, under a new number: it may be told as often as one likes. */
+		now_us = timer_now_us();
+		halt_begin(domain,
+			promotion->halt_until_us > now_us ? (promotion->halt_until_us - now_us) / 1000 : 0);
+	} else if (promotion->state == PROMOTE_STEADY) {
+		promotion->asked_us = 0;
+		promote_look(domain);
+	}
+}
+
+/* Whoever is condemned is killed once more; a standby that is behind is replaced. */
+static void settle_worker(struct worker *worker)
+{
+	bool standby = worker->state == WORKER_WARM || worker->state == WORKER_WARMING;
+
+	if (worker->state == WORKER_CONDEMNED)
+		worker->daemon->spawner->kill(worker);
+	else if (standby && worker->domain && (worker->mirrors || worker->state == WORKER_WARMING)) {
+		worker->mirrors = 0;
+		worker_condemn(worker, "the daemon died while it was told something");
+	}
+}
+
+static void settle_domain(struct domain *domain)
+{
+	struct worker *worker, *next;
+
+	TAILQ_FOREACH (worker, &domain->workers, link)
+		settle_worker(worker);
+	resume_promotion(domain);
+	for (worker = TAILQ_FIRST(&domain->workers); worker; worker = next) {
+		next = TAILQ_NEXT(worker, link);
+		if (worker->state == WORKER_WARM)
+			warm_done(domain, worker);
+	}
+	domain_watch_idle(domain);
+}
+
+/* May end the session. */
+static void resume_client(struct client *client)
+{
+	struct client_again again = client->again;
+
+	client->again = (struct client_again){0};
+	shared_fd_unref(again.fd);
+	chunk_unref(again.chunk);
+	if (client->state == CLIENT_CLOSING)
+		client_closing_again(client);
+	else if (client->crashes > CRASHES_MOST)
+		client_reject(client, "the daemon crashed several times while its request was under way");
+	else if (word_acquire(&client->view.server->state) == SHM_SESSION_CLOSED)
+		client_end(client, 0);
+	else if (client->state == CLIENT_OPENING)
+		client_open(client);
+	else if (client->request)
+		request_advance(client->request);
+}
+
+void resume(struct daemon *daemon)
+{
+	struct domain *domain, *next_domain;
+	struct client *client, *next;
+
+	if (daemon->keeper)
+		settle_worker(daemon->keeper);
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		settle_domain(domain);
+	for (client = TAILQ_FIRST(&daemon->clients); client; client = next) {
+		next = TAILQ_NEXT(client, link);
+		client_keep(client);
+		resume_client(client);
+	}
+	for (domain = TAILQ_FIRST(&daemon->domains); domain; domain = next_domain) {
+		next_domain = TAILQ_NEXT(domain, link);
+		probation_turn(domain);
+		domain_reap(domain);
+	}
+	daemon_adopted(daemon);
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Late answers: the keeper may make memory for a request of an earlier life that no record knows. See
+// adopt.h.
+
+#include "server/adopt/adopt.h"
+
+#include <stdlib.h>
+
+#include "protocol/socket.h"
+#include "protocol/wire.h"
+#include "server/adopt/records.h"
+#include "server/adopt/store.h"
+#include "server/failover/worker.h"
+#include "server/session/chunk.h"
+#include "server/session/client.h"
+#include "server/session/daemon.h"
+#include "server/session/reclaim.h"
+#include "server/session/request.h"
+
+static bool is_chunk(const struct chunk *chunk, uint64_t handle, uint32_t keeper)
+{
+	return chunk && chunk->handle == handle && chunk->keeper == keeper;
+}
+
+static bool is_doomed(struct daemon *daemon, uint64_t handle)
+{
+	const struct record **records;
+	size_t count = store_list(daemon->store, RECORD_DOOMED, &records);
+	struct kept_doomed kept;
+	bool found = false;
+
+	for (size_t i = 0; i < count; i++)
+		found |= record_read(records[i], &kept, sizeof(kept)) && kept.chunk.handle == handle &&
+			 kept.chunk.keeper == daemon->keeper_number;
+	free(records);
+	return found;
+}
+
+static bool is_known(struct daemon *daemon, uint64_t handle)
+{
+	const struct holding *entry;
+	const struct client *client;
+
+	TAILQ_FOREACH (client, &daemon->clients, link) {
+		if (client->request && is_chunk(client->request->chunk, handle, daemon->keeper_number))
+			return true;
+		for (int i = 0; i < 2; i++)
+			if (is_chunk(client->sinks[i], handle, daemon->keeper_number))
+				return true;
+		TAILQ_FOREACH (entry, &client->holdings.entries, link)
+			if (is_chunk(entry->chunk, handle, daemon->keeper_number))
+				return true;
+	}
+	return is_doomed(daemon, handle);
+}
+
+void adopt_unclaimed(struct worker *worker, const struct wire_reply *reply, const struct packet *packet)
+{
+	struct daemon *daemon = worker->daemon;
+	struct kept_chunk chunk = {.keeper = daemon->keeper_number};
+
+	if (worker != daemon->keeper || !packet->fd_count || reply->code || !reply->values.count)
+		return;
+	chunk.handle = reply->values.at[0];
+	if (is_known(daemon, chunk.handle))
+		return;
+	reclaim_begin(daemon);
+	chunk_release(daemon, &chunk, NULL);
+}
