@@ -115,7 +115,7 @@ static void mirror_entry(struct worker *worker, struct client *client, const str
 
 	if (entry->type == WIRE_CREATE_MEMORY) /* executors only know what is mapped */
 		return;
-	holdings_message(entry, client->number, &message);
+	holding_message(entry, client->number, &message);
 	send_mirror(worker, client, &message, &fd, fd ? 1 : 0, entry->global, NULL);
 }
 

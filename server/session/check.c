@@ -450,7 +450,7 @@ static int check_by_type(const struct check_scope *scope, const struct wire_mess
 static bool is_full(const struct holdings *holdings, const struct wire_message *message)
 {
 	return holdings->count >= HOLDINGS_ENTRIES_MAX ||
-	       holdings->kept_bytes + holdings_cost(message) > HOLDINGS_KEPT_MAX;
+	       holdings->kept_bytes + holding_cost(message) > HOLDINGS_KEPT_MAX;
 }
 
 int check_request(const struct check_scope *scope, const struct wire_message *message,

@@ -19,6 +19,7 @@
 
 #include "protocol/command.h"
 #include "protocol/wire.h"
+#include "server/session/holding.h"
 
 struct chunk;
 struct kept_holding;
@@ -27,38 +28,9 @@ struct shared_fd;
 struct store;
 struct window_set;
 
-/* Ids of modules and functions are 1 … HOLDINGS_IDS - 1. */
-#define HOLDINGS_IDS	     65536u
 #define HOLDINGS_ENTRIES_MAX 262144u
 /* Names, options and descriptions of one session that the service keeps in memory of its own, bytes. */
 #define HOLDINGS_KEPT_MAX (UINT64_C(1) << 30)
-
-struct holding {
-	TAILQ_ENTRY(holding) link;
-	/* MAP_MEMORY, MAP_HOST, LOAD_MODULE, FIND_FUNCTION, FIND_GLOBAL, SET_FUNCTION, CREATE_MEMORY (also
-	 * what was imported), RESERVE_WINDOW, MAKE_GRAPH, MAKE_ARRAY, BACK_ARRAY, MAKE_OBJECT */
-	enum wire_type type;
-	struct wire_range range; /* CREATE_MEMORY: only its size */
-	/* CREATE_MEMORY: its handle; MAP_MEMORY: handle of what is mapped, 0: it has none; LOAD_MODULE: where
-	 * its variables are */
-	uint64_t memory;
-	uint32_t module, function; /* FIND_FUNCTION, SET_FUNCTION: both; the others: module */
-	/* attribute: the id of MAKE_GRAPH, MAKE_ARRAY and MAKE_OBJECT, the array's of BACK_ARRAY */
-	uint32_t kind, attribute;
-	int64_t value; /* SET_FUNCTION; LOAD_MODULE: 1 if its kernels have no state of their own */
-	uint64_t image_bytes;
-	/* FIND_GLOBAL: address and bytes as the active executor has them; BACK_ARRAY: offset and span */
-	uint64_t global[2];
-	char *name;		     /* FIND_FUNCTION, FIND_GLOBAL */
-	struct wire_option *options; /* LOAD_MODULE */
-	uint32_t option_count;
-	void *form; /* MAKE_ARRAY: a wire_array; MAKE_OBJECT: a wire_object with its handle; NULL: none */
-	uint32_t form_bytes;
-	struct shared_fd *fd; /* host memory, image, description of a graph */
-	struct chunk *chunk;  /* MAP_MEMORY, CREATE_MEMORY; BACK_ARRAY: that of the mapping it is a part of */
-	uint64_t serial;      /* of its record, which gives the order */
-	const struct record *record;
-};
 
 struct holdings {
 	TAILQ_HEAD(holding_list, holding) entries;
@@ -120,9 +92,6 @@ int holdings_note(struct holdings *holdings, const struct wire_message *message,
 	const struct wire_u64s *values, struct shared_fd *fd, struct chunk *chunk,
 	struct holding **ret_entry);
 
-/** Bytes that a request adds at most to kept_bytes if it succeeds. */
-uint64_t holdings_cost(const struct wire_message *message);
-
 /** Whether what a request would make, or drop, is there. For requests that are answered a second time. */
 bool holdings_has(const struct holdings *holdings, const struct wire_message *message);
 
@@ -141,8 +110,5 @@ void holdings_drop_range(struct holdings *holdings, struct holding *entry);
 /** Takes away what UnloadModule (with everything found in the module), DropGraph, DropArray (with the objects
  * over the array; its memory stays) or DropObject names, if it is there. */
 void holdings_drop(struct holdings *holdings, const struct wire_message *message);
-
-/** The request that makes an entry's effect again. Points into the entry; id is not set. */
-void holdings_message(const struct holding *entry, uint64_t session, struct wire_message *ret_message);
 
 #endif

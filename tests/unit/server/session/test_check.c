@@ -537,7 +537,7 @@ START_TEST(graphs_are_sealed_files_and_kept_by_id)
 	note(&make);
 	ck_assert_int_eq(check(&make, good, &finding), CHECK_E_BROKEN);
 	ck_assert_int_eq(check(&drop, -1, &finding), 0);
-	holdings_message(TAILQ_LAST(&holdings->entries, holding_list), 9, &again);
+	holding_message(TAILQ_LAST(&holdings->entries, holding_list), 9, &again);
 	ck_assert_int_eq(again.type, WIRE_MAKE_GRAPH);
 	ck_assert_uint_eq(again.graph.graph, 5);
 	ck_assert_uint_eq(again.graph.bytes, 5000);
@@ -598,7 +598,7 @@ START_TEST(arrays_lie_in_mapped_memory_and_take_their_objects_along)
 	object.object.kind = 0;
 	note(&object);
 	ck_assert_int_eq(check(&object, -1, &finding), CHECK_E_BROKEN);
-	holdings_message(TAILQ_LAST(&holdings->entries, holding_list), 9, &again);
+	holding_message(TAILQ_LAST(&holdings->entries, holding_list), 9, &again);
 	ck_assert_int_eq(again.type, WIRE_MAKE_OBJECT);
 	ck_assert_uint_eq(again.object.array, 7);
 	holdings_drop(holdings, &drop);

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// One thing that a session has: made from a request that succeeded, kept as a record, and turned into the
+// request that makes it once more, in a standby. Daemon, loop thread only; a list of them is holdings.h.
+
+#ifndef FRMPS_SERVER_SESSION_HOLDING_H
+#define FRMPS_SERVER_SESSION_HOLDING_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "protocol/wire.h"
+
+struct chunk;
+struct kept_holding;
+struct record;
+struct shared_fd;
+struct store;
+
+/* Ids of modules and functions are 1 … HOLDINGS_IDS - 1. */
+#define HOLDINGS_IDS 65536u
+
+struct holding {
+	TAILQ_ENTRY(holding) link;
+	/* MAP_MEMORY, MAP_HOST, LOAD_MODULE, FIND_FUNCTION, FIND_GLOBAL, SET_FUNCTION, CREATE_MEMORY (also
+	 * what was imported), RESERVE_WINDOW, MAKE_GRAPH, MAKE_ARRAY, BACK_ARRAY, MAKE_OBJECT */
+	enum wire_type type;
+	struct wire_range range; /* CREATE_MEMORY: only its size */
+	/* CREATE_MEMORY: its handle; MAP_MEMORY: handle of what is mapped, 0: it has none; LOAD_MODULE: where
+	 * its variables are */
+	uint64_t memory;
+	uint32_t module, function; /* FIND_FUNCTION, SET_FUNCTION: both; the others: module */
+	/* attribute: the id of MAKE_GRAPH, MAKE_ARRAY and MAKE_OBJECT, the array's of BACK_ARRAY */
+	uint32_t kind, attribute;
+	int64_t value; /* SET_FUNCTION; LOAD_MODULE: 1 if its kernels have no state of their own */
+	uint64_t image_bytes;
+	/* FIND_GLOBAL: address and bytes as the active executor has them; BACK_ARRAY: offset and span */
+	uint64_t global[2];
+	char *name;		     /* FIND_FUNCTION, FIND_GLOBAL */
+	struct wire_option *options; /* LOAD_MODULE */
+	uint32_t option_count;
+	void *form; /* MAKE_ARRAY: a wire_array; MAKE_OBJECT: a wire_object with its handle; NULL: none */
+	uint32_t form_bytes;
+	struct shared_fd *fd; /* host memory, image, description of a graph */
+	struct chunk *chunk;  /* MAP_MEMORY, CREATE_MEMORY; BACK_ARRAY: that of the mapping it is a part of */
+	uint64_t serial;      /* of its record, which gives the order */
+	const struct record *record;
+};
+
+/**
+ * @message: a request of KEEP_IT that was checked; @values: the reply's
+ * Return: without descriptor and chunk; NULL without memory
+ */
+struct holding *holding_new(const struct wire_message *message, const struct wire_u64s *values);
+/** NULL is fine. Return: NULL. */
+struct holding *holding_free(struct holding *entry);
+
+/** What the service keeps of it beside the entry (here, in the record, or in executors), bytes. */
+uint64_t holding_kept_bytes(const struct holding *entry);
+/** What a request adds to that at most if it succeeds. */
+uint64_t holding_cost(const struct wire_message *message);
+
+/** Records it; without a store nothing is done. */
+void holding_keep(struct holding *entry, struct store *store, uint64_t session);
+/**
+ * Makes it again from its record, whose payload is @kept, @bytes long.
+ * Return: without descriptor and chunk; NULL if that is not the payload of one
+ */
+struct holding *holding_adopt(const struct record *record, const struct kept_holding *kept, size_t bytes);
+
+/** The request that makes its effect again. Points into the entry; id is not set. */
+void holding_message(const struct holding *entry, uint64_t session, struct wire_message *ret_message);
+
+#endif
