@@ -6,24 +6,16 @@
 #include "client/graph/capture.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "client/graph/graph.h"
 #include "client/graph/memory.h"
-#include "client/state/context.h"
-#include "client/state/event.h"
+#include "client/graph/params.h"
+#include "client/graph/tips.h"
 #include "client/state/thread.h"
 #include "client/submit/encode.h"
 
 /* stream->capturing */
 enum { OFF, CAPTURES, IMPLICIT };
-
-/* What the next node waits for. */
-struct tips {
-	CUgraphNode *nodes;
-	CUgraphEdgeData *data;
-	size_t count, room;
-};
 
 struct capture {
 	struct capture *next;
@@ -53,57 +45,6 @@ word32 capture_count;
 static struct capture *captures;
 static struct capture_stream streams[SHM_STREAMS];
 static uint64_t latest_id;
-
-/* ---- tips ---- */
-
-static void tips_deinit(struct tips *tips)
-{
-	free(tips->nodes);
-	free(tips->data);
-	*tips = (struct tips){0};
-}
-
-static bool tips_room(struct tips *tips, size_t count)
-{
-	CUgraphNode *nodes;
-	CUgraphEdgeData *data;
-
-	if (count <= tips->room)
-		return true;
-	nodes = realloc(tips->nodes, count * sizeof(CUgraphNode));
-	if (nodes)
-		tips->nodes = nodes;
-	data = nodes ? realloc(tips->data, count * sizeof(*data)) : NULL;
-	if (!data)
-		return false;
-	tips->data = data;
-	tips->room = count;
-	return true;
-}
-
-static CUresult tips_add(struct tips *tips, CUgraphNode node, const CUgraphEdgeData *data)
-{
-	static const CUgraphEdgeData ordinary;
-
-	for (size_t i = 0; i < tips->count; ++i)
-		if (tips->nodes[i] == node)
-			return CUDA_SUCCESS;
-	if (!tips_room(tips, tips->count + 1))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	tips->nodes[tips->count] = node;
-	tips->data[tips->count++] = data ? *data : ordinary;
-	return CUDA_SUCCESS;
-}
-
-static CUresult tips_add_all(
-	struct tips *tips, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count)
-{
-	CUresult r = CUDA_SUCCESS;
-
-	for (size_t i = 0; r == CUDA_SUCCESS && i < count; ++i)
-		r = tips_add(tips, nodes[i], data ? &data[i] : NULL);
-	return r;
-}
 
 /* ---- captures ---- */
 
@@ -225,7 +166,6 @@ static void take_programmatic(struct tips *tips, struct graph_params *params)
 	}
 }
 
-/* The stream's next node. Takes the parameters over. */
 static CUresult add(struct client_stream *stream, struct graph_params *params)
 {
 	struct tips *tips = &of(stream)->tips;
@@ -247,106 +187,14 @@ static CUresult add(struct client_stream *stream, struct graph_params *params)
 	return tips_add(tips, graph_node_handle(node), NULL);
 }
 
-/* The same, unless making the parameters has failed. */
-static CUresult append(struct client_stream *stream, struct graph_params *params, CUresult r)
+CUresult capture_add(struct client_stream *stream, struct graph_params *params)
 {
-	if (r != CUDA_SUCCESS)
-		return r;
+	CUresult r;
+
 	graph_enter();
 	r = add(stream, params);
 	graph_leave();
 	return r;
-}
-
-/* ---- commands ---- */
-
-CUresult capture_launch(struct client_stream *stream, const struct launch *launch)
-{
-	struct graph_params params;
-	CUresult r = params_launch(launch, &params);
-
-	return append(stream, &params, r);
-}
-
-CUresult capture_copy(const struct box *box, struct client_stream *stream, unsigned int how)
-{
-	struct graph_params params;
-	CUresult r;
-
-	if (!(how & COPY_ASYNC))
-		return capture_refuse(stream);
-	r = params_box(box, how, &params);
-	return append(stream, &params, r);
-}
-
-CUresult capture_set(const struct copy_fill *fill, struct client_stream *stream, unsigned int how)
-{
-	CUDA_MEMSET_NODE_PARAMS set = {
-		.dst = fill->dst,
-		.pitch = fill->pitch,
-		.value = fill->value,
-		.elementSize = fill->element_bytes,
-		.width = fill->width,
-		.height = fill->height,
-	};
-	struct graph_params params;
-	CUresult r;
-
-	if (!(how & COPY_ASYNC))
-		return capture_refuse(stream);
-	r = params_set(&set, &params);
-	return append(stream, &params, r);
-}
-
-CUresult capture_host(struct client_stream *stream, CUhostFn fn, void *user)
-{
-	struct graph_params params;
-	CUresult r = params_host(&(CUDA_HOST_NODE_PARAMS){fn, user}, &params);
-
-	return append(stream, &params, r);
-}
-
-CUresult capture_batch(
-	struct client_stream *stream, unsigned int count, const CUstreamBatchMemOpParams *operations)
-{
-	CUDA_BATCH_MEM_OP_NODE_PARAMS given = {
-		.count = count, .paramArray = (CUstreamBatchMemOpParams *)(uintptr_t)operations};
-	struct graph_params params;
-	CUresult r;
-
-	if (count == 0)
-		return CUDA_SUCCESS;
-	r = params_batch(&given, &params);
-	return append(stream, &params, r);
-}
-
-CUresult capture_external(struct client_stream *stream, CUgraphNodeType type, CUevent event)
-{
-	struct graph_params params;
-	CUresult r = params_event(type, event, &params);
-
-	return append(stream, &params, r);
-}
-
-CUresult capture_alloc(struct client_stream *stream, uint64_t bytes, CUdeviceptr *ret_address)
-{
-	struct graph_params params = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
-	CUresult r = graph_memory_new(context_current(), bytes, &params.memory);
-	CUdeviceptr address = r == CUDA_SUCCESS ? graph_memory_address(params.memory) : 0;
-
-	r = append(stream, &params, r);
-	if (r == CUDA_SUCCESS)
-		*ret_address = address;
-	else
-		graph_memory_reap();
-	return r;
-}
-
-CUresult capture_free(struct client_stream *stream, CUdeviceptr address)
-{
-	struct graph_params params = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .address = address};
-
-	return append(stream, &params, graph_memory_is(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult capture_refuse(struct client_stream *stream)
@@ -390,7 +238,7 @@ CUresult capture_record(struct client_stream *stream, struct captured **captured
 	return r;
 }
 
-/* Nodes may have been destroyed since, when a graph was captured into that the program has. */
+/* Those that are still there. */
 static CUresult take_tips(struct client_stream *stream, const struct captured *captured)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -590,6 +438,18 @@ CUresult capture_begin(struct client_stream *stream, CUstreamCaptureMode mode, C
 	return r;
 }
 
+/* Nodes may have been destroyed since, when a graph was captured into that the program has. */
+static bool is_before_any(struct graph_node *node, const struct tips *ends)
+{
+	for (size_t i = 0; i < ends->count; ++i) {
+		struct graph_node *end = graph_find_node(ends->nodes[i]);
+
+		if (end && graph_is_before(node, end))
+			return true;
+	}
+	return false;
+}
+
 /* Whether everything that the other streams captured comes before the end of the origin. */
 static bool is_joined(const struct capture *capture)
 {
@@ -603,11 +463,8 @@ static bool is_joined(const struct capture *capture)
 			continue;
 		for (size_t i = 0; i < tips->count; ++i) {
 			struct graph_node *node = graph_find_node(tips->nodes[i]);
-			bool joined = false;
 
-			for (size_t j = 0; node && !joined && j < ends->count; ++j)
-				joined = graph_is_before(node, graph_find_node(ends->nodes[j]));
-			if (node && !joined)
+			if (node && !is_before_any(node, ends))
 				return false;
 		}
 	}
@@ -669,6 +526,7 @@ void capture_leave(struct client_stream *stream)
 		invalidate(capture);
 	}
 	graph_leave();
+	/* Memory of its nodes is freed when somebody reaps next: here nobody may wait for the device. */
 	graph_objects_drop(objects);
 }
 

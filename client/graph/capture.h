@@ -28,6 +28,7 @@
 struct box;
 struct captured;
 struct copy_fill;
+struct graph_params;
 struct launch;
 
 /* Captures that forbid unsafe calls to somebody. */
@@ -62,6 +63,9 @@ static inline CUresult capture_none(void)
 /* Commands of a stream for which capture_is_on(). Return, beside what is said:
  * CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT (the legacy stream), and what
  * adding the node returned. */
+
+/** The stream's next node. Takes the parameters over. The graph lock is not held. */
+CUresult capture_add(struct client_stream *stream, struct graph_params *params);
 
 CUresult capture_launch(struct client_stream *stream, const struct launch *launch);
 CUresult capture_copy(const struct box *box, struct client_stream *stream, unsigned int how);
