@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static CUmodule module;
 
@@ -26,6 +27,11 @@ void *read_file(const char *path)
 		ck_abort_msg("cannot read %s", path);
 	fclose(file);
 	return bytes;
+}
+
+bool is_native(void)
+{
+	return getenv("FRMPS_TEST_NATIVE") != NULL;
 }
 
 void driver_attach(void)
@@ -92,4 +98,20 @@ CUdeviceptr device_words(uint64_t count, uint32_t factor)
 	ck_cuda(cuMemcpyHtoD_v2(device, words, count * sizeof(*words)));
 	free(words);
 	return device;
+}
+
+uint32_t *shared_word(void)
+{
+	uint32_t *word;
+
+	ck_cuda(cuMemHostAlloc((void **)&word, 4096, 0));
+	memset(word, 0, 4096);
+	return word;
+}
+
+CUresult launch_spin(uint32_t *word, uint32_t value, CUstream stream)
+{
+	void *arguments[] = {&word, &value};
+
+	return launch("spin_until", 1, 1, stream, arguments);
 }

@@ -26,6 +26,9 @@
 			ck_abort_msg("%s is %d", #call, (int)result_);                                       \
 	} while (0)
 
+/** Whether the library is NVIDIA's (FRMPS_TEST_NATIVE): there is no service. */
+bool is_native(void);
+
 /** cuInit, device 0's primary context current. Fails the test otherwise. */
 void driver_attach(void);
 /** The same, and the kernels loaded. */
@@ -45,6 +48,11 @@ uint32_t mixed(uint32_t in, uint32_t round, uint32_t position);
 
 /** Device memory that holds the words 0, 1, 2, … times `factor`. */
 CUdeviceptr device_words(uint64_t count, uint32_t factor);
+
+/** A pinned word, and 4092 bytes behind it, that kernels and the test both see. */
+uint32_t *shared_word(void);
+/** Runs until the word has the value. */
+CUresult launch_spin(uint32_t *word, uint32_t value, CUstream stream);
 
 /** Whole file with a NUL behind it; fails the test if it cannot be read. The caller frees it. */
 void *read_file(const char *path);

@@ -21,13 +21,13 @@ struct service common_service;
 
 void common_service_start(void)
 {
-	if (!getenv("FRMPS_TEST_NATIVE"))
+	if (!is_native())
 		ck_assert(service_start(&common_service, NULL));
 }
 
 void common_service_stop(void)
 {
-	if (!getenv("FRMPS_TEST_NATIVE"))
+	if (!is_native())
 		ck_assert_int_eq(service_stop(&common_service), 0);
 }
 

@@ -620,7 +620,7 @@ int main(void)
 	tcase_add_test(tests, textures_are_over_memory_too);
 	tcase_add_test(tests, objects_come_and_go);
 	suite_add_tcase(suite, tests);
-	if (!getenv("FRMPS_TEST_NATIVE")) {
+	if (!is_native()) {
 		tests = tcase_create("moves");
 		tcase_set_timeout(tests, 300);
 		tcase_add_checked_fixture(tests, NULL, stop);

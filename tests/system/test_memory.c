@@ -356,7 +356,7 @@ START_TEST(mappings_outlive_the_daemon)
 	char *text;
 	pid_t pid;
 
-	if (getenv("FRMPS_TEST_NATIVE"))
+	if (is_native())
 		return;
 	driver_open();
 	grain = granularity();

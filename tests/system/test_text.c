@@ -24,13 +24,13 @@ static CUfunction say_function, insist_function;
 
 static void start(void)
 {
-	if (!getenv("FRMPS_TEST_NATIVE"))
+	if (!is_native())
 		ck_assert(service_start(&service, NULL));
 }
 
 static void stop(void)
 {
-	if (!getenv("FRMPS_TEST_NATIVE"))
+	if (!is_native())
 		ck_assert_int_eq(service_stop(&service), 0);
 }
 
@@ -198,7 +198,7 @@ START_TEST(each_program_gets_its_own_text)
 		expect(&talkers[i], 0, text);
 		free(text);
 	}
-	ck_assert(getenv("FRMPS_TEST_NATIVE") || service_log_count(&service, "says") == 0);
+	ck_assert(is_native() || service_log_count(&service, "says") == 0);
 }
 END_TEST
 
@@ -374,7 +374,7 @@ int main(void)
 	tcase_add_test(tests, text_comes_where_the_program_waits);
 	tcase_add_test(tests, each_program_gets_its_own_text);
 	tcase_add_test(tests, the_oldest_text_beyond_the_limit_is_lost);
-	if (!getenv("FRMPS_TEST_NATIVE")) {
+	if (!is_native()) {
 		tcase_add_test(tests, who_never_waits_holds_up_nobody);
 		tcase_add_test(tests, text_goes_on_after_the_executors_death);
 		tcase_add_test(tests, an_assertions_text_is_its_programs);

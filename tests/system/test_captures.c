@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Stream capture: what becomes nodes, which streams take part, what has no place in a capture and ends it.
+// The tests run against NVIDIA's library as well and must pass there.
+
+#include <pthread.h>
+#include <string.h>
+
+#include "tests/lib/suite.h"
+#include "tests/system/driver.h"
+#include "tests/system/graphs.h"
+#include "tests/system/program.h"
+
+START_TEST(captured_work_runs_when_it_is_launched)
+{
+	CUstream stream;
+	CUdeviceptr a, b;
+	CUgraphExec exec;
+	CUgraph graph;
+	uint64_t id = 0;
+	size_t tips = 9;
+	CUgraph into = NULL;
+	const CUgraphNode *nodes;
+	CUstreamCaptureStatus status;
+
+	driver_open();
+	kernel("fill");
+	kernel("count_up");
+	stream = new_stream();
+	a = device_words(WORDS, 0);
+	b = device_words(WORDS, 0);
+	ck_assert_int_eq(capture_status(stream), CU_STREAM_CAPTURE_STATUS_NONE);
+	ck_assert_int_eq(cuStreamEndCapture(stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_assert_int_eq(
+		cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_ILLEGAL_STATE);
+	ck_assert_int_eq(capture_status(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ck_cuda(cuStreamGetCaptureInfo_v2(stream, &status, &id, &into, &nodes, &tips));
+	ck_assert_uint_ne(id, 0);
+	ck_assert_uint_eq(tips, 0);
+	ck_cuda(cuMemsetD32Async(a, 3, WORDS, stream));
+	ck_cuda(count_up(stream, a, 4));
+	ck_cuda(cuMemcpyDtoDAsync_v2(b, a, WORDS * 4, stream));
+	ck_cuda(fill(stream, a, 1, WORDS));
+	ck_cuda(cuStreamGetCaptureInfo_v2(stream, &status, &id, &into, &nodes, &tips));
+	ck_assert_uint_eq(tips, 1);
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	ck_assert_ptr_eq(graph, into);
+	ck_assert_int_eq(capture_status(stream), CU_STREAM_CAPTURE_STATUS_NONE);
+	ck_assert_uint_eq(node_count(graph), 4);
+	expect_words(a + 4, 1, 0);
+	exec = instantiate(graph);
+	expect_words(b, WORDS, 0);
+	for (int i = 0; i < 3; i++) {
+		ck_cuda(cuMemsetD32_v2(b, 0, WORDS));
+		run(exec, stream);
+		expect_words(a, WORDS, 1);
+		ck_assert_uint_eq(word_at(b), 7);
+		expect_words(b + 4, WORDS - 1, 3);
+	}
+}
+END_TEST
+
+START_TEST(streams_join_a_capture_by_events)
+{
+	CUstream origin, other;
+	CUdeviceptr word[3];
+	CUevent fork, join;
+	CUgraphExec exec;
+	CUgraph graph;
+	size_t count = 0;
+
+	driver_open();
+	kernel("count_up");
+	origin = new_stream();
+	other = new_stream();
+	fork = new_event();
+	join = new_event();
+	for (int i = 0; i < 3; i++)
+		word[i] = device_words(1, 0);
+	ck_cuda(cuStreamBeginCapture_v2(origin, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	ck_cuda(count_up(origin, word[0], 1));
+	ck_cuda(cuEventRecord(fork, origin));
+	ck_cuda(cuStreamWaitEvent(other, fork, 0));
+	ck_assert_int_eq(capture_status(other), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ck_cuda(count_up(other, word[1], 1));
+	ck_cuda(count_up(origin, word[2], 1));
+	ck_cuda(cuEventRecord(join, other));
+	ck_cuda(cuStreamWaitEvent(origin, join, 0));
+	ck_cuda(cuMemcpyDtoDAsync_v2(word[0], word[1], 4, origin));
+	ck_cuda(cuStreamEndCapture(origin, &graph));
+	ck_assert_int_eq(capture_status(other), CU_STREAM_CAPTURE_STATUS_NONE);
+	ck_assert_uint_eq(node_count(graph), 4);
+	ck_cuda(cuGraphGetEdges(graph, NULL, NULL, &count));
+	ck_assert_uint_eq(count, 4);
+	exec = instantiate(graph);
+	run(exec, other);
+	run(exec, origin);
+	ck_assert_uint_eq(word_at(word[0]), 2);
+	ck_assert_uint_eq(word_at(word[1]), 2);
+	ck_assert_uint_eq(word_at(word[2]), 2);
+}
+END_TEST
+
+/* Records an event in a capture that then ends. */
+static void record_and_end(CUevent event, CUstream stream, bool breaks)
+{
+	CUgraph graph;
+
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(cuEventRecord(event, stream));
+	if (breaks)
+		ck_assert_int_eq(cuStreamQuery(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	ck_assert_int_eq(cuStreamEndCapture(stream, &graph),
+		breaks ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS);
+}
+
+/* Until it is recorded anew. */
+START_TEST(an_event_is_of_no_use_when_its_capture_is_over)
+{
+	CUstream stream, other;
+	CUevent event;
+	float time;
+
+	driver_open();
+	stream = new_stream();
+	other = new_stream();
+	ck_cuda(cuEventCreate(&event, CU_EVENT_DEFAULT));
+	for (int breaks = 0; breaks < 2; breaks++) {
+		record_and_end(event, stream, breaks);
+		ck_assert_int_eq(cuEventQuery(event), CUDA_ERROR_INVALID_VALUE);
+		ck_assert_int_eq(cuEventSynchronize(event), CUDA_ERROR_INVALID_VALUE);
+		ck_assert_int_eq(cuEventElapsedTime(&time, event, event), CUDA_ERROR_INVALID_VALUE);
+		ck_assert_int_eq(cuStreamWaitEvent(other, event, 0), CUDA_ERROR_INVALID_VALUE);
+		ck_cuda(cuStreamBeginCapture_v2(other, CU_STREAM_CAPTURE_MODE_RELAXED));
+		ck_assert_int_eq(cuStreamWaitEvent(other, event, 0), CUDA_ERROR_INVALID_VALUE);
+		end_broken(other, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		ck_cuda(cuEventRecord(event, other));
+		ck_cuda(cuEventSynchronize(event));
+		ck_cuda(cuEventQuery(event));
+	}
+}
+END_TEST
+
+START_TEST(what_has_no_place_in_a_capture_ends_it)
+{
+	CUstream stream, other;
+	CUevent outside, inside;
+	CUdeviceptr word;
+	CUgraph graph;
+
+	driver_open();
+	kernel("count_up");
+	stream = new_stream();
+	other = new_stream();
+	outside = new_event();
+	inside = new_event();
+	word = device_words(1, 0);
+	ck_cuda(cuEventRecord(outside, other));
+
+	ck_assert_int_eq(cuStreamBeginCapture_v2(NULL, CU_STREAM_CAPTURE_MODE_RELAXED),
+		CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_assert_int_eq(cuStreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	ck_assert_int_eq(capture_status(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+	ck_assert_int_eq(count_up(stream, word, 1), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	end_broken(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_assert_int_eq(cuStreamQuery(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	end_broken(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_assert_int_eq(cuStreamWaitEvent(stream, outside, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+	end_broken(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(cuEventRecord(inside, stream));
+	ck_assert_int_eq(cuEventSynchronize(inside), CUDA_ERROR_CAPTURED_EVENT);
+	end_broken(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_assert_int_eq(cuCtxSynchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	end_broken(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(count_up(stream, word, 1));
+	ck_cuda(cuEventRecord(inside, stream));
+	ck_cuda(cuStreamWaitEvent(other, inside, 0));
+	ck_cuda(count_up(other, word, 1));
+	end_broken(stream, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+	ck_assert_int_eq(capture_status(other), CU_STREAM_CAPTURE_STATUS_NONE);
+	ck_assert_int_eq(cuStreamEndCapture(other, &graph), CUDA_ERROR_ILLEGAL_STATE);
+	ck_assert_uint_eq(word_at(word), 0);
+}
+END_TEST
+
+START_TEST(launches_of_graphs_are_not_captured)
+{
+	static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL,
+		CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_RELAXED};
+	CUgraphExec exec;
+	CUstream stream;
+	CUgraph graph;
+
+	driver_open();
+	stream = new_stream();
+	ck_cuda(cuGraphCreate(&graph, 0));
+	add_count(graph, NULL, 0, device_words(1, 0), 1);
+	exec = instantiate(graph);
+	for (int i = 0; i < 3; i++) {
+		ck_cuda(cuStreamBeginCapture_v2(stream, modes[i]));
+		ck_assert_int_eq(cuGraphLaunch(exec, stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+		end_broken(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+		ck_cuda(cuStreamBeginCapture_v2(stream, modes[i]));
+		ck_assert_int_eq(cuGraphUpload(exec, stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+		end_broken(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	}
+	run(exec, stream);
+}
+END_TEST
+
+static CUresult count_up_with(CUstream stream, CUdeviceptr word, CUlaunchAttributeID id, CUevent event)
+{
+	uint32_t one = 1;
+	void *arguments[] = {&word, &one};
+	CUlaunchAttribute attribute = {.id = id};
+	CUlaunchConfig config = {.gridDimX = 1,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = 1,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.hStream = stream,
+		.attrs = &attribute,
+		.numAttrs = 1};
+
+	/* Both attributes have it in the same place. */
+	attribute.value.launchCompletionEvent.event = event;
+	return cuLaunchKernelEx(&config, kernel("count_up"), arguments, NULL);
+}
+
+static const CUlaunchAttributeID event_attributes[] = {
+	CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT};
+
+/* Not before the launch, whose stream waits for a word; captured, it takes a stream along. */
+START_TEST(launches_record_events)
+{
+	CUstream stream, other;
+	CUdeviceptr word, seen;
+	CUevent event, timed;
+	uint32_t *gate;
+	CUgraph graph;
+
+	driver_open();
+	stream = new_stream();
+	other = new_stream();
+	event = new_event();
+	ck_cuda(cuEventCreate(&timed, CU_EVENT_DEFAULT));
+	word = device_words(1, 0);
+	seen = device_words(1, 0);
+	ck_cuda(cuMemHostAlloc((void **)&gate, 64, 0));
+	*gate = 0;
+	ck_assert_int_ne(count_up_with(stream, word, event_attributes[_i], timed), CUDA_SUCCESS);
+	ck_cuda(cuStreamWaitValue32_v2(stream, (CUdeviceptr)(uintptr_t)gate, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	ck_cuda(cuMemsetD32Async(word, 41, 1, stream));
+	ck_cuda(count_up_with(stream, word, event_attributes[_i], event));
+	ck_cuda(cuStreamWaitEvent(other, event, 0));
+	ck_cuda(cuMemsetD32Async(seen, 1, 1, other));
+	ck_assert_int_eq(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+	ck_assert_int_eq(cuStreamQuery(other), CUDA_ERROR_NOT_READY);
+	__atomic_store_n(gate, 1, __ATOMIC_RELEASE);
+	ck_cuda(cuEventSynchronize(event));
+	ck_cuda(cuStreamSynchronize(other));
+	ck_assert_uint_eq(word_at(seen), 1);
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_assert_uint_eq(word_at(word), 42);
+
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(count_up_with(stream, word, event_attributes[_i], event));
+	ck_cuda(cuStreamWaitEvent(other, event, 0));
+	ck_assert_int_eq(capture_status(other), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	ck_assert_uint_eq(node_count(graph), 1);
+	run(instantiate(graph), stream);
+	ck_assert_uint_eq(word_at(word), 43);
+}
+END_TEST
+
+/* One that only waits leaves nothing behind that somebody would have to wait for. */
+START_TEST(a_stream_without_work_needs_no_join)
+{
+	CUstream stream, other;
+	CUdeviceptr word;
+	CUevent event;
+	CUgraph graph;
+
+	driver_open();
+	kernel("count_up");
+	stream = new_stream();
+	other = new_stream();
+	event = new_event();
+	word = device_words(1, 0);
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(count_up(stream, word, 1));
+	ck_cuda(cuEventRecord(event, stream));
+	ck_cuda(cuStreamWaitEvent(other, event, 0));
+	ck_assert_int_eq(capture_status(other), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	ck_assert_int_eq(capture_status(other), CU_STREAM_CAPTURE_STATUS_NONE);
+	ck_assert_uint_eq(node_count(graph), 1);
+}
+END_TEST
+
+START_TEST(captures_stay_apart)
+{
+	CUstream a, b, blocking;
+	CUgraph graph;
+	CUevent event;
+	CUstreamCaptureStatus status;
+	CUdeviceptr word;
+
+	driver_open();
+	kernel("count_up");
+	a = new_stream();
+	b = new_stream();
+	event = new_event();
+	word = device_words(1, 0);
+	ck_cuda(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(cuStreamBeginCapture_v2(b, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(cuEventRecord(event, a));
+	ck_assert_int_eq(cuStreamWaitEvent(b, event, 0), CUDA_ERROR_STREAM_CAPTURE_MERGE);
+	end_broken(a, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	end_broken(b, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+
+	/* Another stream is not the origin. */
+	ck_cuda(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(cuEventRecord(event, a));
+	ck_cuda(cuStreamWaitEvent(b, event, 0));
+	ck_assert_int_eq(cuStreamEndCapture(b, &graph), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+	ck_assert_int_eq(capture_status(a), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+	ck_assert_int_eq(capture_status(b), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+	end_broken(a, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	ck_assert_int_eq(capture_status(b), CU_STREAM_CAPTURE_STATUS_NONE);
+
+	/* The legacy stream is only in the way of streams that wait for it. */
+	ck_cuda(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(count_up(NULL, word, 1));
+	ck_cuda(cuStreamEndCapture(a, &graph));
+	ck_cuda(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+	ck_cuda(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_assert_int_eq(cuStreamIsCapturing(NULL, &status), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	ck_assert_int_eq(capture_status(blocking), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ck_assert_int_eq(count_up(NULL, word, 1), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+	end_broken(blocking, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	ck_assert_uint_eq(word_at(word), 1);
+}
+END_TEST
+
+START_TEST(captures_go_on_in_a_graph_that_is_there)
+{
+	CUgraphNode nodes[2], *tips;
+	const CUgraphNode *now;
+	CUdeviceptr word;
+	CUgraph graph, same;
+	CUstream stream;
+	CUstreamCaptureStatus status;
+	uint64_t id;
+	size_t count;
+
+	driver_open();
+	kernel("count_up");
+	stream = new_stream();
+	word = device_words(1, 0);
+	ck_cuda(cuGraphCreate(&graph, 0));
+	nodes[0] = add_count(graph, NULL, 0, word, 1);
+	ck_cuda(cuStreamBeginCaptureToGraph(stream, graph, nodes, NULL, 1, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(count_up(stream, word, 10));
+	nodes[1] = add_count(graph, nodes, 1, word, 100);
+	tips = &nodes[1];
+	ck_cuda(cuStreamUpdateCaptureDependencies(stream, tips, 1, CU_STREAM_ADD_CAPTURE_DEPENDENCIES));
+	ck_cuda(cuStreamGetCaptureInfo_v2(stream, &status, &id, &same, &now, &count));
+	ck_assert_uint_eq(count, 2);
+	ck_cuda(count_up(stream, word, 1000));
+	ck_cuda(cuStreamEndCapture(stream, &same));
+	ck_assert_ptr_eq(graph, same);
+	ck_assert_uint_eq(node_count(graph), 4);
+	run(instantiate(graph), stream);
+	ck_assert_uint_eq(word_at(word), 1111);
+}
+END_TEST
+
+/* Of the nodes that the end of a capture looks at, some may be gone. What the driver does then is not known.
+ */
+START_TEST(nodes_are_destroyed_in_the_middle_of_a_capture)
+{
+	CUstream origin, other;
+	CUgraph graph, same;
+	CUgraphNode node;
+	CUdeviceptr word;
+	CUevent fork;
+
+	if (is_native())
+		return;
+	driver_open();
+	kernel("count_up");
+	origin = new_stream();
+	other = new_stream();
+	fork = new_event();
+	word = device_words(1, 0);
+	ck_cuda(cuGraphCreate(&graph, 0));
+	node = add_count(graph, NULL, 0, word, 1);
+	ck_cuda(cuStreamBeginCaptureToGraph(origin, graph, &node, NULL, 1, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(cuEventRecord(fork, origin));
+	ck_cuda(cuStreamWaitEvent(other, fork, 0));
+	ck_cuda(count_up(other, word, 10));
+	ck_cuda(cuGraphDestroyNode(node));
+	ck_assert_int_eq(cuStreamEndCapture(origin, &same), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+	ck_assert_uint_eq(node_count(graph), 1);
+	run(instantiate(graph), origin);
+	ck_assert_uint_eq(word_at(word), 10);
+}
+END_TEST
+
+static void *capture_and_end(void *context)
+{
+	CUstreamCaptureStatus status;
+
+	ck_cuda(cuCtxSetCurrent(context));
+	ck_cuda(cuStreamIsCapturing_ptsz(NULL, &status));
+	ck_assert_int_eq(status, CU_STREAM_CAPTURE_STATUS_NONE);
+	ck_cuda(cuStreamBeginCapture_v2_ptsz(NULL, CU_STREAM_CAPTURE_MODE_RELAXED));
+	return NULL;
+}
+
+/* A stream that begins where another one ended in the middle of a capture has nothing to do with it. */
+START_TEST(captures_end_with_their_stream)
+{
+	CUcontext primary, made;
+	CUstream stream;
+	CUdeviceptr a;
+
+	if (is_native())
+		return;
+	driver_open();
+	a = device_words(WORDS, 0);
+	ck_cuda(cuCtxGetCurrent(&primary));
+	ck_cuda(cuCtxCreate_v2(&made, 0, 0));
+	ck_cuda(cuStreamBeginCapture_v2(new_stream(), CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(cuCtxDestroy_v2(made));
+	ck_cuda(cuCtxSetCurrent(primary));
+	stream = new_stream();
+	ck_assert_int_eq(capture_status(stream), CU_STREAM_CAPTURE_STATUS_NONE);
+	ck_cuda(cuMemsetD32Async(a, 31, WORDS, stream));
+	ck_cuda(cuStreamSynchronize(stream));
+	expect_words(a, WORDS, 31);
+	/* And a thread's own stream, which ends with the thread. */
+	for (int i = 0; i < 2; i++) {
+		pthread_t thread;
+
+		ck_assert_int_eq(pthread_create(&thread, NULL, capture_and_end, primary), 0);
+		pthread_join(thread, NULL);
+	}
+}
+END_TEST
+
+/* A host function, ordinary memory, a wait for a word. */
+START_TEST(everything_is_captured)
+{
+	struct told told = {0};
+	uint32_t *pinned, ordinary = 5, out = 0;
+	CUdeviceptr word, flag;
+	CUgraphExec exec;
+	CUgraph graph;
+	CUstream stream;
+
+	driver_open();
+	kernel("count_up");
+	stream = new_stream();
+	word = device_words(1, 0);
+	flag = device_words(1, 0);
+	ck_cuda(cuMemHostAlloc((void **)&pinned, 4, 0));
+	told.word = pinned;
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cuda(cuMemcpyHtoDAsync_v2(word, &ordinary, 4, stream));
+	ck_cuda(count_up(stream, word, 1));
+	ck_cuda(cuMemcpyDtoHAsync_v2(pinned, word, 4, stream));
+	ck_cuda(cuLaunchHostFunc(stream, tell, &told));
+	ck_cuda(cuStreamWriteValue32_v2(stream, flag, 77, 0));
+	ck_cuda(cuStreamWaitValue32_v2(stream, flag, 77, CU_STREAM_WAIT_VALUE_EQ));
+	ck_cuda(count_up(stream, word, 1));
+	ck_cuda(cuMemcpyDtoHAsync_v2(&out, word, 4, stream));
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	exec = instantiate(graph);
+	ck_assert_uint_eq(told.count, 0);
+	for (uint32_t i = 1; i <= 3; i++) {
+		ordinary = 5 * i;
+		run(exec, stream);
+		ck_assert_uint_eq(told.count, i);
+		ck_assert_uint_eq(told.seen[i - 1], 5 * i + 1);
+		ck_assert_uint_eq(out, 5 * i + 2);
+	}
+	ck_assert_uint_eq(word_at(flag), 77);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("captures");
+	TCase *tests = tcase_create("captures");
+
+	tcase_set_timeout(tests, 120);
+	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
+	tcase_add_test(tests, captured_work_runs_when_it_is_launched);
+	tcase_add_test(tests, streams_join_a_capture_by_events);
+	tcase_add_test(tests, an_event_is_of_no_use_when_its_capture_is_over);
+	tcase_add_test(tests, what_has_no_place_in_a_capture_ends_it);
+	tcase_add_test(tests, launches_of_graphs_are_not_captured);
+	tcase_add_loop_test(tests, launches_record_events, 0, 2);
+	tcase_add_test(tests, a_stream_without_work_needs_no_join);
+	tcase_add_test(tests, captures_stay_apart);
+	tcase_add_test(tests, captures_go_on_in_a_graph_that_is_there);
+	tcase_add_test(tests, nodes_are_destroyed_in_the_middle_of_a_capture);
+	tcase_add_test(tests, captures_end_with_their_stream);
+	tcase_add_test(tests, everything_is_captured);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}

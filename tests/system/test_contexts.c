@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Contexts: retained, stacked, reset, ended while others want them; the modules, libraries and values of the
+// runtime that belong to them.
+// The tests run against NVIDIA's library as well and must pass there, but for those that say otherwise.
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/suite.h"
+#include "tests/system/driver.h"
+#include "tests/system/program.h"
+
+static int is_active(void)
+{
+	unsigned flags;
+	int active;
+
+	ck_cuda(cuDevicePrimaryCtxGetState(0, &flags, &active));
+	return active;
+}
+
+/* A reset ends the context and takes no retain back. */
+START_TEST(retains_outlive_a_reset)
+{
+	driver_attach();
+	driver_attach();
+	ck_cuda(cuDevicePrimaryCtxReset_v2(0));
+	ck_assert(!is_active());
+	ck_assert_int_eq(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	driver_attach();
+	for (int i = 0; i < 3; i++) {
+		ck_assert(is_active());
+		ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
+	}
+	ck_assert(!is_active());
+	ck_assert_int_eq(cuDevicePrimaryCtxRelease_v2(0), CUDA_ERROR_INVALID_CONTEXT);
+}
+END_TEST
+
+START_TEST(contexts_are_stacked_and_destroyed)
+{
+	CUcontext primary, made, current;
+	CUdeviceptr p;
+
+	driver_open();
+	ck_cuda(cuCtxGetCurrent(&primary));
+	ck_cuda(cuCtxCreate_v2(&made, 0, 0));
+	ck_cuda(cuCtxGetCurrent(&current));
+	ck_assert_ptr_eq(current, made);
+	ck_cuda(cuMemAlloc_v2(&p, 100));
+	ck_cuda(cuCtxPopCurrent_v2(&current));
+	ck_assert_ptr_eq(current, made);
+	ck_cuda(cuCtxGetCurrent(&current));
+	ck_assert_ptr_eq(current, primary);
+	ck_cuda(cuCtxDestroy_v2(made));
+	ck_assert_int_eq(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuCtxSetCurrent(NULL));
+	ck_assert_int_eq(cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
+}
+END_TEST
+
+static void *retain_and_release(void *image)
+{
+	int rounds = is_native() ? 5 : 50;
+
+	for (int i = 0; i < rounds; i++) {
+		CUcontext context;
+		CUdeviceptr memory;
+		CUmodule module;
+
+		ck_cuda(cuDevicePrimaryCtxRetain(&context, 0));
+		ck_cuda(cuCtxSetCurrent(context));
+		ck_cuda(cuMemAlloc_v2(&memory, 1000));
+		ck_cuda(cuMemsetD8_v2(memory, 1, 1000));
+		ck_cuda(cuMemFree_v2(memory));
+		/* To be unloaded with the context: that takes a while. */
+		ck_cuda(cuModuleLoadData(&module, image));
+		ck_cuda(cuCtxSetCurrent(NULL));
+		ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
+	}
+	return NULL;
+}
+
+/* Who has retained it can use it, whoever else has just released it. */
+START_TEST(a_retained_context_stays)
+{
+	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
+	pthread_t threads[4];
+
+	ck_cuda(cuInit(0));
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, retain_and_release, image), 0);
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	free(image);
+}
+END_TEST
+
+/* ---- modules and libraries in contexts ---- */
+
+START_TEST(globals_belong_to_their_module)
+{
+	uint32_t words[8], changed[4] = {1, 2, 3, 4};
+	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
+	CUdeviceptr global, other, none, out;
+	CUmodule second;
+	size_t bytes;
+	void *arguments[] = {&out};
+
+	driver_open();
+	ck_cuda(cuModuleLoadData(&second, image));
+	ck_cuda(cuModuleGetGlobal_v2(&global, &bytes, kernels(), "global_words"));
+	ck_assert_uint_eq(bytes, 16);
+	ck_cuda(cuModuleGetGlobal_v2(&other, NULL, second, "global_words"));
+	ck_assert_uint_ne(global, other);
+	ck_assert_int_eq(cuModuleGetGlobal_v2(&none, NULL, second, "no_such_words"), CUDA_ERROR_NOT_FOUND);
+	ck_cuda(cuMemAlloc_v2(&out, 32));
+	ck_cuda(cuMemcpyHtoD_v2(global, changed, 16));
+	ck_cuda(launch("read_words", 1, 1, NULL, arguments));
+	ck_cuda(cuMemcpyDtoH_v2(words, out, 32));
+	ck_assert_int_eq(memcmp(words, changed, 16), 0);
+	ck_assert_uint_eq(words[4], 5);
+	ck_cuda(cuMemcpyDtoH_v2(words, other, 16));
+	ck_assert_uint_eq(words[0], 11);
+	ck_cuda(cuModuleUnload(second));
+	free(image);
+}
+END_TEST
+
+/* A library and its kernels outlive the context; its globals do not. */
+START_TEST(libraries_begin_anew_with_the_next_context)
+{
+	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
+	uint32_t words[8], changed[4] = {1, 2, 3, 4};
+	CUdeviceptr global, out;
+	CUkernel read_words;
+	CUlibrary library;
+	int value = 0;
+	void *arguments[] = {&out};
+
+	driver_attach();
+	ck_cuda(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+	free(image);
+	ck_cuda(cuLibraryGetKernel(&read_words, library, "read_words"));
+	ck_cuda(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 50, read_words, 0));
+	for (int round = 0; round < 3; round++) {
+		ck_cuda(cuMemAlloc_v2(&out, 32));
+		ck_cuda(cuLaunchKernel((CUfunction)read_words, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL));
+		ck_cuda(cuMemcpyDtoH_v2(words, out, 32));
+		ck_assert_uint_eq(words[0], 11);
+		ck_cuda(cuLibraryGetGlobal(&global, NULL, library, "global_words"));
+		ck_cuda(cuMemcpyHtoD_v2(global, changed, 16));
+		ck_cuda(cuLaunchKernel((CUfunction)read_words, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL));
+		ck_cuda(cuMemcpyDtoH_v2(words, out, 32));
+		ck_assert_uint_eq(words[0], 1);
+		if (round == 0)
+			ck_cuda(cuDevicePrimaryCtxReset_v2(0));
+		while (is_active())
+			ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
+		driver_attach();
+		ck_assert_int_eq(cuMemFree_v2(out), CUDA_ERROR_INVALID_VALUE);
+	}
+	ck_cuda(cuKernelGetAttribute(
+		&value, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, read_words, 0));
+	ck_assert_int_eq(value, 50);
+	ck_cuda(cuDevicePrimaryCtxReset_v2(0));
+	ck_cuda(cuLibraryUnload(library));
+}
+END_TEST
+
+struct divided {
+	CUlibrary library;
+	CUkernel read_words;
+};
+
+static struct divided load_divided(void)
+{
+	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
+	struct divided divided;
+
+	ck_cuda(cuLibraryLoadData(&divided.library, image, NULL, NULL, 0, NULL, NULL, 0));
+	ck_cuda(cuLibraryGetKernel(&divided.read_words, divided.library, "read_words"));
+	free(image);
+	return divided;
+}
+
+/* The first word that the kernel reads in the current context, or in that of a stream. */
+static uint32_t read_first(CUfunction read_words, CUstream stream)
+{
+	uint32_t words[8];
+	CUdeviceptr out;
+	void *arguments[] = {&out};
+
+	ck_cuda(cuMemAlloc_v2(&out, 32));
+	ck_cuda(cuLaunchKernel(read_words, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_cuda(cuMemcpyDtoH_v2(words, out, 32));
+	ck_cuda(cuMemFree_v2(out));
+	return words[0];
+}
+
+/* Changes the variable of the current context. Return: its address */
+static CUdeviceptr write_first(CUlibrary library, uint32_t value)
+{
+	CUdeviceptr global;
+
+	ck_cuda(cuLibraryGetGlobal(&global, NULL, library, "global_words"));
+	ck_cuda(cuMemcpyHtoD_v2(global, &value, 4));
+	return global;
+}
+
+START_TEST(contexts_have_variables_of_their_own)
+{
+	struct divided divided;
+	CUdeviceptr first, second;
+	CUcontext primary, other;
+	CUfunction functions[2];
+	CUmodule modules[2];
+	CUstream stream;
+
+	driver_attach();
+	ck_cuda(cuCtxGetCurrent(&primary));
+	divided = load_divided();
+	first = write_first(divided.library, 1);
+	ck_cuda(cuKernelGetFunction(&functions[0], divided.read_words));
+	ck_cuda(cuLibraryGetModule(&modules[0], divided.library));
+	ck_cuda(cuCtxCreate_v2(&other, 0, 0));
+	ck_assert_uint_eq(read_first((CUfunction)divided.read_words, NULL), 11);
+	second = write_first(divided.library, 2);
+	ck_assert_uint_ne(first, second);
+	ck_cuda(cuKernelGetFunction(&functions[1], divided.read_words));
+	ck_cuda(cuLibraryGetModule(&modules[1], divided.library));
+	ck_assert_ptr_ne(functions[0], functions[1]);
+	ck_assert_ptr_ne(modules[0], modules[1]);
+	ck_assert_uint_eq(read_first(functions[1], NULL), 2);
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	ck_assert_uint_eq(read_first((CUfunction)divided.read_words, stream), 2);
+	ck_cuda(cuStreamDestroy_v2(stream));
+	ck_cuda(cuCtxSetCurrent(primary));
+	ck_assert_uint_eq(read_first((CUfunction)divided.read_words, NULL), 1);
+	ck_assert_uint_eq(read_first(functions[0], NULL), 1);
+	ck_cuda(cuCtxDestroy_v2(other));
+	ck_cuda(cuCtxSetCurrent(primary));
+	ck_assert_uint_eq(read_first((CUfunction)divided.read_words, NULL), 1);
+	/* The next one begins anew. */
+	ck_cuda(cuCtxCreate_v2(&other, 0, 0));
+	ck_assert_uint_eq(read_first((CUfunction)divided.read_words, NULL), 11);
+	ck_cuda(cuCtxDestroy_v2(other));
+	ck_cuda(cuCtxSetCurrent(primary));
+	ck_cuda(cuLibraryUnload(divided.library));
+}
+END_TEST
+
+/* The context ends in which the library was used first; the other one's variables stay what they are. */
+START_TEST(a_library_outlives_the_first_of_its_contexts)
+{
+	CUcontext primary, other;
+	struct divided divided;
+	int value = 0;
+
+	driver_attach();
+	ck_cuda(cuCtxGetCurrent(&primary));
+	ck_cuda(cuCtxCreate_v2(&other, 0, 0));
+	divided = load_divided();
+	write_first(divided.library, 2);
+	ck_cuda(cuKernelSetAttribute(
+		CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 50, divided.read_words, 0));
+	ck_cuda(cuCtxSetCurrent(primary));
+	write_first(divided.library, 1);
+	ck_cuda(cuCtxSetCurrent(other));
+	ck_assert_uint_eq(read_first((CUfunction)divided.read_words, NULL), 2);
+	ck_cuda(cuCtxDestroy_v2(other));
+	ck_cuda(cuCtxSetCurrent(primary));
+	ck_assert_uint_eq(read_first((CUfunction)divided.read_words, NULL), 1);
+	ck_cuda(cuKernelGetAttribute(
+		&value, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, divided.read_words, 0));
+	ck_assert_int_eq(value, 50);
+	ck_cuda(cuCtxCreate_v2(&other, 0, 0));
+	ck_assert_uint_eq(read_first((CUfunction)divided.read_words, NULL), 11);
+	ck_cuda(cuLibraryUnload(divided.library));
+	ck_cuda(cuCtxDestroy_v2(other));
+}
+END_TEST
+
+/* As cuBLAS loads what it has unpacked. */
+START_TEST(a_library_is_loaded_with_an_option_and_no_values)
+{
+	CUlibraryOption option = CU_LIBRARY_BINARY_IS_PRESERVED;
+	void *image = read_file(getenv("FRMPS_TEST_KERNELS"));
+	CUlibrary library;
+	CUkernel kernel;
+
+	driver_open();
+	ck_cuda(cuLibraryLoadData(&library, image, NULL, NULL, 0, &option, NULL, 1));
+	ck_cuda(cuLibraryGetKernel(&kernel, library, "fill"));
+	ck_cuda(cuLibraryUnload(library));
+	free(image);
+}
+END_TEST
+
+/* ---- values of the runtime ---- */
+
+typedef CUresult storage_put(CUcontext context, void *key, void *value, void *destructor);
+typedef CUresult storage_get(void **value, CUcontext context, void *key);
+
+/* Values of the runtime and of its libraries, which take them for a sign that all is as it was. */
+static void *const *storage(void)
+{
+	static const CUuuid id = {{(char)0xc6, (char)0x93, 0x33, 0x6e, 0x11, 0x21, (char)0xdf, 0x11,
+		(char)0xa8, (char)0xc3, 0x68, (char)0xf3, 0x55, (char)0xd8, (char)0x95, (char)0x93}};
+	const void *table;
+
+	ck_cuda(cuGetExportTable(&table, &id));
+	return table;
+}
+
+static int a_key;
+
+static int look_in_child(int unused)
+{
+	CUcontext context = (CUcontext)-1;
+	void *value;
+
+	(void)unused;
+	return ((storage_get *)storage()[2])(&value, context, &a_key) == CUDA_SUCCESS;
+}
+
+START_TEST(a_forked_child_does_not_find_its_parents_values)
+{
+	CUcontext context;
+	void *value;
+
+	if (is_native())
+		return;
+	driver_attach();
+	ck_cuda(cuCtxGetCurrent(&context));
+	ck_cuda(((storage_put *)storage()[0])(context, &a_key, &context, NULL));
+	ck_cuda(((storage_get *)storage()[2])(&value, context, &a_key));
+	ck_assert_ptr_eq(value, &context);
+	ck_assert_int_eq(exit_status(spawn(look_in_child, 0)), 0);
+}
+END_TEST
+
+static sem_t is_ending;
+
+static void end_slowly(CUcontext context, void *key, void *value)
+{
+	(void)context;
+	(void)key;
+	(void)value;
+	sem_post(&is_ending);
+	pass_time(100);
+}
+
+static void *retain_at_the_end(void *unused)
+{
+	CUcontext context;
+	CUdeviceptr memory;
+
+	(void)unused;
+	sem_wait(&is_ending);
+	ck_cuda(cuDevicePrimaryCtxRetain(&context, 0));
+	ck_cuda(cuCtxSetCurrent(context));
+	ck_cuda(cuMemAlloc_v2(&memory, 1000));
+	ck_cuda(cuMemsetD8_v2(memory, 1, 1000));
+	return NULL;
+}
+
+/* The runtime's values of a context end with it, and while they do, another thread wants it again. */
+START_TEST(a_context_is_retained_while_it_ends)
+{
+	unsigned int flags;
+	CUcontext context;
+	pthread_t thread;
+	int active;
+
+	if (is_native())
+		return;
+	sem_init(&is_ending, 0, 0);
+	driver_attach();
+	ck_cuda(cuCtxGetCurrent(&context));
+	ck_cuda(((storage_put *)storage()[0])(context, &a_key, &context, (void *)end_slowly));
+	ck_assert_int_eq(pthread_create(&thread, NULL, retain_at_the_end, NULL), 0);
+	ck_cuda(cuDevicePrimaryCtxRelease_v2(0));
+	pthread_join(thread, NULL);
+	ck_cuda(cuDevicePrimaryCtxGetState(0, &flags, &active));
+	ck_assert(active);
+	ck_cuda(cuCtxSynchronize());
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("contexts");
+	TCase *tests = tcase_create("contexts");
+
+	tcase_set_timeout(tests, 120);
+	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
+	tcase_add_test(tests, retains_outlive_a_reset);
+	tcase_add_test(tests, contexts_are_stacked_and_destroyed);
+	tcase_add_test(tests, globals_belong_to_their_module);
+	tcase_add_test(tests, libraries_begin_anew_with_the_next_context);
+	tcase_add_test(tests, contexts_have_variables_of_their_own);
+	tcase_add_test(tests, a_library_outlives_the_first_of_its_contexts);
+	tcase_add_test(tests, a_library_is_loaded_with_an_option_and_no_values);
+	tcase_add_test(tests, a_retained_context_stays);
+	tcase_add_test(tests, a_forked_child_does_not_find_its_parents_values);
+	tcase_add_test(tests, a_context_is_retained_while_it_ends);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}

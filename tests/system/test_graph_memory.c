@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Memory that graphs allocate: nodes, captured allocations, what is counted, what outlives what.
+// The tests run against NVIDIA's library as well and must pass there.
+
+#include "tests/lib/suite.h"
+#include "tests/system/driver.h"
+#include "tests/system/graphs.h"
+#include "tests/system/program.h"
+
+static CUDA_MEM_ALLOC_NODE_PARAMS alloc_params(size_t bytes)
+{
+	return (CUDA_MEM_ALLOC_NODE_PARAMS){
+		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+			.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
+		.bytesize = bytes,
+	};
+}
+
+START_TEST(graphs_have_memory)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4);
+	CUgraphNode nodes[4];
+	CUdeviceptr out, address;
+	CUgraphExec exec;
+	CUgraph graph;
+	CUstream stream;
+
+	driver_open();
+	stream = new_stream();
+	out = device_words(WORDS, 0);
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddMemAllocNode(&nodes[0], graph, NULL, 0, &alloc));
+	ck_assert_uint_ne(alloc.dptr, 0);
+	nodes[1] = add_fill(graph, &nodes[0], 1, alloc.dptr, 12);
+	nodes[2] = add_copy(graph, &nodes[1], 1, copy_params(out, alloc.dptr, NULL, NULL, WORDS * 4));
+	ck_cuda(cuGraphAddMemFreeNode(&nodes[3], graph, &nodes[2], 1, alloc.dptr));
+	ck_cuda(cuGraphMemFreeNodeGetParams(nodes[3], &address));
+	ck_assert_uint_eq(address, alloc.dptr);
+	exec = instantiate(graph);
+	for (int i = 0; i < 3; i++) {
+		ck_cuda(cuMemsetD32_v2(out, 0, WORDS));
+		run(exec, stream);
+		expect_words(out, WORDS, 12);
+	}
+	ck_cuda(cuGraphExecDestroy(exec));
+	ck_cuda(cuGraphDestroy(graph));
+}
+END_TEST
+
+static void expect_graph_memory(uint64_t current, uint64_t high)
+{
+	static const CUgraphMem_attribute now[] = {CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT,
+		CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT},
+					  most[] = {CU_GRAPH_MEM_ATTR_USED_MEM_HIGH,
+						  CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH};
+
+	for (int i = 0; i < 2; i++) {
+		uint64_t value;
+
+		ck_cuda(cuDeviceGetGraphMemAttribute(0, now[i], &value));
+		ck_assert_uint_eq(value, current);
+		ck_cuda(cuDeviceGetGraphMemAttribute(0, most[i], &value));
+		ck_assert_uint_eq(value, high);
+	}
+}
+
+static const struct {
+	uint64_t asked, counted;
+} graph_sizes[] = {{4096, 32 << 20}, {100 << 20, 128 << 20}};
+
+/* Memory of graphs is there from the first launch to a trim. */
+START_TEST(graph_memory_is_counted)
+{
+	const uint64_t counted = graph_sizes[_i].counted;
+	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(graph_sizes[_i].asked);
+	CUgraphNode nodes[2];
+	CUgraphExec exec;
+	CUgraph graph;
+	CUstream stream;
+
+	driver_open();
+	stream = new_stream();
+	for (int i = 0; i < 2; i++) {
+		ck_cuda(cuGraphCreate(&graph, 0));
+		ck_cuda(cuGraphAddMemAllocNode(&nodes[0], graph, NULL, 0, &alloc));
+		ck_cuda(cuGraphAddMemFreeNode(&nodes[1], graph, &nodes[0], 1, alloc.dptr));
+		exec = instantiate(graph);
+		expect_graph_memory(0, i * counted);
+		for (int k = 0; k < 2; k++) {
+			run(exec, stream);
+			expect_graph_memory(counted, counted);
+		}
+		ck_cuda(cuGraphExecDestroy(exec));
+		ck_cuda(cuGraphDestroy(graph));
+		expect_graph_memory(counted, counted);
+		ck_cuda(cuDeviceGraphMemTrim(0));
+		expect_graph_memory(0, counted);
+	}
+}
+END_TEST
+
+/* Not freed in the graph: the program's, until it frees it. */
+START_TEST(memory_outlives_a_launch)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4);
+	CUgraphNode node;
+	CUgraphExec exec;
+	CUgraph graph;
+	CUstream stream;
+
+	driver_open();
+	stream = new_stream();
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &alloc));
+	add_fill(graph, &node, 1, alloc.dptr, 3);
+	exec = instantiate(graph);
+	run(exec, stream);
+	expect_words(alloc.dptr, WORDS, 3);
+	ck_assert_int_eq(cuGraphLaunch(exec, stream), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemFree_v2(alloc.dptr));
+	run(exec, stream);
+	expect_words(alloc.dptr, WORDS, 3);
+	ck_cuda(cuMemFree_v2(alloc.dptr));
+}
+END_TEST
+
+START_TEST(stream_ordered_memory_becomes_nodes)
+{
+	CUdeviceptr out, p;
+	CUgraphExec exec;
+	CUgraph graph;
+	CUstream stream;
+
+	driver_open();
+	kernel("fill");
+	stream = new_stream();
+	out = device_words(WORDS, 0);
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	ck_cuda(cuMemAllocAsync(&p, WORDS * 4, stream));
+	ck_cuda(fill(stream, p, 21, WORDS));
+	ck_cuda(cuMemcpyDtoDAsync_v2(out, p, WORDS * 4, stream));
+	ck_cuda(cuMemFreeAsync(p, stream));
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	ck_assert_uint_eq(node_count(graph), 4);
+	exec = instantiate(graph);
+	run(exec, stream);
+	run(exec, stream);
+	expect_words(out, WORDS, 21);
+}
+END_TEST
+
+/* Memory of graphs is given back once: with the context, or with the graph. */
+START_TEST(graphs_outlive_their_context)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4);
+	uint32_t from[WORDS] = {0}, *pinned[4];
+	CUdeviceptr out, memory[4];
+	CUcontext first, second;
+	CUgraphExec exec;
+	CUgraphNode node;
+	unsigned flags;
+	CUgraph graph;
+
+	if (is_native())
+		return;
+	driver_open();
+	ck_cuda(cuCtxCreate_v2(&first, 0, 0));
+	out = device_words(WORDS, 0);
+	ck_cuda(cuGraphCreate(&graph, 0));
+	add_copy(graph, NULL, 0, copy_params(out, 0, NULL, from, WORDS * 4));
+	ck_cuda(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &alloc));
+	exec = instantiate(graph);
+	run(exec, new_stream());
+	ck_cuda(cuCtxDestroy_v2(first));
+	ck_cuda(cuCtxCreate_v2(&second, 0, 0));
+	for (int i = 0; i < 4; i++) {
+		ck_cuda(cuMemHostAlloc((void **)&pinned[i], WORDS * 4, 0));
+		ck_cuda(cuMemAlloc_v2(&memory[i], WORDS * 4));
+	}
+	/* Of its own it has no memory any more. */
+	ck_assert_int_eq(cuGraphLaunch(exec, NULL), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	ck_cuda(cuGraphExecDestroy(exec));
+	ck_cuda(cuGraphDestroy(graph));
+	ck_cuda(cuDeviceGraphMemTrim(0));
+	for (int i = 0; i < 4; i++) {
+		ck_cuda(cuMemHostGetFlags(&flags, pinned[i]));
+		ck_cuda(cuMemFreeHost(pinned[i]));
+		ck_cuda(cuMemFree_v2(memory[i]));
+	}
+	ck_cuda(cuCtxDestroy_v2(second));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("graph_memory");
+	TCase *tests = tcase_create("graph_memory");
+
+	tcase_set_timeout(tests, 120);
+	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
+	tcase_add_test(tests, graphs_have_memory);
+	tcase_add_loop_test(tests, graph_memory_is_counted, 0, 2);
+	tcase_add_test(tests, memory_outlives_a_launch);
+	tcase_add_test(tests, stream_ordered_memory_becomes_nodes);
+	tcase_add_test(tests, graphs_outlive_their_context);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}

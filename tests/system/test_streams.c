@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Streams and what orders them: events, the legacy stream, words, host functions.
+// The tests run against NVIDIA's library as well and must pass there.
+
+#include <stdlib.h>
+
+#include "tests/lib/suite.h"
+#include "tests/system/driver.h"
+#include "tests/system/program.h"
+
+START_TEST(a_stream_keeps_its_order)
+{
+	uint64_t count = 5000;
+	CUdeviceptr a, b;
+	uint32_t *result = malloc(count * 4), expected;
+	CUstream stream;
+
+	driver_open();
+	a = device_words(count, 1);
+	b = device_words(count, 0);
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	for (uint32_t round = 0; round < 3000; round++) {
+		CUdeviceptr *out = round % 2 ? &a : &b, *in = round % 2 ? &b : &a;
+		void *arguments[] = {out, in, &round, &count};
+
+		ck_cuda(launch("mix", 8, 64, stream, arguments));
+	}
+	ck_cuda(cuMemcpyDtoHAsync_v2(result, a, count * 4, stream));
+	ck_cuda(cuStreamSynchronize(stream));
+	for (uint32_t i = 0; i < count; i++) {
+		expected = i;
+		for (uint32_t round = 0; round < 3000; round++)
+			expected = mixed(expected, round, i);
+		ck_assert_uint_eq(result[i], expected);
+	}
+	ck_cuda(cuStreamDestroy_v2(stream));
+	free(result);
+}
+END_TEST
+
+START_TEST(streams_do_not_wait_for_each_other)
+{
+	CUstream busy, free_stream;
+	uint32_t *word;
+
+	driver_open();
+	word = shared_word();
+	ck_cuda(cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuStreamCreate(&free_stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(launch_spin(word, 1, busy));
+	ck_cuda(cuMemsetD32Async((CUdeviceptr)(uintptr_t)(word + 1), 7, 1, free_stream));
+	ck_cuda(cuStreamSynchronize(free_stream));
+	ck_assert_uint_eq(word[1], 7);
+	ck_assert_int_eq(cuStreamQuery(busy), CUDA_ERROR_NOT_READY);
+	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+	ck_cuda(cuStreamSynchronize(busy));
+	ck_cuda(cuStreamQuery(busy));
+}
+END_TEST
+
+START_TEST(events_order_streams)
+{
+	CUstream first, second;
+	CUevent event;
+	uint32_t *word;
+
+	driver_open();
+	word = shared_word();
+	ck_cuda(cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	ck_cuda(cuEventQuery(event));
+	ck_cuda(launch_spin(word, 1, first));
+	ck_cuda(cuEventRecord(event, first));
+	ck_cuda(cuStreamWaitEvent(second, event, 0));
+	ck_cuda(cuMemsetD32Async((CUdeviceptr)(uintptr_t)(word + 1), 7, 1, second));
+	ck_assert_int_eq(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+	ck_assert_int_eq(cuStreamQuery(second), CUDA_ERROR_NOT_READY);
+	ck_assert_uint_eq(word[1], 0);
+	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+	ck_cuda(cuStreamSynchronize(second));
+	ck_assert_uint_eq(word[1], 7);
+	ck_cuda(cuEventSynchronize(event));
+	ck_cuda(cuEventDestroy_v2(event));
+}
+END_TEST
+
+START_TEST(events_measure_time)
+{
+	uint64_t ns = 20000000;
+	void *arguments[] = {&ns};
+	CUevent begin, end;
+	float ms = 0;
+
+	driver_open();
+	ck_cuda(cuEventCreate(&begin, CU_EVENT_DEFAULT));
+	ck_cuda(cuEventCreate(&end, CU_EVENT_DEFAULT));
+	ck_assert_int_eq(cuEventElapsedTime_v2(&ms, begin, end), CUDA_ERROR_INVALID_HANDLE);
+	ck_cuda(cuEventRecord(begin, NULL));
+	ck_cuda(launch("spin_ns", 1, 1, NULL, arguments));
+	ck_cuda(cuEventRecord(end, NULL));
+	ck_assert_int_eq(cuEventElapsedTime_v2(&ms, begin, end), CUDA_ERROR_NOT_READY);
+	ck_cuda(cuEventSynchronize(end));
+	ck_cuda(cuEventElapsedTime_v2(&ms, begin, end));
+	ck_assert_float_ge(ms, 19.9f);
+}
+END_TEST
+
+/* Who has waited for an event knows when it was, at once. */
+START_TEST(time_is_known_when_an_event_is_over)
+{
+	CUevent start, end;
+	CUstream stream;
+	float ms;
+
+	driver_open();
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuEventCreate(&start, CU_EVENT_DEFAULT));
+	ck_cuda(cuEventCreate(&end, CU_EVENT_DEFAULT));
+	for (int i = 0; i < 2000; i++) {
+		ck_cuda(cuEventRecord(start, stream));
+		ck_cuda(cuEventRecord(end, stream));
+		while (cuEventQuery(end) == CUDA_ERROR_NOT_READY)
+			;
+		ck_cuda(cuEventElapsedTime(&ms, start, end));
+		ck_assert(ms >= 0);
+	}
+}
+END_TEST
+
+START_TEST(legacy_default_stream_waits_and_is_waited_for)
+{
+	CUstream blocking, free_stream;
+	CUdeviceptr d;
+	uint32_t *word;
+
+	driver_open();
+	word = shared_word();
+	d = (CUdeviceptr)(uintptr_t)(word + 1);
+	ck_cuda(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+	ck_cuda(cuStreamCreate(&free_stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(launch_spin(word, 1, blocking));
+	ck_cuda(cuMemsetD32Async(d, 2, 1, NULL));
+	ck_cuda(cuMemsetD32Async(d + 4, 3, 1, free_stream));
+	ck_cuda(cuStreamSynchronize(free_stream));
+	ck_assert_uint_eq(word[2], 3);
+	ck_assert_uint_eq(word[1], 0);
+	ck_assert_int_eq(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+	ck_cuda(cuStreamSynchronize(NULL));
+	ck_assert_uint_eq(word[1], 2);
+	/* And the other way round. */
+	ck_cuda(launch_spin(word, 4, NULL));
+	ck_cuda(cuMemsetD32Async(d, 5, 1, blocking));
+	ck_assert_int_eq(cuStreamQuery(blocking), CUDA_ERROR_NOT_READY);
+	ck_assert_uint_eq(word[1], 2);
+	__atomic_store_n(word, 4, __ATOMIC_RELEASE);
+	ck_cuda(cuStreamSynchronize(blocking));
+	ck_assert_uint_eq(word[1], 5);
+}
+END_TEST
+
+static void write_late(void *word)
+{
+	pass_time(50);
+	*(uint32_t *)word = 7;
+}
+
+/* Such a copy is made by the program's side, when it is the stream's turn. */
+START_TEST(copies_from_host_to_host_wait_for_the_legacy_stream)
+{
+	CUstream blocking;
+	uint32_t *words;
+
+	driver_open();
+	words = shared_word();
+	ck_cuda(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+	ck_cuda(cuLaunchHostFunc(NULL, write_late, &words[0]));
+	ck_cuda(cuMemcpyAsync(
+		(CUdeviceptr)(uintptr_t)&words[1], (CUdeviceptr)(uintptr_t)&words[0], 4, blocking));
+	ck_cuda(cuStreamSynchronize(blocking));
+	ck_assert_uint_eq(words[1], 7);
+}
+END_TEST
+
+START_TEST(streams_wait_for_words)
+{
+	CUstream waits, writes;
+	CUdeviceptr d;
+	uint32_t *word;
+
+	driver_open();
+	word = shared_word();
+	d = (CUdeviceptr)(uintptr_t)word;
+	ck_cuda(cuStreamCreate(&waits, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuStreamCreate(&writes, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuStreamWaitValue32_v2(waits, d, 5, CU_STREAM_WAIT_VALUE_GEQ));
+	ck_cuda(cuMemsetD32Async(d + 4, 9, 1, waits));
+	ck_cuda(cuMemsetD32Async(d + 8, 1, 1, writes));
+	ck_cuda(cuStreamSynchronize(writes));
+	ck_assert_int_eq(cuStreamQuery(waits), CUDA_ERROR_NOT_READY);
+	ck_assert_uint_eq(word[1], 0);
+	ck_cuda(cuStreamWriteValue32_v2(writes, d, 6, 0));
+	ck_cuda(cuStreamSynchronize(waits));
+	ck_assert_uint_eq(word[1], 9);
+	/* Released by the program itself. */
+	ck_cuda(cuStreamWaitValue32_v2(waits, d + 16, 1, CU_STREAM_WAIT_VALUE_EQ));
+	ck_cuda(cuMemsetD32Async(d + 20, 4, 1, waits));
+	__atomic_store_n(word + 4, 1, __ATOMIC_RELEASE);
+	ck_cuda(cuStreamSynchronize(waits));
+	ck_assert_uint_eq(word[5], 4);
+}
+END_TEST
+
+/* More streams than can exist at a time, each destroyed before its work ends. */
+START_TEST(streams_are_destroyed_faster_than_they_end)
+{
+	uint64_t ns = 200000;
+	void *arguments[] = {&ns};
+	CUstream stream;
+
+	driver_open();
+	for (int i = 0; i < 5000; i++) {
+		ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+		ck_cuda(launch("spin_ns", 1, 1, stream, arguments));
+		ck_cuda(cuStreamDestroy_v2(stream));
+	}
+	ck_cuda(cuCtxSynchronize());
+}
+END_TEST
+
+struct order {
+	uint32_t *word;
+	uint32_t seen, calls;
+};
+
+static void note(void *data)
+{
+	struct order *order = data;
+
+	order->seen = *order->word;
+	order->calls++;
+}
+
+START_TEST(host_functions_run_in_order_and_once)
+{
+	struct order order = {0};
+	CUstream stream;
+
+	driver_open();
+	order.word = shared_word();
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	for (uint32_t i = 1; i <= 50; i++) {
+		ck_cuda(cuMemsetD32Async((CUdeviceptr)(uintptr_t)order.word, i, 1, stream));
+		ck_cuda(cuLaunchHostFunc(stream, note, &order));
+	}
+	ck_cuda(cuMemsetD32Async((CUdeviceptr)(uintptr_t)order.word, 99, 1, stream));
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_assert_uint_eq(order.calls, 50);
+	ck_assert_uint_eq(order.seen, 50);
+	ck_assert_uint_eq(*order.word, 99);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("streams");
+	TCase *tests = tcase_create("streams");
+
+	tcase_set_timeout(tests, 120);
+	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
+	tcase_add_test(tests, a_stream_keeps_its_order);
+	tcase_add_test(tests, streams_do_not_wait_for_each_other);
+	tcase_add_test(tests, events_order_streams);
+	tcase_add_test(tests, events_measure_time);
+	tcase_add_test(tests, time_is_known_when_an_event_is_over);
+	tcase_add_test(tests, legacy_default_stream_waits_and_is_waited_for);
+	tcase_add_test(tests, copies_from_host_to_host_wait_for_the_legacy_stream);
+	tcase_add_test(tests, streams_wait_for_words);
+	tcase_add_test(tests, streams_are_destroyed_faster_than_they_end);
+	tcase_add_test(tests, host_functions_run_in_order_and_once);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
