@@ -41,6 +41,7 @@
 #include "server/executor/retire.h"
 #include "server/executor/session.h"
 #include "server/executor/sentry.h"
+#include "server/executor/suspect.h"
 #include "server/log.h"
 #include "shm/doorbell.h"
 
@@ -136,7 +137,7 @@ bool serve_turn(struct session *session, uint64_t now)
 	bool moved = false;
 
 	session->now = now;
-	stray_convict(session);
+	suspect_sentence(session);
 	if (gate_is_shut(&session->executor->gate) && !executor_is_lost(session->executor))
 		retire_mark_all(session);
 	if (can_serve(session)) {

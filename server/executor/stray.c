@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// The watch over the sinks, and the judgement on those who changed one. Main thread, in steps between
-// messages; it never waits for the device.
+// The watch over the sinks. Main thread, in steps between messages; it never waits for the device.
 //
 // When. A session's sinks are looked at when a kernel of it may have run since the last look and
 //   - interval_ns has passed, or
@@ -18,13 +17,7 @@
 // How. The backend's check on a stream of the watch's own, both sinks, then a mark. If a word is not the
 // pattern, the sinks are read piece by piece until one is found, for the log; then they are filled again.
 //
-// Who. A sample numbers a moment and notes for each session whether a kernel of it may have run since the
-// sample before: it launched one, or had work on the device then or now. A look begins with a sample; if it
-// finds the sinks unchanged, whoever changes them later has `ran` beyond that sample. So when a look finds
-// a change, the sessions with `ran` beyond the last clean look are all that can have done it. If it is
-// one, it is proved and told CUDA_ERROR_ILLEGAL_ADDRESS, whether the sinks are its own or not; otherwise the
-// stray is logged and nobody is blamed. Copies and fills are no suspects: where they go is checked before
-// they are issued (dispatch.c).
+// Who did it is judged in suspect.c.
 //
 // What is not seen: a write of the very pattern; what a dead executor's kernels wrote since its last look:
 // a promotion begins with filled sinks; strays beyond the guard's reach, which fault; strays into memory of
@@ -32,18 +25,16 @@
 
 #include "server/executor/stray.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "server/executor/clock.h"
 #include "server/executor/guard.h"
 #include "server/executor/session.h"
+#include "server/executor/suspect.h"
 #include "server/log.h"
 
-#define SHARE	  400u
-#define OTHERS	  16u
-#define REPEAT_NS (UINT64_C(1000) * CLOCK_MS) /* between reports about the same sinks */
+#define SHARE  400u
+#define OTHERS 16u
 /* How long the end of a session may wait for a look, ns. */
 #define FAREWELL_NS (UINT64_C(5000) * CLOCK_MS)
 #define PIECE	    (UINT64_C(256) << 10)
@@ -55,13 +46,6 @@ struct stray_page {
 	uint32_t changed; /* written by the device */
 	uint32_t reserved[1021];
 	uint32_t piece[PIECE / sizeof(uint32_t)];
-};
-
-/* What was found, for the log. */
-struct evidence {
-	uint32_t words;	 /* changed ones in the first piece that has any; 0: none are any more */
-	uint32_t offset; /* of the first */
-	uint32_t value;
 };
 
 CUresult stray_open(struct executor *executor, uint32_t interval_ms)
@@ -106,77 +90,12 @@ void stray_close(struct executor *executor)
 	*watch = (struct stray_watch){0};
 }
 
-/* ---- who ran ---- */
-
-/* Whether something of the session may be on the device. */
-static bool is_busy(const struct session *session)
-{
-	const struct shm_view *view = &session->view;
-	const struct shm_timeline *timeline = shm_view_timeline(view, word_relaxed(&session->generation));
-	uint32_t slots = word_acquire(&session->slots);
-
-	for (uint32_t slot = 0; slot < slots; slot++) {
-		uint64_t done = word_acquire(&timeline->stream[slot].done);
-		uint64_t marked = word_acquire(&view->states[slot].marked);
-
-		/* A word beyond what was marked is a stray write of a kernel. */
-		if (word_acquire(&view->states[slot].issued) > (done < marked ? done : marked))
-			return true;
-	}
-	return false;
-}
-
-static bool is_served(const struct session *session)
-{
-	return word_relaxed(&session->generation) != 0;
-}
-
-static void sample_one(struct session *session, uint64_t number)
-{
-	struct stray *stray = &session->stray;
-	/* Pairs with stray_note_launch(): who sees the launch sees that it was issued. */
-	uint64_t launches = word_acquire(&stray->launches);
-	bool busy = is_busy(session);
-
-	if (busy || stray->busy || launches != stray->seen)
-		stray->ran = number;
-	stray->busy = busy;
-	stray->seen = launches;
-}
-
-static void sample(struct executor *executor)
-{
-	uint64_t number = ++executor->strays.sample;
-	struct session *session;
-
-	TAILQ_FOREACH (session, &executor->sessions, link)
-		if (is_served(session) && !session->stray.left)
-			sample_one(session, number);
-}
-
-/* The sessions that can have changed sinks since they were clean. Return: how many, of which one is
- * *ret_session (NULL: it has left). */
-static unsigned count_suspects(struct executor *executor, uint64_t clean, struct session **ret_session)
-{
-	unsigned count = executor->strays.departed > clean;
-	struct session *session;
-
-	*ret_session = NULL;
-	TAILQ_FOREACH (session, &executor->sessions, link) {
-		if (!is_served(session) || session->stray.left || session->stray.ran <= clean)
-			continue;
-		*ret_session = session;
-		count++;
-	}
-	return count;
-}
-
 /* ---- a look ---- */
 
 static bool is_watched(const struct session *session)
 {
-	return session->guard && is_served(session) && (!session->closing || session->stray.last_look) &&
-	       !session->stray.left;
+	return session->guard && suspect_is_served(session) &&
+	       (!session->closing || session->stray.last_look) && !session->stray.left;
 }
 
 static CUresult put_mark(struct executor *executor)
@@ -208,9 +127,9 @@ static void fill(struct session *session)
 
 void stray_begin(struct session *session)
 {
-	if (!session->guard || !is_served(session))
+	if (!session->guard || !suspect_is_served(session))
 		return;
-	sample(session->executor);
+	suspect_sample(session->executor);
 	fill(session);
 }
 
@@ -274,9 +193,9 @@ static void read_piece(struct executor *executor, uint64_t now)
 		end_look(executor, now);
 }
 
-static struct evidence examine(const struct stray_watch *watch)
+static struct suspect_evidence examine(const struct stray_watch *watch)
 {
-	struct evidence found = {0};
+	struct suspect_evidence found = {0};
 
 	for (uint32_t i = 0; i < PIECE / sizeof(uint32_t); i++) {
 		uint32_t word = watch->page->piece[i];
@@ -289,103 +208,6 @@ static struct evidence examine(const struct stray_watch *watch)
 		}
 	}
 	return found;
-}
-
-/* ---- the judgement ---- */
-
-/* The daemon writes it into the log, with what else belongs to a verdict. */
-static void report(const struct session *owner, uint64_t culprit, const char *text)
-{
-	struct wire_message message = {.type = WIRE_STRAY, .session = owner->id};
-
-	message.stray = (struct wire_stray){.culprit = culprit, .text = text};
-	executor_send(owner->executor, &message, NULL, 0);
-}
-
-static void convict(struct session *session, const char *text)
-{
-	struct stray *stray = &session->stray;
-
-	stray->convicted = true;
-	if (session->closing || !session->thread)
-		return;
-	snprintf(stray->reason, sizeof(stray->reason), "%s", text);
-	/* Pairs with the acquire in stray_convict(). */
-	word_release(&stray->verdict, CUDA_ERROR_ILLEGAL_ADDRESS);
-	serve_kick(session);
-}
-
-/* Return: whether the owner's sinks were reported about a moment ago. */
-static bool was_told(struct session *owner, uint64_t now)
-{
-	if (owner->stray.told_at && now - owner->stray.told_at < REPEAT_NS)
-		return true;
-	owner->stray.told_at = now;
-	return false;
-}
-
-static void prove(struct session *owner, struct session *culprit, const char *what, uint64_t now)
-{
-	bool convicts = owner->guard->policy == GUARD_ERROR;
-	char text[240];
-
-	/* What it still has on the device may go on writing. */
-	if (culprit->stray.convicted || (!convicts && was_told(owner, now)))
-		return;
-	snprintf(text, sizeof(text), "a kernel of session %llu wrote outside its memory: %s",
-		(unsigned long long)culprit->id, what);
-	report(owner, culprit->id, text);
-	if (convicts)
-		convict(culprit, text);
-}
-
-static void doubt(struct session *owner, unsigned suspects, const char *what, uint64_t now)
-{
-	char text[240];
-
-	if (was_told(owner, now))
-		return;
-	snprintf(text, sizeof(text), "%s; nobody is blamed, %u sessions had kernels running", what, suspects);
-	report(owner, 0, text);
-}
-
-static void describe(const struct session *owner, const struct evidence *evidence, char *text, size_t size)
-{
-	const struct guard *guard = owner->guard;
-	bool is_near = evidence->offset < guard->near_bytes;
-	size_t length;
-
-	if (!evidence->words)
-		snprintf(text, size, "words were changed and changed back");
-	else
-		snprintf(text, size, "%u words changed from offset %#llx of the %s sink on, the first to %#x",
-			evidence->words,
-			(unsigned long long)(evidence->offset - (is_near ? 0 : guard->near_bytes)),
-			is_near ? "near" : "far", evidence->value);
-	length = strlen(text);
-	snprintf(text + length, size - length, ", seen clean %.1f ms before",
-		(double)(clock_now() - owner->stray.clean_at) / (double)CLOCK_MS);
-}
-
-/* The sinks of a session are not what they were. Fills them again. */
-static void judge(struct session *owner, const struct evidence *evidence, uint64_t now)
-{
-	struct executor *executor = owner->executor;
-	struct session *suspect;
-	unsigned count;
-	char what[160];
-
-	/* Another executor's kernels write there now. */
-	if (owner->stray.left)
-		return;
-	sample(executor);
-	count = count_suspects(executor, owner->stray.clean, &suspect);
-	describe(owner, evidence, what, sizeof(what));
-	if (count == 1 && suspect)
-		prove(owner, suspect, what, now);
-	else
-		doubt(owner, count, what, now);
-	fill(owner);
 }
 
 /* ---- steps ---- */
@@ -471,7 +293,7 @@ static uint64_t look_idle(struct executor *executor, uint64_t now)
 	/* A load is on its way: a call of ours could wait for it. */
 	if (gate_is_shut(&executor->gate))
 		return now + CLOCK_MS;
-	sample(executor);
+	suspect_sample(executor);
 	session = choose(executor, now, &at);
 	if (!session)
 		return rest(watch, now);
@@ -488,14 +310,18 @@ static void piece_arrived(struct executor *executor, uint64_t now)
 {
 	struct stray_watch *watch = &executor->strays;
 	const struct guard *guard = watch->session->guard;
-	struct evidence evidence = examine(watch);
+	struct suspect_evidence evidence = examine(watch);
 
 	watch->offset += PIECE;
 	if (!evidence.words && watch->offset < guard->near_bytes + guard->far_bytes) {
 		read_piece(executor, now);
 		return;
 	}
-	judge(watch->session, &evidence, now);
+	/* Otherwise another executor's kernels write there now. */
+	if (!watch->session->stray.left) {
+		suspect_judge(watch->session, &evidence, now);
+		fill(watch->session);
+	}
 	end_look(executor, now);
 }
 
@@ -566,20 +392,10 @@ uint64_t stray_step(struct executor *executor, uint64_t now)
 	return map_at < look_at ? map_at : look_at;
 }
 
-static bool leave(struct session *session)
-{
-	struct stray_watch *watch = &session->executor->strays;
-
-	if (session->stray.ran > watch->departed)
-		watch->departed = session->stray.ran;
-	session->stray.left = true;
-	return true;
-}
-
 void stray_let_go(struct session *session)
 {
-	sample(session->executor);
-	leave(session);
+	suspect_sample(session->executor);
+	suspect_leave(session);
 }
 
 bool stray_farewell(struct session *session, uint64_t since)
@@ -591,7 +407,7 @@ bool stray_farewell(struct session *session, uint64_t since)
 	/* Let go before: work of ours that waits for room on the device may come to its sinks yet. */
 	if (stray->left && !stray->abandoned)
 		return executor_is_lost(executor) || (watch->session != session && stray_is_ready(session));
-	if (stray->left || executor_is_lost(executor) || !is_served(session))
+	if (stray->left || executor_is_lost(executor) || !suspect_is_served(session))
 		return true;
 	if (watch->session == session || stray->last_look || !stray_is_ready(session)) {
 		if (clock_now() - since < FAREWELL_NS)
@@ -602,27 +418,20 @@ bool stray_farewell(struct session *session, uint64_t since)
 			(unsigned long long)session->id, session->program, session->pid);
 		stray->abandoned = true;
 		stray->last_look = false;
-		return leave(session);
+		suspect_leave(session);
+		return true;
 	}
-	sample(executor);
+	suspect_sample(executor);
 	if (session->guard && stray->clean && stray->ran > stray->clean && !stray->tried &&
 		!gate_is_shut(&executor->gate)) {
 		stray->tried = stray->last_look = true;
 		return false;
 	}
-	return leave(session);
+	suspect_leave(session);
+	return true;
 }
 
 /* ---- serving threads ---- */
-
-void stray_convict(struct session *session)
-{
-	/* Pairs with convict(). */
-	uint32_t code = word_acquire(&session->stray.verdict);
-
-	if (code && !session->stopped)
-		session_end(session, SHM_SESSION_FAULTED, (CUresult)code, session->stray.reason);
-}
 
 /* Lets the main thread look. */
 static void wake(struct executor *executor)

@@ -2,7 +2,7 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // Strays: what kernels wrote beside their memory, into the sinks of a guard (guard.h). When sinks are looked
-// at, and who is held responsible, is in stray.c.
+// at is in stray.c, who is held responsible in suspect.h.
 
 #ifndef FRMPS_SERVER_EXECUTOR_STRAY_H
 #define FRMPS_SERVER_EXECUTOR_STRAY_H
@@ -97,9 +97,6 @@ bool stray_farewell(struct session *session, uint64_t since);
 /** The session goes on in another executor: what its sinks hold says nothing here from now on. Main thread.
  */
 void stray_let_go(struct session *session);
-
-/** Carries out a conviction. Serving thread, every turn. */
-void stray_convict(struct session *session);
 
 /** The client waits for its work. Serving thread. */
 void stray_note_wait(struct session *session);

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See suspect.h.
+//
+// A sample numbers a moment and notes for each session whether a kernel of it may have run since the
+// sample before: it launched one, or had work on the device then or now. A look begins with a sample; if it
+// finds the sinks unchanged, whoever changes them later has `ran` beyond that sample. So when a look finds
+// a change, the sessions with `ran` beyond the last clean look are all that can have done it. If it is
+// one, it is proved and told CUDA_ERROR_ILLEGAL_ADDRESS, whether the sinks are its own or not; otherwise the
+// stray is logged and nobody is blamed. Copies and fills are no suspects: where they go is checked before
+// they are issued (dispatch.c).
+
+#include "server/executor/suspect.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "server/executor/clock.h"
+#include "server/executor/guard.h"
+
+/* Between reports about the same sinks. */
+#define REPEAT_NS (UINT64_C(1000) * CLOCK_MS)
+
+/* Whether something of the session may be on the device. */
+static bool is_busy(const struct session *session)
+{
+	const struct shm_view *view = &session->view;
+	const struct shm_timeline *timeline = shm_view_timeline(view, word_relaxed(&session->generation));
+	uint32_t slots = word_acquire(&session->slots);
+
+	for (uint32_t slot = 0; slot < slots; slot++) {
+		uint64_t done = word_acquire(&timeline->stream[slot].done);
+		uint64_t marked = word_acquire(&view->states[slot].marked);
+
+		/* A word beyond what was marked is a stray write of a kernel. */
+		if (word_acquire(&view->states[slot].issued) > (done < marked ? done : marked))
+			return true;
+	}
+	return false;
+}
+
+static void sample_one(struct session *session, uint64_t number)
+{
+	struct stray *stray = &session->stray;
+	/* Pairs with stray_note_launch(): who sees the launch sees that it was issued. */
+	uint64_t launches = word_acquire(&stray->launches);
+	bool busy = is_busy(session);
+
+	if (busy || stray->busy || launches != stray->seen)
+		stray->ran = number;
+	stray->busy = busy;
+	stray->seen = launches;
+}
+
+void suspect_sample(struct executor *executor)
+{
+	uint64_t number = ++executor->strays.sample;
+	struct session *session;
+
+	TAILQ_FOREACH (session, &executor->sessions, link)
+		if (suspect_is_served(session) && !session->stray.left)
+			sample_one(session, number);
+}
+
+void suspect_leave(struct session *session)
+{
+	struct stray_watch *watch = &session->executor->strays;
+
+	if (session->stray.ran > watch->departed)
+		watch->departed = session->stray.ran;
+	session->stray.left = true;
+}
+
+/* The sessions that can have changed sinks since they were clean. Return: how many, of which one is
+ * *ret_session (NULL: it has left). */
+static unsigned count_suspects(struct executor *executor, uint64_t clean, struct session **ret_session)
+{
+	unsigned count = executor->strays.departed > clean;
+	struct session *session;
+
+	*ret_session = NULL;
+	TAILQ_FOREACH (session, &executor->sessions, link) {
+		if (!suspect_is_served(session) || session->stray.left || session->stray.ran <= clean)
+			continue;
+		*ret_session = session;
+		count++;
+	}
+	return count;
+}
+
+/* The daemon writes it into the log, with what else belongs to a verdict. */
+static void report(const struct session *owner, uint64_t culprit, const char *text)
+{
+	struct wire_message message = {.type = WIRE_STRAY, .session = owner->id};
+
+	message.stray = (struct wire_stray){.culprit = culprit, .text = text};
+	executor_send(owner->executor, &message, NULL, 0);
+}
+
+static void convict(struct session *session, const char *text)
+{
+	struct stray *stray = &session->stray;
+
+	stray->convicted = true;
+	if (session->closing || !session->thread)
+		return;
+	snprintf(stray->reason, sizeof(stray->reason), "%s", text);
+	/* Pairs with the acquire in suspect_sentence(). */
+	word_release(&stray->verdict, CUDA_ERROR_ILLEGAL_ADDRESS);
+	serve_kick(session);
+}
+
+/* Return: whether the owner's sinks were reported about a moment ago. */
+static bool was_told(struct session *owner, uint64_t now)
+{
+	if (owner->stray.told_at && now - owner->stray.told_at < REPEAT_NS)
+		return true;
+	owner->stray.told_at = now;
+	return false;
+}
+
+static void prove(struct session *owner, struct session *culprit, const char *what, uint64_t now)
+{
+	bool convicts = owner->guard->policy == GUARD_ERROR;
+	char text[240];
+
+	/* What it still has on the device may go on writing. */
+	if (culprit->stray.convicted || (!convicts && was_told(owner, now)))
+		return;
+	snprintf(text, sizeof(text), "a kernel of session %llu wrote outside its memory: %s",
+		(unsigned long long)culprit->id, what);
+	report(owner, culprit->id, text);
+	if (convicts)
+		convict(culprit, text);
+}
+
+static void doubt(struct session *owner, unsigned suspects, const char *what, uint64_t now)
+{
+	char text[240];
+
+	if (was_told(owner, now))
+		return;
+	snprintf(text, sizeof(text), "%s; nobody is blamed, %u sessions had kernels running", what, suspects);
+	report(owner, 0, text);
+}
+
+static void describe(
+	const struct session *owner, const struct suspect_evidence *evidence, char *text, size_t size)
+{
+	const struct guard *guard = owner->guard;
+	bool is_near = evidence->offset < guard->near_bytes;
+	size_t length;
+
+	if (!evidence->words)
+		snprintf(text, size, "words were changed and changed back");
+	else
+		snprintf(text, size, "%u words changed from offset %#llx of the %s sink on, the first to %#x",
+			evidence->words,
+			(unsigned long long)(evidence->offset - (is_near ? 0 : guard->near_bytes)),
+			is_near ? "near" : "far", evidence->value);
+	length = strlen(text);
+	snprintf(text + length, size - length, ", seen clean %.1f ms before",
+		(double)(clock_now() - owner->stray.clean_at) / (double)CLOCK_MS);
+}
+
+void suspect_judge(struct session *owner, const struct suspect_evidence *evidence, uint64_t now)
+{
+	struct executor *executor = owner->executor;
+	struct session *suspect;
+	unsigned count;
+	char what[160];
+
+	suspect_sample(executor);
+	count = count_suspects(executor, owner->stray.clean, &suspect);
+	describe(owner, evidence, what, sizeof(what));
+	if (count == 1 && suspect)
+		prove(owner, suspect, what, now);
+	else
+		doubt(owner, count, what, now);
+}
+
+void suspect_sentence(struct session *session)
+{
+	/* Pairs with convict(). */
+	uint32_t code = word_acquire(&session->stray.verdict);
+
+	if (code && !session->stopped)
+		session_end(session, SHM_SESSION_FAULTED, (CUresult)code, session->stray.reason);
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Who can have changed a sink: which sessions had kernels running since when, and the judgement on what a
+// look has found (stray.c). Main thread, but for what is said of another one.
+
+#ifndef FRMPS_SERVER_EXECUTOR_SUSPECT_H
+#define FRMPS_SERVER_EXECUTOR_SUSPECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/executor/session.h"
+
+/* What was found in the sinks, for the log. */
+struct suspect_evidence {
+	uint32_t words;	 /* changed ones in the first piece that has any; 0: none are any more */
+	uint32_t offset; /* of the first */
+	uint32_t value;
+};
+
+/* Those that are not cannot have a kernel running. */
+static inline bool suspect_is_served(const struct session *session)
+{
+	return word_relaxed(&session->generation) != 0;
+}
+
+/** Numbers this moment, and notes for each session whether a kernel of it may have run since the one before.
+ */
+void suspect_sample(struct executor *executor);
+/** The session is no suspect any more for what is done from now on. */
+void suspect_leave(struct session *session);
+
+/** The sinks of a session are not what they were when they were last clean. They are to be filled behind
+ * this. */
+void suspect_judge(struct session *owner, const struct suspect_evidence *evidence, uint64_t now);
+/** Carries out a conviction. Serving thread, every turn. */
+void suspect_sentence(struct session *session);
+
+#endif
