@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Connections: order and bounds of what is sent, hang-ups, ends from within.
+
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "protocol/socket.h"
+#include "server/loop/connection.h"
+#include "server/loop/shared_fd.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/fake_children.h"
+
+struct seen {
+	unsigned messages, closed;
+	struct connection *connection;
+	bool shut_down_inside;
+};
+
+static void on_message(void *context, const struct wire_message *message, struct packet *packet)
+{
+	struct seen *seen = context;
+
+	(void)message;
+	(void)packet;
+	seen->messages++;
+	if (seen->shut_down_inside)
+		seen->connection = connection_shutdown(seen->connection);
+}
+
+static void on_closed(void *context, const char *reason)
+{
+	struct seen *seen = context;
+
+	(void)reason;
+	seen->closed++;
+}
+
+static const struct connection_handlers handlers = {.message = on_message, .closed = on_closed};
+
+static struct connection *connect_pair(uv_loop_t *loop, struct seen *seen, unsigned queue_max, int *ret_peer)
+{
+	int pair[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	uv_loop_init(loop);
+	*seen = (struct seen){.connection = connection_new(loop, pair[0], queue_max, &handlers, seen)};
+	*ret_peer = pair[1];
+	return seen->connection;
+}
+
+START_TEST(slow_reader_gets_everything_in_order_with_descriptors)
+{
+	struct wire_message message = {.type = WIRE_REFUSE, .refuse = {.text = ""}}, got;
+	struct packet *packet = malloc(sizeof(*packet));
+	struct shared_fd *fd = shared_fd_new(fake_memfd(1, 0));
+	struct connection *connection;
+	struct seen seen;
+	uv_loop_t loop;
+	int peer, r, sent = 0, received = 0;
+
+	connection = connect_pair(&loop, &seen, 5000, &peer);
+	while (connection_queued(connection) < 500) {
+		message.refuse.code = sent++;
+		ck_assert_int_eq(connection_send(connection, &message, &fd, 1), 0);
+	}
+	ck_assert_uint_gt(fd->refs, 1);
+	while (received < sent) {
+		uv_run(&loop, UV_RUN_NOWAIT);
+		r = packet_receive(peer, packet);
+		if (r == PACKET_E_AGAIN)
+			continue;
+		ck_assert_int_eq(r, 0);
+		ck_assert_int_eq(wire_decode(packet->bytes, packet->length, &got), 0);
+		ck_assert_int_eq(got.refuse.code, received++);
+		ck_assert_uint_eq(packet->fd_count, 1);
+		packet_close_fds(packet);
+	}
+	ck_assert_uint_eq(fd->refs, 1);
+	connection_shutdown(connection);
+	close(peer);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	shared_fd_unref(fd);
+	free(packet);
+}
+END_TEST
+
+START_TEST(queue_is_bounded_and_freed)
+{
+	struct wire_message message = {.type = WIRE_REFUSE, .refuse = {.text = "x"}};
+	struct shared_fd *fd = shared_fd_new(fake_memfd(1, 0));
+	struct connection *connection;
+	struct seen seen;
+	uv_loop_t loop;
+	int peer, r;
+
+	connection = connect_pair(&loop, &seen, 3, &peer);
+	while ((r = connection_send(connection, &message, &fd, 1)) == 0)
+		;
+	ck_assert_int_eq(r, CONNECTION_E_FULL);
+	ck_assert_uint_eq(connection_queued(connection), 3);
+	connection_shutdown(connection);
+	close(peer);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	ck_assert_uint_eq(fd->refs, 1);
+	shared_fd_unref(fd);
+}
+END_TEST
+
+START_TEST(last_words_are_read_before_the_hang_up)
+{
+	struct wire_message message = {.type = WIRE_PING, .id = 1};
+	struct connection *connection;
+	struct seen seen;
+	uv_loop_t loop;
+	int peer;
+
+	connection = connect_pair(&loop, &seen, 3, &peer);
+	for (int i = 0; i < 40; i++)
+		ck_assert_int_eq(message_send(peer, &message, NULL, 0), 0);
+	close(peer);
+	for (int i = 0; i < 10; i++)
+		uv_run(&loop, UV_RUN_NOWAIT);
+	ck_assert_uint_eq(seen.messages, 40);
+	ck_assert_uint_eq(seen.closed, 1);
+	connection_drain(connection);
+	ck_assert_uint_eq(seen.closed, 1);
+	connection_shutdown(connection);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+END_TEST
+
+START_TEST(paused_connection_still_sees_the_hang_up)
+{
+	struct wire_message message = {.type = WIRE_PING, .id = 1};
+	struct connection *connection;
+	struct seen seen;
+	uv_loop_t loop;
+	int peer;
+
+	connection = connect_pair(&loop, &seen, 3, &peer);
+	connection_pause(connection);
+	ck_assert_int_eq(message_send(peer, &message, NULL, 0), 0);
+	uv_run(&loop, UV_RUN_NOWAIT);
+	ck_assert_uint_eq(seen.messages + seen.closed, 0);
+	close(peer);
+	uv_run(&loop, UV_RUN_NOWAIT);
+	ck_assert_uint_eq(seen.closed, 1);
+	connection_shutdown(connection);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+END_TEST
+
+START_TEST(handler_may_shut_its_connection_down)
+{
+	struct wire_message message = {.type = WIRE_PING, .id = 1};
+	struct seen seen;
+	uv_loop_t loop;
+	int peer;
+
+	connect_pair(&loop, &seen, 3, &peer);
+	seen.shut_down_inside = true;
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(message_send(peer, &message, NULL, 0), 0);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_uint_eq(seen.messages, 1);
+	ck_assert_uint_eq(seen.closed, 0);
+	close(peer);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("connection");
+	TCase *tests = suite_case(suite, "connection");
+
+	fake_prepare();
+	tcase_add_test(tests, slow_reader_gets_everything_in_order_with_descriptors);
+	tcase_add_test(tests, queue_is_bounded_and_freed);
+	tcase_add_test(tests, last_words_are_read_before_the_hang_up);
+	tcase_add_test(tests, paused_connection_still_sees_the_hang_up);
+	tcase_add_test(tests, handler_may_shut_its_connection_down);
+	return suite_run(suite);
+}

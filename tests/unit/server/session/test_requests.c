@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Requests end to end: how they go to keeper, executor and standby, and what a session has from them: memory,
+// pinned memory that lingers, windows.
+
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/session/client.h"
+#include "server/session/domain.h"
+#include "server/session/linger.h"
+#include "server/session/window.h"
+#include "tests/unit/server/session/fixture.h"
+
+START_TEST(host_memory_comes_as_a_file)
+{
+	struct wire_message map = {.type = WIRE_MAP_HOST};
+	struct stat status;
+
+	join();
+	map.range = (struct wire_range){.address = client.window_base + WINDOW_DEVICE_BYTES, .bytes = 8192};
+	fake_request(fake, &client, &map, -1);
+	fake_expect(fake, active->socket, WIRE_MAP_HOST);
+	ck_assert_uint_eq(fake->packet.fd_count, 1);
+	fake_reply(fake, active->socket, fake->message.id, 0, NULL, 0);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_uint_eq(fake->packet.fd_count, 1);
+	ck_assert_int_eq(fstat(fake->packet.fds[0], &status), 0);
+	ck_assert_int_eq(status.st_size, 8192);
+	fake_expect(fake, standby->socket, WIRE_MAP_HOST);
+	ck_assert_uint_eq(fake->packet.fd_count, 1);
+	part();
+}
+END_TEST
+
+START_TEST(failed_request_leaves_no_trace)
+{
+	struct wire_message map = {.type = WIRE_MAP_HOST};
+
+	join();
+	map.range = (struct wire_range){.address = client.window_base + WINDOW_DEVICE_BYTES, .bytes = 8192};
+	fake_request(fake, &client, &map, -1);
+	fake_expect(fake, active->socket, WIRE_MAP_HOST);
+	fake_reply(fake, active->socket, fake->message.id, 2, NULL, 0);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 2);
+	ck_assert_uint_eq(fake->packet.fd_count, 0);
+	fake_expect_nothing(fake, standby->socket);
+	/* The same range is free. */
+	fake_request(fake, &client, &map, -1);
+	fake_serve(fake, active, WIRE_MAP_HOST);
+	part();
+}
+END_TEST
+
+START_TEST(one_request_at_a_time)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+	uint64_t id;
+
+	join();
+	fake_request(fake, &client, &query, -1);
+	fake_request(fake, &client, &query, -1);
+	fake_expect(fake, active->socket, WIRE_QUERY_MEMORY);
+	id = fake->message.id;
+	fake_expect_nothing(fake, active->socket);
+	fake_reply(fake, active->socket, id, 0, NULL, 0);
+	fake_expect(fake, active->socket, WIRE_QUERY_MEMORY);
+	part();
+}
+END_TEST
+
+START_TEST(memory_waits_for_memory_that_is_being_given_back)
+{
+	struct wire_message map = {.type = WIRE_MAP_MEMORY}, chunk = {.type = WIRE_REPLY};
+	const uint64_t handle = 5, drained = 1;
+	struct fake_client other;
+	int fd;
+
+	join();
+	fake_join(fake, &other, active, standby);
+	fake_leave(fake, &other);
+	map.range = (struct wire_range){.address = client.window_base, .bytes = 2 * MIB};
+	fake_request(fake, &client, &map, -1);
+	fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
+	fake_reply(fake, keeper->socket, fake->message.id, 2, NULL, 0);
+	fake_expect_nothing(fake, client.socket);
+	for (int i = 0; i < 2; i++) {
+		struct fake_child *child = i ? standby : active;
+
+		fake_expect(fake, child->socket, WIRE_CLOSE_SESSION);
+		fake_reply(fake, child->socket, fake->message.id, 0, &drained, 1);
+	}
+	chunk.id = fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK)->id;
+	chunk.reply.values = (struct wire_u64s){&handle, 1};
+	fd = fake_memfd(4096, 0);
+	fake_send(fake, keeper->socket, &chunk, &fd, 1);
+	close(fd);
+	fake_serve(fake, active, WIRE_MAP_MEMORY);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	part();
+}
+END_TEST
+
+START_TEST(memory_that_does_not_exist_is_an_answer)
+{
+	struct wire_message map = {.type = WIRE_MAP_MEMORY};
+
+	join();
+	map.range = (struct wire_range){.address = client.window_base, .bytes = 2 * MIB};
+	fake_request(fake, &client, &map, -1);
+	fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
+	fake_reply(fake, keeper->socket, fake->message.id, 2, NULL, 0);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 2);
+	part();
+}
+END_TEST
+
+START_TEST(limited_client_sees_its_limit)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+	const uint64_t values[2] = {UINT64_C(30) << 30, UINT64_C(64) << 30};
+
+	join();
+	fake->config.memory_limit = UINT64_C(8) << 30;
+	fake_request(fake, &client, &query, -1);
+	fake_expect(fake, active->socket, WIRE_QUERY_MEMORY);
+	fake_reply(fake, active->socket, fake->message.id, 0, values, 2);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_uint_eq(fake->message.reply.values.at[0], UINT64_C(8) << 30);
+	ck_assert_uint_eq(fake->message.reply.values.at[1], UINT64_C(8) << 30);
+	part();
+}
+END_TEST
+
+/* Which window the next client is given when it has these. */
+static uint64_t next_window(uint64_t words)
+{
+	return window_take(&TAILQ_FIRST(&fake->daemon.domains)->windows, &(struct wire_u64s){&words, 1});
+}
+
+static uint64_t lingering(void)
+{
+	return linger_bytes(TAILQ_FIRST(&fake->daemon.domains));
+}
+
+START_TEST(a_window_with_pinned_memory_is_given_to_nobody)
+{
+	const uint64_t pinned[2] = {1, 5 * MIB};
+	uint64_t id;
+
+	join();
+	ck_assert_uint_eq(client.window_base, WINDOW_GRID_BASE);
+	fake_leave(fake, &client);
+	id = fake_expect(fake, active->socket, WIRE_CLOSE_SESSION)->id;
+	fake_reply(fake, active->socket, id, 0, pinned, 2);
+	fake_serve(fake, standby, WIRE_CLOSE_SESSION);
+	id = fake_expect(fake, active->socket, WIRE_CLOSE_SESSION)->id;
+	ck_assert_uint_eq(fake->daemon.client_count, 0);
+	ck_assert_uint_eq(next_window(1), WINDOW_NONE);
+	ck_assert_uint_eq(lingering(), 5 * MIB);
+	fake_reply(fake, active->socket, id, 0, NULL, 0);
+	fake_expect_nothing(fake, active->socket);
+	ck_assert_uint_eq(lingering(), 0);
+	ck_assert_uint_eq(next_window(1), 0);
+	end();
+}
+END_TEST
+
+START_TEST(a_dead_executor_has_nothing_pinned)
+{
+	const uint64_t pinned[2] = {1, 5 * MIB};
+
+	join();
+	fake_leave(fake, &client);
+	fake_expect(fake, active->socket, WIRE_CLOSE_SESSION);
+	fake_reply(fake, active->socket, fake->message.id, 0, pinned, 2);
+	fake_serve(fake, standby, WIRE_CLOSE_SESSION);
+	fake_expect(fake, active->socket, WIRE_CLOSE_SESSION);
+	ck_assert_uint_eq(next_window(1), WINDOW_NONE);
+	fake_reap(fake, active, SIGKILL);
+	ck_assert_uint_eq(lingering(), 0);
+	ck_assert_uint_eq(next_window(1), 0);
+	end();
+}
+END_TEST
+
+START_TEST(freed_memory_that_stays_pinned_is_counted)
+{
+	struct wire_message map = {.type = WIRE_MAP_HOST}, unmap = {.type = WIRE_UNMAP_HOST};
+	const uint64_t bytes = 8192;
+	uint64_t id;
+
+	join();
+	map.range = (struct wire_range){.address = client.window_base + WINDOW_DEVICE_BYTES, .bytes = bytes};
+	unmap.range = map.range;
+	fake_request(fake, &client, &map, -1);
+	fake_serve(fake, active, WIRE_MAP_HOST);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	fake_request(fake, &client, &unmap, -1);
+	fake_expect(fake, active->socket, WIRE_UNMAP_HOST);
+	fake_reply(fake, active->socket, fake->message.id, 0, &bytes, 1);
+	/* It is free for the client at once. */
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	id = fake_expect(fake, active->socket, WIRE_UNMAP_HOST)->id;
+	ck_assert_uint_eq(fake->message.range.bytes, bytes);
+	ck_assert_uint_eq(lingering(), bytes);
+	fake_reply(fake, active->socket, id, 0, NULL, 0);
+	fake_expect_nothing(fake, active->socket);
+	ck_assert_uint_eq(lingering(), 0);
+	part();
+}
+END_TEST
+
+/*
+ * Physical memory
+ */
+
+static const struct client *session(void)
+{
+	return TAILQ_FIRST(&fake->daemon.clients);
+}
+
+/* The client makes memory: only the keeper hears of it. */
+static void create_memory(struct fake_client *who, uint64_t handle, uint64_t keepers_handle)
+{
+	struct wire_message create = {.type = WIRE_CREATE_MEMORY}, chunk = {.type = WIRE_REPLY};
+	int fd = fake_memfd(4096, 0);
+
+	create.memory = (struct wire_memory){.handle = handle, .bytes = 2 * MIB};
+	fake_request(fake, who, &create, -1);
+	chunk.id = fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK)->id;
+	ck_assert_uint_eq(fake->message.chunk.bytes, 2 * MIB);
+	chunk.reply.values = (struct wire_u64s){&keepers_handle, 1};
+	fake_send(fake, keeper->socket, &chunk, &fd, 1);
+	close(fd);
+	fake_expect(fake, who->socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	fake_expect_nothing(fake, active->socket);
+}
+
+/* Both executors are told of a mapping, with the memory's descriptor. */
+static void map_handle(struct fake_client *who, uint64_t handle, uint64_t address, uint32_t flags)
+{
+	struct wire_message map = {.type = WIRE_MAP_HANDLE};
+	struct fake_child *both[] = {active, standby};
+
+	map.memory = (struct wire_memory){.handle = handle, .address = address, .bytes = 2 * MIB};
+	fake_request(fake, who, &map, -1);
+	for (int i = 0; i < 2; i++) {
+		uint64_t id = fake_expect(fake, both[i]->socket, WIRE_MAP_MEMORY)->id;
+
+		ck_assert_uint_eq(fake->message.range.address, address);
+		ck_assert_uint_eq(fake->message.range.bytes, 2 * MIB);
+		ck_assert_uint_eq(fake->message.range.flags, flags);
+		ck_assert_uint_eq(fake->packet.fd_count, 1);
+		fake_reply(fake, both[i]->socket, id, 0, NULL, 0);
+	}
+	fake_expect(fake, who->socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+}
+
+static void unmap_memory(struct fake_client *who, uint64_t address)
+{
+	struct wire_message unmap = {
+		.type = WIRE_UNMAP_MEMORY, .range = {.address = address, .bytes = 2 * MIB}};
+
+	fake_request(fake, who, &unmap, -1);
+	fake_serve(fake, active, WIRE_UNMAP_MEMORY);
+	fake_serve(fake, standby, WIRE_UNMAP_MEMORY);
+	fake_expect(fake, who->socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+}
+
+static int32_t ask(struct fake_client *who, const struct wire_message *message)
+{
+	struct wire_message request = *message;
+
+	fake_request(fake, who, &request, -1);
+	return fake_expect(fake, who->socket, WIRE_REPLY)->reply.code;
+}
+
+static int32_t release_memory(struct fake_client *who, uint64_t handle)
+{
+	return ask(who, &(struct wire_message){.type = WIRE_RELEASE_MEMORY, .memory = {.handle = handle}});
+}
+
+START_TEST(physical_memory_is_counted_once)
+{
+	join();
+	create_memory(&client, 9, 5);
+	ck_assert_uint_eq(session()->holdings.memory_bytes, 2 * MIB);
+	map_handle(&client, 9, client.window_base, 0);
+	map_handle(&client, 9, client.window_base + 4 * MIB, 1);
+	ck_assert_uint_eq(session()->holdings.memory_bytes, 2 * MIB);
+	unmap_memory(&client, client.window_base);
+	unmap_memory(&client, client.window_base + 4 * MIB);
+	fake_expect_nothing(fake, keeper->socket);
+	ck_assert_int_eq(release_memory(&client, 9), 0);
+	fake_expect(fake, keeper->socket, WIRE_RELEASE_CHUNK);
+	ck_assert_uint_eq(fake->message.chunk.handle, 5);
+	ck_assert_uint_eq(session()->holdings.memory_bytes, 0);
+	ck_assert_int_eq(release_memory(&client, 9), CUDA_ERROR_INVALID_HANDLE);
+	part();
+}
+END_TEST
+
+START_TEST(a_session_leaves_no_physical_memory)
+{
+	join();
+	create_memory(&client, 9, 5);
+	create_memory(&client, 10, 6);
+	map_handle(&client, 9, client.window_base, 0);
+	fake_leave(fake, &client);
+	fake_serve(fake, active, WIRE_CLOSE_SESSION);
+	fake_serve(fake, standby, WIRE_CLOSE_SESSION);
+	fake_expect(fake, keeper->socket, WIRE_RELEASE_CHUNK);
+	fake_expect(fake, keeper->socket, WIRE_RELEASE_CHUNK);
+	end();
+}
+END_TEST
+
+START_TEST(memory_is_imported_with_a_token_only)
+{
+	struct wire_message export = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = 9}};
+	struct wire_message import = {.type = WIRE_IMPORT_MEMORY, .memory = {.handle = 77}};
+	struct fake_client other;
+
+	join();
+	fake_join(fake, &other, active, standby);
+	create_memory(&client, 9, 5);
+	ck_assert_int_eq(ask(&client, &export), 0);
+	ck_assert_uint_eq(fake->message.reply.values.count, 4);
+	memcpy(import.memory.token, fake->message.reply.values.at, sizeof(import.memory.token));
+	ck_assert_uint_eq(fake->message.reply.values.at[2], 2 * MIB);
+	import.memory.token[1]++;
+	ck_assert_int_eq(ask(&other, &import), CUDA_ERROR_INVALID_VALUE);
+	import.memory.token[1]--;
+	ck_assert_int_eq(ask(&other, &import), 0);
+	ck_assert_uint_eq(fake->message.reply.values.at[0], 2 * MIB);
+	/* It is the importer's as well now. */
+	ck_assert_int_eq(release_memory(&client, 9), 0);
+	fake_expect_nothing(fake, keeper->socket);
+	map_handle(&other, 77, other.window_base, 0);
+	unmap_memory(&other, other.window_base);
+	ck_assert_int_eq(release_memory(&other, 77), 0);
+	fake_expect(fake, keeper->socket, WIRE_RELEASE_CHUNK);
+	import.memory.handle = 78;
+	ck_assert_int_eq(ask(&client, &import), CUDA_ERROR_INVALID_VALUE);
+	fake_leave(fake, &other);
+	part();
+}
+END_TEST
+
+START_TEST(further_windows_are_given_and_come_back)
+{
+	const uint64_t words[] = {0, 0, 0xf0};
+	struct wire_message reserve = {.type = WIRE_RESERVE_WINDOW,
+		.window = {.bytes = 2 * WINDOW_BYTES, .free_windows = {words, 3}}};
+	struct window_set *set;
+	struct fake_child *both[2];
+
+	join();
+	both[0] = active;
+	both[1] = standby;
+	set = &TAILQ_FIRST(&fake->daemon.domains)->windows;
+	fake_request(fake, &client, &reserve, -1);
+	for (int i = 0; i < 2; i++) {
+		uint64_t id = fake_expect(fake, both[i]->socket, WIRE_RESERVE_WINDOW)->id;
+
+		ck_assert_uint_eq(fake->message.window.address, window_base(128 + 6));
+		ck_assert_uint_eq(fake->message.window.bytes, 2 * WINDOW_BYTES);
+		fake_reply(fake, both[i]->socket, id, 0, NULL, 0);
+	}
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	ck_assert_uint_eq(set->users[128 + 6], 1);
+	ck_assert_uint_eq(set->users[128 + 7], 1);
+	create_memory(&client, 9, 5);
+	map_handle(&client, 9, window_base(128 + 7), 0);
+	/* An executor that cannot have them: nothing is taken. */
+	fake_request(fake, &client, &reserve, -1);
+	fake_expect(fake, active->socket, WIRE_RESERVE_WINDOW);
+	fake_reply(fake, active->socket, fake->message.id, CUDA_ERROR_MAP_FAILED, NULL, 0);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_MAP_FAILED);
+	ck_assert_uint_eq(set->users[128 + 4], 0);
+	fake_leave(fake, &client);
+	fake_serve(fake, active, WIRE_CLOSE_SESSION);
+	fake_serve(fake, standby, WIRE_CLOSE_SESSION);
+	ck_assert_uint_eq(set->users[128 + 6], 0);
+	ck_assert_uint_eq(set->users[128 + 7], 0);
+	end();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("requests");
+	TCase *tests = suite_case(suite, "requests");
+
+	fake_prepare();
+	tcase_add_test(tests, host_memory_comes_as_a_file);
+	tcase_add_test(tests, failed_request_leaves_no_trace);
+	tcase_add_test(tests, one_request_at_a_time);
+	tcase_add_test(tests, memory_waits_for_memory_that_is_being_given_back);
+	tcase_add_test(tests, memory_that_does_not_exist_is_an_answer);
+	tcase_add_test(tests, a_window_with_pinned_memory_is_given_to_nobody);
+	tcase_add_test(tests, a_dead_executor_has_nothing_pinned);
+	tcase_add_test(tests, freed_memory_that_stays_pinned_is_counted);
+	tcase_add_test(tests, limited_client_sees_its_limit);
+	tcase_add_test(tests, physical_memory_is_counted_once);
+	tcase_add_test(tests, a_session_leaves_no_physical_memory);
+	tcase_add_test(tests, memory_is_imported_with_a_token_only);
+	tcase_add_test(tests, further_windows_are_given_and_come_back);
+	return suite_run(suite);
+}
