@@ -103,6 +103,31 @@ START_TEST(a_terminated_service_cuts_off_and_ends_cleanly)
 }
 END_TEST
 
+static int second_service(int log)
+{
+	const char *backend = getenv("FRMPS_TEST_BACKEND");
+
+	dup2(log, STDERR_FILENO);
+	execl(getenv("FRMPS_TEST_SERVER"), "frmps-server", "--config", "/dev/null", "--socket",
+		service.socket, "--backend", backend ? backend : "host", NULL);
+	return 127;
+}
+
+/* Another one says why it cannot be and ends, orderly; the first one goes on. */
+START_TEST(there_is_one_service_at_a_socket)
+{
+	static char said[65536];
+	int log = memfd_create("log", MFD_CLOEXEC);
+
+	ck_assert_int_eq(exit_status(spawn(second_service, log)), 1);
+	ck_assert_int_gt(pread(log, said, sizeof(said) - 1, 0), 0);
+	ck_assert_msg(strstr(said, "in use by another frmps service"), "%s", said);
+	ck_assert_msg(!strstr(said, "signal"), "%s", said);
+	ck_assert_int_eq(exit_status(spawn(one_program, 5)), 0);
+	close(log);
+}
+END_TEST
+
 /* A program that is busy in several ways when it is killed. */
 static int busy(int ready)
 {
@@ -300,6 +325,7 @@ int main(void)
 	tcase_add_test(tests, without_a_service_init_fails);
 	tcase_add_test(tests, when_the_service_is_killed_programs_get_an_error);
 	tcase_add_test(tests, a_terminated_service_cuts_off_and_ends_cleanly);
+	tcase_add_test(tests, there_is_one_service_at_a_socket);
 	tcase_add_test(tests, killed_clients_leave_nothing_behind);
 	tcase_add_loop_test(tests, garbage_on_the_socket_costs_one_disconnect, 0, 6);
 	tcase_add_loop_test(tests, a_lying_ring_costs_one_disconnect, 0, 12);

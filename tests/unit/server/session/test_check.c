@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Pure parts of the session room: who may send what, windows, checks of requests, holdings, names.
+// Checks of requests, against the holdings that requests before them have left.
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,126 +10,13 @@
 
 #include "server/session/check.h"
 #include "server/session/chunk.h"
-#include "server/session/handshake.h"
 #include "server/session/holdings.h"
-#include "server/session/message.h"
 #include "server/session/window.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
 #define MIB  (UINT64_C(1) << 20)
 #define BASE WINDOW_GRID_BASE
-
-START_TEST(every_message_has_a_row_and_a_sender)
-{
-	for (int type = WIRE_HELLO; type < WIRE_TYPES; type++) {
-		ck_assert_str_ne(message_row(type)->name, "unknown");
-		ck_assert_uint_ne(message_row(type)->senders, 0);
-		/* What is routed comes from clients, and what is kept is routed. */
-		ck_assert((message_row(type)->route == ROUTE_NONE) !=
-			  !!(message_row(type)->senders & FROM_CLIENT));
-		ck_assert(message_row(type)->keep == KEEP_NOTHING || message_row(type)->route != ROUTE_NONE);
-	}
-}
-END_TEST
-
-START_TEST(only_senders_may_send)
-{
-	ck_assert(message_allowed(WIRE_HELLO, FROM_STRANGER, 0));
-	ck_assert(!message_allowed(WIRE_HELLO, FROM_CLIENT, 0));
-	ck_assert(!message_allowed(WIRE_HELLO, FROM_STRANGER, 1));
-	ck_assert(message_allowed(WIRE_LOAD_MODULE, FROM_CLIENT, 1));
-	ck_assert(!message_allowed(WIRE_LOAD_MODULE, FROM_CLIENT, 0));
-	ck_assert(!message_allowed(WIRE_LOAD_MODULE, FROM_CLIENT, 2));
-	ck_assert(!message_allowed(WIRE_LOAD_MODULE, FROM_STRANGER, 1));
-	ck_assert(!message_allowed(WIRE_ACTIVATE, FROM_CLIENT, 0));
-	ck_assert(!message_allowed(WIRE_CREATE_CHUNK, FROM_CLIENT, 0));
-	ck_assert(!message_allowed(WIRE_ADMIN, FROM_CLIENT, 0));
-	ck_assert(!message_allowed(WIRE_NONE, FROM_CLIENT, 0));
-	ck_assert(!message_allowed(WIRE_TYPES + 5, FROM_CLIENT, 0));
-}
-END_TEST
-
-START_TEST(windows_are_free_on_both_sides)
-{
-	const uint64_t words[2] = {UINT64_C(0x8), UINT64_C(0x3)};
-	const struct wire_u64s free_windows = {words, 2};
-	struct window_set set = {0};
-
-	ck_assert_uint_eq(window_take(&set, &free_windows), 3);
-	ck_assert_uint_eq(window_take(&set, &free_windows), 64);
-	ck_assert_uint_eq(window_take(&set, &free_windows), 65);
-	ck_assert_uint_eq(window_take(&set, &free_windows), WINDOW_NONE);
-	window_give(&set, 64);
-	window_give(&set, WINDOW_NONE);
-	ck_assert_uint_eq(window_take(&set, &free_windows), 64);
-	ck_assert_uint_eq(window_base(64), BASE + 64 * WINDOW_BYTES);
-}
-END_TEST
-
-START_TEST(a_freed_window_is_not_reused_at_once)
-{
-	const uint64_t words[1] = {~UINT64_C(0)};
-	const struct wire_u64s free_windows = {words, 1};
-	struct window_set set = {0};
-	uint32_t first = window_take(&set, &free_windows);
-
-	window_give(&set, first);
-	ck_assert_uint_ne(window_take(&set, &free_windows), first);
-}
-END_TEST
-
-START_TEST(all_windows_can_be_in_use)
-{
-	uint64_t words[7];
-	const struct wire_u64s free_windows = {words, 7};
-	struct window_set set = {0};
-
-	memset(words, 0xff, sizeof(words));
-	for (uint32_t i = 0; i < WINDOW_USABLE; i++) {
-		uint64_t base = window_base(window_take(&set, &free_windows));
-
-		/* Not where position-independent executables, libraries and stacks lie. */
-		ck_assert(base >> 42 != 0x54 >> 2 && base < UINT64_C(0x7c0000000000));
-	}
-	ck_assert_uint_eq(window_take(&set, &free_windows), WINDOW_NONE);
-	ck_assert_uint_eq(window_base(WINDOW_COUNT), UINT64_C(1) << 47);
-}
-END_TEST
-
-START_TEST(hello_is_checked)
-{
-	struct wire_hello hello = {.major = 1, .window_base = WINDOW_GRID_BASE, .window_bytes = WINDOW_BYTES};
-	const char *text;
-	int32_t code;
-
-	ck_assert_int_eq(handshake_check(&hello, &code, &text), 0);
-	hello.major = 2;
-	ck_assert_int_ne(handshake_check(&hello, &code, &text), 0);
-	ck_assert_int_eq(code, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH);
-	hello.major = 1;
-	hello.window_bytes++;
-	ck_assert_int_ne(handshake_check(&hello, &code, &text), 0);
-	hello.window_bytes--;
-	hello.recovery = 3;
-	ck_assert_int_ne(handshake_check(&hello, &code, &text), 0);
-}
-END_TEST
-
-START_TEST(names_cannot_garble_the_log)
-{
-	char copy[8];
-
-	handshake_copy_name(copy, sizeof(copy), "a\nb\x1b");
-	ck_assert_str_eq(copy, "a?b?");
-	handshake_copy_name(copy, sizeof(copy), "123456789");
-	ck_assert_str_eq(copy, "1234567");
-}
-END_TEST
-
-/*
- * Requests
- */
 
 static struct holdings *holdings;
 static struct check_scope scope;
@@ -750,15 +637,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("check");
-	TCase *rules = suite_case(suite, "rules"), *requests = suite_case(suite, "requests");
+	TCase *requests = suite_case(suite, "requests");
 
-	tcase_add_test(rules, every_message_has_a_row_and_a_sender);
-	tcase_add_test(rules, only_senders_may_send);
-	tcase_add_test(rules, windows_are_free_on_both_sides);
-	tcase_add_test(rules, a_freed_window_is_not_reused_at_once);
-	tcase_add_test(rules, all_windows_can_be_in_use);
-	tcase_add_test(rules, hello_is_checked);
-	tcase_add_test(rules, names_cannot_garble_the_log);
 	tcase_add_checked_fixture(requests, hold, let_go);
 	tcase_add_loop_test(
 		requests, ranges_lie_in_the_window_and_apart, 0, sizeof(ranges) / sizeof(ranges[0]));
