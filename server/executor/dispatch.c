@@ -293,18 +293,19 @@ static int issue_set(struct session *session, struct stream *stream, struct frmp
 }
 
 /* The mark comes before the driver's event: see the invariants in retire.c. Who has seen the mark of a timed
- * one, and asks for its time, waits for the event. */
-static CUresult mark_and_record(
-	struct session *session, struct stream *stream, const struct frmps_event_record *body, uint64_t seq)
+ * one, and asks for its time, waits for the event; noting it as issued may put the mark already. */
+static CUresult mark_and_record(struct session *session, struct stream *stream, struct frmps_head *record)
 {
+	const struct frmps_event_record *body = (const void *)(record + 1);
 	bool timing = body->flags & FRMPS_EVENT_TIMING;
 	CUresult code;
 
 	if (timing)
 		pthread_mutex_lock(&session->events.lock);
+	retire_issued(session, stream, record);
 	code = retire_mark(session, stream);
 	if (!code)
-		code = event_record(session, stream, body->event, timing, seq);
+		code = event_record(session, stream, body->event, timing, record->seq);
 	if (timing)
 		pthread_mutex_unlock(&session->events.lock);
 	return code;
@@ -322,8 +323,7 @@ static int issue_event_record(struct session *session, struct stream *stream, st
 	code = stream_open(session, stream);
 	if (code)
 		return finish(session, stream, record, code);
-	retire_issued(session, stream, record);
-	code = mark_and_record(session, stream, body, record->seq);
+	code = mark_and_record(session, stream, record);
 	if (code && !backend_is_fatal(executor_code(session->executor, code)))
 		session_late_error(session, code);
 	return executor_is_lost(session->executor) ? DISPATCH_E_STOP : 0;
