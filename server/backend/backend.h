@@ -223,8 +223,7 @@ struct backend_ops {
 	/* What its kernels can leave behind in the context; valid until it is unloaded. */
 	const struct statics *(*module_statics)(const struct backend_module *module);
 	/* The function is on the device afterwards, and there is local memory for it: no launch of it loads
-	 * anything or waits. Needs a gap if nothing was looked up in the module before, or if no kernel
-	 * needed as much local memory. */
+	 * anything or waits. Needs a gap unless it was looked up before. */
 	CUresult (*function_find)(struct backend_module *module, const char *name, bool gap,
 		struct backend_function **ret_function, struct backend_function_info *ret_info);
 	CUresult (*global_find)(

@@ -45,8 +45,9 @@
 /* How long a fault can go without the driver speaking of it when nothing runs any more. */
 #define NAME_MS 1000u
 /* How long an executor may take to leave the device. The kernel-mode driver does its own work on a fault
- * first, 58 to 151 ms (backend/cuda/channels.c). */
-#define FENCE_MS 500u
+ * first, 58 to 151 ms (backend/cuda/channels.c); longer than the end of the process may take it is of no use.
+ */
+#define FENCE_MS 200u
 
 /* Highest commands known done of a session, added up; only ever grows. */
 static uint64_t progress_of(const struct client *client)

@@ -40,7 +40,7 @@
 // What may be trusted: in FENCING nothing that lives in shared memory; in HALTING the states of sessions once
 // Halt is answered; in WAITING after a loss, journals, states and timelines of all sessions but a culprit's
 // stand still. After a hand-over the old process still dies: it holds what it had mapped, so sessions that it
-// knew are not let go, and no new standby is started, before it is reaped (client.c, domain.c); the culprit's
+// knew are not let go, and no new standby is started, before it is reaped (client_close.c, domain.c); the culprit's
 // kernels may run until then, and their marks go into a timeline that nobody reads any more. It is not the
 // active one, so its end changes nothing here. A loss in ACTIVATING starts over: sessions that the dead
 // standby had not reached still carry the older generation, and each session is judged by the generation in

@@ -7,10 +7,13 @@
 //     kernel of a name) hold up nobody, even where they compile;
 //   - the first use of the library in the context waits until all that was issued has ended, and every launch
 //     waits meanwhile; so does cuLibraryUnload;
-//   - after that its kernels and variables are put on the device in some 50 us without waiting for anybody.
-// So a load needs no gap, and the first lookup in a module does. A function is put on the device when it is
-// looked up: left to itself the driver would do it at the first launch. The addresses of variables depend on
-// nothing but the order in which libraries are first used, and the standby makes the same lookups.
+//   - after that its kernels and variables are put on the device in some 50 us, without a wait in the call.
+//   But
+//     what others launched behind such a call, beside a kernel that did not end, was seen not to begin; that
+//     lazy loading may synchronise the context is documented.
+// So a load needs no gap, and the first lookup of each function does. A function is put on the device when it
+// is looked up: left to itself the driver would do it at the first launch. The addresses of variables depend
+// on nothing but the order in which libraries are first used, and the standby makes the same lookups.
 //
 // What must be compiled first (text, fat binaries without code for the device) goes through the device
 // linker: it says what is wrong with a text at once, which loading it as a library does not.
@@ -340,16 +343,16 @@ static CUresult use(struct backend_module *module, bool gap)
 	return code;
 }
 
-static CUresult settle(CUkernel kernel, CUfunction *ret_function)
+static CUresult settle(CUkernel kernel, bool gap, CUfunction *ret_function)
 {
 	CUfunctionLoadingState state = CU_FUNCTION_LOADING_STATE_UNLOADED;
 	CUresult code = driver.kernel_function(ret_function, kernel);
 
 	if (!code)
 		code = driver.function_loaded(&state, *ret_function);
-	if (!code && state != CU_FUNCTION_LOADING_STATE_LOADED)
-		code = driver.function_load(*ret_function);
-	return code;
+	if (code || state == CU_FUNCTION_LOADING_STATE_LOADED)
+		return code;
+	return gap ? driver.function_load(*ret_function) : CUDA_ERROR_NOT_READY;
 }
 
 /* The driver ends the list of parameters with CUDA_ERROR_INVALID_VALUE. */
@@ -417,7 +420,7 @@ CUresult cuda_function_find(struct backend_module *module, const char *name, boo
 	if (!code)
 		code = use(module, gap);
 	if (!code)
-		code = settle(kernel, &function);
+		code = settle(kernel, gap, &function);
 	if (!code)
 		code = describe(function, ret_info);
 	if (!code)

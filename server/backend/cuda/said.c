@@ -16,15 +16,13 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "server/log.h"
 #include "shm/layout.h"
 
 #define LINE_BYTES 4096u
-#define TAKE_TRIES 20
-#define TRY_NS	   100000
+#define TAKE_TRIES 20 /* more than a pipe holds */
 
 static struct {
 	pthread_mutex_t lock; /* of all but the descriptors */
@@ -133,21 +131,13 @@ void said_listen(void)
 
 void said_take(char *ret, size_t size)
 {
-	const struct timespec pause = {.tv_nsec = TRY_NS};
+	struct pollfd rest = {.fd = said.from, .events = POLLIN};
 	size_t count;
 
-	for (int i = 0; i < TAKE_TRIES; i++) {
-		struct pollfd rest = {.fd = said.from, .events = POLLIN};
-		bool is_empty;
-
-		pthread_mutex_lock(&said.lock);
-		is_empty = poll(&rest, 1, 0) <= 0;
-		pthread_mutex_unlock(&said.lock);
-		if (is_empty)
-			break;
-		nanosleep(&pause, NULL);
-	}
 	pthread_mutex_lock(&said.lock);
+	/* What the thread has not come to yet; others may be writing. */
+	for (int i = 0; i < TAKE_TRIES && poll(&rest, 1, 0) > 0; i++)
+		read_on();
 	count = said.kept_length < size ? said.kept_length : size - 1;
 	while (count && said.kept[count - 1] != '\n')
 		count--;

@@ -5,21 +5,24 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "server/executor/clock.h"
 #include "server/executor/mutex.h"
 #include "shm/order.h"
 #include "tests/lib/suite.h"
 
-#define LIMIT_NS (UINT64_C(20000) * CLOCK_MS)
+#define LIMIT_NS (UINT64_C(60000) * CLOCK_MS)
 
 struct waiter {
 	pthread_t thread;
 	pthread_mutex_t *mutex;
-	word32 begins;
+	word32 tid;  /* once it begins */
 	long sleeps; /* while it waited */
 };
 
@@ -36,7 +39,7 @@ static void *wait_for_it(void *data)
 	struct waiter *waiter = data;
 	long before = sleeps_of_this_thread();
 
-	word_release(&waiter->begins, 1);
+	word_release(&waiter->tid, (uint32_t)gettid());
 	if (mutex_lock(waiter->mutex) == 0)
 		pthread_mutex_unlock(waiter->mutex);
 	waiter->sleeps = sleeps_of_this_thread() - before;
@@ -53,48 +56,49 @@ static uint64_t processor_ns(const struct waiter *waiter)
 	return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
 }
 
-/* Whether it uses the processor for so long before it has not used any for 50 ms. */
-static bool keeps_looking(const struct waiter *waiter, uint64_t ns)
+/* As the kernel names it: 'R' runs or could, 'S' sleeps. */
+static char state_of(const struct waiter *waiter)
 {
-	uint64_t before = processor_ns(waiter), last = before, since = clock_now();
+	char path[64], text[64] = "", state = '?';
+	FILE *file;
 
-	while (last < before + ns && clock_now() < since + 50 * CLOCK_MS) {
-		uint64_t used = processor_ns(waiter);
-
-		since = used > last ? clock_now() : since;
-		last = used;
-	}
-	return last >= before + ns;
+	snprintf(path, sizeof(path), "/proc/self/task/%u/stat", word_acquire(&waiter->tid));
+	file = fopen(path, "r");
+	ck_assert_ptr_nonnull(file);
+	ck_assert(fscanf(file, "%*d (%63[^)]) %c", text, &state) == 2);
+	fclose(file);
+	return state;
 }
 
-/* A thread finds the mutex held. Return: whether it looks all the time while it is held. */
-static bool looks(uint64_t spin_ns, struct waiter *waiter)
+/* A thread finds the mutex held, until it has looked for a while or sleeps. */
+static void wait_in_vain(uint64_t spin_ns, bool looks, struct waiter *waiter)
 {
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-	bool found;
+	uint64_t before;
 
 	mutex_spin(spin_ns);
 	*waiter = (struct waiter){.mutex = &mutex};
 	ck_assert_int_eq(mutex_lock(&mutex), 0);
 	ck_assert_int_eq(pthread_create(&waiter->thread, NULL, wait_for_it, waiter), 0);
-	while (!word_acquire(&waiter->begins))
-		word_pause();
-	found = keeps_looking(waiter, 5 * CLOCK_MS);
+	while (!word_acquire(&waiter->tid))
+		sched_yield();
+	before = processor_ns(waiter);
+	while (looks ? processor_ns(waiter) < before + 5 * CLOCK_MS : state_of(waiter) != 'S')
+		sched_yield();
 	pthread_mutex_unlock(&mutex);
 	ck_assert_int_eq(pthread_join(waiter->thread, NULL), 0);
 	mutex_spin(0);
-	return found;
 }
 
 START_TEST(a_held_mutex_is_looked_at_before_the_thread_sleeps)
 {
 	struct waiter waiter;
 
-	ck_assert(looks(LIMIT_NS, &waiter));
+	wait_in_vain(LIMIT_NS, true, &waiter);
 	ck_assert_int_eq(waiter.sleeps, 0);
-	ck_assert(!looks(0, &waiter));
+	wait_in_vain(0, false, &waiter);
 	ck_assert_int_ge(waiter.sleeps, 1);
-	ck_assert(!looks(CLOCK_US, &waiter));
+	wait_in_vain(CLOCK_US, false, &waiter);
 	ck_assert_int_ge(waiter.sleeps, 1);
 }
 END_TEST
