@@ -9,13 +9,11 @@
 // modulo `bytes` and may wrap; words of eight bytes never do.
 //
 //   kernel   takes room: `head` moves on by the record's size, whatever was there; writes the record but for
-//   its
-//            first word; then the first word, which says where it lies as well, so that it cannot be mistaken
-//            for an older one
+//            its first word; then the first word, which says where it lies as well, so that it cannot be
+//            mistaken for an older one
 //   program  the first word at its place is that of a record there: takes the record out and goes on behind
-//   it.
-//            If `head` is more than `bytes` ahead, what was there is overwritten, as in the driver's buffer:
-//            it goes on at the oldest record that is left
+//            it. If `head` is more than `bytes` ahead, what was there is overwritten, as in the driver's
+//            buffer: it goes on at the oldest record that is left
 //
 // So records are taken out in the order in which room was taken for them, and no kernel waits for the
 // program. A kernel that is cut off between the two leaves room in which no record comes: the program looks

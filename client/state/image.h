@@ -7,8 +7,7 @@
 //   fatbin wrapper   stands for the fatbin it points to (see below for version 2)
 //   fatbin           header and payload, the header says how long the payload is
 //   ELF, 64 bits     up to the furthest end of a section or of a header table (a cubin has its program
-//   headers
-//                    last; a kernel library of the host backend is an ordinary shared object)
+//                    headers last; a kernel library of the host backend is an ordinary shared object)
 //   anything else    source text, with white space in front or not, up to and with its NUL
 //
 // A wrapper of version 2 comes from separately compiled device code (nvcc -rdc=true). What it points to is

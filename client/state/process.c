@@ -4,9 +4,8 @@
 // Start and end of the shim in a process. Entered by every entry point on the program's threads, so the two
 // checks are a load or two. Before cuInit nothing exists: no thread, no connection, no fork handler.
 //
-//   NONE ──cuInit──► STARTING ──► READY ──exit()──► ENDED     any from STARTING on ──fork──► FORKED (in the
-//   child)
-//     ▲                 │ failed
+//   NONE ──cuInit──► STARTING ──► READY ──exit()──► ENDED
+//     ▲                 │ failed                            any from STARTING on ──fork──► FORKED (in the child)
 //     └─────────────────┘
 //
 // FORKED is final: the regions are not mapped in the child, and nothing is ever sent from it. ENDED is what

@@ -7,14 +7,13 @@
 // registration:
 //
 //   plain      The memory stays what it is. Copies are staged (stage/bounce.h), in stream order and
-//   asynchronously as the
-//              driver's are. Kernels cannot reach it: it has no device pointer.
+//              asynchronously as the driver's are. Kernels cannot reach it: it has no device pointer.
 //   DEVICEMAP  Whole pages of private anonymous memory become shared ones at the same address, with the same
-//   contents;
-//              they also lie in the host part of the window, and that is their device pointer. It differs
-//              from the host pointer, and CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM says
-//              so. While this is done, a thread that writes there is killed by SIGSEGV rather than its write
-//              lost. A forked child does not have the memory. Anything but whole private pages is refused.
+//              contents; they also lie in the host part of the window, and that is their device pointer. It
+//              differs from the host pointer, and CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
+//              says so. While this is done, a thread that writes there is killed by SIGSEGV rather than its
+//              write lost. A forked child does not have the memory. Anything but whole private pages is
+//              refused.
 
 #ifndef FRMPS_CLIENT_STATE_REGISTERED_H
 #define FRMPS_CLIENT_STATE_REGISTERED_H

@@ -8,13 +8,11 @@
 // value outlives them all:
 //
 //   FindGlobal   module thread: the constant's own address in this context is looked up and noted here, in
-//   the
-//                active executor and in the standby
+//                the active executor and in the standby
 //   a command    serving thread: what a copy, a set or a memory operation writes to a mirror is copied on to
-//   the
-//                constant behind it on the same stream, before the command's mark: whoever is ordered behind
-//                the command, on whatever stream, is behind both. In graphs the node carries the copy with it
-//                (backend_node.onto)
+//                the constant behind it on the same stream, before the command's mark: whoever is ordered
+//                behind the command, on whatever stream, is behind both. In graphs the node carries the copy
+//                with it (backend_node.onto)
 //   Activate     main thread of the executor that takes over: every constant gets its mirror's value before
 //                anything runs. A command in doubt is repeated after that, with the copy behind it
 //

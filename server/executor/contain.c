@@ -4,16 +4,14 @@
 // A fault, as seen by the backend before the driver makes an end of the context.
 //
 //   suspected    all sessions become doubtful: clients do not believe what becomes done, for it may be the
-//   kernel
-//                that faulted, and nothing more is issued (serve.c)
+//                kernel that faulted, and nothing more is issued (serve.c)
 //   contained    the kernels that faulted are named by module, and a module has one owner. The owner's
-//   session ends
-//                at once with the driver's code (`ended`); nothing of it is waited for when this executor is
-//                replaced. Everybody else goes on: not doubtful any more. The daemon is told (Fault) and
-//                replaces this executor when it suits (Halt, gently)
+//                session ends at once with the driver's code (`ended`); nothing of it is waited for when this
+//                executor is replaced. Everybody else goes on: not doubtful any more. The daemon is told
+//                (Fault) and replaces this executor when it suits (Halt, gently)
 //   uncontained  the last words say what is known. The daemon is told (Suspect), and halts this executor as
-//   for any
-//                sign; where the context will not even say itself that it is over, that is said too (Lost)
+//                for any sign; where the context will not even say itself that it is over, that is said too
+//                (Lost)
 //
 // A sign that is followed by nothing for SIGN_NS, and a fault that is not explained within STOP_NS, are the
 // daemon's as well: a driver that does not do what the backend expects.

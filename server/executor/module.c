@@ -8,14 +8,12 @@
 // says which call does (backend.h); it does it in a gap that the gate makes (gate.c). So the rules are
 //   - never on the main thread: allocations, promotions and closing go on;
 //   - loading an image needs no gap (load.c); the first lookup in a module does. It is refused when that
-//   cannot be had
-//     within the patience;
+//     cannot be had within the patience;
 //   - one queue, but lookups that wait at that moment run back to back in the same gap, for GATE_BATCH_NS;
 //   - an unload is answered when the session's own work has ended. The unloading itself, which nobody waits
-//   for
-//     (the graves), is done in the first gap that is made for anything, before that; or when nothing runs; or
-//     in a gap made for it after GRAVE_NS. So it comes before whatever a later request puts on the device,
-//     and the standby, which does the same requests, has everything at the same addresses.
+//     for (the graves), is done in the first gap that is made for anything, before that; or when nothing
+//     runs; or in a gap made for it after GRAVE_NS. So it comes before whatever a later request puts on the
+//     device, and the standby, which does the same requests, has everything at the same addresses.
 // Between requests the thread gives back what clients have left behind (burial.c).
 // Placing a newcomer that was refused elsewhere is the daemon's (failover/move.c).
 //

@@ -28,9 +28,8 @@
 //                      that does not say within ANSWER_MS whether it has let go is in trouble:
 //                      promote_silent()
 //   the new executor   cannot start, or dies: the next one is tried until the limit is over. A session that
-//   is
-//                      let go at that moment arrives in a domain whose next executor takes it over, as after
-//                      any loss
+//                      is let go at that moment arrives in a domain whose next executor takes it over, as
+//                      after any loss
 //   the session        ends: the new domain goes
 //   the daemon         dies: before LETTING_GO nothing is recorded of a move, the new domain is empty and
 //                      goes, and the request that was refused is read again. LETTING_GO is recorded with the

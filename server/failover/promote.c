@@ -33,9 +33,8 @@
 //   resolve  the standby applies each session's recover code; the daemon itself ends only sessions that the
 //            standby cannot take over: settle_session()
 //   resume   requests that were not answered go to the new executor: resume(). Suspects of a fault that
-//   nobody
-//            is proved guilty of may be left as they were: they are tried alone, one after the other, while
-//            the domain serves everybody else (probation.c, with the states of such a session)
+//            nobody is proved guilty of may be left as they were: they are tried alone, one after the other,
+//            while the domain serves everybody else (probation.c, with the states of such a session)
 //
 // What may be trusted: in FENCING nothing that lives in shared memory; in HALTING the states of sessions once
 // Halt is answered; in WAITING after a loss, journals, states and timelines of all sessions but a culprit's

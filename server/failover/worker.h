@@ -3,21 +3,21 @@
 //
 // The daemon's view of one child: a keeper or an executor, from spawn to reaping. Daemon, loop thread only.
 //
-//              worker_start                 Ready               Ping answered            Activate answered
-//   (nothing) ─────────────► STARTING ─────────────► WARMING ─────────────────► WARM ─────────────────────►
-//   ACTIVE
-//                               │   executors: all that sessions hold is sent      │ │ │ │ keepers stay here
-//                               │
-//                               └──────────┬──────────────────────────────────────┴────────────────────────────┘
-//                                          │ worker_condemn: it said Lost, hung up, broke the protocol, is
-//                                          not wanted ▼
-//                                      CONDEMNED (SIGKILL sent) ── worker_reaped ──► freed
+//             worker_start          Ready           Ping answered        Activate answered
+//   (nothing) ───────────► STARTING ──────► WARMING ───────────────► WARM ─────────────────► ACTIVE
+//                             │  executors:    │                       │ keepers stay here      │
+//                             │  all that      │                       │                        │
+//                             │  sessions hold │                       │                        │
+//                             │  is sent       │                       │                        │
+//                             └────────────────┴───────────┬───────────┴────────────────────────┘
+//                                                          │ worker_condemn: it said Lost, hung up, broke
+//                                                          ▼ the protocol, or is not wanted
+//                                            CONDEMNED (SIGKILL sent) ── worker_reaped ──► freed
 //
 // STARTING  nothing may be sent but Shutdown.
 // WARMING   knows every opened session; messages are executed in the order they are sent.
-// ACTIVE    serves rings. Exactly the worker that domain->active names, from the moment Activate is sent to
-// it. CONDEMNED its GPU work may still run; replies are still taken. Only worker_reaped() proves that it is
-// over.
+// ACTIVE    serves rings. Exactly the worker that domain->active names, from the moment Activate is sent to it.
+// CONDEMNED its GPU work may still run; replies are still taken. Only worker_reaped() proves that it is over.
 
 #ifndef FRMPS_SERVER_FAILOVER_WORKER_H
 #define FRMPS_SERVER_FAILOVER_WORKER_H

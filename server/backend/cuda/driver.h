@@ -30,8 +30,7 @@ extern struct driver driver;
  * Finds and opens the driver library. Idempotent; keeps it open for the life of the process. Makes no call
  * that needs a device.
  * @text, @size: receives one sentence for the operator when the result is not CUDA_SUCCESS
- * Return: CUDA_SUCCESS; CUDA_ERROR_NO_DEVICE: no library; CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: too old or
- * incomplete
+ * Return: CUDA_SUCCESS; CUDA_ERROR_NO_DEVICE: no library; CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: too old or incomplete
  */
 CUresult driver_open(char *text, size_t size);
 

@@ -8,9 +8,8 @@
 //   - the first use of the library in the context waits until all that was issued has ended, and every launch
 //     waits meanwhile; so does cuLibraryUnload;
 //   - after that its kernels and variables are put on the device in some 50 us, without a wait in the call.
-//   But
-//     what others launched behind such a call, beside a kernel that did not end, was seen not to begin; that
-//     lazy loading may synchronise the context is documented.
+//     But what others launched behind such a call, beside a kernel that did not end, was seen not to begin;
+//     that lazy loading may synchronise the context is documented.
 // So a load needs no gap, and the first lookup of each function does. A function is put on the device when it
 // is looked up: left to itself the driver would do it at the first launch. The addresses of variables depend
 // on nothing but the order in which libraries are first used, and the standby makes the same lookups.
