@@ -39,7 +39,7 @@ static struct {
 	pthread_mutex_t lock;
 	struct channel at[CHANNELS_MAX];
 	uint32_t count;
-	bool overflowed;
+	bool incomplete;       /* there may be others */
 	struct channel device; /* of whose channels the control is asked; object 0: none */
 } channels = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -51,7 +51,7 @@ int control_execute(int fd, unsigned long request, void *argument)
 void channels_forget(void)
 {
 	channels.count = 0;
-	channels.overflowed = false;
+	channels.incomplete = false;
 	channels.device = (struct channel){0};
 }
 
@@ -70,7 +70,7 @@ static void add(int fd, const struct control_alloc *alloc)
 	if (!is_channel(alloc->class))
 		return;
 	if (channels.count == CHANNELS_MAX)
-		channels.overflowed = true;
+		channels.incomplete = true;
 	else
 		channels.at[channels.count++] = channel;
 }
@@ -94,33 +94,43 @@ static void drop(const struct control_free *freed)
 		channels.device.object = 0;
 }
 
-/* Where the kernel-mode driver says how it went. */
-static bool has_worked(unsigned long request, const void *argument)
+/* Where the kernel-mode driver says how it went; 0: not a form that we know. */
+static size_t status_at(unsigned number, size_t bytes)
 {
-	size_t bytes = _IOC_SIZE(request);
-	/* NVOS64_PARAMETERS has 4 bytes behind it. */
-	size_t at = bytes == 48 ? 40 : bytes - sizeof(uint32_t);
-	uint32_t status;
+	if (number == DRIVER_FREE)
+		return bytes == 16 ? 12 : 0;		/* NVOS00_PARAMETERS */
+	return bytes == 32 ? 28 : bytes == 48 ? 40 : 0; /* NVOS21_PARAMETERS, NVOS64_PARAMETERS */
+}
 
-	if (bytes < sizeof(struct control_alloc) + sizeof(status) && bytes != sizeof(struct control_free))
-		return false;
-	memcpy(&status, (const uint8_t *)argument + at, sizeof(status));
-	return status == 0;
+static void note(int fd, unsigned number, size_t bytes, const void *argument)
+{
+	size_t at = status_at(number, bytes);
+	uint32_t status = 0;
+
+	if (at)
+		memcpy(&status, (const uint8_t *)argument + at, sizeof(status));
+	pthread_mutex_lock(&channels.lock);
+	if (!at)
+		channels.incomplete = true;
+	else if (!status && number == DRIVER_ALLOC)
+		add(fd, argument);
+	else if (!status)
+		drop(argument);
+	pthread_mutex_unlock(&channels.lock);
 }
 
 void channels_note(int fd, unsigned long request, const void *argument)
 {
+	const struct control_wrapped *wrapped = argument;
 	unsigned number = _IOC_NR(request);
+	bool is_wrapped = number == DRIVER_WRAPPED;
 
-	if (_IOC_TYPE(request) != DRIVER_TYPE || (number != DRIVER_ALLOC && number != DRIVER_FREE) ||
-		!argument || !has_worked(request, argument))
+	if (_IOC_TYPE(request) != DRIVER_TYPE || !argument)
 		return;
-	pthread_mutex_lock(&channels.lock);
-	if (number == DRIVER_ALLOC)
-		add(fd, argument);
-	else
-		drop(argument);
-	pthread_mutex_unlock(&channels.lock);
+	if (is_wrapped)
+		number = wrapped->number;
+	if (number == DRIVER_ALLOC || number == DRIVER_FREE)
+		note(fd, number, is_wrapped ? 0 : _IOC_SIZE(request), argument);
 }
 
 /* As many as one control takes, from the first on. */
@@ -131,7 +141,8 @@ static bool disable(uint32_t first, uint32_t count, control_execute_fn *execute)
 		.object = channels.device.object,
 		.command = CONTROL_DISABLE,
 		.parameters = (uintptr_t)&list,
-		.size = sizeof(list)};
+		.size = sizeof(list),
+		.status = UINT32_MAX}; /* until it is answered */
 
 	for (uint32_t i = 0; i < count; i++) {
 		list.clients[i] = channels.at[first + i].client;
@@ -152,7 +163,7 @@ CUresult channels_fence(control_execute_fn *execute)
 	CUresult code = CUDA_SUCCESS;
 
 	pthread_mutex_lock(&channels.lock);
-	if (channels.overflowed || !channels.device.object || !channels.count)
+	if (channels.incomplete || !channels.device.object || !channels.count)
 		code = CUDA_ERROR_NOT_SUPPORTED;
 	for (uint32_t first = 0; !code && first < channels.count; first += CONTROL_CHANNELS_MAX) {
 		uint32_t left = channels.count - first;

@@ -15,6 +15,7 @@
 #define DRIVER_FREE    0x29
 #define DRIVER_CONTROL 0x2a
 #define DRIVER_ALLOC   0x2b
+#define DRIVER_WRAPPED 0xd3 /* NV_ESC_IOCTL_XFER_CMD: any of them, by pointer */
 
 enum control_command {
 	CONTROL_READ = 0x83de0315,   /* NV83DE_CTRL_CMD_DEBUG_READ_MEMORY */
@@ -27,6 +28,11 @@ enum control_command {
 enum control_class {
 	CLASS_SUBDEVICE = 0x2080,    /* NV20_SUBDEVICE_0 */
 	CLASS_CHANNEL_FIRST = 0x506f /* NV50_CHANNEL_GPFIFO; those of later architectures are greater */
+};
+
+/* The beginning of nv_ioctl_xfer_t. */
+struct control_wrapped {
+	uint32_t number, size;
 };
 
 /* The beginning of NVOS21_PARAMETERS and NVOS64_PARAMETERS. */

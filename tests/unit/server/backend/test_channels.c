@@ -159,14 +159,30 @@ START_TEST(nothing_is_certain_where_something_is_not_known)
 }
 END_TEST
 
+/* A channel may have been made by what is not understood. */
+START_TEST(a_form_that_is_not_known_makes_it_impossible)
+{
+	uint8_t bytes[64] = {0};
+	uint32_t wrapped[4] = {_i == 2 ? DRIVER_ALLOC : DRIVER_CONTROL, 48, 0, 0};
+
+	begin();
+	make(GROUP, CHANNEL, 0xc86f, 0);
+	if (_i == 0)
+		channels_note(FD, _IOWR(DRIVER_TYPE, DRIVER_ALLOC, uint8_t[56]), bytes);
+	else if (_i == 1)
+		channels_note(FD, _IOWR(DRIVER_TYPE, DRIVER_FREE, uint8_t[24]), bytes);
+	else
+		channels_note(FD, _IOWR(DRIVER_TYPE, DRIVER_WRAPPED, uint32_t[4]), wrapped);
+	ck_assert_int_eq(channels_fence(execute), _i < 3 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS);
+}
+END_TEST
+
 /* Whatever else the driver asks for. */
 START_TEST(other_requests_are_left_alone)
 {
 	uint8_t bytes[64] = {0};
 
 	begin();
-	channels_note(FD, _IOWR(DRIVER_TYPE, DRIVER_ALLOC, uint8_t), bytes);
-	channels_note(FD, _IOWR(DRIVER_TYPE, DRIVER_FREE, uint8_t), bytes);
 	channels_note(FD, _IOWR(DRIVER_TYPE, DRIVER_CONTROL, struct control), bytes);
 	channels_note(FD, _IOWR('T', DRIVER_ALLOC, struct alloc64), bytes);
 	channels_note(FD, _IOWR(DRIVER_TYPE, DRIVER_ALLOC, struct alloc64), NULL);
@@ -184,6 +200,7 @@ int main(void)
 	tcase_add_test(tests, what_is_above_a_channel_takes_it_along);
 	tcase_add_test(tests, many_take_several_controls);
 	tcase_add_test(tests, nothing_is_certain_where_something_is_not_known);
+	tcase_add_loop_test(tests, a_form_that_is_not_known_makes_it_impossible, 0, 4);
 	tcase_add_test(tests, other_requests_are_left_alone);
 	return suite_run(suite);
 }
