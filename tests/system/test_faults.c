@@ -292,7 +292,7 @@ END_TEST
 #define AHEAD 50
 
 /* A program that has a kernel on the device at any moment until it is ordered to stop: a second of work
- * ahead. */
+ * ahead, of which something has ended when it says so. What the executor has not come to yet is in no doubt. */
 static int steady(int progress, int orders)
 {
 	struct counter counter;
@@ -320,7 +320,7 @@ static int steady(int progress, int orders)
 		error = error ? error
 			      : cuLaunchKernel(count_up, 1, 1, 1, 1, 1, 1, 0, counter.stream, up, NULL);
 		error = error ? error : cuEventRecord(event, counter.stream);
-		if (++counter.launched == AHEAD)
+		if (++counter.launched == AHEAD + 3)
 			report(progress);
 	}
 	error = error ? error : cuMemcpyDtoHAsync_v2(counter.seen, counter.word, 4, counter.stream);
