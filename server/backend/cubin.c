@@ -51,10 +51,10 @@
 
 /* The symbols, and what is known of them. */
 struct symbols {
-	Elf64_Shdr table, texts, indices; /* indices: of sections, for symbols that have no room for one */
-	uint64_t index, count;
-	bool *is_had;	/* some code may have the address */
-	bool *is_entry; /* by section: the code is a kernel's */
+	struct elf_symbols all;
+	Elf64_Shdr indices; /* of sections, for symbols that have no room for one */
+	bool *is_had;	    /* some code may have the address */
+	bool *is_entry;	    /* by section: the code is a kernel's */
 };
 
 /* The table of addresses. */
@@ -96,41 +96,32 @@ static bool holds_variables(const struct elf *elf, const Elf64_Shdr *section)
 
 /* ---- symbols ---- */
 
-/* The one table of symbols. Return: NULL or what is wrong. */
+/* Return: NULL or what is wrong. */
 static const char *symbols_open(const struct elf *elf, struct symbols *symbols)
 {
+	/* Without them nobody knows what it calls. */
+	if (!elf_symbols_open(elf, &symbols->all))
+		return NOT_UNDERSTOOD;
 	for (uint64_t i = 1; i < elf->count; i++) {
 		Elf64_Shdr section = elf_section(elf, i);
 
 		if (section.sh_type == SHT_SYMTAB_SHNDX)
 			symbols->indices = section;
-		if (section.sh_type != SHT_SYMTAB)
-			continue;
-		if (symbols->index || section.sh_entsize != sizeof(Elf64_Sym) ||
-			section.sh_link >= elf->count)
-			return NOT_UNDERSTOOD;
-		symbols->index = i;
-		symbols->table = section;
-		symbols->texts = elf_section(elf, section.sh_link);
-		symbols->count = section.sh_size / sizeof(Elf64_Sym);
 	}
-	/* Without them nobody knows what it calls. */
-	if (!symbols->count)
-		return NOT_UNDERSTOOD;
-	symbols->is_had = calloc(symbols->count, sizeof(bool));
+	symbols->is_had = calloc(symbols->all.count, sizeof(bool));
 	symbols->is_entry = calloc(elf->count, sizeof(bool));
 	return symbols->is_had && symbols->is_entry ? NULL : NO_MEMORY;
 }
 
 static Elf64_Sym symbol_at(const struct reading *reading, uint64_t index)
 {
-	return elf_symbol(&reading->elf, &reading->symbols.table, index);
+	return elf_symbol(&reading->elf, &reading->symbols.all.table, index);
 }
 
 /* NULL if it does not end. */
 static const char *symbol_name(const struct reading *reading, const Elf64_Sym *symbol)
 {
-	return elf_text(&reading->elf, &reading->symbols.texts, symbol->st_name);
+	return elf_text(&reading->elf, &reading->symbols.all.texts, symbol->st_name);
 }
 
 /* The section of a symbol. Return: the number of sections if it is none of them. */
@@ -150,7 +141,7 @@ static uint64_t section_index(const struct reading *reading, uint64_t index, con
 
 static void find_entries(struct reading *reading)
 {
-	for (uint64_t i = 1; i < reading->symbols.count; i++) {
+	for (uint64_t i = 1; i < reading->symbols.all.count; i++) {
 		Elf64_Sym symbol = symbol_at(reading, i);
 		uint64_t section = section_index(reading, i, &symbol);
 
@@ -175,7 +166,7 @@ static bool may_be_written(const struct reading *reading, uint64_t index)
 		return true;
 	section = elf_section(&reading->elf, at);
 	return holds_variables(&reading->elf, &section) &&
-	       !elf_is_literal(&reading->elf, &reading->symbols.texts, &section, &symbol);
+	       !elf_is_literal(&reading->elf, &reading->symbols.all.texts, &section, &symbol);
 }
 
 /* ---- whose code has it ---- */
@@ -242,13 +233,13 @@ static void read_relocations(struct reading *reading, const Elf64_Shdr *section)
 	Elf64_Rel one;
 
 	if ((section->sh_entsize != sizeof(Elf64_Rel) && section->sh_entsize != sizeof(Elf64_Rela)) ||
-		section->sh_link != reading->symbols.index || section->sh_type == SHT_NOBITS)
+		section->sh_link != reading->symbols.all.index || section->sh_type == SHT_NOBITS)
 		reading->wrong = NOT_UNDERSTOOD;
 	spend(reading, section->sh_size);
 	for (uint64_t at = 0; !reading->wrong && section->sh_size - at >= section->sh_entsize;
 		at += section->sh_entsize) {
 		memcpy(&one, reading->elf.image + section->sh_offset + at, sizeof(one));
-		if (ELF64_R_SYM(one.r_info) < reading->symbols.count)
+		if (ELF64_R_SYM(one.r_info) < reading->symbols.all.count)
 			note_relocation(reading, ELF64_R_SYM(one.r_info), section->sh_info, one.r_offset);
 		else
 			reading->wrong = NOT_UNDERSTOOD;
@@ -382,7 +373,8 @@ static void read_cubin(struct reading *reading)
 		find_addresses(reading);
 	}
 	/* The first one is none. */
-	for (uint64_t i = 1; !reading->wrong && !reading->statics->more && i < reading->symbols.count; i++)
+	for (uint64_t i = 1; !reading->wrong && !reading->statics->more && i < reading->symbols.all.count;
+		i++)
 		add_symbol(reading, i);
 	if (reading->wrong)
 		statics_add_more(reading->statics, reading->wrong);

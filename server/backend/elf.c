@@ -127,6 +127,24 @@ bool elf_relocates(const struct elf *elf, const Elf64_Shdr *section)
 	return is_relocations(elf, section) && changes_what_is_loaded(elf, section);
 }
 
+bool elf_symbols_open(const struct elf *elf, struct elf_symbols *ret)
+{
+	*ret = (struct elf_symbols){0};
+	for (uint64_t i = 1; i < elf->count; i++) {
+		Elf64_Shdr section = elf_section(elf, i);
+
+		if (section.sh_type != SHT_SYMTAB)
+			continue;
+		if (ret->index || section.sh_entsize != sizeof(Elf64_Sym) || section.sh_link >= elf->count)
+			return false;
+		*ret = (struct elf_symbols){.index = i,
+			.count = section.sh_size / sizeof(Elf64_Sym),
+			.table = section,
+			.texts = elf_section(elf, section.sh_link)};
+	}
+	return ret->count > 0;
+}
+
 Elf64_Sym elf_symbol(const struct elf *elf, const Elf64_Shdr *table, uint64_t index)
 {
 	Elf64_Sym symbol;

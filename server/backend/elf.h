@@ -45,6 +45,15 @@ bool elf_section_is(const struct elf *elf, const Elf64_Shdr *section, const char
 bool elf_is_literal(
 	const struct elf *elf, const Elf64_Shdr *texts, const Elf64_Shdr *section, const Elf64_Sym *symbol);
 
+/* The one table of symbols. */
+struct elf_symbols {
+	uint64_t index, count; /* of its section; of symbols, at least one */
+	Elf64_Shdr table, texts;
+};
+
+/** Return: whether there is one, and it alone, of the usual form. */
+bool elf_symbols_open(const struct elf *elf, struct elf_symbols *ret);
+
 /** A symbol. @table: of symbols; index: below its count */
 Elf64_Sym elf_symbol(const struct elf *elf, const Elf64_Shdr *table, uint64_t index);
 

@@ -58,22 +58,13 @@ static bool open_symbols(struct movable_reading *reading)
 		if (section.sh_type == SHT_SYMTAB_SHNDX || elf_section_begins(elf, &section, ".nv.merc") ||
 			elf_section_begins(elf, &section, ".nv.capmerc"))
 			return false;
-		if (section.sh_type != SHT_SYMTAB)
-			continue;
-		if (reading->symbols_at || section.sh_entsize != sizeof(Elf64_Sym) ||
-			section.sh_link >= elf->count)
-			return false;
-		reading->symbols_at = i;
-		reading->symbols = section;
-		reading->texts = elf_section(elf, section.sh_link);
-		reading->symbol_count = section.sh_size / sizeof(Elf64_Sym);
 	}
-	return reading->symbol_count > 0;
+	return elf_symbols_open(elf, &reading->symbols);
 }
 
 static Elf64_Sym symbol_of(const struct movable_reading *reading, uint64_t index)
 {
-	return elf_symbol(&reading->elf, &reading->symbols, index);
+	return elf_symbol(&reading->elf, &reading->symbols.table, index);
 }
 
 static bool holds_variables(const struct elf *elf, const Elf64_Shdr *section)
@@ -114,7 +105,7 @@ static bool is_candidate(const struct movable_reading *reading, uint64_t index, 
 	section = elf_section(elf, symbol.st_shndx);
 	if (!is_moved_whole(elf, &section) || symbol.st_value > section.sh_size ||
 		symbol.st_size > section.sh_size - symbol.st_value ||
-		elf_is_literal(elf, &reading->texts, &section, &symbol))
+		elf_is_literal(elf, &reading->symbols.texts, &section, &symbol))
 		return false;
 	*ret = (struct movable){
 		.section = symbol.st_shndx,
@@ -122,7 +113,7 @@ static bool is_candidate(const struct movable_reading *reading, uint64_t index, 
 		.bytes = symbol.st_size,
 		.alignment = alignment_of(&section, symbol.st_value),
 		.symbol = index,
-		.name = elf_text(elf, &reading->texts, symbol.st_name),
+		.name = elf_text(elf, &reading->symbols.texts, symbol.st_name),
 		.is_constant = holds_constants(elf, &section),
 	};
 	return ret->name && *ret->name;
@@ -239,14 +230,14 @@ static void find_candidates(struct movable_reading *reading)
 {
 	struct movable one;
 
-	if (!spend(reading, reading->symbols.sh_size))
+	if (!spend(reading, reading->symbols.table.sh_size))
 		return;
-	reading->candidates = calloc(reading->symbol_count, sizeof(one));
+	reading->candidates = calloc(reading->symbols.count, sizeof(one));
 	if (!reading->candidates) {
 		reading->is_wrong = true;
 		return;
 	}
-	for (uint64_t i = 1; !reading->is_wrong && i < reading->symbol_count; i++)
+	for (uint64_t i = 1; !reading->is_wrong && i < reading->symbols.count; i++)
 		if (is_candidate(reading, i, &one) && pay_for_name(reading, one.name))
 			reading->candidates[reading->count++] = one;
 	if (reading->count)
@@ -303,7 +294,7 @@ static bool read_relocation(const struct movable_reading *reading, const Elf64_S
 		.is_implicit = section->sh_entsize == sizeof(Elf64_Rel),
 		.addend = (uint64_t)one.r_addend,
 	};
-	if (ret->symbol >= reading->symbol_count || ret->target >= elf->count)
+	if (ret->symbol >= reading->symbols.count || ret->target >= elf->count)
 		return false;
 	target = elf_section(elf, ret->target);
 	if (ret->is_implicit && target.sh_type == SHT_PROGBITS && target.sh_size >= ADDRESS_BYTES &&
@@ -318,7 +309,7 @@ static void visit_section(
 	struct movable_relocation one;
 
 	if ((section->sh_entsize != sizeof(Elf64_Rel) && section->sh_entsize != sizeof(Elf64_Rela)) ||
-		section->sh_link != reading->symbols_at || section->sh_type == SHT_NOBITS)
+		section->sh_link != reading->symbols.index || section->sh_type == SHT_NOBITS)
 		reading->is_wrong = true;
 	if (reading->is_wrong || !spend(reading, section->sh_size))
 		return;

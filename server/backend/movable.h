@@ -40,8 +40,7 @@ struct movable_relocation {
 
 struct movable_reading {
 	struct elf elf;
-	Elf64_Shdr symbols, texts;
-	uint64_t symbols_at, symbol_count;
+	struct elf_symbols symbols;
 	struct movable *candidates;
 	uint64_t count;
 	uint64_t work, names; /* that may still be done, bytes; that names may have */
@@ -60,7 +59,7 @@ void movable_close(struct movable_reading *reading);
 /** Visits all relocations of what is loaded, until something is wrong. */
 void movable_visit(struct movable_reading *reading, movable_visit_fn *visit, void *context);
 
-/** The candidate that a symbol is; NULL: it is none. @symbol: below symbol_count */
+/** The candidate that a symbol is; NULL: it is none. @symbol: below symbols.count */
 struct movable *movable_of(struct movable_reading *reading, uint64_t symbol);
 
 #endif
