@@ -186,9 +186,10 @@ static int offend_constant(struct session *session, uint64_t address, uint64_t b
 
 /* What a command wrote to a mirror goes on to its constant. The command itself was handed over, whatever
  * becomes of this. */
-static void copy_on(struct session *session, struct stream *stream, const struct backend_copy *copy)
+static void copy_on(struct session *session, struct stream *stream, struct backend_copy onward)
 {
-	CUresult code = executor_code(session->executor, session_ops(session)->copy(stream->backend, copy));
+	CUresult code =
+		executor_code(session->executor, session_ops(session)->copy(stream->backend, &onward));
 
 	if (code && !backend_is_fatal(code))
 		session_late_error(session, code);
@@ -198,7 +199,6 @@ static void copy_on(struct session *session, struct stream *stream, const struct
 static int issue_checked_copy(struct session *session, struct stream *stream, struct frmps_head *record,
 	const struct backend_copy *copy, uint64_t onto)
 {
-	struct backend_copy onward;
 	CUresult code;
 
 	retire_phase(
@@ -207,10 +207,8 @@ static int issue_checked_copy(struct session *session, struct stream *stream, st
 	code = stream_open(session, stream);
 	if (!code)
 		code = session_ops(session)->copy(stream->backend, copy);
-	if (!code && onto) {
-		onward = backend_copy_on(copy, onto);
-		copy_on(session, stream, &onward);
-	}
+	if (!code && onto)
+		copy_on(session, stream, backend_copy_on(copy, onto));
 	return finish(session, stream, record, code);
 }
 
@@ -270,7 +268,6 @@ static int issue_array_copy(struct session *session, struct stream *stream, stru
 static int issue_set(struct session *session, struct stream *stream, struct frmps_head *record)
 {
 	const struct frmps_set *body = (const void *)(record + 1);
-	struct backend_copy onward;
 	uint64_t row, bytes, onto;
 	CUresult code;
 
@@ -285,10 +282,8 @@ static int issue_set(struct session *session, struct stream *stream, struct frmp
 	code = stream_open(session, stream);
 	if (!code)
 		code = session_ops(session)->set(stream->backend, body);
-	if (!code && onto) {
-		onward = backend_set_on(body, onto);
-		copy_on(session, stream, &onward);
-	}
+	if (!code && onto)
+		copy_on(session, stream, backend_set_on(body, onto));
 	return finish(session, stream, record, code);
 }
 
@@ -377,7 +372,6 @@ static int issue_write_value(struct session *session, struct stream *stream, str
 	const struct frmps_write_value *body = (const void *)(record + 1);
 	const struct backend_copy word = {
 		.dst = body->address, .width = body->bytes, .height = 1, .depth = 1};
-	struct backend_copy onward;
 	uint64_t onto;
 	CUresult code;
 
@@ -391,10 +385,8 @@ static int issue_write_value(struct session *session, struct stream *stream, str
 	begin(stream, record);
 	if (!code)
 		code = session_ops(session)->write_value(stream->backend, body);
-	if (!code && onto) {
-		onward = backend_copy_on(&word, onto);
-		copy_on(session, stream, &onward);
-	}
+	if (!code && onto)
+		copy_on(session, stream, backend_copy_on(&word, onto));
 	record->flags |= FRMPS_CMD_MARK;
 	return finish(session, stream, record, code);
 }

@@ -7,7 +7,7 @@
 // was issued to the context has ended, and holds up every launch of every other thread meanwhile. The backend
 // says which call does (backend.h); it does it in a gap that the gate makes (gate.c). So the rules are
 //   - never on the main thread: allocations, promotions and closing go on;
-//   - loading an image needs no gap (load.c); the first lookup in a module does. It is refused when that
+//   - loading an image needs no gap (load.c); the first lookup of a function does. It is refused when that
 //     cannot be had within the patience;
 //   - one queue, but lookups that wait at that moment run back to back in the same gap, for GATE_BATCH_NS;
 //   - an unload is answered when the session's own work has ended. The unloading itself, which nobody waits

@@ -176,8 +176,8 @@ corpus() { # corpus NAME
 	errors=
 }
 
-[ -x "$folder/tests/backend_check" ] && check "backend operations" "$folder/tests/backend_check"
 [ -x "$folder/tests/backend_check" ] && {
+	check "backend operations" "$folder/tests/backend_check"
 	check "backend fence" "$folder/tests/backend_check" --fence
 	check "backend fence beside a fault" "$folder/tests/backend_check" --fence fault
 }
