@@ -189,7 +189,7 @@ static void drop_finish(struct job *job)
 
 	if (presses && !contain_is_worn(job->executor) &&
 		module_enter_gap(job->executor, job->session, job->since) == GATE_E_OWN) {
-		module_worker_queue(job);
+		module_worker_queue_again(job);
 		return;
 	}
 	graph_free_forgotten(job->session, job->ticket);

@@ -253,8 +253,7 @@ void module_worker_deinit(struct executor *executor)
 	pthread_mutex_destroy(&worker->lock);
 }
 
-/* Behind what has come meanwhile; its patience goes on. */
-static void queue_again(struct job *job)
+void module_worker_queue_again(struct job *job)
 {
 	struct module_worker *worker = &job->executor->modules;
 
@@ -267,7 +266,7 @@ static void queue_again(struct job *job)
 void module_worker_queue(struct job *job)
 {
 	job->since = clock_now();
-	queue_again(job);
+	module_worker_queue_again(job);
 }
 
 /* ---- modules of a session ---- */
@@ -437,7 +436,7 @@ static void unload_finish(struct job *job)
 	if (job->executor->modules.grave_count >= GRAVES_MAX)
 		code = wait_for_gap(job, text);
 	if (code == CUDA_ERROR_NOT_READY) {
-		queue_again(job);
+		module_worker_queue_again(job);
 		return;
 	}
 	if (!code) {
@@ -559,7 +558,7 @@ static bool look_up(struct job *job, struct module *module, lookup_fn *lookup, v
 	if (code == CUDA_ERROR_NOT_READY) {
 		code = wait_for_gap(job, text);
 		if (code == CUDA_ERROR_NOT_READY) {
-			queue_again(job);
+			module_worker_queue_again(job);
 			return false;
 		}
 		if (!code)

@@ -81,6 +81,9 @@ int module_worker_init(struct executor *executor);
 void module_worker_deinit(struct executor *executor);
 /** Lets the module thread run job->run. Any thread. */
 void module_worker_queue(struct job *job);
+/** The same for a job that ran already and puts itself off, behind what has come meanwhile. Its patience goes
+ * on. */
+void module_worker_queue_again(struct job *job);
 
 /**
  * A private copy of a client's file, which may change under us, whatever its seals say. Free with free().
