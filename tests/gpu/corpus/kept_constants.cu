@@ -6,7 +6,7 @@
 
 // alone: it faults on purpose
 
-#include "check.h"
+#include "beside.h"
 
 #include <thread>
 
@@ -25,24 +25,6 @@ __global__ void use(unsigned *out)
 __global__ void count()
 {
 	++*pointer;
-}
-
-__global__ void far_away(int *at)
-{
-	at[(size_t)1 << 40] = 1;
-}
-
-/* Faults when it is told to. */
-static int fault(int orders)
-{
-	int *word;
-	char byte;
-
-	if (::read(orders, &byte, 1) != 1)
-		return 2;
-	CHECK(cudaMalloc(&word, 64));
-	far_away<<<1, 1>>>(word);
-	return cudaDeviceSynchronize() == cudaErrorIllegalAddress ? 0 : 3;
 }
 
 static void write_directly(unsigned by, cudaStream_t stream)
@@ -100,16 +82,10 @@ static cudaGraphExec_t capture(unsigned *from, cudaStream_t stream)
 
 int main()
 {
-	int orders[2], status = 0;
+	culprit other;
 	void *at, *later;
 	unsigned *from;
-	pid_t child;
 
-	EXPECT(pipe(orders) == 0);
-	/* Before the runtime is used. */
-	child = fork();
-	if (child == 0)
-		_exit(fault(orders[0]));
 	buffer<unsigned> out(8);
 	cudaStream_t stream;
 	CHECK(cudaStreamCreate(&stream));
@@ -133,7 +109,7 @@ int main()
 		count<<<1, 1, 0, stream>>>();
 		CHECK(cudaGetLastError());
 		if (i == 100)
-			EXPECT(write(orders[1], "!", 1) == 1);
+			other.go();
 		/* What follows a fault takes some seconds. */
 		if (i > 100)
 			std::this_thread::sleep_for(std::chrono::milliseconds(25));
@@ -143,7 +119,6 @@ int main()
 	report("kept", out.read());
 	CHECK(cudaGetSymbolAddress(&later, table));
 	printf("the address stays: %d\n", at == later);
-	EXPECT(waitpid(child, &status, 0) == child);
-	printf("the other's status %d\n", status_of(status));
+	other.report_end();
 	return 0;
 }

@@ -6,7 +6,7 @@
 
 // alone: it faults on purpose
 
-#include "check.h"
+#include "beside.h"
 
 #include <thread>
 
@@ -30,41 +30,16 @@ __global__ void read(unsigned *out)
 	out[1] = pointed;
 }
 
-__global__ void far_away(int *at)
-{
-	at[(size_t)1 << 40] = 1;
-}
-
-/* Faults when it is told to. */
-static int fault(int orders)
-{
-	int *word;
-	char byte;
-
-	if (::read(orders, &byte, 1) != 1)
-		return 2;
-	CHECK(cudaMalloc(&word, 64));
-	far_away<<<1, 1>>>(word);
-	return cudaDeviceSynchronize() == cudaErrorIllegalAddress ? 0 : 3;
-}
-
 int main()
 {
-	int orders[2], status = 0;
-	pid_t child;
-
-	EXPECT(pipe(orders) == 0);
-	/* Before the runtime is used. */
-	child = fork();
-	if (child == 0)
-		_exit(fault(orders[0]));
+	culprit other;
 	buffer<unsigned> out(2);
 	for (int i = 0; i < 300; i++) {
 		count<<<1, 1>>>();
 		CHECK(cudaGetLastError());
 		CHECK(cudaDeviceSynchronize());
 		if (i == 100)
-			EXPECT(write(orders[1], "!", 1) == 1);
+			other.go();
 		/* What follows a fault takes some seconds. */
 		if (i > 100)
 			std::this_thread::sleep_for(std::chrono::milliseconds(25));
@@ -72,7 +47,6 @@ int main()
 	read<<<1, 1>>>(out);
 	CHECK(cudaGetLastError());
 	report("kept", out.read());
-	EXPECT(waitpid(child, &status, 0) == child);
-	printf("the other's status %d\n", status_of(status));
+	other.report_end();
 	return 0;
 }
