@@ -68,9 +68,12 @@ test_build() { # test_build FOLDER SUITE OPTIONS...
 	status=$?
 	grep -E '^ *[0-9]+/[0-9]+ ' "$scratch/log" | sed 's/^ *[0-9]*\/[0-9]* *//'
 	if [ $status -ne 0 ]; then
-		# What failed first, in a line each: the programs of a system test say much before they end.
-		grep -E ':[FE]:|ERROR: |runtime error' "$scratch/log" | head -n 40
 		sed '/^ *[0-9]*\/[0-9]* /d' "$scratch/log" | tail -n 200
+		# The programs of a system test say much before they end: what failed is repeated as the last that is shown.
+		{
+			grep -E '^ *[0-9]+/[0-9]+ .*(FAIL|TIMEOUT|UNEXPECTEDPASS)' "$scratch/log" | sed 's/^ *[0-9]*\/[0-9]* *//'
+			grep -E ':[FE]:|ERROR: |runtime error' "$scratch/log" | head -n 40
+		} | sed "s|^|$folder: |" >>"$scratch/failures"
 	fi
 	before=$((passed + failed + skipped))
 	count "$scratch/log"
@@ -95,5 +98,9 @@ for kind in 'asan address,undefined' 'tsan thread'; do
 	fi
 done
 
+if [ -s "$scratch/failures" ]; then
+	echo "== failures"
+	cat "$scratch/failures"
+fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
