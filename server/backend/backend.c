@@ -11,6 +11,7 @@
 
 struct last_words *backend_last_words;
 int backend_sign_fd = -1;
+word32 backend_sign_heeded;
 const struct backend_watch *_Atomic backend_watch;
 bool backend_contains;
 

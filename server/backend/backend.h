@@ -22,6 +22,7 @@
 #include "protocol/command.h"
 #include "protocol/cuda_abi.h"
 #include "protocol/wire.h"
+#include "shm/order.h"
 
 struct backend_stream;
 struct backend_event;
@@ -328,6 +329,9 @@ extern struct last_words *backend_last_words; /* LAST_WORDS_MAX */
 /* An eventfd that the host backend's fault handler counts up at once, long before the words are there: what a
  * line of the kernel log is for the real driver. Set before open_executor; -1: nobody listens. */
 extern int backend_sign_fd;
+
+/* Not zero: a halt was begun, so clients do not believe what becomes done. The executor sets it. */
+extern word32 backend_sign_heeded;
 
 /* A kernel that faulted, as far as the backend knows. */
 struct backend_fault {

@@ -34,6 +34,7 @@
 #include "server/executor/session.h"
 #include "server/executor/variable.h"
 #include "server/log.h"
+#include "shm/order.h"
 
 /* From a contained fault until it is not doubtful any more. */
 #define CLEARANCE_NS ((BACKEND_RECUR_MS + 20) * CLOCK_MS)
@@ -124,6 +125,7 @@ static void halt(struct job *job)
 	struct executor *executor = job->executor;
 	uint32_t running = 0;
 
+	word_release(&backend_sign_heeded, 1); /* the daemon holds all sessions before it asks for this */
 	atomic_compare_exchange_strong(&executor->lost, &running, EXECUTOR_HALTED);
 	serve_kick_all(executor);
 	job->step = wait_for_threads;

@@ -8,7 +8,8 @@
 // With on_fault = default the process outlasts it, and does what the real driver does in that mode:
 //   at once              the sign: backend_sign_fd is counted up
 //   for a while          the kernel's thread stands still (the driver writes its dump): FRMPS_HOST_DUMP_MS,
-//                        10; everything else goes on as if nothing had happened
+//                        10, and on a busy machine until the sign was heeded, HEED_MS at most; everything
+//                        else goes on as if nothing had happened
 //   then                 the last words are there; every call returns the code from now on; the kernel is
 //                        over, and what is queued behind it, its mark first, goes on as if it had been good
 //   after a stack overflow, from the sign on, nothing that is queued begins any more, in any stream
@@ -51,7 +52,10 @@
 #include "shm/order.h"
 
 #define DUMP_MS_DEFAULT 10u
-#define STACK_BYTES	((size_t)64 << 10)
+/* A dump of the real driver takes long enough for its sign to be heeded: tens of
+ * milliseconds. Ours is as long as a test wants it, on a machine that may be busy with others. */
+#define HEED_MS	    1000u
+#define STACK_BYTES ((size_t)64 << 10)
 /* A fault this close below a thread's stack, or in its first pages, is the stack running over. */
 #define STACK_SLACK ((uintptr_t)64 << 10)
 
@@ -128,13 +132,25 @@ static UNCHECKED void speak(struct last_words *words, int number, const siginfo_
 	*(volatile uint32_t *)&words->magic = LAST_WORDS_MAGIC;
 }
 
-/* The time that a dump takes. */
-static UNCHECKED void stand_still(void)
+static UNCHECKED void stand_still_for(unsigned ms)
 {
-	struct timespec left = {.tv_sec = dump_ms / 1000, .tv_nsec = (long)(dump_ms % 1000) * 1000000};
+	struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
 
 	while (nanosleep(&left, &left) && errno == EINTR)
 		;
+}
+
+/* The time that a dump takes. */
+static UNCHECKED void stand_still(void)
+{
+	stand_still_for(dump_ms);
+}
+
+/* Nobody may hear it: there is no daemon, or it has other worries. */
+static UNCHECKED void wait_until_heeded(void)
+{
+	for (unsigned ms = 0; ms < HEED_MS && !word_acquire(&backend_sign_heeded); ms++)
+		stand_still_for(1);
 }
 
 /* Does not return. */
@@ -146,9 +162,9 @@ static UNCHECKED void outlast(uint32_t index, int number, const siginfo_t *info,
 
 	if (code == CUDA_ERROR_HARDWARE_STACK_ERROR)
 		word_release(&stopped, 1);
-	if (write(backend_sign_fd, &one, sizeof(one)) < 0) {
-		/* Nobody listens: the daemon hears of it by the code. */
-	}
+	/* Where nobody listens the daemon hears of it by the code. */
+	if (write(backend_sign_fd, &one, sizeof(one)) == sizeof(one))
+		wait_until_heeded();
 	stand_still();
 	if (backend_last_words && index < LAST_WORDS_MAX)
 		speak(&backend_last_words[index], number, info);
@@ -218,6 +234,7 @@ static void read_mode(void)
 	word_set(&stopped, 0);
 	word_set(&lost_code, 0);
 	word_set(&hushed, 0);
+	word_set(&backend_sign_heeded, 0);
 }
 
 CUresult host_faults_code(void)
