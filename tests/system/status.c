@@ -8,6 +8,7 @@
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 json_t *status_of(const struct service *service)
 {
@@ -44,16 +45,33 @@ pid_t status_active(const struct service *service)
 	return pid;
 }
 
-long long status_session(const struct service *service, pid_t pid)
+/* 0: the program has no session. */
+static long long number_of(const struct service *service, pid_t pid, const char *name)
 {
 	json_t *json = status_of(service), *domain, *client;
-	long long session = 0;
+	long long number = 0;
 	size_t i, j;
 
 	json_array_foreach (json_object_get(json, "domains"), i, domain)
 		json_array_foreach (json_object_get(domain, "clients"), j, client)
 			if (json_integer_value(json_object_get(client, "pid")) == pid)
-				session = json_integer_value(json_object_get(client, "session"));
+				number = json_integer_value(json_object_get(client, name));
 	json_decref(json);
-	return session;
+	return number;
+}
+
+long long status_session(const struct service *service, pid_t pid)
+{
+	return number_of(service, pid, "session");
+}
+
+void status_await_commands(const struct service *service, pid_t pid, long long least)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+	time_t begin = time(NULL);
+
+	while (number_of(service, pid, "commands") < least) {
+		ck_assert_msg(time(NULL) - begin < 60, "%d does not get to %lld commands", (int)pid, least);
+		nanosleep(&pause, NULL);
+	}
 }

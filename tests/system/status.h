@@ -20,5 +20,7 @@ int64_t status_counter(const struct service *service, const char *name);
 pid_t status_active(const struct service *service);
 /** The session of a program; 0: it has none. */
 long long status_session(const struct service *service, pid_t pid);
+/** Waits until the executor has taken so many commands of a program, a minute at most. */
+void status_await_commands(const struct service *service, pid_t pid, long long least);
 
 #endif

@@ -17,6 +17,7 @@
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
 #include "tests/system/program.h"
+#include "tests/system/status.h"
 
 #define SURVIVORS 3
 #define PATIENT                                                                                              \
@@ -112,7 +113,8 @@ static int busy(int progress, int orders)
 	return end;
 }
 
-/* A hundred kernels of 50 ms, all given at once. */
+/* Kernels of 50 ms, all given at once. */
+#define DEEP 100
 static int deep(int progress, int orders)
 {
 	struct counter counter;
@@ -120,9 +122,19 @@ static int deep(int progress, int orders)
 
 	(void)orders;
 	counter_open(&counter);
-	error = count(&counter, 100, 50000000);
+	error = count(&counter, DEEP, 50000000);
 	report(progress);
 	return settle(&counter, error);
+}
+
+/* Nothing more is taken from the moment of a fault on: all of it must be with the executor by then. */
+static struct child start_deep(void)
+{
+	struct child child = child_start(deep);
+
+	child_wait(&child, 1);
+	status_await_commands(&service, child.pid, 2 * DEEP);
+	return child;
 }
 
 /* Reports each time that a short kernel took longer than it may: a busy machine may keep it waiting for a
@@ -414,8 +426,7 @@ START_TEST(long_kernels_go_on)
 	start("50");
 	gather(others, quick, 2);
 	gather(culprits, writes_on_command, 2);
-	long_runner = child_start(deep);
-	child_wait(&long_runner, 1);
+	long_runner = start_deep();
 	dismiss(&culprits[0], 1);
 	pass_time(2000);
 	ck_assert(child_runs(&long_runner));
@@ -438,8 +449,7 @@ START_TEST(nobody_waits_for_what_a_trap_has_left)
 	start("50");
 	gather(&trap, traps_on_command, 1);
 	gather(&leaver, quick, 1);
-	long_runner = child_start(deep);
-	child_wait(&long_runner, 1);
+	long_runner = start_deep();
 	dismiss(&trap, 1);
 	dismiss(&leaver, 1);
 	/* Its code goes where it can run. */
@@ -480,8 +490,7 @@ START_TEST(the_second_one_of_another_kind_is_not_contained)
 
 	start("50");
 	gather(culprits, traps_on_command, 2);
-	long_runner = child_start(deep);
-	child_wait(&long_runner, 1);
+	long_runner = start_deep();
 	dismiss(&culprits[0], 1);
 	child_order(&culprits[1]);
 	child_end(&culprits[1]); /* its code may be that of being in the way */
@@ -502,8 +511,7 @@ START_TEST(a_silence_is_nobodys_doing)
 	start("50");
 	gather(&other, resting, 1);
 	gather(&culprit, writes_and_stays, 1);
-	long_runner = child_start(deep);
-	child_wait(&long_runner, 1);
+	long_runner = start_deep();
 	child_order(&culprit);
 	child_wait(&culprit, 1);
 	ck_assert(service_log_wait(&service, "verdict: culprit is process", 1, 60));
