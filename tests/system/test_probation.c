@@ -351,8 +351,10 @@ START_TEST(without_probation_all_are_repeated_side_by_side)
 	ck_assert_int_ge(status_counter(&service, "promotions"), 2);
 	kill(suspect.pid, SIGKILL);
 	kill(culprit.pid, SIGKILL);
+	kill(bystander.pid, SIGKILL);
 	child_end(&suspect);
 	child_end(&culprit);
+	child_end(&bystander);
 }
 END_TEST
 
