@@ -330,7 +330,8 @@ extern struct last_words *backend_last_words; /* LAST_WORDS_MAX */
  * line of the kernel log is for the real driver. Set before open_executor; -1: nobody listens. */
 extern int backend_sign_fd;
 
-/* Not zero: a halt was begun, so clients do not believe what becomes done. The executor sets it. */
+/* Not zero: this executor is halted. Clients do not believe what becomes done, and the last marks are with the
+ * device. The executor sets it. */
 extern word32 backend_sign_heeded;
 
 /* A kernel that faulted, as far as the backend knows. */

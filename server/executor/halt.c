@@ -110,6 +110,7 @@ static int wait_for_threads(struct job *job)
 
 	if (!all_passed(job->executor))
 		return JOB_E_WAIT;
+	word_release(&backend_sign_heeded, 1); /* and the daemon held all sessions before it asked */
 	if (job->message.halt.fence) {
 		job->executor->fenced = true; /* the backend is not asked any more */
 		message.reply.code = job->executor->ops->fence();
@@ -125,7 +126,6 @@ static void halt(struct job *job)
 	struct executor *executor = job->executor;
 	uint32_t running = 0;
 
-	word_release(&backend_sign_heeded, 1); /* the daemon holds all sessions before it asks for this */
 	atomic_compare_exchange_strong(&executor->lost, &running, EXECUTOR_HALTED);
 	serve_kick_all(executor);
 	job->step = wait_for_threads;

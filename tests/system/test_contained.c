@@ -114,7 +114,7 @@ static int busy(int progress, int orders)
 }
 
 /* Kernels of 50 ms, all given at once. */
-#define DEEP 100
+#define DEEP 60
 static int deep(int progress, int orders)
 {
 	struct counter counter;
@@ -428,7 +428,7 @@ START_TEST(long_kernels_go_on)
 	gather(culprits, writes_on_command, 2);
 	long_runner = start_deep();
 	dismiss(&culprits[0], 1);
-	pass_time(2000);
+	pass_time(1000);
 	ck_assert(child_runs(&long_runner));
 	ck_assert_int_eq(service_log_count(&service, "promotion: executor"), 0);
 	/* Another bad address finds the same executor. */

@@ -26,9 +26,6 @@
 /* How long a busy machine may keep the processes of the service from running. */
 #define PATIENT "fault_stall_ms = 5000\nfault_patience_ms = 20000\nquarantine_faults = 0\n"
 
-/* Within the pause the last marks must get onto the device, by processes that wait for a processor. */
-#define LONG_PAUSE "250"
-
 static struct service service;
 
 static void start(const char *config, const char *dump_ms)
@@ -273,7 +270,7 @@ START_TEST(kernels_that_count_are_exact_beside_faults)
 	struct child survivors[SURVIVORS_MAX];
 	int classes_count = (int)(sizeof(classes) / sizeof(*classes));
 
-	start("on_fault = default\n" PATIENT, company->program == busy ? LONG_PAUSE : "30");
+	start("on_fault = default\n" PATIENT, "30");
 	gather(company, survivors);
 	for (int class = 0; class < classes_count; class ++) {
 		for (int i = 0; i < faults(); i++) {

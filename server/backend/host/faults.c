@@ -52,8 +52,8 @@
 #include "shm/order.h"
 
 #define DUMP_MS_DEFAULT 10u
-/* A dump of the real driver takes long enough for its sign to be heeded: tens of
- * milliseconds. Ours is as long as a test wants it, on a machine that may be busy with others. */
+/* Within the tens of milliseconds that a dump of the real driver takes, its sign is heeded: the executor is halted.
+ * Ours takes as long as a test wants it to, on a machine that may be busy with others. */
 #define HEED_MS	    1000u
 #define STACK_BYTES ((size_t)64 << 10)
 /* A fault this close below a thread's stack, or in its first pages, is the stack running over. */

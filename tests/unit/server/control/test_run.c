@@ -161,7 +161,7 @@ static void make_shim(char *path, size_t size)
 
 	snprintf(path, size, "%s/shim", folder);
 	ck_assert_int_eq(mkdir(path, 0755), 0);
-	snprintf(library, sizeof(library), "%s/libcuda.so.1", path);
+	snprintf(library, sizeof(library), "%s/shim/libcuda.so.1", folder);
 	close(open(library, O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
 	setenv("FRMPS_SHIM_DIR", path, 1);
 }
