@@ -8,7 +8,7 @@
 //   (none) ───────────► MADE ───────────────► BACKED ───────────► in a grave ───────────► (none)
 //
 // Commands may name BACKED ones. Freeing one makes the driver wait for all that runs, so it is done in a gap
-// (module.c); a session's arrays that are freed while much memory waits for a gap wait for it with their
+// (module_worker.c); a session's arrays that are freed while much memory waits for a gap wait for it with their
 // answer.
 
 #ifndef FRMPS_SERVER_EXECUTOR_ARRAY_H

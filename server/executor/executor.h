@@ -5,7 +5,7 @@
 //
 //   main thread      reads control messages in order; memory and sessions; promotions. Never waits for
 //                    the device: what must wait for a session's work is parked (job.h) and looked at again
-//   module thread    modules, functions, timing, unpinning: calls that the driver may hold up (module.c)
+//   module thread    modules, functions, timing, unpinning: calls that the driver may hold up (module_worker.c)
 //   compile threads  the driver's compiler and device linker, which may take seconds (compiler.c)
 //   serving threads  rings and all that happens to a command; a session belongs to one of them (serve.c)
 //
@@ -29,7 +29,7 @@
 #include "server/executor/gate.h"
 #include "server/executor/job.h"
 #include "server/executor/linker.h"
-#include "server/executor/module.h"
+#include "server/executor/module_worker.h"
 #include "server/executor/serve.h"
 #include "server/executor/stray.h"
 #include "server/executor/variable.h"

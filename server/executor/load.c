@@ -116,7 +116,7 @@ static void fail(struct job *job, struct module *module, CUresult result)
 	const uint64_t *bytes = &job->load->variables.bytes;
 
 	if (module && module->backend)
-		module_bury(job->executor, module);
+		module_worker_bury(job->executor, module);
 	else
 		free(module);
 	job_reply(job, result, bytes, result == CUDA_ERROR_NOT_READY ? 1 : 0, job->load->log);

@@ -25,7 +25,7 @@
 #include "server/executor/clock.h"
 #include "server/executor/drain.h"
 #include "server/executor/guard.h"
-#include "server/executor/module.h"
+#include "server/executor/module_worker.h"
 #include "server/executor/session.h"
 #include "server/log.h"
 

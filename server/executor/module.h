@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Modules and functions of sessions, and the module thread. Why a thread of its own: module.c.
+// Modules and functions of sessions.
 
 #ifndef FRMPS_SERVER_EXECUTOR_MODULE_H
 #define FRMPS_SERVER_EXECUTOR_MODULE_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "server/backend/backend.h"
-#include "server/executor/array.h"
 #include "server/executor/job.h"
-#include "server/executor/object.h"
 #include "server/executor/range.h"
 #include "shm/layout.h"
 #include "shm/order.h"
@@ -21,8 +18,6 @@
 /* Bounds of one session. Ids are the client's, 1 … bound - 1. */
 #define MODULE_MAX   SHM_MODULES
 #define FUNCTION_MAX 65536u
-/* Modules that wait to be unloaded, of all sessions: with more a client waits for the unloading. */
-#define GRAVES_MAX 256u
 /* Largest image, bytes. */
 #define MODULE_IMAGE_MAX (UINT64_C(4) << 30)
 
@@ -57,34 +52,6 @@ struct module_table {
 	_Atomic(function_word *) functions; /* FUNCTION_MAX; NULL until first used, published with release */
 };
 
-/* The thread. */
-struct module_worker {
-	pthread_t thread;
-	pthread_mutex_t lock; /* of the queues */
-	pthread_cond_t more;
-	struct job_list queue;
-	bool stop, started;
-
-	/* Module thread: modules that are gone for their sessions and wait to be unloaded, oldest first. */
-	struct module *graves, **graves_end;
-	uint32_t grave_count;
-	uint64_t grave_since; /* ns: of the first */
-	uint64_t tried_at;    /* ns: when a gap was last tried for on nobody's behalf */
-
-	/* Module thread, too. */
-	struct array_graves array_graves;
-	struct object_pool objects;
-};
-
-int module_worker_init(struct executor *executor);
-/** Finishes the queue and the burials (burial.h), ends the thread. */
-void module_worker_deinit(struct executor *executor);
-/** Lets the module thread run job->run. Any thread. */
-void module_worker_queue(struct job *job);
-/** The same for a job that ran already and puts itself off, behind what has come meanwhile. Its patience goes
- * on. */
-void module_worker_queue_again(struct job *job);
-
 /**
  * A private copy of a client's file, which may change under us, whatever its seals say. Free with free().
  * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE (no file of that size), CUDA_ERROR_INVALID_IMAGE,
@@ -97,15 +64,14 @@ CUresult module_write_file(int fd, const void *bytes, uint64_t count);
 
 /** Where module `id` is kept; NULL if the id is out of range or no memory. Module thread. */
 struct module **module_slot(struct session *session, uint32_t id);
+/** The module of an id; NULL: there is none, or it is being unloaded. Module thread. */
+struct module *module_find(struct session *session, uint32_t id);
+
+/** Frees a function that is not published; NULL does nothing. Return: NULL. */
+struct function *function_free(struct function *function);
 
 /** A module request of a client, or one about graphs, arrays and objects. Main thread; answers later. */
 void module_handle(struct job *job);
-
-/** The module is out of its session: it is unloaded in a gap, and freed. Module thread. */
-void module_bury(struct executor *executor, struct module *module);
-
-/** gate_enter(); what waits to be unloaded or freed comes first in every gap. Module thread. */
-int module_enter_gap(struct executor *executor, struct session *session, uint64_t asked_at);
 
 /** Gives everything up to be unloaded. Module thread; the session is not served any more. */
 void module_table_deinit(struct session *session);

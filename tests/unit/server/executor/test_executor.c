@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "server/executor/executor.h"
+#include "server/executor/module.h"
 #include "shm/doorbell.h"
 #include "shm/region.h"
 #include "shm/ring.h"

@@ -15,7 +15,7 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/hold.h"
-#include "server/executor/module.h"
+#include "server/executor/module_worker.h"
 #include "server/executor/serve.h"
 #include "tests/unit/server/executor/fixture.h"
 

@@ -14,7 +14,7 @@
 #include "protocol/socket.h"
 #include "server/executor/drain.h"
 #include "server/executor/graph_form.h"
-#include "server/executor/module.h"
+#include "server/executor/module_worker.h"
 #include "tests/unit/server/executor/fixture.h"
 
 /* ---- a description ---- */

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Looking up functions and variables of modules. The first lookup of a function puts code onto the device: it
+// needs a gap (module_worker.c). Module thread.
+
+#ifndef FRMPS_SERVER_EXECUTOR_LOOKUP_H
+#define FRMPS_SERVER_EXECUTOR_LOOKUP_H
+
+#include <stdbool.h>
+
+struct job;
+
+/** FindFunction. Answers the job, or queues it again. */
+void lookup_function(struct job *job);
+/** FindGlobal. The same. */
+void lookup_global(struct job *job);
+/** Whether a job may be done in a gap that was made for another one. */
+bool lookup_shares_gap(const struct job *job);
+
+#endif

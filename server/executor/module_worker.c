@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The module thread: works off a queue of jobs, one after the other, and what waits for a gap.
+//
+// What a driver does when code or data comes onto the device or leaves it, measured: it waits until all that
+// was issued to the context has ended, and holds up every launch of every other thread meanwhile. The backend
+// says which call does (backend.h); it does it in a gap that the gate makes (gate.c). So the rules are
+//   - never on the main thread: allocations, promotions and closing go on;
+//   - loading an image needs no gap (load.c); the first lookup of a function does. It is refused when that
+//     cannot be had within the patience (lookup.c);
+//   - one queue, but lookups that wait at that moment run back to back in the same gap, for GATE_BATCH_NS;
+//   - an unload is answered when the session's own work has ended. The unloading itself, which nobody waits
+//     for (the graves), is done in the first gap that is made for anything, before that; or when nothing
+//     runs; or in a gap made for it after GRAVE_NS. So it comes before whatever a later request puts on the
+//     device, and the standby, which does the same requests, has everything at the same addresses.
+// Between requests the thread gives back what clients have left behind (burial.c).
+// Placing a newcomer that was refused elsewhere is the daemon's (failover/move.c).
+
+#include "server/executor/module_worker.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+
+#include "server/executor/clock.h"
+#include "server/executor/lookup.h"
+#include "server/executor/session.h"
+
+#define GRAVE_NS (UINT64_C(5000) * CLOCK_MS)
+
+/* ---- graves ---- */
+
+/* In a gap, or at the end. */
+static void clear_graves(struct executor *executor)
+{
+	struct module_worker *worker = &executor->modules;
+	struct module *module;
+
+	array_clear_graves(executor);
+	while ((module = worker->graves)) {
+		worker->graves = module->next;
+		worker->grave_count--;
+		contain_forget_module(executor, module->backend);
+		if (!executor_is_lost(executor))
+			executor_code(executor, executor->ops->module_unload(module->backend));
+		free(module);
+	}
+}
+
+void module_worker_bury(struct executor *executor, struct module *module)
+{
+	struct module_worker *worker = &executor->modules;
+
+	if (!worker->graves) {
+		worker->graves_end = &worker->graves;
+		worker->grave_since = clock_now();
+	}
+	module->next = NULL;
+	*worker->graves_end = module;
+	worker->graves_end = &module->next;
+	worker->grave_count++;
+	if (executor->gate.closed)
+		clear_graves(executor);
+}
+
+int module_worker_enter_gap(struct executor *executor, struct session *session, uint64_t asked_at)
+{
+	int error = gate_enter(executor, session, asked_at);
+
+	if (!error)
+		clear_graves(executor);
+	return error;
+}
+
+/* ---- on behalf of a job ---- */
+
+/* There are no gaps any more, and whoever takes over has not come yet. */
+static CUresult wait_for_successor(struct job *job, char *text)
+{
+	struct gate *gate = &job->executor->gate;
+	struct timespec time = {.tv_nsec = (long)CLOCK_MS};
+
+	if (clock_now() - job->since < gate->patience_ns) {
+		nanosleep(&time, NULL);
+		return CUDA_ERROR_NOT_READY;
+	}
+	gate->refused_session = gate->refused_ns = 0;
+	snprintf(text, MODULE_TEXT_BYTES,
+		"nothing can be put on the GPU beside what is left of a kernel that faulted, and the other "
+		"programs' kernels leave no moment to go on without it. Nothing was changed; it can be tried "
+		"again");
+	return CUDA_ERROR_SYSTEM_NOT_READY;
+}
+
+CUresult module_worker_wait_for_gap(struct job *job, char *text)
+{
+	struct gate *gate = &job->executor->gate;
+	int error;
+
+	if (contain_is_worn(job->executor))
+		return wait_for_successor(job, text);
+	error = module_worker_enter_gap(job->executor, job->session, job->since);
+	if (error == GATE_E_OWN)
+		return CUDA_ERROR_NOT_READY;
+	if (error == GATE_E_REFUSED)
+		snprintf(text, MODULE_TEXT_BYTES,
+			"putting code on the GPU stops every program that shares it until all running "
+			"kernels have ended; a kernel of another program (%s, pid %d) has been running for "
+			"%llu ms, "
+			"longer than the %llu ms that are waited (load_patience_ms of the service). "
+			"Nothing was changed; it can be tried again",
+			gate->refused_by, (int)gate->refused_pid,
+			(unsigned long long)(gate->refused_ns / CLOCK_MS),
+			(unsigned long long)(gate->patience_ns / CLOCK_MS));
+	else if (error)
+		snprintf(text, MODULE_TEXT_BYTES, "the session ends");
+	return error ? CUDA_ERROR_SYSTEM_NOT_READY : CUDA_SUCCESS;
+}
+
+void module_worker_refuse(struct job *job, CUresult code, const char *text)
+{
+	const struct gate *gate = &job->executor->gate;
+	const uint64_t values[] = {gate->refused_session, gate->refused_ns / CLOCK_MS};
+
+	job_reply(job, code, values, code == CUDA_ERROR_SYSTEM_NOT_READY ? 2 : 0, text);
+}
+
+/* ---- the worker ---- */
+
+static bool has_graves(const struct module_worker *worker)
+{
+	return worker->graves || worker->array_graves.first;
+}
+
+/* Whether the graves are cleared now: in a gap, but for the end. */
+static bool is_time_for_graves(struct executor *executor)
+{
+	struct module_worker *worker = &executor->modules;
+	uint64_t now = clock_now();
+	bool old = (worker->graves && now - worker->grave_since >= GRAVE_NS) ||
+		   (worker->array_graves.first && now - worker->array_graves.since >= GRAVE_NS);
+
+	if (!has_graves(worker) || executor_is_lost(executor) || contain_is_worn(executor))
+		return false;
+	if (gate_try(executor))
+		return true;
+	if (!old || now - worker->tried_at < GRAVE_NS)
+		return false;
+	worker->tried_at = now;
+	return !gate_enter(executor, NULL, now);
+}
+
+static bool is_first_of_session(const struct job_list *queue, const struct job *job)
+{
+	const struct job *earlier;
+
+	TAILQ_FOREACH (earlier, queue, link) {
+		if (earlier == job)
+			return true;
+		if (earlier->session == job->session)
+			return false;
+	}
+	return false;
+}
+
+/* While the gate is closed: a lookup that waits as well, if it may come before what is queued; NULL if none.
+ */
+static struct job *next_in_gap(struct executor *executor)
+{
+	struct module_worker *worker = &executor->modules;
+	struct job *job = NULL;
+
+	if (clock_now() - executor->gate.closed_at >= executor->gate.batch_ns)
+		return NULL;
+	pthread_mutex_lock(&worker->lock);
+	TAILQ_FOREACH (job, &worker->queue, link)
+		if (lookup_shares_gap(job) && is_first_of_session(&worker->queue, job))
+			break;
+	if (job)
+		TAILQ_REMOVE(&worker->queue, job, link);
+	pthread_mutex_unlock(&worker->lock);
+	return job;
+}
+
+/* The first of the queue; NULL: it is empty. */
+static struct job *take_first(struct module_worker *worker)
+{
+	struct job *job;
+
+	pthread_mutex_lock(&worker->lock);
+	job = TAILQ_FIRST(&worker->queue);
+	if (job)
+		TAILQ_REMOVE(&worker->queue, job, link);
+	pthread_mutex_unlock(&worker->lock);
+	return job;
+}
+
+/* Until something comes, or it is time to look at what nobody waits for. Return: false at the end. */
+static bool wait_for_more(struct executor *executor)
+{
+	struct module_worker *worker = &executor->modules;
+	uint64_t at = clock_now() + BURIAL_LOOK_NS;
+	struct timespec until = {.tv_sec = (time_t)(at / 1000000000u), .tv_nsec = (long)(at % 1000000000u)};
+	bool goes_on;
+
+	pthread_mutex_lock(&worker->lock);
+	goes_on = !worker->stop || !TAILQ_EMPTY(&worker->queue);
+	if (goes_on && !worker->stop && TAILQ_EMPTY(&worker->queue)) {
+		if (!burial_waits(executor) && !has_graves(worker))
+			pthread_cond_wait(&worker->more, &worker->lock);
+		else
+			pthread_cond_timedwait(&worker->more, &worker->lock, &until);
+	}
+	pthread_mutex_unlock(&worker->lock);
+	return goes_on;
+}
+
+/* The next job, in order but for lookups in a gap; NULL at the end. */
+static struct job *next_job(struct executor *executor)
+{
+	struct module_worker *worker = &executor->modules;
+	struct job *job;
+
+	do {
+		job = executor->gate.closed ? next_in_gap(executor) : NULL;
+		if (job)
+			return job;
+		/* In this gap, or in one of its own. */
+		if (burial_presses(executor))
+			burial_work(executor);
+		gate_leave(executor);
+		job = take_first(worker);
+		while (!job && burial_work(executor))
+			job = take_first(worker);
+		if (!job && is_time_for_graves(executor))
+			clear_graves(executor);
+		if (!job)
+			gate_leave(executor);
+	} while (!job && wait_for_more(executor));
+	return job;
+}
+
+static void *work(void *argument)
+{
+	struct executor *executor = argument;
+	struct job *job;
+
+	prctl(PR_SET_NAME, "frmps-modules");
+	executor_code(executor, executor->ops->thread_enter());
+	while ((job = next_job(executor))) {
+		if (executor_is_lost(executor))
+			job_free(job);
+		else
+			job->run(job);
+	}
+	burial_finish(executor);
+	clear_graves(executor);
+	return NULL;
+}
+
+int module_worker_init(struct executor *executor)
+{
+	struct module_worker *worker = &executor->modules;
+	pthread_condattr_t monotonic;
+	int error;
+
+	TAILQ_INIT(&worker->queue);
+	pthread_mutex_init(&worker->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&worker->more, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	error = pthread_create(&worker->thread, NULL, work, executor);
+	if (error)
+		return -error;
+	worker->started = true;
+	return 0;
+}
+
+void module_worker_deinit(struct executor *executor)
+{
+	struct module_worker *worker = &executor->modules;
+
+	pthread_mutex_lock(&worker->lock);
+	worker->stop = true;
+	pthread_cond_signal(&worker->more);
+	pthread_mutex_unlock(&worker->lock);
+	if (worker->started)
+		pthread_join(worker->thread, NULL);
+	worker->started = false;
+	pthread_cond_destroy(&worker->more);
+	pthread_mutex_destroy(&worker->lock);
+}
+
+void module_worker_queue_again(struct job *job)
+{
+	struct module_worker *worker = &job->executor->modules;
+
+	pthread_mutex_lock(&worker->lock);
+	TAILQ_INSERT_TAIL(&worker->queue, job, link);
+	pthread_cond_signal(&worker->more);
+	pthread_mutex_unlock(&worker->lock);
+}
+
+void module_worker_queue(struct job *job)
+{
+	job->since = clock_now();
+	module_worker_queue_again(job);
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The module thread of an executor, and gaps on behalf of its jobs. Why a thread of its own: module_worker.c.
+
+#ifndef FRMPS_SERVER_EXECUTOR_MODULE_WORKER_H
+#define FRMPS_SERVER_EXECUTOR_MODULE_WORKER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/executor/array.h"
+#include "server/executor/job.h"
+#include "server/executor/object.h"
+
+struct executor;
+struct module;
+struct session;
+
+/* Modules that wait to be unloaded, of all sessions: with more a client waits for the unloading. */
+#define GRAVES_MAX 256u
+/* Bytes of a text that says why there is no gap. */
+#define MODULE_TEXT_BYTES 512u
+
+struct module_worker {
+	pthread_t thread;
+	pthread_mutex_t lock; /* of the queues */
+	pthread_cond_t more;
+	struct job_list queue;
+	bool stop, started;
+
+	/* Module thread: modules that are gone for their sessions and wait to be unloaded, oldest first. */
+	struct module *graves, **graves_end;
+	uint32_t grave_count;
+	uint64_t grave_since; /* ns: of the first */
+	uint64_t tried_at;    /* ns: when a gap was last tried for on nobody's behalf */
+
+	/* Module thread, too. */
+	struct array_graves array_graves;
+	struct object_pool objects;
+};
+
+int module_worker_init(struct executor *executor);
+/** Finishes the queue and the burials (burial.h), ends the thread. */
+void module_worker_deinit(struct executor *executor);
+/** Lets the module thread run job->run. Any thread. */
+void module_worker_queue(struct job *job);
+/** The same for a job that ran already and puts itself off, behind what has come meanwhile. Its patience goes
+ * on. */
+void module_worker_queue_again(struct job *job);
+
+/** The module is out of its session: it is unloaded in a gap, and freed. Module thread. */
+void module_worker_bury(struct executor *executor, struct module *module);
+
+/** gate_enter(); what waits to be unloaded or freed comes first in every gap. Module thread. */
+int module_worker_enter_gap(struct executor *executor, struct session *session, uint64_t asked_at);
+/**
+ * The same for a job, from job->since on. Module thread.
+ * text: MODULE_TEXT_BYTES, filled where there is no gap. Return: CUDA_SUCCESS; CUDA_ERROR_SYSTEM_NOT_READY:
+ * there is none; CUDA_ERROR_NOT_READY: the job is to be queued again.
+ */
+CUresult module_worker_wait_for_gap(struct job *job, char *text);
+/** Answers a job. Where there was no gap: with whose work (session), and for how long that ran, ms. */
+void module_worker_refuse(struct job *job, CUresult code, const char *text);
+
+#endif
