@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Kernel faults of the host backend: the process dies by the signal, and the last words name the command.
+// Kernel faults of the host backend: the process dies by the signal, and the last words name the command. Or
+// it outlasts them.
 
 #include "tests/unit/server/backend/bed.h"
 
 #include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 
 static struct last_words *words;
@@ -161,6 +164,42 @@ START_TEST(of_two_faults_one_is_told_whole)
 }
 END_TEST
 
+/* With on_fault = default: a sign at once, and the mark only when everybody was held. Ends: 0 that is so. */
+static void fault_gracefully(void)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+	struct backend_stream *stream = stream_new();
+	uint64_t signs;
+
+	launch(stream, "crash_write", &(struct crash_write_params){.address = device(BED_WINDOW - 16)});
+	if (read(backend_sign_fd, &signs, sizeof(signs)) != sizeof(signs))
+		_exit(2);
+	/* Many times the length of its dump. */
+	for (int i = 0; i < 50; i++) {
+		if (OPS->stream_query(stream) != CUDA_ERROR_NOT_READY)
+			_exit(3);
+		nanosleep(&pause, NULL);
+	}
+	word_release(&backend_sign_heeded, 1);
+	while (OPS->stream_query(stream) == CUDA_ERROR_NOT_READY)
+		nanosleep(&pause, NULL);
+	_exit(OPS->stream_query(stream) == CUDA_ERROR_ILLEGAL_ADDRESS ? 0 : 4);
+}
+
+START_TEST(a_kernel_that_faulted_is_not_over_before_its_sign_is_heeded)
+{
+	int status;
+
+	setenv(BACKEND_ON_FAULT, "default", 1);
+	setenv("FRMPS_HOST_DUMP_MS", "1", 1);
+	backend_sign_fd = eventfd(0, EFD_CLOEXEC);
+	status = die_in_child(fault_gracefully);
+	ck_assert(WIFEXITED(status));
+	ck_assert_int_eq(WEXITSTATUS(status), 0);
+	close(backend_sign_fd);
+}
+END_TEST
+
 static void run_endless(void)
 {
 	launch(stream_new(), "endless", NULL);
@@ -188,6 +227,7 @@ int main(void)
 	tcase_add_test(tests, a_fault_outside_a_kernel_accuses_nobody);
 	tcase_add_test(tests, a_copy_after_a_kernel_is_not_the_kernels);
 	tcase_add_loop_test(tests, of_two_faults_one_is_told_whole, 0, 5);
+	tcase_add_test(tests, a_kernel_that_faulted_is_not_over_before_its_sign_is_heeded);
 	tcase_add_test(tests, an_endless_kernel_can_be_killed);
 	return suite_run(suite);
 }
