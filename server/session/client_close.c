@@ -61,8 +61,9 @@ static void await_closing(struct client *client)
 		timer_start(client->close_timer, (uint64_t)client->patience_ms + CLOSE_GRACE_MS);
 }
 
-/* An executor that does not even answer is as bad as one whose work does not end; but one that has contained
- * a fault answers by its end, which others may put off. */
+/* An executor that does not even answer is as bad as one whose work does not end: it is halted, so that what
+ * the others have on the device can end. One that is being replaced already answers by its end, which others
+ * may put off. */
 static void on_close_timer(void *context)
 {
 	struct client *client = context;
@@ -70,10 +71,11 @@ static void on_close_timer(void *context)
 
 	if (!domain->active || !worker_owes(domain->active, client))
 		return;
-	if (domain->promotion.worn)
-		await_closing(client);
-	else
+	if (domain->promotion.state == PROMOTE_ACTIVATING)
 		worker_condemn(domain->active, "did not close a session in time");
+	else if (!domain->promotion.worn)
+		promote_silent(domain, domain->active);
+	await_closing(client);
 }
 
 /* One that is dying has everything mapped: it answers by being reaped. */

@@ -292,8 +292,8 @@ static void conclude_round(const struct backend_watch *watch)
 		word_release(&stopped, 1);
 		watch->uncontained(watch->context, NULL, 0);
 	} else if (handling.overflowed) {
-		word_release(&lost_code, CUDA_ERROR_HARDWARE_STACK_ERROR);
 		watch->uncontained(watch->context, handling.faults, count);
+		word_release(&lost_code, CUDA_ERROR_HARDWARE_STACK_ERROR);
 	} else {
 		for (uint32_t i = 0; i < count; i++)
 			handling.unsteady |= handling.faults[i].code != CUDA_ERROR_ILLEGAL_ADDRESS;

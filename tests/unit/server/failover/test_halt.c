@@ -215,6 +215,38 @@ START_TEST(a_session_lives_until_the_old_process_is_reaped)
 }
 END_TEST
 
+/* A call of the driver on behalf of one that is gone does not come back. That is nobody's fault, and what the
+ * others have on the device ends before the executor does. */
+START_TEST(one_that_does_not_let_go_of_a_session_is_halted)
+{
+	const uint32_t recover[] = {CLIENT_RECOVER_NOTHING};
+	uint64_t gone;
+
+	boot(2);
+	gone = session_of(0)->number;
+	issue(1, 2);
+	fake->config.orphan_seconds = 0;
+	fake_leave(fake, &clients[0]);
+	fake_expect(fake, first->socket, WIRE_CLOSE_SESSION);
+	ck_assert_uint_eq(fake->message.session, gone);
+	fake_expect(fake, second->socket, WIRE_CLOSE_SESSION);
+	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){1}, 1);
+	/* Blocks for its timer. */
+	while (domain()->promotion.state == PROMOTE_STEADY)
+		uv_run(&fake->loop, UV_RUN_ONCE);
+	ck_assert(!first->killed);
+	fake_serve(fake, first, WIRE_HALT);
+	finish(1, 2);
+	run_until_killed(first);
+	expect_activate(recover, 1);
+	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
+	fake_reap(fake, first, SIGKILL);
+	fake_leave(fake, &clients[1]);
+	fake_free(fake);
+}
+END_TEST
+
 START_TEST(what_does_not_end_is_fenced)
 {
 	const uint32_t recover[] = {CLIENT_RECOVER_CULPRIT, CLIENT_RECOVER_BY_POLICY};
@@ -470,6 +502,7 @@ int main(void)
 	tcase_set_timeout(tests, 60);
 	tcase_add_test(tests, survivors_finish_and_nobody_waits_for_the_old_process);
 	tcase_add_test(tests, a_session_lives_until_the_old_process_is_reaped);
+	tcase_add_test(tests, one_that_does_not_let_go_of_a_session_is_halted);
 	tcase_add_test(tests, what_does_not_end_is_fenced);
 	tcase_add_test(tests, a_dead_context_is_not_waited_for);
 	tcase_add_test(tests, without_a_culprit_everybody_who_worked_is_told);
