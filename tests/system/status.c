@@ -65,13 +65,50 @@ long long status_session(const struct service *service, pid_t pid)
 	return number_of(service, pid, "session");
 }
 
+/* Nothing says that something has come to be so: it is asked for. */
+static bool ask_again(time_t begin)
+{
+	const struct timespec pause = {.tv_nsec = 2000000};
+
+	nanosleep(&pause, NULL);
+	return time(NULL) - begin < 60;
+}
+
+static bool rests(json_t *domain)
+{
+	size_t active = 0, warm = 0, count = json_array_size(json_object_get(domain, "executors")), i;
+	json_t *executor;
+
+	json_array_foreach (json_object_get(domain, "executors"), i, executor) {
+		const char *state = json_string_value(json_object_get(executor, "state"));
+
+		active += !strcmp(state, "active");
+		warm += !strcmp(state, "warm");
+	}
+	return active == 1 && warm == 1 && count == 2 && !json_array_size(json_object_get(domain, "clients"));
+}
+
+void status_await_rest(const struct service *service)
+{
+	time_t begin = time(NULL);
+	bool all;
+
+	do {
+		json_t *json = status_of(service), *domain;
+		size_t i;
+
+		all = true;
+		json_array_foreach (json_object_get(json, "domains"), i, domain)
+			all &= rests(domain);
+		json_decref(json);
+		ck_assert_msg(all || ask_again(begin), "the service does not come to rest");
+	} while (!all);
+}
+
 void status_await_commands(const struct service *service, pid_t pid, long long least)
 {
-	const struct timespec pause = {.tv_nsec = 1000000};
 	time_t begin = time(NULL);
 
-	while (number_of(service, pid, "commands") < least) {
-		ck_assert_msg(time(NULL) - begin < 60, "%d does not get to %lld commands", (int)pid, least);
-		nanosleep(&pause, NULL);
-	}
+	while (number_of(service, pid, "commands") < least)
+		ck_assert_msg(ask_again(begin), "%d does not get to %lld commands", (int)pid, least);
 }

@@ -20,6 +20,9 @@ int64_t status_counter(const struct service *service, const char *name);
 pid_t status_active(const struct service *service);
 /** The session of a program; 0: it has none. */
 long long status_session(const struct service *service, pid_t pid);
+/** Waits until no domain has a program and each has its active executor, a warm one and no other: what a service
+ * at rest has. A minute at most. */
+void status_await_rest(const struct service *service);
 /** Waits until the executor has taken so many commands of a program, a minute at most. */
 void status_await_commands(const struct service *service, pid_t pid, long long least);
 

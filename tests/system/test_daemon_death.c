@@ -76,27 +76,6 @@ static size_t client_count(void)
 	return count;
 }
 
-/* Until everything of every client is gone, and a standby is warm again. Nothing says so: it is asked for. */
-static void wait_rest(void)
-{
-	for (int i = 0; i < 600; i++) {
-		json_t *status = status_now(), *domain = domain_of(status), *one;
-		size_t index, ready = 0;
-		bool empty = !json_array_size(json_object_get(domain, "clients"));
-
-		json_array_foreach (json_object_get(domain, "executors"), index, one) {
-			const char *state = json_string_value(json_object_get(one, "state"));
-
-			ready += !strcmp(state, "active") || !strcmp(state, "warm");
-		}
-		json_decref(status);
-		if (empty && ready == EXECUTORS)
-			return;
-		pass_time(50);
-	}
-	ck_abort_msg("the service does not come to rest");
-}
-
 static pid_t daemon_pid(void)
 {
 	json_t *status = status_now();
@@ -345,7 +324,7 @@ START_TEST(programs_go_on_and_everything_is_taken_over)
 	ck_assert_int_eq(exit_status(spawn(one_program, 4)), 0);
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
-	wait_rest();
+	status_await_rest(&service);
 }
 END_TEST
 
@@ -382,9 +361,9 @@ START_TEST(every_request_is_answered_once)
 
 	kill_daemon_somewhen(0);
 	ck_assert_int_eq(exit_status(spawn(one_program, 1)), 0);
-	wait_rest();
+	status_await_rest(&service);
 	free_before = free_mib();
-	wait_rest();
+	status_await_rest(&service);
 	service_footprint(&service, &fds[0], &threads[0]);
 	for (int i = 0; i < CLIENTS; i++)
 		children[i] = child_start(requester);
@@ -402,9 +381,9 @@ START_TEST(every_request_is_answered_once)
 		child_order(&children[i]);
 	for (int i = 0; i < CLIENTS; i++)
 		ck_assert_int_eq(child_end(&children[i]), 0);
-	wait_rest();
+	status_await_rest(&service);
 	ck_assert_int_eq(free_mib(), free_before);
-	wait_rest();
+	status_await_rest(&service);
 	ck_assert_int_eq(service_log_count(&service, "rejected"), 0);
 	service_footprint(&service, &fds[1], &threads[1]);
 	/* Idle worker threads of the host backend end after a while. */
@@ -429,7 +408,7 @@ START_TEST(programs_that_come_and_go_meanwhile_are_served)
 		for (int i = 0; i < CLIENTS; i++)
 			ck_assert_int_eq(exit_status(pids[i]), 0);
 	}
-	wait_rest();
+	status_await_rest(&service);
 }
 END_TEST
 
@@ -442,7 +421,7 @@ static void expect_promotion(struct child *bystander, int dead_executor)
 	child_wait(bystander, 3);
 	child_order(bystander);
 	ck_assert_int_eq(child_end(bystander), 0);
-	wait_rest();
+	status_await_rest(&service);
 }
 
 START_TEST(a_fault_without_a_daemon_is_handled_by_the_next)
@@ -470,7 +449,7 @@ START_TEST(a_fault_without_a_daemon_is_handled_by_the_next)
 	json_decref(status);
 	child_order(&bystander);
 	ck_assert_int_eq(child_end(&bystander), 0);
-	wait_rest();
+	status_await_rest(&service);
 }
 END_TEST
 
@@ -529,7 +508,7 @@ START_TEST(a_promotion_survives_the_daemon)
 	}
 	child_order(&bystander);
 	ck_assert_int_eq(child_end(&bystander), 0);
-	wait_rest();
+	status_await_rest(&service);
 }
 END_TEST
 

@@ -168,6 +168,7 @@ static void start_runner(void)
 {
 	runner = child_start(run_for_ever);
 	child_wait(&runner, 1);
+	status_await_commands(&service, runner.pid, 1);
 }
 
 /* It has not noticed anything. */
@@ -439,6 +440,12 @@ START_TEST(a_running_program_is_isolated_by_order)
 }
 END_TEST
 
+static void measure(int *ret_fds, int *ret_threads)
+{
+	status_await_rest(&service);
+	service_footprint(&service, ret_fds, ret_threads);
+}
+
 START_TEST(many_leave_nothing)
 {
 	int count_of_them = repetitions(), fds[2], threads[2];
@@ -454,9 +461,9 @@ START_TEST(many_leave_nothing)
 		wait_closed(&service);
 		wait_domains(1);
 		if (i == count_of_them / 4)
-			service_footprint(&service, &fds[0], &threads[0]);
+			measure(&fds[0], &threads[0]);
 	}
-	service_footprint(&service, &fds[1], &threads[1]);
+	measure(&fds[1], &threads[1]);
 	for (int i = 0; i < 40 && (fds[1] > fds[0] || threads[1] > threads[0]); i++) {
 		pass_time(500);
 		service_footprint(&service, &fds[1], &threads[1]);
