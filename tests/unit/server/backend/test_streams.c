@@ -258,9 +258,10 @@ START_TEST(a_fence_stops_everything)
 
 	launch(kernel, "occupy", &(struct occupy_params){.words = device(DATA)});
 	launch(kernel, "count_up", &(struct count_up_params){.word = device(GATE2), .by = 1});
-	for (uint32_t i = 0; i < 100000; i++)
+	/* Seconds of writing. */
+	for (uint32_t i = 0; i < 50000; i++)
 		launch(fills, "fill",
-			&(struct fill_params){.out = device(2 * DATA), .value = i, .count = 1000});
+			&(struct fill_params){.out = device(2 * DATA), .value = i, .count = 400000});
 	while (!word_acquire(&words[0]) || !word_acquire(filled))
 		sched_yield();
 	ok(OPS->fence());

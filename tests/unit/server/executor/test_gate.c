@@ -563,6 +563,7 @@ START_TEST(a_refusal_says_why)
 	ck_assert_uint_eq(fake_count(FAKE_SETTLE), 0);
 	turn_until(GATE_OPEN);
 	/* It may be asked for again. */
+	gate()->patience_ns = 60000 * CLOCK_MS;
 	arrive(1);
 	ask_for_lookup(stranger, 101);
 	ck_assert_int_eq(answer_to(101), CUDA_SUCCESS);
