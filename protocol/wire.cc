@@ -295,7 +295,7 @@ static body build_symbol(Builder *b, enum wire_type type, const wire_symbol &m)
 		return fb::CreateFindFunction(b->fbb, m.module, m.function, name).Union();
 	if (type == WIRE_FIND_GLOBAL)
 		return fb::CreateFindGlobal(b->fbb, m.module, name).Union();
-	return fb::CreateListFunctions(b->fbb, m.module).Union();
+	return fb::CreateListFunctions(b->fbb, m.module, m.from).Union();
 }
 
 static bool occupancy_is_valid(const wire_occupancy &m)
@@ -743,6 +743,7 @@ static void set_symbol(wire_symbol *m, uint32_t module, uint32_t function, const
 	m->module = module;
 	m->function = function;
 	m->name = name;
+	m->from = 0;
 }
 
 static void read(Reader *, const fb::SetFunction *t, wire_set_function *m)
@@ -978,7 +979,8 @@ static void read_symbol(Reader *r, const fb::Message *t, wire_symbol *m)
 		return set_symbol(
 			m, t->body_as_FindGlobal()->module_(), 0, r->text(t->body_as_FindGlobal()->name()));
 	default:
-		return set_symbol(m, t->body_as_ListFunctions()->module_(), 0, "");
+		set_symbol(m, t->body_as_ListFunctions()->module_(), 0, "");
+		m->from = t->body_as_ListFunctions()->from();
 	}
 }
 

@@ -196,6 +196,7 @@ struct wire_load_module {
 struct wire_symbol {
 	uint32_t module, function;
 	const char *name;
+	uint32_t from; /* ListFunctions: names to leave out */
 };
 struct wire_set_function {
 	uint32_t function, attribute;

@@ -638,23 +638,24 @@ CUresult module_global(
 	return CUDA_SUCCESS;
 }
 
-/* A list that came whole; the number of kernels in values, where the service says it, tells a cut one. */
-static CUresult ask_names(const struct client_module *module, struct control_answer *answer)
+/* The next names of the list, and how many it has in all. */
+static CUresult ask_names(const struct client_module *module, unsigned int from,
+	struct control_answer *answer, unsigned int *ret_count)
 {
 	struct wire_message request = {.type = WIRE_LIST_FUNCTIONS};
 	const struct wire_reply *reply;
 	CUresult result;
 
 	request.symbol.module = module->id;
+	request.symbol.from = from;
 	result = ask(&request, NULL, answer);
 	if (result != CUDA_SUCCESS)
 		return result;
 	reply = &answer->message.reply;
-	if (reply->names.count >= WIRE_NAMES_MAX ||
-		(reply->values.count > 0 && reply->values.at[0] > reply->names.count)) {
-		client_log(CLIENT_LOG_ERROR, "a module has more kernels than can be listed");
-		return CUDA_ERROR_NOT_SUPPORTED;
-	}
+	if (reply->values.count < 1 || reply->values.at[0] > UINT32_MAX ||
+		(reply->names.count == 0 && reply->values.at[0] > from))
+		return CUDA_ERROR_UNKNOWN;
+	*ret_count = (unsigned int)reply->values.at[0];
 	return CUDA_SUCCESS;
 }
 
@@ -663,19 +664,23 @@ CUresult module_functions(struct client_module *module, struct client_function *
 {
 	struct control_answer *answer = control_answer_new();
 	CUresult result = wake(module);
-	unsigned int count;
+	unsigned int count = 0, at = 0;
 
-	if (result == CUDA_SUCCESS)
-		result = ask_names(module, answer);
-	if (result == CUDA_SUCCESS) {
-		count = answer->message.reply.names.count;
-		for (unsigned int i = 0; ret_functions && i < room && i < count && result == CUDA_SUCCESS;
-			++i)
-			result =
-				module_function(module, answer->message.reply.names.at[i], &ret_functions[i]);
+	if (!ret_functions)
+		room = 0;
+	do {
+		const struct wire_names *names;
+
 		if (result == CUDA_SUCCESS)
-			*ret_count = count;
-	}
+			result = ask_names(module, at, answer, &count);
+		if (result != CUDA_SUCCESS)
+			break;
+		names = &answer->message.reply.names;
+		for (unsigned int i = 0; i < names->count && at < room && result == CUDA_SUCCESS; ++i)
+			result = module_function(module, names->at[i], &ret_functions[at++]);
+	} while (at < room && at < count);
 	control_answer_free(answer);
+	if (result == CUDA_SUCCESS)
+		*ret_count = count;
 	return result;
 }

@@ -229,9 +229,10 @@ struct backend_ops {
 		struct backend_function **ret_function, struct backend_function_info *ret_info);
 	CUresult (*global_find)(
 		struct backend_module *module, const char *name, bool gap, struct backend_global *ret_global);
-	/* Names of all kernels, valid until the module is unloaded; at most *count, which becomes the true
-	 * number. */
-	CUresult (*function_list)(struct backend_module *module, const char **ret_names, uint32_t *count);
+	/* Names of kernels without the first `from`, valid until the module is unloaded: at most *count, which
+	 * becomes the number of all kernels. */
+	CUresult (*function_list)(
+		struct backend_module *module, uint32_t from, const char **ret_names, uint32_t *count);
 	/* attribute 1000: cache configuration. */
 	CUresult (*function_set)(struct backend_function *function, uint32_t attribute, int64_t value);
 	CUresult (*occupancy)(

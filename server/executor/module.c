@@ -24,6 +24,9 @@
 #include "server/log.h"
 
 #define UNLOAD_NS (UINT64_C(10000) * CLOCK_MS)
+/* What a name takes in an answer beside its letters, and what an answer takes beside its names, at most. */
+#define NAME_BYTES  16u
+#define REPLY_BYTES 1024u
 
 /* ---- modules of a session ---- */
 
@@ -195,22 +198,39 @@ static void unload(struct job *job)
 
 /* ---- questions ---- */
 
+/* How many of so many names fit an answer; the first one is tried in any case. */
+static uint32_t count_fitting(const char *const *names, uint32_t count)
+{
+	uint32_t fitting = 0;
+	size_t bytes = 0;
+
+	count = count < WIRE_NAMES_MAX ? count : WIRE_NAMES_MAX;
+	while (fitting < count) {
+		bytes += strlen(names[fitting]) + NAME_BYTES;
+		if (fitting && bytes > WIRE_PACKET_MAX - REPLY_BYTES)
+			break;
+		fitting++;
+	}
+	return fitting;
+}
+
 static void list_functions(struct job *job)
 {
 	struct module *module = module_find(job->session, job->message.symbol.module);
-	const char *names[WIRE_NAMES_MAX];
-	uint32_t count = WIRE_NAMES_MAX;
+	uint32_t from = job->message.symbol.from, count = WIRE_NAMES_MAX;
 	struct wire_reply reply = {.code = CUDA_ERROR_INVALID_VALUE};
+	const char *names[WIRE_NAMES_MAX];
+	uint64_t all;
 
 	if (module)
-		reply.code = executor_code(
-			job->executor, job->executor->ops->function_list(module->backend, names, &count));
-	if (!reply.code && count > WIRE_NAMES_MAX) {
-		reply.code = CUDA_ERROR_NOT_SUPPORTED;
-		reply.text = "more kernels than an answer can name";
+		reply.code = executor_code(job->executor,
+			job->executor->ops->function_list(module->backend, from, names, &count));
+	if (!reply.code) {
+		all = count;
+		reply.values = (struct wire_u64s){&all, 1};
+		reply.names =
+			(struct wire_names){names, count_fitting(names, count > from ? count - from : 0)};
 	}
-	if (!reply.code)
-		reply.names = (struct wire_names){names, count};
 	job_reply_with(job, &reply);
 }
 

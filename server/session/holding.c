@@ -192,7 +192,8 @@ void holding_message(const struct holding *entry, uint64_t session, struct wire_
 			(struct wire_set_function){entry->function, entry->attribute, entry->value};
 		break;
 	default:
-		message->symbol = (struct wire_symbol){entry->module, entry->function, entry->name};
+		message->symbol = (struct wire_symbol){
+			.module = entry->module, .function = entry->function, .name = entry->name};
 		break;
 	}
 }

@@ -97,8 +97,11 @@ static void check_modules(void)
 	printf("log of a bad text: %.60s\n", log);
 	refused(OPS->module_load(bad_elf, sizeof(bad_elf), NULL, NULL, NULL, log, sizeof(log), &none),
 		CUDA_ERROR_INVALID_IMAGE);
-	ok(OPS->function_list(module, names, &count));
+	ok(OPS->function_list(module, 0, names, &count));
 	check(count == 8);
+	count = 1;
+	ok(OPS->function_list(module, 7, names, &count));
+	check(count == 8 && !strcmp(names[0], names[7]));
 	refused(OPS->global_find(module, "counter", false, &global), CUDA_ERROR_NOT_READY);
 	ok(OPS->global_find(module, "counter", true, &global));
 	check(global.address && global.bytes == 4 && !global.constant);

@@ -430,10 +430,11 @@ CUresult cuda_function_find(struct backend_module *module, const char *name, boo
 	return CUDA_SUCCESS;
 }
 
-CUresult cuda_function_list(struct backend_module *module, const char **ret_names, uint32_t *count)
+CUresult cuda_function_list(
+	struct backend_module *module, uint32_t from, const char **ret_names, uint32_t *count)
 {
-	for (uint32_t i = 0; i < module->count && i < *count; i++) {
-		CUresult code = driver.kernel_name(&ret_names[i], module->kernels[i]);
+	for (uint32_t i = from; i < module->count && i - from < *count; i++) {
+		CUresult code = driver.kernel_name(&ret_names[i - from], module->kernels[i]);
 
 		if (code)
 			return code;

@@ -198,7 +198,8 @@ CUresult host_function_find(struct backend_module *module, const char *name, boo
 	struct backend_function **ret_function, struct backend_function_info *ret_info);
 CUresult host_global_find(
 	struct backend_module *module, const char *name, bool gap, struct backend_global *ret_global);
-CUresult host_function_list(struct backend_module *module, const char **ret_names, uint32_t *count);
+CUresult host_function_list(
+	struct backend_module *module, uint32_t from, const char **ret_names, uint32_t *count);
 CUresult host_function_set(struct backend_function *function, uint32_t attribute, int64_t value);
 
 /* context.c */

@@ -399,10 +399,11 @@ CUresult host_global_find(
 	return CUDA_SUCCESS;
 }
 
-CUresult host_function_list(struct backend_module *module, const char **ret_names, uint32_t *count)
+CUresult host_function_list(
+	struct backend_module *module, uint32_t from, const char **ret_names, uint32_t *count)
 {
-	for (uint32_t i = 0; i < module->count && i < *count; i++)
-		ret_names[i] = module->functions[i].kernel->name;
+	for (uint32_t i = from; i < module->count && i - from < *count; i++)
+		ret_names[i - from] = module->functions[i].kernel->name;
 	*count = module->count;
 	return CUDA_SUCCESS;
 }

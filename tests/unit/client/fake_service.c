@@ -91,14 +91,16 @@ static CUresult unload(const struct wire_message *request)
 	return fake.unload_code;
 }
 
-static CUresult list(struct wire_reply *reply)
+static CUresult list(uint32_t from, struct wire_reply *reply)
 {
-	for (uint32_t i = 0; i < 3; ++i)
-		reply->name_storage[i] = names[i];
+	uint32_t page = fake.page ? fake.page : 3, count = 0;
+
+	for (uint32_t i = from; i < 3 && count < page; ++i)
+		reply->name_storage[count++] = names[i];
 	reply->names.at = reply->name_storage;
-	reply->names.count = 3;
-	values[0] = fake.listed;
-	reply->values.count = fake.listed != 0;
+	reply->names.count = count;
+	values[0] = fake.listed ? fake.listed : 3;
+	reply->values.count = 1;
 	return CUDA_SUCCESS;
 }
 
@@ -137,7 +139,7 @@ CUresult control_call(
 		reply->values.count = 2;
 		return strcmp(request->symbol.name, "counter") == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 	case WIRE_LIST_FUNCTIONS:
-		return list(reply);
+		return list(request->symbol.from, reply);
 	case WIRE_SET_FUNCTION:
 		fake.set = request->set_function;
 		fake.set_drains = fake.drains;

@@ -29,7 +29,8 @@ struct fake_service {
 	CUresult load_code, unload_code, enter_code, context_code;
 	const char *text;	/* log of a load */
 	bool nonsense;		/* descriptions of kernels are cut short */
-	uint64_t listed;	/* number of kernels said beside the list; 0: none is said */
+	uint64_t listed;	/* number of kernels that is said; 0: the true one */
+	uint32_t page;		/* names in one answer, at most; 0: all */
 	uint32_t registers;	/* of every kernel */
 	int32_t kernel_threads; /* of every kernel */
 	bool prints;		/* kernels of a loaded module do */

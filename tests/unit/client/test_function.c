@@ -546,7 +546,7 @@ START_TEST(enumeration)
 	CUlibrary library = load_library();
 	CUfunction functions[5] = {0};
 	CUkernel kernels[2] = {0};
-	unsigned count = 0;
+	unsigned count = 0, asked;
 
 	ck_assert_int_eq(cuModuleGetFunctionCount(&count, module), CUDA_SUCCESS);
 	ck_assert_uint_eq(count, 3);
@@ -559,9 +559,21 @@ START_TEST(enumeration)
 	ck_assert_ptr_nonnull(kernels[1]);
 	ck_assert_int_eq(cuModuleGetFunctionCount(NULL, module), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuModuleEnumerateFunctions(NULL, 1, module), CUDA_ERROR_INVALID_VALUE);
-	/* A list that was cut is not passed off as whole. */
+	/* More than one answer holds. */
+	fake.page = 1;
+	functions[0] = functions[2] = NULL;
+	asked = fake.calls[WIRE_LIST_FUNCTIONS];
+	ck_assert_int_eq(cuModuleGetFunctionCount(&count, module), CUDA_SUCCESS);
+	ck_assert_uint_eq(count, 3);
+	ck_assert_uint_eq(fake.calls[WIRE_LIST_FUNCTIONS], asked + 1);
+	ck_assert_int_eq(cuModuleEnumerateFunctions(functions, 5, module), CUDA_SUCCESS);
+	ck_assert_ptr_eq(functions[0], find(module, "add"));
+	ck_assert_ptr_eq(functions[2], find(module, "odd"));
+	ck_assert_ptr_null(functions[3]);
+	ck_assert_uint_eq(fake.calls[WIRE_LIST_FUNCTIONS], asked + 4);
+	/* A list that ends early is not passed off as whole. */
 	fake.listed = 4;
-	ck_assert_int_eq(cuModuleGetFunctionCount(&count, module), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(cuModuleEnumerateFunctions(functions, 5, module), CUDA_ERROR_UNKNOWN);
 }
 END_TEST
 

@@ -157,13 +157,13 @@ static struct wire_message *sample(enum wire_type type)
 		break;
 	case WIRE_UNLOAD_MODULE:
 	case WIRE_LIST_FUNCTIONS:
-		m->symbol = (struct wire_symbol){UINT32_MAX, 0, ""};
+		m->symbol = (struct wire_symbol){UINT32_MAX, 0, "", type == WIRE_UNLOAD_MODULE ? 0 : 7};
 		break;
 	case WIRE_FIND_FUNCTION:
-		m->symbol = (struct wire_symbol){UINT32_MAX, UINT32_MAX - 1, long_text};
+		m->symbol = (struct wire_symbol){UINT32_MAX, UINT32_MAX - 1, long_text, 0};
 		break;
 	case WIRE_FIND_GLOBAL:
-		m->symbol = (struct wire_symbol){UINT32_MAX, 0, "global"};
+		m->symbol = (struct wire_symbol){UINT32_MAX, 0, "global", 0};
 		break;
 	case WIRE_SET_FUNCTION:
 		m->set_function = (struct wire_set_function){UINT32_MAX, 1000, INT64_MIN};
@@ -379,6 +379,7 @@ static void same_symbol(const struct wire_symbol *a, const struct wire_symbol *b
 	ck_assert_uint_eq(a->module, b->module);
 	ck_assert_uint_eq(a->function, b->function);
 	ck_assert_str_eq(a->name, b->name);
+	ck_assert_uint_eq(a->from, b->from);
 }
 
 static void same_tensor_map(const struct wire_tensor_map *a, const struct wire_tensor_map *b)

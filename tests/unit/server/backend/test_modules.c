@@ -70,19 +70,27 @@ END_TEST
 
 START_TEST(names_are_listed)
 {
-	const char *names[64];
+	const char *names[64], *rest[64];
 	uint32_t count = 2, all = 64;
 	bool seen = false;
 
 	names[2] = "untouched";
-	ok(OPS->function_list(bed.module, names, &count));
+	ok(OPS->function_list(bed.module, 0, names, &count));
 	ck_assert_str_eq(names[2], "untouched");
 	ck_assert_uint_gt(count, 10);
-	ok(OPS->function_list(bed.module, names, &all));
+	ok(OPS->function_list(bed.module, 0, names, &all));
 	ck_assert_uint_eq(all, count);
 	for (uint32_t i = 0; i < all; i++)
 		seen = seen || !strcmp(names[i], "echo");
 	ck_assert(seen);
+	/* The last one alone; none. */
+	rest[1] = "untouched";
+	ok(OPS->function_list(bed.module, all - 1, rest, &count));
+	ck_assert_str_eq(rest[0], names[all - 1]);
+	ck_assert_str_eq(rest[1], "untouched");
+	ok(OPS->function_list(bed.module, UINT32_MAX, rest, &count));
+	ck_assert_str_eq(rest[0], names[all - 1]);
+	ck_assert_uint_eq(count, all);
 }
 END_TEST
 

@@ -283,15 +283,18 @@ static CUresult global_find(
 	return CUDA_SUCCESS;
 }
 
-static CUresult function_list(struct backend_module *module, const char **ret_names, uint32_t *count)
+static CUresult function_list(
+	struct backend_module *module, uint32_t from, const char **ret_names, uint32_t *count)
 {
-	static char name[201];
+	static char name[WIRE_PACKET_MAX + 1];
 
 	(void)module;
 	memset(name, 'k', sizeof(name) - 1);
-	ret_names[0] = "kernel";
-	for (uint32_t i = 0; i < fake.kernels && i < *count; i++)
-		ret_names[i] = name;
+	name[fake.endless_name ? WIRE_PACKET_MAX : 200] = '\0';
+	if (!fake.kernels && !from)
+		ret_names[0] = "kernel";
+	for (uint32_t i = from; i < fake.kernels && i - from < *count; i++)
+		ret_names[i - from] = name;
 	*count = fake.kernels ? fake.kernels : 1;
 	return CUDA_SUCCESS;
 }

@@ -64,7 +64,8 @@ struct fake {
 	bool copies_pend;	    /* stream_query: not ready */
 	CUresult query;		    /* stream_query: this, if not 0 */
 	unsigned queries;
-	uint32_t kernels; /* function_list: so many, each with a name of 200 letters; 0: "kernel" alone */
+	bool endless_name; /* of function_list: too long for any answer */
+	uint32_t kernels;  /* function_list: so many, each with a name of 200 letters; 0: "kernel" alone */
 	_Atomic unsigned stuck;	    /* launches wait in their call for it to be 0 */
 	_Atomic unsigned compiling; /* compilations that were begun */
 	_Atomic bool compiled;	    /* those of images that begin with "SW" may end */

@@ -527,20 +527,46 @@ START_TEST(requests_that_make_no_sense)
 }
 END_TEST
 
-START_TEST(an_answer_that_fits_no_message)
+/* Return: how many names came. */
+static uint32_t list_from(struct client *client, uint32_t from)
 {
+	struct wire_message request = {.type = WIRE_LIST_FUNCTIONS,
+		.session = client->session,
+		.symbol = {.module = 1, .from = from}};
+
+	send_request(&request, NULL, 0);
+	receive(WIRE_REPLY);
+	ck_assert_int_eq(message.reply.code, CUDA_SUCCESS);
+	ck_assert_uint_eq(message.reply.values.count, 1);
+	ck_assert_uint_eq(message.reply.values.at[0], fake.kernels ? fake.kernels : 1);
+	return message.reply.names.count;
+}
+
+/* Names of 200 letters: hundreds fit an answer, and thousands do not. */
+START_TEST(a_list_of_any_length_is_told_in_parts)
+{
+	static const uint32_t lengths[] = {0, WIRE_NAMES_MAX, 5000};
 	struct client client;
+	uint32_t at, count;
 
 	open_client(&client, 5);
 	activate(&client);
 	ck_assert_int_eq(load(&client, 1, "M"), 0);
-	ck_assert_int_eq(call_symbol(&client, WIRE_LIST_FUNCTIONS, 1, 0, ""), 0);
-	ck_assert_uint_eq(message.reply.names.count, 1);
-	fake.kernels = WIRE_NAMES_MAX; /* each name fits, all of them do not */
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		fake.kernels = lengths[i];
+		for (at = 0; at < (lengths[i] ? lengths[i] : 1); at += count) {
+			count = list_from(&client, at);
+			ck_assert_uint_ge(count, lengths[i] > 1000 && at < 4000 ? 250 : 1);
+		}
+		ck_assert_uint_eq(at, lengths[i] ? lengths[i] : 1);
+		ck_assert_uint_eq(list_from(&client, at), 0);
+		ck_assert_uint_eq(list_from(&client, UINT32_MAX), 0);
+	}
+	/* An answer that fits no message. */
+	fake.endless_name = true;
 	ck_assert_int_eq(call_symbol(&client, WIRE_LIST_FUNCTIONS, 1, 0, ""), CUDA_ERROR_NOT_SUPPORTED);
 	ck_assert_str_ne(message.reply.text, "");
-	fake.kernels = WIRE_NAMES_MAX + 1;
-	ck_assert_int_eq(call_symbol(&client, WIRE_LIST_FUNCTIONS, 1, 0, ""), CUDA_ERROR_NOT_SUPPORTED);
+	fake.endless_name = false;
 	fake.kernels = 0;
 	ck_assert_uint_eq(close_session(&client, 1000), 1);
 	close_client(&client);
@@ -945,7 +971,7 @@ int main(void)
 	tcase_add_test(role, others_load_and_compile_while_one_compiles);
 	tcase_add_test(role, a_standby_does_everything_in_order);
 	tcase_add_test(role, requests_that_make_no_sense);
-	tcase_add_test(role, an_answer_that_fits_no_message);
+	tcase_add_test(role, a_list_of_any_length_is_told_in_parts);
 	tcase_add_test(role, memory_comes_and_goes);
 	tcase_add_test(role, waiting_is_private);
 	tcase_add_test(role, work_that_does_not_end);

@@ -118,7 +118,7 @@ static void fill(struct wire_message *message)
 	case WIRE_FIND_FUNCTION:
 	case WIRE_FIND_GLOBAL:
 	case WIRE_LIST_FUNCTIONS:
-		message->symbol = (struct wire_symbol){1 + some(3), 1 + some(5), "a_kernel"};
+		message->symbol = (struct wire_symbol){1 + some(3), 1 + some(5), "a_kernel", some(3)};
 		break;
 	case WIRE_SET_FUNCTION:
 		message->set_function = (struct wire_set_function){1 + some(5), some(3), 1};
