@@ -869,12 +869,19 @@ START_TEST(nothing_is_unpinned_while_anything_runs)
 }
 END_TEST
 
+/* Sanitizers make each many times as long, and a machine that is busy as well does. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define ENDS 200
+#else
+#define ENDS 1000
+#endif
+
 /* All in the same window: its addresses are free again each time. */
-START_TEST(a_thousand_ends_leave_nothing)
+START_TEST(many_ends_leave_nothing)
 {
 	struct client client;
 
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < ENDS; i++) {
 		open_client(&client, 5);
 		activate(&client);
 		ck_assert_int_eq(
@@ -885,8 +892,8 @@ START_TEST(a_thousand_ends_leave_nothing)
 		close_client(&client);
 	}
 	/* All but the executor's own words, and its page for variables. */
-	ck_assert_uint_eq(fake_count(FAKE_UNREGISTER), 3000);
-	ck_assert_uint_eq(fake_count(FAKE_REGISTER), 3002);
+	ck_assert_uint_eq(fake_count(FAKE_UNREGISTER), 3 * ENDS);
+	ck_assert_uint_eq(fake_count(FAKE_REGISTER), 3 * ENDS + 2);
 }
 END_TEST
 
@@ -981,7 +988,7 @@ int main(void)
 	tcase_add_test(role, an_offence_is_reported_and_others_go_on);
 	tcase_add_test(role, idle_threads_sleep_and_wake);
 	tcase_add_test(role, nothing_is_unpinned_while_anything_runs);
-	tcase_add_test(role, a_thousand_ends_leave_nothing);
+	tcase_add_test(role, many_ends_leave_nothing);
 	tcase_add_checked_fixture(tight, start_tight, stop);
 	tcase_add_test(tight, what_waits_is_bounded);
 	tcase_add_checked_fixture(one, start_one_compiler, stop);
