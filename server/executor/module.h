@@ -79,7 +79,7 @@ void module_table_deinit(struct session *session);
 /** Function of an id, NULL if there is none. Serving and module thread; valid for this turn. */
 static inline struct function *module_function(const struct module_table *table, uint32_t id)
 {
-	/* Pairs with the release in publish(). */
+	/* Pairs with the release in lookup_function(). */
 	function_word *functions = atomic_load_explicit(&table->functions, memory_order_acquire);
 
 	if (!functions || id >= FUNCTION_MAX)

@@ -105,6 +105,12 @@ void status_await_rest(const struct service *service)
 	} while (!all);
 }
 
+void status_footprint(const struct service *service, int *ret_fds, int *ret_threads)
+{
+	status_await_rest(service);
+	service_footprint(service, ret_fds, ret_threads);
+}
+
 void status_await_commands(const struct service *service, pid_t pid, long long least)
 {
 	time_t begin = time(NULL);

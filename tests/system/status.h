@@ -23,6 +23,8 @@ long long status_session(const struct service *service, pid_t pid);
 /** Waits until no domain has a program and each has its active executor, a warm one and no other: what a service
  * at rest has. A minute at most. */
 void status_await_rest(const struct service *service);
+/** service_footprint() of the service at rest. */
+void status_footprint(const struct service *service, int *ret_fds, int *ret_threads);
 /** Waits until the executor has taken so many commands of a program, a minute at most. */
 void status_await_commands(const struct service *service, pid_t pid, long long least);
 

@@ -440,12 +440,6 @@ START_TEST(a_running_program_is_isolated_by_order)
 }
 END_TEST
 
-static void measure(int *ret_fds, int *ret_threads)
-{
-	status_await_rest(&service);
-	service_footprint(&service, ret_fds, ret_threads);
-}
-
 START_TEST(many_leave_nothing)
 {
 	int count_of_them = repetitions(), fds[2], threads[2];
@@ -461,9 +455,9 @@ START_TEST(many_leave_nothing)
 		wait_closed(&service);
 		wait_domains(1);
 		if (i == count_of_them / 4)
-			measure(&fds[0], &threads[0]);
+			status_footprint(&service, &fds[0], &threads[0]);
 	}
-	measure(&fds[1], &threads[1]);
+	status_footprint(&service, &fds[1], &threads[1]);
 	for (int i = 0; i < 40 && (fds[1] > fds[0] || threads[1] > threads[0]); i++) {
 		pass_time(500);
 		service_footprint(&service, &fds[1], &threads[1]);
