@@ -5,11 +5,14 @@
 // driver, which is loaded later, and looks for a few microseconds whether the mutex becomes free before it
 // sleeps. See mutex.h.
 //
-// Why: the driver has one mutex per context on the way of every launch, and holds it for about a microsecond,
-// in which the doorbell's write goes over the bus. With eight serving threads a quarter of their time went to
-// sleeping and waking one another in the kernel (perf, H200, driver 580.159.04), which takes longer than what
-// they waited for. The C library's own remedy (glibc.pthread.mutex_spin_count) is for adaptive mutexes only,
-// which the driver's are not.
+// Why: the driver has one mutex per context on the way of every launch, and holds it for about half a
+// microsecond. With eight serving threads a quarter of their time went to sleeping and waking one another in
+// the kernel (perf, H200, driver 580.159.04), which takes longer than what they waited for. The C library's
+// own remedy (glibc.pthread.mutex_spin_count) is for adaptive mutexes only, which the driver's are not.
+//
+// Only one of those that wait looks at the mutex, so that its line is left to whoever holds it; the others
+// wait at a turnstile in front of it, of which there are fewer than mutexes: who shares one waits a little
+// longer for the turn, and nobody longer than the time given.
 //
 // Not under the thread sanitizer, which has a pthread_mutex_lock() of its own. Any thread.
 
@@ -19,18 +22,25 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "server/executor/clock.h"
 #include "shm/order.h"
 
-/* Pauses between two tries, so that those who wait leave the mutex's cache line to its holder. */
-#define PAUSES 8
+/* Pauses between two looks at the turnstile, whose line is left to whoever goes through. */
+#define PAUSES	   8
+#define TURNSTILES 64u
+
+struct turnstile {
+	_Alignas(SHM_LINE) word32 taken; /* 1: somebody looks at a mutex behind it */
+};
 
 typedef int lock_function(pthread_mutex_t *);
 
 static _Atomic(lock_function *) library_lock;
 static _Atomic uint64_t spin_ns;
+static struct turnstile turnstiles[TURNSTILES];
 
 void mutex_spin(uint64_t ns)
 {
@@ -50,18 +60,54 @@ static lock_function *find_library_lock(void)
 	return found;
 }
 
+static struct turnstile *turnstile_of(const pthread_mutex_t *mutex)
+{
+	/* Knuth's multiplicative hash; the lowest bits of addresses are all the same. */
+	return &turnstiles[(uint32_t)((uintptr_t)mutex >> 4) * UINT32_C(2654435761) /
+			   (UINT32_MAX / TURNSTILES + 1)];
+}
+
+/* A failed try takes the line away from the mutex's holder; a look does not. */
+static bool looks_free(const pthread_mutex_t *mutex)
+{
+#ifdef __GLIBC__
+	return __atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED) == 0;
+#else
+	(void)mutex;
+	return true;
+#endif
+}
+
+/* Return: whether it is ours to go through; word_release() of 0 gives it back. */
+static bool go_through(struct turnstile *turnstile, uint64_t until)
+{
+	while (word_relaxed(&turnstile->taken) ||
+		atomic_exchange_explicit(&turnstile->taken, 1, memory_order_acquire)) {
+		if (clock_now() > until)
+			return false;
+		for (int i = 0; i < PAUSES; i++)
+			word_pause();
+	}
+	return true;
+}
+
 /* Return: EBUSY if it did not become free in time. */
 static int try_for(pthread_mutex_t *mutex, uint64_t ns)
 {
-	uint64_t begin = 0, now = 0;
-	int error;
+	struct turnstile *turnstile = turnstile_of(mutex);
+	int error = pthread_mutex_trylock(mutex);
+	uint64_t until;
 
-	while ((error = pthread_mutex_trylock(mutex)) == EBUSY && now - begin <= ns) {
-		for (int i = 0; i < PAUSES; i++)
-			word_pause();
-		now = clock_now();
-		begin = begin ? begin : now;
-	}
+	if (error != EBUSY)
+		return error;
+	until = clock_now() + ns;
+	if (!go_through(turnstile, until))
+		return EBUSY;
+	do
+		word_pause();
+	while ((!looks_free(mutex) || (error = pthread_mutex_trylock(mutex)) == EBUSY) &&
+		clock_now() <= until);
+	word_release(&turnstile->taken, 0);
 	return error;
 }
 

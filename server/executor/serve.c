@@ -49,8 +49,8 @@
 /* Consumed bytes after which the client is told within a batch. */
 #define PUBLISH_BYTES	65536u
 #define SPIN_US_DEFAULT 50u
-/* Some times what the driver holds its mutex for at a launch (mutex.h). */
-#define LOCK_SPIN_NS_DEFAULT 3000u
+/* What the turns of all serving threads take at a launch of each (mutex.h), twice. */
+#define LOCK_SPIN_NS_DEFAULT 20000u
 #define EVENTS		     64
 /* Looks at rings between two idle turns: a few cycles each, where a turn is a hundred and more. */
 #define LOOKS 64u

@@ -16,6 +16,7 @@ static const char ptx_head[] =
 	".address_size 64\n"
 	".visible .global .align 4 .u32 counter = 7;\n"
 	".visible .entry nothing() { ret; }\n"
+	".visible .entry late() { ret; }\n"
 	".visible .entry crash() { trap; ret; }\n"
 	".visible .entry add(.param .u64 out, .param .u64 a, .param .u64 b, .param .u32 count)\n"
 	"{\n"

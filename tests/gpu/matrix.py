@@ -79,7 +79,9 @@ COLUMNS = {
     "seven-100us": (7, ["--kernel-us", "100"]),
     "kept-100us": (1, ["--kernel-us", "100", "--kept"]),  # counts in variables that only kernels know
     "constant-100us": (1, ["--kernel-us", "100", "--constant"]),  # writes a constant in front of each kernel
+    "held-64gib": (32, ["--kernel-us", "100", "--held", "128"]),  # 4096 allocations that all move
 }
+USUAL_COLUMNS = [name for name in COLUMNS if name != "held-64gib"]
 KERNEL_LIMIT = 1  # max_kernel_seconds
 WARM_MS = 200  # until the neighbourhood of a culprit's memory is surely guarded
 ATTEMPTS = 5  # at a second fault in time
@@ -507,7 +509,7 @@ def arguments():
     parser.add_argument("--backend", choices=("cuda", "host"), default="cuda")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--rows", type=words(ROWS), default=list(ROWS))
-    parser.add_argument("--columns", type=words(COLUMNS), default=list(COLUMNS))
+    parser.add_argument("--columns", type=words(COLUMNS), default=USUAL_COLUMNS)
     parser.add_argument("--systems", type=words(("frmps", "mps")), default=["frmps"])
     parser.add_argument("--policy", type=words(("fail", "replay")), default=["fail"])
     parser.add_argument("--on-fault", type=words(("default", "fast")), default=["default"])

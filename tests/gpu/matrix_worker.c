@@ -4,7 +4,7 @@
 // The programs of the fault matrix (matrix.py): one binary that runs natively, under stock MPS and through
 // frmps, because it opens whatever libcuda.so.1 the loader finds.
 //
-//   worker survivor [--kernel-us N] [--idle] [--repeatable] [--kept] [--constant] [--depth N]
+//   worker survivor [--kernel-us N] [--idle] [--repeatable] [--kept] [--constant] [--depth N] [--held N]
 //   worker culprit FAULT [--warm-ms N] [--delay-ms N] [--wait-ms N] [--kernel-us N]
 //
 // Everything is said in lines. Orders come on standard input; its end means "stop".
@@ -14,7 +14,8 @@
 // its end, so that a kernel that was lost, repeated, cut or out of order shows for ever. Repeatable kernels
 // overwrite. With --kept the black boxes count in variables of their module that only kernels know; with
 // --constant each finds its number in a constant of the module, which is set in front of it. An idle
-// survivor has run a few kernels and keeps its memory. It says "ready", then
+// survivor has run a few kernels and keeps its memory. With --held there are that many further allocations of
+// 16 MiB, of which both ends are looked at. It says "ready", then
 //   watch    forgets its longest gap; answers "watching"
 //   more N   answers "more GAP" once N further kernels are finished (at once when idle); the longest gap so
 //   far, ms check    waits for its work and looks at all its memory; answers "checked" stop     the same,
@@ -44,6 +45,9 @@
 #define FIRST	     8u /* kernels before "ready" */
 #define MEMORY_WORDS (UINT32_C(1) << 18)
 #define IDLE_WORDS   (UINT32_C(1) << 21)
+#define HELD_MAX     256u
+#define HELD_WORDS   (UINT32_C(1) << 22) /* of each allocation that is only held */
+#define END_WORDS    64u		 /* of such a one that are looked at, at either end */
 /* Of a culprit: farther than any allocation of its own, nearer than any guard reaches. */
 #define NEAR_BYTES (UINT64_C(64) << 20)
 /* Where nobody ever has memory: below what the service gives out and the driver uses. The device does not
@@ -54,7 +58,7 @@
 
 struct options {
 	const char *fault;
-	uint32_t kernel_us, depth, wait_ms, warm_ms, delay_ms;
+	uint32_t kernel_us, depth, wait_ms, warm_ms, delay_ms, held;
 	bool idle, repeatable, kept, constant;
 };
 
@@ -70,6 +74,7 @@ struct survivor {
 	CUstream stream;
 	CUevent events[DEPTH_MAX];
 	CUdeviceptr cells, counters, input, memory;
+	CUdeviceptr held[HELD_MAX];
 	CUdeviceptr constant; /* the next kernel's number; 0: it has it otherwise */
 	uint32_t memory_words;
 	uint32_t launched, finished,
@@ -135,6 +140,14 @@ static CUdeviceptr filled(uint32_t words)
 	return address;
 }
 
+static void hold(struct survivor *survivor)
+{
+	for (uint32_t i = 0; i < survivor->options.held; i++) {
+		driver_check(cu.alloc(&survivor->held[i], HELD_WORDS * sizeof(uint32_t)), "cuMemAlloc");
+		driver_check(cu.set32(survivor->held[i], pattern(i), HELD_WORDS), "cuMemsetD32");
+	}
+}
+
 static void survivor_open(struct survivor *survivor)
 {
 	CUmodule module;
@@ -155,6 +168,7 @@ static void survivor_open(struct survivor *survivor)
 	survivor->cells = filled(words_of_cells(survivor));
 	survivor->counters = filled(2);
 	driver_check(cu.set32(survivor->counters, 0, 2), "cuMemsetD32");
+	hold(survivor);
 	driver_check(cu.sync(), "cuCtxSynchronize");
 	for (uint32_t i = 0; i < CELLS; i++)
 		survivor->expected[i] = pattern(i);
@@ -257,6 +271,24 @@ static bool check_patterned(struct survivor *survivor, const char *where, CUdevi
 	return bytes != NULL;
 }
 
+static bool check_end(struct survivor *survivor, uint32_t which, uint32_t from)
+{
+	uint32_t *words = fetch(survivor, survivor->held[which] + from * sizeof(uint32_t), END_WORDS);
+
+	for (uint32_t i = 0; words && i < END_WORDS; i++)
+		found(survivor, "held", which, words[i], pattern(which));
+	free(words);
+	return words != NULL;
+}
+
+static bool check_held(struct survivor *survivor)
+{
+	for (uint32_t i = 0; i < survivor->options.held; i++)
+		if (!check_end(survivor, i, 0) || !check_end(survivor, i, HELD_WORDS - END_WORDS))
+			return false;
+	return true;
+}
+
 static bool fetch_kept(struct survivor *survivor)
 {
 	void *arguments[] = {&survivor->counters};
@@ -275,7 +307,7 @@ static bool check_all(struct survivor *survivor)
 
 	if (!drain(survivor) ||
 		!check_patterned(survivor, "memory", survivor->memory, survivor->memory_words) ||
-		!check_patterned(survivor, "input", survivor->input, CELLS))
+		!check_patterned(survivor, "input", survivor->input, CELLS) || !check_held(survivor))
 		return false;
 	cells = fetch(survivor, survivor->cells, words_of_cells(survivor));
 	for (uint32_t i = 0; cells && i < words_of_cells(survivor); i++)
@@ -580,6 +612,8 @@ int main(int argc, char **argv)
 			options.kernel_us = number(argv[++i]);
 		else if (strcmp(argv[i], "--depth") == 0)
 			options.depth = number(argv[++i]);
+		else if (strcmp(argv[i], "--held") == 0)
+			options.held = number(argv[++i]);
 		else if (strcmp(argv[i], "--warm-ms") == 0)
 			options.warm_ms = number(argv[++i]);
 		else if (strcmp(argv[i], "--delay-ms") == 0)
@@ -589,7 +623,7 @@ int main(int argc, char **argv)
 		else
 			return usage();
 	}
-	if (!options.depth || options.depth > DEPTH_MAX)
+	if (!options.depth || options.depth > DEPTH_MAX || options.held > HELD_MAX)
 		return usage();
 	return culprit ? run_culprit(&options) : run_survivor(&options);
 }

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -68,6 +69,8 @@ static void run_server(
 
 	for (; extra && *extra && count < 31; extra++)
 		arguments[count++] = *extra;
+	/* A test that is killed leaves nobody with an endless kernel on the device. */
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	fd = log_fd >= 0 ? log_fd : open(service->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	dup2(fd, STDERR_FILENO);
 	setenv("NOTIFY_SOCKET", notify, 1);

@@ -7,12 +7,14 @@
 //     kernel of a name) hold up nobody, even where they compile;
 //   - the first use of the library in the context waits until all that was issued has ended, and every launch
 //     waits meanwhile; so does cuLibraryUnload;
-//   - after that its kernels and variables are put on the device in some 50 us, without a wait in the call.
-//     But what others launched behind such a call, beside a kernel that did not end, was seen not to begin;
-//     that lazy loading may synchronise the context is documented.
-// So a load needs no gap, and the first lookup of each function does. A function is put on the device when it
-// is looked up: left to itself the driver would do it at the first launch. The addresses of variables depend
-// on nothing but the order in which libraries are first used, and the standby makes the same lookups.
+//   - after that a kernel is put on the device by the first call that asks for its function or its
+//     parameters (not for its attributes), in some 60 us and without a wait in the call. But what anybody
+//     launches behind that call begins only when all that was issued before has ended: never, beside a
+//     kernel without end. Variables are there from the first use on, and asking for them costs nobody
+//     anything.
+// So a load needs no gap, and the first lookup of each function does; in the gap of a library's first use its
+// kernels are put on the device with it, if they are few. The addresses of variables depend on nothing but the
+// order in which libraries are first used, and the standby makes the same lookups.
 //
 // What must be compiled first (text, fat binaries without code for the device) goes through the device
 // linker: it says what is wrong with a text at once, which loading it as a library does not.
@@ -30,10 +32,19 @@
 #include "server/backend/relocate.h"
 #include "server/log.h"
 
+/* Of a library with no more kernels than this all are put on the device with the first: 60 us each, as long as
+ * a gap is used for lookups that wait (GATE_BATCH_NS). */
+#define KERNELS_FEW 8u
+
+struct kernel {
+	CUkernel kernel;
+	CUfunction function; /* NULL: it is not on the device yet */
+};
+
 struct backend_module {
 	CUlibrary library;
-	CUmodule module;   /* the library in this context; NULL: not in use yet */
-	CUkernel *kernels; /* all, in the driver's order */
+	CUmodule module;	/* the library in this context; NULL: not in use yet */
+	struct kernel *kernels; /* all, in the driver's order */
 	unsigned int count;
 	struct statics statics;
 	struct relocate_plan moved; /* variables that are in the client's memory, in a block at: */
@@ -76,13 +87,18 @@ static CUresult drop(struct backend_module *module)
 static CUresult list_kernels(struct backend_module *module)
 {
 	CUresult code = driver.library_count(&module->count, module->library);
+	CUkernel *all;
 
 	if (code || !module->count)
 		return code;
+	all = calloc(module->count, sizeof(all[0]));
 	module->kernels = calloc(module->count, sizeof(module->kernels[0]));
-	if (!module->kernels)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	return driver.library_kernels(module->kernels, module->count, module->library);
+	code = all && module->kernels ? driver.library_kernels(all, module->count, module->library)
+				      : CUDA_ERROR_OUT_OF_MEMORY;
+	for (unsigned i = 0; !code && i < module->count; i++)
+		module->kernels[i].kernel = all[i];
+	free(all);
+	return code;
 }
 
 struct look {
@@ -329,7 +345,21 @@ const struct statics *cuda_module_statics(const struct backend_module *module)
 
 /* ---- functions ---- */
 
-/* The library's first use in the context. */
+/* In a gap. Where asking for the function should not have put it on the device, loading it does. */
+static CUresult settle(struct kernel *kernel)
+{
+	CUfunction function;
+	CUresult code = driver.kernel_function(&function, kernel->kernel);
+
+	if (!code)
+		code = driver.function_load(function);
+	if (!code)
+		kernel->function = function;
+	return code;
+}
+
+/* The library's first use in the context. What cannot be had of its kernels now is said when it is looked up.
+ */
 static CUresult use(struct backend_module *module, bool gap)
 {
 	CUresult code;
@@ -337,21 +367,28 @@ static CUresult use(struct backend_module *module, bool gap)
 	if (module->module)
 		return CUDA_SUCCESS;
 	code = gap ? driver.library_module(&module->module, module->library) : CUDA_ERROR_NOT_READY;
-	if (!code)
-		handles_note((uintptr_t)module->module, module);
-	return code;
+	if (code)
+		return code;
+	handles_note((uintptr_t)module->module, module);
+	for (unsigned i = 0; module->count <= KERNELS_FEW && i < module->count; i++)
+		settle(&module->kernels[i]);
+	return CUDA_SUCCESS;
 }
 
-static CUresult settle(CUkernel kernel, bool gap, CUfunction *ret_function)
+static CUresult find_function(
+	struct backend_module *module, CUkernel wanted, bool gap, CUfunction *ret_function)
 {
-	CUfunctionLoadingState state = CU_FUNCTION_LOADING_STATE_UNLOADED;
-	CUresult code = driver.kernel_function(ret_function, kernel);
+	CUresult code = CUDA_SUCCESS;
+	unsigned i = 0;
 
-	if (!code)
-		code = driver.function_loaded(&state, *ret_function);
-	if (code || state == CU_FUNCTION_LOADING_STATE_LOADED)
-		return code;
-	return gap ? driver.function_load(*ret_function) : CUDA_ERROR_NOT_READY;
+	while (i < module->count && module->kernels[i].kernel != wanted)
+		i++;
+	if (i == module->count)
+		return CUDA_ERROR_NOT_FOUND;
+	if (!module->kernels[i].function)
+		code = gap ? settle(&module->kernels[i]) : CUDA_ERROR_NOT_READY;
+	*ret_function = module->kernels[i].function;
+	return code;
 }
 
 /* The driver ends the list of parameters with CUDA_ERROR_INVALID_VALUE. */
@@ -419,7 +456,7 @@ CUresult cuda_function_find(struct backend_module *module, const char *name, boo
 	if (!code)
 		code = use(module, gap);
 	if (!code)
-		code = settle(kernel, gap, &function);
+		code = find_function(module, kernel, gap, &function);
 	if (!code)
 		code = describe(function, ret_info);
 	if (!code)
@@ -434,7 +471,7 @@ CUresult cuda_function_list(
 	struct backend_module *module, uint32_t from, const char **ret_names, uint32_t *count)
 {
 	for (uint32_t i = from; i < module->count && i - from < *count; i++) {
-		CUresult code = driver.kernel_name(&ret_names[i - from], module->kernels[i]);
+		CUresult code = driver.kernel_name(&ret_names[i - from], module->kernels[i].kernel);
 
 		if (code)
 			return code;

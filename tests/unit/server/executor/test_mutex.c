@@ -109,6 +109,28 @@ START_TEST(a_held_mutex_is_looked_at_before_the_thread_sleeps)
 }
 END_TEST
 
+/* One of two that wait looks at the mutex; the other's time is over as well when the first one's is. */
+START_TEST(nobody_waits_longer_for_its_turn)
+{
+	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	struct waiter waiters[2] = {{.mutex = &mutex}, {.mutex = &mutex}};
+
+	mutex_spin(CLOCK_MS);
+	ck_assert_int_eq(mutex_lock(&mutex), 0);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(pthread_create(&waiters[i].thread, NULL, wait_for_it, &waiters[i]), 0);
+	for (int i = 0; i < 2; i++)
+		while (!word_acquire(&waiters[i].tid) || state_of(&waiters[i]) != 'S')
+			sched_yield();
+	pthread_mutex_unlock(&mutex);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(pthread_join(waiters[i].thread, NULL), 0);
+		ck_assert_int_ge(waiters[i].sleeps, 1);
+	}
+	mutex_spin(0);
+}
+END_TEST
+
 #define THREADS 4
 #define TIMES	20000
 static pthread_mutex_t shared = PTHREAD_MUTEX_INITIALIZER;
@@ -186,6 +208,7 @@ int main(void)
 	TCase *tests = tcase_create("mutex");
 
 	tcase_add_test(tests, a_held_mutex_is_looked_at_before_the_thread_sleeps);
+	tcase_add_test(tests, nobody_waits_longer_for_its_turn);
 	tcase_add_loop_test(tests, one_thread_at_a_time_has_it, 0, 2);
 	/* The thread sanitizer takes for mistakes what this does on purpose. */
 	if (!is_thread_sanitized)
