@@ -69,7 +69,7 @@ struct kept_client {
 	uint64_t features;
 	int64_t uid;
 	int32_t pid;
-	uint32_t domain, window, recovery, state, recover;
+	uint32_t domain, window, recovery, state, recover, latent;
 	bool opened;
 	bool worked;						      /* at the first sign of the fault */
 	uint32_t connection, process, client_fd, server_fd, doorbell; /* descriptors */

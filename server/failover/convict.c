@@ -16,6 +16,10 @@
 // had work on the device within SHM_SIGN_NS before the first sign is told an error, and no suspects remain
 // for a next time.
 //
+// Nor do those of an executor with on_fault = fast while the first sign of the fault is on its way, so who had
+// work then may be the culprit although nothing of it is in doubt. It is told as well, but where it vouches
+// for what it has in doubt, or where suspects are tried.
+//
 // Suspects that vouch for repetition go on probation (probation.c): there is no second loss of the executor
 // that others share then, and the rest of this serves those that do not, or cannot.
 //
@@ -103,7 +107,7 @@ static void collect(const struct domain *domain, const struct worker *worker, st
 		.graceful = worker->graceful,
 		.suspected = is_suspected(promotion, worker, doubt),
 		.silent = promotion->silent && !doubt,
-		.gone = worker->graceful && somebody_left(promotion, doubt),
+		.gone = somebody_left(promotion, doubt),
 		.suspects = promotion->suspects};
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
 		if (client->over_limit)
@@ -184,7 +188,8 @@ static struct judge_session examine(const struct domain *domain, const struct cl
 	doubt_init(ret_now, &client->view);
 	if (!convict_was_served(client, worker))
 		return session;
-	session.in_doubt = ret_now->count || (worker->graceful && had_work(domain, client));
+	session.worked = had_work(domain, client);
+	session.in_doubt = ret_now->count || (worker->graceful && session.worked);
 	session.history = history_of(client, ret_now, session.in_doubt, domain->promotion.losses);
 	return session;
 }
@@ -255,6 +260,35 @@ static void set_recover(struct client *client, const struct judge_verdict *verdi
 		client->recover = now->count ? CLIENT_RECOVER_BY_POLICY : CLIENT_RECOVER_NOTHING;
 }
 
+/* Whether trials are to find the culprit. */
+static bool is_tried(const struct domain *domain)
+{
+	const struct client *client;
+
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		if (client->recover == CLIENT_RECOVER_PROBATION)
+			return true;
+	return false;
+}
+
+/* With on_fault = fast and a culprit that is unknown: who had work at the time. @sessions: as in judge_loss() */
+static void note_latent(struct domain *domain, const struct judge_session *sessions)
+{
+	bool tried = is_tried(domain);
+	struct client *client;
+	uint32_t i = 0;
+
+	TAILQ_FOREACH (client, &domain->clients, domain_link) {
+		const struct judge_session *session = &sessions[i++];
+
+		if (session->worked && tried)
+			probation_note_latent(client);
+		else if (session->worked && !(client->recovery && session->in_doubt) &&
+			 client->recover != CLIENT_RECOVER_CULPRIT)
+			client->recover = CLIENT_RECOVER_SUSPECT;
+	}
+}
+
 void convict_contained(struct domain *domain, uint64_t session)
 {
 	const struct client *client = domain_find_client(domain, session);
@@ -318,7 +352,8 @@ static void judge_loss(struct domain *domain, const struct worker *worker, struc
 	promotion->losses++;
 	promotion->suspects = 0;
 	for (uint32_t i = 0; i < count && !worker->graceful; i++)
-		promotion->suspects += ret_verdict->ground == JUDGE_UNKNOWN && sessions[i].in_doubt;
+		promotion->suspects +=
+			ret_verdict->ground == JUDGE_UNKNOWN && (sessions[i].in_doubt || sessions[i].worked);
 }
 
 void convict(struct domain *domain, const struct worker *worker)
@@ -343,9 +378,12 @@ void convict(struct domain *domain, const struct worker *worker)
 		set_recover(client, &verdict, open && sessions[i].in_doubt, worker->graceful, &now[i]);
 		update_history(client, &sessions[i], &now[i],
 			verdict.ground != JUDGE_UNKNOWN || worker->graceful, promotion->losses);
-		client->worked = false;
 		doubt_deinit(&now[i++]);
 	}
+	if (open && !worker->graceful)
+		note_latent(domain, sessions);
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		client->worked = false;
 	free(sessions);
 	free(now);
 	name_culprit(domain, &verdict);

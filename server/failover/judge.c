@@ -35,13 +35,13 @@ static bool is_known(const struct judge_session *sessions, uint32_t count, uint6
 	return false;
 }
 
-/* The one session in doubt, 0 if there are none or several. */
+/* The one session that had work on the device, 0 if there are none or several. */
 static uint64_t only_one(const struct judge_session *sessions, uint32_t count)
 {
 	uint64_t found = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
-		if (!sessions[i].in_doubt)
+		if (!sessions[i].in_doubt && !sessions[i].worked)
 			continue;
 		if (found)
 			return 0;

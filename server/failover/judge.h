@@ -30,7 +30,7 @@ struct judge_evidence {
 	uint64_t over_limit; /* session whose work runs for longer than it may, else 0 */
 	bool suspected;	     /* it had to be killed after a sign of a fault, or was at work on one */
 	bool silent; /* that sign was only that it did not answer: nobody's doing, as far as is known */
-	bool gone;   /* a session that is gone had work on the device at the time of the fault */
+	bool gone;   /* a session that is gone had work on the device within SHM_SIGN_NS before the sign */
 	/* Sessions that were in doubt at the loss before this one, if that is unexplained; else 0. */
 	uint32_t suspects;
 };
@@ -47,6 +47,8 @@ enum judge_history {
 struct judge_session {
 	uint64_t session;
 	bool in_doubt; /* commands that this executor issued for it are not known done; see graceful */
+	bool worked;   /* it had work on the device within SHM_SIGN_NS before the first sign: the mark of a
+			* kernel that faulted may come before that */
 	enum judge_history history;
 };
 
@@ -54,7 +56,7 @@ enum judge_ground {
 	JUDGE_NO_FAULT,	  /* the executor ended without a sign of a fault of a kernel */
 	JUDGE_UNKNOWN,	  /* a fault, and no proof of whose */
 	JUDGE_LAST_WORDS, /* the executor named the session */
-	JUDGE_ONLY_ONE,	  /* only one session had work on the device */
+	JUDGE_ONLY_ONE,	  /* only one session had work on the device, or had shortly before */
 	JUDGE_OVER_LIMIT, /* no fault: work that runs for longer than it may */
 	JUDGE_LEFT_OVER, /* of all suspects of the loss before, the only one that did not get through since */
 	JUDGE_GUARD,	 /* no fault: a guard was written to while only this session had kernels */

@@ -457,6 +457,11 @@ void move_adopt(struct client *client, uint32_t number)
 	move->told = to->active;
 }
 
+bool move_is_trial(const struct domain *domain)
+{
+	return domain->arrival && domain->arrival->cause == MOVE_PROBATION;
+}
+
 void move_forget(struct client *client, const void *context)
 {
 	if (client->move && client->move->context == context)

@@ -38,6 +38,9 @@ typedef void move_done_fn(void *context, int32_t code, const char *text);
 const char *move_begin(struct client *client, enum move_cause cause, const char *why, uint64_t limit_ms,
 	move_done_fn *done, void *context);
 
+/** Whether the domain was made for the trial of a session that has not arrived. */
+bool move_is_trial(const struct domain *domain);
+
 /** The caller is not there any more. */
 void move_forget(struct client *client, const void *context);
 

@@ -24,8 +24,9 @@
 //              end is no reason to tell or blame its program; max_kernel_seconds is
 //   cleared    it goes on where it is. Nothing is moved back: what its kernels left in variables that only
 //              they know would be lost
-//   convicted  it alone is told, as soon as that executor is reaped, the error of the fault that was seen
-//              there. That explains the first one, and everybody who still waits is released
+//   convicted  it alone is told the error of the fault that was seen there: by that executor, if the fault is
+//              contained, otherwise when that executor is reaped. That explains the first fault, and everybody
+//              who still waits is released
 //   released   to its domain's executor, which repeats what is in doubt beside the others, as it does with
 //              probation = off
 //   told       the executor was ended by somebody in the middle of the trial. What was tried is not tried
@@ -34,9 +35,14 @@
 // So a command is tried once at most: each way out of TRIED either knows it done or tells its program. An
 // executor that died before it took the session over has tried nothing, and the next one of that domain does.
 //
-// Suspects are sessions in doubt at a loss that the judge left open, where marks prove what they say: with
-// on_fault = default the mark of the kernel that faulted may have arrived, and commands that are done cannot
-// be tried again (convict.c tells them). Whose commands may not be repeated is told by takeover.c as ever.
+// Suspects are sessions in doubt at a loss of an executor with on_fault = fast that the judge left open. Whose
+// commands may not be repeated is told by takeover.c as ever. The youngest session comes first: most faults are
+// those of programs that have just begun, and nobody waits for his turn any more when the culprit is found.
+//
+// The mark of a kernel that faulted may come before any sign of the fault. In a trial it would clear the
+// culprit, so trials are made as with on_fault = default: the sign comes first, and what faulted is known for
+// certain. Before that it may have come as well: everybody who has run something shortly before the first
+// sign is latent until the culprit is found. If all trials end without, these are told (conclude()).
 //
 // At most one session of a domain is between PLACING and the end of TRIED. It is named by the number of the
 // domain in which it was a suspect, because that may be gone by then. Each probation is recorded, with what
@@ -68,8 +74,13 @@
 /* Looks at marks: soon after the beginning, later at a sixteenth of the time that it lasts. */
 #define LOOK_LEAST_MS 1u
 #define LOOK_MOST_MS  1000u
+/* How long the word about a session that has ended in its trial may take to come. */
+#define WORD_US 1000000u
 
 #define REASON "what it had in doubt at an unexplained fault is tried alone"
+#define LATENT                                                                                               \
+	"kernels of this program ran shortly before a fault that nobody was proved guilty of. It may have "  \
+	"been one of them, whatever was told of their end"
 
 enum probation_state { PROBATION_WAITING, PROBATION_PLACING, PROBATION_TRIED, PROBATION_LEFT };
 
@@ -79,6 +90,7 @@ struct probation {
 	uint32_t from;	    /* domain in which it is a suspect */
 	struct doubt doubt; /* what is tried, from TRIED on */
 	uint64_t since_us;  /* when that began */
+	uint64_t ended_us;  /* when its session was first seen ended, by whoever; 0: it was not */
 	struct timer *timer;
 	const struct record *record;
 };
@@ -92,6 +104,13 @@ bool probation_applies(const struct client *client)
 bool probation_waits(const struct client *client)
 {
 	return client->probation && client->probation->state <= PROBATION_PLACING;
+}
+
+bool probation_is_for(const struct domain *domain)
+{
+	const struct client *client = TAILQ_FIRST(&domain->clients);
+
+	return move_is_trial(domain) || (domain->alone && client && client->probation);
 }
 
 const char *probation_text(const struct client *client)
@@ -153,11 +172,11 @@ static struct probation *probation_new(struct client *client)
 	return probation;
 }
 
-/* Return: the domain in which others may wait; NULL: it is gone. */
-static struct domain *drop(struct probation *probation)
+/* Return: number of the domain in which others may wait. */
+static uint32_t drop(struct probation *probation)
 {
 	struct client *client = probation->client;
-	struct domain *from = daemon_find_domain(client->daemon, probation->from);
+	uint32_t from = probation->from;
 
 	client->probation = NULL;
 	timer_free(probation->timer);
@@ -165,6 +184,53 @@ static struct domain *drop(struct probation *probation)
 	store_drop(client->daemon->store, probation->record);
 	free(probation);
 	return from;
+}
+
+/*
+ * Those that were no suspects, and may have been the culprit
+ */
+
+static void set_latent(struct client *client, uint32_t from)
+{
+	if (client->latent == from)
+		return;
+	client->latent = from;
+	client_keep(client);
+}
+
+void probation_note_latent(struct client *client)
+{
+	set_latent(client, client->domain->number);
+}
+
+static bool is_under_way(const struct daemon *daemon, uint32_t from)
+{
+	const struct client *client;
+
+	TAILQ_FOREACH (client, &daemon->clients, link)
+		if (client->probation && client->probation->from == from)
+			return true;
+	return false;
+}
+
+/* @found: whether the culprit is; otherwise no trial is left that could find it */
+static void conclude(struct daemon *daemon, uint32_t from, bool found)
+{
+	struct client *client;
+
+	TAILQ_FOREACH (client, &daemon->clients, link) {
+		if (client->latent != from)
+			continue;
+		set_latent(client, 0);
+		if (!found)
+			client_finish(client, SHM_SESSION_FAULTED, CUDA_ERROR_LAUNCH_FAILED, LATENT);
+	}
+}
+
+static void conclude_if_over(struct daemon *daemon, uint32_t from)
+{
+	if (!is_under_way(daemon, from))
+		conclude(daemon, from, false);
 }
 
 /*
@@ -221,9 +287,10 @@ static void on_placed(void *context, int32_t code, const char *text)
 	probation_turn(domain);
 }
 
+/* The youngest. */
 static struct probation *next_of(const struct domain *domain)
 {
-	struct probation *first = NULL;
+	struct probation *next = NULL;
 	const struct client *client;
 
 	TAILQ_FOREACH (client, &domain->daemon->clients, link) {
@@ -233,10 +300,10 @@ static struct probation *next_of(const struct domain *domain)
 			continue;
 		if (probation->state != PROBATION_WAITING)
 			return NULL;
-		if (!first && client->state != CLIENT_CLOSING)
-			first = probation;
+		if (client->state != CLIENT_CLOSING && (!next || client->number > next->client->number))
+			next = probation;
 	}
-	return first;
+	return next;
 }
 
 void probation_turn(struct domain *domain)
@@ -260,6 +327,8 @@ void probation_turn(struct domain *domain)
 			probation->client->program, obstacle);
 		release(probation);
 	}
+	if (domain_serving(domain))
+		conclude_if_over(domain->daemon, domain->number);
 }
 
 void probation_settle(struct domain *domain, const struct worker *worker)
@@ -294,15 +363,27 @@ void probation_arrived(struct client *client)
 	timer_start(probation->timer, LOOK_LEAST_MS);
 }
 
+/* A fault shows before the mark of its kernel: to the session's executor (executor/contain.c), or to us. So it is
+ * looked for behind the marks. */
 static bool is_clean(const struct probation *probation)
 {
-	return doubt_is_done(&probation->doubt, &probation->client->view);
+	const struct client *client = probation->client;
+
+	return doubt_is_done(&probation->doubt, &client->view) &&
+	       !word_acquire(&client->view.server->doubtful) &&
+	       word_acquire(&client->view.server->state) != SHM_SESSION_FAULTED &&
+	       domain_serving(client->domain);
 }
 
-static void next_turn(struct domain *domain)
+/* @from: where the one was a suspect whose trial is over */
+static void next_turn(struct daemon *daemon, uint32_t from)
 {
+	struct domain *domain = daemon_find_domain(daemon, from);
+
 	if (domain)
 		probation_turn(domain);
+	else
+		conclude_if_over(daemon, from);
 }
 
 static void say(const struct probation *probation, enum verdict_outcome outcome)
@@ -322,7 +403,7 @@ static void clear(struct probation *probation)
 	snprintf(domain->reason, sizeof(domain->reason),
 		"what it had in doubt at an unexplained fault was tried here, and ran to its end");
 	domain_keep(domain);
-	next_turn(drop(probation));
+	next_turn(domain->daemon, drop(probation));
 }
 
 /* Others wait for their turn. */
@@ -330,7 +411,18 @@ static void leave(struct probation *probation)
 {
 	say(probation, VERDICT_UNDECIDED);
 	enter(probation, PROBATION_LEFT);
-	next_turn(daemon_find_domain(probation->client->daemon, probation->from));
+	next_turn(probation->client->daemon, probation->from);
+}
+
+/* Its executor has ended the session: because it cannot go on, or for a fault that it has contained. Then its word
+ * is on the way. Return: whether that has come, or does not come any more. */
+static bool is_over(struct probation *probation)
+{
+	const struct worker *worker = probation->client->domain->active;
+
+	if (!probation->ended_us)
+		probation->ended_us = timer_now_us();
+	return !worker || !worker->contains || timer_now_us() - probation->ended_us >= WORD_US;
 }
 
 static void on_timer(void *context)
@@ -343,9 +435,8 @@ static void on_timer(void *context)
 		clear(probation);
 		return;
 	}
-	/* Its executor may have told it that it cannot go on. */
-	if (client->state == CLIENT_SERVED && !client_is_live(client)) {
-		next_turn(drop(probation));
+	if (client->state == CLIENT_SERVED && !client_is_live(client) && is_over(probation)) {
+		next_turn(client->daemon, drop(probation));
 		return;
 	}
 	if (probation->state == PROBATION_TRIED && us >= client->daemon->config->probation_ms * 1000)
@@ -371,17 +462,20 @@ void probation_weigh(struct domain *domain, const struct worker *worker, struct 
 	TAILQ_FOREACH (client, &domain->clients, domain_link) {
 		if (!is_tried_by(client, worker))
 			continue;
-		/* What faulted came later. */
-		if (is_clean(client->probation))
+		/* What faulted came later. Marks that may be those of what faulted do not say so. */
+		if (!worker->graceful && doubt_is_done(&client->probation->doubt, &client->view))
 			clear(client->probation);
 		else if (verdict->culprit == client->number && verdict->ground != JUDGE_OVER_LIMIT)
 			verdict->ground = JUDGE_PROBATION;
 	}
 }
 
-/* It is known whose the fault was: nobody else is a suspect any more. */
-static void explain(struct domain *domain)
+/* It is known whose the fault was: nobody else is a suspect any more. @from: number of the domain */
+static void explain(struct daemon *daemon, uint32_t from)
 {
+	struct domain *domain = daemon_find_domain(daemon, from);
+
+	conclude(daemon, from, true);
 	if (!domain)
 		return;
 	convict_acquit(domain);
@@ -397,7 +491,23 @@ static void convicted(struct probation *probation)
 	verdict_reason(promotion, reason, sizeof(reason));
 	say(probation, VERDICT_CONVICTED);
 	client_finish(client, SHM_SESSION_FAULTED, promotion->verdict.code, reason);
-	explain(drop(probation));
+	explain(client->daemon, drop(probation));
+}
+
+void probation_contained(struct domain *domain, uint64_t session)
+{
+	struct client *client = domain_find_client(domain, session);
+	struct domain *from;
+
+	if (!client || !client->probation || probation_waits(client))
+		return;
+	log_info("session %llu (process %d, %s) has faulted in its trial: nobody else is a suspect",
+		(unsigned long long)client->number, (int)client->pid, client->program);
+	from = daemon_find_domain(client->daemon, client->probation->from);
+	if (from)
+		memcpy(from->promotion.verdict_text, domain->promotion.verdict_text,
+			sizeof(from->promotion.verdict_text));
+	explain(client->daemon, drop(client->probation));
 }
 
 static void interrupted(struct probation *probation)
@@ -405,14 +515,14 @@ static void interrupted(struct probation *probation)
 	struct client *client = probation->client;
 
 	if (client->state == CLIENT_CLOSING) {
-		next_turn(drop(probation));
+		next_turn(client->daemon, drop(probation));
 		return;
 	}
 	say(probation, VERDICT_INTERRUPTED);
 	client_finish(client, SHM_SESSION_FAULTED, client->domain->promotion.verdict.code,
 		"what this program had in doubt at a fault that nobody was proved guilty of was tried alone, "
 		"the executor that did so was ended, and it is not tried again");
-	next_turn(drop(probation));
+	next_turn(client->daemon, drop(probation));
 }
 
 void probation_conclude(struct domain *domain, const struct worker *worker)
@@ -424,7 +534,7 @@ void probation_conclude(struct domain *domain, const struct worker *worker)
 		if (!is_tried_by(client, worker))
 			continue;
 		if (promotion->verdict.ground == JUDGE_OVER_LIMIT) {
-			next_turn(drop(client->probation));
+			next_turn(client->daemon, drop(client->probation));
 			continue;
 		}
 		/* Everything is told: there is nothing to report when another executor serves. */
@@ -443,13 +553,13 @@ void probation_conclude(struct domain *domain, const struct worker *worker)
 void probation_end(struct client *client)
 {
 	if (probation_waits(client))
-		next_turn(drop(client->probation));
+		next_turn(client->daemon, drop(client->probation));
 }
 
 void probation_gone(struct client *client)
 {
 	if (client->probation)
-		next_turn(drop(client->probation));
+		next_turn(client->daemon, drop(client->probation));
 }
 
 /*

@@ -8,6 +8,7 @@
 #define FRMPS_SERVER_FAILOVER_PROBATION_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct client;
 struct daemon;
@@ -22,8 +23,15 @@ bool probation_applies(const struct client *client);
 /** Whether a session is held for its trial: nobody serves it, its requests wait. */
 bool probation_waits(const struct client *client);
 
+/** Whether the executors of a domain are for a trial. */
+bool probation_is_for(const struct domain *domain);
+
 /** For operators; NULL: it is on none. */
 const char *probation_text(const struct client *client);
+
+/** A session had work on the device at an unexplained fault, whose marks prove nothing: it is told if no trial
+ * finds the culprit. */
+void probation_note_latent(struct client *client);
 
 /** A promotion is over. @worker: which serves now, all but the sessions that it left as they were */
 void probation_settle(struct domain *domain, const struct worker *worker);
@@ -39,6 +47,9 @@ void probation_arrived(struct client *client);
 void probation_weigh(struct domain *domain, const struct worker *worker, struct judge_verdict *verdict);
 /** The verdict is the promotion's: tells those whose trial it ends. */
 void probation_conclude(struct domain *domain, const struct worker *worker);
+
+/** The same where the executor of a domain has contained a fault of a session, and is not lost. */
+void probation_contained(struct domain *domain, uint64_t session);
 
 /** A session ends, or goes for good. */
 void probation_end(struct client *client);

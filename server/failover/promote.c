@@ -519,6 +519,7 @@ void promote_contained(
 	promotion->worn = true;
 	convict_contained(domain, session);
 	verdict_contained(domain, session, fault);
+	probation_contained(domain, session);
 	domain_fill(domain);
 	promote_look(domain);
 }

@@ -22,6 +22,7 @@
 #include "server/config/config.h"
 #include "server/failover/dumps.h"
 #include "server/failover/kernel_log.h"
+#include "server/failover/probation.h"
 #include "server/failover/promote.h"
 #include "server/failover/supervise.h"
 #include "server/log.h"
@@ -313,7 +314,9 @@ void worker_dump_written(struct worker *worker)
 /* What an executor needs to outlast faults. */
 static int make_dump(struct worker *worker)
 {
-	worker->graceful = worker->daemon->config->on_fault == CONFIG_ON_FAULT_DEFAULT;
+	/* A trial wants to know for certain whether a kernel has faulted, and hurts nobody by its pause. */
+	worker->graceful = worker->daemon->config->on_fault == CONFIG_ON_FAULT_DEFAULT ||
+			   (worker->domain && probation_is_for(worker->domain));
 	if (!worker->graceful)
 		return 0;
 	worker->dump_fd = memfd_create("frmps-dump", MFD_CLOEXEC);

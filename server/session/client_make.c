@@ -211,6 +211,7 @@ void client_keep(struct client *client)
 		.recover = client->recover,
 		.opened = client->opened,
 		.worked = client->worked,
+		.latent = client->latent,
 		.connection = client->connection_key,
 		.process = client->process_key,
 		.open = client->open,
@@ -249,6 +250,7 @@ static void take_kept(struct client *client, const struct kept_client *kept)
 	client->recover = (enum client_recover)kept->recover;
 	client->opened = kept->opened;
 	client->worked = kept->worked;
+	client->latent = kept->latent;
 	client->connection_key = kept->connection;
 	client->process_key = kept->process;
 	client->patience_ms = kept->patience_ms;

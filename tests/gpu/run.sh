@@ -89,7 +89,7 @@ build() { # build FILE OPTIONS...: with nvcc, unless it is there
 	[ -e "$file" ] || nvcc -std=c++17 -arch=sm_90 -o "$file" "$@"
 }
 
-for source in kernels count_kernels print; do
+for source in kernels count_kernels held_kernels print; do
 	build "$device/$source.cubin" -cubin "tests/lib/$source.cu" || exit 1
 done
 build "$device/runtime" -cudart static tests/gpu/runtime.cu || exit 1
@@ -111,6 +111,7 @@ wait
 
 export FRMPS_TEST_SERVER="$folder/server/frmps-server" FRMPS_TEST_BACKEND=cuda FRMPS_TEST_KERNELS="$device/kernels.cubin"
 export FRMPS_TEST_RUN="$folder/server/frmps-run" FRMPS_TEST_COUNT_KERNELS="$device/count_kernels.cubin"
+export FRMPS_TEST_HELD_KERNELS="$device/held_kernels.cubin"
 export FRMPS_TEST_PRINT="$device/print.cubin"
 export CK_LOG_FILE_NAME=- # each test is named when it ends: where one hangs, the last one is seen
 native=$(dirname "$(ldconfig -p | sed -n 's/.*libcuda\.so\.1 .*=> //p' | head -n 1)")

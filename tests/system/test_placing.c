@@ -121,8 +121,8 @@ static int fault_when_told(int progress, int orders)
 	return cuCtxSynchronize() == CUDA_ERROR_LAUNCH_FAILED ? 0 : 2;
 }
 
-/* Told this often that its code cannot be loaded, when it is ordered to; it cannot be moved, for its kernels'
- * module has variables. Its end: 0 as described, 2 otherwise. */
+/* Told this often that its code cannot be loaded, when it is ordered to; it cannot be moved, for its kernels
+ * keep something. Its end: 0 as described, 2 otherwise. */
 #define TOLD_TIMES 3
 static int load_more(int progress, int orders)
 {
@@ -150,18 +150,30 @@ static int repetitions(void)
 	return value ? atoi(value) : 20;
 }
 
-/* With kernels whose module has no variables. */
-static struct child start_stateless(int (*program)(int progress, int orders))
+/* With the module that an environment variable names. */
+static struct child start_with(const char *variable, int (*program)(int progress, int orders))
 {
 	const char *others = getenv("FRMPS_TEST_KERNELS");
 	char *kept = strdup(others ? others : "");
 	struct child child;
 
-	setenv("FRMPS_TEST_KERNELS", getenv("FRMPS_TEST_COUNT_KERNELS"), 1);
+	setenv("FRMPS_TEST_KERNELS", getenv(variable), 1);
 	child = child_start(program);
 	setenv("FRMPS_TEST_KERNELS", kept, 1);
 	free(kept);
 	return child;
+}
+
+/* With kernels that keep nothing in the context. */
+static struct child start_stateless(int (*program)(int progress, int orders))
+{
+	return start_with("FRMPS_TEST_COUNT_KERNELS", program);
+}
+
+/* With kernels that keep something there: it cannot be moved. */
+static struct child start_held(int (*program)(int progress, int orders))
+{
+	return start_with("FRMPS_TEST_HELD_KERNELS", program);
 }
 
 static void start_runner(void)
@@ -310,7 +322,7 @@ START_TEST(everybody_is_moved_or_told)
 	start(strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") == 0 ? "load_place_ms = 20000\n"
 								: "load_place_ms = 3000\n");
 	for (int i = 0; i < NEWCOMERS; i++) {
-		stay[i] = child_start(load_more);
+		stay[i] = start_held(load_more);
 		child_wait(&stay[i], 1);
 	}
 	start_runner();
@@ -420,7 +432,7 @@ START_TEST(a_running_program_is_isolated_by_order)
 	start("");
 	other = child_start(count);
 	one = start_stateless(count);
-	variables = child_start(count);
+	variables = start_held(count);
 	child_wait(&one, 3);
 	child_wait(&other, 3);
 	child_wait(&variables, 3);

@@ -96,6 +96,27 @@ START_TEST(of_two_at_work_nobody_is_blamed)
 }
 END_TEST
 
+/* The mark of a kernel that faulted may come before any sign. */
+START_TEST(whoever_had_work_shortly_before_may_have_been_it)
+{
+	struct judge_evidence evidence = {.lost = true, .lost_code = 700};
+	struct judge_session sessions[2] = {{.session = 1, .in_doubt = true}, {.session = 2, .worked = true}};
+	struct judge_verdict verdict;
+
+	judge(&evidence, sessions, 2, &verdict);
+	ck_assert_int_eq(verdict.ground, JUDGE_UNKNOWN);
+	ck_assert_uint_eq(verdict.culprit, 0);
+	sessions[0].in_doubt = false;
+	judge(&evidence, sessions, 2, &verdict);
+	ck_assert_int_eq(verdict.ground, JUDGE_ONLY_ONE);
+	ck_assert_uint_eq(verdict.culprit, 2);
+	/* Unless it is one that has left. */
+	evidence.gone = true;
+	judge(&evidence, sessions, 2, &verdict);
+	ck_assert_uint_eq(verdict.culprit, 0);
+}
+END_TEST
+
 /* Histories of sessions 1, 2, 3, all in doubt, the number of suspects, and the culprit. */
 static const struct {
 	enum judge_history histories[3];
@@ -121,7 +142,8 @@ START_TEST(the_suspect_that_is_left_over_is_convicted)
 	struct judge_verdict verdict;
 
 	for (uint32_t i = 0; i < 3; i++)
-		sessions[i] = (struct judge_session){i + 1, true, eliminations[_i].histories[i]};
+		sessions[i] = (struct judge_session){
+			.session = i + 1, .in_doubt = true, .history = eliminations[_i].histories[i]};
 	judge(&evidence, sessions, 3, &verdict);
 	ck_assert_uint_eq(verdict.culprit, eliminations[_i].culprit);
 	ck_assert_int_eq(verdict.ground, eliminations[_i].culprit ? JUDGE_LEFT_OVER : JUDGE_UNKNOWN);
@@ -314,6 +336,7 @@ int main(void)
 	tcase_add_test(tests, the_only_one_at_work_is_convicted_of_a_fault);
 	tcase_add_loop_test(tests, a_silence_alone_is_nobodys_doing, 0, 2);
 	tcase_add_test(tests, of_two_at_work_nobody_is_blamed);
+	tcase_add_test(tests, whoever_had_work_shortly_before_may_have_been_it);
 	tcase_add_loop_test(tests, the_suspect_that_is_left_over_is_convicted, 0,
 		sizeof(eliminations) / sizeof(eliminations[0]));
 	tcase_add_test(tests, words_without_a_session_leave_the_only_one);

@@ -12,6 +12,7 @@
 #include "server/failover/probation.h"
 #include "server/failover/promote.h"
 #include "server/failover/worker.h"
+#include "server/loop/timer.h"
 #include "server/session/client.h"
 #include "server/session/domain.h"
 #include "tests/lib/suite.h"
@@ -35,7 +36,8 @@ static void boot(enum config_recovery recovery)
 	first = &fake->children[1];
 	second = &fake->children[2];
 	crowd = TAILQ_FIRST(&fake->daemon.domains);
-	for (unsigned i = 0; i < CLIENTS; i++) {
+	/* The youngest is the first. */
+	for (unsigned i = CLIENTS; i-- > 0;) {
 		fake_join(fake, &clients[i], first, second);
 		sessions[i] = daemon_find_client(&fake->daemon, fake->daemon.next_session);
 	}
@@ -245,6 +247,105 @@ START_TEST(a_fault_convicts_and_releases_the_others)
 }
 END_TEST
 
+/* It outlasts the fault and has told the culprit, and then says so, perhaps when that was seen already. */
+START_TEST(a_fault_that_is_contained_convicts)
+{
+	struct wire_message fault = {.type = WIRE_FAULT};
+	struct fake_child *child;
+
+	reach_placing();
+	child = reach_trial(0);
+	close_in_crowd();
+	ck_assert(child->worker->graceful);
+	child->worker->contains = true;
+	word_release(&sessions[0]->view.server->doubtful, SHM_DOUBT);
+	finish(0);
+	fake_turn(fake);
+	ck_assert_str_eq(probation_text(sessions[0]), "running");
+	word_release(&sessions[0]->view.server->state, SHM_SESSION_FAULTED);
+	for (uint64_t end = timer_now_us() + (_i ? 20000 : 0); timer_now_us() < end;)
+		uv_run(&fake->loop, UV_RUN_ONCE);
+	ck_assert_str_eq(probation_text(sessions[0]), "running");
+	fault.session = sessions[0]->number;
+	fault.trouble = (struct wire_trouble){.code = 719, .text = "bad_kernel", .number = 1};
+	fake_send(fake, child->socket, &fault, NULL, 0);
+	run_until_over(0);
+	expect_verdict("culprit is process");
+	expect_verdict("kernel bad_kernel");
+	ck_assert_ptr_null(probation_text(sessions[1]));
+	expect_attached(1, second);
+	ck_assert_uint_eq(fake->daemon.counters.probations, 1);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+	end();
+}
+END_TEST
+
+/* Nothing of session 2 was in doubt, but it had run something. */
+static void reach_placing_with_latent(void)
+{
+	boot(CONFIG_RECOVERY_REPLAY);
+	for (unsigned i = 0; i < SUSPECTS; i++)
+		issue(i, 5);
+	word_set(&sessions[2]->view.server->active, timer_now_us() * 1000);
+	lose(first);
+	take_crowd_over(second);
+	ck_assert_uint_eq(state_of(2), SHM_SESSION_RUNNING);
+}
+
+START_TEST(whoever_it_may_have_been_is_told_if_no_trial_finds_the_culprit)
+{
+	reach_placing_with_latent();
+	reach_trial(0);
+	close_in_crowd();
+	finish(0);
+	run_until_over(0);
+	ck_assert_uint_eq(state_of(2), SHM_SESSION_RUNNING);
+	reach_trial(1);
+	finish(1);
+	run_until_over(1);
+	ck_assert_uint_eq(state_of(2), SHM_SESSION_FAULTED);
+	ck_assert_uint_eq(word_relaxed(&clients[2].view.server->error), CUDA_ERROR_LAUNCH_FAILED);
+	ck_assert_uint_eq(state_of(0), SHM_SESSION_RUNNING);
+	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
+	end();
+}
+END_TEST
+
+START_TEST(nobody_else_is_told_when_the_culprit_is_found)
+{
+	struct fake_child *child;
+
+	reach_placing_with_latent();
+	child = reach_trial(0);
+	close_in_crowd();
+	fake_reap(fake, child, SIGSEGV);
+	expect_attached(1, second);
+	finish(1);
+	fake_turn(fake);
+	ck_assert_uint_eq(state_of(0), SHM_SESSION_FAULTED);
+	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
+	ck_assert_uint_eq(state_of(2), SHM_SESSION_RUNNING);
+	ck_assert_uint_eq(sessions[2]->latent, 0);
+	end();
+}
+END_TEST
+
+/* Without trials there is no later. */
+START_TEST(whoever_it_may_have_been_is_told_where_nobody_is_tried)
+{
+	boot(CONFIG_RECOVERY_FAIL);
+	issue(0, 5);
+	word_set(&sessions[2]->view.server->active, timer_now_us() * 1000);
+	lose(first);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(order_of(0), CLIENT_RECOVER_BY_POLICY);
+	ck_assert_uint_eq(order_of(1), CLIENT_RECOVER_NOTHING);
+	ck_assert_uint_eq(order_of(2), CLIENT_RECOVER_SUSPECT);
+	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0, 1, 0}, 3);
+	end();
+}
+END_TEST
+
 START_TEST(what_was_tried_is_not_tried_again)
 {
 	struct fake_child *child;
@@ -285,19 +386,22 @@ START_TEST(an_executor_that_has_tried_nothing_has_a_successor)
 }
 END_TEST
 
-/* What faults after the trial is no matter of it. */
-START_TEST(what_was_in_doubt_is_done_before_its_executor_dies)
+/* The mark of the kernel that faults comes as well. */
+START_TEST(marks_of_an_executor_that_is_lost_in_the_trial_prove_nothing)
 {
 	struct fake_child *child;
 
 	reach_placing();
 	child = reach_trial(0);
+	close_in_crowd();
 	finish(0);
 	issue(0, 6);
 	fake_reap(fake, child, SIGSEGV);
 	ck_assert_ptr_null(probation_text(sessions[0]));
-	ck_assert_int_eq(sessions[0]->domain->promotion.verdict.ground, JUDGE_ONLY_ONE);
-	ck_assert_str_eq(probation_text(sessions[1]), "starting");
+	ck_assert_int_eq(sessions[0]->domain->promotion.verdict.ground, JUDGE_PROBATION);
+	ck_assert_uint_eq(state_of(0), SHM_SESSION_FAULTED);
+	ck_assert_ptr_null(probation_text(sessions[1]));
+	expect_attached(1, second);
 	end();
 }
 END_TEST
@@ -434,9 +538,13 @@ int main(void)
 	cases = suite_case(suite, "probation");
 	tcase_add_test(cases, suspects_are_tried_one_after_the_other);
 	tcase_add_loop_test(cases, a_fault_convicts_and_releases_the_others, 0, 2);
+	tcase_add_loop_test(cases, a_fault_that_is_contained_convicts, 0, 2);
+	tcase_add_test(cases, whoever_it_may_have_been_is_told_if_no_trial_finds_the_culprit);
+	tcase_add_test(cases, nobody_else_is_told_when_the_culprit_is_found);
+	tcase_add_test(cases, whoever_it_may_have_been_is_told_where_nobody_is_tried);
 	tcase_add_test(cases, what_was_tried_is_not_tried_again);
 	tcase_add_test(cases, an_executor_that_has_tried_nothing_has_a_successor);
-	tcase_add_test(cases, what_was_in_doubt_is_done_before_its_executor_dies);
+	tcase_add_test(cases, marks_of_an_executor_that_is_lost_in_the_trial_prove_nothing);
 	tcase_add_test(cases, patience_gives_the_next_one_its_turn);
 	tcase_add_test(cases, a_fault_after_the_patience_convicts);
 	tcase_add_test(cases, the_crowds_executor_dies);
