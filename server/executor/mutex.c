@@ -28,7 +28,8 @@
 #include "server/executor/clock.h"
 #include "shm/order.h"
 
-/* Pauses between two looks at the turnstile, whose line is left to whoever goes through. */
+/* Pauses between two looks at a mutex or a turnstile. Whoever has the mutex may want it again at once: who waits
+ * eagerly takes its line away each time, and both are slower for it. */
 #define PAUSES	   8
 #define TURNSTILES 64u
 
@@ -78,6 +79,12 @@ static bool looks_free(const pthread_mutex_t *mutex)
 #endif
 }
 
+static void pause_a_little(void)
+{
+	for (int i = 0; i < PAUSES; i++)
+		word_pause();
+}
+
 /* Return: whether it is ours to go through; word_release() of 0 gives it back. */
 static bool go_through(struct turnstile *turnstile, uint64_t until)
 {
@@ -85,8 +92,7 @@ static bool go_through(struct turnstile *turnstile, uint64_t until)
 		atomic_exchange_explicit(&turnstile->taken, 1, memory_order_acquire)) {
 		if (clock_now() > until)
 			return false;
-		for (int i = 0; i < PAUSES; i++)
-			word_pause();
+		pause_a_little();
 	}
 	return true;
 }
@@ -104,7 +110,7 @@ static int try_for(pthread_mutex_t *mutex, uint64_t ns)
 	if (!go_through(turnstile, until))
 		return EBUSY;
 	do
-		word_pause();
+		pause_a_little();
 	while ((!looks_free(mutex) || (error = pthread_mutex_trylock(mutex)) == EBUSY) &&
 		clock_now() <= until);
 	word_release(&turnstile->taken, 0);

@@ -5,7 +5,7 @@
 // and its completion word has not moved for that long. That is looked at a few times within the limit, so an
 // end comes at most a twentieth of it late. Waiting behind other clients' kernels counts: the device does not
 // say when a kernel begins. While the device stands still for a fault, which takes seconds where it is full,
-// no time passes.
+// no time passes, nor while no executor has the session; what another one issues again begins anew.
 
 #include "server/failover/overrun.h"
 
@@ -26,12 +26,15 @@
 /* One stream. */
 struct overrun {
 	uint64_t done;
-	uint64_t since_us; /* 0: nothing of it is on the device */
+	uint64_t since_us;   /* 0: nothing of it is on the device */
+	uint32_t generation; /* of the executor that has it there */
 };
 
 bool overrun_is_over(struct client *client, uint64_t now_us, uint64_t limit_us)
 {
-	bool over = false, stands_still = word_acquire(&client->view.server->doubtful) != 0;
+	const struct shm_server_header *server = client->view.server;
+	bool over = false, stands_still = word_acquire(&server->doubtful) != 0;
+	uint32_t generation = word_acquire(&server->generation);
 
 	if (!client->overruns)
 		client->overruns = calloc(SHM_STREAMS, sizeof(*client->overruns));
@@ -42,8 +45,9 @@ bool overrun_is_over(struct client *client, uint64_t now_us, uint64_t limit_us)
 
 		if (issued <= done)
 			seen->since_us = 0;
-		else if (!seen->since_us || seen->done != done || stands_still)
-			*seen = (struct overrun){done, now_us};
+		else if (!seen->since_us || seen->done != done || seen->generation != generation ||
+			 stands_still)
+			*seen = (struct overrun){done, now_us, generation};
 		else
 			over |= now_us - seen->since_us >= limit_us;
 	}

@@ -154,7 +154,9 @@ void supervise_ended(struct daemon *daemon, pid_t pid, int status)
 
 	if (worker) {
 		process = worker->process;
-		log_debug("%s %d is reaped (status %d, signal %d)%s", role_name(worker->role), (int)pid,
+		/* A crash is nobody's order, also where it was noticed before and an order was given. */
+		log_event(number && number != SIGKILL ? LOG_LEVEL_WARNING : LOG_LEVEL_DEBUG,
+			"%s %d is reaped (status %d, signal %d)%s", role_name(worker->role), (int)pid,
 			WEXITSTATUS(status), number, process->killed_us ? ", it was killed" : "");
 		/* From here on there is nothing to kill. */
 		worker->process = NULL;

@@ -181,6 +181,11 @@ static void on_poll(uv_poll_t *handle, int status, int events)
 {
 	struct connection *connection = handle->data;
 
+	/* The loop's word for an error of the socket: the other side has ended and left unread what we sent. */
+	if (status == UV_EBADF) {
+		hang_up(connection, "hung up in the middle of something");
+		return;
+	}
 	if (status < 0) {
 		hang_up(connection, uv_strerror(status));
 		return;

@@ -156,13 +156,16 @@ same() { # same COMMAND...
 	return 1
 }
 
-# What one program's fault has left to do, and the memory of a new standby, is not the next one's affair.
+# What one program's fault has left to do, and the memory of a new standby, is not the next one's affair: executors are
+# there, a standby among them, and are the same for a second.
 settled() {
-	local tries=0
-	while [ $tries -lt 100 ] && FRMPS_SOCKET="$scratch/frmps.sock" "$folder/server/frmpsctl" status >"$scratch/status" &&
-		grep -q '^ *executor' "$scratch/status" && ! grep -q 'standby *warm' "$scratch/status"; do
+	local tries=0 before='' now=none
+	FRMPS_SOCKET="$scratch/frmps.sock" "$folder/server/frmps-run" "$device/corpus/vector_add" >/dev/null 2>&1
+	until [ "$now" = "$before" ] && echo "$now" | grep -q 'standby *warm' || [ $tries -gt 30 ]; do
 		tries=$((tries + 1))
-		sleep 0.1
+		before=$now
+		sleep 1
+		now=$(FRMPS_SOCKET="$scratch/frmps.sock" "$folder/server/frmpsctl" status | grep '^ *executor')
 	done
 }
 

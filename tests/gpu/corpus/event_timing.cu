@@ -50,6 +50,7 @@ int main()
 	CHECK(cudaEventElapsedTime(&both, event[2], event[0]));
 	printf("backwards: %s\n", both < 0 ? "negative" : "not negative");
 	printf("never recorded: %s\n", name_of(cudaEventElapsedTime(&none, event[0], never)));
+	printf("last error: %s\n", name_of(cudaGetLastError()));
 	*(volatile int *)gate = 0;
 	hold<<<1, 1, 0, stream>>>(gate);
 	CHECK(cudaGetLastError());

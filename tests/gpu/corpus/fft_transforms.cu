@@ -17,10 +17,13 @@ static void there_and_back(
 	std::vector<float> numbers = random_floats(2 * count);
 	buffer<float> data(numbers);
 
+	CHECK(cudaDeviceSynchronize()); // the stream does not wait for the copy
 	CHECK(cufftSetStream(plan, stream));
 	CHECK(cufftExecC2C(plan, (cufftComplex *)data.at, (cufftComplex *)data.at, CUFFT_FORWARD));
+	CHECK(cudaStreamSynchronize(stream));
 	std::vector<float> there = data.read();
 	CHECK(cufftExecC2C(plan, (cufftComplex *)data.at, (cufftComplex *)data.at, CUFFT_INVERSE));
+	CHECK(cudaStreamSynchronize(stream));
 	std::vector<float> back = data.read();
 	if (same) {
 		report(label, there);

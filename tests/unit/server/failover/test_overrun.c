@@ -70,6 +70,21 @@ START_TEST(no_time_passes_while_the_device_stands_still)
 }
 END_TEST
 
+/* It was held meanwhile, and what it had in doubt is issued again. */
+START_TEST(no_time_passes_from_one_executor_to_the_next)
+{
+	word_set(&client.view.server->generation, 1);
+	word_set(&client.view.timelines[1].stream[3].done, 2);
+	word_set(&client.view.timelines[2].stream[3].done, 2);
+	issue(5, 2);
+	ck_assert(!overrun_is_over(&client, 10, LIMIT));
+	word_set(&client.view.server->generation, 2);
+	ck_assert(!overrun_is_over(&client, 3 * LIMIT, LIMIT));
+	ck_assert(!overrun_is_over(&client, 4 * LIMIT - 1, LIMIT));
+	ck_assert(overrun_is_over(&client, 4 * LIMIT, LIMIT));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("overrun");
@@ -78,6 +93,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, open_session, close_session);
 	tcase_add_test(tests, the_oldest_command_counts);
 	tcase_add_test(tests, no_time_passes_while_the_device_stands_still);
+	tcase_add_test(tests, no_time_passes_from_one_executor_to_the_next);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -18,6 +18,7 @@ struct seen {
 	unsigned messages, closed;
 	struct connection *connection;
 	bool shut_down_inside;
+	char reason[64];
 };
 
 static void on_message(void *context, const struct wire_message *message, struct packet *packet)
@@ -35,7 +36,7 @@ static void on_closed(void *context, const char *reason)
 {
 	struct seen *seen = context;
 
-	(void)reason;
+	snprintf(seen->reason, sizeof(seen->reason), "%s", reason);
 	seen->closed++;
 }
 
@@ -136,6 +137,27 @@ START_TEST(last_words_are_read_before_the_hang_up)
 }
 END_TEST
 
+/* What was sent to it lies there: the kernel says more than that it is gone. */
+START_TEST(a_peer_that_dies_in_the_middle_of_something_has_hung_up)
+{
+	struct wire_message message = {.type = WIRE_REFUSE, .refuse = {.text = ""}};
+	struct connection *connection;
+	struct seen seen;
+	uv_loop_t loop;
+	int peer;
+
+	connection = connect_pair(&loop, &seen, 4, &peer);
+	ck_assert_int_eq(connection_send(connection, &message, NULL, 0), 0);
+	close(peer);
+	while (!seen.closed)
+		uv_run(&loop, UV_RUN_ONCE);
+	ck_assert_str_eq(seen.reason, "hung up in the middle of something");
+	connection_shutdown(connection);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+END_TEST
+
 START_TEST(paused_connection_still_sees_the_hang_up)
 {
 	struct wire_message message = {.type = WIRE_PING, .id = 1};
@@ -187,6 +209,7 @@ int main(void)
 	tcase_add_test(tests, queue_is_bounded_and_freed);
 	tcase_add_test(tests, last_words_are_read_before_the_hang_up);
 	tcase_add_test(tests, paused_connection_still_sees_the_hang_up);
+	tcase_add_test(tests, a_peer_that_dies_in_the_middle_of_something_has_hung_up);
 	tcase_add_test(tests, handler_may_shut_its_connection_down);
 	return suite_run(suite);
 }
