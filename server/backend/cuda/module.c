@@ -209,7 +209,7 @@ static CUresult move_variables(struct look *look, struct backend_variables *vari
 
 /* @image: with code for the device */
 static CUresult load(struct backend_module *module, const void *image, size_t bytes,
-	struct backend_text *text, struct backend_variables *variables, struct jit *jit)
+	struct backend_text *text, struct backend_variables *variables)
 {
 	/* With a block there is most likely something to move, which takes a look of its own. */
 	struct look look = {.text = text,
@@ -223,8 +223,8 @@ static CUresult load(struct backend_module *module, const void *image, size_t by
 		code = move_variables(&look, variables, image, bytes, &changed);
 	module->moved_to = look.moved_to;
 	if (!code)
-		code = driver.library_load(&module->library, changed.at ? changed.at : image, jit->ids,
-			jit->values, jit->count, NULL, NULL, 0);
+		code = driver.library_load(
+			&module->library, changed.at ? changed.at : image, NULL, NULL, 0, NULL, NULL, 0);
 	free(changed.at);
 	return code ? code : list_kernels(module);
 }
@@ -287,19 +287,14 @@ CUresult cuda_module_compile(const void *image, size_t bytes, const struct wire_
 	return code;
 }
 
-static CUresult load_code(const void *image, size_t bytes, const struct wire_options *options,
-	struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
-	struct backend_module **ret_module)
+/* Without options: they are for a compiler, and the driver may write to log buffers as late as the library is
+ * used. */
+static CUresult load_code(const void *image, size_t bytes, struct backend_text *text,
+	struct backend_variables *variables, struct backend_module **ret_module)
 {
-	struct backend_module *module;
-	struct jit jit;
-	CUresult code = jit_init(&jit, options);
+	struct backend_module *module = calloc(1, sizeof(*module));
+	CUresult code = module ? load(module, image, bytes, text, variables) : CUDA_ERROR_OUT_OF_MEMORY;
 
-	if (code)
-		return code;
-	module = calloc(1, sizeof(*module));
-	code = module ? load(module, image, bytes, text, variables, &jit) : CUDA_ERROR_OUT_OF_MEMORY;
-	jit_hand_out_log(&jit, log, log_bytes);
 	if (!code)
 		*ret_module = module;
 	else if (module)
@@ -312,6 +307,7 @@ CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_opt
 	struct backend_module **ret_module)
 {
 	enum image_kind kind = image_check(image, bytes);
+	struct jit unused;
 	void *compiled;
 	size_t size;
 	CUresult code;
@@ -322,13 +318,14 @@ CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_opt
 		return CUDA_ERROR_INVALID_IMAGE;
 	if (kind == IMAGE_ELF && !image_has_code(image, bytes, compute_capability()))
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;
-	if (!cuda_module_is_source(image, bytes))
-		return load_code(image, bytes, options, text, variables, log, log_bytes, ret_module);
+	if (!cuda_module_is_source(image, bytes)) {
+		code = jit_init(&unused, options);
+		return code ? code : load_code(image, bytes, text, variables, ret_module);
+	}
 	code = cuda_module_compile(image, bytes, options, log, log_bytes, &compiled, &size);
 	if (code)
 		return code;
-	/* The log is the compiler's. */
-	code = load_code(compiled, size, NULL, text, variables, NULL, 0, ret_module);
+	code = load_code(compiled, size, text, variables, ret_module);
 	free(compiled);
 	return code;
 }
