@@ -69,7 +69,8 @@ struct kept_client {
 	uint64_t features;
 	int64_t uid;
 	int32_t pid;
-	uint32_t domain, window, recovery, state, recover, latent;
+	uint32_t domain, window, recovery, state, recover;
+	uint64_t latent;
 	bool opened;
 	bool worked;						      /* at the first sign of the fault */
 	uint32_t connection, process, client_fd, server_fd, doorbell; /* descriptors */
@@ -118,7 +119,7 @@ struct kept_linger {
 
 /* RECORD_PROBATION, key: number of the session; followed by ranges of commands (failover/doubt.h). */
 struct kept_probation {
-	uint64_t since_us;
+	uint64_t since_us, fault;
 	uint32_t from; /* domain in which it is a suspect */
 	uint32_t state, range_count, reserved;
 };

@@ -7,6 +7,7 @@
 #include "server/adopt/resume.h"
 
 #include "server/failover/halt.h"
+#include "server/failover/latent.h"
 #include "server/failover/probation.h"
 #include "server/failover/promote.h"
 #include "server/failover/warm.h"
@@ -110,5 +111,6 @@ void resume(struct daemon *daemon)
 		probation_turn(domain);
 		domain_reap(domain);
 	}
+	latent_look(daemon);
 	daemon_adopted(daemon);
 }

@@ -32,6 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/failover/latent.h"
 #include "server/failover/oldest.h"
 #include "server/failover/probation.h"
 #include "server/failover/worker.h"
@@ -261,30 +262,36 @@ static void set_recover(struct client *client, const struct judge_verdict *verdi
 }
 
 /* Whether trials are to find the culprit. */
-static bool is_tried(const struct domain *domain)
+static bool is_tried(const struct domain *domain, const struct worker *worker)
 {
 	const struct client *client;
 
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		if (client->recover == CLIENT_RECOVER_PROBATION)
+		if (client->recover == CLIENT_RECOVER_PROBATION && client_is_live(client) &&
+			convict_was_served(client, worker))
 			return true;
 	return false;
 }
 
-/* With on_fault = fast and a culprit that is unknown: who had work at the time. @sessions: as in judge_loss() */
-static void note_latent(struct domain *domain, const struct judge_session *sessions)
+/* With on_fault = fast and a culprit that is unknown: who had work at the time and is not tried. @sessions: as in
+ * judge_loss() */
+static void note_latent(
+	struct domain *domain, const struct worker *worker, const struct judge_session *sessions)
 {
-	bool tried = is_tried(domain);
+	uint64_t fault = latent_fault(domain, domain->promotion.losses);
+	bool tried = is_tried(domain, worker);
 	struct client *client;
 	uint32_t i = 0;
 
 	TAILQ_FOREACH (client, &domain->clients, domain_link) {
 		const struct judge_session *session = &sessions[i++];
 
-		if (session->worked && tried)
-			probation_note_latent(client);
-		else if (session->worked && !(client->recovery && session->in_doubt) &&
-			 client->recover != CLIENT_RECOVER_CULPRIT)
+		if (!session->worked || client->recover == CLIENT_RECOVER_CULPRIT ||
+			client->recover == CLIENT_RECOVER_PROBATION)
+			continue;
+		if (tried && !client->latent)
+			latent_note(client, fault);
+		else if (tried || !client->recovery || !session->in_doubt)
 			client->recover = CLIENT_RECOVER_SUSPECT;
 	}
 }
@@ -381,7 +388,7 @@ void convict(struct domain *domain, const struct worker *worker)
 		doubt_deinit(&now[i++]);
 	}
 	if (open && !worker->graceful)
-		note_latent(domain, sessions);
+		note_latent(domain, worker, sessions);
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
 		client->worked = false;
 	free(sessions);

@@ -67,7 +67,7 @@ static uint64_t left_over(uint32_t suspects, const struct judge_session *session
 	return went_on && went_on + 1 == suspects ? found : 0;
 }
 
-static bool is_crash(int signal)
+bool judge_is_crash(int signal)
 {
 	return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE ||
 	       signal == SIGABRT || signal == SIGTRAP;
@@ -151,7 +151,7 @@ static void blame_named(const struct judge_evidence *evidence, const struct judg
 static bool is_fault(const struct judge_evidence *evidence, const struct last_words *words)
 {
 	return words || evidence->lost || evidence->suspected ||
-	       (!evidence->killed && is_crash(evidence->exit_signal));
+	       (!evidence->killed && judge_is_crash(evidence->exit_signal));
 }
 
 void judge(const struct judge_evidence *evidence, const struct judge_session *sessions, uint32_t count,

@@ -23,7 +23,7 @@ struct judge_evidence {
 	uint64_t lost_address; /* that was accessed, by the same word; 0: not said */
 	int exit_signal;       /* 0: it exited */
 	bool killed;	       /* we ended it without a fault (a quiesced promotion, a broken protocol) */
-	/* It outlasts faults (on_fault = default): marks prove nothing about the culprit, so what is in doubt
+	/* It outlasts faults (on_fault = default; a trial): marks prove nothing about the culprit, so what is in doubt
 	 * does not either, and judge_session.in_doubt says who had work on the device at the time of the
 	 * fault. */
 	bool graceful;
@@ -31,7 +31,7 @@ struct judge_evidence {
 	bool suspected;	     /* it had to be killed after a sign of a fault, or was at work on one */
 	bool silent; /* that sign was only that it did not answer: nobody's doing, as far as is known */
 	bool gone;   /* a session that is gone had work on the device within SHM_SIGN_NS before the sign */
-	/* Sessions that were in doubt at the loss before this one, if that is unexplained; else 0. */
+	/* Sessions that were in doubt at the loss before this one, or had worked, if that is unexplained; else 0. */
 	uint32_t suspects;
 };
 
@@ -78,6 +78,9 @@ struct judge_verdict {
 
 /** Text of a ground for the log. */
 const char *judge_ground_text(enum judge_ground ground);
+
+/** Whether a process that this signal ended has crashed. */
+bool judge_is_crash(int signal);
 
 /** Whether a session is blamed. */
 bool judge_blames(const struct judge_verdict *verdict, uint64_t session);

@@ -41,8 +41,8 @@
 //
 // The mark of a kernel that faulted may come before any sign of the fault. In a trial it would clear the
 // culprit, so trials are made as with on_fault = default: the sign comes first, and what faulted is known for
-// certain. Before that it may have come as well: everybody who has run something shortly before the first
-// sign is latent until the culprit is found. If all trials end without, these are told (conclude()).
+// certain. Before that it may have come as well, of a session that is no suspect then: latent.c. What a suspect
+// itself had finished before is believed: it vouches.
 //
 // At most one session of a domain is between PLACING and the end of TRIED. It is named by the number of the
 // domain in which it was a suspect, because that may be gone by then. Each probation is recorded, with what
@@ -59,6 +59,7 @@
 #include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/failover/convict.h"
+#include "server/failover/latent.h"
 #include "server/failover/move.h"
 #include "server/failover/verdict.h"
 #include "server/failover/worker.h"
@@ -73,15 +74,11 @@
 #define PLACE_MS 30000u
 /* Looks at marks: soon after the beginning, later at a sixteenth of the time that it lasts. */
 #define LOOK_LEAST_MS 1u
-#define LOOK_MOST_MS  1000u
+#define LOOK_MOST_MS  50u
 /* How long the word about a session that has ended in its trial may take to come. */
 #define WORD_US 1000000u
 
 #define REASON "what it had in doubt at an unexplained fault is tried alone"
-#define LATENT                                                                                               \
-	"kernels of this program ran shortly before a fault that nobody was proved guilty of. It may have "  \
-	"been one of them, whatever was told of their end"
-
 enum probation_state { PROBATION_WAITING, PROBATION_PLACING, PROBATION_TRIED, PROBATION_LEFT };
 
 struct probation {
@@ -89,7 +86,9 @@ struct probation {
 	enum probation_state state;
 	uint32_t from;	    /* domain in which it is a suspect */
 	struct doubt doubt; /* what is tried, from TRIED on */
+	uint64_t fault;	    /* which it is suspected of (latent.h) */
 	uint64_t since_us;  /* when that began */
+	uint64_t done_us;   /* when all of it was first seen done; 0: it was not */
 	uint64_t ended_us;  /* when its session was first seen ended, by whoever; 0: it was not */
 	struct timer *timer;
 	const struct record *record;
@@ -141,6 +140,7 @@ static void keep(struct probation *probation)
 	kept = calloc(1, bytes);
 	log_bug_on(!kept);
 	*kept = (struct kept_probation){.since_us = probation->since_us,
+		.fault = probation->fault,
 		.from = probation->from,
 		.state = probation->state,
 		.range_count = doubt->count};
@@ -166,6 +166,7 @@ static struct probation *probation_new(struct client *client)
 	log_bug_on(!probation);
 	probation->client = client;
 	probation->from = client->domain->number;
+	probation->fault = latent_fault(client->domain, client->latest_loss);
 	probation->timer = timer_new(client->daemon->loop, on_timer, probation);
 	log_bug_on(!probation->timer);
 	client->probation = probation;
@@ -183,54 +184,19 @@ static uint32_t drop(struct probation *probation)
 	doubt_deinit(&probation->doubt);
 	store_drop(client->daemon->store, probation->record);
 	free(probation);
+	latent_look(client->daemon);
 	return from;
 }
 
-/*
- * Those that were no suspects, and may have been the culprit
- */
-
-static void set_latent(struct client *client, uint32_t from)
-{
-	if (client->latent == from)
-		return;
-	client->latent = from;
-	client_keep(client);
-}
-
-void probation_note_latent(struct client *client)
-{
-	set_latent(client, client->domain->number);
-}
-
-static bool is_under_way(const struct daemon *daemon, uint32_t from)
+bool probation_may_explain(const struct daemon *daemon, uint64_t fault)
 {
 	const struct client *client;
 
 	TAILQ_FOREACH (client, &daemon->clients, link)
-		if (client->probation && client->probation->from == from)
+		if (client->probation && client->probation->fault == fault &&
+			client->probation->state != PROBATION_LEFT)
 			return true;
 	return false;
-}
-
-/* @found: whether the culprit is; otherwise no trial is left that could find it */
-static void conclude(struct daemon *daemon, uint32_t from, bool found)
-{
-	struct client *client;
-
-	TAILQ_FOREACH (client, &daemon->clients, link) {
-		if (client->latent != from)
-			continue;
-		set_latent(client, 0);
-		if (!found)
-			client_finish(client, SHM_SESSION_FAULTED, CUDA_ERROR_LAUNCH_FAILED, LATENT);
-	}
-}
-
-static void conclude_if_over(struct daemon *daemon, uint32_t from)
-{
-	if (!is_under_way(daemon, from))
-		conclude(daemon, from, false);
 }
 
 /*
@@ -327,8 +293,6 @@ void probation_turn(struct domain *domain)
 			probation->client->program, obstacle);
 		release(probation);
 	}
-	if (domain_serving(domain))
-		conclude_if_over(domain->daemon, domain->number);
 }
 
 void probation_settle(struct domain *domain, const struct worker *worker)
@@ -363,16 +327,25 @@ void probation_arrived(struct client *client)
 	timer_start(probation->timer, LOOK_LEAST_MS);
 }
 
-/* A fault shows before the mark of its kernel: to the session's executor (executor/contain.c), or to us. So it is
- * looked for behind the marks. */
-static bool is_clean(const struct probation *probation)
+/* Whether there is a sign of a fault where all of it is done. An executor that contains faults has said so before
+ * the mark (executor/contain.c); of others the sign comes to us, and may be on its way. */
+static bool has_sign(const struct probation *probation)
 {
 	const struct client *client = probation->client;
+	const struct worker *worker = domain_serving(client->domain);
 
-	return doubt_is_done(&probation->doubt, &client->view) &&
-	       !word_acquire(&client->view.server->doubtful) &&
-	       word_acquire(&client->view.server->state) != SHM_SESSION_FAULTED &&
-	       domain_serving(client->domain);
+	return !worker || word_acquire(&client->view.server->doubtful) ||
+	       word_acquire(&client->view.server->state) == SHM_SESSION_FAULTED ||
+	       (!worker->contains && timer_now_us() - probation->done_us < SHM_SIGN_NS / 1000);
+}
+
+static bool is_clean(struct probation *probation)
+{
+	if (!doubt_is_done(&probation->doubt, &probation->client->view))
+		return false;
+	if (!probation->done_us)
+		probation->done_us = timer_now_us();
+	return !has_sign(probation);
 }
 
 /* @from: where the one was a suspect whose trial is over */
@@ -382,8 +355,6 @@ static void next_turn(struct daemon *daemon, uint32_t from)
 
 	if (domain)
 		probation_turn(domain);
-	else
-		conclude_if_over(daemon, from);
 }
 
 static void say(const struct probation *probation, enum verdict_outcome outcome)
@@ -411,6 +382,7 @@ static void leave(struct probation *probation)
 {
 	say(probation, VERDICT_UNDECIDED);
 	enter(probation, PROBATION_LEFT);
+	latent_look(probation->client->daemon);
 	next_turn(probation->client->daemon, probation->from);
 }
 
@@ -418,11 +390,11 @@ static void leave(struct probation *probation)
  * is on the way. Return: whether that has come, or does not come any more. */
 static bool is_over(struct probation *probation)
 {
-	const struct worker *worker = probation->client->domain->active;
+	const struct worker *worker = domain_serving(probation->client->domain);
 
 	if (!probation->ended_us)
 		probation->ended_us = timer_now_us();
-	return !worker || !worker->contains || timer_now_us() - probation->ended_us >= WORD_US;
+	return worker && (!worker->contains || timer_now_us() - probation->ended_us >= WORD_US);
 }
 
 static void on_timer(void *context)
@@ -462,10 +434,8 @@ void probation_weigh(struct domain *domain, const struct worker *worker, struct 
 	TAILQ_FOREACH (client, &domain->clients, domain_link) {
 		if (!is_tried_by(client, worker))
 			continue;
-		/* What faulted came later. Marks that may be those of what faulted do not say so. */
-		if (!worker->graceful && doubt_is_done(&client->probation->doubt, &client->view))
-			clear(client->probation);
-		else if (verdict->culprit == client->number && verdict->ground != JUDGE_OVER_LIMIT)
+		/* Also where all of it is done: the mark may be that of what faulted. */
+		if (verdict->culprit == client->number && verdict->ground != JUDGE_OVER_LIMIT)
 			verdict->ground = JUDGE_PROBATION;
 	}
 }
@@ -475,7 +445,6 @@ static void explain(struct daemon *daemon, uint32_t from)
 {
 	struct domain *domain = daemon_find_domain(daemon, from);
 
-	conclude(daemon, from, true);
 	if (!domain)
 		return;
 	convict_acquit(domain);
@@ -491,6 +460,7 @@ static void convicted(struct probation *probation)
 	verdict_reason(promotion, reason, sizeof(reason));
 	say(probation, VERDICT_CONVICTED);
 	client_finish(client, SHM_SESSION_FAULTED, promotion->verdict.code, reason);
+	latent_clear(client->daemon, probation->fault);
 	explain(client->daemon, drop(probation));
 }
 
@@ -507,6 +477,7 @@ void probation_contained(struct domain *domain, uint64_t session)
 	if (from)
 		memcpy(from->promotion.verdict_text, domain->promotion.verdict_text,
 			sizeof(from->promotion.verdict_text));
+	latent_clear(client->daemon, client->probation->fault);
 	explain(client->daemon, drop(client->probation));
 }
 
@@ -589,6 +560,7 @@ void probation_adopt(struct daemon *daemon, const struct record *record)
 	probation = probation_new(client);
 	probation->record = record;
 	probation->from = kept->from;
+	probation->fault = kept->fault;
 	probation->since_us = kept->since_us;
 	take_ranges(probation, kept, bytes);
 	probation->state = arrived ? (enum probation_state)kept->state : PROBATION_WAITING;

@@ -29,9 +29,8 @@ bool probation_is_for(const struct domain *domain);
 /** For operators; NULL: it is on none. */
 const char *probation_text(const struct client *client);
 
-/** A session had work on the device at an unexplained fault, whose marks prove nothing: it is told if no trial
- * finds the culprit. */
-void probation_note_latent(struct client *client);
+/** Whether a trial may still find the culprit of a fault (latent.h); those that last for too long do not count. */
+bool probation_may_explain(const struct daemon *daemon, uint64_t fault);
 
 /** A promotion is over. @worker: which serves now, all but the sessions that it left as they were */
 void probation_settle(struct domain *domain, const struct worker *worker);

@@ -112,8 +112,9 @@ void worker_hint(struct worker *worker, const struct xid *xid)
 	struct promotion *promotion = &worker->domain->promotion;
 	bool hint = promotion->state != PROMOTE_HALTING || promotion->hint;
 
-	/* If it is this one's it says so itself. */
-	if (worker->contains || !promote_sign(worker->domain, worker, xid->text))
+	/* If it is this one's it says so itself; a trial is not ended for what may be somebody else's. */
+	if (worker->contains || probation_is_for(worker->domain) ||
+		!promote_sign(worker->domain, worker, xid->text))
 		return;
 	promotion->hint = hint;
 	note_code(worker, xid->code);

@@ -81,7 +81,7 @@ struct worker {
 	int32_t testified_code;	    /* the first that said something in particular; also from a hint */
 	uint64_t testified_address; /* that was accessed; 0: not said */
 	uint32_t settled; /* faults of it that are told and judged, by their numbers: up to this one */
-	bool graceful;	  /* executors: outlasts faults (on_fault = default) */
+	bool graceful;	  /* executors: outlasts faults (on_fault = default; trials) */
 	bool contains;	  /* and tells of each one itself */
 	int dump_fd;	  /* if so: memfd that the driver writes its dump to; else -1 */
 	int dump_watch;	  /* sees when that is written (dumps.h); else -1 */

@@ -177,13 +177,25 @@ static void flush(struct connection *connection)
 	update_poll(connection);
 }
 
+/* The loop's word for an error of the socket: the other side has ended, and left unread what we sent. What it has
+ * sent is there, once the error is taken. */
+static void on_error(struct connection *connection)
+{
+	socklen_t size = sizeof(int);
+	int error;
+
+	getsockopt(connection->socket, SOL_SOCKET, SO_ERROR, &error, &size);
+	while (!connection->paused && !connection->closing && read_one(connection))
+		;
+	hang_up(connection, "hung up");
+}
+
 static void on_poll(uv_poll_t *handle, int status, int events)
 {
 	struct connection *connection = handle->data;
 
-	/* The loop's word for an error of the socket: the other side has ended and left unread what we sent. */
 	if (status == UV_EBADF) {
-		hang_up(connection, "hung up in the middle of something");
+		on_error(connection);
 		return;
 	}
 	if (status < 0) {

@@ -132,8 +132,8 @@ struct client {
 	uint64_t latest_loss;
 	unsigned unexplained;
 	struct probation *probation; /* failover/probation.h; NULL: it is on none */
-	uint32_t latent; /* number of the domain where it may have been the culprit although nothing of it was
-			    in doubt, until trials say who it was (failover/probation.c); 0: none */
+	uint64_t latent; /* a fault whose culprit it may have been although nothing of it was in doubt
+			    (failover/latent.h); 0: none */
 };
 
 /** Who connects; a private copy. */

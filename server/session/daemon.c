@@ -363,6 +363,7 @@ void daemon_deinit(struct daemon *daemon)
 	keeping_deinit(daemon);
 	offender_forget_all(daemon);
 	daemon->stop_timer = timer_free(daemon->stop_timer);
+	daemon->latent_timer = timer_free(daemon->latent_timer);
 	while ((domain = TAILQ_FIRST(&daemon->domains))) {
 		log_bug_on(!TAILQ_EMPTY(&domain->workers) || !TAILQ_EMPTY(&domain->clients));
 		domain_retire(domain);

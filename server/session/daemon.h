@@ -82,6 +82,7 @@ struct daemon {
 	bool ready, draining, leaving;
 	int exit_code;
 	struct timer *stop_timer;
+	struct timer *latent_timer; /* failover/latent.c */
 	uint64_t started_us;
 	struct counters counters;
 	/* What outlives the daemon (server/adopt/); NULL: nothing does. */

@@ -137,10 +137,11 @@ START_TEST(last_words_are_read_before_the_hang_up)
 }
 END_TEST
 
-/* What was sent to it lies there: the kernel says more than that it is gone. */
+/* What was sent to it lies there, and the kernel tells an error. What it has said before counts. */
 START_TEST(a_peer_that_dies_in_the_middle_of_something_has_hung_up)
 {
 	struct wire_message message = {.type = WIRE_REFUSE, .refuse = {.text = ""}};
+	struct wire_message last = {.type = WIRE_PING, .id = 1};
 	struct connection *connection;
 	struct seen seen;
 	uv_loop_t loop;
@@ -148,10 +149,12 @@ START_TEST(a_peer_that_dies_in_the_middle_of_something_has_hung_up)
 
 	connection = connect_pair(&loop, &seen, 4, &peer);
 	ck_assert_int_eq(connection_send(connection, &message, NULL, 0), 0);
+	ck_assert_int_eq(message_send(peer, &last, NULL, 0), 0);
 	close(peer);
 	while (!seen.closed)
 		uv_run(&loop, UV_RUN_ONCE);
-	ck_assert_str_eq(seen.reason, "hung up in the middle of something");
+	ck_assert_str_eq(seen.reason, "hung up");
+	ck_assert_uint_eq(seen.messages, 1);
 	connection_shutdown(connection);
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(uv_loop_close(&loop), 0);

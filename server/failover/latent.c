@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Latent sessions. With on_fault = fast the mark of a kernel that faulted may come before any sign of the fault.
+// Then nothing of its session is in doubt, and its program may have been told that the kernel ended. So at a fault
+// that nobody is proved guilty of, each session that has run something within SHM_SIGN_NS before the sign may have
+// been it. Where suspects are tried (probation.c), such a session goes on meanwhile:
+//
+//   latent ──► cleared   a trial has found the culprit
+//     │
+//     └──────► told      no trial of that fault is left that could: all are over, or last for too long
+//
+// A fault is named by its domain and the number of the loss, so what is found out about one says nothing about the
+// next. A session that is latent already is told at the second fault (convict.c).
+//
+// Who is told is served at that moment: the executor has written RUNNING and writes the state again only where the
+// session ends by itself. While that is not certain (a promotion, a move) it is looked at again later.
+
+#include "server/failover/latent.h"
+
+#include <stdbool.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/failover/convict.h"
+#include "server/failover/probation.h"
+#include "server/log.h"
+#include "server/loop/timer.h"
+#include "server/session/client.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+
+#define SOON_MS	 1u
+#define AGAIN_MS 100u
+
+#define TOLD                                                                                                 \
+	"kernels of this program ran shortly before a fault that nobody was proved guilty of. It may have "  \
+	"been one of them, whatever was told of their end"
+
+uint64_t latent_fault(const struct domain *domain, uint64_t loss)
+{
+	return (uint64_t)domain->number << 32 | (uint32_t)loss;
+}
+
+static void set(struct client *client, uint64_t fault)
+{
+	client->latent = fault;
+	client_keep(client);
+}
+
+void latent_note(struct client *client, uint64_t fault)
+{
+	set(client, fault);
+}
+
+void latent_clear(struct daemon *daemon, uint64_t fault)
+{
+	struct client *client;
+
+	TAILQ_FOREACH (client, &daemon->clients, link)
+		if (client->latent == fault && client->state != CLIENT_CLOSING)
+			set(client, 0);
+}
+
+static bool is_served(const struct client *client)
+{
+	const struct worker *worker = domain_serving(client->domain);
+
+	return worker && !client->attach.worker && !client->move && convict_was_served(client, worker) &&
+	       word_acquire(&client->view.server->state) == SHM_SESSION_RUNNING;
+}
+
+static void on_timer(void *context)
+{
+	struct daemon *daemon = context;
+	struct client *client;
+	bool again = false;
+
+	TAILQ_FOREACH (client, &daemon->clients, link) {
+		if (!client->latent || client->state == CLIENT_CLOSING || !client_is_live(client) ||
+			probation_may_explain(daemon, client->latent))
+			continue;
+		if (!is_served(client)) {
+			again = true;
+			continue;
+		}
+		/* Told twice is told once, not at all is not. */
+		client_finish(client, SHM_SESSION_FAULTED, CUDA_ERROR_LAUNCH_FAILED, TOLD);
+		set(client, 0);
+	}
+	if (again && !daemon->leaving)
+		timer_start(daemon->latent_timer, AGAIN_MS);
+}
+
+void latent_look(struct daemon *daemon)
+{
+	if (!daemon->latent_timer)
+		daemon->latent_timer = timer_new(daemon->loop, on_timer, daemon);
+	log_bug_on(!daemon->latent_timer);
+	timer_start(daemon->latent_timer, SOON_MS);
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Sessions that may have been the culprit of a fault although nothing of them was in doubt (on_fault = fast).
+// Rules: latent.c. Daemon, loop thread only.
+
+#ifndef FRMPS_SERVER_FAILOVER_LATENT_H
+#define FRMPS_SERVER_FAILOVER_LATENT_H
+
+#include <stdint.h>
+
+struct client;
+struct daemon;
+struct domain;
+
+/** Names a loss of a domain for ever. Return: never 0. */
+uint64_t latent_fault(const struct domain *domain, uint64_t loss);
+
+/** The session may have been the culprit of that fault; it is latent for no other one. */
+void latent_note(struct client *client, uint64_t fault);
+
+/** The culprit of that fault is found. */
+void latent_clear(struct daemon *daemon, uint64_t fault);
+
+/** Something that might have found a culprit is over. Safe while sessions end: it is looked at later. */
+void latent_look(struct daemon *daemon);
+
+#endif
