@@ -143,6 +143,9 @@ static void unload_finish(struct job *job)
 		module_worker_queue_again(job);
 		return;
 	}
+	/* The session may have ended meanwhile. */
+	if (!code && (!slot || !*slot))
+		code = CUDA_ERROR_INVALID_HANDLE;
 	if (!code) {
 		graph_free_forgotten(job->session, job->ticket);
 		remains_forget_launches(job->session, *slot);

@@ -45,7 +45,8 @@ static _Noreturn void become(
 {
 	int null = open("/dev/null", O_RDWR);
 
-	signal(SIGPIPE, SIG_DFL);
+	/* Who reads the log may go at any time: it stays ignored. */
+	signal(SIGPIPE, SIG_IGN);
 	control_fd = lift(control_fd);
 	words_fd = lift(words_fd);
 	dump_fd = lift(dump_fd);

@@ -238,11 +238,13 @@ END_TEST
 START_TEST(compiled_once_whatever_becomes_of_executors)
 {
 	struct child child = child_start(compile_slowly);
-	pid_t active = service_active(&service);
 	int first, second;
+	pid_t active;
 
 	child_wait(&child, 1);
 	first = let_compilation_begin();
+	active = service_active(&service);
+	ck_assert_int_gt(active, 0);
 	kill(active, SIGKILL);
 	/* While ours is open nobody waits at the FIFO for a writer; there is a reader again when the next
 	 * executor compiles. */

@@ -6,16 +6,21 @@
 //
 //   FILE:LINE: FUNCTION: block: [x,y,z], thread: [x,y,z] Assertion `CONDITION` failed.
 //
-// The log keeps the old descriptor: what is said last before a process dies does not wait for a thread.
+// The log keeps the old descriptor: what is said last before a process dies does not wait for a thread. What the
+// C library or the driver say of a crash would die in the pipe, and where it was nobody would know: a handler of
+// the signals of a crash writes both to the old descriptor.
 
 #include "server/backend/cuda/said.h"
 
+#include <execinfo.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "server/log.h"
@@ -23,6 +28,8 @@
 
 #define LINE_BYTES 4096u
 #define TAKE_TRIES 20 /* more than a pipe holds */
+#define FRAMES	   48
+#define LOCK_TRIES 10 /* of a millisecond */
 
 static struct {
 	pthread_mutex_t lock; /* of all but the descriptors */
@@ -109,6 +116,40 @@ static bool start_thread(void)
 	return is_started;
 }
 
+/* Any thread, in the middle of anything, of the C library's parts as well: nothing here allocates, or waits for a lock.
+ * The signal comes again when this returns, and does what it does by default. */
+static void on_crash(int number)
+{
+	void *frames[FRAMES];
+	char text[128], name[16] = "";
+	ssize_t count;
+	int length;
+
+	prctl(PR_GET_NAME, name);
+	length = snprintf(
+		text, sizeof(text), "frmps: this process crashes: signal %d, thread %s\n", number, name);
+	pass_on(text, (size_t)length);
+	backtrace_symbols_fd(frames, backtrace(frames, FRAMES), said.to);
+	/* Whoever reads may be in the middle of a line. */
+	for (int i = 0; i < LOCK_TRIES && pthread_mutex_trylock(&said.lock); i++)
+		poll(NULL, 0, 1);
+	for (int i = 0; i < TAKE_TRIES && (count = read(said.from, text, sizeof(text))) > 0; i++)
+		pass_on(text, (size_t)count);
+	raise(number);
+}
+
+static void report_crashes(void)
+{
+	static const int numbers[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
+	struct sigaction action = {.sa_handler = on_crash, .sa_flags = (int)SA_RESETHAND};
+	void *frame[1];
+
+	/* The first call loads what it needs. */
+	backtrace(frame, 1);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+		sigaction(numbers[i], &action, NULL);
+}
+
 void said_listen(void)
 {
 	int ends[2], old = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -127,6 +168,7 @@ void said_listen(void)
 	else
 		log_warning("what the driver says of assertions goes to the log: %m");
 	close(ends[1]);
+	report_crashes();
 }
 
 void said_take(char *ret, size_t size)

@@ -6,9 +6,11 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "server/backend/cuda/said.h"
@@ -117,6 +119,37 @@ START_TEST(the_log_goes_its_own_way)
 }
 END_TEST
 
+/* Said by whom it may be; it is in the pipe, or out already. */
+START_TEST(a_crash_is_reported_with_what_was_said_last)
+{
+	const int numbers[] = {SIGABRT, SIGSEGV};
+	char text[65536], wanted[64];
+	size_t length = 0;
+	int ends[2], status;
+	ssize_t count;
+	pid_t child;
+
+	ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+	child = fork();
+	if (child == 0) {
+		dup2(ends[1], STDERR_FILENO);
+		said_listen();
+		say("last words\n");
+		raise(numbers[_i]);
+		_exit(0);
+	}
+	close(ends[1]);
+	while ((count = read(ends[0], text + length, sizeof(text) - 1 - length)) > 0)
+		length += (size_t)count;
+	text[length] = '\0';
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == numbers[_i]);
+	snprintf(wanted, sizeof(wanted), "crashes: signal %d, thread ", numbers[_i]);
+	ck_assert_msg(strstr(text, wanted) && strstr(text, "last words\n"), "%s", text);
+	close(ends[0]);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("said");
@@ -127,6 +160,12 @@ int main(void)
 	tcase_add_test(tests, whole_lines_are_kept);
 	tcase_add_test(tests, long_lines_come_out);
 	tcase_add_test(tests, the_log_goes_its_own_way);
+	/* Sanitizers have handlers of their own for that. */
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+	tcase_add_loop_test(tests, a_crash_is_reported_with_what_was_said_last, 0, 2);
+#else
+	(void)a_crash_is_reported_with_what_was_said_last;
+#endif
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
