@@ -79,6 +79,7 @@
 #define WORD_US 1000000u
 
 #define REASON "what it had in doubt at an unexplained fault is tried alone"
+
 enum probation_state { PROBATION_WAITING, PROBATION_PLACING, PROBATION_TRIED, PROBATION_LEFT };
 
 struct probation {
