@@ -349,13 +349,21 @@ static bool is_clean(struct probation *probation)
 	return !has_sign(probation);
 }
 
-/* @from: where the one was a suspect whose trial is over */
+/* @from: number of the domain in which they wait */
 static void next_turn(struct daemon *daemon, uint32_t from)
 {
 	struct domain *domain = daemon_find_domain(daemon, from);
 
 	if (domain)
 		probation_turn(domain);
+}
+
+/* Without a culprit: the next one has its turn. */
+static void end(struct probation *probation)
+{
+	struct daemon *daemon = probation->client->daemon;
+
+	next_turn(daemon, drop(probation));
 }
 
 static void say(const struct probation *probation, enum verdict_outcome outcome)
@@ -375,7 +383,7 @@ static void clear(struct probation *probation)
 	snprintf(domain->reason, sizeof(domain->reason),
 		"what it had in doubt at an unexplained fault was tried here, and ran to its end");
 	domain_keep(domain);
-	next_turn(domain->daemon, drop(probation));
+	end(probation);
 }
 
 /* Others wait for their turn. */
@@ -409,7 +417,7 @@ static void on_timer(void *context)
 		return;
 	}
 	if (client->state == CLIENT_SERVED && !client_is_live(client) && is_over(probation)) {
-		next_turn(client->daemon, drop(probation));
+		end(probation);
 		return;
 	}
 	if (probation->state == PROBATION_TRIED && us >= client->daemon->config->probation_ms * 1000)
@@ -441,11 +449,14 @@ void probation_weigh(struct domain *domain, const struct worker *worker, struct 
 	}
 }
 
-/* It is known whose the fault was: nobody else is a suspect any more. @from: number of the domain */
-static void explain(struct daemon *daemon, uint32_t from)
+/* It is known whose the fault was: nobody else is a suspect any more. */
+static void explain(struct probation *probation)
 {
-	struct domain *domain = daemon_find_domain(daemon, from);
+	struct daemon *daemon = probation->client->daemon;
+	struct domain *domain;
 
+	latent_clear(daemon, probation->fault);
+	domain = daemon_find_domain(daemon, drop(probation));
 	if (!domain)
 		return;
 	convict_acquit(domain);
@@ -461,8 +472,7 @@ static void convicted(struct probation *probation)
 	verdict_reason(promotion, reason, sizeof(reason));
 	say(probation, VERDICT_CONVICTED);
 	client_finish(client, SHM_SESSION_FAULTED, promotion->verdict.code, reason);
-	latent_clear(client->daemon, probation->fault);
-	explain(client->daemon, drop(probation));
+	explain(probation);
 }
 
 void probation_contained(struct domain *domain, uint64_t session)
@@ -478,8 +488,7 @@ void probation_contained(struct domain *domain, uint64_t session)
 	if (from)
 		memcpy(from->promotion.verdict_text, domain->promotion.verdict_text,
 			sizeof(from->promotion.verdict_text));
-	latent_clear(client->daemon, client->probation->fault);
-	explain(client->daemon, drop(client->probation));
+	explain(client->probation);
 }
 
 static void interrupted(struct probation *probation)
@@ -487,14 +496,14 @@ static void interrupted(struct probation *probation)
 	struct client *client = probation->client;
 
 	if (client->state == CLIENT_CLOSING) {
-		next_turn(client->daemon, drop(probation));
+		end(probation);
 		return;
 	}
 	say(probation, VERDICT_INTERRUPTED);
 	client_finish(client, SHM_SESSION_FAULTED, client->domain->promotion.verdict.code,
 		"what this program had in doubt at a fault that nobody was proved guilty of was tried alone, "
 		"the executor that did so was ended, and it is not tried again");
-	next_turn(client->daemon, drop(probation));
+	end(probation);
 }
 
 void probation_conclude(struct domain *domain, const struct worker *worker)
@@ -506,7 +515,7 @@ void probation_conclude(struct domain *domain, const struct worker *worker)
 		if (!is_tried_by(client, worker))
 			continue;
 		if (promotion->verdict.ground == JUDGE_OVER_LIMIT) {
-			next_turn(client->daemon, drop(client->probation));
+			end(client->probation);
 			continue;
 		}
 		/* Everything is told: there is nothing to report when another executor serves. */
@@ -525,13 +534,13 @@ void probation_conclude(struct domain *domain, const struct worker *worker)
 void probation_end(struct client *client)
 {
 	if (probation_waits(client))
-		next_turn(client->daemon, drop(client->probation));
+		end(client->probation);
 }
 
 void probation_gone(struct client *client)
 {
 	if (client->probation)
-		next_turn(client->daemon, drop(client->probation));
+		end(client->probation);
 }
 
 /*

@@ -302,6 +302,17 @@ static void expect_bystander(void)
 	expect_end(&bystander, EXACT);
 }
 
+/* Only the guilty one was tried. */
+static void expect_suspect_released(void)
+{
+	expect_log("goes on with the others");
+	child_wait(&suspect, 1);
+	let_suspect_end();
+	expect_end(&suspect, EXACT);
+	expect_bystander();
+	ck_assert_int_eq(status_counter(&service, "probations"), 1);
+}
+
 /*
  * Tests
  */
@@ -329,12 +340,7 @@ START_TEST(once_the_guilty_one_is_found_nobody_else_is_tried)
 	start("");
 	gather(vouching, true);
 	expect_conviction();
-	expect_log("goes on with the others");
-	child_wait(&suspect, 1);
-	let_suspect_end();
-	expect_end(&suspect, EXACT);
-	expect_bystander();
-	ck_assert_int_eq(status_counter(&service, "probations"), 1);
+	expect_suspect_released();
 	ck_assert_int_eq(status_counter(&service, "promotions"), 1);
 	wait_closed(&service);
 }
@@ -350,12 +356,7 @@ START_TEST(a_trial_ends_with_a_contained_fault)
 	expect_log("has faulted in its trial: nobody else is a suspect");
 	expect_log("kernel crash_write, code 700");
 	expect_end(&culprit, EXACT);
-	expect_log("goes on with the others");
-	child_wait(&suspect, 1);
-	let_suspect_end();
-	expect_end(&suspect, EXACT);
-	expect_bystander();
-	ck_assert_int_eq(status_counter(&service, "probations"), 1);
+	expect_suspect_released();
 	ck_assert_int_eq(status_counter(&service, "culprits"), 1);
 	wait_closed(&service);
 }
