@@ -23,6 +23,7 @@
 //	 pid, role		role: active, standby
 //	 state			starting, warming, warm, active, condemned
 //	 generation		0: it never served
+//	 behind			what it was told of and has not confirmed; a standby takes over when it is at 0
 //	 immovable		number of sessions that this standby cannot take over
 //     clients			a list
 //	 session, pid, program, uid
@@ -121,10 +122,10 @@ static json_t *client_json(const struct client *client)
 
 static json_t *executor_json(const struct worker *worker)
 {
-	return json_pack("{si ss ss si si}", "pid", (int)worker->pid, "role",
+	return json_pack("{si ss ss si si si}", "pid", (int)worker->pid, "role",
 		worker->domain->active == worker ? "active" : "standby", "state",
-		worker_state_name(worker->state), "generation", (int)worker->generation, "immovable",
-		(int)worker->immovable_count);
+		worker_state_name(worker->state), "generation", (int)worker->generation, "behind",
+		(int)worker->mirrors, "immovable", (int)worker->immovable_count);
 }
 
 static json_t *domain_json(const struct domain *domain)

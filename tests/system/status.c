@@ -74,7 +74,7 @@ static bool ask_again(time_t begin)
 	return time(NULL) - begin < 60;
 }
 
-static bool rests(json_t *domain)
+static bool is_complete(const json_t *domain)
 {
 	size_t active = 0, warm = 0, count = json_array_size(json_object_get(domain, "executors")), i;
 	json_t *executor;
@@ -83,12 +83,17 @@ static bool rests(json_t *domain)
 		const char *state = json_string_value(json_object_get(executor, "state"));
 
 		active += !strcmp(state, "active");
-		warm += !strcmp(state, "warm");
+		warm += !strcmp(state, "warm") && !json_integer_value(json_object_get(executor, "behind"));
 	}
-	return active == 1 && warm == 1 && count == 2 && !json_array_size(json_object_get(domain, "clients"));
+	return active == 1 && warm == 1 && count == 2;
 }
 
-void status_await_rest(const struct service *service)
+static bool rests(const json_t *domain)
+{
+	return is_complete(domain) && !json_array_size(json_object_get(domain, "clients"));
+}
+
+static void await_domains(const struct service *service, bool (*is_so)(const json_t *), const char *otherwise)
 {
 	time_t begin = time(NULL);
 	bool all;
@@ -99,10 +104,20 @@ void status_await_rest(const struct service *service)
 
 		all = true;
 		json_array_foreach (json_object_get(json, "domains"), i, domain)
-			all &= rests(domain);
+			all &= is_so(domain);
 		json_decref(json);
-		ck_assert_msg(all || ask_again(begin), "the service does not come to rest");
+		ck_assert_msg(all || ask_again(begin), "%s", otherwise);
 	} while (!all);
+}
+
+void status_await_executors(const struct service *service)
+{
+	await_domains(service, is_complete, "the service does not get its executors ready");
+}
+
+void status_await_rest(const struct service *service)
+{
+	await_domains(service, rests, "the service does not come to rest");
 }
 
 void status_footprint(const struct service *service, int *ret_fds, int *ret_threads)

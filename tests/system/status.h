@@ -20,8 +20,10 @@ int64_t status_counter(const struct service *service, const char *name);
 pid_t status_active(const struct service *service);
 /** The session of a program; 0: it has none. */
 long long status_session(const struct service *service, pid_t pid);
-/** Waits until no domain has a program and each has its active executor, a warm one and no other: what a service
- * at rest has. A minute at most. */
+/** Waits until each domain has its active executor, a warm one that is not behind and no other, a minute at most.
+ * Programs are served before that. */
+void status_await_executors(const struct service *service);
+/** Waits for the same, and until no domain has a program: what a service at rest has. A minute at most. */
 void status_await_rest(const struct service *service);
 /** service_footprint() of the service at rest. */
 void status_footprint(const struct service *service, int *ret_fds, int *ret_threads);

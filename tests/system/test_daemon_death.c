@@ -86,12 +86,14 @@ static pid_t daemon_pid(void)
 	return pid;
 }
 
-/* Pids of the executors, active first. */
+/* Pids of the executors, active first, when all are ready. */
 static void executor_pids(pid_t pids[EXECUTORS])
 {
-	json_t *status = status_now(), *one;
+	json_t *status, *one;
 	size_t index, standby = 1;
 
+	status_await_executors(&service);
+	status = status_now();
 	json_array_foreach (json_object_get(domain_of(status), "executors"), index, one) {
 		bool active = !strcmp(json_string_value(json_object_get(one, "role")), "active");
 
@@ -310,6 +312,7 @@ START_TEST(programs_go_on_and_everything_is_taken_over)
 	json_t *before, *after;
 
 	child_wait(&child, 3);
+	status_await_executors(&service);
 	before = status_now();
 	kill_daemon_for_long();
 	child_drain(&child);
@@ -466,22 +469,6 @@ START_TEST(an_executor_that_dies_without_a_daemon_is_replaced)
 }
 END_TEST
 
-static void wait_standby(void)
-{
-	for (int i = 0; i < 600; i++) {
-		json_t *status = status_now(), *one;
-		size_t index, warm = 0;
-
-		json_array_foreach (json_object_get(domain_of(status), "executors"), index, one)
-			warm += !strcmp(json_string_value(json_object_get(one, "state")), "warm");
-		json_decref(status);
-		if (warm == EXECUTORS - 1)
-			return;
-		pass_time(10);
-	}
-	ck_abort_msg("no standby gets warm");
-}
-
 /* The daemon is killed at the moments of a promotion, one after the other. */
 START_TEST(a_promotion_survives_the_daemon)
 {
@@ -493,7 +480,6 @@ START_TEST(a_promotion_survives_the_daemon)
 		struct timespec delay = {.tv_nsec = (long)i * PROMOTION_STEP_NS};
 		pid_t victim;
 
-		wait_standby();
 		executor_pids(pids);
 		victim = daemon_pid();
 		ck_assert_int_eq(kill(pids[0], SIGKILL), 0);
