@@ -361,10 +361,12 @@ static CUresult open_guard(
 	if (!session->guard)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	code = executor_code(session->executor, open_sinks(session, near_fd, far_fd));
-	if (code)
+	if (code) {
+		guard_unmap(session);
 		guard_deinit(session);
-	else
+	} else {
 		adopt(session);
+	}
 	stray_begin(session);
 	return code;
 }
@@ -382,10 +384,10 @@ void guard_handle(struct job *job)
 	job_reply(job, code, NULL, 0, NULL);
 }
 
-void guard_deinit(struct session *session)
+void guard_unmap(struct session *session)
 {
 	const struct backend_ops *ops = session_ops(session);
-	struct guard *guard = session->guard;
+	const struct guard *guard = session->guard;
 
 	if (!guard)
 		return;
@@ -407,6 +409,14 @@ void guard_deinit(struct session *session)
 		ops->sink_close(guard->near);
 	if (guard->far)
 		ops->sink_close(guard->far);
+}
+
+void guard_deinit(struct session *session)
+{
+	struct guard *guard = session->guard;
+
+	if (!guard)
+		return;
 	session->executor->strays.slots -= guard->mapped;
 	free(guard->slots);
 	free(guard);

@@ -5,7 +5,7 @@
 // reads or writes there does not fault the context that it shares. How slots are chosen is in guard.c; who
 // looks at the sinks, and what follows, in stray.c.
 //
-// Main thread; the module thread at the session's end.
+// Main thread, but for guard_unmap().
 
 #ifndef FRMPS_SERVER_EXECUTOR_GUARD_H
 #define FRMPS_SERVER_EXECUTOR_GUARD_H
@@ -69,7 +69,10 @@ void guard_note_unmapped(struct session *session, const struct wire_range *range
 /** Maps up to GUARD_STEP_SLOTS slots. */
 void guard_step(struct session *session);
 
-/** Unmaps everything and frees the guard. Nothing looks at the sinks any more. */
+/** Unmaps everything. Any thread: the session is closing, and nothing looks at its sinks or changes its guard any
+ * more. */
+void guard_unmap(struct session *session);
+/** Frees the guard, which is unmapped, if there is one. */
 void guard_deinit(struct session *session);
 
 #endif

@@ -361,7 +361,7 @@ void memory_unmap_device(struct session *session)
 	struct range range;
 
 	if (!session->stray.abandoned)
-		guard_deinit(session);
+		guard_unmap(session);
 	while (!range_set_pop(&session->device_maps, &range))
 		executor_code(session->executor, ops->chunk_unmap(range.start, range.end - range.start));
 	for (uint32_t i = 0; i < word_relaxed(&session->annexes); i++)

@@ -26,6 +26,7 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/drain.h"
+#include "server/executor/guard.h"
 #include "server/executor/linker.h"
 #include "server/executor/memory.h"
 #include "server/executor/session.h"
@@ -170,6 +171,7 @@ static void release_work(struct session *session)
 void open_undo(struct session *session)
 {
 	release_work(session);
+	guard_deinit(session);
 	while (memory_unpin_next(session))
 		;
 	open_release(session);
@@ -273,6 +275,8 @@ static int leave(struct job *job)
 	TAILQ_REMOVE(&executor->sessions, session, link);
 	pthread_mutex_unlock(&executor->sessions_lock);
 	linker_forget(session);
+	if (!session->stray.abandoned)
+		guard_deinit(session);
 	session_unref(session); /* the registry's */
 	job->run = begin_burial;
 	module_worker_queue(job);

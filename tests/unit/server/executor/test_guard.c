@@ -47,6 +47,7 @@ static struct session *add_session(uint64_t id)
 
 static void remove_session(struct session *session)
 {
+	guard_unmap(session);
 	guard_deinit(session);
 	TAILQ_REMOVE(&executor.sessions, session, link);
 	shm_view_unmap(&session->view);
@@ -258,6 +259,7 @@ START_TEST(nothing_stays_mapped)
 		unmap(from, granules);
 	}
 	prepare();
+	guard_unmap(owner);
 	guard_deinit(owner);
 	read_slots(slots);
 	for (uint32_t g = 0; g < COUNT; g++)
