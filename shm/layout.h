@@ -120,7 +120,9 @@ struct shm_server_header {
 	/* Generation of the executor whose timeline is valid. Released after its timeline holds all done
 	 * values. */
 	word32 generation;
-	word32 state; /* enum shm_session_state */
+	/* enum shm_session_state. Written by the executor that serves; by the daemon while none does, to hold the
+	 * session, and to end it. FAULTED and CLOSED are never overwritten. */
+	word32 state;
 	word32 error; /* CUresult when FAULTED or CLOSED; written before state */
 	/* Errors of single commands that the driver refused at issue and that could not be returned at the
 	 * call: count, and the latest code. The client reports each new count once, at its next synchronising

@@ -111,6 +111,9 @@ void session_end(struct session *session, enum shm_session_state state, CUresult
 	struct shm_server_header *server = session->view.server;
 
 	session->stopped = true;
+	/* What the program may have been told already stays so. */
+	if (word_acquire(&server->state) > SHM_SESSION_HELD)
+		return;
 	snprintf(server->reason, sizeof(server->reason), "%s", reason);
 	word_set(&server->error, (uint32_t)code);
 	/* Pairs with the client's look at state: error and reason are there. */

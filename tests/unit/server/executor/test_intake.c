@@ -548,6 +548,20 @@ START_TEST(every_offence_is_one)
 }
 END_TEST
 
+START_TEST(what_the_program_has_been_told_stays)
+{
+	struct shm_server_header *server = fixture.session->view.server;
+
+	/* By the daemon, while the executor finds another reason. */
+	word_set(&server->error, CUDA_ERROR_LAUNCH_FAILED);
+	word_release(&server->state, SHM_SESSION_FAULTED);
+	session_offend(fixture.session, "it did something");
+	ck_assert_uint_eq(fixture_offences(), 1);
+	ck_assert_uint_eq(fixture_state(), SHM_SESSION_FAULTED);
+	ck_assert_uint_eq(word_relaxed(&fixture.client.server->error), CUDA_ERROR_LAUNCH_FAILED);
+}
+END_TEST
+
 START_TEST(too_many_waiting_commands)
 {
 	fixture_put(FRMPS_OP_HOST_FUNCTION, 1, 0, NULL, 0);
@@ -702,6 +716,7 @@ int main(void)
 	tcase_add_test(good, a_lost_context_stops_everything);
 	tcase_add_checked_fixture(bad, fixture_open_default, fixture_close);
 	tcase_add_loop_test(bad, every_offence_is_one, 0, MISBEHAVIOURS);
+	tcase_add_test(bad, what_the_program_has_been_told_stays);
 	tcase_add_test(bad, too_many_waiting_commands);
 	tcase_add_test(random, random_records);
 	tcase_add_test(random, random_bytes);
