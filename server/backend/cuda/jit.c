@@ -18,43 +18,44 @@ static const uint64_t scalar_options = BIT(CU_JIT_MAX_REGISTERS) | BIT(CU_JIT_TH
 				       RANGE(CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES, CU_JIT_SPLIT_COMPILE);
 static const uint64_t ignored_options = RANGE(CU_JIT_WALL_TIME, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
 
-static void add(struct jit *jit, CUjit_option id, uint64_t value)
+static void add(struct jit_options *options, CUjit_option id, uint64_t value)
 {
-	jit->ids[jit->count] = id;
-	jit->values[jit->count++] = (void *)(uintptr_t)value;
+	options->ids[options->count] = id;
+	options->values[options->count++] = (void *)(uintptr_t)value;
 }
 
-static CUresult add_wishes(struct jit *jit, const struct wire_options *options)
+static CUresult add_wishes(struct jit_options *options, const struct wire_options *wishes)
 {
-	if (options && options->count > JIT_OPTIONS_MAX)
+	if (wishes && wishes->count > JIT_OPTIONS_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
-	for (uint32_t i = 0; options && i < options->count; i++) {
-		const struct wire_option *option = &options->at[i];
+	for (uint32_t i = 0; wishes && i < wishes->count; i++) {
+		const struct wire_option *wish = &wishes->at[i];
 
-		if (option->id >= 64 || !((scalar_options | ignored_options) & BIT(option->id)))
+		if (wish->id >= 64 || !((scalar_options | ignored_options) & BIT(wish->id)))
 			return CUDA_ERROR_NOT_SUPPORTED; /* symbol tables: pointers into the client */
-		if (scalar_options & BIT(option->id))
-			add(jit, (CUjit_option)option->id, option->value);
+		if (scalar_options & BIT(wish->id))
+			add(options, (CUjit_option)wish->id, wish->value);
 	}
 	return CUDA_SUCCESS;
 }
 
-CUresult jit_init(struct jit *jit, const struct wire_options *options)
+CUresult jit_options_init(struct jit_options *options, const struct wire_options *wishes)
 {
-	jit->count = 0;
-	jit->errors[0] = jit->remarks[0] = '\0';
-	add(jit, CU_JIT_ERROR_LOG_BUFFER, (uintptr_t)jit->errors);
-	add(jit, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, sizeof(jit->errors));
-	add(jit, CU_JIT_INFO_LOG_BUFFER, (uintptr_t)jit->remarks);
-	add(jit, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, sizeof(jit->remarks));
-	return add_wishes(jit, options);
+	options->count = 0;
+	return add_wishes(options, wishes);
 }
 
-CUresult jit_init_input(struct jit *jit, const struct wire_options *options)
+CUresult jit_init(struct jit *jit, const struct wire_options *wishes)
 {
-	jit->count = 0;
+	struct jit_options *options = &jit->options;
+
+	options->count = 0;
 	jit->errors[0] = jit->remarks[0] = '\0';
-	return add_wishes(jit, options);
+	add(options, CU_JIT_ERROR_LOG_BUFFER, (uintptr_t)jit->errors);
+	add(options, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, sizeof(jit->errors));
+	add(options, CU_JIT_INFO_LOG_BUFFER, (uintptr_t)jit->remarks);
+	add(options, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, sizeof(jit->remarks));
+	return add_wishes(options, wishes);
 }
 
 void jit_hand_out_log(const struct jit *jit, char *log, size_t size)

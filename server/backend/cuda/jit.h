@@ -16,20 +16,25 @@
 /* Ours in front of the client's: two log buffers and their sizes. */
 #define JIT_OWN_OPTIONS 4u
 
-/* Stays where it is while the driver knows the buffers. */
-struct jit {
+/* Both stay where they are while the driver has a link that was told of them: it writes to the values, too. */
+
+struct jit_options {
 	unsigned count;
 	CUjit_option ids[JIT_OWN_OPTIONS + JIT_OPTIONS_MAX];
 	void *values[JIT_OWN_OPTIONS + JIT_OPTIONS_MAX];
+};
+
+struct jit {
+	struct jit_options options;
 	char errors[8192], remarks[8192];
 };
 
-/** Log buffers and a client's options; NULL options: none. CUDA_ERROR_INVALID_VALUE: too many;
- * CUDA_ERROR_NOT_SUPPORTED for those that point into the client's memory. */
-CUresult jit_init(struct jit *jit, const struct wire_options *options);
+/** A client's options; NULL: none. CUDA_ERROR_INVALID_VALUE: too many; CUDA_ERROR_NOT_SUPPORTED for those that
+ * point into the client's memory. */
+CUresult jit_options_init(struct jit_options *options, const struct wire_options *wishes);
 
-/** The client's options alone, of one input of a link. Errors as above. */
-CUresult jit_init_input(struct jit *jit, const struct wire_options *options);
+/** Log buffers and a client's options. Errors as above. */
+CUresult jit_init(struct jit *jit, const struct wire_options *wishes);
 
 /** Copies a log. Errors first: where there are any they are what the reader wants. */
 void jit_hand_out_log(const struct jit *jit, char *log, size_t size);

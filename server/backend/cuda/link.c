@@ -2,19 +2,28 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // The driver's linker. It compiles a text when it is handed over; neither that nor the linking holds up what
-// runs on the device or anybody's launches, measured. The driver keeps nothing of an input after the call,
-// but the log buffers until the link is gone.
+// runs on the device or anybody's launches, measured. The driver keeps no bytes of an input after the call. It keeps
+// the options of the link and their log buffers until the link is gone, and nothing says that it does not keep the name
+// and the options of an input, so they last as long.
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/jit.h"
 #include "server/backend/image.h"
 
+struct input {
+	SLIST_ENTRY(input) link;
+	struct jit_options options;
+	char name[];
+};
+
 struct backend_link {
 	CUlinkState state;
 	struct jit jit;
+	SLIST_HEAD(, input) inputs;
 };
 
 CUresult cuda_link_create(const struct wire_options *options, struct backend_link **ret_link)
@@ -26,7 +35,8 @@ CUresult cuda_link_create(const struct wire_options *options, struct backend_lin
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	code = jit_init(&link->jit, options);
 	if (!code)
-		code = driver.link_create(link->jit.count, link->jit.ids, link->jit.values, &link->state);
+		code = driver.link_create(link->jit.options.count, link->jit.options.ids,
+			link->jit.options.values, &link->state);
 	if (code)
 		free(link);
 	else
@@ -50,22 +60,44 @@ static bool fits(uint32_t type, const void *input, size_t bytes)
 	}
 }
 
-CUresult cuda_link_add(struct backend_link *link, const struct backend_link_input *input)
+static struct input *input_new(struct backend_link *link, const char *name)
 {
-	struct jit *own = malloc(sizeof(*own));
-	void *text = NULL;
-	CUresult code = own ? jit_init_input(own, input->options) : CUDA_ERROR_OUT_OF_MEMORY;
+	size_t bytes = strlen(name) + 1;
+	struct input *input = calloc(1, sizeof(*input) + bytes);
 
-	if (!code && !fits(input->type, input->at, input->bytes))
+	if (!input)
+		return NULL;
+	memcpy(input->name, name, bytes);
+	SLIST_INSERT_HEAD(&link->inputs, input, link);
+	return input;
+}
+
+static void input_free_latest(struct backend_link *link)
+{
+	struct input *input = SLIST_FIRST(&link->inputs);
+
+	SLIST_REMOVE_HEAD(&link->inputs, link);
+	free(input);
+}
+
+CUresult cuda_link_add(struct backend_link *link, const struct backend_link_input *wish)
+{
+	struct input *input = input_new(link, wish->name);
+	CUresult code = input ? jit_options_init(&input->options, wish->options) : CUDA_ERROR_OUT_OF_MEMORY;
+	void *text = NULL;
+
+	if (!code && !fits(wish->type, wish->at, wish->bytes))
 		code = CUDA_ERROR_INVALID_IMAGE;
-	if (!code && input->type == CU_JIT_INPUT_PTX)
-		code = jit_text(input->at, input->bytes, &text);
+	if (!code && wish->type == CU_JIT_INPUT_PTX)
+		code = jit_text(wish->at, wish->bytes, &text);
 	if (!code)
-		code = driver.link_add(link->state, (CUjitInputType)input->type,
-			text ? text : (void *)(uintptr_t)input->at, text ? input->bytes + 1 : input->bytes,
-			input->name, own->count, own->ids, own->values);
+		code = driver.link_add(link->state, (CUjitInputType)wish->type,
+			text ? text : (void *)(uintptr_t)wish->at, text ? wish->bytes + 1 : wish->bytes,
+			input->name, input->options.count, input->options.ids, input->options.values);
 	free(text);
-	free(own);
+	/* A client may try as often as it likes. */
+	if (code && input)
+		input_free_latest(link);
 	return code;
 }
 
@@ -89,6 +121,8 @@ CUresult cuda_link_destroy(struct backend_link *link)
 {
 	CUresult code = driver.link_destroy(link->state);
 
+	while (!SLIST_EMPTY(&link->inputs))
+		input_free_latest(link);
 	free(link);
 	return code;
 }

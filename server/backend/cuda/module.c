@@ -256,7 +256,7 @@ static CUresult compile(CUjitInputType type, const void *source, size_t bytes, s
 	CUlinkState link;
 	void *cubin;
 	size_t size;
-	CUresult code = driver.link_create(jit->count, jit->ids, jit->values, &link);
+	CUresult code = driver.link_create(jit->options.count, jit->options.ids, jit->options.values, &link);
 
 	if (code)
 		return code;
@@ -307,7 +307,7 @@ CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_opt
 	struct backend_module **ret_module)
 {
 	enum image_kind kind = image_check(image, bytes);
-	struct jit unused;
+	struct jit_options unused;
 	void *compiled;
 	size_t size;
 	CUresult code;
@@ -319,7 +319,8 @@ CUresult cuda_module_load(const void *image, size_t bytes, const struct wire_opt
 	if (kind == IMAGE_ELF && !image_has_code(image, bytes, compute_capability()))
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;
 	if (!cuda_module_is_source(image, bytes)) {
-		code = jit_init(&unused, options);
+		/* Refused are the same options with and without a compiler. */
+		code = jit_options_init(&unused, options);
 		return code ? code : load_code(image, bytes, text, variables, ret_module);
 	}
 	code = cuda_module_compile(image, bytes, options, log, log_bytes, &compiled, &size);
