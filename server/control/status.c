@@ -30,6 +30,7 @@
 //	 state			opening, running, held, faulted, closed, closing
 //	 memory_bytes		device memory that is mapped now, in whole chunks
 //	 host_bytes		pinned host memory that is mapped now
+//	 image_bytes		images of its modules
 //	 commands		given to the service so far
 //	 recovery		fail, replay
 //	 promotions		how often it passed to another executor
@@ -106,12 +107,14 @@ static json_t *client_json(const struct client *client)
 	const struct shm_server_header *header = client->view.server;
 	uint32_t state = word_acquire(&header->state);
 	const char *probation = probation_text(client);
-	json_t *json = json_pack("{sI si so sI ss sI sI sI ss si ss?}", "session", (json_int_t)client->number,
-		"pid", (int)client->pid, "program", foreign(client->program), "uid", (json_int_t)client->uid,
-		"state", state_text(client), "memory_bytes", (json_int_t)client->holdings.memory_bytes,
-		"host_bytes", (json_int_t)client->holdings.host_bytes, "commands",
-		(json_int_t)count_commands(client), "recovery", client->recovery ? "replay" : "fail",
-		"promotions", (int)word_relaxed(&header->promotions), "probation", probation);
+	json_t *json = json_pack("{sI si so sI ss sI sI sI sI ss si ss?}", "session",
+		(json_int_t)client->number, "pid", (int)client->pid, "program", foreign(client->program),
+		"uid", (json_int_t)client->uid, "state", state_text(client), "memory_bytes",
+		(json_int_t)client->holdings.memory_bytes, "host_bytes",
+		(json_int_t)client->holdings.host_bytes, "image_bytes",
+		(json_int_t)client->holdings.image_bytes, "commands", (json_int_t)count_commands(client),
+		"recovery", client->recovery ? "replay" : "fail", "promotions",
+		(int)word_relaxed(&header->promotions), "probation", probation);
 
 	if (json && (state == SHM_SESSION_FAULTED || state == SHM_SESSION_CLOSED))
 		json_object_set_new(json, "error",

@@ -51,16 +51,20 @@ static int check_range(const struct check_scope *scope, const struct wire_range 
 	return 0;
 }
 
+/* Whether so many more are too many. @limit: 0: none */
+static bool is_over(uint64_t limit, uint64_t held, uint64_t more)
+{
+	return limit && (held > limit || more > limit - held);
+}
+
 static bool is_over_limit(const struct check_scope *scope, uint64_t bytes)
 {
-	return scope->memory_limit && (scope->holdings->memory_bytes > scope->memory_limit ||
-					      bytes > scope->memory_limit - scope->holdings->memory_bytes);
+	return is_over(scope->memory_limit, scope->holdings->memory_bytes, bytes);
 }
 
 static bool is_over_pinned_limit(const struct check_scope *scope, uint64_t bytes)
 {
-	return scope->pinned_limit && (scope->holdings->host_bytes > scope->pinned_limit ||
-					      bytes > scope->pinned_limit - scope->holdings->host_bytes);
+	return is_over(scope->pinned_limit, scope->holdings->host_bytes, bytes);
 }
 
 static int check_map(const struct check_scope *scope, const struct wire_range *range, bool device,
@@ -238,7 +242,11 @@ static int check_load(const struct check_scope *scope, const struct wire_load_mo
 	if (load->is_filled)
 		return broken(finding, "module's variables are said to have values");
 	r = check_options(&load->options, finding);
-	return r ? r : check_image(load->bytes, packet->fds[0], finding);
+	if (!r)
+		r = check_image(load->bytes, packet->fds[0], finding);
+	if (!r && is_over(scope->image_limit, scope->holdings->image_bytes, load->bytes))
+		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
+	return r;
 }
 
 static int check_link(

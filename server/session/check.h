@@ -31,7 +31,7 @@ struct holdings;
 /* What a request is checked against. */
 struct check_scope {
 	uint64_t window_base, device_bytes, host_bytes;
-	uint64_t memory_limit, pinned_limit; /* bytes; 0: none */
+	uint64_t memory_limit, pinned_limit, image_limit; /* bytes; 0: none */
 	const struct holdings *holdings;
 };
 

@@ -65,8 +65,10 @@ static void remove_entry(struct holdings *holdings, struct holding *entry)
 		window_give_run(holdings->window_set, window_at(entry->range.address), window_count(entry));
 	if (entry->type == WIRE_MAP_HOST)
 		holdings->host_bytes -= entry->range.bytes;
-	if (entry->type == WIRE_LOAD_MODULE)
+	if (entry->type == WIRE_LOAD_MODULE) {
+		holdings->image_bytes -= entry->image_bytes;
 		holdings->modules[entry->module / 64] &= ~(UINT64_C(1) << entry->module % 64);
+	}
 	if (entry->type == WIRE_FIND_FUNCTION)
 		holdings->module_of[entry->function] = 0;
 	if (ids)
@@ -91,8 +93,10 @@ static void add_entry(struct holdings *holdings, struct holding *entry)
 	holdings->windows += window_count(entry);
 	if (entry->type == WIRE_MAP_HOST)
 		holdings->host_bytes += entry->range.bytes;
-	if (entry->type == WIRE_LOAD_MODULE)
+	if (entry->type == WIRE_LOAD_MODULE) {
+		holdings->image_bytes += entry->image_bytes;
 		holdings->modules[entry->module / 64] |= UINT64_C(1) << entry->module % 64;
+	}
 	if (entry->type == WIRE_FIND_FUNCTION)
 		holdings->module_of[entry->function] = (uint16_t)entry->module;
 	if (ids)

@@ -477,6 +477,7 @@ void request_begin(struct client *client, const struct wire_message *message, st
 		.host_bytes = WINDOW_HOST_BYTES,
 		.memory_limit = client->daemon->config->memory_limit,
 		.pinned_limit = client->daemon->config->pinned_limit,
+		.image_limit = client->daemon->config->image_limit,
 		.holdings = &client->holdings};
 	struct check_finding finding;
 	int r;

@@ -380,6 +380,30 @@ START_TEST(names_and_descriptions_are_bounded)
 }
 END_TEST
 
+START_TEST(image_limit_is_an_answer)
+{
+	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 5000}};
+	struct check_finding finding;
+	int fd = fake_memfd(5000, SEALS);
+
+	note(&load);
+	ck_assert_uint_eq(holdings->image_bytes, 5000);
+	load.load_module.module = 2;
+	scope.image_limit = 10000;
+	ck_assert_int_eq(check(&load, fd, &finding), 0);
+	scope.image_limit = 9999;
+	ck_assert_int_eq(check(&load, fd, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(finding.code, CUDA_ERROR_OUT_OF_MEMORY);
+	scope.image_limit = 0;
+	ck_assert_int_eq(check(&load, fd, &finding), 0);
+	holdings_drop(holdings, &(struct wire_message){.type = WIRE_UNLOAD_MODULE, .symbol.module = 1});
+	ck_assert_uint_eq(holdings->image_bytes, 0);
+	scope.image_limit = 5000;
+	ck_assert_int_eq(check(&load, fd, &finding), 0);
+	close(fd);
+}
+END_TEST
+
 START_TEST(pinned_limit_is_an_answer)
 {
 	struct wire_message mapped = {.type = WIRE_MAP_HOST, .range = {.address = HOST, .bytes = 8192}};
@@ -652,6 +676,7 @@ int main(void)
 	tcase_add_test(requests, shared_events_are_pages_of_the_host_part);
 	tcase_add_test(requests, names_and_descriptions_are_bounded);
 	tcase_add_test(requests, pinned_limit_is_an_answer);
+	tcase_add_test(requests, image_limit_is_an_answer);
 	tcase_add_test(requests, graphs_are_sealed_files_and_kept_by_id);
 	tcase_add_test(requests, arrays_lie_in_mapped_memory_and_take_their_objects_along);
 	tcase_add_test(requests, options_are_bounded);
