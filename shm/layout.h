@@ -79,7 +79,8 @@ struct shm_stream_state {
 	word64 issued;	   /* highest seq handed to the driver (set before the call) */
 	word64 host_ready; /* highest seq of a host function whose predecessors are done: the client may run
 			      it */
-	word64 marked;	   /* highest seq behind which a mark was put: will be seen in the timeline */
+	word64 marked; /* highest seq behind which a mark is, or is being put: may be seen in the timeline, and
+			      nothing beyond it (set before the call) */
 	word32 head_block; /* oldest journal block with commands that are not done, or SHM_NO_BLOCK */
 	word32 head_offset;
 	word32 tail_block; /* block being filled, or SHM_NO_BLOCK */

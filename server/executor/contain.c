@@ -126,20 +126,42 @@ static uint32_t doubt_of(
 	return SHM_DOUBT | (unknown ? SHM_DOUBT_FAULT : 0) | (worked ? SHM_DOUBT_WORKED : 0);
 }
 
+static enum contain_phase phase_of(struct contain *contain, uint64_t *ret_sign_at)
+{
+	enum contain_phase phase;
+
+	pthread_mutex_lock(&contain->lock);
+	phase = contain->phase;
+	*ret_sign_at = contain->sign_at;
+	pthread_mutex_unlock(&contain->lock);
+	return phase;
+}
+
+void contain_join(struct session *session, uint32_t generation)
+{
+	struct executor *executor = session->executor;
+	enum contain_phase phase;
+	uint64_t sign_at;
+
+	pthread_mutex_lock(&executor->sessions_lock);
+	phase = phase_of(&executor->contain, &sign_at);
+	/* Pairs with the client's look. */
+	word_release(&session->view.server->doubtful,
+		phase == CONTAIN_CLEAR ? 0 : doubt_of(session, phase, sign_at, 0));
+	word_release(&session->generation, generation);
+	pthread_mutex_unlock(&executor->sessions_lock);
+}
+
 /* All sessions are doubtful or none is, as the phase is now: whoever changes it comes here, and the last one
  * sees the last change. */
 static void spread_doubt(struct executor *executor)
 {
-	struct contain *contain = &executor->contain;
-	enum contain_phase phase;
 	struct session *session;
 	uint64_t sign_at;
+	enum contain_phase phase;
 
 	pthread_mutex_lock(&executor->sessions_lock);
-	pthread_mutex_lock(&contain->lock);
-	phase = contain->phase;
-	sign_at = contain->sign_at;
-	pthread_mutex_unlock(&contain->lock);
+	phase = phase_of(&executor->contain, &sign_at);
 	TAILQ_FOREACH (session, &executor->sessions, link) {
 		word32 *doubtful = &session->view.server->doubtful;
 

@@ -15,6 +15,7 @@
 #include "shm/order.h"
 
 struct executor;
+struct session;
 
 enum contain_phase {
 	CONTAIN_CLEAR,
@@ -72,6 +73,9 @@ void contain_deinit(struct executor *executor);
 void contain_note_module(struct executor *executor, struct backend_module *module, uint64_t session);
 /** Before it is unloaded. Module thread. */
 void contain_forget_module(struct executor *executor, const struct backend_module *module);
+
+/** The session is served from now on, as that generation, and as doubtful as the others are. Main thread. */
+void contain_join(struct session *session, uint32_t generation);
 
 /** Whether there is, or may be, a fault of which it is not known whose it is: what became done proves
  * nothing. Any thread. */

@@ -83,17 +83,20 @@ static CUresult put_mark(struct session *session, struct stream *stream)
 	CUresult code;
 
 	log_bug_on(!stream->backend);
+	/* Before the call: if this process dies in it the device may have written the mark all the same, and the
+	 * program have seen it. */
+	word_release(&stream->journal.state->marked, stream->issued);
 	code = session_ops(session)->mark(
 		stream->backend, &session->timeline->stream[stream->slot].done, stream->issued);
 	if (code) {
 		/* Not marked, and the journal must not say so; tried again soon. */
+		word_release(&stream->journal.state->marked, stream->marked);
 		stream->latest->flags &= (uint16_t)~FRMPS_CMD_MARK;
 		stream->unmarked_at = session->now;
 		return executor_code(session->executor, code);
 	}
 	stream->latest->flags |= FRMPS_CMD_MARK;
 	stream->marked = stream->issued;
-	word_release(&stream->journal.state->marked, stream->marked);
 	sentry_heard(session);
 	unlist(session, stream);
 	return CUDA_SUCCESS;

@@ -45,6 +45,7 @@
 #include <stdlib.h>
 
 #include "server/executor/clock.h"
+#include "server/executor/contain.h"
 #include "server/executor/dispatch.h"
 #include "server/executor/intake.h"
 #include "server/executor/repeat.h"
@@ -379,7 +380,19 @@ static void set_back(struct session *session, struct stream *stream)
 		stream_hold(session, stream, STREAM_HOLD_RESUME);
 }
 
-static void publish(struct session *session, uint32_t generation, bool is_promotion)
+/* Return: false: the daemon has ended it meanwhile. */
+static bool set_running(struct shm_server_header *server)
+{
+	uint32_t now = word_acquire(&server->state);
+
+	while (now <= SHM_SESSION_HELD)
+		if (atomic_compare_exchange_weak(&server->state, &now, SHM_SESSION_RUNNING))
+			return true;
+	return false;
+}
+
+/* Return: whether it is to be served. */
+static bool publish(struct session *session, uint32_t generation, bool is_promotion)
 {
 	struct shm_server_header *server = session->view.server;
 
@@ -394,15 +407,18 @@ static void publish(struct session *session, uint32_t generation, bool is_promot
 		if (is_used(session, slot))
 			set_back(session, &session->streams[slot]);
 	ring_reader_init(&session->ring, &session->view);
-	/* From here on contain.c writes it. */
-	word_release(&server->doubtful, 0);
-	word_release(&session->generation, generation);
+	contain_join(session, generation);
 	word_set(&server->active, 0);
 	if (is_promotion)
 		word_set(&server->promotions, word_relaxed(&server->promotions) + 1);
 	word_release(&server->asleep, 0);
-	word_release(&server->state, SHM_SESSION_RUNNING);
+	if (!set_running(server)) {
+		session->stopped = true;
+		word_release(&session->generation, 0);
+		return false;
+	}
 	wake_all(&server->wake);
+	return true;
 }
 
 static enum takeover_verdict fault(struct session *session, CUresult code, const char *text)
@@ -447,8 +463,8 @@ enum takeover_verdict takeover_session(struct session *session, uint32_t generat
 	}
 	if (verdict == TAKEOVER_SUSPENDED)
 		takeover_prepare(session);
-	else
-		publish(session, generation, recover != TAKEOVER_NOTHING);
+	else if (!publish(session, generation, recover != TAKEOVER_NOTHING))
+		return TAKEOVER_FAULTED;
 	return verdict;
 }
 

@@ -6,6 +6,7 @@
 
 #include "server/executor/takeover.h"
 
+#include <setjmp.h>
 #include <string.h>
 
 #include "server/executor/clock.h"
@@ -476,6 +477,60 @@ START_TEST(variables_that_were_lost_are_a_fault_if_anything_ran)
 }
 END_TEST
 
+static jmp_buf killed;
+
+/* The device gets the mark and writes it; the executor is killed before it is back from the driver. */
+static CUresult mark_and_die(struct backend_stream *stream, void *word, uint64_t value)
+{
+	(void)stream;
+	word_release((word64 *)word, value);
+	longjmp(killed, 1);
+}
+
+/* The program has seen it, and uses the piece of arena again. */
+START_TEST(what_the_program_has_seen_done_is_done)
+{
+	static struct backend_ops ops;
+
+	ops = fake_ops;
+	ops.mark = mark_and_die;
+	fixture.executor.ops = &ops;
+	fixture_copy(1, x, 0, 64, FRMPS_COPY_SRC_ARENA);
+	fixture_direct(FRMPS_OP_MARK, 1, NULL, 0);
+	if (!setjmp(killed))
+		fixture_turn();
+	fixture.executor.ops = &fake_ops;
+	ck_assert_uint_eq(shm_view_done(&fixture.client, 1), 1);
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
+	ck_assert_uint_eq(shm_view_done(&fixture.client, 1), 1);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_COPY), 1);
+}
+END_TEST
+
+START_TEST(a_session_that_the_daemon_has_ended_is_not_served)
+{
+	fixture_kill();
+	word_release(&fixture.session->view.server->state, SHM_SESSION_CLOSED);
+	ck_assert_int_eq(takeover_session(fixture.session, 2, TAKEOVER_BY_POLICY, 0, "", &no_variables),
+		TAKEOVER_FAULTED);
+	ck_assert_uint_eq(fixture_state(), SHM_SESSION_CLOSED);
+	ck_assert_uint_eq(word_relaxed(&fixture.session->generation), 0);
+}
+END_TEST
+
+/* The sign came when it was not served here. */
+START_TEST(a_session_is_as_doubtful_as_those_that_were_there)
+{
+	fixture_kill();
+	fixture.executor.contain.phase = CONTAIN_SUSPECTED;
+	ck_assert_int_eq(takeover_session(fixture.session, 2, TAKEOVER_BY_POLICY, 0, "", &no_variables),
+		TAKEOVER_CLEAN);
+	ck_assert_uint_eq(word_acquire(&fixture.client.server->doubtful), SHM_DOUBT);
+	ck_assert_uint_eq(fixture_state(), SHM_SESSION_RUNNING);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("takeover");
@@ -484,6 +539,9 @@ int main(void)
 	tcase_add_checked_fixture(doubt, fixture_open_default, fixture_close);
 	tcase_add_test(doubt, nothing_happened_yet);
 	tcase_add_test(doubt, what_is_done_stays_done);
+	tcase_add_test(doubt, what_the_program_has_seen_done_is_done);
+	tcase_add_test(doubt, a_session_that_the_daemon_has_ended_is_not_served);
+	tcase_add_test(doubt, a_session_is_as_doubtful_as_those_that_were_there);
 	tcase_add_test(doubt, a_kernel_in_doubt_is_a_fault_that_names_it);
 	tcase_add_test(doubt, a_kernel_in_doubt_is_repeated_if_the_client_vouches);
 	tcase_add_test(doubt, rounds_are_repeated_if_the_client_vouches);
