@@ -172,7 +172,10 @@ static CUresult send_load(struct client_module *module, const struct image *imag
 	result = ask(&request, &image->fd, answer);
 	if (answer && make_room(module, result, answer, &request.load_module))
 		result = ask(&request, &image->fd, answer);
-	if (result != CUDA_SUCCESS || !is_moved(answer))
+	/* What the service could not carry out in time may come to that memory yet: it is nobody's any more. */
+	if (result == CUDA_ERROR_SYSTEM_NOT_READY)
+		module->variables = NULL;
+	else if (result != CUDA_SUCCESS || !is_moved(answer))
 		leave_room(module);
 	if (result == CUDA_SUCCESS && answer->message.reply.values.count > 1 &&
 		answer->message.reply.values.at[1])

@@ -7,7 +7,7 @@
 // writes the question's number into `answered`. Everything that was issued before is now visible in the
 // states and will be seen in the timeline, and whatever the main thread took away before it asked is not in
 // use any more. Then the main thread remembers how far each stream was issued and waits until the timeline
-// has come that far.
+// has come that far, and until nothing of ours is on its way to the session's memory (variable.c).
 
 #include "server/executor/drain.h"
 
@@ -16,6 +16,7 @@
 #include "server/executor/clock.h"
 #include "server/executor/session.h"
 #include "server/executor/sentry.h"
+#include "server/executor/variable.h"
 #include "server/log.h"
 
 static bool is_answered(const struct job *job)
@@ -47,7 +48,7 @@ static bool is_done(struct job *job)
 			return false;
 		job->mark++;
 	}
-	return true;
+	return !variable_is_late(job->session);
 }
 
 static int finish(struct job *job, bool drained)

@@ -19,6 +19,11 @@
 /* How long a drop waits for the session's work. */
 #define DROP_NS (UINT64_C(10000) * CLOCK_MS)
 
+/* They change whenever the session loses some. */
+struct memory_versions {
+	uint64_t device, host, globals;
+};
+
 struct graph {
 	struct graph *next; /* of the forgotten ones */
 	uint64_t ticket;    /* of a forgotten one: what was last asked for then (drain.c) */
@@ -26,6 +31,7 @@ struct graph {
 	struct backend_graph
 		*backend; /* NULL: not built; serving thread, before it is published module thread */
 	struct backend_node *nodes; /* NULL: not built; point into bytes */
+	struct memory_versions at;  /* memory of the session that its nodes were checked against */
 	uint32_t function;	    /* of the first kernel; 0: none */
 	bool has_run;		    /* what its kernels can leave behind is noted. Serving thread */
 };
@@ -58,6 +64,17 @@ static graph_word *make_slot(struct graph_table *table, uint32_t id)
 		atomic_store_explicit(
 			&table->graphs, calloc(FRMPS_GRAPH_IDS, sizeof(graph_word)), memory_order_release);
 	return find_slot(table, id);
+}
+
+static struct memory_versions versions_of(struct session *session)
+{
+	return (struct memory_versions){word_acquire(&session->device.version),
+		word_acquire(&session->host.version), word_acquire(&session->globals.version)};
+}
+
+static bool is_same(const struct memory_versions *a, const struct memory_versions *b)
+{
+	return a->device == b->device && a->host == b->host && a->globals == b->globals;
 }
 
 /* ---- building ---- */
@@ -172,6 +189,7 @@ static CUresult build(struct session *session, struct graph *graph)
 	struct backend_node *nodes = calloc(head->nodes, sizeof(*nodes));
 	CUresult code = nodes ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 
+	graph->at = versions_of(session);
 	for (uint32_t i = 0; !code && i < head->nodes; i++, node = graph_form_next(node))
 		code = build_node(session, node, &nodes[i]);
 	if (!code)
@@ -181,6 +199,23 @@ static CUresult build(struct session *session, struct graph *graph)
 	else
 		graph->nodes = nodes;
 	return executor_code(session->executor, code);
+}
+
+/* The device is not to be sent to memory that is gone. What goes from here on waits for what is launched. */
+static CUresult check_again(struct session *session, struct graph *graph)
+{
+	const struct frmps_graph_node *node = graph_form_first(head_of(graph));
+	struct memory_versions now = versions_of(session);
+	CUresult code = CUDA_SUCCESS;
+	struct backend_node unused;
+
+	if (is_same(&graph->at, &now))
+		return CUDA_SUCCESS;
+	for (uint32_t i = 0; !code && i < head_of(graph)->nodes; i++, node = graph_form_next(node))
+		code = build_node(session, node, &unused);
+	if (!code)
+		graph->at = now;
+	return code;
 }
 
 /* ---- requests ---- */
@@ -450,8 +485,8 @@ CUresult graph_launch(struct session *session, struct stream *stream, uint32_t i
 	struct graph *graph = find(session, id);
 	CUresult code = graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 
-	if (!code && !graph->backend)
-		code = build(session, graph);
+	if (!code)
+		code = graph->backend ? check_again(session, graph) : build(session, graph);
 	if (code)
 		return code;
 	if (!graph->has_run)

@@ -15,6 +15,7 @@
 #include "server/executor/load.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -103,12 +104,19 @@ static CUresult fill_variables(struct job *job, struct module *module)
 {
 	const struct wire_load_module *wish = &job->message.load_module;
 	const struct backend_variables *variables = &job->load->variables;
+	CUresult result;
 
 	if (!variables->bytes)
 		return CUDA_SUCCESS;
 	module->variables = (struct range){wish->variables, wish->variables + variables->bytes};
-	return wish->is_filled ? CUDA_SUCCESS
-			       : variable_fill(job->session, &module->variables, variables->first);
+	if (wish->is_filled)
+		return CUDA_SUCCESS;
+	result = variable_fill(job->session, &module->variables, variables->first);
+	if (result == CUDA_ERROR_SYSTEM_NOT_READY)
+		snprintf(job->load->log, LOG_BYTES,
+			"the GPU did not take the first values of its variables in time. It can be tried "
+			"again");
+	return result;
 }
 
 static void fail(struct job *job, struct module *module, CUresult result)

@@ -104,6 +104,15 @@ static void pause_for(uint64_t ns)
 	nanosleep(&time, NULL);
 }
 
+/* Locked. Whether the page may change yet. What did not come in time may have come by now. */
+static bool is_broken(struct variable_path *path)
+{
+	if (path->broken && path->marked && word_acquire(&path->page->mark) >= path->mark)
+		path->broken = false;
+	path->late = path->broken ? path->late : 0;
+	return path->broken;
+}
+
 /* Locked. Return: whether the device has done them. */
 static bool carry_out(struct executor *executor, const struct backend_copy *copies, uint32_t count)
 {
@@ -111,7 +120,7 @@ static bool carry_out(struct executor *executor, const struct backend_copy *copi
 	uint64_t since = clock_now(), now = since;
 	CUresult code = CUDA_SUCCESS;
 
-	if (path->broken)
+	if (is_broken(path))
 		return false;
 	for (uint32_t i = 0; !code && i < count; i++)
 		code = executor_code(executor, executor->ops->copy(path->stream, &copies[i]));
@@ -123,6 +132,7 @@ static bool carry_out(struct executor *executor, const struct backend_copy *copi
 		pause_for(clock_interval(since, now));
 		now = clock_now();
 	}
+	path->marked = code == CUDA_SUCCESS;
 	path->broken = code || word_acquire(&path->page->mark) < path->mark;
 	return !path->broken;
 }
@@ -279,20 +289,36 @@ int variable_save(struct executor *executor)
 
 /* ---- moved variables ---- */
 
-static bool fill_piece(struct executor *executor, uint64_t address, const uint8_t *values, uint64_t bytes)
+static bool fill_piece(struct session *session, uint64_t address, const uint8_t *values, uint64_t bytes)
 {
-	struct variable_path *path = &executor->variables;
+	struct variable_path *path = &session->executor->variables;
 	struct backend_copy copy = linear(address, (uintptr_t)path->page->piece, bytes);
-	bool fine;
+	bool fine = false;
 
 	copy.src_is_host = true;
 	pthread_mutex_lock(&path->lock);
 	/* The device may still read what did not end in time. */
-	if (!path->broken)
+	if (!is_broken(path)) {
 		memcpy(path->page->piece, values, bytes);
-	fine = carry_out(executor, &copy, 1);
+		fine = carry_out(session->executor, &copy, 1);
+		path->late = fine ? 0 : session->id;
+	}
 	pthread_mutex_unlock(&path->lock);
 	return fine;
+}
+
+bool variable_is_late(struct session *session)
+{
+	struct variable_path *path = &session->executor->variables;
+	bool late;
+
+	if (!path->page)
+		return false;
+	if (pthread_mutex_trylock(&path->lock))
+		return true;
+	late = is_broken(path) && path->late == session->id;
+	pthread_mutex_unlock(&path->lock);
+	return late;
 }
 
 CUresult variable_fill(struct session *session, const struct range *block, const uint8_t *values)
@@ -305,8 +331,8 @@ CUresult variable_fill(struct session *session, const struct range *block, const
 	for (uint64_t done = 0; done < bytes; done += PIECE) {
 		uint64_t size = bytes - done < PIECE ? bytes - done : PIECE;
 
-		if (!fill_piece(session->executor, block->start + done, values + done, size))
-			return CUDA_ERROR_LAUNCH_TIMEOUT;
+		if (!fill_piece(session, block->start + done, values + done, size))
+			return CUDA_ERROR_SYSTEM_NOT_READY;
 	}
 	return CUDA_SUCCESS;
 }
@@ -365,7 +391,7 @@ static bool restore_piece(struct executor *executor, uint64_t address, int fd, o
 
 	copy.src_is_host = true;
 	pthread_mutex_lock(&path->lock);
-	fine = !path->broken && read_at(fd, offset, path->page->piece, bytes) &&
+	fine = !is_broken(path) && read_at(fd, offset, path->page->piece, bytes) &&
 	       carry_out(executor, &copy, 1);
 	pthread_mutex_unlock(&path->lock);
 	return fine;

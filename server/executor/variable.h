@@ -27,7 +27,9 @@ struct variable_path {
 	struct backend_stream *stream;
 	struct variable_page *page; /* registered */
 	uint64_t mark;		    /* what the page's mark will be when the device is done */
+	bool marked;		    /* and it will be */
 	bool broken;		    /* something did not end: the page may change yet */
+	uint64_t late;		    /* broken: session whose memory may change as well; 0: none's */
 };
 
 /* Values that came with Activate. All zero: none did. */
@@ -52,9 +54,14 @@ int variable_save(struct executor *executor);
  * Writes the first values of a module's variables into the block that they were moved to, and waits for it.
  * Module thread of the executor that serves the session.
  * @block: from the client; checked here
- * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE: it is not all the client's memory, the backend's code.
+ * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE: it is not all the client's memory;
+ * CUDA_ERROR_SYSTEM_NOT_READY: the device did not do it in time. It may do it yet: variable_is_late().
  */
 CUresult variable_fill(struct session *session, const struct range *block, const uint8_t *values);
+
+/** Whether first values may come into memory of the session yet. Any thread; does not wait, and says so where it
+ * would have to. */
+bool variable_is_late(struct session *session);
 
 /** Has the device do copies of memory that is its own or registered, and waits for them. Main or module
  * thread. Return: whether they are done. */

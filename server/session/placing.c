@@ -61,8 +61,11 @@ static void describe_runner(
 	TAILQ_FOREACH (runner, &client->domain->clients, domain_link)
 		if (values->count && runner->number == values->at[0])
 			program = runner->program;
-	snprintf(text, size, "code cannot be loaded beside a kernel of %.80s that runs for %.1f s", program,
-		values->count > 1 ? (double)values->at[1] / 1000.0 : 0.0);
+	if (values->count > 1)
+		snprintf(text, size, "code cannot be loaded beside a kernel of %.80s that runs for %.1f s",
+			program, (double)values->at[1] / 1000.0);
+	else
+		snprintf(text, size, "code cannot be loaded beside what runs on the GPU");
 }
 
 /* The same work as at the latest refusal, by when it began. Answers are late by what a message takes. */

@@ -133,3 +133,11 @@ void status_await_commands(const struct service *service, pid_t pid, long long l
 	while (number_of(service, pid, "commands") < least)
 		ck_assert_msg(ask_again(begin), "%d does not get to %lld commands", (int)pid, least);
 }
+
+void status_await_bytes(const struct service *service, pid_t pid, const char *kind, long long most)
+{
+	time_t begin = time(NULL);
+
+	while (number_of(service, pid, kind) > most)
+		ck_assert_msg(ask_again(begin), "%d does not get down to %lld %s", (int)pid, most, kind);
+}

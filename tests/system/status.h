@@ -27,6 +27,9 @@ void status_await_executors(const struct service *service);
 void status_await_rest(const struct service *service);
 /** service_footprint() of the service at rest. */
 void status_footprint(const struct service *service, int *ret_fds, int *ret_threads);
+/** Waits until a program has no more than so many bytes of one kind ("memory_bytes", "host_bytes"), a minute at
+ * most. */
+void status_await_bytes(const struct service *service, pid_t pid, const char *kind, long long most);
 /** Waits until the executor has taken so many commands of a program, a minute at most. */
 void status_await_commands(const struct service *service, pid_t pid, long long least);
 

@@ -2,7 +2,7 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // Graphs that a program makes, changes and launches. The tests run against NVIDIA's library as well and must
-// pass there; the last case is about faults of others and runs against the service alone.
+// pass there; the last case is about the mistakes of others and runs against the service alone.
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 #include "tests/system/driver.h"
 #include "tests/system/graphs.h"
 #include "tests/system/program.h"
+#include "tests/system/status.h"
 
 static struct service service;
 
@@ -494,6 +495,67 @@ START_TEST(graphs_outlast_somebody_elses_fault)
 }
 END_TEST
 
+/* More than the shim keeps of it for later. */
+#define FREED_BYTES ((size_t)200 << 20)
+
+/* A graph whose copy goes to memory that is freed before the second launch: this program's own mistake. */
+static int freeing(bool on_host, int progress, int orders)
+{
+	CUdeviceptr source, target = 0;
+	uint32_t *host = NULL;
+	CUgraphExec exec;
+	CUstream stream;
+	CUgraph graph;
+
+	driver_open();
+	stream = new_stream();
+	source = device_words(WORDS, 1);
+	if (on_host)
+		ck_cuda(cuMemHostAlloc((void **)&host, FREED_BYTES, 0));
+	else
+		ck_cuda(cuMemAlloc_v2(&target, FREED_BYTES));
+	ck_cuda(cuGraphCreate(&graph, 0));
+	add_copy(graph, NULL, 0, copy_params(target, source, host, NULL, WORDS * 4));
+	exec = instantiate(graph);
+	run(exec, stream);
+	ck_cuda(on_host ? cuMemFreeHost(host) : cuMemFree_v2(target));
+	report(progress);
+	ordered(orders, true);
+	ck_cuda(cuGraphLaunch(exec, stream));
+	return cuStreamSynchronize(stream) == CUDA_ERROR_INVALID_VALUE ? 0 : 2;
+}
+
+static int freeing_host(int progress, int orders)
+{
+	return freeing(true, progress, orders);
+}
+
+static int freeing_device(int progress, int orders)
+{
+	return freeing(false, progress, orders);
+}
+
+START_TEST(a_graph_over_memory_that_is_gone_hurts_nobody)
+{
+	struct child survivor, child;
+
+	ck_assert(service_start_configured(&service, "guard = off\n"));
+	survivor = child_start(graph_survivor);
+	child = child_start(_i ? freeing_host : freeing_device);
+	child_wait(&child, 1);
+	status_await_bytes(&service, child.pid, _i ? "host_bytes" : "memory_bytes", FREED_BYTES / 2);
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+	child_drain(&survivor);
+	child_wait(&survivor, 20);
+	child_order(&survivor);
+	ck_assert_int_eq(child_end(&survivor), 0);
+	ck_assert_int_eq(status_counter(&service, "faults"), 0);
+	ck_assert_int_eq(status_counter(&service, "promotions"), 0);
+	ck_assert_int_eq(service_stop(&service), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("graphs");
@@ -516,6 +578,7 @@ int main(void)
 	if (!is_native()) {
 		tcase_set_timeout(faults, 240);
 		tcase_add_loop_test(faults, graphs_outlast_somebody_elses_fault, 0, 2);
+		tcase_add_loop_test(faults, a_graph_over_memory_that_is_gone_hurts_nobody, 0, 2);
 		suite_add_tcase(suite, faults);
 	}
 	return suite_run(suite);

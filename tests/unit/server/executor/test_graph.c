@@ -362,6 +362,29 @@ START_TEST(graphs_do_not_write_to_modules_that_are_gone)
 }
 END_TEST
 
+/* Where the description's copy goes to. */
+START_TEST(a_launch_over_memory_that_is_gone_is_a_late_error)
+{
+	range_set_add(&fixture.session->device, FIXTURE_WINDOW + FIXTURE_DEVICE / 2, 4096);
+	ck_assert_int_eq(make(1, describe()), CUDA_SUCCESS);
+	launch(1);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 1);
+	/* Nothing of it. */
+	range_set_remove(&fixture.session->device, FIXTURE_WINDOW + FIXTURE_DEVICE / 2, 4096);
+	launch(1);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 2);
+	range_set_remove(&fixture.session->device, FIXTURE_WINDOW + 4096, 4096);
+	launch(1);
+	launch(1);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 2);
+	ck_assert_uint_eq(word_relaxed(&fixture.client.server->late_error), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(fixture_offences(), 0);
+	range_set_add(&fixture.session->device, FIXTURE_WINDOW + 4096, 4096);
+	launch(1);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 3);
+}
+END_TEST
+
 START_TEST(a_launch_of_nothing_is_a_late_error)
 {
 	launch(3);
@@ -470,6 +493,7 @@ int main(void)
 	tcase_add_test(graphs, a_graph_names_only_what_the_session_has);
 	tcase_add_test(graphs, what_a_node_writes_to_a_mirror_goes_on);
 	tcase_add_test(graphs, graphs_do_not_write_to_modules_that_are_gone);
+	tcase_add_test(graphs, a_launch_over_memory_that_is_gone_is_a_late_error);
 	tcase_add_test(graphs, a_launch_of_nothing_is_a_late_error);
 	tcase_add_test(graphs, a_dropped_graph_stays_while_it_may_run);
 	tcase_add_test(graphs, a_standby_builds_later);

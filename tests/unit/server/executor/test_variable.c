@@ -134,6 +134,32 @@ START_TEST(a_device_that_does_not_come_back_is_not_waited_for_again)
 }
 END_TEST
 
+static CUresult fill(void)
+{
+	const struct range block = {FIXTURE_WINDOW, FIXTURE_WINDOW + 64};
+	const uint8_t values[64] = {1};
+
+	return variable_fill(fixture.session, &block, values);
+}
+
+/* It is nobody's fault, and no more than late: until then nothing of the session may be somebody else's. */
+START_TEST(first_values_that_come_late_are_waited_for)
+{
+	ck_assert_int_eq(fill(), CUDA_SUCCESS);
+	ck_assert(!variable_is_late(fixture.session));
+	fake.immediate = false;
+	ck_assert_int_eq(fill(), CUDA_ERROR_SYSTEM_NOT_READY);
+	ck_assert(variable_is_late(fixture.session));
+	fake.immediate = true;
+	ck_assert_int_eq(fill(), CUDA_ERROR_SYSTEM_NOT_READY);
+	ck_assert(variable_is_late(fixture.session));
+	fake_arrive();
+	ck_assert(!variable_is_late(fixture.session));
+	ck_assert_int_eq(fill(), CUDA_SUCCESS);
+	ck_assert(!executor_is_lost(&fixture.executor));
+}
+END_TEST
+
 /* ---- variables that only kernels know ---- */
 
 /* Where the backend has them all. */
@@ -266,6 +292,7 @@ int main(void)
 	tcase_add_test(tests, who_does_not_go_on_is_not_written_down);
 	tcase_add_test(tests, what_cannot_be_read_is_left_out);
 	tcase_add_test(tests, a_device_that_does_not_come_back_is_not_waited_for_again);
+	tcase_add_test(tests, first_values_that_come_late_are_waited_for);
 	tcase_add_test(tests, what_kernels_wrote_goes_along);
 	tcase_add_test(tests, what_did_not_run_is_as_it_was_loaded);
 	tcase_add_test(tests, what_cannot_be_taken_along_is_told);
