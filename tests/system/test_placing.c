@@ -142,6 +142,41 @@ static int load_more(int progress, int orders)
 	return error == CUDA_ERROR_SYSTEM_NOT_READY ? 0 : 2;
 }
 
+/* Kernels without end in more streams than there are queues of the device. */
+#define HOGS 200
+
+static int hog(int progress, int orders)
+{
+	CUstream streams[HOGS];
+	uint32_t *word;
+
+	driver_open();
+	word = shared_word();
+	*word = 0;
+	for (int i = 0; i < HOGS; i++) {
+		ck_cuda(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+		ck_cuda(launch_spin(word, 1, streams[i]));
+	}
+	report(progress);
+	ordered(orders, true);
+	*word = 1;
+	ck_cuda(cuCtxSynchronize());
+	return 0;
+}
+
+/* Its code has variables, which get their first values by a copy. */
+static int load_variables(int progress, int orders)
+{
+	CUmodule module;
+
+	driver_attach();
+	report(progress);
+	ck_cuda(cuModuleLoad(&module, getenv("FRMPS_TEST_MOVED_KERNELS")));
+	report(progress);
+	ordered(orders, true);
+	return 0;
+}
+
 /* How often a test does it again that must catch a moment, or see nothing grow. */
 static int repetitions(void)
 {
@@ -286,6 +321,27 @@ START_TEST(a_kernel_that_needs_local_memory_holds_nobody_up)
 	end_well(&busy);
 	end_runner();
 	wait_closed(&service);
+}
+END_TEST
+
+/* A copy of the service's own that does not get through is no sign of a fault, and not lost. */
+START_TEST(variables_that_wait_for_the_device_hurt_nobody)
+{
+	struct child first, newcomer;
+
+	start("");
+	first = child_start(hog);
+	child_wait(&first, 1);
+	newcomer = child_start(load_variables);
+	child_wait(&newcomer, 1);
+	/* It may come to its memory yet, so it does not go anywhere else. */
+	ck_assert(service_log_wait(&service, "stays with the others: its own work does not end", 1, 60));
+	child_order(&first);
+	child_wait(&newcomer, 1);
+	child_order(&newcomer);
+	ck_assert_int_eq(child_end(&newcomer), 0);
+	ck_assert_int_eq(child_end(&first), 0);
+	ck_assert_int_eq(service_log_count(&service, "verdict:"), 0);
 }
 END_TEST
 
@@ -529,6 +585,7 @@ int main(void)
 	tcase_add_checked_fixture(deaths, NULL, stop);
 	tcase_add_test(tests, a_newcomer_beside_an_endless_kernel_computes);
 	tcase_add_test(room, a_kernel_that_needs_local_memory_holds_nobody_up);
+	tcase_add_test(tests, variables_that_wait_for_the_device_hurt_nobody);
 	tcase_add_test(tests, everybody_else_stays_exact);
 	tcase_add_test(tests, everybody_is_moved_or_told);
 	tcase_add_loop_test(tests, faults_hurt_their_own_domain, 0, 2);
