@@ -274,7 +274,7 @@ class Frmps(System):
         if self.server.poll() is not None:
             return "frmps-server has ended"
         for line in self.log.since(0):
-            if re.search(r"Sanitizer|runtime error:|daemon was ended by signal (6|11) ", line):
+            if re.search(r"Sanitizer|runtime error:|daemon was ended by signal (?!9 )", line):
                 return line
         return ""
 

@@ -20,6 +20,7 @@ struct service {
 	char socket[96];
 	char config[96];
 	char log[96]; /* file with the service's log */
+	int crashes;  /* deaths of the daemon by signals other than SIGKILL that the test has made */
 };
 
 /**
@@ -47,7 +48,7 @@ bool service_log_wait(const struct service *service, const char *text, int count
 /** What `frmpsctl status --json` prints, the caller's; NULL if the service does not answer. */
 char *service_status(const struct service *service);
 
-/** Processes of the service other than the daemon (keeper, executors), in order of pid. Return: how many. */
+/** Children of the process that was started: the daemon, keeper, executors, in order of pid. Return: how many. */
 int service_children(const struct service *service, pid_t *ret_pids, int room);
 
 /** The active executor of the first domain; 0 if there is none. */

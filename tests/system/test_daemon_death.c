@@ -588,7 +588,7 @@ START_TEST(a_daemon_that_crashes_all_the_time_is_given_up)
 	child_wait(&child, 1);
 	for (int i = 0; i < QUICK_CRASHES; i++) {
 		kill_and_wait(daemon_pid(), SIGILL);
-		lives++;
+		service.crashes = ++lives;
 		if (i + 1 < QUICK_CRASHES)
 			wait_back();
 	}

@@ -207,12 +207,15 @@ static bool write_word(const char *name, const char *text)
 /* Return: false where that is not permitted. */
 static bool make_group(const char *folder, const char *limit)
 {
+	bool made;
+
 	snprintf(group, sizeof(group), "%s/frmps-test-%d", folder, (int)getpid());
-	if (access(folder, W_OK) || mkdir(group, 0700))
-		return false;
-	if (write_word(limit, "33554432"))
+	made = !access(folder, W_OK) && !mkdir(group, 0700);
+	if (made && write_word(limit, "33554432"))
 		return true;
-	rmdir(group);
+	if (made)
+		rmdir(group);
+	*group = '\0';
 	return false;
 }
 

@@ -282,6 +282,7 @@ static int untold(int progress, int orders)
 
 	open_driver();
 	ck_cuda(cuMemAlloc_v2(&p, 4096));
+	report(progress);
 	ordered(orders, true);
 	while (!ordered(orders, false)) {
 		stray_to(p + 2 * MIB);
@@ -313,6 +314,7 @@ START_TEST(where_others_run_nobody_is_blamed)
 
 	start_with("");
 	one = child_start(untold);
+	child_wait(&one, 1);
 	worker = child_start(survivor);
 	child_wait(&worker, 5);
 	runner = child_start(busy);
@@ -341,6 +343,7 @@ START_TEST(a_warning_leaves_the_program_alone)
 
 	start_with("guard = warn\n");
 	one = child_start(untold);
+	child_wait(&one, 1);
 	child_order(&one);
 	wait_counter("guard_hits", 1);
 	child_wait(&one, 5);

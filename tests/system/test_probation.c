@@ -21,7 +21,7 @@
 #include "tests/system/status.h"
 
 #define CONFIG                                                                                               \
-	"on_fault = fast\ncanary_patience_ms = 500\norphan_seconds = 1\nquarantine_faults = 0\n"             \
+	"on_fault = fast\ncanary_patience_ms = 1500\norphan_seconds = 1\nquarantine_faults = 0\n"            \
 	"probation_ms = 600000\n"
 
 #define CLEARED	    "ran alone to its end"
@@ -392,7 +392,7 @@ END_TEST
 
 START_TEST(a_trial_without_end_is_no_proof)
 {
-	start("probation_ms = 300\n");
+	start("probation_ms = 2000\n");
 	gather(vouching, false);
 	child_wait(&suspect, 1);
 	expect_log(UNDECIDED);

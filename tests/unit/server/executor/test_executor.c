@@ -681,7 +681,7 @@ START_TEST(work_that_does_not_end)
 	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window, CHUNK, true), 0);
 	fake.immediate = false;
 	launch(&client, 1, 0);
-	while (fake_count(FAKE_LAUNCH) == 0)
+	while (fake_count(FAKE_MARK) == 0)
 		sched_yield();
 	ck_assert_uint_eq(close_session(&client, 20), 0);
 	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), 0);
@@ -703,7 +703,7 @@ START_TEST(a_session_is_let_go_when_its_work_is_done)
 	prepare(&other, 2);
 	fake.immediate = false;
 	seq = launch(&client, 1, 0);
-	while (fake_count(FAKE_LAUNCH) == 0)
+	while (fake_count(FAKE_MARK) == 0)
 		sched_yield();
 	/* What does not end goes on, and so does the session. */
 	ck_assert_uint_eq(detach_session(&client, 20), 0);
@@ -766,7 +766,7 @@ START_TEST(one_that_ends_while_it_is_let_go)
 	prepare(&client, 1);
 	fake.immediate = false;
 	launch(&client, 1, 0);
-	while (fake_count(FAKE_LAUNCH) == 0)
+	while (fake_count(FAKE_MARK) == 0)
 		sched_yield();
 	first = send_request(&detach, NULL, 0);
 	second = send_request(&close, NULL, 0);

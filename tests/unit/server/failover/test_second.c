@@ -40,7 +40,7 @@ static void boot(void)
 	fake_graceful = true;
 	fake = fake_new(1);
 	fake_boot(fake);
-	fake->config.fault_patience_ms = 100;
+	fake->config.fault_patience_ms = 2000;
 	fake->config.fault_stall_ms = 10;
 	first = &fake->children[1];
 	second = &fake->children[2];
