@@ -134,6 +134,12 @@ static struct child idle_neighbour(uint64_t *ret_address)
 	return child;
 }
 
+/* Of a program, in both executors: only its immediate neighbours are backed when it has its memory. */
+static void await_guard(void)
+{
+	ck_assert(service_log_wait(&service, "the guard is complete", 2, SECONDS));
+}
+
 /* It works as before. */
 static void end_neighbour(struct child *child)
 {
@@ -210,8 +216,7 @@ START_TEST(a_stray_goes_far)
 	start_with("");
 	child = child_start(far_stranger);
 	child_wait(&child, 1);
-	/* In both executors. */
-	ck_assert(service_log_wait(&service, "the guard is complete", 2, SECONDS));
+	await_guard();
 	child_order(&child);
 	ck_assert_int_eq(child_end(&child), 0);
 	ck_assert_int_eq(counter("guard_hits"), 1);
@@ -263,6 +268,7 @@ START_TEST(who_strays_into_a_strangers_guard_is_told)
 
 	start_with("");
 	owner = idle_neighbour(&address);
+	await_guard();
 	other = child_start(stranger);
 	child_wait(&other, 1);
 	address += 8 * MIB;
@@ -455,6 +461,7 @@ START_TEST(the_next_executor_has_the_guard_too)
 
 	start_with("");
 	owner = idle_neighbour(&address);
+	await_guard();
 	other = child_start(stranger);
 	child_wait(&other, 1);
 	ck_assert_int_eq(exit_status(spawn(faulty, 0)), 0);
