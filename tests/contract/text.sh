@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The frmps authors
 #
-# text.sh: does the project speak of itself alone? No paths of somebody's home, no numbers of tickets, no words about how
-# it came to be.
+# text.sh: does the project speak of itself alone? No paths of somebody's home, not even in what is no text, no numbers
+# of tickets, no words about how it came to be.
 set -eu
 export LC_ALL=C
 
@@ -22,10 +22,14 @@ shared[/](facts|design|style|hooks)
 [Cc]o-authored[-]by
 PATTERNS
 
+# In what is no text only paths are looked for, and the name of the file is enough.
 offences() ( # offences TREE
 	cd "$1"
 	find . -name .git -prune -o -path './build*' -prune -o -path './.cache' -prune -o -type f -print | sort |
-		tr '\n' '\0' | xargs -0 -r grep -EIHn -f "$scratch/patterns" || true
+		tr '\n' '\0' >"$scratch/files"
+	xargs -0 -r grep -EIHn -f "$scratch/patterns" <"$scratch/files" || true
+	xargs -0 -r grep -EIL '' <"$scratch/files" | tr '\n' '\0' |
+		xargs -0 -r grep -aEl '(^|[^A-Za-z0-9_.])/(home|work|root|Users)[/][A-Za-z]' || true
 )
 
 # Self-check: one file per forbidden text, one for texts that only look like it.
@@ -35,8 +39,11 @@ for text in 'see /hom''e/x/y' '"/wor''k/main"' 'fixes #''12' 'a helper'' session
 	i=$((i + 1))
 	echo "$text" >"$scratch/tree/$i"
 done
+i=$((i + 1))
+printf '\0\1/wor''k/here/a.cu\0' >"$scratch/tree/$i"
 found=$(offences "$scratch/tree" | wc -l)
 rm "$scratch"/tree/*
+printf '\0\1/wor''k/%%\0#''12\0' >"$scratch/tree/good_binary"
 printf '%s\n' '#define X 1' '#if 0' 'printf("%#018x")' 'client/work/a.c' '$root/protocol' '${#12}' '&#39;' '# 1 title' \
 	>"$scratch/tree/good"
 wrong=$(offences "$scratch/tree")
