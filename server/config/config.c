@@ -281,8 +281,9 @@ void config_help(FILE *out)
 		if (row->choices)
 			fprintf(out, "# One of %s.\n", row->choices);
 		else if (!row->text)
-			fprintf(out, "# %llu to %llu.\n", (unsigned long long)row->least,
-				(unsigned long long)row->most);
+			fprintf(out, "# %llu to %llu%s.\n", (unsigned long long)row->least,
+				(unsigned long long)row->most,
+				row->type == OPTION_BYTES ? " bytes; K, M, G and T are powers of 1024" : "");
 		if (row->text)
 			fprintf(out, "#%s = %s\n\n", row->key, row->text);
 		else

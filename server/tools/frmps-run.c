@@ -48,11 +48,12 @@ static void print_usage(FILE *out)
 	      "somebody\n"
 	      "                     else's fault ended their executor; replay is right only if its kernels "
 	      "can be\n"
-	      "                     repeated (default: the service's)\n"
+	      "                     repeated (default: $FRMPS_RECOVERY, else the service's)\n"
 	      "  --version, --help\n"
 	      "\n"
-	      "Exit code: PROGRAM's; 64 wrong usage, 69 no service, 77 PROGRAM is set-uid, 126 and 127 as a "
-	      "shell's.\n",
+	      "Exit code: PROGRAM's; 64 wrong usage, 69 no service or no libcuda.so.1 of ours, 77 PROGRAM "
+	      "is\n"
+	      "set-uid, set-gid or has capabilities, 126 and 127 as a shell's.\n",
 		out);
 }
 
