@@ -18,8 +18,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "server/executor/clock.h"
@@ -164,14 +166,17 @@ static void unmap_memory(struct job *job)
 		drain_begin(job, UNMAP_NS, unmap_memory_drained);
 }
 
-/* Whether reading the file can never fault: it is large enough and cannot shrink. */
+/* Whether reading the file can never fault: it is large enough and cannot shrink. Of huge pages a hole may be all that
+ * is left, for which there is none when it is read. */
 static bool is_steady(int fd, uint64_t bytes)
 {
 	struct stat status;
+	struct statfs system;
 	int seals = fcntl(fd, F_GET_SEALS);
 
 	return seals >= 0 && seals & F_SEAL_SHRINK && fstat(fd, &status) == 0 && status.st_size >= 0 &&
-	       (uint64_t)status.st_size >= bytes;
+	       (uint64_t)status.st_size >= bytes && fstatfs(fd, &system) == 0 &&
+	       system.f_type != HUGETLBFS_MAGIC;
 }
 
 /* Puts the host part's reservation back in the place of what was mapped. */
@@ -222,7 +227,7 @@ static void map_host(struct job *job)
 	if (fd < 0 || !is_host_range(session, range))
 		text = "not a range of the host part, or no memory beside it";
 	else if (!is_steady(fd, range->bytes))
-		text = "the memory is too small, or could shrink";
+		text = "the memory is too small, could shrink, or is of huge pages";
 	else if (is_unpinning(session, range) || !burial_admits(job->executor))
 		code = CUDA_ERROR_OUT_OF_MEMORY;
 	else

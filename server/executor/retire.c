@@ -155,10 +155,25 @@ void retire_want_wake(struct session *session, struct stream *stream, uint64_t s
 {
 	if (session->wake_count == SESSION_WAKES) {
 		session->wakes_overflow = true;
+		if (stream->wake_due < seq)
+			stream->wake_due = seq;
 		return;
 	}
 	session->wakes[session->wake_count++] =
 		(struct session_wake){.slot = stream->slot, .seq = seq, .since = session->now};
+}
+
+/* Whether somebody who is not on the list still sleeps. */
+static bool is_overflowing(struct session *session)
+{
+	for (uint32_t slot = 0; session->wakes_overflow && slot < SHM_STREAMS; slot++) {
+		struct stream *stream = &session->streams[slot];
+
+		if (stream->wake_due && stream_done(session, stream) < stream->wake_due)
+			return true;
+		stream->wake_due = 0;
+	}
+	return false;
 }
 
 /* Somebody who sleeps for a command that is done is woken with all others: they look again. */
@@ -176,8 +191,7 @@ static void look_at_wakes(struct session *session)
 			session->wakes[left++] = *at;
 	}
 	session->wake_count = left;
-	if (!left)
-		session->wakes_overflow = false;
+	session->wakes_overflow = is_overflowing(session);
 	if (wake)
 		wake_all(&session->view.server->wake);
 }
@@ -186,7 +200,7 @@ void retire_turn(struct session *session)
 {
 	if (!TAILQ_EMPTY(&session->unmarked))
 		mark_older(session, session->now - session->busy_at >= RETIRE_IDLE_NS ? 0 : RETIRE_AGE_NS);
-	if (session->wake_count)
+	if (session->wake_count || session->wakes_overflow)
 		look_at_wakes(session);
 }
 
@@ -202,8 +216,10 @@ static uint64_t interval(const struct session *session, const struct session_wak
 
 uint64_t retire_next_look(const struct session *session, uint64_t now)
 {
-	/* Marks that are still missing when a thread is about to sleep are marks that failed. */
-	uint64_t next = TAILQ_EMPTY(&session->unmarked) ? UINT64_MAX : now + CLOCK_MS;
+	/* Marks that are still missing when a thread is about to sleep are marks that failed. More sleepers than there
+	 * is room for do not all matter to the microsecond. */
+	uint64_t next =
+		TAILQ_EMPTY(&session->unmarked) && !session->wakes_overflow ? UINT64_MAX : now + CLOCK_MS;
 
 	for (uint32_t i = 0; i < session->wake_count; i++) {
 		uint64_t at = now + interval(session, &session->wakes[i], now);

@@ -52,6 +52,7 @@ struct stream {
 	uint64_t done;	   /* as last looked at; never more than marked */
 	uint64_t adopted;  /* journaled by an earlier executor up to here: may be met on the ring once more */
 	uint64_t mark_due; /* the client asked for a mark behind this command */
+	uint64_t wake_due; /* the latest command that a sleeper waits for who is not on the session's list */
 	struct journal_place cursor; /* the next command to issue; valid while issued < journaled */
 	struct frmps_head *latest; /* in the journal: the command issued last; valid while issued > marked */
 	struct backend_stream *backend; /* NULL until first used */

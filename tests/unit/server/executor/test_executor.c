@@ -639,6 +639,27 @@ START_TEST(memory_comes_and_goes)
 }
 END_TEST
 
+/* Of those a hole may be left for which there is no page when the service reads it. */
+START_TEST(memory_of_huge_pages_is_refused)
+{
+	struct wire_message request = {.type = WIRE_MAP_HOST};
+	int fd = memfd_create("huge", MFD_HUGETLB | MFD_ALLOW_SEALING | MFD_CLOEXEC);
+	struct client client;
+
+	if (fd < 0)
+		return; /* there are none on this machine */
+	ck_assert_int_eq(ftruncate(fd, 2 << 20), 0);
+	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	open_client(&client, 1);
+	request.range = (struct wire_range){client.window + DEVICE_BYTES, 4096, 0};
+	ck_assert_int_eq(call(&client, &request, &fd, 1), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_ptr_nonnull(strstr(message.reply.text, "huge pages"));
+	close(fd);
+	ck_assert_uint_eq(close_session(&client, 0), 1);
+	close_client(&client);
+}
+END_TEST
+
 /* An unmapping that waits for work holds up nobody else. */
 START_TEST(waiting_is_private)
 {
@@ -980,6 +1001,7 @@ int main(void)
 	tcase_add_test(role, requests_that_make_no_sense);
 	tcase_add_test(role, a_list_of_any_length_is_told_in_parts);
 	tcase_add_test(role, memory_comes_and_goes);
+	tcase_add_test(role, memory_of_huge_pages_is_refused);
 	tcase_add_test(role, waiting_is_private);
 	tcase_add_test(role, work_that_does_not_end);
 	tcase_add_test(role, a_session_is_let_go_when_its_work_is_done);

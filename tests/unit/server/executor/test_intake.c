@@ -200,6 +200,34 @@ START_TEST(more_sleepers_than_are_remembered)
 }
 END_TEST
 
+/* Those on the list are done before the one that is not. */
+START_TEST(a_sleeper_that_is_not_remembered_is_woken_all_the_same)
+{
+	struct frmps_wake wake = {.seq = fixture_launch(3, 0, 1)}, late;
+	uint32_t before, after;
+
+	for (unsigned i = 0; i < SESSION_WAKES; i++)
+		fixture_direct(FRMPS_OP_WAKE, 3, &wake, sizeof(wake));
+	fixture_turn();
+	late.seq = fixture_launch(4, FRMPS_CMD_MARK, 1);
+	fixture_direct(FRMPS_OP_WAKE, 4, &late, sizeof(late));
+	fixture_direct(FRMPS_OP_MARK, 3, NULL, 0);
+	fixture_turn();
+	ck_assert(fixture.session->wakes_overflow);
+	/* Marks arrive in the order in which they were put. */
+	fixture.session->timeline->stream[3].done = wake.seq;
+	fixture_pass(1000);
+	ck_assert_uint_eq(fixture.session->wake_count, 0);
+	ck_assert_uint_le(serve_next_look(fixture.session, fixture.now), fixture.now + CLOCK_MS);
+	fake_arrive();
+	count_wakes(&before);
+	fixture_pass(1000);
+	count_wakes(&after);
+	ck_assert_uint_gt(after, before);
+	ck_assert_uint_eq(serve_next_look(fixture.session, fixture.now), UINT64_MAX);
+}
+END_TEST
+
 START_TEST(an_idle_session_needs_no_look)
 {
 	ck_assert_uint_eq(serve_next_look(fixture.session, fixture.now), UINT64_MAX);
@@ -704,6 +732,7 @@ int main(void)
 	tcase_add_test(good, sleepers_are_woken_once_it_is_done);
 	tcase_add_test(good, a_sleeper_behind_many_commands_is_looked_after_later);
 	tcase_add_test(good, more_sleepers_than_are_remembered);
+	tcase_add_test(good, a_sleeper_that_is_not_remembered_is_woken_all_the_same);
 	tcase_add_test(good, an_idle_session_needs_no_look);
 	tcase_add_test(good, a_fault_is_seen_though_nobody_issues);
 	tcase_add_test(good, who_waits_beside_others_seldom_asks);
