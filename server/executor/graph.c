@@ -33,6 +33,7 @@ struct graph {
 	struct backend_node *nodes; /* NULL: not built; point into bytes */
 	struct memory_versions at;  /* memory of the session that its nodes were checked against */
 	uint32_t function;	    /* of the first kernel; 0: none */
+	uint32_t counted;	    /* nodes, as far as they are in the table's sum */
 	bool has_run;		    /* what its kernels can leave behind is noted. Serving thread */
 };
 
@@ -226,6 +227,7 @@ static void graph_free(struct session *session, struct graph *graph)
 		return;
 	if (graph->backend && !executor_is_lost(session->executor))
 		executor_code(session->executor, session_ops(session)->graph_free(graph->backend));
+	session->graphs.nodes -= graph->counted;
 	free(graph->nodes);
 	free(graph->bytes);
 	free(graph);
@@ -244,6 +246,7 @@ static uint32_t first_function(const struct graph *graph)
 /* A graph of a description that came as a file, not built. @ret_text: more about an error */
 static CUresult take(struct job *job, struct graph *graph, const char **ret_text)
 {
+	struct session *session = job->session;
 	int fd = job->packet.fd_count ? job->packet.fds[0] : -1;
 	uint64_t bytes = job->message.graph.bytes;
 	CUresult code;
@@ -256,6 +259,12 @@ static CUresult take(struct job *job, struct graph *graph, const char **ret_text
 	*ret_text = graph_form_check(graph->bytes, bytes);
 	if (*ret_text)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (session->graphs.nodes + head_of(graph)->nodes > GRAPH_NODES_MOST) {
+		*ret_text = "too many nodes in all graphs of the program";
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	graph->counted = head_of(graph)->nodes;
+	session->graphs.nodes += graph->counted;
 	graph->function = first_function(graph);
 	return CUDA_SUCCESS;
 }

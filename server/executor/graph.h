@@ -25,10 +25,15 @@ struct stream;
 
 typedef _Atomic(struct graph *) graph_word;
 
+/* Nodes of all graphs of one session at a time. A node of 16 bytes in a description is some 200 bytes of the executor,
+ * and the driver's own beside that. */
+#define GRAPH_NODES_MOST (UINT64_C(4) << 20)
+
 /* Of one session. The module thread writes; the serving thread reads. */
 struct graph_table {
 	_Atomic(graph_word *) graphs; /* FRMPS_GRAPH_IDS, NULL until first used; published with release */
 	struct graph *forgotten;      /* module thread: out of the table, may still be in use by this turn */
+	uint64_t nodes;		      /* module thread: of all of them */
 };
 
 /** Requests. Module thread. */

@@ -385,6 +385,22 @@ START_TEST(a_launch_over_memory_that_is_gone_is_a_late_error)
 }
 END_TEST
 
+START_TEST(a_session_has_so_many_nodes_and_no_more)
+{
+	ck_assert_int_eq(make(1, describe()), CUDA_SUCCESS);
+	ck_assert_uint_eq(fixture.session->graphs.nodes, 3);
+	fixture.session->graphs.nodes += GRAPH_NODES_MOST - 6;
+	ck_assert_int_eq(make(2, describe()), CUDA_SUCCESS);
+	ck_assert_int_eq(make(3, describe()), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_uint_eq(fixture.session->graphs.nodes, GRAPH_NODES_MOST);
+	/* What is refused for another reason is not counted. */
+	ck_assert_int_eq(make(1, describe()), CUDA_ERROR_INVALID_VALUE);
+	fixture.session->graphs.nodes -= GRAPH_NODES_MOST - 6;
+	graph_table_deinit(fixture.session);
+	ck_assert_uint_eq(fixture.session->graphs.nodes, 0);
+}
+END_TEST
+
 START_TEST(a_launch_of_nothing_is_a_late_error)
 {
 	launch(3);
@@ -494,6 +510,7 @@ int main(void)
 	tcase_add_test(graphs, what_a_node_writes_to_a_mirror_goes_on);
 	tcase_add_test(graphs, graphs_do_not_write_to_modules_that_are_gone);
 	tcase_add_test(graphs, a_launch_over_memory_that_is_gone_is_a_late_error);
+	tcase_add_test(graphs, a_session_has_so_many_nodes_and_no_more);
 	tcase_add_test(graphs, a_launch_of_nothing_is_a_late_error);
 	tcase_add_test(graphs, a_dropped_graph_stays_while_it_may_run);
 	tcase_add_test(graphs, a_standby_builds_later);
