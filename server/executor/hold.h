@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Streams that wait in software: never in a hardware queue, which strangers share. Serving thread.
+// Streams that wait in software for what may never come: the program, or a command that has not been issued. A
+// hardware queue is shared with strangers, so that none waits there. What has been issued is waited for by the device.
+// Serving thread.
 
 #ifndef FRMPS_SERVER_EXECUTOR_HOLD_H
 #define FRMPS_SERVER_EXECUTOR_HOLD_H
