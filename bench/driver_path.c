@@ -9,7 +9,7 @@
 //
 // Environment: FRMPS_BENCH_START_NS (monotonic clock) is when `rate-for` and `gap` begin, so that several
 // processes begin together, and for `first` when the process was started; FRMPS_BENCH_SECONDS is how long
-// they go on; FRMPS_BENCH_IMAGE is what `loads` loads.
+// they go on; FRMPS_BENCH_IMAGE is what `loads` loads, and FRMPS_BENCH_KERNEL the kernel of it that it launches.
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -235,27 +235,40 @@ static void gap(void)
 	samples_deinit(&samples);
 }
 
+/* The driver and the service put code on the device when it is first looked up, or launched: that is part of a load. */
 static void loads(void)
 {
-	const char *path = getenv("FRMPS_BENCH_IMAGE");
+	const char *path = getenv("FRMPS_BENCH_IMAGE"), *kernel = getenv("FRMPS_BENCH_KERNEL");
 	int rounds = (int)environment("FRMPS_BENCH_LOADS", 10);
-	struct samples samples;
-	void *image;
+	struct samples loads, uses;
+	CUdeviceptr word;
+	void *image, *arguments[] = {&word};
 
-	if (!path)
-		driver_check(CUDA_ERROR_INVALID_VALUE, "FRMPS_BENCH_IMAGE");
+	if (!path || !kernel)
+		driver_check(CUDA_ERROR_INVALID_VALUE, "FRMPS_BENCH_IMAGE, FRMPS_BENCH_KERNEL");
 	image = driver_read_file(path);
-	samples_init(&samples, (size_t)rounds);
+	driver_check(cu.alloc(&word, 4096), "cuMemAlloc");
+	samples_init(&loads, (size_t)rounds);
+	samples_init(&uses, (size_t)rounds);
 	wait_for_start();
 	for (int i = 0; i < rounds; i++) {
-		uint64_t begin = now_ns();
+		uint64_t begin = now_ns(), loaded_at;
+		CUfunction function;
 		CUmodule loaded;
 
 		driver_check(cu.module_load(&loaded, image), "cuModuleLoadData");
-		samples_add(&samples, (double)(now_ns() - begin) / 1e6);
+		loaded_at = now_ns();
+		function = driver_function(loaded, kernel);
+		driver_check(
+			cu.launch(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL), "cuLaunchKernel");
+		synchronize();
+		samples_add(&loads, (double)(loaded_at - begin) / 1e6);
+		samples_add(&uses, (double)(now_ns() - loaded_at) / 1e6);
 	}
-	samples_print(&samples, "load", "ms");
-	samples_deinit(&samples);
+	samples_print(&loads, "load", "ms");
+	samples_print(&uses, "use", "ms");
+	samples_deinit(&loads);
+	samples_deinit(&uses);
 	free(image);
 }
 
