@@ -33,10 +33,10 @@ static bool inside(uint64_t offset, uint64_t length, uint64_t bytes)
 	return offset <= bytes && length <= bytes - offset;
 }
 
+/* One without a type, too: whoever looks for its name or flags reads it like any other. */
 static bool section_fits(const Elf64_Shdr *section, uint64_t bytes)
 {
-	return section->sh_type == SHT_NOBITS || section->sh_type == SHT_NULL ||
-	       inside(section->sh_offset, section->sh_size, bytes);
+	return section->sh_type == SHT_NOBITS || inside(section->sh_offset, section->sh_size, bytes);
 }
 
 static bool segments_fit(const uint8_t *image, const Elf64_Ehdr *header, uint64_t bytes)

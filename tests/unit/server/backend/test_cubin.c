@@ -384,6 +384,18 @@ START_TEST(tables_may_lie)
 }
 END_TEST
 
+START_TEST(sections_without_a_type_may_lie)
+{
+	struct statics statics;
+
+	load("statics.cubin");
+	misplace(misplaced[_i].name, misplaced[_i].as);
+	statics = statics_now();
+	ck_assert_str_eq(statics.more, "its image is not understood");
+	statics_deinit(&statics);
+}
+END_TEST
+
 /* Every section is code, and all of the file: a file of some KiB that would be read for ever. */
 START_TEST(sections_may_lie_on_one_another)
 {
@@ -450,6 +462,7 @@ int main(void)
 	tcase_add_loop_test(tests, images_may_be_cut_off, 0, ALL);
 	tcase_add_loop_test(tests, images_may_lie, 0, ALL);
 	tcase_add_loop_test(tests, tables_may_lie, 0, 2);
+	tcase_add_loop_test(tests, sections_without_a_type_may_lie, 0, MISPLACED);
 	tcase_add_test(tests, sections_may_lie_on_one_another);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);

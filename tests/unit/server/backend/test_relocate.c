@@ -493,6 +493,16 @@ START_TEST(images_may_lie)
 }
 END_TEST
 
+START_TEST(sections_without_a_type_may_lie)
+{
+	load("statics.cubin");
+	misplace(misplaced[_i].name, misplaced[_i].as);
+	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+	ck_assert_uint_eq(plan.count, 0);
+	ck_assert_ptr_null(moved.at);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("relocate");
@@ -517,6 +527,7 @@ int main(void)
 	tcase_add_checked_fixture(lies, NULL, forget_all);
 	tcase_set_timeout(lies, 120);
 	tcase_add_loop_test(lies, images_may_lie, 0, 5);
+	tcase_add_loop_test(lies, sections_without_a_type_may_lie, 0, MISPLACED);
 	suite_add_tcase(suite, lies);
 	return suite_run(suite);
 }
