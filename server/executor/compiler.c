@@ -15,6 +15,8 @@
 /* Compilations at a time: at least two, so that one alone cannot hold up the next. */
 #define LIMIT_LEAST 2u
 #define LIMIT_MOST  8u
+/* Compilers go deeper with every bracket of a text, which is the client's. What is not used takes no memory. */
+#define STACK_BYTES (UINT64_C(64) << 20)
 
 /* All under the lock. */
 
@@ -58,6 +60,20 @@ static struct job *find_job(const struct compiler *compiler)
 
 static void *work(void *argument);
 
+/* Return: 0 or an error number. */
+static int start(struct compiler_thread *thread)
+{
+	pthread_attr_t attributes;
+	int error = pthread_attr_init(&attributes);
+
+	if (error)
+		return error;
+	pthread_attr_setstacksize(&attributes, STACK_BYTES);
+	error = pthread_create(&thread->thread, &attributes, work, thread);
+	pthread_attr_destroy(&attributes);
+	return error;
+}
+
 /* Makes a thread if a job waits for nothing else. Return: 0 or an error number. */
 static int grow(struct executor *executor)
 {
@@ -69,7 +85,7 @@ static int grow(struct executor *executor)
 		compiler->count == COMPILER_THREADS_MAX)
 		return 0;
 	*thread = (struct compiler_thread){.executor = executor};
-	error = pthread_create(&thread->thread, NULL, work, thread);
+	error = start(thread);
 	if (error)
 		log_error("no thread to compile in: %s", strerror(error));
 	else

@@ -9,6 +9,7 @@
 
 #include "server/backend/cuda/contain.h"
 #include "server/backend/cuda/cuda.h"
+#include "server/backend/cuda/said.h"
 #include "server/backend/cuda/text.h"
 
 struct cuda cuda;
@@ -70,6 +71,7 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 static CUresult thread_enter(void)
 {
 	contain_enter_thread();
+	said_enter_thread();
 	return cuda.context ? driver.context_set(cuda.context) : CUDA_SUCCESS;
 }
 

@@ -8,7 +8,8 @@
 //
 // The log keeps the old descriptor: what is said last before a process dies does not wait for a thread. What the
 // C library or the driver say of a crash would die in the pipe, and where it was nobody would know: a handler of
-// the signals of a crash writes both to the old descriptor.
+// the signals of a crash writes both to the old descriptor. It has a stack of its own in each of our threads, as
+// text of clients' may send a compiler deeper than any stack.
 
 #include "server/backend/cuda/said.h"
 
@@ -20,6 +21,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -30,6 +32,10 @@
 #define TAKE_TRIES 20 /* more than a pipe holds */
 #define FRAMES	   48
 #define LOCK_TRIES 10 /* of a millisecond */
+/* Several times what the handler and the registers that a signal saves take. */
+#define CRASH_STACK_BYTES 65536u
+/* The loader's lock is held that long only by somebody who waits for the thread that crashed. */
+#define CRASH_SECONDS 5u
 
 static struct {
 	pthread_mutex_t lock; /* of all but the descriptors */
@@ -116,7 +122,20 @@ static bool start_thread(void)
 	return is_started;
 }
 
-/* Any thread, in the middle of anything, of the C library's parts as well: nothing here allocates, or waits for a lock.
+/* SIGALRM ends the process, whatever the signal was meant for. */
+static void end_soon(void)
+{
+	sigset_t alarms;
+
+	signal(SIGALRM, SIG_DFL);
+	sigemptyset(&alarms);
+	sigaddset(&alarms, SIGALRM);
+	pthread_sigmask(SIG_UNBLOCK, &alarms, NULL);
+	alarm(CRASH_SECONDS);
+}
+
+/* Any thread, in the middle of anything, of the C library's parts as well: nothing here allocates. The names of
+ * frames take the loader's lock, which another thread may have for as long as it waits for this one.
  * The signal comes again when this returns, and does what it does by default. */
 static void on_crash(int number)
 {
@@ -125,6 +144,7 @@ static void on_crash(int number)
 	ssize_t count;
 	int length;
 
+	end_soon();
 	prctl(PR_GET_NAME, name);
 	length = snprintf(
 		text, sizeof(text), "frmps: this process crashes: signal %d, thread %s\n", number, name);
@@ -141,7 +161,7 @@ static void on_crash(int number)
 static void report_crashes(void)
 {
 	static const int numbers[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
-	struct sigaction action = {.sa_handler = on_crash, .sa_flags = (int)SA_RESETHAND};
+	struct sigaction action = {.sa_handler = on_crash, .sa_flags = (int)(SA_RESETHAND | SA_ONSTACK)};
 	void *frame[1];
 
 	/* The first call loads what it needs. */
@@ -149,6 +169,42 @@ static void report_crashes(void)
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
 		sigaction(numbers[i], &action, NULL);
 }
+
+/* ---- a stack for it ---- */
+
+static pthread_once_t stack_once = PTHREAD_ONCE_INIT;
+static pthread_key_t stack_key; /* of the calling thread's */
+static bool stack_is_known;
+
+static void stack_free(void *stack)
+{
+	const stack_t none = {.ss_flags = SS_DISABLE};
+
+	sigaltstack(&none, NULL);
+	munmap(stack, CRASH_STACK_BYTES);
+}
+
+static void make_key(void)
+{
+	stack_is_known = !pthread_key_create(&stack_key, stack_free);
+}
+
+void said_enter_thread(void)
+{
+	stack_t stack = {.ss_size = CRASH_STACK_BYTES}, before;
+
+	pthread_once(&stack_once, make_key);
+	if (!stack_is_known || sigaltstack(NULL, &before) || !(before.ss_flags & SS_DISABLE))
+		return;
+	stack.ss_sp = mmap(NULL, CRASH_STACK_BYTES, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	if (stack.ss_sp == MAP_FAILED)
+		return;
+	if (sigaltstack(&stack, NULL) || pthread_setspecific(stack_key, stack.ss_sp))
+		stack_free(stack.ss_sp);
+}
+
+/* ---- listening ---- */
 
 void said_listen(void)
 {

@@ -17,6 +17,12 @@
 void said_listen(void);
 
 /**
+ * The calling thread gets a stack for the handler of crashes, until it ends: one whose own is used up could not
+ * say so. Nothing changes if it has one, or if there is no memory for it.
+ */
+void said_enter_thread(void);
+
+/**
  * Takes the texts of assertions that were written since the last time.
  * @ret: whole lines, NUL-terminated, as many as fit
  * Any thread; at most 2 ms.

@@ -2,14 +2,19 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // What goes over standard error once somebody listens: assertions are kept, everything else comes out, and
-// the log does not go that way.
+// the log does not go that way; and crashes.
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -119,11 +124,12 @@ START_TEST(the_log_goes_its_own_way)
 }
 END_TEST
 
-/* Said by whom it may be; it is in the pipe, or out already. */
-START_TEST(a_crash_is_reported_with_what_was_said_last)
+/* ---- crashes ---- */
+
+/* Lets a child crash, which is ended by signal `end`. Return: what comes out; it is in the pipe, or out already. */
+static const char *heard_of(void (*crash)(int number), int number, int end)
 {
-	const int numbers[] = {SIGABRT, SIGSEGV};
-	char text[65536], wanted[64];
+	static char text[65536];
 	size_t length = 0;
 	int ends[2], status;
 	ssize_t count;
@@ -135,7 +141,7 @@ START_TEST(a_crash_is_reported_with_what_was_said_last)
 		dup2(ends[1], STDERR_FILENO);
 		said_listen();
 		say("last words\n");
-		raise(numbers[_i]);
+		crash(number);
 		_exit(0);
 	}
 	close(ends[1]);
@@ -143,10 +149,130 @@ START_TEST(a_crash_is_reported_with_what_was_said_last)
 		length += (size_t)count;
 	text[length] = '\0';
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
-	ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == numbers[_i]);
-	snprintf(wanted, sizeof(wanted), "crashes: signal %d, thread ", numbers[_i]);
-	ck_assert_msg(strstr(text, wanted) && strstr(text, "last words\n"), "%s", text);
+	ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == end, "%d: %s", status, text);
 	close(ends[0]);
+	return text;
+}
+
+static void expect_report(const char *text, int number)
+{
+	char wanted[64];
+
+	snprintf(wanted, sizeof(wanted), "crashes: signal %d, thread ", number);
+	ck_assert_msg(strstr(text, wanted) != NULL, "%s", text);
+}
+
+static void crash_here(int number)
+{
+	raise(number);
+}
+
+START_TEST(a_crash_is_reported_with_what_was_said_last)
+{
+	const int numbers[] = {SIGABRT, SIGSEGV};
+	const char *text = heard_of(crash_here, numbers[_i], numbers[_i]);
+
+	expect_report(text, numbers[_i]);
+	ck_assert_msg(strstr(text, "last words\n") != NULL, "%s", text);
+}
+END_TEST
+
+static volatile bool is_bottom; /* never */
+
+/* Until the stack is used up, in steps that do not go beyond the page behind it. */
+static int go_deeper(volatile const char *above)
+{
+	volatile char bytes[64] = {*above};
+
+	return is_bottom ? 0 : go_deeper(bytes) + bytes[1];
+}
+
+static void *enter_and_go_deeper(void *unused)
+{
+	char first = 0;
+
+	said_enter_thread();
+	go_deeper(&first);
+	return unused;
+}
+
+static void crash_deep_down(int unused)
+{
+	pthread_t thread;
+
+	(void)unused;
+	ck_assert_int_eq(pthread_create(&thread, NULL, enter_and_go_deeper, NULL), 0);
+	pthread_join(thread, NULL);
+}
+
+START_TEST(a_stack_that_is_used_up_is_reported)
+{
+	const char *text = heard_of(crash_deep_down, 0, SIGSEGV);
+
+	expect_report(text, SIGSEGV);
+	ck_assert_msg(strstr(text, "last words\n") != NULL, "%s", text);
+}
+END_TEST
+
+static void *enter(void *ret_stack)
+{
+	said_enter_thread();
+	said_enter_thread();
+	sigaltstack(NULL, ret_stack);
+	return NULL;
+}
+
+static bool is_mapped(const void *at)
+{
+	unsigned char in_memory;
+
+	return mincore((void *)(uintptr_t)at, 1, &in_memory) == 0;
+}
+
+/* The thread's own is the one that it has. */
+START_TEST(a_thread_takes_its_stack_for_crashes_along)
+{
+	stack_t stack = {.ss_flags = SS_DISABLE};
+	pthread_t thread;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, enter, &stack), 0);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(stack.ss_flags & SS_DISABLE, 0);
+	ck_assert(!is_mapped(stack.ss_sp));
+}
+END_TEST
+
+static char fifo[] = "/tmp/frmps-said-XXXXXX/library";
+
+static void *load_for_ever(void *unused)
+{
+	dlopen(fifo, RTLD_NOW);
+	return unused;
+}
+
+/* Somebody has the loader's lock, and reads a library that does not come. */
+static void crash_while_somebody_loads(int number)
+{
+	pthread_t thread;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, load_for_ever, NULL), 0);
+	/* Waits for whoever reads. */
+	ck_assert_int_ge(open(fifo, O_WRONLY | O_CLOEXEC), 0);
+	raise(number);
+}
+
+START_TEST(a_crash_ends_the_process_whoever_is_loading)
+{
+	char *end = strrchr(fifo, '/');
+
+	*end = '\0';
+	ck_assert_ptr_nonnull(mkdtemp(fifo));
+	*end = '/';
+	ck_assert_int_eq(mkfifo(fifo, 0600), 0);
+	expect_report(heard_of(crash_while_somebody_loads, SIGSEGV, SIGALRM), SIGSEGV);
+	unlink(fifo);
+	*end = '\0';
+	rmdir(fifo);
 }
 END_TEST
 
@@ -163,8 +289,14 @@ int main(void)
 	/* Sanitizers have handlers of their own for that. */
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 	tcase_add_loop_test(tests, a_crash_is_reported_with_what_was_said_last, 0, 2);
+	tcase_add_test(tests, a_stack_that_is_used_up_is_reported);
+	tcase_add_test(tests, a_thread_takes_its_stack_for_crashes_along);
+	tcase_add_test(tests, a_crash_ends_the_process_whoever_is_loading);
 #else
 	(void)a_crash_is_reported_with_what_was_said_last;
+	(void)a_stack_that_is_used_up_is_reported;
+	(void)a_thread_takes_its_stack_for_crashes_along;
+	(void)a_crash_ends_the_process_whoever_is_loading;
 #endif
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);

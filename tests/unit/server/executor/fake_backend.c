@@ -213,11 +213,24 @@ static bool module_is_source(const void *image, size_t bytes)
 	return bytes && *(const char *)image == 'S';
 }
 
+static size_t stack_here(void)
+{
+	pthread_attr_t attributes;
+	size_t bytes = 0;
+
+	if (pthread_getattr_np(pthread_self(), &attributes))
+		return 0;
+	pthread_attr_getstacksize(&attributes, &bytes);
+	pthread_attr_destroy(&attributes);
+	return bytes;
+}
+
 static CUresult module_compile(const void *image, size_t bytes, const struct wire_options *options, char *log,
 	size_t log_bytes, void **ret_code, size_t *ret_bytes)
 {
 	(void)options;
 	(void)log_bytes;
+	fake.stack_bytes = stack_here();
 	fake.compiling++;
 	while (bytes > 1 && ((const char *)image)[1] == 'W' && !fake.compiled)
 		sched_yield();

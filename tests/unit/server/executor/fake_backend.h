@@ -68,6 +68,7 @@ struct fake {
 	uint32_t kernels;  /* function_list: so many, each with a name of 200 letters; 0: "kernel" alone */
 	_Atomic unsigned stuck;	    /* launches wait in their call for it to be 0 */
 	_Atomic unsigned compiling; /* compilations that were begun */
+	_Atomic size_t stack_bytes; /* of the last thread that began one */
 	_Atomic bool compiled;	    /* those of images that begin with "SW" may end */
 	struct statics statics;	    /* of every module */
 	uint64_t global_bytes;	    /* of every variable; 0: 256 */

@@ -407,6 +407,21 @@ START_TEST(others_load_and_compile_while_one_compiles)
 }
 END_TEST
 
+/* Texts nest as deep as their program likes. */
+START_TEST(compilers_have_deep_stacks)
+{
+	struct client client;
+
+	open_client(&client, 1);
+	activate(&client);
+	ck_assert_int_eq(load(&client, 1, "S"), 0);
+	expect_code();
+	ck_assert_uint_ge(fake.stack_bytes, UINT64_C(64) << 20);
+	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	close_client(&client);
+}
+END_TEST
+
 /* Its session ends, and both requests are answered. */
 static void close_while_it_loads(struct client *client, uint64_t load_id)
 {
@@ -997,6 +1012,7 @@ int main(void)
 	tcase_add_test(role, a_client_from_beginning_to_end);
 	tcase_add_test(role, modules_that_print);
 	tcase_add_test(role, others_load_and_compile_while_one_compiles);
+	tcase_add_test(role, compilers_have_deep_stacks);
 	tcase_add_test(role, a_standby_does_everything_in_order);
 	tcase_add_test(role, requests_that_make_no_sense);
 	tcase_add_test(role, a_list_of_any_length_is_told_in_parts);
