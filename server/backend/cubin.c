@@ -13,7 +13,7 @@
 //     C++ library are like that).
 //   - What a function has that is no kernel, every kernel may have.
 //   - A string literal may not be written. The compiler calls them $str, $str$1, … and __unnamed_1, …, and
-//     they hold a text that ends where they end.
+//     they hold a text that ends where they end. A very long one counts as a variable.
 //
 // The banks of constants are not among them: kernels cannot write there, and what the program copies there
 // has been looked up by it (executor/constant.c, executor/variable.c).
@@ -49,10 +49,15 @@
 #define NOT_UNDERSTOOD "its image is not understood"
 #define NO_MEMORY      "there was no memory to look at its image"
 
+/* Whether kernels that have its address may write there. */
+#define WRITTEN	    1u
+#define NOT_WRITTEN 2u
+
 /* The symbols, and what is known of them. */
 struct symbols {
 	struct elf_symbols all;
 	Elf64_Shdr indices; /* of sections, for symbols that have no room for one */
+	uint8_t *known;	    /* WRITTEN, NOT_WRITTEN; 0: not asked yet */
 	bool *is_had;	    /* some code may have the address */
 	bool *is_entry;	    /* by section: the code is a kernel's */
 };
@@ -108,9 +113,10 @@ static const char *symbols_open(const struct elf *elf, struct symbols *symbols)
 		if (section.sh_type == SHT_SYMTAB_SHNDX)
 			symbols->indices = section;
 	}
+	symbols->known = calloc(symbols->all.count, sizeof(*symbols->known));
 	symbols->is_had = calloc(symbols->all.count, sizeof(bool));
 	symbols->is_entry = calloc(elf->count, sizeof(bool));
-	return symbols->is_had && symbols->is_entry ? NULL : NO_MEMORY;
+	return symbols->known && symbols->is_had && symbols->is_entry ? NULL : NO_MEMORY;
 }
 
 static Elf64_Sym symbol_at(const struct reading *reading, uint64_t index)
@@ -153,8 +159,7 @@ static void find_entries(struct reading *reading)
 
 /* ---- what is a variable ---- */
 
-/* Whether kernels that have a symbol's address may write there. */
-static bool may_be_written(const struct reading *reading, uint64_t index)
+static bool find_written(const struct reading *reading, uint64_t index)
 {
 	Elf64_Sym symbol = symbol_at(reading, index);
 	uint64_t at = section_index(reading, index, &symbol);
@@ -167,6 +172,17 @@ static bool may_be_written(const struct reading *reading, uint64_t index)
 	section = elf_section(&reading->elf, at);
 	return holds_variables(&reading->elf, &section) &&
 	       !elf_is_literal(&reading->elf, &reading->symbols.all.texts, &section, &symbol);
+}
+
+/* Whether kernels that have a symbol's address may write there: asked of each relocation and each slot that code
+ * reads, and found out once. */
+static bool may_be_written(struct reading *reading, uint64_t index)
+{
+	uint8_t *known = &reading->symbols.known[index];
+
+	if (!*known)
+		*known = find_written(reading, index) ? WRITTEN : NOT_WRITTEN;
+	return *known == WRITTEN;
 }
 
 /* ---- whose code has it ---- */
@@ -379,6 +395,7 @@ static void read_cubin(struct reading *reading)
 	if (reading->wrong)
 		statics_add_more(reading->statics, reading->wrong);
 	look_for_doubles(reading->statics);
+	free(reading->symbols.known);
 	free(reading->symbols.is_had);
 	free(reading->symbols.is_entry);
 	free(reading->slots.symbols);

@@ -13,6 +13,10 @@
 /* Longer names are none, with their end. */
 #define NAME_MAX_BYTES 65536u
 #define SECTIONS_MAX   (UINT64_C(1) << 20)
+/* Any number of symbols may name the same bytes, and each is looked at: longer texts are variables. */
+#define LITERAL_MAX 4096u
+/* Of its symbol, with the end: there is a number of 64 bits in it at most. */
+#define LITERAL_NAME_MAX 32u
 
 Elf64_Shdr elf_section(const struct elf *elf, uint64_t index)
 {
@@ -87,25 +91,26 @@ static bool is_numbered(const char *name, const char *stem)
 	       strspn(number, "0123456789") == strlen(number);
 }
 
+static bool is_literal_name(const struct elf *elf, const Elf64_Shdr *texts, uint64_t at)
+{
+	uint64_t most;
+	const char *name = text_at(elf, texts, at, &most);
+
+	if (!most || !memchr(name, '\0', most < LITERAL_NAME_MAX ? most : LITERAL_NAME_MAX))
+		return false;
+	return !strcmp(name, "$str") || is_numbered(name, "$str$") || is_numbered(name, "__unnamed_");
+}
+
 static bool is_text(const uint8_t *bytes, uint64_t count)
 {
-	return count && memchr(bytes, '\0', count) == bytes + count - 1;
+	return count && count <= LITERAL_MAX && memchr(bytes, '\0', count) == bytes + count - 1;
 }
 
 bool elf_is_literal(
 	const struct elf *elf, const Elf64_Shdr *texts, const Elf64_Shdr *section, const Elf64_Sym *symbol)
 {
-	const char *name;
-
-	if (!elf_text_begins(elf, texts, symbol->st_name, "$str", 4) &&
-		!elf_text_begins(elf, texts, symbol->st_name, "__unnamed_", 10))
-		return false;
-	name = elf_text(elf, texts, symbol->st_name);
-	if (!name)
-		return false;
-	if (strcmp(name, "$str") != 0 && !is_numbered(name, "$str$") && !is_numbered(name, "__unnamed_"))
-		return false;
-	return section->sh_type == SHT_PROGBITS && symbol->st_value <= section->sh_size &&
+	return is_literal_name(elf, texts, symbol->st_name) && section->sh_type == SHT_PROGBITS &&
+	       symbol->st_value <= section->sh_size &&
 	       symbol->st_size <= section->sh_size - symbol->st_value &&
 	       is_text(elf->image + section->sh_offset + symbol->st_value, symbol->st_size);
 }

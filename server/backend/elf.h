@@ -41,7 +41,7 @@ bool elf_text_begins(
 bool elf_section_begins(const struct elf *elf, const Elf64_Shdr *section, const char *with);
 bool elf_section_is(const struct elf *elf, const Elf64_Shdr *section, const char *name);
 
-/** Whether a symbol is a string literal. @texts: the names of symbols */
+/** Whether a symbol is a string literal, none of the very long ones. @texts: the names of symbols */
 bool elf_is_literal(
 	const struct elf *elf, const Elf64_Shdr *texts, const Elf64_Shdr *section, const Elf64_Sym *symbol);
 

@@ -92,6 +92,7 @@ static uint64_t alignment_of(const Elf64_Shdr *section, uint64_t value)
 	return own < most ? own : most;
 }
 
+/* @ret: its name is NULL if it does not end */
 static bool is_candidate(const struct movable_reading *reading, uint64_t index, struct movable *ret)
 {
 	const struct elf *elf = &reading->elf;
@@ -116,7 +117,7 @@ static bool is_candidate(const struct movable_reading *reading, uint64_t index, 
 		.name = elf_text(elf, &reading->symbols.texts, symbol.st_name),
 		.is_constant = holds_constants(elf, &section),
 	};
-	return ret->name && *ret->name;
+	return !ret->name || *ret->name;
 }
 
 static int by_place(const void *a, const void *b)
@@ -187,12 +188,12 @@ static void keep_unfit(struct movable_reading *reading)
 	}
 }
 
-/* Names may overlap. */
+/* Names may overlap. One that does not end could be looked for again and again. */
 static bool pay_for_name(struct movable_reading *reading, const char *name)
 {
-	uint64_t bytes = strlen(name) + 1;
+	uint64_t bytes = name ? strlen(name) + 1 : 0;
 
-	reading->is_wrong |= bytes > reading->names;
+	reading->is_wrong |= !name || bytes > reading->names;
 	reading->names -= reading->is_wrong ? 0 : bytes;
 	return !reading->is_wrong;
 }

@@ -94,4 +94,56 @@ static inline Elf64_Sym *symbol(const char *name)
 	ck_abort_msg("no symbol %s", name);
 }
 
+/* Symbols that all are the same text, and tables of relocations, all the same one as well, that name the first. */
+static inline void build_texts(size_t symbols, size_t text_bytes, size_t relocations, unsigned tables)
+{
+	static const char names[64] = "\0$str\0.nv.global.init";
+	Elf64_Ehdr head = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, [EI_ABIVERSION] = 7},
+		.e_machine = 190,
+		.e_flags = 90,
+		.e_shoff = sizeof(head),
+		.e_shentsize = sizeof(Elf64_Shdr),
+		.e_shnum = (Elf64_Half)(4 + tables),
+		.e_shstrndx = 1};
+	size_t at[4] = {sizeof(head) + head.e_shnum * sizeof(Elf64_Shdr)};
+	const Elf64_Sym text = {.st_name = 1,
+		.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
+		.st_shndx = 3,
+		.st_size = text_bytes};
+	Elf64_Shdr *sections;
+
+	at[1] = at[0] + sizeof(names);
+	at[2] = at[1] + symbols * sizeof(text);
+	at[3] = at[2] + relocations * sizeof(Elf64_Rel);
+	image_bytes = at[3] + text_bytes;
+	image = calloc(1, image_bytes);
+	memcpy(image, &head, sizeof(head));
+	memcpy(image + at[0], names, sizeof(names));
+	for (size_t i = 1; i < symbols; i++)
+		memcpy(image + at[1] + i * sizeof(text), &text, sizeof(text));
+	for (size_t i = 0; i < relocations; i++)
+		((Elf64_Rel *)(void *)(image + at[2]))[i].r_info = ELF64_R_INFO(UINT64_C(1), 2);
+	memset(image + at[3], 'a', text_bytes - 1);
+	sections = (void *)(image + head.e_shoff);
+	sections[1] = (Elf64_Shdr){.sh_type = SHT_STRTAB, .sh_offset = at[0], .sh_size = sizeof(names)};
+	sections[2] = (Elf64_Shdr){.sh_type = SHT_SYMTAB,
+		.sh_link = 1,
+		.sh_entsize = sizeof(text),
+		.sh_offset = at[1],
+		.sh_size = symbols * sizeof(text)};
+	sections[3] = (Elf64_Shdr){.sh_type = SHT_PROGBITS,
+		.sh_name = 6,
+		.sh_flags = SHF_ALLOC | SHF_WRITE,
+		.sh_offset = at[3],
+		.sh_size = text_bytes,
+		.sh_addralign = 8};
+	for (unsigned i = 0; i < tables; i++)
+		sections[4 + i] = (Elf64_Shdr){.sh_type = SHT_REL,
+			.sh_link = 2,
+			.sh_info = 3,
+			.sh_entsize = sizeof(Elf64_Rel),
+			.sh_offset = at[2],
+			.sh_size = relocations * sizeof(Elf64_Rel)};
+}
+
 #endif

@@ -221,6 +221,37 @@ START_TEST(a_literal_is_a_text)
 }
 END_TEST
 
+/* The section is at the end of the file then, with a text of `bytes` behind what was in it. */
+static void lengthen_literal(size_t bytes)
+{
+	Elf64_Shdr *shdr;
+	const uint8_t *old = section_in(image, ".nv.global.init", &shdr);
+
+	ck_assert_uint_le(image_bytes + shdr->sh_size + bytes, IMAGE_BYTES);
+	memcpy(image + image_bytes, old, shdr->sh_size);
+	symbol("$str")->st_value = shdr->sh_size;
+	symbol("$str")->st_size = bytes;
+	shdr->sh_offset = image_bytes;
+	memset(image + image_bytes + shdr->sh_size, 'a', bytes);
+	shdr->sh_size += bytes;
+	image_bytes += shdr->sh_size;
+	image[image_bytes - 1] = '\0';
+}
+
+START_TEST(very_long_literals_count_as_variables)
+{
+	static const size_t sizes[] = {4096, 4097}, found[] = {0, 4097};
+	struct statics statics;
+
+	load("statics.cubin");
+	lengthen_literal(sizes[_i]);
+	statics = statics_now();
+	ck_assert_msg(!statics.more, "%s", statics.more);
+	ck_assert_uint_eq(bytes_of(&statics, "$str"), found[_i]);
+	statics_deinit(&statics);
+}
+END_TEST
+
 /* Which kernel has what is told apart: each alone does not have the other's. */
 START_TEST(kernels_are_told_apart)
 {
@@ -396,6 +427,18 @@ START_TEST(sections_without_a_type_may_lie)
 }
 END_TEST
 
+/* 30 million relocations name the same text of 6 MiB: it is not read as often. */
+START_TEST(texts_may_be_named_again_and_again)
+{
+	struct statics statics;
+
+	build_texts(2, 6 << 20, 1 << 17, 240);
+	statics = statics_now();
+	ck_assert_uint_eq(bytes_of(&statics, "$str"), 6 << 20);
+	statics_deinit(&statics);
+}
+END_TEST
+
 /* Every section is code, and all of the file: a file of some KiB that would be read for ever. */
 START_TEST(sections_may_lie_on_one_another)
 {
@@ -457,12 +500,14 @@ int main(void)
 	tcase_add_test(tests, a_heap_cannot_be_taken_along);
 	tcase_add_test(tests, what_cannot_be_told_is_not_guessed);
 	tcase_add_test(tests, a_literal_is_a_text);
+	tcase_add_loop_test(tests, very_long_literals_count_as_variables, 0, 2);
 	tcase_add_test(tests, kernels_are_told_apart);
 	tcase_add_test(tests, loads_of_addresses_are_understood);
 	tcase_add_loop_test(tests, images_may_be_cut_off, 0, ALL);
 	tcase_add_loop_test(tests, images_may_lie, 0, ALL);
 	tcase_add_loop_test(tests, tables_may_lie, 0, 2);
 	tcase_add_loop_test(tests, sections_without_a_type_may_lie, 0, MISPLACED);
+	tcase_add_test(tests, texts_may_be_named_again_and_again);
 	tcase_add_test(tests, sections_may_lie_on_one_another);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);

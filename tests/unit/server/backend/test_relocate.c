@@ -299,6 +299,16 @@ START_TEST(what_is_not_understood_stays)
 }
 END_TEST
 
+/* Such names could be many, and each is looked through to its end. */
+START_TEST(names_that_do_not_end_keep_everything)
+{
+	load("statics.cubin");
+	symbol("counter")->st_name = UINT32_MAX;
+	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+	ck_assert_uint_eq(plan.count, 0);
+}
+END_TEST
+
 /* Nobody knows which of its variables is meant. */
 START_TEST(what_is_named_by_its_section_stays)
 {
@@ -503,6 +513,15 @@ START_TEST(sections_without_a_type_may_lie)
 }
 END_TEST
 
+/* 600 thousand symbols are the same text of 16 MiB: it is not read as often. */
+START_TEST(texts_may_have_many_names)
+{
+	build_texts(600000, 16 << 20, 0, 0);
+	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+	ck_assert_uint_eq(plan.count, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("relocate");
@@ -515,6 +534,7 @@ int main(void)
 	tcase_add_test(tests, what_was_linked_from_parts_moves);
 	tcase_add_test(tests, newer_devices_keep_their_variables);
 	tcase_add_test(tests, what_is_not_understood_stays);
+	tcase_add_test(tests, names_that_do_not_end_keep_everything);
 	tcase_add_test(tests, what_is_named_by_its_section_stays);
 	tcase_add_test(tests, cubins_of_different_minds_stay_as_they_are);
 	tcase_add_test(tests, different_first_values_stay);
@@ -528,6 +548,7 @@ int main(void)
 	tcase_set_timeout(lies, 120);
 	tcase_add_loop_test(lies, images_may_lie, 0, 5);
 	tcase_add_loop_test(lies, sections_without_a_type_may_lie, 0, MISPLACED);
+	tcase_add_test(lies, texts_may_have_many_names);
 	suite_add_tcase(suite, lies);
 	return suite_run(suite);
 }
