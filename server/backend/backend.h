@@ -244,7 +244,8 @@ struct backend_ops {
 	/* ret_bytes, ret_alignment: of the memory that it needs; until it has it, it is not to be used. */
 	CUresult (*array_make)(const struct wire_array *form, struct backend_array **ret_array,
 		uint64_t *ret_bytes, uint64_t *ret_alignment);
-	/* @fd: a chunk's descriptor (not consumed), of memory->span bytes. It is kept alive by the array. */
+	/* @fd: a chunk's descriptor (not consumed), of memory->span bytes. It is kept alive by the array.
+	 * Once: what a try that failed has taken goes with the array. */
 	CUresult (*array_back)(struct backend_array *array, const struct wire_back_array *memory, int fd);
 	CUresult (*array_free)(struct backend_array *array);
 	/* A texture or surface object over an array, or over memory (NULL). The value is what kernels know it

@@ -97,8 +97,12 @@ CUresult cuda_array_back(struct backend_array *array, const struct wire_back_arr
 {
 	CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC form = {
 		.offset = memory->offset, .arrayDesc = array->form, .numLevels = array->count};
-	CUresult code = import(array, memory->span, fd);
+	CUresult code;
 
+	/* Also after a try that has failed: what it took goes with the array. */
+	if (array->memory)
+		return CUDA_ERROR_INVALID_VALUE;
+	code = import(array, memory->span, fd);
 	if (!code)
 		code = driver.external_array(&array->mipmap, array->memory, &form);
 	for (uint32_t i = 0; !code && i < array->count; i++)
