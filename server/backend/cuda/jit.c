@@ -9,14 +9,15 @@
 #include <string.h>
 
 /* Options that are plain numbers, one bit per id. The log buffers are ours; wall time is an answer, not a
- * wish. */
+ * wish; how many threads a compilation has is not for one of many programs to say. */
 #define BIT(id)	      (UINT64_C(1) << (id))
 #define RANGE(lo, hi) (((UINT64_C(1) << ((hi) - (lo) + 1)) - 1) << (lo))
-static const uint64_t scalar_options = BIT(CU_JIT_MAX_REGISTERS) | BIT(CU_JIT_THREADS_PER_BLOCK) |
-				       RANGE(CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_FAST_COMPILE) |
-				       RANGE(CU_JIT_LTO, CU_JIT_FMA) |
-				       RANGE(CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES, CU_JIT_SPLIT_COMPILE);
-static const uint64_t ignored_options = RANGE(CU_JIT_WALL_TIME, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+static const uint64_t scalar_options =
+	BIT(CU_JIT_MAX_REGISTERS) | BIT(CU_JIT_THREADS_PER_BLOCK) |
+	RANGE(CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_FAST_COMPILE) | RANGE(CU_JIT_LTO, CU_JIT_FMA) |
+	RANGE(CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES, CU_JIT_OVERRIDE_DIRECTIVE_VALUES);
+static const uint64_t ignored_options =
+	RANGE(CU_JIT_WALL_TIME, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES) | BIT(CU_JIT_SPLIT_COMPILE);
 
 static void add(struct jit_options *options, CUjit_option id, uint64_t value)
 {

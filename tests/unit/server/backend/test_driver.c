@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "server/backend/cuda/cuda.h"
+#include "server/backend/cuda/jit.h"
 #include "tests/lib/suite.h"
 
 /* ---- arrays ---- */
@@ -86,12 +87,28 @@ START_TEST(an_array_is_backed_once)
 }
 END_TEST
 
+/* ---- compilers ---- */
+
+START_TEST(a_program_does_not_choose_the_threads_of_its_compiler)
+{
+	struct wire_option wishes[] = {
+		{.id = CU_JIT_MAX_REGISTERS, .value = 32}, {.id = CU_JIT_SPLIT_COMPILE, .value = 4096}};
+	const struct wire_options options = {.at = wishes, .count = 2};
+	struct jit_options told;
+
+	ck_assert_int_eq(jit_options_init(&told, &options), CUDA_SUCCESS);
+	ck_assert_uint_eq(told.count, 1);
+	ck_assert_int_eq(told.ids[0], CU_JIT_MAX_REGISTERS);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("driver");
 	TCase *tests = tcase_create("driver");
 
 	tcase_add_test(tests, an_array_is_backed_once);
+	tcase_add_test(tests, a_program_does_not_choose_the_threads_of_its_compiler);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
