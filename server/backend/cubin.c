@@ -76,6 +76,7 @@ struct reading {
 	struct statics *statics;
 	const char *wrong; /* NULL: nothing yet */
 	uint64_t work;	   /* that may still be done, bytes */
+	uint64_t names;	   /* bytes that may still be kept of them */
 	uint64_t noted;	   /* section of the code that was noted last */
 };
 
@@ -86,6 +87,17 @@ static void spend(struct reading *reading, uint64_t bytes)
 		reading->wrong = NOT_UNDERSTOOD;
 	else
 		reading->work -= bytes;
+}
+
+/* Names may overlap, or be noted again and again, so that a small file has very many. NULL is none. */
+static bool pay_for_name(struct reading *reading, const char *name)
+{
+	uint64_t bytes = name ? strlen(name) + 1 : 0;
+
+	if (!name || bytes > reading->names)
+		return false;
+	reading->names -= bytes;
+	return true;
 }
 
 /* What a block or a thread has for itself is gone with it. */
@@ -197,13 +209,13 @@ static void note_had_by(struct reading *reading, uint64_t symbol, uint64_t secti
 	if (!may_be_written(reading, symbol))
 		return;
 	reading->symbols.is_had[symbol] = true;
-	if (reading->noted == section)
+	if (reading->noted == section || reading->statics->every)
 		return;
 	reading->noted = section;
 	name = reading->symbols.is_entry[section] && elf_section_begins(&reading->elf, &code, CODE)
 		       ? elf_text(&reading->elf, &names, code.sh_name)
 		       : NULL;
-	if (name)
+	if (pay_for_name(reading, name))
 		statics_add_kernel(reading->statics, name + strlen(CODE));
 	else
 		reading->statics->every = true;
@@ -344,6 +356,8 @@ static void add_variable(struct reading *reading, uint64_t index, const Elf64_Sy
 	else if (!name || !*name || !symbol->st_size ||
 		 section_index(reading, index, symbol) == reading->elf.count)
 		statics_add_more(reading->statics, NOT_UNDERSTOOD);
+	else if (!pay_for_name(reading, name))
+		statics_add_more(reading->statics, "the names of its variables are too long");
 	else
 		statics_add(reading->statics, name, symbol->st_size);
 }
@@ -406,7 +420,7 @@ static void read_cubin(struct reading *reading)
 void cubin_add_statics(struct statics *statics, const uint8_t *image, size_t bytes)
 {
 	struct statics own = {0};
-	struct reading reading = {.statics = &own, .work = bytes * WORK_FACTOR};
+	struct reading reading = {.statics = &own, .work = bytes * WORK_FACTOR, .names = bytes};
 
 	if (elf_open(image, bytes, &reading.elf))
 		read_cubin(&reading);

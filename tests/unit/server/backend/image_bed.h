@@ -94,37 +94,45 @@ static inline Elf64_Sym *symbol(const char *name)
 	ck_abort_msg("no symbol %s", name);
 }
 
-/* Symbols that all are the same text, and tables of relocations, all the same one as well, that name the first. */
-static inline void build_texts(size_t symbols, size_t text_bytes, size_t relocations, unsigned tables)
+/* An image of our own: so many sections, with the names in the first, and bytes from `ret_at` on. */
+static inline Elf64_Shdr *begin_image(unsigned sections, size_t bytes, size_t *ret_at)
 {
-	static const char names[64] = "\0$str\0.nv.global.init";
 	Elf64_Ehdr head = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, [EI_ABIVERSION] = 7},
 		.e_machine = 190,
 		.e_flags = 90,
 		.e_shoff = sizeof(head),
 		.e_shentsize = sizeof(Elf64_Shdr),
-		.e_shnum = (Elf64_Half)(4 + tables),
+		.e_shnum = (Elf64_Half)sections,
 		.e_shstrndx = 1};
-	size_t at[4] = {sizeof(head) + head.e_shnum * sizeof(Elf64_Shdr)};
+
+	*ret_at = sizeof(head) + sections * sizeof(Elf64_Shdr);
+	image_bytes = *ret_at + bytes;
+	image = calloc(1, image_bytes);
+	memcpy(image, &head, sizeof(head));
+	return (void *)(image + head.e_shoff);
+}
+
+/* Symbols that all are the same text, and tables of relocations, all the same one as well, that name the first. */
+static inline void build_texts(size_t symbols, size_t text_bytes, size_t relocations, unsigned tables)
+{
+	static const char names[64] = "\0$str\0.nv.global.init";
 	const Elf64_Sym text = {.st_name = 1,
 		.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
 		.st_shndx = 3,
 		.st_size = text_bytes};
-	Elf64_Shdr *sections;
+	size_t at[4];
+	Elf64_Shdr *sections = begin_image(4 + tables,
+		sizeof(names) + symbols * sizeof(text) + relocations * sizeof(Elf64_Rel) + text_bytes, at);
 
 	at[1] = at[0] + sizeof(names);
 	at[2] = at[1] + symbols * sizeof(text);
 	at[3] = at[2] + relocations * sizeof(Elf64_Rel);
-	image_bytes = at[3] + text_bytes;
-	image = calloc(1, image_bytes);
-	memcpy(image, &head, sizeof(head));
 	memcpy(image + at[0], names, sizeof(names));
 	for (size_t i = 1; i < symbols; i++)
 		memcpy(image + at[1] + i * sizeof(text), &text, sizeof(text));
 	for (size_t i = 0; i < relocations; i++)
 		((Elf64_Rel *)(void *)(image + at[2]))[i].r_info = ELF64_R_INFO(UINT64_C(1), 2);
 	memset(image + at[3], 'a', text_bytes - 1);
-	sections = (void *)(image + head.e_shoff);
 	sections[1] = (Elf64_Shdr){.sh_type = SHT_STRTAB, .sh_offset = at[0], .sh_size = sizeof(names)};
 	sections[2] = (Elf64_Shdr){.sh_type = SHT_SYMTAB,
 		.sh_link = 1,

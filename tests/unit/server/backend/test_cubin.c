@@ -439,6 +439,90 @@ START_TEST(texts_may_be_named_again_and_again)
 }
 END_TEST
 
+/* All of them in the same bytes: more than the file has. */
+START_TEST(names_of_variables_may_overlap)
+{
+	static const char *const names[] = {"counter", "table", "own", "pointer", "pointed"};
+	Elf64_Shdr *strtab;
+	const char *old;
+
+	load("statics.cubin");
+	old = section_in(image, ".strtab", &strtab);
+	memcpy(image + image_bytes, old, strtab->sh_size);
+	for (unsigned i = 0; i < 5; i++)
+		symbol(names[i])->st_name = (Elf64_Word)strtab->sh_size + i;
+	strtab->sh_offset = image_bytes;
+	image_bytes += strtab->sh_size;
+	memset(image + image_bytes, 'v', 4000);
+	image[image_bytes + 3999] = '\0';
+	image_bytes += 4000;
+	strtab->sh_size += 4000;
+	ck_assert_uint_gt(5 * 3995, image_bytes);
+	check_more("the names of its variables are too long");
+}
+END_TEST
+
+#define LONG 60000u
+
+/* Two kernels, one with a long name, that have a variable's address in so many relocations by turns. */
+static void build_kernels(unsigned tables)
+{
+	static const char names[] = "\0v\0.nv.global\0.text.a\0.text.";
+	const Elf64_Sym symbols[4] = {{0},
+		{.st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT), .st_shndx = 3, .st_size = 4},
+		{.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_other = 0x10, .st_shndx = 4},
+		{.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_other = 0x10, .st_shndx = 5}};
+	const Elf64_Rel one = {.r_info = ELF64_R_INFO(UINT64_C(1), 2)};
+	size_t at, texts = sizeof(names) + LONG;
+	Elf64_Shdr *sections = begin_image(6 + tables, texts + sizeof(symbols) + sizeof(one), &at);
+
+	memcpy(image + at, names, sizeof(names));
+	memset(image + at + sizeof(names) - 1, 'k', LONG);
+	memcpy(image + at + texts, symbols, sizeof(symbols));
+	memcpy(image + at + texts + sizeof(symbols), &one, sizeof(one));
+	sections[1] = (Elf64_Shdr){.sh_type = SHT_STRTAB, .sh_offset = at, .sh_size = texts};
+	sections[2] = (Elf64_Shdr){.sh_type = SHT_SYMTAB,
+		.sh_link = 1,
+		.sh_entsize = sizeof(symbols[0]),
+		.sh_offset = at + texts,
+		.sh_size = sizeof(symbols)};
+	sections[3] = (Elf64_Shdr){
+		.sh_type = SHT_NOBITS, .sh_name = 3, .sh_flags = SHF_ALLOC | SHF_WRITE, .sh_size = 4};
+	for (unsigned i = 4; i < 6; i++)
+		sections[i] = (Elf64_Shdr){.sh_type = SHT_PROGBITS,
+			.sh_name = i == 4 ? 14 : 22,
+			.sh_flags = SHF_ALLOC | SHF_EXECINSTR,
+			.sh_offset = at};
+	for (unsigned i = 6; i < 6 + tables; i++)
+		sections[i] = (Elf64_Shdr){.sh_type = SHT_REL,
+			.sh_link = 2,
+			.sh_info = 4 + i % 2,
+			.sh_entsize = sizeof(one),
+			.sh_offset = at + texts + sizeof(symbols),
+			.sh_size = sizeof(one)};
+}
+
+START_TEST(names_of_kernels_may_come_again_and_again)
+{
+	struct statics statics;
+
+	build_kernels(2);
+	statics = statics_now();
+	ck_assert_msg(!statics.more, "%s", statics.more);
+	ck_assert(!statics.every);
+	ck_assert_uint_eq(statics.kernel_count, 2);
+	ck_assert(statics_reached_by(&statics, "a"));
+	ck_assert(!statics_reached_by(&statics, "b"));
+	statics_deinit(&statics);
+	free(image);
+	build_kernels(100);
+	statics = statics_now();
+	ck_assert(statics.every);
+	ck_assert_uint_le(statics.kernel_count, 4);
+	statics_deinit(&statics);
+}
+END_TEST
+
 /* Every section is code, and all of the file: a file of some KiB that would be read for ever. */
 START_TEST(sections_may_lie_on_one_another)
 {
@@ -508,6 +592,8 @@ int main(void)
 	tcase_add_loop_test(tests, tables_may_lie, 0, 2);
 	tcase_add_loop_test(tests, sections_without_a_type_may_lie, 0, MISPLACED);
 	tcase_add_test(tests, texts_may_be_named_again_and_again);
+	tcase_add_test(tests, names_of_variables_may_overlap);
+	tcase_add_test(tests, names_of_kernels_may_come_again_and_again);
 	tcase_add_test(tests, sections_may_lie_on_one_another);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
