@@ -10,9 +10,11 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "protocol/texel.h"
 #include "server/backend/backend.h"
+#include "server/backend/image.h"
 #include "server/session/holdings.h"
 #include "server/session/message.h"
 #include "server/session/window.h"
@@ -230,6 +232,15 @@ static int check_image(uint64_t bytes, int fd, struct check_finding *finding)
 	return 0;
 }
 
+/* For a compiler, as its first bytes say. */
+static bool is_text(int fd)
+{
+	uint8_t start[4];
+
+	return pread(fd, start, sizeof(start), 0) == (ssize_t)sizeof(start) &&
+	       image_check(start, sizeof(start)) == IMAGE_TEXT;
+}
+
 static int check_load(const struct check_scope *scope, const struct wire_load_module *load,
 	const struct packet *packet, struct check_finding *finding)
 {
@@ -244,6 +255,9 @@ static int check_load(const struct check_scope *scope, const struct wire_load_mo
 	r = check_options(&load->options, finding);
 	if (!r)
 		r = check_image(load->bytes, packet->fds[0], finding);
+	/* A file without pages costs its client nothing, and every copy of it what it says that it has. */
+	if (!r && load->bytes > CHECK_LINK_BYTES && is_text(packet->fds[0]))
+		return answer(finding, CUDA_ERROR_INVALID_IMAGE);
 	if (!r && is_over(scope->image_limit, scope->holdings->image_bytes, load->bytes))
 		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
 	return r;

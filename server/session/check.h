@@ -2,7 +2,7 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // Checks of a client's request before anything is done with it. Pure over the session's window and holdings;
-// the only system calls are questions about the descriptor that came with it.
+// the only system calls are questions about the descriptor that came with it, and a look at how an image begins.
 
 #ifndef FRMPS_SERVER_SESSION_CHECK_H
 #define FRMPS_SERVER_SESSION_CHECK_H
@@ -18,7 +18,7 @@ struct holdings;
 #define CHECK_PAGE	   UINT64_C(4096)
 #define CHECK_NAME_MAX	   16384u /* mangled names get long */
 #define CHECK_IMAGE_MAX	   (UINT64_C(4) << 30)
-#define CHECK_LINK_BYTES   (UINT64_C(256) << 20) /* one input of the device linker */
+#define CHECK_LINK_BYTES   (UINT64_C(256) << 20) /* one input of the device linker, or a module's text */
 #define CHECK_LINK_INPUTS  1024u
 #define CHECK_OPTIONS_MAX  64u
 #define CHECK_WINDOWS_MAX  16u		       /* further windows of one session */

@@ -72,17 +72,19 @@ void jit_hand_out_log(const struct jit *jit, char *log, size_t size)
 	log[length] = '\0';
 }
 
-CUresult jit_text(const void *image, size_t bytes, void **ret_copy)
+CUresult jit_text(const void *text, size_t bytes, void **ret_copy, size_t *ret_bytes)
 {
+	size_t length = strnlen(text, bytes);
 	char *copy;
 
-	if (bytes == SIZE_MAX)
+	if (length == SIZE_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
-	copy = malloc(bytes + 1);
+	copy = malloc(length + 1);
 	if (!copy)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	memcpy(copy, image, bytes);
-	copy[bytes] = '\0';
+	memcpy(copy, text, length);
+	copy[length] = '\0';
 	*ret_copy = copy;
+	*ret_bytes = length + 1;
 	return CUDA_SUCCESS;
 }

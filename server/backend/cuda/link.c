@@ -84,15 +84,16 @@ CUresult cuda_link_add(struct backend_link *link, const struct backend_link_inpu
 {
 	struct input *input = input_new(link, wish->name);
 	CUresult code = input ? jit_options_init(&input->options, wish->options) : CUDA_ERROR_OUT_OF_MEMORY;
+	size_t text_bytes;
 	void *text = NULL;
 
 	if (!code && !fits(wish->type, wish->at, wish->bytes))
 		code = CUDA_ERROR_INVALID_IMAGE;
 	if (!code && wish->type == CU_JIT_INPUT_PTX)
-		code = jit_text(wish->at, wish->bytes, &text);
+		code = jit_text(wish->at, wish->bytes, &text, &text_bytes);
 	if (!code)
 		code = driver.link_add(link->state, (CUjitInputType)wish->type,
-			text ? text : (void *)(uintptr_t)wish->at, text ? wish->bytes + 1 : wish->bytes,
+			text ? text : (void *)(uintptr_t)wish->at, text ? text_bytes : wish->bytes,
 			input->name, input->options.count, input->options.ids, input->options.values);
 	free(text);
 	/* A client may try as often as it likes. */

@@ -274,14 +274,15 @@ CUresult cuda_module_compile(const void *image, size_t bytes, const struct wire_
 {
 	bool is_text = image_check(image, bytes) == IMAGE_TEXT;
 	void *text = NULL;
+	size_t text_bytes;
 	struct jit jit;
 	CUresult code = jit_init(&jit, options);
 
 	if (!code && is_text)
-		code = jit_text(image, bytes, &text);
+		code = jit_text(image, bytes, &text, &text_bytes);
 	if (!code)
 		code = compile(is_text ? CU_JIT_INPUT_PTX : CU_JIT_INPUT_FATBINARY, text ? text : image,
-			text ? bytes + 1 : bytes, &jit, ret_code, ret_bytes);
+			text ? text_bytes : bytes, &jit, ret_code, ret_bytes);
 	free(text);
 	jit_hand_out_log(&jit, log, log_bytes);
 	return code;

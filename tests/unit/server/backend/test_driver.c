@@ -5,6 +5,8 @@
 // asked, and what is left when the driver refuses.
 
 #include <fcntl.h>
+#include <malloc.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -102,6 +104,67 @@ START_TEST(a_program_does_not_choose_the_threads_of_its_compiler)
 }
 END_TEST
 
+static size_t compiled;
+
+static CUresult link_create(unsigned int count, CUjit_option *options, void **values, CUlinkState *ret_link)
+{
+	(void)count;
+	(void)options;
+	(void)values;
+	*ret_link = (CUlinkState)(void *)&compiled;
+	return CUDA_SUCCESS;
+}
+
+static CUresult link_add(CUlinkState link, CUjitInputType type, void *data, size_t size, const char *name,
+	unsigned int count, CUjit_option *options, void **values)
+{
+	(void)link;
+	(void)name;
+	(void)count;
+	(void)options;
+	(void)values;
+	ck_assert_int_eq(type, CU_JIT_INPUT_PTX);
+	ck_assert_str_eq(data, ".version 8.0");
+	ck_assert_uint_eq(size, strlen(data) + 1);
+	compiled = malloc_usable_size(data);
+	return CUDA_ERROR_INVALID_PTX;
+}
+
+static CUresult link_destroy(CUlinkState link)
+{
+	(void)link;
+	return CUDA_SUCCESS;
+}
+
+/* In a module, and in a link. */
+START_TEST(of_a_text_nothing_is_copied_that_is_not_read)
+{
+	const size_t bytes = (size_t)16 << 20;
+	char *image = calloc(1, bytes);
+	const struct wire_options none = {.count = 0};
+	struct backend_link_input input = {
+		.type = CU_JIT_INPUT_PTX, .at = (void *)image, .bytes = bytes, .name = "", .options = &none};
+	struct backend_link *link;
+	void *code;
+	size_t size;
+
+	driver.link_create = link_create;
+	driver.link_add = link_add;
+	driver.link_destroy = link_destroy;
+	strcpy(image, ".version 8.0");
+	ck_assert_int_eq(
+		cuda_module_compile(image, bytes, &none, NULL, 0, &code, &size), CUDA_ERROR_INVALID_PTX);
+	ck_assert_uint_lt(compiled, 4096);
+	compiled = 0;
+	ck_assert_int_eq(cuda_link_create(&none, &link), CUDA_SUCCESS);
+	ck_assert_int_eq(cuda_link_add(link, &input), CUDA_ERROR_INVALID_PTX);
+	ck_assert_uint_gt(compiled, 0);
+	ck_assert_uint_lt(compiled, 4096);
+	ck_assert_int_eq(cuda_link_destroy(link), CUDA_SUCCESS);
+	free(image);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("driver");
@@ -109,6 +172,7 @@ int main(void)
 
 	tcase_add_test(tests, an_array_is_backed_once);
 	tcase_add_test(tests, a_program_does_not_choose_the_threads_of_its_compiler);
+	tcase_add_test(tests, of_a_text_nothing_is_copied_that_is_not_read);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

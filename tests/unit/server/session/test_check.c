@@ -289,6 +289,32 @@ START_TEST(images_are_sealed_files_of_the_announced_size)
 }
 END_TEST
 
+/* A file without pages says to have as much as it likes. */
+START_TEST(texts_have_a_size_that_can_be_copied)
+{
+	static const char *const begins[] = {".version",
+		"\x7f"
+		"ELF",
+		"\x50\xed\x55\xba"};
+	static const int wanted[] = {CHECK_E_ANSWER, 0, 0};
+	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1}};
+	struct check_finding finding;
+
+	for (int i = 0; i < 3; i++)
+		for (uint64_t more = 0; more < 2; more++) {
+			int fd = fake_memfd(CHECK_LINK_BYTES + more, 0);
+
+			ck_assert_int_eq(pwrite(fd, begins[i], 4, 0), 4);
+			ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, SEALS), 0);
+			load.load_module.bytes = CHECK_LINK_BYTES + more;
+			ck_assert_int_eq(check(&load, fd, &finding), more ? wanted[i] : 0);
+			if (more && wanted[i])
+				ck_assert_int_eq(finding.code, CUDA_ERROR_INVALID_IMAGE);
+			close(fd);
+		}
+}
+END_TEST
+
 /* Inputs are like images; what is linked goes to a memfd that can be written, and to nothing else. */
 START_TEST(links_have_bounded_inputs_and_a_file_to_go_to)
 {
@@ -672,6 +698,7 @@ int main(void)
 	tcase_add_test(requests, further_windows_leave_some_for_others);
 	tcase_add_test(requests, tensor_maps_have_the_ranks_that_they_say);
 	tcase_add_test(requests, images_are_sealed_files_of_the_announced_size);
+	tcase_add_test(requests, texts_have_a_size_that_can_be_copied);
 	tcase_add_test(requests, links_have_bounded_inputs_and_a_file_to_go_to);
 	tcase_add_test(requests, shared_events_are_pages_of_the_host_part);
 	tcase_add_test(requests, names_and_descriptions_are_bounded);
