@@ -20,6 +20,7 @@ struct link {
 	uint64_t session;
 	uint32_t number;    /* the client's */
 	uint32_t positions; /* inputs that were handed over */
+	uint64_t bytes;	    /* that they have. Compile thread at work on it; read by those of its session */
 	bool used;	    /* a compile thread is at work on it */
 	struct backend_link *backend;
 };
@@ -156,22 +157,67 @@ static void reply(struct job *job, CUresult code, struct link *link, const uint6
 	pthread_mutex_unlock(&linker->lock);
 }
 
+/* Bytes of inputs that a session's links have. Under the lock; the session's are only used by who asks. */
+static uint64_t held_by(const struct linker *linker, uint64_t session)
+{
+	const struct link *link;
+	uint64_t bytes = 0;
+
+	TAILQ_FOREACH (link, &linker->links, link)
+		bytes += link->session == session ? link->bytes : 0;
+	return bytes;
+}
+
+/* The session's link that gives way for an input of one in use; NULL if there is room, or no other. */
+static struct link *take_out_older(struct linker *linker, const struct link *link, uint64_t bytes)
+{
+	struct link *older = NULL;
+
+	pthread_mutex_lock(&linker->lock);
+	if (held_by(linker, link->session) > linker->limit - bytes)
+		TAILQ_FOREACH (older, &linker->links, link)
+			if (older->session == link->session && older != link)
+				break;
+	if (older)
+		link_remove(linker, older);
+	pthread_mutex_unlock(&linker->lock);
+	return older;
+}
+
+/* Return: false if the link alone would have more than its session may. */
+static bool make_room(struct executor *executor, const struct link *link, uint64_t bytes)
+{
+	struct linker *linker = &executor->linker;
+	struct link *older;
+
+	if (bytes > linker->limit || link->bytes > linker->limit - bytes)
+		return false;
+	while ((older = take_out_older(linker, link, bytes)))
+		link_free(executor, older);
+	return true;
+}
+
 static CUresult add_input(struct job *job, struct link *link)
 {
 	const struct wire_link *wish = &job->message.link;
 	struct backend_link_input input = {
 		.type = wish->type, .bytes = wish->bytes, .name = wish->name, .options = &wish->own};
 	uint8_t *bytes = NULL;
-	CUresult code = module_read_file(job->packet.fd_count ? job->packet.fds[0] : -1, wish->bytes, &bytes);
+	CUresult code;
 
+	if (!make_room(job->executor, link, wish->bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	code = module_read_file(job->packet.fd_count ? job->packet.fds[0] : -1, wish->bytes, &bytes);
 	if (code)
 		return code;
 	input.at = bytes;
 	code = executor_code(job->executor, job->executor->ops->link_add(link->backend, &input));
 	free(bytes);
 	/* A refused input counts for nothing, as with the driver. */
-	if (!code)
+	if (!code) {
 		link->positions++;
+		link->bytes += wish->bytes;
+	}
 	return code;
 }
 
@@ -223,6 +269,8 @@ void linker_init(struct executor *executor)
 {
 	TAILQ_INIT(&executor->linker.links);
 	pthread_mutex_init(&executor->linker.lock, NULL);
+	executor->linker.limit = executor_number("FRMPS_LINK_MIB", LINKER_MIB_DEFAULT, UINT64_C(1) << 30)
+				 << 20;
 }
 
 void linker_deinit(struct executor *executor)

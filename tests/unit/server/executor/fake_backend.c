@@ -240,6 +240,31 @@ static CUresult module_compile(const void *image, size_t bytes, const struct wir
 	return CUDA_SUCCESS;
 }
 
+static CUresult link_create(const struct wire_options *options, struct backend_link **ret_link)
+{
+	(void)options;
+	*ret_link = malloc(1);
+	return CUDA_SUCCESS;
+}
+
+static CUresult link_add(struct backend_link *link, const struct backend_link_input *input)
+{
+	(void)link;
+	return *(const char *)input->at == 'S' ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
+}
+
+static void link_logs(const struct backend_link *link, const char **ret_errors, const char **ret_remarks)
+{
+	(void)link;
+	*ret_errors = *ret_remarks = "";
+}
+
+static CUresult link_destroy(struct backend_link *link)
+{
+	free(link);
+	return CUDA_SUCCESS;
+}
+
 static CUresult module_load(const void *image, size_t bytes, const struct wire_options *options,
 	struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
 	struct backend_module **ret_module)
@@ -463,6 +488,10 @@ const struct backend_ops fake_ops = {
 	.host_register = host_register,
 	.host_unregister = host_unregister,
 	.memory_info = memory_info,
+	.link_create = link_create,
+	.link_add = link_add,
+	.link_logs = link_logs,
+	.link_destroy = link_destroy,
 	.module_is_source = module_is_source,
 	.module_compile = module_compile,
 	.module_load = module_load,

@@ -437,6 +437,55 @@ static void close_while_it_loads(struct client *client, uint64_t load_id)
 	close_client(client);
 }
 
+/* Hands an input to a link. */
+static CUresult add_input(
+	struct client *client, uint32_t link, uint32_t position, const char *text, uint64_t bytes)
+{
+	struct wire_message request = {.type = WIRE_LINK_ADD,
+		.link = {.link = link,
+			.position = position,
+			.type = CU_JIT_INPUT_PTX,
+			.bytes = bytes,
+			.name = ""}};
+	int fd = memory(text, bytes);
+	CUresult code = call(client, &request, &fd, 1);
+
+	close(fd);
+	return code;
+}
+
+/* With inputs of 1 MiB together. */
+START_TEST(what_the_links_of_a_session_have_is_bounded)
+{
+	const uint64_t half = UINT64_C(512) << 10;
+	struct client client, other;
+
+	open_client(&client, 1);
+	activate(&client);
+	open_client(&other, 2);
+	activate(&other);
+	ck_assert_int_eq(add_input(&other, 1, 0, "S", half), 0);
+	ck_assert_int_eq(add_input(&client, 1, 0, "S", half), 0);
+	ck_assert_int_eq(add_input(&client, 1, 1, "S", half), 0);
+	/* Too much for the link; too much at once, in place of what it had. */
+	ck_assert_int_eq(add_input(&client, 1, 2, "S", 1), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(add_input(&client, 1, 0, "S", 2 * half + 1), CUDA_ERROR_OUT_OF_MEMORY);
+	/* What is refused counts for nothing. */
+	ck_assert_int_eq(add_input(&client, 1, 0, "not", 2 * half), CUDA_ERROR_INVALID_PTX);
+	ck_assert_int_eq(add_input(&client, 1, 0, "S", half), 0);
+	ck_assert_int_eq(add_input(&client, 2, 0, "S", half), 0);
+	ck_assert_int_eq(add_input(&client, 2, 1, "S", 1), 0);
+	/* The older link gave way; not that of another session. */
+	ck_assert_int_eq(add_input(&client, 1, 1, "S", 1), CUDA_ERROR_ILLEGAL_STATE);
+	ck_assert_int_eq(add_input(&client, 2, 2, "S", 1), 0);
+	ck_assert_int_eq(add_input(&other, 1, 1, "S", half), 0);
+	ck_assert_uint_eq(close_session(&other, 1000), 1);
+	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	close_client(&client);
+	close_client(&other);
+}
+END_TEST
+
 /* One compiles at a time, but whoever is gone does not count. */
 START_TEST(who_ends_while_it_compiles_costs_nobody_anything)
 {
@@ -986,6 +1035,12 @@ static void start_one_compiler(void)
 	start();
 }
 
+static void start_small_links(void)
+{
+	setenv("FRMPS_LINK_MIB", "1", 1);
+	start();
+}
+
 /* The process ends with sessions open: run in the test's own process, which is forked. */
 START_TEST(a_device_that_is_not_there)
 {
@@ -1006,6 +1061,7 @@ int main(void)
 	Suite *suite = suite_create("executor");
 	TCase *role = suite_case(suite, "role"), *no_role = suite_case(suite, "no device");
 	TCase *tight = suite_case(suite, "little memory may wait"), *one = suite_case(suite, "one compiles");
+	TCase *links = suite_case(suite, "links are small");
 
 	tcase_add_checked_fixture(role, start, stop);
 	tcase_add_test(role, comes_and_goes);
@@ -1029,6 +1085,8 @@ int main(void)
 	tcase_add_test(role, many_ends_leave_nothing);
 	tcase_add_checked_fixture(tight, start_tight, stop);
 	tcase_add_test(tight, what_waits_is_bounded);
+	tcase_add_checked_fixture(links, start_small_links, stop);
+	tcase_add_test(links, what_the_links_of_a_session_have_is_bounded);
 	tcase_add_checked_fixture(one, start_one_compiler, stop);
 	tcase_add_test(one, who_ends_while_it_compiles_costs_nobody_anything);
 	tcase_add_test(one, what_nobody_waits_for_is_not_compiled);
