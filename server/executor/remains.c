@@ -41,17 +41,26 @@ void remains_deinit(struct remains *remains)
 	pthread_mutex_destroy(&remains->lock);
 }
 
+/* Where the bit of a module is: in all words of this kind. */
+static uint64_t bit_of(uint32_t module, uint32_t *ret_word)
+{
+	*ret_word = module % SHM_MODULES / 64;
+	return UINT64_C(1) << module % 64;
+}
+
 /* Locked. */
 static void add(struct remains *remains, uint32_t module, struct range range, const char *what)
 {
 	struct remain *grown = NULL;
+	uint32_t word;
+	uint64_t bit = bit_of(module, &word);
 	char *copy = remains->count < REMAINS_MAX ? strndup(what, REMAINS_TEXT - 1) : NULL;
 
 	if (copy)
 		grown = realloc(remains->at, (remains->count + 1) * sizeof(*grown));
 	if (!grown) {
 		free(copy);
-		remains->overflow = true;
+		remains->overflow[word] |= bit;
 		return;
 	}
 	remains->at = grown;
@@ -61,7 +70,8 @@ static void add(struct remains *remains, uint32_t module, struct range range, co
 /* Locked. */
 static void take_out(struct remains *remains, uint32_t module)
 {
-	uint32_t left = 0;
+	uint32_t left = 0, word;
+	uint64_t bit = bit_of(module, &word);
 
 	for (uint32_t i = 0; i < remains->count; i++) {
 		if (remains->at[i].module == module)
@@ -70,6 +80,7 @@ static void take_out(struct remains *remains, uint32_t module)
 			remains->at[left++] = remains->at[i];
 	}
 	remains->count = left;
+	remains->overflow[word] &= ~bit;
 }
 
 /* ---- modules ---- */
@@ -136,8 +147,10 @@ void remains_find(struct session *session, struct module *module)
 
 static word64 *ran_word(const struct session *session, uint32_t module, uint64_t *ret_bit)
 {
-	*ret_bit = UINT64_C(1) << module % 64;
-	return &session->view.server->ran[module % SHM_MODULES / 64];
+	uint32_t word;
+
+	*ret_bit = bit_of(module, &word);
+	return &session->view.server->ran[word];
 }
 
 void remains_forget(struct session *session, const struct module *module)
@@ -191,10 +204,11 @@ static bool has_run(const struct session *session, uint32_t module)
 	return word_acquire(word) & bit;
 }
 
-static bool anything_has_run(const struct session *session)
+/* Locked. Whether anything has run of a module of which there is more. */
+static bool misses_any(const struct session *session)
 {
 	for (uint32_t i = 0; i < SHM_MODULES / 64; i++)
-		if (word_acquire(&session->view.server->ran[i]))
+		if (word_acquire(&session->view.server->ran[i]) & session->remains.overflow[i])
 			return true;
 	return false;
 }
@@ -217,7 +231,7 @@ int remains_list(struct session *session, struct remains_list *ret)
 	for (uint32_t i = 0; list.ranges && i < remains->count; i++)
 		if (has_run(session, remains->at[i].module))
 			take_in(&list, &remains->at[i]);
-	if (remains->overflow && anything_has_run(session))
+	if (misses_any(session))
 		strcpy(list.lost, "there are too many");
 	pthread_mutex_unlock(&remains->lock);
 	if (!list.ranges)

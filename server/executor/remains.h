@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "server/executor/range.h"
+#include "shm/layout.h"
 
 /* Of one session. What is beyond cannot be taken along. */
 #define REMAINS_MAX  4096u
@@ -34,7 +35,7 @@ struct remains {
 	pthread_mutex_t lock;
 	struct remain *at;
 	uint32_t count;
-	bool overflow; /* there are more */
+	uint64_t overflow[SHM_MODULES / 64]; /* bits of modules of which there are more */
 };
 
 /* Those of modules of which something has run. */

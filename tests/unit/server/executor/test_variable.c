@@ -273,8 +273,30 @@ START_TEST(there_may_be_too_many)
 		module = (struct module){.id = 6};
 		remains_add_module(fixture.session, &module);
 	}
+	/* Values of the first are lost, but nothing has run of the others. */
+	ck_assert(!restore(-1, 1));
+	ck_assert_str_eq(why, "");
+	remains_note_launch(fixture.session, &kernel);
 	ck_assert(!restore(-1, 1));
 	ck_assert_str_eq(why, "there are too many");
+}
+END_TEST
+
+/* Nor is it held against those that come later. */
+START_TEST(too_many_are_forgotten_with_their_module)
+{
+	load_module(1, NULL);
+	for (uint32_t i = 0; i < REMAINS_MAX; i++)
+		remains_add_module(fixture.session, &module);
+	find_kernel();
+	remains_note_launch(fixture.session, &kernel);
+	remains_forget_launches(fixture.session, &module);
+	remains_forget(fixture.session, &module);
+	load_module(1, NULL);
+	find_kernel();
+	remains_note_launch(fixture.session, &kernel);
+	ck_assert(!restore(-1, 1));
+	ck_assert_str_eq(why, "");
 }
 END_TEST
 
@@ -299,6 +321,7 @@ int main(void)
 	tcase_add_test(tests, a_variable_that_is_not_found_is_told);
 	tcase_add_test(tests, an_unloaded_module_leaves_nothing);
 	tcase_add_test(tests, there_may_be_too_many);
+	tcase_add_test(tests, too_many_are_forgotten_with_their_module);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
