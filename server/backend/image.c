@@ -85,6 +85,18 @@ static bool elf_fits(const uint8_t *image, uint64_t bytes)
 	return true;
 }
 
+/* What is compressed lies in the payload as a whole. @at: a member with its header */
+static bool packed_fits(const uint8_t *at, const struct fatbin_entry *entry)
+{
+	struct fatbin_target target;
+
+	if (entry->header_bytes < sizeof(*entry) + sizeof(target))
+		return true;
+	memcpy(&target, at + sizeof(*entry), sizeof(target));
+	return !(target.flags & (FATBIN_FLAG_LZ4 | FATBIN_FLAG_ZSTD)) ||
+	       target.packed_bytes <= entry->payload_bytes;
+}
+
 /* A fat binary is a header and, behind it, entries with a header each; several may follow one another. */
 static bool fatbin_fits(const uint8_t *image, uint64_t bytes)
 {
@@ -104,7 +116,8 @@ static bool fatbin_fits(const uint8_t *image, uint64_t bytes)
 			return false;
 		memcpy(&entry, image + at, sizeof(entry));
 		if (entry.header_bytes < sizeof(entry) || !inside(at, entry.header_bytes, end) ||
-			!inside(at + entry.header_bytes, entry.payload_bytes, end))
+			!inside(at + entry.header_bytes, entry.payload_bytes, end) ||
+			!packed_fits(image + at, &entry))
 			return false;
 		at += entry.header_bytes + entry.payload_bytes;
 	}
@@ -177,6 +190,17 @@ struct archive_member {
 	char name[16], date[12], user[6], group[6], mode[8], size[10], end[2];
 };
 
+/* Lists of names and symbols are text. */
+static bool member_fits(const char *at, size_t bytes)
+{
+	uint32_t magic = 0;
+
+	memcpy(&magic, at, bytes < sizeof(magic) ? bytes : sizeof(magic));
+	if (memcmp(&magic, ELFMAG, SELFMAG) != 0 && magic != FATBIN_MAGIC)
+		return true;
+	return image_check(at, bytes) != IMAGE_BAD;
+}
+
 bool image_is_archive(const void *image, size_t bytes)
 {
 	const char *at = image;
@@ -195,7 +219,8 @@ bool image_is_archive(const void *image, size_t bytes)
 		memcpy(digits, member.size, sizeof(member.size));
 		size = strtoull(digits, NULL, 10);
 		offset += sizeof(member);
-		if (memcmp(member.end, "`\n", 2) != 0 || size > bytes - offset)
+		if (memcmp(member.end, "`\n", 2) != 0 || size > bytes - offset ||
+			!member_fits(at + offset, size))
 			return false;
 		offset += size + size % 2; /* members begin at even places */
 	}

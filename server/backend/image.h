@@ -15,7 +15,7 @@
 enum image_kind {
 	IMAGE_BAD = 0,
 	IMAGE_ELF,    /* headers, sections and segments lie inside */
-	IMAGE_FATBIN, /* a header and entries, all inside */
+	IMAGE_FATBIN, /* a header and entries, all inside; what is in them was not looked at */
 	IMAGE_TEXT,   /* anything else that could be text; not necessarily NUL-terminated */
 };
 
@@ -29,7 +29,8 @@ bool image_has_code(const void *image, size_t bytes, unsigned arch);
 /** The device that machine code is for, 10 * major + minor. @elf: has passed image_check() as IMAGE_ELF */
 unsigned image_architecture(const void *elf);
 
-/** Whether these are the bytes of an archive (ar) whose members lie inside. Any bytes; any thread. */
+/** Whether these are the bytes of an archive (ar) whose members lie inside, and so does what is in those that are
+ * images. Any bytes; any thread. */
 bool image_is_archive(const void *image, size_t bytes);
 
 /** Looks at the outer structure of an image. Any bytes, any alignment, any thread. */

@@ -118,7 +118,14 @@ static void replace(struct fatbin_bytes *now, struct fatbin_bytes by)
 	*now = by;
 }
 
-/* fatbin_visit */
+/* The driver takes it without a length. Not CUDA_ERROR_INVALID_IMAGE: that is what cannot be unpacked. */
+static CUresult check(const void *cubin, size_t bytes)
+{
+	return image_check(cubin, bytes) == IMAGE_ELF ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
+/* fatbin_visit, of what was checked. What replaces it is checked again: tables that are written to may lie on its
+ * headers. */
 static CUresult look_at(void *context, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)
 {
 	struct look *look = context;
@@ -140,11 +147,21 @@ static CUresult look_at(void *context, const uint8_t *cubin, size_t bytes, struc
 	if (!code && look->text)
 		code = cuda_text_direct(look->text, cubin, bytes, &directed);
 	replace(&moved, directed);
+	if (!code && moved.at)
+		code = check(moved.at, moved.count);
 	if (code)
 		free(moved.at);
 	else
 		*ret = moved;
 	return code;
+}
+
+/* fatbin_visit: of a fat binary only the outer structure was checked. */
+static CUresult look_at_member(void *context, const uint8_t *cubin, size_t bytes, struct fatbin_bytes *ret)
+{
+	CUresult code = check(cubin, bytes);
+
+	return code ? code : look_at(context, cubin, bytes, ret);
 }
 
 /* Each cubin of the image that the driver may choose. @ret: what is loaded in its place */
@@ -154,7 +171,7 @@ static CUresult look_at_all(struct look *look, const void *image, size_t bytes, 
 
 	if (image_check(image, bytes) != IMAGE_FATBIN)
 		return look_at(look, image, bytes, ret);
-	code = fatbin_rewrite(image, compute_capability(), look_at, look, ret);
+	code = fatbin_rewrite(image, compute_capability(), look_at_member, look, ret);
 	if (code != CUDA_ERROR_INVALID_IMAGE)
 		return code;
 	log_warning("a module cannot be unpacked: what its kernels print is not directed to its program");

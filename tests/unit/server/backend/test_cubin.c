@@ -427,6 +427,31 @@ START_TEST(sections_without_a_type_may_lie)
 }
 END_TEST
 
+/* An archive of one member. */
+static bool is_archive(const void *bytes, size_t count)
+{
+	char archive[IMAGE_BYTES + 128];
+	int length = snprintf(archive, sizeof(archive), "!<arch>\n%-48s%-10zu`\n", "name/", count);
+
+	memcpy(archive + length, bytes, count);
+	return image_is_archive(archive, (size_t)length + count);
+}
+
+START_TEST(members_of_archives_may_lie)
+{
+	static const char *const names[] = {"statics.cubin", "statics.fatbin"};
+
+	ck_assert(is_archive("", 0));
+	ck_assert(is_archive("\x7f"
+			     "EL",
+		3));
+	ck_assert(is_archive("names of symbols", 16));
+	load(names[_i]);
+	ck_assert(is_archive(image, image_bytes));
+	ck_assert(!is_archive(image, image_bytes - 8));
+}
+END_TEST
+
 /* 30 million relocations name the same text of 6 MiB: it is not read as often. */
 START_TEST(texts_may_be_named_again_and_again)
 {
@@ -591,6 +616,7 @@ int main(void)
 	tcase_add_loop_test(tests, images_may_lie, 0, ALL);
 	tcase_add_loop_test(tests, tables_may_lie, 0, 2);
 	tcase_add_loop_test(tests, sections_without_a_type_may_lie, 0, MISPLACED);
+	tcase_add_loop_test(tests, members_of_archives_may_lie, 0, 2);
 	tcase_add_test(tests, texts_may_be_named_again_and_again);
 	tcase_add_test(tests, names_of_variables_may_overlap);
 	tcase_add_test(tests, names_of_kernels_may_come_again_and_again);

@@ -6,13 +6,15 @@
 
 #include <fcntl.h>
 #include <malloc.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/jit.h"
-#include "tests/lib/suite.h"
+#include "server/backend/image.h"
+#include "tests/unit/server/backend/image_bed.h"
 
 /* ---- arrays ---- */
 
@@ -140,10 +142,10 @@ static CUresult link_destroy(CUlinkState link)
 START_TEST(of_a_text_nothing_is_copied_that_is_not_read)
 {
 	const size_t bytes = (size_t)16 << 20;
-	char *image = calloc(1, bytes);
+	char *text = calloc(1, bytes);
 	const struct wire_options none = {.count = 0};
 	struct backend_link_input input = {
-		.type = CU_JIT_INPUT_PTX, .at = (void *)image, .bytes = bytes, .name = "", .options = &none};
+		.type = CU_JIT_INPUT_PTX, .at = (void *)text, .bytes = bytes, .name = "", .options = &none};
 	struct backend_link *link;
 	void *code;
 	size_t size;
@@ -151,9 +153,9 @@ START_TEST(of_a_text_nothing_is_copied_that_is_not_read)
 	driver.link_create = link_create;
 	driver.link_add = link_add;
 	driver.link_destroy = link_destroy;
-	strcpy(image, ".version 8.0");
+	strcpy(text, ".version 8.0");
 	ck_assert_int_eq(
-		cuda_module_compile(image, bytes, &none, NULL, 0, &code, &size), CUDA_ERROR_INVALID_PTX);
+		cuda_module_compile(text, bytes, &none, NULL, 0, &code, &size), CUDA_ERROR_INVALID_PTX);
 	ck_assert_uint_lt(compiled, 4096);
 	compiled = 0;
 	ck_assert_int_eq(cuda_link_create(&none, &link), CUDA_SUCCESS);
@@ -161,7 +163,104 @@ START_TEST(of_a_text_nothing_is_copied_that_is_not_read)
 	ck_assert_uint_gt(compiled, 0);
 	ck_assert_uint_lt(compiled, 4096);
 	ck_assert_int_eq(cuda_link_destroy(link), CUDA_SUCCESS);
-	free(image);
+	free(text);
+}
+END_TEST
+
+/* ---- modules ---- */
+
+static int loads;
+
+static CUresult device_attribute(int *ret_value, CUdevice_attribute attribute, CUdevice device)
+{
+	(void)device;
+	*ret_value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9 : 0;
+	return CUDA_SUCCESS;
+}
+
+static CUresult library_load(CUlibrary *ret_library, const void *bytes, CUjit_option *jit_options,
+	void **jit_values, unsigned int jit_count, CUlibraryOption *options, void **values,
+	unsigned int count)
+{
+	(void)bytes;
+	(void)jit_options;
+	(void)jit_values;
+	(void)jit_count;
+	(void)options;
+	(void)values;
+	(void)count;
+	*ret_library = (CUlibrary)(void *)&loads;
+	loads++;
+	return CUDA_SUCCESS;
+}
+
+static CUresult library_count(unsigned int *ret_count, CUlibrary library)
+{
+	(void)library;
+	*ret_count = 0;
+	return CUDA_SUCCESS;
+}
+
+static CUresult library_unload(CUlibrary library)
+{
+	(void)library;
+	return CUDA_SUCCESS;
+}
+
+static CUresult load_module(struct backend_variables *variables)
+{
+	struct backend_module *module;
+	CUresult code;
+
+	driver.device_attribute = device_attribute;
+	driver.library_load = library_load;
+	driver.library_count = library_count;
+	driver.library_unload = library_unload;
+	loads = 0;
+	code = cuda_module_load(image, image_bytes, NULL, NULL, variables, NULL, 0, &module);
+	if (!code)
+		ck_assert_int_eq(cuda_module_unload(module), CUDA_SUCCESS);
+	ck_assert_int_eq(loads, !code);
+	return code;
+}
+
+/* Each member's sections lie far outside of it, and of the fat binary. */
+START_TEST(the_driver_gets_no_member_that_lies)
+{
+	const uint64_t far = UINT64_C(1) << 40;
+	uint8_t *cubin = NULL;
+
+	load("statics.fatbin");
+	ck_assert_int_eq(load_module(NULL), CUDA_SUCCESS);
+	for (size_t i = 0; i < image_bytes - SELFMAG; i++)
+		if (!memcmp(image + i, ELFMAG, SELFMAG)) {
+			cubin = image + i;
+			memcpy(cubin + offsetof(Elf64_Ehdr, e_shoff), &far, sizeof(far));
+		}
+	ck_assert_ptr_nonnull(cubin);
+	ck_assert_int_eq(image_check(image, image_bytes), IMAGE_FATBIN);
+	ck_assert_int_eq(load_module(NULL), CUDA_ERROR_NO_BINARY_FOR_GPU);
+	unload();
+}
+END_TEST
+
+/* The address of a variable goes to where the table of sections is. */
+START_TEST(the_driver_gets_no_cubin_that_moving_has_spoilt)
+{
+	struct backend_variables variables = {.at = UINT64_C(0x540012345600)};
+	Elf64_Shdr *slots;
+
+	load("statics.cubin");
+	ck_assert_int_eq(load_module(&variables), CUDA_SUCCESS);
+	ck_assert_uint_gt(variables.bytes, 0);
+	free(variables.first);
+	variables.first = NULL;
+	section_in(image, ".nv.constant4", &slots);
+	/* Slots of variables are where a program's sections are told to be. */
+	slots->sh_offset = 0;
+	ck_assert_int_eq(image_check(image, image_bytes), IMAGE_ELF);
+	ck_assert_int_eq(load_module(&variables), CUDA_ERROR_NO_BINARY_FOR_GPU);
+	unload();
 }
 END_TEST
 
@@ -173,6 +272,8 @@ int main(void)
 	tcase_add_test(tests, an_array_is_backed_once);
 	tcase_add_test(tests, a_program_does_not_choose_the_threads_of_its_compiler);
 	tcase_add_test(tests, of_a_text_nothing_is_copied_that_is_not_read);
+	tcase_add_test(tests, the_driver_gets_no_member_that_lies);
+	tcase_add_test(tests, the_driver_gets_no_cubin_that_moving_has_spoilt);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -375,10 +375,12 @@ START_TEST(members_that_lie)
 			ck_assert_int_eq(
 				fatbin_rewrite(fat.at, ARCH, look, NULL, &out), CUDA_ERROR_INVALID_IMAGE);
 		}
+		ck_assert_int_eq(image_check(fat.at, fat.count), IMAGE_FATBIN);
 		memcpy(fat.at + target + offsetof(struct fatbin_target, unpacked_bytes),
 			&(uint64_t){cubin_bytes}, 8);
 		memcpy(fat.at + target, &(uint32_t){UINT32_MAX}, 4);
 		ck_assert_int_eq(fatbin_rewrite(fat.at, ARCH, look, NULL, &out), CUDA_ERROR_INVALID_IMAGE);
+		ck_assert_int_eq(image_check(fat.at, fat.count), IMAGE_BAD);
 		ck_assert_ptr_null(out.at);
 		free(fat.at);
 	}
