@@ -11,7 +11,12 @@
 #include <string.h>
 
 #include "client/link/connect.h"
+#include "client/state/clock.h"
 #include "client/state/process.h"
+#include "shm/order.h"
+
+/* As long as a waiting thread sleeps between two looks at the control socket. */
+#define GLANCE_NS UINT64_C(100000000)
 
 /* What the driver would have said. */
 static void say_assertion(const struct shm_server_header *server)
@@ -53,6 +58,21 @@ CUresult lost_check(void)
 	if (poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)))
 		return lost_report("the service is gone");
 	return CUDA_SUCCESS;
+}
+
+CUresult lost_glance(void)
+{
+	static word64 latest; /* of the looks, by whichever thread */
+	uint64_t now = clock_now_ns();
+	CUresult r;
+
+	if (now - word_relaxed(&latest) >= GLANCE_NS) {
+		word_set(&latest, now);
+		return lost_check();
+	}
+	r = lost_verdict();
+	/* Another thread's look may have found it out. */
+	return r == CUDA_SUCCESS ? process_error() : r;
 }
 
 CUresult lost_report(const char *how)

@@ -15,6 +15,9 @@ CUresult lost_verdict(void);
 /** The same, and whether the service hung up. One system call. */
 CUresult lost_check(void);
 
+/** The same for what a program calls again and again: it asks the system only if nobody did for a while. */
+CUresult lost_glance(void);
+
 /** The service is gone, or says so. Return: the sticky error, which may be an earlier one or a verdict. */
 CUresult lost_report(const char *how);
 

@@ -16,6 +16,7 @@
 
 #include "client/graph/capture.h"
 #include "client/link/control.h"
+#include "client/link/lost.h"
 #include "client/state/process.h"
 #include "client/state/shared_event.h"
 #include "client/state/stream.h"
@@ -360,8 +361,11 @@ CUresult event_query(CUevent handle)
 
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (is_foreign(event, &number))
-		return CUDA_ERROR_NOT_READY;
+	if (is_foreign(event, &number)) {
+		CUresult r = lost_glance();
+
+		return r == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : r;
+	}
 	if (event->captured)
 		return capture_refuse_event(&event->captured);
 	return record ? wait_poll(record_stream(record), record_seq(record)) : CUDA_SUCCESS;
@@ -394,7 +398,7 @@ static CUresult check_timed(struct event *event)
 		return capture_refuse_event(&event->captured);
 	if (!record || (event->flags & CU_EVENT_DISABLE_TIMING))
 		return CUDA_ERROR_INVALID_HANDLE;
-	return is_done(record) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+	return wait_poll(record_stream(record), record_seq(record));
 }
 
 static CUresult ask_elapsed(uint32_t start, uint32_t end, float *ret_milliseconds)

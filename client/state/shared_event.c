@@ -16,8 +16,8 @@
 #include <time.h>
 
 #include "client/link/connect.h"
+#include "client/link/lost.h"
 #include "client/state/host.h"
-#include "client/state/process.h"
 #include "client/state/stream.h"
 #include "client/submit/submit.h"
 
@@ -231,7 +231,7 @@ CUresult shared_event_synchronize(const struct shm_shared_event *event, uint64_t
 		nanosleep(&pause, NULL);
 		if (pause.tv_nsec < 1000000)
 			pause.tv_nsec += pause.tv_nsec / 64;
-		r = process_error();
+		r = lost_glance();
 	}
 	return r;
 }

@@ -44,7 +44,7 @@ uint64_t shared_event_latest(const struct shm_shared_event *event);
 bool shared_event_is_done(const struct shm_shared_event *event, uint64_t number);
 /** Holds the stream's later commands until it is. */
 CUresult shared_event_wait(struct shm_shared_event *event, uint64_t number, struct client_stream *stream);
-/** Waits until it is. */
+/** Waits until it is. Return: CUDA_SUCCESS, the sticky error. */
 CUresult shared_event_synchronize(const struct shm_shared_event *event, uint64_t number);
 
 #endif

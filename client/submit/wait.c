@@ -50,7 +50,7 @@ CUresult wait_poll(struct client_stream *stream, uint64_t seq)
 
 	if (wait_is_done(stream, seq))
 		return CUDA_SUCCESS;
-	r = lost_verdict();
+	r = lost_glance();
 	if (r == CUDA_SUCCESS)
 		r = submit_mark(stream, seq);
 	return r == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : r;

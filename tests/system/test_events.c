@@ -2,8 +2,8 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // Events that several programs share: one program records, another one asks, waits and lets its stream wait,
-// in the same executor or in another one, over the death of executors, and over that of the program which
-// recorded. The recorder's stream stands before a gate, a word that the test opens by telling it to.
+// in the same executor or in another one, over the death of executors, over that of the program which
+// recorded, and over that of the service. The recorder's stream stands before a gate, a word that the test opens by telling it to.
 
 #include <errno.h>
 #include <signal.h>
@@ -214,6 +214,49 @@ START_TEST(a_program_that_ends_keeps_nobody)
 }
 END_TEST
 
+/* Waits for another program's event, or asks for it all the time; answers with what ends that. */
+static int left_behind(int asks)
+{
+	CUipcEventHandle handle;
+	CUevent event;
+	int result = -1;
+
+	driver_attach();
+	take(handles[0], &handle, sizeof(handle));
+	ck_cuda(cuIpcOpenEventHandle(&event, handle));
+	ck_assert_int_eq(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+	pass(answers[1], &result, sizeof(result));
+	do
+		result = (int)(asks ? cuEventQuery(event) : cuEventSynchronize(event));
+	while (result == CUDA_ERROR_NOT_READY);
+	pass(answers[1], &result, sizeof(result));
+	return 0;
+}
+
+/* Nobody will say that the record is done. */
+START_TEST(without_a_service_nobody_waits)
+{
+	struct child first;
+	pid_t second;
+	int result;
+
+	ck_assert(service_start_configured(&service, ""));
+	open_pipes();
+	first = child_start(recorder);
+	child_wait(&first, 1);
+	second = spawn(left_behind, _i);
+	take(answers[0], &result, sizeof(result));
+	ck_assert_int_eq(result, -1);
+	kill(service.pid, SIGKILL);
+	take(answers[0], &result, sizeof(result));
+	ck_assert_int_eq(result, CUDA_ERROR_MPS_RPC_FAILURE);
+	ck_assert_int_eq(exit_status(second), 0);
+	kill(first.pid, SIGKILL);
+	child_end(&first);
+	service_stop(&service);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("events");
@@ -223,6 +266,7 @@ int main(void)
 	tcase_add_loop_test(tests, one_records_another_waits, 0, 2);
 	tcase_add_test(tests, records_and_waits_survive_their_executor);
 	tcase_add_loop_test(tests, a_program_that_ends_keeps_nobody, 0, 2);
+	tcase_add_loop_test(tests, without_a_service_nobody_waits, 0, 2);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -84,6 +84,45 @@ START_TEST(a_dead_service_ends_waits)
 }
 END_TEST
 
+static CUevent polled;
+
+static CUresult poll_event(void)
+{
+	return cuEventQuery(polled);
+}
+
+static CUresult poll_stream(void)
+{
+	return cuStreamQuery(NULL);
+}
+
+static CUresult poll_time(void)
+{
+	float ms;
+
+	return cuEventElapsedTime(&ms, polled, polled);
+}
+
+static CUresult (*const polls[])(void) = {poll_event, poll_stream, poll_time};
+
+START_TEST(a_dead_service_ends_polling)
+{
+	CUdeviceptr p;
+	CUresult r;
+
+	OK(cuMemAlloc_v2(&p, 64));
+	OK(cuEventCreate(&polled, 0));
+	shim_pause();
+	OK(cuMemsetD8Async(p, 1, 64, NULL));
+	OK(cuEventRecord(polled, NULL));
+	FAILS(polls[_i](), NOT_READY);
+	loopback_kill();
+	while ((r = polls[_i]()) == CUDA_ERROR_NOT_READY)
+		continue;
+	ck_assert_int_eq(r, CUDA_ERROR_MPS_RPC_FAILURE);
+}
+END_TEST
+
 START_TEST(a_dead_service_ends_requests)
 {
 	CUdeviceptr p;
@@ -151,6 +190,7 @@ int main(void)
 	tcase_add_test(trouble, a_fault_is_sticky);
 	tcase_add_test(trouble, a_fault_ends_callbacks);
 	tcase_add_test(trouble, a_dead_service_ends_waits);
+	tcase_add_loop_test(trouble, a_dead_service_ends_polling, 0, 3);
 	tcase_add_test(trouble, a_dead_service_ends_requests);
 	tcase_add_test(trouble, a_full_ring_of_a_dead_service_ends);
 	tcase_add_test(trouble, a_promotion_is_only_a_pause);
