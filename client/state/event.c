@@ -6,8 +6,9 @@
 // the record itself, so what a later command reads there is already on the ring. The table's lock guards who
 // has which slot.
 //
-// Life of a slot: free → in use → closed (its EVENT_DESTROY is sent, if it was ever recorded) → free, once
-// that is done.
+// Life of a slot: free → in use → closed (its EVENT_DESTROY is sent) → free, once that is done. One that was
+// never recorded is free at once. Streams differ in when they come to it, so closed slots are not looked at
+// in the order of their ends alone: one that is not done goes behind the others.
 
 #include "client/state/event.h"
 
@@ -83,17 +84,36 @@ static struct event *resolve(CUevent handle)
 	return value && word_acquire(&event->handle) == value ? event : NULL;
 }
 
-/* Moves the oldest closed slots that are done to the free ones. */
-static void reap(void)
+static void shelve_free(struct event *event)
 {
-	for (int i = 0; i < REAP_TRIES && closed_first; ++i) {
+	event->next = free_top;
+	free_top = slot_of(event);
+}
+
+static void shelve_closed(struct event *event)
+{
+	event->next = 0;
+	if (closed_first)
+		table[closed_last].next = slot_of(event);
+	else
+		closed_first = slot_of(event);
+	closed_last = slot_of(event);
+}
+
+/* Moves closed slots that are done to the free ones: looks at so many, at none of them twice. */
+static void reap(uint32_t tries)
+{
+	uint32_t last = closed_last, slot = 0;
+
+	while (tries-- && closed_first && slot != last) {
 		struct event *event = &table[closed_first];
 
-		if (!is_done(event->gone))
-			return;
+		slot = closed_first;
 		closed_first = event->next;
-		event->next = free_top;
-		free_top = slot_of(event);
+		if (is_done(event->gone))
+			shelve_free(event);
+		else
+			shelve_closed(event);
 	}
 }
 
@@ -101,7 +121,9 @@ static struct event *take_slot(void)
 {
 	struct event *event;
 
-	reap();
+	reap(REAP_TRIES);
+	if (!free_top && used == SHM_EVENTS)
+		reap(SHM_EVENTS);
 	if (free_top) {
 		event = &table[free_top];
 		free_top = event->next;
@@ -117,14 +139,30 @@ static uint64_t next_handle(struct event *event)
 	return (use + 1) << HANDLE_USE_SHIFT | (uint64_t)slot_of(event) << HANDLE_SLOT_SHIFT | HANDLE_TAG;
 }
 
+/* A program may destroy events faster than their streams come to it. The lock is given back meanwhile. */
+static CUresult await_slot(void)
+{
+	uint64_t gone = closed_first ? table[closed_first].gone : 0;
+	CUresult r;
+
+	if (!gone)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	pthread_mutex_unlock(&lock);
+	r = wait_quietly(record_stream(gone), record_seq(gone), false);
+	pthread_mutex_lock(&lock);
+	return r;
+}
+
 static CUresult make(
 	CUcontext context, unsigned int flags, struct shm_shared_event *shared, CUevent *ret_event)
 {
 	struct event *event;
 	uint64_t handle = 0;
+	CUresult r = CUDA_SUCCESS;
 
 	pthread_mutex_lock(&lock);
-	event = take_slot();
+	while (!(event = take_slot()) && r == CUDA_SUCCESS)
+		r = await_slot();
 	if (event) {
 		event->context = context;
 		event->flags = flags;
@@ -137,7 +175,7 @@ static CUresult make(
 	}
 	pthread_mutex_unlock(&lock);
 	if (!event)
-		return CUDA_ERROR_OUT_OF_MEMORY;
+		return r;
 	*ret_event = (CUevent)(uintptr_t)handle;
 	return CUDA_SUCCESS;
 }
@@ -212,12 +250,10 @@ static void retire(struct event *event)
 
 	pthread_mutex_lock(&lock);
 	event->gone = gone;
-	event->next = 0;
-	if (closed_first)
-		table[closed_last].next = slot_of(event);
+	if (gone)
+		shelve_closed(event);
 	else
-		closed_first = slot_of(event);
-	closed_last = slot_of(event);
+		shelve_free(event);
 	pthread_mutex_unlock(&lock);
 }
 

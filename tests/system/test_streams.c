@@ -130,6 +130,32 @@ START_TEST(time_is_known_when_an_event_is_over)
 }
 END_TEST
 
+/* More events than there are at a time, behind one that is not over. */
+START_TEST(events_come_and_go_beside_a_stream_that_stands_still)
+{
+	uint32_t *word;
+	CUstream held, other;
+	CUevent event;
+
+	driver_open();
+	word = shared_word();
+	ck_cuda(cuStreamCreate(&held, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+	ck_cuda(launch_spin(word, 1, held));
+	ck_cuda(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	ck_cuda(cuEventRecord(event, held));
+	ck_cuda(cuEventDestroy_v2(event));
+	for (int i = 0; i < 70000; i++) {
+		ck_cuda(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+		ck_cuda(cuEventRecord(event, other));
+		ck_cuda(cuEventDestroy_v2(event));
+	}
+	ck_assert_int_eq(cuStreamQuery(held), CUDA_ERROR_NOT_READY);
+	*(volatile uint32_t *)word = 1;
+	ck_cuda(cuStreamSynchronize(held));
+}
+END_TEST
+
 START_TEST(legacy_default_stream_waits_and_is_waited_for)
 {
 	CUstream blocking, free_stream;
@@ -276,6 +302,7 @@ int main(void)
 	tcase_add_test(tests, events_order_streams);
 	tcase_add_test(tests, events_measure_time);
 	tcase_add_test(tests, time_is_known_when_an_event_is_over);
+	tcase_add_test(tests, events_come_and_go_beside_a_stream_that_stands_still);
 	tcase_add_test(tests, legacy_default_stream_waits_and_is_waited_for);
 	tcase_add_test(tests, copies_from_host_to_host_wait_for_the_legacy_stream);
 	tcase_add_test(tests, streams_wait_for_words);

@@ -212,6 +212,42 @@ START_TEST(event_slots_are_used_again)
 }
 END_TEST
 
+/* Lets the service work again when something came behind what is on the ring. */
+static void *resume_behind(void *tail)
+{
+	while (word_acquire(&connection.view.client->tail) == *(uint64_t *)tail)
+		sched_yield();
+	shim_resume();
+	return NULL;
+}
+
+START_TEST(the_last_event_slot_is_waited_for)
+{
+	CUevent event, last;
+	pthread_t helper;
+	uint64_t tail;
+
+	OK(cuEventCreate(&last, CU_EVENT_DISABLE_TIMING));
+	/* Slot 0 is nobody's. */
+	for (unsigned int i = 2; i < SHM_EVENTS; ++i)
+		OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	FAILS(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), OUT_OF_MEMORY);
+	shim_pause();
+	OK(cuEventRecord(last, NULL));
+	OK(cuEventDestroy_v2(last));
+	tail = word_acquire(&connection.view.client->tail);
+	ck_assert_int_eq(pthread_create(&helper, NULL, resume_behind, &tail), 0);
+	OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	pthread_join(helper, NULL);
+	FAILS(cuEventCreate(&last, CU_EVENT_DISABLE_TIMING), OUT_OF_MEMORY);
+	/* One that was never recorded makes room at once. */
+	shim_pause();
+	OK(cuEventDestroy_v2(event));
+	OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	shim_resume();
+}
+END_TEST
+
 START_TEST(an_event_outlives_its_stream)
 {
 	CUevent event;
@@ -463,6 +499,7 @@ int main(void)
 	tcase_add_test(streams, the_default_stream_joins);
 	tcase_add_test(streams, events);
 	tcase_add_test(streams, event_slots_are_used_again);
+	tcase_add_test(streams, the_last_event_slot_is_waited_for);
 	tcase_add_test(streams, an_event_outlives_its_stream);
 	tcase_add_test(streams, words_in_memory);
 	tcase_add_test(streams, nothing_is_captured);
