@@ -25,8 +25,10 @@ struct client_stream {
 	uint32_t slot;
 	uint32_t flags; /* CU_STREAM_NON_BLOCKING or 0 */
 	int32_t priority;
-	bool blocking; /* takes part in the rules of the legacy default stream */
-	bool closed;   /* ring: its STREAM_DESTROY was sent */
+	/* Takes part in the rules of the legacy default stream. Written when the slot is taken; others look at
+	 * it meanwhile. */
+	_Atomic bool blocking;
+	bool closed; /* ring: its STREAM_DESTROY was sent */
 	CUcontext context;
 	uint64_t id;
 	word64 last; /* ring writes: highest seq that the program knows of: what a synchronisation waits for

@@ -21,7 +21,9 @@ static bool next_of_legacy(
 		struct client_stream *other = join->unjoined;
 		uint64_t seq = word_relaxed(&other->last);
 
-		if (!done(other, seq)) {
+		/* By now the slot may be that of a stream that takes no part. Then all that was before is done:
+		 * the slot was free. */
+		if (other->blocking && !done(other, seq)) {
 			*ret_other = other;
 			*ret_seq = seq;
 			return true;

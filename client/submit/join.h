@@ -11,7 +11,7 @@
 // command did so too before it, this covers all earlier ones.
 //
 // Invariant: a blocking stream is on the `unjoined` list exactly while it may have work that the legacy
-// stream was not told to wait for.
+// stream was not told to wait for. A slot stays on it when its stream is destroyed.
 
 #ifndef FRMPS_CLIENT_SUBMIT_JOIN_H
 #define FRMPS_CLIENT_SUBMIT_JOIN_H

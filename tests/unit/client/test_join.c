@@ -90,6 +90,20 @@ START_TEST(other_streams_have_no_part_in_it)
 }
 END_TEST
 
+START_TEST(a_slot_that_is_used_again_is_another_stream)
+{
+	command(&a);
+	done_of_a = a.last;
+	a.blocking = false;
+	command(&a);
+	ck_assert_uint_eq(command(&legacy), 0);
+	done_of_a = a.last;
+	a.blocking = true;
+	command(&a);
+	ck_assert_uint_eq(command(&legacy), A);
+}
+END_TEST
+
 START_TEST(finished_work_is_not_waited_for)
 {
 	command(&a);
@@ -156,6 +170,7 @@ int main(void)
 	tcase_add_test(cases, legacy_waits_for_the_blocking_streams_once);
 	tcase_add_test(cases, blocking_streams_wait_for_legacy_once);
 	tcase_add_test(cases, other_streams_have_no_part_in_it);
+	tcase_add_test(cases, a_slot_that_is_used_again_is_another_stream);
 	tcase_add_test(cases, finished_work_is_not_waited_for);
 	tcase_add_test(cases, a_stop_in_the_middle_forgets_nothing);
 	tcase_add_test(cases, every_stream_waits_once_for_a_call_that_returned_early);
