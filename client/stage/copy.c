@@ -91,8 +91,23 @@ struct frmps_array_copy copy_form(const struct box *box, uint32_t kind)
 	};
 }
 
-static CUresult send(
-	const struct box *box, uint32_t kind, uint16_t flags, struct client_stream *stream, uint64_t *ret_seq)
+/* What a call does about its last command before it returns. */
+enum ending {
+	END_ASYNC, /* nothing: the program knows that it may still be under way */
+	END_EARLY, /* nothing, but whatever the program submits from now on runs behind it */
+	END_DONE,  /* waits for it */
+};
+
+static void commit(struct submit *submit, enum ending ending)
+{
+	if (ending == END_EARLY)
+		submit_commit_early(submit);
+	else
+		submit_commit(submit);
+}
+
+static CUresult send(const struct box *box, uint32_t kind, uint16_t flags, enum ending ending,
+	struct client_stream *stream, uint64_t *ret_seq)
 {
 	const struct frmps_array_copy form = copy_form(box, kind);
 	bool has_array = copy_has_array(box);
@@ -105,7 +120,7 @@ static CUresult send(
 	memcpy(submit.body, &form, bytes);
 	submit.head->flags |= flags;
 	*ret_seq = submit.seq;
-	submit_commit(&submit);
+	commit(&submit, ending);
 	return CUDA_SUCCESS;
 }
 
@@ -117,20 +132,9 @@ static CUresult finish(struct client_stream *stream, uint64_t seq)
 	return r == CUDA_SUCCESS ? wait_late_error() : r;
 }
 
-/* What a call does about its last command before it returns. */
-enum ending {
-	END_ASYNC, /* nothing: the program knows that it may still be under way */
-	END_EARLY, /* nothing, but whatever the program submits from now on runs behind it */
-	END_DONE,  /* waits for it */
-};
-
 static CUresult end(struct client_stream *stream, uint64_t seq, enum ending ending)
 {
-	if (ending == END_DONE)
-		return finish(stream, seq);
-	if (ending == END_EARLY)
-		submit_returns_early(stream, seq);
-	return CUDA_SUCCESS;
+	return ending == END_DONE ? finish(stream, seq) : CUDA_SUCCESS;
 }
 
 /* Both sides are reached by the device. */
@@ -138,7 +142,7 @@ static CUresult copy_direct(
 	const struct box *box, uint32_t kind, struct client_stream *stream, enum ending ending)
 {
 	uint64_t seq;
-	CUresult r = send(box, kind, ending == END_DONE ? FRMPS_CMD_MARK : 0, stream, &seq);
+	CUresult r = send(box, kind, ending == END_DONE ? FRMPS_CMD_MARK : 0, ending, stream, &seq);
 
 	return r == CUDA_SUCCESS ? end(stream, seq, ending) : r;
 }
@@ -149,9 +153,9 @@ static struct box_side staged_side(const struct box *piece, uint64_t address)
 	return (struct box_side){.address = address, .pitch = piece->width, .rows = piece->height};
 }
 
-/* Reads one piece of ordinary memory and sends it on. */
-static CUresult send_piece(
-	const struct box *piece, struct arena_lease *lease, struct client_stream *stream, uint64_t *ret_seq)
+/* Reads one piece of ordinary memory and sends it on. @ending: of the last piece */
+static CUresult send_piece(const struct box *piece, struct arena_lease *lease, enum ending ending,
+	struct client_stream *stream, uint64_t *ret_seq)
 {
 	struct box in = *piece, out = *piece;
 	CUresult r;
@@ -162,8 +166,8 @@ static CUresult send_piece(
 	/* A large piece is wanted back soon; a mark behind many of them would keep them all until the last.
 	 * Behind a smaller one it would only stand in the way of the next command.
 	 */
-	r = send(&out, FRMPS_COPY_SRC_ARENA, lease->bytes >= MARKED_BYTES ? FRMPS_CMD_MARK : 0, stream,
-		ret_seq);
+	r = send(&out, FRMPS_COPY_SRC_ARENA, lease->bytes >= MARKED_BYTES ? FRMPS_CMD_MARK : 0, ending,
+		stream, ret_seq);
 	if (r == CUDA_SUCCESS)
 		arena_sent(lease, stream, *ret_seq);
 	else
@@ -195,7 +199,7 @@ static CUresult copy_in(const struct box *box, struct client_stream *stream, enu
 			return r;
 		box_next(box, &cursor, lease.bytes, &piece);
 		left -= piece.width * piece.height;
-		r = send_piece(&piece, &lease, stream, &seq);
+		r = send_piece(&piece, &lease, left ? END_ASYNC : ending, stream, &seq);
 	}
 	return r == CUDA_SUCCESS ? end(stream, seq, ending) : r;
 }
@@ -219,7 +223,7 @@ static CUresult fetch(const struct box *box, struct box_cursor *cursor, uint64_t
 	box_next(box, cursor, arrival->lease.bytes, &arrival->piece);
 	out = arrival->piece;
 	out.dst = staged_side(&out, arrival->lease.offset);
-	r = send(&out, FRMPS_COPY_DST_ARENA, FRMPS_CMD_MARK, stream, &arrival->seq);
+	r = send(&out, FRMPS_COPY_DST_ARENA, FRMPS_CMD_MARK, END_ASYNC, stream, &arrival->seq);
 	if (r != CUDA_SUCCESS)
 		arena_release(&arrival->lease);
 	return r;
@@ -412,6 +416,7 @@ CUresult copy_fill_form(const struct copy_fill *fill, struct frmps_set *ret_form
 
 CUresult copy_set(const struct copy_fill *fill, struct client_stream *stream, unsigned int how)
 {
+	enum ending ending = END_ASYNC;
 	struct copy_side side;
 	struct submit submit;
 	CUresult r;
@@ -426,8 +431,8 @@ CUresult copy_set(const struct copy_fill *fill, struct client_stream *stream, un
 	if (r != CUDA_SUCCESS)
 		return r;
 	*(struct frmps_set *)submit.body = set_form(fill, &side);
-	submit_commit(&submit);
-	if (how & COPY_ASYNC)
-		return CUDA_SUCCESS;
-	return end(stream, submit.seq, side.sync || side.place == COPY_PINNED ? END_DONE : END_EARLY);
+	if (!(how & COPY_ASYNC))
+		ending = side.sync || side.place == COPY_PINNED ? END_DONE : END_EARLY;
+	commit(&submit, ending);
+	return end(stream, submit.seq, ending);
 }

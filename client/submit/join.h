@@ -8,7 +8,8 @@
 // And the rule of calls that return early: a synchronous call may return when its data is staged or its
 // command is given to the ring. To the program it is over, so whatever the program gives to any stream
 // afterwards runs behind it. Every stream waits for the latest such command once; since the stream of that
-// command did so too before it, this covers all earlier ones.
+// command did so too before it, this covers all earlier ones. That holds only if such commands become the
+// latest in the order in which they were written: nothing may come between a command and join_early().
 //
 // Invariant: a blocking stream is on the `unjoined` list exactly while it may have work that the legacy
 // stream was not told to wait for. A slot stays on it when its stream is destroyed.
@@ -45,7 +46,7 @@ bool join_next(struct join *join, struct client_stream *stream, join_done_fn *do
 void join_made(
 	struct join *join, struct client_stream *stream, const struct client_stream *other, uint64_t seq);
 
-/** A synchronous call returns before its last command, `seq` of the stream, is done. */
+/** A synchronous call returns before its last command, `seq` of the stream, is done. It was just written. */
 void join_early(struct join *join, struct client_stream *stream, uint64_t seq);
 
 /** A command of the stream was written. */

@@ -195,11 +195,24 @@ CUresult submit_begin_own(
 	return begin(stream, op, bytes, false, ret_submit);
 }
 
-void submit_commit(struct submit *submit)
+/* Publishes a command of the program. */
+static inline void publish_command(struct submit *submit)
 {
 	publish(submit);
 	word_release(&submit->stream->last, submit->seq);
 	join_note(&ring.join, submit->stream);
+}
+
+void submit_commit(struct submit *submit)
+{
+	publish_command(submit);
+	leave();
+}
+
+void submit_commit_early(struct submit *submit)
+{
+	publish_command(submit);
+	join_early(&ring.join, submit->stream, submit->seq);
 	leave();
 }
 
@@ -207,13 +220,6 @@ void submit_commit_own(struct submit *submit)
 {
 	publish(submit);
 	leave();
-}
-
-void submit_returns_early(struct client_stream *stream, uint64_t seq)
-{
-	submit_lock_take(&ring.lock);
-	join_early(&ring.join, stream, seq);
-	submit_lock_give(&ring.lock);
 }
 
 CUresult submit_close(struct client_stream *stream)

@@ -5,7 +5,7 @@
 // stream, makes the default-stream joins in front of it, and writes the record in place. Runs on the
 // program's threads.
 //
-// submit_begin() takes the ring lock and submit_commit() releases it: nothing between the two may block, call
+// submit_begin() takes the ring lock and a commit releases it: nothing between the two may block, call
 // the service or take another lock.
 
 #ifndef FRMPS_CLIENT_SUBMIT_SUBMIT_H
@@ -42,14 +42,14 @@ CUresult submit_begin_own(
 /** Publishes the record, leaves the critical section, rings the doorbell if the executor sleeps. */
 void submit_commit(struct submit *submit);
 
+/**
+ * The same for the last command of a synchronous call that returns although the command may not be done:
+ * everything that is submitted from now on, to any stream, runs behind it.
+ */
+void submit_commit_early(struct submit *submit);
+
 /** The same for submit_begin_own(). */
 void submit_commit_own(struct submit *submit);
-
-/**
- * A synchronous call is about to return although its last command may not be done: everything that is
- * submitted from now on, to any stream, runs behind it.
- */
-void submit_returns_early(struct client_stream *stream, uint64_t seq);
 
 /** Sends the stream's last command: nothing may be submitted to it any more. */
 CUresult submit_close(struct client_stream *stream);

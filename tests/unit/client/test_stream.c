@@ -3,11 +3,14 @@
 //
 // The shim as a program sees it: streams, events, words, host functions, many threads.
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "client/link/connect.h"
+#include "client/state/stream.h"
 #include "client/submit/submit.h"
 #include "tests/unit/client/shim.h"
 
@@ -448,6 +451,100 @@ START_TEST(a_wait_for_credit_does_not_spin)
 }
 END_TEST
 
+/* A thread that makes a call which returns early, on its own stream. */
+struct caller {
+	CUresult (*call)(void);
+	pthread_t thread;
+	_Atomic(struct client_stream *) stream;
+};
+
+static CUresult early_set(void)
+{
+	return cuMemsetD8_v2_ptds(shared_memory, 1, 16);
+}
+
+static CUresult early_copy(void)
+{
+	return cuMemcpyDtoD_v2_ptds(shared_memory, shared_memory + 16, 16);
+}
+
+static CUresult early_copy_in(void)
+{
+	return cuMemcpyHtoD_v2_ptds(shared_memory, "sixteen bytes...", 16);
+}
+
+static CUresult (*const early_calls[])(void) = {early_set, early_copy, early_copy_in};
+
+static void *make_call(void *arg)
+{
+	struct caller *caller = arg;
+	struct client_stream *stream;
+	CUresult r = cuCtxSetCurrent(shim_context);
+
+	if (r == CUDA_SUCCESS)
+		r = stream_resolve(CU_STREAM_PER_THREAD, true, &stream);
+	if (r != CUDA_SUCCESS)
+		return (void *)(uintptr_t)r;
+	atomic_store(&caller->stream, stream);
+	return (void *)(uintptr_t)caller->call();
+}
+
+/* Until its command is on the ring. */
+static void start_caller(struct caller *caller)
+{
+	struct client_stream *stream;
+
+	ck_assert_int_eq(pthread_create(&caller->thread, NULL, make_call, caller), 0);
+	while (!(stream = atomic_load(&caller->stream)) || word_acquire(&stream->last) == 0)
+		sched_yield();
+}
+
+/* A doorbell at which everybody stands who rings it, until it is emptied. */
+static void open_heavy_bell(int ret_bell[2])
+{
+	ck_assert_int_eq(pipe2(ret_bell, O_CLOEXEC | O_NONBLOCK), 0);
+	while (write(ret_bell[1], "", 1) == 1)
+		continue;
+	ck_assert_int_eq(fcntl(ret_bell[1], F_SETFL, 0), 0);
+}
+
+static void empty_heavy_bell(const int bell[2])
+{
+	char bytes[4096];
+
+	while (read(bell[0], bytes, sizeof(bytes)) > 0)
+		continue;
+}
+
+/* The first thread goes no further than to the bell; to it the call is not over, but its place is taken: the
+ * second one's command is behind it, as will be what waits for the second one's only. */
+START_TEST(a_command_and_its_early_return_are_one)
+{
+	struct caller first = {.call = early_calls[_i]}, second = {.call = early_calls[_i]};
+	int bell[2], own = connection.doorbell_fd;
+	void *result;
+
+	OK(cuMemAlloc_v2(&shared_memory, 32));
+	OK(cuCtxSynchronize());
+	open_heavy_bell(bell);
+	shim_pause();
+	connection.doorbell_fd = bell[1];
+	start_caller(&first);
+	start_caller(&second);
+	empty_heavy_bell(bell);
+	shim_resume();
+	pthread_join(first.thread, &result);
+	OK((CUresult)(uintptr_t)result);
+	pthread_join(second.thread, &result);
+	OK((CUresult)(uintptr_t)result);
+	connection.doorbell_fd = own;
+	OK(cuCtxSynchronize());
+	ck_assert_uint_eq(loopback_count(FRMPS_OP_DEPEND), 1);
+	close(bell[0]);
+	close(bell[1]);
+}
+END_TEST
+
 static void *drain(void *ret_done)
 {
 	word32 *done = ret_done;
@@ -508,6 +605,7 @@ int main(void)
 	tcase_add_test(threads, threads_keep_the_order);
 	tcase_add_test(threads, the_credit_is_kept);
 	tcase_add_test(threads, a_wait_for_credit_does_not_spin);
+	tcase_add_loop_test(threads, a_command_and_its_early_return_are_one, 0, 3);
 	tcase_add_test(threads, a_drained_ring_is_empty);
 	return suite_run(suite);
 }
