@@ -225,12 +225,18 @@ static CUresult launch_step(struct client_stream *stream, struct graph_step *ste
 	return CUDA_ERROR_UNKNOWN;
 }
 
-CUresult build_launch(struct graph_build *build, struct client_stream *stream)
+CUresult build_launch(struct graph_build *build, struct client_stream *stream, bool *ret_begun)
 {
 	CUresult r = follow(stream, build);
 
-	for (uint32_t i = 0; r == CUDA_SUCCESS && i < build->form.count; ++i)
+	*ret_begun = false;
+	/* Then the latest launch is still the former one. */
+	if (r != CUDA_SUCCESS)
+		return r;
+	for (uint32_t i = 0; r == CUDA_SUCCESS && i < build->form.count; ++i) {
 		r = launch_step(stream, &build->form.steps[i]);
+		*ret_begun |= r == CUDA_SUCCESS;
+	}
 	build->stream = stream;
 	build->seq = word_acquire(&stream->last);
 	return r;

@@ -12,6 +12,7 @@
 #ifndef FRMPS_CLIENT_GRAPH_BUILD_H
 #define FRMPS_CLIENT_GRAPH_BUILD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "protocol/cuda_abi.h"
@@ -33,8 +34,8 @@ CUresult build_new(const struct client_graph *graph, uint64_t flags, struct grap
 /** The next launch of a build comes behind the latest one of its predecessor. */
 void build_follow(struct graph_build *build, const struct graph_build *former);
 
-/** Submits a launch. */
-CUresult build_launch(struct graph_build *build, struct client_stream *stream);
+/** Submits a launch. @ret_begun: whether any of it was submitted, after an error too */
+CUresult build_launch(struct graph_build *build, struct client_stream *stream, bool *ret_begun);
 
 /** Ends a build. @graph: ends with it; may be NULL */
 void build_bury(struct graph_build *build, struct client_graph *graph);

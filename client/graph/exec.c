@@ -154,8 +154,8 @@ CUresult exec_destroy(CUgraphExec handle)
 
 /* ---- launching ---- */
 
-/* Counts memory of allocation and free nodes. */
-static CUresult count_memory(const struct client_graph *graph, bool again)
+/* Whether all allocation nodes may run. */
+static CUresult check_memory(const struct client_graph *graph, bool again)
 {
 	CUresult r = CUDA_SUCCESS;
 
@@ -163,24 +163,62 @@ static CUresult count_memory(const struct client_graph *graph, bool again)
 		const struct graph_params *params = &graph->nodes[i]->params;
 
 		if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
-			r = graph_memory_allocate(params->memory, again);
+			r = graph_memory_check(params->memory, again);
 		else if (params->type == CU_GRAPH_NODE_TYPE_GRAPH)
-			r = count_memory(params->child, again);
+			r = check_memory(params->child, again);
 	}
-	for (uint32_t i = 0; r == CUDA_SUCCESS && i < graph->count; ++i)
-		if (graph->nodes[i]->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE)
-			graph_memory_free(graph->nodes[i]->params.address);
 	return r;
 }
 
+/* What allocation and free nodes do; whether that changed anything is in their marks. */
+static void change_memory(const struct client_graph *graph)
+{
+	for (uint32_t i = 0; i < graph->count; ++i) {
+		struct graph_node *node = graph->nodes[i];
+
+		if (node->params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+			node->mark = graph_memory_allocate(node->params.memory);
+		else if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
+			change_memory(node->params.child);
+	}
+	for (uint32_t i = 0; i < graph->count; ++i)
+		if (graph->nodes[i]->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+			graph->nodes[i]->mark = graph_memory_free(graph->nodes[i]->params.address);
+}
+
+/* Takes that back, the latest first. */
+static void change_memory_back(const struct client_graph *graph)
+{
+	for (uint32_t i = graph->count; i-- > 0;)
+		if (graph->nodes[i]->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && graph->nodes[i]->mark)
+			graph_memory_keep(graph->nodes[i]->params.address);
+	for (uint32_t i = graph->count; i-- > 0;) {
+		const struct graph_node *node = graph->nodes[i];
+
+		if (node->params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && node->mark)
+			graph_memory_free(graph_memory_address(node->params.memory));
+		else if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
+			change_memory_back(node->params.child);
+	}
+}
+
+/* The program may use or free the memory as soon as the launch is on its way, so it is counted before. A
+ * launch of which nothing is on its way leaves everything as it was. */
 static CUresult launch(struct client_exec *exec, struct client_stream *stream)
 {
 	struct graph_node *bad;
+	bool begun;
 	CUresult r = make_current(exec, &bad);
 
 	if (r == CUDA_SUCCESS)
-		r = count_memory(exec->graph, exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
-	return r == CUDA_SUCCESS ? build_launch(exec->build, stream) : r;
+		r = check_memory(exec->graph, exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+	if (r != CUDA_SUCCESS)
+		return r;
+	change_memory(exec->graph);
+	r = build_launch(exec->build, stream, &begun);
+	if (r != CUDA_SUCCESS && !begun)
+		change_memory_back(exec->graph);
+	return r;
 }
 
 CUresult exec_launch(struct client_exec *exec, struct client_stream *stream)

@@ -190,26 +190,47 @@ CUresult graph_memory_release(CUdeviceptr address)
 	return set_free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-void graph_memory_free(CUdeviceptr address)
+bool graph_memory_free(CUdeviceptr address)
 {
-	set_free(address);
+	return set_free(address);
 }
 
-CUresult graph_memory_allocate(struct graph_memory *memory, bool again)
+void graph_memory_keep(CUdeviceptr address)
+{
+	struct graph_memory *memory;
+
+	pthread_mutex_lock(&lock);
+	memory = find(address);
+	if (memory)
+		memory->allocated = true;
+	pthread_mutex_unlock(&lock);
+}
+
+CUresult graph_memory_check(const struct graph_memory *memory, bool again)
 {
 	CUresult r = CUDA_SUCCESS;
 
 	pthread_mutex_lock(&lock);
-	if (!memory->address) {
+	if (!memory->address)
 		r = CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	} else if (!memory->allocated) {
-		memory->allocated = true;
-		count(memory);
-	} else if (!again) {
+	else if (memory->allocated && !again)
 		r = CUDA_ERROR_INVALID_VALUE;
-	}
 	pthread_mutex_unlock(&lock);
 	return r;
+}
+
+bool graph_memory_allocate(struct graph_memory *memory)
+{
+	bool changes;
+
+	pthread_mutex_lock(&lock);
+	changes = memory->address && !memory->allocated;
+	if (changes) {
+		memory->allocated = true;
+		count(memory);
+	}
+	pthread_mutex_unlock(&lock);
+	return changes;
 }
 
 CUresult graph_memory_get(CUgraphMem_attribute attribute, uint64_t *ret_value)

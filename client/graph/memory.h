@@ -39,11 +39,15 @@ bool graph_memory_is(CUdeviceptr address);
 /** The program frees such an address outside of graphs. CUDA_ERROR_INVALID_VALUE if it is free. */
 CUresult graph_memory_release(CUdeviceptr address);
 
-/** An allocation node is about to run. CUDA_ERROR_INVALID_VALUE if it has run and nobody has freed it since,
- * CUDA_ERROR_CONTEXT_IS_DESTROYED if the memory is gone. */
-CUresult graph_memory_allocate(struct graph_memory *memory, bool again);
-/** A free node is about to run. */
-void graph_memory_free(CUdeviceptr address);
+/** Whether an allocation node may run. CUDA_ERROR_INVALID_VALUE if it has run and nobody has freed it since,
+ * CUDA_ERROR_CONTEXT_IS_DESTROYED if the memory is gone. @again: it may although nobody has freed it */
+CUresult graph_memory_check(const struct graph_memory *memory, bool again);
+/** An allocation node is about to run. Return: whether that changes anything. */
+bool graph_memory_allocate(struct graph_memory *memory);
+/** A free node is about to run. Return: as above */
+bool graph_memory_free(CUdeviceptr address);
+/** A free node that changed something did not run after all. */
+void graph_memory_keep(CUdeviceptr address);
 
 /** The attributes; values are bytes. */
 CUresult graph_memory_get(CUgraphMem_attribute attribute, uint64_t *ret_value);

@@ -126,6 +126,72 @@ START_TEST(memory_outlives_a_launch)
 }
 END_TEST
 
+/* Two nodes allocate; while one's memory is not free, the other's stays so. */
+START_TEST(a_refused_launch_allocates_nothing)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS alloc[2];
+	CUgraphNode nodes[2];
+	CUgraphExec exec;
+	CUgraph graph;
+	CUstream stream;
+
+	driver_open();
+	stream = new_stream();
+	ck_cuda(cuGraphCreate(&graph, 0));
+	for (int i = 0; i < 2; i++) {
+		alloc[i] = alloc_params(WORDS * 4);
+		ck_cuda(cuGraphAddMemAllocNode(&nodes[i], graph, NULL, 0, &alloc[i]));
+	}
+	exec = instantiate(graph);
+	for (int i = 0; i < 2; i++) {
+		run(exec, stream);
+		ck_cuda(cuMemFree_v2(alloc[i].dptr));
+		ck_assert_int_eq(cuGraphLaunch(exec, stream), CUDA_ERROR_INVALID_VALUE);
+		ck_assert_int_eq(cuMemFree_v2(alloc[i].dptr), CUDA_ERROR_INVALID_VALUE);
+		ck_cuda(cuMemFree_v2(alloc[1 - i].dptr));
+	}
+	run(exec, stream);
+}
+END_TEST
+
+/* An event that is gone is noticed behind the nodes' memory. */
+START_TEST(a_launch_that_fails_at_once_changes_no_memory)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4), other = alloc_params(WORDS * 4);
+	CUgraphExec exec, first;
+	CUgraphNode nodes[3];
+	CUgraph graph;
+	CUstream stream;
+	CUevent event;
+
+	if (is_native())
+		return;
+	driver_open();
+	stream = new_stream();
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddMemAllocNode(&nodes[0], graph, NULL, 0, &other));
+	first = instantiate(graph);
+	run(first, stream);
+	event = new_event();
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddEventRecordNode(&nodes[0], graph, NULL, 0, event));
+	ck_cuda(cuGraphAddMemAllocNode(&nodes[1], graph, &nodes[0], 1, &alloc));
+	add_fill(graph, &nodes[1], 1, alloc.dptr, 3);
+	ck_cuda(cuGraphAddMemFreeNode(&nodes[2], graph, &nodes[0], 1, other.dptr));
+	exec = instantiate(graph);
+	ck_cuda(cuEventDestroy_v2(event));
+	ck_assert_int_ne(cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+	ck_assert_int_eq(cuMemFree_v2(alloc.dptr), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuGraphLaunch(first, stream), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuGraphExecEventRecordNodeSetEvent(exec, nodes[0], new_event()));
+	run(exec, stream);
+	expect_words(alloc.dptr, WORDS, 3);
+	ck_cuda(cuMemFree_v2(alloc.dptr));
+	run(first, stream);
+	ck_cuda(cuMemFree_v2(other.dptr));
+}
+END_TEST
+
 START_TEST(stream_ordered_memory_becomes_nodes)
 {
 	CUdeviceptr out, p;
@@ -203,6 +269,8 @@ int main(void)
 	tcase_add_test(tests, graphs_have_memory);
 	tcase_add_loop_test(tests, graph_memory_is_counted, 0, 2);
 	tcase_add_test(tests, memory_outlives_a_launch);
+	tcase_add_test(tests, a_refused_launch_allocates_nothing);
+	tcase_add_test(tests, a_launch_that_fails_at_once_changes_no_memory);
 	tcase_add_test(tests, stream_ordered_memory_becomes_nodes);
 	tcase_add_test(tests, graphs_outlive_their_context);
 	suite_add_tcase(suite, tests);
