@@ -118,7 +118,10 @@ static bool is_over(const struct grave *grave)
 {
 	const struct graph_build *build = (const struct graph_build *)grave;
 
-	return !build->stream || wait_is_done(build->stream, build->seq) || process_error() != CUDA_SUCCESS;
+	if (!build->stream || wait_is_done(build->stream, build->seq))
+		return true;
+	/* After a fault nothing is known done any more, but a function or a copy of it may be running here. */
+	return process_error() != CUDA_SUCCESS && callback_is_idle();
 }
 
 static struct graveyard graves = GRAVEYARD_INIT(is_over);

@@ -3,8 +3,8 @@
 //
 // What is made of a graph to run it: its form (form.h) and the service's graphs, one for each description. A
 // build never changes; one that is not needed any more is buried, and given back when its latest launch is
-// done, at the latest when the next build is made or buried. Launches of builds of one executable graph
-// follow each other on whatever streams.
+// done, at the latest when the next build is made or buried; after a fault when nothing of it runs in this
+// process any more. Launches of builds of one executable graph follow each other on whatever streams.
 //
 // A build is guarded by whoever has it; graves have a lock of their own. The graph lock is not held: the
 // service is asked.

@@ -532,7 +532,7 @@ void form_drop_descriptions(struct graph_form *form)
 void form_deinit(struct graph_form *form)
 {
 	form_drop_descriptions(form);
-	/* After a fault a copy here may still be under way. */
+	/* After a fault the device may still be at it. */
 	for (uint32_t i = 0; i < form->pinned_count && process_error() == CUDA_SUCCESS; ++i)
 		host_free_range(form->pinned[i], RANGE_BEHIND);
 	free(form->steps);

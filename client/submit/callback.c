@@ -48,6 +48,7 @@ struct note {
 
 static _Atomic(struct note *) incoming; /* newest first */
 static word32 arrivals;			/* bumped after a push: what the idle thread sleeps on */
+static word32 under_way;		/* notes that were pushed and have not been run */
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool running;	 /* guarded by start_lock */
 static sigset_t welcome; /* signals that may come while a function runs; written before the thread starts */
@@ -102,6 +103,8 @@ static void run(struct note *note, CUresult status)
 	word_release(&entry->done, note->seq);
 	doorbell_ring(connection.doorbell_fd, &connection.view.server->asleep);
 	free(note);
+	/* Pairs with callback_is_idle(). */
+	atomic_fetch_sub_explicit(&under_way, 1, memory_order_release);
 }
 
 /* Runs everything whose turn it is. Return: whether there was anything. */
@@ -198,6 +201,7 @@ static CUresult submit(struct client_stream *stream, const struct note *what)
 	}
 	note->slot = stream->slot;
 	note->seq = submit.seq;
+	atomic_fetch_add_explicit(&under_way, 1, memory_order_relaxed);
 	push(note);
 	submit_commit(&submit);
 	atomic_fetch_add_explicit(&arrivals, 1, memory_order_release);
@@ -213,4 +217,9 @@ CUresult callback_host_function(struct client_stream *stream, CUhostFn fn, void 
 CUresult callback_stream(struct client_stream *stream, CUstream handle, CUstreamCallback fn, void *user)
 {
 	return submit(stream, &(struct note){.callback = fn, .handle = handle, .user = user});
+}
+
+bool callback_is_idle(void)
+{
+	return word_acquire(&under_way) == 0;
 }

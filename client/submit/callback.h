@@ -7,6 +7,8 @@
 #ifndef FRMPS_CLIENT_SUBMIT_CALLBACK_H
 #define FRMPS_CLIENT_SUBMIT_CALLBACK_H
 
+#include <stdbool.h>
+
 #include "protocol/cuda_abi.h"
 
 struct client_stream;
@@ -19,5 +21,8 @@ CUresult callback_host_function(struct client_stream *stream, CUhostFn fn, void 
  * @handle: the stream as the program named it
  */
 CUresult callback_stream(struct client_stream *stream, CUstream handle, CUstreamCallback fn, void *user);
+
+/** Whether none of all these runs or will. Soon so after a fault, unless one of them does not end. */
+bool callback_is_idle(void);
 
 #endif

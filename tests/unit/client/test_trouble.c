@@ -4,9 +4,14 @@
 // The shim when the service reports errors, faults, pauses, hangs or dies.
 
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include "client/submit/callback.h"
 #include "tests/unit/client/shim.h"
 
 static int order[64], ran;
@@ -152,6 +157,123 @@ START_TEST(a_full_ring_of_a_dead_service_ends)
 }
 END_TEST
 
+/* ---- a copy that a fault finds in the middle ---- */
+
+#define ROWS 3
+
+static size_t page_bytes;
+static uint8_t *rows; /* a page each; the second one cannot be read */
+static int met[2], let[2];
+
+/* The copy has come to the second row: says so, and makes it one like the others when it is told to. */
+static void on_second_row(int number, siginfo_t *info, void *unused)
+{
+	uint8_t *at = info->si_addr;
+	char byte;
+
+	(void)unused;
+	if (at < rows + page_bytes || at >= rows + 2 * page_bytes) {
+		signal(number, SIG_DFL);
+		return;
+	}
+	if (write(met[1], "", 1) != 1 || read(let[0], &byte, 1) != 1)
+		_exit(1);
+	mprotect(rows + page_bytes, page_bytes, PROT_READ | PROT_WRITE);
+}
+
+static void make_rows(void)
+{
+	struct sigaction action = {.sa_sigaction = on_second_row, .sa_flags = SA_SIGINFO};
+
+	page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+	rows = mmap(NULL, ROWS * page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(rows, MAP_FAILED);
+	for (unsigned int i = 0; i < ROWS; ++i)
+		memset(rows + i * page_bytes, (int)i + 1, 16);
+	ck_assert_int_eq(mprotect(rows + page_bytes, page_bytes, PROT_NONE), 0);
+	ck_assert_int_eq(pipe(met), 0);
+	ck_assert_int_eq(pipe(let), 0);
+	ck_assert_int_eq(sigaction(SIGSEGV, &action, NULL), 0);
+}
+
+/* Takes memory that was freed before, and writes into it. */
+static void use_freed_memory(void)
+{
+	void *blocks[256];
+
+	for (size_t i = 0; i < 256; ++i) {
+		blocks[i] = malloc(16 * (i + 1));
+		memset(blocks[i], 0x5a, 16 * (i + 1));
+	}
+	for (size_t i = 0; i < 256; ++i)
+		free(blocks[i]);
+}
+
+static word32 objects_gone;
+
+static void count_object(void *unused)
+{
+	(void)unused;
+	atomic_fetch_add(&objects_gone, 1);
+}
+
+static CUgraphExec graph_of_copy(volatile uint8_t (*out)[16])
+{
+	CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+		.srcHost = rows,
+		.srcPitch = page_bytes,
+		.dstMemoryType = CU_MEMORYTYPE_HOST,
+		.dstHost = (void *)(uintptr_t)out,
+		.dstPitch = 16,
+		.WidthInBytes = 16,
+		.Height = ROWS,
+		.Depth = 1};
+	CUuserObject object;
+	CUgraphExec exec;
+	CUgraphNode node;
+	CUgraph graph;
+
+	OK(cuUserObjectCreate(&object, NULL, count_object, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+	OK(cuGraphCreate(&graph, 0));
+	OK(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+	OK(cuGraphAddMemcpyNode(&node, graph, NULL, 0, &copy, shim_context));
+	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	OK(cuGraphDestroy(graph));
+	return exec;
+}
+
+START_TEST(a_graph_outlives_its_copy_in_a_fault)
+{
+	static volatile uint8_t out[ROWS][16];
+	CUgraphExec exec, other;
+	char byte;
+
+	make_rows();
+	exec = graph_of_copy(out);
+	other = graph_of_copy(out);
+	OK(cuGraphLaunch(exec, NULL));
+	ck_assert_int_eq(read(met[0], &byte, 1), 1);
+	word_set(&loopback->fault, CUDA_ERROR_ILLEGAL_ADDRESS);
+	FAILS(cuCtxSynchronize(), ILLEGAL_ADDRESS);
+	OK(cuGraphExecDestroy(exec));
+	use_freed_memory();
+	ck_assert_uint_eq(word_acquire(&objects_gone), 0);
+	ck_assert_int_eq(write(let[1], "", 1), 1);
+	while (!callback_is_idle())
+		sched_yield();
+	for (unsigned int i = 0; i < ROWS; ++i)
+		ck_assert_uint_eq(out[i][15], i + 1);
+	/* Now both. */
+	OK(cuGraphExecDestroy(other));
+	while (word_acquire(&objects_gone) < 2)
+		sched_yield();
+	for (int i = 0; i < 2; ++i) {
+		close(met[i]);
+		close(let[i]);
+	}
+}
+END_TEST
+
 static void *release_soon(void *unused)
 {
 	(void)unused;
@@ -189,6 +311,7 @@ int main(void)
 	tcase_add_test(trouble, a_late_error_is_reported_once);
 	tcase_add_test(trouble, a_fault_is_sticky);
 	tcase_add_test(trouble, a_fault_ends_callbacks);
+	tcase_add_test(trouble, a_graph_outlives_its_copy_in_a_fault);
 	tcase_add_test(trouble, a_dead_service_ends_waits);
 	tcase_add_loop_test(trouble, a_dead_service_ends_polling, 0, 3);
 	tcase_add_test(trouble, a_dead_service_ends_requests);
