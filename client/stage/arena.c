@@ -3,149 +3,318 @@
 //
 // See arena.h. The lock guards the states of all pieces and is not held while anything is waited for. Pieces
 // are looked for from the first on, so that the ones used last, still in the processor's caches, come back
-// first. Fixed sizes never fragment, and a stream that stands still keeps only its own pieces.
+// first. Fixed sizes never fragment.
+//
+// A SENT piece counts as used until somebody finds that its command is done: the next one who needs it, or
+// who has too few free ones and sweeps them all.
 
 #include "client/stage/arena.h"
 
 #include <pthread.h>
 #include <stdbool.h>
-#include <time.h>
 
 #include "client/link/connect.h"
 #include "client/link/lost.h"
+#include "client/state/clock.h"
 #include "client/state/stream.h"
+#include "client/submit/submit.h"
 #include "client/submit/wait.h"
 
-#define CLASSES	   3
-#define PIECES_MAX 1024
+#define CLASSES 3
+/* A size of which there would be fewer is not worth having: copies need some under way at a time, and one
+ * must be left when a stream has its share. */
+#define PIECES_LEAST 4
+/* Most pieces of each size. They are searched one by one; of the largest, as many as the largest arena has. */
+#define SMALL_MOST  512
+#define MIDDLE_MOST 256
+#define LARGE_MOST  1024
+#define PIECES_MOST (SMALL_MOST + MIDDLE_MOST + LARGE_MOST)
+/* A stream's pieces for one that is left free. */
+#define SHARE 3
+/* Streams that are waited for at a time. */
+#define TARGETS 64
+/* How long a piece is left to somebody who fills or empties it, at first and at most. */
+#define PAUSE_NS      UINT64_C(20000)
+#define PAUSE_MOST_NS UINT64_C(1000000)
 
 enum piece_state { FREE, HELD, SENT };
 
 struct arena_piece {
 	enum piece_state state;
-	struct client_stream *stream; /* SENT */
-	uint64_t seq;
-	uint64_t order; /* SENT: tells the oldest */
+	uint32_t class;
 	uint64_t offset;
+	struct client_stream *stream; /* HELD, SENT */
+	word64 seq; /* what it waits for; HELD: 0 while it is being filled or emptied; its holder's */
 };
 
 struct class
 {
 	uint64_t bytes; /* of one piece */
+	uint32_t most;
+	uint32_t part; /* of the arena, in sixteenths; the largest size that it has gets the rest */
 	uint32_t first, count;
+	uint32_t used; /* not FREE */
 };
 
-static struct arena_piece pieces[PIECES_MAX];
-/* Piece sizes, and what part of the arena (in sixteenths) each class has. */
-static struct class classes[CLASSES] = {{.bytes = 4096}, {.bytes = 65536}, {.bytes = 1048576}};
-static const uint32_t shares[CLASSES] = {1, 3, 12};
+/* What one stream has. */
+struct share {
+	uint32_t used[CLASSES];
+	uint32_t target; /* its place in the list of this search */
+	uint64_t search;
+};
+
+/* What somebody without a piece waits for. */
+struct busy {
+	struct wait_target targets[TARGETS]; /* the oldest command of each stream */
+	uint32_t count;
+	bool pauses; /* there are others, or pieces in somebody's hands */
+};
+
+static struct arena_piece pieces[PIECES_MOST];
+static struct class classes[CLASSES] = {
+	{.bytes = 4096, .most = SMALL_MOST, .part = 1},
+	{.bytes = 65536, .most = MIDDLE_MOST, .part = 3},
+	{.bytes = 1048576, .most = LARGE_MOST},
+};
+static struct share shares[SHM_STREAMS];
+static uint64_t latest_search;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t latest_order;
+
+/* ---- the pieces ---- */
+
+/* The largest size that an arena has enough of: it gets three quarters or more. */
+static uint32_t top_class(uint64_t bytes)
+{
+	uint32_t top = CLASSES - 1;
+
+	while (top > 0 && bytes / 4 * 3 / classes[top].bytes < PIECES_LEAST)
+		--top;
+	return top;
+}
 
 void arena_start(void)
 {
-	uint64_t offset = 0, sixteenth = connection.view.shape.arena_bytes / 16 & ~UINT64_C(4095);
-	uint32_t next = 0;
+	uint64_t bytes = connection.view.shape.arena_bytes, offset = 0, room;
+	uint32_t top = top_class(bytes), next = 0;
 
-	for (int i = 0; i < CLASSES; ++i) {
-		uint64_t count = sixteenth * shares[i] / classes[i].bytes;
+	for (uint32_t i = 0; i <= top; ++i) {
+		struct class *class = &classes[i];
 
-		classes[i].first = next;
-		classes[i].count = (uint32_t)(count < PIECES_MAX - next ? count : PIECES_MAX - next);
-		for (uint32_t k = 0; k < classes[i].count; ++k, ++next)
-			pieces[next] = (struct arena_piece){.offset = offset + k * classes[i].bytes};
-		offset += sixteenth * shares[i];
+		room = (i == top ? bytes - offset : bytes / 16 * class->part) / class->bytes;
+		class->first = next;
+		class->count = room < class->most ? (uint32_t)room : class->most;
+		for (uint32_t k = 0; k < class->count; ++k, offset += class->bytes)
+			pieces[next++] = (struct arena_piece){.class = i, .offset = offset};
 	}
 }
 
 /* The smallest class that holds so much, or the largest that has pieces. */
-static const struct class *class_for(uint64_t bytes)
+static uint32_t class_for(uint64_t bytes)
 {
-	const struct class *best = &classes[0];
+	uint32_t i = 0;
 
-	for (int i = 0; i < CLASSES; ++i) {
-		if (classes[i].count == 0)
-			continue;
-		best = &classes[i];
-		if (best->bytes >= bytes)
+	while (i + 1 < CLASSES && classes[i + 1].count > 0 && classes[i].bytes < bytes)
+		++i;
+	return i;
+}
+
+/* ---- states; under the lock ---- */
+
+static void set_held(struct arena_piece *piece, struct client_stream *stream)
+{
+	piece->state = HELD;
+	piece->stream = stream;
+	word_set(&piece->seq, 0);
+	++classes[piece->class].used;
+	++shares[stream->slot].used[piece->class];
+}
+
+static void set_free(struct arena_piece *piece)
+{
+	piece->state = FREE;
+	--classes[piece->class].used;
+	--shares[piece->stream->slot].used[piece->class];
+}
+
+static bool is_over(struct arena_piece *piece)
+{
+	return piece->state == SENT && wait_is_done(piece->stream, word_relaxed(&piece->seq));
+}
+
+static void sweep(const struct class *class)
+{
+	for (uint32_t i = class->first; i < class->first + class->count; ++i)
+		if (is_over(&pieces[i]))
+			set_free(&pieces[i]);
+}
+
+/* The first free piece. There is one. */
+static struct arena_piece *take(const struct class *class, struct client_stream *stream)
+{
+	struct arena_piece *piece = &pieces[class->first];
+
+	while (piece->state != FREE && !is_over(piece))
+		++piece;
+	if (piece->state != FREE)
+		set_free(piece);
+	set_held(piece, stream);
+	return piece;
+}
+
+static bool has_share(uint32_t class, const struct client_stream *stream)
+{
+	const struct class *c = &classes[class];
+
+	return shares[stream->slot].used[class] < SHARE * (c->count - c->used);
+}
+
+/* A piece of this size or, where all of it are in use, a larger one. *ret_last: the last size looked at. */
+static struct arena_piece *find(uint32_t first, struct client_stream *stream, uint32_t *ret_last)
+{
+	for (uint32_t i = first; i < CLASSES && classes[i].count > 0; ++i) {
+		*ret_last = i;
+		if (!has_share(i, stream))
+			sweep(&classes[i]);
+		if (has_share(i, stream))
+			return take(&classes[i], stream);
+		if (classes[i].used < classes[i].count)
 			break;
-	}
-	return best;
-}
-
-static bool is_free(const struct arena_piece *piece)
-{
-	return piece->state == FREE || (piece->state == SENT && wait_is_done(piece->stream, piece->seq));
-}
-
-/* Takes a free piece, or says which sent one is the oldest (NULL: all are held). Under the lock. */
-static struct arena_piece *take(const struct class *class, struct arena_piece **ret_oldest)
-{
-	*ret_oldest = NULL;
-	for (uint32_t i = 0; i < class->count; ++i) {
-		struct arena_piece *piece = &pieces[class->first + i];
-
-		if (is_free(piece)) {
-			piece->state = HELD;
-			return piece;
-		}
-		if (piece->state == SENT && (!*ret_oldest || piece->order < (*ret_oldest)->order))
-			*ret_oldest = piece;
 	}
 	return NULL;
 }
 
-/* All pieces are in other threads' hands, for the time of one memcpy. */
-static CUresult await_others(void)
-{
-	struct timespec pause = {.tv_nsec = 20000};
+/* ---- waiting ---- */
 
-	nanosleep(&pause, NULL);
+/* Whether a stream has so many that nobody else's would help it. Under the lock. */
+static bool has_its_most(uint32_t class, const struct client_stream *stream)
+{
+	uint32_t used = shares[stream->slot].used[class];
+
+	return used >= SHARE * (classes[class].count - used);
+}
+
+/* Under the lock. */
+static void add(struct busy *busy, struct arena_piece *piece)
+{
+	struct share *share = &shares[piece->stream->slot];
+	uint64_t seq = word_acquire(&piece->seq);
+
+	if (seq == 0 || (piece->state == HELD && wait_is_done(piece->stream, seq))) {
+		busy->pauses = true;
+	} else if (share->search == latest_search) {
+		struct wait_target *target = &busy->targets[share->target];
+
+		target->seq = seq < target->seq ? seq : target->seq;
+	} else if (busy->count < TARGETS) {
+		share->search = latest_search;
+		share->target = busy->count;
+		busy->targets[busy->count++] = (struct wait_target){piece->stream, seq};
+	} else {
+		busy->pauses = true;
+	}
+}
+
+/* What has to end before the stream may have a piece of these sizes. Begins somewhere else each time, so that
+ * nobody is passed over for ever. Under the lock. */
+static void search(uint32_t first, uint32_t last, const struct client_stream *stream, struct busy *ret_busy)
+{
+	uint32_t begin = classes[first].first, all = classes[last].first + classes[last].count - begin;
+	bool own = first == last && has_its_most(first, stream);
+	uint64_t turn = ++latest_search;
+
+	ret_busy->count = 0;
+	ret_busy->pauses = false;
+	for (uint32_t i = 0; i < all; ++i) {
+		struct arena_piece *piece = &pieces[begin + (turn + i) % all];
+
+		if (piece->state != FREE && (!own || piece->stream == stream))
+			add(ret_busy, piece);
+	}
+}
+
+/* A piece in somebody's hands comes back after one memcpy, or the wait of somebody who has no credit: it is
+ * looked for, at an interval of about 1 % of the time waited. */
+static CUresult pause_for(const struct busy *busy, uint64_t *ns)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	for (uint32_t i = 0; i < busy->count && r == CUDA_SUCCESS; ++i)
+		r = submit_mark(busy->targets[i].stream, busy->targets[i].seq);
+	if (r != CUDA_SUCCESS)
+		return r;
+	clock_sleep_ns(*ns);
+	if (*ns < PAUSE_MOST_NS)
+		*ns += *ns / 64;
 	return lost_check();
 }
 
-CUresult arena_hold(uint64_t bytes, struct arena_lease *ret_lease)
+/* ---- the calls ---- */
+
+static void lend(struct arena_piece *piece, struct arena_lease *ret_lease)
 {
-	const struct class *class = class_for(bytes);
-	CUresult r = CUDA_SUCCESS;
-
-	while (r == CUDA_SUCCESS) {
-		struct arena_piece *oldest, *piece, await = {0};
-
-		pthread_mutex_lock(&lock);
-		piece = take(class, &oldest);
-		if (oldest)
-			await = *oldest;
-		pthread_mutex_unlock(&lock);
-		if (piece) {
-			*ret_lease = (struct arena_lease){
-				.piece = piece,
-				.offset = piece->offset,
-				.memory = connection.view.arena + piece->offset,
-				.bytes = class->bytes,
-			};
-			return CUDA_SUCCESS;
-		}
-		r = oldest ? wait_quietly(await.stream, await.seq, false) : await_others();
-	}
-	return r;
+	*ret_lease = (struct arena_lease){
+		.piece = piece,
+		.offset = piece->offset,
+		.memory = connection.view.arena + piece->offset,
+		.bytes = classes[piece->class].bytes,
+	};
 }
 
-void arena_sent(struct arena_lease *lease, struct client_stream *stream, uint64_t seq)
+/* @ret_busy: NULL: nothing is waited for */
+static CUresult attempt(
+	uint64_t bytes, struct client_stream *stream, struct arena_lease *ret_lease, struct busy *ret_busy)
 {
-	struct arena_piece *piece = lease->piece;
+	uint32_t first = class_for(bytes), last = first;
+	struct arena_piece *piece;
 
 	pthread_mutex_lock(&lock);
-	piece->stream = stream;
-	piece->seq = seq;
-	piece->order = ++latest_order;
-	piece->state = SENT;
+	piece = find(first, stream, &last);
+	if (!piece && ret_busy)
+		search(first, last, stream, ret_busy);
+	pthread_mutex_unlock(&lock);
+	if (!piece)
+		return CUDA_ERROR_NOT_READY;
+	lend(piece, ret_lease);
+	return CUDA_SUCCESS;
+}
+
+CUresult arena_try(uint64_t bytes, struct client_stream *stream, struct arena_lease *ret_lease)
+{
+	return attempt(bytes, stream, ret_lease, NULL);
+}
+
+CUresult arena_hold(uint64_t bytes, struct client_stream *stream, struct arena_lease *ret_lease)
+{
+	uint64_t pause_ns = PAUSE_NS;
+	struct busy busy;
+	CUresult r;
+
+	for (;;) {
+		r = attempt(bytes, stream, ret_lease, &busy);
+		if (r != CUDA_ERROR_NOT_READY)
+			return r;
+		r = busy.pauses ? pause_for(&busy, &pause_ns) : wait_any(busy.targets, busy.count, false);
+		if (r != CUDA_SUCCESS)
+			return r;
+	}
+}
+
+void arena_awaits(struct arena_lease *lease, uint64_t seq)
+{
+	word_release(&lease->piece->seq, seq);
+}
+
+void arena_sent(struct arena_lease *lease, uint64_t seq)
+{
+	pthread_mutex_lock(&lock);
+	word_set(&lease->piece->seq, seq);
+	lease->piece->state = SENT;
 	pthread_mutex_unlock(&lock);
 }
 
 void arena_release(struct arena_lease *lease)
 {
 	pthread_mutex_lock(&lock);
-	lease->piece->state = FREE;
+	set_free(lease->piece);
 	pthread_mutex_unlock(&lock);
 }

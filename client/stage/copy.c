@@ -169,7 +169,7 @@ static CUresult send_piece(const struct box *piece, struct arena_lease *lease, e
 	r = send(&out, FRMPS_COPY_SRC_ARENA, lease->bytes >= MARKED_BYTES ? FRMPS_CMD_MARK : 0, ending,
 		stream, ret_seq);
 	if (r == CUDA_SUCCESS)
-		arena_sent(lease, stream, *ret_seq);
+		arena_sent(lease, *ret_seq);
 	else
 		arena_release(lease);
 	return r;
@@ -194,7 +194,7 @@ static CUresult copy_in(const struct box *box, struct client_stream *stream, enu
 	CUresult r = CUDA_SUCCESS;
 
 	while (r == CUDA_SUCCESS && left > 0) {
-		r = arena_hold(left, &lease);
+		r = arena_hold(left, stream, &lease);
 		if (r != CUDA_SUCCESS)
 			return r;
 		box_next(box, &cursor, lease.bytes, &piece);
@@ -211,11 +211,13 @@ struct arrival {
 	uint64_t seq;
 };
 
-/* Lets the device write the next piece of a box into the arena. */
-static CUresult fetch(const struct box *box, struct box_cursor *cursor, uint64_t left,
+/* Lets the device write the next piece of a box into the arena. CUDA_ERROR_NOT_READY: there is no room now, and
+ * another piece is in hand. */
+static CUresult fetch(const struct box *box, struct box_cursor *cursor, uint64_t left, bool any_in_hand,
 	struct client_stream *stream, struct arrival *arrival)
 {
-	CUresult r = arena_hold(left, &arrival->lease);
+	CUresult r = any_in_hand ? arena_try(left, stream, &arrival->lease)
+				 : arena_hold(left, stream, &arrival->lease);
 	struct box out;
 
 	if (r != CUDA_SUCCESS)
@@ -224,7 +226,9 @@ static CUresult fetch(const struct box *box, struct box_cursor *cursor, uint64_t
 	out = arrival->piece;
 	out.dst = staged_side(&out, arrival->lease.offset);
 	r = send(&out, FRMPS_COPY_DST_ARENA, FRMPS_CMD_MARK, END_ASYNC, stream, &arrival->seq);
-	if (r != CUDA_SUCCESS)
+	if (r == CUDA_SUCCESS)
+		arena_awaits(&arrival->lease, arrival->seq);
+	else
 		arena_release(&arrival->lease);
 	return r;
 }
@@ -238,7 +242,7 @@ static CUresult receive(struct arrival *arrival, struct client_stream *stream, C
 	if (r == CUDA_SUCCESS)
 		r = wait_quietly(stream, arrival->seq, false);
 	if (r != CUDA_SUCCESS) {
-		arena_sent(&arrival->lease, stream, arrival->seq);
+		arena_sent(&arrival->lease, arrival->seq);
 		return r;
 	}
 	in.src = staged_side(&in, (uint64_t)(uintptr_t)arrival->lease.memory);
@@ -259,12 +263,14 @@ static CUresult copy_out(const struct box *box, struct client_stream *stream)
 		if (r == CUDA_SUCCESS && left > 0 && sent - received < PIPELINE) {
 			struct arrival *arrival = &ring[sent % PIPELINE];
 
-			r = fetch(box, &cursor, left, stream, arrival);
+			r = fetch(box, &cursor, left, received < sent, stream, arrival);
 			if (r == CUDA_SUCCESS) {
 				left -= arrival->piece.width * arrival->piece.height;
 				++sent;
 			}
-			continue;
+			if (r != CUDA_ERROR_NOT_READY)
+				continue;
+			r = CUDA_SUCCESS;
 		}
 		r = receive(&ring[received++ % PIPELINE], stream, r);
 	}

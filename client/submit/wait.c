@@ -93,14 +93,31 @@ static bool look(const struct client_stream *stream, uint64_t seq, bool eager)
 	return false;
 }
 
-/* Spins. Return: whether the command is done; false also when the session is over. */
-static bool spin(const struct client_stream *stream, uint64_t seq, uint64_t ns)
+/* Looks at all of them. */
+static bool look_at_each(const struct wait_target *targets, uint32_t count, bool eager)
+{
+	for (uint32_t i = 0; i < count; ++i)
+		if (look(targets[i].stream, targets[i].seq, eager))
+			return true;
+	return false;
+}
+
+static bool any_is_done(const struct wait_target *targets, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; ++i)
+		if (wait_is_done(targets[i].stream, targets[i].seq))
+			return true;
+	return false;
+}
+
+/* Spins. Return: whether one of the commands is done; false also when the session is over. */
+static bool spin(const struct wait_target *targets, uint32_t count, uint64_t ns)
 {
 	struct shm_server_header *server = connection.view.server;
 	uint64_t begin = clock_now_ns(), passed = 0;
 
 	while (passed < ns) {
-		if (look(stream, seq, passed < EAGER_NS) && is_believed())
+		if (look_at_each(targets, count, passed < EAGER_NS) && is_believed())
 			return true;
 		/* The executor writes this cache line when it takes records: not looked at more often. */
 		if (word_relaxed(&server->state) > SHM_SESSION_HELD)
@@ -110,16 +127,23 @@ static bool spin(const struct client_stream *stream, uint64_t seq, uint64_t ns)
 	return false;
 }
 
-/* Asks for the wake-up; of a new executor for the mark as well. */
-static CUresult ask(struct client_stream *stream, uint64_t seq, bool again)
+/* Asks for the wake-ups; of a new executor for the marks as well. */
+static CUresult ask(const struct wait_target *targets, uint32_t count, bool again)
 {
-	CUresult r = again ? submit_mark_again(stream) : CUDA_SUCCESS;
+	CUresult r = CUDA_SUCCESS;
 
-	return r == CUDA_SUCCESS ? submit_wake(stream, seq) : r;
+	for (uint32_t i = 0; i < count && r == CUDA_SUCCESS; ++i) {
+		if (again)
+			r = submit_mark_again(targets[i].stream);
+		if (r == CUDA_SUCCESS)
+			r = submit_wake(targets[i].stream, targets[i].seq);
+	}
+	return r;
 }
 
-/* Sleeps until done. A wake-up that a dead executor took along is asked for again from its successor. */
-static CUresult sleep_until(struct client_stream *stream, uint64_t seq)
+/* Sleeps until one is done. A wake-up that a dead executor took along is asked for again from its successor.
+ */
+static CUresult sleep_until(const struct wait_target *targets, uint32_t count)
 {
 	struct shm_server_header *server = connection.view.server;
 	uint32_t asked = 0, generation, seen;
@@ -128,11 +152,11 @@ static CUresult sleep_until(struct client_stream *stream, uint64_t seq)
 	while (r == CUDA_SUCCESS) {
 		generation = word_acquire(&server->generation);
 		if (generation != asked) {
-			r = ask(stream, seq, asked != 0);
+			r = ask(targets, count, asked != 0);
 			asked = generation;
 		}
 		seen = word_acquire(&server->wake);
-		if (wait_is_done(stream, seq))
+		if (any_is_done(targets, count))
 			return CUDA_SUCCESS;
 		if (r == CUDA_SUCCESS)
 			r = lost_verdict();
@@ -142,21 +166,27 @@ static CUresult sleep_until(struct client_stream *stream, uint64_t seq)
 		if (word_acquire(&server->wake) == seen)
 			r = lost_check();
 	}
-	return wait_is_done(stream, seq) ? CUDA_SUCCESS : r;
+	return any_is_done(targets, count) ? CUDA_SUCCESS : r;
+}
+
+CUresult wait_any(const struct wait_target *targets, uint32_t count, bool sleepy)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	if (any_is_done(targets, count))
+		return CUDA_SUCCESS;
+	for (uint32_t i = 0; i < count && r == CUDA_SUCCESS; ++i)
+		r = submit_mark(targets[i].stream, targets[i].seq);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (spin(targets, count, spin_ns(sleepy)))
+		return CUDA_SUCCESS;
+	return sleep_until(targets, count);
 }
 
 CUresult wait_quietly(struct client_stream *stream, uint64_t seq, bool sleepy)
 {
-	CUresult r;
-
-	if (wait_is_done(stream, seq))
-		return CUDA_SUCCESS;
-	r = submit_mark(stream, seq);
-	if (r != CUDA_SUCCESS)
-		return r;
-	if (spin(stream, seq, spin_ns(sleepy)))
-		return CUDA_SUCCESS;
-	return sleep_until(stream, seq);
+	return wait_any(&(struct wait_target){stream, seq}, 1, sleepy);
 }
 
 CUresult wait_done(struct client_stream *stream, uint64_t seq, bool sleepy)

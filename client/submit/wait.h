@@ -31,6 +31,15 @@ CUresult wait_done(struct client_stream *stream, uint64_t seq, bool sleepy);
 /** Waits only: for waits of our own, inside calls at which a program expects no text. */
 CUresult wait_quietly(struct client_stream *stream, uint64_t seq, bool sleepy);
 
+/* A command. */
+struct wait_target {
+	struct client_stream *stream;
+	uint64_t seq;
+};
+
+/** The same until one of several commands is done. @count: at least 1 */
+CUresult wait_any(const struct wait_target *targets, uint32_t count, bool sleepy);
+
 /** Waits for everything that was given to the stream so far; for the legacy stream, to the blocking ones too.
  */
 CUresult wait_stream(struct client_stream *stream);

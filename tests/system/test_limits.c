@@ -520,6 +520,88 @@ START_TEST(a_blocked_thread_does_not_hold_another_one_up)
 END_TEST
 
 /*
+ * Staging memory behind streams that stand still
+ */
+
+/* Asynchronous copies of a MiB each, behind a kernel that runs until the word is 1. */
+static CUstream stand_still(uint32_t *word, CUdeviceptr to, const void *from, int copies)
+{
+	CUstream stream = new_stream();
+
+	ck_cuda(launch_spin(word, 1, stream));
+	for (int i = 0; i < copies; i++)
+		ck_cuda(cuMemcpyHtoDAsync_v2(to, from, MIB, stream));
+	return stream;
+}
+
+START_TEST(a_stream_that_stands_still_holds_no_copy_of_another_one_up)
+{
+	uint8_t *bytes = calloc(64, MIB);
+	CUstream still, moving;
+	CUdeviceptr device;
+	uint32_t *words;
+
+	ck_assert(service_start(&service, NULL));
+	driver_open();
+	words = pinned_words();
+	ck_cuda(cuMemAlloc_v2(&device, 64 * MIB));
+	moving = new_stream();
+	still = stand_still(words, device, bytes, 1);
+	ck_cuda(cuMemcpyHtoDAsync_v2(device, bytes, 64 * MIB, moving));
+	ck_cuda(cuMemcpyDtoHAsync_v2(bytes, device, 64 * MIB, moving));
+	ck_cuda(cuStreamSynchronize(moving));
+	ck_assert_int_eq(cuStreamQuery(still), CUDA_ERROR_NOT_READY);
+	__atomic_store_n(&words[0], 1, __ATOMIC_RELEASE);
+	ck_cuda(cuCtxSynchronize());
+	free(bytes);
+}
+END_TEST
+
+static struct {
+	CUcontext context;
+	CUdeviceptr device;
+	const void *bytes;
+} late;
+
+static void *copy_late(void *stream)
+{
+	ck_cuda(cuCtxSetCurrent(late.context));
+	ck_cuda(cuMemcpyHtoDAsync_v2(late.device, late.bytes, MIB, stream));
+	ck_cuda(cuStreamSynchronize(stream));
+	return NULL;
+}
+
+/* All of the staging memory's 24 large pieces wait behind three streams, and the second one goes on first. */
+START_TEST(a_copy_waits_for_whichever_stream_goes_on)
+{
+	static const int copies[] = {18, 5, 1};
+	CUstream still[3], other;
+	uint32_t *words;
+	pthread_t thread;
+	void *bytes = calloc(1, MIB);
+
+	ck_assert(service_start(&service, NULL));
+	driver_open();
+	words = pinned_words();
+	ck_cuda(cuCtxGetCurrent(&late.context));
+	ck_cuda(cuMemAlloc_v2(&late.device, MIB));
+	late.bytes = bytes;
+	other = new_stream();
+	for (int i = 0; i < 3; i++)
+		still[i] = stand_still(words + i, late.device, bytes, copies[i]);
+	ck_assert_int_eq(pthread_create(&thread, NULL, copy_late, other), 0);
+	pass_time(50); /* it waits */
+	__atomic_store_n(&words[1], 1, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(cuStreamQuery(still[0]), CUDA_ERROR_NOT_READY);
+	__atomic_store_n(&words[0], 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&words[2], 1, __ATOMIC_RELEASE);
+	ck_cuda(cuCtxSynchronize());
+	free(bytes);
+}
+END_TEST
+
+/*
  * Memory
  */
 
@@ -749,6 +831,8 @@ int main(int count, char **arguments)
 	tcase_add_test(tests, pinned_memory_of_others_holds_nobody_up);
 	tcase_add_test(tests, nobody_waits_for_parked_or_busy_clients);
 	tcase_add_test(tests, a_blocked_thread_does_not_hold_another_one_up);
+	tcase_add_test(tests, a_stream_that_stands_still_holds_no_copy_of_another_one_up);
+	tcase_add_test(tests, a_copy_waits_for_whichever_stream_goes_on);
 	tcase_add_test(tests, memory_has_a_limit);
 	tcase_add_test(tests, an_idle_service_uses_no_processor);
 	tcase_add_test(tests, a_program_ends_with_work_in_flight);

@@ -47,6 +47,42 @@ START_TEST(many_threads_launch)
 }
 END_TEST
 
+#define LARGE_BYTES ((size_t)16 << 20)
+
+static CUdeviceptr large;
+
+static void *copy_out(void *ret_right)
+{
+	uint32_t *words = malloc(LARGE_BYTES);
+	CUcontext context;
+
+	ck_cuda(cuDevicePrimaryCtxRetain(&context, 0));
+	ck_cuda(cuCtxSetCurrent(context));
+	for (int i = 0; i < 3; i++)
+		ck_cuda(cuMemcpyDtoH_v2(words, large, LARGE_BYTES));
+	*(bool *)ret_right = words[0] == 7 && words[LARGE_BYTES / 4 - 1] == 7;
+	free(words);
+	return NULL;
+}
+
+/* More of them than staging memory has room for. */
+START_TEST(many_threads_copy_to_ordinary_memory)
+{
+	pthread_t threads[12];
+	bool right[12] = {0};
+
+	driver_open();
+	ck_cuda(cuMemAlloc_v2(&large, LARGE_BYTES));
+	ck_cuda(cuMemsetD32_v2(large, 7, LARGE_BYTES / 4));
+	for (int i = 0; i < 12; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, copy_out, &right[i]), 0);
+	for (int i = 0; i < 12; i++) {
+		pthread_join(threads[i], NULL);
+		ck_assert(right[i]);
+	}
+}
+END_TEST
+
 static void *synchronize(void *stream)
 {
 	CUcontext context;
@@ -239,6 +275,7 @@ int main(void)
 	tcase_set_timeout(tests, 120);
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
 	tcase_add_test(tests, many_threads_launch);
+	tcase_add_test(tests, many_threads_copy_to_ordinary_memory);
 	tcase_add_test(tests, a_blocked_thread_is_released_by_another_ones_launch);
 	tcase_add_test(tests, a_thread_is_cancelled_in_a_call);
 	tcase_add_test(tests, everything_happens_at_once);

@@ -360,7 +360,7 @@ static void welcome(const struct wire_message *hello)
 	int client_fd, server_fd, readonly_fd;
 	struct wire_shape shape;
 
-	shm_shape_init(&shape, SHM_RING_BYTES, SHM_ARENA_BYTES, 16);
+	shm_shape_init(&shape, SHM_RING_BYTES, word_relaxed(&loopback->arena_bytes), 16);
 	RULE(shm_region_new(&shape, &client_fd, &server_fd) == 0);
 	RULE(shm_view_map(&self.view, &shape, client_fd, server_fd, SHM_SIDE_SERVER) == 0);
 	RULE(shm_region_readonly(server_fd, &readonly_fd) == 0);
@@ -508,6 +508,7 @@ void loopback_start(void)
 
 	loopback = mmap(NULL, sizeof(*loopback), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	word_set(&loopback->room, UINT64_C(1) << 40);
+	word_set(&loopback->arena_bytes, SHM_ARENA_BYTES);
 	strcpy(folder, "/tmp/frmps-loopback-XXXXXX");
 	if (!mkdtemp(folder))
 		abort();

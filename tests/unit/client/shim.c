@@ -19,12 +19,17 @@ void shim_setup_service(void)
 	loopback_start();
 }
 
-void shim_setup(void)
+void shim_attach(void)
 {
-	shim_setup_service();
 	OK(cuInit(0));
 	OK(cuDevicePrimaryCtxRetain(&shim_context, 0));
 	OK(cuCtxSetCurrent(shim_context));
+}
+
+void shim_setup(void)
+{
+	shim_setup_service();
+	shim_attach();
 }
 
 void shim_teardown(void)

@@ -27,6 +27,9 @@ void shim_setup_service(void);
 void shim_setup(void);
 void shim_teardown(void);
 
+/** cuInit and a current context, where the service alone is there. */
+void shim_attach(void);
+
 /** Bytes that differ from place to place; the caller frees them. */
 uint8_t *shim_pattern(size_t bytes, unsigned int seed);
 
