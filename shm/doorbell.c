@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// The system calls behind doorbell.h. No state.
+// The system calls behind doorbell.h. No state. Programs ring and sleep with locks held, where a thread must not
+// be cancelled: these are bare system calls, not the C library's cancellation points.
 
 #include "shm/doorbell.h"
 
@@ -15,7 +16,7 @@ void doorbell_force(int eventfd)
 {
 	uint64_t one = 1;
 	/* EAGAIN means that the counter is full: the other side has been rung enough. */
-	ssize_t r = write(eventfd, &one, sizeof(one));
+	ssize_t r = syscall(SYS_write, eventfd, &one, sizeof(one));
 
 	(void)r;
 }

@@ -22,7 +22,7 @@
 
 #include "shm/order.h"
 
-/** Rings if the other side sleeps. Call after publishing; contains the fence. Any thread. */
+/** Rings if the other side sleeps. Call after publishing; contains the fence. Any thread; no cancellation point. */
 void doorbell_ring(int eventfd, const word32 *asleep);
 
 /** Rings without asking. */

@@ -18,6 +18,7 @@
 #include "client/state/ids.h"
 #include "client/state/process.h"
 #include "client/state/stream.h"
+#include "client/state/uncancelled.h"
 #include "client/submit/callback.h"
 #include "client/submit/operation.h"
 #include "client/submit/submit.h"
@@ -43,16 +44,16 @@ static int make_file(const uint8_t *bytes, uint64_t size)
 	uint64_t at = 0;
 
 	while (fd >= 0 && at < size) {
-		ssize_t n = write(fd, bytes + at, size - at);
+		ssize_t n = uncancelled_write(fd, bytes + at, size - at);
 
 		if (n <= 0) {
-			close(fd);
+			uncancelled_close(fd);
 			return -1;
 		}
 		at += (uint64_t)n;
 	}
 	if (fd >= 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0) {
-		close(fd);
+		uncancelled_close(fd);
 		return -1;
 	}
 	return fd;
@@ -77,7 +78,7 @@ static CUresult send_graph(struct graph_step *step)
 	request.graph = (struct wire_graph){id, step->device.bytes};
 	if (fd >= 0) {
 		r = ask(&request, &fd, 1);
-		close(fd);
+		uncancelled_close(fd);
 	}
 	if (r == CUDA_SUCCESS)
 		step->device.graph = id;

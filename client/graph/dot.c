@@ -5,6 +5,7 @@
 
 #include "client/graph/dot.h"
 
+#include <pthread.h>
 #include <stdio.h>
 
 #include "client/graph/graph.h"
@@ -65,7 +66,7 @@ static void write_graph(FILE *file, const struct client_graph *graph)
 			write_graph(file, graph->nodes[i]->params.child);
 }
 
-CUresult dot_write(const struct client_graph *graph, const char *path)
+static CUresult write_file(const struct client_graph *graph, const char *path)
 {
 	FILE *file = fopen(path, "we");
 	bool failed;
@@ -77,4 +78,16 @@ CUresult dot_write(const struct client_graph *graph, const char *path)
 	fprintf(file, "}\n");
 	failed = ferror(file);
 	return fclose(file) != 0 || failed ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
+}
+
+/* With the lock of all graphs held. */
+CUresult dot_write(const struct client_graph *graph, const char *path)
+{
+	int cancelable;
+	CUresult r;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
+	r = write_file(graph, path);
+	pthread_setcancelstate(cancelable, NULL);
+	return r;
 }

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,9 +144,11 @@ char *connect_read_text(const char *path)
 {
 	size_t room = 1 << 16, used = 0;
 	char *text = malloc(room), *larger;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n = -1;
+	int fd, cancelable;
 
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
 	while (text && fd >= 0 && (n = read(fd, text + used, room - used - 1)) > 0) {
 		used += (size_t)n;
 		if (room - used > 4096)
@@ -157,6 +160,7 @@ char *connect_read_text(const char *path)
 	}
 	if (fd >= 0)
 		close(fd);
+	pthread_setcancelstate(cancelable, NULL);
 	if (n != 0) {
 		free(text);
 		return NULL;

@@ -35,8 +35,12 @@ struct control_answer *control_answer_new(void)
 
 struct control_answer *control_answer_free(struct control_answer *answer)
 {
+	int cancelable;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
 	if (answer)
 		packet_close_fds(&answer->packet);
+	pthread_setcancelstate(cancelable, NULL);
 	free(answer);
 	return NULL;
 }

@@ -2,13 +2,18 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // See lost.h. Runs on every thread that waits or submits. The session's state word is written by the
-// executor; `error` and `reason` are written before it.
+// executor; `error` and `reason` are written before it. Callers may hold locks: nothing here is a cancellation
+// point.
 
 #include "client/link/lost.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "client/link/connect.h"
 #include "client/state/clock.h"
@@ -23,12 +28,15 @@ static void say_assertion(const struct shm_server_header *server)
 {
 	static word32 is_said;
 	char lines[sizeof(server->assertion)];
+	int cancelable;
 
 	if (atomic_exchange(&is_said, 1))
 		return;
 	memcpy(lines, server->assertion, sizeof(lines));
 	lines[sizeof(lines) - 1] = '\0';
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
 	fputs(lines, stderr);
+	pthread_setcancelstate(cancelable, NULL);
 }
 
 CUresult lost_verdict(void)
@@ -51,11 +59,13 @@ CUresult lost_verdict(void)
 CUresult lost_check(void)
 {
 	struct pollfd p = {.fd = connection.control_fd, .events = POLLRDHUP};
+	struct timespec at_once = {0};
 	CUresult r = lost_verdict();
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)))
+	if (syscall(SYS_ppoll, &p, 1, &at_once, NULL, 0) > 0 &&
+		(p.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)))
 		return lost_report("the service is gone");
 	return CUDA_SUCCESS;
 }

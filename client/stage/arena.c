@@ -15,8 +15,8 @@
 
 #include "client/link/connect.h"
 #include "client/link/lost.h"
-#include "client/state/clock.h"
 #include "client/state/stream.h"
+#include "client/state/uncancelled.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
 
@@ -242,7 +242,7 @@ static CUresult pause_for(const struct busy *busy, uint64_t *ns)
 		r = submit_mark(busy->targets[i].stream, busy->targets[i].seq);
 	if (r != CUDA_SUCCESS)
 		return r;
-	clock_sleep_ns(*ns);
+	uncancelled_sleep(*ns);
 	if (*ns < PAUSE_MOST_NS)
 		*ns += *ns / 64;
 	return lost_check();

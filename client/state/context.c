@@ -384,8 +384,12 @@ CUresult context_detach(CUcontext handle)
 /* Waits for the end of a primary context, unless the caller is in the middle of it. Under the lock. */
 static void await_end(struct context *context)
 {
+	int cancelable;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
 	while (word_relaxed(&context->life) == ENDING && context->ender != thread_self())
 		pthread_cond_wait(&ended, &lock);
+	pthread_setcancelstate(cancelable, NULL);
 }
 
 /* Under the lock. */

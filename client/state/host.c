@@ -14,6 +14,7 @@
 #include "client/state/pool.h"
 #include "client/state/process.h"
 #include "client/state/ranges.h"
+#include "client/state/uncancelled.h"
 #include "client/submit/wait.h"
 #include "shm/layout.h"
 #include "shm/text.h"
@@ -33,7 +34,7 @@ static CUresult attach(struct packet *packet, uint64_t address, uint64_t bytes)
 		at = mmap((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE,
 			MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0);
 	if (fd >= 0)
-		close(fd);
+		uncancelled_close(fd);
 	if (at == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	madvise(at, bytes, MADV_DONTFORK);

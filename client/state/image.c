@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "client/state/log.h"
+#include "client/state/uncancelled.h"
 
 #define WRAPPER_MAGIC UINT32_C(0x466243b1)
 #define FATBIN_MAGIC  UINT32_C(0xba55ed50)
@@ -434,6 +435,6 @@ CUresult image_copy(const void *at, uint64_t bytes, bool relocatable, struct ima
 void image_close(struct image *image)
 {
 	if (image->fd >= 0)
-		close(image->fd);
+		uncancelled_close(image->fd);
 	image->fd = -1;
 }

@@ -16,6 +16,7 @@
 #include "client/state/image.h"
 #include "client/state/log.h"
 #include "client/state/slab.h"
+#include "client/state/uncancelled.h"
 
 #define LINK_MAGIC UINT32_C(0x4c494e4b)
 #define LINK_SHIFT 12
@@ -175,7 +176,7 @@ static CUresult receive_image(struct client_link *link)
 		view = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
 		r = view == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 	}
-	close(fd);
+	uncancelled_close(fd);
 	if (r != CUDA_SUCCESS)
 		return r;
 	link->image = view;

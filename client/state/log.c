@@ -78,7 +78,9 @@ static void put(const char *line, size_t length)
 	static const struct timespec at_once;
 	sigset_t broken, before, pending;
 	ssize_t written;
+	int cancelable;
 
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
 	sigemptyset(&broken);
 	sigaddset(&broken, SIGPIPE);
 	sigpending(&pending);
@@ -89,6 +91,7 @@ static void put(const char *line, size_t length)
 	if (written < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE))
 		sigtimedwait(&broken, NULL, &at_once);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_setcancelstate(cancelable, NULL);
 }
 
 void client_log(enum client_log_level level, const char *format, ...)

@@ -11,13 +11,13 @@
 #include "client/submit/submit.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "client/link/connect.h"
 #include "client/link/lost.h"
 #include "client/state/process.h"
 #include "client/state/stream.h"
 #include "client/state/thread.h"
+#include "client/state/uncancelled.h"
 #include "client/submit/join.h"
 #include "client/submit/lock.h"
 #include "client/submit/wait.h"
@@ -140,12 +140,13 @@ static enum stop try_begin(
 	return stop == GO ? place(stream, op, bytes, ret_submit) : stop;
 }
 
+/* Between two looks whether the ring has room. */
+#define PAUSE_NS UINT64_C(20000)
+
 /* The executor empties the ring without waiting for anything, unless it is being replaced. */
 static CUresult await_room(void)
 {
-	struct timespec pause = {.tv_nsec = 20000};
-
-	nanosleep(&pause, NULL);
+	uncancelled_sleep(PAUSE_NS);
 	return lost_check();
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// The shim when the service reports errors, faults, pauses, hangs or dies.
+// The shim when the service reports errors, faults, pauses, hangs or dies, and when threads are cancelled.
 
 #include <pthread.h>
 #include <sched.h>
@@ -274,6 +274,71 @@ START_TEST(a_graph_outlives_its_copy_in_a_fault)
 }
 END_TEST
 
+/* ---- threads that are cancelled in a call ---- */
+
+/* More than there are large pieces of staging memory. */
+#define CANCELLED 30
+
+static CUdeviceptr device_bytes;
+static uint8_t *bytes;
+static CUgraph graph;
+static CUgraphExec exec;
+
+static CUresult copy(void)
+{
+	return cuMemcpyHtoD_v2(device_bytes, bytes, MiB);
+}
+
+static CUresult launch_graph(void)
+{
+	return cuGraphLaunch(exec, NULL);
+}
+
+static CUresult print_graph(void)
+{
+	return cuGraphDebugDotPrint(graph, "/dev/null", 0);
+}
+
+static CUresult (*const calls[])(void) = {copy, launch_graph, print_graph};
+
+static CUresult cancelled_call;
+
+/* No assertion in between: libcheck's message would be what ends it. */
+static void *call_cancelled(void *number)
+{
+	cancelled_call = cuCtxSetCurrent(shim_context);
+	pthread_cancel(pthread_self());
+	if (cancelled_call == CUDA_SUCCESS)
+		cancelled_call = calls[(intptr_t)number]();
+	pthread_testcancel();
+	return NULL;
+}
+
+/* The loopback's executor always says that it sleeps, so every command rings. */
+START_TEST(a_cancelled_thread_leaves_nothing_taken)
+{
+	CUDA_HOST_NODE_PARAMS params = {.fn = append};
+	CUgraphNode node;
+	pthread_t thread;
+	void *result;
+
+	bytes = shim_pattern(MiB, 3);
+	OK(cuMemAlloc_v2(&device_bytes, MiB));
+	OK(cuGraphCreate(&graph, 0));
+	OK(cuGraphAddHostNode(&node, graph, NULL, 0, &params));
+	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	for (int i = 0; i < CANCELLED; ++i) {
+		ck_assert_int_eq(pthread_create(&thread, NULL, call_cancelled, (void *)(intptr_t)_i), 0);
+		pthread_join(thread, &result);
+		ck_assert_ptr_eq(result, PTHREAD_CANCELED);
+		OK(cancelled_call);
+	}
+	OK(calls[_i]());
+	OK(cuCtxSynchronize());
+	free(bytes);
+}
+END_TEST
+
 static void *release_soon(void *unused)
 {
 	(void)unused;
@@ -295,6 +360,7 @@ START_TEST(a_promotion_is_only_a_pause)
 		OK(cuMemsetD8Async(p, (unsigned char)i, 64, NULL));
 		ck_assert_int_eq(pthread_create(&helper, NULL, release_soon, NULL), 0);
 		OK(cuCtxSynchronize());
+		ck_assert(!word_acquire(&loopback->held));
 		pthread_join(helper, NULL);
 	}
 	OK(cuMemcpyDtoH_v2(out, p, 64));
@@ -316,6 +382,8 @@ int main(void)
 	tcase_add_loop_test(trouble, a_dead_service_ends_polling, 0, 3);
 	tcase_add_test(trouble, a_dead_service_ends_requests);
 	tcase_add_test(trouble, a_full_ring_of_a_dead_service_ends);
+	tcase_add_loop_test(
+		trouble, a_cancelled_thread_leaves_nothing_taken, 0, sizeof(calls) / sizeof(*calls));
 	tcase_add_test(trouble, a_promotion_is_only_a_pause);
 	return suite_run(suite);
 }
