@@ -250,16 +250,26 @@ static void kill_worker(struct worker *worker)
 	worker_condemn(worker, "does not leave");
 }
 
+static void close_session(struct client *client)
+{
+	client_refuse(client, CUDA_ERROR_MPS_SERVER_NOT_READY, "the service stops");
+	client_finish(client, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, "the service stops");
+	client_end(client, 0);
+}
+
+/* One that no executor knows is gone at its first step, and others may be at that. */
 static void close_sessions(struct daemon *daemon)
 {
 	struct client *client = TAILQ_FIRST(&daemon->clients), *next;
 
+	if (client)
+		client_ref(client);
 	for (; client; client = next) {
 		next = TAILQ_NEXT(client, link);
-		client_refuse(client, CUDA_ERROR_MPS_SERVER_NOT_READY, "the service stops");
-		client_finish(
-			client, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, "the service stops");
-		client_end(client, 0);
+		if (next)
+			client_ref(next);
+		close_session(client);
+		client_unref(client);
 	}
 }
 

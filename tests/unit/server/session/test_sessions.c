@@ -117,6 +117,28 @@ START_TEST(descriptors_are_left_for_others)
 }
 END_TEST
 
+/* No executor knows them yet: their end has nobody to wait for. */
+START_TEST(a_stop_ends_who_waits_for_an_executor)
+{
+	struct fake_client waiting[2];
+
+	fake = fake_new(1);
+	for (unsigned i = 0; i < 2; i++)
+		fake_hello(fake, &waiting[i]);
+	ck_assert_uint_eq(fake->daemon.client_count, 2);
+	daemon_stop(&fake->daemon);
+	ck_assert_uint_eq(fake->daemon.client_count, 2);
+	daemon_stop(&fake->daemon);
+	ck_assert_uint_eq(fake->daemon.client_count, 0);
+	for (unsigned i = 0; i < 2; i++) {
+		fake_expect(fake, waiting[i].socket, WIRE_REFUSE);
+		fake_expect_hangup(fake, waiting[i].socket);
+		fake_leave(fake, &waiting[i]);
+	}
+	end();
+}
+END_TEST
+
 START_TEST(executor_that_cannot_take_a_client_refuses_it)
 {
 	boot();
@@ -255,6 +277,7 @@ int main(void)
 	tcase_add_test(sessions, full_service_refuses);
 	tcase_add_test(sessions, a_user_has_bounded_clients);
 	tcase_add_test(sessions, descriptors_are_left_for_others);
+	tcase_add_test(sessions, a_stop_ends_who_waits_for_an_executor);
 	tcase_add_test(sessions, executor_that_cannot_take_a_client_refuses_it);
 	tcase_add_test(sessions, client_that_leaves_while_opening_is_closed_everywhere);
 	tcase_add_loop_test(sessions, bad_client_is_cut_off_and_nobody_else, 0, sizeof(bad) / sizeof(bad[0]));
