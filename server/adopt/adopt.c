@@ -115,6 +115,7 @@ static int read_domain(struct adoption *adoption, const struct record *record)
 	domain->activate_id = kept.activate_id;
 	domain->promotion = kept.promotion;
 	domain->promotion.halt_timer = timer;
+	domain->promotion.variables = NULL;
 	domain->promotion.suspects = 0;
 	return 0;
 }

@@ -93,6 +93,9 @@ void domain_keep(struct domain *domain)
 		.activate_id = domain->activate_id,
 		.promotion = domain->promotion};
 
+	/* The next life has others. */
+	kept.promotion.halt_timer = NULL;
+	kept.promotion.variables = NULL;
 	memcpy(kept.reason, domain->reason, sizeof(kept.reason));
 	domain->record = store_put(
 		domain->daemon->store, domain->record, RECORD_DOMAIN, domain->number, &kept, sizeof(kept));

@@ -15,13 +15,22 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "server/adopt/adopt.h"
+#include "server/adopt/store.h"
+#include "server/failover/supervise.h"
 #include "server/log.h"
+#include "server/session/domain.h"
 #include "server/session/visitor.h"
 #include "server/session/window.h"
 
+/* Descriptors that a daemon may have with the holder. */
+#define FAKE_KEYS_MAX 256
+/* Pids of children: of no process that there is. */
+#define FIRST_PID 1000000
+
 /* The spawner has no argument of its own. */
 static struct fake *current;
-bool fake_graceful;
+bool fake_graceful, fake_with_records;
 
 static int start(struct worker *worker, int control_fd, int words_fd)
 {
@@ -41,17 +50,23 @@ static int start(struct worker *worker, int control_fd, int words_fd)
 		ck_assert_ptr_ne(child->words, MAP_FAILED);
 		close(words_fd);
 	}
-	worker->pid = 1000000 + (int)current->child_count++;
+	worker->pid = FIRST_PID + (int)current->child_count++;
 	worker->process = child;
 	fcntl(control_fd, F_SETFL, O_NONBLOCK);
 	return 0;
 }
 
+/* That of an adopted one has another process. */
+static struct fake_child *child_of(const struct worker *worker)
+{
+	return &current->children[worker->pid - FIRST_PID];
+}
+
 static void kill_fake(struct worker *worker)
 {
-	struct fake_child *child = worker->process;
+	struct fake_child *child = child_of(worker);
 
-	if (!child)
+	if (!worker->process)
 		return;
 	ck_assert(!child->killed);
 	child->killed = true;
@@ -67,11 +82,111 @@ void fake_prepare(void)
 	uv_loop_close(&loop);
 }
 
+/* As holder.c does. Return: whether there was something. */
+static bool hear_daemon(struct fake *fake)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct holder_message said;
+	struct iovec part = {.iov_base = &said, .iov_len = sizeof(said)};
+	struct msghdr message = {.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control)};
+	int *fds = fake->legacy.fds;
+
+	if (recvmsg(fake->holder, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(said))
+		return false;
+	ck_assert_uint_lt(said.key, FAKE_KEYS_MAX);
+	if (said.say == HOLDER_DEPOSIT) {
+		memcpy(&fds[said.key], CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
+	} else if (said.say == HOLDER_FORGET) {
+		close(fds[said.key]);
+		fds[said.key] = -1;
+	} else if (said.say == HOLDER_SYNC) {
+		reclaim_done(&fake->daemon);
+	}
+	return true;
+}
+
 void fake_turn(struct fake *fake)
 {
 	/* Everything here is local: a few rounds carry every consequence through. */
-	for (int i = 0; i < 8; i++)
+	for (int i = 0; i < 8; i++) {
 		uv_run(&fake->loop, UV_RUN_NOWAIT);
+		while (fake_with_records && hear_daemon(fake))
+			;
+	}
+}
+
+static void make_holder(struct fake *fake)
+{
+	int pair[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	fake->holder = pair[0];
+	fake->legacy = (struct legacy){.socket = pair[1],
+		.memory = memfd_create("records", MFD_CLOEXEC),
+		.fds = malloc(FAKE_KEYS_MAX * sizeof(int)),
+		/* There is no listener that could be missing. */
+		.stops = 1};
+	ck_assert_int_ge(fake->legacy.memory, 0);
+	ck_assert_ptr_nonnull(fake->legacy.fds);
+	for (int i = 0; i < FAKE_KEYS_MAX; i++)
+		fake->legacy.fds[i] = -1;
+}
+
+static void begin_life(struct fake *fake)
+{
+	struct legacy legacy = fake->legacy;
+	int fds[FAKE_KEYS_MAX];
+
+	uv_loop_init(&fake->loop);
+	daemon_init(&fake->daemon, &fake->loop, &fake->config, &fake->heritage, &spawner);
+	if (!fake_with_records)
+		return;
+	/* Each life has copies of its own. */
+	for (uint32_t key = 0; key < legacy.fd_count; key++)
+		fds[key] = legacy.fds[key] < 0 ? -1 : fcntl(legacy.fds[key], F_DUPFD_CLOEXEC, 0);
+	legacy.fds = fds;
+	fake->daemon.store = store_open(&legacy);
+	ck_assert_ptr_nonnull(fake->daemon.store);
+}
+
+static void find_workers(struct fake *fake)
+{
+	struct domain *domain;
+	struct worker *worker;
+
+	for (unsigned i = 0; i < fake->child_count; i++)
+		fake->children[i].worker = NULL;
+	child_of(fake->daemon.keeper)->worker = fake->daemon.keeper;
+	TAILQ_FOREACH (domain, &fake->daemon.domains, link)
+		TAILQ_FOREACH (worker, &domain->workers, link)
+			child_of(worker)->worker = worker;
+}
+
+int fake_come_back(struct fake *fake)
+{
+	/* What a process that was killed has not freed: reachable, so that leak checks do not mind. */
+	static struct fake *dead;
+	int r;
+
+	fake_turn(fake);
+	dead = malloc(sizeof(*dead));
+	memcpy(dead, fake, sizeof(*dead));
+	for (unsigned i = 0; i < fake->child_count; i++)
+		fake->children[i].killed = false;
+	for (fake->legacy.fd_count = FAKE_KEYS_MAX; fake->legacy.fds[fake->legacy.fd_count - 1] < 0;)
+		fake->legacy.fd_count--;
+	fake->legacy.lives++;
+	begin_life(fake);
+	r = adopt(&fake->daemon, &fake->legacy);
+	find_workers(fake);
+	fake_turn(fake);
+	return r;
 }
 
 struct fake *fake_new(unsigned standbys)
@@ -87,11 +202,24 @@ struct fake *fake_new(unsigned standbys)
 	fake->config.on_fault = fake_graceful ? CONFIG_ON_FAULT_DEFAULT : CONFIG_ON_FAULT_FAST;
 	fake->config.guard = CONFIG_GUARD_OFF;
 	fake->heritage.backend = "fake";
-	uv_loop_init(&fake->loop);
-	daemon_init(&fake->daemon, &fake->loop, &fake->config, &fake->heritage, &spawner);
+	if (fake_with_records)
+		make_holder(fake);
+	begin_life(fake);
 	ck_assert_int_eq(daemon_start(&fake->daemon), 0);
 	ck_assert_uint_eq(fake->child_count, 2 + standbys);
 	return fake;
+}
+
+static void free_holder(struct fake *fake)
+{
+	store_close(fake->daemon.store);
+	for (int i = 0; i < FAKE_KEYS_MAX; i++)
+		if (fake->legacy.fds[i] >= 0)
+			close(fake->legacy.fds[i]);
+	free(fake->legacy.fds);
+	close(fake->legacy.memory);
+	close(fake->legacy.socket);
+	close(fake->holder);
 }
 
 void fake_free(struct fake *fake)
@@ -109,6 +237,8 @@ void fake_free(struct fake *fake)
 	daemon_deinit(&fake->daemon);
 	uv_run(&fake->loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(uv_loop_close(&fake->loop), 0);
+	if (fake_with_records)
+		free_holder(fake);
 	free(fake);
 }
 
@@ -200,8 +330,12 @@ void fake_reap(struct fake *fake, struct fake_child *child, int signal_number)
 	if (child->words)
 		munmap(child->words, sizeof(*child->words));
 	child->worker = NULL;
-	worker->process = NULL;
-	worker_reaped(worker, 0, signal_number);
+	if (worker->process && worker->process != child) {
+		supervise_ended(&fake->daemon, worker->pid, signal_number);
+	} else {
+		worker->process = NULL;
+		worker_reaped(worker, 0, signal_number);
+	}
 	fake_turn(fake);
 }
 

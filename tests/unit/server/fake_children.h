@@ -15,6 +15,7 @@
 
 #include "protocol/socket.h"
 #include "protocol/wire.h"
+#include "server/adopt/holder.h"
 #include "server/config/config.h"
 #include "server/failover/worker.h"
 #include "server/role.h"
@@ -33,6 +34,9 @@ struct fake_child {
 };
 
 struct fake {
+	/* The holder's end, and what a next life would find; kept only after fake_with_records. */
+	int holder;
+	struct legacy legacy;
 	uv_loop_t loop;
 	struct config config;
 	struct heritage heritage;
@@ -56,6 +60,9 @@ struct fake_client {
 /* Set before fake_new(): on_fault = default; else fast. */
 extern bool fake_graceful;
 
+/* Set before fake_new(): there are records, and fake_come_back(). */
+extern bool fake_with_records;
+
 /** First line of main(): opens what libuv keeps open for the process, so that leak checks do not see it come.
  */
 void fake_prepare(void);
@@ -63,6 +70,12 @@ void fake_prepare(void);
 /** A daemon with a keeper and 1 + standbys executors that have said nothing yet: children[0] is the keeper.
  */
 struct fake *fake_new(unsigned standbys);
+/**
+ * The daemon dies and the next one adopts everything, the same children among it. Those that were killed may be
+ * killed again.
+ * Return: what adopt() said
+ */
+int fake_come_back(struct fake *fake);
 /** Ends everything; the test fails if the daemon still holds something. */
 void fake_free(struct fake *fake);
 

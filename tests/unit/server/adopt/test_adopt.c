@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Another life of the daemon: what it makes of the records of the one before. Keeper, executors and clients are the
+// test, and stay.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "server/adopt/records.h"
+#include "server/adopt/store.h"
+#include "server/loop/shared_fd.h"
+#include "server/session/client.h"
+#include "server/session/domain.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/session/fixture.h"
+
+static void set_up(void)
+{
+	fake_with_records = true;
+	join();
+}
+
+static struct domain *first_domain(void)
+{
+	return TAILQ_FIRST(&fake->daemon.domains);
+}
+
+START_TEST(everything_is_as_it_was)
+{
+	struct wire_message map = {.type = WIRE_MAP_HOST};
+
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_uint_eq(fake->daemon.client_count, 1);
+	ck_assert_ptr_eq(domain_serving(first_domain()), active->worker);
+	ck_assert_int_eq(standby->worker->state, WORKER_WARM);
+	map.range = (struct wire_range){.address = client.window_base + WINDOW_DEVICE_BYTES, .bytes = 4096};
+	fake_request(fake, &client, &map, -1);
+	fake_serve(fake, active, WIRE_MAP_HOST);
+	fake_serve(fake, standby, WIRE_MAP_HOST);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+}
+END_TEST
+
+/* Values of variables that were on their way to the next executor are lost with the daemon that had them. */
+START_TEST(a_promotion_goes_on_without_what_only_memory_had)
+{
+	first_domain()->promotion.variables = shared_fd_new(dup(STDERR_FILENO));
+	fake_reap(fake, active, SIGKILL);
+	ck_assert_int_eq(first_domain()->promotion.state, PROMOTE_ACTIVATING);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_int_eq(first_domain()->promotion.state, PROMOTE_ACTIVATING);
+	ck_assert_ptr_null(first_domain()->promotion.variables);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("adopt");
+	/* A daemon that died has not closed anything: descriptors are not counted. */
+	TCase *tests = tcase_create("adopt");
+
+	fake_prepare();
+	suite_add_tcase(suite, tests);
+	tcase_add_checked_fixture(tests, set_up, part);
+	tcase_add_test(tests, everything_is_as_it_was);
+	tcase_add_test(tests, a_promotion_goes_on_without_what_only_memory_had);
+	return suite_run(suite);
+}
