@@ -237,8 +237,8 @@ static void update_history(struct client *client, const struct judge_session *se
 /* Whether what it has in doubt is not to be repeated beside others. @suspect: as for set_recover() */
 static bool goes_on_probation(const struct client *client, bool suspect)
 {
-	return client->recover == CLIENT_RECOVER_PROBATION || probation_waits(client) ||
-	       (suspect && probation_applies(client));
+	return (client->recover == CLIENT_RECOVER_PROBATION && !client->released) ||
+	       probation_waits(client) || (suspect && probation_applies(client));
 }
 
 /*

@@ -204,20 +204,28 @@ bool probation_may_explain(const struct daemon *daemon, uint64_t fault)
  * Waiting
  */
 
-/* It is not tried: what it had in doubt is repeated beside the others, at once or with the next Activate. */
+static void join_others(struct client *client, struct worker *serving)
+{
+	log_info("session %llu (process %d, %s) goes on with the others", (unsigned long long)client->number,
+		(int)client->pid, client->program);
+	client_attach(client, serving);
+}
+
+/* It is not tried: what it had in doubt is repeated beside the others, at once, with the next Activate, or when the
+ * one that is under way and leaves it as it is has been answered. */
 static void release(struct probation *probation)
 {
 	struct client *client = probation->client;
 	struct worker *serving = domain_serving(client->domain);
 
 	drop(probation);
-	if (client->recover == CLIENT_RECOVER_PROBATION)
+	if (client->domain->promotion.state == PROMOTE_ACTIVATING)
+		client->released = true;
+	else if (client->recover == CLIENT_RECOVER_PROBATION)
 		client->recover = CLIENT_RECOVER_BY_POLICY;
 	if (!serving || !client_is_live(client))
 		return;
-	log_info("session %llu (process %d, %s) goes on with the others", (unsigned long long)client->number,
-		(int)client->pid, client->program);
-	client_attach(client, serving);
+	join_others(client, serving);
 	if (client->request)
 		request_advance(client->request);
 }
@@ -296,7 +304,7 @@ void probation_turn(struct domain *domain)
 	}
 }
 
-void probation_settle(struct domain *domain, const struct worker *worker)
+void probation_settle(struct domain *domain, struct worker *worker)
 {
 	struct client *client;
 
@@ -304,7 +312,9 @@ void probation_settle(struct domain *domain, const struct worker *worker)
 		bool suspended = client->recover == CLIENT_RECOVER_PROBATION && client_is_live(client) &&
 				 !convict_was_served(client, worker);
 
-		if (suspended)
+		if (suspended && client->released)
+			join_others(client, worker);
+		else if (suspended)
 			enter(client->probation ? client->probation : probation_new(client),
 				PROBATION_WAITING);
 		else if (probation_waits(client))

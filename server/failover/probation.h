@@ -33,7 +33,7 @@ const char *probation_text(const struct client *client);
 bool probation_may_explain(const struct daemon *daemon, uint64_t fault);
 
 /** A promotion is over. @worker: which serves now, all but the sessions that it left as they were */
-void probation_settle(struct domain *domain, const struct worker *worker);
+void probation_settle(struct domain *domain, struct worker *worker);
 
 /** Gives the next suspect of a domain its turn, if it is anybody's. */
 void probation_turn(struct domain *domain);

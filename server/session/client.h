@@ -121,6 +121,7 @@ struct client {
 	struct client_again again;
 	/* For the promotion under way. */
 	enum client_recover recover;
+	bool released;	 /* from probation, since an Activate was sent that leaves it as it is */
 	bool held;	 /* it was live when the promotion began */
 	bool worked;	 /* it had work on the device at the first sign of the fault, or shortly before */
 	bool over_limit; /* its work runs for longer than it may */

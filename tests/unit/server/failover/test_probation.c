@@ -441,20 +441,29 @@ START_TEST(a_fault_after_the_patience_convicts)
 }
 END_TEST
 
-/* The session is on its way: it is left as it is once more. */
-START_TEST(the_crowds_executor_dies)
+/* The executor that the crowd has besides `second`, told of so many sessions. */
+static struct fake_child *warm_third(unsigned count)
 {
 	struct fake_child *third = NULL;
 
-	reach_placing();
 	for (unsigned i = 3; i < fake->child_count; i++)
-		if (fake->children[i].worker->domain == crowd)
+		if (fake->children[i].worker && fake->children[i].worker->domain == crowd)
 			third = &fake->children[i];
 	ck_assert_ptr_nonnull(third);
 	fake_ready(fake, third);
-	for (unsigned i = 0; i < CLIENTS; i++)
+	for (unsigned i = 0; i < count; i++)
 		fake_serve(fake, third, WIRE_OPEN_SESSION);
 	fake_serve(fake, third, WIRE_PING);
+	return third;
+}
+
+/* The session is on its way: it is left as it is once more. */
+START_TEST(the_crowds_executor_dies)
+{
+	struct fake_child *third;
+
+	reach_placing();
+	third = warm_third(CLIENTS);
 	fake_reap(fake, second, SIGKILL);
 	ck_assert_str_eq(probation_text(sessions[0]), "waiting");
 	take_crowd_over(third);
@@ -464,6 +473,28 @@ START_TEST(the_crowds_executor_dies)
 	ck_assert_str_eq(probation_text(sessions[0]), "starting");
 	ck_assert_uint_eq(fake->daemon.counters.probations, 0);
 	reach_trial(0);
+	end();
+}
+END_TEST
+
+/* The others were to be left as they are by the executor that is just taking over. */
+START_TEST(who_is_released_in_the_middle_of_a_promotion_is_served_after_it)
+{
+	struct fake_child *trial, *third;
+
+	reach_placing();
+	trial = reach_trial(0);
+	close_in_crowd();
+	third = warm_third(CLIENTS - 1);
+	fake_reap(fake, second, SIGKILL);
+	ck_assert_int_eq(crowd->promotion.state, PROMOTE_ACTIVATING);
+	fake_reap(fake, trial, SIGSEGV);
+	ck_assert_ptr_null(probation_text(sessions[1]));
+	take_crowd_over(third);
+	ck_assert_uint_eq(order_of(1), CLIENT_RECOVER_PROBATION);
+	expect_attached(1, third);
+	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
+	fake_expect_nothing(fake, third->socket);
 	end();
 }
 END_TEST
@@ -549,6 +580,7 @@ int main(void)
 	tcase_add_test(cases, patience_gives_the_next_one_its_turn);
 	tcase_add_test(cases, a_fault_after_the_patience_convicts);
 	tcase_add_test(cases, the_crowds_executor_dies);
+	tcase_add_test(cases, who_is_released_in_the_middle_of_a_promotion_is_served_after_it);
 	tcase_add_loop_test(cases, a_suspect_that_ends_makes_room, 0, 2);
 	tcase_add_test(cases, requests_wait_for_the_trial);
 	tcase_add_loop_test(cases, who_is_not_tried, 0, 3);
