@@ -42,7 +42,7 @@ struct kept_worker {
 	uint32_t domain; /* 0: the keeper */
 	uint32_t state, generation, keeper_number;
 	int32_t pid, lost_code;
-	bool was_ready, lost, suspected, graceful, contains, halting, told;
+	bool was_ready, was_warm, lost, suspected, graceful, contains, halting, told;
 	bool in_step;				/* a standby of which no answer is awaited */
 	uint32_t control, process, words, dump; /* descriptors */
 	uint32_t immovable_count;
@@ -86,6 +86,7 @@ struct kept_client {
 	struct kept_chunk chunk;
 	struct kept_chunk sinks[2];
 	uint32_t crashes; /* of daemons while this was under way */
+	uint32_t deaths;  /* of executors that crashed while they had it */
 	char program[256];
 };
 

@@ -91,6 +91,18 @@ static void take_words(const struct worker *worker, struct last_words *words)
 			words[i].magic = 0;
 }
 
+bool convict_is_crash(const struct worker *worker)
+{
+	struct last_words words[LAST_WORDS_MAX] = {0};
+	bool named = false;
+
+	if (worker->words)
+		take_words(worker, words);
+	for (uint32_t i = 0; i < LAST_WORDS_MAX; i++)
+		named |= words[i].magic == LAST_WORDS_MAGIC && words[i].session;
+	return judge_is_crash(worker->exit_signal) && !named;
+}
+
 static void collect(const struct domain *domain, const struct worker *worker, struct judge_evidence *evidence)
 {
 	const struct promotion *promotion = &domain->promotion;
@@ -105,6 +117,7 @@ static void collect(const struct domain *domain, const struct worker *worker, st
 		.lost_address = testified ? worker->testified_address : 0,
 		.exit_signal = worker->exit_signal,
 		.killed = worker->exit_signal == 9,
+		.asked = worker->asked,
 		.graceful = worker->graceful,
 		.suspected = is_suspected(promotion, worker, doubt),
 		.silent = promotion->silent && !doubt,

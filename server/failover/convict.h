@@ -27,6 +27,9 @@ void convict(struct domain *domain, const struct worker *worker);
 /** Whether a worker served the session: an older generation's work is none of its. */
 bool convict_was_served(const struct client *client, const struct worker *worker);
 
+/** Whether a reaped worker has crashed, and names no kernel of a session that was the cause. */
+bool convict_is_crash(const struct worker *worker);
+
 /** The latest loss is explained after all: nobody is a suspect of it any more. */
 void convict_acquit(struct domain *domain);
 

@@ -6,7 +6,9 @@
 // has the same commands in doubt again, and the commands of every other suspect ran to their end since. A
 // suspect that left, or was told an error, was never cleared: then nobody is eliminated but by it. An
 // executor that was ended by somebody (SIGKILL without a word, an exit) proves no fault, and nobody is
-// blamed.
+// blamed. Nor does one that crashed while it dealt with a request: code that it loads, compiles or links runs or
+// is read in its own process, and what crashed there was no kernel unless it says so. Whose request that was is
+// found by asking again (session/request.c).
 //
 // Kernels of several sessions can fault before the context is over: all that are named are guilty.
 
@@ -151,15 +153,24 @@ static void blame_named(const struct judge_evidence *evidence, const struct judg
 static bool is_fault(const struct judge_evidence *evidence, const struct last_words *words)
 {
 	return words || evidence->lost || evidence->suspected ||
-	       (!evidence->killed && judge_is_crash(evidence->exit_signal));
+	       (!evidence->killed && !evidence->asked && judge_is_crash(evidence->exit_signal));
+}
+
+/* Whether the words are those of a crash in no kernel, while it dealt with a request. */
+static bool is_of_request(const struct judge_evidence *evidence, const struct last_words *words)
+{
+	return evidence->asked && words->signal && !words->session;
 }
 
 void judge(const struct judge_evidence *evidence, const struct judge_session *sessions, uint32_t count,
 	struct judge_verdict *ret_verdict)
 {
 	const struct last_words *words = find_words(evidence, sessions, count);
-	struct judge_verdict verdict = {.code = code_of(evidence, words)};
+	struct judge_verdict verdict;
 
+	if (words && is_of_request(evidence, words))
+		words = NULL;
+	verdict = (struct judge_verdict){.code = code_of(evidence, words)};
 	if (words)
 		quote(words, &verdict);
 	if (!verdict.address)

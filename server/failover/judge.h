@@ -23,6 +23,7 @@ struct judge_evidence {
 	uint64_t lost_address; /* that was accessed, by the same word; 0: not said */
 	int exit_signal;       /* 0: it exited */
 	bool killed;	       /* we ended it without a fault (a quiesced promotion, a broken protocol) */
+	bool asked;	       /* a session's request was with it at its end: a crash may be that one's */
 	/* It outlasts faults (on_fault = default; a trial): marks prove nothing about the culprit, so what is in doubt
 	 * does not either, and judge_session.in_doubt says who had work on the device at the time of the
 	 * fault. */

@@ -133,6 +133,8 @@ static void on_warm(
 	if (!reply || worker->state != WORKER_WARMING)
 		return;
 	worker->state = WORKER_WARM;
+	worker->was_warm = true;
+	domain->start_failures = 0;
 	worker_keep(worker);
 	log_debug("executor %d is warm, %.0f ms after its start", (int)worker->pid,
 		(double)(timer_now_us() - worker->started_us) / 1000.0);

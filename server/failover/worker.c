@@ -347,6 +347,7 @@ void worker_keep(struct worker *worker)
 		.pid = worker->pid,
 		.lost_code = worker->lost_code,
 		.was_ready = worker->was_ready,
+		.was_warm = worker->was_warm,
 		.lost = worker->lost,
 		.suspected = worker->suspected,
 		.graceful = worker->graceful,
@@ -429,6 +430,7 @@ static void take_kept(struct worker *worker, const struct kept_worker *kept, siz
 	worker->generation = kept->generation;
 	worker->pid = kept->pid;
 	worker->was_ready = kept->was_ready;
+	worker->was_warm = kept->was_warm;
 	worker->lost = kept->lost;
 	worker->suspected = kept->suspected;
 	worker->graceful = kept->graceful;

@@ -87,6 +87,8 @@ struct worker {
 	int dump_watch;	  /* sees when that is written (dumps.h); else -1 */
 	bool halting;	  /* Halt was sent: of its answers only those that are good count */
 	bool told;	  /* it knows, or knew before it was condemned, the sessions of its domain */
+	bool was_warm;	  /* executors: it was once told everything, and lived */
+	bool asked;	  /* it ended while a session's request was with it */
 	char lost_text[256];
 	int exit_status, exit_signal; /* once reaped */
 	uint64_t next_request;

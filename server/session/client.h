@@ -117,6 +117,7 @@ struct client {
 	uint32_t patience_ms; /* of CloseSession */
 	uint64_t answered;    /* the client's number of its latest request that is over */
 	uint32_t crashes;     /* of daemons while its request was under way */
+	uint32_t deaths;      /* of executors that crashed while they had its request */
 	bool adopted;	      /* nothing was read from it in this life: it may be what is over */
 	struct client_again again;
 	/* For the promotion under way. */

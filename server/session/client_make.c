@@ -221,7 +221,8 @@ void client_keep(struct client *client)
 		.patience_ms = client->patience_ms,
 		.asked = client->again.asked,
 		.answered = client->answered,
-		.crashes = client->crashes};
+		.crashes = client->crashes,
+		.deaths = client->deaths};
 
 	if (!store)
 		return;
@@ -256,6 +257,7 @@ static void take_kept(struct client *client, const struct kept_client *kept)
 	client->patience_ms = kept->patience_ms;
 	client->answered = kept->answered;
 	client->crashes = kept->crashes;
+	client->deaths = kept->deaths;
 	client->adopted = true;
 	client->open = kept->open;
 	client->attach = kept->attach;

@@ -19,6 +19,7 @@
 #include "server/control/operator.h"
 #include "server/failover/promote.h"
 #include "server/failover/verdict.h"
+#include "server/failover/warm.h"
 #include "server/failover/witnesses.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
@@ -100,7 +101,7 @@ void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready)
 		daemon->device_known = true;
 		witnesses_follow_device(daemon);
 		store_put_single(daemon->store, RECORD_DEVICE, &daemon->device, sizeof(daemon->device));
-		domain_worker_ready(worker->domain, worker);
+		warm_start(worker);
 	}
 	become_ready(daemon);
 }

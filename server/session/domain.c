@@ -6,6 +6,7 @@
 
 #include "server/session/domain.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,6 @@
 #include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/failover/move.h"
-#include "server/failover/warm.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
@@ -189,7 +189,7 @@ static void refuse_waiting(struct domain *domain)
 	}
 }
 
-/* An executor died before it was up, or could not even be spawned. */
+/* An executor died before it was up or knew everything, or could not even be spawned. */
 static void start_failed(struct domain *domain, const char *reason)
 {
 	snprintf(domain->start_error, sizeof(domain->start_error), "%s", reason);
@@ -249,12 +249,6 @@ void domain_resume(struct domain *domain)
 	move_look_into(domain);
 }
 
-void domain_worker_ready(struct domain *domain, struct worker *worker)
-{
-	domain->start_failures = 0;
-	warm_start(worker);
-}
-
 static void describe_end(const struct worker *worker, char *text, size_t size)
 {
 	if (worker->lost_text[0])
@@ -266,12 +260,19 @@ static void describe_end(const struct worker *worker, char *text, size_t size)
 		snprintf(text, size, "the executor process exited with status %d", worker->exit_status);
 }
 
+/* Whether the next one is likely to fail as well: at its start, or at what it is told of sessions then. We end one
+ * that is being told only for what has to do with neither. */
+static bool has_failed(const struct worker *worker)
+{
+	return !worker->was_ready || (!worker->was_warm && worker->exit_signal != SIGKILL);
+}
+
 void domain_worker_gone(struct domain *domain, struct worker *worker)
 {
 	char reason[256];
 
 	TAILQ_REMOVE(&domain->workers, worker, link);
-	if (!worker->was_ready && !domain->daemon->leaving && !domain->retiring) {
+	if (has_failed(worker) && !domain->daemon->leaving && !domain->retiring) {
 		describe_end(worker, reason, sizeof(reason));
 		start_failed(domain, reason);
 	}

@@ -95,8 +95,7 @@ void domain_watch_idle(struct domain *domain);
 /** Frees a retiring domain if nothing of it is left. */
 void domain_reap(struct domain *domain);
 
-/* Events, from daemon.c. */
-void domain_worker_ready(struct domain *domain, struct worker *worker);
+/* An event, from daemon.c. */
 void domain_worker_gone(struct domain *domain, struct worker *worker);
 
 #endif

@@ -15,6 +15,7 @@
 #include "protocol/cuda_abi.h"
 #include "server/backend/backend.h"
 #include "server/config/config.h"
+#include "server/failover/convict.h"
 #include "server/failover/move.h"
 #include "server/failover/probation.h"
 #include "server/failover/worker.h"
@@ -29,10 +30,15 @@
 #include "server/session/effect.h"
 #include "server/session/linger.h"
 #include "server/session/message.h"
+#include "server/session/offender.h"
 #include "server/session/placing.h"
 #include "server/session/reclaim.h"
 #include "server/session/sharing.h"
 #include "server/session/window.h"
+
+/* Executors, one after the other, that may crash while they have a request: each time everybody waits, and once may
+ * be for what somebody else did. */
+#define DEATHS_MOST 2u
 
 /*
  * Life
@@ -111,7 +117,7 @@ void request_finish(struct request *request, const struct wire_reply *reply)
 		chunk_leave(request->chunk);
 		client->request = NULL;
 		client->answered = request->client_id;
-		client->crashes = 0;
+		client->crashes = client->deaths = 0;
 		client_keep(client);
 		request_free(request);
 		move_look(client);
@@ -178,14 +184,30 @@ static bool is_void(struct worker *worker, const struct wire_reply *reply)
 	return worker_is_failing(worker);
 }
 
+/* Its code crashes whoever loads it, as far as anybody can tell: it is not asked for once more. */
+static bool is_deadly(struct client *client, const struct worker *worker)
+{
+	return convict_is_crash(worker) && ++client->deaths >= DEATHS_MOST;
+}
+
+static void reject_deadly(struct client *client)
+{
+	offender_note(client->daemon, client);
+	client_reject(client, "executors crash at its request");
+}
+
 static void on_answer(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
 	struct request *request = context;
 
 	request->sent = false;
+	/* Before the loss is judged. */
+	worker->asked |= !reply;
 	if (request->cancelled)
 		request_free(request);
+	else if (!reply && is_deadly(request->client, worker))
+		reject_deadly(request->client); /* frees the request */
 	else if (is_void(worker, reply))
 		request_advance(request); /* does nothing before there is a next one */
 	else if (reply->code == CUDA_ERROR_SYSTEM_NOT_READY)

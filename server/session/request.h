@@ -8,7 +8,8 @@
 //                      │ no memory, but some is               │ executor dies         mirrored (effect.h)
 //                      ▼ being given back (reclaim.h)         ▼
 //                    thirsty                      waits for the promoted one, is sent again: standbys are
-//                                                 told only of successes, so to them it is new
+//                                                 told only of successes, so to them it is new. Where that
+//                                                 one crashes at it as well, the session is rejected
 //
 // A session that ends takes its request along: the answer of the executor is then only waited for.
 

@@ -20,6 +20,7 @@
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
 #include "tests/system/program.h"
+#include "tests/system/status.h"
 
 #define STREAMS	      2
 #define SURVIVORS_MAX 7
@@ -620,6 +621,38 @@ START_TEST(what_only_kernels_know_is_not_lost_in_silence)
 }
 END_TEST
 
+/* Ends well if it is told an error. */
+static int loader_of_what_crashes(int number)
+{
+	CUmodule module;
+	void *image;
+
+	(void)number;
+	driver_attach();
+	image = read_file(getenv("FRMPS_TEST_CRASH"));
+	return cuModuleLoadData(&module, image) ? 0 : 2;
+}
+
+/* A load that crashes the executor is asked for twice, and who has kernels then is not to blame. */
+START_TEST(what_crashes_executors_is_not_loaded_for_ever)
+{
+	struct child bystander;
+
+	start("on_fault = fast\n" PATIENT, "30");
+	bystander = child_start(survivor);
+	child_wait(&bystander, 3);
+	ck_assert_int_eq(exit_status(spawn(loader_of_what_crashes, 0)), 0);
+	child_drain(&bystander);
+	child_wait(&bystander, 3);
+	ck_assert_int_eq(status_counter(&service, "sessions_rejected"), 1);
+	ck_assert_int_eq(status_counter(&service, "promotions"), 2);
+	ck_assert_int_eq(status_counter(&service, "culprits"), 0);
+	ck_assert_int_eq(status_counter(&service, "faults"), 0);
+	child_order(&bystander);
+	ck_assert_int_eq(child_end(&bystander), 0);
+}
+END_TEST
+
 START_TEST(isolated_programs_do_not_see_each_others_faults)
 {
 	struct child survivors[SURVIVORS_MAX];
@@ -663,6 +696,11 @@ int main(void)
 	tcase_add_test(tests, an_assert_is_found_when_nothing_runs_any_more);
 	tcase_add_loop_test(tests, an_assert_beside_a_kernel_without_end_is_found, 0, 2);
 	tcase_add_loop_test(tests, a_long_kernel_is_no_sign_of_a_fault, 0, 2);
+	suite_add_tcase(suite, tests);
+	tests = tcase_create("loads");
+	tcase_set_timeout(tests, 600);
+	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_test(tests, what_crashes_executors_is_not_loaded_for_ever);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

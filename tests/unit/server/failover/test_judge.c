@@ -69,6 +69,33 @@ START_TEST(the_only_one_at_work_is_convicted_of_a_fault)
 }
 END_TEST
 
+/* What crashed in no kernel was loading code, or the like. */
+START_TEST(a_crash_beside_a_request_is_nobodys_fault)
+{
+	struct judge_evidence evidence = {.exit_signal = SIGSEGV, .asked = true};
+	struct judge_verdict verdict;
+
+	judge(&evidence, one_busy, 3, &verdict);
+	ck_assert_int_eq(verdict.ground, JUDGE_NO_FAULT);
+	evidence.words[0] = (struct last_words){.magic = LAST_WORDS_MAGIC, .code = 700, .signal = SIGSEGV};
+	judge(&evidence, one_busy, 3, &verdict);
+	ck_assert_int_eq(verdict.ground, JUDGE_NO_FAULT);
+	ck_assert_uint_eq(verdict.culprit, 0);
+	/* Unless it says that it was one, or somebody who knows speaks of a fault. */
+	evidence.words[0].session = 2;
+	judge(&evidence, two_busy, 2, &verdict);
+	ck_assert_int_eq(verdict.ground, JUDGE_LAST_WORDS);
+	evidence.words[0].session = 0;
+	evidence.lost = true;
+	judge(&evidence, one_busy, 3, &verdict);
+	ck_assert_int_eq(verdict.ground, JUDGE_ONLY_ONE);
+	/* And without a request there is nothing else that it can have been. */
+	evidence.lost = evidence.asked = false;
+	judge(&evidence, one_busy, 3, &verdict);
+	ck_assert_int_eq(verdict.ground, JUDGE_ONLY_ONE);
+}
+END_TEST
+
 START_TEST(a_silence_alone_is_nobodys_doing)
 {
 	struct judge_evidence evidence = {
@@ -334,6 +361,7 @@ int main(void)
 	tcase_add_test(tests, last_words_convict);
 	tcase_add_test(tests, words_about_a_session_that_is_gone_blame_nobody);
 	tcase_add_test(tests, the_only_one_at_work_is_convicted_of_a_fault);
+	tcase_add_test(tests, a_crash_beside_a_request_is_nobodys_fault);
 	tcase_add_loop_test(tests, a_silence_alone_is_nobodys_doing, 0, 2);
 	tcase_add_test(tests, of_two_at_work_nobody_is_blamed);
 	tcase_add_test(tests, whoever_had_work_shortly_before_may_have_been_it);

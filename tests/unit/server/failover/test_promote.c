@@ -238,6 +238,42 @@ START_TEST(request_of_a_dead_executor_is_answered_by_the_next)
 }
 END_TEST
 
+/* Who else has work on the device has nothing to do with it; unless it was a kernel, which has nothing to do with
+ * the request. */
+START_TEST(request_that_crashes_two_executors_is_not_made_again)
+{
+	struct fake_client guilty, busy;
+	struct wire_message find = {.type = WIRE_QUERY_MEMORY};
+	bool kernel = _i != 0;
+
+	boot();
+	fake_join(fake, &guilty, first, second);
+	fake_join(fake, &busy, first, second);
+	issue(session_of(1), 5);
+	fake_request(fake, &guilty, &find, -1);
+	fake_expect(fake, first->socket, WIRE_QUERY_MEMORY);
+	*first->words = (struct last_words){.code = 700,
+		.session = kernel ? session_of(1)->number : 0,
+		.signal = SIGSEGV,
+		.magic = LAST_WORDS_MAGIC};
+	fake_reap(fake, first, SIGSEGV);
+	ck_assert_int_eq(domain()->promotion.verdict.ground, kernel ? JUDGE_LAST_WORDS : JUDGE_NO_FAULT);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_rejected, 0);
+	fake_serve(fake, second, WIRE_ACTIVATE);
+	fake_expect(fake, second->socket, WIRE_QUERY_MEMORY);
+	fake_reap(fake, second, SIGSEGV);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_rejected, !kernel);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, kernel);
+	if (!kernel) {
+		fake_expect_hangup(fake, guilty.socket);
+		ck_assert_uint_eq(word_acquire(&guilty.view.server->state), SHM_SESSION_CLOSED);
+	}
+	fake_leave(fake, &guilty);
+	fake_leave(fake, &busy);
+	end();
+}
+END_TEST
+
 START_TEST(answer_of_a_lost_context_is_not_passed_on)
 {
 	struct fake_client client;
@@ -582,6 +618,32 @@ START_TEST(standby_that_dies_is_replaced)
 }
 END_TEST
 
+START_TEST(standby_that_crashes_at_what_it_is_told_comes_back_later)
+{
+	struct fake_client client;
+	struct fake_child *third, *fourth;
+
+	boot();
+	third = &fake->children[3];
+	fourth = &fake->children[4];
+	fake_join(fake, &client, first, second);
+	fake_reap(fake, second, SIGKILL);
+	ck_assert_uint_eq(fake->child_count, 4);
+	fake_ready(fake, third);
+	fake_reap(fake, third, SIGSEGV);
+	ck_assert_uint_eq(fake->child_count, 4);
+	ck_assert_uint_eq(domain()->start_failures, 1);
+	FAKE_RUN_WHILE(fake, fake->child_count == 4);
+	fake_ready(fake, fourth);
+	ck_assert_uint_eq(domain()->start_failures, 1);
+	fake_serve(fake, fourth, WIRE_OPEN_SESSION);
+	fake_serve(fake, fourth, WIRE_PING);
+	ck_assert_uint_eq(domain()->start_failures, 0);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
 START_TEST(session_that_differs_on_the_standby_is_not_moved)
 {
 	struct fake_client client;
@@ -811,6 +873,7 @@ int main(void)
 	tcase_add_loop_test(tests, culprit_is_named_and_survivor_goes_on, 0, 2);
 	tcase_add_test(tests, nothing_in_doubt_needs_no_recovery);
 	tcase_add_test(tests, request_of_a_dead_executor_is_answered_by_the_next);
+	tcase_add_loop_test(tests, request_that_crashes_two_executors_is_not_made_again, 0, 2);
 	tcase_add_test(tests, answer_of_a_lost_context_is_not_passed_on);
 	tcase_add_test(tests, without_a_standby_clients_wait_for_one);
 	tcase_add_test(tests, loss_while_activating_starts_over);
@@ -822,6 +885,7 @@ int main(void)
 	tcase_add_test(tests, user_without_programs_gives_its_executors_back);
 	tcase_add_test(tests, user_with_a_program_keeps_its_executors);
 	tcase_add_test(tests, standby_that_dies_is_replaced);
+	tcase_add_test(tests, standby_that_crashes_at_what_it_is_told_comes_back_later);
 	tcase_add_test(tests, session_that_differs_on_the_standby_is_not_moved);
 	tcase_add_test(tests, standby_with_open_answers_is_not_promoted_yet);
 	tcase_add_test(tests, memory_goes_back_when_every_executor_has_let_go);

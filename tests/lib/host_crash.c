@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// A module for the host backend that crashes whoever loads it.
+
+#include <signal.h>
+
+static __attribute__((constructor)) void crash(void)
+{
+	raise(SIGSEGV);
+}
