@@ -23,6 +23,16 @@
 /* Crashes of daemons, one after the other, that a request may be under way in. */
 #define CRASHES_MOST 2u
 
+/* The active executor was given up. Why it was being replaced before that, if it was, stays known. */
+static void resume_loss(struct domain *domain)
+{
+	struct promotion *promotion = &domain->promotion;
+	bool begun = promotion->state == PROMOTE_HALTING || promotion->state == PROMOTE_FENCING;
+
+	promotion->state = begun ? PROMOTE_HALTING : PROMOTE_STEADY;
+	promote_detect(domain, domain->active);
+}
+
 static void resume_promotion(struct domain *domain)
 {
 	struct promotion *promotion = &domain->promotion;
@@ -31,8 +41,7 @@ static void resume_promotion(struct domain *domain)
 	if (!domain->active) {
 		promotion->state = PROMOTE_WAITING;
 	} else if (domain->active->state == WORKER_CONDEMNED) {
-		promotion->state = PROMOTE_STEADY;
-		promote_detect(domain, domain->active);
+		resume_loss(domain);
 	} else if (promotion->state == PROMOTE_HALTING) {
 		/* Halt is sent again, under a new number: it may be told as often as one likes. */
 		now_us = timer_now_us();

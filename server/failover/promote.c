@@ -182,6 +182,7 @@ void promote_silent(struct domain *domain, struct worker *worker)
 		return;
 	worker_suspect(worker, "it does not answer any more");
 	promotion->silent = promotion->state != PROMOTE_STEADY;
+	domain_keep(domain);
 }
 
 void promote_detect(struct domain *domain, struct worker *worker)
@@ -203,8 +204,10 @@ void promote_note_gone(struct domain *domain, const struct client *client)
 {
 	uint64_t active = client->view.server ? word_acquire(&client->view.server->active) : 0;
 
-	if (active > domain->promotion.gone_active)
-		domain->promotion.gone_active = active;
+	if (active <= domain->promotion.gone_active)
+		return;
+	domain->promotion.gone_active = active;
+	domain_keep(domain);
 }
 
 /*

@@ -21,6 +21,12 @@ static void set_up(void)
 	join();
 }
 
+static void set_up_graceful(void)
+{
+	fake_graceful = true;
+	set_up();
+}
+
 static struct domain *first_domain(void)
 {
 	return TAILQ_FIRST(&fake->daemon.domains);
@@ -55,6 +61,47 @@ START_TEST(a_promotion_goes_on_without_what_only_memory_had)
 }
 END_TEST
 
+/* It had shown a sign of a fault before it was given up: who alone had work then is told. */
+START_TEST(why_an_executor_was_given_up_is_not_forgotten)
+{
+	struct wire_message sign = {.type = WIRE_SUSPECT, .trouble = {.text = "it shows one"}};
+
+	word_set(&TAILQ_FIRST(&first_domain()->clients)->view.states[3].issued, 5);
+	fake_send(fake, active->socket, &sign, NULL, 0);
+	ck_assert_int_eq(first_domain()->promotion.state, PROMOTE_HALTING);
+	worker_condemn(active->worker, "the test wants it");
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_int_eq(first_domain()->promotion.state, PROMOTE_FENCING);
+	fake_reap(fake, active, SIGKILL);
+	ck_assert_int_eq(first_domain()->promotion.verdict.ground, JUDGE_ONLY_ONE);
+}
+END_TEST
+
+START_TEST(a_silence_stays_one)
+{
+	promote_silent(first_domain(), active->worker);
+	ck_assert_int_eq(first_domain()->promotion.state, PROMOTE_HALTING);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_int_eq(first_domain()->promotion.state, PROMOTE_HALTING);
+	ck_assert(first_domain()->promotion.silent);
+}
+END_TEST
+
+START_TEST(who_is_gone_may_have_been_it_in_the_next_life_too)
+{
+	struct fake_client other;
+
+	fake_join(fake, &other, active, standby);
+	word_set(&daemon_find_client(&fake->daemon, fake->daemon.next_session)->view.server->active, 12345);
+	fake_leave(fake, &other);
+	fake_serve(fake, active, WIRE_CLOSE_SESSION);
+	fake_serve(fake, standby, WIRE_CLOSE_SESSION);
+	ck_assert_uint_eq(first_domain()->promotion.gone_active, 12345);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_uint_eq(first_domain()->promotion.gone_active, 12345);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("adopt");
@@ -64,7 +111,13 @@ int main(void)
 	fake_prepare();
 	suite_add_tcase(suite, tests);
 	tcase_add_checked_fixture(tests, set_up, part);
+	tcase_add_test(tests, who_is_gone_may_have_been_it_in_the_next_life_too);
 	tcase_add_test(tests, everything_is_as_it_was);
 	tcase_add_test(tests, a_promotion_goes_on_without_what_only_memory_had);
+	tests = tcase_create("graceful");
+	suite_add_tcase(suite, tests);
+	tcase_add_checked_fixture(tests, set_up_graceful, part);
+	tcase_add_test(tests, a_silence_stays_one);
+	tcase_add_test(tests, why_an_executor_was_given_up_is_not_forgotten);
 	return suite_run(suite);
 }
