@@ -247,16 +247,16 @@ static int read_client(struct adoption *adoption, const struct record *record)
 	if (!record_read(record, &kept, sizeof(kept)) || !(domain = daemon_find_domain(daemon, kept.domain)))
 		return -1;
 	client = client_adopt(domain, record_key(record), &kept);
-	if (!client)
-		return -1;
 	client->record = record;
 	client->held = domain->promotion.lost_one;
 	client->crashes += adoption->crashed && kept.asked;
-	if (client->opened && client->state == CLIENT_CLOSING)
+	if (client->opened && client->state == CLIENT_CLOSING && !client->given_up)
 		reclaim_begin(daemon);
 	for (int i = 0; i < 2; i++)
 		client->sinks[i] = inventory_chunk(&adoption->inventory, &kept.sinks[i]);
 	read_request(adoption, client, &kept);
+	if (client->given_up)
+		return 0;
 	repeat_call(adoption, client, &client->open, open_again);
 	repeat_call(adoption, client, &client->attach, attach_again);
 	repeat_call(adoption, client, &client->let_go, let_go_again);

@@ -89,7 +89,9 @@ static void resume_client(struct client *client)
 	client->again = (struct client_again){0};
 	shared_fd_unref(again.fd);
 	chunk_unref(again.chunk);
-	if (client->state == CLIENT_CLOSING)
+	if (client->given_up)
+		client_end_given_up(client);
+	else if (client->state == CLIENT_CLOSING)
 		client_closing_again(client);
 	else if (client->crashes > CRASHES_MOST)
 		client_reject(client, "the daemon crashed several times while its request was under way");

@@ -118,7 +118,8 @@ struct client {
 	uint64_t answered;    /* the client's number of its latest request that is over */
 	uint32_t crashes;     /* of daemons while its request was under way */
 	uint32_t deaths;      /* of executors that crashed while they had its request */
-	bool adopted;	      /* nothing was read from it in this life: it may be what is over */
+	bool given_up; /* in this life: it could not be adopted, and is ended when everything else is */
+	bool adopted;  /* nothing was read from it in this life: it may be what is over */
 	struct client_again again;
 	/* For the promotion under way. */
 	enum client_recover recover;
@@ -162,12 +163,14 @@ void client_keep(struct client *client);
 /**
  * Makes a session of an earlier life of the daemon again, without its holdings and without what is under way.
  * @domain: the one that the record names
- * Return: NULL if its shared memory is not there
+ * Return: never NULL; one whose descriptors are not all there is given_up, and not open any more
  */
 struct client *client_adopt(struct domain *domain, uint64_t number, const struct kept_client *kept);
 /* What an earlier life had asked of a worker, once more, as worker->next_request. */
 void client_open_again(struct client *client, struct worker *worker);
 void client_close_again(struct client *client, struct worker *worker);
+/** Ends one that is given up. */
+void client_end_given_up(struct client *client);
 /** A closing session after client_close_again(): is over if no worker has it. */
 void client_closing_again(struct client *client);
 

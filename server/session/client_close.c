@@ -5,6 +5,7 @@
 
 #include "server/session/client.h"
 
+#include "protocol/cuda_abi.h"
 #include "server/adopt/store.h"
 #include "server/failover/move.h"
 #include "server/failover/probation.h"
@@ -122,6 +123,17 @@ void client_closing_again(struct client *client)
 	}
 	client->close_timer = timer_new(client->daemon->loop, on_close_timer, client);
 	await_closing(client);
+}
+
+void client_end_given_up(struct client *client)
+{
+	client->given_up = false;
+	/* Whoever was about to know it is told, too. */
+	client->opened = true;
+	client->state = CLIENT_SERVED;
+	client_finish(client, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED,
+		"the service ran out of file descriptors");
+	client_end(client, 0);
 }
 
 /* The record says that it is closing and names the peer no more; then the peer's things go. */

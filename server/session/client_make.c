@@ -284,24 +284,47 @@ static bool adopt_peer(struct client *client)
 	return client->connection;
 }
 
-struct client *client_adopt(struct domain *domain, uint64_t number, const struct kept_client *kept)
+static bool adopt_regions(struct client *client, const struct kept_client *kept)
 {
-	const struct client_peer peer = {.uid = (uid_t)kept->uid, .pid = kept->pid};
-	struct store *store = domain->daemon->store;
-	struct client *client = allocate(domain, &peer, number);
+	struct store *store = client->daemon->store;
 	int client_fd = store_take(store, kept->client_fd), server_fd = store_take(store, kept->server_fd);
 
-	log_bug_on(!client);
-	take_kept(client, kept);
-	if (take_regions(client, client_fd, server_fd, store_take(store, kept->doorbell)) ||
-		(client->state != CLIENT_CLOSING && !adopt_peer(client))) {
-		log_error("session %llu cannot be taken over: its descriptors are not there",
-			(unsigned long long)client->number);
-		return NULL;
-	}
+	if (take_regions(client, client_fd, server_fd, store_take(store, kept->doorbell)))
+		return false;
 	client->client_fd->store = client->server_fd->store = client->doorbell_fd->store = store;
 	client->client_fd->key = kept->client_fd;
 	client->server_fd->key = kept->server_fd;
 	client->doorbell_fd->key = kept->doorbell;
+	return true;
+}
+
+/* Its executors still know it, and have it closed as any other. Its program sees that its connection is closed. */
+static void give_up(struct client *client, bool has_regions)
+{
+	log_error("session %llu (process %d, %s) cannot be taken over: its descriptors are not there",
+		(unsigned long long)client->number, (int)client->pid, client->program);
+	if (!has_regions) {
+		/* Nobody sees those that it has instead. */
+		client->client_fd = shared_fd_unref(client->client_fd);
+		client->server_fd = shared_fd_unref(client->server_fd);
+		client->doorbell_fd = shared_fd_unref(client->doorbell_fd);
+		log_bug_on(make_regions(client) != 0);
+	}
+	client->given_up = client->state != CLIENT_CLOSING;
+	client->state = CLIENT_CLOSING;
+}
+
+struct client *client_adopt(struct domain *domain, uint64_t number, const struct kept_client *kept)
+{
+	const struct client_peer peer = {.uid = (uid_t)kept->uid, .pid = kept->pid};
+	struct client *client = allocate(domain, &peer, number);
+	bool has_regions, has_peer;
+
+	log_bug_on(!client);
+	take_kept(client, kept);
+	has_regions = adopt_regions(client, kept);
+	has_peer = client->state == CLIENT_CLOSING || adopt_peer(client);
+	if (!has_regions || !has_peer)
+		give_up(client, has_regions);
 	return client;
 }

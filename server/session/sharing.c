@@ -18,7 +18,8 @@ CUresult sharing_export(const struct client *client, const struct wire_memory *w
 	const struct holding *entry = wish->handle ? holdings_find_memory(holdings, wish->handle)
 						   : holdings_find_address(holdings, wish->address);
 
-	if (!entry)
+	/* One that an earlier life of the daemon left may have lost it. */
+	if (!entry || !entry->chunk)
 		return CUDA_ERROR_INVALID_VALUE;
 	memcpy(ret_values, entry->chunk->token, sizeof(entry->chunk->token));
 	ret_values[2] = entry->range.bytes;

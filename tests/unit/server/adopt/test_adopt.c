@@ -7,11 +7,14 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "protocol/cuda_abi.h"
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
 #include "server/loop/shared_fd.h"
+#include "server/session/chunk.h"
 #include "server/session/client.h"
 #include "server/session/domain.h"
+#include "server/session/window.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/session/fixture.h"
 
@@ -32,20 +35,25 @@ static struct domain *first_domain(void)
 	return TAILQ_FIRST(&fake->daemon.domains);
 }
 
-START_TEST(everything_is_as_it_was)
+static void expect_served(void)
 {
 	struct wire_message map = {.type = WIRE_MAP_HOST};
 
-	ck_assert_int_eq(fake_come_back(fake), 0);
-	ck_assert_uint_eq(fake->daemon.client_count, 1);
-	ck_assert_ptr_eq(domain_serving(first_domain()), active->worker);
-	ck_assert_int_eq(standby->worker->state, WORKER_WARM);
 	map.range = (struct wire_range){.address = client.window_base + WINDOW_DEVICE_BYTES, .bytes = 4096};
 	fake_request(fake, &client, &map, -1);
 	fake_serve(fake, active, WIRE_MAP_HOST);
 	fake_serve(fake, standby, WIRE_MAP_HOST);
 	fake_expect(fake, client.socket, WIRE_REPLY);
 	ck_assert_int_eq(fake->message.reply.code, 0);
+}
+
+START_TEST(everything_is_as_it_was)
+{
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_uint_eq(fake->daemon.client_count, 1);
+	ck_assert_ptr_eq(domain_serving(first_domain()), active->worker);
+	ck_assert_int_eq(standby->worker->state, WORKER_WARM);
+	expect_served();
 }
 END_TEST
 
@@ -102,6 +110,55 @@ START_TEST(who_is_gone_may_have_been_it_in_the_next_life_too)
 }
 END_TEST
 
+/* The holder had none left when it was to keep this one. */
+static void lose_fd(uint32_t key)
+{
+	ck_assert_int_ge(fake->legacy.fds[key], 0);
+	close(fake->legacy.fds[key]);
+	fake->legacy.fds[key] = -1;
+}
+
+START_TEST(a_session_without_its_descriptors_ends_alone)
+{
+	const struct client *session;
+	struct fake_client other;
+
+	fake_join(fake, &other, active, standby);
+	session = daemon_find_client(&fake->daemon, fake->daemon.next_session);
+	lose_fd(_i ? session->connection_key : session->server_fd->key);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	fake_serve(fake, active, WIRE_CLOSE_SESSION);
+	fake_serve(fake, standby, WIRE_CLOSE_SESSION);
+	ck_assert_uint_eq(fake->daemon.client_count, 1);
+	if (_i)
+		ck_assert_uint_eq(word_acquire(&other.view.server->state), SHM_SESSION_CLOSED);
+	expect_served();
+	fake_leave(fake, &other);
+}
+END_TEST
+
+START_TEST(memory_without_its_descriptor_is_not_exported)
+{
+	struct wire_message create = {.type = WIRE_CREATE_MEMORY, .memory = {.handle = 9, .bytes = 2 * MIB}};
+	struct wire_message export = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = 9}};
+	struct wire_message chunk = {.type = WIRE_REPLY};
+	const uint64_t handle = 5;
+	int fd = fake_memfd(4096, 0);
+
+	fake_request(fake, &client, &create, -1);
+	chunk.id = fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK)->id;
+	chunk.reply.values = (struct wire_u64s){&handle, 1};
+	fake_send(fake, keeper->socket, &chunk, &fd, 1);
+	close(fd);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	lose_fd(TAILQ_FIRST(&TAILQ_FIRST(&fake->daemon.clients)->holdings.entries)->chunk->fd->key);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	fake_request(fake, &client, &export, -1);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("adopt");
@@ -111,6 +168,8 @@ int main(void)
 	fake_prepare();
 	suite_add_tcase(suite, tests);
 	tcase_add_checked_fixture(tests, set_up, part);
+	tcase_add_loop_test(tests, a_session_without_its_descriptors_ends_alone, 0, 2);
+	tcase_add_test(tests, memory_without_its_descriptor_is_not_exported);
 	tcase_add_test(tests, who_is_gone_may_have_been_it_in_the_next_life_too);
 	tcase_add_test(tests, everything_is_as_it_was);
 	tcase_add_test(tests, a_promotion_goes_on_without_what_only_memory_had);
