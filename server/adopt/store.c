@@ -22,12 +22,11 @@
 #include "server/adopt/holder.h"
 #include "server/log.h"
 
-#define BLOCK_BYTES   (UINT64_C(256) << 10)
-#define BLOCK_MAGIC   0x46524d50u
-#define BLOCK_HEAD    64u
-#define RESERVE_BYTES (UINT64_C(16) << 30) /* of address space; the file grows as needed */
-#define SLOT_LEAST    128u
-#define CLASSES	      10u /* 128 B … 64 KiB */
+#define BLOCK_BYTES (UINT64_C(256) << 10)
+#define BLOCK_MAGIC 0x46524d50u
+#define BLOCK_HEAD  64u
+#define SLOT_LEAST  128u
+#define CLASSES	    10u /* 128 B … 64 KiB */
 
 struct block {
 	uint32_t magic;
@@ -130,7 +129,7 @@ static void add_block(struct store *store, unsigned class)
 	uint8_t *block = store->base + store->used;
 	uint32_t slot_bytes = SLOT_LEAST << class;
 
-	log_bug_on(store->used + BLOCK_BYTES > RESERVE_BYTES);
+	log_bug_on(store->used + BLOCK_BYTES > STORE_BYTES);
 	log_bug_on(ftruncate(store->memory, (off_t)(store->used + BLOCK_BYTES)) < 0);
 	store->used += BLOCK_BYTES;
 	((struct block *)block)->magic = BLOCK_MAGIC;
@@ -148,6 +147,17 @@ static struct record *take_slot(struct store *store, size_t bytes)
 	if (!spares->count)
 		add_block(store, class);
 	return spares->slots[--spares->count];
+}
+
+uint64_t store_share(size_t bytes)
+{
+	return BLOCK_BYTES / slots_of(SLOT_LEAST << class_of(sizeof(struct record) + bytes));
+}
+
+bool store_has_room(const struct store *store, size_t bytes, uint64_t most)
+{
+	return !store || store->spares[class_of(sizeof(struct record) + bytes)].count ||
+	       store->used + BLOCK_BYTES <= most;
 }
 
 static uint32_t type_of(const struct record *record)
@@ -317,8 +327,8 @@ static bool map(struct store *store)
 
 	if (fstat(store->memory, &status) < 0)
 		return false;
-	base = mmap(
-		NULL, RESERVE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, store->memory, 0);
+	/* Address space; the file grows as needed. */
+	base = mmap(NULL, STORE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, store->memory, 0);
 	if (base == MAP_FAILED)
 		return false;
 	store->base = base;
@@ -515,7 +525,7 @@ struct store *store_close(struct store *store)
 	if (!store)
 		return NULL;
 	if (store->base)
-		munmap(store->base, RESERVE_BYTES);
+		munmap(store->base, STORE_BYTES);
 	for (unsigned i = 0; i < CLASSES; i++)
 		free(store->spares[i].slots);
 	free(store->inherited);

@@ -37,6 +37,10 @@ enum record_type {
 /* Longest payload, bytes. */
 #define RECORD_MAX 65000u
 
+/* All that a store can ever hold, bytes; a record beyond that is the end of the daemon, and of each one after it. Whoever
+ * records at a client's wish asks before (store_has_room()). */
+#define STORE_BYTES (UINT64_C(16) << 30)
+
 /**
  * Maps the records of the legacy.
  * Return: NULL after an error line if they cannot be had or are damaged.
@@ -69,6 +73,10 @@ const struct record *store_put(struct store *store, const struct record *old, en
 	uint64_t key, const void *payload, size_t bytes);
 /** Puts the only record of its type, in place of the one before. */
 void store_put_single(struct store *store, enum record_type type, const void *payload, size_t bytes);
+/** What a record with so long a payload takes of the store's memory, bytes. */
+uint64_t store_share(size_t bytes);
+/** Whether one finds room without the store growing beyond `most` bytes. */
+bool store_has_room(const struct store *store, size_t bytes, uint64_t most);
 /** NULL is fine. */
 void store_drop(struct store *store, const struct record *record);
 

@@ -350,6 +350,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	TAILQ_INIT(&daemon->offenders);
 	daemon->started_us = timer_now_us();
 	daemon->fds_max = getrlimit(RLIMIT_NOFILE, &files) < 0 ? 1024 : files.rlim_cur;
+	daemon->records_max = STORE_BYTES;
 	daemon->stop_timer = timer_new(loop, on_stop_timer, daemon);
 	log_bug_on(!daemon->stop_timer);
 	keeping_init(daemon);

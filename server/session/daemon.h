@@ -74,7 +74,8 @@ struct daemon {
 	unsigned offender_count;
 	struct reclaim reclaim;
 	unsigned client_count;
-	uint64_t fds_max; /* open files that this process may have */
+	uint64_t fds_max;     /* open files that this process may have */
+	uint64_t records_max; /* bytes of records that there may be */
 	uint64_t next_session;
 	/* What executors said of the device; valid when device_known. */
 	struct backend_device device;

@@ -50,6 +50,23 @@ uint64_t holding_cost(const struct wire_message *message)
 	}
 }
 
+static size_t payload_bytes(const struct holding *entry)
+{
+	return sizeof(struct kept_holding) + entry->option_count * sizeof(*entry->options) +
+	       (entry->name ? strlen(entry->name) + 1 : 0) + entry->form_bytes;
+}
+
+uint64_t holding_record_bytes(const struct holding *entry)
+{
+	return store_share(payload_bytes(entry));
+}
+
+size_t holding_record_cost(const struct wire_message *message)
+{
+	/* A graph's description is a file. */
+	return sizeof(struct kept_holding) + (message->type == WIRE_MAKE_GRAPH ? 0 : holding_cost(message));
+}
+
 /*
  * From a request, and back to one
  */
@@ -210,7 +227,7 @@ void holding_keep(struct holding *entry, struct store *store, uint64_t session)
 
 	if (!store)
 		return;
-	kept = calloc(1, sizeof(*kept) + options + name + entry->form_bytes);
+	kept = calloc(1, payload_bytes(entry));
 	log_bug_on(!kept);
 	*kept = (struct kept_holding){.session = session,
 		.address = entry->range.address,
@@ -238,8 +255,8 @@ void holding_keep(struct holding *entry, struct store *store, uint64_t session)
 		memcpy((char *)(kept + 1) + options + name, entry->form, entry->form_bytes);
 	if (!entry->serial)
 		entry->serial = store_serial(store);
-	entry->record = store_put(store, entry->record, RECORD_HOLDING, entry->serial, kept,
-		sizeof(*kept) + options + name + entry->form_bytes);
+	entry->record =
+		store_put(store, entry->record, RECORD_HOLDING, entry->serial, kept, payload_bytes(entry));
 	free(kept);
 }
 

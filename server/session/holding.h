@@ -62,6 +62,11 @@ uint64_t holding_kept_bytes(const struct holding *entry);
 /** What a request adds to that at most if it succeeds. */
 uint64_t holding_cost(const struct wire_message *message);
 
+/** What its record takes of the store, bytes. */
+uint64_t holding_record_bytes(const struct holding *entry);
+/** Longest payload of the record that a request leaves if it succeeds, bytes. */
+size_t holding_record_cost(const struct wire_message *message);
+
 /** Records it; without a store nothing is done. */
 void holding_keep(struct holding *entry, struct store *store, uint64_t session);
 /**

@@ -55,6 +55,7 @@ static void remove_entry(struct holdings *holdings, struct holding *entry)
 	TAILQ_REMOVE(&holdings->entries, entry, link);
 	holdings->count--;
 	holdings->kept_bytes -= holding_kept_bytes(entry);
+	holdings->record_bytes -= holding_record_bytes(entry);
 	holdings->fds -= entry->fd || entry->chunk;
 	if (counts(entry))
 		holdings->memory_bytes -= entry->range.bytes;
@@ -85,6 +86,7 @@ static void add_entry(struct holdings *holdings, struct holding *entry)
 	TAILQ_INSERT_TAIL(&holdings->entries, entry, link);
 	holdings->count++;
 	holdings->kept_bytes += holding_kept_bytes(entry);
+	holdings->record_bytes += holding_record_bytes(entry);
 	holdings->fds += entry->fd || entry->chunk;
 	if (counts(entry))
 		holdings->memory_bytes += entry->range.bytes;

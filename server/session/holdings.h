@@ -37,10 +37,11 @@ struct holdings {
 	uint32_t count;
 	uint64_t memory_bytes; /* device memory, mapped or not; each piece counts once */
 	uint64_t host_bytes;
-	uint64_t image_bytes; /* images of modules */
-	uint64_t kept_bytes;  /* see HOLDINGS_KEPT_MAX */
-	uint32_t fds;	      /* descriptors of entries, those of chunks as often as they are held */
-	uint32_t windows;     /* of RESERVE_WINDOW */
+	uint64_t image_bytes;  /* images of modules */
+	uint64_t kept_bytes;   /* see HOLDINGS_KEPT_MAX */
+	uint64_t record_bytes; /* what the entries' records take of the store */
+	uint32_t fds;	       /* descriptors of entries, those of chunks as often as they are held */
+	uint32_t windows;      /* of RESERVE_WINDOW */
 	uint64_t modules[HOLDINGS_IDS / 64];
 	uint16_t module_of[HOLDINGS_IDS]; /* by function id; 0: no such function */
 	uint64_t graphs[FRMPS_GRAPH_IDS / 64];

@@ -172,6 +172,28 @@ START_TEST(changing_needs_no_more_room)
 }
 END_TEST
 
+START_TEST(a_store_says_when_it_would_grow_too_long)
+{
+	struct store *store = open_store();
+	struct stat status;
+	char text[3000];
+
+	memset(text, 'x', sizeof(text));
+	text[sizeof(text) - 1] = '\0';
+	ck_assert(!store_has_room(store, sizeof(text), 0));
+	put(store, NULL, RECORD_CLIENT, 1, text);
+	ck_assert_int_eq(fstat(legacy.memory, &status), 0);
+	ck_assert_uint_le(store_share(sizeof(text)), 2 * sizeof(text));
+	for (uint64_t key = 2; store_has_room(store, sizeof(text), (uint64_t)status.st_size); key++)
+		put(store, NULL, RECORD_CLIENT, key, text);
+	ck_assert(!store_has_room(store, sizeof(text) / 4, (uint64_t)status.st_size));
+	ck_assert(store_has_room(store, sizeof(text), 2 * (uint64_t)status.st_size));
+	store_close(store);
+	ck_assert_int_eq(fstat(legacy.memory, &status), 0);
+	ck_assert_ptr_nonnull(find(RECORD_CLIENT, (uint64_t)status.st_size / store_share(sizeof(text))));
+}
+END_TEST
+
 START_TEST(without_a_store_nothing_is_kept)
 {
 	ck_assert_ptr_null(store_put(NULL, NULL, RECORD_CLIENT, 1, "x", 2));
@@ -207,6 +229,7 @@ int main(void)
 	tcase_add_test(tests, damage_is_noticed);
 	tcase_add_test(tests, serials_grow_over_lives);
 	tcase_add_test(tests, changing_needs_no_more_room);
+	tcase_add_test(tests, a_store_says_when_it_would_grow_too_long);
 	tcase_add_test(tests, without_a_store_nothing_is_kept);
 	tcase_add_test(tests, keys_are_used_again);
 	return suite_run(suite);

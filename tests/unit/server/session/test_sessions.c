@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "server/adopt/records.h"
+#include "server/adopt/store.h"
 #include "server/session/client.h"
 #include "server/session/visitor.h"
 #include "server/session/window.h"
@@ -113,6 +115,44 @@ START_TEST(descriptors_are_left_for_others)
 	fake_serve(fake, active, WIRE_MAP_HOST);
 	fake_expect(fake, client.socket, WIRE_REPLY);
 	ck_assert_int_eq(fake->message.reply.code, 0);
+	part();
+}
+END_TEST
+
+/* What a session has is recorded, in memory that all sessions share. */
+START_TEST(records_are_left_for_others)
+{
+	char name[8000];
+	struct wire_message load = {.type = WIRE_LOAD_MODULE};
+	struct wire_message find = {.type = WIRE_FIND_FUNCTION};
+	int32_t code = 0;
+	unsigned count = 0;
+	int fd = fake_memfd(4096, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+
+	join();
+	load.load_module = (struct wire_load_module){.module = 1, .bytes = 4096};
+	fake_request(fake, &client, &load, fd);
+	close(fd);
+	fake_serve(fake, active, WIRE_LOAD_MODULE);
+	fake_serve(fake, standby, WIRE_LOAD_MODULE);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	memset(name, 'x', sizeof(name));
+	name[sizeof(name) - 1] = '\0';
+	/* A quarter of this is one user's. */
+	fake->daemon.records_max = 4 * 10 * store_share(sizeof(name) + sizeof(struct kept_holding));
+	for (; !code && count < 20; count += !code) {
+		find.symbol = (struct wire_symbol){.module = 1, .function = count + 1, .name = name};
+		fake_request(fake, &client, &find, -1);
+		if (count < 9) {
+			fake_serve(fake, active, WIRE_FIND_FUNCTION);
+			fake_serve(fake, standby, WIRE_FIND_FUNCTION);
+		}
+		fake_expect(fake, client.socket, WIRE_REPLY);
+		code = fake->message.reply.code;
+	}
+	ck_assert_int_eq(code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_uint_eq(count, 9);
 	part();
 }
 END_TEST
@@ -277,6 +317,7 @@ int main(void)
 	tcase_add_test(sessions, full_service_refuses);
 	tcase_add_test(sessions, a_user_has_bounded_clients);
 	tcase_add_test(sessions, descriptors_are_left_for_others);
+	tcase_add_test(sessions, records_are_left_for_others);
 	tcase_add_test(sessions, a_stop_ends_who_waits_for_an_executor);
 	tcase_add_test(sessions, executor_that_cannot_take_a_client_refuses_it);
 	tcase_add_test(sessions, client_that_leaves_while_opening_is_closed_everywhere);
