@@ -37,8 +37,8 @@ enum record_type {
 /* Longest payload, bytes. */
 #define RECORD_MAX 65000u
 
-/* All that a store can ever hold, bytes; a record beyond that is the end of the daemon, and of each one after it. Whoever
- * records at a client's wish asks before (store_has_room()). */
+/* All that a store can ever hold, bytes; a record beyond that is the end of the daemon, and of each one after it.
+ * Whoever records at a client's wish asks before (store_has_room()). */
 #define STORE_BYTES (UINT64_C(16) << 30)
 
 /**

@@ -22,6 +22,7 @@
 #include "server/config/config.h"
 #include "server/failover/dumps.h"
 #include "server/failover/kernel_log.h"
+#include "server/failover/overdue.h"
 #include "server/failover/probation.h"
 #include "server/failover/promote.h"
 #include "server/failover/supervise.h"
@@ -77,6 +78,7 @@ static void take_reply(struct worker *worker, const struct wire_message *message
 		return;
 	}
 	TAILQ_REMOVE(&worker->pending, pending, link);
+	worker->looks = 0;
 	pending->reply(pending->context, worker, &message->reply, packet);
 	free(pending);
 }
@@ -386,6 +388,7 @@ static struct worker *worker_new(struct daemon *daemon, struct domain *domain, e
 	worker->started_us = timer_now_us();
 	worker->first_request = worker->next_request = ((uint64_t)daemon->epoch << 40) + 1;
 	TAILQ_INIT(&worker->pending);
+	overdue_begin(daemon);
 	worker->connection = connection_new(daemon->loop, socket, WORKER_QUEUE_MAX, &handlers, worker);
 	return worker->connection ? worker : worker_free(worker);
 }
@@ -486,6 +489,9 @@ void worker_request(struct worker *worker, struct wire_message *message, struct 
 
 	/* The answer must come exactly once: without memory for that promise there is no going on. */
 	log_bug_on(!pending);
+	if (TAILQ_EMPTY(&worker->pending))
+		worker->looks = 0;
+	overdue_begin(worker->daemon);
 	*pending = (struct worker_pending){.id = worker->next_request++, .reply = reply, .context = context};
 	TAILQ_INSERT_TAIL(&worker->pending, pending, link);
 	message->id = pending->id;

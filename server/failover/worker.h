@@ -94,6 +94,7 @@ struct worker {
 	uint64_t next_request;
 	uint64_t first_request; /* numbers below are of an earlier life of the daemon */
 	TAILQ_HEAD(, worker_pending) pending;
+	unsigned looks;	  /* failover/overdue.h */
 	unsigned mirrors; /* answers to warm.c that are not in */
 	/* Sessions that this standby cannot take over: something of theirs failed or came out differently. */
 	uint64_t *immovable;

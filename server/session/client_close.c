@@ -62,21 +62,22 @@ static void await_closing(struct client *client)
 		timer_start(client->close_timer, (uint64_t)client->patience_ms + CLOSE_GRACE_MS);
 }
 
-/* An executor that does not even answer is as bad as one whose work does not end: it is halted, so that what
+/* An active executor that does not even answer is as bad as one whose work does not end: it is halted, so that what
  * the others have on the device can end. One that is being replaced already answers by its end, which others
- * may put off. */
+ * may put off. A standby may have much to do before this; overdue.c ends one that hangs. */
 static void on_close_timer(void *context)
 {
 	struct client *client = context;
 	struct domain *domain = client->domain;
 
-	if (!domain->active || !worker_owes(domain->active, client))
-		return;
-	if (domain->promotion.state == PROMOTE_ACTIVATING)
-		worker_condemn(domain->active, "did not close a session in time");
-	else if (!domain->promotion.worn)
-		promote_silent(domain, domain->active);
+	bool owed = domain->active && worker_owes(domain->active, client);
+
+	/* Also for whoever is active then. */
 	await_closing(client);
+	if (owed && domain->promotion.state == PROMOTE_ACTIVATING)
+		worker_condemn(domain->active, "did not close a session in time");
+	else if (owed && !domain->promotion.worn)
+		promote_silent(domain, domain->active);
 }
 
 /* One that is dying has everything mapped: it answers by being reaped. */

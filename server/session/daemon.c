@@ -17,6 +17,7 @@
 #include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/control/operator.h"
+#include "server/failover/overdue.h"
 #include "server/failover/promote.h"
 #include "server/failover/verdict.h"
 #include "server/failover/warm.h"
@@ -353,6 +354,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	daemon->records_max = STORE_BYTES;
 	daemon->stop_timer = timer_new(loop, on_stop_timer, daemon);
 	log_bug_on(!daemon->stop_timer);
+	overdue_init(daemon);
 	keeping_init(daemon);
 	witnesses_init(daemon);
 }
@@ -376,6 +378,7 @@ void daemon_deinit(struct daemon *daemon)
 	offender_forget_all(daemon);
 	daemon->stop_timer = timer_free(daemon->stop_timer);
 	daemon->latent_timer = timer_free(daemon->latent_timer);
+	overdue_deinit(daemon);
 	while ((domain = TAILQ_FIRST(&daemon->domains))) {
 		log_bug_on(!TAILQ_EMPTY(&domain->workers) || !TAILQ_EMPTY(&domain->clients));
 		domain_retire(domain);

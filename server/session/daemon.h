@@ -83,7 +83,8 @@ struct daemon {
 	bool ready, draining, leaving;
 	int exit_code;
 	struct timer *stop_timer;
-	struct timer *latent_timer; /* failover/latent.c */
+	struct timer *latent_timer;  /* failover/latent.c */
+	struct timer *overdue_timer; /* failover/overdue.c */
 	uint64_t started_us;
 	struct counters counters;
 	/* What outlives the daemon (server/adopt/); NULL: nothing does. */
