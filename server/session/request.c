@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/adopt/store.h"
 #include "server/backend/backend.h"
 #include "server/config/config.h"
 #include "server/failover/convict.h"
@@ -33,6 +32,7 @@
 #include "server/session/message.h"
 #include "server/session/offender.h"
 #include "server/session/placing.h"
+#include "server/session/quota.h"
 #include "server/session/reclaim.h"
 #include "server/session/sharing.h"
 #include "server/session/window.h"
@@ -469,54 +469,6 @@ static void start(struct client *client, const struct wire_message *message, str
 	request_advance(request);
 }
 
-/* Whether a success, which is kept, leaves the session a descriptor more. */
-static bool takes_fd(const struct wire_message *message)
-{
-	const struct message_row *row = message_row(message->type);
-
-	return row->fds || row->route == ROUTE_CHUNK || row->route == ROUTE_KEEPER ||
-	       message->type == WIRE_MAP_HOST;
-}
-
-/* Descriptors are one thing that all users share: a user gets half of them, and an eighth stays for
- * executors, and for whoever comes. */
-static bool has_fds(const struct client *client)
-{
-	const struct daemon *daemon = client->daemon;
-	uint64_t own = 0, all = 0, most = daemon->fds_max;
-	const struct client *other;
-
-	TAILQ_FOREACH (other, &daemon->clients, link) {
-		all += other->holdings.fds;
-		own += other->uid == client->uid ? other->holdings.fds : 0;
-	}
-	return own < most / 2 && all < most - most / 8;
-}
-
-/* Records are the other: a user gets a quarter, and an eighth stays for what the daemon must record. */
-static bool has_records(const struct client *client, const struct wire_message *message)
-{
-	const struct daemon *daemon = client->daemon;
-	size_t cost = holding_record_cost(message);
-	uint64_t own = store_share(cost), all = own, most = daemon->records_max;
-	const struct client *other;
-
-	TAILQ_FOREACH (other, &daemon->clients, link) {
-		all += other->holdings.record_bytes;
-		own += other->uid == client->uid ? other->holdings.record_bytes : 0;
-	}
-	return own <= most / 4 && all <= most - most / 8 &&
-	       store_has_room(daemon->store, cost, most - most / 8);
-}
-
-/* Whether the service can keep what a success of the request leaves. */
-static bool can_keep(const struct client *client, const struct wire_message *message)
-{
-	if (message_row(message->type)->keep != KEEP_IT)
-		return true;
-	return has_records(client, message) && (!takes_fd(message) || has_fds(client));
-}
-
 void request_begin(struct client *client, const struct wire_message *message, struct packet *packet)
 {
 	struct check_scope scope = {.window_base = window_base(client->window),
@@ -539,7 +491,7 @@ void request_begin(struct client *client, const struct wire_message *message, st
 		client_reject(client, finding.reason);
 	else if (r == CHECK_E_ANSWER)
 		send_code(client, message->id, finding.code);
-	else if (!can_keep(client, message))
+	else if (!quota_allows(client, message))
 		send_code(client, message->id, CUDA_ERROR_OUT_OF_MEMORY);
 	else
 		start(client, message, packet);

@@ -20,6 +20,7 @@
 #include "server/session/handshake.h"
 #include "server/session/message.h"
 #include "server/session/offender.h"
+#include "server/session/quota.h"
 
 #define VISITOR_PATIENCE_MS 10000u
 #define VISITORS_PER_USER   64u
@@ -72,6 +73,11 @@ static struct domain *find_room(struct visitor *visitor, const char *name)
 	if (clients_of(daemon, visitor->peer.uid) >= daemon->config->clients_per_user_max) {
 		refuse(visitor, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
 			"its user has as many clients as he may have (clients_per_user_max of the service)");
+		return NULL;
+	}
+	if (!quota_allows_session(daemon)) {
+		refuse(visitor, CUDA_ERROR_OUT_OF_MEMORY,
+			"the service has no open files left for one more client (its limit of open files)");
 		return NULL;
 	}
 	handshake_copy_name(program, sizeof(program), name);

@@ -93,7 +93,8 @@ START_TEST(descriptors_are_left_for_others)
 
 	join();
 	host = client.window_base + WINDOW_DEVICE_BYTES;
-	fake->daemon.fds_max = 16;
+	/* What the daemon, the session and three children may need, and 16. */
+	fake->daemon.fds_max = 64 + 12 + 3 * 8 + 16;
 	for (; !code && count < 16; count += !code) {
 		map.range = (struct wire_range){.address = host + 4096 * count, .bytes = 4096};
 		fake_request(fake, &client, &map, -1);
@@ -115,6 +116,25 @@ START_TEST(descriptors_are_left_for_others)
 	fake_serve(fake, active, WIRE_MAP_HOST);
 	fake_expect(fake, client.socket, WIRE_REPLY);
 	ck_assert_int_eq(fake->message.reply.code, 0);
+	part();
+}
+END_TEST
+
+/* They are for answers of the keeper and the like. */
+START_TEST(who_would_take_the_last_descriptors_is_refused)
+{
+	struct fake_client late;
+
+	join();
+	fake->daemon.fds_max = 64 + 2 * 12 + 3 * 8 - 1;
+	fake_hello(fake, &late);
+	fake_expect(fake, late.socket, WIRE_REFUSE);
+	ck_assert_int_eq(fake->message.refuse.code, CUDA_ERROR_OUT_OF_MEMORY);
+	fake_expect_hangup(fake, late.socket);
+	fake_leave(fake, &late);
+	fake->daemon.fds_max++;
+	fake_join(fake, &late, active, standby);
+	fake_leave(fake, &late);
 	part();
 }
 END_TEST
@@ -317,6 +337,7 @@ int main(void)
 	tcase_add_test(sessions, full_service_refuses);
 	tcase_add_test(sessions, a_user_has_bounded_clients);
 	tcase_add_test(sessions, descriptors_are_left_for_others);
+	tcase_add_test(sessions, who_would_take_the_last_descriptors_is_refused);
 	tcase_add_test(sessions, records_are_left_for_others);
 	tcase_add_test(sessions, a_stop_ends_who_waits_for_an_executor);
 	tcase_add_test(sessions, executor_that_cannot_take_a_client_refuses_it);

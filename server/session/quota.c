@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See quota.h.
+
+#include "server/session/quota.h"
+
+#include "server/adopt/store.h"
+#include "server/failover/worker.h"
+#include "server/session/client.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/message.h"
+
+/* Open files that are spoken for whatever sessions hold. The daemon's own: loop, log, sockets, records, operators,
+ * visitors; and what is just on its way in. */
+#define FDS_OF_DAEMON 64u
+/* Connection, process, two regions, doorbell, two sinks; those of a request under way, and of pinned memory that an
+ * executor has not let go of. */
+#define FDS_OF_SESSION 12u
+/* Connection, process, last words, dump, and what is queued for it. */
+#define FDS_OF_WORKER 8u
+
+static uint64_t spoken_for(const struct daemon *daemon, uint64_t clients)
+{
+	const struct domain *domain;
+	const struct worker *worker;
+	uint64_t workers = 1;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		TAILQ_FOREACH (worker, &domain->workers, link)
+			workers++;
+	return FDS_OF_DAEMON + clients * FDS_OF_SESSION + workers * FDS_OF_WORKER;
+}
+
+static uint64_t held(const struct daemon *daemon)
+{
+	const struct client *client;
+	uint64_t count = 0;
+
+	TAILQ_FOREACH (client, &daemon->clients, link)
+		count += client->holdings.fds;
+	return count;
+}
+
+bool quota_allows_session(const struct daemon *daemon)
+{
+	return spoken_for(daemon, daemon->client_count + 1u) + held(daemon) <= daemon->fds_max;
+}
+
+/* Whether a success, which is kept, leaves the session a descriptor more. */
+static bool takes_fd(const struct wire_message *message)
+{
+	const struct message_row *row = message_row(message->type);
+
+	return row->fds || row->route == ROUTE_CHUNK || row->route == ROUTE_KEEPER ||
+	       message->type == WIRE_MAP_HOST;
+}
+
+/* A user gets half of what is not spoken for, and an eighth stays for whoever comes. */
+static bool has_fds(const struct client *client)
+{
+	const struct daemon *daemon = client->daemon;
+	uint64_t spoken = spoken_for(daemon, daemon->client_count), own = 0, most;
+	const struct client *other;
+
+	most = daemon->fds_max > spoken ? daemon->fds_max - spoken : 0;
+	TAILQ_FOREACH (other, &daemon->clients, link)
+		own += other->uid == client->uid ? other->holdings.fds : 0;
+	return own < most / 2 && held(daemon) < most - most / 8;
+}
+
+/* A user gets a quarter, and an eighth stays for what the daemon must record. */
+static bool has_records(const struct client *client, const struct wire_message *message)
+{
+	const struct daemon *daemon = client->daemon;
+	size_t cost = holding_record_cost(message);
+	uint64_t own = store_share(cost), all = own, most = daemon->records_max;
+	const struct client *other;
+
+	TAILQ_FOREACH (other, &daemon->clients, link) {
+		all += other->holdings.record_bytes;
+		own += other->uid == client->uid ? other->holdings.record_bytes : 0;
+	}
+	return own <= most / 4 && all <= most - most / 8 &&
+	       store_has_room(daemon->store, cost, most - most / 8);
+}
+
+bool quota_allows(const struct client *client, const struct wire_message *message)
+{
+	if (message_row(message->type)->keep != KEEP_IT)
+		return true;
+	return has_records(client, message) && (!takes_fd(message) || has_fds(client));
+}
