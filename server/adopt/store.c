@@ -412,7 +412,9 @@ void store_forget(struct store *store, uint32_t key)
 	if (!store || !key)
 		return;
 	say(store, &message, -1);
-	store->kept[key] = false;
+	/* It may be one that nobody deposited in this life, nor in an earlier one with success. */
+	if (key < store->key_room)
+		store->kept[key] = false;
 	if (key < store->next_key)
 		store->next_key = key;
 }

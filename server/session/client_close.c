@@ -69,7 +69,6 @@ static void on_close_timer(void *context)
 {
 	struct client *client = context;
 	struct domain *domain = client->domain;
-
 	bool owed = domain->active && worker_owes(domain->active, client);
 
 	/* Also for whoever is active then. */

@@ -276,26 +276,37 @@ static bool adopt_peer(struct client *client)
 	int socket = store_take(daemon->store, client->connection_key);
 	int process = store_take(daemon->store, client->process_key);
 
+	/* The key of what is not there may be somebody else's from now on. */
 	if (process >= 0)
 		client->process = watch_new(daemon->loop, process, on_process_gone, client);
-	if (socket < 0)
+	else
+		client->process_key = 0;
+	if (socket < 0) {
+		client->connection_key = 0;
 		return false;
+	}
 	client->connection = connection_new(daemon->loop, socket, VISITOR_QUEUE_MAX, &handlers, client);
 	return client->connection;
+}
+
+static void take_key(struct shared_fd *shared, struct store *store, uint32_t key)
+{
+	if (!shared)
+		return;
+	shared->store = store;
+	shared->key = key;
 }
 
 static bool adopt_regions(struct client *client, const struct kept_client *kept)
 {
 	struct store *store = client->daemon->store;
 	int client_fd = store_take(store, kept->client_fd), server_fd = store_take(store, kept->server_fd);
+	int r = take_regions(client, client_fd, server_fd, store_take(store, kept->doorbell));
 
-	if (take_regions(client, client_fd, server_fd, store_take(store, kept->doorbell)))
-		return false;
-	client->client_fd->store = client->server_fd->store = client->doorbell_fd->store = store;
-	client->client_fd->key = kept->client_fd;
-	client->server_fd->key = kept->server_fd;
-	client->doorbell_fd->key = kept->doorbell;
-	return true;
+	take_key(client->client_fd, store, kept->client_fd);
+	take_key(client->server_fd, store, kept->server_fd);
+	take_key(client->doorbell_fd, store, kept->doorbell);
+	return !r;
 }
 
 /* Its executors still know it, and have it closed as any other. Its program sees that its connection is closed. */
