@@ -534,14 +534,14 @@ static CUstream stand_still(uint32_t *word, CUdeviceptr to, const void *from, in
 	return stream;
 }
 
-START_TEST(a_stream_that_stands_still_holds_no_copy_of_another_one_up)
+static int copy_beside_one(int unused)
 {
 	uint8_t *bytes = calloc(64, MIB);
 	CUstream still, moving;
 	CUdeviceptr device;
 	uint32_t *words;
 
-	ck_assert(service_start(&service, NULL));
+	(void)unused;
 	driver_open();
 	words = pinned_words();
 	ck_cuda(cuMemAlloc_v2(&device, 64 * MIB));
@@ -554,6 +554,13 @@ START_TEST(a_stream_that_stands_still_holds_no_copy_of_another_one_up)
 	__atomic_store_n(&words[0], 1, __ATOMIC_RELEASE);
 	ck_cuda(cuCtxSynchronize());
 	free(bytes);
+	return 0;
+}
+
+START_TEST(a_stream_that_stands_still_holds_no_copy_of_another_one_up)
+{
+	ck_assert(service_start(&service, NULL));
+	ck_assert_int_eq(exit_status(spawn(copy_beside_one, 0)), 0);
 }
 END_TEST
 
@@ -572,7 +579,7 @@ static void *copy_late(void *stream)
 }
 
 /* All of the staging memory's 24 large pieces wait behind three streams, and the second one goes on first. */
-START_TEST(a_copy_waits_for_whichever_stream_goes_on)
+static int copy_beside_three(int unused)
 {
 	static const int copies[] = {18, 5, 1};
 	CUstream still[3], other;
@@ -580,7 +587,7 @@ START_TEST(a_copy_waits_for_whichever_stream_goes_on)
 	pthread_t thread;
 	void *bytes = calloc(1, MIB);
 
-	ck_assert(service_start(&service, NULL));
+	(void)unused;
 	driver_open();
 	words = pinned_words();
 	ck_cuda(cuCtxGetCurrent(&late.context));
@@ -598,6 +605,13 @@ START_TEST(a_copy_waits_for_whichever_stream_goes_on)
 	__atomic_store_n(&words[2], 1, __ATOMIC_RELEASE);
 	ck_cuda(cuCtxSynchronize());
 	free(bytes);
+	return 0;
+}
+
+START_TEST(a_copy_waits_for_whichever_stream_goes_on)
+{
+	ck_assert(service_start(&service, NULL));
+	ck_assert_int_eq(exit_status(spawn(copy_beside_three, 0)), 0);
 }
 END_TEST
 
