@@ -185,7 +185,7 @@ static struct arena_piece *find(uint32_t first, struct client_stream *stream, ui
 
 /* ---- waiting ---- */
 
-/* Whether a stream has so many that nobody else's would help it. Under the lock. */
+/* Whether a stream would have no share left even if all pieces of others came back. Under the lock. */
 static bool has_its_most(uint32_t class, const struct client_stream *stream)
 {
 	uint32_t used = shares[stream->slot].used[class];

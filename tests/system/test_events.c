@@ -148,18 +148,27 @@ static void record_on(struct child *first)
 	ck_assert_int_eq(child_end(first), 0);
 }
 
+/* A program that records, and another one with its event. Return: the other one, which has answered once. */
+static pid_t start_both(
+	const char *config, struct child *first, int (*other)(int), int number, int *ret_answer)
+{
+	pid_t second;
+
+	ck_assert(service_start_configured(&service, config));
+	open_pipes();
+	*first = child_start(recorder);
+	child_wait(first, 1);
+	second = spawn(other, number);
+	take(answers[0], ret_answer, sizeof(*ret_answer));
+	return second;
+}
+
 START_TEST(one_records_another_waits)
 {
 	struct child first;
-	pid_t second;
 	int result;
+	pid_t second = start_both(configurations[_i], &first, waiter, 0, &result);
 
-	ck_assert(service_start_configured(&service, configurations[_i]));
-	open_pipes();
-	first = child_start(recorder);
-	child_wait(&first, 1);
-	second = spawn(waiter, 0);
-	take(answers[0], &result, sizeof(result));
 	ck_assert_int_eq(result, -1);
 	child_order(&first);
 	take(answers[0], &result, sizeof(result));
@@ -174,15 +183,9 @@ END_TEST
 START_TEST(records_and_waits_survive_their_executor)
 {
 	struct child first;
-	pid_t second;
 	int result;
+	pid_t second = start_both("", &first, waiter, 0, &result);
 
-	ck_assert(service_start_configured(&service, ""));
-	open_pipes();
-	first = child_start(recorder);
-	child_wait(&first, 1);
-	second = spawn(waiter, 0);
-	take(answers[0], &result, sizeof(result));
 	ck_assert(service_kill_active(&service));
 	child_order(&first);
 	take(answers[0], &result, sizeof(result));
@@ -196,15 +199,9 @@ END_TEST
 START_TEST(a_program_that_ends_keeps_nobody)
 {
 	struct child first;
-	pid_t second;
 	int result;
+	pid_t second = start_both(configurations[_i], &first, waiter, 0, &result);
 
-	ck_assert(service_start_configured(&service, configurations[_i]));
-	open_pipes();
-	first = child_start(recorder);
-	child_wait(&first, 1);
-	second = spawn(waiter, 0);
-	take(answers[0], &result, sizeof(result));
 	kill(first.pid, SIGKILL);
 	take(answers[0], &result, sizeof(result));
 	ck_assert_int_eq(result, CUDA_SUCCESS);
@@ -237,15 +234,9 @@ static int left_behind(int asks)
 START_TEST(without_a_service_nobody_waits)
 {
 	struct child first;
-	pid_t second;
 	int result;
+	pid_t second = start_both("", &first, left_behind, _i, &result);
 
-	ck_assert(service_start_configured(&service, ""));
-	open_pipes();
-	first = child_start(recorder);
-	child_wait(&first, 1);
-	second = spawn(left_behind, _i);
-	take(answers[0], &result, sizeof(result));
 	ck_assert_int_eq(result, -1);
 	kill(service.pid, SIGKILL);
 	take(answers[0], &result, sizeof(result));
