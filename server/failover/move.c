@@ -13,7 +13,8 @@
 //                             ▼ the limit is over, or something comes out differently there
 //                          call_off(): it stays where it is, the new domain goes
 //
-//   STARTING    a new domain that nobody else gets into, with one executor, which starts
+//   STARTING    a new domain that nobody else gets into, with one executor, which starts; for a trial, the one that is
+//               kept ready where there is (reserve.c)
 //   TELLING     that executor is told what the session holds, as a standby is (warm.c), and what it gets
 //               meanwhile. The old one serves it
 //   LETTING_GO  the old executor is asked to let it go (executor/detach.c). Requests of the session wait
@@ -60,6 +61,7 @@
 #include "server/config/config.h"
 #include "server/failover/probation.h"
 #include "server/failover/promote.h"
+#include "server/failover/reserve.h"
 #include "server/failover/warm.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
@@ -396,9 +398,9 @@ void move_look_into(struct domain *domain)
  * Beginning
  */
 
-static struct domain *make_domain(const struct client *client, const char *why)
+static struct domain *new_domain(const struct domain *from)
 {
-	struct domain *from = client->domain, *to = domain_new(from->daemon);
+	struct domain *to = domain_new(from->daemon);
 
 	if (!to)
 		return NULL;
@@ -406,6 +408,16 @@ static struct domain *make_domain(const struct client *client, const char *why)
 	to->uid = from->uid;
 	/* A session's generations only grow. */
 	to->promotion.generation = from->promotion.generation;
+	return to;
+}
+
+static struct domain *find_place(const struct client *client, enum move_cause cause, const char *why)
+{
+	struct domain *to = cause == MOVE_PROBATION ? reserve_take(client) : NULL;
+
+	to = to ? to : new_domain(client->domain);
+	if (!to)
+		return NULL;
 	snprintf(to->reason, sizeof(to->reason), "%s", why);
 	domain_keep(to);
 	return to;
@@ -429,7 +441,7 @@ const char *move_begin(struct client *client, enum move_cause cause, const char 
 	move_done_fn *done, void *context)
 {
 	const char *text = obstacle(client, cause);
-	struct domain *to = text ? NULL : make_domain(client, why);
+	struct domain *to = text ? NULL : find_place(client, cause, why);
 	struct move *move;
 
 	if (!to)
@@ -442,6 +454,8 @@ const char *move_begin(struct client *client, enum move_cause cause, const char 
 	log_debug("session %llu (process %d, %s) is to have an executor of its own: %s",
 		(unsigned long long)client->number, (int)client->pid, client->program, why);
 	domain_fill(to);
+	if (domain_serving(to))
+		move_look_into(to);
 	return NULL;
 }
 

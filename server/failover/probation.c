@@ -61,6 +61,7 @@
 #include "server/failover/convict.h"
 #include "server/failover/latent.h"
 #include "server/failover/move.h"
+#include "server/failover/reserve.h"
 #include "server/failover/verdict.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
@@ -110,7 +111,7 @@ bool probation_is_for(const struct domain *domain)
 {
 	const struct client *client = TAILQ_FIRST(&domain->clients);
 
-	return move_is_trial(domain) || (domain->alone && client && client->probation);
+	return reserve_is(domain) || move_is_trial(domain) || (domain->alone && client && client->probation);
 }
 
 const char *probation_text(const struct client *client)

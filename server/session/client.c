@@ -13,6 +13,7 @@
 #include "server/config/config.h"
 #include "server/failover/overrun.h"
 #include "server/failover/probation.h"
+#include "server/failover/reserve.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
@@ -79,6 +80,7 @@ struct client *client_unref(struct client *client)
 	if (opened)
 		reclaim_done(daemon);
 	domain_watch_idle(domain);
+	reserve_look(domain);
 	domain_reap(domain);
 	daemon_session_gone(daemon);
 	return NULL;
@@ -110,6 +112,7 @@ void client_set_recovery(struct client *client, bool replay)
 	client->recovery = replay;
 	client->recovery_set = true;
 	client_keep(client);
+	reserve_look(client->domain);
 	log_info("session %llu (process %d, %s): recovery is %s from now on", name(client), (int)client->pid,
 		client->program, replay ? "replay" : "fail");
 }

@@ -19,6 +19,7 @@
 #include "server/control/operator.h"
 #include "server/failover/overdue.h"
 #include "server/failover/promote.h"
+#include "server/failover/reserve.h"
 #include "server/failover/verdict.h"
 #include "server/failover/warm.h"
 #include "server/failover/witnesses.h"
@@ -174,7 +175,7 @@ void daemon_prewarm(struct daemon *daemon)
 	struct domain *domain;
 
 	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (!domain->retiring)
+		if (!domain->retiring && !reserve_is(domain))
 			return;
 	domain = domain_new(daemon);
 	if (domain)

@@ -16,6 +16,7 @@
 #include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/failover/move.h"
+#include "server/failover/reserve.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
@@ -40,7 +41,7 @@ static uint64_t idle_ms(const struct domain *domain)
 static bool is_idle(const struct domain *domain)
 {
 	return domain->assigned && !domain->retiring && !domain->daemon->leaving && !domain->arrival &&
-	       TAILQ_EMPTY(&domain->clients);
+	       !reserve_is(domain) && TAILQ_EMPTY(&domain->clients);
 }
 
 static void on_idle(void *context)
@@ -57,7 +58,7 @@ static void on_idle(void *context)
 		return;
 	}
 	TAILQ_FOREACH (other, &domain->daemon->domains, link) {
-		if (other == domain || other->retiring)
+		if (other == domain || other->retiring || reserve_is(other))
 			continue;
 		others = true;
 		if (!domain_serving(other))
@@ -275,6 +276,9 @@ void domain_worker_gone(struct domain *domain, struct worker *worker)
 	if (has_failed(worker) && !domain->daemon->leaving && !domain->retiring) {
 		describe_end(worker, reason, sizeof(reason));
 		start_failed(domain, reason);
+		/* Tried again when the domain has its next standby. */
+		if (reserve_is(domain))
+			domain->retiring = true;
 	}
 	move_lost(domain, worker);
 	promote_fenced(domain, worker);
@@ -288,6 +292,7 @@ void domain_retire(struct domain *domain)
 	struct worker *worker;
 
 	domain->retiring = true;
+	reserve_drop(domain);
 	domain_keep(domain);
 	timer_stop(domain->respawn);
 	timer_stop(domain->idle);

@@ -39,6 +39,8 @@ struct domain {
 	bool alone;	      /* to one client of his: no spare executor, and gone with it */
 	char reason[160];     /* why it is alone; else empty */
 	struct move *arrival; /* a session is on its way into it (failover/move.h); NULL: none */
+	uint32_t
+		reserve_for; /* number of the domain for whose trials it is kept ready; 0: none (failover/reserve.h) */
 	uid_t uid;
 	TAILQ_HEAD(, worker) workers;
 	struct worker *active; /* from the moment Activate is sent until it is reaped */

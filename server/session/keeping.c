@@ -47,7 +47,7 @@ static void on_timer(void *context)
 static void end_everything(struct daemon *daemon)
 {
 	struct client *client = TAILQ_FIRST(&daemon->clients), *next;
-	struct domain *domain, *next_domain;
+	struct domain *domain = TAILQ_FIRST(&daemon->domains);
 
 	for (; client; client = next) {
 		next = TAILQ_NEXT(client, link);
@@ -55,10 +55,14 @@ static void end_everything(struct daemon *daemon)
 			"the service lost the process that keeps the device memory");
 		client_end(client, 0);
 	}
-	for (domain = TAILQ_FIRST(&daemon->domains); domain; domain = next_domain) {
-		next_domain = TAILQ_NEXT(domain, link);
-		domain_retire(domain);
-	}
+	/* One that goes may take another one with it. */
+	while (domain)
+		if (domain->retiring) {
+			domain = TAILQ_NEXT(domain, link);
+		} else {
+			domain_retire(domain);
+			domain = TAILQ_FIRST(&daemon->domains);
+		}
 }
 
 void keeping_gone(struct daemon *daemon, const struct worker *keeper)

@@ -168,18 +168,31 @@ static int idle(int progress, int orders)
  * The service
  */
 
-/* The executor of the domain for one program alone; 0: there is no such domain. */
-static pid_t spare(void)
+/* The executor of the domain for one program alone, with the program in it or without; 0: there is none. */
+static pid_t executor_for_one(bool occupied)
 {
 	json_t *root = status_of(&service), *domain;
 	pid_t pid = 0;
 	size_t i;
 
 	json_array_foreach (json_object_get(root, "domains"), i, domain)
-		if (json_is_string(json_object_get(domain, "alone")))
+		if (json_is_string(json_object_get(domain, "alone")) &&
+			!strcmp(json_string_value(json_object_get(domain, "state")), "steady") &&
+			(json_array_size(json_object_get(domain, "clients")) != 0) == occupied)
 			pid = (pid_t)json_integer_value(json_object_get(
 				json_array_get(json_object_get(domain, "executors"), 0), "pid"));
 	json_decref(root);
+	return pid;
+}
+
+/* Waits until an executor is there for the next trial. */
+static pid_t reserve(void)
+{
+	pid_t pid = 0;
+
+	for (int i = 0; i < 600 && !(pid = executor_for_one(false)); i++)
+		pass_time(50);
+	ck_assert_int_ne(pid, 0);
 	return pid;
 }
 
@@ -240,7 +253,7 @@ static void expect_log(const char *text)
  */
 
 /* The youngest is tried first. */
-static void gather(child_function *program, bool culprit_first)
+static void assemble(child_function *program, bool culprit_first)
 {
 	struct child *older = culprit_first ? &suspect : &culprit;
 	struct child *younger = culprit_first ? &culprit : &suspect;
@@ -251,9 +264,19 @@ static void gather(child_function *program, bool culprit_first)
 	child_wait(older, 1);
 	*younger = child_start(culprit_first ? faulting : program);
 	child_wait(younger, 1);
+}
+
+static void begin(void)
+{
 	child_order(&suspect);
 	child_wait(&suspect, 1);
 	child_order(&culprit);
+}
+
+static void gather(child_function *program, bool culprit_first)
+{
+	assemble(program, culprit_first);
+	begin();
 }
 
 /* The suspect's kernel runs alone, for the second time. */
@@ -362,6 +385,51 @@ START_TEST(a_trial_ends_with_a_contained_fault)
 }
 END_TEST
 
+/* Nobody waits until a context is made; and the next trial need not either. */
+START_TEST(an_executor_is_ready_for_a_trial)
+{
+	pid_t ready;
+
+	start("");
+	assemble(vouching, false);
+	ready = reserve();
+	begin();
+	child_wait(&suspect, 1);
+	ck_assert_int_eq(executor_for_one(true), ready);
+	ck_assert_int_ne(reserve(), ready);
+	let_suspect_end();
+	expect_conviction();
+	expect_end(&suspect, EXACT);
+	expect_bystander();
+	wait_closed(&service);
+	/* Nobody vouches any more. */
+	for (int i = 0; i < 600 && executor_for_one(false); i++)
+		pass_time(50);
+	ck_assert_int_eq(executor_for_one(false), 0);
+}
+END_TEST
+
+/* It is replaced where it dies, and its end is nobody's fault. */
+START_TEST(the_executor_that_is_ready_dies)
+{
+	pid_t ready;
+
+	start("");
+	assemble(vouching, false);
+	ready = reserve();
+	kill(ready, SIGKILL);
+	for (int i = 0; i < 600 && executor_for_one(false) == ready; i++)
+		pass_time(50);
+	ck_assert_int_ne(reserve(), ready);
+	begin();
+	child_wait(&suspect, 1);
+	let_suspect_end();
+	expect_conviction();
+	expect_end(&suspect, EXACT);
+	expect_bystander();
+}
+END_TEST
+
 START_TEST(what_may_not_be_repeated_is_told_and_not_run_again)
 {
 	start("");
@@ -422,7 +490,7 @@ static void expect_both_trials(void)
 START_TEST(its_executor_dies)
 {
 	reach_trial("");
-	kill(spare(), SIGKILL);
+	kill(executor_for_one(true), SIGKILL);
 	expect_log(INTERRUPTED);
 	/* Neither tried again, nor beside the others: it would have run for a third time. */
 	expect_end(&suspect, TOLD);
@@ -531,6 +599,7 @@ int main(void)
 	tcase_add_test(tests, an_innocent_suspect_is_exact_and_the_guilty_one_is_found);
 	tcase_add_test(tests, a_trial_ends_with_a_contained_fault);
 	tcase_add_test(tests, once_the_guilty_one_is_found_nobody_else_is_tried);
+	tcase_add_test(tests, an_executor_is_ready_for_a_trial);
 	tcase_add_test(tests, what_may_not_be_repeated_is_told_and_not_run_again);
 	tcase_add_test(tests, without_probation_all_are_repeated_side_by_side);
 	tcase_add_test(tests, a_trial_without_end_is_no_proof);
@@ -538,6 +607,7 @@ int main(void)
 	tests = tcase_create("second");
 	tcase_set_timeout(tests, 300);
 	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_test(tests, the_executor_that_is_ready_dies);
 	tcase_add_test(tests, its_executor_dies);
 	tcase_add_test(tests, the_active_executor_dies);
 	tcase_add_test(tests, the_standby_dies);
