@@ -20,8 +20,11 @@
 // work then may be the culprit although nothing of it is in doubt. It is told as well, but where it vouches
 // for what it has in doubt, or where suspects are tried.
 //
-// Suspects that vouch for repetition go on probation (probation.c): there is no second loss of the executor
-// that others share then, and the rest of this serves those that do not, or cannot.
+// Suspects that vouch for repetition go on probation (probation.c). With probation = all there is no second loss of the
+// executor that others share then, and the rest of this serves those that do not, or cannot. With probation = youngest
+// that is a guess: the youngest suspect alone goes, and the others are repeated side by side. If a fault shows that one
+// of them it was (what was in doubt is so again), all that are left go on probation, and who was latent at the first
+// loss is so at the second, because it is the same fault.
 //
 // Only work of the lost executor makes a suspect: a session whose header names an older generation was not
 // served by it (it ended earlier, or the executor died before it reached it), though its journal is in doubt.
@@ -32,6 +35,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/config/config.h"
 #include "server/failover/latent.h"
 #include "server/failover/oldest.h"
 #include "server/failover/probation.h"
@@ -247,18 +251,19 @@ static void update_history(struct client *client, const struct judge_session *se
 		remember(client, now, loss);
 }
 
-/* Whether what it has in doubt is not to be repeated beside others. @suspect: as for set_recover() */
-static bool goes_on_probation(const struct client *client, bool suspect)
+/* Whether what it has in doubt is not to be repeated beside others. @tried: as for set_recover() */
+static bool goes_on_probation(const struct client *client, bool tried)
 {
 	return (client->recover == CLIENT_RECOVER_PROBATION && !client->released) ||
-	       probation_waits(client) || (suspect && probation_applies(client));
+	       probation_waits(client) || (tried && probation_applies(client));
 }
 
 /*
  * @suspect: the culprit is unknown, and it may have been this one
+ * @tried: and it is among those that are to be tried, if it can be
  * @graceful: what it finished last proves nothing then
  */
-static void set_recover(struct client *client, const struct judge_verdict *verdict, bool suspect,
+static void set_recover(struct client *client, const struct judge_verdict *verdict, bool suspect, bool tried,
 	bool graceful, const struct doubt *now)
 {
 	/* What was found in this promotion stands until a standby has carried it out. */
@@ -268,7 +273,7 @@ static void set_recover(struct client *client, const struct judge_verdict *verdi
 		client->recover = CLIENT_RECOVER_CULPRIT;
 	else if (suspect && graceful)
 		client->recover = CLIENT_RECOVER_SUSPECT;
-	else if (goes_on_probation(client, suspect))
+	else if (goes_on_probation(client, tried))
 		client->recover = CLIENT_RECOVER_PROBATION;
 	else
 		client->recover = now->count ? CLIENT_RECOVER_BY_POLICY : CLIENT_RECOVER_NOTHING;
@@ -300,11 +305,12 @@ static void note_latent(
 		const struct judge_session *session = &sessions[i++];
 
 		if (!session->worked || client->recover == CLIENT_RECOVER_CULPRIT ||
-			client->recover == CLIENT_RECOVER_PROBATION)
+			client->recover == CLIENT_RECOVER_PROBATION ||
+			(client->recovery && session->in_doubt))
 			continue;
 		if (tried && !client->latent)
 			latent_note(client, fault);
-		else if (tried || !client->recovery || !session->in_doubt)
+		else
 			client->recover = CLIENT_RECOVER_SUSPECT;
 	}
 }
@@ -376,6 +382,44 @@ static void judge_loss(struct domain *domain, const struct worker *worker, struc
 			ret_verdict->ground == JUDGE_UNKNOWN && (sessions[i].in_doubt || sessions[i].worked);
 }
 
+/*
+ * Trials
+ */
+
+/* Whether somebody has everything in doubt once more that was in doubt at the loss before: the same fault. */
+static bool is_again(const struct judge_session *sessions, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (sessions[i].history == JUDGE_AGAIN)
+			return true;
+	return false;
+}
+
+/* The suspect that is tried first, and with probation = youngest alone; 0: none can be. @sessions: as for judge_loss() */
+static uint64_t youngest_of(const struct domain *domain, const struct judge_session *sessions)
+{
+	const struct client *client;
+	uint64_t youngest = 0;
+	uint32_t i = 0;
+
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		if (sessions[i++].in_doubt && probation_applies(client) && client_is_live(client) &&
+			client->number > youngest)
+			youngest = client->number;
+	return youngest;
+}
+
+/* The loss before and this one are of one fault. */
+static void join_faults(const struct domain *domain)
+{
+	uint64_t losses = domain->promotion.losses, former = latent_fault(domain, losses - 1);
+	struct client *client;
+
+	TAILQ_FOREACH (client, &domain->daemon->clients, link)
+		if (client->latent == former && client->state != CLIENT_CLOSING)
+			latent_note(client, latent_fault(domain, losses));
+}
+
 void convict(struct domain *domain, const struct worker *worker)
 {
 	struct promotion *promotion = &domain->promotion;
@@ -384,7 +428,8 @@ void convict(struct domain *domain, const struct worker *worker)
 	struct client *client;
 	struct doubt *now;
 	uint32_t count = 0, i = 0;
-	bool open;
+	uint64_t youngest = 0;
+	bool open, again;
 
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
 		count++;
@@ -394,14 +439,24 @@ void convict(struct domain *domain, const struct worker *worker)
 	judge_loss(domain, worker, sessions, now, &verdict);
 	probation_weigh(domain, worker, &verdict);
 	open = verdict.ground == JUDGE_UNKNOWN && !verdict.gone;
+	again = is_again(sessions, count);
+	if (again)
+		join_faults(domain);
+	if (domain->daemon->config->probation == CONFIG_PROBATION_YOUNGEST && !again)
+		youngest = youngest_of(domain, sessions);
 	TAILQ_FOREACH (client, &domain->clients, domain_link) {
-		set_recover(client, &verdict, open && sessions[i].in_doubt, worker->graceful, &now[i]);
+		bool suspect = open && sessions[i].in_doubt;
+
+		set_recover(client, &verdict, suspect, suspect && (!youngest || youngest == client->number),
+			worker->graceful, &now[i]);
 		update_history(client, &sessions[i], &now[i],
 			verdict.ground != JUDGE_UNKNOWN || worker->graceful, promotion->losses);
 		doubt_deinit(&now[i++]);
 	}
 	if (open && !worker->graceful)
 		note_latent(domain, worker, sessions);
+	else if (again && verdict.culprit)
+		latent_clear(domain->daemon, latent_fault(domain, promotion->losses));
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
 		client->worked = false;
 	free(sessions);

@@ -8,7 +8,8 @@
 //
 //   latent ──► cleared   a trial has found the culprit
 //     │
-//     └──────► told      no trial of that fault is left that could: all are over, or last for too long
+//     └──────► told      nothing is left that could: all trials of that fault are over, or last for too long, and what
+//                        is repeated beside others is done
 //
 // A fault is named by its domain and the number of the loss, so what is found out about one says nothing about the
 // next. A session that is latent already is told at the second fault (convict.c).
@@ -76,10 +77,9 @@ static void on_timer(void *context)
 	bool again = false;
 
 	TAILQ_FOREACH (client, &daemon->clients, link) {
-		if (!client->latent || client->state == CLIENT_CLOSING || !client_is_live(client) ||
-			probation_may_explain(daemon, client->latent))
+		if (!client->latent || client->state == CLIENT_CLOSING || !client_is_live(client))
 			continue;
-		if (!is_served(client)) {
+		if (probation_may_explain(daemon, client->latent) || !is_served(client)) {
 			again = true;
 			continue;
 		}

@@ -35,8 +35,9 @@
 // So a command is tried once at most: each way out of TRIED either knows it done or tells its program. An
 // executor that died before it took the session over has tried nothing, and the next one of that domain does.
 //
-// Suspects are sessions in doubt at a loss of an executor with on_fault = fast that the judge left open. Whose
-// commands may not be repeated is told by takeover.c as ever. The youngest session comes first: most faults are
+// Suspects are sessions in doubt at a loss of an executor with on_fault = fast that the judge left open; with
+// probation = youngest the youngest of them alone, as long as no second fault shows that it was another one (convict.c).
+// Whose commands may not be repeated is told by takeover.c as ever. The youngest session comes first: most faults are
 // those of programs that have just begun, and nobody waits for his turn any more when the culprit is found.
 //
 // The mark of a kernel that faulted may come before any sign of the fault. In a trial it would clear the
@@ -98,7 +99,7 @@ struct probation {
 
 bool probation_applies(const struct client *client)
 {
-	return client->daemon->config->probation == CONFIG_PROBATION_ON && client->recovery &&
+	return client->daemon->config->probation != CONFIG_PROBATION_OFF && client->recovery &&
 	       !client->domain->alone;
 }
 
@@ -190,13 +191,22 @@ static uint32_t drop(struct probation *probation)
 	return from;
 }
 
+/* Whether it is a suspect of the fault, and what it had in doubt is being repeated beside others. */
+static bool is_repeating(const struct client *client, uint64_t fault)
+{
+	return client->latest.count && client->state != CLIENT_CLOSING && client_is_live(client) &&
+	       latent_fault(client->domain, client->latest_loss) == fault &&
+	       !doubt_is_done(&client->latest, &client->view);
+}
+
 bool probation_may_explain(const struct daemon *daemon, uint64_t fault)
 {
 	const struct client *client;
 
 	TAILQ_FOREACH (client, &daemon->clients, link)
-		if (client->probation && client->probation->fault == fault &&
-			client->probation->state != PROBATION_LEFT)
+		if (client->probation ? client->probation->fault == fault &&
+						client->probation->state != PROBATION_LEFT
+				      : is_repeating(client, fault))
 			return true;
 	return false;
 }

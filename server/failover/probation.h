@@ -29,7 +29,10 @@ bool probation_is_for(const struct domain *domain);
 /** For operators; NULL: it is on none. */
 const char *probation_text(const struct client *client);
 
-/** Whether a trial may still find the culprit of a fault (latent.h); those that last for too long do not count. */
+/**
+ * Whether a trial, or what is repeated beside others, may still show the culprit of a fault (latent.h); trials that
+ * last for too long do not count.
+ */
 bool probation_may_explain(const struct daemon *daemon, uint64_t fault);
 
 /** A promotion is over. @worker: which serves now, all but the sessions that it left as they were */

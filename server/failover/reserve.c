@@ -3,7 +3,7 @@
 //
 // The reserve of a domain: a domain for one program alone, without the program, whose executor has its context already.
 // To make a context takes the driver a second or two (H200), and whoever waits for the end of a trial waits for that
-// first of all. So where suspects are tried (on_fault = fast, probation = on) and somebody vouches for repetition, one
+// first of all. So where suspects are tried (on_fault = fast, probation) and somebody vouches for repetition, one
 // is made as soon as the domain has its standby, which comes first: contexts are made one after the other.
 //
 //   (none) ──── standby warm, somebody vouches ───► kept ──── reserve_take() ───► a trial's (move.c)
@@ -62,7 +62,7 @@ static bool is_wanted(const struct domain *domain)
 	const struct config *config = domain->daemon->config;
 	const struct client *client;
 
-	if (config->on_fault != CONFIG_ON_FAULT_FAST || config->probation != CONFIG_PROBATION_ON ||
+	if (config->on_fault != CONFIG_ON_FAULT_FAST || config->probation == CONFIG_PROBATION_OFF ||
 		domain->alone || domain->retiring || domain->daemon->draining || domain->daemon->leaving)
 		return false;
 	TAILQ_FOREACH (client, &domain->clients, domain_link)

@@ -23,6 +23,8 @@
 #define CONFIG                                                                                               \
 	"on_fault = fast\ncanary_patience_ms = 1500\norphan_seconds = 1\nquarantine_faults = 0\n"            \
 	"probation_ms = 600000\n"
+#define ALL	 "probation = all\n"
+#define YOUNGEST "probation = youngest\n"
 
 #define CLEARED	    "ran alone to its end"
 #define CONVICTED   "found on probation: its commands, run alone, faulted; told an error beside it: nobody"
@@ -33,7 +35,7 @@
 enum { EXACT = 0, WRONG = 2, TOLD = 3, TOLD_AND_REPEATED = 4 };
 
 static struct service service;
-static struct child suspect, culprit, bystander;
+static struct child suspect, second_suspect, culprit, bystander;
 
 static void start(const char *config)
 {
@@ -70,7 +72,7 @@ static bool mixes_well(CUdeviceptr out, CUdeviceptr in, uint32_t *result, uint32
 
 /*
  * When it is ordered to, it occupies the device until it is ordered to end; reports each time that its kernel
- * runs. After that it computes.
+ * runs. After that it computes. @runs: of its kernel that there are to be; 0: any number
  */
 static int occupant(const char *recovery, uint32_t runs, int progress, int orders)
 {
@@ -105,13 +107,19 @@ static int occupant(const char *recovery, uint32_t runs, int progress, int order
 	for (uint32_t round = 0; !ordered(orders, false); round++)
 		if (!mixes_well(out, in, result, round))
 			return WRONG;
-	return words[2] == runs ? EXACT : WRONG;
+	return !runs || words[2] == runs ? EXACT : WRONG;
 }
 
 /* What it had in doubt ran twice: when somebody else faulted, and once more. */
 static int vouching(int progress, int orders)
 {
 	return occupant("replay", 2, progress, orders);
+}
+
+/* And once more, or not, beside the one that did it: perhaps that had faulted again before. */
+static int vouching_twice(int progress, int orders)
+{
+	return occupant("replay", 0, progress, orders);
 }
 
 static int unrepeatable(int progress, int orders)
@@ -243,6 +251,17 @@ static void expect_probation(const struct child *child, const char *wanted)
 	ck_assert_str_eq(text, wanted);
 }
 
+static void await_probation(const struct child *child, const char *wanted)
+{
+	char text[32] = "";
+
+	for (int i = 0; i < 600 && strcmp(text, wanted) != 0; i++) {
+		pass_time(50);
+		probation_of(child->pid, text, sizeof(text));
+	}
+	ck_assert_str_eq(text, wanted);
+}
+
 static void expect_log(const char *text)
 {
 	ck_assert_msg(service_log_wait(&service, text, 1, 120), "the log does not say: %s", text);
@@ -342,7 +361,7 @@ static void expect_suspect_released(void)
 
 START_TEST(an_innocent_suspect_is_exact_and_the_guilty_one_is_found)
 {
-	reach_trial("");
+	reach_trial(ALL);
 	expect_probation(&culprit, "waiting");
 	/* The others do not wait for it. */
 	expect_bystander();
@@ -360,7 +379,7 @@ END_TEST
 
 START_TEST(once_the_guilty_one_is_found_nobody_else_is_tried)
 {
-	start("");
+	start(ALL);
 	gather(vouching, true);
 	expect_conviction();
 	expect_suspect_released();
@@ -374,7 +393,7 @@ START_TEST(a_trial_ends_with_a_contained_fault)
 {
 	setenv("FRMPS_HOST_CONTAIN", "1", 1);
 	setenv("FRMPS_HOST_DUMP_MS", "30", 1);
-	start("");
+	start(ALL);
 	gather(vouching, true);
 	expect_log("has faulted in its trial: nobody else is a suspect");
 	expect_log("kernel crash_write, code 700");
@@ -390,7 +409,7 @@ START_TEST(an_executor_is_ready_for_a_trial)
 {
 	pid_t ready;
 
-	start("");
+	start(ALL);
 	assemble(vouching, false);
 	ready = reserve();
 	begin();
@@ -414,7 +433,7 @@ START_TEST(the_executor_that_is_ready_dies)
 {
 	pid_t ready;
 
-	start("");
+	start(ALL);
 	assemble(vouching, false);
 	ready = reserve();
 	kill(ready, SIGKILL);
@@ -432,7 +451,7 @@ END_TEST
 
 START_TEST(what_may_not_be_repeated_is_told_and_not_run_again)
 {
-	start("");
+	start(ALL);
 	gather(unrepeatable, false);
 	expect_conviction();
 	expect_end(&suspect, TOLD);
@@ -458,9 +477,76 @@ START_TEST(without_probation_all_are_repeated_side_by_side)
 }
 END_TEST
 
+/* Only the youngest is tried; the other one is repeated at once. */
+START_TEST(a_right_guess_spares_the_others_their_trial)
+{
+	start(YOUNGEST);
+	gather(vouching, true);
+	child_wait(&suspect, 1);
+	expect_conviction();
+	let_suspect_end();
+	expect_end(&suspect, EXACT);
+	expect_bystander();
+	ck_assert_int_eq(status_counter(&service, "probations"), 1);
+	ck_assert_int_eq(status_counter(&service, "promotions"), 1);
+	ck_assert_int_eq(service_log_count(&service, "goes on with the others"), 0);
+	wait_closed(&service);
+}
+END_TEST
+
+/* The others pause once more; then the guilty one is alone with the fault. */
+START_TEST(a_wrong_guess_costs_a_second_pause)
+{
+	start(YOUNGEST);
+	gather(vouching, false);
+	child_wait(&suspect, 1);
+	expect_log("verdict: culprit is process");
+	let_suspect_end();
+	expect_log(CLEARED);
+	expect_end(&suspect, EXACT);
+	expect_bystander();
+	ck_assert_int_eq(status_counter(&service, "culprits"), 1);
+	ck_assert_int_eq(status_counter(&service, "probations"), 1);
+	ck_assert_int_eq(status_counter(&service, "promotions"), 2);
+	expect_end(&culprit, EXACT);
+}
+END_TEST
+
+START_TEST(behind_a_wrong_guess_all_are_tried)
+{
+	start(YOUNGEST);
+	bystander = child_start(idle);
+	child_wait(&bystander, 1);
+	culprit = child_start(faulting);
+	child_wait(&culprit, 1);
+	second_suspect = child_start(vouching_twice);
+	child_wait(&second_suspect, 1);
+	suspect = child_start(vouching);
+	child_wait(&suspect, 1);
+	child_order(&second_suspect);
+	child_wait(&second_suspect, 1);
+	begin();
+	child_wait(&suspect, 1);
+	ck_assert(service_log_wait(&service, "nobody is proved guilty", 2, 120));
+	expect_probation(&second_suspect, "waiting");
+	expect_probation(&culprit, "waiting");
+	expect_bystander();
+	let_suspect_end();
+	ck_assert(service_log_wait(&service, "gets its trial", 2, 120));
+	await_probation(&second_suspect, "running");
+	child_order(&second_suspect);
+	child_wait(&second_suspect, 1);
+	expect_conviction();
+	expect_end(&suspect, EXACT);
+	expect_end(&second_suspect, EXACT);
+	ck_assert_int_eq(status_counter(&service, "probations"), 3);
+	ck_assert_int_eq(status_counter(&service, "promotions"), 2);
+}
+END_TEST
+
 START_TEST(a_trial_without_end_is_no_proof)
 {
-	start("probation_ms = 2000\n");
+	start(ALL "probation_ms = 2000\n");
 	gather(vouching, false);
 	child_wait(&suspect, 1);
 	expect_log(UNDECIDED);
@@ -489,7 +575,7 @@ static void expect_both_trials(void)
 
 START_TEST(its_executor_dies)
 {
-	reach_trial("");
+	reach_trial(ALL);
 	kill(executor_for_one(true), SIGKILL);
 	expect_log(INTERRUPTED);
 	/* Neither tried again, nor beside the others: it would have run for a third time. */
@@ -502,7 +588,7 @@ END_TEST
 
 START_TEST(the_active_executor_dies)
 {
-	reach_trial("");
+	reach_trial(ALL);
 	ck_assert(service_kill_active(&service));
 	ck_assert(service_log_wait(&service, "as generation 3", 1, 120));
 	expect_probation(&culprit, "waiting");
@@ -516,7 +602,7 @@ START_TEST(the_standby_dies)
 {
 	pid_t pid = 0;
 
-	reach_trial("");
+	reach_trial(ALL);
 	for (int i = 0; i < 600 && !(pid = standby()); i++)
 		pass_time(50);
 	ck_assert_int_ne(pid, 0);
@@ -531,7 +617,7 @@ END_TEST
 
 START_TEST(the_daemon_dies)
 {
-	reach_trial("");
+	reach_trial(ALL);
 	kill(daemon_pid(), SIGKILL);
 	expect_log("the daemon is back");
 	expect_probation(&suspect, "running");
@@ -545,7 +631,7 @@ END_TEST
 /* The daemon is gone while a fault shows who did it. */
 START_TEST(the_daemon_dies_before_the_guilty_one_is_found)
 {
-	start("");
+	start(ALL);
 	gather(vouching, true);
 	expect_log("gets its trial");
 	kill(daemon_pid(), SIGKILL);
@@ -563,7 +649,7 @@ END_TEST
 
 START_TEST(the_program_on_trial_dies)
 {
-	reach_trial("");
+	reach_trial(ALL);
 	kill(suspect.pid, SIGKILL);
 	ck_assert_int_eq(child_end(&suspect), 1000 + SIGKILL);
 	expect_conviction();
@@ -575,7 +661,7 @@ END_TEST
 /* Whose fault it was is never known, so who had work shortly before may be told, or not. */
 START_TEST(a_program_that_waits_for_its_trial_dies)
 {
-	reach_trial("");
+	reach_trial(ALL);
 	kill(culprit.pid, SIGKILL);
 	ck_assert_int_eq(child_end(&culprit), 1000 + SIGKILL);
 	child_order(&suspect);
@@ -603,6 +689,13 @@ int main(void)
 	tcase_add_test(tests, what_may_not_be_repeated_is_told_and_not_run_again);
 	tcase_add_test(tests, without_probation_all_are_repeated_side_by_side);
 	tcase_add_test(tests, a_trial_without_end_is_no_proof);
+	suite_add_tcase(suite, tests);
+	tests = tcase_create("guess");
+	tcase_set_timeout(tests, 300);
+	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_test(tests, a_right_guess_spares_the_others_their_trial);
+	tcase_add_test(tests, a_wrong_guess_costs_a_second_pause);
+	tcase_add_test(tests, behind_a_wrong_guess_all_are_tried);
 	suite_add_tcase(suite, tests);
 	tests = tcase_create("second");
 	tcase_set_timeout(tests, 300);

@@ -34,6 +34,7 @@ static void boot(enum config_recovery recovery)
 	fake = fake_new(1);
 	fake->config.recovery = recovery;
 	fake->config.probation_ms = 600000;
+	fake->config.probation = CONFIG_PROBATION_ALL;
 	fake_boot(fake);
 	first = &fake->children[1];
 	second = &fake->children[2];
