@@ -15,6 +15,7 @@
 #ifndef FRMPS_SERVER_BACKEND_BACKEND_H
 #define FRMPS_SERVER_BACKEND_BACKEND_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -166,6 +167,10 @@ struct backend_ops {
 	 * nothing is certain. Nothing else is to be asked of the backend afterwards. Does not wait for
 	 * threads that are in the backend. [any] */
 	CUresult (*fence)(void);
+
+	/* Lets a thread of this process write into the log which calls it is in, for whoever looks why it does not
+	 * answer, and go on. Does not wait for it. A backend need not be able to. [any] */
+	void (*thread_show)(pthread_t thread);
 
 	/* Keeper. The descriptor is the caller's; the handle stays valid until chunk_release. The memory is
 	 * zero, whoever had it before: nobody else clears it. */

@@ -83,6 +83,7 @@ const struct backend_ops backend_cuda = {
 	.close = close_backend,
 	.thread_enter = thread_enter,
 	.fence = cuda_fence,
+	.thread_show = said_show_thread,
 	.chunk_create = cuda_chunk_create,
 	.chunk_release = cuda_chunk_release,
 	.window_reserve = cuda_window_reserve,

@@ -10,14 +10,18 @@
 // C library or the driver say of a crash would die in the pipe, and where it was nobody would know: a handler of
 // the signals of a crash writes both to the old descriptor. It has a stack of its own in each of our threads, as
 // text of clients' may send a compiler deeper than any stack.
+//
+// A thread that does not come back from somewhere is asked for the same by another signal, and goes on.
 
 #include "server/backend/cuda/said.h"
 
+#include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,6 +38,8 @@
 #define LOCK_TRIES 10 /* of a millisecond */
 /* Several times what the handler and the registers that a signal saves take. */
 #define CRASH_STACK_BYTES 65536u
+/* The driver is not known to use it. */
+#define SHOW_SIGNAL SIGUSR2
 /* The loader's lock is held that long only by somebody who waits for the thread that crashed. */
 #define CRASH_SECONDS 5u
 
@@ -45,6 +51,8 @@ static struct {
 	char kept[SHM_ASSERTION_BYTES];
 	size_t kept_length;
 } said = {.lock = PTHREAD_MUTEX_INITIALIZER, .from = -1, .to = -1};
+
+static _Atomic bool shows; /* there is a handler for SHOW_SIGNAL */
 
 static bool ends(const char *text, size_t length, const char *end)
 {
@@ -158,16 +166,41 @@ static void on_crash(int number)
 	raise(number);
 }
 
-static void report_crashes(void)
+/* As above, but that it has to leave everything as it was. A thread that is about to wait for the loader's lock
+ * waits here instead. */
+static void on_show(int number)
+{
+	int error = errno, length;
+	void *frames[FRAMES];
+	char text[128], name[16] = "";
+
+	(void)number;
+	prctl(PR_GET_NAME, name);
+	length = snprintf(text, sizeof(text), "frmps: where thread %s is:\n", name);
+	pass_on(text, (size_t)length);
+	backtrace_symbols_fd(frames, backtrace(frames, FRAMES), said.to);
+	errno = error;
+}
+
+static void handle_signals(void)
 {
 	static const int numbers[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
-	struct sigaction action = {.sa_handler = on_crash, .sa_flags = (int)(SA_RESETHAND | SA_ONSTACK)};
+	struct sigaction crash = {.sa_handler = on_crash, .sa_flags = (int)(SA_RESETHAND | SA_ONSTACK)};
+	struct sigaction show = {.sa_handler = on_show, .sa_flags = (int)(SA_RESTART | SA_ONSTACK)};
 	void *frame[1];
 
 	/* The first call loads what it needs. */
 	backtrace(frame, 1);
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
-		sigaction(numbers[i], &action, NULL);
+		sigaction(numbers[i], &crash, NULL);
+	atomic_store(&shows, !sigaction(SHOW_SIGNAL, &show, NULL));
+}
+
+void said_show_thread(pthread_t thread)
+{
+	/* Without a handler the signal would end the process. */
+	if (atomic_load(&shows))
+		pthread_kill(thread, SHOW_SIGNAL);
 }
 
 /* ---- a stack for it ---- */
@@ -224,7 +257,7 @@ void said_listen(void)
 	else
 		log_warning("what the driver says of assertions goes to the log: %m");
 	close(ends[1]);
-	report_crashes();
+	handle_signals();
 }
 
 void said_take(char *ret, size_t size)

@@ -7,6 +7,7 @@
 #ifndef FRMPS_SERVER_BACKEND_CUDA_SAID_H
 #define FRMPS_SERVER_BACKEND_CUDA_SAID_H
 
+#include <pthread.h>
 #include <stddef.h>
 
 /**
@@ -21,6 +22,14 @@ void said_listen(void);
  * say so. Nothing changes if it has one, or if there is no memory for it.
  */
 void said_enter_thread(void);
+
+/**
+ * A thread of this process writes into the log what its name is and which calls it is in, and goes on. Does not
+ * wait for it; nothing before said_listen(). Waits that the kernel does not take up again, like nanosleep(), end
+ * early for it. Any thread.
+ * @thread: not joined yet
+ */
+void said_show_thread(pthread_t thread);
 
 /**
  * Takes the texts of assertions that were written since the last time.

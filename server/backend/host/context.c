@@ -53,6 +53,12 @@ static CUresult thread_enter(void)
 	return CUDA_SUCCESS;
 }
 
+/* Signals are faults here. */
+static void thread_show(pthread_t thread)
+{
+	(void)thread;
+}
+
 /* Priorities order nothing here: every stream that can run does. */
 static CUresult stream_create(int32_t priority, struct backend_stream **ret_stream)
 {
@@ -200,6 +206,7 @@ const struct backend_ops backend_host = {
 	.close = close_backend,
 	.thread_enter = thread_enter,
 	.fence = host_pool_fence,
+	.thread_show = thread_show,
 	.chunk_create = host_chunk_create,
 	.chunk_release = host_chunk_release,
 	.window_reserve = host_window_reserve,

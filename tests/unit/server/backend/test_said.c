@@ -2,18 +2,20 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // What goes over standard error once somebody listens: assertions are kept, everything else comes out, and
-// the log does not go that way; and crashes.
+// the log does not go that way; and crashes, and threads that are asked where they are.
 
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -276,6 +278,79 @@ START_TEST(a_crash_ends_the_process_whoever_is_loading)
 }
 END_TEST
 
+/* ---- where a thread is ---- */
+
+struct reader {
+	int told[2], awaited[2]; /* its number goes through the one, what it waits for through the other */
+	ssize_t got;
+};
+
+static void *wait_for_a_byte(void *argument)
+{
+	struct reader *reader = argument;
+	pid_t tid = gettid();
+	char byte;
+
+	said_enter_thread();
+	prctl(PR_SET_NAME, "patient");
+	ck_assert_int_eq(write(reader->told[1], &tid, sizeof(tid)), sizeof(tid));
+	reader->got = read(reader->awaited[0], &byte, 1);
+	return NULL;
+}
+
+/* Whether a thread of this process sleeps in the kernel. */
+static bool sleeps(pid_t tid)
+{
+	char path[64], text[512];
+	const char *state;
+	ssize_t length;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	ck_assert_int_ge(fd, 0);
+	length = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	ck_assert_int_gt(length, 0);
+	text[length] = '\0';
+	state = strrchr(text, ')');
+	return state && state[2] == 'S';
+}
+
+START_TEST(a_thread_says_where_it_is_and_goes_on)
+{
+	struct reader reader;
+	char text[8192];
+	pthread_t thread;
+	pid_t tid;
+
+	listen_here();
+	ck_assert_int_eq(pipe2(reader.told, O_CLOEXEC), 0);
+	ck_assert_int_eq(pipe2(reader.awaited, O_CLOEXEC), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, wait_for_a_byte, &reader), 0);
+	ck_assert_int_eq(read(reader.told[0], &tid, sizeof(tid)), sizeof(tid));
+	while (!sleeps(tid))
+		sched_yield();
+	said_show_thread(thread);
+	/* From then on it is in the handler, or waits again. */
+	snprintf(text, sizeof(text), "%s", heard("]\n"));
+	ck_assert_msg(strstr(text, "where thread patient is:\n") != NULL, "%s", text);
+	ck_assert_int_eq(write(reader.awaited[1], "x", 1), 1);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(reader.got, 1);
+	say("end\n");
+	strncat(text, heard("end\n"), sizeof(text) - strlen(text) - 1);
+	ck_assert_msg(strstr(text, "libc.so") != NULL, "%s", text);
+}
+END_TEST
+
+/* An executor that contains no faults has no handler. */
+START_TEST(who_does_not_listen_asks_nobody)
+{
+	said_show_thread(pthread_self());
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("said");
@@ -286,6 +361,13 @@ int main(void)
 	tcase_add_test(tests, whole_lines_are_kept);
 	tcase_add_test(tests, long_lines_come_out);
 	tcase_add_test(tests, the_log_goes_its_own_way);
+	/* The thread sanitizer keeps the signal until the call comes back. */
+#ifndef __SANITIZE_THREAD__
+	tcase_add_test(tests, a_thread_says_where_it_is_and_goes_on);
+#else
+	(void)a_thread_says_where_it_is_and_goes_on;
+#endif
+	tcase_add_test(tests, who_does_not_listen_asks_nobody);
 	/* Sanitizers have handlers of their own for that. */
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 	tcase_add_loop_test(tests, a_crash_is_reported_with_what_was_said_last, 0, 2);
