@@ -368,14 +368,11 @@ static void wait_a_little(uint64_t since, uint64_t now)
 		nanosleep(&time, NULL);
 }
 
-int gate_enter(struct executor *executor, struct session *session, uint64_t asked_at)
+static int enter(struct executor *executor, struct session *session, uint64_t asked_at, uint64_t now)
 {
 	struct gate *gate = &executor->gate;
-	uint64_t now = clock_now();
 	int error;
 
-	if (gate->closed)
-		return 0;
 	prctl(PR_SET_TIMERSLACK, 1000ul);
 	gate_begin(executor, now);
 	gate->asked_at = asked_at;
@@ -393,6 +390,19 @@ int gate_enter(struct executor *executor, struct session *session, uint64_t aske
 			  "running for %llu ms, and loading would stop everybody until it ends",
 			(unsigned long long)session->id, session->program, session->pid, gate->refused_by,
 			gate->refused_pid, (unsigned long long)(gate->refused_ns / CLOCK_MS));
+	return error;
+}
+
+int gate_enter(struct executor *executor, struct session *session, uint64_t asked_at)
+{
+	uint64_t now = clock_now();
+	int error;
+
+	if (executor->gate.closed)
+		return 0;
+	word_set(&executor->modules.work.gate_since, now);
+	error = enter(executor, session, asked_at, now);
+	word_set(&executor->modules.work.gate_since, 0);
 	return error;
 }
 

@@ -179,6 +179,8 @@ static void halt_gently(struct job *job)
 void halt_handle(struct job *job)
 {
 	if (!job->message.halt.gently || executor_is_lost(job->executor)) {
+		/* It may be why this executor has to be halted like this. */
+		module_worker_tell(job->executor, clock_now());
 		halt(job);
 		return;
 	}

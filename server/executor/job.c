@@ -26,6 +26,7 @@ struct job *job_new(struct executor *executor)
 		return NULL;
 	memset(job, 0, offsetof(struct job, message));
 	job->executor = executor;
+	job->message.type = WIRE_NONE;
 	job->packet.fd_count = 0;
 	return job;
 }

@@ -16,6 +16,9 @@
 //     device, and the standby, which does the same requests, has everything at the same addresses.
 // Between requests the thread gives back what clients have left behind (burial.c).
 // Placing a newcomer that was refused elsewhere is the daemon's (failover/move.c).
+//
+// A call of the driver that does not come back keeps everything behind it waiting, and nothing of it can be seen
+// from outside. So the thread notes what it is at, and an executor that is halted says so if that took long.
 
 #include "server/executor/module_worker.h"
 
@@ -26,7 +29,10 @@
 #include "server/executor/clock.h"
 #include "server/executor/lookup.h"
 #include "server/executor/session.h"
+#include "server/log.h"
 
+/* Nothing takes as long where nobody is in the way. */
+#define LONG_NS	 (UINT64_C(1000) * CLOCK_MS)
 #define GRAVE_NS (UINT64_C(5000) * CLOCK_MS)
 
 /* ---- graves ---- */
@@ -126,6 +132,93 @@ void module_worker_refuse(struct job *job, CUresult code, const char *text)
 	job_reply(job, code, values, code == CUDA_ERROR_SYSTEM_NOT_READY ? 2 : 0, text);
 }
 
+/* ---- what it is at ---- */
+
+static void begin_work(struct executor *executor, const char *what, const struct session *session)
+{
+	struct module_work *work = &executor->modules.work;
+
+	atomic_store_explicit(&work->what, what, memory_order_relaxed);
+	word_set(&work->session, session ? session->id : 0);
+	/* Pairs with the acquire in tell_work(). */
+	word_release(&work->since, clock_now());
+}
+
+static void end_work(struct executor *executor)
+{
+	word_set(&executor->modules.work.since, 0);
+}
+
+/* Bytes of it: "gate" and a phase, "it waits there". */
+#define GATE_TEXT 96u
+
+static void describe_gate(const struct executor *executor, uint64_t now, char text[GATE_TEXT])
+{
+	static const char *const phases[] = {"open", "shallow", "shut for what is long", "closed"};
+	uint64_t since = word_relaxed(&executor->modules.work.gate_since);
+	int length = snprintf(text, GATE_TEXT, "the gate is %s", phases[gate_phase(&executor->gate)]);
+
+	if (since)
+		snprintf(text + length, GATE_TEXT - (size_t)length, ", where it has waited for %llu ms",
+			(unsigned long long)((now - since) / CLOCK_MS));
+}
+
+static bool is_long(uint64_t since, uint64_t now)
+{
+	return since && now > since && now - since >= LONG_NS;
+}
+
+/* Return: whether it is at something, for however long. */
+static bool tell_work(struct executor *executor, uint64_t now, bool *ret_long)
+{
+	const struct module_work *work = &executor->modules.work;
+	uint64_t since = word_acquire(&work->since);
+	char gate[GATE_TEXT];
+
+	*ret_long = is_long(since, now);
+	if (!*ret_long)
+		return since;
+	describe_gate(executor, now, gate);
+	log_warning("the module thread has been at %s, session %llu, for %llu ms; %s",
+		atomic_load_explicit(&work->what, memory_order_relaxed),
+		(unsigned long long)word_relaxed(&work->session),
+		(unsigned long long)((now - since) / CLOCK_MS), gate);
+	return true;
+}
+
+/* Return: ns: since when the first of the queue waits; 0: there is none, or nobody can tell. */
+static uint64_t waits_since(struct module_worker *worker)
+{
+	const struct job *job;
+	uint64_t since;
+
+	if (pthread_mutex_trylock(&worker->lock))
+		return 0;
+	job = TAILQ_FIRST(&worker->queue);
+	since = job ? job->since : 0;
+	pthread_mutex_unlock(&worker->lock);
+	return since;
+}
+
+void module_worker_tell(struct executor *executor, uint64_t now)
+{
+	struct module_worker *worker = &executor->modules;
+	uint64_t since;
+	bool takes_long;
+
+	if (!worker->started)
+		return;
+	if (!tell_work(executor, now, &takes_long)) {
+		since = waits_since(worker);
+		takes_long = is_long(since, now);
+		if (takes_long)
+			log_warning("the module thread is at nothing, and work has waited for it for %llu ms",
+				(unsigned long long)((now - since) / CLOCK_MS));
+	}
+	if (takes_long)
+		executor->ops->thread_show(worker->thread);
+}
+
 /* ---- the worker ---- */
 
 static bool has_graves(const struct module_worker *worker)
@@ -216,6 +309,25 @@ static bool wait_for_more(struct executor *executor)
 	return goes_on;
 }
 
+/* Between jobs. Return: whether there may be more of it now. */
+static bool bury(struct executor *executor)
+{
+	bool more;
+
+	begin_work(executor, "what clients have left behind", NULL);
+	more = burial_work(executor);
+	end_work(executor);
+	return more;
+}
+
+static void look_at_graves(struct executor *executor)
+{
+	begin_work(executor, "what is to be unloaded and freed", NULL);
+	if (is_time_for_graves(executor))
+		clear_graves(executor);
+	end_work(executor);
+}
+
 /* The next job, in order but for lookups in a gap; NULL at the end. */
 static struct job *next_job(struct executor *executor)
 {
@@ -228,17 +340,28 @@ static struct job *next_job(struct executor *executor)
 			return job;
 		/* In this gap, or in one of its own. */
 		if (burial_presses(executor))
-			burial_work(executor);
+			bury(executor);
 		gate_leave(executor);
 		job = take_first(worker);
-		while (!job && burial_work(executor))
+		while (!job && bury(executor))
 			job = take_first(worker);
-		if (!job && is_time_for_graves(executor))
-			clear_graves(executor);
+		if (!job)
+			look_at_graves(executor);
 		if (!job)
 			gate_leave(executor);
 	} while (!job && wait_for_more(executor));
 	return job;
+}
+
+static void run(struct executor *executor, struct job *job)
+{
+	if (executor_is_lost(executor)) {
+		job_free(job);
+		return;
+	}
+	begin_work(executor, wire_type_name(job->message.type), job->session);
+	job->run(job);
+	end_work(executor);
 }
 
 static void *work(void *argument)
@@ -248,12 +371,8 @@ static void *work(void *argument)
 
 	prctl(PR_SET_NAME, "frmps-modules");
 	executor_code(executor, executor->ops->thread_enter());
-	while ((job = next_job(executor))) {
-		if (executor_is_lost(executor))
-			job_free(job);
-		else
-			job->run(job);
-	}
+	while ((job = next_job(executor)))
+		run(executor, job);
 	burial_finish(executor);
 	clear_graves(executor);
 	return NULL;

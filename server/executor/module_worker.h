@@ -13,6 +13,7 @@
 #include "server/executor/array.h"
 #include "server/executor/job.h"
 #include "server/executor/object.h"
+#include "shm/order.h"
 
 struct executor;
 struct module;
@@ -23,12 +24,22 @@ struct session;
 /* Bytes of a text that says why there is no gap. */
 #define MODULE_TEXT_BYTES 512u
 
+/* What the module thread is at. It writes; who reads may see parts of two pieces of work. */
+struct module_work {
+	_Atomic(const char *) what; /* static */
+	word64 session;		    /* 0: nobody's, or the executor's own */
+	word64 since;		    /* ns; 0: at nothing */
+	word64 gate_since;	    /* ns: when it came to the gate; 0: it does not wait there */
+};
+
 struct module_worker {
 	pthread_t thread;
 	pthread_mutex_t lock; /* of the queues */
 	pthread_cond_t more;
 	struct job_list queue;
 	bool stop, started;
+
+	struct module_work work;
 
 	/* Module thread: modules that are gone for their sessions and wait to be unloaded, oldest first. */
 	struct module *graves, **graves_end;
@@ -49,6 +60,13 @@ void module_worker_queue(struct job *job);
 /** The same for a job that ran already and puts itself off, behind what has come meanwhile. Its patience goes
  * on. */
 void module_worker_queue_again(struct job *job);
+
+/**
+ * If the module thread has been at one thing for very long, or does not begin what waits for it: says in the log what
+ * it is at, and lets the backend say where. Any other thread.
+ * @now: ns
+ */
+void module_worker_tell(struct executor *executor, uint64_t now);
 
 /** The module is out of its session: it is unloaded in a gap, and freed. Module thread. */
 void module_worker_bury(struct executor *executor, struct module *module);

@@ -221,6 +221,7 @@ static void give_up(struct session *session)
 		return;
 	}
 	if (job) {
+		job->message.type = WIRE_OPEN_SESSION;
 		job->session = session;
 		job->run = bury_half;
 		module_worker_queue(job);

@@ -265,6 +265,12 @@ static CUresult link_destroy(struct backend_link *link)
 	return CUDA_SUCCESS;
 }
 
+static void thread_show(pthread_t thread)
+{
+	(void)thread;
+	note((struct fake_call){.kind = FAKE_THREAD_SHOW});
+}
+
 static CUresult module_load(const void *image, size_t bytes, const struct wire_options *options,
 	struct backend_text *text, struct backend_variables *variables, char *log, size_t log_bytes,
 	struct backend_module **ret_module)
@@ -475,6 +481,7 @@ const struct backend_ops fake_ops = {
 	.open_executor = open_executor,
 	.close = close_all,
 	.thread_enter = nothing,
+	.thread_show = thread_show,
 	.window_reserve = window_reserve,
 	.window_release = window_reserve,
 	.chunk_map = chunk_map,

@@ -40,6 +40,7 @@ enum fake_kind {
 	FAKE_GRAPH_MAKE, /* value: number of nodes */
 	FAKE_GRAPH_FREE,
 	FAKE_GRAPH_LAUNCH,
+	FAKE_THREAD_SHOW,
 	FAKE_KINDS
 };
 

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Halt: nothing is issued any more, what was issued is marked, and the daemon hears of both.
+// Halt: nothing is issued any more, what was issued is marked, and the daemon hears of both. What the module thread
+// is at is said if it takes long.
 
+#include <fcntl.h>
+#include <sched.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "protocol/socket.h"
 #include "server/executor/clock.h"
 #include "server/executor/halt.h"
 #include "server/executor/lost.h"
 #include "server/executor/retire.h"
+#include "server/log.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/executor/fixture.h"
 
@@ -134,9 +139,144 @@ START_TEST(a_suspect_is_told_whatever_its_policy)
 }
 END_TEST
 
+/* ---- the module thread ---- */
+
+#define LATER (UINT64_C(5000) * CLOCK_MS)
+
+static int log_ends[2];
+static _Atomic bool begun, may_end;
+
+static void open_log(void)
+{
+	open_thread();
+	begun = may_end = false;
+	ck_assert_int_eq(pipe2(log_ends, O_CLOEXEC | O_NONBLOCK), 0);
+	log_init(LOG_LEVEL_INFO, "frmps");
+	log_set_descriptor(log_ends[1]);
+}
+
+static void close_log(void)
+{
+	log_set_descriptor(STDERR_FILENO);
+	close(log_ends[0]);
+	close(log_ends[1]);
+	close_thread();
+}
+
+static const char *logged(void)
+{
+	static char text[8192];
+	ssize_t length = read(log_ends[0], text, sizeof(text) - 1);
+
+	text[length < 0 ? 0 : length] = '\0';
+	return text;
+}
+
+static void expect_logged(const char *what)
+{
+	const char *text = logged();
+
+	ck_assert_msg(strstr(text, what) != NULL, "'%s' is not in '%s'", what, text);
+}
+
+static void take_long(struct job *job)
+{
+	begun = true;
+	while (!may_end)
+		sched_yield();
+	job_free(job);
+}
+
+static void want_gap(struct job *job)
+{
+	gate_enter(job->executor, NULL, clock_now());
+	job_free(job);
+}
+
+static void begin_job(enum wire_type type, void (*run)(struct job *job))
+{
+	struct job *job = job_new(&fixture.executor);
+
+	ck_assert_int_eq(module_worker_init(&fixture.executor), 0);
+	job->message.type = type;
+	job->session = session_ref(fixture.session);
+	job->run = run;
+	module_worker_queue(job);
+}
+
+START_TEST(what_the_module_thread_is_at_for_long_is_said)
+{
+	begin_job(WIRE_FIND_FUNCTION, take_long);
+	while (!begun)
+		sched_yield();
+	module_worker_tell(&fixture.executor, clock_now());
+	ck_assert_str_eq(logged(), "");
+	module_worker_tell(&fixture.executor, clock_now() + LATER);
+	expect_logged("the module thread has been at FindFunction, session 77, for 5");
+	ck_assert_uint_eq(fake_count(FAKE_THREAD_SHOW), 1);
+	may_end = true;
+	while (word_acquire(&fixture.executor.modules.work.since))
+		sched_yield();
+	module_worker_tell(&fixture.executor, clock_now() + LATER);
+	ck_assert_str_eq(logged(), "");
+	module_worker_deinit(&fixture.executor);
+}
+END_TEST
+
+/* Where a serving thread does not look at it. */
+START_TEST(that_the_module_thread_waits_at_the_gate_is_said)
+{
+	gate_init(&fixture.executor, 1000);
+	begin_job(WIRE_HALT, want_gap);
+	while (!gate_is_shut(&fixture.executor.gate))
+		sched_yield();
+	module_worker_tell(&fixture.executor, clock_now() + LATER);
+	expect_logged("; the gate is shallow, where it has waited for 5");
+	word_release(&thread.resting, 1);
+	module_worker_deinit(&fixture.executor);
+}
+END_TEST
+
+START_TEST(work_that_nobody_begins_is_told_of)
+{
+	struct module_worker *worker = &fixture.executor.modules;
+	struct job job = {.since = clock_now()};
+
+	TAILQ_INIT(&worker->queue);
+	worker->thread = pthread_self();
+	worker->started = true;
+	module_worker_tell(&fixture.executor, clock_now() + LATER);
+	ck_assert_str_eq(logged(), "");
+	TAILQ_INSERT_TAIL(&worker->queue, &job, link);
+	module_worker_tell(&fixture.executor, clock_now());
+	ck_assert_str_eq(logged(), "");
+	module_worker_tell(&fixture.executor, clock_now() + LATER);
+	expect_logged("the module thread is at nothing, and work has waited for it for 5");
+	ck_assert_uint_eq(fake_count(FAKE_THREAD_SHOW), 1);
+}
+END_TEST
+
+START_TEST(whoever_has_to_be_halted_hard_says_what_its_module_thread_is_at)
+{
+	struct module_worker *worker = &fixture.executor.modules;
+
+	TAILQ_INIT(&worker->queue);
+	worker->thread = pthread_self();
+	worker->started = true;
+	worker->work.what = "a test";
+	word_set(&worker->work.since, clock_now() - LATER);
+	order_halt();
+	expect_logged("the module thread has been at a test, session 0, for 5");
+	halt_look(&thread);
+	step();
+	ck_assert(heard(WIRE_REPLY));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("halt");
+	TCase *modules = tcase_create("modules");
 	TCase *tests = tcase_create("halt");
 
 	tcase_add_checked_fixture(tests, open_thread, close_thread);
@@ -146,5 +286,11 @@ int main(void)
 	tcase_add_test(tests, a_command_that_a_lost_context_refuses_was_not_issued);
 	tcase_add_test(tests, a_suspect_is_told_whatever_its_policy);
 	suite_add_tcase(suite, tests);
+	tcase_add_checked_fixture(modules, open_log, close_log);
+	tcase_add_test(modules, what_the_module_thread_is_at_for_long_is_said);
+	tcase_add_test(modules, that_the_module_thread_waits_at_the_gate_is_said);
+	tcase_add_test(modules, work_that_nobody_begins_is_told_of);
+	tcase_add_test(modules, whoever_has_to_be_halted_hard_says_what_its_module_thread_is_at);
+	suite_add_tcase(suite, modules);
 	return suite_run(suite);
 }
