@@ -112,6 +112,13 @@ static void take_code(struct request *request, const struct wire_reply *reply, s
 	request->message.load_module.options = (struct wire_options){0};
 }
 
+/* Its last holding is about to go: standbys that have not unmapped it yet may have it for longer. */
+static void doom_last(struct chunk *chunk)
+{
+	if (chunk->holders == 1)
+		chunk_doom(chunk);
+}
+
 static void drop_range(struct client *client, const struct wire_message *message)
 {
 	enum wire_type type = message->type == WIRE_UNMAP_MEMORY ? WIRE_MAP_MEMORY : WIRE_MAP_HOST;
@@ -123,8 +130,7 @@ static void drop_range(struct client *client, const struct wire_message *message
 		return;
 	if (entry->chunk) {
 		chunk = chunk_ref(entry->chunk);
-		if (chunk->holders == 1)
-			chunk_doom(chunk);
+		doom_last(chunk);
 	}
 	warm_drop(client, message, chunk);
 	holdings_drop_range(&client->holdings, entry);
@@ -141,8 +147,10 @@ static void drop(struct request *request)
 	switch (message->type) {
 	case WIRE_RELEASE_MEMORY:
 		entry = holdings_find_memory(&client->holdings, message->memory.handle);
-		if (entry)
-			holdings_drop_range(&client->holdings, entry);
+		if (!entry)
+			break;
+		doom_last(entry->chunk);
+		holdings_drop_range(&client->holdings, entry);
 		break;
 	case WIRE_UNMAP_MEMORY:
 	case WIRE_UNMAP_HOST:

@@ -312,6 +312,65 @@ START_TEST(physical_memory_is_counted_once)
 }
 END_TEST
 
+/* ---- memory on its way back ---- */
+
+static void map_memory(uint64_t keepers_handle)
+{
+	struct wire_message map = {
+		.type = WIRE_MAP_MEMORY, .range = {.address = client.window_base, .bytes = 2 * MIB}};
+	struct wire_message chunk = {.type = WIRE_REPLY};
+	int fd = fake_memfd(4096, 0);
+
+	fake_request(fake, &client, &map, -1);
+	chunk.id = fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK)->id;
+	chunk.reply.values = (struct wire_u64s){&keepers_handle, 1};
+	fake_send(fake, keeper->socket, &chunk, &fd, 1);
+	close(fd);
+	fake_serve(fake, active, WIRE_MAP_MEMORY);
+	fake_serve(fake, standby, WIRE_MAP_MEMORY);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+}
+
+/* Memory of the client, which it frees; the standby has not answered. Return: the standby's request. */
+static uint64_t free_memory(bool by_handle)
+{
+	struct wire_message unmap = {
+		.type = WIRE_UNMAP_MEMORY, .range = {.address = client.window_base, .bytes = 2 * MIB}};
+
+	if (by_handle) {
+		create_memory(&client, 9, 5);
+		map_handle(&client, 9, client.window_base, 0);
+	} else {
+		map_memory(5);
+	}
+	fake_request(fake, &client, &unmap, -1);
+	fake_serve(fake, active, WIRE_UNMAP_MEMORY);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	if (by_handle)
+		ck_assert_int_eq(release_memory(&client, 9), 0);
+	return fake_expect(fake, standby->socket, WIRE_UNMAP_MEMORY)->id;
+}
+
+/* The memory that was given back last may be the one that is needed. */
+START_TEST(freed_memory_that_a_standby_still_has_mapped_is_waited_for)
+{
+	struct wire_message map = {.type = WIRE_MAP_MEMORY, .range = {.bytes = 2 * MIB}};
+	uint64_t id;
+
+	join();
+	id = free_memory(_i);
+	map.range.address = client.window_base;
+	fake_request(fake, &client, &map, -1);
+	fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
+	fake_reply(fake, keeper->socket, fake->message.id, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0);
+	fake_expect_nothing(fake, client.socket);
+	fake_reply(fake, standby->socket, id, 0, NULL, 0);
+	fake_serve(fake, keeper, WIRE_RELEASE_CHUNK);
+	fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
+	part();
+}
+END_TEST
+
 START_TEST(a_session_leaves_no_physical_memory)
 {
 	join();
@@ -417,6 +476,7 @@ int main(void)
 	tcase_add_test(tests, freed_memory_that_stays_pinned_is_counted);
 	tcase_add_test(tests, limited_client_sees_its_limit);
 	tcase_add_test(tests, physical_memory_is_counted_once);
+	tcase_add_loop_test(tests, freed_memory_that_a_standby_still_has_mapped_is_waited_for, 0, 2);
 	tcase_add_test(tests, a_session_leaves_no_physical_memory);
 	tcase_add_test(tests, memory_is_imported_with_a_token_only);
 	tcase_add_test(tests, further_windows_are_given_and_come_back);
