@@ -348,7 +348,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	TAILQ_INIT(&daemon->clients);
 	TAILQ_INIT(&daemon->visitors);
 	TAILQ_INIT(&daemon->operators);
-	reclaim_init(&daemon->reclaim);
+	reclaim_init(daemon);
 	TAILQ_INIT(&daemon->offenders);
 	daemon->started_us = timer_now_us();
 	daemon->fds_max = getrlimit(RLIMIT_NOFILE, &files) < 0 ? 1024 : files.rlim_cur;
@@ -376,6 +376,7 @@ void daemon_deinit(struct daemon *daemon)
 	daemon->holder = watch_free(daemon->holder);
 	witnesses_deinit(daemon);
 	keeping_deinit(daemon);
+	reclaim_deinit(daemon);
 	offender_forget_all(daemon);
 	daemon->stop_timer = timer_free(daemon->stop_timer);
 	daemon->latent_timer = timer_free(daemon->latent_timer);

@@ -11,6 +11,7 @@
 #include "server/failover/warm.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
+#include "server/loop/timer.h"
 #include "server/session/chunk.h"
 #include "server/session/client.h"
 #include "server/session/domain.h"
@@ -193,6 +194,8 @@ void effect_note(struct request *request, const struct wire_reply *reply, struct
 		take_code(request, reply, packet);
 	if (row->keep == KEEP_IT)
 		keep(request, reply);
-	else if (row->keep == KEEP_DROP)
-		drop(request);
+	if (row->keep != KEEP_DROP)
+		return;
+	drop(request);
+	request->client->freed_us = timer_now_us();
 }

@@ -8,14 +8,26 @@
 
 #include "server/adopt/store.h"
 #include "server/log.h"
+#include "server/loop/timer.h"
 #include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/request.h"
 
-void reclaim_init(struct reclaim *reclaim)
+static void on_timer(void *context)
 {
-	*reclaim = (struct reclaim){0};
-	TAILQ_INIT(&reclaim->thirsty);
+	reclaim_retry(context);
+}
+
+void reclaim_init(struct daemon *daemon)
+{
+	daemon->reclaim = (struct reclaim){.timer = timer_new(daemon->loop, on_timer, daemon)};
+	log_bug_on(!daemon->reclaim.timer);
+	TAILQ_INIT(&daemon->reclaim.thirsty);
+}
+
+void reclaim_deinit(struct daemon *daemon)
+{
+	daemon->reclaim.timer = timer_free(daemon->reclaim.timer);
 }
 
 void reclaim_begin(struct daemon *daemon)
@@ -47,6 +59,21 @@ void reclaim_await(struct request *request)
 
 	request->thirst = ++reclaim->latest;
 	TAILQ_INSERT_TAIL(&reclaim->thirsty, request, link);
+}
+
+bool reclaim_defer(struct request *request)
+{
+	const struct client *client = request->client;
+	struct reclaim *reclaim = &client->daemon->reclaim;
+	uint64_t now_us = timer_now_us(), until_us = client->freed_us + RECLAIM_FREED_MS * 1000;
+
+	if (!reclaim->under_way || !client->freed_us || now_us >= until_us)
+		return false;
+	reclaim_await(request);
+	/* One that is running ends within that time as well: then all look again. */
+	if (!timer_running(reclaim->timer))
+		timer_start(reclaim->timer, (until_us - now_us) / 1000 + 1);
+	return true;
 }
 
 void reclaim_forget(struct request *request)

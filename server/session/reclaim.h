@@ -2,8 +2,10 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // Device memory that is on its way back to the keeper, and the requests that wait for it: instead of telling
-// a client that there is no memory, the daemon asks once more when some has come back. Daemon, loop thread
-// only; belongs to the daemon.
+// a client that there is no memory, the daemon asks once more when some has come back. Whoever asks how much is
+// free waits for what it has freed itself, for a while: its frees were answered by the active executor alone, and
+// the memory is free when standbys and keeper have let go of it, too. Daemon, loop thread only; belongs to the
+// daemon.
 
 #ifndef FRMPS_SERVER_SESSION_RECLAIM_H
 #define FRMPS_SERVER_SESSION_RECLAIM_H
@@ -14,14 +16,20 @@
 
 struct daemon;
 struct request;
+struct timer;
+
+/* How long after a client has freed something it may wait to be told how much is free. */
+#define RECLAIM_FREED_MS 200u
 
 struct reclaim {
 	TAILQ_HEAD(thirsty_list, request) thirsty; /* requests that wait for memory, or for a keeper */
+	struct timer *timer;			   /* those that do not wait longer look again */
 	uint64_t latest;			   /* number of the one that came last */
 	unsigned under_way;			   /* things that will give device memory back */
 };
 
-void reclaim_init(struct reclaim *reclaim);
+void reclaim_init(struct daemon *daemon);
+void reclaim_deinit(struct daemon *daemon);
 
 /** One thing more will give device memory back: a doomed chunk, a session that closes. */
 void reclaim_begin(struct daemon *daemon);
@@ -34,6 +42,9 @@ bool reclaim_expects(const struct daemon *daemon);
 
 /** The request waits, behind those that do already. */
 void reclaim_await(struct request *request);
+/** Lets the request wait if its client has freed something a moment ago that may be on its way. Return: whether it
+ * waits. */
+bool reclaim_defer(struct request *request);
 /** The request waits no longer; it need not have. */
 void reclaim_forget(struct request *request);
 /** Those that wait are made once more. */

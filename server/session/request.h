@@ -11,6 +11,8 @@
 //                                                 told only of successes, so to them it is new. Where that
 //                                                 one crashes at it as well, the session is rejected
 //
+// A question how much memory is free waits like that, for a moment, if its client has just freed some.
+//
 // A session that ends takes its request along: the answer of the executor is then only waited for.
 
 #ifndef FRMPS_SERVER_SESSION_REQUEST_H

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/loop/timer.h"
 #include "server/session/client.h"
 #include "server/session/domain.h"
 #include "server/session/linger.h"
@@ -351,6 +352,36 @@ static uint64_t free_memory(bool by_handle)
 	return fake_expect(fake, standby->socket, WIRE_UNMAP_MEMORY)->id;
 }
 
+static void expect_query(struct fake_client *of)
+{
+	fake_serve(fake, active, WIRE_QUERY_MEMORY);
+	fake_expect(fake, of->socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+}
+
+static const struct timer *reclaim_timer(void)
+{
+	return fake->daemon.reclaim.timer;
+}
+
+START_TEST(what_a_client_has_freed_is_free_before_it_is_told_how_much_is)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+	uint64_t id;
+
+	join();
+	id = free_memory(_i);
+	fake_request(fake, &client, &query, -1);
+	fake_expect_nothing(fake, active->socket);
+	fake_reply(fake, standby->socket, id, 0, NULL, 0);
+	id = fake_expect(fake, keeper->socket, WIRE_RELEASE_CHUNK)->id;
+	fake_expect_nothing(fake, active->socket);
+	fake_reply(fake, keeper->socket, id, 0, NULL, 0);
+	expect_query(&client);
+	part();
+}
+END_TEST
+
 /* The memory that was given back last may be the one that is needed. */
 START_TEST(freed_memory_that_a_standby_still_has_mapped_is_waited_for)
 {
@@ -367,6 +398,38 @@ START_TEST(freed_memory_that_a_standby_still_has_mapped_is_waited_for)
 	fake_reply(fake, standby->socket, id, 0, NULL, 0);
 	fake_serve(fake, keeper, WIRE_RELEASE_CHUNK);
 	fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
+	part();
+}
+END_TEST
+
+START_TEST(nobody_waits_for_what_somebody_else_has_freed)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+	struct fake_client other;
+
+	join();
+	fake_join(fake, &other, active, standby);
+	free_memory(false);
+	fake_request(fake, &other, &query, -1);
+	expect_query(&other);
+	fake_leave(fake, &other);
+	part();
+}
+END_TEST
+
+START_TEST(a_standby_that_does_not_let_go_is_not_waited_for_long)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+
+	join();
+	free_memory(false);
+	fake_request(fake, &client, &query, -1);
+	fake_expect_nothing(fake, active->socket);
+	FAKE_RUN_WHILE(fake, timer_running(reclaim_timer()));
+	expect_query(&client);
+	/* Nor for each question anew. */
+	fake_request(fake, &client, &query, -1);
+	expect_query(&client);
 	part();
 }
 END_TEST
@@ -476,7 +539,10 @@ int main(void)
 	tcase_add_test(tests, freed_memory_that_stays_pinned_is_counted);
 	tcase_add_test(tests, limited_client_sees_its_limit);
 	tcase_add_test(tests, physical_memory_is_counted_once);
+	tcase_add_loop_test(tests, what_a_client_has_freed_is_free_before_it_is_told_how_much_is, 0, 2);
 	tcase_add_loop_test(tests, freed_memory_that_a_standby_still_has_mapped_is_waited_for, 0, 2);
+	tcase_add_test(tests, nobody_waits_for_what_somebody_else_has_freed);
+	tcase_add_test(tests, a_standby_that_does_not_let_go_is_not_waited_for_long);
 	tcase_add_test(tests, a_session_leaves_no_physical_memory);
 	tcase_add_test(tests, memory_is_imported_with_a_token_only);
 	tcase_add_test(tests, further_windows_are_given_and_come_back);
