@@ -85,7 +85,7 @@ bool contain_is_open(struct executor *executor);
  * Whether a fault was contained. What faulted may then be on the device for ever, so nobody may ask the
  * backend for anything that waits until nothing runs: it would not come back, and hold up everybody. So
  * closings wait for the end of this executor (open.c), lookups that need a gap for the next one (module_worker.c),
- * nothing is unloaded or unpinned, and streams and events are left to the end of the process. Any thread.
+ * nothing is unloaded or unpinned, and streams, events and graphs are left to the end of the process. Any thread.
  */
 bool contain_is_worn(const struct executor *executor);
 

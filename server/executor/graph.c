@@ -225,7 +225,8 @@ static void graph_free(struct session *session, struct graph *graph)
 {
 	if (!graph)
 		return;
-	if (graph->backend && !executor_is_lost(session->executor))
+	/* Behind a contained fault it is left to the end of the process, like streams: contain.h. */
+	if (graph->backend && !executor_is_lost(session->executor) && !contain_is_worn(session->executor))
 		executor_code(session->executor, session_ops(session)->graph_free(graph->backend));
 	session->graphs.nodes -= graph->counted;
 	free(graph->nodes);

@@ -444,6 +444,30 @@ START_TEST(a_dropped_graph_stays_while_it_may_run)
 }
 END_TEST
 
+/* Behind a contained fault whoever waits in the driver may not come back. */
+START_TEST(graphs_of_a_worn_executor_go_with_it)
+{
+	struct executor *executor = &fixture.executor;
+
+	ck_assert_int_eq(module_worker_init(executor), 0);
+	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
+	launch(5);
+	drop(5);
+	word_release(&executor->contain.worn, 1);
+	fake_arrive();
+	for (int i = 0; i < 10; i++) {
+		job_board_step(&executor->board, fixture.now);
+		fixture_turn();
+	}
+	ck_assert(TAILQ_EMPTY(&executor->board.parked));
+	module_worker_deinit(executor);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_FREE), 0);
+	/* The end of the process. */
+	word_release(&executor->contain.worn, 0);
+	fake_ops.graph_free(fake_call(FAKE_GRAPH_LAUNCH, 0)->object);
+}
+END_TEST
+
 /* What a standby is told may name what the client has freed since. */
 START_TEST(a_standby_builds_later)
 {
@@ -513,6 +537,7 @@ int main(void)
 	tcase_add_test(graphs, a_session_has_so_many_nodes_and_no_more);
 	tcase_add_test(graphs, a_launch_of_nothing_is_a_late_error);
 	tcase_add_test(graphs, a_dropped_graph_stays_while_it_may_run);
+	tcase_add_test(graphs, graphs_of_a_worn_executor_go_with_it);
 	tcase_add_test(graphs, a_standby_builds_later);
 	tcase_add_test(graphs, a_graph_in_doubt_is_named);
 	tcase_add_test(graphs, a_graph_in_doubt_is_repeated_if_the_client_vouches);
