@@ -14,8 +14,9 @@
 //
 // A context that is lost already gets no last marks: its driver takes none.
 //
-// With a fence: when all have written it the process is taken off the device as well. The timelines do not
-// change either then, and no write of this context can land any more, whatever was running.
+// With a fence: when all have written it, or stand still for good where they are (park.c), the process is taken off the
+// device as well. The timelines do not change either then, and no write of this context can land any more, whatever was
+// running.
 //
 // Gently: the module thread first makes a gap (gate.c), for a while, and the same happens within it. So
 // whoever goes on is not held up for longer than by the gate, and has nothing on the device. If there is no
@@ -30,12 +31,15 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/lost.h"
+#include "server/executor/park.h"
 #include "server/executor/retire.h"
 #include "server/executor/session.h"
 #include "server/executor/variable.h"
 #include "server/log.h"
 #include "shm/order.h"
 
+/* How long serving threads may take to come by before a fence. */
+#define PASS_NS (5 * CLOCK_MS)
 /* From a contained fault until it is not doubtful any more. */
 #define CLEARANCE_NS ((BACKEND_RECUR_MS + 20) * CLOCK_MS)
 
@@ -104,11 +108,24 @@ static int watch(struct job *job)
 	return 0;
 }
 
+/* Before a fence: those that are in a call of the driver are not waited for. */
+static bool all_stand_still(const struct job *job)
+{
+	const struct serve_pool *pool = &job->executor->pool;
+	bool all = true;
+
+	if (!job->message.halt.fence || clock_now() - job->since < PASS_NS)
+		return false;
+	for (unsigned i = 0; i < pool->count; i++)
+		all &= word_acquire(&pool->threads[i].halted) || park_thread(&pool->threads[i]);
+	return all;
+}
+
 static int wait_for_threads(struct job *job)
 {
 	struct wire_message message = {.type = WIRE_REPLY, .id = job->message.id};
 
-	if (!all_passed(job->executor))
+	if (!all_passed(job->executor) && !all_stand_still(job))
 		return JOB_E_WAIT;
 	word_release(&backend_sign_heeded, 1); /* and the daemon held all sessions before it asked */
 	if (job->message.halt.fence) {

@@ -38,6 +38,7 @@
 #include "server/executor/hold.h"
 #include "server/executor/intake.h"
 #include "server/executor/mutex.h"
+#include "server/executor/park.h"
 #include "server/executor/retire.h"
 #include "server/executor/session.h"
 #include "server/executor/sentry.h"
@@ -350,6 +351,7 @@ static void *serve(void *argument)
 	 * get in each other's way for seconds. Nobody goes on before. */
 	prctl(PR_SET_NAME, "frmps-serve");
 	prctl(PR_SET_TIMERSLACK, 1000ul);
+	park_enter(thread);
 	executor_code(executor, executor->ops->thread_enter());
 	while (take_orders(thread)) {
 		uint64_t now = clock_now();

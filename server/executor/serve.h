@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
+#include <sys/types.h>
 
 #include "shm/order.h"
 
@@ -41,6 +42,11 @@ struct serve_thread {
 
 	word64 serving; /* the session whose turn it is; 0: nobody's. For the log */
 	word32 halted;	/* issues nothing more, for good (halt.c) */
+
+	/* For park.c. */
+	pid_t tid;
+	bool parking;  /* it was told; main thread */
+	word32 parked; /* does nothing more, for good */
 };
 
 struct serve_pool {

@@ -143,6 +143,9 @@ bool promote_cut(struct domain *domain, struct worker *worker)
 {
 	enum promote_state state = domain->promotion.state;
 
+	/* Whatever else is heard of it, its fence is under way, and comes sooner than its end. */
+	if (worker == domain->active && state == PROMOTE_HALTING && domain->promotion.fence_until_us)
+		return true;
 	if (worker != domain->active || worker->graceful ||
 		(state != PROMOTE_STEADY && state != PROMOTE_ACTIVATING))
 		return false;

@@ -265,6 +265,12 @@ static CUresult link_destroy(struct backend_link *link)
 	return CUDA_SUCCESS;
 }
 
+static CUresult fence(void)
+{
+	note((struct fake_call){.kind = FAKE_FENCE});
+	return CUDA_SUCCESS;
+}
+
 static void thread_show(pthread_t thread)
 {
 	(void)thread;
@@ -481,6 +487,7 @@ const struct backend_ops fake_ops = {
 	.open_executor = open_executor,
 	.close = close_all,
 	.thread_enter = nothing,
+	.fence = fence,
 	.thread_show = thread_show,
 	.window_reserve = window_reserve,
 	.window_release = window_reserve,

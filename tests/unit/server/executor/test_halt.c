@@ -13,6 +13,7 @@
 #include "server/executor/clock.h"
 #include "server/executor/halt.h"
 #include "server/executor/lost.h"
+#include "server/executor/park.h"
 #include "server/executor/retire.h"
 #include "server/log.h"
 #include "tests/lib/suite.h"
@@ -35,12 +36,17 @@ static void close_thread(void)
 	fixture_close();
 }
 
-static void order_halt(void)
+static void order(bool fence)
 {
 	struct job *job = job_new(&fixture.executor);
 
-	job->message = (struct wire_message){.type = WIRE_HALT, .id = 9};
+	job->message = (struct wire_message){.type = WIRE_HALT, .id = 9, .halt.fence = fence};
 	ck_assert_int_eq(executor_handle(&fixture.executor, job), 0);
+}
+
+static void order_halt(void)
+{
+	order(false);
 }
 
 static void step(void)
@@ -85,6 +91,47 @@ START_TEST(nothing_is_issued_and_everything_is_marked)
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1);
 	ck_assert_uint_eq(fake_count(FAKE_MARK), 1);
 	ck_assert_uint_eq(word_acquire(&fixture.client.states[3].issued), 1);
+}
+END_TEST
+
+static word32 is_in_driver;
+static int driver[2];
+
+/* In a call that does not come back. */
+static void *stay_in_the_driver(void *unused)
+{
+	char byte;
+
+	park_enter(&thread);
+	word_release(&is_in_driver, 1);
+	if (read(driver[0], &byte, 1) == 1)
+		word_release(&is_in_driver, 0);
+	return unused;
+}
+
+START_TEST(a_fence_does_not_wait_for_who_is_in_the_driver)
+{
+	uint64_t begin;
+
+	ck_assert_int_eq(pipe(driver), 0);
+	ck_assert_int_eq(pthread_create(&thread.thread, NULL, stay_in_the_driver, NULL), 0);
+	while (!word_acquire(&is_in_driver))
+		sched_yield();
+	/* Whoever only halts waits, however long. */
+	order_halt();
+	for (begin = clock_now(); clock_now() - begin < 50 * CLOCK_MS;)
+		step();
+	ck_assert(!heard(WIRE_REPLY));
+	ck_assert(!word_acquire(&thread.parked));
+	order(true);
+	while (!fake_count(FAKE_FENCE))
+		step();
+	ck_assert(heard(WIRE_REPLY));
+	/* It is back, and does nothing. */
+	ck_assert_int_eq(write(driver[1], "x", 1), 1);
+	for (begin = clock_now(); clock_now() - begin < 50 * CLOCK_MS;)
+		sched_yield();
+	ck_assert(word_acquire(&is_in_driver));
 }
 END_TEST
 
@@ -281,6 +328,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tests, open_thread, close_thread);
 	tcase_add_test(tests, nothing_is_issued_and_everything_is_marked);
+	tcase_add_test(tests, a_fence_does_not_wait_for_who_is_in_the_driver);
 	tcase_add_test(tests, a_lost_context_gets_no_marks_and_is_halted_all_the_same);
 	tcase_add_test(tests, a_halted_executor_finds_out_that_its_context_is_lost);
 	tcase_add_test(tests, a_command_that_a_lost_context_refuses_was_not_issued);

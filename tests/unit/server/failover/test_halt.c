@@ -476,6 +476,33 @@ START_TEST(the_drivers_log_halts_and_its_code_is_second_to_the_executors)
 }
 END_TEST
 
+/* With on_fault = fast: the kernel's log names it, and soon after the driver says the same to it. */
+START_TEST(an_executor_on_its_way_off_the_device_is_not_killed_for_what_is_heard_of_it)
+{
+	const uint32_t recover[] = {CLIENT_RECOVER_CULPRIT};
+
+	fake_graceful = false;
+	fake = fake_new(1);
+	fake_boot(fake);
+	first = &fake->children[1];
+	second = &fake->children[2];
+	fake_join(fake, &clients[0], first, second);
+	issue(0, 5);
+	worker_testify(first->worker, &(struct xid){.number = 43, .pid = 1, .code = 719, .text = "Xid 43"});
+	fake_expect(fake, first->socket, WIRE_HALT);
+	ck_assert(fake->message.halt.fence);
+	say(first, WIRE_LOST, 719);
+	fake_expect_nothing(fake, second->socket);
+	ck_assert(!first->killed);
+	fake_reply(fake, first->socket, fake->message.id, 0, NULL, 0);
+	ck_assert(first->killed);
+	expect_activate(recover, 1);
+	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
+	fake_reap(fake, first, SIGKILL);
+	end(1);
+}
+END_TEST
+
 START_TEST(answers_of_a_halted_executor_that_are_no_success_do_not_count)
 {
 	struct wire_message find = {.type = WIRE_QUERY_MEMORY};
@@ -517,6 +544,7 @@ int main(void)
 	tcase_add_test(tests, a_standby_is_not_activated_before_all_its_answers_are_in);
 	tcase_add_test(tests, a_standby_that_shows_a_sign_is_replaced);
 	tcase_add_test(tests, the_drivers_log_halts_and_its_code_is_second_to_the_executors);
+	tcase_add_test(tests, an_executor_on_its_way_off_the_device_is_not_killed_for_what_is_heard_of_it);
 	tcase_add_test(tests, answers_of_a_halted_executor_that_are_no_success_do_not_count);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
