@@ -17,6 +17,12 @@
 // that there was an exception, and at which instruction: the module is the one whose relocated image has that
 // address. An image is an ELF file itself, with the addresses of its code as section addresses.
 //
+// An access to an unmapped address is found out some time after its instruction: nobody waits for a write, so the warp
+// may have ended. On a device that is full its place has been taken by a warp of another kernel then, and it is this
+// one that the driver shows as faulting, at an instruction of the other (seen on an H200, beside PyTorch). So a warp is
+// only believed if the instruction is one of its own module; otherwise it is whose the instruction is. Where warp and SM
+// speak of instructions of two modules nobody can tell, and the report says that there is more.
+//
 // Sizes and offsets may be anything: every read is checked against the file, and the work is limited.
 
 #include "server/backend/cuda/dump.h"
@@ -42,6 +48,9 @@ enum section_type {
 
 /* The exception of which the instruction pointer is the cause. */
 #define EXCEPTION_INVALID_PC 8u
+/* Of a function of the driver's, whose module is another one than the caller's. */
+#define EXCEPTION_ASSERT  12u
+#define EXCEPTION_SYSCALL 13u
 
 /* Entries that are looked at, at most. */
 #define WORK_MAX (UINT64_C(1) << 24)
@@ -79,7 +88,10 @@ struct elf {
 struct reader {
 	struct elf dump;
 	uint64_t work;
-	uint64_t code; /* an address that is known to be code */
+	struct { /* what was found out about an instruction: many threads fault at the same one */
+		bool is_valid, is_code;
+		uint64_t pc, module;
+	} latest;
 	struct dump_report *report;
 };
 
@@ -295,17 +307,26 @@ static struct dump_kernel *add(struct reader *reader)
 	return NULL;
 }
 
-/* Many threads fault at the same instruction. */
+/* @ret_module: whose code it is; 0: of no module that is listed. Return: whether it is code */
+static bool find_module(struct reader *reader, uint64_t pc, uint64_t *ret_module)
+{
+	struct dump_kernel at = {0};
+
+	if (!reader->latest.is_valid || reader->latest.pc != pc) {
+		reader->latest.is_code = look_up_code(reader, pc, &at);
+		reader->latest.module = at.module;
+		reader->latest.pc = pc;
+		reader->latest.is_valid = true;
+	}
+	*ret_module = reader->latest.module;
+	return reader->latest.is_code;
+}
+
 static bool is_code(struct reader *reader, uint64_t pc)
 {
-	struct dump_kernel unused = {0};
+	uint64_t module;
 
-	if (pc == reader->code)
-		return true;
-	if (!look_up_code(reader, pc, &unused))
-		return false;
-	reader->code = pc;
-	return true;
+	return find_module(reader, pc, &module);
 }
 
 static uint32_t exception_of_sm(const struct reader *reader, const Elf64_Shdr *blocks)
@@ -319,34 +340,78 @@ static uint32_t exception_of_sm(const struct reader *reader, const Elf64_Shdr *b
 	return sm.exception;
 }
 
-/* A thread of a block faulted. @pc: 0: not known; @is_exact: it is the instruction that faulted */
-static void add_from_block(struct reader *reader, const Elf64_Shdr *blocks, uint64_t index, uint64_t pc,
-	bool is_exact, uint32_t exception)
+/* A kernel of which nothing is known but an instruction that faulted. */
+static struct dump_kernel *add_from_pc(struct reader *reader, uint64_t sm, uint64_t pc, uint32_t exception)
 {
 	struct dump_kernel *kernel;
+
+	for (uint32_t i = 0; i < reader->report->count; i++)
+		if (!reader->report->kernels[i].has_block && reader->report->kernels[i].pc == pc)
+			return &reader->report->kernels[i];
+	kernel = add(reader);
+	if (!kernel)
+		return NULL;
+	kernel->sm = (uint32_t)sm;
+	kernel->exception = exception;
+	kernel->pc = pc;
+	kernel->strayed = !look_up_code(reader, pc, kernel);
+	return kernel;
+}
+
+/* Whether the instruction cannot be one of that kernel: the warp has only taken the place of the one that faulted. */
+static bool is_successor(
+	struct reader *reader, const struct dump_kernel *kernel, uint64_t pc, uint32_t exception)
+{
+	uint64_t module;
+
+	return exception && exception != EXCEPTION_ASSERT && exception != EXCEPTION_SYSCALL &&
+	       find_module(reader, pc, &module) && module != kernel->module;
+}
+
+static void fill_from_block(struct reader *reader, struct dump_kernel *kernel, const Elf64_Shdr *blocks,
+	const struct block_entry *block)
+{
+	kernel->grid = block->grid;
+	kernel->sm = (uint32_t)blocks->sh_info;
+	kernel->has_block = true;
+	memcpy(kernel->block, block->index, sizeof(kernel->block));
+	fill_from_grid(reader, kernel);
+}
+
+/*
+ * A thread of a block faulted.
+ * @pc: 0: not known
+ * @faulted_at: the instruction that faulted; 0: not known
+ */
+static void add_from_block(struct reader *reader, const Elf64_Shdr *blocks, uint64_t index, uint64_t pc,
+	uint64_t faulted_at, uint32_t exception)
+{
+	struct dump_kernel *kernel, fresh = {0};
 	struct block_entry block;
+	uint32_t seen;
 
 	if (!get_entry(&reader->dump, blocks, index, &block, sizeof(block)))
 		return;
+	seen = exception ? exception : exception_of_sm(reader, blocks);
 	kernel = find_grid(reader, block.grid);
+	if (!kernel)
+		fill_from_block(reader, &fresh, blocks, &block);
+	if (faulted_at && is_successor(reader, kernel ? kernel : &fresh, faulted_at, seen)) {
+		add_from_pc(reader, blocks->sh_info, faulted_at, seen);
+		return;
+	}
 	if (!kernel) {
 		kernel = add(reader);
 		if (!kernel)
 			return;
-		kernel->grid = block.grid;
-		kernel->sm = (uint32_t)blocks->sh_info;
-		kernel->has_block = true;
-		memcpy(kernel->block, block.index, sizeof(kernel->block));
-		fill_from_grid(reader, kernel);
+		*kernel = fresh;
 	}
 	if (!kernel->pc)
 		kernel->pc = pc;
-	if (exception)
-		kernel->exception = exception;
-	else if (!kernel->exception)
-		kernel->exception = exception_of_sm(reader, blocks);
-	if (is_exact && !kernel->strayed)
-		kernel->strayed = !is_code(reader, pc);
+	if (exception || !kernel->exception)
+		kernel->exception = seen;
+	if (faulted_at && !kernel->strayed)
+		kernel->strayed = !is_code(reader, faulted_at);
 }
 
 static bool get_blocks(const struct reader *reader, const Elf64_Shdr *warps, Elf64_Shdr *ret_blocks)
@@ -364,8 +429,16 @@ static void look_at_warps(struct reader *reader, const Elf64_Shdr *section)
 	for (uint64_t i = 0; i < count && works(reader, 1); i++)
 		if (get_entry(&reader->dump, section, i, &warp, sizeof(warp)) &&
 			(warp.has_pc || warp.is_broken) && get_blocks(reader, section, &blocks))
-			add_from_block(
-				reader, &blocks, section->sh_info, warp.has_pc ? warp.pc : 0, warp.has_pc, 0);
+			add_from_block(reader, &blocks, section->sh_info, warp.has_pc ? warp.pc : 0,
+				warp.has_pc ? warp.pc : 0, 0);
+}
+
+/* Of the warp of some lanes. */
+static uint64_t faulted_at(const struct reader *reader, const Elf64_Shdr *warps, uint64_t index)
+{
+	struct warp_entry warp;
+
+	return get_entry(&reader->dump, warps, index, &warp, sizeof(warp)) && warp.has_pc ? warp.pc : 0;
 }
 
 static void look_at_lanes(struct reader *reader, const Elf64_Shdr *section)
@@ -378,20 +451,33 @@ static void look_at_lanes(struct reader *reader, const Elf64_Shdr *section)
 		if (get_entry(&reader->dump, section, i, &lane, sizeof(lane)) && lane.exception &&
 			get_section(&reader->dump, section->sh_link, &warps) &&
 			warps.sh_type == SECTION_WARPS && get_blocks(reader, &warps, &blocks))
-			add_from_block(reader, &blocks, warps.sh_info, lane.pc, false, lane.exception);
+			add_from_block(reader, &blocks, warps.sh_info, lane.pc,
+				faulted_at(reader, &warps, section->sh_info), lane.exception);
 }
 
-/* Whether a kernel was found that faulted on this SM, or without a warp being left of it at this instruction.
- */
-static bool is_known(const struct reader *reader, uint64_t index, const struct sm_entry *sm)
+/* Whether a kernel was found that faulted on this SM, or without a warp being left of it at this instruction. One of
+ * another module than that of the SM's instruction may be it, or be blamed for what another did: there is more. */
+static bool is_known(struct reader *reader, uint64_t index, const struct sm_entry *sm)
 {
+	bool found = false, doubtful = false;
+	uint64_t module;
+
 	for (uint32_t i = 0; i < reader->report->count; i++) {
 		const struct dump_kernel *kernel = &reader->report->kernels[i];
 
-		if (kernel->has_block ? kernel->sm == index : sm->has_pc && kernel->pc == sm->pc)
-			return true;
+		if (!kernel->has_block) {
+			found |= sm->has_pc && kernel->pc == sm->pc;
+		} else if (kernel->sm == index) {
+			found = true;
+			doubtful |= sm->has_pc && is_successor(reader, kernel, sm->pc, sm->exception);
+		}
 	}
-	return false;
+	/* Two that faulted on one SM are told apart by their own warps. */
+	for (uint32_t i = 0; doubtful && i < reader->report->count; i++)
+		doubtful = !(
+			find_module(reader, sm->pc, &module) && reader->report->kernels[i].module == module);
+	reader->report->more |= doubtful;
+	return found;
 }
 
 static void look_at_sms(struct reader *reader, const Elf64_Shdr *section)
@@ -404,13 +490,15 @@ static void look_at_sms(struct reader *reader, const Elf64_Shdr *section)
 		if (!get_entry(&reader->dump, section, i, &sm, sizeof(sm)) || (!sm.exception && !sm.has_pc) ||
 			is_known(reader, i, &sm))
 			continue;
+		if (sm.has_pc) {
+			add_from_pc(reader, i, sm.pc, sm.exception);
+			continue;
+		}
 		kernel = add(reader);
 		if (!kernel)
 			return;
 		kernel->sm = (uint32_t)i;
 		kernel->exception = sm.exception;
-		kernel->pc = sm.has_pc ? sm.pc : 0;
-		kernel->strayed = sm.has_pc && !look_up_code(reader, sm.pc, kernel);
 	}
 }
 

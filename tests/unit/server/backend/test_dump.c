@@ -210,6 +210,88 @@ START_TEST(who_is_on_the_same_multiprocessor_is_not_blamed)
 }
 END_TEST
 
+/* Its instruction, in a dump in which nothing else is left of it: as if its warps had ended. */
+#define CULPRITS_PC UINT64_C(0x7f498b7a02c0)
+
+static void forget_culprit(uint8_t *bytes)
+{
+	Elf64_Shdr *sms = find_section(bytes, 0x8000000b), *warps = find_section(bytes, 0x8000000e);
+	const uint8_t nothing[48] = {0};
+	const uint32_t none = 0;
+
+	memcpy(bytes + sms->sh_offset + 126 * sms->sh_entsize + 8, nothing, 16);
+	/* Blocks, warps and lanes of four: it is the last. */
+	memcpy(bytes + warps[9].sh_offset + 24, &none, sizeof(none));
+	memcpy(bytes + warps[10].sh_offset + 32, &none, sizeof(none));
+}
+
+static void say_of_sm(uint8_t *bytes, unsigned index, uint64_t pc)
+{
+	Elf64_Shdr *sms = find_section(bytes, 0x8000000b);
+	uint8_t *sm = bytes + sms->sh_offset + index * sms->sh_entsize;
+	const uint32_t says[2] = {14, 1};
+
+	memcpy(sm + 8, says, sizeof(says));
+	memcpy(sm + 16, &pc, sizeof(pc));
+}
+
+/* The first warp, on SM 0, and its lanes: of another program. */
+static void say_of_warp(uint8_t *bytes, uint64_t pc, bool lanes)
+{
+	Elf64_Shdr *warps = find_section(bytes, 0x8000000e);
+	uint8_t *warp = bytes + warps->sh_offset, *lane = bytes + warps[1].sh_offset;
+	const uint32_t one = 1, exception = 14;
+
+	memcpy(warp, &pc, sizeof(pc));
+	memcpy(warp + 24, &one, sizeof(one));
+	for (unsigned i = 0; lanes && i < 32; i++)
+		memcpy(lane + i * warps[1].sh_entsize + 32, &exception, sizeof(exception));
+}
+
+/* On a full device the place of a warp that has ended is taken at once, and who took it seems to have faulted. */
+START_TEST(who_took_the_place_of_the_culprit_is_not_blamed)
+{
+	struct dump_report report;
+	size_t size;
+	uint8_t *bytes = load("stack", &size);
+
+	forget_culprit(bytes);
+	say_of_sm(bytes, 0, CULPRITS_PC);
+	say_of_warp(bytes, CULPRITS_PC, _i);
+	ck_assert_int_eq(dump_read(bytes, size, &report), 0);
+	ck_assert_uint_eq(report.count, 1);
+	ck_assert(!report.more);
+	ck_assert_str_eq(report.kernels[0].name, "culprit_stack");
+	ck_assert_uint_eq(report.kernels[0].module, 0x56212670f660);
+	ck_assert_uint_eq(report.kernels[0].pc, CULPRITS_PC);
+	ck_assert_uint_eq(report.kernels[0].exception, 14);
+	ck_assert(!report.kernels[0].has_block && !report.kernels[0].strayed);
+	free(bytes);
+}
+END_TEST
+
+/* Its own instruction, but the multiprocessor says another one's: nobody can tell. */
+START_TEST(where_warp_and_multiprocessor_disagree_there_is_more)
+{
+	const uint64_t own = UINT64_C(0x7f498b7a2190);
+	struct dump_report report;
+	size_t size;
+	uint8_t *bytes = load("stack", &size);
+
+	forget_culprit(bytes);
+	say_of_sm(bytes, 0, CULPRITS_PC);
+	say_of_warp(bytes, own, true);
+	ck_assert_int_eq(dump_read(bytes, size, &report), 0);
+	ck_assert(report.more);
+	say_of_sm(bytes, 0, own);
+	ck_assert_int_eq(dump_read(bytes, size, &report), 0);
+	ck_assert_uint_eq(report.count, 1);
+	ck_assert(!report.more && report.kernels[0].has_block);
+	ck_assert_uint_eq(report.kernels[0].module, 0x5621266cbb10);
+	free(bytes);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("server/backend/dump");
@@ -222,5 +304,7 @@ int main(void)
 	tcase_add_test(tests, a_module_that_is_not_listed_stays_unknown);
 	tcase_add_test(tests, many_sections_are_counted_in_the_first);
 	tcase_add_test(tests, who_is_on_the_same_multiprocessor_is_not_blamed);
+	tcase_add_loop_test(tests, who_took_the_place_of_the_culprit_is_not_blamed, 0, 2);
+	tcase_add_test(tests, where_warp_and_multiprocessor_disagree_there_is_more);
 	return suite_run(suite);
 }
