@@ -23,8 +23,8 @@
 // Suspects that vouch for repetition go on probation (probation.c). With probation = all there is no second loss of the
 // executor that others share then, and the rest of this serves those that do not, or cannot. With probation = youngest
 // that is a guess: the youngest suspect alone goes, and the others are repeated side by side. If a fault shows that one
-// of them it was (what was in doubt is so again), all that are left go on probation, and who was latent at the first
-// loss is so at the second, because it is the same fault.
+// of them it may have been (what was in doubt is so again), all that are left go on probation; the guilt of such a one
+// explains the loss before as well.
 //
 // Only work of the lost executor makes a suspect: a session whose header names an older generation was not
 // served by it (it ended earlier, or the executor died before it reached it), though its journal is in doubt.
@@ -409,15 +409,21 @@ static uint64_t youngest_of(const struct domain *domain, const struct judge_sess
 	return youngest;
 }
 
-/* The loss before and this one are of one fault. */
-static void join_faults(const struct domain *domain)
+/* The loss before may have been for what it has in doubt once more: then its guilt explains both. */
+static void note_former(
+	struct domain *domain, const struct judge_session *sessions, const struct judge_verdict *verdict)
 {
-	uint64_t losses = domain->promotion.losses, former = latent_fault(domain, losses - 1);
+	uint64_t former = latent_fault(domain, domain->promotion.losses - 1);
 	struct client *client;
+	uint32_t i = 0;
 
-	TAILQ_FOREACH (client, &domain->daemon->clients, link)
-		if (client->latent == former && client->state != CLIENT_CLOSING)
-			latent_note(client, latent_fault(domain, losses));
+	TAILQ_FOREACH (client, &domain->clients, domain_link) {
+		bool same = sessions[i++].history == JUDGE_AGAIN;
+
+		client->former_fault = same ? former : 0;
+		if (same && judge_blames(verdict, client->number))
+			latent_clear(domain->daemon, former);
+	}
 }
 
 void convict(struct domain *domain, const struct worker *worker)
@@ -429,7 +435,7 @@ void convict(struct domain *domain, const struct worker *worker)
 	struct doubt *now;
 	uint32_t count = 0, i = 0;
 	uint64_t youngest = 0;
-	bool open, again;
+	bool open;
 
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
 		count++;
@@ -439,10 +445,8 @@ void convict(struct domain *domain, const struct worker *worker)
 	judge_loss(domain, worker, sessions, now, &verdict);
 	probation_weigh(domain, worker, &verdict);
 	open = verdict.ground == JUDGE_UNKNOWN && !verdict.gone;
-	again = is_again(sessions, count);
-	if (again)
-		join_faults(domain);
-	if (domain->daemon->config->probation == CONFIG_PROBATION_YOUNGEST && !again)
+	note_former(domain, sessions, &verdict);
+	if (domain->daemon->config->probation == CONFIG_PROBATION_YOUNGEST && !is_again(sessions, count))
 		youngest = youngest_of(domain, sessions);
 	TAILQ_FOREACH (client, &domain->clients, domain_link) {
 		bool suspect = open && sessions[i].in_doubt;
@@ -455,8 +459,6 @@ void convict(struct domain *domain, const struct worker *worker)
 	}
 	if (open && !worker->graceful)
 		note_latent(domain, worker, sessions);
-	else if (again && verdict.culprit)
-		latent_clear(domain->daemon, latent_fault(domain, promotion->losses));
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
 		client->worked = false;
 	free(sessions);

@@ -90,6 +90,7 @@ struct probation {
 	uint32_t from;	    /* domain in which it is a suspect */
 	struct doubt doubt; /* what is tried, from TRIED on */
 	uint64_t fault;	    /* which it is suspected of (latent.h) */
+	uint64_t former;    /* that the same commands were suspected of before; 0: none, or another life's */
 	uint64_t since_us;  /* when that began */
 	uint64_t done_us;   /* when all of it was first seen done; 0: it was not */
 	uint64_t ended_us;  /* when its session was first seen ended, by whoever; 0: it was not */
@@ -170,6 +171,7 @@ static struct probation *probation_new(struct client *client)
 	probation->client = client;
 	probation->from = client->domain->number;
 	probation->fault = latent_fault(client->domain, client->latest_loss);
+	probation->former = client->former_fault;
 	probation->timer = timer_new(client->daemon->loop, on_timer, probation);
 	log_bug_on(!probation->timer);
 	client->probation = probation;
@@ -199,14 +201,18 @@ static bool is_repeating(const struct client *client, uint64_t fault)
 	       !doubt_is_done(&client->latest, &client->view);
 }
 
+static bool is_trying(const struct probation *probation, uint64_t fault)
+{
+	return (probation->fault == fault || probation->former == fault) &&
+	       probation->state != PROBATION_LEFT;
+}
+
 bool probation_may_explain(const struct daemon *daemon, uint64_t fault)
 {
 	const struct client *client;
 
 	TAILQ_FOREACH (client, &daemon->clients, link)
-		if (client->probation ? client->probation->fault == fault &&
-						client->probation->state != PROBATION_LEFT
-				      : is_repeating(client, fault))
+		if (client->probation ? is_trying(client->probation, fault) : is_repeating(client, fault))
 			return true;
 	return false;
 }
@@ -477,6 +483,8 @@ static void explain(struct probation *probation)
 	struct domain *domain;
 
 	latent_clear(daemon, probation->fault);
+	if (probation->former)
+		latent_clear(daemon, probation->former);
 	domain = daemon_find_domain(daemon, drop(probation));
 	if (!domain)
 		return;

@@ -458,6 +458,65 @@ static struct fake_child *warm_third(unsigned count)
 	return third;
 }
 
+/* The youngest alone is tried, the other suspect repeated beside the others: session 2 may have been it as well. */
+static void reach_guess(void)
+{
+	boot(CONFIG_RECOVERY_REPLAY);
+	fake->config.probation = CONFIG_PROBATION_YOUNGEST;
+	for (unsigned i = 0; i < SUSPECTS; i++)
+		issue(i, 5);
+	word_set(&sessions[2]->view.server->active, LATER_NS);
+	lose(first);
+	take_crowd_over(second);
+	ck_assert_uint_eq(order_of(0), CLIENT_RECOVER_PROBATION);
+	ck_assert_uint_eq(order_of(1), CLIENT_RECOVER_BY_POLICY);
+	ck_assert_ptr_null(probation_text(sessions[1]));
+	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
+	reach_trial(0);
+	close_in_crowd();
+	finish(0);
+	run_until_over(0);
+	ck_assert_uint_eq(state_of(0), SHM_SESSION_RUNNING);
+}
+
+START_TEST(behind_a_guess_nobody_is_told_before_all_is_repeated)
+{
+	reach_guess();
+	for (int i = 0; i < 20; i++)
+		uv_run(&fake->loop, UV_RUN_ONCE);
+	ck_assert_uint_ne(sessions[2]->latent, 0);
+	ck_assert_uint_eq(state_of(2), SHM_SESSION_RUNNING);
+	finish(1);
+	FAKE_RUN_WHILE(fake, sessions[2]->latent);
+	ck_assert_uint_eq(state_of(2), SHM_SESSION_FAULTED);
+	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
+	end();
+}
+END_TEST
+
+/* The second suspect faults where it is repeated; or somebody else does. */
+START_TEST(guilt_explains_the_loss_before_where_the_same_was_in_doubt)
+{
+	struct fake_child *third;
+
+	reach_guess();
+	third = warm_third(SUSPECTS);
+	if (_i) {
+		word_release(&shm_view_timeline(&sessions[1]->view, 2)->stream[3].done, 5);
+		issue(1, 6);
+	}
+	*second->words = (struct last_words){.code = CUDA_ERROR_MISALIGNED_ADDRESS,
+		.session = sessions[1]->number,
+		.magic = LAST_WORDS_MAGIC};
+	word_release(&sessions[2]->view.server->active, 0);
+	lose(second);
+	ck_assert_int_eq(sessions[2]->latent == 0, !_i);
+	take_crowd_over(third);
+	ck_assert_uint_eq(order_of(1), CLIENT_RECOVER_CULPRIT);
+	end();
+}
+END_TEST
+
 /* The session is on its way: it is left as it is once more. */
 START_TEST(the_crowds_executor_dies)
 {
@@ -580,6 +639,8 @@ int main(void)
 	tcase_add_test(cases, marks_of_an_executor_that_is_lost_in_the_trial_prove_nothing);
 	tcase_add_test(cases, patience_gives_the_next_one_its_turn);
 	tcase_add_test(cases, a_fault_after_the_patience_convicts);
+	tcase_add_test(cases, behind_a_guess_nobody_is_told_before_all_is_repeated);
+	tcase_add_loop_test(cases, guilt_explains_the_loss_before_where_the_same_was_in_doubt, 0, 2);
 	tcase_add_test(cases, the_crowds_executor_dies);
 	tcase_add_test(cases, who_is_released_in_the_middle_of_a_promotion_is_served_after_it);
 	tcase_add_loop_test(cases, a_suspect_that_ends_makes_room, 0, 2);
