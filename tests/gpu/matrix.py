@@ -79,9 +79,11 @@ COLUMNS = {
     "seven-100us": (7, ["--kernel-us", "100"]),
     "kept-100us": (1, ["--kernel-us", "100", "--kept"]),  # counts in variables that only kernels know
     "constant-100us": (1, ["--kernel-us", "100", "--constant"]),  # writes a constant in front of each kernel
+    # Many short blocks: the place of a warp that ends is taken at once.
+    "full-20us": (1, ["--kernel-us", "20", "--blocks", "16896"]),
     "held-64gib": (32, ["--kernel-us", "100", "--held", "128"]),  # 4096 allocations that all move
 }
-USUAL_COLUMNS = [name for name in COLUMNS if name != "held-64gib"]
+USUAL_COLUMNS = [name for name in COLUMNS if name not in ("full-20us", "held-64gib")]
 KERNEL_LIMIT = 1  # max_kernel_seconds
 WARM_MS = 200  # until the neighbourhood of a culprit's memory is surely guarded
 ATTEMPTS = 5  # at a second fault in time

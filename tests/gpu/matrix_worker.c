@@ -4,13 +4,14 @@
 // The programs of the fault matrix (matrix.py): one binary that runs natively, under stock MPS and through
 // frmps, because it opens whatever libcuda.so.1 the loader finds.
 //
-//   worker survivor [--kernel-us N] [--idle] [--repeatable] [--kept] [--constant] [--depth N] [--held N]
+//   worker survivor [--kernel-us N] [--idle] [--repeatable] [--kept] [--constant] [--depth N] [--blocks N]
+//                    [--held N]
 //   worker culprit FAULT [--warm-ms N] [--delay-ms N] [--wait-ms N] [--kernel-us N]
 //
 // Everything is said in lines. Orders come on standard input; its end means "stop".
 //
-// A survivor keeps --depth kernels of --kernel-us microseconds on the device. Unless --repeatable they are
-// black boxes: each counts itself and changes every cell in place, half of them at its beginning and half at
+// A survivor keeps --depth kernels on the device, of --blocks blocks (4) that take --kernel-us microseconds each.
+// Unless --repeatable they are black boxes: each counts itself and changes every cell in place, half of them at its beginning and half at
 // its end, so that a kernel that was lost, repeated, cut or out of order shows for ever. Repeatable kernels
 // overwrite. With --kept the black boxes count in variables of their module that only kernels know; with
 // --constant each finds its number in a constant of the module, which is set in front of it. An idle
@@ -58,7 +59,7 @@
 
 struct options {
 	const char *fault;
-	uint32_t kernel_us, depth, wait_ms, warm_ms, delay_ms, held;
+	uint32_t kernel_us, blocks, depth, wait_ms, warm_ms, delay_ms, held;
 	bool idle, repeatable, kept, constant;
 };
 
@@ -193,8 +194,8 @@ static bool launch_one(struct survivor *survivor)
 			"cuMemsetD32Async"))
 		return false;
 	if (failed(&survivor->trouble,
-		    cu.launch(survivor->kernel, BLOCKS, 1, 1, THREADS, 1, 1, 0, survivor->stream, arguments,
-			    NULL),
+		    cu.launch(survivor->kernel, survivor->options.blocks, 1, 1, THREADS, 1, 1, 0,
+			    survivor->stream, arguments, NULL),
 		    "cuLaunchKernel"))
 		return false;
 	survivor->launched++;
@@ -592,7 +593,7 @@ static int usage(void)
 
 int main(int argc, char **argv)
 {
-	struct options options = {.kernel_us = 100, .depth = 4, .wait_ms = 10000};
+	struct options options = {.kernel_us = 100, .blocks = BLOCKS, .depth = 4, .wait_ms = 10000};
 	bool culprit = argc > 2 && strcmp(argv[1], "culprit") == 0;
 
 	if (!culprit && (argc < 2 || strcmp(argv[1], "survivor") != 0))
@@ -610,6 +611,8 @@ int main(int argc, char **argv)
 			options.constant = true;
 		else if (strcmp(argv[i], "--kernel-us") == 0)
 			options.kernel_us = number(argv[++i]);
+		else if (strcmp(argv[i], "--blocks") == 0)
+			options.blocks = number(argv[++i]);
 		else if (strcmp(argv[i], "--depth") == 0)
 			options.depth = number(argv[++i]);
 		else if (strcmp(argv[i], "--held") == 0)
@@ -623,7 +626,7 @@ int main(int argc, char **argv)
 		else
 			return usage();
 	}
-	if (!options.depth || options.depth > DEPTH_MAX || options.held > HELD_MAX)
+	if (!options.blocks || !options.depth || options.depth > DEPTH_MAX || options.held > HELD_MAX)
 		return usage();
 	return culprit ? run_culprit(&options) : run_survivor(&options);
 }
