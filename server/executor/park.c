@@ -7,8 +7,8 @@
 // itself gets a signal, whose handler never returns. What it was at is as it would be had the process been killed
 // there, and takeover.c is made for that.
 //
-// A thread stands still when its handler says so, or while the kernel says that it is in an uninterruptible wait: the
-// signal comes before anything else that it would do after that.
+// A thread stands still when its handler says so, or while the kernel says that it is in an uninterruptible wait and does
+// not block the signal: that comes before anything else that it would do then.
 //
 // Locks that it has stay taken. Who needs one of them waits for ever, and the daemon kills what does not answer.
 
@@ -18,6 +18,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -58,23 +59,32 @@ void park_enter(struct serve_thread *thread)
 	pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
 }
 
-/* proc(5): the state comes behind the name, which may hold anything. */
+/* A line of proc(5)'s status. Return: what is behind its name; NULL: there is none */
+static const char *find_line(const char *status, const char *name)
+{
+	const char *line = strstr(status, name);
+
+	return line ? line + strlen(name) : NULL;
+}
+
+/* In a wait that no signal ends, and the signal comes behind it: whoever blocks it goes on. */
 static bool is_uninterruptible(pid_t tid)
 {
-	char path[64], text[256];
-	const char *state;
+	char path[64], status[4096];
+	const char *state, *blocked;
 	ssize_t length;
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
+	snprintf(path, sizeof(path), "/proc/self/task/%d/status", (int)tid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	length = read(fd, text, sizeof(text) - 1);
+	length = read(fd, status, sizeof(status) - 1);
 	close(fd);
-	text[length < 0 ? 0 : length] = '\0';
-	state = strrchr(text, ')');
-	return state && !strncmp(state, ") D", 3);
+	status[length < 0 ? 0 : length] = '\0';
+	state = find_line(status, "\nState:\t");
+	blocked = find_line(status, "\nSigBlk:\t");
+	return state && *state == 'D' && blocked && !(strtoull(blocked, NULL, 16) >> (PARK_SIGNAL - 1) & 1);
 }
 
 bool park_thread(struct serve_thread *thread)

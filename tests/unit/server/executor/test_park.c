@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include "server/executor/park.h"
@@ -81,12 +82,20 @@ START_TEST(one_that_runs_is_stopped_where_it_is)
 }
 END_TEST
 
+static bool blocks;
+
 /* A parent waits uninterruptibly until the child of a vfork() is gone. */
 static void *wait_for_child(void *unused)
 {
 	char byte;
 
+	sigset_t signals;
+
 	park_enter(&thread);
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGUSR1);
+	if (blocks)
+		pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	word_release(&counter, 1);
 	if (!vfork())
 		_exit(read(ends[0], &byte, 1) == 1 ? 0 : 1);
@@ -107,6 +116,22 @@ START_TEST(one_that_no_signal_reaches_stands_still_as_well)
 }
 END_TEST
 
+/* It would go on as soon as it is back. */
+START_TEST(one_that_blocks_the_signal_does_not)
+{
+	blocks = true;
+	start(wait_for_child);
+	for (int i = 0; i < 1000; i++) {
+		ck_assert(!park_thread(&thread));
+		sched_yield();
+	}
+	ck_assert_int_eq(write(ends[1], "x", 1), 1);
+	while (word_acquire(&counter) != 2)
+		sched_yield();
+	ck_assert_int_eq(pthread_join(thread.thread, NULL), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("park");
@@ -115,6 +140,7 @@ int main(void)
 	tcase_add_test(tests, one_that_waits_does_not_come_back);
 	tcase_add_test(tests, one_that_runs_is_stopped_where_it_is);
 	tcase_add_test(tests, one_that_no_signal_reaches_stands_still_as_well);
+	tcase_add_test(tests, one_that_blocks_the_signal_does_not);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
