@@ -85,13 +85,17 @@ struct elf {
 	uint64_t size, sections, stride, count, names;
 };
 
+/* What was found out about an instruction: many threads fault at the same few. */
+struct instruction {
+	bool is_valid, is_code;
+	uint64_t pc, module;
+};
+#define KNOWN_INSTRUCTIONS 64u
+
 struct reader {
 	struct elf dump;
 	uint64_t work;
-	struct { /* what was found out about an instruction: many threads fault at the same one */
-		bool is_valid, is_code;
-		uint64_t pc, module;
-	} latest;
+	struct instruction known[KNOWN_INSTRUCTIONS];
 	struct dump_report *report;
 };
 
@@ -310,16 +314,18 @@ static struct dump_kernel *add(struct reader *reader)
 /* @ret_module: whose code it is; 0: of no module that is listed. Return: whether it is code */
 static bool find_module(struct reader *reader, uint64_t pc, uint64_t *ret_module)
 {
+	/* An instruction has 16 bytes. */
+	struct instruction *known = &reader->known[pc / 16 % KNOWN_INSTRUCTIONS];
 	struct dump_kernel at = {0};
 
-	if (!reader->latest.is_valid || reader->latest.pc != pc) {
-		reader->latest.is_code = look_up_code(reader, pc, &at);
-		reader->latest.module = at.module;
-		reader->latest.pc = pc;
-		reader->latest.is_valid = true;
+	if (!known->is_valid || known->pc != pc) {
+		known->is_code = look_up_code(reader, pc, &at);
+		known->module = at.module;
+		known->pc = pc;
+		known->is_valid = true;
 	}
-	*ret_module = reader->latest.module;
-	return reader->latest.is_code;
+	*ret_module = known->module;
+	return known->is_code;
 }
 
 static bool is_code(struct reader *reader, uint64_t pc)
@@ -390,7 +396,7 @@ static void add_from_block(struct reader *reader, const Elf64_Shdr *blocks, uint
 	struct block_entry block;
 	uint32_t seen;
 
-	if (!get_entry(&reader->dump, blocks, index, &block, sizeof(block)))
+	if (reader->report->more || !get_entry(&reader->dump, blocks, index, &block, sizeof(block)))
 		return;
 	seen = exception ? exception : exception_of_sm(reader, blocks);
 	kernel = find_grid(reader, block.grid);
