@@ -59,14 +59,6 @@ void halt_pass(struct serve_thread *thread)
 	job_board_kick(&executor->board);
 }
 
-static bool all_passed(const struct executor *executor)
-{
-	for (unsigned i = 0; i < executor->pool.count; i++)
-		if (!word_acquire(&executor->pool.threads[i].halted))
-			return false;
-	return true;
-}
-
 /* A stream of the session to ask about the context: one with work, else any. */
 static struct backend_stream *find_stream(struct session *session)
 {
@@ -108,16 +100,14 @@ static int watch(struct job *job)
 	return 0;
 }
 
-/* Before a fence: those that are in a call of the driver are not waited for. */
-static bool all_stand_still(const struct job *job)
+/* Before a fence those that are in a call of the driver are not waited for: they are stopped there. */
+static bool all_passed(const struct job *job)
 {
 	const struct serve_pool *pool = &job->executor->pool;
-	bool all = true;
+	bool parks = job->message.halt.fence && clock_now() - job->since >= PASS_NS, all = true;
 
-	if (!job->message.halt.fence || clock_now() - job->since < PASS_NS)
-		return false;
 	for (unsigned i = 0; i < pool->count; i++)
-		all &= word_acquire(&pool->threads[i].halted) || park_thread(&pool->threads[i]);
+		all &= word_acquire(&pool->threads[i].halted) || (parks && park_thread(&pool->threads[i]));
 	return all;
 }
 
@@ -125,7 +115,7 @@ static int wait_for_threads(struct job *job)
 {
 	struct wire_message message = {.type = WIRE_REPLY, .id = job->message.id};
 
-	if (!all_passed(job->executor) && !all_stand_still(job))
+	if (!all_passed(job))
 		return JOB_E_WAIT;
 	word_release(&backend_sign_heeded, 1); /* and the daemon held all sessions before it asked */
 	if (job->message.halt.fence) {

@@ -386,15 +386,6 @@ static void judge_loss(struct domain *domain, const struct worker *worker, struc
  * Trials
  */
 
-/* Whether somebody has everything in doubt once more that was in doubt at the loss before: the same fault. */
-static bool is_again(const struct judge_session *sessions, uint32_t count)
-{
-	for (uint32_t i = 0; i < count; i++)
-		if (sessions[i].history == JUDGE_AGAIN)
-			return true;
-	return false;
-}
-
 /* The suspect that is tried first, and with probation = youngest alone; 0: none can be. @sessions: as for judge_loss() */
 static uint64_t youngest_of(const struct domain *domain, const struct judge_session *sessions)
 {
@@ -409,21 +400,25 @@ static uint64_t youngest_of(const struct domain *domain, const struct judge_sess
 	return youngest;
 }
 
-/* The loss before may have been for what it has in doubt once more: then its guilt explains both. */
-static void note_former(
+/* The loss before may have been for what somebody has in doubt once more: then his guilt explains both. Return: whether
+ * there is such a one */
+static bool note_former(
 	struct domain *domain, const struct judge_session *sessions, const struct judge_verdict *verdict)
 {
 	uint64_t former = latent_fault(domain, domain->promotion.losses - 1);
 	struct client *client;
+	bool any = false;
 	uint32_t i = 0;
 
 	TAILQ_FOREACH (client, &domain->clients, domain_link) {
 		bool same = sessions[i++].history == JUDGE_AGAIN;
 
+		any |= same;
 		client->former_fault = same ? former : 0;
 		if (same && judge_blames(verdict, client->number))
 			latent_clear(domain->daemon, former);
 	}
+	return any;
 }
 
 void convict(struct domain *domain, const struct worker *worker)
@@ -445,8 +440,8 @@ void convict(struct domain *domain, const struct worker *worker)
 	judge_loss(domain, worker, sessions, now, &verdict);
 	probation_weigh(domain, worker, &verdict);
 	open = verdict.ground == JUDGE_UNKNOWN && !verdict.gone;
-	note_former(domain, sessions, &verdict);
-	if (domain->daemon->config->probation == CONFIG_PROBATION_YOUNGEST && !is_again(sessions, count))
+	if (!note_former(domain, sessions, &verdict) &&
+		domain->daemon->config->probation == CONFIG_PROBATION_YOUNGEST)
 		youngest = youngest_of(domain, sessions);
 	TAILQ_FOREACH (client, &domain->clients, domain_link) {
 		bool suspect = open && sessions[i].in_doubt;

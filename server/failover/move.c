@@ -398,24 +398,13 @@ void move_look_into(struct domain *domain)
  * Beginning
  */
 
-static struct domain *new_domain(const struct domain *from)
-{
-	struct domain *to = domain_new(from->daemon);
-
-	if (!to)
-		return NULL;
-	to->assigned = to->alone = true;
-	to->uid = from->uid;
-	/* A session's generations only grow. */
-	to->promotion.generation = from->promotion.generation;
-	return to;
-}
-
 static struct domain *find_place(const struct client *client, enum move_cause cause, const char *why)
 {
 	struct domain *to = cause == MOVE_PROBATION ? reserve_take(client) : NULL;
 
-	to = to ? to : new_domain(client->domain);
+	/* A session's generations only grow. */
+	if (!to)
+		to = domain_new_alone(client->domain, client->domain->promotion.generation);
 	if (!to)
 		return NULL;
 	snprintf(to->reason, sizeof(to->reason), "%s", why);

@@ -143,11 +143,12 @@ bool promote_cut(struct domain *domain, struct worker *worker)
 {
 	enum promote_state state = domain->promotion.state;
 
+	if (worker != domain->active)
+		return false;
 	/* Whatever else is heard of it, its fence is under way, and comes sooner than its end. */
-	if (worker == domain->active && state == PROMOTE_HALTING && domain->promotion.fence_until_us)
+	if (state == PROMOTE_HALTING && domain->promotion.fence_until_us)
 		return true;
-	if (worker != domain->active || worker->graceful ||
-		(state != PROMOTE_STEADY && state != PROMOTE_ACTIVATING))
+	if (worker->graceful || (state != PROMOTE_STEADY && state != PROMOTE_ACTIVATING))
 		return false;
 	begin(domain, PROMOTE_HALTING, PROMOTE_LOST);
 	halt_cut(domain);
@@ -297,8 +298,7 @@ void promote_activate_again(struct domain *domain)
 	send_activate(domain, domain->active);
 }
 
-/* A standby whose answers are all in: only then it is known which sessions it can take over. */
-static struct worker *find_warm(struct domain *domain)
+struct worker *promote_find_warm(const struct domain *domain)
 {
 	struct worker *worker;
 
@@ -311,7 +311,7 @@ static struct worker *find_warm(struct domain *domain)
 /* The standby that takes over, if there is one now; promote_warm() comes back to it otherwise. */
 static void choose(struct domain *domain)
 {
-	struct worker *worker = find_warm(domain);
+	struct worker *worker = promote_find_warm(domain);
 
 	domain->promotion.state = PROMOTE_WAITING;
 	if (domain->retiring || domain->daemon->leaving)
@@ -457,7 +457,7 @@ static void ask_for_quiet(struct domain *domain)
 	struct wire_message halt = {.type = WIRE_HALT, .halt.gently = true};
 
 	/* Where there is no standby it goes on: nobody is held until one is made. */
-	if (promotion->asked_us || !find_warm(domain))
+	if (promotion->asked_us || !promote_find_warm(domain))
 		return;
 	promotion->asked_us = promotion->moved_us = timer_now_us();
 	halt_note_progress(domain, promotion->asked_us);
@@ -537,7 +537,7 @@ void promote_contained(
 /* Whether a replacement would be there at once, or cannot be had earlier. */
 static bool can_replace(struct domain *domain)
 {
-	return find_warm(domain) || !domain->daemon->config->standbys || domain->alone;
+	return promote_find_warm(domain) || !domain->daemon->config->standbys || domain->alone;
 }
 
 static void replace_orphan(struct domain *domain)
@@ -549,7 +549,7 @@ static void replace_orphan(struct domain *domain)
 void promote_over_limit(struct domain *domain, struct client *client)
 {
 	if (domain->promotion.state != PROMOTE_STEADY ||
-		(!find_warm(domain) && domain->daemon->config->standbys && !domain->alone))
+		(!promote_find_warm(domain) && domain->daemon->config->standbys && !domain->alone))
 		return;
 	log_warning("work of process %d (%s) has been on the device for longer than max_kernel_seconds",
 		(int)client->pid, client->program);

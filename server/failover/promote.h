@@ -88,6 +88,9 @@ void promote_deinit(struct domain *domain);
  * Return: whether it is halted; otherwise the caller gives the worker up if the sign is a proof.
  */
 bool promote_sign(struct domain *domain, struct worker *worker, const char *sign);
+/** A standby whose answers are all in: only then it is known which sessions it can take over. NULL: none. */
+struct worker *promote_find_warm(const struct domain *domain);
+
 /**
  * The active executor has lost its context and lives, and what runs in it will not end by itself.
  * Return: whether it is asked to leave the device; otherwise the caller gives the worker up.

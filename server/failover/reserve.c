@@ -47,16 +47,6 @@ static struct domain *find(const struct domain *domain)
 	return NULL;
 }
 
-static bool has_warm(const struct domain *domain)
-{
-	const struct worker *worker;
-
-	TAILQ_FOREACH (worker, &domain->workers, link)
-		if (worker->state == WORKER_WARM)
-			return true;
-	return false;
-}
-
 static bool is_wanted(const struct domain *domain)
 {
 	const struct config *config = domain->daemon->config;
@@ -73,14 +63,11 @@ static bool is_wanted(const struct domain *domain)
 
 static void make(struct domain *domain)
 {
-	struct domain *reserve = domain_new(domain->daemon);
+	struct domain *reserve = domain_new_alone(domain, domain->promotion.generation + AHEAD);
 
 	if (!reserve)
 		return;
-	reserve->assigned = reserve->alone = true;
-	reserve->uid = domain->uid;
 	reserve->reserve_for = domain->number;
-	reserve->promotion.generation = domain->promotion.generation + AHEAD;
 	snprintf(reserve->reason, sizeof(reserve->reason), "kept ready for a trial");
 	domain_keep(reserve);
 	log_debug("an executor is kept ready for trials of uid %lld", (long long)domain->uid);
@@ -89,11 +76,9 @@ static void make(struct domain *domain)
 
 void reserve_look(struct domain *domain)
 {
-	struct domain *reserve = find(domain);
-
 	if (!is_wanted(domain))
 		reserve_drop(domain);
-	else if (!reserve && domain_serving(domain) && has_warm(domain))
+	else if (domain_serving(domain) && promote_find_warm(domain) && !find(domain))
 		make(domain);
 }
 

@@ -134,8 +134,7 @@ struct client {
 	struct doubt common; /* commands that were in doubt in each of `unexplained` losses */
 	struct doubt latest; /* what was in doubt at loss number `latest_loss` */
 	uint64_t latest_loss;
-	uint64_t
-		former_fault; /* at the latest loss: that the same commands were suspected of before; 0: none */
+	uint64_t former_fault; /* that they were suspected of before; 0: none */
 	unsigned unexplained;
 	struct probation *probation; /* failover/probation.h; NULL: it is on none */
 	uint64_t latent; /* a fault whose culprit it may have been although nothing of it was in doubt

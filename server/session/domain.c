@@ -131,6 +131,18 @@ struct domain *domain_new(struct daemon *daemon)
 	return domain;
 }
 
+struct domain *domain_new_alone(const struct domain *of, uint32_t generation)
+{
+	struct domain *domain = domain_new(of->daemon);
+
+	if (!domain)
+		return NULL;
+	domain->assigned = domain->alone = true;
+	domain->uid = of->uid;
+	domain->promotion.generation = generation;
+	return domain;
+}
+
 struct domain *domain_new_numbered(struct daemon *daemon, uint32_t number)
 {
 	struct domain *domain = calloc(1, sizeof(*domain));

@@ -39,8 +39,7 @@ struct domain {
 	bool alone;	      /* to one client of his: no spare executor, and gone with it */
 	char reason[160];     /* why it is alone; else empty */
 	struct move *arrival; /* a session is on its way into it (failover/move.h); NULL: none */
-	uint32_t
-		reserve_for; /* number of the domain for whose trials it is kept ready; 0: none (failover/reserve.h) */
+	uint32_t reserve_for; /* number of a domain (failover/reserve.h); 0: it is no reserve */
 	uid_t uid;
 	TAILQ_HEAD(, worker) workers;
 	struct worker *active; /* from the moment Activate is sent until it is reaped */
@@ -61,6 +60,9 @@ struct domain {
 };
 
 struct domain *domain_new(struct daemon *daemon);
+/** One for a program of the user of `of` alone, whose executors have later generations than that. Not recorded as such
+ * yet: domain_keep(), when it is known why. */
+struct domain *domain_new_alone(const struct domain *of, uint32_t generation);
 /** The same with the number that it had in an earlier life of the daemon. */
 struct domain *domain_new_numbered(struct daemon *daemon, uint32_t number);
 

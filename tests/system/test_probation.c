@@ -193,15 +193,21 @@ static pid_t executor_for_one(bool occupied)
 	return pid;
 }
 
-/* Waits until an executor is there for the next trial. */
+/* The executor that is there for the next trial; 0: there is none. */
 static pid_t reserve(void)
 {
-	pid_t pid = 0;
+	return executor_for_one(false);
+}
 
-	for (int i = 0; i < 600 && !(pid = executor_for_one(false)); i++)
+/* Waits until there is another one of that kind, or none. @pid: 0: until there is one */
+static pid_t await_other(pid_t (*find)(void), pid_t pid)
+{
+	pid_t found = pid;
+
+	for (int i = 0; i < 600 && (found = find()) == pid; i++)
 		pass_time(50);
-	ck_assert_int_ne(pid, 0);
-	return pid;
+	ck_assert_int_ne(found, pid);
+	return found;
 }
 
 static pid_t daemon_pid(void)
@@ -271,18 +277,22 @@ static void expect_log(const char *text)
  * Steps
  */
 
+/* Until it reports for the first time. */
+static void enlist(struct child *child, child_function *program)
+{
+	*child = child_start(program);
+	child_wait(child, 1);
+}
+
 /* The youngest is tried first. */
 static void assemble(child_function *program, bool culprit_first)
 {
 	struct child *older = culprit_first ? &suspect : &culprit;
 	struct child *younger = culprit_first ? &culprit : &suspect;
 
-	bystander = child_start(idle);
-	child_wait(&bystander, 1);
-	*older = child_start(culprit_first ? program : faulting);
-	child_wait(older, 1);
-	*younger = child_start(culprit_first ? faulting : program);
-	child_wait(younger, 1);
+	enlist(&bystander, idle);
+	enlist(older, culprit_first ? program : faulting);
+	enlist(younger, culprit_first ? faulting : program);
 }
 
 static void begin(void)
@@ -411,20 +421,20 @@ START_TEST(an_executor_is_ready_for_a_trial)
 
 	start(ALL);
 	assemble(vouching, false);
-	ready = reserve();
+	ready = await_other(reserve, 0);
 	begin();
 	child_wait(&suspect, 1);
 	ck_assert_int_eq(executor_for_one(true), ready);
-	ck_assert_int_ne(reserve(), ready);
+	ck_assert_int_ne(await_other(reserve, 0), ready);
 	let_suspect_end();
 	expect_conviction();
 	expect_end(&suspect, EXACT);
 	expect_bystander();
 	wait_closed(&service);
 	/* Nobody vouches any more. */
-	for (int i = 0; i < 600 && executor_for_one(false); i++)
+	for (int i = 0; i < 600 && reserve(); i++)
 		pass_time(50);
-	ck_assert_int_eq(executor_for_one(false), 0);
+	ck_assert_int_eq(reserve(), 0);
 }
 END_TEST
 
@@ -435,11 +445,10 @@ START_TEST(the_executor_that_is_ready_dies)
 
 	start(ALL);
 	assemble(vouching, false);
-	ready = reserve();
+	ready = await_other(reserve, 0);
 	kill(ready, SIGKILL);
-	for (int i = 0; i < 600 && executor_for_one(false) == ready; i++)
-		pass_time(50);
-	ck_assert_int_ne(reserve(), ready);
+	await_other(reserve, ready);
+	ck_assert_int_ne(await_other(reserve, 0), ready);
 	begin();
 	child_wait(&suspect, 1);
 	let_suspect_end();
@@ -515,14 +524,10 @@ END_TEST
 START_TEST(behind_a_wrong_guess_all_are_tried)
 {
 	start(YOUNGEST);
-	bystander = child_start(idle);
-	child_wait(&bystander, 1);
-	culprit = child_start(faulting);
-	child_wait(&culprit, 1);
-	second_suspect = child_start(vouching_twice);
-	child_wait(&second_suspect, 1);
-	suspect = child_start(vouching);
-	child_wait(&suspect, 1);
+	enlist(&bystander, idle);
+	enlist(&culprit, faulting);
+	enlist(&second_suspect, vouching_twice);
+	enlist(&suspect, vouching);
 	child_order(&second_suspect);
 	child_wait(&second_suspect, 1);
 	begin();
@@ -600,13 +605,8 @@ END_TEST
 
 START_TEST(the_standby_dies)
 {
-	pid_t pid = 0;
-
 	reach_trial(ALL);
-	for (int i = 0; i < 600 && !(pid = standby()); i++)
-		pass_time(50);
-	ck_assert_int_ne(pid, 0);
-	kill(pid, SIGKILL);
+	kill(await_other(standby, 0), SIGKILL);
 	expect_bystander();
 	let_suspect_end();
 	expect_conviction();

@@ -347,21 +347,20 @@ static uint32_t exception_of_sm(const struct reader *reader, const Elf64_Shdr *b
 }
 
 /* A kernel of which nothing is known but an instruction that faulted. */
-static struct dump_kernel *add_from_pc(struct reader *reader, uint64_t sm, uint64_t pc, uint32_t exception)
+static void add_from_pc(struct reader *reader, uint64_t sm, uint64_t pc, uint32_t exception)
 {
 	struct dump_kernel *kernel;
 
 	for (uint32_t i = 0; i < reader->report->count; i++)
 		if (!reader->report->kernels[i].has_block && reader->report->kernels[i].pc == pc)
-			return &reader->report->kernels[i];
+			return;
 	kernel = add(reader);
 	if (!kernel)
-		return NULL;
+		return;
 	kernel->sm = (uint32_t)sm;
 	kernel->exception = exception;
 	kernel->pc = pc;
 	kernel->strayed = !look_up_code(reader, pc, kernel);
-	return kernel;
 }
 
 /* Whether the instruction cannot be one of that kernel: the warp has only taken the place of the one that faulted. */
@@ -461,28 +460,25 @@ static void look_at_lanes(struct reader *reader, const Elf64_Shdr *section)
 				faulted_at(reader, &warps, section->sh_info), lane.exception);
 }
 
-/* Whether a kernel was found that faulted on this SM, or without a warp being left of it at this instruction. One of
- * another module than that of the SM's instruction may be it, or be blamed for what another did: there is more. */
+/* Whether a kernel was found that faulted on this SM. One of another module than that of the SM's instruction may be it,
+ * or be blamed for what another did: there is more, unless that other one was found as well, by its own warps. */
 static bool is_known(struct reader *reader, uint64_t index, const struct sm_entry *sm)
 {
-	bool found = false, doubtful = false;
-	uint64_t module;
+	bool found = false, doubtful = false, explained = false;
+	uint64_t module = 0;
 
+	if (sm->has_pc)
+		find_module(reader, sm->pc, &module);
 	for (uint32_t i = 0; i < reader->report->count; i++) {
 		const struct dump_kernel *kernel = &reader->report->kernels[i];
 
-		if (!kernel->has_block) {
-			found |= sm->has_pc && kernel->pc == sm->pc;
-		} else if (kernel->sm == index) {
-			found = true;
-			doubtful |= sm->has_pc && is_successor(reader, kernel, sm->pc, sm->exception);
-		}
+		explained |= kernel->module == module;
+		if (!kernel->has_block || kernel->sm != index)
+			continue;
+		found = true;
+		doubtful |= sm->has_pc && is_successor(reader, kernel, sm->pc, sm->exception);
 	}
-	/* Two that faulted on one SM are told apart by their own warps. */
-	for (uint32_t i = 0; doubtful && i < reader->report->count; i++)
-		doubtful = !(
-			find_module(reader, sm->pc, &module) && reader->report->kernels[i].module == module);
-	reader->report->more |= doubtful;
+	reader->report->more |= doubtful && !explained;
 	return found;
 }
 

@@ -213,8 +213,9 @@ END_TEST
 /* Its instruction, in a dump in which nothing else is left of it: as if its warps had ended. */
 #define CULPRITS_PC UINT64_C(0x7f498b7a02c0)
 
-static void forget_culprit(uint8_t *bytes)
+static uint8_t *load_without_culprit(size_t *ret_size)
 {
+	uint8_t *bytes = load("stack", ret_size);
 	Elf64_Shdr *sms = find_section(bytes, 0x8000000b), *warps = find_section(bytes, 0x8000000e);
 	const uint8_t nothing[48] = {0};
 	const uint32_t none = 0;
@@ -223,6 +224,7 @@ static void forget_culprit(uint8_t *bytes)
 	/* Blocks, warps and lanes of four: it is the last. */
 	memcpy(bytes + warps[9].sh_offset + 24, &none, sizeof(none));
 	memcpy(bytes + warps[10].sh_offset + 32, &none, sizeof(none));
+	return bytes;
 }
 
 static void say_of_sm(uint8_t *bytes, unsigned index, uint64_t pc)
@@ -253,9 +255,8 @@ START_TEST(who_took_the_place_of_the_culprit_is_not_blamed)
 {
 	struct dump_report report;
 	size_t size;
-	uint8_t *bytes = load("stack", &size);
+	uint8_t *bytes = load_without_culprit(&size);
 
-	forget_culprit(bytes);
 	say_of_sm(bytes, 0, CULPRITS_PC);
 	say_of_warp(bytes, CULPRITS_PC, _i);
 	ck_assert_int_eq(dump_read(bytes, size, &report), 0);
@@ -276,9 +277,8 @@ START_TEST(where_warp_and_multiprocessor_disagree_there_is_more)
 	const uint64_t own = UINT64_C(0x7f498b7a2190);
 	struct dump_report report;
 	size_t size;
-	uint8_t *bytes = load("stack", &size);
+	uint8_t *bytes = load_without_culprit(&size);
 
-	forget_culprit(bytes);
 	say_of_sm(bytes, 0, CULPRITS_PC);
 	say_of_warp(bytes, own, true);
 	ck_assert_int_eq(dump_read(bytes, size, &report), 0);
