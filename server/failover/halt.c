@@ -139,7 +139,9 @@ static bool is_doubtful(const struct domain *domain)
 static bool is_explained(const struct domain *domain, const struct judge_verdict *verdict, uint64_t now_us)
 {
 	const struct promotion *promotion = &domain->promotion;
-	bool planned = promotion->cause == PROMOTE_ORPHAN || promotion->cause == PROMOTE_WORN;
+	/* One that had contained a fault and was only slow to answer is replaced for that fault. */
+	bool planned = promotion->cause == PROMOTE_ORPHAN || promotion->cause == PROMOTE_WORN ||
+		       (promotion->silent && promotion->worn);
 
 	return (planned && !is_doubtful(domain)) || verdict->culprit || verdict->gone ||
 	       is_somebody_elses(domain, now_us) || is_stalled(domain, now_us) ||

@@ -180,6 +180,29 @@ START_TEST(one_that_says_nothing_is_given_up_soon)
 }
 END_TEST
 
+/* It was slow, and is replaced for the fault that it has contained: no other one is waited for. */
+START_TEST(one_that_answers_at_last_is_replaced_at_once)
+{
+	uint64_t begin_us;
+
+	boot();
+	fault_first_session();
+	expect_gentle_halt();
+	FAKE_RUN_WHILE(fake, !has_message());
+	fake_serve(fake, first, WIRE_HALT);
+	begin_us = timer_now_us();
+	FAKE_RUN_WHILE(fake, !first->killed);
+	/* A fault of which nothing is known yet has a second to come out. */
+	ck_assert_uint_lt(timer_now_us() - begin_us, 900000);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.at[0], session_of(1)->number);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_NOTHING);
+	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
+	fake_reap(fake, first, SIGKILL);
+	end();
+}
+END_TEST
+
 /* The second session has just had something on the device; what is left of the first is there. */
 static void work(void)
 {
@@ -374,6 +397,7 @@ int main(void)
 	tcase_add_test(tests, it_is_replaced_in_a_quiet_moment);
 	tcase_add_test(tests, without_a_standby_nobody_is_held_for_it);
 	tcase_add_test(tests, one_that_says_nothing_is_given_up_soon);
+	tcase_add_test(tests, one_that_answers_at_last_is_replaced_at_once);
 	tcase_add_test(tests, a_silence_is_nobodys_doing);
 	tcase_add_loop_test(tests, a_silence_in_the_middle_of_a_fault_is_told, 0, 2);
 	tcase_add_test(tests, a_death_in_the_middle_of_a_fault_is_told);
