@@ -28,6 +28,9 @@
 #include "server/executor/takeover.h"
 #include "server/log.h"
 
+/* What a step of the main thread may take before that is said, ns. */
+#define LONG_NS (UINT64_C(1000) * CLOCK_MS)
+
 void executor_send(
 	struct executor *executor, const struct wire_message *message, const int *fds, unsigned fd_count)
 {
@@ -270,10 +273,23 @@ int executor_handle(struct executor *executor, struct job *job)
 	return 0;
 }
 
+/* The daemon hears nothing while this thread is in a call of the driver. Return: now, ns. */
+static uint64_t note_time(const char *what, uint64_t begin)
+{
+	uint64_t now = clock_now();
+
+	if (now - begin >= LONG_NS)
+		log_warning("the main thread was at %s for %llu ms", what,
+			(unsigned long long)((now - begin) / CLOCK_MS));
+	return now;
+}
+
 /* One message. Return: 0 to go on, 1 to leave. */
 static int receive_one(struct executor *executor)
 {
 	struct job *job = job_new(executor);
+	const char *what;
+	uint64_t begin;
 	int error;
 
 	if (!job) {
@@ -291,7 +307,11 @@ static int receive_one(struct executor *executor)
 	if (!error) {
 		if (job->message.id)
 			executor->latest_request = job->message.id;
-		return executor_handle(executor, job) == EXECUTOR_E_SHUTDOWN;
+		what = wire_type_name(job->message.type);
+		begin = clock_now();
+		error = executor_handle(executor, job);
+		note_time(what, begin);
+		return error == EXECUTOR_E_SHUTDOWN;
 	}
 	job_free(job);
 	if (error == PACKET_E_AGAIN)
@@ -305,9 +325,13 @@ static int receive_one(struct executor *executor)
 static int64_t step(struct executor *executor, uint64_t now)
 {
 	int64_t wait_us = job_board_step(&executor->board, now), next_us;
-	uint64_t next = stray_step(executor, now), contain = contain_step(executor, now);
-	uint64_t canary = canary_step(executor, now);
+	uint64_t begin = note_time("what waits for something to end", now), next, contain, canary;
 
+	next = stray_step(executor, now);
+	begin = note_time("guards", begin);
+	contain = contain_step(executor, now);
+	canary = canary_step(executor, now);
+	note_time("faults and the canary", begin);
 	next = contain < next ? contain : next;
 	next = canary < next ? canary : next;
 	if (next == UINT64_MAX)
