@@ -42,6 +42,8 @@
 /* Behind a contained fault the device may stand still for good, so this is what everybody waits for nothing
  * then. It has its reader ready: 30 ms as a rule, 1.5 s on a full device. */
 #define STOP_AGAIN_NS (UINT64_C(3000) * CLOCK_MS)
+/* With a standby it is replaced within milliseconds. Without one it goes on, and is to be watched again. */
+#define STILL_NS (UINT64_C(1000) * CLOCK_MS)
 
 /* ---- whose ---- */
 
@@ -99,6 +101,16 @@ bool contain_is_open(struct executor *executor)
 	open = executor->contain.phase != CONTAIN_CLEAR;
 	pthread_mutex_unlock(&executor->contain.lock);
 	return open;
+}
+
+uint64_t contain_still_until(struct executor *executor, uint64_t now)
+{
+	uint64_t until;
+
+	pthread_mutex_lock(&executor->contain.lock);
+	until = executor->contain.phase != CONTAIN_CLEAR ? now + CLOCK_MS : executor->contain.still_until;
+	pthread_mutex_unlock(&executor->contain.lock);
+	return until;
 }
 
 /* ---- the backend's thread ---- */
@@ -334,6 +346,9 @@ static void contained(void *context, const struct backend_fault *faults, uint32_
 	contain->number += count;
 	for (uint32_t i = 0; i < count; i++)
 		waits |= faults[i].may_recur;
+	pthread_mutex_lock(&contain->lock);
+	contain->still_until = clock_now() + STILL_NS;
+	pthread_mutex_unlock(&contain->lock);
 	enter(executor, waits ? CONTAIN_WAITING : CONTAIN_CLEAR);
 }
 

@@ -59,6 +59,7 @@ struct contain {
 	uint32_t owner_count, owner_room;
 	enum contain_phase phase;
 	uint64_t sign_at;				 /* ns: the first sign of the latest fault */
+	uint64_t still_until;				 /* ns: see contain_still_until() */
 	bool hopeless;					 /* to be told: nothing is contained any more */
 	bool over;					 /* and the context will not say so itself */
 	struct contain_fault faults[BACKEND_FAULTS_MAX]; /* to be told */
@@ -88,6 +89,14 @@ bool contain_is_open(struct executor *executor);
  * nothing is unloaded or unpinned, and streams, events and graphs are left to the end of the process. Any thread.
  */
 bool contain_is_worn(const struct executor *executor);
+
+/**
+ * Until when the main thread does nothing of its own accord that asks the backend for anything: while a fault
+ * is open (then it is always a little later than `now`), and for a moment after one was contained, in which
+ * this executor is replaced as a rule. A program may wait for what it asks for, so requests are served. Any
+ * thread. Return: ns; `now` or earlier: it may
+ */
+uint64_t contain_still_until(struct executor *executor, uint64_t now);
 
 /** What the backend's thread has left to do. Main thread. Return: when to look again, ns; UINT64_MAX: when
  * something happens */

@@ -19,6 +19,11 @@
 //
 // Who did it is judged in suspect.c.
 //
+// While the driver handles a fault there are no looks, and no slots are mapped. It handles one as a debugger
+// would, and has that called at every launch from then on: checks of ours that were launched while the debugger
+// made itself ready crashed in it, two in some 600 faults (H200, driver 580.159.04), and took the executor
+// along. Serving threads launch nothing then anyway (contain.c).
+//
 // What is not seen: a write of the very pattern; what a dead executor's kernels wrote since its last look:
 // a promotion begins with filled sinks; strays beyond the guard's reach, which fault; strays into memory of
 // another session.
@@ -383,12 +388,15 @@ static uint64_t map_some(struct executor *executor, uint64_t now)
 uint64_t stray_step(struct executor *executor, uint64_t now)
 {
 	struct stray_watch *watch = &executor->strays;
-	uint64_t map_at, look_at;
+	uint64_t still_until, map_at, look_at;
 
 	if (!watch->stream || executor_is_lost(executor))
 		return UINT64_MAX;
-	map_at = map_some(executor, now);
+	still_until = contain_still_until(executor, now);
+	if (still_until > now)
+		return still_until;
 	look_at = watch->state == STRAY_IDLE ? look_idle(executor, now) : look_busy(executor, now);
+	map_at = map_some(executor, now);
 	return map_at < look_at ? map_at : look_at;
 }
 

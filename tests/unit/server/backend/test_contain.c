@@ -5,6 +5,7 @@
 
 #include "server/backend/cuda/contain.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -208,6 +209,39 @@ START_TEST(what_is_not_the_drivers_is_no_sign)
 }
 END_TEST
 
+static void *open_library(void *file)
+{
+	void *library = dlopen(file, RTLD_NOW);
+
+	if (library)
+		dlclose(library);
+	return NULL;
+}
+
+static void driver_opens(const char *file)
+{
+	pthread_t thread;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, open_library, (void *)(uintptr_t)file), 0);
+	pthread_join(thread, NULL);
+}
+
+/* It opens what it reads a fault with before it makes any control. */
+START_TEST(the_debugger_is_the_first_sign)
+{
+	driver_opens("libm.so.6");
+	driver_opens("libcudadebugger.so.1.so");
+	open_library((void *)(uintptr_t) "libcudadebugger.so.1");
+	ck_assert_str_eq(story, "");
+	driver_opens(_i ? "/usr/lib/libcudadebugger.so.1" : "libcudadebugger.so.1");
+	ck_assert_str_eq(story, "suspected ");
+	fault("write");
+	ck_assert_str_eq(story, "suspected other seen stop contained go ");
+	driver_opens("libcudadebugger.so.1");
+	ck_assert_str_eq(story, "suspected other seen stop contained go ");
+}
+END_TEST
+
 START_TEST(nothing_is_seen_before_it_is_wanted)
 {
 	contain_disarm();
@@ -386,6 +420,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, open_watch, close_watch);
 	tcase_add_test(tests, what_we_do_is_no_sign);
 	tcase_add_test(tests, what_is_not_the_drivers_is_no_sign);
+	tcase_add_loop_test(tests, the_debugger_is_the_first_sign, 0, 2);
 	tcase_add_test(tests, nothing_is_seen_before_it_is_wanted);
 	tcase_add_loop_test(tests, a_fault_of_ours_is_contained, 0, 2);
 	tcase_add_test(tests, what_stands_still_is_read_ahead);

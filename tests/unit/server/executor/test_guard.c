@@ -88,6 +88,7 @@ static void setup(void)
 	pthread_mutex_init(&executor.control_lock, NULL);
 	pthread_mutex_init(&executor.sessions_lock, NULL);
 	ck_assert_int_eq(job_board_init(&executor.board), 0);
+	contain_init(&executor);
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, control), 0);
 	executor.control_fd = control[0];
 	owner = add_session(1);
@@ -100,6 +101,7 @@ static void teardown(void)
 	stray_close(&executor);
 	remove_session(other);
 	remove_session(owner);
+	contain_deinit(&executor);
 	job_board_deinit(&executor.board);
 	close(control[0]);
 	close(control[1]);
@@ -448,6 +450,42 @@ START_TEST(an_end_waits_for_the_look)
 }
 END_TEST
 
+/* The work of the step is due. Return: when the next one is, and no call was made. */
+static uint64_t step_without_a_call(void)
+{
+	unsigned calls = fake.count;
+	uint64_t next = stray_step(&executor, now_ns);
+
+	ck_assert_uint_eq(fake.count, calls);
+	ck_assert_uint_gt(next, now_ns);
+	return next;
+}
+
+/* A launch of ours crashes the driver there. */
+START_TEST(nothing_is_asked_while_the_driver_handles_a_fault)
+{
+	const struct backend_watch *watch = &executor.contain.watch;
+	struct backend_module *module = (struct backend_module *)&executor;
+	const struct backend_fault fault = {.module = module, .code = CUDA_ERROR_ILLEGAL_ADDRESS};
+
+	contain_note_module(&executor, module, owner->id);
+	launch(owner, true);
+	look(false);
+	map(64, 4);
+	launch(owner, true);
+	now_ns += 2 * executor.strays.interval_ns;
+	watch->suspected(watch->context);
+	ck_assert_uint_ne(step_without_a_call(), UINT64_MAX);
+	watch->stopped(watch->context);
+	now_ns = step_without_a_call();
+	watch->contained(watch->context, &fault, 1);
+	/* Nobody has replaced this executor by then. */
+	now_ns = step_without_a_call();
+	look(false);
+	ck_assert_uint_gt(fake_count(FAKE_SINK_MAP), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("guard");
@@ -471,6 +509,7 @@ int main(void)
 	tcase_add_test(judgement, looks_are_a_small_part_of_the_time);
 	tcase_add_test(judgement, who_waits_while_more_is_under_way_is_looked_at_in_time);
 	tcase_add_test(judgement, an_end_waits_for_the_look);
+	tcase_add_test(judgement, nothing_is_asked_while_the_driver_handles_a_fault);
 	suite_add_tcase(suite, judgement);
 	return suite_run(suite);
 }
