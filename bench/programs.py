@@ -3,7 +3,8 @@
 # SPDX-FileCopyrightText: The frmps authors
 """Measures PyTorch programs natively, under stock MPS and through frmps, in one run, and prints one table.
 
-usage: bench/programs.py [--build DIR] [--rounds N] [--seconds S] [--only WORD,...] [--out FILE.json]
+usage: bench/programs.py [--build DIR] [--rounds N] [--seconds S] [--only WORD,...] [--together]
+                         [--out FILE.json]
 
   alone   inference with ResNet-50 (batches of 1, 8, 64), training of a transformer, decoding with and without CUDA
           graphs, one program at a time: items a second (images, steps, tokens), and processor time of program and
@@ -130,6 +131,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
     parser.add_argument("--only", default="", help="alone, two, first; or names of workloads")
+    parser.add_argument("--together", action="store_true",
+                        help="all systems are up all the time, so that rounds follow each other within seconds")
     parser.add_argument("--out", default="")
     options = parser.parse_args()
     if not systems.is_gpu_here() or not importlib.util.find_spec("torchvision"):
@@ -144,7 +147,8 @@ def main():
               "two": found.programs(2, "two", [name for name in TWO if name in names])}
     tested = systems.all_here(options.build.resolve())
     found.first(tested[0])  # brings what programs load into the page cache
-    results = rounds.play(tested, {name: wanted[name] for name in wanted if name in kinds}, options.rounds)
+    results = rounds.play(tested, {name: wanted[name] for name in wanted if name in kinds}, options.rounds,
+                          options.together)
     rounds.report(tested, results, options.out, checksums=found.checksums)
     for line in missed(results):
         print("missed:", line)

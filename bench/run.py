@@ -3,7 +3,8 @@
 # SPDX-FileCopyrightText: The frmps authors
 """Measures native, stock MPS and frmps in one run and prints one table.
 
-usage: bench/run.py [--build DIR] [--rounds N] [--only WORD,...] [--variant NAME:KEY=VALUE,...]... [--out FILE.json]
+usage: bench/run.py [--build DIR] [--rounds N] [--only WORD,...] [--variant NAME:KEY=VALUE,...]... [--together]
+                    [--out FILE.json]
 
 Each measurement runs a program of the build folder unchanged under three systems, rounds interleaved so that a drift of
 the machine hits all alike. Without a GPU only frmps on the host backend is measured, which says something about the
@@ -161,6 +162,8 @@ def main():
     parser.add_argument("--variant", type=variant, action="append", default=[], metavar="NAME:KEY=VALUE,...",
                         help="frmps once more, with other configuration keys; in capitals: environment variables of the "
                              "service, and BUILD, a build folder that service and library are taken from")
+    parser.add_argument("--together", action="store_true",
+                        help="all systems are up all the time, so that rounds follow each other within seconds")
     parser.add_argument("--out", default="")
     options = parser.parse_args()
     build = pathlib.Path(options.build).resolve()
@@ -173,7 +176,8 @@ def main():
     measurements["idle"] = idle_cpu
     if options.only:
         measurements = {name: measurements[name] for name in options.only.split(",")}
-    rounds.report(tested, rounds.play(tested, measurements, options.rounds), options.out)
+    results = rounds.play(tested, measurements, options.rounds, options.together)
+    rounds.report(tested, results, options.out)
 
 
 if __name__ == "__main__":

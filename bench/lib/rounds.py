@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The frmps authors
 """Measuring the same thing under several systems: interleaved rounds, one table, one file with the raw values.
 
-A measurement is a function of a system that returns numbers by name. Rounds are interleaved (native, MPS, frmps,
-native, …), so that a machine that drifts does so for all.
+A measurement is a function of a system that returns numbers by name. Rounds are interleaved (native, MPS, frmps, frmps,
+MPS, native, …), so that a machine that drifts does so for all, and systems are compared round by round.
 """
 
 import contextlib
@@ -16,19 +16,23 @@ import sys
 from machine import machine
 
 
-def play(systems, measurements, rounds):
-    """Return: of each system by name, all values of each number. A measurement that fails is left out, and says so. What
-    was measured is said on standard error as it comes; an interrupt ends the rounds, and what there is by then counts."""
+def play(systems, measurements, rounds, together=False):
+    """@together: all systems are up all the time; otherwise each one for its own part of a round only.
+    Return: of each system by name, all values of each number. A measurement that fails is left out, and says so. What was
+    measured is said on standard error as it comes; an interrupt ends the rounds, and what there is by then counts."""
     results = {}
-    with contextlib.suppress(KeyboardInterrupt):
-        _play(systems, measurements, rounds, results)
+    with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as background:
+        if together:
+            for system in systems:
+                background.enter_context(system.up())
+        _play(systems, measurements, rounds, together, results)
     return results
 
 
-def _play(systems, measurements, rounds, results):
-    for _ in range(rounds):
-        for system in systems:
-            with system.up():
+def _play(systems, measurements, rounds, together, results):
+    for number in range(rounds):
+        for system in systems[::-1] if number % 2 else systems:
+            with contextlib.nullcontext() if together else system.up():
                 for name, measure in measurements.items():
                     try:
                         values = measure(system)
@@ -42,10 +46,13 @@ def _play(systems, measurements, rounds, results):
 
 
 def ratio(results, name, base, system="frmps"):
-    """Of the system's median to that of `base`; None where there is none."""
+    """Of the system's number to that of `base`: the median of all rounds' ratios, or where some round has no number that
+    of the medians; None where there is none."""
     values = [results.get(which, {}).get(name) for which in (system, base)]
-    if not all(values) or not statistics.median(values[1]):
+    if not all(values) or not all(values[1]):
         return None
+    if len(values[0]) == len(values[1]):
+        return statistics.median(ours / theirs for ours, theirs in zip(*values))
     return statistics.median(values[0]) / statistics.median(values[1])
 
 
