@@ -206,13 +206,19 @@ static void suspected(void *context)
 
 	pthread_mutex_lock(&executor->contain.lock);
 	executor->contain.sign_at = clock_now();
+	executor->contain.stop_at = 0;
 	pthread_mutex_unlock(&executor->contain.lock);
 	enter(executor, CONTAIN_SUSPECTED);
 }
 
 static void stopped(void *context)
 {
-	enter(context, CONTAIN_STOPPED);
+	struct executor *executor = context;
+
+	pthread_mutex_lock(&executor->contain.lock);
+	executor->contain.stop_at = clock_now();
+	pthread_mutex_unlock(&executor->contain.lock);
+	enter(executor, CONTAIN_STOPPED);
 }
 
 /* The daemon may be reading, so the words are valid only when all of them is there. */
@@ -298,6 +304,7 @@ static void report(struct executor *executor, const struct backend_fault *faults
 	for (uint32_t i = 0; i < count && contain->fault_count < BACKEND_FAULTS_MAX; i++)
 		contain->faults[contain->fault_count++] = (struct contain_fault){.fault = faults[i],
 			.session = owners[i],
+			.stopped = contain->stop_at ? contain->stop_at - contain->sign_at : 0,
 			.took = took,
 			.number = contain->number + i,
 			.contained = contained};
@@ -359,11 +366,12 @@ static void tell_fault(struct executor *executor, const struct contain_fault *at
 	const struct backend_fault *fault = &at->fault;
 	struct wire_message message = {.type = WIRE_FAULT, .session = at->session};
 
-	log_warning(
-		"a fault is %scontained: kernel %s of session %llu, launch %llu, instruction %#llx, code %d",
+	log_warning("a fault is %scontained: kernel %s of session %llu, launch %llu, instruction %#llx, "
+		    "code %d; from the first sign to the stop %.1f ms, to the end of the dump %.1f ms",
 		at->contained ? "" : "not ", fault->kernel[0] ? fault->kernel : "(unnamed)",
 		(unsigned long long)at->session, (unsigned long long)fault->launch,
-		(unsigned long long)fault->address, (int)fault->code);
+		(unsigned long long)fault->address, (int)fault->code, (double)at->stopped / CLOCK_MS,
+		(double)at->took / CLOCK_MS);
 	message.trouble = (struct wire_trouble){.code = fault->code,
 		.text = fault->kernel,
 		.instruction = fault->address,

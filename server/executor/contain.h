@@ -29,6 +29,7 @@ enum contain_phase {
 struct contain_fault {
 	struct backend_fault fault;
 	uint64_t session; /* 0: not known */
+	uint64_t stopped; /* ns from the first sign until the device stood still; 0: it never did */
 	uint64_t took;	  /* ns from the first sign until it was known whose it is */
 	uint32_t number;  /* as in its last words */
 	bool contained;
@@ -58,10 +59,10 @@ struct contain {
 	struct contain_owner *owners;
 	uint32_t owner_count, owner_room;
 	enum contain_phase phase;
-	uint64_t sign_at;				 /* ns: the first sign of the latest fault */
-	uint64_t still_until;				 /* ns: see contain_still_until() */
-	bool hopeless;					 /* to be told: nothing is contained any more */
-	bool over;					 /* and the context will not say so itself */
+	uint64_t sign_at, stop_at; /* ns: the first sign of the latest fault, and the stop behind it */
+	uint64_t still_until;	   /* ns: see contain_still_until() */
+	bool hopeless;		   /* to be told: nothing is contained any more */
+	bool over;		   /* and the context will not say so itself */
 	struct contain_fault faults[BACKEND_FAULTS_MAX]; /* to be told */
 	uint32_t fault_count;
 };
