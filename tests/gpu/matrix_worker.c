@@ -82,6 +82,7 @@ struct survivor {
 		more_at;	      /* more_at: "more" is due when that many are finished; 0: it is not */
 	uint32_t expected[CELLS];     /* cells after `finished` kernels */
 	uint64_t last_ns, longest_ns; /* last end of a kernel; longest time between two */
+	uint64_t shortest_ns;	      /* and the shortest; 0: there were no two */
 	struct trouble trouble;
 	char wrong[96]; /* what is not as it must be, if anything */
 	char line[64];	/* of orders, as far as it has come */
@@ -213,6 +214,8 @@ static bool await_one(struct survivor *survivor)
 	now = now_ns();
 	if (survivor->last_ns && now - survivor->last_ns > survivor->longest_ns)
 		survivor->longest_ns = now - survivor->last_ns;
+	if (survivor->last_ns && (!survivor->shortest_ns || now - survivor->last_ns < survivor->shortest_ns))
+		survivor->shortest_ns = now - survivor->last_ns;
 	survivor->last_ns = now;
 	for (uint32_t i = 0; i < CELLS && !survivor->options.repeatable; i++)
 		survivor->expected[i] = stepped(survivor->expected[i], round, i);
@@ -322,10 +325,13 @@ static bool check_all(struct survivor *survivor)
 	return counters && !survivor->wrong[0];
 }
 
+/* A kernel with more blocks than there is room for takes longer than each of them does. */
 static double gap_ms(const struct survivor *survivor)
 {
 	uint64_t kernel_ns = survivor->options.kernel_us * UINT64_C(1000);
 
+	if (kernel_ns < survivor->shortest_ns)
+		kernel_ns = survivor->shortest_ns;
 	return survivor->longest_ns > kernel_ns ? (double)(survivor->longest_ns - kernel_ns) / 1e6 : 0;
 }
 
