@@ -548,8 +548,7 @@ static void replace_orphan(struct domain *domain)
 
 void promote_over_limit(struct domain *domain, struct client *client)
 {
-	if (domain->promotion.state != PROMOTE_STEADY ||
-		(!promote_find_warm(domain) && domain->daemon->config->standbys && !domain->alone))
+	if (domain->promotion.state != PROMOTE_STEADY || !can_replace(domain))
 		return;
 	log_warning("work of process %d (%s) has been on the device for longer than max_kernel_seconds",
 		(int)client->pid, client->program);
