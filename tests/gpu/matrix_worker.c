@@ -11,9 +11,9 @@
 // Everything is said in lines. Orders come on standard input; its end means "stop".
 //
 // A survivor keeps --depth kernels on the device, of --blocks blocks (4) that take --kernel-us microseconds each.
-// Unless --repeatable they are black boxes: each counts itself and changes every cell in place, half of them at its beginning and half at
-// its end, so that a kernel that was lost, repeated, cut or out of order shows for ever. Repeatable kernels
-// overwrite. With --kept the black boxes count in variables of their module that only kernels know; with
+// Unless --repeatable they are black boxes: each counts itself and changes every cell in place, half of them at
+// its beginning and half at its end, so that a kernel that was lost, repeated, cut or out of order shows for
+// ever. Repeatable kernels overwrite. With --kept the black boxes count in variables of their module that only kernels know; with
 // --constant each finds its number in a constant of the module, which is set in front of it. An idle
 // survivor has run a few kernels and keeps its memory. With --held there are that many further allocations of
 // 16 MiB, of which both ends are looked at. It says "ready", then
@@ -206,16 +206,17 @@ static bool launch_one(struct survivor *survivor)
 static bool await_one(struct survivor *survivor)
 {
 	uint32_t round = survivor->finished;
-	uint64_t now;
+	uint64_t now, gap;
 
 	if (failed(&survivor->trouble, cu.event_sync(survivor->events[round % survivor->options.depth]),
 		    "cuEventSynchronize"))
 		return false;
 	now = now_ns();
-	if (survivor->last_ns && now - survivor->last_ns > survivor->longest_ns)
-		survivor->longest_ns = now - survivor->last_ns;
-	if (survivor->last_ns && (!survivor->shortest_ns || now - survivor->last_ns < survivor->shortest_ns))
-		survivor->shortest_ns = now - survivor->last_ns;
+	gap = survivor->last_ns ? now - survivor->last_ns : 0;
+	if (gap > survivor->longest_ns)
+		survivor->longest_ns = gap;
+	if (gap && (!survivor->shortest_ns || gap < survivor->shortest_ns))
+		survivor->shortest_ns = gap;
 	survivor->last_ns = now;
 	for (uint32_t i = 0; i < CELLS && !survivor->options.repeatable; i++)
 		survivor->expected[i] = stepped(survivor->expected[i], round, i);

@@ -57,7 +57,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,23 +91,6 @@ word32 contain_parked;
 /* What the driver reads a fault with. It is loaded when there is one, while everybody waits, which took 50 ms
  * from a disk and takes 3 from memory. It does nothing before it is asked. */
 #define DEBUGGER "libcudadebugger.so.1"
-
-typedef void *open_function(const char *, int);
-
-static _Atomic(open_function *) library_open;
-
-static open_function *find_library_open(void)
-{
-	open_function *found = atomic_load_explicit(&library_open, memory_order_relaxed);
-
-	if (found)
-		return found;
-	found = (open_function *)dlsym(RTLD_NEXT, "dlopen");
-	if (!found)
-		abort();
-	atomic_store_explicit(&library_open, found, memory_order_relaxed);
-	return found;
-}
 
 void contain_arm(void)
 {
@@ -336,8 +318,11 @@ static void look_at_library(const char *file)
  * it for where it is to search. */
 void *dlopen(const char *file, int mode)
 {
-	open_function *open_library = find_library_open();
+	typedef void *open_function(const char *, int);
+	open_function *open_library = (open_function *)dlsym(RTLD_NEXT, "dlopen");
 
+	if (!open_library)
+		abort();
 	if (file && !is_ours && word_acquire(&armed))
 		look_at_library(file);
 	return open_library(file, mode);

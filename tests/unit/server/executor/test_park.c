@@ -87,9 +87,8 @@ static bool blocks;
 /* A parent waits uninterruptibly until the child of a vfork() is gone. */
 static void *wait_for_child(void *unused)
 {
-	char byte;
-
 	sigset_t signals;
+	char byte;
 
 	park_enter(&thread);
 	sigemptyset(&signals);
