@@ -11,7 +11,8 @@
 //   - for clients that vouch for their kernels: between kernels and a later upload or fill, and between
 //     a fetch and a later kernel, because such a pair could not be repeated (repeat.c);
 //   - when nothing was taken or issued for RETIRE_IDLE_NS, or the oldest unmarked command is that of
-//     RETIRE_AGE_NS ago;
+//     RETIRE_AGE_NS ago, and no other mark of the stream is on its way: the device is behind, nobody asks, and
+//     each mark stands between two kernels that would follow each other at once;
 //   - behind each command while a module is to be loaded (gate.c);
 //   - when a stream is to be held until its commands are done, and when the main thread asks (drain.c).
 //
@@ -122,8 +123,9 @@ void retire_mark_last(struct session *session)
 	}
 }
 
-/* Marks the streams that became unmarked `age` ago or earlier. The list is in this order. */
-static void mark_older(struct session *session, uint64_t age)
+/* Marks the streams that became unmarked `age` ago or earlier. The list is in this order. @one: not where another
+ * mark is on its way */
+static void mark_older(struct session *session, uint64_t age, bool one)
 {
 	struct stream *stream, *next;
 
@@ -131,13 +133,14 @@ static void mark_older(struct session *session, uint64_t age)
 		next = TAILQ_NEXT(stream, unmarked);
 		if (session->now - stream->unmarked_at < age)
 			return;
-		retire_mark(session, stream);
+		if (!one || stream_done(session, stream) == stream->marked)
+			retire_mark(session, stream);
 	}
 }
 
 void retire_mark_all(struct session *session)
 {
-	mark_older(session, 0);
+	mark_older(session, 0, false);
 }
 
 void retire_want_mark(struct session *session, struct stream *stream, uint64_t seq)
@@ -199,7 +202,8 @@ static void look_at_wakes(struct session *session)
 void retire_turn(struct session *session)
 {
 	if (!TAILQ_EMPTY(&session->unmarked))
-		mark_older(session, session->now - session->busy_at >= RETIRE_IDLE_NS ? 0 : RETIRE_AGE_NS);
+		mark_older(
+			session, session->now - session->busy_at >= RETIRE_IDLE_NS ? 0 : RETIRE_AGE_NS, true);
 	if (session->wake_count || session->wakes_overflow)
 		look_at_wakes(session);
 }

@@ -79,6 +79,27 @@ START_TEST(a_busy_ring_does_not_leave_a_stream_unmarked)
 }
 END_TEST
 
+/* The device is behind: further marks would only stand between its kernels, but for those that are asked for. */
+START_TEST(nobody_needs_a_mark_behind_one_that_is_under_way)
+{
+	fixture_launch(1, FRMPS_CMD_MARK, 1);
+	fixture_launch(1, 0, 2);
+	fixture_turn();
+	for (int i = 0; i < 10; i++)
+		fixture_pass(1000);
+	ck_assert_uint_eq(fake_count(FAKE_MARK), 1);
+	fixture_direct(FRMPS_OP_MARK, 1, NULL, 0);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_MARK), 2);
+	fixture_launch(1, 0, 3);
+	fixture_pass(1000);
+	ck_assert_uint_eq(fake_count(FAKE_MARK), 2);
+	fake_arrive();
+	fixture_pass(20);
+	ck_assert_uint_eq(fake_count(FAKE_MARK), 3);
+}
+END_TEST
+
 START_TEST(the_journal_keeps_what_is_not_done)
 {
 	struct shm_stream_state *state = &fixture.client.states[4];
@@ -726,6 +747,7 @@ int main(void)
 	tcase_add_test(good, launches_reach_the_backend_in_order);
 	tcase_add_test(good, marks_follow_the_rules);
 	tcase_add_test(good, a_busy_ring_does_not_leave_a_stream_unmarked);
+	tcase_add_test(good, nobody_needs_a_mark_behind_one_that_is_under_way);
 	tcase_add_test(good, the_journal_keeps_what_is_not_done);
 	tcase_add_test(good, a_ring_that_wraps);
 	tcase_add_test(good, credit_holds_and_lets_go);
