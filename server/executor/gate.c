@@ -34,6 +34,8 @@
 //   - and a long command of the requesting session runs: it is awaited, as without us, in LONG_FIRST, without
 //     limit; but when other requests have come meanwhile they are handled first;
 //   - otherwise the others come and go in a way that leaves no gap: the gate is closed until there is one.
+// A farewell (halt.c) is worth more: commands that run for longer than that are awaited, in LONG_FIRST as everywhere, up
+// to GATE_FAREWELL_NS each and as many as there are, up to GATE_FAREWELL_ALL_NS.
 //
 // Threads. The module thread moves the gate and does all observing, from the words that serving threads and
 // the device write anyway (issued, marked, done). Serving threads obey: one relaxed load per command when the
@@ -236,6 +238,20 @@ static uint64_t patience(const struct gate *gate, const struct session *requeste
 	return GATE_NOBODY_NS;
 }
 
+/* Whether what others have on the device takes too long. */
+static bool is_refused(
+	struct gate *gate, const struct session *requester, const struct sight *sight, uint64_t now)
+{
+	uint64_t limit = patience(gate, requester), waited = now - gate->asked_at;
+
+	if (waited < limit || sight->foreign < limit)
+		return false;
+	if (!gate->farewell || sight->foreign >= GATE_FAREWELL_NS || waited >= GATE_FAREWELL_ALL_NS)
+		return true;
+	gate->begun_at = now; /* closed for it, everybody would wait for its end */
+	return false;
+}
+
 static struct sight observe(struct executor *executor, const struct session *requester, uint64_t now)
 {
 	struct gate *gate = &executor->gate;
@@ -331,13 +347,12 @@ int gate_step(struct executor *executor, struct session *session, uint64_t now)
 
 	if (is_gone(executor, session))
 		return give_up(executor, GATE_E_GONE);
-	late = now - gate->begun_at >= patience(gate, session);
 	do {
 		known = is_known(executor); /* before looking */
 		sight = observe(executor, session, now);
-		if (now - gate->asked_at >= patience(gate, session) &&
-			sight.foreign >= patience(gate, session))
+		if (is_refused(gate, session, &sight, now))
 			return give_up(executor, GATE_E_REFUSED);
+		late = now - gate->begun_at >= patience(gate, session);
 		if (gate_phase(gate) == GATE_CLOSED && known && !sight.any && is_whole(executor)) {
 			gate->closed = true;
 			gate->closed_at = now;

@@ -30,6 +30,11 @@ struct stream;
 /* For what nobody waits for. */
 #define GATE_NOBODY_NS (50 * CLOCK_MS)
 
+/* For a farewell, of one command and of all. The daemon takes an executor of which nothing moves for HALT_SILENCE_MS
+ * for one that does not come back from the driver, and one without an answer after 10 s. */
+#define GATE_FAREWELL_NS     (500 * CLOCK_MS)
+#define GATE_FAREWELL_ALL_NS (5000 * CLOCK_MS)
+
 enum gate_phase { GATE_OPEN, GATE_SHALLOW, GATE_LONG_FIRST, GATE_CLOSED };
 
 /* What the module thread has seen of a stream since the gate was begun. */

@@ -67,12 +67,14 @@
 #include "server/session/domain.h"
 #include "server/session/client.h"
 
-/* How often an executor in which a fault was contained is asked for a quiet moment, and how long at most a
- * fault goes without an explanation of an executor that contains faults. */
-#define QUIET_MS   1000u
-#define EXPLAIN_MS 15000u
+/* How long behind a refusal an executor in which a fault was contained is asked again for a quiet moment, at first and
+ * at most, because it holds programs' queues short while it looks for one; and how long at most a fault goes without an
+ * explanation of an executor that contains faults. */
+#define QUIET_MS      1000u
+#define QUIET_DOUBLED 4u
+#define EXPLAIN_MS    15000u
 /* How long an executor may take to say that there is no such moment while work of its clients ends; it looks
- * for one for 50 ms. One that does not come back from the driver does not say it (HALT_SILENCE_MS). */
+ * for one for 5.5 s at most (GATE_FAREWELL_ALL_NS, and one command more). One that does not come back from the driver does not say it (HALT_SILENCE_MS). */
 #define ANSWER_MS      10000u
 #define ANSWER_LOOK_MS 100u
 /* How long survivors' kernels may take to end before an executor with an orphan is replaced under them. */
@@ -327,6 +329,7 @@ static void replace(struct domain *domain, const struct worker *worker)
 {
 	domain->promotion.orphan = domain->promotion.worn = false;
 	domain->promotion.asked_us = 0;
+	domain->promotion.refusals = 0;
 	domain->promotion.explain_until_us = 0;
 	domain->active = NULL;
 	/* Once more: the old executor may have written the word while it stopped. */
@@ -412,7 +415,9 @@ static void on_activated(
 
 static void look_later(struct domain *domain)
 {
-	uint64_t now_us = timer_now_us(), until_us = domain->promotion.explain_until_us, ms = QUIET_MS;
+	const struct promotion *promotion = &domain->promotion;
+	uint64_t now_us = timer_now_us(), until_us = promotion->explain_until_us;
+	uint64_t ms = QUIET_MS << (promotion->refusals < QUIET_DOUBLED ? promotion->refusals : QUIET_DOUBLED);
 
 	if (until_us && until_us < now_us + ms * 1000)
 		ms = until_us > now_us ? (until_us - now_us) / 1000 + 1 : 0;
@@ -444,6 +449,7 @@ static void on_quiet(
 		return;
 	if (reply->code) {
 		look_later(domain);
+		promotion->refusals++;
 		return;
 	}
 	begin(domain, PROMOTE_HALTING, PROMOTE_WORN);

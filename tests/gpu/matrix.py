@@ -79,8 +79,8 @@ COLUMNS = {
     "seven-100us": (7, ["--kernel-us", "100"]),
     "kept-100us": (1, ["--kernel-us", "100", "--kept"]),  # counts in variables that only kernels know
     "constant-100us": (1, ["--kernel-us", "100", "--constant"]),  # writes a constant in front of each kernel
-    # Kernels of some 100 ms, of many short blocks: the device is full when it is stopped, which is some 40 ms after the
-    # fault, and the place of a warp that ends is taken at once.
+    # Kernels of 120 ms, of many short blocks: a fault finds the device full, and such a kernel half done, for blocks that
+    # have not begun wait for its end. And an executor has to find a quiet moment between kernels that are long.
     "flood-20us": (1, ["--kernel-us", "20", "--blocks", "10000000"]),
     "held-64gib": (32, ["--kernel-us", "100", "--held", "128"]),  # 4096 allocations that all move
 }

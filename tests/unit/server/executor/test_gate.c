@@ -696,6 +696,71 @@ START_TEST(nobody_has_little_patience)
 }
 END_TEST
 
+static int farewell_step(void)
+{
+	fixture_turn();
+	return gate_step(&fixture.executor, NULL, fixture.now);
+}
+
+static void put_marked(uint32_t slot, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		fixture_launch(slot, FRMPS_CMD_MARK, 1);
+	fixture_turn();
+}
+
+/* Kernels of 100 ms, four deep: they run out, and nobody else is stopped for them. */
+START_TEST(a_farewell_waits_for_long_commands)
+{
+	int result = GATE_E_WAIT;
+
+	put_marked(1, 4);
+	gate()->farewell = true;
+	begin();
+	for (unsigned i = 0; i < 4; i++) {
+		ck_assert_int_eq(farewell_step(), GATE_E_WAIT);
+		fixture_pass(100000);
+		ck_assert_int_eq(farewell_step(), GATE_E_WAIT);
+		put(2, 1);
+		ck_assert_uint_eq(issued(2), i + 1);
+		arrive(2);
+		ck_assert(fake_arrive_one());
+	}
+	for (unsigned i = 0; i < 5 && result == GATE_E_WAIT; i++) {
+		fixture_pass(300);
+		result = farewell_step();
+	}
+	ck_assert_int_eq(result, 0);
+	gate()->farewell = false;
+}
+END_TEST
+
+/* One that does not end, and a queue of such as do. */
+START_TEST(a_farewell_does_not_wait_for_ever)
+{
+	const uint64_t each = 400 * CLOCK_MS;
+	uint64_t waited = 0;
+
+	put_marked(1, _i ? 20 : 1);
+	gate()->farewell = true;
+	begin();
+	while (farewell_step() == GATE_E_WAIT) {
+		fixture_pass(10000);
+		waited += 10 * CLOCK_MS;
+		if (_i && waited % each == 0)
+			fake_arrive_one();
+	}
+	ck_assert(!gate_is_shut(gate()));
+	if (_i)
+		ck_assert_uint_ge(waited, GATE_FAREWELL_ALL_NS);
+	else
+		ck_assert_uint_eq(waited, GATE_FAREWELL_NS);
+	ck_assert_uint_le(waited, GATE_FAREWELL_ALL_NS + each);
+	gate()->farewell = false;
+	fake_arrive();
+}
+END_TEST
+
 static void enter(enum contain_phase phase)
 {
 	struct contain *contain = &fixture.executor.contain;
@@ -766,6 +831,8 @@ int main(void)
 	tcase_add_test(phases, threads_that_are_awake_must_have_seen_it);
 	tcase_add_loop_test(phases, a_kernel_that_faulted_leaves_no_gap, 0, 2);
 	tcase_add_test(phases, nobody_has_little_patience);
+	tcase_add_test(phases, a_farewell_waits_for_long_commands);
+	tcase_add_loop_test(phases, a_farewell_does_not_wait_for_ever, 0, 2);
 	tcase_add_checked_fixture(thread, open_module_bed, close_module_bed);
 	tcase_add_test(thread, a_farewell_that_is_put_off_is_no_gap);
 	tcase_add_test(thread, a_farewell_waits_for_the_end_of_a_doubt);
