@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "server/backend/backend.h"
 #include "shm/order.h"
@@ -52,6 +53,7 @@ struct contain {
 
 	/* Main thread. */
 	uint64_t until; /* ns: when a fault that is not explained by then is the daemon's; 0: there is none */
+	uint64_t limit; /* ns: and how far that may be put off */
 	bool waits;	/* then a contained fault did not recur */
 	bool again;	/* then the device stands still for good */
 
@@ -61,6 +63,8 @@ struct contain {
 	enum contain_phase phase;
 	uint64_t sign_at, stop_at; /* ns: the first sign of the latest fault, and the stop behind it */
 	uint64_t still_until;	   /* ns: see contain_still_until() */
+	clockid_t clock;	   /* processor time of the thread that gave the latest first sign */
+	uint64_t worked;	   /* ns of it, when it was looked at last */
 	bool hopeless;		   /* to be told: nothing is contained any more */
 	bool over;		   /* and the context will not say so itself */
 	struct contain_fault faults[BACKEND_FAULTS_MAX]; /* to be told */

@@ -229,6 +229,51 @@ START_TEST(what_is_not_explained_in_time_is_the_daemons)
 }
 END_TEST
 
+static void work_for(uint64_t ns)
+{
+	struct timespec time;
+	uint64_t until = 0, now;
+
+	do {
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+		now = (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+		until = until ? until : now + ns;
+	} while (now < until);
+}
+
+/* A driver that has much code to read makes a sign early. */
+START_TEST(who_is_at_work_has_more_time)
+{
+	struct wire_message message;
+	uint64_t next;
+
+	watch->suspected(watch->context);
+	next = step(0) - fixture.now;
+	for (int i = 1; i <= 3; i++) {
+		work_for(30 * CLOCK_MS);
+		ck_assert_uint_eq(step(i * next), fixture.now + (i + 1) * next);
+		ck_assert_int_eq(heard(&message), 0);
+	}
+	ck_assert_uint_eq(step(4 * next), UINT64_MAX);
+	ck_assert_int_eq(heard(&message), WIRE_SUSPECT);
+}
+END_TEST
+
+START_TEST(nobody_has_time_without_end)
+{
+	struct wire_message message;
+	uint64_t now = 0, next;
+
+	watch->suspected(watch->context);
+	while ((next = step(now)) != UINT64_MAX) {
+		now = next - fixture.now;
+		ck_assert_uint_lt(now, 60000 * CLOCK_MS);
+		work_for(30 * CLOCK_MS);
+	}
+	ck_assert_int_eq(heard(&message), WIRE_SUSPECT);
+}
+END_TEST
+
 /* Nothing more is given to a device that may soon stand still. */
 START_TEST(what_may_recur_is_waited_for)
 {
@@ -349,6 +394,8 @@ int main(void)
 	tcase_add_test(tests, words_of_a_contained_fault_are_no_evidence_of_the_next);
 	tcase_add_test(tests, each_fault_has_a_number_of_its_own);
 	tcase_add_loop_test(tests, the_doubt_says_what_is_known, 0, 2);
+	tcase_add_test(tests, who_is_at_work_has_more_time);
+	tcase_add_test(tests, nobody_has_time_without_end);
 	tcase_add_loop_test(tests, what_is_not_explained_in_time_is_the_daemons, 0, 2);
 	tcase_add_test(tests, what_may_recur_is_waited_for);
 	tcase_add_test(tests, what_recurs_is_the_end);
