@@ -37,6 +37,18 @@ START_TEST(default_dumps_into_the_daemons_file_and_does_not_abort)
 	ck_assert_ptr_nonnull(strstr(find(environment, "CUDA_COREDUMP_GENERATION_FLAGS"), "skip_abort"));
 	ck_assert_str_eq(find(environment, "PATH"), "/bin");
 	ck_assert_str_eq(find(environment, "CUDA_DEVICE_MAX_CONNECTIONS"), "32");
+	ck_assert_ptr_nonnull(strstr(find(environment, "GLIBC_TUNABLES"), "glibc.malloc.hugetlb=1"));
+	exceptions_environment_free(environment);
+}
+END_TEST
+
+START_TEST(what_the_operator_says_about_memory_counts)
+{
+	char *said[] = {(char *)"GLIBC_TUNABLES=glibc.malloc.check=3", NULL};
+	char **environment = exceptions_environment(said, true);
+
+	ck_assert_str_eq(find(environment, "GLIBC_TUNABLES"), "glibc.malloc.check=3");
+	ck_assert_str_eq(find(environment, "FRMPS_ON_FAULT"), "default");
 	exceptions_environment_free(environment);
 }
 END_TEST
@@ -59,6 +71,7 @@ int main(void)
 	TCase *tests = tcase_create("exceptions");
 
 	tcase_add_test(tests, default_dumps_into_the_daemons_file_and_does_not_abort);
+	tcase_add_test(tests, what_the_operator_says_about_memory_counts);
 	tcase_add_test(tests, fast_dumps_nothing_whatever_the_operators_environment_says);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
