@@ -127,6 +127,28 @@ static int deep(int progress, int orders)
 	return settle(&counter, error);
 }
 
+/* Kernels of 120 ms, some always ahead: there is no moment in which nothing of it runs, unless somebody makes one. */
+#define AHEAD 4u
+static int steady(int progress, int orders)
+{
+	struct counter counter;
+	CUevent ends[AHEAD];
+	CUresult error = CUDA_SUCCESS;
+
+	counter_open(&counter);
+	for (uint32_t i = 0; i < AHEAD; i++)
+		ck_cuda(cuEventCreate(&ends[i], CU_EVENT_DISABLE_TIMING));
+	for (uint32_t i = 0; !error && !ordered(orders, false); i++) {
+		error = cuEventSynchronize(ends[i % AHEAD]);
+		if (!error)
+			error = count(&counter, 1, 120000000);
+		if (!error)
+			error = cuEventRecord(ends[i % AHEAD], NULL);
+		report(progress);
+	}
+	return settle(&counter, error);
+}
+
 /* Nothing more is taken from the moment of a fault on: all of it must be with the executor by then. */
 static struct child start_deep(void)
 {
@@ -440,6 +462,20 @@ START_TEST(long_kernels_go_on)
 }
 END_TEST
 
+START_TEST(a_replacement_waits_for_long_kernels)
+{
+	struct child survivor, writer;
+
+	start("50");
+	gather(&writer, writes_on_command, 1);
+	gather(&survivor, steady, 1);
+	child_wait(&survivor, 2 * AHEAD);
+	dismiss(&writer, 1);
+	ck_assert(service_log_wait(&service, "replaced after a fault that it had contained", 1, 60));
+	dismiss(&survivor, 1);
+}
+END_TEST
+
 /* What is left of a trap is in the way of everything that waits until nothing runs, and a long runner in that
  * of a replacement. Meanwhile programs end and begin, and the long runner is exact. */
 START_TEST(nobody_waits_for_what_a_trap_has_left)
@@ -550,6 +586,7 @@ int main(void)
 	tcase_add_loop_test(tests, what_only_kernels_know_keeps_its_value, 0, 3 * MOVES_VARIABLES);
 	tcase_add_test(tests, a_kernel_that_faulted_never_looks_finished);
 	tcase_add_test(tests, long_kernels_go_on);
+	tcase_add_test(tests, a_replacement_waits_for_long_kernels);
 	tcase_add_test(tests, nobody_waits_for_what_a_trap_has_left);
 	tcase_add_test(tests, loads_do_not_wait_for_what_a_trap_has_left);
 	tcase_add_test(tests, the_second_one_of_another_kind_is_not_contained);
