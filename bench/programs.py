@@ -3,7 +3,7 @@
 # SPDX-FileCopyrightText: The frmps authors
 """Measures PyTorch programs natively, under stock MPS and through frmps, in one run, and prints one table.
 
-usage: bench/programs.py [--build DIR] [--rounds N] [--seconds S] [--only WORD,...] [--together]
+usage: bench/programs.py [--build DIR] [--rounds N] [--seconds S] [--only WORD,...] [--together | --alternate]
                          [--out FILE.json]
 
   alone   inference with ResNet-50 (batches of 1, 8, 64), training of a transformer, decoding with and without CUDA
@@ -12,12 +12,16 @@ usage: bench/programs.py [--build DIR] [--rounds N] [--seconds S] [--only WORD,.
   two     the same for two such programs at once
   first   from the start of a process to its first finished kernel, and the part of it after `import torch`
 
+With --alternate one program of each system stays up and they take turns at each workload: a round then takes seconds, and a
+machine that drifts does so for all of them. For `alone`.
+
 Networks have random weights, the same ones everywhere, and what their first steps compute must be the same to the bit
 under all systems. Results below the aims (AIMS) are named at the end. Exit status: 1 if a checksum differs or if
 something could not be measured, 77 without a GPU or without PyTorch.
 """
 
 import argparse
+import contextlib
 import importlib.util
 import json
 import pathlib
@@ -97,6 +101,32 @@ class Measurements:
 
         return measure
 
+    def alternating(self, tested, names, count):
+        """One program of each system, all there at once, in `count` rounds of each workload.
+
+        Return: as rounds.play()."""
+        results, programs = {}, {}
+        with contextlib.ExitStack() as background:
+            for system in tested:
+                background.enter_context(system.up())
+            background.callback(lambda: dismiss(programs.values()))
+            for system in tested:
+                programs[system.name] = Program(WORKLOAD, system.environment())
+            for name in names:
+                try:
+                    for system in tested:
+                        self.prepared(system, [programs[system.name]], name)
+                except RuntimeError as problem:
+                    print(f"{name}: {problem}", file=sys.stderr)
+                    continue
+
+                def measure(system, name=name):
+                    return self.measured(system, [programs[system.name]], f"alone_{name}")
+
+                with contextlib.suppress(KeyboardInterrupt):
+                    rounds.take_turns(tested, {name: measure}, count, True, results)
+        return results
+
     @staticmethod
     def first(system):
         environment = {**system.environment(), "FRMPS_BENCH_START_NS": str(time.monotonic_ns())}
@@ -131,14 +161,18 @@ def main():
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
     parser.add_argument("--only", default="", help="alone, two, first; or names of workloads")
-    parser.add_argument("--together", action="store_true",
-                        help="all systems are up all the time, so that rounds follow each other within seconds")
+    order = parser.add_mutually_exclusive_group()
+    order.add_argument("--together", action="store_true",
+                       help="all systems are up all the time, so that rounds follow each other within seconds")
+    order.add_argument("--alternate", action="store_true", help="so are their programs")
     parser.add_argument("--out", default="")
     options = parser.parse_args()
     if not systems.is_gpu_here() or not importlib.util.find_spec("torchvision"):
         print("no GPU, or no PyTorch with torchvision")
         return 77
     only = set(options.only.split(",")) - {""}
+    if options.alternate and only & {"two", "first"}:
+        parser.error("programs that take turns are alone")
     kinds = only & {"alone", "two", "first"} or {"alone", "two", "first"}
     names = only & set(ALONE) or set(ALONE)
     found = Measurements(options.seconds)
@@ -147,8 +181,11 @@ def main():
               "two": found.programs(2, "two", [name for name in TWO if name in names])}
     tested = systems.all_here(options.build.resolve())
     found.first(tested[0])  # brings what programs load into the page cache
-    results = rounds.play(tested, {name: wanted[name] for name in wanted if name in kinds}, options.rounds,
-                          options.together)
+    if options.alternate:
+        results = found.alternating(tested, [name for name in ALONE if name in names], options.rounds)
+    else:
+        results = rounds.play(tested, {name: wanted[name] for name in wanted if name in kinds}, options.rounds,
+                              options.together)
     rounds.report(tested, results, options.out, checksums=found.checksums)
     for line in missed(results):
         print("missed:", line)

@@ -25,11 +25,13 @@ def play(systems, measurements, rounds, together=False):
         if together:
             for system in systems:
                 background.enter_context(system.up())
-        _play(systems, measurements, rounds, together, results)
+        take_turns(systems, measurements, rounds, together, results)
     return results
 
 
-def _play(systems, measurements, rounds, together, results):
+def take_turns(systems, measurements, rounds, together, results):
+    """@together: the systems are up
+    @results: of play(), filled in"""
     for number in range(rounds):
         for system in systems[::-1] if number % 2 else systems:
             with contextlib.nullcontext() if together else system.up():
