@@ -18,8 +18,9 @@ from machine import machine
 
 def play(systems, measurements, rounds, together=False):
     """@together: all systems are up all the time; otherwise each one for its own part of a round only.
-    Return: of each system by name, all values of each number. A measurement that fails is left out, and says so. What was
-    measured is said on standard error as it comes; an interrupt ends the rounds, and what there is by then counts."""
+    Return: of each system by name, the values of each number, by round. A measurement that fails leaves a None there, or
+    nothing behind the last one, and says so. What was measured is said on standard error as it comes; an interrupt ends the
+    rounds, and what there is by then counts."""
     results = {}
     with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as background:
         if together:
@@ -42,20 +43,18 @@ def take_turns(systems, measurements, rounds, together, results):
                         print(f"{system.name} {name}: {problem}", file=sys.stderr)
                         continue
                     for key, value in values.items():
-                        results.setdefault(system.name, {}).setdefault(key, []).append(value)
+                        those = results.setdefault(system.name, {}).setdefault(key, [])
+                        those += [None] * (number - len(those)) + [value]
                     print(f"{system.name} {name}:", *(f"{key} {value:.4g}" for key, value in values.items()),
                           file=sys.stderr)
 
 
 def ratio(results, name, base, system="frmps"):
-    """Of the system's number to that of `base`: the median of all rounds' ratios, or where some round has no number that
-    of the medians; None where there is none."""
-    values = [results.get(which, {}).get(name) for which in (system, base)]
-    if not all(values) or not all(values[1]):
-        return None
-    if len(values[0]) == len(values[1]):
-        return statistics.median(ours / theirs for ours, theirs in zip(*values))
-    return statistics.median(values[0]) / statistics.median(values[1])
+    """Of the system's number to that of `base`: the median of the ratios of all rounds that have both; None where none
+    has."""
+    ours, theirs = (results.get(which, {}).get(name, []) for which in (system, base))
+    ratios = [one / other for one, other in zip(ours, theirs) if one is not None and other]
+    return statistics.median(ratios) if ratios else None
 
 
 def table(results, order):
@@ -66,7 +65,7 @@ def table(results, order):
     for name in names:
         row = f"{name:34}"
         for system in order:
-            values = results.get(system, {}).get(name)
+            values = [value for value in results.get(system, {}).get(name, []) if value is not None]
             row += f"{statistics.median(values):>10.4g} [{min(values):>6.4g}-{max(values):>6.4g}]" if values \
                 else f"{'-':>26}"
         columns = [("frmps", "native", 14), ("frmps", "MPS", 12)] + [(variant, "frmps", 20) for variant in variants]
