@@ -35,7 +35,7 @@
 #include "shm/doorbell.h"
 
 /* From the first sign to the stop: 40 ms as a rule, but the driver copies the code of all that is loaded to and fro
- * first: 1.35 s with four PyTorch programs (H200, driver 580), of which its thread computed more than a tenth. */
+ * first: a second with four PyTorch programs (H200, driver 580), of which its thread computed more than a tenth. */
 #define SIGN_NS	     (UINT64_C(2000) * CLOCK_MS)
 #define SIGN_WORK_NS (SIGN_NS / 100)
 #define SIGN_ALL_NS  (UINT64_C(30000) * CLOCK_MS)

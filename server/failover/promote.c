@@ -67,14 +67,15 @@
 #include "server/session/domain.h"
 #include "server/session/client.h"
 
-/* How long behind a refusal an executor in which a fault was contained is asked again for a quiet moment, at first and
- * at most, because it holds programs' queues short while it looks for one; and how long at most a fault goes without an
- * explanation of an executor that contains faults. */
-#define QUIET_MS      1000u
-#define QUIET_DOUBLED 4u
-#define EXPLAIN_MS    15000u
+/* When an executor in which a fault was contained is asked again for a quiet moment, at least, and by how much longer it
+ * is left alone than it had looked for one, because it keeps programs' queues short meanwhile. */
+#define QUIET_MS     1000u
+#define QUIET_FACTOR 3u
+/* How long at most a fault goes without an explanation of an executor that contains faults. */
+#define EXPLAIN_MS 15000u
 /* How long an executor may take to say that there is no such moment while work of its clients ends; it looks
- * for one for 5.5 s at most (GATE_FAREWELL_ALL_NS, and one command more). One that does not come back from the driver does not say it (HALT_SILENCE_MS). */
+ * for one for 5.5 s at most (GATE_FAREWELL_ALL_NS, and one command more). One that does not come back from the
+ * driver does not say it (HALT_SILENCE_MS). */
 #define ANSWER_MS      10000u
 #define ANSWER_LOOK_MS 100u
 /* How long survivors' kernels may take to end before an executor with an orphan is replaced under them. */
@@ -329,7 +330,6 @@ static void replace(struct domain *domain, const struct worker *worker)
 {
 	domain->promotion.orphan = domain->promotion.worn = false;
 	domain->promotion.asked_us = 0;
-	domain->promotion.refusals = 0;
 	domain->promotion.explain_until_us = 0;
 	domain->active = NULL;
 	/* Once more: the old executor may have written the word while it stopped. */
@@ -413,11 +413,9 @@ static void on_activated(
  * Faults that were contained
  */
 
-static void look_later(struct domain *domain)
+static void look_later(struct domain *domain, uint64_t ms)
 {
-	const struct promotion *promotion = &domain->promotion;
-	uint64_t now_us = timer_now_us(), until_us = promotion->explain_until_us;
-	uint64_t ms = QUIET_MS << (promotion->refusals < QUIET_DOUBLED ? promotion->refusals : QUIET_DOUBLED);
+	uint64_t now_us = timer_now_us(), until_us = domain->promotion.explain_until_us;
 
 	if (until_us && until_us < now_us + ms * 1000)
 		ms = until_us > now_us ? (until_us - now_us) / 1000 + 1 : 0;
@@ -438,6 +436,7 @@ static void on_quiet(
 {
 	struct domain *domain = context;
 	struct promotion *promotion = &domain->promotion;
+	uint64_t took_ms = (timer_now_us() - promotion->asked_us) / 1000;
 
 	if (!reply || worker != domain->active)
 		return;
@@ -448,8 +447,7 @@ static void on_quiet(
 	if (promotion->state != PROMOTE_STEADY)
 		return;
 	if (reply->code) {
-		look_later(domain);
-		promotion->refusals++;
+		look_later(domain, took_ms * QUIET_FACTOR > QUIET_MS ? took_ms * QUIET_FACTOR : QUIET_MS);
 		return;
 	}
 	begin(domain, PROMOTE_HALTING, PROMOTE_WORN);
@@ -501,7 +499,7 @@ void promote_look(struct domain *domain)
 	if (promotion->asked_us)
 		timer_start(promotion->halt_timer, ANSWER_LOOK_MS);
 	else if (promotion->explain_until_us)
-		look_later(domain);
+		look_later(domain, QUIET_MS);
 }
 
 void promote_await(struct domain *domain, struct worker *worker)
@@ -513,7 +511,7 @@ void promote_await(struct domain *domain, struct worker *worker)
 		promotion->worn)
 		return;
 	promotion->explain_until_us = timer_now_us() + EXPLAIN_MS * 1000;
-	look_later(domain);
+	look_later(domain, QUIET_MS);
 }
 
 void promote_contained(

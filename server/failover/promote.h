@@ -67,7 +67,6 @@ struct promotion {
 	char sign[160];		 /* the first sign, in words */
 	bool orphan;		 /* work of a gone client runs in the active executor and does not end */
 	bool worn;		 /* a fault was contained in the active executor */
-	uint32_t refusals;	 /* how often it has said since that there is no quiet moment */
 	/* Values of modules' variables, from the executor that was halted to the next one; NULL: none. */
 	struct shared_fd *variables;
 	uint64_t asked_us; /* when it was asked to halt gently, and has not answered; 0: it is not asked */
