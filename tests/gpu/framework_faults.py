@@ -17,8 +17,9 @@ each loop runs natively, without the service and without faults, as far as its l
 The pause is the longest time between two ends of WINDOW iterations, less the ordinary one, from before the fault until
 three further windows are done.
 
-Exit status: 1 if a loop was WRONG or hung, if it was told with on_fault = default, if somebody else than the culprit
-was blamed, or if a loop that does one iteration twice is not noticed; 77 without a GPU or without PyTorch.
+Exit status: 1 if a loop was WRONG or hung, if it was told with on_fault = default beside a fault that can be contained, if
+somebody else than the culprit was blamed, or if a loop that does one iteration twice is not noticed; 77 without a GPU or
+without PyTorch.
 """
 
 import argparse
@@ -35,13 +36,14 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "bench" / "lib"), str(HERE)]
 import matrix  # noqa: E402
-import matrix_soak  # noqa: E402
 from machine import machine  # noqa: E402
 from matrix_systems import Broken, System  # noqa: E402
 from program import Program  # noqa: E402
 from systems import is_gpu_here  # noqa: E402
 
 LOOPS = ("graph", "graph-state", "eager", "train")
+ROWS = tuple(row for row in matrix.FAULTS if row != "none")
+UNCONTAINED = ("stack", "jump")
 WINDOW = 8  # of framework_survivor
 PATIENCE = 120  # seconds that anything at all may take
 HEAD = f"{'on_fault':10}{'fault':12}" + "".join(f"{loop:>22}" for loop in LOOPS) + \
@@ -57,6 +59,7 @@ class Survivor:
         self.program = Program(command(loop, self.log), system.environment("fail"))
         self.faults = []
         self.ending = None
+        self.ended_by = None  # beside which fault it was told
 
     def expect(self, word):
         """Return: its line; None if it has ended."""
@@ -119,7 +122,8 @@ class Life:
 
     def culprit(self, row):
         """Return: (what it was told, its process)."""
-        culprit = self.system.start(["culprit", row], "fail")
+        patient = ["--warm-ms", str(matrix.WARM_MS), "--wait-ms", str(matrix.UNTOLD_MS)] if row in matrix.GUARDED else []
+        culprit = self.system.start(["culprit", row, *patient], "fail")
         try:
             if not culprit.hear("ready", time.monotonic() + PATIENCE):
                 raise Broken(f"the culprit does not start: {''.join(culprit.errors)}")
@@ -144,6 +148,7 @@ class Life:
             survivor.faults.append({"row": row, "pause_ms": pauses[loop]})
             if not line:
                 survivor.end()
+                survivor.ended_by = row
                 ends.append(f"  {loop}: {survivor.program.result or ''.join(survivor.program.errors)[-500:]}")
                 self.ended.append(self.alive.pop(loop))
         self.system.quiet(len(self.alive), time.monotonic() + PATIENCE)
@@ -155,7 +160,7 @@ class Life:
         self.events.append({"row": row, "code": code, "blamed": "culprit" if pid in blamed else "nobody",
                             "pauses_ms": pauses})
         self.tell(self.events[-1])
-        if ends and self.system.on_fault == "default":
+        if ends and self.system.on_fault == "default" and row not in UNCONTAINED:
             ends += ["  | " + line for line in self.system.log.since(position)]
         for line in ends:
             print(line, flush=True)
@@ -185,9 +190,13 @@ class Life:
     def judge(self, references):
         for survivor in self.ended:
             survivor.judge(*references[survivor.loop])
-        wrong = {"WRONG", "HANG"} | ({"told"} if self.system.on_fault == "default" else set())
         self.bad += [f"{survivor.loop} is {survivor.ending}: {survivor.program.result or survivor.found()['errors']}"
-                     for survivor in self.ended if survivor.ending in wrong]
+                     for survivor in self.ended if self.is_bad(survivor)]
+
+    def is_bad(self, survivor):
+        if survivor.ending == "told":
+            return self.system.on_fault == "default" and survivor.ended_by not in UNCONTAINED
+        return survivor.ending in ("WRONG", "HANG")
 
     def found(self):
         return {"on_fault": self.system.on_fault, "events": self.events, "bad": self.bad,
@@ -248,7 +257,7 @@ def arguments():
 
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parent.parent / "build")
     parser.add_argument("--on-fault", type=words(("default", "fast")), default=["default", "fast"])
-    parser.add_argument("--rows", type=words(matrix_soak.ROWS), default=list(matrix_soak.ROWS))
+    parser.add_argument("--rows", type=words(ROWS), default=list(ROWS))
     parser.add_argument("--loops", type=words(LOOPS), default=list(LOOPS))
     parser.add_argument("--lives", type=int, default=1)
     parser.add_argument("--out", default="")
