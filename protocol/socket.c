@@ -94,7 +94,9 @@ static int receive(int socket, struct packet *packet, int flags)
 
 	unsigned surplus = take_all(packet, &m);
 	if (surplus || (m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || (n == 0 && packet->fd_count)) {
-		packet_close_fds(packet);
+		/* Whoever peeks chooses how. */
+		if (!(flags & MSG_PEEK))
+			packet_close_fds(packet);
 		return PACKET_E_INVALID;
 	}
 	/* No packet of the protocol is empty, so nothing means the end. A peer that does send an empty packet

@@ -32,6 +32,7 @@ int packet_receive(int socket, struct packet *packet);
 /**
  * The same, but the packet stays on the socket: it is received again, with new descriptors, until
  * packet_discard() takes it off. For a receiver that must not lose it if it dies with the packet in hand.
+ * Descriptors of one that is PACKET_E_INVALID are left to the caller as well.
  */
 int packet_peek(int socket, struct packet *packet);
 /** Takes the first packet off the socket. */

@@ -194,7 +194,8 @@ static void on_closed(void *context, const char *reason)
 	operator_free(context);
 }
 
-static const struct connection_handlers handlers = {.message = on_message, .closed = on_closed};
+static const struct connection_handlers handlers = {
+	.message = on_message, .closed = on_closed, .outside = true};
 
 static unsigned count_of(const struct daemon *daemon, uid_t uid)
 {

@@ -21,6 +21,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "server/loop/discard.h"
 #include "server/loop/shared_fd.h"
 
 /* Packets read before other connections get their turn. */
@@ -86,11 +87,25 @@ static void take_off(struct connection *connection)
 	connection->unread = false;
 }
 
+/* What is not to be delivered stays on the socket. */
+static int peek(struct connection *connection)
+{
+	int r = packet_peek(connection->socket, &incoming);
+
+	if (connection->handlers->outside && !discard_is_harmless(&incoming)) {
+		discard_fds(&incoming);
+		return PACKET_E_INVALID;
+	}
+	if (r)
+		packet_close_fds(&incoming);
+	return r;
+}
+
 /* Reads and delivers one packet. Return: whether to go on. */
 static bool read_one(struct connection *connection)
 {
 	struct wire_message *message;
-	int r = packet_peek(connection->socket, &incoming);
+	int r = peek(connection);
 
 	if (r == PACKET_E_AGAIN)
 		return false;
@@ -214,6 +229,14 @@ static void on_poll(uv_poll_t *handle, int status, int events)
 		hang_up(connection, "hung up");
 }
 
+static void close_socket(int socket, const struct connection_handlers *handlers)
+{
+	if (handlers->outside)
+		discard_socket(socket);
+	else
+		close(socket);
+}
+
 struct connection *connection_new(struct uv_loop_s *loop, int socket, unsigned queue_max,
 	const struct connection_handlers *handlers, void *context)
 {
@@ -222,7 +245,7 @@ struct connection *connection_new(struct uv_loop_s *loop, int socket, unsigned q
 	if (!connection || fcntl(socket, F_SETFL, O_NONBLOCK) < 0 ||
 		uv_poll_init(loop, &connection->handle, socket) < 0) {
 		free(connection);
-		close(socket);
+		close_socket(socket, handlers);
 		return NULL;
 	}
 	connection->socket = socket;
@@ -336,6 +359,6 @@ struct connection *connection_shutdown(struct connection *connection)
 	connection->closing = true;
 	uv_poll_stop(&connection->handle);
 	uv_close((uv_handle_t *)&connection->handle, on_close);
-	close(connection->socket);
+	close_socket(connection->socket, connection->handlers);
 	return NULL;
 }

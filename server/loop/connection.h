@@ -31,6 +31,8 @@ struct connection_handlers {
 	void (*message)(void *context, const struct wire_message *message, struct packet *packet);
 	/* The peer is gone or broke the protocol; called once. The owner calls connection_shutdown(). */
 	void (*closed)(void *context, const char *reason);
+	/* The peer is no process of ours: of descriptors it may send memory alone. */
+	bool outside;
 };
 
 /* Outcomes of connection_send(). */

@@ -61,7 +61,8 @@ static void on_closed(void *context, const char *reason)
 	client_end(client, (uint32_t)client->daemon->config->orphan_seconds * 1000);
 }
 
-static const struct connection_handlers handlers = {.message = on_message, .closed = on_closed};
+static const struct connection_handlers handlers = {
+	.message = on_message, .closed = on_closed, .outside = true};
 
 static void on_process_gone(void *context)
 {

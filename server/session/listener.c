@@ -21,6 +21,7 @@
 
 #include "server/adopt/store.h"
 #include "server/log.h"
+#include "server/loop/discard.h"
 #include "server/loop/watch.h"
 #include "server/session/daemon.h"
 #include "server/session/visitor.h"
@@ -153,7 +154,7 @@ static void turn_away(struct listener *listener)
 	close(listener->spare);
 	fd = accept4(listener->socket, NULL, NULL, SOCK_CLOEXEC);
 	if (fd >= 0)
-		close(fd);
+		discard_socket(fd);
 	listener->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	log_error("a client is turned away: the service has no file descriptors left (LimitNOFILE)");
 }

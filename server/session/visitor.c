@@ -14,6 +14,7 @@
 #include "server/control/operator.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
+#include "server/loop/discard.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
@@ -141,7 +142,8 @@ static void on_closed(void *context, const char *reason)
 	visitor_free(context);
 }
 
-static const struct connection_handlers handlers = {.message = on_message, .closed = on_closed};
+static const struct connection_handlers handlers = {
+	.message = on_message, .closed = on_closed, .outside = true};
 
 static void on_timer(void *context)
 {
@@ -167,7 +169,7 @@ void visitor_new(struct daemon *daemon, int socket)
 	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) < 0 ||
 		count_of(daemon, credentials.uid) >= VISITORS_PER_USER ||
 		!(visitor = calloc(1, sizeof(*visitor)))) {
-		close(socket);
+		discard_socket(socket);
 		return;
 	}
 	visitor->daemon = daemon;

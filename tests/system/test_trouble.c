@@ -8,6 +8,7 @@
 // FRMPS_TEST_KILLS (60) is how many clients are killed in the leak test.
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -201,6 +202,7 @@ END_TEST
 
 #define GARBAGE_ROWS 6
 #define RING_ROWS    12
+#define SLOW_ROWS    4
 #define ANSWER_MS    60000
 
 static int row;
@@ -354,10 +356,67 @@ START_TEST(a_lying_ring_costs_one_disconnect)
 }
 END_TEST
 
+/* Whoever closes the last copy of it waits until all that was sent has arrived, which is never.
+ * @ret_silent: the other end */
+static int make_slow(int *ret_silent)
+{
+	static const char bytes[1 << 16];
+	const struct linger linger = {.l_onoff = 1, .l_linger = 3600};
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t length = sizeof(address);
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	EXPECT(bind(listener, (struct sockaddr *)&address, sizeof(address)) == 0 && listen(listener, 1) == 0);
+	EXPECT(getsockname(listener, (struct sockaddr *)&address, &length) == 0);
+	EXPECT(connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
+	*ret_silent = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	EXPECT(*ret_silent >= 0);
+	while (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		continue;
+	EXPECT(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)) == 0);
+	close(listener);
+	return fd;
+}
+
+/* Odd rows are of a session, the others of nobody yet. From row 2 on there is something before it that ends the
+ * connection: it is never read. */
+static void send_slow(void)
+{
+	const struct wire_message offence = {.type = WIRE_WELCOME},
+				  query = {.type = WIRE_QUERY_MEMORY, .id = 1};
+	struct shm_view view = SHM_VIEW_NULL;
+	int doorbell = -1, silent, slow = make_slow(&silent);
+	int fd = row % 2 ? handshake(&view, &doorbell) : connect_raw();
+	pid_t daemon;
+
+	/* Both are there before it looks. */
+	EXPECT(service_children(&service, &daemon, 1) > 0);
+	kill(daemon, SIGSTOP);
+	if (row >= 2)
+		EXPECT(message_send(fd, &offence, NULL, 0) == 0);
+	EXPECT(message_send(fd, &query, &slow, 1) == 0);
+	close(slow);
+	kill(daemon, SIGCONT);
+	wait_hangup(fd);
+	expect_service(7);
+	shm_view_unmap(&view);
+	if (doorbell >= 0)
+		close(doorbell);
+	close(silent);
+}
+
+START_TEST(a_descriptor_that_takes_long_to_close_holds_nobody_up)
+{
+	for (row = 0; row < SLOW_ROWS; row++)
+		send_slow();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("trouble");
-	TCase *tests = tcase_create("trouble");
+	TCase *tests = tcase_create("trouble"), *slow = tcase_create("slow");
 
 	tcase_set_timeout(tests, 300);
 	tcase_add_checked_fixture(tests, start, stop);
@@ -369,5 +428,9 @@ int main(void)
 	tcase_add_test(tests, garbage_on_the_socket_costs_one_disconnect);
 	tcase_add_test(tests, a_lying_ring_costs_one_disconnect);
 	suite_add_tcase(suite, tests);
+	tcase_set_timeout(slow, 300);
+	tcase_add_checked_fixture(slow, start, stop);
+	tcase_add_test(slow, a_descriptor_that_takes_long_to_close_holds_nobody_up);
+	suite_add_tcase(suite, slow);
 	return suite_run(suite);
 }
