@@ -48,13 +48,22 @@ bool quota_allows_session(const struct daemon *daemon)
 	return spoken_for(daemon, daemon->client_count + 1u) + held(daemon) <= daemon->fds_max;
 }
 
-/* Whether a success, which is kept, leaves the session a descriptor more. */
+/* Whether a success, which is kept, leaves the session a descriptor more. One that others hold as well counts for each
+ * of them (struct holdings). */
 static bool takes_fd(const struct wire_message *message)
 {
 	const struct message_row *row = message_row(message->type);
 
-	return row->fds || row->route == ROUTE_CHUNK || row->route == ROUTE_KEEPER ||
-	       message->type == WIRE_MAP_HOST;
+	switch (message->type) {
+	case WIRE_MAP_HOST:
+	case WIRE_IMPORT_HOST:
+	case WIRE_IMPORT_MEMORY:
+	case WIRE_MAP_HANDLE:
+	case WIRE_BACK_ARRAY:
+		return true;
+	default:
+		return row->fds || row->route == ROUTE_CHUNK || row->route == ROUTE_KEEPER;
+	}
 }
 
 /* A user gets half of what is not spoken for, and an eighth stays for whoever comes. */

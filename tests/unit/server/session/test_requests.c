@@ -481,6 +481,40 @@ START_TEST(memory_is_imported_with_a_token_only)
 }
 END_TEST
 
+/* What a session holds is taken for open files, whoever else holds the same: so nobody may hold any number. */
+START_TEST(memory_held_many_times_leaves_descriptors_for_others)
+{
+	struct wire_message import = {.type = WIRE_IMPORT_MEMORY}, map = {.type = WIRE_MAP_HANDLE};
+	struct wire_message host = {.type = WIRE_MAP_HOST};
+	struct fake_client other;
+	unsigned count = 0;
+
+	join();
+	fake_join(fake, &other, active, standby);
+	TAILQ_FIRST(&fake->daemon.clients)->uid++;
+	/* What the daemon, two sessions and three children may need, and 64. */
+	fake->daemon.fds_max = 64 + 2 * 12 + 3 * 8 + 64;
+	create_memory(&client, 9, 5);
+	ck_assert_int_eq(
+		ask(&client, &(struct wire_message){.type = WIRE_EXPORT_MEMORY, .memory = {.handle = 9}}), 0);
+	memcpy(import.memory.token, fake->message.reply.values.at, sizeof(import.memory.token));
+	for (import.memory.handle = 10; count < 64 && !ask(&client, &import); count++)
+		import.memory.handle++;
+	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_uint_eq(count, 31);
+	map.memory = (struct wire_memory){.handle = 9, .address = client.window_base, .bytes = 2 * MIB};
+	ck_assert_int_eq(ask(&client, &map), CUDA_ERROR_OUT_OF_MEMORY);
+	host.range = (struct wire_range){.address = other.window_base + WINDOW_DEVICE_BYTES, .bytes = 4096};
+	fake_request(fake, &other, &host, -1);
+	fake_serve(fake, active, WIRE_MAP_HOST);
+	fake_serve(fake, standby, WIRE_MAP_HOST);
+	fake_expect(fake, other.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	fake_leave(fake, &other);
+	part();
+}
+END_TEST
+
 START_TEST(further_windows_are_given_and_come_back)
 {
 	const uint64_t words[] = {0, 0, 0xf0};
@@ -545,6 +579,7 @@ int main(void)
 	tcase_add_test(tests, a_standby_that_does_not_let_go_is_not_waited_for_long);
 	tcase_add_test(tests, a_session_leaves_no_physical_memory);
 	tcase_add_test(tests, memory_is_imported_with_a_token_only);
+	tcase_add_test(tests, memory_held_many_times_leaves_descriptors_for_others);
 	tcase_add_test(tests, further_windows_are_given_and_come_back);
 	return suite_run(suite);
 }
