@@ -185,9 +185,9 @@ char *status_json(const struct daemon *daemon, uid_t uid)
 {
 	bool all = uid == 0 || uid == geteuid();
 	char *text = NULL;
-	json_t *root = json_pack("{ss ss ss si si sI sb so s{so sI si} so so}", "version", SERVER_VERSION,
-		"backend", daemon->heritage->backend, "socket", daemon->config->socket, "pid", (int)getpid(),
-		"holder", (int)getppid(), "uptime_seconds",
+	json_t *root = json_pack("{ss ss so si si sI sb so s{so sI si} so so}", "version", SERVER_VERSION,
+		"backend", daemon->heritage->backend, "socket", foreign(daemon->config->socket), "pid",
+		(int)getpid(), "holder", (int)getppid(), "uptime_seconds",
 		(json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "ready", daemon->ready,
 		"keeper", keeper_json(daemon->keeper), "device", "name", foreign(daemon->device.name),
 		"total_bytes", (json_int_t)daemon->device.total_bytes, "driver_version",

@@ -82,6 +82,20 @@ START_TEST(service_without_clients_is_described)
 }
 END_TEST
 
+/* A path is any bytes. */
+START_TEST(service_at_a_socket_that_is_no_text_is_described)
+{
+	json_t *root;
+
+	fake = fake_new(1);
+	strcpy(fake->config.socket, "/tmp/caf\xe9/frmps.sock");
+	root = status_of(0);
+	ck_assert_str_eq(string(root, "socket"), "/tmp/caf?/frmps.sock");
+	json_decref(root);
+	end();
+}
+END_TEST
+
 START_TEST(client_is_described)
 {
 	struct fake_client client;
@@ -390,6 +404,7 @@ int main(void)
 
 	fake_prepare();
 	tcase_add_test(tests, service_without_clients_is_described);
+	tcase_add_test(tests, service_at_a_socket_that_is_no_text_is_described);
 	tcase_add_test(tests, client_is_described);
 	tcase_add_test(tests, memory_is_what_is_mapped_now);
 	tcase_add_test(tests, promotion_is_counted_and_its_verdict_shown);
