@@ -252,6 +252,17 @@ int listener_new(struct daemon *daemon, const char *path, struct listener **ret_
 	return 0;
 }
 
+/* Who was not accepted has sent something all the same, and closing that may wait (loop/discard.h). */
+static void turn_all_away(int socket)
+{
+	int fd;
+
+	/* From here on nobody gets in. */
+	shutdown(socket, SHUT_RD);
+	while ((fd = accept4(socket, NULL, NULL, SOCK_CLOEXEC)) >= 0)
+		discard_socket(fd);
+}
+
 struct listener *listener_free(struct listener *listener)
 {
 	struct stat status;
@@ -259,6 +270,8 @@ struct listener *listener_free(struct listener *listener)
 
 	if (!listener)
 		return NULL;
+	if (listener->watch)
+		turn_all_away(listener->socket);
 	watch_free(listener->watch);
 	if (listener->path[0] && lstat(listener->path, &status) == 0 &&
 		status.st_ino == listener->status.st_ino && status.st_dev == listener->status.st_dev)

@@ -413,6 +413,32 @@ START_TEST(a_descriptor_that_takes_long_to_close_holds_nobody_up)
 }
 END_TEST
 
+/* More than are taken at a time: the last one is still to be accepted when the service is told to stop. */
+START_TEST(whoever_was_not_accepted_does_not_hold_up_the_end)
+{
+	const struct wire_message query = {.type = WIRE_QUERY_MEMORY, .id = 1};
+	int silent, slow, fds[40];
+	pid_t daemon;
+
+	row = 0;
+	slow = make_slow(&silent);
+	EXPECT(service_children(&service, &daemon, 1) > 0);
+	kill(daemon, SIGSTOP);
+	for (int i = 0; i < 40; i++)
+		fds[i] = connect_raw();
+	EXPECT(message_send(fds[39], &query, &slow, 1) == 0);
+	close(slow);
+	kill(service.pid, SIGTERM);
+	/* For the holder to pass it on; if that is later, nothing is shown. */
+	pass_time(100);
+	kill(daemon, SIGCONT);
+	ck_assert_int_eq(service_stop(&service), 0);
+	for (int i = 0; i < 40; i++)
+		close(fds[i]);
+	close(silent);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("trouble");
@@ -431,6 +457,7 @@ int main(void)
 	tcase_set_timeout(slow, 300);
 	tcase_add_checked_fixture(slow, start, stop);
 	tcase_add_test(slow, a_descriptor_that_takes_long_to_close_holds_nobody_up);
+	tcase_add_test(slow, whoever_was_not_accepted_does_not_hold_up_the_end);
 	suite_add_tcase(suite, slow);
 	return suite_run(suite);
 }
