@@ -174,6 +174,15 @@ void build_follow(struct graph_build *build, const struct graph_build *former)
 	build->seq = former->seq;
 }
 
+struct graph_build *build_rest(const struct graph_build *build)
+{
+	struct graph_build *rest = calloc(1, sizeof(*rest));
+
+	if (rest)
+		build_follow(rest, build);
+	return rest;
+}
+
 /* ---- launching ---- */
 
 static void run_copy(void *box)

@@ -34,6 +34,10 @@ CUresult build_new(const struct client_graph *graph, uint64_t flags, struct grap
 /** The next launch of a build comes behind the latest one of its predecessor. */
 void build_follow(struct graph_build *build, const struct graph_build *former);
 
+/** A build of nothing that is as long under way as the latest launch of another one: for what that launch may
+ * need. NULL without memory. */
+struct graph_build *build_rest(const struct graph_build *build);
+
 /** Submits a launch. @ret_begun: whether any of it was submitted, after an error too */
 CUresult build_launch(struct graph_build *build, struct client_stream *stream, bool *ret_begun);
 

@@ -394,9 +394,13 @@ static CUgraphExecUpdateResult compare(
 	return result;
 }
 
-/* Exchanges what the nodes do; the graphs have the same form. */
+/* Exchanges what the nodes do and the user objects that they need; the graphs have the same form. */
 static void exchange(struct client_graph *mine, struct client_graph *theirs)
 {
+	struct graph_object *objects = mine->objects;
+
+	mine->objects = theirs->objects;
+	theirs->objects = objects;
 	for (uint32_t i = 0; i < mine->count; ++i) {
 		struct graph_params *a = &mine->nodes[i]->params, *b = &theirs->nodes[i]->params, former = *a;
 
@@ -423,8 +427,18 @@ static CUresult update(struct client_exec *exec, struct client_graph *mine, stru
 	return CUDA_SUCCESS;
 }
 
+/* After an update the copy has what was there before, which the launches before it may still need. */
+static void bury_copy(struct graph_build *rest, struct client_graph *copy, bool updated)
+{
+	if (rest)
+		build_bury(rest, updated ? copy : NULL);
+	if (!updated)
+		drop_copy(copy);
+}
+
 CUresult exec_update(struct client_exec *exec, CUgraph handle, CUgraphExecUpdateResultInfo *ret_info)
 {
+	struct graph_build *rest;
 	struct client_graph *copy;
 	CUresult r = take_copy(handle, &copy);
 
@@ -434,15 +448,19 @@ CUresult exec_update(struct client_exec *exec, CUgraph handle, CUgraphExecUpdate
 		return r;
 	}
 	pthread_mutex_lock(&exec->lock);
-	r = update(exec, exec->graph, copy, handle, ret_info);
+	rest = build_rest(exec->build);
+	r = rest ? update(exec, exec->graph, copy, handle, ret_info) : CUDA_ERROR_OUT_OF_MEMORY;
 	pthread_mutex_unlock(&exec->lock);
-	drop_copy(copy);
+	if (!rest)
+		ret_info->result = CU_GRAPH_EXEC_UPDATE_ERROR;
+	bury_copy(rest, copy, r == CUDA_SUCCESS);
 	return r;
 }
 
 CUresult exec_set_child(struct client_exec *exec, CUgraphNode node, CUgraph handle)
 {
 	CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_SUCCESS};
+	struct graph_build *rest;
 	struct client_graph *copy;
 	struct graph_node *mine;
 	CUresult r = take_copy(handle, &copy);
@@ -450,11 +468,14 @@ CUresult exec_set_child(struct client_exec *exec, CUgraphNode node, CUgraph hand
 	if (r != CUDA_SUCCESS)
 		return r;
 	pthread_mutex_lock(&exec->lock);
+	rest = build_rest(exec->build);
 	mine = counterpart(exec, node);
-	if (!mine || mine->params.type != CU_GRAPH_NODE_TYPE_GRAPH ||
-		update(exec, mine->params.child, copy, handle, &info) != CUDA_SUCCESS)
+	if (!rest)
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	else if (!mine || mine->params.type != CU_GRAPH_NODE_TYPE_GRAPH ||
+		 update(exec, mine->params.child, copy, handle, &info) != CUDA_SUCCESS)
 		r = CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_unlock(&exec->lock);
-	drop_copy(copy);
+	bury_copy(rest, copy, r == CUDA_SUCCESS);
 	return r;
 }

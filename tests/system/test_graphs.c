@@ -420,6 +420,70 @@ START_TEST(user_objects_live_as_long_as_graphs)
 }
 END_TEST
 
+/* A graph of one node that moves an object into itself. With a parent it is the child of that one's only node.
+ */
+static CUgraph graph_with_object(CUdeviceptr word, int *destroyed, bool has_parent)
+{
+	CUgraph graph, parent;
+	CUuserObject object;
+	CUgraphNode node;
+
+	ck_cuda(cuUserObjectCreate(&object, destroyed, mark_destroyed, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+	ck_cuda(cuGraphCreate(&graph, 0));
+	add_count(graph, NULL, 0, word, 1);
+	ck_cuda(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+	if (!has_parent)
+		return graph;
+	ck_cuda(cuGraphCreate(&parent, 0));
+	ck_cuda(cuGraphAddChildGraphNode(&node, parent, NULL, 0, graph));
+	ck_cuda(cuGraphDestroy(graph));
+	return parent;
+}
+
+/* An update of all of an executable graph, or of a child. Earlier launches may still need what was there. */
+START_TEST(user_objects_follow_updates)
+{
+	int first_destroyed = 0, second_destroyed = 0;
+	CUgraphExecUpdateResultInfo info;
+	CUgraph first, second;
+	CUgraphExec exec;
+	CUstream stream;
+	CUgraphNode node;
+	CUdeviceptr word;
+	uint32_t *gate;
+	size_t count = 1;
+
+	driver_open();
+	kernel("spin_until");
+	stream = new_stream();
+	word = device_words(1, 0);
+	gate = shared_word();
+	first = graph_with_object(word, &first_destroyed, _i);
+	second = graph_with_object(word, &second_destroyed, false);
+	ck_cuda(cuGraphGetNodes(first, &node, &count));
+	exec = instantiate(first);
+	ck_cuda(launch_spin(gate, 1, stream));
+	ck_cuda(cuGraphLaunch(exec, stream));
+	if (_i)
+		ck_cuda(cuGraphExecChildGraphNodeSetParams(exec, node, second));
+	else
+		ck_cuda(cuGraphExecUpdate_v2(exec, second, &info));
+	ck_cuda(cuGraphDestroy(first));
+	ck_cuda(cuGraphDestroy(second));
+	ck_cuda(cuGraphLaunch(exec, stream));
+	ck_assert_int_eq(__atomic_load_n(&first_destroyed, __ATOMIC_ACQUIRE), 0);
+	__atomic_store_n(gate, 1, __ATOMIC_RELEASE);
+	ck_cuda(cuStreamSynchronize(stream));
+	run(exec, stream);
+	ck_assert_int_eq(__atomic_load_n(&second_destroyed, __ATOMIC_ACQUIRE), 0);
+	ck_assert_uint_eq(word_at(word), 3);
+	ck_cuda(cuGraphExecDestroy(exec));
+	while (!__atomic_load_n(&first_destroyed, __ATOMIC_ACQUIRE) ||
+		!__atomic_load_n(&second_destroyed, __ATOMIC_ACQUIRE))
+		;
+}
+END_TEST
+
 /* ---- faults of others: the service alone ---- */
 
 static int graph_survivor(int progress, int orders)
@@ -574,6 +638,7 @@ int main(void)
 	tcase_add_test(tests, executable_graphs_are_changed);
 	tcase_add_test(tests, executable_graphs_come_and_go_beside_work_that_waits);
 	tcase_add_test(tests, user_objects_live_as_long_as_graphs);
+	tcase_add_loop_test(tests, user_objects_follow_updates, 0, 2);
 	suite_add_tcase(suite, tests);
 	if (!is_native()) {
 		tcase_set_timeout(faults, 240);
