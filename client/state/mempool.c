@@ -47,7 +47,8 @@ struct mempool {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, mempool) pools = LIST_HEAD_INITIALIZER(pools); /* guarded by lock, like all of this */
 static struct mempool *standard, *current;
-static word64 kept_total; /* bytes, in all pools; read without the lock as a hint */
+static struct mempool *others; /* keeps what cuMemAlloc gave; nobody allocates from it */
+static word64 kept_total;      /* bytes, in all pools; read without the lock as a hint */
 
 /* ---- pools ---- */
 
@@ -338,14 +339,33 @@ static CUresult place_point(struct client_stream *stream, uint64_t *ret_seq)
 	return CUDA_SUCCESS;
 }
 
+/* The pool that some memory counts in. NULL without memory. */
+static struct mempool *pool_of(const struct range *range)
+{
+	struct mempool *pool;
+
+	if (range->kind == RANGE_POOL)
+		return range->owner;
+	pthread_mutex_lock(&lock);
+	if (!others)
+		others = new_pool(0);
+	pool = others;
+	if (pool)
+		count(pool, range->room);
+	pthread_mutex_unlock(&lock);
+	return pool;
+}
+
 static CUresult keep(const struct range *range, struct client_stream *stream, uint64_t seq)
 {
-	struct mempool *pool = range->owner;
 	struct kept *kept = malloc(sizeof(*kept));
+	struct mempool *pool = kept ? pool_of(range) : NULL;
 
 	/* Without bookkeeping the memory is lost to the program, which has too little of it anyway. */
-	if (!kept)
+	if (!pool) {
+		free(kept);
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	*kept = (struct kept){.stream = stream, .seq = seq, .bytes = range->room, .block = range->block};
 	pthread_mutex_lock(&lock);
 	pool->allocations--;
@@ -364,7 +384,7 @@ CUresult mempool_free(CUdeviceptr address, struct client_stream *stream)
 	CUresult r;
 
 	/* Out of the map first: of two threads that free the same address one gets the error. */
-	if (ranges_take(address, RANGE_POOL, &range) != 0)
+	if (ranges_take(address, RANGE_POOL, &range) != 0 && ranges_take(address, RANGE_DEVICE, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = place_point(stream, &seq);
 	if (r != CUDA_SUCCESS) {

@@ -37,9 +37,10 @@ void mempool_set_current(struct mempool *pool);
 /** Allocates in stream order. CUDA_ERROR_OUT_OF_MEMORY after everything that can be given back was. */
 CUresult mempool_alloc(
 	struct mempool *pool, uint64_t bytes, struct client_stream *stream, CUdeviceptr *ret_address);
-/** Frees in stream order. CUDA_ERROR_INVALID_VALUE for what is not the start of such an allocation. */
+/** Frees in stream order, what cuMemAlloc gave too. CUDA_ERROR_INVALID_VALUE for what is not the start of an
+ * allocation of either kind. */
 CUresult mempool_free(CUdeviceptr address, struct client_stream *stream);
-/** Frees what no work uses any more. The same. */
+/** Frees memory of a pool that no work uses any more. The same. */
 CUresult mempool_free_done(CUdeviceptr address);
 
 /** @value: int or uint64_t, by the attribute, as the driver says. CUDA_ERROR_INVALID_VALUE. */

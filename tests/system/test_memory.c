@@ -479,6 +479,44 @@ START_TEST(freed_memory_waits_for_its_stream)
 }
 END_TEST
 
+/* The free stands behind what the stream was given, and nobody waits for that. */
+START_TEST(other_memory_is_freed_in_stream_order_too)
+{
+	enum { WORDS = 1 << 16 };
+	CUdeviceptr memory, next;
+	uint32_t *gate, *out, seven = 7;
+	uint64_t count = WORDS;
+	CUstream busy;
+
+	driver_open();
+	ck_cuda(cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuMemHostAlloc((void **)&out, 4096, 0));
+	gate = shared_word();
+	/* Loaded now: loading waits for what runs. */
+	kernel("fill");
+	kernel("spin_until");
+	ck_cuda(cuMemAlloc_v2(&memory, WORDS * 4));
+	ck_cuda(launch_spin(gate, 1, busy));
+	ck_cuda(launch("fill", 8, 64, busy, (void *[]){&memory, &seven, &count}));
+	ck_cuda(cuMemcpyDtoHAsync_v2(out, memory, 4, busy));
+	ck_cuda(cuMemFreeAsync(memory, busy));
+	ck_assert_int_eq(cuStreamQuery(busy), CUDA_ERROR_NOT_READY);
+	ck_cuda(cuMemAlloc_v2(&next, WORDS * 4));
+	ck_assert(next + WORDS * 4 <= memory || memory + WORDS * 4 <= next);
+	__atomic_store_n(gate, 1, __ATOMIC_RELEASE);
+	ck_cuda(cuStreamSynchronize(busy));
+	ck_assert_uint_eq(*out, 7);
+	ck_assert_int_eq(cuMemFree_v2(memory), CUDA_ERROR_INVALID_VALUE);
+	/* By now it is there for others. */
+	if (!is_native()) {
+		ck_cuda(cuMemAlloc_v2(&memory, WORDS * 4));
+		ck_assert_uint_lt(memory, next);
+		ck_cuda(cuMemFree_v2(memory));
+	}
+	ck_cuda(cuMemFree_v2(next));
+}
+END_TEST
+
 START_TEST(pools_are_made_used_and_ended)
 {
 	CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -718,6 +756,7 @@ int main(void)
 	tcase_add_test(tests, mappings_outlive_somebody_elses_fault);
 	tcase_add_test(tests, streams_allocate_and_free_in_their_order);
 	tcase_add_test(tests, freed_memory_waits_for_its_stream);
+	tcase_add_test(tests, other_memory_is_freed_in_stream_order_too);
 	tcase_add_test(tests, pools_are_made_used_and_ended);
 	tcase_add_test(tests, registered_memory_is_copied_in_stream_order);
 	tcase_add_test(tests, kernels_reach_registered_pages);
