@@ -9,6 +9,7 @@
 #include "client/state/context.h"
 #include "client/state/memory.h"
 #include "client/state/ranges.h"
+#include "client/submit/wait.h"
 
 CUDA_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
 {
@@ -46,7 +47,10 @@ CUDA_EXPORT CUresult cuMemFree_v2(CUdeviceptr address)
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	return graph_memory_is(address) ? graph_memory_release(address) : memory_free(address);
+	if (!graph_memory_is(address))
+		return memory_free(address);
+	r = wait_all();
+	return r == CUDA_SUCCESS ? graph_memory_release(address, NULL, 0) : r;
 }
 
 CUDA_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)

@@ -237,6 +237,14 @@ static CUresult alloc_from_pool(
 	return pool ? alloc_from(address, bytes, pool, stream, per_thread) : CUDA_ERROR_INVALID_VALUE;
 }
 
+static CUresult free_of_graph(CUdeviceptr address, struct client_stream *stream)
+{
+	uint64_t seq;
+	CUresult r = mempool_point(stream, &seq);
+
+	return r == CUDA_SUCCESS ? graph_memory_release(address, stream, seq) : r;
+}
+
 static CUresult free_async(CUdeviceptr address, CUstream handle, bool per_thread)
 {
 	struct client_stream *stream;
@@ -248,7 +256,7 @@ static CUresult free_async(CUdeviceptr address, CUstream handle, bool per_thread
 		return r;
 	if (capture_is_on(stream))
 		return capture_free(stream, address);
-	return graph_memory_is(address) ? graph_memory_release(address) : mempool_free(address, stream);
+	return graph_memory_is(address) ? free_of_graph(address, stream) : mempool_free(address, stream);
 }
 
 ENTRY_PAIR(cuMemAllocAsync, _ptsz, alloc, (CUdeviceptr * address, size_t bytes, CUstream stream), address,

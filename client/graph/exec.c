@@ -13,6 +13,7 @@
 #include "client/graph/build.h"
 #include "client/graph/memory.h"
 #include "client/state/module.h"
+#include "client/state/stream.h"
 
 #define EXEC_MAGIC UINT32_C(0x45584543)
 #define EXEC_SHIFT 8
@@ -196,9 +197,22 @@ static void change_memory_back(const struct client_graph *graph)
 		const struct graph_node *node = graph->nodes[i];
 
 		if (node->params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && node->mark)
-			graph_memory_free(graph_memory_address(node->params.memory));
+			graph_memory_take_back(node->params.memory);
 		else if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
 			change_memory_back(node->params.child);
+	}
+}
+
+/* The frees are in a launch whose last command is this, or one before it. */
+static void place_frees(const struct client_graph *graph, struct client_stream *stream, uint64_t seq)
+{
+	for (uint32_t i = 0; i < graph->count; ++i) {
+		const struct graph_node *node = graph->nodes[i];
+
+		if (node->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && node->mark)
+			graph_memory_freed(node->params.address, stream, seq);
+		else if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
+			place_frees(node->params.child, stream, seq);
 	}
 }
 
@@ -218,6 +232,8 @@ static CUresult launch(struct client_exec *exec, struct client_stream *stream)
 	r = build_launch(exec->build, stream, &begun);
 	if (r != CUDA_SUCCESS && !begun)
 		change_memory_back(exec->graph);
+	else
+		place_frees(exec->graph, stream, word_acquire(&stream->last));
 	return r;
 }
 

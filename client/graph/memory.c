@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "client/state/memory.h"
+#include "client/state/mempool.h"
 
 struct graph_memory {
 	struct graph_memory *next;
@@ -17,7 +18,9 @@ struct graph_memory {
 	uint64_t bytes;
 	unsigned int references;
 	bool allocated;
-	bool counted; /* in `there` */
+	bool counted;		      /* in `there` */
+	struct client_stream *stream; /* of the latest free; NULL: it is done */
+	uint64_t seq;
 };
 
 /* What the driver's figures are multiples of. */
@@ -110,11 +113,15 @@ static struct graph_memory *take_unused(void)
 void graph_memory_reap(void)
 {
 	struct graph_memory *memory;
+	bool any = false;
 
-	while ((memory = take_unused())) {
-		memory_free(memory->address);
+	for (; (memory = take_unused()); any = true) {
+		if (memory->address)
+			mempool_free_behind(memory->address, memory->stream, memory->seq);
 		free(memory);
 	}
+	if (any)
+		mempool_settle();
 }
 
 void graph_memory_release_context(CUcontext context)
@@ -171,7 +178,7 @@ bool graph_memory_is(CUdeviceptr address)
 	return is;
 }
 
-static bool set_free(CUdeviceptr address)
+CUresult graph_memory_release(CUdeviceptr address, struct client_stream *stream, uint64_t seq)
 {
 	struct graph_memory *memory;
 	bool was;
@@ -179,20 +186,29 @@ static bool set_free(CUdeviceptr address)
 	pthread_mutex_lock(&lock);
 	memory = find(address);
 	was = memory && memory->allocated;
-	if (was)
+	if (was) {
 		memory->allocated = false;
+		memory->stream = stream;
+		memory->seq = seq;
+	}
 	pthread_mutex_unlock(&lock);
-	return was;
-}
-
-CUresult graph_memory_release(CUdeviceptr address)
-{
-	return set_free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return was ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 bool graph_memory_free(CUdeviceptr address)
 {
-	return set_free(address);
+	struct graph_memory *memory;
+	bool was;
+
+	pthread_mutex_lock(&lock);
+	memory = find(address);
+	was = memory && memory->allocated;
+	if (was) {
+		memory->allocated = false;
+		memory->references++;
+	}
+	pthread_mutex_unlock(&lock);
+	return was;
 }
 
 void graph_memory_keep(CUdeviceptr address)
@@ -201,8 +217,24 @@ void graph_memory_keep(CUdeviceptr address)
 
 	pthread_mutex_lock(&lock);
 	memory = find(address);
-	if (memory)
+	if (memory) {
 		memory->allocated = true;
+		memory->references--;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void graph_memory_freed(CUdeviceptr address, struct client_stream *stream, uint64_t seq)
+{
+	struct graph_memory *memory;
+
+	pthread_mutex_lock(&lock);
+	memory = find(address);
+	if (memory) {
+		memory->stream = stream;
+		memory->seq = seq;
+		memory->references--;
+	}
 	pthread_mutex_unlock(&lock);
 }
 
@@ -231,6 +263,13 @@ bool graph_memory_allocate(struct graph_memory *memory)
 	}
 	pthread_mutex_unlock(&lock);
 	return changes;
+}
+
+void graph_memory_take_back(struct graph_memory *memory)
+{
+	pthread_mutex_lock(&lock);
+	memory->allocated = false;
+	pthread_mutex_unlock(&lock);
 }
 
 CUresult graph_memory_get(CUgraphMem_attribute attribute, uint64_t *ret_value)

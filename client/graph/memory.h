@@ -15,6 +15,7 @@
 
 #include "protocol/cuda_abi.h"
 
+struct client_stream;
 struct graph_memory;
 
 /** CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE for 0 bytes. The graph lock is not held. */
@@ -22,7 +23,8 @@ CUresult graph_memory_new(CUcontext context, uint64_t bytes, struct graph_memory
 void graph_memory_ref(struct graph_memory *memory);
 /** What is unused then is freed by graph_memory_reap(). */
 void graph_memory_unref(struct graph_memory *memory);
-/** Frees what nobody refers to any more. The graph lock is not held: freeing waits for the device. */
+/** Frees what nobody refers to any more, behind its latest free. The graph lock is not held: the service is
+ * asked. */
 void graph_memory_reap(void);
 
 /** Reaps, and no longer counts what no allocation lives in. */
@@ -36,18 +38,24 @@ uint64_t graph_memory_bytes(const struct graph_memory *memory);
 
 /** Whether an address is the beginning of some graph's memory. */
 bool graph_memory_is(CUdeviceptr address);
-/** The program frees such an address outside of graphs. CUDA_ERROR_INVALID_VALUE if it is free. */
-CUresult graph_memory_release(CUdeviceptr address);
+/** The program frees such an address outside of graphs. @stream, @seq: the command that it is free behind;
+ * NULL: it is. CUDA_ERROR_INVALID_VALUE if it is free. */
+CUresult graph_memory_release(CUdeviceptr address, struct client_stream *stream, uint64_t seq);
 
 /** Whether an allocation node may run. CUDA_ERROR_INVALID_VALUE if it has run and nobody has freed it since,
  * CUDA_ERROR_CONTEXT_IS_DESTROYED if the memory is gone. @again: it may although nobody has freed it */
 CUresult graph_memory_check(const struct graph_memory *memory, bool again);
 /** An allocation node is about to run. Return: whether that changes anything. */
 bool graph_memory_allocate(struct graph_memory *memory);
-/** A free node is about to run. Return: as above */
+/** An allocation node that changed something did not run after all. */
+void graph_memory_take_back(struct graph_memory *memory);
+/** A free node is about to run. Return: as above; then one of the next two follows, and the memory stays until
+ * that. */
 bool graph_memory_free(CUdeviceptr address);
-/** A free node that changed something did not run after all. */
+/** The free node did not run after all. */
 void graph_memory_keep(CUdeviceptr address);
+/** The free node is behind this command at the latest. */
+void graph_memory_freed(CUdeviceptr address, struct client_stream *stream, uint64_t seq);
 
 /** The attributes; values are bytes. */
 CUresult graph_memory_get(CUgraphMem_attribute attribute, uint64_t *ret_value);

@@ -324,8 +324,7 @@ CUresult mempool_alloc(
 	return CUDA_SUCCESS;
 }
 
-/* Puts a command into the stream that does nothing. */
-static CUresult place_point(struct client_stream *stream, uint64_t *ret_seq)
+CUresult mempool_point(struct client_stream *stream, uint64_t *ret_seq)
 {
 	struct submit submit;
 	CUresult r = submit_begin(stream, FRMPS_OP_DEPEND, sizeof(struct frmps_depend), &submit);
@@ -386,12 +385,20 @@ CUresult mempool_free(CUdeviceptr address, struct client_stream *stream)
 	/* Out of the map first: of two threads that free the same address one gets the error. */
 	if (ranges_take(address, RANGE_POOL, &range) != 0 && ranges_take(address, RANGE_DEVICE, &range) != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = place_point(stream, &seq);
+	r = mempool_point(stream, &seq);
 	if (r != CUDA_SUCCESS) {
 		ranges_insert(&range);
 		return r;
 	}
 	return keep(&range, stream, seq);
+}
+
+void mempool_free_behind(CUdeviceptr address, struct client_stream *stream, uint64_t seq)
+{
+	struct range range;
+
+	if (ranges_take(address, RANGE_DEVICE, &range) == 0)
+		keep(&range, stream, seq);
 }
 
 CUresult mempool_free_done(CUdeviceptr address)

@@ -40,6 +40,10 @@ CUresult mempool_alloc(
 /** Frees in stream order, what cuMemAlloc gave too. CUDA_ERROR_INVALID_VALUE for what is not the start of an
  * allocation of either kind. */
 CUresult mempool_free(CUdeviceptr address, struct client_stream *stream);
+/** Puts a command that does nothing into a stream: the point of a free. */
+CUresult mempool_point(struct client_stream *stream, uint64_t *ret_seq);
+/** Frees what cuMemAlloc gave behind a command of a stream. NULL: it is done. */
+void mempool_free_behind(CUdeviceptr address, struct client_stream *stream, uint64_t seq);
 /** Frees memory of a pool that no work uses any more. The same. */
 CUresult mempool_free_done(CUdeviceptr address);
 

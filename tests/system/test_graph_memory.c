@@ -217,6 +217,53 @@ START_TEST(stream_ordered_memory_becomes_nodes)
 }
 END_TEST
 
+/* What others do at that time may wait for this very thread. Memory that was freed behind such work stays. */
+START_TEST(graphs_with_memory_come_and_go_beside_work_that_waits)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS inside = alloc_params(WORDS * 4), left = alloc_params(WORDS * 4);
+	CUgraphExec closed, open;
+	CUstream waiting, stream;
+	CUdeviceptr out, next;
+	CUgraphNode nodes[2];
+	CUgraph graph;
+	uint32_t *word;
+
+	driver_open();
+	kernel("fill");
+	waiting = new_stream();
+	stream = new_stream();
+	out = device_words(WORDS, 0);
+	word = shared_word();
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddMemAllocNode(&nodes[0], graph, NULL, 0, &inside));
+	nodes[1] = add_fill(graph, &nodes[0], 1, inside.dptr, 5);
+	ck_cuda(cuGraphAddMemFreeNode(&nodes[0], graph, &nodes[1], 1, inside.dptr));
+	closed = instantiate(graph);
+	ck_cuda(cuGraphDestroy(graph));
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddMemAllocNode(&nodes[0], graph, NULL, 0, &left));
+	add_fill(graph, &nodes[0], 1, left.dptr, 7);
+	open = instantiate(graph);
+	ck_cuda(cuGraphDestroy(graph));
+	run(closed, stream);
+	run(open, stream);
+	ck_cuda(cuStreamWaitValue32_v2(waiting, (CUdeviceptr)(uintptr_t)word, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	ck_cuda(cuMemcpyDtoDAsync_v2(out, left.dptr, WORDS * 4, waiting));
+	ck_cuda(cuMemFreeAsync(left.dptr, waiting));
+	ck_cuda(cuGraphExecDestroy(closed));
+	ck_cuda(cuGraphExecDestroy(open));
+	ck_assert_int_eq(cuStreamQuery(waiting), CUDA_ERROR_NOT_READY);
+	ck_cuda(cuMemAlloc_v2(&next, WORDS * 4));
+	ck_assert(next + WORDS * 4 <= left.dptr || left.dptr + WORDS * 4 <= next);
+	ck_cuda(fill(stream, next, 9, WORDS));
+	ck_cuda(cuStreamSynchronize(stream));
+	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+	ck_cuda(cuStreamSynchronize(waiting));
+	expect_words(out, WORDS, 7);
+	ck_cuda(cuMemFree_v2(next));
+}
+END_TEST
+
 /* Memory of graphs is given back once: with the context, or with the graph. */
 START_TEST(graphs_outlive_their_context)
 {
@@ -272,6 +319,7 @@ int main(void)
 	tcase_add_test(tests, a_refused_launch_allocates_nothing);
 	tcase_add_test(tests, a_launch_that_fails_at_once_changes_no_memory);
 	tcase_add_test(tests, stream_ordered_memory_becomes_nodes);
+	tcase_add_test(tests, graphs_with_memory_come_and_go_beside_work_that_waits);
 	tcase_add_test(tests, graphs_outlive_their_context);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
