@@ -2,15 +2,20 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // User objects: something of the program's with a count of references, some of them held by graphs. With the
-// last reference the program's destructor is called, without any lock held. Entry points:
-// entry/user_object.c.
+// last reference the program's destructor is called, as in the driver by a thread of the shim: whoever gives
+// that reference back may hold a lock that the destructor takes. The thread is made for the first one. Entry
+// points: entry/user_object.c.
 
 #include "client/graph/objects.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 
 #include "client/graph/graph.h"
+#include "client/state/helper.h"
+#include "client/state/thread.h"
 
 #define OBJECT_MAGIC UINT32_C(0x55534f42)
 #define OBJECT_SHIFT 6
@@ -20,6 +25,7 @@ struct object {
 	uint64_t references;
 	CUhostFn destroy;
 	void *user;
+	STAILQ_ENTRY(object) link; /* in `due` */
 };
 
 _Static_assert(sizeof(struct object) <= 1u << OBJECT_SHIFT, "a user object fits its place");
@@ -32,7 +38,10 @@ struct graph_object {
 };
 
 static struct slab slab = SLAB_INIT(OBJECT_SHIFT, 1u << 20);
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all counts */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	 /* of all counts, and of what follows */
+static STAILQ_HEAD(, object) due = STAILQ_HEAD_INITIALIZER(due); /* to be destroyed */
+static pthread_cond_t arrival = PTHREAD_COND_INITIALIZER;
+static bool serving;
 
 static struct object *find(CUuserObject handle)
 {
@@ -68,24 +77,60 @@ CUresult object_retain(CUuserObject handle, unsigned int count)
 	return object && count ? retain(object, count) : CUDA_ERROR_INVALID_VALUE;
 }
 
+static void finish(struct object *object)
+{
+	CUhostFn destroy = object->destroy;
+	void *user = object->user;
+
+	slab_give(&slab, object);
+	destroy(user);
+}
+
+static void *serve(void *unused)
+{
+	struct object *object;
+
+	(void)unused;
+	/* Destructors may not call the driver. */
+	thread_self()->is_callbacks = true;
+	for (;;) {
+		pthread_mutex_lock(&lock);
+		while (!(object = STAILQ_FIRST(&due)))
+			pthread_cond_wait(&arrival, &lock);
+		STAILQ_REMOVE_HEAD(&due, link);
+		pthread_mutex_unlock(&lock);
+		finish(object);
+	}
+	return NULL;
+}
+
+/* Gives an object to the thread. Under the lock. Return: false if there is none and none can be made. */
+static bool hand_over(struct object *object)
+{
+	serving = serving || helper_start(serve) == CUDA_SUCCESS;
+	if (serving) {
+		STAILQ_INSERT_TAIL(&due, object, link);
+		pthread_cond_signal(&arrival);
+	}
+	return serving;
+}
+
 static CUresult release(struct object *object, unsigned int count)
 {
-	bool last, too_many;
+	bool last, too_many, handed = false;
 
 	pthread_mutex_lock(&lock);
 	too_many = object->references < count;
 	if (!too_many)
 		object->references -= count;
 	last = !too_many && object->references == 0;
-	pthread_mutex_unlock(&lock);
 	if (last) {
-		CUhostFn destroy = object->destroy;
-		void *user = object->user;
-
 		atomic_store_explicit(&object->object.live, 0, memory_order_release);
-		slab_give(&slab, object);
-		destroy(user);
+		handed = hand_over(object);
 	}
+	pthread_mutex_unlock(&lock);
+	if (last && !handed)
+		finish(object);
 	return too_many ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 

@@ -4,6 +4,7 @@
 // Graphs that a program makes, changes and launches. The tests run against NVIDIA's library as well and must
 // pass there; the last case is about the mistakes of others and runs against the service alone.
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -484,6 +485,34 @@ START_TEST(user_objects_follow_updates)
 }
 END_TEST
 
+static pthread_mutex_t in_use = PTHREAD_MUTEX_INITIALIZER;
+
+static void lock_and_mark(void *flag)
+{
+	pthread_mutex_lock(&in_use);
+	mark_destroyed(flag);
+	pthread_mutex_unlock(&in_use);
+}
+
+/* Whoever gives the last reference back may hold what the destructor waits for. */
+START_TEST(destructors_run_beside_the_program)
+{
+	CUuserObject object;
+	int destroyed = 0;
+	CUgraph graph;
+
+	driver_open();
+	ck_cuda(cuUserObjectCreate(&object, &destroyed, lock_and_mark, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+	pthread_mutex_lock(&in_use);
+	ck_cuda(cuGraphDestroy(graph));
+	pthread_mutex_unlock(&in_use);
+	while (!__atomic_load_n(&destroyed, __ATOMIC_ACQUIRE))
+		;
+}
+END_TEST
+
 /* ---- faults of others: the service alone ---- */
 
 static int graph_survivor(int progress, int orders)
@@ -639,6 +668,7 @@ int main(void)
 	tcase_add_test(tests, executable_graphs_come_and_go_beside_work_that_waits);
 	tcase_add_test(tests, user_objects_live_as_long_as_graphs);
 	tcase_add_loop_test(tests, user_objects_follow_updates, 0, 2);
+	tcase_add_test(tests, destructors_run_beside_the_program);
 	suite_add_tcase(suite, tests);
 	if (!is_native()) {
 		tcase_set_timeout(faults, 240);
