@@ -413,6 +413,26 @@ START_TEST(a_descriptor_that_takes_long_to_close_holds_nobody_up)
 }
 END_TEST
 
+/* Until a process has taken a signal off and sleeps again. */
+static void await_passed_on(pid_t pid, int number)
+{
+	unsigned long long pending = ~0ull;
+	char path[64], line[256], state = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	while (state != 'S' || pending >> (number - 1) & 1) {
+		FILE *status = fopen(path, "re");
+
+		EXPECT(status != NULL);
+		while (status && fgets(line, sizeof(line), status)) {
+			sscanf(line, "State: %c", &state);
+			sscanf(line, "ShdPnd: %llx", &pending);
+		}
+		fclose(status);
+		pass_time(1);
+	}
+}
+
 /* More than are taken at a time: the last one is still to be accepted when the service is told to stop. */
 START_TEST(whoever_was_not_accepted_does_not_hold_up_the_end)
 {
@@ -429,8 +449,7 @@ START_TEST(whoever_was_not_accepted_does_not_hold_up_the_end)
 	EXPECT(message_send(fds[39], &query, &slow, 1) == 0);
 	close(slow);
 	kill(service.pid, SIGTERM);
-	/* For the holder to pass it on; if that is later, nothing is shown. */
-	pass_time(100);
+	await_passed_on(service.pid, SIGTERM);
 	kill(daemon, SIGCONT);
 	ck_assert_int_eq(service_stop(&service), 0);
 	for (int i = 0; i < 40; i++)
