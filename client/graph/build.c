@@ -238,19 +238,33 @@ static CUresult launch_step(struct client_stream *stream, struct graph_step *ste
 	return CUDA_ERROR_UNKNOWN;
 }
 
-CUresult build_launch(struct graph_build *build, struct client_stream *stream, bool *ret_begun)
+static CUresult launch_steps(struct graph_build *build, struct client_stream *stream, bool *ret_begun)
 {
-	CUresult r = follow(stream, build);
+	CUresult r = CUDA_SUCCESS;
 
-	*ret_begun = false;
-	/* Then the latest launch is still the former one. */
-	if (r != CUDA_SUCCESS)
-		return r;
 	for (uint32_t i = 0; r == CUDA_SUCCESS && i < build->form.count; ++i) {
 		r = launch_step(stream, &build->form.steps[i]);
 		*ret_begun |= r == CUDA_SUCCESS;
 	}
 	build->stream = stream;
 	build->seq = word_acquire(&stream->last);
+	return r;
+}
+
+CUresult build_launch(struct graph_build *build, struct client_stream *stream, bool *ret_begun)
+{
+	bool claims = build->form.count > 1;
+	CUresult r = follow(stream, build);
+
+	*ret_begun = false;
+	/* For the program a launch is one command of the stream. */
+	if (r == CUDA_SUCCESS && claims)
+		r = submit_claim(stream);
+	/* Then the latest launch is still the former one. */
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = launch_steps(build, stream, ret_begun);
+	if (claims)
+		submit_release(stream);
 	return r;
 }

@@ -28,7 +28,8 @@ struct client_stream {
 	/* Takes part in the rules of the legacy default stream. Written when the slot is taken; others look at
 	 * it meanwhile. */
 	_Atomic bool blocking;
-	bool closed; /* ring: its STREAM_DESTROY was sent */
+	bool closed;		      /* ring: its STREAM_DESTROY was sent */
+	const struct thread *claimed; /* ring: who alone may submit to it now; NULL: everybody */
 	CUcontext context;
 	uint64_t id;
 	word64 last; /* ring writes: highest seq that the program knows of: what a synchronisation waits for

@@ -31,7 +31,7 @@ static struct {
 } ring;
 
 /* Why a record cannot be written now. */
-enum stop { GO, STOP_ROOM, STOP_CREDIT, STOP_CLOSED };
+enum stop { GO, STOP_ROOM, STOP_CREDIT, STOP_CLOSED, STOP_CLAIMED };
 
 void submit_start(void)
 {
@@ -130,10 +130,18 @@ static enum stop make_joins(struct client_stream *stream)
 	return GO;
 }
 
+/* Whether this thread may submit to the stream. */
+static enum stop may_submit(const struct client_stream *stream)
+{
+	if (stream->closed)
+		return STOP_CLOSED;
+	return stream->claimed && stream->claimed != thread_self() ? STOP_CLAIMED : GO;
+}
+
 static enum stop try_begin(
 	struct client_stream *stream, enum frmps_op op, uint32_t bytes, bool joins, struct submit *ret_submit)
 {
-	enum stop stop = stream->closed ? STOP_CLOSED : GO;
+	enum stop stop = may_submit(stream);
 
 	if (stop == GO && joins)
 		stop = make_joins(stream);
@@ -162,6 +170,8 @@ static CUresult await(struct client_stream *stream, enum stop stop)
 	/* What is in front may wait for the very function that calls. */
 	if (thread_self()->is_callbacks)
 		return CUDA_ERROR_NOT_PERMITTED;
+	if (stop == STOP_CLAIMED)
+		return await_room();
 	/* Half of the credit at once: one wait for many commands. It is long, and the device has the other
 	 * half left when it ends, so there is nothing to spin for. */
 	return wait_quietly(stream, seq - SHM_STREAM_CREDIT / 2, true);
@@ -182,6 +192,32 @@ static CUresult begin(
 		r = await(stream, stop);
 	}
 	return r;
+}
+
+CUresult submit_claim(struct client_stream *stream)
+{
+	CUresult r = process_error();
+
+	while (r == CUDA_SUCCESS) {
+		enum stop stop;
+
+		submit_lock_take(&ring.lock);
+		stop = may_submit(stream);
+		if (stop == GO)
+			stream->claimed = thread_self();
+		submit_lock_give(&ring.lock);
+		if (stop == GO)
+			return CUDA_SUCCESS;
+		r = await(stream, stop);
+	}
+	return r;
+}
+
+void submit_release(struct client_stream *stream)
+{
+	submit_lock_take(&ring.lock);
+	stream->claimed = NULL;
+	submit_lock_give(&ring.lock);
 }
 
 CUresult submit_begin(

@@ -39,6 +39,14 @@ CUresult submit_begin(
 CUresult submit_begin_own(
 	struct client_stream *stream, enum frmps_op op, uint32_t bytes, struct submit *ret_submit);
 
+/**
+ * From here to submit_release() nobody else's command comes between those of the calling thread, which waits for
+ * the end of another one's claim; others wait in submit_begin(). Not twice, and not from a callback of the program.
+ * Return: CUDA_SUCCESS, the sticky error, CUDA_ERROR_INVALID_HANDLE as above, CUDA_ERROR_NOT_PERMITTED
+ */
+CUresult submit_claim(struct client_stream *stream);
+void submit_release(struct client_stream *stream);
+
 /** Publishes the record, leaves the critical section, rings the doorbell if the executor sleeps. */
 void submit_commit(struct submit *submit);
 

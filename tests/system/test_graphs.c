@@ -513,6 +513,82 @@ START_TEST(destructors_run_beside_the_program)
 }
 END_TEST
 
+/* Of two threads that launch into one stream. */
+struct lane {
+	CUgraphExec exec;
+	CUstream stream;
+	CUcontext context;
+	const uint32_t *words;
+	uint32_t expected, wrong;
+};
+
+static void nothing(void *unused)
+{
+	(void)unused;
+}
+
+static void look(void *context)
+{
+	struct lane *lane = context;
+
+	lane->wrong += lane->words[0] != lane->expected;
+}
+
+#define LANE_LAUNCHES 3000
+static void *launch_many(void *context)
+{
+	struct lane *lane = context;
+
+	ck_cuda(cuCtxSetCurrent(lane->context));
+	for (int i = 0; i < LANE_LAUNCHES; i++)
+		ck_cuda(cuGraphLaunch(lane->exec, lane->stream));
+	return NULL;
+}
+
+/* Sets the words to the lane's, lets the host in, copies them out and has them looked at. */
+static void make_lane(struct lane *lane, CUdeviceptr scratch)
+{
+	CUDA_HOST_NODE_PARAMS pass = {nothing, NULL}, check = {look, lane};
+	uint32_t *words = shared_word();
+	CUgraphNode set, host, copy, last;
+	CUgraph graph;
+
+	lane->words = words;
+	ck_cuda(cuCtxGetCurrent(&lane->context));
+	ck_cuda(cuGraphCreate(&graph, 0));
+	set = add_fill(graph, NULL, 0, scratch, lane->expected);
+	ck_cuda(cuGraphAddHostNode(&host, graph, &set, 1, &pass));
+	copy = add_copy(graph, &host, 1, copy_params(0, scratch, words, NULL, WORDS * 4));
+	ck_cuda(cuGraphAddHostNode(&last, graph, &copy, 1, &check));
+	lane->exec = instantiate(graph);
+	ck_cuda(cuGraphDestroy(graph));
+}
+
+/* A launch is one command of its stream, whatever it is made of. */
+START_TEST(launches_of_two_threads_do_not_mix)
+{
+	struct lane lanes[2] = {{.expected = 1}, {.expected = 2}};
+	pthread_t threads[2];
+	CUdeviceptr scratch;
+	CUstream stream;
+
+	driver_open();
+	stream = new_stream();
+	scratch = device_words(WORDS, 0);
+	for (int i = 0; i < 2; i++) {
+		make_lane(&lanes[i], scratch);
+		lanes[i].stream = stream;
+	}
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, launch_many, &lanes[i]), 0);
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_assert_uint_eq(lanes[0].wrong, 0);
+	ck_assert_uint_eq(lanes[1].wrong, 0);
+}
+END_TEST
+
 /* ---- faults of others: the service alone ---- */
 
 static int graph_survivor(int progress, int orders)
@@ -669,6 +745,7 @@ int main(void)
 	tcase_add_test(tests, user_objects_live_as_long_as_graphs);
 	tcase_add_loop_test(tests, user_objects_follow_updates, 0, 2);
 	tcase_add_test(tests, destructors_run_beside_the_program);
+	tcase_add_test(tests, launches_of_two_threads_do_not_mix);
 	suite_add_tcase(suite, tests);
 	if (!is_native()) {
 		tcase_set_timeout(faults, 240);
