@@ -16,6 +16,7 @@ What happens then:
 """
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -73,7 +74,7 @@ class Second:
         if self.phase == "fencing":
             self.stop(self.system.server.pid)
         elif self.phase == "activating":
-            self.stop(self.system.victim("standby"))
+            self.stop_ready()
         elif self.phase == "waiting":
             self.stop_unready()
         self.position = self.log.position()
@@ -109,6 +110,16 @@ class Second:
         if not pid:
             raise Broken("no executor was started in place of one that was killed")
         return pid
+
+    def stop_ready(self):
+        """One that owes answers is not chosen."""
+        while time.monotonic() < self.until:
+            self.stop(self.system.victim("standby"))
+            if self.system.behind(self.stopped) == 0:
+                return
+            self.release()
+            time.sleep(0.01)
+        raise Broken("the standby always owes answers")
 
     def stop_unready(self):
         """A standby that got warm before it could be stopped makes room for another one."""
@@ -155,7 +166,10 @@ class Second:
     def strike(self):
         """Return: False if the phase was over before."""
         if not self.log.wait(self.is_reached, self.until):
-            raise Broken(f"the promotion does not get to {self.phase}")
+            status = self.system.status()
+            raise Broken(f"the promotion does not get to {self.phase}: " +
+                         (json.dumps(self.system.domain(status)) if status else "nobody answers") + "\n" +
+                         "\n".join(self.log.since(self.position)[-20:]))
         if self.culprit and self.phase != "halting":
             self.let_fault()
         elif not self.culprit:

@@ -225,6 +225,11 @@ class Frmps(System):
         return any(executor["pid"] == pid and executor["state"] == state
                    for executor in self.domain(self.status())["executors"])
 
+    def behind(self, pid):
+        """How many answers an executor owes, by what the daemon has heard of it so far; None: it is not there."""
+        return next((executor["behind"] for executor in self.domain(self.status())["executors"]
+                     if executor["pid"] == pid), None)
+
     def victim(self, role):
         """The process to kill."""
         status = self.status()
