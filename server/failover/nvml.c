@@ -16,8 +16,6 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +23,7 @@
 #include <unistd.h>
 
 #include "server/backend/backend.h"
+#include "server/detached.h"
 #include "server/failover/kernel_log.h"
 #include "server/log.h"
 #include "server/loop/watch.h"
@@ -205,24 +204,14 @@ static void on_readable(void *context)
 /* Return: 0 or -errno; the listener is taken over. */
 static int start(struct listener *listener)
 {
-	pthread_attr_t attributes;
-	sigset_t all, old;
-	pthread_t thread;
-	int error;
-
 	/* Signals are the loop's. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	pthread_attr_init(&attributes);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	error = pthread_create(&thread, &attributes, listen_in_thread, listener);
-	pthread_attr_destroy(&attributes);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	int error = detached_start(listen_in_thread, listener, NULL);
+
 	if (error) {
 		close(listener->fd);
 		free(listener);
 	}
-	return -error;
+	return error;
 }
 
 static struct listener *listener_new(const char *library, const uint8_t *uuid, int fd)

@@ -8,14 +8,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "protocol/socket.h"
+#include "server/detached.h"
 #include "server/log.h"
 
 /* Most that the kernel lets a packet have (SCM_MAX_FD). */
@@ -109,23 +108,6 @@ static void *close_in_thread(void *context)
 	return NULL;
 }
 
-static int start_thread(struct garbage *garbage)
-{
-	pthread_attr_t attributes;
-	sigset_t all, old;
-	pthread_t thread;
-	int error;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	pthread_attr_init(&attributes);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	error = pthread_create(&thread, &attributes, close_in_thread, garbage);
-	pthread_attr_destroy(&attributes);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return error;
-}
-
 static void close_later(int socket, const int *fds)
 {
 	struct garbage *garbage = malloc(sizeof(*garbage));
@@ -135,7 +117,7 @@ static void close_later(int socket, const int *fds)
 		for (unsigned i = 0; i < WIRE_FDS_MAX; i++)
 			garbage->fds[i] = fds ? fds[i] : -1;
 	}
-	if (!garbage || start_thread(garbage)) {
+	if (!garbage || detached_start(close_in_thread, garbage, NULL)) {
 		/* Rather than to wait for it. */
 		log_error("what a program has sent stays open: no memory or no thread to close it");
 		free(garbage);

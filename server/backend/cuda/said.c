@@ -29,6 +29,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "server/detached.h"
 #include "server/log.h"
 #include "shm/layout.h"
 
@@ -113,21 +114,6 @@ static void *listen_on(void *unused)
 		pthread_mutex_unlock(&said.lock);
 	}
 	return unused;
-}
-
-static bool start_thread(void)
-{
-	sigset_t all, before;
-	pthread_t thread;
-	bool is_started;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	is_started = !pthread_create(&thread, NULL, listen_on, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (is_started)
-		pthread_detach(thread);
-	return is_started;
 }
 
 /* SIGALRM ends the process, whatever the signal was meant for. */
@@ -252,7 +238,7 @@ void said_listen(void)
 	fcntl(ends[0], F_SETFL, O_NONBLOCK);
 	said.from = ends[0];
 	said.to = old;
-	if (start_thread() && dup2(ends[1], STDERR_FILENO) >= 0)
+	if (!detached_start(listen_on, NULL, NULL) && dup2(ends[1], STDERR_FILENO) >= 0)
 		log_set_descriptor(old);
 	else
 		log_warning("what the driver says of assertions goes to the log: %m");

@@ -34,6 +34,7 @@
 #include <unistd.h>
 
 #include "server/backend/host/host.h"
+#include "server/detached.h"
 #include "shm/order.h"
 
 /* A worker without work leaves after this; close waits so long for workers that are busy. */
@@ -101,26 +102,17 @@ static bool is_before(const struct timespec *until)
 /* Signals for the process go to threads of its own; only what a thread does itself arrives here. */
 static bool spawn_worker(void)
 {
-	pthread_attr_t attributes;
-	sigset_t all, old;
-	pthread_t thread;
-	int result;
+	sigset_t others;
 
-	sigfillset(&all);
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGBUS);
-	sigdelset(&all, SIGILL);
-	sigdelset(&all, SIGFPE);
-	sigdelset(&all, SIGABRT);
-	sigdelset(&all, SIGTRAP);
-	sigdelset(&all, FENCE_SIGNAL);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	pthread_attr_init(&attributes);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	result = pthread_create(&thread, &attributes, worker_main, NULL);
-	pthread_attr_destroy(&attributes);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (result)
+	sigfillset(&others);
+	sigdelset(&others, SIGSEGV);
+	sigdelset(&others, SIGBUS);
+	sigdelset(&others, SIGILL);
+	sigdelset(&others, SIGFPE);
+	sigdelset(&others, SIGABRT);
+	sigdelset(&others, SIGTRAP);
+	sigdelset(&others, FENCE_SIGNAL);
+	if (detached_start(worker_main, NULL, &others))
 		return false;
 	pool.workers++;
 	pool.alive++;

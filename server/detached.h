@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Threads that nobody waits for.
+
+#ifndef FRMPS_SERVER_DETACHED_H
+#define FRMPS_SERVER_DETACHED_H
+
+#include <signal.h>
+
+/**
+ * Starts one. @blocked: the signals that are not for it; NULL: none is. Any thread. Return: 0 or -errno; then
+ * nothing was started and `argument` is the caller's.
+ */
+int detached_start(void *(*run)(void *), void *argument, const sigset_t *blocked);
+
+#endif
