@@ -484,7 +484,7 @@ int check_request(const struct check_scope *scope, const struct wire_message *me
 	if (!message->id)
 		return broken(finding, "request without a number");
 	r = check_by_type(scope, message, packet, finding);
-	if (!r && message_row(message->type)->keep == KEEP_IT && is_full(scope->holdings, message))
+	if (!r && message_is_kept(message->type) && is_full(scope->holdings, message))
 		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
 	return r;
 }

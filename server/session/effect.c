@@ -192,7 +192,7 @@ void effect_note(struct request *request, const struct wire_reply *reply, struct
 		settle_windows(request, reply);
 	if (request->message.type == WIRE_LOAD_MODULE)
 		take_code(request, reply, packet);
-	if (row->keep == KEEP_IT)
+	if (message_is_kept(request->message.type))
 		keep(request, reply);
 	if (row->keep != KEEP_DROP)
 		return;

@@ -50,7 +50,7 @@ struct holding {
 };
 
 /**
- * @message: a request of KEEP_IT that was checked; @values: the reply's
+ * @message: a request that is kept that was checked; @values: the reply's
  * Return: without descriptor and chunk; NULL without memory
  */
 struct holding *holding_new(const struct wire_message *message, const struct wire_u64s *values);

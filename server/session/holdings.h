@@ -83,7 +83,7 @@ struct holding *holdings_find_token(const struct holdings *holdings, const uint6
 
 /**
  * Notes a request that succeeded.
- * @message: a request of KEEP_IT, checked before; windows of RESERVE_WINDOW were taken and belong to the entry
+ * @message: a request that is kept, checked before; windows of RESERVE_WINDOW were taken and belong to the entry
  * @values: the reply's
  * @fd: image or host memory, NULL otherwise; @chunk: device memory; both are referenced
  * @ret_entry: what standbys are to be told; NULL when they know it already (a global asked for twice)

@@ -23,6 +23,13 @@ const struct message_row *message_row(enum wire_type type)
 	return &rows[type];
 }
 
+bool message_is_kept(enum wire_type type)
+{
+	enum message_keep keep = message_row(type)->keep;
+
+	return keep == KEEP_IT || keep == KEEP_FD;
+}
+
 bool message_allowed(enum wire_type type, enum message_sender sender, unsigned fds)
 {
 	const struct message_row *row = message_row(type);

@@ -19,7 +19,7 @@ enum message_sender {
 	FROM_DAEMON = 32,
 };
 enum message_route { ROUTE_NONE, ROUTE_ACTIVE, ROUTE_CHUNK, ROUTE_KEEPER, ROUTE_DAEMON };
-enum message_keep { KEEP_NOTHING, KEEP_IT, KEEP_DROP };
+enum message_keep { KEEP_NOTHING, KEEP_IT, KEEP_FD, KEEP_DROP };
 
 struct message_row {
 	const char *name;
@@ -32,6 +32,8 @@ struct message_row {
 
 /** The row of a message type; for an unknown type a row that nobody may send. */
 const struct message_row *message_row(enum wire_type type);
+/** Whether a success of it is an entry of what the session holds. */
+bool message_is_kept(enum wire_type type);
 /** Whether this sender may send this message with that many descriptors. */
 bool message_allowed(enum wire_type type, enum message_sender sender, unsigned fds);
 

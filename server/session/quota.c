@@ -48,24 +48,6 @@ bool quota_allows_session(const struct daemon *daemon)
 	return spoken_for(daemon, daemon->client_count + 1u) + held(daemon) <= daemon->fds_max;
 }
 
-/* Whether a success, which is kept, leaves the session a descriptor more. One that others hold as well counts for each
- * of them (struct holdings). */
-static bool takes_fd(const struct wire_message *message)
-{
-	const struct message_row *row = message_row(message->type);
-
-	switch (message->type) {
-	case WIRE_MAP_HOST:
-	case WIRE_IMPORT_HOST:
-	case WIRE_IMPORT_MEMORY:
-	case WIRE_MAP_HANDLE:
-	case WIRE_BACK_ARRAY:
-		return true;
-	default:
-		return row->fds || row->route == ROUTE_CHUNK || row->route == ROUTE_KEEPER;
-	}
-}
-
 /* A user gets half of what is not spoken for, and an eighth stays for whoever comes. */
 static bool has_fds(const struct client *client)
 {
@@ -97,7 +79,8 @@ static bool has_records(const struct client *client, const struct wire_message *
 
 bool quota_allows(const struct client *client, const struct wire_message *message)
 {
-	if (message_row(message->type)->keep != KEEP_IT)
+	if (!message_is_kept(message->type))
 		return true;
-	return has_records(client, message) && (!takes_fd(message) || has_fds(client));
+	return has_records(client, message) &&
+	       (message_row(message->type)->keep != KEEP_FD || has_fds(client));
 }
