@@ -178,37 +178,41 @@ bool graph_memory_is(CUdeviceptr address)
 	return is;
 }
 
+/* The memory at an address that is free from now on; NULL if it was. Under the lock. */
+static struct graph_memory *set_free(CUdeviceptr address)
+{
+	struct graph_memory *memory = find(address);
+
+	if (!memory || !memory->allocated)
+		return NULL;
+	memory->allocated = false;
+	return memory;
+}
+
 CUresult graph_memory_release(CUdeviceptr address, struct client_stream *stream, uint64_t seq)
 {
 	struct graph_memory *memory;
-	bool was;
 
 	pthread_mutex_lock(&lock);
-	memory = find(address);
-	was = memory && memory->allocated;
-	if (was) {
-		memory->allocated = false;
+	memory = set_free(address);
+	if (memory) {
 		memory->stream = stream;
 		memory->seq = seq;
 	}
 	pthread_mutex_unlock(&lock);
-	return was ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return memory ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 bool graph_memory_free(CUdeviceptr address)
 {
 	struct graph_memory *memory;
-	bool was;
 
 	pthread_mutex_lock(&lock);
-	memory = find(address);
-	was = memory && memory->allocated;
-	if (was) {
-		memory->allocated = false;
+	memory = set_free(address);
+	if (memory)
 		memory->references++;
-	}
 	pthread_mutex_unlock(&lock);
-	return was;
+	return memory != NULL;
 }
 
 void graph_memory_keep(CUdeviceptr address)
