@@ -13,12 +13,19 @@
 #define CLOCK_US UINT64_C(1000)
 #define CLOCK_MS UINT64_C(1000000)
 
-static inline uint64_t clock_now(void)
+/** ns of any clock; 0 where there is none: that of a thread that has ended. */
+static inline uint64_t clock_of(clockid_t clock)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	if (clock_gettime(clock, &t))
+		return 0;
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t clock_now(void)
+{
+	return clock_of(CLOCK_MONOTONIC);
 }
 
 /** 1 % of the time waited, between 20 µs and 1 ms: how late a waiter may learn what it waits for. */

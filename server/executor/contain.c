@@ -204,16 +204,6 @@ static void enter(struct executor *executor, enum contain_phase phase)
 	tell_main(executor);
 }
 
-/* ns of a clock; 0: it is one of a thread that has ended. */
-static uint64_t time_of(clockid_t clock)
-{
-	struct timespec time;
-
-	if (clock_gettime(clock, &time))
-		return 0;
-	return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
-}
-
 static void suspected(void *context)
 {
 	struct executor *executor = context;
@@ -223,7 +213,7 @@ static void suspected(void *context)
 	executor->contain.stop_at = 0;
 	if (pthread_getcpuclockid(pthread_self(), &executor->contain.clock))
 		executor->contain.clock = CLOCK_MONOTONIC; /* which goes on: SIGN_ALL_NS */
-	executor->contain.worked = time_of(executor->contain.clock);
+	executor->contain.worked = clock_of(executor->contain.clock);
 	pthread_mutex_unlock(&executor->contain.lock);
 	enter(executor, CONTAIN_SUSPECTED);
 }
@@ -461,7 +451,7 @@ static bool is_at_work(struct executor *executor, uint64_t now)
 	bool works;
 
 	pthread_mutex_lock(&contain->lock);
-	worked = time_of(contain->clock);
+	worked = clock_of(contain->clock);
 	works = contain->phase == CONTAIN_SUSPECTED && now < contain->limit &&
 		worked >= contain->worked + SIGN_WORK_NS;
 	contain->worked = worked;

@@ -240,16 +240,13 @@ static uint64_t patience(const struct gate *gate, const struct session *requeste
 
 /* Whether what others have on the device takes too long. */
 static bool is_refused(
-	struct gate *gate, const struct session *requester, const struct sight *sight, uint64_t now)
+	const struct gate *gate, const struct session *requester, const struct sight *sight, uint64_t now)
 {
 	uint64_t limit = patience(gate, requester), waited = now - gate->asked_at;
 
 	if (waited < limit || sight->foreign < limit)
 		return false;
-	if (!gate->farewell || sight->foreign >= GATE_FAREWELL_NS || waited >= GATE_FAREWELL_ALL_NS)
-		return true;
-	gate->begun_at = now; /* closed for it, everybody would wait for its end */
-	return false;
+	return !gate->farewell || sight->foreign >= GATE_FAREWELL_NS || waited >= GATE_FAREWELL_ALL_NS;
 }
 
 static struct sight observe(struct executor *executor, const struct session *requester, uint64_t now)
@@ -352,6 +349,9 @@ int gate_step(struct executor *executor, struct session *session, uint64_t now)
 		sight = observe(executor, session, now);
 		if (is_refused(gate, session, &sight, now))
 			return give_up(executor, GATE_E_REFUSED);
+		/* A farewell closes the gate for short commands only: everybody would wait for the end of a long one. */
+		if (gate->farewell && sight.foreign >= patience(gate, session))
+			gate->begun_at = now;
 		late = now - gate->begun_at >= patience(gate, session);
 		if (gate_phase(gate) == GATE_CLOSED && known && !sight.any && is_whole(executor)) {
 			gate->closed = true;

@@ -45,19 +45,16 @@ static bool is_ours(const char *entry)
 }
 
 /* What the operator's environment says about memory is. */
-static bool is_settled(char *const *environment, const char *entry)
+static bool is_tunables(const char *entry)
 {
-	bool found = false;
-
-	for (; *environment; environment++)
-		found |= !strncmp(*environment, TUNABLES, sizeof(TUNABLES) - 1);
-	return found && !strncmp(entry, TUNABLES, sizeof(TUNABLES) - 1);
+	return !strncmp(entry, TUNABLES, sizeof(TUNABLES) - 1);
 }
 
 char **exceptions_environment(char *const *environment, bool graceful)
 {
 	const char *const *more = graceful ? graceful_list : fast;
 	size_t more_count = graceful ? COUNT(graceful_list) : COUNT(fast), count = 0, used = 0;
+	bool tuned = false;
 	char **list;
 
 	while (environment[count])
@@ -65,11 +62,13 @@ char **exceptions_environment(char *const *environment, bool graceful)
 	list = calloc(count + more_count + 1, sizeof(*list));
 	if (!list)
 		return NULL;
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
+		tuned |= is_tunables(environment[i]);
 		if (!is_ours(environment[i]))
 			list[used++] = environment[i];
+	}
 	for (size_t i = 0; i < more_count; i++)
-		if (!is_settled(environment, more[i]))
+		if (!tuned || !is_tunables(more[i]))
 			list[used++] = (char *)more[i];
 	return list;
 }
