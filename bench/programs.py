@@ -106,7 +106,7 @@ class Measurements:
 
         Return: as rounds.play()."""
         results, programs = {}, {}
-        with contextlib.ExitStack() as background:
+        with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as background:
             for system in tested:
                 background.enter_context(system.up())
             background.callback(lambda: dismiss(programs.values()))
@@ -123,8 +123,7 @@ class Measurements:
                 def measure(system, name=name):
                     return self.measured(system, [programs[system.name]], f"alone_{name}")
 
-                with contextlib.suppress(KeyboardInterrupt):
-                    rounds.take_turns(tested, {name: measure}, count, True, results)
+                rounds.take_turns(tested, {name: measure}, count, True, results)
         return results
 
     @staticmethod

@@ -16,7 +16,6 @@ What happens then:
 """
 
 import contextlib
-import json
 import os
 import pathlib
 import re
@@ -115,7 +114,7 @@ class Second:
         """One that owes answers is not chosen."""
         while time.monotonic() < self.until:
             self.stop(self.system.victim("standby"))
-            if self.system.behind(self.stopped) == 0:
+            if self.system.executor(self.stopped).get("behind") == 0:
                 return
             self.release()
             time.sleep(0.01)
@@ -130,7 +129,7 @@ class Second:
             victim = self.next_executor(position)
             self.stop(victim)
             self.system.status()  # until it is answered the daemon hears what the executor had said before
-            if not self.system.executor_is(victim, "warm"):
+            if self.system.executor(victim).get("state") != "warm":
                 return
         raise Broken("no standby was stopped before it was warm")
 
@@ -166,10 +165,7 @@ class Second:
     def strike(self):
         """Return: False if the phase was over before."""
         if not self.log.wait(self.is_reached, self.until):
-            status = self.system.status()
-            raise Broken(f"the promotion does not get to {self.phase}: " +
-                         (json.dumps(self.system.domain(status)) if status else "nobody answers") + "\n" +
-                         "\n".join(self.log.since(self.position)[-20:]))
+            raise self.system.broken(f"the promotion does not get to {self.phase}", self.position)
         if self.culprit and self.phase != "halting":
             self.let_fault()
         elif not self.culprit:

@@ -216,19 +216,17 @@ class Frmps(System):
         """Until `clients` programs are served, by one executor but for those that were on probation, and another one is
         warm; `gone` is a process that was killed."""
         if not self.log.wait(lambda: self.is_quiet(clients, gone), until):
-            status = self.status()
-            raise Broken("the service does not become quiet: " +
-                         (json.dumps(self.domain(status)) if status else "nobody answers") + "\n" +
-                         "\n".join(self.log.since(0)[-20:]))
+            raise self.broken("the service does not become quiet")
 
-    def executor_is(self, pid, state):
-        return any(executor["pid"] == pid and executor["state"] == state
-                   for executor in self.domain(self.status())["executors"])
+    def broken(self, what, position=0):
+        """An exception that says how the service is, and the end of its log since a position."""
+        status = self.status()
+        return Broken(f"{what}: " + (json.dumps(self.domain(status)) if status else "nobody answers") + "\n" +
+                      "\n".join(self.log.since(position)[-20:]))
 
-    def behind(self, pid):
-        """How many answers an executor owes, by what the daemon has heard of it so far; None: it is not there."""
-        return next((executor["behind"] for executor in self.domain(self.status())["executors"]
-                     if executor["pid"] == pid), None)
+    def executor(self, pid):
+        """What the daemon has heard of an executor so far; nothing if it is not there."""
+        return next((executor for executor in self.domain(self.status())["executors"] if executor["pid"] == pid), {})
 
     def victim(self, role):
         """The process to kill."""
