@@ -501,6 +501,8 @@ START_TEST(guilt_explains_the_loss_before_where_the_same_was_in_doubt)
 
 	reach_guess();
 	third = warm_third(SUSPECTS);
+	/* Between the end of that command and the loss whoever looks at session 2 would rightly tell it. */
+	timer_start(fake->daemon.latent_timer, 60000);
 	if (_i) {
 		word_release(&shm_view_timeline(&sessions[1]->view, 2)->stream[3].done, 5);
 		issue(1, 6);
