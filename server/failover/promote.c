@@ -122,7 +122,9 @@ static void begin(struct domain *domain, enum promote_state state, enum promote_
 {
 	struct promotion *promotion = &domain->promotion;
 
-	/* A loss during a promotion belongs to the same pause. */
+	/* A loss during a promotion belongs to the same pause, but its verdict takes the place of the former. */
+	if (promotion->lost_one && promotion->state == PROMOTE_ACTIVATING)
+		verdict_cut_short(domain);
 	if (!promotion->lost_one)
 		promotion->times = (struct promote_times){.detected = timer_now_us()};
 	promotion->lost_one = true;

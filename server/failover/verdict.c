@@ -216,6 +216,19 @@ static void append_times(const struct promote_times *times, char *text, size_t s
 	append(text, size, "in all %.1f ms", ms(times->detected, from_us));
 }
 
+void verdict_cut_short(struct domain *domain)
+{
+	char *text = domain->promotion.verdict_text;
+	const size_t size = sizeof(domain->promotion.verdict_text);
+
+	*text = '\0';
+	append_judgement(domain, text, size);
+	append_told(domain, text, size);
+	append(text, size, "; the executor that took over failed before it served everybody; ");
+	append_times(&domain->promotion.times, text, size);
+	log_info("verdict: %s", text);
+}
+
 void verdict_report(struct domain *domain, const struct worker *worker, const struct wire_u64s *values)
 {
 	struct promotion *promotion = &domain->promotion;

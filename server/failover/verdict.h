@@ -27,6 +27,12 @@ void verdict_reason(const struct promotion *promotion, char *text, size_t size);
  */
 void verdict_report(struct domain *domain, const struct worker *worker, const struct wire_u64s *values);
 
+/**
+ * Logs what a loss was judged to be whose promotion is not over, because the next executor is lost as well: the
+ * verdict of that loss takes its place.
+ */
+void verdict_cut_short(struct domain *domain);
+
 /** Logs a fault that was contained, and keeps the text for the operator. */
 void verdict_contained(struct domain *domain, uint64_t session, const struct wire_trouble *fault);
 

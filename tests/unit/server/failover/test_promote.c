@@ -334,6 +334,10 @@ START_TEST(loss_while_activating_starts_over)
 	fake_reap(fake, second, SIGKILL);
 	third = &fake->children[3];
 	ck_assert_int_eq(domain()->promotion.state, PROMOTE_WAITING);
+	/* Nothing else would ever tell the operator. */
+	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "culprit is process"));
+	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text,
+		"the executor that took over failed before it served everybody"));
 	fake_ready(fake, third);
 	fake_serve(fake, third, WIRE_OPEN_SESSION);
 	fake_serve(fake, third, WIRE_PING);
