@@ -312,6 +312,8 @@ void probation_turn(struct domain *domain)
 			log_info("session %llu (process %d, %s) gets its trial",
 				(unsigned long long)probation->client->number, (int)probation->client->pid,
 				probation->client->program);
+			/* For the next one: the reserve is taken now. */
+			reserve_look(domain);
 			return;
 		}
 		log_warning("session %llu (process %d, %s) cannot be tried alone: %s",

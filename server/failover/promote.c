@@ -58,6 +58,7 @@
 #include "server/failover/move.h"
 #include "server/failover/overrun.h"
 #include "server/failover/probation.h"
+#include "server/failover/reserve.h"
 #include "server/failover/verdict.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
@@ -394,6 +395,8 @@ static void resume(struct domain *domain, struct worker *worker, const struct wi
 	domain_fill(domain);
 	promote_look(domain);
 	probation_turn(domain);
+	/* Its standby may have been warm before it served. */
+	reserve_look(domain);
 }
 
 static void on_activated(

@@ -224,6 +224,21 @@ static MEANT void crash_write(
 	*HOST_POINTER(volatile uint32_t, params[0]) = 1;
 }
 
+/* Counts its runs, and faults when as many are to fault. */
+static MEANT void crash_when_told(
+	const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	_Atomic uint32_t *words = HOST_POINTER(_Atomic uint32_t, params[0]);
+	uint32_t run = atomic_fetch_add(&words[0], 1) + 1;
+	long ns = 50000;
+
+	(void)grid;
+	(void)block;
+	while (atomic_load(&words[1]) < run)
+		nap(&ns);
+	*HOST_POINTER(volatile uint32_t, params[1]) = 1;
+}
+
 /* What a GPU calls a trap: the launch failed. */
 static void crash_trap(const struct host_grid *grid, const struct host_block_index *block, void **params)
 {
@@ -320,6 +335,8 @@ static const struct host_param echo_list[] = {
 	P(echo, a), P(echo, b), P(echo, c), P(echo, d), P(echo, e), P(echo, out)};
 static const struct host_param number_blocks_list[] = {P(number_blocks, out)};
 static const struct host_param crash_write_list[] = {P(crash_write, address)};
+static const struct host_param crash_when_told_list[] = {
+	P(crash_when_told, words), P(crash_when_told, address)};
 
 HOST_KERNELS(HOST_KERNEL(add_vectors, add_vectors_list), HOST_KERNEL(fill, fill_list),
 	HOST_KERNEL(mix, mix_list), HOST_KERNEL(count_up, count_up_list),
@@ -327,9 +344,9 @@ HOST_KERNELS(HOST_KERNEL(add_vectors, add_vectors_list), HOST_KERNEL(fill, fill_
 	HOST_KERNEL(spin_ns, spin_ns_list), HOST_KERNEL(fetch_texels, fetch_texels_list),
 	HOST_KERNEL(bump_surfaces, bump_surfaces_list), HOST_KERNEL(read_words, read_words_list),
 	HOST_KERNEL_KEEPS(tally_up, tally_up_list), HOST_KERNEL(read_tally, read_tally_list),
-	HOST_KERNEL(crash_write, crash_write_list), HOST_KERNEL_PLAIN(crash_trap),
-	HOST_KERNEL_PLAIN(crash_assert), HOST_KERNEL_PLAIN(endless), HOST_KERNEL(scale, scale_list),
-	HOST_KERNEL(reverse, reverse_list), HOST_KERNEL(echo, echo_list),
+	HOST_KERNEL(crash_write, crash_write_list), HOST_KERNEL(crash_when_told, crash_when_told_list),
+	HOST_KERNEL_PLAIN(crash_trap), HOST_KERNEL_PLAIN(crash_assert), HOST_KERNEL_PLAIN(endless),
+	HOST_KERNEL(scale, scale_list), HOST_KERNEL(reverse, reverse_list), HOST_KERNEL(echo, echo_list),
 	HOST_KERNEL(number_blocks, number_blocks_list), HOST_KERNEL_PLAIN(crash_illegal),
 	HOST_KERNEL_PLAIN(crash_divide), HOST_KERNEL_PLAIN(crash_stack));
 HOST_GLOBALS(HOST_GLOBAL(global_words), HOST_GLOBAL(constant_words));

@@ -85,6 +85,10 @@ struct bump_surfaces_params {
 	uint64_t surfaces, count;
 	uint32_t by;
 };
+/* words: how often it ran, how many of its runs are to fault. */
+struct crash_when_told_params {
+	uint64_t words, address;
+};
 struct crash_write_params {
 	uint64_t address;
 };

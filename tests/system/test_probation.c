@@ -116,10 +116,10 @@ static int vouching(int progress, int orders)
 	return occupant("replay", 2, progress, orders);
 }
 
-/* And once more, or not, beside the one that did it: perhaps that had faulted again before. */
+/* And once more when the first guess was wrong. */
 static int vouching_twice(int progress, int orders)
 {
-	return occupant("replay", 0, progress, orders);
+	return occupant("replay", 3, progress, orders);
 }
 
 static int unrepeatable(int progress, int orders)
@@ -127,25 +127,49 @@ static int unrepeatable(int progress, int orders)
 	return occupant("fail", 1, progress, orders);
 }
 
-/* Faults when it is ordered to: it alone is told, and what its own kernel did. */
-static int faulting(int progress, int orders)
+/* Faults when it is ordered to; it alone is told, and what its own kernel did. @turns: runs that are each ordered
+ * to fault; 0: all do with the first order */
+static int fault(uint32_t turns, int progress, int orders)
 {
 	uint64_t nowhere = UINT64_C(0x10);
-	void *arguments[] = {&nowhere};
+	uint32_t *words;
+	void *arguments[] = {&words, &nowhere};
 	CUdeviceptr p;
 
 	setenv("FRMPS_RECOVERY", "replay", 1);
 	driver_open();
-	kernel("crash_write");
+	ck_cuda(cuMemHostAlloc((void **)&words, 4096, 0));
+	memset(words, 0, 4096);
+	kernel("crash_when_told");
 	report(progress);
 	ordered(orders, true);
-	ck_cuda(launch("crash_write", 1, 1, NULL, arguments));
+	__atomic_store_n(&words[1], turns ? 1 : UINT32_MAX, __ATOMIC_RELEASE);
+	ck_cuda(launch("crash_when_told", 1, 1, NULL, arguments));
+	for (uint32_t turn = 2; turn <= turns; turn++) {
+		ordered(orders, true);
+		__atomic_store_n(&words[1], turn, __ATOMIC_RELEASE);
+	}
 	if (cuCtxSynchronize() != CUDA_ERROR_ILLEGAL_ADDRESS)
 		return WRONG;
 	if (cuMemAlloc_v2(&p, 4096) != CUDA_ERROR_ILLEGAL_ADDRESS)
 		return WRONG;
 	ordered(orders, true);
 	return EXACT;
+}
+
+static int faulting(int progress, int orders)
+{
+	return fault(0, progress, orders);
+}
+
+static int faulting_twice(int progress, int orders)
+{
+	return fault(2, progress, orders);
+}
+
+static int faulting_thrice(int progress, int orders)
+{
+	return fault(3, progress, orders);
 }
 
 /* Idle at the fault; must not notice it. Counts whenever it is ordered to, until the parent is gone. */
@@ -257,17 +281,6 @@ static void expect_probation(const struct child *child, const char *wanted)
 	ck_assert_str_eq(text, wanted);
 }
 
-static void await_probation(const struct child *child, const char *wanted)
-{
-	char text[32] = "";
-
-	for (int i = 0; i < 600 && strcmp(text, wanted) != 0; i++) {
-		pass_time(50);
-		probation_of(child->pid, text, sizeof(text));
-	}
-	ck_assert_str_eq(text, wanted);
-}
-
 static void expect_log(const char *text)
 {
 	ck_assert_msg(service_log_wait(&service, text, 1, 120), "the log does not say: %s", text);
@@ -308,6 +321,18 @@ static void gather(child_function *program, bool culprit_first)
 	begin();
 }
 
+/* The innocent one is the youngest: its kernel runs for the second time, and so does the culprit's beside the
+ * others. */
+static void gather_wrong(child_function *guilty)
+{
+	enlist(&bystander, idle);
+	enlist(&culprit, guilty);
+	enlist(&suspect, vouching);
+	begin();
+	child_wait(&suspect, 1);
+	ck_assert(service_log_wait(&service, "verdict: ", 1, 120));
+}
+
 /* The suspect's kernel runs alone, for the second time. */
 static void reach_trial(const char *config)
 {
@@ -335,7 +360,7 @@ static void expect_end(struct child *child, int end)
 static void expect_guilty_told(void)
 {
 	expect_log(CONVICTED);
-	expect_log("kernel crash_write, code 700");
+	expect_log("kernel crash_when_told, code 700");
 	expect_end(&culprit, EXACT);
 }
 
@@ -406,7 +431,7 @@ START_TEST(a_trial_ends_with_a_contained_fault)
 	start(ALL);
 	gather(vouching, true);
 	expect_log("has faulted in its trial: nobody else is a suspect");
-	expect_log("kernel crash_write, code 700");
+	expect_log("kernel crash_when_told, code 700");
 	expect_end(&culprit, EXACT);
 	expect_suspect_released();
 	ck_assert_int_eq(status_counter(&service, "culprits"), 1);
@@ -473,8 +498,9 @@ END_TEST
 START_TEST(without_probation_all_are_repeated_side_by_side)
 {
 	start("probation = off\n");
-	gather(vouching, false);
-	ck_assert_int_eq(service_log_wait(&service, "verdict: ", 2, 120), 1);
+	gather_wrong(faulting_twice);
+	child_order(&culprit);
+	ck_assert(service_log_wait(&service, "verdict: ", 2, 120));
 	ck_assert_int_eq(status_counter(&service, "probations"), 0);
 	ck_assert_int_ge(status_counter(&service, "promotions"), 2);
 	kill(suspect.pid, SIGKILL);
@@ -507,8 +533,8 @@ END_TEST
 START_TEST(a_wrong_guess_costs_a_second_pause)
 {
 	start(YOUNGEST);
-	gather(vouching, false);
-	child_wait(&suspect, 1);
+	gather_wrong(faulting_twice);
+	child_order(&culprit);
 	expect_log("verdict: culprit is process");
 	let_suspect_end();
 	expect_log(CLEARED);
@@ -523,24 +549,33 @@ END_TEST
 
 START_TEST(behind_a_wrong_guess_all_are_tried)
 {
+	pid_t ready;
+
 	start(YOUNGEST);
 	enlist(&bystander, idle);
-	enlist(&culprit, faulting);
+	enlist(&culprit, faulting_thrice);
 	enlist(&second_suspect, vouching_twice);
 	enlist(&suspect, vouching);
 	child_order(&second_suspect);
 	child_wait(&second_suspect, 1);
 	begin();
 	child_wait(&suspect, 1);
+	/* Repeated, both of them: the one runs, and the other one faults once more. */
+	child_wait(&second_suspect, 1);
+	child_order(&culprit);
 	ck_assert(service_log_wait(&service, "nobody is proved guilty", 2, 120));
 	expect_probation(&second_suspect, "waiting");
 	expect_probation(&culprit, "waiting");
 	expect_bystander();
+	ready = await_other(reserve, 0);
 	let_suspect_end();
 	ck_assert(service_log_wait(&service, "gets its trial", 2, 120));
-	await_probation(&second_suspect, "running");
+	child_wait(&second_suspect, 1);
+	/* One executor was ready for it, and one is for the culprit, who still waits. */
+	ck_assert_int_ne(await_other(reserve, 0), ready);
 	child_order(&second_suspect);
 	child_wait(&second_suspect, 1);
+	child_order(&culprit);
 	expect_conviction();
 	expect_end(&suspect, EXACT);
 	expect_end(&second_suspect, EXACT);
