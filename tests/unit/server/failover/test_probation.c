@@ -411,8 +411,8 @@ END_TEST
 START_TEST(patience_gives_the_next_one_its_turn)
 {
 	reach_placing();
-	fake->config.probation_ms = 10;
 	reach_trial(0);
+	fake->config.probation_ms = 10;
 	while (strcmp(probation_text(sessions[0]), "undecided"))
 		uv_run(&fake->loop, UV_RUN_ONCE);
 	expect_verdict("longer than probation_ms");
@@ -431,8 +431,8 @@ START_TEST(a_fault_after_the_patience_convicts)
 	struct fake_child *child;
 
 	reach_placing();
-	fake->config.probation_ms = 10;
 	child = reach_trial(0);
+	fake->config.probation_ms = 10;
 	while (strcmp(probation_text(sessions[0]), "undecided"))
 		uv_run(&fake->loop, UV_RUN_ONCE);
 	*child->words = (struct last_words){.code = CUDA_ERROR_MISALIGNED_ADDRESS, .magic = LAST_WORDS_MAGIC};
