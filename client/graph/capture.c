@@ -31,6 +31,8 @@ struct capture {
 struct capture_stream {
 	struct capture *capture;
 	struct tips tips;
+	/* Its own latest node, as long as only the stream's order makes the next one wait for it. */
+	CUgraphNode latest;
 };
 
 /* An event that was recorded in a capture, which may be over. */
@@ -105,6 +107,7 @@ static void join(struct client_stream *stream, struct capture *capture)
 {
 	of(stream)->capture = capture;
 	of(stream)->tips.count = 0;
+	of(stream)->latest = NULL;
 	word_set(&stream->capturing, CAPTURES);
 	publish();
 }
@@ -150,25 +153,38 @@ static CUresult enter(struct client_stream *stream, struct capture **ret_capture
 	return CUDA_SUCCESS;
 }
 
-/* A kernel that may begin before the kernels in front of it have ended says so in its edges. */
-static void take_programmatic(struct tips *tips, struct graph_params *params)
+/* The stream's next node waits for these for another reason than that they are in front of it. */
+static CUresult depend(
+	struct capture_stream *s, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count)
 {
+	for (size_t i = 0; i < count; ++i)
+		if (nodes[i] == s->latest)
+			s->latest = NULL;
+	return tips_add_all(&s->tips, nodes, data, count);
+}
+
+/* A kernel that may begin before the kernel in front of it in the stream has ended says so in that edge. Other
+ * edges stay as they are: what the program waited for by an event has to be over when the kernel begins. */
+static void take_programmatic(struct capture_stream *s, struct graph_params *params)
+{
+	const struct graph_node *latest = graph_find_node(s->latest);
+
 	if (params->type != CU_GRAPH_NODE_TYPE_KERNEL ||
 		!params_attribute_take(params, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION))
 		return;
-	for (size_t i = 0; i < tips->count; ++i) {
-		const struct graph_node *before = graph_find_node(tips->nodes[i]);
-
-		if (!before || before->params.type != CU_GRAPH_NODE_TYPE_KERNEL)
+	if (!latest || latest->params.type != CU_GRAPH_NODE_TYPE_KERNEL)
+		return;
+	for (size_t i = 0; i < s->tips.count; ++i) {
+		if (s->tips.nodes[i] != s->latest)
 			continue;
-		tips->data[i].from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
-		tips->data[i].type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+		s->tips.data[i].from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+		s->tips.data[i].type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
 	}
 }
 
 static CUresult add(struct client_stream *stream, struct graph_params *params)
 {
-	struct tips *tips = &of(stream)->tips;
+	struct capture_stream *s = of(stream);
 	struct capture *capture;
 	struct graph_node *node;
 	CUresult r = enter(stream, &capture);
@@ -177,14 +193,15 @@ static CUresult add(struct client_stream *stream, struct graph_params *params)
 		graph_drop_params(params);
 		return r;
 	}
-	take_programmatic(tips, params);
-	r = graph_add(capture->graph, params, tips->nodes, tips->data, tips->count, &node);
+	take_programmatic(s, params);
+	r = graph_add(capture->graph, params, s->tips.nodes, s->tips.data, s->tips.count, &node);
 	if (r != CUDA_SUCCESS) {
 		invalidate(capture);
 		return r;
 	}
-	tips->count = 0;
-	return tips_add(tips, graph_node_handle(node), NULL);
+	s->tips.count = 0;
+	s->latest = graph_node_handle(node);
+	return tips_add(&s->tips, s->latest, NULL);
 }
 
 CUresult capture_add(struct client_stream *stream, struct graph_params *params)
@@ -245,7 +262,7 @@ static CUresult take_tips(struct client_stream *stream, const struct captured *c
 
 	for (size_t i = 0; r == CUDA_SUCCESS && i < captured->tips.count; ++i)
 		if (graph_find_node(captured->tips.nodes[i]))
-			r = tips_add(&of(stream)->tips, captured->tips.nodes[i], &captured->tips.data[i]);
+			r = depend(of(stream), &captured->tips.nodes[i], &captured->tips.data[i], 1);
 	return r;
 }
 
@@ -420,7 +437,7 @@ static CUresult begin(struct client_stream *stream, CUstreamCaptureMode mode, CU
 	if ((handle && !graph) || (count && (!nodes || !graph || !are_nodes_of(graph, nodes, count))))
 		return CUDA_ERROR_INVALID_VALUE;
 	r = start(stream, mode, graph, &capture);
-	return r == CUDA_SUCCESS ? tips_add_all(&of(stream)->tips, nodes, data, count) : r;
+	return r == CUDA_SUCCESS ? depend(of(stream), nodes, data, count) : r;
 }
 
 CUresult capture_begin(struct client_stream *stream, CUstreamCaptureMode mode, CUgraph graph,
@@ -562,9 +579,11 @@ static CUresult update(struct client_stream *stream, const CUgraphNode *nodes, c
 		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	if (!are_nodes_of(s->capture->graph, nodes, count))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (replaces)
+	if (replaces) {
 		s->tips.count = 0;
-	return tips_add_all(&s->tips, nodes, data, count);
+		s->latest = NULL;
+	}
+	return depend(s, nodes, data, count);
 }
 
 CUresult capture_update(struct client_stream *stream, const CUgraphNode *nodes, const CUgraphEdgeData *data,

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 void tips_deinit(struct tips *tips)
 {
@@ -37,13 +38,18 @@ CUresult tips_add(struct tips *tips, CUgraphNode node, const CUgraphEdgeData *da
 {
 	static const CUgraphEdgeData ordinary;
 
-	for (size_t i = 0; i < tips->count; ++i)
-		if (tips->nodes[i] == node)
-			return CUDA_SUCCESS;
+	data = data ? data : &ordinary;
+	for (size_t i = 0; i < tips->count; ++i) {
+		if (tips->nodes[i] != node)
+			continue;
+		if (memcmp(&tips->data[i], data, sizeof(*data)) != 0)
+			tips->data[i] = ordinary;
+		return CUDA_SUCCESS;
+	}
 	if (!make_room(tips, tips->count + 1))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	tips->nodes[tips->count] = node;
-	tips->data[tips->count++] = data ? *data : ordinary;
+	tips->data[tips->count++] = *data;
 	return CUDA_SUCCESS;
 }
 

@@ -18,7 +18,8 @@ struct tips {
 };
 
 void tips_deinit(struct tips *tips);
-/** Adds a node that is not among them. @data: NULL: an ordinary edge. CUDA_ERROR_OUT_OF_MEMORY */
+/** Adds a node. One that is there already is waited for to its end if the two do not say the same.
+ * @data: NULL: an ordinary edge. CUDA_ERROR_OUT_OF_MEMORY */
 CUresult tips_add(struct tips *tips, CUgraphNode node, const CUgraphEdgeData *data);
 CUresult tips_add_all(struct tips *tips, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count);
 

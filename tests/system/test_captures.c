@@ -222,11 +222,10 @@ START_TEST(launches_of_graphs_are_not_captured)
 }
 END_TEST
 
-static CUresult count_up_with(CUstream stream, CUdeviceptr word, CUlaunchAttributeID id, CUevent event)
+static CUresult count_up_with(CUstream stream, CUdeviceptr word, CUlaunchAttribute attribute)
 {
 	uint32_t one = 1;
 	void *arguments[] = {&word, &one};
-	CUlaunchAttribute attribute = {.id = id};
 	CUlaunchConfig config = {.gridDimX = 1,
 		.gridDimY = 1,
 		.gridDimZ = 1,
@@ -237,13 +236,17 @@ static CUresult count_up_with(CUstream stream, CUdeviceptr word, CUlaunchAttribu
 		.attrs = &attribute,
 		.numAttrs = 1};
 
-	/* Both attributes have it in the same place. */
-	attribute.value.launchCompletionEvent.event = event;
 	return cuLaunchKernelEx(&config, kernel("count_up"), arguments, NULL);
 }
 
 static const CUlaunchAttributeID event_attributes[] = {
 	CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT};
+
+/* Both have the event in the same place. */
+static CUlaunchAttribute records(CUlaunchAttributeID id, CUevent event)
+{
+	return (CUlaunchAttribute){.id = id, .value.launchCompletionEvent.event = event};
+}
 
 /* Not before the launch, whose stream waits for a word; captured, it takes a stream along. */
 START_TEST(launches_record_events)
@@ -263,10 +266,10 @@ START_TEST(launches_record_events)
 	seen = device_words(1, 0);
 	ck_cuda(cuMemHostAlloc((void **)&gate, 64, 0));
 	*gate = 0;
-	ck_assert_int_ne(count_up_with(stream, word, event_attributes[_i], timed), CUDA_SUCCESS);
+	ck_assert_int_ne(count_up_with(stream, word, records(event_attributes[_i], timed)), CUDA_SUCCESS);
 	ck_cuda(cuStreamWaitValue32_v2(stream, (CUdeviceptr)(uintptr_t)gate, 1, CU_STREAM_WAIT_VALUE_GEQ));
 	ck_cuda(cuMemsetD32Async(word, 41, 1, stream));
-	ck_cuda(count_up_with(stream, word, event_attributes[_i], event));
+	ck_cuda(count_up_with(stream, word, records(event_attributes[_i], event)));
 	ck_cuda(cuStreamWaitEvent(other, event, 0));
 	ck_cuda(cuMemsetD32Async(seen, 1, 1, other));
 	ck_assert_int_eq(cuEventQuery(event), CUDA_ERROR_NOT_READY);
@@ -279,13 +282,144 @@ START_TEST(launches_record_events)
 	ck_assert_uint_eq(word_at(word), 42);
 
 	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-	ck_cuda(count_up_with(stream, word, event_attributes[_i], event));
+	ck_cuda(count_up_with(stream, word, records(event_attributes[_i], event)));
 	ck_cuda(cuStreamWaitEvent(other, event, 0));
 	ck_assert_int_eq(capture_status(other), CU_STREAM_CAPTURE_STATUS_ACTIVE);
 	ck_cuda(cuStreamEndCapture(stream, &graph));
 	ck_assert_uint_eq(node_count(graph), 1);
 	run(instantiate(graph), stream);
 	ck_assert_uint_eq(word_at(word), 43);
+}
+END_TEST
+
+/* A kernel that may begin before the one in front of it has ended. */
+static CUresult count_up_early(CUstream stream, CUdeviceptr word)
+{
+	CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+		.value.programmaticStreamSerializationAllowed = 1};
+
+	return count_up_with(stream, word, early);
+}
+
+/* The only node that the stream's next one would wait for. */
+static CUgraphNode tip_of(CUstream stream)
+{
+	CUstreamCaptureStatus status;
+	const CUgraphEdgeData *data;
+	const CUgraphNode *nodes;
+	size_t count;
+
+	ck_cuda(cuStreamGetCaptureInfo_v3(stream, &status, NULL, NULL, &nodes, &data, &count));
+	ck_assert_uint_eq(count, 1);
+	return nodes[0];
+}
+
+static void expect_edge(CUgraphNode from, CUgraphNode to, CUgraphDependencyType type)
+{
+	CUgraphEdgeData data[4];
+	CUgraphNode nodes[4];
+	size_t count = 4, at = 0;
+
+	ck_cuda(cuGraphNodeGetDependencies_v2(to, nodes, data, &count));
+	while (at < count && nodes[at] != from)
+		at++;
+	ck_assert_uint_lt(at, count);
+	ck_assert_uint_eq(data[at].type, type);
+	ck_assert_uint_eq(data[at].from_port, type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+						      ? CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC
+						      : CU_GRAPH_KERNEL_NODE_PORT_DEFAULT);
+}
+
+/* It overlaps with the kernel before it in its own stream alone: who waits for an event waits for the end of
+ * what was recorded. Whether the driver's captures say as much is not known. */
+START_TEST(events_are_waited_for_to_their_end_by_early_kernels)
+{
+	CUgraphNode first, forked, early, joined, last;
+	CUstream origin, other;
+	CUevent fork, join;
+	CUdeviceptr a, b;
+	CUgraph graph;
+
+	if (is_native())
+		return;
+	driver_open();
+	kernel("count_up");
+	origin = new_stream();
+	other = new_stream();
+	fork = new_event();
+	join = new_event();
+	a = device_words(1, 0);
+	b = device_words(1, 0);
+	ck_cuda(cuStreamBeginCapture_v2(origin, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(count_up(origin, a, 1));
+	first = tip_of(origin);
+	ck_cuda(cuEventRecord(fork, origin));
+	ck_cuda(cuStreamWaitEvent(other, fork, 0));
+	ck_cuda(count_up_early(other, b));
+	forked = tip_of(other);
+	expect_edge(first, forked, CU_GRAPH_DEPENDENCY_TYPE_DEFAULT);
+	ck_cuda(count_up_early(origin, a));
+	early = tip_of(origin);
+	expect_edge(first, early, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC);
+	ck_cuda(cuEventRecord(join, other));
+	ck_cuda(cuStreamWaitEvent(origin, join, 0));
+	ck_cuda(count_up_early(origin, a));
+	joined = tip_of(origin);
+	expect_edge(early, joined, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC);
+	expect_edge(forked, joined, CU_GRAPH_DEPENDENCY_TYPE_DEFAULT);
+	/* Its own stream's event, too. */
+	ck_cuda(cuEventRecord(fork, origin));
+	ck_cuda(cuStreamWaitEvent(origin, fork, 0));
+	ck_cuda(count_up_early(origin, b));
+	last = tip_of(origin);
+	expect_edge(joined, last, CU_GRAPH_DEPENDENCY_TYPE_DEFAULT);
+	ck_cuda(cuStreamEndCapture(origin, &graph));
+	run(instantiate(graph), origin);
+	ck_assert_uint_eq(word_at(a), 3);
+	ck_assert_uint_eq(word_at(b), 2);
+}
+END_TEST
+
+/* What the program says of an edge is done, unless something else says that more is to be waited for. */
+START_TEST(the_stricter_of_two_dependencies_counts)
+{
+	static const CUgraphEdgeData early = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+		.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+	CUgraphNode first, second, third, fourth;
+	CUdeviceptr word;
+	CUstream stream;
+	CUgraph graph;
+	CUevent event;
+
+	if (is_native())
+		return;
+	driver_open();
+	kernel("count_up");
+	stream = new_stream();
+	event = new_event();
+	word = device_words(1, 0);
+	ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	ck_cuda(count_up(stream, word, 1));
+	first = tip_of(stream);
+	ck_cuda(cuStreamUpdateCaptureDependencies_v2(
+		stream, &first, &early, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+	ck_cuda(count_up(stream, word, 1));
+	second = tip_of(stream);
+	expect_edge(first, second, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC);
+	ck_cuda(cuEventRecord(event, stream));
+	ck_cuda(cuStreamUpdateCaptureDependencies_v2(
+		stream, &second, &early, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+	ck_cuda(cuStreamWaitEvent(stream, event, 0));
+	ck_cuda(count_up(stream, word, 1));
+	third = tip_of(stream);
+	expect_edge(second, third, CU_GRAPH_DEPENDENCY_TYPE_DEFAULT);
+	ck_cuda(cuStreamUpdateCaptureDependencies(stream, &third, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+	ck_cuda(count_up_early(stream, word));
+	fourth = tip_of(stream);
+	expect_edge(third, fourth, CU_GRAPH_DEPENDENCY_TYPE_DEFAULT);
+	ck_cuda(cuStreamEndCapture(stream, &graph));
+	run(instantiate(graph), stream);
+	ck_assert_uint_eq(word_at(word), 4);
 }
 END_TEST
 
@@ -519,6 +653,8 @@ int main(void)
 	tcase_add_test(tests, what_has_no_place_in_a_capture_ends_it);
 	tcase_add_test(tests, launches_of_graphs_are_not_captured);
 	tcase_add_loop_test(tests, launches_record_events, 0, 2);
+	tcase_add_test(tests, events_are_waited_for_to_their_end_by_early_kernels);
+	tcase_add_test(tests, the_stricter_of_two_dependencies_counts);
 	tcase_add_test(tests, a_stream_without_work_needs_no_join);
 	tcase_add_test(tests, captures_stay_apart);
 	tcase_add_test(tests, captures_go_on_in_a_graph_that_is_there);
