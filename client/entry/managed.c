@@ -15,7 +15,7 @@
 
 CUDA_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned int flags)
 {
-	CUresult r = process_enter_context();
+	CUresult r = enter_unsafe();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -55,7 +55,7 @@ static bool names_place(CUmem_advise advice)
 CUDA_EXPORT CUresult cuMemAdvise_v2(
 	CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location)
 {
-	CUresult r = process_enter_context();
+	CUresult r = enter_unsafe();
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -71,14 +71,22 @@ CUDA_EXPORT CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise
 	return cuMemAdvise_v2(address, bytes, advice, place_of(device));
 }
 
+/* There are no nodes for what is done to managed memory in stream order. */
+static CUresult check_stream(CUstream handle, bool per_thread)
+{
+	struct client_stream *stream;
+	CUresult r = stream_resolve(handle, per_thread, &stream);
+
+	return r == CUDA_SUCCESS && capture_is_on(stream) ? capture_refuse(stream) : r;
+}
+
 static CUresult prefetch(CUdeviceptr address, size_t bytes, CUmemLocation location, unsigned int flags,
 	CUstream handle, bool per_thread)
 {
-	struct client_stream *stream;
 	CUresult r = process_enter_context();
 
 	if (r == CUDA_SUCCESS)
-		r = stream_resolve(handle, per_thread, &stream);
+		r = check_stream(handle, per_thread);
 	if (r == CUDA_SUCCESS)
 		r = flags == 0 ? check_place(&location) : CUDA_ERROR_INVALID_VALUE;
 	return r == CUDA_SUCCESS ? managed_prefetch(address, bytes, &location) : r;
@@ -100,7 +108,6 @@ ENTRY_PAIR(cuMemPrefetchAsync_v2, _ptsz, prefetch,
 static CUresult check_ranges(const CUdeviceptr *addresses, const size_t *bytes, size_t count,
 	unsigned long long flags, CUstream handle, bool per_thread)
 {
-	struct client_stream *stream;
 	CUresult r = process_enter_context();
 
 	if (r != CUDA_SUCCESS)
@@ -111,7 +118,7 @@ static CUresult check_ranges(const CUdeviceptr *addresses, const size_t *bytes, 
 	for (size_t i = 0; i < count; ++i)
 		if (bytes[i] == 0 || !managed_holds(addresses[i], bytes[i]))
 			return CUDA_ERROR_INVALID_VALUE;
-	return stream_resolve(handle, per_thread, &stream);
+	return check_stream(handle, per_thread);
 }
 
 /* Places are for the ranges from their index to the next one's. */
@@ -190,11 +197,10 @@ CUDA_EXPORT CUresult cuMemRangeGetAttributes(void **data, size_t *sizes, CUmem_r
 static CUresult attach(
 	CUstream handle, CUdeviceptr address, size_t bytes, unsigned int flags, bool per_thread)
 {
-	struct client_stream *stream;
 	CUresult r = process_enter_context();
 
 	if (r == CUDA_SUCCESS)
-		r = stream_resolve(handle, per_thread, &stream);
+		r = check_stream(handle, per_thread);
 	if (r != CUDA_SUCCESS)
 		return r;
 	if ((flags & ~(unsigned int)ATTACH_FLAGS) || !managed_holds(address, bytes ? bytes : 1))

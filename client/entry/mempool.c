@@ -154,10 +154,17 @@ CUDA_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
 	return r;
 }
 
+static CUresult enter_attribute(CUmemoryPool handle, struct mempool **ret_pool)
+{
+	CUresult r = enter(handle, ret_pool);
+
+	return r == CUDA_SUCCESS ? capture_unsafe() : r;
+}
+
 CUDA_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
 {
 	struct mempool *pool;
-	CUresult r = enter(handle, &pool);
+	CUresult r = enter_attribute(handle, &pool);
 
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -167,7 +174,7 @@ CUDA_EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attrib
 CUDA_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
 {
 	struct mempool *pool;
-	CUresult r = enter(handle, &pool);
+	CUresult r = enter_attribute(handle, &pool);
 
 	if (r != CUDA_SUCCESS)
 		return r;

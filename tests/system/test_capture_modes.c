@@ -85,13 +85,49 @@ static CUresult do_load(void)
 	return r;
 }
 
+static CUdeviceptr managed_word;
+
+static CUresult do_alloc_managed(void)
+{
+	CUdeviceptr memory;
+
+	return cuMemAllocManaged(&memory, 4096, CU_MEM_ATTACH_GLOBAL);
+}
+
+static CUresult do_advise(void)
+{
+	return cuMemAdvise(managed_word, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
+}
+
+static CUresult do_prefetch(void)
+{
+	return cuMemPrefetchAsync(managed_word, 4096, 0, outside_stream);
+}
+
+static CUmemoryPool pool;
+
+static CUresult do_pool_get(void)
+{
+	uint64_t bytes;
+
+	return cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes);
+}
+
+static CUresult do_pool_set(void)
+{
+	uint64_t bytes = 0;
+
+	return cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes);
+}
+
 /* What a capture forbids by its mode, and what it does not. The first ones are made by other threads, too. */
 static const struct {
 	CUresult (*call)(void);
 	bool unsafe;
 } visits[] = {{do_alloc, true}, {do_event_query, true}, {do_stream_query, true},
 	{do_stream_synchronize, true}, {do_copy, false}, {do_host_alloc, true}, {do_free, true},
-	{do_set, false}, {do_create_stream, false}, {do_load, false}};
+	{do_set, false}, {do_create_stream, false}, {do_load, false}, {do_alloc_managed, true},
+	{do_advise, true}, {do_prefetch, false}, {do_pool_get, true}, {do_pool_set, true}};
 
 #define VISITS	       (sizeof(visits) / sizeof(*visits))
 #define VISITS_OUTSIDE 5
@@ -102,6 +138,8 @@ static void outside_open(void)
 	outside_stream = new_stream();
 	outside_event = new_event();
 	device_word = device_words(1, 0);
+	ck_cuda(cuMemAllocManaged(&managed_word, 4096, CU_MEM_ATTACH_GLOBAL));
+	ck_cuda(cuDeviceGetDefaultMemPool(&pool, 0));
 	ck_cuda(cuEventRecord(outside_event, outside_stream));
 	ck_cuda(cuStreamSynchronize(outside_stream));
 }

@@ -222,6 +222,86 @@ START_TEST(launches_of_graphs_are_not_captured)
 }
 END_TEST
 
+static CUdeviceptr managed;
+static size_t managed_bytes = 4096;
+
+static CUmemLocation device_place(void)
+{
+	return (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+}
+
+static CUresult do_prefetch(CUstream stream)
+{
+	return cuMemPrefetchAsync(managed, managed_bytes, 0, stream);
+}
+
+static CUresult do_prefetch_to_place(CUstream stream)
+{
+	return cuMemPrefetchAsync_v2(managed, managed_bytes, device_place(), 0, stream);
+}
+
+static CUresult do_attach(CUstream stream)
+{
+	return cuStreamAttachMemAsync(stream, managed, 0, CU_MEM_ATTACH_GLOBAL);
+}
+
+static CUresult do_prefetch_batch(CUstream stream)
+{
+	CUmemLocation place = device_place();
+	size_t first = 0;
+
+	return cuMemPrefetchBatchAsync(&managed, &managed_bytes, 1, &place, &first, 1, 0, stream);
+}
+
+static CUresult do_discard_and_prefetch_batch(CUstream stream)
+{
+	CUmemLocation place = device_place();
+	size_t first = 0;
+
+	return cuMemDiscardAndPrefetchBatchAsync(&managed, &managed_bytes, 1, &place, &first, 1, 0, stream);
+}
+
+static CUresult do_discard_batch(CUstream stream)
+{
+	return cuMemDiscardBatchAsync(&managed, &managed_bytes, 1, 0, stream);
+}
+
+static int prefetched_to(void)
+{
+	int device;
+
+	ck_cuda(cuMemRangeGetAttribute(&device, sizeof(device), CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION,
+		managed, managed_bytes));
+	return device;
+}
+
+/* There are no nodes for these. The batches, which come last, are not for the legacy stream at all. */
+START_TEST(managed_memory_is_not_moved_in_a_capture)
+{
+	static CUresult (*const calls[])(CUstream) = {do_prefetch, do_prefetch_to_place, do_attach,
+		do_prefetch_batch, do_discard_and_prefetch_batch, do_discard_batch};
+	CUstream stream, blocking;
+
+	driver_open();
+	stream = new_stream();
+	ck_cuda(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+	ck_cuda(cuMemAllocManaged(&managed, managed_bytes, CU_MEM_ATTACH_GLOBAL));
+	for (int i = 0; i < 6; i++) {
+		ck_cuda(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+		ck_assert_int_eq(calls[i](stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+		end_broken(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	}
+	for (int i = 0; i < 3; i++) {
+		ck_cuda(cuStreamBeginCapture_v2(blocking, CU_STREAM_CAPTURE_MODE_RELAXED));
+		ck_assert_int_eq(calls[i](NULL), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+		end_broken(blocking, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+	}
+	ck_assert_int_eq(prefetched_to(), CU_DEVICE_INVALID);
+	ck_cuda(cuMemPrefetchAsync(managed, managed_bytes, 0, stream));
+	ck_assert_int_eq(prefetched_to(), 0);
+}
+END_TEST
+
 static CUresult count_up_with(CUstream stream, CUdeviceptr word, CUlaunchAttribute attribute)
 {
 	uint32_t one = 1;
@@ -652,6 +732,7 @@ int main(void)
 	tcase_add_test(tests, an_event_is_of_no_use_when_its_capture_is_over);
 	tcase_add_test(tests, what_has_no_place_in_a_capture_ends_it);
 	tcase_add_test(tests, launches_of_graphs_are_not_captured);
+	tcase_add_test(tests, managed_memory_is_not_moved_in_a_capture);
 	tcase_add_loop_test(tests, launches_record_events, 0, 2);
 	tcase_add_test(tests, events_are_waited_for_to_their_end_by_early_kernels);
 	tcase_add_test(tests, the_stricter_of_two_dependencies_counts);
