@@ -67,7 +67,7 @@ CUDA_EXPORT CUresult cuGraphDestroy(CUgraph handle)
 	if (r != CUDA_SUCCESS)
 		return r;
 	/* A child graph is its node's. */
-	if (graph->parent || graph->capturing)
+	if (graph->parent || graph_is_captured(graph))
 		r = CUDA_ERROR_INVALID_VALUE;
 	else
 		graph_free(graph, &objects);
@@ -124,6 +124,13 @@ CUDA_EXPORT CUresult cuGraphNodeFindInClone(CUgraphNode *found, CUgraphNode orig
 	return copy ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Nothing that captures still need is taken out. */
+static bool is_captured(const struct graph_node *node)
+{
+	return node->graph->capturing ||
+	       (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH && graph_is_captured(node->params.child));
+}
+
 CUDA_EXPORT CUresult cuGraphDestroyNode(CUgraphNode handle)
 {
 	struct graph_node *node;
@@ -131,8 +138,10 @@ CUDA_EXPORT CUresult cuGraphDestroyNode(CUgraphNode handle)
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (node->params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
-		node->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+	if (is_captured(node))
+		r = CUDA_ERROR_INVALID_VALUE;
+	else if (node->params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+		 node->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE)
 		r = CUDA_ERROR_NOT_SUPPORTED;
 	else
 		graph_remove(node);

@@ -22,8 +22,8 @@ struct capture {
 	uint64_t id;
 	CUstreamCaptureMode mode;
 	const struct thread *thread; /* that began it; never followed */
-	struct client_graph *graph;
-	bool owns_graph; /* until the program gets it */
+	struct client_graph *graph;  /* NULL: it went with the graph around it, and the capture is invalid */
+	bool owns_graph;	     /* until the program gets it */
 	bool invalid;
 	struct client_stream *origin;
 };
@@ -112,6 +112,17 @@ static void join(struct client_stream *stream, struct capture *capture)
 	publish();
 }
 
+/* A graph is about to be freed; captures into the children of its nodes have nowhere to go any more. */
+static void orphan(const struct client_graph *graph)
+{
+	for (struct capture *c = captures; c; c = c->next) {
+		if (!c->graph || !graph_is_inside(c->graph, graph))
+			continue;
+		c->invalid = true;
+		c->graph = NULL;
+	}
+}
+
 /* Takes a capture and all its streams away, and a graph that nobody gets. */
 static void finish(struct capture *capture, struct graph_object **ret_objects)
 {
@@ -127,9 +138,12 @@ static void finish(struct capture *capture, struct graph_object **ret_objects)
 	while (*at != capture)
 		at = &(*at)->next;
 	*at = capture->next;
-	capture->graph->capturing = false;
-	if (capture->owns_graph)
+	if (capture->graph)
+		capture->graph->capturing = false;
+	if (capture->owns_graph) {
+		orphan(capture->graph);
 		graph_free(capture->graph, ret_objects);
+	}
 	free(capture);
 	publish();
 }
@@ -255,17 +269,6 @@ CUresult capture_record(struct client_stream *stream, struct captured **captured
 	return r;
 }
 
-/* Those that are still there. */
-static CUresult take_tips(struct client_stream *stream, const struct captured *captured)
-{
-	CUresult r = CUDA_SUCCESS;
-
-	for (size_t i = 0; r == CUDA_SUCCESS && i < captured->tips.count; ++i)
-		if (graph_find_node(captured->tips.nodes[i]))
-			r = depend(of(stream), &captured->tips.nodes[i], &captured->tips.data[i], 1);
-	return r;
-}
-
 /* The event was recorded in a capture. */
 static CUresult wait_captured(struct client_stream *stream, const struct captured *captured)
 {
@@ -291,7 +294,7 @@ static CUresult wait_captured(struct client_stream *stream, const struct capture
 	}
 	if (!mine)
 		join(stream, theirs);
-	return take_tips(stream, captured);
+	return depend(of(stream), captured->tips.nodes, captured->tips.data, captured->tips.count);
 }
 
 /* The stream captures and the event is of the world outside. */
@@ -455,15 +458,11 @@ CUresult capture_begin(struct client_stream *stream, CUstreamCaptureMode mode, C
 	return r;
 }
 
-/* Nodes may have been destroyed since, when a graph was captured into that the program has. */
 static bool is_before_any(struct graph_node *node, const struct tips *ends)
 {
-	for (size_t i = 0; i < ends->count; ++i) {
-		struct graph_node *end = graph_find_node(ends->nodes[i]);
-
-		if (end && graph_is_before(node, end))
+	for (size_t i = 0; i < ends->count; ++i)
+		if (graph_is_before(node, graph_find_node(ends->nodes[i])))
 			return true;
-	}
 	return false;
 }
 
@@ -478,12 +477,9 @@ static bool is_joined(const struct capture *capture)
 
 		if (streams[slot].capture != capture || stream_slot(slot) == capture->origin)
 			continue;
-		for (size_t i = 0; i < tips->count; ++i) {
-			struct graph_node *node = graph_find_node(tips->nodes[i]);
-
-			if (node && !is_before_any(node, ends))
+		for (size_t i = 0; i < tips->count; ++i)
+			if (!is_before_any(graph_find_node(tips->nodes[i]), ends))
 				return false;
-		}
 	}
 	return true;
 }

@@ -9,6 +9,9 @@
 //   (none) ───────► ACTIVE ──────────────────────────────────► INVALIDATED ─────────────► (none)
 //                     └──────────── end on the origin: the graph, or why not ───────────────┘
 //
+// A graph only grows while it is captured into, so what the streams know stays true. A child that is captured
+// into may be in a graph that another capture makes: if that is freed, this capture is invalid.
+//
 // The legacy default stream never captures; while a blocking stream does, every use of it ends that capture.
 //
 // The inline looks cost a load on the way of every command; everything else takes the graph lock itself. Any

@@ -76,7 +76,7 @@ static CUresult take_copy(CUgraph handle, struct client_graph **ret_copy)
 	graph = graph_find(handle);
 	if (!graph)
 		r = CUDA_ERROR_INVALID_VALUE;
-	else if (graph->capturing)
+	else if (graph_is_captured(graph))
 		r = CUDA_ERROR_ILLEGAL_STATE;
 	else
 		r = graph_clone(graph, ret_copy);

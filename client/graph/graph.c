@@ -337,6 +337,25 @@ struct graph_node *graph_find_origin(const struct client_graph *clone, uint64_t 
 	return found;
 }
 
+/* ---- graphs in graphs ---- */
+
+bool graph_is_inside(const struct client_graph *graph, const struct client_graph *whole)
+{
+	while (graph && graph != whole)
+		graph = graph->parent ? graph->parent->graph : NULL;
+	return graph != NULL;
+}
+
+bool graph_is_captured(const struct client_graph *graph)
+{
+	bool is = graph->capturing;
+
+	for (uint32_t i = 0; !is && i < graph->count; ++i)
+		if (graph->nodes[i]->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
+			is = graph_is_captured(graph->nodes[i]->params.child);
+	return is;
+}
+
 /* ---- order ---- */
 
 bool graph_is_before(struct graph_node *first, struct graph_node *last)

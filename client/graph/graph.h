@@ -54,7 +54,7 @@ struct client_graph {
 	uint64_t serial;
 	uint64_t origin;	   /* of a clone: serial of the graph that it was made from */
 	struct graph_node *parent; /* the node that owns it; NULL: the program does, or an executable graph */
-	bool capturing;		   /* nodes are being captured into it */
+	bool capturing;		   /* nodes are being captured into it: none may be taken out (capture.h) */
 	struct graph_node **nodes; /* in the order in which they were made */
 	uint32_t count, room;
 	struct graph_object *objects; /* user objects that it holds */
@@ -110,6 +110,12 @@ CUresult graph_clone(const struct client_graph *graph, struct client_graph **ret
 /** The node of a clone, or of a graph inside it, that was made from the node with this serial; NULL if there
  * is none. */
 struct graph_node *graph_find_origin(const struct client_graph *clone, uint64_t serial);
+
+/** Whether a graph is this one, or in a node of it. */
+bool graph_is_inside(const struct client_graph *graph, const struct client_graph *whole);
+
+/** Whether nodes are being captured into it or a graph inside it. */
+bool graph_is_captured(const struct client_graph *graph);
 
 /** Whether one node must end before another begins; a node is before itself. */
 bool graph_is_before(struct graph_node *first, struct graph_node *last);

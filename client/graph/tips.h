@@ -10,7 +10,7 @@
 
 #include "protocol/cuda_abi.h"
 
-/* All zero at first. Handles: nodes may be destroyed. */
+/* All zero at first. Of an event they may outlive the nodes, which is why these are handles. */
 struct tips {
 	CUgraphNode *nodes;
 	CUgraphEdgeData *data;
