@@ -77,20 +77,6 @@ CUDA_EXPORT CUresult cuGraphDestroy(CUgraph handle)
 	return r;
 }
 
-/* Memory of nodes has one place. */
-static bool has_memory(const struct client_graph *graph)
-{
-	for (uint32_t i = 0; i < graph->count; ++i) {
-		CUgraphNodeType type = graph->nodes[i]->params.type;
-
-		if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE)
-			return true;
-		if (type == CU_GRAPH_NODE_TYPE_GRAPH && has_memory(graph->nodes[i]->params.child))
-			return true;
-	}
-	return false;
-}
-
 CUDA_EXPORT CUresult cuGraphClone(CUgraph *clone, CUgraph handle)
 {
 	struct client_graph *graph, *made;
@@ -98,7 +84,7 @@ CUDA_EXPORT CUresult cuGraphClone(CUgraph *clone, CUgraph handle)
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (has_memory(graph))
+	if (graph_has_memory(graph))
 		r = CUDA_ERROR_NOT_SUPPORTED;
 	if (r == CUDA_SUCCESS)
 		r = graph_clone(graph, &made);

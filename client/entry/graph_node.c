@@ -322,7 +322,8 @@ static CUresult make_child(CUgraph child, struct graph_params *ret_params)
 	graph_enter();
 	graph = graph_find(child);
 	if (graph)
-		r = graph_clone(graph, &ret_params->child);
+		r = graph_has_memory(graph) ? CUDA_ERROR_NOT_SUPPORTED
+					    : graph_clone(graph, &ret_params->child);
 	graph_leave();
 	return r;
 }

@@ -155,7 +155,7 @@ CUresult exec_destroy(CUgraphExec handle)
 
 /* ---- launching ---- */
 
-/* Whether all allocation nodes may run. */
+/* Whether all allocation nodes may run. Children have none. */
 static CUresult check_memory(const struct client_graph *graph, bool again)
 {
 	CUresult r = CUDA_SUCCESS;
@@ -165,8 +165,6 @@ static CUresult check_memory(const struct client_graph *graph, bool again)
 
 		if (params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
 			r = graph_memory_check(params->memory, again);
-		else if (params->type == CU_GRAPH_NODE_TYPE_GRAPH)
-			r = check_memory(params->child, again);
 	}
 	return r;
 }
@@ -179,8 +177,6 @@ static void change_memory(const struct client_graph *graph)
 
 		if (node->params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
 			node->mark = graph_memory_allocate(node->params.memory);
-		else if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
-			change_memory(node->params.child);
 	}
 	for (uint32_t i = 0; i < graph->count; ++i)
 		if (graph->nodes[i]->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE)
@@ -198,8 +194,6 @@ static void change_memory_back(const struct client_graph *graph)
 
 		if (node->params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && node->mark)
 			graph_memory_take_back(node->params.memory);
-		else if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
-			change_memory_back(node->params.child);
 	}
 }
 
@@ -211,8 +205,6 @@ static void place_frees(const struct client_graph *graph, struct client_stream *
 
 		if (node->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && node->mark)
 			graph_memory_freed(node->params.address, stream, seq);
-		else if (node->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
-			place_frees(node->params.child, stream, seq);
 	}
 }
 

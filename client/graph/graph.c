@@ -184,12 +184,22 @@ out:
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+static bool is_memory(const struct graph_params *params)
+{
+	return params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || params->type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+}
+
 CUresult graph_add(struct client_graph *graph, struct graph_params *params, const CUgraphNode *nodes,
 	const CUgraphEdgeData *data, size_t count, struct graph_node **ret_node)
 {
 	struct graph_node *node, *from;
-	CUresult r = append(graph, params, &node);
+	CUresult r;
 
+	if (graph->parent && is_memory(params)) {
+		graph_drop_params(params);
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	r = append(graph, params, &node);
 	if (r != CUDA_SUCCESS)
 		return r;
 	for (size_t i = 0; r == CUDA_SUCCESS && i < count; ++i) {
@@ -354,6 +364,15 @@ bool graph_is_captured(const struct client_graph *graph)
 		if (graph->nodes[i]->params.type == CU_GRAPH_NODE_TYPE_GRAPH)
 			is = graph_is_captured(graph->nodes[i]->params.child);
 	return is;
+}
+
+bool graph_has_memory(const struct client_graph *graph)
+{
+	bool has = false;
+
+	for (uint32_t i = 0; !has && i < graph->count; ++i)
+		has = is_memory(&graph->nodes[i]->params);
+	return has;
 }
 
 /* ---- order ---- */

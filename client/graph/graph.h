@@ -89,7 +89,7 @@ void graph_free(struct client_graph *graph, struct graph_object **objects);
  * @params: taken over, also on failure
  * @nodes, @data: what it waits for; data NULL: ordinary edges
  * Return: CUDA_ERROR_INVALID_VALUE for nodes of other graphs, duplicates and edges that do not exist;
- * CUDA_ERROR_OUT_OF_MEMORY.
+ * CUDA_ERROR_NOT_SUPPORTED for memory in a child; CUDA_ERROR_OUT_OF_MEMORY.
  */
 CUresult graph_add(struct client_graph *graph, struct graph_params *params, const CUgraphNode *nodes,
 	const CUgraphEdgeData *data, size_t count, struct graph_node **ret_node);
@@ -116,6 +116,10 @@ bool graph_is_inside(const struct client_graph *graph, const struct client_graph
 
 /** Whether nodes are being captured into it or a graph inside it. */
 bool graph_is_captured(const struct client_graph *graph);
+
+/** Whether it has nodes that allocate or free. Such memory has one place, so the graph has neither clones nor
+ * parents. */
+bool graph_has_memory(const struct client_graph *graph);
 
 /** Whether one node must end before another begins; a node is before itself. */
 bool graph_is_before(struct graph_node *first, struct graph_node *last);
