@@ -68,7 +68,7 @@ struct daemon {
 	uint32_t next_worker, next_domain; /* the latest numbers given out */
 	TAILQ_HEAD(, domain) domains;
 	TAILQ_HEAD(, client) clients; /* from Hello until the last executor has let go */
-	TAILQ_HEAD(, visitor) visitors;
+	TAILQ_HEAD(visitor_list, visitor) visitors;
 	TAILQ_HEAD(, operator) operators;
 	TAILQ_HEAD(offender_list, offender) offenders;
 	unsigned offender_count;

@@ -12,14 +12,26 @@
 #include "server/session/domain.h"
 #include "server/session/message.h"
 
-/* Open files that are spoken for whatever sessions hold. The daemon's own: loop, log, sockets, records, operators,
- * visitors; and what is just on its way in. */
+/* Open files that are spoken for whatever sessions hold. The daemon's own: loop, log, sockets, records; and what is
+ * just on its way in. */
 #define FDS_OF_DAEMON 64u
+/* Of the files that there may be, one in so many is a guest's: he says what he is as soon as he is there, or asks and
+ * goes, so many at a time are nobody's need. */
+#define FILES_PER_GUEST 16u
 /* Connection, process, two regions, doorbell, two sinks; those of a request under way, and of pinned memory that an
  * executor has not let go of. */
 #define FDS_OF_SESSION 12u
 /* Connection, process, last words, dump, and what is queued for it. */
 #define FDS_OF_WORKER 8u
+
+uint64_t quota_guests(const struct daemon *daemon)
+{
+	uint64_t guests = daemon->fds_max / FILES_PER_GUEST;
+
+	if (guests < QUOTA_GUESTS_LEAST)
+		return QUOTA_GUESTS_LEAST;
+	return guests < QUOTA_GUESTS_MOST ? guests : QUOTA_GUESTS_MOST;
+}
 
 static uint64_t spoken_for(const struct daemon *daemon, uint64_t clients)
 {
@@ -30,7 +42,7 @@ static uint64_t spoken_for(const struct daemon *daemon, uint64_t clients)
 	TAILQ_FOREACH (domain, &daemon->domains, link)
 		TAILQ_FOREACH (worker, &domain->workers, link)
 			workers++;
-	return FDS_OF_DAEMON + clients * FDS_OF_SESSION + workers * FDS_OF_WORKER;
+	return FDS_OF_DAEMON + quota_guests(daemon) + clients * FDS_OF_SESSION + workers * FDS_OF_WORKER;
 }
 
 static uint64_t held(const struct daemon *daemon)

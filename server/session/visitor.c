@@ -18,6 +18,7 @@
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/guests.h"
 #include "server/session/handshake.h"
 #include "server/session/message.h"
 #include "server/session/offender.h"
@@ -172,6 +173,7 @@ void visitor_new(struct daemon *daemon, int socket)
 		discard_socket(socket);
 		return;
 	}
+	guests_make_room(daemon);
 	visitor->daemon = daemon;
 	visitor->peer = (struct client_peer){.uid = credentials.uid, .pid = credentials.pid};
 	TAILQ_INSERT_TAIL(&daemon->visitors, visitor, link);

@@ -14,6 +14,7 @@
 #include "server/session/client.h"
 #include "server/session/domain.h"
 #include "server/session/linger.h"
+#include "server/session/quota.h"
 #include "server/session/window.h"
 #include "tests/unit/server/session/fixture.h"
 
@@ -492,8 +493,8 @@ START_TEST(memory_held_many_times_leaves_descriptors_for_others)
 	join();
 	fake_join(fake, &other, active, standby);
 	TAILQ_FIRST(&fake->daemon.clients)->uid++;
-	/* What the daemon, two sessions and three children may need, and 64. */
-	fake->daemon.fds_max = 64 + 2 * 12 + 3 * 8 + 64;
+	/* What the daemon, guests, two sessions and three children may need, and 64. */
+	fake->daemon.fds_max = 64 + QUOTA_GUESTS_LEAST + 2 * 12 + 3 * 8 + 64;
 	create_memory(&client, 9, 5);
 	ck_assert_int_eq(
 		ask(&client, &(struct wire_message){.type = WIRE_EXPORT_MEMORY, .memory = {.handle = 9}}), 0);

@@ -12,6 +12,7 @@
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
 #include "server/session/client.h"
+#include "server/session/quota.h"
 #include "server/session/visitor.h"
 #include "server/session/window.h"
 #include "tests/unit/server/session/fixture.h"
@@ -93,8 +94,8 @@ START_TEST(descriptors_are_left_for_others)
 
 	join();
 	host = client.window_base + WINDOW_DEVICE_BYTES;
-	/* What the daemon, the session and three children may need, and 16. */
-	fake->daemon.fds_max = 64 + 12 + 3 * 8 + 16;
+	/* What the daemon, guests, the session and three children may need, and 16. */
+	fake->daemon.fds_max = 64 + QUOTA_GUESTS_LEAST + 12 + 3 * 8 + 16;
 	for (; !code && count < 16; count += !code) {
 		map.range = (struct wire_range){.address = host + 4096 * count, .bytes = 4096};
 		fake_request(fake, &client, &map, -1);
@@ -126,7 +127,7 @@ START_TEST(who_would_take_the_last_descriptors_is_refused)
 	struct fake_client late;
 
 	join();
-	fake->daemon.fds_max = 64 + 2 * 12 + 3 * 8 - 1;
+	fake->daemon.fds_max = 64 + QUOTA_GUESTS_LEAST + 2 * 12 + 3 * 8 - 1;
 	fake_hello(fake, &late);
 	fake_expect(fake, late.socket, WIRE_REFUSE);
 	ck_assert_int_eq(fake->message.refuse.code, CUDA_ERROR_OUT_OF_MEMORY);
@@ -311,6 +312,112 @@ START_TEST(stranger_with_a_wrong_first_message_is_sent_away)
 }
 END_TEST
 
+/* A stranger that says nothing. Return: its end */
+static int visit(uid_t uid)
+{
+	struct visitor *visitor;
+	int pair[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	visitor_new(&fake->daemon, pair[0]);
+	visitor = TAILQ_LAST(&fake->daemon.visitors, visitor_list);
+	visitor->peer.uid = uid;
+	return pair[1];
+}
+
+static int visit_as_operator(uid_t uid)
+{
+	struct wire_message ping = {.type = WIRE_ADMIN, .id = 3, .admin = {.command = "ping"}};
+	int socket = visit(uid);
+
+	fake_send(fake, socket, &ping, NULL, 0);
+	fake_expect(fake, socket, WIRE_ADMIN_REPLY);
+	return socket;
+}
+
+static void expect_sent_away(int *socket)
+{
+	fake_expect_hangup(fake, *socket);
+	close(*socket);
+	*socket = -1;
+}
+
+static void leave_all(const int *sockets, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (sockets[i] >= 0)
+			close(sockets[i]);
+	fake_turn(fake);
+}
+
+/* Each of these users is within his own bounds. */
+START_TEST(strangers_of_many_users_take_nobodys_place)
+{
+	int guests[QUOTA_GUESTS_LEAST], late[4];
+	struct fake_client program;
+
+	join();
+	/* The daemon, guests, two sessions, three children. */
+	fake->daemon.fds_max = 64 + QUOTA_GUESTS_LEAST + 2 * 12 + 3 * 8;
+	/* User 1 has six operators and four visitors, user 2 has six visitors. */
+	for (unsigned i = 0; i < QUOTA_GUESTS_LEAST; i++)
+		guests[i] = i < 6 ? visit_as_operator(1) : visit(i < 10 ? 1 : 2);
+	/* The oldest that says nothing, of the one who has the most. */
+	late[0] = visit(3);
+	expect_sent_away(&guests[6]);
+	late[1] = visit(1);
+	expect_sent_away(&guests[7]);
+	/* A program comes in, and makes room again. */
+	fake_hello(fake, &program);
+	expect_sent_away(&guests[8]);
+	fake_open(fake, active);
+	fake_welcome(fake, &program);
+	fake_serve(fake, standby, WIRE_OPEN_SESSION);
+	late[2] = visit(3);
+	for (unsigned i = 9; i < QUOTA_GUESTS_LEAST; i++)
+		fake_expect_nothing(fake, guests[i]);
+	leave_all(guests, QUOTA_GUESTS_LEAST);
+	leave_all(late, 3);
+	fake_leave(fake, &program);
+	part();
+}
+END_TEST
+
+START_TEST(operators_of_many_users_take_nobodys_place)
+{
+	int guests[QUOTA_GUESTS_LEAST], late[2];
+
+	boot();
+	fake->daemon.fds_max = 0;
+	for (unsigned i = 0; i < QUOTA_GUESTS_LEAST; i++)
+		guests[i] = visit_as_operator(i < 9 ? 1 : 2);
+	late[0] = visit(3);
+	expect_sent_away(&guests[0]);
+	late[1] = visit_as_operator(3);
+	expect_sent_away(&guests[1]);
+	leave_all(guests, QUOTA_GUESTS_LEAST);
+	leave_all(late, 2);
+	end();
+}
+END_TEST
+
+/* One person with as many users as there is room. */
+START_TEST(whoever_has_just_come_is_not_the_one_to_go)
+{
+	int guests[QUOTA_GUESTS_LEAST + 1];
+
+	boot();
+	fake->daemon.fds_max = 0;
+	for (unsigned i = 0; i <= QUOTA_GUESTS_LEAST; i++)
+		guests[i] = visit(i + 1);
+	expect_sent_away(&guests[0]);
+	for (unsigned i = 1; i <= QUOTA_GUESTS_LEAST; i++)
+		fake_expect_nothing(fake, guests[i]);
+	leave_all(guests, QUOTA_GUESTS_LEAST + 1);
+	end();
+}
+END_TEST
+
 START_TEST(offence_reported_by_the_executor_cuts_off)
 {
 	struct wire_message offence = {.type = WIRE_OFFENCE, .trouble = {.text = "it lied"}};
@@ -346,6 +453,9 @@ int main(void)
 	tcase_add_test(sessions, a_request_that_was_under_way_is_never_taken_for_an_answered_one);
 	tcase_add_test(sessions, garbage_is_cut_off);
 	tcase_add_test(sessions, stranger_with_a_wrong_first_message_is_sent_away);
+	tcase_add_test(sessions, strangers_of_many_users_take_nobodys_place);
+	tcase_add_test(sessions, operators_of_many_users_take_nobodys_place);
+	tcase_add_test(sessions, whoever_has_just_come_is_not_the_one_to_go);
 	tcase_add_test(sessions, offence_reported_by_the_executor_cuts_off);
 	return suite_run(suite);
 }
