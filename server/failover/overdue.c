@@ -1,37 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// See overdue.h. worker->looks is how often a worker was looked at since it last said something, or since something
-// is expected of it again.
+// See overdue.h.
 
 #include "server/failover/overdue.h"
 
 #include <stdbool.h>
 
+#include "server/failover/vitals.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 
-/* How many looks it may be silent; 0: any number. */
+static bool owes(const struct worker *worker)
+{
+	return !TAILQ_EMPTY(&worker->pending);
+}
+
+/* How many looks an executor may be silent; 0: any number. */
 static unsigned looks_of(const struct worker *worker)
 {
-	bool owes = !TAILQ_EMPTY(&worker->pending);
-
 	switch (worker->state) {
 	case WORKER_STARTING:
 		return OVERDUE_LOOKS;
 	case WORKER_WARMING:
 	case WORKER_WARM:
-		return owes ? OVERDUE_LOOKS : 0;
+		return owes(worker) ? OVERDUE_LOOKS : 0;
 	case WORKER_ACTIVE:
-		return owes && worker->domain->promotion.state == PROMOTE_ACTIVATING
+		return owes(worker) && worker->domain->promotion.state == PROMOTE_ACTIVATING
 			       ? OVERDUE_LOOKS_ACTIVATING
 			       : 0;
 	default:
 		return 0;
 	}
+}
+
+/* Nobody serves its domain's clients, and no executor that has served them is left, whose kernels it could wait for.
+ * The first executor of all may wait for the device itself. */
+static bool is_awaited(const struct worker *worker)
+{
+	const struct domain *domain = worker->domain;
+	const struct worker *other;
+
+	if (domain->promotion.state != PROMOTE_WAITING || TAILQ_EMPTY(&domain->clients) ||
+		!worker->daemon->device_known)
+		return false;
+	TAILQ_FOREACH (other, &domain->workers, link)
+		if (other->generation)
+			return false;
+	return true;
+}
+
+/* The first look of a row only notes what it has had so far. */
+static bool stands_still(struct worker *worker)
+{
+	struct vitals vitals;
+
+	if (!is_awaited(worker) || !worker->daemon->spawner->look(worker, &vitals)) {
+		worker->still = 0;
+		return false;
+	}
+	if (worker->still && vitals.processor_ms >= worker->processor_ms + OVERDUE_PROCESSOR_MS)
+		worker->still = 0;
+	worker->processor_ms = vitals.processor_ms;
+	return worker->still++ >= OVERDUE_LOOKS_STILL;
 }
 
 /* Return: whether it is to be looked at again. */
@@ -41,10 +75,11 @@ static bool look_at(struct worker *worker)
 
 	if (!looks)
 		return false;
-	if (++worker->looks < looks)
-		return true;
-	worker_condemn(worker, "it does not answer any more");
-	return false;
+	if (stands_still(worker))
+		worker_condemn(worker, "everybody waits for it, and it neither answers nor computes");
+	else if (++worker->looks >= looks)
+		worker_condemn(worker, "it does not answer any more");
+	return worker->state != WORKER_CONDEMNED;
 }
 
 void overdue_look(void *context)
@@ -61,10 +96,27 @@ void overdue_look(void *context)
 		timer_start(daemon->overdue_timer, OVERDUE_LOOK_MS);
 }
 
-void overdue_begin(struct daemon *daemon)
+void overdue_came_up(struct daemon *daemon)
 {
-	if (!timer_running(daemon->overdue_timer))
-		timer_start(daemon->overdue_timer, OVERDUE_LOOK_MS);
+	struct domain *domain;
+	struct worker *worker;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		TAILQ_FOREACH (worker, &domain->workers, link)
+			worker->still = 0;
+}
+
+void overdue_expect(struct worker *worker)
+{
+	if (!owes(worker))
+		worker->looks = worker->still = 0;
+	if (!timer_running(worker->daemon->overdue_timer))
+		timer_start(worker->daemon->overdue_timer, OVERDUE_LOOK_MS);
+}
+
+void overdue_heard(struct worker *worker)
+{
+	worker->looks = worker->still = 0;
 }
 
 void overdue_init(struct daemon *daemon)

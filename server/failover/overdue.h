@@ -11,18 +11,30 @@
 #define FRMPS_SERVER_FAILOVER_OVERDUE_H
 
 struct daemon;
+struct worker;
 
 #define OVERDUE_LOOK_MS 10000u
 /* Looks. The driver may take minutes for its start on a large machine, or for code that it compiles; while another
  * executor takes over everybody waits, and nothing of that is in it. */
 #define OVERDUE_LOOKS		 60u
 #define OVERDUE_LOOKS_ACTIVATING 12u
+/* The same for an executor that does not even compute, where everybody waits for it. The driver's start and its compiler
+ * take processor time. What does not is a wait: for a kernel of the former executor, which is not there any more; for
+ * the driver while it makes another context, or writes the dump of a fault, a few seconds each; for a disk. */
+#define OVERDUE_LOOKS_STILL 3u
+/* It computes if it has had this much from one look to the next: a hundredth. Threads that look around now and then
+ * have less. */
+#define OVERDUE_PROCESSOR_MS 100u
 
 void overdue_init(struct daemon *daemon);
 void overdue_deinit(struct daemon *daemon);
 
-/** Something is expected of an executor. */
-void overdue_begin(struct daemon *daemon);
+/** Something is about to be expected of it, perhaps beside what is already. */
+void overdue_expect(struct worker *worker);
+/** It is about to be known that it has answered something. */
+void overdue_heard(struct worker *worker);
+/** An executor is up: others may be next in the driver, which makes one context after the other. */
+void overdue_came_up(struct daemon *daemon);
 
 /** The timer: looks at every executor. */
 void overdue_look(void *context);

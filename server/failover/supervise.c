@@ -20,6 +20,7 @@
 #include "server/adopt/store.h"
 #include "server/failover/exceptions.h"
 #include "server/failover/judge.h"
+#include "server/failover/vitals.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
@@ -132,7 +133,12 @@ static void kill_child(struct worker *worker)
 	syscall(SYS_pidfd_send_signal, process->pidfd, SIGKILL, NULL, 0);
 }
 
-const struct spawner supervise_spawner = {.start = start, .kill = kill_child};
+static bool look(const struct worker *worker, struct vitals *ret_vitals)
+{
+	return vitals_read(worker->pid, ret_vitals);
+}
+
+const struct spawner supervise_spawner = {.start = start, .kill = kill_child, .look = look};
 
 static struct worker *find_worker(const struct daemon *daemon, pid_t pid)
 {

@@ -77,8 +77,8 @@ static void take_reply(struct worker *worker, const struct wire_message *message
 		worker_condemn(worker, "answered a request that was not made");
 		return;
 	}
+	overdue_heard(worker);
 	TAILQ_REMOVE(&worker->pending, pending, link);
-	worker->looks = 0;
 	pending->reply(pending->context, worker, &message->reply, packet);
 	free(pending);
 }
@@ -388,7 +388,7 @@ static struct worker *worker_new(struct daemon *daemon, struct domain *domain, e
 	worker->started_us = timer_now_us();
 	worker->first_request = worker->next_request = ((uint64_t)daemon->epoch << 40) + 1;
 	TAILQ_INIT(&worker->pending);
-	overdue_begin(daemon);
+	overdue_expect(worker);
 	worker->connection = connection_new(daemon->loop, socket, WORKER_QUEUE_MAX, &handlers, worker);
 	return worker->connection ? worker : worker_free(worker);
 }
@@ -489,9 +489,7 @@ void worker_request(struct worker *worker, struct wire_message *message, struct 
 
 	/* The answer must come exactly once: without memory for that promise there is no going on. */
 	log_bug_on(!pending);
-	if (TAILQ_EMPTY(&worker->pending))
-		worker->looks = 0;
-	overdue_begin(worker->daemon);
+	overdue_expect(worker);
 	*pending = (struct worker_pending){.id = worker->next_request++, .reply = reply, .context = context};
 	TAILQ_INSERT_TAIL(&worker->pending, pending, link);
 	message->id = pending->id;

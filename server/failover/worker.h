@@ -38,17 +38,20 @@ struct domain;
 struct kept_worker;
 struct record;
 struct shared_fd;
+struct vitals;
 struct worker;
 struct xid;
 
 enum worker_state { WORKER_STARTING, WORKER_WARMING, WORKER_WARM, WORKER_ACTIVE, WORKER_CONDEMNED };
 
-/* How children are made and ended: supervise.c, or a test. kill() is called at most once and leads to one
+/* How children are made, looked at and ended: supervise.c, or a test. kill() is called at most once and leads to one
  * worker_reaped(), never from within kill(). start() takes both descriptors over, on failure too. */
 struct spawner {
 	/* Sets worker->process and worker->pid, and worker->process_key if there is a store. */
 	int (*start)(struct worker *worker, int control_fd, int words_fd);
 	void (*kill)(struct worker *worker);
+	/* Return: whether anything is known of it. */
+	bool (*look)(const struct worker *worker, struct vitals *ret_vitals);
 };
 
 /**
@@ -94,8 +97,11 @@ struct worker {
 	uint64_t next_request;
 	uint64_t first_request; /* numbers below are of an earlier life of the daemon */
 	TAILQ_HEAD(, worker_pending) pending;
-	unsigned looks;	  /* failover/overdue.h */
-	unsigned mirrors; /* answers to warm.c that are not in */
+	/* failover/overdue.c */
+	unsigned looks;	       /* since it last said something, or since something is expected of it again */
+	unsigned still;	       /* of these, one after the other, that found it idle while everybody waits */
+	uint64_t processor_ms; /* that it had had at the latest of these */
+	unsigned mirrors;      /* answers to warm.c that are not in */
 	/* Sessions that this standby cannot take over: something of theirs failed or came out differently. */
 	uint64_t *immovable;
 	uint32_t immovable_count, immovable_room;

@@ -103,6 +103,7 @@ void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready)
 		daemon->device_known = true;
 		witnesses_follow_device(daemon);
 		store_put_single(daemon->store, RECORD_DEVICE, &daemon->device, sizeof(daemon->device));
+		overdue_came_up(daemon);
 		warm_start(worker);
 	}
 	become_ready(daemon);

@@ -72,7 +72,15 @@ static void kill_fake(struct worker *worker)
 	child->killed = true;
 }
 
-static const struct spawner spawner = {.start = start, .kill = kill_fake};
+static bool look(const struct worker *worker, struct vitals *ret_vitals)
+{
+	const struct fake_child *child = child_of(worker);
+
+	*ret_vitals = child->vitals;
+	return child->seen;
+}
+
+static const struct spawner spawner = {.start = start, .kill = kill_fake, .look = look};
 
 void fake_prepare(void)
 {

@@ -17,6 +17,7 @@
 #include "protocol/wire.h"
 #include "server/adopt/holder.h"
 #include "server/config/config.h"
+#include "server/failover/vitals.h"
 #include "server/failover/worker.h"
 #include "server/role.h"
 #include "server/session/daemon.h"
@@ -31,6 +32,8 @@ struct fake_child {
 	int socket;
 	struct last_words *words; /* executors; writable */
 	bool killed;
+	bool seen; /* it can be looked at */
+	struct vitals vitals;
 };
 
 struct fake {

@@ -12,7 +12,6 @@
 #include "server/failover/convict.h"
 #include "server/loop/timer.h"
 #include "server/session/client.h"
-#include "server/failover/overdue.h"
 #include "server/session/domain.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
@@ -649,55 +648,6 @@ START_TEST(standby_that_crashes_at_what_it_is_told_comes_back_later)
 }
 END_TEST
 
-static void look(unsigned times)
-{
-	while (times--)
-		overdue_look(&fake->daemon);
-}
-
-START_TEST(standby_that_hangs_is_replaced)
-{
-	struct fake_client client;
-
-	boot();
-	/* Nothing is expected of it. */
-	look(OVERDUE_LOOKS + 1);
-	fake_join(fake, &client, first, NULL);
-	look(OVERDUE_LOOKS - 1);
-	ck_assert(!second->killed);
-	/* It is only slow. */
-	fake_serve(fake, second, WIRE_OPEN_SESSION);
-	fake_leave(fake, &client);
-	look(OVERDUE_LOOKS - 1);
-	ck_assert(!second->killed);
-	look(1);
-	ck_assert(second->killed);
-	ck_assert(!first->killed);
-	fake_reap(fake, second, SIGKILL);
-	ck_assert_uint_eq(fake->child_count, 4);
-	/* The same at its start. */
-	look(OVERDUE_LOOKS - 1);
-	ck_assert(!fake->children[3].killed);
-	look(1);
-	ck_assert(fake->children[3].killed);
-	end();
-}
-END_TEST
-
-START_TEST(executor_that_hangs_while_it_takes_over_is_replaced)
-{
-	boot();
-	fake_reap(fake, first, SIGKILL);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_ACTIVATING);
-	look(OVERDUE_LOOKS_ACTIVATING - 1);
-	ck_assert(!second->killed);
-	look(1);
-	ck_assert(second->killed);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_FENCING);
-	end();
-}
-END_TEST
-
 START_TEST(session_that_differs_on_the_standby_is_not_moved)
 {
 	struct fake_client client;
@@ -939,8 +889,6 @@ int main(void)
 	tcase_add_test(tests, user_without_programs_gives_its_executors_back);
 	tcase_add_test(tests, user_with_a_program_keeps_its_executors);
 	tcase_add_test(tests, standby_that_dies_is_replaced);
-	tcase_add_test(tests, standby_that_hangs_is_replaced);
-	tcase_add_test(tests, executor_that_hangs_while_it_takes_over_is_replaced);
 	tcase_add_test(tests, standby_that_crashes_at_what_it_is_told_comes_back_later);
 	tcase_add_test(tests, session_that_differs_on_the_standby_is_not_moved);
 	tcase_add_test(tests, standby_with_open_answers_is_not_promoted_yet);

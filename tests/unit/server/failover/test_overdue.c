@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Executors that hang: how long they are waited for, and what becomes of them. The test is keeper, executors and
+// programs, and looks as often as it likes.
+
+#include "server/failover/overdue.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "server/failover/vitals.h"
+#include "server/loop/timer.h"
+#include "server/session/domain.h"
+#include "tests/unit/server/session/fixture.h"
+
+static struct domain *domain(void)
+{
+	return TAILQ_FIRST(&fake->daemon.domains);
+}
+
+static void look(unsigned times)
+{
+	while (times--)
+		overdue_look(&fake->daemon);
+}
+
+/*
+ * Executors
+ */
+
+START_TEST(standby_that_hangs_is_replaced)
+{
+	boot();
+	/* Nothing is expected of it. */
+	look(OVERDUE_LOOKS + 1);
+	standby->seen = true;
+	fake_join(fake, &client, active, NULL);
+	look(OVERDUE_LOOKS - 1);
+	ck_assert(!standby->killed);
+	/* It is only slow. */
+	fake_serve(fake, standby, WIRE_OPEN_SESSION);
+	fake_leave(fake, &client);
+	look(OVERDUE_LOOKS - 1);
+	ck_assert(!standby->killed);
+	look(1);
+	ck_assert(standby->killed);
+	ck_assert(!active->killed);
+	fake_reap(fake, standby, SIGKILL);
+	ck_assert_uint_eq(fake->child_count, 4);
+	/* The same at its start. */
+	look(OVERDUE_LOOKS - 1);
+	ck_assert(!fake->children[3].killed);
+	look(1);
+	ck_assert(fake->children[3].killed);
+	end();
+}
+END_TEST
+
+START_TEST(executor_that_hangs_while_it_takes_over_is_replaced)
+{
+	boot();
+	fake_reap(fake, active, SIGKILL);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_ACTIVATING);
+	look(OVERDUE_LOOKS_ACTIVATING - 1);
+	ck_assert(!standby->killed);
+	look(1);
+	ck_assert(standby->killed);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_FENCING);
+	end();
+}
+END_TEST
+
+/* A client that nobody serves: the standby has not answered, and the third executor is starting. */
+static struct fake_child *lose_active(void)
+{
+	boot();
+	fake_join(fake, &client, active, NULL);
+	fake_reap(fake, active, SIGKILL);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_WAITING);
+	ck_assert_uint_eq(fake->child_count, 4);
+	return &fake->children[3];
+}
+
+START_TEST(executors_that_everybody_waits_for_are_replaced_where_they_stand_still)
+{
+	struct fake_child *third = lose_active();
+
+	standby->seen = third->seen = true;
+	look(OVERDUE_LOOKS_STILL);
+	ck_assert(!standby->killed && !third->killed);
+	/* What does not compute is not hung as long as it answers. */
+	fake_serve(fake, standby, WIRE_OPEN_SESSION);
+	fake_expect(fake, standby->socket, WIRE_ACTIVATE);
+	look(1);
+	ck_assert(!standby->killed && !third->killed);
+	fake_reap(fake, standby, SIGKILL);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_WAITING);
+	fake->children[4].seen = true;
+	look(OVERDUE_LOOKS_STILL);
+	ck_assert(!third->killed && !fake->children[4].killed);
+	look(1);
+	ck_assert(third->killed && fake->children[4].killed);
+	fake_reap(fake, third, SIGKILL);
+	fake_reap(fake, &fake->children[4], SIGKILL);
+	timer_start(domain()->respawn, 0);
+	FAKE_RUN_WHILE(fake, fake->child_count == 5);
+	fake_ready(fake, &fake->children[5]);
+	fake_serve(fake, &fake->children[5], WIRE_OPEN_SESSION);
+	fake_serve(fake, &fake->children[5], WIRE_PING);
+	fake_serve(fake, &fake->children[5], WIRE_ACTIVATE);
+	ck_assert_ptr_eq(domain_serving(domain()), fake->children[5].worker);
+	part();
+}
+END_TEST
+
+START_TEST(executor_that_computes_is_waited_for)
+{
+	struct fake_child *third = lose_active();
+
+	standby->seen = third->seen = true;
+	for (unsigned i = 1; i < OVERDUE_LOOKS; i++) {
+		standby->vitals.processor_ms += OVERDUE_PROCESSOR_MS;
+		third->vitals.processor_ms += OVERDUE_PROCESSOR_MS;
+		look(1);
+	}
+	ck_assert(!standby->killed && !third->killed);
+	look(1);
+	ck_assert(standby->killed && third->killed);
+	part();
+}
+END_TEST
+
+START_TEST(executor_that_may_be_next_in_the_driver_is_waited_for)
+{
+	struct fake_child *third = lose_active();
+
+	standby->seen = true;
+	look(OVERDUE_LOOKS_STILL);
+	fake_ready(fake, third);
+	look(OVERDUE_LOOKS_STILL);
+	ck_assert(!standby->killed);
+	look(1);
+	ck_assert(standby->killed);
+	part();
+}
+END_TEST
+
+/* Kernels of the former executor may be in the way until it is gone. */
+START_TEST(executor_that_may_have_to_wait_is_waited_for)
+{
+	struct wire_message sign = {.type = WIRE_SUSPECT, .trouble = {.text = "a sign"}};
+
+	fake_graceful = true;
+	boot();
+	fake_join(fake, &client, active, NULL);
+	standby->seen = true;
+	fake_send(fake, active->socket, &sign, NULL, 0);
+	fake_serve(fake, active, WIRE_HALT);
+	FAKE_RUN_WHILE(fake, !active->killed);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_WAITING);
+	look(OVERDUE_LOOKS / 2);
+	ck_assert(!standby->killed);
+	fake_reap(fake, active, SIGKILL);
+	look(OVERDUE_LOOKS_STILL);
+	ck_assert(!standby->killed);
+	look(1);
+	ck_assert(standby->killed);
+	part();
+}
+END_TEST
+
+/* The device itself may not be up. */
+START_TEST(first_executors_are_waited_for)
+{
+	fake = fake_new(1);
+	fake->children[1].seen = fake->children[2].seen = true;
+	fake_hello(fake, &client);
+	look(OVERDUE_LOOKS - 1);
+	ck_assert(!fake->children[1].killed && !fake->children[2].killed);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+/*
+ * Vitals
+ */
+
+START_TEST(process_that_computes_is_seen_to)
+{
+	struct vitals before, now;
+
+	ck_assert(vitals_read(getpid(), &before));
+	ck_assert(!before.stopped);
+	do
+		ck_assert(vitals_read(getpid(), &now));
+	while (now.processor_ms < before.processor_ms + 20);
+}
+END_TEST
+
+START_TEST(process_that_is_stopped_is_seen_to)
+{
+	struct vitals vitals;
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (!pid) {
+		raise(SIGSTOP);
+		_exit(0);
+	}
+	ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+	ck_assert(vitals_read(pid, &vitals));
+	ck_assert(vitals.stopped);
+	kill(pid, SIGKILL);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	ck_assert(!vitals_read(pid, &vitals));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("overdue");
+	TCase *executors = suite_case(suite, "executors"), *processes = suite_case(suite, "vitals");
+
+	fake_prepare();
+	tcase_add_test(executors, standby_that_hangs_is_replaced);
+	tcase_add_test(executors, executor_that_hangs_while_it_takes_over_is_replaced);
+	tcase_add_test(executors, executors_that_everybody_waits_for_are_replaced_where_they_stand_still);
+	tcase_add_test(executors, executor_that_computes_is_waited_for);
+	tcase_add_test(executors, executor_that_may_be_next_in_the_driver_is_waited_for);
+	tcase_add_test(executors, executor_that_may_have_to_wait_is_waited_for);
+	tcase_add_test(executors, first_executors_are_waited_for);
+	tcase_add_test(processes, process_that_computes_is_seen_to);
+	tcase_add_test(processes, process_that_is_stopped_is_seen_to);
+	return suite_run(suite);
+}
