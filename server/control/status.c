@@ -9,6 +9,8 @@
 //   ready			true once keeper and a first executor were up
 //   keeper			null or
 //     pid, state		state: starting, serving, condemned
+//     overdue_seconds		0, or how long it has owed an answer: whoever asks for device memory waits, and
+//				the log says what to do
 //   device			zeros before an executor was up
 //     name, total_bytes, driver_version
 //   domains			a list; others than root and the service's user see their own alone
@@ -47,6 +49,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/failover/overdue.h"
 #include "server/failover/probation.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
@@ -173,12 +176,15 @@ static json_t *domains_json(const struct daemon *daemon, uid_t uid, bool all)
 	return domains;
 }
 
-static json_t *keeper_json(const struct worker *keeper)
+static json_t *keeper_json(const struct daemon *daemon)
 {
+	const struct worker *keeper = daemon->keeper;
+
 	if (!keeper)
 		return json_null();
-	return json_pack("{si ss}", "pid", (int)keeper->pid, "state",
-		keeper->state == WORKER_WARM ? "serving" : worker_state_name(keeper->state));
+	return json_pack("{si ss si}", "pid", (int)keeper->pid, "state",
+		keeper->state == WORKER_WARM ? "serving" : worker_state_name(keeper->state),
+		"overdue_seconds", (int)overdue_keeper_s(daemon));
 }
 
 char *status_json(const struct daemon *daemon, uid_t uid)
@@ -189,10 +195,9 @@ char *status_json(const struct daemon *daemon, uid_t uid)
 		"backend", daemon->heritage->backend, "socket", foreign(daemon->config->socket), "pid",
 		(int)getpid(), "holder", (int)getppid(), "uptime_seconds",
 		(json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "ready", daemon->ready,
-		"keeper", keeper_json(daemon->keeper), "device", "name", foreign(daemon->device.name),
-		"total_bytes", (json_int_t)daemon->device.total_bytes, "driver_version",
-		(int)daemon->device.driver_version, "domains", domains_json(daemon, uid, all), "counters",
-		counters_json(daemon));
+		"keeper", keeper_json(daemon), "device", "name", foreign(daemon->device.name), "total_bytes",
+		(json_int_t)daemon->device.total_bytes, "driver_version", (int)daemon->device.driver_version,
+		"domains", domains_json(daemon, uid, all), "counters", counters_json(daemon));
 
 	if (root)
 		text = json_dumps(root, JSON_COMPACT);

@@ -13,6 +13,7 @@
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/keeping.h"
 
 static bool owes(const struct worker *worker)
 {
@@ -44,7 +45,7 @@ static bool is_awaited(const struct worker *worker)
 	const struct domain *domain = worker->domain;
 	const struct worker *other;
 
-	if (domain->promotion.state != PROMOTE_WAITING || TAILQ_EMPTY(&domain->clients) ||
+	if (!domain || domain->promotion.state != PROMOTE_WAITING || TAILQ_EMPTY(&domain->clients) ||
 		!worker->daemon->device_known)
 		return false;
 	TAILQ_FOREACH (other, &domain->workers, link)
@@ -82,18 +83,38 @@ static bool look_at(struct worker *worker)
 	return worker->state != WORKER_CONDEMNED;
 }
 
+static bool look_at_keeper(struct worker *keeper)
+{
+	if (keeper->state == WORKER_STARTING)
+		return look_at(keeper);
+	if (keeper->state != WORKER_WARM || !owes(keeper))
+		return false;
+	if (++keeper->looks >= OVERDUE_LOOKS_KEEPER)
+		keeping_overdue(keeper->daemon);
+	return keeper->state != WORKER_CONDEMNED;
+}
+
 void overdue_look(void *context)
 {
 	struct daemon *daemon = context;
 	struct domain *domain;
 	struct worker *worker;
-	bool again = false;
+	bool again = daemon->keeper && look_at_keeper(daemon->keeper);
 
 	TAILQ_FOREACH (domain, &daemon->domains, link)
 		TAILQ_FOREACH (worker, &domain->workers, link)
 			again |= look_at(worker);
 	if (again)
 		timer_start(daemon->overdue_timer, OVERDUE_LOOK_MS);
+}
+
+unsigned overdue_keeper_s(const struct daemon *daemon)
+{
+	const struct worker *keeper = daemon->keeper;
+
+	if (!keeper || keeper->state != WORKER_WARM || !owes(keeper) || keeper->looks < OVERDUE_LOOKS_KEEPER)
+		return 0;
+	return keeper->looks * (OVERDUE_LOOK_MS / 1000);
 }
 
 void overdue_came_up(struct daemon *daemon)
@@ -116,6 +137,8 @@ void overdue_expect(struct worker *worker)
 
 void overdue_heard(struct worker *worker)
 {
+	if (worker == worker->daemon->keeper && overdue_keeper_s(worker->daemon))
+		log_info("keeper %d answers again", (int)worker->pid);
 	worker->looks = worker->still = 0;
 }
 

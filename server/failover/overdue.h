@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Executors that hang where nobody else would notice: while they start, as standbys, and between Activate and its
-// answer. Whoever says nothing for a long time there, although something is expected of it, is given up. One that
-// serves is watched by its clients' requests and ends (promote.c, halt.c, client_close.c). Daemon, loop thread only.
+// Children that hang where nobody else would notice: the keeper, and executors while they start, as standbys, and
+// between Activate and its answer. Whoever says nothing for a long time there, although something is expected of it, is
+// given up; the keeper only where nobody loses anything by that (session/keeping.c). An executor that serves is watched
+// by its clients' requests and ends (promote.c, halt.c, client_close.c). Daemon, loop thread only.
 //
 // Time is counted in looks, so that a service that was stopped as a whole finds everybody alive afterwards.
 
@@ -25,6 +26,9 @@ struct worker;
 /* It computes if it has had this much from one look to the next: a hundredth. Threads that look around now and then
  * have less. */
 #define OVERDUE_PROCESSOR_MS 100u
+/* The keeper has no context and compiles nothing: it makes memory in milliseconds, and may have to wait for the driver
+ * as above. */
+#define OVERDUE_LOOKS_KEEPER 6u
 
 void overdue_init(struct daemon *daemon);
 void overdue_deinit(struct daemon *daemon);
@@ -36,7 +40,10 @@ void overdue_heard(struct worker *worker);
 /** An executor is up: others may be next in the driver, which makes one context after the other. */
 void overdue_came_up(struct daemon *daemon);
 
-/** The timer: looks at every executor. */
+/** The timer: looks at every child. */
 void overdue_look(void *context);
+
+/** For how long the keeper has owed an answer, seconds; 0: it is not overdue. */
+unsigned overdue_keeper_s(const struct daemon *daemon);
 
 #endif

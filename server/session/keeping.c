@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/failover/overdue.h"
+#include "server/failover/vitals.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
@@ -20,6 +22,8 @@
 /* Pause before the next one where one could not start: the first, and at most. */
 #define RETRY_MS      1000u
 #define RETRY_MOST_MS 60000u
+/* How often an operator is told of one that does not answer: every ten minutes. */
+#define SAY_LOOKS 60u
 
 void keeping_start(struct daemon *daemon)
 {
@@ -88,6 +92,42 @@ void keeping_gone(struct daemon *daemon, const struct worker *keeper)
 	} else {
 		timer_start(daemon->keeper_timer, delay < RETRY_MOST_MS ? delay : RETRY_MOST_MS);
 	}
+}
+
+/* Programs that would lose something: one that was told an error has lost it already. */
+static unsigned count_holders(const struct daemon *daemon)
+{
+	const struct client *client;
+	unsigned count = 0;
+
+	TAILQ_FOREACH (client, &daemon->clients, link)
+		count += client->holdings.memory_bytes && client_is_live(client);
+	return count;
+}
+
+static void say_overdue(const struct worker *keeper, unsigned holders)
+{
+	struct vitals vitals;
+	bool stopped = keeper->daemon->spawner->look(keeper, &vitals) && vitals.stopped;
+
+	log_error("keeper %d has not answered for %u s: whoever asks for device memory waits. It is left "
+		  "alone as long as programs have such memory (%u do), which would go with it",
+		(int)keeper->pid, overdue_keeper_s(keeper->daemon), holders);
+	if (stopped)
+		log_error("it is stopped: kill -CONT %d lets it go on", (int)keeper->pid);
+	else
+		log_error("kill -KILL %d ends it and every program: the service then starts another one",
+			(int)keeper->pid);
+}
+
+void keeping_overdue(struct daemon *daemon)
+{
+	unsigned holders = count_holders(daemon), looks = daemon->keeper->looks;
+
+	if (!holders)
+		worker_condemn(daemon->keeper, "it does not answer any more");
+	else if ((looks - OVERDUE_LOOKS_KEEPER) % SAY_LOOKS == 0)
+		say_overdue(daemon->keeper, holders);
 }
 
 void keeping_ready(struct daemon *daemon)

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Executors that hang: how long they are waited for, and what becomes of them. The test is keeper, executors and
+// Children that hang: how long they are waited for, and what becomes of them. The test is keeper, executors and
 // programs, and looks as often as it likes.
 
 #include "server/failover/overdue.h"
 
+#include <jansson.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "server/control/status.h"
 #include "server/failover/vitals.h"
 #include "server/loop/timer.h"
+#include "server/session/client.h"
 #include "server/session/domain.h"
 #include "tests/unit/server/session/fixture.h"
 
@@ -185,6 +189,161 @@ START_TEST(first_executors_are_waited_for)
 END_TEST
 
 /*
+ * The keeper
+ */
+
+static void ask_for_memory(struct fake_client *who)
+{
+	struct wire_message map = {
+		.type = WIRE_MAP_MEMORY, .range = {.address = who->window_base, .bytes = 2 * MIB}};
+
+	fake_request(fake, who, &map, -1);
+	fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
+}
+
+/* What the keeper was asked for last. */
+static void get_memory(struct fake_client *who)
+{
+	struct wire_message chunk = {.type = WIRE_REPLY, .id = fake->message.id};
+	const uint64_t handle = 77;
+	int fd = fake_memfd(4096, 0);
+
+	chunk.reply.values = (struct wire_u64s){&handle, 1};
+	fake_send(fake, keeper->socket, &chunk, &fd, 1);
+	close(fd);
+	fake_serve(fake, active, WIRE_MAP_MEMORY);
+	fake_serve(fake, standby, WIRE_MAP_MEMORY);
+	fake_expect(fake, who->socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+}
+
+static void let_go(struct fake_child *child)
+{
+	const uint64_t drained = 1;
+
+	fake_expect(fake, child->socket, WIRE_CLOSE_SESSION);
+	fake_reply(fake, child->socket, fake->message.id, 0, &drained, 1);
+}
+
+/* What an operator is told. */
+static long long overdue_seconds(void)
+{
+	char *text = status_json(&fake->daemon, 0);
+	json_t *root = json_loads(text, 0, NULL);
+	long long seconds =
+		json_integer_value(json_object_get(json_object_get(root, "keeper"), "overdue_seconds"));
+
+	json_decref(root);
+	free(text);
+	return seconds;
+}
+
+START_TEST(keeper_that_hangs_is_replaced)
+{
+	join();
+	/* Nothing is expected of it. */
+	look(OVERDUE_LOOKS_KEEPER);
+	ask_for_memory(&client);
+	look(OVERDUE_LOOKS_KEEPER - 1);
+	ck_assert_int_eq(overdue_seconds(), 0);
+	ck_assert(!keeper->killed);
+	look(1);
+	ck_assert(keeper->killed);
+	fake_reap(fake, keeper, SIGKILL);
+	ck_assert_int_eq(fake->children[3].role, ROLE_KEEPER);
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_CLOSED);
+	fake_expect_hangup(fake, client.socket);
+	part();
+}
+END_TEST
+
+START_TEST(keeper_that_hangs_takes_nobodys_memory)
+{
+	struct fake_client other;
+
+	join();
+	fake_join(fake, &other, active, standby);
+	ask_for_memory(&client);
+	get_memory(&client);
+	ask_for_memory(&other);
+	look(OVERDUE_LOOKS_KEEPER);
+	ck_assert_int_eq(overdue_seconds(), OVERDUE_LOOKS_KEEPER * OVERDUE_LOOK_MS / 1000);
+	look(OVERDUE_LOOKS);
+	ck_assert(!keeper->killed);
+	fake_expect_nothing(fake, other.socket);
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
+	/* Its owner is gone. */
+	fake_leave(fake, &client);
+	look(1);
+	ck_assert(keeper->killed);
+	let_go(active);
+	let_go(standby);
+	fake_leave(fake, &other);
+	end();
+}
+END_TEST
+
+START_TEST(keeper_that_hangs_is_replaced_where_memory_is_nobodys_any_more)
+{
+	struct fake_client other;
+
+	join();
+	fake_join(fake, &other, active, standby);
+	ask_for_memory(&client);
+	get_memory(&client);
+	ask_for_memory(&other);
+	/* As an executor does that tells it of a fault. */
+	word_release(&TAILQ_FIRST(&fake->daemon.clients)->view.server->state, SHM_SESSION_FAULTED);
+	look(OVERDUE_LOOKS_KEEPER);
+	ck_assert(keeper->killed);
+	fake_leave(fake, &other);
+	part();
+}
+END_TEST
+
+START_TEST(keeper_that_answers_again_goes_on)
+{
+	struct fake_client other;
+
+	join();
+	fake_join(fake, &other, active, standby);
+	ask_for_memory(&client);
+	get_memory(&client);
+	ask_for_memory(&other);
+	look(OVERDUE_LOOKS_KEEPER + 3);
+	ck_assert_int_ne(overdue_seconds(), 0);
+	get_memory(&other);
+	ck_assert_int_eq(overdue_seconds(), 0);
+	fake_leave(fake, &other);
+	let_go(active);
+	let_go(standby);
+	/* It has let go of nothing yet, and is only slow. */
+	fake_expect(fake, keeper->socket, WIRE_RELEASE_CHUNK);
+	look(OVERDUE_LOOKS_KEEPER - 1);
+	fake_reply(fake, keeper->socket, fake->message.id, 0, NULL, 0);
+	look(1);
+	ck_assert_int_eq(overdue_seconds(), 0);
+	part();
+}
+END_TEST
+
+START_TEST(keeper_that_hangs_at_its_start_is_replaced)
+{
+	join();
+	fake_reap(fake, keeper, SIGKILL);
+	keeper = &fake->children[3];
+	look(OVERDUE_LOOKS - 1);
+	ck_assert(!keeper->killed);
+	ck_assert_int_eq(overdue_seconds(), 0);
+	look(1);
+	ck_assert(keeper->killed);
+	fake_reap(fake, keeper, SIGKILL);
+	ck_assert(timer_running(fake->daemon.keeper_timer));
+	part();
+}
+END_TEST
+
+/*
  * Vitals
  */
 
@@ -222,7 +381,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("overdue");
-	TCase *executors = suite_case(suite, "executors"), *processes = suite_case(suite, "vitals");
+	TCase *executors = suite_case(suite, "executors"), *keepers = suite_case(suite, "keeper"),
+	      *processes = suite_case(suite, "vitals");
 
 	fake_prepare();
 	tcase_add_test(executors, standby_that_hangs_is_replaced);
@@ -232,6 +392,11 @@ int main(void)
 	tcase_add_test(executors, executor_that_may_be_next_in_the_driver_is_waited_for);
 	tcase_add_test(executors, executor_that_may_have_to_wait_is_waited_for);
 	tcase_add_test(executors, first_executors_are_waited_for);
+	tcase_add_test(keepers, keeper_that_hangs_is_replaced);
+	tcase_add_test(keepers, keeper_that_hangs_takes_nobodys_memory);
+	tcase_add_test(keepers, keeper_that_hangs_is_replaced_where_memory_is_nobodys_any_more);
+	tcase_add_test(keepers, keeper_that_answers_again_goes_on);
+	tcase_add_test(keepers, keeper_that_hangs_at_its_start_is_replaced);
 	tcase_add_test(processes, process_that_computes_is_seen_to);
 	tcase_add_test(processes, process_that_is_stopped_is_seen_to);
 	return suite_run(suite);
