@@ -136,8 +136,9 @@ bool managed_holds(uint64_t address, uint64_t bytes)
 {
 	struct range range;
 
+	/* The room of a range goes on behind its bytes. */
 	return ranges_lookup(address, &range) == 0 && range.kind == RANGE_MANAGED &&
-	       bytes <= range.bytes - (address - range.address);
+	       address - range.address <= range.bytes && bytes <= range.bytes - (address - range.address);
 }
 
 /* ---- what was said ---- */

@@ -692,6 +692,28 @@ START_TEST(managed_memory_is_everybodys)
 }
 END_TEST
 
+/* What lies behind the last byte in the same page belongs to nobody. */
+START_TEST(managed_memory_ends_where_it_was_said_to)
+{
+	CUmemLocation device = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+	CUdeviceptr memory, behind;
+	size_t bytes = 64, first = 0;
+	CUstream stream;
+
+	driver_open();
+	ck_cuda(cuStreamCreate(&stream, 0));
+	ck_cuda(cuMemAllocManaged(&memory, 100, CU_MEM_ATTACH_GLOBAL));
+	behind = memory + 1024;
+	ck_cuda(cuStreamAttachMemAsync(stream, memory, 100, CU_MEM_ATTACH_GLOBAL));
+	ck_assert_int_eq(
+		cuStreamAttachMemAsync(stream, behind, 64, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemDiscardBatchAsync(&behind, &bytes, 1, 0, stream), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemPrefetchBatchAsync(&behind, &bytes, 1, &device, &first, 1, 0, stream),
+		CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuMemFree_v2(memory));
+}
+END_TEST
+
 /* ---- handles for other programs ---- */
 
 static int opener(int unused)
@@ -761,6 +783,7 @@ int main(void)
 	tcase_add_test(tests, registered_memory_is_copied_in_stream_order);
 	tcase_add_test(tests, kernels_reach_registered_pages);
 	tcase_add_test(tests, managed_memory_is_everybodys);
+	tcase_add_test(tests, managed_memory_ends_where_it_was_said_to);
 	tcase_add_test(tests, memory_is_opened_by_handle);
 	tcase_add_test(tests, mappings_outlive_the_daemon);
 	suite_add_tcase(suite, tests);
