@@ -139,14 +139,15 @@ static void take_out(struct mempool *pool, struct kept *kept)
 	word_set(&kept_total, word_relaxed(&kept_total) - kept->bytes);
 }
 
-/* Takes out what is done until the pool has `keep` bytes. Under the lock. */
-static void collect(struct mempool *pool, uint64_t keep, struct kept_list *ret_list)
+/* Takes out what is done until the pool has no more than `most` bytes, but nothing without which it would have
+ * less than `least`. Under the lock. */
+static void collect(struct mempool *pool, uint64_t most, uint64_t least, struct kept_list *ret_list)
 {
 	struct kept *kept = TAILQ_FIRST(&pool->kept), *next;
 
-	for (; kept && pool->used + pool->kept_bytes > keep; kept = next) {
+	for (; kept && pool->used + pool->kept_bytes > most; kept = next) {
 		next = TAILQ_NEXT(kept, link);
-		if (!is_done(kept))
+		if (pool->used + pool->kept_bytes - kept->bytes < least || !is_done(kept))
 			continue;
 		take_out(pool, kept);
 		TAILQ_INSERT_TAIL(ret_list, kept, link);
@@ -183,7 +184,7 @@ static void settle_all(bool everything, struct kept_list *ret_list)
 	pthread_mutex_lock(&lock);
 	for (pool = LIST_FIRST(&pools); pool; pool = next) {
 		next = LIST_NEXT(pool, link);
-		collect(pool, everything || pool->destroyed ? 0 : pool->threshold, ret_list);
+		collect(pool, everything || pool->destroyed ? 0 : pool->threshold, 0, ret_list);
 		bury(pool);
 	}
 	pthread_mutex_unlock(&lock);
@@ -214,7 +215,7 @@ void mempool_trim(struct mempool *pool, uint64_t keep)
 	struct kept_list list = TAILQ_HEAD_INITIALIZER(list);
 
 	pthread_mutex_lock(&lock);
-	collect(pool, keep, &list);
+	collect(pool, keep, keep, &list);
 	pthread_mutex_unlock(&lock);
 	give_back(&list);
 }

@@ -50,7 +50,8 @@ CUresult mempool_free_done(CUdeviceptr address);
 /** @value: int or uint64_t, by the attribute, as the driver says. CUDA_ERROR_INVALID_VALUE. */
 CUresult mempool_get(struct mempool *pool, CUmemPool_attribute attribute, void *value);
 CUresult mempool_set(struct mempool *pool, CUmemPool_attribute attribute, const void *value);
-/** Gives memory back until the pool holds `keep` bytes or nothing more that is done. */
+/** Gives back what is done and can be spared: of a pool that holds more than `keep` bytes at least these stay.
+ */
 void mempool_trim(struct mempool *pool, uint64_t keep);
 
 /** The program has synchronised: what is done and beyond the thresholds goes back. Cheap when there is

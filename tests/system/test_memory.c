@@ -558,6 +558,31 @@ START_TEST(pools_are_made_used_and_ended)
 }
 END_TEST
 
+/* What a program wants kept is there afterwards, if it was before: blocks go back whole. */
+START_TEST(a_trim_leaves_what_is_to_be_kept)
+{
+	enum { BLOCKS = 4 };
+	CUdeviceptr memory[BLOCKS];
+	uint64_t keep = UINT64_MAX;
+	CUmemoryPool pool;
+
+	driver_open();
+	ck_cuda(cuDeviceGetDefaultMemPool(&pool, 0));
+	ck_cuda(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+	for (int i = 0; i < BLOCKS; i++)
+		ck_cuda(cuMemAllocAsync(&memory[i], 32 * MIB, NULL));
+	for (int i = 0; i < BLOCKS; i++)
+		ck_cuda(cuMemFreeAsync(memory[i], NULL));
+	ck_cuda(cuCtxSynchronize());
+	ck_assert_uint_ge(pool_word(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), BLOCKS * 32 * MIB);
+	ck_cuda(cuMemPoolTrimTo(pool, 48 * MIB));
+	ck_assert_uint_ge(pool_word(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 48 * MIB);
+	ck_assert_uint_lt(pool_word(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), BLOCKS * 32 * MIB);
+	ck_cuda(cuMemPoolTrimTo(pool, 0));
+	ck_assert_uint_eq(pool_word(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0);
+}
+END_TEST
+
 /* ---- memory of the program's own ---- */
 
 static _Atomic bool submitted;
@@ -780,6 +805,7 @@ int main(void)
 	tcase_add_test(tests, freed_memory_waits_for_its_stream);
 	tcase_add_test(tests, other_memory_is_freed_in_stream_order_too);
 	tcase_add_test(tests, pools_are_made_used_and_ended);
+	tcase_add_test(tests, a_trim_leaves_what_is_to_be_kept);
 	tcase_add_test(tests, registered_memory_is_copied_in_stream_order);
 	tcase_add_test(tests, kernels_reach_registered_pages);
 	tcase_add_test(tests, managed_memory_is_everybodys);
