@@ -210,8 +210,9 @@ CUDA_EXPORT CUresult cuMemPoolGetAccess(
 	return r;
 }
 
+/* @pool: NULL: the current one */
 static CUresult alloc_from(
-	CUdeviceptr *address, size_t bytes, struct mempool *pool, CUstream handle, bool per_thread)
+	CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream handle, bool per_thread)
 {
 	struct client_stream *stream;
 	CUresult r = stream_resolve(handle, per_thread, &stream);
@@ -222,26 +223,25 @@ static CUresult alloc_from(
 		return CUDA_ERROR_INVALID_VALUE;
 	if (capture_is_on(stream))
 		return capture_alloc(stream, bytes, address);
-	return pool ? mempool_alloc(pool, bytes, stream, address) : CUDA_ERROR_OUT_OF_MEMORY;
+	return mempool_alloc(pool, bytes, stream, address);
 }
 
 static CUresult alloc(CUdeviceptr *address, size_t bytes, CUstream stream, bool per_thread)
 {
 	CUresult r = process_enter_context();
 
-	return r == CUDA_SUCCESS ? alloc_from(address, bytes, mempool_current(), stream, per_thread) : r;
+	return r == CUDA_SUCCESS ? alloc_from(address, bytes, NULL, stream, per_thread) : r;
 }
 
 static CUresult alloc_from_pool(
 	CUdeviceptr *address, size_t bytes, CUmemoryPool handle, CUstream stream, bool per_thread)
 {
 	CUresult r = process_enter_context();
-	struct mempool *pool;
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	pool = mempool_find(handle);
-	return pool ? alloc_from(address, bytes, pool, stream, per_thread) : CUDA_ERROR_INVALID_VALUE;
+	return mempool_find(handle) ? alloc_from(address, bytes, handle, stream, per_thread)
+				    : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult free_of_graph(CUdeviceptr address, struct client_stream *stream)

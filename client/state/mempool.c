@@ -41,6 +41,7 @@ struct mempool {
 	uint64_t threshold, most;
 	uint64_t used, used_high, kept_bytes, reserved_high;
 	uint32_t allocations;
+	uint32_t visitors;     /* allocations that are being made */
 	struct kept_list kept; /* oldest first */
 };
 
@@ -79,16 +80,28 @@ CUresult mempool_create(uint64_t most, struct mempool **ret_pool)
 	return CUDA_SUCCESS;
 }
 
+/* Under the lock. */
+static struct mempool *find_default(void)
+{
+	if (!standard)
+		standard = new_pool(0);
+	return standard;
+}
+
 struct mempool *mempool_default(void)
 {
 	struct mempool *pool;
 
 	pthread_mutex_lock(&lock);
-	if (!standard)
-		standard = new_pool(0);
-	pool = standard;
+	pool = find_default();
 	pthread_mutex_unlock(&lock);
 	return pool;
+}
+
+/* Under the lock. */
+static struct mempool *find_current(void)
+{
+	return current ? current : find_default();
 }
 
 struct mempool *mempool_current(void)
@@ -96,9 +109,9 @@ struct mempool *mempool_current(void)
 	struct mempool *pool;
 
 	pthread_mutex_lock(&lock);
-	pool = current;
+	pool = find_current();
 	pthread_mutex_unlock(&lock);
-	return pool ? pool : mempool_default();
+	return pool;
 }
 
 void mempool_set_current(struct mempool *pool)
@@ -108,14 +121,23 @@ void mempool_set_current(struct mempool *pool)
 	pthread_mutex_unlock(&lock);
 }
 
+/* Under the lock. */
+static struct mempool *find(CUmemoryPool handle)
+{
+	struct mempool *pool;
+
+	LIST_FOREACH(pool, &pools, link)
+	if (mempool_handle(pool) == handle && !pool->destroyed)
+		break;
+	return pool;
+}
+
 struct mempool *mempool_find(CUmemoryPool handle)
 {
 	struct mempool *pool;
 
 	pthread_mutex_lock(&lock);
-	LIST_FOREACH(pool, &pools, link)
-	if (mempool_handle(pool) == handle && !pool->destroyed)
-		break;
+	pool = find(handle);
 	pthread_mutex_unlock(&lock);
 	return pool;
 }
@@ -171,7 +193,7 @@ static bool give_back(struct kept_list *list)
 /* A pool that was destroyed has nothing left. Under the lock. */
 static void bury(struct mempool *pool)
 {
-	if (!pool->destroyed || pool->allocations || !TAILQ_EMPTY(&pool->kept))
+	if (!pool->destroyed || pool->visitors || pool->allocations || !TAILQ_EMPTY(&pool->kept))
 		return;
 	LIST_REMOVE(pool, link);
 	free(pool);
@@ -298,8 +320,8 @@ static bool is_too_much(const struct mempool *pool, uint64_t bytes)
 	return is;
 }
 
-CUresult mempool_alloc(
-	struct mempool *pool, uint64_t bytes, struct client_stream *stream, CUdeviceptr *ret_address)
+static CUresult alloc(
+	struct mempool *pool, uint64_t bytes, const struct client_stream *stream, CUdeviceptr *ret_address)
 {
 	struct range range = {.bytes = bytes, .kind = RANGE_POOL, .owner = pool};
 	struct kept *kept;
@@ -323,6 +345,40 @@ CUresult mempool_alloc(
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*ret_address = range.address;
 	return CUDA_SUCCESS;
+}
+
+/* Until leave() the pool stays, even if another thread ends it. */
+static struct mempool *visit(CUmemoryPool handle)
+{
+	struct mempool *pool;
+
+	pthread_mutex_lock(&lock);
+	pool = handle ? find(handle) : find_current();
+	if (pool)
+		pool->visitors++;
+	pthread_mutex_unlock(&lock);
+	return pool;
+}
+
+static void leave(struct mempool *pool)
+{
+	pthread_mutex_lock(&lock);
+	pool->visitors--;
+	bury(pool);
+	pthread_mutex_unlock(&lock);
+}
+
+CUresult mempool_alloc(
+	CUmemoryPool handle, uint64_t bytes, struct client_stream *stream, CUdeviceptr *ret_address)
+{
+	struct mempool *pool = visit(handle);
+	CUresult r;
+
+	if (!pool)
+		return handle ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+	r = alloc(pool, bytes, stream, ret_address);
+	leave(pool);
+	return r;
 }
 
 CUresult mempool_point(struct client_stream *stream, uint64_t *ret_seq)

@@ -34,9 +34,11 @@ struct mempool *mempool_default(void);
 struct mempool *mempool_current(void);
 void mempool_set_current(struct mempool *pool);
 
-/** Allocates in stream order. CUDA_ERROR_OUT_OF_MEMORY after everything that can be given back was. */
+/** Allocates in stream order. @handle: 0: the pool that is the current one now
+ * Return: CUDA_ERROR_INVALID_VALUE: there is no such pool, CUDA_ERROR_OUT_OF_MEMORY after everything that can be
+ * given back was */
 CUresult mempool_alloc(
-	struct mempool *pool, uint64_t bytes, struct client_stream *stream, CUdeviceptr *ret_address);
+	CUmemoryPool handle, uint64_t bytes, struct client_stream *stream, CUdeviceptr *ret_address);
 /** Frees in stream order, what cuMemAlloc gave too. CUDA_ERROR_INVALID_VALUE for what is not the start of an
  * allocation of either kind. */
 CUresult mempool_free(CUdeviceptr address, struct client_stream *stream);

@@ -6,6 +6,7 @@
 // one service. Run against NVIDIA's library, the same tests must pass.
 
 #include <jansson.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -583,6 +584,50 @@ START_TEST(a_trim_leaves_what_is_to_be_kept)
 }
 END_TEST
 
+static CUcontext shared_context;
+static _Atomic bool enough;
+
+/* Knows of no pool: whichever is the current one. */
+static void *allocate_from_current(void *unused)
+{
+	CUdeviceptr memory;
+
+	ck_cuda(cuCtxSetCurrent(shared_context));
+	while (!enough) {
+		ck_cuda(cuMemAllocAsync(&memory, 4096, CU_STREAM_PER_THREAD));
+		ck_cuda(cuMemFreeAsync(memory, CU_STREAM_PER_THREAD));
+	}
+	return unused;
+}
+
+/* Allocations of other threads that have begun in a pool which ends then. */
+START_TEST(the_current_pool_ends_beside_allocations)
+{
+	enum { THREADS = 3, ROUNDS = 3000 };
+	CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	pthread_t threads[THREADS];
+	CUmemoryPool pool, standard;
+
+	driver_open();
+	ck_cuda(cuCtxGetCurrent(&shared_context));
+	ck_cuda(cuDeviceGetDefaultMemPool(&standard, 0));
+	for (int i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, allocate_from_current, NULL), 0);
+	for (int i = 0; i < ROUNDS; i++) {
+		ck_cuda(cuMemPoolCreate(&pool, &properties));
+		ck_cuda(cuDeviceSetMemPool(0, pool));
+		sched_yield();
+		ck_cuda(cuMemPoolDestroy(pool));
+	}
+	enough = true;
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	ck_cuda(cuCtxSynchronize());
+	ck_assert_uint_eq(pool_word(standard, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
+}
+END_TEST
+
 /* ---- memory of the program's own ---- */
 
 static _Atomic bool submitted;
@@ -806,6 +851,7 @@ int main(void)
 	tcase_add_test(tests, other_memory_is_freed_in_stream_order_too);
 	tcase_add_test(tests, pools_are_made_used_and_ended);
 	tcase_add_test(tests, a_trim_leaves_what_is_to_be_kept);
+	tcase_add_test(tests, the_current_pool_ends_beside_allocations);
 	tcase_add_test(tests, registered_memory_is_copied_in_stream_order);
 	tcase_add_test(tests, kernels_reach_registered_pages);
 	tcase_add_test(tests, managed_memory_is_everybodys);
