@@ -6,6 +6,7 @@
 
 #include "client/state/registered.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,6 +19,10 @@
 #include "client/submit/wait.h"
 
 #define PAGE UINT64_C(4096)
+
+/* Held from the look at what there is to the range that says what is: of two threads that register the same
+ * pages the second one must not exchange those that the first one has. */
+static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
 
 /* What lies at the addresses of a range. */
 struct nature {
@@ -105,7 +110,7 @@ static CUresult share(struct range *range)
 }
 
 /* The reverse: private pages with the same contents. */
-static CUresult unshare(const struct range *range)
+static CUresult make_private(const struct range *range)
 {
 	void *at = (void *)(uintptr_t)range->address;
 	void *own = mmap(NULL, range->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -141,6 +146,27 @@ static CUresult check(const struct range *range, unsigned int flags)
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+/* Under the lock. */
+static CUresult add(struct range *range)
+{
+	CUresult r;
+	int e;
+
+	if (ranges_touch(range->address, range->bytes))
+		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+	r = check(range, range->flags);
+	if (r == CUDA_SUCCESS && (range->flags & CU_MEMHOSTREGISTER_DEVICEMAP))
+		r = share(range);
+	if (r != CUDA_SUCCESS)
+		return r;
+	e = ranges_insert(range);
+	if (e == 0)
+		return CUDA_SUCCESS;
+	if (range->block)
+		make_private(range);
+	return e == RANGES_E_EXISTS ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult registered_add(CUcontext context, uint64_t address, uint64_t bytes, unsigned int flags)
 {
 	struct range range = {.address = address,
@@ -150,23 +176,13 @@ CUresult registered_add(CUcontext context, uint64_t address, uint64_t bytes, uns
 		.flags = flags,
 		.owner = context};
 	CUresult r;
-	int e;
 
 	if (address + bytes < address)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (ranges_touch(address, bytes))
-		return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-	r = check(&range, flags);
-	if (r == CUDA_SUCCESS && (flags & CU_MEMHOSTREGISTER_DEVICEMAP))
-		r = share(&range);
-	if (r != CUDA_SUCCESS)
-		return r;
-	e = ranges_insert(&range);
-	if (e == 0)
-		return CUDA_SUCCESS;
-	if (range.block)
-		unshare(&range);
-	return e == RANGES_E_EXISTS ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_OUT_OF_MEMORY;
+	pthread_mutex_lock(&adding);
+	r = add(&range);
+	pthread_mutex_unlock(&adding);
+	return r;
 }
 
 CUresult registered_remove(uint64_t address)
@@ -179,7 +195,7 @@ CUresult registered_remove(uint64_t address)
 	r = wait_all();
 	/* After a fault its work may never end; what it still writes goes to the shared pages. */
 	if (range.block && process_error() == CUDA_SUCCESS) {
-		CUresult undone = unshare(&range);
+		CUresult undone = make_private(&range);
 
 		r = r == CUDA_SUCCESS ? undone : r;
 	}
@@ -192,7 +208,7 @@ void registered_release_context(CUcontext context)
 
 	while (ranges_take_owner(context, RANGE_REGISTERED, &range) == 0)
 		if (range.block)
-			unshare(&range);
+			make_private(&range);
 }
 
 uint64_t registered_device_address(const struct range *range)

@@ -716,6 +716,51 @@ START_TEST(kernels_reach_registered_pages)
 }
 END_TEST
 
+#define REGISTRARS 2
+static pthread_barrier_t together;
+static uint32_t *wanted;
+
+static void *register_wanted(void *ret_result)
+{
+	CUresult *result = ret_result;
+
+	ck_cuda(cuCtxSetCurrent(shared_context));
+	pthread_barrier_wait(&together);
+	*result = cuMemHostRegister_v2(wanted, MIB, CU_MEMHOSTREGISTER_DEVICEMAP);
+	return NULL;
+}
+
+/* One of the threads has registered it, the other one is told so, and the pages are those that kernels see. */
+START_TEST(two_threads_register_the_same_pages)
+{
+	pthread_t threads[REGISTRARS];
+	CUresult results[REGISTRARS];
+	uint32_t by = 1;
+	CUdeviceptr seen;
+
+	driver_open();
+	kernel("count_up");
+	ck_cuda(cuCtxGetCurrent(&shared_context));
+	wanted = aligned_alloc(1 << 16, MIB);
+	pthread_barrier_init(&together, NULL, REGISTRARS);
+	for (int round = 0; round < 100; round++) {
+		memset(wanted, 0, MIB);
+		for (int i = 0; i < REGISTRARS; i++)
+			ck_assert_int_eq(pthread_create(&threads[i], NULL, register_wanted, &results[i]), 0);
+		for (int i = 0; i < REGISTRARS; i++)
+			pthread_join(threads[i], NULL);
+		ck_assert_int_eq(results[0] + results[1], CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+		ck_cuda(cuMemHostGetDevicePointer_v2(&seen, wanted, 0));
+		ck_cuda(launch("count_up", 1, 1, NULL, (void *[]){&seen, &by}));
+		ck_cuda(cuCtxSynchronize());
+		ck_assert_uint_eq(wanted[0], 1);
+		ck_cuda(cuMemHostUnregister(wanted));
+	}
+	pthread_barrier_destroy(&together);
+	free(wanted);
+}
+END_TEST
+
 /* ---- managed memory ---- */
 
 START_TEST(managed_memory_is_everybodys)
@@ -854,6 +899,7 @@ int main(void)
 	tcase_add_test(tests, the_current_pool_ends_beside_allocations);
 	tcase_add_test(tests, registered_memory_is_copied_in_stream_order);
 	tcase_add_test(tests, kernels_reach_registered_pages);
+	tcase_add_test(tests, two_threads_register_the_same_pages);
 	tcase_add_test(tests, managed_memory_is_everybodys);
 	tcase_add_test(tests, managed_memory_ends_where_it_was_said_to);
 	tcase_add_test(tests, memory_is_opened_by_handle);
