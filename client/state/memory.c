@@ -50,6 +50,15 @@ void memory_start(void)
 		MEMORY_UNIT, KEEP_BYTES);
 }
 
+bool memory_give_back(void)
+{
+	bool any = mempool_release();
+
+	any = pool_spare(&pool) > 0 || any;
+	pool_trim(&pool, 0);
+	return any;
+}
+
 CUresult memory_alloc_range(struct range *range)
 {
 	CUresult r = pool_alloc_range(&pool, range);

@@ -6,6 +6,7 @@
 #ifndef FRMPS_CLIENT_STATE_MEMORY_H
 #define FRMPS_CLIENT_STATE_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,10 @@ void memory_free_block(void *block);
 /** Allocates memory that is in no range: the program does not know of it. CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult memory_alloc_block(uint64_t bytes, void **ret_block);
 uint64_t memory_block_address(const void *block);
+
+/** Gives the service back what is free here and done, for memory of another kind. Waits for nothing. Return:
+ * whether there was any. */
+bool memory_give_back(void);
 
 /** What this program could still get, and all it could have. */
 CUresult memory_info(size_t *ret_free, size_t *ret_total);

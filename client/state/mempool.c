@@ -222,14 +222,19 @@ void mempool_settle(void)
 	give_back(&list);
 }
 
-bool mempool_squeeze(void)
+bool mempool_release(void)
 {
 	struct kept_list list = TAILQ_HEAD_INITIALIZER(list);
 
-	if (!word_relaxed(&kept_total) || wait_all() != CUDA_SUCCESS)
-		return false;
 	settle_all(true, &list);
 	return give_back(&list);
+}
+
+bool mempool_squeeze(void)
+{
+	if (!word_relaxed(&kept_total) || wait_all() != CUDA_SUCCESS)
+		return false;
+	return mempool_release();
 }
 
 void mempool_trim(struct mempool *pool, uint64_t keep)

@@ -59,7 +59,9 @@ void mempool_trim(struct mempool *pool, uint64_t keep);
 /** The program has synchronised: what is done and beyond the thresholds goes back. Cheap when there is
  * nothing. */
 void mempool_settle(void);
-/** Memory is short: gives back all that is free, waiting for the work that was given. Return: whether there
+/** Memory is short: gives back all that is free and done. Return: whether there was any. */
+bool mempool_release(void);
+/** The same of all that is free, waiting for the work that was given. Return: whether there
  * was any. */
 bool mempool_squeeze(void);
 

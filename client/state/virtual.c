@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "client/link/control.h"
+#include "client/state/memory.h"
 #include "client/state/ranges.h"
 #include "client/state/space.h"
 #include "client/submit/wait.h"
@@ -158,6 +159,8 @@ static CUresult make(enum wire_type type, struct wire_memory *request, const str
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	request->handle = handle;
 	r = ask(type, request, ret_bytes, ret_bytes ? 1 : 0);
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && memory_give_back())
+		r = ask(type, request, ret_bytes, ret_bytes ? 1 : 0);
 	pthread_mutex_lock(&lock);
 	physical = find(handle);
 	if (r != CUDA_SUCCESS)

@@ -660,6 +660,45 @@ START_TEST(memory_has_a_limit)
 }
 END_TEST
 
+/* What was freed and is kept for later is there for memory of any kind. */
+static int maps_what_it_freed(int unused)
+{
+	const CUmemAllocationProp properties = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	CUmemGenericAllocationHandle handle;
+	uint64_t keep = UINT64_MAX;
+	size_t available, total;
+	CUmemoryPool pool;
+	CUdeviceptr p;
+
+	(void)unused;
+	driver_open();
+	ck_cuda(cuMemAlloc_v2(&p, 48 * MIB));
+	ck_cuda(cuMemFree_v2(p));
+	ck_cuda(cuMemGetInfo_v2(&available, &total));
+	ck_cuda(cuMemCreate(&handle, available / (2 * MIB) * 2 * MIB, &properties, 0));
+	ck_cuda(cuMemRelease(handle));
+	ck_cuda(cuDeviceGetDefaultMemPool(&pool, 0));
+	ck_cuda(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+	ck_cuda(cuMemAllocAsync(&p, 96 * MIB, NULL));
+	ck_cuda(cuMemFreeAsync(p, NULL));
+	ck_cuda(cuCtxSynchronize());
+	ck_cuda(cuMemCreate(&handle, 192 * MIB, &properties, 0));
+	if (cuMemAlloc_v2(&p, 192 * MIB) != CUDA_ERROR_OUT_OF_MEMORY)
+		return 1;
+	ck_cuda(cuMemRelease(handle));
+	return 0;
+}
+
+START_TEST(kept_memory_is_there_for_mappings)
+{
+	ck_assert(service_start_configured(&service, "memory_limit = 256M\n"));
+	ck_assert_int_eq(exit_status(spawn(maps_what_it_freed, 0)), 0);
+	wait_closed(&service);
+	ck_assert_uint_eq(held_bytes(), 0);
+}
+END_TEST
+
 /*
  * Clients that do nothing
  */
@@ -848,6 +887,7 @@ int main(int count, char **arguments)
 	tcase_add_test(tests, a_stream_that_stands_still_holds_no_copy_of_another_one_up);
 	tcase_add_test(tests, a_copy_waits_for_whichever_stream_goes_on);
 	tcase_add_test(tests, memory_has_a_limit);
+	tcase_add_test(tests, kept_memory_is_there_for_mappings);
 	tcase_add_test(tests, an_idle_service_uses_no_processor);
 	tcase_add_test(tests, a_program_ends_with_work_in_flight);
 	tcase_add_test(tests, a_program_ends_while_a_thread_waits);
