@@ -50,7 +50,13 @@ CUDA_EXPORT CUresult cuMemFree_v2(CUdeviceptr address)
 	if (!graph_memory_is(address))
 		return memory_free(address);
 	r = wait_all();
-	return r == CUDA_SUCCESS ? graph_memory_release(address, NULL, 0) : r;
+	/* The error of a command does not keep the memory; that of a fault does. */
+	if (process_error() == CUDA_SUCCESS) {
+		CUresult freed = graph_memory_release(address, NULL, 0);
+
+		r = r == CUDA_SUCCESS ? freed : r;
+	}
+	return r;
 }
 
 CUDA_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)

@@ -117,7 +117,13 @@ static CUresult free_other(CUdeviceptr address)
 	if (range.kind != RANGE_POOL)
 		return CUDA_ERROR_INVALID_VALUE;
 	r = wait_all();
-	return r == CUDA_SUCCESS ? mempool_free_done(address) : r;
+	/* The error of a command does not keep the memory; that of a fault does. */
+	if (process_error() == CUDA_SUCCESS) {
+		CUresult freed = mempool_free_done(address);
+
+		r = r == CUDA_SUCCESS ? freed : r;
+	}
+	return r;
 }
 
 CUresult memory_free(CUdeviceptr address)

@@ -232,7 +232,7 @@ bool mempool_release(void)
 
 bool mempool_squeeze(void)
 {
-	if (!word_relaxed(&kept_total) || wait_all() != CUDA_SUCCESS)
+	if (!word_relaxed(&kept_total) || wait_all_quietly() != CUDA_SUCCESS)
 		return false;
 	return mempool_release();
 }

@@ -224,12 +224,17 @@ static CUresult visit_wait(struct client_stream *stream, uint64_t seq)
 }
 
 /* All marks first, then all waits: the streams run side by side. */
-static CUresult wait_each(bool blocking_only)
+static CUresult wait_work(bool blocking_only)
 {
 	CUresult r = each_stream(blocking_only, visit_mark);
 
-	if (r == CUDA_SUCCESS)
-		r = each_stream(blocking_only, visit_wait);
+	return r == CUDA_SUCCESS ? each_stream(blocking_only, visit_wait) : r;
+}
+
+static CUresult wait_each(bool blocking_only)
+{
+	CUresult r = wait_work(blocking_only);
+
 	if (r == CUDA_SUCCESS && !blocking_only)
 		text_settle();
 	else
@@ -268,6 +273,11 @@ CUresult wait_query_stream(struct client_stream *stream)
 CUresult wait_all(void)
 {
 	return wait_each(false);
+}
+
+CUresult wait_all_quietly(void)
+{
+	return wait_work(false);
 }
 
 CUresult wait_late_error(void)

@@ -52,6 +52,8 @@ CUresult wait_query_stream(struct client_stream *stream);
 
 /** Waits for everything that the process gave to any stream so far. */
 CUresult wait_all(void);
+/** The same for a wait of our own: no text, and the errors of single commands are left to the program's. */
+CUresult wait_all_quietly(void);
 
 /** The error of a single command that the device refused after the call: each is reported once. */
 CUresult wait_late_error(void);

@@ -42,6 +42,70 @@ START_TEST(a_late_error_is_reported_once)
 }
 END_TEST
 
+static void let_err_late(void)
+{
+	word_set(&loopback->late, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+	while (word_acquire(&loopback->late))
+		usleep(1000);
+}
+
+/* What a graph has allocated and left to the program. */
+static CUdeviceptr memory_of_graph(void)
+{
+	CUgraphExec exec;
+	CUgraph graph;
+	CUstream stream;
+	CUdeviceptr p;
+
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	OK(cuMemAllocAsync(&p, 64, stream));
+	OK(cuStreamEndCapture(stream, &graph));
+	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	OK(cuGraphLaunch(exec, stream));
+	OK(cuStreamSynchronize(stream));
+	return p;
+}
+
+/* Whoever is told the error of a command by a call that frees has freed. */
+START_TEST(a_late_error_keeps_no_memory)
+{
+	CUdeviceptr p;
+
+	OK(cuMemAlloc_v2(&p, 64));
+	let_err_late();
+	FAILS(cuMemFree_v2(p), LAUNCH_OUT_OF_RESOURCES);
+	FAILS(cuMemFree_v2(p), INVALID_VALUE);
+	OK(cuMemAllocAsync(&p, 64, NULL));
+	let_err_late();
+	FAILS(cuMemFree_v2(p), LAUNCH_OUT_OF_RESOURCES);
+	FAILS(cuMemFree_v2(p), INVALID_VALUE);
+	p = memory_of_graph();
+	let_err_late();
+	FAILS(cuMemFree_v2(p), LAUNCH_OUT_OF_RESOURCES);
+	FAILS(cuMemFree_v2(p), INVALID_VALUE);
+}
+END_TEST
+
+/* Nor is it lost where memory is short and a pool has some. */
+START_TEST(a_late_error_waits_for_a_call_that_tells_it)
+{
+	uint64_t keep = UINT64_MAX;
+	CUmemoryPool pool;
+	CUdeviceptr p;
+
+	word_set(&loopback->room, 100 * MiB);
+	OK(cuDeviceGetDefaultMemPool(&pool, 0));
+	OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+	OK(cuMemAllocAsync(&p, 60 * MiB, NULL));
+	OK(cuMemFreeAsync(p, NULL));
+	let_err_late();
+	OK(cuMemAlloc_v2(&p, 90 * MiB));
+	FAILS(cuCtxSynchronize(), LAUNCH_OUT_OF_RESOURCES);
+	OK(cuMemFree_v2(p));
+}
+END_TEST
+
 START_TEST(a_fault_is_sticky)
 {
 	CUdeviceptr p;
@@ -375,6 +439,8 @@ int main(void)
 
 	tcase_add_checked_fixture(trouble, shim_setup, shim_teardown);
 	tcase_add_test(trouble, a_late_error_is_reported_once);
+	tcase_add_test(trouble, a_late_error_keeps_no_memory);
+	tcase_add_test(trouble, a_late_error_waits_for_a_call_that_tells_it);
 	tcase_add_test(trouble, a_fault_is_sticky);
 	tcase_add_test(trouble, a_fault_ends_callbacks);
 	tcase_add_test(trouble, a_graph_outlives_its_copy_in_a_fault);
