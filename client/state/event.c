@@ -286,7 +286,7 @@ CUresult event_destroy(CUevent handle)
 	if (!event || !atomic_compare_exchange_strong(&event->handle, &value, 0))
 		return CUDA_ERROR_INVALID_HANDLE;
 	forget_capture(event);
-	event->shared = shared_event_free(event->shared, event->exported);
+	event->shared = shared_event_free(event->shared, event->imported);
 	retire(event);
 	return CUDA_SUCCESS;
 }

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 #include <time.h>
 
 #include "client/link/connect.h"
@@ -39,30 +40,50 @@ struct import {
 };
 
 struct spare {
+	STAILQ_ENTRY(spare) link;
 	struct shm_shared_event *event;
-	struct spare *next;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct import *imports;	      /* guarded by lock, as are all below */
-static struct spare *spares;	      /* places that nobody else knows */
+static struct import *imports; /* guarded by lock, as are all below */
+/* Places of own events that are no more, the latest one last. */
+static STAILQ_HEAD(, spare) spares = STAILQ_HEAD_INITIALIZER(spares);
 static struct shm_shared_event *page; /* own, with places that were never used */
 static uint32_t page_used = SHM_SHARED_PAGE_EVENTS;
 
 /* ---- places ---- */
 
+/* A record under way would still be written. */
+static bool is_still(const struct shm_shared_event *event)
+{
+	return shared_event_is_done(event, shared_event_latest(event));
+}
+
+/* A place that was used before; NULL if there is none. */
+static struct shm_shared_event *take_spare(void)
+{
+	struct shm_shared_event *event;
+	struct spare *spare;
+
+	STAILQ_FOREACH(spare, &spares, link)
+	if (is_still(spare->event))
+		break;
+	if (!spare)
+		return NULL;
+	STAILQ_REMOVE(&spares, spare, spare, link);
+	event = spare->event;
+	free(spare);
+	return event;
+}
+
 static CUresult take_place(struct shm_shared_event **ret_event)
 {
-	struct spare *spare = spares;
 	uint64_t address;
 	CUresult r;
 
-	if (spare) {
-		spares = spare->next;
-		*ret_event = spare->event;
-		free(spare);
+	*ret_event = take_spare();
+	if (*ret_event)
 		return CUDA_SUCCESS;
-	}
 	if (page_used == SHM_SHARED_PAGE_EVENTS) {
 		r = host_map_events(0, 0, &address);
 		if (r != CUDA_SUCCESS)
@@ -84,19 +105,15 @@ CUresult shared_event_new(struct shm_shared_event **ret_event)
 	return r;
 }
 
-struct shm_shared_event *shared_event_free(struct shm_shared_event *event, bool exported)
+struct shm_shared_event *shared_event_free(struct shm_shared_event *event, bool imported)
 {
-	struct spare *spare;
+	struct spare *spare = event && !imported ? malloc(sizeof(*spare)) : NULL;
 
-	/* A record under way would still be written. */
-	if (!event || exported || !shared_event_is_done(event, shared_event_latest(event)))
-		return NULL;
-	spare = malloc(sizeof(*spare));
 	if (!spare)
 		return NULL;
+	spare->event = event;
 	pthread_mutex_lock(&lock);
-	*spare = (struct spare){event, spares};
-	spares = spare;
+	STAILQ_INSERT_TAIL(&spares, spare, link);
 	pthread_mutex_unlock(&lock);
 	return NULL;
 }

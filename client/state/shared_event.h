@@ -6,7 +6,9 @@
 // when the stream has come that far; a wait is a wait for that word. So it makes no difference in which
 // executors the programs are, and a promotion repeats or keeps both.
 //
-// A page that was mapped stays. A place in a page is used again only if no other program was told of it.
+// A page that was mapped stays. A place in a page is used again once the program that made its event has
+// destroyed it, which ends every use of the event in all programs, and its records are done. Records are
+// counted on from there, so what still waits for an earlier one is let go by it.
 // Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_SHARED_EVENT_H
@@ -22,8 +24,8 @@ struct client_stream;
 
 /** A place for a new event. CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult shared_event_new(struct shm_shared_event **ret_event);
-/** The program needs it no more. @exported: others may know it, or it is theirs. Return: NULL, always. */
-struct shm_shared_event *shared_event_free(struct shm_shared_event *event, bool exported);
+/** The program needs it no more. @imported: it is another program's. Return: NULL, always. */
+struct shm_shared_event *shared_event_free(struct shm_shared_event *event, bool imported);
 
 /** What another program opens it with. */
 void shared_event_export(const struct shm_shared_event *event, CUipcEventHandle *ret_handle);

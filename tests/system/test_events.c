@@ -248,6 +248,58 @@ START_TEST(without_a_service_nobody_waits)
 }
 END_TEST
 
+/* What is destroyed before its record is done is nobody else's event until then. */
+static void destroy_early(CUstream stream)
+{
+	struct recorder r = {.stream = stream, .gate = shared_word()};
+	CUipcEventHandle handle, other;
+	CUevent next;
+
+	ck_cuda(cuEventCreate(&r.event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+	ck_cuda(cuIpcGetEventHandle(&handle, r.event));
+	record_behind_gate(&r, 1);
+	ck_cuda(cuEventDestroy_v2(r.event));
+	ck_cuda(cuEventCreate(&next, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+	ck_cuda(cuEventQuery(next));
+	ck_cuda(cuIpcGetEventHandle(&other, next));
+	ck_assert_mem_ne(&handle, &other, sizeof(handle));
+	*(volatile uint32_t *)r.gate = 1;
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_cuda(cuEventDestroy_v2(next));
+}
+
+/* As programs do that send each piece of memory with an event of its own. */
+static int exports_many(int count)
+{
+	CUipcEventHandle handle;
+	CUstream stream;
+	CUevent event;
+
+	driver_open();
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	destroy_early(stream);
+	for (int i = 0; i < count; i++) {
+		CUresult r = cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING);
+
+		if (r != CUDA_SUCCESS)
+			ck_abort_msg("event %d: %d", i, (int)r);
+		ck_cuda(cuEventRecord(event, stream));
+		ck_cuda(cuIpcGetEventHandle(&handle, event));
+		ck_cuda(cuEventSynchronize(event));
+		ck_cuda(cuEventDestroy_v2(event));
+	}
+	return 0;
+}
+
+START_TEST(events_that_were_sent_are_given_back)
+{
+	open_pipes();
+	ck_assert(service_start(&service, NULL));
+	ck_assert_int_eq(exit_status(spawn(exports_many, 70000)), 0);
+	close_all();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("events");
@@ -258,6 +310,7 @@ int main(void)
 	tcase_add_test(tests, records_and_waits_survive_their_executor);
 	tcase_add_loop_test(tests, a_program_that_ends_keeps_nobody, 0, 2);
 	tcase_add_loop_test(tests, without_a_service_nobody_waits, 0, 2);
+	tcase_add_test(tests, events_that_were_sent_are_given_back);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
