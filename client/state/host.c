@@ -110,6 +110,9 @@ CUresult host_map_events(uint64_t session, uint64_t source, uint64_t *ret_addres
 	else
 		request.range = (struct wire_range){address, SHM_SHARED_PAGE_BYTES, WIRE_HOST_EVENTS};
 	r = ask(&request, address, SHM_SHARED_PAGE_BYTES);
+	/* There is no such page: nothing was mapped, and nobody else takes addresses meanwhile. */
+	if (r == CUDA_ERROR_INVALID_HANDLE)
+		atomic_fetch_sub(&events_used, SHM_SHARED_PAGE_BYTES);
 	if (r == CUDA_SUCCESS)
 		*ret_address = address;
 	return r;

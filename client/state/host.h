@@ -35,7 +35,7 @@ void host_free_block(void *block);
 CUresult host_map(uint64_t address, uint64_t bytes);
 
 /**
- * Maps a page of shared events (shm/layout.h), for ever.
+ * Maps a page of shared events (shm/layout.h), for ever. One call at a time.
  * @session, @source: of another program that has it; 0: a new page
  * Return: CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_HANDLE: that program has no such page, or has ended
  */

@@ -300,6 +300,48 @@ START_TEST(events_that_were_sent_are_given_back)
 }
 END_TEST
 
+static int opens_stale(int unused)
+{
+	CUipcEventHandle handle;
+	CUevent event;
+
+	(void)unused;
+	take(handles[0], &handle, sizeof(handle));
+	driver_open();
+	for (int i = 0; i < 5000; i++) {
+		CUresult r = cuIpcOpenEventHandle(&event, handle);
+
+		if (r != CUDA_ERROR_INVALID_HANDLE)
+			ck_abort_msg("open %d: %d", i, (int)r);
+	}
+	ck_cuda(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+	return 0;
+}
+
+static int leaves_handle(int unused)
+{
+	CUipcEventHandle handle;
+	CUevent event;
+
+	(void)unused;
+	driver_open();
+	ck_cuda(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+	ck_cuda(cuIpcGetEventHandle(&handle, event));
+	pass(handles[1], &handle, sizeof(handle));
+	return 0;
+}
+
+START_TEST(stale_handles_cost_nothing)
+{
+	open_pipes();
+	ck_assert(service_start(&service, NULL));
+	ck_assert_int_eq(exit_status(spawn(leaves_handle, 0)), 0);
+	wait_closed(&service);
+	ck_assert_int_eq(exit_status(spawn(opens_stale, 0)), 0);
+	close_all();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("events");
@@ -311,6 +353,7 @@ int main(void)
 	tcase_add_loop_test(tests, a_program_that_ends_keeps_nobody, 0, 2);
 	tcase_add_loop_test(tests, without_a_service_nobody_waits, 0, 2);
 	tcase_add_test(tests, events_that_were_sent_are_given_back);
+	tcase_add_test(tests, stale_handles_cost_nothing);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
