@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "client/link/connect.h"
 #include "client/link/control.h"
 #include "client/state/memory.h"
 #include "client/state/ranges.h"
@@ -179,6 +180,9 @@ CUresult virtual_create(
 	struct physical content = {.references = 1, .bytes = bytes, .properties = *properties};
 	struct wire_memory request = {.bytes = bytes};
 
+	/* The service makes no such piece: no device has so much. */
+	if (bytes > WINDOW_BYTES)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	return make(WIRE_CREATE_MEMORY, &request, &content, NULL, ret_handle);
 }
 

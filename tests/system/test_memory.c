@@ -185,6 +185,8 @@ START_TEST(wrong_mappings_are_refused)
 	grain = granularity();
 	ck_assert_int_eq(cuMemAddressReserve(&address, 0, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuMemCreate(&handle, grain + 1, &shareable, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemCreate(&handle, 1024 * GIB, &shareable, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(cuMemCreate(&handle, (UINT64_MAX / 2 + 1), &shareable, 0), CUDA_ERROR_OUT_OF_MEMORY);
 	strange.type = CU_MEM_ALLOCATION_TYPE_INVALID;
 	ck_assert_int_eq(cuMemCreate(&handle, grain, &strange, 0), CUDA_ERROR_INVALID_VALUE);
 	ck_cuda(cuMemAddressReserve(&address, 8 * grain, 0, 0, 0));
