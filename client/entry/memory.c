@@ -7,6 +7,7 @@
 
 #include "client/graph/memory.h"
 #include "client/state/context.h"
+#include "client/state/ipc.h"
 #include "client/state/memory.h"
 #include "client/state/ranges.h"
 #include "client/submit/wait.h"
@@ -84,6 +85,7 @@ CUDA_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, C
 		return r;
 	if (ranges_lookup(address, &range) != 0 || address - range.address >= range.bytes)
 		return CUDA_ERROR_NOT_FOUND;
+	ipc_narrow(address, &range);
 	if (base)
 		*base = range.address;
 	if (bytes)

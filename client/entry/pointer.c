@@ -10,6 +10,7 @@
 
 #include "client/state/context.h"
 #include "client/state/device.h"
+#include "client/state/ipc.h"
 #include "client/state/ranges.h"
 #include "client/state/registered.h"
 
@@ -132,6 +133,15 @@ static CUresult answer_known(
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
+/* The range that holds an address, as the program knows it. Return: whether there is one. */
+static bool look_up(CUdeviceptr pointer, struct range *ret_range)
+{
+	if (ranges_lookup(pointer, ret_range) != 0)
+		return false;
+	ipc_narrow(pointer, ret_range);
+	return true;
+}
+
 /* The answer of a list for a pointer that is not known, or to a question that does not fit. */
 static struct answer answer_empty(CUpointer_attribute attribute, bool known, uint64_t pointer)
 {
@@ -156,7 +166,7 @@ CUDA_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attri
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!data || ranges_lookup(pointer, &range) != 0)
+	if (!data || !look_up(pointer, &range))
 		return CUDA_ERROR_INVALID_VALUE;
 	r = answer_known(attribute, &range, pointer, &a);
 	if (r == CUDA_SUCCESS)
@@ -175,7 +185,7 @@ CUDA_EXPORT CUresult cuPointerGetAttributes(
 		return r;
 	if (!attributes || !data)
 		return CUDA_ERROR_INVALID_VALUE;
-	known = ranges_lookup(pointer, &range) == 0;
+	known = look_up(pointer, &range);
 	for (unsigned int i = 0; i < count; ++i) {
 		struct answer a;
 

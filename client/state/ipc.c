@@ -36,7 +36,7 @@ struct place {
 
 /* An allocation in it. */
 struct entry {
-	uint64_t address;
+	uint64_t address, bytes;
 	uint32_t opened;
 	struct place *place;
 	struct entry *next;
@@ -44,7 +44,9 @@ struct entry {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct place *places;
-static struct entry *entries;
+/* Held for a look or a change: who asks about a pointer does not wait for the service. */
+static pthread_mutex_t entry_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct entry *entries; /* changed under both locks */
 
 CUresult ipc_export(uint64_t address, CUipcMemHandle *ret_handle)
 {
@@ -149,10 +151,13 @@ static CUresult open_in(struct place *place, const struct content *content, CUde
 		entry = calloc(1, sizeof(*entry));
 		if (!entry)
 			return CUDA_ERROR_OUT_OF_MEMORY;
-		entry->address = place->address + content->offset;
-		entry->place = place;
-		entry->next = entries;
+		*entry = (struct entry){.address = place->address + content->offset,
+			.bytes = content->bytes,
+			.place = place,
+			.next = entries};
+		pthread_mutex_lock(&entry_lock);
 		entries = entry;
+		pthread_mutex_unlock(&entry_lock);
 	}
 	entry->opened++;
 	place->opened++;
@@ -190,7 +195,9 @@ static void drop_entry(struct entry *entry)
 
 	while (*link != entry)
 		link = &(*link)->next;
+	pthread_mutex_lock(&entry_lock);
 	*link = entry->next;
+	pthread_mutex_unlock(&entry_lock);
 	free(entry);
 }
 
@@ -213,4 +220,21 @@ CUresult ipc_close(CUdeviceptr address)
 	}
 	pthread_mutex_unlock(&lock);
 	return entry ? r : CUDA_ERROR_INVALID_VALUE;
+}
+
+void ipc_narrow(uint64_t address, struct range *range)
+{
+	const struct entry *entry;
+
+	if (range->kind != RANGE_MAPPED)
+		return;
+	pthread_mutex_lock(&entry_lock);
+	for (entry = entries; entry; entry = entry->next)
+		if (address - entry->address < entry->bytes)
+			break;
+	if (entry) {
+		range->address = entry->address;
+		range->bytes = entry->bytes;
+	}
+	pthread_mutex_unlock(&entry_lock);
 }

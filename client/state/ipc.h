@@ -25,4 +25,10 @@ CUresult ipc_open(const CUipcMemHandle *handle, CUdeviceptr *ret_address);
 /** Undoes one ipc_open(). CUDA_ERROR_INVALID_VALUE for another address. */
 CUresult ipc_close(CUdeviceptr address);
 
+struct range;
+
+/** Where a range is memory that was opened: makes address and bytes those of the allocation in it that holds an
+ * address, as far as one is open. */
+void ipc_narrow(uint64_t address, struct range *range);
+
 #endif

@@ -835,8 +835,9 @@ END_TEST
 
 static int opener(int unused)
 {
-	CUdeviceptr first, second, again;
+	CUdeviceptr first, second, again, base;
 	CUipcMemHandle handles[2];
+	size_t bytes;
 
 	(void)unused;
 	ck_assert_int_eq(read(pair[1], handles, sizeof(handles)), sizeof(handles));
@@ -846,6 +847,16 @@ static int opener(int unused)
 	ck_cuda(cuIpcOpenMemHandle_v2(&again, handles[0], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	if (again != first || word_at(first) != 51 || word_at(second) != 52)
 		return 1;
+	ck_cuda(cuMemGetAddressRange_v2(&base, &bytes, second + 8191));
+	ck_assert_uint_eq(base, second);
+	ck_assert_uint_eq(bytes, 8192);
+	ck_cuda(cuMemGetAddressRange_v2(&base, &bytes, first));
+	ck_assert_uint_eq(base, first);
+	ck_assert_uint_eq(bytes, 4096);
+	ck_cuda(cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, second + 100));
+	ck_assert_uint_eq(base, second);
+	ck_cuda(cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, second + 100));
+	ck_assert_uint_eq(bytes, 8192);
 	ck_cuda(cuIpcCloseMemHandle(again));
 	fill_words(first, 53, 1024);
 	fill_words(second + 4096, 54, 1024);
