@@ -26,6 +26,7 @@
 #include "client/state/log.h"
 #include "client/state/managed.h"
 #include "client/state/memory.h"
+#include "client/state/mempool.h"
 #include "client/state/module.h"
 #include "client/state/process.h"
 #include "client/state/object.h"
@@ -434,10 +435,13 @@ static bool begin_end(struct context *context)
 	return true;
 }
 
-static CUresult end_primary(struct context *context, int device)
+static CUresult end_primary(struct context *context, int device, bool resets)
 {
 	CUresult r = release_all(context);
 
+	/* Memory of pools belongs to the device: contexts that live still use it. */
+	if (resets && !any_live())
+		mempool_reset();
 	pthread_mutex_lock(&lock);
 	word_release(&context->life, DEAD);
 	if (context->wanted)
@@ -461,7 +465,7 @@ CUresult context_primary_release(int device)
 	ends = any && context->uses == 0 && begin_end(context);
 	pthread_mutex_unlock(&lock);
 	if (ends)
-		return end_primary(context, device);
+		return end_primary(context, device, false);
 	return any ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
@@ -476,7 +480,7 @@ CUresult context_primary_reset(int device)
 	pthread_mutex_lock(&lock);
 	ends = begin_end(context);
 	pthread_mutex_unlock(&lock);
-	return ends ? end_primary(context, device) : CUDA_SUCCESS;
+	return ends ? end_primary(context, device, true) : CUDA_SUCCESS;
 }
 
 void context_primary_state(int device, unsigned int *ret_flags, int *ret_active)

@@ -475,6 +475,28 @@ CUresult mempool_free_done(CUdeviceptr address)
 	return r;
 }
 
+/* Takes some allocation of any pool out of the map. */
+static bool take_any(struct range *ret_range)
+{
+	struct mempool *pool;
+
+	pthread_mutex_lock(&lock);
+	LIST_FOREACH(pool, &pools, link)
+	if (pool->allocations && ranges_take_owner(pool, RANGE_POOL, ret_range) == 0)
+		break;
+	pthread_mutex_unlock(&lock);
+	return pool;
+}
+
+void mempool_reset(void)
+{
+	struct range range;
+
+	while (take_any(&range))
+		keep(&range, NULL, 0);
+	mempool_release();
+}
+
 /* ---- attributes ---- */
 
 CUresult mempool_get(struct mempool *pool, CUmemPool_attribute attribute, void *value)

@@ -49,6 +49,9 @@ void mempool_free_behind(CUdeviceptr address, struct client_stream *stream, uint
 /** Frees memory of a pool that no work uses any more. The same. */
 CUresult mempool_free_done(CUdeviceptr address);
 
+/** Frees all memory of pools: the device is reset, no work uses it any more. */
+void mempool_reset(void);
+
 /** @value: int or uint64_t, by the attribute, as the driver says. CUDA_ERROR_INVALID_VALUE. */
 CUresult mempool_get(struct mempool *pool, CUmemPool_attribute attribute, void *value);
 CUresult mempool_set(struct mempool *pool, CUmemPool_attribute attribute, const void *value);

@@ -41,6 +41,35 @@ START_TEST(retains_outlive_a_reset)
 }
 END_TEST
 
+/* Nor does it leave memory: that of pools belongs to the device, and the reset is the device's. What the driver's
+ * library says of the old address is not documented. */
+START_TEST(a_reset_frees_what_pools_gave)
+{
+	uint64_t used = UINT64_MAX;
+	CUmemoryPool pool;
+	CUdeviceptr p;
+
+	if (is_native())
+		return;
+	driver_attach();
+	ck_cuda(cuMemAllocAsync(&p, 64 << 20, NULL));
+	ck_cuda(cuDevicePrimaryCtxReset_v2(0));
+	driver_attach();
+	ck_assert_int_eq(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuDeviceGetDefaultMemPool(&pool, 0));
+	ck_cuda(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+	ck_assert_uint_eq(used, 0);
+	ck_cuda(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &used));
+	ck_assert_uint_eq(used, 0);
+	/* Another context goes on using them. */
+	ck_cuda(cuMemAllocAsync(&p, 64 << 20, NULL));
+	ck_cuda(cuCtxCreate_v2(&(CUcontext){0}, 0, 0));
+	ck_cuda(cuDevicePrimaryCtxReset_v2(0));
+	ck_cuda(cuMemsetD8_v2(p, 1, 64 << 20));
+	ck_cuda(cuMemFree_v2(p));
+}
+END_TEST
+
 START_TEST(contexts_are_stacked_and_destroyed)
 {
 	CUcontext primary, made, current;
@@ -401,6 +430,7 @@ int main(void)
 	tcase_set_timeout(tests, 120);
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
 	tcase_add_test(tests, retains_outlive_a_reset);
+	tcase_add_test(tests, a_reset_frees_what_pools_gave);
 	tcase_add_test(tests, contexts_are_stacked_and_destroyed);
 	tcase_add_test(tests, globals_belong_to_their_module);
 	tcase_add_test(tests, libraries_begin_anew_with_the_next_context);
