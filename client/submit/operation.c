@@ -18,7 +18,8 @@ struct operation {
 	uint32_t bytes, flags;
 };
 
-static CUresult check(const struct operation *o)
+/* Checks it, and puts the address where the device has it. */
+static CUresult check(struct operation *o)
 {
 	unsigned int known = o->op == FRMPS_OP_WAIT_VALUE ? (unsigned int)WAIT_FLAGS
 							  : CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
@@ -28,7 +29,12 @@ static CUresult check(const struct operation *o)
 	if (o->address == 0 || o->address % o->bytes != 0 || (o->flags & ~known))
 		return CUDA_ERROR_INVALID_VALUE;
 	r = copy_classify(o->address, o->bytes, &side);
-	return r == CUDA_SUCCESS && side.place == COPY_ORDINARY ? CUDA_ERROR_INVALID_VALUE : r;
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (side.place == COPY_ORDINARY)
+		return CUDA_ERROR_INVALID_VALUE;
+	o->address += side.shift;
+	return CUDA_SUCCESS;
 }
 
 static CUresult parse(const CUstreamBatchMemOpParams *p, struct operation *ret_operation)
@@ -65,7 +71,7 @@ static CUresult parse(const CUstreamBatchMemOpParams *p, struct operation *ret_o
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	*ret_operation = o;
-	return o.op == FRMPS_OP_PAD ? CUDA_SUCCESS : check(&o);
+	return o.op == FRMPS_OP_PAD ? CUDA_SUCCESS : check(ret_operation);
 }
 
 /* Both bodies have the same fields in the same places. */

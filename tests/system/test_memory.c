@@ -762,6 +762,28 @@ START_TEST(two_threads_register_the_same_pages)
 }
 END_TEST
 
+/* The device's words may be named by the program's own address, too. */
+START_TEST(streams_write_words_of_registered_pages)
+{
+	uint32_t *own = aligned_alloc(4096, 4096);
+	CUdeviceptr address = (CUdeviceptr)(uintptr_t)own;
+	CUstream stream;
+
+	driver_open();
+	memset(own, 0, 4096);
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuMemHostRegister_v2(own, 4096, CU_MEMHOSTREGISTER_DEVICEMAP));
+	ck_cuda(cuStreamWriteValue32_v2(stream, address + 8, 7, 0));
+	ck_cuda(cuStreamWaitValue32_v2(stream, address + 8, 7, CU_STREAM_WAIT_VALUE_EQ));
+	ck_cuda(cuStreamWriteValue64_v2(stream, address + 16, UINT64_C(5) << 32, 0));
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_assert_uint_eq(own[2], 7);
+	ck_assert_uint_eq(own[5], 5);
+	ck_cuda(cuMemHostUnregister(own));
+	free(own);
+}
+END_TEST
+
 /* ---- managed memory ---- */
 
 START_TEST(managed_memory_is_everybodys)
@@ -924,6 +946,7 @@ int main(void)
 	tcase_add_test(tests, registered_memory_is_copied_in_stream_order);
 	tcase_add_test(tests, kernels_reach_registered_pages);
 	tcase_add_test(tests, two_threads_register_the_same_pages);
+	tcase_add_test(tests, streams_write_words_of_registered_pages);
 	tcase_add_test(tests, managed_memory_is_everybodys);
 	tcase_add_test(tests, managed_memory_ends_where_it_was_said_to);
 	tcase_add_test(tests, memory_is_opened_by_handle);
