@@ -347,7 +347,7 @@ CUDA_EXPORT CUresult cuCtxSynchronize(void)
 	if (r == CUDA_SUCCESS)
 		r = capture_none();
 	if (r == CUDA_SUCCESS)
-		r = wait_all();
+		r = wait_context(context_current());
 	mempool_settle();
 	bounce_settle();
 	return r;
@@ -366,7 +366,7 @@ CUDA_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)
 	if (r == CUDA_SUCCESS)
 		r = capture_none();
 	if (r == CUDA_SUCCESS)
-		r = wait_all();
+		r = wait_context(named);
 	mempool_settle();
 	bounce_settle();
 	return r;

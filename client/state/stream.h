@@ -30,7 +30,8 @@ struct client_stream {
 	_Atomic bool blocking;
 	bool closed;		      /* ring: its STREAM_DESTROY was sent */
 	const struct thread *claimed; /* ring: who alone may submit to it now; NULL: everybody */
-	CUcontext context;
+	/* NULL: a default stream. Written when the slot is taken; others look at it meanwhile. */
+	_Atomic(CUcontext) context;
 	uint64_t id;
 	word64 last; /* ring writes: highest seq that the program knows of: what a synchronisation waits for
 		      */

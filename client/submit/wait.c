@@ -197,9 +197,27 @@ CUresult wait_done(struct client_stream *stream, uint64_t seq, bool sleepy)
 	return r;
 }
 
+/* Whose streams an answer is about. */
+struct circle {
+	bool blocking_only;
+	CUcontext context; /* NULL: all */
+};
+
+static bool is_in(const struct circle *circle, const struct client_stream *stream)
+{
+	CUcontext context = stream->context;
+
+	if (stream->slot == 0)
+		return true;
+	if (circle->blocking_only && !stream->blocking)
+		return false;
+	return !circle->context || !context || context == circle->context;
+}
+
 /* Calls `visit` for the last command of every stream whose work the answer is about; stops at the first
  * error. */
-static CUresult each_stream(bool blocking_only, CUresult (*visit)(struct client_stream *stream, uint64_t seq))
+static CUresult each_stream(
+	const struct circle *circle, CUresult (*visit)(struct client_stream *stream, uint64_t seq))
 {
 	uint32_t used = stream_slots_used();
 	CUresult r = CUDA_SUCCESS;
@@ -207,7 +225,7 @@ static CUresult each_stream(bool blocking_only, CUresult (*visit)(struct client_
 	for (uint32_t slot = 0; r == CUDA_SUCCESS && slot < used; ++slot) {
 		struct client_stream *stream = stream_slot(slot);
 
-		if (slot == 0 || !blocking_only || stream->blocking)
+		if (is_in(circle, stream))
 			r = visit(stream, word_acquire(&stream->last));
 	}
 	return r;
@@ -223,19 +241,33 @@ static CUresult visit_wait(struct client_stream *stream, uint64_t seq)
 	return wait_quietly(stream, seq, false);
 }
 
-/* All marks first, then all waits: the streams run side by side. */
-static CUresult wait_work(bool blocking_only)
+/* Whether work may be under way that the answer is not about. */
+static bool goes_on_outside(const struct circle *circle)
 {
-	CUresult r = each_stream(blocking_only, visit_mark);
+	uint32_t used = stream_slots_used();
 
-	return r == CUDA_SUCCESS ? each_stream(blocking_only, visit_wait) : r;
+	for (uint32_t slot = 0; slot < used; ++slot) {
+		struct client_stream *stream = stream_slot(slot);
+
+		if (!is_in(circle, stream) && !wait_is_done(stream, word_acquire(&stream->last)))
+			return true;
+	}
+	return false;
 }
 
-static CUresult wait_each(bool blocking_only)
+/* All marks first, then all waits: the streams run side by side. */
+static CUresult wait_work(const struct circle *circle)
 {
-	CUresult r = wait_work(blocking_only);
+	CUresult r = each_stream(circle, visit_mark);
 
-	if (r == CUDA_SUCCESS && !blocking_only)
+	return r == CUDA_SUCCESS ? each_stream(circle, visit_wait) : r;
+}
+
+static CUresult wait_each(const struct circle *circle)
+{
+	CUresult r = wait_work(circle);
+
+	if (r == CUDA_SUCCESS && !circle->blocking_only && !goes_on_outside(circle))
 		text_settle();
 	else
 		text_flush();
@@ -247,7 +279,7 @@ CUresult wait_stream(struct client_stream *stream)
 	CUresult r;
 
 	if (stream->slot == 0)
-		return wait_each(true);
+		return wait_each(&(struct circle){.blocking_only = true});
 	r = wait_done(stream, word_acquire(&stream->last), false);
 	return r == CUDA_SUCCESS ? wait_late_error() : r;
 }
@@ -266,18 +298,23 @@ CUresult wait_turn(struct client_stream *stream)
 CUresult wait_query_stream(struct client_stream *stream)
 {
 	if (stream->slot == 0)
-		return each_stream(true, wait_poll);
+		return each_stream(&(struct circle){.blocking_only = true}, wait_poll);
 	return wait_poll(stream, word_acquire(&stream->last));
 }
 
 CUresult wait_all(void)
 {
-	return wait_each(false);
+	return wait_each(&(struct circle){.blocking_only = false});
+}
+
+CUresult wait_context(CUcontext context)
+{
+	return wait_each(&(struct circle){.context = context});
 }
 
 CUresult wait_all_quietly(void)
 {
-	return wait_work(false);
+	return wait_work(&(struct circle){.blocking_only = false});
 }
 
 CUresult wait_late_error(void)

@@ -55,6 +55,9 @@ CUresult wait_all(void);
 /** The same for a wait of our own: no text, and the errors of single commands are left to the program's. */
 CUresult wait_all_quietly(void);
 
+/** The same for the streams of a context. Default streams are of every context. */
+CUresult wait_context(CUcontext context);
+
 /** The error of a single command that the device refused after the call: each is reported once. */
 CUresult wait_late_error(void);
 

@@ -92,6 +92,35 @@ START_TEST(contexts_are_stacked_and_destroyed)
 }
 END_TEST
 
+/* Of two contexts one is waited for, while the other's work goes on. */
+START_TEST(a_context_is_waited_for_alone)
+{
+	CUcontext busy, other;
+	CUstream stream, none;
+	CUdeviceptr memory;
+	uint32_t *word;
+
+	driver_open();
+	word = shared_word();
+	ck_cuda(cuCtxGetCurrent(&busy));
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuCtxCreate_v2(&other, 0, 0));
+	ck_cuda(cuStreamCreate(&none, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuMemAlloc_v2(&memory, 4));
+	ck_cuda(cuCtxPushCurrent_v2(busy));
+	ck_cuda(launch_spin(word, 1, stream));
+	ck_cuda(cuCtxPopCurrent_v2(&busy));
+	ck_cuda(cuMemsetD32Async(memory, 3, 1, none));
+	ck_cuda(cuCtxSynchronize());
+	ck_cuda(cuStreamQuery(none));
+	ck_assert_int_eq(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+	ck_cuda(cuCtxSetCurrent(busy));
+	ck_cuda(cuCtxSynchronize());
+	ck_cuda(cuStreamQuery(stream));
+}
+END_TEST
+
 static void *retain_and_release(void *image)
 {
 	int rounds = is_native() ? 5 : 50;
@@ -432,6 +461,7 @@ int main(void)
 	tcase_add_test(tests, retains_outlive_a_reset);
 	tcase_add_test(tests, a_reset_frees_what_pools_gave);
 	tcase_add_test(tests, contexts_are_stacked_and_destroyed);
+	tcase_add_test(tests, a_context_is_waited_for_alone);
 	tcase_add_test(tests, globals_belong_to_their_module);
 	tcase_add_test(tests, libraries_begin_anew_with_the_next_context);
 	tcase_add_test(tests, contexts_have_variables_of_their_own);
