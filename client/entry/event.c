@@ -39,6 +39,16 @@ CUDA_EXPORT CUresult cuEventDestroy(CUevent event)
 	return cuEventDestroy_v2(event);
 }
 
+/* An event is recorded in streams of its own context. Default streams are of the current one; the thread of
+ * host functions has none. */
+static bool is_foreign(CUevent event, const struct client_stream *stream)
+{
+	CUcontext own = event_context(event);
+	CUcontext other = stream->context ? stream->context : context_current();
+
+	return own && other && own != other;
+}
+
 static CUresult record(CUevent event, CUstream handle, unsigned int flags, bool per_thread)
 {
 	struct client_stream *stream;
@@ -49,6 +59,8 @@ static CUresult record(CUevent event, CUstream handle, unsigned int flags, bool 
 	r = stream_resolve(handle, per_thread, &stream);
 	if (r != CUDA_SUCCESS)
 		return r;
+	if (is_foreign(event, stream))
+		return CUDA_ERROR_INVALID_HANDLE;
 	/* An external record is a node of a graph; outside a capture it is refused. */
 	if (flags == CU_EVENT_RECORD_EXTERNAL && capture_is_on(stream))
 		return capture_external(stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event);

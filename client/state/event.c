@@ -268,6 +268,13 @@ bool event_is_live(CUevent event)
 	return resolve(event) != NULL;
 }
 
+CUcontext event_context(CUevent handle)
+{
+	const struct event *event = resolve(handle);
+
+	return event ? event->context : NULL;
+}
+
 CUresult event_check_launch(CUevent handle)
 {
 	const struct event *event = resolve(handle);

@@ -17,6 +17,9 @@
 
 struct client_stream;
 
+/** The context that an event was made in; NULL for something that is no event. */
+CUcontext event_context(CUevent handle);
+
 /** A new event. CUDA_ERROR_OUT_OF_MEMORY when all slots are in use. */
 CUresult event_create(CUcontext context, unsigned int flags, CUevent *ret_event);
 

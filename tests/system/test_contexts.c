@@ -121,6 +121,32 @@ START_TEST(a_context_is_waited_for_alone)
 }
 END_TEST
 
+START_TEST(events_are_recorded_in_their_context)
+{
+	CUcontext first, second;
+	CUstream ours, theirs;
+	CUevent event;
+
+	driver_open();
+	ck_cuda(cuCtxGetCurrent(&first));
+	ck_cuda(cuStreamCreate(&ours, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	ck_cuda(cuCtxCreate_v2(&second, 0, 0));
+	ck_cuda(cuStreamCreate(&theirs, CU_STREAM_NON_BLOCKING));
+	ck_assert_int_eq(cuEventRecord(event, theirs), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_int_eq(cuEventRecord(event, NULL), CUDA_ERROR_INVALID_HANDLE);
+	/* Who waits for it may be anybody, and so may the thread that records it. */
+	ck_cuda(cuEventRecord(event, ours));
+	ck_cuda(cuStreamWaitEvent(theirs, event, 0));
+	ck_cuda(cuStreamSynchronize(theirs));
+	ck_cuda(cuEventQuery(event));
+	ck_cuda(cuCtxSetCurrent(first));
+	ck_cuda(cuEventRecord(event, NULL));
+	ck_cuda(cuEventRecord(event, CU_STREAM_PER_THREAD));
+	ck_cuda(cuEventSynchronize(event));
+}
+END_TEST
+
 static void *retain_and_release(void *image)
 {
 	int rounds = is_native() ? 5 : 50;
@@ -462,6 +488,7 @@ int main(void)
 	tcase_add_test(tests, a_reset_frees_what_pools_gave);
 	tcase_add_test(tests, contexts_are_stacked_and_destroyed);
 	tcase_add_test(tests, a_context_is_waited_for_alone);
+	tcase_add_test(tests, events_are_recorded_in_their_context);
 	tcase_add_test(tests, globals_belong_to_their_module);
 	tcase_add_test(tests, libraries_begin_anew_with_the_next_context);
 	tcase_add_test(tests, contexts_have_variables_of_their_own);
