@@ -356,8 +356,13 @@ static CUresult run_box(struct box box, struct client_stream *stream, unsigned i
 	box.dst.address += dst.shift;
 	box.src.address += src.shift;
 	if (dst.registered || src.registered) {
-		if (async)
-			return bounce(&box, stream, dst.place == COPY_DEVICE, send_pinned);
+		if (async) {
+			/* Without room for it the copy is made at once. What was given to the stream before
+			 * the room ended changes nothing. */
+			r = bounce(&box, stream, dst.place == COPY_DEVICE, send_pinned);
+			if (r != CUDA_ERROR_OUT_OF_MEMORY)
+				return r;
+		}
 		/* Host functions of earlier copies may have to write or read it first. */
 		r = wait_turn(stream);
 		if (r != CUDA_SUCCESS)

@@ -281,6 +281,36 @@ static int pinning(int progress, int orders)
 	return 0;
 }
 
+/* Asynchronous copies of registered memory go through pinned memory, and there is none to be had. */
+START_TEST(registered_memory_is_copied_beyond_the_limit)
+{
+	size_t bytes = 24 * MIB, count = bytes / 4;
+	uint32_t *own = malloc(bytes);
+	CUdeviceptr device;
+	CUstream stream;
+
+	ck_assert(service_start_configured(&service, "pinned_limit = 16M\n"));
+	driver_open();
+	stream = new_stream();
+	ck_cuda(cuMemAlloc_v2(&device, bytes));
+	ck_cuda(cuMemHostRegister_v2(own, bytes, 0));
+	for (uint32_t i = 0; i < count; i++)
+		own[i] = i;
+	/* One that has room, and one that has none: the second is behind the first. */
+	ck_cuda(cuMemcpyHtoDAsync_v2(device, own + 1, 4 * MIB, stream));
+	ck_cuda(cuMemcpyHtoDAsync_v2(device + 4, own, bytes - 4, stream));
+	ck_cuda(cuStreamSynchronize(stream));
+	memset(own, 0, bytes);
+	ck_cuda(cuMemcpyDtoHAsync_v2(own, device, bytes, stream));
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_assert_uint_eq(own[0], 1);
+	for (uint32_t i = 1; i < count; i++)
+		ck_assert_uint_eq(own[i], i - 1);
+	ck_cuda(cuMemHostUnregister(own));
+	free(own);
+}
+END_TEST
+
 /* The driver unpins nothing while a kernel runs, and lets nobody launch meanwhile. */
 START_TEST(pinned_memory_of_others_holds_nobody_up)
 {
@@ -882,6 +912,7 @@ int main(int count, char **arguments)
 	tcase_add_checked_fixture(tests, NULL, stop);
 	tcase_add_test(tests, endless_work_of_a_killed_client_is_ended);
 	tcase_add_test(tests, pinned_memory_of_others_holds_nobody_up);
+	tcase_add_test(tests, registered_memory_is_copied_beyond_the_limit);
 	tcase_add_test(tests, nobody_waits_for_parked_or_busy_clients);
 	tcase_add_test(tests, a_blocked_thread_does_not_hold_another_one_up);
 	tcase_add_test(tests, a_stream_that_stands_still_holds_no_copy_of_another_one_up);
