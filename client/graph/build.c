@@ -227,7 +227,7 @@ static CUresult launch_step(struct client_stream *stream, struct graph_step *ste
 	case STEP_HOST:
 		return callback_host_function(stream, step->host.fn, step->host.userData);
 	case STEP_COPY:
-		return callback_host_function(stream, run_copy, &step->copy);
+		return callback_own_function(stream, run_copy, &step->copy);
 	case STEP_RECORD:
 		return event_record(step->event, stream);
 	case STEP_WAIT:

@@ -97,16 +97,16 @@ CUresult bounce(const struct box *box, struct client_stream *stream, bool to_dev
 		return r;
 	if (to_device) {
 		one->box.dst = device.src = packed(box, one->memory);
-		r = callback_host_function(stream, fetch, one);
+		r = callback_own_function(stream, fetch, one);
 		if (r == CUDA_SUCCESS)
 			r = copy(&device, stream, true);
 		if (r == CUDA_SUCCESS)
-			r = callback_host_function(stream, put_over, one);
+			r = callback_own_function(stream, put_over, one);
 	} else {
 		one->box.src = device.dst = packed(box, one->memory);
 		r = copy(&device, stream, false);
 		if (r == CUDA_SUCCESS)
-			r = callback_host_function(stream, deliver, one);
+			r = callback_own_function(stream, deliver, one);
 	}
 	/* After an error some of it may still be under way: the memory is not used again. */
 	return r;

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// The service thread for host functions. Submitting threads push a note on `incoming` inside the ring lock
-// (so the note is there before the executor can ask for it, and notes of a stream come in order); the service
-// thread moves notes to its private list and runs those whose turn it is.
+// The service threads for host functions: one for the program's and one for the library's own, which a
+// function of the program that takes its time must not hold up in other streams. Submitting threads push a
+// note on `incoming` inside the ring lock (so the note is there before the executor can ask for it, and notes
+// of a stream come in order); the service thread moves notes to its private list and runs those whose turn it
+// is. Which thread runs a function is nothing to the executor: a stream has one whose turn it is.
 //
 //   submitting thread           executor                        service thread
 //   push note, HOST_FUNCTION ►  predecessors done:
 //                               host_ready = seq, wake      ►   started = seq, run, done = seq, doorbell
 //                               timeline done = seq         ◄
 //
-// The thread holds no lock while a function of the program runs. Such a function may only make calls that do
+// A thread holds no lock while a function of the program runs. Such a function may only make calls that do
 // not wait (process_enter_host()): all other functions, and with them most waits, would wait for it. The
 // program's signals may come while it runs, as they may with the driver, but not those that were blocked in
 // the thread that submitted the first one: whoever waits for a signal has it blocked everywhere else.
@@ -46,27 +48,35 @@ struct note {
 	void *user;
 };
 
-static _Atomic(struct note *) incoming; /* newest first */
-static word32 arrivals;			/* bumped after a push: what the idle thread sleeps on */
-static word32 under_way;		/* notes that were pushed and have not been run */
-static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool running;	 /* guarded by start_lock */
-static sigset_t welcome; /* signals that may come while a function runs; written before the thread starts */
+/* What one service thread works on. */
+struct service {
+	void *(*serve)(void *);
+	_Atomic(struct note *) incoming; /* newest first */
+	word32 arrivals;		 /* bumped after a push: what the idle thread sleeps on */
+	bool running;			 /* guarded by start_lock */
+	sigset_t welcome; /* signals that may come while a function runs; written before the thread starts */
+};
 
-static void push(struct note *note)
+static void *serve_program(void *unused), *serve_library(void *unused);
+
+static struct service program = {.serve = serve_program}, library = {.serve = serve_library};
+static word32 under_way; /* notes that were pushed and have not been run */
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void push(struct service *service, struct note *note)
 {
-	struct note *top = atomic_load_explicit(&incoming, memory_order_relaxed);
+	struct note *top = atomic_load_explicit(&service->incoming, memory_order_relaxed);
 
 	do {
 		note->next = top;
 	} while (!atomic_compare_exchange_weak_explicit(
-		&incoming, &top, note, memory_order_release, memory_order_relaxed));
+		&service->incoming, &top, note, memory_order_release, memory_order_relaxed));
 }
 
 /* Moves what arrived behind the end of the private list, oldest first. */
-static void collect(struct note **list)
+static void collect(struct service *service, struct note **list)
 {
-	struct note *taken = atomic_exchange_explicit(&incoming, NULL, memory_order_acquire);
+	struct note *taken = atomic_exchange_explicit(&service->incoming, NULL, memory_order_acquire);
 	struct note *oldest = NULL;
 
 	while (taken) {
@@ -81,11 +91,11 @@ static void collect(struct note **list)
 	*list = oldest;
 }
 
-static void call(const struct note *note, CUresult status)
+static void call(const struct service *service, const struct note *note, CUresult status)
 {
 	sigset_t own;
 
-	pthread_sigmask(SIG_UNBLOCK, &welcome, &own);
+	pthread_sigmask(SIG_UNBLOCK, &service->welcome, &own);
 	if (note->callback)
 		note->callback(note->handle, status, note->user);
 	else if (status == CUDA_SUCCESS)
@@ -93,12 +103,12 @@ static void call(const struct note *note, CUresult status)
 	pthread_sigmask(SIG_SETMASK, &own, NULL);
 }
 
-static void run(struct note *note, CUresult status)
+static void run(const struct service *service, struct note *note, CUresult status)
 {
 	struct shm_host_entry *entry = &connection.view.client->host[note->slot];
 
 	word_release(&entry->started, note->seq);
-	call(note, status);
+	call(service, note, status);
 	/* Pairs with the executor's look at `done` before it lets the stream go on. */
 	word_release(&entry->done, note->seq);
 	doorbell_ring(connection.doorbell_fd, &connection.view.server->asleep);
@@ -108,7 +118,7 @@ static void run(struct note *note, CUresult status)
 }
 
 /* Runs everything whose turn it is. Return: whether there was anything. */
-static bool run_ready(struct note **list, CUresult status)
+static bool run_ready(const struct service *service, struct note **list, CUresult status)
 {
 	bool any = false;
 
@@ -121,73 +131,86 @@ static bool run_ready(struct note **list, CUresult status)
 			continue;
 		}
 		*at = note->next;
-		run(note, status);
+		run(service, note, status);
 		any = true;
 	}
 	return any;
 }
 
-static void sleep_idle(uint32_t seen)
+static void sleep_idle(struct service *service, uint32_t seen)
 {
-	syscall(SYS_futex, &arrivals, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+	syscall(SYS_futex, &service->arrivals, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
 }
 
-static void *serve(void *unused)
+static void serve(struct service *service)
 {
 	struct shm_server_header *server = connection.view.server;
 	struct note *list = NULL;
 
-	(void)unused;
 	thread_self()->is_callbacks = true;
 	for (;;) {
-		uint32_t seen_arrivals = word_acquire(&arrivals);
+		uint32_t seen_arrivals = word_acquire(&service->arrivals);
 		uint32_t seen_wake = word_acquire(&server->wake);
 		CUresult status = process_error();
 
 		if (status == CUDA_SUCCESS)
 			status = lost_verdict();
-		collect(&list);
-		if (run_ready(&list, status))
+		collect(service, &list);
+		if (run_ready(service, &list, status))
 			continue;
 		if (!list) {
-			sleep_idle(seen_arrivals);
+			sleep_idle(service, seen_arrivals);
 			continue;
 		}
 		wake_wait(&server->wake, seen_wake, SLEEP_US);
 		if (word_acquire(&server->wake) == seen_wake)
 			lost_check();
 	}
-	return NULL;
 }
 
-static void welcome_unblocked(void)
+static void *serve_program(void *unused)
+{
+	serve(&program);
+	return unused;
+}
+
+static void *serve_library(void *unused)
+{
+	serve(&library);
+	return unused;
+}
+
+/* The program's handlers are nothing for a function of the library's. */
+static void welcome_unblocked(struct service *service)
 {
 	sigset_t blocked;
 
-	sigemptyset(&welcome);
+	sigemptyset(&service->welcome);
+	if (service == &library)
+		return;
 	pthread_sigmask(SIG_SETMASK, NULL, &blocked);
 	for (int signal = 1; signal < NSIG; ++signal)
 		if (sigismember(&blocked, signal) == 0)
-			sigaddset(&welcome, signal);
+			sigaddset(&service->welcome, signal);
 }
 
-static CUresult ensure_running(void)
+static CUresult ensure_running(struct service *service)
 {
 	CUresult r = CUDA_SUCCESS;
 
 	pthread_mutex_lock(&start_lock);
-	if (!running) {
-		welcome_unblocked();
-		r = helper_start(serve);
+	if (!service->running) {
+		welcome_unblocked(service);
+		r = helper_start(service->serve);
 	}
-	running = running || r == CUDA_SUCCESS;
+	service->running = service->running || r == CUDA_SUCCESS;
 	pthread_mutex_unlock(&start_lock);
 	return r;
 }
 
-static CUresult submit(struct client_stream *stream, const struct note *what)
+static CUresult submit(struct service *service, struct client_stream *stream, const struct note *what)
 {
-	CUresult r = ensure_running();
+	CUresult r = ensure_running(service);
 	struct note *note = r == CUDA_SUCCESS ? malloc(sizeof(*note)) : NULL;
 	struct submit submit;
 
@@ -202,21 +225,26 @@ static CUresult submit(struct client_stream *stream, const struct note *what)
 	note->slot = stream->slot;
 	note->seq = submit.seq;
 	atomic_fetch_add_explicit(&under_way, 1, memory_order_relaxed);
-	push(note);
+	push(service, note);
 	submit_commit(&submit);
-	atomic_fetch_add_explicit(&arrivals, 1, memory_order_release);
-	syscall(SYS_futex, &arrivals, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	atomic_fetch_add_explicit(&service->arrivals, 1, memory_order_release);
+	syscall(SYS_futex, &service->arrivals, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 	return CUDA_SUCCESS;
 }
 
 CUresult callback_host_function(struct client_stream *stream, CUhostFn fn, void *user)
 {
-	return submit(stream, &(struct note){.function = fn, .user = user});
+	return submit(&program, stream, &(struct note){.function = fn, .user = user});
+}
+
+CUresult callback_own_function(struct client_stream *stream, CUhostFn fn, void *user)
+{
+	return submit(&library, stream, &(struct note){.function = fn, .user = user});
 }
 
 CUresult callback_stream(struct client_stream *stream, CUstream handle, CUstreamCallback fn, void *user)
 {
-	return submit(stream, &(struct note){.callback = fn, .handle = handle, .user = user});
+	return submit(&program, stream, &(struct note){.callback = fn, .handle = handle, .user = user});
 }
 
 bool callback_is_idle(void)

@@ -2,7 +2,8 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // Host functions: functions of the program that run in stream order. One service thread, made at the first
-// use, runs them all; a program that uses none has no thread of the shim.
+// use, runs them all; a program that uses none has no thread of the shim. The library's own, which do its part
+// of copies, have another one: they do not wait for the program's in other streams.
 
 #ifndef FRMPS_CLIENT_SUBMIT_CALLBACK_H
 #define FRMPS_CLIENT_SUBMIT_CALLBACK_H
@@ -15,6 +16,9 @@ struct client_stream;
 
 /** Runs fn(user) in stream order; not at all after a fault. */
 CUresult callback_host_function(struct client_stream *stream, CUhostFn fn, void *user);
+
+/** The same for a function of the library's, which waits for nothing. */
+CUresult callback_own_function(struct client_stream *stream, CUhostFn fn, void *user);
 
 /**
  * Runs fn(handle, status, user) in stream order; after a fault as soon as possible, with the error.

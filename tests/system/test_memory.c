@@ -686,6 +686,43 @@ START_TEST(registered_memory_is_copied_in_stream_order)
 }
 END_TEST
 
+static _Atomic bool copied;
+
+static void await_copy(void *unused)
+{
+	(void)unused;
+	while (!copied)
+		sched_yield();
+}
+
+/* A function of the program that takes its time holds up its own stream. */
+START_TEST(a_host_function_holds_no_copy_up)
+{
+	uint32_t *own = malloc(1 << 20), back;
+	CUstream held, other;
+	CUdeviceptr device;
+
+	driver_open();
+	ck_cuda(cuMemHostRegister_v2(own, 1 << 20, 0));
+	own[7] = 41;
+	ck_cuda(cuMemAlloc_v2(&device, 1 << 20));
+	ck_cuda(cuStreamCreate(&held, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuLaunchHostFunc(held, await_copy, NULL));
+	ck_cuda(cuMemcpyHtoDAsync_v2(device, own, 1 << 20, other));
+	ck_cuda(cuMemcpyDtoHAsync_v2(own + 8, device + 28, 4, other));
+	ck_cuda(cuStreamSynchronize(other));
+	ck_assert_uint_eq(own[8], 41);
+	ck_assert_int_eq(cuStreamQuery(held), CUDA_ERROR_NOT_READY);
+	copied = true;
+	ck_cuda(cuStreamSynchronize(held));
+	ck_cuda(cuMemcpyDtoH_v2(&back, device + 28, 4));
+	ck_assert_uint_eq(back, 41);
+	ck_cuda(cuMemHostUnregister(own));
+	free(own);
+}
+END_TEST
+
 START_TEST(kernels_reach_registered_pages)
 {
 	size_t bytes = 8 << 20;
@@ -944,6 +981,7 @@ int main(void)
 	tcase_add_test(tests, a_trim_leaves_what_is_to_be_kept);
 	tcase_add_test(tests, the_current_pool_ends_beside_allocations);
 	tcase_add_test(tests, registered_memory_is_copied_in_stream_order);
+	tcase_add_test(tests, a_host_function_holds_no_copy_up);
 	tcase_add_test(tests, kernels_reach_registered_pages);
 	tcase_add_test(tests, two_threads_register_the_same_pages);
 	tcase_add_test(tests, streams_write_words_of_registered_pages);
