@@ -257,6 +257,34 @@ START_TEST(streams_are_destroyed_faster_than_they_end)
 }
 END_TEST
 
+/* As many streams as there can be, and of two that are gone one does not end. */
+START_TEST(a_new_stream_takes_the_place_of_one_that_ends)
+{
+	enum { STREAMS = 2047 };
+	uint64_t ns = 300000000;
+	void *arguments[] = {&ns};
+	CUstream ends, stays, idle;
+	uint32_t *word;
+
+	driver_open();
+	word = shared_word();
+	/* The first lookup of a kernel may wait for those that run. */
+	kernel("spin_until");
+	kernel("spin_ns");
+	ck_cuda(cuStreamCreate(&ends, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuStreamCreate(&stays, CU_STREAM_NON_BLOCKING));
+	for (int i = 2; i < STREAMS; i++)
+		ck_cuda(cuStreamCreate(&idle, CU_STREAM_NON_BLOCKING));
+	ck_cuda(launch_spin(word, 1, stays));
+	ck_cuda(launch("spin_ns", 1, 1, ends, arguments));
+	ck_cuda(cuStreamDestroy_v2(ends));
+	ck_cuda(cuStreamDestroy_v2(stays));
+	ck_cuda(cuStreamCreate(&ends, CU_STREAM_NON_BLOCKING));
+	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+	ck_cuda(cuCtxSynchronize());
+}
+END_TEST
+
 struct order {
 	uint32_t *word;
 	uint32_t seen, calls;
@@ -307,6 +335,7 @@ int main(void)
 	tcase_add_test(tests, copies_from_host_to_host_wait_for_the_legacy_stream);
 	tcase_add_test(tests, streams_wait_for_words);
 	tcase_add_test(tests, streams_are_destroyed_faster_than_they_end);
+	tcase_add_test(tests, a_new_stream_takes_the_place_of_one_that_ends);
 	tcase_add_test(tests, host_functions_run_in_order_and_once);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
