@@ -126,8 +126,7 @@ CUDA_EXPORT CUresult cuGraphDestroyNode(CUgraphNode handle)
 		return r;
 	if (is_captured(node))
 		r = CUDA_ERROR_INVALID_VALUE;
-	else if (node->params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
-		 node->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+	else if (graph_is_memory(node->params.type))
 		r = CUDA_ERROR_NOT_SUPPORTED;
 	else
 		graph_remove(node);

@@ -10,7 +10,6 @@
 #include "client/state/ipc.h"
 #include "client/state/memory.h"
 #include "client/state/ranges.h"
-#include "client/submit/wait.h"
 
 CUDA_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
 {
@@ -42,22 +41,19 @@ CUDA_EXPORT CUresult cuMemAllocPitch_v2(
 	return r;
 }
 
+static CUresult release_of_graph(CUdeviceptr address)
+{
+	return graph_memory_release(address, NULL, 0);
+}
+
 CUDA_EXPORT CUresult cuMemFree_v2(CUdeviceptr address)
 {
 	CUresult r = enter_unsafe();
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!graph_memory_is(address))
-		return memory_free(address);
-	r = wait_all();
-	/* The error of a command does not keep the memory; that of a fault does. */
-	if (process_error() == CUDA_SUCCESS) {
-		CUresult freed = graph_memory_release(address, NULL, 0);
-
-		r = r == CUDA_SUCCESS ? freed : r;
-	}
-	return r;
+	return graph_memory_is(address) ? memory_free_behind_all(address, release_of_graph)
+					: memory_free(address);
 }
 
 CUDA_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)

@@ -266,11 +266,6 @@ static struct graph_node *counterpart(const struct client_exec *exec, CUgraphNod
 }
 
 /* Memory nodes cannot be changed. */
-static bool can_change(CUgraphNodeType type)
-{
-	return type != CU_GRAPH_NODE_TYPE_MEM_ALLOC && type != CU_GRAPH_NODE_TYPE_MEM_FREE;
-}
-
 CUresult exec_set(struct client_exec *exec, CUgraphNode handle, struct graph_params *params)
 {
 	struct graph_node *node;
@@ -278,7 +273,7 @@ CUresult exec_set(struct client_exec *exec, CUgraphNode handle, struct graph_par
 
 	pthread_mutex_lock(&exec->lock);
 	node = counterpart(exec, handle);
-	if (node && node->params.type == params->type && can_change(params->type)) {
+	if (node && node->params.type == params->type && !graph_is_memory(params->type)) {
 		struct graph_params former = node->params;
 
 		node->params = *params;
@@ -383,7 +378,7 @@ static CUgraphExecUpdateResult compare_node(
 		return info->result;
 	if (type == CU_GRAPH_NODE_TYPE_GRAPH)
 		return compare(mine->params.child, theirs->params.child, info);
-	if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+	if (graph_is_memory(type))
 		return blame(theirs, NULL, CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, info);
 	return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }

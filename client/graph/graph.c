@@ -184,9 +184,9 @@ out:
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static bool is_memory(const struct graph_params *params)
+bool graph_is_memory(CUgraphNodeType type)
 {
-	return params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || params->type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+	return type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE;
 }
 
 CUresult graph_add(struct client_graph *graph, struct graph_params *params, const CUgraphNode *nodes,
@@ -195,7 +195,7 @@ CUresult graph_add(struct client_graph *graph, struct graph_params *params, cons
 	struct graph_node *node, *from;
 	CUresult r;
 
-	if (graph->parent && is_memory(params)) {
+	if (graph->parent && graph_is_memory(params->type)) {
 		graph_drop_params(params);
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
@@ -371,7 +371,7 @@ bool graph_has_memory(const struct client_graph *graph)
 	bool has = false;
 
 	for (uint32_t i = 0; !has && i < graph->count; ++i)
-		has = is_memory(&graph->nodes[i]->params);
+		has = graph_is_memory(graph->nodes[i]->params.type);
 	return has;
 }
 

@@ -117,6 +117,9 @@ bool graph_is_inside(const struct client_graph *graph, const struct client_graph
 /** Whether nodes are being captured into it or a graph inside it. */
 bool graph_is_captured(const struct client_graph *graph);
 
+/** Whether nodes of a kind allocate or free. */
+bool graph_is_memory(CUgraphNodeType type);
+
 /** Whether it has nodes that allocate or free. Such memory has one place, so the graph has neither clones nor
  * parents. */
 bool graph_has_memory(const struct client_graph *graph);

@@ -104,11 +104,22 @@ CUresult memory_alloc(CUcontext context, uint64_t bytes, CUdeviceptr *ret_addres
 	return CUDA_SUCCESS;
 }
 
+CUresult memory_free_behind_all(CUdeviceptr address, CUresult (*give_back)(CUdeviceptr address))
+{
+	CUresult r = wait_all();
+
+	if (process_error() == CUDA_SUCCESS) {
+		CUresult freed = give_back(address);
+
+		r = r == CUDA_SUCCESS ? freed : r;
+	}
+	return r;
+}
+
 /* Memory of a pool may be freed like any other, behind all work; managed memory must. */
 static CUresult free_other(CUdeviceptr address)
 {
 	struct range range;
-	CUresult r;
 
 	if (ranges_lookup(address, &range) != 0 || range.address != address)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -116,14 +127,7 @@ static CUresult free_other(CUdeviceptr address)
 		return managed_free(address);
 	if (range.kind != RANGE_POOL)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = wait_all();
-	/* The error of a command does not keep the memory; that of a fault does. */
-	if (process_error() == CUDA_SUCCESS) {
-		CUresult freed = mempool_free_done(address);
-
-		r = r == CUDA_SUCCESS ? freed : r;
-	}
-	return r;
+	return memory_free_behind_all(address, mempool_free_done);
 }
 
 CUresult memory_free(CUdeviceptr address)

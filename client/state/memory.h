@@ -22,6 +22,10 @@ CUresult memory_alloc(CUcontext context, uint64_t bytes, CUdeviceptr *ret_addres
  * allocation. */
 CUresult memory_free(CUdeviceptr address);
 
+/** Waits for the work given so far, then frees what is given back in another way. The error of a command, which is
+ * returned, does not keep the memory; that of a fault does: its work may never end. */
+CUresult memory_free_behind_all(CUdeviceptr address, CUresult (*give_back)(CUdeviceptr address));
+
 struct range;
 
 /**

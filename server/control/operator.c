@@ -197,7 +197,7 @@ static void on_closed(void *context, const char *reason)
 static const struct connection_handlers handlers = {
 	.message = on_message, .closed = on_closed, .outside = true};
 
-static unsigned count_of(const struct daemon *daemon, uid_t uid)
+unsigned operator_count(const struct daemon *daemon, uid_t uid)
 {
 	const struct operator* operator;
 	unsigned count = 0;
@@ -210,7 +210,7 @@ static unsigned count_of(const struct daemon *daemon, uid_t uid)
 void operator_new(
 	struct daemon *daemon, struct connection *connection, uid_t uid, const struct wire_message *message)
 {
-	bool room = count_of(daemon, uid) < OPERATORS_PER_USER;
+	bool room = operator_count(daemon, uid) < OPERATORS_PER_USER;
 	struct operator* operator= room ? calloc(1, sizeof(*operator)) : NULL;
 
 	if (!room)

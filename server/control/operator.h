@@ -26,6 +26,8 @@ struct operator
 	uint64_t isolate_id; /* of the message that a move answers; 0: none is awaited */
 };
 
+/** How many a user has. */
+unsigned operator_count(const struct daemon *daemon, uid_t uid);
 /** Takes the connection over and answers its first message; closes it if its user has too many. */
 void operator_new(
 	struct daemon *daemon, struct connection *connection, uid_t uid, const struct wire_message *message);

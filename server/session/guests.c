@@ -30,23 +30,10 @@ static unsigned count_all(const struct daemon *daemon)
 	return count;
 }
 
-static unsigned count_of(const struct daemon *daemon, uid_t uid)
-{
-	const struct operator* operator;
-	const struct visitor *visitor;
-	unsigned count = 0;
-
-	TAILQ_FOREACH (visitor, &daemon->visitors, link)
-		count += visitor->peer.uid == uid;
-	TAILQ_FOREACH (operator, & daemon->operators, link)
-		count += operator->uid == uid;
-	return count;
-}
-
 /* Return: whether this user has more than the greediest so far, who he is then. */
 static bool is_greedier(const struct daemon *daemon, uid_t uid, unsigned *most)
 {
-	unsigned count = count_of(daemon, uid);
+	unsigned count = visitor_count(daemon, uid) + operator_count(daemon, uid);
 
 	if (count <= *most)
 		return false;

@@ -151,7 +151,7 @@ static void on_timer(void *context)
 	visitor_free(context);
 }
 
-static unsigned count_of(const struct daemon *daemon, uid_t uid)
+unsigned visitor_count(const struct daemon *daemon, uid_t uid)
 {
 	const struct visitor *visitor;
 	unsigned count = 0;
@@ -168,7 +168,7 @@ void visitor_new(struct daemon *daemon, int socket)
 	struct visitor *visitor;
 
 	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) < 0 ||
-		count_of(daemon, credentials.uid) >= VISITORS_PER_USER ||
+		visitor_count(daemon, credentials.uid) >= VISITORS_PER_USER ||
 		!(visitor = calloc(1, sizeof(*visitor)))) {
 		discard_socket(socket);
 		return;

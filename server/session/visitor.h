@@ -27,6 +27,8 @@ struct visitor {
 	struct client_peer peer;
 };
 
+/** How many a user has. */
+unsigned visitor_count(const struct daemon *daemon, uid_t uid);
 /** Takes an accepted socket over. */
 void visitor_new(struct daemon *daemon, int socket);
 /** Sends it away. Return: NULL. */
