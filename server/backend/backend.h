@@ -173,7 +173,8 @@ struct backend_ops {
 	void (*thread_show)(pthread_t thread);
 
 	/* Keeper. The descriptor is the caller's; the handle stays valid until chunk_release. The memory is
-	 * zero, whoever had it before: nobody else clears it. */
+	 * zero, whoever had it before: nobody else clears it. It outlives this process as long as the descriptor or a
+	 * mapping is anybody's. */
 	CUresult (*chunk_create)(uint64_t bytes, uint64_t *ret_handle, int *ret_fd);
 	CUresult (*chunk_release)(uint64_t handle);
 

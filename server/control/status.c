@@ -9,8 +9,8 @@
 //   ready			true once keeper and a first executor were up
 //   keeper			null or
 //     pid, state		state: starting, serving, condemned
-//     overdue_seconds		0, or how long it has owed an answer: whoever asks for device memory waits, and
-//				the log says what to do
+//     overdue_seconds		0, or how long it has owed an answer: whoever asks for device memory waits, until
+//				it is replaced after a minute
 //   device			zeros before an executor was up
 //     name, total_bytes, driver_version
 //   domains			a list; others than root and the service's user see their own alone

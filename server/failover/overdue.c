@@ -13,14 +13,13 @@
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
-#include "server/session/keeping.h"
 
 static bool owes(const struct worker *worker)
 {
 	return !TAILQ_EMPTY(&worker->pending);
 }
 
-/* How many looks an executor may be silent; 0: any number. */
+/* How many looks a child may be silent; 0: any number. */
 static unsigned looks_of(const struct worker *worker)
 {
 	switch (worker->state) {
@@ -28,7 +27,7 @@ static unsigned looks_of(const struct worker *worker)
 		return OVERDUE_LOOKS;
 	case WORKER_WARMING:
 	case WORKER_WARM:
-		return owes(worker) ? OVERDUE_LOOKS : 0;
+		return owes(worker) ? (worker->domain ? OVERDUE_LOOKS : OVERDUE_LOOKS_KEEPER) : 0;
 	case WORKER_ACTIVE:
 		return owes(worker) && worker->domain->promotion.state == PROMOTE_ACTIVATING
 			       ? OVERDUE_LOOKS_ACTIVATING
@@ -83,23 +82,12 @@ static bool look_at(struct worker *worker)
 	return worker->state != WORKER_CONDEMNED;
 }
 
-static bool look_at_keeper(struct worker *keeper)
-{
-	if (keeper->state == WORKER_STARTING)
-		return look_at(keeper);
-	if (keeper->state != WORKER_WARM || !owes(keeper))
-		return false;
-	if (++keeper->looks >= OVERDUE_LOOKS_KEEPER)
-		keeping_overdue(keeper->daemon);
-	return keeper->state != WORKER_CONDEMNED;
-}
-
 void overdue_look(void *context)
 {
 	struct daemon *daemon = context;
 	struct domain *domain;
 	struct worker *worker;
-	bool again = daemon->keeper && look_at_keeper(daemon->keeper);
+	bool again = daemon->keeper && look_at(daemon->keeper);
 
 	TAILQ_FOREACH (domain, &daemon->domains, link)
 		TAILQ_FOREACH (worker, &domain->workers, link)
@@ -112,9 +100,7 @@ unsigned overdue_keeper_s(const struct daemon *daemon)
 {
 	const struct worker *keeper = daemon->keeper;
 
-	if (!keeper || keeper->state != WORKER_WARM || !owes(keeper) || keeper->looks < OVERDUE_LOOKS_KEEPER)
-		return 0;
-	return keeper->looks * (OVERDUE_LOOK_MS / 1000);
+	return keeper && owes(keeper) ? keeper->looks * (OVERDUE_LOOK_MS / 1000) : 0;
 }
 
 void overdue_came_up(struct daemon *daemon)
@@ -137,8 +123,6 @@ void overdue_expect(struct worker *worker)
 
 void overdue_heard(struct worker *worker)
 {
-	if (worker == worker->daemon->keeper && overdue_keeper_s(worker->daemon))
-		log_info("keeper %d answers again", (int)worker->pid);
 	worker->looks = worker->still = 0;
 }
 

@@ -3,8 +3,8 @@
 //
 // Children that hang where nobody else would notice: the keeper, and executors while they start, as standbys, and
 // between Activate and its answer. Whoever says nothing for a long time there, although something is expected of it, is
-// given up; the keeper only where nobody loses anything by that (session/keeping.c). An executor that serves is watched
-// by its clients' requests and ends (promote.c, halt.c, client_close.c). Daemon, loop thread only.
+// given up. An executor that serves is watched by its clients' requests and ends (promote.c, halt.c, client_close.c).
+// Daemon, loop thread only.
 //
 // Time is counted in looks, so that a service that was stopped as a whole finds everybody alive afterwards.
 
@@ -43,7 +43,7 @@ void overdue_came_up(struct daemon *daemon);
 /** The timer: looks at every child. */
 void overdue_look(void *context);
 
-/** For how long the keeper has owed an answer, seconds; 0: it is not overdue. */
+/** For how long the keeper has owed an answer and said nothing, in seconds; as old as the latest look. */
 unsigned overdue_keeper_s(const struct daemon *daemon);
 
 #endif

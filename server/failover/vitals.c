@@ -15,13 +15,11 @@ static bool parse(const char *text, struct vitals *ret_vitals)
 {
 	const char *behind_name = strrchr(text, ')');
 	unsigned long long user, kernel;
-	char state;
 
-	if (!behind_name || sscanf(behind_name + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu",
-				    &state, &user, &kernel) != 3)
+	if (!behind_name || sscanf(behind_name + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu",
+				    &user, &kernel) != 2)
 		return false;
 	ret_vitals->processor_ms = (user + kernel) * 1000 / (unsigned long long)sysconf(_SC_CLK_TCK);
-	ret_vitals->stopped = state == 'T';
 	return true;
 }
 

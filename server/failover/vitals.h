@@ -12,7 +12,6 @@
 
 struct vitals {
 	uint64_t processor_ms; /* that it has had, in user and in kernel mode, all its threads together */
-	bool stopped;	       /* by a signal (SIGSTOP) */
 };
 
 /** Return: whether it is known; *ret_vitals is only then written. */

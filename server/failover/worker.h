@@ -44,8 +44,9 @@ struct xid;
 
 enum worker_state { WORKER_STARTING, WORKER_WARMING, WORKER_WARM, WORKER_ACTIVE, WORKER_CONDEMNED };
 
-/* How children are made, looked at and ended: supervise.c, or a test. kill() is called at most once and leads to one
- * worker_reaped(), never from within kill(). start() takes both descriptors over, on failure too. */
+/* How children are made, looked at and ended: supervise.c, or a test. kill() is called at most once (one of an earlier
+ * life of the daemon may be killed again, to be sure) and leads to one worker_reaped(), never from within kill().
+ * start() takes both descriptors over, on failure too. */
 struct spawner {
 	/* Sets worker->process and worker->pid, and worker->process_key if there is a store. */
 	int (*start)(struct worker *worker, int control_fd, int words_fd);

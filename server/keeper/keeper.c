@@ -6,8 +6,9 @@
 //	Ready ► { CreateChunk, ReleaseChunk, Ping → Reply } ► Shutdown or hang-up: release everything, leave
 //
 // A chunk's memory lives as long as anybody holds it: the keeper by its handle, executors by their mappings,
-// the daemon by the descriptor it passes on. The keeper's handle is what outlives executors. The ledger says
-// which handles are ours: a handle that is not in it never reaches the backend, whatever the daemon sent.
+// the daemon and the holder by the descriptor. Handle and descriptor outlive executors, descriptor and mappings
+// outlive the keeper. The ledger says which handles are ours: a handle that is not in it never reaches the
+// backend, whatever the daemon sent.
 
 #include "server/keeper/keeper.h"
 

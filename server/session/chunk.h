@@ -2,8 +2,8 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // A piece of device memory that the keeper made for a session, counted by those who need it: the holding, the
-// request that asks for it, unmappings that standbys have not answered yet. With the last reference the
-// keeper lets it go. Daemon, loop thread only.
+// request that asks for it, unmappings that standbys have not answered yet. With the last reference its
+// descriptor is closed and the keeper lets it go, if it is still there. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_CHUNK_H
 #define FRMPS_SERVER_SESSION_CHUNK_H
@@ -21,8 +21,8 @@ struct chunk {
 	struct daemon *daemon;
 	unsigned refs;
 	bool doomed;	   /* unmapped, on its way back (reclaim.h) */
-	uint64_t handle;   /* the keeper's */
-	uint32_t keeper;   /* which keeper of the daemon's life made it */
+	uint64_t handle;   /* the keeper's, which no other one knows */
+	uint32_t keeper;   /* which keeper of the service's life made it; it may have ended since */
 	uint64_t token[2]; /* proves the right to import it (ExportMemory) */
 	unsigned holders;  /* holdings that have it, of any session */
 	struct shared_fd *fd;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// The keeper of the device memory, as the daemon has it: one at a time, started again when it ends, and with
-// it everything that needs the memory. Therefore one that hangs is only ended where that costs nobody his memory:
-// programs that need no more of it run on without a keeper. Daemon, loop thread only. (What a keeper does:
+// The keeper of the device memory, as the daemon has it: one at a time, started again when it ends. What it has made
+// stays: the daemon and the holder have a descriptor of every chunk, executors have it mapped, and memory outlives
+// its maker as long as anybody has either (measured: README, "If the daemon dies"). So its end ends nobody; who
+// asks for memory meanwhile waits for the next one. Daemon, loop thread only. (What a keeper does:
 // server/keeper/keeper.h.)
 
 #ifndef FRMPS_SERVER_SESSION_KEEPING_H
@@ -19,8 +20,6 @@ void keeping_deinit(struct daemon *daemon);
 void keeping_start(struct daemon *daemon);
 /** It is ready: whoever waits for memory asks it. */
 void keeping_ready(struct daemon *daemon);
-/** It has owed an answer for too long, and does still (failover/overdue.c); at each look. */
-void keeping_overdue(struct daemon *daemon);
 /** It has been reaped; the service does not stop. */
 void keeping_gone(struct daemon *daemon, const struct worker *keeper);
 

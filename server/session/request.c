@@ -37,8 +37,8 @@
 #include "server/session/sharing.h"
 #include "server/session/window.h"
 
-/* Executors, one after the other, that may crash while they have a request: each time everybody waits, and once may
- * be for what somebody else did. */
+/* Executors or keepers, one after the other, that may crash while they have a request: each time everybody waits, and
+ * once may be for what somebody else did. */
 #define DEATHS_MOST 2u
 
 /*
@@ -185,7 +185,7 @@ static bool is_void(struct worker *worker, const struct wire_reply *reply)
 	return worker_is_failing(worker);
 }
 
-/* Its code crashes whoever loads it, as far as anybody can tell: it is not asked for once more. */
+/* What it asks for crashes whoever does it, as far as anybody can tell: it is not asked for once more. */
 static bool is_deadly(struct client *client, const struct worker *worker)
 {
 	return convict_is_crash(worker) && ++client->deaths >= DEATHS_MOST;
@@ -258,7 +258,6 @@ static void on_chunk(
 {
 	struct request *request = context;
 
-	(void)keeper;
 	request->sent = false;
 	if (reply && !reply->code)
 		take_chunk(request, reply, packet);
@@ -268,6 +267,8 @@ static void on_chunk(
 		chunk_doom(request->chunk);
 	if (request->cancelled)
 		request_free(request);
+	else if (!reply && is_deadly(request->client, keeper))
+		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);
 	else if (!reply ||
 		 (reply->code == CUDA_ERROR_OUT_OF_MEMORY && reclaim_expects(request->client->daemon)))
 		reclaim_await(request);
@@ -289,6 +290,8 @@ static void ask_keeper(struct request *request)
 		.type = WIRE_CREATE_CHUNK, .chunk = {.bytes = chunk_bytes(&request->message)}};
 
 	if (!daemon->keeper || daemon->keeper->state != WORKER_WARM) {
+		/* It may have been with one that is dying, which a new daemon finds out when it sends it again. */
+		request->sent = false;
 		reclaim_await(request);
 		return;
 	}

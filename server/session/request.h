@@ -5,8 +5,8 @@
 // noted in the holdings, told to the standbys. Daemon, loop thread only; at most one per session.
 //
 //   request_begin ─► (ROUTE_CHUNK: keeper makes memory) ─► with the active executor ─► answered, noted,
-//                      │ no memory, but some is               │ executor dies         mirrored (effect.h)
-//                      ▼ being given back (reclaim.h)         ▼
+//                      │ no keeper; no memory, but some       │ executor dies         mirrored (effect.h)
+//                      ▼ is being given back (reclaim.h)      ▼
 //                    thirsty                      waits for the promoted one, is sent again: standbys are
 //                                                 told only of successes, so to them it is new. Where that
 //                                                 one crashes at it as well, the session is rejected

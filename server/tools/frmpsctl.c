@@ -138,7 +138,7 @@ static void print_status(const json_t *root)
 	printf("daemon %lld, keeper %lld (%s), socket %s\n", number_of(root, "pid"), number_of(keeper, "pid"),
 		text_of(keeper, "state"), text_of(root, "socket"));
 	if (number_of(keeper, "overdue_seconds"))
-		printf("the keeper has not answered for %lld s: who asks for device memory waits (see log)\n",
+		printf("the keeper has not answered for %lld s: who asks for device memory waits\n",
 			number_of(keeper, "overdue_seconds"));
 	json_array_foreach (json_object_get(root, "domains"), index, one)
 		print_domain(one);

@@ -330,6 +330,37 @@ static int count_entries(pid_t pid, const char *what)
 	return count;
 }
 
+/* Links of a process that lead to a chunk. @what: "fd", "map_files" */
+static int count_links(pid_t pid, const char *what)
+{
+	char path[64], target[64];
+	struct dirent *entry;
+	DIR *folder;
+	ssize_t length;
+	int count = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, what);
+	folder = opendir(path);
+	while (folder && (entry = readdir(folder))) {
+		length = readlinkat(dirfd(folder), entry->d_name, target, sizeof(target) - 1);
+		target[length < 0 ? 0 : length] = '\0';
+		count += !strncmp(target, "/memfd:frmps-chunk", strlen("/memfd:frmps-chunk"));
+	}
+	if (folder)
+		closedir(folder);
+	return count;
+}
+
+int service_count_chunks(const struct service *service)
+{
+	pid_t pids[65] = {service->pid};
+	int count = service_children(service, pids + 1, 64) + 1, sum = 0;
+
+	for (int i = 0; i < count; i++)
+		sum += count_links(pids[i], "fd") + count_links(pids[i], "map_files");
+	return sum;
+}
+
 void service_footprint(const struct service *service, int *ret_fds, int *ret_threads)
 {
 	pid_t pids[65] = {service->pid};

@@ -59,6 +59,9 @@ bool service_kill_active(const struct service *service);
 /** Processor time that all processes of the service have used, clock ticks. */
 unsigned long service_ticks(const struct service *service);
 
+/** Descriptors and mappings of the host backend's device memory that the service's processes have together. */
+int service_count_chunks(const struct service *service);
+
 /** Open descriptors and threads of the service's processes together: what must not grow. */
 void service_footprint(const struct service *service, int *ret_fds, int *ret_threads);
 

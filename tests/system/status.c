@@ -120,6 +120,15 @@ void status_await_rest(const struct service *service)
 	await_domains(service, rests, "the service does not come to rest");
 }
 
+void status_await_no_memory(const struct service *service)
+{
+	time_t begin = time(NULL);
+
+	status_await_rest(service);
+	while (service_count_chunks(service))
+		ck_assert_msg(ask_again(begin), "%d chunks are left", service_count_chunks(service));
+}
+
 void status_footprint(const struct service *service, int *ret_fds, int *ret_threads)
 {
 	status_await_rest(service);

@@ -25,6 +25,8 @@ long long status_session(const struct service *service, pid_t pid);
 void status_await_executors(const struct service *service);
 /** Waits for the same, and until no domain has a program: what a service at rest has. A minute at most. */
 void status_await_rest(const struct service *service);
+/** Waits for that, and until nobody has device memory any more, a minute at most. (Seen on the host backend only.) */
+void status_await_no_memory(const struct service *service);
 /** service_footprint() of the service at rest. */
 void status_footprint(const struct service *service, int *ret_fds, int *ret_threads);
 /** Waits until a program has no more than so many bytes of one kind ("memory_bytes", "host_bytes"), a minute at

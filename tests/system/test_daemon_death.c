@@ -3,7 +3,7 @@
 //
 // The daemon dies, at rest and at any instant of its work. Programs go on, a new daemon takes over
 // everything, each request is answered once, nothing is lost or left behind. To have no daemon for as long as
-// a test wants, its holder is stopped with SIGSTOP before the daemon is killed.
+// a test wants, its holder is stopped with SIGSTOP before the daemon is killed. The keeper may die as well.
 //
 // FRMPS_TEST_DAEMON_KILLS (50) is how often the daemon is killed in the burst.
 
@@ -32,6 +32,7 @@
 #define PROMOTION_STEP_NS 100000
 #define HOST_BYTES	  (UINT64_C(64) << 10)
 #define QUICK_CRASHES	  9
+#define DOUBLE_DEATHS	  24
 
 static struct service service;
 static int lives; /* daemons that were killed */
@@ -396,6 +397,71 @@ START_TEST(every_request_is_answered_once)
 }
 END_TEST
 
+/* When it serves. */
+static pid_t keeper_pid(void)
+{
+	const char *state = NULL;
+	pid_t pid = 0;
+
+	while (!pid) {
+		json_t *status = status_now(), *keeper = json_object_get(status, "keeper");
+
+		state = json_string_value(json_object_get(keeper, "state"));
+		if (state && !strcmp(state, "serving"))
+			pid = (pid_t)number(keeper, "pid");
+		json_decref(status);
+	}
+	return pid;
+}
+
+static void kill_both(bool together)
+{
+	pid_t keeper = keeper_pid();
+	int dead = watch_process(keeper);
+
+	if (together) {
+		pid_t daemon = daemon_pid();
+
+		ck_assert_int_eq(kill(keeper, SIGKILL), 0);
+		pass_time(rand() % 3);
+		kill_and_wait(daemon, SIGKILL);
+		lives++;
+		wait_dead(dead);
+		wait_back();
+	} else {
+		kill_daemon_for_long();
+		ck_assert_int_eq(kill(keeper, SIGKILL), 0);
+		wait_dead(dead);
+		let_it_come_back();
+	}
+}
+
+START_TEST(the_keeper_may_die_with_the_daemon)
+{
+	struct child children[CLIENTS];
+
+	for (int i = 0; i < CLIENTS; i++)
+		children[i] = child_start(requester);
+	for (int i = 0; i < CLIENTS; i++)
+		child_wait(&children[i], 1);
+	srand(9);
+	for (int i = 0; i < DOUBLE_DEATHS; i++)
+		kill_both(i % 2);
+	ck_assert_int_eq(status_counter(&service, "keepers_lost"), DOUBLE_DEATHS);
+	for (int i = 0; i < CLIENTS; i++)
+		child_order(&children[i]);
+	for (int i = 0; i < CLIENTS; i++)
+		child_wait(&children[i], 1);
+	ck_assert_uint_eq(client_count(), CLIENTS);
+	for (int i = 0; i < CLIENTS; i++)
+		child_order(&children[i]);
+	for (int i = 0; i < CLIENTS; i++)
+		ck_assert_int_eq(child_end(&children[i]), 0);
+	status_await_no_memory(&service);
+	ck_assert_int_eq(service_log_count(&service, "rejected"), 0);
+}
+END_TEST
+
 START_TEST(programs_that_come_and_go_meanwhile_are_served)
 {
 	pid_t pids[CLIENTS];
@@ -616,6 +682,7 @@ int main(void)
 	add(suite, "rest", programs_go_on_and_everything_is_taken_over);
 	add(suite, "wait", a_request_made_without_a_daemon_waits_for_the_next);
 	add(suite, "burst", every_request_is_answered_once);
+	add(suite, "keeper", the_keeper_may_die_with_the_daemon);
 	add(suite, "visits", programs_that_come_and_go_meanwhile_are_served);
 	add(suite, "fault", a_fault_without_a_daemon_is_handled_by_the_next);
 	add(suite, "executor", an_executor_that_dies_without_a_daemon_is_replaced);

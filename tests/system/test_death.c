@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Ends that nobody's kernel is to blame for: the keeper dies, and with it everybody's memory; the kernel ends
+// Ends that nobody's kernel is to blame for: the keeper dies, and the memory that it has made stays; the kernel ends
 // an executor because memory has run out. (The daemon's are in test_daemon_death.c, and what a second death
 // does in each phase of a promotion in tests/gpu/matrix_second.py.)
 
@@ -76,110 +76,231 @@ static pid_t active_pid(void)
  * The keeper
  */
 
-/* Whether the error stays, whatever is asked. */
-static int is_told(CUresult error)
-{
-	CUdeviceptr p;
+#define GONE	   "the keeper of the device memory is gone"
+#define KEPT_WORDS (UINT64_C(3) << 18) /* of the memory that is kept: more than one chunk */
+#define BLOCK                                                                                                \
+	(64 * MIB) /* more than is kept for the next allocation: the keeper makes and takes it each time */
+#define ROUNDS 4
+#define KILLS  20
 
-	return error && cuMemAlloc_v2(&p, 4096) && cuCtxSynchronize() ? 0 : 3;
+static bool words_are(CUdeviceptr p, uint32_t *words, uint64_t count, uint32_t factor)
+{
+	uint64_t wrong = 0;
+
+	ck_cuda(cuMemcpyDtoH_v2(words, p, count * 4));
+	for (uint64_t i = 0; i < count; i++)
+		wrong += words[i] != (uint32_t)i * factor;
+	return !wrong;
 }
 
-static int works_until_told(int progress, int orders)
+/* Memory of the keeper that there is now is made, used and given back. */
+static bool block_works(uint32_t *words)
 {
-	CUdeviceptr word = 0;
-	uint32_t one = 1;
-	void *arguments[] = {&word, &one};
-	CUresult error = CUDA_SUCCESS;
+	CUdeviceptr block;
+	uint32_t last = 0;
+	bool good;
 
-	(void)orders;
-	driver_open();
-	word = device_words(1, 0);
-	while (!error) {
-		error = launch("count_up", 1, 1, NULL, arguments);
-		if (!error)
-			error = cuCtxSynchronize();
-		if (!error)
-			report(progress);
-	}
-	return is_told(error);
+	ck_cuda(cuMemAlloc_v2(&block, BLOCK));
+	ck_cuda(cuMemsetD32_v2(block, 78, BLOCK / 4));
+	ck_cuda(cuMemcpyDtoH_v2(&last, block + BLOCK - 4, 4));
+	for (uint64_t i = 0; i < KEPT_WORDS; i++)
+		words[i] = (uint32_t)i * 5;
+	ck_cuda(cuMemcpyHtoD_v2(block, words, KEPT_WORDS * 4));
+	good = last == 78 && words_are(block, words, KEPT_WORDS, 5);
+	ck_cuda(cuMemFree_v2(block));
+	return good;
 }
 
-static int allocates_until_told(int progress, int orders)
+/* Has memory, and with each order looks at all of it, changes it by a kernel and asks for more. */
+static int keeps(int progress, int orders)
 {
-	CUresult error = CUDA_SUCCESS;
-	CUdeviceptr p;
+	uint32_t *words = malloc(KEPT_WORDS * 4), one = 1, sum = 0;
+	CUdeviceptr kept, counter;
+	void *arguments[] = {&counter, &one};
 
-	(void)orders;
 	driver_open();
-	while (!error) {
-		/* More than is kept for the next allocation: the keeper makes and takes it each time. */
-		error = cuMemAlloc_v2(&p, 64 * MIB);
-		if (!error)
-			error = cuMemFree_v2(p);
-		if (!error)
-			report(progress);
-	}
-	return is_told(error);
-}
-
-static int waits_for_ever(int progress, int orders)
-{
-	uint32_t *word, value = 1;
-	void *arguments[] = {&word, &value};
-
-	(void)orders;
-	driver_open();
-	ck_cuda(cuMemHostAlloc((void **)&word, 4096, 0));
-	*word = 0;
-	ck_cuda(launch("spin_until", 1, 1, NULL, arguments));
+	kept = device_words(KEPT_WORDS, 3);
+	counter = device_words(1, 0);
 	report(progress);
-	return is_told(cuCtxSynchronize());
+	for (uint32_t round = 1; round <= ROUNDS; round++) {
+		ordered(orders, true);
+		if (!words_are(kept, words, KEPT_WORDS, 3))
+			return 2;
+		ck_cuda(launch("count_up", 1, 1, NULL, arguments));
+		ck_cuda(cuMemcpyDtoH_v2(&sum, counter, 4));
+		if (sum != round || !block_works(words))
+			return 3;
+		report(progress);
+	}
+	/* Its frees are what gives everything back, not its end. */
+	ck_cuda(cuMemFree_v2(kept));
+	ck_cuda(cuMemFree_v2(counter));
+	free(words);
+	report(progress);
+	ordered(orders, true);
+	return 0;
 }
 
-static child_function *const programs[] = {works_until_told, allocates_until_told, waits_for_ever};
-
-#define PROGRAMS (sizeof(programs) / sizeof(*programs))
-
-static void lose_the_keeper(int number)
+static void next_round(const struct child *child)
 {
-	struct child children[PROGRAMS];
+	child_order(child);
+	child_wait(child, 1);
+}
+
+/* Returns when the service knows. */
+static void kill_keeper(void)
+{
 	pid_t keeper = keeper_pid();
+	int gone = service_log_count(&service, GONE);
 
 	ck_assert_int_gt(keeper, 0);
-	/* One after the other: beside the last one's kernel no module is loaded. */
-	for (size_t i = 0; i < PROGRAMS; i++) {
-		children[i] = child_start(programs[i]);
-		child_wait(&children[i], 1);
-	}
 	ck_assert_int_eq(kill(keeper, SIGKILL), 0);
-	for (size_t i = 0; i < PROGRAMS; i++)
-		ck_assert_int_eq(child_end(&children[i]), 0);
-	ck_assert_int_eq(counter("keepers_lost"), number);
-	/* Whoever comes now is served, by another one. */
-	ck_assert_int_eq(exit_status(spawn(one_program, 3)), 0);
-	ck_assert_int_ne(keeper_pid(), keeper);
+	ck_assert(service_log_wait(&service, GONE, gone + 1, 60));
 }
 
-START_TEST(without_the_keeper_everybody_is_told_and_the_next_are_served)
+static void kill_active(int number)
 {
+	status_await_executors(&service);
+	kill(active_pid(), SIGKILL);
+	ck_assert(service_log_wait(&service, "promotion: executor", number, 60));
+}
+
+START_TEST(without_the_keeper_programs_keep_their_memory)
+{
+	struct child child = child_start(keeps), bystander = child_start(survivor);
 	int fds[2], threads[2];
 
-	lose_the_keeper(1);
+	child_wait(&child, 1);
+	child_wait(&bystander, 3);
+	kill_keeper();
+	next_round(&child);
+	/* The first to take over has had the memory mapped before; the second knows it by its descriptors alone. */
+	kill_active(1);
+	next_round(&child);
+	kill_active(2);
+	next_round(&child);
+	kill_keeper();
+	next_round(&child);
+	child_drain(&bystander);
+	child_wait(&bystander, 3);
+	child_order(&bystander);
+	ck_assert_int_eq(child_end(&bystander), 0);
+	child_wait(&child, 1);
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+	ck_assert_int_eq(counter("keepers_lost"), 2);
+	ck_assert_int_eq(counter("promotions"), 2);
+	ck_assert_int_eq(exit_status(spawn(one_program, 3)), 0);
 	wait_closed(&service);
+	status_await_no_memory(&service);
 	status_footprint(&service, &fds[0], &threads[0]);
-	lose_the_keeper(2);
-	lose_the_keeper(3);
+	kill_keeper();
+	kill_keeper();
 	wait_closed(&service);
+	status_await_no_memory(&service);
 	status_footprint(&service, &fds[1], &threads[1]);
-	/* Executors of before, and threads of the host backend that have nothing to do, end in their own
-	 * time. */
+	/* Threads of the host backend that have nothing to do end in their own time. */
 	for (int i = 0; i < 100 && (fds[1] > fds[0] || threads[1] > threads[0]); i++) {
 		pass_time(100);
 		service_footprint(&service, &fds[1], &threads[1]);
 	}
 	ck_assert_int_le(fds[1], fds[0]);
 	ck_assert_int_le(threads[1], threads[0]);
-	ck_assert_int_eq(counter("faults"), 0);
+}
+END_TEST
+
+/* What is freed comes back although nobody has a handle of it any more. */
+START_TEST(what_a_former_keeper_has_made_is_given_back)
+{
+	struct child child = child_start(keeps);
+
+	child_wait(&child, 1);
+	for (int i = 0; i < ROUNDS; i++) {
+		kill_keeper();
+		next_round(&child);
+	}
+	child_wait(&child, 1);
+	status_await_bytes(&service, child.pid, "memory_bytes", (long long)(BLOCK - 1));
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+	status_await_no_memory(&service);
+}
+END_TEST
+
+/* Until the daemon has a request of the child. */
+static void await_request(int64_t before)
+{
+	while (counter("requests") == before)
+		;
+}
+
+/* The keeper has a request and ends; or there is none, because its end is not known yet: who says so is stopped. */
+START_TEST(an_allocation_waits_for_the_next_keeper)
+{
+	struct child child = child_start(keeps);
+	pid_t keeper = keeper_pid();
+	int64_t before;
+
+	child_wait(&child, 1);
+	before = counter("requests");
+	ck_assert_int_eq(kill(_i ? service.pid : keeper, SIGSTOP), 0);
+	if (_i) {
+		ck_assert_int_eq(kill(keeper, SIGKILL), 0);
+		ck_assert(service_log_wait(&service, "is given up", 1, 60));
+	}
+	child_order(&child);
+	await_request(before);
+	ck_assert(child_runs(&child));
+	ck_assert_int_eq(_i ? kill(service.pid, SIGCONT) : kill(keeper, SIGKILL), 0);
+	child_wait(&child, 1);
+	ck_assert_int_eq(counter("keepers_lost"), 1);
+	ck_assert_int_ne(keeper_pid(), keeper);
+	for (int i = 1; i < ROUNDS; i++)
+		next_round(&child);
+	child_wait(&child, 1);
+	child_order(&child);
+	ck_assert_int_eq(child_end(&child), 0);
+	status_await_no_memory(&service);
+}
+END_TEST
+
+static int allocates(int progress, int orders)
+{
+	uint32_t *words = malloc(KEPT_WORDS * 4);
+
+	driver_open();
+	while (!ordered(orders, false)) {
+		if (!block_works(words))
+			return 2;
+		report(progress);
+	}
+	free(words);
+	return 0;
+}
+
+/* Whatever it is at when it dies. */
+START_TEST(every_allocation_is_answered)
+{
+	struct child children[3];
+	const size_t count = sizeof(children) / sizeof(*children);
+
+	for (size_t i = 0; i < count; i++) {
+		children[i] = child_start(allocates);
+		child_wait(&children[i], 1);
+	}
+	for (int i = 0; i < KILLS; i++) {
+		kill_keeper();
+		for (size_t j = 0; j < count; j++) {
+			child_drain(&children[j]);
+			child_wait(&children[j], 2);
+		}
+	}
+	for (size_t i = 0; i < count; i++) {
+		child_order(&children[i]);
+		ck_assert_int_eq(child_end(&children[i]), 0);
+	}
+	ck_assert_int_eq(counter("keepers_lost"), KILLS);
+	status_await_no_memory(&service);
 }
 END_TEST
 
@@ -319,7 +440,10 @@ int main(void)
 
 	tcase_set_timeout(tests, 300);
 	tcase_add_checked_fixture(tests, start, stop);
-	tcase_add_test(tests, without_the_keeper_everybody_is_told_and_the_next_are_served);
+	tcase_add_test(tests, without_the_keeper_programs_keep_their_memory);
+	tcase_add_test(tests, what_a_former_keeper_has_made_is_given_back);
+	tcase_add_loop_test(tests, an_allocation_waits_for_the_next_keeper, 0, 2);
+	tcase_add_test(tests, every_allocation_is_answered);
 	tcase_add_test(tests, moved_variables_outlive_their_executor);
 	tcase_add_loop_test(tests, with_its_executor_a_program_loses_its_variables, 0, 5 * MOVES_VARIABLES);
 	tcase_add_test(tests, an_executor_that_memory_runs_out_for_is_replaced);

@@ -159,6 +159,81 @@ START_TEST(memory_without_its_descriptor_is_not_exported)
 }
 END_TEST
 
+static void ask_for_memory(struct fake_client *who)
+{
+	struct wire_message map = {
+		.type = WIRE_MAP_MEMORY, .range = {.address = who->window_base, .bytes = 2 * MIB}};
+
+	fake_request(fake, who, &map, -1);
+}
+
+static void make_memory(void)
+{
+	struct wire_message chunk = {
+		.type = WIRE_REPLY, .id = fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK)->id};
+	const uint64_t handle = 5;
+	int fd = fake_memfd(4096, 0);
+
+	chunk.reply.values = (struct wire_u64s){&handle, 1};
+	ck_assert_int_eq(message_send(keeper->socket, &chunk, &fd, 1), 0);
+	close(fd);
+}
+
+/* Its end is known when everything is adopted. */
+static void lose_keeper_and_daemon(void)
+{
+	close(keeper->socket);
+	keeper->socket = -1;
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	fake_reap(fake, keeper, SIGKILL);
+	keeper = &fake->children[3];
+	ck_assert_int_eq(keeper->role, ROLE_KEEPER);
+	fake_ready(fake, keeper);
+}
+
+START_TEST(what_a_keeper_owed_that_died_as_well_is_asked_of_the_next)
+{
+	struct fake_client other;
+
+	fake_join(fake, &other, active, standby);
+	ask_for_memory(&client);
+	fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
+	ask_for_memory(&other);
+	fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
+	lose_keeper_and_daemon();
+	for (int i = 0; i < 2; i++) {
+		make_memory();
+		fake_serve(fake, active, WIRE_MAP_MEMORY);
+		fake_serve(fake, standby, WIRE_MAP_MEMORY);
+	}
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	fake_expect(fake, other.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, 0);
+	fake_leave(fake, &other);
+}
+END_TEST
+
+START_TEST(memory_of_a_keeper_that_died_as_well_is_given_back)
+{
+	struct wire_message unmap = {
+		.type = WIRE_UNMAP_MEMORY, .range = {.address = client.window_base, .bytes = 2 * MIB}};
+
+	ask_for_memory(&client);
+	make_memory();
+	fake_serve(fake, active, WIRE_MAP_MEMORY);
+	fake_serve(fake, standby, WIRE_MAP_MEMORY);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	lose_keeper_and_daemon();
+	fake_request(fake, &client, &unmap, -1);
+	fake_serve(fake, active, WIRE_UNMAP_MEMORY);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	fake_serve(fake, standby, WIRE_UNMAP_MEMORY);
+	fake_expect_nothing(fake, keeper->socket);
+	ck_assert_uint_eq(fake->daemon.reclaim.under_way, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("adopt");
@@ -172,6 +247,8 @@ int main(void)
 	tcase_add_test(tests, memory_without_its_descriptor_is_not_exported);
 	tcase_add_test(tests, who_is_gone_may_have_been_it_in_the_next_life_too);
 	tcase_add_test(tests, everything_is_as_it_was);
+	tcase_add_test(tests, what_a_keeper_owed_that_died_as_well_is_asked_of_the_next);
+	tcase_add_test(tests, memory_of_a_keeper_that_died_as_well_is_given_back);
 	tcase_add_test(tests, a_promotion_goes_on_without_what_only_memory_had);
 	tests = tcase_create("graceful");
 	suite_add_tcase(suite, tests);
