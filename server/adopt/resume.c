@@ -19,6 +19,7 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/request.h"
+#include "server/session/sink.h"
 
 /* Crashes of daemons, one after the other, that a request may be under way in. */
 #define CRASHES_MOST 2u
@@ -123,5 +124,7 @@ void resume(struct daemon *daemon)
 		domain_reap(domain);
 	}
 	latent_look(daemon);
+	/* Of these no request is recorded. */
+	sink_request_all(daemon);
 	daemon_adopted(daemon);
 }

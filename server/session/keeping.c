@@ -14,6 +14,7 @@
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/reclaim.h"
+#include "server/session/sink.h"
 
 /* Pause before the next one where one could not start, or crashed: the first, and at most. */
 #define RETRY_MS      1000u
@@ -69,6 +70,8 @@ void keeping_ready(struct daemon *daemon)
 {
 	daemon->keeper->state = WORKER_WARM;
 	daemon->keeper_failures = 0;
+	/* Before memory: executors should know of a guard first. */
+	sink_request_all(daemon);
 	reclaim_retry(daemon);
 }
 

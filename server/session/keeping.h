@@ -18,7 +18,7 @@ void keeping_deinit(struct daemon *daemon);
 
 /** Starts a keeper, or sees to it that it is tried again; then daemon->keeper is NULL. */
 void keeping_start(struct daemon *daemon);
-/** It is ready: whoever waits for memory asks it. */
+/** It is ready: whoever waits for memory, or has no guard for want of it, asks it. */
 void keeping_ready(struct daemon *daemon);
 /** It has been reaped; the service does not stop. */
 void keeping_gone(struct daemon *daemon, const struct worker *keeper);

@@ -4,7 +4,8 @@
 // Sinks. See sink.h. A session is served before it has them; the requests to the keeper are on their way
 // before its client can ask for memory, and the keeper answers in order, so executors know of the guard
 // before they map the first memory. Without sinks (no memory for them, a backend that cannot look at them)
-// the session goes on without a guard.
+// the session goes on without a guard. What a keeper owed when it ended is asked of the next one, and what
+// nobody could be asked for as well: then executors hear of the guard when there is memory already.
 //
 // Sizes: near sinks are one granule. Far ones are a power of two such that the sinks of 256 sessions take
 // about a thirty-second part of the device at most: 16 MiB on 140 GiB, 8 MiB on 80 GiB, 4 MiB on 24 GiB and
@@ -79,20 +80,17 @@ static void tell_all(struct client *client)
 		sink_tell(client, move_target(client));
 }
 
-/* The keeper answers in order: near, then far. */
-static void on_chunk(
-	void *context, struct worker *keeper, const struct wire_reply *reply, struct packet *packet)
+/* Takes one of the two over; executors are told when both are there. */
+static void take(struct client *client, int index, const struct wire_reply *reply, struct packet *packet)
 {
-	struct client *client = context;
 	int fd = reply && !reply->code ? packet_take_fd(packet, 0) : -1;
 	bool wanted = client->state != CLIENT_CLOSING && reply && reply->values.count;
 
-	(void)keeper;
 	if (fd >= 0 && reply->values.count) {
 		struct chunk *chunk = chunk_new(client->daemon, reply->values.at[0], fd);
 
 		if (chunk && wanted)
-			client->sinks[client->sinks[0] != NULL] = chunk;
+			client->sinks[index] = chunk;
 		else
 			chunk_unref(chunk);
 	} else if (fd >= 0) {
@@ -100,7 +98,7 @@ static void on_chunk(
 	}
 	if (wanted)
 		client_keep(client);
-	if (wanted && client->sinks[1])
+	if (wanted && client->sinks[0] && client->sinks[1])
 		tell_all(client);
 	else if (reply && reply->code)
 		log_warning("session %llu gets no guard: no device memory for its sinks (code %d)",
@@ -108,19 +106,47 @@ static void on_chunk(
 	client_unref(client);
 }
 
+static void on_near(
+	void *context, struct worker *keeper, const struct wire_reply *reply, struct packet *packet)
+{
+	(void)keeper;
+	take(context, 0, reply, packet);
+}
+
+static void on_far(
+	void *context, struct worker *keeper, const struct wire_reply *reply, struct packet *packet)
+{
+	(void)keeper;
+	take(context, 1, reply, packet);
+}
+
+static void ask(struct client *client, uint64_t bytes, worker_reply_fn *reply)
+{
+	struct wire_message message = {.type = WIRE_CREATE_CHUNK, .chunk = {.bytes = bytes}};
+
+	worker_request(client->daemon->keeper, &message, NULL, 0, reply, client_ref(client));
+}
+
 void sink_request(struct client *client)
 {
 	struct daemon *daemon = client->daemon;
-	const uint64_t bytes[2] = {BACKEND_CHUNK_GRANULE, far_bytes(daemon)};
 
 	if (daemon->config->guard == CONFIG_GUARD_OFF || !daemon->keeper ||
 		daemon->keeper->state != WORKER_WARM)
 		return;
-	for (int i = 0; i < 2; i++) {
-		struct wire_message message = {.type = WIRE_CREATE_CHUNK, .chunk = {.bytes = bytes[i]}};
+	if (!client->sinks[0])
+		ask(client, BACKEND_CHUNK_GRANULE, on_near);
+	if (!client->sinks[1])
+		ask(client, far_bytes(daemon), on_far);
+}
 
-		worker_request(daemon->keeper, &message, NULL, 0, on_chunk, client_ref(client));
-	}
+void sink_request_all(struct daemon *daemon)
+{
+	struct client *client;
+
+	TAILQ_FOREACH (client, &daemon->clients, link)
+		if (client_is_live(client))
+			sink_request(client);
 }
 
 void sink_drop(struct client *client)

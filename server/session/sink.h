@@ -9,10 +9,14 @@
 #define FRMPS_SERVER_SESSION_SINK_H
 
 struct client;
+struct daemon;
 struct worker;
 
-/** Has the keeper make them and tells the executors, unless the guard is off. The session is served. */
+/** Has the keeper make those that are missing and tells the executors, unless the guard is off. The session is
+ * served, and no keeper has been asked for them that may still answer. */
 void sink_request(struct client *client);
+/** The same for every session that is served: there is another keeper, or another daemon. */
+void sink_request_all(struct daemon *daemon);
 
 /** Tells an executor that knows the session, if the sinks are there. */
 void sink_tell(struct client *client, struct worker *worker);

@@ -11,6 +11,8 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/loop/timer.h"
+#include "server/session/chunk.h"
+#include "server/session/client.h"
 #include "tests/unit/server/session/fixture.h"
 
 #define HANDLE 5
@@ -266,10 +268,80 @@ START_TEST(a_release_ends_with_its_keeper)
 }
 END_TEST
 
+/*
+ * Guards
+ */
+
+static void expect_guard(struct fake_child *executor)
+{
+	fake_expect(fake, executor->socket, WIRE_OPEN_GUARD);
+	ck_assert_uint_eq(fake->packet.fd_count, 2);
+	fake_reply(fake, executor->socket, fake->message.id, 0, NULL, 0);
+}
+
+static void boot_guarded(void)
+{
+	boot();
+	fake->config.guard = CONFIG_GUARD_ERROR;
+}
+
+/* @_i: sinks that the first keeper has made before it ends. */
+START_TEST(sinks_that_are_missing_are_asked_of_the_next_keeper)
+{
+	const struct client *session;
+
+	boot_guarded();
+	fake_join(fake, &client, active, standby);
+	session = TAILQ_FIRST(&fake->daemon.clients);
+	for (int i = 0; i < _i; i++)
+		answer(fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK)->id, 7);
+	replace_keeper();
+	if (_i == 0)
+		make(2 * MIB, 8);
+	if (_i <= 1) {
+		make(8 * MIB, 9);
+		expect_guard(active);
+		expect_guard(standby);
+		ck_assert_uint_eq(session->sinks[0]->keeper, 2 - (unsigned)_i);
+		ck_assert_uint_eq(session->sinks[1]->keeper, 2);
+	}
+	fake_turn(fake);
+	fake_expect_nothing(fake, keeper->socket);
+	part();
+}
+END_TEST
+
+START_TEST(a_session_that_comes_without_a_keeper_has_a_guard_later)
+{
+	boot_guarded();
+	fake_reap(fake, keeper, SIGKILL);
+	fake_join(fake, &client, active, standby);
+	fake_expect_nothing(fake, active->socket);
+	become_keeper(&fake->children[3]);
+	make(2 * MIB, 8);
+	make(8 * MIB, 9);
+	expect_guard(active);
+	expect_guard(standby);
+	part();
+}
+END_TEST
+
+START_TEST(a_session_that_was_told_an_error_needs_no_guard)
+{
+	boot_guarded();
+	fake_reap(fake, keeper, SIGKILL);
+	fake_join(fake, &client, active, standby);
+	word_release(&TAILQ_FIRST(&fake->daemon.clients)->view.server->state, SHM_SESSION_FAULTED);
+	become_keeper(&fake->children[3]);
+	fake_expect_nothing(fake, keeper->socket);
+	part();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("keeping");
-	TCase *memory = suite_case(suite, "memory");
+	TCase *memory = suite_case(suite, "memory"), *guards = suite_case(suite, "guards");
 
 	fake_prepare();
 	tcase_add_test(memory, a_request_is_asked_of_the_next_keeper);
@@ -280,5 +352,8 @@ int main(void)
 	tcase_add_test(memory, handles_are_those_of_the_keeper_that_gave_them);
 	tcase_add_test(memory, the_next_executor_is_told_of_memory_that_a_former_keeper_made);
 	tcase_add_test(memory, a_release_ends_with_its_keeper);
+	tcase_add_loop_test(guards, sinks_that_are_missing_are_asked_of_the_next_keeper, 0, 3);
+	tcase_add_test(guards, a_session_that_comes_without_a_keeper_has_a_guard_later);
+	tcase_add_test(guards, a_session_that_was_told_an_error_needs_no_guard);
 	return suite_run(suite);
 }
