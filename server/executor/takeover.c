@@ -33,11 +33,15 @@
 //      there and the session has ever had anything issued: FAULTED. A kernel or a copy may have written
 //      there, and nobody knows what. Constants get the values of their mirrors (constant.c)
 //   5. write `done` into the new generation's timeline, then release `generation`, then set issued and
-//      marked back to done, then state = RUNNING, then wake. Commands done+1 … are issued again by the
-//      serving thread.
+//      marked back to done, then state = RUNNING
+//   6. when all sessions of the Activate are that far: give each to its serving thread, which issues commands
+//      done+1 … again, then wake its client. Before that nobody issues anything and nobody is woken, so what
+//      is done for the next session has the driver and the processors for itself.
 //
 // If this executor dies within 5, the next one sees either the old generation with all words untouched, or
-// the new one with at least as much in doubt as there is: the same proof is made again.
+// the new one with at least as much in doubt as there is: the same proof is made again. Between 5 and 6
+// nothing is in doubt. A client that was not woken is woken when the daemon holds its session again, and by
+// the next one.
 
 #include "server/executor/takeover.h"
 
@@ -417,7 +421,6 @@ static bool publish(struct session *session, uint32_t generation, bool is_promot
 		word_release(&session->generation, 0);
 		return false;
 	}
-	wake_all(&server->wake);
 	return true;
 }
 
@@ -468,7 +471,15 @@ enum takeover_verdict takeover_session(struct session *session, uint32_t generat
 	return verdict;
 }
 
-static enum takeover_verdict activate(struct job *job, uint32_t index, const struct variable_set *variables)
+/* The sessions of an Activate, in its order. */
+struct activation {
+	uint64_t *verdicts;
+	struct session **joining; /* those that are to be served from now on, else NULL */
+	uint32_t count;
+};
+
+static enum takeover_verdict take(
+	struct job *job, uint32_t index, const struct variable_set *variables, struct session **ret_joining)
 {
 	const struct wire_activate *wish = &job->message.activate;
 	struct session *session = executor_session(job->executor, wish->sessions.at[index]);
@@ -484,27 +495,59 @@ static enum takeover_verdict activate(struct job *job, uint32_t index, const str
 	if (verdict == TAKEOVER_SUSPENDED)
 		return verdict;
 	stray_begin(session);
-	if (verdict != TAKEOVER_FAULTED && serve_attach(session))
-		return fault(session, CUDA_ERROR_OUT_OF_MEMORY, "no memory to serve it");
+	if (verdict != TAKEOVER_FAULTED)
+		*ret_joining = session;
 	return verdict;
+}
+
+static void take_all(struct job *job, struct activation *activation)
+{
+	struct variable_set variables;
+
+	variable_set_init(&variables, job->packet.fd_count ? job->packet.fds[0] : -1);
+	for (uint32_t i = 0; i < activation->count; i++)
+		activation->verdicts[i] = take(job, i, &variables, &activation->joining[i]);
+	variable_set_deinit(&variables);
+}
+
+static void serve_all(struct activation *activation)
+{
+	for (uint32_t i = 0; i < activation->count; i++) {
+		struct session *session = activation->joining[i];
+
+		if (!session)
+			continue;
+		if (serve_attach(session))
+			activation->verdicts[i] =
+				fault(session, CUDA_ERROR_OUT_OF_MEMORY, "no memory to serve it");
+		else
+			wake_all(&session->view.server->wake);
+	}
+}
+
+static void activate(struct job *job, struct activation *activation)
+{
+	take_all(job, activation);
+	serve_all(activation);
+	canary_begin(job->executor, job->message.activate.canary_ms);
+	job_reply(job, CUDA_SUCCESS, activation->verdicts, activation->count, NULL);
 }
 
 void takeover_handle(struct job *job)
 {
 	uint32_t count = job->message.activate.sessions.count;
-	uint64_t *verdicts = calloc(count + 1, sizeof(*verdicts));
-	struct variable_set variables;
+	struct activation activation = {
+		.verdicts = calloc(count + 1, sizeof(*activation.verdicts)),
+		.joining = calloc(count + 1, sizeof(*activation.joining)),
+		.count = count,
+	};
 
-	if (!verdicts || !job->message.activate.generation) {
-		job_reply(job, verdicts ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, NULL);
-		free(verdicts);
-		return;
-	}
-	variable_set_init(&variables, job->packet.fd_count ? job->packet.fds[0] : -1);
-	for (uint32_t i = 0; i < count; i++)
-		verdicts[i] = activate(job, i, &variables);
-	variable_set_deinit(&variables);
-	canary_begin(job->executor, job->message.activate.canary_ms);
-	job_reply(job, CUDA_SUCCESS, verdicts, count, NULL);
-	free(verdicts);
+	if (!activation.verdicts || !activation.joining)
+		job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, NULL);
+	else if (!job->message.activate.generation)
+		job_reply(job, CUDA_ERROR_INVALID_VALUE, NULL, 0, NULL);
+	else
+		activate(job, &activation);
+	free(activation.verdicts);
+	free(activation.joining);
 }

@@ -36,8 +36,8 @@ enum takeover_recover {
 void takeover_prepare(struct session *session);
 
 /**
- * Makes a session ready to be served as `generation`: its journal adopted, the new timeline filled, its state
- * word set and its client woken. Does not begin to serve.
+ * Makes a session ready to be served as `generation`: its journal adopted, the new timeline filled and its
+ * state word set. Does not begin to serve; a client that goes on is yet to be woken.
  * @code, @reason: of the fault that made the promotion necessary
  * @variables: values of modules' variables that came from the former executor
  */

@@ -7,9 +7,13 @@
 #include "server/executor/takeover.h"
 
 #include <setjmp.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "server/executor/clock.h"
+#include "server/executor/serve.h"
 #include "tests/unit/server/executor/fixture.h"
 
 static const uint64_t x = FIXTURE_WINDOW, y = FIXTURE_WINDOW + 4096;
@@ -531,10 +535,126 @@ START_TEST(a_session_is_as_doubtful_as_those_that_were_there)
 }
 END_TEST
 
+/* ---- several sessions ---- */
+
+#define NEIGHBOUR UINT64_C(78)
+
+static struct session *neighbour;
+static uint32_t neighbour_woken;
+static unsigned looks;
+
+/* A serving thread that only gets its orders. */
+static void open_pool(void)
+{
+	struct serve_thread *thread = aligned_alloc(SHM_LINE, sizeof(*thread));
+
+	memset(thread, 0, sizeof(*thread));
+	thread->epoll = -1;
+	thread->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	STAILQ_INIT(&thread->orders);
+	pthread_mutex_init(&thread->lock, NULL);
+	fixture.executor.pool = (struct serve_pool){.threads = thread, .count = 1};
+}
+
+/* A session of which nothing is known yet, beside one that has done something and has a constant. */
+static void open_neighbours(void)
+{
+	static const struct constant constant = {
+		{FIXTURE_WINDOW, FIXTURE_WINDOW + 64}, UINT64_C(0x7000000000), 1};
+	struct wire_shape shape;
+	int client_fd, server_fd;
+
+	fixture_open_default();
+	fixture_launch(1, FRMPS_CMD_MARK, 1);
+	fixture_turn();
+	fake_arrive();
+	fixture_kill();
+	fake.immediate = true;
+	open_pool();
+	ck_assert_int_eq(variable_open(&fixture.executor), CUDA_SUCCESS);
+	ck_assert_int_eq(constant_add(fixture.session, &constant), CUDA_SUCCESS);
+	shm_shape_init(&shape, 1u << 20, 1u << 20, 64);
+	ck_assert_int_eq(shm_region_new(&shape, &client_fd, &server_fd), 0);
+	neighbour = session_new(&fixture.executor, NEIGHBOUR);
+	ck_assert_int_eq(shm_view_map(&neighbour->view, &shape, client_fd, server_fd, SHM_SIDE_SERVER), 0);
+	close(client_fd);
+	close(server_fd);
+	takeover_prepare(neighbour);
+	TAILQ_INSERT_TAIL(&fixture.executor.sessions, neighbour, link);
+	neighbour_woken = word_acquire(&neighbour->view.server->wake);
+	looks = 0;
+}
+
+static void close_neighbours(void)
+{
+	serve_pool_deinit(&fixture.executor);
+	variable_close(&fixture.executor);
+	TAILQ_REMOVE(&fixture.executor.sessions, neighbour, link);
+	shm_view_unmap(&neighbour->view);
+	session_unref(neighbour);
+	fixture_close();
+}
+
+/* Activate of both, the neighbour first. */
+static void activate_both(void)
+{
+	const uint64_t sessions[] = {NEIGHBOUR, fixture.session->id};
+	struct job *job = job_new(&fixture.executor);
+	static struct packet packet;
+	struct wire_message reply;
+
+	job->message.type = WIRE_ACTIVATE;
+	job->message.activate =
+		(struct wire_activate){.generation = 2, .sessions = {sessions, 2}, .reason = ""};
+	takeover_handle(job);
+	ck_assert_int_eq(packet_receive(fixture.control[1], &packet), 0);
+	ck_assert_int_eq(wire_decode(packet.bytes, packet.length, &reply), 0);
+	ck_assert_int_eq(reply.type, WIRE_REPLY);
+	ck_assert_int_eq(reply.reply.code, CUDA_SUCCESS);
+	ck_assert_uint_eq(reply.reply.values.count, 2);
+	ck_assert_uint_eq(reply.reply.values.at[0], TAKEOVER_CLEAN);
+	ck_assert_uint_eq(reply.reply.values.at[1], TAKEOVER_CLEAN);
+}
+
+/* The constant of the second session: the first one is taken over, and waits. */
+static CUresult copy_and_look(struct backend_stream *stream, const struct backend_copy *copy)
+{
+	looks++;
+	ck_assert_uint_eq(word_relaxed(&neighbour->generation), 2);
+	ck_assert_ptr_null(neighbour->thread);
+	ck_assert_uint_eq(word_relaxed(&neighbour->served), 0);
+	ck_assert_uint_eq(word_acquire(&neighbour->view.server->wake), neighbour_woken);
+	return fake_ops.copy(stream, copy);
+}
+
+START_TEST(nobody_is_served_before_all_are_taken_over)
+{
+	static struct backend_ops ops;
+
+	ops = fake_ops;
+	ops.copy = copy_and_look;
+	fixture.executor.ops = &ops;
+	activate_both();
+	ck_assert_uint_eq(looks, 1);
+	ck_assert_ptr_nonnull(neighbour->thread);
+	ck_assert_ptr_nonnull(fixture.session->thread);
+	ck_assert_uint_ne(word_acquire(&neighbour->view.server->wake), neighbour_woken);
+}
+END_TEST
+
+START_TEST(a_session_is_served_once_however_often_it_is_activated)
+{
+	activate_both();
+	activate_both();
+	ck_assert_uint_eq(fixture.executor.pool.threads->load, 2);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("takeover");
-	TCase *doubt = suite_case(suite, "doubt"), *rest = suite_case(suite, "rest");
+	TCase *doubt = suite_case(suite, "doubt"), *rest = suite_case(suite, "rest"),
+	      *several = suite_case(suite, "several");
 
 	tcase_add_checked_fixture(doubt, fixture_open_default, fixture_close);
 	tcase_add_test(doubt, nothing_happened_yet);
@@ -570,5 +690,8 @@ int main(void)
 	tcase_add_test(rest, a_broken_journal_is_a_fault);
 	tcase_add_test(rest, variables_that_were_lost_are_a_fault_if_anything_ran);
 	tcase_add_test(rest, a_long_backlog_is_issued_in_turns);
+	tcase_add_checked_fixture(several, open_neighbours, close_neighbours);
+	tcase_add_test(several, nobody_is_served_before_all_are_taken_over);
+	tcase_add_test(several, a_session_is_served_once_however_often_it_is_activated);
 	return suite_run(suite);
 }
