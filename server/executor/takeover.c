@@ -86,20 +86,28 @@ void takeover_prepare(struct session *session)
 	touch_states(session);
 }
 
-/* Most slots were never used; their states, and their words in all timelines, are zero. */
-static bool is_used(const struct session *session, uint32_t slot)
+/* The streams that ever had a command: looked for once, for they are a few of very many as a rule. The states of
+ * all others, and their words in all timelines, are zero. */
+struct used {
+	uint32_t count;
+	struct stream *streams[SHM_STREAMS];
+};
+
+static void find_used(struct session *session, struct used *ret)
 {
-	return word_acquire(&session->view.states[slot].journaled) != 0;
+	ret->count = 0;
+	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
+		if (word_acquire(&session->view.states[slot].journaled))
+			ret->streams[ret->count++] = &session->streams[slot];
 }
 
-static void read_stream(struct session *session, uint32_t slot, const struct shm_timeline *former)
+static void read_stream(struct stream *stream, const struct shm_timeline *former)
 {
-	struct shm_stream_state *state = &session->view.states[slot];
-	struct stream *stream = &session->streams[slot];
+	struct shm_stream_state *state = stream->journal.state;
 	uint64_t ready = word_acquire(&state->host_ready);
 
 	stream->marked = least(word_acquire(&state->marked), word_acquire(&state->issued));
-	stream->done = former ? least(word_acquire(&former->stream[slot].done), stream->marked) : 0;
+	stream->done = former ? least(word_acquire(&former->stream[stream->slot].done), stream->marked) : 0;
 	if (ready && ready <= word_acquire(&state->journaled) && ready - 1 > stream->done)
 		stream->done = ready - 1;
 	stream->issued = word_acquire(&state->issued);
@@ -150,22 +158,19 @@ static const char *check_stream(struct session *session, struct stream *stream)
 	return NULL;
 }
 
-static const char *adopt(struct session *session)
+static const char *adopt(struct session *session, const struct used *used)
 {
 	const struct shm_view *view = &session->view;
 	uint32_t former = word_acquire(&view->server->generation);
 	const struct shm_timeline *timeline = former ? shm_view_timeline(view, former) : NULL;
 	const char *wrong = NULL;
 
-	for (uint32_t slot = 0; !wrong && slot < SHM_STREAMS; slot++) {
-		if (!is_used(session, slot))
-			continue;
-		read_stream(session, slot, timeline);
-		wrong = adopt_stream(session, &session->streams[slot]);
+	for (uint32_t i = 0; !wrong && i < used->count; i++) {
+		read_stream(used->streams[i], timeline);
+		wrong = adopt_stream(session, used->streams[i]);
 	}
-	for (uint32_t slot = 0; !wrong && slot < SHM_STREAMS; slot++)
-		if (is_used(session, slot))
-			wrong = check_stream(session, &session->streams[slot]);
+	for (uint32_t i = 0; !wrong && i < used->count; i++)
+		wrong = check_stream(session, used->streams[i]);
 	return wrong;
 }
 
@@ -330,8 +335,8 @@ static bool holds_kernels(const struct doubt *doubt)
 	return false;
 }
 
-static enum takeover_verdict resolve(
-	struct session *session, bool on_probation, const char *cause, char *text, size_t size)
+static enum takeover_verdict resolve(struct session *session, const struct used *used, bool on_probation,
+	const char *cause, char *text, size_t size)
 {
 	struct doubt doubt = {
 		.commands = malloc(DOUBT_MAX * sizeof(*doubt.commands)),
@@ -342,9 +347,8 @@ static enum takeover_verdict resolve(
 	if (!doubt.commands || !doubt.records) {
 		snprintf(text, size, "no memory to find out what may be repeated when %s", cause);
 	} else {
-		for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
-			if (is_used(session, slot))
-				collect_stream(session, &session->streams[slot], &doubt);
+		for (uint32_t i = 0; i < used->count; i++)
+			collect_stream(session, used->streams[i], &doubt);
 		if (!doubt.count)
 			verdict = TAKEOVER_CLEAN;
 		else if (prove(session, &doubt, cause, text, size))
@@ -357,22 +361,22 @@ static enum takeover_verdict resolve(
 }
 
 /* Whether something of the session was given to a device, ever: it may have written to its variables. */
-static bool has_issued(const struct session *session)
+static bool has_issued(const struct used *used)
 {
-	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
-		if (word_acquire(&session->view.states[slot].issued))
+	for (uint32_t i = 0; i < used->count; i++)
+		if (word_acquire(&used->streams[i]->journal.state->issued))
 			return true;
 	return false;
 }
 
 /* Return: whether its modules' variables have the values that its work expects; else the text says why not.
  */
-static bool restore_variables(struct session *session, const struct variable_set *variables,
-	const char *cause, char *text, size_t size)
+static bool restore_variables(struct session *session, const struct used *used,
+	const struct variable_set *variables, const char *cause, char *text, size_t size)
 {
 	char why[REMAINS_TEXT];
 
-	if (!has_issued(session) ||
+	if (!has_issued(used) ||
 		(variable_restore(session, variables, word_acquire(&session->view.server->generation), why) &&
 			constant_refresh(session)))
 		return true;
@@ -404,20 +408,18 @@ static bool set_running(struct shm_server_header *server)
 }
 
 /* Return: whether it is to be served. */
-static bool publish(struct session *session, uint32_t generation, bool is_promotion)
+static bool publish(struct session *session, const struct used *used, uint32_t generation, bool is_promotion)
 {
 	struct shm_server_header *server = session->view.server;
 
 	session->timeline = shm_view_timeline(&session->view, generation);
 	session->now = session->busy_at = clock_now();
-	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
-		if (is_used(session, slot))
-			word_set(&session->timeline->stream[slot].done, session->streams[slot].done);
+	for (uint32_t i = 0; i < used->count; i++)
+		word_set(&session->timeline->stream[used->streams[i]->slot].done, used->streams[i]->done);
 	/* Pairs with the acquire in shm_view_done(): the timeline is filled. */
 	word_release(&server->generation, generation);
-	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
-		if (is_used(session, slot))
-			set_back(session, &session->streams[slot]);
+	for (uint32_t i = 0; i < used->count; i++)
+		set_back(session, used->streams[i]);
 	ring_reader_init(&session->ring, &session->view);
 	contain_join(session, generation);
 	word_set(&server->active, 0);
@@ -446,6 +448,7 @@ enum takeover_verdict takeover_session(struct session *session, uint32_t generat
 {
 	const char *cause = *reason ? reason : "its executor ended";
 	enum takeover_verdict verdict;
+	struct used used;
 	const char *wrong;
 	char text[256];
 
@@ -460,13 +463,14 @@ enum takeover_verdict takeover_session(struct session *session, uint32_t generat
 			cause);
 		return fault(session, code, text);
 	}
-	wrong = adopt(session);
+	find_used(session, &used);
+	wrong = adopt(session, &used);
 	if (wrong)
 		return fault(session, code, wrong);
-	verdict = resolve(session, recover == TAKEOVER_PROBATION, cause, text, sizeof(text));
+	verdict = resolve(session, &used, recover == TAKEOVER_PROBATION, cause, text, sizeof(text));
 	if (verdict == TAKEOVER_FAULTED)
 		return fault(session, code, text);
-	if (!restore_variables(session, variables, cause, text, sizeof(text))) {
+	if (!restore_variables(session, &used, variables, cause, text, sizeof(text))) {
 		/* Lost on the way: the session is untouched, and the next executor can do it. */
 		if (executor_is_lost(session->executor))
 			return TAKEOVER_FAULTED;
@@ -474,7 +478,7 @@ enum takeover_verdict takeover_session(struct session *session, uint32_t generat
 	}
 	if (verdict == TAKEOVER_SUSPENDED)
 		takeover_prepare(session);
-	else if (!publish(session, generation, recover != TAKEOVER_NOTHING))
+	else if (!publish(session, &used, generation, recover != TAKEOVER_NOTHING))
 		return TAKEOVER_FAULTED;
 	return verdict;
 }
