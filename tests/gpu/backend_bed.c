@@ -5,6 +5,7 @@
 
 #include "tests/gpu/backend_bed.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -110,6 +111,15 @@ void end_keeper(void)
 	close(keeper.socket);
 	waitpid(keeper.pid, &status, 0);
 	check(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+void kill_keeper(void)
+{
+	int status = 0;
+
+	check(!kill(keeper.pid, SIGKILL));
+	check(waitpid(keeper.pid, &status, 0) == keeper.pid && WIFSIGNALED(status));
+	close(keeper.socket);
 }
 
 /*

@@ -56,6 +56,8 @@ void ask(enum wire_type type, uint64_t bytes, uint64_t handle);
 void start_keeper(void);
 int make_chunk(uint64_t bytes, uint64_t *ret_handle);
 void end_keeper(void);
+/* SIGKILL, and until it is reaped. */
+void kill_keeper(void);
 /* Work. launch() is one-dimensional; arguments are a struct of the kernel's parameters. */
 struct backend_stream *stream_new(void);
 void wait_stream(struct backend_stream *stream);

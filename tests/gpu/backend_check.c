@@ -404,23 +404,32 @@ static void check_remap(int fd)
 	ok(OPS->stream_destroy(stream));
 }
 
+static uint64_t count_others(struct backend_stream *stream, uint64_t address, uint64_t word)
+{
+	const uint64_t *words = at(HOST_DATA);
+	uint64_t others = 0;
+
+	for (uint64_t offset = 0; offset < CHUNK_BYTES; offset += SIDE) {
+		ok(copy_line(stream, HOST_DATA, address + offset, SIDE));
+		wait_stream(stream);
+		for (uint64_t i = 0; i < SIDE / sizeof(*words); i++)
+			others += words[i] != word;
+	}
+	return others;
+}
+
 /* A chunk is zero although the one before it, likely in the same place, was not. */
 static void check_fresh(void)
 {
 	const uint64_t address = WINDOW + (UINT64_C(2) << 36);
 	struct backend_stream *stream = stream_new();
-	uint64_t *words = at(HOST_DATA), wrong = 0, handle;
+	uint64_t wrong = 0, handle;
 
 	for (int round = 0; round < 8; round++) {
 		int fd = make_chunk(CHUNK_BYTES, &handle);
 
 		ok(OPS->chunk_map(address, CHUNK_BYTES, fd));
-		for (uint64_t offset = 0; offset < CHUNK_BYTES; offset += SIDE) {
-			ok(copy_line(stream, HOST_DATA, address + offset, SIDE));
-			wait_stream(stream);
-			for (uint64_t i = 0; i < SIDE / sizeof(*words); i++)
-				wrong += words[i] != 0;
-		}
+		wrong += count_others(stream, address, 0);
 		ok(OPS->set(stream, &(struct frmps_set){.dst = address,
 					    .width = CHUNK_BYTES,
 					    .height = 1,
@@ -433,6 +442,28 @@ static void check_fresh(void)
 	}
 	check(!wrong);
 	ok(OPS->stream_destroy(stream));
+}
+
+/* What a killed keeper has made is there for whoever maps it, and then for the holder of the descriptor alone.
+ * @next: the one that is asked from here on */
+static void check_outlives(int fd, const struct keeper_end *next, uint64_t *ret_handle)
+{
+	struct backend_stream *stream = stream_new();
+
+	ok(OPS->set(stream, &(struct frmps_set){.dst = WINDOW,
+				    .width = CHUNK_BYTES,
+				    .height = 1,
+				    .value = 0x5a,
+				    .element_bytes = 1}));
+	wait_stream(stream);
+	kill_keeper();
+	check(!count_others(stream, WINDOW, UINT64_C(0x5a5a5a5a5a5a5a5a)));
+	ok(OPS->chunk_unmap(WINDOW, CHUNK_BYTES));
+	ok(OPS->chunk_map(WINDOW, CHUNK_BYTES, fd));
+	check(!count_others(stream, WINDOW, UINT64_C(0x5a5a5a5a5a5a5a5a)));
+	ok(OPS->stream_destroy(stream));
+	keeper = *next;
+	close(make_chunk(CHUNK_BYTES, ret_handle));
 }
 
 static void check_work(void)
@@ -457,10 +488,16 @@ enum end { END_LOSS, END_FENCE, END_FENCE_FAULT };
 
 static void run(enum end end)
 {
+	struct keeper_end next = {.socket = -1};
 	uint64_t handle = 0;
 	double begin;
 	int fd;
 
+	/* Both before the driver is opened here: a child of a process that has opened it cannot. */
+	if (end == END_LOSS) {
+		start_keeper();
+		next = keeper;
+	}
 	start_keeper();
 	begin = now_us();
 	ok(OPS->open_executor(0, &device));
@@ -478,6 +515,7 @@ static void run(enum end end)
 		check_functions();
 		check_occupancy();
 		check_work();
+		check_outlives(fd, &next, &handle);
 		check_remap(fd);
 		check_loss(handle);
 	} else {

@@ -68,7 +68,7 @@ FAULTS = {
     "near-read": 700,
     "endless": 702,
 }
-KILLS = ("kill-culprit", "kill-active", "kill-standby", "kill-daemon")
+KILLS = ("kill-culprit", "kill-active", "kill-standby", "kill-daemon", "kill-keeper")
 ROWS = (*FAULTS, *KILLS)
 # In the guard: a read is never noticed, a write only where it is proved.
 GUARDED = ("near-write", "near-read")
@@ -343,7 +343,7 @@ class Matrix:
                         yield row, column, second
             return
         for i, row in enumerate(self.options.rows):
-            if system.name == "mps" and (row in ("endless", "kill-standby", "kill-daemon")):
+            if system.name == "mps" and (row in ("endless", "kill-standby", "kill-daemon", "kill-keeper")):
                 continue  # nobody ends it; there is none
             for column in self.columns(i):
                 yield row, column, None

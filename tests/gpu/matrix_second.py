@@ -25,11 +25,11 @@ import time
 from matrix_systems import Broken
 
 PHASES = {
-    "halting": ("fault", "active", "standby", "daemon"),
-    "fencing": ("standby", "daemon"),
-    "waiting": ("standby", "daemon"),
-    "activating": ("standby", "daemon"),
-    "steady": ("fault", "active", "standby", "daemon"),
+    "halting": ("fault", "active", "standby", "daemon", "keeper"),
+    "fencing": ("standby", "daemon", "keeper"),
+    "waiting": ("standby", "daemon", "keeper"),
+    "activating": ("standby", "daemon", "keeper"),
+    "steady": ("fault", "active", "standby", "daemon", "keeper"),
 }
 SECONDS = tuple(f"{phase}-{what}" for phase, events in PHASES.items() for what in events)
 # Rows that begin a promotion, and those of them in which work is cut even if the executor outlasts faults.

@@ -200,10 +200,11 @@ class Frmps(System):
         domains = [domain for domain in status["domains"] if domain["uid"] is not None] if status else []
         served = [client for domain in domains for client in domain["clients"]]
         pids = [executor["pid"] for domain in domains for executor in domain["executors"]]
-        return (bool(domains) and bool(status["keeper"]) and len(served) == clients and
+        keeper = status["keeper"] if status else None
+        return (bool(domains) and bool(keeper) and keeper["state"] == "serving" and len(served) == clients and
                 all(self.is_settled(domain) for domain in domains) and
                 not any(client["probation"] in ("waiting", "starting", "running") for client in served) and
-                gone not in [status["pid"], *pids])
+                gone not in [status["pid"], keeper["pid"], *pids])
 
     @staticmethod
     def is_settled(domain):
@@ -233,6 +234,8 @@ class Frmps(System):
         status = self.status()
         if role == "daemon":
             return status["pid"]
+        if role == "keeper":
+            return status["keeper"]["pid"]
         return next(executor["pid"] for executor in self.domain(status)["executors"] if executor["role"] == role)
 
     def pid_of(self, session):
