@@ -110,6 +110,28 @@ static void await_domains(const struct service *service, bool (*is_so)(const jso
 	} while (!all);
 }
 
+static pid_t serving_keeper(const struct service *service)
+{
+	json_t *status = status_of(service), *keeper = json_object_get(status, "keeper");
+	const char *state = json_string_value(json_object_get(keeper, "state"));
+	pid_t pid = 0;
+
+	if (state && !strcmp(state, "serving"))
+		pid = (pid_t)json_integer_value(json_object_get(keeper, "pid"));
+	json_decref(status);
+	return pid;
+}
+
+pid_t status_keeper(const struct service *service)
+{
+	time_t begin = time(NULL);
+	pid_t pid;
+
+	while (!(pid = serving_keeper(service)))
+		ck_assert_msg(ask_again(begin), "no keeper serves");
+	return pid;
+}
+
 void status_await_executors(const struct service *service)
 {
 	await_domains(service, is_complete, "the service does not get its executors ready");

@@ -20,6 +20,8 @@ int64_t status_counter(const struct service *service, const char *name);
 pid_t status_active(const struct service *service);
 /** The session of a program; 0: it has none. */
 long long status_session(const struct service *service, pid_t pid);
+/** Waits until there is a keeper that serves, a minute at most. Return: its process. */
+pid_t status_keeper(const struct service *service);
 /** Waits until each domain has its active executor, a warm one that is not behind and no other, a minute at most.
  * Programs are served before that. */
 void status_await_executors(const struct service *service);

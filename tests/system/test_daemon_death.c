@@ -397,26 +397,9 @@ START_TEST(every_request_is_answered_once)
 }
 END_TEST
 
-/* When it serves. */
-static pid_t keeper_pid(void)
-{
-	const char *state = NULL;
-	pid_t pid = 0;
-
-	while (!pid) {
-		json_t *status = status_now(), *keeper = json_object_get(status, "keeper");
-
-		state = json_string_value(json_object_get(keeper, "state"));
-		if (state && !strcmp(state, "serving"))
-			pid = (pid_t)number(keeper, "pid");
-		json_decref(status);
-	}
-	return pid;
-}
-
 static void kill_both(bool together)
 {
-	pid_t keeper = keeper_pid();
+	pid_t keeper = status_keeper(&service);
 	int dead = watch_process(keeper);
 
 	if (together) {
