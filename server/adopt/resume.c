@@ -124,7 +124,6 @@ void resume(struct daemon *daemon)
 		domain_reap(domain);
 	}
 	latent_look(daemon);
-	/* Of these no request is recorded. */
-	sink_request_all(daemon);
+	sink_resume_all(daemon);
 	daemon_adopted(daemon);
 }

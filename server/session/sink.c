@@ -149,6 +149,16 @@ void sink_request_all(struct daemon *daemon)
 			sink_request(client);
 }
 
+void sink_resume_all(struct daemon *daemon)
+{
+	struct client *client;
+
+	sink_request_all(daemon);
+	TAILQ_FOREACH (client, &daemon->clients, link)
+		if (client_is_live(client))
+			tell_all(client);
+}
+
 void sink_drop(struct client *client)
 {
 	for (int i = 0; i < 2; i++)

@@ -15,8 +15,10 @@ struct worker;
 /** Has the keeper make those that are missing and tells the executors, unless the guard is off. The session is
  * served, and no keeper has been asked for them that may still answer. */
 void sink_request(struct client *client);
-/** The same for every session that is served: there is another keeper, or another daemon. */
+/** The same for every session that is served: there is another keeper. */
 void sink_request_all(struct daemon *daemon);
+/** There is another daemon, and no record of what was on its way: besides, executors are told of what there is. */
+void sink_resume_all(struct daemon *daemon);
 
 /** Tells an executor that knows the session, if the sinks are there. */
 void sink_tell(struct client *client, struct worker *worker);

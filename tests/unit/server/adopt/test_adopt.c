@@ -234,6 +234,24 @@ START_TEST(memory_of_a_keeper_that_died_as_well_is_given_back)
 }
 END_TEST
 
+/* Nobody knows whether they were. */
+START_TEST(executors_are_told_of_a_guard_again)
+{
+	struct fake_client guarded;
+
+	fake->config.guard = CONFIG_GUARD_ERROR;
+	fake_join(fake, &guarded, active, standby);
+	for (int i = 0; i < 2; i++)
+		make_memory();
+	fake_expect(fake, active->socket, WIRE_OPEN_GUARD);
+	fake_expect(fake, standby->socket, WIRE_OPEN_GUARD);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	fake_serve(fake, active, WIRE_OPEN_GUARD);
+	fake_serve(fake, standby, WIRE_OPEN_GUARD);
+	fake_leave(fake, &guarded);
+}
+END_TEST
+
 START_TEST(a_guard_that_the_daemon_had_asked_for_is_asked_for_again)
 {
 	fake->config.guard = CONFIG_GUARD_ERROR;
@@ -260,6 +278,7 @@ int main(void)
 	tcase_add_test(tests, everything_is_as_it_was);
 	tcase_add_test(tests, what_a_keeper_owed_that_died_as_well_is_asked_of_the_next);
 	tcase_add_test(tests, memory_of_a_keeper_that_died_as_well_is_given_back);
+	tcase_add_test(tests, executors_are_told_of_a_guard_again);
 	tcase_add_test(tests, a_guard_that_the_daemon_had_asked_for_is_asked_for_again);
 	tcase_add_test(tests, a_promotion_goes_on_without_what_only_memory_had);
 	tests = tcase_create("graceful");

@@ -167,6 +167,28 @@ static void prepare(void)
 /* Where the service itself sees the sinks. */
 #define HOME (COUNT - 1 - BLOCK)
 
+static CUresult read_code(void)
+{
+	static struct packet packet;
+	struct wire_message reply;
+
+	ck_assert_int_eq(packet_receive(control[1], &packet), 0);
+	ck_assert_int_eq(wire_decode(packet.bytes, packet.length, &reply), 0);
+	ck_assert_int_eq(reply.type, WIRE_REPLY);
+	return (CUresult)reply.reply.code;
+}
+
+START_TEST(it_may_be_asked_for_again)
+{
+	const struct guard *guard = owner->guard;
+
+	ck_assert_int_eq(read_code(), CUDA_SUCCESS);
+	open_guard(owner);
+	ck_assert_int_eq(read_code(), CUDA_SUCCESS);
+	ck_assert_ptr_eq(owner->guard, guard);
+}
+END_TEST
+
 START_TEST(what_is_within_reach_is_backed)
 {
 	uint8_t slots[COUNT];
@@ -492,6 +514,7 @@ int main(void)
 	TCase *slots = tcase_create("slots"), *judgement = tcase_create("judgement");
 
 	tcase_add_checked_fixture(slots, setup, teardown);
+	tcase_add_test(slots, it_may_be_asked_for_again);
 	tcase_add_test(slots, what_is_within_reach_is_backed);
 	tcase_add_test(slots, neighbours_are_backed_at_once);
 	tcase_add_test(slots, memory_takes_the_place_of_slots);
