@@ -440,7 +440,10 @@ def self_check(options, kernels):
 
 def service(options, kernels, on_fault):
     """A service whose settings suit the backend: the processors of the host backend are its device, and may be busy."""
-    more = f"max_kernel_seconds = {KERNEL_LIMIT if options.backend == 'cuda' else 2 * KERNEL_LIMIT}\n"
+    limit = KERNEL_LIMIT if options.backend == "cuda" else 2 * KERNEL_LIMIT
+    if options.second:  # no row needs it, and the kernel of a survivor that waits for a processor does not end either
+        limit = 0
+    more = f"max_kernel_seconds = {limit}\n"
     if options.backend == "host":
         more += "spin_us = 0\nfault_stall_ms = 1000\nfault_patience_ms = 20000\n"
     return Frmps(options.build, kernels, options.backend, on_fault, more)
