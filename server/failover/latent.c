@@ -51,6 +51,8 @@ static void set(struct client *client, uint64_t fault)
 void latent_note(struct client *client, uint64_t fault)
 {
 	set(client, fault);
+	/* Those that are to be tried may end before they are. */
+	latent_look(client->daemon);
 }
 
 void latent_clear(struct daemon *daemon, uint64_t fault)

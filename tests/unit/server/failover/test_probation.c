@@ -313,6 +313,26 @@ START_TEST(whoever_it_may_have_been_is_told_if_no_trial_finds_the_culprit)
 }
 END_TEST
 
+/* The suspect ends before anything of it is tried. */
+START_TEST(whoever_it_may_have_been_is_told_if_nobody_is_left_to_try)
+{
+	boot(CONFIG_RECOVERY_REPLAY);
+	issue(0, 5);
+	word_set(&sessions[2]->view.server->active, LATER_NS);
+	lose(first);
+	ck_assert_uint_ne(sessions[2]->latent, 0);
+	fake_leave(fake, &clients[0]);
+	clients[0].socket = -1;
+	take_crowd_over(second);
+	ck_assert_uint_eq(state_of(2), SHM_SESSION_RUNNING);
+	FAKE_RUN_WHILE(fake, sessions[2]->latent);
+	ck_assert_uint_eq(state_of(2), SHM_SESSION_FAULTED);
+	ck_assert_uint_eq(word_relaxed(&clients[2].view.server->error), CUDA_ERROR_LAUNCH_FAILED);
+	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
+	end();
+}
+END_TEST
+
 START_TEST(nobody_else_is_told_when_the_culprit_is_found)
 {
 	struct fake_child *child;
@@ -634,6 +654,7 @@ int main(void)
 	tcase_add_loop_test(cases, a_fault_convicts_and_releases_the_others, 0, 2);
 	tcase_add_test(cases, a_fault_that_is_contained_convicts);
 	tcase_add_test(cases, whoever_it_may_have_been_is_told_if_no_trial_finds_the_culprit);
+	tcase_add_test(cases, whoever_it_may_have_been_is_told_if_nobody_is_left_to_try);
 	tcase_add_test(cases, nobody_else_is_told_when_the_culprit_is_found);
 	tcase_add_test(cases, whoever_it_may_have_been_is_told_where_nobody_is_tried);
 	tcase_add_test(cases, what_was_tried_is_not_tried_again);
