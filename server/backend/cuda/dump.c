@@ -92,10 +92,19 @@ struct instruction {
 };
 #define KNOWN_INSTRUCTIONS 64u
 
+/* What was found out about a grid: many warps of the same few may seem to have faulted. */
+struct grid {
+	bool is_valid;
+	uint64_t id;
+	struct dump_kernel kernel; /* function, module and name */
+};
+#define KNOWN_GRIDS 16u
+
 struct reader {
 	struct elf dump;
 	uint64_t work;
 	struct instruction known[KNOWN_INSTRUCTIONS];
+	struct grid grids[KNOWN_GRIDS];
 	struct dump_report *report;
 };
 
@@ -268,7 +277,7 @@ static bool look_up_code(struct reader *reader, uint64_t address, struct dump_ke
 
 /* ---- kernels ---- */
 
-static void fill_from_grid(struct reader *reader, struct dump_kernel *kernel)
+static void look_up_grid(struct reader *reader, uint64_t id, struct dump_kernel *kernel)
 {
 	const struct elf *dump = &reader->dump;
 	struct grid_entry grid;
@@ -281,7 +290,7 @@ static void fill_from_grid(struct reader *reader, struct dump_kernel *kernel)
 			continue;
 		count = entries(dump, &section, sizeof(grid));
 		for (uint64_t k = 0; k < count && works(reader, 1); k++) {
-			if (!get_entry(dump, &section, k, &grid, sizeof(grid)) || grid.id != kernel->grid)
+			if (!get_entry(dump, &section, k, &grid, sizeof(grid)) || grid.id != id)
 				continue;
 			kernel->function = grid.function;
 			kernel->module = grid.module;
@@ -289,6 +298,20 @@ static void fill_from_grid(struct reader *reader, struct dump_kernel *kernel)
 			return;
 		}
 	}
+}
+
+/* Fills in function, module and name. */
+static void fill_from_grid(struct reader *reader, struct dump_kernel *kernel)
+{
+	struct grid *known = &reader->grids[kernel->grid % KNOWN_GRIDS];
+
+	if (!known->is_valid || known->id != kernel->grid) {
+		*known = (struct grid){.is_valid = true, .id = kernel->grid};
+		look_up_grid(reader, known->id, &known->kernel);
+	}
+	kernel->function = known->kernel.function;
+	kernel->module = known->kernel.module;
+	memcpy(kernel->name, known->kernel.name, sizeof(kernel->name));
 }
 
 /* The kernel of a grid, if it is in the report. */

@@ -292,6 +292,103 @@ START_TEST(where_warp_and_multiprocessor_disagree_there_is_more)
 }
 END_TEST
 
+/* ---- a dump of a full device ---- */
+
+#define CODE	 UINT64_C(0x7f0000000000) /* of the program that is there; the other's is CODE_FAR behind */
+#define CODE_FAR UINT64_C(0x10000)
+#define WARPS	 32u
+#define LANES	 32u
+/* Of the images, all in one: as many as those of a large library's modules have. */
+#define IMAGE_SECTIONS 20000u
+
+static void write_head(uint8_t *at, uint16_t type, uint64_t table, uint16_t count)
+{
+	Elf64_Ehdr head = {.e_type = type,
+		.e_machine = 0xbe,
+		.e_shoff = table,
+		.e_shentsize = sizeof(Elf64_Shdr),
+		.e_shnum = count};
+
+	memcpy(head.e_ident, ELFMAG, SELFMAG);
+	head.e_ident[EI_CLASS] = ELFCLASS64;
+	head.e_ident[EI_DATA] = ELFDATA2LSB;
+	memcpy(at, &head, sizeof(head));
+}
+
+/* Appends a section. */
+static void put_section(uint8_t *file, uint64_t *size, uint32_t type, uint32_t link, uint32_t info,
+	const void *bytes, uint64_t count, uint64_t entry)
+{
+	Elf64_Ehdr *head = (Elf64_Ehdr *)(void *)file;
+	Elf64_Shdr section = {.sh_type = type,
+		.sh_offset = *size,
+		.sh_size = count * entry,
+		.sh_link = link,
+		.sh_info = info,
+		.sh_entsize = entry};
+
+	memcpy(file + head->e_shoff + head->e_shnum++ * sizeof(section), &section, sizeof(section));
+	memcpy(file + *size, bytes, count * entry);
+	*size += count * entry;
+}
+
+/* Its code is in the last section. */
+static void put_image(uint8_t *file, uint64_t *size, uint16_t count, uint32_t module, uint64_t code)
+{
+	uint64_t bytes = sizeof(Elf64_Ehdr) + count * sizeof(Elf64_Shdr);
+	Elf64_Shdr section = {.sh_flags = SHF_EXECINSTR, .sh_addr = code, .sh_size = 4096};
+	uint8_t *image = calloc(1, bytes);
+
+	write_head(image, ET_EXEC, sizeof(Elf64_Ehdr), count);
+	memcpy(image + bytes - sizeof(section), &section, sizeof(section));
+	put_section(file, size, 0x80000007, 1, module, image, bytes, 1);
+	free(image);
+}
+
+/* All warps of a block are of one program, and seem to have faulted in code of another. */
+static uint8_t *make_full_device(uint64_t *ret_size)
+{
+	const uint64_t modules[] = {0xa, 0xb}, grid[] = {7, 0, 0xf, CODE, 0xa, 0}, pc = CODE + CODE_FAR;
+	const uint64_t sm[] = {0, 14 | UINT64_C(1) << 32, pc}, block[] = {7, 0, 0};
+	const uint32_t exception = 14, one = 1;
+	uint8_t *file = calloc(1, 4 << 20), warps[WARPS][32] = {0}, lanes[LANES][40] = {0};
+	uint64_t size = sizeof(Elf64_Ehdr) + 64 * sizeof(Elf64_Shdr);
+
+	for (unsigned i = 0; i < WARPS; i++) {
+		memcpy(warps[i], &pc, sizeof(pc));
+		memcpy(warps[i] + 24, &one, sizeof(one));
+	}
+	for (unsigned i = 0; i < LANES; i++)
+		memcpy(lanes[i] + 32, &exception, sizeof(exception));
+	write_head(file, ET_CORE, sizeof(Elf64_Ehdr), 1);
+	put_section(file, &size, 0x80000010, 0, 0, modules, 2, 8);
+	put_image(file, &size, IMAGE_SECTIONS, 0, CODE);
+	put_image(file, &size, 2, 1, pc);
+	put_section(file, &size, 0x8000000c, 0, 0, grid, 1, sizeof(grid));
+	put_section(file, &size, 0x8000000b, 0, 0, sm, 1, sizeof(sm));
+	put_section(file, &size, 0x8000000d, 5, 0, block, 1, sizeof(block));
+	put_section(file, &size, 0x8000000e, 6, 0, warps, WARPS, sizeof(warps[0]));
+	for (unsigned i = 0; i < WARPS; i++)
+		put_section(file, &size, 0x8000000f, 7, i, lanes, LANES, sizeof(lanes[0]));
+	*ret_size = size;
+	return file;
+}
+
+START_TEST(many_that_took_places_are_not_looked_up_each)
+{
+	struct dump_report report;
+	uint64_t size;
+	uint8_t *bytes = make_full_device(&size);
+
+	ck_assert_int_eq(dump_read(bytes, size, &report), 0);
+	ck_assert_uint_eq(report.count, 1);
+	ck_assert(!report.more && !report.kernels[0].has_block && !report.kernels[0].strayed);
+	ck_assert_uint_eq(report.kernels[0].module, 0xb);
+	ck_assert_uint_eq(report.kernels[0].pc, CODE + CODE_FAR);
+	free(bytes);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("server/backend/dump");
@@ -306,5 +403,6 @@ int main(void)
 	tcase_add_test(tests, who_is_on_the_same_multiprocessor_is_not_blamed);
 	tcase_add_loop_test(tests, who_took_the_place_of_the_culprit_is_not_blamed, 0, 2);
 	tcase_add_test(tests, where_warp_and_multiprocessor_disagree_there_is_more);
+	tcase_add_test(tests, many_that_took_places_are_not_looked_up_each);
 	return suite_run(suite);
 }
