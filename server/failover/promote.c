@@ -371,6 +371,18 @@ void promote_hand_over(struct domain *domain)
 	worker_condemn(worker, "its clients go on in the next one");
 }
 
+/* Whether a replacement would be there at once, or cannot be had earlier. */
+static bool can_replace(struct domain *domain)
+{
+	return promote_find_warm(domain) || !domain->daemon->config->standbys || domain->alone;
+}
+
+static void replace_orphan(struct domain *domain)
+{
+	domain->daemon->counters.orphans++;
+	halt(domain, PROMOTE_ORPHAN, ORPHAN_PATIENCE_MS);
+}
+
 static void resume(struct domain *domain, struct worker *worker, const struct wire_u64s *values)
 {
 	struct promotion *promotion = &domain->promotion;
@@ -397,6 +409,10 @@ static void resume(struct domain *domain, struct worker *worker, const struct wi
 	probation_turn(domain);
 	/* Its standby may have been warm before it served. */
 	reserve_look(domain);
+	/* Of one that was known before. */
+	if (promotion->state == PROMOTE_STEADY && promotion->orphan && !promotion->worn &&
+		can_replace(domain))
+		replace_orphan(domain);
 }
 
 static void on_activated(
@@ -542,18 +558,6 @@ void promote_contained(
 /*
  * Work that does not end
  */
-
-/* Whether a replacement would be there at once, or cannot be had earlier. */
-static bool can_replace(struct domain *domain)
-{
-	return promote_find_warm(domain) || !domain->daemon->config->standbys || domain->alone;
-}
-
-static void replace_orphan(struct domain *domain)
-{
-	domain->daemon->counters.orphans++;
-	halt(domain, PROMOTE_ORPHAN, ORPHAN_PATIENCE_MS);
-}
 
 void promote_over_limit(struct domain *domain, struct client *client)
 {

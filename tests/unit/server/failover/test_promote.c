@@ -752,6 +752,36 @@ START_TEST(orphan_is_replaced_when_survivors_are_quiet)
 }
 END_TEST
 
+/* It is known before the executor serves, and no standby comes that would be an occasion. */
+START_TEST(orphan_of_a_promotion_is_replaced_when_that_is_over)
+{
+	struct fake_client orphan, survivor;
+	uint64_t activation;
+
+	fake = fake_new(0);
+	fake_boot(fake);
+	first = &fake->children[1];
+	fake_join(fake, &orphan, first, NULL);
+	fake_join(fake, &survivor, first, NULL);
+	fake_reap(fake, first, SIGKILL);
+	second = &fake->children[2];
+	fake_ready(fake, second);
+	fake_serve(fake, second, WIRE_OPEN_SESSION);
+	fake_serve(fake, second, WIRE_OPEN_SESSION);
+	fake_serve(fake, second, WIRE_PING);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	activation = fake->message.id;
+	fake_leave(fake, &orphan);
+	answer_close(second, 0);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_ACTIVATING);
+	fake_reply(fake, second->socket, activation, 0, NULL, 0);
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_HALTING);
+	ck_assert_uint_eq(fake->daemon.counters.orphans, 1);
+	fake_leave(fake, &survivor);
+	end();
+}
+END_TEST
+
 /* Nor does it stand in the way of a promotion. */
 START_TEST(loss_of_the_keeper_ends_nobody)
 {
@@ -889,6 +919,7 @@ int main(void)
 	tcase_add_test(tests, standby_with_open_answers_is_not_promoted_yet);
 	tcase_add_test(tests, memory_goes_back_when_every_executor_has_let_go);
 	tcase_add_test(tests, orphan_is_replaced_when_survivors_are_quiet);
+	tcase_add_test(tests, orphan_of_a_promotion_is_replaced_when_that_is_over);
 	tcase_add_test(tests, loss_of_the_keeper_ends_nobody);
 	tcase_add_test(tests, who_comes_before_the_next_keeper_waits_for_it);
 	tcase_add_test(tests, service_that_never_came_up_ends_with_an_error);
