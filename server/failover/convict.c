@@ -455,7 +455,7 @@ void convict(struct domain *domain, const struct worker *worker)
 	if (open && !worker->graceful)
 		note_latent(domain, worker, sessions);
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		client->worked = false;
+		client->worked = client->over_limit = false;
 	free(sessions);
 	free(now);
 	name_culprit(domain, &verdict);

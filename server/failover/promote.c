@@ -401,7 +401,7 @@ static void resume(struct domain *domain, struct worker *worker, const struct wi
 	probation_settle(domain, worker);
 	TAILQ_FOREACH (client, &domain->clients, domain_link) {
 		client->recover = CLIENT_RECOVER_NOTHING;
-		client->held = client->over_limit = client->released = false;
+		client->held = client->released = false;
 	}
 	domain_resume(domain);
 	domain_fill(domain);

@@ -752,6 +752,40 @@ START_TEST(orphan_is_replaced_when_survivors_are_quiet)
 }
 END_TEST
 
+/* What the next executor issues again begins anew: the end of that one is none of its. */
+START_TEST(limit_of_a_lost_executor_does_not_count_for_the_next)
+{
+	struct fake_client culprit, survivor;
+	struct fake_child *third;
+
+	boot();
+	fake_join(fake, &culprit, first, second);
+	fake_join(fake, &survivor, first, second);
+	issue(session_of(1), 4);
+	promote_over_limit(domain(), session_of(1));
+	ck_assert_int_eq(domain()->promotion.state, PROMOTE_HALTING);
+	first->words->session = session_of(0)->number;
+	first->words->magic = LAST_WORDS_MAGIC;
+	fake_reap(fake, first, SIGSEGV);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_CULPRIT);
+	ck_assert_uint_eq(fake->message.activate.recover.at[1], CLIENT_RECOVER_BY_POLICY);
+	fake_reap(fake, second, SIGKILL);
+	third = &fake->children[3];
+	fake_ready(fake, third);
+	fake_serve(fake, third, WIRE_OPEN_SESSION);
+	fake_serve(fake, third, WIRE_OPEN_SESSION);
+	fake_serve(fake, third, WIRE_PING);
+	fake_expect(fake, third->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_CULPRIT);
+	ck_assert_uint_eq(fake->message.activate.recover.at[1], CLIENT_RECOVER_BY_POLICY);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+	fake_leave(fake, &culprit);
+	fake_leave(fake, &survivor);
+	end();
+}
+END_TEST
+
 /* It is known before the executor serves, and no standby comes that would be an occasion. */
 START_TEST(orphan_of_a_promotion_is_replaced_when_that_is_over)
 {
@@ -920,6 +954,7 @@ int main(void)
 	tcase_add_test(tests, memory_goes_back_when_every_executor_has_let_go);
 	tcase_add_test(tests, orphan_is_replaced_when_survivors_are_quiet);
 	tcase_add_test(tests, orphan_of_a_promotion_is_replaced_when_that_is_over);
+	tcase_add_test(tests, limit_of_a_lost_executor_does_not_count_for_the_next);
 	tcase_add_test(tests, loss_of_the_keeper_ends_nobody);
 	tcase_add_test(tests, who_comes_before_the_next_keeper_waits_for_it);
 	tcase_add_test(tests, service_that_never_came_up_ends_with_an_error);
