@@ -551,6 +551,19 @@ void worker_set_immovable(struct worker *worker, uint64_t session, const char *r
 	worker->immovable[worker->immovable_count++] = session;
 }
 
+void worker_forget_session(struct worker *worker, uint64_t session)
+{
+	uint32_t kept = 0;
+
+	if (!worker_is_immovable(worker, session))
+		return;
+	for (uint32_t i = 0; i < worker->immovable_count; i++)
+		if (worker->immovable[i] != session)
+			worker->immovable[kept++] = worker->immovable[i];
+	worker->immovable_count = kept;
+	worker_keep(worker);
+}
+
 void worker_reaped(struct worker *worker, int exit_status, int exit_signal)
 {
 	struct worker_pending *pending;

@@ -177,6 +177,8 @@ bool worker_knows_sessions(const struct worker *worker);
 
 void worker_set_immovable(struct worker *worker, uint64_t session, const char *reason);
 bool worker_is_immovable(const struct worker *worker, uint64_t session);
+/** A session is closed there. */
+void worker_forget_session(struct worker *worker, uint64_t session);
 
 /** The process is gone, reaped by the kernel's word: what it still said is read, the owner is told, the
  * memory freed. */

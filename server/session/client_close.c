@@ -50,6 +50,7 @@ static void on_session_closed(
 	if (reply && !reply->code && reply->values.count > 1 && worker->state != WORKER_CONDEMNED)
 		linger_begin(client, worker, &(struct wire_message){.type = WIRE_CLOSE_SESSION},
 			reply->values.at[1]);
+	worker_forget_session(worker, client->number);
 	close_answered(client, worker);
 	if (--client->closings == 0)
 		closing_done(client);

@@ -65,6 +65,8 @@ static void on_answer(
 
 	(void)packet;
 	if (!reply || reply->code || reply->values.count < 2 || worker->state == WORKER_CONDEMNED) {
+		if (linger->kept.type == WIRE_CLOSE_SESSION)
+			worker_forget_session(worker, linger->kept.session);
 		end(linger);
 		return;
 	}

@@ -648,26 +648,33 @@ START_TEST(standby_that_crashes_at_what_it_is_told_comes_back_later)
 }
 END_TEST
 
-START_TEST(session_that_differs_on_the_standby_is_not_moved)
+/* The client's variable has another address on the standby. */
+static void join_differing(struct fake_client *client)
 {
-	struct fake_client client;
 	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 4096}};
 	struct wire_message find = {.type = WIRE_FIND_GLOBAL, .symbol = {.module = 1, .name = "g"}};
 	const uint64_t here[2] = {0x1000, 8}, there[2] = {0x2000, 8};
 	int fd = fake_memfd(4096, 14);
 
 	boot();
-	fake_join(fake, &client, first, second);
-	fake_request(fake, &client, &load, fd);
+	fake_join(fake, client, first, second);
+	fake_request(fake, client, &load, fd);
 	close(fd);
 	fake_serve(fake, first, WIRE_LOAD_MODULE);
 	fake_serve(fake, second, WIRE_LOAD_MODULE);
-	fake_expect(fake, client.socket, WIRE_REPLY);
-	fake_request(fake, &client, &find, -1);
+	fake_expect(fake, client->socket, WIRE_REPLY);
+	fake_request(fake, client, &find, -1);
 	fake_expect(fake, first->socket, WIRE_FIND_GLOBAL);
 	fake_reply(fake, first->socket, fake->message.id, 0, here, 2);
 	fake_expect(fake, second->socket, WIRE_FIND_GLOBAL);
 	fake_reply(fake, second->socket, fake->message.id, 0, there, 2);
+}
+
+START_TEST(session_that_differs_on_the_standby_is_not_moved)
+{
+	struct fake_client client;
+
+	join_differing(&client);
 	fake_reap(fake, first, SIGABRT);
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.sessions.count, 0);
@@ -718,6 +725,20 @@ START_TEST(memory_goes_back_when_every_executor_has_let_go)
 	fake_reply(fake, keeper->socket, fake->message.id, 0, NULL, 0);
 	ck_assert_uint_eq(fake->daemon.client_count, 0);
 	ck_assert_uint_eq(fake->daemon.reclaim.under_way, 0);
+	end();
+}
+END_TEST
+
+START_TEST(who_cannot_be_moved_counts_until_it_is_gone)
+{
+	struct fake_client client;
+
+	join_differing(&client);
+	ck_assert_uint_eq(second->worker->immovable_count, 1);
+	fake_leave(fake, &client);
+	answer_close(first, 1);
+	answer_close(second, 1);
+	ck_assert_uint_eq(second->worker->immovable_count, 0);
 	end();
 }
 END_TEST
@@ -952,6 +973,7 @@ int main(void)
 	tcase_add_test(tests, session_that_differs_on_the_standby_is_not_moved);
 	tcase_add_test(tests, standby_with_open_answers_is_not_promoted_yet);
 	tcase_add_test(tests, memory_goes_back_when_every_executor_has_let_go);
+	tcase_add_test(tests, who_cannot_be_moved_counts_until_it_is_gone);
 	tcase_add_test(tests, orphan_is_replaced_when_survivors_are_quiet);
 	tcase_add_test(tests, orphan_of_a_promotion_is_replaced_when_that_is_over);
 	tcase_add_test(tests, limit_of_a_lost_executor_does_not_count_for_the_next);
