@@ -8,6 +8,9 @@
 // states and will be seen in the timeline, and whatever the main thread took away before it asked is not in
 // use any more. Then the main thread remembers how far each stream was issued and waits until the timeline
 // has come that far, and until nothing of ours is on its way to the session's memory (variable.c).
+//
+// What the module thread came to only when the session was about to end may still wait here when that has ended. Then
+// the words are not there to look at any more, and the end has done what there was to do.
 
 #include "server/executor/drain.h"
 
@@ -81,7 +84,7 @@ static int expire(struct job *job)
 
 static int step(struct job *job)
 {
-	if (executor_is_lost(job->executor))
+	if (executor_is_lost(job->executor) || job->session->gone)
 		return finish(job, false);
 	if (!word_relaxed(&job->session->generation))
 		return finish(job, true); /* a standby's: nothing of it runs here */

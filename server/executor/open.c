@@ -275,6 +275,7 @@ static int leave(struct job *job)
 	pthread_mutex_lock(&executor->sessions_lock);
 	TAILQ_REMOVE(&executor->sessions, session, link);
 	pthread_mutex_unlock(&executor->sessions_lock);
+	session->gone = true;
 	linker_forget(session);
 	if (!session->stray.abandoned)
 		guard_deinit(session);

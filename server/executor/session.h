@@ -96,6 +96,7 @@ struct session {
 	_Atomic bool closing;	     /* takes no requests any more; gate.c looks as well */
 	bool ending;		     /* a CloseSession is at work */
 	bool detaching;		     /* a DetachSession is; a CloseSession waits behind it */
+	bool gone;		     /* out of the registry: its regions may be so as well */
 	uint64_t blocker; /* the session its serving thread was with when that was last told (drain.c) */
 
 	/* Main thread asks, serving thread answers: see drain.c. Also written at attach (served = 1) and

@@ -6,6 +6,7 @@
 // suite's timeout.
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "server/executor/clock.h"
 #include "server/executor/executor.h"
 #include "server/executor/module.h"
 #include "shm/doorbell.h"
@@ -51,8 +53,32 @@ static void *run(void *unused)
 	return (void *)(intptr_t)executor_main(&fake_ops, 0, control[0], -1, load_patience_ms);
 }
 
+static struct executor by_hand; /* the test is its main thread as well; all zero: there is none */
+
+static bool has_message(int fd)
+{
+	return poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 0) > 0;
+}
+
+/* What the main thread does in one go. */
+static void step_by_hand(void)
+{
+	struct job *job;
+
+	sched_yield();
+	job_board_step(&by_hand.board, clock_now());
+	if (!has_message(control[0]))
+		return;
+	job = job_new(&by_hand);
+	ck_assert_int_eq(packet_receive(control[0], &job->packet), 0);
+	ck_assert_int_eq(wire_decode(job->packet.bytes, job->packet.length, &job->message), 0);
+	ck_assert_int_eq(executor_handle(&by_hand, job), 0);
+}
+
 static void receive(enum wire_type type)
 {
+	while (by_hand.ops && !has_message(control[1]))
+		step_by_hand();
 	ck_assert_int_eq(packet_receive(control[1], &answer), 0);
 	ck_assert_int_eq(wire_decode(answer.bytes, answer.length, &message), 0);
 	ck_assert_msg(
@@ -1022,6 +1048,78 @@ START_TEST(what_waits_is_bounded)
 }
 END_TEST
 
+static void start_by_hand(void)
+{
+	fake_reset();
+	fake.immediate = true;
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control), 0);
+	ck_assert_int_eq(executor_init(&by_hand, &fake_ops, control[0], 1, 60000), 0);
+}
+
+static void stop_by_hand(void)
+{
+	executor_deinit(&by_hand);
+	by_hand.ops = NULL;
+	close(control[0]);
+	close(control[1]);
+}
+
+static unsigned count_jobs(pthread_mutex_t *lock, const struct job_list *list)
+{
+	const struct job *job;
+	unsigned count = 0;
+
+	pthread_mutex_lock(lock);
+	TAILQ_FOREACH (job, list, link)
+		count++;
+	pthread_mutex_unlock(lock);
+	return count;
+}
+
+/* The module thread comes to what a client asked for only when its session is about to go; and the main thread to what
+ * that waits for when the session has gone. */
+START_TEST(what_was_asked_for_long_ago_does_not_outlive_the_session)
+{
+	struct wire_message lookup = {.type = WIRE_FIND_FUNCTION, .session = 2, .symbol = {1, 2, "k+"}};
+	struct wire_message unload = {.type = WIRE_UNLOAD_MODULE, .session = 1, .symbol = {1, 0, ""}};
+	struct wire_message close = {.type = WIRE_CLOSE_SESSION, .session = 1, .close_session = {60000}};
+	struct module_worker *worker = &by_hand.modules;
+	struct job_board *board = &by_hand.board;
+	struct client client, busy;
+	uint64_t looked_up, unloaded, closed;
+
+	prepare(&client, 1);
+	prepare(&busy, 2);
+	block_device(&busy);
+	looked_up = send_request(&lookup, NULL, 0);
+	while (!gate_is_shut(&by_hand.gate))
+		step_by_hand();
+	unloaded = send_request(&unload, NULL, 0);
+	closed = send_request(&close, NULL, 0);
+	while (count_jobs(&worker->lock, &worker->queue) < 2)
+		step_by_hand();
+	fake_arrive();
+	while (count_jobs(&board->lock, &board->arrivals) < 2)
+		sched_yield();
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, looked_up);
+	job_board_step(board, clock_now());
+	while (!has_message(control[1]))
+		sched_yield();
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, closed);
+	ck_assert_uint_eq(message.reply.values.count, 1);
+	ck_assert_uint_eq(message.reply.values.at[0], 1);
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, unloaded);
+	ck_assert_int_eq(message.reply.code, CUDA_ERROR_NOT_READY);
+	fake.immediate = true;
+	ck_assert_uint_eq(close_session(&busy, 1000), 1);
+	close_client(&client);
+	close_client(&busy);
+}
+END_TEST
+
 static void start_tight(void)
 {
 	setenv("FRMPS_UNPIN_MIB", "1", 1);
@@ -1061,7 +1159,8 @@ int main(void)
 	Suite *suite = suite_create("executor");
 	TCase *role = suite_case(suite, "role"), *no_role = suite_case(suite, "no device");
 	TCase *tight = suite_case(suite, "little memory may wait"), *one = suite_case(suite, "one compiles");
-	TCase *links = suite_case(suite, "links are small");
+	TCase *links = suite_case(suite, "links are small"),
+	      *slow = suite_case(suite, "the main thread is slow");
 
 	tcase_add_checked_fixture(role, start, stop);
 	tcase_add_test(role, comes_and_goes);
@@ -1090,6 +1189,8 @@ int main(void)
 	tcase_add_checked_fixture(one, start_one_compiler, stop);
 	tcase_add_test(one, who_ends_while_it_compiles_costs_nobody_anything);
 	tcase_add_test(one, what_nobody_waits_for_is_not_compiled);
+	tcase_add_checked_fixture(slow, start_by_hand, stop_by_hand);
+	tcase_add_test(slow, what_was_asked_for_long_ago_does_not_outlive_the_session);
 	tcase_add_test(no_role, a_device_that_is_not_there);
 	return suite_run(suite);
 }
