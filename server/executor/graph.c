@@ -321,19 +321,36 @@ static void forget(struct session *session, graph_word *slot)
 	session->graphs.forgotten = graph;
 }
 
-static void drop_finish(struct job *job)
+static int drop_drain(struct job *job);
+
+/* Whether any was taken out since the drain with this ticket began. */
+static bool has_later(const struct session *session, uint64_t ticket)
 {
-	graph_free_forgotten(job->session, job->ticket);
-	job_free(job);
+	const struct graph *graph = session->graphs.forgotten;
+
+	while (graph && graph->ticket < ticket)
+		graph = graph->next;
+	return graph;
 }
 
-/* Where the work does not end in time, the next drop frees this one too, or the end. */
-static void drop_drained(struct job *job)
+/* Where the work did not end in time, the next drop frees what was waited for, too, or the end. */
+static void drop_finish(struct job *job)
 {
-	if (!job->drained) {
+	struct session *session = job->session;
+
+	if (job->drained)
+		graph_free_forgotten(session, job->ticket);
+	session->graphs.drops = has_later(session, job->ticket);
+	if (!session->graphs.drops) {
 		job_free(job);
 		return;
 	}
+	job->step = drop_drain;
+	job_park(job);
+}
+
+static void drop_drained(struct job *job)
+{
 	job->run = drop_finish;
 	module_worker_queue(job);
 }
@@ -344,19 +361,28 @@ static int drop_drain(struct job *job)
 	return 0;
 }
 
+/* One job for all of a session, however many come while it waits. */
+static void free_later(struct session *session)
+{
+	struct job *later = session->graphs.drops ? NULL : job_new(session->executor);
+
+	if (!later)
+		return;
+	session->graphs.drops = true;
+	later->session = session_ref(session);
+	later->step = drop_drain;
+	job_park(later);
+}
+
 /* The client says that no launch is under way; that is made sure of after it has its answer. */
 void graph_drop(struct job *job)
 {
 	graph_word *slot = find_slot(&job->session->graphs, job->message.graph.graph);
-	struct job *later =
-		slot && atomic_load_explicit(slot, memory_order_relaxed) ? job_new(job->executor) : NULL;
 
-	if (slot)
-		forget(job->session, slot); /* unless it was forgotten with a module */
-	if (later) {
-		later->session = session_ref(job->session);
-		later->step = drop_drain;
-		job_park(later);
+	/* Unless it was forgotten with a module. */
+	if (slot && atomic_load_explicit(slot, memory_order_relaxed)) {
+		forget(job->session, slot);
+		free_later(job->session);
 	}
 	job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);
 }

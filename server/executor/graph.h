@@ -12,6 +12,7 @@
 #define FRMPS_SERVER_EXECUTOR_GRAPH_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,6 +35,7 @@ struct graph_table {
 	_Atomic(graph_word *) graphs; /* FRMPS_GRAPH_IDS, NULL until first used; published with release */
 	struct graph *forgotten;      /* module thread: out of the table, may still be in use by this turn */
 	uint64_t nodes;		      /* module thread: of all of them */
+	bool drops;		      /* module thread: a job waits to free what was dropped */
 };
 
 /** Requests. Module thread. */

@@ -6,6 +6,7 @@
 
 #include "server/executor/graph.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -444,6 +445,44 @@ START_TEST(a_dropped_graph_stays_while_it_may_run)
 }
 END_TEST
 
+static unsigned count_parked(void)
+{
+	const struct job *job;
+	unsigned count = 0;
+
+	TAILQ_FOREACH (job, &fixture.executor.board.parked, link)
+		count++;
+	return count;
+}
+
+/* A program may make and drop any number while a kernel of its own runs. */
+START_TEST(drops_wait_together)
+{
+	struct executor *executor = &fixture.executor;
+
+	ck_assert_int_eq(module_worker_init(executor), 0);
+	fixture_launch(1, FRMPS_CMD_MARK, 1);
+	fixture_turn();
+	for (int i = 0; i < 100; i++) {
+		ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
+		drop(5);
+		job_board_step(&executor->board, fixture.now);
+		fixture_turn();
+		job_board_step(&executor->board, fixture.now);
+	}
+	ck_assert_uint_eq(count_parked(), 1);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_FREE), 0);
+	fake_arrive();
+	while (fake_count(FAKE_GRAPH_FREE) < 100) {
+		sched_yield();
+		fixture_turn();
+		job_board_step(&executor->board, fixture.now);
+	}
+	ck_assert_uint_eq(count_parked(), 0);
+	module_worker_deinit(executor);
+}
+END_TEST
+
 /* Behind a contained fault whoever waits in the driver may not come back. */
 START_TEST(graphs_of_a_worn_executor_go_with_it)
 {
@@ -537,6 +576,7 @@ int main(void)
 	tcase_add_test(graphs, a_session_has_so_many_nodes_and_no_more);
 	tcase_add_test(graphs, a_launch_of_nothing_is_a_late_error);
 	tcase_add_test(graphs, a_dropped_graph_stays_while_it_may_run);
+	tcase_add_test(graphs, drops_wait_together);
 	tcase_add_test(graphs, graphs_of_a_worn_executor_go_with_it);
 	tcase_add_test(graphs, a_standby_builds_later);
 	tcase_add_test(graphs, a_graph_in_doubt_is_named);
