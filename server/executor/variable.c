@@ -107,9 +107,10 @@ static void pause_for(uint64_t ns)
 /* Locked. Whether the page may change yet. What did not come in time may have come by now. */
 static bool is_broken(struct variable_path *path)
 {
-	if (path->broken && path->marked && word_acquire(&path->page->mark) >= path->mark)
+	if (path->broken && path->marked && word_acquire(&path->page->mark) >= path->mark) {
 		path->broken = false;
-	path->late = path->broken ? path->late : 0;
+		word_set(&path->late, 0);
+	}
 	return path->broken;
 }
 
@@ -300,8 +301,10 @@ static bool fill_piece(struct session *session, uint64_t address, const uint8_t 
 	/* The device may still read what did not end in time. */
 	if (!is_broken(path)) {
 		memcpy(path->page->piece, values, bytes);
+		word_set(&path->late, session->id);
 		fine = carry_out(session->executor, &copy, 1);
-		path->late = fine ? 0 : session->id;
+		if (!path->broken)
+			word_set(&path->late, 0);
 	}
 	pthread_mutex_unlock(&path->lock);
 	return fine;
@@ -314,9 +317,10 @@ bool variable_is_late(struct session *session)
 
 	if (!path->page)
 		return false;
+	/* Whose values are on their way is known without it. */
 	if (pthread_mutex_trylock(&path->lock))
-		return true;
-	late = is_broken(path) && path->late == session->id;
+		return word_relaxed(&path->late) == session->id;
+	late = is_broken(path) && word_relaxed(&path->late) == session->id;
 	pthread_mutex_unlock(&path->lock);
 	return late;
 }

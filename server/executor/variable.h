@@ -29,7 +29,7 @@ struct variable_path {
 	uint64_t mark;		    /* what the page's mark will be when the device is done */
 	bool marked;		    /* and it will be */
 	bool broken;		    /* something did not end: the page may change yet */
-	uint64_t late;		    /* broken: session whose memory may change as well; 0: none's */
+	word64 late; /* session whose memory may change as well; 0: none's. Changed with the lock held */
 };
 
 /* Values that came with Activate. All zero: none did. */
@@ -59,8 +59,7 @@ int variable_save(struct executor *executor);
  */
 CUresult variable_fill(struct session *session, const struct range *block, const uint8_t *values);
 
-/** Whether first values may come into memory of the session yet. Any thread; does not wait, and says so where it
- * would have to. */
+/** Whether first values may come into memory of the session yet. Any thread; does not wait. */
 bool variable_is_late(struct session *session);
 
 /** Has the device do copies of memory that is its own or registered, and waits for them. Main or module

@@ -3,6 +3,8 @@
 //
 // Values of modules' variables: whose are written down, and into what they are written.
 
+#include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -157,6 +159,33 @@ START_TEST(first_values_that_come_late_are_waited_for)
 	ck_assert(!variable_is_late(fixture.session));
 	ck_assert_int_eq(fill(), CUDA_SUCCESS);
 	ck_assert(!executor_is_lost(&fixture.executor));
+}
+END_TEST
+
+static void *fill_in_a_thread(void *unused)
+{
+	(void)unused;
+	return (void *)(intptr_t)fill();
+}
+
+/* Whoever ends meanwhile is not told that its own work does not end: that would end the executor. */
+START_TEST(first_values_on_their_way_are_nobody_elses)
+{
+	struct session *other = session_new(&fixture.executor, 78);
+	pthread_t thread;
+	void *code;
+
+	fake.immediate = false;
+	ck_assert_int_eq(pthread_create(&thread, NULL, fill_in_a_thread, NULL), 0);
+	while (!fake_count(FAKE_MARK))
+		sched_yield();
+	ck_assert(variable_is_late(fixture.session));
+	ck_assert(!variable_is_late(other));
+	fake_arrive();
+	pthread_join(thread, &code);
+	ck_assert_int_eq((intptr_t)code, CUDA_SUCCESS);
+	ck_assert(!variable_is_late(fixture.session));
+	session_unref(other);
 }
 END_TEST
 
@@ -315,6 +344,7 @@ int main(void)
 	tcase_add_test(tests, what_cannot_be_read_is_left_out);
 	tcase_add_test(tests, a_device_that_does_not_come_back_is_not_waited_for_again);
 	tcase_add_test(tests, first_values_that_come_late_are_waited_for);
+	tcase_add_test(tests, first_values_on_their_way_are_nobody_elses);
 	tcase_add_test(tests, what_kernels_wrote_goes_along);
 	tcase_add_test(tests, what_did_not_run_is_as_it_was_loaded);
 	tcase_add_test(tests, what_cannot_be_taken_along_is_told);
