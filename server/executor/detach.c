@@ -12,8 +12,9 @@
 // From then on the session is what a standby knows of one: its maps and modules are here until CloseSession,
 // and the words in its regions, which are another executor's now, are not read any more.
 //
-// If its work does not end in time, or the session has come to its end meanwhile, it is served on as if
-// nothing had been: answer 0. Whatever it had given to the device stays known, and nobody else has issued.
+// If its work does not end in time, or the session has come to its end meanwhile, or is to hear that it has, it
+// is served on as if nothing had been: answer 0. Whatever it had given to the device stays known, and nobody
+// else has issued.
 // A serving thread can be in a call of the driver that does not come back before somebody's kernel ends. Then
 // the answer is the same and comes in time as well; the thread lets go when it is back, and serves on.
 
@@ -60,7 +61,7 @@ static int let_go(struct job *job)
 	}
 	if (contain_is_open(job->executor))
 		return JOB_E_WAIT;
-	if (session->closing || is_over(session)) {
+	if (session->closing || is_over(session) || word_relaxed(&session->stray.verdict)) {
 		serve_on(job);
 		return 0;
 	}

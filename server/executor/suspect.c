@@ -103,12 +103,14 @@ static void convict(struct session *session, const char *text)
 	struct stray *stray = &session->stray;
 
 	stray->convicted = true;
-	if (session->closing || !session->thread)
+	if (session->closing)
 		return;
 	snprintf(stray->reason, sizeof(stray->reason), "%s", text);
 	/* Pairs with the acquire in suspect_sentence(). */
 	word_release(&stray->verdict, CUDA_ERROR_ILLEGAL_ADDRESS);
-	serve_kick(session);
+	/* Otherwise it hears of it when it is served again (detach.c). */
+	if (session->thread)
+		serve_kick(session);
 }
 
 /* Return: whether the owner's sinks were reported about a moment ago. */

@@ -14,6 +14,7 @@
 #include "server/executor/guard.h"
 #include "server/executor/session.h"
 #include "server/executor/stray.h"
+#include "server/executor/suspect.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/executor/fake_backend.h"
 
@@ -340,6 +341,23 @@ START_TEST(the_only_one_that_ran_is_convicted)
 }
 END_TEST
 
+/* It is let go of (detach.c), which its work does not allow in the end. */
+START_TEST(who_is_convicted_while_nobody_serves_it_hears_of_it_later)
+{
+	ck_assert_ptr_null(other->thread);
+	launch(owner, true);
+	look(false);
+	launch(other, true);
+	look(true);
+	ck_assert(other->stray.convicted);
+	suspect_sentence(owner);
+	suspect_sentence(other);
+	ck_assert_uint_eq(word_acquire(&owner->view.server->state), SHM_SESSION_RUNNING);
+	ck_assert_uint_eq(word_acquire(&other->view.server->state), SHM_SESSION_FAULTED);
+	ck_assert_uint_eq(word_acquire(&other->view.server->error), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+END_TEST
+
 START_TEST(two_that_ran_are_not)
 {
 	launch(owner, true);
@@ -525,6 +543,7 @@ int main(void)
 	suite_add_tcase(suite, slots);
 	tcase_add_checked_fixture(judgement, setup, teardown);
 	tcase_add_test(judgement, the_only_one_that_ran_is_convicted);
+	tcase_add_test(judgement, who_is_convicted_while_nobody_serves_it_hears_of_it_later);
 	tcase_add_test(judgement, two_that_ran_are_not);
 	tcase_add_test(judgement, work_that_goes_on_makes_a_suspect);
 	tcase_add_test(judgement, who_has_left_was_there);
