@@ -69,6 +69,7 @@ void sink_tell(struct client *client, struct worker *worker)
 	worker_request(worker, &message, fds, 2, on_told, client_ref(client));
 }
 
+/* When both are there. */
 static void tell_all(struct client *client)
 {
 	struct worker *worker;
@@ -80,7 +81,7 @@ static void tell_all(struct client *client)
 		sink_tell(client, move_target(client));
 }
 
-/* Takes one of the two over; executors are told when both are there. */
+/* Takes one of the two over. */
 static void take(struct client *client, int index, const struct wire_reply *reply, struct packet *packet)
 {
 	int fd = reply && !reply->code ? packet_take_fd(packet, 0) : -1;
@@ -98,7 +99,7 @@ static void take(struct client *client, int index, const struct wire_reply *repl
 	}
 	if (wanted)
 		client_keep(client);
-	if (wanted && client->sinks[0] && client->sinks[1])
+	if (wanted)
 		tell_all(client);
 	else if (reply && reply->code)
 		log_warning("session %llu gets no guard: no device memory for its sinks (code %d)",
@@ -153,10 +154,11 @@ void sink_resume_all(struct daemon *daemon)
 {
 	struct client *client;
 
-	sink_request_all(daemon);
 	TAILQ_FOREACH (client, &daemon->clients, link)
-		if (client_is_live(client))
+		if (client_is_live(client)) {
+			sink_request(client);
 			tell_all(client);
+		}
 }
 
 void sink_drop(struct client *client)
