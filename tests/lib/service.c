@@ -315,37 +315,27 @@ unsigned long service_ticks(const struct service *service)
 	return sum;
 }
 
-static int count_entries(pid_t pid, const char *what)
+static bool leads_to(int folder, const char *link, const char *prefix)
 {
-	char path[64];
-	DIR *folder;
-	int count = 0;
+	char target[64];
+	ssize_t length = readlinkat(folder, link, target, sizeof(target) - 1);
 
-	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, what);
-	folder = opendir(path);
-	while (folder && readdir(folder))
-		count++;
-	if (folder)
-		closedir(folder);
-	return count;
+	target[length < 0 ? 0 : length] = '\0';
+	return !strncmp(target, prefix, strlen(prefix));
 }
 
-/* Links of a process that lead to a chunk. @what: "fd", "map_files" */
-static int count_links(pid_t pid, const char *what)
+/* Of a process. @prefix: NULL, or of what the links lead to that count */
+static int count_entries(pid_t pid, const char *what, const char *prefix)
 {
-	char path[64], target[64];
+	char path[64];
 	struct dirent *entry;
 	DIR *folder;
-	ssize_t length;
 	int count = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, what);
 	folder = opendir(path);
-	while (folder && (entry = readdir(folder))) {
-		length = readlinkat(dirfd(folder), entry->d_name, target, sizeof(target) - 1);
-		target[length < 0 ? 0 : length] = '\0';
-		count += !strncmp(target, "/memfd:frmps-chunk", strlen("/memfd:frmps-chunk"));
-	}
+	while (folder && (entry = readdir(folder)))
+		count += !prefix || leads_to(dirfd(folder), entry->d_name, prefix);
 	if (folder)
 		closedir(folder);
 	return count;
@@ -353,11 +343,12 @@ static int count_links(pid_t pid, const char *what)
 
 int service_count_chunks(const struct service *service)
 {
+	const char *chunk = "/memfd:frmps-chunk";
 	pid_t pids[65] = {service->pid};
 	int count = service_children(service, pids + 1, 64) + 1, sum = 0;
 
 	for (int i = 0; i < count; i++)
-		sum += count_links(pids[i], "fd") + count_links(pids[i], "map_files");
+		sum += count_entries(pids[i], "fd", chunk) + count_entries(pids[i], "map_files", chunk);
 	return sum;
 }
 
@@ -368,7 +359,7 @@ void service_footprint(const struct service *service, int *ret_fds, int *ret_thr
 
 	*ret_fds = *ret_threads = 0;
 	for (int i = 0; i < count; i++) {
-		*ret_fds += count_entries(pids[i], "fd");
-		*ret_threads += count_entries(pids[i], "task");
+		*ret_fds += count_entries(pids[i], "fd", NULL);
+		*ret_threads += count_entries(pids[i], "task", NULL);
 	}
 }

@@ -356,6 +356,29 @@ static void kill_daemon_somewhen(unsigned delay_us)
 	wait_back();
 }
 
+/* Each has something to do from here on. */
+static void start_requesters(struct child *children)
+{
+	for (int i = 0; i < CLIENTS; i++)
+		children[i] = child_start(requester);
+	for (int i = 0; i < CLIENTS; i++)
+		child_wait(&children[i], 1);
+}
+
+/* All are there, and what they did came out well. */
+static void end_requesters(struct child *children)
+{
+	for (int i = 0; i < CLIENTS; i++)
+		child_order(&children[i]);
+	for (int i = 0; i < CLIENTS; i++)
+		child_wait(&children[i], 1);
+	ck_assert_uint_eq(client_count(), CLIENTS);
+	for (int i = 0; i < CLIENTS; i++)
+		child_order(&children[i]);
+	for (int i = 0; i < CLIENTS; i++)
+		ck_assert_int_eq(child_end(&children[i]), 0);
+}
+
 START_TEST(every_request_is_answered_once)
 {
 	const char *text = getenv("FRMPS_TEST_DAEMON_KILLS");
@@ -368,22 +391,11 @@ START_TEST(every_request_is_answered_once)
 	status_await_rest(&service);
 	free_before = free_mib();
 	status_footprint(&service, &fds[0], &threads[0]);
-	for (int i = 0; i < CLIENTS; i++)
-		children[i] = child_start(requester);
-	for (int i = 0; i < CLIENTS; i++)
-		child_wait(&children[i], 1);
+	start_requesters(children);
 	srand(17);
 	for (int i = 0; i < kills; i++)
 		kill_daemon_somewhen((unsigned)rand() % 20000);
-	for (int i = 0; i < CLIENTS; i++)
-		child_order(&children[i]);
-	for (int i = 0; i < CLIENTS; i++)
-		child_wait(&children[i], 1);
-	ck_assert_uint_eq(client_count(), CLIENTS);
-	for (int i = 0; i < CLIENTS; i++)
-		child_order(&children[i]);
-	for (int i = 0; i < CLIENTS; i++)
-		ck_assert_int_eq(child_end(&children[i]), 0);
+	end_requesters(children);
 	status_await_rest(&service);
 	ck_assert_int_eq(free_mib(), free_before);
 	ck_assert_int_eq(service_log_count(&service, "rejected"), 0);
@@ -423,23 +435,12 @@ START_TEST(the_keeper_may_die_with_the_daemon)
 {
 	struct child children[CLIENTS];
 
-	for (int i = 0; i < CLIENTS; i++)
-		children[i] = child_start(requester);
-	for (int i = 0; i < CLIENTS; i++)
-		child_wait(&children[i], 1);
+	start_requesters(children);
 	srand(9);
 	for (int i = 0; i < DOUBLE_DEATHS; i++)
 		kill_both(i % 2);
 	ck_assert_int_eq(status_counter(&service, "keepers_lost"), DOUBLE_DEATHS);
-	for (int i = 0; i < CLIENTS; i++)
-		child_order(&children[i]);
-	for (int i = 0; i < CLIENTS; i++)
-		child_wait(&children[i], 1);
-	ck_assert_uint_eq(client_count(), CLIENTS);
-	for (int i = 0; i < CLIENTS; i++)
-		child_order(&children[i]);
-	for (int i = 0; i < CLIENTS; i++)
-		ck_assert_int_eq(child_end(&children[i]), 0);
+	end_requesters(children);
 	status_await_no_memory(&service);
 	ck_assert_int_eq(service_log_count(&service, "rejected"), 0);
 }

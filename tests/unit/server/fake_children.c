@@ -329,10 +329,32 @@ void fake_ready(struct fake *fake, struct fake_child *child)
 	fake_send(fake, child->socket, &ready, NULL, 0);
 }
 
-void fake_warm(struct fake *fake, struct fake_child *child)
+void fake_warm_with(struct fake *fake, struct fake_child *child, unsigned sessions)
 {
 	fake_ready(fake, child);
+	for (unsigned i = 0; i < sessions; i++)
+		fake_serve(fake, child, WIRE_OPEN_SESSION);
 	fake_serve(fake, child, WIRE_PING);
+}
+
+void fake_warm(struct fake *fake, struct fake_child *child)
+{
+	fake_warm_with(fake, child, 0);
+}
+
+void fake_give_chunk(struct fake_child *keeper, uint64_t id, uint64_t handle)
+{
+	struct wire_message chunk = {.type = WIRE_REPLY, .id = id};
+	int fd = fake_memfd(4096, 0);
+
+	chunk.reply.values = (struct wire_u64s){&handle, 1};
+	ck_assert_int_eq(message_send(keeper->socket, &chunk, &fd, 1), 0);
+	close(fd);
+}
+
+void fake_make_chunk(struct fake *fake, struct fake_child *keeper, uint64_t handle)
+{
+	fake_give_chunk(keeper, fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK)->id, handle);
 }
 
 void fake_boot(struct fake *fake)

@@ -113,8 +113,14 @@ void fake_serve(struct fake *fake, struct fake_child *child, enum wire_type type
 void fake_ready(struct fake *fake, struct fake_child *child);
 /** Ready, and the Ping behind warming answered. */
 void fake_warm(struct fake *fake, struct fake_child *child);
+/** The same of one that opens that many sessions first. */
+void fake_warm_with(struct fake *fake, struct fake_child *child, unsigned sessions);
 /** Keeper ready, executors warm, the first one active. Children 1 and 2 are then active and standby. */
 void fake_boot(struct fake *fake);
+/** The keeper answers a request for a chunk with a descriptor. The daemon has not read it when this returns. */
+void fake_give_chunk(struct fake_child *keeper, uint64_t id, uint64_t handle);
+/** Expects such a request, too. */
+void fake_make_chunk(struct fake *fake, struct fake_child *keeper, uint64_t handle);
 /** The process is gone. */
 void fake_reap(struct fake *fake, struct fake_child *child, int signal);
 

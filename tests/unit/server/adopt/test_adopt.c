@@ -141,15 +141,9 @@ START_TEST(memory_without_its_descriptor_is_not_exported)
 {
 	struct wire_message create = {.type = WIRE_CREATE_MEMORY, .memory = {.handle = 9, .bytes = 2 * MIB}};
 	struct wire_message export = {.type = WIRE_EXPORT_MEMORY, .memory = {.handle = 9}};
-	struct wire_message chunk = {.type = WIRE_REPLY};
-	const uint64_t handle = 5;
-	int fd = fake_memfd(4096, 0);
 
 	fake_request(fake, &client, &create, -1);
-	chunk.id = fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK)->id;
-	chunk.reply.values = (struct wire_u64s){&handle, 1};
-	fake_send(fake, keeper->socket, &chunk, &fd, 1);
-	close(fd);
+	fake_make_chunk(fake, keeper, 5);
 	fake_expect(fake, client.socket, WIRE_REPLY);
 	lose_fd(TAILQ_FIRST(&TAILQ_FIRST(&fake->daemon.clients)->holdings.entries)->chunk->fd->key);
 	ck_assert_int_eq(fake_come_back(fake), 0);
@@ -165,18 +159,6 @@ static void ask_for_memory(struct fake_client *who)
 		.type = WIRE_MAP_MEMORY, .range = {.address = who->window_base, .bytes = 2 * MIB}};
 
 	fake_request(fake, who, &map, -1);
-}
-
-static void make_memory(void)
-{
-	struct wire_message chunk = {
-		.type = WIRE_REPLY, .id = fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK)->id};
-	const uint64_t handle = 5;
-	int fd = fake_memfd(4096, 0);
-
-	chunk.reply.values = (struct wire_u64s){&handle, 1};
-	ck_assert_int_eq(message_send(keeper->socket, &chunk, &fd, 1), 0);
-	close(fd);
 }
 
 /* Its end is known when everything is adopted. */
@@ -202,7 +184,7 @@ START_TEST(what_a_keeper_owed_that_died_as_well_is_asked_of_the_next)
 	fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
 	lose_keeper_and_daemon();
 	for (int i = 0; i < 2; i++) {
-		make_memory();
+		fake_make_chunk(fake, keeper, 5);
 		fake_serve(fake, active, WIRE_MAP_MEMORY);
 		fake_serve(fake, standby, WIRE_MAP_MEMORY);
 	}
@@ -220,7 +202,7 @@ START_TEST(memory_of_a_keeper_that_died_as_well_is_given_back)
 		.type = WIRE_UNMAP_MEMORY, .range = {.address = client.window_base, .bytes = 2 * MIB}};
 
 	ask_for_memory(&client);
-	make_memory();
+	fake_make_chunk(fake, keeper, 5);
 	fake_serve(fake, active, WIRE_MAP_MEMORY);
 	fake_serve(fake, standby, WIRE_MAP_MEMORY);
 	fake_expect(fake, client.socket, WIRE_REPLY);
@@ -242,7 +224,7 @@ START_TEST(executors_are_told_of_a_guard_again)
 	fake->config.guard = CONFIG_GUARD_ERROR;
 	fake_join(fake, &guarded, active, standby);
 	for (int i = 0; i < 2; i++)
-		make_memory();
+		fake_make_chunk(fake, keeper, 5);
 	fake_expect(fake, active->socket, WIRE_OPEN_GUARD);
 	fake_expect(fake, standby->socket, WIRE_OPEN_GUARD);
 	ck_assert_int_eq(fake_come_back(fake), 0);
@@ -257,7 +239,7 @@ START_TEST(a_guard_that_the_daemon_had_asked_for_is_asked_for_again)
 	fake->config.guard = CONFIG_GUARD_ERROR;
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	for (int i = 0; i < 2; i++)
-		make_memory();
+		fake_make_chunk(fake, keeper, 5);
 	fake_serve(fake, active, WIRE_OPEN_GUARD);
 	fake_serve(fake, standby, WIRE_OPEN_GUARD);
 }

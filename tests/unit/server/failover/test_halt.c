@@ -414,10 +414,7 @@ START_TEST(a_fault_of_the_standby_that_is_activated_halts_it)
 	run_until_killed(second);
 	fake_reap(fake, second, SIGKILL);
 	third = &fake->children[3];
-	fake_ready(fake, third);
-	fake_serve(fake, third, WIRE_OPEN_SESSION);
-	fake_serve(fake, third, WIRE_OPEN_SESSION);
-	fake_serve(fake, third, WIRE_PING);
+	fake_warm_with(fake, third, 2);
 	fake_expect(fake, third->socket, WIRE_ACTIVATE);
 	/* The conviction of the first loss is not forgotten. */
 	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_CULPRIT);

@@ -110,9 +110,7 @@ START_TEST(executors_that_everybody_waits_for_are_replaced_where_they_stand_stil
 	fake_reap(fake, &fake->children[4], SIGKILL);
 	timer_start(domain()->respawn, 0);
 	FAKE_RUN_WHILE(fake, fake->child_count == 5);
-	fake_ready(fake, &fake->children[5]);
-	fake_serve(fake, &fake->children[5], WIRE_OPEN_SESSION);
-	fake_serve(fake, &fake->children[5], WIRE_PING);
+	fake_warm_with(fake, &fake->children[5], 1);
 	fake_serve(fake, &fake->children[5], WIRE_ACTIVATE);
 	ck_assert_ptr_eq(domain_serving(domain()), fake->children[5].worker);
 	part();

@@ -396,9 +396,7 @@ START_TEST(an_executor_that_has_tried_nothing_has_a_successor)
 	fake_reap(fake, child, SIGKILL);
 	ck_assert_str_eq(probation_text(sessions[0]), "running");
 	child = executor_for(0);
-	fake_ready(fake, child);
-	fake_serve(fake, child, WIRE_OPEN_SESSION);
-	fake_serve(fake, child, WIRE_PING);
+	fake_warm_with(fake, child, 1);
 	expect_attached(0, child);
 	finish(0);
 	run_until_over(0);
@@ -471,10 +469,7 @@ static struct fake_child *warm_third(unsigned count)
 		if (fake->children[i].worker && fake->children[i].worker->domain == crowd)
 			third = &fake->children[i];
 	ck_assert_ptr_nonnull(third);
-	fake_ready(fake, third);
-	for (unsigned i = 0; i < count; i++)
-		fake_serve(fake, third, WIRE_OPEN_SESSION);
-	fake_serve(fake, third, WIRE_PING);
+	fake_warm_with(fake, third, count);
 	return third;
 }
 

@@ -68,15 +68,10 @@ static void map_memory(struct fake_client *client, struct fake_child *active, st
 {
 	struct wire_message map = {
 		.type = WIRE_MAP_MEMORY, .range = {.address = client->window_base, .bytes = 2 * MIB}};
-	struct wire_message chunk = {.type = WIRE_REPLY};
-	uint64_t handle = 77, id = fake_request(fake, client, &map, -1);
-	int fd = fake_memfd(4096, 0);
+	uint64_t id = fake_request(fake, client, &map, -1);
 
-	chunk.id = fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK)->id;
+	fake_make_chunk(fake, keeper, 77);
 	ck_assert_uint_eq(fake->message.chunk.bytes, 2 * MIB);
-	chunk.reply.values = (struct wire_u64s){&handle, 1};
-	fake_send(fake, keeper->socket, &chunk, &fd, 1);
-	close(fd);
 	fake_expect_nothing(fake, client->socket);
 	fake_expect(fake, active->socket, WIRE_MAP_MEMORY);
 	ck_assert_uint_eq(fake->packet.fd_count, 1);
@@ -308,9 +303,7 @@ START_TEST(without_a_standby_clients_wait_for_one)
 	ck_assert_int_eq(domain()->promotion.state, PROMOTE_WAITING);
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_HELD);
 	second = &fake->children[2];
-	fake_ready(fake, second);
-	fake_serve(fake, second, WIRE_OPEN_SESSION);
-	fake_serve(fake, second, WIRE_PING);
+	fake_warm_with(fake, second, 1);
 	fake_serve(fake, second, WIRE_ACTIVATE);
 	ck_assert_ptr_eq(domain_serving(domain()), second->worker);
 	fake_leave(fake, &client);
@@ -337,9 +330,7 @@ START_TEST(loss_while_activating_starts_over)
 	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "culprit is process"));
 	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text,
 		"the executor that took over failed before it served everybody"));
-	fake_ready(fake, third);
-	fake_serve(fake, third, WIRE_OPEN_SESSION);
-	fake_serve(fake, third, WIRE_PING);
+	fake_warm_with(fake, third, 1);
 	fake_expect(fake, third->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.generation, 3);
 	/* The conviction of the first loss is not forgotten. */
@@ -380,10 +371,7 @@ static struct fake_child *warm_next(unsigned sessions)
 {
 	struct fake_child *next = &fake->children[fake->child_count - 1];
 
-	fake_ready(fake, next);
-	while (sessions--)
-		fake_serve(fake, next, WIRE_OPEN_SESSION);
-	fake_serve(fake, next, WIRE_PING);
+	fake_warm_with(fake, next, sessions);
 	return next;
 }
 
@@ -793,10 +781,7 @@ START_TEST(limit_of_a_lost_executor_does_not_count_for_the_next)
 	ck_assert_uint_eq(fake->message.activate.recover.at[1], CLIENT_RECOVER_BY_POLICY);
 	fake_reap(fake, second, SIGKILL);
 	third = &fake->children[3];
-	fake_ready(fake, third);
-	fake_serve(fake, third, WIRE_OPEN_SESSION);
-	fake_serve(fake, third, WIRE_OPEN_SESSION);
-	fake_serve(fake, third, WIRE_PING);
+	fake_warm_with(fake, third, 2);
 	fake_expect(fake, third->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_CULPRIT);
 	ck_assert_uint_eq(fake->message.activate.recover.at[1], CLIENT_RECOVER_BY_POLICY);
@@ -820,10 +805,7 @@ START_TEST(orphan_of_a_promotion_is_replaced_when_that_is_over)
 	fake_join(fake, &survivor, first, NULL);
 	fake_reap(fake, first, SIGKILL);
 	second = &fake->children[2];
-	fake_ready(fake, second);
-	fake_serve(fake, second, WIRE_OPEN_SESSION);
-	fake_serve(fake, second, WIRE_OPEN_SESSION);
-	fake_serve(fake, second, WIRE_PING);
+	fake_warm_with(fake, second, 2);
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
 	activation = fake->message.id;
 	fake_leave(fake, &orphan);

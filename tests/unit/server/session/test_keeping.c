@@ -39,24 +39,11 @@ static void ask_for_memory(void)
 	fake_request(fake, &client, &map, -1);
 }
 
-/* The keeper answers a request, and nobody has read that. */
-static void answer(uint64_t id, uint64_t handle)
-{
-	struct wire_message chunk = {.type = WIRE_REPLY, .id = id};
-	int fd = fake_memfd(4096, 0);
-
-	chunk.reply.values = (struct wire_u64s){&handle, 1};
-	ck_assert_int_eq(message_send(keeper->socket, &chunk, &fd, 1), 0);
-	close(fd);
-}
-
 /* The keeper is asked for memory, and makes it. */
 static void make(uint64_t bytes, uint64_t handle)
 {
-	uint64_t id = fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK)->id;
-
+	fake_make_chunk(fake, keeper, handle);
 	ck_assert_uint_eq(fake->message.chunk.bytes, bytes);
-	answer(id, handle);
 }
 
 static void expect_memory(void)
@@ -156,7 +143,7 @@ START_TEST(keepers_do_not_crash_at_a_request_for_ever)
 		fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
 		if (i == 0) {
 			/* Once may be by chance. */
-			answer(fake->message.id, HANDLE);
+			fake_give_chunk(keeper, fake->message.id, HANDLE);
 			expect_memory();
 			free_memory(true);
 			fake_serve(fake, keeper, WIRE_RELEASE_CHUNK);
@@ -203,8 +190,7 @@ END_TEST
 
 START_TEST(handles_are_those_of_the_keeper_that_gave_them)
 {
-	struct wire_message other = {.type = WIRE_MAP_MEMORY,
-		.range = {.address = client.window_base + 8 * MIB, .bytes = 2 * MIB}};
+	struct wire_message other = {.type = WIRE_MAP_MEMORY, .range = {.bytes = 2 * MIB}};
 
 	join();
 	other.range.address = client.window_base + 8 * MIB;
@@ -294,7 +280,7 @@ START_TEST(sinks_that_are_missing_are_asked_of_the_next_keeper)
 	fake_join(fake, &client, active, standby);
 	session = TAILQ_FIRST(&fake->daemon.clients);
 	for (int i = 0; i < _i; i++)
-		answer(fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK)->id, 7);
+		fake_make_chunk(fake, keeper, 7);
 	replace_keeper();
 	if (_i == 0)
 		make(2 * MIB, 8);
@@ -311,11 +297,16 @@ START_TEST(sinks_that_are_missing_are_asked_of_the_next_keeper)
 }
 END_TEST
 
-START_TEST(a_session_that_comes_without_a_keeper_has_a_guard_later)
+static void join_without_keeper(void)
 {
 	boot_guarded();
 	fake_reap(fake, keeper, SIGKILL);
 	fake_join(fake, &client, active, standby);
+}
+
+START_TEST(a_session_that_comes_without_a_keeper_has_a_guard_later)
+{
+	join_without_keeper();
 	fake_expect_nothing(fake, active->socket);
 	become_keeper(&fake->children[3]);
 	make(2 * MIB, 8);
@@ -328,9 +319,7 @@ END_TEST
 
 START_TEST(a_session_that_was_told_an_error_needs_no_guard)
 {
-	boot_guarded();
-	fake_reap(fake, keeper, SIGKILL);
-	fake_join(fake, &client, active, standby);
+	join_without_keeper();
 	word_release(&TAILQ_FIRST(&fake->daemon.clients)->view.server->state, SHM_SESSION_FAULTED);
 	become_keeper(&fake->children[3]);
 	fake_expect_nothing(fake, keeper->socket);

@@ -78,10 +78,9 @@ END_TEST
 
 START_TEST(memory_waits_for_memory_that_is_being_given_back)
 {
-	struct wire_message map = {.type = WIRE_MAP_MEMORY}, chunk = {.type = WIRE_REPLY};
-	const uint64_t handle = 5, drained = 1;
+	struct wire_message map = {.type = WIRE_MAP_MEMORY};
+	const uint64_t drained = 1;
 	struct fake_client other;
-	int fd;
 
 	join();
 	fake_join(fake, &other, active, standby);
@@ -97,11 +96,7 @@ START_TEST(memory_waits_for_memory_that_is_being_given_back)
 		fake_expect(fake, child->socket, WIRE_CLOSE_SESSION);
 		fake_reply(fake, child->socket, fake->message.id, 0, &drained, 1);
 	}
-	chunk.id = fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK)->id;
-	chunk.reply.values = (struct wire_u64s){&handle, 1};
-	fd = fake_memfd(4096, 0);
-	fake_send(fake, keeper->socket, &chunk, &fd, 1);
-	close(fd);
+	fake_make_chunk(fake, keeper, 5);
 	fake_serve(fake, active, WIRE_MAP_MEMORY);
 	fake_expect(fake, client.socket, WIRE_REPLY);
 	ck_assert_int_eq(fake->message.reply.code, 0);
@@ -233,16 +228,12 @@ static const struct client *session(void)
 /* The client makes memory: only the keeper hears of it. */
 static void create_memory(struct fake_client *who, uint64_t handle, uint64_t keepers_handle)
 {
-	struct wire_message create = {.type = WIRE_CREATE_MEMORY}, chunk = {.type = WIRE_REPLY};
-	int fd = fake_memfd(4096, 0);
+	struct wire_message create = {.type = WIRE_CREATE_MEMORY};
 
 	create.memory = (struct wire_memory){.handle = handle, .bytes = 2 * MIB};
 	fake_request(fake, who, &create, -1);
-	chunk.id = fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK)->id;
+	fake_make_chunk(fake, keeper, keepers_handle);
 	ck_assert_uint_eq(fake->message.chunk.bytes, 2 * MIB);
-	chunk.reply.values = (struct wire_u64s){&keepers_handle, 1};
-	fake_send(fake, keeper->socket, &chunk, &fd, 1);
-	close(fd);
 	fake_expect(fake, who->socket, WIRE_REPLY);
 	ck_assert_int_eq(fake->message.reply.code, 0);
 	fake_expect_nothing(fake, active->socket);
@@ -320,14 +311,9 @@ static void map_memory(uint64_t keepers_handle)
 {
 	struct wire_message map = {
 		.type = WIRE_MAP_MEMORY, .range = {.address = client.window_base, .bytes = 2 * MIB}};
-	struct wire_message chunk = {.type = WIRE_REPLY};
-	int fd = fake_memfd(4096, 0);
 
 	fake_request(fake, &client, &map, -1);
-	chunk.id = fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK)->id;
-	chunk.reply.values = (struct wire_u64s){&keepers_handle, 1};
-	fake_send(fake, keeper->socket, &chunk, &fd, 1);
-	close(fd);
+	fake_make_chunk(fake, keeper, keepers_handle);
 	fake_serve(fake, active, WIRE_MAP_MEMORY);
 	fake_serve(fake, standby, WIRE_MAP_MEMORY);
 	fake_expect(fake, client.socket, WIRE_REPLY);
