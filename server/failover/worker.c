@@ -267,6 +267,7 @@ static struct worker *worker_free(struct worker *worker)
 	store_forget(worker->daemon->store, worker->words_key);
 	store_forget(worker->daemon->store, worker->dump_key);
 	dumps_forget(worker->daemon->dumps, worker->dump_watch);
+	timer_free(worker->end_timer);
 	if (worker->dump_fd >= 0)
 		close(worker->dump_fd);
 	if (worker->words)
@@ -504,19 +505,46 @@ void worker_post(struct worker *worker, const struct wire_message *message)
 		worker_condemn(worker, "cannot be written to");
 }
 
-void worker_condemn(struct worker *worker, const char *reason)
+/* Return: whether it was not before. */
+static bool condemn(struct worker *worker, const char *reason)
 {
 	bool wanted;
 
 	if (worker->state == WORKER_CONDEMNED)
-		return;
+		return false;
 	wanted = worker->daemon->leaving || (worker->domain && worker->domain->retiring);
 	log_event(wanted ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARNING, "%s %d (%s) is given up: %s%s%s",
 		role_name(worker->role), (int)worker->pid, worker_state_name(worker->state), reason,
 		worker->lost_text[0] ? ": " : "", worker->lost_text);
 	worker->state = WORKER_CONDEMNED;
 	worker_keep(worker);
+	return true;
+}
+
+static void kill_worker(void *context)
+{
+	struct worker *worker = context;
+
 	worker->daemon->spawner->kill(worker);
+}
+
+void worker_condemn(struct worker *worker, const char *reason)
+{
+	if (!condemn(worker, reason))
+		return;
+	kill_worker(worker);
+	daemon_worker_condemned(worker);
+}
+
+void worker_condemn_later(struct worker *worker, uint64_t milliseconds, const char *reason)
+{
+	if (!condemn(worker, reason))
+		return;
+	worker->end_timer = timer_new(worker->daemon->loop, kill_worker, worker);
+	if (worker->end_timer)
+		timer_start(worker->end_timer, milliseconds);
+	else
+		kill_worker(worker);
 	daemon_worker_condemned(worker);
 }
 

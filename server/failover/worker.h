@@ -71,7 +71,8 @@ struct worker {
 	enum role role;
 	enum worker_state state;
 	struct connection *connection;
-	void *process; /* the spawner's */
+	void *process;		 /* the spawner's */
+	struct timer *end_timer; /* kills it; NULL: nobody waits with that */
 	pid_t pid;
 	uint64_t started_us;
 	uint32_t generation;	  /* since Activate was sent; 0 before */
@@ -141,6 +142,9 @@ void worker_post(struct worker *worker, const struct wire_message *message);
 
 /** Gives the worker up: kills it, at once and once. */
 void worker_condemn(struct worker *worker, const char *reason);
+
+/** The same, but it is killed only after @milliseconds. Until then it must not do anything that anybody minds. */
+void worker_condemn_later(struct worker *worker, uint64_t milliseconds, const char *reason);
 
 /**
  * The kernel log names it. That is a proof only where an executor that is cut by its faults has the channel

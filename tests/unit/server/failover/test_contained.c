@@ -119,22 +119,29 @@ END_TEST
 
 START_TEST(it_is_replaced_in_a_quiet_moment)
 {
+	uint64_t begin_us;
+
 	boot();
 	fault_first_session();
 	expect_gentle_halt();
+	begin_us = timer_now_us();
 	answer(0);
 	/* The culprit is not taken over, and nothing is counted twice. */
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
 	ck_assert_uint_eq(fake->message.activate.sessions.at[0], session_of(1)->number);
 	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_NOTHING);
-	ck_assert(first->killed);
 	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
 	ck_assert_uint_eq(fake->daemon.counters.faults, 1);
 	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
 	ck_assert(!domain()->promotion.worn);
 	ck_assert_uint_eq(state_of(0), SHM_SESSION_FAULTED);
+	/* It is in nobody's way: its end would be, so soon after a fault. Or it ends by itself meanwhile. */
+	if (_i == 0) {
+		FAKE_RUN_WHILE(fake, !first->killed);
+		ck_assert_uint_ge(timer_now_us() - begin_us, 450000);
+	}
 	fake_reap(fake, first, SIGKILL);
 	end();
 }
@@ -394,7 +401,7 @@ int main(void)
 	fake_prepare();
 	tests = suite_case(suite, "contained");
 	tcase_add_test(tests, everybody_else_goes_on);
-	tcase_add_test(tests, it_is_replaced_in_a_quiet_moment);
+	tcase_add_loop_test(tests, it_is_replaced_in_a_quiet_moment, 0, 2);
 	tcase_add_test(tests, without_a_standby_nobody_is_held_for_it);
 	tcase_add_test(tests, one_that_says_nothing_is_given_up_soon);
 	tcase_add_test(tests, one_that_answers_at_last_is_replaced_at_once);
