@@ -72,7 +72,7 @@ struct worker {
 	enum worker_state state;
 	struct connection *connection;
 	void *process;		 /* the spawner's */
-	struct timer *end_timer; /* kills it; NULL: nobody waits with that */
+	struct timer *end_timer; /* kills it, if that is put off (worker_condemn_later) */
 	pid_t pid;
 	uint64_t started_us;
 	uint32_t generation;	  /* since Activate was sent; 0 before */
