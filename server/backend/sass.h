@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Machine code of devices 7.0 to 9.0, as far as two questions go: which addresses of variables does it read,
-// and does it know where constants are?
+// Machine code of devices 7.0 to 9.0, as far as three questions go: which addresses of variables does it read,
+// does it know where constants are, and which memory does an instruction use?
 
 #ifndef FRMPS_SERVER_BACKEND_SASS_H
 #define FRMPS_SERVER_BACKEND_SASS_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#define SASS_INSTRUCTION_BYTES 16u
 
 /* Bytes of a slot of .nv.constant4, an address. */
 #define SASS_SLOT_BYTES 8u
@@ -34,5 +36,11 @@ bool sass_note_reads(const uint8_t *code, uint64_t bytes, const struct sass_tabl
  * Any arch and bytes, any thread.
  */
 bool sass_may_know_constants(unsigned arch, const uint8_t *code, uint64_t bytes);
+
+/**
+ * Whether an instruction accesses shared memory, by a shared address, and no other memory. Any bytes, any thread.
+ * @instruction: SASS_INSTRUCTION_BYTES
+ */
+bool sass_is_shared(const uint8_t *instruction);
 
 #endif

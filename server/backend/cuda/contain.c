@@ -36,8 +36,9 @@
 // reset is held back, a second fault is let go only if it is an access to an address that is not mapped;
 // otherwise the driver stops the multiprocessors for good. Which of the two it is cannot be seen at the
 // second stop, so it is waited for only behind faults of the harmless kind (behind a trap it has been seen to
-// work as well, three times of three, and is not relied upon). A stack that overflows looks like an access
-// beyond shared memory at first, and shows by a second stop within 10 ms.
+// work as well, three times of three, and is not relied upon). A stack that overflows has the exception of an access
+// beyond shared memory, and shows by a second stop within 10 ms; where the dump does not say that it is none (dump.h),
+// that is waited for.
 //
 // What others have on the device at such a fault never ends: behind a bad jump the reset cuts it, behind a
 // second stop it stays where it is. Keeping the stop and the reset from the driver behind a bad jump helps
@@ -118,9 +119,6 @@ void contain_enter_thread(void)
 }
 
 /* ---- what a dump means ---- */
-
-/* Of an access beyond shared memory, and of a stack that overflows. */
-#define OUT_OF_RANGE 5u
 
 static bool is_bad_address(uint32_t exception)
 {
@@ -211,7 +209,7 @@ static void translate(const struct dump_kernel *kernel, struct backend_fault *re
 		.code = contain_code(kernel->exception),
 		.address = kernel->pc,
 		.launch = kernel->grid,
-		.may_recur = kernel->exception == OUT_OF_RANGE,
+		.may_recur = kernel->may_be_stack,
 		.has_block = kernel->has_block};
 	memcpy(ret_fault->block, kernel->block, sizeof(ret_fault->block));
 	snprintf(ret_fault->kernel, sizeof(ret_fault->kernel), "%s", kernel->name);

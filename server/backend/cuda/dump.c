@@ -23,6 +23,11 @@
 // only believed if the instruction is one of its own module; otherwise it is whose the instruction is. Where warp and SM
 // speak of instructions of two modules nobody can tell, and the report says that there is more.
 //
+// An access beyond shared memory and a stack that overflows are one exception. The instruction tells them apart, and warps
+// and SMs name it exactly (two dumps of an H200, held against the compiler's output: an overflow at a store to local
+// memory, its lanes seven instructions further on; a far write at its store). So a kernel all of whose instructions that
+// faulted use shared memory and no other has no stack that overflowed.
+//
 // Sizes and offsets may be anything: every read is checked against the file, and the work is limited.
 
 #include "server/backend/cuda/dump.h"
@@ -30,6 +35,9 @@
 #include <elf.h>
 #include <errno.h>
 #include <string.h>
+
+#include "server/backend/image.h"
+#include "server/backend/sass.h"
 
 #define MACHINE 0xbe /* of NVIDIA's ELF files */
 
@@ -46,6 +54,8 @@ enum section_type {
 /* Symbols that are kernels carry this in st_other. */
 #define SYMBOL_IS_KERNEL 0x10
 
+/* Of an access beyond shared memory, and of a stack that overflows. */
+#define EXCEPTION_OUT_OF_RANGE 5u
 /* The exception of which the instruction pointer is the cause. */
 #define EXCEPTION_INVALID_PC 8u
 /* Of a function of the driver's, whose module is another one than the caller's. */
@@ -87,8 +97,8 @@ struct elf {
 
 /* What was found out about an instruction: many threads fault at the same few. */
 struct instruction {
-	bool is_valid, is_code;
-	uint64_t pc, module;
+	bool is_valid, is_code, is_shared; /* uses shared memory and no other */
+	uint64_t pc, module;		   /* 0: none that is listed */
 };
 #define KNOWN_INSTRUCTIONS 64u
 
@@ -250,29 +260,73 @@ static uint64_t module_of(const struct reader *reader, const Elf64_Shdr *image)
 	return handle;
 }
 
+/* Where in the dump an address of code is. */
+struct place {
+	Elf64_Shdr section; /* the image */
+	struct elf image;
+	uint64_t code; /* index of its section */
+};
+
+/* Return: whether it is code. */
+static bool find_place(struct reader *reader, uint64_t address, struct place *ret_place)
+{
+	const struct elf *dump = &reader->dump;
+	Elf64_Shdr *section = &ret_place->section;
+
+	for (uint64_t i = 0; i < dump->count && works(reader, 1); i++) {
+		if (!get_section(dump, i, section) || section->sh_type != SECTION_IMAGE ||
+			!contents(dump, section) ||
+			!elf_open(&ret_place->image, contents(dump, section), section->sh_size, ET_EXEC))
+			continue;
+		ret_place->code = find_code(reader, &ret_place->image, address);
+		if (ret_place->code)
+			return true;
+	}
+	return false;
+}
+
 /* Fills in module and name of what is at an address, where they are not known. Return: whether it is code. */
 static bool look_up_code(struct reader *reader, uint64_t address, struct dump_kernel *kernel)
 {
-	const struct elf *dump = &reader->dump;
-	Elf64_Shdr section;
-	struct elf image;
-	uint64_t code;
+	struct place place;
 
-	for (uint64_t i = 0; i < dump->count && works(reader, 1); i++) {
-		if (!get_section(dump, i, &section) || section.sh_type != SECTION_IMAGE ||
-			!contents(dump, &section) ||
-			!elf_open(&image, contents(dump, &section), section.sh_size, ET_EXEC))
-			continue;
-		code = find_code(reader, &image, address);
-		if (!code)
-			continue;
-		if (!kernel->module)
-			kernel->module = module_of(reader, &section);
-		if (!kernel->name[0])
-			name_code(reader, &image, code, kernel);
-		return true;
+	if (!find_place(reader, address, &place))
+		return false;
+	if (!kernel->module)
+		kernel->module = module_of(reader, &place.section);
+	if (!kernel->name[0])
+		name_code(reader, &place.image, place.code, kernel);
+	return true;
+}
+
+static bool is_shared(const struct place *place, uint64_t pc)
+{
+	uint8_t instruction[SASS_INSTRUCTION_BYTES];
+	const uint8_t *code;
+	Elf64_Shdr section;
+
+	if (!sass_is_known(image_architecture(place->image.bytes)) ||
+		!get_section(&place->image, place->code, &section))
+		return false;
+	code = contents(&place->image, &section);
+	return code && get(code, section.sh_size, pc - section.sh_addr, instruction, sizeof(instruction)) &&
+	       sass_is_shared(instruction);
+}
+
+/* Valid until the next call. */
+static const struct instruction *look_at_instruction(struct reader *reader, uint64_t pc)
+{
+	struct instruction *known = &reader->known[pc / SASS_INSTRUCTION_BYTES % KNOWN_INSTRUCTIONS];
+	struct place place;
+
+	if (known->is_valid && known->pc == pc)
+		return known;
+	*known = (struct instruction){.is_valid = true, .pc = pc, .is_code = find_place(reader, pc, &place)};
+	if (known->is_code) {
+		known->module = module_of(reader, &place.section);
+		known->is_shared = is_shared(&place, pc);
 	}
-	return false;
+	return known;
 }
 
 /* ---- kernels ---- */
@@ -334,30 +388,6 @@ static struct dump_kernel *add(struct reader *reader)
 	return NULL;
 }
 
-/* @ret_module: whose code it is; 0: of no module that is listed. Return: whether it is code */
-static bool find_module(struct reader *reader, uint64_t pc, uint64_t *ret_module)
-{
-	/* An instruction has 16 bytes. */
-	struct instruction *known = &reader->known[pc / 16 % KNOWN_INSTRUCTIONS];
-	struct dump_kernel at = {0};
-
-	if (!known->is_valid || known->pc != pc) {
-		known->is_code = look_up_code(reader, pc, &at);
-		known->module = at.module;
-		known->pc = pc;
-		known->is_valid = true;
-	}
-	*ret_module = known->module;
-	return known->is_code;
-}
-
-static bool is_code(struct reader *reader, uint64_t pc)
-{
-	uint64_t module;
-
-	return find_module(reader, pc, &module);
-}
-
 static uint32_t exception_of_sm(const struct reader *reader, const Elf64_Shdr *blocks)
 {
 	struct sm_entry sm;
@@ -369,14 +399,26 @@ static uint32_t exception_of_sm(const struct reader *reader, const Elf64_Shdr *b
 	return sm.exception;
 }
 
+/* @faulted_at: 0: not known */
+static void note_stack(
+	struct reader *reader, struct dump_kernel *kernel, uint64_t faulted_at, uint32_t exception)
+{
+	if (exception == EXCEPTION_OUT_OF_RANGE)
+		kernel->may_be_stack |= !faulted_at || !look_at_instruction(reader, faulted_at)->is_shared;
+}
+
 /* A kernel of which nothing is known but an instruction that faulted. */
 static void add_from_pc(struct reader *reader, uint64_t sm, uint64_t pc, uint32_t exception)
 {
 	struct dump_kernel *kernel;
 
-	for (uint32_t i = 0; i < reader->report->count; i++)
-		if (!reader->report->kernels[i].has_block && reader->report->kernels[i].pc == pc)
-			return;
+	for (uint32_t i = 0; i < reader->report->count; i++) {
+		kernel = &reader->report->kernels[i];
+		if (kernel->has_block || kernel->pc != pc)
+			continue;
+		note_stack(reader, kernel, pc, exception);
+		return;
+	}
 	kernel = add(reader);
 	if (!kernel)
 		return;
@@ -384,16 +426,19 @@ static void add_from_pc(struct reader *reader, uint64_t sm, uint64_t pc, uint32_
 	kernel->exception = exception;
 	kernel->pc = pc;
 	kernel->strayed = !look_up_code(reader, pc, kernel);
+	note_stack(reader, kernel, pc, exception);
 }
 
 /* Whether the instruction cannot be one of that kernel: the warp has only taken the place of the one that faulted. */
 static bool is_successor(
 	struct reader *reader, const struct dump_kernel *kernel, uint64_t pc, uint32_t exception)
 {
-	uint64_t module;
+	const struct instruction *at;
 
-	return exception && exception != EXCEPTION_ASSERT && exception != EXCEPTION_SYSCALL &&
-	       find_module(reader, pc, &module) && module != kernel->module;
+	if (!exception || exception == EXCEPTION_ASSERT || exception == EXCEPTION_SYSCALL)
+		return false;
+	at = look_at_instruction(reader, pc);
+	return at->is_code && at->module != kernel->module;
 }
 
 static void fill_from_block(struct reader *reader, struct dump_kernel *kernel, const Elf64_Shdr *blocks,
@@ -439,7 +484,8 @@ static void add_from_block(struct reader *reader, const Elf64_Shdr *blocks, uint
 	if (exception || !kernel->exception)
 		kernel->exception = seen;
 	if (faulted_at && !kernel->strayed)
-		kernel->strayed = !is_code(reader, faulted_at);
+		kernel->strayed = !look_at_instruction(reader, faulted_at)->is_code;
+	note_stack(reader, kernel, faulted_at, seen);
 }
 
 static bool get_blocks(const struct reader *reader, const Elf64_Shdr *warps, Elf64_Shdr *ret_blocks)
@@ -491,7 +537,7 @@ static bool is_known(struct reader *reader, uint64_t index, const struct sm_entr
 	uint64_t module = 0;
 
 	if (sm->has_pc)
-		find_module(reader, sm->pc, &module);
+		module = look_at_instruction(reader, sm->pc)->module;
 	for (uint32_t i = 0; i < reader->report->count; i++) {
 		const struct dump_kernel *kernel = &reader->report->kernels[i];
 
@@ -524,6 +570,7 @@ static void look_at_sms(struct reader *reader, const Elf64_Shdr *section)
 			return;
 		kernel->sm = (uint32_t)i;
 		kernel->exception = sm.exception;
+		note_stack(reader, kernel, 0, sm.exception);
 	}
 }
 

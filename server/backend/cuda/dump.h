@@ -22,8 +22,9 @@ struct dump_kernel {
 	uint32_t sm;
 	uint32_t block[3];
 	bool has_block;
-	bool strayed;	/* it was executing what is no code: it faults again as often as it is let go */
-	char name[128]; /* mangled, cut if longer */
+	bool may_be_stack; /* its stack may have overflowed: it faults again when it is let go */
+	bool strayed;	   /* it was executing what is no code: it faults again as often as it is let go */
+	char name[128];	   /* mangled, cut if longer */
 };
 
 struct dump_report {

@@ -264,6 +264,7 @@ START_TEST(a_fault_of_ours_is_contained)
 	ck_assert_ptr_eq(faults[0].module, OURS);
 	ck_assert_str_eq(faults[0].kernel, cases[_i].kernel);
 	ck_assert_int_eq(faults[0].code, cases[_i].code);
+	ck_assert(!faults[0].may_recur);
 	driver_is_kept(RESET);
 	ck_assert_str_eq(story, "suspected other seen stop contained go ");
 	/* Others of the driver's go on. */
@@ -374,6 +375,7 @@ END_TEST
 START_TEST(after_anything_else_the_next_stop_is_the_end)
 {
 	fault("stack");
+	ck_assert(faults[0].may_recur);
 	story[0] = '\0';
 	driver(STOP);
 	ck_assert_str_eq(story, "suspected seen unknown stop ");
