@@ -200,12 +200,21 @@ static void attach(struct serve_thread *thread, struct session *session)
 	TAILQ_INSERT_TAIL(&thread->sessions, session, served_link);
 }
 
+/* Behind that nobody tries a mark again that failed, and without it nobody knows when its work is done. */
+static bool may_let_go(struct session *session)
+{
+	if (!hold_is_quiet(session))
+		return false;
+	if (executor_is_lost(session->executor))
+		return true;
+	retire_mark_all(session);
+	return TAILQ_EMPTY(&session->unmarked);
+}
+
 static void detach(struct serve_thread *thread, struct session *session)
 {
 	struct executor *executor = session->executor;
 
-	if (!executor_is_lost(executor))
-		retire_mark_all(session);
 	epoll_ctl(thread->epoll, EPOLL_CTL_DEL, session->doorbell, NULL);
 	TAILQ_REMOVE(&thread->sessions, session, served_link);
 	/* Pairs with the acquire in drain.c and open.c. The session may be gone behind this. */
@@ -248,7 +257,7 @@ static bool turn_all(struct serve_thread *thread, uint64_t now)
 		next = TAILQ_NEXT(session, served_link);
 		word_set(&thread->serving, session->id);
 		moved |= serve_turn(session, now);
-		if (session->leaving && hold_is_quiet(session))
+		if (session->leaving && may_let_go(session))
 			detach(thread, session);
 	}
 	word_set(&thread->serving, 0);

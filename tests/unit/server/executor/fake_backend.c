@@ -28,6 +28,7 @@ static CUresult note(struct fake_call call)
 
 	pthread_mutex_lock(&lock);
 	code = fake.fails[call.kind];
+	fake.failed[call.kind] += code != CUDA_SUCCESS;
 	if (!code && fake.count < FAKE_LOG) {
 		call.arrived = call.kind == FAKE_MARK && fake.immediate;
 		fake.log[fake.count++] = call;
@@ -36,6 +37,23 @@ static CUresult note(struct fake_call call)
 	}
 	pthread_mutex_unlock(&lock);
 	return code;
+}
+
+void fake_let_fail(enum fake_kind kind, CUresult code)
+{
+	pthread_mutex_lock(&lock);
+	fake.fails[kind] = code;
+	pthread_mutex_unlock(&lock);
+}
+
+unsigned fake_count_failed(enum fake_kind kind)
+{
+	unsigned count;
+
+	pthread_mutex_lock(&lock);
+	count = fake.failed[kind];
+	pthread_mutex_unlock(&lock);
+	return count;
 }
 
 int fake_position(enum fake_kind kind, unsigned n)

@@ -60,11 +60,12 @@ struct fake_call {
 struct fake {
 	struct fake_call log[FAKE_LOG];
 	unsigned count;
-	CUresult fails[FAKE_KINDS]; /* what the next calls return; 0: success */
-	_Atomic bool immediate;	    /* marks arrive at once */
-	uint64_t device_word;	    /* what a copy to the host reads */
-	bool copies_pend;	    /* stream_query: not ready */
-	CUresult query;		    /* stream_query: this, if not 0 */
+	CUresult fails[FAKE_KINDS];  /* what the next calls return; 0: success */
+	unsigned failed[FAKE_KINDS]; /* calls that did */
+	_Atomic bool immediate;	     /* marks arrive at once */
+	uint64_t device_word;	     /* what a copy to the host reads */
+	bool copies_pend;	     /* stream_query: not ready */
+	CUresult query;		     /* stream_query: this, if not 0 */
 	unsigned queries;
 	bool endless_name; /* of function_list: too long for any answer */
 	uint32_t kernels;  /* function_list: so many, each with a name of 200 letters; 0: "kernel" alone */
@@ -80,6 +81,10 @@ extern struct fake fake;
 extern const struct backend_ops fake_ops;
 
 void fake_reset(void);
+/** The same as fake.fails, beside threads that call. */
+void fake_let_fail(enum fake_kind kind, CUresult code);
+/** Number of calls of a kind that failed so far. */
+unsigned fake_count_failed(enum fake_kind kind);
 /** Number of calls of a kind so far. */
 unsigned fake_count(enum fake_kind kind);
 /** The n-th call of a kind, from 0; NULL if there were not as many. */

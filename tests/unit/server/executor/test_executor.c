@@ -19,6 +19,7 @@
 #include "server/executor/clock.h"
 #include "server/executor/executor.h"
 #include "server/executor/module.h"
+#include "server/executor/session.h"
 #include "shm/doorbell.h"
 #include "shm/region.h"
 #include "shm/ring.h"
@@ -1120,6 +1121,39 @@ START_TEST(what_was_asked_for_long_ago_does_not_outlive_the_session)
 }
 END_TEST
 
+/* The thread that lets it go places the last mark, and nobody could tell without that its work is done. */
+START_TEST(a_last_mark_that_fails_is_tried_again)
+{
+	struct wire_message requests[] = {
+		{.type = WIRE_DETACH_SESSION, .session = 1, .close_session = {2000}},
+		{.type = WIRE_CLOSE_SESSION, .session = 1, .close_session = {2000}}};
+	struct client client;
+	struct session *session;
+	unsigned failed;
+	uint64_t id;
+
+	prepare(&client, 1);
+	session = executor_session(&by_hand, 1);
+	fake_let_fail(FAKE_MARK, CUDA_ERROR_OUT_OF_MEMORY);
+	launch(&client, 1, 0);
+	while (fake_count(FAKE_LAUNCH) == 0)
+		sched_yield();
+	id = send_request(&requests[_i], NULL, 0);
+	while (!session->detaching && !session->ending)
+		step_by_hand();
+	while (word_acquire(&session->thread->ordered))
+		sched_yield();
+	failed = fake_count_failed(FAKE_MARK);
+	while (word_acquire(&session->served) && fake_count_failed(FAKE_MARK) < failed + 3)
+		sched_yield();
+	fake_let_fail(FAKE_MARK, CUDA_SUCCESS);
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, id);
+	ck_assert_uint_eq(message.reply.values.at[0], 1);
+	close_client(&client);
+}
+END_TEST
+
 static void start_tight(void)
 {
 	setenv("FRMPS_UNPIN_MIB", "1", 1);
@@ -1191,6 +1225,7 @@ int main(void)
 	tcase_add_test(one, what_nobody_waits_for_is_not_compiled);
 	tcase_add_checked_fixture(slow, start_by_hand, stop_by_hand);
 	tcase_add_test(slow, what_was_asked_for_long_ago_does_not_outlive_the_session);
+	tcase_add_loop_test(slow, a_last_mark_that_fails_is_tried_again, 0, 2);
 	tcase_add_test(no_role, a_device_that_is_not_there);
 	return suite_run(suite);
 }
