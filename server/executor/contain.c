@@ -17,9 +17,9 @@
 // not explained within STOP_NS, are the daemon's as well: a driver that does not do what the backend expects.
 //
 // The calls run in a thread of the driver, while the multiprocessors stand still and with locks of the driver
-// held that another of our threads may wait for in a call. So they take sessions_lock and contain.lock only,
-// under which nobody calls the backend, write shared words, wake sleepers, and leave messages and the log to
-// the main thread. Lock order: sessions_lock, contain.lock.
+// held that another of our threads may wait for in a call. So they take sessions_lock, contain.lock and ends_lock
+// only, under which nobody calls the backend, write shared words, wake sleepers, and leave messages and the log
+// to the main thread. Lock order: sessions_lock, then one of the two others.
 
 #include "server/executor/contain.h"
 
@@ -254,23 +254,15 @@ static void unsay(struct executor *executor)
 
 static void end_session(struct session *session, const struct backend_fault *fault)
 {
-	struct shm_server_header *server = session->view.server;
-	char place[64] = "";
+	char reason[sizeof(session->view.server->reason)], place[64] = "";
 
 	word_release(&session->ended, 1);
-	if (word_acquire(&server->state) > SHM_SESSION_HELD)
-		return;
 	if (fault->has_block)
 		snprintf(place, sizeof(place), " block (%u,%u,%u),", fault->block[0], fault->block[1],
 			fault->block[2]);
-	snprintf(server->reason, sizeof(server->reason), "a fault in kernel %s,%s instruction at %#llx",
+	snprintf(reason, sizeof(reason), "a fault in kernel %s,%s instruction at %#llx",
 		fault->kernel[0] ? fault->kernel : "(unnamed)", place, (unsigned long long)fault->address);
-	if (fault->said)
-		snprintf(server->assertion, sizeof(server->assertion), "%s", fault->said);
-	word_set(&server->error, (uint32_t)fault->code);
-	/* Pairs with the client's look at state: error and reason are there. */
-	word_release(&server->state, SHM_SESSION_FAULTED);
-	wake_all(&server->wake);
+	session_tell_end(session, SHM_SESSION_FAULTED, fault->code, reason, fault->said);
 }
 
 static void end_session_of(struct executor *executor, uint64_t id, const struct backend_fault *fault)

@@ -68,6 +68,8 @@ struct executor {
 	pthread_mutex_t sessions_lock; /* of the list; only the main thread changes it */
 	struct session_list sessions;
 
+	pthread_mutex_t ends_lock; /* of what clients are told at their end; a leaf */
+
 	uint64_t *scratch;				    /* EXECUTOR_SCRATCH_WORDS, registered */
 	uint64_t scratch_used[EXECUTOR_SCRATCH_WORDS / 64]; /* under sessions_lock */
 

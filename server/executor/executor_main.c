@@ -112,6 +112,7 @@ int executor_init(struct executor *executor, const struct backend_ops *ops, int 
 	contain_init(executor);
 	pthread_mutex_init(&executor->control_lock, NULL);
 	pthread_mutex_init(&executor->sessions_lock, NULL);
+	pthread_mutex_init(&executor->ends_lock, NULL);
 	executor->board.kick = -1;
 	error = job_board_init(&executor->board);
 	if (!error && (init_scratch(executor) || variable_open(executor)))
@@ -153,6 +154,7 @@ void executor_deinit(struct executor *executor)
 	burial_deinit(executor);
 	pthread_mutex_destroy(&executor->control_lock);
 	pthread_mutex_destroy(&executor->sessions_lock);
+	pthread_mutex_destroy(&executor->ends_lock);
 }
 
 enum route {

@@ -106,19 +106,33 @@ bool session_admits_anywhere(struct session *session, uint64_t address, uint64_t
 	return admits(session, address, bytes, &device, &host, &global);
 }
 
-void session_end(struct session *session, enum shm_session_state state, CUresult code, const char *reason)
+void session_tell_end(struct session *session, enum shm_session_state state, CUresult code,
+	const char *reason, const char *assertion)
 {
 	struct shm_server_header *server = session->view.server;
+	pthread_mutex_t *lock = &session->executor->ends_lock;
+	bool is_first;
 
-	session->stopped = true;
+	pthread_mutex_lock(lock);
 	/* What the program may have been told already stays so. */
-	if (word_acquire(&server->state) > SHM_SESSION_HELD)
-		return;
-	snprintf(server->reason, sizeof(server->reason), "%s", reason);
-	word_set(&server->error, (uint32_t)code);
-	/* Pairs with the client's look at state: error and reason are there. */
-	word_release(&server->state, state);
-	wake_all(&server->wake);
+	is_first = word_acquire(&server->state) <= SHM_SESSION_HELD;
+	if (is_first) {
+		snprintf(server->reason, sizeof(server->reason), "%s", reason);
+		if (assertion)
+			snprintf(server->assertion, sizeof(server->assertion), "%s", assertion);
+		word_set(&server->error, (uint32_t)code);
+		/* Pairs with the client's look at state: error and reason are there. */
+		word_release(&server->state, state);
+	}
+	pthread_mutex_unlock(lock);
+	if (is_first)
+		wake_all(&server->wake);
+}
+
+void session_end(struct session *session, enum shm_session_state state, CUresult code, const char *reason)
+{
+	session->stopped = true;
+	session_tell_end(session, state, code, reason, NULL);
 }
 
 void session_offend(struct session *session, const char *format, ...)

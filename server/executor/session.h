@@ -159,7 +159,14 @@ bool session_is_annexed(const struct session *session, uint64_t address, uint64_
  */
 void session_offend(struct session *session, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** Tells the client that its session has ended. The same threads. */
+/**
+ * Tells the client that its session has ended, unless it was told already: two threads may have different reasons.
+ * @assertion: where a kernel's failed, NULL: none did. Any thread, also with sessions_lock
+ */
+void session_tell_end(struct session *session, enum shm_session_state state, CUresult code,
+	const char *reason, const char *assertion);
+
+/** The same, and it is not served any more. The threads of session_offend(). */
 void session_end(struct session *session, enum shm_session_state state, CUresult code, const char *reason);
 
 /** Notes an error that a command met and that nobody waits for. Serving thread. */

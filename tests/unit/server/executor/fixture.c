@@ -27,6 +27,7 @@ static void open_executor(void)
 	TAILQ_INIT(&executor->sessions);
 	pthread_mutex_init(&executor->control_lock, NULL);
 	pthread_mutex_init(&executor->sessions_lock, NULL);
+	pthread_mutex_init(&executor->ends_lock, NULL);
 	ck_assert_int_eq(job_board_init(&executor->board), 0);
 	executor->scratch = calloc(EXECUTOR_SCRATCH_WORDS, sizeof(uint64_t));
 }

@@ -3,6 +3,7 @@
 //
 // What a fault that the backend sees means for sessions and for the daemon. The test is the backend's thread.
 
+#include <pthread.h>
 #include <string.h>
 
 #include "protocol/socket.h"
@@ -376,6 +377,58 @@ START_TEST(the_next_executor_has_no_doubts)
 }
 END_TEST
 
+/* What ends it in the serving thread may come at the same moment: a kernel that strays is often one that faults. */
+#define ENDS	   20000
+#define END_JITTER 256
+
+static pthread_barrier_t both;
+
+static void *tell_of_faults(void *unused)
+{
+	struct backend_fault fault = fault_in(MODULE);
+
+	for (unsigned i = 0; i < ENDS; i++) {
+		pthread_barrier_wait(&both);
+		watch->contained(watch->context, &fault, 1);
+		pthread_barrier_wait(&both);
+	}
+	return unused;
+}
+
+static void expect_one_end(const struct shm_server_header *server, const char *other)
+{
+	bool is_fault = fixture_state() == SHM_SESSION_FAULTED;
+
+	ck_assert_uint_eq(
+		server->error, is_fault ? CUDA_ERROR_MISALIGNED_ADDRESS : CUDA_ERROR_MPS_CLIENT_TERMINATED);
+	ck_assert_str_eq(server->reason,
+		is_fault ? "a fault in kernel bad_kernel, block (1,2,3), instruction at 0x1234" : other);
+}
+
+START_TEST(of_two_ends_at_a_time_one_is_told)
+{
+	struct shm_server_header *server = fixture.session->view.server;
+	char other[200];
+	pthread_t thread;
+
+	memset(other, 'x', sizeof(other) - 1);
+	other[sizeof(other) - 1] = '\0';
+	pthread_barrier_init(&both, NULL, 2);
+	ck_assert_int_eq(pthread_create(&thread, NULL, tell_of_faults, NULL), 0);
+	for (unsigned i = 0; i < ENDS; i++) {
+		word_set(&server->state, SHM_SESSION_RUNNING);
+		pthread_barrier_wait(&both);
+		for (unsigned n = 0; n < i % END_JITTER; n++)
+			word_pause();
+		session_end(fixture.session, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, other);
+		pthread_barrier_wait(&both);
+		expect_one_end(server, other);
+	}
+	pthread_join(thread, NULL);
+	pthread_barrier_destroy(&both);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("executor/contain");
@@ -399,6 +452,7 @@ int main(void)
 	tcase_add_test(tests, a_device_that_stands_still_again_is_given_up);
 	tcase_add_test(tests, what_a_worn_executor_has_goes_with_it);
 	tcase_add_test(tests, the_next_executor_has_no_doubts);
+	tcase_add_test(tests, of_two_ends_at_a_time_one_is_told);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
