@@ -48,6 +48,19 @@ struct instruction {
 	uint64_t low, high;
 };
 
+/* By which instruction a register was written last. */
+struct written {
+	uint64_t by; /* counted from 1; 0: none */
+	uint32_t number;
+	bool is_number;
+};
+
+/* Brought up to date where somebody asks: code may ask at every instruction, and each is looked at once. */
+struct registers {
+	uint64_t count; /* instructions that are in it, or too far back */
+	struct written latest[RZ];
+};
+
 static struct instruction read_at(const uint8_t *code, uint64_t at)
 {
 	struct instruction instruction;
@@ -95,27 +108,32 @@ static unsigned written_by(const struct instruction *i)
 	}
 }
 
-static bool may_write(const struct instruction *i, unsigned reg)
+static void note_written(struct registers *registers, const struct instruction *i)
 {
-	unsigned first = bits(i->low, 16, 8);
+	unsigned first = bits(i->low, 16, 8), end = first + written_by(i);
+	const struct written written = {.by = registers->count,
+		.number = (uint32_t)(i->low >> 32),
+		.is_number = operation(i) == MOV && bits(i->low, 12, 4) == PT};
 
-	return first != RZ && first <= reg && reg < first + written_by(i);
+	for (unsigned reg = first; reg < end && reg < RZ; reg++)
+		registers->latest[reg] = written;
 }
 
-/* The number that the register holds behind the instruction at `at`. */
-static bool find_number(const uint8_t *code, uint64_t at, unsigned reg, uint64_t *ret_number)
+/* The number that the register holds in front of instruction `index`. */
+static bool find_number(
+	struct registers *registers, const uint8_t *code, uint64_t index, unsigned reg, uint64_t *ret_number)
 {
-	for (unsigned n = 0; n < LOOK_BACK && at >= BYTES; n++) {
-		struct instruction i = read_at(code, at -= BYTES);
+	const struct written *written = &registers->latest[reg];
 
-		if (operation(&i) == MOV && bits(i.low, 12, 4) == PT && bits(i.low, 16, 8) == reg) {
-			*ret_number = i.low >> 32;
-			return true;
-		}
-		if (may_write(&i, reg))
-			return false;
+	if (index > LOOK_BACK && registers->count < index - LOOK_BACK)
+		registers->count = index - LOOK_BACK;
+	while (registers->count < index) {
+		struct instruction i = read_at(code, registers->count++ * BYTES);
+
+		note_written(registers, &i);
 	}
-	return false;
+	*ret_number = written->number;
+	return written->by && written->by + LOOK_BACK > index && written->is_number;
 }
 
 /* Return: whether that is in the table. */
@@ -129,8 +147,8 @@ static bool note(const struct sass_table *table, uint64_t offset, uint64_t bytes
 }
 
 /* Return: whether it is known what is loaded. */
-static bool note_load(
-	const uint8_t *code, uint64_t at, const struct instruction *i, const struct sass_table *table)
+static bool note_load(struct registers *registers, const uint8_t *code, uint64_t at,
+	const struct instruction *i, const struct sass_table *table)
 {
 	uint64_t offset = bits(i->low, 38, 16), number;
 	unsigned index = bits(i->low, 24, 8);
@@ -141,7 +159,7 @@ static bool note_load(
 		return false;
 	if (index == RZ)
 		return note(table, offset, size_of(i));
-	if (!find_number(code, at, index, &number))
+	if (!find_number(registers, code, at / BYTES, index, &number))
 		return false;
 	offset += number;
 	return offset / SASS_SLOT_BYTES < table->count && table->is_function[offset / SASS_SLOT_BYTES] &&
@@ -156,6 +174,7 @@ bool sass_is_known(unsigned arch)
 bool sass_note_reads(const uint8_t *code, uint64_t bytes, const struct sass_table *table)
 {
 	bool known = bytes % BYTES == 0;
+	struct registers registers = {0};
 
 	for (uint64_t at = 0; known && at < bytes; at += BYTES) {
 		struct instruction i = read_at(code, at);
@@ -163,7 +182,7 @@ bool sass_note_reads(const uint8_t *code, uint64_t bytes, const struct sass_tabl
 		if (bits(i.low, 54, 5) != BANK)
 			continue;
 		if (operation(&i) == LDC || operation(&i) == ULDC)
-			known = note_load(code, at, &i, table);
+			known = note_load(&registers, code, at, &i, table);
 		else
 			/* One of 64 bits reads a whole slot. What is beyond the table is no constant. */
 			note(table, bits(i.low, 38, 16) / SASS_SLOT_BYTES * SASS_SLOT_BYTES, SASS_SLOT_BYTES);
