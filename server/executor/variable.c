@@ -104,9 +104,31 @@ static void pause_for(uint64_t ns)
 	nanosleep(&time, NULL);
 }
 
-/* Locked. Whether the page may change yet. What did not come in time may have come by now. */
-static bool is_broken(struct variable_path *path)
+/* Locked. Behind copies that were given to the device: without it nobody knows when they are done. */
+static CUresult put_mark(struct executor *executor)
 {
+	struct variable_path *path = &executor->variables;
+	CUresult code =
+		executor_code(executor, executor->ops->mark(path->stream, &path->page->mark, path->mark));
+
+	path->marked = code == CUDA_SUCCESS;
+	return code;
+}
+
+static bool may_ask(struct executor *executor)
+{
+	uint64_t now = clock_now();
+
+	return !executor_is_lost(executor) && contain_still_until(executor, now) <= now;
+}
+
+/* Locked. Whether the page may change yet. What did not come in time may have come by now. */
+static bool is_broken(struct executor *executor)
+{
+	struct variable_path *path = &executor->variables;
+
+	if (path->broken && !path->marked && may_ask(executor))
+		put_mark(executor);
 	if (path->broken && path->marked && word_acquire(&path->page->mark) >= path->mark) {
 		path->broken = false;
 		word_set(&path->late, 0);
@@ -121,19 +143,19 @@ static bool carry_out(struct executor *executor, const struct backend_copy *copi
 	uint64_t since = clock_now(), now = since;
 	CUresult code = CUDA_SUCCESS;
 
-	if (is_broken(path))
+	if (is_broken(executor))
 		return false;
 	for (uint32_t i = 0; !code && i < count; i++)
 		code = executor_code(executor, executor->ops->copy(path->stream, &copies[i]));
 	if (code)
 		return false;
-	code = executor_code(executor, executor->ops->mark(path->stream, &path->page->mark, ++path->mark));
+	path->mark++;
+	code = put_mark(executor);
 	/* Pairs with the device's write. */
 	while (!code && word_acquire(&path->page->mark) < path->mark && now - since < PIECE_NS) {
 		pause_for(clock_interval(since, now));
 		now = clock_now();
 	}
-	path->marked = code == CUDA_SUCCESS;
 	path->broken = code || word_acquire(&path->page->mark) < path->mark;
 	return !path->broken;
 }
@@ -299,7 +321,7 @@ static bool fill_piece(struct session *session, uint64_t address, const uint8_t 
 	copy.src_is_host = true;
 	pthread_mutex_lock(&path->lock);
 	/* The device may still read what did not end in time. */
-	if (!is_broken(path)) {
+	if (!is_broken(session->executor)) {
 		memcpy(path->page->piece, values, bytes);
 		word_set(&path->late, session->id);
 		fine = carry_out(session->executor, &copy, 1);
@@ -320,7 +342,7 @@ bool variable_is_late(struct session *session)
 	/* Whose values are on their way is known without it. */
 	if (pthread_mutex_trylock(&path->lock))
 		return word_relaxed(&path->late) == session->id;
-	late = is_broken(path) && word_relaxed(&path->late) == session->id;
+	late = is_broken(session->executor) && word_relaxed(&path->late) == session->id;
 	pthread_mutex_unlock(&path->lock);
 	return late;
 }
@@ -395,7 +417,7 @@ static bool restore_piece(struct executor *executor, uint64_t address, int fd, o
 
 	copy.src_is_host = true;
 	pthread_mutex_lock(&path->lock);
-	fine = !is_broken(path) && read_at(fd, offset, path->page->piece, bytes) &&
+	fine = !is_broken(executor) && read_at(fd, offset, path->page->piece, bytes) &&
 	       carry_out(executor, &copy, 1);
 	pthread_mutex_unlock(&path->lock);
 	return fine;

@@ -162,6 +162,22 @@ START_TEST(first_values_that_come_late_are_waited_for)
 }
 END_TEST
 
+START_TEST(a_mark_that_failed_is_tried_again)
+{
+	fake.fails[FAKE_MARK] = CUDA_ERROR_OUT_OF_MEMORY;
+	ck_assert_int_eq(fill(), CUDA_ERROR_SYSTEM_NOT_READY);
+	ck_assert(variable_is_late(fixture.session));
+	fake.fails[FAKE_MARK] = CUDA_SUCCESS;
+	fake.immediate = false;
+	ck_assert_int_eq(fill(), CUDA_ERROR_SYSTEM_NOT_READY);
+	ck_assert(variable_is_late(fixture.session));
+	fake.immediate = true;
+	fake_arrive();
+	ck_assert(!variable_is_late(fixture.session));
+	ck_assert_int_eq(fill(), CUDA_SUCCESS);
+}
+END_TEST
+
 static void *fill_in_a_thread(void *unused)
 {
 	(void)unused;
@@ -344,6 +360,7 @@ int main(void)
 	tcase_add_test(tests, what_cannot_be_read_is_left_out);
 	tcase_add_test(tests, a_device_that_does_not_come_back_is_not_waited_for_again);
 	tcase_add_test(tests, first_values_that_come_late_are_waited_for);
+	tcase_add_test(tests, a_mark_that_failed_is_tried_again);
 	tcase_add_test(tests, first_values_on_their_way_are_nobody_elses);
 	tcase_add_test(tests, what_kernels_wrote_goes_along);
 	tcase_add_test(tests, what_did_not_run_is_as_it_was_loaded);
