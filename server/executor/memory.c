@@ -11,6 +11,9 @@
 // client then, but stays pinned, and its addresses taken, until nothing of anybody runs (burial.c). The
 // answer says so; the same request once more is answered when it is over.
 //
+// Requests of a session that is not served here follow one another without waiting. So its pinned memory is all the
+// module thread's: it is pinned again where it was when it is unpinned there.
+//
 // A chunk is zero when the keeper makes it, and each mapping gets a chunk of its own: nothing is cleared
 // here.
 
@@ -22,6 +25,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "server/executor/clock.h"
@@ -216,7 +220,22 @@ static CUresult map_pages(struct session *session, const struct wire_range *rang
 	return code;
 }
 
-static void map_host(struct job *job)
+static bool is_served(const struct session *session)
+{
+	return word_relaxed(&session->generation);
+}
+
+static void run_in_order(struct job *job, void (*run)(struct job *job))
+{
+	if (is_served(job->session)) {
+		run(job);
+		return;
+	}
+	job->run = run;
+	module_worker_queue(job);
+}
+
+static void map_host_now(struct job *job)
 {
 	const struct wire_range *range = &job->message.range;
 	struct session *session = job->session;
@@ -242,18 +261,39 @@ static void map_host(struct job *job)
 	job_reply(job, code, NULL, 0, text);
 }
 
+static void map_host(struct job *job)
+{
+	run_in_order(job, map_host_now);
+}
+
+/* In a standby the moment in which nothing runs is there as soon as the serving threads have looked at the gate, and
+ * what was sent behind this must find it done. */
+static void unpin_at_once(struct job *job)
+{
+	const struct timespec pause = {.tv_nsec = 100 * CLOCK_US};
+	struct executor *executor = job->executor;
+	uint64_t begin = clock_now();
+
+	while (is_unpinning(job->session, &job->message.range) && !session_is_any_served(executor) &&
+		!executor_is_lost(executor) && clock_now() - begin < READY_NS)
+		if (!burial_work(executor))
+			nanosleep(&pause, NULL);
+}
+
 /* Module thread. */
 static void unmap_host_finish(struct job *job)
 {
 	const struct wire_range *wish = &job->message.range;
 	struct range range = {wish->address, wish->address + wish->bytes};
 	struct session *session = job->session;
+
 	if (burial_add_range(session, &range)) {
 		restore(&session->host_maps, &session->host, wish);
 		job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, NULL);
 		return;
 	}
 	burial_work(job->executor);
+	unpin_at_once(job);
 	job_reply(job, CUDA_SUCCESS, &wish->bytes, is_unpinning(session, wish) ? 1 : 0, NULL);
 }
 
@@ -268,7 +308,13 @@ static void unmap_host_drained(struct job *job)
 	module_worker_queue(job);
 }
 
-static void unmap_host(struct job *job)
+static int unmap_host_drain(struct job *job)
+{
+	drain_begin(job, UNMAP_NS, unmap_host_drained);
+	return 0;
+}
+
+static void unmap_host_now(struct job *job)
 {
 	const struct wire_range *wish = &job->message.range;
 	struct range range = {wish->address, wish->address + wish->bytes};
@@ -278,10 +324,19 @@ static void unmap_host(struct job *job)
 	if (burial_watch(job->executor, session->id, &range, job))
 		return;
 	code = range_code(withdraw(&session->host_maps, &session->host, wish));
-	if (code)
+	if (code) {
 		job_reply(job, code, NULL, 0, NULL);
-	else
-		drain_begin(job, UNMAP_NS, unmap_host_drained);
+	} else if (is_served(session)) {
+		job->step = unmap_host_drain;
+		job_park(job);
+	} else {
+		unmap_host_finish(job);
+	}
+}
+
+static void unmap_host(struct job *job)
+{
+	run_in_order(job, unmap_host_now);
 }
 
 static void query_memory(struct job *job)

@@ -141,19 +141,6 @@ static void dispossess(struct object_pool *pool, struct object_place *place)
 	set_state(pool, place, PLACE_HELD);
 }
 
-/* Whether work of some session may be on the device: nothing may wait for all of it. */
-static bool is_serving(struct executor *executor)
-{
-	const struct session *session;
-	bool serves = false;
-
-	pthread_mutex_lock(&executor->sessions_lock);
-	TAILQ_FOREACH (session, &executor->sessions, link)
-		serves = serves || word_acquire((word32 *)&session->generation);
-	pthread_mutex_unlock(&executor->sessions_lock);
-	return serves;
-}
-
 /* Makes the object at a value that is taken here. */
 static CUresult make_instead(struct executor *executor, const struct wish *wish, uint64_t value)
 {
@@ -161,7 +148,8 @@ static CUresult make_instead(struct executor *executor, const struct wish *wish,
 	uint64_t got = 0;
 
 	for (unsigned i = 0; !code && got != value && i < TRIES; i++) {
-		if (!is_serving(executor))
+		/* Nothing may wait for what is on the device. */
+		if (!session_is_any_served(executor))
 			code = executor_code(executor, executor->ops->object_settle());
 		if (!code)
 			code = make_filler(executor, wish, &got);

@@ -172,3 +172,15 @@ bool session_is_busy(const struct session *session)
 			return true;
 	return false;
 }
+
+bool session_is_any_served(struct executor *executor)
+{
+	const struct session *session;
+	bool serves = false;
+
+	pthread_mutex_lock(&executor->sessions_lock);
+	TAILQ_FOREACH (session, &executor->sessions, link)
+		serves = serves || word_acquire((word32 *)&session->generation);
+	pthread_mutex_unlock(&executor->sessions_lock);
+	return serves;
+}

@@ -75,7 +75,7 @@ struct session {
 
 	/* What commands may name. Locked inside. */
 	struct range_set device, host, globals;	 /* merging */
-	struct range_set device_maps, host_maps; /* exact: main thread, module thread for UnmapHost */
+	struct range_set device_maps, host_maps; /* exact: main thread; see memory.c for the module thread */
 	struct range_set unpinning;		 /* exact: freed, but still pinned (burial.c) */
 	struct burial burial;
 
@@ -175,6 +175,9 @@ void session_late_error(struct session *session, CUresult code);
 /** Whether something of the session was given to the device and is not known done. Any thread: shared words
  * only. */
 bool session_is_busy(const struct session *session);
+
+/** Whether work of some session may be on the device; otherwise the executor is a standby. Any thread. */
+bool session_is_any_served(struct executor *executor);
 
 static inline struct backend_ops const *session_ops(const struct session *session)
 {

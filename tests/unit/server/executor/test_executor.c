@@ -1154,6 +1154,49 @@ START_TEST(a_last_mark_that_fails_is_tried_again)
 }
 END_TEST
 
+static _Atomic bool may_go_on;
+
+static void hold_up(struct job *job)
+{
+	while (!may_go_on)
+		sched_yield();
+	job_free(job);
+}
+
+/* The module thread is at something while a program gives pinned memory back and gets some at the same address. */
+START_TEST(a_standby_pins_again_behind_what_it_unpins)
+{
+	struct wire_message map = {.type = WIRE_MAP_HOST, .session = 1};
+	struct wire_message ping = {.type = WIRE_PING};
+	struct job *job = job_new(&by_hand);
+	struct client client;
+	uint64_t host, pinged;
+	unsigned registered;
+	int fd = memory(NULL, 4096);
+
+	open_client(&client, 1);
+	host = client.window + DEVICE_BYTES;
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_HOST, host, 4096, true), 0);
+	registered = fake_count(FAKE_REGISTER);
+	job->run = hold_up;
+	module_worker_queue(job);
+	watch(&client, WIRE_UNMAP_HOST, host, 4096);
+	map.range = (struct wire_range){host, 4096, 0};
+	send_request(&map, &fd, 1);
+	pinged = send_request(&ping, NULL, 0);
+	for (int i = 0; i < 3; i++) {
+		receive(WIRE_REPLY);
+		ck_assert_int_eq(message.reply.code, CUDA_SUCCESS);
+		may_go_on = message.id == pinged || may_go_on;
+	}
+	ck_assert_int_ge(fake_position(FAKE_UNREGISTER, 0), 0);
+	ck_assert_int_lt(fake_position(FAKE_UNREGISTER, 0), fake_position(FAKE_REGISTER, registered));
+	close(fd);
+	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	close_client(&client);
+}
+END_TEST
+
 static void start_tight(void)
 {
 	setenv("FRMPS_UNPIN_MIB", "1", 1);
@@ -1226,6 +1269,7 @@ int main(void)
 	tcase_add_checked_fixture(slow, start_by_hand, stop_by_hand);
 	tcase_add_test(slow, what_was_asked_for_long_ago_does_not_outlive_the_session);
 	tcase_add_loop_test(slow, a_last_mark_that_fails_is_tried_again, 0, 2);
+	tcase_add_test(slow, a_standby_pins_again_behind_what_it_unpins);
 	tcase_add_test(no_role, a_device_that_is_not_there);
 	return suite_run(suite);
 }
