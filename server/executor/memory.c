@@ -125,13 +125,17 @@ static void map_memory(struct job *job)
 	job_park(job);
 }
 
-/* Takes exactly what was mapped out of what commands may name. */
+/* Takes exactly what was mapped out of what commands may name; or all stays as it was. */
 static int withdraw(struct range_set *maps, struct range_set *set, const struct wire_range *range)
 {
 	int error = range_set_remove(maps, range->address, range->bytes);
 
-	if (!error)
-		error = range_set_remove(set, range->address, range->bytes);
+	if (error)
+		return error;
+	error = range_set_remove(set, range->address, range->bytes);
+	/* It has just left room for itself. */
+	if (error)
+		range_set_add(maps, range->address, range->bytes);
 	return error;
 }
 

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -1154,6 +1155,60 @@ START_TEST(a_last_mark_that_fails_is_tried_again)
 }
 END_TEST
 
+/* A sanitizer's malloc() does not fail. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
+/* So many ranges that room for one more does not fit what malloc() has at hand. */
+#define RANGES 65536u
+
+static void fill_up(struct range_set *set, uint64_t address)
+{
+	for (uint32_t i = set->count; i < RANGES; i++)
+		ck_assert_int_eq(range_set_add(set, address + i * UINT64_C(8192), 4096), 0);
+	ck_assert_uint_eq(set->count, set->room);
+}
+
+static void handle_without_memory(struct job *job)
+{
+	struct rlimit limit, none;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_AS, &limit), 0);
+	none = (struct rlimit){.rlim_cur = 0, .rlim_max = limit.rlim_max};
+	ck_assert_int_eq(setrlimit(RLIMIT_AS, &none), 0);
+	executor_handle(&by_hand, job);
+	ck_assert_int_eq(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+START_TEST(what_cannot_be_withdrawn_stays_as_it_was)
+{
+	struct wire_message unmap = {.type = WIRE_UNMAP_MEMORY, .session = 1};
+	struct job *job = job_new(&by_hand);
+	struct client client;
+	uint64_t id;
+
+	open_client(&client, 1);
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window, CHUNK, true), 0);
+	fill_up(&executor_session(&by_hand, 1)->device, client.window + DEVICE_BYTES);
+	unmap.range = (struct wire_range){client.window, CHUNK, 0};
+	job->message = unmap;
+	handle_without_memory(job);
+	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), 0);
+	id = send_request(&unmap, NULL, 0);
+	/* There may have been memory for the other answer. */
+	do
+		receive(WIRE_REPLY);
+	while (message.id != id);
+	ck_assert_int_eq(message.reply.code, CUDA_SUCCESS);
+	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), 1);
+	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	close_client(&client);
+}
+END_TEST
+
 static _Atomic bool may_go_on;
 
 static void hold_up(struct job *job)
@@ -1270,6 +1325,8 @@ int main(void)
 	tcase_add_test(slow, what_was_asked_for_long_ago_does_not_outlive_the_session);
 	tcase_add_loop_test(slow, a_last_mark_that_fails_is_tried_again, 0, 2);
 	tcase_add_test(slow, a_standby_pins_again_behind_what_it_unpins);
+	if (!SANITIZED)
+		tcase_add_test(slow, what_cannot_be_withdrawn_stays_as_it_was);
 	tcase_add_test(no_role, a_device_that_is_not_there);
 	return suite_run(suite);
 }
