@@ -489,18 +489,18 @@ void dispatch_settle(struct session *session, struct stream *stream)
 	advance(session, stream);
 }
 
-bool dispatch_backlog(struct session *session, struct stream *stream, unsigned budget)
+unsigned dispatch_backlog(struct session *session, struct stream *stream, unsigned budget)
 {
-	bool issued = false;
+	unsigned issued = 0;
 
 	while (stream->issued < stream->journal.journaled) {
-		if (!budget--) {
+		if (issued == budget) {
 			stream_hold(session, stream, STREAM_HOLD_RESUME);
 			break;
 		}
 		if (dispatch_issue(session, stream))
 			break;
-		issued = true;
+		issued++;
 	}
 	return issued;
 }

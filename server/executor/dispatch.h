@@ -19,8 +19,8 @@ int dispatch_issue(struct session *session, struct stream *stream);
 /** Counts the stream's next command, which waited in software, as done: everything before it is. */
 void dispatch_settle(struct session *session, struct stream *stream);
 
-/** Issues up to `budget` waiting commands of a stream that is not held. Return: whether any was issued. */
-bool dispatch_backlog(struct session *session, struct stream *stream, unsigned budget);
+/** Issues up to `budget` waiting commands of a stream that is not held. Return: how many. */
+unsigned dispatch_backlog(struct session *session, struct stream *stream, unsigned budget);
 
 /** A launch for the backend: whose it is, is the caller's to add. @body: with its parts behind it, checked */
 struct backend_launch dispatch_launch(

@@ -25,7 +25,7 @@
 #include "server/executor/retire.h"
 #include "shm/doorbell.h"
 
-/* Commands that a stream issues in one turn after it was let go. */
+/* Commands that streams issue in one turn after they were let go, all together: others wait for it. */
 #define BACKLOG 64u
 /* STREAM_ISSUE_CREDIT commands keep a device busy for four times as long at least (H200: 1 us for the
  * shortest). */
@@ -198,7 +198,8 @@ static bool is_command_itself(enum stream_hold hold)
 	return hold == STREAM_HOLD_HOST || hold == STREAM_HOLD_VALUE || hold == STREAM_HOLD_DESTROY;
 }
 
-static bool turn(struct session *session, struct stream *stream)
+/* @budget: commands that may be issued yet */
+static bool turn(struct session *session, struct stream *stream, unsigned *budget)
 {
 	enum stream_hold why = stream->hold;
 
@@ -207,21 +208,22 @@ static bool turn(struct session *session, struct stream *stream)
 	stream_release(session, stream);
 	if (is_command_itself(why))
 		dispatch_settle(session, stream);
-	dispatch_backlog(session, stream, BACKLOG);
+	*budget -= dispatch_backlog(session, stream, *budget);
 	return true;
 }
 
 bool hold_turn(struct session *session)
 {
-	/* A stream that is held again goes to the end: the list as it is now is walked once. */
+	/* A stream that is held again goes to the end: the list as it is now is walked once, or as far as may be. */
 	struct stream *last = TAILQ_LAST(&session->held, stream_list), *stream = TAILQ_FIRST(&session->held),
 		      *next;
 	bool moved = false, more = stream != NULL;
+	unsigned budget = BACKLOG;
 
-	for (; more && !session->stopped && !executor_is_lost(session->executor); stream = next) {
+	for (; more && budget && !session->stopped && !executor_is_lost(session->executor); stream = next) {
 		more = stream != last;
 		next = TAILQ_NEXT(stream, held);
-		moved |= turn(session, stream);
+		moved |= turn(session, stream, &budget);
 	}
 	return moved;
 }

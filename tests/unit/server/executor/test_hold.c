@@ -274,6 +274,29 @@ START_TEST(a_wait_for_a_held_command_is_held)
 }
 END_TEST
 
+/* Others wait for its serving thread, however many streams are let go at a time. */
+START_TEST(who_lets_many_streams_go_takes_no_longer_turns)
+{
+	uint64_t seq;
+
+	fixture_put(FRMPS_OP_HOST_FUNCTION, 1, 0, NULL, 0);
+	seq = fixture_launch(1, 0, 1);
+	for (uint32_t slot = 2; slot < 42; slot++) {
+		fixture_depend(slot, 1, seq, FRMPS_NO_EVENT);
+		for (int i = 0; i < 50; i++)
+			fixture_launch(slot, 0, 2);
+	}
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 0);
+	word_release(&fixture.client.client->host[1].done, 1);
+	for (unsigned count = 0; count < 1 + 40 * 50; count = fake_count(FAKE_LAUNCH)) {
+		ck_assert(serve_turn(fixture.session, fixture.now));
+		ck_assert_uint_gt(fake_count(FAKE_LAUNCH), count);
+		ck_assert_uint_le(fake_count(FAKE_LAUNCH), count + 64);
+	}
+}
+END_TEST
+
 START_TEST(an_event_on_an_idle_stream_costs_nothing)
 {
 	record_event(1, 5, 0);
@@ -358,6 +381,7 @@ int main(void)
 	tcase_add_test(software, the_interval_grows);
 	tcase_add_test(software, a_word_that_is_unmapped_meanwhile);
 	tcase_add_test(software, a_wait_for_a_held_command_is_held);
+	tcase_add_test(software, who_lets_many_streams_go_takes_no_longer_turns);
 	tcase_add_test(software, a_slot_is_used_again);
 	tcase_add_checked_fixture(device, fixture_open_default, fixture_close);
 	tcase_add_test(device, a_wait_for_an_event_is_the_devices);
