@@ -34,6 +34,7 @@ struct graph {
 	struct memory_versions at;  /* memory of the session that its nodes were checked against */
 	uint32_t function;	    /* of the first kernel; 0: none */
 	uint32_t counted;	    /* nodes, as far as they are in the table's sum */
+	uint64_t size;		    /* bytes, the same */
 	bool has_run;		    /* what its kernels can leave behind is noted. Serving thread */
 };
 
@@ -229,6 +230,7 @@ static void graph_free(struct session *session, struct graph *graph)
 	if (graph->backend && !executor_is_lost(session->executor) && !contain_is_worn(session->executor))
 		executor_code(session->executor, session_ops(session)->graph_free(graph->backend));
 	session->graphs.nodes -= graph->counted;
+	session->graphs.bytes -= graph->size;
 	free(graph->nodes);
 	free(graph->bytes);
 	free(graph);
@@ -254,9 +256,15 @@ static CUresult take(struct job *job, struct graph *graph, const char **ret_text
 
 	if (bytes > FRMPS_GRAPH_BYTES_MAX)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (bytes > GRAPH_BYTES_MOST - session->graphs.bytes) {
+		*ret_text = "too many bytes in all graphs of the program";
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	code = module_read_file(fd, bytes, &graph->bytes);
 	if (code)
 		return code;
+	graph->size = bytes;
+	session->graphs.bytes += bytes;
 	*ret_text = graph_form_check(graph->bytes, bytes);
 	if (*ret_text)
 		return CUDA_ERROR_INVALID_VALUE;

@@ -29,12 +29,15 @@ typedef _Atomic(struct graph *) graph_word;
 /* Nodes of all graphs of one session at a time. A node of 16 bytes in a description is some 200 bytes of the executor,
  * and the driver's own beside that. */
 #define GRAPH_NODES_MOST (UINT64_C(4) << 20)
+/* Bytes of their descriptions: few nodes have many if they have many edges. Twice what the daemon keeps, for those that
+ * were dropped stay until the session's work has ended. */
+#define GRAPH_BYTES_MOST (UINT64_C(2) << 30)
 
 /* Of one session. The module thread writes; the serving thread reads. */
 struct graph_table {
 	_Atomic(graph_word *) graphs; /* FRMPS_GRAPH_IDS, NULL until first used; published with release */
 	struct graph *forgotten;      /* module thread: out of the table, may still be in use by this turn */
-	uint64_t nodes;		      /* module thread: of all of them */
+	uint64_t nodes, bytes;	      /* module thread: of all of them */
 	bool drops;		      /* module thread: a job waits to free what was dropped */
 };
 

@@ -483,6 +483,37 @@ START_TEST(drops_wait_together)
 }
 END_TEST
 
+/* Two nodes with so many edges between them that a program could have any number of bytes here. */
+START_TEST(what_was_dropped_counts_while_it_stays)
+{
+	struct executor *executor = &fixture.executor;
+	struct graph_table *table = &fixture.session->graphs;
+	const struct description *d = describe();
+
+	ck_assert_int_eq(module_worker_init(executor), 0);
+	fixture_launch(1, FRMPS_CMD_MARK, 1);
+	fixture_turn();
+	ck_assert_int_eq(make(5, d), CUDA_SUCCESS);
+	drop(5);
+	ck_assert_uint_eq(table->bytes, d->size);
+	table->bytes += GRAPH_BYTES_MOST - 2 * d->size;
+	ck_assert_int_eq(make(5, d), CUDA_SUCCESS);
+	ck_assert_int_eq(make(6, d), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_uint_eq(table->bytes, GRAPH_BYTES_MOST);
+	fake_arrive();
+	while (fake_count(FAKE_GRAPH_FREE) < 1) {
+		sched_yield();
+		fixture_turn();
+		job_board_step(&executor->board, fixture.now);
+	}
+	module_worker_deinit(executor);
+	ck_assert_int_eq(make(6, d), CUDA_SUCCESS);
+	table->bytes -= GRAPH_BYTES_MOST - 2 * d->size;
+	graph_table_deinit(fixture.session);
+	ck_assert_uint_eq(table->bytes, 0);
+}
+END_TEST
+
 /* Behind a contained fault whoever waits in the driver may not come back. */
 START_TEST(graphs_of_a_worn_executor_go_with_it)
 {
@@ -577,6 +608,7 @@ int main(void)
 	tcase_add_test(graphs, a_launch_of_nothing_is_a_late_error);
 	tcase_add_test(graphs, a_dropped_graph_stays_while_it_may_run);
 	tcase_add_test(graphs, drops_wait_together);
+	tcase_add_test(graphs, what_was_dropped_counts_while_it_stays);
 	tcase_add_test(graphs, graphs_of_a_worn_executor_go_with_it);
 	tcase_add_test(graphs, a_standby_builds_later);
 	tcase_add_test(graphs, a_graph_in_doubt_is_named);
