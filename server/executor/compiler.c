@@ -201,20 +201,25 @@ bool compiler_queue(struct job *job)
 {
 	struct executor *executor = job->executor;
 	struct compiler *compiler = &executor->compiler;
-	bool queued = true, dropped;
+	bool queued = true, dropped, late;
 
 	pthread_mutex_lock(&compiler->lock);
 	dropped = compiler->stop;
-	if (!dropped)
+	/* compiler_forget() has been here. */
+	late = !dropped && job->session->closing && !job->answered;
+	if (!dropped && !late) {
 		TAILQ_INSERT_TAIL(&compiler->queue, job, link);
-	if (grow(executor) && !compiler->count) {
-		TAILQ_REMOVE(&compiler->queue, job, link);
-		queued = false;
+		if (grow(executor) && !compiler->count) {
+			TAILQ_REMOVE(&compiler->queue, job, link);
+			queued = false;
+		}
+		pthread_cond_broadcast(&compiler->more);
 	}
-	pthread_cond_broadcast(&compiler->more);
 	pthread_mutex_unlock(&compiler->lock);
 	if (dropped)
 		job_free(job);
+	if (late)
+		job_reply(job, CUDA_ERROR_INVALID_CONTEXT, NULL, 0, NULL);
 	return queued;
 }
 
@@ -232,12 +237,16 @@ void compiler_release(struct job *job)
 void compiler_forget(struct session *session)
 {
 	struct compiler *compiler = &session->executor->compiler;
-	struct job *job;
+	struct job *job, *next;
 
 	pthread_mutex_lock(&compiler->lock);
-	TAILQ_FOREACH (job, &compiler->queue, link)
-		if (job->session == session)
-			job_answer_early(job, CUDA_ERROR_INVALID_CONTEXT);
+	for (job = TAILQ_FIRST(&compiler->queue); job; job = next) {
+		next = TAILQ_NEXT(job, link);
+		if (job->session != session)
+			continue;
+		TAILQ_REMOVE(&compiler->queue, job, link);
+		job_reply(job, CUDA_ERROR_INVALID_CONTEXT, NULL, 0, NULL);
+	}
 	for (unsigned i = 0; i < compiler->count; i++)
 		if (compiler->threads[i].job && compiler->threads[i].session == session)
 			job_answer_early(compiler->threads[i].job, CUDA_ERROR_INVALID_CONTEXT);

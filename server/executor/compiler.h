@@ -6,7 +6,7 @@
 //
 //   - jobs of one session run in their order and one at a time: a client has one thread at most
 //   - `limit` threads compile at a time. What is compiled for a session that ends cannot be cut short, but it
-//     is answered for at once, does not count any more, and is thrown away
+//     is answered for at once, does not count any more, and is thrown away. What has not begun goes with the session
 //   - there are never more than COMPILER_THREADS_MAX; they are made when there is work for them
 //
 // A job that is queued when the executor ends is dropped, one that is compiled is waited for.

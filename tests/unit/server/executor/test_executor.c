@@ -1155,6 +1155,30 @@ START_TEST(a_last_mark_that_fails_is_tried_again)
 }
 END_TEST
 
+/* However many threads compile what nobody waits for any more. An image is in a job's memory. */
+START_TEST(what_waits_for_a_thread_goes_with_its_client)
+{
+	struct compiler *compiler = &by_hand.compiler;
+	struct client gone;
+	uint64_t id;
+
+	for (unsigned i = 1; i <= COMPILER_THREADS_MAX + 1; i++) {
+		open_client(&gone, i);
+		activate(&gone);
+		id = begin_load(&gone, 1, "SW");
+		/* The module thread has passed it on. */
+		ck_assert_int_eq(call_symbol(&gone, WIRE_LIST_FUNCTIONS, 1, 0, ""), CUDA_ERROR_INVALID_VALUE);
+		if (i <= COMPILER_THREADS_MAX)
+			wait_for_compilations(i);
+		else
+			ck_assert_uint_eq(count_jobs(&compiler->lock, &compiler->queue), 1);
+		close_while_it_loads(&gone, id);
+	}
+	ck_assert_uint_eq(count_jobs(&compiler->lock, &compiler->queue), 0);
+	fake.compiled = true;
+}
+END_TEST
+
 /* A sanitizer's malloc() does not fail. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
@@ -1325,6 +1349,7 @@ int main(void)
 	tcase_add_test(slow, what_was_asked_for_long_ago_does_not_outlive_the_session);
 	tcase_add_loop_test(slow, a_last_mark_that_fails_is_tried_again, 0, 2);
 	tcase_add_test(slow, a_standby_pins_again_behind_what_it_unpins);
+	tcase_add_test(slow, what_waits_for_a_thread_goes_with_its_client);
 	if (!SANITIZED)
 		tcase_add_test(slow, what_cannot_be_withdrawn_stays_as_it_was);
 	tcase_add_test(no_role, a_device_that_is_not_there);
