@@ -11,6 +11,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
@@ -18,6 +19,7 @@
 
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
+#include "tests/system/graphs.h"
 #include "tests/system/program.h"
 
 /* ---- forks ---- */
@@ -38,6 +40,55 @@ START_TEST(a_forked_child_gets_an_error_and_the_parent_goes_on)
 	ck_assert_int_eq(exit_status(child), 0);
 	ck_cuda(cuMemcpyDtoH_v2(&word, p, 4));
 	ck_assert_uint_eq(word, 0);
+}
+END_TEST
+
+/* What is done at the end of a process and of a thread is done in the child as well. */
+static void *end_in_a_child(void *context)
+{
+	size_t free_bytes, total_bytes;
+	CUdeviceptr word;
+	pid_t child;
+
+	ck_cuda(cuCtxSetCurrent(context));
+	word = device_words(1, 0);
+	/* The thread has something to give back. */
+	ck_cuda(cuMemsetD32Async_ptsz(word, 7, 1, NULL));
+	child = fork();
+	if (child == 0)
+		exit(0);
+	ck_assert_int_eq(exit_status(child), 0);
+	child = fork();
+	if (child == 0)
+		return NULL;
+	ck_assert_int_eq(exit_status(child), 0);
+	ck_cuda(cuMemsetD32Async_ptsz(word, 8, 1, NULL));
+	ck_cuda(cuStreamSynchronize_ptsz(NULL));
+	ck_assert_uint_eq(word_at(word), 8);
+	ck_cuda(cuMemGetInfo_v2(&free_bytes, &total_bytes));
+	return context;
+}
+
+static int outlive_children(int unused)
+{
+	CUcontext context;
+	pthread_t thread;
+	void *there;
+
+	(void)unused;
+	driver_open();
+	ck_cuda(cuCtxGetCurrent(&context));
+	ck_assert_int_eq(pthread_create(&thread, NULL, end_in_a_child, context), 0);
+	/* In a child there is nobody but that thread: with it ends the process. */
+	ck_assert_int_eq(pthread_join(thread, &there), 0);
+	ck_assert_ptr_eq(there, context);
+	ck_cuda(cuCtxSynchronize());
+	return 0;
+}
+
+START_TEST(children_end_and_the_parent_goes_on)
+{
+	ck_assert_int_eq(exit_status(spawn(outlive_children, 0)), 0);
 }
 END_TEST
 
@@ -331,6 +382,7 @@ int main(void)
 	tcase_set_timeout(tests, 120);
 	tcase_add_unchecked_fixture(tests, common_service_start, common_service_stop);
 	tcase_add_test(tests, a_forked_child_gets_an_error_and_the_parent_goes_on);
+	tcase_add_test(tests, children_end_and_the_parent_goes_on);
 	tcase_add_loop_test(tests, host_functions_may_not_call_the_driver, 0, 2);
 	tcase_add_test(tests, a_signal_that_is_waited_for_does_not_come_in_a_host_function);
 	tcase_add_loop_test(tests, the_programs_handlers_see_its_faults, 0, 2);
