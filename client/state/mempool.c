@@ -40,6 +40,7 @@ struct mempool {
 	int reuse_flags[3];
 	uint64_t threshold, most;
 	uint64_t used, used_high, kept_bytes, reserved_high;
+	uint64_t coming; /* bytes that are being got */
 	uint32_t allocations;
 	uint32_t visitors;     /* allocations that are being made */
 	struct kept_list kept; /* oldest first */
@@ -277,22 +278,33 @@ static void count(struct mempool *pool, uint64_t bytes)
 	pool->reserved_high = larger(pool->reserved_high, pool->used + pool->kept_bytes);
 }
 
-/* Whether a kept block may be used in this stream. Under the lock. */
-static bool is_usable(const struct mempool *pool, const struct kept *kept, const struct client_stream *stream)
+/* Whether a kept block may be used in a stream. Under the lock. */
+typedef bool may_fn(const struct mempool *pool, const struct kept *kept, const struct client_stream *stream);
+
+static bool may_use(const struct mempool *pool, const struct kept *kept, const struct client_stream *stream)
 {
 	if (!kept->stream || kept->stream == stream)
 		return true;
 	return pool->reuse_flags[CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC - 1] && is_done(kept);
 }
 
-static struct kept *reuse(struct mempool *pool, uint64_t bytes, const struct client_stream *stream)
+/* The same if the stream waits for the point of the free. */
+static bool may_borrow(
+	const struct mempool *pool, const struct kept *kept, const struct client_stream *stream)
+{
+	return may_use(pool, kept, stream) ||
+	       pool->reuse_flags[CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES - 1];
+}
+
+static struct kept *reuse(
+	struct mempool *pool, uint64_t bytes, const struct client_stream *stream, may_fn *may)
 {
 	struct kept *kept;
 
 	pthread_mutex_lock(&lock);
 	TAILQ_FOREACH (kept, &pool->kept, link)
 		if (kept->bytes >= bytes && kept->bytes - bytes <= kept->bytes / WASTE + MEMORY_UNIT &&
-			is_usable(pool, kept, stream))
+			may(pool, kept, stream))
 			break;
 	if (kept) {
 		take_out(pool, kept);
@@ -302,17 +314,89 @@ static struct kept *reuse(struct mempool *pool, uint64_t bytes, const struct cli
 	return kept;
 }
 
+/* An allocation is over, and the pool's. */
+static void shelve(struct mempool *pool, struct kept *kept)
+{
+	pthread_mutex_lock(&lock);
+	pool->allocations--;
+	pool->used -= kept->bytes;
+	pool->kept_bytes += kept->bytes;
+	word_set(&kept_total, word_relaxed(&kept_total) + kept->bytes);
+	TAILQ_INSERT_TAIL(&pool->kept, kept, link);
+	pthread_mutex_unlock(&lock);
+}
+
+/* A command that waits for one of some stream. */
+static CUresult wait_behind(
+	struct client_stream *stream, const struct client_stream *other, uint64_t seq, uint64_t *ret_seq)
+{
+	struct submit submit;
+	CUresult r = submit_begin(stream, FRMPS_OP_DEPEND, sizeof(struct frmps_depend), &submit);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	*(struct frmps_depend *)submit.body =
+		(struct frmps_depend){.seq = other == stream ? submit.seq - 1 : seq,
+			.stream = other->slot,
+			.event = FRMPS_NO_EVENT};
+	*ret_seq = submit.seq;
+	submit_commit(&submit);
+	return CUDA_SUCCESS;
+}
+
+CUresult mempool_point(struct client_stream *stream, uint64_t *ret_seq)
+{
+	return wait_behind(stream, stream, 0, ret_seq);
+}
+
+/* *ret_kept: NULL if there is none. */
+static CUresult borrow(
+	struct mempool *pool, uint64_t bytes, struct client_stream *stream, struct kept **ret_kept)
+{
+	struct kept *kept = reuse(pool, bytes, stream, may_borrow);
+	CUresult r = CUDA_SUCCESS;
+	uint64_t seq;
+
+	if (kept && kept->stream && kept->stream != stream)
+		r = wait_behind(stream, kept->stream, kept->seq, &seq);
+	if (r != CUDA_SUCCESS)
+		shelve(pool, kept);
+	else
+		*ret_kept = kept;
+	return r;
+}
+
+/* New memory counts from here on, so that others see it. What is done goes back for it. Return: false if it
+ * would be more than there may be. */
+static bool begin_new(struct mempool *pool, uint64_t bytes)
+{
+	struct kept_list list = TAILQ_HEAD_INITIALIZER(list);
+	uint64_t most = pool->most ? pool->most : UINT64_MAX, more;
+	bool fits;
+
+	pthread_mutex_lock(&lock);
+	more = pool->coming + bytes;
+	fits = more <= most;
+	if (fits)
+		collect(pool, most - more, 0, &list);
+	fits = fits && pool->used + pool->kept_bytes <= most - more;
+	pool->coming += fits ? bytes : 0;
+	pthread_mutex_unlock(&lock);
+	give_back(&list);
+	return fits;
+}
+
 /* Under no lock. */
 static CUresult make(struct mempool *pool, struct range *range)
 {
 	CUresult r = memory_alloc_range(range);
 
-	if (r != CUDA_SUCCESS)
-		return r;
 	pthread_mutex_lock(&lock);
-	count(pool, range->room);
+	pool->coming -= range->bytes;
+	if (r == CUDA_SUCCESS)
+		count(pool, range->room);
 	pthread_mutex_unlock(&lock);
-	return CUDA_SUCCESS;
+	return r;
 }
 
 static bool is_too_much(const struct mempool *pool, uint64_t bytes)
@@ -325,16 +409,36 @@ static bool is_too_much(const struct mempool *pool, uint64_t bytes)
 	return is;
 }
 
-static CUresult alloc(
-	struct mempool *pool, uint64_t bytes, const struct client_stream *stream, CUdeviceptr *ret_address)
+/* A kept block, or the beginning of a new one. In a pool that is full one that another stream is not done with,
+ * or else the program waits until there is room. */
+static CUresult find_room(
+	struct mempool *pool, uint64_t bytes, struct client_stream *stream, struct kept **ret_kept)
 {
-	struct range range = {.bytes = bytes, .kind = RANGE_POOL, .owner = pool};
-	struct kept *kept;
 	CUresult r;
 
 	if (is_too_much(pool, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	kept = reuse(pool, bytes, stream);
+	*ret_kept = reuse(pool, bytes, stream, may_use);
+	if (*ret_kept || begin_new(pool, bytes))
+		return CUDA_SUCCESS;
+	r = borrow(pool, bytes, stream, ret_kept);
+	if (r != CUDA_SUCCESS || *ret_kept)
+		return r;
+	r = wait_all_quietly();
+	if (r != CUDA_SUCCESS)
+		return r;
+	return begin_new(pool, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult alloc(
+	struct mempool *pool, uint64_t bytes, struct client_stream *stream, CUdeviceptr *ret_address)
+{
+	struct range range = {.bytes = bytes, .kind = RANGE_POOL, .owner = pool};
+	struct kept *kept;
+	CUresult r = find_room(pool, bytes, stream, &kept);
+
+	if (r != CUDA_SUCCESS)
+		return r;
 	if (!kept) {
 		r = make(pool, &range);
 		if (r == CUDA_SUCCESS)
@@ -386,20 +490,6 @@ CUresult mempool_alloc(
 	return r;
 }
 
-CUresult mempool_point(struct client_stream *stream, uint64_t *ret_seq)
-{
-	struct submit submit;
-	CUresult r = submit_begin(stream, FRMPS_OP_DEPEND, sizeof(struct frmps_depend), &submit);
-
-	if (r != CUDA_SUCCESS)
-		return r;
-	*(struct frmps_depend *)submit.body =
-		(struct frmps_depend){.seq = submit.seq - 1, .stream = stream->slot, .event = FRMPS_NO_EVENT};
-	*ret_seq = submit.seq;
-	submit_commit(&submit);
-	return CUDA_SUCCESS;
-}
-
 /* The pool that some memory counts in. NULL without memory. */
 static struct mempool *pool_of(const struct range *range)
 {
@@ -428,13 +518,7 @@ static CUresult keep(const struct range *range, struct client_stream *stream, ui
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	*kept = (struct kept){.stream = stream, .seq = seq, .bytes = range->room, .block = range->block};
-	pthread_mutex_lock(&lock);
-	pool->allocations--;
-	pool->used -= kept->bytes;
-	pool->kept_bytes += kept->bytes;
-	word_set(&kept_total, word_relaxed(&kept_total) + kept->bytes);
-	TAILQ_INSERT_TAIL(&pool->kept, kept, link);
-	pthread_mutex_unlock(&lock);
+	shelve(pool, kept);
 	return CUDA_SUCCESS;
 }
 

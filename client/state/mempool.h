@@ -7,7 +7,8 @@
 // Memory that is freed in a stream's order is kept by its pool. From there an allocation in the same stream
 // may have it at once, because what it is used for next stands behind the free in the stream; any other
 // stream once the point of the free is done. What is done and beyond the pool's release threshold goes back
-// to the heap, at the latest when the program synchronises.
+// to the heap, at the latest when the program synchronises. A pool that may not be larger than it is gives back
+// what is done, or lends a stream what another one is not done with: the stream waits for that.
 
 #ifndef FRMPS_CLIENT_STATE_MEMPOOL_H
 #define FRMPS_CLIENT_STATE_MEMPOOL_H
@@ -20,7 +21,7 @@
 struct client_stream;
 struct mempool;
 
-/** A new pool. @most: bytes that it may give out, 0: any number. CUDA_ERROR_OUT_OF_MEMORY. */
+/** A new pool. @most: bytes that it may have, what it keeps counts; 0: any number. CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult mempool_create(uint64_t most, struct mempool **ret_pool);
 /** Ends a pool: what was allocated from it stays until it is freed. CUDA_ERROR_INVALID_VALUE: the default
  * one. */

@@ -585,6 +585,85 @@ START_TEST(a_trim_leaves_what_is_to_be_kept)
 }
 END_TEST
 
+/* A pool of at most 64 MiB that gives nothing back by itself. */
+static CUmemoryPool small_pool(void)
+{
+	CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+		.maxSize = 64 * MIB};
+	uint64_t keep = UINT64_MAX;
+	CUmemoryPool pool;
+
+	ck_cuda(cuMemPoolCreate(&pool, &properties));
+	ck_cuda(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+	return pool;
+}
+
+/* What it keeps counts: that goes back for what has another size, if need be when the work that uses it ends. */
+START_TEST(a_pool_is_never_larger_than_it_may_be)
+{
+	uint64_t ns = 20000000;
+	CUstream busy, other;
+	CUmemoryPool pool;
+	CUdeviceptr memory;
+
+	driver_open();
+	kernel("spin_ns");
+	ck_cuda(cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+	pool = small_pool();
+	ck_cuda(cuMemAllocFromPoolAsync(&memory, 36 * MIB, pool, busy));
+	ck_assert_int_eq(cuMemAllocFromPoolAsync(&memory, 36 * MIB, pool, busy), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_cuda(cuMemFreeAsync(memory, busy));
+	ck_cuda(cuStreamSynchronize(busy));
+	ck_assert_uint_ge(pool_word(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 36 * MIB);
+	ck_cuda(cuMemAllocFromPoolAsync(&memory, 48 * MIB, pool, other));
+	ck_cuda(launch("spin_ns", 1, 1, other, (void *[]){&ns}));
+	ck_cuda(cuMemFreeAsync(memory, other));
+	ck_cuda(cuMemAllocFromPoolAsync(&memory, 36 * MIB, pool, busy));
+	ck_cuda(cuMemsetD8Async(memory, 1, 36 * MIB, busy));
+	ck_cuda(cuCtxSynchronize());
+	ck_assert_uint_le(pool_word(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH), 64 * MIB);
+	ck_cuda(cuMemFreeAsync(memory, busy));
+	ck_cuda(cuMemPoolDestroy(pool));
+}
+END_TEST
+
+/* What a stream is not done with goes to another one, whose work waits for that: the program does not. */
+START_TEST(a_pool_that_is_full_lends_what_is_freed)
+{
+	enum { WORDS = 9 << 20 };
+	uint32_t *flag, *out, seven = 7, eight = 8;
+	CUdeviceptr first, second;
+	uint64_t count = WORDS;
+	CUstream busy, other;
+	CUmemoryPool pool;
+
+	driver_open();
+	kernel("fill");
+	ck_cuda(cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+	flag = shared_word();
+	out = shared_word();
+	pool = small_pool();
+	ck_cuda(cuMemAllocFromPoolAsync(&first, WORDS * 4, pool, busy));
+	ck_cuda(launch_spin(flag, 1, busy));
+	ck_cuda(launch("fill", 8, 64, busy, (void *[]){&first, &seven, &count}));
+	ck_cuda(cuMemcpyDtoHAsync_v2(out, first, 4, busy));
+	ck_cuda(cuMemFreeAsync(first, busy));
+	ck_cuda(cuMemAllocFromPoolAsync(&second, WORDS * 4, pool, other));
+	ck_assert_uint_le(pool_word(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH), 64 * MIB);
+	ck_cuda(launch("fill", 8, 64, other, (void *[]){&second, &eight, &count}));
+	ck_assert_int_eq(cuStreamQuery(other), CUDA_ERROR_NOT_READY);
+	__atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+	ck_cuda(cuCtxSynchronize());
+	ck_assert_uint_eq(*out, 7);
+	ck_assert_uint_eq(word_at(second), 8);
+	ck_cuda(cuMemFreeAsync(second, other));
+	ck_cuda(cuMemPoolDestroy(pool));
+}
+END_TEST
+
 static CUcontext shared_context;
 static _Atomic bool enough;
 
@@ -979,6 +1058,8 @@ int main(void)
 	tcase_add_test(tests, other_memory_is_freed_in_stream_order_too);
 	tcase_add_test(tests, pools_are_made_used_and_ended);
 	tcase_add_test(tests, a_trim_leaves_what_is_to_be_kept);
+	tcase_add_test(tests, a_pool_is_never_larger_than_it_may_be);
+	tcase_add_test(tests, a_pool_that_is_full_lends_what_is_freed);
 	tcase_add_test(tests, the_current_pool_ends_beside_allocations);
 	tcase_add_test(tests, registered_memory_is_copied_in_stream_order);
 	tcase_add_test(tests, a_host_function_holds_no_copy_up);
