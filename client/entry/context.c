@@ -340,17 +340,22 @@ CUDA_EXPORT CUresult cuCtxResetPersistingL2Cache(void)
 	return process_enter_context();
 }
 
+static CUresult synchronize(CUcontext context)
+{
+	CUresult r = capture_none();
+
+	if (r == CUDA_SUCCESS)
+		r = wait_context(context);
+	mempool_settle();
+	bounce_settle();
+	return r;
+}
+
 CUDA_EXPORT CUresult cuCtxSynchronize(void)
 {
 	CUresult r = process_enter_context();
 
-	if (r == CUDA_SUCCESS)
-		r = capture_none();
-	if (r == CUDA_SUCCESS)
-		r = wait_context(context_current());
-	mempool_settle();
-	bounce_settle();
-	return r;
+	return r == CUDA_SUCCESS ? synchronize(context_current()) : r;
 }
 
 CUDA_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)
@@ -363,13 +368,7 @@ CUDA_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)
 	r = enter_context(context, &named, &named);
 	if (r == CUDA_SUCCESS)
 		r = process_error();
-	if (r == CUDA_SUCCESS)
-		r = capture_none();
-	if (r == CUDA_SUCCESS)
-		r = wait_context(named);
-	mempool_settle();
-	bounce_settle();
-	return r;
+	return r == CUDA_SUCCESS ? synchronize(named) : r;
 }
 
 /* No context is confined to some of the multiprocessors. */

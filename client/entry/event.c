@@ -84,8 +84,10 @@ CUDA_EXPORT CUresult cuEventSynchronize(CUevent event)
 {
 	CUresult r = process_enter_context();
 
-	if (r == CUDA_SUCCESS)
-		r = event_synchronize(event);
+	/* In a forked child there is nothing to look at. */
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = event_synchronize(event);
 	mempool_settle();
 	bounce_settle();
 	return r;

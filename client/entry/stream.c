@@ -91,8 +91,10 @@ static CUresult synchronize(CUstream handle, bool per_thread)
 	struct client_stream *stream;
 	CUresult r = enter_host(handle, per_thread, &stream);
 
-	if (r == CUDA_SUCCESS)
-		r = capture_is_on(stream) ? capture_refuse(stream) : capture_unsafe();
+	/* In a forked child there is nothing to look at. */
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = capture_is_on(stream) ? capture_refuse(stream) : capture_unsafe();
 	if (thread_self()->is_callbacks)
 		return r == CUDA_SUCCESS ? expect_idle(stream) : r;
 	if (r == CUDA_SUCCESS)
