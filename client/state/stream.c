@@ -7,7 +7,7 @@
 //
 // Life of a slot: never used → in use → closed (its STREAM_DESTROY is sent) → free, once everything up to
 // that command is done. A stream that never had a command is free at once. `seq` goes on counting through all
-// uses of a slot.
+// uses of a slot. Nobody submits to one that is closed or free.
 
 #include "client/state/stream.h"
 
@@ -116,12 +116,12 @@ static void open_stream(struct client_stream *stream, CUcontext context, uint32_
 	stream->blocking = !(flags & CU_STREAM_NON_BLOCKING);
 	stream->context = context;
 	stream->id = ++latest_id;
-	stream->born = word_relaxed(&stream->seq);
 	/* A new stream has nothing to do with what the legacy stream did before it; `joined` of a former use
-	 * is only older. Nobody submits to a slot without a handle, so the ring's fields are still. */
-	stream->closed = false;
+	 * is only older. Nobody else submits to a slot without a handle but who ends an event that was recorded in
+	 * a former use, and that is when the service reads the entry. */
 	entry->flags = flags;
 	entry->priority = stream->priority;
+	submit_open(stream);
 	word_release(&stream->handle, next_handle(stream));
 }
 
@@ -180,7 +180,7 @@ static void retire(struct client_stream *stream, uint64_t handle)
 	if (capture_is_on(stream))
 		capture_leave(stream);
 	/* Without a command the executor never heard of it. A dead session needs no order any more. */
-	if (word_acquire(&stream->seq) == stream->born || submit_close(stream) != CUDA_SUCCESS)
+	if (submit_close_unused(stream) || submit_close(stream) != CUDA_SUCCESS)
 		shelve(stream, &free_slots);
 	else
 		shelve(stream, &closed_slots);

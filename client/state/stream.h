@@ -21,14 +21,14 @@
 struct client_stream {
 	word64 handle; /* 0 while the slot is nobody's; written under the table's lock */
 	uint64_t uses; /* table: makes the handles of one slot differ */
-	uint64_t born; /* table: `seq` when this use of the slot began */
+	uint64_t born; /* ring: `seq` when this use of the slot began */
 	uint32_t slot;
 	uint32_t flags; /* CU_STREAM_NON_BLOCKING or 0 */
 	int32_t priority;
 	/* Takes part in the rules of the legacy default stream. Written when the slot is taken; others look at
 	 * it meanwhile. */
 	_Atomic bool blocking;
-	bool closed;		      /* ring: its STREAM_DESTROY was sent */
+	bool closed;		      /* ring: its STREAM_DESTROY was sent, or needs not be */
 	const struct thread *claimed; /* ring: who alone may submit to it now; NULL: everybody */
 	/* NULL: a default stream. Written when the slot is taken; others look at it meanwhile. */
 	_Atomic(CUcontext) context;

@@ -259,6 +259,25 @@ void submit_commit_own(struct submit *submit)
 	leave();
 }
 
+void submit_open(struct client_stream *stream)
+{
+	submit_lock_take(&ring.lock);
+	stream->born = word_relaxed(&stream->seq);
+	stream->closed = false;
+	submit_lock_give(&ring.lock);
+}
+
+bool submit_close_unused(struct client_stream *stream)
+{
+	bool unused;
+
+	submit_lock_take(&ring.lock);
+	unused = word_relaxed(&stream->seq) == stream->born;
+	stream->closed = stream->closed || unused;
+	submit_lock_give(&ring.lock);
+	return unused;
+}
+
 CUresult submit_close(struct client_stream *stream)
 {
 	struct submit submit;

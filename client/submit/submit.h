@@ -11,6 +11,7 @@
 #ifndef FRMPS_CLIENT_SUBMIT_SUBMIT_H
 #define FRMPS_CLIENT_SUBMIT_SUBMIT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "protocol/command.h"
@@ -58,6 +59,12 @@ void submit_commit_early(struct submit *submit);
 
 /** The same for submit_begin_own(). */
 void submit_commit_own(struct submit *submit);
+
+/** From here on there may be submitted to the stream. */
+void submit_open(struct client_stream *stream);
+
+/** If the stream never had a command: nothing may be submitted to it any more. Return: whether that is so. */
+bool submit_close_unused(struct client_stream *stream);
 
 /** Sends the stream's last command: nothing may be submitted to it any more. */
 CUresult submit_close(struct client_stream *stream);

@@ -12,6 +12,7 @@
 #include "client/link/connect.h"
 #include "client/state/stream.h"
 #include "client/submit/submit.h"
+#include "client/submit/wait.h"
 #include "tests/unit/client/shim.h"
 
 START_TEST(stream_handles)
@@ -268,6 +269,40 @@ START_TEST(an_event_outlives_its_stream)
 	shim_resume();
 	OK(cuEventSynchronize(event));
 	OK(cuEventDestroy_v2(event));
+	OK(cuCtxSynchronize());
+}
+END_TEST
+
+static struct client_stream *slot_of(CUstream handle)
+{
+	struct client_stream *stream;
+
+	OK(stream_resolve(handle, false, &stream));
+	return stream;
+}
+
+/* A slot whose last stream had no command is nobody's again: the end of an event that was recorded there before
+ * does not give it one. */
+START_TEST(an_event_outlives_its_slot)
+{
+	struct client_stream *slot;
+	CUstream stream;
+	CUevent event;
+	uint64_t end;
+
+	OK(cuStreamCreate(&stream, 0));
+	OK(cuEventCreate(&event, 0));
+	OK(cuEventRecord(event, stream));
+	slot = slot_of(stream);
+	OK(cuStreamDestroy_v2(stream));
+	end = word_acquire(&slot->seq);
+	while (!wait_is_done(slot, end))
+		sched_yield();
+	OK(cuStreamCreate(&stream, 0));
+	ck_assert_ptr_eq(slot_of(stream), slot);
+	OK(cuStreamDestroy_v2(stream));
+	OK(cuEventDestroy_v2(event));
+	ck_assert_uint_eq(word_acquire(&slot->seq), end);
 	OK(cuCtxSynchronize());
 }
 END_TEST
@@ -598,6 +633,7 @@ int main(void)
 	tcase_add_test(streams, event_slots_are_used_again);
 	tcase_add_test(streams, the_last_event_slot_is_waited_for);
 	tcase_add_test(streams, an_event_outlives_its_stream);
+	tcase_add_test(streams, an_event_outlives_its_slot);
 	tcase_add_test(streams, words_in_memory);
 	tcase_add_test(streams, nothing_is_captured);
 	tcase_add_test(streams, host_functions_run_in_order);
