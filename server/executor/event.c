@@ -45,6 +45,23 @@ static struct event *slot_of(struct event_table *table, uint32_t event)
 	return table->at ? &table->at[event] : NULL;
 }
 
+void event_expect(struct session *session, uint32_t event, bool timing, uint32_t slot, uint64_t seq)
+{
+	struct event *at = timing		? slot_of(&session->events, event)
+			   : session->events.at ? &session->events.at[event]
+						: NULL;
+
+	if (!at || (!timing && !at->latest_seq))
+		return;
+	at->latest_seq = seq;
+	at->latest_slot = slot;
+}
+
+static bool is_superseded(const struct event *at, uint32_t slot, uint64_t seq)
+{
+	return at->latest_seq && (at->latest_seq != seq || at->latest_slot != slot);
+}
+
 static CUresult replace_backend(struct session *session, struct event *at, bool timing)
 {
 	const struct backend_ops *ops = session_ops(session);
@@ -81,6 +98,8 @@ CUresult event_record(
 
 	if (!at)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	if ((timing || at->timing) && is_superseded(at, stream->slot, seq))
+		return CUDA_SUCCESS;
 	if (timing || !at->timing)
 		return record(session, stream, at, timing, seq);
 	/* Somebody may be asking for the time of what it was. */
@@ -109,7 +128,7 @@ CUresult event_destroy(struct session *session, uint32_t event)
 		return CUDA_SUCCESS;
 	pthread_mutex_lock(&session->events.lock);
 	code = event_drop(session, at->backend);
-	*at = (struct event){0};
+	*at = (struct event){.latest_seq = at->latest_seq, .latest_slot = at->latest_slot};
 	pthread_mutex_unlock(&session->events.lock);
 	return code;
 }

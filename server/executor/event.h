@@ -8,6 +8,10 @@
 // The serving thread records and waits; the module thread answers QueryElapsed. Timing events are therefore
 // under a lock; others belong to the serving thread alone.
 //
+// Streams come to their records in another order than the program gave them, and may come to one when the event
+// was destroyed and its slot is another's. The time that counts is that of the record that was given last: one
+// that is not does not touch a timing event.
+//
 // Over a promotion the backend's events of finished records are gone, and with them their time: QueryElapsed
 // then says CUDA_ERROR_ILLEGAL_STATE and why. Not CUDA_ERROR_NOT_READY, on which programs would wait for
 // ever, and not a time.
@@ -30,6 +34,9 @@ struct event {
 	uint64_t seq;
 	uint32_t slot; /* of the stream it was recorded on */
 	bool timing;
+	/* The command about it that the program gave last, once there was one with timing. 0: before this executor. */
+	uint64_t latest_seq;
+	uint32_t latest_slot;
 };
 
 struct event_table {
@@ -41,6 +48,9 @@ void event_table_init(struct event_table *table);
 /** Destroys all events; fine twice. The session is not served any more. The lock stays until the session
  * goes. */
 void event_table_deinit(struct session *session, struct event_table *table);
+
+/** A record or the end of an event was taken from the ring: command seq of a stream's slot. Serving thread. */
+void event_expect(struct session *session, uint32_t event, bool timing, uint32_t slot, uint64_t seq);
 
 /** Records command seq of the stream, whose backend stream exists. Serving thread; with timing under
  * table->lock. */

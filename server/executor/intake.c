@@ -237,6 +237,16 @@ static void know_stream(struct session *session, struct stream *stream, uint16_t
 	stream->known = op != FRMPS_OP_STREAM_DESTROY;
 }
 
+/* In the order of the ring, which is the program's: streams come to them in another one. */
+static void know_event(struct session *session, const struct frmps_head *record)
+{
+	const struct frmps_event_record *body = (const void *)(record + 1);
+
+	if (record->op == FRMPS_OP_EVENT_RECORD || record->op == FRMPS_OP_EVENT_DESTROY)
+		event_expect(
+			session, body->event, body->flags & FRMPS_EVENT_TIMING, record->stream, record->seq);
+}
+
 static int take_command(struct session *session, const struct frmps_head *head, const uint8_t *record,
 	struct stream **ret_stream)
 {
@@ -259,6 +269,7 @@ static int take_command(struct session *session, const struct frmps_head *head, 
 	if (wrong)
 		return offend(session, head, wrong);
 	know_stream(session, stream, head->op);
+	know_event(session, copy);
 	if (stream->issued == stream->journal.journaled)
 		stream->cursor = journal_end(&stream->journal);
 	journal_commit(&session->journal, &stream->journal, head->size, head->seq);

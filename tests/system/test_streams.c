@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "shm/layout.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
 #include "tests/system/program.h"
@@ -131,6 +132,65 @@ START_TEST(time_is_known_when_an_event_is_over)
 END_TEST
 
 /* More events than there are at a time, behind one that is not over. */
+static float time_between(CUevent begin, CUevent end)
+{
+	float ms;
+
+	ck_cuda(cuEventElapsedTime(&ms, begin, end));
+	return ms;
+}
+
+/* Another event, with the place of one that was destroyed if that is what the library does. */
+static CUevent event_in_place_of(CUevent former)
+{
+	CUevent event;
+
+	ck_cuda(cuEventDestroy_v2(former));
+	for (int i = 0; i < 100000; i++) {
+		ck_cuda(cuEventCreate(&event, 0));
+		if (((uintptr_t)event ^ (uintptr_t)former) % (SHM_EVENTS << 4) == 0)
+			break;
+		ck_cuda(cuEventDestroy_v2(event));
+	}
+	return event;
+}
+
+/* What a stream comes to later does not count: an event was recorded there, and then elsewhere, or is another one
+ * since. */
+START_TEST(time_is_that_of_the_latest_record)
+{
+	uint64_t ns = 5000000;
+	void *arguments[] = {&ns};
+	CUstream slow, fast;
+	CUevent begin, end;
+	uint32_t *gate;
+	float before;
+
+	driver_open();
+	kernel("spin_ns");
+	gate = shared_word();
+	ck_cuda(cuStreamCreate(&slow, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuStreamCreate(&fast, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuEventCreate(&begin, 0));
+	ck_cuda(cuEventCreate(&end, 0));
+	ck_cuda(cuStreamWaitValue32_v2(slow, (CUdeviceptr)(uintptr_t)gate, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	ck_cuda(cuEventRecord(begin, slow));
+	if (_i) {
+		ck_cuda(cuStreamDestroy_v2(slow));
+		begin = event_in_place_of(begin);
+	}
+	ck_cuda(cuEventRecord(begin, fast));
+	ck_cuda(launch("spin_ns", 1, 1, fast, arguments));
+	ck_cuda(cuEventRecord(end, fast));
+	ck_cuda(cuStreamSynchronize(fast));
+	before = time_between(begin, end);
+	ck_assert_float_ge(before, 5);
+	__atomic_store_n(gate, 1, __ATOMIC_RELEASE);
+	ck_cuda(cuCtxSynchronize());
+	ck_assert_float_eq(time_between(begin, end), before);
+}
+END_TEST
+
 START_TEST(events_come_and_go_beside_a_stream_that_stands_still)
 {
 	uint32_t *word;
@@ -330,6 +390,7 @@ int main(void)
 	tcase_add_test(tests, events_order_streams);
 	tcase_add_test(tests, events_measure_time);
 	tcase_add_test(tests, time_is_known_when_an_event_is_over);
+	tcase_add_loop_test(tests, time_is_that_of_the_latest_record, 0, 2);
 	tcase_add_test(tests, events_come_and_go_beside_a_stream_that_stands_still);
 	tcase_add_test(tests, legacy_default_stream_waits_and_is_waited_for);
 	tcase_add_test(tests, copies_from_host_to_host_wait_for_the_legacy_stream);
