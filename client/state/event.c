@@ -441,7 +441,7 @@ static CUresult check_timed(struct event *event)
 		return capture_refuse_event(&event->captured);
 	if (!record || (event->flags & CU_EVENT_DISABLE_TIMING))
 		return CUDA_ERROR_INVALID_HANDLE;
-	return wait_poll(record_stream(record), record_seq(record));
+	return wait_known(record_stream(record), record_seq(record));
 }
 
 static CUresult ask_elapsed(uint32_t start, uint32_t end, float *ret_milliseconds)

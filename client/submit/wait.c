@@ -56,6 +56,13 @@ CUresult wait_poll(struct client_stream *stream, uint64_t seq)
 	return r == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : r;
 }
 
+CUresult wait_known(struct client_stream *stream, uint64_t seq)
+{
+	if (shm_view_done(&connection.view, stream->slot) >= seq && !is_believed())
+		return wait_quietly(stream, seq, true);
+	return wait_poll(stream, seq);
+}
+
 /* How long the calling thread spins, in nanoseconds: as its context was made. */
 static uint64_t spin_ns(bool sleepy)
 {

@@ -21,6 +21,10 @@ bool wait_is_done(const struct client_stream *stream, uint64_t seq);
 /** The same, and if it is not, makes sure that it will be seen soon: for calls that programs poll with. */
 CUresult wait_poll(struct client_stream *stream, uint64_t seq);
 
+/** The same for who may have waited for the command already: what was done when a session was held is not
+ * CUDA_ERROR_NOT_READY, the call waits until it goes on. */
+CUresult wait_known(struct client_stream *stream, uint64_t seq);
+
 /**
  * Waits for a command, then shows what kernels have printed (client/text).
  * @sleepy: go to sleep at once (blocking synchronisation was asked for)

@@ -92,6 +92,41 @@ START_TEST(what_is_done_is_not_believed_while_the_session_is_held)
 }
 END_TEST
 
+static word32 is_asking;
+
+static void *release_when_asked(void *unused)
+{
+	(void)unused;
+	while (!word_acquire(&is_asking))
+		sched_yield();
+	word_set(&loopback->held, 0);
+	return NULL;
+}
+
+/* Whoever has waited for an event does not expect that it is not over. */
+START_TEST(time_is_known_behind_a_pause)
+{
+	struct shm_server_header *server;
+	CUevent begin, end;
+	pthread_t helper;
+	float ms;
+
+	OK(cuEventCreate(&begin, 0));
+	OK(cuEventCreate(&end, 0));
+	OK(cuEventRecord(begin, NULL));
+	OK(cuEventRecord(end, NULL));
+	OK(cuEventSynchronize(end));
+	server = connection.view.server;
+	word_set(&loopback->held, 1);
+	while (word_acquire(&server->state) != SHM_SESSION_HELD)
+		sched_yield();
+	ck_assert_int_eq(pthread_create(&helper, NULL, release_when_asked, NULL), 0);
+	word_release(&is_asking, 1);
+	OK(cuEventElapsedTime(&ms, begin, end));
+	pthread_join(helper, NULL);
+}
+END_TEST
+
 START_TEST(polling_ends)
 {
 	CUstream stream;
@@ -626,6 +661,7 @@ int main(void)
 	tcase_add_test(streams, stream_handles);
 	tcase_add_test(streams, streams_say_when_they_are_done);
 	tcase_add_test(streams, what_is_done_is_not_believed_while_the_session_is_held);
+	tcase_add_test(streams, time_is_known_behind_a_pause);
 	tcase_add_test(streams, polling_ends);
 	tcase_add_test(streams, slots_are_used_again);
 	tcase_add_test(streams, the_default_stream_joins);
