@@ -483,7 +483,9 @@ static body build_body(Builder *b, const wire_message &m)
 	case WIRE_QUERY_OCCUPANCY:
 		return build_occupancy(b, m.occupancy);
 	case WIRE_QUERY_ELAPSED:
-		return fb::CreateQueryElapsed(b->fbb, m.elapsed.start_event, m.elapsed.end_event).Union();
+		return fb::CreateQueryElapsed(b->fbb, m.elapsed.start_event, m.elapsed.end_event,
+			m.elapsed.start_seq, m.elapsed.end_seq, m.elapsed.start_stream, m.elapsed.end_stream)
+			.Union();
 	case WIRE_OPEN_SESSION:
 		return build_open_session(b, m.open_session);
 	case WIRE_CLOSE_SESSION:
@@ -771,6 +773,10 @@ static void read(Reader *, const fb::QueryElapsed *t, wire_elapsed *m)
 {
 	m->start_event = t->start_event();
 	m->end_event = t->end_event();
+	m->start_seq = t->start_seq();
+	m->end_seq = t->end_seq();
+	m->start_stream = t->start_stream();
+	m->end_stream = t->end_stream();
 }
 
 static void read(Reader *r, const fb::OpenSession *t, wire_open_session *m)

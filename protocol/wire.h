@@ -210,6 +210,8 @@ struct wire_occupancy {
 };
 struct wire_elapsed {
 	uint32_t start_event, end_event;
+	uint64_t start_seq, end_seq;
+	uint32_t start_stream, end_stream;
 };
 struct wire_open_session {
 	uint64_t window_base, device_bytes, host_bytes;

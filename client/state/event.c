@@ -432,11 +432,12 @@ CUresult event_synchronize(CUevent handle)
 	return r == CUDA_SUCCESS ? wait_late_error() : r;
 }
 
-/* Whether a time can be asked for. */
-static CUresult check_timed(struct event *event)
+/* Whether a time can be asked for. @ret_record: of which record */
+static CUresult check_timed(struct event *event, uint64_t *ret_record)
 {
 	uint64_t record = event ? word_acquire(&event->record) : 0;
 
+	*ret_record = record;
 	if (event && event->captured)
 		return capture_refuse_event(&event->captured);
 	if (!record || (event->flags & CU_EVENT_DISABLE_TIMING))
@@ -444,16 +445,15 @@ static CUresult check_timed(struct event *event)
 	return wait_known(record_stream(record), record_seq(record));
 }
 
-static CUresult ask_elapsed(uint32_t start, uint32_t end, float *ret_milliseconds)
+static CUresult ask_elapsed(const struct wire_elapsed *wish, float *ret_milliseconds)
 {
-	struct wire_message request = {.type = WIRE_QUERY_ELAPSED};
+	struct wire_message request = {.type = WIRE_QUERY_ELAPSED, .elapsed = *wish};
 	struct control_answer *answer = control_answer_new();
 	uint32_t bits;
 	CUresult r;
 
 	if (!answer)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	request.elapsed = (struct wire_elapsed){.start_event = start, .end_event = end};
 	r = control_call(&request, NULL, 0, answer);
 	if (r == CUDA_SUCCESS && answer->message.reply.values.count != 1)
 		r = CUDA_ERROR_UNKNOWN;
@@ -468,10 +468,19 @@ static CUresult ask_elapsed(uint32_t start, uint32_t end, float *ret_millisecond
 CUresult event_elapsed(CUevent start, CUevent end, float *ret_milliseconds)
 {
 	struct event *first = resolve(start), *second = resolve(end);
-	CUresult a = check_timed(first), b = check_timed(second);
+	uint64_t begun, ended;
+	CUresult a = check_timed(first, &begun), b = check_timed(second, &ended);
 
 	/* What is wrong comes before what is not there yet. */
 	if (a == CUDA_SUCCESS || (a == CUDA_ERROR_NOT_READY && b != CUDA_SUCCESS))
 		a = b;
-	return a == CUDA_SUCCESS ? ask_elapsed(slot_of(first), slot_of(second), ret_milliseconds) : a;
+	if (a != CUDA_SUCCESS)
+		return a;
+	return ask_elapsed(&(struct wire_elapsed){.start_event = slot_of(first),
+				   .end_event = slot_of(second),
+				   .start_seq = record_seq(begun),
+				   .end_seq = record_seq(ended),
+				   .start_stream = record_stream(begun)->slot,
+				   .end_stream = record_stream(ended)->slot},
+		ret_milliseconds);
 }

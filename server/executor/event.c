@@ -133,9 +133,9 @@ CUresult event_destroy(struct session *session, uint32_t event)
 	return code;
 }
 
-static bool is_timed(const struct event *at)
+static bool is_timed(const struct event *at, uint64_t seq, uint32_t stream)
 {
-	return at->timing && at->seq;
+	return at->timing && at->seq && (!seq || (at->seq == seq && at->slot == stream));
 }
 
 static bool is_marked(struct session *session, const struct event *at)
@@ -145,32 +145,35 @@ static bool is_marked(struct session *session, const struct event *at)
 
 /* @ret_soon: it is not ready, but its mark is there */
 static CUresult ask_elapsed(
-	struct session *session, uint32_t start, uint32_t end, float *ret_ms, bool *ret_soon)
+	struct session *session, const struct wire_elapsed *wish, float *ret_ms, bool *ret_soon)
 {
 	struct event_table *table = &session->events;
 	CUresult code = CUDA_ERROR_ILLEGAL_STATE;
+	const struct event *start, *end;
 
 	*ret_soon = false;
 	pthread_mutex_lock(&table->lock);
-	if (table->at && is_timed(&table->at[start]) && is_timed(&table->at[end])) {
-		code = session_ops(session)->event_elapsed(
-			table->at[start].backend, table->at[end].backend, ret_ms);
-		*ret_soon = code == CUDA_ERROR_NOT_READY && is_marked(session, &table->at[start]) &&
-			    is_marked(session, &table->at[end]);
+	start = table->at ? &table->at[wish->start_event] : NULL;
+	end = table->at ? &table->at[wish->end_event] : NULL;
+	if (start && is_timed(start, wish->start_seq, wish->start_stream) &&
+		is_timed(end, wish->end_seq, wish->end_stream)) {
+		code = session_ops(session)->event_elapsed(start->backend, end->backend, ret_ms);
+		*ret_soon =
+			code == CUDA_ERROR_NOT_READY && is_marked(session, start) && is_marked(session, end);
 	}
 	pthread_mutex_unlock(&table->lock);
 	return code;
 }
 
-CUresult event_elapsed(struct session *session, uint32_t start, uint32_t end, float *ret_ms)
+CUresult event_elapsed(struct session *session, const struct wire_elapsed *wish, float *ret_ms)
 {
 	const struct timespec pause = {.tv_nsec = ELAPSED_NS};
 	bool soon;
-	CUresult code = ask_elapsed(session, start, end, ret_ms, &soon);
+	CUresult code = ask_elapsed(session, wish, ret_ms, &soon);
 
 	for (int i = 0; soon && i < ELAPSED_TRIES; i++) {
 		nanosleep(&pause, NULL);
-		code = ask_elapsed(session, start, end, ret_ms, &soon);
+		code = ask_elapsed(session, wish, ret_ms, &soon);
 	}
 	return code;
 }

@@ -10,7 +10,8 @@
 //
 // Streams come to their records in another order than the program gave them, and may come to one when the event
 // was destroyed and its slot is another's. The time that counts is that of the record that was given last: one
-// that is not does not touch a timing event.
+// that is not does not touch a timing event. Which one it is an executor does not know of what was given before
+// its time: a question names the records that it means.
 //
 // Over a promotion the backend's events of finished records are gone, and with them their time: QueryElapsed
 // then says CUDA_ERROR_ILLEGAL_STATE and why. Not CUDA_ERROR_NOT_READY, on which programs would wait for
@@ -28,6 +29,7 @@
 
 struct session;
 struct stream;
+struct wire_elapsed;
 
 struct event {
 	struct backend_event *backend; /* NULL until first recorded by this executor */
@@ -68,7 +70,7 @@ CUresult event_drop(struct session *session, struct backend_event *event);
 CUresult event_destroy(struct session *session, uint32_t event);
 
 /** Milliseconds between two records. Module thread. CUDA_ERROR_ILLEGAL_STATE: never recorded here, or without
- * time. */
-CUresult event_elapsed(struct session *session, uint32_t start, uint32_t end, float *ret_ms);
+ * time, or it is that of another record. */
+CUresult event_elapsed(struct session *session, const struct wire_elapsed *wish, float *ret_ms);
 
 #endif

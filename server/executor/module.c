@@ -275,8 +275,7 @@ static void query_elapsed(struct job *job)
 	float ms = 0;
 
 	if (wish->start_event < SHM_EVENTS && wish->end_event < SHM_EVENTS)
-		code = executor_code(
-			job->executor, event_elapsed(job->session, wish->start_event, wish->end_event, &ms));
+		code = executor_code(job->executor, event_elapsed(job->session, wish, &ms));
 	memcpy(&bits, &ms, sizeof(bits));
 	value = bits;
 	job_reply(job, code, &value, code ? 0 : 1,

@@ -173,7 +173,7 @@ static struct wire_message *sample(enum wire_type type)
 			1, 2, 3, 4, UINT32_MAX, UINT64_MAX, ALL(narrow), ALL(narrow), ALL(launch_attributes)};
 		break;
 	case WIRE_QUERY_ELAPSED:
-		m->elapsed = (struct wire_elapsed){UINT32_MAX, 1};
+		m->elapsed = (struct wire_elapsed){UINT32_MAX, 1, UINT64_MAX, 2, 3, UINT32_MAX};
 		break;
 	case WIRE_OPEN_SESSION:
 		m->open_session = (struct wire_open_session){
@@ -467,6 +467,10 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 	case WIRE_QUERY_ELAPSED:
 		ck_assert_uint_eq(a->elapsed.start_event, b->elapsed.start_event);
 		ck_assert_uint_eq(a->elapsed.end_event, b->elapsed.end_event);
+		ck_assert_uint_eq(a->elapsed.start_seq, b->elapsed.start_seq);
+		ck_assert_uint_eq(a->elapsed.end_seq, b->elapsed.end_seq);
+		ck_assert_uint_eq(a->elapsed.start_stream, b->elapsed.start_stream);
+		ck_assert_uint_eq(a->elapsed.end_stream, b->elapsed.end_stream);
 		return;
 	case WIRE_OPEN_SESSION:
 		return same_open_session(&a->open_session, &b->open_session);

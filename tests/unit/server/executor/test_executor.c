@@ -589,7 +589,7 @@ END_TEST
 START_TEST(requests_that_make_no_sense)
 {
 	struct client client;
-	struct wire_message request = {.type = WIRE_QUERY_ELAPSED, .elapsed = {SHM_EVENTS, 0}};
+	struct wire_message request = {.type = WIRE_QUERY_ELAPSED, .elapsed = {.start_event = SHM_EVENTS}};
 
 	open_client(&client, 5);
 	activate(&client);

@@ -314,18 +314,19 @@ END_TEST
 
 START_TEST(time_between_events)
 {
+	const struct wire_elapsed wish = {.start_event = 1, .end_event = 2};
 	float ms;
 
 	record_event(1, 1, FRMPS_EVENT_TIMING);
 	record_event(1, 2, 0);
 	fixture_turn();
-	ck_assert_int_eq(event_elapsed(fixture.session, 1, 2, &ms), CUDA_ERROR_ILLEGAL_STATE);
+	ck_assert_int_eq(event_elapsed(fixture.session, &wish, &ms), CUDA_ERROR_ILLEGAL_STATE);
 	record_event(1, 2, FRMPS_EVENT_TIMING);
 	fixture_turn();
-	ck_assert_int_eq(event_elapsed(fixture.session, 1, 2, &ms), CUDA_SUCCESS);
+	ck_assert_int_eq(event_elapsed(fixture.session, &wish, &ms), CUDA_SUCCESS);
 	fixture_put(FRMPS_OP_EVENT_DESTROY, 1, 0, &(struct frmps_event_record){.event = 1}, 8);
 	fixture_turn();
-	ck_assert_int_eq(event_elapsed(fixture.session, 1, 2, &ms), CUDA_ERROR_ILLEGAL_STATE);
+	ck_assert_int_eq(event_elapsed(fixture.session, &wish, &ms), CUDA_ERROR_ILLEGAL_STATE);
 	/* One more for slot 2, which changed its kind. */
 	ck_assert_uint_eq(fake_count(FAKE_EVENT_DESTROY), 2);
 }

@@ -405,18 +405,48 @@ END_TEST
 START_TEST(times_are_lost_and_said_to_be)
 {
 	struct frmps_event_record body = {.event = 1, .flags = FRMPS_EVENT_TIMING};
+	const struct wire_elapsed wish = {.start_event = 1, .end_event = 1};
 	float ms;
 
 	fixture_put(FRMPS_OP_EVENT_RECORD, 1, FRMPS_CMD_MARK, &body, sizeof(body));
 	fixture_turn();
 	fake_arrive();
-	ck_assert_int_eq(event_elapsed(fixture.session, 1, 1, &ms), CUDA_SUCCESS);
+	ck_assert_int_eq(event_elapsed(fixture.session, &wish, &ms), CUDA_SUCCESS);
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
-	ck_assert_int_eq(event_elapsed(fixture.session, 1, 1, &ms), CUDA_ERROR_ILLEGAL_STATE);
+	ck_assert_int_eq(event_elapsed(fixture.session, &wish, &ms), CUDA_ERROR_ILLEGAL_STATE);
 	/* A wait for it passes all the same. */
 	fixture_depend(2, 1, 1, 1);
 	fixture_turn();
 	ck_assert_uint_eq(fixture_done(2), 1);
+}
+END_TEST
+
+/* The program recorded it again elsewhere, and that was over; what its first stream comes to afterwards nobody asks
+ * for. */
+START_TEST(the_time_of_another_record_is_not_told)
+{
+	struct frmps_event_record body = {.event = 1, .flags = FRMPS_EVENT_TIMING};
+	struct wire_elapsed wish = {.start_event = 1,
+		.end_event = 1,
+		.start_seq = 1,
+		.end_seq = 1,
+		.start_stream = 2,
+		.end_stream = 2};
+	float ms;
+
+	fixture_put(FRMPS_OP_HOST_FUNCTION, 1, 0, NULL, 0);
+	fixture_put(FRMPS_OP_EVENT_RECORD, 1, FRMPS_CMD_MARK, &body, sizeof(body));
+	fixture_put(FRMPS_OP_EVENT_RECORD, 2, FRMPS_CMD_MARK, &body, sizeof(body));
+	fixture_turn();
+	fake_arrive();
+	ck_assert_int_eq(event_elapsed(fixture.session, &wish, &ms), CUDA_SUCCESS);
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
+	word_release(&fixture.client.client->host[1].started, 1);
+	word_release(&fixture.client.client->host[1].done, 1);
+	fixture_turn();
+	fake_arrive();
+	ck_assert_uint_eq(fixture_done(1), 2);
+	ck_assert_int_eq(event_elapsed(fixture.session, &wish, &ms), CUDA_ERROR_ILLEGAL_STATE);
 }
 END_TEST
 
@@ -686,6 +716,7 @@ int main(void)
 	tcase_add_test(rest, a_second_death_in_the_middle_of_a_promotion);
 	tcase_add_test(rest, timelines_of_dead_generations_do_not_count);
 	tcase_add_test(rest, times_are_lost_and_said_to_be);
+	tcase_add_test(rest, the_time_of_another_record_is_not_told);
 	tcase_add_test(rest, a_stray_write_into_the_timeline_is_not_believed);
 	tcase_add_test(rest, a_broken_journal_is_a_fault);
 	tcase_add_test(rest, variables_that_were_lost_are_a_fault_if_anything_ran);

@@ -128,7 +128,8 @@ static void fill(struct wire_message *message)
 			.function = 1 + some(5), .query = some(4), .grid = {boxes, 3}, .block = {boxes, 3}};
 		break;
 	case WIRE_QUERY_ELAPSED:
-		message->elapsed = (struct wire_elapsed){some(9), some(9)};
+		message->elapsed = (struct wire_elapsed){
+			.start_event = some(9), .end_event = some(9), .end_seq = some(9)};
 		break;
 	case WIRE_ENCODE_TENSOR_MAP:
 		message->tensor_map = (struct wire_tensor_map){.kind = 1,
