@@ -85,12 +85,24 @@ static inline uint64_t shm_view_done(const struct shm_view *view, uint32_t slot)
 	return word_acquire(&shm_view_timeline(view, generation)->stream[slot].done);
 }
 
+/**
+ * The same for who decides something by it. Kernels can write to a timeline, too: a word beyond what was marked is
+ * no mark, and says no more than the last one. [any thread, server side]
+ */
+static inline uint64_t shm_view_known_done(const struct shm_view *view, uint32_t slot)
+{
+	/* In this order: what is marked was noted before the mark can come. */
+	uint64_t done = shm_view_done(view, slot), marked = word_acquire(&view->states[slot].marked);
+
+	return done < marked ? done : marked;
+}
+
 /** Whether commands are issued and not known done, as the serving generation says. [any thread, server side]
  */
 static inline bool shm_view_in_doubt(const struct shm_view *view)
 {
 	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
-		if (word_acquire(&view->states[slot].issued) > shm_view_done(view, slot))
+		if (word_acquire(&view->states[slot].issued) > shm_view_known_done(view, slot))
 			return true;
 	return false;
 }

@@ -27,7 +27,8 @@ void doubt_init(struct doubt *doubt, const struct shm_view *view)
 {
 	*doubt = (struct doubt){0};
 	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++) {
-		uint64_t issued = word_acquire(&view->states[slot].issued), done = shm_view_done(view, slot);
+		uint64_t issued = word_acquire(&view->states[slot].issued);
+		uint64_t done = shm_view_known_done(view, slot);
 
 		if (issued > done)
 			*grow(doubt) = (struct doubt_range){slot, done + 1, issued};
@@ -50,7 +51,7 @@ void doubt_deinit(struct doubt *doubt)
 bool doubt_is_done(const struct doubt *doubt, const struct shm_view *view)
 {
 	for (uint32_t i = 0; i < doubt->count; i++)
-		if (shm_view_done(view, doubt->ranges[i].slot) < doubt->ranges[i].last)
+		if (shm_view_known_done(view, doubt->ranges[i].slot) < doubt->ranges[i].last)
 			return false;
 	return true;
 }
@@ -58,7 +59,7 @@ bool doubt_is_done(const struct doubt *doubt, const struct shm_view *view)
 bool doubt_is_passed(const struct doubt *doubt, const struct shm_view *view)
 {
 	for (uint32_t i = 0; i < doubt->count; i++)
-		if (shm_view_done(view, doubt->ranges[i].slot) <= doubt->ranges[i].last)
+		if (shm_view_known_done(view, doubt->ranges[i].slot) <= doubt->ranges[i].last)
 			return false;
 	return true;
 }

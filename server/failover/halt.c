@@ -56,7 +56,7 @@ static uint64_t progress_of(const struct client *client)
 
 	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
 		if (word_acquire(&client->view.states[slot].issued))
-			sum += shm_view_done(&client->view, slot);
+			sum += shm_view_known_done(&client->view, slot);
 	return sum;
 }
 

@@ -41,7 +41,7 @@ static bool look_at_stream(
 	const struct client *client, struct journal *journal, uint32_t slot, struct oldest *oldest)
 {
 	const struct shm_view *view = &client->view;
-	uint64_t issued = word_acquire(&view->states[slot].issued), done = shm_view_done(view, slot);
+	uint64_t issued = word_acquire(&view->states[slot].issued), done = shm_view_known_done(view, slot);
 	struct journal_place place;
 	struct journal_list list;
 

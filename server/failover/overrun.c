@@ -41,7 +41,7 @@ bool overrun_is_over(struct client *client, uint64_t now_us, uint64_t limit_us)
 	for (uint32_t slot = 0; client->overruns && slot < SHM_STREAMS; slot++) {
 		struct overrun *seen = &client->overruns[slot];
 		uint64_t issued = word_acquire(&client->view.states[slot].issued);
-		uint64_t done = issued ? shm_view_done(&client->view, slot) : 0;
+		uint64_t done = issued ? shm_view_known_done(&client->view, slot) : 0;
 
 		if (issued <= done)
 			seen->since_us = 0;

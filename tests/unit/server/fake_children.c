@@ -448,6 +448,12 @@ uint64_t fake_request(struct fake *fake, struct fake_client *client, struct wire
 	return message->id;
 }
 
+void fake_issue(struct shm_view *view, uint64_t issued)
+{
+	word_release(&view->states[3].issued, issued);
+	word_release(&view->states[3].marked, issued);
+}
+
 int fake_memfd(uint64_t bytes, int seals)
 {
 	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);

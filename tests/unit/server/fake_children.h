@@ -140,6 +140,9 @@ void fake_leave(struct fake *fake, struct fake_client *client);
 /** Sends a request. Return: its id. */
 uint64_t fake_request(struct fake *fake, struct fake_client *client, struct wire_message *message, int fd);
 
+/** What an executor notes: commands of stream 3 are issued, with a mark behind the last. */
+void fake_issue(struct shm_view *view, uint64_t issued);
+
 /** A new memfd with `bytes` bytes and these seals. */
 int fake_memfd(uint64_t bytes, int seals);
 

@@ -74,7 +74,7 @@ START_TEST(why_an_executor_was_given_up_is_not_forgotten)
 {
 	struct wire_message sign = {.type = WIRE_SUSPECT, .trouble = {.text = "it shows one"}};
 
-	word_set(&TAILQ_FIRST(&first_domain()->clients)->view.states[3].issued, 5);
+	fake_issue(&TAILQ_FIRST(&first_domain()->clients)->view, 5);
 	fake_send(fake, active->socket, &sign, NULL, 0);
 	ck_assert_int_eq(first_domain()->promotion.state, PROMOTE_HALTING);
 	worker_condemn(active->worker, "the test wants it");

@@ -201,7 +201,7 @@ START_TEST(promotion_is_counted_and_its_verdict_shown)
 	ck_assert_int_eq(number(json_object_get(root, "counters"), "promotions"), 0);
 	json_decref(root);
 
-	word_set(&session->view.states[3].issued, 2);
+	fake_issue(&session->view, 2);
 	fake_reap(fake, &fake->children[1], SIGSEGV);
 	/* The standby ends the culprit, as it would. */
 	word_set(&session->view.server->error, 719);

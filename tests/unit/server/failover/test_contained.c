@@ -216,9 +216,9 @@ static void work(void)
 	struct client *client = session_of(1);
 	struct timespec now;
 
-	word_set(&session_of(0)->view.states[3].issued, 5);
+	fake_issue(&session_of(0)->view, 5);
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	word_set(&client->view.states[3].issued, 5);
+	fake_issue(&client->view, 5);
 	word_release(&shm_view_timeline(&client->view, first->worker->generation)->stream[3].done, 5);
 	word_set(&client->view.server->active, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
 }
@@ -325,7 +325,7 @@ START_TEST(one_whose_work_goes_on_has_more_time)
 	fault_first_session();
 	expect_gentle_halt();
 	begin_us = timer_now_us();
-	word_set(&view->states[3].issued, UINT64_C(1) << 40);
+	fake_issue(view, UINT64_C(1) << 40);
 	do {
 		word_release(&shm_view_timeline(view, first->worker->generation)->stream[3].done, ++done);
 		fake_turn(fake);

@@ -242,10 +242,16 @@ static void free_session(void)
 	close(server_fd);
 }
 
+static void set_done(uint32_t slot, uint64_t done)
+{
+	word_set(&shm_view_timeline(&view, 1)->stream[slot].done, done);
+}
+
 static void set_stream(uint32_t slot, uint64_t issued, uint64_t done)
 {
 	word_set(&view.states[slot].issued, issued);
-	word_set(&shm_view_timeline(&view, 1)->stream[slot].done, done);
+	word_set(&view.states[slot].marked, issued);
+	set_done(slot, done);
 }
 
 START_TEST(doubt_is_what_is_issued_and_not_done)
@@ -255,8 +261,9 @@ START_TEST(doubt_is_what_is_issued_and_not_done)
 	word_set(&view.states[SHM_STREAMS - 1].journaled, 6);
 	ck_assert(!shm_view_in_doubt(&view));
 	word_set(&view.states[SHM_STREAMS - 1].issued, 5);
+	word_set(&view.states[SHM_STREAMS - 1].marked, 5);
 	ck_assert(shm_view_in_doubt(&view));
-	word_set(&shm_view_timeline(&view, 1)->stream[SHM_STREAMS - 1].done, 5);
+	set_done(SHM_STREAMS - 1, 5);
 	ck_assert(!shm_view_in_doubt(&view));
 	/* Only the generation in the header counts. */
 	word_set(&view.server->generation, 2);
@@ -326,6 +333,30 @@ START_TEST(doubt_is_done_before_it_is_passed)
 }
 END_TEST
 
+/* The device's kernels can write there, too. */
+START_TEST(a_word_beyond_the_marks_ends_no_doubt)
+{
+	struct doubt then;
+
+	make_session();
+	set_stream(1, 9, 3);
+	doubt_init(&then, &view);
+	word_set(&view.states[1].marked, 5);
+	set_done(1, UINT64_MAX);
+	ck_assert(shm_view_in_doubt(&view));
+	ck_assert(!doubt_is_done(&then, &view));
+	ck_assert(!doubt_is_passed(&then, &view));
+	doubt_deinit(&then);
+	/* What was marked may be done: nobody can tell. */
+	doubt_init(&then, &view);
+	ck_assert_uint_eq(then.count, 1);
+	ck_assert_uint_eq(then.ranges[0].first, 6);
+	ck_assert_uint_eq(then.ranges[0].last, 9);
+	doubt_deinit(&then);
+	free_session();
+}
+END_TEST
+
 START_TEST(what_two_doubts_have_in_common)
 {
 	struct doubt common, now;
@@ -373,6 +404,7 @@ int main(void)
 	tcase_add_test(tests, doubt_is_what_is_issued_and_not_done);
 	tcase_add_test(tests, doubt_names_the_commands);
 	tcase_add_test(tests, doubt_is_done_before_it_is_passed);
+	tcase_add_test(tests, a_word_beyond_the_marks_ends_no_doubt);
 	tcase_add_test(tests, what_two_doubts_have_in_common);
 	return suite_run(suite);
 }

@@ -175,7 +175,7 @@ START_TEST(an_executor_that_does_not_say_whether_it_let_go_is_replaced)
 	fake_expect(fake, first->socket, WIRE_DETACH_SESSION);
 	view = &TAILQ_FIRST(&crowd->clients)->view;
 	word_set(&view->server->active, timer_now_us() * 1000);
-	word_set(&view->states[3].issued, 5);
+	fake_issue(view, 5);
 	wait_while_silent(first);
 	ck_assert_ptr_null(session->move);
 	ck_assert(third->killed);
@@ -249,7 +249,7 @@ END_TEST
 START_TEST(own_work_must_end_before_it_is_moved_again)
 {
 	begin(LETTING_GO);
-	word_set(&session->view.states[3].issued, 5);
+	fake_issue(&session->view, 5);
 	answer_let_go(first, 0);
 	for (int i = 0; i < 3; i++)
 		refuse();
@@ -283,7 +283,7 @@ START_TEST(who_was_told_is_told_at_once_the_next_time)
 	uint64_t since_us;
 
 	begin(LETTING_GO);
-	word_set(&session->view.states[3].issued, 5);
+	fake_issue(&session->view, 5);
 	answer_let_go(first, 0);
 	since_us = session->refusal.since_us;
 	fake->config.load_place_ms = 1;

@@ -32,6 +32,7 @@ static void close_session(void)
 static void issue(uint64_t issued, uint64_t done)
 {
 	word_set(&client.view.states[3].issued, issued);
+	word_set(&client.view.states[3].marked, issued);
 	word_set(&client.view.timelines[0].stream[3].done, done);
 }
 
@@ -85,6 +86,19 @@ START_TEST(no_time_passes_from_one_executor_to_the_next)
 }
 END_TEST
 
+/* What is too long is the kernel that writes there. */
+START_TEST(a_word_beyond_the_marks_gains_no_time)
+{
+	issue(5, 2);
+	word_set(&client.view.states[3].marked, 2);
+	ck_assert(!overrun_is_over(&client, 10, LIMIT));
+	word_set(&client.view.timelines[0].stream[3].done, 4);
+	ck_assert(!overrun_is_over(&client, LIMIT / 2, LIMIT));
+	word_set(&client.view.timelines[0].stream[3].done, UINT64_MAX);
+	ck_assert(overrun_is_over(&client, 10 + LIMIT, LIMIT));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("overrun");
@@ -94,6 +108,7 @@ int main(void)
 	tcase_add_test(tests, the_oldest_command_counts);
 	tcase_add_test(tests, no_time_passes_while_the_device_stands_still);
 	tcase_add_test(tests, no_time_passes_from_one_executor_to_the_next);
+	tcase_add_test(tests, a_word_beyond_the_marks_gains_no_time);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

@@ -58,7 +58,7 @@ static void end(void)
 /* What an executor would note: commands issued on stream 3. */
 static void issue(unsigned index, uint64_t issued)
 {
-	word_set(&sessions[index]->view.states[3].issued, issued);
+	fake_issue(&sessions[index]->view, issued);
 }
 
 /* What an executor writes when it takes a session over: what is in doubt is to be issued again. */
@@ -68,12 +68,17 @@ static void take_over(unsigned index, uint32_t generation)
 	word_release(&sessions[index]->view.server->state, SHM_SESSION_RUNNING);
 }
 
-static void finish(unsigned index)
+static void write_done(unsigned index, uint64_t done)
 {
 	const struct shm_view *view = &sessions[index]->view;
 	uint32_t generation = word_acquire(&view->server->generation);
 
-	word_release(&shm_view_timeline(view, generation)->stream[3].done, 5);
+	word_release(&shm_view_timeline(view, generation)->stream[3].done, done);
+}
+
+static void finish(unsigned index)
+{
+	write_done(index, 5);
 }
 
 static uint32_t state_of(unsigned index)
@@ -212,6 +217,26 @@ START_TEST(suspects_are_tried_one_after_the_other)
 	run_until_over(1);
 	ck_assert_uint_eq(fake->daemon.counters.probations, 2);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
+	end();
+}
+END_TEST
+
+/* Its kernels can write where their marks come. */
+START_TEST(a_word_beyond_the_marks_clears_nobody)
+{
+	reach_placing();
+	/* One of these is believed at once. */
+	reach_trial(0)->worker->contains = true;
+	close_in_crowd();
+	word_release(&sessions[0]->view.states[3].marked, 3);
+	write_done(0, UINT64_MAX);
+	/* Each waits for the timer. */
+	for (unsigned looks = 0; looks < 3; looks++)
+		uv_run(&fake->loop, UV_RUN_ONCE);
+	ck_assert_str_eq(probation_text(sessions[0]), "running");
+	word_release(&sessions[0]->view.states[3].marked, 5);
+	run_until_over(0);
+	expect_verdict("ran alone to its end");
 	end();
 }
 END_TEST
@@ -646,6 +671,7 @@ int main(void)
 	fake_prepare();
 	cases = suite_case(suite, "probation");
 	tcase_add_test(cases, suspects_are_tried_one_after_the_other);
+	tcase_add_test(cases, a_word_beyond_the_marks_clears_nobody);
 	tcase_add_loop_test(cases, a_fault_convicts_and_releases_the_others, 0, 2);
 	tcase_add_test(cases, a_fault_that_is_contained_convicts);
 	tcase_add_test(cases, whoever_it_may_have_been_is_told_if_no_trial_finds_the_culprit);
