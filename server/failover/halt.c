@@ -292,6 +292,14 @@ void halt_answered(struct domain *domain)
 	halt_look(domain);
 }
 
+void halt_extend(struct domain *domain, uint64_t patience_ms)
+{
+	uint64_t until_us = timer_now_us() + patience_ms * 1000;
+
+	if (until_us > domain->promotion.halt_until_us)
+		domain->promotion.halt_until_us = until_us;
+}
+
 void halt_hurry(struct domain *domain)
 {
 	timer_start(domain->promotion.halt_timer, 0);

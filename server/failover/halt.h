@@ -24,6 +24,8 @@ void halt_begin(struct domain *domain, uint64_t patience_ms);
 void halt_cut(struct domain *domain);
 /** Halt was answered before halting began: nothing of those who go on is on the device. */
 void halt_answered(struct domain *domain);
+/** From now on there is at least that much time. */
+void halt_extend(struct domain *domain, uint64_t patience_ms);
 /** Something new is known: looks now. */
 void halt_hurry(struct domain *domain);
 /** Looks whether anything of anybody ended since the last look: promotion->moved_us. */

@@ -167,6 +167,25 @@ bool promote_cut(struct domain *domain, struct worker *worker)
 	return true;
 }
 
+static void note_sign(struct domain *domain, const struct worker *worker, const char *sign)
+{
+	snprintf(domain->promotion.sign, sizeof(domain->promotion.sign), "%s", sign);
+	log_warning("executor %d shows a sign of a fault: %s", (int)worker->pid, sign);
+}
+
+/* While it is halted. A fault explains more than an orphan does, and what ends on the device has from now on as long
+ * as behind any other fault. */
+static void turn_into_fault(struct domain *domain, const struct worker *worker, const char *sign)
+{
+	struct promotion *promotion = &domain->promotion;
+
+	if (promotion->cause == PROMOTE_SIGN)
+		return;
+	promotion->cause = PROMOTE_SIGN;
+	halt_extend(domain, domain->daemon->config->fault_patience_ms);
+	note_sign(domain, worker, sign);
+}
+
 bool promote_sign(struct domain *domain, struct worker *worker, const char *sign)
 {
 	struct promotion *promotion = &domain->promotion;
@@ -176,8 +195,7 @@ bool promote_sign(struct domain *domain, struct worker *worker, const char *sign
 	promotion->hint = false;
 	promotion->explain_until_us = 0;
 	if (promotion->state == PROMOTE_HALTING) {
-		/* A fault explains more than an orphan does. */
-		promotion->cause = PROMOTE_SIGN;
+		turn_into_fault(domain, worker, sign);
 		promotion->silent = false;
 		halt_hurry(domain);
 		return true;
@@ -185,8 +203,7 @@ bool promote_sign(struct domain *domain, struct worker *worker, const char *sign
 	if (promotion->state != PROMOTE_STEADY && promotion->state != PROMOTE_ACTIVATING)
 		return false;
 	halt(domain, PROMOTE_SIGN, domain->daemon->config->fault_patience_ms);
-	snprintf(promotion->sign, sizeof(promotion->sign), "%s", sign);
-	log_warning("executor %d shows a sign of a fault: %s", (int)worker->pid, sign);
+	note_sign(domain, worker, sign);
 	return true;
 }
 

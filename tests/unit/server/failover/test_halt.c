@@ -11,6 +11,7 @@
 
 #include "server/failover/kernel_log.h"
 #include "server/failover/worker.h"
+#include "server/loop/timer.h"
 #include "server/session/client.h"
 #include "server/session/domain.h"
 #include "tests/lib/suite.h"
@@ -242,6 +243,41 @@ START_TEST(one_that_does_not_let_go_of_a_session_is_halted)
 	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
 	fake_reap(fake, first, SIGKILL);
+	fake_leave(fake, &clients[1]);
+	fake_free(fake);
+}
+END_TEST
+
+static void answer_close(struct fake_child *child, uint64_t drained)
+{
+	fake_expect(fake, child->socket, WIRE_CLOSE_SESSION);
+	fake_reply(fake, child->socket, fake->message.id, 0, &drained, 1);
+}
+
+/* Behind a fault everybody's kernels have the time that they have behind every fault, once. */
+START_TEST(a_fault_beside_an_orphan_gives_more_time)
+{
+	const uint64_t patience_us = 600000000, begin_us = timer_now_us();
+	uint64_t until_us;
+
+	boot(2);
+	fake->config.fault_patience_ms = patience_us / 1000;
+	issue(1, 2);
+	fake_leave(fake, &clients[0]);
+	answer_close(second, 1);
+	answer_close(first, 0);
+	ck_assert_int_eq(domain()->promotion.cause, PROMOTE_ORPHAN);
+	ck_assert_uint_lt(domain()->promotion.halt_until_us, begin_us + patience_us);
+	fake_serve(fake, first, WIRE_HALT);
+	say(first, WIRE_SUSPECT, 0);
+	until_us = domain()->promotion.halt_until_us;
+	ck_assert_uint_ge(until_us, begin_us + patience_us);
+	ck_assert_str_eq(domain()->promotion.sign, "a sign");
+	say(first, WIRE_SUSPECT, 0);
+	ck_assert_uint_eq(domain()->promotion.halt_until_us, until_us);
+	finish(0, 2);
+	run_until_killed(first);
+	expect_activate((uint32_t[]){CLIENT_RECOVER_NOTHING}, 1);
 	fake_leave(fake, &clients[1]);
 	fake_free(fake);
 }
@@ -527,6 +563,7 @@ int main(void)
 	tcase_add_test(tests, survivors_finish_and_nobody_waits_for_the_old_process);
 	tcase_add_test(tests, a_session_lives_until_the_old_process_is_reaped);
 	tcase_add_test(tests, one_that_does_not_let_go_of_a_session_is_halted);
+	tcase_add_test(tests, a_fault_beside_an_orphan_gives_more_time);
 	tcase_add_test(tests, what_does_not_end_is_fenced);
 	tcase_add_test(tests, a_dead_context_is_not_waited_for);
 	tcase_add_test(tests, without_a_culprit_everybody_who_worked_is_told);
