@@ -14,7 +14,7 @@
 // An executor that outlasts faults (on_fault = default) writes the marks of the kernel that faulted and of
 // what is queued behind it, so its marks prove nothing about a culprit that is unknown. Then everybody who
 // had work on the device within SHM_SIGN_NS before the first sign is told an error, and no suspects remain
-// for a next time.
+// for a next time. The same where only some of several culprits are known.
 //
 // Nor do those of an executor with on_fault = fast while the first sign of the fault is on its way, so who had
 // work then may be the culprit although nothing of it is in doubt. It is told as well, but where it vouches
@@ -439,7 +439,7 @@ void convict(struct domain *domain, const struct worker *worker)
 	log_bug_on(!sessions || !now);
 	judge_loss(domain, worker, sessions, now, &verdict);
 	probation_weigh(domain, worker, &verdict);
-	open = verdict.ground == JUDGE_UNKNOWN && !verdict.gone;
+	open = (verdict.ground == JUDGE_UNKNOWN && !verdict.gone) || verdict.others;
 	if (!note_former(domain, sessions, &verdict) &&
 		domain->daemon->config->probation == CONFIG_PROBATION_YOUNGEST)
 		youngest = youngest_of(domain, sessions);

@@ -10,7 +10,8 @@
 // is read in its own process, and what crashed there was no kernel unless it says so. Whose request that was is
 // found by asking again (session/request.c).
 //
-// Kernels of several sessions can fault before the context is over: all that are named are guilty.
+// Kernels of several sessions can fault before the context is over: all that are named are guilty. If one of these
+// kernels is nobody's, as far as is known, that names of others are known acquits nobody.
 
 #include "server/failover/judge.h"
 
@@ -127,6 +128,16 @@ static const struct last_words *find_words(
 	return best;
 }
 
+/* Words of a fault that was looked into, and could not be found to be of a session's kernel. */
+static bool speaks_of_others(const struct judge_evidence *evidence)
+{
+	for (uint32_t i = 0; i < JUDGE_WORDS_MAX; i++)
+		if (evidence->words[i].magic == LAST_WORDS_MAGIC && evidence->words[i].fault &&
+			!evidence->words[i].session)
+			return true;
+	return false;
+}
+
 static void quote(const struct last_words *words, struct judge_verdict *verdict)
 {
 	memcpy(verdict->kernel, words->kernel, sizeof(verdict->kernel) - 1);
@@ -170,7 +181,8 @@ void judge(const struct judge_evidence *evidence, const struct judge_session *se
 
 	if (words && is_of_request(evidence, words))
 		words = NULL;
-	verdict = (struct judge_verdict){.code = code_of(evidence, words)};
+	verdict = (struct judge_verdict){
+		.code = code_of(evidence, words), .others = words && speaks_of_others(evidence)};
 	if (words)
 		quote(words, &verdict);
 	if (!verdict.address)

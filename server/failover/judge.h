@@ -69,7 +69,8 @@ struct judge_verdict {
 	uint64_t culprit;		    /* session, 0: nobody is blamed */
 	uint64_t also[JUDGE_WORDS_MAX - 1]; /* whose kernels faulted at the same time */
 	uint32_t also_count;
-	bool gone;    /* the guilty session is named and gone: nobody else did it */
+	bool gone;    /* the guilty session is named and gone: nobody else did it, but for the following */
+	bool others;  /* kernels faulted as well that nobody can be named for */
 	int32_t code; /* CUresult for the culprit, and for those that are hurt */
 	uint64_t seq;
 	uint32_t stream;

@@ -105,12 +105,13 @@ static void append_others(const struct domain *domain, char *text, size_t size)
 	const struct client *client;
 	unsigned count = 0;
 
-	if (!verdict->also_count)
-		return;
-	append(text, size, " and at the same time");
+	if (verdict->also_count)
+		append(text, size, " and at the same time");
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
 		if (client->number != verdict->culprit && judge_blames(verdict, client->number))
 			append_client(text, size, client, ++count);
+	if (verdict->others)
+		append(text, size, " and others that nobody can be named for");
 }
 
 /* What the standby answered to Activate: how many sessions go on, how many of them have work repeated. */

@@ -417,6 +417,33 @@ START_TEST(two_who_fault_at_once_are_both_named)
 }
 END_TEST
 
+/* One of the kernels that faulted is nobody's, as far as is known: its mark may have come, too. The other is that of
+ * a session, or of one that is gone. */
+START_TEST(a_fault_of_nobody_knows_whom_beside_a_known_one_makes_suspects)
+{
+	const uint32_t recover[] = {_i ? CLIENT_RECOVER_SUSPECT : CLIENT_RECOVER_CULPRIT,
+		CLIENT_RECOVER_SUSPECT, CLIENT_RECOVER_NOTHING};
+
+	boot(3);
+	issue(0, 5);
+	issue(1, 2);
+	finish(1, 2);
+	say(first, WIRE_SUSPECT, 0);
+	fake_serve(fake, first, WIRE_HALT);
+	first->words[0].fault = 1;
+	speak(first, 0, _i ? 4711 : session_of(0)->number);
+	first->words[1].fault = 2;
+	speak(first, 1, 0);
+	finish(0, 5);
+	run_until_killed(first);
+	expect_activate(recover, 3);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, !_i);
+	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
+	ck_assert(_i || strstr(domain()->promotion.verdict_text, "and others that nobody can be named for"));
+	end(3);
+}
+END_TEST
+
 START_TEST(an_executor_that_dies_while_it_is_halted_is_fenced)
 {
 	const uint32_t recover[] = {CLIENT_RECOVER_SUSPECT, CLIENT_RECOVER_SUSPECT, CLIENT_RECOVER_NOTHING};
@@ -571,6 +598,7 @@ int main(void)
 	tcase_add_test(tests, the_last_one_here_is_not_the_culprit_for_that);
 	tcase_add_test(tests, a_culprit_who_is_gone_clears_the_others);
 	tcase_add_test(tests, two_who_fault_at_once_are_both_named);
+	tcase_add_loop_test(tests, a_fault_of_nobody_knows_whom_beside_a_known_one_makes_suspects, 0, 2);
 	tcase_add_test(tests, an_executor_that_dies_while_it_is_halted_is_fenced);
 	tcase_add_loop_test(tests, what_does_not_end_is_cut_and_nobody_waits_for_the_old_process, 0, 2);
 	tcase_add_loop_test(tests, one_that_does_not_leave_the_device_is_fenced_by_its_end, 0, 2);
