@@ -368,7 +368,8 @@ struct backend_fault {
  *   stopped      it is a fault, and contained or uncontained will follow
  *   contained    before the device goes on: these kernels are over, everything else goes on as if nothing had
  *                happened. Their marks still arrive. 1 to BACKEND_FAULTS_MAX, all with a module
- *   uncontained  the context will end. 0 to BACKEND_FAULTS_MAX kernels that may have faulted
+ *   uncontained  the context will end. 0 to BACKEND_FAULTS_MAX kernels that faulted, those without a module among
+ *                them; 0: nobody knows
  */
 struct backend_watch {
 	void (*suspected)(void *context);

@@ -264,7 +264,8 @@ static void let_go(const struct backend_watch *watch)
 		return;
 	take_dump(&dump);
 	if (!translate_all(&dump, faults)) {
-		lose(watch, faults, dump.count);
+		/* With more than these, some may not have been it. */
+		lose(watch, faults, dump.more ? 0 : dump.count);
 		return;
 	}
 	fault.state = CONTAINED;

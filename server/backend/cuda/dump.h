@@ -29,7 +29,7 @@ struct dump_kernel {
 
 struct dump_report {
 	uint32_t count;
-	bool more; /* more kernels than there is room for */
+	bool more; /* more kernels than there is room for; or one of these may not have faulted, but another */
 	struct dump_kernel kernels[DUMP_KERNELS_MAX];
 };
 

@@ -7,11 +7,11 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/lib/suite.h"
+#include "tests/unit/server/backend/dump_bed.h"
 
 static const struct {
 	const char *file, *kernel;
@@ -29,27 +29,11 @@ static const struct {
 };
 #define KNOWN ((int)(sizeof(known) / sizeof(*known)))
 
-static uint8_t *load(const char *name, size_t *ret_size)
-{
-	const char *folder = getenv("FRMPS_TEST_DUMPS");
-	uint8_t *bytes = malloc(1 << 20);
-	char path[512];
-	FILE *file;
-
-	ck_assert_ptr_nonnull(folder);
-	snprintf(path, sizeof(path), "%s/%s.dump", folder, name);
-	file = fopen(path, "rb");
-	ck_assert_ptr_nonnull(file);
-	*ret_size = fread(bytes, 1, 1 << 20, file);
-	fclose(file);
-	return realloc(bytes, *ret_size);
-}
-
 START_TEST(kernels_that_faulted_are_named)
 {
 	struct dump_report report;
 	size_t size;
-	uint8_t *bytes = load(known[_i].file, &size);
+	uint8_t *bytes = dump_load(known[_i].file, &size);
 	const struct dump_kernel *kernel = &report.kernels[0];
 
 	ck_assert_int_eq(dump_read(bytes, size, &report), 0);
@@ -76,7 +60,7 @@ START_TEST(no_dump_that_ends_early_is_read_beyond)
 {
 	struct dump_report report;
 	size_t size;
-	uint8_t *whole = load(known[_i].file, &size), *part;
+	uint8_t *whole = dump_load(known[_i].file, &size), *part;
 
 	for (size_t length = 0; length < size; length += length < 256 ? 1 : 61) {
 		part = malloc(length ? length : 1);
@@ -104,7 +88,7 @@ START_TEST(no_damage_leads_out_of_the_dump)
 	static const uint8_t values[] = {0x00, 0x01, 0x7f, 0x80, 0xff};
 	struct dump_report report;
 	size_t size;
-	uint8_t *bytes = load(known[_i].file, &size);
+	uint8_t *bytes = dump_load(known[_i].file, &size);
 
 	for (size_t at = 0; at < size; at++) {
 		uint8_t kept = bytes[at];
@@ -128,7 +112,7 @@ START_TEST(no_huge_number_leads_out_of_the_dump)
 		0, 1, UINT32_MAX, INT64_MAX, UINT64_MAX, UINT64_MAX - 7, UINT64_C(1) << 63};
 	struct dump_report report;
 	size_t size;
-	uint8_t *bytes = load(known[_i].file, &size);
+	uint8_t *bytes = dump_load(known[_i].file, &size);
 
 	for (size_t at = 0; at + 8 <= size; at += 4) {
 		uint64_t kept;
@@ -145,25 +129,14 @@ START_TEST(no_huge_number_leads_out_of_the_dump)
 }
 END_TEST
 
-static Elf64_Shdr *find_section(uint8_t *bytes, uint32_t type)
-{
-	const Elf64_Ehdr *head = (const Elf64_Ehdr *)(const void *)bytes;
-	Elf64_Shdr *sections = (Elf64_Shdr *)(void *)(bytes + head->e_shoff);
-
-	for (unsigned i = 0; i < head->e_shnum; i++)
-		if (sections[i].sh_type == type)
-			return &sections[i];
-	return NULL;
-}
-
 /* A module that the dump does not list is nobody's. */
 START_TEST(a_module_that_is_not_listed_stays_unknown)
 {
 	struct dump_report report;
 	size_t size;
-	uint8_t *bytes = load("write", &size);
+	uint8_t *bytes = dump_load("write", &size);
 
-	find_section(bytes, 0x80000010)->sh_size = 8;
+	dump_find_section(bytes, 0x80000010)->sh_size = 8;
 	ck_assert_int_eq(dump_read(bytes, size, &report), 0);
 	ck_assert_uint_eq(report.kernels[0].module, 0);
 	free(bytes);
@@ -175,7 +148,7 @@ START_TEST(many_sections_are_counted_in_the_first)
 {
 	struct dump_report report;
 	size_t size;
-	uint8_t *bytes = load("trap", &size);
+	uint8_t *bytes = dump_load("trap", &size);
 	Elf64_Ehdr *head = (Elf64_Ehdr *)(void *)bytes;
 	Elf64_Shdr *first = (Elf64_Shdr *)(void *)(bytes + head->e_shoff);
 
@@ -195,8 +168,8 @@ START_TEST(who_is_on_the_same_multiprocessor_is_not_blamed)
 {
 	struct dump_report report;
 	size_t size;
-	uint8_t *bytes = load("stack", &size);
-	Elf64_Shdr *sms = find_section(bytes, 0x8000000b);
+	uint8_t *bytes = dump_load("stack", &size);
+	Elf64_Shdr *sms = dump_find_section(bytes, 0x8000000b);
 	uint8_t *sm = bytes + sms->sh_offset;
 	const uint32_t says[4] = {0, 0, 14, 1};
 	const uint64_t nowhere = 0x10;
@@ -213,55 +186,15 @@ START_TEST(who_is_on_the_same_multiprocessor_is_not_blamed)
 }
 END_TEST
 
-/* Its instruction, in a dump in which nothing else is left of it: as if its warps had ended. */
-#define CULPRITS_PC UINT64_C(0x7f498b7a02c0)
-
-static uint8_t *load_without_culprit(size_t *ret_size)
-{
-	uint8_t *bytes = load("stack", ret_size);
-	Elf64_Shdr *sms = find_section(bytes, 0x8000000b), *warps = find_section(bytes, 0x8000000e);
-	const uint8_t nothing[48] = {0};
-	const uint32_t none = 0;
-
-	memcpy(bytes + sms->sh_offset + 126 * sms->sh_entsize + 8, nothing, 16);
-	/* Blocks, warps and lanes of four: it is the last. */
-	memcpy(bytes + warps[9].sh_offset + 24, &none, sizeof(none));
-	memcpy(bytes + warps[10].sh_offset + 32, &none, sizeof(none));
-	return bytes;
-}
-
-static void say_of_sm(uint8_t *bytes, unsigned index, uint64_t pc)
-{
-	Elf64_Shdr *sms = find_section(bytes, 0x8000000b);
-	uint8_t *sm = bytes + sms->sh_offset + index * sms->sh_entsize;
-	const uint32_t says[2] = {14, 1};
-
-	memcpy(sm + 8, says, sizeof(says));
-	memcpy(sm + 16, &pc, sizeof(pc));
-}
-
-/* The first warp, on SM 0, and its lanes: of another program. */
-static void say_of_warp(uint8_t *bytes, uint64_t pc, bool lanes)
-{
-	Elf64_Shdr *warps = find_section(bytes, 0x8000000e);
-	uint8_t *warp = bytes + warps->sh_offset, *lane = bytes + warps[1].sh_offset;
-	const uint32_t one = 1, exception = 14;
-
-	memcpy(warp, &pc, sizeof(pc));
-	memcpy(warp + 24, &one, sizeof(one));
-	for (unsigned i = 0; lanes && i < 32; i++)
-		memcpy(lane + i * warps[1].sh_entsize + 32, &exception, sizeof(exception));
-}
-
 /* On a full device the place of a warp that has ended is taken at once, and who took it seems to have faulted. */
 START_TEST(who_took_the_place_of_the_culprit_is_not_blamed)
 {
 	struct dump_report report;
 	size_t size;
-	uint8_t *bytes = load_without_culprit(&size);
+	uint8_t *bytes = dump_load_without_culprit(&size);
 
-	say_of_sm(bytes, 0, CULPRITS_PC);
-	say_of_warp(bytes, CULPRITS_PC, _i);
+	dump_say_of_sm(bytes, 0, CULPRITS_PC);
+	dump_say_of_warp(bytes, CULPRITS_PC, _i);
 	ck_assert_int_eq(dump_read(bytes, size, &report), 0);
 	ck_assert_uint_eq(report.count, 1);
 	ck_assert(!report.more);
@@ -277,20 +210,19 @@ END_TEST
 /* Its own instruction, but the multiprocessor says another one's: nobody can tell. */
 START_TEST(where_warp_and_multiprocessor_disagree_there_is_more)
 {
-	const uint64_t own = UINT64_C(0x7f498b7a2190);
 	struct dump_report report;
 	size_t size;
-	uint8_t *bytes = load_without_culprit(&size);
+	uint8_t *bytes = dump_load_without_culprit(&size);
 
-	say_of_sm(bytes, 0, CULPRITS_PC);
-	say_of_warp(bytes, own, true);
+	dump_say_of_sm(bytes, 0, CULPRITS_PC);
+	dump_say_of_warp(bytes, BYSTANDERS_PC, true);
 	ck_assert_int_eq(dump_read(bytes, size, &report), 0);
 	ck_assert(report.more);
-	say_of_sm(bytes, 0, own);
+	dump_say_of_sm(bytes, 0, BYSTANDERS_PC);
 	ck_assert_int_eq(dump_read(bytes, size, &report), 0);
 	ck_assert_uint_eq(report.count, 1);
 	ck_assert(!report.more && report.kernels[0].has_block);
-	ck_assert_uint_eq(report.kernels[0].module, 0x5621266cbb10);
+	ck_assert_uint_eq(report.kernels[0].module, BYSTANDERS_MODULE);
 	free(bytes);
 }
 END_TEST
@@ -497,7 +429,7 @@ START_TEST(what_cannot_be_read_may_be_a_stack)
 	struct dump_report report;
 	uint64_t size;
 	uint8_t *bytes = make_full_device(&full, &size);
-	Elf64_Shdr *image = find_section(bytes, 0x80000007) + 1;
+	Elf64_Shdr *image = dump_find_section(bytes, 0x80000007) + 1;
 	Elf64_Ehdr *head = (Elf64_Ehdr *)(void *)(bytes + image->sh_offset);
 
 	ck_assert_int_eq(dump_read(bytes, size, &report), 0);
