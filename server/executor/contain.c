@@ -291,6 +291,22 @@ static bool find_owners(
 	return known;
 }
 
+/* Under contain.lock. Return: whether there is. */
+static bool has_room(struct contain *contain, uint32_t count)
+{
+	uint32_t room = contain->fault_count + count;
+	struct contain_fault *grown;
+
+	if (room <= contain->fault_room)
+		return true;
+	grown = realloc(contain->faults, room * sizeof(*grown));
+	if (!grown)
+		return false;
+	contain->faults = grown;
+	contain->fault_room = room;
+	return true;
+}
+
 /* For the main thread. First of all: a culprit that hears of its fault may be gone before the daemon knows.
  */
 static void report(struct executor *executor, const struct backend_fault *faults, const uint64_t *owners,
@@ -298,16 +314,19 @@ static void report(struct executor *executor, const struct backend_fault *faults
 {
 	struct contain *contain = &executor->contain;
 	uint64_t took = clock_now() - contain->sign_at;
+	bool fits;
 
 	pthread_mutex_lock(&contain->lock);
-	for (uint32_t i = 0; i < count && contain->fault_count < BACKEND_FAULTS_MAX; i++)
+	fits = has_room(contain, count);
+	for (uint32_t i = 0; i < count && fits; i++)
 		contain->faults[contain->fault_count++] = (struct contain_fault){.fault = faults[i],
 			.session = owners[i],
 			.stopped = contain->stop_at ? contain->stop_at - contain->sign_at : 0,
 			.took = took,
 			.number = contain->number + i,
 			.contained = contained};
-	contain->hopeless |= !contained;
+	/* What cannot be told of is for the daemon to find out. */
+	contain->hopeless |= !contained || !fits;
 	contain->over |= !contained && contain_is_worn(executor);
 	pthread_mutex_unlock(&contain->lock);
 	tell_main(executor);
@@ -395,15 +414,16 @@ static void take_news(struct executor *executor, uint64_t now)
 		[CONTAIN_STOPPED] = STOP_NS,
 		[CONTAIN_WAITING] = BACKEND_RECUR_MS * CLOCK_MS};
 	struct contain *contain = &executor->contain;
-	struct contain_fault faults[BACKEND_FAULTS_MAX];
+	struct contain_fault *faults;
 	enum contain_phase phase;
 	bool hopeless, over;
 	uint32_t count;
 
 	pthread_mutex_lock(&contain->lock);
 	count = contain->fault_count;
-	memcpy(faults, contain->faults, count * sizeof(*faults));
-	contain->fault_count = 0;
+	faults = contain->faults;
+	contain->faults = NULL;
+	contain->fault_count = contain->fault_room = 0;
 	phase = contain->phase;
 	hopeless = contain->hopeless;
 	over = contain->over;
@@ -417,6 +437,7 @@ static void take_news(struct executor *executor, uint64_t now)
 	contain->waits = phase == CONTAIN_WAITING;
 	for (uint32_t i = 0; i < count; i++)
 		tell_fault(executor, &faults[i]);
+	free(faults);
 	if (hopeless)
 		hand_to_daemon(executor, "a fault of a kernel that cannot be contained");
 	if (over)
@@ -497,4 +518,5 @@ void contain_deinit(struct executor *executor)
 	atomic_store_explicit(&backend_watch, NULL, memory_order_release);
 	pthread_mutex_destroy(&executor->contain.lock);
 	free(executor->contain.owners);
+	free(executor->contain.faults);
 }

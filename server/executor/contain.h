@@ -61,14 +61,14 @@ struct contain {
 	struct contain_owner *owners;
 	uint32_t owner_count, owner_room;
 	enum contain_phase phase;
-	uint64_t sign_at, stop_at; /* ns: the first sign of the latest fault, and the stop behind it */
-	uint64_t still_until;	   /* ns: see contain_still_until() */
-	clockid_t clock;	   /* processor time of the thread that gave the latest first sign */
-	uint64_t worked;	   /* ns of it, when it was looked at last */
-	bool hopeless;		   /* to be told: nothing is contained any more */
-	bool over;		   /* and the context will not say so itself */
-	struct contain_fault faults[BACKEND_FAULTS_MAX]; /* to be told */
-	uint32_t fault_count;
+	uint64_t sign_at, stop_at;    /* ns: the first sign of the latest fault, and the stop behind it */
+	uint64_t still_until;	      /* ns: see contain_still_until() */
+	clockid_t clock;	      /* processor time of the thread that gave the latest first sign */
+	uint64_t worked;	      /* ns of it, when it was looked at last */
+	bool hopeless;		      /* to be told: nothing is contained any more */
+	bool over;		      /* and the context will not say so itself */
+	struct contain_fault *faults; /* to be told */
+	uint32_t fault_count, fault_room;
 };
 
 /** Begins and ends to watch. Main thread. */

@@ -326,6 +326,23 @@ START_TEST(there_is_room_for_any_number)
 }
 END_TEST
 
+/* The main thread may be in a call of the driver meanwhile. */
+START_TEST(all_are_told_of_however_many_there_were)
+{
+	struct backend_fault fault = fault_in(MODULE);
+	struct wire_message message;
+
+	for (unsigned i = 0; i < 3 * BACKEND_FAULTS_MAX; i++)
+		watch->contained(watch->context, &fault, 1);
+	step(0);
+	for (unsigned i = 0; i < 3 * BACKEND_FAULTS_MAX; i++) {
+		ck_assert_int_eq(heard(&message), WIRE_FAULT);
+		ck_assert_uint_eq(message.trouble.number, i + 1);
+	}
+	ck_assert_int_eq(heard(&message), 0);
+}
+END_TEST
+
 /* Nobody would say that it is over. */
 START_TEST(a_device_that_stands_still_again_is_given_up)
 {
@@ -449,6 +466,7 @@ int main(void)
 	tcase_add_test(tests, what_may_recur_is_waited_for);
 	tcase_add_test(tests, what_recurs_is_the_end);
 	tcase_add_test(tests, there_is_room_for_any_number);
+	tcase_add_test(tests, all_are_told_of_however_many_there_were);
 	tcase_add_test(tests, a_device_that_stands_still_again_is_given_up);
 	tcase_add_test(tests, what_a_worn_executor_has_goes_with_it);
 	tcase_add_test(tests, the_next_executor_has_no_doubts);
