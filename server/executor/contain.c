@@ -168,6 +168,27 @@ void contain_join(struct session *session, uint32_t generation)
 	pthread_mutex_unlock(&executor->sessions_lock);
 }
 
+/* Whether it is served here, and no other executor has taken it over since: what this one has left on the device may
+ * fault for as long as the process is there. */
+static bool is_ours(const struct session *session)
+{
+	uint32_t generation = word_acquire(&session->generation);
+
+	return generation && word_acquire(&session->view.server->generation) == generation;
+}
+
+/* Its word is the next executor's from the moment at which that has written its generation: it doubts nothing before
+ * it serves. */
+static void set_doubt(const struct session *session, uint32_t doubt)
+{
+	word32 *doubtful = &session->view.server->doubtful;
+
+	/* Pairs with the client's look: what it then sees done is done. */
+	word_release(doubtful, doubt);
+	if (!is_ours(session))
+		atomic_compare_exchange_strong(doubtful, &doubt, 0);
+}
+
 /* All sessions are doubtful or none is, as the phase is now: whoever changes it comes here, and the last one
  * sees the last change. */
 static void spread_doubt(struct executor *executor)
@@ -179,14 +200,11 @@ static void spread_doubt(struct executor *executor)
 	pthread_mutex_lock(&executor->sessions_lock);
 	phase = phase_of(&executor->contain, &sign_at);
 	TAILQ_FOREACH (session, &executor->sessions, link) {
-		word32 *doubtful = &session->view.server->doubtful;
+		uint32_t before = word_relaxed(&session->view.server->doubtful);
 
-		if (!word_acquire(&session->generation))
+		if (!is_ours(session))
 			continue;
-		/* Pairs with the client's look: what it then sees done is done. */
-		word_release(doubtful, phase == CONTAIN_CLEAR
-					       ? 0
-					       : doubt_of(session, phase, sign_at, word_relaxed(doubtful)));
+		set_doubt(session, phase == CONTAIN_CLEAR ? 0 : doubt_of(session, phase, sign_at, before));
 		if (phase == CONTAIN_CLEAR)
 			wake_all(&session->view.server->wake);
 	}

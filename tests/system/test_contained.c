@@ -288,6 +288,25 @@ static int traps_on_command(int progress, int orders)
 	return crash_on_command(progress, orders, 1);
 }
 
+/* On command. The second kernel begins, and faults, when everybody else is elsewhere. */
+static int traps_twice(int progress, int orders)
+{
+	uint64_t nowhere = UINT64_C(0x10), ns = 200000000;
+	void *arguments[] = {&nowhere}, *wait[] = {&ns};
+	CUstream late;
+
+	driver_open();
+	ck_cuda(cuStreamCreate(&late, CU_STREAM_NON_BLOCKING));
+	kernel("crash_trap");
+	kernel("spin_ns");
+	report(progress);
+	ordered(orders, true);
+	ck_cuda(launch("spin_ns", 1, 1, late, wait));
+	ck_cuda(launch("crash_trap", 1, 1, late, arguments));
+	ck_cuda(launch("crash_trap", 1, 1, NULL, arguments));
+	return cuCtxSynchronize() == CUDA_ERROR_LAUNCH_FAILED ? 0 : 2;
+}
+
 /* The same for those who only ask. */
 static int asking_culprit(int unused)
 {
@@ -538,6 +557,27 @@ START_TEST(the_second_one_of_another_kind_is_not_contained)
 }
 END_TEST
 
+/* Its driver looks at that, too, and its end is not far: whoever was taken over by the next executor has no part in
+ * it. */
+START_TEST(what_a_culprit_has_left_may_fault_later)
+{
+	struct child survivors[SURVIVORS], culprit;
+	pid_t former;
+
+	start("50");
+	gather(&culprit, traps_twice, 1);
+	gather(survivors, busy, SURVIVORS);
+	former = service_active(&service);
+	dismiss(&culprit, 1);
+	ck_assert(service_log_wait(&service, "promotion: executor", 1, 60));
+	while (!kill(former, 0))
+		usleep(1000);
+	see_them_go_on(survivors, SURVIVORS);
+	dismiss(survivors, SURVIVORS);
+	ck_assert_int_eq(service_log_count(&service, "promotion: executor"), 1);
+}
+END_TEST
+
 /* An executor stands still behind a fault that it has contained, before it could be replaced. Nothing says
  * that there was another one: nobody is blamed, and whoever had nothing on the device goes on. */
 START_TEST(a_silence_is_nobodys_doing)
@@ -590,6 +630,7 @@ int main(void)
 	tcase_add_test(tests, nobody_waits_for_what_a_trap_has_left);
 	tcase_add_test(tests, loads_do_not_wait_for_what_a_trap_has_left);
 	tcase_add_test(tests, the_second_one_of_another_kind_is_not_contained);
+	tcase_add_test(tests, what_a_culprit_has_left_may_fault_later);
 	tcase_add_test(tests, a_silence_is_nobodys_doing);
 	tcase_add_test(tests, what_cannot_be_contained_is_halted);
 	suite_add_tcase(suite, tests);

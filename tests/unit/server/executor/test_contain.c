@@ -383,6 +383,26 @@ START_TEST(what_a_worn_executor_has_goes_with_it)
 }
 END_TEST
 
+/* It is left alone for a while, with what a fault has left on its device. */
+START_TEST(who_was_taken_over_is_not_doubted_any_more)
+{
+	struct backend_fault fault = fault_in(UNKNOWN);
+	struct shm_server_header *server = fixture.session->view.server;
+
+	word_release(&server->generation, word_relaxed(&fixture.session->generation) + 1);
+	watch->suspected(watch->context);
+	ck_assert_uint_eq(doubt(), 0);
+	watch->stopped(watch->context);
+	watch->uncontained(watch->context, &fault, 1);
+	ck_assert_uint_eq(doubt(), 0);
+	/* Nor is it believed when the next one doubts it. */
+	word_release(&server->doubtful, SHM_DOUBT);
+	watch->suspected(watch->context);
+	watch->contained(watch->context, &(struct backend_fault){.module = MODULE}, 1);
+	ck_assert_uint_eq(doubt(), SHM_DOUBT);
+}
+END_TEST
+
 START_TEST(the_next_executor_has_no_doubts)
 {
 	watch->suspected(watch->context);
@@ -469,6 +489,7 @@ int main(void)
 	tcase_add_test(tests, all_are_told_of_however_many_there_were);
 	tcase_add_test(tests, a_device_that_stands_still_again_is_given_up);
 	tcase_add_test(tests, what_a_worn_executor_has_goes_with_it);
+	tcase_add_test(tests, who_was_taken_over_is_not_doubted_any_more);
 	tcase_add_test(tests, the_next_executor_has_no_doubts);
 	tcase_add_test(tests, of_two_ends_at_a_time_one_is_told);
 	suite_add_tcase(suite, tests);
