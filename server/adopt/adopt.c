@@ -152,15 +152,14 @@ static int read_worker(struct adoption *adoption, const struct record *record)
 	size_t bytes;
 	const struct kept_worker *kept = record_payload(record, &bytes);
 	struct domain *domain = daemon_find_domain(daemon, kept->domain);
-	struct worker *worker = NULL;
+	struct worker *worker;
 
-	if (domain || (!kept->domain && kept->keeper_number == daemon->keeper_number))
-		worker = worker_adopt(daemon, domain, (uint32_t)record_key(record), kept, bytes);
-	if (!worker) {
+	if (!domain && (kept->domain || kept->keeper_number != daemon->keeper_number)) {
 		/* It sees the hang-up. */
 		store_drop(daemon->store, record);
 		return 0;
 	}
+	worker = worker_adopt(daemon, domain, (uint32_t)record_key(record), kept, bytes);
 	worker->record = record;
 	/* A standby that was being told things: nobody knows how far it got. */
 	worker->mirrors = worker->state == WORKER_WARM && !kept->in_step;

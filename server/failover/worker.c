@@ -457,16 +457,26 @@ static void take_kept(struct worker *worker, const struct kept_worker *kept, siz
 	memcpy(worker->immovable, kept + 1, worker->immovable_count * sizeof(uint64_t));
 }
 
+/* In place of one that is not there: it is given up at once, and its end awaited as any other's. */
+static int make_hung_up(void)
+{
+	int pair[2];
+
+	/* Without it nobody would know when its work is over. */
+	log_bug_on(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0);
+	close(pair[1]);
+	return pair[0];
+}
+
 struct worker *worker_adopt(struct daemon *daemon, struct domain *domain, uint32_t number,
 	const struct kept_worker *kept, size_t bytes)
 {
 	int control = store_take(daemon->store, kept->control), words;
 	struct worker *worker;
 
-	worker = control < 0 ? NULL
-			     : worker_new(daemon, domain, domain ? ROLE_EXECUTOR : ROLE_KEEPER, control);
-	if (!worker)
-		return NULL;
+	worker = worker_new(
+		daemon, domain, domain ? ROLE_EXECUTOR : ROLE_KEEPER, control < 0 ? make_hung_up() : control);
+	log_bug_on(!worker);
 	worker->number = number;
 	take_kept(worker, kept, bytes);
 	worker->dump_key = kept->dump;

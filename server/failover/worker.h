@@ -130,9 +130,9 @@ void worker_request(struct worker *worker, struct wire_message *message, struct 
 void worker_keep(struct worker *worker);
 
 /**
- * Makes the worker of an earlier life of the daemon again.
+ * Makes the worker of an earlier life of the daemon again. One whose connection is not there is about to be given up.
  * @bytes: of the record, with the list of immovable sessions behind it
- * Return: NULL if its descriptors are not there; it then sees the hang-up and ends.
+ * Return: never NULL
  */
 struct worker *worker_adopt(struct daemon *daemon, struct domain *domain, uint32_t number,
 	const struct kept_worker *kept, size_t bytes);

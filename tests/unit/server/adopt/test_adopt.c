@@ -137,6 +137,24 @@ START_TEST(a_session_without_its_descriptors_ends_alone)
 }
 END_TEST
 
+/* What it has given to the device may still write. */
+START_TEST(an_executor_without_its_descriptors_is_replaced_when_it_has_ended)
+{
+	lose_fd(active->worker->control_key);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	fake_expect_nothing(fake, standby->socket);
+	ck_assert_int_eq(first_domain()->promotion.state, PROMOTE_FENCING);
+	ck_assert(active->killed);
+	fake_reap(fake, active, SIGKILL);
+	fake_serve(fake, standby, WIRE_ACTIVATE);
+	ck_assert_ptr_eq(domain_serving(first_domain()), standby->worker);
+	active = standby;
+	standby = &fake->children[3];
+	fake_warm_with(fake, standby, 1);
+	expect_served();
+}
+END_TEST
+
 START_TEST(memory_without_its_descriptor_is_not_exported)
 {
 	struct wire_message create = {.type = WIRE_CREATE_MEMORY, .memory = {.handle = 9, .bytes = 2 * MIB}};
@@ -255,6 +273,7 @@ int main(void)
 	suite_add_tcase(suite, tests);
 	tcase_add_checked_fixture(tests, set_up, part);
 	tcase_add_loop_test(tests, a_session_without_its_descriptors_ends_alone, 0, 2);
+	tcase_add_test(tests, an_executor_without_its_descriptors_is_replaced_when_it_has_ended);
 	tcase_add_test(tests, memory_without_its_descriptor_is_not_exported);
 	tcase_add_test(tests, who_is_gone_may_have_been_it_in_the_next_life_too);
 	tcase_add_test(tests, everything_is_as_it_was);
