@@ -174,25 +174,7 @@ static void pop(struct connection *connection)
 	outgoing_free(first);
 }
 
-static void flush(struct connection *connection)
-{
-	while (connection->queued) {
-		struct outgoing *first = TAILQ_FIRST(&connection->queue);
-		int r = send_bytes(
-			connection->socket, first->bytes, first->length, first->fds, first->fd_count);
-
-		if (r == CONNECTION_E_FULL)
-			break;
-		if (r) {
-			hang_up(connection, "cannot be written to");
-			return;
-		}
-		pop(connection);
-	}
-	update_poll(connection);
-}
-
-/* The loop's word for an error of the socket: the other side has ended, and left unread what we sent. What it has
+/* An error of the socket: the other side has ended, and may have left unread what we sent. What it has
  * sent is there, once the error is taken. */
 static void on_error(struct connection *connection)
 {
@@ -203,6 +185,29 @@ static void on_error(struct connection *connection)
 	while (!connection->paused && !connection->closing && read_one(connection))
 		;
 	hang_up(connection, "hung up");
+}
+
+static void flush(struct connection *connection)
+{
+	while (connection->queued) {
+		struct outgoing *first = TAILQ_FIRST(&connection->queue);
+		int r = send_bytes(
+			connection->socket, first->bytes, first->length, first->fds, first->fd_count);
+
+		if (r == CONNECTION_E_FULL)
+			break;
+		if (r && !connection->handlers->outside) {
+			on_error(connection);
+			return;
+		}
+		if (r) {
+			/* A program that only does not read could go on writing for ever. */
+			hang_up(connection, "cannot be written to");
+			return;
+		}
+		pop(connection);
+	}
+	update_poll(connection);
 }
 
 static void on_poll(uv_poll_t *handle, int status, int events)

@@ -161,6 +161,35 @@ START_TEST(a_peer_that_dies_in_the_middle_of_something_has_hung_up)
 }
 END_TEST
 
+/* It had read what it was sent, and more waits for it. */
+START_TEST(last_words_are_read_before_it_is_known_that_nothing_can_be_written)
+{
+	struct wire_message message = {.type = WIRE_PING, .id = 1};
+	struct packet *packet = malloc(sizeof(*packet));
+	struct connection *connection;
+	struct seen seen;
+	uv_loop_t loop;
+	int peer;
+
+	connection = connect_pair(&loop, &seen, 3, &peer);
+	while (!connection_queued(connection))
+		ck_assert_int_eq(connection_send(connection, &message, NULL, 0), 0);
+	while (packet_receive(peer, packet) != PACKET_E_AGAIN)
+		;
+	for (int i = 0; i < 40; i++)
+		ck_assert_int_eq(message_send(peer, &message, NULL, 0), 0);
+	close(peer);
+	for (int i = 0; i < 10; i++)
+		uv_run(&loop, UV_RUN_NOWAIT);
+	ck_assert_uint_eq(seen.messages, 40);
+	ck_assert_uint_eq(seen.closed, 1);
+	connection_shutdown(connection);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	free(packet);
+}
+END_TEST
+
 START_TEST(paused_connection_still_sees_the_hang_up)
 {
 	struct wire_message message = {.type = WIRE_PING, .id = 1};
@@ -211,6 +240,7 @@ int main(void)
 	tcase_add_test(tests, slow_reader_gets_everything_in_order_with_descriptors);
 	tcase_add_test(tests, queue_is_bounded_and_freed);
 	tcase_add_test(tests, last_words_are_read_before_the_hang_up);
+	tcase_add_test(tests, last_words_are_read_before_it_is_known_that_nothing_can_be_written);
 	tcase_add_test(tests, paused_connection_still_sees_the_hang_up);
 	tcase_add_test(tests, a_peer_that_dies_in_the_middle_of_something_has_hung_up);
 	tcase_add_test(tests, handler_may_shut_its_connection_down);
