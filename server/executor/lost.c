@@ -8,16 +8,18 @@
 // gone; then Lost, on which the daemon kills it, or halts it first. Nothing is cleaned up and nothing is
 // answered any more: the process waits for its end.
 //
-// last_words.session is only filled when exactly one session has work that was issued and is not known done:
-// then it is that one's fault. Otherwise the words name nobody, and the daemon judges by other evidence. So
-// they do where the context goes on after a fault (graceful): there the mark behind the kernel that faulted
-// arrives like any other, and what is not done proves nothing.
+// last_words.session is only filled when exactly one session has work that was issued and is not known done, and
+// no other had any a moment ago, whose last mark may be that of the kernel that faulted: then it is that one's
+// fault, unless it was that of one that is gone, which the daemon knows. Otherwise the words name nobody, and the
+// daemon judges by other evidence. So they do where the context goes on after a fault (graceful): there the mark
+// behind the kernel that faulted arrives like any other, and what is not done proves nothing.
 
 #include "server/executor/lost.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/executor/clock.h"
 #include "server/executor/session.h"
 #include "server/log.h"
 
@@ -63,7 +65,11 @@ static bool find_work(const struct session *session, struct last_words *words)
 
 	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++) {
 		uint64_t done = word_acquire(&timeline->stream[slot].done);
+		uint64_t marked = word_acquire(&view->states[slot].marked);
 
+		/* A word beyond what was marked is a stray write of a kernel. */
+		if (done > marked)
+			done = marked;
 		if (word_acquire(&view->states[slot].issued) <= done)
 			continue;
 		words->session = session->id;
@@ -75,17 +81,29 @@ static bool find_work(const struct session *session, struct last_words *words)
 	return false;
 }
 
+static bool has_just_worked(const struct session *session)
+{
+	uint64_t active = word_acquire(&session->view.server->active);
+
+	return active && active + SHM_SIGN_NS > clock_now();
+}
+
 static void find_suspect(struct executor *executor, struct last_words *words)
 {
+	unsigned suspects = 0, others = 0;
 	struct session *session;
-	unsigned suspects = 0;
 
 	pthread_mutex_lock(&executor->sessions_lock);
-	TAILQ_FOREACH (session, &executor->sessions, link)
-		if (word_acquire(&session->generation) && find_work(session, words))
+	TAILQ_FOREACH (session, &executor->sessions, link) {
+		if (!word_acquire(&session->generation))
+			continue;
+		if (find_work(session, words))
 			suspects++;
+		else
+			others += has_just_worked(session);
+	}
 	pthread_mutex_unlock(&executor->sessions_lock);
-	if (suspects == 1)
+	if (suspects == 1 && !others)
 		return;
 	words->session = words->stream = words->seq = 0;
 	memset(words->kernel, 0, sizeof(words->kernel));

@@ -173,14 +173,27 @@ static bool is_of_request(const struct judge_evidence *evidence, const struct la
 	return evidence->asked && words->signal && !words->session;
 }
 
+/* Whether the words name who alone had work on the device, not whose kernel it was. That says nothing where one that
+ * is gone may have been it. */
+static bool is_void(const struct judge_evidence *evidence, const struct judge_session *sessions,
+	uint32_t count, const struct last_words *words)
+{
+	return evidence->gone && !words->fault && !words->signal && is_known(sessions, count, words->session);
+}
+
 void judge(const struct judge_evidence *evidence, const struct judge_session *sessions, uint32_t count,
 	struct judge_verdict *ret_verdict)
 {
 	const struct last_words *words = find_words(evidence, sessions, count);
 	struct judge_verdict verdict;
+	struct last_words code;
 
 	if (words && is_of_request(evidence, words))
 		words = NULL;
+	if (words && is_void(evidence, sessions, count, words)) {
+		code = (struct last_words){.code = words->code};
+		words = &code;
+	}
 	verdict = (struct judge_verdict){
 		.code = code_of(evidence, words), .others = words && speaks_of_others(evidence)};
 	if (words)

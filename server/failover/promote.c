@@ -235,7 +235,9 @@ void promote_detect(struct domain *domain, struct worker *worker)
 
 void promote_note_gone(struct domain *domain, const struct client *client)
 {
-	uint64_t active = client->view.server ? word_acquire(&client->view.server->active) : 0;
+	/* What it had on an executor that is lost was judged with that one. */
+	bool served = domain->active && convict_was_served(client, domain->active);
+	uint64_t active = served ? word_acquire(&client->view.server->active) : 0;
 
 	if (active <= domain->promotion.gone_active)
 		return;

@@ -56,6 +56,31 @@ START_TEST(words_about_a_session_that_is_gone_blame_nobody)
 }
 END_TEST
 
+/* The executor knows only of sessions that it has. One that has left may have been it, unless the words are those of
+ * the kernel that faulted. */
+START_TEST(who_alone_had_work_is_not_convicted_for_one_that_is_gone)
+{
+	struct judge_evidence evidence = words(2, 715);
+	struct judge_verdict verdict;
+
+	evidence.gone = true;
+	judge(&evidence, one_busy, 3, &verdict);
+	ck_assert_int_eq(verdict.ground, JUDGE_UNKNOWN);
+	ck_assert_uint_eq(verdict.culprit, 0);
+	ck_assert(!verdict.gone);
+	ck_assert_int_eq(verdict.code, 715);
+	ck_assert_str_eq(verdict.kernel, "");
+	evidence.words[0].signal = SIGSEGV;
+	judge(&evidence, one_busy, 3, &verdict);
+	ck_assert_uint_eq(verdict.culprit, 2);
+	/* It is that one. */
+	evidence = words(77, 715);
+	evidence.gone = true;
+	judge(&evidence, one_busy, 3, &verdict);
+	ck_assert(verdict.gone);
+}
+END_TEST
+
 START_TEST(the_only_one_at_work_is_convicted_of_a_fault)
 {
 	struct judge_evidence evidence = {
@@ -391,6 +416,7 @@ int main(void)
 
 	tcase_add_test(tests, last_words_convict);
 	tcase_add_test(tests, words_about_a_session_that_is_gone_blame_nobody);
+	tcase_add_test(tests, who_alone_had_work_is_not_convicted_for_one_that_is_gone);
 	tcase_add_test(tests, the_only_one_at_work_is_convicted_of_a_fault);
 	tcase_add_test(tests, a_crash_beside_a_request_is_nobodys_fault);
 	tcase_add_loop_test(tests, a_silence_alone_is_nobodys_doing, 0, 2);

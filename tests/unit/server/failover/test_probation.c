@@ -221,6 +221,22 @@ START_TEST(suspects_are_tried_one_after_the_other)
 }
 END_TEST
 
+/* What it had on the device was the lost executor's: at a second fault it is nobody who has left since. */
+START_TEST(a_suspect_that_leaves_for_its_trial_has_left_nothing)
+{
+	boot(CONFIG_RECOVERY_REPLAY);
+	for (unsigned i = 0; i < SUSPECTS; i++)
+		issue(i, 5);
+	word_release(&sessions[0]->view.server->active, LATER_NS);
+	lose(first);
+	take_crowd_over(second);
+	reach_trial(0);
+	close_in_crowd();
+	ck_assert_uint_eq(crowd->promotion.gone_active, 0);
+	end();
+}
+END_TEST
+
 /* Its kernels can write where their marks come. */
 START_TEST(a_word_beyond_the_marks_clears_nobody)
 {
@@ -672,6 +688,7 @@ int main(void)
 	cases = suite_case(suite, "probation");
 	tcase_add_test(cases, suspects_are_tried_one_after_the_other);
 	tcase_add_test(cases, a_word_beyond_the_marks_clears_nobody);
+	tcase_add_test(cases, a_suspect_that_leaves_for_its_trial_has_left_nothing);
 	tcase_add_loop_test(cases, a_fault_convicts_and_releases_the_others, 0, 2);
 	tcase_add_test(cases, a_fault_that_is_contained_convicts);
 	tcase_add_test(cases, whoever_it_may_have_been_is_told_if_no_trial_finds_the_culprit);
