@@ -67,6 +67,7 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/client.h"
+#include "server/session/request.h"
 
 /* When an executor in which a fault was contained is asked again for a quiet moment, at least, and by how much longer it
  * is left alone than it had looked for one, because it keeps programs' queues short meanwhile. */
@@ -79,7 +80,7 @@
  * driver does not say it (HALT_SILENCE_MS). */
 #define ANSWER_MS      10000u
 #define ANSWER_LOOK_MS 100u
-/* How long an executor in which a fault was contained is left alone once its clients have gone on. It has nothing on
+/* How long an executor that was halted in a quiet moment is left alone once its clients have gone on. It has nothing on
  * the device but what the fault has left. While the kernel-mode driver takes its context apart so soon after a
  * fault, the next executor's calls and kernels may not come through: ended at once, 13 of 20 survivors had a second
  * gap of 16 to 131 ms, ended half a second later none of 20 had one (H200, driver 580; reads of an unmapped
@@ -390,9 +391,14 @@ void promote_hand_over(struct domain *domain)
 {
 	struct worker *worker = domain->active;
 	const char *reason = "its clients go on in the next one";
-	bool undisturbed = domain->promotion.worn && !domain->retiring && !domain->daemon->leaving;
+	bool undisturbed =
+		domain->promotion.cause == PROMOTE_WORN && !domain->retiring && !domain->daemon->leaving;
 
 	halt_end(domain);
+	/* It halted between two jobs, and what is queued there stays so. Otherwise it may be at one, and put something on
+	 * the device that the next one would do as well: that one is asked when it has ended. */
+	if (undisturbed)
+		request_forgo_all(worker);
 	replace(domain, worker);
 	/* Not the active one any more, so its end is nobody's business but the driver's. */
 	if (undisturbed)

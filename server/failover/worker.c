@@ -509,6 +509,28 @@ void worker_request(struct worker *worker, struct wire_message *message, struct 
 		worker_condemn(worker, r < 0 ? strerror(-r) : "cannot be written to");
 }
 
+static void ignore(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	(void)context;
+	(void)worker;
+	(void)reply;
+	(void)packet;
+}
+
+void worker_forgo(struct worker *worker, worker_reply_fn *reply, void (*forgo)(void *context))
+{
+	struct worker_pending *pending;
+
+	TAILQ_FOREACH (pending, &worker->pending, link) {
+		if (pending->reply != reply)
+			continue;
+		pending->reply = ignore;
+		forgo(pending->context);
+		pending->context = NULL;
+	}
+}
+
 void worker_post(struct worker *worker, const struct wire_message *message)
 {
 	if (connection_send(worker->connection, message, NULL, 0))

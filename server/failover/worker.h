@@ -130,6 +130,12 @@ void worker_request(struct worker *worker, struct wire_message *message, struct 
 void worker_keep(struct worker *worker);
 
 /**
+ * Answers of one kind that it still owes count for nothing any more, should they come.
+ * @forgo: called with the context of each; asks this worker for nothing
+ */
+void worker_forgo(struct worker *worker, worker_reply_fn *reply, void (*forgo)(void *context));
+
+/**
  * Makes the worker of an earlier life of the daemon again. One whose connection is not there is about to be given up.
  * @bytes: of the record, with the list of immovable sessions behind it
  * Return: never NULL

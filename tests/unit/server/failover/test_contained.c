@@ -147,6 +147,61 @@ START_TEST(it_is_replaced_in_a_quiet_moment)
 }
 END_TEST
 
+/* Its end is far, and it has halted between two jobs: what is queued there never begins. */
+START_TEST(what_it_did_not_come_to_is_asked_of_the_next_one)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+	const uint64_t late[2] = {1, 2}, values[2] = {7, 9};
+	uint64_t id, id_there;
+
+	boot();
+	fault_first_session();
+	expect_gentle_halt();
+	id_there = fake->message.id;
+	id = fake_request(fake, &clients[1], &query, -1);
+	fake_expect(fake, first->socket, WIRE_QUERY_MEMORY);
+	fake_reply(fake, first->socket, id_there, 0, NULL, 0);
+	id_there = fake->message.id;
+	fake_serve(fake, second, WIRE_ACTIVATE);
+	fake_expect(fake, second->socket, WIRE_QUERY_MEMORY);
+	ck_assert(!first->killed);
+	if (_i == 1) {
+		fake_reply(fake, first->socket, id_there, 0, late, 2);
+		fake_expect_nothing(fake, clients[1].socket);
+	}
+	fake_reply(fake, second->socket, fake->message.id, 0, values, 2);
+	fake_expect(fake, clients[1].socket, WIRE_REPLY);
+	ck_assert_uint_eq(fake->message.id, id);
+	ck_assert_uint_eq(fake->message.reply.values.at[1], 9);
+	fake_reap(fake, first, SIGKILL);
+	end();
+}
+END_TEST
+
+/* So is nobody who asked and is gone. */
+START_TEST(what_it_did_not_come_to_goes_with_its_client)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+	uint64_t halt;
+
+	boot();
+	fault_first_session();
+	expect_gentle_halt();
+	halt = fake->message.id;
+	fake_request(fake, &clients[1], &query, -1);
+	fake_expect(fake, first->socket, WIRE_QUERY_MEMORY);
+	fake_leave(fake, &clients[1]);
+	fake_expect(fake, first->socket, WIRE_CLOSE_SESSION);
+	fake_reply(fake, first->socket, halt, 0, NULL, 0);
+	fake_serve(fake, second, WIRE_CLOSE_SESSION);
+	fake_serve(fake, second, WIRE_ACTIVATE);
+	fake_expect_nothing(fake, second->socket);
+	fake_reap(fake, first, SIGKILL);
+	fake_leave(fake, &clients[0]);
+	fake_free(fake);
+}
+END_TEST
+
 START_TEST(without_a_standby_nobody_is_held_for_it)
 {
 	boot();
@@ -402,6 +457,8 @@ int main(void)
 	tests = suite_case(suite, "contained");
 	tcase_add_test(tests, everybody_else_goes_on);
 	tcase_add_loop_test(tests, it_is_replaced_in_a_quiet_moment, 0, 2);
+	tcase_add_loop_test(tests, what_it_did_not_come_to_is_asked_of_the_next_one, 0, 2);
+	tcase_add_test(tests, what_it_did_not_come_to_goes_with_its_client);
 	tcase_add_test(tests, without_a_standby_nobody_is_held_for_it);
 	tcase_add_test(tests, one_that_says_nothing_is_given_up_soon);
 	tcase_add_test(tests, one_that_answers_at_last_is_replaced_at_once);
