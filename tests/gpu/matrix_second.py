@@ -2,10 +2,10 @@
 # SPDX-FileCopyrightText: The frmps authors
 """The second fault of the fault matrix (matrix.py --second): every phase of a promotion, interrupted once.
 
-A phase is held for as long as it takes to interrupt it, so that nothing depends on who is faster:
+A phase is held for as long as it takes to interrupt it, so that nothing depends on who is faster, but for waiting:
   halting     the driver's dump takes long (FRMPS_HOST_DUMP_MS: the host backend's alone)
   fencing     the service's main process, which waits for the executors' ends, is stopped
-  waiting     the only standby is stopped before it is warm
+  waiting     the only standby is stopped before it is warm; the phase ends when another executor has started
   activating  the standby is stopped when it is warm
   steady      again, and nobody has taken the place of the standby yet: the phase ends by itself, later
 What happens then:
@@ -146,13 +146,16 @@ class Second:
     def is_reached(self):
         if self.phase == "halting":
             return self.said("shows a sign of a fault")
+        if self.phase == "waiting":
+            return self.said("no standby is ready")
         if self.phase == "steady":
             return self.said("promotion: executor")
         status = self.system.status()
         return status and self.system.domain(status)["state"] == self.phase
 
     def is_over(self):
-        return self.phase == "halting" and self.said("verdict: ")
+        last = {"halting": "verdict: ", "waiting": "promotion: executor"}
+        return self.phase in last and self.said(last[self.phase])
 
     def victim(self):
         """The process to kill; `standby` is the one that was stopped, if any was."""
