@@ -188,6 +188,37 @@ static void keep_unfit(struct movable_reading *reading)
 	}
 }
 
+/* The last one that begins at or before a place; NULL: none does, or it ends before. */
+static struct movable *candidate_at(struct movable_reading *reading, uint64_t section, uint64_t offset)
+{
+	uint64_t low = 0, high = reading->count;
+	struct movable *found;
+
+	while (low < high) {
+		uint64_t middle = low + (high - low) / 2;
+		const struct movable *one = &reading->candidates[middle];
+
+		if (one->section < section || (one->section == section && one->value <= offset))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	found = low ? &reading->candidates[low - 1] : NULL;
+	return found && found->section == section && offset - found->value < found->bytes ? found : NULL;
+}
+
+/* None into which a symbol leads that is no variable's: code, or the program, may use it by that name. */
+static void keep_shared(struct movable_reading *reading)
+{
+	for (uint64_t i = 1; i < reading->symbols.count; i++) {
+		Elf64_Sym symbol = symbol_of(reading, i);
+		struct movable *there = candidate_at(reading, symbol.st_shndx, symbol.st_value);
+
+		if (there && there->symbol != i && ELF64_ST_TYPE(symbol.st_info) != STT_SECTION)
+			keep(reading, there);
+	}
+}
+
 /* Names may overlap. One that does not end could be looked for again and again. */
 static bool pay_for_name(struct movable_reading *reading, const char *name)
 {
@@ -245,26 +276,8 @@ static void find_candidates(struct movable_reading *reading)
 		qsort(reading->candidates, reading->count, sizeof(one), by_place);
 	keep_doubles(reading);
 	keep_unfit(reading);
+	keep_shared(reading);
 	keep_known_constants(reading);
-}
-
-/* The last one that begins at or before a place; NULL: none does, or it ends before. */
-static struct movable *candidate_at(struct movable_reading *reading, uint64_t section, uint64_t offset)
-{
-	uint64_t low = 0, high = reading->count;
-	struct movable *found;
-
-	while (low < high) {
-		uint64_t middle = low + (high - low) / 2;
-		const struct movable *one = &reading->candidates[middle];
-
-		if (one->section < section || (one->section == section && one->value <= offset))
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	found = low ? &reading->candidates[low - 1] : NULL;
-	return found && found->section == section && offset - found->value < found->bytes ? found : NULL;
 }
 
 struct movable *movable_of(struct movable_reading *reading, uint64_t symbol)

@@ -270,6 +270,16 @@ static void share_bytes(void)
 	symbol("pointed")->st_size = 8;
 }
 
+/* The slot of one leads into the other, under a name that is no variable's. */
+static void share_place(void)
+{
+	Elf64_Sym *alias = symbol("untouched"), *counter = symbol("counter");
+
+	alias->st_info = ELF64_ST_INFO(STB_GLOBAL, STT_NOTYPE);
+	alias->st_shndx = counter->st_shndx;
+	alias->st_value = counter->st_value;
+}
+
 /* Who begins with the address of something that stays, stays. */
 START_TEST(what_is_not_understood_stays)
 {
@@ -284,6 +294,7 @@ START_TEST(what_is_not_understood_stays)
 		{make_wide, {"pointed", "pointer"}, "own"},
 		{share_name, {"counter", "pointer"}, "own"},
 		{share_bytes, {"pointed", "pointer", "counter"}, "own"},
+		{share_place, {"untouched", "counter"}, "own"},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
