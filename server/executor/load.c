@@ -99,6 +99,15 @@ static CUresult put_in(struct job *job, struct module *module, bool *ret_prints)
 	return executor_code(job->executor, result);
 }
 
+/* Where the executors before had them: kernels would find the first values anywhere else. The plan is the same in all
+ * of them, but for one that had no memory for it. */
+static bool are_where_they_were(const struct job *job)
+{
+	const struct wire_load_module *wish = &job->message.load_module;
+
+	return !wish->is_filled || wish->variables == WIRE_VARIABLES_OF_DRIVER || job->load->variables.bytes;
+}
+
 /* The block's first values. A later executor finds those there that it has now. */
 static CUresult fill_variables(struct job *job, struct module *module)
 {
@@ -106,6 +115,10 @@ static CUresult fill_variables(struct job *job, struct module *module)
 	const struct backend_variables *variables = &job->load->variables;
 	CUresult result;
 
+	if (!are_where_they_were(job)) {
+		snprintf(job->load->log, LOG_BYTES, "its variables would not be where they were");
+		return CUDA_ERROR_NOT_SUPPORTED;
+	}
 	if (!variables->bytes)
 		return CUDA_SUCCESS;
 	module->variables = (struct range){wish->variables, wish->variables + variables->bytes};

@@ -230,16 +230,25 @@ static CUresult call_range(
 	return code;
 }
 
-static CUresult load(struct client *client, uint32_t module, const char *image)
+/* @block: of its variables, where an executor before has put them */
+static CUresult load_again(struct client *client, uint32_t module, const char *image, uint64_t block)
 {
 	struct wire_message request = {.type = WIRE_LOAD_MODULE};
 	int fd = memory(image, strlen(image));
 	CUresult code;
 
-	request.load_module = (struct wire_load_module){.module = module, .bytes = strlen(image)};
+	request.load_module = (struct wire_load_module){.module = module,
+		.bytes = strlen(image),
+		.variables = block,
+		.is_filled = block != WIRE_VARIABLES_ASKED};
 	code = call(client, &request, &fd, 1);
 	close(fd);
 	return code;
+}
+
+static CUresult load(struct client *client, uint32_t module, const char *image)
+{
+	return load_again(client, module, image, WIRE_VARIABLES_ASKED);
 }
 
 static CUresult call_symbol(
@@ -582,6 +591,19 @@ START_TEST(a_standby_does_everything_in_order)
 	ck_assert_uint_eq(message.id, second);
 	ck_assert_int_eq(message.reply.code, 0);
 	ck_assert_uint_eq(close_session(&client, 0), 1);
+	close_client(&client);
+}
+END_TEST
+
+/* Here they would be in the context, with the values that they were loaded with. */
+START_TEST(variables_are_where_they_were_or_nowhere)
+{
+	struct client client;
+
+	open_client(&client, 5);
+	ck_assert_int_eq(load_again(&client, 1, "M", client.window), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(load_again(&client, 1, "M", WIRE_VARIABLES_OF_DRIVER), 0);
+	ck_assert_uint_eq(close_session(&client, 1000), 1);
 	close_client(&client);
 }
 END_TEST
@@ -1325,6 +1347,7 @@ int main(void)
 	tcase_add_test(role, others_load_and_compile_while_one_compiles);
 	tcase_add_test(role, compilers_have_deep_stacks);
 	tcase_add_test(role, a_standby_does_everything_in_order);
+	tcase_add_test(role, variables_are_where_they_were_or_nowhere);
 	tcase_add_test(role, requests_that_make_no_sense);
 	tcase_add_test(role, a_list_of_any_length_is_told_in_parts);
 	tcase_add_test(role, memory_comes_and_goes);
