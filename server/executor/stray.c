@@ -263,7 +263,8 @@ static struct session *choose(struct executor *executor, uint64_t now, uint64_t 
 			continue;
 		if (!session->stray.clean)
 			fill(session);
-		if (!is_due(session, others, now, &at))
+		/* What is in sinks that were never filled is nobody's doing. */
+		if (!session->stray.clean || !is_due(session, others, now, &at))
 			continue;
 		/* Of those that are due, the one that has waited longest. */
 		if (at <= now && !session->stray.last_look)

@@ -358,6 +358,30 @@ START_TEST(who_is_convicted_while_nobody_serves_it_hears_of_it_later)
 }
 END_TEST
 
+/* Whatever is in sinks that could not be filled, nobody has written it there. */
+START_TEST(sinks_that_are_not_filled_prove_nothing)
+{
+	fake.fails[FAKE_SET] = CUDA_ERROR_OUT_OF_MEMORY;
+	stray_begin(owner);
+	launch(other, true);
+	for (int i = 0; i < 1000; i++) {
+		stray_step(&executor, now_ns);
+		if (fake_count(FAKE_CHECK))
+			*(uint32_t *)fake_call(FAKE_CHECK, 0)->word = 1;
+		now_ns += CLOCK_MS;
+	}
+	ck_assert(!other->stray.convicted);
+	ck_assert_uint_gt(fake_count_failed(FAKE_SET), 1);
+	fake.fails[FAKE_SET] = CUDA_SUCCESS;
+	launch(owner, true);
+	stray_step(&executor, now_ns);
+	ck_assert_uint_ne(owner->stray.clean, 0);
+	launch(other, true);
+	look(true);
+	ck_assert(other->stray.convicted);
+}
+END_TEST
+
 START_TEST(two_that_ran_are_not)
 {
 	launch(owner, true);
@@ -544,6 +568,7 @@ int main(void)
 	tcase_add_checked_fixture(judgement, setup, teardown);
 	tcase_add_test(judgement, the_only_one_that_ran_is_convicted);
 	tcase_add_test(judgement, who_is_convicted_while_nobody_serves_it_hears_of_it_later);
+	tcase_add_test(judgement, sinks_that_are_not_filled_prove_nothing);
 	tcase_add_test(judgement, two_that_ran_are_not);
 	tcase_add_test(judgement, work_that_goes_on_makes_a_suspect);
 	tcase_add_test(judgement, who_has_left_was_there);
