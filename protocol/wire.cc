@@ -333,7 +333,9 @@ static body build_activate(Builder *b, const wire_activate &m)
 	auto sessions = b->numbers(m.sessions.at, m.sessions.count);
 	auto recover = b->numbers(m.recover.at, m.recover.count);
 	auto reason = b->text(m.reason);
-	return fb::CreateActivate(b->fbb, m.generation, sessions, recover, m.code, reason, m.canary_ms)
+	auto formers = b->numbers(m.formers.at, m.formers.count);
+	return fb::CreateActivate(
+		b->fbb, m.generation, sessions, recover, m.code, reason, m.canary_ms, formers)
 		.Union();
 }
 
@@ -800,6 +802,7 @@ static void read(Reader *r, const fb::Activate *t, wire_activate *m)
 	m->code = t->code();
 	m->reason = r->text(t->reason());
 	m->canary_ms = t->canary_ms();
+	r->numbers(t->formers(), UINT32_MAX, &m->formers);
 }
 
 static void read(Reader *r, const fb::Ready *t, wire_ready *m)

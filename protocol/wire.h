@@ -232,6 +232,7 @@ struct wire_activate {
 	int32_t code;
 	const char *reason;
 	uint32_t canary_ms;
+	struct wire_u32s formers;
 };
 /* The keeper knows no device: uuid.count is 0 then, and only then the device is absent from the packet. */
 struct wire_ready {

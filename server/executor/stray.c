@@ -89,6 +89,7 @@ void stray_close(struct executor *executor)
 	if (!watch->stream)
 		return;
 	session_unref(watch->session);
+	suspect_forget_formers(executor);
 	executor_code(executor, executor->ops->stream_destroy(watch->stream));
 	executor_code(executor, executor->ops->host_unregister(watch->page));
 	munmap(watch->page, sizeof(*watch->page));

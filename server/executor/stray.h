@@ -8,6 +8,7 @@
 #define FRMPS_SERVER_EXECUTOR_STRAY_H
 
 #include <assert.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -46,6 +47,9 @@ struct stray {
 	bool left;	/* its end has been noted */
 };
 
+/* As many as a domain has, and more. */
+#define STRAY_FORMERS_MAX 16u
+
 enum stray_state { STRAY_IDLE, STRAY_LOOKING, STRAY_READING };
 
 /* Of an executor: one look at a time. Main thread, but for the words. */
@@ -65,10 +69,13 @@ struct stray_watch {
 	uint64_t begun_at;	 /* ns */
 	uint64_t mark;		 /* what the page's mark will be when the device is done */
 	uint64_t interval_ns;
-	uint64_t departed; /* the last sample in which a session ran that has left since */
-	uint64_t step_at;  /* ns: not before: the next slots are mapped */
-	uint32_t offset;   /* of the piece that is being read, from the guard's home */
-	uint64_t rest_at;  /* ns: when resting, one more look then */
+	uint64_t departed; /* the last sample in which anybody ran who is no session, or not any more */
+	struct pollfd
+		formers[STRAY_FORMERS_MAX]; /* pidfds of executors with the same sinks; -1: not to be seen */
+	uint32_t former_count;
+	uint64_t step_at; /* ns: not before: the next slots are mapped */
+	uint32_t offset;  /* of the piece that is being read, from the guard's home */
+	uint64_t rest_at; /* ns: when resting, one more look then */
 };
 
 static_assert(offsetof(struct stray_watch, stream) == SHM_LINE, "what is read for every kernel is apart");

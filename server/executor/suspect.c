@@ -10,11 +10,18 @@
 // one, it is proved and told CUDA_ERROR_ILLEGAL_ADDRESS, whether the sinks are its own or not; otherwise the
 // stray is logged and nobody is blamed. Copies and fills are no suspects: where they go is checked before
 // they are issued (dispatch.c).
+//
+// What a fault or an orphan has left in the executor before this one may run on there until that process has
+// ended, and the sinks are the same ones. So as long as it lives it counts as one more that may have done it.
 
 #include "server/executor/suspect.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "server/executor/clock.h"
 #include "server/executor/guard.h"
@@ -53,11 +60,61 @@ static void sample_one(struct session *session, uint64_t number)
 	stray->seen = launches;
 }
 
+/* ---- executors before this one ---- */
+
+void suspect_forget_formers(struct executor *executor)
+{
+	struct stray_watch *watch = &executor->strays;
+
+	while (watch->former_count)
+		if (watch->formers[--watch->former_count].fd >= 0)
+			close(watch->formers[watch->former_count].fd);
+}
+
+/* Each list is whole. */
+void suspect_set_formers(struct executor *executor, const struct wire_u32s *pids)
+{
+	struct stray_watch *watch = &executor->strays;
+
+	if (!watch->stream || !pids->count)
+		return;
+	suspect_sample(executor);
+	suspect_forget_formers(executor);
+	for (uint32_t i = 0; i < pids->count && i < STRAY_FORMERS_MAX; i++) {
+		int fd = (int)syscall(SYS_pidfd_open, (pid_t)pids->at[i], 0);
+
+		/* What one that is gone has done it did before the sinks are filled. */
+		if (fd >= 0 || errno != ESRCH)
+			watch->formers[watch->former_count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+	}
+}
+
+/* Whether any of them may have run since the sample before: it lived then. */
+static bool a_former_ran(struct stray_watch *watch)
+{
+	uint32_t before = watch->former_count, left = 0;
+
+	if (before)
+		poll(watch->formers, before, 0);
+	for (uint32_t i = 0; i < before; i++) {
+		if (watch->formers[i].revents)
+			close(watch->formers[i].fd);
+		else
+			watch->formers[left++] = watch->formers[i];
+	}
+	watch->former_count = left;
+	return before;
+}
+
+/* ---- samples ---- */
+
 void suspect_sample(struct executor *executor)
 {
 	uint64_t number = ++executor->strays.sample;
 	struct session *session;
 
+	if (a_former_ran(&executor->strays))
+		executor->strays.departed = number;
 	TAILQ_FOREACH (session, &executor->sessions, link)
 		if (suspect_is_served(session) && !session->stray.left)
 			sample_one(session, number);

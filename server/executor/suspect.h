@@ -28,6 +28,13 @@ static inline bool suspect_is_served(const struct session *session)
 /** Numbers this moment, and notes for each session whether a kernel of it may have run since the one before.
  */
 void suspect_sample(struct executor *executor);
+/**
+ * Processes of executors that had the same sinks: until they have ended somebody has run in each moment who is no
+ * session of ours.
+ */
+void suspect_set_formers(struct executor *executor, const struct wire_u32s *pids);
+/** Forgets them. */
+void suspect_forget_formers(struct executor *executor);
 /** The session is no suspect any more for what is done from now on. */
 void suspect_leave(struct session *session);
 

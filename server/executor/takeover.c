@@ -53,6 +53,7 @@
 #include "server/executor/dispatch.h"
 #include "server/executor/intake.h"
 #include "server/executor/repeat.h"
+#include "server/executor/suspect.h"
 #include "server/log.h"
 #include "shm/doorbell.h"
 
@@ -539,6 +540,7 @@ static void serve_all(struct activation *activation)
 
 static void activate(struct job *job, struct activation *activation)
 {
+	suspect_set_formers(job->executor, &job->message.activate.formers);
 	take_all(job, activation);
 	serve_all(activation);
 	canary_begin(job->executor, job->message.activate.canary_ms);

@@ -476,6 +476,60 @@ START_TEST(the_next_executor_has_the_guard_too)
 }
 END_TEST
 
+/* Faults, while a kernel of it waits until it is told to stray. */
+static int faulty_stranger(int progress, int orders)
+{
+	uint32_t *words;
+	uint64_t address;
+	void *arguments[] = {&words, &address};
+	CUstream stream;
+
+	open_driver();
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	ck_cuda(cuMemHostAlloc((void **)&words, 4096, 0));
+	memset(words, 0, 4096);
+	report(progress);
+	if (read(orders, &address, sizeof(address)) != sizeof(address))
+		return 98;
+	ck_cuda(launch("crash_when_told", 1, 1, stream, arguments));
+	stray_to(16);
+	if (!is_convicted())
+		return 2;
+	report(progress);
+	ordered(orders, true);
+	__atomic_store_n(&words[1], 1, __ATOMIC_RELEASE);
+	report(progress);
+	ordered(orders, true);
+	return 0;
+}
+
+/* What a fault has left runs on in the old executor, which has the same sinks, and lives for a moment. */
+START_TEST(who_goes_on_is_not_blamed_for_what_is_left)
+{
+	struct child owner, other;
+	uint64_t address;
+
+	setenv("FRMPS_HOST_CONTAIN", "1", 1);
+	start_with("");
+	owner = idle_neighbour(&address);
+	await_guard();
+	other = child_start(faulty_stranger);
+	child_wait(&other, 1);
+	address += 8 * MIB;
+	ck_assert_int_eq(write(other.orders, &address, sizeof(address)), sizeof(address));
+	child_wait(&other, 1);
+	ck_assert(service_log_wait(&service, "promotion: executor", 1, SECONDS));
+	child_order(&other);
+	child_wait(&other, 1);
+	end_neighbour(&owner);
+	ck_assert_int_eq(counter("guard_hits"), 0);
+	child_order(&other);
+	ck_assert_int_eq(child_end(&other), 0);
+	stop();
+	unsetenv("FRMPS_HOST_CONTAIN");
+}
+END_TEST
+
 /* ---- memory ---- */
 
 /* Allocates, frees, allocates: slots give way to memory and come back. */
@@ -585,6 +639,7 @@ int main(void)
 	tcase_add_test(tests, a_stray_at_the_end_is_reported);
 	tcase_add_test(tests, freed_memory_reads_as_the_pattern);
 	tcase_add_test(tests, the_next_executor_has_the_guard_too);
+	tcase_add_test(tests, who_goes_on_is_not_blamed_for_what_is_left);
 	tcase_add_test(tests, memory_and_slots_give_way_to_each_other);
 	tcase_add_test(tests, sinks_are_given_back);
 	tcase_add_test(tests, a_limit_is_all_the_clients);

@@ -22,6 +22,7 @@ static const uint32_t narrow[] = {UINT32_MAX, 0, 7};
 static const int32_t corners[] = {INT32_MIN, -1, INT32_MAX};
 static const uint64_t map_words[WIRE_TENSOR_MAP_WORDS] = {1, UINT64_MAX, 3};
 static const uint32_t recover[] = {0, 1, 2, UINT32_MAX, 3};
+static const uint32_t formers[] = {4711, UINT32_MAX};
 static const int32_t attributes[] = {0, INT32_MIN, INT32_MAX, -1, 1024};
 static const uint8_t uuid[WIRE_UUID_BYTES] = {0xff, 0, 0xfe, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x80};
 static const char *const names[] = {"", "kernel", "_Z6kernelPfi", "ünï", "a\tb\nc"};
@@ -185,7 +186,7 @@ static struct wire_message *sample(enum wire_type type)
 		break;
 	case WIRE_ACTIVATE:
 		m->activate = (struct wire_activate){
-			UINT32_MAX, ALL(wide), ALL(recover), INT32_MIN, "why", UINT32_MAX};
+			UINT32_MAX, ALL(wide), ALL(recover), INT32_MIN, "why", UINT32_MAX, ALL(formers)};
 		break;
 	case WIRE_READY:
 		m->ready = (struct wire_ready){device, INT32_MIN, true};
@@ -337,6 +338,7 @@ static void same_activate(const struct wire_activate *a, const struct wire_activ
 	ck_assert_uint_eq(a->generation, b->generation);
 	SAME_WORDS(a->sessions, b->sessions);
 	SAME_WORDS(a->recover, b->recover);
+	SAME_WORDS(a->formers, b->formers);
 	ck_assert_int_eq(a->code, b->code);
 	ck_assert_str_eq(a->reason, b->reason);
 }
@@ -616,6 +618,7 @@ static void touch_message(const struct wire_message *m)
 		ck_assert_uint_eq(m->activate.sessions.count, m->activate.recover.count);
 		TOUCH_ALL(m->activate.sessions);
 		TOUCH_ALL(m->activate.recover);
+		TOUCH_ALL(m->activate.formers);
 		touch_text(m->activate.reason);
 		break;
 	case WIRE_READY:

@@ -5,9 +5,11 @@
 // mapped is rebuilt from the log and compared, granule by granule.
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "server/executor/clock.h"
@@ -382,6 +384,36 @@ START_TEST(sinks_that_are_not_filled_prove_nothing)
 }
 END_TEST
 
+/* Its kernels may have changed the sinks until the first look behind its end. */
+START_TEST(an_executor_before_may_have_done_it)
+{
+	pid_t child = fork();
+	const uint32_t pid = (uint32_t)child;
+
+	ck_assert_int_ge(child, 0);
+	if (!child)
+		for (;;)
+			pause();
+	suspect_set_formers(&executor, &(struct wire_u32s){&pid, 1});
+	for (int i = 0; i < 2; i++) {
+		launch(owner, true);
+		look(true);
+		ck_assert(!owner->stray.convicted);
+	}
+	kill(child, SIGKILL);
+	ck_assert_int_eq(waitid(P_PID, (id_t)child, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
+	launch(owner, true);
+	look(true);
+	ck_assert(!owner->stray.convicted);
+	launch(owner, true);
+	look(true);
+	ck_assert(owner->stray.convicted);
+	waitpid(child, NULL, 0);
+	suspect_set_formers(&executor, &(struct wire_u32s){&pid, 1});
+	ck_assert_uint_eq(executor.strays.former_count, 0);
+}
+END_TEST
+
 START_TEST(two_that_ran_are_not)
 {
 	launch(owner, true);
@@ -569,6 +601,7 @@ int main(void)
 	tcase_add_test(judgement, the_only_one_that_ran_is_convicted);
 	tcase_add_test(judgement, who_is_convicted_while_nobody_serves_it_hears_of_it_later);
 	tcase_add_test(judgement, sinks_that_are_not_filled_prove_nothing);
+	tcase_add_test(judgement, an_executor_before_may_have_done_it);
 	tcase_add_test(judgement, two_that_ran_are_not);
 	tcase_add_test(judgement, work_that_goes_on_makes_a_suspect);
 	tcase_add_test(judgement, who_has_left_was_there);
