@@ -138,8 +138,24 @@ static uint64_t address_of(const struct move *move, const struct movable *one)
 	return variable ? move->at + variable->offset : 0;
 }
 
-/* The file's first values, into which addresses have been put. */
-static void fill(struct move *move, const struct movable_reading *reading, const struct movable *one)
+static bool is_zero(const uint8_t *bytes, uint64_t count)
+{
+	return !bytes[0] && !memcmp(bytes, bytes + 1, count - 1);
+}
+
+/* Whether the block has other first values. Sections may lie on one another, so that a small file has very many. */
+static bool differs(struct movable_reading *reading, const uint8_t *to, const uint8_t *from, uint64_t bytes)
+{
+	reading->is_wrong |= bytes > reading->work;
+	if (reading->is_wrong)
+		return true;
+	reading->work -= bytes;
+	return memcmp(to, from, bytes) != 0;
+}
+
+/* The file's first values, into which addresses have been put. Bytes of which the file has none are not looked at: it
+ * may claim any number. */
+static void fill(struct move *move, struct movable_reading *reading, const struct movable *one)
 {
 	struct relocate_variable *variable = find(move->plan, one->name);
 	Elf64_Shdr section = elf_section(&reading->elf, one->section);
@@ -149,10 +165,13 @@ static void fill(struct move *move, const struct movable_reading *reading, const
 
 	if (!variable)
 		return;
-	for (uint64_t i = 0; variable->is_filled && i < one->bytes && !move->is_split; i++)
-		move->is_split = to[i] != (from ? from[i] : 0);
-	if (from && !variable->is_filled)
+	if (variable->is_filled) {
+		move->is_split |= from ? differs(reading, to, from, one->bytes) : !variable->is_zero;
+		return;
+	}
+	if (from)
 		memcpy(to, from, one->bytes);
+	variable->is_zero = !from || is_zero(from, one->bytes);
 	variable->is_filled = true;
 }
 
@@ -228,7 +247,7 @@ static bool is_split(const struct relocate_plan *plan, const struct movable_read
 static void move_all(struct movable_reading *reading, struct move *move)
 {
 	movable_visit(reading, put, move);
-	for (uint64_t i = 0; i < reading->count; i++)
+	for (uint64_t i = 0; !move->is_split && i < reading->count; i++)
 		if (!reading->candidates[i].stays)
 			fill(move, reading, &reading->candidates[i]);
 	leave_out(reading, move);

@@ -33,6 +33,7 @@ struct relocate_variable {
 	uint64_t offset;  /* in the block, above 0: nothing begins where the allocation does */
 	bool is_constant; /* a mirror of it is in the block */
 	bool is_filled;	  /* its first value is in the block's */
+	bool is_zero;	  /* that is nothing but zeros */
 };
 
 /* All zero: nothing is moved. */

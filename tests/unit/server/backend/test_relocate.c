@@ -533,10 +533,78 @@ START_TEST(texts_may_have_many_names)
 }
 END_TEST
 
+/* An image with so many sections of variables, all in the same bytes and with one variable each, whose names end in one
+ * another. */
+static void build_large(unsigned count, uint32_t type, uint64_t bytes)
+{
+	static const char texts[32] = "\0.nv.global\0.nv.global.init";
+	const size_t names_at = sizeof(texts), values = type == SHT_NOBITS ? 0 : bytes;
+	size_t at, symbols_at, values_at;
+	Elf64_Shdr *sections =
+		begin_image(3 + count, names_at + count + 1 + (1 + count) * sizeof(Elf64_Sym) + values, &at);
+	Elf64_Sym *symbols;
+
+	memcpy(image + at, texts, sizeof(texts));
+	memset(image + at + names_at, 'v', count);
+	symbols_at = at + names_at + count + 1;
+	values_at = symbols_at + (1 + count) * sizeof(*symbols);
+	symbols = calloc(1 + count, sizeof(*symbols));
+	sections[1] = (Elf64_Shdr){.sh_type = SHT_STRTAB, .sh_offset = at, .sh_size = symbols_at - at};
+	sections[2] = (Elf64_Shdr){.sh_type = SHT_SYMTAB,
+		.sh_link = 1,
+		.sh_entsize = sizeof(*symbols),
+		.sh_offset = symbols_at,
+		.sh_size = values_at - symbols_at};
+	for (unsigned i = 0; i < count; i++) {
+		symbols[1 + i] = (Elf64_Sym){.st_name = (Elf64_Word)names_at + i,
+			.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
+			.st_shndx = (Elf64_Section)(3 + i),
+			.st_size = bytes};
+		sections[3 + i] = (Elf64_Shdr){.sh_type = type,
+			.sh_name = type == SHT_NOBITS ? 1 : 12,
+			.sh_flags = SHF_ALLOC | SHF_WRITE,
+			.sh_offset = values_at,
+			.sh_size = bytes,
+			.sh_addralign = 8};
+	}
+	memcpy(image + symbols_at, symbols, (1 + count) * sizeof(*symbols));
+	free(symbols);
+}
+
+/* As a fat binary has some MiB of such members, they claim 128 GiB: nobody looks at those. */
+static void move_many(void)
+{
+	for (int i = 0; i < 8192; i++)
+		ck_assert_int_eq(relocate_move(&plan, AT, image, image_bytes, &moved), CUDA_SUCCESS);
+}
+
+START_TEST(members_may_have_large_variables)
+{
+	const uint64_t bytes = 16 << 20;
+
+	build_large(1, _i ? SHT_PROGBITS : SHT_NOBITS, bytes);
+	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+	ck_assert_uint_eq(variable("v")->bytes, bytes);
+	unload();
+	build_large(1, SHT_NOBITS, bytes);
+	move_many();
+}
+END_TEST
+
+/* 512 MiB in a file of one. */
+START_TEST(large_variables_may_lie_on_one_another)
+{
+	build_large(512, SHT_PROGBITS, 1 << 20);
+	ck_assert_int_eq(move_all(), CUDA_SUCCESS);
+	ck_assert_uint_eq(plan.count, 512);
+	ck_assert_int_eq(relocate_move(&plan, AT, image, image_bytes, &moved), CUDA_ERROR_NOT_SUPPORTED);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("relocate");
-	TCase *tests = tcase_create("relocate"), *lies = tcase_create("lies");
+	TCase *tests = tcase_create("relocate"), *lies = tcase_create("lies"), *large = tcase_create("large");
 
 	tcase_add_checked_fixture(tests, NULL, forget_all);
 	tcase_add_test(tests, code_finds_variables_in_their_block);
@@ -561,5 +629,10 @@ int main(void)
 	tcase_add_loop_test(lies, sections_without_a_type_may_lie, 0, MISPLACED);
 	tcase_add_test(lies, texts_may_have_many_names);
 	suite_add_tcase(suite, lies);
+	tcase_add_checked_fixture(large, NULL, forget_all);
+	tcase_set_timeout(large, 20);
+	tcase_add_loop_test(large, members_may_have_large_variables, 0, 2);
+	tcase_add_test(large, large_variables_may_lie_on_one_another);
+	suite_add_tcase(suite, large);
 	return suite_run(suite);
 }
