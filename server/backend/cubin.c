@@ -374,18 +374,10 @@ static void add_symbol(struct reading *reading, uint64_t index)
 		add_variable(reading, index, &symbol);
 }
 
-static int compare(const void *a, const void *b)
-{
-	const struct statics_variable *left = a, *right = b;
-
-	return strcmp(left->name, right->name);
-}
-
 /* Of one image: a name stands for one variable. */
 static void look_for_doubles(struct statics *statics)
 {
-	if (statics->count)
-		qsort(statics->variables, statics->count, sizeof(statics->variables[0]), compare);
+	statics_sort(statics);
 	for (uint32_t i = 1; i < statics->count; i++)
 		if (!strcmp(statics->variables[i - 1].name, statics->variables[i].name))
 			statics_add_more(statics, "two of its variables have the same name");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// See statics.h. Lists, searched from their beginning: they are short, or not kept.
+// See statics.h. Lists that are short, or not kept.
 
 #include "server/backend/statics.h"
 
@@ -57,18 +57,32 @@ void statics_add(struct statics *statics, const char *name, uint64_t bytes)
 	statics_add_more(statics, "there was no memory to look at its image");
 }
 
-static bool has(const struct statics *statics, const struct statics_variable *variable)
+static int compare(const void *a, const void *b)
 {
-	for (uint32_t i = 0; i < statics->count; i++)
-		if (!strcmp(statics->variables[i].name, variable->name))
-			return true;
-	return false;
+	const struct statics_variable *left = a, *right = b;
+
+	return strcmp(left->name, right->name);
+}
+
+void statics_sort(struct statics *statics)
+{
+	if (statics->count)
+		qsort(statics->variables, statics->count, sizeof(statics->variables[0]), compare);
+}
+
+/* @count: of the first variables, which are in order */
+static bool has(const struct statics *statics, uint32_t count, const struct statics_variable *variable)
+{
+	return count && bsearch(variable, statics->variables, count, sizeof(*variable), compare);
 }
 
 void statics_merge(struct statics *statics, const struct statics *other)
 {
+	uint32_t before = statics->count;
+
+	statics_sort(statics);
 	for (uint32_t i = 0; i < other->count; i++)
-		if (!has(statics, &other->variables[i]))
+		if (!has(statics, before, &other->variables[i]))
 			statics_add(statics, other->variables[i].name, other->variables[i].bytes);
 	for (uint32_t i = 0; i < other->kernel_count; i++)
 		statics_add_kernel(statics, other->kernels[i]);

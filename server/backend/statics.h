@@ -35,6 +35,9 @@ struct statics {
 /** Adds what another image's kernels can leave behind; only one of the two will be loaded. */
 void statics_merge(struct statics *statics, const struct statics *other);
 
+/** Puts its variables in the order of their names. */
+void statics_sort(struct statics *statics);
+
 /** Adds one variable. `more` says so if that cannot be. */
 void statics_add(struct statics *statics, const char *name, uint64_t bytes);
 

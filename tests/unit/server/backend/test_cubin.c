@@ -545,6 +545,29 @@ START_TEST(names_of_variables_may_overlap)
 }
 END_TEST
 
+/* A fat binary of some MiB has more members than these, with as many variables each: 4 billion names are not compared. */
+START_TEST(members_may_have_many_variables)
+{
+	struct statics merged = {0}, one = {0};
+	char name[16];
+
+	for (unsigned i = 0; i < STATICS_MAX; i++) {
+		snprintf(name, sizeof(name), "v%u", (i * 2654435761u) % STATICS_MAX);
+		statics_add(&one, name, 4);
+	}
+	for (int i = 0; i < 512; i++)
+		statics_merge(&merged, &one);
+	ck_assert_uint_eq(merged.count, STATICS_MAX);
+	ck_assert_ptr_null(merged.more);
+	statics_deinit(&one);
+	statics_add(&one, "another", 4);
+	statics_merge(&merged, &one);
+	ck_assert_ptr_nonnull(merged.more);
+	statics_deinit(&merged);
+	statics_deinit(&one);
+}
+END_TEST
+
 #define LONG 60000u
 
 /* Two kernels, one with a long name, that have a variable's address in so many relocations by turns. */
@@ -656,7 +679,7 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("cubin");
-	TCase *tests = tcase_create("cubin");
+	TCase *tests = tcase_create("cubin"), *many = tcase_create("many");
 
 	tcase_set_timeout(tests, 240);
 	tcase_add_checked_fixture(tests, NULL, unload);
@@ -682,5 +705,8 @@ int main(void)
 	tcase_add_test(tests, names_of_kernels_may_come_again_and_again);
 	tcase_add_test(tests, sections_may_lie_on_one_another);
 	suite_add_tcase(suite, tests);
+	tcase_set_timeout(many, 8);
+	tcase_add_test(many, members_may_have_many_variables);
+	suite_add_tcase(suite, many);
 	return suite_run(suite);
 }
