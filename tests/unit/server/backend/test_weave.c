@@ -214,7 +214,7 @@ START_TEST(spoilt_images)
 		x = x * UINT32_C(1103515245) + 12345;
 		if (round % 4 == 0)
 			size = (x >> 8) % cubin_bytes;
-		copy = malloc(size + 1);
+		copy = malloc(size + !size);
 		memcpy(copy, cubin, size);
 		for (int i = 0; size && i < 4; i++) {
 			x = x * UINT32_C(1103515245) + 12345;
