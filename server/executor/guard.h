@@ -69,7 +69,7 @@ void guard_note_unmapped(struct session *session, const struct wire_range *range
 /** Maps up to GUARD_STEP_SLOTS slots. */
 void guard_step(struct session *session);
 
-/** Unmaps everything. Any thread: the session is closing, and nothing looks at its sinks or changes its guard any
+/** Unmaps everything. Any thread: the session is closing or let go, and nothing looks at its sinks or changes its guard any
  * more. */
 void guard_unmap(struct session *session);
 /** Frees the guard, which is unmapped, if there is one. */

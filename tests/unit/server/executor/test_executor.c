@@ -861,6 +861,43 @@ START_TEST(a_session_is_let_go_when_its_work_is_done)
 }
 END_TEST
 
+static uint64_t count_slots(enum fake_kind kind)
+{
+	uint64_t slots = 0;
+
+	for (unsigned i = 0; i < fake_count(kind); i++)
+		slots += fake_call(kind, i)->seq;
+	return slots;
+}
+
+/* Whoever serves it then looks at the same sinks, and takes a stray of others here for its own. */
+START_TEST(who_is_let_go_takes_its_guard_along)
+{
+	struct wire_message request = {.type = WIRE_OPEN_GUARD};
+	int fds[] = {memory(NULL, CHUNK), memory(NULL, 2 * CHUNK)};
+	struct client client;
+
+	request.open_guard = (struct wire_open_guard){.near_bytes = CHUNK,
+		.far_bytes = 2 * CHUNK,
+		.reach = 4 * CHUNK,
+		.policy = 1,
+		.interval_ms = 1000};
+	open_client(&client, 1);
+	ck_assert_int_eq(call(&client, &request, fds, 2), 0);
+	activate(&client);
+	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window, CHUNK, true), 0);
+	ck_assert_uint_gt(count_slots(FAKE_SINK_MAP), 2);
+	ck_assert_uint_eq(detach_session(&client, 1000), 1);
+	ck_assert_uint_eq(count_slots(FAKE_SINK_UNMAP), count_slots(FAKE_SINK_MAP));
+	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), 0);
+	ck_assert_uint_eq(close_session(&client, 0), 1);
+	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), 1);
+	close_client(&client);
+	close(fds[0]);
+	close(fds[1]);
+}
+END_TEST
+
 /* Its serving thread is in a call that does not come back; whoever asks is answered all the same. */
 START_TEST(a_thread_that_does_not_come_back_holds_nobody_up)
 {
@@ -1355,6 +1392,7 @@ int main(void)
 	tcase_add_test(role, waiting_is_private);
 	tcase_add_test(role, work_that_does_not_end);
 	tcase_add_test(role, a_session_is_let_go_when_its_work_is_done);
+	tcase_add_test(role, who_is_let_go_takes_its_guard_along);
 	tcase_add_test(role, a_thread_that_does_not_come_back_holds_nobody_up);
 	tcase_add_test(role, one_that_ends_while_it_is_let_go);
 	tcase_add_test(role, an_offence_is_reported_and_others_go_on);
