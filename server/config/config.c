@@ -2,8 +2,8 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // Parser and printer of the configuration, both driven by one table. Daemon, before its loop runs. inih
-// splits the file into keys and values; it reports the first bad line by its number, and the text for it is
-// kept here.
+// splits lines into keys and values; it is given them one by one, because it knows neither a file that cannot
+// be read nor a line that is longer than its buffer, and goes on behind a line that is wrong.
 
 #include "server/config/config.h"
 
@@ -180,50 +180,89 @@ void config_init(struct config *config)
 
 struct reading {
 	struct config *config;
-	char *text;
-	size_t size;
-	bool bad;
+	FILE *file;
+	char *line;
+	size_t capacity;
+	int number; /* of the line */
+	int bad;    /* the first that is wrong; 0: none */
+	int error;  /* of the file: errno */
+	char what[256];
 };
+
+static char *read_line(char *to, int size, void *context)
+{
+	struct reading *reading = context;
+	const char *start;
+	ssize_t length;
+
+	if (reading->bad)
+		return NULL;
+	length = getline(&reading->line, &reading->capacity, reading->file);
+	if (length < 0) {
+		reading->error = feof(reading->file) ? 0 : errno;
+		return NULL;
+	}
+	reading->number++;
+	/* To inih an indented line is more of the value above. */
+	start = reading->line + strspn(reading->line, " \t\r\v\f");
+	if (*start == '#' || *start == ';') {
+		start = "\n";
+	} else if (strlen(reading->line) != (size_t)length || strlen(start) + 2 > (size_t)size) {
+		/* It would take the rest for a line of its own. */
+		snprintf(reading->what, sizeof(reading->what), "longer than %d bytes, or no text", size - 2);
+		reading->bad = reading->number;
+		start = "\n";
+	}
+	return strcpy(to, start);
+}
 
 static int read_key(void *context, const char *section, const char *key, const char *value)
 {
 	struct reading *reading = context;
-	char later[256];
 
-	/* The first error is the one that inih gives the line of. */
-	char *text = reading->bad ? later : reading->text;
-	size_t size = reading->bad ? sizeof(later) : reading->size;
+	/* Lines are read one at a time, and none behind the first that is wrong. */
+	if (*section)
+		snprintf(reading->what, sizeof(reading->what),
+			"%s: the file has no sections, [%s] is unknown", key, section);
+	else if (!config_set(reading->config, key, value, reading->what, sizeof(reading->what)))
+		return 1;
+	reading->bad = reading->number;
+	return 0;
+}
 
-	if (*section) {
-		snprintf(text, size, "%s: the file has no sections, [%s] is unknown", key, section);
-		reading->bad = true;
-		return 0;
+static int parse(struct reading *reading, const char *path, char *text, size_t size)
+{
+	int line = ini_parse_stream(read_line, reading, read_key, reading);
+
+	if (line < 0 || reading->error) {
+		snprintf(text, size, "%s: %s", path,
+			line < 0 ? "there is no memory to read it" : strerror(reading->error));
+		return CONFIG_E_INVALID;
 	}
-	if (config_set(reading->config, key, value, text, size)) {
-		reading->bad = true;
+	if (!line && !reading->bad)
 		return 0;
-	}
-	return 1;
+	/* What inih itself found wrong comes before what was found wrong behind it. */
+	if (!reading->bad || (line && line < reading->bad))
+		snprintf(text, size, "%s:%d: not a line of the form \"key = value\"", path, line);
+	else
+		snprintf(text, size, "%s:%d: %s", path, reading->bad, reading->what);
+	return CONFIG_E_INVALID;
 }
 
 int config_read(struct config *config, const char *path, char *ret_text, size_t text_size)
 {
-	char what[256] = "not a line of the form \"key = value\"";
-	struct reading reading = {.config = config, .text = what, .size = sizeof(what)};
-	int line;
+	struct reading reading = {.config = config, .file = fopen(path, "re")};
+	int r;
 
-	errno = 0;
-	line = ini_parse(path, read_key, &reading);
-	if (line == 0)
-		return 0;
-	if (line < 0) {
-		int error = errno;
-
-		snprintf(ret_text, text_size, "%s: %s", path, error ? strerror(error) : "cannot be read");
-		return error == ENOENT ? CONFIG_E_MISSING : CONFIG_E_INVALID;
+	if (!reading.file) {
+		r = errno == ENOENT ? CONFIG_E_MISSING : CONFIG_E_INVALID;
+		snprintf(ret_text, text_size, "%s: %s", path, strerror(errno));
+		return r;
 	}
-	snprintf(ret_text, text_size, "%s:%d: %s", path, line, what);
-	return CONFIG_E_INVALID;
+	r = parse(&reading, path, ret_text, text_size);
+	free(reading.line);
+	fclose(reading.file);
+	return r;
 }
 
 int config_default_socket(struct config *config, char *ret_text, size_t text_size)

@@ -83,6 +83,7 @@ static const struct {
 	{"[service]\ndevice = 0\n", 2, "device: the file has no sections"},
 	{"device = 0\nwhat is this\n", 2, "not a line of the form"},
 	{"standbys = 9\nbackend = gpu\n", 1, "standbys"},
+	{"what is this\nstandbys = 9\n", 1, "not a line of the form"},
 };
 
 START_TEST(errors_name_file_line_and_key)
@@ -109,6 +110,78 @@ START_TEST(missing_file_is_told_apart)
 	ck_assert_int_eq(
 		config_read(&config, "/nonexistent/frmps.conf", text, sizeof(text)), CONFIG_E_MISSING);
 	ck_assert_ptr_nonnull(strstr(text, "/nonexistent/frmps.conf"));
+}
+END_TEST
+
+/* What is in it is not known: defaults would be a guess. */
+START_TEST(a_file_that_cannot_be_read_is_an_error)
+{
+	struct config config;
+	char text[256];
+
+	config_init(&config);
+	ck_assert_int_eq(config_read(&config, "/tmp", text, sizeof(text)), CONFIG_E_INVALID);
+	ck_assert_str_eq(text, "/tmp: Is a directory");
+}
+END_TEST
+
+START_TEST(an_indented_line_is_a_line)
+{
+	struct config config;
+	char text[256];
+
+	write_file("socket = /tmp/x.sock\n  standbys = 3\n\tdevice = 1\n");
+	config_init(&config);
+	ck_assert_int_eq(config_read(&config, path, text, sizeof(text)), 0);
+	ck_assert_str_eq(config.socket, "/tmp/x.sock");
+	ck_assert_uint_eq(config.standbys, 3);
+	ck_assert_uint_eq(config.device, 1);
+	unlink(path);
+}
+END_TEST
+
+/* A line of that many bytes, with its newline and a terminator, that ends in `end`. */
+static void write_long_line(char *line, size_t bytes, char begin, const char *end)
+{
+	memset(line, ' ', bytes);
+	line[0] = begin;
+	memcpy(line + bytes - strlen(end), end, strlen(end));
+	strcpy(line + bytes, "\n");
+}
+
+/* Wherever its end may lie. */
+START_TEST(a_comment_of_any_length_sets_nothing)
+{
+	struct config config;
+	char text[256], file[2048];
+
+	for (size_t bytes = 20; bytes < 1000; bytes++) {
+		write_long_line(file, bytes, '#', "standbys = 3");
+		strcat(file, "device = 1\n");
+		write_file(file);
+		config_init(&config);
+		ck_assert_msg(!config_read(&config, path, text, sizeof(text)), "%zu: %s", bytes, text);
+		ck_assert_uint_eq(config.standbys, 1);
+		ck_assert_uint_eq(config.device, 1);
+		unlink(path);
+	}
+}
+END_TEST
+
+START_TEST(a_line_that_is_too_long_is_an_error)
+{
+	struct config config;
+	char text[512], place[128], file[2048];
+
+	write_long_line(file, 1000, ' ', "standbys = 3");
+	memcpy(file, "socket = ", 9);
+	write_file(file);
+	config_init(&config);
+	ck_assert_int_eq(config_read(&config, path, text, sizeof(text)), CONFIG_E_INVALID);
+	snprintf(place, sizeof(place), "%s:1: longer than ", path);
+	ck_assert_msg(strncmp(text, place, strlen(place)) == 0, "%s", text);
+	ck_assert_uint_eq(config.standbys, 1);
+	unlink(path);
 }
 END_TEST
 
@@ -245,6 +318,10 @@ int main(void)
 	tcase_add_test(tests, file_is_read);
 	tcase_add_loop_test(tests, errors_name_file_line_and_key, 0, sizeof(bad) / sizeof(bad[0]));
 	tcase_add_test(tests, missing_file_is_told_apart);
+	tcase_add_test(tests, a_file_that_cannot_be_read_is_an_error);
+	tcase_add_test(tests, an_indented_line_is_a_line);
+	tcase_add_test(tests, a_comment_of_any_length_sets_nothing);
+	tcase_add_test(tests, a_line_that_is_too_long_is_an_error);
 	tcase_add_test(tests, long_text_is_refused);
 	tcase_add_test(tests, help_names_every_key_and_can_be_read_back);
 	tcase_add_test(tests, socket_has_a_default);
