@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -44,11 +45,37 @@ void log_set_descriptor(int fd)
 	logger.descriptor = fd;
 }
 
+/* Bytes of the UTF-8 sequence that a text begins with; 1 where it is none. */
+static size_t sequence_bytes(const unsigned char *text)
+{
+	size_t bytes = *text >= 0xf0 && *text <= 0xf4 ? 4 : *text >= 0xe0 ? 3 : *text >= 0xc2 ? 2 : 1;
+
+	/* What would be longer than it need be is none. */
+	if (*text > 0xf4 || (*text == 0xe0 && text[1] < 0xa0) || (*text == 0xf0 && text[1] < 0x90))
+		return 1;
+	for (size_t i = 1; i < bytes; i++)
+		if ((text[i] & 0xc0) != 0x80)
+			return 1;
+	return bytes;
+}
+
+/* Those of seven bits, and those of eight: a byte, or the two that it is in UTF-8. */
+static bool is_control(const unsigned char *text, size_t bytes)
+{
+	if (bytes == 1)
+		return *text < 0x20 || *text == 0x7f || (*text & 0xe0) == 0x80;
+	return *text == 0xc2 && text[1] < 0xa0;
+}
+
 void log_clean(char *text)
 {
-	for (; *text; text++)
-		if ((unsigned char)*text < 0x20 || *text == 0x7f)
-			*text = '?';
+	size_t bytes;
+
+	for (; *text; text += bytes) {
+		bytes = sequence_bytes((const unsigned char *)text);
+		if (is_control((const unsigned char *)text, bytes))
+			memset(text, '?', bytes);
+	}
 }
 
 static int write_prefix(char *at, size_t size, enum log_level level)

@@ -52,6 +52,29 @@ START_TEST(what_is_logged_cannot_forge_a_line)
 }
 END_TEST
 
+/* Those of ISO 6429 that are a byte or, in UTF-8, two: \x9b is what ESC [ is. The others are letters' bytes. */
+START_TEST(controls_of_eight_bits_are_controls)
+{
+	static const char *const rows[][2] = {
+		{"a\xc2\x9bm\xc2\x9d\xc2\x85", "a??m????"},
+		{"\x9bm\x80\x9f\xa0", "?m??\xa0"},
+		{"\xc2\xa0\xc3\x9b\xe2\x82\xac\xf0\x9f\x98\x80",
+			"\xc2\xa0\xc3\x9b\xe2\x82\xac\xf0\x9f\x98\x80"},
+		{"\xc3\x9b\x9b", "\xc3\x9b?"},
+		{"\xe0\x82\x9b\xf0\x80\x82\x9b\xc0\x9b", "\xe0??\xf0???\xc0?"},
+		{"\xe2\x82\xf0\x9f\x98", "\xe2?\xf0??"},
+		{"\xe2", "\xe2"},
+	};
+	char text[32];
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		strcpy(text, rows[i][0]);
+		log_clean(text);
+		ck_assert_msg(!strcmp(text, rows[i][1]), "row %zu: %s", i, text);
+	}
+}
+END_TEST
+
 START_TEST(a_long_line_is_cut)
 {
 	char long_text[4000];
@@ -96,6 +119,7 @@ int main(void)
 
 	tcase_add_checked_fixture(all, setup, teardown);
 	tcase_add_test(all, what_is_logged_cannot_forge_a_line);
+	tcase_add_test(all, controls_of_eight_bits_are_controls);
 	tcase_add_test(all, a_long_line_is_cut);
 	tcase_add_test(all, the_journal_is_known_by_its_file);
 	return suite_run(suite);

@@ -269,10 +269,11 @@ START_TEST(a_verdict_cannot_speak_to_a_terminal)
 
 	fake = fake_new(1);
 	fake_boot(fake);
-	strcpy(TAILQ_FIRST(&fake->daemon.domains)->promotion.verdict_text, "kernel \x1b]0;k\n\xc3\xa4");
+	strcpy(TAILQ_FIRST(&fake->daemon.domains)->promotion.verdict_text,
+		"kernel \x1b]0;k\n\xc3\xa4\xc2\x9b[");
 	root = status_of(0);
 	domain = json_array_get(json_object_get(root, "domains"), 0);
-	ck_assert_str_eq(string(domain, "verdict"), "kernel ?]0;k?\xc3\xa4");
+	ck_assert_str_eq(string(domain, "verdict"), "kernel ?]0;k?\xc3\xa4??[");
 	json_decref(root);
 	end();
 }
