@@ -37,6 +37,17 @@ static int send_answer(
 	return connection_send(operator->connection, &message, &fd, fd ? 1 : 0);
 }
 
+/* Until it is read, a document is memory of the service. */
+static bool may_have_file(struct operator* operator)
+{
+	if (connection_is_read(operator->connection))
+		operator->files = 0;
+	if (operator->files == OPERATOR_FILES_MAX)
+		return false;
+	operator->files++;
+	return true;
+}
+
 static struct shared_fd *make_document(const char *json, size_t length)
 {
 	int fd = memfd_create("frmps-status", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -66,7 +77,7 @@ static void answer_status(struct operator* operator, const struct wire_message *
 	size_t length = json ? strlen(json) : 0;
 	struct shared_fd *fd = NULL;
 
-	if (length > JSON_MAX)
+	if (length > JSON_MAX && may_have_file(operator))
 		fd = make_document(json, length);
 	if (!json || (length > JSON_MAX && !fd))
 		send_answer(operator, id, CUDA_ERROR_OUT_OF_MEMORY, "", NULL);
@@ -181,8 +192,12 @@ static void answer(struct operator* operator, const struct wire_message * messag
 static void on_message(void *context, const struct wire_message *message, struct packet *packet)
 {
 	struct operator* operator= context;
+	bool reads = !connection_queued(operator->connection);
 
-	if (message_allowed(message->type, FROM_OPERATOR, packet->fd_count))
+	if (!reads)
+		log_warning("an operator of uid %lld is sent away: he does not read his answers",
+			(long long)operator->uid);
+	if (reads && message_allowed(message->type, FROM_OPERATOR, packet->fd_count))
 		answer(operator, message);
 	else
 		operator_free(operator);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// An operator's connection: Admin in, AdminReply out, as often as he likes. Any local user may ask; what he
-// is shown depends on who he is. A user has a bounded number of them. Daemon, loop thread only.
+// An operator's connection: Admin in, AdminReply out, as often as he likes and reads. Any local user may ask;
+// what he is shown depends on who he is. A user has a bounded number of them. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_CONTROL_OPERATOR_H
 #define FRMPS_SERVER_CONTROL_OPERATOR_H
@@ -16,6 +16,8 @@ struct connection;
 struct daemon;
 
 #define OPERATORS_PER_USER 32u
+/* Documents in files that one is sent ahead of those that it has read. */
+#define OPERATOR_FILES_MAX 4u
 
 struct operator
 {
@@ -24,6 +26,7 @@ struct operator
 	struct connection *connection;
 	uid_t uid;
 	uint64_t isolate_id; /* of the message that a move answers; 0: none is awaited */
+	unsigned files;	     /* documents that it may not have read */
 };
 
 /** How many a user has. */

@@ -13,9 +13,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -339,6 +341,13 @@ void connection_deliver(struct connection *connection)
 unsigned connection_queued(const struct connection *connection)
 {
 	return connection->queued;
+}
+
+bool connection_is_read(const struct connection *connection)
+{
+	int unread = 0;
+
+	return !connection->queued && ioctl(connection->socket, SIOCOUTQ, &unread) == 0 && !unread;
 }
 
 int connection_socket(const struct connection *connection)

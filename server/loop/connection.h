@@ -75,6 +75,9 @@ void connection_deliver(struct connection *connection);
 /** Packets waiting in the queue. */
 unsigned connection_queued(const struct connection *connection);
 
+/** Whether the peer has taken everything that was sent to it. */
+bool connection_is_read(const struct connection *connection);
+
 /** The socket, for credentials; stays the connection's. */
 int connection_socket(const struct connection *connection);
 

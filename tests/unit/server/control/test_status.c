@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "protocol/cuda_abi.h"
 #include "server/control/operator.h"
 #include "server/control/status.h"
 #include "server/session/client.h"
@@ -360,23 +361,38 @@ START_TEST(operator_may_not_become_a_client)
 }
 END_TEST
 
-START_TEST(long_status_comes_as_a_file)
+/* Programs enough for a status that fits no packet. */
+#define CROWD 400
+static struct fake_client crowd[CROWD];
+
+static void gather(void)
 {
-	static struct fake_client clients[400];
 	struct client *client;
-	struct stat status;
-	char *text;
-	int operator;
-	json_t *root;
 
 	fake = fake_new(0);
 	fake->config.clients_max = 448;
 	fake->config.arena_bytes = 65536;
 	fake_boot(fake);
-	for (int i = 0; i < 400; i++)
-		fake_join(fake, &clients[i], &fake->children[1], NULL);
+	for (int i = 0; i < CROWD; i++)
+		fake_join(fake, &crowd[i], &fake->children[1], NULL);
 	TAILQ_FOREACH (client, &fake->daemon.clients, link)
 		strcpy(client->program, "a program with a longer name");
+}
+
+static void disperse(void)
+{
+	for (int i = 0; i < CROWD; i++)
+		fake_leave(fake, &crowd[i]);
+}
+
+START_TEST(long_status_comes_as_a_file)
+{
+	struct stat status;
+	char *text;
+	int operator;
+	json_t *root;
+
+	gather();
 	operator= connect_operator();
 	say(operator, "status");
 	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
@@ -388,12 +404,66 @@ START_TEST(long_status_comes_as_a_file)
 	root = json_loads(text, 0, NULL);
 	ck_assert_uint_eq(json_array_size(json_object_get(
 				  json_array_get(json_object_get(root, "domains"), 0), "clients")),
-		400);
+		CROWD);
 	json_decref(root);
 	free(text);
-	for (int i = 0; i < 400; i++)
-		fake_leave(fake, &clients[i]);
+	disperse();
 	close(operator);
+	end();
+}
+END_TEST
+
+static unsigned count_files(int operator, unsigned answers)
+{
+	unsigned files = 0;
+
+	for (unsigned i = 0; i < answers; i++) {
+		fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+		ck_assert(
+			fake->packet.fd_count || fake->message.admin_reply.code == CUDA_ERROR_OUT_OF_MEMORY);
+		files += fake->packet.fd_count;
+	}
+	return files;
+}
+
+/* Its memory is the service's until it is taken. */
+START_TEST(files_that_nobody_takes_are_bounded)
+{
+	int operator;
+
+	gather();
+	operator= connect_operator();
+	for (int i = 0; i < 20; i++)
+		say(operator, "status");
+	ck_assert_uint_eq(count_files(operator, 20), OPERATOR_FILES_MAX);
+	for (int i = 0; i < 20; i++) {
+		say(operator, "status");
+		ck_assert_uint_eq(count_files(operator, 1), 1);
+	}
+	disperse();
+	close(operator);
+	end();
+}
+END_TEST
+
+START_TEST(who_asks_on_and_reads_nothing_is_sent_away)
+{
+	struct wire_message ping = {.type = WIRE_ADMIN, .id = 3, .admin = {.command = "ping"}};
+	int operator, patient;
+	unsigned asked = 0;
+
+	fake = fake_new(1);
+	patient = connect_operator();
+	operator= connect_operator();
+	while (message_send(operator, & ping, NULL, 0) == 0 && asked++ < 10000)
+		fake_turn(fake);
+	ck_assert_uint_lt(asked, 10000);
+	ck_assert_uint_eq(operator_count(&fake->daemon, getuid()), 0);
+	say(patient, "ping");
+	fake_expect(fake, patient, WIRE_ADMIN_REPLY);
+	close(patient);
+	close(operator);
+	fake_turn(fake);
 	end();
 }
 END_TEST
@@ -416,5 +486,7 @@ int main(void)
 	tcase_add_test(tests, operators_of_a_user_are_bounded);
 	tcase_add_test(tests, a_verdict_cannot_speak_to_a_terminal);
 	tcase_add_test(tests, long_status_comes_as_a_file);
+	tcase_add_test(tests, files_that_nobody_takes_are_bounded);
+	tcase_add_test(tests, who_asks_on_and_reads_nothing_is_sent_away);
 	return suite_run(suite);
 }
