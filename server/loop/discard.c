@@ -3,14 +3,25 @@
 //
 // See discard.h. Unread packets hold descriptors, too: a socket is emptied before it is closed, because the holder's
 // copy of it may be the last one.
+//
+// A socket that is sent may hold such packets itself, and what is in them lingers for as long as its maker said: a
+// thread that closed it would stay, and a program can do that as often as it likes. But nothing lingers for a thread
+// that ends with a table of descriptors of its own. So the last one to have garbage is a thread that ends:
+//
+//	close_in_thread		garbage ──────── waits ───────► closes, does not linger ────► frees
+//	end_in_thread		own table ► takes a copy, empties the socket ────► ends, does not linger either
 
 #include "server/loop/discard.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "protocol/socket.h"
@@ -23,28 +34,8 @@
 struct garbage {
 	int socket; /* -1: none */
 	int fds[WIRE_FDS_MAX];
+	sem_t taken, closed;
 };
-
-static void close_one(int fd)
-{
-	const struct linger none = {0};
-
-	if (fd < 0)
-		return;
-	setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
-	close(fd);
-}
-
-static void close_rights(const struct cmsghdr *control)
-{
-	size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-	int fd;
-
-	for (size_t i = 0; i < count; i++) {
-		memcpy(&fd, CMSG_DATA(control) + i * sizeof(int), sizeof(fd));
-		close_one(fd);
-	}
-}
 
 /* The sender's credentials, which were asked for, tell a packet that is empty from the end. Return: whether there was
  * one */
@@ -78,7 +69,19 @@ static bool take_plain(int socket)
 	}
 }
 
-static bool take_any(int socket)
+static void close_rights(const struct cmsghdr *control)
+{
+	size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+	int fd;
+
+	for (size_t i = 0; i < count; i++) {
+		memcpy(&fd, CMSG_DATA(control) + i * sizeof(int), sizeof(fd));
+		close(fd);
+	}
+}
+
+/* @keeps: what is taken goes with the thread. Return: whether there was something */
+static bool take_any(int socket, bool keeps)
 {
 	union {
 		struct cmsghdr align;
@@ -88,22 +91,68 @@ static bool take_any(int socket)
 
 	if (!receive(socket, &message, 0))
 		return false;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c))
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c && !keeps; c = CMSG_NXTHDR(&message, c))
 		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
 			close_rights(c);
 	return true;
 }
 
-static void *close_in_thread(void *context)
+/* All threads share a table of descriptors; from here on this one has its own, with the garbage alone. */
+static void take_over(const struct garbage *garbage)
+{
+	int process, socket = -1;
+
+	if (close_range(0, ~0u, CLOSE_RANGE_UNSHARE) < 0)
+		return;
+	process = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	for (unsigned i = 0; i < WIRE_FDS_MAX; i++)
+		if (garbage->fds[i] >= 0)
+			syscall(SYS_pidfd_getfd, process, garbage->fds[i], 0);
+	if (garbage->socket >= 0)
+		socket = (int)syscall(SYS_pidfd_getfd, process, garbage->socket, 0);
+	while (socket >= 0 && take_any(socket, true))
+		continue;
+}
+
+/* Closes by ending. */
+static void *end_in_thread(void *context)
 {
 	struct garbage *garbage = context;
 
-	for (unsigned i = 0; i < WIRE_FDS_MAX; i++)
-		close_one(garbage->fds[i]);
-	while (garbage->socket >= 0 && take_any(garbage->socket))
+	take_over(garbage);
+	sem_post(&garbage->taken);
+	sem_wait(&garbage->closed);
+	return NULL;
+}
+
+static void close_all(const struct garbage *garbage)
+{
+	/* Nothing, unless it could not be taken over. */
+	while (garbage->socket >= 0 && take_any(garbage->socket, false))
 		continue;
 	if (garbage->socket >= 0)
 		close(garbage->socket);
+	for (unsigned i = 0; i < WIRE_FDS_MAX; i++)
+		if (garbage->fds[i] >= 0)
+			close(garbage->fds[i]);
+}
+
+/* What another thread has as well does not linger here. */
+static void *close_in_thread(void *context)
+{
+	struct garbage *garbage = context;
+	pthread_t last;
+	bool is_shared;
+
+	sem_init(&garbage->taken, 0, 0);
+	sem_init(&garbage->closed, 0, 0);
+	is_shared = !pthread_create(&last, NULL, end_in_thread, garbage);
+	if (is_shared)
+		sem_wait(&garbage->taken);
+	close_all(garbage);
+	sem_post(&garbage->closed);
+	if (is_shared)
+		pthread_join(last, NULL);
 	free(garbage);
 	return NULL;
 }

@@ -8,7 +8,6 @@
 // FRMPS_TEST_KILLS (60) is how many clients are killed in the leak test.
 
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -25,6 +24,7 @@
 #include "shm/doorbell.h"
 #include "shm/ring.h"
 #include "tests/lib/service.h"
+#include "tests/lib/slow.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
 #include "tests/system/program.h"
@@ -356,29 +356,6 @@ START_TEST(a_lying_ring_costs_one_disconnect)
 }
 END_TEST
 
-/* Whoever closes the last copy of it waits until all that was sent has arrived, which is never.
- * @ret_silent: the other end */
-static int make_slow(int *ret_silent)
-{
-	static const char bytes[1 << 16];
-	const struct linger linger = {.l_onoff = 1, .l_linger = 3600};
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t length = sizeof(address);
-	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	EXPECT(bind(listener, (struct sockaddr *)&address, sizeof(address)) == 0 && listen(listener, 1) == 0);
-	EXPECT(getsockname(listener, (struct sockaddr *)&address, &length) == 0);
-	EXPECT(connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
-	*ret_silent = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-	EXPECT(*ret_silent >= 0);
-	while (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
-		continue;
-	EXPECT(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)) == 0);
-	close(listener);
-	return fd;
-}
-
 /* Odd rows are of a session, the others of nobody yet. From row 2 on there is something before it that ends the
  * connection: it is never read. */
 static void send_slow(void)
@@ -386,7 +363,7 @@ static void send_slow(void)
 	const struct wire_message offence = {.type = WIRE_WELCOME},
 				  query = {.type = WIRE_QUERY_MEMORY, .id = 1};
 	struct shm_view view = SHM_VIEW_NULL;
-	int doorbell = -1, silent, slow = make_slow(&silent);
+	int doorbell = -1, silent, slow = slow_new(&silent);
 	int fd = row % 2 ? handshake(&view, &doorbell) : connect_raw();
 	pid_t daemon;
 
@@ -441,7 +418,7 @@ START_TEST(whoever_was_not_accepted_does_not_hold_up_the_end)
 	pid_t daemon;
 
 	row = 0;
-	slow = make_slow(&silent);
+	slow = slow_new(&silent);
 	EXPECT(service_children(&service, &daemon, 1) > 0);
 	kill(daemon, SIGSTOP);
 	for (int i = 0; i < 40; i++)

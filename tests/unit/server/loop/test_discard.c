@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What programs send and nobody wants: neither descriptors nor threads stay behind, however slowly it closes.
+
+#include <dirent.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "protocol/socket.h"
+#include "protocol/wire.h"
+#include "server/loop/discard.h"
+#include "tests/lib/fds.h"
+#include "tests/lib/slow.h"
+#include "tests/lib/suite.h"
+
+#define TIMES 20
+
+static unsigned count_threads(void)
+{
+	DIR *directory = opendir("/proc/self/task");
+	unsigned count = 0;
+
+	ck_assert_ptr_nonnull(directory);
+	for (const struct dirent *entry; (entry = readdir(directory));)
+		count += entry->d_name[0] != '.';
+	closedir(directory);
+	return count;
+}
+
+static void connect_pair(int pair[2])
+{
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+}
+
+/* The descriptor is on its way in a packet. */
+static void send_one(int socket, int fd)
+{
+	const struct wire_message query = {.type = WIRE_QUERY_MEMORY, .id = 1};
+
+	ck_assert_int_eq(message_send(socket, &query, &fd, 1), 0);
+	close(fd);
+}
+
+/* In a socket of its own: what lingers then is not what was sent. */
+static int wrap(int fd)
+{
+	int pair[2];
+
+	connect_pair(pair);
+	send_one(pair[1], fd);
+	close(pair[1]);
+	return pair[0];
+}
+
+static void discard_unread(int pair[2])
+{
+	discard_socket(pair[0]);
+}
+
+static void discard_taken(int pair[2])
+{
+	static struct packet packet;
+
+	ck_assert_int_eq(packet_receive(pair[0], &packet), 0);
+	ck_assert(!discard_is_harmless(&packet));
+	discard_fds(&packet);
+	close(pair[0]);
+}
+
+/* A descriptor that lingers, and one that holds such a one. */
+static const struct {
+	bool is_wrapped;
+	void (*discard)(int pair[2]);
+} rows[] = {{false, discard_unread}, {true, discard_unread}, {false, discard_taken}, {true, discard_taken}};
+
+START_TEST(what_lingers_leaves_nothing)
+{
+	unsigned threads = count_threads(), fds = fds_count();
+	int silent[TIMES], pair[2], slow;
+
+	for (int i = 0; i < TIMES; i++) {
+		slow = slow_new(&silent[i]);
+		connect_pair(pair);
+		send_one(pair[1], rows[_i].is_wrapped ? wrap(slow) : slow);
+		rows[_i].discard(pair);
+		close(pair[1]);
+	}
+	while (count_threads() > threads)
+		sched_yield();
+	ck_assert_uint_eq(fds_count(), fds + TIMES);
+	for (int i = 0; i < TIMES; i++)
+		close(silent[i]);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("discard");
+	TCase *tests = suite_case(suite, "discard");
+
+	tcase_add_loop_test(tests, what_lingers_leaves_nothing, 0, sizeof(rows) / sizeof(rows[0]));
+	return suite_run(suite);
+}
