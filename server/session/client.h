@@ -48,6 +48,8 @@ struct watch;
 struct worker;
 
 #define CLIENT_PROGRAM_MAX 256
+/* How much longer than the patience it was given an executor may take to close a session. */
+#define CLIENT_CLOSE_GRACE_MS 10000u
 
 enum client_state { CLIENT_OPENING, CLIENT_SERVED, CLIENT_CLOSING };
 

@@ -19,9 +19,6 @@
 #include "server/session/reclaim.h"
 #include "server/session/request.h"
 
-/* How much longer than the patience it was given an executor may take to close a session. */
-#define CLOSE_GRACE_MS 10000u
-
 static void closing_done(struct client *client)
 {
 	client->close_timer = timer_free(client->close_timer);
@@ -60,7 +57,7 @@ static void on_session_closed(
 static void await_closing(struct client *client)
 {
 	if (client->close_timer)
-		timer_start(client->close_timer, (uint64_t)client->patience_ms + CLOSE_GRACE_MS);
+		timer_start(client->close_timer, (uint64_t)client->patience_ms + CLIENT_CLOSE_GRACE_MS);
 }
 
 /* An active executor that does not even answer is as bad as one whose work does not end: it is halted, so that what

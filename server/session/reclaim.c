@@ -7,6 +7,7 @@
 #include "server/session/reclaim.h"
 
 #include "server/adopt/store.h"
+#include "server/config/config.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/client.h"
@@ -20,14 +21,16 @@ static void on_timer(void *context)
 
 void reclaim_init(struct daemon *daemon)
 {
-	daemon->reclaim = (struct reclaim){.timer = timer_new(daemon->loop, on_timer, daemon)};
-	log_bug_on(!daemon->reclaim.timer);
+	daemon->reclaim = (struct reclaim){.timer = timer_new(daemon->loop, on_timer, daemon),
+		.limit = timer_new(daemon->loop, on_timer, daemon)};
+	log_bug_on(!daemon->reclaim.timer || !daemon->reclaim.limit);
 	TAILQ_INIT(&daemon->reclaim.thirsty);
 }
 
 void reclaim_deinit(struct daemon *daemon)
 {
 	daemon->reclaim.timer = timer_free(daemon->reclaim.timer);
+	daemon->reclaim.limit = timer_free(daemon->reclaim.limit);
 }
 
 void reclaim_begin(struct daemon *daemon)
@@ -59,6 +62,23 @@ void reclaim_await(struct request *request)
 
 	request->thirst = ++reclaim->latest;
 	TAILQ_INSERT_TAIL(&reclaim->thirsty, request, link);
+}
+
+bool reclaim_hope(struct request *request)
+{
+	struct daemon *daemon = request->client->daemon;
+	uint64_t limit_ms = daemon->config->orphan_seconds * 1000 + CLIENT_CLOSE_GRACE_MS, waited_ms;
+
+	if (!request->refused_memory_us)
+		request->refused_memory_us = timer_now_us();
+	waited_ms = (timer_now_us() - request->refused_memory_us) / 1000;
+	if (!reclaim_expects(daemon) || waited_ms >= limit_ms)
+		return false;
+	reclaim_await(request);
+	/* One that is running is that of a request which waits for longer. */
+	if (!timer_running(daemon->reclaim.limit))
+		timer_start(daemon->reclaim.limit, limit_ms - waited_ms);
+	return true;
 }
 
 bool reclaim_defer(struct request *request)

@@ -4,8 +4,9 @@
 // Device memory that is on its way back to the keeper, and the requests that wait for it: instead of telling
 // a client that there is no memory, the daemon asks once more when some has come back. Whoever asks how much is
 // free waits for what it has freed itself, for a while: its frees were answered by the active executor alone, and
-// the memory is free when standbys and keeper have let go of it, too. Daemon, loop thread only; belongs to the
-// daemon.
+// the memory is free when standbys and keeper have let go of it, too. There may always be something on its way, of
+// somebody else, that is not enough: a request waits no longer than a session may take to close. Daemon, loop thread
+// only; belongs to the daemon.
 
 #ifndef FRMPS_SERVER_SESSION_RECLAIM_H
 #define FRMPS_SERVER_SESSION_RECLAIM_H
@@ -24,6 +25,7 @@ struct timer;
 struct reclaim {
 	TAILQ_HEAD(thirsty_list, request) thirsty; /* requests that wait for memory, or for a keeper */
 	struct timer *timer;			   /* those that do not wait longer look again */
+	struct timer *limit;			   /* the same for those that were refused memory */
 	uint64_t latest;			   /* number of the one that came last */
 	unsigned under_way;			   /* things that will give device memory back */
 };
@@ -42,6 +44,8 @@ bool reclaim_expects(const struct daemon *daemon);
 
 /** The request waits, behind those that do already. */
 void reclaim_await(struct request *request);
+/** The keeper has no memory for the request, which waits if some is on its way. Return: whether it waits. */
+bool reclaim_hope(struct request *request);
 /** Lets the request wait if its client has freed something a moment ago that may be on its way. Return: whether it
  * waits. */
 bool reclaim_defer(struct request *request);

@@ -269,9 +269,10 @@ static void on_chunk(
 		request_free(request);
 	else if (!reply && is_deadly(request->client, keeper))
 		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);
-	else if (!reply ||
-		 (reply->code == CUDA_ERROR_OUT_OF_MEMORY && reclaim_expects(request->client->daemon)))
+	else if (!reply)
 		reclaim_await(request);
+	else if (reply->code == CUDA_ERROR_OUT_OF_MEMORY && reclaim_hope(request))
+		return;
 	else if (reply->code || !request->chunk)
 		finish_with(request, reply->code ? (CUresult)reply->code : CUDA_ERROR_OUT_OF_MEMORY);
 	else

@@ -41,6 +41,7 @@ struct request {
 	uint32_t worker;    /* to whom it was sent, */
 	uint64_t worker_id; /* and as which request */
 	uint64_t thirst;    /* its number among those that wait for memory (reclaim.h); 0: it does not */
+	uint64_t refused_memory_us; /* when the keeper first had none for it; 0: it had not */
 	bool cancelled;
 	uint32_t window, windows; /* RESERVE_WINDOW: taken, until a holding has them (effect.h) */
 	/* placing.h */

@@ -15,6 +15,7 @@
 #include "server/session/domain.h"
 #include "server/session/linger.h"
 #include "server/session/quota.h"
+#include "server/session/request.h"
 #include "server/session/window.h"
 #include "tests/unit/server/session/fixture.h"
 
@@ -76,10 +77,21 @@ START_TEST(one_request_at_a_time)
 }
 END_TEST
 
+static void close_everywhere(void)
+{
+	const uint64_t drained = 1;
+
+	for (int i = 0; i < 2; i++) {
+		struct fake_child *child = i ? standby : active;
+
+		fake_expect(fake, child->socket, WIRE_CLOSE_SESSION);
+		fake_reply(fake, child->socket, fake->message.id, 0, &drained, 1);
+	}
+}
+
 START_TEST(memory_waits_for_memory_that_is_being_given_back)
 {
 	struct wire_message map = {.type = WIRE_MAP_MEMORY};
-	const uint64_t drained = 1;
 	struct fake_client other;
 
 	join();
@@ -90,16 +102,40 @@ START_TEST(memory_waits_for_memory_that_is_being_given_back)
 	fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
 	fake_reply(fake, keeper->socket, fake->message.id, 2, NULL, 0);
 	fake_expect_nothing(fake, client.socket);
-	for (int i = 0; i < 2; i++) {
-		struct fake_child *child = i ? standby : active;
-
-		fake_expect(fake, child->socket, WIRE_CLOSE_SESSION);
-		fake_reply(fake, child->socket, fake->message.id, 0, &drained, 1);
-	}
+	close_everywhere();
 	fake_make_chunk(fake, keeper, 5);
 	fake_serve(fake, active, WIRE_MAP_MEMORY);
 	fake_expect(fake, client.socket, WIRE_REPLY);
 	ck_assert_int_eq(fake->message.reply.code, 0);
+	part();
+}
+END_TEST
+
+/* There is always somebody who is about to give some back. */
+START_TEST(memory_that_never_comes_is_an_answer)
+{
+	struct wire_message map = {.type = WIRE_MAP_MEMORY};
+	struct fake_client other, third;
+
+	join();
+	fake_join(fake, &other, active, standby);
+	fake_join(fake, &third, active, standby);
+	fake_leave(fake, &other);
+	map.range = (struct wire_range){.address = client.window_base, .bytes = 2 * MIB};
+	fake_request(fake, &client, &map, -1);
+	fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
+	fake_reply(fake, keeper->socket, fake->message.id, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0);
+	fake_expect_nothing(fake, client.socket);
+	/* Nobody need give anything back for it to be asked again. */
+	ck_assert(timer_running(fake->daemon.reclaim.limit));
+	TAILQ_FIRST(&fake->daemon.clients)->request->refused_memory_us = 1;
+	close_everywhere();
+	fake_leave(fake, &third);
+	fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
+	fake_reply(fake, keeper->socket, fake->message.id, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0);
+	ck_assert(reclaim_expects(&fake->daemon));
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_OUT_OF_MEMORY);
 	part();
 }
 END_TEST
@@ -554,6 +590,7 @@ int main(void)
 	tcase_add_test(tests, failed_request_leaves_no_trace);
 	tcase_add_test(tests, one_request_at_a_time);
 	tcase_add_test(tests, memory_waits_for_memory_that_is_being_given_back);
+	tcase_add_test(tests, memory_that_never_comes_is_an_answer);
 	tcase_add_test(tests, memory_that_does_not_exist_is_an_answer);
 	tcase_add_test(tests, a_window_with_pinned_memory_is_given_to_nobody);
 	tcase_add_test(tests, a_dead_executor_has_nothing_pinned);
