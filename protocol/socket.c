@@ -75,14 +75,15 @@ static bool is_to_be_repeated(int error)
 	return error == EINTR || error == ECONNRESET;
 }
 
-static int receive(int socket, struct packet *packet, int flags)
+/* @room: for descriptors; 0: the kernel does not even make them */
+static int receive(int socket, struct packet *packet, int flags, size_t room)
 {
 	union control control;
 	struct iovec bytes = {.iov_base = packet->bytes, .iov_len = sizeof(packet->bytes)};
 	struct msghdr m = {.msg_iov = &bytes,
 		.msg_iovlen = 1,
-		.msg_control = &control,
-		.msg_controllen = sizeof(control)};
+		.msg_control = room ? &control : NULL,
+		.msg_controllen = room};
 	ssize_t n;
 
 	clear(packet);
@@ -109,12 +110,17 @@ static int receive(int socket, struct packet *packet, int flags)
 
 int packet_receive(int socket, struct packet *packet)
 {
-	return receive(socket, packet, 0);
+	return receive(socket, packet, 0, sizeof(union control));
 }
 
 int packet_peek(int socket, struct packet *packet)
 {
-	return receive(socket, packet, MSG_PEEK);
+	return receive(socket, packet, MSG_PEEK, sizeof(union control));
+}
+
+int packet_peek_bare(int socket, struct packet *packet)
+{
+	return receive(socket, packet, MSG_PEEK, 0);
 }
 
 void packet_discard(int socket)

@@ -35,6 +35,8 @@ int packet_receive(int socket, struct packet *packet);
  * Descriptors of one that is PACKET_E_INVALID are left to the caller as well.
  */
 int packet_peek(int socket, struct packet *packet);
+/** The same for who takes no descriptors: none is received, and a packet that has some is PACKET_E_INVALID. */
+int packet_peek_bare(int socket, struct packet *packet);
 /** Takes the first packet off the socket. */
 void packet_discard(int socket);
 /** Closes the descriptors that are still there. */

@@ -210,7 +210,7 @@ static void on_closed(void *context, const char *reason)
 }
 
 static const struct connection_handlers handlers = {
-	.message = on_message, .closed = on_closed, .outside = true};
+	.message = on_message, .closed = on_closed, .outside = true, .is_bare = true};
 
 unsigned operator_count(const struct daemon *daemon, uid_t uid)
 {

@@ -33,6 +33,8 @@ struct connection_handlers {
 	void (*closed)(void *context, const char *reason);
 	/* The peer is no process of ours: of descriptors it may send memory alone. */
 	bool outside;
+	/* Of those, one that may send none at all: none is received. The socket is the connection's alone. */
+	bool is_bare;
 };
 
 /* Outcomes of connection_send(). */

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// See discard.h. Unread packets hold descriptors, too: a socket is emptied before it is closed, because the holder's
-// copy of it may be the last one.
+// See discard.h. Unread packets hold descriptors, too: a socket that the holder has as well is emptied before it is
+// closed, because the holder's copy may be the last one. Another is not: what is never taken is not closed by anybody,
+// and no file system is asked about it.
 //
 // A socket that is sent may hold such packets itself, and what is in them lingers for as long as its maker said: a
 // thread that closed it would stay, and a program can do that as often as it likes. But nothing lingers for a thread
@@ -32,7 +33,9 @@
 #define RIGHTS_MAX 253
 
 struct garbage {
-	int socket; /* -1: none */
+	int socket;	 /* -1: none */
+	bool is_emptied; /* before it is closed */
+	bool is_taken;	 /* another thread has a copy of it */
 	int fds[WIRE_FDS_MAX];
 	sem_t taken, closed;
 };
@@ -69,6 +72,17 @@ static bool take_plain(int socket)
 	}
 }
 
+/* As well as it can be done where no other thread has it. */
+static void close_one(int fd)
+{
+	const struct linger none = {0};
+
+	if (fd < 0)
+		return;
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+	close(fd);
+}
+
 static void close_rights(const struct cmsghdr *control)
 {
 	size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -76,7 +90,7 @@ static void close_rights(const struct cmsghdr *control)
 
 	for (size_t i = 0; i < count; i++) {
 		memcpy(&fd, CMSG_DATA(control) + i * sizeof(int), sizeof(fd));
-		close(fd);
+		close_one(fd);
 	}
 }
 
@@ -98,7 +112,7 @@ static bool take_any(int socket, bool keeps)
 }
 
 /* All threads share a table of descriptors; from here on this one has its own, with the garbage alone. */
-static void take_over(const struct garbage *garbage)
+static void take_over(struct garbage *garbage)
 {
 	int process, socket = -1;
 
@@ -110,7 +124,8 @@ static void take_over(const struct garbage *garbage)
 			syscall(SYS_pidfd_getfd, process, garbage->fds[i], 0);
 	if (garbage->socket >= 0)
 		socket = (int)syscall(SYS_pidfd_getfd, process, garbage->socket, 0);
-	while (socket >= 0 && take_any(socket, true))
+	garbage->is_taken = socket >= 0;
+	while (socket >= 0 && garbage->is_emptied && take_any(socket, true))
 		continue;
 }
 
@@ -127,14 +142,12 @@ static void *end_in_thread(void *context)
 
 static void close_all(const struct garbage *garbage)
 {
-	/* Nothing, unless it could not be taken over. */
-	while (garbage->socket >= 0 && take_any(garbage->socket, false))
+	while (garbage->socket >= 0 && !garbage->is_taken && take_any(garbage->socket, false))
 		continue;
 	if (garbage->socket >= 0)
 		close(garbage->socket);
 	for (unsigned i = 0; i < WIRE_FDS_MAX; i++)
-		if (garbage->fds[i] >= 0)
-			close(garbage->fds[i]);
+		close_one(garbage->fds[i]);
 }
 
 /* What another thread has as well does not linger here. */
@@ -157,12 +170,14 @@ static void *close_in_thread(void *context)
 	return NULL;
 }
 
-static void close_later(int socket, const int *fds)
+static void close_later(int socket, bool is_emptied, const int *fds)
 {
 	struct garbage *garbage = malloc(sizeof(*garbage));
 
 	if (garbage) {
 		garbage->socket = socket;
+		garbage->is_emptied = is_emptied;
+		garbage->is_taken = false;
 		for (unsigned i = 0; i < WIRE_FDS_MAX; i++)
 			garbage->fds[i] = fds ? fds[i] : -1;
 	}
@@ -183,19 +198,19 @@ bool discard_is_harmless(const struct packet *packet)
 
 void discard_fds(struct packet *packet)
 {
-	close_later(-1, packet->fds);
+	close_later(-1, false, packet->fds);
 	for (unsigned i = 0; i < packet->fd_count; i++)
 		packet_take_fd(packet, i);
 }
 
-void discard_socket(int socket)
+void discard_socket(int socket, bool is_deposited)
 {
 	const int on = 1;
 
 	shutdown(socket, SHUT_RDWR);
 	setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
 	if (take_plain(socket))
-		close_later(socket, NULL);
+		close_later(socket, is_deposited, NULL);
 	else
 		close(socket);
 }

@@ -16,7 +16,10 @@ struct packet;
 bool discard_is_harmless(const struct packet *packet);
 /** Closes those of one that is not. */
 void discard_fds(struct packet *packet);
-/** Closes a socket. What is unread on it goes, and nothing more can be sent to it, whoever else holds it. */
-void discard_socket(int socket);
+/**
+ * Closes a socket. What is unread on it goes, and nothing more can be sent to it, whoever else holds it.
+ * @is_deposited: somebody else of the house has it, too
+ */
+void discard_socket(int socket, bool is_deposited);
 
 #endif

@@ -154,7 +154,7 @@ static void turn_away(struct listener *listener)
 	close(listener->spare);
 	fd = accept4(listener->socket, NULL, NULL, SOCK_CLOEXEC);
 	if (fd >= 0)
-		discard_socket(fd);
+		discard_socket(fd, false);
 	listener->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	log_error("a client is turned away: the service has no file descriptors left (LimitNOFILE)");
 }
@@ -260,7 +260,7 @@ static void turn_all_away(int socket)
 	/* From here on nobody gets in. */
 	shutdown(socket, SHUT_RD);
 	while ((fd = accept4(socket, NULL, NULL, SOCK_CLOEXEC)) >= 0)
-		discard_socket(fd);
+		discard_socket(fd, false);
 }
 
 struct listener *listener_free(struct listener *listener)

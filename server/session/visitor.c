@@ -144,7 +144,7 @@ static void on_closed(void *context, const char *reason)
 }
 
 static const struct connection_handlers handlers = {
-	.message = on_message, .closed = on_closed, .outside = true};
+	.message = on_message, .closed = on_closed, .outside = true, .is_bare = true};
 
 static void on_timer(void *context)
 {
@@ -170,7 +170,7 @@ void visitor_new(struct daemon *daemon, int socket)
 	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) < 0 ||
 		visitor_count(daemon, credentials.uid) >= VISITORS_PER_USER ||
 		!(visitor = calloc(1, sizeof(*visitor)))) {
-		discard_socket(socket);
+		discard_socket(socket, false);
 		return;
 	}
 	guests_make_room(daemon);

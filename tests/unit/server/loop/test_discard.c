@@ -12,9 +12,12 @@
 #include "protocol/socket.h"
 #include "protocol/wire.h"
 #include "server/loop/discard.h"
+#include "server/session/visitor.h"
 #include "tests/lib/fds.h"
+#include "tests/lib/mute.h"
 #include "tests/lib/slow.h"
 #include "tests/lib/suite.h"
+#include "tests/unit/server/fake_children.h"
 
 #define TIMES 20
 
@@ -57,7 +60,12 @@ static int wrap(int fd)
 
 static void discard_unread(int pair[2])
 {
-	discard_socket(pair[0]);
+	discard_socket(pair[0], false);
+}
+
+static void discard_deposited(int pair[2])
+{
+	discard_socket(pair[0], true);
 }
 
 static void discard_taken(int pair[2])
@@ -74,7 +82,8 @@ static void discard_taken(int pair[2])
 static const struct {
 	bool is_wrapped;
 	void (*discard)(int pair[2]);
-} rows[] = {{false, discard_unread}, {true, discard_unread}, {false, discard_taken}, {true, discard_taken}};
+} rows[] = {{false, discard_unread}, {true, discard_unread}, {false, discard_deposited},
+	{true, discard_deposited}, {false, discard_taken}, {true, discard_taken}};
 
 START_TEST(what_lingers_leaves_nothing)
 {
@@ -96,11 +105,51 @@ START_TEST(what_lingers_leaves_nothing)
 }
 END_TEST
 
+/* With something before it that ends the connection, or without. */
+static void be_strange(struct fake *fake, bool is_second)
+{
+	int pair[2], file = mute_open();
+
+	ck_assert_int_ge(file, 0);
+	connect_pair(pair);
+	if (is_second)
+		send_one(pair[1], dup(STDERR_FILENO));
+	send_one(pair[1], file);
+	mute_begin();
+	visitor_new(&fake->daemon, pair[0]);
+	fake_expect_hangup(fake, pair[1]);
+	close(pair[1]);
+}
+
+/* A stranger needs nothing but a connection: he may come as often as he likes. */
+START_TEST(what_a_stranger_sends_is_not_even_taken)
+{
+	struct fake *fake = fake_new(1);
+	unsigned threads, fds;
+
+	if (mute_new()) {
+		threads = count_threads();
+		fds = fds_count();
+		for (int i = 0; i < TIMES; i++) {
+			be_strange(fake, _i);
+			while (count_threads() > threads)
+				sched_yield();
+			mute_stop();
+		}
+		ck_assert_uint_eq(fds_count(), fds);
+		mute_end();
+	}
+	fake_free(fake);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("discard");
 	TCase *tests = suite_case(suite, "discard");
 
+	fake_prepare();
 	tcase_add_loop_test(tests, what_lingers_leaves_nothing, 0, sizeof(rows) / sizeof(rows[0]));
+	tcase_add_loop_test(tests, what_a_stranger_sends_is_not_even_taken, 0, 2);
 	return suite_run(suite);
 }

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// A file system of one file whose program does not answer: closing a descriptor of the file waits for it.
+
+#ifndef FRMPS_TESTS_LIB_MUTE_H
+#define FRMPS_TESTS_LIB_MUTE_H
+
+#include <stdbool.h>
+
+/** Once per process. Return: whether it could be mounted */
+bool mute_new(void);
+/** Return: a descriptor of the file. */
+int mute_open(void);
+/** From now on whoever closes one waits. */
+void mute_begin(void);
+/** Whoever closes one later does not. */
+void mute_stop(void);
+/** Unmounts it. */
+void mute_end(void);
+
+#endif
