@@ -133,6 +133,16 @@ static bool read_one(struct connection *connection)
 	return !connection->closing && !connection->hung_up;
 }
 
+static int send_error(int error)
+{
+	if (error == EAGAIN || error == EWOULDBLOCK)
+		return CONNECTION_E_FULL;
+	/* The loop tells of these. */
+	if (error == EPIPE || error == ECONNRESET || error == ENOTCONN)
+		return CONNECTION_E_CLOSED;
+	return -error;
+}
+
 static int send_bytes(
 	int socket, const uint8_t *bytes, size_t length, struct shared_fd *const *fds, unsigned fd_count)
 {
@@ -155,7 +165,7 @@ static int send_bytes(
 	while (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
 		if (errno == EINTR)
 			continue;
-		return errno == EAGAIN || errno == EWOULDBLOCK ? CONNECTION_E_FULL : CONNECTION_E_CLOSED;
+		return send_error(errno);
 	}
 	return 0;
 }

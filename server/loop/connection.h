@@ -55,7 +55,10 @@ struct connection *connection_new(struct uv_loop_s *loop, int socket, unsigned q
 void connection_set_owner(
 	struct connection *connection, const struct connection_handlers *handlers, void *context);
 
-/** Sends, or queues with references to the descriptors. Return: 0, CONNECTION_E_*, -ENOMEM. */
+/**
+ * Sends, or queues with references to the descriptors.
+ * Return: 0, CONNECTION_E_*, or what the kernel said: nothing was sent then, and nobody else tells of it
+ */
 int connection_send(struct connection *connection, const struct wire_message *message,
 	struct shared_fd *const *fds, unsigned fd_count);
 

@@ -190,6 +190,32 @@ START_TEST(last_words_are_read_before_it_is_known_that_nothing_can_be_written)
 }
 END_TEST
 
+/* Nobody calls back for it: who sends hears of it. */
+START_TEST(what_the_kernel_does_not_take_is_no_hang_up)
+{
+	char text[6000];
+	struct wire_message message = {.type = WIRE_REFUSE, .refuse = {.text = text}};
+	struct connection *connection;
+	const int least = 1;
+	struct seen seen;
+	uv_loop_t loop;
+	int peer;
+
+	memset(text, 'x', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	connection = connect_pair(&loop, &seen, 3, &peer);
+	ck_assert_int_eq(
+		setsockopt(connection_socket(connection), SOL_SOCKET, SO_SNDBUF, &least, sizeof(least)), 0);
+	ck_assert_int_eq(connection_send(connection, &message, NULL, 0), -EMSGSIZE);
+	uv_run(&loop, UV_RUN_NOWAIT);
+	ck_assert_uint_eq(seen.closed, 0);
+	connection_shutdown(connection);
+	close(peer);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+END_TEST
+
 START_TEST(paused_connection_still_sees_the_hang_up)
 {
 	struct wire_message message = {.type = WIRE_PING, .id = 1};
@@ -241,6 +267,7 @@ int main(void)
 	tcase_add_test(tests, queue_is_bounded_and_freed);
 	tcase_add_test(tests, last_words_are_read_before_the_hang_up);
 	tcase_add_test(tests, last_words_are_read_before_it_is_known_that_nothing_can_be_written);
+	tcase_add_test(tests, what_the_kernel_does_not_take_is_no_hang_up);
 	tcase_add_test(tests, paused_connection_still_sees_the_hang_up);
 	tcase_add_test(tests, a_peer_that_dies_in_the_middle_of_something_has_hung_up);
 	tcase_add_test(tests, handler_may_shut_its_connection_down);
