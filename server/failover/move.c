@@ -327,6 +327,11 @@ static void on_let_go(
 	bool gone = reply && !reply->code && reply->values.count && reply->values.at[0];
 
 	(void)packet;
+	/* One that was replaced may end after its successor has been asked: that one has the word. */
+	if (client->let_go.worker != worker->number) {
+		client_unref(client);
+		return;
+	}
 	client->let_go = (struct kept_call){0};
 	if (!move || move->state != MOVE_LETTING_GO)
 		client_keep(client);

@@ -81,12 +81,17 @@ static void ask_for_function(void)
 }
 
 /* The executor cannot put the newcomer's code on the device beside the other's kernel. */
-static void refuse(void)
+static void refuse_by(struct fake_child *child)
 {
 	const uint64_t runner[] = {TAILQ_FIRST(&crowd->clients)->number, 2100};
 
-	fake_expect(fake, first->socket, WIRE_FIND_FUNCTION);
-	fake_reply(fake, first->socket, fake->message.id, CUDA_ERROR_SYSTEM_NOT_READY, runner, 2);
+	fake_expect(fake, child->socket, WIRE_FIND_FUNCTION);
+	fake_reply(fake, child->socket, fake->message.id, CUDA_ERROR_SYSTEM_NOT_READY, runner, 2);
+}
+
+static void refuse(void)
+{
+	refuse_by(first);
 }
 
 static void answer_let_go(struct fake_child *child, uint64_t gone)
@@ -324,6 +329,57 @@ START_TEST(trouble_of_the_old_executor_comes_first)
 }
 END_TEST
 
+/* A fault that the first executor has contained: it is replaced in a quiet moment, and lives on for a while. */
+static void replace_gently(void)
+{
+	struct wire_message fault = {.type = WIRE_FAULT,
+		.session = TAILQ_FIRST(&crowd->clients)->number,
+		.trouble = {.code = 700, .text = "bad_kernel", .number = 1}};
+
+	*first->words = (struct last_words){.code = 700,
+		.session = fault.session,
+		.fault = 1,
+		.kernel = "bad_kernel",
+		.magic = LAST_WORDS_MAGIC};
+	word_release(&TAILQ_FIRST(&crowd->clients)->view.server->state, SHM_SESSION_FAULTED);
+	fake_send(fake, first->socket, &fault, NULL, 0);
+	FAKE_RUN_WHILE(fake, !has_message(first));
+	ck_assert(fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
+	fake_reply(fake, first->socket, fake->message.id, 0, NULL, 0);
+	fake_serve(fake, second, WIRE_ACTIVATE);
+}
+
+/* That of an executor which was asked to let it go before, was replaced, and has ended only now. */
+START_TEST(the_end_of_a_former_executor_is_no_answer)
+{
+	struct fake_child *fourth;
+	uint64_t asked_to_go;
+
+	fake_graceful = true;
+	begin(LETTING_GO);
+	first->worker->contains = second->worker->contains = true;
+	fake_expect(fake, first->socket, WIRE_DETACH_SESSION);
+	replace_gently();
+	ck_assert_ptr_null(session->move);
+	refuse_by(second);
+	fourth = &fake->children[4];
+	fake_warm(fake, fourth);
+	fake_serve(fake, fourth, WIRE_ACTIVATE);
+	tell(fourth);
+	fake_expect(fake, second->socket, WIRE_DETACH_SESSION);
+	asked_to_go = fake->message.id;
+	fake_reap(fake, first, SIGKILL);
+	ck_assert_ptr_nonnull(session->move);
+	ck_assert_uint_eq(session->let_go.worker, second->worker->number);
+	fake_reply(fake, second->socket, asked_to_go, 0, (uint64_t[]){1}, 1);
+	ck_assert_ptr_eq(session->domain, fourth->worker->domain);
+	fake_serve(fake, fourth, WIRE_ACTIVATE);
+	expect_found(fourth);
+	fake_reap(fake, third, SIGKILL);
+	end();
+}
+END_TEST
+
 START_TEST(a_new_executor_that_dies_has_a_successor)
 {
 	struct fake_child *fourth;
@@ -474,6 +530,7 @@ int main(void)
 	tcase_add_test(tests, own_work_must_end_before_it_is_moved_again);
 	tcase_add_test(tests, who_was_told_is_told_at_once_the_next_time);
 	tcase_add_loop_test(tests, trouble_of_the_old_executor_comes_first, STARTING, STAGES);
+	tcase_add_test(tests, the_end_of_a_former_executor_is_no_answer);
 	tcase_add_loop_test(tests, a_new_executor_that_dies_has_a_successor, STARTING, LETTING_GO);
 	tcase_add_test(tests, one_that_was_let_go_waits_for_the_next_executor);
 	tcase_add_loop_test(tests, a_client_that_ends_takes_its_domain_along, STARTING, STAGES);
