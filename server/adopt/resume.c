@@ -59,9 +59,10 @@ static void settle_worker(struct worker *worker)
 {
 	bool standby = worker->state == WORKER_WARM || worker->state == WORKER_WARMING;
 
-	if (worker->state == WORKER_CONDEMNED)
+	if (worker->state == WORKER_CONDEMNED) {
+		worker_await_memory(worker);
 		worker->daemon->spawner->kill(worker);
-	else if (standby && worker->domain && (worker->mirrors || worker->state == WORKER_WARMING)) {
+	} else if (standby && worker->domain && (worker->mirrors || worker->state == WORKER_WARMING)) {
 		worker->mirrors = 0;
 		worker_condemn(worker, "the daemon died while it was told something");
 	}

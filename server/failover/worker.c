@@ -32,6 +32,7 @@
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/reclaim.h"
 
 /* Warming a standby sends thousands of small packets without waiting: they wait here. */
 #define WORKER_QUEUE_MAX (1u << 20)
@@ -537,6 +538,14 @@ void worker_post(struct worker *worker, const struct wire_message *message)
 		worker_condemn(worker, "cannot be written to");
 }
 
+void worker_await_memory(struct worker *worker)
+{
+	if (worker->gives_back || !worker->told)
+		return;
+	worker->gives_back = true;
+	reclaim_begin(worker->daemon);
+}
+
 /* Return: whether it was not before. */
 static bool condemn(struct worker *worker, const char *reason)
 {
@@ -550,6 +559,7 @@ static bool condemn(struct worker *worker, const char *reason)
 		worker->lost_text[0] ? ": " : "", worker->lost_text);
 	worker->state = WORKER_CONDEMNED;
 	worker_keep(worker);
+	worker_await_memory(worker);
 	return true;
 }
 
@@ -626,7 +636,9 @@ void worker_forget_session(struct worker *worker, uint64_t session)
 
 void worker_reaped(struct worker *worker, int exit_status, int exit_signal)
 {
+	struct daemon *daemon = worker->daemon;
 	struct worker_pending *pending;
+	bool gave_back;
 
 	worker->exit_status = exit_status;
 	worker->exit_signal = exit_signal;
@@ -638,5 +650,8 @@ void worker_reaped(struct worker *worker, int exit_status, int exit_signal)
 		free(pending);
 	}
 	daemon_worker_gone(worker);
+	gave_back = worker->gives_back;
 	worker_free(worker);
+	if (gave_back)
+		reclaim_done(daemon);
 }

@@ -92,6 +92,7 @@ struct worker {
 	int dump_watch;	  /* sees when that is written (dumps.h); else -1 */
 	bool halting;	  /* Halt was sent: of its answers only those that are good count */
 	bool told;	  /* it knows, or knew before it was condemned, the sessions of its domain */
+	bool gives_back;  /* it is condemned, and has mapped until it ends what its sessions free meanwhile */
 	bool was_warm;	  /* executors: it was once told everything, and lived */
 	bool asked;	  /* it ended while a session's request was with it */
 	char lost_text[256];
@@ -181,6 +182,9 @@ void worker_dump_written(struct worker *worker);
 bool worker_is_failing(const struct worker *worker);
 /** Whether a request made with this context has not been answered. */
 bool worker_owes(const struct worker *worker, const void *context);
+
+/** One that is condemned gives back memory when it ends (session/reclaim.h). Once is enough. */
+void worker_await_memory(struct worker *worker);
 
 /** Whether it was told of the sessions of its domain. */
 bool worker_knows_sessions(const struct worker *worker);

@@ -33,7 +33,7 @@ struct reclaim {
 void reclaim_init(struct daemon *daemon);
 void reclaim_deinit(struct daemon *daemon);
 
-/** One thing more will give device memory back: a doomed chunk, a session that closes. */
+/** One thing more will give device memory back: a doomed chunk, a session that closes, an executor that ends. */
 void reclaim_begin(struct daemon *daemon);
 /** The keeper has let go of a chunk: it has come back once the holder has, too. */
 void reclaim_released(struct daemon *daemon);

@@ -110,6 +110,24 @@ START_TEST(who_is_gone_may_have_been_it_in_the_next_life_too)
 }
 END_TEST
 
+/* What has been freed since is among it. */
+START_TEST(memory_that_an_executor_has_which_is_ending_is_waited_for)
+{
+	struct wire_message map = {.type = WIRE_MAP_MEMORY, .range = {.bytes = 2 * MIB}};
+
+	worker_condemn(standby->worker, "the test wants it");
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	map.range.address = client.window_base;
+	fake_request(fake, &client, &map, -1);
+	fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
+	fake_reply(fake, keeper->socket, fake->message.id, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0);
+	fake_expect_nothing(fake, client.socket);
+	fake_reap(fake, standby, SIGKILL);
+	fake_make_chunk(fake, keeper, 5);
+	fake_serve(fake, active, WIRE_MAP_MEMORY);
+}
+END_TEST
+
 /* The holder had none left when it was to keep this one. */
 static void lose_fd(uint32_t key)
 {
@@ -276,6 +294,7 @@ int main(void)
 	tcase_add_test(tests, an_executor_without_its_descriptors_is_replaced_when_it_has_ended);
 	tcase_add_test(tests, memory_without_its_descriptor_is_not_exported);
 	tcase_add_test(tests, who_is_gone_may_have_been_it_in_the_next_life_too);
+	tcase_add_test(tests, memory_that_an_executor_has_which_is_ending_is_waited_for);
 	tcase_add_test(tests, everything_is_as_it_was);
 	tcase_add_test(tests, what_a_keeper_owed_that_died_as_well_is_asked_of_the_next);
 	tcase_add_test(tests, memory_of_a_keeper_that_died_as_well_is_given_back);

@@ -202,6 +202,56 @@ START_TEST(what_it_did_not_come_to_goes_with_its_client)
 }
 END_TEST
 
+static uint64_t ask_for_memory(void)
+{
+	struct wire_message map = {.type = WIRE_MAP_MEMORY,
+		.range = {.address = clients[1].window_base, .bytes = UINT64_C(2) << 20}};
+
+	return fake_request(fake, &clients[1], &map, -1);
+}
+
+static void expect_success(uint64_t id)
+{
+	fake_expect(fake, clients[1].socket, WIRE_REPLY);
+	ck_assert_uint_eq(fake->message.id, id);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_SUCCESS);
+}
+
+/* It has it mapped until it ends. */
+START_TEST(freed_memory_that_the_former_executor_still_has_mapped_is_waited_for)
+{
+	struct fake_child *keeper;
+	struct wire_message unmap = {.type = WIRE_UNMAP_MEMORY, .range = {.bytes = UINT64_C(2) << 20}};
+	uint64_t id;
+
+	boot();
+	keeper = &fake->children[0];
+	id = ask_for_memory();
+	fake_make_chunk(fake, keeper, 5);
+	fake_serve(fake, first, WIRE_MAP_MEMORY);
+	expect_success(id);
+	fake_serve(fake, second, WIRE_MAP_MEMORY);
+	fault_first_session();
+	expect_gentle_halt();
+	answer(0);
+	fake_serve(fake, second, WIRE_ACTIVATE);
+	unmap.range.address = clients[1].window_base;
+	id = fake_request(fake, &clients[1], &unmap, -1);
+	fake_serve(fake, second, WIRE_UNMAP_MEMORY);
+	expect_success(id);
+	fake_serve(fake, keeper, WIRE_RELEASE_CHUNK);
+	id = ask_for_memory();
+	fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
+	fake_reply(fake, keeper->socket, fake->message.id, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0);
+	fake_expect_nothing(fake, clients[1].socket);
+	fake_reap(fake, first, SIGKILL);
+	fake_make_chunk(fake, keeper, 6);
+	fake_serve(fake, second, WIRE_MAP_MEMORY);
+	expect_success(id);
+	end();
+}
+END_TEST
+
 START_TEST(without_a_standby_nobody_is_held_for_it)
 {
 	boot();
@@ -459,6 +509,8 @@ int main(void)
 	tcase_add_loop_test(tests, it_is_replaced_in_a_quiet_moment, 0, 2);
 	tcase_add_loop_test(tests, what_it_did_not_come_to_is_asked_of_the_next_one, 0, 2);
 	tcase_add_test(tests, what_it_did_not_come_to_goes_with_its_client);
+	tcase_add_loop_test(
+		tests, freed_memory_that_the_former_executor_still_has_mapped_is_waited_for, 0, 2);
 	tcase_add_test(tests, without_a_standby_nobody_is_held_for_it);
 	tcase_add_test(tests, one_that_says_nothing_is_given_up_soon);
 	tcase_add_test(tests, one_that_answers_at_last_is_replaced_at_once);
