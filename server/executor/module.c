@@ -126,6 +126,11 @@ static void module_end(struct session *session, struct module *module)
 		function_free(function);
 	}
 	remains_forget(session, module);
+	/* Not before: the next executor, if this one is halted first, has the module and wants the values. */
+	for (uint32_t i = 0; i < module->global_count; i++)
+		range_set_remove(&session->globals, module->globals[i].start,
+			module->globals[i].end - module->globals[i].start);
+	module->global_count = 0;
 	free(module->globals);
 	module->globals = NULL;
 	module_worker_bury(session->executor, module);
@@ -184,10 +189,6 @@ static void unload(struct job *job)
 	module->dying = true;
 	unpublish(job->session, module);
 	graph_forget_module(job->session, module);
-	for (uint32_t i = 0; i < module->global_count; i++)
-		range_set_remove(&job->session->globals, module->globals[i].start,
-			module->globals[i].end - module->globals[i].start);
-	module->global_count = 0;
 	constant_forget(job->session, module->id);
 	if (!word_relaxed(&job->session->generation)) {
 		/* A standby: nothing of the session runs here, and what was sent behind this, perhaps a
