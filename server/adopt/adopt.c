@@ -167,6 +167,8 @@ static int read_worker(struct adoption *adoption, const struct record *record)
 		place(domain, worker, active_of(domain));
 	else
 		daemon->keeper = worker;
+	/* Without the keys of what is not there, before anybody else gets them. */
+	worker_keep(worker);
 	return 0;
 }
 

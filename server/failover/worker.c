@@ -446,9 +446,6 @@ static void take_kept(struct worker *worker, const struct kept_worker *kept, siz
 	worker->lost_code = kept->lost_code;
 	memcpy(worker->lost_text, kept->lost_text, sizeof(worker->lost_text));
 	worker->started_us = kept->started_us;
-	worker->control_key = kept->control;
-	worker->process_key = kept->process;
-	worker->words_key = kept->words;
 	worker->immovable_count = kept->immovable_count < room ? kept->immovable_count : room;
 	worker->immovable_room = worker->immovable_count;
 	if (!worker->immovable_count)
@@ -469,10 +466,21 @@ static int make_hung_up(void)
 	return pair[0];
 }
 
+/* The key of what is not there may be somebody else's from now on. */
+static int take_fd(struct store *store, uint32_t key, uint32_t *ret_key)
+{
+	int fd = store_take(store, key);
+
+	*ret_key = fd < 0 ? 0 : key;
+	return fd;
+}
+
 struct worker *worker_adopt(struct daemon *daemon, struct domain *domain, uint32_t number,
 	const struct kept_worker *kept, size_t bytes)
 {
-	int control = store_take(daemon->store, kept->control), words;
+	struct store *store = daemon->store;
+	uint32_t control_key;
+	int control = take_fd(store, kept->control, &control_key), words;
 	struct worker *worker;
 
 	worker = worker_new(
@@ -480,16 +488,16 @@ struct worker *worker_adopt(struct daemon *daemon, struct domain *domain, uint32
 	log_bug_on(!worker);
 	worker->number = number;
 	take_kept(worker, kept, bytes);
-	worker->dump_key = kept->dump;
-	worker->dump_fd = kept->dump ? store_take(daemon->store, kept->dump) : -1;
+	worker->control_key = control_key;
+	worker->dump_fd = take_fd(store, kept->dump, &worker->dump_key);
 	if (worker->dump_fd >= 0)
 		worker->dump_watch = dumps_watch(daemon->dumps, worker->dump_fd);
-	words = store_take(daemon->store, kept->words);
+	words = take_fd(store, kept->words, &worker->words_key);
 	if (words >= 0) {
 		map_words(worker, words);
 		close(words);
 	}
-	supervise_adopt(worker, store_take(daemon->store, kept->process));
+	supervise_adopt(worker, take_fd(store, kept->process, &worker->process_key));
 	return worker;
 }
 

@@ -173,6 +173,46 @@ START_TEST(an_executor_without_its_descriptors_is_replaced_when_it_has_ended)
 }
 END_TEST
 
+/* What the holder has not got cannot be forgotten: its key is that of the next that the holder gets. */
+START_TEST(an_executor_without_its_descriptors_takes_none_of_others_along)
+{
+	const struct worker *worker = standby->worker;
+	const uint32_t keys[] = {
+		worker->control_key, worker->process_key, worker->words_key, worker->dump_key};
+	uint32_t given[64], count = 0;
+	int fd;
+
+	for (unsigned i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (keys[i])
+			lose_fd(keys[i]);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	fd = fake_memfd(4096, 0);
+	while (count < sizeof(given) / sizeof(given[0]))
+		given[count++] = store_deposit(fake->daemon.store, fd);
+	close(fd);
+	fake_reap(fake, standby, SIGKILL);
+	fake_turn(fake);
+	while (count--)
+		ck_assert_int_ge(fake->legacy.fds[given[count]], 0);
+}
+END_TEST
+
+/* Nor in the life after that. */
+START_TEST(what_an_executor_has_lost_is_not_in_its_record)
+{
+	const struct kept_worker *kept;
+	size_t bytes;
+
+	lose_fd(active->worker->words_key);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	kept = record_payload(active->worker->record, &bytes);
+	ck_assert_uint_eq(kept->words, 0);
+	ck_assert_uint_ne(kept->control, 0);
+	ck_assert_int_eq(kept->state, WORKER_ACTIVE);
+	expect_served();
+}
+END_TEST
+
 START_TEST(memory_without_its_descriptor_is_not_exported)
 {
 	struct wire_message create = {.type = WIRE_CREATE_MEMORY, .memory = {.handle = 9, .bytes = 2 * MIB}};
@@ -292,6 +332,8 @@ int main(void)
 	tcase_add_checked_fixture(tests, set_up, part);
 	tcase_add_loop_test(tests, a_session_without_its_descriptors_ends_alone, 0, 2);
 	tcase_add_test(tests, an_executor_without_its_descriptors_is_replaced_when_it_has_ended);
+	tcase_add_test(tests, an_executor_without_its_descriptors_takes_none_of_others_along);
+	tcase_add_test(tests, what_an_executor_has_lost_is_not_in_its_record);
 	tcase_add_test(tests, memory_without_its_descriptor_is_not_exported);
 	tcase_add_test(tests, who_is_gone_may_have_been_it_in_the_next_life_too);
 	tcase_add_test(tests, memory_that_an_executor_has_which_is_ending_is_waited_for);

@@ -1181,8 +1181,8 @@ START_TEST(what_was_asked_for_long_ago_does_not_outlive_the_session)
 }
 END_TEST
 
-/* Its module is to be unloaded, and the unloading comes behind the halt: the next executor has the module with all that it
- * knows of, until it is asked the same. */
+/* The unloading comes behind the halt: the next executor has the module with all that it knows of, until it is asked
+ * the same. */
 START_TEST(values_of_a_module_that_is_being_unloaded_go_along)
 {
 	struct wire_message unload = {.type = WIRE_UNLOAD_MODULE, .session = 1, .symbol = {1, 0, ""}};
