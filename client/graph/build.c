@@ -190,19 +190,18 @@ static void run_copy(void *box)
 	box_copy(box);
 }
 
-/* Behind the latest launch of the graph, which may have been on another stream. */
-static CUresult follow(struct client_stream *stream, const struct graph_build *build)
+CUresult build_await(struct client_stream *stream, struct client_stream *other, uint64_t seq)
 {
 	struct submit submit;
 	CUresult r;
 
-	if (!build->stream || build->stream == stream || wait_is_done(build->stream, build->seq))
+	if (!other || other == stream || wait_is_done(other, seq))
 		return CUDA_SUCCESS;
 	r = submit_begin(stream, FRMPS_OP_DEPEND, sizeof(struct frmps_depend), &submit);
 	if (r != CUDA_SUCCESS)
 		return r;
-	*(struct frmps_depend *)submit.body = (struct frmps_depend){
-		.seq = build->seq, .stream = build->stream->slot, .event = FRMPS_NO_EVENT};
+	*(struct frmps_depend *)submit.body =
+		(struct frmps_depend){.seq = seq, .stream = other->slot, .event = FRMPS_NO_EVENT};
 	submit_commit(&submit);
 	return CUDA_SUCCESS;
 }
@@ -254,7 +253,8 @@ static CUresult launch_steps(struct graph_build *build, struct client_stream *st
 CUresult build_launch(struct graph_build *build, struct client_stream *stream, bool *ret_begun)
 {
 	bool claims = build->form.count > 1;
-	CUresult r = follow(stream, build);
+	/* The latest launch may have been on another stream. */
+	CUresult r = build_await(stream, build->stream, build->seq);
 
 	*ret_begun = false;
 	/* For the program a launch is one command of the stream. */

@@ -38,6 +38,10 @@ void build_follow(struct graph_build *build, const struct graph_build *former);
  * need. NULL without memory. */
 struct graph_build *build_rest(const struct graph_build *build);
 
+/** Lets a launch that is about to be submitted come behind a command, which may be of another stream. @other:
+ * NULL: behind none */
+CUresult build_await(struct client_stream *stream, struct client_stream *other, uint64_t seq);
+
 /** Submits a launch. @ret_begun: whether any of it was submitted, after an error too */
 CUresult build_launch(struct graph_build *build, struct client_stream *stream, bool *ret_begun);
 

@@ -169,6 +169,24 @@ static CUresult check_memory(const struct client_graph *graph, bool again)
 	return r;
 }
 
+/* A launch comes behind the frees of what it allocates, on whatever streams they were. */
+static CUresult await_frees(const struct client_graph *graph, struct client_stream *stream)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	for (uint32_t i = 0; r == CUDA_SUCCESS && i < graph->count; ++i) {
+		const struct graph_params *params = &graph->nodes[i]->params;
+		struct client_stream *other;
+		uint64_t seq;
+
+		if (params->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+			continue;
+		other = graph_memory_latest_free(params->memory, &seq);
+		r = build_await(stream, other, seq);
+	}
+	return r;
+}
+
 /* What allocation and free nodes do; whether that changed anything is in their marks. */
 static void change_memory(const struct client_graph *graph)
 {
@@ -218,6 +236,8 @@ static CUresult launch(struct client_exec *exec, struct client_stream *stream)
 
 	if (r == CUDA_SUCCESS)
 		r = check_memory(exec->graph, exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+	if (r == CUDA_SUCCESS)
+		r = await_frees(exec->graph, stream);
 	if (r != CUDA_SUCCESS)
 		return r;
 	change_memory(exec->graph);

@@ -255,6 +255,17 @@ CUresult graph_memory_check(const struct graph_memory *memory, bool again)
 	return r;
 }
 
+struct client_stream *graph_memory_latest_free(const struct graph_memory *memory, uint64_t *ret_seq)
+{
+	struct client_stream *stream;
+
+	pthread_mutex_lock(&lock);
+	stream = memory->stream;
+	*ret_seq = memory->seq;
+	pthread_mutex_unlock(&lock);
+	return stream;
+}
+
 bool graph_memory_allocate(struct graph_memory *memory)
 {
 	bool changes;

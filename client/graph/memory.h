@@ -45,6 +45,9 @@ CUresult graph_memory_release(CUdeviceptr address, struct client_stream *stream,
 /** Whether an allocation node may run. CUDA_ERROR_INVALID_VALUE if it has run and nobody has freed it since,
  * CUDA_ERROR_CONTEXT_IS_DESTROYED if the memory is gone. @again: it may although nobody has freed it */
 CUresult graph_memory_check(const struct graph_memory *memory, bool again);
+/** The command that the latest free is behind: NULL if the memory was never freed in stream order. What runs
+ * on any stream in front of it may still use the memory, which is at the same address in the next launch. */
+struct client_stream *graph_memory_latest_free(const struct graph_memory *memory, uint64_t *ret_seq);
 /** An allocation node is about to run. Return: whether that changes anything. */
 bool graph_memory_allocate(struct graph_memory *memory);
 /** An allocation node that changed something did not run after all. */

@@ -295,6 +295,50 @@ START_TEST(graphs_with_memory_come_and_go_beside_work_that_waits)
 }
 END_TEST
 
+/* The memory has one address: the next launch must not write what is still read by work in front of the free. */
+START_TEST(a_launch_waits_for_the_free_before_it)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4);
+	CUstream stream, reader, other;
+	CUdeviceptr out, elsewhere;
+	CUgraphNode node;
+	CUgraphExec exec;
+	CUgraph graph;
+	uint32_t *word;
+
+	driver_open();
+	kernel("fill");
+	stream = new_stream();
+	reader = new_stream();
+	other = new_stream();
+	out = device_words(WORDS, 0);
+	elsewhere = device_words(WORDS, 0);
+	word = shared_word();
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &alloc));
+	add_fill(graph, &node, 1, alloc.dptr, 7);
+	exec = instantiate(graph);
+	run(exec, stream);
+	ck_cuda(cuMemsetD32_v2(alloc.dptr, 9, WORDS));
+	ck_cuda(cuStreamWaitValue32_v2(reader, (CUdeviceptr)(uintptr_t)word, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	ck_cuda(cuMemcpyDtoDAsync_v2(out, alloc.dptr, WORDS * 4, reader));
+	ck_cuda(cuMemFreeAsync(alloc.dptr, reader));
+	ck_cuda(cuGraphLaunch(exec, stream));
+	/* Time for the launch, if it took any. */
+	for (int i = 0; i < 4; i++) {
+		ck_cuda(fill(other, elsewhere, 1, WORDS));
+		ck_cuda(cuStreamSynchronize(other));
+	}
+	ck_assert_int_eq(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_cuda(cuStreamSynchronize(reader));
+	expect_words(out, WORDS, 9);
+	expect_words(alloc.dptr, WORDS, 7);
+	ck_cuda(cuMemFree_v2(alloc.dptr));
+}
+END_TEST
+
 /* Memory of graphs is given back once: with the context, or with the graph. */
 START_TEST(graphs_outlive_their_context)
 {
@@ -352,6 +396,7 @@ int main(void)
 	tcase_add_test(tests, stream_ordered_memory_becomes_nodes);
 	tcase_add_test(tests, graphs_with_memory_are_no_children);
 	tcase_add_test(tests, graphs_with_memory_come_and_go_beside_work_that_waits);
+	tcase_add_test(tests, a_launch_waits_for_the_free_before_it);
 	tcase_add_test(tests, graphs_outlive_their_context);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
