@@ -23,6 +23,7 @@ struct client_exec {
 	struct slab_object object;
 	pthread_mutex_t lock;
 	struct client_graph *graph;
+	CUgraph source;		   /* what was instantiated; it may be gone since */
 	struct graph_build *build; /* replaced as a whole, never changed */
 	uint64_t flags;
 	uint64_t unloads; /* modules that had been unloaded when the build was looked at */
@@ -84,6 +85,45 @@ static CUresult take_copy(CUgraph handle, struct client_graph **ret_copy)
 	return r;
 }
 
+/* What the copy was made from, NULL if it is gone. Under the graph lock. */
+static struct client_graph *source_of(const struct client_exec *exec)
+{
+	struct client_graph *graph = graph_find(exec->source);
+
+	return graph && graph->serial == exec->graph->origin ? graph : NULL;
+}
+
+/* The memory of a graph is there once: a second executable graph would write to it beside the first one. */
+static CUresult claim(struct client_exec *exec)
+{
+	struct client_graph *graph;
+	CUresult r = CUDA_SUCCESS;
+
+	if (!graph_has_memory(exec->graph))
+		return CUDA_SUCCESS;
+	graph_enter();
+	graph = source_of(exec);
+	if (graph && graph->instantiated)
+		r = CUDA_ERROR_NOT_SUPPORTED;
+	else if (graph)
+		graph->instantiated = true;
+	graph_leave();
+	return r;
+}
+
+static void unclaim(const struct client_exec *exec)
+{
+	struct client_graph *graph;
+
+	if (!graph_has_memory(exec->graph))
+		return;
+	graph_enter();
+	graph = source_of(exec);
+	if (graph)
+		graph->instantiated = false;
+	graph_leave();
+}
+
 static void drop_copy(struct client_graph *graph)
 {
 	struct graph_object *objects = NULL;
@@ -109,10 +149,26 @@ static CUgraphNode original(CUgraph handle, const struct graph_node *node)
 	return found;
 }
 
+/* The copy is there. */
+static CUresult set_up(struct client_exec *exec, CUgraphNode *ret_bad)
+{
+	struct graph_node *bad = NULL;
+	CUresult r = claim(exec);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	pthread_mutex_init(&exec->lock, NULL);
+	r = make_current(exec, &bad);
+	if (r != CUDA_SUCCESS) {
+		*ret_bad = original(exec->source, bad);
+		unclaim(exec);
+	}
+	return r;
+}
+
 CUresult exec_new(CUgraph graph, uint64_t flags, CUgraphExec *ret_exec, CUgraphNode *ret_bad)
 {
 	struct client_exec *exec = slab_take(&exec_slab);
-	struct graph_node *bad = NULL;
 	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 
 	*ret_bad = NULL;
@@ -121,13 +177,11 @@ CUresult exec_new(CUgraph graph, uint64_t flags, CUgraphExec *ret_exec, CUgraphN
 		return r;
 	r = take_copy(graph, &exec->graph);
 	if (r == CUDA_SUCCESS) {
+		exec->source = graph;
 		exec->flags = flags;
-		pthread_mutex_init(&exec->lock, NULL);
-		r = make_current(exec, &bad);
-		if (r != CUDA_SUCCESS) {
-			*ret_bad = original(graph, bad);
+		r = set_up(exec, ret_bad);
+		if (r != CUDA_SUCCESS)
 			drop_copy(exec->graph);
-		}
 	}
 	if (r != CUDA_SUCCESS) {
 		slab_give(&exec_slab, exec);
@@ -148,6 +202,7 @@ CUresult exec_destroy(CUgraphExec handle)
 	pthread_mutex_lock(&exec->lock);
 	pthread_mutex_unlock(&exec->lock);
 	pthread_mutex_destroy(&exec->lock);
+	unclaim(exec);
 	build_bury(exec->build, exec->graph);
 	slab_give(&exec_slab, exec);
 	return CUDA_SUCCESS;

@@ -55,6 +55,7 @@ struct client_graph {
 	uint64_t origin;	   /* of a clone: serial of the graph that it was made from */
 	struct graph_node *parent; /* the node that owns it; NULL: the program does, or an executable graph */
 	bool capturing;		   /* nodes are being captured into it: none may be taken out (capture.h) */
+	bool instantiated;	   /* and has memory: there may be no second executable graph (exec.h) */
 	struct graph_node **nodes; /* in the order in which they were made */
 	uint32_t count, room;
 	struct graph_object *objects; /* user objects that it holds */

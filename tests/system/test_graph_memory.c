@@ -339,6 +339,35 @@ START_TEST(a_launch_waits_for_the_free_before_it)
 }
 END_TEST
 
+/* Two would write to the same memory, each on its stream. */
+START_TEST(graphs_with_memory_are_instantiated_once_at_a_time)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4);
+	CUgraph graph, other;
+	CUgraphExec exec, second;
+	CUgraphNode node;
+	CUstream stream;
+
+	driver_open();
+	stream = new_stream();
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &alloc));
+	ck_cuda(cuGraphCreate(&other, 0));
+	ck_cuda(cuGraphAddMemFreeNode(&node, other, NULL, 0, alloc.dptr));
+	for (int i = 0; i < 2; i++) {
+		CUgraph one = i ? other : graph;
+
+		exec = instantiate(one);
+		ck_assert_int_eq(cuGraphInstantiateWithFlags(&second, one, 0), CUDA_ERROR_NOT_SUPPORTED);
+		run(exec, stream);
+		ck_cuda(cuGraphExecDestroy(exec));
+		exec = instantiate(one);
+		ck_cuda(cuGraphDestroy(one));
+		ck_cuda(cuGraphExecDestroy(exec));
+	}
+}
+END_TEST
+
 /* Memory of graphs is given back once: with the context, or with the graph. */
 START_TEST(graphs_outlive_their_context)
 {
@@ -397,6 +426,7 @@ int main(void)
 	tcase_add_test(tests, graphs_with_memory_are_no_children);
 	tcase_add_test(tests, graphs_with_memory_come_and_go_beside_work_that_waits);
 	tcase_add_test(tests, a_launch_waits_for_the_free_before_it);
+	tcase_add_test(tests, graphs_with_memory_are_instantiated_once_at_a_time);
 	tcase_add_test(tests, graphs_outlive_their_context);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
