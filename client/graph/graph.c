@@ -189,6 +189,17 @@ bool graph_is_memory(CUgraphNodeType type)
 	return type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE;
 }
 
+/* Whether a node of the graph frees what another one is to free. */
+static bool frees(const struct client_graph *graph, const struct graph_params *params)
+{
+	bool is = false;
+
+	for (uint32_t i = 0; !is && i < graph->count; ++i)
+		is = graph->nodes[i]->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE &&
+		     graph->nodes[i]->params.address == params->address;
+	return is;
+}
+
 CUresult graph_add(struct client_graph *graph, struct graph_params *params, const CUgraphNode *nodes,
 	const CUgraphEdgeData *data, size_t count, struct graph_node **ret_node)
 {
@@ -199,6 +210,8 @@ CUresult graph_add(struct client_graph *graph, struct graph_params *params, cons
 		graph_drop_params(params);
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
+	if (params->type == CU_GRAPH_NODE_TYPE_MEM_FREE && frees(graph, params))
+		return CUDA_ERROR_INVALID_VALUE;
 	r = append(graph, params, &node);
 	if (r != CUDA_SUCCESS)
 		return r;

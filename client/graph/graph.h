@@ -89,8 +89,8 @@ void graph_free(struct client_graph *graph, struct graph_object **objects);
  * Adds a node.
  * @params: taken over, also on failure
  * @nodes, @data: what it waits for; data NULL: ordinary edges
- * Return: CUDA_ERROR_INVALID_VALUE for nodes of other graphs, duplicates and edges that do not exist;
- * CUDA_ERROR_NOT_SUPPORTED for memory in a child; CUDA_ERROR_OUT_OF_MEMORY.
+ * Return: CUDA_ERROR_INVALID_VALUE for nodes of other graphs, duplicates and edges that do not exist, and for a
+ * second free of the same memory; CUDA_ERROR_NOT_SUPPORTED for memory in a child; CUDA_ERROR_OUT_OF_MEMORY.
  */
 CUresult graph_add(struct client_graph *graph, struct graph_params *params, const CUgraphNode *nodes,
 	const CUgraphEdgeData *data, size_t count, struct graph_node **ret_node);

@@ -368,6 +368,23 @@ START_TEST(graphs_with_memory_are_instantiated_once_at_a_time)
 }
 END_TEST
 
+START_TEST(a_graph_frees_memory_once)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4);
+	CUgraphNode nodes[2], again;
+	CUgraph graph;
+
+	driver_open();
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddMemAllocNode(&nodes[0], graph, NULL, 0, &alloc));
+	ck_cuda(cuGraphAddMemFreeNode(&nodes[1], graph, &nodes[0], 1, alloc.dptr));
+	ck_assert_int_eq(
+		cuGraphAddMemFreeNode(&again, graph, &nodes[1], 1, alloc.dptr), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(node_count(graph), 2);
+	ck_cuda(cuGraphDestroy(graph));
+}
+END_TEST
+
 /* Memory of graphs is given back once: with the context, or with the graph. */
 START_TEST(graphs_outlive_their_context)
 {
@@ -427,6 +444,7 @@ int main(void)
 	tcase_add_test(tests, graphs_with_memory_come_and_go_beside_work_that_waits);
 	tcase_add_test(tests, a_launch_waits_for_the_free_before_it);
 	tcase_add_test(tests, graphs_with_memory_are_instantiated_once_at_a_time);
+	tcase_add_test(tests, a_graph_frees_memory_once);
 	tcase_add_test(tests, graphs_outlive_their_context);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
