@@ -7,6 +7,7 @@
 
 #include "client/stage/copy.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/graph/capture.h"
@@ -17,6 +18,7 @@
 #include "client/state/ranges.h"
 #include "client/state/registered.h"
 #include "client/state/space.h"
+#include "client/submit/callback.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
 #include "client/text/text.h"
@@ -45,7 +47,9 @@ CUresult copy_classify(uint64_t address, uint64_t bytes, struct copy_side *ret_s
 	if (bytes > range.room - (address - range.address) &&
 		!(range.kind == RANGE_MAPPED && ranges_are_mapped(address, bytes)))
 		return CUDA_ERROR_INVALID_VALUE;
-	*ret_side = (struct copy_side){.place = place_of(range.kind), .sync = range.sync_memops};
+	*ret_side = (struct copy_side){.place = place_of(range.kind),
+		.managed = range.kind == RANGE_MANAGED,
+		.sync = range.sync_memops};
 	if (range.kind == RANGE_REGISTERED) {
 		uint64_t device = registered_device_address(&range);
 
@@ -288,6 +292,34 @@ static CUresult copy_here(const struct box *box, struct client_stream *stream)
 	return r;
 }
 
+static void copy_late(void *user)
+{
+	box_copy(user);
+	free(user);
+}
+
+/* Managed memory is the device's for the program, which does not wait for asynchronous copies of it. */
+static bool is_late(const struct copy_side *dst, const struct copy_side *src)
+{
+	return (dst->place == COPY_PINNED || dst->registered) &&
+	       (src->place == COPY_PINNED || src->registered) && (dst->managed || src->managed);
+}
+
+/* The same when it is its turn. */
+static CUresult copy_here_late(const struct box *box, struct client_stream *stream)
+{
+	struct box *own = malloc(sizeof(*own));
+	CUresult r;
+
+	if (!own)
+		return copy_here(box, stream);
+	*own = *box;
+	r = callback_own_function(stream, copy_late, own);
+	if (r != CUDA_SUCCESS)
+		free(own);
+	return r;
+}
+
 static CUresult copy_reachable(const struct box *box, const struct copy_side *dst,
 	const struct copy_side *src, struct client_stream *stream, bool async)
 {
@@ -352,7 +384,7 @@ static CUresult run_box(struct box box, struct client_stream *stream, unsigned i
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (dst.place != COPY_DEVICE && src.place != COPY_DEVICE)
-		return copy_here(&box, stream);
+		return async && is_late(&dst, &src) ? copy_here_late(&box, stream) : copy_here(&box, stream);
 	box.dst.address += dst.shift;
 	box.src.address += src.shift;
 	if (dst.registered || src.registered) {

@@ -8,6 +8,7 @@
 //   ordinary → device    the source was read; the copy may still be under way
 //   device → ordinary    done
 //   host → ordinary …    done, behind the stream's earlier work
+//   managed ↔ pinned …   the same; an asynchronous one, of which a side is managed, is given to the stream
 //   pinned ↔ device      done, unless asynchronous
 //   device → device      given to the stream
 //
@@ -30,6 +31,7 @@ enum copy_place { COPY_DEVICE, COPY_PINNED, COPY_ORDINARY };
 struct copy_side {
 	enum copy_place place; /* COPY_DEVICE for arrays */
 	uint64_t shift;	 /* what the device adds to the address: for registered memory that it reaches */
+	bool managed;	 /* pinned, and the program takes it for memory of the device */
 	bool registered; /* ordinary memory that asynchronous copies read and write in their turn */
 	bool sync; /* the program asked that synchronous calls on this memory are complete when they return */
 };

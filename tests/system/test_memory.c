@@ -946,6 +946,48 @@ START_TEST(managed_memory_is_everybodys)
 }
 END_TEST
 
+/* Copies of managed memory are the device's, also between two such and with pinned or registered memory: nobody waits for them,
+ * whoever the stream waits for. */
+START_TEST(asynchronous_copies_of_managed_memory_return_at_once)
+{
+	uint32_t *word, *pinned, *words[2], own[4] = {7};
+	CUdeviceptr memory[2];
+	CUstream stream;
+
+	driver_open();
+	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	word = shared_word();
+	pinned = shared_word();
+	for (uint32_t i = 0; i < 2; i++) {
+		ck_cuda(cuMemAllocManaged(&memory[i], 4096, CU_MEM_ATTACH_GLOBAL));
+		words[i] = (uint32_t *)(uintptr_t)memory[i];
+		memset(words[i], 0, 4096);
+	}
+	words[0][1023] = 5;
+	ck_cuda(cuMemHostRegister_v2(own, sizeof(own), 0));
+	ck_cuda(cuStreamWaitValue32_v2(stream, (CUdeviceptr)(uintptr_t)word, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	ck_cuda(cuMemcpyAsync(memory[1], memory[0], 4096, stream));
+	ck_cuda(cuMemcpyAsync((CUdeviceptr)(uintptr_t)&pinned[8], memory[1] + 4092, 4, stream));
+	ck_cuda(cuMemsetD32Async(memory[0], 6, 1024, stream));
+	ck_cuda(cuMemcpyDtoDAsync_v2(memory[1] + 4, memory[0], 4, stream));
+	ck_cuda(cuMemcpyHtoDAsync_v2(memory[1] + 8, own, 4, stream));
+	ck_cuda(cuMemcpyDtoHAsync_v2(&own[3], memory[0], 4, stream));
+	own[0] = 8;
+	ck_assert_int_eq(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+	ck_assert_uint_eq(pinned[8], 0);
+	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
+	ck_cuda(cuStreamSynchronize(stream));
+	ck_assert_uint_eq(words[1][1023], 5);
+	ck_assert_uint_eq(pinned[8], 5);
+	ck_assert_uint_eq(words[1][1], 6);
+	ck_assert_uint_eq(words[1][2], 8);
+	ck_assert_uint_eq(own[3], 6);
+	ck_cuda(cuMemHostUnregister(own));
+	for (int i = 0; i < 2; i++)
+		ck_cuda(cuMemFree_v2(memory[i]));
+}
+END_TEST
+
 /* What lies behind the last byte in the same page belongs to nobody. In the driver's library that depends on what
  * it has given from the page. */
 START_TEST(managed_memory_ends_where_it_was_said_to)
@@ -1067,6 +1109,7 @@ int main(void)
 	tcase_add_test(tests, two_threads_register_the_same_pages);
 	tcase_add_test(tests, streams_write_words_of_registered_pages);
 	tcase_add_test(tests, managed_memory_is_everybodys);
+	tcase_add_test(tests, asynchronous_copies_of_managed_memory_return_at_once);
 	tcase_add_test(tests, managed_memory_ends_where_it_was_said_to);
 	tcase_add_test(tests, memory_is_opened_by_handle);
 	tcase_add_test(tests, mappings_outlive_the_daemon);
