@@ -242,18 +242,27 @@ static CUresult await_frees(const struct client_graph *graph, struct client_stre
 	return r;
 }
 
-/* What allocation and free nodes do; whether that changed anything is in their marks. */
-static void change_memory(const struct client_graph *graph)
+/* What allocation and free nodes do; whether that changed anything is in their marks. Return: whether all that is to
+ * be freed was allocated. */
+static bool change_memory(const struct client_graph *graph)
 {
+	bool all = true;
+
 	for (uint32_t i = 0; i < graph->count; ++i) {
 		struct graph_node *node = graph->nodes[i];
 
 		if (node->params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
 			node->mark = graph_memory_allocate(node->params.memory);
 	}
-	for (uint32_t i = 0; i < graph->count; ++i)
-		if (graph->nodes[i]->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE)
-			graph->nodes[i]->mark = graph_memory_free(graph->nodes[i]->params.address);
+	for (uint32_t i = 0; i < graph->count; ++i) {
+		struct graph_node *node = graph->nodes[i];
+
+		if (node->params.type != CU_GRAPH_NODE_TYPE_MEM_FREE)
+			continue;
+		node->mark = graph_memory_free(node->params.address);
+		all &= node->mark != 0;
+	}
+	return all;
 }
 
 /* Takes that back, the latest first. */
@@ -295,7 +304,10 @@ static CUresult launch(struct client_exec *exec, struct client_stream *stream)
 		r = await_frees(exec->graph, stream);
 	if (r != CUDA_SUCCESS)
 		return r;
-	change_memory(exec->graph);
+	if (!change_memory(exec->graph)) {
+		change_memory_back(exec->graph);
+		return CUDA_ERROR_INVALID_VALUE;
+	}
 	r = build_launch(exec->build, stream, &begun);
 	if (r != CUDA_SUCCESS && !begun)
 		change_memory_back(exec->graph);

@@ -36,7 +36,8 @@ CUresult exec_new(CUgraph graph, uint64_t flags, CUgraphExec *ret_exec, CUgraphN
 CUresult exec_destroy(CUgraphExec exec);
 uint64_t exec_flags(const struct client_exec *exec);
 
-/** CUDA_ERROR_INVALID_HANDLE, the sticky error, or what making the changed form returned. */
+/** CUDA_ERROR_INVALID_VALUE for memory that is allocated already, or to be freed without being that;
+ * CUDA_ERROR_INVALID_HANDLE, the sticky error, or what making the changed form returned. */
 CUresult exec_launch(struct client_exec *exec, struct client_stream *stream);
 /** Makes sure that the next launch has nothing to make. */
 CUresult exec_upload(struct client_exec *exec);

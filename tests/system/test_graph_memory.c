@@ -368,6 +368,37 @@ START_TEST(graphs_with_memory_are_instantiated_once_at_a_time)
 }
 END_TEST
 
+START_TEST(a_launch_frees_what_is_allocated)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4), inside = alloc_params(WORDS * 4);
+	CUgraph graph, other;
+	CUgraphExec exec, frees;
+	CUgraphNode nodes[3];
+	CUstream stream;
+
+	driver_open();
+	stream = new_stream();
+	ck_cuda(cuGraphCreate(&graph, 0));
+	ck_cuda(cuGraphAddMemAllocNode(&nodes[0], graph, NULL, 0, &alloc));
+	add_fill(graph, &nodes[0], 1, alloc.dptr, 3);
+	exec = instantiate(graph);
+	ck_cuda(cuGraphCreate(&other, 0));
+	ck_cuda(cuGraphAddMemAllocNode(&nodes[0], other, NULL, 0, &inside));
+	ck_cuda(cuGraphAddMemFreeNode(&nodes[1], other, &nodes[0], 1, inside.dptr));
+	ck_cuda(cuGraphAddMemFreeNode(&nodes[2], other, NULL, 0, alloc.dptr));
+	frees = instantiate(other);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(cuGraphLaunch(frees, stream), CUDA_ERROR_INVALID_VALUE);
+		run(exec, stream);
+		expect_words(alloc.dptr, WORDS, 3);
+		run(frees, stream);
+	}
+	run(exec, stream);
+	ck_cuda(cuMemFree_v2(alloc.dptr));
+	ck_assert_int_eq(cuGraphLaunch(frees, stream), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
 START_TEST(a_graph_frees_memory_once)
 {
 	CUDA_MEM_ALLOC_NODE_PARAMS alloc = alloc_params(WORDS * 4);
@@ -444,6 +475,7 @@ int main(void)
 	tcase_add_test(tests, graphs_with_memory_come_and_go_beside_work_that_waits);
 	tcase_add_test(tests, a_launch_waits_for_the_free_before_it);
 	tcase_add_test(tests, graphs_with_memory_are_instantiated_once_at_a_time);
+	tcase_add_test(tests, a_launch_frees_what_is_allocated);
 	tcase_add_test(tests, a_graph_frees_memory_once);
 	tcase_add_test(tests, graphs_outlive_their_context);
 	suite_add_tcase(suite, tests);
