@@ -133,10 +133,11 @@ static CUresult answer_known(
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The range that holds an address, as the program knows it. Return: whether there is one. */
+/* The range that holds an address, as the program knows it: what it was given beyond its wish is not in it.
+ * Return: whether there is one. */
 static bool look_up(CUdeviceptr pointer, struct range *ret_range)
 {
-	if (ranges_lookup(pointer, ret_range) != 0)
+	if (ranges_lookup(pointer, ret_range) != 0 || pointer - ret_range->address >= ret_range->bytes)
 		return false;
 	ipc_narrow(pointer, ret_range);
 	return true;
@@ -217,7 +218,7 @@ CUDA_EXPORT CUresult cuPointerSetAttribute(
 	if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
 		return CUDA_ERROR_INVALID_VALUE;
 	memcpy(&on, value, sizeof(on));
-	if (ranges_lookup(pointer, &range) != 0 || !is_device_memory(range.kind))
+	if (!look_up(pointer, &range) || !is_device_memory(range.kind))
 		return CUDA_ERROR_INVALID_VALUE;
 	ranges_set_sync_memops(pointer, on != 0);
 	return CUDA_SUCCESS;

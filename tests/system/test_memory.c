@@ -900,6 +900,31 @@ START_TEST(streams_write_words_of_registered_pages)
 }
 END_TEST
 
+/* An allocation takes up more than was asked for; what it has too much is not the program's. */
+START_TEST(allocations_end_where_it_was_said_to)
+{
+	CUpointer_attribute type = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+	CUdeviceptr memory, base;
+	unsigned int told = 7;
+	void *data = &told;
+	size_t bytes;
+
+	driver_open();
+	ck_cuda(cuMemAlloc_v2(&memory, 100));
+	ck_cuda(cuMemGetAddressRange_v2(&base, &bytes, memory + 99));
+	ck_assert_uint_eq(base, memory);
+	ck_assert_uint_eq(bytes, 100);
+	ck_cuda(cuPointerGetAttribute(&told, type, memory + 99));
+	ck_assert_uint_eq(told, CU_MEMORYTYPE_DEVICE);
+	ck_assert_int_eq(cuMemGetAddressRange_v2(&base, &bytes, memory + 200), CUDA_ERROR_NOT_FOUND);
+	ck_assert_int_eq(cuPointerGetAttribute(&told, type, memory + 200), CUDA_ERROR_INVALID_VALUE);
+	ck_cuda(cuPointerGetAttributes(1, &type, &data, memory + 200));
+	ck_assert_uint_eq(told, 0);
+	ck_cuda(cuMemFree_v2(memory));
+	ck_assert_int_eq(cuPointerGetAttribute(&told, type, memory), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
 /* ---- managed memory ---- */
 
 START_TEST(managed_memory_is_everybodys)
@@ -1108,6 +1133,7 @@ int main(void)
 	tcase_add_test(tests, kernels_reach_registered_pages);
 	tcase_add_test(tests, two_threads_register_the_same_pages);
 	tcase_add_test(tests, streams_write_words_of_registered_pages);
+	tcase_add_test(tests, allocations_end_where_it_was_said_to);
 	tcase_add_test(tests, managed_memory_is_everybodys);
 	tcase_add_test(tests, asynchronous_copies_of_managed_memory_return_at_once);
 	tcase_add_test(tests, managed_memory_ends_where_it_was_said_to);
