@@ -255,8 +255,11 @@ static CUresult begin_map(
 	struct physical *physical = find(handle);
 	int e;
 
-	if (!physical || bytes != physical->bytes)
+	if (!physical || bytes > physical->bytes)
 		return CUDA_ERROR_INVALID_VALUE;
+	/* A part of it: so the driver. */
+	if (bytes < physical->bytes)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	*mapping = (struct mapping){.place = (uint32_t)(physical - places), .busy = true};
 	e = range_map_add(&mappings, &range);
 	if (e != 0)

@@ -28,7 +28,8 @@ CUresult virtual_release(CUmemGenericAllocationHandle handle);
 CUresult virtual_retain(uint64_t address, CUmemGenericAllocationHandle *ret_handle);
 CUresult virtual_properties(CUmemGenericAllocationHandle handle, CUmemAllocationProp *ret_properties);
 
-/** Maps. CUDA_ERROR_INVALID_VALUE: no handle, another size, addresses that are not reserved or in use. */
+/** Maps. CUDA_ERROR_NOT_SUPPORTED: a part of the memory. CUDA_ERROR_INVALID_VALUE: no handle, a larger size,
+ * addresses that are not reserved or in use. */
 CUresult virtual_map(uint64_t address, uint64_t bytes, CUmemGenericAllocationHandle handle);
 /** Takes away all mappings of a range, which must be whole, after all work given so far is done. */
 CUresult virtual_unmap(uint64_t address, uint64_t bytes);

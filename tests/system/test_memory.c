@@ -194,6 +194,7 @@ START_TEST(wrong_mappings_are_refused)
 	ck_cuda(cuMemCreate(&handle, 2 * grain, &shareable, 0));
 	ck_assert_int_eq(cuMemMap(address, 2 * grain, grain, handle, 0), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuMemMap(address, 4 * grain, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(cuMemMap(address, grain, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
 	ck_cuda(cuMemMap(address, 2 * grain, 0, handle, 0));
 	ck_assert_int_eq(cuMemMap(address, 2 * grain, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_int_eq(cuMemMap(address + grain, 2 * grain, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
