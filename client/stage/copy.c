@@ -292,31 +292,55 @@ static CUresult copy_here(const struct box *box, struct client_stream *stream)
 	return r;
 }
 
+/* A copy that is made when it is its turn. */
+struct late {
+	struct box box;
+	uint8_t bytes[]; /* of ordinary memory, which was read at once */
+};
+
+/* Most that is kept of ordinary memory. */
+#define LATE_MOST (64u << 10)
+
 static void copy_late(void *user)
 {
-	box_copy(user);
-	free(user);
+	struct late *late = user;
+
+	box_copy(&late->box);
+	free(late);
 }
 
-/* Managed memory is the device's for the program, which does not wait for asynchronous copies of it. */
-static bool is_late(const struct copy_side *dst, const struct copy_side *src)
+static bool reads_at_once(const struct copy_side *src)
 {
-	return (dst->place == COPY_PINNED || dst->registered) &&
-	       (src->place == COPY_PINNED || src->registered) && (dst->managed || src->managed);
+	return src->place == COPY_ORDINARY && !src->registered;
 }
 
-/* The same when it is its turn. */
-static CUresult copy_here_late(const struct box *box, struct client_stream *stream)
+/* Managed memory is the device's for the program, which does not wait for asynchronous copies of it; but for those
+ * to ordinary memory, and from much of that. */
+static bool is_late(const struct box *box, const struct copy_side *dst, const struct copy_side *src)
 {
-	struct box *own = malloc(sizeof(*own));
+	if (reads_at_once(src))
+		return dst->managed && box_bytes(box) <= LATE_MOST;
+	return (dst->place == COPY_PINNED || dst->registered) && (dst->managed || src->managed);
+}
+
+static CUresult copy_here_late(
+	const struct box *box, const struct copy_side *src, struct client_stream *stream)
+{
+	struct late *late = malloc(sizeof(*late) + (reads_at_once(src) ? box_bytes(box) : 0));
 	CUresult r;
 
-	if (!own)
+	if (!late)
 		return copy_here(box, stream);
-	*own = *box;
-	r = callback_own_function(stream, copy_late, own);
+	late->box = *box;
+	if (reads_at_once(src)) {
+		struct box in = *box;
+
+		in.dst = late->box.src = staged_side(box, (uint64_t)(uintptr_t)late->bytes);
+		box_copy(&in);
+	}
+	r = callback_own_function(stream, copy_late, late);
 	if (r != CUDA_SUCCESS)
-		free(own);
+		free(late);
 	return r;
 }
 
@@ -384,7 +408,8 @@ static CUresult run_box(struct box box, struct client_stream *stream, unsigned i
 	if (r != CUDA_SUCCESS)
 		return r;
 	if (dst.place != COPY_DEVICE && src.place != COPY_DEVICE)
-		return async && is_late(&dst, &src) ? copy_here_late(&box, stream) : copy_here(&box, stream);
+		return async && is_late(&box, &dst, &src) ? copy_here_late(&box, &src, stream)
+							  : copy_here(&box, stream);
 	box.dst.address += dst.shift;
 	box.src.address += src.shift;
 	if (dst.registered || src.registered) {

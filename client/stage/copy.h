@@ -9,6 +9,7 @@
 //   device → ordinary    done
 //   host → ordinary …    done, behind the stream's earlier work
 //   managed ↔ pinned …   the same; an asynchronous one, of which a side is managed, is given to the stream
+//   ordinary → managed   the same; of an asynchronous one of little the source was read
 //   pinned ↔ device      done, unless asynchronous
 //   device → device      given to the stream
 //

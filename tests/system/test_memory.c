@@ -972,10 +972,11 @@ START_TEST(managed_memory_is_everybodys)
 }
 END_TEST
 
-/* Copies of managed memory are the device's, also between two such and with pinned or registered memory: nobody waits for them,
- * whoever the stream waits for. */
+/* Copies of managed memory are the device's, also between two such, with pinned or registered memory, and from a little
+ * ordinary memory: nobody waits for them, whoever the stream waits for. */
 START_TEST(asynchronous_copies_of_managed_memory_return_at_once)
 {
+	static uint32_t ordinary[MIB / 4];
 	uint32_t *word, *pinned, *words[2], own[4] = {7};
 	CUdeviceptr memory[2];
 	CUstream stream;
@@ -999,6 +1000,9 @@ START_TEST(asynchronous_copies_of_managed_memory_return_at_once)
 	ck_cuda(cuMemcpyHtoDAsync_v2(memory[1] + 8, own, 4, stream));
 	ck_cuda(cuMemcpyDtoHAsync_v2(&own[3], memory[0], 4, stream));
 	own[0] = 8;
+	ordinary[7] = 9;
+	ck_cuda(cuMemcpyHtoDAsync_v2(memory[1] + 12, &ordinary[7], 4, stream));
+	ordinary[7] = 10;
 	ck_assert_int_eq(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
 	ck_assert_uint_eq(pinned[8], 0);
 	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
@@ -1007,6 +1011,7 @@ START_TEST(asynchronous_copies_of_managed_memory_return_at_once)
 	ck_assert_uint_eq(pinned[8], 5);
 	ck_assert_uint_eq(words[1][1], 6);
 	ck_assert_uint_eq(words[1][2], 8);
+	ck_assert_uint_eq(words[1][3], 9);
 	ck_assert_uint_eq(own[3], 6);
 	ck_cuda(cuMemHostUnregister(own));
 	for (int i = 0; i < 2; i++)
