@@ -5,7 +5,6 @@
 
 #include "client/stage/copy.h"
 #include "client/state/array.h"
-#include "client/state/device.h"
 
 /* One side as the program describes it. */
 struct side {
@@ -57,18 +56,6 @@ static CUresult make_side(const struct side *s, const struct box *box, struct bo
 	return CUDA_SUCCESS;
 }
 
-/* Of memory whose rows do not follow each other the driver takes a pitch up to the device's largest. */
-static bool is_too_wide(const struct side *s, const struct box *box)
-{
-	const struct client_device *device = device_get(0);
-	int most = 0;
-
-	if (s->type == CU_MEMORYTYPE_ARRAY || (box->height <= 1 && box->depth <= 1) || !device ||
-		device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_PITCH, &most) != CUDA_SUCCESS)
-		return false;
-	return most > 0 && s->pitch > (size_t)most;
-}
-
 CUresult copy_describe(const CUDA_MEMCPY3D *c, struct box *ret_box, unsigned int *ret_how)
 {
 	struct box box = {.width = c->WidthInBytes, .height = c->Height, .depth = c->Depth};
@@ -79,8 +66,6 @@ CUresult copy_describe(const CUDA_MEMCPY3D *c, struct box *ret_box, unsigned int
 	CUresult r;
 
 	if (c->srcLOD != 0 || c->dstLOD != 0)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (is_too_wide(&dst, &box) || is_too_wide(&src, &box))
 		return CUDA_ERROR_INVALID_VALUE;
 	/* A pitch of 0 means that rows follow each other; so do planes. */
 	dst.pitch = dst.pitch ? dst.pitch : box.width;
