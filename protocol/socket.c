@@ -175,10 +175,10 @@ static int send_error(int error)
 	return -error;
 }
 
-static int send_bytes(int socket, uint8_t *bytes, size_t length, const int *fds, unsigned fd_count)
+int packet_send(int socket, const uint8_t *bytes, size_t length, const int *fds, unsigned fd_count)
 {
 	union control control;
-	struct iovec v = {.iov_base = bytes, .iov_len = length};
+	struct iovec v = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = length};
 	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
 	ssize_t n;
 
@@ -203,7 +203,7 @@ int message_send(int socket, const struct wire_message *message, const int *fds,
 	if (r > 0)
 		r = PACKET_E_INVALID;
 	if (!r)
-		r = send_bytes(socket, bytes, length, fds, fd_count);
+		r = packet_send(socket, bytes, length, fds, fd_count);
 	free(bytes);
 	return r;
 }

@@ -43,6 +43,9 @@ void packet_discard(int socket);
 void packet_close_fds(struct packet *packet);
 /** Takes descriptor `index` out of the packet; -1 if there is none. The caller owns it. */
 int packet_take_fd(struct packet *packet, unsigned index);
+/** Sends what is encoded, with at most WIRE_FDS_MAX descriptors (still owned by the caller). Return: 0, PACKET_E_*,
+ * -errno. */
+int packet_send(int socket, const uint8_t *bytes, size_t length, const int *fds, unsigned fd_count);
 /** Encodes and sends a message with descriptors (still owned by the caller). Return: 0, PACKET_E_*, -errno.
  */
 int message_send(int socket, const struct wire_message *message, const int *fds, unsigned fd_count);

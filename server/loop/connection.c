@@ -133,41 +133,18 @@ static bool read_one(struct connection *connection)
 	return !connection->closing && !connection->hung_up;
 }
 
-static int send_error(int error)
-{
-	if (error == EAGAIN || error == EWOULDBLOCK)
-		return CONNECTION_E_FULL;
-	/* The loop tells of these. */
-	if (error == EPIPE || error == ECONNRESET || error == ENOTCONN)
-		return CONNECTION_E_CLOSED;
-	return -error;
-}
-
 static int send_bytes(
 	int socket, const uint8_t *bytes, size_t length, struct shared_fd *const *fds, unsigned fd_count)
 {
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(WIRE_FDS_MAX * sizeof(int))];
-	} control = {.bytes = {0}};
-	struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = length};
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+	int plain[WIRE_FDS_MAX], r;
 
-	if (fd_count) {
-		message.msg_control = &control;
-		message.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
-		control.header.cmsg_level = SOL_SOCKET;
-		control.header.cmsg_type = SCM_RIGHTS;
-		control.header.cmsg_len = CMSG_LEN(fd_count * sizeof(int));
-		for (unsigned i = 0; i < fd_count; i++)
-			memcpy(CMSG_DATA(&control.header) + i * sizeof(int), &fds[i]->fd, sizeof(int));
-	}
-	while (sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
-		if (errno == EINTR)
-			continue;
-		return send_error(errno);
-	}
-	return 0;
+	for (unsigned i = 0; i < fd_count; i++)
+		plain[i] = fds[i]->fd;
+	r = packet_send(socket, bytes, length, plain, fd_count);
+	if (r == PACKET_E_AGAIN)
+		return CONNECTION_E_FULL;
+	/* The loop tells of it. */
+	return r == PACKET_E_CLOSED ? CONNECTION_E_CLOSED : r;
 }
 
 static struct outgoing *outgoing_free(struct outgoing *packet)
