@@ -25,7 +25,8 @@
 // between (stray.c), from the latest change outwards and then wherever any are wanted. The immediate
 // neighbours of new memory, and up to a step's worth of what was freed, are backed before the request is
 // answered. Where real memory comes into the place of a far slot the block is bare until near slots are
-// mapped around it: for moments, and only for the session that asks for the memory.
+// mapped around it: for moments, and only for the session that asks for the memory. Slots are taken away, for
+// such memory and at the end, with rests between (pace.h).
 //
 // Active executor and standbys do this each for itself, from the same requests.
 
@@ -36,6 +37,7 @@
 #include <unistd.h>
 
 #include "server/executor/job.h"
+#include "server/executor/pace.h"
 #include "server/executor/session.h"
 #include "server/executor/stray.h"
 #include "server/log.h"
@@ -235,14 +237,18 @@ CUresult guard_make_room(struct session *session, const struct wire_range *range
 	uint32_t from = granule_of(session, range->address);
 	uint32_t to = from + (uint32_t)(range->bytes / GRANULE);
 	CUresult code = CUDA_SUCCESS;
+	struct pace pace;
 
 	if (!is_guarded(session, range->address))
 		return CUDA_SUCCESS;
 	if (to > granule_of(session, guard->home))
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	pace_begin(&pace);
 	for (uint32_t i = from; !code && i < to; i++)
-		if (guard->slots[i] == NEAR || guard->slots[i] == FAR)
+		if (guard->slots[i] == NEAR || guard->slots[i] == FAR) {
 			code = clear(session, i);
+			pace_step(&pace);
+		}
 	return code;
 }
 
@@ -391,9 +397,11 @@ void guard_unmap(struct session *session)
 {
 	const struct backend_ops *ops = session_ops(session);
 	const struct guard *guard = session->guard;
+	struct pace pace;
 
 	if (!guard)
 		return;
+	pace_begin(&pace);
 	for (uint32_t i = 0; i < guard->granules; i++) {
 		bool is_far = guard->slots[i] == FAR;
 
@@ -401,6 +409,7 @@ void guard_unmap(struct session *session)
 			continue;
 		executor_code(session->executor,
 			ops->sink_unmap(is_far ? guard->far : guard->near, address_of(session, i), 1));
+		pace_step(&pace);
 		i += is_far ? guard->block - 1 : 0;
 	}
 	if (guard->home_mapped) {

@@ -32,6 +32,7 @@
 #include "server/executor/drain.h"
 #include "server/executor/guard.h"
 #include "server/executor/module_worker.h"
+#include "server/executor/pace.h"
 #include "server/executor/session.h"
 #include "server/log.h"
 
@@ -423,11 +424,15 @@ void memory_unmap_device(struct session *session)
 {
 	const struct backend_ops *ops = session_ops(session);
 	struct range range;
+	struct pace pace;
 
 	if (!session->stray.abandoned)
 		guard_unmap(session);
-	while (!range_set_pop(&session->device_maps, &range))
+	pace_begin(&pace);
+	while (!range_set_pop(&session->device_maps, &range)) {
 		executor_code(session->executor, ops->chunk_unmap(range.start, range.end - range.start));
+		pace_step(&pace);
+	}
 	for (uint32_t i = 0; i < word_relaxed(&session->annexes); i++)
 		executor_code(session->executor, ops->window_release(session->annex[i].start,
 							 session->annex[i].end - session->annex[i].start));

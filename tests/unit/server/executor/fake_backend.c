@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/executor/clock.h"
 #include "shm/order.h"
 
 struct fake fake;
@@ -140,9 +141,19 @@ static CUresult chunk_map(uint64_t address, uint64_t bytes, int fd)
 	return note((struct fake_call){.kind = FAKE_CHUNK_MAP, .object = (void *)(uintptr_t)address});
 }
 
+static void take_time(void)
+{
+	uint64_t begin = clock_now(), now = begin;
+
+	while (now < begin + fake.unmap_ns)
+		now = clock_now();
+	fake.unmapping_ns += now - begin;
+}
+
 static CUresult chunk_unmap(uint64_t address, uint64_t bytes)
 {
 	(void)bytes;
+	take_time();
 	return note((struct fake_call){.kind = FAKE_CHUNK_UNMAP, .object = (void *)(uintptr_t)address});
 }
 
@@ -172,6 +183,7 @@ static CUresult sink_map(struct backend_sink *sink, uint64_t address, uint32_t c
 
 static CUresult sink_unmap(struct backend_sink *sink, uint64_t address, uint32_t count)
 {
+	take_time();
 	return note((struct fake_call){.kind = FAKE_SINK_UNMAP,
 		.object = (void *)(uintptr_t)address,
 		.value = *(uint64_t *)sink,

@@ -14,6 +14,8 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/guard.h"
+#include "server/executor/memory.h"
+#include "server/executor/pace.h"
 #include "server/executor/session.h"
 #include "server/executor/stray.h"
 #include "server/executor/suspect.h"
@@ -582,6 +584,52 @@ START_TEST(nothing_is_asked_while_the_driver_handles_a_fault)
 }
 END_TEST
 
+/* ---- how fast ---- */
+
+#define UNMAP_NS (PACE_WORK_NS / 2)
+
+static void make_room(void)
+{
+	struct wire_range wish = range(128 - REACH, REACH);
+
+	guard_make_room(owner, &wish);
+}
+
+static void end_slots(void)
+{
+	guard_unmap(owner);
+	owner->guard->home_mapped = false;
+	guard_deinit(owner);
+}
+
+static void end_memory(void)
+{
+	for (uint32_t g = 0; g < 2 * REACH; g += 2)
+		ck_assert_int_eq(
+			range_set_add(&owner->device_maps, range(g, 1).address, range(g, 1).bytes), 0);
+	memory_unmap_device(owner);
+	guard_deinit(owner);
+}
+
+/* Launches take the mutex of the driver that each of these calls takes, and have as much of the time. */
+START_TEST(many_mappings_go_with_rests)
+{
+	static void (*const ways[])(void) = {make_room, end_slots, end_memory};
+	uint64_t begin, took, calls;
+
+	map(128, 1);
+	prepare();
+	fake.unmap_ns = UNMAP_NS;
+	begin = clock_now();
+	ways[_i]();
+	took = clock_now() - begin;
+	calls = fake_count(FAKE_SINK_UNMAP) + fake_count(FAKE_CHUNK_UNMAP);
+	ck_assert_uint_ge(calls, 8);
+	/* Those behind the last rest, of each of two loops, have none behind them. */
+	ck_assert_uint_ge(took - fake.unmapping_ns, (calls - 4) * UNMAP_NS);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("guard");
@@ -596,6 +644,7 @@ int main(void)
 	tcase_add_test(slots, the_services_own_view_is_nobodys);
 	tcase_add_test(slots, a_backend_without_slots_leaves_it_bare);
 	tcase_add_test(slots, nothing_stays_mapped);
+	tcase_add_loop_test(slots, many_mappings_go_with_rests, 0, 3);
 	suite_add_tcase(suite, slots);
 	tcase_add_checked_fixture(judgement, setup, teardown);
 	tcase_add_test(judgement, the_only_one_that_ran_is_convicted);

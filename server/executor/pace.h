@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// How fast many calls of the driver follow one another where nobody waits for them: the end of a session
+// undoes hundreds of mappings, 13 us each, and each takes the driver's mutex of the context, which launches
+// need. Who gives a mutex back and takes it again at once is there before anybody who sleeps for it has woken
+// up: without rests, others would come to it when all is done. The owner's thread alone.
+
+#ifndef FRMPS_SERVER_EXECUTOR_PACE_H
+#define FRMPS_SERVER_EXECUTOR_PACE_H
+
+#include <stdint.h>
+
+#include "server/executor/clock.h"
+
+/* Calls go on for so long before a rest; then each waiter, who sleeps by then, can wake up and have its turn. */
+#define PACE_WORK_NS (100 * CLOCK_US)
+/* The longest rest, where a call has taken long itself. */
+#define PACE_REST_NS CLOCK_MS
+
+struct pace {
+	uint64_t since; /* ns: when the calls since the last rest began */
+};
+
+void pace_begin(struct pace *pace);
+
+/** After each call: rests for as long as the calls have taken since the last rest, if that was long. */
+void pace_step(struct pace *pace);
+
+#endif
