@@ -36,7 +36,8 @@
 //      marked back to done, then state = RUNNING
 //   6. when all sessions of the Activate are that far: give each to its serving thread, which issues commands
 //      done+1 … again, then wake its client. Before that nobody issues anything and nobody is woken, so what
-//      is done for the next session has the driver and the processors for itself.
+//      is done for the next session has the driver and the processors for itself
+//   7. answer, then have the sinks filled (stray.c): the driver may be busy with the end of the former executor
 //
 // If this executor dies within 5, the next one sees either the old generation with all words untouched, or
 // the new one with at least as much in doubt as there is: the same proof is made again. Between 5 and 6
@@ -505,10 +506,7 @@ static enum takeover_verdict take(
 		return TAKEOVER_CLEAN; /* served already */
 	verdict = takeover_session(session, wish->generation, (enum takeover_recover)recover,
 		(CUresult)wish->code, wish->reason ? wish->reason : "", variables);
-	if (verdict == TAKEOVER_SUSPENDED)
-		return verdict;
-	stray_begin(session);
-	if (verdict != TAKEOVER_FAULTED)
+	if (verdict != TAKEOVER_SUSPENDED && verdict != TAKEOVER_FAULTED)
 		*ret_joining = session;
 	return verdict;
 }
@@ -538,6 +536,14 @@ static void serve_all(struct activation *activation)
 	}
 }
 
+/* What the executors before have left in the sinks proves nothing. */
+static void watch_all(struct activation *activation)
+{
+	for (uint32_t i = 0; i < activation->count; i++)
+		if (activation->joining[i])
+			stray_begin(activation->joining[i]);
+}
+
 static void activate(struct job *job, struct activation *activation)
 {
 	suspect_set_formers(job->executor, &job->message.activate.formers);
@@ -545,6 +551,7 @@ static void activate(struct job *job, struct activation *activation)
 	serve_all(activation);
 	canary_begin(job->executor, job->message.activate.canary_ms);
 	job_reply(job, CUDA_SUCCESS, activation->verdicts, activation->count, NULL);
+	watch_all(activation);
 }
 
 void takeover_handle(struct job *job)

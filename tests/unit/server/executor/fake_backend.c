@@ -472,8 +472,12 @@ static CUresult copy(struct backend_stream *stream, const struct backend_copy *w
 
 static CUresult set(struct backend_stream *stream, const struct frmps_set *what)
 {
-	return note((struct fake_call){
+	CUresult code = note((struct fake_call){
 		.kind = FAKE_SET, .stream = stream, .object = (void *)(uintptr_t)what->dst});
+
+	while (fake.stuck)
+		sched_yield();
+	return code;
 }
 
 static CUresult write_value(struct backend_stream *stream, const struct frmps_write_value *what)

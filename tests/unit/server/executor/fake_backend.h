@@ -69,7 +69,7 @@ struct fake {
 	unsigned queries;
 	bool endless_name; /* of function_list: too long for any answer */
 	uint32_t kernels;  /* function_list: so many, each with a name of 200 letters; 0: "kernel" alone */
-	_Atomic unsigned stuck;	    /* launches wait in their call for it to be 0 */
+	_Atomic unsigned stuck;	    /* launches and sets wait in their call for it to be 0 */
 	_Atomic unsigned compiling; /* compilations that were begun */
 	_Atomic size_t stack_bytes; /* of the last thread that began one */
 	_Atomic bool compiled;	    /* those of images that begin with "SW" may end */

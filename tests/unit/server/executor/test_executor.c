@@ -870,20 +870,28 @@ static uint64_t count_slots(enum fake_kind kind)
 	return slots;
 }
 
-/* Whoever serves it then looks at the same sinks, and takes a stray of others here for its own. */
-START_TEST(who_is_let_go_takes_its_guard_along)
+static void open_guard(struct client *client)
 {
 	struct wire_message request = {.type = WIRE_OPEN_GUARD};
 	int fds[] = {memory(NULL, CHUNK), memory(NULL, 2 * CHUNK)};
-	struct client client;
 
 	request.open_guard = (struct wire_open_guard){.near_bytes = CHUNK,
 		.far_bytes = 2 * CHUNK,
 		.reach = 4 * CHUNK,
 		.policy = 1,
 		.interval_ms = 1000};
+	ck_assert_int_eq(call(client, &request, fds, 2), 0);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+/* Whoever serves it then looks at the same sinks, and takes a stray of others here for its own. */
+START_TEST(who_is_let_go_takes_its_guard_along)
+{
+	struct client client;
+
 	open_client(&client, 1);
-	ck_assert_int_eq(call(&client, &request, fds, 2), 0);
+	open_guard(&client);
 	activate(&client);
 	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window, CHUNK, true), 0);
 	ck_assert_uint_gt(count_slots(FAKE_SINK_MAP), 2);
@@ -893,8 +901,23 @@ START_TEST(who_is_let_go_takes_its_guard_along)
 	ck_assert_uint_eq(close_session(&client, 0), 1);
 	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), 1);
 	close_client(&client);
-	close(fds[0]);
-	close(fds[1]);
+}
+END_TEST
+
+/* Who is taken over goes on; a driver that is busy with the executor before holds up the filling of sinks alone. */
+START_TEST(nobody_waits_for_sinks_that_are_filled)
+{
+	struct client client;
+
+	open_client(&client, 1);
+	open_guard(&client);
+	fake.stuck = 1;
+	activate(&client);
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
+	fake.stuck = 0;
+	ck_assert_uint_eq(close_session(&client, 0), 1);
+	ck_assert_uint_eq(fake_count(FAKE_SET), 1);
+	close_client(&client);
 }
 END_TEST
 
@@ -1423,6 +1446,7 @@ int main(void)
 	tcase_add_test(role, work_that_does_not_end);
 	tcase_add_test(role, a_session_is_let_go_when_its_work_is_done);
 	tcase_add_test(role, who_is_let_go_takes_its_guard_along);
+	tcase_add_test(role, nobody_waits_for_sinks_that_are_filled);
 	tcase_add_test(role, a_thread_that_does_not_come_back_holds_nobody_up);
 	tcase_add_test(role, one_that_ends_while_it_is_let_go);
 	tcase_add_test(role, an_offence_is_reported_and_others_go_on);
