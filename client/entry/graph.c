@@ -72,7 +72,7 @@ CUDA_EXPORT CUresult cuGraphDestroy(CUgraph handle)
 	else
 		graph_free(graph, &objects);
 	graph_leave();
-	graph_objects_drop(objects);
+	graph_objects_drop(objects, true);
 	graph_memory_reap();
 	return r;
 }

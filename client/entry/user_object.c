@@ -65,6 +65,6 @@ CUDA_EXPORT CUresult cuGraphReleaseUserObject(CUgraph handle, CUuserObject objec
 	graph = graph_find(handle);
 	r = graph ? graph_release_object(graph, object, count, &dropped) : CUDA_ERROR_INVALID_VALUE;
 	graph_leave();
-	graph_objects_drop(dropped);
+	graph_objects_drop(dropped, true);
 	return r;
 }

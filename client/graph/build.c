@@ -110,7 +110,7 @@ static void build_free(struct graph_build *build)
 		graph_enter();
 		graph_free(build->graph, &objects);
 		graph_leave();
-		graph_objects_drop(objects);
+		graph_objects_drop(objects, false);
 	}
 	free(build);
 }

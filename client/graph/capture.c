@@ -519,7 +519,7 @@ CUresult capture_end(struct client_stream *stream, CUgraph *ret_graph)
 	graph_enter();
 	r = end(stream, ret_graph, &objects);
 	graph_leave();
-	graph_objects_drop(objects);
+	graph_objects_drop(objects, false);
 	graph_memory_reap();
 	return r;
 }
@@ -540,7 +540,7 @@ void capture_leave(struct client_stream *stream)
 	}
 	graph_leave();
 	/* Memory of its nodes is freed when somebody reaps next: here nobody may wait for the device. */
-	graph_objects_drop(objects);
+	graph_objects_drop(objects, false);
 }
 
 /* ---- questions ---- */

@@ -131,7 +131,7 @@ static void drop_copy(struct client_graph *graph)
 	graph_enter();
 	graph_free(graph, &objects);
 	graph_leave();
-	graph_objects_drop(objects);
+	graph_objects_drop(objects, false);
 }
 
 /* The program's node behind one of the copy. */

@@ -151,7 +151,7 @@ void graph_drop_params(struct graph_params *params)
 		graph_free(params->child, &objects);
 	params_deinit(params);
 	/* Copies of a graph that is there: no destructor runs. */
-	graph_objects_drop(objects);
+	graph_objects_drop(objects, false);
 }
 
 /* A node without edges at the end of a graph. Takes the parameters over, also on failure. */
@@ -328,7 +328,7 @@ CUresult graph_clone(const struct client_graph *graph, struct client_graph **ret
 	}
 	graph_free(clone, &objects);
 	/* The original still holds every object: no destructor runs. */
-	graph_objects_drop(objects);
+	graph_objects_drop(objects, false);
 	return r;
 }
 

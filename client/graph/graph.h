@@ -138,7 +138,10 @@ CUresult graph_release_object(
 CUresult graph_objects_clone(const struct client_graph *graph, struct client_graph *clone);
 /** Puts one list behind another, which is not empty. */
 void graph_objects_join(struct graph_object *objects, struct graph_object *behind);
-/** Gives references back, and with the last one has the program's destructor called. The lock is not held. */
-void graph_objects_drop(struct graph_object *objects);
+/**
+ * Gives references back, and with the last one calls the program's destructor (@at_once), or has it called by
+ * a thread of the shim's own. The lock is not held.
+ */
+void graph_objects_drop(struct graph_object *objects, bool at_once);
 
 #endif

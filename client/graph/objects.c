@@ -2,9 +2,10 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // User objects: something of the program's with a count of references, some of them held by graphs. With the
-// last reference the program's destructor is called, as in the driver by a thread of the shim: whoever gives
-// that reference back may hold a lock that the destructor takes. The thread is made for the first one. Entry
-// points: entry/user_object.c.
+// last reference the program's destructor is called. The call that gives that reference back does so itself, as
+// the driver's does (cuGraphDestroy and cuUserObjectRelease, driver 580). What launches held until they ended is
+// destroyed by a thread of the shim: whichever call comes upon their end may be made under a lock that the
+// destructor takes. The thread is made for the first one. Entry points: entry/user_object.c.
 
 #include "client/graph/objects.h"
 
@@ -77,13 +78,18 @@ CUresult object_retain(CUuserObject handle, unsigned int count)
 	return object && count ? retain(object, count) : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Destructors may not call the driver. */
 static void finish(struct object *object)
 {
 	CUhostFn destroy = object->destroy;
+	struct thread *self = thread_self();
+	bool before = self->is_callbacks;
 	void *user = object->user;
 
 	slab_give(&slab, object);
+	self->is_callbacks = true;
 	destroy(user);
+	self->is_callbacks = before;
 }
 
 static void *serve(void *unused)
@@ -91,8 +97,6 @@ static void *serve(void *unused)
 	struct object *object;
 
 	(void)unused;
-	/* Destructors may not call the driver. */
-	thread_self()->is_callbacks = true;
 	for (;;) {
 		pthread_mutex_lock(&lock);
 		while (!(object = STAILQ_FIRST(&due)))
@@ -115,7 +119,7 @@ static bool hand_over(struct object *object)
 	return serving;
 }
 
-static CUresult release(struct object *object, unsigned int count)
+static CUresult release(struct object *object, unsigned int count, bool at_once)
 {
 	bool last, too_many, handed = false;
 
@@ -126,7 +130,7 @@ static CUresult release(struct object *object, unsigned int count)
 	last = !too_many && object->references == 0;
 	if (last) {
 		atomic_store_explicit(&object->object.live, 0, memory_order_release);
-		handed = hand_over(object);
+		handed = !at_once && hand_over(object);
 	}
 	pthread_mutex_unlock(&lock);
 	if (last && !handed)
@@ -138,7 +142,7 @@ CUresult object_release(CUuserObject handle, unsigned int count)
 {
 	struct object *object = find(handle);
 
-	return object && count ? release(object, count) : CUDA_ERROR_INVALID_VALUE;
+	return object && count ? release(object, count, true) : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult hold(struct client_graph *graph, struct object *object, unsigned int count)
@@ -214,12 +218,12 @@ void graph_objects_join(struct graph_object *objects, struct graph_object *behin
 	objects->next = behind;
 }
 
-void graph_objects_drop(struct graph_object *objects)
+void graph_objects_drop(struct graph_object *objects, bool at_once)
 {
 	while (objects) {
 		struct graph_object *next = objects->next;
 
-		release(objects->object, objects->count);
+		release(objects->object, objects->count, at_once);
 		free(objects);
 		objects = next;
 	}

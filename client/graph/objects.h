@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// User objects by themselves; what graphs do with them is in graph.h. Any thread, no lock held: without a thread
-// for it a destructor of the program runs inside.
+// User objects by themselves; what graphs do with them is in graph.h. Any thread, no lock held: a destructor of the
+// program may run inside.
 
 #ifndef FRMPS_CLIENT_GRAPH_OBJECTS_H
 #define FRMPS_CLIENT_GRAPH_OBJECTS_H

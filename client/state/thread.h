@@ -20,7 +20,7 @@ struct thread {
 	CUstreamCaptureMode capture_mode;
 	struct client_stream *stream; /* the thread's default stream, NULL until used */
 	bool registered;	      /* what it owns is given back at its end */
-	bool is_callbacks;	      /* the library's own, which runs functions of the program */
+	bool is_callbacks;	      /* a function of the program runs, which may not call the driver */
 };
 
 /** The calling thread's own. */

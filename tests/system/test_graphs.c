@@ -415,7 +415,6 @@ START_TEST(user_objects_live_as_long_as_graphs)
 	ck_cuda(cuUserObjectRelease(object, 1));
 	ck_assert_int_eq(__atomic_load_n(&destroyed, __ATOMIC_ACQUIRE), 0);
 	ck_cuda(cuGraphDestroy(graph));
-	/* The driver calls the destructor from a thread of its own. */
 	while (!__atomic_load_n(&destroyed, __ATOMIC_ACQUIRE))
 		;
 }
@@ -485,31 +484,27 @@ START_TEST(user_objects_follow_updates)
 }
 END_TEST
 
-static pthread_mutex_t in_use = PTHREAD_MUTEX_INITIALIZER;
-
-static void lock_and_mark(void *flag)
+static void note_thread(void *thread)
 {
-	pthread_mutex_lock(&in_use);
-	mark_destroyed(flag);
-	pthread_mutex_unlock(&in_use);
+	*(pthread_t *)thread = pthread_self();
 }
 
-/* Whoever gives the last reference back may hold what the destructor waits for. */
-START_TEST(destructors_run_beside_the_program)
+/* As the driver's calls do. A program may look at once, or end. */
+START_TEST(destructors_run_in_the_call_that_drops_the_object)
 {
+	pthread_t first = 0, second = 0;
 	CUuserObject object;
-	int destroyed = 0;
 	CUgraph graph;
 
 	driver_open();
-	ck_cuda(cuUserObjectCreate(&object, &destroyed, lock_and_mark, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+	ck_cuda(cuUserObjectCreate(&object, &first, note_thread, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
 	ck_cuda(cuGraphCreate(&graph, 0));
 	ck_cuda(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
-	pthread_mutex_lock(&in_use);
 	ck_cuda(cuGraphDestroy(graph));
-	pthread_mutex_unlock(&in_use);
-	while (!__atomic_load_n(&destroyed, __ATOMIC_ACQUIRE))
-		;
+	ck_assert(pthread_equal(first, pthread_self()));
+	ck_cuda(cuUserObjectCreate(&object, &second, note_thread, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+	ck_cuda(cuUserObjectRelease(object, 1));
+	ck_assert(pthread_equal(second, pthread_self()));
 }
 END_TEST
 
@@ -744,7 +739,7 @@ int main(void)
 	tcase_add_test(tests, executable_graphs_come_and_go_beside_work_that_waits);
 	tcase_add_test(tests, user_objects_live_as_long_as_graphs);
 	tcase_add_loop_test(tests, user_objects_follow_updates, 0, 2);
-	tcase_add_test(tests, destructors_run_beside_the_program);
+	tcase_add_test(tests, destructors_run_in_the_call_that_drops_the_object);
 	tcase_add_test(tests, launches_of_two_threads_do_not_mix);
 	suite_add_tcase(suite, tests);
 	if (!is_native()) {
