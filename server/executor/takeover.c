@@ -58,6 +58,8 @@
 #include "server/log.h"
 #include "shm/doorbell.h"
 
+/* What is worth a line in the log. */
+#define LONG_NS CLOCK_MS
 /* More than this in doubt is not examined: it counts as not provable. */
 #define DOUBT_MAX 8192u
 
@@ -544,13 +546,34 @@ static void watch_all(struct activation *activation)
 			stray_begin(activation->joining[i]);
 }
 
+static double ms_between(uint64_t begin, uint64_t end)
+{
+	return (double)(end - begin) / (double)CLOCK_MS;
+}
+
+/* What takes long here is a pause for everybody. */
+static void say_if_long(const struct activation *activation, uint64_t begin, uint64_t taken, uint64_t worked)
+{
+	uint64_t now = clock_now();
+
+	if (now - begin >= LONG_NS)
+		log_info("%u sessions were taken over in %.1f ms, %.1f of them until they could be served; "
+			 "%.1f on a processor",
+			activation->count, ms_between(begin, now), ms_between(begin, taken),
+			ms_between(0, worked));
+}
+
 static void activate(struct job *job, struct activation *activation)
 {
+	uint64_t begin = clock_now(), begin_work = clock_of(CLOCK_THREAD_CPUTIME_ID), taken;
+
 	suspect_set_formers(job->executor, &job->message.activate.formers);
 	take_all(job, activation);
+	taken = clock_now();
 	serve_all(activation);
 	canary_begin(job->executor, job->message.activate.canary_ms);
 	job_reply(job, CUDA_SUCCESS, activation->verdicts, activation->count, NULL);
+	say_if_long(activation, begin, taken, clock_of(CLOCK_THREAD_CPUTIME_ID) - begin_work);
 	watch_all(activation);
 }
 
