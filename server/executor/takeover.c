@@ -63,12 +63,14 @@
 /* More than this in doubt is not examined: it counts as not provable. */
 #define DOUBT_MAX 8192u
 
-struct doubt {
-	struct repeat_command *commands; /* DOUBT_MAX */
-	const struct frmps_head **records;
+/* Of one session at a time. Not of the heap: what comes from its end may lie in a large page (failover/exceptions.c)
+ * that is new to the process, and everybody would wait until the kernel has cleared it. */
+static struct doubt {
+	struct repeat_command commands[DOUBT_MAX];
+	const struct frmps_head *records[DOUBT_MAX];
 	uint32_t count;
 	bool overflow;
-};
+} doubt;
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -264,7 +266,7 @@ static bool did_not_pass(const struct session *session, const struct frmps_head 
 	       session->streams[depend->stream].done < depend->seq;
 }
 
-static void collect_stream(struct session *session, struct stream *stream, struct doubt *doubt)
+static void collect_stream(struct session *session, struct stream *stream)
 {
 	struct journal_place place = stream->cursor;
 
@@ -273,12 +275,12 @@ static void collect_stream(struct session *session, struct stream *stream, struc
 
 		if (did_not_pass(session, record))
 			return;
-		if (doubt->count == DOUBT_MAX) {
-			doubt->overflow = true;
+		if (doubt.count == DOUBT_MAX) {
+			doubt.overflow = true;
 			return;
 		}
-		describe(session, record, &doubt->commands[doubt->count]);
-		doubt->records[doubt->count++] = record;
+		describe(session, record, &doubt.commands[doubt.count]);
+		doubt.records[doubt.count++] = record;
 		if (record->flags & FRMPS_CMD_MARK)
 			return;
 		if (seq < stream->issued)
@@ -315,26 +317,26 @@ static void name_command(
 }
 
 /* Return: whether all that is in doubt may be repeated. */
-static bool prove(struct session *session, struct doubt *doubt, const char *cause, char *text, size_t size)
+static bool prove(struct session *session, const char *cause, char *text, size_t size)
 {
 	char what[128];
 	uint32_t index;
 
-	if (doubt->overflow) {
+	if (doubt.overflow) {
 		snprintf(text, size, "too many commands may or may not have run when %s", cause);
 		return false;
 	}
-	if (repeat_is_provable(doubt->commands, doubt->count, session->replays, &index))
+	if (repeat_is_provable(doubt.commands, doubt.count, session->replays, &index))
 		return true;
-	name_command(session, doubt->records[index], what, sizeof(what));
+	name_command(session, doubt.records[index], what, sizeof(what));
 	snprintf(text, size, "%s may or may not have run when %s, and cannot be repeated", what, cause);
 	return false;
 }
 
-static bool holds_kernels(const struct doubt *doubt)
+static bool holds_kernels(void)
 {
-	for (uint32_t i = 0; i < doubt->count; i++)
-		if (doubt->commands[i].effect == REPEAT_KERNEL)
+	for (uint32_t i = 0; i < doubt.count; i++)
+		if (doubt.commands[i].effect == REPEAT_KERNEL)
 			return true;
 	return false;
 }
@@ -342,26 +344,15 @@ static bool holds_kernels(const struct doubt *doubt)
 static enum takeover_verdict resolve(struct session *session, const struct used *used, bool on_probation,
 	const char *cause, char *text, size_t size)
 {
-	struct doubt doubt = {
-		.commands = malloc(DOUBT_MAX * sizeof(*doubt.commands)),
-		.records = malloc(DOUBT_MAX * sizeof(*doubt.records)),
-	};
-	enum takeover_verdict verdict = TAKEOVER_FAULTED;
-
-	if (!doubt.commands || !doubt.records) {
-		snprintf(text, size, "no memory to find out what may be repeated when %s", cause);
-	} else {
-		for (uint32_t i = 0; i < used->count; i++)
-			collect_stream(session, used->streams[i], &doubt);
-		if (!doubt.count)
-			verdict = TAKEOVER_CLEAN;
-		else if (prove(session, &doubt, cause, text, size))
-			verdict =
-				on_probation && holds_kernels(&doubt) ? TAKEOVER_SUSPENDED : TAKEOVER_REPEATS;
-	}
-	free(doubt.commands);
-	free(doubt.records);
-	return verdict;
+	doubt.count = 0;
+	doubt.overflow = false;
+	for (uint32_t i = 0; i < used->count; i++)
+		collect_stream(session, used->streams[i]);
+	if (!doubt.count)
+		return TAKEOVER_CLEAN;
+	if (!prove(session, cause, text, size))
+		return TAKEOVER_FAULTED;
+	return on_probation && holds_kernels() ? TAKEOVER_SUSPENDED : TAKEOVER_REPEATS;
 }
 
 /* Whether something of the session was given to a device, ever: it may have written to its variables. */
