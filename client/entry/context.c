@@ -256,7 +256,8 @@ CUDA_EXPORT CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	if (!context_is_known(context ? context : context_current()))
+	/* Of one that was destroyed, too: the runtime asks before it resets a device, and passes any other error on. */
+	if (!context_is_live(context ? context : context_current()))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!version)
 		return CUDA_ERROR_INVALID_VALUE;

@@ -169,6 +169,31 @@ START_TEST(the_stack_of_contexts)
 }
 END_TEST
 
+/* Libraries ask for it to see whether a context is still there. */
+START_TEST(a_destroyed_context_has_no_version)
+{
+	unsigned int version = 0;
+	CUcontext made, none;
+
+	OK(cuCtxCreate_v2(&made, 0, 0));
+	OK(cuCtxPopCurrent_v2(&none));
+	OK(cuCtxGetApiVersion(made, &version));
+	ck_assert_uint_eq(version, 3020);
+	FAILS(cuCtxGetApiVersion(made, NULL), INVALID_VALUE);
+	FAILS(cuCtxGetApiVersion((CUcontext)0x1234, &version), INVALID_CONTEXT);
+	OK(cuCtxDestroy_v2(made));
+	FAILS(cuCtxGetApiVersion(made, &version), INVALID_CONTEXT);
+	OK(cuCtxGetApiVersion(NULL, &version));
+	OK(cuDevicePrimaryCtxReset_v2(0));
+	FAILS(cuCtxGetApiVersion(NULL, &version), INVALID_CONTEXT);
+	FAILS(cuCtxGetApiVersion(shim_context, &version), INVALID_CONTEXT);
+	OK(cuDevicePrimaryCtxRetain(&shim_context, 0));
+	OK(cuCtxGetApiVersion(NULL, &version));
+	OK(cuCtxSetCurrent(NULL));
+	FAILS(cuCtxGetApiVersion(NULL, &version), INVALID_CONTEXT);
+}
+END_TEST
+
 START_TEST(the_primary_context)
 {
 	unsigned int flags;
@@ -262,6 +287,7 @@ int main(void)
 	tcase_add_test(contexts, device_questions);
 	tcase_add_test(contexts, a_forked_child_has_no_driver);
 	tcase_add_test(contexts, the_stack_of_contexts);
+	tcase_add_test(contexts, a_destroyed_context_has_no_version);
 	tcase_add_test(contexts, the_primary_context);
 	tcase_add_test(contexts, a_reset_frees_everything);
 	tcase_add_test(contexts, limits_are_shadows);
