@@ -40,7 +40,8 @@
 /* Journal blocks of a session; memory is only used where written (memfd pages). */
 #define SHM_BLOCKS   4096u
 #define SHM_NO_BLOCK UINT32_MAX
-/* Commands of one stream that may be issued or queued and not done; the client waits beyond it. */
+/* Commands of one stream that may be issued or queued and not done; the client waits beyond it. Its STREAM_DESTROY may
+ * be one more. */
 #define SHM_STREAM_CREDIT 1024u
 
 /* Default sizes, bytes. */

@@ -90,7 +90,8 @@ static enum stop place(
 	uint64_t seq = word_relaxed(&stream->seq) + 1;
 	struct frmps_head *head;
 
-	if (!has_credit(stream))
+	/* The end of a stream needs none: it is the last, and whoever destroys does not wait. */
+	if (op != FRMPS_OP_STREAM_DESTROY && !has_credit(stream))
 		return STOP_CREDIT;
 	head = reserve(stream, op, bytes, seq);
 	if (!head)

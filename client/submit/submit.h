@@ -66,7 +66,7 @@ void submit_open(struct client_stream *stream);
 /** If the stream never had a command: nothing may be submitted to it any more. Return: whether that is so. */
 bool submit_close_unused(struct client_stream *stream);
 
-/** Sends the stream's last command: nothing may be submitted to it any more. */
+/** Sends the stream's last command: nothing may be submitted to it any more. It needs no credit. */
 CUresult submit_close(struct client_stream *stream);
 
 /** Asks for a mark at or behind `seq`, unless that was asked before. */

@@ -189,7 +189,8 @@ static bool command(const struct frmps_head *head, const uint8_t *record)
 		return false;
 	RULE(head->seq == self.seq[head->stream] + 1);
 	self.seq[head->stream] = head->seq;
-	RULE(head->seq - word_relaxed(&timeline(head->stream)->done) <= SHM_STREAM_CREDIT);
+	RULE(head->seq - word_relaxed(&timeline(head->stream)->done) <=
+		SHM_STREAM_CREDIT + (head->op == FRMPS_OP_STREAM_DESTROY));
 	if ((head->flags & FRMPS_CMD_MARK) || ++self.unmarked[head->stream] == MARK_EVERY)
 		mark(head->stream);
 	return true;

@@ -521,6 +521,31 @@ START_TEST(a_wait_for_credit_does_not_spin)
 }
 END_TEST
 
+/* The end of a stream is a command, too, but the program may do what its commands wait for only behind the call. */
+START_TEST(a_full_stream_is_destroyed_without_a_wait)
+{
+	CUstream stream;
+	pthread_t helper;
+	CUdeviceptr p;
+	uint32_t first;
+	uint64_t tail;
+
+	OK(cuMemAlloc_v2(&p, 64));
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cuCtxSynchronize());
+	shim_pause();
+	first = word_acquire(&loopback->count);
+	for (unsigned int i = 0; i < SHM_STREAM_CREDIT; ++i)
+		OK(cuMemsetD8Async(p, 1, 1, stream));
+	tail = word_acquire(&connection.view.client->tail);
+	ck_assert_int_eq(pthread_create(&helper, NULL, resume_behind, &tail), 0);
+	OK(cuStreamDestroy_v2(stream));
+	pthread_join(helper, NULL);
+	OK(cuCtxSynchronize());
+	ck_assert_uint_eq(loopback->notes[first + SHM_STREAM_CREDIT].op, FRMPS_OP_STREAM_DESTROY);
+}
+END_TEST
+
 /* A thread that makes a call which returns early, on its own stream. */
 struct caller {
 	CUresult (*call)(void);
@@ -677,6 +702,7 @@ int main(void)
 	tcase_add_test(threads, threads_keep_the_order);
 	tcase_add_test(threads, the_credit_is_kept);
 	tcase_add_test(threads, a_wait_for_credit_does_not_spin);
+	tcase_add_test(threads, a_full_stream_is_destroyed_without_a_wait);
 	tcase_add_loop_test(threads, a_command_and_its_early_return_are_one, 0, 3);
 	tcase_add_test(threads, a_drained_ring_is_empty);
 	return suite_run(suite);
