@@ -4,6 +4,9 @@
 // The way to the service. Runs on the thread that calls cuInit, under the start lock of process.c. Everything
 // is bounded by one deadline (FRMPS_CONNECT_TIMEOUT seconds, 10 by default), so a service that hangs becomes
 // an error code.
+//
+// Another thread may fork at any moment, and its child must find all descriptors that there are: one is made and
+// noted, or closed and forgotten, within connect_hold().
 
 #include "client/link/connect.h"
 
@@ -11,6 +14,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +33,54 @@
 #define DAEMON_DEATHS	8 /* during one start of a program */
 
 struct connection connection = {.control_fd = -1, .doorbell_fd = -1};
+
+static pthread_mutex_t descriptors = PTHREAD_MUTEX_INITIALIZER;
+static sigset_t mask;		/* guarded by it: of the thread that has it */
+static struct packet *greeting; /* guarded by it: has what comes with a Welcome; NULL: nothing more comes */
+
+void connect_hold(void)
+{
+	sigset_t all, before;
+
+	/* A signal's handler may fork as well. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	pthread_mutex_lock(&descriptors);
+	mask = before;
+}
+
+void connect_let_go(void)
+{
+	sigset_t before = mask;
+
+	pthread_mutex_unlock(&descriptors);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void close_one(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+void connect_abandon(void)
+{
+	if (greeting)
+		packet_close_fds(greeting);
+	close_one(&connection.control_fd);
+	close_one(&connection.doorbell_fd);
+}
+
+/* @packet: where descriptors will come; NULL: those that have come are not needed any more */
+static void expect_greeting(struct packet *packet)
+{
+	connect_hold();
+	if (greeting)
+		packet_close_fds(greeting);
+	greeting = packet;
+	connect_let_go();
+}
 
 static int64_t now_ms(void)
 {
@@ -49,8 +101,27 @@ static int64_t timeout_ms(void)
 	return (int64_t)(seconds * 1000) + 1;
 }
 
+/* Return: 0 or -errno */
+static int open_socket(void)
+{
+	int r;
+
+	connect_hold();
+	connection.control_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	r = connection.control_fd < 0 ? -errno : 0;
+	connect_let_go();
+	return r;
+}
+
+static void close_socket(void)
+{
+	connect_hold();
+	close_one(&connection.control_fd);
+	connect_let_go();
+}
+
 /* Connects to one path. Return: 0 or -errno. */
-static int dial(const char *path, int64_t deadline, int *ret_fd)
+static int dial(const char *path, int64_t deadline)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int64_t left = deadline - now_ms();
@@ -62,9 +133,10 @@ static int dial(const char *path, int64_t deadline, int *ret_fd)
 	if (left <= 0)
 		return -ETIMEDOUT;
 	strcpy(address.sun_path, path);
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
+	r = open_socket();
+	if (r < 0)
+		return r;
+	fd = connection.control_fd;
 	/* Bounds connect() itself, which waits while the listener's queue is full. */
 	patience = (struct timeval){.tv_sec = left / 1000, .tv_usec = left % 1000 * 1000};
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
@@ -73,18 +145,17 @@ static int dial(const char *path, int64_t deadline, int *ret_fd)
 	} while (r < 0 && errno == EINTR);
 	if (r < 0) {
 		r = -errno;
-		close(fd);
+		close_socket();
 		return r;
 	}
 	patience = (struct timeval){0};
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-	*ret_fd = fd;
 	return 0;
 }
 
-static int dial_and_tell(const char *path, int64_t deadline, int *ret_fd)
+static int dial_and_tell(const char *path, int64_t deadline)
 {
-	int r = dial(path, deadline, ret_fd);
+	int r = dial(path, deadline);
 
 	if (r < 0)
 		client_log(CLIENT_LOG_ERROR,
@@ -96,21 +167,21 @@ static int dial_and_tell(const char *path, int64_t deadline, int *ret_fd)
 }
 
 /* Connects to the path that the environment names, else to the system's, else to the user's own service. */
-static int dial_any(int64_t deadline, int *ret_fd)
+static int dial_any(int64_t deadline)
 {
 	const char *named = getenv("FRMPS_SOCKET");
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 
 	if (named && *named)
-		return dial_and_tell(named, deadline, ret_fd);
-	if (dial(SYSTEM_SOCKET, deadline, ret_fd) == 0)
+		return dial_and_tell(named, deadline);
+	if (dial(SYSTEM_SOCKET, deadline) == 0)
 		return 0;
 	if (runtime && *runtime &&
 		snprintf(path, sizeof(path), "%s/frmps.sock", runtime) < (int)sizeof(path) &&
-		dial(path, deadline, ret_fd) == 0)
+		dial(path, deadline) == 0)
 		return 0;
-	return dial_and_tell(SYSTEM_SOCKET, deadline, ret_fd);
+	return dial_and_tell(SYSTEM_SOCKET, deadline);
 }
 
 /* Clears the bits of all windows that [start, end) touches. */
@@ -239,7 +310,10 @@ static CUresult hear(int fd, int64_t deadline, struct control_answer *answer, bo
 		client_log(CLIENT_LOG_ERROR, "the service does not answer in time (FRMPS_CONNECT_TIMEOUT)");
 		return CUDA_ERROR_MPS_SERVER_NOT_READY;
 	}
+	/* There is something: it does not wait. */
+	connect_hold();
 	r = packet_receive(fd, &answer->packet);
+	connect_let_go();
 	if (r == PACKET_E_CLOSED) {
 		*ret_hung_up = true;
 		return CUDA_ERROR_MPS_CONNECTION_FAILED;
@@ -291,12 +365,8 @@ int connect_reserve(uint64_t base, uint64_t bytes)
 
 static CUresult map_regions(struct connection *c, const struct wire_welcome *w, struct packet *packet)
 {
-	int client_fd = packet_take_fd(packet, 0);
-	int server_fd = packet_take_fd(packet, 1);
-	int r = shm_view_map(&c->view, &w->shape, client_fd, server_fd, SHM_SIDE_CLIENT);
+	int r = shm_view_map(&c->view, &w->shape, packet->fds[0], packet->fds[1], SHM_SIDE_CLIENT);
 
-	close(client_fd);
-	close(server_fd);
 	if (r != 0) {
 		client_log(
 			CLIENT_LOG_ERROR, "cannot map the session: %s", r < 0 ? strerror(-r) : "wrong shape");
@@ -305,7 +375,9 @@ static CUresult map_regions(struct connection *c, const struct wire_welcome *w, 
 	/* The regions start at their headers; a forked child must not write on its parent's ring. */
 	madvise(c->view.client, w->shape.client_bytes, MADV_DONTFORK);
 	madvise(c->view.server, w->shape.journal_offset, MADV_DONTFORK);
+	connect_hold();
 	c->doorbell_fd = packet_take_fd(packet, 2);
+	connect_let_go();
 	return CUDA_SUCCESS;
 }
 
@@ -335,7 +407,7 @@ static CUresult attempt(int64_t deadline, uint64_t refused[WINDOW_WORDS], struct
 {
 	const struct wire_welcome *w = &answer->message.welcome;
 	CUresult r;
-	int e = dial_any(deadline, &c->control_fd);
+	int e = dial_any(deadline);
 
 	if (e < 0)
 		return CUDA_ERROR_MPS_CONNECTION_FAILED;
@@ -364,7 +436,8 @@ static CUresult attempt(int64_t deadline, uint64_t refused[WINDOW_WORDS], struct
 	return r;
 }
 
-CUresult connect_open(struct control_answer *welcome, struct connection *ret_connection)
+/* Attempts until one succeeds, or another one would not. */
+static CUresult connect_for(struct control_answer *welcome)
 {
 	int64_t deadline = now_ms() + timeout_ms();
 	uint64_t refused[WINDOW_WORDS] = {0};
@@ -372,19 +445,14 @@ CUresult connect_open(struct control_answer *welcome, struct connection *ret_con
 	bool again = true, hung_up = false;
 
 	for (int i = 0, deaths = 0; (again && i < WINDOW_TRIES) || (hung_up && deaths < DAEMON_DEATHS);) {
-		struct connection c = {.control_fd = -1, .doorbell_fd = -1};
-
 		again = hung_up = false;
-		welcome->packet.fd_count = 0;
-		r = attempt(deadline, refused, welcome, &c, &again, &hung_up);
+		expect_greeting(&welcome->packet);
+		r = attempt(deadline, refused, welcome, &connection, &again, &hung_up);
 		i += again;
 		deaths += hung_up;
-		if (r == CUDA_SUCCESS) {
-			*ret_connection = c;
+		if (r == CUDA_SUCCESS)
 			return r;
-		}
-		packet_close_fds(&welcome->packet);
-		connect_close(&c);
+		connect_close();
 	}
 	if (hung_up)
 		client_log(CLIENT_LOG_ERROR, "the service ends the handshake");
@@ -396,14 +464,21 @@ CUresult connect_open(struct control_answer *welcome, struct connection *ret_con
 	return r;
 }
 
-void connect_close(struct connection *c)
+CUresult connect_open(struct control_answer *welcome)
 {
-	if (c->window_base)
-		munmap((void *)(uintptr_t)c->window_base, WINDOW_BYTES);
-	shm_view_unmap(&c->view);
-	if (c->doorbell_fd >= 0)
-		close(c->doorbell_fd);
-	if (c->control_fd >= 0)
-		close(c->control_fd);
-	*c = (struct connection){.control_fd = -1, .doorbell_fd = -1};
+	CUresult r = connect_for(welcome);
+
+	expect_greeting(NULL);
+	return r;
+}
+
+void connect_close(void)
+{
+	if (connection.window_base)
+		munmap((void *)(uintptr_t)connection.window_base, WINDOW_BYTES);
+	shm_view_unmap(&connection.view);
+	connect_hold();
+	connect_abandon();
+	connection = (struct connection){.control_fd = -1, .doorbell_fd = -1};
+	connect_let_go();
 }

@@ -36,15 +36,22 @@ extern struct connection connection;
 
 /**
  * Connects and shakes hands.
- * @welcome: holds the service's Welcome afterwards, for the device snapshot
- * Return: CUDA_SUCCESS with *ret_connection filled in; CUDA_ERROR_MPS_CONNECTION_FAILED when nobody is there,
+ * @welcome: holds the service's Welcome afterwards, for the device snapshot, without its descriptors
+ * Return: CUDA_SUCCESS with `connection` filled in; CUDA_ERROR_MPS_CONNECTION_FAILED when nobody is there,
  * CUDA_ERROR_MPS_SERVER_NOT_READY when it does not answer in time, the service's own refusal,
  * CUDA_ERROR_OUT_OF_MEMORY. The reason was logged.
  */
-CUresult connect_open(struct control_answer *welcome, struct connection *ret_connection);
+CUresult connect_open(struct control_answer *welcome);
 
 /** Gives a connection back that cuInit cannot use. */
-void connect_close(struct connection *c);
+void connect_close(void);
+
+/** Around a fork: what the process has of a connection, whole or half made, does not change meanwhile. */
+void connect_hold(void);
+void connect_let_go(void);
+
+/** Closes all of that. Under connect_hold(). */
+void connect_abandon(void);
 
 /** Marks the windows of the grid that are wholly free in this process now. CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult connect_look(uint64_t ret_words[WINDOW_WORDS]);

@@ -100,17 +100,13 @@ CUresult process_fail(CUresult code, const char *reason)
 }
 
 /* The service sees the end of a client when the last copy of its socket is closed, so the child must not keep
- * one. */
+ * one, also when another thread is about to make it. */
 static void child_after_fork(void)
 {
-	if (word_relaxed(&phase) == NONE)
-		return;
-	word_set(&phase, FORKED);
-	if (connection.control_fd >= 0)
-		close(connection.control_fd);
-	if (connection.doorbell_fd >= 0)
-		close(connection.doorbell_fd);
-	connection.control_fd = connection.doorbell_fd = -1;
+	if (word_relaxed(&phase) != NONE)
+		word_set(&phase, FORKED);
+	connect_abandon();
+	connect_let_go();
 }
 
 static void leave(void)
@@ -131,11 +127,11 @@ static CUresult begin(void)
 	welcome = control_answer_new();
 	if (!welcome)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = connect_open(welcome, &connection);
+	r = connect_open(welcome);
 	if (r == CUDA_SUCCESS) {
 		r = device_snapshot(&welcome->message.welcome, visible);
 		if (r != CUDA_SUCCESS)
-			connect_close(&connection);
+			connect_close();
 	}
 	control_answer_free(welcome);
 	return r;
@@ -159,7 +155,7 @@ static CUresult start(void)
 	static bool watching_forks;
 	CUresult r;
 
-	if (!watching_forks && pthread_atfork(NULL, NULL, child_after_fork) != 0)
+	if (!watching_forks && pthread_atfork(connect_hold, connect_let_go, child_after_fork) != 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	watching_forks = true;
 	word_set(&phase, STARTING);

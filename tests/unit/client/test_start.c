@@ -3,11 +3,16 @@
 //
 // The shim as a program sees it: start, devices, contexts.
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "client/link/connect.h"
+#include "tests/lib/fds.h"
 #include "tests/unit/client/shim.h"
 
 START_TEST(nothing_works_before_cuinit)
@@ -136,6 +141,71 @@ START_TEST(a_forked_child_has_no_driver)
 	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	ck_assert_uint_eq(loopback->count, before);
 	OK(cuCtxSynchronize());
+}
+END_TEST
+
+static unsigned own_fds; /* without those that the start of the shim makes */
+
+/* Return: whether the child has none but its own, and no driver. */
+static bool fork_is_clean(void)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(fds_count() != own_fds || cuInit(0) != CUDA_ERROR_NOT_INITIALIZED);
+	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static unsigned welcomed, welcomed_clean; /* forks */
+static bool forks_when_welcome;
+
+/* The shim's, which asks for this when it has the Welcome. */
+int madvise(void *at, size_t bytes, int advice)
+{
+	if (forks_when_welcome) {
+		++welcomed;
+		welcomed_clean += fork_is_clean();
+	}
+	return (int)syscall(SYS_madvise, at, bytes, advice);
+}
+
+static void *start(void *unused)
+{
+	(void)unused;
+	return (void *)(uintptr_t)cuInit(0);
+}
+
+/* Another thread is in the middle of cuInit: what it has so far is no more the child's than what it has in the end. */
+START_TEST(a_child_that_is_forked_during_the_start_keeps_nothing)
+{
+	pthread_t thread;
+	void *result;
+	bool clean;
+
+	word_set(&loopback->mute, 1);
+	own_fds = fds_count();
+	ck_assert_int_eq(pthread_create(&thread, NULL, start, NULL), 0);
+	while (!word_acquire(&loopback->greetings))
+		sched_yield();
+	clean = fork_is_clean();
+	loopback_kill();
+	pthread_join(thread, &result);
+	FAILS((CUresult)(uintptr_t)result, MPS_CONNECTION_FAILED);
+	ck_assert(clean);
+}
+END_TEST
+
+START_TEST(a_child_that_is_forked_behind_the_welcome_keeps_nothing)
+{
+	own_fds = fds_count();
+	forks_when_welcome = true;
+	OK(cuInit(0));
+	forks_when_welcome = false;
+	ck_assert_uint_gt(welcomed, 0);
+	ck_assert_uint_eq(welcomed_clean, welcomed);
+	/* The socket and the doorbell. */
+	ck_assert_uint_eq(fds_count(), own_fds + 2);
 }
 END_TEST
 
@@ -283,6 +353,8 @@ int main(void)
 	tcase_add_test(start, a_daemon_that_dies_is_greeted_again);
 	tcase_add_test(start, a_service_that_always_hangs_up_is_an_error);
 	tcase_add_test(start, hidden_devices_are_no_devices);
+	tcase_add_test(start, a_child_that_is_forked_during_the_start_keeps_nothing);
+	tcase_add_test(start, a_child_that_is_forked_behind_the_welcome_keeps_nothing);
 	tcase_add_checked_fixture(contexts, shim_setup, shim_teardown);
 	tcase_add_test(contexts, device_questions);
 	tcase_add_test(contexts, a_forked_child_has_no_driver);
