@@ -43,8 +43,18 @@ struct watch *watch_new(struct uv_loop_s *loop, int fd, void (*readable)(void *c
 	watch->readable = readable;
 	watch->context = context;
 	watch->handle.data = watch;
-	uv_poll_start(&watch->handle, UV_READABLE, on_poll);
+	watch_resume(watch);
 	return watch;
+}
+
+void watch_pause(struct watch *watch)
+{
+	uv_poll_stop(&watch->handle);
+}
+
+void watch_resume(struct watch *watch)
+{
+	uv_poll_start(&watch->handle, UV_READABLE, on_poll);
 }
 
 struct watch *watch_free(struct watch *watch)

@@ -14,6 +14,9 @@ struct watch;
  * Return: NULL when out of memory or when the descriptor cannot be polled.
  */
 struct watch *watch_new(struct uv_loop_s *loop, int fd, void (*readable)(void *context), void *context);
+/** Does not look for a while. */
+void watch_pause(struct watch *watch);
+void watch_resume(struct watch *watch);
 /** Stops and closes the descriptor. NULL is fine. Return: NULL. */
 struct watch *watch_free(struct watch *watch);
 

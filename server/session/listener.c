@@ -3,6 +3,9 @@
 //
 // The listening socket. See listener.h. Two services that start at the same moment are kept apart by a lock
 // file beside the socket: only its holder may replace a stale socket.
+//
+// A client for whom there is no descriptor stays on the socket, which stays readable: it is turned away with a
+// descriptor that is spared for that. Without even that nobody is listened to until there is one again.
 
 #include "server/session/listener.h"
 
@@ -22,19 +25,23 @@
 #include "server/adopt/store.h"
 #include "server/log.h"
 #include "server/loop/discard.h"
+#include "server/loop/timer.h"
 #include "server/loop/watch.h"
 #include "server/session/daemon.h"
 #include "server/session/visitor.h"
 
 #define BACKLOG	     128
 #define ACCEPT_BURST 32
+/* Between two looks for a descriptor to spare. */
+#define SPARE_MS 100u
 
 struct listener {
 	struct daemon *daemon;
 	struct watch *watch;
 	int socket; /* the watch's */
 	int lock;
-	int spare; /* given up for a moment to turn clients away when descriptors have run out */
+	int spare; /* given up for a moment to turn clients away when descriptors have run out; -1: lost */
+	struct timer *timer; /* runs while nobody is listened to */
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct stat status; /* of the path, to recognise it */
 	uint32_t socket_key, lock_key;
@@ -146,17 +153,59 @@ static int bind_socket(const struct sockaddr_un *address, int *ret_fd, char *tex
 	return 0;
 }
 
-/* No descriptor is left: the client is turned away rather than the loop spun. */
-static void turn_away(struct listener *listener)
+static bool find_spare(struct listener *listener)
 {
-	int fd;
+	if (listener->spare < 0)
+		listener->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	return listener->spare >= 0;
+}
 
-	close(listener->spare);
-	fd = accept4(listener->socket, NULL, NULL, SOCK_CLOEXEC);
-	if (fd >= 0)
+static void on_timer(void *context)
+{
+	struct listener *listener = context;
+
+	if (find_spare(listener))
+		watch_resume(listener->watch);
+	else
+		timer_start(listener->timer, SPARE_MS);
+}
+
+static void stop_listening(struct listener *listener)
+{
+	log_error("clients have to wait: the service has no file descriptors left (LimitNOFILE)");
+	watch_pause(listener->watch);
+	timer_start(listener->timer, SPARE_MS);
+}
+
+/* No descriptor is left: the client is turned away rather than the loop spun. Return: whether there was one, and there
+ * may be more */
+static bool turn_away(struct listener *listener)
+{
+	int fd = -1;
+
+	if (listener->spare >= 0) {
+		close(listener->spare);
+		fd = accept4(listener->socket, NULL, NULL, SOCK_CLOEXEC);
+		listener->spare = -1;
+	}
+	if (fd >= 0) {
 		discard_socket(fd, false);
-	listener->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	log_error("a client is turned away: the service has no file descriptors left (LimitNOFILE)");
+		log_error("a client is turned away: the service has no file descriptors left (LimitNOFILE)");
+	}
+	/* Another thread may have been faster, and the client's may not be closed yet. */
+	if (!find_spare(listener)) {
+		stop_listening(listener);
+		return false;
+	}
+	return fd >= 0;
+}
+
+/* @error: that nobody was accepted for */
+static bool may_go_on(struct listener *listener, int error)
+{
+	if (error == EMFILE || error == ENFILE)
+		return turn_away(listener);
+	return error == EINTR || error == ECONNABORTED;
 }
 
 static void on_readable(void *context)
@@ -168,9 +217,7 @@ static void on_readable(void *context)
 
 		if (fd >= 0)
 			visitor_new(listener->daemon, fd);
-		else if (errno == EMFILE || errno == ENFILE)
-			turn_away(listener);
-		else if (errno != EINTR && errno != ECONNABORTED)
+		else if (!may_go_on(listener, errno))
 			break;
 	}
 }
@@ -208,9 +255,14 @@ static struct listener *allocate(struct daemon *daemon)
 
 	if (!listener)
 		return NULL;
+	listener->timer = timer_new(daemon->loop, on_timer, listener);
+	if (!listener->timer) {
+		free(listener);
+		return NULL;
+	}
 	listener->daemon = daemon;
-	listener->lock = -1;
-	listener->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	listener->lock = listener->spare = -1;
+	find_spare(listener);
 	return listener;
 }
 
@@ -273,6 +325,7 @@ struct listener *listener_free(struct listener *listener)
 	if (listener->watch)
 		turn_all_away(listener->socket);
 	watch_free(listener->watch);
+	timer_free(listener->timer);
 	if (listener->path[0] && lstat(listener->path, &status) == 0 &&
 		status.st_ino == listener->status.st_ino && status.st_dev == listener->status.st_dev)
 		unlink(listener->path);

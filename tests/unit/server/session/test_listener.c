@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// The listening socket: made, removed, replaced when it is nobody's any more.
+// The listening socket: made, removed, replaced when it is nobody's any more; what it does without descriptors.
 
+#include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "server/log.h"
 #include "server/session/listener.h"
+#include "server/session/visitor.h"
 #include "tests/unit/server/session/fixture.h"
 
 static char folder[] = "/tmp/frmps-listen-XXXXXX";
@@ -94,6 +99,109 @@ START_TEST(socket_path_errors_have_a_text)
 }
 END_TEST
 
+/* A service that listens, and a client of it. */
+static struct listener *the_listener;
+static int log_ends[2];
+
+static int dial(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/sub/frmps.sock", folder);
+	ck_assert_int_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	return fd;
+}
+
+static int open_to_all(void)
+{
+	char path[96], text[256];
+
+	boot();
+	make_path(path, sizeof(path));
+	ck_assert_int_eq(listener_new(&fake->daemon, path, &the_listener, text, sizeof(text)), 0);
+	ck_assert_int_eq(pipe2(log_ends, O_CLOEXEC | O_NONBLOCK), 0);
+	log_set_descriptor(log_ends[1]);
+	return dial();
+}
+
+static void close_to_all(int client_socket)
+{
+	log_set_descriptor(STDERR_FILENO);
+	close(log_ends[0]);
+	close(log_ends[1]);
+	close(client_socket);
+	fake_turn(fake);
+	ck_assert_uint_eq(visitor_count(&fake->daemon, geteuid()), 0);
+	listener_free(the_listener);
+	remove_path();
+	end();
+}
+
+static unsigned count_lines(void)
+{
+	unsigned count = 0;
+	char bytes[4096];
+	ssize_t n;
+
+	while ((n = read(log_ends[0], bytes, sizeof(bytes))) > 0)
+		for (ssize_t i = 0; i < n; i++)
+			count += bytes[i] == '\n';
+	return count;
+}
+
+/* Return: how many there may be otherwise */
+static rlim_t leave_descriptors(rlim_t count)
+{
+	struct rlimit files;
+	rlim_t before;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &files), 0);
+	before = files.rlim_cur;
+	files.rlim_cur = count;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &files), 0);
+	return before;
+}
+
+/* Whether the loop would go on at once. */
+static bool has_work(void)
+{
+	struct pollfd p = {.fd = uv_backend_fd(&fake->loop), .events = POLLIN};
+
+	fake_turn(fake);
+	return poll(&p, 1, 0) > 0;
+}
+
+START_TEST(without_descriptors_a_client_is_turned_away)
+{
+	int client_socket = open_to_all(), first = dup(log_ends[0]);
+	rlim_t before;
+
+	/* All that are open, the spare one included, are below. */
+	close(first);
+	before = leave_descriptors((rlim_t)first);
+	fake_expect_hangup(fake, client_socket);
+	ck_assert(!has_work());
+	leave_descriptors(before);
+	ck_assert_uint_eq(count_lines(), 1);
+	close_to_all(client_socket);
+}
+END_TEST
+
+START_TEST(without_a_spare_descriptor_clients_wait)
+{
+	int client_socket = open_to_all();
+	rlim_t before = leave_descriptors(3);
+
+	ck_assert(!has_work());
+	ck_assert_uint_eq(count_lines(), 1);
+	fake_expect_nothing(fake, client_socket);
+	leave_descriptors(before);
+	FAKE_RUN_WHILE(fake, !visitor_count(&fake->daemon, geteuid()));
+	close_to_all(client_socket);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("listener");
@@ -103,5 +211,7 @@ int main(void)
 	tcase_add_test(tests, socket_is_made_and_removed);
 	tcase_add_test(tests, stale_socket_is_replaced_and_a_live_one_is_not);
 	tcase_add_test(tests, socket_path_errors_have_a_text);
+	tcase_add_test(tests, without_descriptors_a_client_is_turned_away);
+	tcase_add_test(tests, without_a_spare_descriptor_clients_wait);
 	return suite_run(suite);
 }
