@@ -28,13 +28,19 @@
 /* How long an executor may take to be there for one session. */
 #define ISOLATE_MS 30000u
 
-static int send_answer(
+/* The last that is done with the operator: who does not get his answer is not left to wait for it. */
+static void send_answer(
 	struct operator* operator, uint64_t id, int32_t code, const char *json, struct shared_fd *fd)
 {
 	struct wire_message message = {
 		.type = WIRE_ADMIN_REPLY, .id = id, .admin_reply = {.code = code, .json = json}};
+	int r = connection_send(operator->connection, &message, &fd, fd ? 1 : 0);
 
-	return connection_send(operator->connection, &message, &fd, fd ? 1 : 0);
+	if (!r || r == CONNECTION_E_CLOSED)
+		return;
+	log_warning("an operator of uid %lld is sent away: his answer cannot be sent: %s",
+		(long long)operator->uid, r < 0 ? strerror(-r) : "too much of it");
+	operator_free(operator);
 }
 
 /* Until it is read, a document is memory of the service. */

@@ -280,13 +280,22 @@ START_TEST(a_verdict_cannot_speak_to_a_terminal)
 }
 END_TEST
 
-static int connect_operator(void)
+/* @ret_service: the service's end */
+static int connect_operator_to(int *ret_service)
 {
 	int pair[2];
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
 	visitor_new(&fake->daemon, pair[0]);
+	*ret_service = pair[0];
 	return pair[1];
+}
+
+static int connect_operator(void)
+{
+	int service;
+
+	return connect_operator_to(&service);
 }
 
 static void say(int socket, const char *command)
@@ -365,7 +374,7 @@ END_TEST
 #define CROWD 400
 static struct fake_client crowd[CROWD];
 
-static void gather(void)
+static void gather(int count)
 {
 	struct client *client;
 
@@ -373,15 +382,15 @@ static void gather(void)
 	fake->config.clients_max = 448;
 	fake->config.arena_bytes = 65536;
 	fake_boot(fake);
-	for (int i = 0; i < CROWD; i++)
+	for (int i = 0; i < count; i++)
 		fake_join(fake, &crowd[i], &fake->children[1], NULL);
 	TAILQ_FOREACH (client, &fake->daemon.clients, link)
 		strcpy(client->program, "a program with a longer name");
 }
 
-static void disperse(void)
+static void disperse(int count)
 {
-	for (int i = 0; i < CROWD; i++)
+	for (int i = 0; i < count; i++)
 		fake_leave(fake, &crowd[i]);
 }
 
@@ -392,7 +401,7 @@ START_TEST(long_status_comes_as_a_file)
 	int operator;
 	json_t *root;
 
-	gather();
+	gather(CROWD);
 	operator= connect_operator();
 	say(operator, "status");
 	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
@@ -407,7 +416,7 @@ START_TEST(long_status_comes_as_a_file)
 		CROWD);
 	json_decref(root);
 	free(text);
-	disperse();
+	disperse(CROWD);
 	close(operator);
 	end();
 }
@@ -431,7 +440,7 @@ START_TEST(files_that_nobody_takes_are_bounded)
 {
 	int operator;
 
-	gather();
+	gather(CROWD);
 	operator= connect_operator();
 	for (int i = 0; i < 20; i++)
 		say(operator, "status");
@@ -440,7 +449,29 @@ START_TEST(files_that_nobody_takes_are_bounded)
 		say(operator, "status");
 		ck_assert_uint_eq(count_files(operator, 1), 1);
 	}
-	disperse();
+	disperse(CROWD);
+	close(operator);
+	end();
+}
+END_TEST
+
+/* He would wait for it. */
+START_TEST(whose_answer_cannot_be_sent_is_sent_away)
+{
+	const int programs = 32, least = 1;
+	int operator, service;
+
+	gather(programs);
+	operator= connect_operator_to(&service);
+	say(operator, "ping");
+	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+	ck_assert_int_eq(setsockopt(service, SOL_SOCKET, SO_SNDBUF, &least, sizeof(least)), 0);
+	say(operator, "ping");
+	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+	say(operator, "status");
+	fake_expect_hangup(fake, operator);
+	ck_assert_uint_eq(operator_count(&fake->daemon, getuid()), 0);
+	disperse(programs);
 	close(operator);
 	end();
 }
@@ -487,6 +518,7 @@ int main(void)
 	tcase_add_test(tests, a_verdict_cannot_speak_to_a_terminal);
 	tcase_add_test(tests, long_status_comes_as_a_file);
 	tcase_add_test(tests, files_that_nobody_takes_are_bounded);
+	tcase_add_test(tests, whose_answer_cannot_be_sent_is_sent_away);
 	tcase_add_test(tests, who_asks_on_and_reads_nothing_is_sent_away);
 	return suite_run(suite);
 }
