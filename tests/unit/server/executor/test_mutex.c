@@ -15,6 +15,7 @@
 #include "server/executor/mutex.h"
 #include "shm/order.h"
 #include "tests/lib/suite.h"
+#include "tests/unit/server/executor/slept.h"
 
 #ifdef __SANITIZE_THREAD__
 static const bool is_thread_sanitized = true;
@@ -64,13 +65,6 @@ static char state_of(const struct waiter *waiter)
 	return state;
 }
 
-/* Whether a thread sleeps at @mutex, which is locked: the C library writes 2 into it then, and 1 else. What the
- * kernel counts are a thread's sleeps anywhere, a sanitizer's and those of page faults among them. */
-static bool is_slept_at(const pthread_mutex_t *mutex)
-{
-	return __atomic_load_n(&mutex->__data.__lock, __ATOMIC_RELAXED) == 2;
-}
-
 /* A thread finds the mutex held until it has looked for a while, or sleeps at it. */
 static void wait_in_vain(uint64_t spin_ns, bool looks)
 {
@@ -113,9 +107,8 @@ START_TEST(nobody_waits_longer_for_its_turn)
 	for (int i = 0; i < 2; i++)
 		ck_assert_int_eq(pthread_create(&waiters[i].thread, NULL, wait_for_it, &waiters[i]), 0);
 	for (int i = 0; i < 2; i++)
-		while (!word_acquire(&waiters[i].tid) || state_of(&waiters[i]) != 'S')
+		while (!word_acquire(&waiters[i].tid) || state_of(&waiters[i]) != 'S' || !is_slept_at(&mutex))
 			sched_yield();
-	ck_assert(is_slept_at(&mutex));
 	pthread_mutex_unlock(&mutex);
 	for (int i = 0; i < 2; i++)
 		ck_assert_int_eq(pthread_join(waiters[i].thread, NULL), 0);
