@@ -35,7 +35,8 @@
 //     limit; but when other requests have come meanwhile they are handled first;
 //   - otherwise the others come and go in a way that leaves no gap: the gate is closed until there is one.
 // A farewell (halt.c) is worth more: commands that run for longer than that are awaited, in LONG_FIRST as everywhere, up
-// to GATE_FAREWELL_NS each and as many as there are, up to GATE_FAREWELL_ALL_NS.
+// to GATE_FAREWELL_NS each and as many as there are, up to GATE_FAREWELL_ALL_NS. So are deep queues of shorter ones, in
+// SHALLOW.
 //
 // Threads. The module thread moves the gate and does all observing, from the words that serving threads and
 // the device write anyway (issued, marked, done). Serving threads obey: one relaxed load per command when the
@@ -244,6 +245,8 @@ static bool is_refused(
 {
 	uint64_t limit = patience(gate, requester), waited = now - gate->asked_at;
 
+	if (gate->farewell && sight->deep && waited >= GATE_FAREWELL_ALL_NS)
+		return true;
 	if (waited < limit || sight->foreign < limit)
 		return false;
 	return !gate->farewell || sight->foreign >= GATE_FAREWELL_NS || waited >= GATE_FAREWELL_ALL_NS;
@@ -349,8 +352,9 @@ int gate_step(struct executor *executor, struct session *session, uint64_t now)
 		sight = observe(executor, session, now);
 		if (is_refused(gate, session, &sight, now))
 			return give_up(executor, GATE_E_REFUSED);
-		/* A farewell closes the gate for short commands only: everybody would wait for the end of a long one. */
-		if (gate->farewell && sight.foreign >= patience(gate, session))
+		/* A farewell closes the gate for short commands only: everybody would wait for the end of a long one,
+		 * and of all that a deep queue has on the device. */
+		if (gate->farewell && (sight.deep || sight.foreign >= patience(gate, session)))
 			gate->begun_at = now;
 		late = now - gate->begun_at >= patience(gate, session);
 		if (gate_phase(gate) == GATE_CLOSED && known && !sight.any && is_whole(executor)) {

@@ -709,9 +709,10 @@ static void put_marked(uint32_t slot, unsigned count)
 	fixture_turn();
 }
 
-/* Kernels of 100 ms, four deep: they run out, and nobody else is stopped for them. */
+/* Kernels that are longer than the patience, or shorter, four deep: they run out, and nobody else is stopped for them. */
 START_TEST(a_farewell_waits_for_long_commands)
 {
+	const uint64_t each_us = _i ? PATIENCE_US * 3 / 4 : PATIENCE_US * 5;
 	int result = GATE_E_WAIT;
 
 	put_marked(1, 4);
@@ -719,7 +720,7 @@ START_TEST(a_farewell_waits_for_long_commands)
 	begin();
 	for (unsigned i = 0; i < 4; i++) {
 		ck_assert_int_eq(farewell_step(), GATE_E_WAIT);
-		fixture_pass(100000);
+		fixture_pass(each_us);
 		ck_assert_int_eq(farewell_step(), GATE_E_WAIT);
 		put(2, 1);
 		ck_assert_uint_eq(issued(2), i + 1);
@@ -735,18 +736,19 @@ START_TEST(a_farewell_waits_for_long_commands)
 }
 END_TEST
 
-/* One that does not end, and a queue of such as do. */
+/* One that does not end, and queues of such as do, long ones and short ones. */
 START_TEST(a_farewell_does_not_wait_for_ever)
 {
-	const uint64_t each = 400 * CLOCK_MS;
+	const unsigned depths[] = {1, 20, 400};
+	const uint64_t each = (_i == 2 ? 15 : 400) * CLOCK_MS;
 	uint64_t waited = 0;
 
-	put_marked(1, _i ? 20 : 1);
+	put_marked(1, depths[_i]);
 	gate()->farewell = true;
 	begin();
 	while (farewell_step() == GATE_E_WAIT) {
-		fixture_pass(10000);
-		waited += 10 * CLOCK_MS;
+		fixture_pass(5000);
+		waited += 5 * CLOCK_MS;
 		if (_i && waited % each == 0)
 			fake_arrive_one();
 	}
@@ -831,8 +833,8 @@ int main(void)
 	tcase_add_test(phases, threads_that_are_awake_must_have_seen_it);
 	tcase_add_loop_test(phases, a_kernel_that_faulted_leaves_no_gap, 0, 2);
 	tcase_add_test(phases, nobody_has_little_patience);
-	tcase_add_test(phases, a_farewell_waits_for_long_commands);
-	tcase_add_loop_test(phases, a_farewell_does_not_wait_for_ever, 0, 2);
+	tcase_add_loop_test(phases, a_farewell_waits_for_long_commands, 0, 2);
+	tcase_add_loop_test(phases, a_farewell_does_not_wait_for_ever, 0, 3);
 	tcase_add_checked_fixture(thread, open_module_bed, close_module_bed);
 	tcase_add_test(thread, a_farewell_that_is_put_off_is_no_gap);
 	tcase_add_test(thread, a_farewell_waits_for_the_end_of_a_doubt);
