@@ -284,10 +284,9 @@ static int read_holding(struct adoption *adoption, const struct record *record)
 
 static void ask_linger(struct worker *worker, void *context, const struct record *record)
 {
-	struct kept_linger kept;
-
-	record_read(record, &kept, sizeof(kept));
-	linger_adopt(context, worker, &kept, record);
+	(void)worker;
+	(void)record;
+	linger_ask(context);
 }
 
 static int read_linger(struct adoption *adoption, const struct record *record)
@@ -301,7 +300,8 @@ static int read_linger(struct adoption *adoption, const struct record *record)
 	worker = find_worker(daemon, kept.call.worker);
 	domain = daemon_find_domain(daemon, kept.domain);
 	if (worker && domain)
-		repeat_later(&adoption->repetitions, worker, kept.call.id, ask_linger, domain, record);
+		repeat_later(&adoption->repetitions, worker, kept.call.id, ask_linger,
+			linger_adopt(domain, worker, &kept, record), record);
 	else
 		store_drop(daemon->store, record);
 	return 0;

@@ -7,7 +7,9 @@
 //   what is on the device ends (drain.c), and nothing is doubtful (contain.c): a kernel that faulted may look
 //   done, but the sign of it comes before its mark
 //   nobody judges by the session's sinks any more (stray.c), and nothing here can stray into them: whoever serves
-//   the session next has the same ones, and nobody else beside it to blame. Some ms for thousands of slots
+//   the session next has the same ones, and nobody else beside it to blame. Some ms for thousands of slots. A look
+//   that finds no room on the device is not waited for: then they stay until CloseSession, and whoever serves the
+//   session next believes nothing before (failover/formers.h)
 //   generation = 0: answer 1
 //
 // From then on the session is what a standby knows of one: its maps and modules are here until CloseSession,

@@ -12,7 +12,9 @@
 // they are issued (dispatch.c).
 //
 // What a fault or an orphan has left in the executor before this one may run on there until that process has
-// ended, and the sinks are the same ones. So as long as it lives it counts as one more that may have done it.
+// ended, and the sinks are the same ones. Where a session has come from other programs, they run on there, and its
+// sinks are mapped until it is closed there. So as long as the daemon names such executors, and they live, they count
+// as one more that may have done it.
 
 #include "server/executor/suspect.h"
 
@@ -76,7 +78,7 @@ void suspect_set_formers(struct executor *executor, const struct wire_u32s *pids
 {
 	struct stray_watch *watch = &executor->strays;
 
-	if (!watch->stream || !pids->count)
+	if (!watch->stream || !(pids->count || watch->former_count))
 		return;
 	suspect_sample(executor);
 	suspect_forget_formers(executor);

@@ -29,8 +29,8 @@ static inline bool suspect_is_served(const struct session *session)
  */
 void suspect_sample(struct executor *executor);
 /**
- * Processes of executors that had the same sinks: until they have ended somebody has run in each moment who is no
- * session of ours.
+ * Processes of executors that have the same sinks: until they have ended, or are not in the next list any more,
+ * somebody has run in each moment who is no session of ours.
  */
 void suspect_set_formers(struct executor *executor, const struct wire_u32s *pids);
 /** Forgets them. */

@@ -21,7 +21,7 @@
 //
 // arrive(): the session is the new domain's. Nothing of it is on the device and its words stand still, so the
 // new executor takes it over at once (Activate); the old domain's executors are told to close it and hold its
-// windows until they have (session/linger.c).
+// windows until they have (session/linger.c), and so long the new one blames nobody for strays (formers.h).
 //
 // What may happen meanwhile:
 //   the old executor   is in trouble: the move is off, whatever its state: the session is judged and promoted

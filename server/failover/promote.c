@@ -54,6 +54,7 @@
 
 #include "server/config/config.h"
 #include "server/failover/convict.h"
+#include "server/failover/formers.h"
 #include "server/failover/halt.h"
 #include "server/failover/move.h"
 #include "server/failover/overrun.h"
@@ -88,8 +89,6 @@
 #define UNDISTURBED_MS 500u
 /* How long survivors' kernels may take to end before an executor with an orphan is replaced under them. */
 #define ORPHAN_PATIENCE_MS 2000u
-/* More executors than a domain has. */
-#define FORMERS_MAX 16u
 
 const char *promote_state_name(enum promote_state state)
 {
@@ -288,24 +287,12 @@ static uint32_t recover_code(const struct client *client)
 	return by_policy ? client_policy(client) : (uint32_t)client->recover;
 }
 
-/* Return: how many. */
-static uint32_t list_formers(
-	const struct domain *domain, const struct worker *next, uint32_t formers[FORMERS_MAX])
-{
-	const struct worker *worker;
-	uint32_t count = 0;
-
-	TAILQ_FOREACH (worker, &domain->workers, link)
-		if (worker != next && worker->generation && count < FORMERS_MAX)
-			formers[count++] = (uint32_t)worker->pid;
-	return count;
-}
-
 static void send_activate(struct domain *domain, struct worker *worker)
 {
 	uint64_t numbers[WINDOW_COUNT];
-	uint32_t recover[WINDOW_COUNT], formers[FORMERS_MAX], count = 0;
+	uint32_t recover[WINDOW_COUNT], count = 0;
 	struct wire_message message = {.type = WIRE_ACTIVATE};
+	struct formers formers;
 	struct client *client;
 	char reason[256];
 
@@ -317,10 +304,11 @@ static void send_activate(struct domain *domain, struct worker *worker)
 		recover[count++] = recover_code(client);
 	}
 	verdict_reason(&domain->promotion, reason, sizeof(reason));
+	formers_list(worker, &formers);
 	message.activate = (struct wire_activate){.generation = worker->generation,
 		.sessions = {numbers, count},
 		.recover = {recover, count},
-		.formers = {formers, list_formers(domain, worker, formers)},
+		.formers = {formers.pids, formers.count},
 		.code = domain->promotion.verdict.code,
 		.reason = reason,
 		.canary_ms = (uint32_t)domain->daemon->config->canary_patience_ms};

@@ -9,6 +9,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
+#include "server/failover/formers.h"
 #include "server/failover/warm.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
@@ -88,7 +89,10 @@ void client_attach(struct client *client, struct worker *worker)
 			.recover = {&recover, 1},
 			.reason = "",
 			.canary_ms = (uint32_t)client->daemon->config->canary_patience_ms}};
+	struct formers formers;
 
+	formers_list(worker, &formers);
+	message.activate.formers = (struct wire_u32s){formers.pids, formers.count};
 	client->attach = (struct kept_call){worker->number, worker->next_request};
 	client_keep(client);
 	worker_request(worker, &message, NULL, 0, on_attached, client_ref(client));

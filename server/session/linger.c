@@ -9,11 +9,13 @@
 
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
+#include "server/failover/formers.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/sink.h"
 #include "server/session/window.h"
 
 struct linger {
@@ -44,13 +46,31 @@ static void keep(struct linger *linger)
 		sizeof(linger->kept));
 }
 
-static void end(struct linger *linger)
+/* Whether the session may have memory there, and sinks. */
+static bool is_mapped(const struct linger *linger)
+{
+	return linger->kept.type == WIRE_CLOSE_SESSION && !linger->kept.bytes;
+}
+
+/* Before that is recorded: a daemon that finds it so has nothing to tell. */
+static void say_unmapped(const struct linger *linger)
+{
+	const struct client *client = daemon_find_client(linger->domain->daemon, linger->kept.session);
+
+	if (client && client->domain != linger->domain && client->state != CLIENT_CLOSING &&
+		sink_is_there(client))
+		formers_tell(client->domain);
+}
+
+static void end(struct linger *linger, bool unmapped)
 {
 	struct domain *domain = linger->domain;
 
 	TAILQ_REMOVE(&domain->lingers, linger, link);
 	for (uint32_t i = 0; i < linger->kept.run_count; i++)
 		window_give_run(&domain->windows, linger->kept.runs[i].first, linger->kept.runs[i].count);
+	if (unmapped)
+		say_unmapped(linger);
 	store_drop(domain->daemon->store, linger->record);
 	free(linger);
 }
@@ -62,27 +82,27 @@ static void on_answer(
 {
 	struct linger *linger = context;
 	struct wire_message again = message_of(&linger->kept);
+	/* The end of a process needs no word. */
+	bool unmapped = reply && is_mapped(linger);
 
 	(void)packet;
 	if (!reply || reply->code || reply->values.count < 2 || worker->state == WORKER_CONDEMNED) {
 		if (linger->kept.type == WIRE_CLOSE_SESSION)
 			worker_forget_session(worker, linger->kept.session);
-		end(linger);
+		end(linger, unmapped);
 		return;
 	}
 	linger->kept.bytes = reply->values.at[1];
+	if (unmapped)
+		say_unmapped(linger);
 	keep(linger);
 	worker_request(worker, &again, NULL, 0, on_answer, linger);
 }
 
-static void ask(struct linger *linger)
+void linger_ask(struct linger *linger)
 {
 	struct wire_message message = message_of(&linger->kept);
-	const struct kept_linger *kept = &linger->kept;
 
-	for (uint32_t i = 0; i < kept->run_count; i++)
-		window_take_again(&linger->domain->windows, kept->runs[i].first, kept->runs[i].count);
-	TAILQ_INSERT_TAIL(&linger->domain->lingers, linger, link);
 	worker_request(linger->worker, &message, NULL, 0, on_answer, linger);
 }
 
@@ -94,16 +114,19 @@ static struct linger *linger_new(struct domain *domain, struct worker *worker, c
 	linger->domain = domain;
 	linger->worker = worker;
 	linger->kept = *kept;
+	for (uint32_t i = 0; i < kept->run_count; i++)
+		window_take_again(&domain->windows, kept->runs[i].first, kept->runs[i].count);
+	TAILQ_INSERT_TAIL(&domain->lingers, linger, link);
 	return linger;
 }
 
-void linger_adopt(struct domain *domain, struct worker *worker, const struct kept_linger *kept,
+struct linger *linger_adopt(struct domain *domain, struct worker *worker, const struct kept_linger *kept,
 	const struct record *record)
 {
 	struct linger *linger = linger_new(domain, worker, kept);
 
 	linger->record = record;
-	ask(linger);
+	return linger;
 }
 
 static void begin(struct client *client, struct worker *worker, struct kept_linger *kept)
@@ -114,7 +137,7 @@ static void begin(struct client *client, struct worker *worker, struct kept_ling
 	kept->domain = client->domain->number;
 	linger = linger_new(client->domain, worker, kept);
 	keep(linger);
-	ask(linger);
+	linger_ask(linger);
 }
 
 void linger_begin(
@@ -157,4 +180,20 @@ uint64_t linger_bytes(const struct domain *domain)
 		if (linger->worker == domain->active)
 			bytes += linger->kept.bytes;
 	return bytes;
+}
+
+uint32_t linger_list(const struct client *client, uint32_t *pids, uint32_t room)
+{
+	const struct domain *domain;
+	const struct linger *linger;
+	uint32_t count = 0;
+
+	TAILQ_FOREACH (domain, &client->daemon->domains, link) {
+		if (domain == client->domain)
+			continue;
+		TAILQ_FOREACH (linger, &domain->lingers, link)
+			if (linger->kept.session == client->number && is_mapped(linger) && count < room)
+				pids[count++] = (uint32_t)linger->worker->pid;
+	}
+	return count;
 }

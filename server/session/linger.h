@@ -19,6 +19,7 @@ struct client;
 struct daemon;
 struct domain;
 struct kept_linger;
+struct linger;
 struct record;
 struct worker;
 
@@ -36,9 +37,15 @@ void linger_begin(
  */
 void linger_leave(struct client *client, struct worker *worker);
 
-/** Makes a linger of an earlier life of the daemon again and asks, as worker->next_request. */
-void linger_adopt(struct domain *domain, struct worker *worker, const struct kept_linger *kept,
+/** Makes a linger of an earlier life of the daemon again. Return: to be asked for */
+struct linger *linger_adopt(struct domain *domain, struct worker *worker, const struct kept_linger *kept,
 	const struct record *record);
+/** Asks, as worker->next_request. */
+void linger_ask(struct linger *linger);
+
+/** Lists the processes of executors that a session has left and that have not closed it: its memory and its sinks are
+ * mapped there. Return: how many, `room` at most */
+uint32_t linger_list(const struct client *client, uint32_t *pids, uint32_t room);
 
 /** Bytes that linger in the domain's active executor. */
 uint64_t linger_bytes(const struct domain *domain);

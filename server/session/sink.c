@@ -30,6 +30,11 @@
 #define FAR_LEAST (UINT64_C(4) << 20)
 #define FAR_MOST  (UINT64_C(16) << 20)
 
+bool sink_is_there(const struct client *client)
+{
+	return client->sinks[0] && client->sinks[1];
+}
+
 static uint64_t far_bytes(const struct daemon *daemon)
 {
 	uint64_t bytes = FAR_LEAST;
@@ -57,7 +62,7 @@ void sink_tell(struct client *client, struct worker *worker)
 	struct wire_message message = {.type = WIRE_OPEN_GUARD, .session = client->number};
 	struct shared_fd *fds[2];
 
-	if (!client->sinks[0] || !client->sinks[1])
+	if (!sink_is_there(client))
 		return;
 	message.open_guard = (struct wire_open_guard){.near_bytes = BACKEND_CHUNK_GRANULE,
 		.far_bytes = far_bytes(client->daemon),

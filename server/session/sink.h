@@ -8,6 +8,8 @@
 #ifndef FRMPS_SERVER_SESSION_SINK_H
 #define FRMPS_SERVER_SESSION_SINK_H
 
+#include <stdbool.h>
+
 struct client;
 struct daemon;
 struct worker;
@@ -19,6 +21,9 @@ void sink_request(struct client *client);
 void sink_request_all(struct daemon *daemon);
 /** There is another daemon, and no record of what was on its way: besides, executors are told of what there is. */
 void sink_resume_all(struct daemon *daemon);
+
+/** Whether the session has them: the executors that know it have a guard for it. */
+bool sink_is_there(const struct client *client);
 
 /** Tells an executor that knows the session, if the sinks are there. */
 void sink_tell(struct client *client, struct worker *worker);

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/lib/service.h"
@@ -31,11 +32,16 @@
 #define INTERRUPTED "ran alone when that executor was ended"
 #define UNDECIDED   "longer than probation_ms"
 
+/* Of a program that strays, one after the other. */
+#define STRAYS 32u
+
 /* Ends: 0 exact, 2 wrong, 3 told an error, 4 told and what it ran was run again. */
 enum { EXACT = 0, WRONG = 2, TOLD = 3, TOLD_AND_REPEATED = 4 };
 
 static struct service service;
 static struct child suspect, second_suspect, culprit, bystander;
+/* NULL, or what all programs see: memory of the suspect that has begun last. */
+static CUdeviceptr *memory_of_suspect;
 
 static void start(const char *config)
 {
@@ -88,6 +94,8 @@ static int occupant(const char *recovery, uint32_t runs, int progress, int order
 	ck_cuda(cuMemHostAlloc((void **)&words, 4096, 0));
 	ck_cuda(cuMemHostAlloc((void **)&result, 4000, 0));
 	memset(words, 0, 4096);
+	if (memory_of_suspect)
+		*memory_of_suspect = out;
 	/* Code is not loaded beside a kernel that runs. */
 	kernel("mix");
 	kernel("occupy");
@@ -193,6 +201,48 @@ static int idle(int progress, int orders)
 		report(progress);
 		last = ordered(orders, true) && counted == 2;
 	}
+	return EXACT;
+}
+
+/* When it is ordered to, has kernels on the device. With each order from then on the next of them strays to what the
+ * suspects have shown; an order of another letter is the last, and all do. */
+static int straying(int progress, int orders)
+{
+	uint32_t *words;
+	uint64_t address;
+	void *arguments[] = {&words, &address};
+	char order = 'o';
+
+	driver_open();
+	ck_cuda(cuMemHostAlloc((void **)&words, 4096, 0));
+	memset(words, 0, 4096);
+	kernel("crash_when_told");
+	report(progress);
+	ordered(orders, true);
+	address = *memory_of_suspect;
+	for (uint32_t i = 0; i < STRAYS; i++)
+		ck_cuda(launch("crash_when_told", 1, 1, NULL, arguments));
+	for (uint32_t run = 1; run < STRAYS && order == 'o'; run++) {
+		while (__atomic_load_n(&words[0], __ATOMIC_ACQUIRE) < run)
+			pass_time(1);
+		report(progress);
+		order = read(orders, &order, 1) == 1 ? order : 'e';
+		__atomic_store_n(&words[1], run, __ATOMIC_RELEASE);
+	}
+	__atomic_store_n(&words[1], STRAYS, __ATOMIC_RELEASE);
+	return cuCtxSynchronize() == CUDA_SUCCESS ? EXACT : WRONG;
+}
+
+/* When it is ordered to, looks a kernel up, which waits for those of others. */
+static int looking_up(int progress, int orders)
+{
+	driver_open();
+	report(progress);
+	ordered(orders, true);
+	report(progress);
+	kernel("mix");
+	report(progress);
+	ordered(orders, true);
 	return EXACT;
 }
 
@@ -600,6 +650,94 @@ START_TEST(a_trial_without_end_is_no_proof)
 }
 END_TEST
 
+/* It has said that it is about to wait for an answer. */
+static void await_sleep(pid_t pid)
+{
+	char path[64], line[512] = "";
+	const char *rest = NULL;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	for (int i = 0; i < 6000; i++) {
+		file = fopen(path, "r");
+		ck_assert_ptr_nonnull(file);
+		rest = fgets(line, sizeof(line), file) ? strrchr(line, ')') : NULL;
+		fclose(file);
+		ck_assert_ptr_nonnull(rest);
+		if (rest[2] == 'S')
+			return;
+		pass_time(5);
+	}
+	ck_abort_msg("it does not wait");
+}
+
+/* Until a stray is noticed: one that comes before the sinks are filled is not. */
+static void stray_until_noticed(const struct child *stray)
+{
+	for (unsigned i = 2; i < STRAYS; i++) {
+		child_order(stray);
+		child_wait(stray, 1);
+		pass_time(50);
+		if (status_counter(&service, "guard_hits") || status_counter(&service, "guard_hits_unproved"))
+			return;
+	}
+	ck_abort_msg("nobody notices the strays");
+}
+
+static void show_memory(void)
+{
+	memory_of_suspect = mmap(
+		NULL, sizeof(*memory_of_suspect), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(memory_of_suspect, MAP_FAILED);
+}
+
+/* The executor that it comes from has its guard yet: what would take it down there waits behind a lookup, and that for
+ * the very kernels that stray into it. */
+START_TEST(who_is_tried_is_not_blamed_for_strays_of_those_it_has_left)
+{
+	struct child stray, newcomer;
+	CUdeviceptr memory;
+
+	show_memory();
+	start(ALL "log_level = debug\nguard_interval_ms = 5\nguard_bytes = 64M\nload_patience_ms = 600000\n");
+	enlist(&stray, straying);
+	enlist(&newcomer, looking_up);
+	enlist(&bystander, idle);
+	enlist(&culprit, faulting);
+	enlist(&second_suspect, vouching);
+	memory = *memory_of_suspect;
+	enlist(&suspect, vouching);
+	/* Of each that has device memory, in both executors. */
+	ck_assert(service_log_wait(&service, "the guard is complete", 6, 60));
+	child_order(&second_suspect);
+	child_wait(&second_suspect, 1);
+	begin();
+	child_wait(&suspect, 1);
+	*memory_of_suspect = memory + (8u << 20);
+	child_order(&stray);
+	child_wait(&stray, 1);
+	child_order(&newcomer);
+	child_wait(&newcomer, 1);
+	await_sleep(newcomer.pid);
+	let_suspect_end();
+	child_wait(&second_suspect, 1);
+	stray_until_noticed(&stray);
+	ck_assert_int_eq(status_counter(&service, "guard_hits"), 0);
+	expect_probation(&second_suspect, "running");
+	ck_assert_int_eq(write(stray.orders, "e", 1), 1);
+	ck_assert_int_eq(child_end(&stray), EXACT);
+	child_wait(&newcomer, 1);
+	child_order(&second_suspect);
+	child_wait(&second_suspect, 1);
+	expect_conviction();
+	expect_end(&second_suspect, EXACT);
+	expect_end(&suspect, EXACT);
+	expect_end(&newcomer, EXACT);
+	expect_bystander();
+	ck_assert_int_eq(status_counter(&service, "guard_hits"), 0);
+}
+END_TEST
+
 /*
  * Somebody dies meanwhile
  */
@@ -724,6 +862,11 @@ int main(void)
 	tcase_add_test(tests, what_may_not_be_repeated_is_told_and_not_run_again);
 	tcase_add_test(tests, without_probation_all_are_repeated_side_by_side);
 	tcase_add_test(tests, a_trial_without_end_is_no_proof);
+	suite_add_tcase(suite, tests);
+	tests = tcase_create("guard");
+	tcase_set_timeout(tests, 300);
+	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_test(tests, who_is_tried_is_not_blamed_for_strays_of_those_it_has_left);
 	suite_add_tcase(suite, tests);
 	tests = tcase_create("guess");
 	tcase_set_timeout(tests, 300);

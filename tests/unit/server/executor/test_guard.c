@@ -386,16 +386,23 @@ START_TEST(sinks_that_are_not_filled_prove_nothing)
 }
 END_TEST
 
-/* Its kernels may have changed the sinks until the first look behind its end. */
-START_TEST(an_executor_before_may_have_done_it)
+static pid_t start_executor(void)
 {
 	pid_t child = fork();
-	const uint32_t pid = (uint32_t)child;
 
 	ck_assert_int_ge(child, 0);
 	if (!child)
 		for (;;)
 			pause();
+	return child;
+}
+
+/* Its kernels may have changed the sinks until the first look behind its end. */
+START_TEST(an_executor_before_may_have_done_it)
+{
+	pid_t child = start_executor();
+	const uint32_t pid = (uint32_t)child;
+
 	suspect_set_formers(&executor, &(struct wire_u32s){&pid, 1});
 	for (int i = 0; i < 2; i++) {
 		launch(owner, true);
@@ -413,6 +420,27 @@ START_TEST(an_executor_before_may_have_done_it)
 	waitpid(child, NULL, 0);
 	suspect_set_formers(&executor, &(struct wire_u32s){&pid, 1});
 	ck_assert_uint_eq(executor.strays.former_count, 0);
+}
+END_TEST
+
+/* The same until the first look behind the moment at which it had closed the session; it lives on. */
+START_TEST(an_executor_that_has_closed_the_session_can_not_do_it_any_more)
+{
+	pid_t child = start_executor();
+	const uint32_t pid = (uint32_t)child;
+
+	suspect_set_formers(&executor, &(struct wire_u32s){&pid, 1});
+	launch(owner, true);
+	look(true);
+	suspect_set_formers(&executor, &(struct wire_u32s){NULL, 0});
+	launch(owner, true);
+	look(true);
+	ck_assert(!owner->stray.convicted);
+	launch(owner, true);
+	look(true);
+	ck_assert(owner->stray.convicted);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
 }
 END_TEST
 
@@ -651,6 +679,7 @@ int main(void)
 	tcase_add_test(judgement, who_is_convicted_while_nobody_serves_it_hears_of_it_later);
 	tcase_add_test(judgement, sinks_that_are_not_filled_prove_nothing);
 	tcase_add_test(judgement, an_executor_before_may_have_done_it);
+	tcase_add_test(judgement, an_executor_that_has_closed_the_session_can_not_do_it_any_more);
 	tcase_add_test(judgement, two_that_ran_are_not);
 	tcase_add_test(judgement, work_that_goes_on_makes_a_suspect);
 	tcase_add_test(judgement, who_has_left_was_there);

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See formers.h.
+
+#include "server/failover/formers.h"
+
+#include "server/config/config.h"
+#include "server/failover/worker.h"
+#include "server/session/client.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/linger.h"
+#include "server/session/sink.h"
+
+void formers_list(const struct worker *worker, struct formers *ret_formers)
+{
+	const struct domain *domain = worker->domain;
+	const struct client *client;
+	const struct worker *other;
+
+	ret_formers->count = 0;
+	TAILQ_FOREACH (other, &domain->workers, link)
+		if (other != worker && other->generation && ret_formers->count < FORMERS_MAX)
+			ret_formers->pids[ret_formers->count++] = (uint32_t)other->pid;
+	/* Nobody comes to any other domain but from outside. */
+	if (!domain->alone)
+		return;
+	TAILQ_FOREACH (client, &domain->clients, domain_link)
+		if (sink_is_there(client))
+			ret_formers->count += linger_list(client, ret_formers->pids + ret_formers->count,
+				FORMERS_MAX - ret_formers->count);
+}
+
+static void ignore(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	(void)context;
+	(void)worker;
+	(void)reply;
+	(void)packet;
+}
+
+void formers_tell(const struct domain *domain)
+{
+	struct worker *active = domain->active;
+	struct wire_message message = {.type = WIRE_ACTIVATE};
+	struct formers formers;
+
+	if (!active || worker_is_failing(active))
+		return;
+	formers_list(active, &formers);
+	message.activate = (struct wire_activate){.generation = active->generation,
+		.formers = {formers.pids, formers.count},
+		.reason = "",
+		.canary_ms = (uint32_t)domain->daemon->config->canary_patience_ms};
+	worker_request(active, &message, NULL, 0, ignore, NULL);
+}
