@@ -4,7 +4,7 @@
 // See suspect.h.
 //
 // A sample numbers a moment and notes for each session whether a kernel of it may have run since the
-// sample before: it launched one, or had work on the device then or now. A look begins with a sample; if it
+// sample before: it launched one, had work on the device then or now, or has faulted. A look begins with a sample; if it
 // finds the sinks unchanged, whoever changes them later has `ran` beyond that sample. So when a look finds
 // a change, the sessions with `ran` beyond the last clean look are all that can have done it. If it is
 // one, it is proved and told CUDA_ERROR_ILLEGAL_ADDRESS, whether the sinks are its own or not; otherwise the
@@ -38,6 +38,9 @@ static bool is_busy(const struct session *session)
 	const struct shm_timeline *timeline = shm_view_timeline(view, word_relaxed(&session->generation));
 	uint32_t slots = word_acquire(&session->slots);
 
+	/* It looks done, and the rest of its grid may run on for as long as this process lives (contain.h). */
+	if (word_acquire(&session->ended))
+		return true;
 	for (uint32_t slot = 0; slot < slots; slot++) {
 		uint64_t done = word_acquire(&timeline->stream[slot].done);
 		uint64_t marked = word_acquire(&view->states[slot].marked);

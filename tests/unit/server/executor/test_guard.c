@@ -612,6 +612,26 @@ START_TEST(nothing_is_asked_while_the_driver_handles_a_fault)
 }
 END_TEST
 
+/* The mark of what faulted comes, and the rest of its grid may run on for as long as this executor lives. */
+START_TEST(who_has_faulted_may_have_done_it)
+{
+	const struct backend_watch *watch = &executor.contain.watch;
+	struct backend_module *module = (struct backend_module *)&executor;
+	const struct backend_fault fault = {.module = module, .code = CUDA_ERROR_ILLEGAL_ADDRESS};
+
+	contain_note_module(&executor, module, other->id);
+	launch(other, true);
+	watch->suspected(watch->context);
+	watch->stopped(watch->context);
+	watch->contained(watch->context, &fault, 1);
+	launch(owner, true);
+	look(false);
+	launch(owner, true);
+	look(true);
+	ck_assert(!owner->stray.convicted && !other->stray.convicted);
+}
+END_TEST
+
 /* ---- how fast ---- */
 
 #define UNMAP_NS (PACE_WORK_NS / 2)
@@ -688,6 +708,7 @@ int main(void)
 	tcase_add_test(judgement, who_waits_while_more_is_under_way_is_looked_at_in_time);
 	tcase_add_test(judgement, an_end_waits_for_the_look);
 	tcase_add_test(judgement, nothing_is_asked_while_the_driver_handles_a_fault);
+	tcase_add_test(judgement, who_has_faulted_may_have_done_it);
 	suite_add_tcase(suite, judgement);
 	return suite_run(suite);
 }
