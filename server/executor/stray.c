@@ -25,8 +25,8 @@
 // along. Serving threads launch nothing then anyway (contain.c).
 //
 // What is not seen: a write of the very pattern; what a dead executor's kernels wrote since its last look:
-// a promotion begins with filled sinks; strays beyond the guard's reach, which fault; strays into memory of
-// another session.
+// a promotion begins with filled sinks; what those who go on wrote before they are filled, for nobody waits
+// for that (takeover.c); strays beyond the guard's reach, which fault; strays into memory of another session.
 
 #include "server/executor/stray.h"
 
@@ -104,11 +104,19 @@ static bool is_watched(const struct session *session)
 	       (!session->closing || session->stray.last_look) && !session->stray.left;
 }
 
-static CUresult put_mark(struct executor *executor)
+/* Behind work of ours on a session's sinks. Where it cannot be put, the next one says that this is done, too. */
+static CUresult put_mark(struct session *session)
 {
+	struct executor *executor = session->executor;
 	struct stray_watch *watch = &executor->strays;
+	CUresult code = executor_code(
+		executor, executor->ops->mark(watch->stream, &watch->page->mark, watch->mark + 1));
 
-	return executor_code(executor, executor->ops->mark(watch->stream, &watch->page->mark, ++watch->mark));
+	if (code)
+		session->stray.fill = watch->mark + 1;
+	else
+		watch->mark++;
+	return code;
 }
 
 /* Both sinks hold nothing but the pattern, once the device has come to it. Strays from before are lost. */
@@ -125,10 +133,11 @@ static void fill(struct session *session)
 	CUresult code = executor_code(executor, executor->ops->set(executor->strays.stream, &set));
 
 	if (!code)
-		code = put_mark(executor);
+		code = put_mark(session);
+	if (!code)
+		session->stray.fill = executor->strays.mark;
 	session->stray.clean = code ? 0 : executor->strays.sample;
 	session->stray.clean_at = clock_now();
-	session->stray.fill = code ? 0 : executor->strays.mark;
 }
 
 void stray_begin(struct session *session)
@@ -176,7 +185,7 @@ static void begin_look(struct session *session, uint64_t now)
 		executor->ops->check(watch->stream, guard->home, guard->near_bytes + guard->far_bytes,
 			GUARD_PATTERN, &watch->page->changed));
 	if (!code)
-		code = put_mark(executor);
+		code = put_mark(session);
 	if (code)
 		end_look(executor, now); /* tried again when it is due again */
 }
@@ -194,7 +203,7 @@ static void read_piece(struct executor *executor, uint64_t now)
 
 	watch->state = STRAY_READING;
 	if (!code)
-		code = put_mark(executor);
+		code = put_mark(watch->session);
 	if (code)
 		end_look(executor, now);
 }

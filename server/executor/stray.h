@@ -34,7 +34,7 @@ struct stray {
 	uint64_t seen;	    /* launches as last sampled */
 	uint64_t ran;	    /* the last sample that says a kernel of it may have run since the one before */
 	uint64_t clean;	    /* its sinks were seen unchanged behind this sample; 0: not filled yet */
-	uint64_t fill;	    /* number of the mark behind the latest filling; 0: none was possible */
+	uint64_t fill;	    /* number of a mark behind the latest filling, and what had no mark; 0: none */
 	uint64_t looked_at; /* ns: begin of the last look */
 	uint64_t clean_at;  /* ns: its sinks were as they should be */
 	uint64_t told_at;   /* ns: last report about its sinks */
@@ -85,9 +85,10 @@ CUresult stray_open(struct executor *executor, uint32_t interval_ms);
 /** Frees it; the backend is about to be closed. */
 void stray_close(struct executor *executor);
 
-/** Fills the sinks of a session that has a guard and is served, before it launches anything. Main thread. */
+/** Fills the sinks of a session that has a guard and is served. Strays from before that are lost. Main thread. */
 void stray_begin(struct session *session);
-/** Whether they are filled: strays from before that would be lost. Main thread. */
+/** Whether no filling is on its way: strays from before its end would be lost, and nobody may take the sinks away.
+ * So it is where there is no guard, or the session is not served. Main thread. */
 bool stray_is_ready(const struct session *session);
 
 /** Maps slots, begins and ends looks. Main thread. Return: when to call again, ns; UINT64_MAX: when something

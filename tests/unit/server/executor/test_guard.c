@@ -632,6 +632,31 @@ START_TEST(who_has_faulted_may_have_done_it)
 }
 END_TEST
 
+/* Of a session whose sinks are filled while those of another one are looked at: the next one says the same. Before
+ * that nobody may take them away. */
+START_TEST(a_mark_that_cannot_be_put_is_not_waited_for)
+{
+	launch(owner, true);
+	fake.immediate = false;
+	while (executor.strays.state == STRAY_IDLE)
+		now_ns = stray_step(&executor, now_ns);
+	fake.fails[FAKE_MARK] = CUDA_ERROR_OUT_OF_MEMORY;
+	open_guard(other);
+	fake.fails[FAKE_MARK] = CUDA_SUCCESS;
+	ck_assert(!stray_is_ready(other));
+	fake.immediate = true;
+	fake_arrive();
+	for (int i = 0; i < 100 && executor.strays.state != STRAY_IDLE; i++)
+		stray_step(&executor, now_ns);
+	ck_assert_int_eq(executor.strays.state, STRAY_IDLE);
+	stray_step(&executor, now_ns);
+	ck_assert(stray_is_ready(other));
+	launch(owner, true);
+	look(true);
+	ck_assert(owner->stray.convicted);
+}
+END_TEST
+
 /* ---- how fast ---- */
 
 #define UNMAP_NS (PACE_WORK_NS / 2)
@@ -709,6 +734,7 @@ int main(void)
 	tcase_add_test(judgement, an_end_waits_for_the_look);
 	tcase_add_test(judgement, nothing_is_asked_while_the_driver_handles_a_fault);
 	tcase_add_test(judgement, who_has_faulted_may_have_done_it);
+	tcase_add_test(judgement, a_mark_that_cannot_be_put_is_not_waited_for);
 	suite_add_tcase(suite, judgement);
 	return suite_run(suite);
 }
