@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "server/executor/pace.h"
 #include "server/executor/session.h"
 
 /* The device writes an event right behind its mark. */
@@ -30,8 +31,15 @@ void event_table_init(struct event_table *table)
 
 void event_table_deinit(struct session *session, struct event_table *table)
 {
-	for (uint32_t i = 0; table->at && i < SHM_EVENTS; i++)
+	struct pace pace;
+
+	pace_begin(&pace);
+	for (uint32_t i = 0; table->at && i < SHM_EVENTS; i++) {
+		if (!table->at[i].backend)
+			continue;
 		event_drop(session, table->at[i].backend);
+		pace_step(&pace);
+	}
 	free(table->at);
 	table->at = NULL;
 }

@@ -13,6 +13,7 @@
 #include "server/executor/dispatch.h"
 #include "server/executor/drain.h"
 #include "server/executor/graph_form.h"
+#include "server/executor/pace.h"
 #include "server/executor/session.h"
 #include "server/log.h"
 
@@ -303,7 +304,8 @@ void graph_make(struct job *job)
 	job_reply(job, code, NULL, 0, text);
 }
 
-void graph_free_forgotten(struct session *session, uint64_t ticket)
+/* @pace: NULL: without rests */
+static void free_forgotten(struct session *session, uint64_t ticket, struct pace *pace)
 {
 	struct graph **at = &session->graphs.forgotten, *graph;
 
@@ -314,7 +316,14 @@ void graph_free_forgotten(struct session *session, uint64_t ticket)
 		}
 		*at = graph->next;
 		graph_free(session, graph);
+		if (pace)
+			pace_step(pace);
 	}
+}
+
+void graph_free_forgotten(struct session *session, uint64_t ticket)
+{
+	free_forgotten(session, ticket, NULL);
 }
 
 static void forget(struct session *session, graph_word *slot)
@@ -499,10 +508,12 @@ void graph_forget_array(struct session *session, uint32_t array)
 void graph_table_deinit(struct session *session)
 {
 	graph_word *slot;
+	struct pace pace;
 
 	for (uint32_t id = 1; (slot = find_slot(&session->graphs, id)); id++)
 		forget(session, slot);
-	graph_free_forgotten(session, UINT64_MAX);
+	pace_begin(&pace);
+	free_forgotten(session, UINT64_MAX, &pace);
 	free(atomic_load_explicit(&session->graphs.graphs, memory_order_relaxed));
 	atomic_store_explicit(&session->graphs.graphs, NULL, memory_order_relaxed);
 }

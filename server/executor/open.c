@@ -29,6 +29,7 @@
 #include "server/executor/guard.h"
 #include "server/executor/linker.h"
 #include "server/executor/memory.h"
+#include "server/executor/pace.h"
 #include "server/executor/session.h"
 #include "server/executor/takeover.h"
 #include "server/log.h"
@@ -153,8 +154,13 @@ void open_release(struct session *session)
 /* What goes without stopping anybody. */
 static void release_work(struct session *session)
 {
-	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
+	struct pace pace;
+
+	pace_begin(&pace);
+	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++) {
 		stream_close(session, &session->streams[slot]);
+		pace_step(&pace);
+	}
 	if (session->poll_stream)
 		executor_code(session->executor, session_ops(session)->stream_destroy(session->poll_stream));
 	session->poll_stream = NULL;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// How fast many calls of the driver follow one another where nobody waits for them: the end of a session
-// undoes hundreds of mappings, 13 us each, and each takes the driver's mutex of the context, which launches
-// need. Who gives a mutex back and takes it again at once is there before anybody who sleeps for it has woken
-// up: without rests, others would come to it when all is done. The owner's thread alone.
+// How fast many calls of the driver follow one another that nobody waits for: the end of a session undoes hundreds
+// of mappings, 13 us each, and destroys its streams, events and graphs. Each call takes the driver's mutex of the
+// context, which launches need as well, and who gives a mutex back and takes it again at once is mostly there
+// before anybody who sleeps for it has woken up. So there are rests. Any thread, but not in a gap (gate.h), in
+// which everybody waits for the end.
 
 #ifndef FRMPS_SERVER_EXECUTOR_PACE_H
 #define FRMPS_SERVER_EXECUTOR_PACE_H

@@ -134,20 +134,20 @@ static CUresult window_reserve(uint64_t address, uint64_t bytes)
 	return CUDA_SUCCESS;
 }
 
+static void take_time(void)
+{
+	uint64_t begin = clock_now(), now = begin;
+
+	while (now < begin + fake.undo_ns)
+		now = clock_now();
+	__atomic_add_fetch(&fake.undoing_ns, now - begin, __ATOMIC_RELAXED);
+}
+
 static CUresult chunk_map(uint64_t address, uint64_t bytes, int fd)
 {
 	(void)bytes;
 	(void)fd;
 	return note((struct fake_call){.kind = FAKE_CHUNK_MAP, .object = (void *)(uintptr_t)address});
-}
-
-static void take_time(void)
-{
-	uint64_t begin = clock_now(), now = begin;
-
-	while (now < begin + fake.unmap_ns)
-		now = clock_now();
-	fake.unmapping_ns += now - begin;
 }
 
 static CUresult chunk_unmap(uint64_t address, uint64_t bytes)
@@ -234,6 +234,7 @@ static CUresult end(enum fake_kind kind, void *object)
 {
 	CUresult code = note((struct fake_call){.kind = kind, .object = object});
 
+	take_time();
 	free(object);
 	return code;
 }
@@ -501,6 +502,7 @@ static CUresult graph_make(
 
 static CUresult graph_free(struct backend_graph *graph)
 {
+	take_time();
 	return note((struct fake_call){.kind = FAKE_GRAPH_FREE, .object = graph});
 }
 

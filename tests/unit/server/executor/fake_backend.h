@@ -75,8 +75,9 @@ struct fake {
 	_Atomic bool compiled;	    /* those of images that begin with "SW" may end */
 	struct statics statics;	    /* of every module */
 	uint64_t global_bytes;	    /* of every variable; 0: 256 */
-	uint64_t unmap_ns;	    /* how long undoing a mapping takes at least */
-	uint64_t unmapping_ns;	    /* how long all that was undone has taken */
+	uint64_t
+		undo_ns; /* how long it takes at least to undo a mapping, or to end a stream, an event or a graph */
+	uint64_t undoing_ns; /* how long all of that has taken */
 };
 
 extern struct fake fake;

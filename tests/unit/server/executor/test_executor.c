@@ -20,6 +20,7 @@
 #include "server/executor/clock.h"
 #include "server/executor/executor.h"
 #include "server/executor/module.h"
+#include "server/executor/pace.h"
 #include "server/executor/session.h"
 #include "shm/doorbell.h"
 #include "shm/region.h"
@@ -41,12 +42,14 @@ static struct wire_message message;
 /* The session of a client that does not take text. */
 #define DEAF 7u
 
+#define STREAMS 32u
+
 struct client {
 	uint64_t session, window;
 	struct shm_view view;
 	struct ring_writer ring;
 	int client_fd, server_fd, doorbell;
-	uint64_t seq[8];
+	uint64_t seq[STREAMS];
 };
 
 static void *run(void *unused)
@@ -904,6 +907,39 @@ START_TEST(who_is_let_go_takes_its_guard_along)
 }
 END_TEST
 
+/* Launches of others take the mutex of the driver that each of these calls takes, and have as much of the time. */
+START_TEST(the_end_of_much_goes_with_rests)
+{
+	struct client client;
+	uint64_t begin, took, calls;
+
+	open_client(&client, 1);
+	activate(&client);
+	for (uint32_t i = 0; i < STREAMS; i++) {
+		const struct frmps_event_record body = {.event = i, .flags = FRMPS_EVENT_TIMING};
+
+		put(&client,
+			(struct frmps_head){.op = FRMPS_OP_EVENT_RECORD,
+				.stream = i,
+				.flags = FRMPS_CMD_MARK,
+				.seq = ++client.seq[i]},
+			&body, sizeof(body));
+	}
+	for (uint32_t i = 0; i < STREAMS; i++)
+		wait_for(&client, i, client.seq[i]);
+	fake.undo_ns = PACE_WORK_NS / 2;
+	begin = clock_now();
+	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	took = clock_now() - begin;
+	calls = fake_count(FAKE_STREAM_DESTROY) + fake_count(FAKE_EVENT_DESTROY);
+	ck_assert_uint_ge(calls, 2 * STREAMS);
+	/* Those behind the last rest, of each of three loops, have none behind them. */
+	ck_assert_uint_ge(took - fake.undoing_ns, (calls - 6) * fake.undo_ns);
+	fake.undo_ns = 0;
+	close_client(&client);
+}
+END_TEST
+
 /* Who is taken over goes on; a driver that is busy with the executor before holds up the filling of sinks alone. */
 START_TEST(nobody_waits_for_sinks_that_are_filled)
 {
@@ -1447,6 +1483,7 @@ int main(void)
 	tcase_add_test(role, a_session_is_let_go_when_its_work_is_done);
 	tcase_add_test(role, who_is_let_go_takes_its_guard_along);
 	tcase_add_test(role, nobody_waits_for_sinks_that_are_filled);
+	tcase_add_test(role, the_end_of_much_goes_with_rests);
 	tcase_add_test(role, a_thread_that_does_not_come_back_holds_nobody_up);
 	tcase_add_test(role, one_that_ends_while_it_is_let_go);
 	tcase_add_test(role, an_offence_is_reported_and_others_go_on);

@@ -16,6 +16,7 @@
 #include "server/executor/drain.h"
 #include "server/executor/graph_form.h"
 #include "server/executor/module_worker.h"
+#include "server/executor/pace.h"
 #include "tests/unit/server/executor/fixture.h"
 
 /* ---- a description ---- */
@@ -402,6 +403,24 @@ START_TEST(a_session_has_so_many_nodes_and_no_more)
 }
 END_TEST
 
+/* Launches of others take the mutex of the driver that each of these calls takes, and have as much of the time. */
+START_TEST(many_end_with_rests)
+{
+	uint64_t begin, took;
+
+	for (uint32_t id = 1; id <= 16; id++)
+		ck_assert_int_eq(make(id, describe()), CUDA_SUCCESS);
+	fake.undo_ns = PACE_WORK_NS / 2;
+	begin = clock_now();
+	graph_table_deinit(fixture.session);
+	took = clock_now() - begin;
+	fake.undo_ns = 0;
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_FREE), 16);
+	/* Those behind the last rest have none behind them. */
+	ck_assert_uint_ge(took - fake.undoing_ns, (16 - 2) * PACE_WORK_NS / 2);
+}
+END_TEST
+
 START_TEST(a_launch_of_nothing_is_a_late_error)
 {
 	launch(3);
@@ -605,6 +624,7 @@ int main(void)
 	tcase_add_test(graphs, graphs_do_not_write_to_modules_that_are_gone);
 	tcase_add_test(graphs, a_launch_over_memory_that_is_gone_is_a_late_error);
 	tcase_add_test(graphs, a_session_has_so_many_nodes_and_no_more);
+	tcase_add_test(graphs, many_end_with_rests);
 	tcase_add_test(graphs, a_launch_of_nothing_is_a_late_error);
 	tcase_add_test(graphs, a_dropped_graph_stays_while_it_may_run);
 	tcase_add_test(graphs, drops_wait_together);

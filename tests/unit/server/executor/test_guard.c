@@ -692,14 +692,14 @@ START_TEST(many_mappings_go_with_rests)
 
 	map(128, 1);
 	prepare();
-	fake.unmap_ns = UNMAP_NS;
+	fake.undo_ns = UNMAP_NS;
 	begin = clock_now();
 	ways[_i]();
 	took = clock_now() - begin;
 	calls = fake_count(FAKE_SINK_UNMAP) + fake_count(FAKE_CHUNK_UNMAP);
 	ck_assert_uint_ge(calls, 8);
 	/* Those behind the last rest, of each of two loops, have none behind them. */
-	ck_assert_uint_ge(took - fake.unmapping_ns, (calls - 4) * UNMAP_NS);
+	ck_assert_uint_ge(took - fake.undoing_ns, (calls - 4) * UNMAP_NS);
 }
 END_TEST
 
