@@ -6,7 +6,9 @@
 // an error code.
 //
 // Another thread may fork at any moment, and its child must find all descriptors that there are: one is made and
-// noted, or closed and forgotten, within connect_hold().
+// noted, or closed and forgotten, within a change, and no fork is between its beginning and its end then. But a fork
+// may take as long as it likes: it also waits for locks of the program's, which the caller of cuInit may have. So
+// a change waits for it for a while only; the child of such a fork may keep a descriptor.
 
 #include "client/link/connect.h"
 
@@ -31,20 +33,52 @@
 #define TIMEOUT_SECONDS 10
 #define WINDOW_TRIES	3
 #define DAEMON_DEATHS	8 /* during one start of a program */
+#define FORK_SECONDS	1
 
 struct connection connection = {.control_fd = -1, .doorbell_fd = -1};
 
 static pthread_mutex_t descriptors = PTHREAD_MUTEX_INITIALIZER;
-static sigset_t mask;		/* guarded by it: of the thread that has it */
+static sigset_t mask;		/* guarded by it: of the thread that forks */
 static struct packet *greeting; /* guarded by it: has what comes with a Welcome; NULL: nothing more comes */
+static bool held_up;		/* by a fork that is not over; of who changes something */
+
+struct change {
+	sigset_t mask;
+	bool locked;
+};
+
+/* A signal's handler may fork as well. */
+static void block_signals(sigset_t *ret_before)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, ret_before);
+}
+
+static void begin_change(struct change *change)
+{
+	struct timespec until;
+
+	block_signals(&change->mask);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += held_up ? 0 : FORK_SECONDS;
+	change->locked = pthread_mutex_timedlock(&descriptors, &until) == 0;
+	held_up = !change->locked;
+}
+
+static void end_change(const struct change *change)
+{
+	if (change->locked)
+		pthread_mutex_unlock(&descriptors);
+	pthread_sigmask(SIG_SETMASK, &change->mask, NULL);
+}
 
 void connect_hold(void)
 {
-	sigset_t all, before;
+	sigset_t before;
 
-	/* A signal's handler may fork as well. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before);
+	block_signals(&before);
 	pthread_mutex_lock(&descriptors);
 	mask = before;
 }
@@ -75,11 +109,13 @@ void connect_abandon(void)
 /* @packet: where descriptors will come; NULL: those that have come are not needed any more */
 static void expect_greeting(struct packet *packet)
 {
-	connect_hold();
+	struct change change;
+
+	begin_change(&change);
 	if (greeting)
 		packet_close_fds(greeting);
 	greeting = packet;
-	connect_let_go();
+	end_change(&change);
 }
 
 static int64_t now_ms(void)
@@ -104,20 +140,23 @@ static int64_t timeout_ms(void)
 /* Return: 0 or -errno */
 static int open_socket(void)
 {
+	struct change change;
 	int r;
 
-	connect_hold();
+	begin_change(&change);
 	connection.control_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	r = connection.control_fd < 0 ? -errno : 0;
-	connect_let_go();
+	end_change(&change);
 	return r;
 }
 
 static void close_socket(void)
 {
-	connect_hold();
+	struct change change;
+
+	begin_change(&change);
 	close_one(&connection.control_fd);
-	connect_let_go();
+	end_change(&change);
 }
 
 /* Connects to one path. Return: 0 or -errno. */
@@ -299,6 +338,7 @@ static CUresult refuse(const struct wire_refuse *answer)
 static CUresult hear(int fd, int64_t deadline, struct control_answer *answer, bool *ret_hung_up)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
+	struct change change;
 	int64_t left;
 	int r;
 
@@ -311,9 +351,9 @@ static CUresult hear(int fd, int64_t deadline, struct control_answer *answer, bo
 		return CUDA_ERROR_MPS_SERVER_NOT_READY;
 	}
 	/* There is something: it does not wait. */
-	connect_hold();
+	begin_change(&change);
 	r = packet_receive(fd, &answer->packet);
-	connect_let_go();
+	end_change(&change);
 	if (r == PACKET_E_CLOSED) {
 		*ret_hung_up = true;
 		return CUDA_ERROR_MPS_CONNECTION_FAILED;
@@ -366,6 +406,7 @@ int connect_reserve(uint64_t base, uint64_t bytes)
 static CUresult map_regions(struct connection *c, const struct wire_welcome *w, struct packet *packet)
 {
 	int r = shm_view_map(&c->view, &w->shape, packet->fds[0], packet->fds[1], SHM_SIDE_CLIENT);
+	struct change change;
 
 	if (r != 0) {
 		client_log(
@@ -375,9 +416,9 @@ static CUresult map_regions(struct connection *c, const struct wire_welcome *w, 
 	/* The regions start at their headers; a forked child must not write on its parent's ring. */
 	madvise(c->view.client, w->shape.client_bytes, MADV_DONTFORK);
 	madvise(c->view.server, w->shape.journal_offset, MADV_DONTFORK);
-	connect_hold();
+	begin_change(&change);
 	c->doorbell_fd = packet_take_fd(packet, 2);
-	connect_let_go();
+	end_change(&change);
 	return CUDA_SUCCESS;
 }
 
@@ -474,11 +515,13 @@ CUresult connect_open(struct control_answer *welcome)
 
 void connect_close(void)
 {
+	struct change change;
+
 	if (connection.window_base)
 		munmap((void *)(uintptr_t)connection.window_base, WINDOW_BYTES);
 	shm_view_unmap(&connection.view);
-	connect_hold();
+	begin_change(&change);
 	connect_abandon();
 	connection = (struct connection){.control_fd = -1, .doorbell_fd = -1};
-	connect_let_go();
+	end_change(&change);
 }

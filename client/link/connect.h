@@ -46,7 +46,8 @@ CUresult connect_open(struct control_answer *welcome);
 /** Gives a connection back that cuInit cannot use. */
 void connect_close(void);
 
-/** Around a fork: what the process has of a connection, whole or half made, does not change meanwhile. */
+/** Around a fork: what the process has of a connection, whole or half made, does not change meanwhile, unless that
+ * takes long. */
 void connect_hold(void);
 void connect_let_go(void);
 

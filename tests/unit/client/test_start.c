@@ -209,6 +209,56 @@ START_TEST(a_child_that_is_forked_behind_the_welcome_keeps_nothing)
 }
 END_TEST
 
+static pthread_mutex_t programs = PTHREAD_MUTEX_INITIALIZER;
+
+static void *start_with_lock(void *unused)
+{
+	void *result;
+
+	pthread_mutex_lock(&programs);
+	result = start(unused);
+	pthread_mutex_unlock(&programs);
+	return result;
+}
+
+/* The other thread has it, is in cuInit, and goes on there only now. */
+static void lock_for_fork(void)
+{
+	if (pthread_mutex_trylock(&programs) == 0)
+		return;
+	loopback_kill();
+	pthread_mutex_lock(&programs);
+}
+
+static void unlock_after_fork(void)
+{
+	pthread_mutex_unlock(&programs);
+}
+
+START_TEST(a_fork_that_waits_for_the_start_is_not_waited_for)
+{
+	pthread_t thread;
+	void *result;
+	int status;
+	pid_t pid;
+
+	/* Before the shim's: in front of a fork the latest comes first. */
+	ck_assert_int_eq(pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork), 0);
+	word_set(&loopback->mute, 1);
+	own_fds = fds_count();
+	ck_assert_int_eq(pthread_create(&thread, NULL, start_with_lock, NULL), 0);
+	while (!word_acquire(&loopback->greetings))
+		sched_yield();
+	pid = fork();
+	if (pid == 0)
+		_exit(fds_count() != own_fds);
+	pthread_join(thread, &result);
+	FAILS((CUresult)(uintptr_t)result, MPS_CONNECTION_FAILED);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+END_TEST
+
 START_TEST(the_stack_of_contexts)
 {
 	CUcontext a, b, c;
@@ -355,6 +405,7 @@ int main(void)
 	tcase_add_test(start, hidden_devices_are_no_devices);
 	tcase_add_test(start, a_child_that_is_forked_during_the_start_keeps_nothing);
 	tcase_add_test(start, a_child_that_is_forked_behind_the_welcome_keeps_nothing);
+	tcase_add_test(start, a_fork_that_waits_for_the_start_is_not_waited_for);
 	tcase_add_checked_fixture(contexts, shim_setup, shim_teardown);
 	tcase_add_test(contexts, device_questions);
 	tcase_add_test(contexts, a_forked_child_has_no_driver);
