@@ -33,7 +33,7 @@ void event_table_deinit(struct session *session, struct event_table *table)
 {
 	struct pace pace;
 
-	pace_begin(&pace);
+	pace_begin(&pace, session->executor);
 	for (uint32_t i = 0; table->at && i < SHM_EVENTS; i++) {
 		if (!table->at[i].backend)
 			continue;

@@ -512,7 +512,7 @@ void graph_table_deinit(struct session *session)
 
 	for (uint32_t id = 1; (slot = find_slot(&session->graphs, id)); id++)
 		forget(session, slot);
-	pace_begin(&pace);
+	pace_begin(&pace, session->executor);
 	free_forgotten(session, UINT64_MAX, &pace);
 	free(atomic_load_explicit(&session->graphs.graphs, memory_order_relaxed));
 	atomic_store_explicit(&session->graphs.graphs, NULL, memory_order_relaxed);

@@ -243,7 +243,7 @@ CUresult guard_make_room(struct session *session, const struct wire_range *range
 		return CUDA_SUCCESS;
 	if (to > granule_of(session, guard->home))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	pace_begin(&pace);
+	pace_begin(&pace, session->executor);
 	for (uint32_t i = from; !code && i < to; i++)
 		if (guard->slots[i] == NEAR || guard->slots[i] == FAR) {
 			code = clear(session, i);
@@ -401,7 +401,7 @@ void guard_unmap(struct session *session)
 
 	if (!guard)
 		return;
-	pace_begin(&pace);
+	pace_begin(&pace, session->executor);
 	for (uint32_t i = 0; i < guard->granules; i++) {
 		bool is_far = guard->slots[i] == FAR;
 

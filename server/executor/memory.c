@@ -428,7 +428,7 @@ void memory_unmap_device(struct session *session)
 
 	if (!session->stray.abandoned)
 		guard_unmap(session);
-	pace_begin(&pace);
+	pace_begin(&pace, session->executor);
 	while (!range_set_pop(&session->device_maps, &range)) {
 		executor_code(session->executor, ops->chunk_unmap(range.start, range.end - range.start));
 		pace_step(&pace);

@@ -156,7 +156,7 @@ static void release_work(struct session *session)
 {
 	struct pace pace;
 
-	pace_begin(&pace);
+	pace_begin(&pace, session->executor);
 	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++) {
 		stream_close(session, &session->streams[slot]);
 		pace_step(&pace);

@@ -5,9 +5,18 @@
 
 #include "server/executor/pace.h"
 
-void pace_begin(struct pace *pace)
+#include "server/executor/contain.h"
+#include "server/executor/executor.h"
+
+void pace_begin(struct pace *pace, struct executor *executor)
 {
-	pace->since = clock_now();
+	*pace = (struct pace){.executor = executor, .since = clock_now()};
+}
+
+/* Whether others may be in want of the driver. */
+static bool is_worth_it(struct executor *executor)
+{
+	return !executor_is_lost(executor) && !contain_is_open(executor);
 }
 
 void pace_step(struct pace *pace)
@@ -15,9 +24,9 @@ void pace_step(struct pace *pace)
 	uint64_t worked = clock_now() - pace->since;
 	struct timespec rest = {.tv_nsec = (long)(worked < PACE_REST_NS ? worked : PACE_REST_NS)};
 
-	if (worked < PACE_WORK_NS)
+	if (worked < PACE_WORK_NS || !is_worth_it(pace->executor))
 		return;
 	/* Cut short by a signal: others had less of it. */
 	nanosleep(&rest, NULL);
-	pace_begin(pace);
+	pace->since = clock_now();
 }

@@ -661,6 +661,15 @@ END_TEST
 
 #define UNMAP_NS (PACE_WORK_NS / 2)
 
+static unsigned rests;
+
+/* The one that the server takes its rests with. */
+int nanosleep(const struct timespec *time, struct timespec *left)
+{
+	rests++;
+	return clock_nanosleep(CLOCK_MONOTONIC, 0, time, left) ? -1 : 0;
+}
+
 static void make_room(void)
 {
 	struct wire_range wish = range(128 - REACH, REACH);
@@ -703,6 +712,26 @@ START_TEST(many_mappings_go_with_rests)
 }
 END_TEST
 
+/* Nobody launches anything then, and all wait for what this thread says of it. */
+START_TEST(nobody_rests_when_there_may_be_a_fault)
+{
+	const struct backend_watch *watch = &executor.contain.watch;
+
+	map(128, 1);
+	prepare();
+	fake.undo_ns = UNMAP_NS;
+	rests = 0;
+	if (_i == 0)
+		watch->suspected(watch->context);
+	else
+		executor.lost = EXECUTOR_HALTED;
+	make_room();
+	ck_assert_uint_ge(fake_count(FAKE_SINK_UNMAP), 4);
+	ck_assert_uint_eq(rests, 0);
+	executor.lost = 0;
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("guard");
@@ -718,6 +747,7 @@ int main(void)
 	tcase_add_test(slots, a_backend_without_slots_leaves_it_bare);
 	tcase_add_test(slots, nothing_stays_mapped);
 	tcase_add_loop_test(slots, many_mappings_go_with_rests, 0, 3);
+	tcase_add_loop_test(slots, nobody_rests_when_there_may_be_a_fault, 0, 2);
 	suite_add_tcase(suite, slots);
 	tcase_add_checked_fixture(judgement, setup, teardown);
 	tcase_add_test(judgement, the_only_one_that_ran_is_convicted);
