@@ -180,12 +180,17 @@ static void begin_look(struct session *session, uint64_t now)
 	/* What it waits for may come to the sinks yet: it is looked at again when that has ended. */
 	if (!session->stray.busy)
 		word_set(&session->stray.asked, 0);
+	/* Pairs with the device's write. */
+	watch->alone = word_acquire(&watch->page->mark) >= watch->unmarked;
 	__atomic_store_n(&watch->page->changed, 0, __ATOMIC_RELAXED);
 	code = executor_code(executor,
 		executor->ops->check(watch->stream, guard->home, guard->near_bytes + guard->far_bytes,
 			GUARD_PATTERN, &watch->page->changed));
-	if (!code)
+	if (!code) {
 		code = put_mark(session);
+		if (code)
+			watch->unmarked = watch->mark + 1; /* its answer may come during the next one */
+	}
 	if (code)
 		end_look(executor, now); /* tried again when it is due again */
 }
@@ -335,7 +340,8 @@ static void piece_arrived(struct executor *executor, uint64_t now)
 	}
 	/* Otherwise another executor's kernels write there now. */
 	if (!watch->session->stray.left) {
-		suspect_judge(watch->session, &evidence, now);
+		if (evidence.words || watch->alone)
+			suspect_judge(watch->session, &evidence, now);
 		fill(watch->session);
 	}
 	end_look(executor, now);

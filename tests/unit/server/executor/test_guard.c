@@ -657,6 +657,37 @@ START_TEST(a_mark_that_cannot_be_put_is_not_waited_for)
 }
 END_TEST
 
+/* The device answers late: then the answer shows at the next look, which is at somebody else's sinks. Whoever ran since
+ * those were clean has not done it. */
+START_TEST(an_answer_without_a_mark_is_not_the_next_ones)
+{
+	const size_t piece = (256 << 10) / sizeof(uint32_t);
+	bool read = false;
+
+	launch(owner, true);
+	open_guard(other);
+	launch(other, true);
+	fake.fails[FAKE_MARK] = CUDA_ERROR_OUT_OF_MEMORY;
+	while (!fake_count(FAKE_CHECK))
+		now_ns = stray_step(&executor, now_ns);
+	fake.fails[FAKE_MARK] = CUDA_SUCCESS;
+	ck_assert_ptr_eq(fake_call(FAKE_CHECK, 0)->object, (void *)(uintptr_t)owner->guard->home);
+	while (fake_count(FAKE_CHECK) < 2)
+		now_ns = stray_step(&executor, now_ns);
+	ck_assert_ptr_eq(fake_call(FAKE_CHECK, 1)->object, (void *)(uintptr_t)other->guard->home);
+	*(uint32_t *)fake_call(FAKE_CHECK, 0)->word = 1;
+	while (executor.strays.state != STRAY_IDLE) {
+		stray_step(&executor, now_ns);
+		/* Every piece is as it should be. */
+		for (size_t i = 0; !read && fake_count(FAKE_COPY) && i < piece; i++)
+			((uint32_t *)fake_call(FAKE_COPY, 0)->object)[i] = GUARD_PATTERN;
+		read = fake_count(FAKE_COPY);
+	}
+	ck_assert(read);
+	ck_assert(!other->stray.convicted);
+}
+END_TEST
+
 /* ---- how fast ---- */
 
 #define UNMAP_NS (PACE_WORK_NS / 2)
@@ -765,6 +796,7 @@ int main(void)
 	tcase_add_test(judgement, nothing_is_asked_while_the_driver_handles_a_fault);
 	tcase_add_test(judgement, who_has_faulted_may_have_done_it);
 	tcase_add_test(judgement, a_mark_that_cannot_be_put_is_not_waited_for);
+	tcase_add_test(judgement, an_answer_without_a_mark_is_not_the_next_ones);
 	suite_add_tcase(suite, judgement);
 	return suite_run(suite);
 }
