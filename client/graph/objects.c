@@ -78,17 +78,20 @@ CUresult object_retain(CUuserObject handle, unsigned int count)
 	return object && count ? retain(object, count) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Destructors may not call the driver. */
+/* Destructors may not call the driver, so the thread has no context meanwhile. One may end it. */
 static void finish(struct object *object)
 {
 	CUhostFn destroy = object->destroy;
 	struct thread *self = thread_self();
 	bool before = self->is_callbacks;
+	CUcontext current = self->current;
 	void *user = object->user;
 
 	slab_give(&slab, object);
 	self->is_callbacks = true;
+	self->current = NULL;
 	destroy(user);
+	self->current = current;
 	self->is_callbacks = before;
 }
 

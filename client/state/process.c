@@ -76,7 +76,7 @@ CUresult process_enter_context(void)
 	context = thread_self()->current;
 	if (context_is_live(context))
 		return CUDA_SUCCESS;
-	/* A thread of callbacks never has one. */
+	/* A thread has none while such a function runs. */
 	if (thread_self()->is_callbacks)
 		return CUDA_ERROR_NOT_PERMITTED;
 	return context ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;

@@ -30,6 +30,8 @@ static void leave(void *value)
 	struct client_stream *stream = thread->stream;
 
 	thread->stream = NULL;
+	/* A function of the program may have ended it. */
+	thread->is_callbacks = false;
 	/* Not in a forked child: its copy of the ring is not mapped. */
 	if (stream && process_enter() == CUDA_SUCCESS)
 		stream_retire(stream);

@@ -676,6 +676,65 @@ START_TEST(a_drained_ring_is_empty)
 }
 END_TEST
 
+static void drop_object(CUhostFn destroy, void *user)
+{
+	CUuserObject object;
+
+	OK(cuUserObjectCreate(&object, user, destroy, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+	OK(cuUserObjectRelease(object, 1));
+}
+
+static void call_driver(void *results)
+{
+	CUdeviceptr p;
+	CUresult *result = results;
+
+	result[0] = cuMemAlloc_v2(&p, 64);
+	result[1] = cuCtxSynchronize();
+	result[2] = cuCtxGetCurrent(&(CUcontext){NULL});
+}
+
+/* Whichever thread it runs in. */
+START_TEST(a_destructor_may_not_call_the_driver)
+{
+	CUresult results[3];
+	CUcontext c;
+
+	drop_object(call_driver, results);
+	for (unsigned i = 0; i < 3; ++i)
+		FAILS(results[i], NOT_PERMITTED);
+	OK(cuCtxGetCurrent(&c));
+	ck_assert_ptr_eq(c, shim_context);
+	OK(cuCtxSynchronize());
+}
+END_TEST
+
+static void end_thread(void *unused)
+{
+	pthread_exit(unused);
+}
+
+static void *work_and_drop(void *at)
+{
+	OK(cuCtxSetCurrent(shim_context));
+	OK(cuMemsetD8Async((CUdeviceptr)(uintptr_t)at, 1, 1, CU_STREAM_PER_THREAD));
+	drop_object(end_thread, NULL);
+	return NULL;
+}
+
+START_TEST(a_thread_that_ends_in_a_destructor_leaves_no_stream)
+{
+	pthread_t thread;
+	CUdeviceptr p;
+
+	OK(cuMemAlloc_v2(&p, 64));
+	ck_assert_int_eq(pthread_create(&thread, NULL, work_and_drop, (void *)(uintptr_t)p), 0);
+	pthread_join(thread, NULL);
+	OK(submit_drain());
+	ck_assert_uint_eq(loopback_count(FRMPS_OP_STREAM_DESTROY), 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("stream");
@@ -705,5 +764,7 @@ int main(void)
 	tcase_add_test(threads, a_full_stream_is_destroyed_without_a_wait);
 	tcase_add_loop_test(threads, a_command_and_its_early_return_are_one, 0, 3);
 	tcase_add_test(threads, a_drained_ring_is_empty);
+	tcase_add_test(threads, a_destructor_may_not_call_the_driver);
+	tcase_add_test(threads, a_thread_that_ends_in_a_destructor_leaves_no_stream);
 	return suite_run(suite);
 }
