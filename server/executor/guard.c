@@ -26,7 +26,7 @@
 // neighbours of new memory, and up to a step's worth of what was freed, are backed before the request is
 // answered. Where real memory comes into the place of a far slot the block is bare until near slots are
 // mapped around it: for moments, and only for the session that asks for the memory. Slots are taken away, for
-// such memory and at the end, with rests between (pace.h).
+// such memory (but in a standby) and at the end, with rests between (pace.h).
 //
 // Active executor and standbys do this each for itself, from the same requests.
 
@@ -238,16 +238,20 @@ CUresult guard_make_room(struct session *session, const struct wire_range *range
 	uint32_t to = from + (uint32_t)(range->bytes / GRANULE);
 	CUresult code = CUDA_SUCCESS;
 	struct pace pace;
+	bool rests;
 
 	if (!is_guarded(session, range->address))
 		return CUDA_SUCCESS;
 	if (to > granule_of(session, guard->home))
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	/* In a standby nobody launches, and a takeover may be next for this thread. */
+	rests = session_is_any_served(session->executor);
 	pace_begin(&pace, session->executor);
 	for (uint32_t i = from; !code && i < to; i++)
 		if (guard->slots[i] == NEAR || guard->slots[i] == FAR) {
 			code = clear(session, i);
-			pace_step(&pace);
+			if (rests)
+				pace_step(&pace);
 		}
 	return code;
 }

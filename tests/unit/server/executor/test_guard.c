@@ -763,6 +763,20 @@ START_TEST(nobody_rests_when_there_may_be_a_fault)
 }
 END_TEST
 
+/* Nobody launches anything in a standby, and what it is told last may be that it is to take over. */
+START_TEST(a_standby_makes_room_without_rests)
+{
+	map(128, 1);
+	prepare();
+	fake.undo_ns = UNMAP_NS;
+	rests = 0;
+	owner->generation = other->generation = 0;
+	make_room();
+	ck_assert_uint_ge(fake_count(FAKE_SINK_UNMAP), 4);
+	ck_assert_uint_eq(rests, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("guard");
@@ -779,6 +793,7 @@ int main(void)
 	tcase_add_test(slots, nothing_stays_mapped);
 	tcase_add_loop_test(slots, many_mappings_go_with_rests, 0, 3);
 	tcase_add_loop_test(slots, nobody_rests_when_there_may_be_a_fault, 0, 2);
+	tcase_add_test(slots, a_standby_makes_room_without_rests);
 	suite_add_tcase(suite, slots);
 	tcase_add_checked_fixture(judgement, setup, teardown);
 	tcase_add_test(judgement, the_only_one_that_ran_is_convicted);
