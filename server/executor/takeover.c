@@ -547,7 +547,7 @@ static void say_if_long(const struct activation *activation, uint64_t begin, uin
 {
 	uint64_t now = clock_now();
 
-	if (now - begin >= LONG_NS)
+	if (activation->count && now - begin >= LONG_NS)
 		log_info("%u sessions were taken over in %.1f ms, %.1f of them until they could be served; "
 			 "%.1f on a processor",
 			activation->count, ms_between(begin, now), ms_between(begin, taken),
