@@ -32,15 +32,6 @@ void formers_list(const struct worker *worker, struct formers *ret_formers)
 				FORMERS_MAX - ret_formers->count);
 }
 
-static void ignore(
-	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
-{
-	(void)context;
-	(void)worker;
-	(void)reply;
-	(void)packet;
-}
-
 void formers_tell(const struct domain *domain)
 {
 	struct worker *active = domain->active;
@@ -54,5 +45,5 @@ void formers_tell(const struct domain *domain)
 		.formers = {formers.pids, formers.count},
 		.reason = "",
 		.canary_ms = (uint32_t)domain->daemon->config->canary_patience_ms};
-	worker_request(active, &message, NULL, 0, ignore, NULL);
+	worker_request(active, &message, NULL, 0, worker_ignore_reply, NULL);
 }

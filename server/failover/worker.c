@@ -518,7 +518,7 @@ void worker_request(struct worker *worker, struct wire_message *message, struct 
 		worker_condemn(worker, r < 0 ? strerror(-r) : "cannot be written to");
 }
 
-static void ignore(
+void worker_ignore_reply(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
 	(void)context;
@@ -534,7 +534,7 @@ void worker_forgo(struct worker *worker, worker_reply_fn *reply, void (*forgo)(v
 	TAILQ_FOREACH (pending, &worker->pending, link) {
 		if (pending->reply != reply)
 			continue;
-		pending->reply = ignore;
+		pending->reply = worker_ignore_reply;
 		forgo(pending->context);
 		pending->context = NULL;
 	}

@@ -130,6 +130,9 @@ void worker_request(struct worker *worker, struct wire_message *message, struct 
 /** Records the worker as it is. */
 void worker_keep(struct worker *worker);
 
+/** For answers that nobody needs. */
+worker_reply_fn worker_ignore_reply;
+
 /**
  * Answers of one kind that it still owes count for nothing any more, should they come.
  * @forgo: called with the context of each; asks this worker for nothing
