@@ -458,9 +458,11 @@ static void advance(struct session *session, struct stream *stream)
 
 static bool has_credit(struct session *session, struct stream *stream)
 {
-	if (stream->issued - stream->done < STREAM_ISSUE_CREDIT)
+	uint64_t credit = stream_credit(stream);
+
+	if (stream->issued - stream->done < credit)
 		return true;
-	if (stream->issued - stream_done(session, stream) < STREAM_ISSUE_CREDIT)
+	if (stream->issued - stream_done(session, stream) < credit)
 		return true;
 	retire_mark(session, stream);
 	return false;

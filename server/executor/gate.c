@@ -36,7 +36,11 @@
 //   - otherwise the others come and go in a way that leaves no gap: the gate is closed until there is one.
 // A farewell (halt.c) is worth more: commands that run for longer than that are awaited, in LONG_FIRST as everywhere, up
 // to GATE_FAREWELL_NS each and as many as there are, up to GATE_FAREWELL_ALL_NS. So are deep queues of shorter ones, in
-// SHALLOW.
+// SHALLOW. Some do not run down in time, and would be as deep again when the next farewell is asked for. Also, few of
+// their commands have a mark, and all up to a mark look like one long command. So a stream whose queue has kept a
+// farewell waiting for GATE_FAREWELL_NS (brief) has GATE_QUEUE commands on the device from then on, gate open or not,
+// and each has a mark. For commands as long as these, more than a millisecond on average, that is enough. It is no knot:
+// the first command of a stream that is not done is always on the device, and waits for nothing that is behind it.
 //
 // Threads. The module thread moves the gate and does all observing, from the words that serving threads and
 // the device write anyway (issued, marked, done). Serving threads obey: one relaxed load per command when the
@@ -195,6 +199,15 @@ static void add(
 		sight->foreign = age;
 }
 
+/* Whether a farewell has waited for a queue for longer than it does for a command. */
+static bool keeps_waiting(
+	const struct gate *gate, const struct gate_watch *watch, uint64_t depth, uint64_t now)
+{
+	uint64_t since = watch->since < gate->asked_at ? watch->since : gate->asked_at;
+
+	return gate->farewell && depth > 1 && now - since >= GATE_FAREWELL_NS;
+}
+
 static void look_at_session(
 	const struct gate *gate, struct session *session, bool is_own, uint64_t now, struct sight *sight)
 {
@@ -216,8 +229,11 @@ static void look_at_session(
 		if (done > marked)
 			done = marked;
 		look(watch, gate->round, issued, done, now);
-		if (watch->since)
-			add(sight, watch, issued - done, is_own, now);
+		if (!watch->since)
+			continue;
+		add(sight, watch, issued - done, is_own, now);
+		if (keeps_waiting(gate, watch, issued - done, now))
+			word_set(&watch->brief, 1);
 	}
 	if (sight->foreign > foreign)
 		sight->whose = session;

@@ -34,6 +34,9 @@ struct stream;
  * for one that does not come back from the driver, and one without an answer after 10 s. */
 #define GATE_FAREWELL_NS     (500 * CLOCK_MS)
 #define GATE_FAREWELL_ALL_NS (5000 * CLOCK_MS)
+/* Commands that a stream has on the device at a time from then on whose queue kept a farewell waiting: the next one waits
+ * for them, at GATE_FAREWELL_NS each. */
+#define GATE_QUEUE 8u
 
 enum gate_phase { GATE_OPEN, GATE_SHALLOW, GATE_LONG_FIRST, GATE_CLOSED };
 
@@ -46,6 +49,7 @@ struct gate_watch {
 	bool proven;	 /* one of its commands was seen from beginning to end */
 	word64 duration; /* ns: of its last command, or what the present one has taken; serving threads read
 			    it */
+	word32 brief;	 /* for good: its queue is kept short; serving threads read it */
 };
 
 /* Of an executor. All zero: open. */

@@ -5,7 +5,7 @@
 //
 //   hold      goes on when                                      how that is seen
 //   RESUME    at the next look
-//   CREDIT    fewer than STREAM_ISSUE_CREDIT are on the device  timeline, polled well before they are done
+//   CREDIT    fewer than stream_credit() are on the device      timeline, polled well before they are done
 //   GATE      its turn has come, or the gate is open            polled; kicked when the gate opens
 //   DEPEND    the awaited command was issued                    another hold of this session ends
 //   HOST      all before it is done, the client says `done`     timeline, polled; then the doorbell
@@ -175,7 +175,7 @@ static bool may_go_on(struct session *session, struct stream *stream)
 {
 	switch (stream->hold) {
 	case STREAM_HOLD_CREDIT:
-		return stream->issued - stream_done(session, stream) < STREAM_ISSUE_CREDIT;
+		return stream->issued - stream_done(session, stream) < stream_credit(stream);
 	case STREAM_HOLD_GATE:
 		return gate_admits(session, stream);
 	case STREAM_HOLD_DEPEND:
@@ -258,9 +258,9 @@ uint64_t hold_next_look(const struct session *session, uint64_t now)
 	struct stream *stream;
 
 	TAILQ_FOREACH (stream, &session->held, held) {
-		uint64_t at =
-			now + (stream->hold == STREAM_HOLD_CREDIT ? CREDIT_NS
-								  : clock_interval(stream->held_at, now));
+		bool many =
+			stream->hold == STREAM_HOLD_CREDIT && stream_credit(stream) == STREAM_ISSUE_CREDIT;
+		uint64_t at = now + (many ? CREDIT_NS : clock_interval(stream->held_at, now));
 
 		if (is_polled(stream) && at < next)
 			next = at;

@@ -13,7 +13,7 @@
 //   - when nothing was taken or issued for RETIRE_IDLE_NS, or the oldest unmarked command is that of
 //     RETIRE_AGE_NS ago, and no other mark of the stream is on its way: the device is behind, nobody asks, and
 //     each mark stands between two kernels that would follow each other at once;
-//   - behind each command while a module is to be loaded (gate.c);
+//   - behind each command while a module is to be loaded, and of streams that are kept short (gate.c);
 //   - when a stream is to be held until its commands are done, and when the main thread asks (drain.c).
 //
 // Two invariants that takeover.c rests on:
@@ -49,7 +49,7 @@ static bool wants_mark(
 	const struct session *session, const struct stream *stream, const struct frmps_head *record)
 {
 	return record->flags & FRMPS_CMD_MARK || gate_is_shut(&session->executor->gate) ||
-	       stream->issued - stream->marked >= RETIRE_UNMARKED ||
+	       word_relaxed(&stream->gate.brief) || stream->issued - stream->marked >= RETIRE_UNMARKED ||
 	       (stream->mark_due > stream->marked && stream->mark_due <= stream->issued);
 }
 

@@ -149,6 +149,21 @@ static int steady(int progress, int orders)
 	return settle(&counter, error);
 }
 
+/* Kernels of 12 ms, each behind a short one, as many ahead as a stream may have: what of them is on the device takes
+ * some 2.5 s, and there is as much again. */
+static int ahead(int progress, int orders)
+{
+	struct counter counter;
+	CUresult error = CUDA_SUCCESS;
+
+	counter_open(&counter);
+	while (!error && !ordered(orders, false)) {
+		error = count(&counter, 8, 12000000);
+		report(progress);
+	}
+	return settle(&counter, error);
+}
+
 /* Nothing more is taken from the moment of a fault on: all of it must be with the executor by then. */
 static struct child start_deep(void)
 {
@@ -495,6 +510,21 @@ START_TEST(a_replacement_waits_for_long_kernels)
 }
 END_TEST
 
+/* Nor is that put off for ever by who has always more on the device than ends in time. */
+START_TEST(a_replacement_does_not_wait_for_a_queue_that_is_always_full)
+{
+	struct child survivor, writer;
+
+	start("50");
+	gather(&writer, writes_on_command, 1);
+	survivor = child_start(ahead);
+	status_await_commands(&service, survivor.pid, 448);
+	dismiss(&writer, 1);
+	ck_assert(service_log_wait(&service, "replaced after a fault that it had contained", 1, 30));
+	dismiss(&survivor, 1);
+}
+END_TEST
+
 /* What is left of a trap is in the way of everything that waits until nothing runs, and a long runner in that
  * of a replacement. Meanwhile programs end and begin, and the long runner is exact. */
 START_TEST(nobody_waits_for_what_a_trap_has_left)
@@ -627,6 +657,7 @@ int main(void)
 	tcase_add_test(tests, a_kernel_that_faulted_never_looks_finished);
 	tcase_add_test(tests, long_kernels_go_on);
 	tcase_add_test(tests, a_replacement_waits_for_long_kernels);
+	tcase_add_test(tests, a_replacement_does_not_wait_for_a_queue_that_is_always_full);
 	tcase_add_test(tests, nobody_waits_for_what_a_trap_has_left);
 	tcase_add_test(tests, loads_do_not_wait_for_what_a_trap_has_left);
 	tcase_add_test(tests, the_second_one_of_another_kind_is_not_contained);

@@ -763,6 +763,92 @@ START_TEST(a_farewell_does_not_wait_for_ever)
 }
 END_TEST
 
+/* The device ends a command of the stream, and writes what is marked; the program sees to it that there is more. */
+static void end_one(uint32_t slot, uint64_t *ran)
+{
+	word64 *word = &fixture.session->timeline->stream[slot].done;
+
+	ck_assert_uint_gt(issued(slot), *ran);
+	++*ran;
+	for (unsigned i = 0; i < fake.count; i++)
+		if (fake.log[i].kind == FAKE_MARK && fake.log[i].word == word && fake.log[i].value == *ran)
+			word_release(word, *ran);
+	fixture_launch(slot, 0, 1);
+}
+
+/* Time passes for the device and its program, both of which go on for as long as the gate is looked at, or for the
+ * time between two farewells. */
+static int run(uint32_t slot, uint64_t *ran, uint64_t each_ms, bool farewell)
+{
+	int result = GATE_E_WAIT;
+
+	for (unsigned ms = 1; result == GATE_E_WAIT && ms <= 15000; ms++) {
+		fixture_pass(1000);
+		if (ms % each_ms == 0 && (!farewell || issued(slot) > *ran))
+			end_one(slot, ran);
+		if (farewell)
+			result = farewell_step();
+	}
+	return result;
+}
+
+/* Queues of kernels that take longer than a farewell waits for all, or for one if few have a mark. The device has always
+ * something to do, and who was through in time may have as much there as ever. */
+START_TEST(what_keeps_a_farewell_waiting_does_not_keep_the_next)
+{
+	const uint64_t each_ms = _i ? 20 : 5;
+	uint64_t ran = 0;
+
+	put(1, SHM_STREAM_CREDIT);
+	put(2, 20);
+	ck_assert_uint_eq(issued(1), STREAM_ISSUE_CREDIT);
+	gate()->farewell = true;
+	begin();
+	ck_assert_int_eq(farewell_step(), GATE_E_WAIT);
+	fixture_pass(60000);
+	ck_assert_int_eq(farewell_step(), GATE_E_WAIT);
+	arrive(2);
+	ck_assert_int_eq(run(1, &ran, each_ms, true), GATE_E_REFUSED);
+	ck_assert_int_eq(run(1, &ran, each_ms, false), GATE_E_WAIT);
+	ck_assert_uint_le(issued(1) - ran, GATE_QUEUE);
+	put(2, 100);
+	ck_assert_uint_eq(issued(2), 120);
+	begin();
+	fixture_turn();
+	arrive(2);
+	ck_assert_int_eq(run(1, &ran, each_ms, true), 0);
+	gate_leave(&fixture.executor);
+	gate()->farewell = false;
+}
+END_TEST
+
+/* Each waits for what the other is not given yet, by turns. */
+START_TEST(short_queues_that_wait_for_each_other_come_to_an_end)
+{
+	uint64_t last = 0;
+
+	for (uint32_t slot = 1; slot <= 2; slot++)
+		word_set(&fixture.session->streams[slot].gate.brief, 1);
+	for (unsigned i = 0; i < 6; i++) {
+		uint32_t slot = i % 2 + 1;
+
+		if (last)
+			fixture_depend(slot, 3 - slot, last, FRMPS_NO_EVENT);
+		for (unsigned k = 0; k < 5 * GATE_QUEUE; k++)
+			last = fixture_launch(slot, 0, 1);
+	}
+	fixture_turn();
+	ck_assert_uint_eq(issued(1), GATE_QUEUE);
+	ck_assert_uint_eq(issued(2), 0);
+	while (fixture_done(2) < last) {
+		ck_assert(fake_arrive_one());
+		fixture_turn();
+		ck_assert_uint_le(issued(1) - fixture_done(1), GATE_QUEUE);
+		ck_assert_uint_le(issued(2) - fixture_done(2), GATE_QUEUE);
+	}
+}
+END_TEST
+
 static void enter(enum contain_phase phase)
 {
 	struct contain *contain = &fixture.executor.contain;
@@ -835,6 +921,8 @@ int main(void)
 	tcase_add_test(phases, nobody_has_little_patience);
 	tcase_add_loop_test(phases, a_farewell_waits_for_long_commands, 0, 2);
 	tcase_add_loop_test(phases, a_farewell_does_not_wait_for_ever, 0, 3);
+	tcase_add_loop_test(phases, what_keeps_a_farewell_waiting_does_not_keep_the_next, 0, 2);
+	tcase_add_test(phases, short_queues_that_wait_for_each_other_come_to_an_end);
 	tcase_add_checked_fixture(thread, open_module_bed, close_module_bed);
 	tcase_add_test(thread, a_farewell_that_is_put_off_is_no_gap);
 	tcase_add_test(thread, a_farewell_waits_for_the_end_of_a_doubt);
