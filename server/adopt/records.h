@@ -42,7 +42,7 @@ struct kept_worker {
 	uint32_t domain; /* 0: the keeper */
 	uint32_t state, generation, keeper_number;
 	int32_t pid, lost_code;
-	bool was_ready, was_warm, lost, suspected, graceful, contains, halting, told;
+	bool was_ready, was_warm, lost, suspected, graceful, contains, reads, halting, told;
 	bool in_step;				/* a standby of which no answer is awaited */
 	uint32_t control, process, words, dump; /* descriptors */
 	uint32_t immovable_count;

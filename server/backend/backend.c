@@ -22,6 +22,11 @@ bool backend_is_graceful(void)
 	return mode && !strcmp(mode, "default");
 }
 
+bool backend_is_served(void)
+{
+	return getenv(BACKEND_ON_FAULT) != NULL;
+}
+
 static const struct backend_ops *find_auto(void)
 {
 	struct backend_probe probe;

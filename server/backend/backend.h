@@ -382,12 +382,14 @@ struct backend_watch {
 /* Set by the executor once it is ready for them; NULL: nobody watches, and nothing is contained. */
 extern const struct backend_watch *_Atomic backend_watch;
 
-/* Whether every fault shows by these calls. Set by open_executor. */
+/* Whether every fault shows by these calls, with on_fault = fast as well. Set by open_executor. */
 extern bool backend_contains;
 
 /* Environment of executors, what they do after a fault: "default" or "fast" (config: on_fault). */
 #define BACKEND_ON_FAULT "FRMPS_ON_FAULT"
 /** Whether this process shall outlast faults. */
 bool backend_is_graceful(void);
+/** Whether the service has said what this process does after a fault; it has not in tools. */
+bool backend_is_served(void);
 
 #endif

@@ -13,6 +13,11 @@
 //                for any sign; where the context will not even say itself that it is over, that is said too
 //                (Lost)
 //
+// With on_fault = fast nothing is contained: at the first sign the context is given up (Lost), and the daemon has this
+// process leave the device. What faulted is read all the same, and told when it is known (Fault, or Suspect if nobody
+// can be named); it is not this executor that serves those sessions by then. Where only one session can have done it
+// nobody else gains by that, so Lost waits for what faulted, and the last words say it.
+//
 // A sign that is followed by nothing for SIGN_NS while the thread that gave it does not work either, and a fault that is
 // not explained within STOP_NS, are the daemon's as well: a driver that does not do what the backend expects.
 //
@@ -357,7 +362,9 @@ static void uncontained(void *context, const struct backend_fault *faults, uint3
 	uint64_t owners[BACKEND_FAULTS_MAX];
 
 	find_owners(contain, faults, count, owners);
-	unsay(executor);
+	/* With on_fault = fast they may be about the end of the context. */
+	if (executor->graceful)
+		unsay(executor);
 	for (uint32_t i = 0; i < count; i++)
 		speak(executor, &faults[i], contain->number + i, owners[i]);
 	report(executor, faults, owners, count, false);
@@ -372,6 +379,10 @@ static void contained(void *context, const struct backend_fault *faults, uint32_
 	uint64_t owners[BACKEND_FAULTS_MAX];
 	bool waits = false;
 
+	if (!executor->graceful) {
+		uncontained(context, faults, count);
+		return;
+	}
 	/* Before anybody can hear of it, and so before any thread of ours sees an effect of it. */
 	word_release(&contain->worn, 1);
 	if (!find_owners(contain, faults, count, owners)) {
@@ -397,23 +408,25 @@ static void contained(void *context, const struct backend_fault *faults, uint32_
 
 /* ---- the main thread ---- */
 
-static void tell_fault(struct executor *executor, const struct contain_fault *at)
+static void tell_fault(struct executor *executor, const struct contain_fault *at, bool to_daemon)
 {
 	const struct backend_fault *fault = &at->fault;
 	struct wire_message message = {.type = WIRE_FAULT, .session = at->session};
 
-	log_warning("a fault is %scontained: kernel %s of session %llu, launch %llu, instruction %#llx, "
+	log_warning("a fault is %s: kernel %s of session %llu, launch %llu, instruction %#llx, "
 		    "code %d; from the first sign to the stop %.1f ms, to the end of the dump %.1f ms",
-		at->contained ? "" : "not ", fault->kernel[0] ? fault->kernel : "(unnamed)",
-		(unsigned long long)at->session, (unsigned long long)fault->launch,
-		(unsigned long long)fault->address, (int)fault->code, (double)at->stopped / CLOCK_MS,
-		(double)at->took / CLOCK_MS);
+		at->contained	     ? "contained"
+		: executor->graceful ? "not contained"
+				     : "read",
+		fault->kernel[0] ? fault->kernel : "(unnamed)", (unsigned long long)at->session,
+		(unsigned long long)fault->launch, (unsigned long long)fault->address, (int)fault->code,
+		(double)at->stopped / CLOCK_MS, (double)at->took / CLOCK_MS);
 	message.trouble = (struct wire_trouble){.code = fault->code,
 		.text = fault->kernel,
 		.instruction = fault->address,
 		.took = at->took,
 		.number = at->number};
-	if (at->contained)
+	if (to_daemon)
 		executor_send(executor, &message, NULL, 0);
 }
 
@@ -423,6 +436,21 @@ static void hand_to_daemon(struct executor *executor, const char *why)
 
 	executor->contain.until = 0;
 	executor_send(executor, &message, NULL, 0);
+}
+
+/* With on_fault = fast: what was found out about a context that is given up, or is now. */
+static void take_findings(struct executor *executor, const struct contain_fault *faults, uint32_t count)
+{
+	bool cut = executor_is_lost(executor) != 0, named = false;
+
+	for (uint32_t i = 0; i < count; i++) {
+		tell_fault(executor, &faults[i], cut && faults[i].session);
+		named |= faults[i].session != 0;
+	}
+	if (!cut)
+		lost_report(executor, count ? faults[0].fault.code : CUDA_ERROR_LAUNCH_FAILED);
+	else if (!named)
+		hand_to_daemon(executor, "nobody can be named for the fault");
 }
 
 /* What the backend's thread has left here. */
@@ -453,8 +481,16 @@ static void take_news(struct executor *executor, uint64_t now)
 	if (contain->again)
 		contain->until = now + STOP_AGAIN_NS;
 	contain->waits = phase == CONTAIN_WAITING;
+	if (!executor->graceful) {
+		if (phase == CONTAIN_GIVEN_UP)
+			take_findings(executor, faults, count);
+		else if (phase != CONTAIN_CLEAR && !lost_has_one_suspect(executor))
+			lost_report(executor, CUDA_ERROR_LAUNCH_FAILED);
+		free(faults);
+		return;
+	}
 	for (uint32_t i = 0; i < count; i++)
-		tell_fault(executor, &faults[i]);
+		tell_fault(executor, &faults[i], faults[i].contained);
 	free(faults);
 	if (hopeless)
 		hand_to_daemon(executor, "a fault of a kernel that cannot be contained");
@@ -508,6 +544,8 @@ uint64_t contain_step(struct executor *executor, uint64_t now)
 	contain->until = 0;
 	if (contain->waits)
 		stop_waiting(executor);
+	else if (!executor->graceful)
+		take_findings(executor, NULL, 0);
 	else
 		hand_to_daemon(executor, "the driver has begun to handle a fault");
 	/* Nothing moves any more, and nothing will say so. */
@@ -527,8 +565,7 @@ void contain_init(struct executor *executor)
 		.contained = contained,
 		.uncontained = uncontained,
 		.context = executor};
-	if (executor->graceful)
-		atomic_store_explicit(&backend_watch, &contain->watch, memory_order_release);
+	atomic_store_explicit(&backend_watch, &contain->watch, memory_order_release);
 }
 
 void contain_deinit(struct executor *executor)

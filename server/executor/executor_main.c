@@ -394,7 +394,7 @@ static void send_ready(struct executor *executor)
 			.priority_greatest = device->priority_greatest,
 			.limits = {device->limits, BACKEND_DEVICE_LIMITS}},
 		.driver_version = device->driver_version,
-		.contains = executor->graceful && backend_contains,
+		.contains = backend_contains,
 	};
 	executor_send(executor, message, NULL, 0);
 	free(message);

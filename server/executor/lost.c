@@ -88,7 +88,8 @@ static bool has_just_worked(const struct session *session)
 	return active && active + SHM_SIGN_NS > clock_now();
 }
 
-static void find_suspect(struct executor *executor, struct last_words *words)
+/* Return: whether there is just one. */
+static bool find_suspect(struct executor *executor, struct last_words *words)
 {
 	unsigned suspects = 0, others = 0;
 	struct session *session;
@@ -104,9 +105,17 @@ static void find_suspect(struct executor *executor, struct last_words *words)
 	}
 	pthread_mutex_unlock(&executor->sessions_lock);
 	if (suspects == 1 && !others)
-		return;
+		return true;
 	words->session = words->stream = words->seq = 0;
 	memset(words->kernel, 0, sizeof(words->kernel));
+	return false;
+}
+
+bool lost_has_one_suspect(struct executor *executor)
+{
+	struct last_words words = {0};
+
+	return find_suspect(executor, &words);
 }
 
 static void fill_words(struct executor *executor, CUresult code)

@@ -18,7 +18,8 @@
 //
 // Nor do those of an executor with on_fault = fast while the first sign of the fault is on its way, so who had
 // work then may be the culprit although nothing of it is in doubt. It is told as well, but where it vouches
-// for what it has in doubt, or where suspects are tried.
+// for what it has in doubt, or where the culprit is looked for: by the executor itself, off the device (postmortem.c), or
+// by trials.
 //
 // Suspects that vouch for repetition go on probation (probation.c). With probation = all there is no second loss of the
 // executor that others share then, and the rest of this serves those that do not, or cannot. With probation = youngest
@@ -110,7 +111,8 @@ bool convict_is_crash(const struct worker *worker)
 static void collect(const struct domain *domain, const struct worker *worker, struct judge_evidence *evidence)
 {
 	const struct promotion *promotion = &domain->promotion;
-	uint32_t doubt = doubt_of(domain, worker);
+	/* With on_fault = fast it says Lost at the first sign: there is nothing else to be explained. */
+	uint32_t doubt = worker->graceful ? doubt_of(domain, worker) : 0;
 	/* Evidence, but not of itself that there was a fault. */
 	bool testified = worker_is_testified(worker) && (doubt || !worker->contains) &&
 			 (promotion->cause == PROMOTE_LOST || promotion->cause == PROMOTE_SIGN);
@@ -291,13 +293,13 @@ static bool is_tried(const struct domain *domain, const struct worker *worker)
 	return false;
 }
 
-/* With on_fault = fast and a culprit that is unknown: who had work at the time and is not tried. @sessions: as in
- * judge_loss() */
+/* With on_fault = fast and a culprit that is unknown: who had work at the time and is not tried. It goes on meanwhile,
+ * if the culprit is found in another way (postmortem.c, probation.c). @sessions: as in judge_loss() */
 static void note_latent(
 	struct domain *domain, const struct worker *worker, const struct judge_session *sessions)
 {
 	uint64_t fault = latent_fault(domain, domain->promotion.losses);
-	bool tried = is_tried(domain, worker);
+	bool tried = worker->fault || is_tried(domain, worker);
 	struct client *client;
 	uint32_t i = 0;
 

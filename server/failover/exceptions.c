@@ -4,7 +4,8 @@
 // See exceptions.h. The driver can be told to handle exceptions of kernels as for a debugger and to write a
 // dump. While it does so, the kernels of others go on and end; a dump of everything would take long, so all
 // is left out of it that can be, and nobody needs the process to end by itself (skip_abort). What is left
-// says which kernel it was.
+// says which kernel it was. With on_fault = fast the same makes a fault known within milliseconds, and the dump
+// still says which kernel it was when the executor has left the device long since.
 
 #include "server/failover/exceptions.h"
 
@@ -27,9 +28,9 @@
 	TUNABLES "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:"                                           \
 		 "glibc.malloc.trim_threshold=17179869184:glibc.malloc.top_pad=67108864"
 
-static const char *const fast[] = {BACKEND_ON_FAULT "=fast"};
-static const char *const graceful_list[] = {BACKEND_ON_FAULT "=default",
-	"CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1", "CUDA_COREDUMP_FILE=/proc/self/fd/" STRING(HERITAGE_DUMP_FD),
+static const char *const modes[] = {[false] = BACKEND_ON_FAULT "=fast", [true] = BACKEND_ON_FAULT "=default"};
+static const char *const settings[] = {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1",
+	"CUDA_COREDUMP_FILE=/proc/self/fd/" STRING(HERITAGE_DUMP_FD),
 	"CUDA_COREDUMP_GENERATION_FLAGS=skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,"
 	"skip_local_memory,skip_constbank_memory,skip_abort",
 	MALLOC};
@@ -52,14 +53,13 @@ static bool is_tunables(const char *entry)
 
 char **exceptions_environment(char *const *environment, bool graceful)
 {
-	const char *const *more = graceful ? graceful_list : fast;
-	size_t more_count = graceful ? COUNT(graceful_list) : COUNT(fast), count = 0, used = 0;
+	size_t count = 0, used = 0;
 	bool tuned = false;
 	char **list;
 
 	while (environment[count])
 		count++;
-	list = calloc(count + more_count + 1, sizeof(*list));
+	list = calloc(count + COUNT(settings) + 2, sizeof(*list));
 	if (!list)
 		return NULL;
 	for (size_t i = 0; i < count; i++) {
@@ -67,9 +67,10 @@ char **exceptions_environment(char *const *environment, bool graceful)
 		if (!is_ours(environment[i]))
 			list[used++] = environment[i];
 	}
-	for (size_t i = 0; i < more_count; i++)
-		if (!tuned || !is_tunables(more[i]))
-			list[used++] = (char *)more[i];
+	list[used++] = (char *)modes[graceful];
+	for (size_t i = 0; i < COUNT(settings); i++)
+		if (!tuned || !is_tunables(settings[i]))
+			list[used++] = (char *)settings[i];
 	return list;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// What makes an executor outlast faults (on_fault = default): the environment that its driver is opened in.
+// What makes an executor outlast faults (on_fault = default), and know of each one early: the environment that its
+// driver is opened in.
 
 #ifndef FRMPS_SERVER_FAILOVER_EXCEPTIONS_H
 #define FRMPS_SERVER_FAILOVER_EXCEPTIONS_H
@@ -10,7 +11,7 @@
 
 /**
  * The environment of an executor: that of all children, and how exceptions are handled.
- * @graceful: on_fault = default; the driver writes its dump to HERITAGE_DUMP_FD
+ * @graceful: on_fault = default. The driver writes its dump to HERITAGE_DUMP_FD either way
  * Return: a list to be freed with exceptions_environment_free(); its entries are not the list's. NULL when
  * out of memory.
  */

@@ -16,8 +16,8 @@
 //                a mark move for a while, or does not leave the device in time: it is condemned, and the end
 //                of its process is awaited
 //
-// Without on_fault = default nothing ends behind a fault, so an executor that says Lost is asked to leave the
-// device at once: halt_cut().
+// With on_fault = fast nothing is waited for: an executor that says Lost, which it does at the first sign of a fault, is
+// asked to leave the device at once: halt_cut().
 //
 // The culprit is not waited for: its kernel may never end, its mark proves nothing, and what it holds stays
 // taken until the process is reaped. Where nobody is proved guilty, halting for a sign goes on until the

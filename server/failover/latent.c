@@ -4,12 +4,12 @@
 // Latent sessions. With on_fault = fast the mark of a kernel that faulted may come before any sign of the fault.
 // Then nothing of its session is in doubt, and its program may have been told that the kernel ended. So at a fault
 // that nobody is proved guilty of, each session that has run something within SHM_SIGN_NS before the sign may have
-// been it. Where suspects are tried (probation.c), such a session goes on meanwhile:
+// been it. While the culprit may still be found such a session goes on:
 //
-//   latent ──► cleared   a trial has found the culprit
+//   latent ──► cleared   a trial has found the culprit, or the executor has named it (postmortem.c)
 //     │
-//     └──────► told      nothing is left that could: all trials of that fault are over, or last for too long, and what
-//                        is repeated beside others is done
+//     └──────► told      it was this one; or nothing is left that could show who it was: the executor has not said it, all
+//                        trials of that fault are over, or last for too long, and what is repeated beside others is done
 //
 // A fault is named by its domain and the number of the loss, so what is found out about one says nothing about the
 // next. A session that is latent already is told at the second fault (convict.c).
@@ -70,6 +70,15 @@ static bool is_served(const struct client *client)
 
 	return worker && !client->attach.worker && !client->move && convict_was_served(client, worker) &&
 	       word_acquire(&client->view.server->state) == SHM_SESSION_RUNNING;
+}
+
+bool latent_convict(struct client *client, int32_t code, const char *reason)
+{
+	if (!client_is_live(client) || !is_served(client))
+		return false;
+	client_finish(client, SHM_SESSION_FAULTED, code, reason);
+	set(client, 0);
+	return true;
 }
 
 static void on_timer(void *context)

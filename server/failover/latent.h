@@ -7,6 +7,7 @@
 #ifndef FRMPS_SERVER_FAILOVER_LATENT_H
 #define FRMPS_SERVER_FAILOVER_LATENT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct client;
@@ -21,6 +22,12 @@ void latent_note(struct client *client, uint64_t fault);
 
 /** The culprit of that fault is found. */
 void latent_clear(struct daemon *daemon, uint64_t fault);
+
+/**
+ * It was the culprit, although its kernel looked finished: it is told.
+ * Return: whether that can be said of it now; it may not be while it moves
+ */
+bool latent_convict(struct client *client, int32_t code, const char *reason);
 
 /** Something that might have found a culprit is over. Safe while sessions end: it is looked at later. */
 void latent_look(struct daemon *daemon);

@@ -40,6 +40,9 @@
 // Whose commands may not be repeated is told by takeover.c as ever. The youngest session comes first: most faults are
 // those of programs that have just begun, and nobody waits for his turn any more when the culprit is found.
 //
+// A trial is the last resort: where the executor that was lost may still say whose fault it was nobody gets a turn
+// (postmortem.c). That word convicts or releases those who are WAITING: probation_named().
+//
 // The mark of a kernel that faulted may come before any sign of the fault. In a trial it would clear the
 // culprit, so trials are made as with on_fault = default: the sign comes first, and what faulted is known for
 // certain. Before that it may have come as well, of a session that is no suspect then: latent.c. What a suspect
@@ -62,6 +65,7 @@
 #include "server/failover/convict.h"
 #include "server/failover/latent.h"
 #include "server/failover/move.h"
+#include "server/failover/postmortem.h"
 #include "server/failover/reserve.h"
 #include "server/failover/verdict.h"
 #include "server/failover/worker.h"
@@ -70,6 +74,7 @@
 #include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/offender.h"
 #include "server/session/request.h"
 
 /* How long an executor may take until it serves. */
@@ -211,6 +216,8 @@ bool probation_may_explain(const struct daemon *daemon, uint64_t fault)
 {
 	const struct client *client;
 
+	if (postmortem_may_explain(daemon, fault))
+		return true;
 	TAILQ_FOREACH (client, &daemon->clients, link)
 		if (client->probation ? is_trying(client->probation, fault) : is_repeating(client, fault))
 			return true;
@@ -304,7 +311,7 @@ void probation_turn(struct domain *domain)
 	const char *obstacle;
 
 	while (!domain->retiring && !domain->daemon->leaving && domain_serving(domain) &&
-		(probation = next_of(domain))) {
+		!postmortem_is_due(domain) && (probation = next_of(domain))) {
 		enter(probation, PROBATION_PLACING);
 		obstacle =
 			move_begin(probation->client, MOVE_PROBATION, REASON, PLACE_MS, on_placed, probation);
@@ -520,6 +527,35 @@ void probation_contained(struct domain *domain, uint64_t session)
 		memcpy(from->promotion.verdict_text, domain->promotion.verdict_text,
 			sizeof(from->promotion.verdict_text));
 	explain(client->probation);
+}
+
+void probation_named(
+	struct domain *domain, uint64_t fault, uint64_t session, const struct wire_trouble *trouble)
+{
+	struct client *client = domain_find_client(domain, session);
+	struct probation *probation = client ? client->probation : NULL;
+	char reason[256];
+
+	snprintf(reason, sizeof(reason), "a fault in kernel %s, instruction at %#llx",
+		trouble->text[0] ? trouble->text : "(unnamed)", (unsigned long long)trouble->instruction);
+	/* Its trial is under way; or its commands are repeated beside others, and fault again. */
+	if (probation ? probation->state != PROBATION_WAITING || !is_trying(probation, fault)
+		      : client && is_repeating(client, fault))
+		return;
+	/* Otherwise the kernel looked finished, or its program was told before. */
+	if (client && !probation && client_is_live(client) && !latent_convict(client, trouble->code, reason))
+		return;
+	domain->daemon->counters.culprits++;
+	if (client)
+		offender_note(domain->daemon, client);
+	if (probation) {
+		client_finish(client, SHM_SESSION_FAULTED, trouble->code, reason);
+		explain(probation);
+		return;
+	}
+	latent_clear(domain->daemon, fault);
+	convict_acquit(domain);
+	release_waiting(domain);
 }
 
 static void interrupted(struct probation *probation)

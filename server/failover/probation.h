@@ -15,6 +15,7 @@ struct daemon;
 struct domain;
 struct judge_verdict;
 struct record;
+struct wire_trouble;
 struct worker;
 
 /** Whether commands in doubt of this suspect are to be tried rather than repeated beside others. */
@@ -30,8 +31,8 @@ bool probation_is_for(const struct domain *domain);
 const char *probation_text(const struct client *client);
 
 /**
- * Whether a trial, or what is repeated beside others, may still show the culprit of a fault (latent.h); trials that
- * last for too long do not count.
+ * Whether the executor that is off the device, a trial, or what is repeated beside others, may still show the culprit of
+ * a fault (latent.h); trials that last for too long do not count.
  */
 bool probation_may_explain(const struct daemon *daemon, uint64_t fault);
 
@@ -52,6 +53,14 @@ void probation_conclude(struct domain *domain, const struct worker *worker);
 
 /** The same where the executor of a domain has contained a fault of a session, and is not lost. */
 void probation_contained(struct domain *domain, uint64_t session);
+
+/**
+ * It was found out whose kernel faulted, in an executor of this domain that is off the device.
+ * @fault: which (latent.h)
+ * @session: of whatever kind; it may be gone
+ */
+void probation_named(
+	struct domain *domain, uint64_t fault, uint64_t session, const struct wire_trouble *trouble);
 
 /** A session ends, or goes for good. */
 void probation_end(struct client *client);

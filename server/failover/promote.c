@@ -27,6 +27,8 @@
 //            Where it cannot, or is dead or dying: SIGKILL at once, then the word of the kernel that the
 //            process is reaped: promote_fenced(). Nothing of any session is touched before, because the old
 //            context may still write
+//            With on_fault = fast it is asked to as soon as it says Lost, at the first sign: promote_cut(). It is
+//            ended later, because it can still say what faulted (postmortem.c)
 //   judge    last words, journals and timelines are read when no survivor's can change any more: convict()
 //   promote  Activate to a warm standby, at once or when there is one: activate(). With it go the values of
 //            modules' variables, where the old executor could hand them over: keep_variables()
@@ -58,6 +60,7 @@
 #include "server/failover/halt.h"
 #include "server/failover/move.h"
 #include "server/failover/overrun.h"
+#include "server/failover/postmortem.h"
 #include "server/failover/probation.h"
 #include "server/failover/reserve.h"
 #include "server/failover/verdict.h"
@@ -384,11 +387,15 @@ void promote_fenced(struct domain *domain, struct worker *worker)
 void promote_off_device(struct domain *domain)
 {
 	struct worker *worker = domain->active;
+	bool reads = postmortem_begin(domain, worker);
 
 	halt_end(domain);
 	domain->promotion.state = PROMOTE_FENCING;
 	promote_fenced(domain, worker);
-	worker_condemn(worker, "its clients go on in the next one");
+	if (reads)
+		postmortem_await(domain, worker);
+	else
+		worker_condemn(worker, "its clients go on in the next one");
 }
 
 void promote_hand_over(struct domain *domain)
@@ -446,6 +453,7 @@ static void resume(struct domain *domain, struct worker *worker, const struct wi
 	domain_resume(domain);
 	domain_fill(domain);
 	promote_look(domain);
+	postmortem_look(domain);
 	probation_turn(domain);
 	/* Its standby may have been warm before it served. */
 	reserve_look(domain);

@@ -264,20 +264,39 @@ static void append_session(const struct domain *domain, uint64_t session, char *
 	append(text, size, "session %llu", (unsigned long long)session);
 }
 
-void verdict_contained(struct domain *domain, uint64_t session, const struct wire_trouble *fault)
+/* Of whom an executor has read what faulted. */
+static void begin_with_culprit(const struct domain *domain, uint64_t session,
+	const struct wire_trouble *fault, char *text, size_t size)
 {
-	char *text = domain->promotion.verdict_text;
-	const size_t size = sizeof(domain->promotion.verdict_text);
 	struct judge_verdict verdict = {.code = fault->code, .instruction = fault->instruction};
-	double took_ms = (double)fault->took / 1e6;
 
 	snprintf(verdict.kernel, sizeof(verdict.kernel), "%s", fault->text);
 	snprintf(text, size, "culprit is ");
 	append_session(domain, session, text, size);
 	append_fault(&verdict, text, size);
-	append(text, size,
-		", %s; told an error beside it: nobody; nobody waits; contained %.1f, in all %.1f ms",
-		judge_ground_text(JUDGE_LAST_WORDS), took_ms, took_ms);
+	append(text, size, ", %s", judge_ground_text(JUDGE_LAST_WORDS));
+}
+
+void verdict_contained(struct domain *domain, uint64_t session, const struct wire_trouble *fault)
+{
+	char *text = domain->promotion.verdict_text;
+	const size_t size = sizeof(domain->promotion.verdict_text);
+	double took_ms = (double)fault->took / 1e6;
+
+	begin_with_culprit(domain, session, fault, text, size);
+	append(text, size, "; told an error beside it: nobody; nobody waits; contained %.1f, in all %.1f ms",
+		took_ms, took_ms);
+	log_info("verdict: %s", text);
+}
+
+void verdict_read(struct domain *domain, uint64_t session, const struct wire_trouble *fault)
+{
+	char *text = domain->promotion.verdict_text;
+	const size_t size = sizeof(domain->promotion.verdict_text);
+
+	begin_with_culprit(domain, session, fault, text, size);
+	append(text, size, "; found out off the device, while the others go on; read %.1f ms",
+		(double)fault->took / 1e6);
 	log_info("verdict: %s", text);
 }
 

@@ -36,6 +36,9 @@ void verdict_cut_short(struct domain *domain);
 /** Logs a fault that was contained, and keeps the text for the operator. */
 void verdict_contained(struct domain *domain, uint64_t session, const struct wire_trouble *fault);
 
+/** The same for one that was cut, and found out about later (postmortem.h). */
+void verdict_read(struct domain *domain, uint64_t session, const struct wire_trouble *fault);
+
 /* How a probation ended. */
 enum verdict_outcome {
 	VERDICT_CLEARED,

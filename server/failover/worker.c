@@ -23,6 +23,7 @@
 #include "server/failover/dumps.h"
 #include "server/failover/kernel_log.h"
 #include "server/failover/overdue.h"
+#include "server/failover/postmortem.h"
 #include "server/failover/probation.h"
 #include "server/failover/promote.h"
 #include "server/failover/supervise.h"
@@ -219,16 +220,22 @@ static void on_message(void *context, const struct wire_message *message, struct
 		keep_trouble(worker);
 		break;
 	case WIRE_SUSPECT:
-		worker_suspect(worker, message->trouble.text);
+		if (worker->reads && worker->lost)
+			postmortem_fail(worker);
+		else
+			worker_suspect(worker, message->trouble.text);
 		keep_trouble(worker);
 		break;
 	case WIRE_FAULT:
-		if (worker->domain)
+		if (worker->reads)
+			postmortem_take(worker, message->session, &message->trouble);
+		else if (worker->domain)
 			promote_contained(worker->domain, worker, message->session, &message->trouble);
 		keep_trouble(worker);
 		break;
 	case WIRE_READY:
 		worker->contains = message->ready.contains && worker->graceful;
+		worker->reads = message->ready.contains && !worker->graceful;
 		if (worker->state == WORKER_STARTING)
 			daemon_worker_ready(worker, &message->ready);
 		worker_keep(worker);
@@ -273,6 +280,7 @@ static struct worker *worker_free(struct worker *worker)
 		close(worker->dump_fd);
 	if (worker->words)
 		munmap(worker->words, LAST_WORDS_MAX * sizeof(*worker->words));
+	free(worker->finding);
 	free(worker->immovable);
 	free(worker);
 	return NULL;
@@ -316,19 +324,18 @@ void worker_dump_written(struct worker *worker)
 		promote_sign(worker->domain, worker, "the driver writes a dump");
 }
 
-/* What an executor needs to outlast faults. */
+/* Where the driver of an executor says what faulted. With on_fault = fast nobody waits for that (postmortem.c). */
 static int make_dump(struct worker *worker)
 {
 	/* A trial wants to know for certain whether a kernel has faulted, and hurts nobody by its pause. */
 	worker->graceful = worker->daemon->config->on_fault == CONFIG_ON_FAULT_DEFAULT ||
 			   (worker->domain && probation_is_for(worker->domain));
-	if (!worker->graceful)
-		return 0;
 	worker->dump_fd = memfd_create("frmps-dump", MFD_CLOEXEC);
 	if (worker->dump_fd < 0)
 		return -errno;
 	worker->dump_key = store_deposit(worker->daemon->store, worker->dump_fd);
-	worker->dump_watch = dumps_watch(worker->daemon->dumps, worker->dump_fd);
+	if (worker->graceful)
+		worker->dump_watch = dumps_watch(worker->daemon->dumps, worker->dump_fd);
 	return 0;
 }
 
@@ -356,6 +363,7 @@ void worker_keep(struct worker *worker)
 		.suspected = worker->suspected,
 		.graceful = worker->graceful,
 		.contains = worker->contains,
+		.reads = worker->reads,
 		.halting = worker->halting,
 		.told = worker->told,
 		.settled = worker->settled,
@@ -440,6 +448,7 @@ static void take_kept(struct worker *worker, const struct kept_worker *kept, siz
 	worker->suspected = kept->suspected;
 	worker->graceful = kept->graceful;
 	worker->contains = kept->contains;
+	worker->reads = kept->reads;
 	worker->halting = kept->halting;
 	worker->told = kept->told;
 	worker->settled = kept->settled;
@@ -490,7 +499,7 @@ struct worker *worker_adopt(struct daemon *daemon, struct domain *domain, uint32
 	take_kept(worker, kept, bytes);
 	worker->control_key = control_key;
 	worker->dump_fd = take_fd(store, kept->dump, &worker->dump_key);
-	if (worker->dump_fd >= 0)
+	if (worker->dump_fd >= 0 && worker->graceful)
 		worker->dump_watch = dumps_watch(daemon->dumps, worker->dump_fd);
 	words = take_fd(store, kept->words, &worker->words_key);
 	if (words >= 0) {
@@ -596,6 +605,12 @@ void worker_condemn_later(struct worker *worker, uint64_t milliseconds, const ch
 	else
 		kill_worker(worker);
 	daemon_worker_condemned(worker);
+}
+
+void worker_end_in(struct worker *worker, uint64_t milliseconds)
+{
+	if (worker->end_timer)
+		timer_start(worker->end_timer, milliseconds);
 }
 
 bool worker_knows_sessions(const struct worker *worker)

@@ -88,13 +88,17 @@ struct worker {
 	uint32_t settled; /* faults of it that are told and judged, by their numbers: up to this one */
 	bool graceful;	  /* executors: outlasts faults (on_fault = default; trials) */
 	bool contains;	  /* and tells of each one itself */
-	int dump_fd;	  /* if so: memfd that the driver writes its dump to; else -1 */
-	int dump_watch;	  /* sees when that is written (dumps.h); else -1 */
-	bool halting;	  /* Halt was sent: of its answers only those that are good count */
-	bool told;	  /* it knows, or knew before it was condemned, the sessions of its domain */
-	bool gives_back;  /* it is condemned, and has mapped until it ends what its sessions free meanwhile */
-	bool was_warm;	  /* executors: it was once told everything, and lived */
-	bool asked;	  /* it ended while a session's request was with it */
+	bool reads;	  /* does not, but says what has faulted, also when it is off the device */
+	/* failover/postmortem.c */
+	uint64_t fault; /* that it was taken off the device for (latent.h); 0: it is not to say more */
+	struct finding *finding; /* what it has said; NULL: nothing */
+	int dump_fd;		 /* memfd that the driver writes its dump to; -1: there is none */
+	int dump_watch;	 /* of one that outlasts faults: sees when that is written (dumps.h); else -1 */
+	bool halting;	 /* Halt was sent: of its answers only those that are good count */
+	bool told;	 /* it knows, or knew before it was condemned, the sessions of its domain */
+	bool gives_back; /* it is condemned, and has mapped until it ends what its sessions free meanwhile */
+	bool was_warm;	 /* executors: it was once told everything, and lived */
+	bool asked;	 /* it ended while a session's request was with it */
 	char lost_text[256];
 	int exit_status, exit_signal; /* once reaped */
 	uint64_t next_request;
@@ -126,6 +130,9 @@ int worker_start(struct daemon *daemon, struct domain *domain, enum role role, s
  */
 void worker_request(struct worker *worker, struct wire_message *message, struct shared_fd *const *fds,
 	unsigned fd_count, worker_reply_fn *reply, void *context);
+
+/** Changes when a condemned worker is killed whose end was put off: so much later than now. */
+void worker_end_in(struct worker *worker, uint64_t milliseconds);
 
 /** Records the worker as it is. */
 void worker_keep(struct worker *worker);

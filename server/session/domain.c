@@ -16,6 +16,7 @@
 #include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/failover/move.h"
+#include "server/failover/postmortem.h"
 #include "server/failover/reserve.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
@@ -294,6 +295,7 @@ void domain_worker_gone(struct domain *domain, struct worker *worker)
 	}
 	move_lost(domain, worker);
 	promote_fenced(domain, worker);
+	postmortem_end(domain, worker);
 	domain_keep_all(domain, false);
 	domain_fill(domain);
 	domain_reap(domain);

@@ -63,7 +63,7 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 		close_backend();
 	else
 		cuda_builtin_open();
-	if (!code && backend_is_graceful())
+	if (!code && backend_is_served())
 		contain_arm();
 	return code;
 }

@@ -35,6 +35,13 @@ static void open_watch(void)
 	backend_last_words = words;
 }
 
+/* With on_fault = fast. */
+static void open_fast(void)
+{
+	open_watch();
+	fixture.executor.graceful = false;
+}
+
 static void close_watch(void)
 {
 	backend_last_words = NULL;
@@ -500,6 +507,85 @@ START_TEST(of_two_ends_at_a_time_one_is_told)
 }
 END_TEST
 
+/*
+ * With on_fault = fast
+ */
+
+/* Others lose nothing by it but the time; what faulted is told, and the session is left to the next executor. */
+START_TEST(fast_gives_up_at_the_first_sign_and_says_later_what_it_was)
+{
+	struct backend_fault fault = fault_in(MODULE);
+	struct wire_message message;
+
+	watch->suspected(watch->context);
+	/* The main thread may be late. */
+	if (_i & 2)
+		watch->stopped(watch->context);
+	step(0);
+	ck_assert_int_eq(heard(&message), WIRE_LOST);
+	ck_assert_int_eq(message.trouble.code, CUDA_ERROR_LAUNCH_FAILED);
+	ck_assert(executor_is_lost(&fixture.executor));
+	watch->stopped(watch->context);
+	if (_i & 1)
+		watch->contained(watch->context, &fault, 1);
+	else
+		watch->uncontained(watch->context, &fault, 1);
+	step(0);
+	ck_assert_int_eq(heard(&message), WIRE_FAULT);
+	ck_assert_uint_eq(message.session, fixture.session->id);
+	ck_assert_int_eq(message.trouble.code, CUDA_ERROR_MISALIGNED_ADDRESS);
+	ck_assert_str_eq(message.trouble.text, "bad_kernel");
+	ck_assert_int_eq(heard(&message), 0);
+	ck_assert_uint_eq(fixture_state(), SHM_SESSION_RUNNING);
+	ck_assert(!word_acquire(&fixture.session->ended));
+	ck_assert_uint_eq(words[0].session, 0);
+}
+END_TEST
+
+/* Nobody's kernel, or nothing in the dump. */
+START_TEST(fast_says_if_nobody_can_be_named)
+{
+	struct backend_fault fault = fault_in(UNKNOWN);
+	struct wire_message message;
+
+	watch->suspected(watch->context);
+	step(0);
+	ck_assert_int_eq(heard(&message), WIRE_LOST);
+	watch->uncontained(watch->context, &fault, _i ? 1 : 0);
+	step(0);
+	ck_assert_int_eq(heard(&message), WIRE_SUSPECT);
+	ck_assert_int_eq(heard(&message), 0);
+}
+END_TEST
+
+/* Only one session can have done it: what it did is known before anybody else's executor changes. */
+START_TEST(fast_waits_where_nobody_else_gains_by_it)
+{
+	struct backend_fault fault = fault_in(MODULE);
+	struct wire_message message;
+
+	fixture_launch(3, 0, 1);
+	fixture_turn();
+	watch->suspected(watch->context);
+	ck_assert_uint_lt(step(0), UINT64_MAX);
+	ck_assert_int_eq(heard(&message), 0);
+	ck_assert(word_acquire(&fixture.client.server->doubtful));
+	if (_i) {
+		watch->contained(watch->context, &fault, 1);
+		step(0);
+	} else {
+		step(30000 * CLOCK_MS);
+	}
+	ck_assert_int_eq(heard(&message), WIRE_LOST);
+	ck_assert_int_eq(message.trouble.code, _i ? CUDA_ERROR_MISALIGNED_ADDRESS : CUDA_ERROR_LAUNCH_FAILED);
+	ck_assert_int_eq(heard(&message), 0);
+	ck_assert_uint_eq(words[0].magic, LAST_WORDS_MAGIC);
+	ck_assert_uint_eq(words[0].session, fixture.session->id);
+	if (_i)
+		ck_assert_str_eq(words[0].kernel, "bad_kernel");
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("executor/contain");
@@ -526,6 +612,12 @@ int main(void)
 	tcase_add_test(tests, who_was_taken_over_is_not_doubted_any_more);
 	tcase_add_test(tests, the_next_executor_has_no_doubts);
 	tcase_add_loop_test(tests, of_two_ends_at_a_time_one_is_told, 0, 2);
+	suite_add_tcase(suite, tests);
+	tests = tcase_create("fast");
+	tcase_add_checked_fixture(tests, open_fast, close_watch);
+	tcase_add_loop_test(tests, fast_gives_up_at_the_first_sign_and_says_later_what_it_was, 0, 4);
+	tcase_add_loop_test(tests, fast_says_if_nobody_can_be_named, 0, 2);
+	tcase_add_loop_test(tests, fast_waits_where_nobody_else_gains_by_it, 0, 2);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

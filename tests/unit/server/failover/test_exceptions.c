@@ -53,13 +53,13 @@ START_TEST(what_the_operator_says_about_memory_counts)
 }
 END_TEST
 
-START_TEST(fast_dumps_nothing_whatever_the_operators_environment_says)
+START_TEST(fast_knows_of_faults_and_dumps_likewise)
 {
 	char **environment = exceptions_environment(operators, false);
 
 	ck_assert_str_eq(find(environment, "FRMPS_ON_FAULT"), "fast");
-	ck_assert_ptr_null(find(environment, "CUDA_ENABLE_COREDUMP_ON_EXCEPTION"));
-	ck_assert_ptr_null(find(environment, "CUDA_COREDUMP_FILE"));
+	ck_assert_str_eq(find(environment, "CUDA_ENABLE_COREDUMP_ON_EXCEPTION"), "1");
+	ck_assert_str_eq(find(environment, "CUDA_COREDUMP_FILE"), "/proc/self/fd/5");
 	ck_assert_str_eq(find(environment, "PATH"), "/bin");
 	exceptions_environment_free(environment);
 }
@@ -72,7 +72,7 @@ int main(void)
 
 	tcase_add_test(tests, default_dumps_into_the_daemons_file_and_does_not_abort);
 	tcase_add_test(tests, what_the_operator_says_about_memory_counts);
-	tcase_add_test(tests, fast_dumps_nothing_whatever_the_operators_environment_says);
+	tcase_add_test(tests, fast_knows_of_faults_and_dumps_likewise);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

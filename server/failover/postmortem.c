@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Post-mortem. With on_fault = fast the executor is off the device some milliseconds after the first sign of a fault, and
+// everybody goes on before anybody knows whose it was. Its driver does not mind: it reads what faulted from the context
+// as it was stopped, and has written its dump 45 to 70 ms after the sign, with kernel and class of the fault as exact as
+// otherwise (H200, driver 580: 10 of 10, of six kinds), while the survivors' kernels run.
+//
+//   promote_off_device() ──► due ──┬─► found       the culprit, if it waits for its trial or is latent, is told what the
+//                                  │               driver would tell; everybody else is no suspect any more
+//                                  └─► not found   READ_MS are over, its process has ended, or nobody can be named:
+//                                                  suspects are tried as ever (probation.c)
+//
+// While it is due nobody is tried, and nobody is told who is only suspected. Not only that this may prove needless: a fault
+// in a trial, which is in another context, was seen to stop everybody else's for 130 ms (7 of 10).
+//
+// Who is named and is not waiting has been told already, or is gone, or has its commands repeated beside others right
+// now: then they fault again, and the next one of these finds it.
+//
+// It is not recorded: another life of the daemon has trials instead.
+
+#include "server/failover/postmortem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "server/failover/latent.h"
+#include "server/failover/probation.h"
+#include "server/failover/verdict.h"
+#include "server/failover/worker.h"
+#include "server/log.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+
+/* The driver copies the code of all that is loaded first: a second with four PyTorch programs. */
+#define READ_MS 2000u
+/* How much longer the executor is left alone: see UNDISTURBED_MS of promote.c. */
+#define AFTER_MS 500u
+
+bool postmortem_begin(struct domain *domain, struct worker *worker)
+{
+	if (!worker->reads || !TAILQ_EMPTY(&worker->pending) || domain->retiring || domain->daemon->leaving)
+		return false;
+	/* As it is counted when it is judged (convict.c). */
+	worker->fault = latent_fault(domain, domain->promotion.losses + 1);
+	return true;
+}
+
+void postmortem_await(struct domain *domain, struct worker *worker)
+{
+	bool known = domain->promotion.verdict.culprit != 0;
+
+	if (known)
+		worker->fault = 0;
+	worker_condemn_later(worker, known ? AFTER_MS : READ_MS, "its clients go on in the next one");
+}
+
+static void conclude(struct domain *domain, struct worker *worker)
+{
+	worker->fault = 0;
+	free(worker->finding);
+	worker->finding = NULL;
+	worker_end_in(worker, AFTER_MS);
+	probation_turn(domain);
+}
+
+void postmortem_take(struct worker *worker, uint64_t session, const struct wire_trouble *fault)
+{
+	struct finding *finding;
+
+	if (!worker->domain || worker->finding)
+		return;
+	finding = calloc(1, sizeof(*finding));
+	log_bug_on(!finding);
+	snprintf(finding->kernel, sizeof(finding->kernel), "%s", fault->text);
+	finding->session = session;
+	finding->fault = *fault;
+	finding->fault.text = finding->kernel;
+	worker->finding = finding;
+	postmortem_look(worker->domain);
+}
+
+void postmortem_fail(struct worker *worker)
+{
+	if (worker->domain && worker->fault && !worker->finding)
+		conclude(worker->domain, worker);
+}
+
+void postmortem_look(struct domain *domain)
+{
+	struct worker *worker;
+
+	if (domain->promotion.state != PROMOTE_STEADY)
+		return;
+	TAILQ_FOREACH (worker, &domain->workers, link) {
+		const struct finding *finding = worker->finding;
+
+		if (!worker->fault || !finding)
+			continue;
+		verdict_read(domain, finding->session, &finding->fault);
+		probation_named(domain, worker->fault, finding->session, &finding->fault);
+		conclude(domain, worker);
+	}
+}
+
+bool postmortem_is_due(const struct domain *domain)
+{
+	const struct worker *worker;
+
+	TAILQ_FOREACH (worker, &domain->workers, link)
+		if (worker->fault)
+			return true;
+	return false;
+}
+
+bool postmortem_may_explain(const struct daemon *daemon, uint64_t fault)
+{
+	const struct domain *domain;
+	const struct worker *worker;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		TAILQ_FOREACH (worker, &domain->workers, link)
+			if (worker->fault == fault)
+				return true;
+	return false;
+}
+
+void postmortem_end(struct domain *domain, struct worker *worker)
+{
+	if (!worker->fault)
+		return;
+	worker->fault = 0;
+	probation_turn(domain);
+}

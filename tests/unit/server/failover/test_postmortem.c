@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// What an executor that is off the device says about the fault, with on_fault = fast: who waits for it, and what it means
+// for suspects. The test is keeper, executors and clients.
+
+#include <signal.h>
+#include <string.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/failover/probation.h"
+#include "server/failover/worker.h"
+#include "server/loop/timer.h"
+#include "server/session/client.h"
+#include "server/session/domain.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/fake_children.h"
+
+/* Whatever the time is, that was within the last second. */
+#define LATER_NS (timer_now_us() * 1000 + UINT64_C(60000000000))
+
+/* Two are in doubt, the younger one first. Nothing of the third is, but it has just run something. */
+enum { YOUNG, OLD, LATENT, CLIENTS };
+
+static struct fake *fake;
+static struct fake_child *first, *second;
+static struct fake_client clients[CLIENTS];
+static struct client *sessions[CLIENTS];
+static struct domain *crowd;
+
+static void boot(enum config_recovery recovery)
+{
+	fake = fake_new(1);
+	fake->config.recovery = recovery;
+	fake->config.probation_ms = 600000;
+	fake->config.probation = CONFIG_PROBATION_ALL;
+	fake_boot(fake);
+	first = &fake->children[1];
+	second = &fake->children[2];
+	first->worker->reads = true;
+	crowd = TAILQ_FIRST(&fake->daemon.domains);
+	for (unsigned i = CLIENTS; i-- > 0;) {
+		fake_join(fake, &clients[i], first, second);
+		sessions[i] = daemon_find_client(&fake->daemon, fake->daemon.next_session);
+	}
+	fake_issue(&sessions[YOUNG]->view, 5);
+	fake_issue(&sessions[OLD]->view, 5);
+	word_set(&sessions[LATENT]->view.server->active, LATER_NS);
+}
+
+static void end(void)
+{
+	packet_close_fds(&fake->packet);
+	for (unsigned i = 0; i < CLIENTS; i++)
+		if (clients[i].socket >= 0)
+			fake_leave(fake, &clients[i]);
+	fake_free(fake);
+}
+
+static uint32_t state_of(unsigned index)
+{
+	return word_acquire(&clients[index].view.server->state);
+}
+
+/* At the first sign. */
+static void leave_device(void)
+{
+	struct wire_message lost = {.type = WIRE_LOST, .trouble = {.code = 719, .text = "a sign"}};
+
+	fake_send(fake, first->socket, &lost, NULL, 0);
+	ck_assert(fake_expect(fake, first->socket, WIRE_HALT)->halt.fence);
+	fake_reply(fake, first->socket, fake->message.id, 0, NULL, 0);
+	ck_assert(!first->killed);
+}
+
+/* The next one serves all but those that are held. */
+static void take_over(void)
+{
+	uint64_t values[CLIENTS];
+
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	for (uint32_t i = 0; i < fake->message.activate.sessions.count; i++) {
+		bool suspended = fake->message.activate.recover.at[i] == CLIENT_RECOVER_PROBATION;
+
+		values[i] = suspended ? 3 : 0;
+		for (unsigned k = 0; k < CLIENTS && !suspended; k++)
+			if (sessions[k]->number == fake->message.activate.sessions.at[i]) {
+				word_release(&sessions[k]->view.server->generation,
+					fake->message.activate.generation);
+				word_release(&sessions[k]->view.server->state, SHM_SESSION_RUNNING);
+			}
+	}
+	fake_reply(fake, second->socket, fake->message.id, 0, values, fake->message.activate.sessions.count);
+	ck_assert_ptr_eq(domain_serving(crowd), second->worker);
+}
+
+static void name(uint64_t session)
+{
+	struct wire_message fault = {.type = WIRE_FAULT,
+		.session = session,
+		.trouble = {.code = CUDA_ERROR_MISALIGNED_ADDRESS,
+			.text = "bad_kernel",
+			.instruction = 0x40,
+			.number = 1}};
+
+	fake_send(fake, first->socket, &fault, NULL, 0);
+}
+
+static void expect_told(unsigned index)
+{
+	ck_assert_uint_eq(state_of(index), SHM_SESSION_FAULTED);
+	ck_assert_uint_eq(word_relaxed(&clients[index].view.server->error), CUDA_ERROR_MISALIGNED_ADDRESS);
+	ck_assert_str_eq(
+		clients[index].view.server->reason, "a fault in kernel bad_kernel, instruction at 0x40");
+	ck_assert_ptr_nonnull(strstr(crowd->promotion.verdict_text, "culprit is process"));
+	ck_assert_ptr_nonnull(strstr(crowd->promotion.verdict_text, "kernel bad_kernel, code 716"));
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+}
+
+/* Beside the others, at once. */
+static void expect_repeated(unsigned index)
+{
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
+	ck_assert_uint_eq(fake->message.activate.sessions.at[0], sessions[index]->number);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_BY_POLICY);
+	ck_assert_ptr_null(probation_text(sessions[index]));
+	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){1}, 1);
+}
+
+static void reach_waiting(void)
+{
+	boot(CONFIG_RECOVERY_REPLAY);
+	leave_device();
+	take_over();
+	ck_assert_str_eq(probation_text(sessions[YOUNG]), "waiting");
+	ck_assert_str_eq(probation_text(sessions[OLD]), "waiting");
+	ck_assert_uint_eq(state_of(LATENT), SHM_SESSION_RUNNING);
+	ck_assert(!first->killed);
+}
+
+START_TEST(the_culprit_is_told_and_nobody_is_tried)
+{
+	unsigned culprit = _i ? OLD : YOUNG;
+
+	reach_waiting();
+	name(sessions[culprit]->number);
+	expect_told(culprit);
+	expect_repeated(_i ? YOUNG : OLD);
+	ck_assert_uint_eq(sessions[LATENT]->latent, 0);
+	ck_assert_uint_eq(state_of(LATENT), SHM_SESSION_RUNNING);
+	ck_assert_uint_eq(fake->daemon.counters.probations, 0);
+	end();
+}
+END_TEST
+
+/* It is left alone for a moment, and then ended. */
+START_TEST(who_has_said_it_is_ended)
+{
+	reach_waiting();
+	name(sessions[YOUNG]->number);
+	expect_repeated(OLD);
+	ck_assert(!first->killed);
+	FAKE_RUN_WHILE(fake, !first->killed);
+	end();
+}
+END_TEST
+
+START_TEST(a_culprit_whose_kernel_looked_finished_is_told)
+{
+	reach_waiting();
+	name(sessions[LATENT]->number);
+	expect_told(LATENT);
+	expect_repeated(OLD);
+	expect_repeated(YOUNG);
+	end();
+}
+END_TEST
+
+START_TEST(a_culprit_that_is_gone_explains_the_fault)
+{
+	reach_waiting();
+	name(4711);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+	expect_repeated(OLD);
+	expect_repeated(YOUNG);
+	ck_assert_uint_eq(sessions[LATENT]->latent, 0);
+	end();
+}
+END_TEST
+
+/* It says that nobody can be named, or ends before it says anything. */
+START_TEST(otherwise_suspects_are_tried)
+{
+	struct wire_message suspect = {.type = WIRE_SUSPECT, .trouble.text = "nobody can be named"};
+
+	reach_waiting();
+	if (_i)
+		fake_send(fake, first->socket, &suspect, NULL, 0);
+	else
+		fake_reap(fake, first, SIGSEGV);
+	ck_assert_str_eq(probation_text(sessions[YOUNG]), "starting");
+	ck_assert_str_eq(probation_text(sessions[OLD]), "waiting");
+	ck_assert_uint_ne(sessions[LATENT]->latent, 0);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
+	end();
+}
+END_TEST
+
+/* There is no executor that serves yet. */
+START_TEST(what_is_found_out_early_is_kept)
+{
+	boot(CONFIG_RECOVERY_REPLAY);
+	leave_device();
+	name(sessions[YOUNG]->number);
+	ck_assert_uint_ne(state_of(YOUNG), SHM_SESSION_FAULTED);
+	take_over();
+	expect_told(YOUNG);
+	expect_repeated(OLD);
+	end();
+}
+END_TEST
+
+/* What is in doubt of those who do not vouch is told at once, but nobody is told who is only suspected. */
+START_TEST(who_is_only_suspected_goes_on)
+{
+	struct wire_message suspect = {.type = WIRE_SUSPECT, .trouble.text = "nobody can be named"};
+
+	boot(CONFIG_RECOVERY_FAIL);
+	leave_device();
+	take_over();
+	ck_assert_uint_eq(state_of(LATENT), SHM_SESSION_RUNNING);
+	ck_assert_uint_ne(sessions[LATENT]->latent, 0);
+	if (_i) {
+		name(4711);
+		ck_assert_uint_eq(sessions[LATENT]->latent, 0);
+		ck_assert_uint_eq(state_of(LATENT), SHM_SESSION_RUNNING);
+	} else {
+		fake_send(fake, first->socket, &suspect, NULL, 0);
+		/* What the next executor would tell them. */
+		for (unsigned i = YOUNG; i <= OLD; i++)
+			word_release(&sessions[i]->view.server->state, SHM_SESSION_FAULTED);
+		FAKE_RUN_WHILE(fake, sessions[LATENT]->latent);
+		ck_assert_uint_eq(state_of(LATENT), SHM_SESSION_FAULTED);
+	}
+	end();
+}
+END_TEST
+
+/* It is known whose fault it was. */
+START_TEST(nobody_waits_for_what_is_known)
+{
+	boot(CONFIG_RECOVERY_REPLAY);
+	*first->words = (struct last_words){.code = CUDA_ERROR_MISALIGNED_ADDRESS,
+		.session = sessions[YOUNG]->number,
+		.magic = LAST_WORDS_MAGIC};
+	leave_device();
+	take_over();
+	ck_assert_ptr_null(probation_text(sessions[OLD]));
+	ck_assert_uint_eq(first->worker->fault, 0);
+	end();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("postmortem");
+	TCase *tests = tcase_create("postmortem");
+
+	fake_prepare();
+	tcase_add_loop_test(tests, the_culprit_is_told_and_nobody_is_tried, 0, 2);
+	tcase_add_test(tests, who_has_said_it_is_ended);
+	tcase_add_test(tests, a_culprit_whose_kernel_looked_finished_is_told);
+	tcase_add_test(tests, a_culprit_that_is_gone_explains_the_fault);
+	tcase_add_loop_test(tests, otherwise_suspects_are_tried, 0, 2);
+	tcase_add_test(tests, what_is_found_out_early_is_kept);
+	tcase_add_loop_test(tests, who_is_only_suspected_goes_on, 0, 2);
+	tcase_add_test(tests, nobody_waits_for_what_is_known);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
