@@ -549,14 +549,9 @@ END_TEST
 /* Waits for a kernel that never ends, then expects errors. */
 static int wait_for_ever(int progress, int orders)
 {
-	uint32_t *word, value = 1;
-	void *arguments[] = {&word, &value};
-
 	(void)orders;
 	driver_open();
-	ck_cuda(cuMemHostAlloc((void **)&word, 4096, 0));
-	*word = 0;
-	ck_cuda(launch("spin_until", 1, 1, NULL, arguments));
+	ck_cuda(launch_spin(shared_word(), 1, NULL));
 	report(progress);
 	if (cuCtxSynchronize() == CUDA_SUCCESS)
 		return 3;

@@ -176,8 +176,7 @@ static int occupant(int progress, int orders)
 
 	setenv("FRMPS_RECOVERY", "fail", 1);
 	driver_open();
-	ck_cuda(cuMemHostAlloc((void **)&words, 4096, 0));
-	memset(words, 0, 4096);
+	words = shared_word();
 	ck_cuda(launch("occupy", 1, 1, NULL, arguments));
 	while (!__atomic_load_n(&words[0], __ATOMIC_ACQUIRE))
 		sched_yield();

@@ -9,7 +9,6 @@
 
 #include <jansson.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -301,13 +300,11 @@ static int untold(int progress, int orders)
 /* Has a kernel running until it is ordered to end. */
 static int busy(int progress, int orders)
 {
-	uint32_t *word, value = 1;
-	void *arguments[] = {&word, &value};
+	uint32_t *word;
 
 	open_driver();
-	ck_cuda(cuMemHostAlloc((void **)&word, 4096, 0));
-	*word = 0;
-	ck_cuda(launch("spin_until", 1, 1, NULL, arguments));
+	word = shared_word();
+	ck_cuda(launch_spin(word, 1, NULL));
 	report(progress);
 	ordered(orders, true);
 	__atomic_store_n(word, 1, __ATOMIC_RELEASE);
@@ -370,8 +367,7 @@ static int hasty(int progress, int orders)
 
 	open_driver();
 	ck_cuda(cuMemAlloc_v2(&p, 4096));
-	ck_cuda(cuMemHostAlloc((void **)&word, 4096, 0));
-	*word = 0;
+	word = shared_word();
 	report(progress);
 	ordered(orders, true);
 	stray_to(p + 2 * MIB);
@@ -486,8 +482,7 @@ static int faulty_stranger(int progress, int orders)
 
 	open_driver();
 	ck_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-	ck_cuda(cuMemHostAlloc((void **)&words, 4096, 0));
-	memset(words, 0, 4096);
+	words = shared_word();
 	report(progress);
 	if (read(orders, &address, sizeof(address)) != sizeof(address))
 		return 98;

@@ -92,15 +92,6 @@ static void wait_standbys(void)
  * Work that never ends
  */
 
-static uint32_t *pinned_words(void)
-{
-	uint32_t *words;
-
-	ck_cuda(cuMemHostAlloc((void **)&words, 4096, 0));
-	memset(words, 0, 4096);
-	return words;
-}
-
 static CUstream new_stream(void)
 {
 	CUstream stream;
@@ -119,7 +110,7 @@ static void open_with_probe(void)
 {
 	driver_open();
 	probe.stream = new_stream();
-	probe.word = (CUdeviceptr)(uintptr_t)pinned_words();
+	probe.word = (CUdeviceptr)(uintptr_t)shared_word();
 }
 
 /* Everything that was launched before is with the driver: what came later is done. */
@@ -158,7 +149,7 @@ static int patient(int progress, int orders)
 
 	setenv("FRMPS_RECOVERY", "replay", 1);
 	open_with_probe();
-	word = pinned_words();
+	word = shared_word();
 	stream = new_stream();
 	in = device_words(count, 5);
 	out = device_words(count, 0);
@@ -405,7 +396,7 @@ static int parked(int progress, int orders)
 	uint32_t *words;
 
 	open_with_probe();
-	words = pinned_words();
+	words = shared_word();
 	stream = new_stream();
 	ck_cuda(cuStreamWaitValue32_v2(stream, (CUdeviceptr)(uintptr_t)words, 1, CU_STREAM_WAIT_VALUE_EQ));
 	ck_cuda(cuMemsetD32Async((CUdeviceptr)(uintptr_t)(words + 1), 7, 1, stream));
@@ -556,7 +547,7 @@ static int threads_release_each_other(int argument)
 	/* The first lookup of a kernel waits for those that run. */
 	kernel("spin_until");
 	kernel("fill");
-	word = pinned_words();
+	word = shared_word();
 	waiter.stream = new_stream();
 	other = new_stream();
 	for (int i = 0; i < 20; i++) {
@@ -602,7 +593,7 @@ static int copy_beside_one(int unused)
 
 	(void)unused;
 	driver_open();
-	words = pinned_words();
+	words = shared_word();
 	ck_cuda(cuMemAlloc_v2(&device, 64 * MIB));
 	moving = new_stream();
 	still = stand_still(words, device, bytes, 1);
@@ -648,7 +639,7 @@ static int copy_beside_three(int unused)
 
 	(void)unused;
 	driver_open();
-	words = pinned_words();
+	words = shared_word();
 	ck_cuda(cuCtxGetCurrent(&late.context));
 	ck_cuda(cuMemAlloc_v2(&late.device, MIB));
 	late.bytes = bytes;
@@ -838,7 +829,7 @@ static int ends_while_a_thread_waits(int argument)
 
 	(void)argument;
 	open_with_probe();
-	word = pinned_words();
+	word = shared_word();
 	ck_cuda(launch("spin_until", 1, 1, NULL, spin));
 	be_issued();
 	ck_assert_int_eq(pthread_create(&thread, NULL, call_exit, &main_tid), 0);

@@ -59,8 +59,7 @@ static int run_for_ever(int progress, int orders)
 	void *arguments[] = {&words};
 
 	driver_open();
-	ck_cuda(cuMemHostAlloc((void **)&words, 4096, 0));
-	memset(words, 0, 4096);
+	words = shared_word();
 	ck_cuda(launch("occupy", 1, 1, NULL, arguments));
 	while (!__atomic_load_n(&words[0], __ATOMIC_ACQUIRE))
 		pass_time(1);
@@ -160,8 +159,7 @@ static int hog(int progress, int orders)
 	void *arguments[] = {&words};
 
 	driver_open();
-	ck_cuda(cuMemHostAlloc((void **)&words, 4096, 0));
-	memset(words, 0, 4096);
+	words = shared_word();
 	for (int i = 0; i < HOGS; i++) {
 		ck_cuda(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
 		ck_cuda(launch("occupy", 1, 1, streams[i], arguments));

@@ -91,9 +91,8 @@ static int occupant(const char *recovery, uint32_t runs, int progress, int order
 	driver_open();
 	in = device_words(1000, 3);
 	out = device_words(1000, 0);
-	ck_cuda(cuMemHostAlloc((void **)&words, 4096, 0));
+	words = shared_word();
 	ck_cuda(cuMemHostAlloc((void **)&result, 4000, 0));
-	memset(words, 0, 4096);
 	if (memory_of_suspect)
 		*memory_of_suspect = out;
 	/* Code is not loaded beside a kernel that runs. */
@@ -146,8 +145,7 @@ static int fault(uint32_t turns, int progress, int orders)
 
 	setenv("FRMPS_RECOVERY", "replay", 1);
 	driver_open();
-	ck_cuda(cuMemHostAlloc((void **)&words, 4096, 0));
-	memset(words, 0, 4096);
+	words = shared_word();
 	kernel("crash_when_told");
 	report(progress);
 	ordered(orders, true);
@@ -214,8 +212,7 @@ static int straying(int progress, int orders)
 	char order = 'o';
 
 	driver_open();
-	ck_cuda(cuMemHostAlloc((void **)&words, 4096, 0));
-	memset(words, 0, 4096);
+	words = shared_word();
 	kernel("crash_when_told");
 	report(progress);
 	ordered(orders, true);

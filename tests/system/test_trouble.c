@@ -59,13 +59,8 @@ END_TEST
 /* Says when it is about to wait for a kernel that never ends, then expects an error. */
 static int wait_for_ever(int ready)
 {
-	uint32_t *word, value = 1;
-	void *arguments[] = {&word, &value};
-
 	driver_open();
-	ck_cuda(cuMemHostAlloc((void **)&word, 4096, 0));
-	*word = 0;
-	ck_cuda(launch("spin_until", 1, 1, NULL, arguments));
+	ck_cuda(launch_spin(shared_word(), 1, NULL));
 	if (write(ready, "x", 1) != 1)
 		return 2;
 	if (cuCtxSynchronize() == CUDA_SUCCESS)
