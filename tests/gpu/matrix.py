@@ -330,7 +330,10 @@ class Matrix:
                 yield lambda: StockMps(self.options.build, self.kernels), ["-"]
                 continue
             for on_fault in self.options.on_fault:
-                yield lambda on_fault=on_fault: service(self.options, self.kernels, on_fault), self.options.policy
+                # No row with a second fault needs the limit, and the kernel of a survivor that waits for a processor does
+                # not end either.
+                yield lambda on_fault=on_fault: service(self.options, self.kernels, on_fault,
+                                                        limited=not self.options.second), self.options.policy
 
     def wanted(self, system):
         """Cells in the order in which they are run: all columns of a row, row after row; with second faults, all that
@@ -438,10 +441,10 @@ def self_check(options, kernels):
     return noticed
 
 
-def service(options, kernels, on_fault):
+def service(options, kernels, on_fault, limited=True):
     """A service whose settings suit the backend: the processors of the host backend are its device, and may be busy."""
     limit = KERNEL_LIMIT if options.backend == "cuda" else 2 * KERNEL_LIMIT
-    if options.second:  # no row needs it, and the kernel of a survivor that waits for a processor does not end either
+    if not limited:
         limit = 0
     more = f"max_kernel_seconds = {limit}\n"
     if options.backend == "host":
