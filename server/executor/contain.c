@@ -482,7 +482,8 @@ static void take_news(struct executor *executor, uint64_t now)
 		contain->until = now + STOP_AGAIN_NS;
 	contain->waits = phase == CONTAIN_WAITING;
 	if (!executor->graceful) {
-		if (phase == CONTAIN_GIVEN_UP)
+		/* Which comes with them, and the phase later. */
+		if (hopeless)
 			take_findings(executor, faults, count);
 		else if (phase != CONTAIN_CLEAR && !lost_has_one_suspect(executor))
 			lost_report(executor, CUDA_ERROR_LAUNCH_FAILED);
