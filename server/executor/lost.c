@@ -88,8 +88,8 @@ static bool has_just_worked(const struct session *session)
 	return active && active + SHM_SIGN_NS > clock_now();
 }
 
-/* Return: whether there is just one. */
-static bool find_suspect(struct executor *executor, struct last_words *words)
+/* Return: how many there are. */
+static unsigned find_suspect(struct executor *executor, struct last_words *words)
 {
 	unsigned suspects = 0, others = 0;
 	struct session *session;
@@ -104,18 +104,18 @@ static bool find_suspect(struct executor *executor, struct last_words *words)
 			others += has_just_worked(session);
 	}
 	pthread_mutex_unlock(&executor->sessions_lock);
-	if (suspects == 1 && !others)
-		return true;
-	words->session = words->stream = words->seq = 0;
-	memset(words->kernel, 0, sizeof(words->kernel));
-	return false;
+	if (suspects != 1 || others) {
+		words->session = words->stream = words->seq = 0;
+		memset(words->kernel, 0, sizeof(words->kernel));
+	}
+	return suspects + others;
 }
 
 bool lost_has_one_suspect(struct executor *executor)
 {
 	struct last_words words = {0};
 
-	return find_suspect(executor, &words);
+	return find_suspect(executor, &words) == 1;
 }
 
 static void fill_words(struct executor *executor, CUresult code)

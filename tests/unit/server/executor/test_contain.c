@@ -542,6 +542,18 @@ START_TEST(fast_gives_up_at_the_first_sign_and_says_later_what_it_was)
 }
 END_TEST
 
+/* Its mark came before anybody looked: whose code it is told is known later, and nobody else has had work. */
+START_TEST(fast_waits_for_who_alone_has_just_worked)
+{
+	struct wire_message message;
+
+	word_release(&fixture.session->view.server->active, clock_now());
+	watch->suspected(watch->context);
+	ck_assert_uint_lt(step(0), UINT64_MAX);
+	ck_assert_int_eq(heard(&message), 0);
+}
+END_TEST
+
 /* Nobody's kernel, or nothing in the dump. */
 START_TEST(fast_says_if_nobody_can_be_named)
 {
@@ -616,6 +628,7 @@ int main(void)
 	tests = tcase_create("fast");
 	tcase_add_checked_fixture(tests, open_fast, close_watch);
 	tcase_add_loop_test(tests, fast_gives_up_at_the_first_sign_and_says_later_what_it_was, 0, 4);
+	tcase_add_test(tests, fast_waits_for_who_alone_has_just_worked);
 	tcase_add_loop_test(tests, fast_says_if_nobody_can_be_named, 0, 2);
 	tcase_add_loop_test(tests, fast_waits_where_nobody_else_gains_by_it, 0, 2);
 	suite_add_tcase(suite, tests);
