@@ -7,6 +7,8 @@
 // The host backend is silent (FRMPS_HOST_SILENT): after a kernel of the culprit has faulted nothing begins
 // any more, while a kernel of the suspect runs until it is told to end. So the executor is given up for a
 // canary that does not come, with the work of both on it.
+//
+// Or it says later whose kernel it was, off the device (FRMPS_HOST_READS): then nobody is tried.
 
 #include <jansson.h>
 #include <signal.h>
@@ -31,6 +33,7 @@
 #define CONVICTED   "found on probation: its commands, run alone, faulted; told an error beside it: nobody"
 #define INTERRUPTED "ran alone when that executor was ended"
 #define UNDECIDED   "longer than probation_ms"
+#define READ	    "named by the executor; found out off the device"
 
 /* Of a program that strays, one after the other. */
 #define STRAYS 32u
@@ -43,13 +46,23 @@ static struct child suspect, second_suspect, culprit, bystander;
 /* NULL, or what all programs see: memory of the suspect that has begun last. */
 static CUdeviceptr *memory_of_suspect;
 
-static void start(const char *config)
+static void start_with(const char *backend, const char *value, const char *config)
 {
 	char text[600];
 
-	setenv("FRMPS_HOST_SILENT", "1", 1);
+	setenv(backend, value, 1);
 	snprintf(text, sizeof(text), CONFIG "%s", config);
 	ck_assert(service_start_configured(&service, text));
+}
+
+static void start(const char *config)
+{
+	start_with("FRMPS_HOST_SILENT", "1", config);
+}
+
+static void start_reading(const char *value)
+{
+	start_with("FRMPS_HOST_READS", value, ALL);
 }
 
 static void stop(void)
@@ -134,16 +147,14 @@ static int unrepeatable(int progress, int orders)
 	return occupant("fail", 1, progress, orders);
 }
 
-/* Faults when it is ordered to; it alone is told, and what its own kernel did. @turns: runs that are each ordered
- * to fault; 0: all do with the first order */
-static int fault(uint32_t turns, int progress, int orders)
+/* Faults when it is ordered to. @turns: runs that are each ordered to; 0: all do with the first order */
+static void have_faults(const char *recovery, uint32_t turns, int progress, int orders)
 {
 	uint64_t nowhere = UINT64_C(0x10);
 	uint32_t *words;
 	void *arguments[] = {&words, &nowhere};
-	CUdeviceptr p;
 
-	setenv("FRMPS_RECOVERY", "replay", 1);
+	setenv("FRMPS_RECOVERY", recovery, 1);
 	driver_open();
 	words = shared_word();
 	kernel("crash_when_told");
@@ -155,6 +166,14 @@ static int fault(uint32_t turns, int progress, int orders)
 		ordered(orders, true);
 		__atomic_store_n(&words[1], turn, __ATOMIC_RELEASE);
 	}
+}
+
+/* It alone is told, and what its own kernel did. */
+static int fault(uint32_t turns, int progress, int orders)
+{
+	CUdeviceptr p;
+
+	have_faults("replay", turns, progress, orders);
 	if (cuCtxSynchronize() != CUDA_ERROR_ILLEGAL_ADDRESS)
 		return WRONG;
 	if (cuMemAlloc_v2(&p, 4096) != CUDA_ERROR_ILLEGAL_ADDRESS)
@@ -166,6 +185,31 @@ static int fault(uint32_t turns, int progress, int orders)
 static int faulting(int progress, int orders)
 {
 	return fault(0, progress, orders);
+}
+
+/* The kernel may look finished before its program is told. */
+static CUresult fault_and_wait(const char *recovery, int progress, int orders)
+{
+	CUresult error;
+
+	have_faults(recovery, 0, progress, orders);
+	while (!(error = cuCtxSynchronize()) && !ordered(orders, false))
+		pass_time(1);
+	ordered(orders, true);
+	return error;
+}
+
+static int faulting_unseen(int progress, int orders)
+{
+	return fault_and_wait("replay", progress, orders) == CUDA_ERROR_ILLEGAL_ADDRESS ? EXACT : WRONG;
+}
+
+/* If it does not look finished its program is told at once, before it is known what it was. */
+static int faulting_unrepeatable(int progress, int orders)
+{
+	CUresult error = fault_and_wait("fail", progress, orders);
+
+	return error == CUDA_ERROR_ILLEGAL_ADDRESS || error == CUDA_ERROR_LAUNCH_FAILED ? EXACT : WRONG;
 }
 
 static int faulting_twice(int progress, int orders)
@@ -845,6 +889,95 @@ START_TEST(a_program_that_waits_for_its_trial_dies)
 }
 END_TEST
 
+/*
+ * It is found out off the device
+ */
+
+static void expect_culprit_read(void)
+{
+	char text[128];
+
+	expect_log(READ);
+	expect_log("kernel crash_when_told, code 700");
+	snprintf(text, sizeof(text), "verdict: culprit is process %d ", (int)culprit.pid);
+	expect_log(text);
+	expect_end(&culprit, EXACT);
+	ck_assert_int_eq(status_counter(&service, "culprits"), 1);
+	ck_assert_int_eq(status_counter(&service, "promotions"), 1);
+	ck_assert_int_eq(status_counter(&service, "probations"), 0);
+	ck_assert_int_eq(service_log_count(&service, "gets its trial"), 0);
+}
+
+START_TEST(who_is_named_off_the_device_is_told_and_nobody_is_tried)
+{
+	start_reading("1");
+	enlist(&culprit, faulting_unseen);
+	enlist(&second_suspect, vouching);
+	enlist(&suspect, vouching);
+	child_order(&second_suspect);
+	child_wait(&second_suspect, 1);
+	begin();
+	/* Both for the second time, side by side. */
+	child_wait(&suspect, 1);
+	child_wait(&second_suspect, 1);
+	expect_culprit_read();
+	let_suspect_end();
+	child_order(&second_suspect);
+	child_wait(&second_suspect, 1);
+	expect_end(&suspect, EXACT);
+	expect_end(&second_suspect, EXACT);
+	wait_closed(&service);
+}
+END_TEST
+
+/* Nobody vouches. The idle one has run something within the last second. */
+START_TEST(who_is_only_suspected_goes_on_until_it_is_known)
+{
+	start_reading("1");
+	enlist(&culprit, faulting_unrepeatable);
+	enlist(&bystander, idle);
+	child_order(&culprit);
+	expect_culprit_read();
+	expect_bystander();
+	wait_closed(&service);
+}
+END_TEST
+
+/* What it says comes without anybody's help. */
+START_TEST(the_executor_dies_before_it_says_whose_it_was)
+{
+	pid_t executor;
+
+	start_reading("mute");
+	assemble(vouching, false);
+	executor = service_active(&service);
+	begin();
+	expect_log("verdict: ");
+	/* It is off the device, and lives. */
+	ck_assert_int_eq(service_log_count(&service, "gets its trial"), 0);
+	ck_assert_int_eq(kill(executor, SIGKILL), 0);
+	child_wait(&suspect, 1);
+	expect_probation(&suspect, "running");
+	expect_probation(&culprit, "waiting");
+	expect_bystander();
+	expect_both_trials();
+	ck_assert_int_eq(status_counter(&service, "probations"), 2);
+	ck_assert_int_eq(service_log_count(&service, READ), 0);
+}
+END_TEST
+
+START_TEST(who_is_alone_is_told_what_it_was)
+{
+	start_reading("1");
+	enlist(&culprit, faulting);
+	child_order(&culprit);
+	expect_log("kernel crash_when_told, code 700");
+	expect_end(&culprit, EXACT);
+	ck_assert_int_eq(status_counter(&service, "culprits"), 1);
+	ck_assert_int_eq(status_counter(&service, "probations"), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("probation");
@@ -871,6 +1004,14 @@ int main(void)
 	tcase_add_test(tests, a_right_guess_spares_the_others_their_trial);
 	tcase_add_test(tests, a_wrong_guess_costs_a_second_pause);
 	tcase_add_test(tests, behind_a_wrong_guess_all_are_tried);
+	suite_add_tcase(suite, tests);
+	tests = tcase_create("post-mortem");
+	tcase_set_timeout(tests, 300);
+	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_test(tests, who_is_named_off_the_device_is_told_and_nobody_is_tried);
+	tcase_add_test(tests, who_is_only_suspected_goes_on_until_it_is_known);
+	tcase_add_test(tests, the_executor_dies_before_it_says_whose_it_was);
+	tcase_add_test(tests, who_is_alone_is_told_what_it_was);
 	suite_add_tcase(suite, tests);
 	tests = tcase_create("second");
 	tcase_set_timeout(tests, 300);

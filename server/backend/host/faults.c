@@ -28,6 +28,10 @@
 //                        And who asks for something that waits until nothing runs never comes back, from
 //                        the fault on: it is on the device while it is looked at (host_faults_wait_for_idle)
 //
+// With FRMPS_HOST_READS=1 and on_fault = fast it does the same, an assertion that fails included: it is the executor that
+// gives the context up at the sign, and leaves the device. The dump is written meanwhile. With FRMPS_HOST_READS=mute
+// that never ends, and nothing that is queued begins any more, the mark first.
+//
 // Only async-signal-safe things happen in the handler: plain and atomic stores, write, nanosleep, sigaction,
 // raise, pause, siglongjmp.
 //
@@ -87,7 +91,7 @@ static struct {
 	word32 open; /* the dump of one is written */
 	word32 left; /* something of a contained fault is on the device for ever */
 } handling = {.lock = PTHREAD_MUTEX_INITIALIZER};
-static bool contains;
+static bool contains, mute;
 
 static UNCHECKED int32_t code_of(int number, const siginfo_t *info)
 {
@@ -197,7 +201,7 @@ static UNCHECKED void handle(int number, siginfo_t *info, void *context)
 	if (now.launch && (silent || (number == SIGTRAP && silent_assert)))
 		end_silently(number, info, context);
 	index = atomic_fetch_add(&claimed, 1);
-	if (graceful && now.launch && contains)
+	if (now.launch && contains)
 		lead_back(number, info, context);
 	if (graceful && now.launch)
 		outlast(index, number, info, context);
@@ -211,11 +215,16 @@ static UNCHECKED void handle(int number, siginfo_t *info, void *context)
 	raise(number); /* delivered as soon as this handler returns */
 }
 
-static bool is_set(const char *name)
+static bool is(const char *name, const char *value)
 {
 	const char *text = getenv(name);
 
-	return text && !strcmp(text, "1");
+	return text && !strcmp(text, value);
+}
+
+static bool is_set(const char *name)
+{
+	return is(name, "1");
 }
 
 static void read_mode(void)
@@ -223,10 +232,11 @@ static void read_mode(void)
 	const char *text = getenv("FRMPS_HOST_DUMP_MS");
 
 	graceful = backend_is_graceful();
-	contains = is_set("FRMPS_HOST_CONTAIN");
+	mute = !graceful && is("FRMPS_HOST_READS", "mute");
+	contains = graceful ? is_set("FRMPS_HOST_CONTAIN") : mute || is_set("FRMPS_HOST_READS");
 	silent = !graceful && is_set("FRMPS_HOST_SILENT");
-	silent_assert = !graceful || is_set("FRMPS_HOST_SILENT_ASSERT");
-	backend_contains = graceful && contains;
+	silent_assert = (!graceful && !contains) || is_set("FRMPS_HOST_SILENT_ASSERT");
+	backend_contains = contains;
 	handling.count = 0;
 	handling.unsteady = handling.overflowed = false;
 	dump_ms = text ? (unsigned)strtoul(text, NULL, 10) : DUMP_MS_DEFAULT;
@@ -330,6 +340,8 @@ static void begin_round(const struct backend_watch *watch)
 	watch->suspected(watch->context);
 	word_release(&handling.open, 1);
 	watch->stopped(watch->context);
+	if (mute)
+		return;
 	pthread_attr_init(&attributes);
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
 	if (pthread_create(&thread, &attributes, conclude, (void *)(uintptr_t)watch))
@@ -337,28 +349,38 @@ static void begin_round(const struct backend_watch *watch)
 	pthread_attr_destroy(&attributes);
 }
 
-void host_faults_settle(const struct host_launch *launch)
+static void note_fault(const struct host_launch *launch, const struct backend_watch *watch)
 {
-	const struct backend_watch *watch = atomic_load_explicit(&backend_watch, memory_order_acquire);
 	struct backend_fault *fault;
 
-	if (!contains || word_acquire(&hushed))
-		return; /* the handler has done everything */
-	if (!watch)
-		abort();
 	pthread_mutex_lock(&handling.lock);
 	if (handling.count == BACKEND_FAULTS_MAX)
 		abort();
 	fault = &handling.faults[handling.count++];
 	*fault = (struct backend_fault){.module = launch->module, .code = (CUresult)now.code};
 	snprintf(fault->kernel, sizeof(fault->kernel), "%s", launch->kernel->name);
-	if (now.code == CUDA_ERROR_HARDWARE_STACK_ERROR) {
-		handling.overflowed = true;
+	handling.overflowed |= now.code == CUDA_ERROR_HARDWARE_STACK_ERROR;
+	if (mute || handling.overflowed)
 		word_release(&stopped, 1);
-	}
 	if (handling.count == 1)
 		begin_round(watch);
 	pthread_mutex_unlock(&handling.lock);
+}
+
+/* The driver has a thread of its own for this, which a fence does not stop: it has locks that others need. */
+void host_faults_settle(const struct host_launch *launch)
+{
+	const struct backend_watch *watch = atomic_load_explicit(&backend_watch, memory_order_acquire);
+	sigset_t all, before;
+
+	if (!contains || word_acquire(&hushed))
+		return; /* the handler has done everything */
+	if (!watch)
+		abort();
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	note_fault(launch, watch);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 static void find_stack(void)
