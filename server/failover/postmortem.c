@@ -29,8 +29,10 @@
 #include "server/failover/verdict.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
+#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/offender.h"
 
 /* The driver copies the code of all that is loaded first: a second with four PyTorch programs. */
 #define READ_MS 2000u
@@ -58,32 +60,71 @@ void postmortem_await(struct domain *domain, struct worker *worker)
 static void conclude(struct domain *domain, struct worker *worker)
 {
 	worker->fault = 0;
-	free(worker->finding);
-	worker->finding = NULL;
 	worker_end_in(worker, AFTER_MS);
 	probation_turn(domain);
 }
 
 void postmortem_take(struct worker *worker, uint64_t session, const struct wire_trouble *fault)
 {
-	struct finding *finding;
+	struct finding *finding, **end = &worker->finding;
 
-	if (!worker->domain || worker->finding)
+	if (!worker->domain)
 		return;
+	while (*end)
+		end = &(*end)->next;
 	finding = calloc(1, sizeof(*finding));
 	log_bug_on(!finding);
 	snprintf(finding->kernel, sizeof(finding->kernel), "%s", fault->text);
 	finding->session = session;
 	finding->fault = *fault;
 	finding->fault.text = finding->kernel;
-	worker->finding = finding;
+	*end = finding;
 	postmortem_look(worker->domain);
+}
+
+void postmortem_forget(struct worker *worker)
+{
+	struct finding *finding;
+
+	while ((finding = worker->finding)) {
+		worker->finding = finding->next;
+		free(finding);
+	}
 }
 
 void postmortem_fail(struct worker *worker)
 {
 	if (worker->domain && worker->fault && !worker->finding)
 		conclude(worker->domain, worker);
+}
+
+/* The first one has explained the fault. What looked finished of this one is not repeated, so it does not fault again:
+ * it is told. */
+static void take_another(struct domain *domain, const struct finding *finding)
+{
+	struct client *client = domain_find_client(domain, finding->session);
+	char reason[256];
+
+	snprintf(reason, sizeof(reason), "a fault in kernel %s, instruction at %#llx",
+		finding->kernel[0] ? finding->kernel : "(unnamed)",
+		(unsigned long long)finding->fault.instruction);
+	if (!client || client->probation || !latent_convict(client, finding->fault.code, reason))
+		return;
+	domain->daemon->counters.culprits++;
+	offender_note(domain->daemon, client);
+}
+
+static void take_finding(struct worker *worker, const struct finding *finding)
+{
+	struct domain *domain = worker->domain;
+
+	if (!worker->fault) {
+		take_another(domain, finding);
+		return;
+	}
+	verdict_read(domain, finding->session, &finding->fault);
+	probation_named(domain, worker->fault, finding->session, &finding->fault);
+	conclude(domain, worker);
 }
 
 void postmortem_look(struct domain *domain)
@@ -93,13 +134,13 @@ void postmortem_look(struct domain *domain)
 	if (domain->promotion.state != PROMOTE_STEADY)
 		return;
 	TAILQ_FOREACH (worker, &domain->workers, link) {
-		const struct finding *finding = worker->finding;
+		struct finding *finding;
 
-		if (!worker->fault || !finding)
-			continue;
-		verdict_read(domain, finding->session, &finding->fault);
-		probation_named(domain, worker->fault, finding->session, &finding->fault);
-		conclude(domain, worker);
+		while ((finding = worker->finding)) {
+			worker->finding = finding->next;
+			take_finding(worker, finding);
+			free(finding);
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ struct worker;
 
 /* Whose kernel faulted. */
 struct finding {
+	struct finding *next;
 	uint64_t session;
 	struct wire_trouble fault; /* text: kernel */
 	char kernel[128];
@@ -31,8 +32,10 @@ bool postmortem_begin(struct domain *domain, struct worker *worker);
 /** If so: it was judged. It is given up, and ended when it has said what faulted, or has not for a while. */
 void postmortem_await(struct domain *domain, struct worker *worker);
 
-/** An executor says whose kernel faulted. The first one counts: another's faults again if it is repeated. */
+/** An executor says whose kernel faulted. There can be several of one fault. */
 void postmortem_take(struct worker *worker, uint64_t session, const struct wire_trouble *fault);
+/** What it has said is of no use any more. */
+void postmortem_forget(struct worker *worker);
 /** Nobody can be named. */
 void postmortem_fail(struct worker *worker);
 

@@ -189,6 +189,18 @@ START_TEST(a_culprit_that_is_gone_explains_the_fault)
 }
 END_TEST
 
+/* Kernels of two faulted before the device was left. */
+START_TEST(all_that_are_named_are_told)
+{
+	reach_waiting();
+	name(sessions[YOUNG]->number);
+	name(sessions[LATENT]->number);
+	ck_assert_uint_eq(state_of(YOUNG), SHM_SESSION_FAULTED);
+	FAKE_RUN_WHILE(fake, state_of(LATENT) != SHM_SESSION_FAULTED);
+	end();
+}
+END_TEST
+
 /* It says that nobody can be named, or ends before it says anything. */
 START_TEST(otherwise_suspects_are_tried)
 {
@@ -273,6 +285,7 @@ int main(void)
 	tcase_add_test(tests, a_culprit_whose_kernel_looked_finished_is_told);
 	tcase_add_test(tests, a_culprit_that_is_gone_explains_the_fault);
 	tcase_add_loop_test(tests, otherwise_suspects_are_tried, 0, 2);
+	tcase_add_test(tests, all_that_are_named_are_told);
 	tcase_add_test(tests, what_is_found_out_early_is_kept);
 	tcase_add_loop_test(tests, who_is_only_suspected_goes_on, 0, 2);
 	tcase_add_test(tests, nobody_waits_for_what_is_known);
