@@ -441,12 +441,13 @@ static void hand_to_daemon(struct executor *executor, const char *why)
 /* With on_fault = fast: what was found out about a context that is given up, or is now. */
 static void take_findings(struct executor *executor, const struct contain_fault *faults, uint32_t count)
 {
-	bool cut = executor_is_lost(executor) != 0, named = false;
+	bool cut = executor_is_lost(executor) != 0, named = count != 0;
 
-	for (uint32_t i = 0; i < count; i++) {
-		tell_fault(executor, &faults[i], cut && faults[i].session);
-		named |= faults[i].session != 0;
-	}
+	/* Where nobody can be named for one of them, those that are named acquit nobody. */
+	for (uint32_t i = 0; i < count; i++)
+		named &= faults[i].session != 0;
+	for (uint32_t i = 0; i < count; i++)
+		tell_fault(executor, &faults[i], cut && named);
 	if (!cut)
 		lost_report(executor, count ? faults[0].fault.code : CUDA_ERROR_LAUNCH_FAILED);
 	else if (!named)

@@ -554,16 +554,16 @@ START_TEST(fast_waits_for_who_alone_has_just_worked)
 }
 END_TEST
 
-/* Nobody's kernel, or nothing in the dump. */
+/* Nothing in the dump, nobody's kernel, or somebody's and nobody's. */
 START_TEST(fast_says_if_nobody_can_be_named)
 {
-	struct backend_fault fault = fault_in(UNKNOWN);
+	struct backend_fault faults[] = {fault_in(UNKNOWN), fault_in(MODULE)};
 	struct wire_message message;
 
 	watch->suspected(watch->context);
 	step(0);
 	ck_assert_int_eq(heard(&message), WIRE_LOST);
-	watch->uncontained(watch->context, &fault, _i ? 1 : 0);
+	watch->uncontained(watch->context, faults, (uint32_t)_i);
 	step(0);
 	ck_assert_int_eq(heard(&message), WIRE_SUSPECT);
 	ck_assert_int_eq(heard(&message), 0);
@@ -629,7 +629,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, open_fast, close_watch);
 	tcase_add_loop_test(tests, fast_gives_up_at_the_first_sign_and_says_later_what_it_was, 0, 4);
 	tcase_add_test(tests, fast_waits_for_who_alone_has_just_worked);
-	tcase_add_loop_test(tests, fast_says_if_nobody_can_be_named, 0, 2);
+	tcase_add_loop_test(tests, fast_says_if_nobody_can_be_named, 0, 3);
 	tcase_add_loop_test(tests, fast_waits_where_nobody_else_gains_by_it, 0, 2);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
