@@ -20,8 +20,8 @@ struct worker;
 struct finding {
 	struct finding *next;
 	uint64_t session;
-	struct wire_trouble fault; /* text: kernel */
-	char kernel[128];
+	struct wire_trouble fault;     /* text: kernel */
+	char kernel[128], reason[256]; /* reason: for its program */
 };
 
 /**

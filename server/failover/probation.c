@@ -530,26 +530,23 @@ void probation_contained(struct domain *domain, uint64_t session)
 }
 
 void probation_named(
-	struct domain *domain, uint64_t fault, uint64_t session, const struct wire_trouble *trouble)
+	struct domain *domain, uint64_t fault, uint64_t session, int32_t code, const char *reason)
 {
 	struct client *client = domain_find_client(domain, session);
 	struct probation *probation = client ? client->probation : NULL;
-	char reason[256];
 
-	snprintf(reason, sizeof(reason), "a fault in kernel %s, instruction at %#llx",
-		trouble->text[0] ? trouble->text : "(unnamed)", (unsigned long long)trouble->instruction);
 	/* Its trial is under way; or its commands are repeated beside others, and fault again. */
 	if (probation ? probation->state != PROBATION_WAITING || !is_trying(probation, fault)
 		      : client && is_repeating(client, fault))
 		return;
 	/* Otherwise the kernel looked finished, or its program was told before. */
-	if (client && !probation && client_is_live(client) && !latent_convict(client, trouble->code, reason))
+	if (client && !probation && client_is_live(client) && !latent_convict(client, code, reason))
 		return;
 	domain->daemon->counters.culprits++;
 	if (client)
 		offender_note(domain->daemon, client);
 	if (probation) {
-		client_finish(client, SHM_SESSION_FAULTED, trouble->code, reason);
+		client_finish(client, SHM_SESSION_FAULTED, code, reason);
 		explain(probation);
 		return;
 	}

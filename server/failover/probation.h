@@ -15,7 +15,6 @@ struct daemon;
 struct domain;
 struct judge_verdict;
 struct record;
-struct wire_trouble;
 struct worker;
 
 /** Whether commands in doubt of this suspect are to be tried rather than repeated beside others. */
@@ -58,9 +57,10 @@ void probation_contained(struct domain *domain, uint64_t session);
  * It was found out whose kernel faulted, in an executor of this domain that is off the device.
  * @fault: which (latent.h)
  * @session: of whatever kind; it may be gone
+ * @code, @reason: what it is told, if it has not been
  */
 void probation_named(
-	struct domain *domain, uint64_t fault, uint64_t session, const struct wire_trouble *trouble);
+	struct domain *domain, uint64_t fault, uint64_t session, int32_t code, const char *reason);
 
 /** A session ends, or goes for good. */
 void probation_end(struct client *client);
