@@ -53,8 +53,8 @@
 // everybody needs. The executor asks for nothing of the kind then: see executor/contain.h.
 //
 // With on_fault = fast all this is seen and done likewise, but by the stop the context is off the device already
-// (channels.c), because the executor has given it up at the first sign. The driver's dump is the same: 22 of 22 named kernel
-// and class of the fault as natively.
+// (channels.c), because the executor has given it up at the first sign. The driver's dump is the same: 43 of 43 named kernel
+// and class of the fault as with on_fault = default.
 //
 // The callbacks run in the driver's thread, which may hold locks of the driver: see backend.h for what they
 // may do.
