@@ -17,7 +17,8 @@
 // Who is named and is not waiting has been told already, or is gone, or has its commands repeated beside others right
 // now: then they fault again, and the next one of these finds it.
 //
-// It is not recorded: another life of the daemon has trials instead.
+// An executor that has been asked for something may be at it, and the next one is asked when it has ended: so it is ended
+// at once, and there is no post-mortem. Nor is there one in another life of the daemon: it is not recorded.
 
 #include "server/failover/postmortem.h"
 

@@ -84,8 +84,9 @@ class Soak:
         return found
 
     def play(self):
+        repeatable = ["--repeatable"] if self.policy == "replay" else []
         for arguments in (["--kernel-us", "100"], ["--idle"]):
-            self.survivors.append(self.system.start(["survivor", *arguments], self.policy))
+            self.survivors.append(self.system.start(["survivor", *arguments, *repeatable], self.policy))
         for survivor in self.survivors:
             if not survivor.hear("ready", time.monotonic() + PATIENCE):
                 raise Broken("survivors did not start")
