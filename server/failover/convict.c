@@ -84,7 +84,7 @@ static bool is_suspected(const struct promotion *promotion, const struct worker 
 	bool sign = promotion->cause == PROMOTE_SIGN && !(promotion->silent && worker->contains);
 
 	return worker->suspected || (doubt & SHM_DOUBT_FAULT) ||
-	       (worker->graceful && promotion->state == PROMOTE_FENCING && (sign || doubt));
+	       (promotion->state == PROMOTE_FENCING && (sign || doubt));
 }
 
 /* What it has said of faults that are settled is no evidence of another. */
@@ -111,8 +111,9 @@ bool convict_is_crash(const struct worker *worker)
 static void collect(const struct domain *domain, const struct worker *worker, struct judge_evidence *evidence)
 {
 	const struct promotion *promotion = &domain->promotion;
-	/* With on_fault = fast it says Lost at the first sign: there is nothing else to be explained. */
-	uint32_t doubt = worker->graceful ? doubt_of(domain, worker) : 0;
+	/* With on_fault = fast there is nothing else to be explained once it has said Lost. It does at the first sign,
+	 * but where only one can have done it: then it may be killed before. */
+	uint32_t doubt = worker->graceful || !worker->lost ? doubt_of(domain, worker) : 0;
 	/* Evidence, but not of itself that there was a fault. */
 	bool testified = worker_is_testified(worker) && (doubt || !worker->contains) &&
 			 (promotion->cause == PROMOTE_LOST || promotion->cause == PROMOTE_SIGN);

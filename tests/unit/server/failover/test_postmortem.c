@@ -28,24 +28,34 @@ static struct fake_client clients[CLIENTS];
 static struct client *sessions[CLIENTS];
 static struct domain *crowd;
 
-static void boot(enum config_recovery recovery)
+static void boot_idle(unsigned standbys, enum config_recovery recovery)
 {
-	fake = fake_new(1);
+	fake = fake_new(standbys);
 	fake->config.recovery = recovery;
 	fake->config.probation_ms = 600000;
 	fake->config.probation = CONFIG_PROBATION_ALL;
 	fake_boot(fake);
 	first = &fake->children[1];
-	second = &fake->children[2];
+	second = standbys ? &fake->children[2] : NULL;
 	first->worker->reads = true;
 	crowd = TAILQ_FIRST(&fake->daemon.domains);
 	for (unsigned i = CLIENTS; i-- > 0;) {
 		fake_join(fake, &clients[i], first, second);
 		sessions[i] = daemon_find_client(&fake->daemon, fake->daemon.next_session);
 	}
+}
+
+static void issue_all(void)
+{
 	fake_issue(&sessions[YOUNG]->view, 5);
 	fake_issue(&sessions[OLD]->view, 5);
 	word_set(&sessions[LATENT]->view.server->active, LATER_NS);
+}
+
+static void boot(enum config_recovery recovery)
+{
+	boot_idle(1, recovery);
+	issue_all();
 }
 
 static void end(void)
@@ -73,6 +83,13 @@ static void leave_device(void)
 	ck_assert(!first->killed);
 }
 
+/* What an executor writes when it takes a session over. */
+static void serve(unsigned index, uint32_t generation)
+{
+	word_release(&sessions[index]->view.server->generation, generation);
+	word_release(&sessions[index]->view.server->state, SHM_SESSION_RUNNING);
+}
+
 /* The next one serves all but those that are held. */
 static void take_over(void)
 {
@@ -84,11 +101,8 @@ static void take_over(void)
 
 		values[i] = suspended ? 3 : 0;
 		for (unsigned k = 0; k < CLIENTS && !suspended; k++)
-			if (sessions[k]->number == fake->message.activate.sessions.at[i]) {
-				word_release(&sessions[k]->view.server->generation,
-					fake->message.activate.generation);
-				word_release(&sessions[k]->view.server->state, SHM_SESSION_RUNNING);
-			}
+			if (sessions[k]->number == fake->message.activate.sessions.at[i])
+				serve(k, fake->message.activate.generation);
 	}
 	fake_reply(fake, second->socket, fake->message.id, 0, values, fake->message.activate.sessions.count);
 	ck_assert_ptr_eq(domain_serving(crowd), second->worker);
@@ -274,6 +288,25 @@ START_TEST(nobody_waits_for_what_is_known)
 }
 END_TEST
 
+/* Only one can have done it, so it waits for what its driver finds out, and is killed meanwhile. */
+START_TEST(a_sign_before_its_word_counts)
+{
+	boot_idle(1, CONFIG_RECOVERY_REPLAY);
+	word_set(&sessions[LATENT]->view.server->active, LATER_NS);
+	for (unsigned i = 0; i < CLIENTS; i++)
+		word_set(&sessions[i]->view.server->doubtful,
+			SHM_DOUBT | SHM_DOUBT_FAULT | (i == LATENT ? SHM_DOUBT_WORKED : 0));
+	fake_reap(fake, first, SIGKILL);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	for (uint32_t i = 0; i < CLIENTS; i++)
+		ck_assert_uint_eq(fake->message.activate.recover.at[i],
+			fake->message.activate.sessions.at[i] == sessions[LATENT]->number
+				? CLIENT_RECOVER_CULPRIT
+				: CLIENT_RECOVER_NOTHING);
+	end();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("postmortem");
@@ -289,6 +322,7 @@ int main(void)
 	tcase_add_test(tests, what_is_found_out_early_is_kept);
 	tcase_add_loop_test(tests, who_is_only_suspected_goes_on, 0, 2);
 	tcase_add_test(tests, nobody_waits_for_what_is_known);
+	tcase_add_test(tests, a_sign_before_its_word_counts);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
