@@ -548,6 +548,9 @@ void probation_named(
 	if (probation) {
 		client_finish(client, SHM_SESSION_FAULTED, code, reason);
 		explain(probation);
+		/* It has waited for its turn. */
+		if (client->request)
+			request_advance(client->request);
 		return;
 	}
 	latent_clear(domain->daemon, fault);

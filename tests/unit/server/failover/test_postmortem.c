@@ -13,6 +13,7 @@
 #include "server/loop/timer.h"
 #include "server/session/client.h"
 #include "server/session/domain.h"
+#include "server/session/window.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
@@ -288,6 +289,24 @@ START_TEST(nobody_waits_for_what_is_known)
 }
 END_TEST
 
+/* Its call has waited for its turn. */
+START_TEST(a_culprit_gets_its_answers)
+{
+	struct wire_message map = {.type = WIRE_MAP_HOST};
+
+	reach_waiting();
+	map.range = (struct wire_range){clients[YOUNG].window_base + WINDOW_DEVICE_BYTES, 4096, 0};
+	fake_request(fake, &clients[YOUNG], &map, -1);
+	fake_expect_nothing(fake, second->socket);
+	name(sessions[YOUNG]->number);
+	expect_told(YOUNG);
+	expect_repeated(OLD);
+	fake_serve(fake, second, WIRE_MAP_HOST);
+	fake_expect(fake, clients[YOUNG].socket, WIRE_REPLY);
+	end();
+}
+END_TEST
+
 /* Only one can have done it, so it waits for what its driver finds out, and is killed meanwhile. */
 START_TEST(a_sign_before_its_word_counts)
 {
@@ -322,6 +341,7 @@ int main(void)
 	tcase_add_test(tests, what_is_found_out_early_is_kept);
 	tcase_add_loop_test(tests, who_is_only_suspected_goes_on, 0, 2);
 	tcase_add_test(tests, nobody_waits_for_what_is_known);
+	tcase_add_test(tests, a_culprit_gets_its_answers);
 	tcase_add_test(tests, a_sign_before_its_word_counts);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
