@@ -25,8 +25,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "server/config/config.h"
 #include "server/failover/latent.h"
 #include "server/failover/probation.h"
+#include "server/failover/promote.h"
 #include "server/failover/verdict.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
@@ -40,9 +42,16 @@
 /* How much longer the executor is left alone: see UNDISTURBED_MS of promote.c. */
 #define AFTER_MS 500u
 
+/* Otherwise the next executor is not even started before its end. */
+static bool has_room(const struct domain *domain)
+{
+	return promote_find_warm(domain) || (domain->daemon->config->standbys && !domain->alone);
+}
+
 bool postmortem_begin(struct domain *domain, struct worker *worker)
 {
-	if (!worker->reads || !TAILQ_EMPTY(&worker->pending) || domain->retiring || domain->daemon->leaving)
+	if (!worker->reads || !TAILQ_EMPTY(&worker->pending) || !has_room(domain) || domain->retiring ||
+		domain->daemon->leaving)
 		return false;
 	/* As it is counted when it is judged (convict.c). */
 	worker->fault = latent_fault(domain, domain->promotion.losses + 1);

@@ -326,6 +326,21 @@ START_TEST(a_sign_before_its_word_counts)
 }
 END_TEST
 
+/* There is no standby, and none is started before its end. */
+START_TEST(nobody_waits_for_it_where_it_is_the_only_one)
+{
+	struct wire_message lost = {.type = WIRE_LOST, .trouble = {.code = 719, .text = "a sign"}};
+
+	boot_idle(0, CONFIG_RECOVERY_REPLAY);
+	issue_all();
+	fake_send(fake, first->socket, &lost, NULL, 0);
+	ck_assert(fake_expect(fake, first->socket, WIRE_HALT)->halt.fence);
+	fake_reply(fake, first->socket, fake->message.id, 0, NULL, 0);
+	ck_assert(first->killed);
+	end();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("postmortem");
@@ -343,6 +358,7 @@ int main(void)
 	tcase_add_test(tests, nobody_waits_for_what_is_known);
 	tcase_add_test(tests, a_culprit_gets_its_answers);
 	tcase_add_test(tests, a_sign_before_its_word_counts);
+	tcase_add_test(tests, nobody_waits_for_it_where_it_is_the_only_one);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
