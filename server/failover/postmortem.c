@@ -110,6 +110,14 @@ void postmortem_fail(struct worker *worker)
 		conclude(worker->domain, worker);
 }
 
+void postmortem_give_up(struct worker *worker)
+{
+	if (!worker->domain || !worker->fault || worker->finding)
+		return;
+	worker->fault = 0;
+	probation_turn(worker->domain);
+}
+
 /* The first one has explained the fault. What looked finished of this one is not repeated, so it does not fault again:
  * it is told. */
 static void take_another(struct domain *domain, const struct finding *finding)

@@ -39,6 +39,9 @@ void postmortem_forget(struct worker *worker);
 /** Nobody can be named. */
 void postmortem_fail(struct worker *worker);
 
+/** It is killed. What it has said before counts. */
+void postmortem_give_up(struct worker *worker);
+
 /** What was found out meanwhile is carried out now: the domain has an executor that serves. */
 void postmortem_look(struct domain *domain);
 

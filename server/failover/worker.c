@@ -595,11 +595,20 @@ void worker_condemn(struct worker *worker, const char *reason)
 	daemon_worker_condemned(worker);
 }
 
+/* It may be long before it is gone. */
+static void end_worker(void *context)
+{
+	struct worker *worker = context;
+
+	kill_worker(worker);
+	postmortem_give_up(worker);
+}
+
 void worker_condemn_later(struct worker *worker, uint64_t milliseconds, const char *reason)
 {
 	if (!condemn(worker, reason))
 		return;
-	worker->end_timer = timer_new(worker->daemon->loop, kill_worker, worker);
+	worker->end_timer = timer_new(worker->daemon->loop, end_worker, worker);
 	if (worker->end_timer)
 		timer_start(worker->end_timer, milliseconds);
 	else

@@ -307,6 +307,16 @@ START_TEST(a_culprit_gets_its_answers)
 }
 END_TEST
 
+/* Where the driver does not let go of the process. */
+START_TEST(nobody_waits_for_the_end_of_who_is_killed)
+{
+	reach_waiting();
+	FAKE_RUN_WHILE(fake, !first->killed);
+	ck_assert_str_eq(probation_text(sessions[YOUNG]), "starting");
+	end();
+}
+END_TEST
+
 /* Only one can have done it, so it waits for what its driver finds out, and is killed meanwhile. */
 START_TEST(a_sign_before_its_word_counts)
 {
@@ -357,6 +367,7 @@ int main(void)
 	tcase_add_loop_test(tests, who_is_only_suspected_goes_on, 0, 2);
 	tcase_add_test(tests, nobody_waits_for_what_is_known);
 	tcase_add_test(tests, a_culprit_gets_its_answers);
+	tcase_add_test(tests, nobody_waits_for_the_end_of_who_is_killed);
 	tcase_add_test(tests, a_sign_before_its_word_counts);
 	tcase_add_test(tests, nobody_waits_for_it_where_it_is_the_only_one);
 	suite_add_tcase(suite, tests);
