@@ -86,20 +86,20 @@ void postmortem_take(struct worker *worker, uint64_t session, const struct wire_
 	log_bug_on(!finding);
 	snprintf(finding->kernel, sizeof(finding->kernel), "%s", fault->text);
 	finding->session = session;
-	finding->fault = *fault;
-	finding->fault.text = finding->kernel;
+	finding->trouble = *fault;
+	finding->trouble.text = finding->kernel;
 	snprintf(finding->reason, sizeof(finding->reason), "a fault in kernel %s, instruction at %#llx",
 		finding->kernel[0] ? finding->kernel : "(unnamed)", (unsigned long long)fault->instruction);
 	*end = finding;
 	postmortem_look(worker->domain);
 }
 
-void postmortem_forget(struct worker *worker)
+void postmortem_forget(struct finding **list)
 {
 	struct finding *finding;
 
-	while ((finding = worker->finding)) {
-		worker->finding = finding->next;
+	while ((finding = *list)) {
+		*list = finding->next;
 		free(finding);
 	}
 }
@@ -124,23 +124,30 @@ static void take_another(struct domain *domain, const struct finding *finding)
 {
 	struct client *client = domain_find_client(domain, finding->session);
 
-	if (!client || client->probation || !latent_convict(client, finding->fault.code, finding->reason))
+	if (!client || client->probation || !latent_convict(client, finding->trouble.code, finding->reason))
 		return;
 	domain->daemon->counters.culprits++;
 	offender_note(domain->daemon, client);
 }
 
-static void take_finding(struct worker *worker, const struct finding *finding)
+/* @fault: that it explains; 0: that is explained */
+static void take_finding(struct domain *domain, uint64_t fault, const struct finding *finding)
 {
-	struct domain *domain = worker->domain;
-
-	if (!worker->fault) {
+	if (!fault) {
 		take_another(domain, finding);
 		return;
 	}
-	verdict_read(domain, finding->session, &finding->fault);
-	probation_named(domain, worker->fault, finding->session, finding->fault.code, finding->reason);
-	conclude(domain, worker);
+	verdict_read(domain, finding->session, &finding->trouble);
+	probation_named(domain, fault, finding->session, finding->trouble.code, finding->reason);
+}
+
+static void take_next(struct domain *domain, uint64_t fault, struct finding **list)
+{
+	struct finding *finding = *list;
+
+	*list = finding->next;
+	take_finding(domain, fault, finding);
+	free(finding);
 }
 
 void postmortem_look(struct domain *domain)
@@ -149,15 +156,16 @@ void postmortem_look(struct domain *domain)
 
 	if (domain->promotion.state != PROMOTE_STEADY)
 		return;
-	TAILQ_FOREACH (worker, &domain->workers, link) {
-		struct finding *finding;
+	while (domain->findings)
+		take_next(domain, domain->findings->fault, &domain->findings);
+	TAILQ_FOREACH (worker, &domain->workers, link)
+		while (worker->finding) {
+			uint64_t fault = worker->fault;
 
-		while ((finding = worker->finding)) {
-			worker->finding = finding->next;
-			take_finding(worker, finding);
-			free(finding);
+			take_next(domain, fault, &worker->finding);
+			if (fault)
+				conclude(domain, worker);
 		}
-	}
 }
 
 bool postmortem_is_due(const struct domain *domain)
@@ -184,6 +192,14 @@ bool postmortem_may_explain(const struct daemon *daemon, uint64_t fault)
 
 void postmortem_end(struct domain *domain, struct worker *worker)
 {
+	struct finding **end = &domain->findings;
+
+	if (worker->finding)
+		worker->finding->fault = worker->fault;
+	while (*end)
+		end = &(*end)->next;
+	*end = worker->finding;
+	worker->finding = NULL;
 	if (!worker->fault)
 		return;
 	worker->fault = 0;

@@ -19,8 +19,9 @@ struct worker;
 /* Whose kernel faulted. */
 struct finding {
 	struct finding *next;
+	uint64_t fault; /* of an executor that is gone: that this explains (latent.h); 0: that is explained */
 	uint64_t session;
-	struct wire_trouble fault;     /* text: kernel */
+	struct wire_trouble trouble;   /* text: kernel */
 	char kernel[128], reason[256]; /* reason: for its program */
 };
 
@@ -34,8 +35,8 @@ void postmortem_await(struct domain *domain, struct worker *worker);
 
 /** An executor says whose kernel faulted. There can be several of one fault. */
 void postmortem_take(struct worker *worker, uint64_t session, const struct wire_trouble *fault);
-/** What it has said is of no use any more. */
-void postmortem_forget(struct worker *worker);
+/** What an executor, or those of a domain, have said is of no use any more. */
+void postmortem_forget(struct finding **list);
 /** Nobody can be named. */
 void postmortem_fail(struct worker *worker);
 

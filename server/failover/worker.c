@@ -280,7 +280,7 @@ static struct worker *worker_free(struct worker *worker)
 		close(worker->dump_fd);
 	if (worker->words)
 		munmap(worker->words, LAST_WORDS_MAX * sizeof(*worker->words));
-	postmortem_forget(worker);
+	postmortem_forget(&worker->finding);
 	free(worker->immovable);
 	free(worker);
 	return NULL;

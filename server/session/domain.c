@@ -322,6 +322,7 @@ void domain_reap(struct domain *domain)
 	TAILQ_REMOVE(&domain->daemon->domains, domain, link);
 	store_drop(domain->daemon->store, domain->record);
 	promote_deinit(domain);
+	postmortem_forget(&domain->findings);
 	timer_free(domain->respawn);
 	timer_free(domain->idle);
 	free(domain);

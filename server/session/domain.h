@@ -23,6 +23,7 @@
 
 struct daemon;
 struct client;
+struct finding;
 struct move;
 struct record;
 struct timer;
@@ -47,6 +48,7 @@ struct domain {
 	struct window_set windows; /* in use by sessions, or not free yet after them */
 	TAILQ_HEAD(, linger) lingers;
 	struct promotion promotion;
+	struct finding *findings; /* of executors that are gone: to be carried out (failover/postmortem.h) */
 	unsigned start_failures;
 	char start_error[256]; /* why the latest start failed */
 	struct timer *respawn;

@@ -317,6 +317,20 @@ START_TEST(nobody_waits_for_the_end_of_who_is_killed)
 }
 END_TEST
 
+/* It may end before there is one that serves. */
+START_TEST(what_was_found_out_outlives_who_said_it)
+{
+	boot(CONFIG_RECOVERY_REPLAY);
+	leave_device();
+	name(sessions[YOUNG]->number);
+	fake_reap(fake, first, SIGKILL);
+	take_over();
+	expect_told(YOUNG);
+	expect_repeated(OLD);
+	end();
+}
+END_TEST
+
 /* Only one can have done it, so it waits for what its driver finds out, and is killed meanwhile. */
 START_TEST(a_sign_before_its_word_counts)
 {
@@ -370,6 +384,7 @@ int main(void)
 	tcase_add_test(tests, nobody_waits_for_the_end_of_who_is_killed);
 	tcase_add_test(tests, a_sign_before_its_word_counts);
 	tcase_add_test(tests, nobody_waits_for_it_where_it_is_the_only_one);
+	tcase_add_test(tests, what_was_found_out_outlives_who_said_it);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
