@@ -11,6 +11,9 @@
 //     └──────► told      it was this one; or nothing is left that could show who it was: the executor has not said it, all
 //                        trials of that fault are over, or last for too long, and what is repeated beside others is done
 //
+// Who is named while it is held, moves or has commands repeated is told behind that (LATENT_NAMED), whatever else is
+// found out: if they fault again it has been told by then.
+//
 // A fault is named by its domain and the number of the loss, so what is found out about one says nothing about the
 // next. A session that is latent already is told at the second fault (convict.c).
 //
@@ -29,6 +32,7 @@
 #include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/offender.h"
 
 #define SOON_MS	 1u
 #define AGAIN_MS 100u
@@ -36,6 +40,13 @@
 #define TOLD                                                                                                 \
 	"kernels of this program ran shortly before a fault that nobody was proved guilty of. It may have "  \
 	"been one of them, whatever was told of their end"
+
+#define TOLD_NAMED                                                                                           \
+	"a kernel of this program faulted, whatever was told of its end: the executor has found that out "   \
+	"behind it"
+
+/* In place of a fault: it is known that it was this one. */
+#define LATENT_NAMED UINT64_MAX
 
 uint64_t latent_fault(const struct domain *domain, uint64_t loss)
 {
@@ -72,13 +83,42 @@ static bool is_served(const struct client *client)
 	       word_acquire(&client->view.server->state) == SHM_SESSION_RUNNING;
 }
 
+void latent_name(struct client *client)
+{
+	if (client_is_live(client))
+		latent_note(client, LATENT_NAMED);
+}
+
 bool latent_convict(struct client *client, int32_t code, const char *reason)
 {
-	if (!client_is_live(client) || !is_served(client))
+	if (!client_is_live(client))
 		return false;
+	if (!is_served(client)) {
+		latent_name(client);
+		return false;
+	}
 	client_finish(client, SHM_SESSION_FAULTED, code, reason);
 	set(client, 0);
 	return true;
+}
+
+static bool may_be_explained(const struct client *client)
+{
+	return client->latent == LATENT_NAMED ? probation_repeats(client)
+					      : probation_may_explain(client->daemon, client->latent);
+}
+
+/* Told twice is told once, not at all is not. */
+static void tell(struct client *client)
+{
+	bool named = client->latent == LATENT_NAMED;
+
+	client_finish(client, SHM_SESSION_FAULTED, CUDA_ERROR_LAUNCH_FAILED, named ? TOLD_NAMED : TOLD);
+	set(client, 0);
+	if (!named)
+		return;
+	client->daemon->counters.culprits++;
+	offender_note(client->daemon, client);
 }
 
 static void on_timer(void *context)
@@ -90,13 +130,11 @@ static void on_timer(void *context)
 	TAILQ_FOREACH (client, &daemon->clients, link) {
 		if (!client->latent || client->state == CLIENT_CLOSING || !client_is_live(client))
 			continue;
-		if (probation_may_explain(daemon, client->latent) || !is_served(client)) {
+		if (may_be_explained(client) || !is_served(client)) {
 			again = true;
 			continue;
 		}
-		/* Told twice is told once, not at all is not. */
-		client_finish(client, SHM_SESSION_FAULTED, CUDA_ERROR_LAUNCH_FAILED, TOLD);
-		set(client, 0);
+		tell(client);
 	}
 	if (again && !daemon->leaving)
 		timer_start(daemon->latent_timer, AGAIN_MS);

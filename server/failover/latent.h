@@ -24,8 +24,14 @@ void latent_note(struct client *client, uint64_t fault);
 void latent_clear(struct daemon *daemon, uint64_t fault);
 
 /**
+ * It was the culprit, although its kernel looked finished, or what is repeated of it may fault again: it is told when
+ * nothing else can do that any more, whoever else is found guilty.
+ */
+void latent_name(struct client *client);
+
+/**
  * It was the culprit, although its kernel looked finished: it is told.
- * Return: whether that can be said of it now; it may not be while it moves
+ * Return: whether that can be said of it now; it may not be while it moves. Then as latent_name()
  */
 bool latent_convict(struct client *client, int32_t code, const char *reason);
 

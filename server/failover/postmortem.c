@@ -15,7 +15,8 @@
 // in a trial, which is in another context, was seen to stop everybody else's for 130 ms (7 of 10).
 //
 // Who is named and is not waiting has been told already, or is gone, or has its commands repeated beside others right
-// now: then they fault again, and the next one of these finds it.
+// now: then they fault again, and the next one of these finds it. If they do not, it was a kernel before them that
+// looked finished: it is told behind them, and so is who cannot be told at this moment (latent.h).
 //
 // An executor that has been asked for something may be at it, and the next one is asked when it has ended: so it is ended
 // at once, and there is no post-mortem. Nor is there one in another life of the daemon: it is not recorded.
@@ -124,6 +125,8 @@ static void take_another(struct domain *domain, const struct finding *finding)
 {
 	struct client *client = domain_find_client(domain, finding->session);
 
+	if (client && client->probation)
+		latent_name(client);
 	if (!client || client->probation || !latent_convict(client, finding->trouble.code, finding->reason))
 		return;
 	domain->daemon->counters.culprits++;

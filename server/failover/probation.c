@@ -224,6 +224,13 @@ bool probation_may_explain(const struct daemon *daemon, uint64_t fault)
 	return false;
 }
 
+bool probation_repeats(const struct client *client)
+{
+	if (client->probation)
+		return client->probation->state != PROBATION_LEFT;
+	return is_repeating(client, latent_fault(client->domain, client->latest_loss));
+}
+
 /*
  * Waiting
  */
@@ -535,10 +542,13 @@ void probation_named(
 	struct client *client = domain_find_client(domain, session);
 	struct probation *probation = client ? client->probation : NULL;
 
-	/* Its trial is under way; or its commands are repeated beside others, and fault again. */
+	/* Its trial is under way; or its commands are repeated beside others, and fault again, unless it was one before
+	 * them that looked finished. */
 	if (probation ? probation->state != PROBATION_WAITING || !is_trying(probation, fault)
-		      : client && is_repeating(client, fault))
+		      : client && is_repeating(client, fault)) {
+		latent_name(client);
 		return;
+	}
 	/* Otherwise the kernel looked finished, or its program was told before. */
 	if (client && !probation && client_is_live(client) && !latent_convict(client, code, reason))
 		return;

@@ -35,6 +35,9 @@ const char *probation_text(const struct client *client);
  */
 bool probation_may_explain(const struct daemon *daemon, uint64_t fault);
 
+/** Whether what a session had in doubt at a fault is being tried, or repeated beside others. */
+bool probation_repeats(const struct client *client);
+
 /** A promotion is over. @worker: which serves now, all but the sessions that it left as they were */
 void probation_settle(struct domain *domain, struct worker *worker);
 

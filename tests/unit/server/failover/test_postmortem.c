@@ -73,6 +73,14 @@ static uint32_t state_of(unsigned index)
 	return word_acquire(&clients[index].view.server->state);
 }
 
+/* What was in doubt of it. */
+static void finish_work(unsigned index)
+{
+	const struct shm_view *view = &sessions[index]->view;
+
+	word_release(&shm_view_timeline(view, word_acquire(&view->server->generation))->stream[3].done, 5);
+}
+
 /* At the first sign. */
 static void leave_device(void)
 {
@@ -331,6 +339,39 @@ START_TEST(what_was_found_out_outlives_who_said_it)
 }
 END_TEST
 
+/* What is in doubt of it runs to its end beside the others: it was a kernel before that. */
+START_TEST(who_is_named_while_it_is_repeated_is_told)
+{
+	boot(CONFIG_RECOVERY_REPLAY);
+	fake->config.probation = CONFIG_PROBATION_YOUNGEST;
+	leave_device();
+	take_over();
+	ck_assert_str_eq(probation_text(sessions[YOUNG]), "waiting");
+	ck_assert_ptr_null(probation_text(sessions[OLD]));
+	name(sessions[OLD]->number);
+	ck_assert_uint_eq(state_of(OLD), SHM_SESSION_RUNNING);
+	finish_work(OLD);
+	FAKE_RUN_WHILE(fake, state_of(OLD) != SHM_SESSION_FAULTED);
+	end();
+}
+END_TEST
+
+/* What is in doubt of the other one runs to its end when it is repeated: it was a kernel before that. */
+START_TEST(whoever_is_named_beside_another_is_told)
+{
+	reach_waiting();
+	name(sessions[YOUNG]->number);
+	name(sessions[OLD]->number);
+	ck_assert_uint_eq(state_of(YOUNG), SHM_SESSION_FAULTED);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	serve(OLD, fake->message.activate.generation);
+	finish_work(OLD);
+	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){1}, 1);
+	FAKE_RUN_WHILE(fake, state_of(OLD) != SHM_SESSION_FAULTED);
+	end();
+}
+END_TEST
+
 /* Only one can have done it, so it waits for what its driver finds out, and is killed meanwhile. */
 START_TEST(a_sign_before_its_word_counts)
 {
@@ -382,9 +423,11 @@ int main(void)
 	tcase_add_test(tests, nobody_waits_for_what_is_known);
 	tcase_add_test(tests, a_culprit_gets_its_answers);
 	tcase_add_test(tests, nobody_waits_for_the_end_of_who_is_killed);
+	tcase_add_test(tests, whoever_is_named_beside_another_is_told);
 	tcase_add_test(tests, a_sign_before_its_word_counts);
 	tcase_add_test(tests, nobody_waits_for_it_where_it_is_the_only_one);
 	tcase_add_test(tests, what_was_found_out_outlives_who_said_it);
+	tcase_add_test(tests, who_is_named_while_it_is_repeated_is_told);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }
