@@ -123,7 +123,7 @@ void postmortem_give_up(struct worker *worker)
  * it is told. */
 static void take_another(struct domain *domain, const struct finding *finding)
 {
-	struct client *client = domain_find_client(domain, finding->session);
+	struct client *client = daemon_find_client(domain->daemon, finding->session);
 
 	if (client && client->probation)
 		latent_name(client);

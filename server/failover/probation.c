@@ -539,7 +539,7 @@ void probation_contained(struct domain *domain, uint64_t session)
 void probation_named(
 	struct domain *domain, uint64_t fault, uint64_t session, int32_t code, const char *reason)
 {
-	struct client *client = domain_find_client(domain, session);
+	struct client *client = daemon_find_client(domain->daemon, session);
 	struct probation *probation = client ? client->probation : NULL;
 
 	/* Its trial is under way; or its commands are repeated beside others, and fault again, unless it was one before

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/failover/move.h"
 #include "server/failover/probation.h"
 #include "server/failover/worker.h"
 #include "server/loop/timer.h"
@@ -406,6 +407,42 @@ START_TEST(nobody_waits_for_it_where_it_is_the_only_one)
 }
 END_TEST
 
+/* It gets an executor of its own before it is known that it was it. */
+static void move_away(unsigned index)
+{
+	struct fake_child *child = NULL;
+
+	ck_assert_ptr_null(move_begin(sessions[index], MOVE_ORDER, "a test", 60000, NULL, NULL));
+	for (unsigned i = 0; i < fake->child_count; i++) {
+		struct worker *worker = fake->children[i].worker;
+
+		if (worker && worker->domain && worker->domain->arrival == sessions[index]->move)
+			child = &fake->children[i];
+	}
+	ck_assert_ptr_nonnull(child);
+	fake_warm(fake, child);
+	fake_serve(fake, child, WIRE_ACTIVATE);
+	fake_serve(fake, child, WIRE_OPEN_SESSION);
+	fake_expect(fake, second->socket, WIRE_DETACH_SESSION);
+	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){1}, 1);
+	fake_expect(fake, child->socket, WIRE_ACTIVATE);
+	serve(index, fake->message.activate.generation);
+	fake_reply(fake, child->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
+	ck_assert_ptr_ne(sessions[index]->domain, crowd);
+}
+
+START_TEST(a_culprit_that_has_moved_is_told)
+{
+	boot(CONFIG_RECOVERY_FAIL);
+	leave_device();
+	take_over();
+	move_away(LATENT);
+	name(sessions[LATENT]->number);
+	ck_assert_uint_eq(state_of(LATENT), SHM_SESSION_FAULTED);
+	end();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("postmortem");
@@ -423,6 +460,7 @@ int main(void)
 	tcase_add_test(tests, nobody_waits_for_what_is_known);
 	tcase_add_test(tests, a_culprit_gets_its_answers);
 	tcase_add_test(tests, nobody_waits_for_the_end_of_who_is_killed);
+	tcase_add_test(tests, a_culprit_that_has_moved_is_told);
 	tcase_add_test(tests, whoever_is_named_beside_another_is_told);
 	tcase_add_test(tests, a_sign_before_its_word_counts);
 	tcase_add_test(tests, nobody_waits_for_it_where_it_is_the_only_one);
