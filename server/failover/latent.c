@@ -99,6 +99,8 @@ bool latent_convict(struct client *client, int32_t code, const char *reason)
 	}
 	client_finish(client, SHM_SESSION_FAULTED, code, reason);
 	set(client, 0);
+	client->daemon->counters.culprits++;
+	offender_note(client->daemon, client);
 	return true;
 }
 
@@ -111,14 +113,12 @@ static bool may_be_explained(const struct client *client)
 /* Told twice is told once, not at all is not. */
 static void tell(struct client *client)
 {
-	bool named = client->latent == LATENT_NAMED;
-
-	client_finish(client, SHM_SESSION_FAULTED, CUDA_ERROR_LAUNCH_FAILED, named ? TOLD_NAMED : TOLD);
-	set(client, 0);
-	if (!named)
+	if (client->latent == LATENT_NAMED) {
+		latent_convict(client, CUDA_ERROR_LAUNCH_FAILED, TOLD_NAMED);
 		return;
-	client->daemon->counters.culprits++;
-	offender_note(client->daemon, client);
+	}
+	client_finish(client, SHM_SESSION_FAULTED, CUDA_ERROR_LAUNCH_FAILED, TOLD);
+	set(client, 0);
 }
 
 static void on_timer(void *context)

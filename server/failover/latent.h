@@ -30,7 +30,7 @@ void latent_clear(struct daemon *daemon, uint64_t fault);
 void latent_name(struct client *client);
 
 /**
- * It was the culprit, although its kernel looked finished: it is told.
+ * It was the culprit, although its kernel looked finished: it is told, and counted.
  * Return: whether that can be said of it now; it may not be while it moves. Then as latent_name()
  */
 bool latent_convict(struct client *client, int32_t code, const char *reason);

@@ -36,12 +36,9 @@
 #include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
-#include "server/session/offender.h"
 
 /* The driver copies the code of all that is loaded first: a second with four PyTorch programs. */
 #define READ_MS 2000u
-/* How much longer the executor is left alone: see UNDISTURBED_MS of promote.c. */
-#define AFTER_MS 500u
 
 /* Otherwise the next executor is not even started before its end. */
 static bool has_room(const struct domain *domain)
@@ -65,13 +62,14 @@ void postmortem_await(struct domain *domain, struct worker *worker)
 
 	if (known)
 		worker->fault = 0;
-	worker_condemn_later(worker, known ? AFTER_MS : READ_MS, "its clients go on in the next one");
+	worker_condemn_later(
+		worker, known ? PROMOTE_UNDISTURBED_MS : READ_MS, "its clients go on in the next one");
 }
 
 static void conclude(struct domain *domain, struct worker *worker)
 {
 	worker->fault = 0;
-	worker_end_in(worker, AFTER_MS);
+	worker_end_in(worker, PROMOTE_UNDISTURBED_MS);
 	probation_turn(domain);
 }
 
@@ -125,12 +123,12 @@ static void take_another(struct domain *domain, const struct finding *finding)
 {
 	struct client *client = daemon_find_client(domain->daemon, finding->session);
 
-	if (client && client->probation)
-		latent_name(client);
-	if (!client || client->probation || !latent_convict(client, finding->trouble.code, finding->reason))
+	if (!client)
 		return;
-	domain->daemon->counters.culprits++;
-	offender_note(domain->daemon, client);
+	if (client->probation)
+		latent_name(client);
+	else
+		latent_convict(client, finding->trouble.code, finding->reason);
 }
 
 /* @fault: that it explains; 0: that is explained */

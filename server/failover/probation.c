@@ -550,11 +550,14 @@ void probation_named(
 		return;
 	}
 	/* Otherwise the kernel looked finished, or its program was told before. */
-	if (client && !probation && client_is_live(client) && !latent_convict(client, code, reason))
-		return;
-	domain->daemon->counters.culprits++;
-	if (client)
-		offender_note(domain->daemon, client);
+	if (client && !probation && client_is_live(client)) {
+		if (!latent_convict(client, code, reason))
+			return;
+	} else {
+		domain->daemon->counters.culprits++;
+		if (client)
+			offender_note(domain->daemon, client);
+	}
 	if (probation) {
 		client_finish(client, SHM_SESSION_FAULTED, code, reason);
 		explain(probation);

@@ -84,12 +84,6 @@
  * driver does not say it (HALT_SILENCE_MS). */
 #define ANSWER_MS      10000u
 #define ANSWER_LOOK_MS 100u
-/* How long an executor that was halted in a quiet moment is left alone once its clients have gone on. It has nothing on
- * the device but what the fault has left. While the kernel-mode driver takes its context apart so soon after a
- * fault, the next executor's calls and kernels may not come through: ended at once, 13 of 20 survivors had a second
- * gap of 16 to 131 ms, ended half a second later none of 20 had one (H200, driver 580; reads of an unmapped
- * address and illegal instructions). */
-#define UNDISTURBED_MS 500u
 /* How long survivors' kernels may take to end before an executor with an orphan is replaced under them. */
 #define ORPHAN_PATIENCE_MS 2000u
 
@@ -413,7 +407,7 @@ void promote_hand_over(struct domain *domain)
 	replace(domain, worker);
 	/* Not the active one any more, so its end is nobody's business but the driver's. */
 	if (undisturbed)
-		worker_condemn_later(worker, UNDISTURBED_MS, reason);
+		worker_condemn_later(worker, PROMOTE_UNDISTURBED_MS, reason);
 	else
 		worker_condemn(worker, reason);
 }

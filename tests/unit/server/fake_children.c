@@ -402,6 +402,28 @@ void fake_hello(struct fake *fake, struct fake_client *client)
 	fake_send(fake, client->socket, &hello, NULL, 0);
 }
 
+void fake_take_over(struct client *session, uint32_t generation)
+{
+	word_release(&session->view.server->generation, generation);
+	word_release(&session->view.server->state, SHM_SESSION_RUNNING);
+}
+
+void fake_take_all_over(struct fake *fake, struct fake_child *executor)
+{
+	const struct wire_activate *activate = &fake_expect(fake, executor->socket, WIRE_ACTIVATE)->activate;
+	uint64_t values[WINDOW_COUNT];
+
+	for (uint32_t i = 0; i < activate->sessions.count; i++) {
+		bool suspended = activate->recover.at[i] == CLIENT_RECOVER_PROBATION;
+
+		values[i] = suspended ? 3 : 0;
+		if (!suspended)
+			fake_take_over(daemon_find_client(&fake->daemon, activate->sessions.at[i]),
+				activate->generation);
+	}
+	fake_reply(fake, executor->socket, fake->message.id, 0, values, activate->sessions.count);
+}
+
 void fake_welcome(struct fake *fake, struct fake_client *client)
 {
 	const struct wire_message *welcome = fake_expect(fake, client->socket, WIRE_WELCOME);

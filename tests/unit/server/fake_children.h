@@ -121,6 +121,10 @@ void fake_boot(struct fake *fake);
 void fake_give_chunk(struct fake_child *keeper, uint64_t id, uint64_t handle);
 /** Expects such a request, too. */
 void fake_make_chunk(struct fake *fake, struct fake_child *keeper, uint64_t handle);
+/** What an executor writes when it takes a session over: what is in doubt is to be issued again. */
+void fake_take_over(struct client *session, uint32_t generation);
+/** Activate of a promotion: the executor serves all sessions of it but those that go on probation. */
+void fake_take_all_over(struct fake *fake, struct fake_child *executor);
 /** The process is gone. */
 void fake_reap(struct fake *fake, struct fake_child *child, int signal);
 

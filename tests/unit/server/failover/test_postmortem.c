@@ -93,28 +93,10 @@ static void leave_device(void)
 	ck_assert(!first->killed);
 }
 
-/* What an executor writes when it takes a session over. */
-static void serve(unsigned index, uint32_t generation)
-{
-	word_release(&sessions[index]->view.server->generation, generation);
-	word_release(&sessions[index]->view.server->state, SHM_SESSION_RUNNING);
-}
-
 /* The next one serves all but those that are held. */
 static void take_over(void)
 {
-	uint64_t values[CLIENTS];
-
-	fake_expect(fake, second->socket, WIRE_ACTIVATE);
-	for (uint32_t i = 0; i < fake->message.activate.sessions.count; i++) {
-		bool suspended = fake->message.activate.recover.at[i] == CLIENT_RECOVER_PROBATION;
-
-		values[i] = suspended ? 3 : 0;
-		for (unsigned k = 0; k < CLIENTS && !suspended; k++)
-			if (sessions[k]->number == fake->message.activate.sessions.at[i])
-				serve(k, fake->message.activate.generation);
-	}
-	fake_reply(fake, second->socket, fake->message.id, 0, values, fake->message.activate.sessions.count);
+	fake_take_all_over(fake, second);
 	ck_assert_ptr_eq(domain_serving(crowd), second->worker);
 }
 
@@ -365,7 +347,7 @@ START_TEST(whoever_is_named_beside_another_is_told)
 	name(sessions[OLD]->number);
 	ck_assert_uint_eq(state_of(YOUNG), SHM_SESSION_FAULTED);
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
-	serve(OLD, fake->message.activate.generation);
+	fake_take_over(sessions[OLD], fake->message.activate.generation);
 	finish_work(OLD);
 	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){1}, 1);
 	FAKE_RUN_WHILE(fake, state_of(OLD) != SHM_SESSION_FAULTED);
@@ -426,7 +408,7 @@ static void move_away(unsigned index)
 	fake_expect(fake, second->socket, WIRE_DETACH_SESSION);
 	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){1}, 1);
 	fake_expect(fake, child->socket, WIRE_ACTIVATE);
-	serve(index, fake->message.activate.generation);
+	fake_take_over(sessions[index], fake->message.activate.generation);
 	fake_reply(fake, child->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
 	ck_assert_ptr_ne(sessions[index]->domain, crowd);
 }

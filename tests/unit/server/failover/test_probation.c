@@ -61,13 +61,6 @@ static void issue(unsigned index, uint64_t issued)
 	fake_issue(&sessions[index]->view, issued);
 }
 
-/* What an executor writes when it takes a session over: what is in doubt is to be issued again. */
-static void take_over(unsigned index, uint32_t generation)
-{
-	word_release(&sessions[index]->view.server->generation, generation);
-	word_release(&sessions[index]->view.server->state, SHM_SESSION_RUNNING);
-}
-
 static void write_done(unsigned index, uint64_t done)
 {
 	const struct shm_view *view = &sessions[index]->view;
@@ -103,23 +96,6 @@ static void lose(struct fake_child *child)
 	fake_reap(fake, child, SIGKILL);
 }
 
-/* The next one serves all but the suspects. */
-static void take_crowd_over(struct fake_child *child)
-{
-	uint64_t values[CLIENTS];
-
-	fake_expect(fake, child->socket, WIRE_ACTIVATE);
-	for (uint32_t i = 0; i < fake->message.activate.sessions.count; i++) {
-		bool suspended = fake->message.activate.recover.at[i] == CLIENT_RECOVER_PROBATION;
-
-		values[i] = suspended ? 3 : 0;
-		for (unsigned k = 0; k < CLIENTS; k++)
-			if (!suspended && sessions[k]->number == fake->message.activate.sessions.at[i])
-				take_over(k, fake->message.activate.generation);
-	}
-	fake_reply(fake, child->socket, fake->message.id, 0, values, fake->message.activate.sessions.count);
-}
-
 /* Two suspects are held, the first one has its turn, and everybody else is served. */
 static void reach_placing(void)
 {
@@ -127,7 +103,7 @@ static void reach_placing(void)
 	for (unsigned i = 0; i < SUSPECTS; i++)
 		issue(i, 5);
 	lose(first);
-	take_crowd_over(second);
+	fake_take_all_over(fake, second);
 	ck_assert_ptr_eq(domain_serving(crowd), second->worker);
 	ck_assert_str_eq(probation_text(sessions[0]), "starting");
 	ck_assert_str_eq(probation_text(sessions[1]), "waiting");
@@ -170,7 +146,7 @@ static void expect_attached(unsigned index, struct fake_child *child)
 	fake_expect(fake, child->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
 	ck_assert_uint_eq(order_of(index), CLIENT_RECOVER_BY_POLICY);
-	take_over(index, fake->message.activate.generation);
+	fake_take_over(sessions[index], fake->message.activate.generation);
 	fake_reply(fake, child->socket, fake->message.id, 0, (uint64_t[]){1}, 1);
 }
 
@@ -229,7 +205,7 @@ START_TEST(a_suspect_that_leaves_for_its_trial_has_left_nothing)
 		issue(i, 5);
 	word_release(&sessions[0]->view.server->active, LATER_NS);
 	lose(first);
-	take_crowd_over(second);
+	fake_take_all_over(fake, second);
 	reach_trial(0);
 	close_in_crowd();
 	ck_assert_uint_eq(crowd->promotion.gone_active, 0);
@@ -329,7 +305,7 @@ static void reach_placing_with_latent(void)
 		issue(i, 5);
 	word_set(&sessions[2]->view.server->active, LATER_NS);
 	lose(first);
-	take_crowd_over(second);
+	fake_take_all_over(fake, second);
 	ck_assert_uint_eq(state_of(2), SHM_SESSION_RUNNING);
 }
 
@@ -364,7 +340,7 @@ START_TEST(whoever_it_may_have_been_is_told_if_nobody_is_left_to_try)
 	ck_assert_uint_ne(sessions[2]->latent, 0);
 	fake_leave(fake, &clients[0]);
 	clients[0].socket = -1;
-	take_crowd_over(second);
+	fake_take_all_over(fake, second);
 	ck_assert_uint_eq(state_of(2), SHM_SESSION_RUNNING);
 	FAKE_RUN_WHILE(fake, sessions[2]->latent);
 	ck_assert_uint_eq(state_of(2), SHM_SESSION_FAULTED);
@@ -523,7 +499,7 @@ static void reach_guess(void)
 		issue(i, 5);
 	word_set(&sessions[2]->view.server->active, LATER_NS);
 	lose(first);
-	take_crowd_over(second);
+	fake_take_all_over(fake, second);
 	ck_assert_uint_eq(order_of(0), CLIENT_RECOVER_PROBATION);
 	ck_assert_uint_eq(order_of(1), CLIENT_RECOVER_BY_POLICY);
 	ck_assert_ptr_null(probation_text(sessions[1]));
@@ -569,7 +545,7 @@ START_TEST(guilt_explains_the_loss_before_where_the_same_was_in_doubt)
 	word_release(&sessions[2]->view.server->active, 0);
 	lose(second);
 	ck_assert_int_eq(sessions[2]->latent == 0, !_i);
-	take_crowd_over(third);
+	fake_take_all_over(fake, third);
 	ck_assert_uint_eq(order_of(1), CLIENT_RECOVER_CULPRIT);
 	end();
 }
@@ -584,7 +560,7 @@ START_TEST(the_crowds_executor_dies)
 	third = warm_third(CLIENTS);
 	fake_reap(fake, second, SIGKILL);
 	ck_assert_str_eq(probation_text(sessions[0]), "waiting");
-	take_crowd_over(third);
+	fake_take_all_over(fake, third);
 	ck_assert_uint_eq(order_of(0), CLIENT_RECOVER_PROBATION);
 	ck_assert_uint_eq(order_of(1), CLIENT_RECOVER_PROBATION);
 	ck_assert_uint_eq(order_of(2), CLIENT_RECOVER_NOTHING);
@@ -608,7 +584,7 @@ START_TEST(who_is_released_in_the_middle_of_a_promotion_is_served_after_it)
 	ck_assert_int_eq(crowd->promotion.state, PROMOTE_ACTIVATING);
 	fake_reap(fake, trial, SIGSEGV);
 	ck_assert_ptr_null(probation_text(sessions[1]));
-	take_crowd_over(third);
+	fake_take_all_over(fake, third);
 	ck_assert_uint_eq(order_of(1), CLIENT_RECOVER_PROBATION);
 	expect_attached(1, third);
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
