@@ -638,6 +638,18 @@ START_TEST(a_wrong_guess_costs_a_second_pause)
 }
 END_TEST
 
+/* Two suspects: both run beside the culprit, and for the second time side by side. */
+static void begin_with_two(child_function *second)
+{
+	enlist(&second_suspect, second);
+	enlist(&suspect, vouching);
+	child_order(&second_suspect);
+	child_wait(&second_suspect, 1);
+	begin();
+	child_wait(&suspect, 1);
+	child_wait(&second_suspect, 1);
+}
+
 START_TEST(behind_a_wrong_guess_all_are_tried)
 {
 	pid_t ready;
@@ -645,14 +657,8 @@ START_TEST(behind_a_wrong_guess_all_are_tried)
 	start(YOUNGEST);
 	enlist(&bystander, idle);
 	enlist(&culprit, faulting_thrice);
-	enlist(&second_suspect, vouching_twice);
-	enlist(&suspect, vouching);
-	child_order(&second_suspect);
-	child_wait(&second_suspect, 1);
-	begin();
-	child_wait(&suspect, 1);
-	/* Repeated, both of them: the one runs, and the other one faults once more. */
-	child_wait(&second_suspect, 1);
+	/* Repeated, the one of them runs, and the other one faults once more. */
+	begin_with_two(vouching_twice);
 	child_order(&culprit);
 	ck_assert(service_log_wait(&service, "nobody is proved guilty", 2, 120));
 	expect_probation(&second_suspect, "waiting");
@@ -912,14 +918,7 @@ START_TEST(who_is_named_off_the_device_is_told_and_nobody_is_tried)
 {
 	start_reading("1");
 	enlist(&culprit, faulting_unseen);
-	enlist(&second_suspect, vouching);
-	enlist(&suspect, vouching);
-	child_order(&second_suspect);
-	child_wait(&second_suspect, 1);
-	begin();
-	/* Both for the second time, side by side. */
-	child_wait(&suspect, 1);
-	child_wait(&second_suspect, 1);
+	begin_with_two(vouching);
 	expect_culprit_read();
 	let_suspect_end();
 	child_order(&second_suspect);
