@@ -6,7 +6,7 @@
 //
 //   worker survivor [--kernel-us N] [--idle] [--repeatable] [--kept] [--constant] [--depth N] [--blocks N]
 //                    [--held N]
-//   worker culprit FAULT [--warm-ms N] [--delay-ms N] [--wait-ms N] [--kernel-us N]
+//   worker culprit FAULT [--warm-ms N] [--delay-ms N] [--wait-ms N] [--kernel-us N] [--blocks N]
 //
 // Everything is said in lines. Orders come on standard input; its end means "stop".
 //
@@ -24,7 +24,7 @@
 // It does so as well, unasked, as soon as it is told an error or finds a wrong word.
 //
 // A culprit has its module loaded and a harmless kernel of --warm-ms behind it when it says "ready"; at the
-// next line it launches the kernel of that fault (with a harmless one of --delay-ms before it), says
+// next line it launches the kernel of that fault, in --blocks blocks (1) that all fault (with a harmless one of --delay-ms before it), says
 // "launched", and calls the driver until it is told an error or --wait-ms have passed. The fault "busy" is
 // none: kernels of --kernel-us, 64 deep, until it is killed.
 
@@ -574,7 +574,7 @@ static int run_culprit(const struct options *options)
 		driver_check(launch_timed(culprit.pass_time, options->delay_ms * UINT64_C(1000000)),
 			"cuLaunchKernel");
 	begin = now_ns();
-	code = cu.launch(culprit.kernel, 1, 1, 1, 32, 1, 1, 1024, NULL, arguments, NULL);
+	code = cu.launch(culprit.kernel, options->blocks, 1, 1, 32, 1, 1, 1024, NULL, arguments, NULL);
 	say("launched");
 	if (code == CUDA_SUCCESS)
 		code = call_until_told(begin, options->wait_ms);
@@ -600,7 +600,7 @@ static int usage(void)
 
 int main(int argc, char **argv)
 {
-	struct options options = {.kernel_us = 100, .blocks = BLOCKS, .depth = 4, .wait_ms = 10000};
+	struct options options = {.kernel_us = 100, .depth = 4, .wait_ms = 10000};
 	bool culprit = argc > 2 && strcmp(argv[1], "culprit") == 0;
 
 	if (!culprit && (argc < 2 || strcmp(argv[1], "survivor") != 0))
@@ -633,7 +633,9 @@ int main(int argc, char **argv)
 		else
 			return usage();
 	}
-	if (!options.blocks || !options.depth || options.depth > DEPTH_MAX || options.held > HELD_MAX)
+	if (!options.blocks)
+		options.blocks = culprit ? 1 : BLOCKS;
+	if (!options.depth || options.depth > DEPTH_MAX || options.held > HELD_MAX)
 		return usage();
 	return culprit ? run_culprit(&options) : run_survivor(&options);
 }
