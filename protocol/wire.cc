@@ -381,7 +381,7 @@ static body build_text(Builder *b, enum wire_type type, int32_t code, const char
 static body build_fault(Builder *b, const wire_trouble &m)
 {
 	auto kernel = b->text(m.text);
-	return fb::CreateFault(b->fbb, m.code, kernel, m.instruction, m.took, m.number).Union();
+	return fb::CreateFault(b->fbb, m.code, kernel, m.instruction, m.took, m.number, m.ended).Union();
 }
 
 static body build_stray(Builder *b, const wire_stray &m)
@@ -967,12 +967,12 @@ static void read(Reader *r, const fb::Admin *t, wire_admin *m)
 
 static void set_trouble(wire_trouble *m, int32_t code, const char *text)
 {
-	*m = wire_trouble{code, text, 0, 0, 0};
+	*m = wire_trouble{code, text, 0, 0, 0, false};
 }
 
 static void read(Reader *r, const fb::Fault *t, wire_trouble *m)
 {
-	*m = wire_trouble{t->code(), r->text(t->kernel()), t->instruction(), t->took(), t->number()};
+	*m = wire_trouble{t->code(), r->text(t->kernel()), t->instruction(), t->took(), t->number(), t->ended()};
 }
 
 static void read_symbol(Reader *r, const fb::Message *t, wire_symbol *m)

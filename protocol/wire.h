@@ -250,6 +250,7 @@ struct wire_trouble {
 	uint64_t instruction;
 	uint64_t took; /* ns */
 	uint32_t number;
+	bool ended;
 };
 struct wire_chunk {
 	uint64_t bytes, handle;

@@ -350,6 +350,7 @@ struct backend_fault {
 	uint64_t launch;  /* its ordinal in the context; 0: not known */
 	uint32_t block[3];
 	bool has_block;
+	bool ended;	/* nothing of its grid is left on the device when that goes on */
 	bool may_recur; /* contained, it may yet show to be a fault that cannot be: within BACKEND_RECUR_MS */
 	char kernel[128]; /* empty: not known */
 	const char *said; /* lines for the program's standard error; NULL: none. For the call's time */
@@ -367,7 +368,8 @@ struct backend_fault {
  *                Nothing follows if it was none
  *   stopped      it is a fault, and contained or uncontained will follow
  *   contained    before the device goes on: these kernels are over, everything else goes on as if nothing had
- *                happened. Their marks still arrive. 1 to BACKEND_FAULTS_MAX, all with a module
+ *                happened. Their marks still arrive. Up to BACKEND_FAULTS_MAX, all with a module; 0: nothing has
+ *                faulted since the last time
  *   uncontained  the context will end. 0 to BACKEND_FAULTS_MAX kernels that faulted, those without a module among
  *                them; 0: nobody knows
  */

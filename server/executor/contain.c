@@ -6,9 +6,10 @@
 //   suspected    all sessions become doubtful: clients do not believe what becomes done, for it may be the
 //                kernel that faulted, and nothing more is issued (serve.c)
 //   contained    the kernels that faulted are named by module, and a module has one owner. The owner's
-//                session ends at once with the driver's code (`ended`); nothing of it is waited for when this
-//                executor is replaced. Everybody else goes on: not doubtful any more. The daemon is told
-//                (Fault) and replaces this executor when it suits (Halt, gently)
+//                session ends at once with the driver's code (`ended`). Everybody else goes on: not doubtful
+//                any more. The daemon hears of it (Fault). If something of those kernels is left on the device
+//                this executor is worn: nothing of that session is waited for, and the daemon replaces the
+//                executor when it suits (Halt, gently)
 //   uncontained  the last words say what is known. The daemon is told (Suspect), and halts this executor as
 //                for any sign; where the context will not even say itself that it is over, that is said too
 //                (Lost)
@@ -372,6 +373,15 @@ static void uncontained(void *context, const struct backend_fault *faults, uint3
 	enter(executor, CONTAIN_GIVEN_UP);
 }
 
+static bool have_ended(const struct backend_fault *faults, uint32_t count)
+{
+	bool ended = true;
+
+	for (uint32_t i = 0; i < count; i++)
+		ended &= faults[i].ended;
+	return ended;
+}
+
 static void contained(void *context, const struct backend_fault *faults, uint32_t count)
 {
 	struct executor *executor = context;
@@ -379,12 +389,17 @@ static void contained(void *context, const struct backend_fault *faults, uint32_
 	uint64_t owners[BACKEND_FAULTS_MAX];
 	bool waits = false;
 
+	if (!count) {
+		enter(executor, CONTAIN_CLEAR);
+		return;
+	}
 	if (!executor->graceful) {
 		uncontained(context, faults, count);
 		return;
 	}
 	/* Before anybody can hear of it, and so before any thread of ours sees an effect of it. */
-	word_release(&contain->worn, 1);
+	if (!have_ended(faults, count))
+		word_release(&contain->worn, 1);
 	if (!find_owners(contain, faults, count, owners)) {
 		/* The context goes on, but nobody knows whose marks are not to be believed. */
 		uncontained(context, faults, count);
@@ -400,9 +415,11 @@ static void contained(void *context, const struct backend_fault *faults, uint32_
 	contain->number += count;
 	for (uint32_t i = 0; i < count; i++)
 		waits |= faults[i].may_recur;
-	pthread_mutex_lock(&contain->lock);
-	contain->still_until = clock_now() + STILL_NS;
-	pthread_mutex_unlock(&contain->lock);
+	if (contain_is_worn(executor)) {
+		pthread_mutex_lock(&contain->lock);
+		contain->still_until = clock_now() + STILL_NS;
+		pthread_mutex_unlock(&contain->lock);
+	}
 	enter(executor, waits ? CONTAIN_WAITING : CONTAIN_CLEAR);
 }
 
@@ -425,7 +442,8 @@ static void tell_fault(struct executor *executor, const struct contain_fault *at
 		.text = fault->kernel,
 		.instruction = fault->address,
 		.took = at->took,
-		.number = at->number};
+		.number = at->number,
+		.ended = fault->ended};
 	if (to_daemon)
 		executor_send(executor, &message, NULL, 0);
 }

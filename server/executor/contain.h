@@ -45,7 +45,7 @@ struct contain_owner {
 struct contain {
 	struct backend_watch watch;
 	word32 news; /* the main thread has something to do */
-	word32 worn; /* a fault was contained */
+	word32 worn; /* something that faulted is left on the device */
 
 	/* The backend's thread. */
 	uint32_t words;	 /* last words that are taken */
@@ -88,7 +88,7 @@ void contain_join(struct session *session, uint32_t generation);
 bool contain_is_open(struct executor *executor);
 
 /**
- * Whether a fault was contained. What faulted may then be on the device for ever, so nobody may ask the
+ * Whether a fault was contained and what faulted may be on the device for ever. Then nobody may ask the
  * backend for anything that waits until nothing runs: it would not come back, and hold up everybody. So
  * closings wait for the end of this executor (open.c), lookups that need a gap for the next one (module_worker.c),
  * nothing is unloaded or unpinned, and streams, events and graphs are left to the end of the process. Any thread.

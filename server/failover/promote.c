@@ -589,7 +589,7 @@ void promote_contained(
 	if (promotion->state != PROMOTE_STEADY && promotion->state != PROMOTE_ACTIVATING)
 		return;
 	worker_settle(worker, fault->number);
-	promotion->worn = true;
+	promotion->worn |= !fault->ended;
 	convict_contained(domain, session);
 	verdict_contained(domain, session, fault);
 	probation_contained(domain, session);

@@ -73,7 +73,7 @@ struct promotion {
 	bool hint;		 /* the sign was that some process on the device has a fault */
 	char sign[160];		 /* the first sign, in words */
 	bool orphan;		 /* work of a gone client runs in the active executor and does not end */
-	bool worn;		 /* a fault was contained in the active executor */
+	bool worn;		 /* of a fault that was contained something is left in the active executor */
 	/* Values of modules' variables, from the executor that was halted to the next one; NULL: none. */
 	struct shared_fd *variables;
 	uint64_t asked_us; /* when it was asked to halt gently, and has not answered; 0: it is not asked */

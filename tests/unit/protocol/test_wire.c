@@ -206,7 +206,7 @@ static struct wire_message *sample(enum wire_type type)
 		break;
 	case WIRE_FAULT:
 		m->trouble =
-			(struct wire_trouble){INT32_MAX, long_text, UINT64_MAX, UINT64_MAX - 1, UINT32_MAX};
+			(struct wire_trouble){INT32_MAX, long_text, UINT64_MAX, UINT64_MAX - 1, UINT32_MAX, true};
 		break;
 	case WIRE_CREATE_CHUNK:
 		m->chunk = (struct wire_chunk){UINT64_MAX, 0};

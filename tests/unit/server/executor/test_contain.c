@@ -395,6 +395,43 @@ START_TEST(what_a_worn_executor_has_goes_with_it)
 }
 END_TEST
 
+START_TEST(an_executor_whose_faults_have_ended_serves_on)
+{
+	struct backend_fault fault = fault_in(MODULE);
+	struct wire_message message;
+
+	fault.ended = true;
+	contain_forget_module(&fixture.executor, MODULE);
+	contain_note_module(&fixture.executor, MODULE, 4242);
+	fixture_launch(3, 0, 1);
+	fixture_turn();
+	watch->contained(watch->context, &fault, 1);
+	ck_assert(!contain_is_worn(&fixture.executor));
+	step(0);
+	ck_assert_int_eq(heard(&message), WIRE_FAULT);
+	ck_assert(message.trouble.ended);
+	ck_assert_uint_eq(contain_still_until(&fixture.executor, 1), 0);
+	stream_close(fixture.session, &fixture.session->streams[3]);
+	ck_assert_uint_eq(fake_count(FAKE_STREAM_DESTROY), 1);
+	/* Of two faults one that is left is enough. */
+	fault.ended = false;
+	watch->contained(watch->context, (struct backend_fault[]){fault_in(MODULE), fault}, 2);
+	ck_assert(contain_is_worn(&fixture.executor));
+}
+END_TEST
+
+/* A sign may turn out to be none. */
+START_TEST(where_nothing_has_faulted_all_goes_on)
+{
+	watch->suspected(watch->context);
+	ck_assert(contain_is_open(&fixture.executor));
+	watch->contained(watch->context, NULL, 0);
+	ck_assert(!contain_is_open(&fixture.executor));
+	ck_assert(!contain_is_worn(&fixture.executor));
+	ck_assert_uint_eq(step(0), UINT64_MAX);
+}
+END_TEST
+
 /* It is left alone for a while, with what a fault has left on its device. */
 START_TEST(who_was_taken_over_is_not_doubted_any_more)
 {
@@ -621,6 +658,8 @@ int main(void)
 	tcase_add_test(tests, all_are_told_of_however_many_there_were);
 	tcase_add_test(tests, a_device_that_stands_still_again_is_given_up);
 	tcase_add_test(tests, what_a_worn_executor_has_goes_with_it);
+	tcase_add_test(tests, an_executor_whose_faults_have_ended_serves_on);
+	tcase_add_test(tests, where_nothing_has_faulted_all_goes_on);
 	tcase_add_test(tests, who_was_taken_over_is_not_doubted_any_more);
 	tcase_add_test(tests, the_next_executor_has_no_doubts);
 	tcase_add_loop_test(tests, of_two_ends_at_a_time_one_is_told, 0, 2);

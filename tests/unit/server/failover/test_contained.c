@@ -62,11 +62,13 @@ static uint32_t state_of(unsigned index)
 	return word_acquire(&clients[index].view.server->state);
 }
 
+static bool has_ended; /* whether anything of the fault is left */
+
 static void say(enum wire_type type, uint64_t session)
 {
 	struct wire_message message = {.type = type,
 		.session = session,
-		.trouble = {.code = 700, .text = "bad_kernel", .number = faults}};
+		.trouble = {.code = 700, .text = "bad_kernel", .number = faults, .ended = has_ended}};
 
 	fake_send(fake, first->socket, &message, NULL, 0);
 }
@@ -113,6 +115,26 @@ START_TEST(everybody_else_goes_on)
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
 	ck_assert(!first->killed);
 	answer(CUDA_ERROR_NOT_READY);
+	end();
+}
+END_TEST
+
+START_TEST(an_executor_with_nothing_left_of_the_fault_stays)
+{
+	has_ended = true;
+	boot();
+	for (int i = 0; i < 2; i++) {
+		fault_first_session();
+		ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
+		ck_assert(!domain()->promotion.worn);
+		fake_expect_nothing(fake, first->socket);
+	}
+	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 2);
+	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "kernel bad_kernel, code 700"));
+	has_ended = false;
+	fault_first_session();
+	expect_gentle_halt();
 	end();
 }
 END_TEST
@@ -506,6 +528,7 @@ int main(void)
 	fake_prepare();
 	tests = suite_case(suite, "contained");
 	tcase_add_test(tests, everybody_else_goes_on);
+	tcase_add_test(tests, an_executor_with_nothing_left_of_the_fault_stays);
 	tcase_add_loop_test(tests, it_is_replaced_in_a_quiet_moment, 0, 2);
 	tcase_add_loop_test(tests, what_it_did_not_come_to_is_asked_of_the_next_one, 0, 2);
 	tcase_add_test(tests, what_it_did_not_come_to_goes_with_its_client);
