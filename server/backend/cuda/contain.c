@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
+// With on_fault = default the service handles exceptions itself where it can (exception.c): then a thread of the driver that
+// opens its debugger, or asks for a reset, is kept for ever, and nothing else is done here. What follows is for the rest.
+//
 // The driver handles an exception as for a debugger (failover/exceptions.c). A thread
 // of the driver stops all multiprocessors, reads what it wants to know, writes the dump and lets them go on;
 // the warps that faulted are gone then, all others run on as if nothing had happened. Only behind that
@@ -77,7 +80,9 @@
 
 #include "server/backend/backend.h"
 #include "server/backend/cuda/channels.h"
+#include "server/backend/cuda/debugger.h"
 #include "server/backend/cuda/dump.h"
+#include "server/backend/cuda/exception.h"
 #include "server/backend/cuda/handles.h"
 #include "server/backend/cuda/readahead.h"
 #include "server/backend/cuda/said.h"
@@ -103,7 +108,7 @@ word32 contain_parked;
 
 void contain_arm(void)
 {
-	if (!dlopen(DEBUGGER, RTLD_NOW | RTLD_LOCAL))
+	if (!exception_is_ours() && !dlopen(DEBUGGER, RTLD_NOW | RTLD_LOCAL))
 		log_debug("a first fault takes longer: %s", dlerror());
 	fault.state = QUIET;
 	fault.keeps = fault.unsteady = false;
@@ -284,6 +289,13 @@ static void let_go(const struct backend_watch *watch)
 	watch->contained(watch->context, faults, dump.count);
 }
 
+static _Noreturn void park(void)
+{
+	atomic_fetch_add(&contain_parked, 1);
+	for (;;)
+		pause();
+}
+
 enum way { EXECUTE, READ_AHEAD, KEEP };
 
 /* What becomes of a control. */
@@ -291,6 +303,8 @@ static enum way look(const struct backend_watch *watch, uint32_t command)
 {
 	enum way way = EXECUTE;
 
+	if (exception_is_ours())
+		return command == CONTROL_RESET ? KEEP : EXECUTE;
 	pthread_mutex_lock(&fault.lock);
 	if (command == CONTROL_STOP)
 		stop(watch);
@@ -315,6 +329,8 @@ static void look_at_library(const char *file)
 
 	if (!watch || strcmp(slash ? slash + 1 : file, DEBUGGER) != 0)
 		return;
+	if (exception_is_ours())
+		park();
 	pthread_mutex_lock(&fault.lock);
 	if (fault.state == QUIET)
 		suspect(watch);
@@ -333,13 +349,6 @@ void *dlopen(const char *file, int mode)
 	if (file && !is_ours && word_acquire(&armed))
 		look_at_library(file);
 	return open_library(file, mode);
-}
-
-static _Noreturn void park(void)
-{
-	atomic_fetch_add(&contain_parked, 1);
-	for (;;)
-		pause();
 }
 
 int contain_ioctl(int fd, unsigned long request, void *argument, control_execute_fn *execute)
@@ -379,7 +388,9 @@ int ioctl(int fd, unsigned long request, ...)
 	argument = va_arg(list, void *);
 	va_end(list);
 	result = contain_ioctl(fd, request, argument, control_execute);
-	if (result == 0)
+	if (result == 0) {
 		channels_note(fd, request, argument);
+		debugger_note(fd, request, argument);
+	}
 	return result;
 }

@@ -9,6 +9,7 @@
 
 #include "server/backend/cuda/contain.h"
 #include "server/backend/cuda/cuda.h"
+#include "server/backend/cuda/exception.h"
 #include "server/backend/cuda/said.h"
 #include "server/backend/cuda/text.h"
 
@@ -41,6 +42,18 @@ static void close_backend(void)
 	cuda.context = NULL;
 }
 
+/* With on_fault = fast the context leaves the device at the first sign, and the driver says later what faulted. */
+static void arm(void)
+{
+	int multiprocessors = 0;
+
+	if (backend_is_graceful() &&
+		!driver.device_attribute(
+			&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, cuda.device))
+		exception_open((uint32_t)multiprocessors);
+	contain_arm();
+}
+
 static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 {
 	CUresult code = start(ordinal);
@@ -64,7 +77,7 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 	else
 		cuda_builtin_open();
 	if (!code && backend_is_served())
-		contain_arm();
+		arm();
 	return code;
 }
 

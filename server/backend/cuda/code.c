@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See code.h. The kernels are an array that is sorted by address. It is searched when a kernel has faulted. The lock is
+// a leaf, and the driver is never called under it.
+
+#include "server/backend/cuda/code.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/backend/elf.h"
+#include "server/log.h"
+
+#define TEXT ".text."
+
+/* ---- lengths ---- */
+
+struct code_length {
+	uint64_t name, bytes; /* name: its hash */
+};
+
+/* FNV-1a, 64 bits. Two kernels of one module with one hash count as the shorter of them. */
+static uint64_t hash(const char *text)
+{
+	uint64_t value = UINT64_C(0xcbf29ce484222325);
+
+	for (; *text; text++)
+		value = (value ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
+	return value;
+}
+
+static void add_length(struct code_lengths *lengths, uint64_t name, uint64_t bytes)
+{
+	uint32_t room = lengths->room * 2 + 16;
+	struct code_length *grown = lengths->at;
+
+	if (lengths->count == lengths->room) {
+		grown = realloc(lengths->at, room * sizeof(*grown));
+		if (!grown)
+			return; /* then it is not known */
+		lengths->at = grown;
+		lengths->room = room;
+	}
+	grown[lengths->count++] = (struct code_length){name, bytes};
+}
+
+/* By name, the shortest first. */
+static int compare_lengths(const void *a, const void *b)
+{
+	const struct code_length *one = a, *other = b;
+
+	if (one->name != other->name)
+		return one->name < other->name ? -1 : 1;
+	return one->bytes < other->bytes ? -1 : one->bytes > other->bytes;
+}
+
+void code_lengths_add(struct code_lengths *lengths, const uint8_t *cubin, size_t bytes)
+{
+	struct elf elf;
+	Elf64_Shdr names;
+
+	if (!elf_open(cubin, bytes, &elf))
+		return;
+	names = elf_section(&elf, elf.names);
+	for (uint64_t i = 0; i < elf.count; i++) {
+		Elf64_Shdr section = elf_section(&elf, i);
+		const char *name = elf_section_begins(&elf, &section, TEXT)
+					   ? elf_text(&elf, &names, section.sh_name)
+					   : NULL;
+
+		if (name)
+			add_length(lengths, hash(name + strlen(TEXT)), section.sh_size);
+	}
+	if (lengths->count)
+		qsort(lengths->at, lengths->count, sizeof(lengths->at[0]), compare_lengths);
+}
+
+uint64_t code_length(const struct code_lengths *lengths, const char *kernel)
+{
+	uint64_t name = hash(kernel);
+	uint32_t from = 0, to = lengths->count;
+
+	while (from < to) {
+		uint32_t middle = from + (to - from) / 2;
+
+		if (lengths->at[middle].name < name)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	return from < lengths->count && lengths->at[from].name == name ? lengths->at[from].bytes : 0;
+}
+
+void code_lengths_deinit(struct code_lengths *lengths)
+{
+	free(lengths->at);
+	*lengths = (struct code_lengths){0};
+}
+
+/* ---- kernels ---- */
+
+static struct {
+	pthread_mutex_t lock;
+	struct code *at; /* by entry */
+	uint32_t count, room;
+} codes = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Under the lock. Return: of the first kernel that begins behind the address */
+static uint32_t above(uint64_t address)
+{
+	uint32_t from = 0, to = codes.count;
+
+	while (from < to) {
+		uint32_t middle = from + (to - from) / 2;
+
+		if (codes.at[middle].entry <= address)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	return from;
+}
+
+/* Under the lock. */
+static bool has_room(void)
+{
+	uint32_t room = codes.room * 2 + 64;
+	struct code *grown;
+
+	if (codes.count < codes.room)
+		return true;
+	grown = realloc(codes.at, room * sizeof(*grown));
+	if (!grown)
+		return false;
+	codes.at = grown;
+	codes.room = room;
+	return true;
+}
+
+void code_note(struct backend_module *module, uint64_t entry, uint64_t bytes, const char *kernel)
+{
+	struct code code = {.module = module, .entry = entry, .bytes = bytes};
+	uint32_t at;
+
+	snprintf(code.kernel, sizeof(code.kernel), "%s", kernel);
+	pthread_mutex_lock(&codes.lock);
+	at = above(entry);
+	if (!has_room()) {
+		log_warning("no memory to remember where a kernel lies: a fault in it is nobody's");
+	} else {
+		memmove(&codes.at[at + 1], &codes.at[at], (codes.count - at) * sizeof(code));
+		codes.at[at] = code;
+		codes.count++;
+	}
+	pthread_mutex_unlock(&codes.lock);
+}
+
+void code_forget(const struct backend_module *module)
+{
+	uint32_t kept = 0;
+
+	pthread_mutex_lock(&codes.lock);
+	for (uint32_t i = 0; i < codes.count; i++)
+		if (codes.at[i].module != module)
+			codes.at[kept++] = codes.at[i];
+	codes.count = kept;
+	pthread_mutex_unlock(&codes.lock);
+}
+
+static bool find(uint64_t address, bool is_entry, struct code *ret_code)
+{
+	const struct code *code;
+	bool found = false;
+	uint32_t next;
+
+	pthread_mutex_lock(&codes.lock);
+	next = above(address);
+	if (next) {
+		code = &codes.at[next - 1];
+		found = is_entry ? code->entry == address : address - code->entry < code->bytes;
+		if (found)
+			*ret_code = *code;
+	}
+	pthread_mutex_unlock(&codes.lock);
+	return found;
+}
+
+bool code_find_entry(uint64_t entry, struct code *ret_code)
+{
+	return find(entry, true, ret_code);
+}
+
+bool code_find(uint64_t address, struct code *ret_code)
+{
+	return find(address, false, ret_code);
+}

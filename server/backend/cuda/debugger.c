@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See debugger.h. What the driver asks the kernel-mode driver for goes through this process's ioctl() (contain.c), which
+// hands it on to debugger_note(): the debugger object, the pieces of memory that the driver makes for itself, and where
+// it maps them on the device. Memory of programs is imported and never noted, so the tables stay small.
+//
+// Names and numbers are those of NVIDIA's open kernel modules (nvos.h, nv-ioctl.h, cl0005.h, ctrl83dedebug.h, uvm_ioctl.h).
+// Which notification says that a kernel has faulted is in no public header: of 32 that were tried on an H200 (driver 580),
+// 1 and 4 came for each class of fault, and 1 does not come for a stop.
+//
+// The tables are written by the driver's threads and read by the one that handles exceptions.
+
+#include "server/backend/cuda/debugger.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "server/backend/cuda/warps.h"
+#include "server/log.h"
+
+#define CLASS_DEBUGGER	    0x83deu /* GT200_DEBUGGER */
+#define CLASS_SYSTEM_MEMORY 0x3eu   /* NV01_MEMORY_SYSTEM */
+#define CLASS_DEVICE_MEMORY 0x40u   /* NV01_MEMORY_LOCAL_USER */
+#define CLASS_EVENT	    0x79u   /* NV01_EVENT_OS_EVENT */
+
+#define DRIVER_REGISTER 0xc9 /* NV_ESC_REGISTER_FD */
+#define DRIVER_EVENT	0xce /* NV_ESC_ALLOC_OS_EVENT */
+#define UVM_MAP		33   /* UVM_MAP_EXTERNAL_ALLOCATION */
+#define UVM_FREE	34   /* UVM_FREE */
+
+#define CONTROL_READ_STATES 0x83de030cu /* NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES */
+#define CONTROL_CLEAR_STATE 0x83de030fu /* NV83DE_CTRL_CMD_DEBUG_CLEAR_SINGLE_SM_ERROR_STATE */
+#define CONTROL_WRITE	    0x83de0316u /* NV83DE_CTRL_CMD_DEBUG_WRITE_MEMORY */
+
+#define NOTIFICATION	  1u
+#define NOTIFICATION_POLL 0x10000000u /* poll() resets it, and it carries no data */
+#define EVENT_OBJECT	  0xf2a50001u
+
+#define PAGE UINT64_C(4096)
+/* Where a stop has to preempt first, it is asked for until it is done. */
+#define STOP_TRIES 100
+
+/* NVOS21_PARAMETERS, NVOS64_PARAMETERS */
+struct alloc {
+	struct control_alloc head;
+	uint64_t parameters;
+	uint64_t rights; /* the longer of the two */
+	uint32_t size, flags, status, pad;
+};
+
+/* NV_MEMORY_ALLOCATION_PARAMS, as far as it matters here. */
+struct memory_parameters {
+	uint32_t pad[16];
+	uint64_t size;
+};
+
+/* UVM_MAP_EXTERNAL_ALLOCATION_PARAMS */
+#define UVM_DEVICES_MAX 256
+struct uvm_map {
+	uint64_t base, length, offset;
+	uint8_t devices[UVM_DEVICES_MAX][36];
+	uint64_t device_count;
+	int32_t fd;
+	uint32_t client, memory, status;
+};
+
+struct os_event {
+	uint32_t client, device, fd, status;
+};
+
+struct event_parameters {
+	uint32_t client, source, class, index;
+	uint64_t data;
+};
+
+struct states {
+	uint32_t channel, count;
+	struct debugger_state at[DEBUGGER_STATES_MAX];
+	uint32_t fault;
+	struct {
+		uint8_t valid;
+		uint32_t info;
+	} mmu;
+	uint32_t first;
+};
+
+struct memory {
+	uint32_t client, object, class;
+	uint64_t size;
+};
+
+struct mapping {
+	uint64_t base, length, offset;
+	uint32_t memory;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	control_execute_fn *execute;
+	int fd; /* of the driver's own, on which the objects were made */
+	uint32_t client, device, object;
+	char path[64]; /* of the device that gives events; empty: not known */
+	struct memory *memories;
+	struct mapping *mappings;
+	uint32_t memory_count, memory_room, mapping_count, mapping_room;
+	void *area;
+} debugger = {.lock = PTHREAD_MUTEX_INITIALIZER, .execute = control_execute};
+
+void debugger_reset(control_execute_fn *execute)
+{
+	debugger.execute = execute;
+	debugger.object = 0;
+	debugger.path[0] = '\0';
+	debugger.memory_count = debugger.mapping_count = 0;
+	debugger.area = NULL;
+}
+
+/* ---- what the driver asks for ---- */
+
+/* Return: room for one more; NULL: no memory, and what is noted is not known */
+static void *grow(void **at, uint32_t *count, uint32_t *room, size_t bytes)
+{
+	void *grown;
+
+	if (*count == *room) {
+		grown = realloc(*at, (*room * 2 + 64) * bytes);
+		if (!grown)
+			return NULL;
+		*at = grown;
+		*room = *room * 2 + 64;
+	}
+	return (uint8_t *)*at + (*count)++ * bytes;
+}
+
+static void note_memory(const struct alloc *alloc)
+{
+	const struct memory_parameters *parameters = (const void *)(uintptr_t)alloc->parameters;
+	struct memory *memory;
+
+	if (!parameters)
+		return;
+	memory = grow((void **)&debugger.memories, &debugger.memory_count, &debugger.memory_room,
+		sizeof(*memory));
+	if (memory)
+		*memory = (struct memory){
+			alloc->head.client, alloc->head.object, alloc->head.class, parameters->size};
+}
+
+static void note_object(int fd, const struct alloc *alloc)
+{
+	if (alloc->head.class == CLASS_SYSTEM_MEMORY || alloc->head.class == CLASS_DEVICE_MEMORY)
+		note_memory(alloc);
+	if (alloc->head.class != CLASS_DEBUGGER || debugger.object)
+		return;
+	debugger.fd = fd;
+	debugger.client = alloc->head.client;
+	debugger.object = alloc->head.object;
+}
+
+/* Two ranges; neither reaches the end of all addresses. */
+static bool overlap(const struct mapping *mapping, uint64_t base, uint64_t length)
+{
+	return base < mapping->base + mapping->length && mapping->base < base + length;
+}
+
+/* Mappings of an object, or, where that is 0, in a range: the driver does not say of all that they end. */
+static void forget_mappings(uint32_t memory, uint64_t base, uint64_t length)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < debugger.mapping_count; i++) {
+		const struct mapping *mapping = &debugger.mappings[i];
+
+		if (memory ? mapping->memory != memory : !overlap(mapping, base, length))
+			debugger.mappings[kept++] = *mapping;
+	}
+	debugger.mapping_count = kept;
+}
+
+static void forget_object(const struct control_free *freed)
+{
+	uint32_t kept = 0;
+
+	forget_mappings(freed->object, 0, 0);
+	for (uint32_t i = 0; i < debugger.memory_count; i++)
+		if (debugger.memories[i].client != freed->client ||
+			debugger.memories[i].object != freed->object)
+			debugger.memories[kept++] = debugger.memories[i];
+	debugger.memory_count = kept;
+	if (debugger.client == freed->client && debugger.object == freed->object)
+		debugger.object = 0;
+}
+
+static const struct memory *find_memory(uint32_t client, uint32_t object)
+{
+	for (uint32_t i = 0; i < debugger.memory_count; i++)
+		if (debugger.memories[i].client == client && debugger.memories[i].object == object)
+			return &debugger.memories[i];
+	return NULL;
+}
+
+/* The processor sees it where the device does, which is not taken on trust. */
+static bool is_readable(uint64_t address)
+{
+	uint8_t first, last;
+	struct iovec local[] = {{&first, 1}, {&last, 1}};
+	struct iovec remote[] = {{(void *)(uintptr_t)address, 1}, {(void *)(uintptr_t)(address + WARPS_BYTES - 1), 1}};
+
+	return process_vm_readv(getpid(), local, 2, remote, 2, 0) == 2;
+}
+
+static void note_mapping(const struct uvm_map *map)
+{
+	const struct memory *memory = map->status ? NULL : find_memory(map->client, map->memory);
+	struct mapping *mapping;
+
+	if (!memory)
+		return;
+	forget_mappings(0, map->base, map->length);
+	mapping = grow((void **)&debugger.mappings, &debugger.mapping_count, &debugger.mapping_room,
+		sizeof(*mapping));
+	if (mapping)
+		*mapping = (struct mapping){map->base, map->length, map->offset, map->memory};
+	if (memory->class == CLASS_SYSTEM_MEMORY &&
+		memory->size == ((WARPS_BYTES + PAGE - 1) & ~(PAGE - 1)) && is_readable(map->base))
+		debugger.area = (void *)(uintptr_t)map->base;
+}
+
+static void note_event(int fd, const struct os_event *event)
+{
+	char link[32];
+	ssize_t length;
+
+	if (debugger.path[0])
+		return;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	length = readlink(link, debugger.path, sizeof(debugger.path) - 1);
+	debugger.path[length > 0 ? length : 0] = '\0';
+	debugger.device = event->device;
+}
+
+/* Of the two forms only the status lies elsewhere. */
+static bool has_succeeded(const struct alloc *alloc, unsigned long request)
+{
+	const uint32_t *words = (const uint32_t *)(const void *)alloc;
+
+	return _IOC_SIZE(request) == 32 ? !words[7] : _IOC_SIZE(request) == 48 && !words[10];
+}
+
+static void note(int fd, unsigned long request, const void *argument)
+{
+	if (request == UVM_MAP)
+		note_mapping(argument);
+	else if (request == UVM_FREE)
+		forget_mappings(0, *(const uint64_t *)argument, 1);
+	else if (_IOC_TYPE(request) != DRIVER_TYPE)
+		return;
+	else if (_IOC_NR(request) == DRIVER_ALLOC && has_succeeded(argument, request))
+		note_object(fd, argument);
+	else if (_IOC_NR(request) == DRIVER_FREE)
+		forget_object(argument);
+	else if (_IOC_NR(request) == DRIVER_EVENT)
+		note_event(fd, argument);
+}
+
+void debugger_note(int fd, unsigned long request, const void *argument)
+{
+	if (!argument || (_IOC_TYPE(request) != DRIVER_TYPE && request != UVM_MAP && request != UVM_FREE))
+		return;
+	pthread_mutex_lock(&debugger.lock);
+	note(fd, request, argument);
+	pthread_mutex_unlock(&debugger.lock);
+}
+
+void *debugger_area(void)
+{
+	return debugger.object ? debugger.area : NULL;
+}
+
+/* ---- what it is asked for ---- */
+
+static bool control(uint32_t command, void *parameters, uint32_t size)
+{
+	struct control control = {.client = debugger.client,
+		.object = debugger.object,
+		.command = command,
+		.parameters = (uintptr_t)parameters,
+		.size = size,
+		.status = UINT32_MAX}; /* until it is answered */
+
+	return debugger.object &&
+	       !debugger.execute(
+		       debugger.fd, _IOWR(DRIVER_TYPE, DRIVER_CONTROL, struct control), &control) &&
+	       !control.status;
+}
+
+static int make_event(int fd)
+{
+	struct os_event event = {debugger.client, debugger.device, (uint32_t)fd, UINT32_MAX};
+	struct event_parameters parameters = {debugger.client, debugger.object, CLASS_EVENT,
+		NOTIFICATION | NOTIFICATION_POLL, (uint64_t)fd};
+	struct alloc alloc = {.head = {debugger.client, debugger.object, EVENT_OBJECT, CLASS_EVENT},
+		.parameters = (uintptr_t)&parameters,
+		.size = sizeof(parameters),
+		.status = UINT32_MAX};
+	uint32_t registered = (uint32_t)debugger.fd;
+
+	if (debugger.execute(fd, _IOWR(DRIVER_TYPE, DRIVER_REGISTER, uint32_t), &registered))
+		return -errno;
+	if (debugger.execute(fd, _IOWR(DRIVER_TYPE, DRIVER_EVENT, struct os_event), &event) || event.status)
+		return -EIO;
+	if (debugger.execute(debugger.fd, _IOWR(DRIVER_TYPE, DRIVER_ALLOC, struct alloc), &alloc) ||
+		alloc.status)
+		return -EIO;
+	return 0;
+}
+
+int debugger_event(void)
+{
+	int fd, error;
+
+	if (!debugger.object || !debugger.path[0])
+		return -ENODEV;
+	/* With O_NONBLOCK the kernel-mode driver would not let it be waited for. */
+	fd = open(debugger.path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	error = make_event(fd);
+	if (error)
+		close(fd);
+	return error ? error : fd;
+}
+
+bool debugger_stop(void)
+{
+	uint32_t answer[2] = {1, 0}; /* whether it is still under way; the channel that runs */
+
+	for (int i = 0; i < STOP_TRIES && answer[0]; i++)
+		if (!control(CONTROL_STOP, answer, sizeof(answer)))
+			return false;
+	return !answer[0];
+}
+
+bool debugger_resume(void)
+{
+	return control(CONTROL_LET_GO, NULL, 0);
+}
+
+bool debugger_read_states(uint32_t first, uint32_t count, struct debugger_state *ret_states)
+{
+	struct states states = {.count = count, .first = first};
+
+	if (!control(CONTROL_READ_STATES, &states, sizeof(states)))
+		return false;
+	memcpy(ret_states, states.at, count * sizeof(*ret_states));
+	return true;
+}
+
+bool debugger_clear_state(uint32_t sm)
+{
+	uint32_t which[2] = {0, sm}; /* any channel */
+
+	return control(CONTROL_CLEAR_STATE, which, sizeof(which));
+}
+
+/* @ret_access: the memory and the place in it. Return: whether all of it is in one mapping */
+static bool find(uint64_t address, uint64_t count, struct control_read *ret_access)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&debugger.lock);
+	for (uint32_t i = 0; i < debugger.mapping_count && !found; i++) {
+		const struct mapping *mapping = &debugger.mappings[i];
+
+		found = address >= mapping->base && count <= mapping->length &&
+			address - mapping->base <= mapping->length - count;
+		if (found)
+			*ret_access = (struct control_read){.memory = mapping->memory,
+				.offset = mapping->offset + (address - mapping->base)};
+	}
+	pthread_mutex_unlock(&debugger.lock);
+	return found;
+}
+
+static bool access_memory(uint32_t command, uint64_t address, const void *bytes, uint32_t count)
+{
+	struct control_read access;
+
+	if (!find(address, count, &access))
+		return false;
+	access.length = count;
+	access.buffer = (uintptr_t)bytes;
+	return control(command, &access, sizeof(access));
+}
+
+bool debugger_read(uint64_t address, void *ret_bytes, uint32_t count)
+{
+	return access_memory(CONTROL_READ, address, ret_bytes, count);
+}
+
+bool debugger_write(uint64_t address, const void *bytes, uint32_t count)
+{
+	return access_memory(CONTROL_WRITE, address, bytes, count);
+}
+
+bool debugger_has(uint64_t address, uint64_t count)
+{
+	struct control_read unused;
+
+	return find(address, count, &unused);
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The debugger object of this process's context, and what the kernel-mode driver does by it: say that a kernel has
+// faulted, stop the context, read and write its memory, let it go on. The driver makes the object with the context,
+// because exceptions are to be handled as for a debugger (failover/exceptions.c).
+
+#ifndef FRMPS_SERVER_BACKEND_CUDA_DEBUGGER_H
+#define FRMPS_SERVER_BACKEND_CUDA_DEBUGGER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "server/backend/cuda/control.h"
+
+/* The error state of a multiprocessor: NV83DE_SM_ERROR_STATE_REGISTERS. */
+struct debugger_state {
+	uint32_t global_error, warp_error, warp_pc, global_mask, warp_mask, pad;
+	uint64_t address, pc;
+	uint32_t cluster_error, cluster_mask;
+};
+
+/** An ioctl() of this process that has succeeded. Any thread. */
+void debugger_note(int fd, unsigned long request, const void *argument);
+/** Nothing was noted. @execute: makes controls. For tests, and before a context is made. */
+void debugger_reset(control_execute_fn *execute);
+
+/** The save area (warps.h) of the context, as the processor sees it. NULL: there is none that is known. */
+void *debugger_area(void);
+
+/**
+ * A descriptor that becomes readable when a kernel has faulted, and that poll() resets. The caller closes it.
+ * Return: the descriptor, or -errno
+ */
+int debugger_event(void);
+
+/* The thread that handles exceptions. Return: whether the kernel-mode driver says that it has done it. */
+bool debugger_stop(void);
+bool debugger_resume(void);
+/** @first, count: multiprocessors; at most DEBUGGER_STATES_MAX */
+#define DEBUGGER_STATES_MAX 100u
+bool debugger_read_states(uint32_t first, uint32_t count, struct debugger_state *ret_states);
+bool debugger_clear_state(uint32_t sm);
+/** @address: virtual, on the device, in memory that the driver has made for itself (code, descriptors of grids) */
+bool debugger_read(uint64_t address, void *ret_bytes, uint32_t count);
+bool debugger_write(uint64_t address, const void *bytes, uint32_t count);
+/** Whether that is such memory. Any thread. */
+bool debugger_has(uint64_t address, uint64_t count);
+
+#endif

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// When a kernel faults, the kernel-mode driver stops the multiprocessors and says so (debugger.h). The driver's own thread
+// would then copy the code of everything that is loaded, write a dump, and have the channel reset, which ends the context.
+// None of that happens here: that thread is kept where it opens its debugger (contain.c), and this one does what is needed:
+//
+//   event ─► stop all warps ─► read them ─► name the kernels that faulted ─► overwrite their code ─► release ─► resume
+//              (suspected, stopped)              (contained or uncontained)
+//
+// Every stopped warp has a record in the save area (warps.h). It says what the warp has done, and leads to the descriptor
+// of its grid and so to the kernel's entry; code.h knows whose that is. A warp whose access found no mapping has no record:
+// it is over, and the error state of its multiprocessor has the program counter.
+//
+// A released warp goes on behind the instruction that faulted, and blocks that have not begun begin. So the whole code of a
+// kernel that faulted is overwritten with EXIT first: then its grid ends, however large it is, nothing of it stays on the
+// device, and what waits for an idle device does not wait for ever. What has left the code, behind a jump to a bad address,
+// would fault again and again: such a warp is never released. It stays on the device until the executor is replaced.
+//
+// Whose program ends is decided before anybody goes on, and no completion is published until then (backend.h, struct
+// backend_watch). Where a kernel cannot be named, nobody is guessed: the fault is not contained.
+//
+// Measured on an H200 (driver 580.159.04) with one warp that faults beside programs with kernels of 100 us: the event comes
+// 1 to 3 ms after the fault, stop 0.5 ms, error states 0.4, records 0.1 (8448 of them 4), code 0.1, resume 1.2. Beside
+// 1000 blocks it is the same. The kernel-mode driver needs some 5 ms for each further multiprocessor with an error of its
+// own before the event comes: 0.65 s for a grid that faults on all of them; a trap in all blocks takes 15 ms.
+
+#include "server/backend/cuda/exception.h"
+
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/backend/cuda/code.h"
+#include "server/backend/cuda/contain.h"
+#include "server/backend/cuda/debugger.h"
+#include "server/backend/cuda/said.h"
+#include "server/detached.h"
+#include "server/log.h"
+#include "shm/layout.h"
+
+/* A fault beside one that is handled is seen when that one is done. A program whose kernels fault again and again is ended
+ * at the first. */
+#define ROUNDS_MAX 64
+/* Where the descriptor of a grid has the kernel's entry. Measured, as in warps.h. */
+#define TASK_ENTRY 0x98u
+/* EXIT, with no predicate and no barrier, for compute capability 7.0 to 9.0. */
+static const uint64_t exit_instruction[2] = {UINT64_C(0x794d), UINT64_C(0x000fea0003800000)};
+#define FILL_BYTES 4096u
+
+/* Kinds of exceptions (nvgpu, hw_gr_gv11b.h). */
+enum error_kind {
+	ERROR_CALL_STACK = 0x02,
+	ERROR_MISALIGNED_PC = 0x05,
+	ERROR_PC_OVERFLOW = 0x06,
+	ERROR_ILLEGAL_ENCODING = 0x09,
+	ERROR_ILLEGAL_PARAMETER = 0x0b,
+	ERROR_REGISTER = 0x0d,
+	ERROR_ADDRESS = 0x0e,
+	ERROR_MISALIGNED = 0x0f,
+	ERROR_ADDRESS_SPACE = 0x10,
+	ERROR_CONSTANT = 0x12,
+	ERROR_STACK = 0x16,
+	ERROR_UNMAPPED = 0x17,
+	ERROR_REFUSED = 0x20
+};
+
+/* What one round has found. Too large for a thread's stack with the states. */
+struct finding {
+	struct code code[BACKEND_FAULTS_MAX]; /* kernels that faulted */
+	struct backend_fault faults[BACKEND_FAULTS_MAX];
+	uint32_t count;
+	bool excited;	/* there was an exception */
+	bool unknown;	/* something faulted that has no name here: */
+	char what[160]; /* the first such */
+	uint64_t task, entry; /* what was read last: a grid has many warps */
+};
+
+static struct {
+	int event;
+	_Atomic bool is_open;
+	void *area;
+	uint32_t sms; /* multiprocessors of the device */
+	struct debugger_state states[WARPS_SMS];
+	uint64_t keeps[WARPS_COUNT / 64]; /* warps that are never released: a bit each */
+	bool keeps_any;
+	struct finding finding;
+	char said[SHM_ASSERTION_BYTES];
+} exception = {.event = -1};
+
+CUresult exception_code(uint32_t error, bool in_code)
+{
+	switch (error & WARP_KIND) {
+	case 0:
+		return error == WARP_ASSERT ? CUDA_ERROR_ASSERT : CUDA_ERROR_LAUNCH_FAILED;
+	case ERROR_CALL_STACK:
+	case ERROR_STACK:
+		return CUDA_ERROR_HARDWARE_STACK_ERROR;
+	case ERROR_MISALIGNED_PC:
+	case ERROR_PC_OVERFLOW:
+		return CUDA_ERROR_INVALID_PC;
+	case ERROR_ILLEGAL_ENCODING:
+		/* What is fetched where there is no code is no instruction either: natively an access that failed. */
+		return in_code ? CUDA_ERROR_ILLEGAL_INSTRUCTION : CUDA_ERROR_ILLEGAL_ADDRESS;
+	case ERROR_ILLEGAL_PARAMETER:
+	case ERROR_REGISTER:
+		return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+	case ERROR_MISALIGNED:
+		return CUDA_ERROR_MISALIGNED_ADDRESS;
+	case ERROR_ADDRESS_SPACE:
+		return CUDA_ERROR_INVALID_ADDRESS_SPACE;
+	case ERROR_ADDRESS:
+	case ERROR_CONSTANT:
+	case ERROR_UNMAPPED:
+	case ERROR_REFUSED:
+		return CUDA_ERROR_ILLEGAL_ADDRESS;
+	default:
+		return CUDA_ERROR_LAUNCH_FAILED;
+	}
+}
+
+/* ---- what faulted ---- */
+
+/* Return: the kernel's place in the finding; BACKEND_FAULTS_MAX: there is no room */
+static uint32_t place_of(struct finding *finding, const struct code *code)
+{
+	uint32_t i = 0;
+
+	while (i < finding->count && finding->code[i].entry != code->entry)
+		i++;
+	if (i == finding->count && i < BACKEND_FAULTS_MAX) {
+		finding->code[i] = *code;
+		finding->faults[i] = (struct backend_fault){.module = code->module};
+		snprintf(finding->faults[i].kernel, sizeof(finding->faults[i].kernel), "%s", code->kernel);
+		finding->count++;
+	}
+	return i;
+}
+
+/* The grid's descriptor names the kernel, also where the warp is in code that all programs share, or in none. */
+static bool find_kernel(struct finding *finding, uint64_t task, struct code *ret_code)
+{
+	if (task != finding->task) {
+		finding->task = 0;
+		if (!debugger_read(task + TASK_ENTRY, &finding->entry, sizeof(finding->entry)))
+			return false;
+		finding->task = task;
+	}
+	return code_find_entry(finding->entry, ret_code);
+}
+
+static void note_unknown(struct finding *finding, const char *what, const struct warp *warp, uint64_t pc)
+{
+	if (!finding->unknown)
+		snprintf(finding->what, sizeof(finding->what),
+			"%s: warp %u, error %#x, task %#llx, entry %#llx, instruction %#llx", what,
+			warp->index, warp->error, (unsigned long long)warp->task,
+			(unsigned long long)finding->entry, (unsigned long long)pc);
+	finding->unknown = true;
+}
+
+static void keep(uint32_t index)
+{
+	exception.keeps_any = true;
+
+	exception.keeps[index / 64] |= UINT64_C(1) << index % 64;
+}
+
+static bool is_kept(uint32_t index)
+{
+	return exception.keeps[index / 64] >> index % 64 & 1;
+}
+
+static void add_warp(struct finding *finding, const struct warp *warp)
+{
+	struct code code, at;
+	bool in_code = code_find(warp->return_to, &at);
+	uint32_t i;
+
+	/* Of a trap or an assertion the code may be the driver's, to which it may return. */
+	if (warp->error & WARP_KIND && !in_code)
+		keep(warp->index);
+	if (!find_kernel(finding, warp->task, &code)) {
+		note_unknown(finding, "a kernel that nobody knows", warp, warp->return_to);
+		keep(warp->index);
+		return;
+	}
+	i = place_of(finding, &code);
+	if (i == BACKEND_FAULTS_MAX) {
+		note_unknown(finding, "too many kernels", warp, warp->return_to);
+		return;
+	}
+	if (finding->faults[i].code)
+		return; /* the first of its warps speaks for it */
+	finding->faults[i].code = exception_code(warp->error, in_code);
+	finding->faults[i].address = warp->error_at ? warp->error_at : warp->return_to;
+	finding->faults[i].launch = warp->grid;
+	finding->faults[i].has_block = true;
+	memcpy(finding->faults[i].block, warp->block, sizeof(warp->block));
+}
+
+static void look_at_warps(struct finding *finding)
+{
+	struct warp warp;
+
+	for (uint32_t i = warps_next(exception.area, 0); i < WARPS_COUNT;
+		i = warps_next(exception.area, i + 1)) {
+		if (is_kept(i))
+			continue;
+		if (!warps_read(exception.area, i, &warp))
+			note_unknown(finding, "a record of another form", &warp, 0);
+		else if (warp.error)
+			add_warp(finding, &warp);
+		else
+			finding->excited |= (warp.reason & ~(WARP_HALTED | WARP_HELD)) != 0;
+	}
+}
+
+/* Whether the warp that a state names has a record, which says more. */
+static bool has_record(uint32_t sm)
+{
+	uint32_t index = sm * WARPS_PER_SM + (exception.states[sm].warp_error >> 16 & (WARPS_PER_SM - 1));
+	struct warp warp;
+
+	return warps_is_stopped(exception.area, index) && warps_read(exception.area, index, &warp) &&
+	       warp.error & WARP_KIND;
+}
+
+static void add_state(struct finding *finding, const struct debugger_state *state)
+{
+	struct code code;
+	uint32_t i = code_find(state->pc, &code) ? place_of(finding, &code) : BACKEND_FAULTS_MAX;
+
+	if (i == BACKEND_FAULTS_MAX) {
+		note_unknown(finding, "an error in code that nobody knows",
+			&(struct warp){.index = (uint32_t)(state - exception.states) * WARPS_PER_SM,
+				.error = state->warp_error},
+			state->pc);
+		return;
+	}
+	if (finding->faults[i].code)
+		return;
+	finding->faults[i].code = exception_code(state->warp_error, true);
+	finding->faults[i].address = state->pc;
+}
+
+static bool is_error(const struct debugger_state *state)
+{
+	return (state->warp_error & WARP_KIND) != 0;
+}
+
+static void look_at_states(struct finding *finding)
+{
+	for (uint32_t sm = 0; sm < exception.sms; sm++)
+		if (is_error(&exception.states[sm]) && !has_record(sm))
+			add_state(finding, &exception.states[sm]);
+}
+
+static bool read_states(void)
+{
+	bool read = true;
+
+	memset(exception.states, 0, sizeof(exception.states));
+	for (uint32_t sm = 0; sm < exception.sms && read; sm += DEBUGGER_STATES_MAX) {
+		uint32_t left = exception.sms - sm;
+
+		read = debugger_read_states(
+			sm, left < DEBUGGER_STATES_MAX ? left : DEBUGGER_STATES_MAX, &exception.states[sm]);
+	}
+	return read;
+}
+
+/* They stay as they are otherwise, and the next fault would look like this one. 0.3 ms each. */
+static void clear_states(void)
+{
+	for (uint32_t sm = 0; sm < exception.sms; sm++)
+		if (is_error(&exception.states[sm]) && !debugger_clear_state(sm))
+			log_warning("the error state of multiprocessor %u cannot be cleared", sm);
+}
+
+/* ---- what is done about it ---- */
+
+static bool overwrite(const struct code *code)
+{
+	uint64_t fill[FILL_BYTES / sizeof(uint64_t)];
+	bool done = true;
+
+	for (uint32_t i = 0; i < FILL_BYTES / sizeof(uint64_t); i++)
+		fill[i] = exit_instruction[i % 2];
+	for (uint64_t at = 0; at < code->bytes && done; at += FILL_BYTES) {
+		uint64_t left = code->bytes - at;
+
+		done = debugger_write(code->entry + at, fill, left < FILL_BYTES ? (uint32_t)left : FILL_BYTES);
+	}
+	return done && code->bytes;
+}
+
+/* Return: whether their grids end */
+static bool end_grids(const struct finding *finding)
+{
+	bool ends = true;
+
+	for (uint32_t i = 0; i < finding->count; i++)
+		ends &= overwrite(&finding->code[i]);
+	return ends;
+}
+
+static void release(void)
+{
+	for (uint32_t i = warps_next(exception.area, 0); i < WARPS_COUNT;
+		i = warps_next(exception.area, i + 1))
+		if (!is_kept(i))
+			warps_release(exception.area, i);
+	/* The device sees them before it is told to go on. */
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* Where nothing has faulted, or each fault has a name and a grid that ends, all goes on. */
+static void say(const struct backend_watch *watch, struct finding *finding)
+{
+	bool ends = end_grids(finding);
+
+	for (uint32_t i = 0; i < finding->count; i++)
+		finding->faults[i].ended = !exception.keeps_any;
+	if (finding->unknown || !ends || (!finding->count && finding->excited)) {
+		watch->uncontained(watch->context, finding->faults, finding->count);
+		return;
+	}
+	/* Of several nobody knows whose lines are whose. */
+	if (finding->count == 1 && finding->faults[0].code == CUDA_ERROR_ASSERT) {
+		said_take(exception.said, sizeof(exception.said));
+		finding->faults[0].said = exception.said;
+	}
+	watch->contained(watch->context, finding->faults, finding->count);
+}
+
+/* Warps that are stopped, and are to be released. */
+static bool is_stopped(void)
+{
+	uint32_t i = warps_next(exception.area, 0);
+
+	while (i < WARPS_COUNT && is_kept(i))
+		i = warps_next(exception.area, i + 1);
+	return i < WARPS_COUNT;
+}
+
+/* Several multiprocessors say one after the other what is one fault. */
+static bool has_evidence(void)
+{
+	if (is_stopped() || !read_states())
+		return true;
+	for (uint32_t sm = 0; sm < exception.sms; sm++)
+		if (is_error(&exception.states[sm]))
+			return true;
+	return false;
+}
+
+/* While the device stands still. */
+static void examine(const struct backend_watch *watch)
+{
+	struct finding *finding = &exception.finding;
+
+	*finding = (struct finding){.excited = !read_states()};
+	look_at_warps(finding);
+	look_at_states(finding);
+	say(watch, finding);
+	release();
+	clear_states();
+}
+
+/* Return: whether the device stood still */
+static bool handle_once(const struct backend_watch *watch)
+{
+	bool stopped = debugger_stop();
+
+	watch->stopped(watch->context);
+	if (stopped)
+		examine(watch);
+	else
+		watch->uncontained(watch->context, NULL, 0);
+	if (!debugger_resume() || !stopped)
+		log_error("the device does not stop, or does not go on, after an exception");
+	if (stopped && exception.finding.unknown)
+		log_warning("an exception is nobody's: %s", exception.finding.what);
+	return stopped;
+}
+
+void exception_handle(const struct backend_watch *watch)
+{
+	watch->suspected(watch->context);
+	if (!has_evidence()) {
+		watch->contained(watch->context, NULL, 0);
+		return;
+	}
+	for (int i = 1; handle_once(watch) && is_stopped() && i < ROUNDS_MAX; i++)
+		watch->suspected(watch->context);
+}
+
+static void *run(void *unused)
+{
+	struct pollfd event = {.fd = exception.event, .events = POLLIN | POLLPRI};
+	const struct backend_watch *watch;
+
+	contain_enter_thread();
+	for (;;) {
+		if (poll(&event, 1, -1) <= 0)
+			continue;
+		watch = atomic_load_explicit(&backend_watch, memory_order_acquire);
+		if (watch)
+			exception_handle(watch);
+	}
+	return unused;
+}
+
+bool exception_open(uint32_t sms)
+{
+	exception.area = debugger_area();
+	exception.sms = sms;
+	if (!exception.area || sms > WARPS_SMS) {
+		log_warning("exceptions are left to the driver: its save area is not known");
+		return false;
+	}
+	exception.event = debugger_event();
+	if (exception.event < 0) {
+		log_warning("exceptions are left to the driver: no event (%s)", strerror(-exception.event));
+		return false;
+	}
+	if (detached_start(run, NULL, NULL)) {
+		close(exception.event);
+		exception.event = -1;
+		return false;
+	}
+	atomic_store(&exception.is_open, true);
+	return true;
+}
+
+bool exception_is_ours(void)
+{
+	return atomic_load_explicit(&exception.is_open, memory_order_relaxed);
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The service's own handling of a kernel's exception. See exception.c.
+
+#ifndef FRMPS_SERVER_BACKEND_CUDA_EXCEPTION_H
+#define FRMPS_SERVER_BACKEND_CUDA_EXCEPTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/backend/backend.h"
+#include "server/backend/cuda/warps.h"
+
+/**
+ * From now on a thread of this process handles exceptions. After the context was made, before anything runs in it.
+ * @sms: multiprocessors of the device
+ * Return: whether it does; if not, nothing has changed
+ */
+bool exception_open(uint32_t sms);
+
+/** Whether such a thread handles them. Any thread. */
+bool exception_is_ours(void);
+
+/** Handles what has faulted by now. For the thread, and for tests. */
+void exception_handle(const struct backend_watch *watch);
+
+/**
+ * What the driver would tell the program.
+ * @error: of a warp (warps.h); in_code: whether the exception is at an instruction of a known kernel
+ */
+CUresult exception_code(uint32_t error, bool in_code);
+
+#endif

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See warps.h. A record holds the first registers of the warp's 32 threads, and then:
+//
+//   0x20c  grid (3 words)            0x244  reason              0x270  parameters (address)
+//   0x218  ordinal of the launch     0x248  place               0x284  mask of threads
+//   0x220  block (3 words)           0x264  error               0x288  where it goes on
+//   0x22c  threads a block (3)       0x268  exception at        0x29c  1: saved, 0x100: stopped
+//   0x238  task (address)
+//
+// A place is the slot in bits 8 to 15 and the multiprocessor in bits 20 to 28; between and above is the number of the block
+// there.
+
+#include "server/backend/cuda/warps.h"
+
+#include <string.h>
+
+#define ORDINAL	  0x218u
+#define BLOCK	  0x220u
+#define THREADS	  0x22cu
+#define TASK	  0x238u
+#define REASON	  0x244u
+#define PLACE	  0x248u
+#define ERROR	  0x264u
+#define ERROR_AT  0x268u
+#define RETURN_TO 0x288u
+#define STATE	  0x29cu
+
+#define STATE_STOPPED	0x100u
+#define THREADS_A_BLOCK 1024u
+
+static size_t record_at(uint32_t index)
+{
+	return WARPS_HEAD_BYTES + (size_t)index * WARPS_RECORD_BYTES;
+}
+
+/* The device writes it, too. */
+static volatile uint32_t *state_of(const void *area, uint32_t index)
+{
+	return (volatile uint32_t *)((uintptr_t)area + record_at(index) + STATE);
+}
+
+static uint32_t word(const uint8_t *record, uint32_t at)
+{
+	uint32_t value;
+
+	memcpy(&value, record + at, sizeof(value));
+	return value;
+}
+
+static uint64_t address(const uint8_t *record, uint32_t at)
+{
+	return word(record, at) | (uint64_t)word(record, at + 4) << 32;
+}
+
+bool warps_is_stopped(const void *area, uint32_t index)
+{
+	return (*state_of(area, index) & STATE_STOPPED) != 0;
+}
+
+uint32_t warps_next(const void *area, uint32_t from)
+{
+	while (from < WARPS_COUNT && !warps_is_stopped(area, from))
+		from++;
+	return from;
+}
+
+static bool is_block(const uint8_t *record)
+{
+	uint64_t threads = 1;
+
+	for (uint32_t i = 0; i < 3; i++) {
+		uint32_t count = word(record, THREADS + 4 * i);
+
+		if (!count || count > THREADS_A_BLOCK)
+			return false;
+		threads *= count;
+	}
+	return threads <= THREADS_A_BLOCK;
+}
+
+bool warps_read(const void *area, uint32_t index, struct warp *ret_warp)
+{
+	const uint8_t *record = (const uint8_t *)area + record_at(index);
+	uint32_t place = word(record, PLACE);
+
+	*ret_warp = (struct warp){.index = index,
+		.reason = word(record, REASON),
+		.error = word(record, ERROR),
+		.error_at = address(record, ERROR_AT),
+		.return_to = address(record, RETURN_TO),
+		.task = address(record, TASK),
+		.grid = address(record, ORDINAL)};
+	memcpy(ret_warp->block, record + BLOCK, sizeof(ret_warp->block));
+	return (place >> 20 & 0x1ff) == index / WARPS_PER_SM && (place >> 8 & 0xff) == index % WARPS_PER_SM &&
+	       is_block(record);
+}
+
+void warps_release(void *area, uint32_t index)
+{
+	*state_of(area, index) &= ~STATE_STOPPED;
+}

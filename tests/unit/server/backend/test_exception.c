@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// The service's own handling of a kernel's exception, beside a kernel-mode driver that is played: a save area with
+// records of warps, error states of multiprocessors, and the device's memory with code and descriptors of grids.
+
+#include "server/backend/cuda/exception.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "server/backend/cuda/code.h"
+#include "server/backend/cuda/debugger.h"
+#include "tests/lib/suite.h"
+
+#define CLIENT	 0xc1d00001u
+#define DEBUGGER 0x5c000089u
+#define AREA	 0x5c00008au
+#define DEVICE	 0x5c000085u
+
+#define SMS	   132u
+#define CODE	   UINT64_C(0x10000)
+#define CODE_BYTES UINT64_C(0x180)
+#define OTHER	   UINT64_C(0x20000)
+#define TASKS	   UINT64_C(0x30000)
+#define BUILTIN	   UINT64_C(0x9000000)
+#define MEMORY_END 0x40000u
+
+#define OURS   ((struct backend_module *)(uintptr_t)0x4711)
+#define THEIRS ((struct backend_module *)(uintptr_t)0x4712)
+
+static char story[512], path[64];
+static struct backend_fault faults[BACKEND_FAULTS_MAX];
+static uint32_t fault_count;
+static uint8_t *area;
+static uint8_t memory[MEMORY_END];
+static struct debugger_state states[SMS];
+static void (*at_resume)(void); /* once */
+static bool stops;
+
+static void tell(const char *word)
+{
+	strcat(story, word);
+	strcat(story, " ");
+}
+
+static void suspected(void *context)
+{
+	(void)context;
+	tell("suspected");
+}
+
+static void stopped(void *context)
+{
+	(void)context;
+	tell("stopped");
+}
+
+static void take(const struct backend_fault *found, uint32_t count)
+{
+	memcpy(faults, found, count * sizeof(*found));
+	fault_count = count;
+}
+
+static void contained(void *context, const struct backend_fault *found, uint32_t count)
+{
+	(void)context;
+	take(found, count);
+	tell(count ? "contained" : "none");
+}
+
+static void uncontained(void *context, const struct backend_fault *found, uint32_t count)
+{
+	(void)context;
+	take(found, count);
+	tell("uncontained");
+}
+
+static const struct backend_watch watch = {
+	.suspected = suspected, .stopped = stopped, .contained = contained, .uncontained = uncontained};
+
+/* ---- the kernel-mode driver ---- */
+
+struct states {
+	uint32_t channel, count;
+	struct debugger_state at[DEBUGGER_STATES_MAX];
+	uint32_t fault, mmu[2], first;
+};
+
+static uint32_t read_states(struct states *wish)
+{
+	if (wish->first + wish->count > SMS)
+		return 0x1f;
+	memcpy(wish->at, &states[wish->first], wish->count * sizeof(states[0]));
+	return 0;
+}
+
+static uint32_t move(const struct control_read *wish, bool is_write)
+{
+	ck_assert_uint_eq(wish->memory, DEVICE);
+	ck_assert_uint_le(wish->offset + wish->length, MEMORY_END);
+	if (is_write)
+		memcpy(memory + wish->offset, (void *)(uintptr_t)wish->buffer, wish->length);
+	else
+		memcpy((void *)(uintptr_t)wish->buffer, memory + wish->offset, wish->length);
+	return 0;
+}
+
+static uint32_t resume(void)
+{
+	void (*then)(void) = at_resume;
+
+	tell("resume");
+	at_resume = NULL;
+	if (then)
+		then();
+	return 0;
+}
+
+static uint32_t control(uint32_t command, void *parameters)
+{
+	switch (command) {
+	case 0x83de0317:
+		tell("stop");
+		((uint32_t *)parameters)[0] = 0;
+		return stops ? 0 : 0x40;
+	case 0x83de0318:
+		return resume();
+	case 0x83de030c:
+		return read_states(parameters);
+	case 0x83de030f:
+		memset(&states[((uint32_t *)parameters)[1]], 0, sizeof(states[0]));
+		return 0;
+	case 0x83de0315:
+	case 0x83de0316:
+		return move(parameters, command == 0x83de0316);
+	default:
+		ck_abort_msg("control %x", command);
+	}
+}
+
+static int execute(int fd, unsigned long request, void *argument)
+{
+	struct control *asked = argument;
+
+	(void)fd;
+	if (_IOC_NR(request) == DRIVER_CONTROL)
+		asked->status = control(asked->command, (void *)(uintptr_t)asked->parameters);
+	else if (_IOC_SIZE(request) >= 16) /* an event, or the object of one: the last word but one */
+		((uint32_t *)argument)[_IOC_SIZE(request) / 4 == 4 ? 3 : 10] = 0;
+	return 0;
+}
+
+/* ---- what the driver asks for while it makes a context ---- */
+
+static void note_alloc(uint32_t class, uint32_t object, uint64_t size)
+{
+	uint64_t parameters[9] = {[8] = size};
+	struct {
+		uint32_t client, parent, object, class;
+		uint64_t parameters, rights;
+		uint32_t size, flags, status, pad;
+	} alloc = {CLIENT, 0x5c000002, object, class, (uintptr_t)parameters, 0, sizeof(parameters), 0, 0, 0};
+
+	debugger_note(9, _IOC(_IOC_READ | _IOC_WRITE, 'F', DRIVER_ALLOC, sizeof(alloc)), &alloc);
+}
+
+static void note_map(uint32_t object, uint64_t base, uint64_t length)
+{
+	struct {
+		uint64_t base, length, offset;
+		uint8_t devices[256][36];
+		uint64_t count;
+		int32_t fd;
+		uint32_t client, memory, status;
+	} map = {.base = base, .length = length, .count = 1, .client = CLIENT, .memory = object};
+
+	debugger_note(7, 33, &map);
+}
+
+/* A descriptor of what stands for the device: never readable, so the thread of ours waits. */
+static void note_event(void)
+{
+	uint32_t event[4] = {CLIENT, 0x5c000003, 15, 0};
+	int fd;
+
+	strcpy(path, "/tmp/frmps-exception-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(path));
+	strcat(path, "/fifo");
+	ck_assert_int_eq(mkfifo(path, 0600), 0);
+	fd = open(path, O_RDWR);
+	ck_assert_int_ge(fd, 0);
+	debugger_note(fd, _IOC(_IOC_READ | _IOC_WRITE, 'F', 0xce, sizeof(event)), event);
+	close(fd);
+}
+
+static void set_up(void)
+{
+	area = mmap(NULL, WARPS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(area, MAP_FAILED);
+	memset(memory, 0x11, sizeof(memory));
+	stops = true;
+	debugger_reset(execute);
+	note_alloc(0x83de, DEBUGGER, 0);
+	note_alloc(0x3e, AREA, (WARPS_BYTES + 4095) & ~4095u);
+	note_map(AREA, (uintptr_t)area, WARPS_BYTES);
+	note_alloc(0x40, DEVICE, MEMORY_END);
+	note_map(DEVICE, 0, MEMORY_END);
+	note_event();
+	code_note(OURS, CODE, CODE_BYTES, "culprit");
+	code_note(THEIRS, OTHER, CODE_BYTES, "other");
+	for (uint64_t i = 0; i < 2; i++)
+		memcpy(memory + TASKS + 0x1000 * i + 0x98, &(uint64_t){i ? OTHER : CODE}, 8);
+	ck_assert(exception_open(SMS));
+}
+
+static void tear_down(void)
+{
+	unlink(path);
+	*strrchr(path, '/') = '\0';
+	rmdir(path);
+}
+
+/* ---- what is on the device ---- */
+
+static void put(uint8_t *record, uint32_t at, uint64_t value, size_t bytes)
+{
+	memcpy(record + at, &value, bytes);
+}
+
+/* A warp that was stopped. @kernel: 0 the culprit's, 1 the other one's */
+static void stop_warp(uint32_t sm, uint32_t slot, uint32_t kernel, uint32_t error, uint64_t at)
+{
+	uint8_t *record = area + WARPS_HEAD_BYTES + (size_t)(sm * WARPS_PER_SM + slot) * WARPS_RECORD_BYTES;
+
+	memset(record, 0, WARPS_RECORD_BYTES);
+	put(record, 0x218, 77, 8);
+	put(record, 0x220, 5, 4);
+	for (uint32_t i = 0; i < 3; i++)
+		put(record, 0x22c + 4 * i, i ? 1 : 32, 4);
+	put(record, 0x238, TASKS + 0x1000 * kernel, 8);
+	put(record, 0x248, 2u << 29 | sm << 20 | 3u << 16 | slot << 8, 4);
+	put(record, 0x264, error, 4);
+	put(record, 0x268, error & WARP_KIND ? at : 0, 8);
+	put(record, 0x288, at + 16, 8);
+	put(record, 0x29c, 0x101, 4);
+}
+
+static void give_reason(uint32_t sm, uint32_t slot, uint32_t reason)
+{
+	put(area + WARPS_HEAD_BYTES + (size_t)(sm * WARPS_PER_SM + slot) * WARPS_RECORD_BYTES, 0x244, reason, 4);
+}
+
+static bool is_stopped(uint32_t sm, uint32_t slot)
+{
+	return warps_is_stopped(area, sm * WARPS_PER_SM + slot);
+}
+
+static bool is_overwritten(uint64_t from, uint64_t bytes)
+{
+	static const uint64_t exits[2] = {0x794d, 0x000fea0003800000};
+	bool all = true;
+
+	for (uint64_t at = 0; at < bytes; at += 16)
+		all &= !memcmp(memory + from + at, exits, 16);
+	return all;
+}
+
+static void handle(const char *expected)
+{
+	story[0] = '\0';
+	exception_handle(&watch);
+	ck_assert_str_eq(story, expected);
+}
+
+#define HANDLED "suspected stop stopped contained resume "
+
+START_TEST(the_kernel_that_faulted_is_named_and_its_grid_ends)
+{
+	stop_warp(16, 0, 0, 0xf, CODE + 0x40);
+	stop_warp(16, 1, 1, 0, OTHER + 0x40);
+	stop_warp(99, 63, 1, 0, OTHER + 0x50);
+	states[16].warp_error = 0xf;
+	states[16].pc = CODE + 0x40;
+	handle(HANDLED);
+	ck_assert_uint_eq(fault_count, 1);
+	ck_assert_ptr_eq(faults[0].module, OURS);
+	ck_assert_str_eq(faults[0].kernel, "culprit");
+	ck_assert_int_eq(faults[0].code, CUDA_ERROR_MISALIGNED_ADDRESS);
+	ck_assert_uint_eq(faults[0].address, CODE + 0x40);
+	ck_assert_uint_eq(faults[0].launch, 77);
+	ck_assert(faults[0].has_block && faults[0].block[0] == 5);
+	ck_assert(!is_stopped(16, 0) && !is_stopped(16, 1) && !is_stopped(99, 63));
+	ck_assert(is_overwritten(CODE, CODE_BYTES));
+	ck_assert_uint_eq(memory[CODE + CODE_BYTES], 0x11);
+	ck_assert_uint_eq(memory[OTHER], 0x11);
+	ck_assert_uint_eq(states[16].warp_error, 0);
+}
+END_TEST
+
+/* What stands in a trap has no program counter of an error; an assertion stands in code of the driver. */
+START_TEST(traps_and_assertions_are_named_by_their_grid)
+{
+	stop_warp(3, 7, 0, _i ? WARP_ASSERT : WARP_TRAP, _i ? BUILTIN : CODE + 0x20);
+	handle(HANDLED);
+	ck_assert_ptr_eq(faults[0].module, OURS);
+	ck_assert_int_eq(faults[0].code, _i ? CUDA_ERROR_ASSERT : CUDA_ERROR_LAUNCH_FAILED);
+	ck_assert(is_overwritten(CODE, CODE_BYTES));
+	ck_assert(!is_stopped(3, 7));
+}
+END_TEST
+
+START_TEST(an_access_without_a_mapping_is_named_by_the_error_state)
+{
+	states[124].warp_error = 0x8010017;
+	states[124].pc = OTHER + 0x70;
+	handle(HANDLED);
+	ck_assert_uint_eq(fault_count, 1);
+	ck_assert_ptr_eq(faults[0].module, THEIRS);
+	ck_assert_int_eq(faults[0].code, CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_assert_uint_eq(faults[0].address, OTHER + 0x70);
+	ck_assert(!faults[0].has_block);
+	ck_assert(is_overwritten(OTHER, CODE_BYTES));
+	/* It is no evidence of the next one. */
+	handle("suspected none ");
+}
+END_TEST
+
+START_TEST(who_has_left_the_code_is_never_released)
+{
+	stop_warp(0, 1, 0, 0x9, UINT64_C(0xcf05237a1100));
+	stop_warp(0, 2, 1, 0, OTHER);
+	handle(HANDLED);
+	ck_assert_int_eq(faults[0].code, CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_assert(is_stopped(0, 1) && !is_stopped(0, 2));
+	/* The next fault is not taken for that one. */
+	stop_warp(0, 2, 1, WARP_TRAP, OTHER);
+	handle(HANDLED);
+	ck_assert_uint_eq(fault_count, 1);
+	ck_assert_ptr_eq(faults[0].module, THEIRS);
+	ck_assert(is_stopped(0, 1) && !is_stopped(0, 2));
+}
+END_TEST
+
+START_TEST(a_kernel_that_nobody_knows_is_not_contained)
+{
+	if (_i == 0)
+		code_forget(OURS);
+	stop_warp(1, 0, _i == 1 ? 9 : 0, WARP_TRAP, CODE);
+	if (_i == 2)
+		put(area + WARPS_HEAD_BYTES + 64 * WARPS_RECORD_BYTES, 0x248, 2u << 20, 4); /* of another place */
+	stop_warp(1, 1, 1, 0, OTHER);
+	handle("suspected stop stopped uncontained resume ");
+	ck_assert_uint_eq(fault_count, 0);
+	ck_assert(!is_stopped(1, 1));
+	ck_assert_uint_eq(memory[CODE], 0x11);
+}
+END_TEST
+
+START_TEST(a_state_in_nobodys_code_is_not_contained)
+{
+	states[0].warp_error = 0x17;
+	states[0].pc = CODE + CODE_BYTES;
+	handle("suspected stop stopped uncontained resume ");
+	ck_assert_uint_eq(fault_count, 0);
+}
+END_TEST
+
+START_TEST(a_kernel_whose_length_is_not_known_is_not_contained)
+{
+	code_forget(OURS);
+	code_note(OURS, CODE, 0, "culprit");
+	stop_warp(1, 0, 0, WARP_TRAP, CODE);
+	handle("suspected stop stopped uncontained resume ");
+	ck_assert_uint_eq(memory[CODE], 0x11);
+}
+END_TEST
+
+START_TEST(kernels_that_fault_at_once_are_all_named)
+{
+	for (uint32_t sm = 0; sm < SMS; sm++)
+		for (uint32_t slot = 0; slot < WARPS_PER_SM; slot++)
+			stop_warp(sm, slot, slot % 2, 0xe, slot % 2 ? OTHER : CODE);
+	handle(HANDLED);
+	ck_assert_uint_eq(fault_count, 2);
+	ck_assert_ptr_eq(faults[0].module, OURS);
+	ck_assert_ptr_eq(faults[1].module, THEIRS);
+	ck_assert(is_overwritten(CODE, CODE_BYTES) && is_overwritten(OTHER, CODE_BYTES));
+	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
+}
+END_TEST
+
+static void fault_again(void)
+{
+	stop_warp(8, 0, 1, WARP_TRAP, OTHER);
+}
+
+START_TEST(what_faults_as_soon_as_the_device_goes_on_is_handled_as_well)
+{
+	stop_warp(1, 0, 0, WARP_TRAP, CODE);
+	at_resume = fault_again;
+	handle(HANDLED HANDLED);
+	ck_assert_ptr_eq(faults[0].module, THEIRS);
+	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
+}
+END_TEST
+
+static void stop_again(void)
+{
+	stop_warp(1, 1, 1, 0, OTHER);
+	give_reason(1, 1, WARP_HELD);
+}
+
+/* Warps that are stopped once more are released once more, and nothing has faulted. */
+START_TEST(what_is_only_held_is_released)
+{
+	stop_warp(1, 0, 0, WARP_TRAP, CODE);
+	give_reason(1, 0, 0x400);
+	at_resume = stop_again;
+	handle(HANDLED "suspected stop stopped none resume ");
+	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
+}
+END_TEST
+
+/* A multiprocessor that had an exception, of which no warp shows whose it was. */
+START_TEST(an_exception_without_a_culprit_is_not_contained)
+{
+	stop_warp(1, 0, 1, 0, OTHER);
+	give_reason(1, 0, WARP_HALTED | 0x200);
+	handle("suspected stop stopped uncontained resume ");
+	ck_assert_uint_eq(fault_count, 0);
+}
+END_TEST
+
+START_TEST(nothing_is_stopped_without_evidence)
+{
+	handle("suspected none ");
+}
+END_TEST
+
+START_TEST(a_device_that_does_not_stop_is_not_contained)
+{
+	stops = false;
+	stop_warp(1, 0, 0, WARP_TRAP, CODE);
+	handle("suspected stop stopped uncontained resume ");
+	ck_assert_uint_eq(fault_count, 0);
+}
+END_TEST
+
+START_TEST(memory_that_is_freed_is_not_written)
+{
+	uint32_t freed[4] = {CLIENT, 0x5c000002, DEVICE, 0};
+	uint64_t base = 0;
+	uint8_t byte;
+
+	ck_assert(debugger_has(CODE, CODE_BYTES));
+	ck_assert(!debugger_has(MEMORY_END - 1, 2));
+	ck_assert(!debugger_has(UINT64_MAX, 2));
+	debugger_note(7, 34, &base);
+	ck_assert(!debugger_has(CODE, 1));
+	ck_assert(!debugger_read(CODE, &byte, 1));
+	debugger_note(9, _IOC(_IOC_READ | _IOC_WRITE, 'F', DRIVER_FREE, sizeof(freed)), freed);
+	note_map(DEVICE, 0, MEMORY_END);
+	ck_assert(!debugger_has(CODE, 1));
+}
+END_TEST
+
+START_TEST(without_a_save_area_exceptions_are_the_drivers)
+{
+	debugger_reset(execute);
+	ck_assert(!exception_open(SMS));
+	note_alloc(0x83de, DEBUGGER, 0);
+	note_alloc(0x3e, AREA, (WARPS_BYTES + 4095) & ~4095u);
+	note_event();
+	/* What the processor does not see there is no save area. */
+	note_map(AREA, 0x1000, WARPS_BYTES);
+	ck_assert(!exception_open(SMS));
+}
+END_TEST
+
+START_TEST(codes_are_those_of_the_driver)
+{
+	ck_assert_int_eq(exception_code(0x300000e, true), CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_assert_int_eq(exception_code(0x9, true), CUDA_ERROR_ILLEGAL_INSTRUCTION);
+	ck_assert_int_eq(exception_code(0x10, true), CUDA_ERROR_INVALID_ADDRESS_SPACE);
+	for (uint32_t error = 0; error < 64; error++)
+		ck_assert(backend_is_fatal(exception_code(error, true)));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("server/backend/exception");
+	TCase *tests = tcase_create("exception");
+
+	tcase_add_checked_fixture(tests, set_up, tear_down);
+	tcase_add_test(tests, the_kernel_that_faulted_is_named_and_its_grid_ends);
+	tcase_add_loop_test(tests, traps_and_assertions_are_named_by_their_grid, 0, 2);
+	tcase_add_test(tests, an_access_without_a_mapping_is_named_by_the_error_state);
+	tcase_add_test(tests, who_has_left_the_code_is_never_released);
+	tcase_add_loop_test(tests, a_kernel_that_nobody_knows_is_not_contained, 0, 3);
+	tcase_add_test(tests, a_state_in_nobodys_code_is_not_contained);
+	tcase_add_test(tests, a_kernel_whose_length_is_not_known_is_not_contained);
+	tcase_add_test(tests, kernels_that_fault_at_once_are_all_named);
+	tcase_add_test(tests, what_faults_as_soon_as_the_device_goes_on_is_handled_as_well);
+	tcase_add_test(tests, what_is_only_held_is_released);
+	tcase_add_test(tests, an_exception_without_a_culprit_is_not_contained);
+	tcase_add_test(tests, nothing_is_stopped_without_evidence);
+	tcase_add_test(tests, a_device_that_does_not_stop_is_not_contained);
+	tcase_add_test(tests, memory_that_is_freed_is_not_written);
+	tcase_add_test(tests, without_a_save_area_exceptions_are_the_drivers);
+	tcase_add_test(tests, codes_are_those_of_the_driver);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
