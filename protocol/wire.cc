@@ -13,6 +13,9 @@
 // vector, and BUILD_SLACK covers the tables and the library's scratch space of the largest message. So no
 // allocation can fail halfway, which matters because this also runs inside the programs of others, where
 // nothing may abort.
+//
+// The C++ library is not linked into the shim, because it needs a newer C library than programs may have. What
+// flatbuffers' templates refer to and nobody calls is defined below.
 
 #include "protocol/wire.h"
 
@@ -22,6 +25,24 @@
 
 #include "control_generated.h"
 #include "protocol/command.h"
+
+/* For an allocator that the library falls back to and for deleting destructors. */
+void *operator new[](size_t)
+{
+	__builtin_trap();
+}
+void operator delete[](void *) noexcept
+{
+	__builtin_trap();
+}
+void operator delete(void *) noexcept
+{
+	__builtin_trap();
+}
+extern "C" void __cxa_pure_virtual(void)
+{
+	__builtin_trap();
+}
 
 namespace fb = frmps::protocol;
 

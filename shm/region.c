@@ -190,12 +190,12 @@ int shm_region_readonly(int server_fd, int *ret_fd)
 
 static int check_files(const struct wire_shape *shape, int client_fd, int server_fd)
 {
-	struct stat client, server;
+	struct statx client, server;
 
-	if (fstat(client_fd, &client) < 0 || fstat(server_fd, &server) < 0)
+	if (statx(client_fd, "", AT_EMPTY_PATH, STATX_SIZE, &client) < 0 ||
+		statx(server_fd, "", AT_EMPTY_PATH, STATX_SIZE, &server) < 0)
 		return -errno;
-	if ((uint64_t)client.st_size != shape->client_bytes ||
-		(uint64_t)server.st_size != shape->server_bytes)
+	if (client.stx_size != shape->client_bytes || server.stx_size != shape->server_bytes)
 		return SHM_E_SHAPE;
 	return 0;
 }

@@ -101,17 +101,17 @@ static bool read_all(int fd, char *to, size_t bytes)
 static CUresult read_file(const char *path, char **ret_data, size_t *ret_bytes)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY), saved = errno;
-	struct stat status;
+	struct statx status;
 	char *data = NULL;
 	bool whole;
 
 	if (fd < 0)
 		return CUDA_ERROR_FILE_NOT_FOUND;
-	whole = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
-		(uint64_t)status.st_size <= LINK_INPUT_BYTES_MAX;
+	whole = statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE, &status) == 0 &&
+		S_ISREG(status.stx_mode) && status.stx_size > 0 && status.stx_size <= LINK_INPUT_BYTES_MAX;
 	if (whole)
-		data = malloc((size_t)status.st_size);
-	whole = data && read_all(fd, data, (size_t)status.st_size);
+		data = malloc((size_t)status.stx_size);
+	whole = data && read_all(fd, data, (size_t)status.stx_size);
 	close(fd);
 	errno = saved;
 	if (!whole) {
@@ -119,7 +119,7 @@ static CUresult read_file(const char *path, char **ret_data, size_t *ret_bytes)
 		return CUDA_ERROR_INVALID_IMAGE;
 	}
 	*ret_data = data;
-	*ret_bytes = (size_t)status.st_size;
+	*ret_bytes = (size_t)status.stx_size;
 	return CUDA_SUCCESS;
 }
 

@@ -6,6 +6,7 @@
 #include "client/state/link.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -163,14 +164,15 @@ static CUresult receive_image(struct client_link *link)
 	struct wire_message request = request_at(link, WIRE_LINK_COMPLETE, link->count);
 	int fd = memfd_create("frmps-linked", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	uint64_t bytes = 0;
-	struct stat status;
+	struct statx status;
 	CUresult r;
 	void *view;
 
 	if (fd < 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	r = ask(link, &request, &fd, &bytes);
-	if (r == CUDA_SUCCESS && (fstat(fd, &status) < 0 || bytes == 0 || (uint64_t)status.st_size < bytes))
+	if (r == CUDA_SUCCESS && (statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &status) < 0 || bytes == 0 ||
+					 status.stx_size < bytes))
 		r = CUDA_ERROR_UNKNOWN;
 	if (r == CUDA_SUCCESS) {
 		view = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);

@@ -3,8 +3,8 @@
 # SPDX-FileCopyrightText: The frmps authors
 #
 # symbols.sh LIBCUDA SERVER: does the built shim look like a driver library from outside? It exports exactly the
-# symbols of client/api.def, without versions, answers to libcuda.so.1, needs nothing but the C library, and
-# lets nobody redirect its own references. Also keeps the version script equal to api.def. The server's own ioctl() and
+# symbols of client/api.def, without versions, answers to libcuda.so.1, needs nothing but the C library, 2.28 or newer,
+# and lets nobody redirect its own references. Also keeps the version script equal to api.def. The server's own ioctl() and
 # pthread_mutex_lock() must be found by the real driver library before those of the C library.
 set -eu
 
@@ -48,8 +48,31 @@ fi
 readelf -dW "$library" >"$scratch/dynamic"
 grep -q 'SONAME.*\[libcuda\.so\.1\]' "$scratch/dynamic" || fail "the SONAME is not libcuda.so.1"
 sed -n 's/.*(NEEDED).*\[\(.*\)\].*/\1/p' "$scratch/dynamic" |
-	grep -Ev '^(libc\.so\.6|libm\.so\.6|ld-linux-[a-z0-9_-]*\.so\.[0-9]+)$' >"$scratch/needed" || true
+	grep -Ev '^(libc\.so\.6|libpthread\.so\.0|ld-linux-[a-z0-9_-]*\.so\.[0-9]+)$' >"$scratch/needed" || true
 [ ! -s "$scratch/needed" ] || fail "needs more than the C library: $(tr '\n' ' ' <"$scratch/needed")"
+
+# Undefined symbols of a version that glibc 2.28 does not have; a name without a number is private to one glibc.
+newer() { # newer <NM_OUTPUT
+	awk 'match($2, /@GLIBC_/) {
+		split(substr($2, RSTART + 7), v, ".")
+		if (v[1] !~ /^[0-9]+$/ || v[1] > 2 || v[1] == 2 && v[2] > 28) print $2
+	}'
+}
+for version in 2.28 2.2.5 2.17; do
+	[ -z "$(echo "U good@GLIBC_$version" | newer)" ] || fail "takes glibc $version for newer than 2.28"
+done
+for version in 2.29 2.34 2.100 3.0 PRIVATE ABI_DT_RELR; do
+	[ -n "$(echo "U bad@GLIBC_$version" | newer)" ] || fail "does not notice glibc $version"
+done
+nm -D --undefined-only --with-symbol-versions "$library" >"$scratch/undefined"
+grep -q ' malloc@GLIBC_' "$scratch/undefined" || fail "nm does not show versions"
+if readelf -hW "$library" | grep -q 'X86-64'; then
+	newer <"$scratch/undefined" >"$scratch/newer"
+	[ ! -s "$scratch/newer" ] || fail "needs a newer glibc than 2.28: $(tr '\n' ' ' <"$scratch/newer")"
+	if readelf -VW "$library" | grep 'Name: GLIBC_[A-Z]' >&2; then
+		fail "needs something that only the glibc of this machine has"
+	fi
+fi
 
 # A relocation that names a driver symbol is looked up in every loaded object at load time.
 if readelf -rW "$library" | grep -E ' cu[A-Z][A-Za-z0-9_]* \+ ' | head -n 5 | grep . >&2; then
