@@ -26,6 +26,7 @@ struct capture {
 	bool owns_graph;	     /* until the program gets it */
 	bool invalid;
 	struct client_stream *origin;
+	struct tips left; /* the last nodes of streams that were destroyed meanwhile */
 };
 
 struct capture_stream {
@@ -144,6 +145,7 @@ static void finish(struct capture *capture, struct graph_object **ret_objects)
 		orphan(capture->graph);
 		graph_free(capture->graph, ret_objects);
 	}
+	tips_deinit(&capture->left);
 	free(capture);
 	publish();
 }
@@ -466,22 +468,24 @@ static bool is_before_any(struct graph_node *node, const struct tips *ends)
 	return false;
 }
 
+static bool are_before(const struct tips *tips, const struct tips *ends)
+{
+	for (size_t i = 0; i < tips->count; ++i)
+		if (!is_before_any(graph_find_node(tips->nodes[i]), ends))
+			return false;
+	return true;
+}
+
 /* Whether everything that the other streams captured comes before the end of the origin. */
 static bool is_joined(const struct capture *capture)
 {
 	const struct tips *ends = &of(capture->origin)->tips;
 	uint32_t used = stream_slots_used();
 
-	for (uint32_t slot = 1; slot < used; ++slot) {
-		const struct tips *tips = &streams[slot].tips;
-
-		if (streams[slot].capture != capture || stream_slot(slot) == capture->origin)
-			continue;
-		for (size_t i = 0; i < tips->count; ++i)
-			if (!is_before_any(graph_find_node(tips->nodes[i]), ends))
-				return false;
-	}
-	return true;
+	for (uint32_t slot = 1; slot < used; ++slot)
+		if (streams[slot].capture == capture && !are_before(&streams[slot].tips, ends))
+			return false;
+	return are_before(&capture->left, ends);
 }
 
 /* @ret_objects: of a graph that nobody gets */
@@ -524,6 +528,18 @@ CUresult capture_end(struct client_stream *stream, CUgraph *ret_graph)
 	return r;
 }
 
+/* What the stream captured stays in the graph. */
+static void leave(struct client_stream *stream, struct capture *capture)
+{
+	const struct tips *tips = &of(stream)->tips;
+
+	if (tips_add_all(&capture->left, tips->nodes, tips->data, tips->count) != CUDA_SUCCESS)
+		capture->invalid = true;
+	of(stream)->capture = NULL;
+	word_set(&stream->capturing, OFF);
+	publish();
+}
+
 void capture_leave(struct client_stream *stream)
 {
 	struct graph_object *objects = NULL;
@@ -531,13 +547,10 @@ void capture_leave(struct client_stream *stream)
 
 	graph_enter();
 	capture = of(stream)->capture;
-	if (capture && capture->origin == stream) {
+	if (capture && capture->origin == stream)
 		finish(capture, &objects);
-	} else if (capture) {
-		of(stream)->capture = NULL;
-		word_set(&stream->capturing, OFF);
-		invalidate(capture);
-	}
+	else if (capture)
+		leave(stream, capture);
 	graph_leave();
 	/* Memory of its nodes is freed when somebody reaps next: here nobody may wait for the device. */
 	graph_objects_drop(objects, false);

@@ -110,7 +110,8 @@ CUresult capture_begin(struct client_stream *stream, CUstreamCaptureMode mode, C
  * after UNMATCHED (the stream is not the origin) it is still there, and invalid.
  */
 CUresult capture_end(struct client_stream *stream, CUgraph *ret_graph);
-/** The stream is being destroyed: ends its capture. */
+/** The stream is being destroyed. The origin takes its capture along. Another stream leaves, and what it has
+ * captured must still come before the end of the origin. */
 void capture_leave(struct client_stream *stream);
 
 /* What is known of a stream's capture; arrays are valid until the stream's next call. */

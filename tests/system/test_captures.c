@@ -528,6 +528,95 @@ START_TEST(a_stream_without_work_needs_no_join)
 }
 END_TEST
 
+/* A stream that captures beside an origin: the word that its only node changes, and an event behind that node. */
+struct side {
+	CUstream origin, stream;
+	CUdeviceptr word;
+	CUevent fork, end;
+};
+
+static void side_begin(struct side *side, CUstreamCaptureMode mode)
+{
+	driver_open();
+	kernel("count_up");
+	side->origin = new_stream();
+	side->stream = new_stream();
+	side->fork = new_event();
+	side->end = new_event();
+	side->word = device_words(1, 0);
+	ck_cuda(cuStreamBeginCapture_v2(side->origin, mode));
+	ck_cuda(count_up(side->origin, side->word, 1));
+	ck_cuda(cuEventRecord(side->fork, side->origin));
+	ck_cuda(cuStreamWaitEvent(side->stream, side->fork, 0));
+	ck_cuda(count_up(side->stream, side->word, 2));
+	ck_cuda(cuEventRecord(side->end, side->stream));
+}
+
+/* The three nodes, one after the other. */
+static void side_expect_graph(const struct side *side)
+{
+	CUgraph graph;
+
+	ck_cuda(count_up(side->origin, side->word, 4));
+	ck_cuda(cuStreamEndCapture(side->origin, &graph));
+	ck_assert_uint_eq(node_count(graph), 3);
+	run(instantiate(graph), side->origin);
+	ck_assert_uint_eq(word_at(side->word), 7);
+}
+
+START_TEST(a_stream_that_has_joined_may_be_destroyed_in_a_capture)
+{
+	struct side side;
+
+	side_begin(&side, _i);
+	ck_cuda(cuStreamWaitEvent(side.origin, side.end, 0));
+	ck_cuda(cuStreamDestroy_v2(side.stream));
+	ck_cuda(cuEventDestroy_v2(side.fork));
+	ck_cuda(cuEventDestroy_v2(side.end));
+	ck_assert_int_eq(capture_status(side.origin), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	ck_assert_int_eq(capture_status(new_stream()), CU_STREAM_CAPTURE_STATUS_NONE);
+	side_expect_graph(&side);
+}
+END_TEST
+
+/* What it captured is joined by an event that outlives it. */
+START_TEST(a_stream_that_is_destroyed_in_a_capture_can_be_joined)
+{
+	struct side side;
+
+	side_begin(&side, CU_STREAM_CAPTURE_MODE_RELAXED);
+	ck_cuda(cuStreamDestroy_v2(side.stream));
+	ck_cuda(cuStreamWaitEvent(side.origin, side.end, 0));
+	side_expect_graph(&side);
+}
+END_TEST
+
+START_TEST(a_stream_that_is_destroyed_in_a_capture_must_be_joined)
+{
+	struct side side;
+
+	side_begin(&side, CU_STREAM_CAPTURE_MODE_RELAXED);
+	ck_cuda(cuStreamDestroy_v2(side.stream));
+	ck_assert_int_eq(capture_status(side.origin), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+	end_broken(side.origin, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+	ck_assert_uint_eq(word_at(side.word), 0);
+}
+END_TEST
+
+START_TEST(a_stream_without_work_may_be_destroyed_in_a_capture)
+{
+	struct side side;
+	CUstream idle;
+
+	side_begin(&side, CU_STREAM_CAPTURE_MODE_RELAXED);
+	idle = new_stream();
+	ck_cuda(cuStreamWaitEvent(idle, side.fork, 0));
+	ck_cuda(cuStreamDestroy_v2(idle));
+	ck_cuda(cuStreamWaitEvent(side.origin, side.end, 0));
+	side_expect_graph(&side);
+}
+END_TEST
+
 START_TEST(captures_stay_apart)
 {
 	CUstream a, b, blocking;
@@ -836,6 +925,11 @@ int main(void)
 	tcase_add_test(tests, events_are_waited_for_to_their_end_by_early_kernels);
 	tcase_add_test(tests, the_stricter_of_two_dependencies_counts);
 	tcase_add_test(tests, a_stream_without_work_needs_no_join);
+	tcase_add_loop_test(tests, a_stream_that_has_joined_may_be_destroyed_in_a_capture,
+		CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_RELAXED + 1);
+	tcase_add_test(tests, a_stream_that_is_destroyed_in_a_capture_can_be_joined);
+	tcase_add_test(tests, a_stream_that_is_destroyed_in_a_capture_must_be_joined);
+	tcase_add_test(tests, a_stream_without_work_may_be_destroyed_in_a_capture);
 	tcase_add_test(tests, captures_stay_apart);
 	tcase_add_test(tests, captures_go_on_in_a_graph_that_is_there);
 	tcase_add_test(tests, nothing_is_taken_out_in_the_middle_of_a_capture);
