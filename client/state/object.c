@@ -135,18 +135,33 @@ static CUresult take_resource(const CUDA_RESOURCE_DESC *d, struct wire_object *w
 	}
 }
 
+/* Elements of linear memory are fetched by their number: the rest of the description is ignored. */
+static void take_texture(const struct object_form *form, struct wire_object *wish)
+{
+	CUDA_TEXTURE_DESC texture = form->texture;
+
+	if (form->resource.resType == CU_RESOURCE_TYPE_LINEAR) {
+		memset(texture.addressMode, 0, sizeof(texture.addressMode));
+		texture.filterMode = CU_TR_FILTER_MODE_POINT;
+		texture.flags &= ~(unsigned int)CU_TRSF_NORMALIZED_COORDINATES;
+	}
+	_Static_assert(sizeof(texture) == WIRE_TEXTURE_BYTES, "as the protocol says");
+	memcpy(wish->texture, &texture, sizeof(texture));
+	wish->has_texture = true;
+}
+
 static CUresult encode(const struct object_form *form, struct wire_object *wish)
 {
 	wish->kind = form->kind == OBJECT_SURFACE;
-	wish->has_texture = form->kind == OBJECT_TEXTURE;
 	wish->has_view = form->has_view;
-	_Static_assert(sizeof(form->texture) == WIRE_TEXTURE_BYTES, "as the protocol says");
 	_Static_assert(sizeof(form->view) == WIRE_VIEW_BYTES, "as the protocol says");
-	if (wish->has_texture)
-		memcpy(wish->texture, &form->texture, sizeof(form->texture));
+	if (form->kind == OBJECT_TEXTURE)
+		take_texture(form, wish);
 	if (wish->has_view)
 		memcpy(wish->view, &form->view, sizeof(form->view));
-	if (form->resource.flags)
+	/* Only arrays have views. */
+	if (form->resource.flags ||
+		(form->has_view && form->resource.resType > CU_RESOURCE_TYPE_MIPMAPPED_ARRAY))
 		return CUDA_ERROR_INVALID_VALUE;
 	return take_resource(&form->resource, wish);
 }

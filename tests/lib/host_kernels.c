@@ -168,6 +168,14 @@ static void fetch_texels(const struct host_grid *grid, const struct host_block_i
 	}
 }
 
+static void fetch_pairs(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	uint64_t *out = HOST_POINTER(uint64_t, params[0]), texture = HOST_VALUE(uint64_t, params[1]);
+
+	FOR_ELEMENTS(i, HOST_VALUE(uint64_t, params[2]))
+	memcpy(&out[i], host_texture(block, texture, i, 0, 0), sizeof(out[i]));
+}
+
 static void bump_surfaces(const struct host_grid *grid, const struct host_block_index *block, void **params)
 {
 	const uint64_t *surfaces = HOST_POINTER(uint64_t, params[0]);
@@ -320,6 +328,8 @@ static const struct host_param fill_list[] = {P(fill, out), P(fill, value), P(fi
 static const struct host_param mix_list[] = {P(mix, out), P(mix, in), P(mix, round), P(mix, count)};
 static const struct host_param fetch_texels_list[] = {P(fetch_texels, out), P(fetch_texels, textures),
 	P(fetch_texels, count), P(fetch_texels, width), P(fetch_texels, height)};
+static const struct host_param fetch_pairs_list[] = {
+	P(fetch_pairs, out), P(fetch_pairs, texture), P(fetch_pairs, count)};
 static const struct host_param bump_surfaces_list[] = {
 	P(bump_surfaces, surfaces), P(bump_surfaces, count), P(bump_surfaces, by)};
 static const struct host_param scale_list[] = {P(scale, data), P(scale, count), P(scale, factor)};
@@ -342,11 +352,12 @@ HOST_KERNELS(HOST_KERNEL(add_vectors, add_vectors_list), HOST_KERNEL(fill, fill_
 	HOST_KERNEL(mix, mix_list), HOST_KERNEL(count_up, count_up_list),
 	HOST_KERNEL(spin_until, spin_until_list), HOST_KERNEL(occupy, occupy_list),
 	HOST_KERNEL(spin_ns, spin_ns_list), HOST_KERNEL(fetch_texels, fetch_texels_list),
-	HOST_KERNEL(bump_surfaces, bump_surfaces_list), HOST_KERNEL(read_words, read_words_list),
-	HOST_KERNEL_KEEPS(tally_up, tally_up_list), HOST_KERNEL(read_tally, read_tally_list),
-	HOST_KERNEL(crash_write, crash_write_list), HOST_KERNEL(crash_when_told, crash_when_told_list),
-	HOST_KERNEL_PLAIN(crash_trap), HOST_KERNEL_PLAIN(crash_assert), HOST_KERNEL_PLAIN(endless),
-	HOST_KERNEL(scale, scale_list), HOST_KERNEL(reverse, reverse_list), HOST_KERNEL(echo, echo_list),
+	HOST_KERNEL(fetch_pairs, fetch_pairs_list), HOST_KERNEL(bump_surfaces, bump_surfaces_list),
+	HOST_KERNEL(read_words, read_words_list), HOST_KERNEL_KEEPS(tally_up, tally_up_list),
+	HOST_KERNEL(read_tally, read_tally_list), HOST_KERNEL(crash_write, crash_write_list),
+	HOST_KERNEL(crash_when_told, crash_when_told_list), HOST_KERNEL_PLAIN(crash_trap),
+	HOST_KERNEL_PLAIN(crash_assert), HOST_KERNEL_PLAIN(endless), HOST_KERNEL(scale, scale_list),
+	HOST_KERNEL(reverse, reverse_list), HOST_KERNEL(echo, echo_list),
 	HOST_KERNEL(number_blocks, number_blocks_list), HOST_KERNEL_PLAIN(crash_illegal),
 	HOST_KERNEL_PLAIN(crash_divide), HOST_KERNEL_PLAIN(crash_stack));
 HOST_GLOBALS(HOST_GLOBAL(global_words), HOST_GLOBAL(constant_words));

@@ -80,7 +80,11 @@ struct fetch_texels_params {
 	uint64_t out, textures, count;
 	uint32_t width, height;
 };
-/* surfaces: handles of the same; adds to the first texel of each. */
+/* texture: of linear memory, pairs of words. */
+struct fetch_pairs_params {
+	uint64_t out, texture, count;
+};
+/* surfaces: handles of two-dimensional arrays of words; adds to the first texel of each. */
 struct bump_surfaces_params {
 	uint64_t surfaces, count;
 	uint32_t by;

@@ -121,6 +121,13 @@ __global__ void fetch_texels(
 	}
 }
 
+/* Of linear memory. */
+__global__ void fetch_pairs(float2 *out, cudaTextureObject_t texture, uint64_t count)
+{
+	for (uint64_t i = first(); i < count; i += step())
+		out[i] = tex1Dfetch<float2>(texture, (int)i);
+}
+
 __global__ void bump_surfaces(const cudaSurfaceObject_t *surfaces, uint64_t count, uint32_t by)
 {
 	for (uint64_t i = first(); i < count; i += step())

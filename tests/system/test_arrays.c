@@ -404,6 +404,75 @@ START_TEST(textures_are_over_memory_too)
 }
 END_TEST
 
+#define PAIRS 100u
+
+static CUDA_RESOURCE_DESC linear_of(const float *pairs, size_t bytes)
+{
+	CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_LINEAR};
+
+	ck_cuda(cuMemAlloc_v2(&resource.res.linear.devPtr, bytes));
+	ck_cuda(cuMemcpyHtoD_v2(resource.res.linear.devPtr, pairs, bytes));
+	resource.res.linear.format = CU_AD_FORMAT_FLOAT;
+	resource.res.linear.numChannels = 2;
+	resource.res.linear.sizeInBytes = bytes;
+	return resource;
+}
+
+static void expect_pairs(CUtexObject object, const float *pairs)
+{
+	uint64_t count = PAIRS;
+	float fetched[2 * PAIRS];
+	CUdeviceptr out;
+	void *arguments[] = {&out, &object, &count};
+
+	ck_cuda(cuMemAlloc_v2(&out, sizeof(fetched)));
+	ck_cuda(launch("fetch_pairs", 1, 32, NULL, arguments));
+	ck_cuda(cuMemcpyDtoH_v2(fetched, out, sizeof(fetched)));
+	ck_assert_mem_eq(fetched, pairs, sizeof(fetched));
+}
+
+/* How elements are filtered and addressed means nothing there. _i: one of all combinations */
+START_TEST(linear_memory_is_fetched_whatever_the_texture_says)
+{
+	CUaddress_mode mode = (CUaddress_mode)(_i % 4);
+	CUDA_TEXTURE_DESC told,
+		texture = {
+			.addressMode = {mode, mode, mode},
+			.filterMode = _i & 4 ? CU_TR_FILTER_MODE_LINEAR : CU_TR_FILTER_MODE_POINT,
+			.flags = _i & 8 ? CU_TRSF_NORMALIZED_COORDINATES : 0,
+		};
+	CUDA_RESOURCE_DESC resource;
+	float pairs[2 * PAIRS];
+	CUtexObject object;
+
+	open_device();
+	for (uint32_t i = 0; i < 2 * PAIRS; i++)
+		pairs[i] = 0.5f * (float)i;
+	resource = linear_of(pairs, sizeof(pairs));
+	ck_cuda(cuTexObjectCreate(&object, &resource, &texture, NULL));
+	expect_pairs(object, pairs);
+	ck_cuda(cuTexObjectGetTextureDesc(&told, object));
+	ck_assert_int_eq(told.addressMode[0], mode);
+	ck_assert_int_eq(told.filterMode, texture.filterMode);
+	ck_assert_uint_eq(told.flags, texture.flags);
+	ck_cuda(cuTexObjectDestroy(object));
+}
+END_TEST
+
+START_TEST(linear_memory_has_no_views)
+{
+	const CUDA_RESOURCE_VIEW_DESC view = {.width = 1};
+	const CUDA_TEXTURE_DESC texture = {0};
+	const float pair[2] = {1, 2};
+	CUDA_RESOURCE_DESC resource;
+	CUtexObject object;
+
+	open_device();
+	resource = linear_of(pair, sizeof(pair));
+	ck_assert_int_eq(cuTexObjectCreate(&object, &resource, &texture, &view), CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
 /* One for each call, and nothing grows. */
 START_TEST(objects_come_and_go)
 {
@@ -618,6 +687,8 @@ int main(void)
 	tcase_add_test(tests, graphs_copy_arrays);
 	tcase_add_test(tests, kernels_read_and_write_texels);
 	tcase_add_test(tests, textures_are_over_memory_too);
+	tcase_add_loop_test(tests, linear_memory_is_fetched_whatever_the_texture_says, 0, 16);
+	tcase_add_test(tests, linear_memory_has_no_views);
 	tcase_add_test(tests, objects_come_and_go);
 	suite_add_tcase(suite, tests);
 	if (!is_native()) {

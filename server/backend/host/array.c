@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "protocol/texel.h"
 #include "server/backend/host/host.h"
@@ -156,12 +157,23 @@ static bool over_memory(const struct wire_object *form, struct host_object *ret_
 	return ret_object->width > 0;
 }
 
+/* Kernels here read texels one by one. A texture that would do more is refused. */
+static bool is_plain(const struct wire_object *form)
+{
+	CUDA_TEXTURE_DESC texture;
+
+	memcpy(&texture, form->texture, sizeof(texture));
+	return texture.filterMode == CU_TR_FILTER_MODE_POINT &&
+	       !(texture.flags & CU_TRSF_NORMALIZED_COORDINATES);
+}
+
 CUresult host_object_make(const struct wire_object *form, struct backend_array *array, uint64_t *ret_value)
 {
 	struct host_object object;
 	uint64_t value;
 
-	if (!(array ? over_array(form, array, &object) : over_memory(form, &object)))
+	if ((form->has_texture && !is_plain(form)) ||
+		!(array ? over_array(form, array, &object) : over_memory(form, &object)))
 		return CUDA_ERROR_INVALID_VALUE;
 	value = take_value();
 	if (!value)
