@@ -178,7 +178,7 @@ CUDA_EXPORT CUresult cuLibraryGetGlobal(
 	return module_global(instance, name, ret_address, ret_bytes);
 }
 
-/* Managed memory is not offered, so no library has any. */
+/* Modules with such variables are not loaded, so no library has any. */
 CUDA_EXPORT CUresult cuLibraryGetManaged(
 	CUdeviceptr *ret_address, size_t *ret_bytes, CUlibrary handle, const char *name)
 {

@@ -124,7 +124,7 @@ CUDA_EXPORT CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int *capabilities
 	return capabilities && operations && count ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Over the bus that the service's devices are on, the host's memory knows no atomic operation of theirs. */
+/* None: pinned host memory, and so managed memory, may lose updates where program and device change it at once. */
 CUDA_EXPORT CUresult cuDeviceGetHostAtomicCapabilities(
 	unsigned int *capabilities, const CUatomicOperation *operations, unsigned int count, CUdevice device)
 {

@@ -972,6 +972,38 @@ START_TEST(managed_memory_is_everybodys)
 }
 END_TEST
 
+/* It is pinned host memory, in which atomic operations of one side mean nothing to the other. */
+START_TEST(managed_memory_promises_no_atomics)
+{
+	static const struct {
+		int attribute, value;
+	} told[] = {
+		{CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
+		{CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0},
+		{CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST, 0},
+		{CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 0},
+		{CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, 0},
+		{CU_DEVICE_ATTRIBUTE_ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED, 0},
+	};
+	int value;
+
+	driver_open();
+	for (size_t i = 0; i < sizeof(told) / sizeof(*told); i++) {
+		ck_cuda(cuDeviceGetAttribute(&value, (CUdevice_attribute)told[i].attribute, 0));
+		ck_assert_msg(value == told[i].value, "attribute %d is %d", told[i].attribute, value);
+	}
+	for (int i = 0; i <= CU_ATOMIC_OPERATION_FLOAT_MAX; i++) {
+		CUatomicOperation operation = (CUatomicOperation)i;
+		unsigned int capabilities = 7;
+
+		ck_cuda(cuDeviceGetHostAtomicCapabilities(&capabilities, &operation, 1, 0));
+		ck_assert_uint_eq(capabilities, 0);
+		ck_assert_int_eq(cuDeviceGetP2PAtomicCapabilities(&capabilities, &operation, 1, 0, 0),
+			CUDA_ERROR_INVALID_DEVICE);
+	}
+}
+END_TEST
+
 /* Copies of managed memory are the device's, also between two such, with pinned or registered memory, and from a little
  * ordinary memory: nobody waits for them, whoever the stream waits for. */
 START_TEST(asynchronous_copies_of_managed_memory_return_at_once)
@@ -1141,6 +1173,7 @@ int main(void)
 	tcase_add_test(tests, streams_write_words_of_registered_pages);
 	tcase_add_test(tests, allocations_end_where_it_was_said_to);
 	tcase_add_test(tests, managed_memory_is_everybodys);
+	tcase_add_test(tests, managed_memory_promises_no_atomics);
 	tcase_add_test(tests, asynchronous_copies_of_managed_memory_return_at_once);
 	tcase_add_test(tests, managed_memory_ends_where_it_was_said_to);
 	tcase_add_test(tests, memory_is_opened_by_handle);
