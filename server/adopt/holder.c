@@ -33,6 +33,11 @@
 // A promotion under way goes on: a condemned executor is killed once more, its end is known from the holder,
 // an executor that was told to take over is told again (rule 3).
 //
+// What the daemon says to the holder is on the board (holder.h): a burst cannot overflow it, and it outlives the daemon.
+// Descriptors alone come as messages. What is on the socket outlives the daemon too, and the holder has a free file for
+// each: there is one descriptor for a key, and the daemon uses the lowest keys, no more than the holder may keep. The
+// daemon waits for a holder that does not read, but not for ever: then the deposit fails, and its owner gets an error.
+//
 // The holder has no state but lists of numbers and runs no code of the service, so it has little to die of.
 // If it does, the daemon goes with it (PR_SET_PDEATHSIG), with both the last copies of the sockets, and
 // everybody sees the hang-up. Signals for the service are the holder's; it passes them on as messages.
@@ -50,6 +55,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -66,18 +72,28 @@
 #define CRASH_SECONDS  60
 #define DELAY_FIRST_MS 100
 
+/* The holder's own open files: signals, bell, records, both ends of the socket, log. */
+#define OWN_FDS 32u
+/* Closed in a row: the last descriptor of device memory frees it, and ends of children are not to wait for many. */
+#define CLOSE_BATCH 64u
+
 struct holder {
 	struct legacy legacy; /* as the next life gets it; `socket` is the child's end while it is forked */
 	uint32_t end_room;
-	uint32_t told; /* of legacy.ends: how many the running daemon knows */
+	uint32_t told;	  /* of legacy.ends: how many the running daemon knows */
+	uint32_t settled; /* ends that have left legacy.ends */
 	unsigned stops_told;
-	unsigned syncs; /* HOLDER_SYNC that are not answered */
-	int signals;	/* signalfd */
-	int socket;	/* to the daemon; -1: it has hung up */
+	uint32_t *marks;   /* by key: with which its descriptor was deposited */
+	bool looking;	   /* a look at the board is under way */
+	uint32_t looked;   /* it got to this key */
+	uint32_t syncs;	   /* that had been asked for when it began */
+	uint32_t synced;   /* the same of the latest look that is over */
+	uint32_t answered; /* of those */
+	int signals;	   /* signalfd */
+	int socket;	   /* to the daemon; -1: it has hung up */
 	pid_t daemon;
 	int status; /* the daemon's, once it has ended */
 	bool ended;
-	bool up, was_up; /* this life said so, any life did */
 	unsigned failures;
 	time_t crashes[CRASHES];
 	unsigned crash_count;
@@ -104,88 +120,75 @@ static void raise_limits(void)
 	}
 }
 
+/* How many descriptors fit in beside the holder's own. */
+static uint32_t count_room(void)
+{
+	struct rlimit limit;
+	rlim_t all = getrlimit(RLIMIT_NOFILE, &limit) < 0 ? 1024 : limit.rlim_cur;
+
+	if (all > HOLDER_KEYS)
+		all = HOLDER_KEYS;
+	return all > 2 * OWN_FDS ? (uint32_t)all - OWN_FDS : OWN_FDS;
+}
+
 /*
  * The daemon's things
  */
 
-static bool make_room(struct legacy *legacy, uint32_t key)
+static bool is_wanted(const struct holder *holder, uint32_t key, uint32_t mark)
 {
-	uint32_t count = legacy->fd_count ? legacy->fd_count : 64;
-	int *grown;
+	/* Partner: store.c, change_mark(). */
+	return word_acquire(&holder->legacy.board->marks[key]) == mark;
+}
 
-	if (key < legacy->fd_count)
-		return true;
-	while (count <= key)
-		count *= 2;
-	grown = realloc(legacy->fds, count * sizeof(*grown));
-	if (!grown)
-		return false;
-	for (uint32_t i = legacy->fd_count; i < count; i++)
-		grown[i] = -1;
-	legacy->fds = grown;
-	legacy->fd_count = count;
+static void close_kept(struct holder *holder, uint32_t key)
+{
+	close(holder->legacy.fds[key]);
+	holder->legacy.fds[key] = -1;
+}
+
+/* Closes what was forgotten, so much at a time, from where the look has got to. Return: whether it is through */
+static bool close_forgotten(struct holder *holder, unsigned most)
+{
+	const struct legacy *legacy = &holder->legacy;
+
+	for (; holder->looked < legacy->fd_count; holder->looked++) {
+		uint32_t key = holder->looked;
+
+		if (legacy->fds[key] < 0 || is_wanted(holder, key, holder->marks[key]))
+			continue;
+		if (!most--)
+			return false;
+		close_kept(holder, key);
+	}
 	return true;
 }
 
-static void forget(struct legacy *legacy, uint32_t key)
-{
-	if (key >= legacy->fd_count || legacy->fds[key] < 0)
-		return;
-	close(legacy->fds[key]);
-	legacy->fds[key] = -1;
-}
-
-static void deposit(struct legacy *legacy, uint32_t key, int fd)
-{
-	forget(legacy, key);
-	if (fd >= 0 && make_room(legacy, key)) {
-		legacy->fds[key] = fd;
-		return;
-	}
-	log_error("a descriptor of the service cannot be kept: %s", fd < 0 ? "none came" : "no memory");
-	if (fd >= 0)
-		close(fd);
-}
-
-static void settle(struct holder *holder, pid_t pid)
+static void deposit(struct holder *holder, const struct holder_message *message, int fd)
 {
 	struct legacy *legacy = &holder->legacy;
+	uint32_t key = message->key;
 
-	for (uint32_t i = 0; i < legacy->end_count; i++) {
-		if (legacy->ends[i].pid != pid)
-			continue;
-		memmove(&legacy->ends[i], &legacy->ends[i + 1],
-			(legacy->end_count - i - 1) * sizeof(*legacy->ends));
-		legacy->end_count--;
-		holder->told -= i < holder->told;
-		return;
-	}
+	for (; legacy->fd_count <= key; legacy->fd_count++)
+		legacy->fds[legacy->fd_count] = -1;
+	/* One that was forgotten, and its key given to this one. */
+	if (legacy->fds[key] >= 0)
+		close_kept(holder, key);
+	legacy->fds[key] = fd;
+	holder->marks[key] = message->mark;
 }
 
+/* Takes the descriptor over. */
 static void obey(struct holder *holder, const struct holder_message *message, int fd)
 {
-	switch (message->say) {
-	case HOLDER_DEPOSIT:
-		deposit(&holder->legacy, message->key, fd);
-		return;
-	case HOLDER_FORGET:
-		forget(&holder->legacy, message->key);
-		break;
-	case HOLDER_SETTLED:
-		settle(holder, message->pid);
-		break;
-	case HOLDER_SYNC:
-		holder->syncs++;
-		break;
-	case HOLDER_UP:
-		holder->up = holder->was_up = true;
-		holder->failures = 0;
-		break;
-	default:
-		break;
-	}
-	if (fd >= 0)
-		close(fd);
+	if (fd < 0)
+		log_error("a descriptor is lost: somebody has lowered the limit of open files, or the kernel "
+			  "is out of memory");
+	else if (message->say == HOLDER_DEPOSIT && message->key <= holder->legacy.fds_most &&
+		 is_wanted(holder, message->key, message->mark))
+		deposit(holder, message, fd);
+	else
+		close(fd); /* forgotten meanwhile */
 }
 
 static int first_fd(struct msghdr *message)
@@ -254,13 +257,71 @@ static void tell(struct holder *holder)
 			return;
 		holder->stops_told++;
 	}
-	while (holder->socket >= 0 && holder->syncs) {
-		struct holder_message message = {.say = HOLDER_SYNCED};
+	if (holder->socket >= 0 && holder->answered != holder->synced) {
+		struct holder_message message = {
+			.say = HOLDER_SYNCED, .count = holder->synced - holder->answered};
 
-		if (!say(holder, &message))
-			return;
-		holder->syncs--;
+		if (say(holder, &message))
+			holder->answered = holder->synced;
 	}
+}
+
+/*
+ * The board
+ */
+
+static void drop_settled(struct holder *holder)
+{
+	struct legacy *legacy = &holder->legacy;
+	uint32_t count = word_acquire(&legacy->board->settled) - holder->settled;
+
+	if (!count || count > legacy->end_count)
+		return;
+	memmove(legacy->ends, legacy->ends + count, (legacy->end_count - count) * sizeof(*legacy->ends));
+	legacy->end_count -= count;
+	holder->told -= count;
+	holder->settled += count;
+}
+
+static void begin_look(struct holder *holder)
+{
+	eventfd_t rings;
+
+	/* What is written from here on rings again. */
+	(void)eventfd_read(holder->legacy.bell, &rings);
+	drop_settled(holder);
+	holder->looking = true;
+	holder->looked = 0;
+	holder->syncs = word_acquire(&holder->legacy.board->syncs);
+	/* What is forgotten may be on its way. */
+	if (holder->socket >= 0)
+		listen_to(holder);
+}
+
+/* Does what the board says. Descriptors are closed some at a time: then the look is still under way. */
+static void look(struct holder *holder, unsigned most)
+{
+	if (!holder->looking)
+		begin_look(holder);
+	if (!close_forgotten(holder, most))
+		return;
+	holder->looking = false;
+	holder->synced = holder->syncs;
+}
+
+static bool is_up(const struct holder *holder)
+{
+	return word_acquire(&holder->legacy.board->up) == holder->legacy.lives + 1;
+}
+
+/* The daemon is dead: what it had said, and written, comes before anything else is done. */
+static void hear_last(struct holder *holder)
+{
+	holder->looking = false;
+	look(holder, UINT32_MAX);
+	if (holder->socket >= 0)
+		close(holder->socket);
+	holder->socket = -1;
 }
 
 /*
@@ -318,21 +379,28 @@ static void take_signals(struct holder *holder)
 	reap(holder);
 }
 
+static bool is_behind(const struct holder *holder)
+{
+	return holder->told < holder->legacy.end_count || holder->stops_told < holder->legacy.stops ||
+	       holder->answered != holder->synced;
+}
+
 /* Serves the daemon until it has ended, or for a time while there is none. */
 static void attend(struct holder *holder, int timeout_ms)
 {
 	do {
-		bool behind = holder->told < holder->legacy.end_count ||
-			      holder->stops_told < holder->legacy.stops || holder->syncs;
-		struct pollfd wait[2] = {{.fd = holder->signals, .events = POLLIN},
-			{.fd = holder->socket, .events = (short)(POLLIN | (behind ? POLLOUT : 0))}};
+		struct pollfd wait[3] = {{.fd = holder->signals, .events = POLLIN},
+			{.fd = holder->socket, .events = (short)(POLLIN | (is_behind(holder) ? POLLOUT : 0))},
+			{.fd = holder->legacy.bell, .events = POLLIN}};
 
-		if (poll(wait, 2, timeout_ms) < 0 && errno != EINTR)
+		if (poll(wait, 3, holder->looking ? 0 : timeout_ms) < 0 && errno != EINTR)
 			log_bug_on(true);
 		if (holder->socket >= 0 && wait[1].revents)
 			listen_to(holder);
 		if (wait[0].revents)
 			take_signals(holder);
+		if (wait[2].revents || holder->looking)
+			look(holder, CLOSE_BATCH);
 		tell(holder);
 	} while (timeout_ms < 0 && !holder->ended);
 }
@@ -372,8 +440,9 @@ static pid_t give_life(struct holder *holder)
 	holder->legacy.socket = pair[1];
 	holder->told = holder->legacy.end_count;
 	holder->stops_told = holder->legacy.stops;
-	holder->ended = holder->up = false;
-	holder->syncs = 0;
+	holder->ended = false;
+	/* Who asked for them is dead. */
+	holder->answered = holder->synced = word_acquire(&holder->legacy.board->syncs);
 	holder->daemon = fork();
 	if (holder->daemon == 0) {
 		become_daemon(holder, self);
@@ -403,12 +472,12 @@ static bool goes_on(struct holder *holder)
 {
 	int number = WTERMSIG(holder->status);
 
-	if (!holder->up)
-		holder->failures++;
+	holder->failures = is_up(holder) ? 0 : holder->failures + 1;
 	holder->legacy.latest_signal = number;
 	holder->legacy.lives++;
 	log_error("the daemon was ended by signal %d (%s)", number, strsignal(number));
-	if (holder->was_up && holder->failures < GIVE_UP && (number == SIGKILL || !crashes_too_often(holder)))
+	if (word_acquire(&holder->legacy.board->up) && holder->failures < GIVE_UP &&
+		(number == SIGKILL || !crashes_too_often(holder)))
 		return true;
 	log_error("the daemon is not started again: the service ends");
 	return false;
@@ -427,13 +496,7 @@ static int serve_lives(
 			return EXIT_FAILURE;
 		}
 		attend(holder, -1);
-		/* What it had said before it died comes first. */
-		if (holder->socket >= 0) {
-			listen_to(holder);
-			if (holder->socket >= 0)
-				close(holder->socket);
-			holder->socket = -1;
-		}
+		hear_last(holder);
 		if (WIFEXITED(holder->status))
 			return WEXITSTATUS(holder->status);
 		if (!goes_on(holder))
@@ -441,6 +504,30 @@ static int serve_lives(
 		if (holder->failures)
 			attend(holder, DELAY_FIRST_MS << holder->failures);
 	}
+}
+
+struct holder_board *holder_board_new(void)
+{
+	void *board = mmap(NULL, sizeof(struct holder_board), PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return board == MAP_FAILED ? NULL : board;
+}
+
+static bool prepare(struct holder *holder, const sigset_t *signals)
+{
+	struct legacy *legacy = &holder->legacy;
+
+	holder->signals = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
+	legacy->memory = memfd_create("frmps-records", MFD_CLOEXEC);
+	legacy->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	legacy->board = holder_board_new();
+	legacy->fds_most = count_room();
+	/* Memory for all of them is there from the beginning: a deposit cannot fail for want of it. */
+	legacy->fds = malloc((legacy->fds_most + 1) * sizeof(*legacy->fds));
+	holder->marks = malloc((legacy->fds_most + 1) * sizeof(*holder->marks));
+	return holder->signals >= 0 && legacy->memory >= 0 && legacy->bell >= 0 && legacy->board &&
+	       legacy->fds && holder->marks;
 }
 
 int holder_run(int (*run)(void *context, const struct legacy *legacy), void *context)
@@ -453,14 +540,13 @@ int holder_run(int (*run)(void *context, const struct legacy *legacy), void *con
 	fill_signals(&signals);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	holder.signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-	holder.legacy.memory = memfd_create("frmps-records", MFD_CLOEXEC);
-	if (holder.signals < 0 || holder.legacy.memory < 0) {
+	if (!prepare(&holder, &signals)) {
 		log_error("cannot start: %m");
 		return EXIT_FAILURE;
 	}
 	code = serve_lives(&holder, run, context);
 	free(holder.legacy.fds);
 	free(holder.legacy.ends);
+	free(holder.marks);
 	return code;
 }

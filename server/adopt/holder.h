@@ -10,6 +10,26 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "shm/order.h"
+
+/* Keys are below this, whatever the limit of open files is. */
+#define HOLDER_KEYS (1u << 20)
+
+/*
+ * What the daemon says to the holder, but for descriptors: words in memory that all lives share. They need no room on a
+ * socket, and outlive the daemon that wrote them. The daemon writes them with release order and then rings
+ * (legacy.bell); the holder reads them with acquire order and writes none.
+ */
+struct holder_board {
+	word32 up;	/* number of the latest life that has adopted everything, from 1 */
+	word32 settled; /* ends that have been dealt with, over all lives, in the order of struct legacy */
+	word32 syncs;	/* how often HOLDER_SYNCED was asked for, over all lives */
+	word32 key_end; /* every key that was ever used is below */
+	/* By key, one more with each deposit and each forgetting: odd while the descriptor is to be kept. The holder
+	 * keeps a descriptor while the mark is the one it was deposited with. */
+	word32 marks[HOLDER_KEYS];
+};
+
 /* The end of a process that a daemon had started. */
 struct holder_end {
 	pid_t pid;
@@ -20,7 +40,10 @@ struct holder_end {
 struct legacy {
 	int socket; /* SOCK_SEQPACKET to the holder, struct holder_message */
 	int memory; /* memfd with the records, empty at the first life */
-	int *fds;   /* by key: a copy of each deposited descriptor, -1 where none is */
+	int bell;   /* eventfd: look at the board */
+	struct holder_board *board;
+	uint32_t fds_most; /* that the holder keeps at a time; no key is above it */
+	int *fds;	   /* by key: a copy of each deposited descriptor, -1 where none is */
 	uint32_t fd_count;
 	struct holder_end *ends; /* ends that no daemon has settled */
 	uint32_t end_count;
@@ -31,22 +54,21 @@ struct legacy {
 
 enum holder_say {
 	/* daemon → holder */
-	HOLDER_DEPOSIT, /* keep the descriptor beside this under `key` */
-	HOLDER_FORGET,	/* close it */
-	HOLDER_SETTLED, /* the end of `pid` has been dealt with */
-	HOLDER_UP,	/* everything is adopted */
-	HOLDER_SYNC,	/* say HOLDER_SYNCED: what was to be forgotten before is closed */
+	HOLDER_DEPOSIT, /* keep the descriptor beside this under `key`, while that has the mark */
 	/* holder → daemon */
-	HOLDER_ENDED, /* `pid` has ended with `status`; said until it is settled, once per life */
-	HOLDER_STOP,  /* the service is to stop */
-	HOLDER_SYNCED,
+	HOLDER_ENDED,  /* `pid` has ended with `status`; said until it is settled, once per life */
+	HOLDER_STOP,   /* the service is to stop */
+	HOLDER_SYNCED, /* the next `count` that were asked for: what was forgotten before is closed */
 };
 
 struct holder_message {
 	uint32_t say; /* enum holder_say */
-	uint32_t key;
+	uint32_t key, mark, count;
 	int32_t pid, status;
 };
+
+/** An empty board, which children share; munmap() it. Return: NULL without memory. */
+struct holder_board *holder_board_new(void);
 
 /**
  * Becomes the holder and runs daemons in children until one exits on purpose, or cannot be kept alive.

@@ -11,9 +11,11 @@
 #include "server/adopt/store.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,12 +23,16 @@
 
 #include "server/adopt/holder.h"
 #include "server/log.h"
+#include "server/loop/timer.h"
 
 #define BLOCK_BYTES (UINT64_C(256) << 10)
 #define BLOCK_MAGIC 0x46524d50u
 #define BLOCK_HEAD  64u
 #define SLOT_LEAST  128u
 #define CLASSES	    10u /* 128 B … 64 KiB */
+
+/* How long the daemon stands still for a holder that does not read. */
+#define PATIENCE_MS 1000u
 
 struct block {
 	uint32_t magic;
@@ -46,6 +52,13 @@ struct spares {
 	size_t count, room;
 };
 
+/* What became of the latest deposit. */
+enum holder_state {
+	HOLDER_TAKES,
+	HOLDER_SLOW, /* it did not read for PATIENCE_MS */
+	HOLDER_FULL, /* it has as many as it may keep */
+};
+
 struct store {
 	int socket, memory;
 	uint8_t *base;
@@ -55,8 +68,11 @@ struct store {
 	/* Descriptors. */
 	int *inherited; /* by key; -1: none, or taken */
 	uint32_t inherited_count;
-	bool *kept; /* by key */
-	uint32_t key_room, next_key;
+	struct holder_board *board;
+	int bell;
+	bool unread; /* the board says something for which the bell has not rung */
+	uint32_t life, fds_most, deposited, next_key;
+	enum holder_state holder;
 };
 
 static unsigned class_of(size_t bytes)
@@ -340,83 +356,121 @@ static bool map(struct store *store)
  * Descriptors
  */
 
-static void note_key(struct store *store, uint32_t key)
+static bool is_wanted(const struct store *store, uint32_t key)
 {
-	uint32_t room = store->key_room ? store->key_room : 64;
-	bool *grown;
-
-	if (key >= store->key_room) {
-		while (room <= key)
-			room *= 2;
-		grown = realloc(store->kept, room * sizeof(*grown));
-		log_bug_on(!grown);
-		memset(grown + store->key_room, 0, (room - store->key_room) * sizeof(*grown));
-		store->kept = grown;
-		store->key_room = room;
-	}
-	store->kept[key] = true;
+	return word_relaxed(&store->board->marks[key]) % 2;
 }
 
+/* Return: the new mark */
+static uint32_t change_mark(struct store *store, uint32_t key)
+{
+	uint32_t mark = word_relaxed(&store->board->marks[key]) + 1;
+
+	/* Partner: holder.c, look(). */
+	word_release(&store->board->marks[key], mark);
+	return mark;
+}
+
+/* The lowest one that is free; each below next_key is in use. */
 static uint32_t free_key(struct store *store)
 {
-	uint32_t key = store->next_key ? store->next_key : 1;
+	uint32_t key = store->next_key;
 
-	while (key < store->key_room && store->kept[key])
+	while (is_wanted(store, key))
 		key++;
-	store->next_key = key + 1;
+	store->next_key = key;
+	if (key >= word_relaxed(&store->board->key_end))
+		word_release(&store->board->key_end, key + 1);
 	return key;
 }
 
-static void say(struct store *store, const struct holder_message *said, int fd)
+/* Return: -error */
+static int refuse(struct store *store, enum holder_state state, int error)
+{
+	if (store->holder != state)
+		log_error("the service's main process takes no descriptor: %s", strerror(error));
+	store->holder = state;
+	return -error;
+}
+
+/* After an error of sendmsg() that passes when the holder reads. Return: false if it has not read for too long */
+static bool await_holder(const struct store *store, int error, uint64_t begin_us)
+{
+	struct pollfd wait = {.fd = store->socket, .events = POLLOUT};
+	uint64_t waited_ms = (timer_now_us() - begin_us) / 1000;
+
+	if (error == EINTR)
+		return true;
+	if (store->holder == HOLDER_SLOW || waited_ms >= PATIENCE_MS)
+		return false;
+	/* Descriptors in flight are limited as well (ETOOMANYREFS), and nothing says when there are fewer. */
+	if (error == EAGAIN || error == EWOULDBLOCK)
+		poll(&wait, 1, (int)(PATIENCE_MS - waited_ms));
+	else
+		poll(NULL, 0, 1);
+	return true;
+}
+
+/* What is on the socket is safe: the holder reads it, whatever becomes of this process. */
+static int send_deposit(struct store *store, const struct holder_message *said, int fd)
 {
 	union {
 		struct cmsghdr header;
 		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = {.bytes = {0}};
+	} control = {.header = {.cmsg_level = SOL_SOCKET,
+			     .cmsg_type = SCM_RIGHTS,
+			     .cmsg_len = CMSG_LEN(sizeof(int))}};
 	struct iovec part = {.iov_base = (void *)(uintptr_t)said, .iov_len = sizeof(*said)};
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+	struct msghdr message = {.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control)};
+	uint64_t begin_us = timer_now_us();
 
-	if (fd >= 0) {
-		message.msg_control = &control;
-		message.msg_controllen = sizeof(control);
-		control.header = (struct cmsghdr){
-			.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
-		memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+	memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+	while (sendmsg(store->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+		/* If the holder is gone, this process is about to be. */
+		if (errno == EPIPE || errno == ECONNRESET)
+			return 0;
+		if (!await_holder(store, errno, begin_us))
+			return refuse(store, HOLDER_SLOW, EAGAIN);
 	}
-	/* If the holder is gone, this process is about to be. */
-	while (sendmsg(store->socket, &message, MSG_NOSIGNAL) < 0) {
-		if (errno == EINTR)
-			continue;
-		if (errno != EPIPE && errno != ECONNRESET)
-			log_error("a descriptor cannot be deposited: %m");
-		break;
-	}
+	store->holder = HOLDER_TAKES;
+	return 0;
 }
 
-uint32_t store_deposit(struct store *store, int fd)
+int store_deposit(struct store *store, int fd, uint32_t *ret_key)
 {
 	struct holder_message message = {.say = HOLDER_DEPOSIT};
+	int r;
 
+	*ret_key = 0;
 	if (!store || fd < 0)
 		return 0;
+	if (store->deposited >= store->fds_most)
+		return refuse(store, HOLDER_FULL, EMFILE);
 	message.key = free_key(store);
-	note_key(store, message.key);
-	say(store, &message, fd);
-	return message.key;
+	message.mark = change_mark(store, message.key);
+	r = send_deposit(store, &message, fd);
+	if (r) {
+		change_mark(store, message.key);
+		return r;
+	}
+	store->deposited++;
+	*ret_key = message.key;
+	return 0;
 }
 
 void store_forget(struct store *store, uint32_t key)
 {
-	struct holder_message message = {.say = HOLDER_FORGET, .key = key};
-
-	if (!store || !key)
-		return;
-	say(store, &message, -1);
 	/* It may be one that nobody deposited in this life, nor in an earlier one with success. */
-	if (key < store->key_room)
-		store->kept[key] = false;
+	if (!store || !key || key >= HOLDER_KEYS || !is_wanted(store, key))
+		return;
+	change_mark(store, key);
+	store->deposited--;
 	if (key < store->next_key)
 		store->next_key = key;
+	store->unread = true;
 }
 
 int store_take(struct store *store, uint32_t key)
@@ -442,6 +496,21 @@ void store_close_rest(struct store *store)
 	}
 }
 
+/* What the life before had marked and not sent, nobody keeps. */
+static void read_marks(struct store *store)
+{
+	uint32_t end = word_relaxed(&store->board->key_end);
+
+	for (uint32_t key = 1; key < end; key++) {
+		if (!is_wanted(store, key))
+			continue;
+		if (key < store->inherited_count && store->inherited[key] >= 0)
+			store->deposited++;
+		else
+			change_mark(store, key);
+	}
+}
+
 static bool inherit(struct store *store, const struct legacy *legacy)
 {
 	store->inherited = calloc(legacy->fd_count + 1, sizeof(int));
@@ -450,9 +519,7 @@ static bool inherit(struct store *store, const struct legacy *legacy)
 	if (legacy->fd_count)
 		memcpy(store->inherited, legacy->fds, legacy->fd_count * sizeof(int));
 	store->inherited_count = legacy->fd_count;
-	for (uint32_t key = 1; key < legacy->fd_count; key++)
-		if (legacy->fds[key] >= 0)
-			note_key(store, key);
+	read_marks(store);
 	return true;
 }
 
@@ -465,7 +532,7 @@ int store_socket(const struct store *store)
 	return store->socket;
 }
 
-enum store_event store_hear(struct store *store, pid_t *ret_pid, int *ret_status)
+enum store_event store_hear(struct store *store, pid_t *ret_pid, int *ret_status, unsigned *ret_count)
 {
 	struct holder_message message;
 
@@ -473,34 +540,44 @@ enum store_event store_hear(struct store *store, pid_t *ret_pid, int *ret_status
 		return STORE_NOTHING;
 	*ret_pid = message.pid;
 	*ret_status = message.status;
+	*ret_count = message.count;
 	return message.say == HOLDER_STOP     ? STORE_STOP
 	       : message.say == HOLDER_SYNCED ? STORE_SYNCED
 					      : STORE_ENDED;
 }
 
-void store_settle(struct store *store, pid_t pid)
+void store_settle(struct store *store)
 {
-	struct holder_message message = {.say = HOLDER_SETTLED, .pid = pid};
-
-	if (store)
-		say(store, &message, -1);
+	if (!store)
+		return;
+	word_release(&store->board->settled, word_relaxed(&store->board->settled) + 1);
+	store->unread = true;
 }
 
 bool store_sync(struct store *store)
 {
-	struct holder_message message = {.say = HOLDER_SYNC};
-
-	if (store)
-		say(store, &message, -1);
-	return store;
+	if (!store)
+		return false;
+	word_release(&store->board->syncs, word_relaxed(&store->board->syncs) + 1);
+	store->unread = true;
+	return true;
 }
 
 void store_up(struct store *store)
 {
-	struct holder_message message = {.say = HOLDER_UP};
+	if (!store)
+		return;
+	word_release(&store->board->up, store->life);
+	store->unread = true;
+}
 
-	if (store)
-		say(store, &message, -1);
+void store_ring(struct store *store)
+{
+	if (!store || !store->unread)
+		return;
+	store->unread = false;
+	/* It fails only where it has rung so often that the holder will look anyhow. */
+	(void)eventfd_write(store->bell, 1);
 }
 
 struct store *store_open(const struct legacy *legacy)
@@ -511,6 +588,11 @@ struct store *store_open(const struct legacy *legacy)
 		return NULL;
 	store->socket = legacy->socket;
 	store->memory = legacy->memory;
+	store->bell = legacy->bell;
+	store->board = legacy->board;
+	store->fds_most = legacy->fds_most;
+	store->life = legacy->lives + 1;
+	store->next_key = 1;
 	if (!map(store) || !inherit(store, legacy)) {
 		log_error("the daemon's records cannot be mapped: %m");
 		return store_close(store);
@@ -531,7 +613,6 @@ struct store *store_close(struct store *store)
 	for (unsigned i = 0; i < CLASSES; i++)
 		free(store->spares[i].slots);
 	free(store->inherited);
-	free(store->kept);
 	free(store);
 	return NULL;
 }

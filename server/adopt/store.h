@@ -49,9 +49,14 @@ struct store *store_open(const struct legacy *legacy);
 /** Lets the mapping and the socket go; what is kept stays kept. Return: NULL. */
 struct store *store_close(struct store *store);
 
-/** Deposits a copy of a descriptor. Return: its key, never 0; 0 without a store. */
-uint32_t store_deposit(struct store *store, int fd);
-/** Gives up what is kept under a key; 0 is fine. No record may name it any more. */
+/**
+ * Deposits a copy of a descriptor. When this returns, a death of the daemon does not lose it. Waits for a holder that
+ * does not read its messages, a second at most, and not again until it reads.
+ * @ret_key: never 0; 0 without a store, and on failure
+ * Return: 0, -EMFILE: the holder keeps as many as it may, or -EAGAIN: it does not read
+ */
+int store_deposit(struct store *store, int fd, uint32_t *ret_key);
+/** Has the holder close what is kept under a key; 0 is fine. No record may name it any more. Never waits. */
 void store_forget(struct store *store, uint32_t key);
 
 /**
@@ -92,10 +97,10 @@ const void *record_payload(const struct record *record, size_t *ret_bytes);
 enum store_event { STORE_NOTHING, STORE_ENDED, STORE_STOP, STORE_SYNCED };
 /** The socket on which it says so, for polling. */
 int store_socket(const struct store *store);
-/** @ret_pid, @ret_status: for STORE_ENDED */
-enum store_event store_hear(struct store *store, pid_t *ret_pid, int *ret_status);
-/** The end of a process has been dealt with. */
-void store_settle(struct store *store, pid_t pid);
+/** @ret_pid, @ret_status: for STORE_ENDED. @ret_count: for STORE_SYNCED, how many store_sync() it answers */
+enum store_event store_hear(struct store *store, pid_t *ret_pid, int *ret_status, unsigned *ret_count);
+/** The end of a process has been dealt with, in the order in which ends were said. */
+void store_settle(struct store *store);
 /**
  * Asks for STORE_SYNCED: then the holder has closed everything that was forgotten before.
  * Return: false without a store: nobody has to close anything
@@ -103,5 +108,9 @@ void store_settle(struct store *store, pid_t pid);
 bool store_sync(struct store *store);
 /** Everything is adopted. */
 void store_up(struct store *store);
+
+/** Has the holder look at what was forgotten, settled and asked for since the last time. Once in a turn of the loop: each
+ * look costs the holder a walk over all keys. */
+void store_ring(struct store *store);
 
 #endif

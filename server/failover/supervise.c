@@ -109,16 +109,21 @@ void supervise_adopt(struct worker *worker, int pidfd)
 
 static int start(struct worker *worker, int control_fd, int words_fd)
 {
-	int pidfd = -1, pid = spawn(worker, control_fd, words_fd, &pidfd);
+	int pidfd = -1, pid = spawn(worker, control_fd, words_fd, &pidfd), r;
 
 	close(control_fd);
 	if (words_fd >= 0)
 		close(words_fd);
 	if (pid < 0)
 		return pid;
+	r = store_deposit(worker->daemon->store, pidfd, &worker->process_key);
+	if (r) {
+		syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
+		close(pidfd);
+		return r;
+	}
 	supervise_adopt(worker, pidfd);
 	worker->pid = pid;
-	worker->process_key = store_deposit(worker->daemon->store, pidfd);
 	log_debug("%s %d is started", role_name(worker->role), pid);
 	return 0;
 }
@@ -171,5 +176,5 @@ void supervise_ended(struct daemon *daemon, pid_t pid, int status)
 		free(process);
 		worker_reaped(worker, number ? 0 : WEXITSTATUS(status), number);
 	}
-	store_settle(daemon->store, pid);
+	store_settle(daemon->store);
 }

@@ -305,11 +305,11 @@ static int make_words(struct worker *worker, int *ret_fd)
 		return -errno;
 	r = ftruncate(fd, LAST_WORDS_MAX * (off_t)sizeof(*worker->words)) < 0 ? -errno
 									      : map_words(worker, fd);
+	r = r ? r : store_deposit(worker->daemon->store, fd, &worker->words_key);
 	if (r < 0) {
 		close(fd);
 		return r;
 	}
-	worker->words_key = store_deposit(worker->daemon->store, fd);
 	*ret_fd = fd;
 	return 0;
 }
@@ -327,16 +327,18 @@ void worker_dump_written(struct worker *worker)
 /* Where the driver of an executor says what faulted. With on_fault = fast nobody waits for that (postmortem.c). */
 static int make_dump(struct worker *worker)
 {
+	int r;
+
 	/* A trial wants to know for certain whether a kernel has faulted, and hurts nobody by its pause. */
 	worker->graceful = worker->daemon->config->on_fault == CONFIG_ON_FAULT_DEFAULT ||
 			   (worker->domain && probation_is_for(worker->domain));
 	worker->dump_fd = memfd_create("frmps-dump", MFD_CLOEXEC);
 	if (worker->dump_fd < 0)
 		return -errno;
-	worker->dump_key = store_deposit(worker->daemon->store, worker->dump_fd);
-	if (worker->graceful)
+	r = store_deposit(worker->daemon->store, worker->dump_fd, &worker->dump_key);
+	if (r == 0 && worker->graceful)
 		worker->dump_watch = dumps_watch(worker->daemon->dumps, worker->dump_fd);
-	return 0;
+	return r;
 }
 
 void worker_keep(struct worker *worker)
@@ -405,7 +407,7 @@ static struct worker *worker_new(struct daemon *daemon, struct domain *domain, e
 
 int worker_start(struct daemon *daemon, struct domain *domain, enum role role, struct worker **ret_worker)
 {
-	int pair[2], words_fd = -1, r = 0;
+	int pair[2], words_fd = -1, r;
 	struct worker *worker;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -417,8 +419,8 @@ int worker_start(struct daemon *daemon, struct domain *domain, enum role role, s
 	}
 	worker->number = ++daemon->next_worker;
 	daemon_keep(daemon);
-	worker->control_key = store_deposit(daemon->store, pair[0]);
-	if (role == ROLE_EXECUTOR)
+	r = store_deposit(daemon->store, pair[0], &worker->control_key);
+	if (role == ROLE_EXECUTOR && r == 0)
 		r = make_dump(worker);
 	if (role == ROLE_EXECUTOR && r == 0)
 		r = make_words(worker, &words_fd);
@@ -685,5 +687,5 @@ void worker_reaped(struct worker *worker, int exit_status, int exit_signal)
 	gave_back = worker->gives_back;
 	worker_free(worker);
 	if (gave_back)
-		reclaim_done(daemon);
+		reclaim_done(daemon, 1);
 }

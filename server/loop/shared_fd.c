@@ -25,13 +25,12 @@ struct shared_fd *shared_fd_new(int fd)
 	return shared;
 }
 
-uint32_t shared_fd_keep(struct shared_fd *shared, struct store *store)
+int shared_fd_keep(struct shared_fd *shared, struct store *store)
 {
-	if (!shared->key && store) {
-		shared->key = store_deposit(store, shared->fd);
-		shared->store = store;
-	}
-	return shared->key;
+	if (shared->key)
+		return 0;
+	shared->store = store;
+	return store_deposit(store, shared->fd, &shared->key);
 }
 
 struct shared_fd *shared_fd_ref(struct shared_fd *shared)

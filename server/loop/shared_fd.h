@@ -15,14 +15,14 @@ struct shared_fd {
 	int fd;
 	unsigned refs;
 	struct store *store; /* that holds a second one under `key`; NULL: none does */
-	uint32_t key;
+	uint32_t key;	     /* 0: not deposited */
 };
 
 /** Takes the descriptor over; on failure (NULL: no memory, or fd < 0) it is closed. One reference is the
  * caller's. */
 struct shared_fd *shared_fd_new(int fd);
-/** Deposits the descriptor, once, until the last reference goes. @store: may be NULL. Return: its key. */
-uint32_t shared_fd_keep(struct shared_fd *shared, struct store *store);
+/** Deposits the descriptor, once, until the last reference goes. @store: may be NULL. Return: as store_deposit() */
+int shared_fd_keep(struct shared_fd *shared, struct store *store);
 struct shared_fd *shared_fd_ref(struct shared_fd *shared);
 /** Closes the descriptor with the last reference. NULL is fine. Return: NULL. */
 struct shared_fd *shared_fd_unref(struct shared_fd *shared);

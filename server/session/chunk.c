@@ -92,7 +92,8 @@ struct chunk *chunk_adopt(struct daemon *daemon, const struct kept_chunk *kept, 
 struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd)
 {
 	struct shared_fd *shared = shared_fd_new(fd);
-	struct chunk *chunk = shared ? malloc(sizeof(*chunk)) : NULL;
+	bool kept = shared && shared_fd_keep(shared, daemon->store) == 0;
+	struct chunk *chunk = kept ? malloc(sizeof(*chunk)) : NULL;
 
 	if (!chunk) {
 		shared_fd_unref(shared);
@@ -104,7 +105,6 @@ struct chunk *chunk_new(struct daemon *daemon, uint64_t handle, int fd)
 	*chunk = (struct chunk){
 		.daemon = daemon, .refs = 1, .handle = handle, .keeper = daemon->keeper_number, .fd = shared};
 	log_bug_on(getrandom(chunk->token, sizeof(chunk->token), 0) != sizeof(chunk->token));
-	shared_fd_keep(shared, daemon->store);
 	return chunk;
 }
 

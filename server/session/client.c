@@ -78,7 +78,7 @@ struct client *client_unref(struct client *client)
 	free(client);
 	daemon->client_count--;
 	if (opened)
-		reclaim_done(daemon);
+		reclaim_done(daemon, 1);
 	domain_watch_idle(domain);
 	reserve_look(domain);
 	domain_reap(domain);

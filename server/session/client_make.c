@@ -72,15 +72,35 @@ static void on_process_gone(void *context)
 	client_end(client, (uint32_t)client->daemon->config->orphan_seconds * 1000);
 }
 
-static void watch_process(struct client *client)
+/* Return: as store_deposit() */
+static int watch_process(struct client *client)
 {
-	int fd = client->pid > 0 ? (int)syscall(SYS_pidfd_open, client->pid, 0) : -1;
+	int fd = client->pid > 0 ? (int)syscall(SYS_pidfd_open, client->pid, 0) : -1, r;
 
 	/* A process that cannot be seen from here (another pid namespace) is watched by its socket alone. */
 	if (fd < 0)
-		return;
-	client->process_key = store_deposit(client->daemon->store, fd);
-	client->process = watch_new(client->daemon->loop, fd, on_process_gone, client);
+		return 0;
+	r = store_deposit(client->daemon->store, fd, &client->process_key);
+	if (r)
+		close(fd);
+	else
+		client->process = watch_new(client->daemon->loop, fd, on_process_gone, client);
+	return r;
+}
+
+/* What another life of the daemon needs. Return: as store_deposit() */
+static int deposit_all(struct client *client, struct connection *connection)
+{
+	struct store *store = client->daemon->store;
+	int r = shared_fd_keep(client->client_fd, store);
+
+	r = r ? r : shared_fd_keep(client->server_fd, store);
+	r = r ? r : shared_fd_keep(client->doorbell_fd, store);
+	r = r ? r : store_deposit(store, connection_socket(connection), &client->connection_key);
+	r = r ? r : watch_process(client);
+	if (r)
+		store_forget(store, client->connection_key);
+	return r;
 }
 
 /*
@@ -176,6 +196,7 @@ int client_new(struct domain *domain, struct connection *connection, const struc
 			"no window of the address space is free both in the program and in the service",
 			ret_code, ret_text);
 	r = make_regions(client);
+	r = r ? r : deposit_all(client, connection);
 	if (r) {
 		log_error("cannot make the shared memory of a session: %s",
 			r < 0 ? strerror(-r) : "no memory or no file descriptors left");
@@ -184,9 +205,7 @@ int client_new(struct domain *domain, struct connection *connection, const struc
 			"service, or its limit of open files)",
 			ret_code, ret_text);
 	}
-	watch_process(client);
 	client->connection = connection;
-	client->connection_key = store_deposit(domain->daemon->store, connection_socket(connection));
 	connection_set_owner(connection, &handlers, client);
 	daemon_keep(domain->daemon);
 	client_keep(client);
@@ -227,9 +246,9 @@ void client_keep(struct client *client)
 
 	if (!store)
 		return;
-	kept.client_fd = shared_fd_keep(client->client_fd, store);
-	kept.server_fd = shared_fd_keep(client->server_fd, store);
-	kept.doorbell = shared_fd_keep(client->doorbell_fd, store);
+	kept.client_fd = client->client_fd->key;
+	kept.server_fd = client->server_fd->key;
+	kept.doorbell = client->doorbell_fd->key;
 	memcpy(kept.closes, client->closes, sizeof(kept.closes));
 	memcpy(kept.program, client->program, sizeof(kept.program));
 	for (int i = 0; i < 2; i++)
@@ -237,7 +256,7 @@ void client_keep(struct client *client)
 	if (request) {
 		kept.asked = request->client_id;
 		kept.request = (struct kept_call){request->sent ? request->worker : 0, request->worker_id};
-		kept.request_fd = request->fd ? shared_fd_keep(request->fd, store) : 0;
+		kept.request_fd = request->fd ? request->fd->key : 0;
 		chunk_name(request->chunk, &kept.chunk);
 	}
 	client->record = store_put(store, client->record, RECORD_CLIENT, client->number, &kept, sizeof(kept));

@@ -27,14 +27,15 @@ static void on_holder(void *context)
 {
 	struct daemon *daemon = context;
 	enum store_event event;
+	unsigned count;
 	int status;
 	pid_t pid;
 
-	while ((event = store_hear(daemon->store, &pid, &status)) != STORE_NOTHING) {
+	while ((event = store_hear(daemon->store, &pid, &status, &count)) != STORE_NOTHING) {
 		if (event == STORE_STOP)
 			daemon_stop(daemon);
 		else if (event == STORE_SYNCED)
-			reclaim_done(daemon);
+			reclaim_done(daemon, count);
 		else
 			supervise_ended(daemon, pid, status);
 	}
@@ -43,7 +44,10 @@ static void on_holder(void *context)
 /* Counters are for operators: those of the latest moment may be lost. */
 static void on_turn(uv_prepare_t *handle)
 {
-	daemon_keep(handle->data);
+	struct daemon *daemon = handle->data;
+
+	daemon_keep(daemon);
+	store_ring(daemon->store);
 }
 
 static int start_listening(struct daemon *daemon)

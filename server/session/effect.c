@@ -14,6 +14,7 @@
 #include "server/loop/timer.h"
 #include "server/session/chunk.h"
 #include "server/session/client.h"
+#include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/holdings.h"
 #include "server/session/message.h"
@@ -105,8 +106,11 @@ static void take_code(struct request *request, const struct wire_reply *reply, s
 {
 	struct shared_fd *code = shared_fd_new(packet_take_fd(packet, 0));
 
-	if (!code)
+	/* Without it standbys compile the text themselves. */
+	if (!code || shared_fd_keep(code, request->client->daemon->store)) {
+		shared_fd_unref(code);
 		return;
+	}
 	shared_fd_unref(request->fd);
 	request->fd = code;
 	request->message.load_module.bytes = reply->values.count > 2 ? reply->values.at[2] : 0;

@@ -242,7 +242,7 @@ void holding_keep(struct holding *entry, struct store *store, uint64_t session)
 		.function = entry->function,
 		.kind = entry->kind,
 		.attribute = entry->attribute,
-		.fd = entry->fd ? shared_fd_keep(entry->fd, store) : 0,
+		.fd = entry->fd ? entry->fd->key : 0,
 		.option_count = entry->option_count,
 		.name_bytes = (uint32_t)name,
 		.form_bytes = entry->form_bytes};

@@ -244,9 +244,9 @@ static int start(struct listener *listener, const char *path, char *text, size_t
 	r = r ? r : bind_socket(&address, &fd, text, size);
 	if (r)
 		return r;
-	listener->socket_key = store_deposit(store, fd);
-	listener->lock_key = store_deposit(store, listener->lock);
-	return watch(listener, path, fd);
+	r = watch(listener, path, fd);
+	r = r ? r : store_deposit(store, fd, &listener->socket_key);
+	return r ? r : store_deposit(store, listener->lock, &listener->lock_key);
 }
 
 static struct listener *allocate(struct daemon *daemon)

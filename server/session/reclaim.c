@@ -41,13 +41,13 @@ void reclaim_begin(struct daemon *daemon)
 void reclaim_released(struct daemon *daemon)
 {
 	if (!store_sync(daemon->store))
-		reclaim_done(daemon);
+		reclaim_done(daemon, 1);
 }
 
-void reclaim_done(struct daemon *daemon)
+void reclaim_done(struct daemon *daemon, unsigned count)
 {
-	log_bug_on(!daemon->reclaim.under_way);
-	daemon->reclaim.under_way--;
+	log_bug_on(daemon->reclaim.under_way < count);
+	daemon->reclaim.under_way -= count;
 	reclaim_retry(daemon);
 }
 

@@ -37,8 +37,8 @@ void reclaim_deinit(struct daemon *daemon);
 void reclaim_begin(struct daemon *daemon);
 /** The keeper has let go of a chunk: it has come back once the holder has, too. */
 void reclaim_released(struct daemon *daemon);
-/** One thing has given it back. */
-void reclaim_done(struct daemon *daemon);
+/** So many things have given it back. */
+void reclaim_done(struct daemon *daemon, unsigned count);
 /** Whether anything is on its way. */
 bool reclaim_expects(const struct daemon *daemon);
 

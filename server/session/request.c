@@ -478,6 +478,8 @@ static void start(struct client *client, const struct wire_message *message, str
 		return;
 	}
 	r = take_file(request, packet_take_fd(packet, 0));
+	if (!r && request->fd)
+		r = shared_fd_keep(request->fd, client->daemon->store);
 	if (r < 0) {
 		log_error("session %llu gets no memory file: %s", (unsigned long long)client->number,
 			strerror(-r));

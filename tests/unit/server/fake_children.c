@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -91,7 +92,7 @@ void fake_prepare(void)
 	uv_loop_close(&loop);
 }
 
-/* As holder.c does. Return: whether there was something. */
+/* Return: whether there was something. */
 static bool hear_daemon(struct fake *fake)
 {
 	union {
@@ -108,16 +109,32 @@ static bool hear_daemon(struct fake *fake)
 
 	if (recvmsg(fake->holder, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(said))
 		return false;
+	ck_assert_uint_eq(said.say, HOLDER_DEPOSIT);
 	ck_assert_uint_lt(said.key, FAKE_KEYS_MAX);
-	if (said.say == HOLDER_DEPOSIT) {
-		memcpy(&fds[said.key], CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
-	} else if (said.say == HOLDER_FORGET) {
+	if (fds[said.key] >= 0)
 		close(fds[said.key]);
-		fds[said.key] = -1;
-	} else if (said.say == HOLDER_SYNC) {
-		reclaim_done(&fake->daemon);
-	}
+	memcpy(&fds[said.key], CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
 	return true;
+}
+
+static void close_forgotten(struct fake *fake)
+{
+	for (uint32_t key = 0; key < FAKE_KEYS_MAX; key++) {
+		if (fake->legacy.fds[key] < 0 || word_acquire(&fake->legacy.board->marks[key]) % 2)
+			continue;
+		close(fake->legacy.fds[key]);
+		fake->legacy.fds[key] = -1;
+	}
+}
+
+/* As holder.c does. */
+static void look_at_board(struct fake *fake)
+{
+	while (hear_daemon(fake))
+		;
+	close_forgotten(fake);
+	for (; fake->synced != word_acquire(&fake->legacy.board->syncs); fake->synced++)
+		reclaim_done(&fake->daemon, 1);
 }
 
 void fake_turn(struct fake *fake)
@@ -125,8 +142,8 @@ void fake_turn(struct fake *fake)
 	/* Everything here is local: a few rounds carry every consequence through. */
 	for (int i = 0; i < 8; i++) {
 		uv_run(&fake->loop, UV_RUN_NOWAIT);
-		while (fake_with_records && hear_daemon(fake))
-			;
+		if (fake_with_records)
+			look_at_board(fake);
 	}
 }
 
@@ -138,10 +155,15 @@ static void make_holder(struct fake *fake)
 	fake->holder = pair[0];
 	fake->legacy = (struct legacy){.socket = pair[1],
 		.memory = memfd_create("records", MFD_CLOEXEC),
+		.bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+		.board = holder_board_new(),
+		.fds_most = FAKE_KEYS_MAX - 1,
 		.fds = malloc(FAKE_KEYS_MAX * sizeof(int)),
 		/* There is no listener that could be missing. */
 		.stops = 1};
 	ck_assert_int_ge(fake->legacy.memory, 0);
+	ck_assert_int_ge(fake->legacy.bell, 0);
+	ck_assert_ptr_nonnull(fake->legacy.board);
 	ck_assert_ptr_nonnull(fake->legacy.fds);
 	for (int i = 0; i < FAKE_KEYS_MAX; i++)
 		fake->legacy.fds[i] = -1;
@@ -240,6 +262,8 @@ static void free_holder(struct fake *fake)
 		if (fake->legacy.fds[i] >= 0)
 			close(fake->legacy.fds[i]);
 	free(fake->legacy.fds);
+	munmap(fake->legacy.board, sizeof(*fake->legacy.board));
+	close(fake->legacy.bell);
 	close(fake->legacy.memory);
 	close(fake->legacy.socket);
 	close(fake->holder);

@@ -40,6 +40,7 @@ struct fake {
 	/* The holder's end, and what a next life would find; kept only after fake_with_records. */
 	int holder;
 	struct legacy legacy;
+	uint32_t synced; /* of the board's syncs */
 	uv_loop_t loop;
 	struct config config;
 	struct heritage heritage;

@@ -188,7 +188,7 @@ START_TEST(an_executor_without_its_descriptors_takes_none_of_others_along)
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	fd = fake_memfd(4096, 0);
 	while (count < sizeof(given) / sizeof(given[0]))
-		given[count++] = store_deposit(fake->daemon.store, fd);
+		ck_assert_int_eq(store_deposit(fake->daemon.store, fd, &given[count++]), 0);
 	close(fd);
 	fake_reap(fake, standby, SIGKILL);
 	fake_turn(fake);
@@ -226,6 +226,48 @@ START_TEST(memory_without_its_descriptor_is_not_exported)
 	fake_request(fake, &client, &export, -1);
 	fake_expect(fake, client.socket, WIRE_REPLY);
 	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_INVALID_VALUE);
+}
+END_TEST
+
+static void expect_no_memory(struct fake_client *who)
+{
+	fake_expect(fake, who->socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+/* The holder keeps as many descriptors as it may. */
+static void leave_no_room(void)
+{
+	fake->legacy.fds_most = 0;
+	for (uint32_t key = 0; key < fake->legacy.fd_count; key++)
+		fake->legacy.fds_most += fake->legacy.fds[key] >= 0;
+	ck_assert_int_eq(fake_come_back(fake), 0);
+}
+
+START_TEST(what_cannot_be_deposited_is_refused)
+{
+	struct wire_message host = {.type = WIRE_MAP_HOST}, map = {.type = WIRE_MAP_MEMORY};
+	struct fake_client other;
+
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	leave_no_room();
+	host.range = (struct wire_range){.address = client.window_base + WINDOW_DEVICE_BYTES, .bytes = 4096};
+	fake_request(fake, &client, &host, -1);
+	expect_no_memory(&client);
+	map.range = (struct wire_range){.address = client.window_base, .bytes = 2 * MIB};
+	fake_request(fake, &client, &map, -1);
+	fake_make_chunk(fake, keeper, 5);
+	fake_serve(fake, keeper, WIRE_RELEASE_CHUNK);
+	expect_no_memory(&client);
+	fake_hello(fake, &other);
+	fake_expect(fake, other.socket, WIRE_REFUSE);
+	close(other.socket);
+	fake_turn(fake);
+	ck_assert_uint_eq(fake->daemon.client_count, 1);
+	/* And when there is room again. */
+	fake->legacy.fds_most += 20;
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	expect_served();
 }
 END_TEST
 
@@ -335,6 +377,7 @@ int main(void)
 	tcase_add_test(tests, an_executor_without_its_descriptors_takes_none_of_others_along);
 	tcase_add_test(tests, what_an_executor_has_lost_is_not_in_its_record);
 	tcase_add_test(tests, memory_without_its_descriptor_is_not_exported);
+	tcase_add_test(tests, what_cannot_be_deposited_is_refused);
 	tcase_add_test(tests, who_is_gone_may_have_been_it_in_the_next_life_too);
 	tcase_add_test(tests, memory_that_an_executor_has_which_is_ending_is_waited_for);
 	tcase_add_test(tests, everything_is_as_it_was);

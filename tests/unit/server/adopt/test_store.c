@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -13,6 +14,9 @@
 #include "server/adopt/holder.h"
 #include "server/adopt/store.h"
 #include "tests/lib/suite.h"
+
+/* Descriptors at a time. */
+#define KEYS 2000
 
 static struct legacy legacy;
 static int holder;
@@ -23,8 +27,14 @@ static void set_up(void)
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
 	holder = pair[0];
-	legacy = (struct legacy){.socket = pair[1], .memory = memfd_create("records", 0)};
+	legacy = (struct legacy){.socket = pair[1],
+		.memory = memfd_create("records", 0),
+		.bell = eventfd(0, EFD_NONBLOCK),
+		.board = holder_board_new(),
+		.fds_most = KEYS};
 	ck_assert_int_ge(legacy.memory, 0);
+	ck_assert_int_ge(legacy.bell, 0);
+	ck_assert_ptr_nonnull(legacy.board);
 }
 
 static void tear_down(void)
@@ -32,6 +42,8 @@ static void tear_down(void)
 	close(holder);
 	close(legacy.socket);
 	close(legacy.memory);
+	close(legacy.bell);
+	munmap(legacy.board, sizeof(*legacy.board));
 }
 
 static struct store *open_store(void)
@@ -196,27 +208,31 @@ END_TEST
 
 START_TEST(without_a_store_nothing_is_kept)
 {
+	uint32_t key = 1;
+
 	ck_assert_ptr_null(store_put(NULL, NULL, RECORD_CLIENT, 1, "x", 2));
 	store_drop(NULL, NULL);
-	ck_assert_uint_eq(store_deposit(NULL, 0), 0);
+	ck_assert_int_eq(store_deposit(NULL, 0, &key), 0);
+	ck_assert_uint_eq(key, 0);
 	store_forget(NULL, 3);
-	store_settle(NULL, 1);
+	store_settle(NULL);
 }
 END_TEST
 
 START_TEST(keys_are_used_again)
 {
 	struct store *store = open_store();
-	uint32_t first, second;
+	uint32_t first, second, third;
 
 	/* One of an earlier life, whose descriptor was never kept. */
 	store_forget(store, 5000);
-	first = store_deposit(store, 0);
-	second = store_deposit(store, 0);
+	ck_assert_int_eq(store_deposit(store, 0, &first), 0);
+	ck_assert_int_eq(store_deposit(store, 0, &second), 0);
 	ck_assert_uint_ne(first, 0);
 	ck_assert_uint_ne(first, second);
 	store_forget(store, first);
-	ck_assert_uint_eq(store_deposit(store, 0), first);
+	ck_assert_int_eq(store_deposit(store, 0, &third), 0);
+	ck_assert_uint_eq(third, first);
 	store_close(store);
 }
 END_TEST
