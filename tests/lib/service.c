@@ -341,6 +341,11 @@ static int count_entries(pid_t pid, const char *what, const char *prefix)
 	return count;
 }
 
+int service_count_fds(pid_t pid)
+{
+	return count_entries(pid, "fd", NULL);
+}
+
 int service_count_chunks(const struct service *service)
 {
 	const char *chunk = "/memfd:frmps-chunk";

@@ -59,6 +59,9 @@ bool service_kill_active(const struct service *service);
 /** Processor time that all processes of the service have used, clock ticks. */
 unsigned long service_ticks(const struct service *service);
 
+/** Open descriptors of one process. */
+int service_count_fds(pid_t pid);
+
 /** Descriptors and mappings of the host backend's device memory that the service's processes have together. */
 int service_count_chunks(const struct service *service);
 
