@@ -12,7 +12,7 @@ export LC_ALL=C
 cd "$(dirname "$0")/.." || exit 1
 
 build=build
-backend=auto
+backend=
 prepared=no
 while [ $# -gt 0 ]; do
 	case $1 in
@@ -44,10 +44,20 @@ fi
 build=$(cd "$build" && pwd)
 
 export FRMPS_SOCKET="$scratch/frmps.sock"
-"$build/server/frmps-server" --config /dev/null --socket "$FRMPS_SOCKET" --backend "$backend" 2>"$scratch/log" &
-server=$!
+start() { # start BACKEND
+	backend=$1
+	"$build/server/frmps-server" --config /dev/null --socket "$FRMPS_SOCKET" --backend "$backend" 2>"$scratch/log" &
+	server=$!
+}
+wanted=$backend
+start "${wanted:-cuda}"
 tries=0
 until "$build/server/frmpsctl" status --json 2>/dev/null | grep -q standby; do
+	# 69: there is no usable GPU.
+	if ! kill -0 "$server" 2>/dev/null && [ -z "$wanted" ]; then
+		wait "$server"
+		[ $? = 69 ] && wanted=host && cat "$scratch/log" && start host
+	fi
 	kill -0 "$server" 2>/dev/null && [ $tries -lt 600 ] || {
 		cat "$scratch/log"
 		echo "the service did not start"
@@ -57,7 +67,6 @@ until "$build/server/frmpsctl" status --json 2>/dev/null | grep -q standby; do
 	sleep 0.1
 done
 
-grep -q 'ready: host backend' "$scratch/log" && backend=host || backend=cuda
 [ $backend = host ] && export FRMPS_DEMO_MODULE="$build/server/demo_host_module.so"
 echo "backend: $backend. Three programs share one context; 'crasher' will write to nowhere after two seconds."
 echo

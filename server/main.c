@@ -27,6 +27,9 @@
 #include "server/tools/shim.h"
 #include "server/version.h"
 
+/* Exit code where there is no usable GPU. A second try gives the same answer (frmps-server.service). */
+#define EXIT_NO_DEVICE 69
+
 enum long_option {
 	OPTION_CONFIG = 256,
 	OPTION_SOCKET,
@@ -64,7 +67,8 @@ static void print_usage(FILE *out)
 	      "  --socket PATH               socket of the service (default: $FRMPS_SOCKET, "
 	      "/run/frmps/frmps.sock for\n"
 	      "                              root, $XDG_RUNTIME_DIR/frmps.sock for others)\n"
-	      "  --backend auto|cuda|host    what runs kernels (default: auto)\n"
+	      "  --backend cuda|host         what runs kernels: the GPU (default), or the processor, for "
+	      "trials\n"
 	      "  --device N                  number of the GPU (default: 0)\n"
 	      "  --standbys N                spare executors per user (default: 1)\n"
 	      "  --log-level error|warning|info|debug\n"
@@ -72,7 +76,10 @@ static void print_usage(FILE *out)
 	      "  --help-config               every key of the configuration file, with its default\n"
 	      "  --version, --help\n"
 	      "\n"
-	      "SIGTERM lets clients finish and stops; a second one stops at once.\n",
+	      "SIGTERM lets clients finish and stops; a second one stops at once.\n"
+	      "\n"
+	      "Exit code: 0; 1 wrong usage or configuration, or the service failed; 69 there is no usable "
+	      "GPU.\n",
 		out);
 }
 
@@ -162,8 +169,7 @@ static int parse(int count, char **arguments, struct options *options)
 	};
 	int option, r = 0;
 
-	*options = (struct options){
-		.backend = "auto", .control_fd = -1, .words_fd = -1, .log_level = LOG_LEVEL_INFO};
+	*options = (struct options){.control_fd = -1, .words_fd = -1, .log_level = LOG_LEVEL_INFO};
 	while (!r && (option = getopt_long(count, arguments, "", known, NULL)) >= 0)
 		r = take_option(options, option);
 	if (!r && optind < count) {
@@ -191,41 +197,60 @@ static bool configure(const struct options *options, struct config *config)
 	return !r;
 }
 
-/* Which backend, and the environment and device number that its children get. Return: false after an error
- * line. */
-static bool choose_backend(
-	const struct config *config, struct heritage *heritage, struct probe_answer *answer)
+/* Whether the backend works here. Return: 0, or the exit code after an error line. */
+static int try_backend(const struct config *config, const struct heritage *heritage)
 {
-	char wanted[16], *visible = NULL, *shim = shim_directory();
-	int r;
+	struct probe_answer answer = {0};
+	int r = heritage->environment ? probe_ask(heritage->backend, heritage->environment, &answer)
+				      : -ENOMEM;
 
-	config_choice_name("backend", config->backend, wanted, sizeof(wanted));
-	heritage->environment = heritage_environment(environ, shim, NULL);
-	r = heritage->environment ? probe_ask(wanted, heritage->environment, answer) : -ENOMEM;
-	if (r < 0 || !answer->backend[0]) {
-		log_error("no backend: %s", r < 0 ? strerror(-r) : answer->text);
-		free(shim);
-		return false;
+	if (r < 0) {
+		log_error("the %s backend cannot be probed: %s", heritage->backend, strerror(-r));
+		return EXIT_FAILURE;
 	}
-	if (strcmp(wanted, answer->backend) && answer->text[0])
-		log_warning("the %s backend is used, not the GPU: %s", answer->backend, answer->text);
-	heritage->backend = answer->backend;
-	heritage->device = (int)config->device;
-	heritage->log_level = (int)config->log_level;
-	heritage->load_patience_ms = (unsigned)config->load_patience_ms;
-	if (strcmp(answer->backend, "cuda") == 0) {
-		heritage_environment_free(heritage->environment);
-		visible = heritage_visible_device(getenv("CUDA_VISIBLE_DEVICES"), (int)config->device);
-		heritage->environment = visible ? heritage_environment(environ, shim, visible) : NULL;
-		heritage->device = 0;
+	if (!answer.device_count) {
+		log_error("the service does not start without a usable GPU (backend = %s): %s",
+			heritage->backend, answer.text);
+		return EXIT_NO_DEVICE;
 	}
+	if ((int)config->device < answer.device_count)
+		return 0;
+	log_error("device %d: there are %d devices", (int)config->device, (int)answer.device_count);
+	return EXIT_FAILURE;
+}
+
+/* Executors and keeper see the chosen GPU alone, which then is number 0. Return: false without memory */
+static bool narrow(const struct config *config, struct heritage *heritage, const char *shim)
+{
+	char *visible = heritage_visible_device(getenv("CUDA_VISIBLE_DEVICES"), (int)config->device);
+
+	heritage_environment_free(heritage->environment);
+	heritage->environment = visible ? heritage_environment(environ, shim, visible) : NULL;
+	heritage->device = 0;
 	free(visible);
-	free(shim);
-	if (!heritage->environment || (int)config->device >= answer->device_count) {
-		log_error("device %d: there are %d devices", (int)config->device, (int)answer->device_count);
-		return false;
+	return heritage->environment != NULL;
+}
+
+/* Fills in what children get. Return: 0, or the exit code after an error line. */
+static int choose_backend(const struct config *config, struct heritage *heritage)
+{
+	const struct backend_ops *ops =
+		config->backend == CONFIG_BACKEND_HOST ? &backend_host : &backend_cuda;
+	char *shim = shim_directory();
+	int code;
+
+	*heritage = (struct heritage){.backend = ops->name,
+		.device = (int)config->device,
+		.log_level = (int)config->log_level,
+		.load_patience_ms = (unsigned)config->load_patience_ms,
+		.environment = heritage_environment(environ, shim, NULL)};
+	code = try_backend(config, heritage);
+	if (!code && ops == &backend_cuda && !narrow(config, heritage, shim)) {
+		log_error("there is no memory for the environment of executors");
+		code = EXIT_FAILURE;
 	}
-	return true;
+	free(shim);
+	return code;
 }
 
 struct service {
@@ -244,7 +269,6 @@ static int run_daemon(void *context, const struct legacy *legacy)
 /* Configuration and backend are found once: every life of the daemon has the same. */
 static int run_service(const struct options *options)
 {
-	struct probe_answer answer = {0};
 	struct service service = {0};
 	int code;
 
@@ -252,8 +276,9 @@ static int run_service(const struct options *options)
 	if (!configure(options, &service.config))
 		return 1;
 	log_init((enum log_level)service.config.log_level, "frmps");
-	code = choose_backend(&service.config, &service.heritage, &answer) ? holder_run(run_daemon, &service)
-									   : 1;
+	code = choose_backend(&service.config, &service.heritage);
+	if (!code)
+		code = holder_run(run_daemon, &service);
 	heritage_environment_free(service.heritage.environment);
 	return code;
 }
@@ -278,13 +303,13 @@ static int run_child(const struct options *options, char **arguments)
 {
 	const struct backend_ops *ops;
 
-	if (strcmp(options->role, "probe") == 0)
-		return probe_main(options->backend, options->control_fd);
-	ops = strcmp(options->backend, "auto") ? backend_find(options->backend) : NULL;
+	ops = options->backend ? backend_find(options->backend) : NULL;
 	if (!ops || options->control_fd < 0) {
 		fprintf(stderr, "frmps-server: --role is for the service's own use\n");
 		return 2;
 	}
+	if (strcmp(options->role, "probe") == 0)
+		return probe_main(ops, options->control_fd);
 	/* A signal that is sent to all processes of the service is the daemon's to answer: it needs its
 	 * children to let clients finish. They end when it says so, or with it. */
 	signal(SIGTERM, SIG_IGN);

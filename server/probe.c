@@ -16,31 +16,27 @@
 #include "server/backend/backend.h"
 #include "server/role.h"
 
-static void try_backend(const char *name, struct probe_answer *answer)
+static void try_backend(const struct backend_ops *ops, struct probe_answer *answer)
 {
-	const struct backend_ops *ops = backend_find(name);
 	struct backend_probe probe = {0};
-	CUresult code = ops ? ops->probe(&probe) : CUDA_ERROR_NOT_SUPPORTED;
+	CUresult code = ops->probe(&probe);
 
-	answer->device_count = probe.device_count;
 	if (code == CUDA_SUCCESS)
-		snprintf(answer->backend, sizeof(answer->backend), "%s", name);
+		answer->device_count = probe.device_count;
 	else if (probe.text[0])
 		snprintf(answer->text, sizeof(answer->text), "%.*s", (int)sizeof(answer->text) - 1,
 			probe.text);
 	else
 		snprintf(answer->text, sizeof(answer->text), "the %s backend does not work here (code %d)",
-			name, (int)code);
+			ops->name, (int)code);
 }
 
-int probe_main(const char *backend, int answer_fd)
+int probe_main(const struct backend_ops *ops, int answer_fd)
 {
 	struct probe_answer answer = {0};
 	ssize_t n;
 
-	try_backend(strcmp(backend, "auto") == 0 ? "cuda" : backend, &answer);
-	if (!answer.backend[0] && strcmp(backend, "auto") == 0)
-		try_backend("host", &answer);
+	try_backend(ops, &answer);
 	n = write(answer_fd, &answer, sizeof(answer));
 	return n == (ssize_t)sizeof(answer) ? 0 : 1;
 }
@@ -97,7 +93,6 @@ int probe_ask(const char *backend, char *const *environment, struct probe_answer
 	if (n != (ssize_t)sizeof(answer))
 		describe_death(status, &answer);
 	answer.text[sizeof(answer.text) - 1] = '\0';
-	answer.backend[sizeof(answer.backend) - 1] = '\0';
 	*ret_answer = answer;
 	return 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Asks, in a process of its own, which backend this machine can run: the daemon itself never loads the
+// Asks, in a process of its own, whether this machine can run a backend: the daemon itself never loads the
 // driver, and the question needs the children's environment anyway.
 
 #ifndef FRMPS_SERVER_PROBE_H
@@ -10,22 +10,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct backend_ops;
+
 /* The answer, as it travels through a pipe. */
 struct probe_answer {
-	char backend[16]; /* name of the backend that works; empty if none does */
-	int32_t device_count;
-	char text[256]; /* why nothing works, or why auto did not take the GPU; may be empty */
+	int32_t device_count; /* 0: the backend does not work */
+	char text[256];	      /* why it does not */
 };
 
 /**
  * Spawns the question and waits for its answer.
- * @backend: auto, cuda or host
+ * @backend: cuda or host
  * @environment: of the child
- * Return: 0 or -errno; @ret_answer->backend says whether there is a backend
+ * Return: 0 or -errno; @ret_answer->device_count says whether the backend works
  */
 int probe_ask(const char *backend, char *const *environment, struct probe_answer *ret_answer);
 
 /** The child: answers on the descriptor. Return: exit code. */
-int probe_main(const char *backend, int answer_fd);
+int probe_main(const struct backend_ops *ops, int answer_fd);
 
 #endif

@@ -17,7 +17,7 @@ enum role { ROLE_KEEPER, ROLE_EXECUTOR };
 
 /* Everything a child inherits. Owned by the daemon's main function, constant while children run. */
 struct heritage {
-	const char *backend; /* name of the chosen backend: never "auto" */
+	const char *backend; /* name */
 	int device;	     /* device number as the child counts */
 	int log_level;	     /* enum log_level */
 	unsigned load_patience_ms;

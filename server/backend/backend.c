@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Choosing a backend, and what a result code says about the health of the context. Pure but for
-// backend_find("auto"), which probes the machine and is called once at start, in the main thread.
+// Choosing a backend, and what a result code says about the health of the context. Pure.
 
 #include "server/backend/backend.h"
 
@@ -27,17 +26,8 @@ bool backend_is_served(void)
 	return getenv(BACKEND_ON_FAULT) != NULL;
 }
 
-static const struct backend_ops *find_auto(void)
-{
-	struct backend_probe probe;
-
-	return backend_cuda.probe(&probe) == CUDA_SUCCESS ? &backend_cuda : &backend_host;
-}
-
 const struct backend_ops *backend_find(const char *name)
 {
-	if (!strcmp(name, "auto"))
-		return find_auto();
 	if (!strcmp(name, backend_cuda.name))
 		return &backend_cuda;
 	if (!strcmp(name, backend_host.name))

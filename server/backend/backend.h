@@ -302,7 +302,7 @@ struct backend_ops {
 extern const struct backend_ops backend_cuda;
 extern const struct backend_ops backend_host;
 
-/** Finds a backend by name; "auto" is cuda where its probe succeeds, else host. NULL if unknown. */
+/** Finds a backend by name. NULL if unknown. */
 const struct backend_ops *backend_find(const char *name);
 
 /** What copies on to another address what a copy into device memory, or a set, has written. */

@@ -148,6 +148,16 @@ static int check_arena(const struct config *config, char *text, size_t size)
 	return CONFIG_E_INVALID;
 }
 
+/* An earlier choice, which took the processor where there was no GPU. */
+static int refuse_auto(char *text, size_t size)
+{
+	snprintf(text, size,
+		"backend: \"auto\" is no longer a choice: remove the line or say cuda to use the GPU, say "
+		"host to "
+		"run kernels on the processor");
+	return CONFIG_E_INVALID;
+}
+
 int config_set(struct config *config, const char *key, const char *value, char *text, size_t size)
 {
 	const struct option_row *row = find_row(key);
@@ -159,6 +169,8 @@ int config_set(struct config *config, const char *key, const char *value, char *
 	}
 	if (row->type == OPTION_TEXT)
 		return set_text(config, row, value, text, size);
+	if (strcmp(key, "backend") == 0 && strcmp(value, "auto") == 0)
+		return refuse_auto(text, size);
 	if (row->type == OPTION_CHOICE)
 		return set_choice(config, row, value, text, size);
 	r = set_number(config, row, value, text, size);

@@ -29,7 +29,7 @@ struct config {
 };
 
 /* Positions in the lists of options.def. */
-enum config_backend { CONFIG_BACKEND_AUTO, CONFIG_BACKEND_CUDA, CONFIG_BACKEND_HOST };
+enum config_backend { CONFIG_BACKEND_CUDA, CONFIG_BACKEND_HOST };
 enum config_guard { CONFIG_GUARD_ERROR, CONFIG_GUARD_WARN, CONFIG_GUARD_OFF };
 enum config_isolation { CONFIG_ISOLATION_USER, CONFIG_ISOLATION_CLIENT };
 enum config_on_fault { CONFIG_ON_FAULT_DEFAULT, CONFIG_ON_FAULT_FAST };

@@ -131,8 +131,10 @@ static void print_status(const json_t *root)
 	json_t *one;
 
 	print_bytes(memory, sizeof(memory), number_of(device, "total_bytes"));
-	printf("frmps %s, %s backend, %s (%s), %s, up %lld s\n", text_of(root, "version"),
-		text_of(root, "backend"), text_of(device, "name"), memory,
+	printf("frmps %s, %s backend%s, %s (%s), %s, up %lld s\n", text_of(root, "version"),
+		text_of(root, "backend"),
+		strcmp(text_of(root, "backend"), "host") ? "" : " (no GPU: kernels run on the processor)",
+		text_of(device, "name"), memory,
 		json_is_true(json_object_get(root, "ready")) ? "ready" : "starting",
 		number_of(root, "uptime_seconds"));
 	printf("daemon %lld, keeper %lld (%s), socket %s\n", number_of(root, "pid"), number_of(keeper, "pid"),

@@ -66,7 +66,7 @@ static const struct {
 void host_device_read(struct backend_device *ret_device)
 {
 	struct backend_device out = {
-		.name = "frmps host backend",
+		.name = "frmps host backend (no GPU)",
 		.uuid = {0x66, 0x72, 0x6d, 0x70, 0x73, 0x00, 0x40, 0x00, 0x80, 0x00, 0, 0, 0, 0, 0, 0x01},
 		.limits = {[CU_LIMIT_STACK_SIZE] = 1024,
 			[CU_LIMIT_PRINTF_FIFO_SIZE] = 8650752,

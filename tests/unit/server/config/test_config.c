@@ -38,10 +38,10 @@ START_TEST(defaults_are_those_of_the_table)
 	ck_assert_uint_eq(config.domain_idle_seconds, 60);
 	ck_assert_uint_eq(config.arena_bytes, SHM_ARENA_BYTES);
 	ck_assert_uint_eq(config.recovery, CONFIG_RECOVERY_FAIL);
-	ck_assert_uint_eq(config.backend, CONFIG_BACKEND_AUTO);
-	ck_assert_str_eq(config_choice_name("backend", config.backend, name, sizeof(name)), "auto");
-	ck_assert_str_eq(config_choice_name("backend", 2, name, sizeof(name)), "host");
-	ck_assert_str_eq(config_choice_name("backend", 3, name, sizeof(name)), "");
+	ck_assert_uint_eq(config.backend, CONFIG_BACKEND_CUDA);
+	ck_assert_str_eq(config_choice_name("backend", config.backend, name, sizeof(name)), "cuda");
+	ck_assert_str_eq(config_choice_name("backend", 1, name, sizeof(name)), "host");
+	ck_assert_str_eq(config_choice_name("backend", 2, name, sizeof(name)), "");
 }
 END_TEST
 
@@ -73,7 +73,8 @@ static const struct {
 	{"\n\nstandbys = many\n", 3, "standbys: \"many\" is not a number"},
 	{"standbys = 9\n", 1, "standbys: 9 is out of range, allowed is 0 to 8"},
 	{"standbys = -1\n", 1, "standbys: \"-1\" is not a number"},
-	{"backend = gpu\n", 1, "backend: \"gpu\" is not one of auto|cuda|host"},
+	{"backend = gpu\n", 1, "backend: \"gpu\" is not one of cuda|host"},
+	{"backend = auto\n", 1, "remove the line or say cuda to use the GPU, say host"},
 	{"backend = aut\n", 1, "backend: \"aut\" is not one of"},
 	{"backend =\n", 1, "backend: \"\" is not one of"},
 	{"arena_bytes = 96K\n", 1, "arena_bytes: 98304 is not a power of two"},
