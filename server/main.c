@@ -243,6 +243,7 @@ static int choose_backend(const struct config *config, struct heritage *heritage
 		.device = (int)config->device,
 		.log_level = (int)config->log_level,
 		.load_patience_ms = (unsigned)config->load_patience_ms,
+		.as_user = ops == &backend_host && geteuid() == 0,
 		.environment = heritage_environment(environ, shim, NULL)};
 	code = try_backend(config, heritage);
 	if (!code && ops == &backend_cuda && !narrow(config, heritage, shim)) {

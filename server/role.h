@@ -8,12 +8,17 @@
 #ifndef FRMPS_SERVER_ROLE_H
 #define FRMPS_SERVER_ROLE_H
 
+#include <stdbool.h>
+
 enum role { ROLE_KEEPER, ROLE_EXECUTOR };
 
 /* Descriptors of a child. 0 is /dev/null, 1 and 2 are the daemon's. */
 #define HERITAGE_CONTROL_FD 3 /* SOCK_SEQPACKET to the daemon */
 #define HERITAGE_WORDS_FD   4 /* executors: memfd with LAST_WORDS_MAX structs last_words */
 #define HERITAGE_DUMP_FD    5 /* executors that outlast faults: memfd for the driver's dump */
+
+/* Exit status of an executor that cannot take its user's identity on. */
+#define HERITAGE_EXIT_IDENTITY 126
 
 /* Everything a child inherits. Owned by the daemon's main function, constant while children run. */
 struct heritage {
@@ -22,6 +27,7 @@ struct heritage {
 	int log_level;	     /* enum log_level */
 	unsigned load_patience_ms;
 	char **environment; /* cleaned: heritage_environment() */
+	bool as_user; /* executors run as the user of their programs (identity.h): the host backend, the service is root */
 };
 
 const char *role_name(enum role role);

@@ -107,7 +107,7 @@ static int read_domain(struct adoption *adoption, const struct record *record)
 	log_bug_on(!domain || !record_read(record, &kept, sizeof(kept)));
 	timer = domain->promotion.halt_timer;
 	domain->record = record;
-	domain->uid = (uid_t)kept.uid;
+	domain->identity = kept.identity;
 	domain->assigned = kept.assigned;
 	domain->alone = kept.alone;
 	domain->retiring = kept.retiring;

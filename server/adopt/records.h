@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "server/failover/promote.h"
+#include "server/identity.h"
 #include "server/session/counters.h"
 
 /* Executors of a domain that a session's end can be told to; more are replaced after the daemon's death. */
@@ -29,7 +30,7 @@ struct kept_service {
 
 /* RECORD_DOMAIN, key: number. */
 struct kept_domain {
-	int64_t uid;
+	struct identity identity;
 	bool assigned, alone, retiring;
 	char reason[160];
 	uint32_t active;      /* worker */

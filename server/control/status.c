@@ -147,7 +147,7 @@ static json_t *domain_json(const struct domain *domain)
 		if (client->view.server)
 			json_array_append_new(clients, client_json(client));
 	return json_pack("{so so ss si so sI so so}", "uid",
-		domain->assigned ? json_integer(domain->uid) : json_null(), "alone",
+		domain->assigned ? json_integer(domain->identity.uid) : json_null(), "alone",
 		domain->alone ? foreign(domain->reason) : json_null(), "state",
 		promote_state_name(domain->promotion.state), "generation", (int)domain->promotion.generation,
 		"verdict", *verdict ? foreign(verdict) : json_null(), "unpinning_bytes",
@@ -171,7 +171,7 @@ static json_t *domains_json(const struct daemon *daemon, uid_t uid, bool all)
 	const struct domain *domain;
 
 	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (all || (domain->assigned && domain->uid == uid))
+		if (all || (domain->assigned && domain->identity.uid == uid))
 			json_array_append_new(domains, domain_json(domain));
 	return domains;
 }

@@ -70,7 +70,7 @@ static void make(struct domain *domain)
 	reserve->reserve_for = domain->number;
 	snprintf(reserve->reason, sizeof(reserve->reason), "kept ready for a trial");
 	domain_keep(reserve);
-	log_debug("an executor is kept ready for trials of uid %lld", (long long)domain->uid);
+	log_debug("an executor is kept ready for trials of uid %lld", (long long)domain->identity.uid);
 	domain_fill(reserve);
 }
 

@@ -40,9 +40,25 @@ static int lift(int fd)
 	return fd < 0 ? fd : fcntl(fd, F_DUPFD, HERITAGE_DUMP_FD + 1);
 }
 
-/* In the child: exactly what struct heritage says. Only calls that are safe between fork and exec. */
-static _Noreturn void become(
-	char *const *arguments, char *const *environment, int control_fd, int words_fd, int dump_fd)
+/* In the child. */
+static void take_identity(const struct identity *identity)
+{
+	static const char text[] =
+		"frmps executor: cannot run as the user of its programs (the service needs "
+		"CAP_SETUID, CAP_SETGID and CAP_SETPCAP)\n";
+
+	if (identity_take(identity) == 0)
+		return;
+	if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0) {
+		/* The daemon says it as well. */
+	}
+	_exit(HERITAGE_EXIT_IDENTITY);
+}
+
+/* In the child: exactly what struct heritage says. Only calls that are safe between fork and exec. @identity: NULL:
+ * that of the service */
+static _Noreturn void become(char *const *arguments, char *const *environment,
+	const struct identity *identity, int control_fd, int words_fd, int dump_fd)
 {
 	int null = open("/dev/null", O_RDWR);
 
@@ -57,6 +73,8 @@ static _Noreturn void become(
 		/* Everything else is close-on-exec but the copies. */
 		close_range(HERITAGE_WORDS_FD + (words_fd >= 0) + (dump_fd >= 0), UINT32_MAX,
 			CLOSE_RANGE_CLOEXEC);
+		if (identity)
+			take_identity(identity);
 		execve(OWN_PROGRAM, arguments, environment);
 	}
 	_exit(127);
@@ -81,6 +99,9 @@ static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_p
 	char **environment = worker->role == ROLE_EXECUTOR
 				     ? exceptions_environment(heritage->environment, worker->graceful)
 				     : NULL;
+	/* The keeper runs nobody's code. */
+	const struct identity *identity =
+		worker->role == ROLE_EXECUTOR && heritage->as_user ? &worker->domain->identity : NULL;
 	int pid;
 
 	snprintf(role, sizeof(role), "--role=%s", role_name(worker->role));
@@ -92,8 +113,8 @@ static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_p
 	snprintf(words, sizeof(words), "--words-fd=%d", HERITAGE_WORDS_FD);
 	pid = fork_for_holder(ret_pidfd);
 	if (pid == 0)
-		become(arguments, environment ? environment : heritage->environment, control_fd, words_fd,
-			worker->dump_fd);
+		become(arguments, environment ? environment : heritage->environment, identity, control_fd,
+			words_fd, worker->dump_fd);
 	exceptions_environment_free(environment);
 	return pid;
 }

@@ -247,7 +247,7 @@ void verdict_report(struct domain *domain, const struct worker *worker, const st
 	log_info("verdict: %s", text);
 	verdict_reason(promotion, reason, sizeof(reason));
 	log_info("promotion: executor %d serves uid %lld as generation %u; %s", (int)worker->pid,
-		domain->assigned ? (long long)domain->uid : -1LL, worker->generation, reason);
+		domain->assigned ? (long long)domain->identity.uid : -1LL, worker->generation, reason);
 }
 
 /*

@@ -28,6 +28,7 @@
 #include "server/loop/notify.h"
 #include "server/loop/timer.h"
 #include "server/loop/watch.h"
+#include "server/role.h"
 #include "server/session/client.h"
 #include "server/session/domain.h"
 #include "server/session/keeping.h"
@@ -99,7 +100,9 @@ void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready)
 	if (worker->role == ROLE_KEEPER) {
 		keeping_ready(daemon);
 	} else {
-		copy_device(&daemon->device, ready);
+		/* Later ones may be under the influence of a user's programs. */
+		if (!daemon->device_known)
+			copy_device(&daemon->device, ready);
 		daemon->device_known = true;
 		witnesses_follow_device(daemon);
 		store_put_single(daemon->store, RECORD_DEVICE, &daemon->device, sizeof(daemon->device));
@@ -179,28 +182,40 @@ void daemon_prewarm(struct daemon *daemon)
 		if (!domain->retiring && !reserve_is(domain))
 			return;
 	domain = domain_new(daemon);
-	if (domain)
-		domain_fill(domain);
+	if (!domain)
+		return;
+	/* For programs of the service's own user: where executors run as users, nobody else gets it. */
+	identity_of_self(&domain->identity);
+	domain_keep(domain);
+	domain_fill(domain);
 }
 
-static struct domain *find_domain(const struct daemon *daemon, uid_t uid, bool alone)
+/* Executors run as somebody from their start. */
+static bool may_assign(const struct domain *domain, const struct identity *identity)
+{
+	return !domain->assigned &&
+	       (!domain->daemon->heritage->as_user || identity_equal(&domain->identity, identity));
+}
+
+static struct domain *find_domain(const struct daemon *daemon, const struct identity *identity, bool alone)
 {
 	struct domain *domain, *nobodys = NULL;
 
 	TAILQ_FOREACH (domain, &daemon->domains, link) {
 		if (domain->retiring)
 			continue;
-		if (domain->assigned && domain->uid == uid && !domain->alone && !alone)
+		if (domain->assigned && identity_equal(&domain->identity, identity) && !domain->alone &&
+			!alone)
 			return domain;
-		if (!domain->assigned)
+		if (may_assign(domain, identity))
 			nobodys = domain;
 	}
 	return nobodys;
 }
 
-struct domain *daemon_domain_of(struct daemon *daemon, uid_t uid, const char *alone)
+struct domain *daemon_domain_of(struct daemon *daemon, const struct identity *identity, const char *alone)
 {
-	struct domain *domain = find_domain(daemon, uid, alone), *other;
+	struct domain *domain = find_domain(daemon, identity, alone), *other;
 
 	if (!domain)
 		domain = domain_new(daemon);
@@ -211,7 +226,7 @@ struct domain *daemon_domain_of(struct daemon *daemon, uid_t uid, const char *al
 	domain->assigned = true;
 	domain->alone = alone;
 	snprintf(domain->reason, sizeof(domain->reason), "%s", alone ? alone : "");
-	domain->uid = uid;
+	domain->identity = *identity;
 	domain_keep(domain);
 	domain_fill(domain);
 	TAILQ_FOREACH (other, &daemon->domains, link)

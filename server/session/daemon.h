@@ -33,6 +33,7 @@ struct config;
 struct domain;
 struct dumps;
 struct heritage;
+struct identity;
 struct listener;
 struct operator;
 struct client;
@@ -132,11 +133,12 @@ struct client *daemon_find_client(const struct daemon *daemon, uint64_t number);
 struct domain *daemon_find_domain(const struct daemon *daemon, uint32_t number);
 
 /**
- * A domain for a user's next client: his own, else the prewarmed one that is nobody's yet, else a new one.
+ * A domain for a user's next client: his own, else the prewarmed one if it is nobody's yet and its executors run as
+ * they must, else a new one.
  * @alone: why it is to be one that no other client is in, and will be; NULL: it need not be
  * Return: NULL without memory
  */
-struct domain *daemon_domain_of(struct daemon *daemon, uid_t uid, const char *alone);
+struct domain *daemon_domain_of(struct daemon *daemon, const struct identity *identity, const char *alone);
 
 /** Sees to it that there is a domain for whoever comes. */
 void daemon_prewarm(struct daemon *daemon);

@@ -65,7 +65,7 @@ static void on_idle(void *context)
 		if (!domain_serving(other))
 			continue;
 		log_info("uid %lld has had no programs for %llu s: its executors are shut down",
-			(long long)domain->uid,
+			(long long)domain->identity.uid,
 			(unsigned long long)domain->daemon->config->domain_idle_seconds);
 		domain_retire(domain);
 		return;
@@ -87,7 +87,7 @@ void domain_watch_idle(struct domain *domain)
 
 void domain_keep(struct domain *domain)
 {
-	struct kept_domain kept = {.uid = domain->uid,
+	struct kept_domain kept = {.identity = domain->identity,
 		.assigned = domain->assigned,
 		.alone = domain->alone,
 		.retiring = domain->retiring,
@@ -139,7 +139,7 @@ struct domain *domain_new_alone(const struct domain *of, uint32_t generation)
 	if (!domain)
 		return NULL;
 	domain->assigned = domain->alone = true;
-	domain->uid = of->uid;
+	domain->identity = of->identity;
 	domain->promotion.generation = generation;
 	return domain;
 }
@@ -267,6 +267,8 @@ static void describe_end(const struct worker *worker, char *text, size_t size)
 {
 	if (worker->lost_text[0])
 		snprintf(text, size, "%s", worker->lost_text);
+	else if (worker->exit_status == HERITAGE_EXIT_IDENTITY)
+		snprintf(text, size, "the executor cannot run as the user of its programs");
 	else if (worker->exit_signal)
 		snprintf(text, size, "the executor process was ended by signal %d (%s)", worker->exit_signal,
 			strsignal(worker->exit_signal));

@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #include "server/failover/promote.h"
+#include "server/identity.h"
 #include "server/session/window.h"
 
 struct daemon;
@@ -36,12 +37,12 @@ struct worker;
 struct domain {
 	TAILQ_ENTRY(domain) link;
 	struct daemon *daemon;
-	bool assigned;	      /* to `uid` */
-	bool alone;	      /* to one client of his: no spare executor, and gone with it */
-	char reason[160];     /* why it is alone; else empty */
-	struct move *arrival; /* a session is on its way into it (failover/move.h); NULL: none */
-	uint32_t reserve_for; /* number of a domain (failover/reserve.h); 0: it is no reserve */
-	uid_t uid;
+	bool assigned;		  /* to the user of `identity` */
+	bool alone;		  /* to one client of his: no spare executor, and gone with it */
+	char reason[160];	  /* why it is alone; else empty */
+	struct move *arrival;	  /* a session is on its way into it (failover/move.h); NULL: none */
+	uint32_t reserve_for;	  /* number of a domain (failover/reserve.h); 0: it is no reserve */
+	struct identity identity; /* also as whom executors run, if they run as their user (role.h) */
 	TAILQ_HEAD(, worker) workers;
 	struct worker *active; /* from the moment Activate is sent until it is reaped */
 	TAILQ_HEAD(, client) clients;

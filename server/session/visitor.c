@@ -22,6 +22,7 @@
 #include "server/session/handshake.h"
 #include "server/session/message.h"
 #include "server/session/offender.h"
+#include "server/role.h"
 #include "server/session/quota.h"
 
 #define VISITOR_PATIENCE_MS 10000u
@@ -77,6 +78,11 @@ static struct domain *find_room(struct visitor *visitor, const char *name)
 			"its user has as many clients as he may have (clients_per_user_max of the service)");
 		return NULL;
 	}
+	if (visitor->identity.group_count > IDENTITY_GROUPS_MAX) {
+		refuse(visitor, CUDA_ERROR_NOT_PERMITTED,
+			"it is in more groups than an executor of the host backend can take on (64)");
+		return NULL;
+	}
 	if (!quota_allows_session(daemon)) {
 		refuse(visitor, CUDA_ERROR_OUT_OF_MEMORY,
 			"the service has no open files left for one more client (its limit of open files)");
@@ -87,7 +93,7 @@ static struct domain *find_room(struct visitor *visitor, const char *name)
 		alone = "isolation = client";
 	else if (offender_is_quarantined(daemon, visitor->peer.uid, program))
 		alone = "it has had quarantine_faults faults";
-	domain = daemon_domain_of(daemon, visitor->peer.uid, alone);
+	domain = daemon_domain_of(daemon, &visitor->identity, alone);
 	if (!domain) {
 		refuse(visitor, CUDA_ERROR_OUT_OF_MEMORY, "the service is out of memory");
 		return NULL;
@@ -176,6 +182,9 @@ void visitor_new(struct daemon *daemon, int socket)
 	guests_make_room(daemon);
 	visitor->daemon = daemon;
 	visitor->peer = (struct client_peer){.uid = credentials.uid, .pid = credentials.pid};
+	visitor->identity = (struct identity){.uid = credentials.uid};
+	if (daemon->heritage->as_user)
+		identity_of_peer(&credentials, socket, &visitor->identity);
 	TAILQ_INSERT_TAIL(&daemon->visitors, visitor, link);
 	visitor->connection = connection_new(daemon->loop, socket, VISITOR_QUEUE_MAX, &handlers, visitor);
 	visitor->timer = timer_new(daemon->loop, on_timer, visitor);

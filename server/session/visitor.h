@@ -10,6 +10,7 @@
 
 #include <sys/queue.h>
 
+#include "server/identity.h"
 #include "server/session/client.h"
 
 /* Packets that wait for a client which does not read: it asks one thing at a time. */
@@ -25,6 +26,7 @@ struct visitor {
 	struct connection *connection;
 	struct timer *timer;
 	struct client_peer peer;
+	struct identity identity;
 };
 
 /** How many a user has. */

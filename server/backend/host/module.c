@@ -9,8 +9,8 @@
 // Nothing here needs a gap, but what does on a device asks for it here too: a function's first lookup and
 // every global's. So the executor and the tests see one behaviour.
 //
-// A module's code runs inside the executor with all its rights: this backend is for tests and trials on one's
-// own machine.
+// A module's code runs inside the executor with all its rights. Those of a root service's executors are their user's
+// (server/identity.h).
 
 #include <dlfcn.h>
 #include <limits.h>

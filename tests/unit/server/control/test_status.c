@@ -234,7 +234,7 @@ START_TEST(others_see_only_their_own)
 	root = status_of(getuid() + 4711);
 	ck_assert_uint_eq(json_array_size(json_object_get(root, "domains")), 0);
 	json_decref(root);
-	TAILQ_FIRST(&fake->daemon.domains)->uid = getuid() + 4711;
+	TAILQ_FIRST(&fake->daemon.domains)->identity.uid = getuid() + 4711;
 	root = status_of(getuid() + 4711);
 	ck_assert_uint_eq(json_array_size(json_object_get(root, "domains")), 1);
 	json_decref(root);

@@ -11,11 +11,33 @@
 
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
+#include "server/failover/worker.h"
 #include "server/session/client.h"
+#include "server/session/domain.h"
 #include "server/session/quota.h"
 #include "server/session/visitor.h"
 #include "server/session/window.h"
 #include "tests/unit/server/session/fixture.h"
+
+/* Later executors may run as a user, who has power over them before they are ready. */
+START_TEST(only_the_first_executor_describes_the_device)
+{
+	struct wire_message ready = {.type = WIRE_READY, .ready.device.name = "of a user"};
+
+	const struct domain *domain;
+
+	fake = fake_new(1);
+	fake_ready(fake, &fake->children[0]);
+	fake_ready(fake, &fake->children[1]);
+	FAKE_RUN_WHILE(fake, !fake->daemon.device_known);
+	fake_send(fake, fake->children[2].socket, &ready, NULL, 0);
+	domain = TAILQ_FIRST(&fake->daemon.domains);
+	FAKE_RUN_WHILE(fake, TAILQ_NEXT(TAILQ_FIRST(&domain->workers), link)->state == WORKER_STARTING);
+	ck_assert_str_eq(fake->daemon.device.name, "fake device");
+	ck_assert_uint_eq(fake->daemon.device.total_bytes, UINT64_C(1) << 36);
+	end();
+}
+END_TEST
 
 START_TEST(welcome_describes_device_and_window)
 {
@@ -439,6 +461,7 @@ int main(void)
 	TCase *sessions = suite_case(suite, "sessions");
 
 	fake_prepare();
+	tcase_add_test(sessions, only_the_first_executor_describes_the_device);
 	tcase_add_test(sessions, welcome_describes_device_and_window);
 	tcase_add_test(sessions, server_region_is_read_only_for_the_client);
 	tcase_add_test(sessions, full_service_refuses);
