@@ -83,6 +83,7 @@ static int read_service(struct daemon *daemon, const struct legacy *legacy)
 	daemon->keeper_number = kept.keeper_number;
 	daemon->epoch = kept.epoch + 1;
 	daemon->ready = kept.ready;
+	daemon->health = kept.health;
 	daemon->counters = kept.counters;
 	daemon->counters.daemons_lost++;
 	r = listener_adopt(

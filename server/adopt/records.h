@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "server/failover/device.h"
 #include "server/failover/promote.h"
 #include "server/identity.h"
 #include "server/session/counters.h"
@@ -25,6 +26,7 @@ struct kept_service {
 	uint32_t next_worker, next_domain, keeper_number, epoch;
 	uint32_t listener, listener_lock; /* descriptors */
 	bool ready;
+	struct device_health health;
 	struct counters counters;
 };
 

@@ -61,7 +61,7 @@ static void settle_worker(struct worker *worker)
 
 	if (worker->state == WORKER_CONDEMNED) {
 		worker_await_memory(worker);
-		worker->daemon->spawner->kill(worker);
+		worker_kill(worker);
 	} else if (standby && worker->domain && (worker->mirrors || worker->state == WORKER_WARMING)) {
 		worker->mirrors = 0;
 		worker_condemn(worker, "the daemon died while it was told something");

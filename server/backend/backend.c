@@ -69,6 +69,12 @@ struct backend_copy backend_node_on(const struct backend_node *node)
 					: backend_copy_on(&node->copy, node->onto);
 }
 
+bool backend_is_of_device(CUresult code)
+{
+	return code == CUDA_ERROR_ECC_UNCORRECTABLE || code == CUDA_ERROR_NVLINK_UNCORRECTABLE ||
+	       code == CUDA_ERROR_CONTAINED;
+}
+
 /*
  * Fatal is what says something about the context and not about the call: once one of these was returned,
  * every later call of the process gets it too.

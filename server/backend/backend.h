@@ -313,6 +313,9 @@ struct backend_copy backend_node_on(const struct backend_node *node);
 /** Whether a code means that the context is lost for good. */
 bool backend_is_fatal(CUresult code);
 
+/** Whether a code means that, and that the hardware did it and no kernel. */
+bool backend_is_of_device(CUresult code);
+
 /* Last words: what an executor knows about its own end. Up to LAST_WORDS_MAX of them live in a page shared
  * with the daemon (executor writes, daemon reads from the first sign of a fault on). The host backend's fault
  * handler fills one in each faulting thread; executors fill the first when a call returns a fatal code. */

@@ -13,6 +13,8 @@
 //				it is replaced after a minute
 //   device			zeros before an executor was up
 //     name, total_bytes, driver_version
+//     state			serving; or failed: nobody is served before the service is restarted
+//     code, reason		only when failed: the CUresult that programs get, and why
 //   domains			a list; others than root and the service's user see their own alone
 //     uid			null: nobody's yet
 //     alone			null, or why it is for one program alone
@@ -187,17 +189,31 @@ static json_t *keeper_json(const struct daemon *daemon)
 		"overdue_seconds", (int)overdue_keeper_s(daemon));
 }
 
+static json_t *device_json(const struct daemon *daemon)
+{
+	const struct backend_device *device = &daemon->device;
+	const struct device_health *health = &daemon->health;
+	json_t *json = json_pack("{so sI si ss}", "name", foreign(device->name), "total_bytes",
+		(json_int_t)device->total_bytes, "driver_version", (int)device->driver_version, "state",
+		device_state_name(health->state));
+
+	if (json && device_has_failed(daemon)) {
+		json_object_set_new(json, "code", json_integer(health->code));
+		json_object_set_new(json, "reason", foreign(health->reason));
+	}
+	return json;
+}
+
 char *status_json(const struct daemon *daemon, uid_t uid)
 {
 	bool all = uid == 0 || uid == geteuid();
 	char *text = NULL;
-	json_t *root = json_pack("{ss ss so si si sI sb so s{so sI si} so so}", "version", SERVER_VERSION,
-		"backend", daemon->heritage->backend, "socket", foreign(daemon->config->socket), "pid",
-		(int)getpid(), "holder", (int)getppid(), "uptime_seconds",
+	json_t *root = json_pack("{ss ss so si si sI sb so so so so}", "version", SERVER_VERSION, "backend",
+		daemon->heritage->backend, "socket", foreign(daemon->config->socket), "pid", (int)getpid(),
+		"holder", (int)getppid(), "uptime_seconds",
 		(json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "ready", daemon->ready,
-		"keeper", keeper_json(daemon), "device", "name", foreign(daemon->device.name), "total_bytes",
-		(json_int_t)daemon->device.total_bytes, "driver_version", (int)daemon->device.driver_version,
-		"domains", domains_json(daemon, uid, all), "counters", counters_json(daemon));
+		"keeper", keeper_json(daemon), "device", device_json(daemon), "domains",
+		domains_json(daemon, uid, all), "counters", counters_json(daemon));
 
 	if (root)
 		text = json_dumps(root, JSON_COMPACT);

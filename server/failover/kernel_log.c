@@ -12,6 +12,10 @@
 // application: 13 (exception of a multiprocessor), 31 (MMU fault), 43 (the channel was stopped for one of the
 // former, or for a trap; the line names the process whose channel it was). That of a 13 names none as a rule;
 // if it does, it is one that had a context on the device, and not always the one that faulted.
+//
+// Which ones are of the device, and nobody goes on behind them, by the same list: 48 (memory lost two bits), 79 (it
+// fell off the bus), 95 (an error of its memory that reached others), 119 and 120 (its firmware does not answer, or
+// failed). After 94 only the process that is named is hurt, and the device goes on.
 
 #include "server/failover/kernel_log.h"
 
@@ -23,6 +27,7 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/backend/backend.h"
 #include "server/log.h"
 #include "server/loop/watch.h"
 
@@ -71,8 +76,32 @@ int32_t kernel_log_code(unsigned number, const char *text)
 		return exception_code(text);
 	case 43:
 		return CUDA_ERROR_LAUNCH_FAILED;
+	case 48:
+	case 94:
+	case 95:
+		return CUDA_ERROR_ECC_UNCORRECTABLE;
+	case 79:
+	case 119:
+	case 120:
+		return CUDA_ERROR_DEVICE_UNAVAILABLE;
 	default:
 		return CUDA_SUCCESS;
+	}
+}
+
+enum xid_scope kernel_log_scope(unsigned number)
+{
+	switch (number) {
+	case 94:
+		return XID_CONTAINED;
+	case 48:
+	case 79:
+	case 95:
+	case 119:
+	case 120:
+		return XID_OF_DEVICE;
+	default:
+		return XID_OF_CONTEXT;
 	}
 }
 
@@ -111,10 +140,15 @@ bool kernel_log_parse(const char *record, struct xid *ret_xid)
 	/* The process is named right behind the number, or it is not named at all. */
 	if (strncmp(end, ", pid=", 6) == 0)
 		xid.pid = (pid_t)strtol(end + 6, NULL, 10);
+	xid.scope = kernel_log_scope(xid.number);
+	xid.is_located =
+		sscanf(text + 11, "PCI:%x:%x:%x", &xid.pci_domain, &xid.pci_bus, &xid.pci_device) == 3;
 	xid.code = kernel_log_code(xid.number, end);
 	xid.address = address_of(end);
-	if (!xid.code || (xid.pid <= 0 && !is_warp_exception(&xid, end)))
+	if (!xid.code || (xid.scope == XID_OF_CONTEXT && xid.pid <= 0 && !is_warp_exception(&xid, end)))
 		return false;
+	if (xid.pid < 0)
+		xid.pid = 0;
 	snprintf(xid.text, sizeof(xid.text), "%.*s", (int)strcspn(text + 6, "\n"), text + 6);
 	*ret_xid = xid;
 	return true;
@@ -132,6 +166,8 @@ static void on_readable(void *context)
 		length = read(log->fd, record, sizeof(record) - 1);
 		if (length < 0 && errno == EPIPE)
 			continue;
+		if (length == 0)
+			log->watch = watch_free(log->watch);
 		if (length <= 0)
 			return;
 		record[length] = '\0';
@@ -140,15 +176,19 @@ static void on_readable(void *context)
 	}
 }
 
-struct kernel_log *kernel_log_new(struct uv_loop_s *loop, kernel_log_fn *found, void *context)
+struct kernel_log *kernel_log_new(
+	struct uv_loop_s *loop, const char *backend, kernel_log_fn *found, void *context)
 {
-	struct kernel_log *log = calloc(1, sizeof(*log));
+	const char *chosen = getenv("FRMPS_KERNEL_LOG");
+	const char *path = chosen ? chosen : strcmp(backend, backend_cuda.name) ? "" : "/dev/kmsg";
+	struct kernel_log *log = *path ? calloc(1, sizeof(*log)) : NULL;
 
 	if (!log)
 		return NULL;
 	*log = (struct kernel_log){.found = found, .context = context};
-	log->fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	if (log->fd >= 0 && lseek(log->fd, 0, SEEK_END) >= 0)
+	log->fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	/* What is there already is of another time. In a FIFO there is nothing. */
+	if (log->fd >= 0 && (lseek(log->fd, 0, SEEK_END) >= 0 || errno == ESPIPE))
 		log->watch = watch_new(loop, log->fd, on_readable, log);
 	else if (log->fd >= 0)
 		close(log->fd);

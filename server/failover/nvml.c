@@ -176,7 +176,9 @@ static void *listen_in_thread(void *argument)
 
 static void take(struct nvml *nvml, const struct saying *saying)
 {
-	struct xid xid = {.number = saying->number, .code = kernel_log_code(saying->number, "")};
+	struct xid xid = {.number = saying->number,
+		.scope = kernel_log_scope(saying->number),
+		.code = kernel_log_code(saying->number, "")};
 
 	if (saying->what == CANNOT) {
 		log_info("NVML is no witness of faults: %s", saying->text);

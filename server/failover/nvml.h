@@ -3,8 +3,8 @@
 //
 // NVML as a witness: the driver's management library tells of each critical Xid of a device, but not whose it
 // was. So what it says is a sign at most, like a line of the kernel log without a process, which comes
-// earlier where it can be read. A service that has no such library, or may not use it, does without. Daemon,
-// loop thread.
+// earlier where it can be read; a fault of the device itself needs no process. A service that has no such library, or
+// may not use it, does without. Daemon, loop thread.
 
 #ifndef FRMPS_SERVER_FAILOVER_NVML_H
 #define FRMPS_SERVER_FAILOVER_NVML_H

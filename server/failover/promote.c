@@ -364,7 +364,9 @@ static void replace(struct domain *domain, const struct worker *worker)
 	domain->active = NULL;
 	/* Once more: the old executor may have written the word while it stopped. */
 	promote_hold_sessions(domain);
-	convict(domain, worker);
+	/* Nobody is left whose fault it could be. */
+	if (!domain->retiring)
+		convict(domain, worker);
 	if (domain->promotion.verdict.ground != JUDGE_NO_FAULT)
 		domain->daemon->hint_solved_us = timer_now_us();
 	choose(domain);

@@ -5,10 +5,10 @@
 
 #include "server/failover/witnesses.h"
 
-#include <string.h>
-
+#include "protocol/cuda_abi.h"
 #include "server/backend/backend.h"
 #include "server/failover/convict.h"
+#include "server/failover/device.h"
 #include "server/failover/dumps.h"
 #include "server/failover/kernel_log.h"
 #include "server/failover/nvml.h"
@@ -32,13 +32,32 @@ static void hint_all(struct daemon *daemon, const struct xid *xid)
 			worker_hint(domain->active, xid);
 }
 
+/* A machine may have more devices, each with a service. */
+static bool is_ours(const struct daemon *daemon, const struct xid *xid)
+{
+	const int32_t *attributes = daemon->device.attributes;
+
+	return daemon->device_known && xid->is_located &&
+	       (int32_t)xid->pci_domain == attributes[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID] &&
+	       (int32_t)xid->pci_bus == attributes[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID] &&
+	       (int32_t)xid->pci_device == attributes[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID];
+}
+
 static void on_xid(void *context, const struct xid *xid)
 {
 	struct daemon *daemon = context;
 	struct domain *domain;
 	struct worker *worker;
 
+	if (xid->scope != XID_OF_CONTEXT && !is_ours(daemon, xid)) {
+		log_info("another device has a fault: %s", xid->text);
+		return;
+	}
 	daemon->logged_us = timer_now_us();
+	if (xid->scope != XID_OF_CONTEXT) {
+		device_take_xid(daemon, xid);
+		return;
+	}
 	if (!xid->pid) {
 		hint_all(daemon, xid);
 		return;
@@ -52,11 +71,9 @@ static void on_xid(void *context, const struct xid *xid)
 		daemon->hint_solved_us = timer_now_us();
 }
 
-/* Only the real driver writes there. */
 void witnesses_follow_log(struct daemon *daemon)
 {
-	if (strcmp(daemon->heritage->backend, backend_cuda.name) == 0)
-		daemon->kernel_log = kernel_log_new(daemon->loop, on_xid, daemon);
+	daemon->kernel_log = kernel_log_new(daemon->loop, daemon->heritage->backend, on_xid, daemon);
 }
 
 /* The kernel log says more, and earlier; and an executor that is ended for its fault makes the driver speak
@@ -68,9 +85,14 @@ static void on_nvml(void *context, const struct xid *xid)
 		daemon->logged_us > daemon->hint_solved_us ? daemon->logged_us : daemon->hint_solved_us;
 	bool known = known_us && timer_now_us() - known_us < KNOWN_US;
 
-	log_info("%s%s", xid->text, known ? ": nothing new" : ": some process on the device has a fault");
-	if (!known)
+	if (known)
+		log_info("%s: nothing new", xid->text);
+	else if (xid->scope != XID_OF_CONTEXT)
+		device_take_xid(daemon, xid);
+	else {
+		log_info("%s: some process on the device has a fault", xid->text);
 		hint_all(daemon, xid);
+	}
 }
 
 void witnesses_follow_device(struct daemon *daemon)

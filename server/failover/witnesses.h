@@ -3,7 +3,8 @@
 //
 // Who tells the daemon of faults from outside: the kernel log, NVML, and the dumps that drivers write. What
 // names an executor is testimony about it; what names nobody is a hint to all that have work on the device,
-// unless it is about a fault that is known already. Daemon, loop thread only.
+// unless it is about a fault that is known already. What is about the device itself is for device.c, if the line names
+// this service's device. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_FAILOVER_WITNESSES_H
 #define FRMPS_SERVER_FAILOVER_WITNESSES_H

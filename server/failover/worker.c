@@ -20,6 +20,7 @@
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
 #include "server/config/config.h"
+#include "server/failover/device.h"
 #include "server/failover/dumps.h"
 #include "server/failover/kernel_log.h"
 #include "server/failover/overdue.h"
@@ -101,7 +102,10 @@ void worker_take_lost(struct worker *worker, int32_t code, const char *text)
 	worker->lost_code = code;
 	worker->lost_us = timer_now_us();
 	snprintf(worker->lost_text, sizeof(worker->lost_text), "%s", text);
-	show_sign(worker, text);
+	if (worker->domain && backend_is_of_device((CUresult)code))
+		device_contain(worker->domain, code, text);
+	else
+		show_sign(worker, text);
 }
 
 /* "It failed" says less than any other code. */
@@ -276,6 +280,7 @@ static struct worker *worker_free(struct worker *worker)
 	store_forget(worker->daemon->store, worker->dump_key);
 	dumps_forget(worker->daemon->dumps, worker->dump_watch);
 	timer_free(worker->end_timer);
+	timer_free(worker->reap_timer);
 	if (worker->dump_fd >= 0)
 		close(worker->dump_fd);
 	if (worker->words)
@@ -582,18 +587,17 @@ static bool condemn(struct worker *worker, const char *reason)
 	return true;
 }
 
-static void kill_worker(void *context)
+void worker_kill(struct worker *worker)
 {
-	struct worker *worker = context;
-
 	worker->daemon->spawner->kill(worker);
+	device_await_end(worker);
 }
 
 void worker_condemn(struct worker *worker, const char *reason)
 {
 	if (!condemn(worker, reason))
 		return;
-	kill_worker(worker);
+	worker_kill(worker);
 	daemon_worker_condemned(worker);
 }
 
@@ -602,7 +606,7 @@ static void end_worker(void *context)
 {
 	struct worker *worker = context;
 
-	kill_worker(worker);
+	worker_kill(worker);
 	postmortem_give_up(worker);
 }
 
@@ -614,7 +618,7 @@ void worker_condemn_later(struct worker *worker, uint64_t milliseconds, const ch
 	if (worker->end_timer)
 		timer_start(worker->end_timer, milliseconds);
 	else
-		kill_worker(worker);
+		worker_kill(worker);
 	daemon_worker_condemned(worker);
 }
 

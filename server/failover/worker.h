@@ -71,8 +71,9 @@ struct worker {
 	enum role role;
 	enum worker_state state;
 	struct connection *connection;
-	void *process;		 /* the spawner's */
-	struct timer *end_timer; /* kills it, if that is put off (worker_condemn_later) */
+	void *process;		  /* the spawner's */
+	struct timer *end_timer;  /* kills it, if that is put off (worker_condemn_later) */
+	struct timer *reap_timer; /* looks whether it ends (device.h); NULL: it was not killed */
 	pid_t pid;
 	uint64_t started_us;
 	uint32_t generation;	  /* since Activate was sent; 0 before */
@@ -104,7 +105,7 @@ struct worker {
 	uint64_t next_request;
 	uint64_t first_request; /* numbers below are of an earlier life of the daemon */
 	TAILQ_HEAD(, worker_pending) pending;
-	/* failover/overdue.c */
+	/* failover/overdue.c; from SIGKILL on failover/device.c */
 	unsigned looks;	       /* since it last said something, or since something is expected of it again */
 	unsigned still;	       /* of these, one after the other, that found it idle while everybody waits */
 	uint64_t processor_ms; /* that it had had at the latest of these */
@@ -130,6 +131,9 @@ int worker_start(struct daemon *daemon, struct domain *domain, enum role role, s
  */
 void worker_request(struct worker *worker, struct wire_message *message, struct shared_fd *const *fds,
 	unsigned fd_count, worker_reply_fn *reply, void *context);
+
+/** Kills a condemned worker. Twice is fine. */
+void worker_kill(struct worker *worker);
 
 /** Changes when a condemned worker is killed whose end was put off: so much later than now. */
 void worker_end_in(struct worker *worker, uint64_t milliseconds);

@@ -178,6 +178,8 @@ void daemon_prewarm(struct daemon *daemon)
 {
 	struct domain *domain;
 
+	if (device_has_failed(daemon))
+		return;
 	TAILQ_FOREACH (domain, &daemon->domains, link)
 		if (!domain->retiring && !reserve_is(domain))
 			return;
@@ -269,15 +271,9 @@ static void kill_worker(struct worker *worker)
 	worker_condemn(worker, "does not leave");
 }
 
-static void close_session(struct client *client)
-{
-	client_refuse(client, CUDA_ERROR_MPS_SERVER_NOT_READY, "the service stops");
-	client_finish(client, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, "the service stops");
-	client_end(client, 0);
-}
-
 /* One that no executor knows is gone at its first step, and others may be at that. */
-static void close_sessions(struct daemon *daemon)
+void daemon_end_sessions(
+	struct daemon *daemon, const struct domain *domain, uint32_t state, int32_t code, const char *reason)
 {
 	struct client *client = TAILQ_FIRST(&daemon->clients), *next;
 
@@ -287,7 +283,11 @@ static void close_sessions(struct daemon *daemon)
 		next = TAILQ_NEXT(client, link);
 		if (next)
 			client_ref(next);
-		close_session(client);
+		if (!domain || client->domain == domain) {
+			client_refuse(client, code, reason);
+			client_finish(client, state, code, reason);
+			client_end(client, 0);
+		}
 		client_unref(client);
 	}
 }
@@ -299,7 +299,8 @@ void daemon_leave(struct daemon *daemon)
 	daemon->draining = daemon->leaving = true;
 	daemon->listener = listener_free(daemon->listener);
 	witnesses_dismiss(daemon);
-	close_sessions(daemon);
+	daemon_end_sessions(
+		daemon, NULL, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, "the service stops");
 	while (!TAILQ_EMPTY(&daemon->visitors))
 		visitor_free(TAILQ_FIRST(&daemon->visitors));
 	while (!TAILQ_EMPTY(&daemon->operators))
@@ -424,6 +425,7 @@ void daemon_keep(struct daemon *daemon)
 		.keeper_number = daemon->keeper_number,
 		.epoch = daemon->epoch,
 		.ready = daemon->ready,
+		.health = daemon->health,
 		.counters = daemon->counters};
 
 	if (daemon->listener)

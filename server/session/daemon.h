@@ -26,6 +26,7 @@
 
 #include "protocol/wire.h"
 #include "server/backend/backend.h"
+#include "server/failover/device.h"
 #include "server/session/counters.h"
 #include "server/session/reclaim.h"
 
@@ -81,6 +82,7 @@ struct daemon {
 	/* What executors said of the device; valid when device_known. */
 	struct backend_device device;
 	bool device_known;
+	struct device_health health;
 	bool ready, draining, leaving;
 	int exit_code;
 	struct timer *stop_timer;
@@ -142,6 +144,10 @@ struct domain *daemon_domain_of(struct daemon *daemon, const struct identity *id
 
 /** Sees to it that there is a domain for whoever comes. */
 void daemon_prewarm(struct daemon *daemon);
+
+/** Ends the sessions of a domain; NULL: all. Programs get code and reason. @state: as of client_finish() */
+void daemon_end_sessions(
+	struct daemon *daemon, const struct domain *domain, uint32_t state, int32_t code, const char *reason);
 
 /** The last executor has let go of a session. */
 void daemon_session_gone(struct daemon *daemon);

@@ -24,6 +24,8 @@ void keeping_start(struct daemon *daemon)
 {
 	int r;
 
+	if (device_has_failed(daemon))
+		return;
 	daemon->keeper_number++;
 	r = worker_start(daemon, NULL, ROLE_KEEPER, &daemon->keeper);
 	if (r < 0) {

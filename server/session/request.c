@@ -201,6 +201,8 @@ static void on_answer(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
 	struct request *request = context;
+	/* The session may end with it: so long the request counts as sent. */
+	bool lost = !request->cancelled && is_void(worker, reply);
 
 	request->sent = false;
 	/* Before the loss is judged. */
@@ -209,7 +211,7 @@ static void on_answer(
 		request_free(request);
 	else if (!reply && is_deadly(request->client, worker))
 		reject_deadly(request->client); /* frees the request */
-	else if (is_void(worker, reply))
+	else if (lost)
 		request_advance(request); /* does nothing before there is a next one */
 	else if (reply->code == CUDA_ERROR_SYSTEM_NOT_READY)
 		placing_begin(request, reply);

@@ -68,6 +68,10 @@ static struct domain *find_room(struct visitor *visitor, const char *name)
 	const char *alone = NULL;
 	struct domain *domain;
 
+	if (device_has_failed(daemon)) {
+		refuse(visitor, daemon->health.code, daemon->health.reason);
+		return NULL;
+	}
 	if (daemon->client_count >= daemon->config->clients_max) {
 		refuse(visitor, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
 			"the service has as many clients as it may have");

@@ -142,6 +142,9 @@ static void print_status(const json_t *root)
 	if (number_of(keeper, "overdue_seconds"))
 		printf("the keeper has not answered for %lld s: who asks for device memory waits\n",
 			number_of(keeper, "overdue_seconds"));
+	if (!strcmp(text_of(device, "state"), "failed"))
+		printf("%s\nall programs get code %lld until the service is restarted\n",
+			text_of(device, "reason"), number_of(device, "code"));
 	json_array_foreach (json_object_get(root, "domains"), index, one)
 		print_domain(one);
 	puts("");

@@ -63,6 +63,7 @@ START_TEST(a_line_with_a_process_is_evidence)
 	ck_assert(kernel_log_parse(evidence[_i].record, &xid));
 	ck_assert_uint_eq(xid.number, evidence[_i].number);
 	ck_assert_int_eq(xid.pid, evidence[_i].pid);
+	ck_assert_int_eq(xid.scope, XID_OF_CONTEXT);
 	ck_assert_int_eq(xid.code, evidence[_i].code);
 	ck_assert_uint_eq(xid.address, evidence[_i].address);
 	ck_assert_ptr_nonnull(strstr(xid.text, "Xid (PCI"));
@@ -100,6 +101,51 @@ START_TEST(other_lines_are_not)
 }
 END_TEST
 
+static const struct {
+	const char *record;
+	unsigned number;
+	enum xid_scope scope;
+	pid_t pid;
+	int32_t code;
+	bool is_located;
+	unsigned domain, bus, device;
+} devices[] = {
+	{"4,9,27,-;NVRM: Xid (PCI:0000:65:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the "
+	 "bus.\n",
+		79, XID_OF_DEVICE, 0, CUDA_ERROR_DEVICE_UNAVAILABLE, true, 0, 0x65, 0},
+	{"4,9,27,-;NVRM: Xid (PCI:0001:0a:1f): 48, pid=561, An uncorrectable double bit error (DBE) has been "
+	 "detected\n",
+		48, XID_OF_DEVICE, 561, CUDA_ERROR_ECC_UNCORRECTABLE, true, 1, 0xa, 0x1f},
+	{"4,9,27,-;NVRM: Xid (PCI:0000:65:00): 94, pid=561, Contained: SM (0x1). RST: No, D-RST: No\n", 94,
+		XID_CONTAINED, 561, CUDA_ERROR_ECC_UNCORRECTABLE, true, 0, 0x65, 0},
+	{"4,9,27,-;NVRM: Xid (PCI:0000:65:00): 95, pid='<unknown>', Uncontained: FBHUB. RST: Yes, D-RST: "
+	 "No\n",
+		95, XID_OF_DEVICE, 0, CUDA_ERROR_ECC_UNCORRECTABLE, true, 0, 0x65, 0},
+	{"4,9,27,-;NVRM: Xid (PCI:0000:65:00): 119, pid=-1, Timeout after 6s of waiting for RPC response "
+	 "from GPU0 GSP!\n",
+		119, XID_OF_DEVICE, 0, CUDA_ERROR_DEVICE_UNAVAILABLE, true, 0, 0x65, 0},
+	{"4,9,27,-;NVRM: Xid (PCI:0000:65:00): 120, GSP task exception\n", 120, XID_OF_DEVICE, 0,
+		CUDA_ERROR_DEVICE_UNAVAILABLE, true, 0, 0x65, 0},
+	{"4,9,27,-;NVRM: Xid (GPU): 79, GPU has fallen off the bus.\n", 79, XID_OF_DEVICE, 0,
+		CUDA_ERROR_DEVICE_UNAVAILABLE, false, 0, 0, 0},
+};
+
+START_TEST(a_fault_of_the_device_is_told_with_the_device)
+{
+	struct xid xid;
+
+	ck_assert(kernel_log_parse(devices[_i].record, &xid));
+	ck_assert_uint_eq(xid.number, devices[_i].number);
+	ck_assert_int_eq(xid.scope, devices[_i].scope);
+	ck_assert_int_eq(xid.pid, devices[_i].pid);
+	ck_assert_int_eq(xid.code, devices[_i].code);
+	ck_assert(xid.is_located == devices[_i].is_located);
+	ck_assert(
+		!xid.is_located || (xid.pci_domain == devices[_i].domain && xid.pci_bus == devices[_i].bus &&
+					   xid.pci_device == devices[_i].device));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("kernel_log");
@@ -108,5 +154,7 @@ int main(void)
 	tcase_add_loop_test(
 		cases, a_line_with_a_process_is_evidence, 0, sizeof(evidence) / sizeof(*evidence));
 	tcase_add_loop_test(cases, other_lines_are_not, 0, sizeof(others) / sizeof(*others));
+	tcase_add_loop_test(
+		cases, a_fault_of_the_device_is_told_with_the_device, 0, sizeof(devices) / sizeof(*devices));
 	return suite_run(suite);
 }
