@@ -87,6 +87,35 @@ void device_contain(struct domain *domain, int32_t code, const char *reason)
 	daemon_prewarm(daemon);
 }
 
+static bool serves_anybody(const struct daemon *daemon)
+{
+	const struct domain *domain;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		if (domain_serving(domain))
+			return true;
+	return false;
+}
+
+/* A new process may be kept from a device on which others go on: then it is only tried again. */
+static bool finds_no_device(const struct worker *worker)
+{
+	bool gone = worker->lost_code == CUDA_ERROR_NO_DEVICE ||
+		    worker->lost_code == CUDA_ERROR_DEVICE_UNAVAILABLE ||
+		    backend_is_of_device((CUresult)worker->lost_code);
+
+	return gone && !worker->was_ready && worker->daemon->ready && !serves_anybody(worker->daemon);
+}
+
+bool device_take_lost(struct worker *worker)
+{
+	if (worker->domain && worker->was_ready && backend_is_of_device((CUresult)worker->lost_code))
+		device_contain(worker->domain, worker->lost_code, worker->lost_text);
+	else if (finds_no_device(worker))
+		device_fail(worker->daemon, worker->lost_code, worker->lost_text);
+	return worker->state == WORKER_CONDEMNED;
+}
+
 /*
  * Xids
  */

@@ -40,6 +40,13 @@ void device_fail(struct daemon *daemon, int32_t code, const char *reason);
 /** A fault of the device has hurt one executor of a domain: its sessions get the code, and the domain goes. */
 void device_contain(struct domain *domain, int32_t code, const char *reason);
 
+/**
+ * A worker has said Lost: it lost its context, or it cannot open the device. In a service that was ready before, the
+ * latter is the device's failure if nobody is served any more.
+ * Return: whether that is the device's doing, and was dealt with
+ */
+bool device_take_lost(struct worker *worker);
+
 /** A witness tells of a fault of this device. @xid: of scope XID_CONTAINED or XID_OF_DEVICE */
 void device_take_xid(struct daemon *daemon, const struct xid *xid);
 

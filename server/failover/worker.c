@@ -102,9 +102,7 @@ void worker_take_lost(struct worker *worker, int32_t code, const char *text)
 	worker->lost_code = code;
 	worker->lost_us = timer_now_us();
 	snprintf(worker->lost_text, sizeof(worker->lost_text), "%s", text);
-	if (worker->domain && backend_is_of_device((CUresult)code))
-		device_contain(worker->domain, code, text);
-	else
+	if (!device_take_lost(worker))
 		show_sign(worker, text);
 }
 

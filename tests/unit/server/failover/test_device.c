@@ -187,6 +187,52 @@ START_TEST(a_context_that_the_hardware_ends_is_no_programs_fault)
 }
 END_TEST
 
+static const int32_t at_start[] = {
+	CUDA_ERROR_NO_DEVICE, CUDA_ERROR_DEVICE_UNAVAILABLE, CUDA_ERROR_ECC_UNCORRECTABLE};
+
+/* While somebody is served it is tried again. */
+START_TEST(an_executor_that_finds_no_device_is_the_last_one)
+{
+	const struct wire_message lost = {
+		.type = WIRE_LOST, .trouble = {.code = at_start[_i], .text = "cannot open the device"}};
+
+	join();
+	fake_reap(fake, standby, SIGKILL);
+	ck_assert_uint_eq(fake->child_count, 4);
+	fake_send(fake, fake->children[3].socket, &lost, NULL, 0);
+	fake_reap(fake, &fake->children[3], SIGKILL);
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
+	ck_assert(timer_running(domain()->respawn));
+	fake_reap(fake, active, SIGKILL);
+	FAKE_RUN_WHILE(fake, fake->child_count == 4);
+	fake_send(fake, fake->children[4].socket, &lost, NULL, 0);
+	fake_turn(fake);
+	expect_told(&client, (uint32_t)at_start[_i], "the device has failed: cannot open the device");
+	expect_refused(at_start[_i]);
+	for (unsigned i = 4; i < fake->child_count; i++)
+		fake_reap(fake, &fake->children[i], SIGKILL);
+	ck_assert_uint_le(fake->child_count, 6);
+	forget(&client);
+}
+END_TEST
+
+START_TEST(an_executor_that_cannot_start_for_other_reasons_is_tried_again)
+{
+	const struct wire_message lost = {.type = WIRE_LOST,
+		.trouble = {.code = CUDA_ERROR_OUT_OF_MEMORY, .text = "cannot open the device"}};
+
+	join();
+	fake_reap(fake, active, SIGKILL);
+	fake_reap(fake, standby, SIGKILL);
+	fake_send(fake, fake->children[3].socket, &lost, NULL, 0);
+	fake_reap(fake, &fake->children[3], 0);
+	ck_assert_int_eq(fake->daemon.health.state, DEVICE_SERVING);
+	ck_assert(timer_running(domain()->respawn));
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
 START_TEST(a_contained_fault_of_somebody_else_has_no_consequence)
 {
 	struct xid xid = contained;
@@ -316,6 +362,9 @@ int main(void)
 	suite_add_tcase(suite, lives);
 	tcase_add_loop_test(xids, a_contained_fault_costs_the_domain_of_its_executor, 0, 2);
 	tcase_add_loop_test(xids, a_context_that_the_hardware_ends_is_no_programs_fault, 0, 2);
+	tcase_add_loop_test(xids, an_executor_that_finds_no_device_is_the_last_one, 0,
+		sizeof(at_start) / sizeof(at_start[0]));
+	tcase_add_test(xids, an_executor_that_cannot_start_for_other_reasons_is_tried_again);
 	tcase_add_test(xids, a_contained_fault_of_somebody_else_has_no_consequence);
 	tcase_add_loop_test(xids, a_contained_fault_without_a_process_is_everybodys, 0, 2);
 	tcase_add_test(ends, an_executor_that_does_not_end_is_the_devices_failure);
