@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Faults of the device itself: what programs and operators notice. The kernel log is a FIFO, NVML a library of ours; the
-// host backend's device has the number 0000:00:00.
+// Faults of the device itself: what programs and operators notice. The kernel log is a FIFO, NVML a library of ours, so
+// the device need not be hurt, nor be one.
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -24,6 +24,7 @@ static struct service service;
 static struct child programs[PROGRAMS];
 static char folder[64], log_path[96], nvml_path[96];
 static int kernel_log, nvml;
+static int place[3]; /* PCI domain, bus, device */
 
 static int make_fifo(char *path, size_t size, const char *name)
 {
@@ -37,6 +38,28 @@ static int make_fifo(char *path, size_t size, const char *name)
 	return fd;
 }
 
+static int find_place(int to)
+{
+	static const CUdevice_attribute attributes[] = {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID,
+		CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID};
+
+	driver_attach();
+	for (int i = 0; i < 3; i++)
+		ck_cuda(cuDeviceGetAttribute(&place[i], attributes[i], 0));
+	return write(to, place, sizeof(place)) != sizeof(place);
+}
+
+static void read_place(void)
+{
+	int ends[2];
+
+	ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+	ck_assert_int_eq(exit_status(spawn(find_place, ends[1])), 0);
+	ck_assert_int_eq(read(ends[0], place, sizeof(place)), sizeof(place));
+	close(ends[0]);
+	close(ends[1]);
+}
+
 static void start(void)
 {
 	strcpy(folder, "/tmp/frmps-device-XXXXXX");
@@ -48,6 +71,7 @@ static void start(void)
 	setenv("FRMPS_TEST_NVML", nvml_path, 1);
 	ck_assert(service_start(&service, NULL));
 	ck_assert(service_log_wait(&service, "is a witness of faults", 2, 60));
+	read_place();
 }
 
 static void stop(void)
@@ -61,12 +85,27 @@ static void stop(void)
 	rmdir(folder);
 }
 
-static void write_log(const char *line)
+static void write_record(const char *where, const char *line)
 {
 	char record[512];
-	int length = snprintf(record, sizeof(record), "4,1,1,-;NVRM: Xid %s\n", line);
+	int length = snprintf(record, sizeof(record), "4,1,1,-;NVRM: Xid (%s): %s\n", where, line);
 
 	ck_assert_int_eq(write(kernel_log, record, (size_t)length), length);
+}
+
+/* About another device by so much. */
+static void write_log_beside(const char *line, int domain, int bus, int device)
+{
+	char where[64];
+
+	snprintf(where, sizeof(where), "PCI:%04x:%02x:%02x", (unsigned)(place[0] + domain),
+		(unsigned)(place[1] + bus), (unsigned)(place[2] + device));
+	write_record(where, line);
+}
+
+static void write_log(const char *line)
+{
+	write_log_beside(line, 0, 0, 0);
 }
 
 /* Waits, when it is ordered to, for a kernel that never ends. Return: the error that it gets, which must be that of the
@@ -172,11 +211,11 @@ static const struct {
 	int code;
 	const char *reason;
 } failures[] = {
-	{"(PCI:0000:00:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", 0,
-		CUDA_ERROR_DEVICE_UNAVAILABLE, "Xid (PCI:0000:00:00): 79"},
-	{"(PCI:0000:00:00): 48, An uncorrectable double bit error (DBE) has been detected", 0,
-		CUDA_ERROR_ECC_UNCORRECTABLE, "double bit error"},
-	{"(PCI:0000:00:00): 94, Contained: SM", 0, CUDA_ERROR_ECC_UNCORRECTABLE, "Contained"},
+	{"79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", 0, CUDA_ERROR_DEVICE_UNAVAILABLE,
+		"): 79, pid="},
+	{"48, An uncorrectable double bit error (DBE) has been detected", 0, CUDA_ERROR_ECC_UNCORRECTABLE,
+		"double bit error"},
+	{"94, Contained: SM", 0, CUDA_ERROR_ECC_UNCORRECTABLE, "Contained"},
 	{NULL, 95, CUDA_ERROR_ECC_UNCORRECTABLE, "Xid 95, by NVML"},
 	{NULL, 119, CUDA_ERROR_DEVICE_UNAVAILABLE, "Xid 119, by NVML"},
 };
@@ -207,13 +246,12 @@ END_TEST
 /* Lines of the log in a row: the last one shows that those before it have been read. */
 START_TEST(a_fault_of_another_device_has_no_consequence)
 {
-	static const char *const lines[] = {"(PCI:0000:01:00): 79, GPU has fallen off the bus.",
-		"(PCI:0001:00:00): 95, Uncontained", "(PCI:0000:00:01): 119, Timeout",
-		"(GPU): 79, GPU has fallen off the bus."};
-
 	gather();
 	for (int i = 0; i < 4; i++) {
-		write_log(lines[i]);
+		if (i < 3)
+			write_log_beside("79, GPU has fallen off the bus.", i == 0, i == 1, i == 2);
+		else
+			write_record("GPU", "79, GPU has fallen off the bus.");
 		ck_assert(service_log_wait(&service, "another device has a fault", i + 1, 60));
 	}
 	ck_assert_int_eq(exit_status(spawn(one_program, 5)), 0);
@@ -236,7 +274,7 @@ START_TEST(a_contained_fault_hurts_the_programs_of_its_executor)
 	child_wait(&other, 1);
 	child_order(&other);
 	child_wait(&other, 1);
-	snprintf(line, sizeof(line), "(PCI:0000:00:00): 94, pid=%d, name=frmps-server, Contained: SM (0x1)",
+	snprintf(line, sizeof(line), "94, pid=%d, name=frmps-server, Contained: SM (0x1)",
 		(int)service_active(&service));
 	begin = now();
 	write_log(line);
