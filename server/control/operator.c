@@ -22,6 +22,7 @@
 #include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/message.h"
+#include "server/session/quota.h"
 
 /* Longest document that is sent within the packet. */
 #define JSON_MAX (WIRE_PACKET_MAX - 1024)
@@ -109,7 +110,7 @@ static struct client *find_client(const struct daemon *daemon, const char *numbe
 /* For those who may end it. */
 static bool may_command(const struct operator* operator, const struct client * client)
 {
-	return operator->uid == 0 || operator->uid == geteuid() || operator->uid == client->uid;
+	return quota_is_operator(operator->uid) || operator->uid == client->uid;
 }
 
 static void say_moved(struct operator* operator, uint64_t id, bool moved, const char *reason)

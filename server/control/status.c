@@ -60,6 +60,7 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/linger.h"
+#include "server/session/quota.h"
 #include "server/session/client.h"
 #include "server/config/config.h"
 #include "server/version.h"
@@ -206,7 +207,7 @@ static json_t *device_json(const struct daemon *daemon)
 
 char *status_json(const struct daemon *daemon, uid_t uid)
 {
-	bool all = uid == 0 || uid == geteuid();
+	bool all = quota_is_operator(uid);
 	char *text = NULL;
 	json_t *root = json_pack("{ss ss so si si sI sb so so so so}", "version", SERVER_VERSION, "backend",
 		daemon->heritage->backend, "socket", foreign(daemon->config->socket), "pid", (int)getpid(),

@@ -5,7 +5,11 @@
 
 #include "server/session/quota.h"
 
+#include <unistd.h>
+
+#include "protocol/cuda_abi.h"
 #include "server/adopt/store.h"
+#include "server/config/config.h"
 #include "server/failover/worker.h"
 #include "server/session/client.h"
 #include "server/session/daemon.h"
@@ -23,6 +27,8 @@
 #define FDS_OF_SESSION 12u
 /* Connection, process, last words, dump, and what is queued for it. */
 #define FDS_OF_WORKER 8u
+/* Of all sessions, one in so many is kept for root and the service's own user. */
+#define SESSIONS_PER_RESERVED 32u
 
 uint64_t quota_guests(const struct daemon *daemon)
 {
@@ -55,9 +61,63 @@ static uint64_t held(const struct daemon *daemon)
 	return count;
 }
 
-bool quota_allows_session(const struct daemon *daemon)
+bool quota_is_operator(uid_t uid)
 {
-	return spoken_for(daemon, daemon->client_count + 1u) + held(daemon) <= daemon->fds_max;
+	return uid == 0 || uid == geteuid();
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t sessions_of(const struct daemon *daemon, uid_t uid)
+{
+	const struct client *client;
+	uint64_t count = 0;
+
+	TAILQ_FOREACH (client, &daemon->clients, link)
+		count += client->uid == uid;
+	return count;
+}
+
+/* Sessions for which there are open files. */
+static uint64_t file_room(const struct daemon *daemon)
+{
+	uint64_t used = spoken_for(daemon, daemon->client_count) + held(daemon);
+
+	return used < daemon->fds_max ? (daemon->fds_max - used) / FDS_OF_SESSION : 0;
+}
+
+static const char *refuse(int32_t code, const char *text, int32_t *ret_code)
+{
+	*ret_code = code;
+	return text;
+}
+
+const char *quota_refuses_session(const struct daemon *daemon, uid_t uid, int32_t *ret_code)
+{
+	const struct config *config = daemon->config;
+	uint64_t count = daemon->client_count, own = sessions_of(daemon, uid), files = file_room(daemon);
+	uint64_t places = config->clients_max > count ? config->clients_max - count : 0;
+	uint64_t room = least(places, files), kept, most;
+
+	kept = quota_is_operator(uid) ? 0 : (count + room) / SESSIONS_PER_RESERVED;
+	if (room <= kept && places <= files)
+		return refuse(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
+			"the service has as many clients as it may have", ret_code);
+	if (room <= kept)
+		return refuse(CUDA_ERROR_OUT_OF_MEMORY,
+			"the service has no open files left for one more client (its limit of open files)",
+			ret_code);
+	most = config->clients_per_user_max;
+	if (!most)
+		most = quota_is_operator(uid) ? UINT64_MAX : room - kept;
+	if (own >= most)
+		return refuse(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
+			"its user has as many clients as he may have (clients_per_user_max of the service)",
+			ret_code);
+	return NULL;
 }
 
 /* A user gets half of what is not spoken for, and an eighth stays for whoever comes. */

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct client;
 struct daemon;
@@ -19,8 +20,16 @@ struct wire_message;
 /** Whether the service can keep what a success of a request leaves. */
 bool quota_allows(const struct client *client, const struct wire_message *message);
 
-/** Whether the service has files left for one more session. */
-bool quota_allows_session(const struct daemon *daemon);
+/**
+ * Whether a user may have one more session: the service has room for it, and the user's share is not used up. The
+ * share is clients_per_user_max, or without that half of what is free.
+ * @ret_code: CUresult for the program, only where it is refused
+ * Return: NULL, or why it is refused (static text)
+ */
+const char *quota_refuses_session(const struct daemon *daemon, uid_t uid, int32_t *ret_code);
+
+/** Whether a user may do what only the operator of the service may: root, and the user who runs the service. */
+bool quota_is_operator(uid_t uid);
 
 /* Guests that there may be at least and at most, however few or many files the service may open. */
 #define QUOTA_GUESTS_LEAST 16u

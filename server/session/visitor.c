@@ -50,36 +50,17 @@ static void refuse(struct visitor *visitor, int32_t code, const char *text)
 	visitor_free(visitor);
 }
 
-static unsigned clients_of(const struct daemon *daemon, uid_t uid)
-{
-	const struct client *client;
-	unsigned count = 0;
-
-	TAILQ_FOREACH (client, &daemon->clients, link)
-		count += client->uid == uid;
-	return count;
-}
-
 /* Finds the domain, and whether there is room in it. Return: NULL if the visitor was refused. */
 static struct domain *find_room(struct visitor *visitor, const char *name)
 {
 	struct daemon *daemon = visitor->daemon;
 	char program[CLIENT_PROGRAM_MAX];
-	const char *alone = NULL;
+	const char *alone = NULL, *text;
 	struct domain *domain;
+	int32_t code;
 
 	if (device_has_failed(daemon)) {
 		refuse(visitor, daemon->health.code, daemon->health.reason);
-		return NULL;
-	}
-	if (daemon->client_count >= daemon->config->clients_max) {
-		refuse(visitor, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
-			"the service has as many clients as it may have");
-		return NULL;
-	}
-	if (clients_of(daemon, visitor->peer.uid) >= daemon->config->clients_per_user_max) {
-		refuse(visitor, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
-			"its user has as many clients as he may have (clients_per_user_max of the service)");
 		return NULL;
 	}
 	if (visitor->identity.group_count > IDENTITY_GROUPS_MAX) {
@@ -87,9 +68,9 @@ static struct domain *find_room(struct visitor *visitor, const char *name)
 			"it is in more groups than an executor of the host backend can take on (64)");
 		return NULL;
 	}
-	if (!quota_allows_session(daemon)) {
-		refuse(visitor, CUDA_ERROR_OUT_OF_MEMORY,
-			"the service has no open files left for one more client (its limit of open files)");
+	text = quota_refuses_session(daemon, visitor->peer.uid, &code);
+	if (text) {
+		refuse(visitor, code, text);
 		return NULL;
 	}
 	handshake_copy_name(program, sizeof(program), name);

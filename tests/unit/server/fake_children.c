@@ -410,6 +410,11 @@ void fake_reap(struct fake *fake, struct fake_child *child, int signal_number)
 
 void fake_hello(struct fake *fake, struct fake_client *client)
 {
+	fake_hello_as(fake, client, getuid());
+}
+
+void fake_hello_as(struct fake *fake, struct fake_client *client, uid_t uid)
+{
 	static const uint64_t all[7] = {~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0),
 		~UINT64_C(0), ~UINT64_C(0)};
 	struct wire_message hello = {.type = WIRE_HELLO, .id = 1};
@@ -417,6 +422,7 @@ void fake_hello(struct fake *fake, struct fake_client *client)
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
 	visitor_new(&fake->daemon, pair[0]);
+	TAILQ_LAST(&fake->daemon.visitors, visitor_list)->peer.uid = uid;
 	*client = (struct fake_client){.socket = pair[1], .next_id = 100};
 	hello.hello = (struct wire_hello){.major = 1,
 		.program = "fake",

@@ -131,6 +131,8 @@ void fake_reap(struct fake *fake, struct fake_child *child, int signal);
 
 /** Connects and says Hello. */
 void fake_hello(struct fake *fake, struct fake_client *client);
+/** The same as a program of another user. */
+void fake_hello_as(struct fake *fake, struct fake_client *client, uid_t uid);
 /** The active executor opens a session and serves it. */
 void fake_open(struct fake *fake, struct fake_child *active);
 /** fake_hello(), OpenSession answered by `active`, Welcome taken, every standby in `standby` (may be NULL)

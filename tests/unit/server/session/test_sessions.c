@@ -105,6 +105,90 @@ START_TEST(a_user_has_bounded_clients)
 }
 END_TEST
 
+/* Programs of one user come until one is refused with this code. Return: how many got in */
+static unsigned come(struct fake_client *programs, uid_t uid, int32_t code)
+{
+	unsigned count = 0, before = fake->daemon.client_count;
+
+	for (;; count++) {
+		fake_hello_as(fake, &programs[count], uid);
+		if (fake->daemon.client_count == before + count)
+			break;
+	}
+	fake_expect(fake, programs[count].socket, WIRE_REFUSE);
+	ck_assert_int_eq(fake->message.refuse.code, code);
+	fake_leave(fake, &programs[count]);
+	return count;
+}
+
+static void leave_programs(struct fake_client *programs, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		fake_leave(fake, &programs[i]);
+}
+
+#define FULL  CUDA_ERROR_MPS_MAX_CLIENTS_REACHED
+#define OTHER (getuid() + 4711)
+
+/* No executor is up: nobody is served yet, and everybody counts. */
+START_TEST(a_user_leaves_as_much_as_it_takes)
+{
+	struct fake_client programs[65];
+	unsigned count;
+
+	fake = fake_new(0);
+	fake->config.clients_max = 64;
+	/* Two are kept for the operator: 31 here leave 31 for others. */
+	count = come(programs, OTHER, FULL);
+	ck_assert_uint_eq(count, 31);
+	count += come(programs + count, OTHER + 1, FULL);
+	ck_assert_uint_eq(count, 31 + 16);
+	count += come(programs + count, OTHER + 2, FULL);
+	ck_assert_uint_eq(count, 31 + 16 + 8);
+	/* The service's own user has all the rest. */
+	count += come(programs + count, getuid(), FULL);
+	ck_assert_uint_eq(count, 64);
+	leave_programs(programs, count);
+	end();
+}
+END_TEST
+
+START_TEST(an_operator_may_let_one_user_have_nearly_all)
+{
+	struct fake_client programs[65];
+	unsigned count;
+
+	fake = fake_new(0);
+	fake->config.clients_max = 64;
+	fake->config.clients_per_user_max = 64;
+	count = come(programs, OTHER, FULL);
+	ck_assert_uint_eq(count, 62);
+	count += come(programs + count, getuid(), FULL);
+	ck_assert_uint_eq(count, 64);
+	leave_programs(programs, count);
+	end();
+}
+END_TEST
+
+/* A session takes twelve. */
+START_TEST(a_user_leaves_as_many_descriptors_for_sessions_as_it_takes)
+{
+	struct fake_client programs[65];
+	unsigned count;
+
+	fake = fake_new(0);
+	/* The daemon, 21 guests, keeper and executor of the first user, that of the second, 20 sessions. */
+	fake->daemon.fds_max = 64 + 21 + 3 * 8 + 20 * 12;
+	ck_assert_uint_eq(quota_guests(&fake->daemon), 21);
+	count = come(programs, OTHER, FULL);
+	ck_assert_uint_eq(count, 10);
+	count += come(programs + count, getuid(), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_uint_eq(count, 20);
+	leave_programs(programs, count);
+	end();
+}
+END_TEST
+
 /* Each page of pinned memory is a file that the service keeps open. */
 START_TEST(descriptors_are_left_for_others)
 {
@@ -466,6 +550,9 @@ int main(void)
 	tcase_add_test(sessions, server_region_is_read_only_for_the_client);
 	tcase_add_test(sessions, full_service_refuses);
 	tcase_add_test(sessions, a_user_has_bounded_clients);
+	tcase_add_test(sessions, a_user_leaves_as_much_as_it_takes);
+	tcase_add_test(sessions, an_operator_may_let_one_user_have_nearly_all);
+	tcase_add_test(sessions, a_user_leaves_as_many_descriptors_for_sessions_as_it_takes);
 	tcase_add_test(sessions, descriptors_are_left_for_others);
 	tcase_add_test(sessions, who_would_take_the_last_descriptors_is_refused);
 	tcase_add_test(sessions, records_are_left_for_others);
