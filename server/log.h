@@ -8,14 +8,16 @@
 #ifndef FRMPS_SERVER_LOG_H
 #define FRMPS_SERVER_LOG_H
 
+#include <stdarg.h>
+
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 /** Sets the least urgent level that is still written and the name in front of each line (static string). */
 void log_init(enum log_level level, const char *name);
 
 /**
- * Makes a text from elsewhere fit for a line: control characters, which could begin another line or speak to
- * a terminal, become question marks.
+ * Makes a text from elsewhere fit for a line, a terminal and JSON: bytes that are no UTF-8, and characters that could
+ * begin another line, control a terminal or turn the direction of writing, become question marks. The length stays.
  */
 void log_clean(char *text);
 
@@ -24,6 +26,16 @@ void log_set_descriptor(int fd);
 
 /** Writes one event. Newlines belong to the logger: what the text has of them is cleaned (log_clean()). */
 void log_event(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/** The same with a list of arguments. */
+void log_event_list(enum log_level level, const char *format, va_list arguments)
+	__attribute__((format(printf, 2, 0)));
+
+/**
+ * Bounds what this process logs, lines a minute without those of the level debug; 0: no bound. Lines beyond it are
+ * counted, and the first line behind the minute says how many they were.
+ */
+void log_limit(unsigned lines);
 
 #define log_error(...)	 log_event(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_event(LOG_LEVEL_WARNING, __VA_ARGS__)

@@ -65,8 +65,7 @@
 #include "server/config/config.h"
 #include "server/version.h"
 
-/* A text from elsewhere, names of kernels for example: no control characters, which readers may put on a
- * terminal. If it is no UTF-8, its other bytes are shown as question marks, too. */
+/* A text from elsewhere, names of kernels for example. */
 static json_t *foreign(const char *text)
 {
 	char *copy = strdup(text);
@@ -76,11 +75,6 @@ static json_t *foreign(const char *text)
 		return NULL;
 	log_clean(copy);
 	json = json_string(copy);
-	for (char *at = copy; !json && *at; at++)
-		if ((unsigned char)*at >= 0x80)
-			*at = '?';
-	if (!json)
-		json = json_string(copy);
 	free(copy);
 	return json;
 }

@@ -30,6 +30,8 @@
 
 /* What a step of the main thread may take before that is said, ns. */
 #define LONG_NS (UINT64_C(1000) * CLOCK_MS)
+/* A minute; beside the level debug. */
+#define LOG_LINES 600u
 
 void executor_send(
 	struct executor *executor, const struct wire_message *message, const int *fds, unsigned fd_count)
@@ -453,6 +455,8 @@ int executor_main(
 {
 	int status;
 
+	/* An executor serves one user, whose programs may cause what it logs. */
+	log_limit(LOG_LINES);
 	map_words(words_fd);
 	backend_sign_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	status = run(ops, device, control_fd, load_patience_ms);

@@ -71,7 +71,8 @@ struct client *client_unref(struct client *client)
 	opened = client->opened;
 	let_go(client);
 	if (opened)
-		log_info("session closed: %llu (process %d, %s)", name(client), (int)client->pid,
+		userlog_event(daemon, client->uid, USERLOG_session, LOG_LEVEL_INFO,
+			"session closed: %llu (process %d, %s)", name(client), (int)client->pid,
 			client->program);
 	TAILQ_REMOVE(&daemon->clients, client, link);
 	TAILQ_REMOVE(&domain->clients, client, domain_link);
@@ -113,7 +114,8 @@ void client_set_recovery(struct client *client, bool replay)
 	client->recovery_set = true;
 	client_keep(client);
 	reserve_look(client->domain);
-	log_info("session %llu (process %d, %s): recovery is %s from now on", name(client), (int)client->pid,
+	userlog_event(client->daemon, client->uid, USERLOG_recovery, LOG_LEVEL_INFO,
+		"session %llu (process %d, %s): recovery is %s from now on", name(client), (int)client->pid,
 		client->program, replay ? "replay" : "fail");
 }
 
@@ -140,7 +142,8 @@ void client_finish(struct client *client, uint32_t state, int32_t code, const ch
 	word_set(&header->error, (uint32_t)code);
 	word_release(&header->state, state);
 	wake_all(&header->wake);
-	log_info("session %llu (process %d, %s) is told code %d: %s", name(client), (int)client->pid,
+	userlog_event(client->daemon, client->uid, USERLOG_end, LOG_LEVEL_INFO,
+		"session %llu (process %d, %s) is told code %d: %s", name(client), (int)client->pid,
 		client->program, (int)code, reason);
 }
 
@@ -148,7 +151,8 @@ void client_reject(struct client *client, const char *reason)
 {
 	if (client->state == CLIENT_CLOSING)
 		return;
-	log_warning("session rejected: %llu (process %d, %s): %s", name(client), (int)client->pid,
+	userlog_event(client->daemon, client->uid, USERLOG_rejected, LOG_LEVEL_WARNING,
+		"session rejected: %llu (process %d, %s): %s", name(client), (int)client->pid,
 		client->program, reason);
 	client->daemon->counters.sessions_rejected++;
 	client_finish(client, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);

@@ -198,7 +198,8 @@ int client_new(struct domain *domain, struct connection *connection, const struc
 	r = make_regions(client);
 	r = r ? r : deposit_all(client, connection);
 	if (r) {
-		log_error("cannot make the shared memory of a session: %s",
+		userlog_event(client->daemon, client->uid, USERLOG_memory, LOG_LEVEL_ERROR,
+			"cannot make the shared memory of a session: %s",
 			r < 0 ? strerror(-r) : "no memory or no file descriptors left");
 		return refuse_new(client, CUDA_ERROR_OUT_OF_MEMORY,
 			"the service cannot get shared memory for one more client (memory limit of the "

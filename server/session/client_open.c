@@ -56,7 +56,8 @@ void client_refuse(struct client *client, int32_t code, const char *text)
 {
 	if (client->state != CLIENT_OPENING)
 		return;
-	log_warning("process %d (%s) is refused: %s", (int)client->pid, client->program, text);
+	userlog_event(client->daemon, client->uid, USERLOG_refused, LOG_LEVEL_WARNING,
+		"process %d (%s) is refused: %s", (int)client->pid, client->program, text);
 	client->daemon->counters.sessions_refused++;
 	send_refuse(client->connection, code, text);
 	client_end(client, 0);
@@ -105,7 +106,8 @@ static void serve(struct client *client)
 	warm_session(client);
 	r = handshake_welcome(client);
 	if (r) {
-		log_error("session %llu (process %d, %s) cannot be welcomed: %s",
+		userlog_event(client->daemon, client->uid, USERLOG_session, LOG_LEVEL_ERROR,
+			"session %llu (process %d, %s) cannot be welcomed: %s",
 			(unsigned long long)client->number, (int)client->pid, client->program,
 			r < 0 ? strerror(-r) : "its program is gone, or does not read");
 		client_end(client, 0);
@@ -114,7 +116,8 @@ static void serve(struct client *client)
 	client->state = CLIENT_SERVED;
 	sink_request(client);
 	client->daemon->counters.sessions_opened++;
-	log_info("session opened: %llu (process %d, %s) of uid %lld", (unsigned long long)client->number,
+	userlog_event(client->daemon, client->uid, USERLOG_session, LOG_LEVEL_INFO,
+		"session opened: %llu (process %d, %s) of uid %lld", (unsigned long long)client->number,
 		(int)client->pid, client->program, (long long)client->uid);
 }
 

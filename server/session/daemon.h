@@ -29,6 +29,7 @@
 #include "server/failover/device.h"
 #include "server/session/counters.h"
 #include "server/session/reclaim.h"
+#include "server/session/userlog.h"
 
 struct config;
 struct domain;
@@ -75,6 +76,7 @@ struct daemon {
 	TAILQ_HEAD(offender_list, offender) offenders;
 	unsigned offender_count;
 	struct reclaim reclaim;
+	struct userlog userlog;
 	unsigned client_count;
 	uint64_t fds_max;     /* open files that this process may have */
 	uint64_t records_max; /* bytes of records that there may be */

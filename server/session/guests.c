@@ -12,7 +12,6 @@
 #include <sys/types.h>
 
 #include "server/control/operator.h"
-#include "server/log.h"
 #include "server/session/daemon.h"
 #include "server/session/quota.h"
 #include "server/session/visitor.h"
@@ -65,7 +64,8 @@ static void send_one_away(struct daemon *daemon, uid_t uid)
 	struct operator* operator;
 	struct visitor *visitor;
 
-	log_warning("a connection of uid %lld is closed: of %u that are no programs' he has the most",
+	userlog_event(daemon, uid, USERLOG_guest, LOG_LEVEL_WARNING,
+		"a connection of uid %lld is closed: of %u that are no programs' he has the most",
 		(long long)uid, count_all(daemon));
 	TAILQ_FOREACH (visitor, &daemon->visitors, link)
 		if (visitor->peer.uid == uid) {

@@ -172,7 +172,8 @@ static void on_timer(void *context)
 
 static void stop_listening(struct listener *listener)
 {
-	log_error("clients have to wait: the service has no file descriptors left (LimitNOFILE)");
+	userlog_event(listener->daemon, USERLOG_OTHERS, USERLOG_turned_away, LOG_LEVEL_ERROR,
+		"clients have to wait: the service has no file descriptors left (LimitNOFILE)");
 	watch_pause(listener->watch);
 	timer_start(listener->timer, SPARE_MS);
 }
@@ -190,7 +191,8 @@ static bool turn_away(struct listener *listener)
 	}
 	if (fd >= 0) {
 		discard_socket(fd, false);
-		log_error("a client is turned away: the service has no file descriptors left (LimitNOFILE)");
+		userlog_event(listener->daemon, USERLOG_OTHERS, USERLOG_turned_away, LOG_LEVEL_ERROR,
+			"a client is turned away: the service has no file descriptors left (LimitNOFILE)");
 	}
 	/* Another thread may have been faster, and the client's may not be closed yet. */
 	if (!find_spare(listener)) {

@@ -34,7 +34,8 @@ static void refuse_load(struct request *request)
 	log_bug_on(!reply);
 	reply->code = CUDA_ERROR_SYSTEM_NOT_READY;
 	reply->text = request->refusal ? request->refusal : "";
-	log_warning("session %llu (process %d, %s) cannot load its code: %s",
+	userlog_event(request->client->daemon, request->client->uid, USERLOG_code, LOG_LEVEL_WARNING,
+		"session %llu (process %d, %s) cannot load its code: %s",
 		(unsigned long long)request->client->number, (int)request->client->pid,
 		request->client->program, reply->text);
 	request_finish(request, reply);
@@ -100,7 +101,8 @@ static void tell_obstacle(struct client *client, const char *obstacle)
 	if (client->refusal.obstacle && !strcmp(client->refusal.obstacle, obstacle))
 		return;
 	client->refusal.obstacle = obstacle;
-	log_info("session %llu (process %d, %s) cannot have an executor of its own: %s",
+	userlog_event(client->daemon, client->uid, USERLOG_code, LOG_LEVEL_INFO,
+		"session %llu (process %d, %s) cannot have an executor of its own: %s",
 		(unsigned long long)client->number, (int)client->pid, client->program, obstacle);
 }
 

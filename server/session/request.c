@@ -483,7 +483,8 @@ static void start(struct client *client, const struct wire_message *message, str
 	if (!r && request->fd)
 		r = shared_fd_keep(request->fd, client->daemon->store);
 	if (r < 0) {
-		log_error("session %llu gets no memory file: %s", (unsigned long long)client->number,
+		userlog_event(client->daemon, client->uid, USERLOG_memory, LOG_LEVEL_ERROR,
+			"session %llu gets no memory file: %s", (unsigned long long)client->number,
 			strerror(-r));
 		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);
 		return;

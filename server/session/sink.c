@@ -51,7 +51,8 @@ static void on_told(
 
 	(void)packet;
 	if (reply && reply->code && client->state != CLIENT_CLOSING)
-		log_warning("session %llu has no guard in executor %d: code %d",
+		userlog_event(client->daemon, client->uid, USERLOG_memory, LOG_LEVEL_WARNING,
+			"session %llu has no guard in executor %d: code %d",
 			(unsigned long long)client->number, (int)worker->pid, (int)reply->code);
 	client_unref(client);
 }
@@ -107,7 +108,8 @@ static void take(struct client *client, int index, const struct wire_reply *repl
 	if (wanted)
 		tell_all(client);
 	else if (reply && reply->code)
-		log_warning("session %llu gets no guard: no device memory for its sinks (code %d)",
+		userlog_event(client->daemon, client->uid, USERLOG_memory, LOG_LEVEL_WARNING,
+			"session %llu gets no guard: no device memory for its sinks (code %d)",
 			(unsigned long long)client->number, (int)reply->code);
 	client_unref(client);
 }

@@ -12,7 +12,6 @@
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
 #include "server/control/operator.h"
-#include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/discard.h"
 #include "server/loop/timer.h"
@@ -43,8 +42,9 @@ static void refuse(struct visitor *visitor, int32_t code, const char *text)
 {
 	struct wire_message message = {.type = WIRE_REFUSE, .refuse = {.code = code, .text = text}};
 
-	log_warning("process %d of uid %lld is refused: %s", (int)visitor->peer.pid,
-		(long long)visitor->peer.uid, text);
+	userlog_event(visitor->daemon, visitor->peer.uid, USERLOG_refused, LOG_LEVEL_WARNING,
+		"process %d of uid %lld is refused: %s", (int)visitor->peer.pid, (long long)visitor->peer.uid,
+		text);
 	visitor->daemon->counters.sessions_refused++;
 	connection_send(visitor->connection, &message, NULL, 0);
 	visitor_free(visitor);
@@ -116,7 +116,8 @@ static void on_message(void *context, const struct wire_message *message, struct
 	struct visitor *visitor = context;
 
 	if (!message_allowed(message->type, FROM_STRANGER, packet->fd_count)) {
-		log_warning("process %d of uid %lld is sent away: its first message was %s",
+		userlog_event(visitor->daemon, visitor->peer.uid, USERLOG_stranger, LOG_LEVEL_WARNING,
+			"process %d of uid %lld is sent away: its first message was %s",
 			(int)visitor->peer.pid, (long long)visitor->peer.uid, wire_type_name(message->type));
 		visitor_free(visitor);
 	} else if (message->type == WIRE_HELLO) {

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "tests/system/driver.h"
+#include "tests/system/status.h"
 
 struct service common_service;
 
@@ -156,8 +157,7 @@ int one_program(int number)
 void wait_closed(const struct service *service)
 {
 	ck_assert_int_eq(exit_status(spawn(one_program, 9)), 0);
-	ck_assert(service_log_wait(
-		service, "session closed", service_log_count(service, "session opened"), 60));
+	status_await_no_sessions(service);
 }
 
 static CUresult read_variables(CUfunction reader, const CUdeviceptr variables[2], CUdeviceptr out,

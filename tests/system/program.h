@@ -58,7 +58,7 @@ void pass_time(int ms);
 int one_program(int number);
 
 /**
- * Until everything of every client is gone: as many sessions closed as opened. Runs one_program(): a client
+ * Until everything of every client is gone: there is no session any more. Runs one_program(): a client
  * that was killed early may have had no session, and a later one that runs well proves that the service is
  * behind it.
  */

@@ -88,9 +88,14 @@ static bool is_complete(const json_t *domain)
 	return active == 1 && warm == 1 && count == 2;
 }
 
+static bool is_empty(const json_t *domain)
+{
+	return !json_array_size(json_object_get(domain, "clients"));
+}
+
 static bool rests(const json_t *domain)
 {
-	return is_complete(domain) && !json_array_size(json_object_get(domain, "clients"));
+	return is_complete(domain) && is_empty(domain);
 }
 
 static void await_domains(const struct service *service, bool (*is_so)(const json_t *), const char *otherwise)
@@ -135,6 +140,11 @@ pid_t status_keeper(const struct service *service)
 void status_await_executors(const struct service *service)
 {
 	await_domains(service, is_complete, "the service does not get its executors ready");
+}
+
+void status_await_no_sessions(const struct service *service)
+{
+	await_domains(service, is_empty, "sessions do not end");
 }
 
 void status_await_rest(const struct service *service)

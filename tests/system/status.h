@@ -22,6 +22,8 @@ pid_t status_active(const struct service *service);
 long long status_session(const struct service *service, pid_t pid);
 /** Waits until there is a keeper that serves, a minute at most. Return: its process. */
 pid_t status_keeper(const struct service *service);
+/** Waits until there is no session any more, a minute at most. */
+void status_await_no_sessions(const struct service *service);
 /** Waits until each domain has its active executor, a warm one that is not behind and no other, a minute at most.
  * Programs are served before that. */
 void status_await_executors(const struct service *service);

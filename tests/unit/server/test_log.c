@@ -4,6 +4,7 @@
 // Lines of the log, as they arrive on standard error.
 
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,15 @@ static const char *written(void)
 	return text;
 }
 
+static unsigned count_lines(const char *text)
+{
+	unsigned count = 0;
+
+	for (; *text; text++)
+		count += *text == '\n';
+	return count;
+}
+
 START_TEST(what_is_logged_cannot_forge_a_line)
 {
 	const char *text;
@@ -52,25 +62,42 @@ START_TEST(what_is_logged_cannot_forge_a_line)
 }
 END_TEST
 
-/* Those of ISO 6429 that are a byte or, in UTF-8, two: \x9b is what ESC [ is. The others are letters' bytes. */
-START_TEST(controls_of_eight_bits_are_controls)
+/* Those of ISO 6429 that are a byte or, in UTF-8, two: \x9b is what ESC [ is. */
+START_TEST(what_is_no_text_is_cleaned)
 {
 	static const char *const rows[][2] = {
 		{"a\xc2\x9bm\xc2\x9d\xc2\x85", "a??m????"},
-		{"\x9bm\x80\x9f\xa0", "?m??\xa0"},
+		{"\x9bm\x80\x9f\xa0\xff", "?m????"},
 		{"\xc2\xa0\xc3\x9b\xe2\x82\xac\xf0\x9f\x98\x80",
 			"\xc2\xa0\xc3\x9b\xe2\x82\xac\xf0\x9f\x98\x80"},
 		{"\xc3\x9b\x9b", "\xc3\x9b?"},
-		{"\xe0\x82\x9b\xf0\x80\x82\x9b\xc0\x9b", "\xe0??\xf0???\xc0?"},
-		{"\xe2\x82\xf0\x9f\x98", "\xe2?\xf0??"},
-		{"\xe2", "\xe2"},
+		/* Longer than need be. */
+		{"\xe0\x82\x9b\xf0\x80\x82\x9b\xc0\x9b", "?????????"},
+		/* Cut short. */
+		{"\xe2\x82\xf0\x9f\x98", "?????"},
+		{"\xe2", "?"},
+		{"\xe2"
+		 "a",
+			"?a"},
+		/* Surrogates, and beyond the last character. */
+		{"\xed\xa0\x80\xed\x9f\xbf\xf4\x90\x80\x80", "???\xed\x9f\xbf????"},
+		/* The direction of writing, a separator of lines. */
+		{"a\xe2\x80\xae"
+		 "b\xe2\x81\xa6"
+		 "c\xe2\x80\xa8",
+			"a???b???c???"},
 	};
 	char text[32];
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		json_t *json;
+
 		strcpy(text, rows[i][0]);
 		log_clean(text);
 		ck_assert_msg(!strcmp(text, rows[i][1]), "row %zu: %s", i, text);
+		json = json_string(text);
+		ck_assert_msg(json != NULL, "row %zu is not fit for JSON", i);
+		json_decref(json);
 	}
 }
 END_TEST
@@ -112,6 +139,22 @@ START_TEST(the_journal_is_known_by_its_file)
 }
 END_TEST
 
+START_TEST(a_process_has_bounded_lines)
+{
+	log_init(LOG_LEVEL_DEBUG, "frmps");
+	log_limit(5);
+	/* A minute may end meanwhile. */
+	for (int i = 0; i < 30; i++)
+		log_error("flood");
+	ck_assert_uint_le(count_lines(written()), 2 * 5 + 1);
+	log_debug("for who looks for something");
+	ck_assert_uint_eq(count_lines(written()), 1);
+	log_limit(0);
+	log_error("the end");
+	ck_assert_uint_eq(count_lines(written()), 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("log");
@@ -119,8 +162,9 @@ int main(void)
 
 	tcase_add_checked_fixture(all, setup, teardown);
 	tcase_add_test(all, what_is_logged_cannot_forge_a_line);
-	tcase_add_test(all, controls_of_eight_bits_are_controls);
+	tcase_add_test(all, what_is_no_text_is_cleaned);
 	tcase_add_test(all, a_long_line_is_cut);
+	tcase_add_test(all, a_process_has_bounded_lines);
 	tcase_add_test(all, the_journal_is_known_by_its_file);
 	return suite_run(suite);
 }

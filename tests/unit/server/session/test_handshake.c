@@ -35,6 +35,11 @@ START_TEST(names_cannot_garble_the_log)
 	ck_assert_str_eq(copy, "a?b?");
 	handshake_copy_name(copy, sizeof(copy), "123456789");
 	ck_assert_str_eq(copy, "1234567");
+	handshake_copy_name(copy, sizeof(copy), "a\xff\xe9");
+	ck_assert_str_eq(copy, "a??");
+	/* What is cut is no character any more. */
+	handshake_copy_name(copy, sizeof(copy), "12345\xe2\x82\xac");
+	ck_assert_str_eq(copy, "12345??");
 }
 END_TEST
 

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Lines of the log that a user's programs cause as often as they like: each user has a bounded number of each kind a
+// minute (userlog.def). Lines beyond that are counted, and one line says how many there were when the minute is over.
+// Lines about faults are not among them: a fault takes an executor's replacement, which bounds them. Daemon, loop
+// thread only.
+
+#ifndef FRMPS_SERVER_SESSION_USERLOG_H
+#define FRMPS_SERVER_SESSION_USERLOG_H
+
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "server/log.h"
+
+struct daemon;
+struct userlog_user;
+
+enum userlog_reason {
+#define USERLOG(reason, lines, about) USERLOG_##reason,
+#include "server/session/userlog.def"
+#undef USERLOG
+	USERLOG_REASONS,
+};
+
+/* Of all users beyond the first so many of a minute, who share one bound, and of those who are not known. */
+#define USERLOG_USERS_MAX 256u
+#define USERLOG_OTHERS	  ((uid_t)-1)
+
+struct userlog {
+	TAILQ_HEAD(, userlog_user) users; /* that have caused a line within their minute */
+	unsigned user_count;
+	unsigned window_ms;
+};
+
+void userlog_init(struct daemon *daemon);
+/** Says what was left out so far, and forgets everybody. */
+void userlog_deinit(struct daemon *daemon);
+
+/** Writes one event as log_event() does, if the user has a line of this kind left. */
+void userlog_event(struct daemon *daemon, uid_t uid, enum userlog_reason reason, enum log_level level,
+	const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+#endif
