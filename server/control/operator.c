@@ -6,6 +6,7 @@
 #include "server/control/operator.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +16,8 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/control/status.h"
+#include "server/control/turn.h"
 #include "server/failover/move.h"
-#include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/client.h"
@@ -39,7 +40,8 @@ static void send_answer(
 
 	if (!r || r == CONNECTION_E_CLOSED)
 		return;
-	log_warning("an operator of uid %lld is sent away: his answer cannot be sent: %s",
+	userlog_event(operator->daemon, operator->uid, USERLOG_operator, LOG_LEVEL_WARNING,
+		"an operator of uid %lld is sent away: his answer cannot be sent: %s",
 		(long long)operator->uid, r < 0 ? strerror(-r) : "too much of it");
 	operator_free(operator);
 }
@@ -69,29 +71,48 @@ static struct shared_fd *make_document(const char *json, size_t length)
 		}
 		written += n > 0 ? (size_t)n : 0;
 	}
+	if (fd >= 0)
+		fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL);
 	return shared_fd_new(fd);
 }
 
-static void answer_ping(struct operator* operator, const struct wire_message * message)
+static void answer_ping(struct operator* operator)
 {
-	send_answer(operator, message->id, CUDA_SUCCESS, "{}", NULL);
+	send_answer(operator, operator->request.id, CUDA_SUCCESS, "{}", NULL);
 }
 
-static void answer_status(struct operator* operator, const struct wire_message * message)
-{
-	uint64_t id = message->id;
-	char *json = status_json(operator->daemon, operator->uid);
-	size_t length = json ? strlen(json) : 0;
-	struct shared_fd *fd = NULL;
+/* Something that several operators are sent; the file is made for the first that needs one. */
+struct document {
+	char *json; /* NULL: no memory */
+	size_t length;
+	struct shared_fd *fd;
+};
 
-	if (length > JSON_MAX && may_have_file(operator))
-		fd = make_document(json, length);
-	if (!json || (length > JSON_MAX && !fd))
+static void send_document(struct operator* operator, struct document * document)
+{
+	uint64_t id = operator->request.id;
+	bool is_long = document->length > JSON_MAX, has_file = is_long && may_have_file(operator);
+
+	if (has_file && !document->fd)
+		document->fd = make_document(document->json, document->length);
+	if (!document->json || (is_long && (!has_file || !document->fd)))
 		send_answer(operator, id, CUDA_ERROR_OUT_OF_MEMORY, "", NULL);
 	else
-		send_answer(operator, id, CUDA_SUCCESS, fd ? "" : json, fd);
-	shared_fd_unref(fd);
-	free(json);
+		send_answer(operator, id, CUDA_SUCCESS, is_long ? "" : document->json, document->fd);
+}
+
+/* All of a user that ask for it at that moment get the same one. */
+static void answer_status(struct operator* operator)
+{
+	struct daemon *daemon = operator->daemon;
+	const uid_t uid = operator->uid;
+	struct document document = {.json = status_json(daemon, uid)};
+
+	document.length = document.json ? strlen(document.json) : 0;
+	for (; operator; operator= turn_take(daemon, uid, "status"))
+		send_document(operator, & document);
+	shared_fd_unref(document.fd);
+	free(document.json);
 }
 
 static struct client *find_client(const struct daemon *daemon, const char *number)
@@ -132,21 +153,21 @@ static void on_moved(void *context, int32_t code, const char *text)
 	say_moved(operator, id, !code, text);
 }
 
-static void answer_isolate(struct operator* operator, const struct wire_message * message)
+static void answer_isolate(struct operator* operator)
 {
-	const struct wire_names *arguments = &message->admin.arguments;
+	const struct operator_request *request = &operator->request;
 	struct client *client =
-		arguments->count == 1 ? find_client(operator->daemon, arguments->at[0]) : NULL;
+		request->argument_count == 1 ? find_client(operator->daemon, request->arguments[0]) : NULL;
 	const char *obstacle;
 
-	if (arguments->count != 1 || operator->isolate_id || !message->id) {
-		send_answer(operator, message->id, CUDA_ERROR_INVALID_VALUE, "", NULL);
+	if (request->argument_count != 1 || operator->isolate_id || !request->id) {
+		send_answer(operator, request->id, CUDA_ERROR_INVALID_VALUE, "", NULL);
 	} else if (!client) {
-		send_answer(operator, message->id, CUDA_ERROR_NOT_FOUND, "", NULL);
+		send_answer(operator, request->id, CUDA_ERROR_NOT_FOUND, "", NULL);
 	} else if (!may_command(operator, client)) {
-		send_answer(operator, message->id, CUDA_ERROR_NOT_PERMITTED, "", NULL);
+		send_answer(operator, request->id, CUDA_ERROR_NOT_PERMITTED, "", NULL);
 	} else {
-		operator->isolate_id = message->id;
+		operator->isolate_id = request->id;
 		obstacle =
 			move_begin(client, MOVE_ORDER, "an operator said so", ISOLATE_MS, on_moved, operator);
 		if (obstacle)
@@ -154,14 +175,15 @@ static void answer_isolate(struct operator* operator, const struct wire_message 
 	}
 }
 
-static CUresult set_recovery(struct operator* operator, const struct wire_names * arguments)
+static CUresult set_recovery(const struct operator* operator)
 {
-	bool replay = arguments->count == 2 && !strcmp(arguments->at[1], "replay");
+	const struct operator_request *request = &operator->request;
+	bool replay = request->argument_count == 2 && !strcmp(request->arguments[1], "replay");
 	struct client *client;
 
-	if (arguments->count != 2 || (!replay && strcmp(arguments->at[1], "fail")))
+	if (request->argument_count != 2 || (!replay && strcmp(request->arguments[1], "fail")))
 		return CUDA_ERROR_INVALID_VALUE;
-	client = find_client(operator->daemon, arguments->at[0]);
+	client = find_client(operator->daemon, request->arguments[0]);
 	if (!client)
 		return CUDA_ERROR_NOT_FOUND;
 	if (!may_command(operator, client))
@@ -170,30 +192,42 @@ static CUresult set_recovery(struct operator* operator, const struct wire_names 
 	return CUDA_SUCCESS;
 }
 
-static void answer_recovery(struct operator* operator, const struct wire_message * message)
+static void answer_recovery(struct operator* operator)
 {
-	send_answer(operator, message->id, (int32_t)set_recovery(operator, & message->admin.arguments), "{}",
-		NULL);
+	send_answer(operator, operator->request.id, (int32_t)set_recovery(operator), "{}", NULL);
 }
 
 static const struct {
 	const char *name;
-	void (*answer)(struct operator* operator, const struct wire_message * message);
+	void (*answer)(struct operator* operator);
 } commands[] = {
 #define COMMAND(name, function, help) {#name, function},
 #include "server/control/commands.def"
 #undef COMMAND
 };
 
-static void answer(struct operator* operator, const struct wire_message * message)
+void operator_answer(struct operator* operator)
 {
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-		if (strcmp(commands[i].name, message->admin.command) == 0) {
-			commands[i].answer(operator, message);
+		if (strcmp(commands[i].name, operator->request.command) == 0) {
+			commands[i].answer(operator);
 			return;
 		}
 	}
-	send_answer(operator, message->id, CUDA_ERROR_NOT_FOUND, "", NULL);
+	send_answer(operator, operator->request.id, CUDA_ERROR_NOT_FOUND, "", NULL);
+}
+
+/* Its request waits for its turn. */
+static void await_answer(struct operator* operator, const struct wire_message * message)
+{
+	const struct wire_names *arguments = &message->admin.arguments;
+	struct operator_request *request = &operator->request;
+
+	*request = (struct operator_request){.id = message->id, .argument_count = arguments->count};
+	snprintf(request->command, sizeof(request->command), "%s", message->admin.command);
+	for (unsigned i = 0; i < arguments->count && i < OPERATOR_ARGUMENTS_MAX; i++)
+		snprintf(request->arguments[i], OPERATOR_WORD_MAX, "%s", arguments->at[i]);
+	turn_await(operator);
 }
 
 static void on_message(void *context, const struct wire_message *message, struct packet *packet)
@@ -202,10 +236,11 @@ static void on_message(void *context, const struct wire_message *message, struct
 	bool reads = !connection_queued(operator->connection);
 
 	if (!reads)
-		log_warning("an operator of uid %lld is sent away: he does not read his answers",
+		userlog_event(operator->daemon, operator->uid, USERLOG_operator, LOG_LEVEL_WARNING,
+			"an operator of uid %lld is sent away: he does not read his answers",
 			(long long)operator->uid);
 	if (reads && message_allowed(message->type, FROM_OPERATOR, packet->fd_count))
-		answer(operator, message);
+		await_answer(operator, message);
 	else
 		operator_free(operator);
 }
@@ -236,7 +271,8 @@ void operator_new(
 	struct operator* operator= room ? calloc(1, sizeof(*operator)) : NULL;
 
 	if (!room)
-		log_warning("an operator of uid %lld is sent away: he has %u connections", (long long)uid,
+		userlog_event(daemon, uid, USERLOG_operator, LOG_LEVEL_WARNING,
+			"an operator of uid %lld is sent away: he has %u connections", (long long)uid,
 			OPERATORS_PER_USER);
 	if (!operator) {
 		connection_shutdown(connection);
@@ -245,7 +281,7 @@ void operator_new(
 	*operator=(struct operator){.daemon = daemon, .connection = connection, .uid = uid};
 	TAILQ_INSERT_TAIL(&daemon->operators, operator, link);
 	connection_set_owner(connection, &handlers, operator);
-	answer(operator, message);
+	await_answer(operator, message);
 }
 
 struct operator* operator_free(struct operator* operator)

@@ -2,11 +2,14 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // An operator's connection: Admin in, AdminReply out, as often as he likes and reads. Any local user may ask;
-// what he is shown depends on who he is. A user has a bounded number of them. Daemon, loop thread only.
+// what he is shown depends on who he is. A user has a bounded number of them, and they are answered in turn (turn.h).
+// Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_CONTROL_OPERATOR_H
 #define FRMPS_SERVER_CONTROL_OPERATOR_H
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <sys/queue.h>
 #include <sys/types.h>
 
@@ -19,21 +22,37 @@ struct daemon;
 /* Documents in files that one is sent ahead of those that it has read. */
 #define OPERATOR_FILES_MAX 4u
 
+/* Of what is asked no more is kept: no command is as long, or has as many arguments. */
+#define OPERATOR_ARGUMENTS_MAX 2u
+#define OPERATOR_WORD_MAX      32u
+
+/* A private copy of what an operator asks. */
+struct operator_request {
+	uint64_t id;
+	char command[OPERATOR_WORD_MAX];
+	unsigned argument_count; /* that there were */
+	char arguments[OPERATOR_ARGUMENTS_MAX][OPERATOR_WORD_MAX];
+};
+
 struct operator
 {
 	TAILQ_ENTRY(operator) link; /* daemon->operators */
 	struct daemon *daemon;
 	struct connection *connection;
 	uid_t uid;
+	bool waits; /* for its turn, with `request` */
+	struct operator_request request;
 	uint64_t isolate_id; /* of the message that a move answers; 0: none is awaited */
 	unsigned files;	     /* documents that it may not have read */
 };
 
 /** How many a user has. */
 unsigned operator_count(const struct daemon *daemon, uid_t uid);
-/** Takes the connection over and answers its first message; closes it if its user has too many. */
+/** Takes the connection over with its first message; closes it if its user has too many. */
 void operator_new(
 	struct daemon *daemon, struct connection *connection, uid_t uid, const struct wire_message *message);
+/** Answers the request that waited; may free the operator. */
+void operator_answer(struct operator* operator);
 struct operator* operator_free(struct operator* operator);
 
 #endif

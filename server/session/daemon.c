@@ -367,6 +367,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	TAILQ_INIT(&daemon->operators);
 	reclaim_init(daemon);
 	userlog_init(daemon);
+	turn_init(daemon);
 	TAILQ_INIT(&daemon->offenders);
 	daemon->started_us = timer_now_us();
 	daemon->fds_max = getrlimit(RLIMIT_NOFILE, &files) < 0 ? 1024 : files.rlim_cur;
@@ -397,6 +398,7 @@ void daemon_deinit(struct daemon *daemon)
 	reclaim_deinit(daemon);
 	offender_forget_all(daemon);
 	userlog_deinit(daemon);
+	turn_deinit(daemon);
 	daemon->stop_timer = timer_free(daemon->stop_timer);
 	daemon->latent_timer = timer_free(daemon->latent_timer);
 	overdue_deinit(daemon);

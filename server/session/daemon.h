@@ -27,6 +27,7 @@
 #include "protocol/wire.h"
 #include "server/backend/backend.h"
 #include "server/failover/device.h"
+#include "server/control/turn.h"
 #include "server/session/counters.h"
 #include "server/session/reclaim.h"
 #include "server/session/userlog.h"
@@ -73,6 +74,7 @@ struct daemon {
 	TAILQ_HEAD(, client) clients; /* from Hello until the last executor has let go */
 	TAILQ_HEAD(visitor_list, visitor) visitors;
 	TAILQ_HEAD(, operator) operators;
+	struct turns turns;
 	TAILQ_HEAD(offender_list, offender) offenders;
 	unsigned offender_count;
 	struct reclaim reclaim;

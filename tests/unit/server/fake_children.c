@@ -8,6 +8,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -289,11 +290,20 @@ void fake_free(struct fake *fake)
 	free(fake);
 }
 
+static bool is_readable(int socket)
+{
+	struct pollfd wait = {.fd = socket, .events = POLLIN};
+
+	return poll(&wait, 1, 0) > 0;
+}
+
 const struct wire_message *fake_expect(struct fake *fake, int socket, enum wire_type type)
 {
 	int r;
 
 	fake_turn(fake);
+	if (type == WIRE_ADMIN_REPLY)
+		FAKE_RUN_WHILE(fake, !is_readable(socket));
 	packet_close_fds(&fake->packet);
 	r = packet_receive(socket, &fake->packet);
 	ck_assert_msg(r == 0, "no %s came (%d)", wire_type_name(type), r);

@@ -95,7 +95,7 @@ void fake_turn(struct fake *fake);
 	while ((condition) && !sched_yield())
 
 /** Receives a message of that type on a socket; the test fails when there is none or another. Into
- * fake->message. */
+ * fake->message. An operator's answer is waited for: its turn comes by a timer. */
 const struct wire_message *fake_expect(struct fake *fake, int socket, enum wire_type type);
 /** The test fails if something is there. */
 void fake_expect_nothing(struct fake *fake, int socket);

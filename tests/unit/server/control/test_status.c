@@ -16,6 +16,7 @@
 #include "protocol/cuda_abi.h"
 #include "server/control/operator.h"
 #include "server/control/status.h"
+#include "server/loop/timer.h"
 #include "server/session/client.h"
 #include "server/session/domain.h"
 #include "server/session/visitor.h"
@@ -444,6 +445,8 @@ START_TEST(files_that_nobody_takes_are_bounded)
 	operator= connect_operator();
 	for (int i = 0; i < 20; i++)
 		say(operator, "status");
+	/* All are answered. */
+	FAKE_RUN_WHILE(fake, timer_running(fake->daemon.turns.timer));
 	ck_assert_uint_eq(count_files(operator, 20), OPERATOR_FILES_MAX);
 	for (int i = 0; i < 20; i++) {
 		say(operator, "status");
@@ -469,8 +472,8 @@ START_TEST(whose_answer_cannot_be_sent_is_sent_away)
 	say(operator, "ping");
 	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
 	say(operator, "status");
+	FAKE_RUN_WHILE(fake, operator_count(&fake->daemon, getuid()));
 	fake_expect_hangup(fake, operator);
-	ck_assert_uint_eq(operator_count(&fake->daemon, getuid()), 0);
 	disperse(programs);
 	close(operator);
 	end();
@@ -481,20 +484,137 @@ START_TEST(who_asks_on_and_reads_nothing_is_sent_away)
 {
 	struct wire_message ping = {.type = WIRE_ADMIN, .id = 3, .admin = {.command = "ping"}};
 	int operator, patient;
-	unsigned asked = 0;
-
 	fake = fake_new(1);
 	patient = connect_operator();
 	operator= connect_operator();
-	while (message_send(operator, & ping, NULL, 0) == 0 && asked++ < 10000)
+	say(operator, "ping");
+	while (operator_count(&fake->daemon, getuid())) {
+		message_send(operator, & ping, NULL, 0);
 		fake_turn(fake);
-	ck_assert_uint_lt(asked, 10000);
-	ck_assert_uint_eq(operator_count(&fake->daemon, getuid()), 0);
+	}
 	say(patient, "ping");
 	fake_expect(fake, patient, WIRE_ADMIN_REPLY);
 	close(patient);
 	close(operator);
 	fake_turn(fake);
+	end();
+}
+END_TEST
+
+/* One turn of the loop, in which timers fire. Return: how many of these operators have got an answer */
+static unsigned answered_in_a_round(const int *sockets, unsigned count, int *ret_latest)
+{
+	unsigned answers = 0;
+
+	uv_run(&fake->loop, UV_RUN_NOWAIT);
+	for (unsigned i = 0; i < count; i++) {
+		packet_close_fds(&fake->packet);
+		if (packet_receive(sockets[i], &fake->packet))
+			continue;
+		*ret_latest = (int)i;
+		answers++;
+	}
+	return answers;
+}
+
+#define ASKERS 6u
+
+static unsigned user_of(unsigned asker, unsigned users)
+{
+	return asker * users / ASKERS;
+}
+
+static void connect_askers(int *sockets, unsigned users)
+{
+	for (unsigned i = 0; i < ASKERS; i++) {
+		sockets[i] = connect_operator();
+		TAILQ_LAST(&fake->daemon.visitors, visitor_list)->peer.uid = 1001 + user_of(i, users);
+	}
+}
+
+static void ask_all(const int *sockets, const char *command)
+{
+	struct wire_message admin = {.type = WIRE_ADMIN, .id = 3, .admin = {.command = command}};
+
+	for (unsigned i = 0; i < ASKERS; i++)
+		ck_assert_int_eq(message_send(sockets[i], &admin, NULL, 0), 0);
+}
+
+static void leave_askers(const int *sockets)
+{
+	for (unsigned i = 0; i < ASKERS; i++)
+		close(sockets[i]);
+	fake_turn(fake);
+}
+
+/* What programs ask is read in every round of the loop, and one operator is answered in it at most. */
+START_TEST(operators_take_turns)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+	int sockets[ASKERS], latest = 0;
+	struct fake_client client;
+	unsigned answers, sum = 0;
+
+	fake = fake_new(0);
+	fake_boot(fake);
+	fake_join(fake, &client, &fake->children[1], NULL);
+	connect_askers(sockets, 3);
+	ask_all(sockets, "ping");
+	query.id = client.next_id++;
+	ck_assert_int_eq(message_send(client.socket, &query, NULL, 0), 0);
+	while (sum < ASKERS) {
+		answers = answered_in_a_round(sockets, ASKERS, &latest);
+		ck_assert_uint_le(answers, 1);
+		/* One user after the other. */
+		if (answers)
+			ck_assert_uint_eq(user_of((unsigned)latest, 3), sum % 3);
+		sum += answers;
+		/* The executor has the program's request before a second operator has an answer. */
+		if (sum == 1 && answers)
+			fake_serve(fake, &fake->children[1], WIRE_QUERY_MEMORY);
+	}
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	leave_askers(sockets);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
+START_TEST(one_document_answers_all_of_a_user_who_wait_for_it)
+{
+	int sockets[ASKERS], latest = 0;
+	unsigned answers;
+
+	fake = fake_new(0);
+	fake_boot(fake);
+	connect_askers(sockets, 2);
+	ask_all(sockets, "status");
+	for (unsigned user = 0; user < 2; user++) {
+		while (!(answers = answered_in_a_round(sockets, ASKERS, &latest)))
+			continue;
+		ck_assert_uint_eq(answers, ASKERS / 2);
+		ck_assert_uint_eq(user_of((unsigned)latest, 2), user);
+	}
+	/* However short a turn was, a rest follows, in which nobody is answered. */
+	ck_assert(timer_running(fake->daemon.turns.timer));
+	leave_askers(sockets);
+	end();
+}
+END_TEST
+
+START_TEST(who_leaves_gives_its_turn_up)
+{
+	int sockets[ASKERS], latest = 0;
+
+	fake = fake_new(0);
+	fake_boot(fake);
+	connect_askers(sockets, 1);
+	ask_all(sockets, "ping");
+	while (!answered_in_a_round(sockets, ASKERS, &latest))
+		continue;
+	leave_askers(sockets);
+	ck_assert(TAILQ_EMPTY(&fake->daemon.operators));
+	FAKE_RUN_WHILE(fake, timer_running(fake->daemon.turns.timer));
 	end();
 }
 END_TEST
@@ -513,6 +633,9 @@ int main(void)
 	tcase_add_test(tests, others_see_only_their_own);
 	tcase_add_test(tests, name_that_is_not_utf8_is_no_reason_to_fail);
 	tcase_add_test(tests, operator_asks_as_often_as_he_likes);
+	tcase_add_test(tests, operators_take_turns);
+	tcase_add_test(tests, one_document_answers_all_of_a_user_who_wait_for_it);
+	tcase_add_test(tests, who_leaves_gives_its_turn_up);
 	tcase_add_test(tests, operator_may_not_become_a_client);
 	tcase_add_test(tests, operators_of_a_user_are_bounded);
 	tcase_add_test(tests, a_verdict_cannot_speak_to_a_terminal);
