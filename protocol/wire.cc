@@ -246,8 +246,9 @@ static body build_hello(Builder *b, const wire_hello &m)
 {
 	auto program = b->text(m.program);
 	auto windows = b->numbers(m.free_windows.at, m.free_windows.count, WIRE_WINDOW_WORDS_MAX);
+	auto identity = b->text(m.identity);
 	return fb::CreateHello(b->fbb, m.major, m.minor, m.features, program, windows, m.window_base,
-		m.window_bytes, m.recovery)
+		m.window_bytes, m.recovery, identity)
 		.Union();
 }
 
@@ -676,6 +677,7 @@ static void read(Reader *r, const fb::Hello *t, wire_hello *m)
 	m->window_base = t->window_base();
 	m->window_bytes = t->window_bytes();
 	m->recovery = t->recovery();
+	m->identity = r->text(t->identity());
 }
 
 static void read(Reader *r, const fb::Device *t, wire_device *m)

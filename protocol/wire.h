@@ -152,6 +152,7 @@ struct wire_hello {
 	struct wire_u64s free_windows;
 	uint64_t window_base, window_bytes;
 	uint32_t recovery;
+	const char *identity;
 };
 struct wire_welcome {
 	uint32_t major, minor;

@@ -26,6 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client/link/identity.h"
 #include "client/state/log.h"
 #include "protocol/command.h"
 
@@ -309,12 +310,14 @@ static CUresult greet(int fd, const uint64_t refused[WINDOW_WORDS])
 {
 	uint64_t windows[WINDOW_WORDS];
 	struct wire_message hello = {.type = WIRE_HELLO, .id = 1};
+	char identity[IDENTITY_MAX];
 	CUresult r = connect_look(windows);
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	for (unsigned i = 0; i < WINDOW_WORDS; ++i)
 		windows[i] &= ~refused[i];
+	identity_describe(identity);
 	hello.hello = (struct wire_hello){
 		.major = FRMPS_PROTOCOL_MAJOR,
 		.minor = FRMPS_PROTOCOL_MINOR,
@@ -324,6 +327,7 @@ static CUresult greet(int fd, const uint64_t refused[WINDOW_WORDS])
 		.window_base = WINDOW_BASE,
 		.window_bytes = WINDOW_BYTES,
 		.recovery = recovery_wish(),
+		.identity = identity,
 	};
 	return message_send(fd, &hello, NULL, 0) == 0 ? CUDA_SUCCESS : CUDA_ERROR_MPS_CONNECTION_FAILED;
 }

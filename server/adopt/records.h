@@ -90,7 +90,7 @@ struct kept_client {
 	struct kept_chunk sinks[2];
 	uint32_t crashes; /* of daemons while this was under way */
 	uint32_t deaths;  /* of executors that crashed while they had it */
-	char program[256];
+	char program[256], identity[512];
 };
 
 /* RECORD_HOLDING, key: a serial number, which gives the order; followed by options, name and form. */
@@ -126,6 +126,13 @@ struct kept_probation {
 	uint64_t since_us, fault;
 	uint32_t from; /* domain in which it is a suspect */
 	uint32_t state, range_count, reserved;
+};
+
+/* RECORD_OFFENDER, key: its number. */
+struct kept_offender {
+	int64_t uid;
+	uint64_t faults, latest_us;
+	char program[512];
 };
 
 /* RECORD_DOOMED, key: a serial number. Device memory that nobody has any more, until the keeper has let go.

@@ -32,6 +32,7 @@ enum record_type {
 	RECORD_DOOMED,
 	RECORD_LINGER,
 	RECORD_PROBATION,
+	RECORD_OFFENDER,
 };
 
 /* Longest payload, bytes. */

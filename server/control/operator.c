@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/control/quarantine.h"
 #include "server/control/status.h"
 #include "server/control/turn.h"
 #include "server/failover/move.h"
@@ -23,6 +24,7 @@
 #include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/message.h"
+#include "server/session/offender.h"
 #include "server/session/quota.h"
 
 /* Longest document that is sent within the packet. */
@@ -99,6 +101,15 @@ static void send_document(struct operator* operator, struct document * document)
 		send_answer(operator, id, CUDA_ERROR_OUT_OF_MEMORY, "", NULL);
 	else
 		send_answer(operator, id, CUDA_SUCCESS, is_long ? "" : document->json, document->fd);
+}
+
+static void answer_document(struct operator* operator, char * json)
+{
+	struct document document = {.json = json, .length = json ? strlen(json) : 0};
+
+	send_document(operator, & document);
+	shared_fd_unref(document.fd);
+	free(json);
 }
 
 /* All of a user that ask for it at that moment get the same one. */
@@ -195,6 +206,31 @@ static CUresult set_recovery(const struct operator* operator)
 static void answer_recovery(struct operator* operator)
 {
 	send_answer(operator, operator->request.id, (int32_t)set_recovery(operator), "{}", NULL);
+}
+
+static CUresult lift(const struct operator* operator)
+{
+	const struct operator_request *request = &operator->request;
+	struct offender *offender;
+	char *end;
+
+	if (request->argument_count != 2 || strcmp(request->arguments[0], "lift"))
+		return CUDA_ERROR_INVALID_VALUE;
+	offender = offender_find(operator->daemon, strtoull(request->arguments[1], &end, 10));
+	if (!offender || *end)
+		return CUDA_ERROR_NOT_FOUND;
+	if (!quota_is_operator(operator->uid) && operator->uid != offender->uid)
+		return CUDA_ERROR_NOT_PERMITTED;
+	offender_lift(operator->daemon, offender);
+	return CUDA_SUCCESS;
+}
+
+static void answer_quarantine(struct operator* operator)
+{
+	if (!operator->request.argument_count)
+		answer_document(operator, quarantine_json(operator->daemon, operator->uid));
+	else
+		send_answer(operator, operator->request.id, (int32_t)lift(operator), "{}", NULL);
 }
 
 static const struct {

@@ -47,7 +47,8 @@ struct timer;
 struct watch;
 struct worker;
 
-#define CLIENT_PROGRAM_MAX 256
+#define CLIENT_PROGRAM_MAX  256
+#define CLIENT_IDENTITY_MAX 512
 /* How much longer than the patience it was given an executor may take to close a session. */
 #define CLIENT_CLOSE_GRACE_MS 10000u
 
@@ -91,7 +92,8 @@ struct client {
 	uint64_t number;
 	uid_t uid;
 	pid_t pid;
-	char program[CLIENT_PROGRAM_MAX];
+	char program[CLIENT_PROGRAM_MAX];   /* its name, for people */
+	char identity[CLIENT_IDENTITY_MAX]; /* what it is (session/offender.h) */
 	struct connection *connection;
 	struct watch *process; /* pidfd; NULL where the process cannot be seen */
 	uint32_t window;

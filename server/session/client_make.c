@@ -174,6 +174,7 @@ static void take_hello(struct client *client, const struct wire_hello *hello)
 	const struct config *config = client->daemon->config;
 
 	handshake_copy_name(client->program, sizeof(client->program), hello->program);
+	handshake_identity(client->identity, hello);
 	client->features = hello->features & HANDSHAKE_FEATURES;
 	client->recovery = hello->recovery ? hello->recovery - 1 : (uint32_t)config->recovery;
 }
@@ -252,6 +253,7 @@ void client_keep(struct client *client)
 	kept.doorbell = client->doorbell_fd->key;
 	memcpy(kept.closes, client->closes, sizeof(kept.closes));
 	memcpy(kept.program, client->program, sizeof(kept.program));
+	memcpy(kept.identity, client->identity, sizeof(kept.identity));
 	for (int i = 0; i < 2; i++)
 		chunk_name(client->sinks[i], &kept.sinks[i]);
 	if (request) {
@@ -286,6 +288,7 @@ static void take_kept(struct client *client, const struct kept_client *kept)
 	client->let_go_to = kept->let_go_to;
 	memcpy(client->closes, kept->closes, sizeof(client->closes));
 	memcpy(client->program, kept->program, sizeof(client->program));
+	memcpy(client->identity, kept->identity, sizeof(client->identity));
 	client->window = kept->window;
 	window_adopt(&client->domain->windows, kept->window);
 }

@@ -396,7 +396,7 @@ void daemon_deinit(struct daemon *daemon)
 	witnesses_deinit(daemon);
 	keeping_deinit(daemon);
 	reclaim_deinit(daemon);
-	offender_forget_all(daemon);
+	offender_deinit(daemon);
 	userlog_deinit(daemon);
 	turn_deinit(daemon);
 	daemon->stop_timer = timer_free(daemon->stop_timer);

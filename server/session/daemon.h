@@ -76,7 +76,7 @@ struct daemon {
 	TAILQ_HEAD(, operator) operators;
 	struct turns turns;
 	TAILQ_HEAD(offender_list, offender) offenders;
-	unsigned offender_count;
+	uint64_t latest_offender; /* number of the latest one */
 	struct reclaim reclaim;
 	struct userlog userlog;
 	unsigned client_count;

@@ -49,6 +49,11 @@ void handshake_copy_name(char *copy, size_t size, const char *name)
 	log_clean(copy);
 }
 
+void handshake_identity(char *copy, const struct wire_hello *hello)
+{
+	handshake_copy_name(copy, CLIENT_IDENTITY_MAX, *hello->identity ? hello->identity : hello->program);
+}
+
 static void describe_device(const struct backend_device *device, struct wire_device *description)
 {
 	*description = (struct wire_device){.name = device->name,

@@ -27,6 +27,9 @@ int handshake_check(const struct wire_hello *hello, int32_t *ret_code, const cha
 /** Copies a program's name: at most @size - 1 bytes, nothing that could garble a log line. */
 void handshake_copy_name(char *copy, size_t size, const char *name);
 
+/** Copies what a program is in the same way: what it says, or its name. @copy: CLIENT_IDENTITY_MAX bytes */
+void handshake_identity(char *copy, const struct wire_hello *hello);
+
 /** Sends Welcome with its three descriptors. Return: 0, or an outcome of connection_send(), or -errno. */
 int handshake_welcome(struct client *client);
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Offenders. See offender.h. A short list: the one that has been quiet for longest is forgotten when it is
-// full.
+// See offender.h.
 
 #include "server/session/offender.h"
 
@@ -10,19 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/adopt/records.h"
+#include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/log.h"
-#include "server/session/client.h"
+#include "server/loop/timer.h"
 #include "server/session/daemon.h"
-
-#define OFFENDERS_MAX 256u
-
-struct offender {
-	TAILQ_ENTRY(offender) link; /* latest first */
-	uid_t uid;
-	char program[CLIENT_PROGRAM_MAX];
-	uint64_t faults;
-};
 
 static struct offender *find(const struct daemon *daemon, uid_t uid, const char *program)
 {
@@ -37,42 +29,144 @@ static struct offender *find(const struct daemon *daemon, uid_t uid, const char 
 static void forget(struct daemon *daemon, struct offender *offender)
 {
 	TAILQ_REMOVE(&daemon->offenders, offender, link);
-	daemon->offender_count--;
+	store_drop(daemon->store, offender->record);
 	free(offender);
+}
+
+void offender_expire(struct daemon *daemon)
+{
+	const uint64_t now_us = timer_now_us(), most_us = OFFENDER_SECONDS * UINT64_C(1000000);
+	struct offender *offender;
+
+	while ((offender = TAILQ_LAST(&daemon->offenders, offender_list)) &&
+		now_us - offender->latest_us >= most_us)
+		forget(daemon, offender);
+}
+
+/* The user's oldest goes if there are as many as there may be. */
+static void make_room(struct daemon *daemon, uid_t uid)
+{
+	struct offender *offender, *oldest = NULL;
+	unsigned count = 0;
+
+	TAILQ_FOREACH (offender, &daemon->offenders, link)
+		if (offender->uid == uid) {
+			oldest = offender;
+			count++;
+		}
+	if (count >= OFFENDERS_PER_USER)
+		forget(daemon, oldest);
+}
+
+static void keep(struct daemon *daemon, struct offender *offender)
+{
+	struct kept_offender kept = {
+		.uid = offender->uid, .faults = offender->faults, .latest_us = offender->latest_us};
+
+	memcpy(kept.program, offender->program, sizeof(kept.program));
+	offender->record = store_put(
+		daemon->store, offender->record, RECORD_OFFENDER, offender->number, &kept, sizeof(kept));
+}
+
+static struct offender *begin(struct daemon *daemon, const struct client *client)
+{
+	struct offender *offender = calloc(1, sizeof(*offender));
+
+	if (!offender)
+		return NULL;
+	make_room(daemon, client->uid);
+	offender->number = ++daemon->latest_offender;
+	offender->uid = client->uid;
+	memcpy(offender->program, client->identity, sizeof(offender->program));
+	TAILQ_INSERT_HEAD(&daemon->offenders, offender, link);
+	return offender;
 }
 
 void offender_note(struct daemon *daemon, const struct client *client)
 {
-	struct offender *offender = find(daemon, client->uid, client->program);
+	struct offender *offender;
 
-	if (offender) {
-		TAILQ_REMOVE(&daemon->offenders, offender, link);
-	} else {
-		if (daemon->offender_count == OFFENDERS_MAX)
-			forget(daemon, TAILQ_LAST(&daemon->offenders, offender_list));
-		offender = calloc(1, sizeof(*offender));
-		if (!offender)
-			return;
-		offender->uid = client->uid;
-		snprintf(offender->program, sizeof(offender->program), "%s", client->program);
-		daemon->offender_count++;
-	}
+	offender_expire(daemon);
+	offender = find(daemon, client->uid, client->identity);
+	if (!offender)
+		offender = begin(daemon, client);
+	if (!offender)
+		return;
+	TAILQ_REMOVE(&daemon->offenders, offender, link);
 	TAILQ_INSERT_HEAD(&daemon->offenders, offender, link);
-	if (++offender->faults == daemon->config->quarantine_faults)
+	offender->latest_us = timer_now_us();
+	offender->faults++;
+	keep(daemon, offender);
+	if (offender->faults == daemon->config->quarantine_faults)
 		log_warning("%s of uid %lld has had %llu faults: it gets executors of its own from now on",
 			offender->program, (long long)offender->uid, (unsigned long long)offender->faults);
 }
 
-bool offender_is_quarantined(const struct daemon *daemon, uid_t uid, const char *program)
+bool offender_is_quarantined(struct daemon *daemon, uid_t uid, const char *program)
 {
-	const struct offender *offender = find(daemon, uid, program);
+	const struct offender *offender;
 
+	offender_expire(daemon);
+	offender = find(daemon, uid, program);
 	return daemon->config->quarantine_faults && offender &&
 	       offender->faults >= daemon->config->quarantine_faults;
 }
 
-void offender_forget_all(struct daemon *daemon)
+struct offender *offender_find(struct daemon *daemon, uint64_t number)
 {
-	while (!TAILQ_EMPTY(&daemon->offenders))
-		forget(daemon, TAILQ_FIRST(&daemon->offenders));
+	struct offender *offender;
+
+	offender_expire(daemon);
+	TAILQ_FOREACH (offender, &daemon->offenders, link)
+		if (offender->number == number)
+			return offender;
+	return NULL;
+}
+
+void offender_lift(struct daemon *daemon, struct offender *offender)
+{
+	userlog_event(daemon, offender->uid, USERLOG_quarantine, LOG_LEVEL_INFO,
+		"the faults of %s of uid %lld are forgotten: an operator said so", offender->program,
+		(long long)offender->uid);
+	forget(daemon, offender);
+}
+
+/* Records come by their numbers, which say nothing of when the latest fault was. */
+static void insert(struct daemon *daemon, struct offender *offender)
+{
+	struct offender *later;
+
+	TAILQ_FOREACH_REVERSE (later, &daemon->offenders, offender_list, link)
+		if (later->latest_us >= offender->latest_us) {
+			TAILQ_INSERT_AFTER(&daemon->offenders, later, offender, link);
+			return;
+		}
+	TAILQ_INSERT_HEAD(&daemon->offenders, offender, link);
+}
+
+void offender_adopt(struct daemon *daemon, const struct record *record)
+{
+	struct offender *offender = calloc(1, sizeof(*offender));
+	struct kept_offender kept;
+
+	log_bug_on(!offender || !record_read(record, &kept, sizeof(kept)));
+	offender->number = record_key(record);
+	offender->uid = (uid_t)kept.uid;
+	offender->faults = kept.faults;
+	offender->latest_us = kept.latest_us;
+	offender->record = record;
+	memcpy(offender->program, kept.program, sizeof(offender->program));
+	if (daemon->latest_offender < offender->number)
+		daemon->latest_offender = offender->number;
+	insert(daemon, offender);
+}
+
+void offender_deinit(struct daemon *daemon)
+{
+	struct offender *offender;
+
+	while ((offender = TAILQ_FIRST(&daemon->offenders))) {
+		TAILQ_REMOVE(&daemon->offenders, offender, link);
+		free(offender);
+	}
 }

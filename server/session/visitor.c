@@ -51,10 +51,10 @@ static void refuse(struct visitor *visitor, int32_t code, const char *text)
 }
 
 /* Finds the domain, and whether there is room in it. Return: NULL if the visitor was refused. */
-static struct domain *find_room(struct visitor *visitor, const char *name)
+static struct domain *find_room(struct visitor *visitor, const struct wire_hello *hello)
 {
 	struct daemon *daemon = visitor->daemon;
-	char program[CLIENT_PROGRAM_MAX];
+	char identity[CLIENT_IDENTITY_MAX];
 	const char *alone = NULL, *text;
 	struct domain *domain;
 	int32_t code;
@@ -73,10 +73,10 @@ static struct domain *find_room(struct visitor *visitor, const char *name)
 		refuse(visitor, code, text);
 		return NULL;
 	}
-	handshake_copy_name(program, sizeof(program), name);
+	handshake_identity(identity, hello);
 	if (daemon->config->isolation == CONFIG_ISOLATION_CLIENT)
 		alone = "isolation = client";
-	else if (offender_is_quarantined(daemon, visitor->peer.uid, program))
+	else if (offender_is_quarantined(daemon, visitor->peer.uid, identity))
 		alone = "it has had quarantine_faults faults";
 	domain = daemon_domain_of(daemon, &visitor->identity, alone);
 	if (!domain) {
@@ -100,7 +100,7 @@ static void greet(struct visitor *visitor, const struct wire_hello *hello)
 		refuse(visitor, code, text);
 		return;
 	}
-	domain = find_room(visitor, hello->program);
+	domain = find_room(visitor, hello);
 	if (!domain)
 		return;
 	if (client_new(domain, visitor->connection, &visitor->peer, hello, &code, &text)) {

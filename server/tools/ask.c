@@ -81,7 +81,7 @@ static const char *refusal(int32_t code)
 {
 	switch (code) {
 	case CUDA_ERROR_NOT_FOUND:
-		return "there is no such session, or it does not know the command";
+		return "there is no such session or program, or it does not know the command";
 	case CUDA_ERROR_NOT_PERMITTED:
 		return "it is another user's";
 	case CUDA_ERROR_INVALID_VALUE:

@@ -34,6 +34,10 @@ static void print_usage(FILE *out)
 	      "  isolate SESSION   lets a running program go on in an executor of its own\n"
 	      "  recovery SESSION fail|replay\n"
 	      "                    what becomes of a program's commands in doubt from now on\n"
+	      "  quarantine [--json]\n"
+	      "                    programs that have faulted, and which are kept alone\n"
+	      "  quarantine lift NUMBER\n"
+	      "                    the faults of one of them are forgotten\n"
 	      "  ping              exit code 0 if the service answers\n"
 	      "\n"
 	      "  --socket PATH     socket of the service (default: $FRMPS_SOCKET, /run/frmps/frmps.sock,\n"
@@ -159,12 +163,12 @@ static int fail(int error, const char *text)
 	return error == ASK_E_REFUSED ? 1 : EXIT_UNAVAILABLE;
 }
 
-static int show_status(const char *path, bool as_json)
+static int show(const char *path, const char *command, bool as_json, void (*print)(const json_t *root))
 {
 	char text[400], *answer;
 	json_error_t error;
 	json_t *root;
-	int r = ask(path, "status", &answer, text, sizeof(text));
+	int r = ask(path, command, &answer, text, sizeof(text));
 
 	if (r)
 		return fail(r, text);
@@ -178,10 +182,33 @@ static int show_status(const char *path, bool as_json)
 		json_dumpf(root, stdout, JSON_INDENT(2));
 		puts("");
 	} else {
-		print_status(root);
+		print(root);
 	}
 	json_decref(root);
 	return ferror(stdout) || fflush(stdout) ? 1 : 0;
+}
+
+static void print_quarantine(const json_t *root)
+{
+	size_t index;
+	json_t *one;
+
+	printf("%8s  %8s  %6s  %-12s  %9s  %s\n", "NUMBER", "UID", "FAULTS", "STATE", "EXPIRES", "PROGRAM");
+	json_array_foreach (json_object_get(root, "programs"), index, one)
+		printf("%8lld  %8lld  %6lld  %-12s  %7llds  %s\n", number_of(one, "number"),
+			number_of(one, "uid"), number_of(one, "faults"),
+			json_is_true(json_object_get(one, "quarantined")) ? "quarantined" : "shares",
+			number_of(one, "expires_seconds"), text_of(one, "program"));
+}
+
+static int lift(const char *path, const char *number)
+{
+	const char *arguments[] = {"lift", number};
+	const struct wire_names names = {arguments, 2};
+	char text[400];
+	int r = ask_with(path, "quarantine", &names, ASK_SECONDS, NULL, text, sizeof(text));
+
+	return r ? fail(r, text) : 0;
 }
 
 static int set_recovery(const char *path, const char *session, const char *policy)
@@ -262,7 +289,12 @@ int main(int count, char **arguments)
 		return r - 1;
 	ask_socket_path(options.socket, path, sizeof(path));
 	if (optind + 1 == count && strcmp(arguments[optind], "status") == 0)
-		return show_status(path, options.json);
+		return show(path, "status", options.json, print_status);
+	if (optind + 1 == count && strcmp(arguments[optind], "quarantine") == 0)
+		return show(path, "quarantine", options.json, print_quarantine);
+	if (optind + 3 == count && strcmp(arguments[optind], "quarantine") == 0 &&
+		strcmp(arguments[optind + 1], "lift") == 0)
+		return lift(path, arguments[optind + 2]);
 	if (optind + 1 == count && strcmp(arguments[optind], "ping") == 0)
 		return ping(path);
 	if (optind + 3 == count && strcmp(arguments[optind], "recovery") == 0)

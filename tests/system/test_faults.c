@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "protocol/wire.h"
+#include "server/tools/ask.h"
 #include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
@@ -579,6 +581,37 @@ START_TEST(a_sign_by_nvml_alone_hurts_nobody)
 }
 END_TEST
 
+/* What `frmpsctl quarantine` is told, and what is said to it. */
+static json_t *quarantine(const struct wire_names *arguments)
+{
+	char text[400], *answer = NULL;
+	json_t *root;
+
+	ck_assert_msg(!ask_with(service.socket, "quarantine", arguments, 60, &answer, text, sizeof(text)),
+		"%s", text);
+	root = json_loads(answer, 0, NULL);
+	ck_assert_ptr_nonnull(root);
+	free(answer);
+	return root;
+}
+
+/* The one program in quarantine is this executable, and shares its executor again from now on. */
+static void lift_quarantine(int faults)
+{
+	json_t *root = quarantine(&(struct wire_names){0}), *one;
+	const char *arguments[] = {"lift", "1"};
+	char path[4096] = "";
+
+	ck_assert_int_gt(readlink("/proc/self/exe", path, sizeof(path) - 1), 0);
+	ck_assert_uint_eq(json_array_size(json_object_get(root, "programs")), 1);
+	one = json_array_get(json_object_get(root, "programs"), 0);
+	ck_assert_str_eq(json_string_value(json_object_get(one, "program")), path);
+	ck_assert_int_eq(json_integer_value(json_object_get(one, "faults")), faults);
+	ck_assert(json_is_true(json_object_get(one, "quarantined")));
+	json_decref(root);
+	json_decref(quarantine(&(struct wire_names){arguments, 2}));
+}
+
 START_TEST(a_program_that_faults_again_and_again_is_kept_alone)
 {
 	struct child survivors[SURVIVORS_MAX];
@@ -593,6 +626,9 @@ START_TEST(a_program_that_faults_again_and_again_is_kept_alone)
 	/* The survivor has seen two promotions, and none since. */
 	ck_assert_int_eq(service_log_count(&service, "sessions that go on: 1"), 2);
 	ck_assert_int_eq(service_log_count(&service, "sessions that go on: 0"), 2);
+	lift_quarantine(4);
+	ck_assert_int_eq(exit_status(spawn(culprit, 0)), 0);
+	ck_assert(service_log_wait(&service, "sessions that go on: 1", 3, 60));
 	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);
 }
 END_TEST

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See quarantine.h. Names are part of the operator's interface: added to, never changed.
+//
+//   quarantine_faults	from so many faults on a program gets executors of its own; 0: never
+//   programs		a list, the one with the latest fault first
+//     number		for `frmpsctl quarantine lift`
+//     uid, program	program: executable, and the script of an interpreter
+//     faults
+//     quarantined	whether the next one that starts is kept alone
+//     expires_seconds	when it is forgotten if it does not fault again
+
+#include "server/control/quarantine.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "server/config/config.h"
+#include "server/loop/timer.h"
+#include "server/session/daemon.h"
+#include "server/session/offender.h"
+#include "server/session/quota.h"
+
+static json_t *offender_json(const struct daemon *daemon, const struct offender *offender)
+{
+	uint64_t most = daemon->config->quarantine_faults;
+	uint64_t age_s = (timer_now_us() - offender->latest_us) / 1000000;
+
+	return json_pack("{sI sI ss sI sb sI}", "number", (json_int_t)offender->number, "uid",
+		(json_int_t)offender->uid, "program", offender->program, "faults",
+		(json_int_t)offender->faults, "quarantined", most && offender->faults >= most,
+		"expires_seconds", (json_int_t)(OFFENDER_SECONDS - age_s));
+}
+
+char *quarantine_json(struct daemon *daemon, uid_t uid)
+{
+	bool all = quota_is_operator(uid);
+	json_t *programs = json_array(), *root;
+	const struct offender *offender;
+	char *text;
+
+	offender_expire(daemon);
+	TAILQ_FOREACH (offender, &daemon->offenders, link)
+		if (all || offender->uid == uid)
+			json_array_append_new(programs, offender_json(daemon, offender));
+	root = json_pack("{sI so}", "quarantine_faults", (json_int_t)daemon->config->quarantine_faults,
+		"programs", programs);
+	text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+	json_decref(root);
+	return text;
+}

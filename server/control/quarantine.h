@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Programs that have faulted (session/offender.h), as a JSON document. Daemon, loop thread only.
+
+#ifndef FRMPS_SERVER_CONTROL_QUARANTINE_H
+#define FRMPS_SERVER_CONTROL_QUARANTINE_H
+
+#include <sys/types.h>
+
+struct daemon;
+
+/**
+ * The document as a user may see it: root and the service's own user see all programs, others their own.
+ * Return: a string of the caller's, NULL when out of memory.
+ */
+char *quarantine_json(struct daemon *daemon, uid_t uid);
+
+#endif

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Programs that fault again and again: which of them share nothing any more, for how long, and who can change that.
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "server/config/config.h"
+#include "server/control/operator.h"
+#include "server/control/quarantine.h"
+#include "server/session/client.h"
+#include "server/session/handshake.h"
+#include "server/session/offender.h"
+#include "server/session/visitor.h"
+#include "tests/unit/server/session/fixture.h"
+
+#define PYTHON "/usr/bin/python3.11 "
+#define A      PYTHON "/srv/a.py"
+#define B      PYTHON "/srv/b.py"
+#define OTHER  (getuid() + 4711)
+
+/* A program of a user has so many faults. */
+static void fault(uid_t uid, const char *identity, unsigned times)
+{
+	struct client one = {.uid = uid};
+
+	snprintf(one.identity, sizeof(one.identity), "%s", identity);
+	for (unsigned i = 0; i < times; i++)
+		offender_note(&fake->daemon, &one);
+}
+
+static bool is_quarantined(uid_t uid, const char *identity)
+{
+	return offender_is_quarantined(&fake->daemon, uid, identity);
+}
+
+static unsigned count(uid_t uid)
+{
+	const struct offender *offender;
+	unsigned count = 0;
+
+	TAILQ_FOREACH (offender, &fake->daemon.offenders, link)
+		count += offender->uid == uid;
+	return count;
+}
+
+START_TEST(another_script_of_the_same_interpreter_is_another_program)
+{
+	boot();
+	fault(getuid(), A, 3);
+	ck_assert(is_quarantined(getuid(), A));
+	ck_assert(!is_quarantined(getuid(), B));
+	ck_assert(!is_quarantined(OTHER, A));
+	end();
+}
+END_TEST
+
+/* What Hello says is what counts, not the name. */
+START_TEST(a_program_is_known_by_what_it_says_it_is)
+{
+	struct wire_hello hello = {.program = "python3", .identity = A "\n"};
+	char identity[CLIENT_IDENTITY_MAX];
+	struct client *session;
+
+	join();
+	handshake_identity(identity, &hello);
+	ck_assert_str_eq(identity, A "?");
+	hello.identity = "";
+	handshake_identity(identity, &hello);
+	ck_assert_str_eq(identity, "python3");
+	session = TAILQ_FIRST(&fake->daemon.clients);
+	ck_assert_str_eq(session->identity, "fake");
+	part();
+}
+END_TEST
+
+START_TEST(a_fault_is_forgotten_after_a_day)
+{
+	struct offender *offender;
+
+	boot();
+	fault(getuid(), A, 3);
+	offender = TAILQ_FIRST(&fake->daemon.offenders);
+	offender->latest_us -= (OFFENDER_SECONDS - 60) * UINT64_C(1000000);
+	ck_assert(is_quarantined(getuid(), A));
+	offender->latest_us -= 60 * UINT64_C(1000000);
+	ck_assert(!is_quarantined(getuid(), A));
+	ck_assert(TAILQ_EMPTY(&fake->daemon.offenders));
+	/* It counts anew. */
+	fault(getuid(), A, 2);
+	ck_assert(!is_quarantined(getuid(), A));
+	end();
+}
+END_TEST
+
+START_TEST(one_user_pushes_only_its_own_programs_out)
+{
+	char name[32];
+
+	boot();
+	fault(OTHER, A, 3);
+	fault(getuid(), A, 3);
+	for (unsigned i = 0; i < 300; i++) {
+		snprintf(name, sizeof(name), "/tmp/%u", i);
+		fault(getuid(), name, 1);
+	}
+	ck_assert_uint_eq(count(getuid()), OFFENDERS_PER_USER);
+	ck_assert(!is_quarantined(getuid(), A));
+	ck_assert(is_quarantined(OTHER, A));
+	end();
+}
+END_TEST
+
+/*
+ * Operators
+ */
+
+static json_t *list(uid_t uid)
+{
+	char *text = quarantine_json(&fake->daemon, uid);
+	json_t *root = json_loads(text, 0, NULL);
+
+	ck_assert_ptr_nonnull(root);
+	free(text);
+	return root;
+}
+
+static size_t listed(uid_t uid)
+{
+	json_t *root = list(uid);
+	size_t programs = json_array_size(json_object_get(root, "programs"));
+
+	json_decref(root);
+	return programs;
+}
+
+START_TEST(a_user_sees_its_own_programs)
+{
+	json_t *root, *one;
+
+	boot();
+	fault(OTHER, A, 3);
+	fault(OTHER, B, 1);
+	fault(OTHER + 1, A, 1);
+	ck_assert_uint_eq(listed(getuid()), 3);
+	ck_assert_uint_eq(listed(OTHER + 2), 0);
+	root = list(OTHER);
+	ck_assert_uint_eq(json_array_size(json_object_get(root, "programs")), 2);
+	one = json_array_get(json_object_get(root, "programs"), 1);
+	ck_assert_str_eq(json_string_value(json_object_get(one, "program")), A);
+	ck_assert_int_eq(json_integer_value(json_object_get(one, "faults")), 3);
+	ck_assert(json_is_true(json_object_get(one, "quarantined")));
+	ck_assert_int_le(json_integer_value(json_object_get(one, "expires_seconds")), OFFENDER_SECONDS);
+	one = json_array_get(json_object_get(root, "programs"), 0);
+	ck_assert(json_is_false(json_object_get(one, "quarantined")));
+	json_decref(root);
+	end();
+}
+END_TEST
+
+/* Return: what the service answers */
+static int32_t lift(uid_t uid, const char *number)
+{
+	const char *arguments[] = {"lift", number};
+	struct wire_message admin = {
+		.type = WIRE_ADMIN, .id = 3, .admin = {.command = "quarantine", .arguments = {arguments, 2}}};
+	int32_t code;
+	int pair[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	visitor_new(&fake->daemon, pair[0]);
+	TAILQ_LAST(&fake->daemon.visitors, visitor_list)->peer.uid = uid;
+	fake_send(fake, pair[1], &admin, NULL, 0);
+	code = fake_expect(fake, pair[1], WIRE_ADMIN_REPLY)->admin_reply.code;
+	close(pair[1]);
+	fake_turn(fake);
+	return code;
+}
+
+START_TEST(a_user_lifts_its_own_and_an_operator_all)
+{
+	boot();
+	fault(OTHER, A, 3);
+	fault(OTHER, B, 3);
+	ck_assert_int_eq(lift(OTHER + 1, "1"), CUDA_ERROR_NOT_PERMITTED);
+	ck_assert_int_eq(lift(OTHER, "3"), CUDA_ERROR_NOT_FOUND);
+	ck_assert_int_eq(lift(OTHER, "1x"), CUDA_ERROR_NOT_FOUND);
+	ck_assert_int_eq(lift(OTHER, ""), CUDA_ERROR_NOT_FOUND);
+	ck_assert(is_quarantined(OTHER, A));
+	ck_assert_int_eq(lift(OTHER, "1"), 0);
+	ck_assert(!is_quarantined(OTHER, A));
+	ck_assert(is_quarantined(OTHER, B));
+	ck_assert_int_eq(lift(getuid(), "2"), 0);
+	ck_assert(!is_quarantined(OTHER, B));
+	end();
+}
+END_TEST
+
+/*
+ * Another life of the daemon
+ */
+
+START_TEST(a_daemon_that_comes_back_knows_them)
+{
+	const struct offender *first;
+
+	fake_with_records = true;
+	boot();
+	fault(OTHER, A, 3);
+	fault(OTHER, B, 2);
+	/* The older one is the later one now. */
+	fault(OTHER, A, 1);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert(is_quarantined(OTHER, A));
+	ck_assert(!is_quarantined(OTHER, B));
+	first = TAILQ_FIRST(&fake->daemon.offenders);
+	ck_assert_str_eq(first->program, A);
+	ck_assert_uint_eq(first->faults, 4);
+	fault(OTHER, "/new", 1);
+	ck_assert_uint_eq(TAILQ_FIRST(&fake->daemon.offenders)->number, 3);
+	/* What is lifted stays so. */
+	ck_assert_int_eq(lift(OTHER, "1"), 0);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert(!is_quarantined(OTHER, A));
+	ck_assert_uint_eq(count(OTHER), 2);
+	end();
+}
+END_TEST
+
+START_TEST(a_session_keeps_what_it_is)
+{
+	fake_with_records = true;
+	join();
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_str_eq(TAILQ_FIRST(&fake->daemon.clients)->identity, "fake");
+	part();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("offender");
+	TCase *tests = suite_case(suite, "offender");
+	/* A daemon that died has not closed anything: descriptors are not counted. */
+	TCase *lives = tcase_create("lives");
+
+	fake_prepare();
+	suite_add_tcase(suite, lives);
+	tcase_add_test(tests, another_script_of_the_same_interpreter_is_another_program);
+	tcase_add_test(tests, a_program_is_known_by_what_it_says_it_is);
+	tcase_add_test(tests, a_fault_is_forgotten_after_a_day);
+	tcase_add_test(tests, one_user_pushes_only_its_own_programs_out);
+	tcase_add_test(tests, a_user_sees_its_own_programs);
+	tcase_add_test(tests, a_user_lifts_its_own_and_an_operator_all);
+	tcase_add_test(lives, a_daemon_that_comes_back_knows_them);
+	tcase_add_test(lives, a_session_keeps_what_it_is);
+	return suite_run(suite);
+}
