@@ -8,7 +8,7 @@
 // part of it: they change from run to run.
 //
 // A program is forgotten when it has not faulted for OFFENDER_SECONDS, when its user has OFFENDERS_PER_USER others that
-// faulted later, or by an operator's word (offender_lift()). Another life of the daemon goes on with all of them.
+// faulted later, or when an operator asks for it (offender_lift()). Another life of the daemon goes on with all of them.
 // Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_OFFENDER_H

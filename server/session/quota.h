@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// What all users share because it is the service's own: open files and the memory of records. Without a file left an
-// answer of the keeper cannot be received, and a record that finds no room is the end of the daemon; so both are given
-// out to sessions only as far as the service itself can spare them, and a user never gets all. Guests (guests.h) have a
-// share of the files of their own: sessions never get it, and guests never more. Daemon, loop thread only.
+// What all users share because it is the service's own: places for sessions, open files and the memory of records.
+// (Address windows belong to a user's context.) Without a file left an answer of the keeper cannot be received, and a
+// record that finds no room is the end of the daemon; so both are given out to sessions only as far as the service
+// itself can spare them, and a user never gets all. Guests (guests.h) have a share of the files of their own: sessions
+// never get it, and guests never more. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_QUOTA_H
 #define FRMPS_SERVER_SESSION_QUOTA_H
