@@ -56,7 +56,8 @@ static int dial(void)
 /* Return: type of the answer */
 static enum wire_type say_hello(int fd)
 {
-	static const uint64_t windows[7] = {~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0),
+	/* All but the first, where an address sanitizer has things of its own. */
+	static const uint64_t windows[7] = {~UINT64_C(1), ~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0),
 		~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0)};
 	static struct packet packet;
 	struct wire_message answer, hello = {.type = WIRE_HELLO,
