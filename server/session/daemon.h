@@ -26,8 +26,8 @@
 
 #include "protocol/wire.h"
 #include "server/backend/backend.h"
-#include "server/failover/device.h"
 #include "server/control/turn.h"
+#include "server/failover/device.h"
 #include "server/session/counters.h"
 #include "server/session/reclaim.h"
 #include "server/session/userlog.h"
