@@ -2,8 +2,9 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // Moving one session into a domain of its own, because code of it cannot be loaded beside kernels that do not
-// end (executor/gate.c), because an operator said so, or because what it had in doubt at a fault is to run
-// alone (probation.c). Its program notices a pause; nobody else anything.
+// end (executor/gate.c), because an operator said so, because nobody knows who wrote into its guard
+// (separate.c), or because what it had in doubt at a fault is to run alone (probation.c). Its program notices a
+// pause; nobody else anything.
 //
 //   move_begin()         the new domain's          all answered,             1: it is done with
 //        │               executor serves           no request under way      the old executor
@@ -155,7 +156,7 @@ static const char *obstacle(const struct client *client, enum move_cause cause)
 		return NULL;
 	if (probation_waits(client))
 		return "it is on probation";
-	if (cause == MOVE_LOAD && is_stuck(client))
+	if (cause != MOVE_ORDER && is_stuck(client))
 		return OWN_WORK;
 	ran = has_run(client, &traces);
 	if (traces)

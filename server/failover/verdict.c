@@ -339,7 +339,7 @@ void verdict_probation(
 		memcpy(from->promotion.verdict_text, text, size);
 }
 
-void verdict_stray(struct domain *domain, uint64_t owner, const struct wire_stray *stray)
+void verdict_stray(struct domain *domain, uint64_t owner, const struct wire_stray *stray, const char *stays)
 {
 	char *text = domain->promotion.verdict_text;
 	const size_t size = sizeof(domain->promotion.verdict_text);
@@ -361,5 +361,10 @@ void verdict_stray(struct domain *domain, uint64_t owner, const struct wire_stra
 	append(text, size, "; guard of ");
 	append_session(domain, owner, text, size);
 	append(text, size, ": %s", stray->text);
+	if (!stray->culprit && stays)
+		append(text, size, "; that program stays where it is: %s", stays);
+	else if (!stray->culprit)
+		append(text, size,
+			"; that program moves to an executor of its own: the next hit has one author");
 	log_info("verdict: %s", text);
 }

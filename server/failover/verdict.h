@@ -57,7 +57,8 @@ void verdict_probation(
 /**
  * Logs a stray write of a kernel, and keeps the text for the operator.
  * @owner: session whose guard it hit
+ * @stays: if nobody is proved guilty, why that session does not move (separate.h); NULL: it does
  */
-void verdict_stray(struct domain *domain, uint64_t owner, const struct wire_stray *stray);
+void verdict_stray(struct domain *domain, uint64_t owner, const struct wire_stray *stray, const char *stays);
 
 #endif

@@ -120,6 +120,7 @@ struct client {
 	struct kept_call closes[KEPT_CLOSES];
 	uint32_t patience_ms; /* of CloseSession */
 	uint64_t freed_us;    /* in this life: when it last freed something; 0: never */
+	uint64_t apart_us;    /* the same: when it last began to move because of its guard */
 	uint64_t answered;    /* the client's number of its latest request that is over */
 	uint32_t crashes;     /* of daemons while its request was under way */
 	uint32_t deaths;      /* of executors that crashed while they had its request */

@@ -20,6 +20,7 @@
 #include "server/failover/overdue.h"
 #include "server/failover/promote.h"
 #include "server/failover/reserve.h"
+#include "server/failover/separate.h"
 #include "server/failover/verdict.h"
 #include "server/failover/warm.h"
 #include "server/failover/witnesses.h"
@@ -124,13 +125,16 @@ void daemon_worker_offence(struct worker *worker, uint64_t number, const char *r
 void daemon_worker_stray(struct worker *worker, uint64_t owner, const struct wire_stray *stray)
 {
 	struct counters *counters = &worker->daemon->counters;
+	const char *stays;
 
 	if (stray->culprit)
 		counters->guard_hits++;
 	else
 		counters->guard_hits_unproved++;
-	if (worker->domain)
-		verdict_stray(worker->domain, owner, stray);
+	if (!worker->domain)
+		return;
+	stays = stray->culprit ? NULL : separate_begin(worker->domain, owner);
+	verdict_stray(worker->domain, owner, stray, stays);
 }
 
 void daemon_worker_condemned(struct worker *worker)

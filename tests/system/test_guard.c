@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Kernels that go astray beside their memory: nobody else notices, and the program that did it is told when
-// it is proved. Each test starts a service of its own; the same strays with the guard off end an executor,
-// which shows what they are protected by.
+// Kernels that go astray beside their memory: nobody else notices, and the program that did it gets an error
+// when it is proved, beside busy programs after a move. Each test starts a service of its own; the same strays
+// with the guard off end an executor, which shows what they are protected by.
 //
 // FRMPS_TEST_GUARDED (64) is how many clients there are in the test of many.
 
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -280,18 +281,58 @@ START_TEST(who_strays_into_a_strangers_guard_is_told)
 }
 END_TEST
 
+/* With another module. */
+static struct child start_with_kernels(const char *variable, child_function *function)
+{
+	char *others = strdup(getenv("FRMPS_TEST_KERNELS"));
+	struct child child;
+
+	setenv("FRMPS_TEST_KERNELS", getenv(variable), 1);
+	child = child_start(function);
+	setenv("FRMPS_TEST_KERNELS", others, 1);
+	free(others);
+	return child;
+}
+
+static CUresult count_up(CUdeviceptr word, uint32_t by)
+{
+	void *arguments[] = {&word, &by};
+	CUresult error = launch("count_up", 1, 1, NULL, arguments);
+
+	return error ? error : cuCtxSynchronize();
+}
+
+static void end_well(struct child *child)
+{
+	child_order(child);
+	ck_assert_int_eq(child_end(child), 0);
+}
+
+/* Where faults are contained: a program may only move where each fault of its own is seen. */
+static void start_contained(const char *more)
+{
+	setenv("FRMPS_HOST_CONTAIN", "1", 1);
+	start_with(more);
+}
+
+static void stop_contained(void)
+{
+	stop();
+	unsetenv("FRMPS_HOST_CONTAIN");
+}
+
 /* Ordered to, strays again and again; ordered once more, it ends. Is never told. */
 static int untold(int progress, int orders)
 {
 	CUdeviceptr p;
 
-	open_driver();
+	driver_open();
 	ck_cuda(cuMemAlloc_v2(&p, 4096));
+	kernel("count_up");
 	report(progress);
 	ordered(orders, true);
 	while (!ordered(orders, false)) {
-		stray_to(p + 2 * MIB);
-		ck_cuda(cuCtxSynchronize());
+		ck_cuda(count_up(p + 2 * MIB, 1));
 		report(progress);
 	}
 	return 0;
@@ -311,12 +352,120 @@ static int busy(int progress, int orders)
 	return cuCtxSynchronize() == CUDA_SUCCESS ? 0 : 2;
 }
 
-START_TEST(where_others_run_nobody_is_blamed)
+/* ---- who, beside busy programs ---- */
+
+/* Ordered to, writes behind its memory again and again. Its end: 0 if it gets the error, 2 if it is ordered to end
+ * before. */
+static int overrunner(int progress, int orders)
+{
+	CUresult error = CUDA_SUCCESS;
+	CUdeviceptr p;
+
+	driver_open();
+	ck_cuda(cuMemAlloc_v2(&p, 4096));
+	kernel("count_up");
+	report(progress);
+	ordered(orders, true);
+	while (!error && !ordered(orders, false))
+		error = count_up(p + 2 * MIB, 1);
+	return error == CUDA_ERROR_ILLEGAL_ADDRESS ? 0 : error ? 4 : 2;
+}
+
+/* Counts exactly in its own memory, whose address it says first. Its end: 0; 2 after a wrong number, 4 after an error. */
+static int counter_of_words(int progress, int orders)
+{
+	uint32_t counted = 0, seen = 0;
+	CUresult error = CUDA_SUCCESS;
+	CUdeviceptr word;
+
+	driver_open();
+	word = device_words(1, 0);
+	if (write(progress, &word, sizeof(word)) != sizeof(word))
+		return 99;
+	while (!error && seen == counted && !ordered(orders, false)) {
+		error = count_up(word, 1);
+		counted++;
+		if (!error)
+			error = cuMemcpyDtoH_v2(&seen, word, 4);
+		report(progress);
+	}
+	return error ? 4 : seen == counted ? 0 : 2;
+}
+
+static struct child start_counter(uint64_t *ret_address)
+{
+	struct child child = start_with_kernels("FRMPS_TEST_COUNT_KERNELS", counter_of_words);
+
+	ck_assert_int_eq(read(child.progress, ret_address, sizeof(*ret_address)), sizeof(*ret_address));
+	child_wait(&child, 3);
+	return child;
+}
+
+/* Two programs run all the time, one of them with a kernel that does not end. */
+START_TEST(beside_busy_programs_the_author_gets_the_error)
+{
+	struct child one, worker, runner;
+	uint64_t address;
+
+	start_contained("");
+	one = start_with_kernels("FRMPS_TEST_COUNT_KERNELS", overrunner);
+	child_wait(&one, 1);
+	worker = start_counter(&address);
+	runner = child_start(busy);
+	child_wait(&runner, 1);
+	await_guard();
+	child_order(&one);
+	wait_counter("guard_hits", 1);
+	/* Nobody waits for the order in it. */
+	ck_assert_int_eq(child_end(&one), 0);
+	ck_assert_int_ge(counter("guard_hits_unproved"), 1);
+	ck_assert_int_eq(counter("sessions_moved"), 1);
+	ck_assert_int_eq(counter("faults"), 0);
+	ck_assert_int_eq(counter("promotions"), 0);
+	child_drain(&worker);
+	child_wait(&worker, 3);
+	end_well(&runner);
+	end_well(&worker);
+	stop_contained();
+}
+END_TEST
+
+/* What it wrote there is nobody's affair but its own: the owner of the guard goes on exactly. */
+START_TEST(the_owner_of_a_guard_is_not_blamed_for_others)
+{
+	struct child owner, other, runner;
+	uint64_t address;
+
+	start_contained("");
+	owner = start_counter(&address);
+	await_guard();
+	other = child_start(stranger);
+	child_wait(&other, 1);
+	runner = child_start(busy);
+	child_wait(&runner, 1);
+	address += 8 * MIB;
+	ck_assert_int_eq(write(other.orders, &address, sizeof(address)), sizeof(address));
+	ck_assert_int_eq(child_end(&other), 0);
+	ck_assert_int_eq(counter("guard_hits"), 0);
+	ck_assert_int_ge(counter("guard_hits_unproved"), 1);
+	ck_assert_int_eq(counter("sessions_moved"), 1);
+	wait_counter("culprits", 1);
+	ck_assert_int_eq(counter("faults"), 1);
+	child_drain(&owner);
+	child_wait(&owner, 3);
+	end_well(&runner);
+	end_well(&owner);
+	stop_contained();
+}
+END_TEST
+
+/* A program whose kernels keep something in the context stays among the others. */
+START_TEST(beside_busy_programs_nobody_is_blamed_who_cannot_move)
 {
 	struct child worker, runner, one;
 
-	start_with("");
-	one = child_start(untold);
+	start_contained("");
+	one = start_with_kernels("FRMPS_TEST_HELD_KERNELS", untold);
 	child_wait(&one, 1);
 	worker = child_start(survivor);
 	child_wait(&worker, 5);
@@ -326,19 +475,37 @@ START_TEST(where_others_run_nobody_is_blamed)
 	wait_counter("guard_hits_unproved", 1);
 	child_drain(&worker);
 	child_wait(&worker, 5);
-	child_order(&one);
-	ck_assert_int_eq(child_end(&one), 0);
-	child_order(&runner);
-	ck_assert_int_eq(child_end(&runner), 0);
-	child_order(&worker);
-	ck_assert_int_eq(child_end(&worker), 0);
+	end_well(&one);
+	end_well(&runner);
+	end_well(&worker);
 	ck_assert_int_eq(counter("guard_hits"), 0);
+	ck_assert_int_eq(counter("sessions_moved"), 0);
 	ck_assert_int_eq(counter("promotions"), 0);
-	stop();
+	ck_assert_int_ge(service_log_count(&service, "stays where it is: its modules have variables"), 1);
+	stop_contained();
 }
 END_TEST
 
 /* ---- policy ---- */
+
+START_TEST(a_warning_moves_nobody)
+{
+	struct child one, runner;
+
+	start_contained("guard = warn\n");
+	one = start_with_kernels("FRMPS_TEST_COUNT_KERNELS", overrunner);
+	child_wait(&one, 1);
+	runner = child_start(busy);
+	child_wait(&runner, 1);
+	child_order(&one);
+	wait_counter("guard_hits_unproved", 2);
+	ck_assert_int_eq(service_log_count(&service, "is to have an executor of its own"), 0);
+	child_order(&one);
+	ck_assert_int_eq(child_end(&one), 2);
+	end_well(&runner);
+	stop_contained();
+}
+END_TEST
 
 START_TEST(a_warning_leaves_the_program_alone)
 {
@@ -629,7 +796,10 @@ int main(void)
 	tcase_add_test(tests, a_stray_goes_far);
 	tcase_add_loop_test(tests, without_the_guard_a_stray_is_a_fault, BEHIND, FREED + 1);
 	tcase_add_test(tests, who_strays_into_a_strangers_guard_is_told);
-	tcase_add_test(tests, where_others_run_nobody_is_blamed);
+	tcase_add_test(tests, beside_busy_programs_the_author_gets_the_error);
+	tcase_add_test(tests, the_owner_of_a_guard_is_not_blamed_for_others);
+	tcase_add_test(tests, beside_busy_programs_nobody_is_blamed_who_cannot_move);
+	tcase_add_test(tests, a_warning_moves_nobody);
 	tcase_add_test(tests, a_warning_leaves_the_program_alone);
 	tcase_add_test(tests, a_stray_at_the_end_is_reported);
 	tcase_add_test(tests, freed_memory_reads_as_the_pattern);
