@@ -39,7 +39,7 @@ static unsigned count_apart(const struct daemon *daemon, uid_t uid)
 	unsigned count = 0;
 
 	TAILQ_FOREACH (domain, &daemon->domains, link)
-		count += domain->alone && domain->uid == uid && !domain->retiring;
+		count += domain->alone && domain->identity.uid == uid && !domain->retiring;
 	return count;
 }
 

@@ -139,6 +139,17 @@ __global__ void crash_write(uint64_t address)
 	*(volatile uint32_t *)address = 1;
 }
 
+/* Counts its runs, and faults when as many are to fault. */
+__global__ void crash_when_told(volatile uint32_t *words, uint64_t address)
+{
+	uint32_t run = words[0] + 1;
+
+	words[0] = run;
+	while (words[1] < run)
+		;
+	*(volatile uint32_t *)address = 1;
+}
+
 __global__ void crash_trap(void)
 {
 	asm volatile("trap;");
