@@ -5,7 +5,7 @@
 // and the time from process start to the first finished kernel. The same binary measures whatever
 // libcuda.so.1 is found.
 //
-//   driver_path issue | wait | rate | rate-for | copies | first | gap | loads
+//   driver_path issue | wait | elapsed | rate | rate-for | copies | first | gap | loads
 //
 // Environment: FRMPS_BENCH_START_NS (monotonic clock) is when `rate-for` and `gap` begin, so that several
 // processes begin together, and for `first` when the process was started; FRMPS_BENCH_SECONDS is how long
@@ -94,6 +94,39 @@ static void wait_each(void)
 	}
 	samples_print(&samples, "launch_and_wait", "us");
 	samples_deinit(&samples);
+}
+
+/* The time between two events: the first question behind a wait, and later ones, in groups. */
+static void elapsed(void)
+{
+	enum { ROUNDS = 5000, GROUP = 16 };
+	struct samples first, again;
+	CUevent begin, end;
+	float ms;
+
+	driver_check(cu.event_create(&begin, CU_EVENT_DEFAULT), "cuEventCreate");
+	driver_check(cu.event_create(&end, CU_EVENT_DEFAULT), "cuEventCreate");
+	samples_init(&first, ROUNDS);
+	samples_init(&again, ROUNDS);
+	for (int i = 0; i < ROUNDS; i++) {
+		uint64_t start;
+
+		driver_check(cu.event_record(begin, stream), "cuEventRecord");
+		launch_empty();
+		driver_check(cu.event_record(end, stream), "cuEventRecord");
+		driver_check(cu.event_sync(end), "cuEventSynchronize");
+		start = now_ns();
+		driver_check(cu.event_elapsed(&ms, begin, end), "cuEventElapsedTime");
+		samples_add(&first, (double)(now_ns() - start) / 1000);
+		start = now_ns();
+		for (int j = 0; j < GROUP; j++)
+			driver_check(cu.event_elapsed(&ms, begin, end), "cuEventElapsedTime");
+		samples_add(&again, (double)(now_ns() - start) / 1000 / GROUP);
+	}
+	samples_print(&first, "elapsed_first", "us");
+	samples_print(&again, "elapsed", "us");
+	samples_deinit(&first);
+	samples_deinit(&again);
 }
 
 static void rate(void)
@@ -293,6 +326,8 @@ int main(int argc, char **argv)
 		issue();
 	else if (strcmp(what, "wait") == 0)
 		wait_each();
+	else if (strcmp(what, "elapsed") == 0)
+		elapsed();
 	else if (strcmp(what, "rate") == 0)
 		rate();
 	else if (strcmp(what, "rate-for") == 0)
@@ -304,7 +339,7 @@ int main(int argc, char **argv)
 	else if (strcmp(what, "loads") == 0)
 		loads();
 	else
-		fprintf(stderr,
-			"usage: driver_path issue | wait | rate | rate-for | copies | first | gap | loads\n");
+		fprintf(stderr, "usage: driver_path issue | wait | elapsed | rate | rate-for | copies | "
+				"first | gap | loads\n");
 	return 0;
 }

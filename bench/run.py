@@ -168,8 +168,8 @@ def main():
     options = parser.parse_args()
     build = pathlib.Path(options.build).resolve()
     tested = systems.all_here(build, options.variant)
-    measurements = {"issue": single("issue"), "wait": single("wait"), "rate": single("rate"), "first": first,
-                    "many": many(PROCESSES), "one": many(1), "copies": single("copies")}
+    measurements = {"issue": single("issue"), "wait": single("wait"), "elapsed": single("elapsed"),
+                    "rate": single("rate"), "first": first, "many": many(PROCESSES), "one": many(1), "copies": single("copies")}
     image = big_image(tested[0].work) if tested[0].name == "native" else None
     if image:
         measurements["load"] = load_gap(image)

@@ -281,7 +281,7 @@ static body build_welcome(Builder *b, const wire_welcome &m)
 	return fb::CreateWelcome(b->fbb, m.major, m.minor, m.features, m.session, m.token, m.window_base,
 		m.device_bytes, m.host_bytes, s.ring_offset, s.ring_bytes, s.arena_offset, s.arena_bytes,
 		s.client_bytes, s.states_offset, s.timelines_offset, s.journal_offset, s.server_bytes,
-		s.journal_blocks, m.driver_version, devices, m.spin_us, m.memory_limit)
+		s.journal_blocks, m.driver_version, devices, m.spin_us, m.memory_limit, s.times_offset)
 		.Union();
 }
 
@@ -345,7 +345,7 @@ static body build_open_session(Builder *b, const wire_open_session &m)
 	return fb::CreateOpenSession(b->fbb, m.window_base, m.device_bytes, m.host_bytes, s.ring_offset,
 		s.ring_bytes, s.arena_offset, s.arena_bytes, s.client_bytes, s.states_offset,
 		s.timelines_offset, s.journal_offset, s.server_bytes, s.journal_blocks, m.recovery, program,
-		m.pid, m.text)
+		m.pid, m.text, s.times_offset)
 		.Union();
 }
 
@@ -705,6 +705,7 @@ template <typename T> static void read_shape(const T *t, wire_shape *m)
 	m->journal_offset = t->journal_offset();
 	m->server_bytes = t->server_bytes();
 	m->journal_blocks = t->journal_blocks();
+	m->times_offset = t->times_offset();
 }
 
 static void read_devices(Reader *r, const flatbuffers::Vector<offset<fb::Device>> *t, wire_welcome *m)

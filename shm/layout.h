@@ -6,7 +6,7 @@
 //   client region (memfd, sealed against shrinking and growing; the client writes, executors only read):
 //     client_header | ring bytes | stream table | arena
 //   server region (memfd; executors write, the client holds a read-only file and can never map it writable):
-//     server_header | stream states | timelines, one per executor generation | journal blocks
+//     server_header | stream states | timelines, one per executor generation | times of events | journal blocks
 //
 // Offsets and sizes are fixed by the daemon, published in the handshake, and checked once by whoever maps a
 // region (region.h); nobody ever takes an offset from the memory itself. All words are native endian: both
@@ -86,7 +86,8 @@ struct shm_stream_state {
 	word32 head_offset;
 	word32 tail_block; /* block being filled, or SHM_NO_BLOCK */
 	word32 tail_offset;
-	uint64_t reserved[2];
+	word64 untimed; /* highest seq done before the generation began: no executor will publish a time of it any more */
+	uint64_t reserved;
 };
 
 /* Session state as the client sees it. */
@@ -162,6 +163,21 @@ struct shm_timeline {
 	struct shm_timeline_entry stream[SHM_STREAMS];
 };
 
+/* When the device came to a timed record of an event, ns. Executors write it as soon as they see the record done.
+ * The client finds it by the event's number; `record` says of which record it is. */
+struct shm_time {
+	word64 record; /* shm_place(); 0 while the rest is being written, and before the first */
+	word64 epoch;  /* generation whose clock `local` is; 0: there is no time */
+	word64 local;  /* times of one epoch are as far apart as the driver says */
+	word64 device; /* on the device's timer, which all epochs share; 0: not known */
+};
+
+/** A command's place in its session as one number, never 0. */
+static inline uint64_t shm_place(uint32_t stream, uint64_t seq)
+{
+	return (uint64_t)stream << 48 | seq;
+}
+
 /* Head of a journal block. Blocks of a stream form a list from head_block to tail_block. */
 struct shm_block {
 	word32 next; /* SHM_NO_BLOCK at the end */
@@ -202,6 +218,7 @@ static_assert(offsetof(struct shm_server_header, ran) == 376, "part of the ABI")
 static_assert(offsetof(struct shm_server_header, assertion) == 888, "part of the ABI");
 static_assert(sizeof(struct shm_server_header) <= 4096, "no more than a page: the states are behind it");
 static_assert(sizeof(struct shm_timeline) == SHM_STREAMS * 16, "part of the ABI");
+static_assert(sizeof(struct shm_time) == 32, "part of the ABI");
 static_assert(sizeof(struct shm_block) == SHM_BLOCK_BYTES, "part of the ABI");
 
 #endif

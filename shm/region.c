@@ -36,8 +36,8 @@ void shm_shape_init(struct wire_shape *shape, uint64_t ring_bytes, uint64_t aren
 	shape->states_offset = page_up(sizeof(struct shm_server_header));
 	shape->timelines_offset =
 		page_up(shape->states_offset + SHM_STREAMS * sizeof(struct shm_stream_state));
-	shape->journal_offset =
-		page_up(shape->timelines_offset + SHM_TIMELINES * sizeof(struct shm_timeline));
+	shape->times_offset = page_up(shape->timelines_offset + SHM_TIMELINES * sizeof(struct shm_timeline));
+	shape->journal_offset = page_up(shape->times_offset + SHM_EVENTS * sizeof(struct shm_time));
 	shape->server_bytes = shape->journal_offset + (uint64_t)blocks * SHM_BLOCK_BYTES;
 }
 
@@ -59,6 +59,8 @@ int shm_shape_check(const struct wire_shape *s)
 	ok = ok && fits(s->states_offset, SHM_STREAMS * sizeof(struct shm_stream_state),
 			   sizeof(struct shm_server_header), s->timelines_offset);
 	ok = ok && fits(s->timelines_offset, SHM_TIMELINES * sizeof(struct shm_timeline), s->states_offset,
+			   s->times_offset);
+	ok = ok && fits(s->times_offset, SHM_EVENTS * sizeof(struct shm_time), s->timelines_offset,
 			   s->journal_offset);
 	ok = ok && fits(s->journal_offset, (uint64_t)s->journal_blocks * SHM_BLOCK_BYTES, s->timelines_offset,
 			   s->server_bytes);
@@ -133,6 +135,7 @@ static int map_both(struct shm_view *view, int client_fd, int server_fd, enum sh
 	view->arena = client + s->arena_offset;
 	view->states = (struct shm_stream_state *)(server + s->states_offset);
 	view->timelines = (struct shm_timeline *)(server + s->timelines_offset);
+	view->times = (struct shm_time *)(server + s->times_offset);
 	if (side == SHM_SIDE_SERVER)
 		view->blocks = (struct shm_block *)(server + s->journal_offset);
 	return 0;

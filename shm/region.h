@@ -32,6 +32,7 @@ struct shm_view {
 	struct shm_server_header *server;
 	struct shm_stream_state *states; /* SHM_STREAMS */
 	struct shm_timeline *timelines;	 /* SHM_TIMELINES */
+	struct shm_time *times;		 /* SHM_EVENTS */
 	struct shm_block *blocks;	 /* shape.journal_blocks; NULL on the client's side */
 };
 

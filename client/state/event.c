@@ -13,14 +13,13 @@
 #include "client/state/event.h"
 
 #include <pthread.h>
-#include <string.h>
 
 #include "client/graph/capture.h"
-#include "client/link/control.h"
 #include "client/link/lost.h"
 #include "client/state/process.h"
 #include "client/state/shared_event.h"
 #include "client/state/stream.h"
+#include "client/state/timing.h"
 #include "client/submit/submit.h"
 #include "client/submit/wait.h"
 
@@ -68,7 +67,7 @@ static uint64_t record_seq(uint64_t record)
 
 static uint64_t make_record(const struct submit *submit)
 {
-	return (uint64_t)submit->head->stream << SEQ_BITS | submit->seq;
+	return shm_place(submit->head->stream, submit->seq);
 }
 
 static bool is_done(uint64_t record)
@@ -445,29 +444,19 @@ static CUresult check_timed(struct event *event, uint64_t *ret_record)
 	return wait_known(record_stream(record), record_seq(record));
 }
 
-static CUresult ask_elapsed(const struct wire_elapsed *wish, float *ret_milliseconds)
+static struct timing_record timing_record(struct event *event, uint64_t record)
 {
-	struct wire_message request = {.type = WIRE_QUERY_ELAPSED, .elapsed = *wish};
-	struct control_answer *answer = control_answer_new();
-	uint32_t bits;
-	CUresult r;
-
-	if (!answer)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = control_call(&request, NULL, 0, answer);
-	if (r == CUDA_SUCCESS && answer->message.reply.values.count != 1)
-		r = CUDA_ERROR_UNKNOWN;
-	if (r == CUDA_SUCCESS) {
-		bits = (uint32_t)answer->message.reply.values.at[0];
-		memcpy(ret_milliseconds, &bits, sizeof(bits));
-	}
-	control_answer_free(answer);
-	return r;
+	return (struct timing_record){.event = slot_of(event),
+		.latest = &event->record,
+		.place = record,
+		.seq = record_seq(record),
+		.stream = record_stream(record)};
 }
 
 CUresult event_elapsed(CUevent start, CUevent end, float *ret_milliseconds)
 {
 	struct event *first = resolve(start), *second = resolve(end);
+	struct timing_record from, to;
 	uint64_t begun, ended;
 	CUresult a = check_timed(first, &begun), b = check_timed(second, &ended);
 
@@ -476,11 +465,7 @@ CUresult event_elapsed(CUevent start, CUevent end, float *ret_milliseconds)
 		a = b;
 	if (a != CUDA_SUCCESS)
 		return a;
-	return ask_elapsed(&(struct wire_elapsed){.start_event = slot_of(first),
-				   .end_event = slot_of(second),
-				   .start_seq = record_seq(begun),
-				   .end_seq = record_seq(ended),
-				   .start_stream = record_stream(begun)->slot,
-				   .end_stream = record_stream(ended)->slot},
-		ret_milliseconds);
+	from = timing_record(first, begun);
+	to = timing_record(second, ended);
+	return timing_between(&from, &to, ret_milliseconds);
 }

@@ -149,6 +149,12 @@ struct backend_global {
 	uint64_t constant;
 };
 
+/* When the device came to a timed event, ns. */
+struct backend_time {
+	int64_t local; /* of a clock of this process: times are as far apart as the driver says */
+	int64_t device; /* of the device's timer, which all processes share, to some microseconds; 0: not known */
+};
+
 struct backend_ops {
 	const char *name; /* "cuda" or "host" */
 
@@ -272,7 +278,9 @@ struct backend_ops {
 	CUresult (*event_create)(bool timing, struct backend_event **ret_event);
 	CUresult (*event_destroy)(struct backend_event *event);
 	CUresult (*event_record)(struct backend_event *event, struct backend_stream *stream);
-	CUresult (*event_elapsed)(struct backend_event *start, struct backend_event *end, float *ret_ms);
+	/* Of the latest record. CUDA_ERROR_NOT_READY; CUDA_ERROR_INVALID_HANDLE: without timing, or never
+	 * recorded. Waits for nothing. [any] */
+	CUresult (*event_time)(struct backend_event *event, struct backend_time *ret_time);
 	CUresult (*stream_wait)(struct backend_stream *stream, struct backend_event *event);
 
 	/* Work, in stream order; none of these waits for the device. */

@@ -27,6 +27,7 @@
 #include "server/executor/drain.h"
 #include "server/executor/guard.h"
 #include "server/executor/session.h"
+#include "server/executor/timing.h"
 
 /* How long a last look at its sinks is waited for: on a full device there may be no room for one. */
 #define SINKS_NS (100 * CLOCK_MS)
@@ -81,6 +82,7 @@ static int let_go(struct job *job)
 		return JOB_E_WAIT;
 	else
 		drop_guard(session);
+	timing_finish(session);
 	/* Pairs with the looks of gate.c, burial.c and contain.c. */
 	word_release(&session->generation, 0);
 	answer(job, 1);

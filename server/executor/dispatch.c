@@ -287,23 +287,17 @@ static int issue_set(struct session *session, struct stream *stream, struct frmp
 	return finish(session, stream, record, code);
 }
 
-/* The mark comes before the driver's event: see the invariants in retire.c. Who has seen the mark of a timed
- * one, and asks for its time, waits for the event; noting it as issued may put the mark already. */
+/* The mark comes before the driver's event: see the invariants in retire.c. */
 static CUresult mark_and_record(struct session *session, struct stream *stream, struct frmps_head *record)
 {
 	const struct frmps_event_record *body = (const void *)(record + 1);
-	bool timing = body->flags & FRMPS_EVENT_TIMING;
 	CUresult code;
 
-	if (timing)
-		pthread_mutex_lock(&session->events.lock);
 	retire_issued(session, stream, record);
 	code = retire_mark(session, stream);
-	if (!code)
-		code = event_record(session, stream, body->event, timing, record->seq);
-	if (timing)
-		pthread_mutex_unlock(&session->events.lock);
-	return code;
+	return code ? code
+		    : event_record(
+			      session, stream, body->event, body->flags & FRMPS_EVENT_TIMING, record->seq);
 }
 
 static int issue_event_record(struct session *session, struct stream *stream, struct frmps_head *record)

@@ -34,6 +34,7 @@
 #include "server/executor/park.h"
 #include "server/executor/retire.h"
 #include "server/executor/session.h"
+#include "server/executor/timing.h"
 #include "server/executor/variable.h"
 #include "server/log.h"
 #include "shm/order.h"
@@ -50,6 +51,7 @@ void halt_pass(struct serve_thread *thread)
 
 	TAILQ_FOREACH (session, &thread->sessions, served_link) {
 		retire_mark_last(session);
+		timing_finish(session);
 		/* The doorbell is the next executor's as well: who takes a ring off it leaves the other
 		 * asleep. */
 		epoll_ctl(thread->epoll, EPOLL_CTL_DEL, session->doorbell, NULL);
@@ -92,10 +94,21 @@ static bool ask_driver(struct executor *executor)
 	return false;
 }
 
+/* What was still on the device when the threads let go. */
+static void publish_times(struct executor *executor)
+{
+	struct session *session;
+
+	TAILQ_FOREACH (session, &executor->sessions, link)
+		timing_turn(session);
+}
+
 static int watch(struct job *job)
 {
-	if (!job->executor->fenced && executor_is_halted(job->executor) && !ask_driver(job->executor))
+	if (!job->executor->fenced && executor_is_halted(job->executor) && !ask_driver(job->executor)) {
+		publish_times(job->executor);
 		return JOB_E_WAIT;
+	}
 	job_free(job);
 	return 0;
 }

@@ -267,24 +267,6 @@ static void query_occupancy(struct job *job)
 	job_reply(job, code, &value, code ? 0 : 1, NULL);
 }
 
-static void query_elapsed(struct job *job)
-{
-	const struct wire_elapsed *wish = &job->message.elapsed;
-	CUresult code = CUDA_ERROR_INVALID_HANDLE;
-	uint64_t value = 0;
-	uint32_t bits = 0;
-	float ms = 0;
-
-	if (wish->start_event < SHM_EVENTS && wish->end_event < SHM_EVENTS)
-		code = executor_code(job->executor, event_elapsed(job->session, wish, &ms));
-	memcpy(&bits, &ms, sizeof(bits));
-	value = bits;
-	job_reply(job, code, &value, code ? 0 : 1,
-		code == CUDA_ERROR_ILLEGAL_STATE
-			? "not recorded with time, or the time was lost when the service changed executors"
-			: NULL);
-}
-
 /* ---- entry ---- */
 
 static void (*const handlers[WIRE_TYPES])(struct job *job) = {
@@ -295,7 +277,6 @@ static void (*const handlers[WIRE_TYPES])(struct job *job) = {
 	[WIRE_LIST_FUNCTIONS] = list_functions,
 	[WIRE_SET_FUNCTION] = set_function,
 	[WIRE_QUERY_OCCUPANCY] = query_occupancy,
-	[WIRE_QUERY_ELAPSED] = query_elapsed,
 	[WIRE_MAKE_GRAPH] = graph_make,
 	[WIRE_DROP_GRAPH] = graph_drop,
 	[WIRE_MAKE_ARRAY] = array_make,

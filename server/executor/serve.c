@@ -43,6 +43,7 @@
 #include "server/executor/session.h"
 #include "server/executor/sentry.h"
 #include "server/executor/suspect.h"
+#include "server/executor/timing.h"
 #include "server/log.h"
 #include "shm/doorbell.h"
 
@@ -146,6 +147,9 @@ bool serve_turn(struct session *session, uint64_t now)
 			moved = take_and_issue(session);
 		else
 			retire_mark_all(session);
+		/* Behind that is what somebody waits for. */
+		if (!moved || session->wake_count)
+			timing_turn(session);
 		retire_turn(session);
 	}
 	sentry_look(session);
@@ -166,6 +170,8 @@ uint64_t serve_next_look(const struct session *session, uint64_t now)
 	if (session->stopped)
 		return next;
 	at = retire_next_look(session, now);
+	next = at < next ? at : next;
+	at = timing_next_look(session, now);
 	next = at < next ? at : next;
 	if (!is_running(session))
 		return next;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/executor/timing.h"
 #include "server/log.h"
 #include "shm/doorbell.h"
 
@@ -37,7 +38,7 @@ struct session *session_new(struct executor *executor, uint64_t id)
 	range_set_init(&session->unpinning, false);
 	remains_init(&session->remains);
 	constant_set_init(&session->constants);
-	event_table_init(&session->events);
+	timing_init(session);
 	TAILQ_INIT(&session->held);
 	TAILQ_INIT(&session->unmarked);
 	TAILQ_INIT(&session->watched);
@@ -62,7 +63,6 @@ struct session *session_unref(struct session *session)
 	range_set_deinit(&session->unpinning);
 	remains_deinit(&session->remains);
 	constant_set_deinit(&session->constants);
-	pthread_mutex_destroy(&session->events.lock);
 	free(session->streams);
 	free(session);
 	return NULL;

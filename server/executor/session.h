@@ -112,7 +112,7 @@ struct session {
 	struct shm_timeline *timeline;
 	struct stream *streams; /* SHM_STREAMS */
 	struct journal journal;
-	struct stream_list held, unmarked, watched;
+	struct stream_list held, unmarked, watched, timed;
 	struct range_cache device_cache[2], host_cache[2], global_cache[2]; /* [0] written, [1] read */
 	struct backend_stream *poll_stream;				    /* hold.c */
 	struct stream *poller; /* whose word is being looked at */
@@ -125,6 +125,7 @@ struct session {
 	uint64_t choked_at;
 	uint64_t busy_at;	       /* ns: when something was last taken from the ring, or issued */
 	uint64_t now;		       /* ns: of this turn */
+	uint64_t timed_at;	       /* ns: when a timed event was recorded */
 	uint64_t watch_at, queried_at; /* ns; for sentry.c, as the next */
 	unsigned watch_failures;
 };

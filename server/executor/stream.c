@@ -13,6 +13,7 @@
 void stream_init(struct stream *stream, uint32_t slot, struct shm_stream_state *state)
 {
 	*stream = (struct stream){.slot = slot};
+	TAILQ_INIT(&stream->timed);
 	journal_list_init(&stream->journal, state);
 }
 

@@ -23,6 +23,7 @@
 #include "server/executor/gate.h"
 #include "server/executor/journal.h"
 
+struct event;
 struct session;
 
 /* Commands of one stream that are on the device at a time: below the depth at which a driver's launch blocks.
@@ -66,6 +67,8 @@ struct stream {
 	uint64_t unmarked_at;	   /* ns */
 	uint64_t held_at, poll_at; /* ns */
 	TAILQ_ENTRY(stream) held, unmarked, watch;
+	TAILQ_HEAD(, event) timed; /* timing.h; not empty: it is on the session's list */
+	TAILQ_ENTRY(stream) timed_link;
 	struct gate_watch gate; /* module thread, but for gate.duration */
 };
 TAILQ_HEAD(stream_list, stream);

@@ -55,6 +55,7 @@
 #include "server/executor/intake.h"
 #include "server/executor/repeat.h"
 #include "server/executor/suspect.h"
+#include "server/executor/timing.h"
 #include "server/log.h"
 #include "shm/doorbell.h"
 
@@ -88,6 +89,7 @@ void takeover_prepare(struct session *session)
 {
 	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
 		stream_init(&session->streams[slot], slot, &session->view.states[slot]);
+	timing_init(session);
 	journal_init(&session->journal, session->view.blocks, session->view.shape.journal_blocks);
 	touch_states(session);
 }
@@ -385,6 +387,7 @@ static void set_back(struct session *session, struct stream *stream)
 	struct shm_stream_state *state = stream->journal.state;
 
 	stream->issued = stream->marked = stream->done;
+	word_set(&state->untimed, stream->done);
 	word_release(&state->issued, stream->done);
 	word_release(&state->marked, stream->done);
 	if (stream->done < stream->journal.journaled)

@@ -287,7 +287,7 @@ static void check_events(void)
 {
 	struct backend_stream *first = stream_new(), *second = stream_new();
 	struct backend_event *start = NULL, *end = NULL, *join = NULL;
-	float ms = -1;
+	struct backend_time from, to;
 
 	ok(OPS->event_create(true, &start));
 	ok(OPS->event_create(true, &end));
@@ -302,14 +302,16 @@ static void check_events(void)
 	ok(OPS->mark(second, at(MARK), 5));
 	refused(OPS->stream_query(first), CUDA_ERROR_NOT_READY);
 	refused(OPS->stream_query(second), CUDA_ERROR_NOT_READY);
-	refused(OPS->event_elapsed(start, end, &ms), CUDA_ERROR_NOT_READY);
+	refused(OPS->event_time(end, &to), CUDA_ERROR_NOT_READY);
 	usleep(20000); /* a length to measure */
 	check(word_acquire((word64 *)at(MARK)) == 0);
 	open_gate();
 	wait_mark(5);
 	wait_stream(first);
-	ok(OPS->event_elapsed(start, end, &ms));
-	check(ms >= 15 && ms < 10000);
+	ok(OPS->event_time(start, &from));
+	ok(OPS->event_time(end, &to));
+	check(to.local - from.local >= 15000000 && to.local - from.local < INT64_C(10000000000));
+	check(to.device - from.device == to.local - from.local);
 	ok(OPS->event_destroy(start));
 	ok(OPS->event_destroy(end));
 	ok(OPS->stream_destroy(first));

@@ -41,26 +41,41 @@ static const char text[] =
 	"	add.u64 %d1, %d1, 4096; sub.u32 %r5, %r5, 1; setp.ne.u32 %p1, %r5, 0; @%p1 bra again;\n"
 	"	setp.eq.u32 %p2, %r4, 0; @%p2 ret;\n"
 	"	mov.u32 %r10, 1; st.global.u32 [%d2], %r10; ret;\n"
+	"}\n"
+	".visible .entry frmps_stamp(.param .u64 word)\n"
+	"{\n"
+	"	.reg .b64 %d<3>;\n"
+	"	ld.param.u64 %d1, [word]; mov.u64 %d2, %globaltimer; st.global.u64 [%d1], %d2; ret;\n"
 	"}\n";
 
-static CUfunction check; /* NULL: not there */
+static CUfunction check, stamp; /* NULL: not there */
 
-void cuda_builtin_open(void)
+static CUfunction find(CUlibrary library, const char *name)
 {
 	CUfunction function = NULL;
-	CUlibrary library;
 	CUkernel kernel;
-	CUresult code = driver.library_load(&library, text, NULL, NULL, 0, NULL, NULL, 0);
+	CUresult code = driver.library_kernel(&kernel, library, name);
 
-	if (!code)
-		code = driver.library_kernel(&kernel, library, "frmps_check");
 	if (!code)
 		code = driver.kernel_function(&function, kernel);
 	if (!code)
 		code = driver.function_load(function);
 	if (code)
+		fprintf(stderr, "The service's own kernel %s cannot be loaded (code %d).\n", name, (int)code);
+	return code ? NULL : function;
+}
+
+void cuda_builtin_open(void)
+{
+	CUlibrary library;
+	CUresult code = driver.library_load(&library, text, NULL, NULL, 0, NULL, NULL, 0);
+
+	if (code) {
 		fprintf(stderr, "The service's own kernels cannot be loaded (code %d).\n", (int)code);
-	check = code ? NULL : function;
+		return;
+	}
+	check = find(library, "frmps_check");
+	stamp = find(library, "frmps_stamp");
 }
 
 /*
@@ -144,4 +159,18 @@ CUresult cuda_check(
 		return CUDA_SUCCESS;
 	return driver.launch(check, (unsigned int)(bytes / CHECK_BLOCK_BYTES), 1, 1, CHECK_BLOCK_THREADS, 1,
 		1, 0, cuda_stream(stream), params, NULL);
+}
+
+/*
+ * Time
+ */
+
+CUresult cuda_stamp(CUstream stream, uint64_t *word)
+{
+	uint64_t out = (uintptr_t)word;
+	void *params[] = {&out};
+
+	if (!stamp)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	return driver.launch(stamp, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
 }

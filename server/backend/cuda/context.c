@@ -37,6 +37,7 @@ static void close_backend(void)
 	cuda_text_close();
 	if (!cuda.context)
 		return;
+	cuda_clock_close();
 	contain_disarm();
 	driver.primary_release(cuda.device);
 	cuda.context = NULL;
@@ -76,6 +77,8 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 		close_backend();
 	else
 		cuda_builtin_open();
+	if (!code)
+		cuda_clock_open();
 	if (!code && backend_is_served())
 		arm();
 	return code;
@@ -139,7 +142,7 @@ const struct backend_ops backend_cuda = {
 	.event_create = cuda_event_create,
 	.event_destroy = cuda_event_destroy,
 	.event_record = cuda_event_record,
-	.event_elapsed = cuda_event_elapsed,
+	.event_time = cuda_event_time,
 	.stream_wait = cuda_stream_wait,
 	.launch = cuda_launch,
 	.copy = cuda_copy,

@@ -112,6 +112,20 @@ CUresult cuda_make_room(int bytes);
 CUresult cuda_check(
 	struct backend_stream *stream, uint64_t address, uint64_t bytes, uint32_t pattern, uint32_t *word);
 
+/** Writes the device's timer, ns, to a word of registered memory. Errors: CUDA_ERROR_NOT_SUPPORTED, as of a launch. */
+CUresult cuda_stamp(CUstream stream, uint64_t *word);
+
+/* clock.c */
+/** Finds out where the context's clock lies on the device's timer; the context is current and nothing runs in it.
+ * Failing is not fatal: times are then known within this process, or not at all. */
+void cuda_clock_open(void);
+void cuda_clock_close(void);
+/** A timed event was made. [any] */
+void cuda_clock_want(void);
+/** An event was recorded. [any] */
+void cuda_clock_note(void);
+CUresult cuda_event_time(struct backend_event *event, struct backend_time *ret_time);
+
 /* launch.c */
 CUresult cuda_launch(struct backend_stream *stream, const struct backend_launch *launch);
 /**
@@ -156,7 +170,6 @@ CUresult cuda_stream_query(struct backend_stream *stream);
 CUresult cuda_event_create(bool timing, struct backend_event **ret_event);
 CUresult cuda_event_destroy(struct backend_event *event);
 CUresult cuda_event_record(struct backend_event *event, struct backend_stream *stream);
-CUresult cuda_event_elapsed(struct backend_event *start, struct backend_event *end, float *ret_ms);
 CUresult cuda_stream_wait(struct backend_stream *stream, struct backend_event *event);
 CUresult cuda_write_value(struct backend_stream *stream, const struct frmps_write_value *write);
 CUresult cuda_mark(struct backend_stream *stream, void *word, uint64_t value);

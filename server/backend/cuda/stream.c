@@ -32,6 +32,8 @@ CUresult cuda_event_create(bool timing, struct backend_event **ret_event)
 
 	if (!code)
 		*ret_event = (struct backend_event *)(void *)event;
+	if (timing)
+		cuda_clock_want();
 	return code;
 }
 
@@ -42,12 +44,10 @@ CUresult cuda_event_destroy(struct backend_event *event)
 
 CUresult cuda_event_record(struct backend_event *event, struct backend_stream *stream)
 {
-	return driver.event_record(cuda_event(event), cuda_stream(stream));
-}
+	CUresult code = driver.event_record(cuda_event(event), cuda_stream(stream));
 
-CUresult cuda_event_elapsed(struct backend_event *start, struct backend_event *end, float *ret_ms)
-{
-	return driver.event_elapsed(ret_ms, cuda_event(start), cuda_event(end));
+	cuda_clock_note();
+	return code;
 }
 
 CUresult cuda_stream_wait(struct backend_stream *stream, struct backend_event *event)

@@ -118,18 +118,12 @@ static CUresult stream_wait(struct backend_stream *stream, struct backend_event 
 	return work ? host_stream_push_wait(stream, event, work) : host_work_error();
 }
 
-static CUresult event_elapsed(struct backend_event *start, struct backend_event *end, float *ret_ms)
+static CUresult event_time(struct backend_event *event, struct backend_time *ret_time)
 {
-	int64_t from, to;
-	CUresult code;
+	CUresult code = event->timing ? host_event_time(event, &ret_time->local) : CUDA_ERROR_INVALID_HANDLE;
 
-	if (!start->timing || !end->timing)
-		return CUDA_ERROR_INVALID_HANDLE;
-	code = host_event_time(start, &from);
 	if (!code)
-		code = host_event_time(end, &to);
-	if (!code)
-		*ret_ms = (float)((double)(to - from) / 1e6);
+		ret_time->device = ret_time->local;
 	return code;
 }
 
@@ -249,7 +243,7 @@ const struct backend_ops backend_host = {
 	.event_create = event_create,
 	.event_destroy = event_destroy,
 	.event_record = event_record,
-	.event_elapsed = event_elapsed,
+	.event_time = event_time,
 	.stream_wait = stream_wait,
 	.launch = host_launch,
 	.copy = host_copy,

@@ -43,6 +43,8 @@ static struct {
 	uint64_t window;
 	uint64_t seq[SHM_STREAMS]; /* executed */
 	unsigned int unmarked[SHM_STREAMS];
+	uint64_t ns, timed_place; /* the latest timed record */
+	uint32_t timed;
 } self;
 
 #define RULE(holds)                                                                                          \
@@ -140,6 +142,32 @@ static bool host_function(const struct frmps_head *head)
 	return word_acquire(&self.view.client->host[head->stream].done) >= head->seq;
 }
 
+/* Of two generations' own clocks nothing can be compared. */
+static void publish_time(uint32_t event, uint64_t place, uint64_t ns)
+{
+	struct shm_time *at = &self.view.times[event];
+	uint64_t generation = word_relaxed(&self.view.server->generation);
+
+	word_set(&at->epoch, generation);
+	word_set(&at->local, ns + generation * 1000000007);
+	word_set(&at->device, ns + 12345);
+	word_release(&at->record, place);
+}
+
+/* A timed event is reached 1.5 ms after the one before it. */
+static void record_time(const struct frmps_head *head, const struct frmps_event_record *record)
+{
+	uint64_t place = shm_place(head->stream, head->seq);
+
+	if (!(record->flags & FRMPS_EVENT_TIMING))
+		return;
+	self.ns += 1500000;
+	if (!word_relaxed(&loopback->slow_times))
+		publish_time(record->event, place, self.ns);
+	self.timed = record->event;
+	self.timed_place = place;
+}
+
 /* Return: false if the command must wait. */
 static bool execute(const struct frmps_head *head, const uint8_t *record)
 {
@@ -164,6 +192,9 @@ static bool execute(const struct frmps_head *head, const uint8_t *record)
 		return fulfilled(body);
 	case FRMPS_OP_HOST_FUNCTION:
 		return host_function(head);
+	case FRMPS_OP_EVENT_RECORD:
+		record_time(head, body);
+		return true;
 	default:
 		return true;
 	}
@@ -179,6 +210,8 @@ static void directive(const struct frmps_head *head, const uint8_t *record)
 	if (head->op == FRMPS_OP_WAKE) {
 		RULE(wake->seq <= self.seq[head->stream]);
 		mark(head->stream);
+		if (self.timed_place && word_relaxed(&loopback->slow_times) == 1)
+			publish_time(self.timed, self.timed_place, self.ns);
 		wake_all(&self.view.server->wake);
 	}
 }
@@ -274,17 +307,6 @@ static void query_memory(const struct wire_message *m)
 	reply(m, CUDA_SUCCESS, values, 2, -1);
 }
 
-static void query_elapsed(const struct wire_message *m)
-{
-	float milliseconds = 1.5f;
-	uint32_t bits;
-	uint64_t value;
-
-	memcpy(&bits, &milliseconds, sizeof(bits));
-	value = bits;
-	reply(m, CUDA_SUCCESS, &value, 1, -1);
-}
-
 /* Memory of a handle is made at the latest when it is mapped. */
 static void map_handle(const struct wire_message *m)
 {
@@ -317,9 +339,6 @@ static void request(const struct wire_message *m)
 		return;
 	case WIRE_QUERY_MEMORY:
 		query_memory(m);
-		return;
-	case WIRE_QUERY_ELAPSED:
-		query_elapsed(m);
 		return;
 	default:
 		reply(m, CUDA_ERROR_NOT_SUPPORTED, NULL, 0, -1);
@@ -437,9 +456,11 @@ static void promote(void)
 	struct shm_server_header *server = self.view.server;
 	uint32_t next = word_relaxed(&server->generation) + 1;
 
-	for (uint32_t i = 0; i < SHM_STREAMS; ++i)
+	for (uint32_t i = 0; i < SHM_STREAMS; ++i) {
 		word_set(&shm_view_timeline(&self.view, next)->stream[i].done,
 			word_relaxed(&timeline(i)->done));
+		word_set(&self.view.states[i].untimed, word_relaxed(&timeline(i)->done));
+	}
 	word_release(&server->generation, next);
 	word_release(&server->state, SHM_SESSION_RUNNING);
 	wake_all(&server->wake);

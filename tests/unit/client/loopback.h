@@ -39,6 +39,7 @@ struct loopback {
 	word32 held;	      /* stop serving as in a promotion; when cleared, go on as the next generation */
 	word64 room;	      /* device memory it gives at most */
 	word64 arena_bytes;   /* staging memory of a session that is to begin */
+	word32 slow_times;    /* 1: times of events are written when somebody asks for a wake-up; 2: never */
 
 	/* What happened. */
 	word32 broken;	/* line of loopback.c where a rule was found broken, 0 = none */

@@ -127,6 +127,96 @@ START_TEST(time_is_known_behind_a_pause)
 }
 END_TEST
 
+static void record_both(CUevent begin, CUevent end)
+{
+	OK(cuEventRecord(begin, NULL));
+	OK(cuEventRecord(end, NULL));
+	OK(cuEventSynchronize(end));
+}
+
+static void replace_executor(void)
+{
+	struct shm_server_header *server = connection.view.server;
+
+	word_set(&loopback->held, 1);
+	while (word_acquire(&server->state) != SHM_SESSION_HELD)
+		sched_yield();
+	word_set(&loopback->held, 0);
+	while (word_acquire(&server->state) == SHM_SESSION_HELD)
+		sched_yield();
+}
+
+/* Nobody is asked: the service does not even run. */
+START_TEST(time_is_read_from_memory)
+{
+	CUevent begin, end;
+	float ms;
+
+	OK(cuEventCreate(&begin, 0));
+	OK(cuEventCreate(&end, 0));
+	record_both(begin, end);
+	OK(cuEventElapsedTime(&ms, begin, end));
+	shim_pause();
+	OK(cuEventElapsedTime(&ms, begin, end));
+	ck_assert_float_eq(ms, 1.5f);
+	OK(cuEventElapsedTime(&ms, end, begin));
+	ck_assert_float_eq(ms, -1.5f);
+	shim_resume();
+}
+END_TEST
+
+START_TEST(time_spans_executors)
+{
+	CUevent begin, end;
+	float ms;
+
+	OK(cuEventCreate(&begin, 0));
+	OK(cuEventCreate(&end, 0));
+	OK(cuEventRecord(begin, NULL));
+	OK(cuEventSynchronize(begin));
+	replace_executor();
+	OK(cuEventRecord(end, NULL));
+	OK(cuEventSynchronize(end));
+	OK(cuEventElapsedTime(&ms, begin, end));
+	ck_assert_float_eq(ms, 1.5f);
+}
+END_TEST
+
+/* The executor sleeps: it is asked once, and what it writes then is read. */
+START_TEST(time_that_is_not_written_is_asked_for)
+{
+	CUevent event;
+	float ms;
+
+	word_set(&loopback->slow_times, 1);
+	OK(cuEventCreate(&event, 0));
+	OK(cuEventRecord(event, NULL));
+	OK(cuEventSynchronize(event));
+	OK(cuEventElapsedTime(&ms, event, event));
+	ck_assert_uint_ge(loopback_count(FRMPS_OP_WAKE), 1);
+}
+END_TEST
+
+START_TEST(time_that_nobody_wrote_is_lost)
+{
+	CUevent begin, end;
+	float ms = -7;
+
+	word_set(&loopback->slow_times, 2);
+	OK(cuEventCreate(&begin, 0));
+	OK(cuEventCreate(&end, 0));
+	record_both(begin, end);
+	replace_executor();
+	FAILS(cuEventElapsedTime(&ms, begin, end), ILLEGAL_STATE);
+	ck_assert_float_eq(ms, -7);
+	/* The next record has a time again. */
+	word_set(&loopback->slow_times, 0);
+	record_both(begin, end);
+	OK(cuEventElapsedTime(&ms, begin, end));
+	ck_assert_float_eq(ms, 1.5f);
+}
+END_TEST
+
 START_TEST(polling_ends)
 {
 	CUstream stream;
@@ -222,7 +312,7 @@ START_TEST(events)
 	OK(cuEventSynchronize(event));
 	OK(cuEventQuery(event));
 	OK(cuEventElapsedTime_v2(&ms, event, event));
-	ck_assert_float_eq(ms, 1.5f);
+	ck_assert_float_eq(ms, 0.0f);
 	FAILS(cuEventElapsedTime(&ms, event, untimed), INVALID_HANDLE);
 	FAILS(cuEventElapsedTime(&ms, unrecorded, event), INVALID_HANDLE);
 	OK(cuCtxSynchronize());
@@ -746,6 +836,10 @@ int main(void)
 	tcase_add_test(streams, streams_say_when_they_are_done);
 	tcase_add_test(streams, what_is_done_is_not_believed_while_the_session_is_held);
 	tcase_add_test(streams, time_is_known_behind_a_pause);
+	tcase_add_test(streams, time_is_read_from_memory);
+	tcase_add_test(streams, time_spans_executors);
+	tcase_add_test(streams, time_that_is_not_written_is_asked_for);
+	tcase_add_test(streams, time_that_nobody_wrote_is_lost);
 	tcase_add_test(streams, polling_ends);
 	tcase_add_test(streams, slots_are_used_again);
 	tcase_add_test(streams, the_default_stream_joins);

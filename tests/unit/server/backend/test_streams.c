@@ -224,24 +224,26 @@ START_TEST(elapsed_time)
 {
 	struct backend_stream *stream = stream_new();
 	struct backend_event *start, *end, *untimed;
-	float ms = -1;
+	struct backend_time from, to;
 
 	ok(OPS->event_create(true, &start));
 	ok(OPS->event_create(true, &end));
 	ok(OPS->event_create(false, &untimed));
-	ck_assert_int_eq(OPS->event_elapsed(start, end, &ms), CUDA_ERROR_INVALID_HANDLE);
+	ck_assert_int_eq(OPS->event_time(start, &from), CUDA_ERROR_INVALID_HANDLE);
 	ok(OPS->event_record(start, stream));
 	launch(stream, "spin_ns", &(struct spin_ns_params){.ns = 5000000});
 	close_gate(stream, GATE);
 	ok(OPS->event_record(end, stream));
 	ok(OPS->event_record(untimed, stream));
-	ck_assert_int_eq(OPS->event_elapsed(start, end, &ms), CUDA_ERROR_NOT_READY);
+	ck_assert_int_eq(OPS->event_time(end, &to), CUDA_ERROR_NOT_READY);
 	open_gate(GATE);
 	wait_stream(stream);
-	ck_assert_int_eq(OPS->event_elapsed(start, untimed, &ms), CUDA_ERROR_INVALID_HANDLE);
-	ck_assert(ms == -1);
-	ok(OPS->event_elapsed(start, end, &ms));
-	ck_assert(ms >= 5.0f && ms < 60000.0f);
+	ck_assert_int_eq(OPS->event_time(untimed, &to), CUDA_ERROR_INVALID_HANDLE);
+	ok(OPS->event_time(start, &from));
+	ok(OPS->event_time(end, &to));
+	ck_assert_int_ge(to.local - from.local, 5000000);
+	ck_assert_int_lt(to.local - from.local, INT64_C(60000000000));
+	ck_assert_int_eq(to.device - from.device, to.local - from.local);
 	ok(OPS->event_destroy(start));
 	ok(OPS->event_destroy(end));
 	ok(OPS->event_destroy(untimed));

@@ -432,12 +432,11 @@ static CUresult event_record(struct backend_event *event, struct backend_stream 
 	return note((struct fake_call){.kind = FAKE_RECORD, .stream = stream, .object = event});
 }
 
-static CUresult event_elapsed(struct backend_event *start, struct backend_event *stop, float *ret_ms)
+static CUresult event_time(struct backend_event *event, struct backend_time *ret_time)
 {
-	(void)start;
-	(void)stop;
-	*ret_ms = 1.5f;
-	return CUDA_SUCCESS;
+	(void)event;
+	*ret_time = fake.time;
+	return fake.time_code;
 }
 
 static CUresult stream_wait(struct backend_stream *stream, struct backend_event *event)
@@ -558,7 +557,7 @@ const struct backend_ops fake_ops = {
 	.event_create = event_create,
 	.event_destroy = event_destroy,
 	.event_record = event_record,
-	.event_elapsed = event_elapsed,
+	.event_time = event_time,
 	.stream_wait = stream_wait,
 	.launch = launch,
 	.copy = copy,

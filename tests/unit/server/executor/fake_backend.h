@@ -67,8 +67,10 @@ struct fake {
 	bool copies_pend;	     /* stream_query: not ready */
 	CUresult query;		     /* stream_query: this, if not 0 */
 	unsigned queries;
-	bool endless_name; /* of function_list: too long for any answer */
-	uint32_t kernels;  /* function_list: so many, each with a name of 200 letters; 0: "kernel" alone */
+	struct backend_time time; /* event_time: of every event, */
+	CUresult time_code;	  /* and what it returns */
+	bool endless_name;	  /* of function_list: too long for any answer */
+	uint32_t kernels; /* function_list: so many, each with a name of 200 letters; 0: "kernel" alone */
 	_Atomic unsigned stuck;	    /* launches and sets wait in their call for it to be 0 */
 	_Atomic unsigned compiling; /* compilations that were begun */
 	_Atomic size_t stack_bytes; /* of the last thread that began one */

@@ -10,6 +10,7 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/serve.h"
+#include "server/executor/timing.h"
 #include "tests/unit/server/executor/fixture.h"
 
 static const uint64_t host_word = FIXTURE_WINDOW + FIXTURE_DEVICE;
@@ -312,23 +313,59 @@ START_TEST(an_event_on_an_idle_stream_costs_nothing)
 }
 END_TEST
 
-START_TEST(time_between_events)
+static uint64_t place_of_time(uint32_t event)
 {
-	const struct wire_elapsed wish = {.start_event = 1, .end_event = 2};
-	float ms;
+	return word_acquire(&fixture.client.times[event].record);
+}
 
+START_TEST(times_are_published_when_records_are_done)
+{
+	fake.time_code = CUDA_ERROR_NOT_READY;
 	record_event(1, 1, FRMPS_EVENT_TIMING);
 	record_event(1, 2, 0);
 	fixture_turn();
-	ck_assert_int_eq(event_elapsed(fixture.session, &wish, &ms), CUDA_ERROR_ILLEGAL_STATE);
+	fake_arrive();
+	/* The mark is there, the event is not: the device writes it behind the mark. */
+	fixture_turn();
+	ck_assert_uint_eq(place_of_time(1), 0);
+	fake.time_code = CUDA_SUCCESS;
+	fixture_turn();
+	ck_assert_uint_eq(place_of_time(1), shm_place(1, 1));
+	ck_assert_uint_eq(word_acquire(&fixture.client.times[1].epoch), 1);
+	ck_assert_uint_eq(place_of_time(2), 0);
 	record_event(1, 2, FRMPS_EVENT_TIMING);
 	fixture_turn();
-	ck_assert_int_eq(event_elapsed(fixture.session, &wish, &ms), CUDA_SUCCESS);
-	fixture_put(FRMPS_OP_EVENT_DESTROY, 1, 0, &(struct frmps_event_record){.event = 1}, 8);
+	fixture_put(FRMPS_OP_EVENT_DESTROY, 1, 0, &(struct frmps_event_record){.event = 2}, 8);
 	fixture_turn();
-	ck_assert_int_eq(event_elapsed(fixture.session, &wish, &ms), CUDA_ERROR_ILLEGAL_STATE);
+	fake_arrive();
+	fixture_turn();
+	ck_assert_uint_eq(place_of_time(2), 0);
 	/* One more for slot 2, which changed its kind. */
 	ck_assert_uint_eq(fake_count(FAKE_EVENT_DESTROY), 2);
+}
+END_TEST
+
+/* An executor that sleeps looks again by itself while a time is owed, and only so long. */
+START_TEST(a_time_that_is_owed_is_looked_after)
+{
+	record_event(1, 1, FRMPS_EVENT_TIMING);
+	fixture_turn();
+	ck_assert_uint_le(timing_next_look(fixture.session, fixture.now), fixture.now + CLOCK_MS);
+	fake_arrive();
+	fixture_turn();
+	ck_assert_uint_eq(place_of_time(1), shm_place(1, 1));
+	ck_assert_uint_eq(timing_next_look(fixture.session, fixture.now), UINT64_MAX);
+}
+END_TEST
+
+/* Of a record that the driver refused nobody waits for the time. */
+START_TEST(a_record_that_fails_has_no_time)
+{
+	fake.fails[FAKE_RECORD] = CUDA_ERROR_INVALID_VALUE;
+	record_event(1, 1, FRMPS_EVENT_TIMING);
+	fixture_turn();
+	ck_assert_uint_eq(place_of_time(1), shm_place(1, 1));
+	ck_assert_uint_eq(word_acquire(&fixture.client.times[1].epoch), 0);
 }
 END_TEST
 
@@ -390,7 +427,9 @@ int main(void)
 	tcase_add_test(device, a_wait_for_what_is_done_is_nothing);
 	tcase_add_test(device, an_event_that_was_recorded_again);
 	tcase_add_test(device, an_event_on_an_idle_stream_costs_nothing);
-	tcase_add_test(device, time_between_events);
+	tcase_add_test(device, times_are_published_when_records_are_done);
+	tcase_add_test(device, a_time_that_is_owed_is_looked_after);
+	tcase_add_test(device, a_record_that_fails_has_no_time);
 	tcase_add_test(device, a_word_is_written_between_two_marks);
 	return suite_run(suite);
 }

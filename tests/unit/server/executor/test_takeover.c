@@ -402,22 +402,71 @@ START_TEST(timelines_of_dead_generations_do_not_count)
 }
 END_TEST
 
-START_TEST(times_are_lost_and_said_to_be)
-{
-	struct frmps_event_record body = {.event = 1, .flags = FRMPS_EVENT_TIMING};
-	const struct wire_elapsed wish = {.start_event = 1, .end_event = 1};
-	float ms;
+static const struct frmps_event_record timed = {.event = 1, .flags = FRMPS_EVENT_TIMING};
 
-	fixture_put(FRMPS_OP_EVENT_RECORD, 1, FRMPS_CMD_MARK, &body, sizeof(body));
+/* What the client can read. */
+static const struct shm_time *time_of_event(void)
+{
+	return &fixture.client.times[1];
+}
+
+START_TEST(a_time_outlives_the_executor)
+{
+	fake.time = (struct backend_time){.local = 500, .device = 70500};
+	fixture_put(FRMPS_OP_EVENT_RECORD, 1, FRMPS_CMD_MARK, &timed, sizeof(timed));
 	fixture_turn();
+	ck_assert_uint_eq(word_acquire(&time_of_event()->record), 0);
 	fake_arrive();
-	ck_assert_int_eq(event_elapsed(fixture.session, &wish, &ms), CUDA_SUCCESS);
+	fixture_turn();
+	ck_assert_uint_eq(word_acquire(&time_of_event()->record), shm_place(1, 1));
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
-	ck_assert_int_eq(event_elapsed(fixture.session, &wish, &ms), CUDA_ERROR_ILLEGAL_STATE);
+	ck_assert_uint_eq(word_acquire(&time_of_event()->record), shm_place(1, 1));
+	ck_assert_uint_eq(word_acquire(&time_of_event()->epoch), 1);
+	ck_assert_uint_eq(word_acquire(&time_of_event()->local), 500);
+	ck_assert_uint_eq(word_acquire(&time_of_event()->device), 70500);
 	/* A wait for it passes all the same. */
 	fixture_depend(2, 1, 1, 1);
 	fixture_turn();
 	ck_assert_uint_eq(fixture_done(2), 1);
+	/* The next one counts on the next executor's clock. */
+	fixture_put(FRMPS_OP_EVENT_RECORD, 1, FRMPS_CMD_MARK, &timed, sizeof(timed));
+	fixture_turn();
+	fake_arrive();
+	fixture_turn();
+	ck_assert_uint_eq(word_acquire(&time_of_event()->record), shm_place(1, 2));
+	ck_assert_uint_eq(
+		word_acquire(&time_of_event()->epoch), word_acquire(&fixture.client.server->generation));
+}
+END_TEST
+
+/* The executor died between the mark and its own look: the client learns that nobody knows the time. */
+START_TEST(a_time_that_nobody_wrote_is_said_to_be_lost)
+{
+	fixture_put(FRMPS_OP_EVENT_RECORD, 1, FRMPS_CMD_MARK, &timed, sizeof(timed));
+	fixture_turn();
+	ck_assert_uint_eq(word_acquire(&fixture.client.states[1].untimed), 0);
+	fake_arrive();
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
+	ck_assert_uint_eq(word_acquire(&time_of_event()->record), 0);
+	ck_assert_uint_eq(word_acquire(&fixture.client.states[1].untimed), 1);
+}
+END_TEST
+
+/* It was not done: the next executor records it again, and knows when. */
+START_TEST(a_record_that_is_repeated_has_a_time)
+{
+	fake.time = (struct backend_time){.local = 1, .device = 2};
+	fixture_copy(1, x, y, 64, 0);
+	fixture_put(FRMPS_OP_EVENT_RECORD, 1, FRMPS_CMD_MARK, &timed, sizeof(timed));
+	fixture_turn();
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_REPEATS);
+	ck_assert_uint_eq(word_acquire(&fixture.client.states[1].untimed), 0);
+	fake.count = 0; /* its marks went with the first executor */
+	fixture_turn();
+	fake_arrive();
+	fixture_turn();
+	ck_assert_uint_eq(word_acquire(&time_of_event()->record), shm_place(1, 2));
+	ck_assert_uint_eq(word_acquire(&time_of_event()->epoch), 2);
 }
 END_TEST
 
@@ -425,28 +474,22 @@ END_TEST
  * for. */
 START_TEST(the_time_of_another_record_is_not_told)
 {
-	struct frmps_event_record body = {.event = 1, .flags = FRMPS_EVENT_TIMING};
-	struct wire_elapsed wish = {.start_event = 1,
-		.end_event = 1,
-		.start_seq = 1,
-		.end_seq = 1,
-		.start_stream = 2,
-		.end_stream = 2};
-	float ms;
-
 	fixture_put(FRMPS_OP_HOST_FUNCTION, 1, 0, NULL, 0);
-	fixture_put(FRMPS_OP_EVENT_RECORD, 1, FRMPS_CMD_MARK, &body, sizeof(body));
-	fixture_put(FRMPS_OP_EVENT_RECORD, 2, FRMPS_CMD_MARK, &body, sizeof(body));
+	fixture_put(FRMPS_OP_EVENT_RECORD, 1, FRMPS_CMD_MARK, &timed, sizeof(timed));
+	fixture_put(FRMPS_OP_EVENT_RECORD, 2, FRMPS_CMD_MARK, &timed, sizeof(timed));
 	fixture_turn();
 	fake_arrive();
-	ck_assert_int_eq(event_elapsed(fixture.session, &wish, &ms), CUDA_SUCCESS);
+	fixture_turn();
+	ck_assert_uint_eq(word_acquire(&time_of_event()->record), shm_place(2, 1));
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
 	word_release(&fixture.client.client->host[1].started, 1);
 	word_release(&fixture.client.client->host[1].done, 1);
 	fixture_turn();
 	fake_arrive();
+	fixture_turn();
 	ck_assert_uint_eq(fixture_done(1), 2);
-	ck_assert_int_eq(event_elapsed(fixture.session, &wish, &ms), CUDA_ERROR_ILLEGAL_STATE);
+	/* Whoever asks for the one in the second stream does not get that of the first. */
+	ck_assert_uint_eq(word_acquire(&time_of_event()->record), shm_place(1, 2));
 }
 END_TEST
 
@@ -715,7 +758,9 @@ int main(void)
 	tcase_add_test(rest, what_lies_on_the_ring_is_served);
 	tcase_add_test(rest, a_second_death_in_the_middle_of_a_promotion);
 	tcase_add_test(rest, timelines_of_dead_generations_do_not_count);
-	tcase_add_test(rest, times_are_lost_and_said_to_be);
+	tcase_add_test(rest, a_time_outlives_the_executor);
+	tcase_add_test(rest, a_time_that_nobody_wrote_is_said_to_be_lost);
+	tcase_add_test(rest, a_record_that_is_repeated_has_a_time);
 	tcase_add_test(rest, the_time_of_another_record_is_not_told);
 	tcase_add_test(rest, a_stray_write_into_the_timeline_is_not_believed);
 	tcase_add_test(rest, a_broken_journal_is_a_fault);

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// See timing.h.
+//
+// Two records that one executor served are as far apart as its driver says. If it was replaced between them,
+// what counts is the device's timer, which both executors know to some microseconds.
+
+#include "client/state/timing.h"
+
+#include <stdbool.h>
+
+#include "client/link/connect.h"
+#include "client/link/lost.h"
+#include "client/state/clock.h"
+#include "client/state/log.h"
+#include "client/state/stream.h"
+#include "client/submit/submit.h"
+#include "shm/doorbell.h"
+
+/* The executor looks by itself within this, as a rule; then it is asked. */
+#define SPIN_NS UINT64_C(10000)
+/* How long one that was replaced may still write. */
+#define LATE_NS	 UINT64_C(20000000)
+#define SLEEP_US UINT64_C(1000)
+/* Looks at the word for one at the clock. */
+#define LOOKS 16u
+
+struct time {
+	uint64_t epoch, local, device;
+};
+
+/* Return: whether it is that of the record. */
+static bool read_time(const struct timing_record *record, struct time *ret)
+{
+	struct shm_time *at = &connection.view.times[record->event];
+
+	/* Pairs with publish() of server/executor/timing.c. */
+	if (word_acquire(&at->record) != record->place)
+		return false;
+	*ret = (struct time){word_acquire(&at->epoch), word_acquire(&at->local), word_acquire(&at->device)};
+	return word_acquire(&at->record) == record->place;
+}
+
+static bool spin(const struct timing_record *record, struct time *ret)
+{
+	uint64_t begin = clock_now_ns();
+
+	do
+		for (unsigned int i = 0; i < LOOKS; ++i) {
+			if (read_time(record, ret))
+				return true;
+			word_glance();
+		}
+	while (clock_now_ns() - begin < SPIN_NS);
+	return false;
+}
+
+/* Whether the record was done in an executor that is not the session's any more. */
+static bool is_orphaned(const struct timing_record *record)
+{
+	return word_acquire(&connection.view.states[record->stream->slot].untimed) >= record->seq;
+}
+
+static CUresult await_time(const struct timing_record *record, struct time *ret)
+{
+	struct shm_server_header *server = connection.view.server;
+	uint64_t begin = clock_now_ns();
+	CUresult r = CUDA_SUCCESS;
+
+	while (!spin(record, ret)) {
+		uint32_t seen = word_acquire(&server->wake);
+
+		if (word_acquire(record->latest) != record->place)
+			return CUDA_ERROR_NOT_READY;
+		if (is_orphaned(record) && clock_now_ns() - begin > LATE_NS) {
+			*ret = (struct time){0};
+			return CUDA_SUCCESS;
+		}
+		r = submit_wake(record->stream, record->seq);
+		if (r == CUDA_SUCCESS && !spin(record, ret)) {
+			wake_wait(&server->wake, seen, SLEEP_US);
+			r = lost_check();
+		}
+		if (r != CUDA_SUCCESS)
+			return r;
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult find_time(const struct timing_record *record, struct time *ret)
+{
+	return read_time(record, ret) ? CUDA_SUCCESS : await_time(record, ret);
+}
+
+CUresult timing_between(
+	const struct timing_record *start, const struct timing_record *end, float *ret_milliseconds)
+{
+	struct time from, to;
+	CUresult r = find_time(start, &from);
+	bool same, known;
+
+	if (r == CUDA_SUCCESS)
+		r = find_time(end, &to);
+	if (r != CUDA_SUCCESS)
+		return r;
+	same = from.epoch == to.epoch;
+	known = from.epoch && to.epoch && (same || (from.device && to.device));
+	if (!known) {
+		client_log(CLIENT_LOG_ERROR, "the time of an event was lost with the executor that knew it");
+		return CUDA_ERROR_ILLEGAL_STATE;
+	}
+	*ret_milliseconds =
+		(float)((double)(int64_t)(same ? to.local - from.local : to.device - from.device) / 1e6);
+	return CUDA_SUCCESS;
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// When timed events were recorded. The service writes that into memory which the program can read (struct
+// shm_time), a moment after it has seen the record done, so asking costs a few loads. Any thread; no state.
+
+#ifndef FRMPS_CLIENT_STATE_TIMING_H
+#define FRMPS_CLIENT_STATE_TIMING_H
+
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+#include "shm/order.h"
+
+struct client_stream;
+
+/* A record that is done. */
+struct timing_record {
+	uint32_t event; /* number of the event */
+	const word64 *
+		latest; /* place of its latest record; another one than `place`: nobody knows this one's time */
+	uint64_t place, seq; /* shm_place() */
+	struct client_stream *stream;
+};
+
+/**
+ * Milliseconds between two records. Waits while the service has not written a time yet.
+ * Return: CUDA_SUCCESS, the sticky error; CUDA_ERROR_ILLEGAL_STATE: the executor that knew one of the times ended
+ * before it could write it; CUDA_ERROR_NOT_READY: an event was recorded again meanwhile
+ */
+CUresult timing_between(
+	const struct timing_record *start, const struct timing_record *end, float *ret_milliseconds);
+
+#endif
