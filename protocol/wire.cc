@@ -116,7 +116,8 @@ static const size_t BUILD_SLACK = 16384;
 	X(BACK_ARRAY, BackArray)                                                                             \
 	X(DROP_ARRAY, DropArray)                                                                             \
 	X(MAKE_OBJECT, MakeObject)                                                                           \
-	X(DROP_OBJECT, DropObject)
+	X(DROP_OBJECT, DropObject)                                                                           \
+	X(SET_LIMIT, SetLimit)
 
 #define X(name, table)                                                                                       \
 	static_assert(                                                                                       \
@@ -566,6 +567,8 @@ static body build_body(Builder *b, const wire_message &m)
 		return fb::CreateImportHost(
 			b->fbb, m.import.address, m.import.bytes, m.import.session, m.import.source)
 			.Union();
+	case WIRE_SET_LIMIT:
+		return fb::CreateSetLimit(b->fbb, m.limit.limit, m.limit.value).Union();
 	case WIRE_MAKE_ARRAY:
 		return build_array(b, m.array);
 	case WIRE_BACK_ARRAY:
@@ -1102,6 +1105,9 @@ static bool read_body(Reader *r, const fb::Message *t, wire_message *m)
 		const fb::ImportHost *i = t->body_as_ImportHost();
 		return m->import = wire_import{i->address(), i->bytes(), i->session(), i->source()}, true;
 	}
+	case fb::Body_SetLimit:
+		return m->limit = wire_limit{t->body_as_SetLimit()->limit(), t->body_as_SetLimit()->value()},
+		       true;
 	case fb::Body_MakeArray:
 		return read(t->body_as_MakeArray(), &m->array), true;
 	case fb::Body_BackArray:

@@ -81,6 +81,7 @@ enum wire_type {
 	WIRE_DROP_ARRAY,
 	WIRE_MAKE_OBJECT,
 	WIRE_DROP_OBJECT,
+	WIRE_SET_LIMIT,
 	WIRE_TYPES
 };
 
@@ -285,6 +286,11 @@ struct wire_import {
 };
 /* Flags of MapHost. */
 #define WIRE_HOST_EVENTS 1u
+/* SetLimit. */
+struct wire_limit {
+	uint32_t limit; /* CUlimit */
+	uint64_t value;
+};
 /* LinkAdd, LinkComplete, LinkDrop: fields that the message lacks are 0, "" and empty. */
 struct wire_link {
 	uint32_t link, position, type;
@@ -357,6 +363,7 @@ struct wire_message {
 		struct wire_graph graph;
 		struct wire_link link;
 		struct wire_import import;
+		struct wire_limit limit;
 		struct wire_array array;
 		struct wire_back_array back_array;
 		struct wire_object object;

@@ -23,7 +23,7 @@
 #include "client/state/event.h"
 #include "client/state/host.h"
 #include "client/state/instance.h"
-#include "client/state/log.h"
+#include "client/state/limit.h"
 #include "client/state/managed.h"
 #include "client/state/memory.h"
 #include "client/state/mempool.h"
@@ -155,7 +155,7 @@ static CUresult find_limit(CUcontext handle, CUlimit limit, struct context **ret
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if ((unsigned int)limit >= CU_LIMIT_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
-	if ((unsigned int)limit >= device->limit_count)
+	if ((unsigned int)limit >= device->limit_count || device->limits[limit] == LIMIT_NONE)
 		return CUDA_ERROR_UNSUPPORTED_LIMIT;
 	*ret_context = context;
 	*ret_device = device;
@@ -188,31 +188,25 @@ static CUresult set_text_limit(size_t *value)
 	return r == CUDA_SUCCESS && text_is_open() ? text_open(*value) : r;
 }
 
-/* Kernels that need more than there is fail: the program is told why. Of the other limits they notice
- * nothing. */
-static void tell_limit(CUlimit limit, uint64_t wish, uint64_t there)
-{
-	bool matters = limit == CU_LIMIT_STACK_SIZE || limit == CU_LIMIT_MALLOC_HEAP_SIZE;
-
-	client_log(matters ? CLIENT_LOG_ERROR : CLIENT_LOG_INFO,
-		"limit %d stays at the service's %llu, the program asked for %llu", (int)limit,
-		(unsigned long long)there, (unsigned long long)wish);
-}
-
 CUresult context_set_limit(CUcontext handle, CUlimit limit, size_t value)
 {
 	const struct client_device *device;
 	struct context *context;
 	CUresult r = find_limit(handle, limit, &context, &device);
 
-	if (r == CUDA_SUCCESS && limit == CU_LIMIT_PRINTF_FIFO_SIZE)
-		r = set_text_limit(&value);
 	if (r != CUDA_SUCCESS)
 		return r;
+	/* These can only be asked for. */
+	if (limit >= CU_LIMIT_SHMEM_SIZE)
+		return CUDA_ERROR_UNSUPPORTED_LIMIT;
 	if (limit == CU_LIMIT_STACK_SIZE && value > STACK_BYTES_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (value > device->limits[limit] && limit != CU_LIMIT_PRINTF_FIFO_SIZE)
-		tell_limit(limit, value, device->limits[limit]);
+	if (limit == CU_LIMIT_PRINTF_FIFO_SIZE)
+		r = set_text_limit(&value);
+	else
+		r = limit_raise(limit, device->limits[limit], &value);
+	if (r != CUDA_SUCCESS)
+		return r;
 	context->limits[limit] = value;
 	context->limit_set[limit] = true;
 	return CUDA_SUCCESS;

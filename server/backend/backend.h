@@ -39,6 +39,7 @@ struct statics;
 #define BACKEND_FUNC_ATTRS    16u
 #define BACKEND_DEVICE_ATTRS  256u
 #define BACKEND_DEVICE_LIMITS 16u
+#define BACKEND_NO_LIMIT      UINT64_MAX
 
 /* Granularity of device memory chunks, bytes: chunks are multiples of it and mapped at multiples of it. */
 #define BACKEND_CHUNK_GRANULE (UINT64_C(2) << 20)
@@ -48,7 +49,7 @@ struct backend_device {
 	char name[256];
 	uint8_t uuid[16];
 	int32_t attributes[BACKEND_DEVICE_ATTRS]; /* by CUdevice_attribute; 0 where the driver refuses */
-	uint64_t limits[BACKEND_DEVICE_LIMITS];	  /* by CUlimit */
+	uint64_t limits[BACKEND_DEVICE_LIMITS];	  /* by CUlimit; BACKEND_NO_LIMIT where the driver has none */
 	uint64_t total_bytes;
 	int32_t priority_least, priority_greatest;
 	int32_t driver_version;
@@ -202,6 +203,9 @@ struct backend_ops {
 	/* Pins process memory so that the device reads and writes it at the same address. [any] */
 	CUresult (*host_register)(void *address, uint64_t bytes);
 	CUresult (*host_unregister)(void *address);
+	/* Sets a limit of the context, and says what it is then. Waits until nothing runs, and holds up everybody
+	 * meanwhile. Errors: as cuCtxSetLimit. */
+	CUresult (*limit_set)(CUlimit limit, uint64_t value, uint64_t *ret_value);
 	CUresult (*memory_info)(uint64_t *ret_free, uint64_t *ret_total);
 	/* Computes; touches no device. @map: ranks and counts fit its kind. [any] */
 	CUresult (*tensor_map)(const struct wire_tensor_map *map, uint64_t ret_words[WIRE_TENSOR_MAP_WORDS]);

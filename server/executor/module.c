@@ -267,6 +267,17 @@ static void query_occupancy(struct job *job)
 	job_reply(job, code, &value, code ? 0 : 1, NULL);
 }
 
+/* The daemon asks an executor that serves this session alone: nobody else waits until nothing runs. */
+static void set_limit(struct job *job)
+{
+	const struct wire_limit *wish = &job->message.limit;
+	uint64_t value = 0;
+	CUresult code = executor_code(
+		job->executor, job->executor->ops->limit_set((CUlimit)wish->limit, wish->value, &value));
+
+	job_reply(job, code, &value, code ? 0 : 1, NULL);
+}
+
 /* ---- entry ---- */
 
 static void (*const handlers[WIRE_TYPES])(struct job *job) = {
@@ -276,6 +287,7 @@ static void (*const handlers[WIRE_TYPES])(struct job *job) = {
 	[WIRE_FIND_GLOBAL] = lookup_global,
 	[WIRE_LIST_FUNCTIONS] = list_functions,
 	[WIRE_SET_FUNCTION] = set_function,
+	[WIRE_SET_LIMIT] = set_limit,
 	[WIRE_QUERY_OCCUPANCY] = query_occupancy,
 	[WIRE_MAKE_GRAPH] = graph_make,
 	[WIRE_DROP_GRAPH] = graph_drop,

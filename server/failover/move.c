@@ -2,9 +2,9 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // Moving one session into a domain of its own, because code of it cannot be loaded beside kernels that do not
-// end (executor/gate.c), because an operator said so, because nobody knows who wrote into its guard
-// (separate.c), or because what it had in doubt at a fault is to run alone (probation.c). Its program notices a
-// pause; nobody else anything.
+// end (executor/gate.c), because its kernels need larger limits (cuCtxSetLimit) than those of others have, because an
+// operator said so, because nobody knows who wrote into its guard (separate.c), or because what it had in doubt at a
+// fault is to run alone (probation.c). Its program notices a pause; nobody else anything.
 //
 //   move_begin()         the new domain's          all answered,             1: it is done with
 //        │               executor serves           no request under way      the old executor
@@ -98,7 +98,8 @@ bool move_holds(const struct client *client)
 {
 	const struct move *move = client->move;
 
-	return move && (move->state == MOVE_LETTING_GO || move->cause == MOVE_LOAD);
+	return move &&
+	       (move->state == MOVE_LETTING_GO || move->cause == MOVE_LOAD || move->cause == MOVE_LIMIT);
 }
 
 struct worker *move_target(const struct client *client)

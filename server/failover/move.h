@@ -20,6 +20,7 @@ enum move_cause {
 	MOVE_LOAD,	/* its code could not be loaded beside the kernels of others */
 	MOVE_ORDER,	/* an operator said so */
 	MOVE_GUARD,	/* its guard was hit, and several programs can have done it (separate.h) */
+	MOVE_LIMIT,	/* its kernels need larger limits than those of others have */
 	MOVE_PROBATION, /* nobody serves it: it is held for its trial (probation.h) */
 };
 

@@ -204,8 +204,12 @@ static void mirror_but_handles(struct worker *worker, struct client *client)
 
 	mirror_session(worker, client);
 	sink_tell(client, worker);
+	/* Limits count for what is loaded behind them. */
 	TAILQ_FOREACH (entry, &client->holdings.entries, link)
-		if (entry->type != WIRE_MAKE_OBJECT)
+		if (entry->type == WIRE_SET_LIMIT)
+			mirror_entry(worker, client, entry);
+	TAILQ_FOREACH (entry, &client->holdings.entries, link)
+		if (entry->type != WIRE_MAKE_OBJECT && entry->type != WIRE_SET_LIMIT)
 			mirror_entry(worker, client, entry);
 }
 

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "protocol/cuda_abi.h"
 #include "protocol/texel.h"
 #include "server/backend/backend.h"
 #include "server/backend/image.h"
@@ -393,6 +394,20 @@ static int check_occupancy(const struct check_scope *scope, const struct wire_oc
 	return check_function(scope, occupancy->function, finding);
 }
 
+/* Those that kernels fail without. */
+static int check_limit(const struct wire_limit *wish, struct check_finding *finding)
+{
+	switch (wish->limit) {
+	case CU_LIMIT_STACK_SIZE:
+	case CU_LIMIT_MALLOC_HEAP_SIZE:
+	case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH:
+	case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:
+		return wish->value <= INT64_MAX ? 0 : answer(finding, CUDA_ERROR_INVALID_VALUE);
+	default:
+		return broken(finding, "a limit that is none of a context's");
+	}
+}
+
 static int check_by_type(const struct check_scope *scope, const struct wire_message *message,
 	const struct packet *packet, struct check_finding *finding)
 {
@@ -421,6 +436,8 @@ static int check_by_type(const struct check_scope *scope, const struct wire_mess
 		return check_occupancy(scope, &message->occupancy, finding);
 	case WIRE_QUERY_ELAPSED: /* an older library's */
 		return answer(finding, CUDA_ERROR_NOT_SUPPORTED);
+	case WIRE_SET_LIMIT:
+		return check_limit(&message->limit, finding);
 	case WIRE_QUERY_MEMORY:
 	case WIRE_LINK_DROP:
 		return 0;

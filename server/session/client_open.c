@@ -19,6 +19,7 @@
 #include "server/session/domain.h"
 #include "server/session/handshake.h"
 #include "server/session/reclaim.h"
+#include "server/session/request.h"
 #include "server/session/sink.h"
 #include "server/session/window.h"
 #include "shm/text.h"
@@ -75,6 +76,8 @@ static void on_attached(
 	/* A dying executor's answer means nothing: the next one is told to serve all sessions. */
 	if (reply && reply->code && !worker_is_failing(worker))
 		client_reject(client, "its session cannot be served");
+	else if (client->request)
+		request_advance(client->request);
 	client_unref(client);
 }
 

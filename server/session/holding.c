@@ -158,6 +158,10 @@ static int fill(struct holding *entry, const struct wire_message *message, const
 		entry->attribute = message->set_function.attribute;
 		entry->value = message->set_function.value;
 		return 0;
+	case WIRE_SET_LIMIT:
+		entry->attribute = message->limit.limit;
+		entry->value = (int64_t)message->limit.value;
+		return 0;
 	default:
 		return fill_symbol(entry, &message->symbol, values);
 	}
@@ -207,6 +211,9 @@ void holding_message(const struct holding *entry, uint64_t session, struct wire_
 	case WIRE_SET_FUNCTION:
 		message->set_function =
 			(struct wire_set_function){entry->function, entry->attribute, entry->value};
+		break;
+	case WIRE_SET_LIMIT:
+		message->limit = (struct wire_limit){entry->attribute, (uint64_t)entry->value};
 		break;
 	default:
 		message->symbol = (struct wire_symbol){

@@ -25,16 +25,17 @@ struct store;
 struct holding {
 	TAILQ_ENTRY(holding) link;
 	/* MAP_MEMORY, MAP_HOST, LOAD_MODULE, FIND_FUNCTION, FIND_GLOBAL, SET_FUNCTION, CREATE_MEMORY (also
-	 * what was imported), RESERVE_WINDOW, MAKE_GRAPH, MAKE_ARRAY, BACK_ARRAY, MAKE_OBJECT */
+	 * what was imported), RESERVE_WINDOW, MAKE_GRAPH, MAKE_ARRAY, BACK_ARRAY, MAKE_OBJECT, SET_LIMIT */
 	enum wire_type type;
 	struct wire_range range; /* CREATE_MEMORY: only its size */
 	/* CREATE_MEMORY: its handle; MAP_MEMORY: handle of what is mapped, 0: it has none; LOAD_MODULE: where
 	 * its variables are */
 	uint64_t memory;
 	uint32_t module, function; /* FIND_FUNCTION, SET_FUNCTION: both; the others: module */
-	/* attribute: the id of MAKE_GRAPH, MAKE_ARRAY and MAKE_OBJECT, the array's of BACK_ARRAY */
+	/* attribute: the id of MAKE_GRAPH, MAKE_ARRAY and MAKE_OBJECT, the array's of BACK_ARRAY; the limit of
+	 * SET_LIMIT */
 	uint32_t kind, attribute;
-	int64_t value; /* SET_FUNCTION; LOAD_MODULE: 1 if its kernels have no state of their own */
+	int64_t value; /* SET_FUNCTION, SET_LIMIT; LOAD_MODULE: 1 if its kernels have no state of their own */
 	uint64_t image_bytes;
 	/* FIND_GLOBAL: address and bytes as the active executor has them; BACK_ARRAY: offset and span */
 	uint64_t global[2];

@@ -253,6 +253,8 @@ static struct holding *find_same(const struct holdings *holdings, const struct w
 		if (message->type == WIRE_SET_FUNCTION && entry->function == message->set_function.function &&
 			entry->attribute == message->set_function.attribute)
 			return entry;
+		if (message->type == WIRE_SET_LIMIT && entry->attribute == message->limit.limit)
+			return entry;
 		if (message->type == WIRE_FIND_GLOBAL && entry->module == message->symbol.module &&
 			strcmp(entry->name, message->symbol.name) == 0)
 			return entry;
@@ -289,9 +291,12 @@ int holdings_note(struct holdings *holdings, const struct wire_message *message,
 		*ret_entry = note_new(holdings, message, values, fd, chunk);
 		return *ret_entry ? 0 : -ENOMEM;
 	}
-	if (message->type == WIRE_SET_FUNCTION)
-		entry->value = message->set_function.value;
-	*ret_entry = message->type == WIRE_SET_FUNCTION ? entry : NULL;
+	*ret_entry = NULL;
+	if (message->type == WIRE_FIND_GLOBAL)
+		return 0;
+	entry->value =
+		message->type == WIRE_SET_LIMIT ? (int64_t)message->limit.value : message->set_function.value;
+	*ret_entry = entry;
 	return 0;
 }
 

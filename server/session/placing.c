@@ -136,3 +136,48 @@ void placing_begin(struct request *request, const struct wire_reply *reply)
 	else
 		request_advance(request);
 }
+
+/*
+ * Limits
+ */
+
+/* A program that is waiting for it cannot do anything else. */
+#define LIMIT_MS 60000u
+
+static void refuse_limit(struct request *request, CUresult code, const char *text)
+{
+	const struct wire_reply reply = {.code = (int32_t)code, .text = text};
+	const struct client *client = request->client;
+
+	log_warning("session %llu (process %d, %s) cannot have a limit %u of %llu: %s",
+		(unsigned long long)client->number, (int)client->pid, client->program,
+		request->message.limit.limit, (unsigned long long)request->message.limit.value, text);
+	request_finish(request, &reply);
+}
+
+/* request_advance() comes behind this: with an executor of its own, that one is asked. */
+static void on_alone(void *context, int32_t code, const char *text)
+{
+	struct request *request = context;
+
+	/* While its executor is replaced: tried again when there is one. */
+	if (code && domain_serving(request->client->domain))
+		refuse_limit(request,
+			code == CUDA_ERROR_TIMEOUT ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED,
+			text);
+}
+
+void placing_begin_limit(struct request *request)
+{
+	struct client *client = request->client;
+	const char *obstacle;
+
+	/* It cannot move yet; request_advance() follows. */
+	if (!domain_serving(client->domain) || client->attach.worker)
+		return;
+	client_keep(client);
+	obstacle = move_begin(client, MOVE_LIMIT, "its kernels need larger limits than those of others",
+		LIMIT_MS, on_alone, request);
+	if (obstacle)
+		refuse_limit(request, CUDA_ERROR_NOT_SUPPORTED, obstacle);
+}

@@ -399,6 +399,8 @@ void request_advance(struct request *request)
 		ask_keeper(request);
 	else if (route == ROUTE_KEEPER)
 		succeed_here(request, NULL, 0);
+	else if (request->message.type == WIRE_SET_LIMIT && !request->client->domain->alone)
+		placing_begin_limit(request);
 	else if (worker && (request->message.type != WIRE_QUERY_MEMORY || !reclaim_defer(request)))
 		send_to_active(request, worker);
 }

@@ -33,6 +33,20 @@ static void check_device(void)
 	check(device.priority_greatest < device.priority_least);
 }
 
+/* As the driver has them, and again for what is asked next. */
+static void check_limits(void)
+{
+	uint64_t value = 0;
+
+	ok(OPS->limit_set(CU_LIMIT_STACK_SIZE, 4096, &value));
+	check(value >= 4096 && value < 8192);
+	ok(OPS->limit_set(CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT, 5000, &value));
+	check(value >= 5000);
+	refused(OPS->limit_set(CU_LIMIT_STACK_SIZE, UINT64_C(1) << 40, &value), CUDA_ERROR_INVALID_VALUE);
+	check(device.limits[CU_LIMIT_CIG_ENABLED] == BACKEND_NO_LIMIT ||
+		device.limits[CU_LIMIT_CIG_ENABLED] < 2);
+}
+
 static void check_memory(int fd)
 {
 	uint64_t free_bytes = 0, total = 0;
@@ -506,6 +520,7 @@ static void run(enum end end)
 	ok(OPS->thread_enter());
 	printf("context: %.0f ms\n", (now_us() - begin) / 1e3);
 	check_device();
+	check_limits();
 	fd = make_chunk(CHUNK_BYTES, &handle);
 	check(fd >= 0);
 	check_memory(fd);

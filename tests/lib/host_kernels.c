@@ -131,6 +131,15 @@ static void spin_ns(const struct host_grid *grid, const struct host_block_index 
 		;
 }
 
+static void read_limits(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	uint64_t *out = HOST_POINTER(uint64_t, params[0]);
+
+	(void)grid;
+	for (unsigned i = 0; i < 5; i++)
+		out[i] = block->limits[i];
+}
+
 static void read_words(const struct host_grid *grid, const struct host_block_index *block, void **params)
 {
 	(void)grid;
@@ -337,6 +346,7 @@ static const struct host_param count_up_list[] = {P(count_up, word), P(count_up,
 static const struct host_param spin_until_list[] = {P(spin_until, word), P(spin_until, value)};
 static const struct host_param occupy_list[] = {P(occupy, words)};
 static const struct host_param spin_ns_list[] = {P(spin_ns, ns)};
+static const struct host_param read_limits_list[] = {P(read_limits, out)};
 static const struct host_param read_words_list[] = {P(read_words, out)};
 static const struct host_param tally_up_list[] = {P(tally_up, by)};
 static const struct host_param read_tally_list[] = {P(read_tally, out)};
@@ -353,7 +363,8 @@ HOST_KERNELS(HOST_KERNEL(add_vectors, add_vectors_list), HOST_KERNEL(fill, fill_
 	HOST_KERNEL(spin_until, spin_until_list), HOST_KERNEL(occupy, occupy_list),
 	HOST_KERNEL(spin_ns, spin_ns_list), HOST_KERNEL(fetch_texels, fetch_texels_list),
 	HOST_KERNEL(fetch_pairs, fetch_pairs_list), HOST_KERNEL(bump_surfaces, bump_surfaces_list),
-	HOST_KERNEL(read_words, read_words_list), HOST_KERNEL_KEEPS(tally_up, tally_up_list),
+	HOST_KERNEL(read_words, read_words_list), HOST_KERNEL(read_limits, read_limits_list),
+	HOST_KERNEL_KEEPS(tally_up, tally_up_list),
 	HOST_KERNEL(read_tally, read_tally_list), HOST_KERNEL(crash_write, crash_write_list),
 	HOST_KERNEL(crash_when_told, crash_when_told_list), HOST_KERNEL_PLAIN(crash_trap),
 	HOST_KERNEL_PLAIN(crash_assert), HOST_KERNEL_PLAIN(endless), HOST_KERNEL(scale, scale_list),

@@ -42,6 +42,11 @@ struct occupy_params {
 struct spin_ns_params {
 	uint64_t ns;
 };
+/* The first five limits of the context. */
+struct read_limits_params {
+	uint64_t out;
+};
+
 struct read_words_params {
 	uint64_t out;
 };

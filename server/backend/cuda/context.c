@@ -113,6 +113,7 @@ const struct backend_ops backend_cuda = {
 	.sink_slots_max = UINT32_MAX,
 	.host_register = cuda_host_register,
 	.host_unregister = cuda_host_unregister,
+	.limit_set = cuda_limit_set,
 	.memory_info = cuda_memory_info,
 	.tensor_map = cuda_tensor_map,
 	.link_create = cuda_link_create,

@@ -45,6 +45,7 @@ CUresult cuda_probe(struct backend_probe *ret_probe);
 const char *cuda_device_lacks(CUdevice device);
 /** Reads what programs ask about the device; the context is current. */
 CUresult cuda_device_read(CUdevice device, struct backend_device *ret_device);
+CUresult cuda_limit_set(CUlimit limit, uint64_t value, uint64_t *ret_value);
 
 /* memory.c */
 CUresult cuda_chunk_create(uint64_t bytes, uint64_t *ret_handle, int *ret_fd);

@@ -45,11 +45,24 @@ static void read_tables(CUdevice device, struct backend_device *out)
 	/* Beyond CU_DEVICE_ATTRIBUTE_MAX too: a newer driver may know more than we do. */
 	for (int i = 1; i < (int)BACKEND_DEVICE_ATTRS; i++)
 		out->attributes[i] = attribute(device, i);
-	for (int i = 0; i < CU_LIMIT_MAX; i++) {
+	for (int i = 0; i < (int)BACKEND_DEVICE_LIMITS; i++) {
 		size_t value = 0;
 
-		out->limits[i] = driver.context_limit(&value, (CUlimit)i) ? 0 : value;
+		out->limits[i] = i < CU_LIMIT_MAX && !driver.context_limit(&value, (CUlimit)i)
+					 ? value
+					 : BACKEND_NO_LIMIT;
 	}
+}
+
+CUresult cuda_limit_set(CUlimit limit, uint64_t value, uint64_t *ret_value)
+{
+	size_t there = 0;
+	CUresult code = driver.context_set_limit(limit, value);
+
+	if (!code)
+		code = driver.context_limit(&there, limit);
+	*ret_value = there;
+	return code;
 }
 
 CUresult cuda_device_read(CUdevice device, struct backend_device *ret_device)

@@ -214,6 +214,7 @@ const struct backend_ops backend_host = {
 	.sink_slots_max = HOST_SINK_SLOTS_MAX,
 	.host_register = host_host_register,
 	.host_unregister = host_host_unregister,
+	.limit_set = host_limit_set,
 	.memory_info = host_memory_info,
 	.tensor_map = host_tensor_map,
 	.link_create = host_link_create,

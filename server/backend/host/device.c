@@ -63,14 +63,46 @@ static const struct {
 	{CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS, 1},
 };
 
+word64 host_limits[BACKEND_DEVICE_LIMITS] = {
+	[CU_LIMIT_STACK_SIZE] = 1024,
+	[CU_LIMIT_PRINTF_FIFO_SIZE] = 8650752,
+	[CU_LIMIT_MALLOC_HEAP_SIZE] = 8388608,
+	[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = BACKEND_NO_LIMIT,
+	[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048,
+	[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 128,
+	[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = 0,
+	[CU_LIMIT_SHMEM_SIZE... BACKEND_DEVICE_LIMITS - 1] = BACKEND_NO_LIMIT,
+};
+
+/* What a limit takes of the device's memory, bytes for each unit: the stack is there for all threads at a time. */
+static uint64_t unit_bytes(CUlimit limit)
+{
+	if (limit == CU_LIMIT_STACK_SIZE)
+		return HOST_SMS * HOST_SM_THREADS;
+	return limit == CU_LIMIT_MALLOC_HEAP_SIZE ? 1 : 0;
+}
+
+CUresult host_limit_set(CUlimit limit, uint64_t value, uint64_t *ret_value)
+{
+	uint64_t bytes;
+
+	if (word_relaxed(&host_limits[limit]) == BACKEND_NO_LIMIT)
+		return CUDA_ERROR_UNSUPPORTED_LIMIT;
+	if (__builtin_mul_overflow(value, unit_bytes(limit), &bytes) || bytes > host_memory_total())
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	/* As the driver rounds it. */
+	if (limit == CU_LIMIT_STACK_SIZE)
+		value = (value + 15) & ~UINT64_C(15);
+	word_release(&host_limits[limit], value);
+	*ret_value = value;
+	return CUDA_SUCCESS;
+}
+
 void host_device_read(struct backend_device *ret_device)
 {
 	struct backend_device out = {
 		.name = "frmps host backend (no GPU)",
 		.uuid = {0x66, 0x72, 0x6d, 0x70, 0x73, 0x00, 0x40, 0x00, 0x80, 0x00, 0, 0, 0, 0, 0, 0x01},
-		.limits = {[CU_LIMIT_STACK_SIZE] = 1024,
-			[CU_LIMIT_PRINTF_FIFO_SIZE] = 8650752,
-			[CU_LIMIT_MALLOC_HEAP_SIZE] = 8388608},
 		.total_bytes = host_memory_total(),
 		.priority_least = 0,
 		.priority_greatest = HOST_PRIORITY_GREATEST,
@@ -79,5 +111,7 @@ void host_device_read(struct backend_device *ret_device)
 
 	for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++)
 		out.attributes[attributes[i].id] = attributes[i].value;
+	for (size_t i = 0; i < BACKEND_DEVICE_LIMITS; i++)
+		out.limits[i] = word_relaxed(&host_limits[i]);
 	*ret_device = out;
 }

@@ -179,6 +179,9 @@ void host_array_resolve(struct backend_copy *copy);
 
 /* device.c */
 void host_device_read(struct backend_device *ret_device);
+/* Of this process, as kernels see them; by CUlimit. */
+extern word64 host_limits[BACKEND_DEVICE_LIMITS];
+CUresult host_limit_set(CUlimit limit, uint64_t value, uint64_t *ret_value);
 
 /* module.c */
 CUresult host_link_create(const struct wire_options *options, struct backend_link **ret_link);

@@ -55,6 +55,7 @@ struct host_block_index {
 	void *shared; /* shared_bytes bytes, undefined at the start of a block; NULL if there are none */
 	const struct host_object *objects; /* by handle */
 	uint64_t object_count;
+	const uint64_t *limits; /* of the context, by CUlimit: what there is for the kernel */
 };
 
 typedef void host_kernel_fn(

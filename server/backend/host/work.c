@@ -12,8 +12,10 @@
 static void run_blocks(const struct host_launch *launch)
 {
 	const struct host_grid *grid = &launch->grid;
-	struct host_block_index block = {
-		.shared = launch->shared, .objects = host_objects, .object_count = HOST_OBJECTS_MAX};
+	struct host_block_index block = {.shared = launch->shared,
+		.objects = host_objects,
+		.object_count = HOST_OBJECTS_MAX,
+		.limits = (const uint64_t *)(const void *)host_limits};
 
 	for (block.z = 0; block.z < grid->grid.z; block.z++)
 		for (block.y = 0; block.y < grid->grid.y; block.y++)

@@ -307,6 +307,18 @@ static void query_memory(const struct wire_message *m)
 	reply(m, CUDA_SUCCESS, values, 2, -1);
 }
 
+/* 512 MiB is too much; what is less is rounded. */
+static void set_limit(const struct wire_message *m)
+{
+	uint64_t value = m->limit.value + 8;
+
+	word_set(&loopback->limits, word_relaxed(&loopback->limits) + 1);
+	if (m->limit.value >= UINT64_C(512) << 20)
+		reply(m, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, -1);
+	else
+		reply(m, CUDA_SUCCESS, &value, 1, -1);
+}
+
 /* Memory of a handle is made at the latest when it is mapped. */
 static void map_handle(const struct wire_message *m)
 {
@@ -339,6 +351,9 @@ static void request(const struct wire_message *m)
 		return;
 	case WIRE_QUERY_MEMORY:
 		query_memory(m);
+		return;
+	case WIRE_SET_LIMIT:
+		set_limit(m);
 		return;
 	default:
 		reply(m, CUDA_ERROR_NOT_SUPPORTED, NULL, 0, -1);

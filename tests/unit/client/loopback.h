@@ -48,6 +48,7 @@ struct loopback {
 	word32 maps;	/* mappings made so far */
 	word32 handles; /* of physical memory now */
 	word32 greetings;
+	word32 limits;				    /* that were asked for */
 	struct loopback_note notes[LOOPBACK_NOTES]; /* the first ones */
 };
 

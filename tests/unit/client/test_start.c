@@ -368,23 +368,30 @@ START_TEST(a_reset_frees_everything)
 }
 END_TEST
 
-START_TEST(limits_are_shadows)
+/* The service is asked for what the device has not got for everybody, once. */
+START_TEST(limits_are_in_force_or_refused)
 {
-	CUlogIterator before, after;
 	size_t value;
 
 	OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
 	ck_assert_uint_eq(value, 1024);
-	OK(cuLogsCurrent(&before, 0));
 	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 512));
-	OK(cuLogsCurrent(&after, 0));
-	ck_assert_uint_eq(after, before);
-	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
-	OK(cuLogsCurrent(&after, 0));
-	ck_assert_uint_eq(after, before + 1);
 	OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
-	ck_assert_uint_eq(value, 4096);
+	ck_assert_uint_eq(value, 512);
+	ck_assert_uint_eq(loopback->limits, 0);
+	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
+	OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
+	ck_assert_uint_eq(value, 4096 + 8);
+	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2048));
+	OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
+	ck_assert_uint_eq(loopback->limits, 1);
+	FAILS(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, (size_t)1 << 30), OUT_OF_MEMORY);
+	OK(cuCtxGetLimit(&value, CU_LIMIT_MALLOC_HEAP_SIZE));
+	ck_assert_uint_eq(value, 8 << 20);
+	ck_assert_uint_eq(loopback->limits, 2);
+	FAILS(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, (size_t)1 << 20), INVALID_VALUE);
 	FAILS(cuCtxGetLimit(&value, CU_LIMIT_CIG_ENABLED), UNSUPPORTED_LIMIT);
+	FAILS(cuCtxSetLimit(CU_LIMIT_CIG_ENABLED, 1), UNSUPPORTED_LIMIT);
 	FAILS(cuCtxGetLimit(&value, (CUlimit)99), INVALID_VALUE);
 }
 END_TEST
@@ -413,6 +420,6 @@ int main(void)
 	tcase_add_test(contexts, a_destroyed_context_has_no_version);
 	tcase_add_test(contexts, the_primary_context);
 	tcase_add_test(contexts, a_reset_frees_everything);
-	tcase_add_test(contexts, limits_are_shadows);
+	tcase_add_test(contexts, limits_are_in_force_or_refused);
 	return suite_run(suite);
 }

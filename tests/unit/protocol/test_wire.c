@@ -85,6 +85,9 @@ static void fill_memory(struct wire_message *m)
 	case WIRE_IMPORT_HOST:
 		m->import = (struct wire_import){UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 2, UINT64_MAX - 3};
 		break;
+	case WIRE_SET_LIMIT:
+		m->limit = (struct wire_limit){UINT32_MAX, UINT64_MAX - 1};
+		break;
 	case WIRE_MAKE_ARRAY:
 		m->array = (struct wire_array){
 			UINT32_MAX, 2, UINT64_MAX, UINT64_MAX - 1, UINT64_MAX - 2, 6, 7, UINT32_MAX - 3};
@@ -415,6 +418,10 @@ static void same_objects(const struct wire_message *a, const struct wire_message
 		return same_link(&a->link, &b->link);
 	case WIRE_IMPORT_HOST:
 		ck_assert_mem_eq(&a->import, &b->import, sizeof(a->import));
+		return;
+	case WIRE_SET_LIMIT:
+		ck_assert_uint_eq(a->limit.limit, b->limit.limit);
+		ck_assert_uint_eq(a->limit.value, b->limit.value);
 		return;
 	case WIRE_MAKE_ARRAY:
 	case WIRE_DROP_ARRAY:

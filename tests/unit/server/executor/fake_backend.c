@@ -396,6 +396,13 @@ static CUresult occupancy(
 	return CUDA_SUCCESS;
 }
 
+static CUresult limit_set(CUlimit limit, uint64_t value, uint64_t *ret_value)
+{
+	(void)limit;
+	*ret_value = value + 1;
+	return value == 13 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
 static CUresult stream_create(int32_t priority, struct backend_stream **ret_stream)
 {
 	(void)priority;
@@ -558,6 +565,7 @@ const struct backend_ops fake_ops = {
 	.event_destroy = event_destroy,
 	.event_record = event_record,
 	.event_time = event_time,
+	.limit_set = limit_set,
 	.stream_wait = stream_wait,
 	.launch = launch,
 	.copy = copy,

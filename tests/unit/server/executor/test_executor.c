@@ -640,6 +640,21 @@ START_TEST(requests_that_make_no_sense)
 }
 END_TEST
 
+START_TEST(limits_are_set_and_told)
+{
+	struct client client;
+	struct wire_message request = {.type = WIRE_SET_LIMIT, .limit = {CU_LIMIT_STACK_SIZE, 4096}};
+
+	open_client(&client, 5);
+	ck_assert_int_eq(call(&client, &request, NULL, 0), 0);
+	ck_assert_uint_eq(message.reply.values.at[0], 4097);
+	request.limit.value = 13;
+	ck_assert_int_eq(call(&client, &request, NULL, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_uint_eq(close_session(&client, 0), 1);
+	close_client(&client);
+}
+END_TEST
+
 /* Return: how many names came. */
 static uint32_t list_from(struct client *client, uint32_t from)
 {
@@ -1471,6 +1486,7 @@ int main(void)
 	tcase_add_test(role, a_standby_does_everything_in_order);
 	tcase_add_test(role, variables_are_where_they_were_or_nowhere);
 	tcase_add_test(role, requests_that_make_no_sense);
+	tcase_add_test(role, limits_are_set_and_told);
 	tcase_add_test(role, a_list_of_any_length_is_told_in_parts);
 	tcase_add_test(role, memory_comes_and_goes);
 	tcase_add_test(role, memory_of_huge_pages_is_refused);

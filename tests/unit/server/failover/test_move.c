@@ -663,6 +663,117 @@ START_TEST(the_limit_ends_it)
 }
 END_TEST
 
+/*
+ * Limits
+ */
+
+static void ask_for_limit(uint64_t value)
+{
+	struct wire_message limit = {.type = WIRE_SET_LIMIT, .limit = {CU_LIMIT_STACK_SIZE, value}};
+
+	asked = fake_request(fake, &newcomer, &limit, -1);
+}
+
+/* As far as TELLING is over. */
+static void begin_for_limit(void)
+{
+	boot();
+	ask_for_limit(8192);
+	FAKE_RUN_WHILE(fake, fake->child_count < 4);
+	ck_assert_ptr_nonnull(session->move);
+	fake_warm(fake, third);
+	fake_serve(fake, third, WIRE_ACTIVATE);
+	tell(third);
+}
+
+static void expect_limit(struct fake_child *child, uint64_t value)
+{
+	fake_expect(fake, child->socket, WIRE_SET_LIMIT);
+	ck_assert_uint_eq(fake->message.session, session->number);
+	ck_assert_uint_eq(fake->message.limit.limit, CU_LIMIT_STACK_SIZE);
+	ck_assert_uint_eq(fake->message.limit.value, value);
+	fake_reply(fake, child->socket, fake->message.id, 0, &value, 1);
+}
+
+static void expect_limit_answer(CUresult code)
+{
+	fake_expect(fake, newcomer.socket, WIRE_REPLY);
+	ck_assert_uint_eq(fake->message.id, asked);
+	ck_assert_int_eq(fake->message.reply.code, code);
+}
+
+/* Only in an executor of its own, also for the next value, and in the one behind that before anything is loaded. */
+START_TEST(a_limit_is_set_where_nobody_else_is)
+{
+	begin_for_limit();
+	answer_let_go(first, 1);
+	expect_attached(third);
+	expect_limit(third, 8192);
+	expect_limit_answer(CUDA_SUCCESS);
+	close_in_crowd();
+	ask_for_limit(16384);
+	expect_limit(third, 16384);
+	expect_limit_answer(CUDA_SUCCESS);
+	fake_expect_nothing(fake, first->socket);
+	fake_expect_nothing(fake, second->socket);
+	fake_reap(fake, third, SIGKILL);
+	third = &fake->children[4];
+	FAKE_RUN_WHILE(fake, fake->child_count < 5);
+	fake_ready(fake, third);
+	fake_serve(fake, third, WIRE_OPEN_SESSION);
+	expect_limit(third, 16384);
+	fake_serve(fake, third, WIRE_LOAD_MODULE);
+	end();
+}
+END_TEST
+
+START_TEST(a_limit_is_refused_to_who_stays)
+{
+	begin_for_limit();
+	answer_let_go(first, 0);
+	expect_limit_answer(CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_ptr_eq(session->domain, crowd);
+	ck_assert(third->killed);
+	fake_reap(fake, third, SIGKILL);
+	fake_expect_nothing(fake, first->socket);
+	end();
+}
+END_TEST
+
+START_TEST(a_program_that_ends_does_not_wait_for_its_limit)
+{
+	begin_for_limit();
+	close(newcomer.socket);
+	fake_turn(fake);
+	ck_assert(third->killed);
+	answer_let_go(first, 1);
+	fake_serve(fake, first, WIRE_CLOSE_SESSION);
+	fake_serve(fake, second, WIRE_CLOSE_SESSION);
+	fake_reap(fake, third, SIGKILL);
+	ck_assert_uint_eq(fake->daemon.client_count, 1);
+	shm_view_unmap(&newcomer.view);
+	packet_close_fds(&fake->packet);
+	fake_leave(fake, &other);
+	fake_free(fake);
+}
+END_TEST
+
+/* Its executor dies meanwhile: the limit is waited for, not refused. */
+START_TEST(a_limit_waits_for_the_next_executor)
+{
+	begin_for_limit();
+	fake_reap(fake, first, SIGKILL);
+	ck_assert_ptr_null(session->move);
+	fake_expect_nothing(fake, newcomer.socket);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0, 0}, 2);
+	FAKE_RUN_WHILE(fake, !session->move);
+	fake_expect_nothing(fake, newcomer.socket);
+	fake_reap(fake, third, SIGKILL);
+	end();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("move");
@@ -684,6 +795,10 @@ int main(void)
 	tcase_add_test(tests, one_that_may_have_left_something_behind_stays);
 	tcase_add_test(tests, requests_go_on_until_it_is_let_go);
 	tcase_add_test(tests, the_limit_ends_it);
+	tcase_add_test(tests, a_limit_is_set_where_nobody_else_is);
+	tcase_add_test(tests, a_limit_is_refused_to_who_stays);
+	tcase_add_test(tests, a_program_that_ends_does_not_wait_for_its_limit);
+	tcase_add_test(tests, a_limit_waits_for_the_next_executor);
 	tcase_add_loop_test(tests, others_may_stray_where_it_is_not_closed, 0, 2);
 	tcase_add_test(tests, who_has_served_it_before_may_stray_as_well);
 	tcase_add_test(tests, the_next_executor_hears_of_those_as_well);

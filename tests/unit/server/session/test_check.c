@@ -640,6 +640,23 @@ START_TEST(other_requests_are_checked)
 }
 END_TEST
 
+START_TEST(limits_are_checked)
+{
+	struct wire_message limit = {.type = WIRE_SET_LIMIT, .limit = {CU_LIMIT_STACK_SIZE, 4096}};
+	struct check_finding finding;
+
+	ck_assert_int_eq(check(&limit, -1, &finding), 0);
+	limit.limit.value = UINT64_MAX;
+	ck_assert_int_eq(check(&limit, -1, &finding), CHECK_E_ANSWER);
+	ck_assert_int_eq(finding.code, CUDA_ERROR_INVALID_VALUE);
+	/* The client keeps what is a hint, and its own. */
+	limit.limit = (struct wire_limit){CU_LIMIT_PRINTF_FIFO_SIZE, 4096};
+	ck_assert_int_eq(check(&limit, -1, &finding), CHECK_E_BROKEN);
+	limit.limit.limit = UINT32_MAX;
+	ck_assert_int_eq(check(&limit, -1, &finding), CHECK_E_BROKEN);
+}
+END_TEST
+
 START_TEST(request_needs_a_number)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
@@ -707,6 +724,7 @@ int main(void)
 	tcase_add_test(requests, options_are_bounded);
 	tcase_add_test(requests, symbols_need_their_module);
 	tcase_add_test(requests, other_requests_are_checked);
+	tcase_add_test(requests, limits_are_checked);
 	tcase_add_test(requests, request_needs_a_number);
 	tcase_add_test(requests, unloading_takes_everything_of_the_module);
 	return suite_run(suite);
