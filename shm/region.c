@@ -73,14 +73,14 @@ static int nospace(int error)
 											: -error;
 }
 
-/* A memfd of `bytes` bytes that nobody can resize. */
+/* A memfd of `bytes` bytes that nobody can resize and no other user open again. */
 static int sealed_memfd(const char *name, uint64_t bytes, int *ret_fd)
 {
 	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	if (fd < 0)
 		return nospace(errno);
-	if (ftruncate(fd, (off_t)bytes) < 0 ||
+	if (ftruncate(fd, (off_t)bytes) < 0 || fchmod(fd, 0600) < 0 ||
 		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
 		int error = errno;
 

@@ -275,11 +275,13 @@ static int read_holding(struct adoption *adoption, const struct record *record)
 	size_t bytes;
 	const struct kept_holding *kept = record_payload(record, &bytes);
 	struct client *client = daemon_find_client(adoption->daemon, kept->session);
+	struct shared_fd *file = inventory_fd(&adoption->inventory, kept->fd);
 
 	/* A session's record goes behind those of its holdings. */
 	log_bug_on(!client);
-	log_bug_on(holdings_adopt(&client->holdings, record, kept, bytes,
-			   inventory_fd(&adoption->inventory, kept->fd),
+	log_bug_on(kept->type == WIRE_MAP_HOST &&
+		   handout_add(&adoption->daemon->handouts, client->uid, file) < 0);
+	log_bug_on(holdings_adopt(&client->holdings, record, kept, bytes, file,
 			   inventory_chunk(&adoption->inventory, &kept->chunk)) < 0);
 	return 0;
 }

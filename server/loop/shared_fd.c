@@ -41,10 +41,21 @@ struct shared_fd *shared_fd_ref(struct shared_fd *shared)
 
 struct shared_fd *shared_fd_unref(struct shared_fd *shared)
 {
-	if (shared && --shared->refs == 0) {
-		store_forget(shared->store, shared->key);
-		close(shared->fd);
-		free(shared);
+	void (*on_last)(struct shared_fd * shared);
+
+	if (!shared || --shared->refs)
+		return NULL;
+	store_forget(shared->store, shared->key);
+	shared->store = NULL;
+	shared->key = 0;
+	on_last = shared->on_last;
+	shared->on_last = NULL;
+	if (on_last) {
+		shared->refs = 1;
+		on_last(shared);
+		return NULL;
 	}
+	close(shared->fd);
+	free(shared);
 	return NULL;
 }

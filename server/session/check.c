@@ -67,7 +67,7 @@ static bool is_over_limit(const struct check_scope *scope, uint64_t bytes)
 
 static bool is_over_pinned_limit(const struct check_scope *scope, uint64_t bytes)
 {
-	return is_over(scope->pinned_limit, scope->holdings->host_bytes, bytes);
+	return is_over(scope->pinned_limit, scope->holdings->host_bytes + scope->kept_bytes, bytes);
 }
 
 static int check_map(const struct check_scope *scope, const struct wire_range *range, bool device,

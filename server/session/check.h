@@ -32,6 +32,7 @@ struct holdings;
 struct check_scope {
 	uint64_t window_base, device_bytes, host_bytes;
 	uint64_t memory_limit, pinned_limit, image_limit; /* bytes; 0: none */
+	uint64_t kept_bytes; /* of pinned memory that was freed, and its user's programs keep open */
 	const struct holdings *holdings;
 };
 

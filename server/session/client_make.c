@@ -141,7 +141,9 @@ static int take_regions(struct client *client, int client_fd, int server_fd, int
 	client->client_fd = shared_fd_new(client_fd);
 	client->server_fd = shared_fd_new(server_fd);
 	client->doorbell_fd = shared_fd_new(doorbell_fd);
-	if (!client->client_fd || !client->server_fd || !client->doorbell_fd)
+	if (!client->client_fd || !client->server_fd || !client->doorbell_fd ||
+		handout_add(&client->daemon->handouts, client->uid, client->client_fd) ||
+		handout_add(&client->daemon->handouts, client->uid, client->server_fd))
 		return SHM_E_NOSPACE;
 	return shm_view_map(
 		&client->view, &shape, client->client_fd->fd, client->server_fd->fd, SHM_SIDE_SERVER);

@@ -372,6 +372,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	reclaim_init(daemon);
 	userlog_init(daemon);
 	turn_init(daemon);
+	handouts_init(&daemon->handouts, loop);
 	TAILQ_INIT(&daemon->offenders);
 	daemon->started_us = timer_now_us();
 	daemon->fds_max = getrlimit(RLIMIT_NOFILE, &files) < 0 ? 1024 : files.rlim_cur;
@@ -403,6 +404,7 @@ void daemon_deinit(struct daemon *daemon)
 	offender_deinit(daemon);
 	userlog_deinit(daemon);
 	turn_deinit(daemon);
+	handouts_deinit(&daemon->handouts);
 	daemon->stop_timer = timer_free(daemon->stop_timer);
 	daemon->latent_timer = timer_free(daemon->latent_timer);
 	overdue_deinit(daemon);

@@ -29,6 +29,7 @@
 #include "server/control/turn.h"
 #include "server/failover/device.h"
 #include "server/session/counters.h"
+#include "server/session/handout.h"
 #include "server/session/reclaim.h"
 #include "server/session/userlog.h"
 
@@ -79,6 +80,7 @@ struct daemon {
 	uint64_t latest_offender; /* number of the latest one */
 	struct reclaim reclaim;
 	struct userlog userlog;
+	struct handouts handouts;
 	unsigned client_count;
 	uint64_t fds_max;     /* open files that this process may have */
 	uint64_t records_max; /* bytes of records that there may be */

@@ -107,6 +107,8 @@ int daemon_main(const struct config *config, const struct heritage *heritage, co
 	if (!store)
 		return 1;
 	signal(SIGPIPE, SIG_IGN);
+	/* Who opens a file of which a lease is just taken (handout.c) breaks that. */
+	signal(SIGIO, SIG_IGN);
 	uv_loop_init(&loop);
 	daemon_init(&daemon, &loop, config, heritage, &supervise_spawner);
 	daemon.store = store;

@@ -16,6 +16,7 @@
 #include "server/loop/shared_fd.h"
 #include "server/session/daemon.h"
 #include "server/session/client.h"
+#include "server/session/handout.h"
 #include "server/session/window.h"
 
 static int refuse(int32_t code, const char *text, int32_t *ret_code, const char **ret_text)
@@ -89,18 +90,18 @@ static void fill_welcome(const struct client *client, struct wire_welcome *welco
 int handshake_welcome(struct client *client)
 {
 	struct wire_message message = {.type = WIRE_WELCOME};
-	struct shared_fd *readonly;
+	struct shared_fd *writable, *readonly;
 	int fd, r;
 
 	r = shm_region_readonly(client->server_fd->fd, &fd);
 	if (r < 0)
 		return r;
 	readonly = shared_fd_new(fd);
-	if (!readonly)
-		return -ENOMEM;
+	writable = shared_fd_new(handout_open(client->client_fd));
 	fill_welcome(client, &message.welcome);
-	struct shared_fd *fds[3] = {client->client_fd, readonly, client->doorbell_fd};
-	r = connection_send(client->connection, &message, fds, 3);
+	struct shared_fd *fds[3] = {writable, readonly, client->doorbell_fd};
+	r = writable && readonly ? connection_send(client->connection, &message, fds, 3) : -ENOMEM;
+	shared_fd_unref(writable);
 	shared_fd_unref(readonly);
 	return r;
 }

@@ -58,7 +58,7 @@ static uint64_t held(const struct daemon *daemon)
 
 	TAILQ_FOREACH (client, &daemon->clients, link)
 		count += client->holdings.fds;
-	return count;
+	return count + handouts_count(&daemon->handouts, NULL);
 }
 
 bool quota_is_operator(uid_t uid)
@@ -120,13 +120,21 @@ const char *quota_refuses_session(const struct daemon *daemon, uid_t uid, int32_
 	return NULL;
 }
 
+bool quota_allows_user(struct daemon *daemon, uid_t uid)
+{
+	uint64_t limit = daemon->config->pinned_limit, bytes = handouts_bytes(&daemon->handouts, uid);
+
+	return (!limit || bytes <= limit) && handouts_count(&daemon->handouts, &uid) <= daemon->fds_max / 4;
+}
+
 /* A user gets half of what is not spoken for, and an eighth stays for whoever comes. */
 static bool has_fds(const struct client *client)
 {
 	const struct daemon *daemon = client->daemon;
-	uint64_t spoken = spoken_for(daemon, daemon->client_count), own = 0, most;
+	uint64_t spoken = spoken_for(daemon, daemon->client_count), own, most;
 	const struct client *other;
 
+	own = handouts_count(&daemon->handouts, &client->uid);
 	most = daemon->fds_max > spoken ? daemon->fds_max - spoken : 0;
 	TAILQ_FOREACH (other, &daemon->clients, link)
 		own += other->uid == client->uid ? other->holdings.fds : 0;

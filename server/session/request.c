@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
@@ -28,6 +29,7 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/effect.h"
+#include "server/session/handout.h"
 #include "server/session/linger.h"
 #include "server/session/message.h"
 #include "server/session/offender.h"
@@ -107,12 +109,21 @@ static void send_code(struct client *client, uint64_t id, CUresult code)
 	send_reply(client, id, &reply, NULL);
 }
 
+/* What the client maps is an open file of its own; the client takes an answer without one for an error. */
+static struct shared_fd *file_for_client(const struct request *request, const struct wire_reply *reply)
+{
+	if (reply->code || request->message.type != WIRE_MAP_HOST || !request->fd)
+		return NULL;
+	return shared_fd_new(handout_open(request->fd));
+}
+
 void request_finish(struct request *request, const struct wire_reply *reply)
 {
 	struct client *client = client_ref(request->client);
-	bool hands_out = request->message.type == WIRE_MAP_HOST && !reply->code;
+	struct shared_fd *file = file_for_client(request, reply);
 
-	send_reply(client, request->client_id, reply, hands_out ? request->fd : NULL);
+	send_reply(client, request->client_id, reply, file);
+	shared_fd_unref(file);
 	/* The client may just have been cut off, and its request with it. */
 	if (client->request) {
 		chunk_leave(request->chunk);
@@ -409,7 +420,8 @@ void request_advance(struct request *request)
  * Beginning
  */
 
-/* Pinned memory is a file that client and executors map, writable all of them: no seal can be added. */
+/* Pinned memory is a file that client and executors map, writable all of them: no seal can be added. The client cannot
+ * open it once more (handout.h). */
 static int make_host_memory(struct request *request)
 {
 	uint64_t bytes = request->message.range.bytes;
@@ -417,7 +429,7 @@ static int make_host_memory(struct request *request)
 
 	if (fd < 0)
 		return -errno;
-	if (ftruncate(fd, (off_t)bytes) < 0 ||
+	if (ftruncate(fd, (off_t)bytes) < 0 || fchmod(fd, 0600) < 0 ||
 		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
 		int error = errno;
 
@@ -484,6 +496,8 @@ static void start(struct client *client, const struct wire_message *message, str
 	r = take_file(request, packet_take_fd(packet, 0));
 	if (!r && request->fd)
 		r = shared_fd_keep(request->fd, client->daemon->store);
+	if (!r && request->message.type == WIRE_MAP_HOST)
+		r = handout_add(&client->daemon->handouts, client->uid, request->fd);
 	if (r < 0) {
 		userlog_event(client->daemon, client->uid, USERLOG_memory, LOG_LEVEL_ERROR,
 			"session %llu gets no memory file: %s", (unsigned long long)client->number,
@@ -502,6 +516,9 @@ void request_begin(struct client *client, const struct wire_message *message, st
 		.memory_limit = client->daemon->config->memory_limit,
 		.pinned_limit = client->daemon->config->pinned_limit,
 		.image_limit = client->daemon->config->image_limit,
+		.kept_bytes = message->type == WIRE_MAP_HOST
+				      ? handouts_bytes(&client->daemon->handouts, client->uid)
+				      : 0,
 		.holdings = &client->holdings};
 	struct check_finding finding;
 	int r;

@@ -73,6 +73,12 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 		refuse(visitor, code, text);
 		return NULL;
 	}
+	if (!quota_allows_user(daemon, visitor->peer.uid)) {
+		refuse(visitor, CUDA_ERROR_OUT_OF_MEMORY,
+			"its user's programs keep open too much memory of the service that was freed "
+			"(pinned_limit)");
+		return NULL;
+	}
 	handshake_identity(identity, hello);
 	if (daemon->config->isolation == CONFIG_ISOLATION_CLIENT)
 		alone = "isolation = client";

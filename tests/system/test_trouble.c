@@ -28,6 +28,7 @@
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
 #include "tests/system/program.h"
+#include "tests/system/raw.h"
 #include "tests/system/status.h"
 
 static struct service service;
@@ -198,42 +199,10 @@ END_TEST
 #define GARBAGE_ROWS 6
 #define RING_ROWS    12
 #define SLOW_ROWS    4
-#define ANSWER_MS    60000
 
 static int row;
 
 #define EXPECT(condition) ck_assert_msg(condition, "row %d: %s is not so", row, #condition)
-
-static int connect_raw(void)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-	strncpy(address.sun_path, service.socket, sizeof(address.sun_path) - 1);
-	EXPECT(connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0);
-	return fd;
-}
-
-/* Return: as packet_receive(). */
-static int receive(int fd, struct packet *packet)
-{
-	struct pollfd wait = {.fd = fd, .events = POLLIN};
-
-	EXPECT(poll(&wait, 1, ANSWER_MS) == 1);
-	return packet_receive(fd, packet);
-}
-
-/* Waits for the other side to hang up, whatever it sends before. */
-static void wait_hangup(int fd)
-{
-	static struct packet packet;
-	int r;
-
-	while ((r = receive(fd, &packet)) == 0)
-		packet_close_fds(&packet);
-	EXPECT(r == PACKET_E_CLOSED);
-	close(fd);
-}
 
 /* It has cost nobody else anything. */
 static void expect_service(int argument)
@@ -244,14 +213,14 @@ static void expect_service(int argument)
 
 static void send_garbage(void)
 {
-	int fd = connect_raw(), length = row % 2 ? 512 : row + 1;
+	int fd = raw_connect(&service), length = row % 2 ? 512 : row + 1;
 	uint8_t bytes[512];
 
 	srand((unsigned)row + 1);
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)rand();
 	EXPECT(send(fd, bytes, (size_t)length, MSG_NOSIGNAL) == length);
-	wait_hangup(fd);
+	raw_wait_hangup(fd);
 	expect_service(3);
 }
 
@@ -261,33 +230,6 @@ START_TEST(garbage_on_the_socket_costs_one_disconnect)
 		send_garbage();
 }
 END_TEST
-
-/* A client that speaks the protocol by hand: as far as a mapped session. */
-static int handshake(struct shm_view *view, int *ret_doorbell)
-{
-	static struct packet packet;
-	uint64_t free_windows[7] = {0, UINT64_C(0xffff), 0, 0, 0, 0, 0};
-	struct wire_message hello = {.type = WIRE_HELLO,
-				    .hello = {.major = FRMPS_PROTOCOL_MAJOR,
-					    .program = "liar",
-					    .free_windows = {free_windows, 7},
-					    .window_base = UINT64_C(0x100000000000),
-					    .window_bytes = UINT64_C(0x4000000000)}},
-			    answer;
-	int fd = connect_raw();
-
-	EXPECT(message_send(fd, &hello, NULL, 0) == 0);
-	EXPECT(receive(fd, &packet) == 0);
-	EXPECT(wire_decode(packet.bytes, packet.length, &answer) == 0);
-	EXPECT(answer.type == WIRE_WELCOME);
-	EXPECT(packet.fd_count >= 3);
-	EXPECT(shm_view_map(view, &answer.welcome.shape, packet.fds[0], packet.fds[1], SHM_SIDE_CLIENT) == 0);
-	/* What the client may only read, it can only read. */
-	EXPECT(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, packet.fds[1], 0) == MAP_FAILED);
-	*ret_doorbell = packet_take_fd(&packet, 2);
-	packet_close_fds(&packet);
-	return fd;
-}
 
 /* Fills the ring with what the row says and publishes it. */
 static void lie(struct shm_view *view)
@@ -331,17 +273,19 @@ static void lie(struct shm_view *view)
 
 static void lie_once(void)
 {
-	int rejected = service_log_count(&service, "rejected"), doorbell, fd;
-	struct shm_view view = SHM_VIEW_NULL;
+	int rejected = service_log_count(&service, "rejected");
+	struct raw_session session;
 
-	fd = handshake(&view, &doorbell);
-	lie(&view);
-	doorbell_force(doorbell);
-	wait_hangup(fd);
+	raw_open(&service, &session);
+	/* What the client may only read, it can only read. */
+	EXPECT(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, session.server_fd, 0) == MAP_FAILED);
+	lie(&session.view);
+	doorbell_force(session.doorbell);
+	raw_wait_hangup(session.socket);
+	session.socket = -1;
 	EXPECT(service_log_count(&service, "rejected") == rejected + 1);
 	expect_service(5);
-	shm_view_unmap(&view);
-	close(doorbell);
+	raw_close(&session);
 }
 
 START_TEST(a_lying_ring_costs_one_disconnect)
@@ -357,10 +301,13 @@ static void send_slow(void)
 {
 	const struct wire_message offence = {.type = WIRE_WELCOME},
 				  query = {.type = WIRE_QUERY_MEMORY, .id = 1};
-	struct shm_view view = SHM_VIEW_NULL;
-	int doorbell = -1, silent, slow = slow_new(&silent);
-	int fd = row % 2 ? handshake(&view, &doorbell) : connect_raw();
+	struct raw_session session = {.socket = -1};
+	int silent, slow = slow_new(&silent), fd;
 	pid_t daemon;
+
+	if (row % 2)
+		raw_open(&service, &session);
+	fd = row % 2 ? session.socket : raw_connect(&service);
 
 	/* Both are there before it looks. */
 	EXPECT(service_children(&service, &daemon, 1) > 0);
@@ -370,11 +317,11 @@ static void send_slow(void)
 	EXPECT(message_send(fd, &query, &slow, 1) == 0);
 	close(slow);
 	kill(daemon, SIGCONT);
-	wait_hangup(fd);
+	raw_wait_hangup(fd);
 	expect_service(7);
-	shm_view_unmap(&view);
-	if (doorbell >= 0)
-		close(doorbell);
+	session.socket = -1;
+	if (row % 2)
+		raw_close(&session);
 	close(silent);
 }
 
@@ -417,7 +364,7 @@ START_TEST(whoever_was_not_accepted_does_not_hold_up_the_end)
 	EXPECT(service_children(&service, &daemon, 1) > 0);
 	kill(daemon, SIGSTOP);
 	for (int i = 0; i < 40; i++)
-		fds[i] = connect_raw();
+		fds[i] = raw_connect(&service);
 	EXPECT(message_send(fds[39], &query, &slow, 1) == 0);
 	close(slow);
 	kill(service.pid, SIGTERM);
