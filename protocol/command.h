@@ -12,7 +12,7 @@
 
 /* Version of everything in this directory. Major must be equal on both sides; features add to a major
  * version. */
-#define FRMPS_PROTOCOL_MAJOR 1u
+#define FRMPS_PROTOCOL_MAJOR 2u
 #define FRMPS_PROTOCOL_MINOR 0u
 
 /* Feature bits of Hello and Welcome. */

@@ -117,7 +117,8 @@ static const size_t BUILD_SLACK = 16384;
 	X(DROP_ARRAY, DropArray)                                                                             \
 	X(MAKE_OBJECT, MakeObject)                                                                           \
 	X(DROP_OBJECT, DropObject)                                                                           \
-	X(SET_LIMIT, SetLimit)
+	X(SET_LIMIT, SetLimit)                                                                               \
+	X(MAKE_FILE, MakeFile)
 
 #define X(name, table)                                                                                       \
 	static_assert(                                                                                       \
@@ -305,7 +306,8 @@ static offsets<const fb::Option *> build_options(Builder *b, const wire_options 
 static body build_load_module(Builder *b, const wire_load_module &m)
 {
 	auto options = build_options(b, m.options);
-	return fb::CreateLoadModule(b->fbb, m.module, m.kind, m.bytes, options, m.variables, m.is_filled)
+	return fb::CreateLoadModule(
+		b->fbb, m.module, m.kind, m.bytes, options, m.variables, m.is_filled, m.file)
 		.Union();
 }
 
@@ -458,7 +460,8 @@ static body build_link(Builder *b, enum wire_type type, const wire_link &m)
 		return fb::CreateLinkComplete(b->fbb, m.link, m.position, options).Union();
 	auto own = build_options(b, m.own);
 	auto name = b->text(m.name);
-	return fb::CreateLinkAdd(b->fbb, m.link, m.position, m.type, m.bytes, name, options, own).Union();
+	return fb::CreateLinkAdd(b->fbb, m.link, m.position, m.type, m.bytes, name, options, own, m.file)
+		.Union();
 }
 
 static body build_array(Builder *b, const wire_array &m)
@@ -556,7 +559,7 @@ static body build_body(Builder *b, const wire_message &m)
 	case WIRE_ENCODE_TENSOR_MAP:
 		return build_tensor_map(b, m.tensor_map);
 	case WIRE_MAKE_GRAPH:
-		return fb::CreateMakeGraph(b->fbb, m.graph.graph, m.graph.bytes).Union();
+		return fb::CreateMakeGraph(b->fbb, m.graph.graph, m.graph.bytes, m.graph.file).Union();
 	case WIRE_DROP_GRAPH:
 		return fb::CreateDropGraph(b->fbb, m.graph.graph).Union();
 	case WIRE_LINK_ADD:
@@ -581,6 +584,8 @@ static body build_body(Builder *b, const wire_message &m)
 		return build_object(b, m.object);
 	case WIRE_DROP_OBJECT:
 		return fb::CreateDropObject(b->fbb, m.object.object).Union();
+	case WIRE_MAKE_FILE:
+		return fb::CreateMakeFile(b->fbb).Union();
 	case WIRE_ADMIN:
 		return build_admin(b, m.admin);
 	case WIRE_ADMIN_REPLY:
@@ -767,6 +772,7 @@ static void read(Reader *r, const fb::LoadModule *t, wire_load_module *m)
 	r->numbers(t->options(), WIRE_OPTIONS_MAX, &m->options);
 	m->variables = t->variables();
 	m->is_filled = t->is_filled();
+	m->file = t->file();
 }
 
 static void set_symbol(wire_symbol *m, uint32_t module, uint32_t function, const char *name)
@@ -983,6 +989,7 @@ static void read_link(Reader *r, const fb::Message *t, wire_link *m)
 		m->name = r->text(a->name());
 		r->numbers(a->options(), WIRE_OPTIONS_MAX, &m->options);
 		r->numbers(a->own(), WIRE_OPTIONS_MAX, &m->own);
+		m->file = a->file();
 	}
 }
 
@@ -1093,10 +1100,11 @@ static bool read_body(Reader *r, const fb::Message *t, wire_message *m)
 	case fb::Body_EncodeTensorMap:
 		return read(r, t->body_as_EncodeTensorMap(), &m->tensor_map), true;
 	case fb::Body_MakeGraph:
-		m->graph = wire_graph{t->body_as_MakeGraph()->graph(), t->body_as_MakeGraph()->bytes()};
+		m->graph = wire_graph{t->body_as_MakeGraph()->graph(), t->body_as_MakeGraph()->bytes(),
+			t->body_as_MakeGraph()->file()};
 		return true;
 	case fb::Body_DropGraph:
-		return m->graph = wire_graph{t->body_as_DropGraph()->graph(), 0}, true;
+		return m->graph = wire_graph{t->body_as_DropGraph()->graph(), 0, 0}, true;
 	case fb::Body_LinkAdd:
 	case fb::Body_LinkComplete:
 	case fb::Body_LinkDrop:
@@ -1127,6 +1135,7 @@ static bool read_body(Reader *r, const fb::Message *t, wire_message *m)
 		m->admin_reply.json = r->text(t->body_as_AdminReply()->json());
 		return true;
 	case fb::Body_QueryMemory:
+	case fb::Body_MakeFile:
 	case fb::Body_Shutdown:
 	case fb::Body_Ping:
 		return true;

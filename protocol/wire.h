@@ -82,6 +82,7 @@ enum wire_type {
 	WIRE_MAKE_OBJECT,
 	WIRE_DROP_OBJECT,
 	WIRE_SET_LIMIT,
+	WIRE_MAKE_FILE,
 	WIRE_TYPES
 };
 
@@ -191,6 +192,7 @@ struct wire_load_module {
 	struct wire_options options;
 	uint64_t variables;
 	bool is_filled;
+	uint64_t file;
 };
 /* Where a module's variables are to be, if not in a block. */
 #define WIRE_VARIABLES_ASKED	 UINT64_C(0)
@@ -279,6 +281,7 @@ struct wire_window {
 struct wire_graph {
 	uint32_t graph;
 	uint64_t bytes;
+	uint64_t file;
 };
 /* ImportHost. */
 struct wire_import {
@@ -297,6 +300,7 @@ struct wire_link {
 	uint64_t bytes;
 	const char *name;
 	struct wire_options options, own;
+	uint64_t file;
 };
 /* MakeArray, DropArray (only the id). Values without pointers: may be copied. */
 struct wire_array {

@@ -103,7 +103,7 @@ static CUresult encode(const struct arguments *a, CUtensorMap *ret_map)
 	answer = control_answer_new();
 	if (!answer)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = control_call(&request, NULL, 0, answer);
+	r = control_call(&request, answer);
 	if (r == CUDA_SUCCESS && answer->message.reply.values.count != WIRE_TENSOR_MAP_WORDS)
 		r = CUDA_ERROR_UNKNOWN;
 	if (r == CUDA_SUCCESS) {

@@ -16,6 +16,7 @@
 #include "client/state/event.h"
 #include "client/state/grave.h"
 #include "client/state/ids.h"
+#include "client/state/image.h"
 #include "client/state/process.h"
 #include "client/state/stream.h"
 #include "client/state/uncancelled.h"
@@ -37,49 +38,28 @@ static struct ids ids = IDS_INIT(id_words);
 
 /* ---- the service's graphs ---- */
 
-/* A sealed file with some bytes, or -1. */
-static int make_file(const uint8_t *bytes, uint64_t size)
+static CUresult send_description(struct graph_step *step, uint32_t id)
 {
-	int fd = memfd_create("frmps-graph", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	uint64_t at = 0;
-
-	while (fd >= 0 && at < size) {
-		ssize_t n = uncancelled_write(fd, bytes + at, size - at);
-
-		if (n <= 0) {
-			uncancelled_close(fd);
-			return -1;
-		}
-		at += (uint64_t)n;
-	}
-	if (fd >= 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0) {
-		uncancelled_close(fd);
-		return -1;
-	}
-	return fd;
-}
-
-static CUresult ask(struct wire_message *request, const int *fds, unsigned int count)
-{
+	struct wire_message request = {.type = WIRE_MAKE_GRAPH};
 	struct control_answer *answer = control_answer_new();
-	CUresult r = answer ? control_call(request, fds, count, answer) : CUDA_ERROR_OUT_OF_MEMORY;
+	struct image image = {.fd = -1};
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 
+	request.graph = (struct wire_graph){.graph = id, .bytes = step->device.bytes};
+	if (answer)
+		r = image_copy(step->device.description, step->device.bytes, false, &image);
+	if (r == CUDA_SUCCESS)
+		r = image_send(&image, &request, &request.graph.file, answer);
+	image_close(&image);
 	control_answer_free(answer);
 	return r;
 }
 
 static CUresult send_graph(struct graph_step *step)
 {
-	struct wire_message request = {.type = WIRE_MAKE_GRAPH};
 	uint32_t id = ids_take(&ids);
-	int fd = id ? make_file(step->device.description, step->device.bytes) : -1;
-	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = id ? send_description(step, id) : CUDA_ERROR_OUT_OF_MEMORY;
 
-	request.graph = (struct wire_graph){id, step->device.bytes};
-	if (fd >= 0) {
-		r = ask(&request, &fd, 1);
-		uncancelled_close(fd);
-	}
 	if (r == CUDA_SUCCESS)
 		step->device.graph = id;
 	else if (id)
@@ -90,10 +70,12 @@ static CUresult send_graph(struct graph_step *step)
 static void drop_graph(uint32_t id)
 {
 	struct wire_message request = {.type = WIRE_DROP_GRAPH};
+	struct control_answer *answer = control_answer_new();
 
 	request.graph.graph = id;
-	if (ask(&request, NULL, 0) == CUDA_SUCCESS)
+	if (answer && control_call(&request, answer) == CUDA_SUCCESS)
 		ids_give(&ids, id);
+	control_answer_free(answer);
 }
 
 /* ---- builds ---- */

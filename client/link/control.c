@@ -76,8 +76,7 @@ static int receive_reply(uint64_t id, struct control_answer *answer)
 	}
 }
 
-CUresult control_call(
-	struct wire_message *request, const int *fds, unsigned fd_count, struct control_answer *ret_answer)
+CUresult control_call(struct wire_message *request, struct control_answer *ret_answer)
 {
 	CUresult r = process_error();
 	bool sent;
@@ -90,7 +89,7 @@ CUresult control_call(
 	pthread_mutex_lock(&line);
 	request->id = ++latest_id;
 	request->session = connection.session;
-	e = message_send(connection.control_fd, request, fds, fd_count);
+	e = message_send(connection.control_fd, request, NULL, 0);
 	sent = e == 0;
 	if (sent)
 		e = receive_reply(request->id, ret_answer);
@@ -102,4 +101,25 @@ CUresult control_call(
 	if (e != 0)
 		return lost_report("the control socket was closed");
 	return (CUresult)ret_answer->message.reply.code;
+}
+
+CUresult control_make_file(int *ret_fd, uint64_t *ret_file)
+{
+	struct wire_message request = {.type = WIRE_MAKE_FILE};
+	struct control_answer *answer = control_answer_new();
+	const struct wire_reply *reply;
+	CUresult r;
+
+	if (!answer)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	reply = &answer->message.reply;
+	r = control_call(&request, answer);
+	if (r == CUDA_SUCCESS && (!reply->values.count || !answer->packet.fd_count))
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	if (r == CUDA_SUCCESS) {
+		*ret_file = reply->values.at[0];
+		*ret_fd = packet_take_fd(&answer->packet, 0);
+	}
+	control_answer_free(answer);
+	return r;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Requests to the service over the control socket: everything slow or with descriptors. Any thread of the
+// Requests to the service over the control socket: everything slow or with descriptors, which only answers have. Any thread of the
 // program; one request is on the wire at a time (requests are rare), callers wait in line without holding any
 // other lock of the shim.
 
@@ -24,11 +24,16 @@ struct control_answer *control_answer_free(struct control_answer *answer);
 /**
  * Sends a request and waits for its Reply.
  * @request: type and body; id and session are filled in here
- * @fds: descriptors to send beside it, still owned by the caller
  * @ret_answer: the Reply and its descriptors (take them with packet_take_fd(); the rest is closed by _free)
  * Return: the Reply's own code when there was one, else the sticky error of a lost service.
  */
-CUresult control_call(
-	struct wire_message *request, const int *fds, unsigned fd_count, struct control_answer *ret_answer);
+CUresult control_call(struct wire_message *request, struct control_answer *ret_answer);
+
+/**
+ * Asks for a file for the bytes of a later request.
+ * @ret_fd: an empty memfd, close-on-exec, the caller's; @ret_file: what requests call it
+ * Return: CUDA_ERROR_OUT_OF_MEMORY, or the sticky error of a lost service
+ */
+CUresult control_make_file(int *ret_fd, uint64_t *ret_file);
 
 #endif

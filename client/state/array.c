@@ -89,7 +89,7 @@ static CUresult check(const struct array_wish *wish, struct wire_array *ret_form
 static CUresult ask(struct wire_message *request, uint64_t *ret_values)
 {
 	struct control_answer *answer = control_answer_new();
-	CUresult r = answer ? control_call(request, NULL, 0, answer) : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = answer ? control_call(request, answer) : CUDA_ERROR_OUT_OF_MEMORY;
 	const struct wire_u64s *values = answer ? &answer->message.reply.values : NULL;
 
 	if (r == CUDA_SUCCESS && ret_values) {

@@ -108,7 +108,7 @@ static CUresult ask(const struct client_function *function, uint32_t module_id, 
 	request.symbol.module = module_id;
 	request.symbol.function = function->id;
 	request.symbol.name = function->name;
-	result = control_call(&request, NULL, 0, answer);
+	result = control_call(&request, answer);
 	if (result == CUDA_SUCCESS && !function_decode(into, &answer->message.reply.values)) {
 		client_log(CLIENT_LOG_ERROR, "no sense in the service's description of kernel %.200s",
 			function->name);
@@ -199,7 +199,7 @@ static CUresult send_attribute(struct client_function *function, uint32_t attrib
 	request.set_function.function = function->id;
 	request.set_function.attribute = attribute;
 	request.set_function.value = value;
-	result = control_call(&request, NULL, 0, answer);
+	result = control_call(&request, answer);
 	control_answer_free(answer);
 	errno = saved;
 	return result;

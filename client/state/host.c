@@ -53,7 +53,7 @@ static CUresult unmap(uint64_t address, uint64_t bytes)
 	if (at != MAP_FAILED)
 		madvise(at, bytes, MADV_DONTFORK);
 	if (answer)
-		r = control_call(&request, NULL, 0, answer);
+		r = control_call(&request, answer);
 	control_answer_free(answer);
 	return r;
 }
@@ -65,7 +65,7 @@ static CUresult ask(struct wire_message *request, uint64_t address, uint64_t byt
 
 	if (!answer)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = control_call(request, NULL, 0, answer);
+	r = control_call(request, answer);
 	if (r == CUDA_SUCCESS) {
 		r = attach(&answer->packet, address, bytes);
 		if (r != CUDA_SUCCESS)

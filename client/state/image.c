@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Sizes and sealed copies of module images. Runs on the program's threads and owns nothing.
+// Sizes of module images, and their copies for the service. Runs on the program's threads and owns nothing.
 //
 // Invariant: bytes of the program are only touched by write(2) into the memfd, which answers EFAULT where
 // memory ends. What is measured is read back from the memfd; the copy that is sent is made last and replaces
@@ -19,6 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "client/link/control.h"
 #include "client/state/log.h"
 #include "client/state/uncancelled.h"
 
@@ -47,6 +48,8 @@ struct source {
 	int scratch;
 };
 
+/* How often a file is sent that the service does not know: it has died, or others have sent many. */
+#define TRIES 16
 /* Table entries of an ELF file that are plausible; the largest cubins have some ten thousand sections. */
 #define ELF_ENTRIES_MAX (UINT64_C(1) << 20)
 
@@ -390,9 +393,9 @@ static CUresult open_from(const void *code, const char *path, struct image *ret_
 	int saved = errno;
 	CUresult result;
 
-	image.fd = memfd_create("frmps-image", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (image.fd < 0)
-		return CUDA_ERROR_OUT_OF_MEMORY;
+	result = control_make_file(&image.fd, &image.file);
+	if (result != CUDA_SUCCESS)
+		return result;
 	result = path ? fill_from_file(image.fd, path, &image) : fill_from_memory(image.fd, code, &image);
 	if (result == CUDA_SUCCESS)
 		*ret_image = image;
@@ -414,13 +417,13 @@ CUresult image_open_file(const char *path, struct image *ret_image)
 
 CUresult image_copy(const void *at, uint64_t bytes, bool relocatable, struct image *ret_image)
 {
-	struct image image = {.bytes = bytes, .relocatable = relocatable};
+	struct image image = {.fd = -1, .bytes = bytes, .relocatable = relocatable};
 	int saved = errno;
 	CUresult result;
 
-	image.fd = memfd_create("frmps-image", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (image.fd < 0)
-		return CUDA_ERROR_OUT_OF_MEMORY;
+	result = control_make_file(&image.fd, &image.file);
+	if (result != CUDA_SUCCESS)
+		return result;
 	result = write_all(image.fd, at, bytes);
 	if (result == CUDA_SUCCESS)
 		result = seal(image.fd, bytes);
@@ -430,6 +433,42 @@ CUresult image_copy(const void *at, uint64_t bytes, bool relocatable, struct ima
 		image_close(&image);
 	errno = saved;
 	return result;
+}
+
+/* The same bytes in another file. */
+static CUresult move(struct image *image)
+{
+	void *view = mmap(NULL, image->bytes, PROT_READ, MAP_PRIVATE, image->fd, 0);
+	struct image next;
+	CUresult result;
+
+	if (view == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	result = image_copy(view, image->bytes, image->relocatable, &next);
+	munmap(view, image->bytes);
+	if (result != CUDA_SUCCESS)
+		return result;
+	image_close(image);
+	*image = next;
+	return CUDA_SUCCESS;
+}
+
+CUresult image_send(
+	struct image *image, struct wire_message *request, uint64_t *file, struct control_answer *answer)
+{
+	CUresult result;
+
+	for (int i = 0;; i++) {
+		*file = image->file;
+		result = control_call(request, answer);
+		if (result != CUDA_ERROR_ILLEGAL_STATE)
+			return result;
+		if (i == TRIES)
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		result = move(image);
+		if (result != CUDA_SUCCESS)
+			return result;
+	}
 }
 
 void image_close(struct image *image)

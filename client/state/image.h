@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Images of modules: how many bytes a program handed over when all it gave is an address, and a sealed memfd
-// with a copy of them for the service. Recognised by the first bytes:
+// Images of modules: how many bytes a program handed over when all it gave is an address, and a copy of them in a sealed
+// file of the service. Recognised by the first bytes:
 //
 //   fatbin wrapper   stands for the fatbin it points to (see below for version 2)
 //   fatbin           header and payload, the header says how long the payload is
@@ -29,8 +29,12 @@
 /* Longer images are refused. */
 #define IMAGE_BYTES_MAX (UINT64_C(4) << 30)
 
+struct control_answer;
+struct wire_message;
+
 struct image {
-	int fd; /* memfd, sealed against every change, close-on-exec; -1: none */
+	int fd;	       /* memfd, sealed against every change, close-on-exec; -1: none */
+	uint64_t file; /* what the service calls it */
 	uint64_t bytes;
 	bool relocatable; /* came in a wrapper of version 2 */
 };
@@ -47,6 +51,14 @@ CUresult image_open_file(const char *path, struct image *ret_image);
 
 /** A sealed copy of so many bytes, all of them readable, which were an image before. */
 CUresult image_copy(const void *at, uint64_t bytes, bool relocatable, struct image *ret_image);
+
+/**
+ * Sends a request that names the image's file. A service that does not know the file (any more) gets a new one.
+ * @file: the request's word for it
+ * Return: as control_call()
+ */
+CUresult image_send(
+	struct image *image, struct wire_message *request, uint64_t *file, struct control_answer *answer);
 
 void image_close(struct image *image);
 

@@ -25,7 +25,7 @@ static CUresult ask(CUlimit limit, size_t *value)
 {
 	struct wire_message request = {.type = WIRE_SET_LIMIT, .limit = {limit, *value}};
 	struct control_answer *answer = control_answer_new();
-	CUresult r = answer ? control_call(&request, NULL, 0, answer) : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = answer ? control_call(&request, answer) : CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (r == CUDA_SUCCESS && answer->message.reply.values.count != 1)
 		r = CUDA_ERROR_UNKNOWN;

@@ -111,8 +111,7 @@ static struct wire_message request_at(const struct client_link *link, enum wire_
 }
 
 /* Asks, and fills the program's log buffers. */
-static CUresult ask(
-	struct client_link *link, struct wire_message *request, const int *fd, uint64_t *ret_value)
+static CUresult ask(struct client_link *link, struct wire_message *request, uint64_t *ret_value, int *ret_fd)
 {
 	struct control_answer *answer = control_answer_new();
 	const struct wire_reply *reply;
@@ -120,12 +119,14 @@ static CUresult ask(
 
 	if (!answer)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = control_call(request, fd, fd ? 1 : 0, answer);
+	r = control_call(request, answer);
 	reply = &answer->message.reply;
 	if (answer->message.type == WIRE_REPLY && r != CUDA_ERROR_ILLEGAL_STATE && reply->names.count == 2)
 		jit_report(&link->jit, reply->names.at[1], reply->names.at[0]);
 	if (r == CUDA_SUCCESS && ret_value)
 		*ret_value = reply->values.count ? reply->values.at[0] : 0;
+	if (r == CUDA_SUCCESS && ret_fd)
+		*ret_fd = packet_take_fd(&answer->packet, 0);
 	control_answer_free(answer);
 	return r;
 }
@@ -140,9 +141,10 @@ static CUresult send_input(struct client_link *link, const struct input *input, 
 		return r;
 	request.link.type = (uint32_t)input->type;
 	request.link.bytes = input->bytes;
+	request.link.file = image.file;
 	request.link.name = input->name;
 	request.link.own = (struct wire_options){input->options, input->option_count};
-	r = ask(link, &request, &image.fd, NULL);
+	r = ask(link, &request, NULL, NULL);
 	image_close(&image);
 	return r;
 }
@@ -158,32 +160,46 @@ static CUresult send_again(struct client_link *link)
 	return r;
 }
 
-/* An image's file: the service writes it. */
+/* The service's file counts for as long as it is open: its bytes are copied. */
+static CUresult copy_image(int fd, uint64_t bytes, void **ret_image)
+{
+	struct statx status;
+	uint64_t at = 0;
+	uint8_t *image;
+
+	if (fd < 0 || statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &status) < 0 || bytes == 0 ||
+		status.stx_size < bytes)
+		return CUDA_ERROR_UNKNOWN;
+	image = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (image == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	while (at < bytes) {
+		ssize_t n = pread(fd, image + at, bytes - at, (off_t)at);
+
+		if (n <= 0) {
+			munmap(image, bytes);
+			return CUDA_ERROR_UNKNOWN;
+		}
+		at += (uint64_t)n;
+	}
+	*ret_image = image;
+	return CUDA_SUCCESS;
+}
+
 static CUresult receive_image(struct client_link *link)
 {
 	struct wire_message request = request_at(link, WIRE_LINK_COMPLETE, link->count);
-	int fd = memfd_create("frmps-linked", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	uint64_t bytes = 0;
-	struct statx status;
-	CUresult r;
-	void *view;
+	int fd = -1;
+	CUresult r = ask(link, &request, &bytes, &fd);
 
-	if (fd < 0)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = ask(link, &request, &fd, &bytes);
-	if (r == CUDA_SUCCESS && (statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &status) < 0 || bytes == 0 ||
-					 status.stx_size < bytes))
-		r = CUDA_ERROR_UNKNOWN;
-	if (r == CUDA_SUCCESS) {
-		view = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
-		r = view == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
-	}
-	uncancelled_close(fd);
-	if (r != CUDA_SUCCESS)
-		return r;
-	link->image = view;
-	link->image_bytes = bytes;
-	return CUDA_SUCCESS;
+	if (r == CUDA_SUCCESS)
+		r = copy_image(fd, bytes, &link->image);
+	if (fd >= 0)
+		uncancelled_close(fd);
+	if (r == CUDA_SUCCESS)
+		link->image_bytes = bytes;
+	return r;
 }
 
 /* Adds an input, or without one links; a service that has forgotten the link is told everything again. */

@@ -23,7 +23,7 @@ static CUresult call_range(enum wire_type type, uint64_t address, uint64_t bytes
 {
 	struct wire_message request = {.type = type, .range = {.address = address, .bytes = bytes}};
 	struct control_answer *answer = control_answer_new();
-	CUresult r = answer ? control_call(&request, NULL, 0, answer) : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = answer ? control_call(&request, answer) : CUDA_ERROR_OUT_OF_MEMORY;
 
 	control_answer_free(answer);
 	return r;
@@ -163,7 +163,7 @@ CUresult memory_info(size_t *ret_free, size_t *ret_total)
 
 	if (!answer)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = control_call(&request, NULL, 0, answer);
+	r = control_call(&request, answer);
 	if (r == CUDA_SUCCESS && answer->message.reply.values.count != 2)
 		r = CUDA_ERROR_UNKNOWN;
 	if (r == CUDA_SUCCESS) {

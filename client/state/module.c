@@ -117,7 +117,7 @@ static struct client_module *registry_of_context(CUcontext context)
 }
 
 /* Asks the service and keeps errno; the caller frees the answer. */
-static CUresult ask(struct wire_message *request, const int *fd, struct control_answer *answer)
+static CUresult ask(struct wire_message *request, struct control_answer *answer)
 {
 	int saved = errno;
 	CUresult result;
@@ -125,7 +125,21 @@ static CUresult ask(struct wire_message *request, const int *fd, struct control_
 	if (!answer)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	answer->message.type = WIRE_NONE;
-	result = control_call(request, fd, fd ? 1 : 0, answer);
+	result = control_call(request, answer);
+	errno = saved;
+	return result;
+}
+
+/* The same of a module's image. */
+static CUresult ask_load(struct image *image, struct wire_message *request, struct control_answer *answer)
+{
+	int saved = errno;
+	CUresult result;
+
+	if (!answer)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	answer->message.type = WIRE_NONE;
+	result = image_send(image, request, &request->load_module.file, answer);
 	errno = saved;
 	return result;
 }
@@ -157,7 +171,7 @@ static bool is_moved(const struct control_answer *answer)
 	return answer->message.reply.values.count > 3 && answer->message.reply.values.at[3];
 }
 
-static CUresult send_load(struct client_module *module, const struct image *image, struct jit *jit,
+static CUresult send_load(struct client_module *module, struct image *image, struct jit *jit,
 	struct control_answer *answer, bool *ret_prints)
 {
 	struct wire_message request = {.type = WIRE_LOAD_MODULE};
@@ -169,9 +183,9 @@ static CUresult send_load(struct client_module *module, const struct image *imag
 	request.load_module.bytes = image->bytes;
 	request.load_module.options.at = jit->options;
 	request.load_module.options.count = jit->count;
-	result = ask(&request, &image->fd, answer);
+	result = ask_load(image, &request, answer);
 	if (answer && make_room(module, result, answer, &request.load_module))
-		result = ask(&request, &image->fd, answer);
+		result = ask_load(image, &request, answer);
 	/* What the service could not carry out in time may come to that memory yet: it is nobody's any more. */
 	if (result == CUDA_ERROR_SYSTEM_NOT_READY)
 		module->variables = NULL;
@@ -198,7 +212,7 @@ static CUresult send_unload(struct client_module *module)
 	CUresult result;
 
 	request.symbol.module = module->id;
-	result = ask(&request, NULL, answer);
+	result = ask(&request, answer);
 	control_answer_free(answer);
 	if (result == CUDA_SUCCESS)
 		leave_room(module);
@@ -219,7 +233,7 @@ static CUresult receive_text(struct client_module *module)
 }
 
 CUresult module_load(
-	const struct image *image, CUcontext context, struct jit *jit, struct client_module **ret_module)
+	struct image *image, CUcontext context, struct jit *jit, struct client_module **ret_module)
 {
 	struct control_answer *answer;
 	struct client_module *module;
@@ -577,7 +591,7 @@ static CUresult ask_global(
 
 	request.symbol.module = module->id;
 	request.symbol.name = name;
-	result = ask(&request, NULL, answer);
+	result = ask(&request, answer);
 	if (result == CUDA_SUCCESS) {
 		values = &answer->message.reply.values;
 		if (values->count < 2) {
@@ -651,7 +665,7 @@ static CUresult ask_names(const struct client_module *module, unsigned int from,
 
 	request.symbol.module = module->id;
 	request.symbol.from = from;
-	result = ask(&request, NULL, answer);
+	result = ask(&request, answer);
 	if (result != CUDA_SUCCESS)
 		return result;
 	reply = &answer->message.reply;

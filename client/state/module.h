@@ -75,7 +75,7 @@ struct client_module *library_find(CUlibrary handle);
  * @jit: options; its log buffers are filled in
  */
 CUresult module_load(
-	const struct image *image, CUcontext context, struct jit *jit, struct client_module **ret_module);
+	struct image *image, CUcontext context, struct jit *jit, struct client_module **ret_module);
 
 /** Unloads; CUDA_ERROR_INVALID_HANDLE if somebody else does so already. */
 CUresult module_unload(struct client_module *module);

@@ -48,7 +48,7 @@ static struct range_map objects; /* address: the value, one byte; block: the obj
 static CUresult ask(struct wire_message *request, uint64_t *ret_value)
 {
 	struct control_answer *answer = control_answer_new();
-	CUresult r = answer ? control_call(request, NULL, 0, answer) : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = answer ? control_call(request, answer) : CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (r == CUDA_SUCCESS && ret_value) {
 		const struct wire_u64s *values = &answer->message.reply.values;

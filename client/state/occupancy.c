@@ -74,7 +74,7 @@ static CUresult ask(
 	body->block = (struct wire_u32s){.at = question->block, .count = 3};
 	body->attributes.at = (const uint8_t *)question->attributes;
 	body->attributes.count = question->attribute_count * (uint32_t)sizeof(question->attributes[0]);
-	result = control_call(&request, NULL, 0, answer);
+	result = control_call(&request, answer);
 	if (result == CUDA_SUCCESS && answer->message.reply.values.count == 0)
 		result = CUDA_ERROR_UNKNOWN;
 	if (result == CUDA_SUCCESS)

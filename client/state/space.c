@@ -128,7 +128,7 @@ static CUresult ask(uint64_t bytes, const uint64_t words[WINDOW_WORDS], struct r
 	struct wire_message request = {.type = WIRE_RESERVE_WINDOW,
 		.window = {.bytes = bytes, .free_windows = {words, WINDOW_WORDS}}};
 	struct control_answer *answer = control_answer_new();
-	CUresult r = answer ? control_call(&request, NULL, 0, answer) : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = answer ? control_call(&request, answer) : CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (r == CUDA_SUCCESS && answer->message.reply.values.count < 2)
 		r = CUDA_ERROR_UNKNOWN;

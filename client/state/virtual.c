@@ -127,7 +127,7 @@ static CUresult ask(
 {
 	struct wire_message request = {.type = type, .memory = *memory};
 	struct control_answer *answer = control_answer_new();
-	CUresult r = answer ? control_call(&request, NULL, 0, answer) : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = answer ? control_call(&request, answer) : CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (r == CUDA_SUCCESS && answer->message.reply.values.count < count)
 		r = CUDA_ERROR_UNKNOWN;
@@ -304,7 +304,7 @@ static CUresult unmap_at_service(uint64_t address, uint64_t bytes)
 	struct wire_message request = {
 		.type = WIRE_UNMAP_MEMORY, .range = {.address = address, .bytes = bytes}};
 	struct control_answer *answer = control_answer_new();
-	CUresult r = answer ? control_call(&request, NULL, 0, answer) : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = answer ? control_call(&request, answer) : CUDA_ERROR_OUT_OF_MEMORY;
 
 	control_answer_free(answer);
 	return r;

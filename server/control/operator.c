@@ -271,11 +271,12 @@ static void on_message(void *context, const struct wire_message *message, struct
 	struct operator* operator= context;
 	bool reads = !connection_queued(operator->connection);
 
+	(void)packet;
 	if (!reads)
 		userlog_event(operator->daemon, operator->uid, USERLOG_operator, LOG_LEVEL_WARNING,
 			"an operator of uid %lld is sent away: he does not read his answers",
 			(long long)operator->uid);
-	if (reads && message_allowed(message->type, FROM_OPERATOR, packet->fd_count))
+	if (reads && message_allowed(message->type, FROM_OPERATOR))
 		await_answer(operator, message);
 	else
 		operator_free(operator);
@@ -288,7 +289,7 @@ static void on_closed(void *context, const char *reason)
 }
 
 static const struct connection_handlers handlers = {
-	.message = on_message, .closed = on_closed, .outside = true, .is_bare = true};
+	.message = on_message, .closed = on_closed, .outside = true};
 
 unsigned operator_count(const struct daemon *daemon, uid_t uid)
 {

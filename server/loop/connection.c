@@ -92,13 +92,9 @@ static void take_off(struct connection *connection)
 /* What is not to be delivered stays on the socket. */
 static int peek(struct connection *connection)
 {
-	int r = connection->handlers->is_bare ? packet_peek_bare(connection->socket, &incoming)
+	int r = connection->handlers->outside ? packet_peek_bare(connection->socket, &incoming)
 					      : packet_peek(connection->socket, &incoming);
 
-	if (connection->handlers->outside && !discard_is_harmless(&incoming)) {
-		discard_fds(&incoming);
-		return PACKET_E_INVALID;
-	}
 	if (r)
 		packet_close_fds(&incoming);
 	return r;
@@ -227,7 +223,7 @@ static void on_poll(uv_poll_t *handle, int status, int events)
 static void close_socket(int socket, const struct connection_handlers *handlers)
 {
 	if (handlers->outside)
-		discard_socket(socket, !handlers->is_bare);
+		discard_socket(socket);
 	else
 		close(socket);
 }

@@ -31,10 +31,8 @@ struct connection_handlers {
 	void (*message)(void *context, const struct wire_message *message, struct packet *packet);
 	/* The peer is gone or broke the protocol; called once. The owner calls connection_shutdown(). */
 	void (*closed)(void *context, const char *reason);
-	/* The peer is no process of ours: of descriptors it may send memory alone. */
+	/* The peer is no process of ours: it may send no descriptors, and none is received (discard.h). */
 	bool outside;
-	/* Of those, one that may send none at all: none is received. The socket is the connection's alone. */
-	bool is_bare;
 };
 
 /* Outcomes of connection_send(). */

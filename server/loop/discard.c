@@ -1,216 +1,139 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// See discard.h. Unread packets hold descriptors, too: a socket that the holder has as well is emptied before it is
-// closed, because the holder's copy may be the last one. Another is not: what is never taken is not closed by anybody,
-// and no file system is asked about it.
+// See discard.h. The holder may have the socket, too: the process empties it, and keeps its copy until then, so neither
+// daemon nor holder closes what came with a packet.
 //
-// A socket that is sent may hold such packets itself, and what is in them lingers for as long as its maker said: a
-// thread that closed it would stay, and a program can do that as often as it likes. But nothing lingers for a thread
-// that ends with a table of descriptors of its own. So the last one to have garbage is a thread that ends:
+//	daemon		shuts down ──► starts the process ──► closes its copy
+//	process		takes packet by packet without their descriptors, which the kernel closes meanwhile ──► ends
 //
-//	close_in_thread		garbage ──────── waits ───────► closes, does not linger ────► frees
-//	end_in_thread		own table ► takes a copy, empties the socket ────► ends, does not linger either
+// What lingers is closed when the process is killed by its alarm: nothing lingers for a process that ends. Such a file
+// is never in the table of a process that others wait for, so a file system is not asked to flush it.
 
 #include "server/loop/discard.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/close_range.h>
-#include <pthread.h>
-#include <semaphore.h>
-#include <stdlib.h>
-#include <string.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "protocol/socket.h"
-#include "server/detached.h"
 #include "server/log.h"
 
-/* Most that the kernel lets a packet have (SCM_MAX_FD). */
-#define RIGHTS_MAX 253
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
 
-struct garbage {
-	int socket;	 /* -1: none */
-	bool is_emptied; /* before it is closed */
-	bool is_taken;	 /* another thread has a copy of it */
-	int fds[WIRE_FDS_MAX];
-	sem_t taken, closed;
-};
+/* Processes at a time. Each may wait for a program for ever; one that does so often harms itself. */
+#define PROCESSES_MAX 64u
+#define LINGER_S      1u
 
-/* The sender's credentials, which were asked for, tell a packet that is empty from the end. Return: whether there was
- * one */
+static pid_t processes
+	[PROCESSES_MAX]; /* 0: none. One that has ended, and is reaped by the holder, may still be here */
+
+/* The sender's credentials, which were asked for, tell a packet that is empty from the end. For descriptors there is no
+ * room. Return: whether there was a packet */
 static bool receive(int socket, struct msghdr *message, int flags)
 {
+	static union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(struct ucred))];
+	} control;
 	ssize_t n;
 
-	do
-		n = recvmsg(socket, message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | flags);
-	while (n < 0 && (errno == EINTR || errno == ECONNRESET));
+	do {
+		*message = (struct msghdr){.msg_control = &control, .msg_controllen = sizeof(control)};
+		n = recvmsg(socket, message, MSG_DONTWAIT | flags);
+	} while (n < 0 && (errno == EINTR || errno == ECONNRESET));
 	return n >= 0 && message->msg_controllen;
 }
 
 /* Takes off what comes without descriptors. Return: whether something is left */
 static bool take_plain(int socket)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(struct ucred))];
-	} control;
+	struct msghdr message;
 
-	for (;;) {
-		struct msghdr message = {.msg_control = &control, .msg_controllen = sizeof(control)};
-
-		if (!receive(socket, &message, MSG_PEEK))
-			return false;
-		/* There is no room for them. */
+	while (receive(socket, &message, MSG_PEEK)) {
 		if (message.msg_flags & MSG_CTRUNC)
 			return true;
 		packet_discard(socket);
 	}
+	return false;
 }
 
-/* As well as it can be done where no other thread has it. */
-static void close_one(int fd)
+static _Noreturn void empty(int socket)
 {
-	const struct linger none = {0};
+	struct msghdr message;
+	sigset_t alarms;
 
-	if (fd < 0)
-		return;
-	setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
-	close(fd);
+	prctl(PR_SET_NAME, "frmps-discard");
+	sigemptyset(&alarms);
+	sigaddset(&alarms, SIGALRM);
+	sigprocmask(SIG_UNBLOCK, &alarms, NULL);
+	signal(SIGALRM, SIG_DFL);
+	alarm(LINGER_S);
+	/* Whoever waits for the daemon's end of something must not wait for this process. */
+	if (socket > 0)
+		close_range(0, (unsigned)socket - 1, 0);
+	close_range((unsigned)socket + 1, ~0u, 0);
+	while (receive(socket, &message, 0))
+		continue;
+	_exit(0);
 }
 
-static void close_rights(const struct cmsghdr *control)
+/* Where its number is another process's by now, that one is waited for. */
+static bool has_ended(pid_t pid)
 {
-	size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-	int fd;
+	struct pollfd process = {.fd = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1, .events = POLLIN};
+	bool has_ended = process.fd < 0 || poll(&process, 1, 0) > 0;
 
-	for (size_t i = 0; i < count; i++) {
-		memcpy(&fd, CMSG_DATA(control) + i * sizeof(int), sizeof(fd));
-		close_one(fd);
-	}
+	if (process.fd >= 0)
+		close(process.fd);
+	return has_ended;
 }
 
-/* @keeps: what is taken goes with the thread. Return: whether there was something */
-static bool take_any(int socket, bool keeps)
+/* A child of the holder, as all of the service's. Return: whether it runs */
+static bool start(int socket)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(RIGHTS_MAX * sizeof(int))];
-	} control;
-	struct msghdr message = {.msg_control = &control, .msg_controllen = sizeof(control)};
+	struct clone_args how = {.flags = CLONE_PARENT};
+	unsigned i = 0;
+	long pid;
 
-	if (!receive(socket, &message, 0))
+	while (i < PROCESSES_MAX && !has_ended(processes[i]))
+		i++;
+	if (i == PROCESSES_MAX)
 		return false;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c && !keeps; c = CMSG_NXTHDR(&message, c))
-		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-			close_rights(c);
-	return true;
+	pid = syscall(SYS_clone3, &how, sizeof(how));
+	if (pid == 0)
+		empty(socket);
+	if (pid > 0)
+		processes[i] = (pid_t)pid;
+	return pid > 0;
 }
 
-/* All threads share a table of descriptors; from here on this one has its own, with the garbage alone. */
-static void take_over(struct garbage *garbage)
+void discard_refuse(int listener)
 {
-	int process, socket = -1;
+	const int off = 0;
 
-	if (close_range(0, ~0u, CLOSE_RANGE_UNSHARE) < 0)
-		return;
-	process = (int)syscall(SYS_pidfd_open, getpid(), 0);
-	for (unsigned i = 0; i < WIRE_FDS_MAX; i++)
-		if (garbage->fds[i] >= 0)
-			syscall(SYS_pidfd_getfd, process, garbage->fds[i], 0);
-	if (garbage->socket >= 0)
-		socket = (int)syscall(SYS_pidfd_getfd, process, garbage->socket, 0);
-	garbage->is_taken = socket >= 0;
-	while (socket >= 0 && garbage->is_emptied && take_any(socket, true))
-		continue;
+	setsockopt(listener, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off));
 }
 
-/* Closes by ending. */
-static void *end_in_thread(void *context)
-{
-	struct garbage *garbage = context;
-
-	take_over(garbage);
-	sem_post(&garbage->taken);
-	sem_wait(&garbage->closed);
-	return NULL;
-}
-
-static void close_all(const struct garbage *garbage)
-{
-	while (garbage->socket >= 0 && !garbage->is_taken && take_any(garbage->socket, false))
-		continue;
-	if (garbage->socket >= 0)
-		close(garbage->socket);
-	for (unsigned i = 0; i < WIRE_FDS_MAX; i++)
-		close_one(garbage->fds[i]);
-}
-
-/* What another thread has as well does not linger here. */
-static void *close_in_thread(void *context)
-{
-	struct garbage *garbage = context;
-	pthread_t last;
-	bool is_shared;
-
-	sem_init(&garbage->taken, 0, 0);
-	sem_init(&garbage->closed, 0, 0);
-	is_shared = !pthread_create(&last, NULL, end_in_thread, garbage);
-	if (is_shared)
-		sem_wait(&garbage->taken);
-	close_all(garbage);
-	sem_post(&garbage->closed);
-	if (is_shared)
-		pthread_join(last, NULL);
-	free(garbage);
-	return NULL;
-}
-
-static void close_later(int socket, bool is_emptied, const int *fds)
-{
-	struct garbage *garbage = malloc(sizeof(*garbage));
-
-	if (garbage) {
-		garbage->socket = socket;
-		garbage->is_emptied = is_emptied;
-		garbage->is_taken = false;
-		for (unsigned i = 0; i < WIRE_FDS_MAX; i++)
-			garbage->fds[i] = fds ? fds[i] : -1;
-	}
-	if (!garbage || detached_start(close_in_thread, garbage, NULL)) {
-		/* Rather than to wait for it. */
-		log_error("what a program has sent stays open: no memory or no thread to close it");
-		free(garbage);
-	}
-}
-
-bool discard_is_harmless(const struct packet *packet)
-{
-	for (unsigned i = 0; i < packet->fd_count; i++)
-		if (fcntl(packet->fds[i], F_GET_SEALS) < 0)
-			return false;
-	return true;
-}
-
-void discard_fds(struct packet *packet)
-{
-	close_later(-1, false, packet->fds);
-	for (unsigned i = 0; i < packet->fd_count; i++)
-		packet_take_fd(packet, i);
-}
-
-void discard_socket(int socket, bool is_deposited)
+void discard_socket(int socket)
 {
 	const int on = 1;
 
 	shutdown(socket, SHUT_RDWR);
 	setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
-	if (take_plain(socket))
-		close_later(socket, is_deposited, NULL);
-	else
-		close(socket);
+	if (take_plain(socket) && !start(socket)) {
+		/* Rather than to wait for it. */
+		log_error("what a program has sent stays open: too many such programs, or no process to "
+			  "close it");
+		return;
+	}
+	close(socket);
 }

@@ -1,25 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// Closing what comes from outside. A program can send any file, and whoever lets go of the last copy of it may have to
-// wait for as long as its maker likes: a socket that lingers, a file of a file system that is a program. Only memory is
-// closed in the caller's thread, all else in one of its own.
+// Closing sockets of programs. A program can send any descriptor, and whoever closes the last copy of it may have to
+// wait for as long as its maker likes: a socket that lingers, a file of a file system that is a program. So the service
+// takes no descriptor from a program, and where the kernel can be told so, none can be sent. Where it cannot, a packet
+// with descriptors stays on its socket, and a process of its own throws both away. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_LOOP_DISCARD_H
 #define FRMPS_SERVER_LOOP_DISCARD_H
 
-#include <stdbool.h>
-
-struct packet;
-
-/** Whether all descriptors of a packet are memory (memfd). */
-bool discard_is_harmless(const struct packet *packet);
-/** Closes those of one that is not. */
-void discard_fds(struct packet *packet);
-/**
- * Closes a socket. What is unread on it goes, and nothing more can be sent to it, whoever else holds it.
- * @is_deposited: somebody else of the house has it, too
- */
-void discard_socket(int socket, bool is_deposited);
+/** No descriptors can be sent to a listening socket's connections, where the kernel can do that (Linux 6.16). */
+void discard_refuse(int listener);
+/** Closes a socket. What is unread on it goes, and nothing more can be sent to it, whoever else holds it. */
+void discard_socket(int socket);
 
 #endif

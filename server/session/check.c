@@ -214,15 +214,16 @@ static int check_options(const struct wire_options *options, struct check_findin
 	return 0;
 }
 
-/* The image must not change under the executor's feet: a memfd that is sealed against everything. */
+/* The image must not change under the executor's feet: a file that is sealed against everything. No question here
+ * waits for a client that writes to it and does not end. */
 static int check_image(uint64_t bytes, int fd, struct check_finding *finding)
 {
 	const int needed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 	struct stat status;
 	int seals;
 
-	if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode))
-		return broken(finding, "image is not a regular file");
+	if (fd < 0 || fstat(fd, &status) < 0)
+		return answer(finding, CUDA_ERROR_ILLEGAL_STATE);
 	if (bytes > CHECK_IMAGE_MAX)
 		return answer(finding, CUDA_ERROR_INVALID_IMAGE);
 	if (!bytes || (uint64_t)status.st_size != bytes)
@@ -242,8 +243,8 @@ static bool is_text(int fd)
 	       image_check(start, sizeof(start)) == IMAGE_TEXT;
 }
 
-static int check_load(const struct check_scope *scope, const struct wire_load_module *load,
-	const struct packet *packet, struct check_finding *finding)
+static int check_load(const struct check_scope *scope, const struct wire_load_module *load, int file,
+	struct check_finding *finding)
 {
 	int r;
 
@@ -255,17 +256,16 @@ static int check_load(const struct check_scope *scope, const struct wire_load_mo
 		return broken(finding, "module's variables are said to have values");
 	r = check_options(&load->options, finding);
 	if (!r)
-		r = check_image(load->bytes, packet->fds[0], finding);
+		r = check_image(load->bytes, file, finding);
 	/* A file without pages costs its client nothing, and every copy of it what it says that it has. */
-	if (!r && load->bytes > CHECK_LINK_BYTES && is_text(packet->fds[0]))
+	if (!r && load->bytes > CHECK_LINK_BYTES && is_text(file))
 		return answer(finding, CUDA_ERROR_INVALID_IMAGE);
 	if (!r && is_over(scope->image_limit, scope->holdings->image_bytes, load->bytes))
 		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
 	return r;
 }
 
-static int check_link(
-	const struct wire_link *link, const struct packet *packet, struct check_finding *finding)
+static int check_link(const struct wire_link *link, int file, struct check_finding *finding)
 {
 	int r = check_options(&link->options, finding);
 
@@ -277,31 +277,18 @@ static int check_link(
 		return answer(finding, CUDA_ERROR_INVALID_VALUE);
 	if (link->position >= CHECK_LINK_INPUTS)
 		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
-	return check_image(link->bytes, packet->fds[0], finding);
+	return check_image(link->bytes, file, finding);
 }
 
-/* Where a linked image goes: a memfd, which can be written and whose writing waits for nobody. */
-static int check_link_target(
-	const struct wire_link *link, const struct packet *packet, struct check_finding *finding)
-{
-	struct stat status;
-	int seals = fcntl(packet->fds[0], F_GET_SEALS);
-
-	if (fstat(packet->fds[0], &status) < 0 || !S_ISREG(status.st_mode) || seals < 0 ||
-		(seals & (F_SEAL_WRITE | F_SEAL_GROW)))
-		return broken(finding, "an image cannot be written to this");
-	return check_options(&link->options, finding);
-}
-
-static int check_graph(const struct check_scope *scope, const struct wire_graph *graph,
-	const struct packet *packet, struct check_finding *finding)
+static int check_graph(const struct check_scope *scope, const struct wire_graph *graph, int file,
+	struct check_finding *finding)
 {
 	if (!graph->graph || graph->graph >= FRMPS_GRAPH_IDS ||
 		holdings_has_graph(scope->holdings, graph->graph))
 		return broken(finding, "id of a graph is out of range or in use");
 	if (graph->bytes > FRMPS_GRAPH_BYTES_MAX)
 		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
-	return check_image(graph->bytes, packet->fds[0], finding);
+	return check_image(graph->bytes, file, finding);
 }
 
 static int check_array(
@@ -408,8 +395,8 @@ static int check_limit(const struct wire_limit *wish, struct check_finding *find
 	}
 }
 
-static int check_by_type(const struct check_scope *scope, const struct wire_message *message,
-	const struct packet *packet, struct check_finding *finding)
+static int check_by_type(const struct check_scope *scope, const struct wire_message *message, int file,
+	struct check_finding *finding)
 {
 	switch (message->type) {
 	case WIRE_MAP_MEMORY:
@@ -424,7 +411,7 @@ static int check_by_type(const struct check_scope *scope, const struct wire_mess
 	case WIRE_UNMAP_HOST:
 		return check_unmap(scope, &message->range, message->type == WIRE_UNMAP_MEMORY, finding);
 	case WIRE_LOAD_MODULE:
-		return check_load(scope, &message->load_module, packet, finding);
+		return check_load(scope, &message->load_module, file, finding);
 	case WIRE_UNLOAD_MODULE:
 	case WIRE_FIND_FUNCTION:
 	case WIRE_FIND_GLOBAL:
@@ -440,11 +427,12 @@ static int check_by_type(const struct check_scope *scope, const struct wire_mess
 		return check_limit(&message->limit, finding);
 	case WIRE_QUERY_MEMORY:
 	case WIRE_LINK_DROP:
+	case WIRE_MAKE_FILE:
 		return 0;
 	case WIRE_LINK_ADD:
-		return check_link(&message->link, packet, finding);
+		return check_link(&message->link, file, finding);
 	case WIRE_LINK_COMPLETE:
-		return check_link_target(&message->link, packet, finding);
+		return check_options(&message->link.options, finding);
 	case WIRE_CREATE_MEMORY:
 		return check_create(scope, &message->memory, finding);
 	case WIRE_IMPORT_MEMORY:
@@ -460,7 +448,7 @@ static int check_by_type(const struct check_scope *scope, const struct wire_mess
 	case WIRE_ENCODE_TENSOR_MAP:
 		return check_tensor_map(&message->tensor_map, finding);
 	case WIRE_MAKE_GRAPH:
-		return check_graph(scope, &message->graph, packet, finding);
+		return check_graph(scope, &message->graph, file, finding);
 	case WIRE_DROP_GRAPH:
 		return holdings_has_graph(scope->holdings, message->graph.graph)
 			       ? 0
@@ -490,15 +478,15 @@ static bool is_full(const struct holdings *holdings, const struct wire_message *
 	       holdings->kept_bytes + holding_cost(message) > HOLDINGS_KEPT_MAX;
 }
 
-int check_request(const struct check_scope *scope, const struct wire_message *message,
-	const struct packet *packet, struct check_finding *finding)
+int check_request(const struct check_scope *scope, const struct wire_message *message, int file,
+	struct check_finding *finding)
 {
 	int r;
 
 	*finding = (struct check_finding){0};
 	if (!message->id)
 		return broken(finding, "request without a number");
-	r = check_by_type(scope, message, packet, finding);
+	r = check_by_type(scope, message, file, finding);
 	if (!r && message_is_kept(message->type) && is_full(scope->holdings, message))
 		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
 	return r;

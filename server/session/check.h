@@ -2,7 +2,7 @@
 // SPDX-FileCopyrightText: The frmps authors
 //
 // Checks of a client's request before anything is done with it. Pure over the session's window and holdings;
-// the only system calls are questions about the descriptor that came with it, and a look at how an image begins.
+// the only system calls are questions about the file that it names, and a look at how an image begins.
 
 #ifndef FRMPS_SERVER_SESSION_CHECK_H
 #define FRMPS_SERVER_SESSION_CHECK_H
@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 #include "protocol/cuda_abi.h"
-#include "protocol/socket.h"
 #include "protocol/wire.h"
 
 struct holdings;
@@ -43,10 +42,11 @@ struct check_finding {
 
 /**
  * Checks a request.
- * @message: a message that a client may send (message_allowed()), with its descriptors in @packet (not taken)
+ * @message: a message that a client may send (message_allowed())
+ * @file: that it names (upload.h), -1: none; stays the caller's
  * Return: 0 or CHECK_E_*
  */
-int check_request(const struct check_scope *scope, const struct wire_message *message,
-	const struct packet *packet, struct check_finding *ret_finding);
+int check_request(const struct check_scope *scope, const struct wire_message *message, int file,
+	struct check_finding *ret_finding);
 
 #endif

@@ -41,6 +41,7 @@ static void let_go(struct client *client)
 	window_give(&client->domain->windows, client->window);
 	shared_event_release(&client->holdings, client->number);
 	holdings_deinit(&client->holdings);
+	uploads_drop_all(&client->uploads);
 	sink_drop(client);
 	shared_fd_unref(client->again.fd);
 	chunk_unref(client->again.chunk);

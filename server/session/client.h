@@ -33,6 +33,7 @@
 #include "server/adopt/records.h"
 #include "server/failover/doubt.h"
 #include "server/session/holdings.h"
+#include "server/session/upload.h"
 #include "shm/region.h"
 
 struct chunk;
@@ -103,6 +104,7 @@ struct client {
 	struct shm_view view;
 	struct shared_fd *client_fd, *server_fd, *doorbell_fd;
 	struct holdings holdings;
+	struct uploads uploads;
 	struct chunk *sinks[2]; /* near, far (session/sink.c); NULL: none */
 	struct request *request;
 	struct move *move; /* on its way into a domain of its own (failover/move.h); NULL: it is not */

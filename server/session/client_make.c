@@ -45,7 +45,7 @@ static void on_message(void *context, const struct wire_message *message, struct
 		if (message->type == WIRE_HELLO || (message->id == client->answered && !client->again.asked))
 			return;
 	}
-	if (!message_allowed(message->type, FROM_CLIENT, packet->fd_count))
+	if (!message_allowed(message->type, FROM_CLIENT))
 		client_reject(client, "sent a message that is not its to send");
 	else if (client->state != CLIENT_SERVED)
 		client_reject(client, "sent a request before it was welcome");

@@ -114,7 +114,9 @@ static void on_last(struct shared_fd *file)
 {
 	struct handout *handout = file->handout;
 	struct handouts *handouts = handout->handouts;
+	struct stat status;
 
+	handout->bytes = fstat(file->fd, &status) == 0 ? (uint64_t)status.st_size : 0;
 	if (end(handout))
 		return;
 	TAILQ_INSERT_TAIL(&handouts->kept, handout, link);
@@ -124,7 +126,6 @@ static void on_last(struct shared_fd *file)
 int handout_add(struct handouts *handouts, uid_t uid, struct shared_fd *file)
 {
 	struct handout *handout;
-	struct stat status;
 
 	if (!file || file->handout)
 		return 0;
@@ -134,7 +135,6 @@ int handout_add(struct handouts *handouts, uid_t uid, struct shared_fd *file)
 	handout->handouts = handouts;
 	handout->file = file;
 	handout->uid = uid;
-	handout->bytes = fstat(file->fd, &status) == 0 ? (uint64_t)status.st_size : 0;
 	file->handout = handout;
 	file->on_last = on_last;
 	return 0;

@@ -193,10 +193,10 @@ void holding_message(const struct holding *entry, uint64_t session, struct wire_
 	case WIRE_LOAD_MODULE:
 		message->load_module = (struct wire_load_module){entry->module, entry->kind,
 			entry->image_bytes, {entry->options, entry->option_count},
-			entry->memory ? entry->memory : WIRE_VARIABLES_OF_DRIVER, true};
+			entry->memory ? entry->memory : WIRE_VARIABLES_OF_DRIVER, true, 0};
 		break;
 	case WIRE_MAKE_GRAPH:
-		message->graph = (struct wire_graph){entry->attribute, entry->image_bytes};
+		message->graph = (struct wire_graph){entry->attribute, entry->image_bytes, 0};
 		break;
 	case WIRE_MAKE_ARRAY:
 		memcpy(&message->array, entry->form, sizeof(message->array));

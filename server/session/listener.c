@@ -143,6 +143,7 @@ static int bind_socket(const struct sockaddr_un *address, int *ret_fd, char *tex
 	old = umask(0177);
 	r = bind(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 ? errno : 0;
 	umask(old);
+	discard_refuse(fd);
 	if (!r && (listen(fd, BACKLOG) < 0 || chmod(address->sun_path, mode) < 0))
 		r = errno;
 	if (r) {
@@ -190,7 +191,7 @@ static bool turn_away(struct listener *listener)
 		listener->spare = -1;
 	}
 	if (fd >= 0) {
-		discard_socket(fd, false);
+		discard_socket(fd);
 		userlog_event(listener->daemon, USERLOG_OTHERS, USERLOG_turned_away, LOG_LEVEL_ERROR,
 			"a client is turned away: the service has no file descriptors left (LimitNOFILE)");
 	}
@@ -314,7 +315,7 @@ static void turn_all_away(int socket)
 	/* From here on nobody gets in. */
 	shutdown(socket, SHUT_RD);
 	while ((fd = accept4(socket, NULL, NULL, SOCK_CLOEXEC)) >= 0)
-		discard_socket(fd, false);
+		discard_socket(fd);
 }
 
 struct listener *listener_free(struct listener *listener)

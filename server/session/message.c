@@ -8,8 +8,8 @@
 #include <stddef.h>
 
 static const struct message_row rows[WIRE_TYPES] = {
-#define MESSAGE(type, senders, route, fds, keep, values)                                                     \
-	[WIRE_##type] = {#type, (senders), (route), (fds), (keep), (values)},
+#define MESSAGE(type, senders, route, keep, values)                                                          \
+	[WIRE_##type] = {#type, (senders), (route), (keep), (values)},
 #include "server/session/messages.def"
 #undef MESSAGE
 };
@@ -30,9 +30,7 @@ bool message_is_kept(enum wire_type type)
 	return keep == KEEP_IT || keep == KEEP_FD;
 }
 
-bool message_allowed(enum wire_type type, enum message_sender sender, unsigned fds)
+bool message_allowed(enum wire_type type, enum message_sender sender)
 {
-	const struct message_row *row = message_row(type);
-
-	return (row->senders & sender) && row->fds == fds;
+	return message_row(type)->senders & sender;
 }

@@ -25,7 +25,6 @@ struct message_row {
 	const char *name;
 	unsigned senders;
 	enum message_route route;
-	unsigned fds;
 	enum message_keep keep;
 	const char *values;
 };
@@ -34,7 +33,7 @@ struct message_row {
 const struct message_row *message_row(enum wire_type type);
 /** Whether a success of it is an entry of what the session holds. */
 bool message_is_kept(enum wire_type type);
-/** Whether this sender may send this message with that many descriptors. */
-bool message_allowed(enum wire_type type, enum message_sender sender, unsigned fds);
+/** Whether this sender may send this message. */
+bool message_allowed(enum wire_type type, enum message_sender sender);
 
 #endif

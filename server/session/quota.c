@@ -51,13 +51,18 @@ static uint64_t spoken_for(const struct daemon *daemon, uint64_t clients)
 	return FDS_OF_DAEMON + quota_guests(daemon) + clients * FDS_OF_SESSION + workers * FDS_OF_WORKER;
 }
 
+static uint64_t fds_of(const struct client *client)
+{
+	return client->holdings.fds + uploads_count(&client->uploads);
+}
+
 static uint64_t held(const struct daemon *daemon)
 {
 	const struct client *client;
 	uint64_t count = 0;
 
 	TAILQ_FOREACH (client, &daemon->clients, link)
-		count += client->holdings.fds;
+		count += fds_of(client);
 	return count + handouts_count(&daemon->handouts, NULL);
 }
 
@@ -137,7 +142,7 @@ static bool has_fds(const struct client *client)
 	own = handouts_count(&daemon->handouts, &client->uid);
 	most = daemon->fds_max > spoken ? daemon->fds_max - spoken : 0;
 	TAILQ_FOREACH (other, &daemon->clients, link)
-		own += other->uid == client->uid ? other->holdings.fds : 0;
+		own += other->uid == client->uid ? fds_of(other) : 0;
 	return own < most / 2 && held(daemon) < most - most / 8;
 }
 
@@ -159,6 +164,8 @@ static bool has_records(const struct client *client, const struct wire_message *
 
 bool quota_allows(const struct client *client, const struct wire_message *message)
 {
+	if (message->type == WIRE_MAKE_FILE)
+		return has_fds(client);
 	if (!message_is_kept(message->type))
 		return true;
 	return has_records(client, message) &&

@@ -102,19 +102,18 @@ static void send_reply(
 		client_reject(client, "an answer could not be sent");
 }
 
-static void send_code(struct client *client, uint64_t id, CUresult code)
-{
-	const struct wire_reply reply = {.code = (int32_t)code};
-
-	send_reply(client, id, &reply, NULL);
-}
-
-/* What the client maps is an open file of its own; the client takes an answer without one for an error. */
+/* What comes with the answer. What stays the service's is an open file of its own for the client, which takes an answer
+ * without one for an error. */
 static struct shared_fd *file_for_client(const struct request *request, const struct wire_reply *reply)
 {
-	if (reply->code || request->message.type != WIRE_MAP_HOST || !request->fd)
+	enum wire_type type = request->message.type;
+
+	if (reply->code || !request->fd)
 		return NULL;
-	return shared_fd_new(handout_open(request->fd));
+	if (type == WIRE_MAKE_FILE)
+		return shared_fd_ref(request->fd);
+	return type == WIRE_MAP_HOST || type == WIRE_LINK_COMPLETE ? shared_fd_new(handout_open(request->fd))
+								   : NULL;
 }
 
 void request_finish(struct request *request, const struct wire_reply *reply)
@@ -124,6 +123,9 @@ void request_finish(struct request *request, const struct wire_reply *reply)
 
 	send_reply(client, request->client_id, reply, file);
 	shared_fd_unref(file);
+	/* The same request comes again with room for its variables. */
+	if (reply->code != CUDA_ERROR_NOT_READY)
+		uploads_drop(&client->uploads, &request->message);
 	/* The client may just have been cut off, and its request with it. */
 	if (client->request) {
 		chunk_leave(request->chunk);
@@ -374,9 +376,26 @@ static void import_memory(struct request *request)
 	succeed_here(request, &wish->bytes, 1);
 }
 
+static void make_file(struct request *request)
+{
+	struct client *client = request->client;
+	uint64_t number;
+	struct shared_fd *file = uploads_make(&client->uploads, client->daemon->epoch, &number);
+
+	if (!file) {
+		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);
+		return;
+	}
+	request->fd = shared_fd_ref(file);
+	succeed_here(request, &number, 1);
+}
+
 static void serve_here(struct request *request)
 {
 	switch (request->message.type) {
+	case WIRE_MAKE_FILE:
+		make_file(request);
+		break;
 	case WIRE_EXPORT_MEMORY:
 		export_memory(request);
 		break;
@@ -420,11 +439,10 @@ void request_advance(struct request *request)
  * Beginning
  */
 
-/* Pinned memory is a file that client and executors map, writable all of them: no seal can be added. The client cannot
- * open it once more (handout.h). */
-static int make_host_memory(struct request *request)
+/* Client and executors map pinned memory, writable all of them: no write seal can be added. The client cannot open a file
+ * once more (handout.h), or change its size. */
+static int make_host_memory(uint64_t bytes)
 {
-	uint64_t bytes = request->message.range.bytes;
 	int fd = memfd_create("frmps-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	if (fd < 0)
@@ -436,8 +454,19 @@ static int make_host_memory(struct request *request)
 		close(fd);
 		return -error;
 	}
-	request->fd = shared_fd_new(fd);
-	return request->fd ? 0 : -ENOMEM;
+	return fd;
+}
+
+/* Where an executor writes what it has linked. */
+static int make_target(void)
+{
+	int fd = memfd_create("frmps-linked", MFD_CLOEXEC);
+
+	if (fd >= 0 && fchmod(fd, 0600) == 0)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -errno;
 }
 
 /* Under way when the daemon died: what it had then. */
@@ -465,22 +494,29 @@ static bool become_mapping(struct request *request)
 	return request->fd;
 }
 
-/* The file of what is asked for: kept from before the daemon died, sent with the request, or made. */
-static int take_file(struct request *request, int fd)
+/* The file of what is asked for, where it was not kept from before the daemon died: the client has filled it, or it is
+ * made, and counts as the client's. Return: 0 or -errno */
+static int take_file(struct request *request)
 {
-	if (request->fd) {
-		if (fd >= 0)
-			close(fd);
-	} else if (fd >= 0) {
+	struct client *client = request->client;
+	enum wire_type type = request->message.type;
+	struct shared_fd *file = uploads_find(&client->uploads, &request->message);
+	int fd;
+
+	if (!request->fd && file)
+		request->fd = shared_fd_ref(file);
+	if (type != WIRE_MAP_HOST && type != WIRE_LINK_COMPLETE)
+		return 0;
+	if (!request->fd) {
+		fd = type == WIRE_MAP_HOST ? make_host_memory(request->message.range.bytes) : make_target();
+		if (fd < 0)
+			return fd;
 		request->fd = shared_fd_new(fd);
-		return request->fd ? 0 : -ENOMEM;
-	} else if (request->message.type == WIRE_MAP_HOST) {
-		return make_host_memory(request);
 	}
-	return 0;
+	return request->fd ? handout_add(&client->daemon->handouts, client->uid, request->fd) : -ENOMEM;
 }
 
-static void start(struct client *client, const struct wire_message *message, struct packet *packet)
+static void start(struct client *client, const struct wire_message *message, const struct packet *packet)
 {
 	struct request *request = request_new(client, message, packet);
 	int r;
@@ -493,11 +529,9 @@ static void start(struct client *client, const struct wire_message *message, str
 		finish_with(request, CUDA_ERROR_INVALID_HANDLE);
 		return;
 	}
-	r = take_file(request, packet_take_fd(packet, 0));
+	r = take_file(request);
 	if (!r && request->fd)
 		r = shared_fd_keep(request->fd, client->daemon->store);
-	if (!r && request->message.type == WIRE_MAP_HOST)
-		r = handout_add(&client->daemon->handouts, client->uid, request->fd);
 	if (r < 0) {
 		userlog_event(client->daemon, client->uid, USERLOG_memory, LOG_LEVEL_ERROR,
 			"session %llu gets no memory file: %s", (unsigned long long)client->number,
@@ -508,7 +542,15 @@ static void start(struct client *client, const struct wire_message *message, str
 	request_advance(request);
 }
 
-void request_begin(struct client *client, const struct wire_message *message, struct packet *packet)
+static void refuse(struct client *client, const struct wire_message *message, CUresult code)
+{
+	const struct wire_reply reply = {.code = (int32_t)code};
+
+	uploads_drop(&client->uploads, message);
+	send_reply(client, message->id, &reply, NULL);
+}
+
+void request_begin(struct client *client, const struct wire_message *message, const struct packet *packet)
 {
 	struct check_scope scope = {.window_base = window_base(client->window),
 		.device_bytes = WINDOW_DEVICE_BYTES,
@@ -520,6 +562,7 @@ void request_begin(struct client *client, const struct wire_message *message, st
 				      ? handouts_bytes(&client->daemon->handouts, client->uid)
 				      : 0,
 		.holdings = &client->holdings};
+	const struct shared_fd *file = uploads_find(&client->uploads, message);
 	struct check_finding finding;
 	int r;
 
@@ -528,13 +571,13 @@ void request_begin(struct client *client, const struct wire_message *message, st
 		start(client, message, packet);
 		return;
 	}
-	r = check_request(&scope, message, packet, &finding);
+	r = check_request(&scope, message, file ? file->fd : -1, &finding);
 	if (r == CHECK_E_BROKEN)
 		client_reject(client, finding.reason);
 	else if (r == CHECK_E_ANSWER)
-		send_code(client, message->id, finding.code);
+		refuse(client, message, finding.code);
 	else if (!quota_allows(client, message))
-		send_code(client, message->id, CUDA_ERROR_OUT_OF_MEMORY);
+		refuse(client, message, CUDA_ERROR_OUT_OF_MEMORY);
 	else
 		start(client, message, packet);
 }

@@ -51,7 +51,7 @@ struct request {
 };
 
 /** Takes a client's message: checks it, answers, forwards or rejects. */
-void request_begin(struct client *client, const struct wire_message *message, struct packet *packet);
+void request_begin(struct client *client, const struct wire_message *message, const struct packet *packet);
 
 /** Sends the request to whom it is for, if it is not with anybody and can be sent. */
 void request_advance(struct request *request);

@@ -121,7 +121,8 @@ static void on_message(void *context, const struct wire_message *message, struct
 {
 	struct visitor *visitor = context;
 
-	if (!message_allowed(message->type, FROM_STRANGER, packet->fd_count)) {
+	(void)packet;
+	if (!message_allowed(message->type, FROM_STRANGER)) {
 		userlog_event(visitor->daemon, visitor->peer.uid, USERLOG_stranger, LOG_LEVEL_WARNING,
 			"process %d of uid %lld is sent away: its first message was %s",
 			(int)visitor->peer.pid, (long long)visitor->peer.uid, wire_type_name(message->type));
@@ -142,7 +143,7 @@ static void on_closed(void *context, const char *reason)
 }
 
 static const struct connection_handlers handlers = {
-	.message = on_message, .closed = on_closed, .outside = true, .is_bare = true};
+	.message = on_message, .closed = on_closed, .outside = true};
 
 static void on_timer(void *context)
 {
@@ -168,7 +169,7 @@ void visitor_new(struct daemon *daemon, int socket)
 	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) < 0 ||
 		visitor_count(daemon, credentials.uid) >= VISITORS_PER_USER ||
 		!(visitor = calloc(1, sizeof(*visitor)))) {
-		discard_socket(socket, false);
+		discard_socket(socket);
 		return;
 	}
 	guests_make_room(daemon);

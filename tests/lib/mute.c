@@ -29,7 +29,8 @@
 static char folder[] = "/tmp/frmps-mute-XXXXXX";
 static int device = -1;
 static pid_t program;
-static atomic_bool *is_mute; /* shared with it */
+static atomic_bool *is_mute;	   /* shared with it */
+static atomic_bool *is_waited_for; /* the same: a request is left without an answer */
 
 static void answer(const struct fuse_in_header *in, int error, const void *body, size_t bytes)
 {
@@ -41,10 +42,14 @@ static void answer(const struct fuse_in_header *in, int error, const void *body,
 		return;
 }
 
+static const char page[4096];
+
 static struct fuse_attr attributes(uint64_t node)
 {
-	return (struct fuse_attr){
-		.ino = node, .mode = node == FILE_NODE ? S_IFREG | 0644 : S_IFDIR | 0755, .nlink = 1};
+	return (struct fuse_attr){.ino = node,
+		.mode = node == FILE_NODE ? S_IFREG | 0644 : S_IFDIR | 0755,
+		.nlink = 1,
+		.size = node == FILE_NODE ? sizeof(page) : 0};
 }
 
 static void serve(const struct fuse_in_header *in)
@@ -62,9 +67,13 @@ static void serve(const struct fuse_in_header *in)
 		answer(in, 0, &attr, sizeof(attr));
 	else if (in->opcode == FUSE_OPEN)
 		answer(in, 0, &open, sizeof(open));
-	else if (in->opcode == FUSE_RELEASE || (in->opcode == FUSE_FLUSH && !*is_mute))
+	else if ((in->opcode == FUSE_FLUSH || in->opcode == FUSE_READ) && *is_mute)
+		*is_waited_for = true;
+	else if (in->opcode == FUSE_RELEASE || in->opcode == FUSE_FLUSH)
 		answer(in, 0, NULL, 0);
-	else if (in->opcode != FUSE_FLUSH && in->opcode != FUSE_FORGET && in->opcode != FUSE_INTERRUPT)
+	else if (in->opcode == FUSE_READ)
+		answer(in, 0, page, sizeof(page));
+	else if (in->opcode != FUSE_FORGET && in->opcode != FUSE_INTERRUPT)
 		answer(in, ENOSYS, NULL, 0);
 }
 
@@ -104,7 +113,8 @@ bool mute_new(void)
 	bool is_mounted;
 
 	device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-	is_mute = mmap(NULL, sizeof(*is_mute), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	is_mute = mmap(NULL, 2 * sizeof(*is_mute), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	is_waited_for = is_mute + 1;
 	is_mounted = mount_it();
 	if (is_mounted && (program = fork()) == 0)
 		run();
@@ -120,6 +130,12 @@ void mute_begin(void)
 void mute_stop(void)
 {
 	*is_mute = false;
+}
+
+void mute_await(void)
+{
+	while (!*is_waited_for)
+		sched_yield();
 }
 
 void mute_end(void)

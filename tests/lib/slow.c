@@ -32,3 +32,11 @@ int slow_new(int *ret_silent)
 	close(listener);
 	return fd;
 }
+
+void slow_close(int fd)
+{
+	const struct linger none = {0};
+
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+	close(fd);
+}

@@ -12,4 +12,7 @@
  */
 int slow_new(int *ret_silent);
 
+/** Closes one that was not sent, without lingering. */
+void slow_close(int fd);
+
 #endif

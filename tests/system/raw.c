@@ -55,7 +55,8 @@ void raw_wait_hangup(int socket)
 
 void raw_open(const struct service *service, struct raw_session *ret_session)
 {
-	uint64_t free_windows[7] = {0, UINT64_C(0xffff), 0, 0, 0, 0, 0};
+	uint64_t free_windows[7] = {
+		0, ~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0), ~UINT64_C(0), 0};
 	struct wire_message hello = {.type = WIRE_HELLO,
 		.hello = {.major = FRMPS_PROTOCOL_MAJOR,
 			.program = "liar",
@@ -103,6 +104,7 @@ int raw_ask(struct raw_session *session, struct wire_message *request, int *ret_
 		return -1;
 	EXPECT(r == 0 && wire_decode(packet.bytes, packet.length, &answer) == 0);
 	EXPECT(answer.type == WIRE_REPLY && answer.id == request->id);
+	session->value = answer.reply.values.count ? answer.reply.values.at[0] : 0;
 	if (ret_fd)
 		*ret_fd = packet_take_fd(&packet, 0);
 	packet_close_fds(&packet);

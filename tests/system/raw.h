@@ -19,7 +19,8 @@ struct raw_session {
 	int client_fd, server_fd;
 	struct shm_view view;
 	uint64_t window_base, device_bytes, host_bytes;
-	uint64_t id; /* of the latest request */
+	uint64_t id;	/* of the latest request */
+	uint64_t value; /* the first one of the latest answer, 0: it had none */
 };
 
 /** Connects and says nothing. Return: the socket */

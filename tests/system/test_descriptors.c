@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The frmps authors
 //
-// What a program can do with descriptors: those that the service gave it. Every test starts a service of its own; the
-// client speaks the protocol by hand.
+// What a program can do with descriptors: those that it sends, and those that the service gave it. Every test starts a
+// service of its own; the client speaks the protocol by hand. Those with a file system of their own need root.
 
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +15,7 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "tests/lib/mute.h"
 #include "tests/lib/service.h"
 #include "tests/lib/suite.h"
 #include "tests/system/program.h"
@@ -147,9 +150,165 @@ START_TEST(freed_pinned_memory_has_no_pages)
 }
 END_TEST
 
+/*
+ * A file system whose program does not answer
+ */
+
+static bool is_mounted;
+
+/* Its program is there before anything that it must not have. */
+static void start_mute(void)
+{
+	is_mounted = mute_new();
+	ck_assert(service_start(&service, NULL));
+	raw_open(&service, &session);
+}
+
+/* Everybody else works, a killed daemon is reaped and another one comes, and the service ends when it is told to. */
+static void expect_service(void)
+{
+	pid_t daemon;
+
+	ck_assert_int_eq(exit_status(spawn(one_program, 3)), 0);
+	ck_assert_int_gt(service_children(&service, &daemon, 1), 0);
+	kill(daemon, SIGKILL);
+	ck_assert(service_log_wait(&service, "was ended by signal", 1, 30));
+	ck_assert_int_eq(exit_status(spawn(one_program, 5)), 0);
+}
+
+static const struct wire_message sent[] = {
+	{.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 4096}},
+	{.type = WIRE_LINK_ADD, .link = {.link = 1, .bytes = 4096, .name = "input"}},
+	{.type = WIRE_LINK_COMPLETE, .link = {.link = 1, .name = ""}},
+	{.type = WIRE_MAKE_GRAPH, .graph = {.graph = 1, .bytes = 4096}},
+	{.type = WIRE_QUERY_MEMORY},
+};
+#define SENT  (sizeof(sent) / sizeof(sent[0]))
+#define TIMES 64
+
+/* From a session, or with odd numbers from nobody yet. A kernel that lets a service refuse descriptors does not send
+ * it. */
+static void send_file(const struct wire_message *message, int number)
+{
+	struct wire_message request = *message;
+	struct raw_session own = {.socket = -1};
+	int file = mute_open(), fds[2] = {file, file}, r, socket;
+
+	if (number % 2 == 0)
+		raw_open(&service, &own);
+	socket = number % 2 ? raw_connect(&service) : own.socket;
+	request.id = 2;
+	r = message_send(socket, &request, fds, number % 4 < 2 ? 1 : 2);
+	ck_assert(r == 0 || r == -EPERM);
+	if (r)
+		close(socket);
+	else
+		raw_wait_hangup(socket);
+	own.socket = -1;
+	if (number % 2 == 0)
+		raw_close(&own);
+	/* The last copy is the service's, if it has one. */
+	mute_stop();
+	close(file);
+	mute_begin();
+}
+
+START_TEST(a_file_whose_closing_waits_holds_nobody_up)
+{
+	if (!is_mounted) {
+		stop();
+		return;
+	}
+	mute_begin();
+	for (int i = 0; i < TIMES; i++)
+		send_file(&sent[_i], i);
+	expect_service();
+	raw_close(&session);
+	ck_assert_int_eq(service_stop(&service), 0);
+	mute_end();
+}
+END_TEST
+
+/* A process that writes what it cannot read to a file holds the lock of the file. */
+static pid_t write_for_ever(int fd)
+{
+	int file = mute_open();
+	void *at = mmap(NULL, 4096, PROT_READ, MAP_SHARED, file, 0);
+	pid_t pid;
+
+	ck_assert_ptr_ne(at, MAP_FAILED);
+	mute_begin();
+	pid = fork();
+	if (pid == 0) {
+		close(session.socket);
+		_exit(write(fd, at, 4096) < 0);
+	}
+	mute_await();
+	mute_stop();
+	munmap(at, 4096);
+	close(file);
+	return pid;
+}
+
+static void end_writer(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	/* Whoever waits for the file system goes on. */
+	mute_end();
+	ck_assert_int_gt(exit_status(pid), 0);
+}
+
+START_TEST(a_writer_that_does_not_end_keeps_pinned_memory_and_nobody)
+{
+	pid_t writer;
+	int fd;
+
+	if (!is_mounted) {
+		stop();
+		return;
+	}
+	ck_assert_int_eq(pin(&fd), CUDA_SUCCESS);
+	writer = write_for_ever(fd);
+	ck_assert_int_eq(unpin(), CUDA_SUCCESS);
+	close(fd);
+	expect_service();
+	raw_close(&session);
+	wait_closed(&service);
+	ck_assert_int_eq(service_stop(&service), 0);
+	end_writer(writer);
+}
+END_TEST
+
+/* Sealed before, so the service takes it. */
+START_TEST(a_writer_that_does_not_end_is_not_waited_for_with_an_image)
+{
+	struct wire_message make = {.type = WIRE_MAKE_FILE};
+	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 4096}};
+	pid_t writer;
+	int fd;
+
+	if (!is_mounted) {
+		stop();
+		return;
+	}
+	ck_assert_int_eq(raw_ask(&session, &make, &fd), CUDA_SUCCESS);
+	load.load_module.file = session.value;
+	ck_assert_int_eq(ftruncate(fd, 4096), 0);
+	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE), 0);
+	writer = write_for_ever(fd);
+	ck_assert_int_eq(raw_ask(&session, &load, NULL), CUDA_ERROR_INVALID_IMAGE);
+	close(fd);
+	expect_service();
+	raw_close(&session);
+	ck_assert_int_eq(service_stop(&service), 0);
+	end_writer(writer);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("descriptors");
+	TCase *mute = tcase_create("mute");
 	TCase *pinned = suite_case(suite, "pinned");
 
 	tcase_set_timeout(pinned, 300);
@@ -157,5 +316,11 @@ int main(void)
 	tcase_add_loop_test(pinned, freed_pinned_memory_that_is_kept_counts, 0, 2);
 	tcase_add_test(pinned, pinned_memory_of_a_session_that_has_ended_counts);
 	tcase_add_test(pinned, freed_pinned_memory_has_no_pages);
+	tcase_set_timeout(mute, 300);
+	tcase_add_checked_fixture(mute, start_mute, NULL);
+	tcase_add_loop_test(mute, a_file_whose_closing_waits_holds_nobody_up, 0, SENT);
+	tcase_add_test(mute, a_writer_that_does_not_end_keeps_pinned_memory_and_nobody);
+	tcase_add_test(mute, a_writer_that_does_not_end_is_not_waited_for_with_an_image);
+	suite_add_tcase(suite, mute);
 	return suite_run(suite);
 }

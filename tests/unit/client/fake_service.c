@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "client/graph/capture.h"
 #include "client/link/control.h"
@@ -60,16 +61,28 @@ static uint32_t describe(const char *name)
 	return n + (fake.nonsense ? 15 : 16);
 }
 
-static CUresult load(
-	const struct wire_message *request, const int *fds, unsigned fd_count, struct wire_reply *reply)
+/* Its number is that of the client's descriptor. */
+CUresult control_make_file(int *ret_fd, uint64_t *ret_file)
+{
+	++fake.calls[WIRE_MAKE_FILE];
+	*ret_fd = memfd_create("file", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	*ret_file = (uint64_t)*ret_fd;
+	return *ret_fd < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+static CUresult load(const struct wire_message *request, struct wire_reply *reply)
 {
 	fake.module = request->load_module.module;
 	fake.kind = request->load_module.kind;
 	fake.bytes = request->load_module.bytes;
 	fake.options = request->load_module.options.count;
-	fake.seals = fd_count == 1 ? fcntl(fds[0], F_GET_SEALS) : 0;
+	fake.seals = fcntl((int)request->load_module.file, F_GET_SEALS);
 	reply->text = fake.text ? fake.text : "";
 	fake.block = request->load_module.variables;
+	if (fake.forgets) {
+		--fake.forgets;
+		return CUDA_ERROR_ILLEGAL_STATE;
+	}
 	values[0] = fake.variables;
 	reply->values.count = 1;
 	if (fake.variables && fake.block == WIRE_VARIABLES_ASKED)
@@ -116,8 +129,7 @@ static CUresult occupancy(const struct wire_occupancy *query, struct wire_reply 
 	return CUDA_SUCCESS;
 }
 
-CUresult control_call(
-	struct wire_message *request, const int *fds, unsigned fd_count, struct control_answer *ret_answer)
+CUresult control_call(struct wire_message *request, struct control_answer *ret_answer)
 {
 	struct wire_reply *reply = &ret_answer->message.reply;
 
@@ -127,7 +139,7 @@ CUresult control_call(
 	reply->values.at = values;
 	switch ((int)request->type) {
 	case WIRE_LOAD_MODULE:
-		return load(request, fds, fd_count, reply);
+		return load(request, reply);
 	case WIRE_UNLOAD_MODULE:
 		return unload(request);
 	case WIRE_FIND_FUNCTION:

@@ -39,6 +39,7 @@ struct fake_service {
 	uint64_t variables;	/* bytes that a module wants for its own; 0: none */
 	CUresult block_code;	/* of making room for them */
 	bool keeps_variables;	/* although it was given room */
+	unsigned forgets;	/* files of loads that it does not know any more */
 
 	/* What it was asked. */
 	unsigned calls[WIRE_TYPES];

@@ -66,14 +66,14 @@ static void fill_memory(struct wire_message *m)
 			ALL(corners)};
 		break;
 	case WIRE_MAKE_GRAPH:
-		m->graph = (struct wire_graph){UINT32_MAX, UINT64_MAX - 1};
+		m->graph = (struct wire_graph){UINT32_MAX, UINT64_MAX - 1, UINT64_MAX};
 		break;
 	case WIRE_DROP_GRAPH:
 		m->graph = (struct wire_graph){.graph = UINT32_MAX - 1};
 		break;
 	case WIRE_LINK_ADD:
 		m->link = (struct wire_link){
-			UINT32_MAX, 1, 2, UINT64_MAX, long_text, ALL(options), ALL(options)};
+			UINT32_MAX, 1, 2, UINT64_MAX, long_text, ALL(options), ALL(options), UINT64_MAX};
 		break;
 	case WIRE_LINK_COMPLETE:
 		m->link = (struct wire_link){
@@ -156,8 +156,8 @@ static struct wire_message *sample(enum wire_type type)
 		m->range = (struct wire_range){UINT64_MAX, UINT64_C(1) << 47, UINT32_MAX};
 		break;
 	case WIRE_LOAD_MODULE:
-		m->load_module =
-			(struct wire_load_module){UINT32_MAX, 1, UINT64_MAX, ALL(options), UINT64_MAX, true};
+		m->load_module = (struct wire_load_module){
+			UINT32_MAX, 1, UINT64_MAX, ALL(options), UINT64_MAX, true, UINT64_MAX - 1};
 		break;
 	case WIRE_UNLOAD_MODULE:
 	case WIRE_LIST_FUNCTIONS:
@@ -353,6 +353,7 @@ static void same_load_module(const struct wire_load_module *a, const struct wire
 	ck_assert_uint_eq(a->module, b->module);
 	ck_assert_uint_eq(a->kind, b->kind);
 	ck_assert_uint_eq(a->bytes, b->bytes);
+	ck_assert_uint_eq(a->file, b->file);
 	SAME_WORDS(a->options, b->options);
 }
 
@@ -362,6 +363,7 @@ static void same_link(const struct wire_link *a, const struct wire_link *b)
 	ck_assert_uint_eq(a->position, b->position);
 	ck_assert_uint_eq(a->type, b->type);
 	ck_assert_uint_eq(a->bytes, b->bytes);
+	ck_assert_uint_eq(a->file, b->file);
 	ck_assert_str_eq(a->name, b->name);
 	SAME_WORDS(a->options, b->options);
 	SAME_WORDS(a->own, b->own);
@@ -411,6 +413,7 @@ static void same_objects(const struct wire_message *a, const struct wire_message
 	case WIRE_DROP_GRAPH:
 		ck_assert_uint_eq(a->graph.graph, b->graph.graph);
 		ck_assert_uint_eq(a->graph.bytes, b->graph.bytes);
+		ck_assert_uint_eq(a->graph.file, b->graph.file);
 		return;
 	case WIRE_LINK_ADD:
 	case WIRE_LINK_COMPLETE:
@@ -540,6 +543,7 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 		return same_text(
 			a->admin_reply.code, a->admin_reply.json, b->admin_reply.code, b->admin_reply.json);
 	case WIRE_QUERY_MEMORY:
+	case WIRE_MAKE_FILE:
 	case WIRE_SHUTDOWN:
 	case WIRE_PING:
 		return;

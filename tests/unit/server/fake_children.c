@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "protocol/command.h"
 #include "server/adopt/adopt.h"
 #include "server/adopt/store.h"
 #include "server/failover/supervise.h"
@@ -434,7 +435,7 @@ void fake_hello_as(struct fake *fake, struct fake_client *client, uid_t uid)
 	visitor_new(&fake->daemon, pair[0]);
 	TAILQ_LAST(&fake->daemon.visitors, visitor_list)->peer.uid = uid;
 	*client = (struct fake_client){.socket = pair[1], .next_id = 100};
-	hello.hello = (struct wire_hello){.major = 1,
+	hello.hello = (struct wire_hello){.major = FRMPS_PROTOCOL_MAJOR,
 		.program = "fake",
 		.free_windows = {all, 7},
 		.window_base = WINDOW_GRID_BASE,
@@ -503,10 +504,41 @@ void fake_leave(struct fake *fake, struct fake_client *client)
 	fake_turn(fake);
 }
 
+/* Fills a file of the daemon with the bytes of another one, seals it the same, and names it. */
+static void send_file(struct fake *fake, struct fake_client *client, struct wire_message *message, int fd)
+{
+	struct wire_message ask = {.type = WIRE_MAKE_FILE, .id = client->next_id++};
+	const struct wire_message *answer;
+	struct stat status;
+	uint64_t file;
+	void *bytes;
+	int own;
+
+	fake_send(fake, client->socket, &ask, NULL, 0);
+	answer = fake_expect(fake, client->socket, WIRE_REPLY);
+	file = answer->reply.values.at[0];
+	own = packet_take_fd(&fake->packet, 0);
+	ck_assert_int_eq(fstat(fd, &status), 0);
+	bytes = calloc(1, (size_t)status.st_size);
+	ck_assert_int_eq(pread(fd, bytes, (size_t)status.st_size, 0), status.st_size);
+	ck_assert_int_eq(write(own, bytes, (size_t)status.st_size), status.st_size);
+	ck_assert_int_eq(fcntl(own, F_ADD_SEALS, fcntl(fd, F_GET_SEALS)), 0);
+	free(bytes);
+	close(own);
+	if (message->type == WIRE_LOAD_MODULE)
+		message->load_module.file = file;
+	else if (message->type == WIRE_MAKE_GRAPH)
+		message->graph.file = file;
+	else
+		message->link.file = file;
+}
+
 uint64_t fake_request(struct fake *fake, struct fake_client *client, struct wire_message *message, int fd)
 {
+	if (fd >= 0)
+		send_file(fake, client, message, fd);
 	message->id = client->next_id++;
-	fake_send(fake, client->socket, message, &fd, fd >= 0 ? 1 : 0);
+	fake_send(fake, client->socket, message, NULL, 0);
 	return message->id;
 }
 

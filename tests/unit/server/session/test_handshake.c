@@ -3,6 +3,7 @@
 //
 // What a Hello may say, and what of it comes into the log.
 
+#include "protocol/command.h"
 #include "protocol/cuda_abi.h"
 #include "server/session/handshake.h"
 #include "server/session/window.h"
@@ -10,15 +11,16 @@
 
 START_TEST(hello_is_checked)
 {
-	struct wire_hello hello = {.major = 1, .window_base = WINDOW_GRID_BASE, .window_bytes = WINDOW_BYTES};
+	struct wire_hello hello = {
+		.major = FRMPS_PROTOCOL_MAJOR, .window_base = WINDOW_GRID_BASE, .window_bytes = WINDOW_BYTES};
 	const char *text;
 	int32_t code;
 
 	ck_assert_int_eq(handshake_check(&hello, &code, &text), 0);
-	hello.major = 2;
+	hello.major = FRMPS_PROTOCOL_MAJOR + 1;
 	ck_assert_int_ne(handshake_check(&hello, &code, &text), 0);
 	ck_assert_int_eq(code, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH);
-	hello.major = 1;
+	hello.major = FRMPS_PROTOCOL_MAJOR;
 	hello.window_bytes++;
 	ck_assert_int_ne(handshake_check(&hello, &code, &text), 0);
 	hello.window_bytes--;

@@ -21,18 +21,15 @@ END_TEST
 
 START_TEST(only_senders_may_send)
 {
-	ck_assert(message_allowed(WIRE_HELLO, FROM_STRANGER, 0));
-	ck_assert(!message_allowed(WIRE_HELLO, FROM_CLIENT, 0));
-	ck_assert(!message_allowed(WIRE_HELLO, FROM_STRANGER, 1));
-	ck_assert(message_allowed(WIRE_LOAD_MODULE, FROM_CLIENT, 1));
-	ck_assert(!message_allowed(WIRE_LOAD_MODULE, FROM_CLIENT, 0));
-	ck_assert(!message_allowed(WIRE_LOAD_MODULE, FROM_CLIENT, 2));
-	ck_assert(!message_allowed(WIRE_LOAD_MODULE, FROM_STRANGER, 1));
-	ck_assert(!message_allowed(WIRE_ACTIVATE, FROM_CLIENT, 0));
-	ck_assert(!message_allowed(WIRE_CREATE_CHUNK, FROM_CLIENT, 0));
-	ck_assert(!message_allowed(WIRE_ADMIN, FROM_CLIENT, 0));
-	ck_assert(!message_allowed(WIRE_NONE, FROM_CLIENT, 0));
-	ck_assert(!message_allowed(WIRE_TYPES + 5, FROM_CLIENT, 0));
+	ck_assert(message_allowed(WIRE_HELLO, FROM_STRANGER));
+	ck_assert(!message_allowed(WIRE_HELLO, FROM_CLIENT));
+	ck_assert(message_allowed(WIRE_LOAD_MODULE, FROM_CLIENT));
+	ck_assert(!message_allowed(WIRE_LOAD_MODULE, FROM_STRANGER));
+	ck_assert(!message_allowed(WIRE_ACTIVATE, FROM_CLIENT));
+	ck_assert(!message_allowed(WIRE_CREATE_CHUNK, FROM_CLIENT));
+	ck_assert(!message_allowed(WIRE_ADMIN, FROM_CLIENT));
+	ck_assert(!message_allowed(WIRE_NONE, FROM_CLIENT));
+	ck_assert(!message_allowed(WIRE_TYPES + 5, FROM_CLIENT));
 }
 END_TEST
 

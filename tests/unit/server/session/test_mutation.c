@@ -47,8 +47,8 @@ static const enum wire_type types[] = {WIRE_MAP_MEMORY, WIRE_UNMAP_MEMORY, WIRE_
 	WIRE_LIST_FUNCTIONS, WIRE_SET_FUNCTION, WIRE_QUERY_OCCUPANCY, WIRE_CREATE_MEMORY, WIRE_RELEASE_MEMORY,
 	WIRE_MAP_HANDLE, WIRE_EXPORT_MEMORY, WIRE_IMPORT_MEMORY, WIRE_RESERVE_WINDOW, WIRE_ENCODE_TENSOR_MAP,
 	WIRE_MAKE_GRAPH, WIRE_DROP_GRAPH, WIRE_LINK_ADD, WIRE_LINK_COMPLETE, WIRE_LINK_DROP, WIRE_IMPORT_HOST,
-	WIRE_MAKE_ARRAY, WIRE_BACK_ARRAY, WIRE_DROP_ARRAY, WIRE_MAKE_OBJECT, WIRE_DROP_OBJECT, WIRE_HELLO,
-	WIRE_ACTIVATE};
+	WIRE_MAKE_ARRAY, WIRE_BACK_ARRAY, WIRE_DROP_ARRAY, WIRE_MAKE_OBJECT, WIRE_DROP_OBJECT, WIRE_MAKE_FILE,
+	WIRE_HELLO, WIRE_ACTIVATE};
 
 static const struct wire_option options[] = {{CU_JIT_MAX_REGISTERS, 0, 24}, {CU_JIT_TARGET, 0, 90}};
 static const uint64_t words[WIRE_TENSOR_MAP_WORDS] = {128, 64, 32, ~UINT64_C(0)};
@@ -105,6 +105,8 @@ static void fill_array(struct wire_message *message, uint64_t device)
 	}
 }
 
+static uint64_t file; /* of the latest answer to MakeFile */
+
 static void fill(struct wire_message *message)
 {
 	uint64_t device = client.window_base;
@@ -112,7 +114,7 @@ static void fill(struct wire_message *message)
 	switch (message->type) {
 	case WIRE_LOAD_MODULE:
 		message->load_module = (struct wire_load_module){
-			1 + some(3), some(2), 4096, {options, 2}, some(3), some(8) == 0};
+			1 + some(3), some(2), 4096, {options, 2}, some(3), some(8) == 0, file};
 		break;
 	case WIRE_UNLOAD_MODULE:
 	case WIRE_FIND_FUNCTION:
@@ -139,13 +141,16 @@ static void fill(struct wire_message *message)
 		break;
 	case WIRE_MAKE_GRAPH:
 	case WIRE_DROP_GRAPH:
-		message->graph = (struct wire_graph){1 + some(3), 4096};
+		message->graph = (struct wire_graph){1 + some(3), 4096, file};
 		break;
 	case WIRE_LINK_ADD:
 	case WIRE_LINK_COMPLETE:
 	case WIRE_LINK_DROP:
-		message->link = (struct wire_link){
-			.link = some(3), .bytes = 4096, .name = "input", .options = {options, 2}};
+		message->link = (struct wire_link){.link = some(3),
+			.bytes = 4096,
+			.name = "input",
+			.options = {options, 2},
+			.file = file};
 		break;
 	case WIRE_MAKE_ARRAY:
 	case WIRE_BACK_ARRAY:
@@ -263,32 +268,51 @@ static void send_packet(const uint8_t *packet, size_t length, int fd, unsigned c
 
 static bool wants_file(enum wire_type type)
 {
-	return type == WIRE_LOAD_MODULE || type == WIRE_MAKE_GRAPH || type == WIRE_LINK_ADD ||
-	       type == WIRE_LINK_COMPLETE;
+	return type == WIRE_LOAD_MODULE || type == WIRE_MAKE_GRAPH || type == WIRE_LINK_ADD;
 }
 
-static void send_something(int sealed, int open_file)
+/* A file of the daemon with 4096 bytes, sealed as most are. */
+static void make_file(void)
+{
+	const struct wire_message ask = {.type = WIRE_MAKE_FILE, .id = client.next_id++};
+	int fd;
+
+	fake_send(fake, client.socket, &ask, NULL, 0);
+	serve_all();
+	if (receive(client.socket))
+		return;
+	ck_assert_int_eq(wire_decode(fake->packet.bytes, fake->packet.length, &fake->message), 0);
+	fd = packet_take_fd(&fake->packet, 0);
+	if (fd < 0)
+		return;
+	file = fake->message.reply.values.at[0];
+	ck_assert_int_eq(ftruncate(fd, 4096), 0);
+	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, some(4) ? SEALS : 0), 0);
+	close(fd);
+}
+
+static void send_something(int any_file)
 {
 	_Alignas(8) static uint8_t packet[WIRE_PACKET_MAX];
 	enum wire_type type = types[some(sizeof(types) / sizeof(types[0]))];
-	size_t length = make_packet(packet, type);
-	unsigned count = wants_file(type);
+	unsigned count = some(16) ? 0 : some(3);
+	size_t length;
 
-	if (!some(16))
-		count = some(3);
-	send_packet(packet, length, some(4) && type != WIRE_LINK_COMPLETE ? sealed : open_file, count);
+	if (wants_file(type) && some(8))
+		make_file();
+	length = make_packet(packet, type);
+	send_packet(packet, length, any_file, count);
 }
 
 START_TEST(tampered_requests_hurt_nobody_else)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
-	int sealed, open_file;
+	int any_file;
 
 	fake = fake_new(1);
 	fake_boot(fake);
 	fake->config.guard = CONFIG_GUARD_OFF;
-	sealed = fake_memfd(4096, SEALS);
-	open_file = fake_memfd(4096, 0);
+	any_file = fake_memfd(4096, SEALS);
 	fake_join(fake, &honest, &fake->children[1], &fake->children[2]);
 	serve_all();
 	for (unsigned round = 0; round < ROUNDS; round++) {
@@ -297,7 +321,7 @@ START_TEST(tampered_requests_hurt_nobody_else)
 			is_there = true;
 			serve_all();
 		}
-		send_something(sealed, open_file);
+		send_something(any_file);
 		serve_all();
 		read_answers();
 		if (round % 100)
@@ -312,8 +336,7 @@ START_TEST(tampered_requests_hurt_nobody_else)
 		fake_leave(fake, &client);
 	fake_leave(fake, &honest);
 	serve_all();
-	close(sealed);
-	close(open_file);
+	close(any_file);
 	packet_close_fds(&fake->packet);
 	fake_free(fake);
 }

@@ -345,7 +345,7 @@ static const struct wire_message bad[] = {
 	{.type = WIRE_CREATE_CHUNK, .id = 1, .chunk = {.bytes = 1}},
 	{.type = WIRE_QUERY_MEMORY, .id = 0},
 	{.type = WIRE_MAP_MEMORY, .id = 1, .range = {.address = 4096, .bytes = 4096}},
-	{.type = WIRE_LOAD_MODULE, .id = 1, .load_module = {.module = 1, .bytes = 10}},
+	{.type = WIRE_LOAD_MODULE, .id = 1, .load_module = {.module = 1, .kind = 2, .bytes = 10}},
 };
 
 START_TEST(bad_client_is_cut_off_and_nobody_else)

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Files that the daemon has made for a client's bytes and that no request has used yet. Nothing that a client made is
+// ever opened or closed here: closing it could wait for the client. Daemon, loop thread only; a session owns its own.
+//
+// They do not outlive the daemon: a client whose file is not known gets another one. Numbers are of one life of the
+// daemon, so none is taken for another.
+
+#ifndef FRMPS_SERVER_SESSION_UPLOAD_H
+#define FRMPS_SERVER_SESSION_UPLOAD_H
+
+#include <stdint.h>
+
+#include "protocol/wire.h"
+
+struct shared_fd;
+
+/* Of one session; the oldest gives way. */
+#define UPLOADS_MAX 32u
+
+struct uploads {
+	struct {
+		uint64_t number; /* 0: none is here */
+		struct shared_fd *file;
+	} at[UPLOADS_MAX];
+	uint64_t latest;
+};
+
+/** An empty file. @epoch: of the daemon; @ret_number: what the client calls it. Return: NULL if there can be none; a
+ * reference that is the session's */
+struct shared_fd *uploads_make(struct uploads *uploads, uint32_t epoch, uint64_t *ret_number);
+/** The file that a message names. Return: NULL if it names none that is there; a reference that is the session's */
+struct shared_fd *uploads_find(const struct uploads *uploads, const struct wire_message *message);
+/** The file that a message names is used. */
+void uploads_drop(struct uploads *uploads, const struct wire_message *message);
+void uploads_drop_all(struct uploads *uploads);
+/** How many there are. */
+unsigned uploads_count(const struct uploads *uploads);
+
+#endif
