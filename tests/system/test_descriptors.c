@@ -151,6 +151,43 @@ START_TEST(freed_pinned_memory_has_no_pages)
 END_TEST
 
 /*
+ * Files for a client's bytes
+ */
+
+static int load(uint64_t file)
+{
+	struct wire_message load = {
+		.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 4096, .file = file}};
+
+	return raw_ask(&session, &load, NULL);
+}
+
+/* @ret_fd: the caller's. Return: its number */
+static uint64_t make_sealed(int *ret_fd)
+{
+	struct wire_message make = {.type = WIRE_MAKE_FILE};
+
+	ck_assert_int_eq(raw_ask(&session, &make, ret_fd), CUDA_SUCCESS);
+	ck_assert_int_eq(ftruncate(*ret_fd, 4096), 0);
+	ck_assert_int_eq(fcntl(*ret_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE), 0);
+	return session.value;
+}
+
+START_TEST(a_file_serves_one_request)
+{
+	uint64_t file;
+	int fd;
+
+	file = make_sealed(&fd);
+	close(fd);
+	ck_assert_int_eq(load(0), CUDA_ERROR_ILLEGAL_STATE);
+	ck_assert_int_eq(load(file + 1), CUDA_ERROR_ILLEGAL_STATE);
+	ck_assert_int_eq(load(file), CUDA_ERROR_INVALID_IMAGE);
+	ck_assert_int_eq(load(file), CUDA_ERROR_ILLEGAL_STATE);
+}
+END_TEST
+
+/*
  * A file system whose program does not answer
  */
 
@@ -282,8 +319,7 @@ END_TEST
 /* Sealed before, so the service takes it. */
 START_TEST(a_writer_that_does_not_end_is_not_waited_for_with_an_image)
 {
-	struct wire_message make = {.type = WIRE_MAKE_FILE};
-	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 4096}};
+	uint64_t file;
 	pid_t writer;
 	int fd;
 
@@ -291,12 +327,9 @@ START_TEST(a_writer_that_does_not_end_is_not_waited_for_with_an_image)
 		stop();
 		return;
 	}
-	ck_assert_int_eq(raw_ask(&session, &make, &fd), CUDA_SUCCESS);
-	load.load_module.file = session.value;
-	ck_assert_int_eq(ftruncate(fd, 4096), 0);
-	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE), 0);
+	file = make_sealed(&fd);
 	writer = write_for_ever(fd);
-	ck_assert_int_eq(raw_ask(&session, &load, NULL), CUDA_ERROR_INVALID_IMAGE);
+	ck_assert_int_eq(load(file), CUDA_ERROR_INVALID_IMAGE);
 	close(fd);
 	expect_service();
 	raw_close(&session);
@@ -316,6 +349,7 @@ int main(void)
 	tcase_add_loop_test(pinned, freed_pinned_memory_that_is_kept_counts, 0, 2);
 	tcase_add_test(pinned, pinned_memory_of_a_session_that_has_ended_counts);
 	tcase_add_test(pinned, freed_pinned_memory_has_no_pages);
+	tcase_add_test(pinned, a_file_serves_one_request);
 	tcase_set_timeout(mute, 300);
 	tcase_add_checked_fixture(mute, start_mute, NULL);
 	tcase_add_loop_test(mute, a_file_whose_closing_waits_holds_nobody_up, 0, SENT);

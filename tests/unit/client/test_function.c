@@ -43,6 +43,17 @@ static CUfunction find(CUmodule module, const char *name)
 	return function;
 }
 
+/* The daemon has died since, or others have sent many: the same bytes go once more. */
+START_TEST(a_file_that_is_forgotten_is_sent_again)
+{
+	fake.forgets = 3;
+	load_module();
+	ck_assert_uint_eq(fake.calls[WIRE_MAKE_FILE], 4);
+	ck_assert_uint_eq(fake.bytes, sizeof(ptx));
+	ck_assert_int_eq(fake.seals, SEALS);
+}
+END_TEST
+
 START_TEST(load_and_unload)
 {
 	CUmodule module = load_module(), other = load_module();
@@ -845,10 +856,10 @@ END_TEST
 
 int main(void)
 {
-	const TTest *const tests[] = {load_and_unload, load_errors, unload_error, libraries_sleep_and_wake,
-		libraries_that_do_not_wake, printing_modules, no_room_for_text, room_for_variables,
-		variables_without_room, all_ids, jit_logs, jit_errors, lookup_once, nonsense_description,
-		decode_layouts, parameters, attribute_values, permissions,
+	const TTest *const tests[] = {load_and_unload, a_file_that_is_forgotten_is_sent_again, load_errors,
+		unload_error, libraries_sleep_and_wake, libraries_that_do_not_wake, printing_modules,
+		no_room_for_text, room_for_variables, variables_without_room, all_ids, jit_logs, jit_errors,
+		lookup_once, nonsense_description, decode_layouts, parameters, attribute_values, permissions,
 		launches_keep_the_value_they_were_made_with, cache_config, globals, enumeration, libraries,
 		library_data, kernels, end_of_context, loading_mode, occupancy_memo, occupancy_errors,
 		block_size_search, clusters, places};
