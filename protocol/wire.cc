@@ -1006,7 +1006,8 @@ static void set_trouble(wire_trouble *m, int32_t code, const char *text)
 
 static void read(Reader *r, const fb::Fault *t, wire_trouble *m)
 {
-	*m = wire_trouble{t->code(), r->text(t->kernel()), t->instruction(), t->took(), t->number(), t->ended()};
+	*m = wire_trouble{
+		t->code(), r->text(t->kernel()), t->instruction(), t->took(), t->number(), t->ended()};
 }
 
 static void read_symbol(Reader *r, const fb::Message *t, wire_symbol *m)

@@ -42,9 +42,9 @@ static bool is_interpreter(const char *executable)
 
 static bool is_file(const char *path)
 {
-	struct stat status;
+	struct statx status;
 
-	return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+	return statx(AT_FDCWD, path, 0, STATX_TYPE, &status) == 0 && S_ISREG(status.stx_mode);
 }
 
 static bool has_program_next(const char *option)

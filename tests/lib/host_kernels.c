@@ -364,11 +364,10 @@ HOST_KERNELS(HOST_KERNEL(add_vectors, add_vectors_list), HOST_KERNEL(fill, fill_
 	HOST_KERNEL(spin_ns, spin_ns_list), HOST_KERNEL(fetch_texels, fetch_texels_list),
 	HOST_KERNEL(fetch_pairs, fetch_pairs_list), HOST_KERNEL(bump_surfaces, bump_surfaces_list),
 	HOST_KERNEL(read_words, read_words_list), HOST_KERNEL(read_limits, read_limits_list),
-	HOST_KERNEL_KEEPS(tally_up, tally_up_list),
-	HOST_KERNEL(read_tally, read_tally_list), HOST_KERNEL(crash_write, crash_write_list),
-	HOST_KERNEL(crash_when_told, crash_when_told_list), HOST_KERNEL_PLAIN(crash_trap),
-	HOST_KERNEL_PLAIN(crash_assert), HOST_KERNEL_PLAIN(endless), HOST_KERNEL(scale, scale_list),
-	HOST_KERNEL(reverse, reverse_list), HOST_KERNEL(echo, echo_list),
+	HOST_KERNEL_KEEPS(tally_up, tally_up_list), HOST_KERNEL(read_tally, read_tally_list),
+	HOST_KERNEL(crash_write, crash_write_list), HOST_KERNEL(crash_when_told, crash_when_told_list),
+	HOST_KERNEL_PLAIN(crash_trap), HOST_KERNEL_PLAIN(crash_assert), HOST_KERNEL_PLAIN(endless),
+	HOST_KERNEL(scale, scale_list), HOST_KERNEL(reverse, reverse_list), HOST_KERNEL(echo, echo_list),
 	HOST_KERNEL(number_blocks, number_blocks_list), HOST_KERNEL_PLAIN(crash_illegal),
 	HOST_KERNEL_PLAIN(crash_divide), HOST_KERNEL_PLAIN(crash_stack));
 HOST_GLOBALS(HOST_GLOBAL(global_words), HOST_GLOBAL(constant_words));

@@ -48,9 +48,8 @@ static void arm(void)
 {
 	int multiprocessors = 0;
 
-	if (backend_is_graceful() &&
-		!driver.device_attribute(
-			&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, cuda.device))
+	if (backend_is_graceful() && !driver.device_attribute(&multiprocessors,
+					     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, cuda.device))
 		exception_open((uint32_t)multiprocessors);
 	contain_arm();
 }

@@ -147,8 +147,8 @@ static void note_memory(const struct alloc *alloc)
 
 	if (!parameters)
 		return;
-	memory = grow((void **)&debugger.memories, &debugger.memory_count, &debugger.memory_room,
-		sizeof(*memory));
+	memory = grow(
+		(void **)&debugger.memories, &debugger.memory_count, &debugger.memory_room, sizeof(*memory));
 	if (memory)
 		*memory = (struct memory){
 			alloc->head.client, alloc->head.object, alloc->head.class, parameters->size};
@@ -212,7 +212,8 @@ static bool is_readable(uint64_t address)
 {
 	uint8_t first, last;
 	struct iovec local[] = {{&first, 1}, {&last, 1}};
-	struct iovec remote[] = {{(void *)(uintptr_t)address, 1}, {(void *)(uintptr_t)(address + WARPS_BYTES - 1), 1}};
+	struct iovec remote[] = {
+		{(void *)(uintptr_t)address, 1}, {(void *)(uintptr_t)(address + WARPS_BYTES - 1), 1}};
 
 	return process_vm_readv(getpid(), local, 2, remote, 2, 0) == 2;
 }
@@ -297,8 +298,7 @@ static bool control(uint32_t command, void *parameters, uint32_t size)
 		.status = UINT32_MAX}; /* until it is answered */
 
 	return debugger.object &&
-	       !debugger.execute(
-		       debugger.fd, _IOWR(DRIVER_TYPE, DRIVER_CONTROL, struct control), &control) &&
+	       !debugger.execute(debugger.fd, _IOWR(DRIVER_TYPE, DRIVER_CONTROL, struct control), &control) &&
 	       !control.status;
 }
 

@@ -72,9 +72,9 @@ struct finding {
 	struct code code[BACKEND_FAULTS_MAX]; /* kernels that faulted */
 	struct backend_fault faults[BACKEND_FAULTS_MAX];
 	uint32_t count;
-	bool excited;	/* there was an exception */
-	bool unknown;	/* something faulted that has no name here: */
-	char what[160]; /* the first such */
+	bool excited;	      /* there was an exception */
+	bool unknown;	      /* something faulted that has no name here: */
+	char what[160];	      /* the first such */
 	uint64_t task, entry; /* what was read last: a grid has many warps */
 };
 
@@ -292,7 +292,8 @@ static bool overwrite(const struct code *code)
 	for (uint64_t at = 0; at < code->bytes && done; at += FILL_BYTES) {
 		uint64_t left = code->bytes - at;
 
-		done = debugger_write(code->entry + at, fill, left < FILL_BYTES ? (uint32_t)left : FILL_BYTES);
+		done = debugger_write(
+			code->entry + at, fill, left < FILL_BYTES ? (uint32_t)left : FILL_BYTES);
 	}
 	return done && code->bytes;
 }

@@ -208,8 +208,8 @@ static struct wire_message *sample(enum wire_type type)
 		m->trouble = (struct wire_trouble){.code = INT32_MAX, .text = long_text};
 		break;
 	case WIRE_FAULT:
-		m->trouble =
-			(struct wire_trouble){INT32_MAX, long_text, UINT64_MAX, UINT64_MAX - 1, UINT32_MAX, true};
+		m->trouble = (struct wire_trouble){
+			INT32_MAX, long_text, UINT64_MAX, UINT64_MAX - 1, UINT32_MAX, true};
 		break;
 	case WIRE_CREATE_CHUNK:
 		m->chunk = (struct wire_chunk){UINT64_MAX, 0};

@@ -253,7 +253,8 @@ static void stop_warp(uint32_t sm, uint32_t slot, uint32_t kernel, uint32_t erro
 
 static void give_reason(uint32_t sm, uint32_t slot, uint32_t reason)
 {
-	put(area + WARPS_HEAD_BYTES + (size_t)(sm * WARPS_PER_SM + slot) * WARPS_RECORD_BYTES, 0x244, reason, 4);
+	put(area + WARPS_HEAD_BYTES + (size_t)(sm * WARPS_PER_SM + slot) * WARPS_RECORD_BYTES, 0x244, reason,
+		4);
 }
 
 static bool is_stopped(uint32_t sm, uint32_t slot)
@@ -353,7 +354,8 @@ START_TEST(a_kernel_that_nobody_knows_is_not_contained)
 		code_forget(OURS);
 	stop_warp(1, 0, _i == 1 ? 9 : 0, WARP_TRAP, CODE);
 	if (_i == 2)
-		put(area + WARPS_HEAD_BYTES + 64 * WARPS_RECORD_BYTES, 0x248, 2u << 20, 4); /* of another place */
+		put(area + WARPS_HEAD_BYTES + 64 * WARPS_RECORD_BYTES, 0x248, 2u << 20,
+			4); /* of another place */
 	stop_warp(1, 1, 1, 0, OTHER);
 	handle("suspected stop stopped uncontained resume ");
 	ck_assert_uint_eq(fault_count, 0);
