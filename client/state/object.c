@@ -159,9 +159,7 @@ static CUresult encode(const struct object_form *form, struct wire_object *wish)
 		take_texture(form, wish);
 	if (wish->has_view)
 		memcpy(wish->view, &form->view, sizeof(form->view));
-	/* Only arrays have views. */
-	if (form->resource.flags ||
-		(form->has_view && form->resource.resType > CU_RESOURCE_TYPE_MIPMAPPED_ARRAY))
+	if (form->resource.flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	return take_resource(&form->resource, wish);
 }

@@ -5,7 +5,7 @@
 
 usage: matrix.py [--build BUILD] [--backend cuda|host] [--repeat N] [--rows ROW,...] [--columns COLUMN,...]
                  [--systems frmps,mps] [--policy fail,replay] [--on-fault default,fast] [--seconds LIMIT]
-                 [--second PHASE-EVENT,...|all] [--culprit-blocks N] [--short] [--strict] [--soak FAULTS] [--out FILE.json]
+                 [--second PHASE-EVENT,...|all] [--culprit-blocks N] [--warm-ms N] [--short] [--strict] [--soak FAULTS] [--out FILE.json]
 
 A row is what happens to the culprit, or to a process of the service; a column is who shares the device meanwhile. Each
 run has fresh programs; a service is kept for all cells of its configuration. Survivors' kernels are black boxes that
@@ -94,9 +94,9 @@ UNTOLD_MS = 700  # how long a culprit waits for an error that may never come
 class Run:
     """One run of one cell: who took part, and what became of them."""
 
-    def __init__(self, system, row, column, policy, black_boxes=False, second=None, blocks=1):
+    def __init__(self, system, row, column, policy, black_boxes=False, second=None, blocks=1, warm_ms=0):
         """@black_boxes: with policy replay, that survivors vouch for what they should not; blocks: of the culprit"""
-        self.blocks = blocks
+        self.blocks, self.warm_ms = blocks, warm_ms
         self.system, self.row, self.policy = system, row, policy
         self.second = Second(second) if second else None
         self.count, self.arguments = COLUMNS[column]
@@ -151,7 +151,7 @@ class Run:
     def fault(self):
         untold = self.system.name == "frmps" and self.row in GUARDED or self.row == "none"
         self.invite(self.row, "--wait-ms", str(UNTOLD_MS if untold else PATIENCE * 500),
-                    "--warm-ms", str(WARM_MS if self.row in GUARDED else 0))
+                    "--warm-ms", str(max(self.warm_ms, WARM_MS if self.row in GUARDED else 0)))
         self.watch()
         self.culprit.say("go")
         gone = self.interrupt()
@@ -370,7 +370,7 @@ class Matrix:
         """A run whose second fault came too late is one of the row alone, and made again."""
         for _ in range(ATTEMPTS):
             run = Run(system, row, column, policy, second=second,
-                      blocks=self.options.culprit_blocks).go()
+                      blocks=self.options.culprit_blocks, warm_ms=self.options.warm_ms).go()
             if run["trouble"] or not run.get("missed"):
                 return run
         return {**run, "trouble": "the second fault came too late each time"}
@@ -528,6 +528,7 @@ def arguments():
                         default=[], help="all, or some of " + ", ".join(SECONDS))
     parser.add_argument("--seconds", type=float, default=0, help="begins no further run after that time")
     parser.add_argument("--culprit-blocks", type=int, default=1, help="blocks of the culprit's kernel; all of them fault")
+    parser.add_argument("--warm-ms", type=int, default=0, help="how long the culprit is there before it faults")
     parser.add_argument("--short", action="store_true",
                         help="one column of each row, in turn; shows first that it notices a wrong result")
     parser.add_argument("--strict", action="store_true", help="culprits must be told what they are told natively")

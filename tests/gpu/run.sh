@@ -112,7 +112,8 @@ wait
 export FRMPS_TEST_SERVER="$folder/server/frmps-server" FRMPS_TEST_BACKEND=cuda FRMPS_TEST_KERNELS="$device/kernels.cubin"
 export FRMPS_TEST_RUN="$folder/server/frmps-run" FRMPS_TEST_COUNT_KERNELS="$device/count_kernels.cubin"
 export FRMPS_TEST_HELD_KERNELS="$device/held_kernels.cubin"
-export FRMPS_TEST_PRINT="$device/print.cubin"
+export FRMPS_TEST_PRINT="$device/print.cubin" FRMPS_TEST_CTL="$folder/server/frmpsctl"
+export FRMPS_TEST_NVML_LIBRARY="$folder/tests/fake_nvml.so"
 export CK_LOG_FILE_NAME=- # each test is named when it ends: where one hangs, the last one is seen
 native=$(dirname "$(ldconfig -p | sed -n 's/.*libcuda\.so\.1 .*=> //p' | head -n 1)")
 [ -d "$native" ] || native=/usr/local/nvidia/lib64

@@ -459,20 +459,6 @@ START_TEST(linear_memory_is_fetched_whatever_the_texture_says)
 }
 END_TEST
 
-START_TEST(linear_memory_has_no_views)
-{
-	const CUDA_RESOURCE_VIEW_DESC view = {.width = 1};
-	const CUDA_TEXTURE_DESC texture = {0};
-	const float pair[2] = {1, 2};
-	CUDA_RESOURCE_DESC resource;
-	CUtexObject object;
-
-	open_device();
-	resource = linear_of(pair, sizeof(pair));
-	ck_assert_int_eq(cuTexObjectCreate(&object, &resource, &texture, &view), CUDA_ERROR_INVALID_VALUE);
-}
-END_TEST
-
 /* One for each call, and nothing grows. */
 START_TEST(objects_come_and_go)
 {
@@ -688,7 +674,6 @@ int main(void)
 	tcase_add_test(tests, kernels_read_and_write_texels);
 	tcase_add_test(tests, textures_are_over_memory_too);
 	tcase_add_loop_test(tests, linear_memory_is_fetched_whatever_the_texture_says, 0, 16);
-	tcase_add_test(tests, linear_memory_has_no_views);
 	tcase_add_test(tests, objects_come_and_go);
 	suite_add_tcase(suite, tests);
 	if (!is_native()) {
