@@ -26,6 +26,7 @@
 #include "server/backend/cubin.h"
 #include "server/backend/cuda/code.h"
 #include "server/backend/cuda/cuda.h"
+#include "server/backend/cuda/debugger.h"
 #include "server/backend/cuda/exception.h"
 #include "server/backend/cuda/handles.h"
 #include "server/backend/cuda/jit.h"
@@ -373,6 +374,7 @@ const struct statics *cuda_module_statics(const struct backend_module *module)
 /* Where the driver's object of a function has the address of its code. Measured (driver 580); nothing documents it. A
  * fault in a kernel whose entry would be elsewhere is nobody's: the grid's descriptor has the true one. */
 #define FUNCTION_ENTRY 0x68
+#define CODE_BYTES     16u /* of an instruction */
 
 static void note_code(struct backend_module *module, const struct kernel *kernel)
 {
@@ -382,7 +384,10 @@ static void note_code(struct backend_module *module, const struct kernel *kernel
 	if (!exception_is_ours() || driver.kernel_name(&name, kernel->kernel))
 		return;
 	memcpy(&entry, (const uint8_t *)(const void *)kernel->function + FUNCTION_ENTRY, sizeof(entry));
-	code_note(module, entry, code_length(&module->lengths, name), name);
+	if (debugger_has(entry, CODE_BYTES))
+		code_note(module, entry, code_length(&module->lengths, name), name);
+	else
+		log_debug("where kernel %.80s lies is not known", name);
 }
 
 /* In a gap. Where asking for the function should not have put it on the device, loading it does. */

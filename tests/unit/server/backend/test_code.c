@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The frmps authors
+//
+// Where kernels' code lies, and how long it is.
+
+#include "server/backend/cuda/code.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/lib/suite.h"
+#include "tests/unit/server/backend/image_bed.h"
+
+#define OURS   ((struct backend_module *)(uintptr_t)0x4711)
+#define THEIRS ((struct backend_module *)(uintptr_t)0x4712)
+
+static struct code_lengths lengths;
+
+static void forget(void)
+{
+	code_lengths_deinit(&lengths);
+	unload();
+}
+
+START_TEST(lengths_are_those_of_the_image)
+{
+	load("printing.cubin");
+	code_lengths_add(&lengths, image, image_bytes);
+	ck_assert_uint_eq(code_length(&lengths, "does_not"), 0x100);
+	ck_assert_uint_eq(code_length(&lengths, "prints"), 0x200);
+	ck_assert_uint_eq(code_length(&lengths, "neither"), 0);
+	/* Twice is the same, and what is no image adds nothing. */
+	code_lengths_add(&lengths, image, image_bytes);
+	code_lengths_add(&lengths, image, 16);
+	ck_assert_uint_eq(code_length(&lengths, "prints"), 0x200);
+}
+END_TEST
+
+/* The driver may load any of them. */
+START_TEST(of_several_images_the_shortest_counts)
+{
+	load("printing.cubin");
+	code_lengths_add(&lengths, image, image_bytes);
+	for (size_t i = 0; i + sizeof(uint64_t) <= image_bytes; i += sizeof(uint64_t))
+		if (*(uint64_t *)(void *)(image + i) == 0x200)
+			*(uint64_t *)(void *)(image + i) = 0x180;
+	code_lengths_add(&lengths, image, image_bytes);
+	ck_assert_uint_eq(code_length(&lengths, "prints"), 0x180);
+	ck_assert_uint_eq(code_length(&lengths, "does_not"), 0x100);
+}
+END_TEST
+
+START_TEST(an_address_is_in_one_kernel_or_in_none)
+{
+	struct code code;
+
+	ck_assert(!code_find(0x1000, &code));
+	/* Not in their order, and with a gap. */
+	code_note(THEIRS, 0x2000, 0x100, "second");
+	code_note(OURS, 0x1000, 0x200, "first");
+	code_note(OURS, 0x3000, 0, "third");
+	ck_assert(code_find(0x1000, &code) && code.module == OURS);
+	ck_assert(code_find(0x11ff, &code) && !strcmp(code.kernel, "first"));
+	ck_assert(!code_find(0x1200, &code) && !code_find(0xfff, &code));
+	ck_assert(code_find(0x20ff, &code) && code.module == THEIRS);
+	/* One whose length is not known has an entry alone. */
+	ck_assert(!code_find(0x3000, &code) && code_find_entry(0x3000, &code));
+	ck_assert(!code_find_entry(0x2010, &code));
+	code_forget(OURS);
+	ck_assert(!code_find(0x1000, &code) && !code_find_entry(0x3000, &code));
+	ck_assert(code_find_entry(0x2000, &code) && code.bytes == 0x100);
+	code_forget(THEIRS);
+	ck_assert(!code_find(0x2000, &code));
+}
+END_TEST
+
+START_TEST(there_is_room_for_any_number)
+{
+	struct code code;
+
+	for (uint64_t i = 1000; i > 0; i--)
+		code_note(OURS, i << 12, 0x1000, "kernel");
+	for (uint64_t i = 1; i <= 1000; i++)
+		ck_assert(code_find((i << 12) + 0xfff, &code) && code.entry == i << 12);
+	code_forget(OURS);
+	ck_assert(!code_find(0x1000, &code));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("server/backend/code");
+	TCase *tests = tcase_create("code");
+
+	tcase_add_checked_fixture(tests, NULL, forget);
+	tcase_add_test(tests, lengths_are_those_of_the_image);
+	tcase_add_test(tests, of_several_images_the_shortest_counts);
+	tcase_add_test(tests, an_address_is_in_one_kernel_or_in_none);
+	tcase_add_test(tests, there_is_room_for_any_number);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
