@@ -144,7 +144,7 @@ void client_finish(struct client *client, uint32_t state, int32_t code, const ch
 	word_release(&header->state, state);
 	wake_all(&header->wake);
 	userlog_event(client->daemon, client->uid, USERLOG_end, LOG_LEVEL_INFO,
-		"session %llu (process %d, %s) is told code %d: %s", name(client), (int)client->pid,
+		"session %llu (process %d, %s) ends with code %d: %s", name(client), (int)client->pid,
 		client->program, (int)code, reason);
 }
 

@@ -314,7 +314,7 @@ static void release(void)
 		i = warps_next(exception.area, i + 1))
 		if (!is_kept(i))
 			warps_release(exception.area, i);
-	/* The device sees them before it is told to go on. */
+	/* The device sees them before the resume. */
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
