@@ -27,6 +27,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "server/detached.h"
@@ -51,6 +52,7 @@ static struct {
 	size_t length;
 	char kept[SHM_ASSERTION_BYTES];
 	size_t kept_length;
+	uint64_t kept_at; /* ms: when the first of it came */
 } said = {.lock = PTHREAD_MUTEX_INITIALIZER, .from = -1, .to = -1};
 
 static _Atomic bool shows; /* there is a handler for SHOW_SIGNAL */
@@ -75,6 +77,14 @@ static void pass_on(const char *text, size_t length)
 		return;
 }
 
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
 /* A line, or a part of one that is too long. */
 static void take_line(void)
 {
@@ -84,6 +94,7 @@ static void take_line(void)
 	if (!is_assertion(said.line, length)) {
 		pass_on(said.line, length);
 	} else if (length < sizeof(said.kept) - said.kept_length) {
+		said.kept_at = said.kept_length ? said.kept_at : now_ms();
 		memcpy(said.kept + said.kept_length, said.line, length);
 		said.kept_length += length;
 	}
@@ -246,15 +257,30 @@ void said_listen(void)
 	handle_signals();
 }
 
-void said_take(char *ret, size_t size)
+/* What the thread has not come to yet; others may be writing. Under the lock. */
+static void read_all(void)
 {
 	struct pollfd rest = {.fd = said.from, .events = POLLIN};
+
+	for (int i = 0; i < TAKE_TRIES && poll(&rest, 1, 0) > 0; i++)
+		read_on();
+}
+
+void said_forget(unsigned ms)
+{
+	pthread_mutex_lock(&said.lock);
+	read_all();
+	if (said.kept_length && now_ms() - said.kept_at > ms)
+		said.kept_length = 0;
+	pthread_mutex_unlock(&said.lock);
+}
+
+void said_take(char *ret, size_t size)
+{
 	size_t count;
 
 	pthread_mutex_lock(&said.lock);
-	/* What the thread has not come to yet; others may be writing. */
-	for (int i = 0; i < TAKE_TRIES && poll(&rest, 1, 0) > 0; i++)
-		read_on();
+	read_all();
 	count = said.kept_length < size ? said.kept_length : size - 1;
 	while (count && said.kept[count - 1] != '\n')
 		count--;

@@ -38,4 +38,7 @@ void said_show_thread(pthread_t thread);
  */
 void said_take(char *ret, size_t size);
 
+/** Forgets such texts if the first of them came more than that many milliseconds ago. Any thread; at most 2 ms. */
+void said_forget(unsigned ms);
+
 #endif

@@ -63,7 +63,8 @@ static void stopped(void *context)
 
 static void take(const struct backend_fault *found, uint32_t count)
 {
-	memcpy(faults, found, count * sizeof(*found));
+	if (count)
+		memcpy(faults, found, count * sizeof(*found));
 	fault_count = count;
 }
 

@@ -18,6 +18,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "server/backend/cuda/said.h"
@@ -75,6 +76,38 @@ START_TEST(assertions_are_kept)
 	ck_assert_str_eq(heard("behind\n"), "before\nbehind\n");
 	said_take(kept, sizeof(kept));
 	ck_assert_str_eq(kept, "");
+}
+END_TEST
+
+static void pass_two_ms(void)
+{
+	struct timespec begin, now;
+
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	do
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	while ((now.tv_sec - begin.tv_sec) * 1000000000 + now.tv_nsec - begin.tv_nsec < 2000000);
+}
+
+START_TEST(old_assertions_are_forgotten)
+{
+	listen_here();
+	say(LINE);
+	said_forget(60000);
+	say(LINE);
+	said_take(kept, sizeof(kept));
+	ck_assert_str_eq(kept, LINE LINE);
+	say(LINE);
+	said_forget(60000); /* has read it */
+	pass_two_ms();
+	said_forget(0);
+	said_take(kept, sizeof(kept));
+	ck_assert_str_eq(kept, "");
+	/* What comes then is new. */
+	say(LINE);
+	said_forget(60000);
+	said_take(kept, sizeof(kept));
+	ck_assert_str_eq(kept, LINE);
 }
 END_TEST
 
@@ -357,6 +390,7 @@ int main(void)
 	TCase *tests = tcase_create("said");
 
 	tcase_add_test(tests, assertions_are_kept);
+	tcase_add_test(tests, old_assertions_are_forgotten);
 	tcase_add_test(tests, lines_come_in_parts);
 	tcase_add_test(tests, whole_lines_are_kept);
 	tcase_add_test(tests, long_lines_come_out);
