@@ -166,7 +166,6 @@ static void note_unknown(struct finding *finding, const char *what, const struct
 static void keep(uint32_t index)
 {
 	exception.keeps_any = true;
-
 	exception.keeps[index / 64] |= UINT64_C(1) << index % 64;
 }
 
@@ -178,17 +177,18 @@ static bool is_kept(uint32_t index)
 static void add_warp(struct finding *finding, const struct warp *warp)
 {
 	struct code code, at;
-	bool in_code = code_find(warp->return_to, &at);
+	bool in_code;
 	uint32_t i;
 
-	/* Of a trap or an assertion the code may be the driver's, to which it may return. */
-	if (warp->error & WARP_KIND && !in_code)
-		keep(warp->index);
 	if (!find_kernel(finding, warp->task, &code)) {
 		note_unknown(finding, "a kernel that nobody knows", warp, warp->return_to);
 		keep(warp->index);
 		return;
 	}
+	in_code = code_find(warp->return_to, &at) && at.module == code.module;
+	/* Of a trap or an assertion the code may be the driver's, to which it may return. */
+	if (warp->error & WARP_KIND && !in_code)
+		keep(warp->index);
 	i = place_of(finding, &code);
 	if (i == BACKEND_FAULTS_MAX) {
 		note_unknown(finding, "too many kernels", warp, warp->return_to);

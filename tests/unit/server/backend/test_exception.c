@@ -296,7 +296,7 @@ START_TEST(the_kernel_that_faulted_is_named_and_its_grid_ends)
 	ck_assert_int_eq(faults[0].code, CUDA_ERROR_MISALIGNED_ADDRESS);
 	ck_assert_uint_eq(faults[0].address, CODE + 0x40);
 	ck_assert_uint_eq(faults[0].launch, 77);
-	ck_assert(faults[0].has_block && faults[0].block[0] == 5);
+	ck_assert(faults[0].has_block && faults[0].block[0] == 5 && faults[0].ended);
 	ck_assert(!is_stopped(16, 0) && !is_stopped(16, 1) && !is_stopped(99, 63));
 	ck_assert(is_overwritten(CODE, CODE_BYTES));
 	ck_assert_uint_eq(memory[CODE + CODE_BYTES], 0x11);
@@ -339,6 +339,7 @@ START_TEST(who_has_left_the_code_is_never_released)
 	stop_warp(0, 2, 1, 0, OTHER);
 	handle(HANDLED);
 	ck_assert_int_eq(faults[0].code, CUDA_ERROR_ILLEGAL_ADDRESS);
+	ck_assert(!faults[0].ended);
 	ck_assert(is_stopped(0, 1) && !is_stopped(0, 2));
 	/* The next fault is not taken for that one. */
 	stop_warp(0, 2, 1, WARP_TRAP, OTHER);
@@ -346,6 +347,18 @@ START_TEST(who_has_left_the_code_is_never_released)
 	ck_assert_uint_eq(fault_count, 1);
 	ck_assert_ptr_eq(faults[0].module, THEIRS);
 	ck_assert(is_stopped(0, 1) && !is_stopped(0, 2));
+}
+END_TEST
+
+/* It would go on in the code of another program. */
+START_TEST(who_is_in_the_code_of_others_is_never_released)
+{
+	stop_warp(0, 1, 0, 0x9, OTHER + 0x20);
+	handle(HANDLED);
+	ck_assert_ptr_eq(faults[0].module, OURS);
+	ck_assert(!faults[0].ended);
+	ck_assert(is_stopped(0, 1));
+	ck_assert_uint_eq(memory[OTHER], 0x11);
 }
 END_TEST
 
@@ -506,6 +519,7 @@ int main(void)
 	tcase_add_loop_test(tests, traps_and_assertions_are_named_by_their_grid, 0, 2);
 	tcase_add_test(tests, an_access_without_a_mapping_is_named_by_the_error_state);
 	tcase_add_test(tests, who_has_left_the_code_is_never_released);
+	tcase_add_test(tests, who_is_in_the_code_of_others_is_never_released);
 	tcase_add_loop_test(tests, a_kernel_that_nobody_knows_is_not_contained, 0, 3);
 	tcase_add_test(tests, a_state_in_nobodys_code_is_not_contained);
 	tcase_add_test(tests, a_kernel_whose_length_is_not_known_is_not_contained);
