@@ -8,6 +8,7 @@
 #define FRMPS_TESTS_SYSTEM_PROGRAM_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "tests/lib/service.h"
@@ -56,6 +57,9 @@ void pass_time(int ms);
 
 /** One whole program, which works only if the service does: 0 is its good end. */
 int one_program(int number);
+
+/** Bytes of device memory that are free, as one more program sees it. */
+uint64_t free_memory(void);
 
 /**
  * Until everything of every client is gone: there is no session any more. Runs one_program(): a client

@@ -30,6 +30,16 @@ int64_t status_counter(const struct service *service, const char *name)
 	return number;
 }
 
+pid_t status_daemon(const struct service *service)
+{
+	json_t *status = status_of(service);
+	pid_t pid = (pid_t)json_integer_value(json_object_get(status, "pid"));
+
+	json_decref(status);
+	ck_assert_int_ne(pid, service->pid);
+	return pid;
+}
+
 pid_t status_active(const struct service *service)
 {
 	json_t *json = status_of(service), *domain, *executor;

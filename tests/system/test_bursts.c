@@ -90,15 +90,6 @@ static int bystander(int progress, int orders)
 	return 0;
 }
 
-static int tell_free_memory(int fd)
-{
-	size_t free_bytes, total;
-
-	driver_attach();
-	ck_cuda(cuMemGetInfo_v2(&free_bytes, &total));
-	return write(fd, &free_bytes, sizeof(free_bytes)) != sizeof(free_bytes);
-}
-
 /*
  * What there is
  */
@@ -108,29 +99,6 @@ struct footprint {
 	uint64_t free_bytes;	    /* device memory */
 };
 
-static pid_t daemon_pid(void)
-{
-	json_t *status = status_of(&service);
-	pid_t pid = (pid_t)json_integer_value(json_object_get(status, "pid"));
-
-	json_decref(status);
-	ck_assert_int_ne(pid, service.pid);
-	return pid;
-}
-
-static uint64_t free_memory(void)
-{
-	size_t bytes = 0;
-	int ends[2];
-
-	ck_assert_int_eq(pipe(ends), 0);
-	ck_assert_int_eq(exit_status(spawn(tell_free_memory, ends[1])), 0);
-	ck_assert_int_eq(read(ends[0], &bytes, sizeof(bytes)), sizeof(bytes));
-	close(ends[0]);
-	close(ends[1]);
-	return bytes;
-}
-
 static struct footprint look(void)
 {
 	struct footprint now = {.free_bytes = 0};
@@ -139,7 +107,7 @@ static struct footprint look(void)
 	now.free_bytes = free_memory();
 	status_await_no_memory(&service);
 	now.holder = service_count_fds(service.pid);
-	now.daemon = service_count_fds(daemon_pid());
+	now.daemon = service_count_fds(status_daemon(&service));
 	now.keeper = service_count_fds(status_keeper(&service));
 	return now;
 }
@@ -196,14 +164,14 @@ static void start(void)
 	ck_assert(service_start(&service, NULL));
 	/* What a daemon has at rest it has had from the beginning, but for the first. */
 	ck_assert_int_eq(exit_status(spawn(one_program, 1)), 0);
-	kill_daemon(daemon_pid());
+	kill_daemon(status_daemon(&service));
 	await_back();
 	before = look();
 	other = child_start(bystander);
 	child_wait(&other, 1);
 	burst = child_start(owner);
 	child_wait(&burst, 1);
-	served_by = daemon_pid();
+	served_by = status_daemon(&service);
 	held = service_count_fds(served_by);
 	ck_assert_int_gt(held, before.daemon + (int)chunks_wanted());
 	ck_assert_int_gt(service_count_fds(service.pid), before.holder + (int)chunks_wanted());

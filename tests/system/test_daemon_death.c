@@ -77,16 +77,6 @@ static size_t client_count(void)
 	return count;
 }
 
-static pid_t daemon_pid(void)
-{
-	json_t *status = status_now();
-	pid_t pid = (pid_t)number(status, "pid");
-
-	json_decref(status);
-	ck_assert_int_ne(pid, service.pid);
-	return pid;
-}
-
 /* Pids of the executors, active first, when all are ready. */
 static void executor_pids(pid_t pids[EXECUTORS])
 {
@@ -137,7 +127,7 @@ static void kill_and_wait(pid_t pid, int signal_number)
 /* No daemon from here on. */
 static void kill_daemon_for_long(void)
 {
-	pid_t pid = daemon_pid();
+	pid_t pid = status_daemon(&service);
 
 	ck_assert_int_eq(kill(service.pid, SIGSTOP), 0);
 	kill_and_wait(pid, SIGKILL);
@@ -351,7 +341,7 @@ static void kill_daemon_somewhen(unsigned delay_us)
 	struct timespec delay = {.tv_nsec = (long)delay_us * 1000};
 
 	nanosleep(&delay, NULL);
-	kill_and_wait(daemon_pid(), SIGKILL);
+	kill_and_wait(status_daemon(&service), SIGKILL);
 	lives++;
 	wait_back();
 }
@@ -415,7 +405,7 @@ static void kill_both(bool together)
 	int dead = watch_process(keeper);
 
 	if (together) {
-		pid_t daemon = daemon_pid();
+		pid_t daemon = status_daemon(&service);
 
 		ck_assert_int_eq(kill(keeper, SIGKILL), 0);
 		pass_time(rand() % 3);
@@ -531,7 +521,7 @@ START_TEST(a_promotion_survives_the_daemon)
 		pid_t victim;
 
 		executor_pids(pids);
-		victim = daemon_pid();
+		victim = status_daemon(&service);
 		ck_assert_int_eq(kill(pids[0], SIGKILL), 0);
 		nanosleep(&delay, NULL);
 		kill_and_wait(victim, SIGKILL);
@@ -565,7 +555,7 @@ START_TEST(with_the_holder_everything_ends)
 	int count, watches[64];
 
 	child_wait(&child, 1);
-	kill_and_wait(daemon_pid(), SIGKILL);
+	kill_and_wait(status_daemon(&service), SIGKILL);
 	lives++;
 	wait_back();
 	count = service_children(&service, pids, 64);
@@ -632,7 +622,7 @@ START_TEST(a_daemon_that_crashes_all_the_time_is_given_up)
 
 	child_wait(&child, 1);
 	for (int i = 0; i < QUICK_CRASHES; i++) {
-		kill_and_wait(daemon_pid(), SIGILL);
+		kill_and_wait(status_daemon(&service), SIGILL);
 		service.crashes = ++lives;
 		if (i + 1 < QUICK_CRASHES)
 			wait_back();

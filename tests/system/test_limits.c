@@ -174,28 +174,6 @@ static int patient(int progress, int orders)
 	return 0;
 }
 
-static int tell_free_memory(int fd)
-{
-	size_t free_bytes, total;
-
-	driver_attach();
-	ck_cuda(cuMemGetInfo_v2(&free_bytes, &total));
-	return write(fd, &free_bytes, sizeof(free_bytes)) != sizeof(free_bytes);
-}
-
-static uint64_t free_memory(void)
-{
-	size_t bytes = 0;
-	int ends[2];
-
-	ck_assert_int_eq(pipe(ends), 0);
-	ck_assert_int_eq(exit_status(spawn(tell_free_memory, ends[1])), 0);
-	ck_assert_int_eq(read(ends[0], &bytes, sizeof(bytes)), sizeof(bytes));
-	close(ends[0]);
-	close(ends[1]);
-	return bytes;
-}
-
 /* The programs of the test below that end by themselves, and their ends. */
 static void run_once(void)
 {

@@ -203,14 +203,21 @@ static void add_warp(struct finding *finding, const struct warp *warp)
 	memcpy(finding->faults[i].block, warp->block, sizeof(warp->block));
 }
 
+/* The next warp that is stopped and is to be released, from an index on. Return: WARPS_COUNT if there is none */
+static uint32_t next_stopped(uint32_t from)
+{
+	uint32_t i = warps_next(exception.area, from);
+
+	while (i < WARPS_COUNT && is_kept(i))
+		i = warps_next(exception.area, i + 1);
+	return i;
+}
+
 static void look_at_warps(struct finding *finding)
 {
 	struct warp warp;
 
-	for (uint32_t i = warps_next(exception.area, 0); i < WARPS_COUNT;
-		i = warps_next(exception.area, i + 1)) {
-		if (is_kept(i))
-			continue;
+	for (uint32_t i = next_stopped(0); i < WARPS_COUNT; i = next_stopped(i + 1)) {
 		if (!warps_read(exception.area, i, &warp))
 			note_unknown(finding, "a record of another form", &warp, 0);
 		else if (warp.error)
@@ -312,10 +319,8 @@ static bool end_grids(const struct finding *finding)
 
 static void release(void)
 {
-	for (uint32_t i = warps_next(exception.area, 0); i < WARPS_COUNT;
-		i = warps_next(exception.area, i + 1))
-		if (!is_kept(i))
-			warps_release(exception.area, i);
+	for (uint32_t i = next_stopped(0); i < WARPS_COUNT; i = next_stopped(i + 1))
+		warps_release(exception.area, i);
 	/* The device sees them before the resume. */
 	atomic_thread_fence(memory_order_seq_cst);
 }
@@ -339,14 +344,9 @@ static void say(const struct backend_watch *watch, struct finding *finding)
 	watch->contained(watch->context, finding->faults, finding->count);
 }
 
-/* Warps that are stopped, and are to be released. */
 static bool is_stopped(void)
 {
-	uint32_t i = warps_next(exception.area, 0);
-
-	while (i < WARPS_COUNT && is_kept(i))
-		i = warps_next(exception.area, i + 1);
-	return i < WARPS_COUNT;
+	return next_stopped(0) < WARPS_COUNT;
 }
 
 /* Several multiprocessors say one after the other what is one fault. */
