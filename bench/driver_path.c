@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What one program pays on its way to the device: issuing a launch, many launches, launch and wait, copies,
 // and the time from process start to the first finished kernel. The same binary measures whatever
 // libcuda.so.1 is found.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What becomes of the work beside a faulting kernel in one CUDA context, and what the driver's debugging modes
 // (dump on exception, wait on exception, dump on request) change about it. One run is one fault in one fresh
 // process; it prints one line of JSON. Needs a GPU and, for Xid lines, read access to /dev/kmsg.

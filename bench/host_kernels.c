@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The benchmarks' kernels for the host backend; bench/lib/driver.c has them as PTX.
 
 #include <time.h>

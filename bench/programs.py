@@ -1,6 +1,4 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
 """Measures PyTorch programs natively, under stock MPS and through frmps, in one run, and prints one table.
 
 usage: bench/programs.py [--build DIR] [--rounds N] [--seconds S] [--only WORD,...] [--together | --alternate]

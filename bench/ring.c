@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The ring alone, between two processes: what the writer pays per record, how many records a second go
 // through, and how long a record and its answering word take (round trip). The reader does what an executor
 // does before it calls the driver: take the head once, copy the record, free the slot.

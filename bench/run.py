@@ -1,6 +1,4 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
 """Measures native, stock MPS and frmps in one run and prints one table.
 
 usage: bench/run.py [--build DIR] [--rounds N] [--only WORD,...] [--variant NAME:KEY=VALUE,...]... [--together]

@@ -1,6 +1,4 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
 """One program of those that programs.py measures: it does what it is told on standard input, and answers in lines.
 
     prepare NAME    makes that workload and does its first steps; answers "ready NAME CHECKSUM", of what they computed

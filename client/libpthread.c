@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the shim is linked with in place of glibc's libpthread.so.0; it is never loaded. The functions for threads moved
 // into libc.so.6 with glibc 2.32 and 2.34, under new versions, and a library that is linked with those does not load
 // where the C library is older. This file has the names with the versions that they had before (libpthread.map), so that

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The C view of command.fbs: the fixed-layout structs that a client writes on its ring and an executor copies
 // out. Meaning and rules of every field are documented in command.fbs; command_proof.cc proves at compile
 // time that both describe the same bytes. No padding is implicit, every struct is a multiple of 8 bytes.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Proof that command.h and command.fbs describe the same bytes: size, alignment and the offset and size of
 // every member of every struct, and that the listed members fill the struct, so that neither side can have
 // one more. Produces no code; it is compiled with -fno-access-control, because flatc makes the members

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The binary interface of the CUDA 13.0 driver, as far as frmps speaks it, in our own declarations: programs
 // call the shim through it, and the service calls the real driver through it. No CUDA package is needed to
 // build.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // How a libcuda.so.1 says that it is ours. The shim exports exactly the driver's symbols, so the service
 // could open it by accident in place of the real driver and wait for itself. cuGetExportTable(&table,
 // FRMPS_SHIM_UUID) is the question: the shim returns CUDA_SUCCESS and a non-NULL table, before cuInit too; a

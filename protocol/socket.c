@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Packets with descriptors over SOCK_SEQPACKET. Runs in every process of the house, in the thread of the
 // caller. Invariant: a descriptor that the kernel handed over is either in packet->fds or closed, on every
 // path.

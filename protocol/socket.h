@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Packets with descriptors on a SOCK_SEQPACKET socket: the transport under wire.h, for every process of the
 // house. Blocking or not follows the socket. No state; one caller per direction of a socket at a time.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Geometry of CUDA arrays: bytes of an element, and rows and planes of a level, as copies count them. Client
 // and service must agree on it to the byte, so it is here. Pure functions of a description that nobody needs
 // to have checked.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Control packets: plain structs of wire.h in, FlatBuffers tables out, and back. Runs in every process of the
 // house, in the thread of the caller; keeps nothing between calls.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The C view of control.fbs: one plain struct per message body, and the two functions that turn a packet into
 // such a struct and back. wire.cc is the only C++ code that runs and the only user of flatc's generated
 // tables. Meaning of every field: control.fbs.

@@ -1,7 +1,4 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
-#
 # server/demo.sh: what the project is for, in one command. Installs what is missing and builds, starts a private service
 # (on the GPU if there is one, else on the host backend), runs three unmodified programs that share it, lets one of them
 # fault, and ends with a table: who faulted, how long the others paused, their checksums against the expected ones.

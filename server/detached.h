@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Threads that nobody waits for.
 
 #ifndef FRMPS_SERVER_DETACHED_H

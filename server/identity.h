@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // As whom an executor runs that executes what programs send in its own process (heritage.as_user): as the program
 // itself. User and groups come from the kernel, for the program that connected. The user database may list groups
 // that this program has given up, and does not know users of containers. Programs of one user with other groups

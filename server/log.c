@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The logger: formats one line in a local buffer and writes it with one call, so that lines of several
 // threads and processes on the same terminal stay whole.
 

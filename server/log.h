@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the service tells its operator: one line per event on standard error. Where that is the journal's
 // (JOURNAL_STREAM names it) a line starts with its priority and the journal adds the time; otherwise with
 // wall-clock time, role and pid. All roles; any thread (one write per line).

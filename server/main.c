@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // frmps-server: one program, several roles. Without --role it reads options and configuration, asks which
 // backend works and becomes the holder, which forks the daemon and outlives it (adopt/holder.c); keeper and
 // executors are started by the daemon with the options marked internal.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The probe, both sides. See probe.h. A driver that crashes or ends its process when it is loaded is an
 // answer, too.
 

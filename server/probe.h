@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Asks, in a process of its own, whether this machine can run a backend: the daemon itself never loads the
 // driver, and the question needs the children's environment anyway.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Roles of children and what they inherit. See role.h.
 
 #include "server/role.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the daemon's children are, and what they get from it: a child has one role for life, chosen at exec,
 // and struct heritage is the complete list. Nothing else is inherited (all other descriptors are
 // close-on-exec).

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Version of the service, one place. The build may give another.
 
 #ifndef FRMPS_SERVER_VERSION_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The system calls behind doorbell.h. No state. Programs ring and sleep with locks held, where a thread must not
 // be cancelled: these are bare system calls, not the C library's cancellation points.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Sleeping and waking across processes, both directions.
 //
 //   client has work, executor may sleep          client thread waits, executor makes progress

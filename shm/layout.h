@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The two memory regions of a session, and the only structs that live in them.
 //
 //   client region (memfd, sealed against shrinking and growing; the client writes, executors only read):

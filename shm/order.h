@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The only place that spells memory orders. Every shared word has one writer; a reader that acts on what the
 // word announces uses word_acquire(), which pairs with the writer's word_release(). word_relaxed() is for a
 // word's own writer and for hints. word_fence() is the full fence of the two sleep protocols (doorbell.h):

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Making, checking and mapping a session's regions. Runs in the daemon (make), in clients and executors
 // (map). The memory itself is never asked for offsets: shapes come from the handshake and stay in
 // private memory.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A session's two memory regions: how large they are, how they are made, how each side maps them. The daemon
 // makes regions and publishes their shape; client and executors map them once and from then on use only the
 // pointers and sizes of their private struct shm_view. No function here keeps state; a view belongs to one

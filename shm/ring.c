@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The less travelled half of the ring; see ring.h for the picture. Writer functions run in the client under
 // its ring lock, reader functions on the executor thread that serves the session.
 

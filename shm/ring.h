@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The command ring: bytes from one writer (the client, under its own lock) to one reader (the executor thread
 // that serves the session). Positions are byte counts that only grow; a record never wraps: what is left
 // before the end of the ring is filled with a PAD record.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Text that kernels print, on its way to the program: a ring in the program's own pinned memory, at the end
 // of the host part of its window, that its kernels write and its own process empties. No executor reads it,
 // so it is there as long as the program is, whatever becomes of executors.

@@ -1,7 +1,4 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
-#
 # tests/run.sh: builds frmps and runs every test that needs no GPU. On Debian and its relatives missing packages are
 # installed first (as root, or with sudo). Three builds beside the sources: build (everything), build-asan (address and
 # undefined behaviour), build-tsan (the shared words of ring, doorbell and timelines). Shows what fails, and ends with

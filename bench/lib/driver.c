@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Opening the driver under test. See driver.h.
 
 #include "bench/lib/driver.h"

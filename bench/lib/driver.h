@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The driver as a benchmark sees it: whatever libcuda.so.1 the loader finds, so that one binary measures the
 // real driver, stock MPS and frmps alike. Single-threaded set-up, then read-only. Everything that fails ends
 // the program with the call's name: a benchmark has nothing to recover.

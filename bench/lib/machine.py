@@ -1,5 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
 """What a result was measured on. A number without it is not worth keeping."""
 
 import contextlib

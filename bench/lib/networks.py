@@ -1,5 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
 """Networks of the usual kinds with random weights, the same ones at each start. Nothing is downloaded.
 
 A step of each is one call that may be recorded in a CUDA graph: whatever it changes (weights, caches, counters), it

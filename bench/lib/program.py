@@ -1,5 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
 """A program that is told what to do in lines and answers in lines; its last words are a JSON object."""
 
 import contextlib

@@ -1,5 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
 """Measuring the same thing under several systems: interleaved rounds, one table, one file with the raw values.
 
 A measurement is a function of a system that returns numbers by name. Rounds are interleaved (native, MPS, frmps, frmps,

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Samples and their summary. A benchmark program prints one JSON object per measurement on standard output;
 // bench/run.py collects them.
 

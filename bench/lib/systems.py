@@ -1,5 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
 """The ways to reach the GPU that are compared: natively, through stock MPS, through frmps.
 
 A program is the same for all of them: it opens whatever libcuda.so.1 the loader finds.

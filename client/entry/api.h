@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Prototypes of every driver call that the shim implements: the FULL and LOCAL rows of client/api.def. The
 // REFUSED ones are made in client/entry/refused.c and are called by nobody here. tests/contract/cuda_abi.sh
 // compiles this file against an installed <cuda.h>, so a wrong prototype is a compile error there.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: CUDA arrays and mipmapped arrays. There are no sparse ones, none of deferred mapping and none
 // of several planes, so questions about those are refused as the driver refuses them of other arrays.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: contexts and the calling thread's stack of them. Questions are answered here; only the end of
 // a context and cuCtxSynchronize wait for work.
 

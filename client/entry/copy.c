@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: copies. Every form becomes a box with two sides (stage/box.h).
 
 #include "client/entry/entry.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: several copies in one call. The driver may make them in any order; here they are made in
 // that of the call, each as if it had been asked for alone. That also fulfils every order of access to the
 // sources that a program can ask for, but one: sources that it may change as soon as the call returns. Pinned

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: core dumps of the device. The service's executors make dumps for themselves, to learn whose
 // kernel faulted; programs get none. So the settings say that nothing is dumped, and can be set to that.
 

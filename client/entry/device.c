@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: devices. All answered from the snapshot of the handshake.
 
 #include "client/entry/entry.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // How an entry point is written. Every exported function is marked CUDA_EXPORT (api.h gives the same
 // visibility to the ones it declares) and is only a checked call of a plain static or shared function.
 // Nothing else of the shim is visible from outside.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Names and texts of results. Pure functions over protocol/errors.def, on any thread, also before cuInit and
 // after a fork. The switches have no default: the compiler then names a result that the table forgot.
 

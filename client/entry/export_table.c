@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // cuGetExportTable: the unnamed functions that NVIDIA's own libraries call beside the public interface. Runs
 // on the program's threads, also before cuInit, and always locally. Owns constant tables: a caller keeps the
 // pointer it got, so a table has one address for the life of the process.

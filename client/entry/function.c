@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points of functions. Kernels of libraries are taken everywhere, because the runtime passes them.
 
 #include "client/entry/entry.h"

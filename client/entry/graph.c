@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: graphs as a whole, their edges, questions about them, and the memory of graphs.
 
 #include "client/entry/entry.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: nodes of graphs, by type. Parameters become a checked copy (graph/params.h) before the lock
 // is taken.
 

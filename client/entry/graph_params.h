@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Parameters of graph nodes as the entry points get them: NULL and unknown types are refused, the rest is
 // graph/params.h.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: start and version. cuDriverGetVersion works before cuInit.
 
 #include "client/entry/entry.h"

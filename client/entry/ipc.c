@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: memory and events of other programs of the same user.
 
 #include "client/state/ipc.h"

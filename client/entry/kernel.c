@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points of kernels (functions of libraries). They need no context; what is asked per device is the
 // same for the one device that a program sees.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Kernel launches: look the handles up, check what the driver checks at the call, write one record. The
 // shortest path of the shim; a launch takes no lock but the ring's and asks the service nothing, except a
 // cooperative one the first time (do its blocks fit the device at once?).

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: launches as they were before CUDA 4.0, with the block's shape and the arguments set on the
 // function beforehand. What was set is kept beside the function; a launch hands it to today's call, which
 // judges it. Any thread; two threads that set up one function at once get a mixture, as with the driver.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points of libraries: modules that belong to no context. They need an initialised driver and nothing
 // else.
 

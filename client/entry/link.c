@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points of the driver's linker. The forms before 6.5 differ from today's only where pointers have 32
 // bits.
 

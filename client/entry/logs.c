@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: what the driver has to say of errors, kept for the program (state/logbook.h).
 
 #include "client/state/logbook.h"

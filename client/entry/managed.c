@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: managed memory. Advice and prefetches are checked and remembered; state/managed.h says why
 // they do no more.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: stream-ordered allocation and memory pools. Pools are of device memory and of one process.
 
 #include "client/graph/memory.h"

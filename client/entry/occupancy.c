@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points of occupancy. Single questions go to the service once; the search for a block size, with the
 // program's own function for dynamic shared memory, runs here.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: peers. A program sees one device, and a device is no peer of itself: access to another
 // context of the same device needs no permission and can be given none. Copies "between" contexts are copies
 // on the device.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: questions about pointers, answered from the map of ranges. A pointer that is not in it is
 // ordinary memory of the program: an error for one question, empty answers for a list of them.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // cuGetProcAddress: from a base name, a driver version and flags to one of the shim's own functions. Runs on
 // the program's threads, at any time: before cuInit, in a forked child, after the service is gone. Owns a
 // constant table.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: profiler control. There is no profiler behind it.
 
 #include "client/entry/entry.h"

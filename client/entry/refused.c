@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The driver calls that frmps does not have: the REFUSED rows of client/api.def. Each is a function that says
 // so once on stderr and returns CUDA_ERROR_NOT_SUPPORTED, whatever its arguments; it writes to none of them.
 // A program that merely looks such a call up, as the CUDA runtime does with hundreds, is told nothing and

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: fills. A fill without a stream goes to the default stream and returns when it is given to it.
 
 #include "client/entry/entry.h"

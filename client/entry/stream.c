@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: streams. Captures have a file of their own (capture.c).
 
 #include "client/entry/entry.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: attributes of streams. All of them are hints: about caches, about how to wait, about which
 // fences must see which writes. They are kept for the program to read; kernels run without them. Two threads
 // that set attributes of one stream at once get one or the other value.

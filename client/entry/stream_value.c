@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: words written and waited for in stream order. A single operation is a batch of one.
 
 #include "client/entry/entry.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Entry points: virtual memory management. Device memory only; a shareable handle is a descriptor that other
 // programs of the same user can import.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See build.h. Ids of the service's graphs are given out here.
 
 #include "client/graph/build.h"

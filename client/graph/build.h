@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What is made of a graph to run it: its form (form.h) and the service's graphs, one for each description. A
 // build never changes; one that is not needed any more is buried, and given back when its latest launch is
 // done, at the latest when the next build is made or buried; after a fault when nothing of it runs in this

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See capture.h. Everything here is guarded by the graph lock; a stream's `capturing` is written inside it.
 
 #include "client/graph/capture.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Stream capture: while a stream captures, what the program submits to it becomes nodes of a graph. A capture
 // begins on its origin stream; another stream joins it by waiting for an event that was recorded in it, and
 // leaves it when the capture ends. Each stream of a capture knows the nodes that its next one waits for.

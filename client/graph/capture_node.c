@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Commands of streams that capture, each as the parameters of a node. See capture.h.
 
 #include "client/graph/capture.h"

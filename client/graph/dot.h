@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A graph as text for Graphviz.
 
 #ifndef FRMPS_CLIENT_GRAPH_DOT_H

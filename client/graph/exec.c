@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See exec.h. The copy's nodes have the nodes of the program's graph as their origins; what the service has
 // of it is build.c's.
 

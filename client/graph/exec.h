@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Executable graphs: a private copy of a graph, its form (form.h), and the service's graphs made from the
 // form's descriptions. A launch is one command for each of those, one alone for most graphs.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See form.h. Two passes: the graph with all its children is flattened into items, in an order that the edges
 // allow; then the items are dealt out to slots and segments.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A graph as a list of steps. What the device does alone becomes descriptions for the service
 // (protocol/command.fbs, GraphHead), each launched as one command. What needs this process (host functions,
 // events, waits for words, copies of ordinary memory) stands between them:

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See graph.h. Graphs and nodes lie in slabs, so that a handle of what is gone is refused, not followed. An
 // edge is kept at both its ends.
 

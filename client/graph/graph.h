@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Graphs of this program: nodes, what they do and what they wait for. A graph is only memory of this process;
 // the service hears of it when it is instantiated (exec.h).
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See memory.h. A list: programs with graphs that allocate have few such nodes.
 
 #include "client/graph/memory.h"

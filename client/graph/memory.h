@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Memory of graphs: what allocation nodes stand for. The address of such a node is known when the node is
 // made, so the memory is the program's from then on, until the last node, graph or executable graph with it
 // is gone; the driver would share it between graphs meanwhile. Whether it counts as allocated follows the

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // User objects: something of the program's with a count of references, some of them held by graphs. With the
 // last reference the program's destructor is called. The call that gives that reference back does so itself, as
 // the driver's does (cuGraphDestroy and cuUserObjectRelease, driver 580). What launches held until they ended is

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // User objects by themselves; what graphs do with them is in graph.h. Any thread, no lock held: a destructor of the
 // program may run inside.
 

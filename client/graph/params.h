@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What a node of a graph does: checked copies of the program's parameters. Plain data and owned memory, no
 // handles of graphs but a child. Any thread; whoever owns the node guards it.
 

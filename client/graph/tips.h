@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The nodes that the next node of a stream in a capture waits for, and how. The graph lock is held.
 
 #ifndef FRMPS_CLIENT_GRAPH_TIPS_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The way to the service. Runs on the thread that calls cuInit, under the start lock of process.c. Everything
 // is bounded by one deadline (FRMPS_CONNECT_TIMEOUT seconds, 10 by default), so a service that hangs becomes
 // an error code.

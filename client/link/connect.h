@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The session with the service: finding it, the handshake, mapping the regions, keeping the window of the
 // address space. Opened once by cuInit and never closed: the kernel does that at exit, and the service sees
 // it.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // One request at a time over the control socket, on the program's threads. The lock is only a queue: it is
 // the sole lock that a thread holds here, and nobody takes another one inside it.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Requests to the service over the control socket: everything slow or with descriptors, which only answers have. Any thread of the
 // program; one request is on the wire at a time (requests are rare), callers wait in line without holding any
 // other lock of the shim.

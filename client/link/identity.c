@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See identity.h. Arguments of other programs than interpreters say what a program works on, not what it is.
 
 #include "client/link/identity.h"

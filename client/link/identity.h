@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What this program is, as the service knows it again when it comes back as another process: the executable, and the
 // script where the executable is an interpreter. A program can make itself another one in this way; the service uses
 // the text for what concerns programs of the same user alone (Hello.identity). Runs on the thread that calls cuInit.

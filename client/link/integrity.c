@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The driver's half of the runtime's start-up check (see integrity.h). Runs on the program's threads a few
 // times per copy of the CUDA runtime; speed does not matter. All state is on the stack.
 

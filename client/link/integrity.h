@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The CUDA runtime asks the driver under it to prove that the two see the same process and the same devices:
 // the driver returns a keyed digest of facts that the runtime knows as well, and the runtime refuses to start
 // on a difference (error 103). The digest is HMAC (RFC 2104) over MD2 (RFC 1319). It guards nothing; it only

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Noticing that the session is over: a verdict in the shared state, or a service that vanished. Both become
 // the sticky error of the process (process.h). Any thread; reads memory and polls, never waits.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See arena.h. The lock guards the states of all pieces and is not held while anything is waited for. Pieces
 // are looked for from the first on, so that the ones used last, still in the processor's caches, come back
 // first. Fixed sizes never fragment.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Staging memory for copies of ordinary (pageable) memory: the session's arena, cut into pieces of up to three
 // sizes once and for all. A piece is FREE, HELD by a thread, or SENT: named by a command, free again when
 // that is done. Any thread.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See bounce.h. The host function that ends a copy runs on the service thread and must not ask the service,
 // so it only puts the memory on a list; the program's threads give it back.
 

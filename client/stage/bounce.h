@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Asynchronous copies between the device and memory that the program registered but that the device does not
 // reach: through pinned memory, and the processor's half is a host function in the stream. So source and
 // destination are read and written when it is their turn, as with the driver. Any thread.

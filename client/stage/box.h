@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Geometry of copies: boxes of bytes, where their sides lie, and how a box is taken apart into pieces that
 // fit the staging memory. Pure functions.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See copy.h. Runs on the program's threads with no lock held. Large copies of ordinary memory go through the
 // arena in pieces, several under way at a time: the processor fills or empties one while the device moves the
 // others.

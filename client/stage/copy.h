@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Copies and fills of the program. A side of a copy is device memory or an array, pinned host memory (the
 // device reaches all of these), or ordinary memory, which is staged. What a call has done when it returns
 // follows the driver's rules:

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Copies in the driver's general form as boxes, and back. No state.
 
 #include "client/stage/copy.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See porter.h.
 //
 //   state   FREE ──claim()──► CLAIMED ──give──► WORK ──porter is done──► DONE ──take──► FREE

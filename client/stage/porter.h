@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A second pair of hands for large copies between ordinary memory and the arena: one processor moves less
 // than the link to the device carries. One thread per process, made by the first large copy; it waits for the
 // next piece on the processor for a short time and then sleeps.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See array.h. The lock guards the list of arrays, and which levels have handles; it is not held while the
 // service is asked.
 

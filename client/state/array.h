@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // CUDA arrays of the program, plain and mipmapped. The service makes them; their memory is cut from the
 // program's own device memory like any allocation, so that it counts, moves and is given back like all of it.
 // A level of a mipmapped array has a handle of its own, and the same one whenever it is asked for. Any

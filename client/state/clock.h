@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Time as the shim uses it to decide how long it spins. Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_CLOCK_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Context-local storage (see cls.h). Runs on the program's threads. A map is a list of small blocks searched
 // from the start: with the few keys a process has, that is faster than hashing, and blocks never move under a
 // reader.

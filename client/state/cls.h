@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Context-local storage: values that libraries inside the program hang on a context, each under a key of its
 // own (the address of something in the library). Every copy of the CUDA runtime in a process keeps its state
 // for a context here and asks for it at nearly every call, so cls_map_get takes no lock and writes nothing

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The table of contexts. Runs on the program's threads. The table's lock guards slots, counts and flags; it
 // is never held while work is waited for or the program's destructors run.
 //

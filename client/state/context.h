@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Contexts of this program: the primary context of each device and those that the program made. They exist
 // only here; for the service all work of a process is one session. A handle is the address of a slot in a
 // table that is never freed, so a stale handle is noticed, not followed; slots of dead contexts are used

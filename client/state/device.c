@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See device.h. Written by cuInit on one thread, before the process counts as initialised; read by any thread
 // after it.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The devices as this program sees them: the snapshot of the handshake, filtered by CUDA_VISIBLE_DEVICES.
 // Written once by cuInit, read-only afterwards, so every question is answered without a lock and without the
 // service.

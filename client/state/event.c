@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The table of events. Runs on the program's threads. An event's one word says where its latest record
 // stands, as (slot << SEQ_BITS | seq), 0 before the first; it is written inside the ring lock together with
 // the record itself, so what a later command reads there is already on the ring. The table's lock guards who

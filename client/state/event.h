@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Events of this program. An event is the (stream, seq) of its latest record, so queries and waits are
 // answered from the timelines; only times are asked of the service. One that several programs share
 // (shared_event.h) is a number beside it. Same handles as streams: slot and count

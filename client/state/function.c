@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Kernel objects: made from the service's answer to a lookup, and their attributes. Runs on the program's
 // threads. The objects live in a slab whose index is the kernel's id minus one; names and layouts are theirs
 // and go with them.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Kernels as the program holds them. CUfunction and CUkernel are two names for the address of one struct
 // client_function, and every call takes either. (A library's kernel has another one in each further context:
 // instance.h.) All that a launch needs stands in the object: parameter

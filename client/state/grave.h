@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What is given back when the work that may use it is over: lists of it, each with its own idea of "over".
 // Any thread.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See heap.h. Free blocks of shared chunks hang in bins by size (bin i: below unit · 2^(i+1)), so a fitting
 // one is found without a walk over the chunks; spare chunks of large requests are matched by their size.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Cutting a part of the window into allocations. Pure bookkeeping: it says what to map and unmap, the caller
 // does it (pool.c) and guards the heap with a lock that it does not hold meanwhile.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Threads of the shim's own. They are made at the first use of what needs them, so that a program which uses
 // none of it has no thread that it does not know.
 

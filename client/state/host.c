@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See host.h. A pool over the host part of the window. A chunk is a file in memory that the service made and
 // pinned; here it is mapped over the reserved addresses, and unmapping puts the reservation back.
 

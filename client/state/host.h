@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The program's pinned host memory: allocations in the host part of the session's window, at the same address
 // in this process and on the device. Any thread.
 

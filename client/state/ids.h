@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Ids that this side gives to what the service keeps for it: 1 … bound - 1, the lowest that is free. Any
 // thread.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Sizes of module images, and their copies for the service. Runs on the program's threads and owns nothing.
 //
 // Invariant: bytes of the program are only touched by write(2) into the memfd, which answers EFAULT where

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Images of modules: how many bytes a program handed over when all it gave is an address, and a copy of them in a sealed
 // file of the service. Recognised by the first bytes:
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Libraries in several contexts that live at the same time. Each context has an instance of its own, with
 // variables of its own, made when the library is first used there and gone with the context. In the first
 // context that uses it, its home, the library is its own instance; elsewhere that is a module of the context,

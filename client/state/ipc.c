@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See ipc.h. Opening and closing are rare: one lock, held while the service is asked.
 
 #include "client/state/ipc.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Memory of other programs of the same user, opened by a handle of 64 bytes (cuIpc*). A handle is proof of
 // the right to a piece of physical memory (virtual.h) and says where in it an allocation lies. The memory is
 // mapped here once, however many handles into it are open. Any thread.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Compiler options of a module load, to the service and back. Runs on the program's threads.
 
 #include "client/state/jit.h"

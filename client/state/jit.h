@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Options of the driver's compiler as programs give them with a load: numbers go to the service, log buffers
 // are filled from its answer. Everything lives in the caller's arrays and in struct jit on the caller's
 // stack; no state.

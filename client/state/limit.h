@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Limits of contexts that kernels fail without: stack, heap, launches by kernels. All contexts of a program are
 // one of the service's, and other programs' too as long as their common limits are enough: a program that asks
 // for more gets an executor of its own, with that limit, before the call returns (server/session/placing.h).

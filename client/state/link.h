@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The driver's linker (cuLink*). The service compiles and links; each input is handed over at the call, so
 // that what is wrong with it is told there. It is also kept here until the link is destroyed: a service that
 // has changed executors, or had to make room, has forgotten it all and is given everything once more.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Log lines of the shim. Runs on whatever thread of the program has something to say, so it owns nothing but
 // the level: one word, 0 until the environment has been read. Two threads may read the environment at once;
 // both find the same.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The shim's voice: one line on stderr per message, "frmps: ...". How much is said is the environment's
 // choice:
 //

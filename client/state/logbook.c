@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See logbook.h. A ring of lines under a lock that is only ever tried by those who write, as they may be
 // anywhere, in a forked child too. Callbacks are called without it.
 

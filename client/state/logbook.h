@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The latest things that the shim had to say of errors, for programs that ask (cuLogs*). NVIDIA's driver
 // notes every call that fails; the shim notes what it would write on standard error: refusals with their
 // reasons, faults, a lost service. Any thread.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See managed.h. An allocation is a list of pieces in address order, each with what was said of it; advice
 // splits pieces at its borders.
 

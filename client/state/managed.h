@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Managed memory: pinned host memory at one address for program and device. Both see each other's writes by
 // the rules of managed memory without anything being moved; a kernel reads it over the bus. So advice and
 // prefetches have no effect and are only remembered, by ranges of bytes, to be answered. Any thread.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See memory.h. A pool over the device part of the window; the map of ranges says what is allocated. Freed
 // memory is used again only after all work that was given before the free, on any stream, is done.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The program's device memory: allocations in the device part of the session's window. Any thread.
 
 #ifndef FRMPS_CLIENT_STATE_MEMORY_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See mempool.h. One lock for all pools; it is not held while memory is asked for or given back.
 //
 // The point of a free is a command in the stream that does nothing: so everything that the free stands behind

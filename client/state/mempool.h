@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Stream-ordered allocation: memory pools (CUmemoryPool) over the heap that serves cuMemAlloc. A pool costs
 // nothing at the service. Any thread.
 //

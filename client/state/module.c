@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Loaded modules: their ids at the service, what was looked up in them, and their end. Runs on the program's
 // threads.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Modules and libraries. CUmodule and CUlibrary are addresses of struct client_module; a library is one that
 // belongs to no context, and its module (cuLibraryGetModule) is the library itself under the other name. The
 // service loads an image at the call, so that a bad image is reported at once, and answers every name once:

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See object.h. The lock guards the map of values, and is not held while the service is asked.
 
 #include "client/state/object.h"

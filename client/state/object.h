@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Texture and surface objects of the program: the values that kernels know them by, which the service's
 // driver chose, and what they were made of. One that is destroyed while work may still use it is given back
 // when that work is done, at the latest when another one is made or destroyed. Any thread.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Remembered occupancy. A fixed table: a question has one place, and a newer question takes it. Entries of
 // kernels that are gone or whose attributes changed are never found again, because serial and revision are
 // part of the question.

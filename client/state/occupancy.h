@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // How many blocks or clusters of a kernel fit the device: the service's answers, remembered per kernel, its
 // attributes and the question. Any thread; no lock is held while the service is asked.
 

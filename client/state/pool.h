@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A heap with memory behind it: asks the service to map and unmap chunks, and keeps some spare ones. One pool
 // for device memory, one for pinned host memory. Any thread; the pool's lock is not held while the service is
 // asked.

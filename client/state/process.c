@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Start and end of the shim in a process. Entered by every entry point on the program's threads, so the two
 // checks are a load or two. Before cuInit nothing exists: no thread, no connection, no fork handler.
 //

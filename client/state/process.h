@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The shim's one process-wide object: whether the program has initialised the driver, the session with the
 // service, the sticky error, and the fork check. Created by cuInit, never torn down (the kernel closes what
 // is open at exit, so destructors that run late find everything in place).

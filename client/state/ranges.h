@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Which addresses mean what: an ordered map of the program's device memory, pinned memory and module globals.
 // Asked for every copy and every pointer query, changed by allocations. One process-wide map (`ranges_*`)
 // over a plain structure (`range_map_*`) that the caller guards.

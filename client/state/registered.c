@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See registered.h. What a range of RANGE_REGISTERED knows in `block` is the pinned memory behind it, NULL
 // for a plain registration.
 

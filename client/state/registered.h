@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Memory that the program allocated itself and registered (cuMemHostRegister). Any thread.
 //
 // The device reaches only memory that this process shares with the service, so there are two kinds of

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See renew.h. Runs on the program's threads.
 
 #include "client/state/renew.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See shared_event.h. Runs on the program's threads. The lock guards which places are whose; it is held while
 // the service is asked for a page, which is rare.
 //

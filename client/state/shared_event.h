@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Events that several programs of a user share (cuIpcGetEventHandle): counters in pages of pinned memory that
 // each of the programs has mapped (shm/layout.h). A record is a number, and a word that the device writes
 // when the stream has come that far; a wait is a wait for that word. So it makes no difference in which

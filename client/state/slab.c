@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The places of handle objects. Runs on the program's threads; owns the reserved addresses, which are kept
 // until the process ends because programs may come with old handles at any time.
 

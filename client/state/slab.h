@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Objects behind handles. All objects of a kind lie in one reserved stretch of addresses, so that any handle
 // value, also garbage and ones of dead objects, can be checked without touching memory that is not there. A
 // dead object stays where it is, inert, and its place is taken again only after every other place was used,

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See space.h. Regions hold reservations in address order; the first gap that fits is taken. A region that
 // was added is never removed, so the list is read without the lock.
 

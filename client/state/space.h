@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Address ranges that the program reserved (cuMemAddressReserve), and where they come from: a part of the
 // session's window for small ones; further windows, which the service gives when they are needed and which
 // stay until the program ends, for what does not fit. A reservation costs nothing at the service. Any thread.

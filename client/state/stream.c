@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The table of streams. Runs on the program's threads. The table's lock guards who has which slot; positions
 // inside a stream belong to the ring lock (submit.c), which may be taken inside the table's lock but is not
 // held there while anything is waited for.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Streams of this program: one entry per slot of the session's stream table, in a table that is never freed.
 // A handle is a number made of the slot and a count of its uses, so a handle of a destroyed stream is
 // refused, not followed.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See thread.h. Everything here is touched by its own thread only. The end of a thread is noticed by a key's
 // destructor, which is registered when there is something to give back.
 

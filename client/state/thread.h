@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What belongs to one thread of the program: its stack of current contexts, its default stream, its capture
 // mode. Lives in thread-local storage; a thread's default stream is destroyed when the thread ends.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See timing.h.
 //
 // Two records that one executor served are as far apart as its driver says. If it was replaced between them,

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // When timed events were recorded. The service writes that into memory which the program can read (struct
 // shm_time), a moment after it has seen the record done, so asking costs a few loads. Any thread; no state.
 

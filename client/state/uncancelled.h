@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // System calls that are no cancellation points, as those of the C library are. A thread that is cancelled in the
 // middle of a call leaves its locks, staging memory and handles taken for ever, so whoever holds any of these
 // makes none of the others; where those are made by functions of the C library, cancellation is put off. Any

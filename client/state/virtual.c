@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See virtual.h. Two tables under one lock, which is not held while the service is asked: handles by index,
 // and mappings by address. A mapping that is being made or taken away is BUSY: its addresses are taken,
 // nobody else may do anything with it. What copies and pointer queries may name is in the map of ranges

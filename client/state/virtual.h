@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Virtual memory management: physical memory with a handle but without an address, and its mappings into
 // reserved addresses (space.h). Any thread.
 //

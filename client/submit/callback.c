@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The service threads for host functions: one for the program's and one for the library's own, which a
 // function of the program that takes its time must not hold up in other streams. Submitting threads push a
 // note on `incoming` inside the ring lock (so the note is there before the executor can ask for it, and notes

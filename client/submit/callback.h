@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Host functions: functions of the program that run in stream order. One service thread, made at the first
 // use, runs them all; a program that uses none has no thread of the shim. The library's own, which do its part
 // of copies, have another one: they do not wait for the program's in other streams.

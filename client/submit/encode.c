@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Checks and layout of kernel launches. No state.
 
 #include "client/submit/encode.h"

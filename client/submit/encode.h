@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Kernel launches as records: what the driver refuses at the call is refused here, the rest is laid out as
 // the body of a LAUNCH command. Pure functions of their arguments, on the program's threads; encode_launch()
 // runs inside the ring's critical section and only writes memory.

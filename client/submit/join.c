@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See join.h. Runs inside the ring lock; touches nothing but the streams.
 
 #include "client/submit/join.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The rule of the legacy default stream, as a pure function of the streams' positions: its commands run
 // behind all earlier work of the blocking streams, and theirs behind all its earlier work. Guarded by the
 // ring lock.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The ring lock: held for the few nanoseconds of writing a record, so a thread that finds it taken spins a
 // little before it sleeps. 0 free, 1 taken, 2 taken and somebody may sleep.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Words written and waited for in stream order. Addresses are checked here, so that a wrong one is an error
 // of the call and not of the session. Any thread.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The ring's writing end. Runs on the program's threads; what it owns is guarded by the ring lock, which is a
 // leaf: no other lock is taken inside it, and every wait gives it back first. The positions of a stream
 // (stream.h: "ring") are changed here only.

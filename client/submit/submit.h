@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The way onto the ring: one short critical section per command that gives the command its place in its
 // stream, makes the default-stream joins in front of it, and writes the record in place. Runs on the
 // program's threads.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See wait.h. The completion words are read-only memory here: written by the device, or by the executor while
 // nothing of the stream is on the device. The sleep protocol is the right half of the picture in
 // shm/doorbell.h: `wake` is read before the last look at the words.

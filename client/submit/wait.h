@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Waiting for commands: spin on the stream's completion word, then sleep on the session's wake word. Runs on
 // the program's threads with no lock of the shim held. A fault, the end of the session or of the service ends
 // every wait with the sticky error.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See render.h. A conversion is taken apart as the kernel's side does it (server/backend/cuda/text.cu), so
 // that both count the same arguments, and is handed to the C library put together anew, with a type that fits
 // what is in the record.

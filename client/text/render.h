@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What a record of a kernel (shm/text.h) says, as text. The records are the program's own kernels', so a
 // stray write may have spoiled them: nothing beyond the record is ever read, and no conversion is believed.
 // Pure functions.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See text.h. Runs on the program's threads. Text is written through the program's own stdio and flushed, as
 // the driver does it, so that it keeps its place among what the program has written there.
 //

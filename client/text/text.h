@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the program's kernels print: the reading end of its ring (shm/text.h). A program that loads no module
 // with such kernels has none.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Adoption, in this order, before the loop runs:
 //   read      numbers, listener, domains, workers, sessions, what they hold. Nothing is sent.
 //   repeat    each worker is sent again what it may not have got (repeat.h)

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A new daemon becomes what the dead one was. See holder.c for the design. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_ADOPT_ADOPT_H

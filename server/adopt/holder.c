@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A daemon that dies is nobody's loss. How:
 //
 //   holder (main process, this file) ── forks ──► daemon, life 1, 2, 3, …

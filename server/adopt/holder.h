@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The main process of the service: it starts the daemon, keeps what the daemon must not lose, and starts
 // another one when it crashes. What a life of the daemon finds is struct legacy. Single thread.
 

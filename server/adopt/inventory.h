@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Descriptors and device memory of an earlier life: several records name the same ones, so each is made again
 // once, by whoever asks first. Device memory that the dead daemon had doomed is sorted here, too: what
 // something still holds, what the keeper has been told to let go of, and the rest. Daemon, loop thread only.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the daemon records (store.h): plain structs, one per thing that outlives it. Descriptors are named by
 // their keys, workers and domains by their numbers, 0 is none. Written by the owners of the things
 // (daemon_keep, domain_keep, worker_keep, client_keep, holding_keep, chunk.c), read by adopt.c and

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What a dead daemon had asked of workers and got no answer to: it is asked again with the numbers of then,
 // in their order. A worker drops those that it has seen, and answers them. Daemon, loop thread only.
 

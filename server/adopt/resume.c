@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What an adopted daemon goes on with: promotions, executors that were condemned or are behind, sessions that
 // were ending or waited, requests, trials. Each handler finds its thing in a state that it knows.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The last step of an adoption (adopt.c). Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_ADOPT_RESUME_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Records and deposits. See store.h.
 //
 // The memory is a row of blocks. Each block says once how long its slots are, and each slot holds one record

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The daemon's end of what outlives it: descriptors deposited with the holder, and records in shared memory.
 // Daemon, loop thread only. A NULL store is one that keeps nothing: every function takes it.
 //

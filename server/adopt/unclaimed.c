@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Late answers: the keeper may make memory for a request of an earlier life that no record knows. See
 // adopt.h.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Choosing a backend, and what a result code says about the health of the context. Pure.
 
 #include "server/backend/backend.h"

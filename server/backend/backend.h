@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The seam between the service and whatever runs kernels. A backend is one const table of operations; `cuda`
 // drives the real driver (opened at run time), `host` runs kernels as C functions over memfd pages. Keeper
 // and executors are the only users. One process uses one backend, for one role, for one device.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See cubin.h. A cubin is an ELF file; variables are symbols of its writable sections, .nv.global.init and
 // .nv.global. Whether a variable was declared const is not in it, and nearly every module of a C++ library
 // has some variables. So those count that kernels may have written, and of the kernels those that may have

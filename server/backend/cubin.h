@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Machine code as compilers write it: what can its kernels leave behind? See cubin.c.
 
 #ifndef FRMPS_SERVER_BACKEND_CUBIN_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The parts of an ELF file of device code, as its readers need them: cubin.c, which asks what kernels leave
 // behind, movable.c, which asks which variables may be moved, and cuda/weave.c, which adds code. Pure
 // functions on bytes that lie still; any thread.

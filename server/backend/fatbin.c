@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See fatbin.h. The members are untrusted, but for what image_check() has seen: that they lie inside. What a
 // compressed one says about its size is believed only as the size of a buffer.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Fat binaries: several forms of the same code, one a device or text for the compiler, each perhaps
 // compressed. A header and, behind it, members with a header each. Their machine code can be taken out,
 // replaced and put back. Pure functions; any thread.

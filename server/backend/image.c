@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Does an image stay inside its own bytes? The driver takes images without a length and believes the sizes
 // written in them, so an image that lies about its size would make the whole executor read past its end. Only
 // the outer structure is checked, everything that says where something else lies; the contents are the

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Does an image stay inside its own bytes? The driver takes images without a length and believes the sizes
 // written in them, and the dynamic linker maps what they name: an image that lies about its size would take
 // the whole executor with it. Both backends look at an image before anybody loads it.

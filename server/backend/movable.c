@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See movable.h. A variable of a cubin is a symbol of .nv.global.init or .nv.global. Whoever needs its
 // address has a relocation: code reads it from the table of addresses .nv.constant4, or has it in its
 // instructions where it was linked from parts; other variables may begin with it. So a variable is moved by

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Which variables and constants of a cubin may be moved, and what has their addresses: the half of relocate.c
 // that only reads. Pure functions on untrusted bytes that lie still; any thread.
 

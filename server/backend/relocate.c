@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See relocate.h. What may be moved, and why that is right, is in movable.c: here is where it goes, and the
 // cubin that finds it there.
 

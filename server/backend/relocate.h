@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Moves variables of device code into memory of the program that loads it. A driver puts a module's variables
 // into the context, at addresses of its choice, and they end with the context. In the program's own memory
 // they outlive every executor and have one address in all of them.

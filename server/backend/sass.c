@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See sass.h. A compiler that sees a whole program puts the addresses of all its variables into bank 4 of the
 // constants, used or not. What code reads there is in its instructions, of 128 bits each (bit 0 is the lowest
 // of the first byte):

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Machine code of devices 7.0 to 9.0, as far as three questions go: which addresses of variables does it read,
 // does it know where constants are, and which memory does an instruction use?
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See statics.h. Lists that are short, or not kept.
 
 #include "server/backend/statics.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What kernels can leave behind in a context but in the memory that they are given: their module's variables
 // (objects of static storage duration, hence the name) and what functions of the driver's keep for them.
 // Read from the image before it is loaded; an executor that is replaced takes it along (executor/remains.c).

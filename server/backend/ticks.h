@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // When events happened, from a driver that only says how far apart two of them are, as a binary32 of
 // milliseconds. That is exact to the nanosecond for a few milliseconds, and wrong by 6e-8 of anything longer:
 // 1 µs after 16 s, 4 ms after a day. So a chain of bases is recorded, events of our own:

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The service's configuration: one flat ini file, keys and their rules in options.def. Read once at start by
 // the daemon, constant afterwards; children get what they need by their command line.
 

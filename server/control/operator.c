@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Operators. See operator.h. A document that does not fit a packet travels in a memfd beside an empty one.
 
 #include "server/control/operator.h"

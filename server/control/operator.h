@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // An operator's connection: Admin in, AdminReply out, as often as he likes and reads. Any local user may ask;
 // what he is shown depends on who he is. A user has a bounded number of them, and they are answered in turn (turn.h).
 // Daemon, loop thread only.

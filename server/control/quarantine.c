@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See quarantine.h. Names are part of the operator's interface: added to, never changed.
 //
 //   quarantine_faults	from so many faults on a program gets executors of its own; 0: never

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Programs that have faulted (session/offender.h), as a JSON document. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_CONTROL_QUARANTINE_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Status. See status.h. Names are part of the operator's interface: added to, never changed.
 //
 //   version, backend, socket   texts

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The service's state as a JSON document. Daemon, loop thread only; reads, changes nothing.
 
 #ifndef FRMPS_SERVER_CONTROL_STATUS_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See turn.h. Who waits is found by a look at all operators: of these there are a few hundred at most (quota_guests()).
 
 #include "server/control/turn.h"

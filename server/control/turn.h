@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Turns of operators: what they ask waits, and the loop answers one user at a time, between what programs ask. An
 // operator's connection is paused until its answer, so each has at most one request here.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The demo's kernels for the host backend; server/demo/worker.c has them as PTX.
 
 #include "server/backend/host/kernel.h"

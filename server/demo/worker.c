@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // One of the programs of server/demo.sh: an ordinary program of the driver API that knows nothing of frmps.
 // Each round it runs a kernel over a constant input, copies the result back and checks every word; with
 // --fault its kernel writes to nowhere after two seconds.

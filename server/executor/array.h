@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // CUDA arrays of sessions. An array has its memory from the session's window, like everything else: the same
 // part of the same chunk stands behind it in every executor, and a texel written in one is read in all.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The burial of what clients leave behind. Module thread; others only add and look.
 //
 // Memory that waits stays mapped and registered, its addresses are not used again, and it counts. First come,

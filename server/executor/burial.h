@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What may be given back to the driver only while nothing runs: pinned memory that clients freed, and pinned
 // memory, session regions and modules of clients that ended. The driver would hold up everybody's launches
 // until the last running kernel has ended, which may be never. The rules are in burial.c.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The canary. There are faults after which running kernels go on, nothing that is queued begins any more, and
 // nobody says so: assert() beside a kernel without end was seen to be one (H200, driver 580; other runs of
 // the same had the driver's word within 7 ms). Then the session's marks never come, and neither do anybody

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The canary: whether the device still begins what it is given, asked only while somebody waits for it. Rules
 // and measurements: canary.c.
 

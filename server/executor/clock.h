@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Time as executors use it: monotonic nanoseconds, and the interval at which something is polled that has
 // been waited for since a while. Any thread.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The compile threads: what the driver's compiler and device linker do for clients (load.c, linker.c). That
 // takes seconds at times and holds up nobody on the device, so it shall hold up nobody here either.
 //

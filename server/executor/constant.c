@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Kernels read a constant in a bank of the context, at a place that is in their instructions, so it cannot be
 // moved as other variables are (server/backend/relocate.c). In its stead the program has a *mirror*, in the
 // block of its own memory where its module's variables are, filled with the first value when the module is

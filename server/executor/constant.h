@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Constants of modules and their mirrors: what of a session's memory has to be copied on when a command has
 // written there. See constant.c.
 

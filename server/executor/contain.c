@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A fault, as seen by the backend before the driver makes an end of the context.
 //
 //   suspected    all sessions become doubtful: clients do not believe what becomes done, for it may be the

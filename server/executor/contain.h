@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Faults that the backend contains (backend.h, struct backend_watch): what they mean for sessions. See
 // contain.c.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Letting a session go. Main thread, each step only when the one before is over:
 //
 //   the serving thread marks what is unmarked and lets go (serve_detach)

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A session goes on in another executor, while this one lives and serves the others. See detach.c. Main
 // thread; answers later.
 

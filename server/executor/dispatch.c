@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // From the journal to the backend: one handler per op, and the checks that need to know what the session owns
 // at this moment. Serving thread of the session; the hot path of the executor: no lock, no allocation, no
 // system call of ours.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // From the journal to the backend. Serving thread.
 
 #ifndef FRMPS_SERVER_EXECUTOR_DISPATCH_H

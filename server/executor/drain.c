@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Waiting for a session's work without blocking. Main thread, on the job board.
 //
 // Two steps. First the serving thread is asked: at its next turn it puts marks behind everything unmarked and

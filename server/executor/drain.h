@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Waiting, without blocking anybody, until the work of a session that is on the device now has ended. Main
 // thread.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Events of a session. An event is a slot that the client picked; a record of it is a command (stream, seq),
 // which is what waits name. The backend's event behind it lets other streams wait on the device, and tells
 // time (timing.h). Serving thread.

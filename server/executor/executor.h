@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The executor role: the process that owns the context of a domain and serves its clients' rings.
 //
 //   main thread      reads control messages in order; memory and sessions; promotions. Never waits for

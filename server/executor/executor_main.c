@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The executor role: start, main thread, end. See executor.h for the threads.
 //
 // The main thread takes one control message after the other, in the daemon's order, and between them looks at

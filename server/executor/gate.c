@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The gate. A driver that puts code or data on the device, or takes it away, waits until all that was issued
 // to the context is done, and blocks everybody's launches meanwhile: deep queues and long kernels of one
 // client become a gap of all. So before such a call, a load for short,

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The gate in front of the device: for what stops the whole context (code and data that come onto the device
 // or leave it) it lets what is on the device run out and keeps the rest waiting in the journals for as short
 // as possible. The rules are in gate.c.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See graph.h. A graph is published to the serving thread like a function (module.c): in an array by id, and
 // freed only when the serving thread has begun another turn after it was taken out (drain.c).
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Graphs of sessions: a description, private and checked, and the backend's executable graph made from it.
 //
 // A graph never changes: a client that updates one makes another. It is built when the session is served and

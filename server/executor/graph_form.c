@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See graph_form.h. No state.
 
 #include "server/executor/graph_form.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Descriptions of graphs, as clients write them (protocol/command.fbs, GraphHead): the check that makes one
 // safe to walk, and the walk. Pure functions of private memory.
 

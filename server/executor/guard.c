@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The slots of a guard. The device part of the window is seen as granules of 2 MiB:
 //
 //   FREE     farther than `reach` from any memory that the session has or had

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The guard of a session: what lies around its device memory is backed by its sinks, so that a kernel that
 // reads or writes there does not fault the context that it shares. How slots are chosen is in guard.c; who
 // looks at the sinks, and what follows, in stray.c.

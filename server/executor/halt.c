@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Halt: nothing is issued any more, and the daemon can rely on that while this process still lives.
 //
 //   main thread      writes EXECUTOR_HALTED into executor->lost, which every thread looks at before each

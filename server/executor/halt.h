@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Stopping for good while the process lives: at the first sign of a fault, or when the daemon wants to
 // replace a healthy executor. See halt.c.
 

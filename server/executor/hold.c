@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Streams that wait in software. Serving thread of the session.
 //
 //   hold      goes on when                                      how that is seen

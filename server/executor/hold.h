@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Streams that wait in software for what may never come: the program, or a command that has not been issued. A
 // hardware queue is shared with strangers, so that none waits there. What has been issued is waited for by the device.
 // Serving thread.

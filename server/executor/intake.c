@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // From the ring into the journal. Serving thread of the session.
 //
 // The client may write to the ring at any moment, also while we read. So the head is copied once and checked,

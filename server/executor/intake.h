@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // From the ring into the journal: the only reader of what a client writes as commands. Serving thread.
 
 #ifndef FRMPS_SERVER_EXECUTOR_INTAKE_H

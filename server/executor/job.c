@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Jobs and the board of parked ones. See job.h for who owns a job when.
 
 #include "server/executor/job.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A job: one control message on its way through the executor, and the board where jobs are parked that must
 // wait for something. A job belongs to exactly one place at a time: the code that handles it, the queue of
 // the module thread or of the compile threads, or the board. It ends with job_reply() or job_free().

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Journal blocks of a session. Runs in the serving thread; journal_adopt() in the main thread before serving
 // starts.
 //

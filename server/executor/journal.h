@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The journal: the commands of a session that may not be done yet, kept where a later executor finds them.
 // Its format, when a record is valid and how a later executor reads it is described in journal.c.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See linker.h. The compile threads run all of this but the entries at the end. What is done with the links
 // of one session is done one after the other (compiler.h), so a link is only ever used by one thread; the
 // lock is of the list, and of the word that keeps a link in use from giving way to another session's.

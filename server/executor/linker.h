@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The device linker for clients. A compilation takes seconds at times, so it is done by the compile threads
 // (compiler.h): no lookup, load or unload waits behind it, nor does another client's link.
 //

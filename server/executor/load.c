@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Loading a module.
 //
 //   module thread    a private copy of the image; code for the device is loaded and the client answered

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // LoadModule. See load.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_LOAD_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Looking up functions and variables of modules. The first lookup of a function puts code onto the device: it
 // needs a gap (module_worker.c). Module thread.
 

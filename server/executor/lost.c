@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The end of a context. Any thread may find out; the first one reports.
 //
 // Order matters: first the word that every thread checks before it calls the backend, so that as little as

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The end of a context.
 
 #ifndef FRMPS_SERVER_EXECUTOR_LOST_H

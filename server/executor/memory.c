@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Memory of sessions: chunks in the device part of the window, pinned memory in its host part. Main thread;
 // unpinning is the module thread's, because the driver makes it, and everybody else, wait for running
 // kernels.

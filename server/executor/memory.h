@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Memory requests of clients: MapMemory, UnmapMemory, MapHost, UnmapHost, QueryMemory. Main thread; unmapping
 // answers later. Pinned memory that was freed stays pinned until nothing runs (burial.h).
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Modules and functions of sessions: what is known of them, their end, and what is asked about them. Requests
 // are answered by the module thread, one after the other (module_worker.c).
 //

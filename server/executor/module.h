@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Modules and functions of sessions.
 
 #ifndef FRMPS_SERVER_EXECUTOR_MODULE_H

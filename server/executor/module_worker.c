@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The module thread: works off a queue of jobs, one after the other, and what waits for a gap.
 //
 // What a driver does when code or data comes onto the device or leaves it, measured: it waits until all that

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The module thread of an executor, and gaps on behalf of its jobs. Why a thread of its own: module_worker.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_MODULE_WORKER_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Mutexes of the driver, contended: pthread_mutex_lock() of this program comes before the C library's for the
 // driver, which is loaded later, and looks for a few microseconds whether the mutex becomes free before it
 // sleeps. See mutex.h.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // How threads of an executor wait for mutexes, those of the driver above all.
 
 #ifndef FRMPS_SERVER_EXECUTOR_MUTEX_H

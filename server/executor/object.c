@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See object.h. Module thread, or the end of the process.
 //
 //            made             dropped              found again: same form, same session

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Texture and surface objects of sessions. What a program knows of one is a 64-bit value, which it stores
 // where it likes, device memory included. So a standby must have every object under the value that the active
 // executor's driver chose, and the daemon tells it which (MakeObject.value).

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The beginning and the end of a session in this executor. Main thread; answers later.
 
 #ifndef FRMPS_SERVER_EXECUTOR_OPEN_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Rests between calls of the driver. See pace.h.
 
 #include "server/executor/pace.h"

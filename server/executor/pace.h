@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // How fast many calls of the driver follow one another that nobody waits for: the end of a session undoes hundreds
 // of mappings, 13 us each, and destroys its streams, events and graphs. Each call takes the driver's mutex of the
 // context, which launches need as well, and who gives a mutex back and takes it again at once is mostly there

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Behind some faults (a trap on an H200) calls of the driver come back only after hundreds of milliseconds, while the
 // process can be taken off the device in a few. Whoever is in such a call would write what a next executor reads as
 // soon as it is back: how far it has issued, and marked. So before the fence each serving thread that does not pass by

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Serving threads that do not come back from the driver, and shall do nothing more. See park.c.
 
 #ifndef FRMPS_SERVER_EXECUTOR_PARK_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Sets of address ranges. See range.h for who calls what. Invariant: at[0..count) is sorted by start and
 // disjoint; in a merging set no two ranges touch.
 

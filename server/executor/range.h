@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Sets of address ranges: what of its window a session may name in a command. Read by the session's serving
 // thread for every copy, changed by the main or the module thread when something is mapped or unmapped.
 //

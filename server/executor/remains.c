@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A module's variables are in the context, and kernels may keep results there of which no program ever asks
 // the address. The backend has read from the image which there are (server/backend/statics.h); every executor
 // that knows the session finds their addresses:

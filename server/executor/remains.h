@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What kernels of a session's modules leave behind in the context: variables that no program has looked up,
 // and what cannot be taken along. See remains.c.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The proof that commands in doubt may be repeated. Pure functions.
 //
 // Every command of the set may have run: wholly, partly (the last of its stream that began) or not at all. It

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The proof that a set of commands in doubt may be repeated. Pure: no session, no memory of its own.
 
 #ifndef FRMPS_SERVER_EXECUTOR_REPEAT_H

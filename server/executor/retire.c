@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Marks, done words and sleepers. Serving thread of the session.
 //
 // A mark is a write of the device, in stream order, of the stream's latest issued seq into the timeline.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Marks, and what follows from commands being done: sleepers are woken. Serving thread. The rules are in
 // retire.c.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The watch over a session's work on the device. A fault shows in the next call of the driver, whoever makes
 // it; when all clients only wait there is none, and their marks never come. So while something is on the
 // device one of the session's streams is queried from time to time: after SENTRY_LEAST_NS, then after 1 % of

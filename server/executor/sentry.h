@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Finding out that the context is lost when nobody issues anything. Serving thread; main thread once a
 // session is detached.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The serving threads. Each owns some sessions and does for them, turn by turn, all that happens between ring
 // and backend. Sessions come and go by orders of the main thread; everything else is read from shared words.
 //

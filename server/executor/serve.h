@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The serving threads. A session belongs to one of them from serve_attach() to the end of serve_detach();
 // which one is decided once, by the number of sessions each has.
 

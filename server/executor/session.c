@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The session object: life time, what its commands may touch, and its ends. See session.h for states and
 // threads.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What an executor knows of one session.
 //
 //          OpenSession        Activate         CloseSession         drained          a moment of rest

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The watch over the sinks. Main thread, in steps between messages; it never waits for the device.
 //
 // When. A session's sinks are looked at when a kernel of it may have run since the last look and

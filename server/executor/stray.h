@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Strays: what kernels wrote beside their memory, into the sinks of a guard (guard.h). When sinks are looked
 // at is in stray.c, who is held responsible in suspect.h.
 

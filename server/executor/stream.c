@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Streams of a session. Serving thread. See stream.h for the order of the sequence numbers.
 //
 // All streams of the backend are non-blocking: what the default streams of a client wait for, the client says

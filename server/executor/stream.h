@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the executor knows of one stream of a session. Serving thread only (main thread before serving
 // starts).
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See suspect.h.
 //
 // A sample numbers a moment and notes for each session whether a kernel of it may have run since the

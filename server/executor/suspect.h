@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Who can have changed a sink: which sessions had kernels running since when, and the judgement on what a
 // look has found (stray.c). Main thread, but for what is said of another one.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A session passes to this executor. Main thread; nobody serves the session meanwhile. The daemon sends
 // Activate when nothing of the session can change any more: the former executor is reaped; or it has said
 // that it issues nothing more, and everything that it issued for this session is done (failover/halt.c). So

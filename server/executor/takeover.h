@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A session passes from one executor generation to the next. The algorithm is in takeover.c, the proof that
 // commands may be repeated in repeat.c. Main thread, before the session is served.
 

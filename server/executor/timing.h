@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The times of timed events, for the client to read: published when their records are done (struct shm_time).
 // So a time outlives the executor that knew it, and asking for it needs nobody.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Module variables that were not moved (server/backend/relocate.c) are in the context: the next executor's
 // images hold the values that they were loaded with.
 // Those of which a program has asked for the address (session->globals), and those that its kernels may have

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The values of modules' variables, on their way from an executor that halts gently to the next one. See
 // variable.c.
 

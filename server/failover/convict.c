@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Conviction. See convict.h; who is guilty of what is judge.c's.
 //
 // A loss is unexplained if it shows a fault and nobody is proved guilty. The sessions in doubt at it are its

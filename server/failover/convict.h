@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What is known of the loss of an executor is collected and put before the judge, and each session gets its
 // recover code. Daemon, loop thread only.
 

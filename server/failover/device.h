@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Faults of the device itself, which no program has caused and no other executor outlasts: it fell off the bus, its
 // firmware does not answer, its memory lost bits, or its driver holds a process that was killed.
 //

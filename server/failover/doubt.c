@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Doubts. See doubt.h. Lists, because a session uses few of its many streams.
 
 #include "server/failover/doubt.h"

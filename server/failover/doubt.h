@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What a session had in doubt at a loss: per stream the commands behind `done` that were issued. Kept by the
 // daemon from one loss to the next, so that both can be compared. Pure functions over shared words; a doubt
 // belongs to one session.

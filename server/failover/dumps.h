@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Dumps as witnesses: the driver of an executor that outlasts faults writes into its dump only when a kernel
 // has faulted. One descriptor watches the dumps of all executors, because closing one of this kind waits for
 // a grace period of the kernel, some ten milliseconds in which the daemon would do nothing else. Daemon, loop

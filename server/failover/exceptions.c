@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See exceptions.h. The driver can be told to handle exceptions of kernels as for a debugger and to write a
 // dump. While it does so, the kernels of others go on and end; a dump of everything would take long, so all
 // is left out of it that can be, and nobody needs the process to end by itself (skip_abort). What is left

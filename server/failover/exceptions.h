@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What makes an executor outlast faults (on_fault = default), and know of each one early: the environment that its
 // driver is opened in.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Formers: executors in which kernels may run that can write to the sinks of a session which another one serves by
 // now. What is found there is no proof against anybody as long as there are any (executor/suspect.c). Each list is
 // whole: it takes the place of the one before. Daemon, loop thread only.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Halting. The sessions are held and the executor is told to issue nothing more. While it lives, what was
 // issued goes on: with on_fault = default the driver lets the kernels of others run to their end after a
 // fault, so the marks of all survivors arrive, and nothing is in doubt. Their memory then stands still

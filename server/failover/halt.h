@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Halting the active executor: what the survivors have on the device ends, while the process lives. Rules:
 // halt.c. Daemon, loop thread only.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The judge. Evidence in the order of its weight: the executor's last words name the session; else the only
 // session with work on the device; else, if the loss before is unexplained, elimination: one of its suspects
 // has the same commands in doubt again, and the commands of every other suspect ran to their end since. A

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Who is to blame for the loss of an executor. Pure functions over evidence that was collected after the
 // executor was reaped; no process is touched, nothing is logged.
 

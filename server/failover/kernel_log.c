@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See kernel_log.h. A record of /dev/kmsg is one read: "level,sequence,time,flags;text". The lines looked
 // for:
 //

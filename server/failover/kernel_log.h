@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The kernel log as a witness: the driver writes a line for each error of a channel (an Xid), tens of
 // milliseconds to seconds before the process that owns the channel hears of it. Only lines that name a
 // process are evidence; the first one, of an exception of a multiprocessor, does not, and is a sign that some

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Latent sessions. With on_fault = fast the mark of a kernel that faulted may come before any sign of the fault.
 // Then nothing of its session is in doubt, and its program may have been told that the kernel ended. So at a fault
 // that nobody is proved guilty of, each session that has run something within SHM_SIGN_NS before the sign may have

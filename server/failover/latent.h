@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Sessions that may have been the culprit of a fault although nothing of them was in doubt (on_fault = fast).
 // Rules: latent.c. Daemon, loop thread only.
 

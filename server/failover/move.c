@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Moving one session into a domain of its own, because code of it cannot be loaded beside kernels that do not
 // end (executor/gate.c), because its kernels need larger limits (cuCtxSetLimit) than those of others have, because an
 // operator said so, because nobody knows who wrote into its guard (separate.c), or because what it had in doubt at a

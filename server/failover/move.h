@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A session moves, alive, into a domain of its own; everybody else stays where they are. States and rules:
 // move.c. Daemon, loop thread only.
 

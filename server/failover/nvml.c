@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See nvml.h. The library has one call that waits for events and cannot be interrupted, so a thread of its
 // own is in it. The thread shares nothing with the loop: what it has to say goes through a pipe, in records
 // that are written whole. When the loop's end of the pipe is closed it ends by itself, at the latest

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // NVML as a witness: the driver's management library tells of each critical Xid of a device, but not whose it
 // was. So what it says is a sign at most, like a line of the kernel log without a process, which comes
 // earlier where it can be read; a fault of the device itself needs no process. A service that has no such library, or

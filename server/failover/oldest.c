@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See oldest.h. The command is found in the journal as a later executor finds it (executor/journal.c), its
 // name in what the session was given when it asked for the function. Kernels of graphs have no names here.
 

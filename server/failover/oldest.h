@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What a session had on the device, by name: for verdicts that rest on other evidence than the executor's
 // word. Daemon, loop thread only.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Children that hang where nobody else would notice: the keeper, and executors while they start, as standbys, and
 // between Activate and its answer. Whoever says nothing for a long time there, although something is expected of it, is
 // given up. An executor that serves is watched by its clients' requests and ends (promote.c, halt.c, client_close.c).

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See overrun.h. A stream's oldest command is over the limit when something of the stream is on the device
 // and its completion word has not moved for that long. That is looked at a few times within the limit, so an
 // end comes at most a twentieth of it late. Waiting behind other clients' kernels counts: the device does not

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // max_kernel_seconds: clients whose oldest command on the device does not end. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_FAILOVER_OVERRUN_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Post-mortem. With on_fault = fast the executor is off the device some milliseconds after the first sign of a fault, and
 // everybody goes on before anybody knows whose it was. Its driver does not mind: it reads what faulted from the context
 // as it was stopped, and has written its dump 35 to 70 ms after the sign, with kernel and class of the fault as exact as

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What an executor finds out about a fault when it is off the device, with on_fault = fast: postmortem.c. Daemon, loop
 // thread only.
 

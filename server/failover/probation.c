@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Probation: the last kind of evidence. A suspect of a fault that nothing else explains, which vouches for
 // repetition, is not let among the others again before its kernels in doubt have run alone, in a context in
 // which only its own memory and modules are mapped: that of a domain of its own (move.c). A run to the end is

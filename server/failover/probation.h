@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Probation: after a fault that nobody is proved guilty of, the commands in doubt of one suspect after the
 // other run alone. States and rules: probation.c. Daemon, loop thread only.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Promotion: the domain's state machine.
 //
 //                                                              promote_sign(), promote_orphan(),

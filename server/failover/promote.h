@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A domain's way from the loss of its active executor to the next one. State diagram and rules: promote.c.
 // Daemon, loop thread only.
 

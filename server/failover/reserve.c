@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The reserve of a domain: a domain for one program alone, without the program, whose executor has its context already.
 // To make a context takes the driver a second or two (H200), and whoever waits for the end of a trial waits for that
 // first of all. So where suspects are tried (on_fault = fast, probation) and somebody vouches for repetition, one

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // An executor that is kept ready for the next trial (probation.h). Rules: reserve.c. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_FAILOVER_RESERVE_H

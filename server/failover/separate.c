@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Separation. A hit in a guard proves its author only where one program had kernels running (executor/suspect.c).
 // Beside a busy program that never happens by itself. So the first hit without an author moves the session whose
 // guard it is into an executor of its own, and the next one names its author, whoever that is:

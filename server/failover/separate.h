@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A guard was hit while several programs ran: its session moves, so that the next hit has one author. Rules:
 // separate.c. Daemon, loop thread only.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Children as processes. They are forked here but are the holder's children (CLONE_PARENT), so that they
 // outlive the daemon: the holder waits for them and says so. That comes after the kernel has taken from the
 // process all threads, memory and descriptors: it is the fence.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Children as processes: spawn with exactly what struct heritage says, kill, reap. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_FAILOVER_SUPERVISE_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A promotion in words: for the log, for clients that are told an error, for the operator. Daemon, loop
 // thread only.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See vitals.h. proc(5), /proc/PID/stat: times there are those of the whole process, of threads that have ended as well.
 
 #include "server/failover/vitals.h"

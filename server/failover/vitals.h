@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the kernel says of a process from outside: whether it computes. Any thread.
 
 #ifndef FRMPS_SERVER_FAILOVER_VITALS_H

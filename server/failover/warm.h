@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Keeping standbys ready: a new one is told everything from the holdings, a warm one every change as it
 // happens. A standby therefore is at every moment a prefix of the same history as the active executor.
 // Daemon, loop thread only.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Who tells the daemon of faults from outside: the kernel log, NVML, and the dumps that drivers write. What
 // names an executor is testimony about it; what names nobody is a hint to all that have work on the device,
 // unless it is about a fault that is known already. What is about the device itself is for device.c, if the line names

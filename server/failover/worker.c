@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Children as the daemon sees them: their connection, their unanswered requests, their end. See worker.h for
 // the states.
 

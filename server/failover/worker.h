@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The daemon's view of one child: a keeper or an executor, from spawn to reaping. Daemon, loop thread only.
 //
 //             worker_start          Ready           Ping answered        Activate answered

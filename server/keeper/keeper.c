@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The keeper's loop: one thread, one blocking socket, one request at a time.
 //
 //	Ready ► { CreateChunk, ReleaseChunk, Ping → Reply } ► Shutdown or hang-up: release everything, leave

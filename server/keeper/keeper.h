@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The keeper: the process that makes all physical device memory, so that no executor's death can lose any. It
 // never has a context, hence nothing that a kernel does can reach it. If it dies nonetheless, what it has made stays
 // with those who hold its descriptors or have it mapped (server/session/keeping.h). See keeper.c.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The list of chunks. Recent chunks are released most often, so the search goes from the end.
 
 #include "server/keeper/ledger.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Which chunks exist: the handle of every piece of physical memory the keeper made and has not released.
 // Embedded in the keeper, one thread.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Packet sockets on libuv. See connection.h for the life cycle.
 //
 // Edge cases that the code is shaped by: a handler may shut its own connection down in the middle of the read

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // One end of a packet socket in the daemon's loop: decoded messages come in by a handler, messages go out at
 // once or, when the peer is slow, through a bounded queue that keeps order. Daemon, loop thread only.
 //

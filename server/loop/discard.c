@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See discard.h. The holder may have the socket, too: the process empties it, and keeps its copy until then, so neither
 // daemon nor holder closes what came with a packet.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Closing sockets of programs. A program can send any descriptor, and whoever closes the last copy of it may have to
 // wait for as long as its maker likes: a socket that lingers, a file of a file system that is a program. So the service
 // takes no descriptor from a program, and where the kernel can be told so, none can be sent. Where it cannot, a packet

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // One datagram to the service manager. See notify.h.
 
 #include "server/loop/notify.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Tells the service manager how the service does, by its documented datagram protocol.
 
 #ifndef FRMPS_SERVER_LOOP_NOTIFY_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Counted descriptors. See shared_fd.h.
 
 #include "server/loop/shared_fd.h"

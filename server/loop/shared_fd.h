@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A descriptor with several owners: a chunk's descriptor is in a ledger and in the output queues of several
 // executors at the same time. Daemon, loop thread only (plain count).
 

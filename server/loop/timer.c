@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Timers over uv_timer_t. The handle belongs to the loop until its close callback, hence heap objects only.
 
 #include "server/loop/timer.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // One-shot timers of the daemon's loop, and its clock. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_LOOP_TIMER_H

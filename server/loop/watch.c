@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Readability over uv_poll_t. See watch.h.
 
 #include "server/loop/watch.h"

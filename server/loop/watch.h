@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Calls back when a descriptor becomes readable: pidfds and listening sockets. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_LOOP_WATCH_H

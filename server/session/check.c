@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Request checks. See check.h. Each helper fills in the finding and returns its class, so that the callers
 // stay flat.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Checks of a client's request before anything is done with it. Pure over the session's window and holdings;
 // the only system calls are questions about the file that it names, and a look at how an image begins.
 

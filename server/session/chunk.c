@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Counted chunks. See chunk.h.
 
 #include "server/session/chunk.h"

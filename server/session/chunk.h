@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A piece of device memory that the keeper made for a session, counted by those who need it: the holding, the
 // request that asks for it, unmappings that standbys have not answered yet. With the last reference its
 // descriptor is closed and the keeper lets it go, if it is still there. Daemon, loop thread only.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A session as the rest of the daemon handles it: references, what its program is told. See client.h.
 
 #include "server/session/client.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A client's session, from its Hello until the last executor has let go of it. Daemon, loop thread only.
 //
 //   client_new             OpenSession answered

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // CLOSING: every executor that knows the session lets go of it, or ends. See client.h.
 
 #include "server/session/client.h"

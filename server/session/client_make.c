@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // How a session comes to be: from a Hello, or again from the record that an earlier life of the daemon kept
 // of it. With that its program's end: what the program sends and that it goes away is heard here. See
 // client.h.

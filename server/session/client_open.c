@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // OPENING to SERVED: executors get to know the session, the active one serves it. See client.h.
 
 #include "server/session/client.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The rows of counters.def as a struct.
 
 #ifndef FRMPS_SERVER_SESSION_COUNTERS_H

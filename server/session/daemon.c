@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The daemon: its start and end, events of workers, which domain a client comes to. See daemon.h for the
 // states.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The daemon role: one libuv loop that owns the socket, the sessions, the domains, the keeper and every
 // executor's control connection. It makes no CUDA call. Loop thread only.
 //

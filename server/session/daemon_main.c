@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The daemon as a process: the first life of a service starts everything, a later one adopts it; then the
 // loop runs until the service ends. See daemon.h for the states, adopt/holder.h for lives.
 

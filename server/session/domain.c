@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Domains: how many executors, and what happens to sessions when there is an active one (again). The state
 // machine of the active executor is failover/promote.c.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A domain: the clients of one user and the executors that serve them in one context at a time. Daemon, loop
 // thread only.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See effect.h. Every order here is that of a daemon which may die between two steps: standbys are told
 // before it is recorded, so what is recorded, those that are in step know; and what was noted or dropped by
 // the life before is found so, and left alone.

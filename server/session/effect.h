@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What a request does to what its session has: what the daemon adds to it before an executor gets it, and
 // what is noted, recorded and told to standbys once it has succeeded. Daemon, loop thread only.
 

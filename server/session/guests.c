@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See guests.h. Whoever comes gets in, so that nobody is kept out by what others have open; who goes has had his time:
 // a visitor that means well says what it is as soon as it is connected.
 //

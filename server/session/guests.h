@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Guests: connections that are no sessions, which is visitors and the operators that some of them become. Each user has
 // a bounded number of both (visitor.c, operator.h); here is the bound for all users, so that what many of them leave
 // open takes no file from sessions, and keeps nobody out. Daemon, loop thread only.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Files of the service that programs write to: regions of sessions, pinned memory. A program can keep a descriptor or a
 // mapping of one for as long as it likes, and its pages with it. So a program gets an open file of its own, and when
 // the service needs the file no more it asks the kernel whether that one is still open:

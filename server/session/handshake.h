@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The first words between a client and the daemon: may it have a session, and what it is told of it. Pure but
 // for the sockets that the caller names.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See holding.h. Which fields of an entry a request fills in, and which of them its record has, is said here
 // alone.
 

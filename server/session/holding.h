@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // One thing that a session has: made from a request that succeeded, kept as a record, and turned into the
 // request that makes it once more, in a standby. Daemon, loop thread only; a list of them is holdings.h.
 

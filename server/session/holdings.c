@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The holdings. See holdings.h. A list, searched from its end: requests are rare and look for what is young.
 
 #include "server/session/holdings.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What a session has, in the order in which it got it: everything that a new standby must be told to be able
 // to take the session over. Daemon, loop thread only; belongs to one session.
 //

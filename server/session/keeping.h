@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The keeper of the device memory, as the daemon has it: one at a time, started again when it ends. What it has made
 // stays: the daemon and the holder have a descriptor of every chunk, executors have it mapped, and memory outlives
 // its maker as long as anybody has either (measured: README, "If the daemon dies"). So its end ends nobody; who

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Pinned memory that a client gave up, or that ended with it, and that an executor could not unpin yet: the
 // driver would have stopped everybody (executor/burial.c). The daemon counts it, and gives the window of a
 // session that ended to nobody before it is over. The same for what is left of a session in a domain that it

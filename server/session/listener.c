@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The listening socket. See listener.h. Two services that start at the same moment are kept apart by a lock
 // file beside the socket: only its holder may replace a stale socket.
 //

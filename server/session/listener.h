@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The service's address: a listening SOCK_SEQPACKET socket at a path. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_LISTENER_H

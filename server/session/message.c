@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Lookup in messages.def. See message.h.
 
 #include "server/session/message.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The rows of messages.def as data. Pure; any thread.
 
 #ifndef FRMPS_SERVER_SESSION_MESSAGE_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Programs whose kernels fault, or whose requests crash executors, again and again: from quarantine_faults proved
 // faults on they get executors of their own, where only they are hurt. A program that comes back is another process; it
 // is the same program if the same user runs the same executable and the same script (Hello.identity), which the program

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What a session cannot have beside others: code that cannot be loaded beside what they run (executor/gate.c),
 // and limits of the context that they do not have. The session goes on in an executor of its own, where it gets
 // it. A load that this is not possible for is tried again for load_place_ms and then refused, a limit at once.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What all users share because it is the service's own: places for sessions, open files and the memory of records.
 // (Address windows belong to a user's context.) Without a file left an answer of the keeper cannot be received, and a
 // record that finds no room is the end of the daemon; so both are given out to sessions only as far as the service

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See reclaim.h. Requests are numbered as they come: a retry takes those that were there when it began, each
 // once, whatever comes or goes meanwhile.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Device memory that is on its way back to the keeper, and the requests that wait for it: instead of telling
 // a client that there is no memory, the daemon asks once more when some has come back. Whoever asks how much is
 // free waits for what it has freed itself, for a while: its frees were answered by the active executor alone, and

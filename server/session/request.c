@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Requests: begin, keeper, executor, answer. See request.h for the path of one.
 
 #include "server/session/request.h"

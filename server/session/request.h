@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A client's request under way: checked, perhaps given memory by the keeper, answered by the active executor,
 // noted in the holdings, told to the standbys. Daemon, loop thread only; at most one per session.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See shared_event.h. The pages are memfds that cannot shrink; what is in them was written by programs.
 
 #include "server/session/shared_event.h"

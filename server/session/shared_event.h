@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What becomes of events that several programs share when one of the programs ends. Daemon, loop thread.
 
 #ifndef FRMPS_SERVER_SESSION_SHARED_EVENT_H

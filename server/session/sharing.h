@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What sessions get from each other: exported device memory, pages of shared events. Only sessions of the
 // same user do, whichever domains they are in. Daemon, loop thread only.
 

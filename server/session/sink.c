@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Sinks. See sink.h. A session is served before it has them; the requests to the keeper are on their way
 // before its client can ask for memory, and the keeper answers in order, so executors know of the guard
 // before they map the first memory. Without sinks (no memory for them, a backend that cannot look at them)

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The sinks of a session: two pieces of device memory that its executors map around its memory, again and
 // again (executor/guard.c). Daemon, loop thread only. They are the service's: they count neither as the
 // client's memory nor against its limit, and go with the session.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Files that the daemon has made for a client's bytes and that no request has used yet. Nothing that a client made is
 // ever opened or closed here: closing it could wait for the client. Daemon, loop thread only; a session owns its own.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See userlog.h. A user's minute begins with the first line and ends by a timer, which forgets the user.
 
 #include "server/session/userlog.h"

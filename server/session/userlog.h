@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Lines of the log that a user's programs cause as often as they like: each user has a bounded number of each kind a
 // minute (userlog.def). Lines beyond that are counted, and one line says how many there were when the minute is over.
 // Lines about faults are not among them: a fault takes an executor's replacement, which bounds them. Daemon, loop

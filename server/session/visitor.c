@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Visitors. See visitor.h. The connection goes on to the session or operator that the first message makes.
 
 #include "server/session/visitor.h"

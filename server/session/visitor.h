@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A connection before its first message says what it is: a client (Hello) or an operator (Admin). It has a
 // few seconds and a user has a bounded number of them; for all users there is a bound, too (guests.h). Daemon, loop
 // thread only.

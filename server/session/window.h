@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The grid of address windows: 448 windows of 256 GiB from 0x100000000000 to the end of the user's half of a
 // 47-bit address space. Each session of a domain has one; client and executors use it at the same address.
 // Pure.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Questions to the service. See ask.h.
 
 #include "server/tools/ask.h"

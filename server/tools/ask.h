@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The operator's side of the control socket, for small programs: connect, one question, one answer. Blocking.
 
 #ifndef FRMPS_SERVER_TOOLS_ASK_H

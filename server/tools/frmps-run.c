@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // frmps-run: runs a program under the service, by putting our libcuda.so.1 in front of the driver's. Fails
 // closed: without the service the program is not run, unless --allow-native says that it may then use the GPU
 // directly.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // frmpsctl: the operator's program. Asks the service over its socket and prints what it says, as a table for
 // people or as JSON for programs.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Finding the shim. See shim.h.
 
 #include "server/tools/shim.h"

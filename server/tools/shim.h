@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Where our libcuda.so.1 lies, seen from a program of ours: beside it in the build folder or below the same
 // prefix.
 

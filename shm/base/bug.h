@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Assertions about our own code, on in every build. They are for service processes, which are restarted when
 // they end; the client library never ends a program and therefore never uses them. Nothing that a client
 // wrote is ever asserted.

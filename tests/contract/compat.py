@@ -1,6 +1,4 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
 """Does README say what the library implements? The section between its two marks is made from client/api.def.
 
 usage: compat.py [--write]      without --write: exit status 1 and the difference if README is behind

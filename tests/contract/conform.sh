@@ -1,7 +1,4 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
-#
 # conform.sh [FLATC]: can today's protocol still be spoken with every frozen version? Tables and unions are compared by
 # `flatc --conform`; structs, the root type and the file identifier never change at all, so their text is compared.
 # Every struct of command.fbs must be proved in command_proof.cc. Before that the script breaks copies of the schemas in

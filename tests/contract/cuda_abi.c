@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Prints the numbers of the CUDA driver interface, one per line. tests/contract/cuda_abi.sh builds it twice,
 // with our header and with -DREAL against an installed <cuda.h>, and compares what the two programs print.
 // The list of enumerators, abi_names.inc, is made from our header by that script; the structures are listed

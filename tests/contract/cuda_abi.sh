@@ -1,7 +1,4 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
-#
 # cuda_abi.sh [CUDA_HOME]: is protocol/cuda_abi.h the interface of the installed CUDA? Compares every
 # enumerator and constant of our header, and the structures listed in cuda_abi.c, with <cuda.h>; compiles the
 # prototypes of client/entry/api.h against <cuda.h>; and, for the very version that frmps implements, checks

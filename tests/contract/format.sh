@@ -1,7 +1,4 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
-#
 # format.sh: is the code what .clang-format makes of it? Versions of clang-format differ, so only 14 counts; exits 77
 # (skipped) without it.
 set -eu

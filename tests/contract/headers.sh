@@ -1,7 +1,4 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
-#
 # headers.sh: does every header compile alone, as the first include of a file, and twice in a row? CC and CXX choose the
 # compilers.
 set -eu

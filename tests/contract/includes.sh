@@ -1,7 +1,4 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
-#
 # includes.sh: do the rooms only use what they may? protocol ← shm ← {client, server}; client and server never include
 # each other; tests and bench may include all. The event loop and the generated tables have their few places.
 set -eu

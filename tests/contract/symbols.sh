@@ -1,7 +1,4 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
-#
 # symbols.sh LIBCUDA SERVER: does the built shim look like a driver library from outside? It exports exactly the
 # symbols of client/api.def, without versions, answers to libcuda.so.1, needs nothing but the C library, 2.28 or newer,
 # and lets nobody redirect its own references. Also keeps the version script equal to api.def. The server's own ioctl() and

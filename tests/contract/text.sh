@@ -1,7 +1,4 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
-#
 # text.sh: does the project speak of itself alone? No paths of somebody's home, not even in what is no text, no numbers
 # of tickets, no words about how it came to be.
 set -eu

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The bed of backend_check: counting failures, the keeper in a child process, short forms of what the checks
 // do often.
 

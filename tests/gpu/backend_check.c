@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The cuda backend against a real GPU: the keeper role in a child process, an executor in this one, and every
 // operation of backend.h with a result that is compared. Exit status 0: all good; 1: something is wrong; 77:
 // no GPU here.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Copies and fills of the cuda backend against a naive reference, and whether any of them waits for the
 // device.
 

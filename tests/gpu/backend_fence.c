@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The fence: behind it nothing of this process writes, although a kernel that never ends was writing and
 // copies ran back to back, beside a fault or without one. This is the end of the context.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Kernels of backend_check.c as text, for any device of compute capability 8.0 or later. The text is an array
 // of characters without a NUL behind it on purpose: a client's image may come so.
 

@@ -1,6 +1,4 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
 """PyTorch programs beside faults: what they compute must be what they compute without any.
 
 usage: framework_faults.py [--build BUILD] [--on-fault default,fast] [--rows ROW,...] [--loops LOOP,...] [--lives N]

@@ -1,6 +1,4 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
 """PyTorch programs that run out of memory, crash, or end with work under way: what becomes of them and of the service.
 
 usage: framework_processes.py [--build BUILD] [CASE...]

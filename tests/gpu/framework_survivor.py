@@ -1,6 +1,4 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
 """A program of framework_faults.py: a loop of a framework that must compute what it computes without any fault.
 
     framework_survivor.py LOOP LOG                    until it is told to stop

@@ -1,6 +1,4 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
 """Programs of the usual frameworks, each with output that does not change from run to run.
 
     frameworks.py --list     names of the cases whose framework is installed

@@ -1,6 +1,4 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
 """The fault matrix: every way to go wrong, beside every kind of survivor.
 
 usage: matrix.py [--build BUILD] [--backend cuda|host] [--repeat N] [--rows ROW,...] [--columns COLUMN,...]

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The fault matrix's kernels for the host backend, a module of it: matrix_kernels.cu has the same ones for a
 // GPU. Faults are real signals: those of the processor where it raises them for C code, else the same signal
 // with the same details sent to the thread.

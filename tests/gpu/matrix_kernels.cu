@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The fault matrix's kernels for a GPU. matrix_host_kernels.c has the same ones for the host backend, with the same names
 // and parameters. What they are for is said in matrix_worker.c. SURVIVOR or CULPRIT is defined: whose module it is.
 

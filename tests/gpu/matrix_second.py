@@ -1,5 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
 """The second fault of the fault matrix (matrix.py --second): every phase of a promotion, interrupted once.
 
 A phase is held for as long as it takes to interrupt it, so that nothing depends on who is faster, but for waiting:

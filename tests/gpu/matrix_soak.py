@@ -1,5 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
 """The soak of the fault matrix (matrix.py --soak)."""
 
 import json

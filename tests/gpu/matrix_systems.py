@@ -1,5 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
 """What the fault matrix (matrix.py) runs programs under: a private service of frmps, stock MPS, or nothing.
 
 Nothing here sleeps to wait for somebody: programs say lines, the service's log is followed, and whatever has no line of

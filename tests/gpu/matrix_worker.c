@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The programs of the fault matrix (matrix.py): one binary that runs natively, under stock MPS and through
 // frmps, because it opens whatever libcuda.so.1 the loader finds.
 //

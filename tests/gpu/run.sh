@@ -1,7 +1,4 @@
 #!/bin/bash
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
-#
 # tests/gpu/run.sh [BUILD]: every test that needs a GPU, one line each. Exit status 0: all passed, 1: some failed, 77: no
 # GPU here. BUILD is a build folder (default: build) that may have been made on another machine; nvcc builds what the
 # tests run on the device, if it is not there yet.

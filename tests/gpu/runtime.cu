@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // An ordinary CUDA runtime program, built by nvcc with the static runtime library: copies, streams, events, a symbol,
 // pinned memory, several kernels, several threads. Prints only what must be the same on every run, so that its output
 // through the service can be compared with its native output byte by byte.

@@ -1,7 +1,4 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
-#
 # Setting a machine up and configuring a build folder: what tests/run.sh and server/demo.sh share. Sourced; wants $scratch,
 # a folder for logs.
 

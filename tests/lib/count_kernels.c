@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A module for the host backend whose kernels have no state of their own: no variables, and it is linked
 // without the compiler's start files, which have some. count_kernels.cu is the same for a GPU.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A library in the place of NVIDIA's libnvidia-ml.so.1, as far as the service uses it (FRMPS_NVML). Events
 // are what is written into the FIFO that FRMPS_TEST_NVML names: one byte each, the number of the Xid. Without
 // the variable the library refuses its service.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Reads /proc/self/fd. Test processes only.
 
 #include "tests/lib/fds.h"

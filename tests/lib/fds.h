@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Open file descriptors of this process, for leak checks.
 
 #ifndef FRMPS_TESTS_LIB_FDS_H

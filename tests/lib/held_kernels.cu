@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A kernel that may leave something in the context: memory of the device's heap. A program that has looked it up
 // cannot be moved into another executor.
 

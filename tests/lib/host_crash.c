@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A module for the host backend that crashes whoever loads it.
 
 #include <signal.h>

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A module for the host backend that says as whom it is loaded: its constructor tries to become root, and then writes
 // what the kernel says of its thread into the folder FRMPS_TEST_IDENTITY, to a file named like the process.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The test kernels for the host backend: a shared object that the backend loads as a module. kernels.cu has
 // the same kernels for a GPU, except those that only make sense here (scale and what follows it).
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Parameters of the host backend's test kernels (host_kernels.c), laid out as the kernels expect them, and
 // where the module is: FRMPS_TEST_KERNELS names the shared object.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Kernels that print, for the host backend. print.cu has the same for a GPU.
 
 #include "server/backend/host/print.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The system tests' kernels for a GPU. tests/lib/host_kernels.c has the same kernels for the host backend,
 // with the same names, parameters and results.
 

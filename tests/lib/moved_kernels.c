@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A module for the host backend whose variables can be moved into its program's memory, and whose constants
 // can have a mirror there. kernels.cu is the same for a GPU, where compilers' code always can be.
 

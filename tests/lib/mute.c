@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The program of the file system. See mute.h. It is a process of its own, which ends with the test's process group: who
 // waits for it could not be killed otherwise. The mount is in a name space of its own, and goes with that.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A file system of one file whose program does not answer: closing a descriptor of the file waits for it, and so does who
 // reads the page that the file has.
 

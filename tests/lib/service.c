@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See service.h. Nothing here sleeps to wait for the service: readiness is a message, the log is followed by
 // inotify.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A private service for system tests: its own socket in its own folder, started, watched and stopped by the
 // test program. One at a time per test program. Environment read:
 //   FRMPS_TEST_SERVER   the frmps-server to start

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A connection that lingers. See slow.h.
 
 #include "tests/lib/slow.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A descriptor that takes long to close.
 
 #ifndef FRMPS_TESTS_LIB_SLOW_H

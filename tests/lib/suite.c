@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Runs libcheck suites with a descriptor count around every test. The count is taken by checked fixtures, so
 // it happens in the process of the test, forked or not.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the system tests share: the driver opened in the calling process, the test kernels, short forms of the
 // calls. The tests are linked with libcuda.so.1 by name and run unchanged against the shim and against
 // NVIDIA's library.

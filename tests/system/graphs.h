@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the suites of graphs and captures share: short forms of calls, which fail the test when they fail, and
 // nodes that most of their graphs are made of.
 

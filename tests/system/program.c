@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See program.h. The tests' own process never opens the driver: each child does it for itself.
 
 #include "tests/system/program.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The programs that system tests run as children: how they are started, talked to and awaited, and those that
 // more than one test needs. A child says what it has to say by its exit status and by bytes in a pipe.
 

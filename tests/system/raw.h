@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A client that speaks the protocol by hand. Every function fails the test where its comment names no result.
 
 #ifndef FRMPS_TESTS_SYSTEM_RAW_H

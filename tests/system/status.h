@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What `frmpsctl status --json` says of a test's service.
 
 #ifndef FRMPS_TESTS_SYSTEM_STATUS_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // CUDA arrays, textures and surfaces: what a program may expect of them (also of the driver's own library),
 // and that their texels and their handles, which lie in device memory, are the same in another executor.
 

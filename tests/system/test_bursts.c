@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A program with thousands of allocations frees them all, or ends; meanwhile the daemon is killed, or its main process
 // (which keeps a descriptor of each) is stopped. Whatever happens, nothing is left: no device memory, no descriptor in
 // any process of the service. Who else is there is served meanwhile.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Calls that cannot succeed: each one too early, in a forked child and with nothing; after a fault and without
 // a service; with what was destroyed.
 // The tests run against NVIDIA's library as well and must pass there, but for those that say otherwise.

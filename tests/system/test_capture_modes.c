@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the capturing thread and others may do while a stream captures, by the modes of captures and threads.
 // The tests run against NVIDIA's library as well and must pass there.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Stream capture: what becomes nodes, which streams take part, what has no place in a capture and ends it.
 // The tests run against NVIDIA's library as well and must pass there.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Programs whose modules must be compiled first, and what that costs others. The host backend compiles fat
 // binaries of texts (server/backend/host/compile.c); a compilation here begins when the test opens a FIFO for
 // writing, which is where it waits for that, and ends when the test closes it.

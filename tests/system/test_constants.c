@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Constants of modules: whatever a program writes at their address is what kernels read, in the order of its
 // work; values and addresses outlive every executor.
 

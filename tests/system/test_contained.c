@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Faults that are contained: the program whose kernel faulted is told, everybody else goes on in the same
 // executor, and that is replaced when nobody notices. The host backend does what the driver does whose resets
 // are kept from it.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Contexts: retained, stacked, reset, ended while others want them; the modules, libraries and values of the
 // runtime that belong to them.
 // The tests run against NVIDIA's library as well and must pass there, but for those that say otherwise.

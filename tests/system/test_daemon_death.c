@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The daemon dies, at rest and at any instant of its work. Programs go on, a new daemon takes over
 // everything, each request is answered once, nothing is lost or left behind. To have no daemon for as long as
 // a test wants, its holder is stopped with SIGSTOP before the daemon is killed. The keeper may die as well.

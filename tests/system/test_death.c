@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Ends that nobody's kernel is to blame for: the keeper dies, and the memory that it has made stays; the kernel ends
 // an executor because memory has run out. (The daemon's are in test_daemon_death.c, and what a second death
 // does in each phase of a promotion in tests/gpu/matrix_second.py.)

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What a program can do with descriptors: those that it sends, and those that the service gave it. Every test starts a
 // service of its own; the client speaks the protocol by hand. Those with a file system of their own need root.
 

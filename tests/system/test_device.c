@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Faults of the device itself: what programs and operators notice. The kernel log is a FIFO, NVML a library of ours, so
 // the device need not be hurt, nor be one.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Events that several programs share: one program records, another one asks, waits and lets its stream wait,
 // in the same executor or in another one, over the death of executors, over that of the program which
 // recorded, and over that of the service. The recorder's stream stands before a gate, a word that the test opens by telling it to.

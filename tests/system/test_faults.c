@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Faults beside programs whose kernels cannot be repeated: each one counts, so that one too many or too few
 // shows. With on_fault = default such programs go on exactly; with on_fault = fast they are told.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Memory that graphs allocate: nodes, captured allocations, what is counted, what outlives what.
 // The tests run against NVIDIA's library as well and must pass there.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Graphs that a program makes, changes and launches. The tests run against NVIDIA's library as well and must
 // pass there; the last case is about the mistakes of others and runs against the service alone.
 

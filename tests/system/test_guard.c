@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Kernels that go astray beside their memory: nobody else notices, and the program that did it gets an error
 // when it is proved, beside busy programs after a move. Each test starts a service of its own; the same strays
 // with the guard off end an executor, which shows what they are protected by.

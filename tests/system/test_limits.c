@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // How far one program's behaviour reaches: work that never ends, deep queues, many clients, too much memory,
 // programs that end in the middle, programs that do nothing. Every test starts a service of its own.
 //

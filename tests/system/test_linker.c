@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The device linker through the service: what it says, its logs, what becomes of its images, and links that
 // are under way when the executor they are in goes. The host backend takes a shared object for an object to
 // link and compiles no text.

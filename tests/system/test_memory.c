@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What programs may expect of memory beyond cuMemAlloc: virtual memory management, stream-ordered allocation,
 // registered and managed memory, sharing between processes. Every test runs in a process of its own against
 // one service. Run against NVIDIA's library, the same tests must pass.

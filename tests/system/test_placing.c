@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Programs that get an executor of their own while they run: because their code cannot be loaded beside a
 // kernel that does not end, or because an operator says so. They notice nothing but time; neither do the
 // others.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A fault that nobody can be proved guilty of, and suspects that are tried alone: what becomes of them, of
 // the others, and of everybody when somebody else dies meanwhile.
 //

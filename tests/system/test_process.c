@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The library inside a process that does what processes do: forks, calls from host functions, handles signals
 // and faults of its own, unloads the library.
 // The tests run against NVIDIA's library as well and must pass there, but for those that say otherwise.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Limits of contexts (cuCtxSetLimit) that are larger than what all programs have: they are in force for the
 // program's own kernels, which read what there is, for nobody else's, and in every executor that serves the
 // program later; or the call fails. On the host backend, whose kernels can read limits.

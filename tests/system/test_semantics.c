@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What one program may expect of the driver at the least: a device, kernels, copies, errors. More of that is
 // in test_contexts, test_streams, test_threads and others. Every test runs in a process of its own against
 // one service. Run against NVIDIA's library, the same tests must pass: they say what the driver does, not

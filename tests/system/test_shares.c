@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // How far one user's programs reach into what other users have of a service: sessions. Programs of several users are
 // children that change their user, so only root runs this (77 otherwise).
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Several programs that share one service: exact results side by side, and a fault of one that the others
 // survive.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Streams and what orders them: events, the legacy stream, words, host functions.
 // The tests run against NVIDIA's library as well and must pass there.
 

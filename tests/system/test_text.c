@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What kernels print: complete, in order, at the points at which the program waits, and in the right
 // program's output, whatever happens to others. The programs are children whose output goes to a pipe.
 //

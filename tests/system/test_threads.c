@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Calls from many threads at once, and threads that block or are cancelled in one.
 // The tests run against NVIDIA's library as well and must pass there.
 

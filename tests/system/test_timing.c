@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Times between events, over the replacement of the executor that served the first of them: what
 // cuEventElapsedTime says is compared with the host's monotonic clock. An event that is recorded on an idle
 // stream and waited for lies between two readings of it; of several the tightest counts. The two clocks do not

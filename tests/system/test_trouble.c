@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What goes wrong around a service: it is not there, it dies, clients are killed, clients lie. Every test
 // starts a service of its own and runs programs as children; nobody may hang, and a program that behaves
 // notices nothing. Those with rows do them one after the other, and say in which one something was wrong.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // For whom the service works, and as whom. Without a GPU it does not start unless it is asked for the host backend. There
 // programs bring code that runs in executors, so an executor has the rights of its programs and no other. Those tests
 // need root; a service of anybody else serves its own user only.

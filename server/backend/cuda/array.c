@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Arrays, textures and surfaces. Module thread.
 //
 // An array must have its texels in a chunk, so that other processes have the same ones. The driver's arrays

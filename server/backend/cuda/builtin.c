@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The service's own kernels, as text that the driver compiles when the executor starts: before the first
 // client, because a load stops everybody who runs. Without them (a driver that cannot compile) what needs
 // them answers CUDA_ERROR_NOT_SUPPORTED.

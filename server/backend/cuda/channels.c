@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Channels, and how to stop them at once. All that a process does on the device goes through channels, which
 // its driver asks the kernel-mode driver for by ioctl(); they are noted here as they come and go (contain.c
 // has the ioctl()). One control takes them all off their engines, and returns when they are off: what ran is

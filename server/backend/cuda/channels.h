@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The channels of this process: the queues through which it reaches the device's engines, kernels' and
 // copies'. See channels.c.
 

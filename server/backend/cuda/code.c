@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See code.h. The kernels are an array that is sorted by address. It is searched when a kernel has faulted. The lock is
 // a leaf, and the driver is never called under it.
 

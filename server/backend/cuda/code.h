@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Where the code of kernels lies on the device: which module and kernel a program counter belongs to.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_CODE_H

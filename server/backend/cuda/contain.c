@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // With on_fault = default the service handles exceptions itself where it can (exception.c): then a thread of the driver that
 // opens its debugger, or asks for a reset, is kept for ever, and nothing else is done here. What follows is for the rest.
 //

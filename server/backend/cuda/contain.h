@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Containing faults: keeping the driver from ending the context when one kernel has faulted. How, and on
 // which knowledge of the driver that rests: contain.c.
 

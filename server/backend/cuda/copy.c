@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Copies and fills. All addresses were checked by the executor and all host memory is registered, so every
 // call here is asynchronous; the one trap is a copy from host to host, which the driver does in the calling
 // thread after waiting for the stream, however it is put. Such a copy is refused: clients do it themselves.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the files of the cuda backend share: the context of this process and the operations behind
 // backend_cuda. Streams, events and functions of backend.h are the driver's own handles, cast: the driver
 // already keeps everything about them, and a launch needs no lookup and no allocation.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See debugger.h. What the driver asks the kernel-mode driver for goes through this process's ioctl() (contain.c), which
 // hands it on to debugger_note(): the debugger object, the pieces of memory that the driver makes for itself, and where
 // it maps them on the device. Memory of programs is imported and never noted, so the tables stay small.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The debugger object of this process's context, and what the kernel-mode driver does by it: say that a kernel has
 // faulted, stop the context, read and write its memory, let it go on. The driver makes the object with the context,
 // because exceptions are to be handled as for a debugger (failover/exceptions.c).

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What a device is and whether it can be served. Stateless; any thread, after cuInit.
 
 #include <string.h>

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Finds the real libcuda.so.1 and resolves driver.def. The search goes through fixed directories before the
 // linker's own, so that a shim on the library path is not found first, and asks every candidate whether it is
 // our shim (protocol/shim_uuid.h) before anything else. FRMPS_DRIVER names one file and ends the search.

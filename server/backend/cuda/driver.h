@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The real driver, opened at run time: one struct with every entry point the service uses. Nothing of frmps
 // links against libcuda. Filled once by driver_open(), before the process has a second thread that uses it;
 // read-only after.

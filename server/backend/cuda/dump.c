@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The driver's dump of a fault, an ELF file whose sections are tables (NVIDIA's cudacoredump.h). Tables grow
 // at the end of their entries from driver to driver, so an entry is read as far as it is declared here.
 // Sections are found by their type; their names say nothing that link and info do not:

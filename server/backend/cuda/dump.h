@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the driver's dump says about a fault: which kernels faulted, where and how. Pure; any thread.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_DUMP_H

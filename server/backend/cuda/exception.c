@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // When a kernel faults, the kernel-mode driver stops the multiprocessors and says so (debugger.h). The driver's own thread
 // would then copy the code of everything that is loaded, write a dump, and have the channel reset, which ends the context.
 // None of that happens here: that thread is kept where it opens its debugger (contain.c), and this one does what is needed:

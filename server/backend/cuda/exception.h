@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The service's own handling of a kernel's exception. See exception.c.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_EXCEPTION_H

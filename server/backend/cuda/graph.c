@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Graphs: node by node into the driver's, instantiated, and the template thrown away. A backend graph is the
 // driver's executable one, cast.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See handles.h. An unordered list: it is searched when a kernel has faulted or a module goes, and neither
 // happens often. The lock is a leaf, and the driver is never called under it.
 

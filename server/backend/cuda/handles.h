@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Which of our modules a handle of the driver is: for dumps of faults, which name kernels by such handles.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_HANDLES_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the driver's compiler is told besides the text: a client's options, and log buffers of ours. No state;
 // any thread.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Kernel launches: the hot operation of the backend. No allocation, no lock, no lookup: the packed argument
 // bytes of a record already have the layout of the kernel's parameters, so the driver gets pointers into
 // them.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Device memory: chunks on the keeper's side, windows and mappings on the executor's, and host memory that
 // the device reaches. A mapping keeps its chunk alive, so an imported handle is released as soon as it is
 // mapped, and the keeper may release (or die) in any order.

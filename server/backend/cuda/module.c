@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Modules: every client's image becomes a library of the driver. Executors run with CUDA_MODULE_LOADING=LAZY
 // (server/role.c); what the driver then does at which call, measured:
 //   - cuLibraryLoadData, the device linker, and everything that only reads what they have made (names, the

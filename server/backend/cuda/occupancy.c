@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Occupancy questions: how much of a kernel fits on the device. Any thread.
 
 #include <limits.h>

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Can this machine run the cuda backend? Asked by the daemon, which must stay free of the driver: the
 // question is answered by a short-lived child, so that no driver thread, device descriptor or broken library
 // remains in the asking process. Called before the process starts threads of its own.

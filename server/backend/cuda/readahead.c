@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // While everybody's kernels stand still the driver reads the state of each resident warp, 128 bytes a
 // control, and again each of its registers: 170 000 controls of 20 to 25 us on a full H200, which is 3.6 s
 // of 4.8 s. They ask for less than 60 MB, in strides, and one control may bring a MiB for 2 ms (measured,

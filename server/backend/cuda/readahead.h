@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The device's state, read ahead of the driver while the multiprocessors stand still: readahead.c says why.
 // In an executor; called by the driver's threads (contain.c), any of them.
 

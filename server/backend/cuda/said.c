@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See said.h. Standard error becomes a pipe. The driver writes the lines of an assertion before it reads the
 // fault, in the same thread or one that waits for it, so they are in the pipe when somebody asks.
 //

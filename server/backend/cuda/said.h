@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the driver says on standard error. An assertion that fails in a kernel is told there, in the process
 // that has the context; the text belongs to the program whose kernel it was.
 

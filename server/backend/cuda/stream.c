@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Streams, events, and the small words that streams write. Nothing here waits for the device.
 
 #include "server/backend/cuda/cuda.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See text.h. The ring's address is part of our function's code, so there is one for each address; they are
 // those of the sessions' windows, some hundred. A function is compiled when it is first needed.
 //

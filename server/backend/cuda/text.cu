@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What stands for the driver's vprintf in kernels of clients: writes a record into the client's ring
 // (shm/text.h) instead of into the context's buffer, which all clients share. text_ptx.inc is made from this
 // file by text.sh; that is what is compiled for the device when a client first needs it (text.c).

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Text of clients' kernels. The driver's printf() writes into a buffer that belongs to the context, which all
 // clients share, and the driver prints it as this process's. So kernels that print get a printf() of ours
 // when they are loaded (text.cu, weave.h), which writes into the client's own ring. Called by the one thread

@@ -1,16 +1,10 @@
 #!/bin/sh
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
-#
 # text.sh: makes text_ptx.inc from text.cu. Needs nvcc 13; the oldest driver and device that it is said to be for are
 # older, as nothing in it is new.
 set -eu
 cd "$(dirname "$0")"
 {
 	cat <<'END'
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // text.cu as text.sh compiled it. Not to be edited.
 
 END

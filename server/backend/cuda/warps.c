@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See warps.h. A record holds the first registers of the warp's 32 threads, and then:
 //
 //   0x20c  grid (3 words)            0x244  reason              0x270  parameters (address)

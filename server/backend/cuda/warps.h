@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The save area: where the driver's trap handler on the device leaves what it knows of each warp that it has stopped, and
 // reads whether the warp may go on. It is host memory that the processor and the device see alike. Pure functions on
 // that memory; one thread at a time.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See weave.h. What is added goes behind the old file: the code, a longer copy of the section names, a longer
 // copy of the attributes (.nv.info) and a new section table. In place only the symbol, the ELF header and the
 // numbers of registers and stack of the kernels change.

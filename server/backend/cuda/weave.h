@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Puts a function of ours into a cubin, in the place of one that the driver would put there. A linked cubin
 // still has the driver's own functions (vprintf, __assertfail) as undefined symbols, and the driver resolves
 // them when it loads it, like any others. So it is enough to define the symbol: one more section with the

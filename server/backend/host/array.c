@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Arrays, textures and surfaces of the pretended device: levels one behind the other, row behind row, in the
 // session's memory where it is mapped. A handle is an index of the table that kernels are given (kernel.h).
 // Like the driver's, values are the lowest that are free, and one that was freed rests for a while before it

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The compiler of a machine without a device. Its texts are members of a fat binary, of the kind that hold a
 // device's texts: one line, and behind it the shared object that it becomes.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Opening and closing the pretended device for a role, the operations that queue simple commands, and the
 // table of the backend.
 

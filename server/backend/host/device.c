@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the pretended device says about itself: one small device of compute capability 9.0. Everything that
 // blocks of a grid running one after another cannot do (cooperative launches, clusters) is said to be
 // missing.

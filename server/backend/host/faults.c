@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Kernel faults. A kernel of this backend that does something forbidden raises SIGSEGV, SIGBUS, SIGILL,
 // SIGFPE, SIGABRT or SIGTRAP in its thread; the handler writes the last words (which session, which command,
 // what) into the page shared with the daemon and lets the signal end the process.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the files of the host backend share. The device is this process: device memory is memfd pages mapped
 // at fixed addresses, streams are queues that a pool of threads works off (pool.c), kernels are C functions
 // of modules (kernel.h) and a kernel fault is a fault of the process (faults.c). It does the same things in

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What a module of the host backend is: an ELF shared object that exports `frmps_host_kernels` and, if
 // programs look globals up, `frmps_host_globals`. Variables in which kernels keep something must be in
 // `frmps_host_variables`, and the kernels be rows of HOST_KERNEL_KEEPS(): what nobody says is lost with its

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Launches: refused where a driver would refuse them, else copied into the stream's queue. And what fits the
 // pretended device at a time.
 

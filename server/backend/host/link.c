@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The device linker of a machine without a device: the image of a link is the one shared object that it was
 // handed, or that a fat binary compiled to (compile.c). Other texts are refused.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Memory of the pretended device. A chunk is a memfd; a window is a reserved stretch of address space;
 // mapping a chunk puts the memfd's pages there, so a device address is an address. Registered host memory
 // needs nothing but to exist; ending a registration stops the device all the same, because the driver's does.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Modules: shared objects in memfds. Each load makes a memfd of its own, and the dynamic linker takes every
 // inode for a different library, so each load has its own globals. The linker also remembers libraries by
 // name, and the name is the descriptor's: the descriptor stays open as long as the library is there, so no

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Streams and the threads that work them off.
 //
 // A stream is a queue of commands. A stream with work is exactly one of: ready (in the pool's list), run (one

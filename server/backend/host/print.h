@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // For modules of the host backend whose kernels print: included once, by the source that defines the kernels.
 // The module then has a variable in which the backend says where the text goes (shm/text.h): the program that
 // loaded the module finds it on its standard output, and that of an assertion on its standard error.

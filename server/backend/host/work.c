@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Doing what a queued command says, in a pool thread. Addresses were checked before the command was queued;
 // one that is wrong after all ends the process here, as a copy engine's fault ends a context.
 

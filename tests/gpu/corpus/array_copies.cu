@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Copies of CUDA arrays: to and from host, device and other arrays, windows, asynchronous, and the driver's
 // own calls.
 

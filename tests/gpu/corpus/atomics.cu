@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Atomic operations of every kind on device and shared memory: integers of both widths, floats, doubles,
 // halves, compare-and-swap.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Atomics of system scope on pinned host memory: kernels of two streams and a host thread reads meanwhile.
 
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A process beside the program that writes to an unmapped address when it is told to.
 
 #pragma once

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Grids with very many blocks in each dimension, every block counted once, and blocks of every shape.
 
 #include "check.h"

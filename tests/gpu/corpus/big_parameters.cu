@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Kernel parameters of four bytes, of just 4 KiB, beyond it, and of the most there can be; many small ones of
 // odd sizes.
 

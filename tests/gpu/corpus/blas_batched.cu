@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // cuBLAS: many small products at once, by strides and by arrays of pointers, and triangular systems; scalars
 // on the device.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // cuBLAS: vector operations, products of single, double, half and 8-bit matrices, in a stream of its own,
 // with a workspace.
 //

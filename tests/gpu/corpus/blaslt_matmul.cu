@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // cublasLt: a product of half matrices with a bias and a rectifier, its algorithm chosen by the library.
 //
 // libraries: cublasLt

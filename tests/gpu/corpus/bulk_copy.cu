@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Bulk asynchronous copies between global and shared memory without a tensor map, several in flight on one
 // barrier.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Cache preferences of the device and of a kernel, shared-memory carve-outs: accepted, remembered, without
 // effect on results.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Host functions and stream callbacks: their order among kernels and copies, their arguments, several streams
 // at once.
 

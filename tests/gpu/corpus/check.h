@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the programs of this folder share. Each of them exercises one feature, runs natively and through the
 // service, and prints only what must be the same both times: results, names of errors; no times, no
 // addresses, no process numbers. It ends with status 0 where its results are right. Every wait in it is

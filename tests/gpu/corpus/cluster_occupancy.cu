@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // How large clusters can be and how many of them fit, with the sizes that need permission.
 
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Thread block clusters: a histogram spread over the shared memory of a cluster's blocks, its size fixed or
 // given at launch.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Contexts of the driver: made, pushed, popped, set, destroyed; the primary one; flags, ids; work and memory
 // in each.
 

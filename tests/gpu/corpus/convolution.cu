@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A separable convolution of an image: rows, then columns, the weights in constant memory, borders as zero.
 
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Pitched memory and two-dimensional copies: whole, parts of rows, device to device, asynchronous, wrong
 // pitches.
 

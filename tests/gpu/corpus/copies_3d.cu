@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Three-dimensional allocations and copies, whole and with offsets, and memset of a volume.
 
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Many copies in one call: the batch arrives whole and in stream order, from pinned and from device memory.
 
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // CUB: sorting, scans, sums, histograms and run lengths of the whole device; block-wide forms inside a
 // kernel.
 

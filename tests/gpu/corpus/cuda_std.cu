@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The standard library on the device: arrays, tuples, optionals, complex numbers, atomics of several scopes,
 // waits on them.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Recursion that needs more stack than a context has at first: the program asks for it, before its first kernel
 // and once more for a deeper one.
 

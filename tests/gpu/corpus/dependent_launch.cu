@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Programmatic dependent launch: kernels that start before the one in front of them has ended and wait for it
 // inside.
 

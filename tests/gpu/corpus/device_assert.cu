@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Assertions in kernels, each in a process of its own: the text on standard error, the error that every later
 // call returns.
 //

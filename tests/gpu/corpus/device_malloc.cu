@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Memory from the heap on the device: its limit, allocation by each thread and by a block, freed by another
 // kernel, exhaustion.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Text printed by kernels reaches standard output, in order, at the waits of the host: formats, long lines,
 // several streams.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Properties and attributes of the device that do not change from one run to the next, by the runtime and by
 // the driver.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Questions about a device and itself as a peer, execution affinity, atomics on host memory; retains over a
 // reset; settings of a graph's kernel node that the runtime and the driver name differently.
 

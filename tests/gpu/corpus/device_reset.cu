@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The device is reset and used again: memory is gone, variables are as at the start, new streams and events
 // work.
 //

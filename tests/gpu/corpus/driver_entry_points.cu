@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Functions of the driver found at run time: by version, in the default and the per-thread form, unknown
 // ones, then called.
 

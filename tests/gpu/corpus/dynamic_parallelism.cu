@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Kernels that launch kernels: fire-and-forget and tail launches, a quicksort by recursion, a stream made on
 // the device.
 

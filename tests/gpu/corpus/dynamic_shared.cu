@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Dynamic shared memory beyond 48 KiB: refused before the attribute is set, right up to the device's limit
 // after.
 

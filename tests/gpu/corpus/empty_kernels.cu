@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Tens of thousands of empty launches: in one stream, in many, with an event or a wait between, without
 // parameters.
 

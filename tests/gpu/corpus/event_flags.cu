@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Events of every kind: without timing, with blocking waits, for other processes; fresh ones; refused flags.
 
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // One event recorded again and again, waits that hold to the record they saw, events destroyed while they are
 // pending.
 

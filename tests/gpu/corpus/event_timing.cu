@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Times between events: order and additivity, and what unrecorded and unfinished events say. No time is
 // printed.
 

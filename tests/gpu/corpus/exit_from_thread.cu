@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // exit() called by a thread that has work under way, while others sleep with theirs; main returning over live
 // threads.
 

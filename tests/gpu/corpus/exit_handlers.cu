@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // CUDA in handlers that run at the end: registered before and after its first use, and in the destructor of a
 // static object.
 

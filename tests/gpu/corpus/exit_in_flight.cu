@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Processes that end while their kernels and copies run: by return, exit, _exit, a signal; each ends in time
 // with its status.
 

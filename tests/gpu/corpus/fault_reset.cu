@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // After a fault a process resets its device: what the reset returns and what works then, in a child process.
 //
 // alone: it faults on purpose

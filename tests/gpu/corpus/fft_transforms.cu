@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // cuFFT: transforms of one, two and three dimensions, complex and real, batched, of odd lengths, in a stream;
 // there and back.
 //

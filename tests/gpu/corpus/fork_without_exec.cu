@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Forks: before CUDA is used both processes may use it; after, the child's calls fail and the parent goes on.
 
 #include "check.h"

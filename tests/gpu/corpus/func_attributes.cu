@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Attributes of kernels: sizes, limits, versions, parameters, names, and what may be set.
 
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Pointers to device functions: in a table of device memory, read back and passed to kernels by the host, in
 // a struct.
 

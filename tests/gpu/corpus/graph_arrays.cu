@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Arrays in graphs: captured copies from and to the host beside a kernel that reads a texture, and a copy
 // node between arrays whose parameters are told and changed.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Stream capture in each mode: what becomes a node, what is refused and how the capture ends then, replay.
 #include "check.h"
 

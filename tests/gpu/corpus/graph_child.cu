@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Child graphs, clones, enabling and disabling of nodes, queries of nodes and edges, user objects that end
 // with their graph.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A graph with a conditional node: it runs right, or making the condition's handle is refused as not
 // supported.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A capture over several streams that fork and join by events, its dependencies, and launches of one graph on several
 // streams between other work.
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A graph built node by node: kernels, copies in one to three dimensions, fills, host functions, ordinary host memory,
 // empty nodes, events; its parameters read back; launched many times.
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Memory of graphs: allocation and free nodes, stream-ordered memory that is captured, memory that outlives a launch.
 #include "check.h"
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Executable graphs that change: parameters of single nodes, a whole graph captured anew, what cannot be changed.
 #include "check.h"
 

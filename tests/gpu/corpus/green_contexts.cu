@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A green context with some of the processors: work in a stream of it is right, or asking for it is refused
 // as not supported.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A radix sort of many blocks in one cooperative kernel: counts, a scan over the grid and the moves, a digit
 // at a time.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A cooperative launch: all blocks meet several times within one kernel; one grid that does not fit is
 // refused.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Arithmetic of halves, pairs of halves and bfloat16: conversions, fused operations, functions, comparisons.
 
 #include "check.h"

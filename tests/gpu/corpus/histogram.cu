@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Histograms of bytes: in shared memory with atomics and merged, and of 64 bins without atomics, a row a
 // thread.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Host memory: allocated with every flag, registered by the program, copied in stream order behind host functions, reached
 // by a kernel through the device pointer of mapped memory.
 

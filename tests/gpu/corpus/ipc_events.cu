@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Events of one process waited for in another, beside shared memory: the other one's copy comes after the
 // kernel here.
 

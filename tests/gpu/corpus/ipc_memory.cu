@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Memory of one process used by another: this program runs itself with a handle, the other one changes the
 // memory in place.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Constants that are written in every way there is, and read by kernels right behind, while another process faults:
 // values and addresses stay, and what is written afterwards arrives as before.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Results that are kept in variables which only kernels know, of a file, of a kernel and behind a pointer, while
 // another process faults: they go on as if nothing had been.
 

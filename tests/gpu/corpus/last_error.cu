@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The last error: which calls set it, which clear it, what it is in another thread, names and texts of many
 // codes.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Launches with attributes: priority, cooperation, memory domains, an event at the launch's completion,
 // several at once.
 

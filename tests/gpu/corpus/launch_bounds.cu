@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Kernels with launch bounds: their attributes, a launch within them and one beyond.
 
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Launches that are refused at once: dimensions, shared memory, functions, clusters, cooperation. None of
 // them stays.
 

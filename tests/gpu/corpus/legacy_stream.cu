@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The legacy default stream waits for blocking streams and they for it; a non-blocking stream goes past both.
 
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Context-free libraries: kernels and variables of one, its module in a context, lists, attributes,
 // unloading; the runtime's form.
 

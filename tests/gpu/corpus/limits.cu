@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Limits of the device: their first values, changes, and a kernel whose recursion needs the larger stack.
 
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The driver's linker: two texts into one image, one of them from a file, options and logs; a missing
 // function is an error.
 

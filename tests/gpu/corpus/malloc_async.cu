@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Stream-ordered allocation: a chain in one stream, memory handed from stream to stream by events, reuse of
 // freed memory.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Managed memory: processor and device in turns on the same addresses, a linked list that both walk, copies, fills, advice
 // and prefetches with what the queries then say.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Sixty-four modules at once, each with its own kernel and variable of one name, unloaded in another order,
 // then loaded again.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A matrix product in tiles of shared memory, launched over and over in one stream.
 
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Free and total memory: they follow allocation and freeing, and an allocation beyond them is refused and
 // does no harm.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Asynchronous copies from global to shared memory: cuda::memcpy_async with a pipeline of several stages, and
 // cp.async itself.
 

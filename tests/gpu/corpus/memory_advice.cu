@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Advice, prefetches and range questions about managed memory; the results of kernels and host stay right
 // under all of them.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Every memset of the runtime and the driver: bytes, halves, words, rows; unaligned starts, asynchronous
 // ones, pinned memory.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // NVRTC and the driver's compiler: a source compiled at run time, options of the JIT, its logs, of a wrong
 // source too.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The driver's module calls with PTX: loading, functions, globals, launches in both ways of passing
 // arguments, lists, absent names.
 

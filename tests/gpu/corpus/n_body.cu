@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Bodies that attract each other, a hundred steps between two buffers: many launches whose results feed the
 // next.
 

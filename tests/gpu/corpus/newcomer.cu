@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Programs that start beside another one whose kernel does not end: they must load their code and compute all
 // the same. This program runs itself as the other one, whose kernel ends when it is told to through pinned
 // memory, or by itself after a while. (A kernel that fills the device leaves newcomers no time natively.)

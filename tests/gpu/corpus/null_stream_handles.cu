@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The handles that stand for streams without being any: zero, legacy and per-thread, in every call that takes
 // a stream.
 

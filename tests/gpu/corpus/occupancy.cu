@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The occupancy calculator: blocks per processor, best block sizes, shared memory left, for several kernels
 // and shapes.
 

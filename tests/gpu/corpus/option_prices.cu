@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Prices of options by a closed formula: exponentials, logarithms and roots in single and double precision,
 // put-call parity.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Asynchronous copies of ordinary host memory: the source may be reused at once, a destination is there after
 // the wait.
 

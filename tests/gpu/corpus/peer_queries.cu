@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Questions about peers and copies "between" devices, on however many there are: here a device and itself.
 
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A kernel that launches 5000 others which cannot end before it has: more than a context has room for at first,
 // and as many as the program has asked for.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The default stream of each thread: one thread's is held by a kernel while another thread's goes on.
 //
 // options: -rdc=true --default-stream per-thread

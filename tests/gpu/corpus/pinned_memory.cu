@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Pinned host memory of every kind: plain, portable, mapped, write-combined; flags, sizes, copies both ways.
 
 #include "check.h"

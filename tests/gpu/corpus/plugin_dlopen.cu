@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A library with kernels, loaded and unloaded several times: its variable starts anew, what it allocated
 // stays usable.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the runtime and the driver know of addresses: device, pinned, managed, ordinary memory, the middle of
 // an allocation.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Stream-ordered allocation: rounds of allocate, use, free in several streams; a pool of its own with attributes, trimming
 // and an end; memory of a pool freed like any other.
 

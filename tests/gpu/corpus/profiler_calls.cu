@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Profiler start and stop around work, and twice each, in runtime and driver: harmless.
 
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // cuRAND called in kernels: states kept in memory between launches, an estimate of pi, a walk.
 
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // cuRAND called by the host: each generator with a fixed seed, several distributions, offsets, a stream,
 // generation on the host.
 //

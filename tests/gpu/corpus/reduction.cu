@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Sums of a large array: in shared memory, by shuffles, and with cooperative groups; integers, floats in a
 // fixed order.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Prefix sums over many blocks: scans of blocks, of their totals, and the addition of these, in three
 // launches.
 

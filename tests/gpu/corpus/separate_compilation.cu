@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Two translation units linked on the device: a function, a kernel and variables of one are used by the
 // other.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Barriers in shared memory, arrived at and waited for in two steps; groups of threads of several sizes;
 // labeled partitions.
 

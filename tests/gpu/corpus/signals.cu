@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A timer's signals interrupt the program all the time while it launches, copies and waits; the handlers come
 // and nothing is lost.
 

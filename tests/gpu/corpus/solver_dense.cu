@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // cuSOLVER: linear systems by LU and Cholesky, eigenvalues, singular values of dense matrices, checked by
 // their residuals.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A bitonic sort of keys with values: its large steps in global memory, the small ones in shared memory;
 // hundreds of launches.
 

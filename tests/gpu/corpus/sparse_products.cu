@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // cuSPARSE: products of a sparse matrix with a vector and a matrix, conversion from coordinates to rows, to
 // dense.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Faults of kernels, each in a process of its own: what the waits and all later calls return. This process
 // goes on unharmed.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Attributes of streams: the window of persisting L2 accesses, the waiting policy, copies from stream to
 // stream, limits of the cache.
 

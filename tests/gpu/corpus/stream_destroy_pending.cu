@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Streams destroyed while they have work: the call returns at once and the work is done all the same.
 
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Waits for and writes of words in memory as stream operations: 32 and 64 bits, each comparison, batches,
 // host and device memory.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Stream priorities: the range, what a stream says of itself, values outside the range, work in each.
 
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A token goes round a ring of streams by events alone; waits for unrecorded events and for re-recorded ones.
 
 #include "check.h"

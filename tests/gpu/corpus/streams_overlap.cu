@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Chunks of pinned memory go in, through a kernel and out again in several streams; the result
 // is the same with any number of them.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Surfaces: kernels write and read arrays of one, two and three dimensions, with each boundary mode that does
 // not trap.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Variables of constant and of device memory: copies to and from them with offsets, their address and size,
 // their first values.
 

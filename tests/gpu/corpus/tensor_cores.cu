@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Matrix products on the tensor cores (wmma): half, bfloat16, tf32, 8-bit integers, double.
 
 #include "check.h"

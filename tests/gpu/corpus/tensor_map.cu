@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The tensor memory accelerator: tiles go in and out of shared memory by a tensor map that the driver
 // encoded.
 

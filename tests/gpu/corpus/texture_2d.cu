@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Textures over two-dimensional arrays: the address modes, point and linear filtering, normalized
 // coordinates, gathers.
 

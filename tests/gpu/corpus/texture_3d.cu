@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Textures over three-dimensional arrays, of floats and of vectors of bytes, with linear filtering.
 
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Cubemaps, layers of cubemaps, and layers with mipmap levels, filled by copies and by surfaces.
 
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Layered textures of two dimensions and cubemaps: layers apart from one another, sampling by direction.
 
 #include "check.h"

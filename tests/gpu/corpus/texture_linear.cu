@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Texture objects over linear memory: of single values and vectors, as numbers and normalized, of pitched
 // rows with filtering.
 

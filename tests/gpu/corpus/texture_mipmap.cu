@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A mipmapped array whose levels are made through surfaces, each from the one before, and sampled between
 // levels.
 

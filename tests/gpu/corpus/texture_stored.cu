@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Texture and surface objects whose handles lie in device memory: a kernel picks one of many, some of them
 // destroyed and made anew meanwhile; what surfaces wrote is seen by textures over the same arrays.
 

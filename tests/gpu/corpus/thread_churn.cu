@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Four hundred short threads, each with its own default stream, event and copy: threads come and go at a high
 // rate.
 //

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Eight threads launch, copy and allocate at once: in one shared stream, in their own, in the default one.
 
 #include "check.h"

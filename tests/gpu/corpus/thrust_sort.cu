@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Thrust: sorting, sums, scans, selection, sets and reductions by key of device vectors, in a stream as well.
 
 #include "check.h"

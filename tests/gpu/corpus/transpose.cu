@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Transposition of a matrix: straightforward, and through tiles of shared memory.
 
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Adds two vectors: allocation, copies both ways, one launch.
 
 #include "check.h"

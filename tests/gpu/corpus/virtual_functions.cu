@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Objects with virtual functions, made with new and deleted on the device, called through their base class.
 
 #include "check.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // CUDA_VISIBLE_DEVICES: this program runs itself with several values and each says how many devices it sees.
 
 #include "check.h"

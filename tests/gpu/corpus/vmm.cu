@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Virtual memory management: a segment that grows and shrinks, one memory at two addresses, what queries answer, wrong
 // calls, export and import in one process. Prints what must be the same natively and through the service.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Exchange of registers within a warp: index, up, down, xor, of several types, in parts of a warp; warp-wide
 // reductions.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Votes and matches within a warp, the mask of active threads in diverged code, and counting of a block's
 // threads.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A kernel works on pinned host memory in place, and talks with the host through it while it runs.
 
 #include "check.h"

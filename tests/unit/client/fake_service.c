@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See fake_service.h.
 
 #include "tests/unit/client/fake_service.h"

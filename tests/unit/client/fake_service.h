@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A service, a ring and one device for tests of modules, kernels and launches. One test runs per process, so
 // nothing is ever reset.
 //

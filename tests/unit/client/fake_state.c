@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See fake_state.h. Every driver call that has no definition in the test program gets a weak one here that
 // fails.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The rest of the shim as tests of client/entry/ want it: two contexts, a settable device list, a module with
 // functions. One test runs per process, so nothing is ever reset.
 

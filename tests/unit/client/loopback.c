@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See loopback.h. One thread in the child: polls the socket and the doorbell, executes the ring in its own
 // order. A command that must wait (for a word, for a host function) keeps everything behind it waiting.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A service in one child process, for tests of the shim as a whole: daemon, executor and device at once. It
 // keeps the contract of the ring strictly: sequence numbers without gaps, no more undone commands on a stream
 // than the credit allows, and nothing counts as done before a mark was asked for. Device memory is memory of

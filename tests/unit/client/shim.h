@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the tests of the shim as a whole share: a loopback service, the primary context current, short forms.
 
 #ifndef FRMPS_TESTS_UNIT_CLIENT_SHIM_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Staging memory: how it is cut, and who gets how much of it.
 
 #include <pthread.h>

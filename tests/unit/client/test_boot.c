@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What a program meets before any of its own calls: lookup of entry points, the unnamed tables, the start-up
 // check, context-local storage, error names, and the refusal of what is missing. No service, no device.
 

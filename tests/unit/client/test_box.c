@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Tests of client/stage/box.c: extents, flattening, and pieces. A byte-by-byte copy of the same box is the
 // reference.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Tests of client/state/device.c: what a device can do is told to programs only where the library hands it on.
 
 #include "client/state/device.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Kernel launches through the entry points: what is refused at the call, and the bytes of the records of the
 // rest.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Modules, libraries, kernels and occupancy through the entry points: what the service is asked and how
 // often, what is answered from memory, and what becomes of handles whose module is gone.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Tests of client/state/heap.c: the cutting of a window into chunks and blocks. A plain list of what is
 // handed out is the reference.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Sizes of module images and their sealed copies, for good, cut and hostile bytes.
 
 #include "client/state/image.h"

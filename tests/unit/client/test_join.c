@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Tests of client/submit/join.c: who waits for whom around the legacy default stream.
 
 #include "client/submit/join.h"

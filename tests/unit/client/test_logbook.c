@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the shim keeps of its messages for the program: client/state/logbook.h through the calls.
 
 #include <stdio.h>

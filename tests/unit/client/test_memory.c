@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The shim as a program sees it: memory, copies, fills.
 
 #include <stdlib.h>

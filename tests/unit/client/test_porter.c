@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Tests of client/stage/porter.c: every byte arrives, with one thread, with several that want the porter at
 // once, and when the porter has gone to sleep in between. A lost wake-up hangs (time limit). ThreadSanitizer
 // looks at this one.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Tests of client/state/ranges.c: the ordered map by itself, against a plain array, and the process-wide one.
 
 #include <stdlib.h>

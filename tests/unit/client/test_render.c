@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Tests of client/text/render.c: what records of kernels say, and records that are cut or senseless.
 
 #include <stdlib.h>

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The shim as a program sees it: streams, events, words, host functions, many threads.
 
 #include <fcntl.h>

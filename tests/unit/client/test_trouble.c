@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The shim when the service reports errors, faults, pauses, hangs or dies, and when threads are cancelled.
 
 #include <pthread.h>

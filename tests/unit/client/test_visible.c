@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Tests of what cuInit reads from its surroundings: CUDA_VISIBLE_DEVICES (client/state/device.c) and the
 // process's memory map (client/link/connect.c).
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Proof that the frame of all other tests can fail: inner suites that must not pass are run, and main()
 // succeeds only if none of them did.
 

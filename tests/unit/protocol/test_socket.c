@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Packets and descriptors over a socket pair, with a well-behaved and an ill-behaved peer. The frame counts
 // descriptors, so every path that forgets one fails.
 

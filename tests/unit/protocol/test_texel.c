@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Geometry of arrays: formats, levels, layers, and what is no array.
 
 #include "protocol/texel.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Control packets: every message type there and back with extreme values; then every truncation and many
 // seeded corruptions of each, decoded from a buffer of exactly that size and read to the last byte, so that
 // the sanitizer build sees any step outside; then packets that are well-formed and against our limits.

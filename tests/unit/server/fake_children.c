@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See fake_children.h.
 
 #include "tests/unit/server/fake_children.h"

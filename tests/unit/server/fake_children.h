@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A daemon without processes: the real daemon over a loop of the test's own, with a spawner whose children
 // are the test itself. The test plays keeper, executors and clients over the socket pairs that they would
 // have; nothing sleeps: fake_turn() runs the loop until nothing moves.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Lines of the log, as they arrive on standard error.
 
 #include <fcntl.h>

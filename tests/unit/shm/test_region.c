@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // shm/region: what a shape must fulfil, what a client can do to the region that it may only read.
 
 #include <check.h>

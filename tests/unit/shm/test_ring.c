@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // shm/ring: order and content of records around the end of the ring, a full ring, a writer that breaks the
 // rules, a doorbell that a client has changed, and a stress run of two threads (ThreadSanitizer looks at this
 // one).

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The library that plugin_dlopen.cu loads and unloads: a kernel with a variable, and its own copy of the
 // runtime.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The second translation unit of separate_compilation.cu: variables, a function and a kernel that the first
 // one uses.
 

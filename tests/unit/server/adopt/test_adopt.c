@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Another life of the daemon: what it makes of the records of the one before. Keeper, executors and clients are the
 // test, and stay.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A real holder with lives of a daemon that are functions of the test: what is deposited and forgotten while the
 // holder is stopped, and when a life is killed in the middle. A life says by its exit code whether it found what it
 // had to; what lives tell each other is in memory that they share.

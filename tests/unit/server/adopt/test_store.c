@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Records: what one life puts is what the next one finds, whatever the first one was doing when it died.
 
 #include <stdlib.h>

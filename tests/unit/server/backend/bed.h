@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The bed of the host backend's tests: the backend open as an executor, one window with one chunk mapped, the
 // test kernels loaded, short forms of what tests do often.
 

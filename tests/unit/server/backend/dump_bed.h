@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Dumps that the driver wrote (dumps/), and what tests change in them.
 
 #ifndef FRMPS_TESTS_UNIT_SERVER_BACKEND_DUMP_BED_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The bed of tests of device code: one of the compiler's images (images/), and the parts that tests look at
 // or change.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What needs no device: which codes are fatal, finding backends, the search for the driver, and the check of
 // images that the driver would believe.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Channels as the driver makes and frees them, and the control that takes them off the device. The test is
 // the kernel-mode driver.
 

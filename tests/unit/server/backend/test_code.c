@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Where kernels' code lies, and how long it is.
 
 #include "server/backend/cuda/code.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the driver's threads ask the kernel-mode driver for after a fault, and what is made of it.
 
 #include "server/backend/cuda/contain.h"

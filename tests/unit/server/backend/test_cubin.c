@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What is read from images of the compiler's (images/statics.cu): which variables kernels may write, and
 // which kernels those are; from fat binaries, however they are compressed; and from images that lie.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The cuda backend on a driver of the test's own: what clients may ask of it that the driver should not be
 // asked, and what is left when the driver refuses.
 

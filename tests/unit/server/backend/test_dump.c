@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Dumps that the driver wrote (dumps/, trimmed by dumps/trim.py), whole and damaged.
 
 #include "server/backend/cuda/dump.h"

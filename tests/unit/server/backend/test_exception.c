@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The service's own handling of a kernel's exception, beside a kernel-mode driver that is played: a save area with
 // records of warps, error states of multiprocessors, and the device's memory with code and descriptors of grids.
 

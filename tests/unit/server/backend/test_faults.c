@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Kernel faults of the host backend: the process dies by the signal, and the last words name the command. Or
 // it outlasts them.
 

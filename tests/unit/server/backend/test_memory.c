@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Memory of the host backend: chunks, windows, registration, copies and fills against a naive reference.
 
 #include "tests/unit/server/backend/bed.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Modules and launches of the host backend: separate copies, parameter layouts, grids, what is refused.
 
 #include "tests/unit/server/backend/bed.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Reading ahead of the driver: always the bytes that a read of its own would have brought, with few controls.
 
 #include "server/backend/cuda/readahead.h"

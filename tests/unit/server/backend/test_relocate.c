@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Variables and constants of images of the compiler's (images/statics.cu, images/constants.cu) that are
 // moved: which of them, where everything that has their addresses finds them then, and their first values;
 // and images that lie.

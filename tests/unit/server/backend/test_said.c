@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What goes over standard error once somebody listens: assertions are kept, everything else comes out, and
 // the log does not go that way; and crashes, and threads that are asked where they are.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Streams, events and marks of the host backend: order inside a stream, independence between streams, waits
 // that hold no thread.
 

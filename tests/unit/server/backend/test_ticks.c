@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The arithmetic of times, with a device and a driver of our own: a device's timer that the test turns, events
 // that take its value, and a driver that says how far apart two are as a binary32 of milliseconds.
 

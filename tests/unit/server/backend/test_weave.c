@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Tests of server/backend/cuda/weave.c and server/backend/fatbin.c: what becomes of a cubin and of fat
 // binaries when a function of the driver is replaced, and images that lie.
 

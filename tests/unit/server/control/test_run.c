@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // frmps-run as a program: without the service it runs nothing, unless it is told that it may; and frmpsctl:
 // what it says and ends with when the service is not there, or refuses. Their paths come by FRMPS_TEST_RUN
 // and FRMPS_TEST_CTL.

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // See fake_backend.h. Handles are small heap objects, so that a sanitizer sees one that is used after its end
 // or lost.
 

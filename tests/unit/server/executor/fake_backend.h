@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A backend that does nothing but remember: every piece of work is an entry of a log, and marks arrive when
 // the test says so. Images begin with an M; what begins with an S is compiled to "M", and an input of a link. A symbol with a '+' in
 // its name comes onto the device when it is looked up: for that a gap is needed. Calls come from the

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // One session without threads: the test is the client (it writes the ring) and the clock, and turns the
 // serving loop by hand. A second executor can take the session over, as after a crash.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Whether somebody waits for a mutex, as the C library knows it.
 
 #ifndef FRMPS_TESTS_UNIT_SERVER_EXECUTOR_SLEPT_H

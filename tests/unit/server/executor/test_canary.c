@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The canary: when the device is asked for a beat, and when one that does not come is told.
 
 #include "server/executor/canary.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Mirrors of constants: what a session's commands write there goes on to the constant, and at a takeover all
 // of it does.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What a fault that the backend sees means for sessions and for the daemon. The test is the backend's thread.
 
 #include <pthread.h>

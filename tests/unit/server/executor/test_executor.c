@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The whole role with its threads, from Ready to Shutdown, over a real control socket; the backend is the
 // fake one. The test is daemon and client at once. Waiting is always for an answer or a word, bounded by the
 // suite's timeout.

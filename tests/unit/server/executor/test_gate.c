@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The gate in front of what stops the device, and what goes through it. In the first cases the test is
 // device, client, clock and all threads: it steps the gate and turns the serving loop by hand. In the last
 // one the module thread is a real one, and the clock is the real one too.

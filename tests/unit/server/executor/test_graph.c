@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Graphs in an executor: descriptions that are in order and descriptions that are not, what a graph may name,
 // launches from the ring, standbys, and what a take-over says of a graph in doubt.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The guard's slots, against a backend that only remembers, and the judgement on those who ran. What is
 // mapped is rebuilt from the log and compared, granule by granule.
 

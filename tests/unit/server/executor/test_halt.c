@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Halt: nothing is issued any more, what was issued is marked, and the daemon hears of both. What the module thread
 // is at is said if it takes long.
 

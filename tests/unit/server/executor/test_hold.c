@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Waits: those that the device does (events, joins) and those that are held in software. Time is the
 // fixture's.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The ring's reader against clients that follow the rules and clients that do not: whatever lies on the ring,
 // the answer is commands or one offence, never more than one, and never anything else.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The journal and its reader. "Torn" means: the writer stopped anywhere; here at every word that it stores to
 // the region while it appends, by comparing what a reader finds after each of many random histories.
 

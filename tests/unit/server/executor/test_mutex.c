@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // How threads wait for mutexes: looking for a while, then asleep; and what locking returns.
 
 #include <errno.h>

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Threads that are parked: in a call that does not come back, in the middle of a loop, and where no signal reaches
 // them. None of them can be joined any more.
 

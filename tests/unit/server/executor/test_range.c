@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Range sets against a bitmap that does the same slowly.
 
 #include "server/executor/range.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The proof of repeatability, as a table of small sets of commands.
 
 #include "server/executor/repeat.h"

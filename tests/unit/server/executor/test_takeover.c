@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // One executor dies, the next takes the session over: what is in doubt, what is done about it, and that
 // nothing is lost or run twice that must not be.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Values of modules' variables: whose are written down, and into what they are written.
 
 #include <pthread.h>

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // An executor that contains faults: what the daemon makes of what it says. The test is keeper, executors and
 // clients.
 

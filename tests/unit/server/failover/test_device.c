@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Faults of the device itself, and processes that were killed and do not end: who is told what, who goes on, and that
 // nothing is started again. The test is keeper, executors and programs.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Whoever writes into a dump is noticed, until it is forgotten.
 
 #include "server/failover/dumps.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The environment that decides what an executor does after a fault.
 
 #include <stdlib.h>

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Halting: what survivors have on the device ends before their executor does. The test is keeper, executors
 // and clients.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Tests of server/failover/kernel_log.c: which lines are evidence, and against whom. The lines are a real
 // driver's.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Moves of one session into a domain of its own, and what may happen in the middle of them. The test is
 // keeper, executors and clients.
 

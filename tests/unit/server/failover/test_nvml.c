@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // NVML as a witness, with a library of the test's own in its place.
 
 #include "server/failover/nvml.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Children that hang: how long they are waited for, and what becomes of them. The test is keeper, executors and
 // programs, and looks as often as it likes.
 

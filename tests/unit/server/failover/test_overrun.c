@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // When a session's oldest command has been on the device for too long, by the words that device and executor
 // write.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What an executor that is off the device says about the fault, with on_fault = fast: who waits for it, and what it means
 // for suspects. The test is keeper, executors and clients.
 

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Suspects that are tried alone: who goes on probation, in which order, how each trial can end, and what may
 // happen meanwhile. The test is keeper, executors and clients.
 

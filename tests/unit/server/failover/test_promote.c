@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The promotion's state machine, with the test in the place of keeper, executors and clients.
 
 #include <signal.h>

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Which hits in a guard move a session into an executor of its own, and how many at a time. The test is keeper,
 // executors and clients.
 

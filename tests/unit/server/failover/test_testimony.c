@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What a line of the kernel log that names an executor does to it. The test is keeper, executors and clients.
 
 #include <signal.h>

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What a verdict says, on each way to one: who, what, by which evidence, and how long each step took.
 
 #include <signal.h>

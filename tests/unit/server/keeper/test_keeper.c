@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The keeper in a child process, spoken to over its socket, on the host backend.
 
 #include "server/keeper/keeper.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Connections: order and bounds of what is sent, hang-ups, ends from within.
 
 #include <stdlib.h>

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What programs send and nobody wants: neither descriptors nor threads stay behind, however slowly it closes.
 
 #include <dirent.h>

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // A service with a client: the daemon with fakes for its children (fake_children.h), all of them up.
 
 #ifndef FRMPS_TESTS_UNIT_SERVER_SESSION_FIXTURE_H

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Checks of requests, against the holdings that requests before them have left.
 
 #include <fcntl.h>

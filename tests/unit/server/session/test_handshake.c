@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What a Hello may say, and what of it comes into the log.
 
 #include "protocol/command.h"

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The keeper ends: what it was asked for is asked of the next one, what it has made stays, and its handles are
 // nobody's any more. The test is the keepers, the executors and the program.
 

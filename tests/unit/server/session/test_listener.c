@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // The listening socket: made, removed, replaced when it is nobody's any more; what it does without descriptors.
 
 #include <fcntl.h>

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Requests that were tampered with, from the client's socket through the daemon to its workers: each kind of
 // request as a client sends it, with some bytes changed, with descriptors that do not belong there, in any
 // order. Nothing may come of it but an answer or the end of that one client: the sanitizers look at the

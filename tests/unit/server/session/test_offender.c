@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Programs that fault again and again: which of them share nothing any more, for how long, and who can change that.
 
 #include <jansson.h>

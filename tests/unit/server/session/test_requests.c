@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Requests end to end: how they go to keeper, executor and standby, and what a session has from them: memory,
 // pinned memory that lingers, windows.
 

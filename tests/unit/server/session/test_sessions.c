@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // Sessions: who is let in, and how the bad ones are let out.
 
 #include <fcntl.h>

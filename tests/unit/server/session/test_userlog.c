@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // How much of the log one user's programs can fill.
 
 #include <fcntl.h>

@@ -1,7 +1,4 @@
 #!/usr/bin/env python3
-# SPDX-License-Identifier: Apache-2.0
-# SPDX-FileCopyrightText: The frmps authors
-#
 # trim.py DUMP OUT: a small file from a dump that the driver wrote (H200, driver 580). It keeps, unchanged, the tables of
 # modules, grids, SMs, blocks, warps and lanes; of some modules' images what says where code is and what it is called: the
 # program's own (the last two) and the driver's for memset (the eighth). Code, registers and all other contents go, so do

@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the constants*.cubin are made of:
 //   nvcc -arch=sm_90 -cubin -o constants.cubin constants.cu
 //   nvcc -arch=sm_75 -cubin -o constants_75.cubin constants.cu

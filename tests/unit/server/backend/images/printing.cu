@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What printing.cubin is made of: nvcc -arch=sm_90 -cubin printing.cu
 
 #include <cstdio>

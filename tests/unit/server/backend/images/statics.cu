@@ -1,6 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-// SPDX-FileCopyrightText: The frmps authors
-//
 // What the statics.* are made of:
 //   nvcc -arch=sm_90 -cubin -o statics.cubin statics.cu
 //   nvcc -arch=sm_90 -cubin -DHEAP -o statics_heap.cubin statics.cu
