@@ -36,6 +36,7 @@
 
 #define CONTROL_READ_STATES 0x83de030cu /* NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES */
 #define CONTROL_CLEAR_STATE 0x83de030fu /* NV83DE_CTRL_CMD_DEBUG_CLEAR_SINGLE_SM_ERROR_STATE */
+#define CONTROL_CLEAR_ALL   0x83de0310u /* NV83DE_CTRL_CMD_DEBUG_CLEAR_ALL_SM_ERROR_STATES */
 #define CONTROL_WRITE	    0x83de0316u /* NV83DE_CTRL_CMD_DEBUG_WRITE_MEMORY */
 
 #define NOTIFICATION	  1u
@@ -370,6 +371,13 @@ bool debugger_clear_state(uint32_t sm)
 	uint32_t which[2] = {0, sm}; /* any channel */
 
 	return control(CONTROL_CLEAR_STATE, which, sizeof(which));
+}
+
+bool debugger_clear_states(uint32_t count)
+{
+	uint32_t which[2] = {0, count}; /* any channel */
+
+	return control(CONTROL_CLEAR_ALL, which, sizeof(which));
 }
 
 /* @ret_access: the memory and the place in it. Return: whether all of it is in one mapping */

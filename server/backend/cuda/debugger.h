@@ -39,6 +39,8 @@ bool debugger_resume(void);
 #define DEBUGGER_STATES_MAX 100u
 bool debugger_read_states(uint32_t first, uint32_t count, struct debugger_state *ret_states);
 bool debugger_clear_state(uint32_t sm);
+/** Of all multiprocessors. @count: how many there are */
+bool debugger_clear_states(uint32_t count);
 /** @address: virtual, on the device, in memory that the driver has made for itself (code, descriptors of grids) */
 bool debugger_read(uint64_t address, void *ret_bytes, uint32_t count);
 bool debugger_write(uint64_t address, const void *bytes, uint32_t count);

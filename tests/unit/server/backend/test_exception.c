@@ -134,6 +134,10 @@ static uint32_t control(uint32_t command, void *parameters)
 	case 0x83de030f:
 		memset(&states[((uint32_t *)parameters)[1]], 0, sizeof(states[0]));
 		return 0;
+	case 0x83de0310:
+		tell("clear");
+		memset(states, 0, sizeof(states));
+		return ((uint32_t *)parameters)[1] == SMS ? 0 : 0x1f;
 	case 0x83de0315:
 	case 0x83de0316:
 		return move(parameters, command == 0x83de0316);
@@ -435,8 +439,30 @@ START_TEST(what_is_only_held_is_released)
 	stop_warp(1, 0, 0, WARP_TRAP, CODE);
 	give_reason(1, 0, 0x400);
 	at_resume = stop_again;
-	handle(HANDLED "suspected stop stopped none resume ");
+	handle(HANDLED "resume ");
 	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
+}
+END_TEST
+
+/* One control for all multiprocessors is cheaper than one for each of many. */
+START_TEST(many_error_states_are_cleared_at_once)
+{
+	for (uint32_t sm = 0; sm < SMS; sm++) {
+		states[sm].warp_error = 0x17;
+		states[sm].pc = CODE + 0x40;
+	}
+	handle("suspected stop stopped contained clear resume ");
+	ck_assert_uint_eq(fault_count, 1);
+	ck_assert_ptr_eq(faults[0].module, OURS);
+	handle("suspected none ");
+}
+END_TEST
+
+START_TEST(an_idle_context_is_stopped_before_anything_runs)
+{
+	story[0] = '\0';
+	exception_warm();
+	ck_assert_str_eq(story, "stop resume stop resume ");
 }
 END_TEST
 
@@ -523,6 +549,8 @@ int main(void)
 	tcase_add_test(tests, kernels_that_fault_at_once_are_all_named);
 	tcase_add_test(tests, what_faults_as_soon_as_the_device_goes_on_is_handled_as_well);
 	tcase_add_test(tests, what_is_only_held_is_released);
+	tcase_add_test(tests, many_error_states_are_cleared_at_once);
+	tcase_add_test(tests, an_idle_context_is_stopped_before_anything_runs);
 	tcase_add_test(tests, an_exception_without_a_culprit_is_not_contained);
 	tcase_add_test(tests, nothing_is_stopped_without_evidence);
 	tcase_add_test(tests, a_device_that_does_not_stop_is_not_contained);
