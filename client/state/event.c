@@ -37,6 +37,7 @@ struct event {
 	struct shm_shared_event *shared; /* other programs may know it: its records are there */
 	word64 number;			 /* shared: of the latest record of this program */
 	_Atomic bool exported, imported;
+	_Atomic bool clocked; /* its time has been asked for, and probably will be again */
 	CUcontext context;
 	uint32_t flags;
 	uint32_t next; /* table: in the queue of closed slots or the stack of free ones */
@@ -163,7 +164,7 @@ static CUresult make(
 		event->context = context;
 		event->flags = flags;
 		event->shared = shared;
-		event->exported = event->imported = false;
+		event->exported = event->imported = event->clocked = false;
 		word_set(&event->number, 0);
 		word_set(&event->record, 0);
 		handle = next_handle(event);
@@ -410,6 +411,24 @@ CUresult event_query(CUevent handle)
 	return record ? wait_poll(record_stream(record), record_seq(record)) : CUDA_SUCCESS;
 }
 
+static struct timing_record timing_record(struct event *event, uint64_t record)
+{
+	return (struct timing_record){.event = slot_of(event),
+		.latest = &event->record,
+		.place = record,
+		.seq = record_seq(record),
+		.stream = record_stream(record)};
+}
+
+/* A program that asks for times does so right behind its wait. Natively an event is not there before its time is. */
+static void await_time(struct event *event, uint64_t record)
+{
+	struct timing_record timed = timing_record(event, record);
+
+	if (event->clocked)
+		timing_expect(&timed);
+}
+
 CUresult event_synchronize(CUevent handle)
 {
 	struct event *event = resolve(handle);
@@ -425,6 +444,8 @@ CUresult event_synchronize(CUevent handle)
 	if (record)
 		r = wait_done(
 			record_stream(record), record_seq(record), event->flags & CU_EVENT_BLOCKING_SYNC);
+	if (record && r == CUDA_SUCCESS)
+		await_time(event, record);
 	return r == CUDA_SUCCESS ? wait_late_error() : r;
 }
 
@@ -441,13 +462,10 @@ static CUresult check_timed(struct event *event, uint64_t *ret_record)
 	return wait_known(record_stream(record), record_seq(record));
 }
 
-static struct timing_record timing_record(struct event *event, uint64_t record)
+static void note_clocked(struct event *event)
 {
-	return (struct timing_record){.event = slot_of(event),
-		.latest = &event->record,
-		.place = record,
-		.seq = record_seq(record),
-		.stream = record_stream(record)};
+	if (!event->clocked)
+		event->clocked = true;
 }
 
 CUresult event_elapsed(CUevent start, CUevent end, float *ret_milliseconds)
@@ -462,6 +480,8 @@ CUresult event_elapsed(CUevent start, CUevent end, float *ret_milliseconds)
 		a = b;
 	if (a != CUDA_SUCCESS)
 		return a;
+	note_clocked(first);
+	note_clocked(second);
 	from = timing_record(first, begun);
 	to = timing_record(second, ended);
 	return timing_between(&from, &to, ret_milliseconds);

@@ -15,8 +15,8 @@
 #include "client/submit/submit.h"
 #include "shm/doorbell.h"
 
-/* The executor looks by itself within this, as a rule; then it is asked. */
-#define SPIN_NS UINT64_C(10000)
+/* An executor that is awake looks by itself within this, as a rule; then it is asked. */
+#define SPIN_NS UINT64_C(20000)
 /* How long one that was replaced may still write. */
 #define LATE_NS	 UINT64_C(20000000)
 #define SLEEP_US UINT64_C(1000)
@@ -53,6 +53,20 @@ static bool spin(const struct timing_record *record, struct time *ret)
 	return false;
 }
 
+/* One that sleeps looks only when it is asked. */
+static bool is_awake(void)
+{
+	return !word_relaxed(&connection.view.server->asleep);
+}
+
+void timing_expect(const struct timing_record *record)
+{
+	struct time time;
+
+	if (!read_time(record, &time) && is_awake())
+		spin(record, &time);
+}
+
 /* Whether the record was done in an executor that is not the session's any more. */
 static bool is_orphaned(const struct timing_record *record)
 {
@@ -65,7 +79,7 @@ static CUresult await_time(const struct timing_record *record, struct time *ret)
 	uint64_t begin = clock_now_ns();
 	CUresult r = CUDA_SUCCESS;
 
-	while (!spin(record, ret)) {
+	while (!read_time(record, ret) && !(is_awake() && spin(record, ret))) {
 		uint32_t seen = word_acquire(&server->wake);
 
 		if (word_acquire(record->latest) != record->place)

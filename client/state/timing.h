@@ -20,6 +20,9 @@ struct timing_record {
 	struct client_stream *stream;
 };
 
+/** Gives the service some microseconds to write the time of a record that has just become done. */
+void timing_expect(const struct timing_record *record);
+
 /**
  * Milliseconds between two records. Waits while the service has not written a time yet.
  * Return: CUDA_SUCCESS, the sticky error; CUDA_ERROR_ILLEGAL_STATE: the executor that knew one of the times ended

@@ -53,6 +53,8 @@
 #define EVENTS		     64
 /* Looks at rings between two idle turns: a few cycles each, where a turn is a hundred and more. */
 #define LOOKS 64u
+/* Of these, before the first one at times: the backend is not asked again at once. */
+#define LOOKS_FIRST 12u
 
 struct serve_order {
 	STAILQ_ENTRY(serve_order) link;
@@ -328,15 +330,22 @@ static void sleep_safely(struct serve_thread *thread, uint64_t now)
 		say_asleep(thread, session, 0);
 }
 
+/* Whether the time of an event can be published, which a program asks for right behind its wait. */
+static bool has_times(struct session *session)
+{
+	return can_serve(session) && timing_is_due(session);
+}
+
 /* What an idle thread does between two turns: most often the next thing that happens is a record, and how
- * soon it is seen is a part of every launch that somebody waits for. All else can wait for the next turn. */
+ * soon it is seen is a part of every launch that somebody waits for. All else can wait for the next turn, but for
+ * times: these are looked for after a while, since an event may be not quite there yet. */
 static void watch_rings(const struct serve_thread *thread)
 {
 	struct session *session;
 
 	for (unsigned looks = 0; looks < LOOKS; looks++) {
 		TAILQ_FOREACH (session, &thread->sessions, served_link) {
-			if (has_records(session))
+			if (has_records(session) || (looks >= LOOKS_FIRST && has_times(session)))
 				return;
 			looks++;
 		}

@@ -8,6 +8,8 @@
 
 /* The device writes an event right behind its mark. */
 #define FINISH_NS CLOCK_MS
+/* Streams that are looked at between two turns. */
+#define FIRST_STREAMS 4u
 
 void timing_init(struct session *session)
 {
@@ -102,6 +104,16 @@ void timing_turn(struct session *session)
 {
 	if (!TAILQ_EMPTY(&session->timed) && may_look(session))
 		look_at_all(session);
+}
+
+bool timing_is_due(struct session *session)
+{
+	struct stream *stream = TAILQ_FIRST(&session->timed);
+
+	for (unsigned i = 0; stream && i < FIRST_STREAMS; i++, stream = TAILQ_NEXT(stream, timed_link))
+		if (stream_done(session, stream) >= TAILQ_FIRST(&stream->timed)->seq)
+			return may_look(session);
+	return false;
 }
 
 void timing_finish(struct session *session)

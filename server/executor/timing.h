@@ -10,6 +10,7 @@
 #ifndef FRMPS_SERVER_EXECUTOR_TIMING_H
 #define FRMPS_SERVER_EXECUTOR_TIMING_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct event;
@@ -33,6 +34,9 @@ void timing_turn(struct session *session);
 
 /** The same, and waits for those whose marks are there while the device writes their events: at most a millisecond. */
 void timing_finish(struct session *session);
+
+/** Whether a time waits to be published: a record is done on one of the first streams that have any. Cheap. */
+bool timing_is_due(struct session *session);
 
 /** When the next look is due: ns, UINT64_MAX = never. */
 uint64_t timing_next_look(const struct session *session, uint64_t now);

@@ -149,6 +149,31 @@ void status_await_executors(const struct service *service)
 	await_domains(service, is_complete, "the service does not get its executors ready");
 }
 
+static bool is_host(void)
+{
+	const char *backend = getenv("FRMPS_TEST_BACKEND");
+
+	return !backend || !strcmp(backend, "host");
+}
+
+void status_await_faults(const struct service *service, int number)
+{
+	int replaced = number;
+
+	ck_assert(service_log_wait(service, "verdict: culprit is process", number, 60));
+	/* The executor logs it before the daemon knows the culprit. */
+	if (!is_host())
+		replaced -= service_log_count(service, "a fault is contained: kernel");
+	ck_assert(service_log_wait(service, "promotion: executor", replaced, 60));
+}
+
+void status_replace_active(const struct service *service, int number)
+{
+	status_await_executors(service);
+	ck_assert(service_kill_active(service));
+	ck_assert(service_log_wait(service, "promotion: executor", number, 60));
+}
+
 void status_await_no_sessions(const struct service *service)
 {
 	await_domains(service, is_empty, "sessions do not end");

@@ -10,6 +10,7 @@
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
 #include "tests/system/program.h"
+#include "tests/system/status.h"
 
 #define WIDTH  24u
 #define HEIGHT 10u
@@ -487,6 +488,7 @@ END_TEST
 #define PATIENT                                                                                              \
 	"on_fault = default\nfault_stall_ms = 5000\nfault_patience_ms = 20000\nquarantine_faults = 1000\n"
 #define OBJECTS 12u
+#define ROUNDS	3
 
 enum { EXACT = 0, WRONG = 2, TOLD = 3 };
 
@@ -555,6 +557,7 @@ static int gallery_turn(struct gallery *gallery)
 	return EXACT;
 }
 
+/* At work all the time. */
 static int visitor(int progress, int orders)
 {
 	struct gallery gallery;
@@ -569,24 +572,43 @@ static int visitor(int progress, int orders)
 	return end;
 }
 
-/* Makes more objects in each executor that it comes into. */
-static int collector(int progress, int orders)
+/* At work only when it is ordered to: nothing of it is on the device when it has reported. */
+static int work_to_order(int rounds, bool collects, int progress, int orders)
 {
 	struct gallery gallery;
 	int end = EXACT;
 
 	gallery_open(&gallery);
+	ck_cuda(cuCtxSynchronize());
 	report(progress);
-	for (uint32_t i = 0; end == EXACT && i < 3; i++) {
+	for (int i = 0; end == EXACT && i < rounds; i++) {
 		ordered(orders, true);
 		end = gallery_turn(&gallery);
-		gallery_open(&gallery);
+		if (collects)
+			gallery_open(&gallery);
 		if (end == EXACT)
 			end = gallery_turn(&gallery);
+		ck_cuda(cuCtxSynchronize());
 		report(progress);
 	}
 	ordered(orders, true);
 	return end;
+}
+
+static int caller(int progress, int orders)
+{
+	return work_to_order(ROUNDS, false, progress, orders);
+}
+
+static int passer(int progress, int orders)
+{
+	return work_to_order(1, false, progress, orders);
+}
+
+/* Makes more objects in each executor that it comes into. */
+static int collector(int progress, int orders)
+{
+	return work_to_order(ROUNDS, true, progress, orders);
 }
 
 static int culprit(int unused)
@@ -597,39 +619,77 @@ static int culprit(int unused)
 	return cuCtxSynchronize() == CUDA_ERROR_LAUNCH_FAILED ? 0 : 2;
 }
 
-START_TEST(texels_and_handles_move)
+static struct child open_gallery(child_function *function)
+{
+	struct child child = child_start(function);
+
+	child_wait(&child, 1);
+	return child;
+}
+
+static void close_gallery(struct child *child)
+{
+	child_order(child);
+	ck_assert_int_eq(child_end(child), EXACT);
+}
+
+static void next_turn(const struct child *child)
+{
+	child_order(child);
+	child_wait(child, 1);
+}
+
+/* Where a fault costs an executor, everybody moves in the middle of their work. */
+START_TEST(texels_and_handles_outlast_a_fault)
 {
 	struct child visitors[2], maker, guest;
 
 	start(PATIENT);
-	visitors[0] = child_start(visitor);
-	child_wait(&visitors[0], 1);
-	maker = child_start(collector);
-	child_wait(&maker, 1);
-	guest = child_start(visitor);
-	child_wait(&guest, 1);
-	visitors[1] = child_start(visitor);
-	child_wait(&visitors[1], 1);
-	for (int i = 0; i < 3; i++) {
+	visitors[0] = open_gallery(visitor);
+	maker = open_gallery(collector);
+	guest = open_gallery(visitor);
+	visitors[1] = open_gallery(visitor);
+	for (int i = 0; i < ROUNDS; i++) {
 		ck_assert_int_eq(exit_status(spawn(culprit, 0)), 0);
-		ck_assert(service_log_wait(&service, "promotion: executor", i + 1, 60));
-		child_order(&maker);
-		child_wait(&maker, 1);
-		if (i == 0) {
-			child_order(&guest);
-			ck_assert_int_eq(child_end(&guest), EXACT);
-		}
+		status_await_faults(&service, i + 1);
+		next_turn(&maker);
+		if (i == 0)
+			close_gallery(&guest);
 		for (int j = 0; j < 2; j++) {
 			child_drain(&visitors[j]);
 			child_wait(&visitors[j], 2);
 		}
 	}
-	child_order(&maker);
-	ck_assert_int_eq(child_end(&maker), EXACT);
-	for (int j = 0; j < 2; j++) {
-		child_order(&visitors[j]);
-		ck_assert_int_eq(child_end(&visitors[j]), EXACT);
+	close_gallery(&maker);
+	for (int j = 0; j < 2; j++)
+		close_gallery(&visitors[j]);
+	wait_closed(&service);
+}
+END_TEST
+
+/* Executors are killed while nothing of anybody is on the device: nobody is in doubt, and everybody moves. */
+START_TEST(texels_and_handles_move)
+{
+	struct child callers[2], maker, guest;
+
+	start(PATIENT);
+	callers[0] = open_gallery(caller);
+	maker = open_gallery(collector);
+	guest = open_gallery(passer);
+	callers[1] = open_gallery(caller);
+	for (int i = 0; i < ROUNDS; i++) {
+		status_replace_active(&service, i + 1);
+		next_turn(&maker);
+		if (i == 0) {
+			next_turn(&guest);
+			close_gallery(&guest);
+		}
+		for (int j = 0; j < 2; j++)
+			next_turn(&callers[j]);
 	}
+	close_gallery(&maker);
+	for (int j = 0; j < 2; j++)
+		close_gallery(&callers[j]);
 	wait_closed(&service);
 }
 END_TEST
@@ -677,6 +737,7 @@ int main(void)
 		tests = tcase_create("moves");
 		tcase_set_timeout(tests, 300);
 		tcase_add_checked_fixture(tests, NULL, stop);
+		tcase_add_test(tests, texels_and_handles_outlast_a_fault);
 		tcase_add_test(tests, texels_and_handles_move);
 		tcase_add_test(tests, arrays_count_against_the_limit);
 		suite_add_tcase(suite, tests);

@@ -646,7 +646,7 @@ START_TEST(graphs_outlast_somebody_elses_fault)
 	for (int i = 0; i < 3; i++) {
 		ck_assert_int_eq(exit_status(spawn(crash, 0)), 0);
 		/* Before that the next one would be a second fault. */
-		ck_assert(service_log_wait(&service, "promotion: executor", i + 1, 60));
+		status_await_faults(&service, i + 1);
 		child_drain(&child);
 		child_wait(&child, 20);
 	}

@@ -14,6 +14,7 @@
 #include "tests/lib/suite.h"
 #include "tests/system/driver.h"
 #include "tests/system/program.h"
+#include "tests/system/status.h"
 
 #define MIB	      (UINT64_C(1) << 20)
 #define PATTERN	      UINT32_C(0xfffafffb)
@@ -149,19 +150,21 @@ static void end_neighbour(struct child *child)
 
 enum place { BEHIND, BEFORE, FREED };
 
-/* Writes there, and says whether it is told. */
+/* Writes there, and says whether it is told. The large allocation is the lowest memory of the program: it is made before
+ * a module's variables, which may lie in the program's memory as well. */
 static int stray_at(enum place place)
 {
-	CUdeviceptr p, large;
+	CUdeviceptr large;
 
-	open_driver();
-	ck_cuda(cuMemAlloc_v2(&p, 4096));
+	driver_attach();
 	ck_cuda(cuMemAlloc_v2(&large, 96 * MIB));
+	open_driver();
+	ck_cuda(cuMemAlloc_v2(&(CUdeviceptr){0}, 4096));
 	if (place == FREED) {
 		ck_cuda(cuMemFree_v2(large));
 		stray_to(large + 32 * MIB + 64);
 	} else if (place == BEFORE) {
-		stray_to(p - 8);
+		stray_to(large - 8);
 	} else {
 		stray_to(large + 96 * MIB);
 	}
@@ -653,7 +656,8 @@ static int faulty_stranger(int progress, int orders)
 	return 0;
 }
 
-/* What a fault has left runs on in the old executor, which has the same sinks, and lives for a moment. */
+/* What a fault has left runs on in the old executor, which has the same sinks, and lives for a moment; on a GPU, in the
+ * one that serves everybody. */
 START_TEST(who_goes_on_is_not_blamed_for_what_is_left)
 {
 	struct child owner, other;
@@ -668,7 +672,7 @@ START_TEST(who_goes_on_is_not_blamed_for_what_is_left)
 	address += 8 * MIB;
 	ck_assert_int_eq(write(other.orders, &address, sizeof(address)), sizeof(address));
 	child_wait(&other, 1);
-	ck_assert(service_log_wait(&service, "promotion: executor", 1, SECONDS));
+	status_await_faults(&service, 1);
 	child_order(&other);
 	child_wait(&other, 1);
 	end_neighbour(&owner);
@@ -720,12 +724,12 @@ START_TEST(memory_and_slots_give_way_to_each_other)
 }
 END_TEST
 
-/* Takes `mib` MiB of the device at once. */
+/* Takes `mib` MiB of the device at once. It has no module: variables of one are memory that counts as well. */
 static int greedy(int mib)
 {
 	CUdeviceptr p;
 
-	open_driver();
+	driver_attach();
 	return cuMemAlloc_v2(&p, (uint64_t)mib * MIB) == CUDA_SUCCESS ? 0 : 2;
 }
 
