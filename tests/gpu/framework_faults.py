@@ -1,29 +1,39 @@
 #!/usr/bin/env python3
 """PyTorch programs beside faults: what they compute must be what they compute without any.
 
-usage: framework_faults.py [--build BUILD] [--on-fault default,fast] [--rows ROW,...] [--loops LOOP,...] [--lives N]
-                           [--out FILE.json]
+usage: framework_faults.py [--build BUILD] [--rows ROW,...] [--loops LOOP,...] [--programs N,...] [--lives N]
+                           [--every SECONDS --for SECONDS] [--burst N] [--strict] [--out FILE.json]
 
-A life is one service with all loops (framework_survivor.py) at once, beside which each fault (the culprits of the fault
-matrix) happens once, one after the other; a loop that was told an error begins anew before the next fault. Afterwards
-each loop runs natively, without the service and without faults, as far as its longest run got. A run ends as
+A life is one service with the first N of the loops (framework_survivor.py) at once. Beside them each fault (the
+culprits of the fault matrix) happens once, one after the other; a loop that was told an error begins anew before the
+next fault. Or instead, in this order:
+  --every, --for   one culprit every so many seconds for so long. Its process was started ahead. The rate of each loop
+                   in that time is compared with the one just before, in the same service, without faults, for as long
+  --burst N        N culprits that fault at once; each must get an error and be blamed
+Afterwards each loop runs natively, without the service and without faults, as far as its longest run got. A run ends as
   exact   the checksums of all iterations are those of the fault-free run, and so is the state it leaves: weights,
           moments, caches, counters
   told    a call failed; the checksums up to there are those of the fault-free run
   WRONG   some checksum, or the state, is another one
   HANG    it said nothing any more
 The pause is the longest time between two ends of WINDOW iterations, less the ordinary one, from before the fault until
-three further windows are done.
+three further windows are done; with --every it is the longest of all that time.
 
-Exit status: 1 if a loop was WRONG or hung, if it was told with on_fault = default beside a fault that can be contained, if
-somebody else than the culprit was blamed, or if a loop that does one iteration twice is not noticed; 77 without a GPU or
-without PyTorch.
+How long it takes, about: the start, the native errors of the culprits and the end 1 minute; each life 20 s for its
+start and 2 s a fault, or twice --for, or 10 s for a burst; the native runs of the loops as long as all lives, and
+longer where there are several loops, because natively they share the device in turns.
+
+Exit status: 1 if a loop was WRONG or hung, if it was told beside a fault that can be contained, if somebody else than
+the culprit was blamed, with --every and --burst also if a culprit got no error or was not blamed, or if a loop that
+does one iteration twice is not noticed (--strict: also if the rate of a loop was below LEAST_RATIO of the one without
+faults, or if a culprit got another error than natively); 77 without a GPU or without PyTorch.
 """
 
 import argparse
+import collections
 import importlib.util
+import itertools
 import json
-import os
 import pathlib
 import shutil
 import statistics
@@ -39,13 +49,22 @@ from matrix_systems import Broken, System  # noqa: E402
 from program import Program  # noqa: E402
 from systems import is_gpu_here  # noqa: E402
 
-LOOPS = ("graph", "graph-state", "eager", "train")
+LOOPS = ("graph", "graph-state", "train", "eager")
 ROWS = tuple(row for row in matrix.FAULTS if row != "none")
-UNCONTAINED = ("stack", "jump")
+# With --every and --burst, unless --rows says otherwise: what faults at once, and leaves nothing on the device.
+QUICK_ROWS = tuple(row for row in ROWS if row not in (*matrix.GUARDED, "endless", "jump"))
+UNCONTAINED = ("stack", "jump")  # by an executor that leaves exceptions to the driver
 WINDOW = 8  # of framework_survivor
 PATIENCE = 120  # seconds that anything at all may take
-HEAD = f"{'on_fault':10}{'fault':12}" + "".join(f"{loop:>22}" for loop in LOOPS) + \
+AHEAD = 3  # culprits that are ready with --every
+LEAST_SECONDS = 20  # of a rate
+LEAST_RATIO = 0.90
+HEAD = f"{'programs':10}{'fault':12}" + "".join(f"{loop:>13}" for loop in LOOPS) + \
        "   culprit told             blamed"
+
+
+def service(options, kernels):
+    return matrix.service(options, kernels, "default")
 
 
 class Survivor:
@@ -96,86 +115,251 @@ def command(loop, log, *more):
     return [sys.executable, "-B", str(HERE / "framework_survivor.py"), loop, str(log), *more]
 
 
+class Ahead:
+    """Culprits whose processes are started before it is their turn. @waiting, @faulted: (row, program) of each"""
+
+    def __init__(self, life, rows):
+        self.life, self.rows = life, iter(rows)
+        self.waiting, self.faulted = collections.deque(), []
+
+    def start(self):
+        for row in itertools.islice(self.rows, 1):
+            self.waiting.append((row, self.life.start(row)))
+
+    def begin(self):
+        """Returns when the first ones are ready."""
+        for _ in range(AHEAD):
+            self.start()
+        self.life.expect_ready(self.waiting)
+
+    def play(self, begin, every, seconds):
+        """A fault in the middle of each stretch of so many seconds."""
+        while self.waiting:
+            if len(self.faulted) >= AHEAD:
+                self.life.expect_ready([self.waiting[0]])
+            wait_until(begin + (len(self.faulted) + 0.5) * every)
+            self.waiting[0][1].say("go")
+            self.faulted.append(self.waiting.popleft())
+            self.start()
+        wait_until(begin + seconds)
+
+    def close(self):
+        for _, culprit in [*self.waiting, *self.faulted]:
+            culprit.close()
+
+
 class Life:
     """Of one service."""
 
-    def __init__(self, options, kernels, on_fault, work):
-        self.options, self.work = options, work
-        self.system = matrix.service(options, kernels, on_fault)
+    def __init__(self, options, kernels, programs, work):
+        self.options, self.programs, self.work = options, programs, work
+        self.loops = options.loops[:programs]
+        self.system = service(options, kernels)
         self.alive, self.ended, self.events, self.bad = {}, [], [], []
 
     def gather(self):
         """Starts the loops that are not there."""
-        for loop in self.options.loops:
-            if loop not in self.alive:
-                self.alive[loop] = Survivor(self.system, loop, self.work)
-        for survivor in self.alive.values():
-            if not survivor.faults and not survivor.expect("ready"):
-                raise Broken(f"{survivor.loop} does not start: {''.join(survivor.program.errors)[-2000:]}")
-        self.system.quiet(len(self.alive), time.monotonic() + PATIENCE)
+        new = [loop for loop in self.loops if loop not in self.alive]
+        self.alive |= {loop: Survivor(self.system, loop, self.work) for loop in new}
+        for loop in new:
+            if not self.alive[loop].expect("ready"):
+                raise Broken(f"{loop} does not start: {''.join(self.alive[loop].program.errors)[-2000:]}")
+        self.quiet()
+
+    def quiet(self, waiting=0):
+        """@waiting: culprits that are ready"""
+        self.system.quiet(len(self.alive) + waiting, time.monotonic() + PATIENCE)
 
     def say_all(self, text):
         for survivor in self.alive.values():
             survivor.program.say(text)
 
-    def culprit(self, row):
-        """Return: (what it was told, its process)."""
-        patient = ["--warm-ms", str(matrix.WARM_MS), "--wait-ms", str(matrix.UNTOLD_MS)] if row in matrix.GUARDED else []
-        culprit = self.system.start(["culprit", row, *patient], "fail")
-        try:
+    def watch(self):
+        self.say_all("watch")
+        for survivor in self.alive.values():
+            survivor.expect("watching")
+
+    def start(self, row):
+        patient = ["--warm-ms", str(matrix.WARM_MS), "--wait-ms", str(matrix.UNTOLD_MS)]
+        return self.system.start(["culprit", row, *(patient if row in matrix.GUARDED else [])], "fail")
+
+    @staticmethod
+    def expect_ready(culprits):
+        for row, culprit in culprits:
             if not culprit.hear("ready", time.monotonic() + PATIENCE):
-                raise Broken(f"the culprit does not start: {''.join(culprit.errors)}")
-            self.say_all("watch")
-            for survivor in self.alive.values():
-                survivor.expect("watching")
-            culprit.say("go")
-            found = culprit.end(time.monotonic() + PATIENCE)
-            return found["code"] if found else None, culprit.pid
-        finally:
-            culprit.close()
+                raise Broken(f"the culprit of {row} does not start: {''.join(culprit.errors)}")
+
+    @staticmethod
+    def code(culprit):
+        """Waits for a culprit's end. Return: the error that it got."""
+        found = culprit.end(time.monotonic() + PATIENCE)
+        culprit.close()
+        return found["code"] if found else None
 
     def fault(self, row):
+        """One alone."""
         self.gather()
         position = self.system.log.position()
-        code, pid = self.culprit(row)
+        culprit = self.start(row)
+        try:
+            self.expect_ready([(row, culprit)])
+            self.watch()
+            culprit.say("go")
+            code = self.code(culprit)
+        finally:
+            culprit.close()
+        event = {"kind": "alone", "row": row, "code": code, "pauses_ms": self.survived(row, "alone", position)}
+        self.quiet()
+        blamed = self.blamed(row, position, {culprit.pid})
+        event["blamed"] = "culprit" if culprit.pid in blamed else "nobody"
+        self.events.append(event)
+        self.expect_native(row, code)
+        self.tell(event)
+
+    def survived(self, what, kind, position):
+        """Waits until the loops have gone on. @position: of the log, before the fault. Return: their pauses."""
+        pauses = {}
         self.say_all("more 3")
-        pauses, ends = {}, []
         for loop, survivor in list(self.alive.items()):
             line = survivor.expect("more")
             pauses[loop] = float(line.split()[1]) if line else None
-            survivor.faults.append({"row": row, "pause_ms": pauses[loop]})
+            survivor.faults.append({"kind": kind, "row": what, "pause_ms": pauses[loop]})
             if not line:
-                survivor.end()
-                survivor.ended_by = row
-                ends.append(f"  {loop}: {survivor.program.result or ''.join(survivor.program.errors)[-500:]}")
-                self.ended.append(self.alive.pop(loop))
-        self.system.quiet(len(self.alive), time.monotonic() + PATIENCE)
+                self.lost(loop, what, position)
+        return pauses
+
+    def lost(self, loop, what, position):
+        survivor = self.alive.pop(loop)
+        survivor.end()
+        survivor.ended_by = what
+        self.ended.append(survivor)
+        print(f"  {loop}: {survivor.program.result or ''.join(survivor.program.errors)[-500:]}", flush=True)
+        if self.must_go_on(what):
+            for line in self.system.log.since(position):
+                print("  | " + line)
+
+    def must_go_on(self, what):
+        """Whether a loop has to live through that."""
+        return what not in UNCONTAINED or \
+            not any("exceptions are left to the driver" in line for line in self.system.log.since(0))
+
+    def blamed(self, what, position, culprits):
+        """Return: the processes that the log blames since a position. Innocent ones among them are noted."""
         lines = self.system.log.since(position)
         blamed = self.system.blamed(lines)
-        if blamed - {pid}:
-            self.bad.append(f"{row}: blamed, and innocent: {blamed - {pid}}")
-            self.bad += [line.rstrip() for line in lines if self.system.blamed([line]) - {pid}]
-        self.events.append({"row": row, "code": code, "blamed": "culprit" if pid in blamed else "nobody",
-                            "pauses_ms": pauses})
-        self.tell(self.events[-1])
-        if ends and self.system.on_fault == "default" and row not in UNCONTAINED:
-            ends += ["  | " + line for line in self.system.log.since(position)]
-        for line in ends:
-            print(line, flush=True)
+        if blamed - culprits:
+            self.bad.append(f"{what}: blamed, and innocent: {blamed - culprits}")
+            self.bad += [line.rstrip() for line in lines if self.system.blamed([line]) - culprits]
+        return blamed
+
+    def expect_native(self, row, code):
+        if self.options.strict and code != self.options.native[row] and not (row in matrix.GUARDED and code == 0):
+            self.bad.append(f"{row}: the culprit got {code}, natively {self.options.native[row]}")
 
     def tell(self, event):
-        cells = [f"{event['pauses_ms'][loop]:.0f} ms" if event["pauses_ms"].get(loop) is not None
-                 else "ended" if loop in event["pauses_ms"] else "-" for loop in LOOPS]
+        cells = [pause_text(event, loop) for loop in LOOPS]
         native = self.options.native[event["row"]]
         told = f"{event['code']}" + ("" if event["code"] == native else f" (natively {native})")
-        print(f"{self.system.on_fault:10}{event['row']:12}" + "".join(f"{cell:>22}" for cell in cells) +
+        print(f"{self.programs:<10}{event['row']:12}" + "".join(f"{cell:>13}" for cell in cells) +
               f"   {told:25}{event['blamed']}", flush=True)
+
+    def settle(self, kind, culprits, position):
+        """After several faults. @culprits: (row, program) of each. Return: what became of all."""
+        codes = [(row, self.code(culprit)) for row, culprit in culprits]
+        pauses = self.survived(kind, kind, position)
+        self.quiet()
+        pids = {culprit.pid for _, culprit in culprits}
+        blamed = self.blamed(kind, position, pids)
+        for row, culprit in culprits:
+            if culprit.pid not in blamed:
+                self.bad.append(f"{kind}: {row} of process {culprit.pid} was blamed on nobody")
+        for row, code in codes:
+            if not code:
+                self.bad.append(f"{kind}: {row}: the culprit got no error")
+            self.expect_native(row, code)
+        return {"kind": kind, "faults": codes, "blamed": len(blamed & pids), "pauses_ms": pauses}
+
+    def iterations(self):
+        return {loop: survivor.iterations() for loop, survivor in self.alive.items()}
+
+    def rates(self, happen):
+        """Iterations of each loop in a second, from the beginning of happen() to its end."""
+        first, begin = self.iterations(), time.monotonic()
+        happen(begin)
+        last, took = self.iterations(), time.monotonic() - begin
+        return {loop: (last[loop] - first[loop]) / took for loop in first}
+
+    def every(self):
+        """Faults at regular times, and what they leave of the loops' rates."""
+        seconds, every = self.options.seconds, self.options.every
+        rows = itertools.islice(itertools.cycle(self.options.rows), max(1, int(seconds / every)))
+        ahead = Ahead(self, rows)
+        self.gather()
+        try:
+            ahead.begin()
+            self.quiet(len(ahead.waiting))
+            before = self.rates(lambda begin: wait_until(begin + seconds))
+            position = self.system.log.position()
+            self.watch()
+            during = self.rates(lambda begin: ahead.play(begin, every, seconds))
+            event = self.settle("every", ahead.faulted, position)
+        finally:
+            ahead.close()
+        event |= {"every": every, "seconds": seconds, "rates": during, "rates_before": before,
+                  "ratios": {loop: during[loop] / before[loop] if before[loop] else 0.0 for loop in before}}
+        self.events.append(event)
+        self.tell_every(event)
+
+    def tell_every(self, event):
+        print(f"{self.programs} programs, {len(event['faults'])} faults in {event['seconds']:g} s, "
+              f"{event['blamed']} blamed")
+        for loop, ratio in event["ratios"].items():
+            print(f"  {loop:12}{event['rates'][loop]:9.1f} iterations/s, without faults "
+                  f"{event['rates_before'][loop]:9.1f}: {ratio:.3f}; longest pause {pause_text(event, loop)}",
+                  flush=True)
+            if self.options.strict and ratio < LEAST_RATIO:
+                self.bad.append(f"{self.programs} programs: {loop} kept {ratio:.3f} of its rate, not {LEAST_RATIO}")
+
+    def burst(self):
+        """Faults that happen at once."""
+        self.gather()
+        rows = itertools.islice(itertools.cycle(self.options.rows), self.options.burst)
+        culprits = [(row, self.start(row)) for row in rows]
+        try:
+            self.expect_ready(culprits)
+            self.quiet(len(culprits))
+            position = self.system.log.position()
+            self.watch()
+            begin = time.monotonic()
+            for _, culprit in culprits:
+                culprit.say("go")
+            took = time.monotonic() - begin
+            event = self.settle("burst", culprits, position)
+        finally:
+            for _, culprit in culprits:
+                culprit.close()
+        if took > 1:
+            raise Broken(f"a burst that takes {took:.1f} s is none")
+        self.events.append(event)
+        codes = collections.Counter(f"{row} {code}" for row, code in event["faults"])
+        print(f"{self.programs} programs, a burst of {len(culprits)}, {event['blamed']} blamed; pauses " +
+              ", ".join(f"{loop} {pause_text(event, loop)}" for loop in event["pauses_ms"]) +
+              "\n  errors of the culprits: " + ", ".join(f"{count} x {text}" for text, count in codes.items()),
+              flush=True)
+
+    def happen(self):
+        if self.options.every:
+            self.every()
+        if self.options.burst:
+            self.burst()
+        if not self.options.every and not self.options.burst:
+            for row in self.options.rows:
+                self.fault(row)
 
     def play(self):
         self.system.up()
         try:
-            for row in self.options.rows:
-                self.fault(row)
+            self.happen()
         except Broken as problem:
             self.bad += [str(problem), *self.system.log.since(0)[-40:]]
         finally:
@@ -193,12 +377,16 @@ class Life:
 
     def is_bad(self, survivor):
         if survivor.ending == "told":
-            return self.system.on_fault == "default" and survivor.ended_by not in UNCONTAINED
+            return self.must_go_on(survivor.ended_by)
         return survivor.ending in ("WRONG", "HANG")
 
     def found(self):
-        return {"on_fault": self.system.on_fault, "events": self.events, "bad": self.bad,
+        return {"programs": self.programs, "events": self.events, "bad": self.bad,
                 "runs": [survivor.found() for survivor in self.ended]}
+
+
+def wait_until(moment):
+    time.sleep(max(0.0, moment - time.monotonic()))
 
 
 def references(options, kernels, survivors, work):
@@ -228,19 +416,36 @@ def references(options, kernels, survivors, work):
     return found, bad
 
 
-def summary(lives, loops):
-    for on_fault in dict.fromkeys(life.system.on_fault for life in lives):
-        chosen = [life for life in lives if life.system.on_fault == on_fault]
-        for loop in loops:
-            runs = [survivor for life in chosen for survivor in life.ended if survivor.loop == loop]
-            faults = [fault for survivor in runs for fault in survivor.faults]
-            pauses = [fault["pause_ms"] for fault in faults if fault["pause_ms"] is not None]
-            told = sum(1 for survivor in runs if survivor.ending == "told")
-            wrong = sum(1 for survivor in runs if survivor.ending in ("WRONG", "HANG"))
-            iterations = sum(survivor.iterations() for survivor in runs if survivor.ending in ("exact", "told"))
-            pause = f"{statistics.median(pauses):.0f} ms, at most {max(pauses):.0f}" if pauses else "-"
-            print(f"{on_fault:10}{loop:12}{len(faults):3} faults: went on {len(faults) - told - wrong}, told {told}, "
-                  f"wrong or hung {wrong}; {iterations} iterations as natively; pause {pause}")
+def pause_text(event, loop):
+    if loop not in event["pauses_ms"]:
+        return "-"
+    pause = event["pauses_ms"][loop]
+    return "ended" if pause is None else f"{pause:.0f} ms"
+
+
+def pauses_text(faults):
+    pauses = [fault["pause_ms"] for fault in faults if fault["pause_ms"] is not None]
+    return f"{statistics.median(pauses):.0f} ms, at most {max(pauses):.0f}" if pauses else "-"
+
+
+def summary(lives):
+    """By number of programs: how the runs ended, and the pauses by kind of fault."""
+    for programs in dict.fromkeys(life.programs for life in lives):
+        runs = [survivor for life in lives if life.programs == programs for survivor in life.ended]
+        faults = [{"loop": survivor.loop, **fault} for survivor in runs for fault in survivor.faults]
+        for loop in dict.fromkeys(survivor.loop for survivor in runs):
+            chosen = [survivor for survivor in runs if survivor.loop == loop]
+            endings = collections.Counter(survivor.ending for survivor in chosen)
+            iterations = sum(survivor.iterations() for survivor in chosen if survivor.ending in ("exact", "told"))
+            print(f"{programs} programs, {loop}: {iterations} iterations as natively; runs: " +
+                  ", ".join(f"{count} {ending}" for ending, count in endings.items()))
+        for kind in dict.fromkeys(fault["kind"] for fault in faults):
+            chosen = [fault for fault in faults if fault["kind"] == kind]
+            ended = sum(1 for fault in chosen if fault["pause_ms"] is None)
+            loops = [f"{loop} {pauses_text([fault for fault in chosen if fault['loop'] == loop])}"
+                     for loop in dict.fromkeys(fault["loop"] for fault in chosen)]
+            print(f"{programs} programs, faults {kind}: pause, median: {pauses_text(chosen)}; {'; '.join(loops)}; "
+                  f"{ended} of {len(chosen)} ended a loop")
 
 
 def arguments():
@@ -254,31 +459,52 @@ def arguments():
         return parse
 
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parent.parent / "build")
-    parser.add_argument("--on-fault", type=words(("default", "fast")), default=["default", "fast"])
-    parser.add_argument("--rows", type=words(ROWS), default=list(ROWS))
-    parser.add_argument("--loops", type=words(LOOPS), default=list(LOOPS))
-    parser.add_argument("--lives", type=int, default=1)
+    def count(text):
+        if int(text) < 1:
+            raise argparse.ArgumentTypeError("at least 1")
+        return int(text)
+
+    parser.add_argument("--rows", type=words(ROWS), metavar="ROW,...",
+                        help=f"all; with --every and --burst {', '.join(QUICK_ROWS)}")
+    parser.add_argument("--loops", type=words(LOOPS), default=list(LOOPS), metavar="LOOP,...", help=", ".join(LOOPS))
+    parser.add_argument("--programs", type=lambda text: [count(word) for word in text.split(",")], metavar="N,...",
+                        help="how many of the loops run at once, the first ones; a life for each number (all)")
+    parser.add_argument("--lives", type=count, default=1, help="for each number of programs")
+    parser.add_argument("--every", type=float, metavar="SECONDS")
+    parser.add_argument("--for", type=float, dest="seconds", metavar="SECONDS", help=f"at least {LEAST_SECONDS}")
+    parser.add_argument("--burst", type=count, metavar="N")
+    parser.add_argument("--strict", action="store_true")
     parser.add_argument("--out", default="")
     options = parser.parse_args()
     options.build, options.backend = options.build.resolve(), "cuda"
+    options.programs = options.programs or [len(options.loops)]
+    if max(options.programs) > len(options.loops):
+        parser.error(f"there are {len(options.loops)} loops")
+    if bool(options.every) != bool(options.seconds) or options.every and options.every <= 0:
+        parser.error("--every and --for belong together")
+    if options.seconds and options.seconds < LEAST_SECONDS:
+        parser.error(f"--for is at least {LEAST_SECONDS}")
+    options.loops = options.loops[:max(options.programs)]
+    options.rows = options.rows or list(QUICK_ROWS if options.every or options.burst else ROWS)
     return options
 
 
 def run(options, work):
     kernels = matrix.device_kernels(work)
     options.native = matrix.native_codes(options, kernels)
-    lives, bad = [], []
-    print(HEAD)
-    for on_fault in options.on_fault:
+    lives = []
+    if not options.every and not options.burst:
+        print(HEAD)
+    for programs in options.programs:
         for _ in range(options.lives):
-            lives.append(Life(options, kernels, on_fault, work))
+            lives.append(Life(options, kernels, programs, work))
             lives[-1].play()
     known, bad = references(options, kernels, [survivor for life in lives for survivor in life.ended], work)
     for life in lives:
         if not bad:
             life.judge(known)
-        bad += life.bad
-    summary(lives, options.loops)
+    bad += [line for life in lives for line in life.bad]
+    summary(lives)
     for line in bad:
         print("BAD: " + line)
     if options.out:

@@ -240,8 +240,7 @@ kill $server
 wait $server
 server=
 check "frameworks' processes" python3 -B tests/gpu/framework_processes.py --build "$folder"
-check "frameworks beside faults" python3 -B tests/gpu/framework_faults.py --build "$folder" \
-	--on-fault "default${FRMPS_GPU_TEST_SCALE:+,fast}"
+check "frameworks beside faults" python3 -B tests/gpu/framework_faults.py --build "$folder"
 check "demo" server/demo.sh --build "$folder" --backend cuda
 collect
 
