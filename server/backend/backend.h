@@ -176,6 +176,15 @@ struct backend_ops {
 	 * answer, and go on. Does not wait for it. A backend need not be able to. [any] */
 	void (*thread_show)(pthread_t thread);
 
+	/* Ends the kernels of these modules that are on the device at this moment: each of them ends at once, and
+	 * the stream goes on behind it as behind any other. All other kernels go on as well, after a stop of 2 to
+	 * 3 ms. The caller launches no kernel of these modules any more; those that the device has not begun may
+	 * need a further call. The modules are names, not to be looked into. Takes milliseconds. The calling thread
+	 * need not have called thread_enter(), and holds no lock: a fault that is found meanwhile is reported from it
+	 * (struct backend_watch). CUDA_ERROR_NOT_SUPPORTED where the backend cannot: asked with no modules it only
+	 * says so. [any] */
+	CUresult (*kernels_end)(struct backend_module *const *modules, uint32_t count);
+
 	/* Keeper. The descriptor is the caller's; the handle stays valid until chunk_release. The memory is
 	 * zero, whoever had it before: nobody else clears it. It outlives this process as long as the descriptor or a
 	 * mapping is anybody's. */

@@ -62,7 +62,7 @@ static struct {
 	bool fenced;
 	struct {
 		pthread_t thread;
-		bool runs; /* a command */
+		struct host_work *runs; /* a command; NULL: none */
 	} runners[HOST_WORKERS_MAX];
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -109,6 +109,7 @@ static bool spawn_worker(void)
 	sigdelset(&others, SIGABRT);
 	sigdelset(&others, SIGTRAP);
 	sigdelset(&others, FENCE_SIGNAL);
+	sigdelset(&others, HOST_END_SIGNAL);
 	if (detached_start(worker_main, NULL, &others))
 		return false;
 	pool.workers++;
@@ -210,12 +211,12 @@ static void run(struct host_work *work)
 	while (pool.runners[i].runs)
 		i++; /* there are as many as workers */
 	pool.runners[i].thread = pthread_self();
-	pool.runners[i].runs = true;
+	pool.runners[i].runs = work;
 	pool.running++;
 	pthread_mutex_unlock(&pool.lock);
 	host_work_run(work);
 	pthread_mutex_lock(&pool.lock);
-	pool.runners[i].runs = false;
+	pool.runners[i].runs = NULL;
 	if (!--pool.running)
 		host_faults_idle();
 }
@@ -405,6 +406,31 @@ CUresult host_pool_fence(void)
 	there = word_acquire(&stayed) == asked;
 	pthread_mutex_unlock(&pool.lock);
 	return there ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+}
+
+static bool is_of(const struct host_work *work, struct backend_module *const *modules, uint32_t count)
+{
+	for (uint32_t i = 0; i < count && work->kind == HOST_LAUNCH; i++)
+		if (work->launch.module == modules[i])
+			return true;
+	return false;
+}
+
+/* Only kernels that run: nobody has a list of what is queued in all streams. The word says which kernel the signal is for,
+ * and is there as long as the lock is held. */
+CUresult host_pool_end(struct backend_module *const *modules, uint32_t count)
+{
+	pthread_mutex_lock(&pool.lock);
+	for (unsigned i = 0; i < HOST_WORKERS_MAX && !pool.fenced; i++) {
+		struct host_work *work = pool.runners[i].runs;
+
+		if (!work || !is_of(work, modules, count))
+			continue;
+		word_release(&work->launch.over, 1);
+		pthread_kill(pool.runners[i].thread, HOST_END_SIGNAL);
+	}
+	pthread_mutex_unlock(&pool.lock);
+	return CUDA_SUCCESS;
 }
 
 void host_pool_stop(void)
