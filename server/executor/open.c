@@ -23,6 +23,7 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/drain.h"
+#include "server/executor/endless.h"
 #include "server/executor/guard.h"
 #include "server/executor/linker.h"
 #include "server/executor/memory.h"
@@ -260,13 +261,13 @@ void open_handle(struct job *job)
 static void begin_burial(struct job *job)
 {
 	struct session *session = job->session;
-	uint64_t values[2] = {1, 0};
+	uint64_t values[3] = {1, 0, endless_has_ended(job)};
 
 	burial_add_session(session_ref(session));
 	while (burial_bytes(session) && burial_work(job->executor))
 		;
 	values[1] = burial_bytes(session);
-	job_reply(job, CUDA_SUCCESS, values, values[1] ? 2 : 1, NULL);
+	job_reply(job, CUDA_SUCCESS, values, values[2] ? 3 : values[1] ? 2 : 1, NULL);
 }
 
 /* Main thread. */
@@ -324,6 +325,10 @@ static void say_endless(struct job *job)
 
 static void close_drained(struct job *job)
 {
+	if (!job->drained && !job->endless && endless_can(job->executor)) {
+		endless_begin(job, close_drained);
+		return;
+	}
 	if (!job->drained) {
 		say_endless(job);
 		return;

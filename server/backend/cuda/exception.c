@@ -95,6 +95,7 @@ struct finding {
 struct ending {
 	struct backend_module *const *modules;
 	uint32_t module_count;
+	char *kernel;  /* BACKEND_KERNEL_BYTES: the name of the first */
 	uint64_t task; /* of the warp before */
 	uint64_t entries[ENDED_MAX];
 	uint32_t count;
@@ -461,6 +462,8 @@ static void end_kernel(struct ending *ending, const struct code *code)
 {
 	if (has_ended(ending, code->entry))
 		return;
+	if (!*ending->kernel)
+		snprintf(ending->kernel, BACKEND_KERNEL_BYTES, "%s", code->kernel);
 	if (!overwrite(code))
 		log_warning("the code of kernel %s cannot be overwritten", code->kernel);
 	if (ending->count < ENDED_MAX)
@@ -526,12 +529,13 @@ static bool end_once(const struct backend_watch *watch, struct ending *ending)
 	return true;
 }
 
-CUresult exception_end(struct backend_module *const *modules, uint32_t count)
+CUresult exception_end(struct backend_module *const *modules, uint32_t count, char *ret_kernel)
 {
 	const struct backend_watch *watch = atomic_load_explicit(&backend_watch, memory_order_acquire);
-	struct ending ending = {.modules = modules, .module_count = count};
+	struct ending ending = {.modules = modules, .module_count = count, .kernel = ret_kernel};
 	bool done;
 
+	*ret_kernel = '\0';
 	if (!exception_is_ours() || !watch)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (!count)

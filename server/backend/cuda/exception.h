@@ -24,7 +24,7 @@ bool exception_is_ours(void);
 void exception_handle(const struct backend_watch *watch);
 
 /** backend.h, kernels_end(). Any thread. */
-CUresult exception_end(struct backend_module *const *modules, uint32_t count);
+CUresult exception_end(struct backend_module *const *modules, uint32_t count, char *ret_kernel);
 
 /**
  * What the driver would tell the program.

@@ -96,7 +96,7 @@ void host_pool_deinit(void);
 void host_pool_stop(void);
 void host_pool_go_on(void);
 /** backend.h, kernels_end(). */
-CUresult host_pool_end(struct backend_module *const *modules, uint32_t count);
+CUresult host_pool_end(struct backend_module *const *modules, uint32_t count, char *ret_kernel);
 /** Stops every command where it is, for good, and begins no other one. */
 CUresult host_pool_fence(void);
 struct backend_stream *host_stream_new(void);

@@ -25,6 +25,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -418,14 +419,16 @@ static bool is_of(const struct host_work *work, struct backend_module *const *mo
 
 /* Only kernels that run: nobody has a list of what is queued in all streams. The word says which kernel the signal is for,
  * and is there as long as the lock is held. */
-CUresult host_pool_end(struct backend_module *const *modules, uint32_t count)
+CUresult host_pool_end(struct backend_module *const *modules, uint32_t count, char *ret_kernel)
 {
+	*ret_kernel = '\0';
 	pthread_mutex_lock(&pool.lock);
 	for (unsigned i = 0; i < HOST_WORKERS_MAX && !pool.fenced; i++) {
 		struct host_work *work = pool.runners[i].runs;
 
 		if (!work || !is_of(work, modules, count))
 			continue;
+		snprintf(ret_kernel, BACKEND_KERNEL_BYTES, "%s", work->launch.kernel->name);
 		word_release(&work->launch.over, 1);
 		pthread_kill(pool.runners[i].thread, HOST_END_SIGNAL);
 	}

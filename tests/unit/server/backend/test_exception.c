@@ -469,13 +469,15 @@ END_TEST
  * Kernels that do not end
  */
 
+static char ended[BACKEND_KERNEL_BYTES];
+
 static void end_ours(const char *expected)
 {
 	struct backend_module *const modules[] = {OURS};
 
 	atomic_store(&backend_watch, &watch);
 	story[0] = '\0';
-	ck_assert_int_eq(exception_end(modules, 1), CUDA_SUCCESS);
+	ck_assert_int_eq(exception_end(modules, 1, ended), CUDA_SUCCESS);
 	ck_assert_str_eq(story, expected);
 }
 
@@ -503,6 +505,7 @@ START_TEST(all_kernels_of_a_module_that_run_are_ended_and_no_others)
 	ck_assert_uint_eq(memory[CODE + CODE_BYTES], 0x11);
 	ck_assert_uint_eq(memory[OTHER], 0x11);
 	ck_assert_uint_eq(memory[0x2a000], 0x11);
+	ck_assert_str_eq(ended, "culprit");
 	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
 }
 END_TEST
@@ -538,6 +541,7 @@ START_TEST(kernels_that_nobody_knows_go_on)
 	code_forget(OURS);
 	halt_warp(0, 0, 0, CODE + 0x40);
 	end_ours("stop resume ");
+	ck_assert_str_eq(ended, "");
 	ck_assert_uint_eq(memory[CODE], 0x11);
 	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
 }
@@ -570,13 +574,13 @@ START_TEST(kernels_can_only_be_ended_while_somebody_watches)
 	halt_warp(0, 0, 0, CODE);
 	atomic_store(&backend_watch, NULL);
 	story[0] = '\0';
-	ck_assert_int_eq(exception_end(NULL, 0), CUDA_ERROR_NOT_SUPPORTED);
-	ck_assert_int_eq(exception_end(modules, 1), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(exception_end(NULL, 0, ended), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(exception_end(modules, 1, ended), CUDA_ERROR_NOT_SUPPORTED);
 	atomic_store(&backend_watch, &watch);
-	ck_assert_int_eq(exception_end(NULL, 0), CUDA_SUCCESS);
+	ck_assert_int_eq(exception_end(NULL, 0, ended), CUDA_SUCCESS);
 	ck_assert_str_eq(story, "");
 	stops = false;
-	ck_assert_int_eq(exception_end(modules, 1), CUDA_ERROR_UNKNOWN);
+	ck_assert_int_eq(exception_end(modules, 1, ended), CUDA_ERROR_UNKNOWN);
 	ck_assert_str_eq(story, "stop resume ");
 	ck_assert_uint_eq(memory[CODE], 0x11);
 }

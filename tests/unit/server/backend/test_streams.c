@@ -306,8 +306,11 @@ END_TEST
 /* Until the mark behind them has come: what has not begun when it is called needs another call. */
 static void end_kernels(struct backend_module *module, uint64_t mark, uint64_t value)
 {
+	char kernel[BACKEND_KERNEL_BYTES];
+
 	while (word_acquire((word64 *)memory(mark)) < value) {
-		ok(OPS->kernels_end(&module, 1));
+		ok(OPS->kernels_end(&module, 1, kernel));
+		ck_assert(!kernel[0] || !strcmp(kernel, "endless"));
 		sched_yield();
 	}
 }
@@ -316,8 +319,9 @@ START_TEST(kernels_of_one_module_are_ended_and_no_others)
 {
 	struct backend_stream *endless = stream_new(), *other = stream_new();
 	struct backend_module *theirs = bed_load(), *ours = bed.module;
+	char kernel[BACKEND_KERNEL_BYTES];
 
-	ok(OPS->kernels_end(NULL, 0));
+	ok(OPS->kernels_end(NULL, 0, kernel));
 	bed.module = theirs;
 	close_gate(other, GATE);
 	ok(OPS->mark(other, memory(MARK2), 1));
