@@ -16,7 +16,7 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/detach.h"
-#include "server/executor/endless.h"
+#include "server/executor/end_kernels.h"
 #include "server/executor/executor.h"
 #include "server/executor/halt.h"
 #include "server/executor/lost.h"
@@ -228,7 +228,7 @@ static void route_to_session(struct job *job, enum route route)
 	else if (route == ROUTE_DETACH)
 		detach_handle(job);
 	else if (route == ROUTE_END_KERNELS)
-		endless_handle(job);
+		end_kernels_handle(job);
 	else if (route == ROUTE_LINK)
 		linker_handle(job);
 	else

@@ -23,7 +23,7 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/drain.h"
-#include "server/executor/endless.h"
+#include "server/executor/end_kernels.h"
 #include "server/executor/guard.h"
 #include "server/executor/linker.h"
 #include "server/executor/memory.h"
@@ -261,7 +261,7 @@ void open_handle(struct job *job)
 static void begin_burial(struct job *job)
 {
 	struct session *session = job->session;
-	uint64_t values[3] = {1, 0, endless_has_ended(job)};
+	uint64_t values[3] = {1, 0, end_kernels_ended(job)};
 
 	burial_add_session(session_ref(session));
 	while (burial_bytes(session) && burial_work(job->executor))
@@ -325,8 +325,8 @@ static void say_endless(struct job *job)
 
 static void close_drained(struct job *job)
 {
-	if (!job->drained && !job->endless && endless_can(job->executor)) {
-		endless_begin(job, close_drained);
+	if (!job->drained && !job->end && end_kernels_can(job->executor)) {
+		end_kernels_begin(job, close_drained);
 		return;
 	}
 	if (!job->drained) {

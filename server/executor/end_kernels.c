@@ -13,7 +13,7 @@
 // the very kernel, the compile threads in one that takes minutes. Nobody waits for it, the main thread looks at a word. A
 // call that never comes back leaves its job on the board: the daemon's patience decides then.
 
-#include "server/executor/endless.h"
+#include "server/executor/end_kernels.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -33,7 +33,7 @@
 #define LOOK_NS (100 * CLOCK_MS)
 
 /* Of a job. The thread of a call has all of it from start to `over`. */
-struct endless {
+struct end_kernels {
 	struct executor *executor;
 	struct backend_module **modules;
 	uint32_t count;
@@ -47,7 +47,7 @@ struct endless {
 	void (*then)(struct job *job);
 };
 
-bool endless_can(struct executor *executor)
+bool end_kernels_can(struct executor *executor)
 {
 	char unused[BACKEND_KERNEL_BYTES];
 
@@ -56,108 +56,108 @@ bool endless_can(struct executor *executor)
 
 static void *call(void *argument)
 {
-	struct endless *endless = argument;
-	struct executor *executor = endless->executor;
+	struct end_kernels *end = argument;
+	struct executor *executor = end->executor;
 
 	prctl(PR_SET_NAME, "frmps-end");
-	endless->code = executor->ops->kernels_end(endless->modules, endless->count, endless->ended);
+	end->code = executor->ops->kernels_end(end->modules, end->count, end->ended);
 	/* Pairs with the acquire in await_call(). */
-	word_release(&endless->over, 1);
+	word_release(&end->over, 1);
 	job_board_kick(&executor->board);
 	return NULL;
 }
 
 /* Signals for the process go to other threads. Return: whether it has begun */
-static bool start(struct endless *endless)
+static bool start(struct end_kernels *end)
 {
 	sigset_t all, before;
 
-	word_set(&endless->over, 0);
+	word_set(&end->over, 0);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	endless->has_thread = !pthread_create(&endless->thread, NULL, call, endless);
+	end->has_thread = !pthread_create(&end->thread, NULL, call, end);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return endless->has_thread;
+	return end->has_thread;
 }
 
 /* It has said its last word. */
-static void join(struct endless *endless)
+static void join(struct end_kernels *end)
 {
-	if (endless->has_thread)
-		pthread_join(endless->thread, NULL);
-	endless->has_thread = false;
+	if (end->has_thread)
+		pthread_join(end->thread, NULL);
+	end->has_thread = false;
 }
 
-struct endless *endless_free(struct endless *endless)
+struct end_kernels *end_kernels_free(struct end_kernels *end)
 {
-	if (!endless)
+	if (!end)
 		return NULL;
-	join(endless);
-	free(endless->modules);
-	free(endless);
+	join(end);
+	free(end->modules);
+	free(end);
 	return NULL;
 }
 
-bool endless_has_ended(const struct job *job)
+bool end_kernels_ended(const struct job *job)
 {
-	return job->endless && job->endless->kernel[0];
+	return job->end && job->end->kernel[0];
 }
 
 static void finish(struct job *job)
 {
 	const struct session *session = job->session;
 
-	if (endless_has_ended(job))
+	if (end_kernels_ended(job))
 		log_warning("kernel %s of session %llu (%s, pid %d) was ended, in %u tries; %s",
-			job->endless->kernel, (unsigned long long)session->id, session->program, session->pid,
-			job->endless->tries,
+			job->end->kernel, (unsigned long long)session->id, session->program, session->pid,
+			job->end->tries,
 			job->drained ? "nothing of the session is on the device"
 				     : "something of the session still is");
-	job->endless->then(job);
+	job->end->then(job);
 }
 
 static void try(struct job *job);
 
 static void look(struct job *job)
 {
-	struct endless *endless = job->endless;
+	struct end_kernels *end = job->end;
 
-	if (job->drained || endless->tries >= TRIES || executor_is_lost(job->executor) || job->session->gone)
+	if (job->drained || end->tries >= TRIES || executor_is_lost(job->executor) || job->session->gone)
 		finish(job);
 	else
 		try(job);
 }
 
-static void note_call(struct endless *endless)
+static void note_call(struct end_kernels *end)
 {
-	if (endless->code) {
-		log_warning("the backend cannot end kernels: code %d", (int)endless->code);
-		endless->tries = TRIES;
+	if (end->code) {
+		log_warning("the backend cannot end kernels: code %d", (int)end->code);
+		end->tries = TRIES;
 	}
-	if (!endless->kernel[0])
-		memcpy(endless->kernel, endless->ended, sizeof(endless->kernel));
+	if (!end->kernel[0])
+		memcpy(end->kernel, end->ended, sizeof(end->kernel));
 }
 
 static int await_call(struct job *job)
 {
-	if (!word_acquire(&job->endless->over))
+	if (!word_acquire(&job->end->over))
 		return JOB_E_WAIT;
-	join(job->endless);
-	note_call(job->endless);
+	join(job->end);
+	note_call(job->end);
 	drain_begin(job, LOOK_NS, look);
 	return 0;
 }
 
 static void try(struct job *job)
 {
-	struct endless *endless = job->endless;
+	struct end_kernels *end = job->end;
 
-	endless->tries++;
-	free(endless->modules);
-	endless->modules = contain_list_modules(job->executor, job->session->id, &endless->count);
-	if (!endless->count || !start(endless)) {
+	end->tries++;
+	free(end->modules);
+	end->modules = contain_list_modules(job->executor, job->session->id, &end->count);
+	if (!end->count || !start(end)) {
 		/* Without a module there is no kernel. */
-		endless->tries = TRIES;
+		end->tries = TRIES;
 		drain_begin(job, LOOK_NS, look);
 		return;
 	}
@@ -165,16 +165,16 @@ static void try(struct job *job)
 	job_park(job);
 }
 
-void endless_begin(struct job *job, void (*then)(struct job *job))
+void end_kernels_begin(struct job *job, void (*then)(struct job *job))
 {
-	job->endless = calloc(1, sizeof(*job->endless));
-	if (!job->endless) {
+	job->end = calloc(1, sizeof(*job->end));
+	if (!job->end) {
 		job->drained = false;
 		then(job);
 		return;
 	}
-	job->endless->executor = job->executor;
-	job->endless->then = then;
+	job->end->executor = job->executor;
+	job->end->then = then;
 	try(job);
 }
 
@@ -182,7 +182,7 @@ void endless_begin(struct job *job, void (*then)(struct job *job))
 
 static void answer(struct job *job)
 {
-	const char *kernel = job->endless ? job->endless->kernel : "";
+	const char *kernel = job->end ? job->end->kernel : "";
 
 	if (job->drained)
 		job_reply(job, CUDA_SUCCESS, NULL, 0, kernel);
@@ -190,12 +190,12 @@ static void answer(struct job *job)
 		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, "its work goes on");
 }
 
-void endless_handle(struct job *job)
+void end_kernels_handle(struct job *job)
 {
 	struct session *session = job->session;
 	const struct wire_trouble *why = &job->message.trouble;
 
-	if (!endless_can(job->executor)) {
+	if (!end_kernels_can(job->executor)) {
 		job_reply(job, CUDA_ERROR_NOT_SUPPORTED, NULL, 0, "the backend cannot end kernels");
 		return;
 	}
@@ -206,5 +206,5 @@ void endless_handle(struct job *job)
 	/* From here on nothing of it is issued (serve.c). */
 	word_release(&session->ended, 1);
 	session_tell_end(session, SHM_SESSION_FAULTED, (CUresult)why->code, why->text, NULL);
-	endless_begin(job, answer);
+	end_kernels_begin(job, answer);
 }
