@@ -7,10 +7,10 @@
 //
 //   endless_over_limit() ── EndKernels ──► answered: done ───────────► report
 //                                          answered: it cannot, or something does not end ┐
-//                                          no answer within ANSWER_MS ────────────────────┴► promote_over_limit(),
-//                                                                     promote_orphan() where the program is gone meanwhile
+//                                          no answer within ANSWER_MS ────────────────────┴► promote_over_limit()
 //
-// An executor is asked once for a session; from the failure on the replacement is tried for until it can be. The next
+// An executor is asked once for a session; from the failure on the replacement is tried for until it can be. A program that
+// has its error may be gone by then: where it cannot be replaced yet, CloseSession finds the work once more. The next
 // executor is asked anew, as is any executor by a daemon that has come back. An executor that dies meanwhile is replaced
 // anyway, and what is in flight then has its policy. A fault of the program that is handled first is what it is blamed for.
 
@@ -67,14 +67,6 @@ static void report(struct domain *domain, const struct client *client, const cha
 	verdict_over_limit(domain, client, kernel, timer_now_us() - client->endless.asked_us);
 }
 
-static void replace(struct domain *domain, struct client *client)
-{
-	if (client->state == CLIENT_SERVED)
-		promote_over_limit(domain, client);
-	else
-		promote_orphan(domain, client);
-}
-
 static void on_ended(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
@@ -87,7 +79,7 @@ static void on_ended(
 		if (!reply->code)
 			report(domain, client, reply->text);
 		else if (!worker_is_failing(worker))
-			replace(domain, client);
+			promote_over_limit(domain, client);
 	}
 	client_unref(client);
 }

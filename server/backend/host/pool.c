@@ -61,6 +61,7 @@ static struct {
 	unsigned alive;	  /* that still run code */
 	bool closing;
 	bool fenced;
+	bool ends_none, ends_in_vain; /* host_pool_end() */
 	struct {
 		pthread_t thread;
 		struct host_work *runs; /* a command; NULL: none */
@@ -303,6 +304,13 @@ static void *worker_main(void *argument)
  * What the rest of the backend calls
  */
 
+static bool is_set_to(const char *name, const char *value)
+{
+	const char *text = getenv(name);
+
+	return text && !strcmp(text, value);
+}
+
 CUresult host_pool_init(void)
 {
 	struct sigaction action = {.sa_handler = stay, .sa_flags = SA_ONSTACK};
@@ -323,6 +331,8 @@ CUresult host_pool_init(void)
 	pool.ready_tail = &pool.ready;
 	pool.ready_count = 0;
 	pool.closing = pool.fenced = false;
+	pool.ends_none = is_set_to("FRMPS_HOST_END", "none");
+	pool.ends_in_vain = is_set_to("FRMPS_HOST_END", "vain");
 	memset(pool.runners, 0, sizeof(pool.runners));
 	there = spawn_worker();
 	pthread_mutex_unlock(&pool.lock);
@@ -418,12 +428,14 @@ static bool is_of(const struct host_work *work, struct backend_module *const *mo
 }
 
 /* Only kernels that run: nobody has a list of what is queued in all streams. The word says which kernel the signal is for,
- * and is there as long as the lock is held. */
+ * and is there as long as the lock is held. With FRMPS_HOST_END=none the backend cannot, with vain no kernel ends. */
 CUresult host_pool_end(struct backend_module *const *modules, uint32_t count, char *ret_kernel)
 {
 	*ret_kernel = '\0';
+	if (pool.ends_none)
+		return CUDA_ERROR_NOT_SUPPORTED;
 	pthread_mutex_lock(&pool.lock);
-	for (unsigned i = 0; i < HOST_WORKERS_MAX && !pool.fenced; i++) {
+	for (unsigned i = 0; i < HOST_WORKERS_MAX && !pool.fenced && !pool.ends_in_vain; i++) {
 		struct host_work *work = pool.runners[i].runs;
 
 		if (!work || !is_of(work, modules, count))

@@ -206,7 +206,12 @@ START_TEST(the_program_is_gone_before_the_answer)
 	fake_expect(fake, first->socket, WIRE_CLOSE_SESSION);
 	if (_i) {
 		expect_halt();
-		ck_assert_uint_eq(fake->daemon.counters.orphans, 1);
+		fake_reply(fake, first->socket, fake->message.id, 0, NULL, 0);
+		FAKE_RUN_WHILE(fake, domain()->promotion.state == PROMOTE_HALTING);
+		fake_expect(fake, second->socket, WIRE_CLOSE_SESSION);
+		fake_take_all_over(fake, second);
+		ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "over the limit of time"));
+		ck_assert_uint_eq(fake->daemon.counters.orphans, 0);
 	} else {
 		ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
 		ck_assert_uint_eq(fake->daemon.counters.kernels_ended, 1);
