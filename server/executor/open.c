@@ -2,9 +2,10 @@
 //
 // End, each step only when the one before is over:
 //   main thread     no more requests; the serving thread marks what is unmarked and lets go (serve_detach)
-//   main thread     wait for what is on the device, up to the daemon's patience (drain.c); if it does not
-//                   end the session stays as it is for as long as this process lives: the device could
-//                   still touch its memory. Answer 0. (A later CloseSession tries again.)
+//   main thread     wait for what is on the device, up to the daemon's patience (drain.c); then its kernels
+//                   are ended (end_kernels.c). If something does not end even so the session stays as it is
+//                   for as long as this process lives: the device could still touch its memory. Answer 0.
+//                   (A later CloseSession tries again.)
 //   module thread   streams, events, device memory: it can be given to others
 //   main thread     out of the registry
 //   module thread   when nothing of anybody runs (burial.c): pinned memory, arena and timelines, modules, the
