@@ -115,7 +115,8 @@ static const size_t BUILD_SLACK = 16384;
 	X(MAKE_OBJECT, MakeObject)                                                                           \
 	X(DROP_OBJECT, DropObject)                                                                           \
 	X(SET_LIMIT, SetLimit)                                                                               \
-	X(MAKE_FILE, MakeFile)
+	X(MAKE_FILE, MakeFile)                                                                               \
+	X(END_KERNELS, EndKernels)
 
 #define X(name, table)                                                                                       \
 	static_assert(                                                                                       \
@@ -397,6 +398,8 @@ static body build_text(Builder *b, enum wire_type type, int32_t code, const char
 		return fb::CreateLost(b->fbb, code, text).Union();
 	if (type == WIRE_SUSPECT)
 		return fb::CreateSuspect(b->fbb, text).Union();
+	if (type == WIRE_END_KERNELS)
+		return fb::CreateEndKernels(b->fbb, code, text).Union();
 	return fb::CreateAdminReply(b->fbb, code, text).Union();
 }
 
@@ -532,6 +535,7 @@ static body build_body(Builder *b, const wire_message &m)
 	case WIRE_OFFENCE:
 	case WIRE_LOST:
 	case WIRE_SUSPECT:
+	case WIRE_END_KERNELS:
 		return build_text(b, m.type, m.trouble.code, m.trouble.text);
 	case WIRE_FAULT:
 		return build_fault(b, m.trouble);
@@ -1074,6 +1078,10 @@ static bool read_body(Reader *r, const fb::Message *t, wire_message *m)
 		return set_trouble(&m->trouble, 0, r->text(t->body_as_Suspect()->text())), true;
 	case fb::Body_Fault:
 		return read(r, t->body_as_Fault(), &m->trouble), true;
+	case fb::Body_EndKernels:
+		return set_trouble(&m->trouble, t->body_as_EndKernels()->code(),
+			       r->text(t->body_as_EndKernels()->reason())),
+		       true;
 	case fb::Body_Lost:
 		return set_trouble(
 			       &m->trouble, t->body_as_Lost()->code(), r->text(t->body_as_Lost()->text())),

@@ -37,6 +37,7 @@ struct statics;
 #define BACKEND_DEVICE_ATTRS  256u
 #define BACKEND_DEVICE_LIMITS 16u
 #define BACKEND_NO_LIMIT      UINT64_MAX
+#define BACKEND_KERNEL_BYTES  128u /* of a kernel's name, cut if longer */
 
 /* Granularity of device memory chunks, bytes: chunks are multiples of it and mapped at multiples of it. */
 #define BACKEND_CHUNK_GRANULE (UINT64_C(2) << 20)
@@ -175,6 +176,16 @@ struct backend_ops {
 	/* Lets a thread of this process write into the log which calls it is in, for whoever looks why it does not
 	 * answer, and go on. Does not wait for it. A backend need not be able to. [any] */
 	void (*thread_show)(pthread_t thread);
+
+	/* Ends the kernels of these modules that are on the device at this moment: each of them ends at once, and
+	 * the stream goes on behind it as behind any other. All other kernels go on as well, after a stop of 2 to
+	 * 3 ms. The caller launches no kernel of these modules any more; those that the device has not begun may
+	 * need a further call. The modules are names, not to be looked into. Takes milliseconds. The calling thread
+	 * need not have called thread_enter(), and holds no lock: a fault that is found meanwhile is reported from it
+	 * (struct backend_watch). CUDA_ERROR_NOT_SUPPORTED where the backend cannot: asked with no modules it only
+	 * says so. [any]
+	 * ret_kernel: BACKEND_KERNEL_BYTES, the name of one that was on the device; empty if there was none. */
+	CUresult (*kernels_end)(struct backend_module *const *modules, uint32_t count, char *ret_kernel);
 
 	/* Keeper. The descriptor is the caller's; the handle stays valid until chunk_release. The memory is
 	 * zero, whoever had it before: nobody else clears it. It outlives this process as long as the descriptor or a

@@ -86,6 +86,21 @@ void contain_forget_module(struct executor *executor, const struct backend_modul
 	pthread_mutex_unlock(&contain->lock);
 }
 
+struct backend_module **contain_list_modules(struct executor *executor, uint64_t session, uint32_t *ret_count)
+{
+	struct contain *contain = &executor->contain;
+	struct backend_module **modules;
+
+	*ret_count = 0;
+	pthread_mutex_lock(&contain->lock);
+	modules = calloc(contain->owner_count + 1, sizeof(struct backend_module *));
+	for (uint32_t i = 0; modules && i < contain->owner_count; i++)
+		if (contain->owners[i].session == session)
+			modules[(*ret_count)++] = contain->owners[i].module;
+	pthread_mutex_unlock(&contain->lock);
+	return modules;
+}
+
 /* Under contain.lock. 0: nobody's. */
 static uint64_t owner_of(const struct contain *contain, const struct backend_module *module)
 {

@@ -77,6 +77,13 @@ void contain_note_module(struct executor *executor, struct backend_module *modul
 /** Before it is unloaded. Module thread. */
 void contain_forget_module(struct executor *executor, const struct backend_module *module);
 
+/**
+ * The modules of a session, as they are now: names, one of which may be unloaded at any time. Any thread.
+ * Return: for free(); NULL: there is none, or no memory
+ */
+struct backend_module **contain_list_modules(
+	struct executor *executor, uint64_t session, uint32_t *ret_count);
+
 /** The session is served from now on, as that generation, and as doubtful as the others are. Main thread. */
 void contain_join(struct session *session, uint32_t generation);
 

@@ -4,6 +4,7 @@
 //                    the device: what must wait for a session's work is parked (job.h) and looked at again
 //   module thread    modules, functions, timing, unpinning: calls that the driver may hold up (module_worker.c)
 //   compile threads  the driver's compiler and device linker, which may take seconds (compiler.c)
+//   a thread for each call that ends kernels (end_kernels.c), for milliseconds
 //   serving threads  rings and all that happens to a command; a session belongs to one of them (serve.c)
 //
 // A command: ring → intake.c (copied into the journal, checked) → dispatch.c (given to the backend) or hold.c

@@ -16,6 +16,7 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/detach.h"
+#include "server/executor/end_kernels.h"
 #include "server/executor/executor.h"
 #include "server/executor/halt.h"
 #include "server/executor/lost.h"
@@ -164,6 +165,7 @@ enum route {
 	ROUTE_OPEN,
 	ROUTE_CLOSE,
 	ROUTE_DETACH,
+	ROUTE_END_KERNELS,
 	ROUTE_ACTIVATE,
 	ROUTE_PING,
 	ROUTE_HALT,
@@ -200,6 +202,7 @@ static const enum route routes[WIRE_TYPES] = {
 	[WIRE_OPEN_SESSION] = ROUTE_OPEN,
 	[WIRE_CLOSE_SESSION] = ROUTE_CLOSE,
 	[WIRE_DETACH_SESSION] = ROUTE_DETACH,
+	[WIRE_END_KERNELS] = ROUTE_END_KERNELS,
 	[WIRE_ACTIVATE] = ROUTE_ACTIVATE,
 	[WIRE_SHUTDOWN] = ROUTE_END,
 	[WIRE_PING] = ROUTE_PING,
@@ -224,6 +227,8 @@ static void route_to_session(struct job *job, enum route route)
 		module_handle(job);
 	else if (route == ROUTE_DETACH)
 		detach_handle(job);
+	else if (route == ROUTE_END_KERNELS)
+		end_kernels_handle(job);
 	else if (route == ROUTE_LINK)
 		linker_handle(job);
 	else
@@ -268,6 +273,7 @@ int executor_handle(struct executor *executor, struct job *job)
 	case ROUTE_LINK:
 	case ROUTE_CLOSE:
 	case ROUTE_DETACH:
+	case ROUTE_END_KERNELS:
 		route_to_session(job, route);
 		break;
 	}

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "server/executor/clock.h"
+#include "server/executor/end_kernels.h"
 #include "server/executor/load.h"
 #include "server/executor/session.h"
 #include "server/log.h"
@@ -36,6 +37,7 @@ struct job *job_free(struct job *job)
 	session_unref(job->session);
 	free(job->snapshot);
 	load_free(job->load);
+	end_kernels_free(job->end);
 	free(job);
 	return NULL;
 }

@@ -19,6 +19,7 @@
 #include "protocol/wire.h"
 #include "server/backend/backend.h"
 
+struct end_kernels;
 struct executor;
 struct load;
 struct session;
@@ -40,6 +41,7 @@ struct job {
 	bool drained;
 	bool answered;		     /* nobody waits for an answer */
 	struct load *load;	     /* load.c: own memory */
+	struct end_kernels *end;     /* end_kernels.c: own memory */
 	uint32_t mark;		     /* free for the handler */
 	struct wire_message message; /* points into packet */
 	struct packet packet;

@@ -2,9 +2,10 @@
 //
 // End, each step only when the one before is over:
 //   main thread     no more requests; the serving thread marks what is unmarked and lets go (serve_detach)
-//   main thread     wait for what is on the device, up to the daemon's patience (drain.c); if it does not
-//                   end the session stays as it is for as long as this process lives: the device could
-//                   still touch its memory. Answer 0. (A later CloseSession tries again.)
+//   main thread     wait for what is on the device, up to the daemon's patience (drain.c); then its kernels
+//                   are ended (end_kernels.c). If something does not end even so the session stays as it is
+//                   for as long as this process lives: the device could still touch its memory. Answer 0.
+//                   (A later CloseSession tries again.)
 //   module thread   streams, events, device memory: it can be given to others
 //   main thread     out of the registry
 //   module thread   when nothing of anybody runs (burial.c): pinned memory, arena and timelines, modules, the
@@ -23,6 +24,7 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/drain.h"
+#include "server/executor/end_kernels.h"
 #include "server/executor/guard.h"
 #include "server/executor/linker.h"
 #include "server/executor/memory.h"
@@ -260,13 +262,13 @@ void open_handle(struct job *job)
 static void begin_burial(struct job *job)
 {
 	struct session *session = job->session;
-	uint64_t values[2] = {1, 0};
+	uint64_t values[3] = {1, 0, end_kernels_ended(job)};
 
 	burial_add_session(session_ref(session));
 	while (burial_bytes(session) && burial_work(job->executor))
 		;
 	values[1] = burial_bytes(session);
-	job_reply(job, CUDA_SUCCESS, values, values[1] ? 2 : 1, NULL);
+	job_reply(job, CUDA_SUCCESS, values, values[2] ? 3 : values[1] ? 2 : 1, NULL);
 }
 
 /* Main thread. */
@@ -324,6 +326,10 @@ static void say_endless(struct job *job)
 
 static void close_drained(struct job *job)
 {
+	if (!job->drained && !job->end && end_kernels_can(job->executor)) {
+		end_kernels_begin(job, close_drained);
+		return;
+	}
 	if (!job->drained) {
 		say_endless(job);
 		return;

@@ -11,6 +11,7 @@
 
 #include "server/config/config.h"
 #include "server/failover/convict.h"
+#include "server/failover/endless.h"
 #include "server/failover/promote.h"
 #include "server/loop/timer.h"
 #include "server/session/client.h"
@@ -57,10 +58,11 @@ static void look(struct domain *domain)
 	struct client *client;
 
 	TAILQ_FOREACH (client, &domain->clients, domain_link) {
-		if (!client_is_live(client) || !convict_was_served(client, domain->active))
+		if (!convict_was_served(client, domain->active) ||
+			!(client_is_live(client) || endless_has_ended(domain, client)))
 			continue;
 		if (overrun_is_over(client, now_us, limit_us)) {
-			promote_over_limit(domain, client);
+			endless_over_limit(domain, client);
 			return;
 		}
 	}

@@ -14,6 +14,7 @@
 #include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/userlog.h"
 
 /* Sessions that a verdict names. */
 #define NAMES_MAX 8u
@@ -261,9 +262,9 @@ static void append_session(const struct domain *domain, uint64_t session, char *
 	append(text, size, "session %llu", (unsigned long long)session);
 }
 
-/* Of whom an executor has read what faulted. */
+/* Of whom an executor has read what faulted, or did not end. */
 static void begin_with_culprit(const struct domain *domain, uint64_t session,
-	const struct wire_trouble *fault, char *text, size_t size)
+	const struct wire_trouble *fault, enum judge_ground ground, char *text, size_t size)
 {
 	struct judge_verdict verdict = {.code = fault->code, .instruction = fault->instruction};
 
@@ -271,7 +272,7 @@ static void begin_with_culprit(const struct domain *domain, uint64_t session,
 	snprintf(text, size, "culprit is ");
 	append_session(domain, session, text, size);
 	append_fault(&verdict, text, size);
-	append(text, size, ", %s", judge_ground_text(JUDGE_LAST_WORDS));
+	append(text, size, ", %s", judge_ground_text(ground));
 }
 
 void verdict_contained(struct domain *domain, uint64_t session, const struct wire_trouble *fault)
@@ -280,10 +281,36 @@ void verdict_contained(struct domain *domain, uint64_t session, const struct wir
 	const size_t size = sizeof(domain->promotion.verdict_text);
 	double took_ms = (double)fault->took / 1e6;
 
-	begin_with_culprit(domain, session, fault, text, size);
+	begin_with_culprit(domain, session, fault, JUDGE_LAST_WORDS, text, size);
 	append(text, size, "; told an error beside it: nobody; nobody waits; contained %.1f, in all %.1f ms",
 		took_ms, took_ms);
 	log_info("verdict: %s", text);
+}
+
+void verdict_over_limit(
+	struct domain *domain, const struct client *client, const char *kernel, uint64_t took_us)
+{
+	const struct wire_trouble limit = {.code = CUDA_ERROR_LAUNCH_TIMEOUT, .text = kernel};
+	char *text = domain->promotion.verdict_text;
+	const size_t size = sizeof(domain->promotion.verdict_text);
+	double took_ms = (double)took_us / 1000.0;
+
+	begin_with_culprit(domain, client->number, &limit, JUDGE_OVER_LIMIT, text, size);
+	append(text, size, "; told an error beside it: nobody; nobody waits; ended %.1f, in all %.1f ms",
+		took_ms, took_ms);
+	userlog_event(domain->daemon, client->uid, USERLOG_endless, LOG_LEVEL_INFO, "verdict: %s", text);
+}
+
+void verdict_orphan(struct domain *domain, const struct client *client)
+{
+	char *text = domain->promotion.verdict_text;
+	const size_t size = sizeof(domain->promotion.verdict_text);
+
+	*text = '\0';
+	append(text, size, "nobody is proved guilty of a fault (work of a program that is gone did not end:");
+	append_client(text, size, client, 1);
+	append(text, size, "); its kernels were ended; told an error: nobody; nobody waits");
+	userlog_event(domain->daemon, client->uid, USERLOG_endless, LOG_LEVEL_INFO, "verdict: %s", text);
 }
 
 void verdict_read(struct domain *domain, uint64_t session, const struct wire_trouble *fault)
@@ -291,7 +318,7 @@ void verdict_read(struct domain *domain, uint64_t session, const struct wire_tro
 	char *text = domain->promotion.verdict_text;
 	const size_t size = sizeof(domain->promotion.verdict_text);
 
-	begin_with_culprit(domain, session, fault, text, size);
+	begin_with_culprit(domain, session, fault, JUDGE_LAST_WORDS, text, size);
 	append(text, size, "; found out off the device, while the others go on; read %.1f ms",
 		(double)fault->took / 1e6);
 	log_info("verdict: %s", text);

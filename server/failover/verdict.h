@@ -33,6 +33,15 @@ void verdict_cut_short(struct domain *domain);
 /** Logs a fault that was contained, and keeps the text for the operator. */
 void verdict_contained(struct domain *domain, uint64_t session, const struct wire_trouble *fault);
 
+/**
+ * The same where nothing has faulted, but kernels of one program did not end and were ended (endless.h): of a program over
+ * its limit of time, and of one that is gone.
+ * @kernel: one of them, empty: not known; took_us: from the question to the end
+ */
+void verdict_over_limit(
+	struct domain *domain, const struct client *client, const char *kernel, uint64_t took_us);
+void verdict_orphan(struct domain *domain, const struct client *client);
+
 /** The same for one that was cut, and found out about later (postmortem.h). */
 void verdict_read(struct domain *domain, uint64_t session, const struct wire_trouble *fault);
 

@@ -80,6 +80,13 @@ struct client_refusal {
 	bool stuck;		   /* its own work did not end when it was to be moved */
 };
 
+/* EndKernels, the latest (failover/endless.h). */
+struct client_endless {
+	uint32_t generation; /* of the executor that was asked; 0: none was */
+	bool is_open;	     /* it has not answered */
+	uint64_t asked_us;
+};
+
 struct client {
 	TAILQ_ENTRY(client) link;	 /* daemon->clients */
 	TAILQ_ENTRY(client) domain_link; /* domain->clients */
@@ -133,6 +140,7 @@ struct client {
 	bool worked;	 /* it had work on the device at the first sign of the fault, or shortly before */
 	bool over_limit; /* its work runs for longer than it may */
 	bool quiet;	 /* nothing of it is on the device of the executor that is halted */
+	struct client_endless endless;
 	struct overrun *overruns; /* failover/overrun.c; NULL: nothing seen */
 	/* Its part in unexplained losses (failover/convict.c). */
 	struct doubt common; /* commands that were in doubt in each of `unexplained` losses */

@@ -4,6 +4,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/adopt/store.h"
+#include "server/failover/endless.h"
 #include "server/failover/move.h"
 #include "server/failover/probation.h"
 #include "server/failover/worker.h"
@@ -41,7 +42,10 @@ static void on_session_closed(
 	(void)packet;
 	if (orphan && worker == domain->active && !worker_is_failing(worker))
 		promote_orphan(domain, client);
-	if (reply && !reply->code && reply->values.count > 1 && worker->state != WORKER_CONDEMNED)
+	if (reply && !reply->code && reply->values.count > 2 && reply->values.at[2])
+		endless_report_orphan(domain, client);
+	if (reply && !reply->code && reply->values.count > 1 && reply->values.at[1] &&
+		worker->state != WORKER_CONDEMNED)
 		linger_begin(client, worker, &(struct wire_message){.type = WIRE_CLOSE_SESSION},
 			reply->values.at[1]);
 	worker_forget_session(worker, client->number);

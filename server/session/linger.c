@@ -83,7 +83,8 @@ static void on_answer(
 	bool unmapped = reply && is_mapped(linger);
 
 	(void)packet;
-	if (!reply || reply->code || reply->values.count < 2 || worker->state == WORKER_CONDEMNED) {
+	if (!reply || reply->code || reply->values.count < 2 || !reply->values.at[1] ||
+		worker->state == WORKER_CONDEMNED) {
 		if (linger->kept.type == WIRE_CLOSE_SESSION)
 			worker_forget_session(worker, linger->kept.session);
 		end(linger, unmapped);

@@ -453,17 +453,49 @@ static int endless(int unused)
 	return cuCtxSynchronize() == CUDA_ERROR_LAUNCH_TIMEOUT ? 0 : 2;
 }
 
+/* With on_fault = fast it may cost the others their executor. */
 START_TEST(a_kernel_over_its_limit_ends_its_program_alone)
 {
 	struct child survivors[SURVIVORS_MAX];
 	const struct company *company = &companies[1];
+	pid_t active;
 
 	start(_i ? "on_fault = fast\nmax_kernel_seconds = 1\n" : "max_kernel_seconds = 1\n", "30");
 	gather(company, survivors);
+	active = status_active(&service);
 	ck_assert_int_eq(exit_status(spawn(endless, 0)), 0);
 	ck_assert(service_log_wait(&service,
 		"kernel endless, code 702 CUDA_ERROR_LAUNCH_TIMEOUT, over the limit of time", 1, 60));
 	see_them_go_on(company, survivors);
+	if (!_i) {
+		ck_assert_int_eq(status_active(&service), active);
+		ck_assert_int_eq(status_counter(&service, "promotions"), 0);
+		ck_assert_int_eq(status_counter(&service, "kernels_ended"), 1);
+	}
+	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);
+}
+END_TEST
+
+static const char *const ways_not_to_end[] = {"none", "vain"};
+
+/* It costs the others a pause, and nothing else. */
+START_TEST(a_kernel_that_cannot_be_ended_costs_an_executor)
+{
+	struct child survivors[SURVIVORS_MAX];
+	const struct company *company = &companies[1];
+
+	setenv("FRMPS_HOST_END", ways_not_to_end[_i], 1);
+	start("max_kernel_seconds = 1\n", "30");
+	gather(company, survivors);
+	ck_assert_int_eq(exit_status(spawn(endless, 0)), 0);
+	ck_assert(service_log_wait(&service, "promotion: ", 1, 60));
+	ck_assert_int_eq(
+		service_log_count(&service,
+			"kernel endless, code 702 CUDA_ERROR_LAUNCH_TIMEOUT, over the limit of time"),
+		1);
+	see_them_go_on(company, survivors);
+	ck_assert_int_eq(status_counter(&service, "promotions"), 1);
+	ck_assert_int_eq(status_counter(&service, "kernels_ended"), 0);
 	ck_assert_int_eq(dismiss(company, survivors, EXACT), company->count);
 }
 END_TEST
@@ -712,10 +744,16 @@ int main(void)
 	tcase_add_test(tests, a_fault_that_stops_everything_is_told);
 	tcase_add_test(tests, two_at_once_are_both_culprits);
 	tcase_add_test(tests, an_executor_that_dies_in_the_pause_is_fenced);
-	tcase_add_loop_test(tests, a_kernel_over_its_limit_ends_its_program_alone, 0, 2);
 	tcase_add_test(tests, a_program_that_faults_again_and_again_is_kept_alone);
 	tcase_add_test(tests, what_only_kernels_know_is_not_lost_in_silence);
 	tcase_add_test(tests, isolated_programs_do_not_see_each_others_faults);
+	suite_add_tcase(suite, tests);
+	tests = tcase_create("limit");
+	tcase_set_timeout(tests, 120);
+	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_loop_test(tests, a_kernel_over_its_limit_ends_its_program_alone, 0, 2);
+	if (strcmp(getenv("FRMPS_TEST_BACKEND"), "cuda") != 0)
+		tcase_add_loop_test(tests, a_kernel_that_cannot_be_ended_costs_an_executor, 0, 2);
 	suite_add_tcase(suite, tests);
 	tests = tcase_create("nvml");
 	tcase_set_timeout(tests, 120);

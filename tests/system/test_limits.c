@@ -117,23 +117,29 @@ static void be_issued(void)
 	ck_cuda(cuStreamSynchronize(probe.stream));
 }
 
-/* Holds device memory and, when it is told to, runs a kernel that never ends. */
+/* Holds device memory and, when it is told to, runs kernels that never end, two at a time and two that wait. */
 static int hog(int progress, int orders)
 {
-	CUstream stream;
+	CUstream streams[2];
 	CUdeviceptr p;
 
 	open_with_probe();
-	stream = new_stream();
+	for (int i = 0; i < 2; i++)
+		streams[i] = new_stream();
 	ck_cuda(cuMemAlloc_v2(&p, 256 * MIB));
 	kernel("endless");
 	report(progress);
 	ordered(orders, true);
-	ck_cuda(launch("endless", 1, 1, stream, NULL));
+	for (int i = 0; i < 4; i++)
+		ck_cuda(launch("endless", 1, 1, streams[i % 2], NULL));
 	be_issued();
 	report(progress);
 	ordered(orders, true);
-	return 0;
+	/* Nobody but the test of the limit lets it go on. */
+	for (int i = 0; i < 2; i++)
+		if (cuStreamSynchronize(streams[i]) != CUDA_ERROR_LAUNCH_TIMEOUT)
+			return 2;
+	return cuMemsetD32_v2(p, 0, 1) == CUDA_ERROR_LAUNCH_TIMEOUT ? 0 : 3;
 }
 
 /* Has a kernel under way from one order to the next; vouches that it may be run again. */
@@ -187,12 +193,22 @@ static void run_once(void)
 	wait_closed(&service);
 }
 
-START_TEST(endless_work_of_a_killed_client_is_ended)
+/* One is killed, one is over its limit. */
+static const struct {
+	const char *options, *line;
+	bool is_killed;
+} endings[] = {{"orphan_seconds = 1\n", "did not end within orphan_seconds: its kernels were ended", true},
+	{"max_kernel_seconds = 4\n", "for longer than max_kernel_seconds (4): its kernels were ended",
+		false}};
+
+/* Nobody else notices: the executor goes on with their work, that of a long kernel as well. */
+START_TEST(endless_work_ends_alone)
 {
 	struct child fast, slow, gone;
 	uint64_t unused, before, after;
+	pid_t active;
 
-	ck_assert(service_start_configured(&service, "orphan_seconds = 1\n"));
+	ck_assert(service_start_configured(&service, endings[_i].options));
 	free_memory(); /* somebody has to be there for executors to be */
 	wait_standbys();
 	unused = free_memory();
@@ -210,21 +226,36 @@ START_TEST(endless_work_of_a_killed_client_is_ended)
 	child_order(&gone);
 	child_wait(&slow, 1);
 	child_wait(&gone, 1);
-	ck_assert_uint_ge(held_bytes(), 256 * MIB);
-	ck_assert_uint_le(free_memory() + 256 * MIB, before);
-	kill(gone.pid, SIGKILL);
-	ck_assert_int_eq(child_end(&gone), 1000 + SIGKILL);
-	ck_assert(service_log_wait(&service, "promotion: ", 1, 60));
+	active = status_active(&service);
+	if (endings[_i].is_killed) {
+		ck_assert_uint_ge(held_bytes(), 256 * MIB);
+		ck_assert_uint_le(free_memory() + 256 * MIB, before);
+		kill(gone.pid, SIGKILL);
+		ck_assert_int_eq(child_end(&gone), 1000 + SIGKILL);
+	} else {
+		child_order(&slow);
+		ck_assert_int_eq(child_end(&slow), 0);
+		child_order(&gone);
+		ck_assert_int_eq(child_end(&gone), 0);
+	}
+	ck_assert(service_log_wait(&service, endings[_i].line, 1, 60));
 	child_drain(&fast);
 	child_wait(&fast, 20);
-	ck_assert(child_runs(&slow));
-	child_order(&slow);
-	ck_assert_int_eq(child_end(&slow), 0);
+	if (endings[_i].is_killed) {
+		ck_assert(child_runs(&slow));
+		child_order(&slow);
+		ck_assert_int_eq(child_end(&slow), 0);
+	}
 	child_order(&fast);
 	ck_assert_int_eq(child_end(&fast), 0);
 	wait_closed(&service);
-	ck_assert_int_eq(counter("orphans"), 1);
-	ck_assert_int_eq(counter("promotions"), 1);
+	ck_assert_int_eq(status_active(&service), active);
+	ck_assert_int_eq(counter("kernels_ended"), 1);
+	ck_assert_int_eq(counter("culprits"), !endings[_i].is_killed);
+	ck_assert_int_eq(counter("orphans"), 0);
+	ck_assert_int_eq(counter("promotions"), 0);
+	ck_assert_int_eq(counter("sessions_moved"), 0);
+	ck_assert_int_eq(service_log_count(&service, "promotion: "), 0);
 	ck_assert_uint_eq(held_bytes(), 0);
 	wait_standbys();
 	after = free_memory();
@@ -835,8 +866,10 @@ START_TEST(a_program_ends_while_a_thread_waits)
 {
 	ck_assert(service_start_configured(&service, "orphan_seconds = 1\n"));
 	ck_assert_int_eq(exit_status(spawn(ends_while_a_thread_waits, 0)), 44);
-	ck_assert(service_log_wait(&service, "promotion: ", 1, 60));
+	ck_assert(service_log_wait(
+		&service, "did not end within orphan_seconds: its kernels were ended", 1, 60));
 	wait_closed(&service);
+	ck_assert_int_eq(counter("promotions"), 0);
 	ck_assert_uint_eq(held_bytes(), 0);
 }
 END_TEST
@@ -905,7 +938,7 @@ int main(int count, char **arguments)
 	tests = tcase_create("limits");
 	tcase_set_timeout(tests, 300);
 	tcase_add_checked_fixture(tests, NULL, stop);
-	tcase_add_test(tests, endless_work_of_a_killed_client_is_ended);
+	tcase_add_loop_test(tests, endless_work_ends_alone, 0, 2);
 	tcase_add_test(tests, pinned_memory_of_others_holds_nobody_up);
 	tcase_add_test(tests, registered_memory_is_copied_beyond_the_limit);
 	tcase_add_test(tests, nobody_waits_for_parked_or_busy_clients);

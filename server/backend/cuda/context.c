@@ -98,6 +98,7 @@ const struct backend_ops backend_cuda = {
 	.thread_enter = thread_enter,
 	.fence = cuda_fence,
 	.thread_show = said_show_thread,
+	.kernels_end = exception_end,
 	.chunk_create = cuda_chunk_create,
 	.chunk_release = cuda_chunk_release,
 	.window_reserve = cuda_window_reserve,

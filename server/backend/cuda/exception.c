@@ -17,6 +17,17 @@
 // Whose program ends is decided before anybody goes on, and no completion is published until then (backend.h, struct
 // backend_watch). Where a kernel cannot be named, nobody is guessed: the fault is not contained.
 //
+// The same means end kernels that have not faulted and do not end (exception_end()): stop, overwrite the code of those
+// that are on the device and of the named modules, release, resume. Code that lies on the device belongs to one module, and
+// a module to one program, so nobody else's kernels are changed.
+//   - Only kernels that have a stopped warp are overwritten. A module can have thousands of kernels, and writing all their
+//     code would stop everybody for longer. It is safe as well: a module is unloaded only while nothing runs, so the code
+//     of a kernel that runs is still there. A kernel of the module that waits in a queue needs another call.
+//   - Blocks that have not begun, and launches of the same kernel that are queued, begin and exit.
+//   - A warp in code of the driver (printf, malloc) returns to its kernel, and exits there.
+//   - A loop in a function of its own, which is not inlined, lies outside of its kernel's code and does not end.
+// An exception that is found during that stop is handled as any other.
+//
 // Measured on an H200 (driver 580.159.04) with one warp that faults beside programs with kernels of 100 us: the event comes
 // 1 to 3 ms after the fault, stop 0.5 ms, error states 0.4, records 0.1 (8448 of them 4), code 0.1, resume 1.2. Beside
 // 1000 blocks it is the same. The kernel-mode driver needs some 5 ms for each further multiprocessor with an error of its
@@ -25,6 +36,7 @@
 #include "server/backend/cuda/exception.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,6 +58,8 @@
 /* EXIT, with no predicate and no barrier, for compute capability 7.0 to 9.0. */
 static const uint64_t exit_instruction[2] = {UINT64_C(0x794d), UINT64_C(0x000fea0003800000)};
 #define FILL_BYTES 4096u
+/* Kernels of one program that are remembered as overwritten during one stop; more are written once more. */
+#define ENDED_MAX 128u
 /* The driver writes the text of an assertion about when the event comes. */
 #define TEXT_MS 100u
 /* To clear the error states of all multiprocessors takes as long as to clear so many one by one (36 and 0.5 ms). */
@@ -81,7 +95,18 @@ struct finding {
 	uint64_t task, entry; /* what was read last: a grid has many warps */
 };
 
+/* What exception_end() looks for during one stop, and what it has overwritten. */
+struct ending {
+	struct backend_module *const *modules;
+	uint32_t module_count;
+	char *kernel;  /* BACKEND_KERNEL_BYTES: the name of the first */
+	uint64_t task; /* of the warp before */
+	uint64_t entries[ENDED_MAX];
+	uint32_t count;
+};
+
 static struct {
+	pthread_mutex_t lock; /* held from stop to resume; of the following */
 	int event;
 	_Atomic bool is_open;
 	void *area;
@@ -91,7 +116,7 @@ static struct {
 	bool keeps_any;
 	struct finding finding;
 	char said[SHM_ASSERTION_BYTES];
-} exception = {.event = -1};
+} exception = {.lock = PTHREAD_MUTEX_INITIALIZER, .event = -1};
 
 CUresult exception_code(uint32_t error, bool in_code)
 {
@@ -422,23 +447,38 @@ static void release_rest(void)
 		log_error("the device does not go on after an exception");
 }
 
-void exception_handle(const struct backend_watch *watch)
+/* What faults, or is held, as soon as the device goes on. */
+static void handle_rest(const struct backend_watch *watch)
 {
-	int rounds = 0;
-
-	watch->suspected(watch->context);
-	/* The text of an assertion that came too late for its fault is not this one's. */
-	said_forget(TEXT_MS);
-	for (; rounds < ROUNDS_MAX && has_exception(); rounds++) {
-		if (rounds)
-			watch->suspected(watch->context);
+	for (int i = 1; i < ROUNDS_MAX && has_exception(); i++) {
+		watch->suspected(watch->context);
 		if (!handle_once(watch))
 			return;
 	}
 	if (is_stopped())
 		release_rest();
-	if (!rounds)
-		watch->contained(watch->context, NULL, 0);
+}
+
+static void handle(const struct backend_watch *watch)
+{
+	watch->suspected(watch->context);
+	/* The text of an assertion that came too late for its fault is not this one's. */
+	said_forget(TEXT_MS);
+	if (has_exception()) {
+		if (handle_once(watch))
+			handle_rest(watch);
+		return;
+	}
+	if (is_stopped())
+		release_rest();
+	watch->contained(watch->context, NULL, 0);
+}
+
+void exception_handle(const struct backend_watch *watch)
+{
+	pthread_mutex_lock(&exception.lock);
+	handle(watch);
+	pthread_mutex_unlock(&exception.lock);
 }
 
 void exception_warm(void)
@@ -447,6 +487,115 @@ void exception_warm(void)
 		if (!debugger_stop() || !debugger_resume())
 			log_warning("the device does not stop, or does not go on, before anything has run");
 }
+
+/* ---- kernels that do not end ---- */
+
+static bool is_named(const struct ending *ending, const struct backend_module *module)
+{
+	for (uint32_t i = 0; i < ending->module_count; i++)
+		if (ending->modules[i] == module)
+			return true;
+	return false;
+}
+
+static bool has_ended(const struct ending *ending, uint64_t entry)
+{
+	for (uint32_t i = 0; i < ending->count; i++)
+		if (ending->entries[i] == entry)
+			return true;
+	return false;
+}
+
+static void end_kernel(struct ending *ending, const struct code *code)
+{
+	if (has_ended(ending, code->entry))
+		return;
+	if (!*ending->kernel)
+		snprintf(ending->kernel, BACKEND_KERNEL_BYTES, "%s", code->kernel);
+	if (!overwrite(code))
+		log_warning("the code of kernel %s cannot be overwritten", code->kernel);
+	if (ending->count < ENDED_MAX)
+		ending->entries[ending->count++] = code->entry;
+}
+
+/* Warps of a kernel that nobody knows are left as they are: it may be anybody's. */
+static void end_kernels(struct ending *ending, struct finding *finding)
+{
+	struct warp warp;
+	struct code code;
+
+	for (uint32_t i = next_stopped(0); i < WARPS_COUNT; i = next_stopped(i + 1)) {
+		if (!warps_read(exception.area, i, &warp) || warp.task == ending->task)
+			continue;
+		ending->task = warp.task;
+		if (find_kernel(finding, warp.task, &code) && is_named(ending, code.module))
+			end_kernel(ending, &code);
+	}
+}
+
+/* Return: whether something has faulted as well. Where the states cannot be read the event will say so. */
+static bool look_for_faults(struct finding *finding)
+{
+	if (read_states())
+		look_at_states(finding);
+	look_at_warps(finding);
+	return finding->count || finding->unknown || finding->excited;
+}
+
+/* While the device stands still. */
+static void end_and_release(const struct backend_watch *watch, struct ending *ending)
+{
+	struct finding *finding = &exception.finding;
+	bool has_faults;
+
+	*finding = (struct finding){0};
+	end_kernels(ending, finding);
+	has_faults = look_for_faults(finding);
+	if (has_faults) {
+		watch->suspected(watch->context);
+		said_forget(TEXT_MS);
+		watch->stopped(watch->context);
+		say(watch, finding);
+	}
+	release();
+	if (has_faults)
+		clear_states();
+}
+
+/* Return: whether the device stood still */
+static bool end_once(const struct backend_watch *watch, struct ending *ending)
+{
+	bool stopped = debugger_stop();
+
+	if (stopped)
+		end_and_release(watch, ending);
+	if (!debugger_resume() || !stopped) {
+		log_error("the device does not stop, or does not go on, to end kernels");
+		return false;
+	}
+	handle_rest(watch);
+	return true;
+}
+
+CUresult exception_end(struct backend_module *const *modules, uint32_t count, char *ret_kernel)
+{
+	const struct backend_watch *watch = atomic_load_explicit(&backend_watch, memory_order_acquire);
+	struct ending ending = {.modules = modules, .module_count = count, .kernel = ret_kernel};
+	bool done;
+
+	*ret_kernel = '\0';
+	if (!exception_is_ours() || !watch)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!count)
+		return CUDA_SUCCESS;
+	contain_enter_thread();
+	pthread_mutex_lock(&exception.lock);
+	done = end_once(watch, &ending);
+	pthread_mutex_unlock(&exception.lock);
+	return done ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+}
+
+/* ---- the thread ---- */
 
 static void *run(void *unused)
 {

@@ -30,6 +30,9 @@ bool exception_is_ours(void);
 /** Handles what has faulted by now. For the thread, and for tests. */
 void exception_handle(const struct backend_watch *watch);
 
+/** backend.h, kernels_end(). Any thread. */
+CUresult exception_end(struct backend_module *const *modules, uint32_t count, char *ret_kernel);
+
 /**
  * What the driver would tell the program.
  * @error: of a warp (warps.h); in_code: whether the exception is at an instruction of a known kernel

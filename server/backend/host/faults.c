@@ -29,7 +29,10 @@
 // gives the context up at the sign, and leaves the device. The dump is written meanwhile. With FRMPS_HOST_READS=mute
 // that never ends, and nothing that is queued begins any more, the mark first.
 //
-// Only async-signal-safe things happen in the handler: plain and atomic stores, write, nanosleep, sigaction,
+// A kernel that does not end is led back in the same way, by a signal to its thread (host_pool_end()). What it held, a lock
+// of the C library perhaps, stays held: as with a fault.
+//
+// Only async-signal-safe things happen in the handlers: plain and atomic stores, write, nanosleep, sigaction,
 // raise, pause, siglongjmp.
 //
 // Sanitizers have handlers of their own for these signals. Ours are installed later, when the backend opens,
@@ -171,7 +174,7 @@ static UNCHECKED void outlast(uint32_t index, int number, const siginfo_t *info,
 		speak(&backend_last_words[index], number, info);
 	atomic_compare_exchange_strong(&lost_code, &nobody, (uint32_t)code);
 	pthread_sigmask(SIG_SETMASK, &context->uc_sigmask, NULL);
-	siglongjmp(*now.back, 1);
+	siglongjmp(*now.back, HOST_BACK_FAULT);
 }
 
 /* Does not return. */
@@ -179,7 +182,7 @@ static UNCHECKED void lead_back(int number, const siginfo_t *info, const ucontex
 {
 	now.code = code_of(number, info);
 	pthread_sigmask(SIG_SETMASK, &context->uc_sigmask, NULL);
-	siglongjmp(*now.back, 1);
+	siglongjmp(*now.back, HOST_BACK_FAULT);
 }
 
 /* Does not return. */
@@ -210,6 +213,19 @@ static UNCHECKED void handle(int number, siginfo_t *info, void *context)
 		speak(backend_last_words, number, info);
 	sigaction(number, &deadly, NULL);
 	raise(number); /* delivered as soon as this handler returns */
+}
+
+/* The kernel may have ended meanwhile, and the thread may be in another one: that is not over. */
+static UNCHECKED void end_kernel(int number, siginfo_t *info, void *context)
+{
+	const struct host_launch *launch = now.launch;
+
+	(void)number;
+	(void)info;
+	if (!launch || !word_acquire(&launch->over))
+		return;
+	pthread_sigmask(SIG_SETMASK, &((const ucontext_t *)context)->uc_sigmask, NULL);
+	siglongjmp(*now.back, HOST_BACK_ENDED);
 }
 
 static bool is(const char *name, const char *value)
@@ -266,9 +282,13 @@ CUresult host_faults_init(void)
 {
 	static const int numbers[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP};
 	struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+	struct sigaction end = {.sa_sigaction = end_kernel, .sa_flags = SA_SIGINFO | SA_ONSTACK};
 
 	sigfillset(&action.sa_mask);
+	sigfillset(&end.sa_mask);
 	read_mode();
+	if (sigaction(HOST_END_SIGNAL, &end, NULL))
+		return CUDA_ERROR_OPERATING_SYSTEM;
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		if (sigaction(numbers[i], &action, NULL))
 			return CUDA_ERROR_OPERATING_SYSTEM;

@@ -8,10 +8,12 @@
 
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdbool.h>
 
 #include "server/backend/backend.h"
 #include "server/backend/host/kernel.h"
+#include "shm/order.h"
 
 /* Limits of the pretended device, as its attributes say. */
 #define HOST_THREADS_MAX       1024u
@@ -68,6 +70,7 @@ struct host_launch {
 	void *shared;
 	uint64_t session, seq;
 	uint32_t slot;
+	word32 over; /* it is to end now (host_pool_end) */
 };
 
 /* One command in a stream's queue. */
@@ -92,6 +95,8 @@ void host_pool_deinit(void);
 /** Waits until everything that was issued is done; who issues more waits until host_pool_go_on(). */
 void host_pool_stop(void);
 void host_pool_go_on(void);
+/** backend.h, kernels_end(). */
+CUresult host_pool_end(struct backend_module *const *modules, uint32_t count, char *ret_kernel);
 /** Stops every command where it is, for good, and begins no other one. */
 CUresult host_pool_fence(void);
 struct backend_stream *host_stream_new(void);
@@ -122,6 +127,9 @@ CUresult host_faults_init(void);
 /** Gives the calling thread a stack for handlers, and takes it back. */
 void host_faults_enter_thread(void);
 void host_faults_leave_thread(void);
+/* Why a kernel led back: what sigsetjmp() returns. */
+#define HOST_BACK_FAULT 1
+#define HOST_BACK_ENDED 2
 /**
  * Between begin and end, a fault of this thread is the kernel's. `name` stays valid. In a process that
  * outlasts faults it leads back to the place that `back` was set at by sigsetjmp(back, 0); `back` stays valid
@@ -131,6 +139,8 @@ void host_faults_begin(const struct host_launch *launch, const char *name, sigjm
 void host_faults_end(void);
 /** Where the driver waits until nothing runs: behind a contained fault that may be for ever. Any thread. */
 void host_faults_wait_for_idle(void);
+/** Of the signal that ends the kernel of one thread. Installed with the other handlers. */
+#define HOST_END_SIGNAL SIGURG
 /** A kernel of this thread led back: for faults that are contained, what the driver does about it. */
 void host_faults_settle(const struct host_launch *launch);
 /** What every call of a lost context returns; CUDA_SUCCESS while it is not known to be lost. Any thread. */

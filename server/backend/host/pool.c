@@ -25,6 +25,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -60,9 +61,10 @@ static struct {
 	unsigned alive;	  /* that still run code */
 	bool closing;
 	bool fenced;
+	bool ends_none, ends_in_vain; /* host_pool_end() */
 	struct {
 		pthread_t thread;
-		bool runs; /* a command */
+		struct host_work *runs; /* a command; NULL: none */
 	} runners[HOST_WORKERS_MAX];
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -109,6 +111,7 @@ static bool spawn_worker(void)
 	sigdelset(&others, SIGABRT);
 	sigdelset(&others, SIGTRAP);
 	sigdelset(&others, FENCE_SIGNAL);
+	sigdelset(&others, HOST_END_SIGNAL);
 	if (detached_start(worker_main, NULL, &others))
 		return false;
 	pool.workers++;
@@ -210,12 +213,12 @@ static void run(struct host_work *work)
 	while (pool.runners[i].runs)
 		i++; /* there are as many as workers */
 	pool.runners[i].thread = pthread_self();
-	pool.runners[i].runs = true;
+	pool.runners[i].runs = work;
 	pool.running++;
 	pthread_mutex_unlock(&pool.lock);
 	host_work_run(work);
 	pthread_mutex_lock(&pool.lock);
-	pool.runners[i].runs = false;
+	pool.runners[i].runs = NULL;
 	if (!--pool.running)
 		host_faults_idle();
 }
@@ -301,6 +304,13 @@ static void *worker_main(void *argument)
  * What the rest of the backend calls
  */
 
+static bool is_set_to(const char *name, const char *value)
+{
+	const char *text = getenv(name);
+
+	return text && !strcmp(text, value);
+}
+
 CUresult host_pool_init(void)
 {
 	struct sigaction action = {.sa_handler = stay, .sa_flags = SA_ONSTACK};
@@ -321,6 +331,8 @@ CUresult host_pool_init(void)
 	pool.ready_tail = &pool.ready;
 	pool.ready_count = 0;
 	pool.closing = pool.fenced = false;
+	pool.ends_none = is_set_to("FRMPS_HOST_END", "none");
+	pool.ends_in_vain = is_set_to("FRMPS_HOST_END", "vain");
 	memset(pool.runners, 0, sizeof(pool.runners));
 	there = spawn_worker();
 	pthread_mutex_unlock(&pool.lock);
@@ -405,6 +417,35 @@ CUresult host_pool_fence(void)
 	there = word_acquire(&stayed) == asked;
 	pthread_mutex_unlock(&pool.lock);
 	return there ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+}
+
+static bool is_of(const struct host_work *work, struct backend_module *const *modules, uint32_t count)
+{
+	for (uint32_t i = 0; i < count && work->kind == HOST_LAUNCH; i++)
+		if (work->launch.module == modules[i])
+			return true;
+	return false;
+}
+
+/* Only kernels that run: nobody has a list of what is queued in all streams. The word says which kernel the signal is for,
+ * and is there as long as the lock is held. With FRMPS_HOST_END=none the backend cannot, with vain no kernel ends. */
+CUresult host_pool_end(struct backend_module *const *modules, uint32_t count, char *ret_kernel)
+{
+	*ret_kernel = '\0';
+	if (pool.ends_none)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	pthread_mutex_lock(&pool.lock);
+	for (unsigned i = 0; i < HOST_WORKERS_MAX && !pool.fenced && !pool.ends_in_vain; i++) {
+		struct host_work *work = pool.runners[i].runs;
+
+		if (!work || !is_of(work, modules, count))
+			continue;
+		snprintf(ret_kernel, BACKEND_KERNEL_BYTES, "%s", work->launch.kernel->name);
+		word_release(&work->launch.over, 1);
+		pthread_kill(pool.runners[i].thread, HOST_END_SIGNAL);
+	}
+	pthread_mutex_unlock(&pool.lock);
+	return CUDA_SUCCESS;
 }
 
 void host_pool_stop(void)

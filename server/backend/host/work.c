@@ -24,11 +24,18 @@ static void run_launch(const struct host_launch *launch)
 {
 	sigjmp_buf back;
 
-	if (sigsetjmp(back, 0) == 0) {
+	switch (sigsetjmp(back, 0)) {
+	case 0:
 		host_faults_begin(launch, launch->kernel->name, &back);
-		run_blocks(launch);
-	} else {
+		/* The signal may have come before. */
+		if (!word_acquire(&launch->over))
+			run_blocks(launch);
+		break;
+	case HOST_BACK_FAULT:
 		host_faults_settle(launch);
+		break;
+	default:
+		break; /* it was ended */
 	}
 	host_faults_end();
 }

@@ -202,6 +202,7 @@ static struct wire_message *sample(enum wire_type type)
 		m->halt.fence = true;
 		break;
 	case WIRE_LOST:
+	case WIRE_END_KERNELS:
 		m->trouble = (struct wire_trouble){.code = INT32_MAX, .text = long_text};
 		break;
 	case WIRE_FAULT:
@@ -498,6 +499,7 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 	case WIRE_OFFENCE:
 	case WIRE_LOST:
 	case WIRE_SUSPECT:
+	case WIRE_END_KERNELS:
 	case WIRE_FAULT:
 		ck_assert_uint_eq(a->trouble.instruction, b->trouble.instruction);
 		ck_assert_uint_eq(a->trouble.took, b->trouble.took);
@@ -640,6 +642,7 @@ static void touch_message(const struct wire_message *m)
 	case WIRE_OFFENCE:
 	case WIRE_LOST:
 	case WIRE_SUSPECT:
+	case WIRE_END_KERNELS:
 	case WIRE_FAULT:
 		touch_text(m->trouble.text);
 		break;

@@ -491,6 +491,127 @@ START_TEST(a_device_that_does_not_stop_is_not_contained)
 }
 END_TEST
 
+/*
+ * Kernels that do not end
+ */
+
+static char ended[BACKEND_KERNEL_BYTES];
+
+static void end_ours(const char *expected)
+{
+	struct backend_module *const modules[] = {OURS};
+
+	atomic_store(&backend_watch, &watch);
+	story[0] = '\0';
+	ck_assert_int_eq(exception_end(modules, 1, ended), CUDA_SUCCESS);
+	ck_assert_str_eq(story, expected);
+}
+
+/* One that was stopped for others. */
+static void halt_warp(uint32_t sm, uint32_t slot, uint32_t kernel, uint64_t at)
+{
+	stop_warp(sm, slot, kernel, 0, at);
+	give_reason(sm, slot, WARP_HALTED);
+}
+
+#define THIRD UINT64_C(0x28000)
+
+START_TEST(all_kernels_of_a_module_that_run_are_ended_and_no_others)
+{
+	code_note(OURS, THIRD, CODE_BYTES, "second");
+	code_note(OURS, 0x2a000, CODE_BYTES, "idle");
+	memcpy(memory + TASKS + 0x2000 + 0x98, &(uint64_t){THIRD}, 8);
+	for (uint32_t slot = 0; slot < WARPS_PER_SM; slot++) {
+		halt_warp(0, slot, 0, CODE + 0x40);
+		halt_warp(1, slot, slot % 2, slot % 2 ? OTHER : BUILTIN);
+		halt_warp(2, slot, slot % 3, 0);
+	}
+	end_ours("stop resume ");
+	ck_assert(is_overwritten(CODE, CODE_BYTES) && is_overwritten(THIRD, CODE_BYTES));
+	ck_assert_uint_eq(memory[CODE + CODE_BYTES], 0x11);
+	ck_assert_uint_eq(memory[OTHER], 0x11);
+	ck_assert_uint_eq(memory[0x2a000], 0x11);
+	ck_assert_str_eq(ended, "culprit");
+	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
+}
+END_TEST
+
+START_TEST(a_fault_that_is_found_meanwhile_is_handled)
+{
+	halt_warp(0, 0, 0, CODE + 0x40);
+	stop_warp(16, 1, 1, 0xf, OTHER + 0x40);
+	states[16].warp_error = 0xf;
+	states[16].pc = OTHER + 0x40;
+	end_ours("stop suspected stopped contained resume ");
+	ck_assert_uint_eq(fault_count, 1);
+	ck_assert_ptr_eq(faults[0].module, THEIRS);
+	ck_assert(is_overwritten(CODE, CODE_BYTES) && is_overwritten(OTHER, CODE_BYTES));
+	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
+	/* Its event comes as well, and finds nothing. */
+	handle("suspected none ");
+}
+END_TEST
+
+START_TEST(a_fault_that_nobody_can_be_named_for_is_not_hidden)
+{
+	halt_warp(0, 0, 0, CODE + 0x40);
+	states[3].warp_error = 0x17;
+	states[3].pc = BUILTIN;
+	end_ours("stop suspected stopped uncontained resume ");
+	ck_assert(is_overwritten(CODE, CODE_BYTES));
+}
+END_TEST
+
+START_TEST(kernels_that_nobody_knows_go_on)
+{
+	code_forget(OURS);
+	halt_warp(0, 0, 0, CODE + 0x40);
+	end_ours("stop resume ");
+	ck_assert_str_eq(ended, "");
+	ck_assert_uint_eq(memory[CODE], 0x11);
+	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
+}
+END_TEST
+
+START_TEST(what_is_held_once_more_is_released_once_more)
+{
+	halt_warp(0, 0, 0, CODE + 0x40);
+	at_resume = stop_again;
+	end_ours("stop resume resume ");
+	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
+}
+END_TEST
+
+START_TEST(who_is_never_released_stays_so)
+{
+	stop_warp(0, 1, 1, 0x9, UINT64_C(0xcf05237a1100));
+	handle(HANDLED);
+	halt_warp(0, 2, 0, CODE);
+	end_ours("stop resume ");
+	ck_assert(is_stopped(0, 1) && !is_stopped(0, 2));
+	ck_assert(is_overwritten(CODE, CODE_BYTES));
+}
+END_TEST
+
+START_TEST(kernels_can_only_be_ended_while_somebody_watches)
+{
+	struct backend_module *const modules[] = {OURS};
+
+	halt_warp(0, 0, 0, CODE);
+	atomic_store(&backend_watch, NULL);
+	story[0] = '\0';
+	ck_assert_int_eq(exception_end(NULL, 0, ended), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_int_eq(exception_end(modules, 1, ended), CUDA_ERROR_NOT_SUPPORTED);
+	atomic_store(&backend_watch, &watch);
+	ck_assert_int_eq(exception_end(NULL, 0, ended), CUDA_SUCCESS);
+	ck_assert_str_eq(story, "");
+	stops = false;
+	ck_assert_int_eq(exception_end(modules, 1, ended), CUDA_ERROR_UNKNOWN);
+	ck_assert_str_eq(story, "stop resume ");
+	ck_assert_uint_eq(memory[CODE], 0x11);
+}
+END_TEST
+
 START_TEST(memory_that_is_freed_is_not_written)
 {
 	uint32_t freed[4] = {CLIENT, 0x5c000002, DEVICE, 0};
@@ -554,6 +675,13 @@ int main(void)
 	tcase_add_test(tests, an_exception_without_a_culprit_is_not_contained);
 	tcase_add_test(tests, nothing_is_stopped_without_evidence);
 	tcase_add_test(tests, a_device_that_does_not_stop_is_not_contained);
+	tcase_add_test(tests, all_kernels_of_a_module_that_run_are_ended_and_no_others);
+	tcase_add_test(tests, a_fault_that_is_found_meanwhile_is_handled);
+	tcase_add_test(tests, a_fault_that_nobody_can_be_named_for_is_not_hidden);
+	tcase_add_test(tests, kernels_that_nobody_knows_go_on);
+	tcase_add_test(tests, what_is_held_once_more_is_released_once_more);
+	tcase_add_test(tests, who_is_never_released_stays_so);
+	tcase_add_test(tests, kernels_can_only_be_ended_while_somebody_watches);
 	tcase_add_test(tests, memory_that_is_freed_is_not_written);
 	tcase_add_test(tests, without_a_save_area_exceptions_are_the_drivers);
 	tcase_add_test(tests, codes_are_those_of_the_driver);

@@ -303,6 +303,50 @@ START_TEST(written_values)
 }
 END_TEST
 
+/* Until the mark behind them has come: what has not begun when it is called needs another call. */
+static void end_kernels(struct backend_module *module, uint64_t mark, uint64_t value)
+{
+	char kernel[BACKEND_KERNEL_BYTES];
+
+	while (word_acquire((word64 *)memory(mark)) < value) {
+		ok(OPS->kernels_end(&module, 1, kernel));
+		ck_assert(!kernel[0] || !strcmp(kernel, "endless"));
+		sched_yield();
+	}
+}
+
+START_TEST(kernels_of_one_module_are_ended_and_no_others)
+{
+	struct backend_stream *endless = stream_new(), *other = stream_new();
+	struct backend_module *theirs = bed_load(), *ours = bed.module;
+	char kernel[BACKEND_KERNEL_BYTES];
+
+	ok(OPS->kernels_end(NULL, 0, kernel));
+	bed.module = theirs;
+	close_gate(other, GATE);
+	ok(OPS->mark(other, memory(MARK2), 1));
+	bed.module = ours;
+	launch(endless, "endless", NULL);
+	launch(endless, "endless", NULL);
+	ok(OPS->mark(endless, memory(MARK), 1));
+	end_kernels(ours, MARK, 1);
+	wait_stream(endless);
+	ck_assert_int_eq(OPS->stream_query(other), CUDA_ERROR_NOT_READY);
+	/* The thread, the stream and the module are as good as before. */
+	launch(endless, "fill", &(struct fill_params){.out = device(DATA), .value = 7, .count = 1});
+	ok(OPS->mark(endless, memory(MARK), 2));
+	wait_word(memory(MARK), 2);
+	ck_assert_uint_eq(*(uint32_t *)memory(DATA), 7);
+	ck_assert_uint_eq(word_acquire((word64 *)memory(MARK2)), 0);
+	open_gate(GATE);
+	wait_word(memory(MARK2), 1);
+	wait_stream(other);
+	ok(OPS->stream_destroy(endless));
+	ok(OPS->stream_destroy(other));
+	ok(OPS->module_unload(theirs));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("server/backend/streams");
@@ -311,6 +355,7 @@ int main(void)
 	tcase_add_checked_fixture(tests, bed_init, bed_deinit);
 	tcase_add_test(tests, commands_of_a_stream_run_in_order);
 	tcase_add_test(tests, a_blocked_stream_blocks_no_other);
+	tcase_add_test(tests, kernels_of_one_module_are_ended_and_no_others);
 	tcase_add_test(tests, unregistering_stops_the_device);
 	tcase_add_test(tests, an_event_orders_two_streams);
 	tcase_add_test(tests, a_wait_names_a_record);

@@ -299,6 +299,25 @@ static CUresult fence(void)
 	return CUDA_SUCCESS;
 }
 
+/* Of a fake kernel the mark behind it is all that there is. */
+static CUresult kernels_end(struct backend_module *const *modules, uint32_t count, char *ret_kernel)
+{
+	CUresult code;
+
+	*ret_kernel = '\0';
+	if (!fake.can_end)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!count)
+		return CUDA_SUCCESS;
+	code = note((struct fake_call){.kind = FAKE_END, .object = modules[0], .value = count});
+	while (fake.end_stuck)
+		sched_yield();
+	strcpy(ret_kernel, "kernel");
+	if (!code && fake.ends)
+		fake_arrive_one();
+	return code;
+}
+
 static void thread_show(pthread_t thread)
 {
 	(void)thread;
@@ -528,6 +547,7 @@ const struct backend_ops fake_ops = {
 	.thread_enter = nothing,
 	.fence = fence,
 	.thread_show = thread_show,
+	.kernels_end = kernels_end,
 	.window_reserve = window_reserve,
 	.window_release = window_reserve,
 	.chunk_map = chunk_map,

@@ -39,6 +39,7 @@ enum fake_kind {
 	FAKE_GRAPH_LAUNCH,
 	FAKE_THREAD_SHOW,
 	FAKE_FENCE,
+	FAKE_END, /* object: the first module, value: how many there are */
 	FAKE_KINDS
 };
 
@@ -76,7 +77,10 @@ struct fake {
 	uint64_t global_bytes;	    /* of every variable; 0: 256 */
 	uint64_t
 		undo_ns; /* how long it takes at least to undo a mapping, or to end a stream, an event or a graph */
-	uint64_t undoing_ns; /* how long all of that has taken */
+	uint64_t undoing_ns;	    /* how long all of that has taken */
+	_Atomic bool can_end;	    /* kernels_end is supported, */
+	_Atomic bool ends;	    /* and each call lets the oldest mark arrive */
+	_Atomic unsigned end_stuck; /* each call waits for it to be 0 */
 };
 
 extern struct fake fake;

@@ -995,6 +995,169 @@ START_TEST(a_thread_that_does_not_come_back_holds_nobody_up)
 }
 END_TEST
 
+/*
+ * Work that does not end
+ */
+
+static struct wire_message over_limit(void)
+{
+	return (struct wire_message){.type = WIRE_END_KERNELS,
+		.trouble = {.code = CUDA_ERROR_LAUNCH_TIMEOUT, .text = "it took too long"}};
+}
+
+/* One whose kernels, one in each of so many streams, do not end by themselves. */
+static void prepare_endless(struct client *client, uint64_t session, uint32_t streams)
+{
+	prepare(client, session);
+	fake.immediate = false;
+	for (uint32_t i = 0; i < streams; i++) {
+		launch(client, i, 0);
+		while (fake_count(FAKE_MARK) <= i)
+			sched_yield();
+	}
+}
+
+START_TEST(a_program_over_its_limit_ends_and_others_go_on)
+{
+	struct wire_message request = over_limit();
+	struct client client, other;
+
+	prepare(&other, 2);
+	fake.can_end = fake.ends = true;
+	prepare_endless(&client, 1, 3);
+	ck_assert_int_eq(call(&client, &request, NULL, 0), CUDA_SUCCESS);
+	ck_assert_str_eq(message.reply.text, "kernel");
+	/* One call for each, and never for anybody else's. */
+	ck_assert_uint_eq(fake_count(FAKE_END), 3);
+	for (unsigned i = 0; i < 3; i++) {
+		ck_assert_uint_eq(fake_call(FAKE_END, i)->value, 1);
+		ck_assert_ptr_eq(fake_call(FAKE_END, i)->object, fake_call(FAKE_END, 0)->object);
+	}
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_FAULTED);
+	ck_assert_uint_eq(client.view.server->error, CUDA_ERROR_LAUNCH_TIMEOUT);
+	ck_assert_str_eq(client.view.server->reason, "it took too long");
+	fake.immediate = true;
+	launch(&client, 1, 0);
+	wait_for(&other, 1, launch(&other, 1, 0));
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 4);
+	ck_assert_uint_eq(word_acquire(&other.view.server->state), SHM_SESSION_RUNNING);
+	ck_assert_uint_eq(close_session(&client, 0), 1);
+	ck_assert_uint_eq(message.reply.values.count, 1);
+	ck_assert_uint_eq(close_session(&other, 0), 1);
+	close_client(&client);
+	close_client(&other);
+}
+END_TEST
+
+/* No kernel, or one that the backend cannot end; with an error it is not tried again. */
+START_TEST(what_cannot_be_ended_is_answered_in_time)
+{
+	struct wire_message request = over_limit();
+	struct client client;
+
+	fake.can_end = true;
+	if (_i)
+		fake.fails[FAKE_END] = CUDA_ERROR_UNKNOWN;
+	prepare_endless(&client, 1, 1);
+	ck_assert_int_eq(call(&client, &request, NULL, 0), CUDA_ERROR_NOT_READY);
+	ck_assert_uint_eq(fake_count(FAKE_END) + fake_count_failed(FAKE_END), _i ? 1 : 10);
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_FAULTED);
+	fake_arrive();
+	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	close_client(&client);
+}
+END_TEST
+
+START_TEST(a_backend_that_ends_no_kernels_changes_nothing)
+{
+	struct wire_message request = over_limit();
+	struct client client;
+
+	prepare_endless(&client, 1, 1);
+	ck_assert_int_eq(call(&client, &request, NULL, 0), CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
+	ck_assert_uint_eq(close_session(&client, 0), 0);
+	fake_arrive();
+	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	close_client(&client);
+}
+END_TEST
+
+START_TEST(kernels_of_a_program_that_is_gone_are_ended_behind_its_patience)
+{
+	struct client client;
+
+	fake.can_end = true;
+	prepare_endless(&client, 1, 2);
+	/* It is said that they go on where they do. */
+	ck_assert_uint_eq(close_session(&client, 20), 0);
+	ck_assert_uint_eq(message.reply.values.count, 1);
+	fake.ends = true;
+	ck_assert_uint_eq(close_session(&client, 20), 1);
+	ck_assert_uint_eq(message.reply.values.count, 3);
+	ck_assert_uint_eq(message.reply.values.at[1], 0);
+	ck_assert_uint_eq(message.reply.values.at[2], 1);
+	ck_assert_uint_eq(fake_count(FAKE_END), 10 + 2);
+	close_client(&client);
+}
+END_TEST
+
+START_TEST(nobody_waits_while_kernels_are_ended)
+{
+	struct wire_message request = over_limit();
+	struct client client, other;
+	uint64_t id;
+
+	prepare(&other, 2);
+	fake.can_end = fake.ends = true;
+	fake.end_stuck = 1;
+	prepare_endless(&client, 1, 1);
+	request.session = 1;
+	id = send_request(&request, NULL, 0);
+	while (!fake_count(FAKE_END))
+		sched_yield();
+	ck_assert_int_eq(call(NULL, &(struct wire_message){.type = WIRE_PING}, NULL, 0), 0);
+	ck_assert_int_eq(load(&other, 2, "M two"), 0);
+	fake.immediate = true;
+	wait_for(&other, 1, launch(&other, 1, 0));
+	ck_assert_uint_eq(close_session(&other, 0), 1);
+	fake.end_stuck = 0;
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, id);
+	ck_assert_int_eq(message.reply.code, CUDA_SUCCESS);
+	ck_assert_uint_eq(close_session(&client, 0), 1);
+	close_client(&client);
+	close_client(&other);
+}
+END_TEST
+
+/* The program is told an error, and may be gone before anything has ended. */
+START_TEST(a_session_is_closed_while_its_kernels_are_ended)
+{
+	struct wire_message request = over_limit(), close = {.type = WIRE_CLOSE_SESSION, .session = 1};
+	struct client client;
+	uint64_t ids[2];
+
+	fake.can_end = fake.ends = true;
+	fake.end_stuck = 1;
+	prepare_endless(&client, 1, 1);
+	request.session = 1;
+	ids[0] = send_request(&request, NULL, 0);
+	while (!fake_count(FAKE_END))
+		sched_yield();
+	ids[1] = send_request(&close, NULL, 0);
+	fake_arrive();
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, ids[1]);
+	ck_assert_uint_eq(message.reply.values.at[0], 1);
+	fake.end_stuck = 0;
+	receive(WIRE_REPLY);
+	ck_assert_uint_eq(message.id, ids[0]);
+	ck_assert_int_eq(call(&client, &request, NULL, 0), CUDA_ERROR_INVALID_CONTEXT);
+	close_client(&client);
+}
+END_TEST
+
 START_TEST(one_that_ends_while_it_is_let_go)
 {
 	struct wire_message detach = {.type = WIRE_DETACH_SESSION, .session = 1, .close_session = {60000}};
@@ -1494,6 +1657,12 @@ int main(void)
 	tcase_add_test(role, nobody_waits_for_sinks_that_are_filled);
 	tcase_add_test(role, the_end_of_much_goes_with_rests);
 	tcase_add_test(role, a_thread_that_does_not_come_back_holds_nobody_up);
+	tcase_add_test(role, a_program_over_its_limit_ends_and_others_go_on);
+	tcase_add_loop_test(role, what_cannot_be_ended_is_answered_in_time, 0, 2);
+	tcase_add_test(role, a_backend_that_ends_no_kernels_changes_nothing);
+	tcase_add_test(role, kernels_of_a_program_that_is_gone_are_ended_behind_its_patience);
+	tcase_add_test(role, nobody_waits_while_kernels_are_ended);
+	tcase_add_test(role, a_session_is_closed_while_its_kernels_are_ended);
 	tcase_add_test(role, one_that_ends_while_it_is_let_go);
 	tcase_add_test(role, an_offence_is_reported_and_others_go_on);
 	tcase_add_test(role, idle_threads_sleep_and_wake);

@@ -1,0 +1,210 @@
+// Kernels that do not end. The daemon asks for their end when a program is over its limit of time (EndKernels); a session
+// that is closed asks itself when its work goes on beyond the patience (open.c).
+//
+//   list the session's modules ─► kernels_end() ─► wait until the session's work is done, at most LOOK_NS ─► done
+//             ▲                  (a thread of its own)                     │ not done
+//             └────────────────────────────────────────────────────────────┘ at most TRIES times
+//
+// One call ends the kernels that are on the device at that moment. Behind them others of the session may wait in a queue,
+// which have begun since, and may be as endless: so it is tried again. What is no kernel, a copy or a wait for a value,
+// does not end in this way. Then the caller says so, and the daemon replaces the executor.
+//
+// A call of the backend takes milliseconds, and has a thread of its own: the module thread may be in a call that waits for
+// the very kernel, the compile threads in one that takes minutes. Nobody waits for it, the main thread looks at a word. A
+// call that never comes back leaves its job on the board: the daemon's patience decides then.
+
+#include "server/executor/end_kernels.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "server/executor/clock.h"
+#include "server/executor/contain.h"
+#include "server/executor/drain.h"
+#include "server/executor/executor.h"
+#include "server/executor/job.h"
+#include "server/executor/session.h"
+#include "server/log.h"
+
+#define TRIES	10u
+#define LOOK_NS (100 * CLOCK_MS)
+
+/* Of a job. The thread of a call has all of it from start to `over`. */
+struct end_kernels {
+	struct executor *executor;
+	struct backend_module **modules;
+	uint32_t count;
+	pthread_t thread;
+	bool has_thread;
+	word32 over; /* the call has returned */
+	CUresult code;
+	char ended[BACKEND_KERNEL_BYTES];  /* by this call */
+	char kernel[BACKEND_KERNEL_BYTES]; /* the first of all that was ended */
+	unsigned tries;
+	void (*then)(struct job *job);
+};
+
+bool end_kernels_can(struct executor *executor)
+{
+	char unused[BACKEND_KERNEL_BYTES];
+
+	return executor->ops->kernels_end(NULL, 0, unused) == CUDA_SUCCESS;
+}
+
+static void *call(void *argument)
+{
+	struct end_kernels *end = argument;
+	struct executor *executor = end->executor;
+
+	prctl(PR_SET_NAME, "frmps-end");
+	end->code = executor->ops->kernels_end(end->modules, end->count, end->ended);
+	/* Pairs with the acquire in await_call(). */
+	word_release(&end->over, 1);
+	job_board_kick(&executor->board);
+	return NULL;
+}
+
+/* Signals for the process go to other threads. Return: whether it has begun */
+static bool start(struct end_kernels *end)
+{
+	sigset_t all, before;
+
+	word_set(&end->over, 0);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	end->has_thread = !pthread_create(&end->thread, NULL, call, end);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return end->has_thread;
+}
+
+/* It has said its last word. */
+static void join(struct end_kernels *end)
+{
+	if (end->has_thread)
+		pthread_join(end->thread, NULL);
+	end->has_thread = false;
+}
+
+struct end_kernels *end_kernels_free(struct end_kernels *end)
+{
+	if (!end)
+		return NULL;
+	join(end);
+	free(end->modules);
+	free(end);
+	return NULL;
+}
+
+bool end_kernels_ended(const struct job *job)
+{
+	return job->end && job->end->kernel[0];
+}
+
+static void finish(struct job *job)
+{
+	const struct session *session = job->session;
+
+	if (end_kernels_ended(job))
+		log_warning("kernel %s of session %llu (%s, pid %d) was ended, in %u tries; %s",
+			job->end->kernel, (unsigned long long)session->id, session->program, session->pid,
+			job->end->tries,
+			job->drained ? "nothing of the session is on the device"
+				     : "something of the session still is");
+	job->end->then(job);
+}
+
+static void try(struct job *job);
+
+static void look(struct job *job)
+{
+	struct end_kernels *end = job->end;
+
+	if (job->drained || end->tries >= TRIES || executor_is_lost(job->executor) || job->session->gone)
+		finish(job);
+	else
+		try(job);
+}
+
+static void note_call(struct end_kernels *end)
+{
+	if (end->code) {
+		log_warning("the backend cannot end kernels: code %d", (int)end->code);
+		end->tries = TRIES;
+	}
+	if (!end->kernel[0])
+		memcpy(end->kernel, end->ended, sizeof(end->kernel));
+}
+
+static int await_call(struct job *job)
+{
+	if (!word_acquire(&job->end->over))
+		return JOB_E_WAIT;
+	join(job->end);
+	note_call(job->end);
+	drain_begin(job, LOOK_NS, look);
+	return 0;
+}
+
+static void try(struct job *job)
+{
+	struct end_kernels *end = job->end;
+
+	end->tries++;
+	free(end->modules);
+	end->modules = contain_list_modules(job->executor, job->session->id, &end->count);
+	if (!end->count || !start(end)) {
+		/* Without a module there is no kernel. */
+		end->tries = TRIES;
+		drain_begin(job, LOOK_NS, look);
+		return;
+	}
+	job->step = await_call;
+	job_park(job);
+}
+
+void end_kernels_begin(struct job *job, void (*then)(struct job *job))
+{
+	job->end = calloc(1, sizeof(*job->end));
+	if (!job->end) {
+		job->drained = false;
+		then(job);
+		return;
+	}
+	job->end->executor = job->executor;
+	job->end->then = then;
+	try(job);
+}
+
+/* ---- EndKernels ---- */
+
+static void answer(struct job *job)
+{
+	const char *kernel = job->end ? job->end->kernel : "";
+
+	if (job->drained)
+		job_reply(job, CUDA_SUCCESS, NULL, 0, kernel);
+	else
+		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, "its work goes on");
+}
+
+void end_kernels_handle(struct job *job)
+{
+	struct session *session = job->session;
+	const struct wire_trouble *why = &job->message.trouble;
+
+	if (!end_kernels_can(job->executor)) {
+		job_reply(job, CUDA_ERROR_NOT_SUPPORTED, NULL, 0, "the backend cannot end kernels");
+		return;
+	}
+	if (!word_relaxed(&session->generation)) {
+		job_reply(job, CUDA_ERROR_INVALID_CONTEXT, NULL, 0, "the session is not served here");
+		return;
+	}
+	/* From here on nothing of it is issued (serve.c). */
+	word_release(&session->ended, 1);
+	session_tell_end(session, SHM_SESSION_FAULTED, (CUresult)why->code, why->text, NULL);
+	end_kernels_begin(job, answer);
+}

@@ -1,0 +1,31 @@
+// Ending what kernels of a session are on the device, while those of all others go on. See end_kernels.c.
+
+#ifndef FRMPS_SERVER_EXECUTOR_END_KERNELS_H
+#define FRMPS_SERVER_EXECUTOR_END_KERNELS_H
+
+#include <stdbool.h>
+
+struct end_kernels;
+struct executor;
+struct job;
+
+/** Whether the backend can. Any thread. */
+bool end_kernels_can(struct executor *executor);
+
+/**
+ * Ends the kernels of job->session, again and again, until nothing that it had given to the device is there any more, or
+ * it has been tried for long enough. Then job->drained tells which, and `then` goes on with the job. The session issues
+ * nothing any more. Main thread.
+ */
+void end_kernels_begin(struct job *job, void (*then)(struct job *job));
+
+/** Whether a kernel was on the device when the job did that. Any thread, behind `then`. */
+bool end_kernels_ended(const struct job *job);
+
+/** Frees what the job has of it, when no thread uses it any more. NULL is fine. Return: NULL */
+struct end_kernels *end_kernels_free(struct end_kernels *end);
+
+/** EndKernels. Main thread. */
+void end_kernels_handle(struct job *job);
+
+#endif
