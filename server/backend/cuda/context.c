@@ -49,8 +49,6 @@ static void arm(void)
 					     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, cuda.device))
 		exception_open((uint32_t)multiprocessors);
 	contain_arm();
-	if (exception_is_ours())
-		exception_warm();
 }
 
 static CUresult open_executor(int ordinal, struct backend_device *ret_device)

@@ -17,13 +17,6 @@
  */
 bool exception_open(uint32_t sms);
 
-/**
- * Stops and resumes the context, so that the first exception costs no more than the next. Without that, warps that
- * were stopped for the first one stop again and again as soon as they go on: pauses of 15 to 80 ms instead of 8 (H100,
- * 11 of 18 first faults; after two stops of an idle context 0 of 6). Before anything runs in the context.
- */
-void exception_warm(void);
-
 /** Whether such a thread handles them. Any thread. */
 bool exception_is_ours(void);
 
