@@ -1134,7 +1134,8 @@ END_TEST
 /* The program is told an error, and may be gone before anything has ended. */
 START_TEST(a_session_is_closed_while_its_kernels_are_ended)
 {
-	struct wire_message request = over_limit(), close = {.type = WIRE_CLOSE_SESSION, .session = 1};
+	struct wire_message close = {.type = WIRE_CLOSE_SESSION, .session = 1, .close_session = {60000}};
+	struct wire_message request = over_limit();
 	struct client client;
 	uint64_t ids[2];
 
