@@ -590,9 +590,13 @@ void promote_contained(
 		return;
 	worker_settle(worker, fault->number);
 	promotion->worn |= !fault->ended;
-	convict_contained(domain, session);
-	verdict_contained(domain, session, fault);
-	probation_contained(domain, session);
+	/* A grid of many warps may fault again and again until all of it has ended. That is one fault of its program. */
+	if (promotion->contained != session) {
+		promotion->contained = session;
+		convict_contained(domain, session);
+		verdict_contained(domain, session, fault);
+		probation_contained(domain, session);
+	}
 	domain_fill(domain);
 	promote_look(domain);
 }

@@ -70,6 +70,7 @@ struct promotion {
 	bool hint;		 /* the sign was that some process on the device has a fault */
 	char sign[160];		 /* the first sign, in words */
 	bool orphan;		 /* work of a gone client runs in the active executor and does not end */
+	uint64_t contained;	 /* session of the latest fault that was contained; 0: there was none */
 	bool worn;		 /* of a fault that was contained something is left in the active executor */
 	/* Values of modules' variables, from the executor that was halted to the next one; NULL: none. */
 	struct shared_fd *variables;
