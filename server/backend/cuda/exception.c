@@ -38,7 +38,7 @@
 //     that faults on all 132 multiprocessors has 396 lines and takes 0.68 s. No control comes through meanwhile, and no
 //     mode of the debugger object that was tried writes fewer. A trap or an assertion has no line: 14 ms for 1000 blocks.
 //   - At the first exception of a context warps that went on were stopped again as soon as they did, with no exception of
-//     their own, in 11 contexts of 18: up to five rounds, 15 to 80 ms. At later exceptions never (some 150).
+//     their own, in 19 contexts of 34: up to five rounds, 15 to 80 ms. At later exceptions never (some 140).
 //   - Warps of a grid that are in the driver's code of assert() fail one after the other, each time with a round of its own.
 
 #include "server/backend/cuda/exception.h"
