@@ -238,11 +238,14 @@ static bool turn(void)
 	if (r != 0)
 		return false;
 	is_directive = head.op == FRMPS_OP_MARK || head.op == FRMPS_OP_WAKE || head.op == FRMPS_OP_PAD;
+	/* A directive is counted before the library can see what it does. */
+	if (is_directive && head.op != FRMPS_OP_PAD)
+		note(&head, record + sizeof(head));
 	if (is_directive)
 		directive(&head, record);
 	else if (!command(&head, record))
 		return false;
-	if (head.op != FRMPS_OP_PAD)
+	else
 		note(&head, record + sizeof(head));
 	ring_consume(&self.ring, head.size);
 	return true;
