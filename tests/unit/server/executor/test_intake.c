@@ -800,6 +800,8 @@ int main(void)
 	tcase_add_loop_test(bad, every_offence_is_one, 0, MISBEHAVIOURS);
 	tcase_add_test(bad, what_the_program_has_been_told_stays);
 	tcase_add_test(bad, too_many_waiting_commands);
+	/* Half a minute of processor time each, and more beside other tests. */
+	tcase_set_timeout(random, 180);
 	tcase_add_test(random, random_records);
 	tcase_add_test(random, random_bytes);
 	tcase_add_checked_fixture(full, open_few_blocks, fixture_close);
