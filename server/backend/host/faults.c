@@ -228,7 +228,7 @@ static UNCHECKED void end_kernel(int number, siginfo_t *info, void *context)
 	siglongjmp(*now.back, HOST_BACK_ENDED);
 }
 
-static bool is(const char *name, const char *value)
+bool host_is_set_to(const char *name, const char *value)
 {
 	const char *text = getenv(name);
 
@@ -237,7 +237,7 @@ static bool is(const char *name, const char *value)
 
 static bool is_set(const char *name)
 {
-	return is(name, "1");
+	return host_is_set_to(name, "1");
 }
 
 static void read_mode(void)
@@ -245,7 +245,7 @@ static void read_mode(void)
 	const char *text = getenv("FRMPS_HOST_DUMP_MS");
 
 	graceful = backend_is_graceful();
-	mute = !graceful && is("FRMPS_HOST_READS", "mute");
+	mute = !graceful && host_is_set_to("FRMPS_HOST_READS", "mute");
 	contains = graceful ? is_set("FRMPS_HOST_CONTAIN") : mute || is_set("FRMPS_HOST_READS");
 	silent = !graceful && is_set("FRMPS_HOST_SILENT");
 	silent_assert = (!graceful && !contains) || is_set("FRMPS_HOST_SILENT_ASSERT");

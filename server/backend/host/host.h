@@ -124,6 +124,8 @@ void host_work_run(struct host_work *work);
 /* faults.c */
 /** Installs the handlers of this process. */
 CUresult host_faults_init(void);
+/** Whether an environment variable has that value. While no thread changes the environment. */
+bool host_is_set_to(const char *name, const char *value);
 /** Gives the calling thread a stack for handlers, and takes it back. */
 void host_faults_enter_thread(void);
 void host_faults_leave_thread(void);

@@ -304,13 +304,6 @@ static void *worker_main(void *argument)
  * What the rest of the backend calls
  */
 
-static bool is_set_to(const char *name, const char *value)
-{
-	const char *text = getenv(name);
-
-	return text && !strcmp(text, value);
-}
-
 CUresult host_pool_init(void)
 {
 	struct sigaction action = {.sa_handler = stay, .sa_flags = SA_ONSTACK};
@@ -331,8 +324,8 @@ CUresult host_pool_init(void)
 	pool.ready_tail = &pool.ready;
 	pool.ready_count = 0;
 	pool.closing = pool.fenced = false;
-	pool.ends_none = is_set_to("FRMPS_HOST_END", "none");
-	pool.ends_in_vain = is_set_to("FRMPS_HOST_END", "vain");
+	pool.ends_none = host_is_set_to("FRMPS_HOST_END", "none");
+	pool.ends_in_vain = host_is_set_to("FRMPS_HOST_END", "vain");
 	memset(pool.runners, 0, sizeof(pool.runners));
 	there = spawn_worker();
 	pthread_mutex_unlock(&pool.lock);
