@@ -30,10 +30,19 @@ def case(frameworks):
     return register
 
 
-def indices_of(torch):
-    """Return: indices of rows, and as many that are all out of range."""
+def use_then_misuse(torch, use, good, bad):
+    """A first use that is right, and behind the caller's order the one that is not."""
+    use(good)
+    torch.cuda.synchronize()
+    yield
+    use(bad)
+    torch.cuda.synchronize()
+
+
+def use_indices(torch, use):
+    """Indices of rows, and then as many that are all out of range."""
     indices = torch.arange(MANY, device="cuda") % ROWS
-    return indices, indices + ROWS
+    return use_then_misuse(torch, use, indices, indices + ROWS)
 
 
 @case("torch")
@@ -41,12 +50,7 @@ def torch_embedding():
     import torch
 
     table = torch.randn(ROWS, 64, device="cuda")
-    indices, beyond = indices_of(torch)
-    torch.nn.functional.embedding(indices, table)
-    torch.cuda.synchronize()
-    yield
-    torch.nn.functional.embedding(beyond, table)
-    torch.cuda.synchronize()
+    yield from use_indices(torch, lambda indices: torch.nn.functional.embedding(indices, table))
 
 
 @case("torch")
@@ -54,12 +58,7 @@ def torch_index_select():
     import torch
 
     table = torch.randn(ROWS, 64, device="cuda")
-    indices, beyond = indices_of(torch)
-    table.index_select(0, indices)
-    torch.cuda.synchronize()
-    yield
-    table.index_select(0, beyond)
-    torch.cuda.synchronize()
+    yield from use_indices(torch, lambda indices: table.index_select(0, indices))
 
 
 @case("torch")
@@ -67,12 +66,7 @@ def torch_gather():
     import torch
 
     values = torch.randn(ROWS, device="cuda")
-    indices, beyond = indices_of(torch)
-    values.gather(0, indices)
-    torch.cuda.synchronize()
-    yield
-    values.gather(0, beyond)
-    torch.cuda.synchronize()
+    yield from use_indices(torch, lambda indices: values.gather(0, indices))
 
 
 @case("torch")
@@ -82,12 +76,8 @@ def torch_cross_entropy():
 
     scores = torch.randn(1 << 16, 100, device="cuda")
     labels = torch.arange(1 << 16, device="cuda") % 100
-    mistaken = labels + 1
-    torch.nn.functional.cross_entropy(scores, labels)
-    torch.cuda.synchronize()
-    yield
-    torch.nn.functional.cross_entropy(scores, mistaken)
-    torch.cuda.synchronize()
+    yield from use_then_misuse(
+        torch, lambda labels: torch.nn.functional.cross_entropy(scores, labels), labels, labels + 1)
 
 
 def triton_store(programs):
