@@ -6,6 +6,8 @@
 #include <time.h>
 #include <uv.h>
 
+#define NS_PER_MS 1000000u
+
 struct timer {
 	uv_timer_t handle;
 	void (*fire)(void *context);
@@ -37,10 +39,13 @@ struct timer *timer_new(struct uv_loop_s *loop, void (*fire)(void *context), voi
 	return timer;
 }
 
+/* The time counts from now, and the loop's own clock stays as it is: it stands still for a round, so that a timer which
+ * is started in a round does not fire in the same one because another callback took long. */
 void timer_start(struct timer *timer, uint64_t milliseconds)
 {
-	uv_update_time(timer->handle.loop);
-	uv_timer_start(&timer->handle, on_fire, milliseconds, 0);
+	uint64_t now = uv_hrtime() / NS_PER_MS, round = uv_now(timer->handle.loop);
+
+	uv_timer_start(&timer->handle, on_fire, milliseconds + (now > round ? now - round : 0), 0);
 }
 
 void timer_stop(struct timer *timer)

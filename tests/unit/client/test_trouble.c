@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "client/link/connect.h"
 #include "client/submit/callback.h"
 #include "tests/unit/client/shim.h"
 
@@ -400,13 +401,22 @@ START_TEST(a_cancelled_thread_leaves_nothing_taken)
 }
 END_TEST
 
-static void *release_soon(void *unused)
+static word32 is_waiting;
+
+static void *release_who_waits(void *unused)
 {
 	(void)unused;
-	usleep(50000);
-	shim_resume();
+	while (!word_acquire(&is_waiting))
+		sched_yield();
 	word_set(&loopback->held, 0);
 	return NULL;
+}
+
+static void hold(void)
+{
+	word_set(&loopback->held, 1);
+	while (word_acquire(&connection.view.server->state) != SHM_SESSION_HELD)
+		sched_yield();
 }
 
 START_TEST(a_promotion_is_only_a_pause)
@@ -417,9 +427,11 @@ START_TEST(a_promotion_is_only_a_pause)
 
 	OK(cuMemAlloc_v2(&p, 64));
 	for (int i = 1; i <= 10; ++i) {
-		word_set(&loopback->held, 1);
+		word_set(&is_waiting, 0);
+		hold();
 		OK(cuMemsetD8Async(p, (unsigned char)i, 64, NULL));
-		ck_assert_int_eq(pthread_create(&helper, NULL, release_soon, NULL), 0);
+		ck_assert_int_eq(pthread_create(&helper, NULL, release_who_waits, NULL), 0);
+		word_release(&is_waiting, 1);
 		OK(cuCtxSynchronize());
 		ck_assert(!word_acquire(&loopback->held));
 		pthread_join(helper, NULL);
