@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Do more files call each other in a circle than before?
+
+usage: circles.py LIBRARY...   the static libraries of the client and of the server
+
+A file calls another one if its object refers to a symbol that the other's object defines. A circle is a set of files
+of which each reaches each other one by such calls; calls through function pointers do not count. For each part of the
+project the largest circle that touches it must not be larger than its number in PARTS. Who makes a circle smaller
+lowers the number.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+# Part: where its files are, the largest circle there is, and the one there should be.
+PARTS = {
+    "client": ("client/", 37, 8),
+    "executor": ("server/executor/", 41, 12),
+    "daemon": ("server/(session|failover|control|adopt|loop)/", 46, 12),
+    "host backend": ("server/backend/host/", 29, 8),
+    "CUDA backend": ("server/backend/cuda/", 29, 12),
+    "keeper": ("server/keeper/", 1, 1),
+}
+
+# What nm says of a symbol of an archive's member: "lib.a[folder/member.o]: name type …".
+SYMBOL = re.compile(r".*\[(?:.*/)?(\S+)\]: (\S+) ([A-Za-z])")
+
+
+def calls(listing):
+    """What each object calls: {object: {object}}, from the output of nm -A -P."""
+    defined, wanted = {}, {}
+    for line in listing.splitlines():
+        match = SYMBOL.match(line)
+        if not match:
+            continue
+        member, name, kind = match.groups()
+        wanted.setdefault(member, set())
+        if kind == "U":
+            wanted[member].add(name)
+        elif kind.isupper():
+            defined[name] = member
+    return {
+        member: {defined[name] for name in names if name in defined} - {member} for member, names in wanted.items()
+    }
+
+
+def circles(graph):
+    """The strongly connected sets of a graph (Tarjan's algorithm)."""
+    number, low, path, found = {}, {}, [], []
+
+    def visit(node):
+        number[node] = low[node] = len(number)
+        path.append(node)
+        for other in graph[node]:
+            if other not in number:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in path:
+                low[node] = min(low[node], number[other])
+        if low[node] == number[node]:
+            at = path.index(node)
+            found.append(set(path[at:]))
+            del path[at:]
+
+    sys.setrecursionlimit(10000)
+    for node in graph:
+        if node not in number:
+            visit(node)
+    return found
+
+
+def sources():
+    """The source file of each object of the libraries, by the object's name."""
+    return {
+        path.relative_to(ROOT / room).as_posix().replace("/", "_") + ".o": path.relative_to(ROOT).as_posix()
+        for room in ("client", "server")
+        for path in (ROOT / room).rglob("*.c")
+    }
+
+
+def check_self():
+    def symbols(member, *names):
+        return "".join(f"lib.a[lib.a.p/{member}.c.o]: {name[1:]} {name[0]} 0 0\n" for name in names)
+
+    planted = symbols("a", "Tone", "Utwo", "tthree", "Umalloc") + symbols("b", "Ttwo", "Uthree")
+    planted += symbols("c", "Tthree")
+    if sorted(map(len, circles(calls(planted)))) != [1, 1, 1]:
+        sys.exit("circles.py: finds a circle in files that only call down")
+    planted += symbols("c", "Uone")
+    if sorted(map(len, circles(calls(planted)))) != [3]:
+        sys.exit("circles.py: does not find a planted circle")
+
+
+def main():
+    names, found, failed = sources(), [], False
+    check_self()
+    for library in sys.argv[1:]:
+        listing = subprocess.run(["nm", "-A", "-P", library], capture_output=True, check=True, text=True).stdout
+        graph = calls(listing)
+        if not any(graph.values()):
+            print(f"circles.py: {library} has no symbols: objects for link-time optimisation are not looked at")
+            sys.exit(77)
+        unknown = graph.keys() - names.keys()
+        if unknown:
+            sys.exit(f"circles.py: no source file is known for {' '.join(sorted(unknown))}")
+        found += [{names[member] for member in circle} for circle in circles(graph)]
+    for part, (folder, most, wish) in PARTS.items():
+        largest = max((circle for circle in found if any(re.match(folder, file) for file in circle)), key=len)
+        print(f"{part}: {len(largest)} files call each other in a circle, at most {most}; the aim is {wish}")
+        if len(largest) > most:
+            failed = True
+            print(*sorted(largest), sep="\n", file=sys.stderr)
+    sys.exit("circles.py: a circle has grown (tests/README.md, \"Circles\")" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
