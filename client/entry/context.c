@@ -6,6 +6,7 @@
 #include "client/graph/capture.h"
 #include "client/state/context.h"
 #include "client/state/device.h"
+#include "client/state/limit.h"
 #include "client/state/mempool.h"
 #include "client/stage/bounce.h"
 #include "client/state/thread.h"
@@ -273,7 +274,7 @@ CUDA_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
 	CUresult r = process_enter_context();
 
-	return r == CUDA_SUCCESS ? context_set_limit(context_current(), limit, value) : r;
+	return r == CUDA_SUCCESS ? limit_set(context_current(), limit, value) : r;
 }
 
 CUDA_EXPORT CUresult cuCtxGetCacheConfig(CUfunc_cache *config)

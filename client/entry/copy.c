@@ -2,6 +2,7 @@
 
 #include "client/entry/entry.h"
 
+#include "client/graph/capture.h"
 #include "client/stage/copy.h"
 #include "client/state/context.h"
 #include "client/state/stream.h"
@@ -11,6 +12,8 @@ static CUresult start(const struct box *box, CUstream handle, unsigned int how, 
 	struct client_stream *stream;
 	CUresult r = stream_resolve(handle, per_thread, &stream);
 
+	if (r == CUDA_SUCCESS && capture_is_on(stream))
+		return box_is_empty(box) ? CUDA_SUCCESS : capture_copy(box, stream, how);
 	return r == CUDA_SUCCESS ? copy_box(*box, stream, how) : r;
 }
 

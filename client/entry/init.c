@@ -1,12 +1,13 @@
 // Entry points: start and version. cuDriverGetVersion works before cuInit.
 
 #include "client/entry/entry.h"
+#include "client/state/start.h"
 
 CUDA_EXPORT CUresult cuInit(unsigned int flags)
 {
 	if (flags != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	return process_start();
+	return start_driver();
 }
 
 CUDA_EXPORT CUresult cuDriverGetVersion(int *version)

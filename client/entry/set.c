@@ -2,6 +2,7 @@
 
 #include "client/entry/entry.h"
 
+#include "client/graph/capture.h"
 #include "client/stage/copy.h"
 #include "client/state/stream.h"
 
@@ -12,6 +13,8 @@ static CUresult start(const struct copy_fill *what, CUstream handle, unsigned in
 
 	if (r == CUDA_SUCCESS)
 		r = stream_resolve(handle, per_thread, &stream);
+	if (r == CUDA_SUCCESS && capture_is_on(stream))
+		return what->width == 0 || what->height == 0 ? CUDA_SUCCESS : capture_set(what, stream, how);
 	return r == CUDA_SUCCESS ? copy_set(what, stream, how) : r;
 }
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/graph/capture.h"
 #include "client/link/connect.h"
 #include "client/stage/arena.h"
 #include "client/stage/bounce.h"
@@ -399,8 +398,6 @@ static CUresult run_box(struct box box, struct client_stream *stream, unsigned i
 
 	if (box_is_empty(&box))
 		return CUDA_SUCCESS;
-	if (capture_is_on(stream))
-		return capture_copy(&box, stream, how);
 	r = copy_examine(&box, how, &dst, &src);
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -488,8 +485,6 @@ CUresult copy_set(const struct copy_fill *fill, struct client_stream *stream, un
 
 	if (fill->width == 0 || fill->height == 0)
 		return CUDA_SUCCESS;
-	if (capture_is_on(stream))
-		return capture_set(fill, stream, how);
 	r = check_fill(fill, &side);
 	if (r == CUDA_SUCCESS)
 		r = submit_begin(stream, FRMPS_OP_SET, sizeof(struct frmps_set), &submit);

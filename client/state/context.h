@@ -57,9 +57,8 @@ static inline bool context_flags_valid(unsigned int flags)
 unsigned int context_flags(CUcontext context);
 void context_set_flags(CUcontext context, unsigned int flags);
 
-/** Shadow of a limit. CUDA_ERROR_UNSUPPORTED_LIMIT, CUDA_ERROR_INVALID_VALUE as the driver has them. */
+/** Shadow of a limit, which limit.h sets. CUDA_ERROR_UNSUPPORTED_LIMIT, CUDA_ERROR_INVALID_VALUE as the driver has them. */
 CUresult context_limit(CUcontext context, CUlimit limit, size_t *ret_value);
-CUresult context_set_limit(CUcontext context, CUlimit limit, size_t value);
 
 /** Shadows without an effect of their own. */
 CUfunc_cache context_cache_config(CUcontext context);

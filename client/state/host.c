@@ -1,17 +1,12 @@
-// See host.h. A pool over the host part of the window. A chunk is a file in memory that the service made and
-// pinned; here it is mapped over the reserved addresses, and unmapping puts the reservation back.
+// See host.h. A pool over the host part of the window.
 
 #include "client/state/host.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "client/link/connect.h"
-#include "client/link/control.h"
+#include "client/link/map.h"
 #include "client/state/pool.h"
 #include "client/state/process.h"
 #include "client/state/ranges.h"
-#include "client/state/uncancelled.h"
 #include "client/submit/wait.h"
 #include "shm/layout.h"
 #include "shm/text.h"
@@ -21,65 +16,7 @@
 /* At the end of the host part: pages of shared events. */
 #define EVENTS_BYTES (UINT64_C(16) << 20)
 
-static CUresult attach(struct packet *packet, uint64_t address, uint64_t bytes)
-{
-	int fd = packet_take_fd(packet, 0);
-	void *at = MAP_FAILED;
-
-	/* The pages are there and pinned, so populating only fills this process's tables. */
-	if (fd >= 0)
-		at = mmap((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE,
-			MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0);
-	if (fd >= 0)
-		uncancelled_close(fd);
-	if (at == MAP_FAILED)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	madvise(at, bytes, MADV_DONTFORK);
-	return CUDA_SUCCESS;
-}
-
-static CUresult unmap(uint64_t address, uint64_t bytes)
-{
-	struct wire_message request = {
-		.type = WIRE_UNMAP_HOST, .range = {.address = address, .bytes = bytes}};
-	struct control_answer *answer = control_answer_new();
-	void *at = mmap((void *)(uintptr_t)address, bytes, PROT_NONE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
-
-	if (at != MAP_FAILED)
-		madvise(at, bytes, MADV_DONTFORK);
-	if (answer)
-		r = control_call(&request, answer);
-	control_answer_free(answer);
-	return r;
-}
-
-static CUresult ask(struct wire_message *request, uint64_t address, uint64_t bytes)
-{
-	struct control_answer *answer = control_answer_new();
-	CUresult r;
-
-	if (!answer)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = control_call(request, answer);
-	if (r == CUDA_SUCCESS) {
-		r = attach(&answer->packet, address, bytes);
-		if (r != CUDA_SUCCESS)
-			unmap(address, bytes);
-	}
-	control_answer_free(answer);
-	return r;
-}
-
-CUresult host_map(uint64_t address, uint64_t bytes)
-{
-	struct wire_message request = {.type = WIRE_MAP_HOST, .range = {.address = address, .bytes = bytes}};
-
-	return ask(&request, address, bytes);
-}
-
-static struct pool pool = {.map = host_map, .unmap = unmap};
+static struct pool pool = {.map = map_host, .unmap = map_host_end};
 static _Atomic uint64_t events_used; /* bytes of EVENTS_BYTES */
 
 /* The host part of the window: the pool, pages of shared events, the ring of what kernels print. */
@@ -106,7 +43,7 @@ CUresult host_map_events(uint64_t session, uint64_t source, uint64_t *ret_addres
 		request.import = (struct wire_import){address, SHM_SHARED_PAGE_BYTES, session, source};
 	else
 		request.range = (struct wire_range){address, SHM_SHARED_PAGE_BYTES, WIRE_HOST_EVENTS};
-	r = ask(&request, address, SHM_SHARED_PAGE_BYTES);
+	r = map_host_ask(&request, address, SHM_SHARED_PAGE_BYTES);
 	/* There is no such page: nothing was mapped, and nobody else takes addresses meanwhile. */
 	if (r == CUDA_ERROR_INVALID_HANDLE)
 		atomic_fetch_sub(&events_used, SHM_SHARED_PAGE_BYTES);

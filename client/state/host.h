@@ -28,9 +28,6 @@ void host_free_range(uint64_t address, int kind);
 /** The same for a range that is not known any more. */
 void host_free_block(void *block);
 
-/** Has addresses of the host part backed with pinned memory of zeros. CUDA_ERROR_OUT_OF_MEMORY. */
-CUresult host_map(uint64_t address, uint64_t bytes);
-
 /**
  * Maps a page of shared events (shm/layout.h), for ever. One call at a time.
  * @session, @source: of another program that has it; 0: a new page

@@ -6,7 +6,13 @@
 #include <stdbool.h>
 
 #include "client/link/control.h"
+#include "client/state/context_table.h"
 #include "client/submit/wait.h"
+#include "client/text/text.h"
+#include "shm/text.h"
+
+/* Less than the local memory that a thread can have on any device. */
+#define STACK_BYTES_MAX ((512u << 10) - 1)
 
 /* What the service has set for this program alone; held while it is asked. */
 static uint64_t in_force[CU_LIMIT_MAX];
@@ -32,7 +38,11 @@ static CUresult ask(CUlimit limit, size_t *value)
 	return r;
 }
 
-CUresult limit_raise(CUlimit limit, uint64_t there, size_t *value)
+/* Has the service set a limit, if there is less for the program's kernels. Waits for the program's own work then. Limits
+ * that are hints are left alone.
+ * @there: what every program has
+ * @value: what is wished; what is in force where the service was asked */
+static CUresult raise_limit(CUlimit limit, uint64_t there, size_t *value)
 {
 	CUresult r = CUDA_SUCCESS;
 
@@ -48,4 +58,43 @@ CUresult limit_raise(CUlimit limit, uint64_t there, size_t *value)
 	}
 	pthread_mutex_unlock(&lock);
 	return r;
+}
+
+/* As the driver rounds it, and no more than there can be. Not any more when a kernel has printed. */
+static CUresult set_text_limit(size_t *value)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	if (*value < SHM_TEXT_BYTES_MIN)
+		*value = SHM_TEXT_BYTES_MIN;
+	*value = *value < SHM_TEXT_BYTES_MAX ? (*value + 255) & ~(size_t)255 : SHM_TEXT_BYTES_MAX;
+	if (text_is_used())
+		return CUDA_ERROR_INVALID_VALUE;
+	if (text_is_open())
+		r = wait_all();
+	return r == CUDA_SUCCESS && text_is_open() ? text_open(*value) : r;
+}
+
+CUresult limit_set(CUcontext handle, CUlimit limit, size_t value)
+{
+	const struct client_device *device;
+	struct context *context;
+	CUresult r = context_find_limit(handle, limit, &context, &device);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	/* These can only be asked for. */
+	if (limit >= CU_LIMIT_SHMEM_SIZE)
+		return CUDA_ERROR_UNSUPPORTED_LIMIT;
+	if (limit == CU_LIMIT_STACK_SIZE && value > STACK_BYTES_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (limit == CU_LIMIT_PRINTF_FIFO_SIZE)
+		r = set_text_limit(&value);
+	else
+		r = raise_limit(limit, device->limits[limit], &value);
+	if (r != CUDA_SUCCESS)
+		return r;
+	context->limits[limit] = value;
+	context->limit_set[limit] = true;
+	return CUDA_SUCCESS;
 }

@@ -15,13 +15,11 @@
 #define LIMIT_NONE UINT64_MAX
 
 /**
- * Has the service set a limit, if there is less for the program's kernels. Waits for the program's own work then.
- * Limits that are hints are left alone.
- * @there: what every program has
- * @value: what is wished; what is in force where the service was asked
- * Return: CUDA_SUCCESS, the sticky error; CUDA_ERROR_NOT_SUPPORTED: the program cannot have an executor of its own any
- * more; CUDA_ERROR_OUT_OF_MEMORY, and others as the driver
+ * Sets a limit of a context.
+ * Return: CUDA_SUCCESS, the sticky error; CUDA_ERROR_UNSUPPORTED_LIMIT, CUDA_ERROR_INVALID_VALUE as the driver has them;
+ * CUDA_ERROR_NOT_SUPPORTED: the program cannot have an executor of its own any more; CUDA_ERROR_OUT_OF_MEMORY, and others
+ * as the driver
  */
-CUresult limit_raise(CUlimit limit, uint64_t there, size_t *value);
+CUresult limit_set(CUcontext context, CUlimit limit, size_t value);
 
 #endif

@@ -13,20 +13,11 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "client/link/connect.h"
-#include "client/link/lost.h"
 #include "client/state/context.h"
-#include "client/state/device.h"
-#include "client/state/host.h"
 #include "client/state/log.h"
-#include "client/state/memory.h"
-#include "client/state/space.h"
-#include "client/state/stream.h"
 #include "client/state/thread.h"
-#include "client/stage/arena.h"
-#include "client/submit/submit.h"
 #include "shm/order.h"
 
 enum phase { NONE, STARTING, READY, FORKED, ENDED };
@@ -113,41 +104,8 @@ static void leave(void)
 	atomic_compare_exchange_strong(&phase, &ready, ENDED);
 }
 
-static CUresult begin(void)
-{
-	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-	struct control_answer *welcome;
-	CUresult r;
-
-	if (device_all_hidden(visible))
-		return CUDA_ERROR_NO_DEVICE;
-	welcome = control_answer_new();
-	if (!welcome)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = connect_open(welcome);
-	if (r == CUDA_SUCCESS) {
-		r = device_snapshot(&welcome->message.welcome, visible);
-		if (r != CUDA_SUCCESS)
-			connect_close();
-	}
-	control_answer_free(welcome);
-	return r;
-}
-
-static void build(void)
-{
-	submit_start();
-	stream_table_init();
-	memory_start();
-	space_start();
-	host_start();
-	arena_start();
-	client_log(CLIENT_LOG_INFO, "session %llu, window at %#llx", (unsigned long long)connection.session,
-		(unsigned long long)connection.window_base);
-}
-
 /* Under start_lock. */
-static CUresult start(void)
+static CUresult start(CUresult (*begin)(void))
 {
 	static bool watching_forks;
 	CUresult r;
@@ -161,13 +119,12 @@ static CUresult start(void)
 		word_set(&phase, NONE);
 		return r;
 	}
-	build();
 	word_release(&phase, READY);
 	atexit(leave);
 	return CUDA_SUCCESS;
 }
 
-CUresult process_start(void)
+CUresult process_start(CUresult (*begin)(void))
 {
 	CUresult r = CUDA_SUCCESS;
 	int cancelable;
@@ -179,7 +136,7 @@ CUresult process_start(void)
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
 	pthread_mutex_lock(&start_lock);
 	if (word_acquire(&phase) == NONE)
-		r = start();
+		r = start(begin);
 	pthread_mutex_unlock(&start_lock);
 	pthread_setcancelstate(cancelable, NULL);
 	return r;

@@ -39,10 +39,10 @@ CUresult process_error(void);
 CUresult process_fail(CUresult code, const char *reason);
 
 /**
- * cuInit: connects to the service. Later calls find everything done. A failed start can be tried again.
- * Return: CUDA_SUCCESS, CUDA_ERROR_NO_DEVICE when none is visible, CUDA_ERROR_NOT_INITIALIZED in a forked
- * child, or why the service cannot be used (connect.h).
+ * Initialises the driver for the process, once: later calls return CUDA_SUCCESS at once.
+ * @begin: connects to the service; no two threads are in it at a time. If it fails, the next call tries again.
+ * Return: CUDA_SUCCESS, CUDA_ERROR_NOT_INITIALIZED in a forked child, what `begin` returns
  */
-CUresult process_start(void);
+CUresult process_start(CUresult (*begin)(void));
 
 #endif

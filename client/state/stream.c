@@ -29,29 +29,10 @@
 #define PAUSE_NS      UINT64_C(20000)
 #define PAUSE_MOST_NS UINT64_C(1000000)
 
-static struct client_stream table[SHM_STREAMS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static word32 used = 1;			   /* slots from here on were never used */
 static struct client_stream *free_slots;   /* guarded by lock */
 static struct client_stream *closed_slots; /* guarded by lock: closed, maybe still working */
 static uint64_t latest_id = 1;		   /* guarded by lock; 1 is the legacy default stream */
-
-struct client_stream *stream_slot(uint32_t slot)
-{
-	return &table[slot];
-}
-
-uint32_t stream_slots_used(void)
-{
-	return word_acquire(&used);
-}
-
-void stream_table_init(void)
-{
-	table[0] = (struct client_stream){.handle = (uint64_t)(uintptr_t)CU_STREAM_LEGACY, .id = 1};
-	for (uint32_t i = 0; i < SHM_STREAMS; ++i)
-		table[i].slot = i;
-}
 
 /* Finds a closed slot whose work has ended. */
 static struct client_stream *reap(void)
@@ -71,18 +52,13 @@ static struct client_stream *reap(void)
 static struct client_stream *take_slot(void)
 {
 	struct client_stream *stream = free_slots;
-	uint32_t next = word_relaxed(&used);
 
 	if (stream) {
 		free_slots = stream->next_free;
 		return stream;
 	}
 	stream = reap();
-	if (!stream && next < SHM_STREAMS) {
-		stream = &table[next];
-		word_release(&used, next + 1);
-	}
-	return stream;
+	return stream ? stream : stream_slot_new();
 }
 
 static int32_t clamp_priority(int32_t priority)
@@ -183,16 +159,11 @@ static void retire(struct client_stream *stream, uint64_t handle)
 		shelve(stream, &closed_slots);
 }
 
-void stream_retire(struct client_stream *stream)
-{
-	retire(stream, word_acquire(&stream->handle));
-}
-
 CUresult stream_destroy(struct client_stream *stream)
 {
 	if (stream->slot == 0 || !stream->context)
 		return CUDA_ERROR_INVALID_HANDLE;
-	stream_retire(stream);
+	retire(stream, word_acquire(&stream->handle));
 	return CUDA_SUCCESS;
 }
 
@@ -201,12 +172,20 @@ void stream_release_context(CUcontext context)
 	uint32_t end = stream_slots_used();
 
 	for (uint32_t i = 1; i < end; ++i) {
-		uint64_t handle = word_acquire(&table[i].handle);
+		struct client_stream *stream = stream_slot(i);
+		uint64_t handle = word_acquire(&stream->handle);
 
 		/* Of a slot that is another stream's by now the handle is another. */
-		if (table[i].context == context)
-			retire(&table[i], handle);
+		if (stream->context == context)
+			retire(stream, handle);
 	}
+}
+
+/* A thread ends. Not in a forked child: its copy of the ring is not mapped. */
+static void leave(struct client_stream *stream)
+{
+	if (process_enter() == CUDA_SUCCESS)
+		retire(stream, word_acquire(&stream->handle));
 }
 
 /* The calling thread's default stream. It belongs to no context: it lives as long as its thread. */
@@ -216,6 +195,7 @@ static CUresult own_stream(struct client_stream **ret_stream)
 	CUresult r = CUDA_SUCCESS;
 
 	if (!thread->stream) {
+		thread->retire = leave;
 		r = thread_register(thread);
 		if (r == CUDA_SUCCESS)
 			r = stream_create(NULL, CU_STREAM_DEFAULT, 0, &thread->stream);
@@ -231,12 +211,12 @@ CUresult stream_resolve(CUstream handle, bool per_thread, struct client_stream *
 	struct client_stream *stream;
 
 	if (handle == CU_STREAM_LEGACY || (!handle && !per_thread)) {
-		*ret_stream = &table[0];
+		*ret_stream = stream_slot(0);
 		return CUDA_SUCCESS;
 	}
 	if (handle == CU_STREAM_PER_THREAD || !handle)
 		return own_stream(ret_stream);
-	stream = &table[(value >> HANDLE_SLOT_SHIFT) % SHM_STREAMS];
+	stream = stream_slot((value >> HANDLE_SLOT_SHIFT) % SHM_STREAMS);
 	if (word_acquire(&stream->handle) != value)
 		return CUDA_ERROR_INVALID_HANDLE;
 	*ret_stream = stream;

@@ -8,8 +8,6 @@
 #include <string.h>
 
 #include "client/state/context.h"
-#include "client/state/process.h"
-#include "client/state/stream.h"
 
 static __thread struct thread self;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -29,9 +27,8 @@ static void leave(void *value)
 	thread->stream = NULL;
 	/* A function of the program may have ended it. */
 	thread->is_callbacks = false;
-	/* Not in a forked child: its copy of the ring is not mapped. */
-	if (stream && process_enter() == CUDA_SUCCESS)
-		stream_retire(stream);
+	if (stream)
+		thread->retire(stream);
 	free(thread->below);
 	thread->below = NULL;
 	thread->depth = thread->room = 0;

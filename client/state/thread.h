@@ -15,9 +15,10 @@ struct thread {
 	CUcontext *below;  /* the rest of the stack */
 	unsigned int depth, room;
 	CUstreamCaptureMode capture_mode;
-	struct client_stream *stream; /* the thread's default stream, NULL until used */
-	bool registered;	      /* what it owns is given back at its end */
-	bool is_callbacks;	      /* a function of the program runs, which may not call the driver */
+	struct client_stream *stream;		      /* the thread's default stream, NULL until used */
+	void (*retire)(struct client_stream *stream); /* ends it when the thread ends */
+	bool registered;			      /* what it owns is given back at its end */
+	bool is_callbacks; /* a function of the program runs, which may not call the driver */
 };
 
 /** The calling thread's own. */

@@ -28,7 +28,7 @@
 #include "client/link/lost.h"
 #include "client/state/helper.h"
 #include "client/state/process.h"
-#include "client/state/stream.h"
+#include "client/state/stream_slot.h"
 #include "client/state/thread.h"
 #include "client/submit/submit.h"
 #include "shm/doorbell.h"

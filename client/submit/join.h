@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "client/state/stream.h"
+#include "client/state/stream_slot.h"
 
 struct join {
 	struct client_stream *legacy;

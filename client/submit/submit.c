@@ -12,7 +12,7 @@
 #include "client/link/connect.h"
 #include "client/link/lost.h"
 #include "client/state/process.h"
-#include "client/state/stream.h"
+#include "client/state/stream_slot.h"
 #include "client/state/thread.h"
 #include "client/state/uncancelled.h"
 #include "client/submit/join.h"

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "client/link/connect.h"
-#include "client/state/host.h"
+#include "client/link/map.h"
 #include "client/state/log.h"
 #include "client/text/render.h"
 #include "shm/text.h"
@@ -185,7 +185,7 @@ static uint64_t ring_bytes(uint64_t wish)
 static CUresult map(uint64_t address, uint64_t size)
 {
 	uint64_t wanted = (sizeof(struct shm_text) + size + PAGE - 1) & ~(PAGE - 1);
-	CUresult r = wanted > mapped ? host_map(address + mapped, wanted - mapped) : CUDA_SUCCESS;
+	CUresult r = wanted > mapped ? map_host(address + mapped, wanted - mapped) : CUDA_SUCCESS;
 
 	if (r == CUDA_SUCCESS && wanted > mapped)
 		mapped = wanted;

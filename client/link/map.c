@@ -1,0 +1,68 @@
+// See map.h. A chunk is a file in memory that the service made and pinned; here it is mapped over the reserved addresses,
+// and unmapping puts the reservation back.
+
+#include "client/link/map.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "client/link/control.h"
+#include "client/state/uncancelled.h"
+
+static CUresult attach(struct packet *packet, uint64_t address, uint64_t bytes)
+{
+	int fd = packet_take_fd(packet, 0);
+	void *at = MAP_FAILED;
+
+	/* The pages are there and pinned, so populating only fills this process's tables. */
+	if (fd >= 0)
+		at = mmap((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0);
+	if (fd >= 0)
+		uncancelled_close(fd);
+	if (at == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	madvise(at, bytes, MADV_DONTFORK);
+	return CUDA_SUCCESS;
+}
+
+CUresult map_host_end(uint64_t address, uint64_t bytes)
+{
+	struct wire_message request = {
+		.type = WIRE_UNMAP_HOST, .range = {.address = address, .bytes = bytes}};
+	struct control_answer *answer = control_answer_new();
+	void *at = mmap((void *)(uintptr_t)address, bytes, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (at != MAP_FAILED)
+		madvise(at, bytes, MADV_DONTFORK);
+	if (answer)
+		r = control_call(&request, answer);
+	control_answer_free(answer);
+	return r;
+}
+
+CUresult map_host_ask(struct wire_message *request, uint64_t address, uint64_t bytes)
+{
+	struct control_answer *answer = control_answer_new();
+	CUresult r;
+
+	if (!answer)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = control_call(request, answer);
+	if (r == CUDA_SUCCESS) {
+		r = attach(&answer->packet, address, bytes);
+		if (r != CUDA_SUCCESS)
+			map_host_end(address, bytes);
+	}
+	control_answer_free(answer);
+	return r;
+}
+
+CUresult map_host(uint64_t address, uint64_t bytes)
+{
+	struct wire_message request = {.type = WIRE_MAP_HOST, .range = {.address = address, .bytes = bytes}};
+
+	return map_host_ask(&request, address, bytes);
+}

@@ -1,0 +1,68 @@
+// The table of contexts, for the files that share it: context.c answers what is known of a context, context_life.c
+// begins and ends them, limit.c sets their limits. Who may write which field says context_life.c.
+
+#ifndef FRMPS_CLIENT_STATE_CONTEXT_TABLE_H
+#define FRMPS_CLIENT_STATE_CONTEXT_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client/state/cls.h"
+#include "client/state/device.h"
+#include "protocol/cuda_abi.h"
+#include "shm/order.h"
+
+struct thread;
+
+#define CONTEXT_SLOTS	256
+#define CONTEXT_PRIMARY 0 /* slot of device 0's primary context */
+
+enum context_life { CONTEXT_FREE, CONTEXT_LIVE, CONTEXT_ENDING, CONTEXT_DEAD };
+
+struct context {
+	word32 life; /* enum context_life */
+	int device;
+	unsigned int flags;
+	unsigned int uses; /* retains of a primary context, attaches of another */
+	bool wanted;	   /* a primary context was retained by the thread that ends it */
+	const struct thread *ender;
+	word64 id;
+	uint64_t ended; /* tells the oldest dead slot */
+	CUfunc_cache cache_config;
+	CUsharedconfig shared_config;
+	bool limit_set[DEVICE_LIMITS_MAX];
+	uint64_t limits[DEVICE_LIMITS_MAX];
+	struct cls_map cls;
+};
+
+extern struct context context_table[CONTEXT_SLOTS];
+
+static inline CUcontext context_handle(struct context *context)
+{
+	return (CUcontext)context;
+}
+
+/** The slot behind a handle, used at least once; NULL for anything else. */
+static inline struct context *context_resolve(CUcontext handle)
+{
+	uintptr_t offset = (uintptr_t)handle - (uintptr_t)context_table;
+	struct context *context;
+
+	if (offset >= sizeof(context_table) || offset % sizeof(*context_table) != 0)
+		return NULL;
+	context = &context_table[offset / sizeof(*context_table)];
+	return context == &context_table[CONTEXT_PRIMARY] || word_acquire(&context->life) != CONTEXT_FREE
+		       ? context
+		       : NULL;
+}
+
+/** The slot of a device's primary context; NULL for a wrong ordinal. */
+struct context *context_primary_slot(int device);
+
+/** The slot of a context that lets a limit be asked for, and the device, whose limits hold until the program sets its own.
+ * CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_UNSUPPORTED_LIMIT. */
+CUresult context_find_limit(CUcontext handle, CUlimit limit, struct context **ret_context,
+	const struct client_device **ret_device);
+
+#endif

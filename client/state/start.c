@@ -1,0 +1,63 @@
+// See start.h. The process calls begin() once it knows that nobody else does (process.h).
+
+#include "client/state/start.h"
+
+#include <stdlib.h>
+
+#include "client/link/connect.h"
+#include "client/stage/arena.h"
+#include "client/state/device.h"
+#include "client/state/host.h"
+#include "client/state/log.h"
+#include "client/state/memory.h"
+#include "client/state/process.h"
+#include "client/state/space.h"
+#include "client/state/stream_slot.h"
+#include "client/submit/submit.h"
+
+static CUresult connect_service(void)
+{
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+	struct control_answer *welcome;
+	CUresult r;
+
+	if (device_all_hidden(visible))
+		return CUDA_ERROR_NO_DEVICE;
+	welcome = control_answer_new();
+	if (!welcome)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	r = connect_open(welcome);
+	if (r == CUDA_SUCCESS) {
+		r = device_snapshot(&welcome->message.welcome, visible);
+		if (r != CUDA_SUCCESS)
+			connect_close();
+	}
+	control_answer_free(welcome);
+	return r;
+}
+
+static void build(void)
+{
+	submit_start();
+	stream_table_init();
+	memory_start();
+	space_start();
+	host_start();
+	arena_start();
+	client_log(CLIENT_LOG_INFO, "session %llu, window at %#llx", (unsigned long long)connection.session,
+		(unsigned long long)connection.window_base);
+}
+
+static CUresult begin(void)
+{
+	CUresult r = connect_service();
+
+	if (r == CUDA_SUCCESS)
+		build();
+	return r;
+}
+
+CUresult start_driver(void)
+{
+	return process_start(begin);
+}

@@ -1,0 +1,29 @@
+// See stream_slot.h. Runs on the program's threads.
+
+#include "client/state/stream_slot.h"
+
+struct client_stream stream_table[SHM_STREAMS];
+
+static word32 used = 1; /* slots from here on were never used */
+
+void stream_table_init(void)
+{
+	stream_table[0] = (struct client_stream){.handle = (uint64_t)(uintptr_t)CU_STREAM_LEGACY, .id = 1};
+	for (uint32_t i = 0; i < SHM_STREAMS; ++i)
+		stream_table[i].slot = i;
+}
+
+uint32_t stream_slots_used(void)
+{
+	return word_acquire(&used);
+}
+
+struct client_stream *stream_slot_new(void)
+{
+	uint32_t next = word_relaxed(&used);
+
+	if (next == SHM_STREAMS)
+		return NULL;
+	word_release(&used, next + 1);
+	return &stream_table[next];
+}
