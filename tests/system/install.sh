@@ -1,0 +1,57 @@
+#!/bin/sh
+# install.sh BUILD PREFIX STEPPER MODULE: does what `meson install` brings work where it lies? Installs a build folder below a
+# scratch folder. Looks whether files are missing or lie outside the prefix. Starts the installed service, with the sample
+# configuration and every key of it in force, as the units do; a program goes through it with the installed frmps-run.
+set -eu
+export LC_ALL=C
+build=$1 prefix=$2 stepper=$3 module=$4
+
+scratch=$(mktemp -d)
+server=
+trap '[ -z "$server" ] || kill "$server" 2>/dev/null; rm -rf "$scratch"' EXIT
+
+fail() {
+	echo "install.sh: $*" >&2
+	[ ! -e "$scratch/log" ] || cat "$scratch/log" >&2
+	exit 1
+}
+
+DESTDIR="$scratch/root" meson install -C "$build" --no-rebuild >"$scratch/log" 2>&1 || fail "meson install failed"
+rm "$scratch/log"
+cd "$scratch/root$prefix"
+
+for file in sbin/frmps-server bin/frmps-run bin/frmpsctl lib/frmps/libcuda.so.1 share/doc/frmps/examples/frmps.conf \
+	share/pkgconfig/frmps.pc lib/systemd/system/frmps-server.service lib/systemd/system/frmps-server@.service; do
+	[ -f "$file" ] || fail "$prefix/$file is missing"
+done
+outside=$(find "$scratch/root" ! -type d ! -path "$PWD/*")
+[ -z "$outside" ] || fail "outside the prefix: $outside"
+
+shim=$(PKG_CONFIG_PATH=share/pkgconfig pkg-config --variable=shimdir frmps)
+[ -f "$scratch/root$shim/libcuda.so.1" ] || fail "frmps.pc names $shim, where the shim is not"
+
+# What the units start is there, and takes the options that they give.
+for unit in frmps-server frmps-server@; do
+	command=$(sed -n 's/^ExecStart=//p; ' "lib/systemd/system/$unit.service")
+	grep -q '@[a-z_]*@' "lib/systemd/system/$unit.service" && fail "$unit: a name was not replaced"
+	[ -x "$scratch/root${command%% *}" ] || fail "$unit: there is no ${command%% *}"
+done
+options=$(echo "$command" | sed -e 's/^[^ ]* *//' -e 's/%i/0/g' -e "s|/run/|$scratch/|")
+
+grep -q '^#backend = cuda$' share/doc/frmps/examples/frmps.conf || fail "the sample configuration says nothing of backend"
+sed 's/^#\([a-z_]* = \)/\1/' share/doc/frmps/examples/frmps.conf >"$scratch/frmps.conf"
+# shellcheck disable=SC2086
+sbin/frmps-server --config "$scratch/frmps.conf" --backend host $options 2>"$scratch/log" &
+server=$!
+export FRMPS_SOCKET="$scratch/frmps-0/frmps.sock"
+until bin/frmpsctl status >/dev/null 2>&1; do
+	kill -0 "$server" 2>/dev/null || fail "the installed service does not start"
+	sleep 0.1
+done
+
+printf 'go\ngo\n' | bin/frmps-run "$stepper" "$module" >"$scratch/answers" || fail "the program failed"
+[ "$(cat "$scratch/answers")" = "$(printf 'ok\nok')" ] || fail "the program's results: $(cat "$scratch/answers")"
+
+kill "$server"
+wait "$server" || fail "the service ended with $?"
+server=
