@@ -1,110 +1,154 @@
 #!/bin/sh
-# server/demo.sh: what the project is for, in one command. Installs what is missing and builds, starts a private service
-# (on the GPU if there is one, else on the host backend), runs three unmodified programs that share it, lets one of them
-# fault, and ends with a table: who faulted, how long the others paused, their checksums against the expected ones.
+# server/demo.sh: what the project is for, in one command. It installs what is missing and builds, starts a private
+# service (on the GPU if there is one, else on the host backend) and unmodified programs that share it. One of them
+# crashes. A table shows how the others fare, and the last line compares with stock MPS.
 #
 #   server/demo.sh [--build FOLDER] [--backend cuda|host]
+#
+#   --build    use a folder that is built already; install and build nothing
+#   --backend  no other one if this one cannot be used
+#
+# Exit status: 0 if the survivors' data is exact and the culprit got its error, else 1; 2: usage.
 set -u
 export LC_ALL=C
 cd "$(dirname "$0")/.." || exit 1
+
+usage() {
+	sed -n '6,9s/^# \{0,1\}//p' "$0" >&2
+	exit 2
+}
 
 build=build
 backend=
 prepared=no
 while [ $# -gt 0 ]; do
-	case $1 in
-	--build) build=$2 prepared=yes; shift 2 ;;
-	--backend) backend=$2; shift 2 ;;
-	*) sed -n '5,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+	case "$1 ${2-}" in
+	"--build "?*) build=$2 prepared=yes ;;
+	"--backend cuda" | "--backend host") backend=$2 ;;
+	"--help "* | "-h "*) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
+	*) usage ;;
 	esac
+	shift 2
 done
 
-scratch=$(mktemp -d)
+scratch=$(mktemp -d) || exit 1
 server=
+view=
+mps=no
+stop() { # stop PID
+	[ -z "$1" ] || { kill "$1" && wait "$1"; } 2>/dev/null
+}
 clean_up() {
-	[ -n "$server" ] && kill "$server" 2>/dev/null && wait "$server" 2>/dev/null
+	trap '' INT TERM HUP
+	stop "$view"
+	stop "$server"
+	[ $mps = no ] || echo quit -t 1 | nvidia-cuda-mps-control >/dev/null 2>&1
 	rm -rf "$scratch"
 }
 trap clean_up EXIT
-trap 'exit 130' INT TERM
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+fail() { # fail TEXT [LOG]
+	[ -z "${2-}" ] || tail -n 30 "$2" >&2
+	echo "demo.sh: $1" >&2
+	exit 1
+}
 
 . tests/lib/build.sh
 if [ "$prepared" = no ]; then
 	install_packages
-	echo "building …"
-	{ configure "$build" -Dbuildtype=debugoptimized && ninja -C "$build"; } >"$scratch/build" 2>&1 || {
-		tail -n 30 "$scratch/build"
-		echo "the build failed"
-		exit 1
-	}
+	echo "building in $build/, which takes some minutes the first time …"
+	{ configure "$build" -Dbuildtype=debugoptimized && ninja -C "$build"; } >"$scratch/build" 2>&1 ||
+		fail "the build failed" "$scratch/build"
 fi
+for program in frmps-server frmps-run frmpsctl demo_view demo_worker demo_host_module.so; do
+	[ -e "$build/server/$program" ] || fail "$build/server/$program is not there: build it with ninja -C $build"
+done
 build=$(cd "$build" && pwd)
 
+# In a folder of its own: it is in nobody's way, and nobody's leftovers are in its way.
 export FRMPS_SOCKET="$scratch/frmps.sock"
 start() { # start BACKEND
 	backend=$1
 	"$build/server/frmps-server" --config /dev/null --socket "$FRMPS_SOCKET" --backend "$backend" 2>"$scratch/log" &
 	server=$!
 }
+status() {
+	"$build/server/frmpsctl" status --json 2>/dev/null
+}
 wanted=$backend
 start "${wanted:-cuda}"
 tries=0
-until "$build/server/frmpsctl" status --json 2>/dev/null | grep -q standby; do
-	# 69: there is no usable GPU.
-	if ! kill -0 "$server" 2>/dev/null && [ -z "$wanted" ]; then
+until status | grep -q standby; do
+	if ! kill -0 "$server" 2>/dev/null; then
 		wait "$server"
-		[ $? = 69 ] && wanted=host && cat "$scratch/log" && start host
+		# 69: there is no usable GPU.
+		{ [ $? = 69 ] && [ -z "$wanted" ]; } || { server=; fail "the service ended" "$scratch/log"; }
+		wanted=host
+		start host
 	fi
-	kill -0 "$server" 2>/dev/null && [ $tries -lt 600 ] || {
-		cat "$scratch/log"
-		echo "the service did not start"
-		exit 1
-	}
+	[ $tries -lt 600 ] || fail "the service does not become ready within a minute" "$scratch/log"
 	tries=$((tries + 1))
 	sleep 0.1
 done
 
-[ $backend = host ] && export FRMPS_DEMO_MODULE="$build/server/demo_host_module.so"
-echo "backend: $backend. Three programs share one context; 'crasher' will write to nowhere after two seconds."
-echo
-for program in survivor-1 survivor-2 crasher; do
-	fault=
-	recovery=replay # the survivors' kernels only overwrite: they may be repeated
-	[ $program = crasher ] && fault=--fault recovery=fail
-	FRMPS_LOG=off "$build/server/frmps-run" --recovery $recovery \
-		"$build/server/demo_worker" $program 5 $fault >"$scratch/$program" 2>"$scratch/$program.err" &
-	eval "pid_$(echo $program | tr - _)=$!"
-done
-tail -q -n +1 -F --pid="$pid_survivor_1" "$scratch/survivor-1" "$scratch/survivor-2" "$scratch/crasher" 2>/dev/null |
-	grep --line-buffered -v '^result' &
-watcher=$!
-wait "$pid_survivor_1" "$pid_survivor_2" "$pid_crasher"
-wait "$watcher"
-cat "$scratch"/*.err
-
-echo
-printf '%-12s %8s %8s %16s  %-18s %-18s %s\n' program pid rounds 'longest pause' checksum expected ended
-good=yes
-for program in survivor-1 survivor-2 crasher; do
-	result=$(sed -n 's/^result //p' "$scratch/$program")
-	[ -n "$result" ] || result="$program - 0 - - - 'died'"
-	# shellcheck disable=SC2086
-	set -- $result
-	ended="with $7"
-	[ "$7" = none ] && ended="well"
-	printf '%-12s %8s %8s %13s ms  %-18s %-18s %s\n' "$1" "$2" "$3" "$4" "$5" "$6" "$ended"
-	[ "$5" = "$6" ] || good=no
-	case $program in
-	crasher) [ "$7" != none ] || good=no ;;
-	*) [ "$7" = none ] || good=no ;;
-	esac
-done
-echo
-grep 'promotion: ' "$scratch/log"
-if [ $good = yes ]; then
-	echo "One program faulted. The others went on, and every result they computed is right."
-else
-	echo "This did not go as it should; the service's log:"
-	cat "$scratch/log"
-	exit 1
+if [ "$backend" = host ]; then
+	export FRMPS_DEMO_MODULE="$build/server/demo_host_module.so"
+	echo "Without a GPU: kernels are C functions, and a fault is a real signal in the"
+	echo "process that runs them. Pauses are those of this machine's processors."
 fi
+python=
+[ "$backend" = host ] || ! python3 -c 'import torch' 2>/dev/null || python=yes
+
+# Runs the programs, each started by a runner, shows them, and waits for their end.
+show() { # show TITLE RUNNER
+	title=$1 runner=$2 worker=$build/server/demo_worker
+	set -- survivor-1 "$runner" "$worker" -- survivor-2 "$runner" "$worker" --
+	[ -z "$python" ] || set -- "$@" pytorch "$runner" python3 -B server/demo/survivor.py --
+	"$build/server/demo_view" "$title" "$@" crasher "$runner" "$worker" 2>"$scratch/errors" &
+	view=$!
+	wait "$view"
+	result=$?
+	view=
+}
+
+# The words of the service, in lines that fit.
+verdict() {
+	tries=0
+	until text=$(status | sed -n 's/.*"verdict": *"\([^"]*culprit[^"]*\)".*/\1/p') && [ -n "$text" ]; do
+		[ $tries -lt 20 ] || { echo "The service names nobody."; return; }
+		tries=$((tries + 1))
+		sleep 0.1
+	done
+	echo "The service's verdict:"
+	echo "$text" | sed 's/\([^;]*;[^;]*\);.*/\1/' | fold -s -w 76 | sed 's/^/  /; s/ *$//'
+}
+
+echo "Programs share one context. After two seconds one of them writes to address 0x10."
+echo
+export FRMPS_LOG=off
+show frmps "$build/server/frmps-run"
+[ $result -lt 128 ] || exit $result
+[ $result = 0 ] || cat "$scratch/errors" "$scratch/log"
+good=$result
+verdict
+echo
+
+# The same under stock MPS, where there is one. What comes of it is no matter of this script's exit status.
+if [ "$backend" = cuda ] && command -v nvidia-cuda-mps-control >/dev/null; then
+	stop "$server"
+	server=
+	unset FRMPS_SOCKET
+	export CUDA_MPS_PIPE_DIRECTORY="$scratch/mps" CUDA_MPS_LOG_DIRECTORY="$scratch/mps-log"
+	mkdir "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
+	if nvidia-cuda-mps-control -d >"$scratch/mps-errors" 2>&1; then
+		mps=yes
+		show "stock MPS" env
+		exit "$good"
+	fi
+	cat "$scratch/mps-errors"
+fi
+echo "Under stock MPS every program that shares the GPU gets an error at such a fault"
+echo "(measured on an H200: bench/results/README.md, \"Stock MPS\")."
+exit "$good"

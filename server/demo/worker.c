@@ -1,43 +1,43 @@
 // One of the programs of server/demo.sh: an ordinary program of the driver API that knows nothing of frmps.
-// Each round it runs a kernel over a constant input, copies the result back and checks every word; with
-// --fault its kernel writes to nowhere after two seconds.
+// It runs one kernel after the other. Each changes all cells in place, so that a kernel that was lost, cut or run twice
+// shows at the end. One thread.
 //
-//   worker NAME SECONDS [--fault]
+//   worker
 //
-// Prints a line twice a second, and at the end one line of fields for the table:
-//   result NAME PID ROUNDS LONGEST-PAUSE-MS CHECKSUM EXPECTED ERROR
+// Orders come on standard input: a line "fault" lets the next kernel write to nowhere; the end of input ends the work.
+// What it prints, board.h says. Exit status: 0 if no call failed and every cell is exact.
 
 #include <dlfcn.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
 
-#define WORDS 65536u
+#define CELLS	4096u
+#define THREADS 128u
+#define NOWHERE 16u /* an address that no program has */
+/* Shorter gaps are not worth a line, and without one there is a line now and then all the same. */
+#define GAP_NS	 UINT64_C(1000000)
+#define QUIET_NS UINT64_C(50000000)
 
 static const char ptx[] =
 	".version 8.0\n.target sm_80\n.address_size 64\n"
-	".visible .entry mix(.param .u64 out, .param .u64 in, .param .u32 round, .param .u64 count) {\n"
-	"  .reg .u64 %o, %p, %at, %n, %i, %step; .reg .u32 %x, %y, %r, %a, %b, %c; .reg .pred %end;\n"
-	"  ld.param.u64 %o, [out]; ld.param.u64 %p, [in]; ld.param.u32 %r, [round];\n"
-	"  ld.param.u64 %n, [count];\n"
-	"  mov.u32 %a, %ctaid.x; mov.u32 %b, %ntid.x; mov.u32 %c, %tid.x;\n"
-	"  mad.lo.u32 %a, %a, %b, %c; cvt.u64.u32 %i, %a;\n"
-	"  mov.u32 %a, %nctaid.x; mul.lo.u32 %a, %a, %b; cvt.u64.u32 %step, %a;\n"
-	"  mul.lo.u32 %r, %r, 2654435761;\n"
-	"next: setp.ge.u64 %end, %i, %n; @%end bra done;\n"
-	"  shl.b64 %at, %i, 2; add.u64 %at, %p, %at; ld.global.u32 %x, [%at];\n"
-	"  cvt.u32.u64 %y, %i; add.u32 %x, %x, %r; add.u32 %x, %x, %y;\n"
+	".visible .entry mix(.param .u64 cells, .param .u32 round, .param .u32 count) {\n"
+	"  .reg .u64 %at; .reg .u32 %i, %n, %x, %y, %r, %b; .reg .pred %end;\n"
+	"  mov.u32 %i, %ctaid.x; mov.u32 %b, %ntid.x; mov.u32 %x, %tid.x; mad.lo.u32 %i, %i, %b, %x;\n"
+	"  ld.param.u32 %n, [count]; setp.ge.u32 %end, %i, %n; @%end bra done;\n"
+	"  ld.param.u64 %at, [cells]; mad.wide.u32 %at, %i, 4, %at; ld.global.u32 %x, [%at];\n"
+	"  ld.param.u32 %r, [round]; mul.lo.u32 %r, %r, 2654435761;\n"
+	"  add.u32 %x, %x, %r; add.u32 %x, %x, %i;\n"
 	"  shl.b32 %y, %x, 13; xor.b32 %x, %x, %y;\n"
 	"  shr.u32 %y, %x, 17; xor.b32 %x, %x, %y;\n"
 	"  shl.b32 %y, %x, 5; xor.b32 %x, %x, %y;\n"
-	"  shl.b64 %at, %i, 2; add.u64 %at, %o, %at; st.global.u32 [%at], %x;\n"
-	"  add.u64 %i, %i, %step; bra next;\n"
+	"  st.global.u32 [%at], %x;\n"
 	"done: ret; }\n"
 	".visible .entry crash(.param .u64 address) {\n"
 	"  .reg .u64 %a; ld.param.u64 %a, [address]; st.global.u32 [%a], 1; ret; }\n";
@@ -72,14 +72,12 @@ static const struct {
 	{&cu_error_name, "cuGetErrorName"},
 };
 
-static uint32_t input[WORDS], output[WORDS];
-
-static double now(void)
+static uint64_t now_ns(void)
 {
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 static void need(CUresult result, const char *what)
@@ -124,102 +122,132 @@ static CUmodule load(void)
 	return module;
 }
 
-static uint32_t mixed(uint32_t in, uint32_t round, uint32_t position)
-{
-	uint32_t x = in + round * UINT32_C(2654435761) + position;
-
-	x ^= x << 13;
-	x ^= x >> 17;
-	x ^= x << 5;
-	return x;
-}
-
-static uint64_t fold(uint64_t sum, uint32_t word)
-{
-	return (sum ^ word) * UINT64_C(1099511628211);
-}
-
 struct worker {
-	const char *name;
 	CUfunction mix, crash;
-	CUdeviceptr in, out;
-	uint32_t rounds;
-	uint64_t checksum, expected;
-	double longest; /* seconds between two finished rounds */
+	CUdeviceptr cells;
+	uint32_t expected[CELLS]; /* cells after all kernels so far */
+	uint32_t kernels;
+	uint64_t last_ns, said_ns; /* end of the last kernel; last line about one */
 };
 
-static CUresult run_round(struct worker *w)
+static void report(struct worker *w, uint64_t now)
 {
-	uint64_t count = WORDS;
-	void *arguments[] = {&w->out, &w->in, &w->rounds, &count};
-	CUresult result = cu_launch(w->mix, 64, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL);
+	if (now - w->last_ns < GAP_NS && now - w->said_ns < QUIET_NS)
+		return;
+	printf("did %u %llu %llu\n", w->kernels, (unsigned long long)w->last_ns, (unsigned long long)now);
+	fflush(stdout);
+	w->said_ns = now;
+}
+
+static CUresult run_kernel(struct worker *w)
+{
+	uint32_t count = CELLS;
+	void *arguments[] = {&w->cells, &w->kernels, &count};
+	CUresult result = cu_launch(w->mix, CELLS / THREADS, 1, 1, THREADS, 1, 1, 0, NULL, arguments, NULL);
+	uint64_t now;
 
 	if (result == CUDA_SUCCESS)
-		result = cu_down(output, w->out, sizeof(output));
+		result = cu_synchronize();
 	if (result != CUDA_SUCCESS)
 		return result;
-	for (uint32_t i = 0; i < WORDS; i++) {
-		w->checksum = fold(w->checksum, output[i]);
-		w->expected = fold(w->expected, mixed(input[i], w->rounds, i));
+	now = now_ns();
+	for (uint32_t i = 0; i < CELLS; i++) {
+		uint32_t x = w->expected[i] + w->kernels * UINT32_C(2654435761) + i;
+
+		x ^= x << 13;
+		x ^= x >> 17;
+		x ^= x << 5;
+		w->expected[i] = x;
 	}
-	w->rounds++;
+	w->kernels++;
+	report(w, now);
+	w->last_ns = now;
 	return CUDA_SUCCESS;
 }
 
 static CUresult write_to_nowhere(struct worker *w)
 {
-	uint64_t nowhere = 16;
+	uint64_t nowhere = NOWHERE;
 	void *arguments[] = {&nowhere};
 	CUresult result;
 
-	printf("%-10s writes to address 0x10 now\n", w->name);
+	printf("fault %llu\n", (unsigned long long)now_ns());
 	fflush(stdout);
 	result = cu_launch(w->crash, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL);
 	return result ? result : cu_synchronize();
 }
 
-static CUresult work(struct worker *w, double seconds, bool fault)
-{
-	double begin = now(), last = begin, said = begin;
-	CUresult result = CUDA_SUCCESS;
+enum order { GO_ON, FAULT, END };
 
-	while (result == CUDA_SUCCESS && now() - begin < seconds) {
-		result = fault && now() - begin > 2 ? write_to_nowhere(w) : run_round(w);
-		if (result == CUDA_SUCCESS && now() - last > w->longest)
-			w->longest = now() - last;
-		last = now();
-		if (last - said < 0.5)
-			continue;
-		said = last;
-		printf("%-10s %6u rounds, %s, longest pause %.1f ms\n", w->name, w->rounds,
-			w->checksum == w->expected ? "all right" : "WRONG RESULTS", w->longest * 1000);
-		fflush(stdout);
-	}
+static enum order order(void)
+{
+	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+	char line[16];
+
+	if (poll(&input, 1, 0) <= 0)
+		return GO_ON;
+	return read(STDIN_FILENO, line, sizeof(line)) > 0 ? FAULT : END;
+}
+
+static CUresult work(struct worker *w)
+{
+	CUresult result = run_kernel(w);
+
+	while (result == CUDA_SUCCESS)
+		switch (order()) {
+		case GO_ON:
+			result = run_kernel(w);
+			break;
+		case FAULT:
+			result = write_to_nowhere(w);
+			break;
+		case END:
+			return result;
+		}
 	return result;
 }
 
-int main(int argc, char **argv)
+/* Return: CUDA_SUCCESS if the cells could be read; then *ret_exact says whether they are what they must be. */
+static CUresult compare(const struct worker *w, bool *ret_exact)
 {
-	struct worker w = {.name = argc > 1 ? argv[1] : "worker"};
-	double seconds = argc > 2 ? strtod(argv[2], NULL) : 5;
-	const char *error = "none";
+	static uint32_t cells[CELLS];
+	CUresult result = cu_down(cells, w->cells, sizeof(cells));
+
+	*ret_exact = result == CUDA_SUCCESS;
+	for (uint32_t i = 0; i < CELLS && *ret_exact; i++)
+		*ret_exact = cells[i] == w->expected[i];
+	return result;
+}
+
+static int end(const struct worker *w, CUresult result)
+{
+	const char *name = "(unknown)";
+	bool exact = false;
+
+	if (result == CUDA_SUCCESS)
+		result = compare(w, &exact);
+	if (result != CUDA_SUCCESS) {
+		cu_error_name(result, &name);
+		printf("error %llu %d %s\n", (unsigned long long)now_ns(), (int)result, name);
+		return 1;
+	}
+	puts(exact ? "end exact" : "end wrong");
+	return exact ? 0 : 1;
+}
+
+int main(void)
+{
+	static struct worker w;
 	CUmodule module;
-	CUresult result;
 
 	open_driver();
 	module = load();
 	need(cu_function(&w.mix, module, "mix"), "mix");
 	need(cu_function(&w.crash, module, "crash"), "crash");
-	for (uint32_t i = 0; i < WORDS; i++)
-		input[i] = i * (uint32_t)getpid();
-	need(cu_alloc(&w.in, sizeof(input)), "cuMemAlloc");
-	need(cu_alloc(&w.out, sizeof(output)), "cuMemAlloc");
-	need(cu_up(w.in, input, sizeof(input)), "cuMemcpyHtoD");
-	need(run_round(&w), "first round");
-	result = work(&w, seconds, argc > 3 && strcmp(argv[3], "--fault") == 0);
-	if (result != CUDA_SUCCESS)
-		cu_error_name(result, &error);
-	printf("result %s %d %u %.1f %016llx %016llx %s\n", w.name, (int)getpid(), w.rounds, w.longest * 1000,
-		(unsigned long long)w.checksum, (unsigned long long)w.expected, error);
-	return 0;
+	for (uint32_t i = 0; i < CELLS; i++)
+		w.expected[i] = i * (uint32_t)getpid();
+	need(cu_alloc(&w.cells, sizeof(w.expected)), "cuMemAlloc");
+	need(cu_up(w.cells, w.expected, sizeof(w.expected)), "cuMemcpyHtoD");
+	w.last_ns = now_ns();
+	return end(&w, work(&w));
 }

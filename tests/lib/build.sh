@@ -15,7 +15,14 @@ install_packages() {
 	[ -n "$missing" ] || return 0
 	echo "installing:$missing"
 	as_root=
-	[ "$(id -u)" -eq 0 ] || as_root=sudo
+	if [ "$(id -u)" -ne 0 ]; then
+		as_root=sudo
+		command -v sudo >/dev/null || {
+			echo "that needs root, and there is no sudo; as root: apt-get install$missing" >&2
+			echo "trying without these packages" >&2
+			return 0
+		}
+	fi
 	export DEBIAN_FRONTEND=noninteractive
 	{
 		$as_root apt-get update -qq
