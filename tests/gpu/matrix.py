@@ -65,6 +65,7 @@ FAULTS = {
     "near-write": 700,
     "near-read": 700,
     "endless": 702,
+    "same": 700,  # the survivors' own kernel, of the same module, with a wild pointer
 }
 KILLS = ("kill-culprit", "kill-active", "kill-standby", "kill-daemon", "kill-keeper")
 ROWS = (*FAULTS, *KILLS)

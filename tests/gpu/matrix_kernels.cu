@@ -1,7 +1,8 @@
 // The fault matrix's kernels for a GPU. matrix_host_kernels.c has the same ones for the host backend, with the same names
-// and parameters. What they are for is said in matrix_worker.c. SURVIVOR or CULPRIT is defined: whose module it is.
+// and parameters, but for those whose blocks wait for one another. What they are for is said in matrix_worker.c. SURVIVOR or CULPRIT is defined: whose module it is.
 
 #include <cassert>
+#include <cooperative_groups.h>
 #include <cstdint>
 
 extern "C" {
@@ -33,19 +34,24 @@ __device__ static uint32_t stepped(uint32_t cell, uint32_t round, uint32_t posit
 	return x;
 }
 
-__device__ static void change(volatile uint32_t *cells, uint32_t *counters, uint32_t count, uint32_t round, uint64_t ns)
+__device__ static void change_half(
+	volatile uint32_t *cells, uint32_t *counters, uint32_t count, uint32_t round, uint32_t half)
 {
 	uint32_t first = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
 
-	if (first == 0)
+	if (!half && !first)
 		atomicAdd(&counters[0], 1);
-	for (uint32_t i = first; i < count / 2; i += step)
+	for (uint32_t i = half * (count / 2) + first; i < (half ? count : count / 2); i += step)
 		cells[i] = stepped(cells[i], round, i);
-	wait_ns(ns);
-	for (uint32_t i = count / 2 + first; i < count; i += step)
-		cells[i] = stepped(cells[i], round, i);
-	if (first == 0)
+	if (half && !first)
 		atomicAdd(&counters[1], 1);
+}
+
+__device__ static void change(volatile uint32_t *cells, uint32_t *counters, uint32_t count, uint32_t round, uint64_t ns)
+{
+	change_half(cells, counters, count, round, 0);
+	wait_ns(ns);
+	change_half(cells, counters, count, round, 1);
 }
 
 /* A black box: half of the cells are changed at its beginning, half at its end. */
@@ -79,6 +85,25 @@ __global__ void change_cells_told(
 	change(cells, counters, count, told, ns);
 }
 
+/* The same with half of its changes before all blocks of the grid, or of the cluster, wait for one another. */
+__global__ void change_cells_cooperatively(
+	volatile uint32_t *cells, const uint32_t *, uint32_t *counters, uint32_t count, uint32_t round, uint64_t ns)
+{
+	change_half(cells, counters, count, round, 0);
+	cooperative_groups::this_grid().sync();
+	wait_ns(ns);
+	change_half(cells, counters, count, round, 1);
+}
+
+__global__ void change_cells_in_clusters(
+	volatile uint32_t *cells, const uint32_t *, uint32_t *counters, uint32_t count, uint32_t round, uint64_t ns)
+{
+	change_half(cells, counters, count, round, 0);
+	cooperative_groups::this_cluster().sync();
+	wait_ns(ns);
+	change_half(cells, counters, count, round, 1);
+}
+
 /* May be repeated: what it writes depends on nothing that it writes. */
 __global__ void overwrite_cells(
 	volatile uint32_t *cells, const uint32_t *input, uint32_t *, uint32_t count, uint32_t round, uint64_t ns)
@@ -105,11 +130,11 @@ __device__ static __noinline__ uint32_t recurse(uint32_t depth, volatile uint32_
 	return recurse(depth + 1, memory) + local[(*memory + depth) & 63];
 }
 
-/* One thread of a warp does it: the others would be told the same. */
+/* One thread of each warp does it: the others would be told the same. */
 #define FAULT(name, ...)                                                                                     \
 	__global__ void fault_##name(volatile uint32_t *memory, uint64_t address)                                \
 	{                                                                                                        \
-		if (threadIdx.x == 3) {                                                                              \
+		if (threadIdx.x % 32 == 3) {                                                                              \
 			__VA_ARGS__                                                                                      \
 		}                                                                                                    \
 	}

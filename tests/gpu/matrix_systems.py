@@ -93,7 +93,8 @@ class System:
 
     def start(self, arguments, policy="fail"):
         environment = self.environment(policy)
-        environment["FRMPS_BENCH_MODULE"] = str(self.kernels[arguments[0]])
+        part = "survivor" if arguments[:2] == ["culprit", "same"] else arguments[0]
+        environment["FRMPS_BENCH_MODULE"] = str(self.kernels[part])
         return Program([str(self.build / "tests" / "matrix_worker"), *arguments], environment)
 
     def up(self):

@@ -2,8 +2,8 @@
 // frmps, because it opens whatever libcuda.so.1 the loader finds.
 //
 //   worker survivor [--kernel-us N] [--idle] [--repeatable] [--kept] [--constant] [--depth N] [--blocks N]
-//                    [--held N]
-//   worker culprit FAULT [--warm-ms N] [--delay-ms N] [--wait-ms N] [--kernel-us N] [--blocks N]
+//                    [--held N] [--launch FORM] [--also ACTIVITY]
+//   worker culprit FAULT [--warm-ms N] [--delay-ms N] [--wait-ms N] [--kernel-us N] [--blocks N] [--threads N]
 //
 // Everything is said in lines. Orders come on standard input; its end means "stop".
 //
@@ -13,16 +13,18 @@
 // ever. Repeatable kernels overwrite. With --kept the black boxes count in variables of their module that only kernels know; with
 // --constant each finds its number in a constant of the module, which is set in front of it. An idle
 // survivor has run a few kernels and keeps its memory. With --held there are that many further allocations of
-// 16 MiB, of which both ends are looked at. It says "ready", then
+// 16 MiB, of which both ends are looked at. --launch and --also say how it launches its kernels, and what it does between
+// two of them (matrix_activity.h). It says "ready", then
 //   watch    forgets its longest gap; answers "watching"
-//   more N   answers "more GAP" once N further kernels are finished (at once when idle); the longest gap so
-//   far, ms check    waits for its work and looks at all its memory; answers "checked" stop     the same,
-//   prints what it found as JSON and ends
+//   more N   answers "more GAP TIME" once N further kernels are finished (at once when idle): the longest gap, and the
+//            longest time that the activity took, so far, ms
+//   check    waits for its work and looks at all its memory; answers "checked"
+//   stop     the same, prints what it found as JSON and ends
 // It does so as well, unasked, as soon as it is told an error or finds a wrong word.
 //
 // A culprit has its module loaded and a harmless kernel of --warm-ms behind it when it says "ready"; at the
-// next line it launches the kernel of that fault, in --blocks blocks (1) that all fault (with a harmless one of --delay-ms before it), says
-// "launched", and calls the driver until it is told an error or --wait-ms have passed. The fault "busy" is
+// next line it launches the kernel of that fault, in --blocks blocks (1) of --threads threads (32) of which every warp
+// faults (with a harmless one of --delay-ms before it), says "launched", and calls the driver until it is told an error or --wait-ms have passed. The fault "busy" is
 // none: kernels of --kernel-us, 64 deep, until it is killed.
 
 #include <poll.h>
@@ -34,6 +36,7 @@
 #include <unistd.h>
 
 #include "bench/lib/driver.h"
+#include "tests/gpu/matrix_activity.h"
 
 #define CELLS	     1024u
 #define BLOCKS	     4u
@@ -56,14 +59,10 @@
 
 struct options {
 	const char *fault;
-	uint32_t kernel_us, blocks, depth, wait_ms, warm_ms, delay_ms, held;
+	uint32_t kernel_us, blocks, threads, depth, wait_ms, warm_ms, delay_ms, held;
 	bool idle, repeatable, kept, constant;
-};
-
-/* The driver's first answer that was not success, and which call gave it. */
-struct trouble {
-	CUresult code;
-	const char *call;
+	enum launch_form form;
+	const char *also; /* NULL: nothing */
 };
 
 struct survivor {
@@ -85,6 +84,12 @@ struct survivor {
 	char line[64];	/* of orders, as far as it has come */
 	size_t line_length;
 };
+
+static int usage(void)
+{
+	fprintf(stderr, "usage: matrix_worker survivor|culprit FAULT [options]\n");
+	return 2;
+}
 
 static uint32_t scramble(uint32_t x)
 {
@@ -108,13 +113,6 @@ static void say(const char *text)
 {
 	printf("%s\n", text);
 	fflush(stdout);
-}
-
-static bool failed(struct trouble *trouble, CUresult code, const char *call)
-{
-	if (code != CUDA_SUCCESS && trouble->code == CUDA_SUCCESS)
-		*trouble = (struct trouble){.code = code, .call = call};
-	return code != CUDA_SUCCESS;
 }
 
 /*
@@ -147,16 +145,25 @@ static void hold(struct survivor *survivor)
 	}
 }
 
+static const char *kernel_name(const struct options *options)
+{
+	if (options->form == LAUNCH_COOPERATIVE)
+		return "change_cells_cooperatively";
+	if (options->form == LAUNCH_CLUSTERS)
+		return "change_cells_in_clusters";
+	return options->repeatable ? "overwrite_cells"
+	       : options->kept	   ? "change_cells_kept"
+	       : options->constant ? "change_cells_told"
+				   : "change_cells";
+}
+
 static void survivor_open(struct survivor *survivor)
 {
 	CUmodule module;
 
 	driver_open();
 	module = driver_module();
-	survivor->kernel = driver_function(module, survivor->options.repeatable ? "overwrite_cells"
-						   : survivor->options.kept	? "change_cells_kept"
-						   : survivor->options.constant ? "change_cells_told"
-										: "change_cells");
+	survivor->kernel = driver_function(module, kernel_name(&survivor->options));
 	if (survivor->options.constant)
 		driver_check(cu.global(&survivor->constant, NULL, module, "told"), "cuModuleGetGlobal");
 	if (survivor->options.kept && !survivor->options.repeatable)
@@ -191,10 +198,8 @@ static bool launch_one(struct survivor *survivor)
 			cu.set32_async(survivor->constant, survivor->launched, 1, survivor->stream),
 			"cuMemsetD32Async"))
 		return false;
-	if (failed(&survivor->trouble,
-		    cu.launch(survivor->kernel, survivor->options.blocks, 1, 1, THREADS, 1, 1, 0,
-			    survivor->stream, arguments, NULL),
-		    "cuLaunchKernel"))
+	if (!launch_as(survivor->options.form, survivor->kernel, survivor->options.blocks, THREADS,
+		    survivor->stream, arguments, &survivor->trouble))
 		return false;
 	survivor->launched++;
 	return !failed(&survivor->trouble, cu.event_record(event, survivor->stream), "cuEventRecord");
@@ -356,6 +361,7 @@ static bool obey(struct survivor *survivor, const char *order)
 {
 	if (strcmp(order, "watch") == 0) {
 		survivor->longest_ns = 0;
+		activity_forget();
 		say("watching");
 		return true;
 	}
@@ -399,7 +405,7 @@ static void answer_more(struct survivor *survivor)
 	if (!survivor->more_at || survivor->finished < survivor->more_at)
 		return;
 	survivor->more_at = 0;
-	printf("more %.3f\n", gap_ms(survivor));
+	printf("more %.3f %.3f\n", gap_ms(survivor), (double)activity_longest_ns() / 1e6);
 	fflush(stdout);
 }
 
@@ -408,7 +414,8 @@ static bool work(struct survivor *survivor)
 	while (survivor->launched - survivor->finished < survivor->options.depth)
 		if (!launch_one(survivor))
 			return false;
-	return await_one(survivor);
+	return await_one(survivor) && activity_round(&survivor->trouble, survivor->wrong) &&
+	       !survivor->wrong[0];
 }
 
 static bool first_kernels(struct survivor *survivor)
@@ -426,6 +433,8 @@ static int run_survivor(const struct options *options)
 
 	survivor.options = *options;
 	survivor_open(&survivor);
+	if (options->also && !activity_open(options->also))
+		return usage();
 	goes_on = first_kernels(&survivor);
 	if (goes_on)
 		say("ready");
@@ -466,6 +475,7 @@ static const struct {
 	{"jump", "fault_jump"},
 	{"illegal", "fault_illegal"},
 	{"endless", "fault_endless"},
+	{"same", "change_cells"}, /* the survivors' kernel, of their module, with a wild pointer */
 	{"busy", "pass_time"},
 };
 
@@ -489,7 +499,7 @@ static uint64_t address_of(const char *fault, CUdeviceptr memory)
 {
 	if (strncmp(fault, "near", 4) == 0)
 		return memory + NEAR_BYTES;
-	if (strncmp(fault, "far", 3) == 0)
+	if (strncmp(fault, "far", 3) == 0 || strcmp(fault, "same") == 0)
 		return far_address();
 	if (strcmp(fault, "misaligned") == 0)
 		return memory + 1;
@@ -559,7 +569,12 @@ static int run_culprit(const struct options *options)
 	struct culprit culprit;
 	CUresult code, again;
 	uint64_t begin;
+	uint32_t count = CELLS, round = 0;
+	uint64_t ns = 0;
 	void *arguments[] = {&culprit.memory, &culprit.address};
+	void *survivors_arguments[] = {
+		&culprit.address, &culprit.memory, &culprit.memory, &count, &round, &ns};
+	bool same = strcmp(options->fault, "same") == 0;
 
 	culprit_open(options, &culprit);
 	say("ready");
@@ -571,7 +586,8 @@ static int run_culprit(const struct options *options)
 		driver_check(launch_timed(culprit.pass_time, options->delay_ms * UINT64_C(1000000)),
 			"cuLaunchKernel");
 	begin = now_ns();
-	code = cu.launch(culprit.kernel, options->blocks, 1, 1, 32, 1, 1, 1024, NULL, arguments, NULL);
+	code = cu.launch(culprit.kernel, options->blocks, 1, 1, options->threads, 1, 1, 1024, NULL,
+		same ? survivors_arguments : arguments, NULL);
 	say("launched");
 	if (code == CUDA_SUCCESS)
 		code = call_until_told(begin, options->wait_ms);
@@ -589,15 +605,9 @@ static uint32_t number(const char *text)
 	return text ? (uint32_t)strtoul(text, NULL, 10) : 0;
 }
 
-static int usage(void)
-{
-	fprintf(stderr, "usage: matrix_worker survivor|culprit FAULT [options]\n");
-	return 2;
-}
-
 int main(int argc, char **argv)
 {
-	struct options options = {.kernel_us = 100, .depth = 4, .wait_ms = 10000};
+	struct options options = {.kernel_us = 100, .depth = 4, .wait_ms = 10000, .threads = 32};
 	bool culprit = argc > 2 && strcmp(argv[1], "culprit") == 0;
 
 	if (!culprit && (argc < 2 || strcmp(argv[1], "survivor") != 0))
@@ -617,6 +627,10 @@ int main(int argc, char **argv)
 			options.kernel_us = number(argv[++i]);
 		else if (strcmp(argv[i], "--blocks") == 0)
 			options.blocks = number(argv[++i]);
+		else if (strcmp(argv[i], "--threads") == 0)
+			options.threads = number(argv[++i]);
+		else if (strcmp(argv[i], "--also") == 0)
+			options.also = argv[++i];
 		else if (strcmp(argv[i], "--depth") == 0)
 			options.depth = number(argv[++i]);
 		else if (strcmp(argv[i], "--held") == 0)
@@ -627,12 +641,12 @@ int main(int argc, char **argv)
 			options.delay_ms = number(argv[++i]);
 		else if (strcmp(argv[i], "--wait-ms") == 0)
 			options.wait_ms = number(argv[++i]);
-		else
+		else if (strcmp(argv[i], "--launch") != 0 || !launch_form_of(argv[++i], &options.form))
 			return usage();
 	}
 	if (!options.blocks)
 		options.blocks = culprit ? 1 : BLOCKS;
-	if (!options.depth || options.depth > DEPTH_MAX || options.held > HELD_MAX)
+	if (!options.threads || !options.depth || options.depth > DEPTH_MAX || options.held > HELD_MAX)
 		return usage();
 	return culprit ? run_culprit(&options) : run_survivor(&options);
 }
