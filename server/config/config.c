@@ -192,16 +192,28 @@ struct reading {
 	FILE *file;
 	char *line;
 	size_t capacity;
-	int number; /* of the line */
-	int bad;    /* the first that is wrong; 0: none */
-	int error;  /* of the file: errno */
+	int number;	   /* of the line */
+	int bad;	   /* the first that is wrong; 0: none */
+	int error;	   /* of the file: errno */
+	int set[ROWS + 1]; /* the line that sets a key, 0: none yet; the last is for unknown keys */
 	char what[256];
 };
+
+/* A comment begins the line, or follows white space. */
+static void cut_comment(char *line)
+{
+	for (char *at = line; (at = strpbrk(at, "#;")); at++)
+		if (at == line || strchr(" \t", at[-1])) {
+			strcpy(at, "\n");
+			return;
+		}
+}
 
 static char *read_line(char *to, int size, void *context)
 {
 	struct reading *reading = context;
-	const char *start;
+	char *start;
+	bool whole;
 	ssize_t length;
 
 	if (reading->bad)
@@ -212,29 +224,39 @@ static char *read_line(char *to, int size, void *context)
 		return NULL;
 	}
 	reading->number++;
+	whole = strlen(reading->line) == (size_t)length;
 	/* To inih an indented line is more of the value above. */
 	start = reading->line + strspn(reading->line, " \t\r\v\f");
-	if (*start == '#' || *start == ';') {
-		start = "\n";
-	} else if (strlen(reading->line) != (size_t)length || strlen(start) + 2 > (size_t)size) {
+	cut_comment(start);
+	if (*start != '\n' && (!whole || strlen(start) + 2 > (size_t)size)) {
 		/* It would take the rest for a line of its own. */
 		snprintf(reading->what, sizeof(reading->what), "longer than %d bytes, or no text", size - 2);
 		reading->bad = reading->number;
-		start = "\n";
+		strcpy(start, "\n");
 	}
 	return strcpy(to, start);
+}
+
+static int *line_of(struct reading *reading, const char *key)
+{
+	const struct option_row *row = find_row(key);
+
+	return &reading->set[row ? (size_t)(row - rows) : ROWS];
 }
 
 static int read_key(void *context, const char *section, const char *key, const char *value)
 {
 	struct reading *reading = context;
+	int earlier = *line_of(reading, key);
 
 	/* Lines are read one at a time, and none behind the first that is wrong. */
-	if (*section)
+	if (earlier)
+		snprintf(reading->what, sizeof(reading->what), "%s: line %d sets it already", key, earlier);
+	else if (*section)
 		snprintf(reading->what, sizeof(reading->what),
 			"%s: the file has no sections, [%s] is unknown", key, section);
 	else if (!config_set(reading->config, key, value, reading->what, sizeof(reading->what)))
-		return 1;
+		return *line_of(reading, key) = reading->number;
 	reading->bad = reading->number;
 	return 0;
 }

@@ -108,6 +108,24 @@ static void print_log(const struct service *service)
 		fclose(file);
 }
 
+/* Writes lines, each key once. */
+static void write_lines(FILE *file, const char *lines)
+{
+	for (const char *line = lines, *next; *line; line = next) {
+		size_t length = strcspn(line, "\n"), key = strcspn(line, " =\n");
+		bool replaced = false;
+
+		next = line + length + (line[length] == '\n');
+		for (const char *later = next; later && *later;) {
+			replaced |= strcspn(later, " =\n") == key && !strncmp(line, later, key);
+			later = strchr(later, '\n');
+			later += later != NULL;
+		}
+		if (!replaced)
+			fprintf(file, "%.*s\n", (int)length, line);
+	}
+}
+
 /* With a configuration of its own: that of the machine's service is not ours. */
 static bool make_folder(struct service *service, const char *config)
 {
@@ -123,7 +141,7 @@ static bool make_folder(struct service *service, const char *config)
 	file = fopen(service->config, "w");
 	if (!file)
 		return false;
-	fputs(config, file);
+	write_lines(file, config);
 	return fclose(file) == 0;
 }
 

@@ -82,6 +82,8 @@ static const struct {
 	{"device = 0\nwhat is this\n", 2, "not a line of the form"},
 	{"standbys = 9\nbackend = gpu\n", 1, "standbys"},
 	{"what is this\nstandbys = 9\n", 1, "not a line of the form"},
+	{"device = 0\nstandbys = 1\n\nstandbys = 1\n", 4, "standbys: line 2 sets it already"},
+	{"standbys = 1#2\n", 1, "standbys: \"1#2\" is not a number"},
 };
 
 START_TEST(errors_name_file_line_and_key)
@@ -95,6 +97,26 @@ START_TEST(errors_name_file_line_and_key)
 	snprintf(place, sizeof(place), "%s:%d: ", path, bad[_i].line);
 	ck_assert_msg(strncmp(text, place, strlen(place)) == 0, "%s", text);
 	ck_assert_msg(strstr(text, bad[_i].part) != NULL, "%s", text);
+	unlink(path);
+}
+END_TEST
+
+START_TEST(a_comment_may_follow_a_value)
+{
+	struct config config;
+	char text[256], file[2048];
+	size_t end;
+
+	strcpy(file, "standbys = 2 # spare\ndevice = 1\t; the second\nsocket = /tmp/a#b;c.sock #");
+	end = strlen(file);
+	memset(file + end, ' ', 1000);
+	strcpy(file + end + 1000, "# and more\n");
+	write_file(file);
+	config_init(&config);
+	ck_assert_msg(!config_read(&config, path, text, sizeof(text)), "%s", text);
+	ck_assert_uint_eq(config.standbys, 2);
+	ck_assert_uint_eq(config.device, 1);
+	ck_assert_str_eq(config.socket, "/tmp/a#b;c.sock");
 	unlink(path);
 }
 END_TEST
@@ -315,6 +337,7 @@ int main(void)
 	tcase_add_test(tests, defaults_are_those_of_the_table);
 	tcase_add_test(tests, file_is_read);
 	tcase_add_loop_test(tests, errors_name_file_line_and_key, 0, sizeof(bad) / sizeof(bad[0]));
+	tcase_add_test(tests, a_comment_may_follow_a_value);
 	tcase_add_test(tests, missing_file_is_told_apart);
 	tcase_add_test(tests, a_file_that_cannot_be_read_is_an_error);
 	tcase_add_test(tests, an_indented_line_is_a_line);
