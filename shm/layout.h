@@ -129,8 +129,8 @@ struct shm_server_header {
 	 * call. */
 	word32 late_errors;
 	word32 late_error;
-	/* Executors that took over this session after a fault of somebody else. */
-	word32 promotions;
+	/* Executors that have served this session, one after the other. */
+	word32 servings;
 	/* When the session was last seen to have something on the device of this generation: CLOCK_MONOTONIC,
 	 * ns, not more than some milliseconds late; 0: never. For the daemon. */
 	word64 active;

@@ -102,7 +102,7 @@ static uint64_t count_commands(const struct client *client)
 static json_t *client_json(const struct client *client)
 {
 	const struct shm_server_header *header = client->view.server;
-	uint32_t state = word_acquire(&header->state);
+	uint32_t state = word_acquire(&header->state), servings = word_relaxed(&header->servings);
 	const char *probation = probation_text(client);
 	json_t *json = json_pack("{sI si so sI ss sI sI sI sI ss si ss?}", "session",
 		(json_int_t)client->number, "pid", (int)client->pid, "program", foreign(client->program),
@@ -111,7 +111,7 @@ static json_t *client_json(const struct client *client)
 		(json_int_t)client->holdings.host_bytes, "image_bytes",
 		(json_int_t)client->holdings.image_bytes, "commands", (json_int_t)count_commands(client),
 		"recovery", client->recovery ? "replay" : "fail", "promotions",
-		(int)word_relaxed(&header->promotions), "probation", probation);
+		(int)(servings ? servings - 1 : 0), "probation", probation);
 
 	if (json && (state == SHM_SESSION_FAULTED || state == SHM_SESSION_CLOSED))
 		json_object_set_new(json, "error",

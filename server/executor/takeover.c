@@ -403,7 +403,7 @@ static bool set_running(struct shm_server_header *server)
 }
 
 /* Return: whether it is to be served. */
-static bool publish(struct session *session, const struct used *used, uint32_t generation, bool is_promotion)
+static bool publish(struct session *session, const struct used *used, uint32_t generation)
 {
 	struct shm_server_header *server = session->view.server;
 
@@ -418,8 +418,7 @@ static bool publish(struct session *session, const struct used *used, uint32_t g
 	ring_reader_init(&session->ring, &session->view);
 	contain_join(session, generation);
 	word_set(&server->active, 0);
-	if (is_promotion)
-		word_set(&server->promotions, word_relaxed(&server->promotions) + 1);
+	word_set(&server->servings, word_relaxed(&server->servings) + 1);
 	word_release(&server->asleep, 0);
 	if (!set_running(server)) {
 		session->stopped = true;
@@ -473,7 +472,7 @@ enum takeover_verdict takeover_session(struct session *session, uint32_t generat
 	}
 	if (verdict == TAKEOVER_SUSPENDED)
 		takeover_prepare(session);
-	else if (!publish(session, &used, generation, recover != TAKEOVER_NOTHING))
+	else if (!publish(session, &used, generation))
 		return TAKEOVER_FAULTED;
 	return verdict;
 }

@@ -72,6 +72,11 @@ long long status_session(const struct service *service, pid_t pid)
 	return number_of(service, pid, "session");
 }
 
+long long status_moves(const struct service *service, pid_t pid)
+{
+	return number_of(service, pid, "promotions");
+}
+
 /* Nothing says that something has come to be so: it is asked for. */
 static bool ask_again(time_t begin)
 {

@@ -19,6 +19,8 @@ pid_t status_daemon(const struct service *service);
 pid_t status_active(const struct service *service);
 /** The session of a program; 0: it has none. */
 long long status_session(const struct service *service, pid_t pid);
+/** How often a program passed to another executor. */
+long long status_moves(const struct service *service, pid_t pid);
 /** Waits until there is a keeper that serves, a minute at most. Return: its process. */
 pid_t status_keeper(const struct service *service);
 /** Waits until there is no session any more, a minute at most. */

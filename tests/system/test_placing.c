@@ -501,6 +501,8 @@ START_TEST(a_running_program_is_isolated_by_order)
 	ck_assert_int_eq(domains(), 2);
 	see_it_go_on(&one);
 	see_it_go_on(&other);
+	ck_assert_int_eq(status_moves(&service, one.pid), 1);
+	ck_assert_int_eq(status_moves(&service, other.pid), 0);
 	ck_assert(!isolate(&one, "alone already"));
 	ck_assert(!isolate(&variables, "variables"));
 	ck_assert_int_eq(service_log_count(&service, MOVED), 1);

@@ -41,11 +41,21 @@ START_TEST(nothing_happened_yet)
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_RUNNING);
 	ck_assert_uint_eq(word_acquire(&fixture.client.server->generation), 2);
-	ck_assert_uint_eq(word_relaxed(&fixture.client.server->promotions), 1);
 	fixture_launch(1, FRMPS_CMD_MARK, 1);
 	fixture_turn();
 	fake_arrive();
 	ck_assert_uint_eq(fixture_done(1), 1);
+}
+END_TEST
+
+/* Whether or not something of the session was under way, and the first executor is one of them. */
+START_TEST(every_executor_that_serves_is_counted)
+{
+	ck_assert_uint_eq(word_relaxed(&fixture.client.server->servings), 1);
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
+	ck_assert_uint_eq(word_relaxed(&fixture.client.server->servings), 2);
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_NOTHING), TAKEOVER_CLEAN);
+	ck_assert_uint_eq(word_relaxed(&fixture.client.server->servings), 3);
 }
 END_TEST
 
@@ -728,6 +738,7 @@ int main(void)
 
 	tcase_add_checked_fixture(doubt, fixture_open_default, fixture_close);
 	tcase_add_test(doubt, nothing_happened_yet);
+	tcase_add_test(doubt, every_executor_that_serves_is_counted);
 	tcase_add_test(doubt, what_is_done_stays_done);
 	tcase_add_test(doubt, what_the_program_has_seen_done_is_done);
 	tcase_add_test(doubt, a_session_that_the_daemon_has_ended_is_not_served);
