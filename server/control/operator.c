@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/control/faults.h"
 #include "server/control/quarantine.h"
 #include "server/control/status.h"
 #include "server/control/turn.h"
@@ -228,6 +229,11 @@ static void answer_quarantine(struct operator* operator)
 		answer_document(operator, quarantine_json(operator->daemon, operator->uid));
 	else
 		send_answer(operator, operator->request.id, (int32_t)lift(operator), "{}", NULL);
+}
+
+static void answer_faults(struct operator* operator)
+{
+	answer_document(operator, faults_json(operator->daemon, operator->uid));
 }
 
 static const struct {

@@ -18,6 +18,7 @@
 //     state			waiting, activating, steady, halting, fencing
 //     generation		of the executor that serves, counted from 1
 //     verdict			null, or a sentence about the latest fault or promotion
+//     verdict_ms		null, or when that was, milliseconds since the epoch
 //     unpinning_bytes		pinned host memory that was freed, or whose program ended, and that stays
 //				pinned until nothing runs
 //     executors		a list
@@ -140,11 +141,12 @@ static json_t *domain_json(const struct domain *domain)
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
 		if (client->view.server)
 			json_array_append_new(clients, client_json(client));
-	return json_pack("{so so ss si so sI so so}", "uid",
+	return json_pack("{so so ss si so so sI so so}", "uid",
 		domain->assigned ? json_integer(domain->identity.uid) : json_null(), "alone",
 		domain->alone ? foreign(domain->reason) : json_null(), "state",
 		promote_state_name(domain->promotion.state), "generation", (int)domain->promotion.generation,
-		"verdict", *verdict ? foreign(verdict) : json_null(), "unpinning_bytes",
+		"verdict", *verdict ? foreign(verdict) : json_null(), "verdict_ms",
+		*verdict ? json_integer(domain->promotion.verdict_ms) : json_null(), "unpinning_bytes",
 		(json_int_t)linger_bytes(domain), "executors", executors, "clients", clients);
 }
 

@@ -527,9 +527,11 @@ void probation_contained(struct domain *domain, uint64_t session)
 	log_info("session %llu (process %d, %s) has faulted in its trial: nobody else is a suspect",
 		(unsigned long long)client->number, (int)client->pid, client->program);
 	from = daemon_find_domain(client->daemon, client->probation->from);
-	if (from)
+	if (from) {
 		memcpy(from->promotion.verdict_text, domain->promotion.verdict_text,
 			sizeof(from->promotion.verdict_text));
+		from->promotion.verdict_ms = domain->promotion.verdict_ms;
+	}
 	explain(client->probation);
 }
 

@@ -52,6 +52,7 @@ struct promotion {
 	bool lost_one; /* an executor was lost since the latest resume: there is something to report */
 	struct judge_verdict verdict;
 	char verdict_text[2048]; /* the latest, in words; empty before the first */
+	int64_t verdict_ms;	 /* when it was found, milliseconds since the epoch */
 	uint64_t losses;	 /* of active executors */
 	uint32_t suspects;	 /* sessions in doubt at the latest loss if that is unexplained, else 0 */
 	/* About the culprit, kept because it may be gone when the promotion is over. */

@@ -8,6 +8,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
+#include "server/control/faults.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
@@ -215,6 +216,21 @@ static void append_times(const struct promote_times *times, char *text, size_t s
 	append(text, size, "in all %.1f ms", ms(times->detected, from_us));
 }
 
+/* What verdict_text says is one more verdict, of this moment. */
+static void keep(struct domain *domain)
+{
+	struct promotion *promotion = &domain->promotion;
+	uid_t uid = domain->assigned ? domain->identity.uid : (uid_t)-1;
+
+	promotion->verdict_ms = faults_note(domain->daemon, uid, promotion->verdict_text);
+}
+
+static void publish(struct domain *domain)
+{
+	keep(domain);
+	log_warning("verdict: %s", domain->promotion.verdict_text);
+}
+
 void verdict_cut_short(struct domain *domain)
 {
 	char *text = domain->promotion.verdict_text;
@@ -225,7 +241,7 @@ void verdict_cut_short(struct domain *domain)
 	append_told(domain, text, size);
 	append(text, size, "; the executor that took over failed before it served everybody; ");
 	append_times(&domain->promotion.times, text, size);
-	log_info("verdict: %s", text);
+	publish(domain);
 }
 
 void verdict_report(struct domain *domain, const struct worker *worker, const struct wire_u64s *values)
@@ -242,7 +258,7 @@ void verdict_report(struct domain *domain, const struct worker *worker, const st
 		append(text, size, "; sign: %s", promotion->sign);
 	append(text, size, "; ");
 	append_times(&promotion->times, text, size);
-	log_info("verdict: %s", text);
+	publish(domain);
 	verdict_reason(promotion, reason, sizeof(reason));
 	log_info("promotion: executor %d serves uid %lld as generation %u; %s", (int)worker->pid,
 		domain->assigned ? (long long)domain->identity.uid : -1LL, worker->generation, reason);
@@ -284,7 +300,7 @@ void verdict_contained(struct domain *domain, uint64_t session, const struct wir
 	begin_with_culprit(domain, session, fault, JUDGE_LAST_WORDS, text, size);
 	append(text, size, "; told an error beside it: nobody; nobody waits; contained %.1f, in all %.1f ms",
 		took_ms, took_ms);
-	log_info("verdict: %s", text);
+	publish(domain);
 }
 
 void verdict_over_limit(
@@ -298,7 +314,8 @@ void verdict_over_limit(
 	begin_with_culprit(domain, client->number, &limit, JUDGE_OVER_LIMIT, text, size);
 	append(text, size, "; told an error beside it: nobody; nobody waits; ended %.1f, in all %.1f ms",
 		took_ms, took_ms);
-	userlog_event(domain->daemon, client->uid, USERLOG_endless, LOG_LEVEL_INFO, "verdict: %s", text);
+	keep(domain);
+	userlog_event(domain->daemon, client->uid, USERLOG_endless, LOG_LEVEL_WARNING, "verdict: %s", text);
 }
 
 void verdict_orphan(struct domain *domain, const struct client *client)
@@ -310,7 +327,8 @@ void verdict_orphan(struct domain *domain, const struct client *client)
 	append(text, size, "nobody is proved guilty of a fault (work of a program that is gone did not end:");
 	append_client(text, size, client, 1);
 	append(text, size, "); its kernels were ended; told an error: nobody; nobody waits");
-	userlog_event(domain->daemon, client->uid, USERLOG_endless, LOG_LEVEL_INFO, "verdict: %s", text);
+	keep(domain);
+	userlog_event(domain->daemon, client->uid, USERLOG_endless, LOG_LEVEL_WARNING, "verdict: %s", text);
 }
 
 void verdict_read(struct domain *domain, uint64_t session, const struct wire_trouble *fault)
@@ -321,7 +339,7 @@ void verdict_read(struct domain *domain, uint64_t session, const struct wire_tro
 	begin_with_culprit(domain, session, fault, JUDGE_LAST_WORDS, text, size);
 	append(text, size, "; found out off the device, while the others go on; read %.1f ms",
 		(double)fault->took / 1e6);
-	log_info("verdict: %s", text);
+	publish(domain);
 }
 
 /* Why nobody is blamed: what became of the commands of the session. */
@@ -358,9 +376,11 @@ void verdict_probation(
 		break;
 	}
 	append(text, size, "; probation %.1f ms", (double)lasted_us / 1000.0);
-	log_info("verdict: %s", text);
-	if (from && from != domain)
+	publish(domain);
+	if (from && from != domain) {
 		memcpy(from->promotion.verdict_text, text, size);
+		from->promotion.verdict_ms = domain->promotion.verdict_ms;
+	}
 }
 
 void verdict_stray(struct domain *domain, uint64_t owner, const struct wire_stray *stray, const char *stays)
@@ -390,5 +410,5 @@ void verdict_stray(struct domain *domain, uint64_t owner, const struct wire_stra
 	else if (!stray->culprit)
 		append(text, size,
 			"; that program moves to an executor of its own: the next hit has one author");
-	log_info("verdict: %s", text);
+	publish(domain);
 }

@@ -371,6 +371,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	turn_init(daemon);
 	handouts_init(&daemon->handouts, loop);
 	TAILQ_INIT(&daemon->offenders);
+	TAILQ_INIT(&daemon->faults);
 	daemon->started_us = timer_now_us();
 	daemon->fds_max = getrlimit(RLIMIT_NOFILE, &files) < 0 ? 1024 : files.rlim_cur;
 	daemon->records_max = STORE_BYTES;
@@ -399,6 +400,7 @@ void daemon_deinit(struct daemon *daemon)
 	keeping_deinit(daemon);
 	reclaim_deinit(daemon);
 	offender_deinit(daemon);
+	faults_deinit(daemon);
 	userlog_deinit(daemon);
 	turn_deinit(daemon);
 	handouts_deinit(&daemon->handouts);

@@ -23,6 +23,7 @@
 
 #include "protocol/wire.h"
 #include "server/backend/backend.h"
+#include "server/control/faults.h"
 #include "server/control/turn.h"
 #include "server/failover/device.h"
 #include "server/session/counters.h"
@@ -75,6 +76,7 @@ struct daemon {
 	struct turns turns;
 	TAILQ_HEAD(offender_list, offender) offenders;
 	uint64_t latest_offender; /* number of the latest one */
+	struct fault_list faults; /* control/faults.h */
 	struct reclaim reclaim;
 	struct userlog userlog;
 	struct handouts handouts;
