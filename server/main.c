@@ -3,13 +3,13 @@
 // executors are started by the daemon with the options marked internal.
 
 #include <errno.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/personality.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "server/adopt/holder.h"
@@ -21,29 +21,9 @@
 #include "server/probe.h"
 #include "server/role.h"
 #include "server/session/daemon.h"
+#include "server/tools/manual.h"
 #include "server/tools/shim.h"
 #include "server/version.h"
-
-/* Exit code where there is no usable GPU. A second try gives the same answer (frmps-server.service). */
-#define EXIT_NO_DEVICE 69
-
-enum long_option {
-	OPTION_CONFIG = 256,
-	OPTION_SOCKET,
-	OPTION_BACKEND,
-	OPTION_DEVICE,
-	OPTION_STANDBYS,
-	OPTION_LOG_LEVEL,
-	OPTION_FOREGROUND,
-	OPTION_HELP_CONFIG,
-	OPTION_VERSION,
-	OPTION_HELP,
-	OPTION_ROLE,
-	OPTION_CONTROL_FD,
-	OPTION_WORDS_FD,
-	OPTION_LOAD_PATIENCE,
-	OPTION_CHILD_LOG_LEVEL,
-};
 
 struct options {
 	const char *config;
@@ -51,34 +31,11 @@ struct options {
 	const char *keys[8], *values[8];
 	unsigned set_count;
 	const char *role, *backend;
+	bool only_check;
 	int device, control_fd, words_fd;
 	unsigned load_patience_ms;
 	enum log_level log_level; /* of a child */
 };
-
-static void print_usage(FILE *out)
-{
-	fputs("usage: frmps-server [OPTION]...\n"
-	      "\n"
-	      "  --config FILE               configuration (default: " CONFIG_DEFAULT_FILE " if it exists)\n"
-	      "  --socket PATH               socket of the service (default: $FRMPS_SOCKET, "
-	      "/run/frmps/frmps.sock for\n"
-	      "                              root, $XDG_RUNTIME_DIR/frmps.sock for others)\n"
-	      "  --backend cuda|host         what runs kernels: the GPU (default), or the processor, for "
-	      "trials\n"
-	      "  --device N                  number of the GPU (default: 0)\n"
-	      "  --standbys N                spare executors per user (default: 1)\n"
-	      "  --log-level error|warning|info|debug\n"
-	      "  --foreground                accepted; the service never goes to the background by itself\n"
-	      "  --help-config               every key of the configuration file, with its default\n"
-	      "  --version, --help\n"
-	      "\n"
-	      "SIGTERM lets clients finish and stops; a second one stops at once.\n"
-	      "\n"
-	      "Exit code: 0; 1 wrong usage or configuration, or the service failed; 69 there is no usable "
-	      "GPU.\n",
-		out);
-}
 
 static void set(struct options *options, const char *key, const char *value)
 {
@@ -88,110 +45,119 @@ static void set(struct options *options, const char *key, const char *value)
 	options->values[options->set_count++] = value;
 }
 
+/* The service's own, for its children. Return: whether it is one. */
+static bool take_internal(struct options *options, int option)
+{
+	switch (option) {
+	case 'R':
+		options->role = optarg;
+		return true;
+	case 'C':
+		options->control_fd = atoi(optarg);
+		return true;
+	case 'W':
+		options->words_fd = atoi(optarg);
+		return true;
+	case 'L':
+		options->log_level = (enum log_level)atoi(optarg);
+		return true;
+	case 'P':
+		options->load_patience_ms = (unsigned)strtoul(optarg, NULL, 10);
+		return true;
+	default:
+		return false;
+	}
+}
+
 /* Return: 0 to go on, or the exit code + 1. */
 static int take_option(struct options *options, int option)
 {
 	switch (option) {
-	case OPTION_CONFIG:
+	case 'c':
 		options->config = optarg;
 		return 0;
-	case OPTION_SOCKET:
+	case 's':
 		set(options, "socket", optarg);
 		return 0;
-	case OPTION_BACKEND:
+	case 'b':
 		options->backend = optarg;
 		set(options, "backend", optarg);
 		return 0;
-	case OPTION_DEVICE:
+	case 'd':
 		options->device = atoi(optarg);
 		set(options, "device", optarg);
 		return 0;
-	case OPTION_STANDBYS:
+	case 'n':
 		set(options, "standbys", optarg);
 		return 0;
-	case OPTION_CHILD_LOG_LEVEL:
-		options->log_level = (enum log_level)atoi(optarg);
-		return 0;
-	case OPTION_LOG_LEVEL:
+	case 'l':
 		set(options, "log_level", optarg);
 		return 0;
-	case OPTION_FOREGROUND:
+	case 'f':
 		return 0;
-	case OPTION_ROLE:
-		options->role = optarg;
+	case 'k':
+		options->only_check = true;
+		options->config = optarg ? optarg : options->config;
 		return 0;
-	case OPTION_CONTROL_FD:
-		options->control_fd = atoi(optarg);
-		return 0;
-	case OPTION_WORDS_FD:
-		options->words_fd = atoi(optarg);
-		return 0;
-	case OPTION_LOAD_PATIENCE:
-		options->load_patience_ms = (unsigned)strtoul(optarg, NULL, 10);
-		return 0;
-	case OPTION_HELP_CONFIG:
+	case 'm':
 		config_help(stdout);
 		return 1;
-	case OPTION_VERSION:
+	case 'v':
 		puts("frmps-server " SERVER_VERSION);
 		return 1;
-	case OPTION_HELP:
-		print_usage(stdout);
+	case 'h':
+		manual_help(&manual_server, stdout);
 		return 1;
 	default:
-		print_usage(stderr);
-		return 2;
+		return take_internal(options, option) ? 0 : manual_wrong(&manual_server, NULL) + 1;
 	}
 }
 
 static int parse(int count, char **arguments, struct options *options)
 {
-	static const struct option known[] = {
-		{"config", required_argument, NULL, OPTION_CONFIG},
-		{"socket", required_argument, NULL, OPTION_SOCKET},
-		{"backend", required_argument, NULL, OPTION_BACKEND},
-		{"device", required_argument, NULL, OPTION_DEVICE},
-		{"standbys", required_argument, NULL, OPTION_STANDBYS},
-		{"log-level", required_argument, NULL, OPTION_LOG_LEVEL},
-		{"foreground", no_argument, NULL, OPTION_FOREGROUND},
-		{"help-config", no_argument, NULL, OPTION_HELP_CONFIG},
-		{"version", no_argument, NULL, OPTION_VERSION},
-		{"help", no_argument, NULL, OPTION_HELP},
-		{"role", required_argument, NULL, OPTION_ROLE}, /* internal, as are the next four */
-		{"control-fd", required_argument, NULL, OPTION_CONTROL_FD},
-		{"words-fd", required_argument, NULL, OPTION_WORDS_FD},
-		{"child-log-level", required_argument, NULL, OPTION_CHILD_LOG_LEVEL},
-		{"load-patience-ms", required_argument, NULL, OPTION_LOAD_PATIENCE},
-		{0},
-	};
 	int option, r = 0;
 
 	*options = (struct options){.control_fd = -1, .words_fd = -1, .log_level = LOG_LEVEL_INFO};
-	while (!r && (option = getopt_long(count, arguments, "", known, NULL)) >= 0)
+	while (!r && (option = manual_option(&manual_server, count, arguments, false)) >= 0)
 		r = take_option(options, option);
-	if (!r && optind < count) {
-		fprintf(stderr, "frmps-server: unexpected argument \"%s\"\n", arguments[optind]);
-		return 2;
-	}
+	/* The file of --check-config. */
+	if (!r && optind < count && options->only_check && !options->config)
+		options->config = arguments[optind++];
+	if (!r && optind < count)
+		return manual_wrong(&manual_server, "unexpected argument '%s'", arguments[optind]) + 1;
 	return r;
 }
 
-static bool configure(const struct options *options, struct config *config)
+/* @ret_text: what is wrong. Return: 0, EX_CONFIG (the file) or EX_USAGE (an option) */
+static int configure(const struct options *options, struct config *config, char *ret_text, size_t size)
 {
-	char text[600];
 	int r;
 
 	config_init(config);
-	r = config_read(config, options->config ? options->config : CONFIG_DEFAULT_FILE, text, sizeof(text));
-	if (r == CONFIG_E_MISSING && !options->config)
-		r = 0;
-	for (unsigned i = 0; !r && i < options->set_count; i++)
-		r = config_set(config, options->keys[i], options->values[i], text, sizeof(text));
-	if (!r)
-		r = config_default_socket(config, text, sizeof(text));
-	if (r)
-		log_error("%s", text);
-	return !r;
+	r = config_read(config, options->config ? options->config : CONFIG_DEFAULT_FILE, ret_text, size);
+	if (r && (r != CONFIG_E_MISSING || options->config))
+		return EX_CONFIG;
+	for (unsigned i = 0; i < options->set_count; i++)
+		if (config_set(config, options->keys[i], options->values[i], ret_text, size))
+			return EX_USAGE;
+	return config_default_socket(config, ret_text, size) ? EX_CONFIG : 0;
+}
+
+static int check_configuration(const struct options *options)
+{
+	const char *file = options->config ? options->config : CONFIG_DEFAULT_FILE;
+	struct config config;
+	char text[600];
+	int code = configure(options, &config, text, sizeof(text));
+
+	if (code == EX_USAGE)
+		return manual_wrong(&manual_server, "%s", text);
+	if (code)
+		fprintf(stderr, "%s\n", text);
+	else
+		printf("%s: %s\n", file,
+			access(file, F_OK) < 0 ? "no such file: every key has its default" : "no errors");
+	return code;
 }
 
 /* Whether the backend works here. Return: 0, or the exit code after an error line. */
@@ -208,7 +174,7 @@ static int try_backend(const struct config *config, const struct heritage *herit
 	if (!answer.device_count) {
 		log_error("the service does not start without a usable GPU (backend = %s): %s",
 			heritage->backend, answer.text);
-		return EXIT_NO_DEVICE;
+		return EX_UNAVAILABLE;
 	}
 	if ((int)config->device < answer.device_count)
 		return 0;
@@ -268,11 +234,17 @@ static int run_daemon(void *context, const struct legacy *legacy)
 static int run_service(const struct options *options)
 {
 	struct service service = {0};
+	char text[600];
 	int code;
 
 	log_init(LOG_LEVEL_INFO, "frmps");
-	if (!configure(options, &service.config))
-		return 1;
+	code = configure(options, &service.config, text, sizeof(text));
+	if (code == EX_USAGE)
+		return manual_wrong(&manual_server, "%s", text);
+	if (code) {
+		log_error("%s", text);
+		return code;
+	}
 	log_init((enum log_level)service.config.log_level, "frmps");
 	code = choose_backend(&service.config, &service.heritage);
 	if (!code)
@@ -303,8 +275,7 @@ static int run_child(const struct options *options, char **arguments)
 
 	ops = options->backend ? backend_find(options->backend) : NULL;
 	if (!ops || options->control_fd < 0) {
-		fprintf(stderr, "frmps-server: --role is for the service's own use\n");
-		return 2;
+		return manual_wrong(&manual_server, "--role is for the service's own use");
 	}
 	if (strcmp(options->role, "probe") == 0)
 		return probe_main(ops, options->control_fd);
@@ -323,8 +294,7 @@ static int run_child(const struct options *options, char **arguments)
 		return executor_main(ops, options->device, options->control_fd, options->words_fd,
 			options->load_patience_ms);
 	}
-	fprintf(stderr, "frmps-server: unknown role \"%s\"\n", options->role);
-	return 2;
+	return manual_wrong(&manual_server, "unknown role '%s'", options->role);
 }
 
 int main(int count, char **arguments)
@@ -334,5 +304,7 @@ int main(int count, char **arguments)
 
 	if (r)
 		return r - 1;
+	if (options.only_check)
+		return check_configuration(&options);
 	return options.role ? run_child(&options, arguments) : run_service(&options);
 }

@@ -3,7 +3,6 @@
 // directly.
 
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,59 +10,29 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "server/tools/ask.h"
+#include "server/tools/manual.h"
 #include "server/tools/shim.h"
 #include "server/version.h"
 
-/* Exit codes of our own; otherwise it is the program's. */
-#define EXIT_USAGE	 64
-#define EXIT_UNAVAILABLE 69 /* the service is not there */
-#define EXIT_REFUSED	 77 /* a program that the loader would not let use our library */
-#define EXIT_CANNOT_RUN	 126
-#define EXIT_NOT_FOUND	 127
+/* Exit codes beside those of sysexits.h; otherwise it is the program's. */
+#define EXIT_CANNOT_RUN 126
+#define EXIT_NOT_FOUND	127
 
 struct options {
 	bool allow_native;
 	const char *socket, *recovery;
 };
 
-static void print_usage(FILE *out)
-{
-	fputs("usage: frmps-run [--allow-native] [--socket PATH] [--recovery fail|replay] PROGRAM "
-	      "[ARGUMENT]...\n"
-	      "\n"
-	      "Runs PROGRAM with its CUDA calls going to the frmps service.\n"
-	      "\n"
-	      "  --allow-native     without the service, let PROGRAM use the GPU directly (default: do not "
-	      "run it)\n"
-	      "  --socket PATH      socket of the service (default: $FRMPS_SOCKET, /run/frmps/frmps.sock,\n"
-	      "                     $XDG_RUNTIME_DIR/frmps.sock)\n"
-	      "  --recovery fail|replay\n"
-	      "                     what happens to PROGRAM's commands that may or may not have run when "
-	      "somebody\n"
-	      "                     else's fault ended their executor; replay is right only if its kernels "
-	      "can be\n"
-	      "                     repeated (default: $FRMPS_RECOVERY, else the service's)\n"
-	      "  --version, --help\n"
-	      "\n"
-	      "Exit code: PROGRAM's; 64 wrong usage, 69 no service or no libcuda.so.1 of ours, 77 PROGRAM "
-	      "is\n"
-	      "set-uid, set-gid or has capabilities, 126 and 127 as a shell's.\n",
-		out);
-}
-
 /* Return: 0 to go on, or the exit code + 1. */
 static int parse(int count, char **arguments, struct options *options)
 {
-	static const struct option known[] = {{"allow-native", no_argument, NULL, 'n'},
-		{"socket", required_argument, NULL, 's'}, {"recovery", required_argument, NULL, 'r'},
-		{"version", no_argument, NULL, 'v'}, {"help", no_argument, NULL, 'h'}, {0}};
 	int option;
 
-	/* The + ends our options at the program's name. */
-	while ((option = getopt_long(count, arguments, "+", known, NULL)) >= 0) {
+	while ((option = manual_option(&manual_run, count, arguments, true)) >= 0) {
 		switch (option) {
 		case 'n':
 			options->allow_native = true;
@@ -78,46 +47,53 @@ static int parse(int count, char **arguments, struct options *options)
 			puts("frmps-run " SERVER_VERSION);
 			return 1;
 		case 'h':
-			print_usage(stdout);
+			manual_help(&manual_run, stdout);
 			return 1;
 		default:
-			print_usage(stderr);
-			return EXIT_USAGE + 1;
+			return manual_wrong(&manual_run, NULL) + 1;
 		}
 	}
-	if (options->recovery && strcmp(options->recovery, "fail") && strcmp(options->recovery, "replay")) {
-		fprintf(stderr, "frmps-run: --recovery is fail or replay, not \"%s\"\n", options->recovery);
-		return EXIT_USAGE + 1;
-	}
-	if (optind < count)
-		return 0;
-	print_usage(stderr);
-	return EXIT_USAGE + 1;
+	if (options->recovery && strcmp(options->recovery, "fail") && strcmp(options->recovery, "replay"))
+		return manual_wrong(
+			       &manual_run, "--recovery is fail or replay, not '%s'", options->recovery) +
+		       1;
+	if (optind == count)
+		return manual_wrong(&manual_run, "no program is named") + 1;
+	return 0;
 }
 
-static bool is_program(const char *path, struct stat *status)
+/* Return: 0, or why a file is no program that can be run: an errno. */
+static int look_at_program(const char *path, struct stat *status)
 {
-	return stat(path, status) == 0 && S_ISREG(status->st_mode) && access(path, X_OK) == 0;
+	if (stat(path, status) < 0)
+		return errno;
+	if (S_ISDIR(status->st_mode))
+		return EISDIR;
+	return access(path, X_OK) < 0 ? errno : 0;
 }
 
-/* The file that execvp() will run. */
-static bool find_program(const char *name, char *path, size_t size, struct stat *status)
+/* The file that execvp() would run. Return: 0 or an errno: what is wrong with the first that there is, else ENOENT. */
+static int find_program(const char *name, char *path, size_t size, struct stat *status)
 {
 	const char *list = getenv("PATH");
+	int error = ENOENT, now;
 
 	if (strchr(name, '/')) {
 		snprintf(path, size, "%s", name);
-		return is_program(path, status);
+		return look_at_program(path, status);
 	}
 	for (const char *at = list ? list : "/bin:/usr/bin"; at;
 		at = strchr(at, ':') ? strchr(at, ':') + 1 : NULL) {
 		int length = (int)strcspn(at, ":");
 
 		snprintf(path, size, "%.*s%s%s", length, at, length ? "/" : "./", name);
-		if (is_program(path, status))
-			return true;
+		now = look_at_program(path, status);
+		if (!now)
+			return 0;
+		if (now == EACCES && error == ENOENT)
+			error = now;
 	}
-	return false;
+	return error;
 }
 
 /* Programs that gain rights when they are run: the loader ignores LD_LIBRARY_PATH for them. */
@@ -154,69 +130,81 @@ static int prepare(const struct options *options, const char *socket)
 		fprintf(stderr, "frmps-run: libcuda.so.1 of frmps is not found beside this program; "
 				"FRMPS_SHIM_DIR can "
 				"name its directory\n");
-		return EXIT_UNAVAILABLE;
+		return EX_UNAVAILABLE;
 	}
 	if (!set_library_path(directory) || setenv("FRMPS_SOCKET", socket, 1) < 0 ||
 		(options->recovery && setenv("FRMPS_RECOVERY", options->recovery, 1) < 0)) {
 		fprintf(stderr, "frmps-run: out of memory\n");
 		free(directory);
-		return EXIT_UNAVAILABLE;
+		return EX_UNAVAILABLE;
 	}
 	free(directory);
 	return 0;
 }
 
-static int check_program(const char *name)
+/* Says why a program cannot be run. Return: the exit code */
+static int say_unrunnable(const char *name, int error, bool begun)
 {
-	char path[PATH_MAX];
-	struct stat status;
+	const char *why = strerror(error);
 
-	if (!find_program(name, path, sizeof(path), &status)) {
-		fprintf(stderr, "frmps-run: %s: no such program\n", name);
-		return EXIT_NOT_FOUND;
-	}
-	if (!gains_rights(path, &status))
+	if (error == ENOENT && !begun)
+		why = strchr(name, '/') ? "there is no such program" : "there is no such program in PATH";
+	else if (error == ENOENT)
+		why = "its interpreter (first line, or dynamic loader) is not there";
+	else if (error == EACCES)
+		why = "permission denied: the file, or a directory on the way to it, is not executable for "
+		      "this user";
+	else if (error == ENOEXEC)
+		why = "wrong format: neither a program for this machine nor a script that begins with #!";
+	fprintf(stderr, "frmps-run: %s: %s\n", name, why);
+	return error == ENOENT && !begun ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+}
+
+static int check_rights(const char *path, const struct stat *status)
+{
+	if (!gains_rights(path, status))
 		return 0;
 	fprintf(stderr,
 		"frmps-run: %s gains rights when it is run (set-uid, set-gid or capabilities): the loader "
-		"would ignore "
-		"our library, and it would use the GPU without the service\n",
+		"would ignore our library, and it would use the GPU without the service\n",
 		path);
-	return EXIT_REFUSED;
+	return EX_NOPERM;
 }
 
-static int run(char **arguments)
+static int run(const char *path, char **arguments)
 {
-	int error;
-
-	execvp(arguments[0], arguments);
-	error = errno;
-	fprintf(stderr, "frmps-run: %s: %s\n", arguments[0], strerror(error));
-	return error == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+	execv(path, arguments);
+	return say_unrunnable(arguments[0], errno, true);
 }
 
 int main(int count, char **arguments)
 {
 	struct options options = {0};
-	char socket[512], text[600];
-	int r = parse(count, arguments, &options);
+	char socket[512], text[600], path[PATH_MAX];
+	struct stat status;
+	int r = parse(count, arguments, &options), error;
+	bool native;
 
 	if (r)
 		return r - 1;
+	arguments += optind;
 	ask_socket_path(options.socket, socket, sizeof(socket));
-	if (ask(socket, "ping", NULL, text, sizeof(text))) {
-		if (!options.allow_native) {
-			fprintf(stderr,
-				"frmps-run: %s; %s is not run (--allow-native lets it use the GPU "
-				"directly)\n",
-				text, arguments[optind]);
-			return EXIT_UNAVAILABLE;
-		}
-		fprintf(stderr, "frmps-run: %s; %s uses the GPU directly, without protection\n", text,
-			arguments[optind]);
-		return run(arguments + optind);
+	native = ask(socket, "ping", NULL, text, sizeof(text)) != 0;
+	if (native && !options.allow_native) {
+		fprintf(stderr,
+			"frmps-run: %s; %s is not run (--allow-native lets it use the GPU directly)\n", text,
+			arguments[0]);
+		return EX_UNAVAILABLE;
 	}
-	r = check_program(arguments[optind]);
+	error = find_program(arguments[0], path, sizeof(path), &status);
+	if (error)
+		return say_unrunnable(arguments[0], error, false);
+	if (native) {
+		fprintf(stderr, "frmps-run: %s; %s uses the GPU directly, without protection\n", text,
+			arguments[0]);
+		return run(path, arguments);
+	}
+	r = check_rights(path, &status);
 	r = r ? r : prepare(&options, socket);
-	return r ? r : run(arguments + optind);
+	return r ? r : run(path, arguments);
 }

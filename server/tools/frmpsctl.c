@@ -2,48 +2,33 @@
 // people or as JSON for programs.
 
 #include <errno.h>
-#include <getopt.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "server/tools/ask.h"
+#include "server/tools/manual.h"
 #include "server/version.h"
 
 /* How long the service may take for it: longer than the daemon does. */
 #define ISOLATE_SECONDS 60
 
-/* Exit codes beside 0: 1 usage, or it was refused or could not be done; 69 the service is not there. */
-#define EXIT_UNAVAILABLE 69
-
 struct options {
-	bool json;
+	bool json, help;
 	const char *socket;
 };
 
-static void print_usage(FILE *out)
-{
-	fputs("usage: frmpsctl [--socket PATH] COMMAND\n"
-	      "\n"
-	      "  status [--json]   what the service does: users, executors, programs, counters\n"
-	      "  isolate SESSION   lets a running program go on in an executor of its own\n"
-	      "  recovery SESSION fail|replay\n"
-	      "                    what becomes of a program's commands in doubt from now on\n"
-	      "  quarantine [--json]\n"
-	      "                    programs that have faulted, and which are kept alone\n"
-	      "  quarantine lift NUMBER\n"
-	      "                    the faults of one of them are forgotten\n"
-	      "  ping              exit code 0 if the service answers\n"
-	      "\n"
-	      "  --socket PATH     socket of the service (default: $FRMPS_SOCKET, /run/frmps/frmps.sock,\n"
-	      "                    $XDG_RUNTIME_DIR/frmps.sock)\n"
-	      "  --version, --help\n"
-	      "\n"
-	      "Exit code: 0; 1 wrong usage, or the service refuses or cannot do it; 69 no service.\n",
-		out);
-}
+/* What a command works with. */
+struct call {
+	bool json;
+	const char *path; /* of the socket */
+	char **arguments; /* as many as its row says */
+};
 
 static const char *text_of(const json_t *object, const char *key)
 {
@@ -66,6 +51,17 @@ static void print_bytes(char *text, size_t size, long long bytes)
 	for (; value >= 1024 && unit < 4; unit++)
 		value /= 1024;
 	snprintf(text, size, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+}
+
+static void print_time(long long time_ms)
+{
+	time_t seconds = (time_t)(time_ms / 1000);
+	struct tm parts;
+	char text[32];
+
+	localtime_r(&seconds, &parts);
+	strftime(text, sizeof(text), "%F %T", &parts);
+	printf("%s", text);
 }
 
 static void print_clients(const json_t *clients)
@@ -111,8 +107,11 @@ static void print_domain(const json_t *domain)
 	printf(" (%s, generation %lld)\n", text_of(domain, "state"), number_of(domain, "generation"));
 	if (json_is_string(json_object_get(domain, "alone")))
 		printf("  for one program alone: %s\n", text_of(domain, "alone"));
-	if (json_is_string(json_object_get(domain, "verdict")))
-		printf("  latest verdict: %s\n", text_of(domain, "verdict"));
+	if (json_is_string(json_object_get(domain, "verdict"))) {
+		printf("  latest verdict (");
+		print_time(number_of(domain, "verdict_ms"));
+		printf("): %s\n", text_of(domain, "verdict"));
+	}
 	if (number_of(domain, "unpinning_bytes")) {
 		print_bytes(bytes, sizeof(bytes), number_of(domain, "unpinning_bytes"));
 		printf("  %s of freed host memory stay pinned until nothing runs\n", bytes);
@@ -153,36 +152,21 @@ static void print_status(const json_t *root)
 		printf("%-20s %lld\n", key, (long long)json_integer_value(one));
 }
 
-/* What became of a question that was not answered with success. Return: exit code. */
-static int fail(int error, const char *text)
+static void print_faults(const json_t *root)
 {
-	fprintf(stderr, "frmpsctl: %s\n", text);
-	return error == ASK_E_REFUSED ? 1 : EXIT_UNAVAILABLE;
-}
+	const json_t *faults = json_object_get(root, "faults"), *uid;
+	size_t index;
+	json_t *one;
 
-static int show(const char *path, const char *command, bool as_json, void (*print)(const json_t *root))
-{
-	char text[400], *answer;
-	json_error_t error;
-	json_t *root;
-	int r = ask(path, command, &answer, text, sizeof(text));
-
-	if (r)
-		return fail(r, text);
-	root = json_loads(answer, 0, &error);
-	free(answer);
-	if (!root) {
-		fprintf(stderr, "frmpsctl: the answer cannot be read: %s\n", error.text);
-		return 1;
+	if (!json_array_size(faults))
+		puts("no faults since the service started");
+	json_array_foreach (faults, index, one) {
+		uid = json_object_get(one, "uid");
+		print_time(number_of(one, "time_ms"));
+		if (json_is_integer(uid))
+			printf("  user %lld", (long long)json_integer_value(uid));
+		printf("  %s\n", text_of(one, "verdict"));
 	}
-	if (as_json) {
-		json_dumpf(root, stdout, JSON_INDENT(2));
-		puts("");
-	} else {
-		print(root);
-	}
-	json_decref(root);
-	return ferror(stdout) || fflush(stdout) ? 1 : 0;
 }
 
 static void print_quarantine(const json_t *root)
@@ -198,33 +182,90 @@ static void print_quarantine(const json_t *root)
 			number_of(one, "expires_seconds"), text_of(one, "program"));
 }
 
-static int lift(const char *path, const char *number)
+/*
+ * Commands. Return: exit code
+ */
+
+/* What became of a question that was not answered with success. */
+static int fail(int error, const char *text)
 {
-	const char *arguments[] = {"lift", number};
-	const struct wire_names names = {arguments, 2};
+	fprintf(stderr, "frmpsctl: %s\n", text);
+	return error == ASK_E_REFUSED ? 1 : EX_UNAVAILABLE;
+}
+
+static int show(const struct call *call, const char *command, void (*print)(const json_t *root))
+{
+	char text[400], *answer;
+	json_error_t error;
+	json_t *root;
+	int r = ask(call->path, command, &answer, text, sizeof(text));
+
+	if (r)
+		return fail(r, text);
+	root = json_loads(answer, 0, &error);
+	free(answer);
+	if (!root) {
+		fprintf(stderr, "frmpsctl: the answer cannot be read: %s\n", error.text);
+		return 1;
+	}
+	if (call->json) {
+		json_dumpf(root, stdout, JSON_INDENT(2));
+		puts("");
+	} else {
+		print(root);
+	}
+	json_decref(root);
+	return ferror(stdout) || fflush(stdout) ? 1 : 0;
+}
+
+static int show_status(const struct call *call)
+{
+	return show(call, "status", print_status);
+}
+
+static int show_faults(const struct call *call)
+{
+	return show(call, "faults", print_faults);
+}
+
+static int show_quarantine(const struct call *call)
+{
+	return show(call, "quarantine", print_quarantine);
+}
+
+/* Says something and is content with being obeyed. */
+static int order(const struct call *call, const char *command, const char *const *arguments, unsigned count)
+{
+	const struct wire_names names = {arguments, count};
 	char text[400];
-	int r = ask_with(path, "quarantine", &names, ASK_SECONDS, NULL, text, sizeof(text));
+	int r = ask_with(call->path, command, &names, ASK_SECONDS, NULL, text, sizeof(text));
 
 	return r ? fail(r, text) : 0;
 }
 
-static int set_recovery(const char *path, const char *session, const char *policy)
+static int ping(const struct call *call)
 {
-	const char *arguments[] = {session, policy};
-	const struct wire_names names = {arguments, 2};
-	char text[400];
-	int r = ask_with(path, "recovery", &names, ASK_SECONDS, NULL, text, sizeof(text));
-
-	return r ? fail(r, text) : 0;
+	return order(call, "ping", NULL, 0);
 }
 
-static int isolate(const char *path, const char *session)
+static int lift(const struct call *call)
 {
+	return order(call, "quarantine", (const char *[]){"lift", call->arguments[0]}, 2);
+}
+
+static int set_recovery(const struct call *call)
+{
+	return order(call, "recovery", (const char *[]){call->arguments[0], call->arguments[1]}, 2);
+}
+
+static int isolate(const struct call *call)
+{
+	const char *session = call->arguments[0];
 	const struct wire_names names = {&session, 1};
 	char text[400], *answer = NULL;
 	json_t *root;
 	bool moved;
-	int r = ask_with(path, "isolate", &names, ISOLATE_SECONDS, &answer, text, sizeof(text));
+	int r = ask_with(call->path, "isolate", &names, ISOLATE_SECONDS, &answer, text, sizeof(text));
 
 	if (r)
 		return fail(r, text);
@@ -232,29 +273,31 @@ static int isolate(const char *path, const char *session)
 	free(answer);
 	moved = json_is_true(json_object_get(root, "moved"));
 	if (!moved)
-		fprintf(stderr, "frmpsctl: session %s stays with the others: %s\n", session,
+		fprintf(stderr, "frmpsctl: session %s stays where it is: %s\n", session,
 			text_of(root, "reason"));
 	json_decref(root);
 	return moved ? 0 : 1;
 }
 
-static int ping(const char *path)
-{
-	char text[400];
-	int r = ask(path, "ping", NULL, text, sizeof(text));
-
-	return r ? fail(r, text) : 0;
-}
+static const struct {
+	const char *name;
+	int (*run)(const struct call *call);
+} commands[] = {
+#define TEXT(paragraph)
+#define COMMAND(name, arguments, least, most, function, help) {name, function},
+#define OPTION(letter, name, argument, help)
+#define VARIABLE(name, values, help)
+#define EXAMPLE(command, help)
+#define EXIT(code, help)
+#include "server/tools/frmpsctl.def"
+};
 
 /* Return: 0 to go on, or the exit code + 1. */
 static int parse(int count, char **arguments, struct options *options)
 {
-	static const struct option known[] = {{"json", no_argument, NULL, 'j'},
-		{"socket", required_argument, NULL, 's'}, {"version", no_argument, NULL, 'v'},
-		{"help", no_argument, NULL, 'h'}, {0}};
 	int option;
 
-	while ((option = getopt_long(count, arguments, "", known, NULL)) >= 0) {
+	while ((option = manual_option(&manual_ctl, count, arguments, false)) >= 0) {
 		switch (option) {
 		case 'j':
 			options->json = true;
@@ -266,38 +309,69 @@ static int parse(int count, char **arguments, struct options *options)
 			puts("frmpsctl " SERVER_VERSION);
 			return 1;
 		case 'h':
-			print_usage(stdout);
-			return 1;
+			options->help = true;
+			break;
 		default:
-			print_usage(stderr);
-			return 2;
+			return manual_wrong(&manual_ctl, NULL) + 1;
 		}
 	}
+	return 0;
+}
+
+static int wrong_command(int count, char **arguments)
+{
+	const char *near = count ? manual_nearest(&manual_ctl, arguments[0]) : NULL;
+
+	if (!count)
+		return manual_wrong(&manual_ctl, "no command is given");
+	if (near)
+		return manual_wrong(
+			&manual_ctl, "unknown command '%s'; the nearest is '%s'", arguments[0], near);
+	return manual_wrong(&manual_ctl, "unknown command '%s'", arguments[0]);
+}
+
+/* Return: 0 to go on, or EX_USAGE */
+static int check_arguments(const struct manual_row *command, int count, char **arguments, bool json)
+{
+	if (count < command->least)
+		return manual_wrong(&manual_ctl, "%s needs %s", command->name, command->argument);
+	if (count > command->most)
+		return manual_wrong(
+			&manual_ctl, "%s: unexpected argument '%s'", command->name, arguments[command->most]);
+	if (json && !strstr(command->argument, "--json"))
+		return manual_wrong(&manual_ctl, "%s has no --json", command->name);
 	return 0;
 }
 
 int main(int count, char **arguments)
 {
 	struct options options = {0};
-	int r = parse(count, arguments, &options);
+	const struct manual_row *command;
 	char path[512];
+	int r = parse(count, arguments, &options), words;
+	struct call call = {.path = path, .json = options.json};
 
 	if (r)
 		return r - 1;
+	arguments += optind;
+	count -= optind;
+	command = manual_command(&manual_ctl, count, arguments, &words);
+	if (options.help) {
+		if (command)
+			manual_help_command(&manual_ctl, command, stdout);
+		else
+			manual_help(&manual_ctl, stdout);
+		return 0;
+	}
+	if (!command)
+		return wrong_command(count, arguments);
+	r = check_arguments(command, count - words, arguments + words, options.json);
+	if (r)
+		return r;
 	ask_socket_path(options.socket, path, sizeof(path));
-	if (optind + 1 == count && strcmp(arguments[optind], "status") == 0)
-		return show(path, "status", options.json, print_status);
-	if (optind + 1 == count && strcmp(arguments[optind], "quarantine") == 0)
-		return show(path, "quarantine", options.json, print_quarantine);
-	if (optind + 3 == count && strcmp(arguments[optind], "quarantine") == 0 &&
-		strcmp(arguments[optind + 1], "lift") == 0)
-		return lift(path, arguments[optind + 2]);
-	if (optind + 1 == count && strcmp(arguments[optind], "ping") == 0)
-		return ping(path);
-	if (optind + 3 == count && strcmp(arguments[optind], "recovery") == 0)
-		return set_recovery(path, arguments[optind + 1], arguments[optind + 2]);
-	if (optind + 2 == count && strcmp(arguments[optind], "isolate") == 0)
-		return isolate(path, arguments[optind + 1]);
-	print_usage(stderr);
-	return 1;
+	call.arguments = arguments + words;
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(commands[i].name, command->name))
+			r = commands[i].run(&call);
+	return r;
 }

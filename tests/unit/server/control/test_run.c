@@ -238,7 +238,7 @@ static const struct {
 	{CUDA_ERROR_INVALID_VALUE, {"recovery", "7", "maybe"}, 1, "no sense"},
 	{CUDA_ERROR_NOT_FOUND, {"isolate", "7"}, 1, "no such session"},
 	{CUDA_ERROR_NOT_PERMITTED, {"isolate", "7"}, 1, "another user's"},
-	{CUDA_SUCCESS, {"isolate", "7"}, 1, "stays with the others"},
+	{CUDA_SUCCESS, {"isolate", "7"}, 1, "stays where it is"},
 	{CUDA_ERROR_OUT_OF_MEMORY, {"status"}, 1, "out of memory"},
 };
 
@@ -268,7 +268,7 @@ START_TEST(control_checks_its_usage)
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
 		ck_assert_int_eq(
-			control((const char *[]){lists[i][0], lists[i][1], NULL}, output), i < 2 ? 0 : 1);
+			control((const char *[]){lists[i][0], lists[i][1], NULL}, output), i < 2 ? 0 : 64);
 		ck_assert_uint_gt(strlen(output), 0);
 	}
 }
