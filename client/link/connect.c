@@ -128,11 +128,18 @@ static int64_t timeout_ms(void)
 {
 	const char *text = getenv("FRMPS_CONNECT_TIMEOUT");
 	char *end;
-	double seconds = text ? strtod(text, &end) : 0;
+	double seconds;
 
-	if (!text || end == text || !(seconds > 0) || seconds > 3600)
+	if (!text || !*text)
 		return TIMEOUT_SECONDS * 1000;
-	return (int64_t)(seconds * 1000) + 1;
+	seconds = strtod(text, &end);
+	if (end > text && !*end && seconds > 0 && seconds <= 3600)
+		return (int64_t)(seconds * 1000) + 1;
+	client_log(CLIENT_LOG_ERROR,
+		"FRMPS_CONNECT_TIMEOUT=%.64s is no number of seconds above 0 and up to 3600: it is ignored, "
+		"%d s count",
+		text, TIMEOUT_SECONDS);
+	return TIMEOUT_SECONDS * 1000;
 }
 
 /* Return: 0 or -errno */
@@ -303,7 +310,7 @@ static uint32_t recovery_wish(void)
 	return 0;
 }
 
-static CUresult greet(int fd, const uint64_t refused[WINDOW_WORDS])
+static CUresult greet(int fd, uint32_t recovery, const uint64_t refused[WINDOW_WORDS])
 {
 	uint64_t windows[WINDOW_WORDS];
 	struct wire_message hello = {.type = WIRE_HELLO, .id = 1};
@@ -323,7 +330,7 @@ static CUresult greet(int fd, const uint64_t refused[WINDOW_WORDS])
 		.free_windows = {.at = windows, .count = WINDOW_WORDS},
 		.window_base = WINDOW_BASE,
 		.window_bytes = WINDOW_BYTES,
-		.recovery = recovery_wish(),
+		.recovery = recovery,
 		.identity = identity,
 	};
 	return message_send(fd, &hello, NULL, 0) == 0 ? CUDA_SUCCESS : CUDA_ERROR_MPS_CONNECTION_FAILED;
@@ -444,8 +451,8 @@ static CUresult settle(struct connection *c, struct control_answer *answer)
  * One attempt. A window that turns out to be taken is added to `refused`, and *ret_again is set. A daemon
  * that hangs up without a word has died, and the next one does not know of us: *ret_hung_up.
  */
-static CUresult attempt(int64_t deadline, uint64_t refused[WINDOW_WORDS], struct control_answer *answer,
-	struct connection *c, bool *ret_again, bool *ret_hung_up)
+static CUresult attempt(int64_t deadline, uint32_t recovery, uint64_t refused[WINDOW_WORDS],
+	struct control_answer *answer, struct connection *c, bool *ret_again, bool *ret_hung_up)
 {
 	const struct wire_welcome *w = &answer->message.welcome;
 	CUresult r;
@@ -453,7 +460,7 @@ static CUresult attempt(int64_t deadline, uint64_t refused[WINDOW_WORDS], struct
 
 	if (e < 0)
 		return CUDA_ERROR_MPS_CONNECTION_FAILED;
-	r = greet(c->control_fd, refused);
+	r = greet(c->control_fd, recovery, refused);
 	/* Before it could even be greeted. */
 	*ret_hung_up = r != CUDA_SUCCESS;
 	if (r == CUDA_SUCCESS)
@@ -482,6 +489,7 @@ static CUresult attempt(int64_t deadline, uint64_t refused[WINDOW_WORDS], struct
 static CUresult connect_for(struct control_answer *welcome)
 {
 	int64_t deadline = now_ms() + timeout_ms();
+	const uint32_t recovery = recovery_wish();
 	uint64_t refused[WINDOW_WORDS] = {0};
 	CUresult r = CUDA_ERROR_MPS_CONNECTION_FAILED;
 	bool again = true, hung_up = false;
@@ -489,7 +497,7 @@ static CUresult connect_for(struct control_answer *welcome)
 	for (int i = 0, deaths = 0; (again && i < WINDOW_TRIES) || (hung_up && deaths < DAEMON_DEATHS);) {
 		again = hung_up = false;
 		expect_greeting(&welcome->packet);
-		r = attempt(deadline, refused, welcome, &connection, &again, &hung_up);
+		r = attempt(deadline, recovery, refused, welcome, &connection, &again, &hung_up);
 		i += again;
 		deaths += hung_up;
 		if (r == CUDA_SUCCESS)

@@ -20,32 +20,6 @@
  */
 static atomic_int threshold;
 
-static int level_read(void)
-{
-	const char *text = getenv("FRMPS_LOG");
-
-	if (!text)
-		return CLIENT_LOG_ERROR;
-	if (!strcmp(text, "off"))
-		return 0;
-	if (!strcmp(text, "info"))
-		return CLIENT_LOG_INFO;
-	if (!strcmp(text, "debug"))
-		return CLIENT_LOG_DEBUG;
-	return CLIENT_LOG_ERROR;
-}
-
-bool client_log_enabled(enum client_log_level level)
-{
-	int stored = atomic_load_explicit(&threshold, memory_order_relaxed);
-
-	if (!stored) {
-		stored = level_read() + 1;
-		atomic_store_explicit(&threshold, stored, memory_order_relaxed);
-	}
-	return (int)level < stored;
-}
-
 static const char prefix[] = "frmps: ";
 #define PREFIX (sizeof(prefix) - 1)
 
@@ -89,6 +63,47 @@ static void put(const char *line, size_t length)
 		sigtimedwait(&broken, NULL, &at_once);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_setcancelstate(cancelable, NULL);
+}
+
+/* Return: -1 for a value that nobody understands */
+static int level_of(const char *text)
+{
+	static const char *const names[] = {"off", "error", "info", "debug"};
+
+	if (!text || !*text)
+		return CLIENT_LOG_ERROR;
+	for (int level = 0; level < 4; level++)
+		if (!strcmp(text, names[level]))
+			return level;
+	return -1;
+}
+
+/* The log itself cannot be asked yet. */
+static void complain(const char *format, ...)
+{
+	char line[CLIENT_LOG_LINE_MAX];
+	int saved = errno;
+	va_list arguments;
+
+	va_start(arguments, format);
+	put(line, line_make(line, format, arguments));
+	va_end(arguments);
+	errno = saved;
+}
+
+bool client_log_enabled(enum client_log_level level)
+{
+	int stored = atomic_load_explicit(&threshold, memory_order_relaxed), unread = 0;
+
+	if (!stored) {
+		const char *text = getenv("FRMPS_LOG");
+		int wish = level_of(text);
+
+		stored = (wish < 0 ? CLIENT_LOG_ERROR : wish) + 1;
+		if (atomic_compare_exchange_strong(&threshold, &unread, stored) && wish < 0)
+			complain("FRMPS_LOG=%.64s is none of off, error, info, debug: it is ignored", text);
+	}
+	return (int)level < stored;
 }
 
 void client_log(enum client_log_level level, const char *format, ...)

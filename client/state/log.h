@@ -2,11 +2,12 @@
 // choice:
 //
 //   FRMPS_LOG=off     nothing
-//   FRMPS_LOG=error   refusals and failures (the default, also for any other value)
+//   FRMPS_LOG=error   refusals and failures (the default)
 //   FRMPS_LOG=info    also connects, recoveries, verdicts
 //   FRMPS_LOG=debug   also details of single calls
 //
-// The variable is read at the first message and stays as it was then. stdout is never written. Refusals and
+// The variable is read at the first message and stays as it was then; of any other value one line says that it is
+// ignored. stdout is never written. Refusals and
 // failures are kept for the program as well, whatever it says (logbook.h).
 
 #ifndef FRMPS_CLIENT_STATE_LOG_H

@@ -269,8 +269,9 @@ static void log_all_levels(void)
 START_TEST(log_obeys_the_level)
 {
 	static const char *const levels[] = {"error", "info", "debug", "nonsense"};
-	static const char *const lines[] = {
-		"frmps: e1\n", "frmps: e1\nfrmps: i2\n", "frmps: e1\nfrmps: i2\nfrmps: d3\n", "frmps: e1\n"};
+	static const char *const lines[] = {"frmps: e1\n", "frmps: e1\nfrmps: i2\n",
+		"frmps: e1\nfrmps: i2\nfrmps: d3\n",
+		"frmps: FRMPS_LOG=nonsense is none of off, error, info, debug: it is ignored\nfrmps: e1\n"};
 
 	setenv("FRMPS_LOG", levels[_i], 1);
 	ck_assert_str_eq(stderr_of(log_all_levels), lines[_i]);

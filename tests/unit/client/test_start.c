@@ -43,9 +43,27 @@ START_TEST(a_wish_that_nobody_understands_is_told)
 
 	OK(cuLogsCurrent(&before, 0));
 	setenv("FRMPS_RECOVERY", "Replay", 1);
+	word_set(&loopback->deaths, 2);
 	OK(cuInit(0));
 	OK(cuLogsCurrent(&after, 0));
 	ck_assert_uint_eq(after, before + 1);
+}
+END_TEST
+
+static const struct {
+	const char *value;
+	unsigned told;
+} timeouts[] = {{"abc", 1}, {"10s", 1}, {"0", 1}, {"-1", 1}, {"nan", 1}, {"3601", 1}, {"", 0}, {"2.5", 0}};
+
+START_TEST(a_timeout_that_is_none_is_told)
+{
+	CUlogIterator before, after;
+
+	OK(cuLogsCurrent(&before, 0));
+	setenv("FRMPS_CONNECT_TIMEOUT", timeouts[_i].value, 1);
+	OK(cuInit(0));
+	OK(cuLogsCurrent(&after, 0));
+	ck_assert_uint_eq(after, before + timeouts[_i].told);
 }
 END_TEST
 
@@ -403,6 +421,7 @@ int main(void)
 	tcase_add_test(start, nothing_works_before_cuinit);
 	tcase_add_test(start, no_service_is_an_error);
 	tcase_add_test(start, a_wish_that_nobody_understands_is_told);
+	tcase_add_loop_test(start, a_timeout_that_is_none_is_told, 0, sizeof(timeouts) / sizeof(timeouts[0]));
 	tcase_add_test(start, a_hanging_service_is_an_error);
 	tcase_add_test(start, a_daemon_that_dies_is_greeted_again);
 	tcase_add_test(start, a_service_that_always_hangs_up_is_an_error);
