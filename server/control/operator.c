@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@
 #include "server/session/message.h"
 #include "server/session/offender.h"
 #include "server/session/quota.h"
+#include "server/version.h"
 
 /* Longest document that is sent within the packet. */
 #define JSON_MAX (WIRE_PACKET_MAX - 1024)
@@ -44,6 +46,27 @@ static void send_answer(
 		"an operator of uid %lld is sent away: his answer cannot be sent: %s",
 		(long long)operator->uid, r < 0 ? strerror(-r) : "too much of it");
 	operator_free(operator);
+}
+
+static void refuse(struct operator* operator, CUresult code, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* The reason may repeat what the operator wrote. */
+static void refuse(struct operator* operator, CUresult code, const char *format, ...)
+{
+	char reason[256], *text;
+	va_list arguments;
+	json_t *json;
+
+	va_start(arguments, format);
+	vsnprintf(reason, sizeof(reason), format, arguments);
+	va_end(arguments);
+	log_clean(reason);
+	json = json_pack("{ss}", "reason", reason);
+	text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+	send_answer(operator, operator->request.id, (int32_t)code, text ? text : "", NULL);
+	free(text);
+	json_decref(json);
 }
 
 /* Until it is read, a document is memory of the service. */
@@ -162,65 +185,80 @@ static void on_moved(void *context, int32_t code, const char *text)
 	say_moved(operator, id, !code, text);
 }
 
+/* The session that the first argument names, if it may be commanded. Return: NULL after an answer that says why not */
+static struct client *find_commanded(struct operator* operator)
+{
+	const char *number = operator->request.arguments[0];
+	struct client *client = find_client(operator->daemon, number);
+
+	if (client && may_command(operator, client))
+		return client;
+	if (client)
+		refuse(operator, CUDA_ERROR_NOT_PERMITTED, "session %s is another user's", number);
+	else
+		refuse(operator, CUDA_ERROR_NOT_FOUND, "there is no session %s (frmpsctl status lists them)",
+			number);
+	return NULL;
+}
+
 static void answer_isolate(struct operator* operator)
 {
 	const struct operator_request *request = &operator->request;
-	struct client *client =
-		request->argument_count == 1 ? find_client(operator->daemon, request->arguments[0]) : NULL;
+	struct client *client;
 	const char *obstacle;
 
 	if (request->argument_count != 1 || operator->isolate_id || !request->id) {
-		send_answer(operator, request->id, CUDA_ERROR_INVALID_VALUE, "", NULL);
-	} else if (!client) {
-		send_answer(operator, request->id, CUDA_ERROR_NOT_FOUND, "", NULL);
-	} else if (!may_command(operator, client)) {
-		send_answer(operator, request->id, CUDA_ERROR_NOT_PERMITTED, "", NULL);
-	} else {
-		operator->isolate_id = request->id;
-		obstacle =
-			move_begin(client, MOVE_ORDER, "an operator said so", ISOLATE_MS, on_moved, operator);
-		if (obstacle)
-			on_moved(operator, CUDA_ERROR_NOT_SUPPORTED, obstacle);
+		refuse(operator, CUDA_ERROR_INVALID_VALUE, "isolate takes one session at a time");
+		return;
 	}
+	client = find_commanded(operator);
+	if (!client)
+		return;
+	operator->isolate_id = request->id;
+	obstacle = move_begin(client, MOVE_ORDER, "an operator said so", ISOLATE_MS, on_moved, operator);
+	if (obstacle)
+		on_moved(operator, CUDA_ERROR_NOT_SUPPORTED, obstacle);
 }
 
-static CUresult set_recovery(const struct operator* operator)
+static void answer_recovery(struct operator* operator)
 {
 	const struct operator_request *request = &operator->request;
 	bool replay = request->argument_count == 2 && !strcmp(request->arguments[1], "replay");
 	struct client *client;
 
-	if (request->argument_count != 2 || (!replay && strcmp(request->arguments[1], "fail")))
-		return CUDA_ERROR_INVALID_VALUE;
-	client = find_client(operator->daemon, request->arguments[0]);
+	if (request->argument_count != 2 || (!replay && strcmp(request->arguments[1], "fail"))) {
+		refuse(operator, CUDA_ERROR_INVALID_VALUE, "recovery takes a session, and fail or replay");
+		return;
+	}
+	client = find_commanded(operator);
 	if (!client)
-		return CUDA_ERROR_NOT_FOUND;
-	if (!may_command(operator, client))
-		return CUDA_ERROR_NOT_PERMITTED;
+		return;
 	client_set_recovery(client, replay);
-	return CUDA_SUCCESS;
+	send_answer(operator, request->id, CUDA_SUCCESS, "{}", NULL);
 }
 
-static void answer_recovery(struct operator* operator)
-{
-	send_answer(operator, operator->request.id, (int32_t)set_recovery(operator), "{}", NULL);
-}
-
-static CUresult lift(const struct operator* operator)
+static void lift(struct operator* operator)
 {
 	const struct operator_request *request = &operator->request;
 	struct offender *offender;
 	char *end;
 
-	if (request->argument_count != 2 || strcmp(request->arguments[0], "lift"))
-		return CUDA_ERROR_INVALID_VALUE;
+	if (request->argument_count != 2 || strcmp(request->arguments[0], "lift")) {
+		refuse(operator, CUDA_ERROR_INVALID_VALUE, "quarantine takes nothing, or lift and a number");
+		return;
+	}
 	offender = offender_find(operator->daemon, strtoull(request->arguments[1], &end, 10));
-	if (!offender || *end)
-		return CUDA_ERROR_NOT_FOUND;
-	if (!quota_is_operator(operator->uid) && operator->uid != offender->uid)
-		return CUDA_ERROR_NOT_PERMITTED;
-	offender_lift(operator->daemon, offender);
-	return CUDA_SUCCESS;
+	if (!offender || *end) {
+		refuse(operator, CUDA_ERROR_NOT_FOUND,
+			"there is no program number %s (frmpsctl quarantine lists them)",
+			request->arguments[1]);
+	} else if (!quota_is_operator(operator->uid) && operator->uid != offender->uid) {
+		refuse(operator, CUDA_ERROR_NOT_PERMITTED, "program number %s is another user's",
+			request->arguments[1]);
+	} else {
+		offender_lift(operator->daemon, offender);
+		send_answer(operator, request->id, CUDA_SUCCESS, "{}", NULL);
+	}
 }
 
 static void answer_quarantine(struct operator* operator)
@@ -228,7 +266,7 @@ static void answer_quarantine(struct operator* operator)
 	if (!operator->request.argument_count)
 		answer_document(operator, quarantine_json(operator->daemon, operator->uid));
 	else
-		send_answer(operator, operator->request.id, (int32_t)lift(operator), "{}", NULL);
+		lift(operator);
 }
 
 static void answer_faults(struct operator* operator)
@@ -253,7 +291,8 @@ void operator_answer(struct operator* operator)
 			return;
 		}
 	}
-	send_answer(operator, operator->request.id, CUDA_ERROR_NOT_FOUND, "", NULL);
+	refuse(operator, CUDA_ERROR_NOT_FOUND, "version %s of the service does not know the command %s",
+		SERVER_VERSION, operator->request.command);
 }
 
 /* Its request waits for its turn. */

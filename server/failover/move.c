@@ -144,12 +144,13 @@ static const char *obstacle(const struct client *client, enum move_cause cause)
 	bool traces = false, ran;
 
 	if (client->move)
-		return "it is being moved";
+		return "it is being moved already";
 	if (from->alone)
-		return "it is alone already";
+		return "it is alone already: it has an executor of its own";
 	if (!client_is_live(client) || client->attach.worker || !active || from->retiring ||
 		from->daemon->draining)
-		return "it is not served now";
+		return "it is not served now: it starts or ends, or its executor is being replaced; try "
+		       "again";
 	if (cause == MOVE_PROBATION)
 		return NULL;
 	if (probation_waits(client))
@@ -158,9 +159,12 @@ static const char *obstacle(const struct client *client, enum move_cause cause)
 		return OWN_WORK;
 	ran = has_run(client, &traces);
 	if (traces)
-		return "its modules have variables whose values cannot be taken along";
+		return "its kernels have run, and its modules have variables whose values stay in the "
+		       "context of its present "
+		       "executor: only a program that has run none of them can move";
 	if (ran && active->graceful && !active->contains)
-		return "a fault in it could go unnoticed";
+		return "its executor cannot tell of a fault itself, and one of this program's could go "
+		       "unnoticed in the move";
 	return NULL;
 }
 

@@ -3,6 +3,7 @@
 #include "server/tools/ask.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +75,7 @@ static char *read_document(int fd)
 	return text;
 }
 
+/* Of a service that does not say why. */
 static const char *refusal(int32_t code)
 {
 	switch (code) {
@@ -90,15 +92,24 @@ static const char *refusal(int32_t code)
 	}
 }
 
+static void explain_refusal(const struct wire_admin_reply *reply, char *why, size_t size)
+{
+	json_t *json = reply->json ? json_loads(reply->json, 0, NULL) : NULL;
+	const char *reason = json_string_value(json_object_get(json, "reason"));
+
+	snprintf(why, size, "%s", reason ? reason : refusal(reply->code));
+	json_decref(json);
+}
+
 static int take_answer(
-	const struct wire_message *message, struct packet *packet, char **ret_json, const char **ret_why)
+	const struct wire_message *message, struct packet *packet, char **ret_json, char *why, size_t size)
 {
 	char *json;
 
 	if (message->type != WIRE_ADMIN_REPLY)
 		return -EPROTO;
 	if (message->admin_reply.code) {
-		*ret_why = refusal(message->admin_reply.code);
+		explain_refusal(&message->admin_reply, why, size);
 		return ASK_E_REFUSED;
 	}
 	if (!ret_json)
@@ -111,7 +122,7 @@ static int take_answer(
 }
 
 static int converse(int fd, const char *command, const struct wire_names *arguments, struct packet *packet,
-	char **ret_json, const char **ret_why)
+	char **ret_json, char *why, size_t size)
 {
 	struct wire_message message = {
 		.type = WIRE_ADMIN, .id = 1, .admin = {.command = command, .arguments = *arguments}};
@@ -122,7 +133,7 @@ static int converse(int fd, const char *command, const struct wire_names *argume
 		return r == PACKET_E_AGAIN ? -ETIMEDOUT : r > 0 ? -ECONNRESET : r;
 	r = wire_decode(packet->bytes, packet->length, &message)
 		    ? -EPROTO
-		    : take_answer(&message, packet, ret_json, ret_why);
+		    : take_answer(&message, packet, ret_json, why, size);
 	packet_close_fds(packet);
 	return r;
 }
@@ -136,11 +147,11 @@ int ask_with(const char *path, const char *command, const struct wire_names *arg
 	char **ret_json, char *ret_text, size_t text_size)
 {
 	struct packet *packet = malloc(sizeof(*packet));
-	const char *why = NULL;
+	char why[256];
 	int fd = -1, r;
 
 	r = packet ? reach(path, seconds, &fd) : -ENOMEM;
-	r = r ? r : converse(fd, command, arguments, packet, ret_json, &why);
+	r = r ? r : converse(fd, command, arguments, packet, ret_json, why, sizeof(why));
 	if (fd >= 0)
 		close(fd);
 	free(packet);

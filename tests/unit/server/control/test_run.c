@@ -20,7 +20,8 @@
 #define MOST 8
 
 static char folder[64];
-static int32_t code; /* with which the service answers */
+static int32_t code;	 /* with which the service answers */
+static const char *json; /* and what */
 
 /* Runs a program; *ret_output (at least 4096 bytes) is both its outputs. Return: exit code. */
 static int run_program(const char *variable, const char *const *arguments, char *ret_output)
@@ -68,6 +69,7 @@ static void set_up(void)
 	strcpy(folder, "/tmp/frmps-run-XXXXXX");
 	ck_assert_ptr_nonnull(mkdtemp(folder));
 	code = CUDA_SUCCESS;
+	json = "{}";
 	unsetenv("FRMPS_SOCKET");
 	unsetenv("LD_LIBRARY_PATH");
 }
@@ -138,7 +140,7 @@ static pid_t start_service(char *path, size_t size)
 	pid = fork();
 	if (pid == 0) {
 		struct wire_message answer = {
-			.type = WIRE_ADMIN_REPLY, .id = 1, .admin_reply = {.code = code, .json = "{}"}};
+			.type = WIRE_ADMIN_REPLY, .id = 1, .admin_reply = {.code = code, .json = json}};
 		struct packet *packet = malloc(sizeof(*packet));
 		int fd = accept(listener, NULL, NULL);
 
@@ -260,6 +262,21 @@ START_TEST(a_refusal_is_no_missing_service)
 }
 END_TEST
 
+START_TEST(a_refusal_says_why)
+{
+	char path[128], output[4096];
+	const char *arguments[] = {"--socket", path, "isolate", "7", NULL};
+	pid_t service;
+
+	code = CUDA_ERROR_NOT_FOUND;
+	json = "{\"reason\": \"there is no session 7\"}";
+	service = start_service(path, sizeof(path));
+	ck_assert_int_eq(control(arguments, output), 1);
+	ck_assert_msg(strstr(output, " refuses: there is no session 7\n") != NULL, "%s", output);
+	ck_assert_int_eq(waitpid(service, NULL, 0), service);
+}
+END_TEST
+
 START_TEST(control_checks_its_usage)
 {
 	static const char *const lists[][3] = {{"--help"}, {"--version"}, {NULL}, {"nonsense"}, {"isolate"},
@@ -288,6 +305,7 @@ int main(void)
 	tcase_add_test(tests, programs_that_gain_rights_are_refused);
 	tcase_add_test(tests, unknown_programs_are_127);
 	tcase_add_loop_test(tests, a_refusal_is_no_missing_service, 0, sizeof(asked) / sizeof(asked[0]));
+	tcase_add_test(tests, a_refusal_says_why);
 	tcase_add_test(tests, control_checks_its_usage);
 	return suite_run(suite);
 }

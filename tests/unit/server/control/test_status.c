@@ -354,12 +354,59 @@ static int connect_operator(void)
 	return connect_operator_to(&service);
 }
 
-static void say(int socket, const char *command)
+static void order(int socket, const char *command, const char *const *arguments, unsigned count)
 {
-	struct wire_message admin = {.type = WIRE_ADMIN, .id = 3, .admin = {.command = command}};
+	struct wire_message admin = {.type = WIRE_ADMIN,
+		.id = 3,
+		.admin = {.command = command, .arguments = {.at = arguments, .count = count}}};
 
 	fake_send(fake, socket, &admin, NULL, 0);
 }
+
+static void say(int socket, const char *command)
+{
+	order(socket, command, NULL, 0);
+}
+
+static void expect_refusal(int socket, const char *reason)
+{
+	json_t *json;
+
+	fake_expect(fake, socket, WIRE_ADMIN_REPLY);
+	ck_assert_int_ne(fake->message.admin_reply.code, 0);
+	json = json_loads(fake->message.admin_reply.json, 0, NULL);
+	ck_assert_msg(strstr(string(json, "reason"), reason) != NULL, "%s", string(json, "reason"));
+	json_decref(json);
+}
+
+START_TEST(refusals_say_why)
+{
+	static const struct {
+		const char *command, *arguments[2], *reason;
+	} refused[] = {
+		{"isolate", {"7"}, "there is no session 7 (frmpsctl status lists them)"},
+		{"isolate", {"\x1b]"}, "there is no session ?]"},
+		{"isolate", {NULL}, "isolate takes one session"},
+		{"recovery", {"7", "fail"}, "there is no session 7"},
+		{"recovery", {"1", "maybe"}, "and fail or replay"},
+		{"quarantine", {"lift", "7"}, "there is no program number 7"},
+		{"quarantine", {"raise", "7"}, "lift and a number"},
+	};
+	int operator;
+
+	fake = fake_new(1);
+	operator= connect_operator();
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		const char *const *arguments = refused[i].arguments;
+
+		order(operator, refused[i].command, arguments,
+			(arguments[0] != NULL) + (arguments[1] != NULL));
+		expect_refusal(operator, refused[i].reason);
+	}
+	close(operator);
+	end();
+}
+END_TEST
 
 START_TEST(operator_asks_as_often_as_he_likes)
 {
@@ -374,8 +421,7 @@ START_TEST(operator_asks_as_often_as_he_likes)
 	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
 	ck_assert_ptr_nonnull(strstr(fake->message.admin_reply.json, "\"version\""));
 	say(operator, "nonsense");
-	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
-	ck_assert_int_ne(fake->message.admin_reply.code, 0);
+	expect_refusal(operator, "does not know the command nonsense");
 	close(operator);
 	end();
 }
@@ -688,6 +734,7 @@ int main(void)
 	tcase_add_test(tests, verdicts_stay_with_their_times);
 	tcase_add_test(tests, others_see_only_their_own);
 	tcase_add_test(tests, name_that_is_not_utf8_is_no_reason_to_fail);
+	tcase_add_test(tests, refusals_say_why);
 	tcase_add_test(tests, operator_asks_as_often_as_he_likes);
 	tcase_add_test(tests, operators_take_turns);
 	tcase_add_test(tests, one_document_answers_all_of_a_user_who_wait_for_it);
