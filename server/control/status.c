@@ -29,6 +29,7 @@
 //	 immovable		number of sessions that this standby cannot take over
 //     clients			a list
 //	 session, pid, program, uid
+//	 cgroup			null; or the control group in which its process is now
 //	 state			opening, running, held, faulted, closed, closing
 //	 memory_bytes		device memory that is mapped now, in whole chunks
 //	 host_bytes		pinned host memory that is mapped now
@@ -49,6 +50,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/control/cgroup.h"
 #include "server/failover/overdue.h"
 #include "server/failover/probation.h"
 #include "server/failover/worker.h"
@@ -100,6 +102,13 @@ static uint64_t count_commands(const struct client *client)
 	return sum;
 }
 
+static json_t *cgroup_json(pid_t pid)
+{
+	char cgroup[CGROUP_MAX];
+
+	return cgroup_of(pid, cgroup) ? foreign(cgroup) : json_null();
+}
+
 static json_t *client_json(const struct client *client)
 {
 	const struct shm_server_header *header = client->view.server;
@@ -114,6 +123,8 @@ static json_t *client_json(const struct client *client)
 		"recovery", client->recovery ? "replay" : "fail", "promotions",
 		(int)(servings ? servings - 1 : 0), "probation", probation);
 
+	if (json)
+		json_object_set_new(json, "cgroup", cgroup_json(client->pid));
 	if (json && (state == SHM_SESSION_FAULTED || state == SHM_SESSION_CLOSED))
 		json_object_set_new(json, "error",
 			json_pack("{si so}", "code", (int)word_relaxed(&header->error), "reason",

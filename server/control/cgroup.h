@@ -1,0 +1,22 @@
+// The control group of a process.
+
+#ifndef FRMPS_SERVER_CONTROL_CGROUP_H
+#define FRMPS_SERVER_CONTROL_CGROUP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#define CGROUP_MAX 512u
+
+/**
+ * Reads in which control group a process is: of version 2, or the first of version 1 where there is no other.
+ * @text: CGROUP_MAX bytes, the path below the root of the hierarchy, cut off where it is longer
+ * Return: whether it could be read. Any thread; asks the kernel alone, and waits for nobody.
+ */
+bool cgroup_of(pid_t pid, char *text);
+
+/** The same of the contents of /proc/PID/cgroup, which are taken apart. For tests. */
+bool cgroup_parse(char *lines, char *text);
+
+#endif

@@ -1,0 +1,251 @@
+// frmps-exporter: Prometheus asks it over HTTP, and it asks the service over the control socket, as frmpsctl status does.
+// It has no part in the service: without it, or when it hangs, nobody else notices. Its main thread waits for SIGTERM; the
+// HTTP library's thread answers one request after the other. It owns the listening socket.
+
+#include <errno.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "server/tools/ask.h"
+#include "server/tools/metrics.h"
+#include "server/version.h"
+
+#define LISTEN_DEFAULT	"127.0.0.1:9836"
+#define CONNECTIONS_MAX 32u
+/* Of a connection that says nothing. */
+#define IDLE_SECONDS 30u
+
+struct options {
+	const char *socket, *listen;
+};
+
+static void print_usage(FILE *out)
+{
+	fputs("usage: frmps-exporter [--listen ADDRESS:PORT] [--socket PATH]\n"
+	      "\n"
+	      "Answers GET /metrics with what the service does, for Prometheus.\n"
+	      "\n"
+	      "  --listen ADDRESS:PORT  a numeric address, IPv6 in brackets (default: " LISTEN_DEFAULT ")\n"
+	      "  --socket PATH          socket of the service (default: $FRMPS_SOCKET, "
+	      "/run/frmps/frmps.sock,\n"
+	      "                         $XDG_RUNTIME_DIR/frmps.sock)\n"
+	      "  -h, --help, --version\n"
+	      "\n"
+	      "It sees what its user may see: all programs as root or as the service's user, else its own.\n"
+	      "Exit code: 0 after SIGTERM or SIGINT; 64 wrong usage; 71 it cannot listen.\n",
+		out);
+}
+
+/* ---- answers ---- */
+
+/* The service's status. NULL: it does not answer, and standard error says why. */
+static json_t *ask_status(const char *path)
+{
+	char text[400], *answer;
+	json_t *status;
+
+	if (ask(path, "status", &answer, text, sizeof(text))) {
+		fprintf(stderr, "frmps-exporter: %s\n", text);
+		return NULL;
+	}
+	status = json_loads(answer, 0, NULL);
+	free(answer);
+	return status;
+}
+
+static char *make_metrics(const char *path)
+{
+	json_t *status = ask_status(path);
+	char *text = metrics_text(status);
+
+	json_decref(status);
+	return text;
+}
+
+static enum MHD_Result send_text(
+	struct MHD_Connection *connection, unsigned code, char *text, const char *type, bool is_ours)
+{
+	struct MHD_Response *response = MHD_create_response_from_buffer(
+		strlen(text), text, is_ours ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
+	enum MHD_Result result;
+
+	if (!response)
+		return MHD_NO;
+	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+	result = MHD_queue_response(connection, code, response);
+	MHD_destroy_response(response);
+	return result;
+}
+
+static enum MHD_Result answer(void *context, struct MHD_Connection *connection, const char *url,
+	const char *method, const char *version, const char *upload, size_t *upload_size, void **state)
+{
+	static char elsewhere[] = "frmps-exporter: /metrics\n", unknown[] = "only GET /metrics\n";
+	char *text;
+
+	(void)version;
+	(void)upload;
+	(void)upload_size;
+	(void)state;
+	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+		return send_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, unknown, "text/plain", false);
+	if (strcmp(url, "/") == 0)
+		return send_text(connection, MHD_HTTP_OK, elsewhere, "text/plain", false);
+	if (strcmp(url, "/metrics") != 0)
+		return send_text(connection, MHD_HTTP_NOT_FOUND, unknown, "text/plain", false);
+	text = make_metrics(context);
+	return text ? send_text(
+			      connection, MHD_HTTP_OK, text, "text/plain; version=0.0.4; charset=utf-8", true)
+		    : MHD_NO;
+}
+
+/* ---- listening ---- */
+
+/* Takes ADDRESS:PORT or [ADDRESS]:PORT apart, in place. Return: whether it is one */
+static bool split(char *text, char **ret_address, char **ret_port)
+{
+	char *colon = strrchr(text, ':');
+
+	if (!colon || !colon[1])
+		return false;
+	*colon = '\0';
+	*ret_port = colon + 1;
+	if (*text == '[' && colon > text && colon[-1] == ']') {
+		colon[-1] = '\0';
+		text++;
+	}
+	*ret_address = text;
+	return *text != '\0';
+}
+
+/* Return: a socket, or -1; errno is 0 where it is no address */
+static int listen_on(const char *where)
+{
+	const struct addrinfo hints = {
+		.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
+	struct addrinfo *found = NULL;
+	char copy[256], *address, *port;
+	int fd, on = 1;
+
+	snprintf(copy, sizeof(copy), "%s", where);
+	errno = 0;
+	if (!split(copy, &address, &port) || getaddrinfo(address, port, &hints, &found)) {
+		errno = 0;
+		return -1;
+	}
+	fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0 && (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
+			       bind(fd, found->ai_addr, found->ai_addrlen) || listen(fd, SOMAXCONN))) {
+		int error = errno;
+
+		close(fd);
+		errno = error;
+		fd = -1;
+	}
+	freeaddrinfo(found);
+	return fd;
+}
+
+/* Port 0 asks for any that is free, so it is said which one it is. */
+static void say_where(int fd)
+{
+	struct sockaddr_storage address;
+	socklen_t size = sizeof(address);
+	char host[128], port[16];
+
+	if (getsockname(fd, (struct sockaddr *)&address, &size) ||
+		getnameinfo((struct sockaddr *)&address, size, host, sizeof(host), port, sizeof(port),
+			NI_NUMERICHOST | NI_NUMERICSERV))
+		return;
+	printf(address.ss_family == AF_INET6 ? "http://[%s]:%s/metrics\n" : "http://%s:%s/metrics\n", host,
+		port);
+	fflush(stdout);
+}
+
+static int serve(int fd, char *path)
+{
+	struct MHD_Daemon *daemon;
+	sigset_t ends;
+	int number;
+
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGTERM);
+	sigaddset(&ends, SIGINT);
+	pthread_sigmask(SIG_BLOCK, &ends, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	daemon = MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_USE_ERROR_LOG, 0, NULL, NULL, answer,
+		path, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
+		MHD_OPTION_CONNECTION_TIMEOUT, IDLE_SECONDS, MHD_OPTION_END);
+	if (!daemon) {
+		fputs("frmps-exporter: the HTTP server does not start\n", stderr);
+		close(fd);
+		return EX_OSERR;
+	}
+	say_where(fd);
+	sigwait(&ends, &number);
+	MHD_stop_daemon(daemon);
+	return 0;
+}
+
+/* Return: 0 to go on, or the exit code + 1. */
+static int parse(int count, char **arguments, struct options *options)
+{
+	static const struct option known[] = {{"listen", required_argument, NULL, 'l'},
+		{"socket", required_argument, NULL, 's'}, {"version", no_argument, NULL, 'v'},
+		{"help", no_argument, NULL, 'h'}, {0}};
+	int option;
+
+	while ((option = getopt_long(count, arguments, "h", known, NULL)) >= 0) {
+		switch (option) {
+		case 'l':
+			options->listen = optarg;
+			break;
+		case 's':
+			options->socket = optarg;
+			break;
+		case 'v':
+			puts("frmps-exporter " SERVER_VERSION);
+			return 1;
+		case 'h':
+			print_usage(stdout);
+			return 1;
+		default:
+			fputs("Try 'frmps-exporter --help'.\n", stderr);
+			return EX_USAGE + 1;
+		}
+	}
+	if (optind == count)
+		return 0;
+	fprintf(stderr, "frmps-exporter: it takes no argument '%s'\nTry 'frmps-exporter --help'.\n",
+		arguments[optind]);
+	return EX_USAGE + 1;
+}
+
+int main(int count, char **arguments)
+{
+	struct options options = {.listen = LISTEN_DEFAULT};
+	int r = parse(count, arguments, &options), fd;
+	char path[512];
+
+	if (r)
+		return r - 1;
+	ask_socket_path(options.socket, path, sizeof(path));
+	fd = listen_on(options.listen);
+	if (fd < 0) {
+		fprintf(stderr, "frmps-exporter: %s: %s\n", options.listen,
+			errno ? strerror(errno) : "no ADDRESS:PORT; names are not looked up");
+		return errno ? EX_OSERR : EX_USAGE;
+	}
+	return serve(fd, path);
+}

@@ -1,0 +1,245 @@
+// See metrics.h. Every name that Prometheus sees is in the tables below, once. All samples of a name follow its help, as
+// the format demands, so each name goes over all executors or sessions once more.
+
+#include "server/tools/metrics.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A number of the document. */
+struct figure {
+	const char *name, *type, *help, *key;
+};
+
+/* Values of these labels of Prometheus end where they do not fit. */
+#define LABEL_MAX 512u
+#define POD_UID	  36u /* characters */
+
+static const struct figure session_figures[] = {
+	{"session_device_memory_bytes", "gauge", "Device memory that is mapped for the program.",
+		"memory_bytes"},
+	{"session_pinned_memory_bytes", "gauge", "Pinned host memory that is mapped for the program.",
+		"host_bytes"},
+	{"session_image_bytes", "gauge", "Images of the modules that the program has loaded.", "image_bytes"},
+	{"session_commands_total", "counter", "Commands that the program has given to the service.",
+		"commands"},
+	{"session_moves_total", "counter", "How often the program went on in another executor.",
+		"promotions"},
+};
+
+#define COUNT(array) (sizeof(array) / sizeof(*(array)))
+
+static void say_kind(FILE *out, const char *name, const char *type, const char *help)
+{
+	fprintf(out, "# HELP frmps_%s %s\n# TYPE frmps_%s %s\n", name, help, name, type);
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+static long long number_of(const json_t *object, const char *key)
+{
+	return (long long)json_integer_value(json_object_get(object, key));
+}
+
+/* name="text", with what the format sets apart. Texts are the programs' own. */
+static void say_label(FILE *out, const char *name, const char *text)
+{
+	fprintf(out, "%s=\"", name);
+	for (unsigned i = 0; text[i] && i < LABEL_MAX; i++) {
+		if (text[i] == '\n')
+			fputs("\\n", out);
+		else if (text[i] == '"' || text[i] == '\\')
+			fprintf(out, "\\%c", text[i]);
+		else
+			putc(text[i], out);
+	}
+	putc('"', out);
+}
+
+/* ---- the service ---- */
+
+static void say_service(FILE *out, const json_t *status)
+{
+	const json_t *device = json_object_get(status, "device");
+
+	say_kind(out, "info", "gauge", "The service's version, backend and device; always 1.");
+	fputs("frmps_info{", out);
+	say_label(out, "version", text_of(status, "version"));
+	putc(',', out);
+	say_label(out, "backend", text_of(status, "backend"));
+	putc(',', out);
+	say_label(out, "device", text_of(device, "name"));
+	fputs("} 1\n", out);
+	say_kind(out, "uptime_seconds", "gauge", "How long the service has run.");
+	fprintf(out, "frmps_uptime_seconds %lld\n", number_of(status, "uptime_seconds"));
+	say_kind(out, "device_memory_bytes", "gauge", "Memory of the device.");
+	fprintf(out, "frmps_device_memory_bytes %lld\n", number_of(device, "total_bytes"));
+	say_kind(out, "device_failed", "gauge", "1 if the device has failed and nobody is served.");
+	fprintf(out, "frmps_device_failed %d\n", strcmp(text_of(device, "state"), "failed") == 0);
+	say_kind(out, "keeper_overdue_seconds", "gauge",
+		"How long programs that ask for device memory have waited; 0 as a rule.");
+	fprintf(out, "frmps_keeper_overdue_seconds %lld\n",
+		number_of(json_object_get(status, "keeper"), "overdue_seconds"));
+}
+
+static void say_counters(FILE *out, const json_t *counters)
+{
+	static const struct figure figures[] = {
+#define COUNTER(counter, text) {#counter "_total", "counter", text, #counter},
+#include "server/session/counters.def"
+#undef COUNTER
+	};
+
+	for (size_t i = 0; i < COUNT(figures); i++) {
+		const struct figure *figure = &figures[i];
+
+		/* A service of another version may not know it. */
+		if (!json_object_get(counters, figure->key))
+			continue;
+		say_kind(out, figure->name, figure->type, figure->help);
+		fprintf(out, "frmps_%s %lld\n", figure->name, number_of(counters, figure->key));
+	}
+}
+
+/* ---- executors ---- */
+
+static void say_executor(FILE *out, const json_t *domain, const json_t *executor, const char *name, int value)
+{
+	fprintf(out, "frmps_%s{uid=\"%lld\",pid=\"%lld\",", name, number_of(domain, "uid"),
+		number_of(executor, "pid"));
+	say_label(out, "role", text_of(executor, "role"));
+	putc(',', out);
+	say_label(out, "state", text_of(executor, "state"));
+	fprintf(out, "} %d\n", value);
+}
+
+static void say_executors(FILE *out, const json_t *domains)
+{
+	const json_t *domain, *executor;
+	size_t i, k;
+
+	say_kind(out, "executor", "gauge", "An executor, its role and its state; always 1.");
+	json_array_foreach (domains, i, domain) {
+		/* One that belongs to no user yet has no label for it. */
+		if (json_is_integer(json_object_get(domain, "uid")))
+			json_array_foreach (json_object_get(domain, "executors"), k, executor)
+				say_executor(out, domain, executor, "executor", 1);
+	}
+	say_kind(out, "unpinning_bytes", "gauge",
+		"Pinned host memory that programs have freed and that stays pinned until nothing runs.");
+	json_array_foreach (domains, i, domain) {
+		if (json_is_integer(json_object_get(domain, "uid")))
+			fprintf(out, "frmps_unpinning_bytes{uid=\"%lld\",domain=\"%zu\"} %lld\n",
+				number_of(domain, "uid"), i, number_of(domain, "unpinning_bytes"));
+	}
+}
+
+/* ---- sessions ---- */
+
+/* The unique number of a Kubernetes pod, as it stands in the name of its control group, with '-' or '_'. */
+static bool find_pod(const char *cgroup, char pod[POD_UID + 1])
+{
+	const char *at = cgroup;
+
+	while ((at = strstr(at, "pod"))) {
+		at += strlen("pod");
+		if (strspn(at, "0123456789abcdef-_") != POD_UID)
+			continue;
+		for (unsigned i = 0; i < POD_UID; i++)
+			pod[i] = at[i] == '_' ? '-' : at[i];
+		pod[POD_UID] = '\0';
+		return true;
+	}
+	return false;
+}
+
+static void say_session_labels(FILE *out, const json_t *session)
+{
+	const char *cgroup = text_of(session, "cgroup");
+	char pod[POD_UID + 1];
+
+	fprintf(out, "{session=\"%lld\",pid=\"%lld\",uid=\"%lld\",", number_of(session, "session"),
+		number_of(session, "pid"), number_of(session, "uid"));
+	say_label(out, "program", text_of(session, "program"));
+	if (*cgroup) {
+		putc(',', out);
+		say_label(out, "cgroup", cgroup);
+	}
+	if (find_pod(cgroup, pod)) {
+		putc(',', out);
+		say_label(out, "pod_uid", pod);
+	}
+}
+
+static void say_sessions(FILE *out, const json_t *domains, const struct figure *figure)
+{
+	const json_t *domain, *session;
+	size_t i, k;
+
+	say_kind(out, figure->name, figure->type, figure->help);
+	json_array_foreach (domains, i, domain) {
+		json_array_foreach (json_object_get(domain, "clients"), k, session) {
+			fprintf(out, "frmps_%s", figure->name);
+			say_session_labels(out, session);
+			fprintf(out, "} %lld\n", number_of(session, figure->key));
+		}
+	}
+}
+
+static void say_states(FILE *out, const json_t *domains)
+{
+	const json_t *domain, *session;
+	size_t i, k;
+
+	say_kind(out, "session_state", "gauge", "The state in which a session is; always 1.");
+	json_array_foreach (domains, i, domain) {
+		json_array_foreach (json_object_get(domain, "clients"), k, session) {
+			fputs("frmps_session_state", out);
+			say_session_labels(out, session);
+			putc(',', out);
+			say_label(out, "state", text_of(session, "state"));
+			fputs("} 1\n", out);
+		}
+	}
+}
+
+static void say_all(FILE *out, const json_t *status)
+{
+	const json_t *domains = json_object_get(status, "domains");
+
+	say_kind(out, "up", "gauge", "Whether the service answers.");
+	fprintf(out, "frmps_up %d\n", status != NULL);
+	if (!status)
+		return;
+	say_service(out, status);
+	say_counters(out, json_object_get(status, "counters"));
+	say_executors(out, domains);
+	for (size_t i = 0; i < COUNT(session_figures); i++)
+		say_sessions(out, domains, &session_figures[i]);
+	say_states(out, domains);
+}
+
+char *metrics_text(const json_t *status)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+	bool good;
+
+	if (!out)
+		return NULL;
+	say_all(out, status);
+	good = !ferror(out);
+	if (fclose(out) || !good) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}

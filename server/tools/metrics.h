@@ -1,0 +1,15 @@
+// The service's status as Prometheus reads it.
+
+#ifndef FRMPS_SERVER_TOOLS_METRICS_H
+#define FRMPS_SERVER_TOOLS_METRICS_H
+
+#include <jansson.h>
+
+/**
+ * Renders a status document (control/status.c) in Prometheus' text format, version 0.0.4.
+ * @status: NULL: the service did not answer; then frmps_up is 0, and there is nothing else
+ * Return: the text, the caller's; NULL without memory. Any thread.
+ */
+char *metrics_text(const json_t *status);
+
+#endif

@@ -1,0 +1,140 @@
+// Metrics: what Prometheus reads of a status document.
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/control/cgroup.h"
+#include "server/tools/metrics.h"
+#include "tests/lib/suite.h"
+
+static const char document[] =
+	"{\"version\":\"1\",\"backend\":\"cuda\",\"uptime_seconds\":7,\"keeper\":null,"
+	"\"device\":{\"name\":\"H\",\"total_bytes\":100,\"state\":\"serving\"},"
+	"\"counters\":{\"faults\":3,\"unheard_of\":4},\"domains\":["
+	"{\"uid\":null,\"unpinning_bytes\":0,\"executors\":[{\"pid\":5,\"role\":\"active\",\"state\":"
+	"\"warm\"}],\"clients\":[]},"
+	"{\"uid\":1000,\"unpinning_bytes\":9,\"executors\":[{\"pid\":6,\"role\":\"standby\",\"state\":"
+	"\"warm\"}],\"clients\":["
+	"{\"session\":1,\"pid\":10,\"uid\":1000,\"program\":\"a "
+	"\\\"b\\\\\\nc\",\"state\":\"running\",\"memory_bytes\":11,"
+	"\"cgroup\":\"/kubepods.slice/kubepods-pod01234567_89ab_cdef_0123_456789abcdef.slice\"},"
+	"{\"session\":2,\"pid\":20,\"uid\":1000,\"program\":\"d\",\"state\":\"held\",\"memory_bytes\":22,"
+	"\"cgroup\":null}]}]}";
+
+static char *render(const char *json)
+{
+	json_t *status = json_loads(json, 0, NULL);
+	char *text;
+
+	ck_assert_ptr_nonnull(status);
+	text = metrics_text(status);
+	ck_assert_ptr_nonnull(text);
+	json_decref(status);
+	return text;
+}
+
+static void expect(const char *text, const char *line)
+{
+	char whole[1024];
+
+	snprintf(whole, sizeof(whole), "\n%s\n", line);
+	ck_assert_msg(strstr(text, whole), "no line '%s' in:\n%s", line, text);
+}
+
+START_TEST(a_session_is_labelled_by_what_runs_it)
+{
+	char *text = render(document);
+
+	expect(text, "frmps_session_device_memory_bytes{session=\"1\",pid=\"10\",uid=\"1000\","
+		     "program=\"a \\\"b\\\\\\nc\","
+		     "cgroup=\"/kubepods.slice/kubepods-pod01234567_89ab_cdef_0123_456789abcdef.slice\","
+		     "pod_uid=\"01234567-89ab-cdef-0123-456789abcdef\"} 11");
+	expect(text,
+		"frmps_session_device_memory_bytes{session=\"2\",pid=\"20\",uid=\"1000\",program=\"d\"} 22");
+	expect(text,
+		"frmps_session_state{session=\"2\",pid=\"20\",uid=\"1000\",program=\"d\",state=\"held\"} 1");
+	free(text);
+}
+END_TEST
+
+START_TEST(what_the_service_says_of_itself)
+{
+	char *text = render(document);
+
+	expect(text, "frmps_info{version=\"1\",backend=\"cuda\",device=\"H\"} 1");
+	expect(text, "frmps_uptime_seconds 7");
+	expect(text, "frmps_device_failed 0");
+	expect(text, "frmps_faults_total 3");
+	expect(text, "frmps_executor{uid=\"1000\",pid=\"6\",role=\"standby\",state=\"warm\"} 1");
+	/* Nobody's yet, and not known to this version. */
+	ck_assert_ptr_null(strstr(text, "pid=\"5\""));
+	ck_assert_ptr_null(strstr(text, "unheard_of"));
+	/* Of another version: the service does not count it. */
+	ck_assert_ptr_null(strstr(text, "frmps_promotions_total"));
+	free(text);
+}
+END_TEST
+
+/* The format wants each name once, all of its samples behind it. */
+START_TEST(each_name_is_explained_once)
+{
+	char *text = render(document), *rest = text, *line, name[128];
+	char seen[64][128];
+	unsigned count = 0;
+
+	while ((line = strsep(&rest, "\n"))) {
+		if (sscanf(line, "# TYPE %127s", name) == 1) {
+			for (unsigned i = 0; i < count; i++)
+				ck_assert_str_ne(seen[i], name);
+			ck_assert_uint_lt(count, 64);
+			strcpy(seen[count++], name);
+		} else if (*line && *line != '#') {
+			ck_assert_uint_gt(count, 0);
+			ck_assert_int_eq(strncmp(line, seen[count - 1], strlen(seen[count - 1])), 0);
+			ck_assert(strchr("{ ", line[strlen(seen[count - 1])]));
+		}
+	}
+	ck_assert_uint_gt(count, 10);
+	free(text);
+}
+END_TEST
+
+START_TEST(without_a_service_it_is_down)
+{
+	char *text = metrics_text(NULL);
+
+	expect(text, "frmps_up 0");
+	ck_assert_ptr_null(strstr(text, "frmps_info"));
+	free(text);
+}
+END_TEST
+
+START_TEST(a_control_group_of_either_version_is_found)
+{
+	char both[] = "12:cpu,cpuacct:/old\n1:name=systemd:/older\n0::/new:with a colon\n";
+	char first[] = "12:devices:/first\n11:cpu:/second\n", broken[] = "nothing\n";
+	char text[CGROUP_MAX];
+
+	ck_assert(cgroup_parse(both, text));
+	ck_assert_str_eq(text, "/new:with a colon");
+	ck_assert(cgroup_parse(first, text));
+	ck_assert_str_eq(text, "/first");
+	ck_assert(!cgroup_parse(broken, text));
+	ck_assert(cgroup_of(getpid(), text));
+	ck_assert(!cgroup_of(0, text));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("metrics");
+	TCase *metrics = suite_case(suite, "metrics");
+
+	tcase_add_test(metrics, a_session_is_labelled_by_what_runs_it);
+	tcase_add_test(metrics, what_the_service_says_of_itself);
+	tcase_add_test(metrics, each_name_is_explained_once);
+	tcase_add_test(metrics, without_a_service_it_is_down);
+	tcase_add_test(metrics, a_control_group_of_either_version_is_found);
+	return suite_run(suite);
+}
