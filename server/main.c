@@ -28,8 +28,8 @@
 struct options {
 	const char *config;
 	/* Given on the command line, key and value alike to the file's; applied after it. */
-	const char *keys[8], *values[8];
-	unsigned set_count;
+	struct config_setting settings[8];
+	unsigned setting_count;
 	const char *role, *backend;
 	bool only_check;
 	int device, control_fd, words_fd;
@@ -39,10 +39,9 @@ struct options {
 
 static void set(struct options *options, const char *key, const char *value)
 {
-	if (options->set_count == sizeof(options->keys) / sizeof(options->keys[0]))
+	if (options->setting_count == sizeof(options->settings) / sizeof(options->settings[0]))
 		return;
-	options->keys[options->set_count] = key;
-	options->values[options->set_count++] = value;
+	options->settings[options->setting_count++] = (struct config_setting){key, value};
 }
 
 /* The service's own, for its children. Return: whether it is one. */
@@ -131,16 +130,15 @@ static int parse(int count, char **arguments, struct options *options)
 /* @ret_text: what is wrong. Return: 0, EX_CONFIG (the file) or EX_USAGE (an option) */
 static int configure(const struct options *options, struct config *config, char *ret_text, size_t size)
 {
-	int r;
-
-	config_init(config);
-	r = config_read(config, options->config ? options->config : CONFIG_DEFAULT_FILE, ret_text, size);
-	if (r && (r != CONFIG_E_MISSING || options->config))
+	switch (config_load(
+		config, options->config, options->settings, options->setting_count, ret_text, size)) {
+	case 0:
+		return 0;
+	case CONFIG_E_SETTING:
+		return EX_USAGE;
+	default:
 		return EX_CONFIG;
-	for (unsigned i = 0; i < options->set_count; i++)
-		if (config_set(config, options->keys[i], options->values[i], ret_text, size))
-			return EX_USAGE;
-	return config_default_socket(config, ret_text, size) ? EX_CONFIG : 0;
+	}
 }
 
 static int check_configuration(const struct options *options)

@@ -90,6 +90,9 @@ static int read_service(struct daemon *daemon, const struct legacy *legacy)
 	if (r < 0 && !legacy->stops)
 		return -1;
 	daemon_keep(daemon);
+	if (store_list(daemon->store, RECORD_RULES, &records))
+		record_read(records[0], &daemon->rules, sizeof(daemon->rules));
+	free(records);
 	if (store_list(daemon->store, RECORD_DEVICE, &records))
 		daemon->device_known = record_read(records[0], &daemon->device, sizeof(daemon->device));
 	free(records);

@@ -132,6 +132,8 @@ struct kept_offender {
 	char program[512];
 };
 
+/* RECORD_RULES, the only one: struct rules (config/terms.h) as they were read again. Without it those of the start hold. */
+
 /* RECORD_DOOMED, key: a serial number. Device memory that nobody has any more, until the keeper has let go.
  */
 struct kept_doomed {

@@ -30,6 +30,7 @@ enum record_type {
 	RECORD_LINGER,
 	RECORD_PROBATION,
 	RECORD_OFFENDER,
+	RECORD_RULES,
 };
 
 /* Longest payload, bytes. */

@@ -192,10 +192,12 @@ struct reading {
 	FILE *file;
 	char *line;
 	size_t capacity;
-	int number;	   /* of the line */
-	int bad;	   /* the first that is wrong; 0: none */
-	int error;	   /* of the file: errno */
-	int set[ROWS + 1]; /* the line that sets a key, 0: none yet; the last is for unknown keys */
+	int number; /* of the line */
+	int bad;    /* the first that is wrong; 0: none */
+	int error;  /* of the file: errno */
+	int set[ROWS +
+		1]; /* the line of this section that sets a key, 0: none yet; the last is for unknown keys */
+	struct rule *rule; /* the section; NULL: none has begun */
 	char what[256];
 };
 
@@ -207,6 +209,24 @@ static void cut_comment(char *line)
 			strcpy(at, "\n");
 			return;
 		}
+}
+
+/* To inih a section's name has fifty bytes at most, so it never sees one. */
+static void read_section(struct reading *reading, char *line)
+{
+	char *end = strrchr(line, ']');
+
+	if (!end || end[1 + strspn(end + 1, " \t\r\n")]) {
+		snprintf(reading->what, sizeof(reading->what), "not a section of the form \"[user NAME]\"");
+	} else {
+		*end = '\0';
+		memset(reading->set, 0, sizeof(reading->set));
+		reading->rule =
+			rules_begin(&reading->config->rules, line + 1, reading->what, sizeof(reading->what));
+		if (reading->rule)
+			return;
+	}
+	reading->bad = reading->number;
 }
 
 static char *read_line(char *to, int size, void *context)
@@ -234,6 +254,10 @@ static char *read_line(char *to, int size, void *context)
 		reading->bad = reading->number;
 		strcpy(start, "\n");
 	}
+	if (*start == '[') {
+		read_section(reading, start);
+		strcpy(start, "\n");
+	}
 	return strcpy(to, start);
 }
 
@@ -244,21 +268,46 @@ static int *line_of(struct reading *reading, const char *key)
 	return &reading->set[row ? (size_t)(row - rows) : ROWS];
 }
 
+/* A key of a section. Its value is read as if it were everybody's. */
+static int set_term(struct reading *reading, const char *key, const char *value)
+{
+	struct config scratch;
+	int row = term_find(key), r;
+
+	config_init(&scratch);
+	if (row < 0) {
+		snprintf(reading->what, sizeof(reading->what),
+			find_row(key) ? "%s: is for the whole service, and stands "
+					"before the first section"
+				      : "%s: no such key (frmps-server --help-config lists them)",
+			key);
+		return CONFIG_E_INVALID;
+	}
+	r = config_set(&scratch, key, value, reading->what, sizeof(reading->what));
+	if (r)
+		return r;
+	*term_at(&reading->rule->terms, row) = *number_at(&scratch, find_row(key));
+	reading->rule->set |= 1u << row;
+	return 0;
+}
+
 static int read_key(void *context, const char *section, const char *key, const char *value)
 {
 	struct reading *reading = context;
-	int earlier = *line_of(reading, key);
+	int earlier = *line_of(reading, key), r;
 
+	(void)section;
 	/* Lines are read one at a time, and none behind the first that is wrong. */
 	if (earlier)
 		snprintf(reading->what, sizeof(reading->what), "%s: line %d sets it already", key, earlier);
-	else if (*section)
-		snprintf(reading->what, sizeof(reading->what),
-			"%s: the file has no sections, [%s] is unknown", key, section);
-	else if (!config_set(reading->config, key, value, reading->what, sizeof(reading->what)))
-		return *line_of(reading, key) = reading->number;
-	reading->bad = reading->number;
-	return 0;
+	r = earlier	    ? CONFIG_E_INVALID
+	    : reading->rule ? set_term(reading, key, value)
+			    : config_set(reading->config, key, value, reading->what, sizeof(reading->what));
+	if (r)
+		reading->bad = reading->number;
+	else
+		*line_of(reading, key) = reading->number;
+	return !r;
 }
 
 static int parse(struct reading *reading, const char *path, char *text, size_t size)
@@ -316,6 +365,51 @@ int config_default_socket(struct config *config, char *ret_text, size_t text_siz
 	return config_set(config, "socket", path, ret_text, text_size);
 }
 
+int config_load(struct config *config, const char *file, const struct config_setting *settings,
+	unsigned count, char *ret_text, size_t text_size)
+{
+	int r;
+
+	config_init(config);
+	config->file = file;
+	config->settings = settings;
+	config->setting_count = count;
+	r = config_read(config, file ? file : CONFIG_DEFAULT_FILE, ret_text, text_size);
+	if (r == CONFIG_E_MISSING && !file)
+		r = 0;
+	for (unsigned i = 0; !r && i < count; i++)
+		if (config_set(config, settings[i].key, settings[i].value, ret_text, text_size))
+			r = CONFIG_E_SETTING;
+	return r ? r : config_default_socket(config, ret_text, text_size);
+}
+
+void config_rules(const struct config *config, struct rules *ret_rules)
+{
+	*ret_rules = config->rules;
+#define TERM(key) ret_rules->general.key = config->key;
+#include "server/config/terms.def"
+#undef TERM
+}
+
+static bool differs(const struct config *config, const struct config *other, const struct option_row *row)
+{
+	const char *value = (const char *)config + row->offset, *another = (const char *)other + row->offset;
+
+	return row->type == OPTION_TEXT ? strcmp(value, another) != 0
+					: memcmp(value, another, sizeof(uint64_t)) != 0;
+}
+
+void config_differences(const struct config *config, const struct config *other, char *ret_text, size_t size)
+{
+	size_t used = 0;
+
+	*ret_text = '\0';
+	for (size_t i = 0; i < ROWS && used < size; i++)
+		if (term_find(rows[i].key) < 0 && differs(config, other, &rows[i]))
+			used += (size_t)snprintf(
+				ret_text + used, size - used, "%s%s", used ? ", " : "", rows[i].key);
+}
+
 const char *config_choice_name(const char *key, uint64_t value, char *buffer, size_t size)
 {
 	const struct option_row *row = find_row(key);
@@ -342,6 +436,13 @@ static void print_wrapped(FILE *out, const char *text)
 	}
 }
 
+static const char sections[] = "Sections say for whom keys hold: [user NAME or NUMBER], [cgroup PATTERN] by "
+			       "the path of the program's control "
+			       "group, [program PATTERN] by the path of its executable. Patterns are those "
+			       "of the shell, and * matches a slash "
+			       "as well. All sections that match apply, in the order of the file: where "
+			       "several set a key, the last one holds.";
+
 void config_help(FILE *out)
 {
 	for (size_t i = 0; i < ROWS; i++) {
@@ -354,9 +455,13 @@ void config_help(FILE *out)
 			fprintf(out, "# %llu to %llu%s.\n", (unsigned long long)row->least,
 				(unsigned long long)row->most,
 				row->type == OPTION_BYTES ? " bytes; K, M, G and T are powers of 1024" : "");
+		if (term_find(row->key) >= 0)
+			fputs("# May also stand in a section.\n", out);
 		if (row->text)
 			fprintf(out, "#%s = %s\n\n", row->key, row->text);
 		else
 			fprintf(out, "#%s = %llu\n\n", row->key, (unsigned long long)row->initial);
 	}
+	print_wrapped(out, sections);
+	fputs("# [user 1000]\n# memory_limit = 20G\n", out);
 }

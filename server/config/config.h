@@ -1,5 +1,6 @@
-// The service's configuration: one flat ini file, keys and their rules in options.def. Read once at start by
-// the daemon, constant afterwards; children get what they need by their command line.
+// The service's configuration: an ini file, keys and their rules in options.def. Keys stand before the first section and hold
+// for everybody; some may also stand in sections, which say for whom (terms.h). Read at the start, constant afterwards but for
+// these terms; children get what they need by their command line.
 
 #ifndef FRMPS_SERVER_CONFIG_CONFIG_H
 #define FRMPS_SERVER_CONFIG_CONFIG_H
@@ -8,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "server/config/terms.h"
 #include "shm/layout.h"
 
 #define CONFIG_TEXT_MAX	    108
@@ -23,6 +25,16 @@ struct config {
 #undef CHOICE
 #undef NUMBER
 #undef BYTES
+	/* Where this came from, to be read again. The texts are the caller's of config_load(). */
+	const char *file; /* NULL: none */
+	const struct config_setting *settings;
+	unsigned setting_count;
+	struct rules rules; /* `general` is not in use: see config_rules() */
+};
+
+/* A key that the command line sets. */
+struct config_setting {
+	const char *key, *value;
 };
 
 /* Positions in the lists of options.def. */
@@ -36,6 +48,7 @@ enum config_recovery { CONFIG_RECOVERY_FAIL, CONFIG_RECOVERY_REPLAY };
 /* Outcome: the text of config_read() and config_set() says what is wrong. */
 #define CONFIG_E_INVALID 1
 #define CONFIG_E_MISSING 2 /* config_read(): there is no such file */
+#define CONFIG_E_SETTING 3 /* config_load(): what the command line sets is wrong */
 
 /** All defaults. */
 void config_init(struct config *config);
@@ -53,6 +66,22 @@ int config_set(struct config *config, const char *key, const char *value, char *
  * Return: 0, CONFIG_E_INVALID or CONFIG_E_MISSING
  */
 int config_read(struct config *config, const char *path, char *ret_text, size_t text_size);
+
+/**
+ * Reads a file over the defaults, and what the command line sets over that.
+ * @file: NULL: CONFIG_DEFAULT_FILE, if there is one
+ * @settings: what the command line sets, the caller's for as long as the configuration is in use
+ * @ret_text: as of config_read()
+ * Return: 0, CONFIG_E_SETTING, or an outcome of config_read()
+ */
+int config_load(struct config *config, const char *file, const struct config_setting *settings,
+	unsigned count, char *ret_text, size_t text_size);
+
+/** The terms on which everybody is served, and the sections. */
+void config_rules(const struct config *config, struct rules *ret_rules);
+
+/** Lists keys that differ and are no terms, "a, b"; cut off where it does not fit, empty if there are none. */
+void config_differences(const struct config *config, const struct config *other, char *ret_text, size_t size);
 
 /** Fills in an empty socket path. Return: 0 or CONFIG_E_INVALID (no XDG_RUNTIME_DIR). */
 int config_default_socket(struct config *config, char *ret_text, size_t text_size);

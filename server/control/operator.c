@@ -15,6 +15,7 @@
 #include "protocol/cuda_abi.h"
 #include "server/control/faults.h"
 #include "server/control/quarantine.h"
+#include "server/control/reload.h"
 #include "server/control/status.h"
 #include "server/control/turn.h"
 #include "server/failover/move.h"
@@ -220,6 +221,34 @@ static void answer_isolate(struct operator* operator)
 		on_moved(operator, CUDA_ERROR_NOT_SUPPORTED, obstacle);
 }
 
+static void say_reloaded(struct operator* operator, uint64_t id, bool reloaded, const char *text)
+{
+	json_t *json = json_pack("{ss}", reloaded ? "restart" : "reason", text);
+	char *answer = json ? json_dumps(json, JSON_COMPACT) : NULL;
+	CUresult code = reloaded ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+
+	send_answer(operator, id, (int32_t)(answer ? code : CUDA_ERROR_OUT_OF_MEMORY), answer ? answer : "",
+		NULL);
+	free(answer);
+	json_decref(json);
+}
+
+static void answer_reload(struct operator* operator)
+{
+	const struct operator_request *request = &operator->request;
+	const char *obstacle;
+
+	if (request->argument_count) {
+		refuse(operator, CUDA_ERROR_INVALID_VALUE, "reload takes no arguments");
+	} else if (!quota_is_operator(operator->uid)) {
+		refuse(operator, CUDA_ERROR_NOT_PERMITTED, "only root and the service's own user may reload");
+	} else {
+		obstacle = reload_begin(operator, request->id, say_reloaded);
+		if (obstacle)
+			say_reloaded(operator, request->id, false, obstacle);
+	}
+}
+
 static void answer_recovery(struct operator* operator)
 {
 	const struct operator_request *request = &operator->request;
@@ -369,6 +398,7 @@ struct operator* operator_free(struct operator* operator)
 
 	TAILQ_FOREACH (client, &operator->daemon->clients, link)
 		move_forget(client, operator);
+	reload_forget(operator->daemon, operator);
 	connection_shutdown(operator->connection);
 	TAILQ_REMOVE(&operator->daemon->operators, operator, link);
 	free(operator);

@@ -36,6 +36,8 @@
 //	 image_bytes		images of its modules
 //	 commands		given to the service so far
 //	 recovery		fail, replay
+//	 memory_limit, pinned_limit, image_limit	bytes; 0: none
+//	 sections		null; or the sections of the configuration that apply to it
 //	 promotions		how often it passed to another executor
 //	 probation		null; or waiting, starting, running, undecided: what it had in doubt at a
 //				fault that nobody is proved guilty of is tried alone
@@ -50,7 +52,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/control/cgroup.h"
 #include "server/failover/overdue.h"
 #include "server/failover/probation.h"
 #include "server/failover/worker.h"
@@ -61,6 +62,7 @@
 #include "server/session/domain.h"
 #include "server/session/linger.h"
 #include "server/session/quota.h"
+#include "server/session/subject.h"
 #include "server/session/client.h"
 #include "server/config/config.h"
 #include "server/version.h"
@@ -102,11 +104,19 @@ static uint64_t count_commands(const struct client *client)
 	return sum;
 }
 
-static json_t *cgroup_json(pid_t pid)
+/* Who it is as the kernel says, and on which terms it is served. */
+static void add_terms(json_t *json, const struct client *client)
 {
-	char cgroup[CGROUP_MAX];
+	struct subject subject;
+	char sections[600];
 
-	return cgroup_of(pid, cgroup) ? foreign(cgroup) : json_null();
+	subject_read(client->uid, client->pid, &subject);
+	terms_describe(&client->daemon->rules, &subject, sections, sizeof(sections));
+	json_object_set_new(json, "cgroup", *subject.cgroup ? foreign(subject.cgroup) : json_null());
+	json_object_set_new(json, "sections", *sections ? foreign(sections) : json_null());
+	json_object_set_new(json, "memory_limit", json_integer((json_int_t)client->terms.memory_limit));
+	json_object_set_new(json, "pinned_limit", json_integer((json_int_t)client->terms.pinned_limit));
+	json_object_set_new(json, "image_limit", json_integer((json_int_t)client->terms.image_limit));
 }
 
 static json_t *client_json(const struct client *client)
@@ -124,7 +134,7 @@ static json_t *client_json(const struct client *client)
 		(int)(servings ? servings - 1 : 0), "probation", probation);
 
 	if (json)
-		json_object_set_new(json, "cgroup", cgroup_json(client->pid));
+		add_terms(json, client);
 	if (json && (state == SHM_SESSION_FAULTED || state == SHM_SESSION_CLOSED))
 		json_object_set_new(json, "error",
 			json_pack("{si so}", "code", (int)word_relaxed(&header->error), "reason",

@@ -28,6 +28,7 @@
 
 #include "protocol/wire.h"
 #include "server/adopt/records.h"
+#include "server/config/terms.h"
 #include "server/failover/doubt.h"
 #include "server/session/holdings.h"
 #include "server/session/upload.h"
@@ -99,6 +100,7 @@ struct client {
 	pid_t pid;
 	char program[CLIENT_PROGRAM_MAX];   /* its name, for people */
 	char identity[CLIENT_IDENTITY_MAX]; /* what it is (session/offender.h) */
+	struct terms terms;		    /* on which it is served */
 	struct connection *connection;
 	struct watch *process; /* pidfd; NULL where the process cannot be seen */
 	uint32_t window;
@@ -153,10 +155,11 @@ struct client {
 			    (failover/latent.h); 0: none */
 };
 
-/** Who connects; a private copy. */
+/** Who connects, and on which terms; a private copy. */
 struct client_peer {
 	uid_t uid;
 	pid_t pid;
+	struct terms terms;
 };
 
 /* Outcome of client_new(): the client was refused; the connection is still the caller's. */

@@ -25,6 +25,7 @@
 #include "server/session/handshake.h"
 #include "server/session/message.h"
 #include "server/session/request.h"
+#include "server/session/subject.h"
 #include "server/session/visitor.h"
 
 /*
@@ -116,6 +117,7 @@ static struct client *allocate(struct domain *domain, const struct client_peer *
 	client->number = number;
 	client->uid = peer->uid;
 	client->pid = peer->pid;
+	client->terms = peer->terms;
 	client->window = WINDOW_NONE;
 	client->view = SHM_VIEW_NULL;
 	holdings_init(&client->holdings);
@@ -170,12 +172,10 @@ static int refuse_new(
 
 static void take_hello(struct client *client, const struct wire_hello *hello)
 {
-	const struct config *config = client->daemon->config;
-
 	handshake_copy_name(client->program, sizeof(client->program), hello->program);
 	handshake_identity(client->identity, hello);
 	client->features = hello->features & HANDSHAKE_FEATURES;
-	client->recovery = hello->recovery ? hello->recovery - 1 : (uint32_t)config->recovery;
+	client->recovery = hello->recovery ? hello->recovery - 1 : (uint32_t)client->terms.recovery;
 }
 
 int client_new(struct domain *domain, struct connection *connection, const struct client_peer *peer,
@@ -350,10 +350,12 @@ static void give_up(struct client *client, bool has_regions)
 
 struct client *client_adopt(struct domain *domain, uint64_t number, const struct kept_client *kept)
 {
-	const struct client_peer peer = {.uid = (uid_t)kept->uid, .pid = kept->pid};
-	struct client *client = allocate(domain, &peer, number);
+	struct client_peer peer = {.uid = (uid_t)kept->uid, .pid = kept->pid};
+	struct client *client;
 	bool has_regions, has_peer;
 
+	subject_terms(&domain->daemon->rules, peer.uid, peer.pid, &peer.terms);
+	client = allocate(domain, &peer, number);
 	log_bug_on(!client);
 	take_kept(client, kept);
 	has_regions = adopt_regions(client, kept);

@@ -360,6 +360,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	memset(daemon, 0, sizeof(*daemon));
 	daemon->loop = loop;
 	daemon->config = config;
+	config_rules(config, &daemon->rules);
 	daemon->heritage = heritage;
 	daemon->spawner = spawner;
 	TAILQ_INIT(&daemon->domains);

@@ -24,6 +24,7 @@
 #include "protocol/wire.h"
 #include "server/backend/backend.h"
 #include "server/control/faults.h"
+#include "server/config/terms.h"
 #include "server/control/turn.h"
 #include "server/failover/device.h"
 #include "server/session/counters.h"
@@ -46,6 +47,7 @@ struct kernel_log;
 struct legacy;
 struct nvml;
 struct record;
+struct reload;
 struct store;
 struct visitor;
 struct watch;
@@ -54,6 +56,7 @@ struct worker;
 struct daemon {
 	struct uv_loop_s *loop;
 	const struct config *config;
+	struct rules rules; /* on which terms sessions are served: may be read again (control/reload.h) */
 	const struct heritage *heritage;
 	const struct spawner *spawner;
 	struct listener *listener;
@@ -73,6 +76,7 @@ struct daemon {
 	TAILQ_HEAD(, client) clients; /* from Hello until the last executor has let go */
 	TAILQ_HEAD(visitor_list, visitor) visitors;
 	TAILQ_HEAD(, operator) operators;
+	struct reload *reload; /* control/reload.h; NULL: none is under way */
 	struct turns turns;
 	TAILQ_HEAD(offender_list, offender) offenders;
 	uint64_t latest_offender; /* number of the latest one */

@@ -66,7 +66,7 @@ static void describe_device(const struct backend_device *device, struct wire_dev
 static void fill_welcome(const struct client *client, struct wire_welcome *welcome)
 {
 	const struct daemon *daemon = client->daemon;
-	uint64_t limit = daemon->config->memory_limit;
+	uint64_t limit = client->terms.memory_limit;
 
 	*welcome = (struct wire_welcome){.major = FRMPS_PROTOCOL_MAJOR,
 		.minor = FRMPS_PROTOCOL_MINOR,

@@ -122,9 +122,9 @@ const char *quota_refuses_session(const struct daemon *daemon, uid_t uid, int32_
 	return NULL;
 }
 
-bool quota_allows_user(struct daemon *daemon, uid_t uid)
+bool quota_allows_user(struct daemon *daemon, uid_t uid, uint64_t limit)
 {
-	uint64_t limit = daemon->config->pinned_limit, bytes = handouts_bytes(&daemon->handouts, uid);
+	uint64_t bytes = handouts_bytes(&daemon->handouts, uid);
 
 	return (!limit || bytes <= limit) && handouts_count(&daemon->handouts, &uid) <= daemon->fds_max / 4;
 }

@@ -29,8 +29,11 @@ const char *quota_refuses_session(const struct daemon *daemon, uid_t uid, int32_
 /** Whether a user may do what only the operator of the service may: root, and the user who runs the service. */
 bool quota_is_operator(uid_t uid);
 
-/** Whether what a user's programs keep open of the service's files leaves room for one more session of his. */
-bool quota_allows_user(struct daemon *daemon, uid_t uid);
+/**
+ * Whether what a user's programs keep open of the service's files leaves room for one more session of his.
+ * @limit: pinned_limit of that session, bytes; 0: none
+ */
+bool quota_allows_user(struct daemon *daemon, uid_t uid, uint64_t limit);
 
 /* Guests that there may be at least and at most, however few or many files the service may open. */
 #define QUOTA_GUESTS_LEAST 16u

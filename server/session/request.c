@@ -147,7 +147,7 @@ static void finish_with(struct request *request, CUresult code)
 /* Free and total memory as this session may see it. */
 static void limit_memory(const struct client *client, const struct wire_reply *reply, uint64_t values[2])
 {
-	uint64_t limit = client->daemon->config->memory_limit, held = client->holdings.memory_bytes;
+	uint64_t limit = client->terms.memory_limit, held = client->holdings.memory_bytes;
 
 	values[0] = reply->values.at[0];
 	values[1] = reply->values.at[1];
@@ -552,9 +552,9 @@ void request_begin(struct client *client, const struct wire_message *message, co
 	struct check_scope scope = {.window_base = window_base(client->window),
 		.device_bytes = WINDOW_DEVICE_BYTES,
 		.host_bytes = WINDOW_HOST_BYTES,
-		.memory_limit = client->daemon->config->memory_limit,
-		.pinned_limit = client->daemon->config->pinned_limit,
-		.image_limit = client->daemon->config->image_limit,
+		.memory_limit = client->terms.memory_limit,
+		.pinned_limit = client->terms.pinned_limit,
+		.image_limit = client->terms.image_limit,
 		.kept_bytes = message->type == WIRE_MAP_HOST
 				      ? handouts_bytes(&client->daemon->handouts, client->uid)
 				      : 0,

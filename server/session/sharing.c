@@ -45,7 +45,7 @@ static const struct holding *find_exported(const struct client *importer, const 
 
 static bool is_within_limit(const struct client *client, uint64_t bytes)
 {
-	uint64_t limit = client->daemon->config->memory_limit, held = client->holdings.memory_bytes;
+	uint64_t limit = client->terms.memory_limit, held = client->holdings.memory_bytes;
 
 	return !limit || (held <= limit && bytes <= limit - held);
 }

@@ -20,6 +20,7 @@
 #include "server/session/offender.h"
 #include "server/role.h"
 #include "server/session/quota.h"
+#include "server/session/subject.h"
 
 #define VISITOR_PATIENCE_MS 10000u
 #define VISITORS_PER_USER   64u
@@ -70,14 +71,14 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 		refuse(visitor, code, text);
 		return NULL;
 	}
-	if (!quota_allows_user(daemon, visitor->peer.uid)) {
+	if (!quota_allows_user(daemon, visitor->peer.uid, visitor->peer.terms.pinned_limit)) {
 		refuse(visitor, CUDA_ERROR_OUT_OF_MEMORY,
 			"its user's programs keep open too much memory of the service that was freed "
 			"(pinned_limit)");
 		return NULL;
 	}
 	handshake_identity(identity, hello);
-	if (daemon->config->isolation == CONFIG_ISOLATION_CLIENT)
+	if (visitor->peer.terms.isolation == CONFIG_ISOLATION_CLIENT)
 		alone = "isolation = client";
 	else if (offender_is_quarantined(daemon, visitor->peer.uid, identity))
 		alone = "it has had quarantine_faults faults";
@@ -103,6 +104,7 @@ static void greet(struct visitor *visitor, const struct wire_hello *hello)
 		refuse(visitor, code, text);
 		return;
 	}
+	subject_terms(&visitor->daemon->rules, visitor->peer.uid, visitor->peer.pid, &visitor->peer.terms);
 	domain = find_room(visitor, hello);
 	if (!domain)
 		return;

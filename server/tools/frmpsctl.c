@@ -279,6 +279,22 @@ static int isolate(const struct call *call)
 	return moved ? 0 : 1;
 }
 
+static int reload(const struct call *call)
+{
+	char text[700], *answer = NULL;
+	json_t *root;
+	int r = ask(call->path, "reload", &answer, text, sizeof(text));
+
+	if (r)
+		return fail(r, text);
+	root = json_loads(answer, 0, NULL);
+	free(answer);
+	if (*text_of(root, "restart"))
+		printf("from the next start of the service: %s\n", text_of(root, "restart"));
+	json_decref(root);
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*run)(const struct call *call);

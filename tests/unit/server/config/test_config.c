@@ -78,7 +78,17 @@ static const struct {
 	{"memory_limit = 99999999999999999999\n", 1, "memory_limit"},
 	{"memory_limit = 17179869184G\n", 1, "memory_limit"},
 	{"memory_limit = 1X\n", 1, "memory_limit: \"1X\" is not a number of bytes"},
-	{"[service]\ndevice = 0\n", 2, "device: the file has no sections"},
+	{"[service]\ndevice = 0\n", 1, "a section is [user NAME], [cgroup PATTERN] or [program PATTERN]"},
+	{"[user]\n", 1, "a section is [user NAME]"},
+	{"[user 7\n", 1, "not a section of the form"},
+	{"[user 7] memory_limit = 1\n", 1, "not a section of the form"},
+	{"[user no such user]\n", 1, "there is no user no such user"},
+	{"[user 4294967295]\n", 1, "there is no user 4294967295"},
+	{"[program python3]\n", 1, "python3: a path begins with /"},
+	{"[user 7]\nstandbys = 1\n", 2, "standbys: is for the whole service"},
+	{"[user 7]\nnonsense = 1\n", 2, "nonsense: no such key"},
+	{"[user 7]\nisolation = none\n", 2, "isolation: \"none\" is not one of user|client"},
+	{"[user 7]\nmemory_limit = 1\nmemory_limit = 2\n", 3, "memory_limit: line 2 sets it already"},
 	{"device = 0\nwhat is this\n", 2, "not a line of the form"},
 	{"standbys = 9\nbackend = gpu\n", 1, "standbys"},
 	{"what is this\nstandbys = 9\n", 1, "not a line of the form"},
@@ -118,6 +128,109 @@ START_TEST(a_comment_may_follow_a_value)
 	ck_assert_uint_eq(config.device, 1);
 	ck_assert_str_eq(config.socket, "/tmp/a#b;c.sock");
 	unlink(path);
+}
+END_TEST
+
+static struct terms find(const struct config *config, const struct subject *subject)
+{
+	struct rules rules;
+	struct terms terms;
+
+	config_rules(config, &rules);
+	terms_find(&rules, subject, &terms);
+	return terms;
+}
+
+START_TEST(a_section_says_for_whom_a_key_holds)
+{
+	const struct subject user = {.uid = 7}, python = {.uid = 8, .executable = "/usr/bin/python3.11"},
+			     pod = {.uid = 7,
+				     .executable = "/usr/bin/python3.11",
+				     .cgroup = "/kubepods.slice/kubepods-pod1.slice/x"};
+	struct config config;
+	struct rules rules;
+	char text[256];
+
+	write_file("memory_limit = 64G\nrecovery = replay\n"
+		   "[user 7]  # the seventh\n  memory_limit = 2G\nisolation = client\n"
+		   "[program /usr/bin/python3*]\nmemory_limit = 3G\n"
+		   "[cgroup /kubepods.slice/*]\npinned_limit = 1G\nisolation = user\n");
+	config_init(&config);
+	ck_assert_msg(!config_read(&config, path, text, sizeof(text)), "%s", text);
+	ck_assert_uint_eq(config.memory_limit, UINT64_C(64) << 30);
+	ck_assert_uint_eq(find(&config, &(struct subject){0}).memory_limit, UINT64_C(64) << 30);
+	ck_assert_uint_eq(find(&config, &(struct subject){0}).isolation, CONFIG_ISOLATION_USER);
+	ck_assert_uint_eq(find(&config, &user).memory_limit, UINT64_C(2) << 30);
+	ck_assert_uint_eq(find(&config, &user).isolation, CONFIG_ISOLATION_CLIENT);
+	ck_assert_uint_eq(find(&config, &user).recovery, CONFIG_RECOVERY_REPLAY);
+	ck_assert_uint_eq(find(&config, &user).pinned_limit, 0);
+	ck_assert_uint_eq(find(&config, &python).memory_limit, UINT64_C(3) << 30);
+	/* The last one holds. */
+	ck_assert_uint_eq(find(&config, &pod).memory_limit, UINT64_C(3) << 30);
+	ck_assert_uint_eq(find(&config, &pod).isolation, CONFIG_ISOLATION_USER);
+	ck_assert_uint_eq(find(&config, &pod).pinned_limit, UINT64_C(1) << 30);
+	config_rules(&config, &rules);
+	terms_describe(&rules, &pod, text, sizeof(text));
+	ck_assert_str_eq(text, "[user 7] [program /usr/bin/python3*] [cgroup /kubepods.slice/*]");
+	terms_describe(&rules, &pod, text, 9);
+	ck_assert_str_eq(text, "[user 7]");
+	terms_describe(&rules, &(struct subject){0}, text, sizeof(text));
+	ck_assert_str_eq(text, "");
+	unlink(path);
+}
+END_TEST
+
+START_TEST(users_have_names)
+{
+	struct config config;
+	char text[256];
+
+	write_file("[user root]\nmemory_limit = 1G\n");
+	config_init(&config);
+	ck_assert_msg(!config_read(&config, path, text, sizeof(text)), "%s", text);
+	ck_assert_uint_eq(find(&config, &(struct subject){.uid = 0}).memory_limit, UINT64_C(1) << 30);
+	ck_assert_uint_eq(find(&config, &(struct subject){.uid = 1}).memory_limit, 0);
+	unlink(path);
+}
+END_TEST
+
+START_TEST(sections_are_bounded)
+{
+	char text[256], *file = calloc(RULES_MAX + 2, 16);
+	struct config config;
+
+	for (unsigned i = 0; i < RULES_MAX; i++)
+		strcat(file, "[user 7]\n");
+	write_file(file);
+	config_init(&config);
+	ck_assert_msg(!config_read(&config, path, text, sizeof(text)), "%s", text);
+	unlink(path);
+	strcat(file, "[user 7]\n");
+	write_file(file);
+	config_init(&config);
+	ck_assert_int_eq(config_read(&config, path, text, sizeof(text)), CONFIG_E_INVALID);
+	ck_assert_ptr_nonnull(strstr(text, ":101: more than 100 sections"));
+	unlink(path);
+	free(file);
+}
+END_TEST
+
+START_TEST(what_takes_effect_at_the_next_start_is_named)
+{
+	struct config config, other;
+	char text[64];
+
+	config_init(&config);
+	config_init(&other);
+	other.memory_limit = 5;
+	config_differences(&config, &other, text, sizeof(text));
+	ck_assert_str_eq(text, "");
+	other.standbys = 3;
+	strcpy(other.socket, "/x");
+	config_differences(&config, &other, text, sizeof(text));
+	ck_assert_str_eq(text, "socket, standbys");
+	config_differences(&config, &other, text, 8);
+	ck_assert_str_eq(text, "socket,");
 }
 END_TEST
 
@@ -338,6 +451,10 @@ int main(void)
 	tcase_add_test(tests, file_is_read);
 	tcase_add_loop_test(tests, errors_name_file_line_and_key, 0, sizeof(bad) / sizeof(bad[0]));
 	tcase_add_test(tests, a_comment_may_follow_a_value);
+	tcase_add_test(tests, a_section_says_for_whom_a_key_holds);
+	tcase_add_test(tests, users_have_names);
+	tcase_add_test(tests, sections_are_bounded);
+	tcase_add_test(tests, what_takes_effect_at_the_next_start_is_named);
 	tcase_add_test(tests, missing_file_is_told_apart);
 	tcase_add_test(tests, a_file_that_cannot_be_read_is_an_error);
 	tcase_add_test(tests, an_indented_line_is_a_line);

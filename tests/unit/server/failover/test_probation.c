@@ -29,7 +29,7 @@ static struct domain *crowd;
 static void boot(enum config_recovery recovery)
 {
 	fake = fake_new(1);
-	fake->config.recovery = recovery;
+	fake->daemon.rules.general.recovery = recovery;
 	fake->config.probation_ms = 600000;
 	fake->config.probation = CONFIG_PROBATION_ALL;
 	fake_boot(fake);

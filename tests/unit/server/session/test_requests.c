@@ -158,7 +158,7 @@ START_TEST(limited_client_sees_its_limit)
 	const uint64_t values[2] = {UINT64_C(30) << 30, UINT64_C(64) << 30};
 
 	join();
-	fake->config.memory_limit = UINT64_C(8) << 30;
+	TAILQ_FIRST(&fake->daemon.clients)->terms.memory_limit = UINT64_C(8) << 30;
 	fake_request(fake, &client, &query, -1);
 	fake_expect(fake, active->socket, WIRE_QUERY_MEMORY);
 	fake_reply(fake, active->socket, fake->message.id, 0, values, 2);

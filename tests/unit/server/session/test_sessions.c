@@ -40,7 +40,7 @@ START_TEST(welcome_describes_device_and_window)
 {
 	boot();
 	fake->config.spin_us = 77;
-	fake->config.memory_limit = 64 * MIB;
+	fake->daemon.rules.general.memory_limit = 64 * MIB;
 	fake_hello(fake, &client);
 	fake_open(fake, active);
 	fake_expect(fake, client.socket, WIRE_WELCOME);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/control/cgroup.h"
+#include "server/session/cgroup.h"
 #include "server/tools/metrics.h"
 #include "tests/lib/suite.h"
 

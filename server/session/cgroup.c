@@ -1,6 +1,6 @@
 // See cgroup.h. A line is NUMBER:CONTROLLERS:PATH; version 2 has number 0 and no controllers.
 
-#include "server/control/cgroup.h"
+#include "server/session/cgroup.h"
 
 #include <fcntl.h>
 #include <stdio.h>

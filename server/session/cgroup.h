@@ -1,7 +1,7 @@
 // The control group of a process.
 
-#ifndef FRMPS_SERVER_CONTROL_CGROUP_H
-#define FRMPS_SERVER_CONTROL_CGROUP_H
+#ifndef FRMPS_SERVER_SESSION_CGROUP_H
+#define FRMPS_SERVER_SESSION_CGROUP_H
 
 #include <stdbool.h>
 #include <stddef.h>

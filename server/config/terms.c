@@ -1,0 +1,137 @@
+// See terms.h.
+
+#include "server/config/terms.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+	const char *key;
+	size_t offset;
+} rows[] = {
+#define TERM(key) {#key, offsetof(struct terms, key)},
+#include "server/config/terms.def"
+#undef TERM
+};
+#define ROWS ((int)(sizeof(rows) / sizeof(*rows)))
+
+static const char *const kinds[] = {
+	[RULE_USER] = "user", [RULE_CGROUP] = "cgroup", [RULE_PROGRAM] = "program"};
+
+int term_find(const char *key)
+{
+	for (int i = 0; i < ROWS; i++)
+		if (strcmp(rows[i].key, key) == 0)
+			return i;
+	return -1;
+}
+
+uint64_t *term_at(struct terms *terms, int index)
+{
+	return (uint64_t *)((char *)terms + rows[index].offset);
+}
+
+static bool matches(const struct rule *rule, const struct subject *subject)
+{
+	switch (rule->kind) {
+	case RULE_USER:
+		return rule->uid == subject->uid;
+	case RULE_CGROUP:
+		return *subject->cgroup && !fnmatch(rule->text, subject->cgroup, 0);
+	case RULE_PROGRAM:
+		return *subject->executable && !fnmatch(rule->text, subject->executable, 0);
+	}
+	return false;
+}
+
+void terms_find(const struct rules *rules, const struct subject *subject, struct terms *ret_terms)
+{
+	*ret_terms = rules->general;
+	for (uint32_t i = 0; i < rules->count; i++) {
+		struct rule rule = rules->rules[i];
+
+		for (int row = 0; matches(&rule, subject) && row < ROWS; row++)
+			if (rule.set >> row & 1)
+				*term_at(ret_terms, row) = *term_at(&rule.terms, row);
+	}
+}
+
+void terms_describe(const struct rules *rules, const struct subject *subject, char *ret_text, size_t size)
+{
+	size_t used = 0;
+
+	*ret_text = '\0';
+	for (uint32_t i = 0; i < rules->count && used < size; i++) {
+		const struct rule *rule = &rules->rules[i];
+
+		if (matches(rule, subject))
+			used += (size_t)snprintf(ret_text + used, size - used, "%s[%s %s]", used ? " " : "",
+				kinds[rule->kind], rule->text);
+	}
+}
+
+/* Return: whether there is such a user */
+static bool find_user(const char *text, uid_t *ret_uid)
+{
+	const struct passwd *user;
+	unsigned long number;
+	char *end;
+
+	errno = 0;
+	number = strtoul(text, &end, 10);
+	if (*text >= '0' && *text <= '9' && !*end) {
+		*ret_uid = (uid_t)number;
+		/* The last one stands for nobody in the kernel's calls. */
+		return !errno && number < UINT32_MAX;
+	}
+	user = getpwnam(text);
+	*ret_uid = user ? user->pw_uid : 0;
+	return user != NULL;
+}
+
+static int find_kind(const char *name)
+{
+	for (int i = 0; i < (int)(sizeof(kinds) / sizeof(*kinds)); i++)
+		if (strcmp(kinds[i], name) == 0)
+			return i;
+	return -1;
+}
+
+struct rule *rules_begin(struct rules *rules, char *header, char *ret_text, size_t size)
+{
+	const size_t length = strcspn(header, " \t");
+	const char *value = header + length + strspn(header + length, " \t");
+	struct rule *rule = &rules->rules[rules->count];
+	int kind;
+
+	header[length] = '\0';
+	kind = find_kind(header);
+	if (rules->count == RULES_MAX) {
+		snprintf(ret_text, size, "more than %u sections", RULES_MAX);
+		return NULL;
+	}
+	if (kind < 0 || !*value) {
+		snprintf(ret_text, size, "a section is [user NAME], [cgroup PATTERN] or [program PATTERN]");
+		return NULL;
+	}
+	if (strlen(value) >= RULE_PATTERN_MAX) {
+		snprintf(ret_text, size, "a section of more than %u bytes", RULE_PATTERN_MAX - 1);
+		return NULL;
+	}
+	*rule = (struct rule){.kind = (enum rule_kind)kind};
+	strcpy(rule->text, value);
+	if (rule->kind == RULE_USER && !find_user(value, &rule->uid)) {
+		snprintf(ret_text, size, "there is no user %s", value);
+		return NULL;
+	}
+	if (rule->kind != RULE_USER && *value != '/' && *value != '*') {
+		snprintf(ret_text, size, "%s: a path begins with /", value);
+		return NULL;
+	}
+	rules->count++;
+	return rule;
+}

@@ -1,0 +1,75 @@
+// The terms on which a session is served. A key before the first section holds for everybody. A section narrows to whom:
+//
+//   [user NAME or NUMBER]   programs of a Unix user
+//   [cgroup PATTERN]        programs in a control group, by its path below the root of the hierarchy
+//   [program PATTERN]       programs whose executable has this path
+//
+// Patterns are those of the shell, and * matches a slash as well. All sections that match apply, in the order of the file:
+// where several set a key, the last one holds. User, control group and executable are what the kernel says of the process
+// that connected, so no program chooses its terms: but a user can copy an executable, and what must hold for a user belongs
+// into a section for that user.
+
+#ifndef FRMPS_SERVER_CONFIG_TERMS_H
+#define FRMPS_SERVER_CONFIG_TERMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define RULES_MAX	 100u
+#define RULE_PATTERN_MAX 256u
+#define SUBJECT_PATH_MAX 512u
+
+struct config;
+
+struct terms {
+#define TERM(key) uint64_t key;
+#include "server/config/terms.def"
+#undef TERM
+};
+
+enum rule_kind { RULE_USER, RULE_CGROUP, RULE_PROGRAM };
+
+/* A section. */
+struct rule {
+	enum rule_kind kind;
+	uid_t uid;		     /* of RULE_USER */
+	char text[RULE_PATTERN_MAX]; /* as written, without the kind */
+	uint32_t set;		     /* bit i: it sets row i of terms.def */
+	struct terms terms;
+};
+
+/* Everybody's terms, and the sections in the order of the file. */
+struct rules {
+	struct terms general;
+	uint32_t count;
+	struct rule rules[RULES_MAX];
+};
+
+/** Whom terms are for. An empty text is not known, and matches no section. */
+struct subject {
+	uid_t uid;
+	char executable[SUBJECT_PATH_MAX], cgroup[SUBJECT_PATH_MAX];
+};
+
+/** Finds the terms of a subject. */
+void terms_find(const struct rules *rules, const struct subject *subject, struct terms *ret_terms);
+
+/** Which sections these are of, "[user 7] [cgroup /x]"; cut off where it does not fit. */
+void terms_describe(const struct rules *rules, const struct subject *subject, char *ret_text, size_t size);
+
+/**
+ * Begins a section.
+ * @header: what stands between the brackets; changed
+ * @ret_text: what is wrong with it
+ * Return: NULL if something is
+ */
+struct rule *rules_begin(struct rules *rules, char *header, char *ret_text, size_t size);
+
+/** Row of terms.def with that key. Return: -1 if there is none */
+int term_find(const char *key);
+/** Its value. @index: of the row */
+uint64_t *term_at(struct terms *terms, int index);
+
+#endif

@@ -1,0 +1,101 @@
+// See reload.h.
+
+#include "server/control/reload.h"
+
+#include <stdlib.h>
+#include <uv.h>
+
+#include "server/adopt/store.h"
+#include "server/config/config.h"
+#include "server/control/operator.h"
+#include "server/log.h"
+#include "server/session/client.h"
+#include "server/session/daemon.h"
+#include "server/session/subject.h"
+
+struct reload {
+	uv_work_t work;
+	struct daemon *daemon;
+	struct operator* operator; /* NULL: it is gone */
+	uint64_t id;
+	reload_done_fn *done;
+	/* The thread's, until it is done. */
+	struct config config;
+	int outcome; /* of config_load() */
+	char text[600];
+};
+
+/* In a thread of the pool. The daemon's own configuration never changes. */
+static void read_file(uv_work_t *work)
+{
+	struct reload *reload = work->data;
+	const struct config *now = reload->daemon->config;
+
+	reload->outcome = config_load(&reload->config, now->file, now->settings, now->setting_count,
+		reload->text, sizeof(reload->text));
+}
+
+static void take_effect(struct reload *reload)
+{
+	struct daemon *daemon = reload->daemon;
+	struct client *client;
+
+	config_rules(&reload->config, &daemon->rules);
+	store_put_single(daemon->store, RECORD_RULES, &daemon->rules, sizeof(daemon->rules));
+	TAILQ_FOREACH (client, &daemon->clients, link)
+		subject_terms(&daemon->rules, client->uid, client->pid, &client->terms);
+	config_differences(daemon->config, &reload->config, reload->text, sizeof(reload->text));
+}
+
+static void on_read(uv_work_t *work, int status)
+{
+	struct reload *reload = work->data;
+	bool good = !status && !reload->outcome;
+
+	if (good)
+		take_effect(reload);
+	if (!good)
+		log_warning(
+			"the configuration is not read again, everything stays as it is: %s", reload->text);
+	else if (*reload->text)
+		log_warning(
+			"the configuration was read again; what it says of %s holds from the next start of "
+			"the service",
+			reload->text);
+	else
+		log_info("the configuration was read again");
+	reload->daemon->reload = NULL;
+	if (reload->operator)
+		reload->done(reload->operator, reload->id, good, reload->text);
+	free(reload);
+}
+
+const char *reload_begin(struct operator* operator, uint64_t id, reload_done_fn *done)
+{
+	struct daemon *daemon = operator->daemon;
+	struct reload *reload;
+
+	if (daemon->reload)
+		return "the configuration is being read again already";
+	reload = calloc(1, sizeof(*reload));
+	if (!reload)
+		return "the service is out of memory";
+	*reload = (struct reload){.work = {.data = reload},
+		.daemon = daemon,
+		.operator= operator,
+		.id = id,
+		.done = done,
+		.text = "it cannot be read now"};
+	if (uv_queue_work(daemon->loop, &reload->work, read_file, on_read)) {
+		free(reload);
+		return "the service cannot start a thread";
+	}
+	daemon->reload = reload;
+	return NULL;
+}
+
+void reload_forget(struct daemon *daemon, const struct operator* operator)
+{
+	if (daemon->reload && daemon->reload->operator== operator)
+		daemon->reload->operator= NULL;
+}

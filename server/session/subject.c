@@ -1,0 +1,34 @@
+// See subject.h.
+
+#include "server/session/subject.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "server/session/cgroup.h"
+
+_Static_assert(SUBJECT_PATH_MAX >= CGROUP_MAX, "a control group fits");
+
+void subject_read(uid_t uid, pid_t pid, struct subject *ret_subject)
+{
+	char path[32];
+	ssize_t length;
+
+	*ret_subject = (struct subject){.uid = uid};
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	length = readlink(path, ret_subject->executable, SUBJECT_PATH_MAX);
+	/* One that does not fit is not known: a part of it could match where the whole does not. */
+	if (length < 0 || length >= (ssize_t)SUBJECT_PATH_MAX)
+		length = 0;
+	ret_subject->executable[length] = '\0';
+	if (!cgroup_of(pid, ret_subject->cgroup))
+		*ret_subject->cgroup = '\0';
+}
+
+void subject_terms(const struct rules *rules, uid_t uid, pid_t pid, struct terms *ret_terms)
+{
+	struct subject subject;
+
+	subject_read(uid, pid, &subject);
+	terms_find(rules, &subject, ret_terms);
+}

@@ -1,0 +1,197 @@
+// The configuration file is read again while sessions are served.
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/control/operator.h"
+#include "server/session/client.h"
+#include "server/session/domain.h"
+#include "server/session/visitor.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/fake_children.h"
+
+static char path[] = "/tmp/frmps-reload-XXXXXX";
+static struct fake *fake;
+static struct fake_client client;
+static int operator;
+
+static void write_file(const char *text)
+{
+	FILE *file = fopen(path, "w");
+
+	fprintf(file, "standbys = 1\narena_bytes = 1M\nguard = off\nsocket = /tmp/x.sock\n%s", text);
+	ck_assert_int_eq(fclose(file), 0);
+}
+
+static int connect_operator(uid_t uid)
+{
+	int pair[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	visitor_new(&fake->daemon, pair[0]);
+	TAILQ_LAST(&fake->daemon.visitors, visitor_list)->peer.uid = uid;
+	return pair[1];
+}
+
+static void set_up(void)
+{
+	close(mkstemp(path));
+	fake_with_records = true;
+	fake_graceful = true;
+	fake = fake_new(1);
+	strcpy(fake->config.socket, "/tmp/x.sock");
+	fake->config.file = path;
+	fake_boot(fake);
+	fake_join(fake, &client, &fake->children[1], &fake->children[2]);
+	operator= connect_operator(geteuid());
+}
+
+static void tear_down(void)
+{
+	close(operator);
+	fake_leave(fake, &client);
+	packet_close_fds(&fake->packet);
+	fake_free(fake);
+	unlink(path);
+}
+
+static void ask(void)
+{
+	struct wire_message admin = {.type = WIRE_ADMIN, .id = 3, .admin = {.command = "reload"}};
+
+	fake_send(fake, operator, & admin, NULL, 0);
+}
+
+/* A thread reads the file. Return: the answer's code */
+static int32_t hear(void)
+{
+	packet_close_fds(&fake->packet);
+	while (packet_receive(operator, & fake->packet))
+		uv_run(&fake->loop, UV_RUN_ONCE);
+	ck_assert_int_eq(wire_decode(fake->packet.bytes, fake->packet.length, &fake->message), 0);
+	ck_assert_int_eq(fake->message.type, WIRE_ADMIN_REPLY);
+	return fake->message.admin_reply.code;
+}
+
+static void expect_answer(int32_t code, const char *answer)
+{
+	ask();
+	ck_assert_int_eq(hear(), code);
+	ck_assert_str_eq(fake->message.admin_reply.json, answer);
+}
+
+static const struct terms *terms(void)
+{
+	return &TAILQ_FIRST(&fake->daemon.clients)->terms;
+}
+
+START_TEST(limits_change_for_sessions_that_are_there)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+	const uint64_t values[2] = {UINT64_C(30) << 30, UINT64_C(64) << 30};
+	char section[64];
+
+	snprintf(section, sizeof(section), "[user %u]\nmemory_limit = 8G\n",
+		(unsigned)TAILQ_FIRST(&fake->daemon.clients)->uid);
+	write_file(section);
+	ck_assert_uint_eq(terms()->memory_limit, 0);
+	expect_answer(0, "{\"restart\":\"\"}");
+	fake_request(fake, &client, &query, -1);
+	fake_expect(fake, fake->children[1].socket, WIRE_QUERY_MEMORY);
+	fake_reply(fake, fake->children[1].socket, fake->message.id, 0, values, 2);
+	fake_expect(fake, client.socket, WIRE_REPLY);
+	ck_assert_uint_eq(fake->message.reply.values.at[1], UINT64_C(8) << 30);
+	write_file("");
+	expect_answer(0, "{\"restart\":\"\"}");
+	ck_assert_uint_eq(terms()->memory_limit, 0);
+}
+END_TEST
+
+START_TEST(a_file_that_is_wrong_changes_nothing)
+{
+	char answer[256];
+
+	write_file("memory_limit = 5G\n");
+	expect_answer(0, "{\"restart\":\"\"}");
+	write_file("memory_limit = 6G\nnonsense = 1\n");
+	snprintf(answer, sizeof(answer),
+		"{\"reason\":\"%s:6: nonsense: no such key (frmps-server --help-config "
+		"lists "
+		"them)\"}",
+		path);
+	expect_answer(CUDA_ERROR_INVALID_VALUE, answer);
+	ck_assert_uint_eq(terms()->memory_limit, UINT64_C(5) << 30);
+	ck_assert_uint_eq(fake->daemon.rules.general.memory_limit, UINT64_C(5) << 30);
+}
+END_TEST
+
+START_TEST(what_needs_a_restart_is_named)
+{
+	write_file("clients_max = 7\nspin_us = 5\n");
+	expect_answer(0, "{\"restart\":\"clients_max, spin_us\"}");
+	ck_assert_uint_eq(fake->daemon.config->clients_max, 448);
+}
+END_TEST
+
+START_TEST(the_next_life_of_the_daemon_has_the_same_terms)
+{
+	write_file("[user 4000000000]\nmemory_limit = 1G\n[cgroup *]\npinned_limit = 3G\n");
+	expect_answer(0, "{\"restart\":\"\"}");
+	/* Not read again, so it does not hold. */
+	write_file("pinned_limit = 9G\n");
+	close(operator);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	operator= connect_operator(geteuid());
+	ck_assert_uint_eq(fake->daemon.rules.count, 2);
+	ck_assert_uint_eq(terms()->pinned_limit, UINT64_C(3) << 30);
+	ck_assert_uint_eq(terms()->memory_limit, 0);
+}
+END_TEST
+
+START_TEST(others_may_not)
+{
+	close(operator);
+	operator= connect_operator(geteuid() + 4711);
+	write_file("memory_limit = 5G\n");
+	ask();
+	ck_assert_int_eq(hear(), CUDA_ERROR_NOT_PERMITTED);
+	ck_assert_uint_eq(terms()->memory_limit, 0);
+}
+END_TEST
+
+START_TEST(who_asks_may_be_gone_before_the_answer)
+{
+	write_file("memory_limit = 5G\n");
+	ask();
+	close(operator);
+	while (fake->daemon.reload || !terms()->memory_limit)
+		uv_run(&fake->loop, UV_RUN_ONCE);
+	ck_assert_uint_eq(terms()->memory_limit, UINT64_C(5) << 30);
+	operator= connect_operator(geteuid());
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("reload");
+	TCase *reload = suite_case(suite, "reload");
+	/* What a killed daemon has open nobody closes. */
+	TCase *lives = tcase_create("lives");
+
+	fake_prepare();
+	tcase_add_checked_fixture(reload, set_up, tear_down);
+	tcase_add_test(reload, limits_change_for_sessions_that_are_there);
+	tcase_add_test(reload, a_file_that_is_wrong_changes_nothing);
+	tcase_add_test(reload, what_needs_a_restart_is_named);
+	tcase_add_test(reload, others_may_not);
+	tcase_add_test(reload, who_asks_may_be_gone_before_the_answer);
+	suite_add_tcase(suite, lives);
+	tcase_add_checked_fixture(lives, set_up, tear_down);
+	tcase_add_test(lives, the_next_life_of_the_daemon_has_the_same_terms);
+	return suite_run(suite);
+}
