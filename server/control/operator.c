@@ -23,6 +23,8 @@
 #include "server/loop/shared_fd.h"
 #include "server/session/client.h"
 #include "server/session/daemon.h"
+#include "server/session/desk.h"
+#include "server/session/guests.h"
 #include "server/session/message.h"
 #include "server/session/offender.h"
 #include "server/session/quota.h"
@@ -362,20 +364,10 @@ static void on_closed(void *context, const char *reason)
 static const struct connection_handlers handlers = {
 	.message = on_message, .closed = on_closed, .outside = true};
 
-unsigned operator_count(const struct daemon *daemon, uid_t uid)
-{
-	const struct operator* operator;
-	unsigned count = 0;
-
-	TAILQ_FOREACH (operator, & daemon->operators, link)
-		count += operator->uid == uid;
-	return count;
-}
-
-void operator_new(
+static void operator_new(
 	struct daemon *daemon, struct connection *connection, uid_t uid, const struct wire_message *message)
 {
-	bool room = operator_count(daemon, uid) < OPERATORS_PER_USER;
+	bool room = guests_count_operators(daemon, uid) < OPERATORS_PER_USER;
 	struct operator* operator= room ? calloc(1, sizeof(*operator)) : NULL;
 
 	if (!room)
@@ -404,3 +396,11 @@ struct operator* operator_free(struct operator* operator)
 	free(operator);
 	return NULL;
 }
+
+static void operator_dismiss(struct operator* operator)
+{
+	operator_free(operator);
+}
+
+const struct desk control_desk = {
+	.open = turn_init, .close = turn_deinit, .receive = operator_new, .dismiss = operator_dismiss};

@@ -14,6 +14,7 @@
 
 struct connection;
 struct daemon;
+struct desk;
 
 #define OPERATORS_PER_USER 32u
 /* Documents in files that one is sent ahead of those that it has read. */
@@ -43,11 +44,8 @@ struct operator
 	unsigned files;	     /* documents that it may not have read */
 };
 
-/** How many a user has. */
-unsigned operator_count(const struct daemon *daemon, uid_t uid);
-/** Takes the connection over with its first message; closes it if its user has too many. */
-void operator_new(
-	struct daemon *daemon, struct connection *connection, uid_t uid, const struct wire_message *message);
+/** What the daemon knows of this room: an operator whose user has too many connections is sent away. */
+extern const struct desk control_desk;
 /** Answers the request that waited; may free the operator. */
 void operator_answer(struct operator* operator);
 struct operator* operator_free(struct operator* operator);

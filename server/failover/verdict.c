@@ -8,7 +8,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
-#include "server/control/faults.h"
+#include "server/session/faults.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"

@@ -2,6 +2,7 @@
 // states.
 
 #include "server/session/daemon.h"
+#include "server/session/desk.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +14,6 @@
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
 #include "server/config/config.h"
-#include "server/control/operator.h"
 #include "server/failover/overdue.h"
 #include "server/failover/promote.h"
 #include "server/failover/reserve.h"
@@ -305,7 +305,7 @@ void daemon_leave(struct daemon *daemon)
 	while (!TAILQ_EMPTY(&daemon->visitors))
 		visitor_free(TAILQ_FIRST(&daemon->visitors));
 	while (!TAILQ_EMPTY(&daemon->operators))
-		operator_free(TAILQ_FIRST(&daemon->operators));
+		daemon->desk->dismiss(TAILQ_FIRST(&daemon->operators));
 	for_all_workers(daemon, ask_to_leave);
 	if (has_workers(daemon))
 		timer_start(daemon->stop_timer, LEAVE_MS);
@@ -353,7 +353,7 @@ void daemon_fail(struct daemon *daemon, const char *reason)
  */
 
 void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct config *config,
-	const struct heritage *heritage, const struct spawner *spawner)
+	const struct heritage *heritage, const struct spawner *spawner, const struct desk *desk)
 {
 	struct rlimit files;
 
@@ -363,13 +363,14 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	config_rules(config, &daemon->rules);
 	daemon->heritage = heritage;
 	daemon->spawner = spawner;
+	daemon->desk = desk;
 	TAILQ_INIT(&daemon->domains);
 	TAILQ_INIT(&daemon->clients);
 	TAILQ_INIT(&daemon->visitors);
 	TAILQ_INIT(&daemon->operators);
 	reclaim_init(daemon);
 	userlog_init(daemon);
-	turn_init(daemon);
+	desk->open(daemon);
 	handouts_init(&daemon->handouts, loop);
 	TAILQ_INIT(&daemon->offenders);
 	TAILQ_INIT(&daemon->faults);
@@ -403,7 +404,7 @@ void daemon_deinit(struct daemon *daemon)
 	offender_deinit(daemon);
 	faults_deinit(daemon);
 	userlog_deinit(daemon);
-	turn_deinit(daemon);
+	daemon->desk->close(daemon);
 	handouts_deinit(&daemon->handouts);
 	daemon->stop_timer = timer_free(daemon->stop_timer);
 	daemon->latent_timer = timer_free(daemon->latent_timer);

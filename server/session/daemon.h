@@ -23,7 +23,7 @@
 
 #include "protocol/wire.h"
 #include "server/backend/backend.h"
-#include "server/control/faults.h"
+#include "server/session/faults.h"
 #include "server/config/terms.h"
 #include "server/control/turn.h"
 #include "server/failover/device.h"
@@ -33,6 +33,7 @@
 #include "server/session/userlog.h"
 
 struct config;
+struct desk;
 struct domain;
 struct dumps;
 struct heritage;
@@ -59,6 +60,7 @@ struct daemon {
 	struct rules rules; /* on which terms sessions are served: may be read again (control/reload.h) */
 	const struct heritage *heritage;
 	const struct spawner *spawner;
+	const struct desk *desk;
 	struct listener *listener;
 	/* failover/witnesses.h */
 	struct kernel_log *kernel_log; /* NULL: it cannot be read */
@@ -80,7 +82,7 @@ struct daemon {
 	struct turns turns;
 	TAILQ_HEAD(offender_list, offender) offenders;
 	uint64_t latest_offender; /* number of the latest one */
-	struct fault_list faults; /* control/faults.h */
+	struct fault_list faults; /* faults.h */
 	struct reclaim reclaim;
 	struct userlog userlog;
 	struct handouts handouts;
@@ -118,7 +120,7 @@ void daemon_keep(struct daemon *daemon);
 
 /* The steps of daemon_main, apart for tests that bring their own loop and spawner. */
 void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct config *config,
-	const struct heritage *heritage, const struct spawner *spawner);
+	const struct heritage *heritage, const struct spawner *spawner, const struct desk *desk);
 /** Lets go of everything; no worker and no session may be left. The loop is then run until it is empty. */
 void daemon_deinit(struct daemon *daemon);
 /** Starts keeper and the first domain's executors. Return: 0 or -errno. */

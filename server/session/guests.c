@@ -10,6 +10,7 @@
 
 #include "server/control/operator.h"
 #include "server/session/daemon.h"
+#include "server/session/desk.h"
 #include "server/session/quota.h"
 #include "server/session/visitor.h"
 
@@ -26,10 +27,20 @@ static unsigned count_all(const struct daemon *daemon)
 	return count;
 }
 
+unsigned guests_count_operators(const struct daemon *daemon, uid_t uid)
+{
+	const struct operator* operator;
+	unsigned count = 0;
+
+	TAILQ_FOREACH (operator, & daemon->operators, link)
+		count += operator->uid == uid;
+	return count;
+}
+
 /* Return: whether this user has more than the greediest so far, who he is then. */
 static bool is_greedier(const struct daemon *daemon, uid_t uid, unsigned *most)
 {
-	unsigned count = visitor_count(daemon, uid) + operator_count(daemon, uid);
+	unsigned count = visitor_count(daemon, uid) + guests_count_operators(daemon, uid);
 
 	if (count <= *most)
 		return false;
@@ -71,7 +82,7 @@ static void send_one_away(struct daemon *daemon, uid_t uid)
 		}
 	TAILQ_FOREACH (operator, & daemon->operators, link)
 		if (operator->uid == uid) {
-			operator_free(operator);
+			daemon->desk->dismiss(operator);
 			return;
 		}
 }

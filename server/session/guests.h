@@ -5,7 +5,12 @@
 #ifndef FRMPS_SERVER_SESSION_GUESTS_H
 #define FRMPS_SERVER_SESSION_GUESTS_H
 
+#include <sys/types.h>
+
 struct daemon;
+
+/** How many operators of a user are connected. */
+unsigned guests_count_operators(const struct daemon *daemon, uid_t uid);
 
 /** Somebody comes: if there are as many guests as there may be, the user who has the most loses one. */
 void guests_make_room(struct daemon *daemon);

@@ -8,11 +8,11 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
-#include "server/control/operator.h"
 #include "server/loop/connection.h"
 #include "server/loop/discard.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
+#include "server/session/desk.h"
 #include "server/session/domain.h"
 #include "server/session/guests.h"
 #include "server/session/handshake.h"
@@ -129,7 +129,8 @@ static void on_message(void *context, const struct wire_message *message, struct
 	} else if (message->type == WIRE_HELLO) {
 		greet(visitor, &message->hello);
 	} else {
-		operator_new(visitor->daemon, visitor->connection, visitor->peer.uid, message);
+		visitor->daemon->desk->receive(
+			visitor->daemon, visitor->connection, visitor->peer.uid, message);
 		visitor->connection = NULL;
 		visitor_free(visitor);
 	}

@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PARTS = {
     "client": ("client/", 4, 8),
     "executor": ("server/executor/", 41, 12),
-    "daemon": ("server/(session|failover|control|adopt|loop)/", 46, 12),
+    "daemon": ("server/(session|failover|control|adopt|loop)/", 42, 12),
     "host backend": ("server/backend/host/", 29, 8),
     "CUDA backend": ("server/backend/cuda/", 29, 12),
     "keeper": ("server/keeper/", 1, 1),

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/session/faults.h"
+#include "server/session/guests.h"
 #include "server/control/faults.h"
 #include "server/control/operator.h"
 #include "server/control/status.h"
@@ -573,7 +575,7 @@ START_TEST(whose_answer_cannot_be_sent_is_sent_away)
 	say(operator, "ping");
 	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
 	say(operator, "status");
-	FAKE_RUN_WHILE(fake, operator_count(&fake->daemon, getuid()));
+	FAKE_RUN_WHILE(fake, guests_count_operators(&fake->daemon, getuid()));
 	fake_expect_hangup(fake, operator);
 	disperse(programs);
 	close(operator);
@@ -589,7 +591,7 @@ START_TEST(who_asks_on_and_reads_nothing_is_sent_away)
 	patient = connect_operator();
 	operator= connect_operator();
 	say(operator, "ping");
-	while (operator_count(&fake->daemon, getuid())) {
+	while (guests_count_operators(&fake->daemon, getuid())) {
 		message_send(operator, & ping, NULL, 0);
 		fake_turn(fake);
 	}

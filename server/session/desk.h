@@ -1,0 +1,25 @@
+// The operators' desk. control/ stands above the sessions and calls into them; what the daemon needs of it goes through this
+// table, which the daemon is started with. Daemon, loop thread only.
+
+#ifndef FRMPS_SERVER_SESSION_DESK_H
+#define FRMPS_SERVER_SESSION_DESK_H
+
+#include <sys/types.h>
+
+struct connection;
+struct daemon;
+struct operator;
+struct wire_message;
+
+struct desk {
+	/** Before any connection, and behind the last one. */
+	void (*open)(struct daemon *daemon);
+	void (*close)(struct daemon *daemon);
+	/** A connection whose first message is an operator's: taken over. */
+	void (*receive)(struct daemon *daemon, struct connection *connection, uid_t uid,
+		const struct wire_message *message);
+	/** Sends an operator away. */
+	void (*dismiss)(struct operator* operator);
+};
+
+#endif
