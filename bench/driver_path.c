@@ -2,11 +2,13 @@
 // and the time from process start to the first finished kernel. The same binary measures whatever
 // libcuda.so.1 is found.
 //
-//   driver_path issue | wait | elapsed | rate | rate-for | copies | first | gap | loads
+//   driver_path issue | wait | urgent | elapsed | rate | rate-for | allocate | copies | first | gap | flood | loads
 //
-// Environment: FRMPS_BENCH_START_NS (monotonic clock) is when `rate-for` and `gap` begin, so that several
-// processes begin together, and for `first` when the process was started; FRMPS_BENCH_SECONDS is how long
-// they go on; FRMPS_BENCH_IMAGE is what `loads` loads, and FRMPS_BENCH_KERNEL the kernel of it that it launches.
+// Those that run beside other programs (urgent, rate-for, gap, flood, loads) begin as driver_wait_for_start() says.
+//
+// Environment: FRMPS_BENCH_SECONDS is how long rate-for, gap and flood go on, and wait and urgent at most;
+// FRMPS_BENCH_WAITS how often those wait; FRMPS_BENCH_IMAGE is what loads loads, FRMPS_BENCH_KERNEL the kernel of it that it launches;
+// FRMPS_BENCH_START_NS (monotonic clock) is for first, when the process was started.
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -38,23 +40,6 @@ static void launch_spin(CUdeviceptr out, uint64_t ns)
 	driver_check(cu.launch(spin, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL), "cuLaunchKernel");
 }
 
-static double environment(const char *name, double otherwise)
-{
-	const char *value = getenv(name);
-
-	return value ? strtod(value, NULL) : otherwise;
-}
-
-/* Return: how late it is, ns. */
-static uint64_t wait_for_start(void)
-{
-	uint64_t start = (uint64_t)environment("FRMPS_BENCH_START_NS", 0), now;
-
-	while ((now = now_ns()) < start)
-		;
-	return start ? now - start : 0;
-}
-
 /* Bursts short enough that no queue is ever full: what is timed is the call, not the device. Calls are timed
  * in groups, since reading the clock costs as much as the fastest of them. */
 static void issue(void)
@@ -79,10 +64,12 @@ static void issue(void)
 
 static void wait_each(void)
 {
+	int waits = (int)driver_environment("FRMPS_BENCH_WAITS", 20000);
+	uint64_t end = now_ns() + (uint64_t)(driver_environment("FRMPS_BENCH_SECONDS", 60) * 1e9);
 	struct samples samples;
 
-	samples_init(&samples, 20000);
-	for (int i = 0; i < 20000; i++) {
+	samples_init(&samples, (size_t)waits);
+	for (int i = 0; i < waits && now_ns() < end; i++) {
 		uint64_t begin = now_ns();
 
 		launch_empty();
@@ -91,6 +78,17 @@ static void wait_each(void)
 	}
 	samples_print(&samples, "launch_and_wait", "us");
 	samples_deinit(&samples);
+}
+
+/* The same in a stream of the highest priority, beside others. */
+static void urgent(void)
+{
+	int least, greatest;
+
+	driver_check(cu.stream_priorities(&least, &greatest), "cuCtxGetStreamPriorityRange");
+	driver_check(cu.stream_create_priority(&stream, 1, greatest), "cuStreamCreateWithPriority");
+	driver_wait_for_start();
+	wait_each();
 }
 
 /* The time between two events: the first question behind a wait, and later ones, in groups; and all that a program
@@ -160,8 +158,8 @@ static double cpu_seconds(void)
 /* For a fixed time, so that processes that started together also end together. */
 static void rate_for(void)
 {
-	double seconds = environment("FRMPS_BENCH_SECONDS", 2), cpu;
-	uint64_t begin, end, launches = 0, late = wait_for_start();
+	double seconds = driver_environment("FRMPS_BENCH_SECONDS", 2), cpu;
+	uint64_t begin, end, launches = 0, start = driver_wait_for_start();
 
 	cpu = cpu_seconds();
 	begin = now_ns();
@@ -175,7 +173,104 @@ static void rate_for(void)
 	printf("{\"name\": \"rate_for\", \"launches\": %llu, \"seconds\": %.6f, \"cpu_seconds\": %.6f, "
 	       "\"late_seconds\": %.6f}\n",
 		(unsigned long long)launches, (double)(now_ns() - begin) / 1e9, cpu_seconds() - cpu,
-		(double)late / 1e9);
+		(double)(begin - start) / 1e9);
+}
+
+/* A program that fills the device: four kernels ahead, each of more blocks than a device holds, a block of 1 ms. */
+static void flood(void)
+{
+	enum { AHEAD = 4, BLOCKS = 8192 };
+	double seconds = driver_environment("FRMPS_BENCH_SECONDS", 3);
+	uint64_t end, count = 0, ns = 1000000, begin = driver_wait_for_start();
+	CUdeviceptr nowhere = 0;
+	void *arguments[] = {&nowhere, &ns};
+	CUevent event[AHEAD];
+
+	for (int i = 0; i < AHEAD; i++)
+		driver_check(cu.event_create(&event[i], 2), "cuEventCreate");
+	end = begin + (uint64_t)(seconds * 1e9);
+	for (; now_ns() < end; count++) {
+		if (count >= AHEAD)
+			driver_check(cu.event_sync(event[count % AHEAD]), "cuEventSynchronize");
+		driver_check(cu.launch(spin, BLOCKS, 1, 1, 128, 1, 1, 0, stream, arguments, NULL),
+			"cuLaunchKernel");
+		driver_check(cu.event_record(event[count % AHEAD], stream), "cuEventRecord");
+	}
+	synchronize();
+	printf("{\"name\": \"flood\", \"kernels\": %llu, \"seconds\": %.6f}\n", (unsigned long long)count,
+		(double)(now_ns() - begin) / 1e9);
+}
+
+/* A pair of allocation and release, µs. */
+static void allocate_device(const char *name, size_t bytes)
+{
+	enum { PAIRS = 300 };
+	struct samples samples;
+
+	samples_init(&samples, PAIRS);
+	for (int i = -3; i < PAIRS; i++) {
+		uint64_t begin = now_ns();
+		CUdeviceptr at;
+
+		driver_check(cu.alloc(&at, bytes), "cuMemAlloc");
+		driver_check(cu.free(at), "cuMemFree");
+		if (i >= 0)
+			samples_add(&samples, (double)(now_ns() - begin) / 1000);
+	}
+	samples_print(&samples, name, "us");
+	samples_deinit(&samples);
+}
+
+static void allocate_pinned(void)
+{
+	enum { PAIRS = 100 };
+	struct samples samples;
+
+	samples_init(&samples, PAIRS);
+	for (int i = -3; i < PAIRS; i++) {
+		uint64_t begin = now_ns();
+		void *at;
+
+		driver_check(cu.host_alloc(&at, 1 << 20, 0), "cuMemHostAlloc");
+		driver_check(cu.host_free(at), "cuMemFreeHost");
+		if (i >= 0)
+			samples_add(&samples, (double)(now_ns() - begin) / 1000);
+	}
+	samples_print(&samples, "allocate_pinned", "us");
+	samples_deinit(&samples);
+}
+
+/* In the order of a stream, with a kernel in between. What is timed is the two calls. */
+static void allocate_ordered(void)
+{
+	enum { PAIRS = 1000 };
+	struct samples samples;
+
+	samples_init(&samples, PAIRS);
+	for (int i = -3; i < PAIRS; i++) {
+		uint64_t begin = now_ns(), between;
+		CUdeviceptr at;
+
+		driver_check(cu.alloc_async(&at, 1 << 20, stream), "cuMemAllocAsync");
+		between = now_ns() - begin;
+		launch_empty();
+		begin = now_ns();
+		driver_check(cu.free_async(at, stream), "cuMemFreeAsync");
+		if (i >= 0)
+			samples_add(&samples, (double)(now_ns() - begin + between) / 1000);
+		synchronize();
+	}
+	samples_print(&samples, "allocate_ordered", "us");
+	samples_deinit(&samples);
+}
+
+static void allocate(void)
+{
+	allocate_device("allocate_4k", 4 << 10);
+	allocate_device("allocate_1m", 1 << 20);
+	allocate_device("allocate_64m", 64 << 20);
+	allocate_pinned();
+	allocate_ordered();
 }
 
 /* What one copy costs its caller while nothing else is under way: a call may return before the copy has
@@ -231,7 +326,7 @@ static void copies(void)
 
 static void first(uint64_t opened)
 {
-	uint64_t start = (uint64_t)environment("FRMPS_BENCH_START_NS", 0);
+	uint64_t start = (uint64_t)driver_environment("FRMPS_BENCH_START_NS", 0);
 
 	launch_empty();
 	synchronize();
@@ -243,8 +338,8 @@ static void first(uint64_t opened)
  * gap. */
 static void gap(void)
 {
-	double seconds = environment("FRMPS_BENCH_SECONDS", 3);
-	uint64_t kernel_ns = (uint64_t)environment("FRMPS_BENCH_KERNEL_NS", 1e6);
+	double seconds = driver_environment("FRMPS_BENCH_SECONDS", 3);
+	uint64_t kernel_ns = (uint64_t)driver_environment("FRMPS_BENCH_KERNEL_NS", 1e6);
 	size_t most = (size_t)(seconds * 1e9 / (double)kernel_ns) + 64, count = 0;
 	uint64_t *ended, end;
 	CUevent event[4];
@@ -254,8 +349,7 @@ static void gap(void)
 	memset(ended, 0, most * sizeof(*ended));
 	for (int i = 0; i < 4; i++)
 		driver_check(cu.event_create(&event[i], 2), "cuEventCreate");
-	wait_for_start();
-	end = now_ns() + (uint64_t)(seconds * 1e9);
+	end = driver_wait_for_start() + (uint64_t)(seconds * 1e9);
 	while (now_ns() < end && count < most) {
 		if (count >= 4)
 			driver_check(cu.event_sync(event[count % 4]), "cuEventSynchronize");
@@ -274,7 +368,7 @@ static void gap(void)
 static void loads(void)
 {
 	const char *path = getenv("FRMPS_BENCH_IMAGE"), *kernel = getenv("FRMPS_BENCH_KERNEL");
-	int rounds = (int)environment("FRMPS_BENCH_LOADS", 10);
+	int rounds = (int)driver_environment("FRMPS_BENCH_LOADS", 10);
 	struct samples loads, uses;
 	CUdeviceptr word;
 	void *image, *arguments[] = {&word};
@@ -285,7 +379,7 @@ static void loads(void)
 	driver_check(cu.alloc(&word, 4096), "cuMemAlloc");
 	samples_init(&loads, (size_t)rounds);
 	samples_init(&uses, (size_t)rounds);
-	wait_for_start();
+	driver_wait_for_start();
 	for (int i = 0; i < rounds; i++) {
 		uint64_t begin = now_ns(), loaded_at;
 		CUfunction function;
@@ -307,41 +401,50 @@ static void loads(void)
 	free(image);
 }
 
+static const struct {
+	const char *name;
+	void (*measure)(void);
+} questions[] = {
+	{"issue", issue},
+	{"wait", wait_each},
+	{"urgent", urgent},
+	{"elapsed", elapsed},
+	{"rate", rate},
+	{"rate-for", rate_for},
+	{"allocate", allocate},
+	{"copies", copies},
+	{"gap", gap},
+	{"flood", flood},
+	{"loads", loads},
+};
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
+	void (*measure)(void) = NULL;
 	uint64_t opened;
 
+	for (size_t i = 0; i < sizeof(questions) / sizeof(*questions); i++)
+		if (strcmp(what, questions[i].name) == 0)
+			measure = questions[i].measure;
+	if (!measure && strcmp(what, "first") != 0) {
+		fprintf(stderr,
+			"usage: driver_path issue | wait | urgent | elapsed | rate | rate-for | allocate | "
+			"copies | first | gap | flood | loads\n");
+		return 64;
+	}
 	driver_open();
 	opened = now_ns();
 	module = driver_module();
 	empty = driver_function(module, "empty");
 	spin = driver_function(module, "spin");
 	driver_check(cu.stream_create(&stream, 1), "cuStreamCreate");
-	if (strcmp(what, "first") == 0) {
+	if (!measure) {
 		first(opened);
 		return 0;
 	}
 	launch_empty();
 	synchronize();
-	if (strcmp(what, "issue") == 0)
-		issue();
-	else if (strcmp(what, "wait") == 0)
-		wait_each();
-	else if (strcmp(what, "elapsed") == 0)
-		elapsed();
-	else if (strcmp(what, "rate") == 0)
-		rate();
-	else if (strcmp(what, "rate-for") == 0)
-		rate_for();
-	else if (strcmp(what, "copies") == 0)
-		copies();
-	else if (strcmp(what, "gap") == 0)
-		gap();
-	else if (strcmp(what, "loads") == 0)
-		loads();
-	else
-		fprintf(stderr, "usage: driver_path issue | wait | elapsed | rate | rate-for | copies | "
-				"first | gap | loads\n");
+	measure();
 	return 0;
 }

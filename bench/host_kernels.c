@@ -1,8 +1,13 @@
-// The benchmarks' kernels for the host backend; bench/lib/driver.c has them as PTX.
+// The benchmarks' kernels for the host backend; bench/lib/driver.c and bench/fault.c have them as PTX. The same names
+// and parameters; a fault is a real signal.
 
+#include <stdlib.h>
 #include <time.h>
 
 #include "server/backend/host/kernel.h"
+
+/* Faults are meant: no sanitizer may report them instead. */
+#define MEANT __attribute__((no_sanitize("address", "undefined", "thread"), noinline))
 
 static uint64_t nanoseconds(void)
 {
@@ -35,7 +40,59 @@ static void spin(const struct host_grid *grid, const struct host_block_index *bl
 		*out = nanoseconds();
 }
 
+struct tally_params {
+	uint64_t cells, ns;
+	uint32_t round;
+};
+
+/* Waits asleep: there may be more of them than processors. */
+static void tally(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	volatile uint32_t *cells = HOST_POINTER(volatile uint32_t, params[0]);
+	uint64_t ns = HOST_VALUE(uint64_t, params[1]);
+	uint32_t round = HOST_VALUE(uint32_t, params[2]);
+	struct timespec left = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+
+	(void)grid;
+	(void)block;
+	if (cells[0] != round)
+		cells[2] = 1;
+	cells[0] = round + 1;
+	while (nanosleep(&left, &left))
+		;
+	if (cells[1] != round)
+		cells[2] = 1;
+	cells[1] = round + 1;
+}
+
+struct fault_params {
+	uint64_t address;
+};
+
+static MEANT void fault_write(
+	const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	(void)grid;
+	(void)block;
+	*(volatile uint32_t *)(uintptr_t)HOST_VALUE(uint64_t, params[0]) = 1;
+}
+
+/* All that a driver says of it is that the launch failed. */
+static MEANT void fault_trap(
+	const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	(void)grid;
+	(void)block;
+	(void)params;
+	abort();
+}
+
+static const struct host_param tally_list[] = {HOST_PARAM(struct tally_params, cells),
+	HOST_PARAM(struct tally_params, ns), HOST_PARAM(struct tally_params, round)};
+static const struct host_param fault_list[] = {HOST_PARAM(struct fault_params, address)};
+
 static const struct host_param spin_list[] = {
 	HOST_PARAM(struct spin_params, out), HOST_PARAM(struct spin_params, ns)};
 
-HOST_KERNELS(HOST_KERNEL_PLAIN(empty), HOST_KERNEL(spin, spin_list));
+HOST_KERNELS(HOST_KERNEL_PLAIN(empty), HOST_KERNEL(spin, spin_list), HOST_KERNEL(tally, tally_list),
+	HOST_KERNEL(fault_write, fault_list), HOST_KERNEL(fault_trap, fault_list));

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One program of those that programs.py measures: it does what it is told on standard input, and answers in lines.
+"""A PyTorch program of those that bench/run measures: it does what it is told on standard input, and answers in lines.
 
     prepare NAME    makes that workload and does its first steps; answers "ready NAME CHECKSUM", of what they computed
     run SECONDS     does steps for that long, each of them waited for; answers "ran JSON"

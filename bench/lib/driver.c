@@ -3,6 +3,7 @@
 #include "bench/lib/driver.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -10,18 +11,35 @@
 struct driver cu;
 
 /* empty: nothing. spin(out, ns): one thread of each block waits ns nanoseconds of the device's timer, then
- * the last thing each does is to store the timer at *out, if out is not null. */
-static const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
-			  ".visible .entry empty() { ret; }\n"
-			  ".visible .entry spin(.param .u64 out, .param .u64 ns) {\n"
-			  "  .reg .u64 %begin, %now, %ns, %out; .reg .pred %more, %none;\n"
-			  "  ld.param.u64 %ns, [ns]; ld.param.u64 %out, [out];\n"
-			  "  mov.u64 %begin, %globaltimer;\n"
-			  "again: mov.u64 %now, %globaltimer;\n"
-			  "  sub.u64 %now, %now, %begin; setp.lt.u64 %more, %now, %ns; @%more bra again;\n"
-			  "  setp.eq.u64 %none, %out, 0; @%none bra done;\n"
-			  "  mov.u64 %now, %globaltimer; st.global.u64 [%out], %now;\n"
-			  "done: ret; }\n";
+ * the last thing each does is to store the timer at *out, if out is not null. tally(cells, ns, round): counts
+ * itself in cells[0], waits, counts itself in cells[1]; cells[2] becomes 1 if it finds another count than its own
+ * number, because a kernel was lost, cut, repeated or out of order. Of one thread. */
+static const char ptx[] =
+	".version 8.0\n.target sm_80\n.address_size 64\n"
+	".visible .entry empty() { ret; }\n"
+	".visible .entry spin(.param .u64 out, .param .u64 ns) {\n"
+	"  .reg .u64 %begin, %now, %ns, %out; .reg .pred %more, %none;\n"
+	"  ld.param.u64 %ns, [ns]; ld.param.u64 %out, [out];\n"
+	"  mov.u64 %begin, %globaltimer;\n"
+	"again: mov.u64 %now, %globaltimer;\n"
+	"  sub.u64 %now, %now, %begin; setp.lt.u64 %more, %now, %ns; @%more bra again;\n"
+	"  setp.eq.u64 %none, %out, 0; @%none bra done;\n"
+	"  mov.u64 %now, %globaltimer; st.global.u64 [%out], %now;\n"
+	"done: ret; }\n"
+	".visible .entry tally(.param .u64 cells, .param .u64 ns, .param .u32 round) {\n"
+	"  .reg .u64 %begin, %now, %ns, %cells; .reg .u32 %round, %next, %found; .reg .pred %more, %same;\n"
+	"  ld.param.u64 %ns, [ns]; ld.param.u64 %cells, [cells]; ld.param.u32 %round, [round];\n"
+	"  add.u32 %next, %round, 1;\n"
+	"  ld.volatile.global.u32 %found, [%cells]; setp.eq.u32 %same, %found, %round; @%same bra first;\n"
+	"  st.volatile.global.u32 [%cells+8], 1;\n"
+	"first: st.volatile.global.u32 [%cells], %next;\n"
+	"  mov.u64 %begin, %globaltimer;\n"
+	"again: mov.u64 %now, %globaltimer;\n"
+	"  sub.u64 %now, %now, %begin; setp.lt.u64 %more, %now, %ns; @%more bra again;\n"
+	"  ld.volatile.global.u32 %found, [%cells+4]; setp.eq.u32 %same, %found, %round; @%same bra last;\n"
+	"  st.volatile.global.u32 [%cells+8], 1;\n"
+	"last: st.volatile.global.u32 [%cells+4], %next;\n"
+	"  ret; }\n";
 
 void driver_check(CUresult result, const char *what)
 {
@@ -109,4 +127,34 @@ uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+double driver_environment(const char *name, double otherwise)
+{
+	const char *value = getenv(name);
+
+	return value ? strtod(value, NULL) : otherwise;
+}
+
+void driver_sleep_until(uint64_t ns)
+{
+	struct timespec moment = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, NULL) == EINTR)
+		;
+}
+
+uint64_t driver_wait_for_start(void)
+{
+	char line[64];
+	uint64_t start = 0;
+
+	printf("{\"name\": \"ready\"}\n");
+	fflush(stdout);
+	if (fgets(line, sizeof(line), stdin))
+		start = strtoull(line, NULL, 10);
+	if (!start)
+		return now_ns();
+	driver_sleep_until(start);
+	return start;
 }

@@ -36,4 +36,16 @@ void *driver_read_file(const char *path);
 /** Nanoseconds of CLOCK_MONOTONIC. */
 uint64_t now_ns(void);
 
+/** Value of an environment variable; `otherwise` if it is not set. */
+double driver_environment(const char *name, double otherwise);
+
+/** Begins together with other programs: prints {"name": "ready"}, reads the moment to begin from standard input
+ * (a line, ns of CLOCK_MONOTONIC) and sleeps until then; begins at once where there is no such line.
+ *
+ * Return: that moment, ns. */
+uint64_t driver_wait_for_start(void);
+
+/** Sleeps until a moment of CLOCK_MONOTONIC, ns; not at all if it has passed. */
+void driver_sleep_until(uint64_t ns);
+
 #endif

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pathlib
 import platform
 import subprocess
 import time
@@ -10,10 +11,9 @@ import time
 def machine():
     block = {"kernel": platform.release(), "cpus": os.cpu_count(), "date": time.strftime("%Y-%m-%d")}
     with contextlib.suppress(OSError):
-        for line in open("/proc/cpuinfo"):
-            if line.startswith("model name"):
-                block["cpu"] = line.split(":", 1)[1].strip()
-                break
+        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+        models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+        block |= {"cpu": models[0]} if models else {}
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         query = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"],
                                capture_output=True, text=True, check=True)

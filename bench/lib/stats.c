@@ -40,10 +40,11 @@ static double quantile(const struct samples *samples, double q)
 void samples_print(struct samples *samples, const char *name, const char *unit)
 {
 	qsort(samples->value, samples->count, sizeof(double), compare);
-	printf("{\"name\": \"%s\", \"unit\": \"%s\", \"n\": %zu, \"median\": %.6g, \"p10\": %.6g, \"p90\": "
+	printf("{\"name\": \"%s\", \"unit\": \"%s\", \"n\": %zu, \"min\": %.6g, \"p10\": %.6g, \"median\": "
 	       "%.6g, "
-	       "\"p99\": %.6g, \"max\": %.6g}\n",
-		name, unit, samples->count, quantile(samples, 0.5), quantile(samples, 0.1),
-		quantile(samples, 0.9), quantile(samples, 0.99), quantile(samples, 1));
+	       "\"p90\": %.6g, \"p99\": %.6g, \"p999\": %.6g, \"max\": %.6g}\n",
+		name, unit, samples->count, quantile(samples, 0), quantile(samples, 0.1),
+		quantile(samples, 0.5), quantile(samples, 0.9), quantile(samples, 0.99),
+		quantile(samples, 0.999), quantile(samples, 1));
 	fflush(stdout);
 }

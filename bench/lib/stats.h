@@ -1,5 +1,5 @@
 // Samples and their summary. A benchmark program prints one JSON object per measurement on standard output;
-// bench/run.py collects them.
+// bench/run collects them.
 
 #ifndef FRMPS_BENCH_LIB_STATS_H
 #define FRMPS_BENCH_LIB_STATS_H
@@ -17,8 +17,8 @@ void samples_deinit(struct samples *samples);
 /** Adds a value; silently full beyond `room`. */
 void samples_add(struct samples *samples, double value);
 
-/** Prints {"name": …, "unit": …, "n": …, "median": …, "p10": …, "p90": …, "p99": …, "max": …}. Sorts the
- * samples. */
+/** Prints {"name": …, "unit": …, "n": …, "min": …, "p10": …, "median": …, "p90": …, "p99": …, "p999": …,
+ * "max": …} on a line of standard output. Sorts the samples. */
 void samples_print(struct samples *samples, const char *name, const char *unit);
 
 #endif

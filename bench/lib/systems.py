@@ -12,6 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import weakref
 
 
 def is_gpu_here():
@@ -36,11 +37,15 @@ class System:
     def __init__(self, build):
         self.build = build
         self.work = tempfile.mkdtemp(prefix="frmps-bench-")
+        weakref.finalize(self, shutil.rmtree, self.work, ignore_errors=True)
 
-    def environment(self):
-        env = dict(os.environ)
-        env.pop("FRMPS_SOCKET", None)
-        return env
+    def environment(self, background=False):
+        """Of a program. @background: it is one that others should not wait for"""
+        env = {key: value for key, value in os.environ.items() if key != "FRMPS_SOCKET" and not key.startswith("CUDA_MPS_")}
+        shim = (self.build / "client").resolve()
+        folders = [folder for folder in env.pop("LD_LIBRARY_PATH", "").split(":")
+                   if folder and pathlib.Path(folder).resolve() != shim]
+        return {**env, "LD_LIBRARY_PATH": ":".join(folders)} if folders else env
 
     def processes(self):
         """That work on behalf of the programs."""
@@ -56,33 +61,47 @@ class System:
 
 
 class StockMps(System):
+    """With the settings that suit it best: a control daemon of its own, its server started ahead, no limit of threads or
+    memory, and its lower client priority for programs in the background."""
+
     name = "MPS"
 
-    def environment(self):
+    def environment(self, background=False):
         env = super().environment()
         env["CUDA_MPS_PIPE_DIRECTORY"] = self.work + "/pipe"
         env["CUDA_MPS_LOG_DIRECTORY"] = self.work + "/log"
+        if background:
+            env["CUDA_MPS_CLIENT_PRIORITY"] = "1"
         return env
 
     def control(self, order):
-        return subprocess.run(["nvidia-cuda-mps-control"], env=self.environment(), input=order + "\n",
-                              capture_output=True, text=True).stdout
+        """Nothing is heard of a control daemon that does not answer."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return subprocess.run(["nvidia-cuda-mps-control"], env=self.environment(), input=order + "\n", timeout=60,
+                                  capture_output=True, text=True).stdout
+        return ""
 
     def processes(self):
         return [int(word) for word in self.control("get_server_list").split() if word.isdigit()]
 
-    @contextlib.contextmanager
-    def up(self):
+    def start(self):
+        """It starts its server with the first program: that one is not to be measured."""
         os.makedirs(self.work + "/pipe", exist_ok=True)
         os.makedirs(self.work + "/log", exist_ok=True)
-        subprocess.run(["nvidia-cuda-mps-control", "-d"], env=self.environment(), check=True)
+        first = [str(self.build / "bench" / "driver_path"), "first"]
         try:
-            # It starts its server with the first program: that one is not to be measured.
-            subprocess.run([str(self.build / "bench" / "driver_path"), "first"], env=self.environment(), check=True,
-                           capture_output=True)
+            for command in (["nvidia-cuda-mps-control", "-d"], first):
+                subprocess.run(command, env=self.environment(), check=True, stdout=subprocess.DEVNULL, timeout=60)
+        except (OSError, subprocess.SubprocessError) as problem:
+            raise RuntimeError(f"stock MPS did not come up: {problem}") from problem
+
+    @contextlib.contextmanager
+    def up(self):
+        try:
+            self.start()
             yield self
         finally:
-            self.control("quit")
+            self.control("quit -t 1")
 
 
 class Frmps(System):
@@ -101,7 +120,7 @@ class Frmps(System):
         self.socket = self.work + "/frmps.sock"
         self.server = None
 
-    def environment(self):
+    def environment(self, background=False):
         env = super().environment()
         env["FRMPS_SOCKET"] = self.socket
         env["LD_LIBRARY_PATH"] = f"{self.service / 'client'}:{env.get('LD_LIBRARY_PATH', '')}"
@@ -129,28 +148,54 @@ class Frmps(System):
         return any(sum(one["state"] in ("active", "warm") for one in domain["executors"]) >= wanted
                    for domain in domains)
 
-    @contextlib.contextmanager
-    def up(self):
-        log = open(self.work + "/server.log", "w")
+    def start(self):
         command = [str(self.service / "server" / "frmps-server"), "--socket", self.socket, "--backend", self.backend]
-        if self.config:
-            config = pathlib.Path(self.work, "frmps.conf")
-            config.write_text("".join(f"{key} = {value}\n" for key, value in self.config.items()))
-            command += ["--config", str(config)]
-        self.server = subprocess.Popen(command, stderr=log, env={**os.environ, **self.variables})
+        config = pathlib.Path(self.work, "frmps.conf")
+        config.write_text("".join(f"{key} = {value}\n" for key, value in self.config.items()))
+        with open(self.work + "/server.log", "w") as log:
+            self.server = subprocess.Popen([*command, "--config", str(config)], stderr=log,
+                                           env={**super().environment(), **self.variables})
         until = time.monotonic() + 60
         while not self.is_complete():
             if self.server.poll() is not None or time.monotonic() > until:
-                raise RuntimeError("frmps-server did not come up:\n" + open(log.name).read())
+                raise RuntimeError("frmps-server did not come up:\n" + pathlib.Path(self.work, "server.log").read_text())
             time.sleep(0.05)
+
+    @contextlib.contextmanager
+    def up(self):
         try:
+            self.start()
             yield self
         finally:
-            self.server.send_signal(signal.SIGTERM)
+            if self.server:
+                self.stop()
+
+    def stop(self):
+        self.server.send_signal(signal.SIGTERM)
+        try:
             self.server.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.server.kill()
+            self.server.wait()
 
 
-def all_here(build, variants=()):
-    """Every system where there is a GPU; else frmps on the host backend. @variants: more of frmps, (name, settings)"""
-    here = [System(build), StockMps(build), Frmps(build, "cuda")] if is_gpu_here() else [Frmps(build, "host")]
-    return here + [Frmps(build, here[-1].backend, name, settings) for name, settings in variants]
+def unbuilt(folder):
+    """Return: the first file that is missing in a build folder, or None."""
+    needed = ("server/frmps-server", "server/frmpsctl", "client/libcuda.so.1", "bench/driver_path", "bench/fault",
+              "bench/scale", "bench/ring", "bench/host_kernels.so")
+    return next((name for name in needed if not (folder / name).exists()), None)
+
+
+def find(build, backend, variants=()):
+    """The systems that are here, and notes on those that are not. @backend: cuda or host; variants: more of frmps,
+    (name, settings)"""
+    more = [Frmps(build, backend, name, settings) for name, settings in variants]
+    if backend == "host":
+        return [Frmps(build, "host"), *more], []
+    notes = []
+    if pathlib.Path("/tmp/nvidia-mps/control").exists():
+        notes.append("An MPS daemon of the machine seems to run: native programs may go through it.")
+    if not shutil.which("nvidia-cuda-mps-control"):
+        notes.append("Stock MPS was not measured: there is no nvidia-cuda-mps-control.")
+        return [System(build), Frmps(build, "cuda"), *more], notes
+    return [System(build), StockMps(build), Frmps(build, "cuda"), *more], notes

@@ -1,0 +1,367 @@
+"""How scenarios measure: programs of the build folder, started under one system, that print what they found.
+
+A measurement is a generator: given a session and the points that are wanted it yields (point, values), or (point, Failed).
+Values are numbers by name: a number, or the summary of a distribution as a program printed it ("median", "p99", …). What
+belongs to the report and is no number is in values["detail"].
+"""
+
+import contextlib
+import importlib.util
+import json
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+import time
+
+from program import Program
+
+BENCH = pathlib.Path(__file__).resolve().parent.parent
+PATIENCE = 120  # seconds that a program may take to get ready, or to end
+AHEAD_NS = 100_000_000  # how long before its beginning a common start is said
+WORKLOAD = [sys.executable, "-B", str(BENCH / "workload.py")]
+LAST_LINES = 6
+
+
+class Failed(RuntimeError):
+    """What could not be measured, with the last lines of whoever failed."""
+
+
+def now_ns():
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+
+def last_lines(text):
+    return "\n".join(text.strip().splitlines()[-LAST_LINES:])
+
+
+class Child:
+    """A program that prints JSON lines. The ones that begin together say {"name": "ready"} and read when to begin."""
+
+    def __init__(self, command, environment):
+        self.name = " ".join([pathlib.Path(command[0]).name, *command[1:]])
+        self.said = b""
+        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE)
+
+    def expect_ready(self, until):
+        while b"\n" not in self.said:
+            poll = select.poll()
+            poll.register(self.process.stdout, select.POLLIN)
+            if not poll.poll(max(0, until - time.monotonic()) * 1000):
+                raise Failed(f"{self.name}: not ready after {PATIENCE} s")
+            piece = os.read(self.process.stdout.fileno(), 65536)
+            if not piece:
+                self.finish()
+                raise Failed(f"{self.name} ended before it was ready")
+            self.said += piece
+
+    def begin(self, moment_ns):
+        with contextlib.suppress(OSError):
+            self.process.stdin.write(b"%d\n" % moment_ns)
+            self.process.stdin.flush()
+
+    def finish(self, also=()):
+        """Waits for the end. @also: exit statuses that are no failure. Return: its JSON lines by name, the last of each."""
+        try:
+            out, err = self.process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired as late:
+            self.close()
+            raise Failed(f"{self.name}: no end after {PATIENCE} s") from late
+        text = (self.said + out).decode(errors="replace")
+        if self.process.returncode and self.process.returncode not in also:
+            raise Failed(last_lines(f"{self.name} ended with {self.process.returncode}\n{err.decode(errors='replace')}"))
+        values = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        return {value["name"]: value for value in values}
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+class Session:
+    """One scenario under one system; whatever it started has ended when it is left."""
+
+    def __init__(self, system, quick=False, image=None):
+        """@image: a module of many kernels, or None"""
+        self.system, self.quick, self.image = system, quick, image
+        self.children = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for child in self.children:
+            child.close()
+
+    def start(self, program, *arguments, background=False, **variables):
+        """@background: the system may give it a lower priority"""
+        environment = self.system.environment(background)
+        environment.update({f"FRMPS_BENCH_{name}": str(value) for name, value in variables.items()})
+        self.children.append(Child([str(self.system.build / "bench" / program), *map(str, arguments)], environment))
+        return self.children[-1]
+
+    @staticmethod
+    def together(children, later=None):
+        """Lets them begin at the same time. @later: ns that some begin later, by child. Return: that time, ns."""
+        until = time.monotonic() + PATIENCE
+        for child in children:
+            child.expect_ready(until)
+        begin = now_ns() + AHEAD_NS
+        for child in children:
+            child.begin(begin + (later or {}).get(child, 0))
+        return begin
+
+
+def point_by_point(measure):
+    """Makes a measurement of a function of a session and one point that returns values."""
+
+    def measure_all(session, points):
+        for point in points:
+            try:
+                yield point, measure(session, point)
+            except (Failed, OSError, ValueError, KeyError) as problem:
+                yield point, Failed(str(problem))
+
+    return measure_all
+
+
+# Programs of bench/.
+
+
+def summaries(program, *arguments, **variables):
+    """One program that prints summaries, of which each is a number."""
+
+    @point_by_point
+    def measure(session, _):
+        return dict(session.start(program, *arguments, **variables).finish())
+
+    return measure
+
+
+@point_by_point
+def first_kernel(session, _):
+    found = session.start("driver_path", "first", START_NS=now_ns()).finish()["first_kernel"]
+    return {"first_kernel_ms": found["ms"]}
+
+
+def copies(session, points):
+    """One program copies all sizes; points are bytes."""
+    try:
+        found = session.start("driver_path", "copies").finish()
+    except Failed as problem:
+        yield from ((point, problem) for point in points)
+        return
+    for point in points:
+        yield point, {name: found[f"copy_{name}_{point}"] for name in
+                      ("pinned_htod", "pinned_dtoh", "pageable_htod", "pageable_dtoh")}
+
+
+@point_by_point
+def launching_clients(session, count):
+    """So many programs launch for the same time."""
+    seconds = 1 if session.quick else 2
+    children = [session.start("driver_path", "rate-for", SECONDS=seconds) for _ in range(count)]
+    begin = session.together(children)
+    time.sleep(max(0, begin - now_ns()) / 1e9)
+    cpu = session.system.service_cpu()
+    found = [child.finish()["rate_for"] for child in children]
+    cpu = session.system.service_cpu() - cpu
+    late = max(one["late_seconds"] for one in found)
+    if late > 0.1 * seconds:
+        raise Failed(f"a program began {late:.2f} s late: they did not all launch at the same time")
+    launches = [one["launches"] / one["seconds"] for one in found]
+    total = sum(one["launches"] for one in found)
+    return {"rate_k": sum(launches) / 1000, "evenness": min(launches) / max(launches) if max(launches) else 0.0,
+            "cpu_us": (sum(one["cpu_seconds"] for one in found) + cpu) / total * 1e6}
+
+
+@point_by_point
+def idle_clients(session, count):
+    """One program works; the others are connected, have a context and do nothing."""
+    others = [session.start("driver_path", "rate-for", SECONDS=0) for _ in range(count - 1)]
+    until = time.monotonic() + PATIENCE
+    for child in others:
+        child.expect_ready(until)
+    found = session.start("driver_path", "wait", WAITS=5000).finish()
+    session.together(others)
+    for child in others:
+        child.finish()
+    return {"launch_and_wait": found["launch_and_wait"]}
+
+
+@point_by_point
+def idle_service(session, count):
+    """Processor time of the service while so many programs are connected and do nothing, percent of one processor."""
+    children = [session.start("driver_path", "rate-for", SECONDS=0) for _ in range(count)]
+    until = time.monotonic() + PATIENCE
+    for child in children:
+        child.expect_ready(until)
+    time.sleep(0.5)
+    before, begin = session.system.service_cpu(), time.monotonic()
+    time.sleep(2)
+    used, took = session.system.service_cpu() - before, time.monotonic() - begin
+    session.together(children)
+    for child in children:
+        child.finish()
+    return {"idle_cpu": used / took * 100}
+
+
+def scale(kind):
+    """@kind: what there is so much of, as scale.c calls it"""
+
+    @point_by_point
+    def measure(session, count):
+        found = session.start("scale", kind, count).finish(also=(3,))
+        if "limit" in found:
+            raise Failed(f"refused behind {found['limit']['made']} {kind} (error {found['limit']['code']})")
+        return {name: value if name == "launch_and_wait" else value["us"] for name, value in found.items()}
+
+    return measure
+
+
+@point_by_point
+def loading(session, _):
+    """A program with 1 ms kernels while another one loads a module and launches a kernel of it, ten times."""
+    busy = session.start("driver_path", "gap", SECONDS=3)
+    loader = session.start("driver_path", "loads", IMAGE=session.image, KERNEL="k7")
+    session.together([busy, loader], {loader: 1_000_000_000})
+    loads = loader.finish()
+    gap = busy.finish()["gap"]
+    return {"gap": gap, "gap_max": gap["max"], "load": loads["load"], "use": loads["use"]}
+
+
+@point_by_point
+def urgent(session, _):
+    """A program whose stream has the highest priority waits for small kernels beside one that fills the device."""
+    flood = session.start("driver_path", "flood", SECONDS=4, background=True)
+    patient = session.start("driver_path", "urgent", SECONDS=2.5, WAITS=20000)
+    session.together([flood, patient], {patient: 500_000_000})
+    waits = patient.finish()["launch_and_wait"]
+    found = flood.finish()["flood"]
+    return {"urgent": waits, "urgent_p99": waits["p99"], "flood_rate": found["kernels"] / found["seconds"]}
+
+
+# Faults.
+
+SURVIVOR_SECONDS = 1.5
+WINDOW_MS = (50, 250)  # that the report shows, before and behind the fault
+SHOWN = 4  # survivors, at most
+
+
+def survivor_found(found, launched_ms, kernel_ms):
+    """What became of one survivor. @found: its last line, or None if it said nothing"""
+    if not found:
+        return {"outcome": "no answer", "pause_ms": None, "before_ms": None, "ended_per_ms": []}
+    first = max(0, int(launched_ms) - WINDOW_MS[0])
+    behind = [ms for at, ms in found["gaps"] if at + ms > launched_ms]
+    before = [ms for at, ms in found["gaps"] if at + ms <= launched_ms]
+    went_on = found["outcome"] == "exact"
+    return {"outcome": found["outcome"], "code": found["code"], "call": found["call"], "kernels": found["kernels"],
+            "pause_ms": max(0.0, max(behind, default=0.0) - kernel_ms) if went_on else None,
+            "before_ms": max(0.0, max(before, default=0.0) - kernel_ms), "from_ms": first - launched_ms,
+            "ended_per_ms": found["ended_per_ms"][first:int(launched_ms) + WINDOW_MS[1]]}
+
+
+def fault(kind, survivors, kernel_us=100):
+    """A fault beside so many survivors. The point, if there is one, is how often each has loaded the large module."""
+
+    @point_by_point
+    def measure(session, modules):
+        more = {"IMAGE": session.image, "KERNEL": "k7"} if modules else {}
+        children = [session.start("fault", "survivor", "--kernel-us", kernel_us, "--modules", modules or 0,
+                                  SECONDS=SURVIVOR_SECONDS, **more) for _ in range(survivors)]
+        culprit = session.start("fault", "culprit", kind)
+        session.together([*children, culprit])
+        told = culprit.finish(also=(-signal.SIGKILL,))["culprit"]
+        found = [survivor_found(answer(child), told["launched_ms"], kernel_us / 1000) for child in children]
+        exact = [one for one in found if one["outcome"] == "exact"]
+        for one in found[SHOWN:]:
+            one.pop("ended_per_ms")
+        values = {"survived": 100 * len(exact) / len(found), "quiet": max((one["before_ms"] or 0 for one in found)),
+                  "detail": {"culprit": told, "survivors": found}}
+        if len(exact) == len(found):
+            values["pause"] = max(one["pause_ms"] for one in exact)
+        if told["code"]:
+            values["told"] = told["after_ms"]
+        return values
+
+    return measure
+
+
+def answer(survivor):
+    """Its last line; None if it crashed or hangs."""
+    try:
+        return survivor.finish().get("survivor")
+    except Failed:
+        return None
+
+
+# PyTorch.
+
+
+def has_torch():
+    return bool(importlib.util.find_spec("torch") and importlib.util.find_spec("torchvision"))
+
+
+def dismiss(programs):
+    for program in programs:
+        program.say_no_more()
+    until = time.monotonic() + PATIENCE
+    for program in programs:
+        program.end(until)
+        program.close()
+
+
+def ask_all(programs, order, word):
+    """Return: the answers, or an exception with the last lines of the first that gave none."""
+    for program in programs:
+        program.say(order)
+    answers = [program.hear(word, time.monotonic() + PATIENCE) for program in programs]
+    if not all(answers):
+        raise Failed(f"{order}: " + last_lines("".join(programs[answers.index(None)].errors) or "no answer"))
+    return answers
+
+
+def torch_workload(session, programs, name):
+    checksums = {line.split()[2] for line in ask_all(programs, f"prepare {name}", "ready")}
+    cpu = session.system.service_cpu()
+    answers = ask_all(programs, f"run {1 if session.quick else 2}", "ran")
+    cpu = session.system.service_cpu() - cpu
+    found = [json.loads(line[3:]) for line in answers]
+    cpu += sum(one["cpu_seconds"] for one in found)
+    return {"per_s": sum(one["items"] / one["seconds"] for one in found),
+            "cpu_ms": cpu / sum(one["steps"] for one in found) * 1000, "detail": {"checksums": sorted(checksums)}}
+
+
+def torch_programs(count):
+    """So many programs at a time do one workload after the other; points are their names."""
+
+    def measure(session, points):
+        programs = [Program(WORKLOAD, session.system.environment()) for _ in range(count)]
+        try:
+            for point in points:
+                try:
+                    yield point, torch_workload(session, programs, point)
+                except Failed as problem:
+                    yield point, problem
+        finally:
+            dismiss(programs)
+
+    return measure
+
+
+@point_by_point
+def torch_first(session, _):
+    environment = {**session.system.environment(), "FRMPS_BENCH_START_NS": str(time.monotonic_ns())}
+    found = subprocess.run([*WORKLOAD, "--first"], env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    if found.returncode:
+        raise Failed(last_lines(found.stderr))
+    value = json.loads(found.stdout.splitlines()[-1])
+    return {"torch_first_ms": value["ms"], "torch_first_after_import_ms": value["after_import_ms"]}
