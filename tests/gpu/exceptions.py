@@ -1,0 +1,368 @@
+#!/usr/bin/env python3
+"""Faults of every class beside every kind of program, by a plan, in parts that a machine is lent for.
+
+usage: exceptions.py [--build BUILD] [--host] [--part I/N] [--only TEXT,...] [--times N] [--seconds LIMIT] [--out FILE.json]
+       exceptions.py --list [--host] [--part I/N] [--only TEXT,...]
+       exceptions.py --merge FILE.json... --out FILE.json
+       exceptions.py --table FILE.json
+
+The plan is exceptions_plan.py. A cell has survivors that live through all its events; an event is one culprit or several,
+which fault at the same moment or one after another. Survivors and culprits are those of the fault matrix
+(matrix_worker.c); cells with PyTorch and with culprits as people write them are runs of framework_faults.py and
+real_culprits.py. One service serves all cells of a part. After each event it must hold that
+  - every survivor goes on, and every word of its memory is what it must be
+  - every culprit got the error that it gets natively, and the service names its process and that error
+  - nobody else is named
+  - the service's executors are the same as before; after a jump to a bad address, they are others
+An event's pauses are the longest times between two ends of kernels of each survivor, less the kernel's own time; "usual"
+is the same just before the fault. Survivors that do something between two kernels have the longest time of that as well.
+
+--only: cells whose names contain one of the texts. --times: events of each cell instead of the plan's. --part: of N parts
+that take about the same time. A cell that would not end within --seconds (470) from the start is not begun, nor any
+behind it, and the last line says so. --merge: results of the same kind of machine, as
+one. --table: a result in Markdown. --host: a short plan on the host backend.
+
+Exit status: 1 if anything did not hold, or cells were not run; 2: usage; 77 without a GPU.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent.parent / "bench" / "lib"), str(HERE)]
+import exceptions_plan  # noqa: E402
+import exceptions_table  # noqa: E402
+import framework_faults  # noqa: E402
+import matrix  # noqa: E402
+from exceptions_plan import BESIDE, GRIDS, LEAVES  # noqa: E402
+from machine import machine  # noqa: E402
+from matrix_systems import PATIENCE, Broken  # noqa: E402
+from systems import is_gpu_here  # noqa: E402
+
+SECONDS = 470  # of a part: whoever lends a machine does so for eight minutes
+MORE = "more 20"  # kernels of a survivor that a pause is measured with
+
+
+def until():
+    return time.monotonic() + PATIENCE
+
+
+def named(lines, pid_of):
+    """What verdicts in lines of the log say. Of a program that is gone they have the session alone.
+
+    @pid_of: finds the process of a session. Return: the code by process."""
+    found = {}
+    for line in lines:
+        match = re.search(r"verdict: culprit is (.*?), kernel \S+, code (\d+)", line)
+        if match:
+            pids = re.findall(r"process (\d+)", match[1]) or map(pid_of, re.findall(r"session (\d+)", match[1]))
+            found |= {int(pid): int(match[2]) for pid in pids}
+    return found
+
+
+class Life:
+    """Of one service; faults: so far."""
+
+    def __init__(self, options, kernels):
+        self.options, self.faults = options, 0
+        self.system = framework_faults.service(options, kernels)
+        self.system.up()
+
+    def executors(self):
+        return sorted(self.system.processes()["executors"])
+
+    def start(self, cell):
+        """Return: the survivors of a cell, that all run."""
+        survivors = [self.system.start(["survivor", *arguments]) for arguments in BESIDE[cell.beside]]
+        for survivor in survivors:
+            if not survivor.hear("ready", until()):
+                for one in survivors:
+                    one.close()
+                raise Broken("a survivor does not start: " + "".join(survivor.errors))
+        return survivors
+
+    def start_culprits(self, cell, classes):
+        blocks, threads = GRIDS[cell.grid]
+        return [self.system.start(["culprit", fault, "--blocks", str(blocks), "--threads", str(threads), "--wait-ms",
+                                   str(PATIENCE * 500), "--delay-ms", str(i * cell.apart_ms)])
+                for i, fault in enumerate(classes)]
+
+
+def ask(survivors, order, word):
+    """Return: the answers; None of those that ended."""
+    for survivor in survivors:
+        survivor.say(order)
+    return [survivor.hear(word, until()) for survivor in survivors]
+
+
+def measured(survivors):
+    """Return: the longest gap and the longest activity of each survivor since it watches; None of those that ended."""
+    return [[float(word) for word in line.split()[1:]] if line else None for line in ask(survivors, MORE, "more")]
+
+
+class Event:
+    """One, beside survivors. found: what a result keeps of it."""
+
+    def __init__(self, life, cell, number, survivors):
+        self.life, self.cell, self.survivors = life, cell, survivors
+        self.classes = cell.event(number)
+        self.found = {"classes": self.classes, "bad": []}
+
+    def bad(self, text):
+        self.found["bad"].append(text)
+
+    def play(self):
+        system = self.life.system
+        culprits = self.life.start_culprits(self.cell, self.classes)
+        try:
+            for culprit in culprits:
+                if not culprit.hear("ready", until()):
+                    raise Broken("a culprit does not start: " + "".join(culprit.errors))
+            system.quiet(len(self.survivors) + len(culprits), until())
+            ask(self.survivors, "watch", "watching")
+            self.found["usual"] = measured(self.survivors)
+            before, position = self.life.executors(), system.log.position()
+            ask(self.survivors, "watch", "watching")
+            for culprit in culprits:
+                culprit.say("go")
+            self.found["codes"] = [(culprit.end(until()) or {"code": None})["code"] for culprit in culprits]
+        finally:
+            for culprit in culprits:
+                culprit.close()
+        self.life.faults += len(culprits)
+        self.found["fault_number"] = self.life.faults
+        self.found["pauses"] = measured(self.survivors)
+        alive = [survivor for survivor in self.survivors if not survivor.result]
+        system.quiet(len(alive), until())
+        ask(alive, "check", "checked")
+        lines = system.log.since(position)
+        self.judge_survivors()
+        self.judge_culprits([culprit.pid for culprit in culprits], lines)
+        self.judge_executors(before != self.life.executors(), lines)
+        if self.found["bad"]:
+            self.found["log"] = lines
+
+    def judge_survivors(self):
+        for survivor in self.survivors:
+            if survivor.result or survivor.process.poll() is not None:
+                self.bad(f"a survivor ends: {survivor.result or ''.join(survivor.errors)[-300:]}")
+
+    def judge_culprits(self, pids, lines):
+        native, codes = self.life.options.native, named(lines, self.life.system.pid_of)
+        for fault, pid, code in zip(self.classes, pids, self.found["codes"]):
+            if code != native[fault]:
+                self.bad(f"{fault}: its program got {code}, natively {native[fault]}")
+            if codes.get(pid) != native[fault]:
+                self.bad(f"{fault}: the service names " + (f"{codes[pid]} as its error" if pid in codes else
+                                                           "nobody for it"))
+        others = (self.life.system.blamed(lines) | set(codes)) - set(pids)
+        if others:
+            self.bad(f"processes {others} are named, and innocent")
+
+    def judge_executors(self, replaced, lines):
+        """The host backend may do either, as its log says."""
+        expected = any(fault in LEAVES for fault in self.classes)
+        if self.life.options.host:
+            expected = any(" is given up" in line for line in lines)
+        self.found["executors"] = "replaced" if replaced else "unchanged"
+        if replaced != expected:
+            self.bad("the service's executors are " + self.found["executors"])
+        if any("exceptions are left to the driver" in line for line in self.life.system.log.since(0)):
+            self.bad("the service leaves exceptions to the driver")
+
+
+def play_events(life, cell, times):
+    """Return: what was found of a cell of the plan's own. Survivors that end are replaced for the next event."""
+    found = {"events": [], "survivors": [], "bad": []}
+    survivors = []
+    try:
+        for number in range(times):
+            survivors = survivors or life.start(cell)
+            event = Event(life, cell, number, survivors)
+            found["events"].append(event.found)
+            event.play()
+            if event.found["bad"]:
+                found["survivors"] += leave(survivors)
+                survivors = []
+    finally:
+        found["survivors"] += leave(survivors)
+    return found
+
+
+def leave(survivors):
+    """Return: the last words of survivors, when they have looked at everything once more."""
+    for survivor in survivors:
+        survivor.say("stop")
+    for survivor in survivors:
+        survivor.end(until())
+        survivor.close()
+    return [survivor.result or {"outcome": "HANG"} for survivor in survivors]
+
+
+def events_of(result):
+    """Return: the events of another script's result, as far as they have something in common with ours."""
+    found = [event for life in result.get("lives", []) for event in life["events"]] + result.get("cases", [])
+    return [{"classes": [row for row, _ in one.get("faults", [])] or [one.get("row") or one.get("case")], "bad": [],
+             "pauses": [None if pause is None else [pause, 0.0] for pause in one.get("pauses_ms", {}).values()]}
+            for one in found]
+
+
+def play_script(options, cell, seconds):
+    """Return: what another script of this folder found."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as out:
+        command = [sys.executable, "-B", str(HERE / cell.script[0]), "--build", str(options.build), "--out", out.name,
+                   *cell.script[1:]]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
+            try:
+                said = run.communicate(timeout=seconds)[0]
+            except subprocess.TimeoutExpired:
+                run.send_signal(signal.SIGINT)  # it ends its service
+                return {"bad": [f"{cell.script[0]} does not end within {seconds:.0f} s", run.communicate()[0][-3000:]]}
+        if run.returncode == 77:
+            return {"skipped": said.strip().splitlines()[-1], "bad": []}
+        text = pathlib.Path(out.name).read_text()
+    result = json.loads(text) if text else {}
+    return {"result": result, "events": events_of(result), "bad": [said[-3000:]] if run.returncode else []}
+
+
+class Part:
+    """The cells of one call; results are saved after each of them."""
+
+    def __init__(self, options, kernels, cells):
+        self.options, self.kernels, self.cells = options, kernels, cells
+        self.life, self.found, self.end = None, [], time.monotonic() + options.seconds
+
+    def play(self, cell):
+        if cell.script:
+            self.end_life()  # such a run has a service of its own
+            return play_script(self.options, cell, self.end - time.monotonic())
+        self.life = self.life or Life(self.options, self.kernels)
+        return play_events(self.life, cell, self.options.times or cell.times)
+
+    def end_life(self):
+        if self.life:
+            self.life.system.down()
+        self.life = None
+
+    def run_cell(self, cell):
+        begin = time.monotonic()
+        try:
+            found = self.play(cell)
+            crash = self.life.system.crash() if self.life else ""
+            found["bad"] += [crash] if crash else []
+        except Broken as problem:
+            found = {"bad": [str(problem)]}
+            self.end_life()
+        found["bad"] += [f"a survivor was {one['outcome']}: {one.get('wrong') or one.get('code')}"
+                         for one in found.get("survivors", []) if one["outcome"] != "exact"]
+        found["bad"] += [f"event {i + 1}: {text}" for i, event in enumerate(found.get("events", [])) for text in event["bad"]]
+        found |= {"name": cell.name, "how": cell.how, "classes": cell.classes, "grid": cell.grid, "beside": cell.beside,
+                  "seconds": round(time.monotonic() - begin, 1)}
+        self.found.append(found)
+        print(exceptions_table.line(found), flush=True)
+
+    def run(self):
+        try:
+            for cell in self.cells:
+                if time.monotonic() + cell.seconds > self.end:
+                    break
+                self.run_cell(cell)
+                self.save()
+        finally:
+            self.end_life()
+        left = [cell.name for cell in self.cells[len(self.found):]]
+        failed = [cell["name"] for cell in self.found if cell["bad"]]
+        print(f"{len(self.found)} cells, {len(failed)} failed" + (f": {', '.join(failed)}" if failed else "") +
+              (f"; for want of time not run: {', '.join(left)}" if left else ""))
+        return not failed and not left
+
+    def save(self):
+        if self.options.out:
+            matrix.save(self.options.out, {"native_codes": self.options.native, "cells": self.found})
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def one_of(text):
+        match = re.fullmatch(r"(\d+)/(\d+)", text)
+        if not match or not 1 <= int(match[1]) <= int(match[2]):
+            raise argparse.ArgumentTypeError(f"{text} is no part like 2/10")
+        return int(match[1]), int(match[2])
+
+    parser.add_argument("--build", type=pathlib.Path, default=HERE.parent.parent / "build")
+    parser.add_argument("--host", action="store_true", help="the short plan, on the host backend")
+    parser.add_argument("--list", action="store_true", help="the cells, and about how long they take")
+    parser.add_argument("--part", type=one_of, metavar="I/N")
+    parser.add_argument("--only", type=lambda text: text.split(","), default=[""], metavar="TEXT,...")
+    parser.add_argument("--times", type=int, default=0, metavar="N")
+    parser.add_argument("--seconds", type=float, default=SECONDS, metavar="LIMIT")
+    parser.add_argument("--out", default="", metavar="FILE.json")
+    parser.add_argument("--merge", nargs="+", metavar="FILE.json")
+    parser.add_argument("--table", metavar="FILE.json")
+    options = parser.parse_args()
+    if options.merge and not options.out:
+        parser.error("--merge needs --out")
+    options.build, options.backend = options.build.resolve(), "host" if options.host else "cuda"
+    plan = exceptions_plan.host_plan() if options.host else exceptions_plan.plan()
+    options.cells = [cell for cell in plan if any(text in cell.name for text in options.only)]
+    if not options.cells:
+        parser.error(f"no cell is called like {', '.join(options.only)}; --list shows the names")
+    if options.part:
+        options.cells = exceptions_plan.part(options.cells, *options.part)
+    return options
+
+
+def read(path):
+    return json.loads(pathlib.Path(path).read_text())
+
+
+def show_list(cells):
+    for cell in cells:
+        print(f"{cell.seconds:6.0f} s  {cell.name}")
+    print(f"{len(cells)} cells, about {sum(cell.seconds for cell in cells) / 60:.0f} minutes in all")
+
+
+def run(options):
+    work = tempfile.mkdtemp(prefix="frmps-exceptions-")
+    try:
+        kernels = matrix.host_kernels(options.build) if options.host else matrix.device_kernels(work)
+        options.rows = exceptions_plan.CLASSES
+        options.native = matrix.native_codes(options, kernels)
+        print("machine:", json.dumps(machine()), flush=True)
+        return Part(options, kernels, options.cells).run()
+    finally:
+        shutil.rmtree(work)
+
+
+def main():
+    options = arguments()
+    if options.list:
+        show_list(options.cells)
+        return 0
+    if options.merge:
+        merged = exceptions_table.merge([read(path) for path in options.merge])
+        pathlib.Path(options.out).write_text(json.dumps(merged, indent=1) + "\n")
+        missing = {cell.name for cell in options.cells} - {cell["name"] for cell in merged["cells"]}
+        print(f"{len(merged['cells'])} cells" + (f"; {len(missing)} are missing: {', '.join(sorted(missing))}"
+                                                 if missing else ""))
+        return 1 if missing or any(cell["bad"] for cell in merged["cells"]) else 0
+    if options.table:
+        print(exceptions_table.table(read(options.table)))
+        return 0
+    if not options.host and not is_gpu_here():
+        print("no GPU")
+        return 77
+    return 0 if run(options) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
