@@ -55,15 +55,31 @@ fail() { # fail TEXT [LOG]
 	exit 1
 }
 
+compile() {
+	ninja -C "$build" demo 2>&1
+	echo $? >"$scratch/compiled"
+}
+# On a terminal: how many of the steps are done.
+show_progress() {
+	while read -r step _; do
+		case $step in
+		\[*/*\]) [ ! -t 1 ] || printf '\r%s ' "$step" ;;
+		esac
+	done
+	[ ! -t 1 ] || echo
+}
+
 . tests/lib/build.sh
 if [ "$prepared" = no ]; then
 	install_packages
 	echo "building in $build/, which takes some minutes the first time …"
-	{ configure "$build" -Dbuildtype=debugoptimized && ninja -C "$build"; } >"$scratch/build" 2>&1 ||
-		fail "the build failed" "$scratch/build"
+	configure "$build" -Dbuildtype=debugoptimized >"$scratch/build" 2>&1 ||
+		fail "the build cannot be configured" "$scratch/build"
+	compile | tee "$scratch/build" | show_progress
+	[ "$(cat "$scratch/compiled")" = 0 ] || fail "the build failed" "$scratch/build"
 fi
 for program in frmps-server frmps-run frmpsctl demo_view demo_worker demo_host_module.so; do
-	[ -e "$build/server/$program" ] || fail "$build/server/$program is not there: build it with ninja -C $build"
+	[ -e "$build/server/$program" ] || fail "$build/server/$program is not there: build it with ninja -C $build demo"
 done
 build=$(cd "$build" && pwd)
 
