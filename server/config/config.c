@@ -445,6 +445,10 @@ static const char sections[] = "Sections say for whom keys hold: [user NAME or N
 
 void config_help(FILE *out)
 {
+	fputs("# Configuration of the frmps service, see frmps.conf(5). Each key stands with its default: "
+	      "remove the\n"
+	      "# mark in front of those that you change.\n\n",
+		out);
 	for (size_t i = 0; i < ROWS; i++) {
 		const struct option_row *row = &rows[i];
 
