@@ -38,7 +38,7 @@ int probe_main(const struct backend_ops *ops, int answer_fd)
 	return n == (ssize_t)sizeof(answer) ? 0 : 1;
 }
 
-static void run_child(const char *backend, char *const *environment, int fd)
+static void run_child(const char *program, const char *backend, char *const *environment, int fd)
 {
 	char option[32], number[32];
 	char *arguments[] = {(char *)"frmps-server", (char *)"--role=probe", option, number, NULL};
@@ -48,7 +48,7 @@ static void run_child(const char *backend, char *const *environment, int fd)
 	/* dup2 onto itself would leave the descriptor close-on-exec. */
 	if (fd == HERITAGE_CONTROL_FD ? fcntl(fd, F_SETFD, 0) < 0 : dup2(fd, HERITAGE_CONTROL_FD) < 0)
 		_exit(126);
-	execve("/proc/self/exe", arguments, environment);
+	execve(program, arguments, environment);
 	_exit(127);
 }
 
@@ -63,7 +63,8 @@ static void describe_death(int status, struct probe_answer *answer)
 			WEXITSTATUS(status));
 }
 
-int probe_ask(const char *backend, char *const *environment, struct probe_answer *ret_answer)
+int probe_ask(
+	const char *program, const char *backend, char *const *environment, struct probe_answer *ret_answer)
 {
 	struct probe_answer answer;
 	int ends[2], status = 0, error;
@@ -74,7 +75,7 @@ int probe_ask(const char *backend, char *const *environment, struct probe_answer
 		return -errno;
 	pid = fork();
 	if (pid == 0)
-		run_child(backend, environment, ends[1]);
+		run_child(program, backend, environment, ends[1]);
 	error = errno;
 	close(ends[1]);
 	if (pid < 0) {

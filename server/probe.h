@@ -17,11 +17,13 @@ struct probe_answer {
 
 /**
  * Spawns the question and waits for its answer.
+ * @program: path of frmps-server
  * @backend: cuda or host
  * @environment: of the child
  * Return: 0 or -errno; @ret_answer->device_count says whether the backend works
  */
-int probe_ask(const char *backend, char *const *environment, struct probe_answer *ret_answer);
+int probe_ask(
+	const char *program, const char *backend, char *const *environment, struct probe_answer *ret_answer);
 
 /** The child: answers on the descriptor. Return: exit code. */
 int probe_main(const struct backend_ops *ops, int answer_fd);

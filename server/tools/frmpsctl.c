@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "server/tools/ask.h"
+#include "server/tools/doctor.h"
 #include "server/tools/manual.h"
+#include "server/tools/shim.h"
 #include "server/version.h"
 
 /* How long the service may take for it: longer than the daemon does. */
@@ -293,6 +295,17 @@ static int reload(const struct call *call)
 		printf("from the next start of the service: %s\n", text_of(root, "restart"));
 	json_decref(root);
 	return 0;
+}
+
+static int examine(const struct call *call)
+{
+	char *server = shim_find_server();
+	struct doctor doctor = {
+		.root = "", .socket = call->path, .server = server, .json = call->json, .out = stdout};
+	int code = doctor_run(&doctor);
+
+	free(server);
+	return code;
 }
 
 static const struct {

@@ -40,6 +40,21 @@ static bool own_directory(char *path, size_t size)
 	return true;
 }
 
+char *shim_find_server(void)
+{
+	static const char *const servers[] = {"frmps-server", "../sbin/frmps-server"};
+	char own[PATH_MAX], path[PATH_MAX + 32];
+
+	if (!own_directory(own, sizeof(own)))
+		return NULL;
+	for (size_t i = 0; i < sizeof(servers) / sizeof(servers[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", own, servers[i]);
+		if (access(path, X_OK) == 0)
+			return realpath(path, NULL);
+	}
+	return NULL;
+}
+
 char *shim_directory(void)
 {
 	const char *given = getenv("FRMPS_SHIM_DIR");

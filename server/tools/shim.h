@@ -1,5 +1,5 @@
-// Where our libcuda.so.1 lies, seen from a program of ours: beside it in the build folder or below the same
-// prefix.
+// Where our libcuda.so.1 and frmps-server lie, seen from a program of ours: beside it in the build folder or below the
+// same prefix.
 
 #ifndef FRMPS_SERVER_TOOLS_SHIM_H
 #define FRMPS_SERVER_TOOLS_SHIM_H
@@ -9,5 +9,8 @@
  * Return: a string of the caller's; NULL if there is no such library, or no memory.
  */
 char *shim_directory(void);
+
+/** The path of frmps-server. Return: a string of the caller's; NULL if it is not found, or no memory. */
+char *shim_find_server(void);
 
 #endif

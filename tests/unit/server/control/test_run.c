@@ -7,15 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
-#include "protocol/socket.h"
 #include "tests/lib/suite.h"
+#include "tests/unit/server/one_answer.h"
 
 #define MOST 8
 
@@ -126,32 +124,10 @@ START_TEST(usage_is_checked)
 }
 END_TEST
 
-/* A service that answers one question; as a process of its own, it ends by itself. */
 static pid_t start_service(char *path, size_t size)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	pid_t pid;
-
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s/frmps.sock", folder);
-	snprintf(path, size, "%s", address.sun_path);
-	ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
-	ck_assert_int_eq(listen(listener, 4), 0);
-	pid = fork();
-	if (pid == 0) {
-		struct wire_message answer = {
-			.type = WIRE_ADMIN_REPLY, .id = 1, .admin_reply = {.code = code, .json = json}};
-		struct packet *packet = malloc(sizeof(*packet));
-		int fd = accept(listener, NULL, NULL);
-
-		alarm(20);
-		packet_receive(fd, packet);
-		message_send(fd, &answer, NULL, 0);
-		packet_receive(fd, packet);
-		_exit(0);
-	}
-	close(listener);
-	return pid;
+	snprintf(path, size, "%s/frmps.sock", folder);
+	return one_answer_start(path, code, json);
 }
 
 static void make_shim(char *path, size_t size)

@@ -1,0 +1,361 @@
+// See doctor.h. Names are part of the operator's interface: added to, never changed.
+//
+//   findings	a list
+//     check	configuration, driver, exceptions, kernel_log, library, preload, service, device, files, memory, shared_memory
+//     level	ok, warning, error
+//     text	what is the case
+//     advice	what to do; only where the level is not ok
+
+#include "server/tools/doctor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "protocol/shim_uuid.h"
+#include "server/config/config.h"
+#include "server/probe.h"
+#include "server/role.h"
+#include "server/tools/ask.h"
+#include "server/tools/shim.h"
+#include "server/version.h"
+
+/* Drivers whose faults were contained in trials: the first part of their version. */
+#define TRIED_DRIVER "580"
+/* A client takes 12 descriptors of the service, and one for each piece of its memory. */
+#define FILES_WANTED 65536u
+/* What programs (loaders of data, collectives between processes) usually want of /dev/shm. */
+#define SHARED_BYTES (UINT64_C(1) << 30)
+
+enum level { LEVEL_OK, LEVEL_WARNING, LEVEL_ERROR };
+
+struct examination {
+	const struct doctor *doctor;
+	enum level worst;
+	json_t *findings;
+	bool is_host;	/* kernels run on the processor: there is no driver to look at */
+	json_t *status; /* of the service; NULL: it does not answer */
+};
+
+/* @advice: NULL for LEVEL_OK */
+static void find(struct examination *e, const char *check, enum level level, const char *advice,
+	const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+static void find(struct examination *e, const char *check, enum level level, const char *advice,
+	const char *format, ...)
+{
+	static const char *const names[] = {"ok", "warning", "error"};
+	char text[512];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	if (*text && text[strlen(text) - 1] == '.')
+		text[strlen(text) - 1] = '\0';
+	if (level > e->worst)
+		e->worst = level;
+	if (e->doctor->json)
+		json_array_append_new(e->findings, json_pack("{ss ss ss ss*}", "check", check, "level",
+							   names[level], "text", text, "advice", advice));
+	else
+		fprintf(e->doctor->out, "%-7s  %-13s  %s%s%s\n", names[level], check, text,
+			advice ? ". To do: " : "", advice ? advice : "");
+}
+
+static const char *path_of(const struct examination *e, const char *file, char path[PATH_MAX])
+{
+	snprintf(path, PATH_MAX, "%s%s", e->doctor->root, file);
+	return path;
+}
+
+/*
+ * The machine
+ */
+
+static void look_at_configuration(struct examination *e)
+{
+	char path[PATH_MAX], text[600];
+	struct config config;
+	int r;
+
+	config_init(&config);
+	r = config_read(&config, path_of(e, CONFIG_DEFAULT_FILE, path), text, sizeof(text));
+	e->is_host = config.backend == CONFIG_BACKEND_HOST;
+	if (!r)
+		find(e, "configuration", LEVEL_OK, NULL, "%s has no errors", path);
+	else if (r == CONFIG_E_MISSING)
+		find(e, "configuration", LEVEL_OK, NULL, "there is no %s: every key has its default", path);
+	else
+		find(e, "configuration", LEVEL_ERROR, "correct the line; frmps.conf(5) describes the keys",
+			"%s", text);
+}
+
+static void look_at_driver(struct examination *e)
+{
+	char *shim = shim_directory(), **environment = heritage_environment(environ, shim, NULL);
+	struct probe_answer answer = {0};
+	int r = 0;
+
+	free(shim);
+	if (e->is_host)
+		find(e, "driver", LEVEL_OK, NULL, "none is needed: the configuration says backend = host");
+	else if (!e->doctor->server)
+		find(e, "driver", LEVEL_ERROR, "install the whole service below one prefix",
+			"frmps-server, which would be asked, is not found beside this program");
+	else if (!environment || (r = probe_ask(e->doctor->server, "cuda", environment, &answer)) < 0)
+		find(e, "driver", LEVEL_ERROR, "look at the limits of processes and memory",
+			"the driver cannot be asked: %s", strerror(r ? -r : ENOMEM));
+	else if (!answer.device_count)
+		find(e, "driver", LEVEL_ERROR,
+			"install the NVIDIA driver, or let this container see the GPU; nvidia-smi must list "
+			"it",
+			"no usable GPU: %s", answer.text);
+	else
+		find(e, "driver", LEVEL_OK, NULL, "%d GPU%s can be served", (int)answer.device_count,
+			answer.device_count > 1 ? "s" : "");
+	heritage_environment_free(environment);
+}
+
+/* Faults are contained by what the driver does inside, which no interface promises. */
+static void look_at_exceptions(struct examination *e)
+{
+	char path[PATH_MAX], version[64] = "";
+	FILE *file = fopen(path_of(e, "/sys/module/nvidia/version", path), "re");
+
+	if (file && !fgets(version, sizeof(version), file))
+		version[0] = '\0';
+	if (file)
+		fclose(file);
+	version[strcspn(version, "\n")] = '\0';
+	if (!version[0])
+		return; /* look_at_driver() has said what there is to say */
+	if (!strncmp(version, TRIED_DRIVER ".", strlen(TRIED_DRIVER ".")))
+		find(e, "exceptions", LEVEL_OK, NULL, "faults are contained with driver %s", version);
+	else
+		find(e, "exceptions", LEVEL_WARNING,
+			"try a fault beside a program that matters before you rely on it",
+			"containing faults was tried with driver " TRIED_DRIVER " and not with %s", version);
+}
+
+static void look_at_kernel_log(struct examination *e)
+{
+	char path[PATH_MAX];
+	int fd;
+
+	if (e->is_host)
+		return;
+	fd = open(path_of(e, "/dev/kmsg", path), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	if (fd >= 0) {
+		find(e, "kernel_log", LEVEL_OK, NULL, "can be read");
+		close(fd);
+		return;
+	}
+	find(e, "kernel_log", LEVEL_WARNING,
+		"run the service as root or give it CAP_SYSLOG; as another user than the service's, run this "
+		"again as root",
+		"%s cannot be read (%s): faults are found by the driver's answers alone", path,
+		strerror(errno));
+}
+
+static bool has_uuid(const char *path)
+{
+	static const uint8_t id[] = FRMPS_SHIM_UUID_BYTES;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat status;
+	bool found = false;
+
+	if (fd >= 0 && !fstat(fd, &status) && status.st_size) {
+		void *at = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+
+		found = at != MAP_FAILED && memmem(at, (size_t)status.st_size, id, sizeof(id));
+		if (at != MAP_FAILED)
+			munmap(at, (size_t)status.st_size);
+	}
+	if (fd >= 0)
+		close(fd);
+	return found;
+}
+
+static void look_at_library(struct examination *e)
+{
+	const char *preload = getenv("LD_PRELOAD");
+	char *directory = shim_directory(), path[PATH_MAX + 16];
+
+	snprintf(path, sizeof(path), "%s/libcuda.so.1", directory ? directory : "");
+	if (!directory)
+		find(e, "library", LEVEL_ERROR,
+			"install the whole service below one prefix, or let FRMPS_SHIM_DIR name the "
+			"directory",
+			"the service's libcuda.so.1 is not found");
+	else if (has_uuid(path))
+		find(e, "library", LEVEL_OK, NULL, "frmps-run loads %s", path);
+	else
+		find(e, "library", LEVEL_ERROR, "install the service again, or correct FRMPS_SHIM_DIR",
+			"frmps-run would load %s, which is not the service's", path);
+	free(directory);
+	if (preload && strstr(preload, "libcuda.so"))
+		find(e, "preload", LEVEL_ERROR, "unset LD_PRELOAD",
+			"LD_PRELOAD=%s loads another library before the service's", preload);
+}
+
+static void look_at_shared_memory(struct examination *e)
+{
+	char path[PATH_MAX];
+	struct statvfs status;
+	uint64_t bytes;
+	int fd = memfd_create("frmps-doctor", MFD_CLOEXEC);
+
+	if (fd < 0 || ftruncate(fd, 1 << 21) < 0)
+		find(e, "shared_memory", LEVEL_ERROR, "permit memfd_create() (seccomp), or give more memory",
+			"memory cannot be shared between processes: %s", strerror(errno));
+	else if (statvfs(path_of(e, "/dev/shm", path), &status) < 0)
+		find(e, "shared_memory", LEVEL_WARNING, "mount a tmpfs there: programs may need it",
+			"the service can share memory; %s: %s", path, strerror(errno));
+	else if ((bytes = (uint64_t)status.f_frsize * status.f_blocks) < SHARED_BYTES)
+		find(e, "shared_memory", LEVEL_WARNING,
+			"give it more (docker: --shm-size): programs that load data in processes of their "
+			"own need it",
+			"the service can share memory; %s has %llu MiB only", path,
+			(unsigned long long)(bytes >> 20));
+	else
+		find(e, "shared_memory", LEVEL_OK, NULL,
+			"the service can share memory; /dev/shm has %llu MiB",
+			(unsigned long long)(bytes >> 20));
+	if (fd >= 0)
+		close(fd);
+}
+
+/*
+ * The service
+ */
+
+/* What becomes of a connection is told by ask(); why it is not permitted, it does not know. */
+static const char *advise_connection(const char *socket)
+{
+	if (access(socket, F_OK) < 0 && errno == EACCES)
+		return "permit the way to the socket (x for the directories)";
+	if (access(socket, F_OK) < 0)
+		return "start it (systemctl start frmps-server), or name its socket with --socket or "
+		       "FRMPS_SOCKET";
+	if (access(socket, W_OK) < 0)
+		return "permit the socket: who uses the service must be allowed to write it";
+	return "start it again (systemctl restart frmps-server); its log says why it does not answer";
+}
+
+static void look_at_service(struct examination *e)
+{
+	const char *socket = e->doctor->socket, *version;
+	char text[400], *answer = NULL;
+	const json_t *device;
+
+	if (ask(socket, "status", &answer, text, sizeof(text))) {
+		find(e, "service", LEVEL_ERROR, advise_connection(socket), "%s", text);
+		return;
+	}
+	e->status = json_loads(answer, 0, NULL);
+	free(answer);
+	version = json_string_value(json_object_get(e->status, "version"));
+	device = json_object_get(e->status, "device");
+	if (!version)
+		find(e, "service", LEVEL_ERROR, "install service and tools of one version",
+			"the service at %s answers what is not understood", socket);
+	else if (strcmp(version, SERVER_VERSION))
+		find(e, "service", LEVEL_WARNING, "restart the service after an upgrade",
+			"the service at %s has version %s, this program %s", socket, version, SERVER_VERSION);
+	else
+		find(e, "service", LEVEL_OK, NULL, "version %s answers at %s", version, socket);
+	if (!strcmp(json_is_string(json_object_get(device, "state"))
+			    ? json_string_value(json_object_get(device, "state"))
+			    : "",
+		    "failed"))
+		find(e, "device", LEVEL_ERROR,
+			"see that the GPU works again (reset, reboot), then restart the service",
+			"the service has given the device up: %s",
+			json_string_value(json_object_get(device, "reason")));
+}
+
+/* Return: the soft limit, UINT64_MAX for none; 0 if it is not known */
+static uint64_t read_limit(FILE *limits, const char *name)
+{
+	char line[256], *value;
+
+	rewind(limits);
+	while (fgets(line, sizeof(line), limits)) {
+		if (strncmp(line, name, strlen(name)))
+			continue;
+		value = line + strlen(name) + strspn(line + strlen(name), " ");
+		return strncmp(value, "unlimited", 9) ? strtoull(value, NULL, 10) : UINT64_MAX;
+	}
+	return 0;
+}
+
+static void look_at_limits(struct examination *e)
+{
+	long long pid = json_integer_value(json_object_get(e->status, "pid"));
+	char name[64], path[PATH_MAX];
+	uint64_t files, memory;
+	struct stat owner;
+	FILE *limits;
+
+	if (!pid)
+		return;
+	snprintf(name, sizeof(name), "/proc/%lld/limits", pid);
+	limits = fopen(path_of(e, name, path), "re");
+	if (!limits || fstat(fileno(limits), &owner) < 0) {
+		find(e, "files", LEVEL_WARNING, "run this where the service's process can be seen",
+			"limits of the service are not known: %s: %s", path, strerror(errno));
+		if (limits)
+			fclose(limits);
+		return;
+	}
+	files = read_limit(limits, "Max open files");
+	memory = read_limit(limits, "Max locked memory");
+	fclose(limits);
+	if (files < FILES_WANTED)
+		find(e, "files", LEVEL_WARNING, "raise it (LimitNOFILE=1048576 in the unit, ulimit -n)",
+			"the service may open %llu files: enough for some %llu programs with little memory",
+			(unsigned long long)files, (unsigned long long)files / 16);
+	else
+		find(e, "files", LEVEL_OK, NULL, "the service may open %llu files",
+			(unsigned long long)files);
+	/* Root may lock what it likes. */
+	if (memory != UINT64_MAX && owner.st_uid)
+		find(e, "memory", LEVEL_WARNING, "raise it (LimitMEMLOCK=infinity in the unit, ulimit -l)",
+			"the service may lock %llu MiB of memory: pinned memory of programs may fail",
+			(unsigned long long)memory >> 20);
+	else
+		find(e, "memory", LEVEL_OK, NULL, "the service may lock as much memory as there is");
+}
+
+int doctor_run(const struct doctor *doctor)
+{
+	struct examination e = {.doctor = doctor, .findings = json_array()};
+	json_t *root;
+
+	look_at_configuration(&e);
+	look_at_driver(&e);
+	look_at_exceptions(&e);
+	look_at_kernel_log(&e);
+	look_at_library(&e);
+	look_at_shared_memory(&e);
+	look_at_service(&e);
+	look_at_limits(&e);
+	root = json_pack("{so}", "findings", e.findings);
+	if (doctor->json && root) {
+		json_dumpf(root, doctor->out, JSON_INDENT(2));
+		fputc('\n', doctor->out);
+	}
+	json_decref(root);
+	json_decref(e.status);
+	return e.worst == LEVEL_ERROR || fflush(doctor->out) ? 1 : 0;
+}

@@ -1,0 +1,192 @@
+// frmpsctl doctor on a machine of files: what it finds where all is well, and where one thing is not.
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "protocol/shim_uuid.h"
+#include "server/tools/doctor.h"
+#include "server/version.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/one_answer.h"
+
+#define STATUS(version, state)                                                                               \
+	"{\"version\": \"" version "\", \"pid\": 7, \"device\": {\"state\": \"" state                        \
+	"\", \"reason\": \"it fell off\"}}"
+#define GOOD STATUS(SERVER_VERSION, "serving")
+
+static char folder[64];
+
+static void shell(const char *line)
+{
+	ck_assert_msg(system(line) == 0, "%s", line);
+}
+
+static void set_up(void)
+{
+	static const unsigned char id[] = FRMPS_SHIM_UUID_BYTES;
+	FILE *file;
+
+	strcpy(folder, "/tmp/frmps-doctor-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	ck_assert_int_eq(chdir(folder), 0);
+	shell("mkdir -p etc/frmps proc/7 sys/module/nvidia dev/shm shim");
+	shell("echo 'backend = host' >etc/frmps/frmps.conf");
+	shell("echo 580.1.2 >sys/module/nvidia/version; echo >dev/kmsg");
+	shell("printf 'Max locked memory         unlimited            unlimited            bytes\\n"
+	      "Max open files            1048576              1048576              files\\n' >proc/7/limits");
+	file = fopen("shim/libcuda.so.1", "we");
+	fputs("some code ", file);
+	fwrite(id, 1, sizeof(id), file);
+	fclose(file);
+	setenv("FRMPS_SHIM_DIR", "shim", 1);
+}
+
+static void tear_down(void)
+{
+	char line[128];
+
+	snprintf(line, sizeof(line), "cd / && rm -rf %s", folder);
+	shell(line);
+}
+
+/* @status: of the service; NULL: there is none. Return: what doctor_run() returns */
+static int examine(const char *status, const char *server, bool json, char **ret_text)
+{
+	pid_t service = status ? one_answer_start("socket", 0, status) : 0;
+	struct doctor doctor = {.root = folder, .socket = "socket", .server = server, .json = json};
+	size_t length;
+	int code;
+
+	doctor.out = open_memstream(ret_text, &length);
+	code = doctor_run(&doctor);
+	fclose(doctor.out);
+	if (service)
+		ck_assert_int_eq(waitpid(service, NULL, 0), service);
+	return code;
+}
+
+START_TEST(a_good_machine_has_no_errors)
+{
+	static const char *const checks[] = {
+		"configuration", "driver", "exceptions", "library", "service", "files", "memory"};
+	char *text, line[64];
+
+	ck_assert_int_eq(examine(GOOD, NULL, false, &text), 0);
+	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
+		snprintf(line, sizeof(line), "ok       %-13s  ", checks[i]);
+		ck_assert_msg(strstr(text, line) != NULL, "%s: %s", checks[i], text);
+	}
+	ck_assert_ptr_null(strstr(text, "error "));
+	free(text);
+}
+END_TEST
+
+/* What makes the machine worse, what the service answers, what is found. */
+static const struct {
+	const char *command, *status, *found;
+	int code;
+} bad[] = {
+	{"echo 'standbys = 99' >>etc/frmps/frmps.conf", GOOD, "error    configuration  ", 1},
+	{"rm shim/libcuda.so.1", GOOD, "error    library        the service's libcuda.so.1 is not found", 1},
+	{"echo other >shim/libcuda.so.1", GOOD, "which is not the service's. To do: ", 1},
+	{"true", NULL, "error    service        the service at socket cannot be reached", 1},
+	{"true", "{}", "error    service        ", 1},
+	{"true", STATUS("0.0.1", "serving"),
+		"warning  service        the service at socket has version 0.0.1", 0},
+	{"true", STATUS(SERVER_VERSION, "failed"),
+		"error    device         the service has given the device up: it fell off", 1},
+	{"sed -i 's/1048576/1024/' proc/7/limits", GOOD,
+		"warning  files          the service may open 1024 files", 0},
+	{"rm proc/7/limits", GOOD, "warning  files          limits of the service are not known", 0},
+	{"echo 535.1 >sys/module/nvidia/version", GOOD, "warning  exceptions     ", 0},
+	{"rmdir dev/shm", GOOD, "warning  shared_memory  ", 0},
+	{"echo 'backend = cuda' >etc/frmps/frmps.conf", GOOD, "error    driver         frmps-server", 1},
+	{"rm dev/kmsg; rm etc/frmps/frmps.conf", GOOD, "warning  kernel_log     ", 1},
+};
+
+START_TEST(one_thing_that_is_wrong_is_found)
+{
+	char *text;
+
+	shell(bad[_i].command);
+	ck_assert_int_eq(examine(bad[_i].status, NULL, false, &text), bad[_i].code);
+	ck_assert_msg(strstr(text, bad[_i].found) != NULL, "%s", text);
+	ck_assert_ptr_nonnull(strstr(strstr(text, bad[_i].found), ". To do: "));
+	free(text);
+}
+END_TEST
+
+START_TEST(another_library_before_ours_is_found)
+{
+	char *text;
+
+	setenv("LD_PRELOAD", "/nonexistent/libcuda.so.1", 1);
+	ck_assert_int_eq(examine(GOOD, NULL, false, &text), 1);
+	unsetenv("LD_PRELOAD");
+	ck_assert_msg(strstr(text, "error    preload        LD_PRELOAD=/nonexistent/libcuda.so.1") != NULL,
+		"%s", text);
+	free(text);
+}
+END_TEST
+
+START_TEST(the_driver_is_asked_as_the_service_asks_it)
+{
+	char *text;
+
+	shell("rm etc/frmps/frmps.conf");
+	setenv("FRMPS_DRIVER", "/nonexistent/libcuda.so.1", 1);
+	ck_assert_int_eq(examine(GOOD, getenv("FRMPS_TEST_SERVER"), false, &text), 1);
+	ck_assert_msg(strstr(text, "no usable GPU: FRMPS_DRIVER names /nonexistent/libcuda.so.1") != NULL,
+		"%s", text);
+	free(text);
+	/* The answer of a machine with two devices, struct probe_answer. */
+	shell("{ printf '#!/bin/sh\\n{ printf \"\\\\002\\\\000\\\\000\\\\000\"; head -c 256 /dev/zero; } |"
+	      " dd bs=260 iflag=fullblock 2>/dev/null >&3\\n'; } >server; chmod +x server; rm socket");
+	ck_assert_int_eq(examine(GOOD, "./server", false, &text), 0);
+	ck_assert_msg(strstr(text, "ok       driver         2 GPUs can be served") != NULL, "%s", text);
+	ck_assert_msg(strstr(text, "ok       kernel_log     can be read") != NULL, "%s", text);
+	free(text);
+}
+END_TEST
+
+START_TEST(findings_come_as_json)
+{
+	const char *advice;
+	json_t *root, *one;
+	size_t index;
+	char *text;
+
+	ck_assert_int_eq(examine(NULL, NULL, true, &text), 1);
+	root = json_loads(text, 0, NULL);
+	ck_assert_msg(root != NULL, "%s", text);
+	ck_assert_uint_ge(json_array_size(json_object_get(root, "findings")), 5);
+	json_array_foreach (json_object_get(root, "findings"), index, one) {
+		ck_assert_ptr_nonnull(json_string_value(json_object_get(one, "check")));
+		ck_assert_ptr_nonnull(json_string_value(json_object_get(one, "text")));
+		advice = json_string_value(json_object_get(one, "advice"));
+		ck_assert_int_eq(
+			advice == NULL, !strcmp(json_string_value(json_object_get(one, "level")), "ok"));
+	}
+	json_decref(root);
+	free(text);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("doctor");
+	TCase *tests = suite_case(suite, "doctor");
+
+	tcase_add_checked_fixture(tests, set_up, tear_down);
+	tcase_add_test(tests, a_good_machine_has_no_errors);
+	tcase_add_loop_test(tests, one_thing_that_is_wrong_is_found, 0, sizeof(bad) / sizeof(bad[0]));
+	tcase_add_test(tests, another_library_before_ours_is_found);
+	tcase_add_test(tests, the_driver_is_asked_as_the_service_asks_it);
+	tcase_add_test(tests, findings_come_as_json);
+	return suite_run(suite);
+}
