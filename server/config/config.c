@@ -436,13 +436,6 @@ static void print_wrapped(FILE *out, const char *text)
 	}
 }
 
-static const char sections[] = "Sections say for whom keys hold: [user NAME or NUMBER], [cgroup PATTERN] by "
-			       "the path of the program's control "
-			       "group, [program PATTERN] by the path of its executable. Patterns are those "
-			       "of the shell, and * matches a slash "
-			       "as well. All sections that match apply, in the order of the file: where "
-			       "several set a key, the last one holds.";
-
 void config_help(FILE *out)
 {
 	fputs("# Configuration of the frmps service, see frmps.conf(5). Each key stands with its default: "
@@ -466,6 +459,6 @@ void config_help(FILE *out)
 		else
 			fprintf(out, "#%s = %llu\n\n", row->key, (unsigned long long)row->initial);
 	}
-	print_wrapped(out, sections);
+	print_wrapped(out, TERMS_HELP);
 	fputs("# [user 1000]\n# memory_limit = 20G\n", out);
 }

@@ -21,7 +21,17 @@
 #define RULE_PATTERN_MAX 256u
 #define SUBJECT_PATH_MAX 512u
 
-struct config;
+/* The same for operators. */
+#define TERMS_HELP                                                                                           \
+	"Sections say for whom keys hold: [user NAME or NUMBER], [cgroup PATTERN] by the path of the "       \
+	"program's control "                                                                                 \
+	"group, [program PATTERN] by the path of its executable. Patterns are those of the shell, and * "    \
+	"matches a slash "                                                                                   \
+	"as well. All sections that match apply, in the order of the file: where several set a key, the "    \
+	"last one holds. "                                                                                   \
+	"Who a program is, the kernel says. But a user can copy an executable: what must hold for a user "   \
+	"belongs into a "                                                                                    \
+	"section for that user. frmpsctl reload has sections read again while programs run."
 
 struct terms {
 #define TERM(key) uint64_t key;

@@ -1,6 +1,6 @@
 // Runs at build time only. Makes of the tables that --help and the configuration's reader use
 //
-//   generate page NAME		a page of the manual, in mdoc: frmps-server, frmps.conf, frmps-run, frmpsctl
+//   generate page NAME		a page of the manual, in mdoc: frmps-server, frmps.conf, frmps-run, frmpsctl, frmps-exporter
 //   generate completion NAME	completion for bash, of one of the programs
 //
 // on standard output. One process, one thread, owns nothing.
@@ -19,7 +19,7 @@
 /* Of the pages' latest change of form; what they say comes from the tables. */
 #define DATE "November 25, 2026"
 
-static const struct manual *const manuals[] = {&manual_server, &manual_run, &manual_ctl};
+static const struct manual *const manuals[] = {&manual_server, &manual_run, &manual_ctl, &manual_exporter};
 
 /*
  * Text
@@ -238,10 +238,19 @@ static void put_configuration(void)
 	put_text("BYTES may end in K, M, G or T, powers of 1024.");
 	puts(".Sh KEYS\n.Bl -tag -width Ds");
 	put_keys();
+	puts(".El\n.Sh SECTIONS");
+	put_text(TERMS_HELP);
+	puts("In a section may stand:");
+	puts(".Bl -bullet -compact");
+#define TERM(key) puts(".It\n.Cm " #key);
+#include "server/config/terms.def"
+#undef TERM
 	puts(".El\n.Sh FILES\n.Bl -tag -width Ds\n.It Pa " CONFIG_DEFAULT_FILE "\n.El");
 	puts(".Sh EXAMPLES\n.Bl -tag -width Ds\n.It Ic frmps-server \\-\\-help-config > frmps.conf");
 	puts("A file with every key, commented out.\n.It Ic frmps-server \\-\\-check-config frmps.conf");
-	puts("Whether it is right.\n.El");
+	puts("Whether it is right.");
+	puts(".It Li [user alice]\n.It Li memory_limit = 20G");
+	puts("Programs of this user have at most 20 GiB of device memory each.\n.El");
 	put_see("frmpsctl 1,frmps-server 8");
 }
 

@@ -3,7 +3,6 @@
 // HTTP library's thread answers one request after the other. It owns the listening socket.
 
 #include <errno.h>
-#include <getopt.h>
 #include <jansson.h>
 #include <microhttpd.h>
 #include <netdb.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "server/tools/ask.h"
+#include "server/tools/manual.h"
 #include "server/tools/metrics.h"
 #include "server/version.h"
 
@@ -29,23 +29,6 @@
 struct options {
 	const char *socket, *listen;
 };
-
-static void print_usage(FILE *out)
-{
-	fputs("usage: frmps-exporter [--listen ADDRESS:PORT] [--socket PATH]\n"
-	      "\n"
-	      "Answers GET /metrics with what the service does, for Prometheus.\n"
-	      "\n"
-	      "  --listen ADDRESS:PORT  a numeric address, IPv6 in brackets (default: " LISTEN_DEFAULT ")\n"
-	      "  --socket PATH          socket of the service (default: $FRMPS_SOCKET, "
-	      "/run/frmps/frmps.sock,\n"
-	      "                         $XDG_RUNTIME_DIR/frmps.sock)\n"
-	      "  -h, --help, --version\n"
-	      "\n"
-	      "It sees what its user may see: all programs as root or as the service's user, else its own.\n"
-	      "Exit code: 0 after SIGTERM or SIGINT; 64 wrong usage; 71 it cannot listen.\n",
-		out);
-}
 
 /* ---- answers ---- */
 
@@ -201,12 +184,9 @@ static int serve(int fd, char *path)
 /* Return: 0 to go on, or the exit code + 1. */
 static int parse(int count, char **arguments, struct options *options)
 {
-	static const struct option known[] = {{"listen", required_argument, NULL, 'l'},
-		{"socket", required_argument, NULL, 's'}, {"version", no_argument, NULL, 'v'},
-		{"help", no_argument, NULL, 'h'}, {0}};
 	int option;
 
-	while ((option = getopt_long(count, arguments, "h", known, NULL)) >= 0) {
+	while ((option = manual_option(&manual_exporter, count, arguments, false)) >= 0) {
 		switch (option) {
 		case 'l':
 			options->listen = optarg;
@@ -218,18 +198,15 @@ static int parse(int count, char **arguments, struct options *options)
 			puts("frmps-exporter " SERVER_VERSION);
 			return 1;
 		case 'h':
-			print_usage(stdout);
+			manual_help(&manual_exporter, stdout);
 			return 1;
 		default:
-			fputs("Try 'frmps-exporter --help'.\n", stderr);
-			return EX_USAGE + 1;
+			return manual_wrong(&manual_exporter, NULL) + 1;
 		}
 	}
-	if (optind == count)
-		return 0;
-	fprintf(stderr, "frmps-exporter: it takes no argument '%s'\nTry 'frmps-exporter --help'.\n",
-		arguments[optind]);
-	return EX_USAGE + 1;
+	return optind == count
+		       ? 0
+		       : manual_wrong(&manual_exporter, "unexpected argument '%s'", arguments[optind]) + 1;
 }
 
 int main(int count, char **arguments)
@@ -242,10 +219,11 @@ int main(int count, char **arguments)
 		return r - 1;
 	ask_socket_path(options.socket, path, sizeof(path));
 	fd = listen_on(options.listen);
+	if (fd < 0 && !errno)
+		return manual_wrong(&manual_exporter, "--listen: '%s' is no ADDRESS:PORT", options.listen);
 	if (fd < 0) {
-		fprintf(stderr, "frmps-exporter: %s: %s\n", options.listen,
-			errno ? strerror(errno) : "no ADDRESS:PORT; names are not looked up");
-		return errno ? EX_OSERR : EX_USAGE;
+		fprintf(stderr, "frmps-exporter: %s: %s\n", options.listen, strerror(errno));
+		return EX_OSERR;
 	}
 	return serve(fd, path);
 }

@@ -34,6 +34,10 @@ static const struct manual_row ctl_rows[] = {
 #include "server/tools/frmpsctl.def"
 };
 
+static const struct manual_row exporter_rows[] = {
+#include "server/tools/frmps-exporter.def"
+};
+
 #define ROWS(list) .rows = list, .count = sizeof(list) / sizeof(list[0])
 
 const struct manual manual_server = {
@@ -61,6 +65,15 @@ const struct manual manual_ctl = {
 	.about = "ask and control the frmps service",
 	.see = "frmps-run 1,frmps.conf 5,frmps-server 8",
 	ROWS(ctl_rows),
+};
+
+const struct manual manual_exporter = {
+	.program = "frmps-exporter",
+	.section = 1,
+	.synopsis = "[--listen ADDRESS:PORT] [--socket PATH]",
+	.about = "tell Prometheus what the frmps service does",
+	.see = "frmpsctl 1,frmps-server 8",
+	ROWS(exporter_rows),
 };
 
 int manual_option(const struct manual *manual, int count, char **arguments, int stops)

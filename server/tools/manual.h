@@ -1,5 +1,4 @@
-// What a program tells its user of itself. Each program has one table (frmps-server.def, frmps-run.def, frmpsctl.def): its
-// options are parsed by it, --help is printed from it, and the build makes manual page and completion of it
+// What a program tells its user of itself. Each program has a table, NAME.def: its options are parsed by it, --help is printed from it, and the build makes manual page and completion of it
 // (server/man/generate.c). A row is one of
 //
 //   TEXT(paragraph)						what the program is for
@@ -48,7 +47,7 @@ struct manual {
 	size_t count;
 };
 
-extern const struct manual manual_server, manual_run, manual_ctl;
+extern const struct manual manual_server, manual_run, manual_ctl, manual_exporter;
 
 /**
  * The next option, like getopt_long(): optarg and optind are set. -h is --help. Says itself what is wrong with one.
