@@ -1,17 +1,14 @@
 #!/usr/bin/env python3
-"""Does README say what the library implements? The section between its two marks is made from client/api.def.
+"""Does client/README.md say what the library implements? Makes that section from client/api.def.
 
-usage: compat.py [--write]      without --write: exit status 1 and the difference if README is behind
+usage: compat.py [--write]      without --write: exit status 1 and the difference if the document is behind
 """
 
-import difflib
-import pathlib
 import re
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-README = ROOT / "README.md"
-BEGIN, END = "<!-- compatibility: made by tests/contract/compat.py --write -->", "<!-- /compatibility -->"
+import sections
+
 ROW = re.compile(r'^API\((\w+), "(\w+)", (\d+), (LEGACY|PTSZ), (FULL|LOCAL|REFUSED), "([^"]*)"\)$')
 
 # First match wins; the rest of a name is shown without the part that is the group's.
@@ -30,7 +27,7 @@ GROUPS = [
 
 
 def rows():
-    for number, line in enumerate((ROOT / "client" / "api.def").read_text().splitlines(), 1):
+    for number, line in enumerate((sections.ROOT / "client" / "api.def").read_text().splitlines(), 1):
         if not line.startswith("API("):
             continue
         match = ROW.match(line)
@@ -90,21 +87,5 @@ def section():
     return out + ["", "</details>"]
 
 
-def main():
-    lines = README.read_text().splitlines()
-    try:
-        begin, end = lines.index(BEGIN), lines.index(END)
-    except ValueError:
-        sys.exit("compat.py: README.md lacks the marks of the compatibility section")
-    made = [*lines[: begin + 1], *section(), *lines[end:]]
-    if "--write" in sys.argv[1:]:
-        README.write_text("\n".join(made) + "\n")
-        return
-    difference = list(difflib.unified_diff(lines, made, "README.md", "client/api.def", lineterm=""))
-    if difference:
-        print("\n".join(difference[:40]), file=sys.stderr)
-        sys.exit("compat.py: README.md is not what client/api.def says; tests/contract/compat.py --write corrects it")
-
-
 if __name__ == "__main__":
-    main()
+    sections.main("compat", {"compatibility": section}, ["client/README.md"])

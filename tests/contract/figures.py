@@ -1,0 +1,381 @@
+#!/usr/bin/env python3
+"""Do the tables of figures say what the result files say? Makes them from bench/results/*.json.
+
+usage: figures.py [--write]      without --write: exit status 1 and the difference if a document is behind
+"""
+
+import functools
+import json
+import statistics
+
+import sections
+
+DOCUMENTS = ["README.md", "bench/results/README.md"]
+RESULTS = sections.ROOT / "bench" / "results"
+SYSTEMS = ["native", "MPS", "frmps"]
+NAMES = ["native", "stock MPS", "frmps"]
+
+
+@functools.cache
+def load(name):
+    return json.loads((RESULTS / name).read_text())
+
+
+def run(name, command):
+    """The one run of a result file whose command begins so."""
+    (found,) = [one for one in load(name)["runs"] if one["command"].startswith(command)]
+    return found["results"]
+
+
+def digits(value):
+    """Three figures that count, and all of those before the point."""
+    if value >= 1000:
+        return f"{value:,.0f}".replace(",", " ")
+    return f"{value:.0f}" if value >= 100 or value == 0 else f"{value:#.3g}"
+
+
+def cells(results, key, show=digits):
+    """A figure of every system: the median of its rounds."""
+    values = [results[system].get(key) for system in SYSTEMS]
+    return ["" if value is None else show(statistics.median(value) if isinstance(value, list) else value) for value in values]
+
+
+def join(*parts):
+    """The same figure from several runs in one cell."""
+    return [", ".join(values) for values in zip(*parts)]
+
+
+def table(head, rows):
+    return ["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows]]
+
+
+# What programs are worth to each other: speed.
+
+RATES = "run.py --build build --rounds 6 --together --only one,many"
+CALLS = "run.py --build build --rounds 1"
+ALTERNATE = "programs.py --build build --alternate"
+ALONE = "programs.py --build build --rounds 2"
+FIRST = "programs.py --build build --rounds 1"
+
+
+def speed():
+    calls, rates = run("h200.json", CALLS), run("h200.json", RATES)
+    frameworks, first = run("h200_programs.json", ALTERNATE), run("h200_programs.json", FIRST)
+    alone = run("h200_programs.json", ALONE)
+    (elsewhere,) = [value for name, value in load("h200_eight.json").items() if name.startswith("a fourth machine")]
+    return table(["", *NAMES], [
+        ["start of a process to its first finished kernel, ms, on two machines",
+         *join(cells(calls, "first_kernel_ms"), cells(elsewhere, "first_kernel_ms"))],
+        ["PyTorch: end of `import torch` to the first finished kernel, ms", *cells(first, "first_kernel_after_import_ms")],
+        ["`cuLaunchKernel`, cost to the caller, µs", *cells(calls, "issue")],
+        ["launch and wait, µs", *cells(rates, "launch_and_wait")],
+        ["launches a second, thousands: one program", *cells(rates, "rate_1_processes_k")],
+        ["… eight programs together", *cells(rates, "rate_8_processes_k")],
+        ["ResNet-50 inference, batches of 64, images/s", *cells(frameworks, "alone_resnet50_batch64_per_s")],
+        ["… batches of 1", *cells(alone, "alone_resnet50_batch1_per_s")],
+        ["transformer training, steps/s", *cells(frameworks, "alone_training_per_s")],
+        ["… processor time of a step, with the service's, ms", *cells(frameworks, "alone_training_cpu_ms")],
+        ["longest gap between 1 ms kernels while another program loads modules, ms", *cells(calls, "gap_max_ms")],
+    ])
+
+
+def source(name, command):
+    """Where the figures of a table come from."""
+    (found,) = {one["command"] for one in load(name).get("runs", [load(name)]) if one["command"].startswith(command)}
+    machine = load(name)["machine"]
+    return f"`{found}`, `{name}`: {machine['gpu']}, {machine['cpus']} processors, Linux {machine['kernel'].split('-')[0]}."
+
+
+def calls():
+    one, rates = run("h200.json", CALLS), run("h200.json", RATES)
+    copies = [(f"{kind} copies of {size}, {way} the device, GB/s", f"copy_{kind}_{key}_{count}")
+              for kind, size, count in (("pinned", "256 MiB", 1 << 28), ("pageable", "16 MiB", 1 << 24),
+                                        ("pageable", "64 KiB", 1 << 16), ("pageable", "4 KiB", 1 << 12))
+              for way, key in (("to", "htod"), ("from", "dtoh"))]
+    return [source("h200.json", CALLS), "", *table(["", *NAMES], [
+        ["`cuLaunchKernel`, cost to the caller, µs", *cells(one, "issue")],
+        ["launches a second, thousands, one wait per 100 000", *cells(one, "launch_rate")],
+        ["start of a process to its first finished kernel, ms", *cells(one, "first_kernel_ms")],
+        *([text, *cells(one, key)] for text, key in copies),
+        ["longest gap of a program with 1 ms kernels while another loads modules of 400 kernels, ms", *cells(one, "gap_max_ms")],
+        ["such a load, ms", *cells(one, "load_median_ms")],
+        ["from its end to the end of one of its kernels, ms", *cells(one, "use_median_ms")],
+        ["processor time of the service with 16 idle programs, %", *cells(one, "idle_cpu_percent")],
+    ]), "", source("h200.json", RATES), "", *table(["", *NAMES], [
+        ["launch and wait, µs", *cells(rates, "launch_and_wait")],
+        ["launches a second, thousands, one program", *cells(rates, "rate_1_processes_k")],
+        ["… eight programs", *cells(rates, "rate_8_processes_k")],
+        ["processor time per launch, programs and service, µs, one program", *cells(rates, "cpu_us_per_launch_1")],
+        ["… eight programs", *cells(rates, "cpu_us_per_launch_8")],
+    ])]
+
+
+def ratios():
+    """frmps relative to another system: the median over rounds of what it was in each, and the range."""
+    rates = run("h200.json", RATES)
+
+    def line(text, key, system):
+        values = [ours / theirs for ours, theirs in zip(rates["frmps"][key], rates[system][key])]
+        return [text, f"{statistics.median(values):.2f}", f"{min(values):.2f} to {max(values):.2f}"]
+
+    return table(["frmps relative to", "median of six rounds", "range"], [
+        line("native: rate of one program", "rate_1_processes_k", "native"),
+        line("stock MPS: rate of one program", "rate_1_processes_k", "MPS"),
+        line("stock MPS: rate of eight programs", "rate_8_processes_k", "MPS"),
+        line("native: time of launch and wait", "launch_and_wait", "native"),
+        line("stock MPS: time of launch and wait", "launch_and_wait", "MPS"),
+    ])
+
+
+def launch():
+    (counted,) = [one["cycles_of_200000_launches_each"] for one in load("h200.json")["runs"]
+                  if "cycles_of_200000_launches_each" in one]
+
+    def line(text, key):
+        times = [cycles / counted["counter_mhz"] for cycles in counted[key]]
+        return [text, *(f"{value:.3f}" for value in (statistics.median(times), min(times), max(times)))]
+
+    return table(["of one launch, µs", "median", "least", "most"], [
+        line("in the driver's `cuLaunchKernel`", "inside_the_driver"),
+        line("in the service, from one to the next", "from_one_to_the_next"),
+    ])
+
+
+def eight():
+    data = load("h200_eight.json")
+    return [data["command"].replace("driver_path", "build/bench/driver_path") + ".", "", *table(
+        ["eight programs", "launches a second, thousands"],
+        [[name, digits(statistics.median(values))] for name, values in data["results"].items()])]
+
+
+def programs():
+    both = {system: {**run("h200_programs.json", ALONE)[system], **{
+        key: value for key, value in run("h200_programs.json", FIRST)[system].items() if key.startswith("first_")}}
+        for system in SYSTEMS}
+    alternate = run("h200_programs.json", ALTERNATE)
+    names = {
+        "resnet50_batch1": "ResNet-50 inference, images/s, batches of 1",
+        "resnet50_batch8": "… of 8",
+        "resnet50_batch64": "… of 64",
+        "training": "transformer training, steps/s",
+        "decoding": "decoder of GPT-2's size, tokens/s, kernel by kernel",
+        "decoding_graph": "… as a CUDA graph",
+    }
+
+    def line(results, name):
+        spent = join(*([digits(statistics.median(results[system][f"alone_{name}_cpu_ms"]))] for system in SYSTEMS))
+        return [names[name].replace("… of 64", "ResNet-50 inference, images/s, batches of 64") if results is alternate
+                else names[name], *cells(results, f"alone_{name}_per_s"), *spent]
+
+    head = ["", *NAMES, "processor time of a step in the same order, ms"]
+    return [source("h200_programs.json", ALONE), source("h200_programs.json", FIRST) + " (the last two rows)", "", *table(head, [
+        *(line(both, name) for name in names),
+        ["start of Python to the first finished kernel, ms", *cells(both, "first_kernel_ms"), ""],
+        ["… the part after `import torch`, ms", *cells(both, "first_kernel_after_import_ms"), ""],
+    ]), "", source("h200_programs.json", ALTERNATE), "", *table(head, [
+        line(alternate, name) for name in ("resnet50_batch64", "training")])]
+
+
+# What a fault costs the others.
+
+ROWS = {
+    "trap": "trap",
+    "assert": "`assert()` that fails",
+    "null": "null pointer",
+    "far-write": "write to an unmapped address",
+    "far-read": "read of an unmapped address",
+    "misaligned": "misaligned access",
+    "illegal": "illegal instruction",
+    "shared": "access beyond shared memory",
+    "stack": "stack overflow",
+    "jump": "jump to a bad address",
+}
+
+
+def matrix(name, wanted=lambda command: True):
+    """(system, row, column) -> runs, of all runs of the fault matrix in a file whose command is wanted."""
+    found = {}
+    for one in load(name)["runs"]:
+        for cell in one.get("cells", []):
+            if wanted(one["command"]):
+                found.setdefault((cell["system"], cell["row"], cell["column"]), []).extend(cell["runs"])
+    return found
+
+
+def in_one_block():
+    return matrix("h200_exceptions.json", lambda command: "--culprit-blocks" not in command)
+
+
+def in_many_blocks():
+    return matrix("h200_exceptions.json", lambda command: "--culprit-blocks" in command)
+
+
+def pauses(runs):
+    """Of each run the longest pause of a survivor, ms."""
+    return [max(survivor["pause_ms"] for survivor in one["survivors"]) for one in runs]
+
+
+def outcomes(runs):
+    return {survivor["outcome"] for one in runs for survivor in one["survivors"]}
+
+
+def span(values, unit=" ms"):
+    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+    return (low if low == high else f"{low} to {high}") + unit
+
+
+def all_exact(runs, blamed="culprit"):
+    """A table says of these runs that nobody else was hurt, and who was blamed: is it so?"""
+    assert outcomes(runs) == {"exact"} and all(one["blamed"] == blamed for one in runs), runs
+    return runs
+
+
+def under_mps(row):
+    """What stock MPS did to survivors with 100 µs kernels, one and seven."""
+    runs = [one for column in ("busy-100us", "seven-100us") for one in
+            matrix("h200_faults.json")["mps", row, column]]
+    return {"told": "all get an error", "exact": "exact"}.get("/".join(sorted(outcomes(runs))))
+
+
+def fault():
+    small = [all_exact(in_one_block()["frmps", row, "busy-100us"]) for row in ROWS]
+    large = {row: all_exact(in_many_blocks()["frmps", row, "busy-100us"])
+             for row in ("trap", "assert", "misaligned", "stack", "far-write")}
+    quick = [pause for row in ("trap", "assert") for pause in pauses(large[row])]
+    slow = [pause for row in ("misaligned", "stack", "far-write") for pause in pauses(large[row])]
+    torch = [one for one in load("h100_real_culprits.json")["cases"] if one["case"] == "torch-index-select"]
+    assert set(torch[0]["survivors"].values()) == {"exact"}
+    hurt = {row for row in ROWS if under_mps(row) == "all get an error"}
+    assert hurt == set(ROWS) - {"assert"}
+    before = matrix("h200_faults.json", lambda command: "--on-fault fast" not in command)
+    near = [pause for row in ("near-write", "near-read") for pause in pauses(before["frmps", row, "busy-100us"])]
+    daemon = pauses(before["frmps", "kill-daemon", "busy-100us"])
+    dead = before["frmps", "kill-active", "busy-100us"]
+    seconds = [pause / 1000 for pause in torch[0]["pauses_ms"].values()]
+    return table(["what goes wrong", "its program", "every other program", "their pause", "stock MPS"], [
+        ["a kernel faults: trap, wild or null pointer, misaligned access, illegal instruction, overflow of stack or shared "
+         "memory, `assert`", "the driver's error", "continues, exact",
+         span([statistics.median(pauses(runs)) for runs in small]) +
+         f", longest {max(max(pauses(runs)) for runs in small):.0f} ms", "all get the error, except for `assert`"],
+        ["… in 1000 blocks", "the same", "continues, exact", f"trap, `assert`: {span(quick)}; others: {span(slow)}", ""],
+        ["… PyTorch index out of range", "the same", "continues, exact",
+         f"{min(seconds):.1f} to {max(seconds):.1f} s", ""],
+        ["a kernel writes or reads just beside its memory", "`CUDA_ERROR_ILLEGAL_ADDRESS` once it is proved",
+         "continues, exact", f"at most {max(near):.1f} ms", "all get the error"],
+        ["the executor is killed (MPS: its server)", "",
+         "continues if its work is done or can be repeated, else an error", span(pauses(all_exact(dead, "nobody"))),
+         "all get an error"],
+        ["the daemon is killed", "", "continues, exact", f"at most {max(daemon):.2f} ms", ""],
+    ])
+
+
+def faults():
+    one, many = in_one_block(), in_many_blocks()
+    rows = []
+    for row, text in ROWS.items():
+        runs = all_exact(one["frmps", row, "busy-100us"])
+        line = [text, str(len(runs)), f"{statistics.median(pauses(runs)):.0f}", f"{max(pauses(runs)):.0f}"]
+        for found, column in ((one, "seven-100us"), (one, "busy-50ms"), (many, "busy-100us")):
+            runs = found.get(("frmps", row, column))
+            line.append(span(pauses(all_exact(runs)), "") if runs else "")
+        rows.append([*line, under_mps(row)])
+    steps = [step["contained"] for runs in in_one_block().values() for one in runs for step in one["phases"]
+             if "contained" in step]
+    return [*table(["fault", "runs", "median", "longest", "seven programs", "50 ms kernels", "in 1000 blocks", "stock MPS"], rows),
+            "", f"From the event until everybody goes on: {statistics.median(steps):.1f} ms in the median of {len(steps)} faults, "
+            f"{min(steps):.1f} to {max(steps):.1f}."]
+
+
+def culprits():
+    data = load("h100_real_culprits.json")
+    texts = {
+        "cupy-one": "CuPy kernel with a wild pointer, one small grid",
+        "cuda-null": "CUDA C++, null pointer, 4096 blocks",
+        "cuda-misaligned": "CUDA C++, misaligned access, 4096 blocks",
+        "triton-many": "Triton kernel with a wild pointer, large grid",
+        "torch-index-select": "PyTorch index out of range, asserted in thousands of blocks",
+    }
+    cases = {case["case"]: case for case in data["cases"]}
+    assert set(cases) == set(texts)
+    return [source("h100_real_culprits.json", "real_culprits.py"), "", *table(
+        ["culprit", "pause of 100 µs kernels, ms", "of a PyTorch graph, ms", "survivors", "differs from native"],
+        [[text, *(digits(cases[name]["pauses_ms"][survivor]) for survivor in ("100us", "graph")),
+          ", ".join(sorted(set(cases[name]["survivors"].values()))), ", ".join(cases[name]["differs"]) or "nothing"]
+         for name, text in texts.items()])]
+
+
+def frameworks():
+    data = load("h200_exceptions.json")["frameworks"]
+    (life,) = data["lives"]
+    assert {one["ending"] for one in life["runs"]} == {"exact"}
+    loops = list(life["events"][0]["pauses_ms"])
+    return [f"`{data['command']}`, `h200_exceptions.json`. Every program was exact.", "",
+            *table(["fault", *(f"{loop}, ms" for loop in loops)],
+                   [[ROWS[event["row"]], *(digits(event["pauses_ms"][loop]) for loop in loops)] for event in life["events"]])]
+
+
+def troubles():
+    found = matrix("h200_faults.json", lambda command: "--on-fault fast" not in command)
+    texts = {
+        "none": "no fault at all",
+        "near-write": "write just beside its memory",
+        "near-read": "read just beside its memory",
+        "endless": "kernel without end, `max_kernel_seconds = 1` (a build that replaced the executor)",
+        "kill-active": "`kill -9` of the active executor (MPS: its server)",
+        "kill-culprit": "`kill -9` of a program",
+        "kill-standby": "… of the standby",
+        "kill-daemon": "… of the daemon",
+        "kill-keeper": "… of the keeper",
+    }
+
+    def cell(system, row, column):
+        runs = found.get((system, row, column))
+        if not runs:
+            return ""
+        ends = [survivor["outcome"] for one in runs for survivor in one["survivors"]]
+        if ends.count("exact") < len(ends):
+            return f"{ends.count('exact')} of {len(ends)} exact"
+        longest = max(pauses(runs))
+        return "exact" if column == "idle" else f"exact, {longest:.1f}" if longest >= 0.05 else "exact, below 0.1"
+
+    columns = {"idle": "idle", "busy-100us": "100 µs kernels", "kept-100us": "with variables", "seven-100us": "seven programs",
+               "busy-50ms": "50 ms kernels"}
+    return table(["what happens", *columns.values(), "stock MPS, 100 µs kernels"],
+                 [[text, *(cell("frmps", row, column) for column in columns), cell("mps", row, "busy-100us")]
+                  for row, text in texts.items()])
+
+
+def takeover():
+    (command,) = [one["command"] for one in load("h200_faults.json")["runs"]
+                  if "held-64gib" in one["command"] and "half a second after" in one["command"]]
+    steps = [one["phases"][-1]["in all"] for runs in matrix("h200_faults.json", command.__eq__).values() for one in runs]
+    return [f"A standby takes 32 programs with 64 GiB in 4096 allocations over in {min(steps):.1f} to {max(steps):.1f} ms "
+            f"({len(steps)} faults; `{command}`)."]
+
+
+# Which file says what. A new result file needs a row here.
+
+FILES = {
+    "h200.json": ("run.py (bench/run now)", "what launches, copies, loads and many programs cost, beside native and stock MPS"),
+    "h200_programs.json": ("programs.py (bench/run now)", "the same for PyTorch programs"),
+    "h200_eight.json": ("run.py (bench/run now)", "where the time of eight programs' launches goes"),
+    "h200_exceptions.json": ("tests/gpu/matrix.py, framework_faults.py", "what a contained fault costs the others"),
+    "h100_real_culprits.json": ("tests/gpu/real_culprits.py", "the same for faults as people write them"),
+    "h200_faults.json": ("tests/gpu/matrix.py", "stock MPS, killed processes, and faults in builds that left them to the driver"),
+}
+
+
+def files():
+    there = {path.name for path in RESULTS.glob("*.json")}
+    if there != set(FILES):
+        raise SystemExit(f"figures.py: the table FILES does not name the result files: {', '.join(sorted(there ^ set(FILES)))}")
+    return table(["file", "made by", "machine", "date", "question"], [
+        [f"[{name}]({name})", script, load(name)["machine"]["gpu"], load(name)["machine"]["date"], question]
+        for name, (script, question) in FILES.items()])
+
+
+SECTIONS = {function.__name__: function for function in (
+    speed, fault, files, calls, ratios, launch, eight, programs, faults, frameworks, culprits, troubles, takeover)}
+
+if __name__ == "__main__":
+    sections.main("figures", SECTIONS, DOCUMENTS)
