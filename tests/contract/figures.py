@@ -370,7 +370,7 @@ def files():
     if there != set(FILES):
         raise SystemExit(f"figures.py: the table FILES does not name the result files: {', '.join(sorted(there ^ set(FILES)))}")
     return table(["file", "made by", "machine", "date", "question"], [
-        [f"[{name}]({name})", script, load(name)["machine"]["gpu"], load(name)["machine"]["date"], question]
+        [f"[{name}]({name})", script, load(name)["machine"].get("gpu", "none"), load(name)["machine"]["date"], question]
         for name, (script, question) in FILES.items()])
 
 
