@@ -19,10 +19,12 @@ STYLE = """
 @media(prefers-color-scheme:dark){:root{--paper:#15171a;--ink:#e8e9eb;--soft:#9da4ae;--rule:#33373d;--grid:#24272c;
 --warn:#f0907c;--c0:#a3aab4;--c1:#f0a23f;--c2:#5db4f2;--c3:#bc9bf0;--c4:#6fcf9c}}
 *{box-sizing:border-box}
-body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,"Segoe UI",Roboto,"Liberation Sans",sans-serif}
+body{margin:0;background:var(--paper);color:var(--ink);
+font:15px/1.5 system-ui,"Segoe UI",Roboto,"Liberation Sans",sans-serif}
 main{max-width:1100px;margin:0 auto;padding:40px 28px 80px}
 h1{font-size:28px;line-height:1.2;font-weight:650;letter-spacing:-.015em;margin:0 0 8px}
-h2{font-size:20px;font-weight:650;letter-spacing:-.01em;margin:56px 0 4px;padding-top:18px;border-top:1px solid var(--rule)}
+h2{font-size:20px;font-weight:650;letter-spacing:-.01em;margin:56px 0 4px;
+padding-top:18px;border-top:1px solid var(--rule)}
 h3{font-size:15.5px;font-weight:650;margin:28px 0 0}
 p{margin:4px 0 10px;max-width:74ch}
 .soft,figcaption{color:var(--soft)}
@@ -96,16 +98,16 @@ def head(result):
     parts = [tag("h1", title(result))]
     parts += [tag("p", escape(summary.machine_text(block)), class_="soft") for block in result["machines"]]
     if result["backend"] == "host":
-        parts.append(tag("div", f"{table.HOST_NOTE} The service, the rings and the faults are real; kernels are C functions.",
-                         class_="banner"))
+        text = f"{table.HOST_NOTE} The service, the rings and the faults are real; kernels are C functions."
+        parts.append(tag("div", text, class_="banner"))
     parts += [tag("p", escape(note), class_="soft") for note in result["notes"]]
-    key = "".join(tag("span", tag("svg", plots.system_marker(index, 7, 7, 5), width="14", height="14", viewBox="0 0 14 14",
-                                  xmlns="http://www.w3.org/2000/svg") + escape(system))
+    key = "".join(tag("span", plots.svg(14, 14, system, [plots.system_marker(index, 7, 7, 5)]) + escape(system))
                   for index, system in systems_of(result))
-    rounds = summary.rounds_text(result)
-    parts += [tag("div", key, class_="key"),
-              tag("p", f"Medians over {rounds}, systems in alternating order; in brackets the lowest and the highest round. "
-                  f"{'One round says nothing of what rounds differ by.' if fewest == most == 1 else ''}", class_="soft"),
+    text = f"Medians over {summary.rounds_text(result)}, systems in alternating order; in brackets the lowest and " \
+        "the highest round."
+    if fewest == most == 1:
+        text += " One round says nothing of what rounds differ by."
+    parts += [tag("div", key, class_="key"), tag("p", text, class_="soft"),
               tag("nav", "".join(tag("a", escape(group.title), href=f"#{group.name}") for group in groups_of(result)))]
     return "".join(parts)
 
@@ -115,9 +117,11 @@ def comparison_rows(found):
     for one in found:
         ours, theirs, unit = one.row.spread(summary.OURS), one.row.spread(one.base), one.row.number.unit
         more = tag("span", f" and at {one.more} more", class_="soft") if one.more else ""
-        rows.append(tag("tr", tag("td", escape(one.row.title) + more) + tag("td", escape(spread_text(ours, unit)), class_="n") +
+        how = "worse" if one.factor > 1 else "better"
+        rows.append(tag("tr", tag("td", escape(one.row.title) + more) +
+                        tag("td", escape(spread_text(ours, unit)), class_="n") +
                         tag("td", escape(f"{one.base}: {spread_text(theirs, unit)}"), class_="n") +
-                        tag("td", escape(one.factor_text), class_="n " + ("worse" if one.factor > 1 else "better")) +
+                        tag("td", escape(one.factor_text), class_=f"n {how}") +
                         tag("td", escape(one.rounds_text), class_="soft nowrap")))
     return rows
 
@@ -139,8 +143,9 @@ def verdict(result):
     behind, ahead = summary.behind(result), summary.ahead(result)
     parts = [tag("h2", "Where frmps is behind", id="behind")]
     if behind:
-        parts += [tag("p", f"{sum(1 + one.more for one in behind)} numbers in which stock MPS or native is better by more than {summary.MARGIN:.0%}.",
-                      class_="soft"), comparison_table(behind, "worse")]
+        count = sum(1 + one.more for one in behind)
+        text = f"{count} numbers in which stock MPS or native is better by more than {summary.MARGIN:.0%}."
+        parts += [tag("p", text, class_="soft"), comparison_table(behind, "worse")]
     else:
         parts.append(tag("p", f"Nowhere by more than {summary.MARGIN:.0%}."))
     if ahead:
@@ -157,12 +162,13 @@ def failed(result):
         rounds = ", ".join(str(number + 1) for number in one.rounds)
         parts.append(tag("tr", tag("td", escape(one.title)) + tag("td", escape(f"{one.system}, round {rounds}")) +
                          tag("td", tag("pre", escape(one.text)))))
-    text = tag("h2", "What failed", id="failed") + tag("div", tag("table", "".join(parts)), class_="scroll") if parts else ""
+    text = tag("h2", "What failed", id="failed") if parts else ""
+    text += tag("div", tag("table", "".join(parts)), class_="scroll") if parts else ""
     missing = summary.unmeasured(result)
     if missing:
-        text += tag("h2", "What was not measured", id="missing") + tag("table", "".join(
-            tag("tr", tag("td", escape(scenario.title)) + tag("td", escape(why), class_="soft"), id=f"scenario-{scenario.name}")
-            for scenario, why in missing))
+        rows = [tag("tr", tag("td", escape(scenario.title)) + tag("td", escape(why), class_="soft"),
+                    id=f"scenario-{scenario.name}") for scenario, why in missing]
+        text += tag("h2", "What was not measured", id="missing") + tag("table", "".join(rows))
     return text
 
 
@@ -189,7 +195,8 @@ def plot_strips(result, scenario):
         for number in (number for number in scenario.numbers if number.unit == unit):
             for point in summary.points_of(result, scenario):
                 row = rows.get((point, number.name))
-                drawn = [(index, system, merged(result, scenario, point, system, number), spread_text(row.spread(system)))
+                drawn = [(index, system, merged(result, scenario, point, system, number),
+                          spread_text(row.spread(system)))
                          for index, system in systems_of(result) if row and row.spread(system)]
                 if drawn:
                     blocks.append((number.title, drawn))
@@ -209,8 +216,9 @@ def plot_bars(result, scenario):
             heading = "" if row.point is None else summary.point_text(scenario, row.point).replace("_", " ")
             blocks.append((heading, drawn))
         if blocks:
-            title = f"{number.title}, {number.unit}"
-            charts.append(tag("div", tag("h4", escape(title)) + plots.bars(f"{scenario.title}: {title}", number.unit, blocks)))
+            words = f"{number.title}, {number.unit}"
+            chart = plots.bars(f"{scenario.title}: {words}", number.unit, blocks)
+            charts.append(tag("div", tag("h4", escape(words)) + chart))
     return tag("div", "".join(charts), class_="plots")
 
 
@@ -275,9 +283,9 @@ def fault_table(result, chosen):
     return tag("div", tag("table", top + "".join(rows)), class_="scroll")
 
 
-FAULT_TEXT = "How many survivors ended how, in all rounds: exact means that no call failed and that every kernel ran once and " \
-    "in order. The pause is the longest of any survivor, beyond its kernel's own time; where a survivor is not exact there is " \
-    "none. Natively each program has a context of its own."
+FAULT_TEXT = "How many survivors ended how, in all rounds: exact means that no call failed and that every kernel ran " \
+    "once and in order. The pause is the longest of any survivor, beyond its kernel's own time; where a survivor is " \
+    "not exact there is none. Natively each program has a context of its own."
 STRIP_TEXT = "Mark: median. Thick: from the 10th to the 90th percentile; thin: to the 99.9th; tick: the longest."
 
 
@@ -292,7 +300,8 @@ def figure(result, scenario):
         caption += " The first round is drawn."
     plot = PLOTS[scenario.plot](result, scenario)
     failures = [one for one in summary.failures(result) if one.scenario is scenario]
-    lines = "".join(tag("figcaption", escape(f"× {one.system}: {one.title}: {one.text.splitlines()[0]}")) for one in failures)
+    lines = "".join(tag("figcaption", escape(f"× {one.system}: {one.title}: {one.text.splitlines()[-1]}"))
+                    for one in failures)
     is_wide = scenario.plot == "timeline" or plot.count("<svg") > 1
     return tag("section", tag("h3", escape(scenario.title)) + tag("figure", tag("figcaption", caption) + plot) + lines,
                id=f"scenario-{scenario.name}", class_="full" if is_wide else None)
@@ -315,8 +324,10 @@ def numbers(result):
     systems = result["systems"]
     pairs = [(base, summary.OURS) for base in ("native", "MPS") if base in systems]
     pairs += [(summary.OURS, system) for system in systems if system not in ("native", "MPS", summary.OURS)]
-    top = tag("tr", tag("th", "number") + tag("th", "unit") + "".join(tag("th", escape(name), class_="n") for name in systems) +
-              "".join(tag("th", escape(f"{system}/{base}"), class_="n") for base, system in pairs) + tag("th", "better"))
+    top = tag("tr", tag("th", "number") + tag("th", "unit") +
+              "".join(tag("th", escape(name), class_="n") for name in systems) +
+              "".join(tag("th", escape(f"{system}/{base}"), class_="n") for base, system in pairs) +
+              tag("th", "better"))
     rows = []
     for row in summary.rows(result):
         cells = "".join(tag("td", escape(spread_text(spread)) if spread else "-", class_="n")

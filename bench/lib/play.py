@@ -1,8 +1,8 @@
 """Which scenario runs when: rounds, alternating order, a limit of time, and going on where an earlier run stopped.
 
-A part is one group of scenarios in one round, under all systems; it is measured wholly or not at all, so that systems are
-compared within minutes. Systems take turns (native, MPS, frmps, frmps, MPS, native, …): a machine that drifts does so for
-all. The result is a dictionary, and the file of a run after each part.
+A part is one group of scenarios in one round, under all systems; it is measured wholly or not at all, so that systems
+are compared within minutes. Systems take turns (native, MPS, frmps, frmps, MPS, native, …): a machine that drifts does
+so for all. The result is a dictionary, and the file of a run after each part.
 """
 
 import json
@@ -29,7 +29,8 @@ def in_turn(systems, number):
 def parts(result):
     """All parts of a run, (round, group), in their order."""
     chosen = {known.BY_NAME[name].group for name in result["names"]}
-    return [(number, group.name) for number in range(result["rounds"]) for group in known.GROUPS if group.name in chosen]
+    groups = [group.name for group in known.GROUPS if group.name in chosen]
+    return [(number, group) for number in range(result["rounds"]) for group in groups]
 
 
 def left(result):
@@ -73,7 +74,8 @@ class Progress:
 
 
 class Player:
-    """@systems: those of systems.py; limit: seconds from `begin` (time.monotonic(), now) on, or None; image: of Session"""
+    """@systems: those of systems.py; limit: seconds from `begin` (of time.monotonic(); now) on, or None; image: that of
+    Session"""
 
     def __init__(self, result, systems, path, limit=None, image=None, begin=None, progress=None):
         self.result, self.systems, self.path, self.limit, self.image = result, systems, path, limit, image
@@ -142,8 +144,10 @@ class Player:
         return runs
 
     def life(self, number, system, chosen):
-        """Of one system: it serves scenarios, up to the first that fails, since what a failure leaves behind is not to be
-        measured. @chosen: (scenario, points) of each. Return: their runs, and what is left of @chosen"""
+        """Of one system: it serves scenarios, up to the first that fails, since what a failure leaves behind is not to
+        be measured. @chosen: (scenario, points) of each
+
+        Return: their runs, and what is left of @chosen."""
         runs, left_over = [], list(chosen)
         try:
             self.progress.say(f"round {number + 1}  {system.name} starts")
@@ -156,7 +160,8 @@ class Player:
                     self.progress.step()
         except (RuntimeError, OSError) as problem:
             text = Failed(last_lines(f"{system.name}: {problem}"))
-            runs += [self.run(number, system, scenario, point, text, 0) for scenario, points in left_over for point in points]
+            runs += [self.run(number, system, scenario, point, text, 0)
+                     for scenario, points in left_over for point in points]
             self.progress.step(len(left_over))
             left_over = []
         return runs, left_over
@@ -175,8 +180,8 @@ class Player:
         return runs
 
     def run(self, number, system, scenario, point, values, seconds):
-        run = {"scenario": scenario.name, "point": point, "system": system.name, "round": number, "machine": self.machine,
-               "seconds": round(seconds, 2)}
+        run = {"scenario": scenario.name, "point": point, "system": system.name, "round": number,
+               "machine": self.machine, "seconds": round(seconds, 2)}
         if isinstance(values, Failed):
             return {**run, "failed": str(values)}
         numbers = {number.name: values[number.name] for number in scenario.numbers if number.name in values}

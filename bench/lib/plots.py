@@ -1,7 +1,8 @@
-"""Plots as SVG text: strips for distributions, bars, lines over points, and timelines. Nothing but the standard library.
+"""Plots as SVG text: strips for distributions, bars, lines over points, and timelines. Nothing but the standard
+library.
 
-Colours are classes that the page's style sheet knows (s0, s1, …: the systems in their order); each system has a marker of
-its own as well. Texts have the size that they are drawn at: a plot is as wide as it is, and the page may scroll it.
+Colours are classes that the page's style sheet knows (s0, s1, …: the systems in their order); each system has a marker
+of its own as well. Texts have the size that they are drawn at: a plot is as wide as it is, and the page may scroll it.
 """
 
 import html
@@ -18,8 +19,11 @@ def escape(value):
 
 def tag(name, content=None, **attributes):
     """An element. Attributes: _ is -, a trailing one is dropped (class_); numbers have two digits behind the point."""
-    words = "".join(f' {key.rstrip("_").replace("_", "-")}="{escape(f"{value:.2f}" if isinstance(value, float) else value)}"'
-                    for key, value in attributes.items() if value is not None)
+    words = ""
+    for key, value in attributes.items():
+        if value is not None:
+            value = f"{value:.2f}" if isinstance(value, float) else value
+            words += f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"'
     return f"<{name}{words}/>" if content is None else f"<{name}{words}>{content}</{name}>"
 
 
@@ -34,7 +38,8 @@ def line(x1, y1, x2, y2, class_):
 def marker(kind, x, y, index, size=4.5):
     if kind == "circle":
         return tag("circle", cx=float(x), cy=float(y), r=float(size), class_=f"mark s{index}")
-    shapes = {"square": ((-.9, -.9), (.9, -.9), (.9, .9), (-.9, .9)), "diamond": ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
+    shapes = {"square": ((-.9, -.9), (.9, -.9), (.9, .9), (-.9, .9)),
+              "diamond": ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
               "up": ((0, -1.2), (1.2, .9), (-1.2, .9)), "down": ((0, 1.2), (1.2, -.9), (-1.2, -.9))}
     points = " ".join(f"{x + size * dx:.2f},{y + size * dy:.2f}" for dx, dy in shapes[kind])
     return tag("polygon", points=points, class_=f"mark s{index}")
@@ -108,7 +113,7 @@ def x_axis(axis, y, top, unit, right):
 
 # Strips and bars: a row for each system.
 
-WIDTH, NAME, VALUE, ROW, HEAD = 506, 62, 152, 21, 24
+WIDTH, NAME, VALUE, ROW, HEAD = 498, 62, 150, 21, 24
 
 
 def strips(title, unit, blocks):
@@ -169,7 +174,9 @@ CHART_WIDTH, CHART_HEIGHT = 492, 250
 
 
 def spread_labels(wanted, least, low, high):
-    """Moves labels apart. @wanted: y by key. Return: y by key, at least `least` apart, within low and high if they fit."""
+    """Moves labels apart. @wanted: y by key
+
+    Return: y by key, at least `least` apart, within low and high if they fit."""
     placed, last = {}, None
     for key, y in sorted(wanted.items(), key=lambda item: item[1]):
         last = max(y, low) if last is None else max(y, last + least)
@@ -232,8 +239,8 @@ TIME_WIDTH, LANE, TIME_LEFT, TIME_VALUE = 1040, 26, 62, 196
 
 
 def timelines(title, what, from_ms, to_ms, blocks):
-    """@blocks: one a system: (its index, name, lanes); a lane is one survivor: (first ms of its counts, counts a ms, text).
-    what: happens at time 0"""
+    """@blocks: one a system: (its index, name, lanes); a lane is one survivor: (first ms of its counts, counts a ms,
+    text). what: happens at time 0"""
     left, right = TIME_LEFT, TIME_WIDTH - TIME_VALUE
     top = 20
 
@@ -252,7 +259,8 @@ def timelines(title, what, from_ms, to_ms, blocks):
     parts += [line(at(0), top - 6, at(0), y - 6, "fault"), text(at(0) + 5, top - 6, what, "tick")]
     for ms in range(int(math.ceil(from_ms / 50) * 50), int(to_ms) + 1, 50):
         parts += [line(at(ms), y - 6, at(ms), y - 1, "axis"), text(at(ms), y + 12, short(ms), "tick", "middle")]
-    parts.append(text((left + right) / 2, y + 28, f"ms from the {what}; height: kernels that ended in a millisecond", "tick", "middle"))
+    words = f"ms from the {what}; height: kernels that ended in a millisecond"
+    parts.append(text((left + right) / 2, y + 28, words, "tick", "middle"))
     return svg(TIME_WIDTH, y + 36, title, parts)
 
 

@@ -1,7 +1,7 @@
 """What is measured: one entry a scenario. How is in measure.py, in which order in play.py.
 
-A new scenario is an entry here. Its numbers say their unit and which direction is better; the report makes a plot of them
-by their form: a strip for distributions, bars for single numbers, lines over points, a timeline for faults.
+A new scenario is an entry here. Its numbers say their unit and which direction is better; the report makes a plot of
+them by their form: a strip for distributions, bars for single numbers, lines over points, a timeline for faults.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ class Number:
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Scenarios that one service serves, one after the other. All systems measure a group before the next one begins."""
+    """Scenarios that one service serves, one after the other. All systems measure a group before the next begins."""
 
     name: str
     title: str
@@ -79,30 +79,33 @@ def fault_scenario(kind, survivors, title, text, **more):
 
 SCENARIOS = (
     Scenario("ring", "transport", "The ring between two processes",
-             "Records of 128 bytes from one process to another, without a service: what the writer pays, how many pass, and how "
-             "long a record and its answer take.",
+             "Records of 128 bytes from one process to another, without a service: what the writer pays, how many "
+             "pass, and how long a record and its answer take.",
              measure.summaries("ring"),
              (Number("ring_issue", "writing one record", "ns"), Number("ring_round_trip", "record and answer", "ns"),
               Number("ring_rate", "records", "M/s", MORE)), "strips", host=(None,), systems=("frmps",)),
 
     Scenario("issue", "calls", "Issuing a launch", "What cuLaunchKernel costs its caller while no queue is full.",
-             measure.summaries("driver_path", "issue"), (Number("issue", "cuLaunchKernel", "µs"),), "strips", host=(None,)),
+             measure.summaries("driver_path", "issue"), (Number("issue", "cuLaunchKernel", "µs"),), "strips",
+             host=(None,)),
     Scenario("wait", "calls", "Launch and wait", "An empty kernel, from its launch until cuStreamSynchronize returns.",
              measure.summaries("driver_path", "wait"), (WAIT,), "strips", host=(None,)),
     Scenario("elapsed", "calls", "Timing with events",
-             "cuEventElapsedTime right behind a wait, again, and a launch between two records with its wait and that question.",
+             "cuEventElapsedTime right behind a wait, again, and a launch between two records with its wait and that "
+             "question.",
              measure.summaries("driver_path", "elapsed"),
              (Number("elapsed_first", "first question", "µs"), Number("elapsed", "again", "µs"),
               Number("timed_launch", "a timed launch", "µs")), "strips", host=(None,)),
     Scenario("allocate", "calls", "Allocation and release",
-             "A pair of calls: device memory of three sizes, 1 MiB of pinned memory, and 1 MiB in the order of a stream, with a "
-             "kernel in between.",
+             "A pair of calls: device memory of three sizes, 1 MiB of pinned memory, and 1 MiB in the order of a "
+             "stream, with a kernel in between.",
              measure.summaries("driver_path", "allocate"),
              (Number("allocate_4k", "device, 4 KiB", "µs"), Number("allocate_1m", "device, 1 MiB", "µs"),
               Number("allocate_64m", "device, 64 MiB", "µs"), Number("allocate_pinned", "pinned, 1 MiB", "µs"),
               Number("allocate_ordered", "stream-ordered, 1 MiB", "µs")), "strips", host=(None,)),
     Scenario("rate", "calls", "Launch rate of one program", "One program that waits once per 100 000 launches.",
-             measure.summaries("driver_path", "rate"), (Number("launch_rate", "launches", "k/s", MORE),), "bars", host=(None,)),
+             measure.summaries("driver_path", "rate"), (Number("launch_rate", "launches", "k/s", MORE),), "bars",
+             host=(None,)),
     Scenario("copies", "calls", "Copies", "Synchronous copies between the device and pinned or pageable memory.",
              measure.copies,
              (Number("pinned_htod", "pinned, to the device", "GB/s", MORE),
@@ -113,42 +116,51 @@ SCENARIOS = (
              axis="bytes"),
 
     fault_scenario("trap", 4, "A kernel traps beside four programs",
-                   "Each of the others keeps four kernels of 100 µs on the device; how many end in each millisecond.", host=(None,)),
+                   "Each of the others keeps four kernels of 100 µs on the device; how many end in each millisecond.",
+                   host=(None,)),
     fault_scenario("write", 4, "A kernel writes to nowhere beside four programs", "The same with an illegal address.",
                    host=(None,)),
     fault_scenario("null", 1, "A kernel writes to a null pointer beside one program", "The same with one survivor.",
                    quick=None, host=(None,)),
-    fault_scenario("misaligned", 4, "A misaligned write beside four programs", "The same with a misaligned address.", quick=None),
-    fault_scenario("shared", 4, "A write beyond shared memory beside four programs", "The same beyond shared memory.", quick=None),
+    fault_scenario("misaligned", 4, "A misaligned write beside four programs", "The same with a misaligned address.",
+                   quick=None),
+    fault_scenario("shared", 4, "A write beyond shared memory beside four programs", "The same beyond shared memory.",
+                   quick=None),
     fault_scenario("killed", 4, "A program is killed with work under way",
-                   "SIGKILL for a program that has 64 kernels of 5 ms queued. No kernel faults.", quick=None, host=(None,)),
+                   "SIGKILL for a program that has 64 kernels of 5 ms queued. No kernel faults.", quick=None,
+                   host=(None,)),
 
-    Scenario("launching", "clients", "Programs that launch at once", "All launch for the same time.", measure.launching_clients,
+    Scenario("launching", "clients", "Programs that launch at once", "All launch for the same time.",
+             measure.launching_clients,
              (Number("rate_k", "launches of all", "k/s", MORE),
               Number("cpu_us", "processor time a launch, programs and service", "µs"),
               Number("evenness", "slowest program's share of the fastest's", "of 1", MORE)), "lines",
              points=(1, 2, 4, 8, 16, 32, 48, 128, 256), quick=(1, 8), host=(1, 2), axis="programs", most=MPS_CLIENTS),
     Scenario("idle_clients", "clients", "One program beside idle ones",
-             "Launch and wait of one program while the others are connected and do nothing.", measure.idle_clients, (WAIT,),
-             "lines", points=(1, 8, 16, 32, 48, 128, 256), quick=(8,), host=(1, 8), axis="programs", most=MPS_CLIENTS),
+             "Launch and wait of one program while the others are connected and do nothing.",
+             measure.idle_clients, (WAIT,), "lines", points=(1, 8, 16, 32, 48, 128, 256), quick=(8,), host=(1, 8),
+             axis="programs", most=MPS_CLIENTS),
     Scenario("idle_service", "clients", "An idle service",
-             "Processor time of the service with 16 programs that do nothing, percent of one processor.", measure.idle_service,
+             "Processor time of the service with 16 programs that do nothing, percent of one processor.",
+             measure.idle_service,
              (Number("idle_cpu", "of one processor", "%"),), "bars", points=(16,), quick=None, axis="programs",
              systems=("MPS", "frmps")),
 
-    Scenario("first", "start", "First kernel", "From the start of a process to the end of its first kernel; the service runs.",
+    Scenario("first", "start", "First kernel",
+             "From the start of a process to the end of its first kernel; the service runs.",
              measure.first_kernel, (Number("first_kernel_ms", "first kernel", "ms"),), "bars", host=(None,)),
     Scenario("torch_first", "start", "First kernel of a PyTorch program",
              "From the start of Python to the end of the first kernel, and the part of it behind import torch.",
              measure.torch_first,
-             (Number("torch_first_ms", "from the start", "ms"), Number("torch_first_after_import_ms", "behind the import", "ms")),
-             "bars", needs="torch"),
+             (Number("torch_first_ms", "from the start", "ms"),
+              Number("torch_first_after_import_ms", "behind the import", "ms")), "bars", needs="torch"),
 
     Scenario("loading", "sharing", "A program while another one loads modules",
-             "From end to end of a program's 1 ms kernels, while another one loads a module of 400 kernels and launches one of "
+             "From end to end of a program's 1 ms kernels, while another one loads a module of 400 kernels and "
+             "launches one of "
              "them, ten times.", measure.loading,
-             (Number("gap", "from end to end", "ms"), Number("gap_max", "longest gap", "ms"), Number("load", "one load", "ms"),
-              Number("use", "its first launch", "ms")), "strips", needs="nvcc"),
+             (Number("gap", "from end to end", "ms"), Number("gap_max", "longest gap", "ms"),
+              Number("load", "one load", "ms"), Number("use", "its first launch", "ms")), "strips", needs="nvcc"),
     Scenario("urgent", "sharing", "A small kernel beside a program that fills the device",
              "Launch and wait in a stream of the highest priority, beside kernels of blocks of 1 ms that fill every "
              "multiprocessor. Stock MPS gives the other program its lower client priority.", measure.urgent,
@@ -159,22 +171,25 @@ SCENARIOS = (
              measure.scale("streams"), SCALE_NUMBERS, "lines", points=(1, 16, 256, 1024, 4096, 16384, 65536),
              quick=(1, 1024), host=(1, 64), axis="streams"),
     Scenario("modules", "scale", "Modules", "A program that has loaded so many modules and launched from each.",
-             measure.scale("modules"), SCALE_NUMBERS, "lines", points=(1, 16, 64, 256, 1024), quick=(1, 64), host=(1, 16),
-             axis="modules"),
+             measure.scale("modules"), SCALE_NUMBERS, "lines", points=(1, 16, 64, 256, 1024), quick=(1, 64),
+             host=(1, 16), axis="modules"),
     Scenario("allocations", "scale", "Allocations", "A program that holds so many allocations of 64 KiB.",
              measure.scale("allocations"), tuple(n for n in SCALE_NUMBERS if "use" not in n.name), "lines",
              points=(1, 64, 1024, 16384, 65536), quick=(1, 4096), host=(1, 256), axis="allocations"),
 
     Scenario("loaded_code", "code", "Pause against loaded code",
-             "A kernel traps beside one program that has loaded a module of 400 kernels so often.", measure.fault("trap", 1),
-             FAULT_NUMBERS, "lines", points=CODE_POINTS, quick=None, axis="modules of 400 kernels", needs="nvcc"),
+             "A kernel traps beside one program that has loaded a module of 400 kernels so often.",
+             measure.fault("trap", 1), FAULT_NUMBERS, "lines", points=CODE_POINTS, quick=None,
+             axis="modules of 400 kernels", needs="nvcc"),
 
     Scenario("torch_alone", "programs", "One PyTorch program",
-             "Items a second: images (ResNet-50, binary16), training steps (transformer, mixed precision), tokens (decoder of "
-             "GPT-2's size, kernel by kernel or as a CUDA graph). The first results must be the same to the bit.",
+             "Items a second: images (ResNet-50, binary16), training steps (transformer, mixed precision), tokens "
+             "(decoder of GPT-2's size, kernel by kernel or as a CUDA graph). The first results must be the same to "
+             "the bit.",
              measure.torch_programs(1),
-             (Number("per_s", "items", "/s", MORE), Number("cpu_ms", "processor time a step, program and service", "ms")),
-             "bars", points=WORKLOADS, quick=("resnet50_batch8", "decoding_graph"), needs="torch"),
+             (Number("per_s", "items", "/s", MORE),
+              Number("cpu_ms", "processor time a step, program and service", "ms")), "bars",
+             points=WORKLOADS, quick=("resnet50_batch8", "decoding_graph"), needs="torch"),
     Scenario("torch_two", "programs", "Two PyTorch programs at once", "The same for two such programs, together.",
              measure.torch_programs(2),
              (Number("per_s", "items of both", "/s", MORE), Number("cpu_ms", "processor time a step", "ms")), "bars",

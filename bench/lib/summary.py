@@ -1,4 +1,5 @@
-"""What the runs of a result say together: medians and spread of each number, ratios of systems, and where frmps is behind.
+"""What the runs of a result say together: medians and spread of each number, ratios of systems, and where frmps is
+behind.
 
 Of a distribution the median counts, as the program printed it. A ratio is the median of the ratios of all rounds that
 have both numbers, since machines drift from round to round.
@@ -93,7 +94,8 @@ def rows_of(result, scenario):
               for point in points_of(result, scenario) for number in scenario.numbers}
     for run in runs_of(result, scenario):
         for name, value in run.get("values", {}).items():
-            values[run["point"], name][run["system"]][run["round"]] = central(value)
+            if (run["point"], name) in values:  # a file may be older than the table of scenarios
+                values[run["point"], name][run["system"]][run["round"]] = central(value)
     numbers = {number.name: number for number in scenario.numbers}
     return [Row(scenario, point, numbers[name], dict(those)) for (point, name), those in values.items() if those]
 
@@ -117,7 +119,8 @@ class Finding:
     def rounds_text(self):
         if self.ratio.rounds == 1:
             return "one round"
-        return f"all {self.ratio.rounds} rounds" if self.is_sure else f"median of {self.ratio.rounds} rounds that differ"
+        count = self.ratio.rounds
+        return f"all {count} rounds" if self.is_sure else f"median of {count} rounds that differ"
 
     @property
     def factor_text(self):
@@ -178,7 +181,7 @@ class Failure:
     @property
     def title(self):
         points = ", ".join(str(point) for point in self.points if point is not None)
-        return f"{self.scenario.title}{', ' + points if points else ''}{' ' + self.scenario.axis if points else ''}".strip()
+        return f"{self.scenario.title}, {points} {self.scenario.axis}".strip() if points else self.scenario.title
 
 
 def failures(result):
@@ -231,8 +234,8 @@ def rounds_text(result):
 
 
 def machine_text(block):
-    gpu = f"{block['gpu']}; " if "gpu" in block else "no GPU; "
-    return f"{gpu}{block.get('cpu', 'processor unknown')}, {block['cpus']} processors; Linux {block['kernel']}; {block['date']}"
+    cpu = f"{block.get('cpu', 'processor unknown')}, {block['cpus']} processors"
+    return f"{block.get('gpu', 'no GPU')}; {cpu}; Linux {block['kernel']}; {block['date']}"
 
 
 def number_text(value):
@@ -242,7 +245,8 @@ def number_text(value):
     size = abs(value)
     if size >= 1000:
         return f"{value:,.0f}".replace(",", "\u202f")
-    return f"{value:.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}" if size >= 1 else f"{value:.3g}"
+    digits = 0 if size >= 100 else 1 if size >= 10 else 2
+    return f"{value:.{digits}f}" if size >= 1 else f"{value:.3g}"
 
 
 def factor_text(factor):

@@ -41,7 +41,8 @@ class System:
 
     def environment(self, background=False):
         """Of a program. @background: it is one that others should not wait for"""
-        env = {key: value for key, value in os.environ.items() if key != "FRMPS_SOCKET" and not key.startswith("CUDA_MPS_")}
+        env = {key: value for key, value in os.environ.items()
+               if key != "FRMPS_SOCKET" and not key.startswith("CUDA_MPS_")}
         shim = (self.build / "client").resolve()
         folders = [folder for folder in env.pop("LD_LIBRARY_PATH", "").split(":")
                    if folder and pathlib.Path(folder).resolve() != shim]
@@ -61,8 +62,8 @@ class System:
 
 
 class StockMps(System):
-    """With the settings that suit it best: a control daemon of its own, its server started ahead, no limit of threads or
-    memory, and its lower client priority for programs in the background."""
+    """With the settings that suit it best: a control daemon of its own, its server started ahead, no limit of threads
+    or memory, and its lower client priority for programs in the background."""
 
     name = "MPS"
 
@@ -139,8 +140,8 @@ class Frmps(System):
 
     def is_complete(self):
         """Whether no executor is starting any more: what is measured is not to pay for it."""
-        status = subprocess.run([str(self.service / "server" / "frmpsctl"), "status", "--json", "--socket", self.socket],
-                                capture_output=True)
+        frmpsctl = str(self.service / "server" / "frmpsctl")
+        status = subprocess.run([frmpsctl, "status", "--json", "--socket", self.socket], capture_output=True)
         if status.returncode != 0:
             return False
         domains = json.loads(status.stdout)["domains"]
@@ -158,7 +159,8 @@ class Frmps(System):
         until = time.monotonic() + 60
         while not self.is_complete():
             if self.server.poll() is not None or time.monotonic() > until:
-                raise RuntimeError("frmps-server did not come up:\n" + pathlib.Path(self.work, "server.log").read_text())
+                log = pathlib.Path(self.work, "server.log").read_text()
+                raise RuntimeError("frmps-server did not come up:\n" + log)
             time.sleep(0.05)
 
     @contextlib.contextmanager

@@ -77,7 +77,7 @@ def number_lines(result):
     pairs = [(base, summary.OURS) for base in ("native", "MPS") if base in systems]
     pairs += [(summary.OURS, system) for system in systems if system not in ("native", "MPS", summary.OURS)]
     heads = [f"{system}/{base}" for base, system in pairs]
-    yield f"{'':46}{'':8}" + "".join(f"{system:>{WIDTH}}" for system in systems) + "".join(f"{head:>14}" for head in heads)
+    yield f"{'':54}" + "".join(f"{system:>{WIDTH}}" for system in systems) + "".join(f"{head:>14}" for head in heads)
     last = None
     for row in summary.rows(result):
         if row.scenario is not last:

@@ -20,7 +20,8 @@ class Run(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.path = pathlib.Path(cls.folder.name, "result.json")
-        cls.ended = cls.command("--host", "--only", "first,idle_clients,fault_write_4", "--rounds", "1", "--build", BUILD, "--out", cls.path)
+        cls.ended = cls.command("--host", "--only", "first,idle_clients,fault_write_4", "--rounds", "1",
+                                "--build", BUILD, "--out", cls.path)
 
     @classmethod
     def tearDownClass(cls):
@@ -39,7 +40,8 @@ class Run(unittest.TestCase):
         result = json.loads(self.path.read_text())
         self.assertEqual((result["backend"], result["systems"], len(result["machines"])), ("host", ["frmps"], 1))
         found = {(run["scenario"], run["point"]): run["values"] for run in result["runs"]}
-        self.assertEqual(set(found), {("first", None), ("idle_clients", 1), ("idle_clients", 8), ("fault_write_4", None)})
+        self.assertEqual(set(found), {("first", None), ("idle_clients", 1), ("idle_clients", 8),
+                                      ("fault_write_4", None)})
         self.assertGreater(found["first", None]["first_kernel_ms"], 0)
         self.assertGreater(found["idle_clients", 8]["launch_and_wait"]["median"], 0)
 

@@ -26,12 +26,13 @@ def survivor(system, chance):
         counts[53:] = [0] * (len(counts) - 53)
         return {"outcome": "error", "code": 719, "call": "cuEventSynchronize", "kernels": 5000, "pause_ms": None,
                 "before_ms": 0.1, "from_ms": -50, "ended_per_ms": counts}
-    return {"outcome": "exact", "code": 0, "call": "", "kernels": 14000, "pause_ms": pause, "before_ms": 0.1, "from_ms": -50,
-            "ended_per_ms": counts}
+    return {"outcome": "exact", "code": 0, "call": "", "kernels": 14000, "pause_ms": pause, "before_ms": 0.1,
+            "from_ms": -50, "ended_per_ms": counts}
 
 
 def fault_values(scenario, system, point, chance):
-    found = [survivor(system, chance) for _ in range(1 if scenario.name.endswith("1") or scenario.group == "code" else 4)]
+    count = 1 if scenario.name.endswith("1") or scenario.group == "code" else 4
+    found = [survivor(system, chance) for _ in range(count)]
     values = {"survived": 0 if system == "MPS" else 100, "quiet": 0.1, "told": 12.5}
     if system != "MPS":
         values["pause"] = max(one["pause_ms"] for one in found) * (1 + (point or 0) / 500)
@@ -46,7 +47,8 @@ def values_of(scenario, system, point, chance):
         base = 3.0 * (i + 1) * (1 + math.log2(1 + point) / 4 if isinstance(point, int) else 1)
         base *= FACTORS.get(system, 1) * (1 + 0.04 * chance.random())
         base = base if number.better != known.MORE else 100 / base
-        values[number.name] = distribution(base, chance) if scenario.plot == "strips" and number.better == known.LESS else base
+        is_distribution = scenario.plot == "strips" and number.better == known.LESS
+        values[number.name] = distribution(base, chance) if is_distribution else base
     detail = {"checksums": ["0badcafe"]} if scenario.group == "programs" else None
     return values, detail
 
@@ -55,7 +57,8 @@ def result(rounds=3, scale="full", names=None, systems=tuple(SYSTEMS)):
     """Of every scenario, under all systems; stock MPS refuses the largest number of streams, frmps beyond 1024."""
     chance = random.Random(1)
     names = names or [scenario.name for scenario in known.SCENARIOS]
-    made = play.new_result("bench/run --full", "cuda", scale, rounds, names, list(systems), ["These numbers are invented."])
+    notes = ["These numbers are invented."]
+    made = play.new_result("bench/run --full", "cuda", scale, rounds, names, list(systems), notes)
     made["machines"].append({"kernel": "6.1", "cpus": 16, "date": "2000-01-01", "cpu": "invented", "gpu": "invented"})
     for number, group in play.parts(made):
         for scenario in known.SCENARIOS:

@@ -165,7 +165,8 @@ class Command(unittest.TestCase):
         self.assertIn("No such file", self.refused("--report", self.path))
         self.assertIn("No such file", self.refused("--resume", self.path))
         self.assertIn(".json", self.refused("--host", "--only", "ring", "--out", "x.html"))
-        self.assertIn("no folder", self.refused("--host", "--only", "ring", "--out", self.path.parent / "none" / "x.json"))
+        nowhere = self.path.parent / "none" / "x.json"
+        self.assertIn("no folder", self.refused("--host", "--only", "ring", "--out", nowhere))
         self.path.write_text("{")
         self.assertIn("not JSON", self.refused("--report", self.path))
         self.path.write_text('{"results": {}}')

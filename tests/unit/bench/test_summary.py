@@ -6,7 +6,8 @@ import sys
 import unittest
 
 sys.dont_write_bytecode = True
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[3] / "bench" / "lib"), str(pathlib.Path(__file__).resolve().parent)]
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[2] / "bench" / "lib"), str(HERE)]
 import invented  # noqa: E402
 import play  # noqa: E402
 import scenarios  # noqa: E402
@@ -22,7 +23,8 @@ def result(values, name="wait", number="launch_and_wait", systems=("native", "MP
     for system, those in values.items():
         for i, value in enumerate(those):
             run = {"scenario": name, "point": None, "system": system, "round": i, "machine": 0, "seconds": 1}
-            made["runs"].append({**run, "failed": f"{system} fails"} if value is None else {**run, "values": {number: value}})
+            found = {"failed": f"{system} fails"} if value is None else {"values": {number: value}}
+            made["runs"].append({**run, **found})
     return made
 
 
@@ -47,13 +49,17 @@ class Ratio(unittest.TestCase):
     def test_the_median_of_a_distribution_counts(self):
         self.assertEqual(row({"frmps": [{"median": 7, "p99": 90}]}).spread("frmps").median, 7)
 
+    def test_numbers_that_are_not_known_any_more_are_left_out(self):
+        self.assertEqual(summary.rows(result({"frmps": [1]}, number="of_old")), [])
+
 
 class Behind(unittest.TestCase):
     def test_less_is_better(self):
         found = summary.behind(result({"native": [10, 10], "MPS": [12, 12], "frmps": [11, 11.2]}))
         self.assertEqual([(one.base, one.is_sure) for one in found], [("native", True)])
         self.assertAlmostEqual(found[0].factor, 1.11)
-        self.assertEqual([one.base for one in summary.ahead(result({"native": [10], "MPS": [12], "frmps": [11]}))], ["MPS"])
+        found = summary.ahead(result({"native": [10], "MPS": [12], "frmps": [11]}))
+        self.assertEqual([one.base for one in found], ["MPS"])
 
     def test_more_is_better(self):
         found = summary.behind(result({"native": [100], "MPS": [50], "frmps": [80]}, "rate", "launch_rate"))
@@ -132,7 +138,8 @@ class Texts(unittest.TestCase):
 
     def test_points(self):
         copies, clients = scenarios.BY_NAME["copies"], scenarios.BY_NAME["launching"]
-        self.assertEqual([summary.point_text(copies, size) for size in (100, 4096, 16 << 20)], ["100 B", "4 KiB", "16 MiB"])
+        texts = [summary.point_text(copies, size) for size in (100, 4096, 16 << 20)]
+        self.assertEqual(texts, ["100 B", "4 KiB", "16 MiB"])
         self.assertEqual([summary.point_text(clients, count) for count in (1, 2)], ["1 program", "2 programs"])
 
 
