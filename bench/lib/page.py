@@ -128,7 +128,7 @@ def comparison_rows(found):
 
 def comparison_table(found, how):
     top = tag("tr", tag("th", "number") + tag("th", "frmps", class_="n") + tag("th", "beside", class_="n") +
-              tag("th", f"frmps is {how} by", class_="n") + tag("th", "so in"))
+              tag("th", f"frmps is {how} by", class_="n") + tag("th", "rounds"))
     rows = comparison_rows(found)
     parts = tag("div", tag("table", top + "".join(rows[:SHOWN])), class_="scroll")
     if len(rows) > SHOWN:

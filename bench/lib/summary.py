@@ -126,7 +126,7 @@ class Finding:
     def factor_text(self):
         """How many times worse or better, in words."""
         if self.factor in (0, float("inf")):
-            return "one is 0"
+            return f"{OURS if not self.row.spread(OURS).median else self.base} has 0"
         return factor_text(self.factor)
 
 

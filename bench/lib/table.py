@@ -22,9 +22,8 @@ def ratio(row, base, system):
 
 
 def finding_line(one):
-    how = f"{one.factor_text} {'behind' if one.factor > 1 else 'ahead of'}"
     ours, theirs = one.row.spread(summary.OURS).median, one.row.spread(one.base).median
-    return f"  {how} {one.base}: {one.row.title}: {summary.number_text(ours)} against {summary.number_text(theirs)} " \
+    return f"  {one.base}, {one.factor_text}: {one.row.title}: {summary.number_text(ours)} against {summary.number_text(theirs)} " \
            f"{one.row.number.unit} ({one.rounds_text}{f', and at {one.more} more' if one.more else ''})"
 
 

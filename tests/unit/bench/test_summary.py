@@ -87,7 +87,7 @@ class Behind(unittest.TestCase):
         self.assertEqual(named(0, 9, "pause"), [0, 1])
         self.assertEqual(named(0, 0, "pause"), [0, 0])
         made = result({"MPS": [0], "frmps": [100]}, "fault_trap_4", "survived")
-        self.assertEqual(summary.ahead(made)[0].factor_text, "one is 0")
+        self.assertEqual(summary.ahead(made)[0].factor_text, "MPS has 0")
 
     def test_further_points_are_counted(self):
         made = invented.result(names=["copies"])
