@@ -90,9 +90,8 @@ class Life:
         return survivors
 
     def start_culprits(self, cell, classes):
-        blocks, threads = GRIDS[cell.grid]
-        return [self.system.start(["culprit", fault, "--blocks", str(blocks), "--threads", str(threads), "--wait-ms",
-                                   str(PATIENCE * 500), "--delay-ms", str(i * cell.apart_ms)])
+        return [self.system.start(["culprit", fault, *GRIDS[cell.grid], "--wait-ms", str(PATIENCE * 500), "--delay-ms",
+                                   str(i * cell.apart_ms)])
                 for i, fault in enumerate(classes)]
 
 

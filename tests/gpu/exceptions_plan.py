@@ -18,8 +18,14 @@ BESIDE = {
     "memory": [[*SMALL, "--also", "memory"]],
 }
 BESIDE["mixed"] = [BESIDE[kind][0] for kind in ("small", "graphs", "copies", "modules", "memory")]
-# Culprits: blocks and threads of the kernel, of which every warp faults.
-GRIDS = {"warp": (1, 32), "1000": (1000, 32), "1000x256": (1000, 256), "100000": (100000, 32)}
+# Culprits: the size of the kernel. Every warp faults, in one of its threads or in all.
+GRIDS = {
+    "warp": ["--blocks", "1"],
+    "1000": ["--blocks", "1000"],
+    "1000x256": ["--blocks", "1000", "--threads", "256"],
+    "1000x256-all": ["--blocks", "1000", "--threads", "256", "--all-threads"],
+    "100000": ["--blocks", "100000"],
+}
 LEAVES = ("jump",)  # its warps cannot be ended: the executor is replaced
 PYTORCH_FAULTS = ("trap", "far-write", "misaligned", "stack", "assert")
 # Cases of real_culprits.py that share a run.
@@ -60,7 +66,7 @@ class Cell:
         if self.script:
             return 180
         start = 3 + 0.3 * len(BESIDE[self.beside])
-        fault = {"warp": 0.7, "1000": 2, "1000x256": 3, "100000": 5}[self.grid]
+        fault = {"warp": 0.7, "1000": 2, "100000": 5}.get(self.grid, 3)
         return start + self.times * (0.5 + self.together * fault)
 
 

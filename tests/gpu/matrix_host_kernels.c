@@ -131,6 +131,7 @@ KERNEL(overwrite_cells)
 
 struct fault_params {
 	uint64_t memory, address;
+	uint32_t lane; /* for a GPU */
 };
 
 #define FAULT_ARGUMENTS()                                                                                    \
@@ -241,7 +242,7 @@ static const struct host_param pass_time_list[] = {P(pass_time, ns)};
 static const struct host_param cells_list[] = {
 	P(cells, cells), P(cells, input), P(cells, counters), P(cells, count), P(cells, round), P(cells, ns)};
 static const struct host_param kept_list[] = {P(kept, counters)};
-static const struct host_param fault_list[] = {P(fault, memory), P(fault, address)};
+static const struct host_param fault_list[] = {P(fault, memory), P(fault, address), P(fault, lane)};
 
 HOST_KERNELS(HOST_KERNEL(pass_time, pass_time_list), HOST_KERNEL(change_cells, cells_list),
 	HOST_KERNEL_KEEPS(change_cells_kept, cells_list), HOST_KERNEL(change_cells_told, cells_list),

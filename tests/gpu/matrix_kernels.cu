@@ -130,11 +130,11 @@ __device__ static __noinline__ uint32_t recurse(uint32_t depth, volatile uint32_
 	return recurse(depth + 1, memory) + local[(*memory + depth) & 63];
 }
 
-/* One thread of each warp does it: the others would be told the same. */
+/* One thread of each warp does it, or all of them if the lane is none. */
 #define FAULT(name, ...)                                                                                     \
-	__global__ void fault_##name(volatile uint32_t *memory, uint64_t address)                                \
+	__global__ void fault_##name(volatile uint32_t *memory, uint64_t address, uint32_t lane)                 \
 	{                                                                                                        \
-		if (threadIdx.x % 32 == 3) {                                                                              \
+		if (lane >= 32 || threadIdx.x % 32 == lane) {                                                        \
 			__VA_ARGS__                                                                                      \
 		}                                                                                                    \
 	}

@@ -4,6 +4,7 @@
 //   worker survivor [--kernel-us N] [--idle] [--repeatable] [--kept] [--constant] [--depth N] [--blocks N]
 //                    [--held N] [--launch FORM] [--also ACTIVITY]
 //   worker culprit FAULT [--warm-ms N] [--delay-ms N] [--wait-ms N] [--kernel-us N] [--blocks N] [--threads N]
+//                        [--all-threads]
 //
 // Everything is said in lines. Orders come on standard input; its end means "stop".
 //
@@ -24,7 +25,7 @@
 //
 // A culprit has its module loaded and a harmless kernel of --warm-ms behind it when it says "ready"; at the
 // next line it launches the kernel of that fault, in --blocks blocks (1) of --threads threads (32) of which every warp
-// faults (with a harmless one of --delay-ms before it), says "launched", and calls the driver until it is told an error or --wait-ms have passed. The fault "busy" is
+// faults, in one of its threads or in all (with a harmless one of --delay-ms before it), says "launched", and calls the driver until it is told an error or --wait-ms have passed. The fault "busy" is
 // none: kernels of --kernel-us, 64 deep, until it is killed.
 
 #include <poll.h>
@@ -60,7 +61,7 @@
 struct options {
 	const char *fault;
 	uint32_t kernel_us, blocks, threads, depth, wait_ms, warm_ms, delay_ms, held;
-	bool idle, repeatable, kept, constant;
+	bool idle, repeatable, kept, constant, all_threads;
 	enum launch_form form;
 	const char *also; /* NULL: nothing */
 };
@@ -569,9 +570,9 @@ static int run_culprit(const struct options *options)
 	struct culprit culprit;
 	CUresult code, again;
 	uint64_t begin;
-	uint32_t count = CELLS, round = 0;
+	uint32_t count = CELLS, round = 0, lane = options->all_threads ? UINT32_MAX : 3;
 	uint64_t ns = 0;
-	void *arguments[] = {&culprit.memory, &culprit.address};
+	void *arguments[] = {&culprit.memory, &culprit.address, &lane};
 	void *survivors_arguments[] = {
 		&culprit.address, &culprit.memory, &culprit.memory, &count, &round, &ns};
 	bool same = strcmp(options->fault, "same") == 0;
@@ -619,6 +620,8 @@ int main(int argc, char **argv)
 			options.idle = true;
 		else if (strcmp(argv[i], "--repeatable") == 0)
 			options.repeatable = true;
+		else if (strcmp(argv[i], "--all-threads") == 0)
+			options.all_threads = true;
 		else if (strcmp(argv[i], "--kept") == 0)
 			options.kept = true;
 		else if (strcmp(argv[i], "--constant") == 0)
