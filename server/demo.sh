@@ -115,7 +115,7 @@ if [ "$backend" = host ]; then
 	echo "process that runs them. Pauses are those of this machine's processors."
 fi
 python=
-[ "$backend" = host ] || ! python3 -c 'import torch' 2>/dev/null || python=yes
+[ "$backend" = host ] || ! python3 -c 'import torch; assert torch.version.cuda' 2>/dev/null || python=yes
 
 # Runs the programs, each started by a runner, shows them, and waits for their end.
 show() { # show TITLE RUNNER
