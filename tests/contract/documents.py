@@ -23,6 +23,8 @@ COMMANDS = [
      ("tests/system/readme.sh", "## Quick start"), ""),
     (r"frmps-run python3 train\.py", ("tests/system/readme.sh", "## Quick start"), ""),
     (r"sudo meson install -C build", ("tests/system/install.sh", "meson install -C"), ""),
+    (r"server/debian/build\.sh", ("tests/package/run.sh", "server/debian/build.sh"), ""),
+    (r"sudo apt install \./build-debian/frmps_\*\.deb", ("tests/package/inside.sh", "apt-get install"), ""),
     (r"sudo ninja -C build uninstall|sudo systemctl .*", None, MACHINE),
     (r"docker run .*", None, "needs Docker and an image"),
     (r"meson setup build -Dauto_features=disabled && ninja -C build", None, "a second build"),
