@@ -1,4 +1,5 @@
-// Choosing a backend, and what a result code says about the health of the context. Pure.
+// What backends share: what the service says to them, the second half of a node, and what a result code says about the
+// health of the context.
 
 #include "server/backend/backend.h"
 
@@ -21,15 +22,6 @@ bool backend_is_graceful(void)
 bool backend_is_served(void)
 {
 	return getenv(BACKEND_ON_FAULT) != NULL;
-}
-
-const struct backend_ops *backend_find(const char *name)
-{
-	if (!strcmp(name, backend_cuda.name))
-		return &backend_cuda;
-	if (!strcmp(name, backend_host.name))
-		return &backend_host;
-	return NULL;
 }
 
 struct backend_copy backend_copy_on(const struct backend_copy *copy, uint64_t to)

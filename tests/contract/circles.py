@@ -21,8 +21,8 @@ PARTS = {
     "client": ("client/", 4, 8),
     "executor": ("server/executor/", 41, 12),
     "daemon": ("server/(session|failover|control|adopt|loop)/", 42, 12),
-    "host backend": ("server/backend/host/", 29, 8),
-    "CUDA backend": ("server/backend/cuda/", 29, 12),
+    "host backend": ("server/backend/host/", 5, 8),
+    "CUDA backend": ("server/backend/cuda/", 8, 8),
     "keeper": ("server/keeper/", 1, 1),
 }
 

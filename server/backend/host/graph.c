@@ -39,7 +39,7 @@ CUresult host_graph_make(
 	graph = calloc(1, sizeof(*graph) + count * sizeof(*nodes));
 	if (!graph)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	code = backend_host.event_create(false, &graph->latest);
+	code = host_event_create(false, &graph->latest);
 	if (code) {
 		free(graph);
 		return code;
@@ -52,7 +52,7 @@ CUresult host_graph_make(
 
 CUresult host_graph_free(struct backend_graph *graph)
 {
-	backend_host.event_destroy(graph->latest);
+	host_event_destroy(graph->latest);
 	free(graph);
 	return CUDA_SUCCESS;
 }
@@ -87,12 +87,12 @@ static CUresult queue_onward(struct backend_stream *stream, const struct backend
 CUresult host_graph_launch(
 	struct backend_stream *stream, struct backend_graph *graph, const struct backend_launch *as)
 {
-	CUresult code = backend_host.stream_wait(stream, graph->latest);
+	CUresult code = host_stream_wait(stream, graph->latest);
 
 	for (uint32_t i = 0; !code && i < graph->count; i++) {
 		code = queue_node(stream, &graph->nodes[i], as);
 		if (!code && graph->nodes[i].onto)
 			code = queue_onward(stream, &graph->nodes[i]);
 	}
-	return code ? code : backend_host.event_record(graph->latest, stream);
+	return code ? code : host_event_record(graph->latest, stream);
 }

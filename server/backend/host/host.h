@@ -214,7 +214,19 @@ CUresult host_function_list(
 	struct backend_module *module, uint32_t from, const char **ret_names, uint32_t *count);
 CUresult host_function_set(struct backend_function *function, uint32_t attribute, int64_t value);
 
-/* context.c */
+/* stream.c */
+CUresult host_stream_create(int32_t priority, struct backend_stream **ret_stream);
+CUresult host_stream_destroy(struct backend_stream *stream);
+CUresult host_stream_query(struct backend_stream *stream);
+CUresult host_stream_wait(struct backend_stream *stream, struct backend_event *event);
+CUresult host_event_create(bool timing, struct backend_event **ret_event);
+CUresult host_event_destroy(struct backend_event *event);
+CUresult host_event_record(struct backend_event *event, struct backend_stream *stream);
+CUresult host_event_read(struct backend_event *event, struct backend_time *ret_time);
+CUresult host_write(struct backend_stream *stream, const struct frmps_write_value *write);
+CUresult host_check_memory(
+	struct backend_stream *stream, uint64_t address, uint64_t bytes, uint32_t pattern, uint32_t *word);
+CUresult host_mark(struct backend_stream *stream, void *word, uint64_t value);
 CUresult host_copy(struct backend_stream *stream, const struct backend_copy *copy);
 CUresult host_set(struct backend_stream *stream, const struct frmps_set *set);
 
