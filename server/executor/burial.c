@@ -21,7 +21,6 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/memory.h"
-#include "server/executor/open.h"
 #include "server/executor/session.h"
 #include "server/log.h"
 
@@ -76,9 +75,9 @@ int burial_add_range(struct session *session, const struct range *range)
 	return 0;
 }
 
-void burial_add_session(struct session *session)
+void burial_add_session(struct session *session, uint64_t bytes, void (*release)(struct session *session))
 {
-	session->burial = (struct burial){.session = session, .bytes = open_pinned_bytes(session)};
+	session->burial = (struct burial){.session = session, .bytes = bytes, .release = release};
 	add(&session->burial);
 }
 
@@ -210,7 +209,7 @@ static uint64_t step(struct burial *burial, bool *ret_over)
 		*ret_over = false;
 		return bytes;
 	}
-	open_release(burial->session);
+	burial->release(burial->session);
 	return burial->bytes;
 }
 

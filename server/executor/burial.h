@@ -27,10 +27,11 @@ struct session;
 /* One thing that waits: a range that a session freed, or all that is left of a session. */
 struct burial {
 	TAILQ_ENTRY(burial) link;
-	struct session *session; /* a reference */
-	struct range range;	 /* empty: the whole session */
-	uint64_t bytes;		 /* pinned bytes that still wait */
-	struct job *waiter;	 /* is answered when it is over; or NULL */
+	struct session *session;		  /* a reference */
+	struct range range;			  /* empty: the whole session */
+	uint64_t bytes;				  /* pinned bytes that still wait */
+	struct job *waiter;			  /* is answered when it is over; or NULL */
+	void (*release)(struct session *session); /* of the whole session: its last step */
 };
 
 /* Of an executor. */
@@ -51,9 +52,12 @@ void burial_deinit(struct executor *executor);
 
 /** A range of pinned memory that commands cannot name any more. Module thread. Return: 0 or -ENOMEM. */
 int burial_add_range(struct session *session, const struct range *range);
-/** A session that is out of the registry, except for its addresses on the device. Takes a reference over.
- * Module thread. */
-void burial_add_session(struct session *session);
+/**
+ * A session that is out of the registry, except for its addresses on the device. Takes a reference over. Module thread.
+ * @bytes: what it has pinned
+ * @release: gives back what is left when none of its memory is pinned any more; in a gap
+ */
+void burial_add_session(struct session *session, uint64_t bytes, void (*release)(struct session *session));
 
 /**
  * Lets a job be answered when the session (range NULL), or the range that it freed, is given back.

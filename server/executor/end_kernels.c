@@ -88,14 +88,12 @@ static void join(struct end_kernels *end)
 	end->has_thread = false;
 }
 
-struct end_kernels *end_kernels_free(struct end_kernels *end)
+/* Waits until no thread uses it any more. */
+static void drop(struct job *job)
 {
-	if (!end)
-		return NULL;
-	join(end);
-	free(end->modules);
-	free(end);
-	return NULL;
+	join(job->end);
+	free(job->end->modules);
+	free(job->end);
 }
 
 bool end_kernels_ended(const struct job *job)
@@ -173,6 +171,7 @@ void end_kernels_begin(struct job *job, void (*then)(struct job *job))
 		then(job);
 		return;
 	}
+	job->drop = drop;
 	job->end->executor = job->executor;
 	job->end->then = then;
 	try(job);

@@ -5,7 +5,6 @@
 
 #include <stdbool.h>
 
-struct end_kernels;
 struct executor;
 struct job;
 
@@ -21,9 +20,6 @@ void end_kernels_begin(struct job *job, void (*then)(struct job *job));
 
 /** Whether a kernel was on the device when the job did that. Any thread, behind `then`. */
 bool end_kernels_ended(const struct job *job);
-
-/** Frees what the job has of it, when no thread uses it any more. NULL is fine. Return: NULL */
-struct end_kernels *end_kernels_free(struct end_kernels *end);
 
 /** EndKernels. Main thread. */
 void end_kernels_handle(struct job *job);

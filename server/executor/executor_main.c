@@ -19,7 +19,6 @@
 #include "server/executor/end_kernels.h"
 #include "server/executor/executor.h"
 #include "server/executor/halt.h"
-#include "server/executor/lost.h"
 #include "server/executor/memory.h"
 #include "server/executor/open.h"
 #include "server/executor/session.h"
@@ -30,59 +29,6 @@
 #define LONG_NS (UINT64_C(1000) * CLOCK_MS)
 /* A minute; beside the level debug. */
 #define LOG_LINES 600u
-
-void executor_send(
-	struct executor *executor, const struct wire_message *message, const int *fds, unsigned fd_count)
-{
-	struct wire_message refusal = {.type = WIRE_REPLY, .id = message->id, .session = message->session};
-	int error;
-
-	pthread_mutex_lock(&executor->control_lock);
-	error = message_send(executor->control_fd, message, fds, fd_count);
-	/* Whoever asked waits for an answer. */
-	if (error == PACKET_E_INVALID && message->type == WIRE_REPLY) {
-		refusal.reply.code = CUDA_ERROR_NOT_SUPPORTED;
-		refusal.reply.text = "the answer does not fit a message";
-		error = message_send(executor->control_fd, &refusal, NULL, 0);
-	}
-	pthread_mutex_unlock(&executor->control_lock);
-	if (error && error != PACKET_E_CLOSED)
-		log_error("cannot send %s: error %d", wire_type_name(message->type), error);
-}
-
-CUresult executor_code(struct executor *executor, CUresult code)
-{
-	if (code && backend_is_fatal(code))
-		lost_report(executor, code);
-	return code;
-}
-
-uint64_t executor_number(const char *name, uint64_t otherwise, uint64_t most)
-{
-	const char *text = getenv(name);
-	char *end;
-	unsigned long long value;
-
-	if (!text || !*text)
-		return otherwise;
-	value = strtoull(text, &end, 10);
-	if (*end || value > most) {
-		log_warning("%s=%s is not a number up to %llu and is ignored", name, text,
-			(unsigned long long)most);
-		return otherwise;
-	}
-	return value;
-}
-
-struct session *executor_session(struct executor *executor, uint64_t id)
-{
-	struct session *session;
-
-	TAILQ_FOREACH (session, &executor->sessions, link)
-		if (session->id == id)
-			return session;
-	return NULL;
-}
 
 static CUresult init_scratch(struct executor *executor)
 {

@@ -10,8 +10,6 @@
 #include <unistd.h>
 
 #include "server/executor/clock.h"
-#include "server/executor/end_kernels.h"
-#include "server/executor/load.h"
 #include "server/executor/session.h"
 #include "server/log.h"
 
@@ -36,8 +34,8 @@ struct job *job_free(struct job *job)
 	packet_close_fds(&job->packet);
 	session_unref(job->session);
 	free(job->snapshot);
-	load_free(job->load);
-	end_kernels_free(job->end);
+	if (job->drop)
+		job->drop(job);
 	free(job);
 	return NULL;
 }
@@ -128,15 +126,6 @@ void job_park(struct job *job)
 	TAILQ_INSERT_TAIL(&board->arrivals, job, link);
 	pthread_mutex_unlock(&board->lock);
 	job_board_kick(board);
-}
-
-void job_board_kick(struct job_board *board)
-{
-	uint64_t one = 1;
-
-	/* Full means that it is kicked already. */
-	if (write(board->kick, &one, sizeof(one)) < 0 && errno != EAGAIN)
-		log_error("cannot wake the main thread: %m");
 }
 
 static void take_arrivals(struct job_board *board)

@@ -39,11 +39,12 @@ struct job {
 	uint64_t ticket;	       /* drain.c */
 	uint64_t *snapshot;	       /* drain.c: SHM_STREAMS, own memory */
 	bool drained;
-	bool answered;		     /* nobody waits for an answer */
-	struct load *load;	     /* load.c: own memory */
-	struct end_kernels *end;     /* end_kernels.c: own memory */
-	uint32_t mark;		     /* free for the handler */
-	struct wire_message message; /* points into packet */
+	bool answered;		       /* nobody waits for an answer */
+	struct load *load;	       /* load.c: own memory */
+	struct end_kernels *end;       /* end_kernels.c: own memory */
+	void (*drop)(struct job *job); /* frees the one of the two that there is; or NULL */
+	uint32_t mark;		       /* free for the handler */
+	struct wire_message message;   /* points into packet */
 	struct packet packet;
 };
 TAILQ_HEAD(job_list, job);

@@ -34,15 +34,15 @@ struct load {
 	char log[LOG_BYTES];
 };
 
-struct load *load_free(struct load *load)
+/* Any thread. */
+static void drop(struct job *job)
 {
-	if (load) {
-		free(load->image);
-		free(load->code);
-		free(load->variables.first);
-	}
+	struct load *load = job->load;
+
+	free(load->image);
+	free(load->code);
+	free(load->variables.first);
 	free(load);
-	return NULL;
 }
 
 /* The compiled code as a sealed file; -1 without memory: then others compile it again. */
@@ -201,6 +201,7 @@ void load_module(struct job *job)
 	CUresult result = CUDA_SUCCESS;
 
 	job->load = calloc(1, sizeof(*job->load));
+	job->drop = job->load ? drop : NULL;
 	if (!slot || *slot)
 		result = CUDA_ERROR_INVALID_VALUE;
 	else if (!job->load)

@@ -5,12 +5,7 @@
 
 #include "server/executor/job.h"
 
-struct load;
-
 /** Loads a module, or has it compiled first. Module thread; answers, perhaps later. */
 void load_module(struct job *job);
-
-/** What a job has of a load; takes NULL. Any thread. */
-struct load *load_free(struct load *load);
 
 #endif

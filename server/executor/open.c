@@ -129,14 +129,16 @@ static CUresult register_regions(struct session *session)
 	return code;
 }
 
-uint64_t open_pinned_bytes(struct session *session)
+/* What a session has pinned: its memory and its regions. */
+static uint64_t pinned_bytes(struct session *session)
 {
 	return memory_pinned_bytes(session) +
 	       (session->arena_registered ? session->view.shape.arena_bytes : 0) +
 	       (session->timelines_registered ? timelines_bytes() : 0);
 }
 
-void open_release(struct session *session)
+/* The last step of an end: modules and regions. Module thread, when nothing runs. */
+static void release(struct session *session)
 {
 	const struct backend_ops *ops = session_ops(session);
 
@@ -179,7 +181,7 @@ void open_undo(struct session *session)
 	guard_deinit(session);
 	while (memory_unpin_next(session))
 		;
-	open_release(session);
+	release(session);
 }
 
 static CUresult open_session(struct job *job, struct session *session)
@@ -213,7 +215,7 @@ static void bury_half(struct job *job)
 
 	job_free(job);
 	release_work(session);
-	burial_add_session(session);
+	burial_add_session(session, pinned_bytes(session), release);
 }
 
 /* Undoes half an opening. What is pinned already goes the way of all. */
@@ -264,7 +266,7 @@ static void begin_burial(struct job *job)
 	struct session *session = job->session;
 	uint64_t values[3] = {1, 0, end_kernels_ended(job)};
 
-	burial_add_session(session_ref(session));
+	burial_add_session(session_ref(session), pinned_bytes(session), release);
 	while (burial_bytes(session) && burial_work(job->executor))
 		;
 	values[1] = burial_bytes(session);

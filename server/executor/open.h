@@ -13,10 +13,4 @@ void open_handle_close(struct job *job);
 /** Gives everything back at once; nobody serves or uses the session, and nothing runs: it ends. */
 void open_undo(struct session *session);
 
-/** Bytes that a session has pinned: its memory and its regions. */
-uint64_t open_pinned_bytes(struct session *session);
-
-/** The last step of an end: modules and regions. Module thread, when nothing runs. */
-void open_release(struct session *session);
-
 #endif

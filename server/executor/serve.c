@@ -514,14 +514,3 @@ int serve_detach(struct session *session)
 		session->thread->load--;
 	return error;
 }
-
-void serve_kick(struct session *session)
-{
-	doorbell_force(session->thread->kick);
-}
-
-void serve_kick_all(struct executor *executor)
-{
-	for (unsigned i = 0; i < executor->pool.count; i++)
-		doorbell_force(executor->pool.threads[i].kick);
-}

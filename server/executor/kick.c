@@ -1,0 +1,29 @@
+// Waking the executor's threads: serving threads (serve.h) and the main thread, which has the board (job.h). It stands below
+// all that they do, because whatever finds something for them wakes them. Any thread.
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "server/executor/session.h"
+#include "server/log.h"
+#include "shm/doorbell.h"
+
+void serve_kick(struct session *session)
+{
+	doorbell_force(session->thread->kick);
+}
+
+void serve_kick_all(struct executor *executor)
+{
+	for (unsigned i = 0; i < executor->pool.count; i++)
+		doorbell_force(executor->pool.threads[i].kick);
+}
+
+void job_board_kick(struct job_board *board)
+{
+	uint64_t one = 1;
+
+	/* Full means that it is kicked already. */
+	if (write(board->kick, &one, sizeof(one)) < 0 && errno != EAGAIN)
+		log_error("cannot wake the main thread: %m");
+}
