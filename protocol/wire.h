@@ -100,6 +100,7 @@ struct wire_hello {
 	uint64_t window_base, window_bytes;
 	uint32_t recovery;
 	const char *identity;
+	uint64_t memory_limit; /* bytes */
 };
 struct wire_welcome {
 	uint32_t major, minor;

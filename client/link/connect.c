@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "client/link/identity.h"
+#include "client/link/mps.h"
 #include "client/state/log.h"
 #include "protocol/command.h"
 
@@ -210,7 +211,8 @@ static int dial_and_tell(const char *path, int64_t deadline)
 	return r;
 }
 
-/* Connects to the path that the environment names, else to the system's, else to the user's own service. */
+/* Connects to the path that the environment names, frmps' variable or stock MPS' own, else to the system's, else to the
+ * user's own service. */
 static int dial_any(int64_t deadline)
 {
 	const char *named = getenv("FRMPS_SOCKET");
@@ -219,6 +221,9 @@ static int dial_any(int64_t deadline)
 
 	if (named && *named)
 		return dial_and_tell(named, deadline);
+	mps_socket(path, sizeof(path));
+	if (*path)
+		return dial_and_tell(path, deadline);
 	if (dial(SYSTEM_SOCKET, deadline) == 0)
 		return 0;
 	if (runtime && *runtime &&
@@ -295,6 +300,12 @@ CUresult connect_look(uint64_t ret_words[WINDOW_WORDS])
 	return CUDA_SUCCESS;
 }
 
+/* What the program's environment asks of the service. */
+struct wish {
+	uint32_t recovery;
+	uint64_t memory_limit;
+};
+
 /* What the program says of its commands in doubt; 0: nothing, or what nobody understands. */
 static uint32_t recovery_wish(void)
 {
@@ -310,7 +321,7 @@ static uint32_t recovery_wish(void)
 	return 0;
 }
 
-static CUresult greet(int fd, uint32_t recovery, const uint64_t refused[WINDOW_WORDS])
+static CUresult greet(int fd, const struct wish *wish, const uint64_t refused[WINDOW_WORDS])
 {
 	uint64_t windows[WINDOW_WORDS];
 	struct wire_message hello = {.type = WIRE_HELLO, .id = 1};
@@ -330,8 +341,9 @@ static CUresult greet(int fd, uint32_t recovery, const uint64_t refused[WINDOW_W
 		.free_windows = {.at = windows, .count = WINDOW_WORDS},
 		.window_base = WINDOW_BASE,
 		.window_bytes = WINDOW_BYTES,
-		.recovery = recovery,
+		.recovery = wish->recovery,
 		.identity = identity,
+		.memory_limit = wish->memory_limit,
 	};
 	return message_send(fd, &hello, NULL, 0) == 0 ? CUDA_SUCCESS : CUDA_ERROR_MPS_CONNECTION_FAILED;
 }
@@ -451,7 +463,7 @@ static CUresult settle(struct connection *c, struct control_answer *answer)
  * One attempt. A window that turns out to be taken is added to `refused`, and *ret_again is set. A daemon
  * that hangs up without a word has died, and the next one does not know of us: *ret_hung_up.
  */
-static CUresult attempt(int64_t deadline, uint32_t recovery, uint64_t refused[WINDOW_WORDS],
+static CUresult attempt(int64_t deadline, const struct wish *wish, uint64_t refused[WINDOW_WORDS],
 	struct control_answer *answer, struct connection *c, bool *ret_again, bool *ret_hung_up)
 {
 	const struct wire_welcome *w = &answer->message.welcome;
@@ -460,7 +472,7 @@ static CUresult attempt(int64_t deadline, uint32_t recovery, uint64_t refused[WI
 
 	if (e < 0)
 		return CUDA_ERROR_MPS_CONNECTION_FAILED;
-	r = greet(c->control_fd, recovery, refused);
+	r = greet(c->control_fd, wish, refused);
 	/* Before it could even be greeted. */
 	*ret_hung_up = r != CUDA_SUCCESS;
 	if (r == CUDA_SUCCESS)
@@ -489,15 +501,18 @@ static CUresult attempt(int64_t deadline, uint32_t recovery, uint64_t refused[WI
 static CUresult connect_for(struct control_answer *welcome)
 {
 	int64_t deadline = now_ms() + timeout_ms();
-	const uint32_t recovery = recovery_wish();
+	struct wish wish = {.recovery = recovery_wish()};
 	uint64_t refused[WINDOW_WORDS] = {0};
-	CUresult r = CUDA_ERROR_MPS_CONNECTION_FAILED;
+	CUresult r = mps_memory_limit(&wish.memory_limit);
 	bool again = true, hung_up = false;
 
+	if (r != CUDA_SUCCESS)
+		return r;
+	mps_tell_unsupported();
 	for (int i = 0, deaths = 0; (again && i < WINDOW_TRIES) || (hung_up && deaths < DAEMON_DEATHS);) {
 		again = hung_up = false;
 		expect_greeting(&welcome->packet);
-		r = attempt(deadline, recovery, refused, welcome, &connection, &again, &hung_up);
+		r = attempt(deadline, &wish, refused, welcome, &connection, &again, &hung_up);
 		i += again;
 		deaths += hung_up;
 		if (r == CUDA_SUCCESS)

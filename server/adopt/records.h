@@ -67,6 +67,7 @@ struct kept_chunk {
 /* RECORD_CLIENT, key: number. */
 struct kept_client {
 	uint64_t features;
+	uint64_t memory_wish;
 	int64_t uid;
 	int32_t pid;
 	uint32_t domain, window, recovery, state, recover;

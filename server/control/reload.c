@@ -39,11 +39,14 @@ static void take_effect(struct reload *reload)
 {
 	struct daemon *daemon = reload->daemon;
 	struct client *client;
+	struct terms terms;
 
 	config_rules(&reload->config, &daemon->rules);
 	store_put_single(daemon->store, RECORD_RULES, &daemon->rules, sizeof(daemon->rules));
-	TAILQ_FOREACH (client, &daemon->clients, link)
-		subject_terms(&daemon->rules, client->uid, client->pid, &client->terms);
+	TAILQ_FOREACH (client, &daemon->clients, link) {
+		subject_terms(&daemon->rules, client->uid, client->pid, &terms);
+		client_set_terms(client, &terms);
+	}
 	config_differences(daemon->config, &reload->config, reload->text, sizeof(reload->text));
 }
 

@@ -106,6 +106,15 @@ uint32_t client_policy(const struct client *client)
 	return client->recovery ? CLIENT_RECOVER_BY_REPLAY : CLIENT_RECOVER_BY_FAIL;
 }
 
+void client_set_terms(struct client *client, const struct terms *terms)
+{
+	uint64_t wish = client->memory_wish;
+
+	client->terms = *terms;
+	if (wish && (!terms->memory_limit || wish < terms->memory_limit))
+		client->terms.memory_limit = wish;
+}
+
 void client_set_recovery(struct client *client, bool replay)
 {
 	client->recovery = replay;

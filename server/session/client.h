@@ -101,6 +101,7 @@ struct client {
 	char program[CLIENT_PROGRAM_MAX];   /* its name, for people */
 	char identity[CLIENT_IDENTITY_MAX]; /* what it is (session/offender.h) */
 	struct terms terms;		    /* on which it is served */
+	uint64_t memory_wish;		    /* most device memory that it wants itself; 0: it does not say */
 	struct connection *connection;
 	struct watch *process; /* pidfd; NULL where the process cannot be seen */
 	uint32_t window;
@@ -173,6 +174,9 @@ struct client_peer {
  */
 int client_new(struct domain *domain, struct connection *connection, const struct client_peer *peer,
 	const struct wire_hello *hello, int32_t *ret_code, const char **ret_text);
+
+/** It is served on these terms from now on, but for what it wants less of itself. */
+void client_set_terms(struct client *client, const struct terms *terms);
 
 /** Records the session as it is. */
 void client_keep(struct client *client);

@@ -117,7 +117,6 @@ static struct client *allocate(struct domain *domain, const struct client_peer *
 	client->number = number;
 	client->uid = peer->uid;
 	client->pid = peer->pid;
-	client->terms = peer->terms;
 	client->window = WINDOW_NONE;
 	client->view = SHM_VIEW_NULL;
 	holdings_init(&client->holdings);
@@ -170,11 +169,13 @@ static int refuse_new(
 	return CLIENT_E_REFUSED;
 }
 
-static void take_hello(struct client *client, const struct wire_hello *hello)
+static void take_hello(struct client *client, const struct wire_hello *hello, const struct terms *terms)
 {
 	handshake_copy_name(client->program, sizeof(client->program), hello->program);
 	handshake_identity(client->identity, hello);
 	client->features = hello->features & HANDSHAKE_FEATURES;
+	client->memory_wish = hello->memory_limit;
+	client_set_terms(client, terms);
 	client->recovery = hello->recovery ? hello->recovery - 1 : (uint32_t)client->terms.recovery;
 }
 
@@ -189,7 +190,7 @@ int client_new(struct domain *domain, struct connection *connection, const struc
 		*ret_text = "the service is out of memory";
 		return CLIENT_E_REFUSED;
 	}
-	take_hello(client, hello);
+	take_hello(client, hello, &peer->terms);
 	client->window = window_take(&domain->windows, &hello->free_windows);
 	if (client->window == WINDOW_NONE)
 		return refuse_new(client, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
@@ -223,6 +224,7 @@ void client_keep(struct client *client)
 	struct store *store = client->daemon->store;
 	const struct request *request = client->request;
 	struct kept_client kept = {.features = client->features,
+		.memory_wish = client->memory_wish,
 		.uid = client->uid,
 		.pid = client->pid,
 		.domain = client->domain->number,
@@ -268,6 +270,7 @@ static void take_kept(struct client *client, const struct kept_client *kept)
 {
 	client->state = (enum client_state)kept->state;
 	client->features = kept->features;
+	client->memory_wish = kept->memory_wish;
 	client->recovery = kept->recovery;
 	client->recovery_set = true;
 	client->recover = (enum client_recover)kept->recover;
@@ -358,6 +361,7 @@ struct client *client_adopt(struct domain *domain, uint64_t number, const struct
 	client = allocate(domain, &peer, number);
 	log_bug_on(!client);
 	take_kept(client, kept);
+	client_set_terms(client, &peer.terms);
 	has_regions = adopt_regions(client, kept);
 	has_peer = client->state == CLIENT_CLOSING || adopt_peer(client);
 	if (!has_regions || !has_peer)

@@ -20,11 +20,15 @@
 void ask_socket_path(const char *given, char *path, size_t size)
 {
 	const char *environment = getenv("FRMPS_SOCKET"), *runtime = getenv("XDG_RUNTIME_DIR");
+	const char *mps = getenv("CUDA_MPS_PIPE_DIRECTORY");
 
 	if (given && *given) {
 		snprintf(path, size, "%s", given);
 	} else if (environment && *environment) {
 		snprintf(path, size, "%s", environment);
+	} else if (mps && *mps && snprintf(path, size, "%s/frmps.sock", mps) < (int)size &&
+		   access(path, F_OK) == 0) {
+		return;
 	} else if (access("/run/frmps/frmps.sock", F_OK) < 0 && runtime && *runtime) {
 		snprintf(path, size, "%s/frmps.sock", runtime);
 		if (access(path, F_OK) == 0)

@@ -432,6 +432,7 @@ static bool receive(void)
 		return false;
 	RULE(wire_decode(packet.bytes, packet.length, &m) == 0);
 	if (m.type == WIRE_HELLO) {
+		word_set(&loopback->memory_limit, m.hello.memory_limit);
 		atomic_fetch_add(&loopback->greetings, 1);
 		if (word_relaxed(&loopback->deaths)) {
 			atomic_fetch_sub(&loopback->deaths, 1);

@@ -45,6 +45,7 @@ struct loopback {
 	word32 maps;	/* mappings made so far */
 	word32 handles; /* of physical memory now */
 	word32 greetings;
+	word64 memory_limit;			    /* of the latest Hello */
 	word32 limits;				    /* that were asked for */
 	struct loopback_note notes[LOOPBACK_NOTES]; /* the first ones */
 };

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include "client/link/connect.h"
+#include "client/link/mps.h"
 #include "tests/lib/fds.h"
 #include "tests/unit/client/shim.h"
 
@@ -47,6 +49,60 @@ START_TEST(a_wish_that_nobody_understands_is_told)
 	OK(cuInit(0));
 	OK(cuLogsCurrent(&after, 0));
 	ck_assert_uint_eq(after, before + 1);
+}
+END_TEST
+
+static const struct {
+	const char *value;
+	uint64_t bytes; /* UINT64_MAX: it cannot be understood */
+} limits[] = {{"0=2G", UINT64_C(2) << 30}, {"0=512MB", UINT64_C(512) << 20}, {"1=1G,0=7k", 7 << 10},
+	{"0=5", 5}, {"1=1G", 0}, {"", 0}, {"2G", UINT64_MAX}, {"0=", UINT64_MAX}, {"0=2T", UINT64_MAX},
+	{"0=-1", UINT64_MAX}, {"0=0", UINT64_MAX}, {"0=1G;1=1G", UINT64_MAX}, {"GPU-1=1G", UINT64_MAX},
+	{"0=99999999999999999999", UINT64_MAX}, {"0=17179869184G", UINT64_MAX}};
+
+START_TEST(stock_mps_limit_of_memory_is_understood)
+{
+	const bool good = limits[_i].bytes != UINT64_MAX;
+	uint64_t bytes;
+
+	ck_assert_int_eq(
+		mps_parse_limit(limits[_i].value, &bytes), good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+	if (good)
+		ck_assert_uint_eq(bytes, limits[_i].bytes);
+	setenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", limits[_i].value, 1);
+	ck_assert_int_eq(cuInit(0), good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(loopback->greetings, good);
+	ck_assert_uint_eq(loopback->memory_limit, good ? limits[_i].bytes : 0);
+}
+END_TEST
+
+START_TEST(what_has_no_effect_is_told)
+{
+	CUlogIterator before, after;
+
+	OK(cuLogsCurrent(&before, 0));
+	setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50", 1);
+	setenv("CUDA_MPS_SM_PARTITION", "", 1);
+	OK(cuInit(0));
+	OK(cuLogsCurrent(&after, 0));
+	ck_assert_uint_eq(after, before + 1);
+}
+END_TEST
+
+START_TEST(the_socket_may_lie_in_the_folder_of_stock_mps)
+{
+	const char *socket = getenv("FRMPS_SOCKET");
+	char folder[] = "/tmp/frmps-mps-XXXXXX", path[64];
+
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/frmps.sock", folder);
+	ck_assert_int_eq(symlink(socket, path), 0);
+	unsetenv("FRMPS_SOCKET");
+	setenv("CUDA_MPS_PIPE_DIRECTORY", folder, 1);
+	OK(cuInit(0));
+	ck_assert_uint_eq(loopback->greetings, 1);
+	unlink(path);
+	rmdir(folder);
 }
 END_TEST
 
@@ -421,6 +477,10 @@ int main(void)
 	tcase_add_test(start, nothing_works_before_cuinit);
 	tcase_add_test(start, no_service_is_an_error);
 	tcase_add_test(start, a_wish_that_nobody_understands_is_told);
+	tcase_add_loop_test(
+		start, stock_mps_limit_of_memory_is_understood, 0, sizeof(limits) / sizeof(limits[0]));
+	tcase_add_test(start, what_has_no_effect_is_told);
+	tcase_add_test(start, the_socket_may_lie_in_the_folder_of_stock_mps);
 	tcase_add_loop_test(start, a_timeout_that_is_none_is_told, 0, sizeof(timeouts) / sizeof(timeouts[0]));
 	tcase_add_test(start, a_hanging_service_is_an_error);
 	tcase_add_test(start, a_daemon_that_dies_is_greeted_again);

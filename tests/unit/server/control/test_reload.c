@@ -153,6 +153,28 @@ START_TEST(the_next_life_of_the_daemon_has_the_same_terms)
 }
 END_TEST
 
+START_TEST(a_program_gets_no_more_than_it_wants)
+{
+	struct client *session = TAILQ_FIRST(&fake->daemon.clients);
+
+	session->memory_wish = UINT64_C(2) << 30;
+	client_keep(session);
+	write_file("memory_limit = 5G\n");
+	expect_answer(0, "{\"restart\":\"\"}");
+	ck_assert_uint_eq(terms()->memory_limit, UINT64_C(2) << 30);
+	write_file("memory_limit = 1G\n");
+	expect_answer(0, "{\"restart\":\"\"}");
+	ck_assert_uint_eq(terms()->memory_limit, UINT64_C(1) << 30);
+	write_file("");
+	expect_answer(0, "{\"restart\":\"\"}");
+	ck_assert_uint_eq(terms()->memory_limit, UINT64_C(2) << 30);
+	close(operator);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	operator= connect_operator(geteuid());
+	ck_assert_uint_eq(terms()->memory_limit, UINT64_C(2) << 30);
+}
+END_TEST
+
 START_TEST(others_may_not)
 {
 	close(operator);
@@ -193,5 +215,6 @@ int main(void)
 	suite_add_tcase(suite, lives);
 	tcase_add_checked_fixture(lives, set_up, tear_down);
 	tcase_add_test(lives, the_next_life_of_the_daemon_has_the_same_terms);
+	tcase_add_test(lives, a_program_gets_no_more_than_it_wants);
 	return suite_run(suite);
 }

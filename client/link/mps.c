@@ -1,0 +1,98 @@
+// See mps.h.
+
+#include "client/link/mps.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/state/log.h"
+
+/* A number and its unit. Return: where the text goes on; NULL if it is none */
+static const char *parse_bytes(const char *text, uint64_t *ret_bytes)
+{
+	static const char units[] = "KMG";
+	const char *unit;
+	char *end;
+	unsigned shift = 0;
+	unsigned long long value;
+
+	if (*text < '0' || *text > '9')
+		return NULL;
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	unit = *end ? strchr(units, *end & ~0x20) : NULL;
+	if (unit) {
+		shift = 10 * (unsigned)(unit - units + 1);
+		end++;
+		end += *end == 'B' || *end == 'b';
+	}
+	if (errno || !value || value > UINT64_MAX >> shift)
+		return NULL;
+	*ret_bytes = (uint64_t)value << shift;
+	return end;
+}
+
+CUresult mps_parse_limit(const char *text, uint64_t *ret_bytes)
+{
+	*ret_bytes = 0;
+	while (*text) {
+		uint64_t bytes;
+		char *end;
+		unsigned long device = strtoul(text, &end, 10);
+
+		if (*text < '0' || *text > '9' || *end != '=')
+			return CUDA_ERROR_INVALID_VALUE;
+		text = parse_bytes(end + 1, &bytes);
+		if (!text || (*text && *text != ','))
+			return CUDA_ERROR_INVALID_VALUE;
+		text += *text == ',';
+		if (device == 0)
+			*ret_bytes = bytes;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult mps_memory_limit(uint64_t *ret_bytes)
+{
+	const char *text = getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
+	CUresult r;
+
+	*ret_bytes = 0;
+	if (!text)
+		return CUDA_SUCCESS;
+	r = mps_parse_limit(text, ret_bytes);
+	if (r != CUDA_SUCCESS)
+		client_log(CLIENT_LOG_ERROR,
+			"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=%.64s is no list of NUMBER=BYTES (as in 0=2G): the "
+			"program "
+			"does not start without the limit that it may mean",
+			text);
+	return r;
+}
+
+void mps_socket(char *path, size_t size)
+{
+	const char *directory = getenv("CUDA_MPS_PIPE_DIRECTORY");
+
+	if (!directory || !*directory || snprintf(path, size, "%s/frmps.sock", directory) >= (int)size ||
+		access(path, F_OK) < 0)
+		*path = '\0';
+}
+
+void mps_tell_unsupported(void)
+{
+	static const char *const names[] = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_CLIENT_PRIORITY",
+		"CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING", "CUDA_MPS_SM_PARTITION"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		const char *value = getenv(names[i]);
+
+		if (value && *value)
+			client_log(CLIENT_LOG_ERROR, "%s=%.64s has no effect: the service cannot do that yet",
+				names[i], value);
+	}
+}

@@ -1,0 +1,29 @@
+// What a program's environment says to stock MPS, as far as it means something here. Variables only tighten: what the service
+// grants is never more than it says itself. Before the session, in the thread that starts the library.
+
+#ifndef FRMPS_CLIENT_LINK_MPS_H
+#define FRMPS_CLIENT_LINK_MPS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "protocol/cuda_abi.h"
+
+/**
+ * Reads how much device memory the program wants to have at most: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, a list of NUMBER=BYTES
+ * with K, M or G. Number 0 is the one device that a program sees; the others are nobody's.
+ * @ret_bytes: 0: the variable is not set, or names no device 0
+ * Return: CUDA_ERROR_INVALID_VALUE if it cannot be understood, which is logged: without the limit somebody would have too much
+ */
+CUresult mps_memory_limit(uint64_t *ret_bytes);
+
+/** The same of a text. */
+CUresult mps_parse_limit(const char *text, uint64_t *ret_bytes);
+
+/** Writes the service's socket in CUDA_MPS_PIPE_DIRECTORY. @path: empty if the variable is not set or there is none */
+void mps_socket(char *path, size_t size);
+
+/** Logs which variables of stock MPS are set and have no effect. */
+void mps_tell_unsupported(void);
+
+#endif
