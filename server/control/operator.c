@@ -223,6 +223,21 @@ static void answer_isolate(struct operator* operator)
 		on_moved(operator, CUDA_ERROR_NOT_SUPPORTED, obstacle);
 }
 
+static void answer_terminate(struct operator* operator)
+{
+	struct client *client;
+
+	if (operator->request.argument_count != 1) {
+		refuse(operator, CUDA_ERROR_INVALID_VALUE, "terminate takes one session");
+		return;
+	}
+	client = find_commanded(operator);
+	if (!client)
+		return;
+	client_terminate(client);
+	send_answer(operator, operator->request.id, CUDA_SUCCESS, "{}", NULL);
+}
+
 static void say_reloaded(struct operator* operator, uint64_t id, bool reloaded, const char *text)
 {
 	json_t *json = json_pack("{ss}", reloaded ? "restart" : "reason", text);

@@ -154,6 +154,17 @@ void client_finish(struct client *client, uint32_t state, int32_t code, const ch
 		client->program, (int)code, reason);
 }
 
+void client_terminate(struct client *client)
+{
+	static const char reason[] = "an operator has terminated it";
+
+	client_refuse(client, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
+	if (client->state == CLIENT_CLOSING)
+		return;
+	client_finish(client, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
+	client_end(client, 0);
+}
+
 void client_reject(struct client *client, const char *reason)
 {
 	if (client->state == CLIENT_CLOSING)

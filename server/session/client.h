@@ -210,6 +210,9 @@ void client_reject(struct client *client, const char *reason);
 /** Closes a session. @patience_ms: how long its work may go on. Twice is fine. */
 void client_end(struct client *client, uint32_t patience_ms);
 
+/** An operator ends a session that is not CLOSING: its program gets CUDA_ERROR_MPS_CLIENT_TERMINATED, its work no time. */
+void client_terminate(struct client *client);
+
 /** Refuses a session that is still OPENING. */
 void client_refuse(struct client *client, int32_t code, const char *text);
 

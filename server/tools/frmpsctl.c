@@ -255,6 +255,11 @@ static int lift(const struct call *call)
 	return order(call, "quarantine", (const char *[]){"lift", call->arguments[0]}, 2);
 }
 
+static int terminate(const struct call *call)
+{
+	return order(call, "terminate", (const char *[]){call->arguments[0]}, 1);
+}
+
 static int set_recovery(const struct call *call)
 {
 	return order(call, "recovery", (const char *[]){call->arguments[0], call->arguments[1]}, 2);

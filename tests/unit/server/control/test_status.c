@@ -410,6 +410,37 @@ START_TEST(refusals_say_why)
 }
 END_TEST
 
+START_TEST(operator_ends_a_session)
+{
+	struct fake_client client, other;
+	int operator;
+
+	fake = fake_new(0);
+	fake_boot(fake);
+	fake_join(fake, &client, &fake->children[1], NULL);
+	fake_join(fake, &other, &fake->children[1], NULL);
+	operator= connect_operator();
+	order(operator, "terminate", (const char *const[]){"1", NULL}, 1);
+	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+	ck_assert_int_eq(fake->message.admin_reply.code, 0);
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_CLOSED);
+	ck_assert_uint_eq(word_acquire(&client.view.server->error), CUDA_ERROR_MPS_CLIENT_TERMINATED);
+	fake_expect(fake, fake->children[1].socket, WIRE_CLOSE_SESSION);
+	ck_assert_uint_eq(fake->message.session, 1);
+	ck_assert_uint_eq(fake->message.close_session.patience_ms, 0);
+	fake_reply(fake, fake->children[1].socket, fake->message.id, 0, NULL, 0);
+	ck_assert_uint_eq(word_acquire(&other.view.server->state), SHM_SESSION_RUNNING);
+	order(operator, "terminate", (const char *const[]){"1", NULL}, 1);
+	expect_refusal(operator, "there is no session 1");
+	order(operator, "terminate", NULL, 0);
+	expect_refusal(operator, "terminate takes one session");
+	close(operator);
+	fake_leave(fake, &client);
+	fake_leave(fake, &other);
+	end();
+}
+END_TEST
+
 START_TEST(operator_asks_as_often_as_he_likes)
 {
 	int operator;
@@ -738,6 +769,7 @@ int main(void)
 	tcase_add_test(tests, name_that_is_not_utf8_is_no_reason_to_fail);
 	tcase_add_test(tests, refusals_say_why);
 	tcase_add_test(tests, operator_asks_as_often_as_he_likes);
+	tcase_add_test(tests, operator_ends_a_session);
 	tcase_add_test(tests, operators_take_turns);
 	tcase_add_test(tests, one_document_answers_all_of_a_user_who_wait_for_it);
 	tcase_add_test(tests, who_leaves_gives_its_turn_up);
