@@ -12,7 +12,8 @@ enum role { ROLE_KEEPER, ROLE_EXECUTOR };
 /* Descriptors of a child. 0 is /dev/null, 1 and 2 are the daemon's. */
 #define HERITAGE_CONTROL_FD 3 /* SOCK_SEQPACKET to the daemon */
 #define HERITAGE_WORDS_FD   4 /* executors: memfd with LAST_WORDS_MAX structs last_words */
-#define HERITAGE_DUMP_FD    5 /* executors that outlast faults: memfd for the driver's dump */
+#define HERITAGE_DUMP_FD                                                                                     \
+	5 /* executors: a memfd that nobody reads, for a dump of the driver (failover/exceptions.h) */
 
 /* Exit status of an executor that cannot take its user's identity on. */
 #define HERITAGE_EXIT_IDENTITY 126

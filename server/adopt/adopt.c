@@ -20,7 +20,6 @@
 #include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/failover/move.h"
-#include "server/failover/probation.h"
 #include "server/failover/supervise.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
@@ -118,7 +117,6 @@ static int read_domain(struct adoption *adoption, const struct record *record)
 	domain->promotion = kept.promotion;
 	domain->promotion.halt_timer = timer;
 	domain->promotion.variables = NULL;
-	domain->promotion.suspects = 0;
 	return 0;
 }
 
@@ -315,12 +313,6 @@ static int read_linger(struct adoption *adoption, const struct record *record)
  * Steps
  */
 
-static int read_trial(struct adoption *adoption, const struct record *record)
-{
-	probation_adopt(adoption->daemon, record);
-	return 0;
-}
-
 static int read_offender(struct adoption *adoption, const struct record *record)
 {
 	offender_adopt(adoption->daemon, record);
@@ -348,7 +340,6 @@ static int read_everything(struct adoption *adoption, const struct legacy *legac
 	       read_all(adoption, RECORD_CLIENT, read_client) ||
 	       read_all(adoption, RECORD_HOLDING, read_holding) ||
 	       read_all(adoption, RECORD_LINGER, read_linger) ||
-	       read_all(adoption, RECORD_PROBATION, read_trial) ||
 	       read_all(adoption, RECORD_OFFENDER, read_offender);
 }
 

@@ -42,9 +42,9 @@ struct kept_worker {
 	uint32_t domain; /* 0: the keeper */
 	uint32_t state, generation, keeper_number;
 	int32_t pid, lost_code;
-	bool was_ready, was_warm, lost, suspected, graceful, contains, reads, halting, told;
-	bool in_step;				/* a standby of which no answer is awaited */
-	uint32_t control, process, words, dump; /* descriptors */
+	bool was_ready, was_warm, lost, contains, halting, told;
+	bool in_step;			  /* a standby of which no answer is awaited */
+	uint32_t control, process, words; /* descriptors */
 	uint32_t immovable_count;
 	uint32_t settled;
 	uint64_t started_us;
@@ -71,9 +71,7 @@ struct kept_client {
 	int64_t uid;
 	int32_t pid;
 	uint32_t domain, window, recovery, state, recover;
-	uint64_t latent;
 	bool opened;
-	bool worked;						      /* at the first sign of the fault */
 	uint32_t connection, process, client_fd, server_fd, doorbell; /* descriptors */
 	struct kept_call open, attach, closes[KEPT_CLOSES];
 	struct kept_call let_go; /* DetachSession: it moves into the domain */
@@ -117,13 +115,6 @@ struct kept_linger {
 	uint32_t run_count;
 	struct kept_windows runs[KEPT_RUNS];
 	struct kept_call call;
-};
-
-/* RECORD_PROBATION, key: number of the session; followed by ranges of commands (failover/doubt.h). */
-struct kept_probation {
-	uint64_t since_us, fault;
-	uint32_t from; /* domain in which it is a suspect */
-	uint32_t state, range_count, reserved;
 };
 
 /* RECORD_OFFENDER, key: its number. */

@@ -1,11 +1,9 @@
 // What an adopted daemon goes on with: promotions, executors that were condemned or are behind, sessions that
-// were ending or waited, requests, trials. Each handler finds its thing in a state that it knows.
+// were ending or waited, requests. Each handler finds its thing in a state that it knows.
 
 #include "server/adopt/resume.h"
 
 #include "server/failover/halt.h"
-#include "server/failover/latent.h"
-#include "server/failover/probation.h"
 #include "server/failover/promote.h"
 #include "server/failover/warm.h"
 #include "server/failover/worker.h"
@@ -118,10 +116,8 @@ void resume(struct daemon *daemon)
 	}
 	for (domain = TAILQ_FIRST(&daemon->domains); domain; domain = next_domain) {
 		next_domain = TAILQ_NEXT(domain, link);
-		probation_turn(domain);
 		domain_reap(domain);
 	}
-	latent_look(daemon);
 	sink_resume_all(daemon);
 	daemon_adopted(daemon);
 }

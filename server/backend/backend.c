@@ -3,26 +3,12 @@
 
 #include "server/backend/backend.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 struct last_words *backend_last_words;
-int backend_sign_fd = -1;
-word32 backend_sign_heeded;
 const struct backend_watch *_Atomic backend_watch;
 bool backend_contains;
-
-bool backend_is_graceful(void)
-{
-	const char *mode = getenv(BACKEND_ON_FAULT);
-
-	return mode && !strcmp(mode, "default");
-}
-
-bool backend_is_served(void)
-{
-	return getenv(BACKEND_ON_FAULT) != NULL;
-}
+bool backend_is_served;
 
 struct backend_copy backend_copy_on(const struct backend_copy *copy, uint64_t to)
 {

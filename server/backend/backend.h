@@ -337,17 +337,14 @@ bool backend_is_fatal(CUresult code);
 bool backend_is_of_device(CUresult code);
 
 /* Last words: what an executor knows about its own end. Up to LAST_WORDS_MAX of them live in a page shared
- * with the daemon (executor writes, daemon reads from the first sign of a fault on). The host backend's fault
- * handler fills one in each faulting thread; executors fill the first when a call returns a fatal code. */
+ * with the daemon (executor writes, daemon reads from the first sign of a fault on): one for each kernel that faulted,
+ * or the first when a call returns a fatal code. */
 struct last_words {
 	uint32_t magic;	  /* LAST_WORDS_MAGIC once valid, written last */
 	int32_t code;	  /* CUresult */
 	uint64_t session; /* culprit, 0 = not known */
-	uint64_t seq;
-	uint32_t stream;
-	int32_t signal;	      /* host backend: the signal */
-	uint32_t fault;	      /* which fault of this executor they are about; 0: not counted */
-	uint64_t address;     /* that was accessed; 0: not known */
+	uint32_t fault;	  /* which fault of this executor they are about; 0: not counted */
+	uint32_t reserved;
 	uint64_t instruction; /* that faulted; 0: not known */
 	char kernel[128];
 };
@@ -357,14 +354,6 @@ struct last_words {
 /* Set by the executor before open_executor; NULL: nobody listens. */
 extern struct last_words *backend_last_words; /* LAST_WORDS_MAX */
 
-/* An eventfd that the host backend's fault handler counts up at once, long before the words are there: what a
- * line of the kernel log is for the real driver. Set before open_executor; -1: nobody listens. */
-extern int backend_sign_fd;
-
-/* Not zero: this executor is halted. Clients do not believe what becomes done, and the last marks are with the
- * device. The executor sets it. */
-extern word32 backend_sign_heeded;
-
 /* A kernel that faulted, as far as the backend knows. */
 struct backend_fault {
 	struct backend_module *module; /* a name, not to be looked into; NULL: none that is loaded here */
@@ -373,13 +362,11 @@ struct backend_fault {
 	uint64_t launch;  /* its ordinal in the context; 0: not known */
 	uint32_t block[3];
 	bool has_block;
-	bool ended;	/* nothing of its grid is left on the device when that goes on */
-	bool may_recur; /* contained, it may yet show to be a fault that cannot be: within BACKEND_RECUR_MS */
+	bool ended;	  /* nothing of its grid is left on the device when that goes on */
 	char kernel[128]; /* empty: not known */
 	const char *said; /* lines for the program's standard error; NULL: none. For the call's time */
 };
 #define BACKEND_FAULTS_MAX 8u
-#define BACKEND_RECUR_MS   20u
 
 /*
  * What a backend that can contain faults says about them, in a thread of its own, one call at a time, while
@@ -407,14 +394,10 @@ struct backend_watch {
 /* Set by the executor once it is ready for them; NULL: nobody watches, and nothing is contained. */
 extern const struct backend_watch *_Atomic backend_watch;
 
-/* Whether every fault shows by these calls, with on_fault = fast as well. Set by open_executor. */
+/* Whether every fault shows by these calls. Set by open_executor. */
 extern bool backend_contains;
 
-/* Environment of executors, what they do after a fault: "default" or "fast" (config: on_fault). */
-#define BACKEND_ON_FAULT "FRMPS_ON_FAULT"
-/** Whether this process shall outlast faults. */
-bool backend_is_graceful(void);
-/** Whether the service has said what this process does after a fault; it has not in tools. */
-bool backend_is_served(void);
+/* Whether this process serves programs; it does not in tools. Set before open_executor. */
+extern bool backend_is_served;
 
 #endif

@@ -48,6 +48,34 @@ static const struct option_row *find_row(const char *key)
 	return NULL;
 }
 
+/* What to do instead of a key that there was; NULL: there never was such a key. */
+static const char *find_gone(const char *key)
+{
+	static const struct {
+		const char *key, *instead;
+	} gone[] = {
+#define GONE(key, instead) {#key, instead},
+#include "server/config/gone.def"
+#undef GONE
+	};
+
+	for (size_t i = 0; i < sizeof(gone) / sizeof(gone[0]); i++)
+		if (strcmp(gone[i].key, key) == 0)
+			return gone[i].instead;
+	return NULL;
+}
+
+static int refuse_key(const char *key, char *text, size_t size)
+{
+	const char *instead = find_gone(key);
+
+	if (instead)
+		snprintf(text, size, "%s: there is no such key any more: %s", key, instead);
+	else
+		snprintf(text, size, "%s: no such key (frmps-server --help-config lists them)", key);
+	return CONFIG_E_INVALID;
+}
+
 static uint64_t *number_at(struct config *config, const struct option_row *row)
 {
 	return (uint64_t *)((char *)config + row->offset);
@@ -160,10 +188,8 @@ int config_set(struct config *config, const char *key, const char *value, char *
 	const struct option_row *row = find_row(key);
 	int r;
 
-	if (!row) {
-		snprintf(text, size, "%s: no such key (frmps-server --help-config lists them)", key);
-		return CONFIG_E_INVALID;
-	}
+	if (!row)
+		return refuse_key(key, text, size);
 	if (row->type == OPTION_TEXT)
 		return set_text(config, row, value, text, size);
 	if (strcmp(key, "backend") == 0 && strcmp(value, "auto") == 0)

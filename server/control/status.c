@@ -39,8 +39,6 @@
 //	 memory_limit, pinned_limit, image_limit	bytes; 0: none
 //	 sections		null; or the sections of the configuration that apply to it
 //	 promotions		how often it passed to another executor
-//	 probation		null; or waiting, starting, running, undecided: what it had in doubt at a
-//				fault that nobody is proved guilty of is tried alone
 //	 error			only when faulted or closed
 //	   code, reason		the CUresult it was told, and why
 //   counters			whole numbers since the service's start, counters.def
@@ -53,7 +51,6 @@
 #include <unistd.h>
 
 #include "server/failover/overdue.h"
-#include "server/failover/probation.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
@@ -123,15 +120,13 @@ static json_t *client_json(const struct client *client)
 {
 	const struct shm_server_header *header = client->view.server;
 	uint32_t state = word_acquire(&header->state), servings = word_relaxed(&header->servings);
-	const char *probation = probation_text(client);
-	json_t *json = json_pack("{sI si so sI ss sI sI sI sI ss si ss?}", "session",
-		(json_int_t)client->number, "pid", (int)client->pid, "program", foreign(client->program),
-		"uid", (json_int_t)client->uid, "state", state_text(client), "memory_bytes",
-		(json_int_t)client->holdings.memory_bytes, "host_bytes",
-		(json_int_t)client->holdings.host_bytes, "image_bytes",
+	json_t *json = json_pack("{sI si so sI ss sI sI sI sI ss si}", "session", (json_int_t)client->number,
+		"pid", (int)client->pid, "program", foreign(client->program), "uid", (json_int_t)client->uid,
+		"state", state_text(client), "memory_bytes", (json_int_t)client->holdings.memory_bytes,
+		"host_bytes", (json_int_t)client->holdings.host_bytes, "image_bytes",
 		(json_int_t)client->holdings.image_bytes, "commands", (json_int_t)count_commands(client),
 		"recovery", client->recovery ? "replay" : "fail", "promotions",
-		(int)(servings ? servings - 1 : 0), "probation", probation);
+		(int)(servings ? servings - 1 : 0));
 
 	if (json)
 		add_terms(json, client);

@@ -8,16 +8,10 @@
 //                this executor is worn: nothing of that session is waited for, and the daemon replaces the
 //                executor when it suits (Halt, gently)
 //   uncontained  the last words say what is known. The daemon is told (Suspect), and halts this executor as
-//                for any sign; where the context will not even say itself that it is over, that is said too
-//                (Lost)
+//                for any sign
 //
-// With on_fault = fast nothing is contained: at the first sign the context is given up (Lost), and the daemon has this
-// process leave the device. What faulted is read all the same, and told when it is known (Fault, or Suspect if nobody
-// can be named); it is not this executor that serves those sessions by then. Where only one session can have done it
-// nobody else gains by that, so Lost waits for what faulted, and the last words say it.
-//
-// A sign that is followed by nothing for SIGN_NS while the thread that gave it does not work either, and a fault that is
-// not explained within STOP_NS, are the daemon's as well: a driver that does not do what the backend expects.
+// A sign that is followed by nothing for SIGN_NS, and a fault that is not explained within STOP_NS, are the daemon's as
+// well: a driver that does not do what the backend expects.
 //
 // The calls run in a thread of the driver, while the multiprocessors stand still and with locks of the driver
 // held that another of our threads may wait for in a call. So they take sessions_lock, contain.lock and ends_lock
@@ -32,21 +26,14 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/executor.h"
-#include "server/executor/lost.h"
 #include "server/executor/session.h"
 #include "server/log.h"
 #include "shm/doorbell.h"
 
-/* From the first sign to the stop: 40 ms as a rule, but the driver copies the code of all that is loaded to and fro
- * first: a second with four PyTorch programs (H200, driver 580), of which its thread computed more than a tenth. */
-#define SIGN_NS	     (UINT64_C(2000) * CLOCK_MS)
-#define SIGN_WORK_NS (SIGN_NS / 100)
-#define SIGN_ALL_NS  (UINT64_C(30000) * CLOCK_MS)
-/* A device that is full of warps takes the driver seconds to read. */
+/* From the first sign to the stop: a millisecond as a rule. Behind the driver's lines in the kernel log it takes up to a
+ * second (backend/cuda/exception.c). */
+#define SIGN_NS (UINT64_C(2000) * CLOCK_MS)
 #define STOP_NS (UINT64_C(10000) * CLOCK_MS)
-/* Behind a contained fault the device may stand still for good, so this is what everybody waits for nothing
- * then. It has its reader ready: 30 ms as a rule, 1.5 s on a full device. */
-#define STOP_AGAIN_NS (UINT64_C(3000) * CLOCK_MS)
 /* With a standby it is replaced within milliseconds, if it hears that it is to be: three of some 130 beside seven busy
  * programs did not for 10 s (H200), until those stood still, and the main thread's next call of the driver may have
  * been why. Without a standby it goes on, and is to be watched again. */
@@ -240,6 +227,14 @@ static void enter(struct executor *executor, enum contain_phase phase)
 	tell_main(executor);
 }
 
+void contain_doubt_all(struct executor *executor)
+{
+	pthread_mutex_lock(&executor->contain.lock);
+	executor->contain.sign_at = clock_now();
+	pthread_mutex_unlock(&executor->contain.lock);
+	enter(executor, CONTAIN_GIVEN_UP);
+}
+
 static void suspected(void *context)
 {
 	struct executor *executor = context;
@@ -247,9 +242,6 @@ static void suspected(void *context)
 	pthread_mutex_lock(&executor->contain.lock);
 	executor->contain.sign_at = clock_now();
 	executor->contain.stop_at = 0;
-	if (pthread_getcpuclockid(pthread_self(), &executor->contain.clock))
-		executor->contain.clock = CLOCK_MONOTONIC; /* which goes on: SIGN_ALL_NS */
-	executor->contain.worked = clock_of(executor->contain.clock);
 	pthread_mutex_unlock(&executor->contain.lock);
 	enter(executor, CONTAIN_SUSPECTED);
 }
@@ -363,7 +355,6 @@ static void report(struct executor *executor, const struct backend_fault *faults
 			.contained = contained};
 	/* What cannot be told of is for the daemon to find out. */
 	contain->hopeless |= !contained || !fits;
-	contain->over |= !contained && contain_is_worn(executor);
 	pthread_mutex_unlock(&contain->lock);
 	tell_main(executor);
 }
@@ -375,9 +366,7 @@ static void uncontained(void *context, const struct backend_fault *faults, uint3
 	uint64_t owners[BACKEND_FAULTS_MAX];
 
 	find_owners(contain, faults, count, owners);
-	/* With on_fault = fast they may be about the end of the context. */
-	if (executor->graceful)
-		unsay(executor);
+	unsay(executor);
 	for (uint32_t i = 0; i < count; i++)
 		speak(executor, &faults[i], contain->number + i, owners[i]);
 	report(executor, faults, owners, count, false);
@@ -399,14 +388,9 @@ static void contained(void *context, const struct backend_fault *faults, uint32_
 	struct executor *executor = context;
 	struct contain *contain = &executor->contain;
 	uint64_t owners[BACKEND_FAULTS_MAX];
-	bool waits = false;
 
 	if (!count) {
 		enter(executor, CONTAIN_CLEAR);
-		return;
-	}
-	if (!executor->graceful) {
-		uncontained(context, faults, count);
 		return;
 	}
 	/* Before anybody can hear of it, and so before any thread of ours sees an effect of it. */
@@ -425,38 +409,34 @@ static void contained(void *context, const struct backend_fault *faults, uint32_
 		speak(executor, &faults[i], contain->number + i, owners[i]);
 	}
 	contain->number += count;
-	for (uint32_t i = 0; i < count; i++)
-		waits |= faults[i].may_recur;
 	if (contain_is_worn(executor)) {
 		pthread_mutex_lock(&contain->lock);
 		contain->still_until = clock_now() + STILL_NS;
 		pthread_mutex_unlock(&contain->lock);
 	}
-	enter(executor, waits ? CONTAIN_WAITING : CONTAIN_CLEAR);
+	enter(executor, CONTAIN_CLEAR);
 }
 
 /* ---- the main thread ---- */
 
-static void tell_fault(struct executor *executor, const struct contain_fault *at, bool to_daemon)
+static void tell_fault(struct executor *executor, const struct contain_fault *at)
 {
 	const struct backend_fault *fault = &at->fault;
 	struct wire_message message = {.type = WIRE_FAULT, .session = at->session};
 
 	log_warning("a fault is %s: kernel %s of session %llu, launch %llu, instruction %#llx, "
-		    "code %d; from the first sign to the stop %.1f ms, to the end of the dump %.1f ms",
-		at->contained	     ? "contained"
-		: executor->graceful ? "not contained"
-				     : "read",
-		fault->kernel[0] ? fault->kernel : "(unnamed)", (unsigned long long)at->session,
-		(unsigned long long)fault->launch, (unsigned long long)fault->address, (int)fault->code,
-		(double)at->stopped / CLOCK_MS, (double)at->took / CLOCK_MS);
+		    "code %d; from the first sign to the stop %.1f ms, to the verdict %.1f ms",
+		at->contained ? "contained" : "not contained", fault->kernel[0] ? fault->kernel : "(unnamed)",
+		(unsigned long long)at->session, (unsigned long long)fault->launch,
+		(unsigned long long)fault->address, (int)fault->code, (double)at->stopped / CLOCK_MS,
+		(double)at->took / CLOCK_MS);
 	message.trouble = (struct wire_trouble){.code = fault->code,
 		.text = fault->kernel,
 		.instruction = fault->address,
 		.took = at->took,
 		.number = at->number,
 		.ended = fault->ended};
-	if (to_daemon)
+	if (at->contained)
 		executor_send(executor, &message, NULL, 0);
 }
 
@@ -468,32 +448,15 @@ static void hand_to_daemon(struct executor *executor, const char *why)
 	executor_send(executor, &message, NULL, 0);
 }
 
-/* With on_fault = fast: what was found out about a context that is given up, or is now. */
-static void take_findings(struct executor *executor, const struct contain_fault *faults, uint32_t count)
-{
-	bool cut = executor_is_lost(executor) != 0, named = count != 0;
-
-	/* Where nobody can be named for one of them, those that are named acquit nobody. */
-	for (uint32_t i = 0; i < count; i++)
-		named &= faults[i].session != 0;
-	for (uint32_t i = 0; i < count; i++)
-		tell_fault(executor, &faults[i], cut && named);
-	if (!cut)
-		lost_report(executor, count ? faults[0].fault.code : CUDA_ERROR_LAUNCH_FAILED);
-	else if (!named)
-		hand_to_daemon(executor, "nobody can be named for the fault");
-}
-
 /* What the backend's thread has left here. */
 static void take_news(struct executor *executor, uint64_t now)
 {
-	static const uint64_t patience[CONTAIN_PHASES] = {[CONTAIN_SUSPECTED] = SIGN_NS,
-		[CONTAIN_STOPPED] = STOP_NS,
-		[CONTAIN_WAITING] = BACKEND_RECUR_MS * CLOCK_MS};
+	static const uint64_t patience[CONTAIN_PHASES] = {
+		[CONTAIN_SUSPECTED] = SIGN_NS, [CONTAIN_STOPPED] = STOP_NS};
 	struct contain *contain = &executor->contain;
 	struct contain_fault *faults;
 	enum contain_phase phase;
-	bool hopeless, over;
+	bool hopeless;
 	uint32_t count;
 
 	pthread_mutex_lock(&contain->lock);
@@ -503,59 +466,14 @@ static void take_news(struct executor *executor, uint64_t now)
 	contain->fault_count = contain->fault_room = 0;
 	phase = contain->phase;
 	hopeless = contain->hopeless;
-	over = contain->over;
-	contain->hopeless = contain->over = false;
+	contain->hopeless = false;
 	pthread_mutex_unlock(&contain->lock);
 	contain->until = patience[phase] ? now + patience[phase] : 0;
-	contain->limit = now + SIGN_ALL_NS;
-	contain->again = phase == CONTAIN_STOPPED && contain_is_worn(executor);
-	if (contain->again)
-		contain->until = now + STOP_AGAIN_NS;
-	contain->waits = phase == CONTAIN_WAITING;
-	if (!executor->graceful) {
-		/* Which comes with them, and the phase later. */
-		if (hopeless)
-			take_findings(executor, faults, count);
-		else if (phase != CONTAIN_CLEAR && !lost_has_one_suspect(executor))
-			lost_report(executor, CUDA_ERROR_LAUNCH_FAILED);
-		free(faults);
-		return;
-	}
 	for (uint32_t i = 0; i < count; i++)
-		tell_fault(executor, &faults[i], faults[i].contained);
+		tell_fault(executor, &faults[i]);
 	free(faults);
 	if (hopeless)
 		hand_to_daemon(executor, "a fault of a kernel that cannot be contained");
-	if (over)
-		lost_report(executor, CUDA_ERROR_LAUNCH_FAILED);
-}
-
-/* Nothing came behind a contained fault, unless it comes right now. */
-static void stop_waiting(struct executor *executor)
-{
-	struct contain *contain = &executor->contain;
-
-	pthread_mutex_lock(&contain->lock);
-	if (contain->phase == CONTAIN_WAITING)
-		contain->phase = CONTAIN_CLEAR;
-	pthread_mutex_unlock(&contain->lock);
-	spread_doubt(executor);
-}
-
-/* Whether the thread that gave the sign has worked for it since this was asked last. */
-static bool is_at_work(struct executor *executor, uint64_t now)
-{
-	struct contain *contain = &executor->contain;
-	uint64_t worked;
-	bool works;
-
-	pthread_mutex_lock(&contain->lock);
-	worked = clock_of(contain->clock);
-	works = contain->phase == CONTAIN_SUSPECTED && now < contain->limit &&
-		worked >= contain->worked + SIGN_WORK_NS;
-	contain->worked = worked;
-	pthread_mutex_unlock(&contain->lock);
-	return works;
 }
 
 uint64_t contain_step(struct executor *executor, uint64_t now)
@@ -571,18 +489,7 @@ uint64_t contain_step(struct executor *executor, uint64_t now)
 		return UINT64_MAX;
 	if (now < contain->until)
 		return contain->until;
-	if (is_at_work(executor, now))
-		return contain->until = now + SIGN_NS;
-	contain->until = 0;
-	if (contain->waits)
-		stop_waiting(executor);
-	else if (!executor->graceful)
-		take_findings(executor, NULL, 0);
-	else
-		hand_to_daemon(executor, "the driver has begun to handle a fault");
-	/* Nothing moves any more, and nothing will say so. */
-	if (contain->again)
-		lost_report(executor, CUDA_ERROR_LAUNCH_FAILED);
+	hand_to_daemon(executor, "a fault was not examined in time");
 	return UINT64_MAX;
 }
 

@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
 
 #include "server/backend/backend.h"
 #include "shm/order.h"
@@ -19,7 +18,6 @@ enum contain_phase {
 	CONTAIN_CLEAR,
 	CONTAIN_SUSPECTED, /* a sign was seen */
 	CONTAIN_STOPPED,   /* there is a fault, and it is not known whose */
-	CONTAIN_WAITING,   /* it is contained, but may recur */
 	CONTAIN_GIVEN_UP,  /* it is not contained: the next executor knows what is done */
 	CONTAIN_PHASES
 };
@@ -50,9 +48,6 @@ struct contain {
 
 	/* Main thread. */
 	uint64_t until; /* ns: when a fault that is not explained by then is the daemon's; 0: there is none */
-	uint64_t limit; /* ns: and how far that may be put off */
-	bool waits;	/* then a contained fault did not recur */
-	bool again;	/* then the device stands still for good */
 
 	pthread_mutex_t lock; /* of the following; a leaf, never held across a call of the backend */
 	struct contain_owner *owners;
@@ -60,10 +55,7 @@ struct contain {
 	enum contain_phase phase;
 	uint64_t sign_at, stop_at;    /* ns: the first sign of the latest fault, and the stop behind it */
 	uint64_t still_until;	      /* ns: see contain_still_until() */
-	clockid_t clock;	      /* processor time of the thread that gave the latest first sign */
-	uint64_t worked;	      /* ns of it, when it was looked at last */
 	bool hopeless;		      /* to be told: nothing is contained any more */
-	bool over;		      /* and the context will not say so itself */
 	struct contain_fault *faults; /* to be told */
 	uint32_t fault_count, fault_room;
 };
@@ -106,6 +98,10 @@ bool contain_is_worn(const struct executor *executor);
  * thread. Return: ns; `now` or earlier: it may
  */
 uint64_t contain_still_until(struct executor *executor, uint64_t now);
+
+/** The context is lost, and the backend would not have said so if a kernel had faulted: what became done proves nothing.
+ * Any thread. */
+void contain_doubt_all(struct executor *executor);
 
 /** What the backend's thread has left to do. Main thread. Return: when to look again, ns; UINT64_MAX: when
  * something happens */

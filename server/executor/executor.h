@@ -49,7 +49,6 @@ struct executor {
 	/* Not zero once nothing is issued any more: EXECUTOR_HALTED (halt.c), or the code that the context
 	 * was lost with (lost.c). Looked at by every thread before it calls the backend. */
 	word32 lost;
-	bool graceful;	  /* on_fault = default: what others run ends by itself after a fault */
 	struct gate gate; /* looked at before each command as well */
 
 	/* ns: when the driver last said that the context is well (sentry.c). Serving threads write it with

@@ -9,7 +9,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -48,8 +47,7 @@ int executor_init(struct executor *executor, const struct backend_ops *ops, int 
 {
 	int error;
 
-	*executor =
-		(struct executor){.ops = ops, .control_fd = control_fd, .graceful = backend_is_graceful()};
+	*executor = (struct executor){.ops = ops, .control_fd = control_fd};
 	TAILQ_INIT(&executor->sessions);
 	gate_init(executor, load_patience_ms);
 	burial_init(executor);
@@ -293,22 +291,11 @@ static int64_t step(struct executor *executor, uint64_t now)
 	return wait_us < 0 || next_us < wait_us ? next_us : wait_us;
 }
 
-/* The backend has seen something of which the driver does not speak yet. */
-static void pass_sign_on(struct executor *executor)
-{
-	struct wire_message message = {.type = WIRE_SUSPECT, .trouble.text = "a kernel raised a signal"};
-	uint64_t count;
-
-	if (read(backend_sign_fd, &count, sizeof(count)) == sizeof(count))
-		executor_send(executor, &message, NULL, 0);
-}
-
 static void serve_control(struct executor *executor)
 {
-	struct pollfd fds[3] = {
+	struct pollfd fds[2] = {
 		{.fd = executor->control_fd, .events = POLLIN},
 		{.fd = executor->board.kick, .events = POLLIN},
-		{.fd = backend_sign_fd, .events = POLLIN},
 	};
 
 	for (;;) {
@@ -316,13 +303,11 @@ static void serve_control(struct executor *executor)
 		struct timespec wait = {
 			.tv_sec = (time_t)(wait_us / 1000000), .tv_nsec = wait_us % 1000000 * 1000};
 
-		fds[0].revents = fds[2].revents = 0;
-		if (ppoll(fds, 3, wait_us < 0 ? NULL : &wait, NULL) < 0 && errno != EINTR) {
+		fds[0].revents = 0;
+		if (ppoll(fds, 2, wait_us < 0 ? NULL : &wait, NULL) < 0 && errno != EINTR) {
 			log_error("cannot wait for messages: %m");
 			return;
 		}
-		if (fds[2].revents)
-			pass_sign_on(executor);
 		if (fds[0].revents && receive_one(executor))
 			return;
 	}
@@ -388,6 +373,10 @@ static int run(const struct backend_ops *ops, int device, int control_fd, unsign
 	if (code || executor_init(&executor, ops, control_fd, 0, load_patience_ms))
 		return give_up(control_fd, code ? code : CUDA_ERROR_OUT_OF_MEMORY, "cannot start");
 	executor.device = properties;
+	if (!backend_contains)
+		log_warning("faults of kernels cannot be contained with this driver or device: at each one "
+			    "this executor "
+			    "is replaced, and programs whose work is on the device get an error");
 	send_ready(&executor);
 	serve_control(&executor);
 	/* With work on the device, cleaning up could wait for ever. The end of the process cleans up as well.
@@ -402,14 +391,9 @@ static int run(const struct backend_ops *ops, int device, int control_fd, unsign
 int executor_main(
 	const struct backend_ops *ops, int device, int control_fd, int words_fd, unsigned load_patience_ms)
 {
-	int status;
-
 	/* An executor serves one user, whose programs may cause what it logs. */
 	log_limit(LOG_LINES);
 	map_words(words_fd);
-	backend_sign_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	status = run(ops, device, control_fd, load_patience_ms);
-	close(backend_sign_fd);
-	backend_sign_fd = -1;
-	return status;
+	backend_is_served = true;
+	return run(ops, device, control_fd, load_patience_ms);
 }

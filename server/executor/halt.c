@@ -24,7 +24,6 @@
 #include "server/executor/halt.h"
 
 #include <sys/epoll.h>
-#include <time.h>
 
 #include "server/executor/clock.h"
 #include "server/executor/lost.h"
@@ -38,8 +37,6 @@
 
 /* How long serving threads may take to come by before a fence. */
 #define PASS_NS (5 * CLOCK_MS)
-/* From a contained fault until it is not doubtful any more. */
-#define CLEARANCE_NS ((BACKEND_RECUR_MS + 20) * CLOCK_MS)
 
 void halt_pass(struct serve_thread *thread)
 {
@@ -127,7 +124,6 @@ static int wait_for_threads(struct job *job)
 
 	if (!all_passed(job))
 		return JOB_E_WAIT;
-	word_release(&backend_sign_heeded, 1); /* and the daemon held all sessions before it asked */
 	if (job->message.halt.fence) {
 		job->executor->fenced = true; /* the backend is not asked any more */
 		message.reply.code = job->executor->ops->fence();
@@ -157,24 +153,12 @@ static void take_variables_along(struct job *job)
 	job->packet.fd_count = job->packet.fds[0] >= 0;
 }
 
-/* A fault that was contained a moment ago may yet recur, and is told before the last of it is done: that
- * passes by itself, and the daemon asks again only much later. */
-static void wait_for_clearance(struct executor *executor)
-{
-	const struct timespec pause = {.tv_nsec = (long)CLOCK_MS};
-	uint64_t begin = clock_now();
-
-	while (contain_is_open(executor) && !executor_is_lost(executor) && clock_now() - begin < CLEARANCE_NS)
-		nanosleep(&pause, NULL);
-}
-
 /* Module thread. The gate stays closed: nothing goes to the device between the moment and the halt. */
 static void halt_gently(struct job *job)
 {
 	struct gate *gate = &job->executor->gate;
 	int error;
 
-	wait_for_clearance(job->executor);
 	gate->farewell = true;
 	error = executor_is_lost(job->executor) ? 0 : gate_enter(job->executor, NULL, clock_now());
 	gate->farewell = false;

@@ -11,8 +11,4 @@
  */
 void lost_report(struct executor *executor, CUresult code);
 
-/** Whether only one session that is here can have caused a fault that shows now: nobody else has had work on the device
- * within SHM_SIGN_NS. Any thread. */
-bool lost_has_one_suspect(struct executor *executor);
-
 #endif

@@ -21,10 +21,9 @@
 //
 // Then:
 //   1. adopt the journals; check every record that will be issued again as if it came from a ring
-//   2. culprit, or one who may be the unknown culprit, or a broken journal: FAULTED
+//   2. culprit, or one whose kernels ran beside a fault that is not explained, or a broken journal: FAULTED
 //   3. nothing in doubt: go on. Otherwise repeat.c must prove that all of it may be repeated; if not:
-//      FAULTED with the fault's code and a reason that names the command. A suspect's kernels may be
-//      repeated, but not beside others: SUSPENDED, everything stays as it was (failover/probation.c)
+//      FAULTED with the fault's code and a reason that names the command
 //   4. its modules' variables, those whose addresses it has asked for and those that its kernels may have
 //      written (remains.c), get the values that came with Activate (variable.c). Where these are not all
 //      there and the session has ever had anything issued: FAULTED. A kernel or a copy may have written
@@ -61,8 +60,8 @@
 /* More than this in doubt is not examined: it counts as not provable. */
 #define DOUBT_MAX 8192u
 
-/* Of one session at a time. Not of the heap: what comes from its end may lie in a large page (failover/exceptions.c)
- * that is new to the process, and everybody would wait until the kernel has cleared it. */
+/* Of one session at a time. Not of the heap: what comes from its end is new to the process, and everybody would wait
+ * until the kernel has cleared it. */
 static struct doubt {
 	struct repeat_command commands[DOUBT_MAX];
 	const struct frmps_head *records[DOUBT_MAX];
@@ -332,16 +331,8 @@ static bool prove(struct session *session, const char *cause, char *text, size_t
 	return false;
 }
 
-static bool holds_kernels(void)
-{
-	for (uint32_t i = 0; i < doubt.count; i++)
-		if (doubt.commands[i].effect == REPEAT_KERNEL)
-			return true;
-	return false;
-}
-
-static enum takeover_verdict resolve(struct session *session, const struct used *used, bool on_probation,
-	const char *cause, char *text, size_t size)
+static enum takeover_verdict resolve(
+	struct session *session, const struct used *used, const char *cause, char *text, size_t size)
 {
 	doubt.count = 0;
 	doubt.overflow = false;
@@ -349,9 +340,7 @@ static enum takeover_verdict resolve(struct session *session, const struct used 
 		collect_stream(session, used->streams[i]);
 	if (!doubt.count)
 		return TAKEOVER_CLEAN;
-	if (!prove(session, cause, text, size))
-		return TAKEOVER_FAULTED;
-	return on_probation && holds_kernels() ? TAKEOVER_SUSPENDED : TAKEOVER_REPEATS;
+	return prove(session, cause, text, size) ? TAKEOVER_REPEATS : TAKEOVER_FAULTED;
 }
 
 /* Whether something of the session was given to a device, ever: it may have written to its variables. */
@@ -446,11 +435,11 @@ enum takeover_verdict takeover_session(struct session *session, uint32_t generat
 	const char *wrong;
 	char text[256];
 
-	if (recover == TAKEOVER_BY_REPLAY || recover == TAKEOVER_BY_FAIL || recover == TAKEOVER_PROBATION)
-		session->replays = recover != TAKEOVER_BY_FAIL;
+	if (recover == TAKEOVER_BY_REPLAY || recover == TAKEOVER_BY_FAIL)
+		session->replays = recover == TAKEOVER_BY_REPLAY;
 	if (recover == TAKEOVER_CULPRIT)
 		return fault(session, code, cause);
-	if (recover == TAKEOVER_SUSPECT) {
+	if (recover == TAKEOVER_UNSURE) {
 		snprintf(text, sizeof(text),
 			"%s, and this program's kernels ran at that moment: what they wrote cannot be "
 			"believed",
@@ -461,7 +450,7 @@ enum takeover_verdict takeover_session(struct session *session, uint32_t generat
 	wrong = adopt(session, &used);
 	if (wrong)
 		return fault(session, code, wrong);
-	verdict = resolve(session, &used, recover == TAKEOVER_PROBATION, cause, text, sizeof(text));
+	verdict = resolve(session, &used, cause, text, sizeof(text));
 	if (verdict == TAKEOVER_FAULTED)
 		return fault(session, code, text);
 	if (!restore_variables(session, &used, variables, cause, text, sizeof(text))) {
@@ -470,9 +459,7 @@ enum takeover_verdict takeover_session(struct session *session, uint32_t generat
 			return TAKEOVER_FAULTED;
 		return fault(session, code, text);
 	}
-	if (verdict == TAKEOVER_SUSPENDED)
-		takeover_prepare(session);
-	else if (!publish(session, &used, generation))
+	if (!publish(session, &used, generation))
 		return TAKEOVER_FAULTED;
 	return verdict;
 }
@@ -498,7 +485,7 @@ static enum takeover_verdict take(
 		return TAKEOVER_CLEAN; /* served already */
 	verdict = takeover_session(session, wish->generation, (enum takeover_recover)recover,
 		(CUresult)wish->code, wish->reason ? wish->reason : "", variables);
-	if (verdict != TAKEOVER_SUSPENDED && verdict != TAKEOVER_FAULTED)
+	if (verdict != TAKEOVER_FAULTED)
 		*ret_joining = session;
 	return verdict;
 }

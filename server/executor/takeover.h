@@ -12,9 +12,6 @@ enum takeover_verdict {
 	TAKEOVER_CLEAN = 0,   /* nothing was in doubt */
 	TAKEOVER_REPEATS = 1, /* commands in doubt are repeated */
 	TAKEOVER_FAULTED = 2, /* the client was told that its work is lost */
-	/* Kernels in doubt can be repeated, but are not here: untouched, held, taken over when it is told
-	 * again. */
-	TAKEOVER_SUSPENDED = 3,
 };
 
 /* Activate's `recover`. */
@@ -22,11 +19,9 @@ enum takeover_recover {
 	TAKEOVER_NOTHING = 0,
 	TAKEOVER_BY_POLICY = 1,
 	TAKEOVER_CULPRIT = 2,
-	TAKEOVER_SUSPECT = 3,	/* it may have been the culprit: what it finished last cannot be believed */
+	TAKEOVER_UNSURE = 3,	/* its kernels ran beside a fault: what it finished last cannot be believed */
 	TAKEOVER_BY_REPLAY = 4, /* by policy, which is not that of OpenSession any more */
 	TAKEOVER_BY_FAIL = 5,
-	/* It may be the culprit, and vouches for repetition: kernels in doubt are repeated elsewhere. */
-	TAKEOVER_PROBATION = 6,
 };
 
 /** Brings the private state of a session that was just mapped to its beginning, long before it is needed. */

@@ -12,12 +12,12 @@ struct domain;
 struct judge_verdict;
 struct worker;
 
-/* Unexplained losses after which commands that were in doubt in each of them are not repeated again. */
-#define CONVICT_UNEXPLAINED_MAX 3u
+/* Losses in a row after which commands that were in doubt in each of them are not repeated again. */
+#define CONVICT_LOSSES_MAX 3u
 
 /**
  * Judges the loss of `worker`, which was the active executor and issues nothing any more: fills in the
- * promotion's verdict and every session's `recover`, and remembers what the next loss is compared with.
+ * promotion's verdict and every session's `recover`, and counts what was in doubt once more.
  */
 void convict(struct domain *domain, const struct worker *worker);
 
@@ -27,18 +27,8 @@ bool convict_was_served(const struct client *client, const struct worker *worker
 /** Whether a reaped worker has crashed, and names no kernel of a session that was the cause. */
 bool convict_is_crash(const struct worker *worker);
 
-/** The latest loss is explained after all: nobody is a suspect of it any more. */
-void convict_acquit(struct domain *domain);
-
 /** A fault was contained, and this session's kernel it was. */
 void convict_contained(struct domain *domain, uint64_t session);
-
-/** Remembers who has, or had a moment ago, work on the device of `worker`. For executors that outlast faults.
- */
-void convict_note_work(struct domain *domain, const struct worker *worker);
-
-/** Whether a session has, or had a moment ago, work on the device of `worker`. */
-bool convict_has_work(const struct domain *domain, const struct worker *worker);
 
 /** What can be said already: names only those who are guilty whatever else comes to light. Changes nothing.
  */

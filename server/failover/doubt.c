@@ -45,39 +45,12 @@ void doubt_deinit(struct doubt *doubt)
 	*doubt = (struct doubt){0};
 }
 
-bool doubt_is_done(const struct doubt *doubt, const struct shm_view *view)
-{
-	for (uint32_t i = 0; i < doubt->count; i++)
-		if (shm_view_known_done(view, doubt->ranges[i].slot) < doubt->ranges[i].last)
-			return false;
-	return true;
-}
-
-bool doubt_is_passed(const struct doubt *doubt, const struct shm_view *view)
-{
-	for (uint32_t i = 0; i < doubt->count; i++)
-		if (shm_view_known_done(view, doubt->ranges[i].slot) <= doubt->ranges[i].last)
-			return false;
-	return true;
-}
-
 static const struct doubt_range *find(const struct doubt *doubt, uint32_t slot)
 {
 	for (uint32_t i = 0; i < doubt->count; i++)
 		if (doubt->ranges[i].slot == slot)
 			return &doubt->ranges[i];
 	return NULL;
-}
-
-bool doubt_holds(const struct doubt *now, const struct doubt *then)
-{
-	for (uint32_t i = 0; i < then->count; i++) {
-		const struct doubt_range *range = find(now, then->ranges[i].slot);
-
-		if (!range || range->first > then->ranges[i].first || range->last < then->ranges[i].last)
-			return false;
-	}
-	return true;
 }
 
 bool doubt_intersect(struct doubt *doubt, const struct doubt *other)

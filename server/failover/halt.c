@@ -1,7 +1,6 @@
 // Halting. The sessions are held and the executor is told to issue nothing more. While it lives, what was
-// issued goes on: with on_fault = default the driver lets the kernels of others run to their end after a
-// fault, so the marks of all survivors arrive, and nothing is in doubt. Their memory then stands still
-// without a fence, because no command of theirs is left in the old context.
+// issued goes on: kernels of others run to their end after a fault, so the marks of all survivors arrive, and
+// nothing is in doubt. Their memory then stands still without a fence, because no command of theirs is left in the old context.
 //
 //   over well    Halt is answered, no survivor has anything on the device, and it is known whose fault it was
 //                (or that nothing more will be known): promote_hand_over()
@@ -9,12 +8,11 @@
 //                fault_stall_ms: the executor, which issues nothing any more, is asked to take itself off the
 //                device. Then no write of its context can land either, but what ran is cut: it is in doubt.
 //                promote_off_device()
+//                At once where the executor has given up on a fault and not everybody is known whose it is: who
+//                had work on the device then gets an error anyway, and nobody else has any
 //   not at all   an executor that has contained a fault, or had not answered before, neither answers nor has
 //                a mark move for a while, or does not leave the device in time: it is condemned, and the end
 //                of its process is awaited
-//
-// With on_fault = fast nothing is waited for: an executor that says Lost, which it does at the first sign of a fault, is
-// asked to leave the device at once: halt_cut().
 //
 // The culprit is not waited for: its kernel may never end, its mark proves nothing, and what it holds stays
 // taken until the process is reaped. Where nobody is proved guilty, halting for a sign goes on until the
@@ -120,16 +118,23 @@ static bool is_somebody_elses(const struct domain *domain, uint64_t now_us)
 	       has_passed(now_us, solved_us, OWN_MS);
 }
 
-/* Whether the executor is at work on a fault of which it has not said whose it is. */
-static bool is_doubtful(const struct domain *domain)
+/* What the executor has said of a fault of which it has not said whose it is: of enum shm_doubt. */
+static uint32_t doubt_of(const struct domain *domain)
 {
 	const struct client *client;
+	uint32_t doubt = 0;
 
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		if (client_is_live(client) && convict_was_served(client, domain->active) &&
-			word_acquire(&client->view.server->doubtful))
-			return true;
-	return false;
+		if (client_is_live(client) && convict_was_served(client, domain->active))
+			doubt |= word_acquire(&client->view.server->doubtful);
+	return doubt;
+}
+
+/* Whether it was not contained, and not everybody is known whose it was. */
+static bool is_unexplained(const struct domain *domain, const struct judge_verdict *verdict)
+{
+	return (doubt_of(domain) & SHM_DOUBT_FAULT) &&
+	       ((!verdict->culprit && !verdict->gone) || verdict->others);
 }
 
 /* Whether nothing more will be known about the cause. */
@@ -140,7 +145,7 @@ static bool is_explained(const struct domain *domain, const struct judge_verdict
 	bool planned = promotion->cause == PROMOTE_ORPHAN || promotion->cause == PROMOTE_WORN ||
 		       (promotion->silent && promotion->worn);
 
-	return (planned && !is_doubtful(domain)) || verdict->culprit || verdict->gone ||
+	return (planned && !doubt_of(domain)) || verdict->culprit || verdict->gone ||
 	       is_somebody_elses(domain, now_us) || is_stalled(domain, now_us) ||
 	       has_passed(now_us, promotion->moved_us, NAME_MS);
 }
@@ -216,6 +221,10 @@ void halt_look(void *context)
 		return;
 	}
 	convict_preview(domain, domain->active, &verdict);
+	if (promotion->halted && is_unexplained(domain, &verdict)) {
+		ask_for_fence(domain);
+		return;
+	}
 	quiet = promotion->halted && survivors_are_quiet(domain, &verdict);
 	if (quiet && !promotion->times.quiet)
 		promotion->times.quiet = now_us;
@@ -242,18 +251,9 @@ static void on_halted(
 		return;
 	promotion->halted = true;
 	promotion->times.halted = promotion->moved_us = timer_now_us();
-	/* Commands that were issued since the first sign; and words that it wrote since. */
-	convict_note_work(domain, worker);
+	/* Words that it wrote since. */
 	promote_hold_sessions(domain);
 	halt_look(domain);
-}
-
-void halt_cut(struct domain *domain)
-{
-	domain->promotion.halted = false;
-	domain->active->halting = true;
-	domain_keep_all(domain, false);
-	ask_for_fence(domain);
 }
 
 void halt_begin(struct domain *domain, uint64_t patience_ms)

@@ -9,16 +9,11 @@
 struct domain;
 
 /* How long an executor that has contained a fault may say nothing, and have nothing of anybody end. Behind
- * the first fault everything may stand still for good with the second, so this is what nobody computes then.
- * All its threads may wait for the driver's dump: 0.1 s as a rule, 1.5 s where the device is full of warps.
- */
+ * the first fault everything may stand still for good with the second, so this is what nobody computes then. */
 #define HALT_SILENCE_MS 2000u
 
 /** Begins; ends with promote_hand_over(), promote_off_device(), or with the executor being condemned. */
 void halt_begin(struct domain *domain, uint64_t patience_ms);
-/** Halts and takes it off the device, whatever runs; ends with promote_off_device() or with the executor
- * being condemned. */
-void halt_cut(struct domain *domain);
 /** Halt was answered before halting began: nothing of those who go on is on the device. */
 void halt_answered(struct domain *domain);
 /** From now on there is at least that much time. */

@@ -1,7 +1,7 @@
 // Moving one session into a domain of its own, because code of it cannot be loaded beside kernels that do not
 // end (executor/gate.c), because its kernels need larger limits (cuCtxSetLimit) than those of others have, because an
-// operator said so, because nobody knows who wrote into its guard (separate.c), or because what it had in doubt at a
-// fault is to run alone (probation.c). Its program notices a pause; nobody else anything.
+// operator said so, or because nobody knows who wrote into its guard (separate.c). Its program notices a pause; nobody
+// else anything.
 //
 //   move_begin()         the new domain's          all answered,             1: it is done with
 //        │               executor serves           no request under way      the old executor
@@ -11,8 +11,7 @@
 //                             ▼ the limit is over, or something comes out differently there
 //                          call_off(): it stays where it is, the new domain goes
 //
-//   STARTING    a new domain that nobody else gets into, with one executor, which starts; for a trial, the one that is
-//               kept ready where there is (reserve.c)
+//   STARTING    a new domain that nobody else gets into, with one executor, which starts
 //   TELLING     that executor is told what the session holds, as a standby is (warm.c), and what it gets
 //               meanwhile. The old one serves it
 //   LETTING_GO  the old executor is asked to let it go (executor/detach.c). Requests of the session wait
@@ -44,10 +43,6 @@
 // A session whose own work did not end in time is not tried again before that work is over: each try takes an
 // executor, and holds the session up.
 //
-// One that goes on probation is held and served by nobody: there is nothing to let go of, so it arrives when
-// it is TELLING and all is told. What it had in its module's variables was lost with the executor that is
-// lost, and taking over is what looks at that (executor/takeover.c).
-//
 // Memory that sessions share is the keeper's, and stays shared.
 
 #include "server/failover/move.h"
@@ -57,9 +52,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
-#include "server/failover/probation.h"
 #include "server/failover/promote.h"
-#include "server/failover/reserve.h"
 #include "server/failover/warm.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
@@ -151,10 +144,6 @@ static const char *obstacle(const struct client *client, enum move_cause cause)
 		from->daemon->draining)
 		return "it is not served now: it starts or ends, or its executor is being replaced; try "
 		       "again";
-	if (cause == MOVE_PROBATION)
-		return NULL;
-	if (probation_waits(client))
-		return "it is on probation";
 	if (cause != MOVE_ORDER && is_stuck(client))
 		return OWN_WORK;
 	ran = has_run(client, &traces);
@@ -162,7 +151,7 @@ static const char *obstacle(const struct client *client, enum move_cause cause)
 		return "its kernels have run, and its modules have variables whose values stay in the "
 		       "context of its present "
 		       "executor: only a program that has run none of them can move";
-	if (ran && active->graceful && !active->contains)
+	if (ran && !active->contains)
 		return "its executor cannot tell of a fault itself, and one of this program's could go "
 		       "unnoticed in the move";
 	return NULL;
@@ -272,17 +261,14 @@ static void change_domain(struct client *client, struct domain *to)
 	TAILQ_FOREACH (worker, &from->workers, link)
 		if (worker->told)
 			linger_leave(client, worker);
-	promote_note_gone(from, client);
 	take_windows_along(client, &from->windows, &to->windows);
 	TAILQ_REMOVE(&from->clients, client, domain_link);
 	TAILQ_INSERT_TAIL(&to->clients, client, domain_link);
 	client->domain = to;
 	client->refusal = (struct client_refusal){0};
 	client->recover = CLIENT_RECOVER_NOTHING;
-	client->worked = false;
 	doubt_deinit(&client->common);
-	doubt_deinit(&client->latest);
-	client->unexplained = 0;
+	client->losses = 0;
 }
 
 /* Nothing of it is left in its old executor. */
@@ -293,8 +279,6 @@ static void arrive(struct move *move)
 	struct worker *worker, *serving = domain_serving(to);
 
 	change_domain(client, to);
-	if (move->cause == MOVE_PROBATION)
-		probation_arrived(client);
 	log_info("session %llu (process %d, %s) has an executor of its own, %d, after %.0f ms: %s",
 		(unsigned long long)client->number, (int)client->pid, client->program,
 		serving ? (int)serving->pid : 0, (double)(timer_now_us() - move->begun_us) / 1000.0,
@@ -382,8 +366,6 @@ void move_look(struct client *client)
 		call_off(move, CUDA_ERROR_NOT_SUPPORTED, "something of it comes out differently there");
 	else if (request && request->sent)
 		return;
-	else if (move->cause == MOVE_PROBATION)
-		arrive(move);
 	else
 		let_go(move);
 }
@@ -406,13 +388,10 @@ void move_look_into(struct domain *domain)
  * Beginning
  */
 
-static struct domain *find_place(const struct client *client, enum move_cause cause, const char *why)
+static struct domain *make_place(const struct client *client, const char *why)
 {
-	struct domain *to = cause == MOVE_PROBATION ? reserve_take(client) : NULL;
+	struct domain *to = domain_new_alone(client->domain);
 
-	/* A session's generations only grow. */
-	if (!to)
-		to = domain_new_alone(client->domain, client->domain->promotion.generation);
 	if (!to)
 		return NULL;
 	snprintf(to->reason, sizeof(to->reason), "%s", why);
@@ -438,7 +417,7 @@ const char *move_begin(struct client *client, enum move_cause cause, const char 
 	move_done_fn *done, void *context)
 {
 	const char *text = obstacle(client, cause);
-	struct domain *to = text ? NULL : find_place(client, cause, why);
+	struct domain *to = text ? NULL : make_place(client, why);
 	struct move *move;
 
 	if (!to)
@@ -451,8 +430,6 @@ const char *move_begin(struct client *client, enum move_cause cause, const char 
 	log_debug("session %llu (process %d, %s) is to have an executor of its own: %s",
 		(unsigned long long)client->number, (int)client->pid, client->program, why);
 	domain_fill(to);
-	if (domain_serving(to))
-		move_look_into(to);
 	return NULL;
 }
 
@@ -466,11 +443,6 @@ void move_adopt(struct client *client, uint32_t number)
 	move = move_new(client, to);
 	await_answer(move);
 	move->told = to->active;
-}
-
-bool move_is_trial(const struct domain *domain)
-{
-	return domain->arrival && domain->arrival->cause == MOVE_PROBATION;
 }
 
 void move_forget(struct client *client, const void *context)

@@ -14,11 +14,10 @@ struct worker;
 
 /* Why. */
 enum move_cause {
-	MOVE_LOAD,	/* its code could not be loaded beside the kernels of others */
-	MOVE_ORDER,	/* an operator said so */
-	MOVE_GUARD,	/* its guard was hit, and several programs can have done it (separate.h) */
-	MOVE_LIMIT,	/* its kernels need larger limits than those of others have */
-	MOVE_PROBATION, /* nobody serves it: it is held for its trial (probation.h) */
+	MOVE_LOAD,  /* its code could not be loaded beside the kernels of others */
+	MOVE_ORDER, /* an operator said so */
+	MOVE_GUARD, /* its guard was hit, and several programs can have done it (separate.h) */
+	MOVE_LIMIT, /* its kernels need larger limits than those of others have */
 };
 
 /**
@@ -36,9 +35,6 @@ typedef void move_done_fn(void *context, int32_t code, const char *text);
  */
 const char *move_begin(struct client *client, enum move_cause cause, const char *why, uint64_t limit_ms,
 	move_done_fn *done, void *context);
-
-/** Whether the domain was made for the trial of a session that has not arrived. */
-bool move_is_trial(const struct domain *domain);
 
 /** The caller is not there any more. */
 void move_forget(struct client *client, const void *context);

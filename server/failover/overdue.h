@@ -18,7 +18,7 @@ struct worker;
 #define OVERDUE_LOOKS_ACTIVATING 12u
 /* The same for an executor that does not even compute, where everybody waits for it. The driver's start and its compiler
  * take processor time. What does not is a wait: for a kernel of the former executor, which is not there any more; for
- * the driver while it makes another context, or writes the dump of a fault, a few seconds each; for a disk. */
+ * the driver while it makes another context, a few seconds; for a disk. */
 #define OVERDUE_LOOKS_STILL 3u
 /* It computes if it has had this much from one look to the next: a hundredth. Threads that look around now and then
  * have less. */

@@ -11,30 +11,25 @@
 //      ├────── promote_fenced() ◄──── FENCING                                      promote_hand_over()  │
 //      └────────────────────────────────────────────────────────────────────────────────────────────────┘
 //
-//   detect   the first sign of a fault in an executor that outlasts faults: promote_sign(). The executor said
-//            Lost, hung up, broke the protocol or died: promote_detect(). A client's work does not end when
+//   detect   a sign of a fault in an executor that lives, or Lost: promote_sign(). The executor hung up, broke the protocol or died: promote_detect(). A client's work does not end when
 //            it is gone, or is over its limit, and its kernels could not be ended alone (endless.c):
 //            promote_orphan(), promote_over_limit()
 //   halt     nothing is issued any more, and what survivors have on the device ends: halt.c. Then it can do
 //            them no harm, and nobody waits for its end: promote_hand_over()
 //            An executor that contains faults (worker->contains) tells of each one itself, and only the
-//            session whose kernel it was is hurt: promote_contained(). It goes on and is asked to halt at a
-//            moment at which nobody notices; then all of the above is over at once. Other signs of a fault
-//            say nothing new then, unless it does not speak
+//            session whose kernel it was is hurt: promote_contained(). It serves on; where something that faulted
+//            is left on the device it is asked to halt at a moment at which nobody notices, and all of the above
+//            is over at once. Other signs of a fault say nothing new then, unless it does not speak
 //   fence    where something does not end, the executor takes itself off the device: promote_off_device().
 //            Where it cannot, or is dead or dying: SIGKILL at once, then the word of the kernel that the
 //            process is reaped: promote_fenced(). Nothing of any session is touched before, because the old
 //            context may still write
-//            With on_fault = fast it is asked to as soon as it says Lost, at the first sign: promote_cut(). It is
-//            ended later, because it can still say what faulted (postmortem.c)
 //   judge    last words, journals and timelines are read when no survivor's can change any more: convict()
 //   promote  Activate to a warm standby, at once or when there is one: activate(). With it go the values of
 //            modules' variables, where the old executor could hand them over: keep_variables()
 //   resolve  the standby applies each session's recover code; the daemon itself ends only sessions that the
 //            standby cannot take over: settle_session()
-//   resume   requests that were not answered go to the new executor: resume(). Suspects of a fault that
-//            nobody is proved guilty of may be left as they were: they are tried alone, one after the other,
-//            while the domain serves everybody else (probation.c, with the states of such a session)
+//   resume   requests that were not answered go to the new executor: resume()
 //
 // What may be trusted: in FENCING nothing that lives in shared memory; in HALTING the states of sessions once
 // Halt is answered; in WAITING after a loss, journals, states and timelines of all sessions but a culprit's
@@ -58,9 +53,6 @@
 #include "server/failover/halt.h"
 #include "server/failover/move.h"
 #include "server/failover/overrun.h"
-#include "server/failover/postmortem.h"
-#include "server/failover/probation.h"
-#include "server/failover/reserve.h"
 #include "server/failover/verdict.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
@@ -75,8 +67,6 @@
  * is left alone than it had looked for one, because it keeps programs' queues short meanwhile. */
 #define QUIET_MS     1000u
 #define QUIET_FACTOR 3u
-/* How long at most a fault goes without an explanation of an executor that contains faults. */
-#define EXPLAIN_MS 15000u
 /* How long an executor may take to say that there is no such moment while work of its clients ends; it looks
  * for one for 5.5 s at most (GATE_FAREWELL_ALL_NS, and one command more). One that does not come back from the
  * driver does not say it (HALT_SILENCE_MS). */
@@ -137,7 +127,6 @@ static void begin(struct domain *domain, enum promote_state state, enum promote_
 	promotion->silent = false;
 	promotion->fence_until_us = 0;
 	promotion->sign[0] = '\0';
-	convict_note_work(domain, domain->active);
 	promote_hold_sessions(domain);
 	move_call_off(domain);
 }
@@ -146,22 +135,6 @@ static void halt(struct domain *domain, enum promote_cause cause, uint64_t patie
 {
 	begin(domain, PROMOTE_HALTING, cause);
 	halt_begin(domain, patience_ms);
-}
-
-bool promote_cut(struct domain *domain, struct worker *worker)
-{
-	enum promote_state state = domain->promotion.state;
-
-	if (worker != domain->active)
-		return false;
-	/* Whatever else is heard of it, its fence is under way, and comes sooner than its end. */
-	if (state == PROMOTE_HALTING && domain->promotion.fence_until_us)
-		return true;
-	if (worker->graceful || (state != PROMOTE_STEADY && state != PROMOTE_ACTIVATING))
-		return false;
-	begin(domain, PROMOTE_HALTING, PROMOTE_LOST);
-	halt_cut(domain);
-	return true;
 }
 
 static void note_sign(struct domain *domain, const struct worker *worker, const char *sign)
@@ -187,10 +160,9 @@ bool promote_sign(struct domain *domain, struct worker *worker, const char *sign
 {
 	struct promotion *promotion = &domain->promotion;
 
-	if (worker != domain->active || !worker->graceful)
+	if (worker != domain->active)
 		return false;
 	promotion->hint = false;
-	promotion->explain_until_us = 0;
 	if (promotion->state == PROMOTE_HALTING) {
 		turn_into_fault(domain, worker, sign);
 		promotion->silent = false;
@@ -230,18 +202,6 @@ void promote_detect(struct domain *domain, struct worker *worker)
 	}
 }
 
-void promote_note_gone(struct domain *domain, const struct client *client)
-{
-	/* What it had on an executor that is lost was judged with that one. */
-	bool served = domain->active && convict_was_served(client, domain->active);
-	uint64_t active = served ? word_acquire(&client->view.server->active) : 0;
-
-	if (active <= domain->promotion.gone_active)
-		return;
-	domain->promotion.gone_active = active;
-	domain_keep(domain);
-}
-
 /*
  * Promote
  */
@@ -260,12 +220,11 @@ static bool settle_session(struct domain *domain, const struct worker *worker, s
 			"be rebuilt in the next one at the same addresses");
 		return false;
 	}
-	if (client->unexplained >= CONVICT_UNEXPLAINED_MAX &&
-		(client->recover == CLIENT_RECOVER_BY_POLICY ||
-			client->recover == CLIENT_RECOVER_PROBATION)) {
+	if (client->losses >= CONVICT_LOSSES_MAX && client->recover == CLIENT_RECOVER_BY_POLICY) {
 		client_finish(client, SHM_SESSION_FAULTED, verdict->code,
-			"the same commands of this program were on the device in several unexplained faults "
-			"in a row and are not repeated again");
+			"the same commands of this program were on the device when several executors in a "
+			"row "
+			"ended, and are not repeated again");
 		return false;
 	}
 	return true;
@@ -276,10 +235,8 @@ static void on_activated(
 
 static uint32_t recover_code(const struct client *client)
 {
-	bool by_policy = client->recover == CLIENT_RECOVER_BY_POLICY ||
-			 (client->recover == CLIENT_RECOVER_PROBATION && !client->recovery);
-
-	return by_policy ? client_policy(client) : (uint32_t)client->recover;
+	return client->recover == CLIENT_RECOVER_BY_POLICY ? client_policy(client)
+							   : (uint32_t)client->recover;
 }
 
 static void send_activate(struct domain *domain, struct worker *worker)
@@ -358,7 +315,6 @@ static void replace(struct domain *domain, const struct worker *worker)
 {
 	domain->promotion.orphan = domain->promotion.worn = false;
 	domain->promotion.asked_us = 0;
-	domain->promotion.explain_until_us = 0;
 	domain->active = NULL;
 	/* Once more: the old executor may have written the word while it stopped. */
 	promote_hold_sessions(domain);
@@ -381,15 +337,11 @@ void promote_fenced(struct domain *domain, struct worker *worker)
 void promote_off_device(struct domain *domain)
 {
 	struct worker *worker = domain->active;
-	bool reads = postmortem_begin(domain, worker);
 
 	halt_end(domain);
 	domain->promotion.state = PROMOTE_FENCING;
 	promote_fenced(domain, worker);
-	if (reads)
-		postmortem_await(domain, worker);
-	else
-		worker_condemn(worker, "its clients go on in the next one");
+	worker_condemn(worker, "its clients go on in the next one");
 }
 
 void promote_hand_over(struct domain *domain)
@@ -439,18 +391,13 @@ static void resume(struct domain *domain, struct worker *worker, const struct wi
 	promotion->lost_one = false;
 	promotion->variables = shared_fd_unref(promotion->variables);
 	promotion->verdict = (struct judge_verdict){0};
-	probation_settle(domain, worker);
 	TAILQ_FOREACH (client, &domain->clients, domain_link) {
 		client->recover = CLIENT_RECOVER_NOTHING;
-		client->held = client->released = false;
+		client->held = false;
 	}
 	domain_resume(domain);
 	domain_fill(domain);
 	promote_look(domain);
-	postmortem_look(domain);
-	probation_turn(domain);
-	/* Its standby may have been warm before it served. */
-	reserve_look(domain);
 	/* Of one that was known before. */
 	if (promotion->state == PROMOTE_STEADY && promotion->orphan && !promotion->worn &&
 		can_replace(domain))
@@ -475,15 +422,6 @@ static void on_activated(
 /*
  * Faults that were contained
  */
-
-static void look_later(struct domain *domain, uint64_t ms)
-{
-	uint64_t now_us = timer_now_us(), until_us = domain->promotion.explain_until_us;
-
-	if (until_us && until_us < now_us + ms * 1000)
-		ms = until_us > now_us ? (until_us - now_us) / 1000 + 1 : 0;
-	timer_start(domain->promotion.halt_timer, ms);
-}
 
 /* A daemon that dies loses them, and who needs them is told (executor/takeover.c). */
 static void keep_variables(struct promotion *promotion, struct packet *packet)
@@ -510,7 +448,8 @@ static void on_quiet(
 	if (promotion->state != PROMOTE_STEADY)
 		return;
 	if (reply->code) {
-		look_later(domain, took_ms * QUIET_FACTOR > QUIET_MS ? took_ms * QUIET_FACTOR : QUIET_MS);
+		timer_start(promotion->halt_timer,
+			took_ms * QUIET_FACTOR > QUIET_MS ? took_ms * QUIET_FACTOR : QUIET_MS);
 		return;
 	}
 	begin(domain, PROMOTE_HALTING, PROMOTE_WORN);
@@ -549,10 +488,6 @@ void promote_look(struct domain *domain)
 
 	if (promotion->state != PROMOTE_STEADY || domain->retiring || domain->daemon->leaving)
 		return;
-	if (promotion->explain_until_us && timer_now_us() >= promotion->explain_until_us) {
-		promote_sign(domain, domain->active, "the driver writes a dump");
-		return;
-	}
 	if (is_silent(domain)) {
 		promote_silent(domain, domain->active);
 		return;
@@ -561,20 +496,6 @@ void promote_look(struct domain *domain)
 		ask_for_quiet(domain);
 	if (promotion->asked_us)
 		timer_start(promotion->halt_timer, ANSWER_LOOK_MS);
-	else if (promotion->explain_until_us)
-		look_later(domain, QUIET_MS);
-}
-
-void promote_await(struct domain *domain, struct worker *worker)
-{
-	struct promotion *promotion = &domain->promotion;
-
-	/* The dump of a fault that was told already may be noticed after it. */
-	if (worker != domain->active || promotion->state != PROMOTE_STEADY || promotion->explain_until_us ||
-		promotion->worn)
-		return;
-	promotion->explain_until_us = timer_now_us() + EXPLAIN_MS * 1000;
-	look_later(domain, QUIET_MS);
 }
 
 void promote_contained(
@@ -584,7 +505,6 @@ void promote_contained(
 
 	if (worker != domain->active)
 		return;
-	promotion->explain_until_us = 0;
 	/* What is halted already is judged with everything else. */
 	if (promotion->state != PROMOTE_STEADY && promotion->state != PROMOTE_ACTIVATING)
 		return;
@@ -595,7 +515,6 @@ void promote_contained(
 		promotion->contained = session;
 		convict_contained(domain, session);
 		verdict_contained(domain, session, fault);
-		probation_contained(domain, session);
 	}
 	domain_fill(domain);
 	promote_look(domain);

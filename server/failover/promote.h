@@ -16,8 +16,7 @@ struct timer;
 struct wire_trouble;
 struct worker;
 
-/* How long an executor that was halted in a quiet moment, or is off the device, is left alone once its clients have gone
- * on. It has nothing on the device but what the fault has left. While the kernel-mode driver takes its context apart so soon after a
+/* How long an executor that was halted in a quiet moment is left alone once its clients have gone on. It has nothing on the device but what the fault has left. While the kernel-mode driver takes its context apart so soon after a
  * fault, the next executor's calls and kernels may not come through: ended at once, 13 of 20 survivors had a second
  * gap of 16 to 131 ms, ended half a second later none of 20 had one (H200, driver 580; reads of an unmapped
  * address and illegal instructions). */
@@ -53,8 +52,6 @@ struct promotion {
 	struct judge_verdict verdict;
 	char verdict_text[2048]; /* the latest, in words; empty before the first */
 	int64_t verdict_ms;	 /* when it was found, milliseconds since the epoch */
-	uint64_t losses;	 /* of active executors */
-	uint32_t suspects;	 /* sessions in doubt at the latest loss if that is unexplained, else 0 */
 	/* About the culprit, kept because it may be gone when the promotion is over. */
 	int culprit_pid;
 	char culprit_program[64];
@@ -76,11 +73,6 @@ struct promotion {
 	/* Values of modules' variables, from the executor that was halted to the next one; NULL: none. */
 	struct shared_fd *variables;
 	uint64_t asked_us; /* when it was asked to halt gently, and has not answered; 0: it is not asked */
-	/* When a fault of the active executor, of which a sign was seen, must be explained; 0: there is none.
-	 */
-	uint64_t explain_until_us;
-	/* CLOCK_MONOTONIC, ns: when the last session that is gone had something on the device. */
-	uint64_t gone_active;
 };
 
 const char *promote_state_name(enum promote_state state);
@@ -91,25 +83,18 @@ void promote_deinit(struct domain *domain);
 
 /**
  * The active executor shows a sign of a fault and lives.
- * Return: whether it is halted; otherwise the caller gives the worker up if the sign is a proof.
+ * Return: whether it is halted; otherwise the caller gives the worker up if it has lost its context.
  */
 bool promote_sign(struct domain *domain, struct worker *worker, const char *sign);
 /** A standby whose answers are all in: only then it is known which sessions it can take over. NULL: none. */
 struct worker *promote_find_warm(const struct domain *domain);
 
-/**
- * The active executor has lost its context and lives, and what runs in it will not end by itself.
- * Return: whether it is asked to leave the device; otherwise the caller gives the worker up.
- */
-bool promote_cut(struct domain *domain, struct worker *worker);
 /** The active executor has contained a fault of a session: the session was told, everybody else goes on. */
 void promote_contained(
 	struct domain *domain, struct worker *worker, uint64_t session, const struct wire_trouble *fault);
 /** The active executor does not answer although it should have long ago. That is a sign, and blames nobody.
  */
 void promote_silent(struct domain *domain, struct worker *worker);
-/** The driver of an executor that contains faults is at work on one. */
-void promote_await(struct domain *domain, struct worker *worker);
 /** The timer, while nothing is being halted. */
 void promote_look(struct domain *domain);
 /** Sends the Activate that is under way again: the daemon has died since. */
@@ -129,9 +114,6 @@ void promote_orphan(struct domain *domain, const struct client *client);
 
 /** Work of a client runs for longer than it may: the same for its sake, and the client is told. */
 void promote_over_limit(struct domain *domain, struct client *client);
-
-/** A session goes for good; its view is still mapped, if it ever was. */
-void promote_note_gone(struct domain *domain, const struct client *client);
 
 /** Holds the sessions of the domain: what clients see of a promotion. */
 void promote_hold_sessions(struct domain *domain);

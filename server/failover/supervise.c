@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -93,13 +94,13 @@ static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_p
 	char role[32], backend[32], device[32], level[32], patience[40], control[32], words[32];
 	char *arguments[] = {(char *)"frmps-server", role, backend, device, level, patience, control,
 		words_fd >= 0 ? words : NULL, NULL};
-	char **environment = worker->role == ROLE_EXECUTOR
-				     ? exceptions_environment(heritage->environment, worker->graceful)
-				     : NULL;
+	char **environment =
+		worker->role == ROLE_EXECUTOR ? exceptions_environment(heritage->environment) : NULL;
 	/* The keeper runs nobody's code. */
 	const struct identity *identity =
 		worker->role == ROLE_EXECUTOR && heritage->as_user ? &worker->domain->identity : NULL;
-	int pid;
+	/* Where the driver can write (exceptions.h). */
+	int dump_fd = worker->role == ROLE_EXECUTOR ? memfd_create("frmps-dump", MFD_CLOEXEC) : -1, pid;
 
 	snprintf(role, sizeof(role), "--role=%s", role_name(worker->role));
 	snprintf(backend, sizeof(backend), "--backend=%s", heritage->backend);
@@ -111,7 +112,9 @@ static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_p
 	pid = fork_for_holder(ret_pidfd);
 	if (pid == 0)
 		become(arguments, environment ? environment : heritage->environment, identity, control_fd,
-			words_fd, worker->dump_fd);
+			words_fd, dump_fd);
+	if (dump_fd >= 0)
+		close(dump_fd);
 	exceptions_environment_free(environment);
 	return pid;
 }

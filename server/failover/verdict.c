@@ -21,7 +21,7 @@
 #define NAMES_MAX 8u
 
 /* Values of the reply to Activate. */
-enum { ACTIVATED_CLEAN, ACTIVATED_REPEATS, ACTIVATED_FAULTED, ACTIVATED_SUSPENDED };
+enum { ACTIVATED_CLEAN, ACTIVATED_REPEATS, ACTIVATED_FAULTED };
 
 static const char *name_of(const char *kernel)
 {
@@ -116,18 +116,15 @@ static void append_others(const struct domain *domain, char *text, size_t size)
 /* What the standby answered to Activate: how many sessions go on, how many of them have work repeated. */
 static void append_going_on(const struct wire_u64s *values, char *text, size_t size)
 {
-	unsigned clean = 0, repeats = 0, suspended = 0;
+	unsigned clean = 0, repeats = 0;
 
 	for (uint32_t i = 0; i < values->count; i++) {
 		clean += values->at[i] == ACTIVATED_CLEAN;
 		repeats += values->at[i] == ACTIVATED_REPEATS;
-		suspended += values->at[i] == ACTIVATED_SUSPENDED;
 	}
 	append(text, size, "; sessions that go on: %u", clean + repeats);
 	if (repeats)
 		append(text, size, ", %u of them with commands repeated", repeats);
-	if (suspended)
-		append(text, size, ", that go on probation: %u", suspended);
 }
 
 /* What happened, as far as it is known. */
@@ -329,58 +326,6 @@ void verdict_orphan(struct domain *domain, const struct client *client)
 	append(text, size, "); its kernels were ended; told an error: nobody; nobody waits");
 	keep(domain);
 	userlog_event(domain->daemon, client->uid, USERLOG_endless, LOG_LEVEL_WARNING, "verdict: %s", text);
-}
-
-void verdict_read(struct domain *domain, uint64_t session, const struct wire_trouble *fault)
-{
-	char *text = domain->promotion.verdict_text;
-	const size_t size = sizeof(domain->promotion.verdict_text);
-
-	begin_with_culprit(domain, session, fault, JUDGE_LAST_WORDS, text, size);
-	append(text, size, "; found out off the device, while the others go on; read %.1f ms",
-		(double)fault->took / 1e6);
-	publish(domain);
-}
-
-/* Why nobody is blamed: what became of the commands of the session. */
-static void append_trial(
-	const struct client *client, const char *what, const char *told, char *text, size_t size)
-{
-	append(text, size, "nobody is proved guilty (probation: what was in doubt of");
-	append_client(text, size, client, 1);
-	append(text, size, " %s); told an error: %s", what, told);
-}
-
-void verdict_probation(
-	struct domain *from, const struct client *client, enum verdict_outcome outcome, uint64_t lasted_us)
-{
-	struct domain *domain = client->domain;
-	char *text = domain->promotion.verdict_text;
-	const size_t size = sizeof(domain->promotion.verdict_text);
-
-	*text = '\0';
-	switch (outcome) {
-	case VERDICT_CLEARED:
-		append_trial(client, "ran alone to its end", "nobody; it goes on alone", text, size);
-		break;
-	case VERDICT_UNDECIDED:
-		append_trial(client, "has been running alone for longer than probation_ms",
-			"nobody; it goes on alone", text, size);
-		break;
-	case VERDICT_CONVICTED:
-		append_culprit(domain, text, size);
-		append(text, size, " nobody");
-		break;
-	case VERDICT_INTERRUPTED:
-		append_trial(client, "ran alone when that executor was ended", "it alone", text, size);
-		break;
-	}
-	append(text, size, "; probation %.1f ms", (double)lasted_us / 1000.0);
-	publish(domain);
-	if (from && from != domain) {
-		memcpy(from->promotion.verdict_text, text, size);
-		from->promotion.verdict_ms = domain->promotion.verdict_ms;
-	}
 }
 
 void verdict_stray(struct domain *domain, uint64_t owner, const struct wire_stray *stray, const char *stays)

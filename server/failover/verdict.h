@@ -42,24 +42,6 @@ void verdict_over_limit(
 	struct domain *domain, const struct client *client, const char *kernel, uint64_t took_us);
 void verdict_orphan(struct domain *domain, const struct client *client);
 
-/** The same for one that was cut, and found out about later (postmortem.h). */
-void verdict_read(struct domain *domain, uint64_t session, const struct wire_trouble *fault);
-
-/* How a probation ended. */
-enum verdict_outcome {
-	VERDICT_CLEARED,
-	VERDICT_UNDECIDED,   /* it lasts */
-	VERDICT_CONVICTED,   /* by the verdict of its domain's promotion */
-	VERDICT_INTERRUPTED, /* its executor was ended by somebody */
-};
-
-/**
- * Logs what came of a suspect's probation, and keeps the text for the operator.
- * @from: where it was a suspect; NULL: that is gone
- */
-void verdict_probation(
-	struct domain *from, const struct client *client, enum verdict_outcome outcome, uint64_t lasted_us);
-
 /**
  * Logs a stray write of a kernel, and keeps the text for the operator.
  * @owner: session whose guard it hit

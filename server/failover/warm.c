@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "server/failover/move.h"
-#include "server/failover/reserve.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
@@ -54,7 +53,6 @@ void warm_done(struct domain *domain, struct worker *worker)
 {
 	promote_warm(domain, worker);
 	domain_keep(domain);
-	reserve_look(domain);
 }
 
 static void on_mirrored(

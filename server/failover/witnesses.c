@@ -4,9 +4,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/backend/backend.h"
-#include "server/failover/convict.h"
 #include "server/failover/device.h"
-#include "server/failover/dumps.h"
 #include "server/failover/kernel_log.h"
 #include "server/failover/nvml.h"
 #include "server/failover/worker.h"
@@ -19,13 +17,13 @@
 /* What NVML says so long after something else is about the same fault. */
 #define KNOWN_US UINT64_C(2000000)
 
-/* Every executor that has something on the device may be meant. */
+/* Every executor may be meant. */
 static void hint_all(struct daemon *daemon, const struct xid *xid)
 {
 	struct domain *domain;
 
 	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (domain->active && convict_has_work(domain, domain->active))
+		if (domain->active)
 			worker_hint(domain->active, xid);
 }
 
@@ -100,32 +98,8 @@ void witnesses_follow_device(struct daemon *daemon)
 			daemon->loop, daemon->heritage->backend, daemon->device.uuid, on_nvml, daemon);
 }
 
-static void on_dump(void *context, int id)
-{
-	struct daemon *daemon = context;
-	struct domain *domain;
-	struct worker *worker, *found = NULL;
-
-	TAILQ_FOREACH (domain, &daemon->domains, link)
-		TAILQ_FOREACH (worker, &domain->workers, link)
-			if (worker->dump_watch == id)
-				found = worker;
-	if (found)
-		worker_dump_written(found);
-}
-
-void witnesses_init(struct daemon *daemon)
-{
-	daemon->dumps = dumps_new(daemon->loop, on_dump, daemon);
-}
-
 void witnesses_dismiss(struct daemon *daemon)
 {
 	daemon->kernel_log = kernel_log_free(daemon->kernel_log);
 	daemon->nvml = nvml_free(daemon->nvml);
-}
-
-void witnesses_deinit(struct daemon *daemon)
-{
-	daemon->dumps = dumps_free(daemon->dumps);
 }

@@ -1,6 +1,6 @@
-// Who tells the daemon of faults from outside: the kernel log, NVML, and the dumps that drivers write. What
-// names an executor is testimony about it; what names nobody is a hint to all that have work on the device,
-// unless it is about a fault that is known already. What is about the device itself is for device.c, if the line names
+// Who tells the daemon of faults from outside: the kernel log and NVML. What names an executor is testimony about it;
+// what names nobody is a hint to all that do not see exceptions themselves, unless it is about a fault that is known
+// already. What is about the device itself is for device.c, if the line names
 // this service's device. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_FAILOVER_WITNESSES_H
@@ -8,14 +8,11 @@
 
 struct daemon;
 
-/** Dumps are watched from here on (worker.c names them). */
-void witnesses_init(struct daemon *daemon);
 /** The service runs: follows the kernel log, if the backend is a real driver. */
 void witnesses_follow_log(struct daemon *daemon);
 /** An executor has said which device it is: listens to NVML. Twice is fine. */
 void witnesses_follow_device(struct daemon *daemon);
 /** The service leaves: nothing from outside counts any more. */
 void witnesses_dismiss(struct daemon *daemon);
-void witnesses_deinit(struct daemon *daemon);
 
 #endif

@@ -18,11 +18,8 @@
 #include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/failover/device.h"
-#include "server/failover/dumps.h"
 #include "server/failover/kernel_log.h"
 #include "server/failover/overdue.h"
-#include "server/failover/postmortem.h"
-#include "server/failover/probation.h"
 #include "server/failover/promote.h"
 #include "server/failover/supervise.h"
 #include "server/log.h"
@@ -86,8 +83,7 @@ static void take_reply(struct worker *worker, const struct wire_message *message
 /* An executor that can be halted lives on for a while; any other one is given up. */
 static void show_sign(struct worker *worker, const char *sign)
 {
-	if (!worker->domain ||
-		(!promote_sign(worker->domain, worker, sign) && !promote_cut(worker->domain, worker)))
+	if (!worker->domain || !promote_sign(worker->domain, worker, sign))
 		worker_condemn(worker, "lost its context");
 }
 
@@ -115,9 +111,8 @@ void worker_hint(struct worker *worker, const struct xid *xid)
 	struct promotion *promotion = &worker->domain->promotion;
 	bool hint = promotion->state != PROMOTE_HALTING || promotion->hint;
 
-	/* If it is this one's it says so itself; a trial is not ended for what may be somebody else's. */
-	if (worker->contains || probation_is_for(worker->domain) ||
-		!promote_sign(worker->domain, worker, xid->text))
+	/* If it is this one's it says so itself. */
+	if (worker->contains || !promote_sign(worker->domain, worker, xid->text))
 		return;
 	promotion->hint = hint;
 	note_code(worker, xid->code);
@@ -162,15 +157,9 @@ void worker_testify(struct worker *worker, const struct xid *xid)
 			worker_state_name(worker->state), xid->text);
 		return;
 	}
+	/* The executor sees the exception, or the driver's error, and tells of it. */
 	remember(worker, xid);
-	if (worker->graceful || !kernel_log_is_proof(xid)) {
-		/* The driver's dump follows, or an error, and the executor tells of it. */
-		log_info("a sign that executor %d has a fault, no proof: %s", (int)worker->pid, xid->text);
-		return;
-	}
-	if (!worker->lost)
-		snprintf(worker->lost_text, sizeof(worker->lost_text), "%s", xid->text);
-	show_sign(worker, xid->text);
+	log_info("a sign that executor %d has a fault, no proof: %s", (int)worker->pid, xid->text);
 }
 
 bool worker_is_failing(const struct worker *worker)
@@ -190,11 +179,8 @@ bool worker_owes(const struct worker *worker, const void *context)
 
 void worker_suspect(struct worker *worker, const char *text)
 {
-	if (!worker->domain || promote_sign(worker->domain, worker, text) || worker->graceful)
-		return;
-	worker->suspected = true;
-	snprintf(worker->lost_text, sizeof(worker->lost_text), "%s", text);
-	worker_condemn(worker, "shows a sign of a fault");
+	if (worker->domain)
+		promote_sign(worker->domain, worker, text);
 }
 
 /* What it said, and what was begun for it. */
@@ -219,22 +205,16 @@ static void on_message(void *context, const struct wire_message *message, struct
 		keep_trouble(worker);
 		break;
 	case WIRE_SUSPECT:
-		if (worker->reads && worker->lost)
-			postmortem_fail(worker);
-		else
-			worker_suspect(worker, message->trouble.text);
+		worker_suspect(worker, message->trouble.text);
 		keep_trouble(worker);
 		break;
 	case WIRE_FAULT:
-		if (worker->reads)
-			postmortem_take(worker, message->session, &message->trouble);
-		else if (worker->domain)
+		if (worker->domain)
 			promote_contained(worker->domain, worker, message->session, &message->trouble);
 		keep_trouble(worker);
 		break;
 	case WIRE_READY:
-		worker->contains = message->ready.contains && worker->graceful;
-		worker->reads = message->ready.contains && !worker->graceful;
+		worker->contains = message->ready.contains;
 		if (worker->state == WORKER_STARTING)
 			daemon_worker_ready(worker, &message->ready);
 		worker_keep(worker);
@@ -272,15 +252,10 @@ static struct worker *worker_free(struct worker *worker)
 	store_forget(worker->daemon->store, worker->control_key);
 	store_forget(worker->daemon->store, worker->process_key);
 	store_forget(worker->daemon->store, worker->words_key);
-	store_forget(worker->daemon->store, worker->dump_key);
-	dumps_forget(worker->daemon->dumps, worker->dump_watch);
 	timer_free(worker->end_timer);
 	timer_free(worker->reap_timer);
-	if (worker->dump_fd >= 0)
-		close(worker->dump_fd);
 	if (worker->words)
 		munmap(worker->words, LAST_WORDS_MAX * sizeof(*worker->words));
-	postmortem_forget(&worker->finding);
 	free(worker->immovable);
 	free(worker);
 	return NULL;
@@ -314,33 +289,6 @@ static int make_words(struct worker *worker, int *ret_fd)
 	return 0;
 }
 
-void worker_dump_written(struct worker *worker)
-{
-	if (!worker->domain || worker->state == WORKER_CONDEMNED)
-		return;
-	if (worker->contains)
-		promote_await(worker->domain, worker);
-	else
-		promote_sign(worker->domain, worker, "the driver writes a dump");
-}
-
-/* Where the driver of an executor says what faulted. With on_fault = fast nobody waits for that (postmortem.c). */
-static int make_dump(struct worker *worker)
-{
-	int r;
-
-	/* A trial wants to know for certain whether a kernel has faulted, and hurts nobody by its pause. */
-	worker->graceful = worker->daemon->config->on_fault == CONFIG_ON_FAULT_DEFAULT ||
-			   (worker->domain && probation_is_for(worker->domain));
-	worker->dump_fd = memfd_create("frmps-dump", MFD_CLOEXEC);
-	if (worker->dump_fd < 0)
-		return -errno;
-	r = store_deposit(worker->daemon->store, worker->dump_fd, &worker->dump_key);
-	if (r == 0 && worker->graceful)
-		worker->dump_watch = dumps_watch(worker->daemon->dumps, worker->dump_fd);
-	return r;
-}
-
 void worker_keep(struct worker *worker)
 {
 	struct store *store = worker->daemon->store;
@@ -362,14 +310,10 @@ void worker_keep(struct worker *worker)
 		.was_ready = worker->was_ready,
 		.was_warm = worker->was_warm,
 		.lost = worker->lost,
-		.suspected = worker->suspected,
-		.graceful = worker->graceful,
 		.contains = worker->contains,
-		.reads = worker->reads,
 		.halting = worker->halting,
 		.told = worker->told,
 		.settled = worker->settled,
-		.dump = worker->dump_key,
 		/* One that could not even be listed is not worth adopting. */
 		.in_step =
 			worker->state >= WORKER_WARM && !worker->mirrors && listed == worker->immovable_count,
@@ -396,7 +340,6 @@ static struct worker *worker_new(struct daemon *daemon, struct domain *domain, e
 	worker->daemon = daemon;
 	worker->domain = domain;
 	worker->role = role;
-	worker->dump_fd = worker->dump_watch = -1;
 	worker->started_us = timer_now_us();
 	worker->first_request = worker->next_request = ((uint64_t)daemon->epoch << 40) + 1;
 	TAILQ_INIT(&worker->pending);
@@ -420,8 +363,6 @@ int worker_start(struct daemon *daemon, struct domain *domain, enum role role, s
 	worker->number = ++daemon->next_worker;
 	daemon_keep(daemon);
 	r = store_deposit(daemon->store, pair[0], &worker->control_key);
-	if (role == ROLE_EXECUTOR && r == 0)
-		r = make_dump(worker);
 	if (role == ROLE_EXECUTOR && r == 0)
 		r = make_words(worker, &words_fd);
 	if (r < 0)
@@ -447,10 +388,7 @@ static void take_kept(struct worker *worker, const struct kept_worker *kept, siz
 	worker->was_ready = kept->was_ready;
 	worker->was_warm = kept->was_warm;
 	worker->lost = kept->lost;
-	worker->suspected = kept->suspected;
-	worker->graceful = kept->graceful;
 	worker->contains = kept->contains;
-	worker->reads = kept->reads;
 	worker->halting = kept->halting;
 	worker->told = kept->told;
 	worker->settled = kept->settled;
@@ -500,9 +438,6 @@ struct worker *worker_adopt(struct daemon *daemon, struct domain *domain, uint32
 	worker->number = number;
 	take_kept(worker, kept, bytes);
 	worker->control_key = control_key;
-	worker->dump_fd = take_fd(store, kept->dump, &worker->dump_key);
-	if (worker->dump_fd >= 0 && worker->graceful)
-		worker->dump_watch = dumps_watch(daemon->dumps, worker->dump_fd);
 	words = take_fd(store, kept->words, &worker->words_key);
 	if (words >= 0) {
 		map_words(worker, words);
@@ -599,10 +534,7 @@ void worker_condemn(struct worker *worker, const char *reason)
 /* It may be long before it is gone. */
 static void end_worker(void *context)
 {
-	struct worker *worker = context;
-
-	worker_kill(worker);
-	postmortem_give_up(worker);
+	worker_kill(context);
 }
 
 void worker_condemn_later(struct worker *worker, uint64_t milliseconds, const char *reason)
@@ -615,12 +547,6 @@ void worker_condemn_later(struct worker *worker, uint64_t milliseconds, const ch
 	else
 		worker_kill(worker);
 	daemon_worker_condemned(worker);
-}
-
-void worker_end_in(struct worker *worker, uint64_t milliseconds)
-{
-	if (worker->end_timer)
-		timer_start(worker->end_timer, milliseconds);
 }
 
 bool worker_knows_sessions(const struct worker *worker)

@@ -79,24 +79,16 @@ struct worker {
 	bool lost;		  /* it said Lost */
 	int32_t lost_code;
 	uint64_t lost_us;
-	bool suspected;		    /* it was given up for a sign of a fault that is no proof */
 	uint64_t testified_us;	    /* when the kernel log named it; 0: it has not */
 	int32_t testified_code;	    /* the first that said something in particular; also from a hint */
 	uint64_t testified_address; /* that was accessed; 0: not said */
 	uint32_t settled; /* faults of it that are told and judged, by their numbers: up to this one */
-	bool graceful;	  /* executors: outlasts faults (on_fault = default; trials) */
-	bool contains;	  /* and tells of each one itself */
-	bool reads;	  /* does not, but says what has faulted, also when it is off the device */
-	/* failover/postmortem.c */
-	uint64_t fault; /* that it was taken off the device for (latent.h); 0: it is not to say more */
-	struct finding *finding; /* what it has said; NULL: nothing */
-	int dump_fd;		 /* memfd that the driver writes its dump to; -1: there is none */
-	int dump_watch;	 /* of one that outlasts faults: sees when that is written (dumps.h); else -1 */
-	bool halting;	 /* Halt was sent: of its answers only those that are good count */
-	bool told;	 /* it knows, or knew before it was condemned, the sessions of its domain */
-	bool gives_back; /* it is condemned, and has mapped until it ends what its sessions free meanwhile */
-	bool was_warm;	 /* executors: it was once told everything, and lived */
-	bool asked;	 /* it ended while a session's request was with it */
+	bool contains;	  /* executors: handles exceptions of kernels, and tells of each one itself */
+	bool halting;	  /* Halt was sent: of its answers only those that are good count */
+	bool told;	  /* it knows, or knew before it was condemned, the sessions of its domain */
+	bool gives_back;  /* it is condemned, and has mapped until it ends what its sessions free meanwhile */
+	bool was_warm;	  /* executors: it was once told everything, and lived */
+	bool asked;	  /* it ended while a session's request was with it */
 	char lost_text[256];
 	int exit_status, exit_signal; /* once reaped */
 	uint64_t next_request;
@@ -111,8 +103,8 @@ struct worker {
 	uint64_t *immovable;
 	uint32_t immovable_count, immovable_room;
 	/* What outlives the daemon. */
-	uint32_t number;					/* unique in the life of the service */
-	uint32_t control_key, process_key, words_key, dump_key; /* of the descriptors */
+	uint32_t number;			      /* unique in the life of the service */
+	uint32_t control_key, process_key, words_key; /* of the descriptors */
 	const struct record *record;
 };
 
@@ -131,9 +123,6 @@ void worker_request(struct worker *worker, struct wire_message *message, struct 
 
 /** Kills a condemned worker. Twice is fine. */
 void worker_kill(struct worker *worker);
-
-/** Changes when a condemned worker is killed whose end was put off: so much later than now. */
-void worker_end_in(struct worker *worker, uint64_t milliseconds);
 
 /** Records the worker as it is. */
 void worker_keep(struct worker *worker);
@@ -164,11 +153,8 @@ void worker_condemn(struct worker *worker, const char *reason);
 /** The same, but it is killed only after @milliseconds. Until then it must not do anything that anybody minds. */
 void worker_condemn_later(struct worker *worker, uint64_t milliseconds, const char *reason);
 
-/**
- * The kernel log names it. That is a proof only where an executor that is cut by its faults has the channel
- * that was stopped; otherwise it is remembered for a while, and is evidence if something else says that there
- * is a fault.
- */
+/** The kernel log names it. That is remembered for a while, and is evidence if something else says that there is a
+ * fault. */
 void worker_testify(struct worker *worker, const struct xid *xid);
 /**
  * A fault that it has contained is told and judged: what its last words and the kernel log say of it so far
@@ -178,16 +164,12 @@ void worker_testify(struct worker *worker, const struct xid *xid);
 void worker_settle(struct worker *worker, uint32_t number);
 /** Whether the kernel log named it a moment ago. */
 bool worker_is_testified(const struct worker *worker);
-/** A sign of a fault that is no proof, and nothing else to go by: it is halted, or given up if it cannot be.
- */
+/** A sign of a fault: it is halted if it is the active executor. */
 void worker_suspect(struct worker *worker, const char *text);
 /** Some process on the device has a fault; whose is not said. */
 void worker_hint(struct worker *worker, const struct xid *xid);
 /** It said so itself, in whatever way. */
 void worker_take_lost(struct worker *worker, int32_t code, const char *text);
-
-/** Its driver has written to its dump: a kernel of it has faulted. */
-void worker_dump_written(struct worker *worker);
 
 /** Whether an answer of it that is no success may be due to its own trouble. */
 bool worker_is_failing(const struct worker *worker);

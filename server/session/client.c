@@ -9,8 +9,6 @@
 #include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/failover/overrun.h"
-#include "server/failover/probation.h"
-#include "server/failover/reserve.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
@@ -45,10 +43,7 @@ static void let_go(struct client *client)
 	/* Records name no descriptor that is given up. */
 	store_drop(client->daemon->store, client->record);
 	doubt_deinit(&client->common);
-	doubt_deinit(&client->latest);
-	promote_note_gone(client->domain, client);
 	overrun_forget(client);
-	probation_gone(client);
 	shm_view_unmap(&client->view);
 	shared_fd_unref(client->client_fd);
 	shared_fd_unref(client->server_fd);
@@ -79,7 +74,6 @@ struct client *client_unref(struct client *client)
 	if (opened)
 		reclaim_done(daemon, 1);
 	domain_watch_idle(domain);
-	reserve_look(domain);
 	domain_reap(domain);
 	daemon_session_gone(daemon);
 	return NULL;
@@ -120,7 +114,6 @@ void client_set_recovery(struct client *client, bool replay)
 	client->recovery = replay;
 	client->recovery_set = true;
 	client_keep(client);
-	reserve_look(client->domain);
 	userlog_event(client->daemon, client->uid, USERLOG_recovery, LOG_LEVEL_INFO,
 		"session %llu (process %d, %s): recovery is %s from now on", name(client), (int)client->pid,
 		client->program, replay ? "replay" : "fail");

@@ -39,7 +39,6 @@ struct connection;
 struct daemon;
 struct domain;
 struct move;
-struct probation;
 struct request;
 struct shared_fd;
 struct timer;
@@ -58,12 +57,10 @@ enum client_recover {
 	CLIENT_RECOVER_NOTHING,
 	CLIENT_RECOVER_BY_POLICY,
 	CLIENT_RECOVER_CULPRIT,
-	CLIENT_RECOVER_SUSPECT, /* it may have been the culprit */
+	CLIENT_RECOVER_UNSURE, /* what it finished last cannot be believed */
 	/* In Activate in place of BY_POLICY: the policy is not that of OpenSession. */
 	CLIENT_RECOVER_BY_REPLAY,
 	CLIENT_RECOVER_BY_FAIL,
-	CLIENT_RECOVER_PROBATION, /* it may be the culprit, and what it had in doubt may be repeated elsewhere
-				   */
 };
 
 /* The request that was under way when the daemon died, until it is read again. */
@@ -138,22 +135,14 @@ struct client {
 	struct client_again again;
 	/* For the promotion under way. */
 	enum client_recover recover;
-	bool released;	 /* from probation, since an Activate was sent that leaves it as it is */
 	bool held;	 /* it was live when the promotion began */
-	bool worked;	 /* it had work on the device at the first sign of the fault, or shortly before */
 	bool over_limit; /* its work runs for longer than it may */
 	bool quiet;	 /* nothing of it is on the device of the executor that is halted */
 	struct client_endless endless;
 	struct overrun *overruns; /* failover/overrun.c; NULL: nothing seen */
-	/* Its part in unexplained losses (failover/convict.c). */
-	struct doubt common; /* commands that were in doubt in each of `unexplained` losses */
-	struct doubt latest; /* what was in doubt at loss number `latest_loss` */
-	uint64_t latest_loss;
-	uint64_t former_fault; /* that they were suspected of before; 0: none */
-	unsigned unexplained;
-	struct probation *probation; /* failover/probation.h; NULL: it is on none */
-	uint64_t latent; /* a fault whose culprit it may have been although nothing of it was in doubt
-			    (failover/latent.h); 0: none */
+	/* Its part in losses of executors that nobody is to blame for (failover/convict.c). */
+	struct doubt common; /* commands that were in doubt in each of the `losses` latest ones */
+	unsigned losses;
 };
 
 /** Who connects, and on which terms; a private copy. */

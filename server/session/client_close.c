@@ -6,7 +6,6 @@
 #include "server/adopt/store.h"
 #include "server/failover/endless.h"
 #include "server/failover/move.h"
-#include "server/failover/probation.h"
 #include "server/failover/worker.h"
 #include "server/loop/connection.h"
 #include "server/loop/timer.h"
@@ -159,7 +158,6 @@ void client_end(struct client *client, uint32_t patience_ms)
 		request_cancel(client->request);
 	}
 	move_abandon(client);
-	probation_end(client);
 	let_peer_go(client);
 	if (client->opened)
 		reclaim_begin(client->daemon);

@@ -233,8 +233,6 @@ void client_keep(struct client *client)
 		.state = client->state,
 		.recover = client->recover,
 		.opened = client->opened,
-		.worked = client->worked,
-		.latent = client->latent,
 		.connection = client->connection_key,
 		.process = client->process_key,
 		.open = client->open,
@@ -275,8 +273,6 @@ static void take_kept(struct client *client, const struct kept_client *kept)
 	client->recovery_set = true;
 	client->recover = (enum client_recover)kept->recover;
 	client->opened = kept->opened;
-	client->worked = kept->worked;
-	client->latent = kept->latent;
 	client->connection_key = kept->connection;
 	client->process_key = kept->process;
 	client->patience_ms = kept->patience_ms;

@@ -80,8 +80,7 @@ static void on_attached(
 
 void client_attach(struct client *client, struct worker *worker)
 {
-	/* One that another executor served comes with what it has; something of it is in doubt only if it
-	 * was held back after a fault (failover/probation.c). */
+	/* One that another executor served, and let go of, comes with what it has (failover/move.c). */
 	bool is_new = word_acquire(&client->view.server->generation) == worker->generation;
 	const uint32_t recover = is_new ? CLIENT_RECOVER_NOTHING : client_policy(client);
 	struct wire_message message = {.type = WIRE_ACTIVATE,

@@ -16,7 +16,6 @@
 #include "server/config/config.h"
 #include "server/failover/overdue.h"
 #include "server/failover/promote.h"
-#include "server/failover/reserve.h"
 #include "server/failover/separate.h"
 #include "server/failover/verdict.h"
 #include "server/failover/warm.h"
@@ -182,7 +181,7 @@ void daemon_prewarm(struct daemon *daemon)
 	if (device_has_failed(daemon))
 		return;
 	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (!domain->retiring && !reserve_is(domain))
+		if (!domain->retiring)
 			return;
 	domain = domain_new(daemon);
 	if (!domain)
@@ -381,7 +380,6 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	log_bug_on(!daemon->stop_timer);
 	overdue_init(daemon);
 	keeping_init(daemon);
-	witnesses_init(daemon);
 }
 
 int daemon_start(struct daemon *daemon)
@@ -398,7 +396,6 @@ void daemon_deinit(struct daemon *daemon)
 	struct domain *domain;
 
 	daemon->holder = watch_free(daemon->holder);
-	witnesses_deinit(daemon);
 	keeping_deinit(daemon);
 	reclaim_deinit(daemon);
 	offender_deinit(daemon);
@@ -407,7 +404,6 @@ void daemon_deinit(struct daemon *daemon)
 	daemon->desk->close(daemon);
 	handouts_deinit(&daemon->handouts);
 	daemon->stop_timer = timer_free(daemon->stop_timer);
-	daemon->latent_timer = timer_free(daemon->latent_timer);
 	overdue_deinit(daemon);
 	while ((domain = TAILQ_FIRST(&daemon->domains))) {
 		log_bug_on(!TAILQ_EMPTY(&domain->workers) || !TAILQ_EMPTY(&domain->clients));

@@ -35,7 +35,6 @@
 struct config;
 struct desk;
 struct domain;
-struct dumps;
 struct heritage;
 struct identity;
 struct listener;
@@ -65,7 +64,6 @@ struct daemon {
 	/* failover/witnesses.h */
 	struct kernel_log *kernel_log; /* NULL: it cannot be read */
 	struct nvml *nvml;	       /* NULL: not listened to */
-	struct dumps *dumps;	       /* NULL: they cannot be watched */
 	uint64_t logged_us;	       /* when the kernel log last told of a fault */
 	uint64_t hint_solved_us;       /* when it was last known whose a fault was */
 	/* keeping.h */
@@ -97,7 +95,6 @@ struct daemon {
 	bool ready, draining, leaving;
 	int exit_code;
 	struct timer *stop_timer;
-	struct timer *latent_timer;  /* failover/latent.c */
 	struct timer *overdue_timer; /* failover/overdue.c */
 	uint64_t started_us;
 	struct counters counters;

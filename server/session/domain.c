@@ -13,8 +13,6 @@
 #include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/failover/move.h"
-#include "server/failover/postmortem.h"
-#include "server/failover/reserve.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
@@ -39,7 +37,7 @@ static uint64_t idle_ms(const struct domain *domain)
 static bool is_idle(const struct domain *domain)
 {
 	return domain->assigned && !domain->retiring && !domain->daemon->leaving && !domain->arrival &&
-	       !reserve_is(domain) && TAILQ_EMPTY(&domain->clients);
+	       TAILQ_EMPTY(&domain->clients);
 }
 
 static void on_idle(void *context)
@@ -56,7 +54,7 @@ static void on_idle(void *context)
 		return;
 	}
 	TAILQ_FOREACH (other, &domain->daemon->domains, link) {
-		if (other == domain || other->retiring || reserve_is(other))
+		if (other == domain || other->retiring)
 			continue;
 		others = true;
 		if (!domain_serving(other))
@@ -129,7 +127,7 @@ struct domain *domain_new(struct daemon *daemon)
 	return domain;
 }
 
-struct domain *domain_new_alone(const struct domain *of, uint32_t generation)
+struct domain *domain_new_alone(const struct domain *of)
 {
 	struct domain *domain = domain_new(of->daemon);
 
@@ -137,7 +135,8 @@ struct domain *domain_new_alone(const struct domain *of, uint32_t generation)
 		return NULL;
 	domain->assigned = domain->alone = true;
 	domain->identity = of->identity;
-	domain->promotion.generation = generation;
+	/* A session's generations only grow. */
+	domain->promotion.generation = of->promotion.generation;
 	return domain;
 }
 
@@ -288,13 +287,9 @@ void domain_worker_gone(struct domain *domain, struct worker *worker)
 	if (has_failed(worker) && !domain->daemon->leaving && !domain->retiring) {
 		describe_end(worker, reason, sizeof(reason));
 		start_failed(domain, reason);
-		/* Tried again when the domain has its next standby. */
-		if (reserve_is(domain))
-			domain->retiring = true;
 	}
 	move_lost(domain, worker);
 	promote_fenced(domain, worker);
-	postmortem_end(domain, worker);
 	domain_keep_all(domain, false);
 	domain_fill(domain);
 	domain_reap(domain);
@@ -305,7 +300,6 @@ void domain_retire(struct domain *domain)
 	struct worker *worker;
 
 	domain->retiring = true;
-	reserve_drop(domain);
 	domain_keep(domain);
 	timer_stop(domain->respawn);
 	timer_stop(domain->idle);
@@ -321,7 +315,6 @@ void domain_reap(struct domain *domain)
 	TAILQ_REMOVE(&domain->daemon->domains, domain, link);
 	store_drop(domain->daemon->store, domain->record);
 	promote_deinit(domain);
-	postmortem_forget(&domain->findings);
 	timer_free(domain->respawn);
 	timer_free(domain->idle);
 	free(domain);

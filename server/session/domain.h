@@ -21,7 +21,6 @@
 
 struct daemon;
 struct client;
-struct finding;
 struct move;
 struct record;
 struct timer;
@@ -38,7 +37,6 @@ struct domain {
 	bool alone;		  /* to one client of his: no spare executor, and gone with it */
 	char reason[160];	  /* why it is alone; else empty */
 	struct move *arrival;	  /* a session is on its way into it (failover/move.h); NULL: none */
-	uint32_t reserve_for;	  /* number of a domain (failover/reserve.h); 0: it is no reserve */
 	struct identity identity; /* also as whom executors run, if they run as their user (role.h) */
 	TAILQ_HEAD(, worker) workers;
 	struct worker *active; /* from the moment Activate is sent until it is reaped */
@@ -46,7 +44,6 @@ struct domain {
 	struct window_set windows; /* in use by sessions, or not free yet after them */
 	TAILQ_HEAD(, linger) lingers;
 	struct promotion promotion;
-	struct finding *findings; /* of executors that are gone: to be carried out (failover/postmortem.h) */
 	unsigned start_failures;
 	char start_error[256]; /* why the latest start failed */
 	struct timer *respawn;
@@ -62,7 +59,7 @@ struct domain {
 struct domain *domain_new(struct daemon *daemon);
 /** One for a program of the user of `of` alone, whose executors have later generations than that. Not recorded as such
  * yet: domain_keep(), when it is known why. */
-struct domain *domain_new_alone(const struct domain *of, uint32_t generation);
+struct domain *domain_new_alone(const struct domain *of);
 /** The same with the number that it had in an earlier life of the daemon. */
 struct domain *domain_new_numbered(struct daemon *daemon, uint32_t number);
 

@@ -22,7 +22,7 @@
 /* Connection, process, two regions, doorbell, two sinks; those of a request under way, and of pinned memory that an
  * executor has not let go of. */
 #define FDS_OF_SESSION 12u
-/* Connection, process, last words, dump, and what is queued for it. */
+/* Connection, process, last words, and what is queued for it. */
 #define FDS_OF_WORKER 8u
 /* Of all sessions, one in so many is kept for root and the service's own user. */
 #define SESSIONS_PER_RESERVED 32u

@@ -15,7 +15,6 @@
 #include "server/config/config.h"
 #include "server/failover/convict.h"
 #include "server/failover/move.h"
-#include "server/failover/probation.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
@@ -415,11 +414,6 @@ void request_advance(struct request *request)
 	reclaim_forget(request);
 	if (move_holds(request->client))
 		return;
-	if (probation_waits(request->client)) {
-		/* The keeper may just have answered. */
-		move_look(request->client);
-		return;
-	}
 	if (route == ROUTE_DAEMON)
 		serve_here(request);
 	else if (route != ROUTE_ACTIVE && !request->chunk)

@@ -87,8 +87,6 @@ static void print_clients(const json_t *clients)
 			number_of(one, "session"), number_of(one, "pid"), text_of(one, "state"), memory, host,
 			number_of(one, "commands"), text_of(one, "recovery"), number_of(one, "promotions"),
 			text_of(one, "program"));
-		if (json_is_string(json_object_get(one, "probation")))
-			printf("            on probation: %s\n", text_of(one, "probation"));
 		if (error)
 			printf("            error %lld: %s\n", number_of(error, "code"),
 				text_of(error, "reason"));

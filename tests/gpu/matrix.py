@@ -2,7 +2,7 @@
 """The fault matrix: every way to go wrong, beside every kind of survivor.
 
 usage: matrix.py [--build BUILD] [--backend cuda|host] [--repeat N] [--rows ROW,...] [--columns COLUMN,...]
-                 [--systems frmps,mps] [--policy fail,replay] [--on-fault default,fast] [--seconds LIMIT]
+                 [--systems frmps,mps] [--policy fail,replay] [--seconds LIMIT]
                  [--second PHASE-EVENT,...|all] [--culprit-blocks N] [--warm-ms N] [--short] [--strict] [--soak FAULTS] [--out FILE.json]
 
 A row is what happens to the culprit, or to a process of the service; a column is who shares the device meanwhile. Each
@@ -45,7 +45,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "bench" / "lib"), str(pathlib.Path(__file__).resolve().parent)]
 from machine import machine  # noqa: E402
-from matrix_second import DUMP_MS, SECONDS, Second, is_reached, must_be_exact  # noqa: E402
+from matrix_second import FAULT_MS, SECONDS, Second, is_reached, must_be_exact  # noqa: E402
 from matrix_soak import Soak  # noqa: E402
 from matrix_systems import PATIENCE, Broken, Frmps, StockMps, System  # noqa: E402
 
@@ -256,12 +256,12 @@ def is_bad(run):
         any(survivor["outcome"] not in ("exact", "told") for survivor in run["survivors"])
 
 
-def is_worse_than_it_must_be(run, second, row, on_fault):
+def is_worse_than_it_must_be(run, second, row):
     """With a second fault."""
     told = [run[name] for name in ("culprit", "second") if name in run]
     if any(not culprit or not culprit["code"] for culprit in told):
         return True
-    return must_be_exact(second, row, on_fault) and \
+    return must_be_exact(second, row) and \
         any(survivor["outcome"] != "exact" for survivor in run["survivors"])
 
 
@@ -324,23 +324,21 @@ class Matrix:
         self.bad = 0
 
     def systems(self):
-        """(what makes the system, policies) of every configuration; a service serves all policies of its on_fault."""
+        """(what makes the system, policies) of each; a service serves all policies."""
         for name in self.options.systems:
             if name == "mps":
                 yield lambda: StockMps(self.options.build, self.kernels), ["-"]
                 continue
-            for on_fault in self.options.on_fault:
-                # No row with a second fault needs the limit, and the kernel of a survivor that waits for a processor does
-                # not end either.
-                yield lambda on_fault=on_fault: service(self.options, self.kernels, on_fault,
-                                                        limited=not self.options.second), self.options.policy
+            # No row with a second fault needs the limit, and the kernel of a survivor that waits for a processor does
+            # not end either.
+            yield lambda: service(self.options, self.kernels, limited=not self.options.second), self.options.policy
 
     def wanted(self, system):
         """Cells in the order in which they are run: all columns of a row, row after row; with second faults, all that
         of each of them."""
         if self.options.second:
             for i, second in enumerate(self.options.second):
-                rows = [row for row in self.options.rows if is_reached(second, row, system.on_fault)]
+                rows = [row for row in self.options.rows if is_reached(second, row)]
                 for row in rows[i % len(rows):][:1] if self.options.short and rows else rows:
                     for column in self.columns(i):
                         yield row, column, second
@@ -358,11 +356,11 @@ class Matrix:
         columns = [column for column in self.options.columns if not (lost and "--kept" in COLUMNS[column][1])]
         return [columns[i % len(columns)]] if self.options.short and columns else columns
 
-    def is_failure(self, run, row, second, on_fault):
+    def is_failure(self, run, row, second):
         if is_bad(run):
             return True
         if second:
-            return is_worse_than_it_must_be(run, second, row, on_fault)
+            return is_worse_than_it_must_be(run, second, row)
         return self.options.strict and is_told_otherwise(run, row, self.native.get(row, 0))
 
     def play(self, system, policy, row, column, second):
@@ -375,14 +373,13 @@ class Matrix:
         return {**run, "trouble": "the second fault came too late each time"}
 
     def run_cell(self, system, policy, row, column, second):
-        on_fault = getattr(system, "on_fault", "-")
-        cell = {"system": system.name, "policy": policy, "on_fault": on_fault, "row": row, "column": column, "runs": []}
+        cell = {"system": system.name, "policy": policy, "row": row, "column": column, "runs": []}
         if second:
             cell["second"] = second
         while len(cell["runs"]) < self.options.repeat and time.monotonic() < self.end:
             run = self.play(system, policy, row, column, second)
             cell["runs"].append(run)
-            if self.is_failure(run, row, second, on_fault):
+            if self.is_failure(run, row, second):
                 self.bad += 1
                 self.explain(run)
             elif not self.options.keep_log:
@@ -405,7 +402,7 @@ class Matrix:
         self.system.up()
         for policy in policies:
             system = self.system
-            print(f"\n{system.name}, policy {policy}, on_fault {getattr(system, 'on_fault', '-')}\n{HEAD}", flush=True)
+            print(f"\n{system.name}, policy {policy}\n{HEAD}", flush=True)
             for row, column, second in self.wanted(system):
                 if time.monotonic() >= self.end:
                     print(f"not run for want of time: from {row}, {column}, {second} on")
@@ -431,10 +428,10 @@ class Matrix:
 
 def self_check(options, kernels):
     """Whether it is noticed that a black box was repeated: survivors that vouch for kernels of which half is done."""
-    system = service(options, kernels, "fast")
+    system = service(options, kernels)
     system.up()
     try:
-        found = Run(system, "trap", "busy-50ms", "replay", black_boxes=True).go()
+        found = Run(system, "kill-active", "busy-50ms", "replay", black_boxes=True).go()
     finally:
         system.down()
     noticed = not found["trouble"] and outcomes([found]) == ["wrong"] and is_bad(found)
@@ -442,7 +439,7 @@ def self_check(options, kernels):
     return noticed
 
 
-def service(options, kernels, on_fault, limited=True):
+def service(options, kernels, limited=True):
     """A service whose settings suit the backend: the processors of the host backend are its device, and may be busy."""
     limit = KERNEL_LIMIT if options.backend == "cuda" else 2 * KERNEL_LIMIT
     if not limited:
@@ -450,7 +447,7 @@ def service(options, kernels, on_fault, limited=True):
     more = f"max_kernel_seconds = {limit}\n"
     if options.backend == "host":
         more += "spin_us = 0\nfault_stall_ms = 1000\nfault_patience_ms = 20000\n"
-    return Frmps(options.build, kernels, options.backend, on_fault, more)
+    return Frmps(options.build, kernels, options.backend, more)
 
 
 def save(path, content):
@@ -522,7 +519,6 @@ def arguments():
     parser.add_argument("--columns", type=words(COLUMNS), default=USUAL_COLUMNS)
     parser.add_argument("--systems", type=words(("frmps", "mps")), default=["frmps"])
     parser.add_argument("--policy", type=words(("fail", "replay")), default=["fail"])
-    parser.add_argument("--on-fault", type=words(("default", "fast")), default=["default"])
     parser.add_argument("--second", type=lambda text: list(SECONDS) if text == "all" else words(SECONDS)(text),
                         default=[], help="all, or some of " + ", ".join(SECONDS))
     parser.add_argument("--seconds", type=float, default=0, help="begins no further run after that time")
@@ -547,8 +543,9 @@ def main():
                                       subprocess.run(["nvidia-smi", "-L"], capture_output=True).returncode):
         print("no GPU")
         return 77
-    # Long enough for marks of survivors that wait for a processor.
-    os.environ.setdefault("FRMPS_HOST_DUMP_MS", str(DUMP_MS if options.second else 100))
+    # With something left of each fault an executor is replaced after it (server/backend/host/faults.c).
+    os.environ.setdefault("FRMPS_HOST_FAULTS", "left" if options.second or options.soak else "named")
+    os.environ.setdefault("FRMPS_HOST_FAULT_MS", str(FAULT_MS if options.second else 10))
     if options.soak < 0:
         options.soak = 1000 if options.backend == "host" else 200
     work = tempfile.mkdtemp(prefix="frmps-matrix-")
@@ -556,7 +553,7 @@ def main():
         kernels = host_kernels(options.build) if options.backend == "host" else device_kernels(work)
         print("machine:", json.dumps(machine()))
         if options.soak:
-            soak = Soak(service(options, kernels, options.on_fault[0]), options)
+            soak = Soak(service(options, kernels), options)
             found = soak.run()
             if options.out:
                 save(options.out, {"soak": found, "bad": soak.bad})

@@ -1,13 +1,13 @@
 """The second fault of the fault matrix (matrix.py --second): every phase of a promotion, interrupted once.
 
 A phase is held for as long as it takes to interrupt it, so that nothing depends on who is faster, but for waiting:
-  halting     the driver's dump takes long (FRMPS_HOST_DUMP_MS: the host backend's alone)
+  examining   the device stands still for long behind the fault (FRMPS_HOST_FAULT_MS: the host backend's alone)
   fencing     the service's main process, which waits for the executors' ends, is stopped
   waiting     the only standby is stopped before it is warm; the phase ends when another executor has started
   activating  the standby is stopped when it is warm
   steady      again, and nobody has taken the place of the standby yet: the phase ends by itself, later
 What happens then:
-  fault       a kernel of another culprit faults. In halting it is on the device already, nothing is issued any more
+  fault       a kernel of another culprit faults
   active      the active executor is killed: with SIGKILL, as the kernel does when memory runs out
   standby     the one that would take over or is taking over is killed; in steady the next one, while it warms
   daemon      the daemon is killed
@@ -23,34 +23,33 @@ import time
 from matrix_systems import Broken
 
 PHASES = {
-    "halting": ("fault", "active", "standby", "daemon", "keeper"),
+    "examining": ("fault", "active", "standby", "daemon", "keeper"),
     "fencing": ("standby", "daemon", "keeper"),
     "waiting": ("standby", "daemon", "keeper"),
     "activating": ("standby", "daemon", "keeper"),
     "steady": ("fault", "active", "standby", "daemon", "keeper"),
 }
 SECONDS = tuple(f"{phase}-{what}" for phase, events in PHASES.items() for what in events)
-# Rows that begin a promotion, and those of them in which work is cut even if the executor outlasts faults.
+# Rows that begin a promotion: faults of which something stays on the device (FRMPS_HOST_FAULTS=left), and a kill.
 ROWS = ("trap", "far-write", "far-read", "null", "misaligned", "shared", "assert", "illegal", "stack", "kill-active")
-CUT = ("stack", "kill-active")
 SECOND_FAULT = "illegal"
-LATER_MS = 300  # when the kernel that faults in halting begins
-DUMP_MS = 1000  # how long halting lasts
+FAULT_MS = 1000  # how long a fault is examined
 
 
-def is_reached(second, row, on_fault):
-    """Whether a promotion because of this row passes through the phase."""
+def is_reached(second, row):
+    """Whether what follows this row passes through the phase. A contained fault waits for a warm standby, and is over when
+    the executor is replaced."""
     phase = second.split("-")[0]
     if row not in ROWS:
         return False
-    if phase == "halting":
-        return on_fault == "default" and row != "kill-active"
-    return phase != "fencing" or on_fault == "fast" or row == "kill-active"
+    if row == "kill-active":
+        return phase != "examining"
+    return phase in ("examining", "activating", "steady")
 
 
-def must_be_exact(second, row, on_fault):
+def must_be_exact(second, row):
     """Whether all that survivors had on the device ends before anything is cut, and nothing is issued after it."""
-    return on_fault == "default" and row not in CUT and second not in ("halting-active", "steady-active")
+    return row != "kill-active" and second not in ("examining-active", "steady-active")
 
 
 class Second:
@@ -66,8 +65,7 @@ class Second:
         self.system, self.log = run.system, run.system.log
         self.until = run.until()
         if self.what == "fault":
-            delay = LATER_MS if self.phase == "halting" else 0
-            self.culprit = run.start_culprit(SECOND_FAULT, "--delay-ms", str(delay), "--wait-ms", "30000")
+            self.culprit = run.start_culprit(SECOND_FAULT, "--wait-ms", "30000")
         if self.phase == "fencing":
             self.stop(self.system.server.pid)
         elif self.phase == "activating":
@@ -75,8 +73,7 @@ class Second:
         elif self.phase == "waiting":
             self.stop_unready()
         self.position = self.log.position()
-        if self.phase == "halting" and self.culprit:
-            self.let_fault()
+        self.first = run.culprit
 
     def stop(self, pid):
         """What it was about to say when the signal came is said when this returns."""
@@ -142,8 +139,8 @@ class Second:
         return any(text in line for line in self.log.since(self.position))
 
     def is_reached(self):
-        if self.phase == "halting":
-            return self.said("shows a sign of a fault")
+        if self.phase == "examining":
+            return self.first.hear("launched", self.until)
         if self.phase == "waiting":
             return self.said("no standby is ready")
         if self.phase == "steady":
@@ -152,7 +149,7 @@ class Second:
         return status and self.system.domain(status)["state"] == self.phase
 
     def is_over(self):
-        last = {"halting": "verdict: ", "waiting": "promotion: executor"}
+        last = {"examining": "verdict: ", "waiting": "promotion: executor"}
         return self.phase in last and self.said(last[self.phase])
 
     def victim(self):
@@ -167,9 +164,9 @@ class Second:
         """Return: False if the phase was over before."""
         if not self.log.wait(self.is_reached, self.until):
             raise self.system.broken(f"the promotion does not get to {self.phase}", self.position)
-        if self.culprit and self.phase != "halting":
+        if self.culprit:
             self.let_fault()
-        elif not self.culprit:
+        else:
             self.gone = self.victim()
             os.kill(self.gone, signal.SIGKILL)
         in_time = not self.is_over()

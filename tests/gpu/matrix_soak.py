@@ -6,7 +6,7 @@ import time
 
 from matrix_systems import PATIENCE, Broken
 
-# Faults beside which survivors go on exactly with on_fault = default.
+# Faults beside which survivors go on exactly.
 ROWS = ("trap", "far-write", "misaligned", "shared", "assert", "illegal")
 SETTLE_SECONDS = 5  # what is held in passing is gone by then
 
@@ -100,13 +100,13 @@ class Soak:
                 self.bad.append(f"a survivor ends: {result}")
         if self.system.crash():
             self.bad.append(self.system.crash())
-        print(f"soak: {done} faults in {took:.1f} s, on_fault {self.system.on_fault}; "
-              "held after the first ones, and now:")
+        print(f"soak: {done} faults in {took:.1f} s; held after the first ones, and now:")
         for name, value in after.items():
             print(f"  {name:22}{before[name] if before else '-':>10}{value:>10}")
         ends = self.system.ends_ms()
-        print(f"  ms until an executor that is given up has ended: median {statistics.median(ends):.0f}, "
-              f"longest {max(ends):.0f}")
+        if ends:
+            print(f"  ms until an executor that is given up has ended: median {statistics.median(ends):.0f}, "
+                  f"longest {max(ends):.0f}")
         return {"faults": done, "seconds": took, "before": before, "after": after, "ends_ms": ends}
 
     def run(self):

@@ -139,16 +139,15 @@ class StockMps(System):
 
 
 class Frmps(System):
-    """A private service. `on_fault` and the rest of the configuration hold for its whole life."""
+    """A private service."""
 
     name = "frmps"
 
-    def __init__(self, build, kernels, backend, on_fault, more=""):
+    def __init__(self, build, kernels, backend, more=""):
         super().__init__(build, kernels)
         self.backend = backend
-        self.on_fault = on_fault
         self.socket = self.work + "/frmps.sock"
-        self.config = f"on_fault = {on_fault}\nlog_level = debug\nquarantine_faults = 0\n{more}"
+        self.config = f"log_level = debug\nquarantine_faults = 0\n{more}"
         self.server = None
         self.log = None
         self.sessions = {}
@@ -202,19 +201,17 @@ class Frmps(System):
         keeper = status["keeper"] if status else None
         return (bool(domains) and bool(keeper) and keeper["state"] == "serving" and len(served) == clients and
                 all(self.is_settled(domain) for domain in domains) and
-                not any(client["probation"] in ("waiting", "starting", "running") for client in served) and
                 gone not in [status["pid"], keeper["pid"], *pids])
 
     @staticmethod
     def is_settled(domain):
-        """One for one program alone, after a probation, has no standby."""
+        """One for one program alone has no standby."""
         states = sorted((executor["role"], executor["state"]) for executor in domain["executors"])
         wanted = [("active", "active")] if domain["alone"] else [("active", "active"), ("standby", "warm")]
         return domain["state"] == "steady" and states == wanted
 
     def quiet(self, clients, until, gone=None):
-        """Until `clients` programs are served, by one executor but for those that were on probation, and another one is
-        warm; `gone` is a process that was killed."""
+        """Until `clients` programs are served and a standby is warm; `gone` is a process that was killed."""
         if not self.log.wait(lambda: self.is_quiet(clients, gone), until):
             raise self.broken("the service does not become quiet")
 

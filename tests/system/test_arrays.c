@@ -485,8 +485,7 @@ END_TEST
  * Other executors
  */
 
-#define PATIENT                                                                                              \
-	"on_fault = default\nfault_stall_ms = 5000\nfault_patience_ms = 20000\nquarantine_faults = 1000\n"
+#define PATIENT "fault_stall_ms = 5000\nfault_patience_ms = 20000\nquarantine_faults = 1000\n"
 #define OBJECTS 12u
 #define ROUNDS	3
 
@@ -496,8 +495,8 @@ static struct service service;
 
 static void start(const char *config)
 {
-	setenv("FRMPS_HOST_CONTAIN", "1", 1);
-	setenv("FRMPS_HOST_DUMP_MS", "50", 1);
+	setenv("FRMPS_HOST_FAULTS", "left", 1);
+	setenv("FRMPS_HOST_FAULT_MS", "50", 1);
 	ck_assert(service_start_configured(&service, config));
 }
 

@@ -14,8 +14,7 @@
 #include "tests/system/program.h"
 #include "tests/system/status.h"
 
-#define PATIENT                                                                                              \
-	"on_fault = default\nfault_stall_ms = 5000\nfault_patience_ms = 20000\nquarantine_faults = 1000\n"
+#define PATIENT	 "fault_stall_ms = 5000\nfault_patience_ms = 20000\nquarantine_faults = 1000\n"
 #define SETTINGS 64
 
 enum { EXACT = 0, WRONG = 2, TOLD = 3, ELSEWHERE = 4 };
@@ -24,8 +23,8 @@ static struct service service;
 
 static void start(void)
 {
-	setenv("FRMPS_HOST_CONTAIN", "1", 1);
-	setenv("FRMPS_HOST_DUMP_MS", "50", 1);
+	setenv("FRMPS_HOST_FAULTS", "left", 1);
+	setenv("FRMPS_HOST_FAULT_MS", "50", 1);
 	ck_assert(service_start_configured(&service, PATIENT));
 }
 

@@ -311,14 +311,14 @@ static void end_well(struct child *child)
 /* Where faults are contained: a program may only move where each fault of its own is seen. */
 static void start_contained(const char *more)
 {
-	setenv("FRMPS_HOST_CONTAIN", "1", 1);
+	setenv("FRMPS_HOST_FAULTS", "left", 1);
 	start_with(more);
 }
 
 static void stop_contained(void)
 {
 	stop();
-	unsetenv("FRMPS_HOST_CONTAIN");
+	unsetenv("FRMPS_HOST_FAULTS");
 }
 
 /* Ordered to, strays again and again; ordered once more, it ends. Is never told. */
@@ -663,7 +663,7 @@ START_TEST(who_goes_on_is_not_blamed_for_what_is_left)
 	struct child owner, other;
 	uint64_t address;
 
-	setenv("FRMPS_HOST_CONTAIN", "1", 1);
+	setenv("FRMPS_HOST_FAULTS", "left", 1);
 	start_with("");
 	owner = idle_neighbour(&address);
 	await_guard();
@@ -680,7 +680,7 @@ START_TEST(who_goes_on_is_not_blamed_for_what_is_left)
 	child_order(&other);
 	ck_assert_int_eq(child_end(&other), 0);
 	stop();
-	unsetenv("FRMPS_HOST_CONTAIN");
+	unsetenv("FRMPS_HOST_FAULTS");
 }
 END_TEST
 

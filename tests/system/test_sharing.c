@@ -17,8 +17,6 @@ static struct service service;
 
 static void start(void)
 {
-	/* Long enough for the service to hold the sessions before the mark of the kernel that faulted. */
-	setenv("FRMPS_HOST_DUMP_MS", "100", 1);
 	ck_assert(service_start(&service, NULL));
 }
 

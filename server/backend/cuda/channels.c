@@ -13,7 +13,7 @@
 //
 // That was where the driver handled exceptions in its own way. Where it handles them as for a debugger (contain.c), nothing
 // has to be waited for: off the device 1.6 to 4.3 ms after the first sign of a fault of any kind (35 times of
-// 35, median 2.1). What faulted is still read from the context as it was stopped (failover/postmortem.c).
+// 35, median 2.1).
 //
 // The table is written by the driver's threads and read once. What does not fit makes stopping impossible,
 // never incomplete.

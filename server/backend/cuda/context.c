@@ -40,13 +40,11 @@ static void close_backend(void)
 	cuda.context = NULL;
 }
 
-/* With on_fault = fast the context leaves the device at the first sign, and the driver says later what faulted. */
 static void arm(void)
 {
 	int multiprocessors = 0;
 
-	if (backend_is_graceful() && !driver.device_attribute(&multiprocessors,
-					     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, cuda.device))
+	if (!driver.device_attribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, cuda.device))
 		exception_open((uint32_t)multiprocessors);
 	contain_arm();
 }
@@ -75,7 +73,7 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 		cuda_builtin_open();
 	if (!code)
 		cuda_clock_open();
-	if (!code && backend_is_served())
+	if (!code && backend_is_served)
 		arm();
 	return code;
 }

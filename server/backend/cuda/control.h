@@ -1,5 +1,5 @@
-// What the driver asks of the kernel-mode driver, as far as contain.c, readahead.c and channels.c look into
-// it or ask themselves. Names and numbers are those of NVIDIA's open kernel modules (nv_escape.h, nvos.h,
+// What the driver asks of the kernel-mode driver, as far as contain.c and channels.c look into
+// it, or the service asks itself. Names and numbers are those of NVIDIA's open kernel modules (nv_escape.h, nvos.h,
 // ctrl83dedebug.h, ctrl906f.h, ctrl2080fifo.h, cl2080.h, cl506f.h).
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_CONTROL_H

@@ -25,7 +25,6 @@
 #include "server/backend/cuda/cuda.h"
 #include "server/backend/cuda/debugger.h"
 #include "server/backend/cuda/exception.h"
-#include "server/backend/cuda/handles.h"
 #include "server/backend/cuda/jit.h"
 #include "server/backend/cuda/text.h"
 #include "server/backend/image.h"
@@ -80,7 +79,6 @@ static CUresult drop(struct backend_module *module)
 {
 	CUresult code;
 
-	handles_forget(module);
 	code_forget(module);
 	code = module->library ? driver.library_unload(module->library) : CUDA_SUCCESS;
 	module_free(module);
@@ -413,7 +411,6 @@ static CUresult use(struct backend_module *module, bool gap)
 	code = gap ? driver.library_module(&module->module, module->library) : CUDA_ERROR_NOT_READY;
 	if (code)
 		return code;
-	handles_note((uintptr_t)module->module, module);
 	for (unsigned i = 0; module->count <= KERNELS_FEW && i < module->count; i++)
 		if (!module->kernels[i].function)
 			settle(module, &module->kernels[i]);

@@ -133,17 +133,16 @@ void host_faults_leave_thread(void);
 #define HOST_BACK_FAULT 1
 #define HOST_BACK_ENDED 2
 /**
- * Between begin and end, a fault of this thread is the kernel's. `name` stays valid. In a process that
- * outlasts faults it leads back to the place that `back` was set at by sigsetjmp(back, 0); `back` stays valid
- * until end.
+ * Between begin and end, a fault of this thread is the kernel's: it leads back to the place that `back` was set at
+ * by sigsetjmp(back, 0); `back` stays valid until end.
  */
-void host_faults_begin(const struct host_launch *launch, const char *name, sigjmp_buf *back);
+void host_faults_begin(const struct host_launch *launch, sigjmp_buf *back);
 void host_faults_end(void);
-/** Where the driver waits until nothing runs: behind a contained fault that may be for ever. Any thread. */
+/** Where the driver waits until nothing runs: behind a fault that may be for ever. Any thread. */
 void host_faults_wait_for_idle(void);
 /** Of the signal that ends the kernel of one thread. Installed with the other handlers. */
 #define HOST_END_SIGNAL SIGURG
-/** A kernel of this thread led back: for faults that are contained, what the driver does about it. */
+/** A kernel of this thread led back for a fault: what becomes of it. */
 void host_faults_settle(const struct host_launch *launch);
 /** What every call of a lost context returns; CUDA_SUCCESS while it is not known to be lost. Any thread. */
 CUresult host_faults_code(void);

@@ -26,7 +26,7 @@ static void run_launch(const struct host_launch *launch)
 
 	switch (sigsetjmp(back, 0)) {
 	case 0:
-		host_faults_begin(launch, launch->kernel->name, &back);
+		host_faults_begin(launch, &back);
 		/* The signal may have come before. */
 		if (!word_acquire(&launch->over))
 			run_blocks(launch);

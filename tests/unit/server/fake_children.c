@@ -31,7 +31,7 @@
 
 /* The spawner has no argument of its own. */
 static struct fake *current;
-bool fake_graceful, fake_with_records;
+bool fake_with_records;
 
 static int start(struct worker *worker, int control_fd, int words_fd)
 {
@@ -83,6 +83,20 @@ static bool look(const struct worker *worker, struct vitals *ret_vitals)
 }
 
 static const struct spawner spawner = {.start = start, .kill = kill_fake, .look = look};
+
+struct domain *fake_domain(const struct fake *fake)
+{
+	return TAILQ_FIRST(&fake->daemon.domains);
+}
+
+struct client *fake_session(const struct fake *fake, unsigned index)
+{
+	struct client *client = TAILQ_FIRST(&fake_domain(fake)->clients);
+
+	while (index--)
+		client = TAILQ_NEXT(client, domain_link);
+	return client;
+}
 
 void fake_prepare(void)
 {
@@ -244,7 +258,6 @@ struct fake *fake_new(unsigned standbys)
 	config_init(&fake->config);
 	fake->config.standbys = standbys;
 	fake->config.arena_bytes = 1 << 20;
-	fake->config.on_fault = fake_graceful ? CONFIG_ON_FAULT_DEFAULT : CONFIG_ON_FAULT_FAST;
 	fake->config.guard = CONFIG_GUARD_OFF;
 	fake->heritage.backend = "fake";
 	if (fake_with_records)
@@ -453,12 +466,9 @@ void fake_take_all_over(struct fake *fake, struct fake_child *executor)
 	uint64_t values[WINDOW_COUNT];
 
 	for (uint32_t i = 0; i < activate->sessions.count; i++) {
-		bool suspended = activate->recover.at[i] == CLIENT_RECOVER_PROBATION;
-
-		values[i] = suspended ? 3 : 0;
-		if (!suspended)
-			fake_take_over(daemon_find_client(&fake->daemon, activate->sessions.at[i]),
-				activate->generation);
+		values[i] = 0;
+		fake_take_over(
+			daemon_find_client(&fake->daemon, activate->sessions.at[i]), activate->generation);
 	}
 	fake_reply(fake, executor->socket, fake->message.id, 0, values, activate->sessions.count);
 }

@@ -58,9 +58,6 @@ struct fake_client {
 	uint64_t window_base;
 };
 
-/* Set before fake_new(): on_fault = default; else fast. */
-extern bool fake_graceful;
-
 /* Set before fake_new(): there are records, and fake_come_back(). */
 extern bool fake_with_records;
 
@@ -81,6 +78,11 @@ int fake_come_back(struct fake *fake);
 void fake_free(struct fake *fake);
 
 void fake_turn(struct fake *fake);
+
+/** The first domain that there is. */
+struct domain *fake_domain(const struct fake *fake);
+/** The session of that domain that came as number `index`, from 0. */
+struct client *fake_session(const struct fake *fake, unsigned index);
 
 /**
  * Runs the loop while the condition holds: for what timers do. It is never left to wait by itself: a loop
@@ -121,7 +123,7 @@ void fake_give_chunk(struct fake_child *keeper, uint64_t id, uint64_t handle);
 void fake_make_chunk(struct fake *fake, struct fake_child *keeper, uint64_t handle);
 /** What an executor writes when it takes a session over: what is in doubt is to be issued again. */
 void fake_take_over(struct client *session, uint32_t generation);
-/** Activate of a promotion: the executor serves all sessions of it but those that go on probation. */
+/** Activate of a promotion: the executor serves all sessions of it. */
 void fake_take_all_over(struct fake *fake, struct fake_child *executor);
 /** The process is gone. */
 void fake_reap(struct fake *fake, struct fake_child *child, int signal);

@@ -21,17 +21,6 @@ static void set_up(void)
 	join();
 }
 
-static void set_up_graceful(void)
-{
-	fake_graceful = true;
-	set_up();
-}
-
-static struct domain *first_domain(void)
-{
-	return TAILQ_FIRST(&fake->daemon.domains);
-}
-
 static void expect_served(void)
 {
 	struct wire_message map = {.type = WIRE_MAP_HOST};
@@ -48,7 +37,7 @@ START_TEST(everything_is_as_it_was)
 {
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	ck_assert_uint_eq(fake->daemon.client_count, 1);
-	ck_assert_ptr_eq(domain_serving(first_domain()), active->worker);
+	ck_assert_ptr_eq(domain_serving(fake_domain(fake)), active->worker);
 	ck_assert_int_eq(standby->worker->state, WORKER_WARM);
 	expect_served();
 }
@@ -57,53 +46,38 @@ END_TEST
 /* Values of variables that were on their way to the next executor are lost with the daemon that had them. */
 START_TEST(a_promotion_goes_on_without_what_only_memory_had)
 {
-	first_domain()->promotion.variables = shared_fd_new(dup(STDERR_FILENO));
+	fake_domain(fake)->promotion.variables = shared_fd_new(dup(STDERR_FILENO));
 	fake_reap(fake, active, SIGKILL);
-	ck_assert_int_eq(first_domain()->promotion.state, PROMOTE_ACTIVATING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_ACTIVATING);
 	ck_assert_int_eq(fake_come_back(fake), 0);
-	ck_assert_int_eq(first_domain()->promotion.state, PROMOTE_ACTIVATING);
-	ck_assert_ptr_null(first_domain()->promotion.variables);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_ACTIVATING);
+	ck_assert_ptr_null(fake_domain(fake)->promotion.variables);
 }
 END_TEST
 
-/* It had shown a sign of a fault before it was given up: who alone had work then is told. */
+/* It had shown a sign of a fault before it was given up. */
 START_TEST(why_an_executor_was_given_up_is_not_forgotten)
 {
 	struct wire_message sign = {.type = WIRE_SUSPECT, .trouble = {.text = "it shows one"}};
 
-	fake_issue(&TAILQ_FIRST(&first_domain()->clients)->view, 5);
+	fake_issue(&TAILQ_FIRST(&fake_domain(fake)->clients)->view, 5);
 	fake_send(fake, active->socket, &sign, NULL, 0);
-	ck_assert_int_eq(first_domain()->promotion.state, PROMOTE_HALTING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
 	worker_condemn(active->worker, "the test wants it");
 	ck_assert_int_eq(fake_come_back(fake), 0);
-	ck_assert_int_eq(first_domain()->promotion.state, PROMOTE_FENCING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_FENCING);
 	fake_reap(fake, active, SIGKILL);
-	ck_assert_int_eq(first_domain()->promotion.verdict.ground, JUDGE_ONLY_ONE);
+	ck_assert_int_eq(fake_domain(fake)->promotion.verdict.ground, JUDGE_UNKNOWN);
 }
 END_TEST
 
 START_TEST(a_silence_stays_one)
 {
-	promote_silent(first_domain(), active->worker);
-	ck_assert_int_eq(first_domain()->promotion.state, PROMOTE_HALTING);
+	promote_silent(fake_domain(fake), active->worker);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
 	ck_assert_int_eq(fake_come_back(fake), 0);
-	ck_assert_int_eq(first_domain()->promotion.state, PROMOTE_HALTING);
-	ck_assert(first_domain()->promotion.silent);
-}
-END_TEST
-
-START_TEST(who_is_gone_may_have_been_it_in_the_next_life_too)
-{
-	struct fake_client other;
-
-	fake_join(fake, &other, active, standby);
-	word_set(&daemon_find_client(&fake->daemon, fake->daemon.next_session)->view.server->active, 12345);
-	fake_leave(fake, &other);
-	fake_serve(fake, active, WIRE_CLOSE_SESSION);
-	fake_serve(fake, standby, WIRE_CLOSE_SESSION);
-	ck_assert_uint_eq(first_domain()->promotion.gone_active, 12345);
-	ck_assert_int_eq(fake_come_back(fake), 0);
-	ck_assert_uint_eq(first_domain()->promotion.gone_active, 12345);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
+	ck_assert(fake_domain(fake)->promotion.silent);
 }
 END_TEST
 
@@ -158,11 +132,11 @@ START_TEST(an_executor_without_its_descriptors_is_replaced_when_it_has_ended)
 	lose_fd(active->worker->control_key);
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	fake_expect_nothing(fake, standby->socket);
-	ck_assert_int_eq(first_domain()->promotion.state, PROMOTE_FENCING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_FENCING);
 	ck_assert(active->killed);
 	fake_reap(fake, active, SIGKILL);
 	fake_serve(fake, standby, WIRE_ACTIVATE);
-	ck_assert_ptr_eq(domain_serving(first_domain()), standby->worker);
+	ck_assert_ptr_eq(domain_serving(fake_domain(fake)), standby->worker);
 	active = standby;
 	standby = &fake->children[3];
 	fake_warm_with(fake, standby, 1);
@@ -174,8 +148,7 @@ END_TEST
 START_TEST(an_executor_without_its_descriptors_takes_none_of_others_along)
 {
 	const struct worker *worker = standby->worker;
-	const uint32_t keys[] = {
-		worker->control_key, worker->process_key, worker->words_key, worker->dump_key};
+	const uint32_t keys[] = {worker->control_key, worker->process_key, worker->words_key};
 	uint32_t given[64], count = 0;
 	int fd;
 
@@ -375,7 +348,6 @@ int main(void)
 	tcase_add_test(tests, what_an_executor_has_lost_is_not_in_its_record);
 	tcase_add_test(tests, memory_without_its_descriptor_is_not_exported);
 	tcase_add_test(tests, what_cannot_be_deposited_is_refused);
-	tcase_add_test(tests, who_is_gone_may_have_been_it_in_the_next_life_too);
 	tcase_add_test(tests, memory_that_an_executor_has_which_is_ending_is_waited_for);
 	tcase_add_test(tests, everything_is_as_it_was);
 	tcase_add_test(tests, what_a_keeper_owed_that_died_as_well_is_asked_of_the_next);
@@ -383,9 +355,9 @@ int main(void)
 	tcase_add_test(tests, executors_are_told_of_a_guard_again);
 	tcase_add_test(tests, a_guard_that_the_daemon_had_asked_for_is_asked_for_again);
 	tcase_add_test(tests, a_promotion_goes_on_without_what_only_memory_had);
-	tests = tcase_create("graceful");
+	tests = tcase_create("promotion");
 	suite_add_tcase(suite, tests);
-	tcase_add_checked_fixture(tests, set_up_graceful, part);
+	tcase_add_checked_fixture(tests, set_up, part);
 	tcase_add_test(tests, a_silence_stays_one);
 	tcase_add_test(tests, why_an_executor_was_given_up_is_not_forgotten);
 	return suite_run(suite);

@@ -67,6 +67,9 @@ static const struct {
 	const char *part;
 } bad[] = {
 	{"device = 0\nnonsense = 1\n", 2, "nonsense: no such key"},
+	{"device = 0\non_fault = fast\n", 2, "on_fault: there is no such key any more: remove the line"},
+	{"probation = all\n", 1, "probation: there is no such key any more: remove the line"},
+	{"probation_ms = 10\n", 1, "probation_ms: there is no such key any more: remove the line"},
 	{"\n\nstandbys = many\n", 3, "standbys: \"many\" is not a number"},
 	{"standbys = 9\n", 1, "standbys: 9 is out of range, allowed is 0 to 8"},
 	{"standbys = -1\n", 1, "standbys: \"-1\" is not a number"},

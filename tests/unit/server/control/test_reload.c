@@ -42,7 +42,6 @@ static void set_up(void)
 {
 	close(mkstemp(path));
 	fake_with_records = true;
-	fake_graceful = true;
 	fake = fake_new(1);
 	strcpy(fake->config.socket, "/tmp/x.sock");
 	fake->config.file = path;

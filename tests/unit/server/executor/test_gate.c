@@ -880,22 +880,6 @@ START_TEST(a_farewell_that_is_put_off_is_no_gap)
 }
 END_TEST
 
-/* The daemon has been told of the fault when the last of it is not over. */
-START_TEST(a_farewell_waits_for_the_end_of_a_doubt)
-{
-	word_set(&fixture.executor.contain.worn, 1);
-	enter(CONTAIN_WAITING);
-	ask_for_farewell(101);
-	turn_until(GATE_OPEN);
-	enter(CONTAIN_CLEAR);
-	while (!executor_is_halted(&fixture.executor)) {
-		ck_assert(packet_receive(fixture.control[1], &packet));
-		sched_yield();
-	}
-	word_set(&fixture.executor.contain.worn, 0);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *suite = suite_create("gate");
@@ -922,7 +906,6 @@ int main(void)
 	tcase_add_test(phases, short_queues_that_wait_for_each_other_come_to_an_end);
 	tcase_add_checked_fixture(thread, open_module_bed, close_module_bed);
 	tcase_add_test(thread, a_farewell_that_is_put_off_is_no_gap);
-	tcase_add_test(thread, a_farewell_waits_for_the_end_of_a_doubt);
 	tcase_add_test(thread, loading_holds_up_nobody);
 	tcase_add_test(thread, a_first_lookup_begins_when_the_device_is_empty);
 	tcase_add_test(thread, lookups_that_wait_share_a_gap);

@@ -90,7 +90,6 @@ static void setup(void)
 	pthread_mutex_init(&executor.control_lock, NULL);
 	pthread_mutex_init(&executor.sessions_lock, NULL);
 	ck_assert_int_eq(job_board_init(&executor.board), 0);
-	executor.graceful = true;
 	contain_init(&executor);
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, control), 0);
 	executor.control_fd = control[0];

@@ -174,10 +174,10 @@ START_TEST(a_command_that_a_lost_context_refuses_was_not_issued)
 }
 END_TEST
 
-START_TEST(a_suspect_is_told_whatever_its_policy)
+START_TEST(who_ran_beside_a_fault_that_is_not_explained_is_told_whatever_its_policy)
 {
 	fixture.session->replays = true;
-	ck_assert_int_eq(fixture_take_over(TAKEOVER_SUSPECT), TAKEOVER_FAULTED);
+	ck_assert_int_eq(fixture_take_over(TAKEOVER_UNSURE), TAKEOVER_FAULTED);
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_FAULTED);
 	ck_assert_ptr_nonnull(strstr(fixture.client.server->reason, "cannot be believed"));
 }
@@ -329,7 +329,7 @@ int main(void)
 	tcase_add_test(tests, a_lost_context_gets_no_marks_and_is_halted_all_the_same);
 	tcase_add_test(tests, a_halted_executor_finds_out_that_its_context_is_lost);
 	tcase_add_test(tests, a_command_that_a_lost_context_refuses_was_not_issued);
-	tcase_add_test(tests, a_suspect_is_told_whatever_its_policy);
+	tcase_add_test(tests, who_ran_beside_a_fault_that_is_not_explained_is_told_whatever_its_policy);
 	suite_add_tcase(suite, tests);
 	tcase_add_checked_fixture(modules, open_log, close_log);
 	tcase_add_test(modules, what_the_module_thread_is_at_for_long_is_said);

@@ -20,12 +20,6 @@ static void let_replay(void)
 	fixture.session->replays = true;
 }
 
-/* As the daemon does. */
-static void hold(void)
-{
-	word_release(&fixture.session->view.server->state, SHM_SESSION_HELD);
-}
-
 static enum takeover_verdict take_over_replaying(void)
 {
 	uint32_t generation = word_acquire(&fixture.client.server->generation) + 1;
@@ -296,53 +290,6 @@ START_TEST(the_culprit_is_faulted)
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_CULPRIT), TAKEOVER_FAULTED);
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_FAULTED);
 	ck_assert_uint_eq(word_relaxed(&fixture.client.server->error), CUDA_ERROR_ILLEGAL_ADDRESS);
-}
-END_TEST
-
-/* Nothing of it changes before it is told again, here or elsewhere. */
-START_TEST(kernels_of_a_suspect_wait_for_their_trial)
-{
-	for (uint8_t i = 1; i <= 3; i++)
-		fixture_launch(1, 0, i);
-	fixture_turn();
-	hold();
-	ck_assert_int_eq(fixture_take_over(TAKEOVER_PROBATION), TAKEOVER_SUSPENDED);
-	ck_assert_uint_eq(fixture_state(), SHM_SESSION_HELD);
-	ck_assert_uint_eq(word_acquire(&fixture.client.server->generation), 1);
-	ck_assert_uint_eq(word_acquire(&fixture.client.states[1].issued), 3);
-	ck_assert_uint_eq(word_relaxed(&fixture.session->generation), 0);
-	fake.count = 0;
-	fixture_turn();
-	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 0);
-	ck_assert_int_eq(takeover_session(fixture.session, 2, TAKEOVER_BY_REPLAY, CUDA_ERROR_LAUNCH_FAILED,
-				 "", &no_variables),
-		TAKEOVER_REPEATS);
-	fixture_turn();
-	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 3);
-	fixture_pass(100);
-	fake_arrive();
-	ck_assert_uint_eq(fixture_done(1), 3);
-}
-END_TEST
-
-/* What cannot fault is repeated at once, and where nothing is in doubt nothing is tried. */
-START_TEST(a_suspect_without_kernels_goes_on)
-{
-	if (_i)
-		fixture_copy(1, x, y, 64, 0);
-	fixture_turn();
-	ck_assert_int_eq(fixture_take_over(TAKEOVER_PROBATION), _i ? TAKEOVER_REPEATS : TAKEOVER_CLEAN);
-	ck_assert_uint_eq(fixture_state(), SHM_SESSION_RUNNING);
-}
-END_TEST
-
-START_TEST(a_suspect_whose_commands_cannot_be_repeated_is_told)
-{
-	fixture_launch(1, 0, 1);
-	fixture_copy(1, x, x + 8, 64, 0);
-	fixture_turn();
-	ck_assert_int_eq(fixture_take_over(TAKEOVER_PROBATION), TAKEOVER_FAULTED);
-	ck_assert_uint_eq(fixture_state(), SHM_SESSION_FAULTED);
 }
 END_TEST
 
@@ -758,9 +705,6 @@ int main(void)
 	tcase_add_test(doubt, a_signal_in_doubt_is_a_fault);
 	tcase_add_test(doubt, a_signal_behind_a_copy_that_is_not_done_did_not_happen);
 	tcase_add_test(doubt, the_culprit_is_faulted);
-	tcase_add_test(doubt, kernels_of_a_suspect_wait_for_their_trial);
-	tcase_add_loop_test(doubt, a_suspect_without_kernels_goes_on, 0, 2);
-	tcase_add_test(doubt, a_suspect_whose_commands_cannot_be_repeated_is_told);
 	tcase_add_checked_fixture(rest, fixture_open_default, fixture_close);
 	tcase_add_test(rest, a_record_that_is_in_journal_and_ring_runs_once);
 	tcase_add_test(rest, what_lies_on_the_ring_is_served);

@@ -21,21 +21,8 @@ static struct fake_child *first, *second;
 static struct fake_client clients[2];
 static uint32_t faults; /* that the executor has counted */
 
-static struct domain *domain(void)
-{
-	return TAILQ_FIRST(&fake->daemon.domains);
-}
-
-static struct client *session_of(unsigned index)
-{
-	struct client *client = TAILQ_FIRST(&domain()->clients);
-
-	return index ? TAILQ_NEXT(client, domain_link) : client;
-}
-
 static void boot(void)
 {
-	fake_graceful = true;
 	faults = 0;
 	fake = fake_new(1);
 	fake_boot(fake);
@@ -74,12 +61,12 @@ static void say(enum wire_type type, uint64_t session)
 static void fault_first_session(void)
 {
 	*first->words = (struct last_words){.code = 700,
-		.session = session_of(0)->number,
+		.session = fake_session(fake, 0)->number,
 		.fault = ++faults,
 		.kernel = "bad_kernel",
 		.magic = LAST_WORDS_MAGIC};
-	word_release(&session_of(0)->view.server->state, SHM_SESSION_FAULTED);
-	say(WIRE_FAULT, session_of(0)->number);
+	word_release(&fake_session(fake, 0)->view.server->state, SHM_SESSION_FAULTED);
+	say(WIRE_FAULT, fake_session(fake, 0)->number);
 }
 
 static void expect_gentle_halt(void)
@@ -99,14 +86,15 @@ START_TEST(everybody_else_goes_on)
 {
 	boot();
 	fault_first_session();
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
-	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "kernel bad_kernel, code 700"));
+	ck_assert_ptr_nonnull(
+		strstr(fake_domain(fake)->promotion.verdict_text, "kernel bad_kernel, code 700"));
 	/* Nobody's moment yet: nothing happens, and it is asked again. */
 	expect_gentle_halt();
 	answer(CUDA_ERROR_NOT_READY);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
 	fake_expect_nothing(fake, first->socket);
 	expect_gentle_halt();
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
@@ -122,15 +110,16 @@ START_TEST(an_executor_with_nothing_left_of_the_fault_stays)
 	boot();
 	for (int i = 0; i < 2; i++) {
 		fault_first_session();
-		ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
-		ck_assert(!domain()->promotion.worn);
+		ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
+		ck_assert(!fake_domain(fake)->promotion.worn);
 		fake_expect_nothing(fake, first->socket);
 	}
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
 	/* Of one session: the second is the rest of the same grid. */
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
 	ck_assert_uint_eq(fake->daemon.counters.faults, 1);
-	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "kernel bad_kernel, code 700"));
+	ck_assert_ptr_nonnull(
+		strstr(fake_domain(fake)->promotion.verdict_text, "kernel bad_kernel, code 700"));
 	has_ended = false;
 	fault_first_session();
 	expect_gentle_halt();
@@ -150,13 +139,13 @@ START_TEST(it_is_replaced_in_a_quiet_moment)
 	/* The culprit is not taken over, and nothing is counted twice. */
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
-	ck_assert_uint_eq(fake->message.activate.sessions.at[0], session_of(1)->number);
+	ck_assert_uint_eq(fake->message.activate.sessions.at[0], fake_session(fake, 1)->number);
 	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_NOTHING);
 	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
 	ck_assert_uint_eq(fake->daemon.counters.faults, 1);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
-	ck_assert(!domain()->promotion.worn);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
+	ck_assert(!fake_domain(fake)->promotion.worn);
 	ck_assert_uint_eq(state_of(0), SHM_SESSION_FAULTED);
 	/* It is in nobody's way: its end would be, so soon after a fault. Or it ends by itself meanwhile. */
 	if (_i == 0) {
@@ -328,7 +317,7 @@ START_TEST(one_that_answers_at_last_is_replaced_at_once)
 	/* A fault of which nothing is known yet has a second to come out. */
 	ck_assert_uint_lt(timer_now_us() - begin_us, 900000);
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
-	ck_assert_uint_eq(fake->message.activate.sessions.at[0], session_of(1)->number);
+	ck_assert_uint_eq(fake->message.activate.sessions.at[0], fake_session(fake, 1)->number);
 	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_NOTHING);
 	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
 	fake_reap(fake, first, SIGKILL);
@@ -339,10 +328,10 @@ END_TEST
 /* The second session has just had something on the device; what is left of the first is there. */
 static void work(void)
 {
-	struct client *client = session_of(1);
+	struct client *client = fake_session(fake, 1);
 	struct timespec now;
 
-	fake_issue(&session_of(0)->view, 5);
+	fake_issue(&fake_session(fake, 0)->view, 5);
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	fake_issue(&client->view, 5);
 	word_release(&shm_view_timeline(&client->view, first->worker->generation)->stream[3].done, 5);
@@ -355,13 +344,13 @@ static void expect_end(enum client_recover recover, unsigned counted)
 	fake_reap(fake, first, SIGKILL);
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
-	ck_assert_uint_eq(fake->message.activate.sessions.at[0], session_of(1)->number);
+	ck_assert_uint_eq(fake->message.activate.sessions.at[0], fake_session(fake, 1)->number);
 	ck_assert_uint_eq(fake->message.activate.recover.at[0], recover);
 	ck_assert_ptr_null(strstr(fake->message.activate.reason, "bad_kernel"));
 	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
 	ck_assert_uint_eq(fake->daemon.counters.faults, counted);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
-	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "nobody is proved guilty"));
+	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion.verdict_text, "nobody is proved guilty"));
 }
 
 /* It contains faults, and has seen no sign of another: what is done is done, whoever was at work last. */
@@ -385,22 +374,22 @@ START_TEST(a_silence_in_the_middle_of_a_fault_is_told)
 	fault_first_session();
 	expect_gentle_halt();
 	work();
-	word_release(&session_of(1)->view.server->doubtful,
+	word_release(&fake_session(fake, 1)->view.server->doubtful,
 		SHM_DOUBT | (_i ? SHM_DOUBT_FAULT | SHM_DOUBT_WORKED : SHM_DOUBT_WORKED));
 	FAKE_RUN_WHILE(fake, !first->killed);
-	expect_end(CLIENT_RECOVER_SUSPECT, 2);
+	expect_end(CLIENT_RECOVER_UNSURE, 2);
 	end();
 }
 END_TEST
 
-/* So is one that is killed there, also within the mode's own time. */
+/* So is one that is killed there. */
 START_TEST(a_death_in_the_middle_of_a_fault_is_told)
 {
 	boot();
 	fault_first_session();
 	work();
-	word_release(&session_of(1)->view.server->doubtful, SHM_DOUBT | SHM_DOUBT_WORKED);
-	expect_end(CLIENT_RECOVER_SUSPECT, 2);
+	word_release(&fake_session(fake, 1)->view.server->doubtful, SHM_DOUBT | SHM_DOUBT_WORKED);
+	expect_end(CLIENT_RECOVER_UNSURE, 2);
 	end();
 }
 END_TEST
@@ -434,7 +423,8 @@ START_TEST(a_fault_that_comes_out_while_it_is_halted_is_the_reason)
 	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_NOTHING);
 	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
-	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "kernel bad_kernel, code 700"));
+	ck_assert_ptr_nonnull(
+		strstr(fake_domain(fake)->promotion.verdict_text, "kernel bad_kernel, code 700"));
 	fake_reap(fake, first, SIGKILL);
 	end();
 }
@@ -447,7 +437,7 @@ START_TEST(one_whose_work_goes_on_has_more_time)
 	uint64_t begin_us, done = 0;
 
 	boot();
-	view = &session_of(1)->view;
+	view = &fake_session(fake, 1)->view;
 	fault_first_session();
 	expect_gentle_halt();
 	begin_us = timer_now_us();
@@ -457,7 +447,7 @@ START_TEST(one_whose_work_goes_on_has_more_time)
 		fake_turn(fake);
 		sched_yield();
 	} while (timer_now_us() - begin_us < (HALT_SILENCE_MS + 500) * 1000);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
 	fake_expect_nothing(fake, first->socket);
 	end();
 }
@@ -468,12 +458,11 @@ START_TEST(hints_do_not_halt_it)
 {
 	boot();
 	worker_hint(first->worker, &(struct xid){.code = 700, .text = "somebody on the device has a fault"});
-	promote_await(domain(), first->worker);
 	fake_turn(fake);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
 	fake_expect_nothing(fake, first->socket);
 	say(WIRE_SUSPECT, 0);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_HALTING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_HELD);
 	ck_assert(!fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
 	end();
@@ -481,28 +470,15 @@ START_TEST(hints_do_not_halt_it)
 END_TEST
 
 /* A fault that is the end of it overtakes the question. */
-/* Survivors may be too busy to be replaced before the time for an explanation would be over. */
-START_TEST(a_dump_that_is_noticed_late_is_no_new_sign)
-{
-	boot();
-	fault_first_session();
-	promote_await(domain(), first->worker);
-	ck_assert_uint_eq(domain()->promotion.explain_until_us, 0);
-	expect_gentle_halt();
-	answer(CUDA_ERROR_NOT_READY);
-	end();
-}
-END_TEST
-
 START_TEST(a_later_fault_goes_the_ordinary_way)
 {
 	boot();
 	fault_first_session();
 	expect_gentle_halt();
 	say(WIRE_LOST, 0);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_HALTING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
 	ck_assert(!fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
-	ck_assert_int_eq(domain()->promotion.cause, PROMOTE_SIGN);
+	ck_assert_int_eq(fake_domain(fake)->promotion.cause, PROMOTE_SIGN);
 	end();
 }
 END_TEST
@@ -510,9 +486,9 @@ END_TEST
 START_TEST(a_held_session_that_faulted_stays_so)
 {
 	boot();
-	word_release(&session_of(0)->view.server->state, SHM_SESSION_FAULTED);
-	client_hold(session_of(0));
-	client_hold(session_of(1));
+	word_release(&fake_session(fake, 0)->view.server->state, SHM_SESSION_FAULTED);
+	client_hold(fake_session(fake, 0));
+	client_hold(fake_session(fake, 1));
 	ck_assert_uint_eq(state_of(0), SHM_SESSION_FAULTED);
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_HELD);
 	end();
@@ -543,7 +519,6 @@ int main(void)
 	tcase_add_test(tests, a_fault_that_comes_out_while_it_is_halted_is_the_reason);
 	tcase_add_test(tests, one_whose_work_goes_on_has_more_time);
 	tcase_add_test(tests, hints_do_not_halt_it);
-	tcase_add_test(tests, a_dump_that_is_noticed_late_is_no_new_sign);
 	tcase_add_test(tests, a_later_fault_goes_the_ordinary_way);
 	tcase_add_test(tests, a_held_session_that_faulted_stays_so);
 	return suite_run(suite);

@@ -18,11 +18,6 @@ static const struct xid fell_off = {
 static const struct xid contained = {
 	.number = 94, .scope = XID_CONTAINED, .code = CUDA_ERROR_ECC_UNCORRECTABLE, .text = "Xid 94"};
 
-static struct domain *domain(void)
-{
-	return TAILQ_FIRST(&fake->daemon.domains);
-}
-
 static void look(struct fake_child *child, unsigned times)
 {
 	while (times--)
@@ -140,7 +135,7 @@ START_TEST(a_contained_fault_costs_the_domain_of_its_executor)
 	ck_assert(!other->retiring);
 	fake_reap(fake, active, SIGKILL);
 	fake_reap(fake, standby, SIGKILL);
-	ck_assert_ptr_eq(domain(), other);
+	ck_assert_ptr_eq(fake_domain(fake), other);
 	ck_assert_uint_eq(fake->daemon.counters.faults, 0);
 	fake_leave(fake, &client);
 	/* The next program of that user gets new executors. */
@@ -199,7 +194,7 @@ START_TEST(an_executor_that_finds_no_device_is_the_last_one)
 	fake_send(fake, fake->children[3].socket, &lost, NULL, 0);
 	fake_reap(fake, &fake->children[3], SIGKILL);
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
-	ck_assert(timer_running(domain()->respawn));
+	ck_assert(timer_running(fake_domain(fake)->respawn));
 	fake_reap(fake, active, SIGKILL);
 	FAKE_RUN_WHILE(fake, fake->child_count == 4);
 	fake_send(fake, fake->children[4].socket, &lost, NULL, 0);
@@ -224,7 +219,7 @@ START_TEST(an_executor_that_cannot_start_for_other_reasons_is_tried_again)
 	fake_send(fake, fake->children[3].socket, &lost, NULL, 0);
 	fake_reap(fake, &fake->children[3], 0);
 	ck_assert_int_eq(fake->daemon.health.state, DEVICE_SERVING);
-	ck_assert(timer_running(domain()->respawn));
+	ck_assert(timer_running(fake_domain(fake)->respawn));
 	fake_leave(fake, &client);
 	end();
 }
@@ -308,7 +303,7 @@ START_TEST(an_executor_that_nobody_waits_for_may_take_its_time)
 	/* But it is in the way when the other one goes as well, and nobody can be started in its place. */
 	fake->config.standbys = 0;
 	fake_reap(fake, active, SIGKILL);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_WAITING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_WAITING);
 	look(standby, 1);
 	expect_told(&client, CUDA_ERROR_DEVICE_UNAVAILABLE, "was killed and does not end");
 	forget(&client);
@@ -335,12 +330,12 @@ START_TEST(a_service_leaves_behind_who_does_not_end)
 	fake_reap(fake, keeper, 0);
 	fake_reap(fake, standby, 0);
 	worker_condemn(active->worker, "does not leave");
-	ck_assert(!TAILQ_EMPTY(&domain()->workers));
+	ck_assert(!TAILQ_EMPTY(&fake_domain(fake)->workers));
 	for (unsigned i = 0; i < DEVICE_LOOKS; i++)
-		device_look(TAILQ_FIRST(&domain()->workers));
+		device_look(TAILQ_FIRST(&fake_domain(fake)->workers));
 	active->worker = NULL;
 	close(active->socket);
-	ck_assert(TAILQ_EMPTY(&domain()->workers));
+	ck_assert(TAILQ_EMPTY(&fake_domain(fake)->workers));
 	end();
 }
 END_TEST

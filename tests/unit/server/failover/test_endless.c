@@ -18,18 +18,6 @@ static struct fake_child *first, *second;
 static struct fake_client clients[2];
 static uint64_t asked; /* number of the latest EndKernels */
 
-static struct domain *domain(void)
-{
-	return TAILQ_FIRST(&fake->daemon.domains);
-}
-
-static struct client *session_of(unsigned index)
-{
-	struct client *client = TAILQ_FIRST(&domain()->clients);
-
-	return index ? TAILQ_NEXT(client, domain_link) : client;
-}
-
 /* Two programs, of which the first has work that does not end. */
 static void boot(void)
 {
@@ -39,7 +27,7 @@ static void boot(void)
 	second = &fake->children[2];
 	for (unsigned i = 0; i < 2; i++)
 		fake_join(fake, &clients[i], first, second);
-	fake_issue(&session_of(0)->view, 4);
+	fake_issue(&fake_session(fake, 0)->view, 4);
 }
 
 static void end(void)
@@ -65,9 +53,9 @@ static void expect_question(struct fake_child *child, uint64_t session)
 
 static void ask(void)
 {
-	endless_over_limit(domain(), session_of(0));
+	endless_over_limit(fake_domain(fake), fake_session(fake, 0));
 	fake_turn(fake);
-	expect_question(first, session_of(0)->number);
+	expect_question(first, fake_session(fake, 0)->number);
 }
 
 /* What an executor does to the session first of all. */
@@ -96,7 +84,7 @@ static void answer_close(struct fake_child *child, uint64_t drained, uint64_t by
 static void expect_halt(void)
 {
 	ck_assert(!fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_HALTING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
 	ck_assert_uint_eq(fake->daemon.counters.kernels_ended, 0);
 }
 
@@ -111,12 +99,12 @@ START_TEST(a_program_over_its_limit_ends_alone)
 	boot();
 	ask();
 	/* It is asked once. */
-	endless_over_limit(domain(), session_of(0));
+	endless_over_limit(fake_domain(fake), fake_session(fake, 0));
 	fake_turn(fake);
 	fake_expect_nothing(fake, first->socket);
-	end_session(session_of(0), CUDA_ERROR_LAUNCH_TIMEOUT);
+	end_session(fake_session(fake, 0), CUDA_ERROR_LAUNCH_TIMEOUT);
 	answer(first, 0);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
 	fake_expect_nothing(fake, first->socket);
 	fake_expect_nothing(fake, second->socket);
@@ -124,7 +112,7 @@ START_TEST(a_program_over_its_limit_ends_alone)
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
 	ck_assert_uint_eq(fake->daemon.counters.faults, 0);
 	ck_assert_uint_eq(fake->daemon.counters.promotions, 0);
-	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text,
+	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion.verdict_text,
 		"kernel loop_kernel, code 702 CUDA_ERROR_LAUNCH_TIMEOUT, over the limit of time; told an "
 		"error "
 		"beside it: nobody; nobody waits; ended "));
@@ -141,13 +129,13 @@ START_TEST(an_executor_that_cannot_end_it_is_replaced)
 	boot();
 	ask();
 	if (failures[_i] == CUDA_ERROR_NOT_READY)
-		end_session(session_of(0), CUDA_ERROR_LAUNCH_TIMEOUT);
+		end_session(fake_session(fake, 0), CUDA_ERROR_LAUNCH_TIMEOUT);
 	answer(first, failures[_i]);
 	expect_halt();
 	fake_reply(fake, first->socket, fake->message.id, 0, NULL, 0);
-	FAKE_RUN_WHILE(fake, domain()->promotion.state == PROMOTE_HALTING);
+	FAKE_RUN_WHILE(fake, fake_domain(fake)->promotion.state == PROMOTE_HALTING);
 	fake_take_all_over(fake, second);
-	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "over the limit of time"));
+	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion.verdict_text, "over the limit of time"));
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
 	ck_assert_uint_eq(fake->daemon.counters.promotions, 1);
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
@@ -160,17 +148,17 @@ START_TEST(an_executor_that_does_not_answer_is_replaced)
 {
 	boot();
 	ask();
-	session_of(0)->endless.asked_us -= 4000000;
-	endless_over_limit(domain(), session_of(0));
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
-	session_of(0)->endless.asked_us -= 1000000;
-	endless_over_limit(domain(), session_of(0));
+	fake_session(fake, 0)->endless.asked_us -= 4000000;
+	endless_over_limit(fake_domain(fake), fake_session(fake, 0));
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
+	fake_session(fake, 0)->endless.asked_us -= 1000000;
+	endless_over_limit(fake_domain(fake), fake_session(fake, 0));
 	fake_turn(fake);
 	expect_halt();
 	/* It comes too late to be of use. */
-	end_session(session_of(0), CUDA_ERROR_LAUNCH_TIMEOUT);
+	end_session(fake_session(fake, 0), CUDA_ERROR_LAUNCH_TIMEOUT);
 	answer(first, CUDA_ERROR_NOT_READY);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_HALTING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
 	leave_all();
 	end();
 }
@@ -182,11 +170,11 @@ START_TEST(the_next_executor_is_asked_anew)
 	ask();
 	fake_reap(fake, first, SIGKILL);
 	fake_take_all_over(fake, second);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
-	endless_over_limit(domain(), session_of(0));
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
+	endless_over_limit(fake_domain(fake), fake_session(fake, 0));
 	fake_turn(fake);
-	expect_question(second, session_of(0)->number);
-	end_session(session_of(0), CUDA_ERROR_LAUNCH_TIMEOUT);
+	expect_question(second, fake_session(fake, 0)->number);
+	end_session(fake_session(fake, 0), CUDA_ERROR_LAUNCH_TIMEOUT);
 	answer(second, 0);
 	ck_assert_uint_eq(fake->daemon.counters.kernels_ended, 1);
 	ck_assert_uint_eq(fake->daemon.counters.promotions, 1);
@@ -200,23 +188,24 @@ START_TEST(the_program_is_gone_before_the_answer)
 {
 	boot();
 	ask();
-	end_session(session_of(0), CUDA_ERROR_LAUNCH_TIMEOUT);
+	end_session(fake_session(fake, 0), CUDA_ERROR_LAUNCH_TIMEOUT);
 	fake_leave(fake, &clients[0]);
 	answer(first, _i ? CUDA_ERROR_NOT_READY : 0);
 	fake_expect(fake, first->socket, WIRE_CLOSE_SESSION);
 	if (_i) {
 		expect_halt();
 		fake_reply(fake, first->socket, fake->message.id, 0, NULL, 0);
-		FAKE_RUN_WHILE(fake, domain()->promotion.state == PROMOTE_HALTING);
+		FAKE_RUN_WHILE(fake, fake_domain(fake)->promotion.state == PROMOTE_HALTING);
 		fake_expect(fake, second->socket, WIRE_CLOSE_SESSION);
 		fake_take_all_over(fake, second);
-		ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "over the limit of time"));
+		ck_assert_ptr_nonnull(
+			strstr(fake_domain(fake)->promotion.verdict_text, "over the limit of time"));
 		ck_assert_uint_eq(fake->daemon.counters.orphans, 0);
 	} else {
-		ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
+		ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
 		ck_assert_uint_eq(fake->daemon.counters.kernels_ended, 1);
 		ck_assert_ptr_nonnull(
-			strstr(domain()->promotion.verdict_text, "kernel loop_kernel, code 702"));
+			strstr(fake_domain(fake)->promotion.verdict_text, "kernel loop_kernel, code 702"));
 	}
 	fake_leave(fake, &clients[1]);
 	end();
@@ -227,12 +216,12 @@ START_TEST(a_fault_of_the_program_comes_first)
 {
 	boot();
 	ask();
-	end_session(session_of(0), CUDA_ERROR_ILLEGAL_ADDRESS);
+	end_session(fake_session(fake, 0), CUDA_ERROR_ILLEGAL_ADDRESS);
 	answer(first, 0);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
 	ck_assert_uint_eq(fake->daemon.counters.kernels_ended, 0);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
-	ck_assert_str_eq(domain()->promotion.verdict_text, "");
+	ck_assert_str_eq(fake_domain(fake)->promotion.verdict_text, "");
 	leave_all();
 	end();
 }
@@ -243,8 +232,8 @@ START_TEST(a_promotion_that_is_under_way_is_not_disturbed)
 	boot();
 	ask();
 	fake_reap(fake, first, SIGKILL);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_ACTIVATING);
-	endless_over_limit(domain(), session_of(0));
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_ACTIVATING);
+	endless_over_limit(fake_domain(fake), fake_session(fake, 0));
 	fake_take_all_over(fake, second);
 	fake_expect_nothing(fake, second->socket);
 	leave_all();
@@ -258,12 +247,12 @@ START_TEST(kernels_of_a_program_that_is_gone_were_ended)
 	fake_leave(fake, &clients[0]);
 	answer_close(second, 1, 0, 0);
 	answer_close(first, 1, 0, 1);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
 	ck_assert_uint_eq(fake->daemon.client_count, 1);
 	ck_assert_uint_eq(fake->daemon.counters.kernels_ended, 1);
 	ck_assert_uint_eq(fake->daemon.counters.orphans, 0);
-	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "its kernels were ended"));
+	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion.verdict_text, "its kernels were ended"));
 	/* Nothing stays pinned, so nothing more is asked. */
 	fake_expect_nothing(fake, first->socket);
 	fake_leave(fake, &clients[1]);
@@ -276,7 +265,7 @@ static void wait_for_question(void)
 	struct pollfd poller = {.fd = first->socket, .events = POLLIN};
 
 	FAKE_RUN_WHILE(fake, poll(&poller, 1, 0) == 0);
-	expect_question(first, session_of(0)->number);
+	expect_question(first, fake_session(fake, 0)->number);
 }
 
 /* The first question is that of a daemon that has died since: nobody knows of it. */
@@ -284,14 +273,14 @@ START_TEST(the_limit_leads_there_until_the_work_is_done)
 {
 	boot();
 	fake->config.max_kernel_seconds = 1;
-	ck_assert_int_eq(overrun_init(domain()), 0);
+	ck_assert_int_eq(overrun_init(fake_domain(fake)), 0);
 	wait_for_question();
-	end_session(session_of(0), CUDA_ERROR_LAUNCH_TIMEOUT);
-	session_of(0)->endless = (struct client_endless){0};
+	end_session(fake_session(fake, 0), CUDA_ERROR_LAUNCH_TIMEOUT);
+	fake_session(fake, 0)->endless = (struct client_endless){0};
 	wait_for_question();
 	answer(first, 0);
 	ck_assert_uint_eq(fake->daemon.counters.kernels_ended, 1);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_STEADY);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
 	leave_all();
 	end();
 }

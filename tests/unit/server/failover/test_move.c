@@ -173,7 +173,6 @@ START_TEST(an_executor_that_does_not_say_whether_it_let_go_is_replaced)
 {
 	struct shm_view *view;
 
-	fake_graceful = _i != 0;
 	begin(LETTING_GO);
 	fake_expect(fake, first->socket, WIRE_DETACH_SESSION);
 	view = &TAILQ_FIRST(&crowd->clients)->view;
@@ -182,8 +181,7 @@ START_TEST(an_executor_that_does_not_say_whether_it_let_go_is_replaced)
 	wait_while_silent(first);
 	ck_assert_ptr_null(session->move);
 	ck_assert(third->killed);
-	if (_i)
-		ck_assert(!fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
+	ck_assert(!fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
 	FAKE_RUN_WHILE(fake, !first->killed);
 	fake_reap(fake, first, SIGKILL);
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
@@ -353,7 +351,6 @@ START_TEST(the_end_of_a_former_executor_is_no_answer)
 	struct fake_child *fourth;
 	uint64_t asked_to_go;
 
-	fake_graceful = true;
 	begin(LETTING_GO);
 	first->worker->contains = second->worker->contains = true;
 	fake_expect(fake, first->socket, WIRE_DETACH_SESSION);
@@ -543,7 +540,6 @@ END_TEST
 /* Replaced, but left alone for a while: what a fault has left runs on in it. */
 START_TEST(who_has_served_it_before_may_stray_as_well)
 {
-	fake_graceful = true;
 	boot();
 	first->worker->contains = second->worker->contains = true;
 	get_guard(second);

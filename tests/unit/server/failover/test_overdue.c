@@ -16,11 +16,6 @@
 #include "server/session/domain.h"
 #include "tests/unit/server/session/fixture.h"
 
-static struct domain *domain(void)
-{
-	return TAILQ_FIRST(&fake->daemon.domains);
-}
-
 static void look(unsigned times)
 {
 	while (times--)
@@ -63,12 +58,12 @@ START_TEST(executor_that_hangs_while_it_takes_over_is_replaced)
 {
 	boot();
 	fake_reap(fake, active, SIGKILL);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_ACTIVATING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_ACTIVATING);
 	look(OVERDUE_LOOKS_ACTIVATING - 1);
 	ck_assert(!standby->killed);
 	look(1);
 	ck_assert(standby->killed);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_FENCING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_FENCING);
 	end();
 }
 END_TEST
@@ -79,7 +74,7 @@ static struct fake_child *lose_active(void)
 	boot();
 	fake_join(fake, &client, active, NULL);
 	fake_reap(fake, active, SIGKILL);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_WAITING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_WAITING);
 	ck_assert_uint_eq(fake->child_count, 4);
 	return &fake->children[3];
 }
@@ -97,7 +92,7 @@ START_TEST(executors_that_everybody_waits_for_are_replaced_where_they_stand_stil
 	look(1);
 	ck_assert(!standby->killed && !third->killed);
 	fake_reap(fake, standby, SIGKILL);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_WAITING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_WAITING);
 	fake->children[4].seen = true;
 	look(OVERDUE_LOOKS_STILL);
 	ck_assert(!third->killed && !fake->children[4].killed);
@@ -105,11 +100,11 @@ START_TEST(executors_that_everybody_waits_for_are_replaced_where_they_stand_stil
 	ck_assert(third->killed && fake->children[4].killed);
 	fake_reap(fake, third, SIGKILL);
 	fake_reap(fake, &fake->children[4], SIGKILL);
-	timer_start(domain()->respawn, 0);
+	timer_start(fake_domain(fake)->respawn, 0);
 	FAKE_RUN_WHILE(fake, fake->child_count == 5);
 	fake_warm_with(fake, &fake->children[5], 1);
 	fake_serve(fake, &fake->children[5], WIRE_ACTIVATE);
-	ck_assert_ptr_eq(domain_serving(domain()), fake->children[5].worker);
+	ck_assert_ptr_eq(domain_serving(fake_domain(fake)), fake->children[5].worker);
 	part();
 }
 END_TEST
@@ -151,14 +146,13 @@ START_TEST(executor_that_may_have_to_wait_is_waited_for)
 {
 	struct wire_message sign = {.type = WIRE_SUSPECT, .trouble = {.text = "a sign"}};
 
-	fake_graceful = true;
 	boot();
 	fake_join(fake, &client, active, NULL);
 	standby->seen = true;
 	fake_send(fake, active->socket, &sign, NULL, 0);
 	fake_serve(fake, active, WIRE_HALT);
 	FAKE_RUN_WHILE(fake, !active->killed);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_WAITING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_WAITING);
 	look(OVERDUE_LOOKS / 2);
 	ck_assert(!standby->killed);
 	fake_reap(fake, active, SIGKILL);

@@ -18,23 +18,8 @@ static struct fake_child *first, *second;
 static struct fake_client clients[2];
 static uint32_t orders[2]; /* recover codes of the latest Activate, by session */
 
-static struct domain *domain(void)
-{
-	return TAILQ_FIRST(&fake->daemon.domains);
-}
-
-static struct client *session_of(unsigned index)
-{
-	struct client *client = TAILQ_FIRST(&domain()->clients);
-
-	while (index--)
-		client = TAILQ_NEXT(client, domain_link);
-	return client;
-}
-
 static void boot(void)
 {
-	fake_graceful = true;
 	fake = fake_new(1);
 	fake_boot(fake);
 	fake->config.fault_patience_ms = 2000;
@@ -64,7 +49,7 @@ static void say(struct fake_child *child, enum wire_type type, int32_t code)
 
 static void issue(unsigned index)
 {
-	struct client *client = session_of(index);
+	struct client *client = fake_session(fake, index);
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
@@ -74,7 +59,7 @@ static void issue(unsigned index)
 
 static void finish(unsigned index)
 {
-	struct client *client = session_of(index);
+	struct client *client = fake_session(fake, index);
 
 	word_release(&shm_view_timeline(&client->view, 1)->stream[3].done, 5);
 }
@@ -83,7 +68,7 @@ static void note_orders(void)
 {
 	for (uint32_t i = 0; i < fake->message.activate.sessions.count; i++)
 		for (unsigned k = 0; k < 2; k++)
-			if (fake->message.activate.sessions.at[i] == session_of(k)->number)
+			if (fake->message.activate.sessions.at[i] == fake_session(fake, k)->number)
 				orders[k] = fake->message.activate.recover.at[i];
 }
 
@@ -106,7 +91,8 @@ static void go_on(void)
 {
 	bool ready[FAKE_CHILDREN_MAX] = {true, true, true};
 
-	for (int i = 0; !domain_serving(domain()) || domain()->active == first->worker; i++) {
+	for (int i = 0; !domain_serving(fake_domain(fake)) || fake_domain(fake)->active == first->worker;
+		i++) {
 		ck_assert_int_lt(i, 20000);
 		uv_run(&fake->loop, UV_RUN_NOWAIT);
 		for (unsigned n = 1; n < fake->child_count; n++) {
@@ -132,7 +118,7 @@ enum step { HALT_SENT, HALTED, QUIET_UNNAMED, FENCED, ACTIVATE_SENT, STEPS };
 static void name_culprit(void)
 {
 	*first->words = (struct last_words){.code = 700,
-		.session = session_of(0)->number,
+		.session = fake_session(fake, 0)->number,
 		.kernel = "bad_kernel",
 		.magic = LAST_WORDS_MAGIC};
 }
@@ -142,7 +128,7 @@ static void reach(enum step step)
 	issue(0);
 	issue(1);
 	say(first, WIRE_SUSPECT, 0);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_HALTING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
 	if (step == HALT_SENT)
 		return;
 	fake_serve(fake, first, WIRE_HALT);
@@ -151,7 +137,7 @@ static void reach(enum step step)
 	if (step == FENCED) {
 		name_culprit();
 		worker_condemn(first->worker, "a test");
-		ck_assert_int_eq(domain()->promotion.state, PROMOTE_FENCING);
+		ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_FENCING);
 		return;
 	}
 	finish(1);
@@ -159,7 +145,7 @@ static void reach(enum step step)
 		return;
 	name_culprit();
 	FAKE_RUN_WHILE(fake, !first->killed);
-	ck_assert_int_eq(domain()->promotion.state, PROMOTE_ACTIVATING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_ACTIVATING);
 }
 
 /* What comes in between. */
@@ -167,7 +153,7 @@ enum event { SECOND_SIGN, DRIVERS_WORD, CONTEXT_LOST, ACTIVE_DIES, STANDBY_DIES,
 
 static void happen(enum event event)
 {
-	struct worker *active = domain()->active;
+	struct worker *active = fake_domain(fake)->active;
 	const struct xid xid = {.number = 43, .pid = 1, .code = 719, .text = "Xid 43"};
 
 	switch (event) {
@@ -213,7 +199,8 @@ START_TEST(the_promotion_comes_to_its_end)
 	ck_assert_msg(orders[1] == CLIENT_RECOVER_NOTHING || orders[1] == CLIENT_RECOVER_BY_POLICY, "%u",
 		orders[1]);
 	ck_assert_uint_eq(fake->daemon.counters.promotions, 1);
-	ck_assert_ptr_nonnull(strstr(domain()->promotion.verdict_text, "kernel bad_kernel, code 700"));
+	ck_assert_ptr_nonnull(
+		strstr(fake_domain(fake)->promotion.verdict_text, "kernel bad_kernel, code 700"));
 	end();
 }
 END_TEST

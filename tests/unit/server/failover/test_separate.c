@@ -24,7 +24,6 @@ static void boot(void)
 	struct client *client;
 	unsigned i = 0;
 
-	fake_graceful = true;
 	fake = fake_new(1);
 	fake_boot(fake);
 	first = &fake->children[1];
