@@ -132,7 +132,7 @@ struct shm_server_header {
 	/* Executors that have served this session, one after the other. */
 	word32 servings;
 	/* When the session was last seen to have something on the device of this generation: CLOCK_MONOTONIC,
-	 * ns, not more than some milliseconds late; 0: never. For the daemon. */
+	 * ns, not more than some milliseconds late; 0: never. At a sign of a fault it says who had work. */
 	word64 active;
 	/* Of enum shm_doubt. Not zero: the executor has seen a sign of a fault, and what became done may be a
 	 * kernel that faulted. */

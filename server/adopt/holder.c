@@ -24,8 +24,8 @@
 //
 // Not recorded, because it can be had again: what standbys were told. One with nothing unanswered knows
 // everything and is adopted; another is replaced. Not recorded and lost: connections that had not said who
-// they are (the program connects again), operators' connections, what was suspected after faults that
-// nobody was convicted of.
+// they are (the program connects again), operators' connections, what was in doubt at losses of executors that
+// nobody is to blame for.
 //
 // A promotion under way goes on: a condemned executor is killed once more, its end is known from the holder,
 // an executor that was told to take over is told again (rule 3).

@@ -3,7 +3,7 @@
 // whole: it takes the place of the one before. Daemon, loop thread only.
 //
 //   of the same domain   an executor that was replaced, until it is reaped
-//   of another domain    one that has let the session go, or held it for its trial, until it has closed it
+//   of another domain    one that has let the session go, until it has closed it
 //                        (session/linger.c): a look that is under way, loads that wait and a fault that was
 //                        contained put that off, and others' kernels run there all the time
 

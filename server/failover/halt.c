@@ -33,8 +33,6 @@
 #include "server/session/domain.h"
 
 #define LOOK_MS 1u
-/* How much later the driver may speak of a second fault in another context. */
-#define OWN_MS 150u
 /* How long an executor that was silent before it was asked to halt has got for that. */
 #define LAST_CALL_MS 500u
 /* How long a fault can go without the driver speaking of it when nothing runs any more. */
@@ -108,16 +106,6 @@ static bool is_stalled(const struct domain *domain, uint64_t now_us)
 	       has_passed(now_us, domain->promotion.moved_us, ms);
 }
 
-/* Whether the sign was that of a fault which another executor, or a stranger on the device, turned out to
- * have. */
-static bool is_somebody_elses(const struct domain *domain, uint64_t now_us)
-{
-	uint64_t solved_us = domain->daemon->hint_solved_us;
-
-	return domain->promotion.hint && solved_us > domain->promotion.times.detected &&
-	       has_passed(now_us, solved_us, OWN_MS);
-}
-
 /* What the executor has said of a fault of which it has not said whose it is: of enum shm_doubt. */
 static uint32_t doubt_of(const struct domain *domain)
 {
@@ -146,8 +134,7 @@ static bool is_explained(const struct domain *domain, const struct judge_verdict
 		       (promotion->silent && promotion->worn);
 
 	return (planned && !doubt_of(domain)) || verdict->culprit || verdict->gone ||
-	       is_somebody_elses(domain, now_us) || is_stalled(domain, now_us) ||
-	       has_passed(now_us, promotion->moved_us, NAME_MS);
+	       is_stalled(domain, now_us) || has_passed(now_us, promotion->moved_us, NAME_MS);
 }
 
 /* Whether its threads are in the driver for good: behind what is left of the fault that it has contained, or

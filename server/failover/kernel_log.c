@@ -102,11 +102,6 @@ enum xid_scope kernel_log_scope(unsigned number)
 	}
 }
 
-bool kernel_log_is_proof(const struct xid *xid)
-{
-	return xid->pid && xid->number != 13;
-}
-
 /* The first line of an exception, which names only the multiprocessor. @rest: behind the number */
 static bool is_warp_exception(const struct xid *xid, const char *rest)
 {

@@ -47,12 +47,6 @@ enum xid_scope kernel_log_scope(unsigned number);
  */
 int32_t kernel_log_code(unsigned number, const char *text);
 
-/**
- * Whether the line says for certain whose context is lost. That of a multiprocessor's exception does not: the
- * process in it, if any, was seen to be another one that had a context on the same device and ran nothing.
- */
-bool kernel_log_is_proof(const struct xid *xid);
-
 /** Called for each such line that is written from now on. */
 typedef void kernel_log_fn(void *context, const struct xid *xid);
 

@@ -16,12 +16,6 @@ struct timer;
 struct wire_trouble;
 struct worker;
 
-/* How long an executor that was halted in a quiet moment is left alone once its clients have gone on. It has nothing on the device but what the fault has left. While the kernel-mode driver takes its context apart so soon after a
- * fault, the next executor's calls and kernels may not come through: ended at once, 13 of 20 survivors had a second
- * gap of 16 to 131 ms, ended half a second later none of 20 had one (H200, driver 580; reads of an unmapped
- * address and illegal instructions). */
-#define PROMOTE_UNDISTURBED_MS 500u
-
 enum promote_state {
 	PROMOTE_WAITING,    /* no active executor; the next standby that is warm becomes it */
 	PROMOTE_ACTIVATING, /* Activate was sent to domain->active */
@@ -65,7 +59,6 @@ struct promotion {
 	uint64_t fence_until_us; /* when it must be off the device, which it was asked to leave; 0: it was not
 				  */
 	bool silent;		 /* the only sign was that it does not answer */
-	bool hint;		 /* the sign was that some process on the device has a fault */
 	char sign[160];		 /* the first sign, in words */
 	bool orphan;		 /* work of a gone client runs in the active executor and does not end */
 	uint64_t contained;	 /* session of the latest fault that was contained; 0: there was none */

@@ -17,16 +17,6 @@
 /* What NVML says so long after something else is about the same fault. */
 #define KNOWN_US UINT64_C(2000000)
 
-/* Every executor may be meant. */
-static void hint_all(struct daemon *daemon, const struct xid *xid)
-{
-	struct domain *domain;
-
-	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (domain->active)
-			worker_hint(domain->active, xid);
-}
-
 /* A machine may have more devices, each with a service. */
 static bool is_ours(const struct daemon *daemon, const struct xid *xid)
 {
@@ -53,17 +43,15 @@ static void on_xid(void *context, const struct xid *xid)
 		device_take_xid(daemon, xid);
 		return;
 	}
+	/* Whose it is the executor says, if it is one's of this service. */
 	if (!xid->pid) {
-		hint_all(daemon, xid);
+		log_debug("some process on the device has a fault: %s", xid->text);
 		return;
 	}
 	TAILQ_FOREACH (domain, &daemon->domains, link)
 		TAILQ_FOREACH (worker, &domain->workers, link)
 			if (worker->pid == xid->pid)
 				worker_testify(worker, xid);
-	/* Whoever it was, the others are not meant. */
-	if (kernel_log_is_proof(xid))
-		daemon->hint_solved_us = timer_now_us();
 }
 
 void witnesses_follow_log(struct daemon *daemon)
@@ -71,23 +59,17 @@ void witnesses_follow_log(struct daemon *daemon)
 	daemon->kernel_log = kernel_log_new(daemon->loop, daemon->heritage->backend, on_xid, daemon);
 }
 
-/* The kernel log says more, and earlier; and an executor that is ended for its fault makes the driver speak
- * once more. */
+/* The kernel log says more, and earlier. */
 static void on_nvml(void *context, const struct xid *xid)
 {
 	struct daemon *daemon = context;
-	uint64_t known_us =
-		daemon->logged_us > daemon->hint_solved_us ? daemon->logged_us : daemon->hint_solved_us;
-	bool known = known_us && timer_now_us() - known_us < KNOWN_US;
+	bool known = daemon->logged_us && timer_now_us() - daemon->logged_us < KNOWN_US;
 
-	if (known)
-		log_info("%s: nothing new", xid->text);
-	else if (xid->scope != XID_OF_CONTEXT)
+	if (!known && xid->scope != XID_OF_CONTEXT)
 		device_take_xid(daemon, xid);
-	else {
-		log_info("%s: some process on the device has a fault", xid->text);
-		hint_all(daemon, xid);
-	}
+	else
+		log_info("%s: %s", xid->text,
+			known ? "nothing new" : "some process on the device has a fault");
 }
 
 void witnesses_follow_device(struct daemon *daemon)

@@ -1,7 +1,6 @@
 // Who tells the daemon of faults from outside: the kernel log and NVML. What names an executor is testimony about it;
-// what names nobody is a hint to all that do not see exceptions themselves, unless it is about a fault that is known
-// already. What is about the device itself is for device.c, if the line names
-// this service's device. Daemon, loop thread only.
+// what names nobody is a line in the log, for executors see exceptions themselves. What is about the device itself is for
+// device.c, if the line names this service's device. Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_FAILOVER_WITNESSES_H
 #define FRMPS_SERVER_FAILOVER_WITNESSES_H

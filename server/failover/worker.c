@@ -106,18 +106,6 @@ static void note_code(struct worker *worker, int32_t code)
 		worker->testified_code = code;
 }
 
-void worker_hint(struct worker *worker, const struct xid *xid)
-{
-	struct promotion *promotion = &worker->domain->promotion;
-	bool hint = promotion->state != PROMOTE_HALTING || promotion->hint;
-
-	/* If it is this one's it says so itself. */
-	if (worker->contains || !promote_sign(worker->domain, worker, xid->text))
-		return;
-	promotion->hint = hint;
-	note_code(worker, xid->code);
-}
-
 bool worker_is_testified(const struct worker *worker)
 {
 	return worker->testified_us && timer_now_us() - worker->testified_us < TESTIMONY_US;
@@ -177,12 +165,6 @@ bool worker_owes(const struct worker *worker, const void *context)
 	return false;
 }
 
-void worker_suspect(struct worker *worker, const char *text)
-{
-	if (worker->domain)
-		promote_sign(worker->domain, worker, text);
-}
-
 /* What it said, and what was begun for it. */
 static void keep_trouble(struct worker *worker)
 {
@@ -205,7 +187,8 @@ static void on_message(void *context, const struct wire_message *message, struct
 		keep_trouble(worker);
 		break;
 	case WIRE_SUSPECT:
-		worker_suspect(worker, message->trouble.text);
+		if (worker->domain)
+			promote_sign(worker->domain, worker, message->trouble.text);
 		keep_trouble(worker);
 		break;
 	case WIRE_FAULT:

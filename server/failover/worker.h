@@ -80,7 +80,7 @@ struct worker {
 	int32_t lost_code;
 	uint64_t lost_us;
 	uint64_t testified_us;	    /* when the kernel log named it; 0: it has not */
-	int32_t testified_code;	    /* the first that said something in particular; also from a hint */
+	int32_t testified_code;	    /* the first that said something in particular */
 	uint64_t testified_address; /* that was accessed; 0: not said */
 	uint32_t settled; /* faults of it that are told and judged, by their numbers: up to this one */
 	bool contains;	  /* executors: handles exceptions of kernels, and tells of each one itself */
@@ -164,10 +164,6 @@ void worker_testify(struct worker *worker, const struct xid *xid);
 void worker_settle(struct worker *worker, uint32_t number);
 /** Whether the kernel log named it a moment ago. */
 bool worker_is_testified(const struct worker *worker);
-/** A sign of a fault: it is halted if it is the active executor. */
-void worker_suspect(struct worker *worker, const char *text);
-/** Some process on the device has a fault; whose is not said. */
-void worker_hint(struct worker *worker, const struct xid *xid);
 /** It said so itself, in whatever way. */
 void worker_take_lost(struct worker *worker, int32_t code, const char *text);
 

@@ -65,7 +65,6 @@ struct daemon {
 	struct kernel_log *kernel_log; /* NULL: it cannot be read */
 	struct nvml *nvml;	       /* NULL: not listened to */
 	uint64_t logged_us;	       /* when the kernel log last told of a fault */
-	uint64_t hint_solved_us;       /* when it was last known whose a fault was */
 	/* keeping.h */
 	struct worker *keeper;	/* NULL between the death of one and the start of the next */
 	uint32_t keeper_number; /* 1, 2, 3, … */

@@ -453,14 +453,9 @@ START_TEST(one_whose_work_goes_on_has_more_time)
 }
 END_TEST
 
-/* It would say so itself; a sign of its own is another thing. */
-START_TEST(hints_do_not_halt_it)
+START_TEST(a_sign_of_its_own_halts_it)
 {
 	boot();
-	worker_hint(first->worker, &(struct xid){.code = 700, .text = "somebody on the device has a fault"});
-	fake_turn(fake);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
-	fake_expect_nothing(fake, first->socket);
 	say(WIRE_SUSPECT, 0);
 	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_HELD);
@@ -518,7 +513,7 @@ int main(void)
 	tcase_add_loop_test(tests, a_death_behind_a_contained_fault_is_nobodys_doing, 0, 2);
 	tcase_add_test(tests, a_fault_that_comes_out_while_it_is_halted_is_the_reason);
 	tcase_add_test(tests, one_whose_work_goes_on_has_more_time);
-	tcase_add_test(tests, hints_do_not_halt_it);
+	tcase_add_test(tests, a_sign_of_its_own_halts_it);
 	tcase_add_test(tests, a_later_fault_goes_the_ordinary_way);
 	tcase_add_test(tests, a_held_session_that_faulted_stays_so);
 	return suite_run(suite);

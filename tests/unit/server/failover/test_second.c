@@ -149,7 +149,7 @@ static void reach(enum step step)
 }
 
 /* What comes in between. */
-enum event { SECOND_SIGN, DRIVERS_WORD, CONTEXT_LOST, ACTIVE_DIES, STANDBY_DIES, HINT, EVENTS };
+enum event { SECOND_SIGN, DRIVERS_WORD, CONTEXT_LOST, ACTIVE_DIES, STANDBY_DIES, EVENTS };
 
 static void happen(enum event event)
 {
@@ -173,10 +173,6 @@ static void happen(enum event event)
 		break;
 	case STANDBY_DIES:
 		fake_reap(fake, second, SIGKILL);
-		break;
-	case HINT:
-		if (active)
-			worker_hint(active, &xid);
 		break;
 	case EVENTS:
 		break;
