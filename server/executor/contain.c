@@ -30,8 +30,8 @@
 #include "server/log.h"
 #include "shm/doorbell.h"
 
-/* From the first sign to the stop: a millisecond as a rule. Behind the driver's lines in the kernel log it takes up to a
- * second (backend/cuda/exception.c). */
+/* A stop takes milliseconds, a control that comes behind the driver's lines in the kernel log up to a second
+ * (backend/cuda/exception.c). */
 #define SIGN_NS (UINT64_C(2000) * CLOCK_MS)
 #define STOP_NS (UINT64_C(10000) * CLOCK_MS)
 /* With a standby it is replaced within milliseconds, if it hears that it is to be: three of some 130 beside seven busy

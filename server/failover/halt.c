@@ -1,6 +1,7 @@
 // Halting. The sessions are held and the executor is told to issue nothing more. While it lives, what was
 // issued goes on: kernels of others run to their end after a fault, so the marks of all survivors arrive, and
-// nothing is in doubt. Their memory then stands still without a fence, because no command of theirs is left in the old context.
+// nothing is in doubt. Their memory then stands still without a fence, because no command of theirs is left in the old
+// context.
 //
 //   over well    Halt is answered, no survivor has anything on the device, and it is known whose fault it was
 //                (or that nothing more will be known): promote_hand_over()
@@ -15,8 +16,8 @@
 //                of its process is awaited
 //
 // The culprit is not waited for: its kernel may never end, its mark proves nothing, and what it holds stays
-// taken until the process is reaped. Where nobody is proved guilty, halting for a sign goes on until the
-// witnesses had their time: fault_stall_ms after Lost, NAME_MS after the last movement otherwise.
+// taken until the process is reaped. Where nobody is named, halting for a sign goes on until the executor
+// had its time to say more: fault_stall_ms after Lost, NAME_MS after the last movement otherwise.
 //
 // Marks are words in memory; they are polled every LOOK_MS.
 

@@ -11,9 +11,9 @@
 //      ├────── promote_fenced() ◄──── FENCING                                      promote_hand_over()  │
 //      └────────────────────────────────────────────────────────────────────────────────────────────────┘
 //
-//   detect   a sign of a fault in an executor that lives, or Lost: promote_sign(). The executor hung up, broke the protocol or died: promote_detect(). A client's work does not end when
-//            it is gone, or is over its limit, and its kernels could not be ended alone (endless.c):
-//            promote_orphan(), promote_over_limit()
+//   detect   an executor that lives shows a sign of a fault, or says Lost: promote_sign(). It hung up, broke the protocol
+//            or died: promote_detect(). A client's work does not end when it is gone, or is over its limit, and its kernels
+//            could not be ended alone (endless.c): promote_orphan(), promote_over_limit()
 //   halt     nothing is issued any more, and what survivors have on the device ends: halt.c. Then it can do
 //            them no harm, and nobody waits for its end: promote_hand_over()
 //            An executor that contains faults (worker->contains) tells of each one itself, and only the
