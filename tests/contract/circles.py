@@ -19,8 +19,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 # Part: where its files are, the largest circle there is, and the one there should be.
 PARTS = {
     "client": ("client/", 4, 8),
-    "executor": ("server/executor/", 33, 12),
-    "daemon": ("server/(session|failover|control|adopt|loop)/", 42, 12),
+    "executor": ("server/executor/", 11, 12),
+    "daemon": ("server/(session|failover|control|adopt|loop)/", 38, 12),
     "host backend": ("server/backend/host/", 5, 8),
     "CUDA backend": ("server/backend/cuda/", 8, 8),
     "keeper": ("server/keeper/", 1, 1),
