@@ -30,6 +30,7 @@
 #include "server/session/domain.h"
 #include "server/session/linger.h"
 #include "server/session/listener.h"
+#include "server/session/faults.h"
 #include "server/session/offender.h"
 #include "server/session/request.h"
 
@@ -319,6 +320,12 @@ static int read_offender(struct adoption *adoption, const struct record *record)
 	return 0;
 }
 
+static int read_fault(struct adoption *adoption, const struct record *record)
+{
+	faults_adopt(adoption->daemon, record);
+	return 0;
+}
+
 static int read_all(struct adoption *adoption, enum record_type type,
 	int (*read)(struct adoption *adoption, const struct record *record))
 {
@@ -340,7 +347,8 @@ static int read_everything(struct adoption *adoption, const struct legacy *legac
 	       read_all(adoption, RECORD_CLIENT, read_client) ||
 	       read_all(adoption, RECORD_HOLDING, read_holding) ||
 	       read_all(adoption, RECORD_LINGER, read_linger) ||
-	       read_all(adoption, RECORD_OFFENDER, read_offender);
+	       read_all(adoption, RECORD_OFFENDER, read_offender) ||
+	       read_all(adoption, RECORD_FAULT, read_fault);
 }
 
 static void activate_again(struct worker *worker, void *context, const struct record *record)

@@ -126,6 +126,11 @@ struct kept_offender {
 
 /* RECORD_RULES, the only one: struct rules (config/terms.h) as they were read again. Without it those of the start hold. */
 
+/* RECORD_FAULT, key: a serial number, which gives the order; followed by the verdict. */
+struct kept_fault {
+	int64_t time_ms, uid;
+};
+
 /* RECORD_DOOMED, key: a serial number. Device memory that nobody has any more, until the keeper has let go.
  */
 struct kept_doomed {

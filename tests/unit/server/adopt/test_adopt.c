@@ -2,15 +2,19 @@
 // test, and stay.
 
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
+#include "server/control/faults.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/chunk.h"
 #include "server/session/client.h"
 #include "server/session/domain.h"
+#include "server/session/faults.h"
 #include "server/session/window.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/session/fixture.h"
@@ -40,6 +44,23 @@ START_TEST(everything_is_as_it_was)
 	ck_assert_ptr_eq(domain_serving(fake_domain(fake)), active->worker);
 	ck_assert_int_eq(standby->worker->state, WORKER_WARM);
 	expect_served();
+}
+END_TEST
+
+START_TEST(verdicts_stay)
+{
+	char *before, *after;
+
+	for (unsigned i = 0; i < FAULTS_PER_USER + 3; i++)
+		faults_note(&fake->daemon, getuid(), i % 2 ? "culprit is nobody" : "culprit is one of many");
+	faults_note(&fake->daemon, (uid_t)-1, "nobody's");
+	before = faults_json(&fake->daemon, 0);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	after = faults_json(&fake->daemon, 0);
+	ck_assert_str_eq(before, after);
+	ck_assert_ptr_nonnull(strstr(after, "one of many"));
+	free(before);
+	free(after);
 }
 END_TEST
 
@@ -350,6 +371,7 @@ int main(void)
 	tcase_add_test(tests, what_cannot_be_deposited_is_refused);
 	tcase_add_test(tests, memory_that_an_executor_has_which_is_ending_is_waited_for);
 	tcase_add_test(tests, everything_is_as_it_was);
+	tcase_add_test(tests, verdicts_stay);
 	tcase_add_test(tests, what_a_keeper_owed_that_died_as_well_is_asked_of_the_next);
 	tcase_add_test(tests, memory_of_a_keeper_that_died_as_well_is_given_back);
 	tcase_add_test(tests, executors_are_told_of_a_guard_again);
