@@ -108,7 +108,8 @@ static void look_at_driver(struct examination *e)
 
 	free(shim);
 	if (e->is_host)
-		find(e, "driver", LEVEL_OK, NULL, "none is needed: the configuration says backend = host");
+		find(e, "driver", LEVEL_OK, NULL,
+			"none is needed: kernels run on the processor (backend = host)");
 	else if (!e->doctor->server)
 		find(e, "driver", LEVEL_ERROR, "install the whole service below one prefix",
 			"frmps-server, which would be asked, is not found beside this program");
@@ -254,7 +255,7 @@ static const char *advise_connection(const char *socket)
 
 static void look_at_service(struct examination *e)
 {
-	const char *socket = e->doctor->socket, *version;
+	const char *socket = e->doctor->socket, *version, *backend;
 	char text[400], *answer = NULL;
 	const json_t *device;
 
@@ -265,6 +266,9 @@ static void look_at_service(struct examination *e)
 	e->status = json_loads(answer, 0, NULL);
 	free(answer);
 	version = json_string_value(json_object_get(e->status, "version"));
+	backend = json_string_value(json_object_get(e->status, "backend"));
+	if (backend)
+		e->is_host = !strcmp(backend, "host");
 	device = json_object_get(e->status, "device");
 	if (!version)
 		find(e, "service", LEVEL_ERROR, "install service and tools of one version",
@@ -343,13 +347,13 @@ int doctor_run(const struct doctor *doctor)
 	json_t *root;
 
 	look_at_configuration(&e);
+	look_at_service(&e);
+	look_at_limits(&e);
 	look_at_driver(&e);
 	look_at_exceptions(&e);
 	look_at_kernel_log(&e);
 	look_at_library(&e);
 	look_at_shared_memory(&e);
-	look_at_service(&e);
-	look_at_limits(&e);
 	root = json_pack("{so}", "findings", e.findings);
 	if (doctor->json && root) {
 		json_dumpf(root, doctor->out, JSON_INDENT(2));

@@ -154,6 +154,20 @@ START_TEST(the_driver_is_asked_as_the_service_asks_it)
 }
 END_TEST
 
+/* Whatever the configuration says: an option may have said otherwise. */
+START_TEST(a_service_without_a_gpu_needs_no_driver)
+{
+	char *text;
+
+	shell("rm etc/frmps/frmps.conf");
+	ck_assert_int_eq(examine("{\"version\": \"" SERVER_VERSION "\", \"backend\": \"host\", \"pid\": 7}",
+				 NULL, false, &text),
+		0);
+	ck_assert_msg(strstr(text, "ok       driver         none is needed") != NULL, "%s", text);
+	free(text);
+}
+END_TEST
+
 START_TEST(findings_come_as_json)
 {
 	const char *advice;
@@ -187,6 +201,7 @@ int main(void)
 	tcase_add_loop_test(tests, one_thing_that_is_wrong_is_found, 0, sizeof(bad) / sizeof(bad[0]));
 	tcase_add_test(tests, another_library_before_ours_is_found);
 	tcase_add_test(tests, the_driver_is_asked_as_the_service_asks_it);
+	tcase_add_test(tests, a_service_without_a_gpu_needs_no_driver);
 	tcase_add_test(tests, findings_come_as_json);
 	return suite_run(suite);
 }
