@@ -110,9 +110,9 @@ void convict_preview(
 	judge(&evidence, sessions, count, ret_verdict);
 }
 
-void convict_contained(struct domain *domain, uint64_t session)
+void convict_contained(struct domain *domain, uint64_t number)
 {
-	const struct client *client = domain_find_client(domain, session);
+	const struct client *client = domain_find_client(domain, number);
 
 	domain->daemon->counters.faults++;
 	domain->daemon->counters.culprits++;

@@ -28,7 +28,7 @@ bool convict_was_served(const struct client *client, const struct worker *worker
 bool convict_is_crash(const struct worker *worker);
 
 /** A fault was contained, and this session's kernel it was. */
-void convict_contained(struct domain *domain, uint64_t session);
+void convict_contained(struct domain *domain, uint64_t number);
 
 /** What can be said already: names only those who are guilty whatever else comes to light. Changes nothing.
  */

@@ -266,13 +266,13 @@ void verdict_report(struct domain *domain, const struct worker *worker, const st
  */
 
 /* The session may be gone: a culprit that hears of its fault may end before the daemon does. */
-static void append_session(const struct domain *domain, uint64_t session, char *text, size_t size)
+static void append_numbered(const struct domain *domain, uint64_t number, char *text, size_t size)
 {
-	const struct client *client = domain_find_client(domain, session);
+	const struct client *client = domain_find_client(domain, number);
 
 	if (client)
 		append(text, size, "process %d (%.63s), ", (int)client->pid, client->program);
-	append(text, size, "session %llu", (unsigned long long)session);
+	append(text, size, "session %llu", (unsigned long long)number);
 }
 
 /* Of whom an executor has read what faulted, or did not end. */
@@ -283,7 +283,7 @@ static void begin_with_culprit(const struct domain *domain, uint64_t session,
 
 	snprintf(verdict.kernel, sizeof(verdict.kernel), "%s", fault->text);
 	snprintf(text, size, "culprit is ");
-	append_session(domain, session, text, size);
+	append_numbered(domain, session, text, size);
 	append_fault(&verdict, text, size);
 	append(text, size, ", %s", judge_ground_text(ground));
 }
@@ -338,7 +338,7 @@ void verdict_stray(struct domain *domain, uint64_t owner, const struct wire_stra
 	*text = '\0';
 	if (stray->culprit) {
 		append(text, size, "culprit is ");
-		append_session(domain, stray->culprit, text, size);
+		append_numbered(domain, stray->culprit, text, size);
 		append_fault(&verdict, text, size);
 		append(text, size, ", %s; %s, and nobody beside it", judge_ground_text(JUDGE_GUARD),
 			tells ? "it is told" : "it is not told (guard = warn)");
@@ -348,7 +348,7 @@ void verdict_stray(struct domain *domain, uint64_t owner, const struct wire_stra
 		append(text, size, "; told an error: nobody");
 	}
 	append(text, size, "; guard of ");
-	append_session(domain, owner, text, size);
+	append_numbered(domain, owner, text, size);
 	append(text, size, ": %s", stray->text);
 	if (!stray->culprit && stays)
 		append(text, size, "; that program stays where it is: %s", stays);
