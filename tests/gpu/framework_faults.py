@@ -64,7 +64,7 @@ HEAD = f"{'programs':10}{'fault':12}" + "".join(f"{loop:>13}" for loop in LOOPS)
 
 
 def service(options, kernels):
-    return matrix.service(options, kernels, "default")
+    return matrix.service(options, kernels)
 
 
 class Survivor:

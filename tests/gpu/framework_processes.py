@@ -217,7 +217,7 @@ def main():
     if not is_gpu_here() or not importlib.util.find_spec("torch"):
         print("no GPU, or no PyTorch")
         return 77
-    system = Frmps(options.build.resolve(), {}, "cuda", "default", f"memory_limit = {LIMIT}\n")
+    system = Frmps(options.build.resolve(), {}, "cuda", f"memory_limit = {LIMIT}\n")
     system.up()
     try:
         return 1 if run(system, options.case or list(CASES)) else 0
