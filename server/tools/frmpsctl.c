@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "server/tools/ask.h"
+#include "server/tools/cdi.h"
 #include "server/tools/doctor.h"
 #include "server/tools/manual.h"
 #include "server/tools/shim.h"
@@ -29,6 +30,7 @@ struct options {
 struct call {
 	bool json;
 	const char *path; /* of the socket */
+	int count;
 	char **arguments; /* as many as its row says */
 };
 
@@ -311,6 +313,24 @@ static int examine(const struct call *call)
 	return code;
 }
 
+static int describe_container(const struct call *call)
+{
+	char *library = shim_directory(), *folder = library ? realpath(library, NULL) : NULL;
+	json_t *json = folder ? cdi_make(call->count ? call->arguments[0] : "0", call->path, folder) : NULL;
+	int code =
+		json && !json_dumpf(json, stdout, JSON_INDENT(2)) && puts("") >= 0 && !fflush(stdout) ? 0 : 1;
+
+	if (!folder)
+		fputs("frmpsctl: the library is not found (FRMPS_SHIM_DIR names its folder)\n", stderr);
+	else if (!json)
+		fprintf(stderr, "frmpsctl: %s and %s are no absolute paths in folders of their own\n",
+			call->path, folder);
+	json_decref(json);
+	free(folder);
+	free(library);
+	return code;
+}
+
 static const struct {
 	const char *name;
 	int (*run)(const struct call *call);
@@ -402,6 +422,7 @@ int main(int count, char **arguments)
 		return r;
 	ask_socket_path(options.socket, path, sizeof(path));
 	call.arguments = arguments + words;
+	call.count = count - words;
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 		if (!strcmp(commands[i].name, command->name))
 			r = commands[i].run(&call);

@@ -1,0 +1,29 @@
+// See cdi.h. Version 0.5.0 of the interface is the oldest that has all that is used here.
+
+#include "server/tools/cdi.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The folder is mounted and not the socket: a service that starts again makes a new one. */
+static json_t *make_mount(const char *path, const char *access)
+{
+	return json_pack("{ss ss s[ssss]}", "hostPath", path, "containerPath", path, "options", access,
+		"nosuid", "nodev", "bind");
+}
+
+json_t *cdi_make(const char *name, const char *socket, const char *library)
+{
+	char folder[512], socket_variable[600], library_variable[600];
+	const char *slash = strrchr(socket, '/');
+
+	if (*socket != '/' || *library != '/' || slash == socket || slash - socket >= (long)sizeof(folder) ||
+		strlen(library) >= sizeof(folder))
+		return NULL;
+	snprintf(folder, sizeof(folder), "%.*s", (int)(slash - socket), socket);
+	snprintf(socket_variable, sizeof(socket_variable), "FRMPS_SOCKET=%s", socket);
+	snprintf(library_variable, sizeof(library_variable), "LD_LIBRARY_PATH=%s", library);
+	return json_pack("{ss ss s[{ss s{s[ss] s[oo]}}]}", "cdiVersion", "0.5.0", "kind", "frmps/gpu",
+		"devices", "name", name, "containerEdits", "env", socket_variable, library_variable, "mounts",
+		make_mount(folder, "rw"), make_mount(library, "ro"));
+}

@@ -1,0 +1,49 @@
+// frmpsctl cdi: what a container runtime reads.
+
+#include <string.h>
+
+#include "server/tools/cdi.h"
+#include "tests/lib/suite.h"
+
+START_TEST(a_container_gets_socket_and_library)
+{
+	json_t *made = cdi_make("gpu-1", "/run/frmps-1/frmps.sock", "/usr/lib/frmps"), *wanted;
+
+	wanted = json_loads(
+		"{\"cdiVersion\": \"0.5.0\", \"kind\": \"frmps/gpu\", \"devices\": [{\"name\": \"gpu-1\","
+		"\"containerEdits\": {\"env\": [\"FRMPS_SOCKET=/run/frmps-1/frmps.sock\","
+		"\"LD_LIBRARY_PATH=/usr/lib/frmps\"], \"mounts\": ["
+		"{\"hostPath\": \"/run/frmps-1\", \"containerPath\": \"/run/frmps-1\","
+		"\"options\": [\"rw\", \"nosuid\", \"nodev\", \"bind\"]},"
+		"{\"hostPath\": \"/usr/lib/frmps\", \"containerPath\": \"/usr/lib/frmps\","
+		"\"options\": [\"ro\", \"nosuid\", \"nodev\", \"bind\"]}]}}]}",
+		0, NULL);
+	ck_assert_ptr_nonnull(wanted);
+	ck_assert(json_equal(made, wanted));
+	json_decref(made);
+	json_decref(wanted);
+}
+END_TEST
+
+/* A folder of the host that a runtime would look for elsewhere, or all of the host. */
+START_TEST(paths_that_would_mount_something_else_are_refused)
+{
+	char longest[1000] = "/";
+
+	memset(longest + 1, 'a', sizeof(longest) - 2);
+	ck_assert_ptr_null(cdi_make("0", "frmps.sock", "/usr/lib/frmps"));
+	ck_assert_ptr_null(cdi_make("0", "/frmps.sock", "/usr/lib/frmps"));
+	ck_assert_ptr_null(cdi_make("0", "/run/frmps/frmps.sock", "build/client"));
+	ck_assert_ptr_null(cdi_make("0", "/run/frmps/frmps.sock", longest));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("cdi");
+	TCase *cdi = suite_case(suite, "cdi");
+
+	tcase_add_test(cdi, a_container_gets_socket_and_library);
+	tcase_add_test(cdi, paths_that_would_mount_something_else_are_refused);
+	return suite_run(suite);
+}
