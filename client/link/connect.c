@@ -453,7 +453,6 @@ static CUresult settle(struct connection *c, struct control_answer *answer)
 	c->window_base = w->window_base;
 	c->device_bytes = w->device_bytes;
 	c->host_bytes = w->host_bytes;
-	c->memory_limit = w->memory_limit;
 	c->spin_us = w->spin_us;
 	c->driver_version = w->driver_version;
 	return CUDA_SUCCESS;

@@ -23,7 +23,6 @@ struct connection {
 	struct shm_view view;
 	uint64_t session;
 	uint64_t window_base, device_bytes, host_bytes;
-	uint64_t memory_limit;
 	uint32_t spin_us;
 	int driver_version;
 };

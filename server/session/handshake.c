@@ -82,6 +82,8 @@ static void fill_welcome(const struct client *client, struct wire_welcome *welco
 		.memory_limit =
 			limit && limit < daemon->device.total_bytes ? limit : daemon->device.total_bytes};
 	describe_device(&daemon->device, &welcome->devices[0]);
+	/* What it may have is what it takes its device for, as it is with cuMemGetInfo(). */
+	welcome->devices[0].total_bytes = welcome->memory_limit;
 }
 
 int handshake_welcome(struct client *client)

@@ -48,6 +48,7 @@ START_TEST(welcome_describes_device_and_window)
 	ck_assert_int_eq(fake->message.welcome.driver_version, 13000);
 	ck_assert_uint_eq(fake->message.welcome.spin_us, 77);
 	ck_assert_uint_eq(fake->message.welcome.memory_limit, 64 * MIB);
+	ck_assert_uint_eq(fake->message.welcome.devices[0].total_bytes, 64 * MIB);
 	ck_assert_uint_eq(fake->message.welcome.window_base, WINDOW_GRID_BASE);
 	ck_assert_uint_eq(fake->message.welcome.shape.arena_bytes, fake->config.arena_bytes);
 	part();
