@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sysexits.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include "server/tools/doctor.h"
 #include "server/tools/manual.h"
 #include "server/tools/shim.h"
+#include "server/tools/top.h"
 #include "server/version.h"
 
 /* How long the service may take for it: longer than the daemon does. */
@@ -46,17 +48,6 @@ static long long number_of(const json_t *object, const char *key)
 	return json_integer_value(json_object_get(object, key));
 }
 
-static void print_bytes(char *text, size_t size, long long bytes)
-{
-	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-	double value = (double)bytes;
-	unsigned unit = 0;
-
-	for (; value >= 1024 && unit < 4; unit++)
-		value /= 1024;
-	snprintf(text, size, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-}
-
 static void print_time(long long time_ms)
 {
 	time_t seconds = (time_t)(time_ms / 1000);
@@ -83,8 +74,8 @@ static void print_clients(const json_t *clients)
 	json_array_foreach (clients, index, one) {
 		const json_t *error = json_object_get(one, "error");
 
-		print_bytes(memory, sizeof(memory), number_of(one, "memory_bytes"));
-		print_bytes(host, sizeof(host), number_of(one, "host_bytes"));
+		top_bytes(memory, number_of(one, "memory_bytes"));
+		top_bytes(host, number_of(one, "host_bytes"));
 		printf("  %8lld  %8lld  %-8s  %10s  %10s  %12lld  %-8s  %5lld  %s\n",
 			number_of(one, "session"), number_of(one, "pid"), text_of(one, "state"), memory, host,
 			number_of(one, "commands"), text_of(one, "recovery"), number_of(one, "promotions"),
@@ -115,7 +106,7 @@ static void print_domain(const json_t *domain)
 		printf("): %s\n", text_of(domain, "verdict"));
 	}
 	if (number_of(domain, "unpinning_bytes")) {
-		print_bytes(bytes, sizeof(bytes), number_of(domain, "unpinning_bytes"));
+		top_bytes(bytes, number_of(domain, "unpinning_bytes"));
 		printf("  %s of freed host memory stay pinned until nothing runs\n", bytes);
 	}
 	json_array_foreach (json_object_get(domain, "executors"), index, one)
@@ -132,7 +123,7 @@ static void print_status(const json_t *root)
 	size_t index;
 	json_t *one;
 
-	print_bytes(memory, sizeof(memory), number_of(device, "total_bytes"));
+	top_bytes(memory, number_of(device, "total_bytes"));
 	printf("frmps %s, %s backend%s, %s (%s), %s, up %lld s\n", text_of(root, "version"),
 		text_of(root, "backend"),
 		strcmp(text_of(root, "backend"), "host") ? "" : " (no GPU: kernels run on the processor)",
@@ -310,6 +301,59 @@ static int examine(const struct call *call)
 	int code = doctor_run(&doctor);
 
 	free(server);
+	return code;
+}
+
+static json_t *ask_status(const struct call *call, int *ret_code)
+{
+	char text[400], *answer;
+	int r = ask(call->path, "status", &answer, text, sizeof(text));
+	json_t *status = NULL;
+
+	*ret_code = r ? fail(r, text) : 1;
+	if (!r) {
+		status = json_loads(answer, 0, NULL);
+		free(answer);
+	}
+	return status;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* On a terminal until somebody ends it, which leaves the terminal as it is; elsewhere once. */
+static int show_top(const struct call *call)
+{
+	const bool live = isatty(STDOUT_FILENO);
+	struct winsize size = {0};
+	json_t *before = NULL, *now;
+	uint64_t before_ns = 0, ns;
+	int code;
+
+	while ((now = ask_status(call, &code))) {
+		ns = now_ns();
+		if (live && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0)
+			size.ws_row = 0;
+		if (live)
+			fputs(before ? "\033[H" : "\033[H\033[2J", stdout);
+		if (live || before)
+			top_print(before, now, ns - before_ns, size.ws_row, live ? "\033[K\n" : "\n", stdout);
+		if (live)
+			fputs("\033[J", stdout);
+		code = fflush(stdout) || ferror(stdout);
+		json_decref(before);
+		if (code || (!live && before))
+			break;
+		before = now;
+		before_ns = ns;
+		sleep(1);
+	}
+	json_decref(now);
 	return code;
 }
 

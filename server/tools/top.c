@@ -1,0 +1,128 @@
+// See top.h.
+
+#include "server/tools/top.h"
+
+#include <stdlib.h>
+
+struct line {
+	const json_t *session;
+	double rate; /* commands a second */
+};
+
+struct table {
+	struct line *lines;
+	size_t count;
+	long long memory, pinned; /* bytes */
+	double rate;
+};
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "-";
+}
+
+static long long number_of(const json_t *object, const char *key)
+{
+	return (long long)json_integer_value(json_object_get(object, key));
+}
+
+void top_bytes(char *text, long long bytes)
+{
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+	double value = (double)bytes;
+	unsigned unit = 0;
+
+	for (; value >= 1024 && unit < 4; unit++)
+		value /= 1024;
+	snprintf(text, TOP_BYTES_MAX, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+}
+
+static const json_t *find_session(const json_t *status, long long number)
+{
+	const json_t *domain, *session;
+	size_t i, k;
+
+	json_array_foreach (json_object_get(status, "domains"), i, domain)
+		json_array_foreach (json_object_get(domain, "clients"), k, session)
+			if (number_of(session, "session") == number)
+				return session;
+	return NULL;
+}
+
+static void add_line(struct table *table, const json_t *before, const json_t *session, uint64_t ns)
+{
+	const json_t *earlier = find_session(before, number_of(session, "session"));
+	long long commands = number_of(session, "commands") - number_of(earlier, "commands");
+	struct line *line = &table->lines[table->count++];
+
+	/* Of one that has just come nobody knows since when it has done what it did. */
+	*line = (struct line){
+		session, earlier && ns && commands > 0 ? (double)commands * 1e9 / (double)ns : 0};
+	table->rate += line->rate;
+	table->memory += number_of(session, "memory_bytes");
+	table->pinned += number_of(session, "host_bytes");
+}
+
+static int by_rate(const void *a, const void *b)
+{
+	const struct line *left = a, *right = b;
+
+	if (left->rate != right->rate)
+		return left->rate < right->rate ? 1 : -1;
+	return number_of(left->session, "session") < number_of(right->session, "session") ? -1 : 1;
+}
+
+static void make_table(struct table *table, const json_t *before, const json_t *now, uint64_t ns)
+{
+	const json_t *domains = json_object_get(now, "domains"), *domain, *session;
+	size_t i, k, count = 0;
+
+	json_array_foreach (domains, i, domain)
+		count += json_array_size(json_object_get(domain, "clients"));
+	*table = (struct table){.lines = calloc(count + 1, sizeof(struct line))};
+	if (!table->lines)
+		return;
+	json_array_foreach (domains, i, domain)
+		json_array_foreach (json_object_get(domain, "clients"), k, session)
+			add_line(table, before, session, ns);
+	qsort(table->lines, table->count, sizeof(struct line), by_rate);
+}
+
+static void print_line(const struct line *line, const char *end, FILE *out)
+{
+	char memory[TOP_BYTES_MAX], pinned[TOP_BYTES_MAX];
+
+	top_bytes(memory, number_of(line->session, "memory_bytes"));
+	top_bytes(pinned, number_of(line->session, "host_bytes"));
+	fprintf(out, "%8lld %8lld %8lld  %-8s %10s %10s %11.0f  %.20s%s", number_of(line->session, "session"),
+		number_of(line->session, "pid"), number_of(line->session, "uid"),
+		text_of(line->session, "state"), memory, pinned, line->rate,
+		text_of(line->session, "program"), end);
+}
+
+void top_print(
+	const json_t *before, const json_t *now, uint64_t ns, unsigned rows, const char *end, FILE *out)
+{
+	const json_t *device = json_object_get(now, "device"), *counters = json_object_get(now, "counters");
+	char memory[TOP_BYTES_MAX], total[TOP_BYTES_MAX], pinned[TOP_BYTES_MAX];
+	struct table table;
+	size_t shown;
+
+	make_table(&table, before, now, ns);
+	top_bytes(memory, table.memory);
+	top_bytes(total, number_of(device, "total_bytes"));
+	top_bytes(pinned, table.pinned);
+	fprintf(out, "%s: %zu programs, %s of %s, %s pinned, %.0f commands/s, %lld faults%s%s",
+		text_of(device, "name"), table.count, memory, total, pinned, table.rate,
+		number_of(counters, "culprits"), end, end);
+	fprintf(out, "%8s %8s %8s  %-8s %10s %10s %11s  %s%s", "SESSION", "PID", "UID", "STATE", "MEMORY",
+		"PINNED", "COMMANDS/S", "PROGRAM", end);
+	shown = rows && table.count + 3 > rows ? rows > 4 ? rows - 4 : 0 : table.count;
+	for (size_t i = 0; i < shown; i++)
+		print_line(&table.lines[i], end, out);
+	if (shown < table.count)
+		fprintf(out, "%zu more%s", table.count - shown, end);
+	free(table.lines);
+}

@@ -1,0 +1,24 @@
+// frmpsctl top: what programs do now, from two status documents (control/status.c) a moment apart.
+
+#ifndef FRMPS_SERVER_TOOLS_TOP_H
+#define FRMPS_SERVER_TOOLS_TOP_H
+
+#include <jansson.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/**
+ * Prints a summary and a line for each session, the one with the most commands a second first.
+ * @before: NULL: there is none yet, and no rates
+ * @ns: from one document to the other
+ * @rows: lines that fit, summary and head included; 0: all
+ * @end: of each line
+ */
+void top_print(
+	const json_t *before, const json_t *now, uint64_t ns, unsigned rows, const char *end, FILE *out);
+
+/** Writes bytes with their unit, "1.5 MiB". @text: TOP_BYTES_MAX bytes */
+#define TOP_BYTES_MAX 32
+void top_bytes(char *text, long long bytes);
+
+#endif

@@ -1,0 +1,75 @@
+// frmpsctl top: rates, order and what fits.
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/tools/top.h"
+#include "tests/lib/suite.h"
+
+#define SESSION(number, commands)                                                                            \
+	"{\"session\":" number ",\"pid\":7,\"uid\":8,\"program\":\"p" number "\",\"state\":\"running\","     \
+	"\"memory_bytes\":1572864,\"host_bytes\":0,\"commands\":" commands "}"
+#define STATUS(sessions)                                                                                     \
+	"{\"device\":{\"name\":\"H\",\"total_bytes\":2147483648},\"counters\":{\"culprits\":2},"             \
+	"\"domains\":[{\"clients\":[" sessions "]}]}"
+
+static char *show(const char *before, const char *now, unsigned rows)
+{
+	json_t *first = before ? json_loads(before, 0, NULL) : NULL, *second = json_loads(now, 0, NULL);
+	char *text = NULL;
+	size_t length;
+	FILE *out = open_memstream(&text, &length);
+
+	ck_assert_ptr_nonnull(second);
+	top_print(first, second, 500000000, rows, "\n", out);
+	fclose(out);
+	json_decref(first);
+	json_decref(second);
+	return text;
+}
+
+START_TEST(the_busiest_comes_first)
+{
+	char *text = show(STATUS(SESSION("1", "100") "," SESSION("2", "100")),
+		STATUS(SESSION("1", "150") "," SESSION("2", "1100") "," SESSION("3", "9000")), 0);
+	const char *second = strstr(text, "2000  p2\n"), *first = strstr(text, "100  p1\n"),
+		   *third = strstr(text, " 0  p3\n");
+
+	ck_assert_msg(second && first && third, "%s", text);
+	ck_assert(second < first && first < third);
+	ck_assert_ptr_eq(
+		strstr(text, "H: 3 programs, 4.5 MiB of 2.0 GiB, 0 B pinned, 2100 commands/s, 2 faults\n"),
+		text);
+	free(text);
+}
+END_TEST
+
+START_TEST(what_does_not_fit_is_counted)
+{
+	char *text = show(NULL, STATUS(SESSION("1", "1") "," SESSION("2", "2") "," SESSION("3", "3")), 5);
+
+	ck_assert_msg(strstr(text, "p1\n2 more\n") != NULL, "%s", text);
+	ck_assert_ptr_null(strstr(text, "p2"));
+	free(text);
+}
+END_TEST
+
+START_TEST(nobody_is_there)
+{
+	char *text = show(NULL, STATUS(""), 24);
+
+	ck_assert_ptr_nonnull(strstr(text, "H: 0 programs, 0 B of 2.0 GiB"));
+	free(text);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("top");
+	TCase *top = suite_case(suite, "top");
+
+	tcase_add_test(top, the_busiest_comes_first);
+	tcase_add_test(top, what_does_not_fit_is_counted);
+	tcase_add_test(top, nobody_is_there);
+	return suite_run(suite);
+}
