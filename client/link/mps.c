@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/state/log.h"
@@ -24,7 +25,7 @@ static const char *parse_bytes(const char *text, uint64_t *ret_bytes)
 		return NULL;
 	errno = 0;
 	value = strtoull(text, &end, 10);
-	unit = *end ? strchr(units, *end & ~0x20) : NULL;
+	unit = *end > ' ' ? strchr(units, *end & ~0x20) : NULL;
 	if (unit) {
 		shift = 10 * (unsigned)(unit - units + 1);
 		end++;
@@ -74,13 +75,29 @@ CUresult mps_memory_limit(uint64_t *ret_bytes)
 	return r;
 }
 
+/* Stock MPS' usual directory lies in /tmp, where whoever comes first makes it. */
+static bool is_trusted(const char *directory)
+{
+	struct stat status;
+
+	return !lstat(directory, &status) && S_ISDIR(status.st_mode) &&
+	       (!status.st_uid || status.st_uid == geteuid()) && !(status.st_mode & (S_IWGRP | S_IWOTH));
+}
+
 void mps_socket(char *path, size_t size)
 {
 	const char *directory = getenv("CUDA_MPS_PIPE_DIRECTORY");
 
 	if (!directory || !*directory || snprintf(path, size, "%s/frmps.sock", directory) >= (int)size ||
-		access(path, F_OK) < 0)
+		access(path, F_OK) < 0) {
 		*path = '\0';
+	} else if (!is_trusted(directory)) {
+		client_log(CLIENT_LOG_ERROR,
+			"CUDA_MPS_PIPE_DIRECTORY=%.64s is ignored: others than root and this user can write "
+			"there",
+			directory);
+		*path = '\0';
+	}
 }
 
 void mps_tell_unsupported(void)

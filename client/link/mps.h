@@ -20,7 +20,8 @@ CUresult mps_memory_limit(uint64_t *ret_bytes);
 /** The same of a text. */
 CUresult mps_parse_limit(const char *text, uint64_t *ret_bytes);
 
-/** Writes the service's socket in CUDA_MPS_PIPE_DIRECTORY. @path: empty if the variable is not set or there is none */
+/** Writes the service's socket in CUDA_MPS_PIPE_DIRECTORY. @path: empty if the variable is not set, there is none, or others
+ * than root and the program's user could have put it there, which is logged */
 void mps_socket(char *path, size_t size);
 
 /** Logs which variables of stock MPS are set and have no effect. */

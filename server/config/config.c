@@ -109,7 +109,7 @@ static bool parse_number(const char *text, bool suffix, uint64_t *ret_number)
 	value = strtoull(text, &end, 10);
 	if (errno)
 		return false;
-	if (suffix && *end && (unit = strchr(units, *end & ~0x20))) {
+	if (suffix && *end > ' ' && (unit = strchr(units, *end & ~0x20))) {
 		shift = 10 * (unsigned)(unit - units + 1);
 		end++;
 	}

@@ -74,8 +74,8 @@ void terms_describe(const struct rules *rules, const struct subject *subject, ch
 	}
 }
 
-/* Return: whether there is such a user */
-static bool find_user(const char *text, uid_t *ret_uid)
+/* Return: 0; ENOENT: there is no such user; or why nobody can say: an errno */
+static int find_user(const char *text, uid_t *ret_uid)
 {
 	const struct passwd *user;
 	unsigned long number;
@@ -86,11 +86,15 @@ static bool find_user(const char *text, uid_t *ret_uid)
 	if (*text >= '0' && *text <= '9' && !*end) {
 		*ret_uid = (uid_t)number;
 		/* The last one stands for nobody in the kernel's calls. */
-		return !errno && number < UINT32_MAX;
+		return !errno && number < UINT32_MAX ? 0 : ENOENT;
 	}
+	errno = 0;
 	user = getpwnam(text);
 	*ret_uid = user ? user->pw_uid : 0;
-	return user != NULL;
+	/* The C library may leave these where the user is not found. */
+	if (!user && errno && errno != ENOENT && errno != ESRCH && errno != EBADF && errno != EPERM)
+		return errno;
+	return user ? 0 : ENOENT;
 }
 
 static int find_kind(const char *name)
@@ -106,7 +110,7 @@ struct rule *rules_begin(struct rules *rules, char *header, char *ret_text, size
 	const size_t length = strcspn(header, " \t");
 	const char *value = header + length + strspn(header + length, " \t");
 	struct rule *rule = &rules->rules[rules->count];
-	int kind;
+	int kind, r;
 
 	header[length] = '\0';
 	kind = find_kind(header);
@@ -124,8 +128,12 @@ struct rule *rules_begin(struct rules *rules, char *header, char *ret_text, size
 	}
 	*rule = (struct rule){.kind = (enum rule_kind)kind};
 	strcpy(rule->text, value);
-	if (rule->kind == RULE_USER && !find_user(value, &rule->uid)) {
-		snprintf(ret_text, size, "there is no user %s", value);
+	r = rule->kind == RULE_USER ? find_user(value, &rule->uid) : 0;
+	if (r) {
+		if (r == ENOENT)
+			snprintf(ret_text, size, "there is no user %s", value);
+		else
+			snprintf(ret_text, size, "%s: the users cannot be asked for: %s", value, strerror(r));
 		return NULL;
 	}
 	if (rule->kind != RULE_USER && *value != '/' && *value != '*') {

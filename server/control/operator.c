@@ -234,6 +234,12 @@ static void answer_terminate(struct operator* operator)
 	client = find_commanded(operator);
 	if (!client)
 		return;
+	if (client->state == CLIENT_CLOSING) {
+		refuse(operator, CUDA_ERROR_NOT_PERMITTED,
+			"session %s ends already: its work has orphan_seconds at most",
+			operator->request.arguments[0]);
+		return;
+	}
 	client_terminate(client);
 	send_answer(operator, operator->request.id, CUDA_SUCCESS, "{}", NULL);
 }

@@ -55,6 +55,8 @@ static void on_read(uv_work_t *work, int status)
 	struct reload *reload = work->data;
 	bool good = !status && !reload->outcome;
 
+	/* What the file has at a wrong place is any bytes, and JSON is not. */
+	log_clean(reload->text);
 	if (good)
 		take_effect(reload);
 	if (!good)

@@ -151,9 +151,11 @@ void client_terminate(struct client *client)
 {
 	static const char reason[] = "an operator has terminated it";
 
-	client_refuse(client, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
-	if (client->state == CLIENT_CLOSING)
+	/* With the refusal an OPENING one may be gone. */
+	if (client->state == CLIENT_OPENING) {
+		client_refuse(client, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
 		return;
+	}
 	client_finish(client, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
 	client_end(client, 0);
 }

@@ -2,6 +2,8 @@
 
 #include "server/session/visitor.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -105,6 +107,11 @@ static void greet(struct visitor *visitor, const struct wire_hello *hello)
 		return;
 	}
 	subject_terms(&visitor->daemon->rules, visitor->peer.uid, visitor->peer.pid, &visitor->peer.terms);
+	/* Whoever has its socket now would be served on the terms of nobody. */
+	if (visitor->peer.pid > 0 && kill(visitor->peer.pid, 0) < 0 && errno == ESRCH) {
+		refuse(visitor, CUDA_ERROR_NOT_PERMITTED, "the process that connected has ended");
+		return;
+	}
 	domain = find_room(visitor, hello);
 	if (!domain)
 		return;

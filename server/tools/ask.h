@@ -14,7 +14,8 @@
 #define ASK_SECONDS 5u
 
 /**
- * Finds the service's socket: @given, else $FRMPS_SOCKET, else frmps.sock in $CUDA_MPS_PIPE_DIRECTORY if there is one, else the first of /run/frmps/frmps.sock and
+ * Finds the service's socket: @given, else $FRMPS_SOCKET, else frmps.sock in $CUDA_MPS_PIPE_DIRECTORY if there is one and
+ * nobody but root and the user can write there, else the first of /run/frmps/frmps.sock and
  * $XDG_RUNTIME_DIR/frmps.sock that exists (the former if neither does).
  */
 void ask_socket_path(const char *given, char *path, size_t size);

@@ -23,6 +23,7 @@
 
 #include "protocol/shim_uuid.h"
 #include "server/config/config.h"
+#include "server/log.h"
 #include "server/probe.h"
 #include "server/role.h"
 #include "server/tools/ask.h"
@@ -60,6 +61,8 @@ static void find(struct examination *e, const char *check, enum level level, con
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
+	/* Lines of a file and paths are any bytes. */
+	log_clean(text);
 	if (*text && text[strlen(text) - 1] == '.')
 		text[strlen(text) - 1] = '\0';
 	if (level > e->worst)

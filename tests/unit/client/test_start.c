@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -58,7 +59,8 @@ static const struct {
 } limits[] = {{"0=2G", UINT64_C(2) << 30}, {"0=512MB", UINT64_C(512) << 20}, {"1=1G,0=7k", 7 << 10},
 	{"0=5", 5}, {"1=1G", 0}, {"", 0}, {"2G", UINT64_MAX}, {"0=", UINT64_MAX}, {"0=2T", UINT64_MAX},
 	{"0=-1", UINT64_MAX}, {"0=0", UINT64_MAX}, {"0=1G;1=1G", UINT64_MAX}, {"GPU-1=1G", UINT64_MAX},
-	{"0=99999999999999999999", UINT64_MAX}, {"0=17179869184G", UINT64_MAX}};
+	{"0=2 ", UINT64_MAX}, {"0=2 B", UINT64_MAX}, {"0=99999999999999999999", UINT64_MAX},
+	{"0=17179869184G", UINT64_MAX}};
 
 START_TEST(stock_mps_limit_of_memory_is_understood)
 {
@@ -101,6 +103,26 @@ START_TEST(the_socket_may_lie_in_the_folder_of_stock_mps)
 	setenv("CUDA_MPS_PIPE_DIRECTORY", folder, 1);
 	OK(cuInit(0));
 	ck_assert_uint_eq(loopback->greetings, 1);
+	unlink(path);
+	rmdir(folder);
+}
+END_TEST
+
+START_TEST(a_folder_that_others_can_write_has_no_socket)
+{
+	const char *socket = getenv("FRMPS_SOCKET");
+	char folder[] = "/tmp/frmps-mps-XXXXXX", path[64], found[128] = "?";
+
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/frmps.sock", folder);
+	ck_assert_int_eq(symlink(socket, path), 0);
+	setenv("CUDA_MPS_PIPE_DIRECTORY", folder, 1);
+	ck_assert_int_eq(chmod(folder, 01777), 0);
+	mps_socket(found, sizeof(found));
+	ck_assert_str_eq(found, "");
+	ck_assert_int_eq(chmod(folder, 0755), 0);
+	mps_socket(found, sizeof(found));
+	ck_assert_str_eq(found, path);
 	unlink(path);
 	rmdir(folder);
 }
@@ -481,6 +503,7 @@ int main(void)
 		start, stock_mps_limit_of_memory_is_understood, 0, sizeof(limits) / sizeof(limits[0]));
 	tcase_add_test(start, what_has_no_effect_is_told);
 	tcase_add_test(start, the_socket_may_lie_in_the_folder_of_stock_mps);
+	tcase_add_test(start, a_folder_that_others_can_write_has_no_socket);
 	tcase_add_loop_test(start, a_timeout_that_is_none_is_told, 0, sizeof(timeouts) / sizeof(timeouts[0]));
 	tcase_add_test(start, a_hanging_service_is_an_error);
 	tcase_add_test(start, a_daemon_that_dies_is_greeted_again);

@@ -126,6 +126,13 @@ START_TEST(a_file_that_is_wrong_changes_nothing)
 	expect_answer(CUDA_ERROR_INVALID_VALUE, answer);
 	ck_assert_uint_eq(terms()->memory_limit, UINT64_C(5) << 30);
 	ck_assert_uint_eq(fake->daemon.rules.general.memory_limit, UINT64_C(5) << 30);
+	/* Not in UTF-8. */
+	write_file("memory_limit = f\xfcnf\n");
+	snprintf(answer, sizeof(answer),
+		"{\"reason\":\"%s:5: memory_limit: \\\"f?nf\\\" is not a number of bytes (digits, then K, M, G or "
+		"T)\"}",
+		path);
+	expect_answer(CUDA_ERROR_INVALID_VALUE, answer);
 }
 END_TEST
 

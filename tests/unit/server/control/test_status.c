@@ -410,6 +410,46 @@ START_TEST(refusals_say_why)
 }
 END_TEST
 
+/* No executor knows it, so it is gone at once. */
+START_TEST(operator_ends_a_session_that_waits_for_an_executor)
+{
+	struct fake_client client;
+	int operator;
+
+	fake = fake_new(0);
+	fake_hello(fake, &client);
+	operator= connect_operator();
+	order(operator, "terminate", (const char *const[]){"1", NULL}, 1);
+	fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+	ck_assert_int_eq(fake->message.admin_reply.code, 0);
+	fake_expect(fake, client.socket, WIRE_REFUSE);
+	ck_assert_int_eq(fake->message.refuse.code, CUDA_ERROR_MPS_CLIENT_TERMINATED);
+	ck_assert(TAILQ_EMPTY(&fake->daemon.clients));
+	close(operator);
+	close(client.socket);
+	end();
+}
+END_TEST
+
+START_TEST(what_ends_already_cannot_be_ended)
+{
+	struct fake_client client;
+	int operator;
+
+	fake = fake_new(0);
+	fake_boot(fake);
+	fake_join(fake, &client, &fake->children[1], NULL);
+	operator= connect_operator();
+	shutdown(client.socket, SHUT_RDWR);
+	fake_expect(fake, fake->children[1].socket, WIRE_CLOSE_SESSION);
+	order(operator, "terminate", (const char *const[]){"1", NULL}, 1);
+	expect_refusal(operator, "session 1 ends already");
+	close(operator);
+	fake_leave(fake, &client);
+	end();
+}
+END_TEST
+
 START_TEST(operator_ends_a_session)
 {
 	struct fake_client client, other;
@@ -770,6 +810,8 @@ int main(void)
 	tcase_add_test(tests, refusals_say_why);
 	tcase_add_test(tests, operator_asks_as_often_as_he_likes);
 	tcase_add_test(tests, operator_ends_a_session);
+	tcase_add_test(tests, operator_ends_a_session_that_waits_for_an_executor);
+	tcase_add_test(tests, what_ends_already_cannot_be_ended);
 	tcase_add_test(tests, operators_take_turns);
 	tcase_add_test(tests, one_document_answers_all_of_a_user_who_wait_for_it);
 	tcase_add_test(tests, who_leaves_gives_its_turn_up);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "server/adopt/records.h"
@@ -416,6 +417,33 @@ START_TEST(stranger_with_a_wrong_first_message_is_sent_away)
 }
 END_TEST
 
+/* Another process may have inherited the socket, of which nobody knows the control group. */
+START_TEST(who_connected_and_has_ended_gets_no_session)
+{
+	struct wire_message hello = {.type = WIRE_HELLO,
+		.id = 1,
+		.hello = {.major = FRMPS_PROTOCOL_MAJOR,
+			.program = "fake",
+			.window_base = WINDOW_GRID_BASE,
+			.window_bytes = WINDOW_BYTES}};
+	pid_t pid = fork();
+	int pair[2];
+
+	if (pid == 0)
+		_exit(0);
+	boot();
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	visitor_new(&fake->daemon, pair[0]);
+	TAILQ_LAST(&fake->daemon.visitors, visitor_list)->peer.pid = pid;
+	fake_send(fake, pair[1], &hello, NULL, 0);
+	fake_expect(fake, pair[1], WIRE_REFUSE);
+	ck_assert_int_eq(fake->message.refuse.code, CUDA_ERROR_NOT_PERMITTED);
+	close(pair[1]);
+	end();
+}
+END_TEST
+
 /* A stranger that says nothing. Return: its end */
 static int visit(uid_t uid)
 {
@@ -561,6 +589,7 @@ int main(void)
 	tcase_add_test(sessions, a_request_that_was_under_way_is_never_taken_for_an_answered_one);
 	tcase_add_test(sessions, garbage_is_cut_off);
 	tcase_add_test(sessions, stranger_with_a_wrong_first_message_is_sent_away);
+	tcase_add_test(sessions, who_connected_and_has_ended_gets_no_session);
 	tcase_add_test(sessions, strangers_of_many_users_take_nobodys_place);
 	tcase_add_test(sessions, operators_of_many_users_take_nobodys_place);
 	tcase_add_test(sessions, whoever_has_just_come_is_not_the_one_to_go);

@@ -175,10 +175,15 @@ START_TEST(findings_come_as_json)
 	size_t index;
 	char *text;
 
+	/* In JSON as well, whatever bytes it is about. */
+	shell("printf 'standbys = \\374\\n' >etc/frmps/frmps.conf");
 	ck_assert_int_eq(examine(NULL, NULL, true, &text), 1);
 	root = json_loads(text, 0, NULL);
 	ck_assert_msg(root != NULL, "%s", text);
 	ck_assert_uint_ge(json_array_size(json_object_get(root, "findings")), 5);
+	ck_assert_str_eq(json_string_value(json_object_get(
+				 json_array_get(json_object_get(root, "findings"), 0), "check")),
+		"configuration");
 	json_array_foreach (json_object_get(root, "findings"), index, one) {
 		ck_assert_ptr_nonnull(json_string_value(json_object_get(one, "check")));
 		ck_assert_ptr_nonnull(json_string_value(json_object_get(one, "text")));
