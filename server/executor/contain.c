@@ -218,10 +218,12 @@ static void spread_doubt(struct executor *executor)
 		serve_kick_all(executor);
 }
 
+/* What was given up stays so until this executor is replaced: whatever is seen later explains another fault. */
 static void enter(struct executor *executor, enum contain_phase phase)
 {
 	pthread_mutex_lock(&executor->contain.lock);
-	executor->contain.phase = phase;
+	if (executor->contain.phase != CONTAIN_GIVEN_UP)
+		executor->contain.phase = phase;
 	pthread_mutex_unlock(&executor->contain.lock);
 	spread_doubt(executor);
 	tell_main(executor);

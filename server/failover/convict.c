@@ -43,8 +43,9 @@ static uint32_t doubt_of(const struct domain *domain, const struct worker *worke
 	const struct client *client;
 	uint32_t doubt = 0;
 
+	/* The word of one that is closed there stays as it was. */
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		if (convict_was_served(client, worker))
+		if (client_is_live(client) && convict_was_served(client, worker))
 			doubt |= word_acquire(&client->view.server->doubtful);
 	return doubt;
 }
@@ -86,8 +87,7 @@ static void collect(const struct domain *domain, const struct worker *worker, st
 		.exit_signal = worker->exit_signal,
 		.asked = worker->asked,
 		/* It was at work on a fault, or did not come to an end after a sign of one. */
-		.suspected = (doubt & SHM_DOUBT_FAULT) ||
-			     (promotion->state == PROMOTE_FENCING && (sign || doubt))};
+		.suspected = doubt || (promotion->state == PROMOTE_FENCING && sign)};
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
 		if (client->over_limit)
 			evidence->over_limit = client->number;
@@ -151,12 +151,26 @@ static void set_recover(
 		client->recover = in_doubt ? CLIENT_RECOVER_BY_POLICY : CLIENT_RECOVER_NOTHING;
 }
 
+/* Whether the session had work on the device at the fault. An executor that does not see exceptions may have ended before it
+ * wrote who had: then the kernel log is the first sign. */
+static bool had_work(const struct client *client, const struct worker *worker)
+{
+	const struct shm_server_header *server = client->view.server;
+	uint64_t active = word_acquire(&server->active);
+
+	if (word_acquire(&server->doubtful) & SHM_DOUBT_WORKED)
+		return true;
+	return !worker->contains && worker_is_testified(worker) && !word_acquire(&server->doubtful) &&
+	       ((active && active + SHM_SIGN_NS > worker->testified_us * 1000) ||
+		       shm_view_in_doubt(&client->view));
+}
+
 /* @open: some kernel that faulted is not known */
 static void settle(
 	struct client *client, const struct worker *worker, const struct judge_verdict *verdict, bool open)
 {
 	bool served = convict_was_served(client, worker);
-	bool worked = served && (word_acquire(&client->view.server->doubtful) & SHM_DOUBT_WORKED);
+	bool worked = served && had_work(client, worker);
 	struct doubt now;
 
 	doubt_init(&now, &client->view);
@@ -208,7 +222,9 @@ void convict(struct domain *domain, const struct worker *worker)
 	bool open;
 
 	convict_preview(domain, worker, &verdict);
-	open = (verdict.ground == JUDGE_UNKNOWN && !verdict.gone) || verdict.others;
+	/* Who is named acquits nobody of what was still looked at. */
+	open = (verdict.ground == JUDGE_UNKNOWN && !verdict.gone) || verdict.others ||
+	       doubt_of(domain, worker);
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
 		settle(client, worker, &verdict, open);
 	name_culprit(domain, &verdict);

@@ -9,8 +9,8 @@
 //                fault_stall_ms: the executor, which issues nothing any more, is asked to take itself off the
 //                device. Then no write of its context can land either, but what ran is cut: it is in doubt.
 //                promote_off_device()
-//                At once where the executor has given up on a fault and not everybody is known whose it is: who
-//                had work on the device then gets an error anyway, and nobody else has any
+//                At once where the executor has given up on a fault: who had work on the device then gets an error
+//                anyway, and nobody else has any
 //   not at all   an executor that has contained a fault, or had not answered before, neither answers nor has
 //                a mark move for a while, or does not leave the device in time: it is condemned, and the end
 //                of its process is awaited
@@ -119,11 +119,12 @@ static uint32_t doubt_of(const struct domain *domain)
 	return doubt;
 }
 
-/* Whether it was not contained, and not everybody is known whose it was. */
-static bool is_unexplained(const struct domain *domain, const struct judge_verdict *verdict)
+/* Whether the executor has given up on a fault. One that it looks at it may yet contain, and says nothing of. */
+static bool is_unexplained(const struct domain *domain)
 {
-	return (doubt_of(domain) & SHM_DOUBT_FAULT) &&
-	       ((!verdict->culprit && !verdict->gone) || verdict->others);
+	const struct promotion *promotion = &domain->promotion;
+
+	return promotion->cause == PROMOTE_SIGN && !promotion->silent && (doubt_of(domain) & SHM_DOUBT_FAULT);
 }
 
 /* Whether nothing more will be known about the cause. */
@@ -134,7 +135,7 @@ static bool is_explained(const struct domain *domain, const struct judge_verdict
 	bool planned = promotion->cause == PROMOTE_ORPHAN || promotion->cause == PROMOTE_WORN ||
 		       (promotion->silent && promotion->worn);
 
-	return (planned && !doubt_of(domain)) || verdict->culprit || verdict->gone ||
+	return ((planned || verdict->culprit || verdict->gone) && !doubt_of(domain)) ||
 	       is_stalled(domain, now_us) || has_passed(now_us, promotion->moved_us, NAME_MS);
 }
 
@@ -209,7 +210,7 @@ void halt_look(void *context)
 		return;
 	}
 	convict_preview(domain, domain->active, &verdict);
-	if (promotion->halted && is_unexplained(domain, &verdict)) {
+	if (promotion->halted && is_unexplained(domain)) {
 		ask_for_fence(domain);
 		return;
 	}

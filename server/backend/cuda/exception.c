@@ -372,6 +372,14 @@ static void release(void)
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
+/* What has no name is a fault as well. Without room its kernel takes the place of the last that has one. */
+static void add_unknown(struct finding *finding)
+{
+	uint32_t i = finding->count < BACKEND_FAULTS_MAX ? finding->count++ : BACKEND_FAULTS_MAX - 1;
+
+	finding->faults[i] = (struct backend_fault){.code = CUDA_ERROR_LAUNCH_FAILED};
+}
+
 /* Where nothing has faulted, or each fault has a name and a grid that ends, all goes on. */
 static void say(const struct backend_watch *watch, struct finding *finding)
 {
@@ -379,6 +387,8 @@ static void say(const struct backend_watch *watch, struct finding *finding)
 
 	for (uint32_t i = 0; i < finding->count; i++)
 		finding->faults[i].ended = !exception.keeps_any;
+	if (finding->unknown)
+		add_unknown(finding);
 	if (finding->unknown || !ends || (!finding->count && finding->excited)) {
 		watch->uncontained(watch->context, finding->faults, finding->count);
 		return;
@@ -407,7 +417,11 @@ static void examine(const struct backend_watch *watch)
 {
 	struct finding *finding = &exception.finding;
 
-	*finding = (struct finding){.excited = !read_states()};
+	*finding = (struct finding){0};
+	if (!read_states()) {
+		finding->unknown = true;
+		snprintf(finding->what, sizeof(finding->what), "error states cannot be read");
+	}
 	look_at_warps(finding);
 	look_at_states(finding);
 	say(watch, finding);

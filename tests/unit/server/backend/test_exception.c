@@ -38,7 +38,7 @@ static uint8_t *area;
 static uint8_t memory[MEMORY_END];
 static struct debugger_state states[SMS];
 static void (*at_resume)(void); /* once */
-static bool stops;
+static bool stops, hides;
 
 static void tell(const char *word)
 {
@@ -92,7 +92,7 @@ struct states {
 
 static uint32_t read_states(struct states *wish)
 {
-	if (wish->first + wish->count > SMS)
+	if (hides || wish->first + wish->count > SMS)
 		return 0x1f;
 	memcpy(wish->at, &states[wish->first], wish->count * sizeof(states[0]));
 	return 0;
@@ -207,6 +207,7 @@ static void set_up(void)
 	ck_assert_ptr_ne(area, MAP_FAILED);
 	memset(memory, 0x11, sizeof(memory));
 	stops = true;
+	hides = false;
 	debugger_reset(execute);
 	note_alloc(0x83de, DEBUGGER, 0);
 	note_alloc(0x3e, AREA, (WARPS_BYTES + 4095) & ~4095u);
@@ -373,9 +374,34 @@ START_TEST(a_kernel_that_nobody_knows_is_not_contained)
 			4); /* of another place */
 	stop_warp(1, 1, 1, 0, OTHER);
 	handle("suspected stop stopped uncontained resume ");
-	ck_assert_uint_eq(fault_count, 0);
+	ck_assert_uint_eq(fault_count, 1);
+	ck_assert_ptr_null(faults[0].module);
 	ck_assert(!is_stopped(1, 1));
 	ck_assert_uint_eq(memory[CODE], 0x11);
+}
+END_TEST
+
+/* That one has a name acquits nobody of the other. */
+START_TEST(what_nobody_knows_beside_a_kernel_with_a_name_is_told)
+{
+	stop_warp(1, 0, 0, WARP_TRAP, CODE);
+	stop_warp(1, 1, 9, WARP_TRAP, OTHER);
+	handle("suspected stop stopped uncontained resume ");
+	ck_assert_uint_eq(fault_count, 2);
+	ck_assert_ptr_eq(faults[0].module, OURS);
+	ck_assert_ptr_null(faults[1].module);
+}
+END_TEST
+
+/* What is behind it may be anybody's, whatever else is known. */
+START_TEST(states_that_cannot_be_read_are_not_contained)
+{
+	hides = true;
+	if (_i)
+		stop_warp(1, 0, 0, WARP_TRAP, CODE);
+	handle("suspected stop stopped uncontained resume ");
+	ck_assert_uint_eq(fault_count, 1 + (uint32_t)_i);
+	ck_assert_ptr_null(faults[_i].module);
 }
 END_TEST
 
@@ -384,7 +410,8 @@ START_TEST(a_state_in_nobodys_code_is_not_contained)
 	states[0].warp_error = 0x17;
 	states[0].pc = CODE + CODE_BYTES;
 	handle("suspected stop stopped uncontained resume ");
-	ck_assert_uint_eq(fault_count, 0);
+	ck_assert_uint_eq(fault_count, 1);
+	ck_assert_ptr_null(faults[0].module);
 }
 END_TEST
 
@@ -657,6 +684,8 @@ int main(void)
 	tcase_add_test(tests, who_has_left_the_code_is_never_released);
 	tcase_add_test(tests, who_is_in_the_code_of_others_is_never_released);
 	tcase_add_loop_test(tests, a_kernel_that_nobody_knows_is_not_contained, 0, 3);
+	tcase_add_test(tests, what_nobody_knows_beside_a_kernel_with_a_name_is_told);
+	tcase_add_loop_test(tests, states_that_cannot_be_read_are_not_contained, 0, 2);
 	tcase_add_test(tests, a_state_in_nobodys_code_is_not_contained);
 	tcase_add_test(tests, a_kernel_whose_length_is_not_known_is_not_contained);
 	tcase_add_test(tests, kernels_that_fault_at_once_are_all_named);

@@ -335,6 +335,60 @@ START_TEST(without_a_culprit_everybody_who_worked_is_told_at_once)
 }
 END_TEST
 
+/* It was never said what the sign was of, or of one that faulted later: a mark that came since proves nothing. */
+START_TEST(what_is_still_in_doubt_at_the_end_is_not_believed)
+{
+	const uint32_t recover[] = {
+		_i ? CLIENT_RECOVER_CULPRIT : CLIENT_RECOVER_UNSURE, CLIENT_RECOVER_UNSURE};
+
+	boot(2);
+	issue(0, 5);
+	issue(1, 2);
+	doubt(0, SHM_DOUBT_WORKED);
+	doubt(1, SHM_DOUBT_WORKED);
+	say(first, WIRE_SUSPECT, 0);
+	if (_i)
+		speak(first, 0, fake_session(fake, 0)->number);
+	fake_serve(fake, first, WIRE_HALT);
+	finish(0, 5);
+	finish(1, 2);
+	run_until_killed(first);
+	expect_activate(recover, 2);
+	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
+	ck_assert_uint_eq(fake->daemon.counters.faults, 1);
+	end(2);
+}
+END_TEST
+
+/* It stands still for milliseconds, and then it is known whose it was: nobody else's work is cut for that. */
+START_TEST(a_fault_that_is_looked_at_while_it_is_halted_has_its_time)
+{
+	const uint32_t recover[] = {CLIENT_RECOVER_CULPRIT, CLIENT_RECOVER_NOTHING};
+
+	boot(3);
+	issue(1, 5);
+	issue(2, 2);
+	fake_leave(fake, &clients[0]);
+	answer_close(second, 1);
+	answer_close(first, 0);
+	doubt(0, SHM_DOUBT_FAULT | SHM_DOUBT_WORKED);
+	doubt(1, SHM_DOUBT_FAULT | SHM_DOUBT_WORKED);
+	fake_serve(fake, first, WIRE_HALT);
+	fake_expect_nothing(fake, first->socket);
+	speak(first, 0, fake_session(fake, 0)->number);
+	for (unsigned i = 0; i < 2; i++)
+		word_release(&fake_session(fake, i)->view.server->doubtful, 0);
+	finish(1, 2);
+	run_until_killed(first);
+	expect_activate(recover, 2);
+	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
+	fake_reap(fake, first, SIGKILL);
+	fake_leave(fake, &clients[1]);
+	fake_leave(fake, &clients[2]);
+	fake_free(fake);
+}
+END_TEST
+
 /* The executor knows of no exception: what is done is done. */
 START_TEST(without_an_exception_marks_count)
 {
@@ -505,7 +559,7 @@ END_TEST
 
 START_TEST(the_drivers_log_does_not_halt_and_its_code_is_second_to_the_executors)
 {
-	const uint32_t recover[] = {CLIENT_RECOVER_BY_POLICY};
+	const uint32_t recover[] = {CLIENT_RECOVER_UNSURE};
 
 	boot(1);
 	issue(0, 5);
@@ -552,6 +606,8 @@ int main(void)
 	tcase_add_test(tests, what_does_not_end_is_fenced);
 	tcase_add_test(tests, a_dead_context_is_not_waited_for);
 	tcase_add_test(tests, without_a_culprit_everybody_who_worked_is_told_at_once);
+	tcase_add_loop_test(tests, what_is_still_in_doubt_at_the_end_is_not_believed, 0, 2);
+	tcase_add_test(tests, a_fault_that_is_looked_at_while_it_is_halted_has_its_time);
 	tcase_add_test(tests, without_an_exception_marks_count);
 	tcase_add_test(tests, a_culprit_who_is_gone_clears_the_others);
 	tcase_add_test(tests, two_who_fault_at_once_are_both_named);

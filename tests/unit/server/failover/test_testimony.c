@@ -5,6 +5,8 @@
 
 #include "server/failover/kernel_log.h"
 #include "server/failover/worker.h"
+#include "server/loop/timer.h"
+#include "server/session/client.h"
 #include "server/session/domain.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
@@ -109,6 +111,27 @@ START_TEST(a_line_of_the_log_is_the_code_of_an_executor_that_crashes)
 }
 END_TEST
 
+/* It ended before it wrote who had work on the device. What was done by then proves nothing, unless it sees exceptions. */
+START_TEST(who_had_work_behind_a_line_of_the_log_is_told)
+{
+	struct client *session;
+
+	boot();
+	active->worker->contains = _i != 0;
+	session = fake_session(fake, 0);
+	fake_issue(&session->view, 5);
+	word_release(&session->view.server->active, timer_now_us() * 1000);
+	word_release(&shm_view_timeline(&session->view, active->worker->generation)->stream[3].done, 5);
+	worker_testify(active->worker, &exception);
+	fake_reap(fake, active, SIGKILL);
+	fake_expect(fake, standby->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(
+		fake->message.activate.recover.at[0], _i ? CLIENT_RECOVER_NOTHING : CLIENT_RECOVER_UNSURE);
+	fake_reply(fake, standby->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
+	end();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("testimony");
@@ -120,5 +143,6 @@ int main(void)
 	tcase_add_test(tests, a_sign_alone_costs_nothing);
 	tcase_add_loop_test(tests, an_executor_is_not_ended_by_the_log, 0, 2);
 	tcase_add_test(tests, a_line_of_the_log_is_the_code_of_an_executor_that_crashes);
+	tcase_add_loop_test(tests, who_had_work_behind_a_line_of_the_log_is_told, 0, 2);
 	return suite_run(suite);
 }
