@@ -336,7 +336,7 @@ static CUresult greet(int fd, const struct wish *wish, const uint64_t refused[WI
 	hello.hello = (struct wire_hello){
 		.major = FRMPS_PROTOCOL_MAJOR,
 		.minor = FRMPS_PROTOCOL_MINOR,
-		.features = FRMPS_FEATURE_TEXT,
+		.features = FRMPS_FEATURE_TEXT | FRMPS_FEATURE_LIMIT,
 		.program = program_invocation_short_name,
 		.free_windows = {.at = windows, .count = WINDOW_WORDS},
 		.window_base = WINDOW_BASE,
@@ -389,7 +389,7 @@ static CUresult hear(int fd, int64_t deadline, struct control_answer *answer, bo
 }
 
 /* Whether a Welcome is one that this library can work with. */
-static CUresult judge(const struct wire_welcome *w, const struct packet *packet)
+static CUresult judge(const struct wire_welcome *w, const struct packet *packet, const struct wish *wish)
 {
 	bool ok = w->window_base >= WINDOW_BASE && (w->window_base - WINDOW_BASE) % WINDOW_BYTES == 0;
 
@@ -401,6 +401,11 @@ static CUresult judge(const struct wire_welcome *w, const struct packet *packet)
 		client_log(CLIENT_LOG_ERROR,
 			"the service speaks protocol %u, this library %u: they are of different versions",
 			w->major, FRMPS_PROTOCOL_MAJOR);
+		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+	}
+	if (wish->memory_limit && !(w->features & FRMPS_FEATURE_LIMIT)) {
+		client_log(CLIENT_LOG_ERROR, "the service is older than CUDA_MPS_PINNED_DEVICE_MEM_LIMIT and "
+					     "would not heed it: restart it");
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 	}
 	if (!ok)
@@ -477,7 +482,7 @@ static CUresult attempt(int64_t deadline, const struct wish *wish, uint64_t refu
 	if (r == CUDA_SUCCESS)
 		r = hear(c->control_fd, deadline, answer, ret_hung_up);
 	if (r == CUDA_SUCCESS)
-		r = judge(w, &answer->packet);
+		r = judge(w, &answer->packet, wish);
 	if (r != CUDA_SUCCESS)
 		return r;
 	e = connect_reserve(w->window_base, WINDOW_BYTES);

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "server/config/terms.h"
 #include "server/failover/device.h"
 #include "server/failover/promote.h"
 #include "server/identity.h"
@@ -68,6 +69,7 @@ struct kept_chunk {
 struct kept_client {
 	uint64_t features;
 	uint64_t memory_wish;
+	struct subject subject;
 	int64_t uid;
 	int32_t pid;
 	uint32_t domain, window, recovery, state, recover;

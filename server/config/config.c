@@ -245,6 +245,8 @@ static void read_section(struct reading *reading, char *line)
 	if (!end || end[1 + strspn(end + 1, " \t\r\n")]) {
 		snprintf(reading->what, sizeof(reading->what), "not a section of the form \"[user NAME]\"");
 	} else {
+		while (strchr(" \t", end[-1]))
+			end--;
 		*end = '\0';
 		memset(reading->set, 0, sizeof(reading->set));
 		reading->rule =

@@ -60,6 +60,19 @@ void terms_find(const struct rules *rules, const struct subject *subject, struct
 	}
 }
 
+const char *terms_miss(const struct rules *rules, const struct subject *subject)
+{
+	for (uint32_t i = 0; i < rules->count; i++) {
+		if (rules->rules[i].kind == RULE_CGROUP && !*subject->cgroup)
+			return "the configuration has sections for control groups, and its control group "
+			       "cannot be read";
+		if (rules->rules[i].kind == RULE_PROGRAM && !*subject->executable)
+			return "the configuration has sections for programs, and its executable cannot be "
+			       "read";
+	}
+	return NULL;
+}
+
 void terms_describe(const struct rules *rules, const struct subject *subject, char *ret_text, size_t size)
 {
 	size_t used = 0;

@@ -6,8 +6,8 @@
 //
 // Patterns are those of the shell, and * matches a slash as well. All sections that match apply, in the order of the file:
 // where several set a key, the last one holds. User, control group and executable are what the kernel says of the process
-// that connected, so no program chooses its terms: but a user can copy an executable, and what must hold for a user belongs
-// into a section for that user.
+// that connected. But a user can copy an executable, and who may make control groups below his own (a container, a user's
+// systemd) leaves a pattern that does not end in *. What must hold for a user belongs into a section for that user.
 
 #ifndef FRMPS_SERVER_CONFIG_TERMS_H
 #define FRMPS_SERVER_CONFIG_TERMS_H
@@ -29,7 +29,9 @@
 	"matches a slash "                                                                                   \
 	"as well. All sections that match apply, in the order of the file: where several set a key, the "    \
 	"last one holds. "                                                                                   \
-	"Who a program is, the kernel says. But a user can copy an executable: what must hold for a user "   \
+	"Who a program is, the kernel says. But a user can copy an executable, and who may make control "    \
+	"groups "                                                                                            \
+	"below his own leaves a pattern that does not end in *: what must hold for a user "                  \
 	"belongs into a "                                                                                    \
 	"section for that user. frmpsctl reload has sections read again while programs run."
 
@@ -65,6 +67,12 @@ struct subject {
 
 /** Finds the terms of a subject. */
 void terms_find(const struct rules *rules, const struct subject *subject, struct terms *ret_terms);
+
+/**
+ * Whether sections go by something that is not known of the subject, so that nobody can say whether they apply.
+ * Return: NULL, or what is missing (static text)
+ */
+const char *terms_miss(const struct rules *rules, const struct subject *subject);
 
 /** Which sections these are of, "[user 7] [cgroup /x]"; cut off where it does not fit. */
 void terms_describe(const struct rules *rules, const struct subject *subject, char *ret_text, size_t size);

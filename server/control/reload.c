@@ -11,7 +11,6 @@
 #include "server/log.h"
 #include "server/session/client.h"
 #include "server/session/daemon.h"
-#include "server/session/subject.h"
 
 struct reload {
 	uv_work_t work;
@@ -39,14 +38,11 @@ static void take_effect(struct reload *reload)
 {
 	struct daemon *daemon = reload->daemon;
 	struct client *client;
-	struct terms terms;
 
 	config_rules(&reload->config, &daemon->rules);
 	store_put_single(daemon->store, RECORD_RULES, &daemon->rules, sizeof(daemon->rules));
-	TAILQ_FOREACH (client, &daemon->clients, link) {
-		subject_terms(&daemon->rules, client->uid, client->pid, &terms);
-		client_set_terms(client, &terms);
-	}
+	TAILQ_FOREACH (client, &daemon->clients, link)
+		client_set_terms(client);
 	config_differences(daemon->config, &reload->config, reload->text, sizeof(reload->text));
 }
 

@@ -29,7 +29,7 @@
 //	 immovable		number of sessions that this standby cannot take over
 //     clients			a list
 //	 session, pid, program, uid
-//	 cgroup			null; or the control group in which its process is now
+//	 cgroup			null; or the control group in which its process was when it connected
 //	 state			opening, running, held, faulted, closed, closing
 //	 memory_bytes		device memory that is mapped now, in whole chunks
 //	 host_bytes		pinned host memory that is mapped now
@@ -59,7 +59,6 @@
 #include "server/session/domain.h"
 #include "server/session/linger.h"
 #include "server/session/quota.h"
-#include "server/session/subject.h"
 #include "server/session/client.h"
 #include "server/config/config.h"
 #include "server/version.h"
@@ -104,12 +103,11 @@ static uint64_t count_commands(const struct client *client)
 /* Who it is as the kernel says, and on which terms it is served. */
 static void add_terms(json_t *json, const struct client *client)
 {
-	struct subject subject;
+	const struct subject *subject = &client->subject;
 	char sections[600];
 
-	subject_read(client->uid, client->pid, &subject);
-	terms_describe(&client->daemon->rules, &subject, sections, sizeof(sections));
-	json_object_set_new(json, "cgroup", *subject.cgroup ? foreign(subject.cgroup) : json_null());
+	terms_describe(&client->daemon->rules, subject, sections, sizeof(sections));
+	json_object_set_new(json, "cgroup", *subject->cgroup ? foreign(subject->cgroup) : json_null());
 	json_object_set_new(json, "sections", *sections ? foreign(sections) : json_null());
 	json_object_set_new(json, "memory_limit", json_integer((json_int_t)client->terms.memory_limit));
 	json_object_set_new(json, "pinned_limit", json_integer((json_int_t)client->terms.pinned_limit));

@@ -100,12 +100,12 @@ uint32_t client_policy(const struct client *client)
 	return client->recovery ? CLIENT_RECOVER_BY_REPLAY : CLIENT_RECOVER_BY_FAIL;
 }
 
-void client_set_terms(struct client *client, const struct terms *terms)
+void client_set_terms(struct client *client)
 {
 	uint64_t wish = client->memory_wish;
 
-	client->terms = *terms;
-	if (wish && (!terms->memory_limit || wish < terms->memory_limit))
+	terms_find(&client->daemon->rules, &client->subject, &client->terms);
+	if (wish && (!client->terms.memory_limit || wish < client->terms.memory_limit))
 		client->terms.memory_limit = wish;
 }
 

@@ -97,6 +97,7 @@ struct client {
 	pid_t pid;
 	char program[CLIENT_PROGRAM_MAX];   /* its name, for people */
 	char identity[CLIENT_IDENTITY_MAX]; /* what it is (session/offender.h) */
+	struct subject subject;		    /* whom its terms are for, as it was when it connected */
 	struct terms terms;		    /* on which it is served */
 	uint64_t memory_wish;		    /* most device memory that it wants itself; 0: it does not say */
 	struct connection *connection;
@@ -145,11 +146,11 @@ struct client {
 	unsigned losses;
 };
 
-/** Who connects, and on which terms; a private copy. */
+/** Who connects; a private copy. */
 struct client_peer {
 	uid_t uid;
 	pid_t pid;
-	struct terms terms;
+	struct subject subject;
 };
 
 /* Outcome of client_new(): the client was refused; the connection is still the caller's. */
@@ -164,8 +165,8 @@ struct client_peer {
 int client_new(struct domain *domain, struct connection *connection, const struct client_peer *peer,
 	const struct wire_hello *hello, int32_t *ret_code, const char **ret_text);
 
-/** It is served on these terms from now on, but for what it wants less of itself. */
-void client_set_terms(struct client *client, const struct terms *terms);
+/** It is served on the terms that are in force, but for what it wants less of itself. */
+void client_set_terms(struct client *client);
 
 /** Records the session as it is. */
 void client_keep(struct client *client);

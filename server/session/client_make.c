@@ -25,7 +25,6 @@
 #include "server/session/handshake.h"
 #include "server/session/message.h"
 #include "server/session/request.h"
-#include "server/session/subject.h"
 #include "server/session/visitor.h"
 
 /*
@@ -117,6 +116,7 @@ static struct client *allocate(struct domain *domain, const struct client_peer *
 	client->number = number;
 	client->uid = peer->uid;
 	client->pid = peer->pid;
+	client->subject = peer->subject;
 	client->window = WINDOW_NONE;
 	client->view = SHM_VIEW_NULL;
 	holdings_init(&client->holdings);
@@ -169,13 +169,13 @@ static int refuse_new(
 	return CLIENT_E_REFUSED;
 }
 
-static void take_hello(struct client *client, const struct wire_hello *hello, const struct terms *terms)
+static void take_hello(struct client *client, const struct wire_hello *hello)
 {
 	handshake_copy_name(client->program, sizeof(client->program), hello->program);
 	handshake_identity(client->identity, hello);
 	client->features = hello->features & HANDSHAKE_FEATURES;
 	client->memory_wish = hello->memory_limit;
-	client_set_terms(client, terms);
+	client_set_terms(client);
 	client->recovery = hello->recovery ? hello->recovery - 1 : (uint32_t)client->terms.recovery;
 }
 
@@ -190,7 +190,7 @@ int client_new(struct domain *domain, struct connection *connection, const struc
 		*ret_text = "the service is out of memory";
 		return CLIENT_E_REFUSED;
 	}
-	take_hello(client, hello, &peer->terms);
+	take_hello(client, hello);
 	client->window = window_take(&domain->windows, &hello->free_windows);
 	if (client->window == WINDOW_NONE)
 		return refuse_new(client, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
@@ -225,6 +225,7 @@ void client_keep(struct client *client)
 	const struct request *request = client->request;
 	struct kept_client kept = {.features = client->features,
 		.memory_wish = client->memory_wish,
+		.subject = client->subject,
 		.uid = client->uid,
 		.pid = client->pid,
 		.domain = client->domain->number,
@@ -349,15 +350,13 @@ static void give_up(struct client *client, bool has_regions)
 
 struct client *client_adopt(struct domain *domain, uint64_t number, const struct kept_client *kept)
 {
-	struct client_peer peer = {.uid = (uid_t)kept->uid, .pid = kept->pid};
-	struct client *client;
+	const struct client_peer peer = {.uid = (uid_t)kept->uid, .pid = kept->pid, .subject = kept->subject};
+	struct client *client = allocate(domain, &peer, number);
 	bool has_regions, has_peer;
 
-	subject_terms(&domain->daemon->rules, peer.uid, peer.pid, &peer.terms);
-	client = allocate(domain, &peer, number);
 	log_bug_on(!client);
 	take_kept(client, kept);
-	client_set_terms(client, &peer.terms);
+	client_set_terms(client);
 	has_regions = adopt_regions(client, kept);
 	has_peer = client->state == CLIENT_CLOSING || adopt_peer(client);
 	if (!has_regions || !has_peer)

@@ -93,6 +93,11 @@ static void run(struct daemon *daemon, const struct legacy *legacy)
 	uv_run(daemon->loop, UV_RUN_DEFAULT);
 	daemon_deinit(daemon);
 	uv_close((uv_handle_t *)&turn, NULL);
+	/* The thread that reads the configuration may wait for a user database for ever; exit() would wait for it, too. */
+	if (daemon->reload) {
+		log_info("stopped");
+		_exit(daemon->exit_code);
+	}
 	uv_run(daemon->loop, UV_RUN_DEFAULT);
 }
 

@@ -31,7 +31,7 @@ bool quota_is_operator(uid_t uid);
 
 /**
  * Whether what a user's programs keep open of the service's files leaves room for one more session of his.
- * @limit: pinned_limit of that session, bytes; 0: none
+ * @limit: pinned_limit of the user, bytes; 0: none
  */
 bool quota_allows_user(struct daemon *daemon, uid_t uid, uint64_t limit);
 

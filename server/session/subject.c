@@ -3,11 +3,22 @@
 #include "server/session/subject.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "server/session/cgroup.h"
 
 _Static_assert(SUBJECT_PATH_MAX >= CGROUP_MAX, "a control group fits");
+
+/* What the kernel says of a file that an upgrade has replaced. */
+static void cut_deleted(char *path)
+{
+	static const char mark[] = " (deleted)";
+	size_t length = strlen(path), bytes = sizeof(mark) - 1;
+
+	if (length > bytes && !strcmp(path + length - bytes, mark))
+		path[length - bytes] = '\0';
+}
 
 void subject_read(uid_t uid, pid_t pid, struct subject *ret_subject)
 {
@@ -21,14 +32,7 @@ void subject_read(uid_t uid, pid_t pid, struct subject *ret_subject)
 	if (length < 0 || length >= (ssize_t)SUBJECT_PATH_MAX)
 		length = 0;
 	ret_subject->executable[length] = '\0';
+	cut_deleted(ret_subject->executable);
 	if (!cgroup_of(pid, ret_subject->cgroup))
 		*ret_subject->cgroup = '\0';
-}
-
-void subject_terms(const struct rules *rules, uid_t uid, pid_t pid, struct terms *ret_terms)
-{
-	struct subject subject;
-
-	subject_read(uid, pid, &subject);
-	terms_find(rules, &subject, ret_terms);
 }

@@ -8,12 +8,10 @@
 #include "server/config/terms.h"
 
 /**
- * Reads what the terms of a process go by. What cannot be read, of a process that is gone or that is in a place which this
- * one does not see, is empty. Any thread; asks the kernel alone, and waits for nobody.
+ * Reads what the terms of a process go by, once, when it asks for a session. What cannot be read is empty: of a process that
+ * is gone, that is in a namespace which this one does not see, or that this one may not look at. Any thread; asks the kernel
+ * alone, which may have to wait for its own lock of control groups.
  */
 void subject_read(uid_t uid, pid_t pid, struct subject *ret_subject);
-
-/** The terms of a process, by the same. */
-void subject_terms(const struct rules *rules, uid_t uid, pid_t pid, struct terms *ret_terms);
 
 #endif

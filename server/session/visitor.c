@@ -57,6 +57,7 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 	char identity[CLIENT_IDENTITY_MAX];
 	const char *alone = NULL, *text;
 	struct domain *domain;
+	struct terms terms;
 	int32_t code;
 
 	if (device_has_failed(daemon)) {
@@ -73,14 +74,17 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 		refuse(visitor, code, text);
 		return NULL;
 	}
-	if (!quota_allows_user(daemon, visitor->peer.uid, visitor->peer.terms.pinned_limit)) {
+	/* What a user's programs keep is his, whichever of them comes now. */
+	terms_find(&daemon->rules, &(struct subject){.uid = visitor->peer.uid}, &terms);
+	if (!quota_allows_user(daemon, visitor->peer.uid, terms.pinned_limit)) {
 		refuse(visitor, CUDA_ERROR_OUT_OF_MEMORY,
 			"its user's programs keep open too much memory of the service that was freed "
 			"(pinned_limit)");
 		return NULL;
 	}
 	handshake_identity(identity, hello);
-	if (visitor->peer.terms.isolation == CONFIG_ISOLATION_CLIENT)
+	terms_find(&daemon->rules, &visitor->peer.subject, &terms);
+	if (terms.isolation == CONFIG_ISOLATION_CLIENT)
 		alone = "isolation = client";
 	else if (offender_is_quarantined(daemon, visitor->peer.uid, identity))
 		alone = "it has had quarantine_faults faults";
@@ -106,10 +110,15 @@ static void greet(struct visitor *visitor, const struct wire_hello *hello)
 		refuse(visitor, code, text);
 		return;
 	}
-	subject_terms(&visitor->daemon->rules, visitor->peer.uid, visitor->peer.pid, &visitor->peer.terms);
+	subject_read(visitor->peer.uid, visitor->peer.pid, &visitor->peer.subject);
 	/* Whoever has its socket now would be served on the terms of nobody. */
 	if (visitor->peer.pid > 0 && kill(visitor->peer.pid, 0) < 0 && errno == ESRCH) {
 		refuse(visitor, CUDA_ERROR_NOT_PERMITTED, "the process that connected has ended");
+		return;
+	}
+	text = terms_miss(&visitor->daemon->rules, &visitor->peer.subject);
+	if (text) {
+		refuse(visitor, CUDA_ERROR_NOT_PERMITTED, text);
 		return;
 	}
 	domain = find_room(visitor, hello);

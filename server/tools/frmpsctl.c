@@ -1,6 +1,7 @@
 // frmpsctl: the operator's program. Asks the service over its socket and prints what it says, as a table for
 // people or as JSON for programs.
 
+#include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
 #include <stdbool.h>
@@ -22,6 +23,8 @@
 
 /* How long the service may take for it: longer than the daemon does. */
 #define ISOLATE_SECONDS 60
+/* A user database on another machine may be slow. */
+#define RELOAD_SECONDS 60
 
 struct options {
 	bool json, help;
@@ -281,7 +284,8 @@ static int reload(const struct call *call)
 {
 	char text[700], *answer = NULL;
 	json_t *root;
-	int r = ask(call->path, "reload", &answer, text, sizeof(text));
+	int r = ask_with(
+		call->path, "reload", &(struct wire_names){0}, RELOAD_SECONDS, &answer, text, sizeof(text));
 
 	if (r)
 		return fail(r, text);
@@ -357,15 +361,40 @@ static int show_top(const struct call *call)
 	return code;
 }
 
+/* Whether the socket's folder has nothing else in it: a container gets all of it. */
+static bool is_own_folder(const char *socket)
+{
+	const char *name = strrchr(socket, '/');
+	char *path = name ? strndup(socket, (size_t)(name - socket)) : NULL;
+	DIR *folder = path ? opendir(path) : NULL;
+	const struct dirent *entry;
+	bool own = true;
+
+	while (folder && (entry = readdir(folder)))
+		own &= *entry->d_name == '.' || !strncmp(entry->d_name, name + 1, strlen(name + 1));
+	if (folder)
+		closedir(folder);
+	free(path);
+	return own;
+}
+
 static int describe_container(const struct call *call)
 {
 	char *library = shim_directory(), *folder = library ? realpath(library, NULL) : NULL;
-	json_t *json = folder ? cdi_make(call->count ? call->arguments[0] : "0", call->path, folder) : NULL;
+	const bool own = is_own_folder(call->path);
+	json_t *json =
+		folder && own ? cdi_make(call->count ? call->arguments[0] : "0", call->path, folder) : NULL;
 	int code =
 		json && !json_dumpf(json, stdout, JSON_INDENT(2)) && puts("") >= 0 && !fflush(stdout) ? 0 : 1;
 
 	if (!folder)
 		fputs("frmpsctl: the library is not found (FRMPS_SHIM_DIR names its folder)\n", stderr);
+	else if (!own)
+		fprintf(stderr,
+			"frmpsctl: the folder of %s has other files, which a container would get as well: "
+			"give the "
+			"socket a folder of its own (key socket)\n",
+			call->path);
 	else if (!json)
 		fprintf(stderr, "frmpsctl: %s and %s are no absolute paths in folders of their own\n",
 			call->path, folder);

@@ -25,7 +25,7 @@ complaints() { # complaints PAGE
 if command -v groff >/dev/null; then
 	printf '.Dd x\n.Dt X 1\n.Os\n.Sh NAME\n.Nm x\n.Nd y\n.Nonsense\n' >"$scratch/bad"
 	[ -n "$(complaints "$scratch/bad")" ] || fail "a page with an unknown macro is not noticed"
-	for page in frmps-server.8 frmps.conf.5 frmps-run.1 frmpsctl.1; do
+	for page in frmps-server.8 frmps.conf.5 frmps-run.1 frmpsctl.1 frmps-exporter.1; do
 		text=$(complaints "$generated/$page")
 		[ -z "$text" ] || fail "$page: $text"
 		groff -mandoc -Tutf8 -P-cbu "$generated/$page" | grep -q 'SEE ALSO' || fail "$page: is not whole"
@@ -60,7 +60,7 @@ fi
 # Variables that no user is told of: those of the host backend, of the demo, and what the service tells its children.
 unnamed() { # unnamed FOLDER
 	grep -rhoE --include='*.[ch]' --include='*.cc' '"FRMPS_[A-Z_]+"' "$1" | sort -u | tr -d '"' |
-		grep -vE '^FRMPS_(HOST_.*|DEMO_MODULE|ON_FAULT)$' | while read -r name; do
+		grep -vE '^FRMPS_(HOST_.*|DEMO_MODULE)$' | while read -r name; do
 		grep -q "^VARIABLE(\"$name\"," server/tools/*.def || echo "$name"
 	done
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Faults of every class beside every kind of program, by a plan, in parts that a machine is lent for.
+"""Faults of every class beside every kind of program, by a plan, in parts of less than eight minutes.
 
 usage: exceptions.py [--build BUILD] [--host] [--part I/N] [--only TEXT,...] [--times N] [--seconds LIMIT] [--out FILE.json]
        exceptions.py --list [--host] [--part I/N] [--only TEXT,...]
@@ -47,7 +47,7 @@ from machine import machine  # noqa: E402
 from matrix_systems import PATIENCE, Broken  # noqa: E402
 from systems import is_gpu_here  # noqa: E402
 
-SECONDS = 470  # of a part: whoever lends a machine does so for eight minutes
+SECONDS = 470  # of a part: below eight minutes
 MORE = "more 20"  # kernels of a survivor that a pause is measured with
 
 

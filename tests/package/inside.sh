@@ -89,6 +89,11 @@ wait $program || [ $? = 1 ]
 
 # The exporter is started by who wants it.
 systemctl start frmps-exporter
+until bash -c 'exec 3<>/dev/tcp/127.0.0.1/9836 && printf "GET /metrics HTTP/1.0\r\n\r\n" >&3 && cat <&3' 2>/dev/null |
+	grep -q '^frmps_up 1'; do
+	[ "$(property ActiveState frmps-exporter)" = active ]
+	sleep 0.1
+done
 
 # An instance for one GPU is a service of its own.
 systemctl enable --now frmps-server@0

@@ -406,6 +406,7 @@ static void welcome(const struct wire_message *hello)
 	self.window = pick_window(&hello->hello);
 	m = (struct wire_message){.type = WIRE_WELCOME, .id = hello->id};
 	m.welcome = (struct wire_welcome){.major = FRMPS_PROTOCOL_MAJOR,
+		.features = word_relaxed(&loopback->is_old) ? 0 : FRMPS_FEATURE_LIMIT,
 		.session = 77,
 		.window_base = self.window,
 		.device_bytes = DEVICE_PART,

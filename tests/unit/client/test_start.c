@@ -78,6 +78,17 @@ START_TEST(stock_mps_limit_of_memory_is_understood)
 }
 END_TEST
 
+/* A service that was started before its files were replaced. */
+START_TEST(an_older_service_is_not_trusted_with_a_limit)
+{
+	word_set(&loopback->is_old, 1);
+	setenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=2G", 1);
+	FAILS(cuInit(0), SYSTEM_DRIVER_MISMATCH);
+	unsetenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
+	OK(cuInit(0));
+}
+END_TEST
+
 START_TEST(what_has_no_effect_is_told)
 {
 	CUlogIterator before, after;
@@ -501,6 +512,7 @@ int main(void)
 	tcase_add_test(start, a_wish_that_nobody_understands_is_told);
 	tcase_add_loop_test(
 		start, stock_mps_limit_of_memory_is_understood, 0, sizeof(limits) / sizeof(limits[0]));
+	tcase_add_test(start, an_older_service_is_not_trusted_with_a_limit);
 	tcase_add_test(start, what_has_no_effect_is_told);
 	tcase_add_test(start, the_socket_may_lie_in_the_folder_of_stock_mps);
 	tcase_add_test(start, a_folder_that_others_can_write_has_no_socket);

@@ -156,7 +156,7 @@ START_TEST(a_section_says_for_whom_a_key_holds)
 
 	write_file("memory_limit = 64G\nrecovery = replay\n"
 		   "[user 7]  # the seventh\n  memory_limit = 2G\nisolation = client\n"
-		   "[program /usr/bin/python3*]\nmemory_limit = 3G\n"
+		   "[program /usr/bin/python3* ]\nmemory_limit = 3G\n"
 		   "[cgroup /kubepods.slice/*]\npinned_limit = 1G\nisolation = user\n");
 	config_init(&config);
 	ck_assert_msg(!config_read(&config, path, text, sizeof(text)), "%s", text);
@@ -175,6 +175,9 @@ START_TEST(a_section_says_for_whom_a_key_holds)
 	config_rules(&config, &rules);
 	terms_describe(&rules, &pod, text, sizeof(text));
 	ck_assert_str_eq(text, "[user 7] [program /usr/bin/python3*] [cgroup /kubepods.slice/*]");
+	ck_assert_ptr_null(terms_miss(&rules, &pod));
+	ck_assert_ptr_nonnull(strstr(terms_miss(&rules, &python), "control group cannot be read"));
+	ck_assert_ptr_nonnull(strstr(terms_miss(&rules, &user), "executable cannot be read"));
 	terms_describe(&rules, &pod, text, 9);
 	ck_assert_str_eq(text, "[user 7]");
 	terms_describe(&rules, &(struct subject){0}, text, sizeof(text));

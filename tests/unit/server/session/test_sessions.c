@@ -417,8 +417,8 @@ START_TEST(stranger_with_a_wrong_first_message_is_sent_away)
 }
 END_TEST
 
-/* Another process may have inherited the socket, of which nobody knows the control group. */
-START_TEST(who_connected_and_has_ended_gets_no_session)
+/* Says Hello as if it was connected by a process. Return: its end */
+static int greet_from(pid_t pid)
 {
 	struct wire_message hello = {.type = WIRE_HELLO,
 		.id = 1,
@@ -426,20 +426,46 @@ START_TEST(who_connected_and_has_ended_gets_no_session)
 			.program = "fake",
 			.window_base = WINDOW_GRID_BASE,
 			.window_bytes = WINDOW_BYTES}};
-	pid_t pid = fork();
 	int pair[2];
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	visitor_new(&fake->daemon, pair[0]);
+	TAILQ_LAST(&fake->daemon.visitors, visitor_list)->peer.pid = pid;
+	fake_send(fake, pair[1], &hello, NULL, 0);
+	return pair[1];
+}
+
+static void expect_no_session(int socket)
+{
+	fake_expect(fake, socket, WIRE_REFUSE);
+	ck_assert_int_eq(fake->message.refuse.code, CUDA_ERROR_NOT_PERMITTED);
+	close(socket);
+}
+
+/* Another process may have inherited the socket, of which nobody knows the control group. */
+START_TEST(who_connected_and_has_ended_gets_no_session)
+{
+	pid_t pid = fork();
 
 	if (pid == 0)
 		_exit(0);
 	boot();
 	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
-	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
-	visitor_new(&fake->daemon, pair[0]);
-	TAILQ_LAST(&fake->daemon.visitors, visitor_list)->peer.pid = pid;
-	fake_send(fake, pair[1], &hello, NULL, 0);
-	fake_expect(fake, pair[1], WIRE_REFUSE);
-	ck_assert_int_eq(fake->message.refuse.code, CUDA_ERROR_NOT_PERMITTED);
-	close(pair[1]);
+	expect_no_session(greet_from(pid));
+	end();
+}
+END_TEST
+
+/* As in a container whose processes the service does not see. */
+START_TEST(whose_control_group_is_not_known_gets_no_session_where_it_matters)
+{
+	struct rules *rules;
+
+	boot();
+	rules = &fake->daemon.rules;
+	rules->rules[rules->count++] =
+		(struct rule){.kind = _i ? RULE_PROGRAM : RULE_CGROUP, .text = "/nowhere/*"};
+	expect_no_session(greet_from(0));
 	end();
 }
 END_TEST
@@ -590,6 +616,8 @@ int main(void)
 	tcase_add_test(sessions, garbage_is_cut_off);
 	tcase_add_test(sessions, stranger_with_a_wrong_first_message_is_sent_away);
 	tcase_add_test(sessions, who_connected_and_has_ended_gets_no_session);
+	tcase_add_loop_test(
+		sessions, whose_control_group_is_not_known_gets_no_session_where_it_matters, 0, 2);
 	tcase_add_test(sessions, strangers_of_many_users_take_nobodys_place);
 	tcase_add_test(sessions, operators_of_many_users_take_nobodys_place);
 	tcase_add_test(sessions, whoever_has_just_come_is_not_the_one_to_go);
