@@ -138,6 +138,8 @@ START_TEST(a_fault_is_named_and_the_rest_goes_on)
 	ck_assert_str_eq(fault.kernel, crashes[_i].kernel);
 	ck_assert(fault.ended);
 	/* Nothing of it is left. */
+	ok(OPS->stream_destroy(stream));
+	ok(OPS->stream_destroy(other));
 	atomic_store(&backend_watch, NULL);
 	bed_deinit();
 }
