@@ -183,6 +183,12 @@ static void settle(
 	doubt_deinit(&now);
 }
 
+/* Whether that is the rest of a grid whose fault was noted when it was contained. */
+static bool is_noted(const struct promotion *promotion, const struct judge_verdict *verdict)
+{
+	return verdict->culprit && verdict->culprit == promotion->contained && !verdict->also_count;
+}
+
 /* Where the executor did not say it. */
 static void name_kernel(const struct client *culprit, struct judge_verdict *verdict)
 {
@@ -203,7 +209,7 @@ static void name_culprit(struct domain *domain, const struct judge_verdict *verd
 		return;
 	promotion->verdict = *verdict;
 	TAILQ_FOREACH (client, &domain->clients, domain_link) {
-		if (judge_blames(verdict, client->number))
+		if (judge_blames(verdict, client->number) && client->number != promotion->contained)
 			offender_note(domain->daemon, client);
 		if (client->number != verdict->culprit)
 			continue;
@@ -219,7 +225,7 @@ void convict(struct domain *domain, const struct worker *worker)
 {
 	struct judge_verdict verdict;
 	struct client *client;
-	bool open;
+	bool open, noted;
 
 	convict_preview(domain, worker, &verdict);
 	/* Who is named acquits nobody of what was still looked at. */
@@ -228,8 +234,9 @@ void convict(struct domain *domain, const struct worker *worker)
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
 		settle(client, worker, &verdict, open);
 	name_culprit(domain, &verdict);
+	noted = is_noted(&domain->promotion, &verdict);
 	domain->daemon->counters.faults +=
-		verdict.ground != JUDGE_NO_FAULT && verdict.ground != JUDGE_OVER_LIMIT;
-	domain->daemon->counters.culprits += verdict.culprit != 0;
+		verdict.ground != JUDGE_NO_FAULT && verdict.ground != JUDGE_OVER_LIMIT && (open || !noted);
+	domain->daemon->counters.culprits += verdict.culprit && !noted;
 	domain->promotion.times.judged = timer_now_us();
 }

@@ -13,6 +13,7 @@
 #include "server/loop/timer.h"
 #include "server/session/client.h"
 #include "server/session/domain.h"
+#include "server/session/offender.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
@@ -57,8 +58,8 @@ static void say(enum wire_type type, uint64_t session)
 	fake_send(fake, first->socket, &message, NULL, 0);
 }
 
-/* What the executor does to the culprit, and says of it. */
-static void fault_first_session(void)
+/* What the executor does to the culprit. */
+static void mark_first_session(void)
 {
 	*first->words = (struct last_words){.code = 700,
 		.session = fake_session(fake, 0)->number,
@@ -66,6 +67,12 @@ static void fault_first_session(void)
 		.kernel = "bad_kernel",
 		.magic = LAST_WORDS_MAGIC};
 	word_release(&fake_session(fake, 0)->view.server->state, SHM_SESSION_FAULTED);
+}
+
+/* It says so as well. */
+static void fault_first_session(void)
+{
+	mark_first_session();
 	say(WIRE_FAULT, fake_session(fake, 0)->number);
 }
 
@@ -152,6 +159,27 @@ START_TEST(it_is_replaced_in_a_quiet_moment)
 		FAKE_RUN_WHILE(fake, !first->killed);
 		ck_assert_uint_ge(timer_now_us() - begin_us, 450000);
 	}
+	fake_reap(fake, first, SIGKILL);
+	end();
+}
+END_TEST
+
+/* More of its grid faults on the way into that moment: that is the same fault of the program. */
+START_TEST(the_rest_of_a_grid_that_faults_during_the_halt_is_no_second_fault)
+{
+	struct client *client;
+
+	boot();
+	client = fake_session(fake, 0);
+	strcpy(client->identity, "/usr/bin/bad");
+	fault_first_session();
+	expect_gentle_halt();
+	mark_first_session();
+	answer(0);
+	fake_serve(fake, second, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->daemon.counters.faults, 1);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+	ck_assert_uint_eq(TAILQ_FIRST(&fake->daemon.offenders)->faults, 1);
 	fake_reap(fake, first, SIGKILL);
 	end();
 }
@@ -500,6 +528,7 @@ int main(void)
 	tcase_add_test(tests, everybody_else_goes_on);
 	tcase_add_test(tests, an_executor_with_nothing_left_of_the_fault_stays);
 	tcase_add_loop_test(tests, it_is_replaced_in_a_quiet_moment, 0, 2);
+	tcase_add_test(tests, the_rest_of_a_grid_that_faults_during_the_halt_is_no_second_fault);
 	tcase_add_loop_test(tests, what_it_did_not_come_to_is_asked_of_the_next_one, 0, 2);
 	tcase_add_test(tests, what_it_did_not_come_to_goes_with_its_client);
 	tcase_add_loop_test(
