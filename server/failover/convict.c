@@ -15,8 +15,9 @@
 // in doubt in each of the latest losses that nobody is to blame for; at CONVICT_LOSSES_MAX they are not repeated again
 // (promote.c). The count begins anew when they are known done.
 //
-// Only work of the lost executor counts: a session whose header names an older generation was not served by it (it
-// ended earlier, or the executor died before it reached it), though its journal is in doubt.
+// Only work of the lost executor is judged: a session whose header names an older generation was not served by it (it
+// ended earlier, or the executor died before it reached it), though its journal is in doubt. But an executor that ended
+// while it took sessions over may have ended at any of them: that counts for each that had commands in doubt.
 
 #include "server/failover/convict.h"
 
@@ -165,9 +166,9 @@ static bool had_work(const struct client *client, const struct worker *worker)
 		       shm_view_in_doubt(&client->view));
 }
 
-/* @open: some kernel that faulted is not known */
-static void settle(
-	struct client *client, const struct worker *worker, const struct judge_verdict *verdict, bool open)
+/* @open: some kernel that faulted is not known. @fell_short: the executor ended while it took sessions over */
+static void settle(struct client *client, const struct worker *worker, const struct judge_verdict *verdict,
+	bool open, bool fell_short)
 {
 	bool served = convict_was_served(client, worker);
 	bool worked = served && had_work(client, worker);
@@ -178,7 +179,7 @@ static void settle(
 	client->over_limit = false;
 	if (verdict->culprit || verdict->gone)
 		forget(client);
-	else if (served)
+	else if (served || fell_short)
 		count_loss(client, &now);
 	doubt_deinit(&now);
 }
@@ -232,7 +233,7 @@ void convict(struct domain *domain, const struct worker *worker)
 	open = (verdict.ground == JUDGE_UNKNOWN && !verdict.gone) || verdict.others ||
 	       doubt_of(domain, worker);
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		settle(client, worker, &verdict, open);
+		settle(client, worker, &verdict, open, domain->promotion.fell_short);
 	name_culprit(domain, &verdict);
 	noted = is_noted(&domain->promotion, &verdict);
 	domain->daemon->counters.faults +=

@@ -126,6 +126,7 @@ static void begin(struct domain *domain, enum promote_state state, enum promote_
 		verdict_cut_short(domain);
 	if (!promotion->lost_one)
 		promotion->times = (struct promote_times){.detected = timer_now_us()};
+	promotion->fell_short = promotion->state == PROMOTE_ACTIVATING;
 	promotion->lost_one = true;
 	promotion->state = state;
 	promotion->cause = cause;

@@ -42,6 +42,7 @@ struct promotion {
 	enum promote_state state;
 	enum promote_cause cause; /* of the latest loss */
 	uint32_t generation;	  /* the latest given out */
+	bool fell_short;	  /* what is lost now is an executor that had not answered Activate */
 	bool lost_one; /* an executor was lost since the latest resume: there is something to report */
 	struct judge_verdict verdict;
 	char verdict_text[2048]; /* the latest, in words; empty before the first */
