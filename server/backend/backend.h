@@ -75,9 +75,6 @@ struct backend_launch {
 	const struct frmps_launch_attribute *attributes;
 	uint32_t attribute_count;
 	bool cooperative;
-	/* Who it belongs to, for last words and accounting. */
-	uint64_t session, seq;
-	uint32_t stream_slot;
 };
 
 /* Where the box of a copy begins in an array. */
@@ -307,13 +304,12 @@ struct backend_ops {
 	CUresult (*check)(struct backend_stream *stream, uint64_t address, uint64_t bytes, uint32_t pattern,
 		uint32_t *word);
 	/* Graphs. Nodes run in the order of their edges. Launching it is work in stream order like the above;
-	 * two launches of one graph run one after the other. `as` says only who it belongs to. graph_free
+	 * two launches of one graph run one after the other. graph_free
 	 * while nothing of it runs. graph_make, graph_free: [any] */
 	CUresult (*graph_make)(const struct backend_node *nodes, uint32_t count, uint32_t flags,
 		struct backend_graph **ret_graph);
 	CUresult (*graph_free)(struct backend_graph *graph);
-	CUresult (*graph_launch)(
-		struct backend_stream *stream, struct backend_graph *graph, const struct backend_launch *as);
+	CUresult (*graph_launch)(struct backend_stream *stream, struct backend_graph *graph);
 	/* Writes a 64-bit completion mark into registered host memory. */
 	CUresult (*mark)(struct backend_stream *stream, void *word, uint64_t value);
 };
@@ -340,11 +336,10 @@ bool backend_is_of_device(CUresult code);
  * with the daemon (executor writes, daemon reads from the first sign of a fault on): one for each kernel that faulted,
  * or the first when a call returns a fatal code. */
 struct last_words {
-	uint32_t magic;	  /* LAST_WORDS_MAGIC once valid, written last */
-	int32_t code;	  /* CUresult */
-	uint64_t session; /* culprit, 0 = not known */
-	uint32_t fault;	  /* which fault of this executor they are about; 0: not counted */
-	uint32_t reserved;
+	uint32_t magic;	      /* LAST_WORDS_MAGIC once valid, written last */
+	int32_t code;	      /* CUresult */
+	uint64_t session;     /* culprit, 0 = not known */
+	uint32_t fault;	      /* which fault of this executor they are about; 0: not counted */
 	uint64_t instruction; /* that faulted; 0: not known */
 	char kernel[128];
 };

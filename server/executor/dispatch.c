@@ -110,9 +110,6 @@ static int issue_launch(struct session *session, struct stream *stream, struct f
 		return DISPATCH_E_STOP;
 	}
 	fill_launch(&launch, function, body, record->flags & FRMPS_CMD_COOPERATIVE);
-	launch.session = session->id;
-	launch.seq = record->seq;
-	launch.stream_slot = stream->slot;
 	retire_phase(session, stream, STREAM_COMPUTES);
 	remains_note_launch(session, function);
 	begin(stream, record);
@@ -421,7 +418,7 @@ static int issue_graph(struct session *session, struct stream *stream, struct fr
 	begin(stream, record);
 	stray_note_launch(session);
 	if (!code)
-		code = graph_launch(session, stream, body->graph, record->seq);
+		code = graph_launch(session, stream, body->graph);
 	return finish(session, stream, record, code);
 }
 

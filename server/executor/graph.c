@@ -88,7 +88,6 @@ static CUresult build_launch(
 	if (!function || function->info.argument_bytes != body->argument_bytes)
 		return CUDA_ERROR_INVALID_HANDLE;
 	ret->launch = dispatch_launch(function, body, node->flags & FRMPS_CMD_COOPERATIVE);
-	ret->launch.session = session->id;
 	return CUDA_SUCCESS;
 }
 
@@ -532,7 +531,7 @@ static void note_launches(struct session *session, const struct graph *graph)
 	}
 }
 
-CUresult graph_launch(struct session *session, struct stream *stream, uint32_t id, uint64_t seq)
+CUresult graph_launch(struct session *session, struct stream *stream, uint32_t id)
 {
 	struct graph *graph = find(session, id);
 	CUresult code = graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
@@ -544,12 +543,7 @@ CUresult graph_launch(struct session *session, struct stream *stream, uint32_t i
 	if (!graph->has_run)
 		note_launches(session, graph);
 	graph->has_run = true;
-	return session_ops(session)->graph_launch(stream->backend, graph->backend,
-		&(struct backend_launch){
-			.session = session->id,
-			.seq = seq,
-			.stream_slot = stream->slot,
-		});
+	return session_ops(session)->graph_launch(stream->backend, graph->backend);
 }
 
 const char *graph_kernel(const struct session *session, uint32_t id, uint32_t *ret_nodes)

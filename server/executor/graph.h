@@ -57,11 +57,11 @@ void graph_free_forgotten(struct session *session, uint64_t ticket);
 void graph_table_deinit(struct session *session);
 
 /**
- * Launches a graph as command `seq` of a stream that is open. Serving thread.
+ * Launches a graph in a stream that is open. Serving thread.
  * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_HANDLE (no such graph, or what it names is gone), or the backend's
  * code.
  */
-CUresult graph_launch(struct session *session, struct stream *stream, uint32_t id, uint64_t seq);
+CUresult graph_launch(struct session *session, struct stream *stream, uint32_t id);
 
 /** Name of a graph's first kernel, "" if it has none or there is no such graph. Any thread while nothing is
  * dropped. */

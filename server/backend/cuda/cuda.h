@@ -148,8 +148,7 @@ void cuda_arguments_init(struct cuda_arguments *arguments, const struct backend_
 CUresult cuda_graph_make(
 	const struct backend_node *nodes, uint32_t count, uint32_t flags, struct backend_graph **ret_graph);
 CUresult cuda_graph_free(struct backend_graph *graph);
-CUresult cuda_graph_launch(
-	struct backend_stream *stream, struct backend_graph *graph, const struct backend_launch *as);
+CUresult cuda_graph_launch(struct backend_stream *stream, struct backend_graph *graph);
 
 /* occupancy.c */
 CUresult cuda_occupancy(

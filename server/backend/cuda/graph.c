@@ -166,9 +166,7 @@ CUresult cuda_graph_free(struct backend_graph *graph)
 	return driver.graph_exec_destroy(cuda_exec(graph));
 }
 
-CUresult cuda_graph_launch(
-	struct backend_stream *stream, struct backend_graph *graph, const struct backend_launch *as)
+CUresult cuda_graph_launch(struct backend_stream *stream, struct backend_graph *graph)
 {
-	(void)as;
 	return driver.graph_launch(cuda_exec(graph), cuda_stream(stream));
 }

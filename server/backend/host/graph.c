@@ -57,17 +57,11 @@ CUresult host_graph_free(struct backend_graph *graph)
 	return CUDA_SUCCESS;
 }
 
-static CUresult queue_node(
-	struct backend_stream *stream, const struct backend_node *node, const struct backend_launch *as)
+static CUresult queue_node(struct backend_stream *stream, const struct backend_node *node)
 {
-	struct backend_launch launch;
-
 	switch (node->op) {
 	case FRMPS_OP_LAUNCH:
-		launch = node->launch;
-		launch.seq = as->seq;
-		launch.stream_slot = as->stream_slot;
-		return host_launch(stream, &launch);
+		return host_launch(stream, &node->launch);
 	case FRMPS_OP_COPY:
 		return host_copy(stream, &node->copy);
 	case FRMPS_OP_SET:
@@ -84,13 +78,12 @@ static CUresult queue_onward(struct backend_stream *stream, const struct backend
 	return host_copy(stream, &copy);
 }
 
-CUresult host_graph_launch(
-	struct backend_stream *stream, struct backend_graph *graph, const struct backend_launch *as)
+CUresult host_graph_launch(struct backend_stream *stream, struct backend_graph *graph)
 {
 	CUresult code = host_stream_wait(stream, graph->latest);
 
 	for (uint32_t i = 0; !code && i < graph->count; i++) {
-		code = queue_node(stream, &graph->nodes[i], as);
+		code = queue_node(stream, &graph->nodes[i]);
 		if (!code && graph->nodes[i].onto)
 			code = queue_onward(stream, &graph->nodes[i]);
 	}

@@ -68,8 +68,6 @@ struct host_launch {
 	struct host_grid grid;
 	void **params; /* into the command's `bytes`, like the next */
 	void *shared;
-	uint64_t session, seq;
-	uint32_t slot;
 	word32 over; /* it is to end now (host_pool_end) */
 };
 
@@ -233,8 +231,7 @@ CUresult host_set(struct backend_stream *stream, const struct frmps_set *set);
 CUresult host_graph_make(
 	const struct backend_node *nodes, uint32_t count, uint32_t flags, struct backend_graph **ret_graph);
 CUresult host_graph_free(struct backend_graph *graph);
-CUresult host_graph_launch(
-	struct backend_stream *stream, struct backend_graph *graph, const struct backend_launch *as);
+CUresult host_graph_launch(struct backend_stream *stream, struct backend_graph *graph);
 
 static inline struct host_function *host_function(struct backend_function *function)
 {

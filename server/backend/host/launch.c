@@ -105,9 +105,6 @@ CUresult host_launch(struct backend_stream *stream, const struct backend_launch 
 		.block = {launch->block[0], launch->block[1], launch->block[2]},
 		.shared_bytes = launch->shared_bytes,
 	};
-	work->launch.session = launch->session;
-	work->launch.seq = launch->seq;
-	work->launch.slot = launch->stream_slot;
 	host_stream_push(stream, work);
 	return CUDA_SUCCESS;
 }

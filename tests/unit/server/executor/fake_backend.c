@@ -472,7 +472,6 @@ static CUresult launch(struct backend_stream *stream, const struct backend_launc
 	CUresult code = note((struct fake_call){.kind = FAKE_LAUNCH,
 		.stream = stream,
 		.object = what->function,
-		.seq = what->seq,
 		.value = what->argument_bytes ? what->arguments[0] : 0});
 
 	while (fake.stuck)
@@ -528,11 +527,9 @@ static CUresult graph_free(struct backend_graph *graph)
 	return note((struct fake_call){.kind = FAKE_GRAPH_FREE, .object = graph});
 }
 
-static CUresult graph_launch(
-	struct backend_stream *stream, struct backend_graph *graph, const struct backend_launch *as)
+static CUresult graph_launch(struct backend_stream *stream, struct backend_graph *graph)
 {
-	return note((struct fake_call){
-		.kind = FAKE_GRAPH_LAUNCH, .stream = stream, .object = graph, .seq = as->seq});
+	return note((struct fake_call){.kind = FAKE_GRAPH_LAUNCH, .stream = stream, .object = graph});
 }
 
 static CUresult mark(struct backend_stream *stream, void *word, uint64_t value)

@@ -47,7 +47,7 @@ struct fake_call {
 	enum fake_kind kind;
 	void *stream;	/* of work */
 	void *object;	/* event, function, address */
-	uint64_t seq;	/* of a launch; slots of a sink */
+	uint64_t seq;	/* flags of a graph; slots of a sink */
 	uint64_t value; /* of a mark; first argument byte of a launch; bytes of a sink */
 	void *word;	/* of a mark, of a check */
 	bool arrived;	/* a mark that was written */
