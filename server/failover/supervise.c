@@ -102,6 +102,11 @@ static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_p
 	/* Where the driver can write (exceptions.h). */
 	int dump_fd = worker->role == ROLE_EXECUTOR ? memfd_create("frmps-dump", MFD_CLOEXEC) : -1, pid;
 
+	/* Its environment names the descriptor, which would be another one of its. */
+	if (worker->role == ROLE_EXECUTOR && dump_fd < 0) {
+		pid = -errno;
+		goto finish;
+	}
 	snprintf(role, sizeof(role), "--role=%s", role_name(worker->role));
 	snprintf(backend, sizeof(backend), "--backend=%s", heritage->backend);
 	snprintf(device, sizeof(device), "--device=%d", heritage->device);
@@ -115,6 +120,7 @@ static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_p
 			words_fd, dump_fd);
 	if (dump_fd >= 0)
 		close(dump_fd);
+finish:
 	exceptions_environment_free(environment);
 	return pid;
 }
