@@ -38,8 +38,8 @@ static void on_xid(void *context, const struct xid *xid)
 		log_info("another device has a fault: %s", xid->text);
 		return;
 	}
-	daemon->logged_us = timer_now_us();
 	if (xid->scope != XID_OF_CONTEXT) {
+		daemon->logged_us = timer_now_us();
 		device_take_xid(daemon, xid);
 		return;
 	}

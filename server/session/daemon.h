@@ -64,7 +64,7 @@ struct daemon {
 	/* failover/witnesses.h */
 	struct kernel_log *kernel_log; /* NULL: it cannot be read */
 	struct nvml *nvml;	       /* NULL: not listened to */
-	uint64_t logged_us;	       /* when the kernel log last told of a fault */
+	uint64_t logged_us;	       /* when the kernel log last told of a fault of the device */
 	/* keeping.h */
 	struct worker *keeper;	/* NULL between the death of one and the start of the next */
 	uint32_t keeper_number; /* 1, 2, 3, … */
