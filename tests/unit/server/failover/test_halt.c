@@ -395,6 +395,7 @@ START_TEST(without_an_exception_marks_count)
 	const uint32_t recover[] = {CLIENT_RECOVER_NOTHING, CLIENT_RECOVER_BY_POLICY};
 
 	boot(2);
+	first->worker->contains = true;
 	fake->config.fault_stall_ms = 10;
 	issue(0, 5);
 	finish(0, 5);
