@@ -100,13 +100,10 @@ static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_p
 	const struct identity *identity =
 		worker->role == ROLE_EXECUTOR && heritage->as_user ? &worker->domain->identity : NULL;
 	/* Where the driver can write (exceptions.h). */
-	int dump_fd = worker->role == ROLE_EXECUTOR ? memfd_create("frmps-dump", MFD_CLOEXEC) : -1, pid;
+	int dump_fd = worker->role == ROLE_EXECUTOR ? memfd_create("frmps-dump", MFD_CLOEXEC) : -1;
+	/* Without it, what its environment names would be another descriptor of it. */
+	int pid = worker->role == ROLE_EXECUTOR && dump_fd < 0 ? -errno : 0;
 
-	/* Its environment names the descriptor, which would be another one of its. */
-	if (worker->role == ROLE_EXECUTOR && dump_fd < 0) {
-		pid = -errno;
-		goto finish;
-	}
 	snprintf(role, sizeof(role), "--role=%s", role_name(worker->role));
 	snprintf(backend, sizeof(backend), "--backend=%s", heritage->backend);
 	snprintf(device, sizeof(device), "--device=%d", heritage->device);
@@ -114,13 +111,13 @@ static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_p
 	snprintf(patience, sizeof(patience), "--load-patience-ms=%u", heritage->load_patience_ms);
 	snprintf(control, sizeof(control), "--control-fd=%d", HERITAGE_CONTROL_FD);
 	snprintf(words, sizeof(words), "--words-fd=%d", HERITAGE_WORDS_FD);
-	pid = fork_for_holder(ret_pidfd);
+	if (!pid)
+		pid = fork_for_holder(ret_pidfd);
 	if (pid == 0)
 		become(arguments, environment ? environment : heritage->environment, identity, control_fd,
 			words_fd, dump_fd);
 	if (dump_fd >= 0)
 		close(dump_fd);
-finish:
 	exceptions_environment_free(environment);
 	return pid;
 }
