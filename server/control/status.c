@@ -27,6 +27,8 @@
 //	 generation		0: it never served
 //	 behind			what it was told of and has not confirmed; a standby takes over when it is at 0
 //	 immovable		number of sessions that this standby cannot take over
+//	 contains		false: a fault ends this executor, because it does not know the driver or device, or has
+//				not said yet that it is ready
 //     clients			a list
 //	 session, pid, program, uid
 //	 cgroup			null; or the control group in which its process was when it connected
@@ -137,10 +139,11 @@ static json_t *client_json(const struct client *client)
 
 static json_t *executor_json(const struct worker *worker)
 {
-	return json_pack("{si ss ss si si si}", "pid", (int)worker->pid, "role",
+	return json_pack("{si ss ss si si si sb}", "pid", (int)worker->pid, "role",
 		worker->domain->active == worker ? "active" : "standby", "state",
 		worker_state_name(worker->state), "generation", (int)worker->generation, "behind",
-		(int)worker->mirrors, "immovable", (int)worker->immovable_count);
+		(int)worker->mirrors, "immovable", (int)worker->immovable_count, "contains",
+		worker->contains);
 }
 
 static json_t *domain_json(const struct domain *domain)

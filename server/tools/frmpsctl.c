@@ -113,8 +113,12 @@ static void print_domain(const json_t *domain)
 		printf("  %s of freed host memory stay pinned until nothing runs\n", bytes);
 	}
 	json_array_foreach (json_object_get(domain, "executors"), index, one)
-		printf("  executor %-8lld %-8s %s\n", number_of(one, "pid"), text_of(one, "role"),
-			text_of(one, "state"));
+		printf("  executor %-8lld %-8s %s%s\n", number_of(one, "pid"), text_of(one, "role"),
+			text_of(one, "state"),
+			json_is_false(json_object_get(one, "contains")) &&
+					strcmp(text_of(one, "state"), "starting")
+				? ", faults are not contained"
+				: "");
 	print_clients(json_object_get(domain, "clients"));
 }
 

@@ -71,13 +71,14 @@ static void end(void)
 
 START_TEST(service_without_clients_is_described)
 {
-	json_t *root, *domain;
+	json_t *root, *domain, *executors;
 
 	fake = fake_new(1);
 	root = status_of(0);
 	ck_assert(json_is_false(json_object_get(root, "ready")));
 	json_decref(root);
 	fake_boot(fake);
+	fake->children[1].worker->contains = true;
 	root = status_of(0);
 	ck_assert(json_is_true(json_object_get(root, "ready")));
 	ck_assert_str_eq(string(root, "backend"), "fake");
@@ -86,9 +87,12 @@ START_TEST(service_without_clients_is_described)
 	ck_assert_uint_eq(json_array_size(json_object_get(root, "domains")), 1);
 	domain = json_array_get(json_object_get(root, "domains"), 0);
 	ck_assert(json_is_null(json_object_get(domain, "uid")));
-	ck_assert_uint_eq(json_array_size(json_object_get(domain, "executors")), 2);
-	ck_assert_str_eq(string(json_array_get(json_object_get(domain, "executors"), 0), "role"), "active");
-	ck_assert_str_eq(string(json_array_get(json_object_get(domain, "executors"), 1), "state"), "warm");
+	executors = json_object_get(domain, "executors");
+	ck_assert_uint_eq(json_array_size(executors), 2);
+	ck_assert_str_eq(string(json_array_get(executors, 0), "role"), "active");
+	ck_assert(json_is_true(json_object_get(json_array_get(executors, 0), "contains")));
+	ck_assert_str_eq(string(json_array_get(executors, 1), "state"), "warm");
+	ck_assert(json_is_false(json_object_get(json_array_get(executors, 1), "contains")));
 	json_decref(root);
 	end();
 }
