@@ -8,7 +8,7 @@
 //                this executor is worn: nothing of that session is waited for, and the daemon replaces the
 //                executor when it suits (Halt, gently)
 //   uncontained  the last words say what is known. The daemon is told (Suspect), and halts this executor as
-//                for any sign
+//                for any sign. This is final: what is seen later takes nobody's doubt away
 //
 // A sign that is followed by nothing for SIGN_NS, and a fault that is not explained within STOP_NS, are the daemon's as
 // well: a driver that does not do what the backend expects.

@@ -5,7 +5,8 @@
 // gone; then Lost, on which the daemon halts it. Nothing is cleaned up and nothing is answered any more: the
 // process waits for its end.
 //
-// These words say the code and name nobody: whose kernel faulted the backend knows, and has said (contain.c).
+// These words say the code and name nobody. Where the backend contains faults it knows whose kernel faulted, and has
+// said so (contain.c). Where it does not, nobody knows, and all sessions become doubtful.
 
 #include "server/executor/lost.h"
 

@@ -1,8 +1,8 @@
 // The kernel log as a witness: the driver writes a line for each error of a channel (an Xid), tens of
 // milliseconds to seconds before the process that owns the channel hears of it. Only lines that name a
-// process are evidence; the first one, of an exception of a multiprocessor, does not, and is a sign that some
-// process has a fault. Errors of the device itself (device.h) name the device. A service that may not read the log, or runs where process numbers differ, does
-// without. Daemon, loop thread.
+// process are evidence. The first one, of an exception of a multiprocessor, names none as a rule, and is a sign of
+// nothing. Errors of the device itself (device.h) name the device. A service that may not read the log, or runs where
+// process numbers differ, does without. Daemon, loop thread.
 
 #ifndef FRMPS_SERVER_FAILOVER_KERNEL_LOG_H
 #define FRMPS_SERVER_FAILOVER_KERNEL_LOG_H
@@ -27,7 +27,7 @@ struct xid {
 	enum xid_scope scope;
 	bool is_located;			  /* the line says of which device */
 	unsigned pci_domain, pci_bus, pci_device; /* if it does */
-	pid_t pid;				  /* whose channel it was; 0: not said, a sign only */
+	pid_t pid;				  /* whose channel it was; 0: not said */
 	int32_t code;				  /* the CUresult that a program gets for it */
 	uint64_t address;			  /* that was accessed; 0: not said */
 	char text[160];				  /* from "Xid" on */
