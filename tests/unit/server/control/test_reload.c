@@ -129,7 +129,8 @@ START_TEST(a_file_that_is_wrong_changes_nothing)
 	/* Not in UTF-8. */
 	write_file("memory_limit = f\xfcnf\n");
 	snprintf(answer, sizeof(answer),
-		"{\"reason\":\"%s:5: memory_limit: \\\"f?nf\\\" is not a number of bytes (digits, then K, M, G or "
+		"{\"reason\":\"%s:5: memory_limit: \\\"f?nf\\\" is not a number of bytes (digits, then K, M, "
+		"G or "
 		"T)\"}",
 		path);
 	expect_answer(CUDA_ERROR_INVALID_VALUE, answer);
