@@ -3,6 +3,7 @@
 #include "client/link/mps.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,10 +79,12 @@ CUresult mps_memory_limit(uint64_t *ret_bytes)
 /* Stock MPS' usual directory lies in /tmp, where whoever comes first makes it. */
 static bool is_trusted(const char *directory)
 {
-	struct stat status;
+	struct statx status; /* older C libraries have no other symbol for it that newer ones have */
 
-	return !lstat(directory, &status) && S_ISDIR(status.st_mode) &&
-	       (!status.st_uid || status.st_uid == geteuid()) && !(status.st_mode & (S_IWGRP | S_IWOTH));
+	return !statx(AT_FDCWD, directory, AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_MODE | STATX_UID,
+		       &status) &&
+	       S_ISDIR(status.stx_mode) && (!status.stx_uid || status.stx_uid == geteuid()) &&
+	       !(status.stx_mode & (S_IWGRP | S_IWOTH));
 }
 
 void mps_socket(char *path, size_t size)
