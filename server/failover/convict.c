@@ -38,8 +38,7 @@ bool convict_was_served(const struct client *client, const struct worker *worker
 	return client->view.server && word_acquire(&client->view.server->generation) == worker->generation;
 }
 
-/* What the executor has left unexplained: of enum shm_doubt. */
-static uint32_t doubt_of(const struct domain *domain, const struct worker *worker)
+uint32_t convict_doubt(const struct domain *domain, const struct worker *worker)
 {
 	const struct client *client;
 	uint32_t doubt = 0;
@@ -75,7 +74,7 @@ bool convict_is_crash(const struct worker *worker)
 static void collect(const struct domain *domain, const struct worker *worker, struct judge_evidence *evidence)
 {
 	const struct promotion *promotion = &domain->promotion;
-	uint32_t doubt = doubt_of(domain, worker);
+	uint32_t doubt = convict_doubt(domain, worker);
 	bool sign = promotion->cause == PROMOTE_SIGN && !promotion->silent;
 	/* Evidence, but not of itself that there was a fault. */
 	bool testified = worker_is_testified(worker) && (doubt || !worker->contains) &&
@@ -231,7 +230,7 @@ void convict(struct domain *domain, const struct worker *worker)
 	convict_preview(domain, worker, &verdict);
 	/* Who is named acquits nobody of what was still looked at. */
 	open = (verdict.ground == JUDGE_UNKNOWN && !verdict.gone) || verdict.others ||
-	       doubt_of(domain, worker);
+	       convict_doubt(domain, worker);
 	TAILQ_FOREACH (client, &domain->clients, domain_link)
 		settle(client, worker, &verdict, open, domain->promotion.fell_short);
 	name_culprit(domain, &verdict);

@@ -21,6 +21,9 @@ struct worker;
  */
 void convict(struct domain *domain, const struct worker *worker);
 
+/** What an executor has said of a fault of which it has not said whose it is: of enum shm_doubt. */
+uint32_t convict_doubt(const struct domain *domain, const struct worker *worker);
+
 /** Whether a worker served the session: an older generation's work is none of its. */
 bool convict_was_served(const struct client *client, const struct worker *worker);
 

@@ -107,24 +107,13 @@ static bool is_stalled(const struct domain *domain, uint64_t now_us)
 	       has_passed(now_us, domain->promotion.moved_us, ms);
 }
 
-/* What the executor has said of a fault of which it has not said whose it is: of enum shm_doubt. */
-static uint32_t doubt_of(const struct domain *domain)
-{
-	const struct client *client;
-	uint32_t doubt = 0;
-
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		if (client_is_live(client) && convict_was_served(client, domain->active))
-			doubt |= word_acquire(&client->view.server->doubtful);
-	return doubt;
-}
-
 /* Whether the executor has given up on a fault. One that it looks at it may yet contain, and says nothing of. */
 static bool is_unexplained(const struct domain *domain)
 {
 	const struct promotion *promotion = &domain->promotion;
 
-	return promotion->cause == PROMOTE_SIGN && !promotion->silent && (doubt_of(domain) & SHM_DOUBT_FAULT);
+	return promotion->cause == PROMOTE_SIGN && !promotion->silent &&
+	       (convict_doubt(domain, domain->active) & SHM_DOUBT_FAULT);
 }
 
 /* Whether nothing more will be known about the cause. */
@@ -135,7 +124,7 @@ static bool is_explained(const struct domain *domain, const struct judge_verdict
 	bool planned = promotion->cause == PROMOTE_ORPHAN || promotion->cause == PROMOTE_WORN ||
 		       (promotion->silent && promotion->worn);
 
-	return ((planned || verdict->culprit || verdict->gone) && !doubt_of(domain)) ||
+	return ((planned || verdict->culprit || verdict->gone) && !convict_doubt(domain, domain->active)) ||
 	       is_stalled(domain, now_us) || has_passed(now_us, promotion->moved_us, NAME_MS);
 }
 
