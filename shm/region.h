@@ -105,4 +105,13 @@ static inline bool shm_view_in_doubt(const struct shm_view *view)
 	return false;
 }
 
+/** Whether the session had something on the device when a sign of a fault came, or so shortly before that it may be what
+ * faulted. @sign_ns: when it came, of the clock of `active`. [any thread, server side] */
+static inline bool shm_view_had_work(const struct shm_view *view, uint64_t sign_ns)
+{
+	uint64_t active = word_acquire(&view->server->active);
+
+	return (active && active + SHM_SIGN_NS > sign_ns) || shm_view_in_doubt(view);
+}
+
 #endif

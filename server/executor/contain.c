@@ -130,18 +130,11 @@ static void tell_main(struct executor *executor)
 	job_board_kick(&executor->board);
 }
 
-static bool has_worked(const struct session *session, uint64_t sign_at)
-{
-	uint64_t active = word_acquire(&session->view.server->active);
-
-	return (active && active + SHM_SIGN_NS > sign_at) || shm_view_in_doubt(&session->view);
-}
-
 /* @before: its doubt until now */
 static uint32_t doubt_of(
 	const struct session *session, enum contain_phase phase, uint64_t sign_at, uint32_t before)
 {
-	bool worked = before ? (before & SHM_DOUBT_WORKED) != 0 : has_worked(session, sign_at);
+	bool worked = before ? (before & SHM_DOUBT_WORKED) != 0 : shm_view_had_work(&session->view, sign_at);
 	bool unknown = phase == CONTAIN_STOPPED || phase == CONTAIN_GIVEN_UP;
 
 	return SHM_DOUBT | (unknown ? SHM_DOUBT_FAULT : 0) | (worked ? SHM_DOUBT_WORKED : 0);

@@ -155,14 +155,12 @@ static void set_recover(
  * wrote who had: then the kernel log is the first sign. */
 static bool had_work(const struct client *client, const struct worker *worker)
 {
-	const struct shm_server_header *server = client->view.server;
-	uint64_t active = word_acquire(&server->active);
+	uint32_t doubt = word_acquire(&client->view.server->doubtful);
 
-	if (word_acquire(&server->doubtful) & SHM_DOUBT_WORKED)
+	if (doubt & SHM_DOUBT_WORKED)
 		return true;
-	return !worker->contains && worker_is_testified(worker) && !word_acquire(&server->doubtful) &&
-	       ((active && active + SHM_SIGN_NS > worker->testified_us * 1000) ||
-		       shm_view_in_doubt(&client->view));
+	return !worker->contains && worker_is_testified(worker) && !doubt &&
+	       shm_view_had_work(&client->view, worker->testified_us * 1000);
 }
 
 /* @open: some kernel that faulted is not known. @fell_short: the executor ended while it took sessions over */
