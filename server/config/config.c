@@ -302,15 +302,14 @@ static int set_term(struct reading *reading, const char *key, const char *value)
 	struct config scratch;
 	int row = term_find(key), r;
 
-	config_init(&scratch);
+	if (!find_row(key))
+		return refuse_key(key, reading->what, sizeof(reading->what));
 	if (row < 0) {
 		snprintf(reading->what, sizeof(reading->what),
-			find_row(key) ? "%s: is for the whole service, and stands "
-					"before the first section"
-				      : "%s: no such key (frmps-server --help-config lists them)",
-			key);
+			"%s: is for the whole service, and stands before the first section", key);
 		return CONFIG_E_INVALID;
 	}
+	config_init(&scratch);
 	r = config_set(&scratch, key, value, reading->what, sizeof(reading->what));
 	if (r)
 		return r;

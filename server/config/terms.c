@@ -52,11 +52,14 @@ void terms_find(const struct rules *rules, const struct subject *subject, struct
 {
 	*ret_terms = rules->general;
 	for (uint32_t i = 0; i < rules->count; i++) {
-		struct rule rule = rules->rules[i];
+		const struct rule *rule = &rules->rules[i];
+		struct terms terms = rule->terms;
 
-		for (int row = 0; matches(&rule, subject) && row < ROWS; row++)
-			if (rule.set >> row & 1)
-				*term_at(ret_terms, row) = *term_at(&rule.terms, row);
+		if (!matches(rule, subject))
+			continue;
+		for (int row = 0; row < ROWS; row++)
+			if (rule->set >> row & 1)
+				*term_at(ret_terms, row) = *term_at(&terms, row);
 	}
 }
 
