@@ -5,9 +5,11 @@
 #include "protocol/socket.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -203,4 +205,14 @@ int message_send(int socket, const struct wire_message *message, const int *fds,
 		r = packet_send(socket, bytes, length, fds, fd_count);
 	free(bytes);
 	return r;
+}
+
+bool socket_directory_is_trusted(const char *directory)
+{
+	struct statx status; /* older C libraries have no other symbol for it that newer ones have */
+
+	return !statx(AT_FDCWD, directory, AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_MODE | STATX_UID,
+		       &status) &&
+	       S_ISDIR(status.stx_mode) && (!status.stx_uid || status.stx_uid == geteuid()) &&
+	       !(status.stx_mode & (S_IWGRP | S_IWOTH));
 }

@@ -4,6 +4,7 @@
 #ifndef FRMPS_PROTOCOL_SOCKET_H
 #define FRMPS_PROTOCOL_SOCKET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,5 +47,11 @@ int packet_send(int socket, const uint8_t *bytes, size_t length, const int *fds,
 /** Encodes and sends a message with descriptors (still owned by the caller). Return: 0, PACKET_E_*, -errno.
  */
 int message_send(int socket, const struct wire_message *message, const int *fds, unsigned fd_count);
+
+/**
+ * Whether nobody but root and this user can have put a socket into a directory: one in /tmp whoever comes first makes. Any
+ * thread.
+ */
+bool socket_directory_is_trusted(const char *directory);
 
 #endif

@@ -3,15 +3,14 @@
 #include "client/link/mps.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/state/log.h"
+#include "protocol/socket.h"
 
 /* A number and its unit. Return: where the text goes on; NULL if it is none */
 static const char *parse_bytes(const char *text, uint64_t *ret_bytes)
@@ -76,17 +75,6 @@ CUresult mps_memory_limit(uint64_t *ret_bytes)
 	return r;
 }
 
-/* Stock MPS' usual directory lies in /tmp, where whoever comes first makes it. */
-static bool is_trusted(const char *directory)
-{
-	struct statx status; /* older C libraries have no other symbol for it that newer ones have */
-
-	return !statx(AT_FDCWD, directory, AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_MODE | STATX_UID,
-		       &status) &&
-	       S_ISDIR(status.stx_mode) && (!status.stx_uid || status.stx_uid == geteuid()) &&
-	       !(status.stx_mode & (S_IWGRP | S_IWOTH));
-}
-
 void mps_socket(char *path, size_t size)
 {
 	const char *directory = getenv("CUDA_MPS_PIPE_DIRECTORY");
@@ -94,7 +82,7 @@ void mps_socket(char *path, size_t size)
 	if (!directory || !*directory || snprintf(path, size, "%s/frmps.sock", directory) >= (int)size ||
 		access(path, F_OK) < 0) {
 		*path = '\0';
-	} else if (!is_trusted(directory)) {
+	} else if (!socket_directory_is_trusted(directory)) {
 		client_log(CLIENT_LOG_ERROR,
 			"CUDA_MPS_PIPE_DIRECTORY=%.64s is ignored: others than root and this user can write "
 			"there",

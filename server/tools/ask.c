@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <jansson.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,16 +17,6 @@
 #include "protocol/socket.h"
 #include "protocol/wire.h"
 
-/* Whether nobody but root and this user can have put a socket there: stock MPS' usual directory lies in /tmp, where whoever
- * comes first makes it. The library does the same. */
-static bool is_trusted(const char *directory)
-{
-	struct stat status;
-
-	return !lstat(directory, &status) && S_ISDIR(status.st_mode) &&
-	       (!status.st_uid || status.st_uid == geteuid()) && !(status.st_mode & (S_IWGRP | S_IWOTH));
-}
-
 void ask_socket_path(const char *given, char *path, size_t size)
 {
 	const char *environment = getenv("FRMPS_SOCKET"), *runtime = getenv("XDG_RUNTIME_DIR");
@@ -38,7 +27,7 @@ void ask_socket_path(const char *given, char *path, size_t size)
 	} else if (environment && *environment) {
 		snprintf(path, size, "%s", environment);
 	} else if (mps && *mps && snprintf(path, size, "%s/frmps.sock", mps) < (int)size &&
-		   access(path, F_OK) == 0 && is_trusted(mps)) {
+		   access(path, F_OK) == 0 && socket_directory_is_trusted(mps)) {
 		return;
 	} else if (access("/run/frmps/frmps.sock", F_OK) < 0 && runtime && *runtime) {
 		snprintf(path, size, "%s/frmps.sock", runtime);

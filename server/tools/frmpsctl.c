@@ -16,6 +16,7 @@
 #include "server/tools/ask.h"
 #include "server/tools/cdi.h"
 #include "server/tools/doctor.h"
+#include "server/tools/field.h"
 #include "server/tools/manual.h"
 #include "server/tools/shim.h"
 #include "server/tools/top.h"
@@ -38,18 +39,6 @@ struct call {
 	int count;
 	char **arguments; /* as many as its row says */
 };
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "-";
-}
-
-static long long number_of(const json_t *object, const char *key)
-{
-	return json_integer_value(json_object_get(object, key));
-}
 
 static void print_time(long long time_ms)
 {
@@ -77,15 +66,15 @@ static void print_clients(const json_t *clients)
 	json_array_foreach (clients, index, one) {
 		const json_t *error = json_object_get(one, "error");
 
-		top_bytes(memory, number_of(one, "memory_bytes"));
-		top_bytes(host, number_of(one, "host_bytes"));
+		top_bytes(memory, field_number(one, "memory_bytes"));
+		top_bytes(host, field_number(one, "host_bytes"));
 		printf("  %8lld  %8lld  %-8s  %10s  %10s  %12lld  %-8s  %5lld  %s\n",
-			number_of(one, "session"), number_of(one, "pid"), text_of(one, "state"), memory, host,
-			number_of(one, "commands"), text_of(one, "recovery"), number_of(one, "promotions"),
-			text_of(one, "program"));
+			field_number(one, "session"), field_number(one, "pid"), field_text(one, "state", "-"),
+			memory, host, field_number(one, "commands"), field_text(one, "recovery", "-"),
+			field_number(one, "promotions"), field_text(one, "program", "-"));
 		if (error)
-			printf("            error %lld: %s\n", number_of(error, "code"),
-				text_of(error, "reason"));
+			printf("            error %lld: %s\n", field_number(error, "code"),
+				field_text(error, "reason", "-"));
 	}
 }
 
@@ -100,23 +89,24 @@ static void print_domain(const json_t *domain)
 		printf("\nuser %lld", (long long)json_integer_value(uid));
 	else
 		printf("\nno user yet");
-	printf(" (%s, generation %lld)\n", text_of(domain, "state"), number_of(domain, "generation"));
+	printf(" (%s, generation %lld)\n", field_text(domain, "state", "-"),
+		field_number(domain, "generation"));
 	if (json_is_string(json_object_get(domain, "alone")))
-		printf("  for one program alone: %s\n", text_of(domain, "alone"));
+		printf("  for one program alone: %s\n", field_text(domain, "alone", "-"));
 	if (json_is_string(json_object_get(domain, "verdict"))) {
 		printf("  latest verdict (");
-		print_time(number_of(domain, "verdict_ms"));
-		printf("): %s\n", text_of(domain, "verdict"));
+		print_time(field_number(domain, "verdict_ms"));
+		printf("): %s\n", field_text(domain, "verdict", "-"));
 	}
-	if (number_of(domain, "unpinning_bytes")) {
-		top_bytes(bytes, number_of(domain, "unpinning_bytes"));
+	if (field_number(domain, "unpinning_bytes")) {
+		top_bytes(bytes, field_number(domain, "unpinning_bytes"));
 		printf("  %s of freed host memory stay pinned until nothing runs\n", bytes);
 	}
 	json_array_foreach (json_object_get(domain, "executors"), index, one)
-		printf("  executor %-8lld %-8s %s%s\n", number_of(one, "pid"), text_of(one, "role"),
-			text_of(one, "state"),
+		printf("  executor %-8lld %-8s %s%s\n", field_number(one, "pid"),
+			field_text(one, "role", "-"), field_text(one, "state", "-"),
 			json_is_false(json_object_get(one, "contains")) &&
-					strcmp(text_of(one, "state"), "starting")
+					strcmp(field_text(one, "state", "-"), "starting")
 				? ", faults are not contained"
 				: "");
 	print_clients(json_object_get(domain, "clients"));
@@ -130,21 +120,23 @@ static void print_status(const json_t *root)
 	size_t index;
 	json_t *one;
 
-	top_bytes(memory, number_of(device, "total_bytes"));
-	printf("frmps %s, %s backend%s, %s (%s), %s, up %lld s\n", text_of(root, "version"),
-		text_of(root, "backend"),
-		strcmp(text_of(root, "backend"), "host") ? "" : " (no GPU: kernels run on the processor)",
-		text_of(device, "name"), memory,
+	top_bytes(memory, field_number(device, "total_bytes"));
+	printf("frmps %s, %s backend%s, %s (%s), %s, up %lld s\n", field_text(root, "version", "-"),
+		field_text(root, "backend", "-"),
+		strcmp(field_text(root, "backend", "-"), "host") ? ""
+								 : " (no GPU: kernels run on the processor)",
+		field_text(device, "name", "-"), memory,
 		json_is_true(json_object_get(root, "ready")) ? "ready" : "starting",
-		number_of(root, "uptime_seconds"));
-	printf("daemon %lld, keeper %lld (%s), socket %s\n", number_of(root, "pid"), number_of(keeper, "pid"),
-		text_of(keeper, "state"), text_of(root, "socket"));
-	if (number_of(keeper, "overdue_seconds"))
+		field_number(root, "uptime_seconds"));
+	printf("daemon %lld, keeper %lld (%s), socket %s\n", field_number(root, "pid"),
+		field_number(keeper, "pid"), field_text(keeper, "state", "-"),
+		field_text(root, "socket", "-"));
+	if (field_number(keeper, "overdue_seconds"))
 		printf("the keeper has not answered for %lld s: who asks for device memory waits\n",
-			number_of(keeper, "overdue_seconds"));
-	if (!strcmp(text_of(device, "state"), "failed"))
+			field_number(keeper, "overdue_seconds"));
+	if (!strcmp(field_text(device, "state", "-"), "failed"))
 		printf("%s\nall programs get code %lld until the service is restarted\n",
-			text_of(device, "reason"), number_of(device, "code"));
+			field_text(device, "reason", "-"), field_number(device, "code"));
 	json_array_foreach (json_object_get(root, "domains"), index, one)
 		print_domain(one);
 	puts("");
@@ -162,10 +154,10 @@ static void print_faults(const json_t *root)
 		puts("no faults since the service started");
 	json_array_foreach (faults, index, one) {
 		uid = json_object_get(one, "uid");
-		print_time(number_of(one, "time_ms"));
+		print_time(field_number(one, "time_ms"));
 		if (json_is_integer(uid))
 			printf("  user %lld", (long long)json_integer_value(uid));
-		printf("  %s\n", text_of(one, "verdict"));
+		printf("  %s\n", field_text(one, "verdict", "-"));
 	}
 }
 
@@ -176,10 +168,10 @@ static void print_quarantine(const json_t *root)
 
 	printf("%8s  %8s  %6s  %-12s  %9s  %s\n", "NUMBER", "UID", "FAULTS", "STATE", "EXPIRES", "PROGRAM");
 	json_array_foreach (json_object_get(root, "programs"), index, one)
-		printf("%8lld  %8lld  %6lld  %-12s  %7llds  %s\n", number_of(one, "number"),
-			number_of(one, "uid"), number_of(one, "faults"),
+		printf("%8lld  %8lld  %6lld  %-12s  %7llds  %s\n", field_number(one, "number"),
+			field_number(one, "uid"), field_number(one, "faults"),
 			json_is_true(json_object_get(one, "quarantined")) ? "quarantined" : "shares",
-			number_of(one, "expires_seconds"), text_of(one, "program"));
+			field_number(one, "expires_seconds"), field_text(one, "program", "-"));
 }
 
 /*
@@ -279,7 +271,7 @@ static int isolate(const struct call *call)
 	moved = json_is_true(json_object_get(root, "moved"));
 	if (!moved)
 		fprintf(stderr, "frmpsctl: session %s stays where it is: %s\n", session,
-			text_of(root, "reason"));
+			field_text(root, "reason", "-"));
 	json_decref(root);
 	return moved ? 0 : 1;
 }
@@ -295,8 +287,8 @@ static int reload(const struct call *call)
 		return fail(r, text);
 	root = json_loads(answer, 0, NULL);
 	free(answer);
-	if (*text_of(root, "restart"))
-		printf("from the next start of the service: %s\n", text_of(root, "restart"));
+	if (*field_text(root, "restart", "-"))
+		printf("from the next start of the service: %s\n", field_text(root, "restart", "-"));
 	json_decref(root);
 	return 0;
 }

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/tools/field.h"
+
 /* A number of the document. */
 struct figure {
 	const char *name, *type, *help, *key;
@@ -36,18 +38,6 @@ static void say_kind(FILE *out, const char *name, const char *type, const char *
 	fprintf(out, "# HELP frmps_%s %s\n# TYPE frmps_%s %s\n", name, help, name, type);
 }
 
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
-
-static long long number_of(const json_t *object, const char *key)
-{
-	return (long long)json_integer_value(json_object_get(object, key));
-}
-
 /* name="text", with what the format sets apart. Texts are the programs' own. */
 static void say_label(FILE *out, const char *name, const char *text)
 {
@@ -71,22 +61,22 @@ static void say_service(FILE *out, const json_t *status)
 
 	say_kind(out, "info", "gauge", "The service's version, backend and device; always 1.");
 	fputs("frmps_info{", out);
-	say_label(out, "version", text_of(status, "version"));
+	say_label(out, "version", field_text(status, "version", ""));
 	putc(',', out);
-	say_label(out, "backend", text_of(status, "backend"));
+	say_label(out, "backend", field_text(status, "backend", ""));
 	putc(',', out);
-	say_label(out, "device", text_of(device, "name"));
+	say_label(out, "device", field_text(device, "name", ""));
 	fputs("} 1\n", out);
 	say_kind(out, "uptime_seconds", "gauge", "How long the service has run.");
-	fprintf(out, "frmps_uptime_seconds %lld\n", number_of(status, "uptime_seconds"));
+	fprintf(out, "frmps_uptime_seconds %lld\n", field_number(status, "uptime_seconds"));
 	say_kind(out, "device_memory_bytes", "gauge", "Memory of the device.");
-	fprintf(out, "frmps_device_memory_bytes %lld\n", number_of(device, "total_bytes"));
+	fprintf(out, "frmps_device_memory_bytes %lld\n", field_number(device, "total_bytes"));
 	say_kind(out, "device_failed", "gauge", "1 if the device has failed and nobody is served.");
-	fprintf(out, "frmps_device_failed %d\n", strcmp(text_of(device, "state"), "failed") == 0);
+	fprintf(out, "frmps_device_failed %d\n", strcmp(field_text(device, "state", ""), "failed") == 0);
 	say_kind(out, "keeper_overdue_seconds", "gauge",
 		"How long programs that ask for device memory have waited; 0 as a rule.");
 	fprintf(out, "frmps_keeper_overdue_seconds %lld\n",
-		number_of(json_object_get(status, "keeper"), "overdue_seconds"));
+		field_number(json_object_get(status, "keeper"), "overdue_seconds"));
 }
 
 static void say_counters(FILE *out, const json_t *counters)
@@ -104,7 +94,7 @@ static void say_counters(FILE *out, const json_t *counters)
 		if (!json_object_get(counters, figure->key))
 			continue;
 		say_kind(out, figure->name, figure->type, figure->help);
-		fprintf(out, "frmps_%s %lld\n", figure->name, number_of(counters, figure->key));
+		fprintf(out, "frmps_%s %lld\n", figure->name, field_number(counters, figure->key));
 	}
 }
 
@@ -112,11 +102,11 @@ static void say_counters(FILE *out, const json_t *counters)
 
 static void say_executor(FILE *out, const json_t *domain, const json_t *executor, const char *name, int value)
 {
-	fprintf(out, "frmps_%s{uid=\"%lld\",pid=\"%lld\",", name, number_of(domain, "uid"),
-		number_of(executor, "pid"));
-	say_label(out, "role", text_of(executor, "role"));
+	fprintf(out, "frmps_%s{uid=\"%lld\",pid=\"%lld\",", name, field_number(domain, "uid"),
+		field_number(executor, "pid"));
+	say_label(out, "role", field_text(executor, "role", ""));
 	putc(',', out);
-	say_label(out, "state", text_of(executor, "state"));
+	say_label(out, "state", field_text(executor, "state", ""));
 	fprintf(out, "} %d\n", value);
 }
 
@@ -137,7 +127,7 @@ static void say_executors(FILE *out, const json_t *domains)
 	json_array_foreach (domains, i, domain) {
 		if (json_is_integer(json_object_get(domain, "uid")))
 			fprintf(out, "frmps_unpinning_bytes{uid=\"%lld\",domain=\"%zu\"} %lld\n",
-				number_of(domain, "uid"), i, number_of(domain, "unpinning_bytes"));
+				field_number(domain, "uid"), i, field_number(domain, "unpinning_bytes"));
 	}
 }
 
@@ -162,12 +152,12 @@ static bool find_pod(const char *cgroup, char pod[POD_UID + 1])
 
 static void say_session_labels(FILE *out, const json_t *session)
 {
-	const char *cgroup = text_of(session, "cgroup");
+	const char *cgroup = field_text(session, "cgroup", "");
 	char pod[POD_UID + 1];
 
-	fprintf(out, "{session=\"%lld\",pid=\"%lld\",uid=\"%lld\",", number_of(session, "session"),
-		number_of(session, "pid"), number_of(session, "uid"));
-	say_label(out, "program", text_of(session, "program"));
+	fprintf(out, "{session=\"%lld\",pid=\"%lld\",uid=\"%lld\",", field_number(session, "session"),
+		field_number(session, "pid"), field_number(session, "uid"));
+	say_label(out, "program", field_text(session, "program", ""));
 	if (*cgroup) {
 		putc(',', out);
 		say_label(out, "cgroup", cgroup);
@@ -188,7 +178,7 @@ static void say_sessions(FILE *out, const json_t *domains, const struct figure *
 		json_array_foreach (json_object_get(domain, "clients"), k, session) {
 			fprintf(out, "frmps_%s", figure->name);
 			say_session_labels(out, session);
-			fprintf(out, "} %lld\n", number_of(session, figure->key));
+			fprintf(out, "} %lld\n", field_number(session, figure->key));
 		}
 	}
 }
@@ -204,7 +194,7 @@ static void say_states(FILE *out, const json_t *domains)
 			fputs("frmps_session_state", out);
 			say_session_labels(out, session);
 			putc(',', out);
-			say_label(out, "state", text_of(session, "state"));
+			say_label(out, "state", field_text(session, "state", ""));
 			fputs("} 1\n", out);
 		}
 	}

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "server/tools/field.h"
+
 struct line {
 	const json_t *session;
 	double rate; /* commands a second */
@@ -15,18 +17,6 @@ struct table {
 	long long memory, pinned; /* bytes */
 	double rate;
 };
-
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "-";
-}
-
-static long long number_of(const json_t *object, const char *key)
-{
-	return (long long)json_integer_value(json_object_get(object, key));
-}
 
 void top_bytes(char *text, long long bytes)
 {
@@ -46,23 +36,23 @@ static const json_t *find_session(const json_t *status, long long number)
 
 	json_array_foreach (json_object_get(status, "domains"), i, domain)
 		json_array_foreach (json_object_get(domain, "clients"), k, session)
-			if (number_of(session, "session") == number)
+			if (field_number(session, "session") == number)
 				return session;
 	return NULL;
 }
 
 static void add_line(struct table *table, const json_t *before, const json_t *session, uint64_t ns)
 {
-	const json_t *earlier = find_session(before, number_of(session, "session"));
-	long long commands = number_of(session, "commands") - number_of(earlier, "commands");
+	const json_t *earlier = find_session(before, field_number(session, "session"));
+	long long commands = field_number(session, "commands") - field_number(earlier, "commands");
 	struct line *line = &table->lines[table->count++];
 
 	/* Of one that has just come nobody knows since when it has done what it did. */
 	*line = (struct line){
 		session, earlier && ns && commands > 0 ? (double)commands * 1e9 / (double)ns : 0};
 	table->rate += line->rate;
-	table->memory += number_of(session, "memory_bytes");
-	table->pinned += number_of(session, "host_bytes");
+	table->memory += field_number(session, "memory_bytes");
+	table->pinned += field_number(session, "host_bytes");
 }
 
 static int by_rate(const void *a, const void *b)
@@ -71,7 +61,7 @@ static int by_rate(const void *a, const void *b)
 
 	if (left->rate != right->rate)
 		return left->rate < right->rate ? 1 : -1;
-	return number_of(left->session, "session") < number_of(right->session, "session") ? -1 : 1;
+	return field_number(left->session, "session") < field_number(right->session, "session") ? -1 : 1;
 }
 
 static void make_table(struct table *table, const json_t *before, const json_t *now, uint64_t ns)
@@ -94,12 +84,12 @@ static void print_line(const struct line *line, const char *end, FILE *out)
 {
 	char memory[TOP_BYTES_MAX], pinned[TOP_BYTES_MAX];
 
-	top_bytes(memory, number_of(line->session, "memory_bytes"));
-	top_bytes(pinned, number_of(line->session, "host_bytes"));
-	fprintf(out, "%8lld %8lld %8lld  %-8s %10s %10s %11.0f  %.20s%s", number_of(line->session, "session"),
-		number_of(line->session, "pid"), number_of(line->session, "uid"),
-		text_of(line->session, "state"), memory, pinned, line->rate,
-		text_of(line->session, "program"), end);
+	top_bytes(memory, field_number(line->session, "memory_bytes"));
+	top_bytes(pinned, field_number(line->session, "host_bytes"));
+	fprintf(out, "%8lld %8lld %8lld  %-8s %10s %10s %11.0f  %.20s%s",
+		field_number(line->session, "session"), field_number(line->session, "pid"),
+		field_number(line->session, "uid"), field_text(line->session, "state", "-"), memory, pinned,
+		line->rate, field_text(line->session, "program", "-"), end);
 }
 
 void top_print(
@@ -112,11 +102,11 @@ void top_print(
 
 	make_table(&table, before, now, ns);
 	top_bytes(memory, table.memory);
-	top_bytes(total, number_of(device, "total_bytes"));
+	top_bytes(total, field_number(device, "total_bytes"));
 	top_bytes(pinned, table.pinned);
 	fprintf(out, "%s: %zu programs, %s of %s, %s pinned, %.0f commands/s, %lld faults%s%s",
-		text_of(device, "name"), table.count, memory, total, pinned, table.rate,
-		number_of(counters, "culprits"), end, end);
+		field_text(device, "name", "-"), table.count, memory, total, pinned, table.rate,
+		field_number(counters, "culprits"), end, end);
 	fprintf(out, "%8s %8s %8s  %-8s %10s %10s %11s  %s%s", "SESSION", "PID", "UID", "STATE", "MEMORY",
 		"PINNED", "COMMANDS/S", "PROGRAM", end);
 	shown = rows && table.count + 3 > rows ? rows > 4 ? rows - 4 : 0 : table.count;
