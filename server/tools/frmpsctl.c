@@ -185,21 +185,36 @@ static int fail(int error, const char *text)
 	return error == ASK_E_REFUSED ? 1 : EX_UNAVAILABLE;
 }
 
-static int show(const struct call *call, const char *command, void (*print)(const json_t *root))
+/* Asks and takes the answer apart. @ret_code: exit code, where there is none. Return: the document, the caller's, or NULL */
+static json_t *ask_document(const struct call *call, const char *command, const struct wire_names *arguments,
+	unsigned seconds, int *ret_code)
 {
-	char text[400], *answer;
+	char text[700], *answer;
 	json_error_t error;
 	json_t *root;
-	int r = ask(call->path, command, &answer, text, sizeof(text));
+	int r = ask_with(call->path, command, arguments, seconds, &answer, text, sizeof(text));
 
-	if (r)
-		return fail(r, text);
+	*ret_code = 1;
+	if (r) {
+		*ret_code = fail(r, text);
+		return NULL;
+	}
 	root = json_loads(answer, 0, &error);
 	free(answer);
-	if (!root) {
+	if (!root)
 		fprintf(stderr, "frmpsctl: the answer cannot be read: %s\n", error.text);
-		return 1;
-	}
+	return root;
+}
+
+static const struct wire_names no_arguments;
+
+static int show(const struct call *call, const char *command, void (*print)(const json_t *root))
+{
+	int code;
+	json_t *root = ask_document(call, command, &no_arguments, ASK_SECONDS, &code);
+
+	if (!root)
+		return code;
 	if (call->json) {
 		json_dumpf(root, stdout, JSON_INDENT(2));
 		puts("");
@@ -259,15 +274,12 @@ static int isolate(const struct call *call)
 {
 	const char *session = call->arguments[0];
 	const struct wire_names names = {&session, 1};
-	char text[400], *answer = NULL;
-	json_t *root;
+	int code;
+	json_t *root = ask_document(call, "isolate", &names, ISOLATE_SECONDS, &code);
 	bool moved;
-	int r = ask_with(call->path, "isolate", &names, ISOLATE_SECONDS, &answer, text, sizeof(text));
 
-	if (r)
-		return fail(r, text);
-	root = json_loads(answer, 0, NULL);
-	free(answer);
+	if (!root)
+		return code;
 	moved = json_is_true(json_object_get(root, "moved"));
 	if (!moved)
 		fprintf(stderr, "frmpsctl: session %s stays where it is: %s\n", session,
@@ -278,17 +290,13 @@ static int isolate(const struct call *call)
 
 static int reload(const struct call *call)
 {
-	char text[700], *answer = NULL;
-	json_t *root;
-	int r = ask_with(
-		call->path, "reload", &(struct wire_names){0}, RELOAD_SECONDS, &answer, text, sizeof(text));
+	int code;
+	json_t *root = ask_document(call, "reload", &no_arguments, RELOAD_SECONDS, &code);
 
-	if (r)
-		return fail(r, text);
-	root = json_loads(answer, 0, NULL);
-	free(answer);
-	if (*field_text(root, "restart", "-"))
-		printf("from the next start of the service: %s\n", field_text(root, "restart", "-"));
+	if (!root)
+		return code;
+	if (*field_text(root, "restart", ""))
+		printf("from the next start of the service: %s\n", field_text(root, "restart", ""));
 	json_decref(root);
 	return 0;
 }
@@ -302,20 +310,6 @@ static int examine(const struct call *call)
 
 	free(server);
 	return code;
-}
-
-static json_t *ask_status(const struct call *call, int *ret_code)
-{
-	char text[400], *answer;
-	int r = ask(call->path, "status", &answer, text, sizeof(text));
-	json_t *status = NULL;
-
-	*ret_code = r ? fail(r, text) : 1;
-	if (!r) {
-		status = json_loads(answer, 0, NULL);
-		free(answer);
-	}
-	return status;
 }
 
 static uint64_t now_ns(void)
@@ -335,7 +329,7 @@ static int show_top(const struct call *call)
 	uint64_t before_ns = 0, ns;
 	int code;
 
-	while ((now = ask_status(call, &code))) {
+	while ((now = ask_document(call, "status", &no_arguments, ASK_SECONDS, &code))) {
 		ns = now_ns();
 		if (live && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0)
 			size.ws_row = 0;
