@@ -43,8 +43,7 @@ static struct backend_stream *held;
 static void run_crash(void)
 {
 	held = stream_new();
-	launch(held, crashes[crash].kernel,
-		&(struct crash_write_params){.address = device(BED_WINDOW - 16)});
+	launch(held, crashes[crash].kernel, &(struct crash_write_params){.address = device(BED_WINDOW - 16)});
 }
 
 /* A tool: there is nobody to tell. */
