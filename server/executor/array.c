@@ -10,37 +10,37 @@
 #include "server/executor/clock.h"
 #include "server/executor/drain.h"
 #include "server/executor/object.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 
 /* How long a drop waits for the session's work. */
 #define DROP_NS (UINT64_C(10000) * CLOCK_MS)
 
-static array_word *find_slot(const struct session *session, uint32_t id)
+static array_word *find_slot(const struct tenant *tenant, uint32_t id)
 {
 	/* Pairs with the release in make_slot(). */
 	array_word *arrays =
-		atomic_load_explicit(&((struct session *)session)->arrays.arrays, memory_order_acquire);
+		atomic_load_explicit(&((struct tenant *)tenant)->arrays.arrays, memory_order_acquire);
 
 	return arrays && id && id < FRMPS_ARRAY_IDS ? &arrays[id] : NULL;
 }
 
-struct array *array_find(const struct session *session, uint32_t id)
+struct array *array_find(const struct tenant *tenant, uint32_t id)
 {
-	array_word *slot = find_slot(session, id);
+	array_word *slot = find_slot(tenant, id);
 
 	/* Pairs with the release in array_make(). */
 	return slot ? atomic_load_explicit(slot, memory_order_acquire) : NULL;
 }
 
-static array_word *make_slot(struct session *session, uint32_t id)
+static array_word *make_slot(struct tenant *tenant, uint32_t id)
 {
-	struct array_table *table = &session->arrays;
+	struct array_table *table = &tenant->arrays;
 
 	if (!atomic_load_explicit(&table->arrays, memory_order_relaxed))
 		atomic_store_explicit(
 			&table->arrays, calloc(FRMPS_ARRAY_IDS, sizeof(array_word)), memory_order_release);
-	return find_slot(session, id);
+	return find_slot(tenant, id);
 }
 
 /* ---- making ---- */
@@ -48,13 +48,13 @@ static array_word *make_slot(struct session *session, uint32_t id)
 void array_make(struct job *job)
 {
 	const struct wire_array *wish = &job->message.array;
-	array_word *slot = make_slot(job->session, wish->array);
+	array_word *slot = make_slot(job->tenant, wish->array);
 	struct array *array = calloc(1, sizeof(*array));
 	CUresult code = array ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 	struct texel_level level;
 	uint64_t need[2];
 
-	if (!code && (!slot || array_find(job->session, wish->array) || !texel_level(wish, 0, &level)))
+	if (!code && (!slot || array_find(job->tenant, wish->array) || !texel_level(wish, 0, &level)))
 		code = CUDA_ERROR_INVALID_VALUE;
 	if (!code)
 		code = executor_code(job->executor,
@@ -70,23 +70,23 @@ void array_make(struct job *job)
 }
 
 /* To a standby the memory may come a moment later, but the daemon knows that it is the session's. */
-static bool is_own_memory(struct session *session, const struct wire_back_array *wish)
+static bool is_own_memory(struct tenant *tenant, const struct wire_back_array *wish)
 {
-	return !word_relaxed(&session->generation) ||
-	       (session_is_device(session, wish->address) &&
-		       session_admits_anywhere(session, wish->address, wish->bytes));
+	return !word_relaxed(&tenant->generation) ||
+	       (tenant_is_device(tenant, wish->address) &&
+		       tenant_admits_anywhere(tenant, wish->address, wish->bytes));
 }
 
 void array_back(struct job *job)
 {
 	const struct wire_back_array *wish = &job->message.back_array;
-	struct array *array = array_find(job->session, wish->array);
+	struct array *array = array_find(job->tenant, wish->array);
 	int fd = job->packet.fd_count ? job->packet.fds[0] : -1;
 	CUresult code = CUDA_ERROR_INVALID_VALUE;
 
 	if (array && array->memory.start == array->memory.end && fd >= 0 && wish->bytes &&
 		wish->offset < wish->span && wish->bytes <= wish->span - wish->offset &&
-		is_own_memory(job->session, wish))
+		is_own_memory(job->tenant, wish))
 		code = executor_code(job->executor, job->executor->ops->array_back(array->backend, wish, fd));
 	if (!code) {
 		array->memory = (struct range){wish->address, wish->address + wish->bytes};
@@ -98,13 +98,13 @@ void array_back(struct job *job)
 
 /* ---- copies ---- */
 
-CUresult array_place(const struct session *session, const struct frmps_array_copy *copy, bool is_dst,
+CUresult array_place(const struct tenant *tenant, const struct frmps_array_copy *copy, bool is_dst,
 	struct backend_place *ret_place, struct range *ret_memory)
 {
 	const struct frmps_copy *box = &copy->copy;
 	uint32_t number = is_dst ? copy->dst_level : copy->src_level;
 	uint64_t at = is_dst ? box->dst : box->src;
-	const struct array *array = array_find(session, is_dst ? copy->dst_array : copy->src_array);
+	const struct array *array = array_find(tenant, is_dst ? copy->dst_array : copy->src_array);
 	struct texel_level level;
 	uint64_t x, y, z;
 
@@ -165,9 +165,9 @@ static void bury(struct executor *executor, struct array *array)
 }
 
 /* Those that were dropped before the drain with this ticket began, which has ended well. */
-static void bury_dropped(struct session *session, uint64_t ticket)
+static void bury_dropped(struct tenant *tenant, uint64_t ticket)
 {
-	struct array **at = &session->arrays.dropped, *array;
+	struct array **at = &tenant->arrays.dropped, *array;
 
 	while ((array = *at)) {
 		if (array->ticket >= ticket) {
@@ -175,7 +175,7 @@ static void bury_dropped(struct session *session, uint64_t ticket)
 			continue;
 		}
 		*at = array->next;
-		bury(session->executor, array);
+		bury(tenant->executor, array);
 	}
 }
 
@@ -185,12 +185,12 @@ static void drop_finish(struct job *job)
 	bool presses = job->executor->modules.array_graves.bytes > ARRAY_GRAVES_BYTES;
 
 	if (presses && !contain_is_worn(job->executor) &&
-		module_worker_enter_gap(job->executor, job->session, job->since) == GATE_E_OWN) {
+		module_worker_enter_gap(job->executor, job->tenant, job->since) == GATE_E_OWN) {
 		module_worker_queue_again(job);
 		return;
 	}
-	graph_free_forgotten(job->session, job->ticket);
-	bury_dropped(job->session, job->ticket);
+	graph_free_forgotten(job->tenant, job->ticket);
+	bury_dropped(job->tenant, job->ticket);
 	job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);
 }
 
@@ -211,42 +211,42 @@ static int drop_drain(struct job *job)
 	return 0;
 }
 
-static void drop(struct session *session, array_word *slot, struct array *array)
+static void drop(struct tenant *tenant, array_word *slot, struct array *array)
 {
 	atomic_store_explicit(slot, NULL, memory_order_release);
-	array->ticket = word_relaxed(&session->asked);
-	array->next = session->arrays.dropped;
-	session->arrays.dropped = array;
+	array->ticket = word_relaxed(&tenant->asked);
+	array->next = tenant->arrays.dropped;
+	tenant->arrays.dropped = array;
 }
 
 /* The client says that no work is under way; that is made sure of before it has its memory back. */
 void array_drop(struct job *job)
 {
 	uint32_t id = job->message.array.array;
-	struct array *array = array_find(job->session, id);
+	struct array *array = array_find(job->tenant, id);
 
 	if (!array) {
 		job_reply(job, CUDA_ERROR_INVALID_HANDLE, NULL, 0, NULL);
 		return;
 	}
-	object_forget_array(job->session, id);
-	graph_forget_array(job->session, id);
-	drop(job->session, find_slot(job->session, id), array);
+	object_forget_array(job->tenant, id);
+	graph_forget_array(job->tenant, id);
+	drop(job->tenant, find_slot(job->tenant, id), array);
 	job->step = drop_drain;
 	job_park(job);
 }
 
-void array_table_deinit(struct session *session)
+void array_table_deinit(struct tenant *tenant)
 {
 	array_word *slot;
 
-	for (uint32_t id = 1; (slot = find_slot(session, id)); id++) {
+	for (uint32_t id = 1; (slot = find_slot(tenant, id)); id++) {
 		struct array *array = atomic_load_explicit(slot, memory_order_relaxed);
 
 		if (array)
-			drop(session, slot, array);
+			drop(tenant, slot, array);
 	}
-	bury_dropped(session, UINT64_MAX);
-	free(atomic_load_explicit(&session->arrays.arrays, memory_order_relaxed));
-	atomic_store_explicit(&session->arrays.arrays, NULL, memory_order_relaxed);
+	bury_dropped(tenant, UINT64_MAX);
+	free(atomic_load_explicit(&tenant->arrays.arrays, memory_order_relaxed));
+	atomic_store_explicit(&tenant->arrays.arrays, NULL, memory_order_relaxed);
 }

@@ -23,7 +23,7 @@
 struct array;
 struct executor;
 struct job;
-struct session;
+struct tenant;
 
 typedef _Atomic(struct array *) array_word;
 
@@ -57,20 +57,20 @@ void array_back(struct job *job);
 void array_drop(struct job *job);
 
 /** An array by id, NULL if there is none. Module thread; the serving thread for a turn. */
-struct array *array_find(const struct session *session, uint32_t id);
+struct array *array_find(const struct tenant *tenant, uint32_t id);
 
 /**
  * One side of a copy that is an array: where its box lies, and its memory.
  * Return: CUDA_SUCCESS; CUDA_ERROR_INVALID_HANDLE (no such array or level, or no memory),
  * CUDA_ERROR_INVALID_VALUE (outside of it).
  */
-CUresult array_place(const struct session *session, const struct frmps_array_copy *copy, bool is_dst,
+CUresult array_place(const struct tenant *tenant, const struct frmps_array_copy *copy, bool is_dst,
 	struct backend_place *ret_place, struct range *ret_memory);
 
 /** Frees what waits: as much as fits the gap, or all of it at the end. Module thread. */
 void array_clear_graves(struct executor *executor);
 
 /** Gives all arrays up. Module thread; the session is not served any more, and its objects are gone. */
-void array_table_deinit(struct session *session);
+void array_table_deinit(struct tenant *tenant);
 
 #endif

@@ -21,7 +21,7 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/memory.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 
 #define BURIAL_RETRY_NS (UINT64_C(10000) * CLOCK_MS)
@@ -51,7 +51,7 @@ static bool is_range(const struct burial *burial)
 
 static void add(struct burial *burial)
 {
-	struct burials *burials = &burial->session->executor->burials;
+	struct burials *burials = &burial->tenant->executor->burials;
 
 	pthread_mutex_lock(&burials->lock);
 	TAILQ_INSERT_TAIL(&burials->list, burial, link);
@@ -60,25 +60,25 @@ static void add(struct burial *burial)
 	pthread_mutex_unlock(&burials->lock);
 }
 
-int burial_add_range(struct session *session, const struct range *range)
+int burial_add_range(struct tenant *tenant, const struct range *range)
 {
 	struct burial *burial = calloc(1, sizeof(*burial));
 
-	if (!burial || range_set_add(&session->unpinning, range->start, range->end - range->start)) {
+	if (!burial || range_set_add(&tenant->unpinning, range->start, range->end - range->start)) {
 		free(burial);
 		return -ENOMEM;
 	}
-	burial->session = session_ref(session);
+	burial->tenant = tenant_ref(tenant);
 	burial->range = *range;
 	burial->bytes = range->end - range->start;
 	add(burial);
 	return 0;
 }
 
-void burial_add_session(struct session *session, uint64_t bytes, void (*release)(struct session *session))
+void burial_add_tenant(struct tenant *tenant, uint64_t bytes, void (*release)(struct tenant *tenant))
 {
-	session->burial = (struct burial){.session = session, .bytes = bytes, .release = release};
-	add(&session->burial);
+	tenant->burial = (struct burial){.tenant = tenant, .bytes = bytes, .release = release};
+	add(&tenant->burial);
 }
 
 static struct burial *find(struct burials *burials, uint64_t session, const struct range *range)
@@ -86,7 +86,7 @@ static struct burial *find(struct burials *burials, uint64_t session, const stru
 	struct burial *burial;
 
 	TAILQ_FOREACH (burial, &burials->list, link)
-		if (burial->session->id == session &&
+		if (burial->tenant->id == session &&
 			(range ? burial->range.start == range->start && burial->range.end == range->end
 			       : !is_range(burial)))
 			return burial;
@@ -108,15 +108,15 @@ bool burial_watch(struct executor *executor, uint64_t session, const struct rang
 	return waits;
 }
 
-uint64_t burial_bytes(const struct session *session)
+uint64_t burial_bytes(const struct tenant *tenant)
 {
-	struct burials *burials = &session->executor->burials;
+	struct burials *burials = &tenant->executor->burials;
 	const struct burial *burial;
 	uint64_t bytes = 0;
 
 	pthread_mutex_lock(&burials->lock);
 	TAILQ_FOREACH (burial, &burials->list, link)
-		if (burial->session == session)
+		if (burial->tenant == tenant)
 			bytes += burial->bytes;
 	pthread_mutex_unlock(&burials->lock);
 	return bytes;
@@ -154,13 +154,13 @@ bool burial_admits(struct executor *executor)
 
 static bool is_idle(struct executor *executor)
 {
-	struct session *session;
+	struct tenant *tenant;
 	bool busy = false;
 
-	pthread_mutex_lock(&executor->sessions_lock);
-	TAILQ_FOREACH (session, &executor->sessions, link)
-		busy = busy || (word_acquire(&session->generation) && session_is_busy(session));
-	pthread_mutex_unlock(&executor->sessions_lock);
+	pthread_mutex_lock(&executor->tenants_lock);
+	TAILQ_FOREACH (tenant, &executor->tenants, link)
+		busy = busy || (word_acquire(&tenant->generation) && tenant_is_busy(tenant));
+	pthread_mutex_unlock(&executor->tenants_lock);
 	return !busy;
 }
 
@@ -201,27 +201,27 @@ static uint64_t step(struct burial *burial, bool *ret_over)
 
 	*ret_over = true;
 	if (is_range(burial)) {
-		memory_unpin(burial->session, &burial->range);
+		memory_unpin(burial->tenant, &burial->range);
 		return burial->bytes;
 	}
-	bytes = memory_unpin_next(burial->session);
+	bytes = memory_unpin_next(burial->tenant);
 	if (bytes) {
 		*ret_over = false;
 		return bytes;
 	}
-	burial->release(burial->session);
+	burial->release(burial->tenant);
 	return burial->bytes;
 }
 
 static void end(struct burial *burial)
 {
-	struct session *session = burial->session;
+	struct tenant *tenant = burial->tenant;
 
 	if (burial->waiter)
 		job_reply(burial->waiter, CUDA_SUCCESS, NULL, 0, NULL);
 	if (is_range(burial))
 		free(burial);
-	session_unref(session);
+	tenant_unref(tenant);
 }
 
 /* A step of the first that waits. */

@@ -15,7 +15,7 @@
 
 struct executor;
 struct job;
-struct session;
+struct tenant;
 
 /* Pinned memory that waits before the gate is shut for it, MiB. */
 #define BURIAL_MIB_DEFAULT 1024u
@@ -27,11 +27,11 @@ struct session;
 /* One thing that waits: a range that a session freed, or all that is left of a session. */
 struct burial {
 	TAILQ_ENTRY(burial) link;
-	struct session *session;		  /* a reference */
-	struct range range;			  /* empty: the whole session */
-	uint64_t bytes;				  /* pinned bytes that still wait */
-	struct job *waiter;			  /* is answered when it is over; or NULL */
-	void (*release)(struct session *session); /* of the whole session: its last step */
+	struct tenant *tenant;			/* a reference */
+	struct range range;			/* empty: the whole session */
+	uint64_t bytes;				/* pinned bytes that still wait */
+	struct job *waiter;			/* is answered when it is over; or NULL */
+	void (*release)(struct tenant *tenant); /* of the whole session: its last step */
 };
 
 /* Of an executor. */
@@ -51,13 +51,13 @@ void burial_init(struct executor *executor);
 void burial_deinit(struct executor *executor);
 
 /** A range of pinned memory that commands cannot name any more. Module thread. Return: 0 or -ENOMEM. */
-int burial_add_range(struct session *session, const struct range *range);
+int burial_add_range(struct tenant *tenant, const struct range *range);
 /**
- * A session that is out of the registry, except for its addresses on the device. Takes a reference over. Module thread.
+ * A tenant that is out of the registry, except for its addresses on the device. Takes a reference over. Module thread.
  * @bytes: what it has pinned
  * @release: gives back what is left when none of its memory is pinned any more; in a gap
  */
-void burial_add_session(struct session *session, uint64_t bytes, void (*release)(struct session *session));
+void burial_add_tenant(struct tenant *tenant, uint64_t bytes, void (*release)(struct tenant *tenant));
 
 /**
  * Lets a job be answered when the session (range NULL), or the range that it freed, is given back.
@@ -66,7 +66,7 @@ void burial_add_session(struct session *session, uint64_t bytes, void (*release)
 bool burial_watch(struct executor *executor, uint64_t session, const struct range *range, struct job *job);
 
 /** Pinned bytes of the session that wait. Module thread. */
-uint64_t burial_bytes(const struct session *session);
+uint64_t burial_bytes(const struct tenant *tenant);
 
 /** Whether more memory may be pinned: not while too much waits for a gap that does not come. Any thread. */
 bool burial_admits(struct executor *executor);

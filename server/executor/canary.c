@@ -31,7 +31,7 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/executor.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 
 #define QUIET_NS  (50 * CLOCK_MS)
 #define PERIOD_NS (100 * CLOCK_MS)
@@ -58,30 +58,30 @@ void canary_end(struct executor *executor)
 	}
 }
 
-void canary_want(struct session *session)
+void canary_want(struct tenant *tenant)
 {
-	struct canary *canary = &session->executor->canary;
+	struct canary *canary = &tenant->executor->canary;
 
-	if (session->now - session->busy_at < QUIET_NS)
+	if (tenant->now - tenant->busy_at < QUIET_NS)
 		return;
 	word_set(&canary->wanted, 1);
 	/* Against resting: either we see that the main thread rests, or it sees that it is wanted. */
 	word_fence();
 	if (word_relaxed(&canary->resting))
-		job_board_kick(&session->executor->board);
+		job_board_kick(&tenant->executor->board);
 }
 
 /* What is known done of all sessions; only ever grows, but for sessions that end. */
 static uint64_t count_done(struct executor *executor)
 {
-	struct session *session;
+	struct tenant *tenant;
 	uint64_t sum = 0;
 
-	TAILQ_FOREACH (session, &executor->sessions, link) {
-		uint32_t generation = word_relaxed(&session->generation);
-		const struct shm_timeline *timeline = shm_view_timeline(&session->view, generation);
+	TAILQ_FOREACH (tenant, &executor->tenants, link) {
+		uint32_t generation = word_relaxed(&tenant->generation);
+		const struct shm_timeline *timeline = shm_view_timeline(&tenant->view, generation);
 
-		for (uint32_t slot = 0; generation && slot < word_acquire(&session->slots); slot++)
+		for (uint32_t slot = 0; generation && slot < word_acquire(&tenant->slots); slot++)
 			sum += word_acquire(&timeline->stream[slot].done);
 	}
 	return sum;

@@ -14,7 +14,7 @@
 
 struct backend_stream;
 struct executor;
-struct session;
+struct tenant;
 
 /* Of an executor. */
 struct canary {
@@ -42,6 +42,6 @@ void canary_end(struct executor *executor);
 uint64_t canary_step(struct executor *executor, uint64_t now);
 
 /** The session has had work on the device for a while, and has given it nothing new. Serving thread. */
-void canary_want(struct session *session);
+void canary_want(struct tenant *tenant);
 
 #endif

@@ -6,7 +6,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 
 /* Compilations at a time: at least two, so that one alone cannot hold up the next. */
@@ -17,10 +17,10 @@
 
 /* All under the lock. */
 
-static bool is_compiling(const struct compiler *compiler, const struct session *session)
+static bool is_compiling(const struct compiler *compiler, const struct tenant *tenant)
 {
 	for (unsigned i = 0; i < compiler->count; i++)
-		if (compiler->threads[i].session == session)
+		if (compiler->threads[i].tenant == tenant)
 			return true;
 	return false;
 }
@@ -31,9 +31,9 @@ static unsigned counted(const struct compiler *compiler)
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < compiler->count; i++) {
-		const struct session *session = compiler->threads[i].session;
+		const struct tenant *tenant = compiler->threads[i].tenant;
 
-		count += session && !session->closing;
+		count += tenant && !tenant->closing;
 	}
 	return count;
 }
@@ -50,7 +50,7 @@ static struct job *find_job(const struct compiler *compiler)
 	struct job *job;
 
 	TAILQ_FOREACH (job, &compiler->queue, link)
-		if (!is_compiling(compiler, job->session) && (!full || job->session->closing))
+		if (!is_compiling(compiler, job->tenant) && (!full || job->tenant->closing))
 			break;
 	return job;
 }
@@ -92,7 +92,7 @@ static int grow(struct executor *executor)
 
 /* ---- threads ---- */
 
-/* Waits for a job and marks the thread with its session. NULL at the end. */
+/* Waits for a job and marks the thread with its tenant. NULL at the end. */
 static struct job *next_job(struct compiler_thread *thread)
 {
 	struct compiler *compiler = &thread->executor->compiler;
@@ -105,7 +105,7 @@ static struct job *next_job(struct compiler_thread *thread)
 		job = NULL;
 	if (job) {
 		TAILQ_REMOVE(&compiler->queue, job, link);
-		thread->session = session_ref(job->session);
+		thread->tenant = tenant_ref(job->tenant);
 		thread->job = job;
 		/* Somebody else for the next one. */
 		grow(thread->executor);
@@ -117,13 +117,13 @@ static struct job *next_job(struct compiler_thread *thread)
 static void done(struct compiler_thread *thread)
 {
 	struct compiler *compiler = &thread->executor->compiler;
-	struct session *session = thread->session;
+	struct tenant *tenant = thread->tenant;
 
 	pthread_mutex_lock(&compiler->lock);
-	thread->session = NULL;
+	thread->tenant = NULL;
 	pthread_cond_broadcast(&compiler->more);
 	pthread_mutex_unlock(&compiler->lock);
-	session_unref(session);
+	tenant_unref(tenant);
 }
 
 static void *work(void *argument)
@@ -203,7 +203,7 @@ bool compiler_queue(struct job *job)
 	pthread_mutex_lock(&compiler->lock);
 	dropped = compiler->stop;
 	/* compiler_forget() has been here. */
-	late = !dropped && job->session->closing && !job->answered;
+	late = !dropped && job->tenant->closing && !job->answered;
 	if (!dropped && !late) {
 		TAILQ_INSERT_TAIL(&compiler->queue, job, link);
 		if (grow(executor) && !compiler->count) {
@@ -231,23 +231,23 @@ void compiler_release(struct job *job)
 	pthread_mutex_unlock(&compiler->lock);
 }
 
-void compiler_forget(struct session *session)
+void compiler_forget(struct tenant *tenant)
 {
-	struct compiler *compiler = &session->executor->compiler;
+	struct compiler *compiler = &tenant->executor->compiler;
 	struct job *job, *next;
 
 	pthread_mutex_lock(&compiler->lock);
 	for (job = TAILQ_FIRST(&compiler->queue); job; job = next) {
 		next = TAILQ_NEXT(job, link);
-		if (job->session != session)
+		if (job->tenant != tenant)
 			continue;
 		TAILQ_REMOVE(&compiler->queue, job, link);
 		job_reply(job, CUDA_ERROR_INVALID_CONTEXT, NULL, 0, NULL);
 	}
 	for (unsigned i = 0; i < compiler->count; i++)
-		if (compiler->threads[i].job && compiler->threads[i].session == session)
+		if (compiler->threads[i].job && compiler->threads[i].tenant == tenant)
 			job_answer_early(compiler->threads[i].job, CUDA_ERROR_INVALID_CONTEXT);
-	grow(session->executor);
+	grow(tenant->executor);
 	pthread_cond_broadcast(&compiler->more);
 	pthread_mutex_unlock(&compiler->lock);
 }

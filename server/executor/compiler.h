@@ -21,8 +21,8 @@
 struct compiler_thread {
 	pthread_t thread;
 	struct executor *executor;
-	struct session *session; /* a reference: whose job it runs; NULL: it waits for one */
-	struct job *job;	 /* which others may answer; NULL: none */
+	struct tenant *tenant; /* a reference: whose job it runs; NULL: it waits for one */
+	struct job *job;       /* which others may answer; NULL: none */
 };
 
 struct compiler {
@@ -48,6 +48,6 @@ bool compiler_queue(struct job *job);
 void compiler_release(struct job *job);
 
 /** The session begins to close: nobody waits for what is compiled for it. */
-void compiler_forget(struct session *session);
+void compiler_forget(struct tenant *tenant);
 
 #endif

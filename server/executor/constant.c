@@ -26,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 
 /* Copies for which one mark is waited for: below the depth at which the driver's queue blocks. */
 #define BATCH 256u
@@ -106,9 +106,9 @@ static CUresult insert(struct constant_set *set, const struct constant *constant
 	return CUDA_SUCCESS;
 }
 
-CUresult constant_add(struct session *session, const struct constant *constant)
+CUresult constant_add(struct tenant *tenant, const struct constant *constant)
 {
-	struct constant_set *set = &session->constants;
+	struct constant_set *set = &tenant->constants;
 	CUresult code;
 
 	pthread_rwlock_wrlock(&set->lock);
@@ -117,9 +117,9 @@ CUresult constant_add(struct session *session, const struct constant *constant)
 	return code;
 }
 
-void constant_forget(struct session *session, uint32_t module)
+void constant_forget(struct tenant *tenant, uint32_t module)
 {
-	struct constant_set *set = &session->constants;
+	struct constant_set *set = &tenant->constants;
 	uint32_t left = 0;
 
 	pthread_rwlock_wrlock(&set->lock);
@@ -131,9 +131,9 @@ void constant_forget(struct session *session, uint32_t module)
 	pthread_rwlock_unlock(&set->lock);
 }
 
-bool constant_touches(struct session *session, uint32_t module, uint64_t address, uint64_t bytes)
+bool constant_touches(struct tenant *tenant, uint32_t module, uint64_t address, uint64_t bytes)
 {
-	struct constant_set *set = &session->constants;
+	struct constant_set *set = &tenant->constants;
 	bool touches = false;
 
 	pthread_rwlock_rdlock(&set->lock);
@@ -184,12 +184,12 @@ static struct backend_copy refreshing(const struct constant *constant)
 		.depth = 1};
 }
 
-bool constant_refresh(struct session *session)
+bool constant_refresh(struct tenant *tenant)
 {
 	struct backend_copy copies[BATCH];
 	struct constant *constants;
 	uint32_t count;
-	bool fine = list(&session->constants, &constants, &count);
+	bool fine = list(&tenant->constants, &constants, &count);
 
 	for (uint32_t done = 0; fine && done < count; done += BATCH) {
 		uint32_t some = count - done < BATCH ? count - done : BATCH;
@@ -197,9 +197,9 @@ bool constant_refresh(struct session *session)
 		for (uint32_t i = 0; fine && i < some; i++) {
 			copies[i] = refreshing(&constants[done + i]);
 			/* The client may have given back what it should not have. */
-			fine = session_admits_anywhere(session, copies[i].src, copies[i].width);
+			fine = tenant_admits_anywhere(tenant, copies[i].src, copies[i].width);
 		}
-		fine = fine && variable_carry_out(session->executor, copies, some);
+		fine = fine && variable_carry_out(tenant->executor, copies, some);
 	}
 	free(constants);
 	return fine;

@@ -12,7 +12,7 @@
 #include "server/executor/range.h"
 #include "shm/order.h"
 
-struct session;
+struct tenant;
 
 /* Of one session. More of whose addresses a program asks than any has; a copy each at a takeover. */
 #define CONSTANTS_MAX 16384u
@@ -39,18 +39,18 @@ void constant_set_deinit(struct constant_set *set);
  * Module thread. Return: CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE: its mirror
  * overlaps another's.
  */
-CUresult constant_add(struct session *session, const struct constant *constant);
+CUresult constant_add(struct tenant *tenant, const struct constant *constant);
 
 /** Forgets those of a module. Module thread; no command that was issued before may be under way when the
  * module is unloaded. */
-void constant_forget(struct session *session, uint32_t module);
+void constant_forget(struct tenant *tenant, uint32_t module);
 
 /** Whether some bytes overlap the mirror of one of a module's constants. Module thread. */
-bool constant_touches(struct session *session, uint32_t module, uint64_t address, uint64_t bytes);
+bool constant_touches(struct tenant *tenant, uint32_t module, uint64_t address, uint64_t bytes);
 
 /** Gives every constant the value of its mirror, and waits for it. Main thread, before the session is served.
  * Return: whether all have it. */
-bool constant_refresh(struct session *session);
+bool constant_refresh(struct tenant *tenant);
 
 /* As below; some mirror may be meant. */
 bool constant_find_among(struct constant_set *set, uint64_t address, uint64_t bytes, uint64_t *ret_to);

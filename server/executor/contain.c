@@ -14,9 +14,9 @@
 // well: a driver that does not do what the backend expects.
 //
 // The calls run in a thread of the driver, while the multiprocessors stand still and with locks of the driver
-// held that another of our threads may wait for in a call. So they take sessions_lock, contain.lock and ends_lock
+// held that another of our threads may wait for in a call. So they take tenants_lock, contain.lock and ends_lock
 // only, under which nobody calls the backend, write shared words, wake sleepers, and leave messages and the log
-// to the main thread. Lock order: sessions_lock, then one of the two others.
+// to the main thread. Lock order: tenants_lock, then one of the two others.
 
 #include "server/executor/contain.h"
 
@@ -26,7 +26,7 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/executor.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 #include "shm/doorbell.h"
 
@@ -132,9 +132,9 @@ static void tell_main(struct executor *executor)
 
 /* @before: its doubt until now */
 static uint32_t doubt_of(
-	const struct session *session, enum contain_phase phase, uint64_t sign_at, uint32_t before)
+	const struct tenant *tenant, enum contain_phase phase, uint64_t sign_at, uint32_t before)
 {
-	bool worked = before ? (before & SHM_DOUBT_WORKED) != 0 : shm_view_had_work(&session->view, sign_at);
+	bool worked = before ? (before & SHM_DOUBT_WORKED) != 0 : shm_view_had_work(&tenant->view, sign_at);
 	bool unknown = phase == CONTAIN_STOPPED || phase == CONTAIN_GIVEN_UP;
 
 	return SHM_DOUBT | (unknown ? SHM_DOUBT_FAULT : 0) | (worked ? SHM_DOUBT_WORKED : 0);
@@ -151,39 +151,39 @@ static enum contain_phase phase_of(struct contain *contain, uint64_t *ret_sign_a
 	return phase;
 }
 
-void contain_join(struct session *session, uint32_t generation)
+void contain_join(struct tenant *tenant, uint32_t generation)
 {
-	struct executor *executor = session->executor;
+	struct executor *executor = tenant->executor;
 	enum contain_phase phase;
 	uint64_t sign_at;
 
-	pthread_mutex_lock(&executor->sessions_lock);
+	pthread_mutex_lock(&executor->tenants_lock);
 	phase = phase_of(&executor->contain, &sign_at);
 	/* Pairs with the client's look. */
-	word_release(&session->view.server->doubtful,
-		phase == CONTAIN_CLEAR ? 0 : doubt_of(session, phase, sign_at, 0));
-	word_release(&session->generation, generation);
-	pthread_mutex_unlock(&executor->sessions_lock);
+	word_release(&tenant->view.server->doubtful,
+		phase == CONTAIN_CLEAR ? 0 : doubt_of(tenant, phase, sign_at, 0));
+	word_release(&tenant->generation, generation);
+	pthread_mutex_unlock(&executor->tenants_lock);
 }
 
 /* Whether it is served here, and no other executor has taken it over since: what this one has left on the device may
  * fault for as long as the process is there. */
-static bool is_ours(const struct session *session)
+static bool is_ours(const struct tenant *tenant)
 {
-	uint32_t generation = word_acquire(&session->generation);
+	uint32_t generation = word_acquire(&tenant->generation);
 
-	return generation && word_acquire(&session->view.server->generation) == generation;
+	return generation && word_acquire(&tenant->view.server->generation) == generation;
 }
 
 /* Its word is the next executor's from the moment at which that has written its generation: it doubts nothing before
  * it serves. */
-static void set_doubt(const struct session *session, uint32_t doubt)
+static void set_doubt(const struct tenant *tenant, uint32_t doubt)
 {
-	word32 *doubtful = &session->view.server->doubtful;
+	word32 *doubtful = &tenant->view.server->doubtful;
 
 	/* Pairs with the client's look: what it then sees done is done. */
 	word_release(doubtful, doubt);
-	if (!is_ours(session))
+	if (!is_ours(tenant))
 		atomic_compare_exchange_strong(doubtful, &doubt, 0);
 }
 
@@ -191,22 +191,22 @@ static void set_doubt(const struct session *session, uint32_t doubt)
  * sees the last change. */
 static void spread_doubt(struct executor *executor)
 {
-	struct session *session;
+	struct tenant *tenant;
 	uint64_t sign_at;
 	enum contain_phase phase;
 
-	pthread_mutex_lock(&executor->sessions_lock);
+	pthread_mutex_lock(&executor->tenants_lock);
 	phase = phase_of(&executor->contain, &sign_at);
-	TAILQ_FOREACH (session, &executor->sessions, link) {
-		uint32_t before = word_relaxed(&session->view.server->doubtful);
+	TAILQ_FOREACH (tenant, &executor->tenants, link) {
+		uint32_t before = word_relaxed(&tenant->view.server->doubtful);
 
-		if (!is_ours(session))
+		if (!is_ours(tenant))
 			continue;
-		set_doubt(session, phase == CONTAIN_CLEAR ? 0 : doubt_of(session, phase, sign_at, before));
+		set_doubt(tenant, phase == CONTAIN_CLEAR ? 0 : doubt_of(tenant, phase, sign_at, before));
 		if (phase == CONTAIN_CLEAR)
-			wake_all(&session->view.server->wake);
+			wake_all(&tenant->view.server->wake);
 	}
-	pthread_mutex_unlock(&executor->sessions_lock);
+	pthread_mutex_unlock(&executor->tenants_lock);
 	if (phase == CONTAIN_CLEAR)
 		serve_kick_all(executor);
 }
@@ -275,28 +275,28 @@ static void unsay(struct executor *executor)
 		__atomic_store_n(&backend_last_words[--executor->contain.words].magic, 0, __ATOMIC_RELEASE);
 }
 
-static void end_session(struct session *session, const struct backend_fault *fault)
+static void end_tenant(struct tenant *tenant, const struct backend_fault *fault)
 {
-	char reason[sizeof(session->view.server->reason)], place[64] = "";
+	char reason[sizeof(tenant->view.server->reason)], place[64] = "";
 
-	word_release(&session->ended, 1);
+	word_release(&tenant->ended, 1);
 	if (fault->has_block)
 		snprintf(place, sizeof(place), " block (%u,%u,%u),", fault->block[0], fault->block[1],
 			fault->block[2]);
 	snprintf(reason, sizeof(reason), "a fault in kernel %s,%s instruction at %#llx",
 		fault->kernel[0] ? fault->kernel : "(unnamed)", place, (unsigned long long)fault->address);
-	session_tell_end(session, SHM_SESSION_FAULTED, fault->code, reason, fault->said);
+	tenant_tell_end(tenant, SHM_SESSION_FAULTED, fault->code, reason, fault->said);
 }
 
-static void end_session_of(struct executor *executor, uint64_t id, const struct backend_fault *fault)
+static void end_tenant_of(struct executor *executor, uint64_t id, const struct backend_fault *fault)
 {
-	struct session *session;
+	struct tenant *tenant;
 
-	pthread_mutex_lock(&executor->sessions_lock);
-	TAILQ_FOREACH (session, &executor->sessions, link)
-		if (session->id == id && word_acquire(&session->generation))
-			end_session(session, fault);
-	pthread_mutex_unlock(&executor->sessions_lock);
+	pthread_mutex_lock(&executor->tenants_lock);
+	TAILQ_FOREACH (tenant, &executor->tenants, link)
+		if (tenant->id == id && word_acquire(&tenant->generation))
+			end_tenant(tenant, fault);
+	pthread_mutex_unlock(&executor->tenants_lock);
 }
 
 /* Whose the faults are. @owners: BACKEND_FAULTS_MAX. Return: whether that is known of all. */
@@ -400,7 +400,7 @@ static void contained(void *context, const struct backend_fault *faults, uint32_
 		unsay(executor);
 	report(executor, faults, owners, count, true);
 	for (uint32_t i = 0; i < count; i++) {
-		end_session_of(executor, owners[i], &faults[i]);
+		end_tenant_of(executor, owners[i], &faults[i]);
 		speak(executor, &faults[i], contain->number + i, owners[i]);
 	}
 	contain->number += count;

@@ -12,7 +12,7 @@
 #include "shm/order.h"
 
 struct executor;
-struct session;
+struct tenant;
 
 enum contain_phase {
 	CONTAIN_CLEAR,
@@ -77,7 +77,7 @@ struct backend_module **contain_list_modules(
 	struct executor *executor, uint64_t session, uint32_t *ret_count);
 
 /** The session is served from now on, as that generation, and as doubtful as the others are. Main thread. */
-void contain_join(struct session *session, uint32_t generation);
+void contain_join(struct tenant *tenant, uint32_t generation);
 
 /** Whether there is, or may be, a fault of which it is not known whose it is: what became done proves
  * nothing. Any thread. */

@@ -23,7 +23,7 @@
 #include "server/executor/clock.h"
 #include "server/executor/drain.h"
 #include "server/executor/guard.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/executor/timing.h"
 
 /* How long a last look at its sinks is waited for: on a full device there may be no room for one. */
@@ -31,37 +31,37 @@
 
 static void answer(struct job *job, uint64_t gone)
 {
-	job->session->detaching = false;
+	job->tenant->detaching = false;
 	job_reply(job, CUDA_SUCCESS, &gone, 1, NULL);
 }
 
-static bool is_over(const struct session *session)
+static bool is_over(const struct tenant *tenant)
 {
-	return word_acquire(&session->view.server->state) > SHM_SESSION_HELD;
+	return word_acquire(&tenant->view.server->state) > SHM_SESSION_HELD;
 }
 
 /* Nobody serves it: the serving thread's part is ours until it is attached. */
 static void serve_on(struct job *job)
 {
-	struct session *session = job->session;
+	struct tenant *tenant = job->tenant;
 
-	session->leaving = false;
-	session->stopped = is_over(session);
+	tenant->leaving = false;
+	tenant->stopped = is_over(tenant);
 	/* One that is being closed is not served any more anyway. */
-	if (!session->closing && serve_attach(session))
-		session_end(session, SHM_SESSION_FAULTED, CUDA_ERROR_OUT_OF_MEMORY, "no memory to serve it");
+	if (!tenant->closing && serve_attach(tenant))
+		tenant_end(tenant, SHM_SESSION_FAULTED, CUDA_ERROR_OUT_OF_MEMORY, "no memory to serve it");
 	answer(job, 0);
 }
 
-static void drop_guard(struct session *session)
+static void drop_guard(struct tenant *tenant)
 {
-	guard_unmap(session);
-	guard_deinit(session);
+	guard_unmap(tenant);
+	guard_deinit(tenant);
 }
 
 static int let_go(struct job *job)
 {
-	struct session *session = job->session;
+	struct tenant *tenant = job->tenant;
 
 	if (executor_is_lost(job->executor)) {
 		job_free(job);
@@ -69,19 +69,19 @@ static int let_go(struct job *job)
 	}
 	if (contain_is_open(job->executor))
 		return JOB_E_WAIT;
-	if (session->closing || is_over(session) || word_relaxed(&session->stray.verdict)) {
+	if (tenant->closing || is_over(tenant) || word_relaxed(&tenant->stray.verdict)) {
 		serve_on(job);
 		return 0;
 	}
 	if (clock_now() - job->since >= SINKS_NS)
-		stray_let_go(session);
-	else if (!stray_farewell(session, job->since))
+		stray_let_go(tenant);
+	else if (!stray_farewell(tenant, job->since))
 		return JOB_E_WAIT;
 	else
-		drop_guard(session);
-	timing_finish(session);
+		drop_guard(tenant);
+	timing_finish(tenant);
 	/* Pairs with the looks of gate.c, burial.c and contain.c. */
-	word_release(&session->generation, 0);
+	word_release(&tenant->generation, 0);
 	answer(job, 1);
 	return 0;
 }
@@ -110,15 +110,15 @@ static int wait_for_thread(struct job *job)
 		return 0;
 	}
 	/* Pairs with the release in detach() of serve.c. */
-	if (word_acquire(&job->session->served)) {
+	if (word_acquire(&job->tenant->served)) {
 		/* No value is as good as 0. */
 		if (!job->answered && now >= job->deadline + DRAIN_THREAD_NS) {
-			drain_say_why(job->session);
+			drain_say_why(job->tenant);
 			job_answer_early(job, CUDA_SUCCESS);
 		}
 		return JOB_E_WAIT;
 	}
-	job->session->thread = NULL;
+	job->tenant->thread = NULL;
 	if (job->answered) {
 		serve_on(job);
 		return 0;
@@ -129,13 +129,13 @@ static int wait_for_thread(struct job *job)
 
 void detach_handle(struct job *job)
 {
-	struct session *session = job->session;
+	struct tenant *tenant = job->tenant;
 
-	if (session->detaching || session->ending || !session->thread || serve_detach(session)) {
+	if (tenant->detaching || tenant->ending || !tenant->thread || serve_detach(tenant)) {
 		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, "it cannot be let go now");
 		return;
 	}
-	session->detaching = true;
+	tenant->detaching = true;
 	job->deadline = clock_now() + job->message.close_session.patience_ms * CLOCK_MS;
 	job->step = wait_for_thread;
 	job_park(job);

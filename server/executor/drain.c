@@ -14,22 +14,22 @@
 #include <stdlib.h>
 
 #include "server/executor/clock.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/executor/sentry.h"
 #include "server/executor/variable.h"
 #include "server/log.h"
 
 static bool is_answered(const struct job *job)
 {
-	const struct session *session = job->session;
+	const struct tenant *tenant = job->tenant;
 
 	/* Pairs with the releases in serve.c. */
-	return !word_acquire(&session->served) || word_acquire(&session->answered) >= job->ticket;
+	return !word_acquire(&tenant->served) || word_acquire(&tenant->answered) >= job->ticket;
 }
 
 static void take_snapshot(struct job *job)
 {
-	const struct shm_view *view = &job->session->view;
+	const struct shm_view *view = &job->tenant->view;
 
 	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
 		job->snapshot[slot] = word_acquire(&view->states[slot].issued);
@@ -39,7 +39,7 @@ static void take_snapshot(struct job *job)
 /* job->mark: streams below it are known to be done. */
 static bool is_done(struct job *job)
 {
-	const struct shm_view *view = &job->session->view;
+	const struct shm_view *view = &job->tenant->view;
 	const struct shm_timeline *timeline =
 		shm_view_timeline(view, word_acquire(&view->server->generation));
 
@@ -48,7 +48,7 @@ static bool is_done(struct job *job)
 			return false;
 		job->mark++;
 	}
-	return !variable_is_late(job->session);
+	return !variable_is_late(job->tenant);
 }
 
 static int finish(struct job *job, bool drained)
@@ -60,35 +60,35 @@ static int finish(struct job *job, bool drained)
 	return 0;
 }
 
-void drain_say_why(struct session *session)
+void drain_say_why(struct tenant *tenant)
 {
-	uint64_t blocker = session->thread ? word_relaxed(&session->thread->serving) : 0;
+	uint64_t blocker = tenant->thread ? word_relaxed(&tenant->thread->serving) : 0;
 
-	if (!blocker || blocker == session->blocker)
+	if (!blocker || blocker == tenant->blocker)
 		return;
-	session->blocker = blocker;
+	tenant->blocker = blocker;
 	log_warning(
 		"session %llu (%s, pid %d) waits for its serving thread, which is in a call for session %llu",
-		(unsigned long long)session->id, session->program, session->pid, (unsigned long long)blocker);
+		(unsigned long long)tenant->id, tenant->program, tenant->pid, (unsigned long long)blocker);
 }
 
 static int expire(struct job *job)
 {
 	if (!is_answered(job))
-		drain_say_why(job->session);
+		drain_say_why(job->tenant);
 	return finish(job, false);
 }
 
 static int step(struct job *job)
 {
-	if (executor_is_lost(job->executor) || job->session->gone)
+	if (executor_is_lost(job->executor) || job->tenant->gone)
 		return finish(job, false);
-	if (!word_relaxed(&job->session->generation))
+	if (!word_relaxed(&job->tenant->generation))
 		return finish(job, true); /* a standby's: nothing of it runs here */
-	if (!word_acquire(&job->session->served)) {
+	if (!word_acquire(&job->tenant->served)) {
 		/* Nobody else looks any more. */
-		job->session->now = clock_now();
-		sentry_look(job->session);
+		job->tenant->now = clock_now();
+		sentry_look(job->tenant);
 	}
 	if (is_answered(job)) {
 		if (!job->snapshot) {
@@ -105,14 +105,14 @@ static int step(struct job *job)
 
 void drain_begin(struct job *job, uint64_t patience_ns, void (*then)(struct job *job))
 {
-	struct session *session = job->session;
+	struct tenant *tenant = job->tenant;
 
 	job->then = then;
 	job->step = step;
 	job->deadline = clock_now() + patience_ns;
-	job->ticket = word_relaxed(&session->asked) + 1;
-	word_release(&session->asked, job->ticket);
-	if (session->thread)
-		serve_kick(session);
+	job->ticket = word_relaxed(&tenant->asked) + 1;
+	word_release(&tenant->asked, job->ticket);
+	if (tenant->thread)
+		serve_kick(tenant);
 	job_park(job);
 }

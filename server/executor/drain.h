@@ -12,7 +12,7 @@
 #define DRAIN_THREAD_NS (1000 * CLOCK_MS)
 
 /**
- * Parks the job until everything that job->session has given to the device up to now is done, or the patience
+ * Parks the job until everything that job->tenant has given to the device up to now is done, or the patience
  * is over; then job->drained tells which and `then` goes on with the job, on the main thread. The serving
  * thread passed the beginning of a turn in between, so it uses nothing any more that was taken away before
  * this call.
@@ -20,6 +20,6 @@
 void drain_begin(struct job *job, uint64_t patience_ns, void (*then)(struct job *job));
 
 /** The serving thread was asked in vain: says whom it is with, once for each. */
-void drain_say_why(struct session *session);
+void drain_say_why(struct tenant *tenant);
 
 #endif

@@ -26,7 +26,7 @@
 #include "server/executor/drain.h"
 #include "server/executor/executor.h"
 #include "server/executor/job.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 
 #define TRIES	10u
@@ -103,11 +103,11 @@ bool end_kernels_ended(const struct job *job)
 
 static void finish(struct job *job)
 {
-	const struct session *session = job->session;
+	const struct tenant *tenant = job->tenant;
 
 	if (end_kernels_ended(job))
 		log_warning("kernel %s of session %llu (%s, pid %d) was ended, in %u tries; %s",
-			job->end->kernel, (unsigned long long)session->id, session->program, session->pid,
+			job->end->kernel, (unsigned long long)tenant->id, tenant->program, tenant->pid,
 			job->end->tries,
 			job->drained ? "nothing of the session is on the device"
 				     : "something of the session still is");
@@ -120,7 +120,7 @@ static void look(struct job *job)
 {
 	struct end_kernels *end = job->end;
 
-	if (job->drained || end->tries >= TRIES || executor_is_lost(job->executor) || job->session->gone)
+	if (job->drained || end->tries >= TRIES || executor_is_lost(job->executor) || job->tenant->gone)
 		finish(job);
 	else
 		try(job);
@@ -152,7 +152,7 @@ static void try(struct job *job)
 
 	end->tries++;
 	free(end->modules);
-	end->modules = contain_list_modules(job->executor, job->session->id, &end->count);
+	end->modules = contain_list_modules(job->executor, job->tenant->id, &end->count);
 	if (!end->count || !start(end)) {
 		/* Without a module there is no kernel. */
 		end->tries = TRIES;
@@ -191,19 +191,19 @@ static void answer(struct job *job)
 
 void end_kernels_handle(struct job *job)
 {
-	struct session *session = job->session;
+	struct tenant *tenant = job->tenant;
 	const struct wire_trouble *why = &job->message.trouble;
 
 	if (!end_kernels_can(job->executor)) {
 		job_reply(job, CUDA_ERROR_NOT_SUPPORTED, NULL, 0, "the backend cannot end kernels");
 		return;
 	}
-	if (!word_relaxed(&session->generation)) {
+	if (!word_relaxed(&tenant->generation)) {
 		job_reply(job, CUDA_ERROR_INVALID_CONTEXT, NULL, 0, "the session is not served here");
 		return;
 	}
 	/* From here on nothing of it is issued (serve.c). */
-	word_release(&session->ended, 1);
-	session_tell_end(session, SHM_SESSION_FAULTED, (CUresult)why->code, why->text, NULL);
+	word_release(&tenant->ended, 1);
+	tenant_tell_end(tenant, SHM_SESSION_FAULTED, (CUresult)why->code, why->text, NULL);
 	end_kernels_begin(job, answer);
 }

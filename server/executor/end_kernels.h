@@ -12,7 +12,7 @@ struct job;
 bool end_kernels_can(struct executor *executor);
 
 /**
- * Ends the kernels of job->session, again and again, until nothing that it had given to the device is there any more, or
+ * Ends the kernels of job->tenant, again and again, until nothing that it had given to the device is there any more, or
  * it has been tried for long enough. Then job->drained tells which, and `then` goes on with the job. The session issues
  * nothing any more. Main thread.
  */

@@ -5,26 +5,26 @@
 #include <stdlib.h>
 
 #include "server/executor/pace.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/executor/timing.h"
 
-CUresult event_drop(struct session *session, struct backend_event *event)
+CUresult event_drop(struct tenant *tenant, struct backend_event *event)
 {
 	/* Left to the end of the process where the driver might not come back: contain.h. */
-	if (!event || executor_is_lost(session->executor) || contain_is_worn(session->executor))
+	if (!event || executor_is_lost(tenant->executor) || contain_is_worn(tenant->executor))
 		return CUDA_SUCCESS;
-	return executor_code(session->executor, session_ops(session)->event_destroy(event));
+	return executor_code(tenant->executor, tenant_ops(tenant)->event_destroy(event));
 }
 
-void event_table_deinit(struct session *session, struct event_table *table)
+void event_table_deinit(struct tenant *tenant, struct event_table *table)
 {
 	struct pace pace;
 
-	pace_begin(&pace, session->executor);
+	pace_begin(&pace, tenant->executor);
 	for (uint32_t i = 0; table->at && i < SHM_EVENTS; i++) {
 		if (!table->at[i].backend)
 			continue;
-		event_drop(session, table->at[i].backend);
+		event_drop(tenant, table->at[i].backend);
 		pace_step(&pace);
 	}
 	free(table->at);
@@ -39,11 +39,11 @@ static struct event *slot_of(struct event_table *table, uint32_t event)
 	return table->at ? &table->at[event] : NULL;
 }
 
-void event_expect(struct session *session, uint32_t event, bool timing, uint32_t slot, uint64_t seq)
+void event_expect(struct tenant *tenant, uint32_t event, bool timing, uint32_t slot, uint64_t seq)
 {
-	struct event *at = timing		? slot_of(&session->events, event)
-			   : session->events.at ? &session->events.at[event]
-						: NULL;
+	struct event *at = timing	       ? slot_of(&tenant->events, event)
+			   : tenant->events.at ? &tenant->events.at[event]
+					       : NULL;
 
 	if (!at || (!timing && !at->latest_seq))
 		return;
@@ -56,70 +56,69 @@ static bool is_superseded(const struct event *at, uint32_t slot, uint64_t seq)
 	return at->latest_seq && (at->latest_seq != seq || at->latest_slot != slot);
 }
 
-static CUresult replace_backend(struct session *session, struct event *at, bool timing)
+static CUresult replace_backend(struct tenant *tenant, struct event *at, bool timing)
 {
-	const struct backend_ops *ops = session_ops(session);
+	const struct backend_ops *ops = tenant_ops(tenant);
 	CUresult code;
 
 	if (at->backend && at->timing == timing)
 		return CUDA_SUCCESS;
-	code = event_drop(session, at->backend);
+	code = event_drop(tenant, at->backend);
 	at->backend = NULL;
 	at->timing = timing;
 	return code ? code : ops->event_create(timing, &at->backend);
 }
 
 static CUresult record(
-	struct session *session, struct stream *stream, struct event *at, bool timing, uint64_t seq)
+	struct tenant *tenant, struct stream *stream, struct event *at, bool timing, uint64_t seq)
 {
-	CUresult code = replace_backend(session, at, timing);
+	CUresult code = replace_backend(tenant, at, timing);
 
-	timing_forget(session, at);
+	timing_forget(tenant, at);
 	at->seq = 0;
 	if (!code)
-		code = session_ops(session)->event_record(at->backend, stream->backend);
+		code = tenant_ops(tenant)->event_record(at->backend, stream->backend);
 	if (code) {
-		timing_refuse(session, at, shm_place(stream->slot, seq));
+		timing_refuse(tenant, at, shm_place(stream->slot, seq));
 		return code;
 	}
 	at->slot = stream->slot;
 	at->seq = seq;
 	if (timing)
-		timing_expect(session, at);
+		timing_expect(tenant, at);
 	return CUDA_SUCCESS;
 }
 
-CUresult event_record(
-	struct session *session, struct stream *stream, uint32_t event, bool timing, uint64_t seq)
+CUresult event_record(struct tenant *tenant, struct stream *stream, uint32_t event, bool timing, uint64_t seq)
 {
-	struct event *at = slot_of(&session->events, event);
+	struct event *at = slot_of(&tenant->events, event);
 
 	if (!at)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if ((timing || at->timing) && is_superseded(at, stream->slot, seq))
 		return CUDA_SUCCESS;
-	return record(session, stream, at, timing, seq);
+	return record(tenant, stream, at, timing, seq);
 }
 
-struct backend_event *event_find(struct session *session, uint32_t event, uint32_t slot, uint64_t seq)
+struct backend_event *event_find(struct tenant *tenant, uint32_t event, uint32_t slot, uint64_t seq)
 {
 	struct event *at;
 
-	if (event >= SHM_EVENTS || !session->events.at)
+	if (event >= SHM_EVENTS || !tenant->events.at)
 		return NULL;
-	at = &session->events.at[event];
+	at = &tenant->events.at[event];
 	return at->seq == seq && at->slot == slot ? at->backend : NULL;
 }
 
-CUresult event_destroy(struct session *session, uint32_t event)
+CUresult event_destroy(struct tenant *tenant, uint32_t event)
 {
-	struct event *at = session->events.at ? &session->events.at[event] : NULL;
+	struct event *at = tenant->events.at ? &tenant->events.at[event] : NULL;
 	CUresult code;
 
 	if (!at || !at->backend)
 		return CUDA_SUCCESS;
-	timing_forget(session, at);
-	code = event_drop(session, at->backend);
+	timing_forget(tenant, at);
+	code = event_drop(tenant, at->backend);
 	*at = (struct event){.latest_seq = at->latest_seq, .latest_slot = at->latest_slot};
 	return code;
 }

@@ -17,8 +17,8 @@
 #include "server/backend/backend.h"
 #include "shm/layout.h"
 
-struct session;
 struct stream;
+struct tenant;
 
 struct event {
 	struct backend_event *backend; /* NULL until first recorded by this executor */
@@ -37,23 +37,23 @@ struct event_table {
 };
 
 /** Destroys all events; fine twice. The session is not served any more. */
-void event_table_deinit(struct session *session, struct event_table *table);
+void event_table_deinit(struct tenant *tenant, struct event_table *table);
 
 /** A record or the end of an event was taken from the ring: command seq of a stream's slot. Serving thread. */
-void event_expect(struct session *session, uint32_t event, bool timing, uint32_t slot, uint64_t seq);
+void event_expect(struct tenant *tenant, uint32_t event, bool timing, uint32_t slot, uint64_t seq);
 
 /** Records command seq of the stream, whose backend stream exists. */
 CUresult event_record(
-	struct session *session, struct stream *stream, uint32_t event, bool timing, uint64_t seq);
+	struct tenant *tenant, struct stream *stream, uint32_t event, bool timing, uint64_t seq);
 
 /** The backend's event whose latest record is this command, or NULL. Serving thread. */
-struct backend_event *event_find(struct session *session, uint32_t event, uint32_t slot, uint64_t seq);
+struct backend_event *event_find(struct tenant *tenant, uint32_t event, uint32_t slot, uint64_t seq);
 
 /** Destroys an event of the backend; NULL is none. Serving thread, or when nothing is served. Return: as the
  * backend. */
-CUresult event_drop(struct session *session, struct backend_event *event);
+CUresult event_drop(struct tenant *tenant, struct backend_event *event);
 
 /** Forgets an event. Serving thread. */
-CUresult event_destroy(struct session *session, uint32_t event);
+CUresult event_destroy(struct tenant *tenant, uint32_t event);
 
 #endif

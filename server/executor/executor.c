@@ -1,4 +1,4 @@
-// What every file of the executor needs: the way to the daemon, numbers of the environment, sessions by number, and what a
+// What every file of the executor needs: the way to the daemon, numbers of the environment, tenants by number, and what a
 // result of the backend says of the context. Any thread, but where executor.h says otherwise.
 
 #include "server/executor/executor.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "server/executor/lost.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 
 void executor_send(
@@ -52,12 +52,12 @@ uint64_t executor_number(const char *name, uint64_t otherwise, uint64_t most)
 	return value;
 }
 
-struct session *executor_session(struct executor *executor, uint64_t id)
+struct tenant *executor_tenant(struct executor *executor, uint64_t id)
 {
-	struct session *session;
+	struct tenant *tenant;
 
-	TAILQ_FOREACH (session, &executor->sessions, link)
-		if (session->id == id)
-			return session;
+	TAILQ_FOREACH (tenant, &executor->tenants, link)
+		if (tenant->id == id)
+			return tenant;
 	return NULL;
 }

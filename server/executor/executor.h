@@ -33,8 +33,8 @@
 #include "server/executor/variable.h"
 #include "shm/order.h"
 
-struct session;
-TAILQ_HEAD(session_list, session);
+struct tenant;
+TAILQ_HEAD(tenant_list, tenant);
 
 /* Words of registered memory, where the device writes what is polled: a free one per session (hold.c), the
  * first one is the canary's. */
@@ -62,13 +62,13 @@ struct executor {
 	uint64_t latest_request;      /* number of the latest that came; main thread */
 	struct burials burials;
 
-	pthread_mutex_t sessions_lock; /* of the list; only the main thread changes it */
-	struct session_list sessions;
+	pthread_mutex_t tenants_lock; /* of the list; only the main thread changes it */
+	struct tenant_list tenants;
 
 	pthread_mutex_t ends_lock; /* of what clients are told at their end; a leaf */
 
 	uint64_t *scratch;				    /* EXECUTOR_SCRATCH_WORDS, registered */
-	uint64_t scratch_used[EXECUTOR_SCRATCH_WORDS / 64]; /* under sessions_lock */
+	uint64_t scratch_used[EXECUTOR_SCRATCH_WORDS / 64]; /* under tenants_lock */
 
 	struct stray_watch strays;
 	struct variable_path variables;
@@ -113,8 +113,8 @@ void executor_send(
 /** A number from the environment; what is no number up to `most` is ignored with a warning. */
 uint64_t executor_number(const char *name, uint64_t otherwise, uint64_t most);
 
-/** Finds a session by number. Main thread. NULL if there is none. */
-struct session *executor_session(struct executor *executor, uint64_t id);
+/** Finds the tenant of a session by its number. Main thread. NULL if there is none. */
+struct tenant *executor_tenant(struct executor *executor, uint64_t id);
 
 /** Passes a backend result on; one that says that the context is lost is reported. Any thread. */
 CUresult executor_code(struct executor *executor, CUresult code);

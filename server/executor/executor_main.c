@@ -20,8 +20,8 @@
 #include "server/executor/halt.h"
 #include "server/executor/memory.h"
 #include "server/executor/open.h"
-#include "server/executor/session.h"
 #include "server/executor/takeover.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 
 /* What a step of the main thread may take before that is said, ns. */
@@ -48,14 +48,14 @@ int executor_init(struct executor *executor, const struct backend_ops *ops, int 
 	int error;
 
 	*executor = (struct executor){.ops = ops, .control_fd = control_fd};
-	TAILQ_INIT(&executor->sessions);
+	TAILQ_INIT(&executor->tenants);
 	gate_init(executor, load_patience_ms);
 	burial_init(executor);
 	compiler_init(executor);
 	linker_init(executor);
 	contain_init(executor);
 	pthread_mutex_init(&executor->control_lock, NULL);
-	pthread_mutex_init(&executor->sessions_lock, NULL);
+	pthread_mutex_init(&executor->tenants_lock, NULL);
 	pthread_mutex_init(&executor->ends_lock, NULL);
 	executor->board.kick = -1;
 	error = job_board_init(&executor->board);
@@ -71,7 +71,7 @@ int executor_init(struct executor *executor, const struct backend_ops *ops, int 
 /* In an orderly end nothing is served any more, so sessions go without the waiting of open.c. */
 void executor_deinit(struct executor *executor)
 {
-	struct session *session;
+	struct tenant *tenant;
 
 	/* The module thread takes what was compiled, and looks at the serving threads (gate.c). */
 	compiler_stop(executor);
@@ -80,10 +80,10 @@ void executor_deinit(struct executor *executor)
 	linker_deinit(executor);
 	serve_pool_deinit(executor);
 	job_board_deinit(&executor->board);
-	while ((session = TAILQ_FIRST(&executor->sessions))) {
-		TAILQ_REMOVE(&executor->sessions, session, link);
-		open_undo(session);
-		session_unref(session);
+	while ((tenant = TAILQ_FIRST(&executor->tenants))) {
+		TAILQ_REMOVE(&executor->tenants, tenant, link);
+		open_undo(tenant);
+		tenant_unref(tenant);
 	}
 	array_clear_graves(executor);
 	object_pool_deinit(&executor->modules.objects);
@@ -97,7 +97,7 @@ void executor_deinit(struct executor *executor)
 	contain_deinit(executor);
 	burial_deinit(executor);
 	pthread_mutex_destroy(&executor->control_lock);
-	pthread_mutex_destroy(&executor->sessions_lock);
+	pthread_mutex_destroy(&executor->tenants_lock);
 	pthread_mutex_destroy(&executor->ends_lock);
 }
 
@@ -154,17 +154,17 @@ static const enum route routes[WIRE_TYPES] = {
 };
 
 /* Requests that speak of a session. */
-static void route_to_session(struct job *job, enum route route)
+static void route_to_tenant(struct job *job, enum route route)
 {
-	struct session *session = executor_session(job->executor, job->message.session);
+	struct tenant *tenant = executor_tenant(job->executor, job->message.session);
 
-	if (!session && route == ROUTE_CLOSE && burial_watch(job->executor, job->message.session, NULL, job))
+	if (!tenant && route == ROUTE_CLOSE && burial_watch(job->executor, job->message.session, NULL, job))
 		return;
-	if (!session || (session->closing && route != ROUTE_CLOSE)) {
+	if (!tenant || (tenant->closing && route != ROUTE_CLOSE)) {
 		job_reply(job, CUDA_ERROR_INVALID_CONTEXT, NULL, 0, "there is no such session");
 		return;
 	}
-	job->session = session_ref(session);
+	job->tenant = tenant_ref(tenant);
 	if (route == ROUTE_MEMORY)
 		memory_handle(job);
 	else if (route == ROUTE_MODULE)
@@ -218,7 +218,7 @@ int executor_handle(struct executor *executor, struct job *job)
 	case ROUTE_CLOSE:
 	case ROUTE_DETACH:
 	case ROUTE_END_KERNELS:
-		route_to_session(job, route);
+		route_to_tenant(job, route);
 		break;
 	}
 	return 0;
@@ -381,7 +381,7 @@ static int run(const struct backend_ops *ops, int device, int control_fd, unsign
 	serve_control(&executor);
 	/* With work on the device, cleaning up could wait for ever. The end of the process cleans up as well.
 	 */
-	if (executor_is_lost(&executor) || !TAILQ_EMPTY(&executor.sessions))
+	if (executor_is_lost(&executor) || !TAILQ_EMPTY(&executor.tenants))
 		_exit(EXIT_SUCCESS);
 	executor_deinit(&executor);
 	ops->close();

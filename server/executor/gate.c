@@ -56,7 +56,7 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/retire.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 #include "shm/doorbell.h"
 
@@ -65,8 +65,8 @@
 /* What is on the device, of all sessions. */
 struct sight {
 	bool any, deep, has_long, own_long, unproven;
-	uint64_t oldest, foreign;    /* ns: longest time without an end, of all and of other sessions */
-	const struct session *whose; /* the latter; valid under sessions_lock */
+	uint64_t oldest, foreign;   /* ns: longest time without an end, of all and of other sessions */
+	const struct tenant *whose; /* the latter; valid under tenants_lock */
 };
 
 void gate_init(struct executor *executor, uint64_t patience_ms)
@@ -77,17 +77,17 @@ void gate_init(struct executor *executor, uint64_t patience_ms)
 
 /* ---- the serving threads' side ---- */
 
-bool gate_admits(struct session *session, struct stream *stream)
+bool gate_admits(struct tenant *tenant, struct stream *stream)
 {
-	const struct gate *gate = &session->executor->gate;
+	const struct gate *gate = &tenant->executor->gate;
 	enum gate_phase phase = gate_phase(gate);
 
 	if (phase == GATE_OPEN)
 		return true;
-	if (session->thread)
-		word_set(&session->thread->gated, 1);
-	retire_mark(session, stream);
-	if (phase == GATE_CLOSED || stream_done(session, stream) < stream->issued)
+	if (tenant->thread)
+		word_set(&tenant->thread->gated, 1);
+	retire_mark(tenant, stream);
+	if (phase == GATE_CLOSED || stream_done(tenant, stream) < stream->issued)
 		return false;
 	return phase == GATE_SHALLOW ||
 	       word_relaxed(&stream->gate.duration) <= word_relaxed(&gate->threshold);
@@ -205,12 +205,12 @@ static bool keeps_waiting(
 	return gate->farewell && depth > 1 && now - since >= GATE_FAREWELL_NS;
 }
 
-static void look_at_session(
-	const struct gate *gate, struct session *session, bool is_own, uint64_t now, struct sight *sight)
+static void look_at_tenant(
+	const struct gate *gate, struct tenant *tenant, bool is_own, uint64_t now, struct sight *sight)
 {
 	uint64_t foreign = sight->foreign;
-	uint32_t generation = word_acquire(&session->generation), slots = word_acquire(&session->slots);
-	const struct shm_view *view = &session->view;
+	uint32_t generation = word_acquire(&tenant->generation), slots = word_acquire(&tenant->slots);
+	const struct shm_view *view = &tenant->view;
 	const struct shm_timeline *timeline = shm_view_timeline(view, generation);
 
 	if (!generation)
@@ -220,7 +220,7 @@ static void look_at_session(
 		uint64_t done = word_acquire(&timeline->stream[slot].done);
 		uint64_t marked = word_acquire(&view->states[slot].marked);
 		uint64_t issued = word_acquire(&view->states[slot].issued);
-		struct gate_watch *watch = &session->streams[slot].gate;
+		struct gate_watch *watch = &tenant->streams[slot].gate;
 
 		/* A word beyond what was marked is a stray write of a kernel. */
 		if (done > marked)
@@ -233,10 +233,10 @@ static void look_at_session(
 			word_set(&watch->brief, 1);
 	}
 	if (sight->foreign > foreign)
-		sight->whose = session;
+		sight->whose = tenant;
 }
 
-/* In case the patience ends now. Under sessions_lock. */
+/* In case the patience ends now. Under tenants_lock. */
 static void note_culprit(struct gate *gate, const struct sight *sight)
 {
 	gate->refused_ns = sight->foreign;
@@ -245,7 +245,7 @@ static void note_culprit(struct gate *gate, const struct sight *sight)
 	gate->refused_session = sight->whose->id;
 }
 
-static uint64_t patience(const struct gate *gate, const struct session *requester)
+static uint64_t patience(const struct gate *gate, const struct tenant *requester)
 {
 	if (requester || gate->pressing || gate->patience_ns < GATE_NOBODY_NS)
 		return gate->patience_ns;
@@ -254,7 +254,7 @@ static uint64_t patience(const struct gate *gate, const struct session *requeste
 
 /* Whether what others have on the device takes too long. */
 static bool is_refused(
-	const struct gate *gate, const struct session *requester, const struct sight *sight, uint64_t now)
+	const struct gate *gate, const struct tenant *requester, const struct sight *sight, uint64_t now)
 {
 	uint64_t limit = patience(gate, requester), waited = now - gate->asked_at;
 
@@ -265,20 +265,20 @@ static bool is_refused(
 	return !gate->farewell || sight->foreign >= GATE_FAREWELL_NS || waited >= GATE_FAREWELL_ALL_NS;
 }
 
-static struct sight observe(struct executor *executor, const struct session *requester, uint64_t now)
+static struct sight observe(struct executor *executor, const struct tenant *requester, uint64_t now)
 {
 	struct gate *gate = &executor->gate;
 	struct sight sight = {0};
-	struct session *session;
+	struct tenant *tenant;
 	uint64_t half;
 
-	pthread_mutex_lock(&executor->sessions_lock);
-	TAILQ_FOREACH (session, &executor->sessions, link)
-		if (!gate->farewell || !(word_acquire(&session->ended) || session->closing))
-			look_at_session(gate, session, session == requester, now, &sight);
+	pthread_mutex_lock(&executor->tenants_lock);
+	TAILQ_FOREACH (tenant, &executor->tenants, link)
+		if (!gate->farewell || !(word_acquire(&tenant->ended) || tenant->closing))
+			look_at_tenant(gate, tenant, tenant == requester, now, &sight);
 	if (sight.whose && sight.foreign >= patience(gate, requester))
 		note_culprit(gate, &sight);
-	pthread_mutex_unlock(&executor->sessions_lock);
+	pthread_mutex_unlock(&executor->tenants_lock);
 	half = sight.oldest / 2;
 	word_set(&gate->threshold, half < GATE_SHORT_NS ? GATE_SHORT_NS : half);
 	if (sight.has_long)
@@ -290,7 +290,7 @@ static struct sight observe(struct executor *executor, const struct session *req
 
 /* ---- the way to the gap ---- */
 
-static bool is_gone(struct executor *executor, const struct session *session)
+static bool is_gone(struct executor *executor, const struct tenant *tenant)
 {
 	bool stop;
 
@@ -299,7 +299,7 @@ static bool is_gone(struct executor *executor, const struct session *session)
 	pthread_mutex_lock(&executor->modules.lock);
 	stop = executor->modules.stop;
 	pthread_mutex_unlock(&executor->modules.lock);
-	return stop || (session && session->closing);
+	return stop || (tenant && tenant->closing);
 }
 
 static bool may_close(const struct gate *gate, const struct sight *sight, uint64_t now)
@@ -352,24 +352,24 @@ void gate_begin(struct executor *executor, uint64_t now)
 	change(executor, GATE_SHALLOW, now);
 }
 
-int gate_step(struct executor *executor, struct session *session, uint64_t now)
+int gate_step(struct executor *executor, struct tenant *tenant, uint64_t now)
 {
 	struct gate *gate = &executor->gate;
 	struct sight sight;
 	bool known, late, forced;
 
-	if (is_gone(executor, session))
+	if (is_gone(executor, tenant))
 		return give_up(executor, GATE_E_GONE);
 	do {
 		known = is_known(executor); /* before looking */
-		sight = observe(executor, session, now);
-		if (is_refused(gate, session, &sight, now))
+		sight = observe(executor, tenant, now);
+		if (is_refused(gate, tenant, &sight, now))
 			return give_up(executor, GATE_E_REFUSED);
 		/* A farewell closes the gate for short commands only: everybody would wait for the end of a long one,
 		 * and of all that a deep queue has on the device. */
-		if (gate->farewell && (sight.deep || sight.foreign >= patience(gate, session)))
+		if (gate->farewell && (sight.deep || sight.foreign >= patience(gate, tenant)))
 			gate->begun_at = now;
-		late = now - gate->begun_at >= patience(gate, session);
+		late = now - gate->begun_at >= patience(gate, tenant);
 		if (gate_phase(gate) == GATE_CLOSED && known && !sight.any && is_whole(executor)) {
 			gate->closed = true;
 			gate->closed_at = now;
@@ -400,7 +400,7 @@ static void wait_a_little(uint64_t since, uint64_t now)
 		nanosleep(&time, NULL);
 }
 
-static int enter(struct executor *executor, struct session *session, uint64_t asked_at, uint64_t now)
+static int enter(struct executor *executor, struct tenant *tenant, uint64_t asked_at, uint64_t now)
 {
 	struct gate *gate = &executor->gate;
 	int error;
@@ -408,8 +408,8 @@ static int enter(struct executor *executor, struct session *session, uint64_t as
 	prctl(PR_SET_TIMERSLACK, 1000ul);
 	gate_begin(executor, now);
 	gate->asked_at = asked_at;
-	while ((error = gate_step(executor, session, now)) == GATE_E_WAIT || error == GATE_E_OWN) {
-		if ((error == GATE_E_OWN || !session) && others_wait(&executor->modules))
+	while ((error = gate_step(executor, tenant, now)) == GATE_E_WAIT || error == GATE_E_OWN) {
+		if ((error == GATE_E_OWN || !tenant) && others_wait(&executor->modules))
 			return give_up(executor, GATE_E_OWN);
 		/* There are no gaps any more, but for the last. */
 		if (contain_is_worn(executor) && !gate->farewell)
@@ -417,15 +417,15 @@ static int enter(struct executor *executor, struct session *session, uint64_t as
 		wait_a_little(gate->changed_at, now);
 		now = clock_now();
 	}
-	if (error == GATE_E_REFUSED && session)
+	if (error == GATE_E_REFUSED && tenant)
 		log_debug("code of session %llu (%s, pid %d) is not loaded: a kernel of %s, pid %d, has been "
 			  "running for %llu ms, and loading would stop everybody until it ends",
-			(unsigned long long)session->id, session->program, session->pid, gate->refused_by,
+			(unsigned long long)tenant->id, tenant->program, tenant->pid, gate->refused_by,
 			gate->refused_pid, (unsigned long long)(gate->refused_ns / CLOCK_MS));
 	return error;
 }
 
-int gate_enter(struct executor *executor, struct session *session, uint64_t asked_at)
+int gate_enter(struct executor *executor, struct tenant *tenant, uint64_t asked_at)
 {
 	uint64_t now = clock_now();
 	int error;
@@ -433,7 +433,7 @@ int gate_enter(struct executor *executor, struct session *session, uint64_t aske
 	if (executor->gate.closed)
 		return 0;
 	word_set(&executor->modules.work.gate_since, now);
-	error = enter(executor, session, asked_at, now);
+	error = enter(executor, tenant, asked_at, now);
 	word_set(&executor->modules.work.gate_since, 0);
 	return error;
 }

@@ -14,8 +14,8 @@
 #include "shm/order.h"
 
 struct executor;
-struct session;
 struct stream;
+struct tenant;
 
 /* A command that runs longer than this is long: nobody is made to wait for it. */
 #define GATE_SHORT_NS (200 * CLOCK_US)
@@ -81,12 +81,12 @@ void gate_init(struct executor *executor, uint64_t patience_ms);
 /**
  * Shuts the gate, waits until nothing is on the device, and leaves it closed. Module thread; at once if it is
  * closed already.
- * @session: on whose behalf; NULL: nobody's, then other requests come first
+ * @tenant: on whose behalf; NULL: nobody's, then other requests come first
  * @asked_at: ns: since when it waits
  * Return: 0, GATE_E_REFUSED (gate.refused_* says why), GATE_E_GONE, or GATE_E_OWN: try again after the other
  * requests that are waiting, the gate is open.
  */
-int gate_enter(struct executor *executor, struct session *session, uint64_t asked_at);
+int gate_enter(struct executor *executor, struct tenant *tenant, uint64_t asked_at);
 /** Closes the gate if nothing runs; others are stopped for GATE_CLOSED_NS at most if something does after
  * all. Module thread. Return: whether it is closed and nothing runs. */
 bool gate_try(struct executor *executor);
@@ -95,10 +95,10 @@ void gate_leave(struct executor *executor);
 
 /** The two halves of gate_enter(), for tests: time is the caller's. */
 void gate_begin(struct executor *executor, uint64_t now);
-int gate_step(struct executor *executor, struct session *session, uint64_t now);
+int gate_step(struct executor *executor, struct tenant *tenant, uint64_t now);
 
 /** Whether the stream's next command may go to the device. Serving thread. */
-bool gate_admits(struct session *session, struct stream *stream);
+bool gate_admits(struct tenant *tenant, struct stream *stream);
 
 static inline enum gate_phase gate_phase(const struct gate *gate)
 {

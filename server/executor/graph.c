@@ -11,7 +11,7 @@
 #include "server/executor/drain.h"
 #include "server/executor/graph_form.h"
 #include "server/executor/pace.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 
 /* How long a drop waits for the session's work. */
@@ -50,9 +50,9 @@ static graph_word *find_slot(const struct graph_table *table, uint32_t id)
 	return graphs && id && id < FRMPS_GRAPH_IDS ? &graphs[id] : NULL;
 }
 
-static struct graph *find(const struct session *session, uint32_t id)
+static struct graph *find(const struct tenant *tenant, uint32_t id)
 {
-	graph_word *slot = find_slot(&session->graphs, id);
+	graph_word *slot = find_slot(&tenant->graphs, id);
 
 	/* Pairs with the release in graph_make(). */
 	return slot ? atomic_load_explicit(slot, memory_order_acquire) : NULL;
@@ -66,10 +66,10 @@ static graph_word *make_slot(struct graph_table *table, uint32_t id)
 	return find_slot(table, id);
 }
 
-static struct memory_versions versions_of(struct session *session)
+static struct memory_versions versions_of(struct tenant *tenant)
 {
-	return (struct memory_versions){word_acquire(&session->device.version),
-		word_acquire(&session->host.version), word_acquire(&session->globals.version)};
+	return (struct memory_versions){word_acquire(&tenant->device.version),
+		word_acquire(&tenant->host.version), word_acquire(&tenant->globals.version)};
 }
 
 static bool is_same(const struct memory_versions *a, const struct memory_versions *b)
@@ -80,10 +80,10 @@ static bool is_same(const struct memory_versions *a, const struct memory_version
 /* ---- building ---- */
 
 static CUresult build_launch(
-	struct session *session, const struct frmps_graph_node *node, struct backend_node *ret)
+	struct tenant *tenant, const struct frmps_graph_node *node, struct backend_node *ret)
 {
 	const struct frmps_launch *body = graph_form_body(node);
-	const struct function *function = module_function(&session->modules, body->function);
+	const struct function *function = module_function(&tenant->modules, body->function);
 
 	if (!function || function->info.argument_bytes != body->argument_bytes)
 		return CUDA_ERROR_INVALID_HANDLE;
@@ -91,14 +91,13 @@ static CUresult build_launch(
 	return CUDA_SUCCESS;
 }
 
-static bool admits_side(struct session *session, uint64_t address, uint64_t bytes, bool is_host)
+static bool admits_side(struct tenant *tenant, uint64_t address, uint64_t bytes, bool is_host)
 {
-	return is_host == session_is_host(session, address) &&
-	       session_admits_anywhere(session, address, bytes);
+	return is_host == tenant_is_host(tenant, address) && tenant_admits_anywhere(tenant, address, bytes);
 }
 
 static CUresult build_copy(
-	struct session *session, const struct frmps_graph_node *node, struct backend_node *ret)
+	struct tenant *tenant, const struct frmps_graph_node *node, struct backend_node *ret)
 {
 	const struct frmps_copy *body = graph_form_body(node);
 	uint64_t dst, src;
@@ -107,16 +106,16 @@ static CUresult build_copy(
 	if (!dispatch_span(body->width, body->height, body->depth, body->dst_pitch, body->dst_rows, &dst) ||
 		!dispatch_span(
 			body->width, body->height, body->depth, body->src_pitch, body->src_rows, &src) ||
-		!admits_side(session, body->dst, dst, ret->copy.dst_is_host) ||
-		!admits_side(session, body->src, src, ret->copy.src_is_host) ||
-		!constant_find(&session->constants, body->dst, dst, &ret->onto))
+		!admits_side(tenant, body->dst, dst, ret->copy.dst_is_host) ||
+		!admits_side(tenant, body->src, src, ret->copy.src_is_host) ||
+		!constant_find(&tenant->constants, body->dst, dst, &ret->onto))
 		return CUDA_ERROR_INVALID_VALUE;
 	return CUDA_SUCCESS;
 }
 
 /* A side that is an array, or memory. */
 static CUresult build_side(
-	struct session *session, const struct frmps_array_copy *body, bool is_dst, struct backend_node *ret)
+	struct tenant *tenant, const struct frmps_array_copy *body, bool is_dst, struct backend_node *ret)
 {
 	const struct frmps_copy *box = &body->copy;
 	struct range memory;
@@ -124,30 +123,30 @@ static CUresult build_side(
 
 	if (is_dst ? body->dst_array : body->src_array)
 		return array_place(
-			session, body, is_dst, is_dst ? &ret->copy.dst_at : &ret->copy.src_at, &memory);
+			tenant, body, is_dst, is_dst ? &ret->copy.dst_at : &ret->copy.src_at, &memory);
 	if (!dispatch_span(box->width, box->height, box->depth, is_dst ? box->dst_pitch : box->src_pitch,
 		    is_dst ? box->dst_rows : box->src_rows, &bytes) ||
-		!admits_side(session, is_dst ? box->dst : box->src, bytes,
+		!admits_side(tenant, is_dst ? box->dst : box->src, bytes,
 			is_dst ? ret->copy.dst_is_host : ret->copy.src_is_host) ||
-		(is_dst && !constant_find(&session->constants, box->dst, bytes, &ret->onto)))
+		(is_dst && !constant_find(&tenant->constants, box->dst, bytes, &ret->onto)))
 		return CUDA_ERROR_INVALID_VALUE;
 	return CUDA_SUCCESS;
 }
 
 static CUresult build_array_copy(
-	struct session *session, const struct frmps_graph_node *node, struct backend_node *ret)
+	struct tenant *tenant, const struct frmps_graph_node *node, struct backend_node *ret)
 {
 	const struct frmps_array_copy *body = graph_form_body(node);
 	CUresult code;
 
 	ret->op = FRMPS_OP_COPY;
 	ret->copy = dispatch_copy(&body->copy);
-	code = build_side(session, body, true, ret);
-	return code ? code : build_side(session, body, false, ret);
+	code = build_side(tenant, body, true, ret);
+	return code ? code : build_side(tenant, body, false, ret);
 }
 
 static CUresult build_set(
-	struct session *session, const struct frmps_graph_node *node, struct backend_node *ret)
+	struct tenant *tenant, const struct frmps_graph_node *node, struct backend_node *ret)
 {
 	const struct frmps_set *body = graph_form_body(node);
 	uint64_t row, bytes;
@@ -155,63 +154,63 @@ static CUresult build_set(
 	ret->set = body;
 	if (__builtin_mul_overflow(body->width, body->element_bytes, &row) ||
 		!dispatch_span(row, body->height, 1, body->pitch, 0, &bytes) ||
-		!session_admits_anywhere(session, body->dst, bytes) ||
-		!constant_find(&session->constants, body->dst, bytes, &ret->onto))
+		!tenant_admits_anywhere(tenant, body->dst, bytes) ||
+		!constant_find(&tenant->constants, body->dst, bytes, &ret->onto))
 		return CUDA_ERROR_INVALID_VALUE;
 	return CUDA_SUCCESS;
 }
 
 static CUresult build_node(
-	struct session *session, const struct frmps_graph_node *node, struct backend_node *ret)
+	struct tenant *tenant, const struct frmps_graph_node *node, struct backend_node *ret)
 {
 	*ret = (struct backend_node){
 		.op = node->op, .edge_count = node->edges, .edges = graph_form_edges(node)};
 	switch (node->op) {
 	case FRMPS_OP_LAUNCH:
-		return build_launch(session, node, ret);
+		return build_launch(tenant, node, ret);
 	case FRMPS_OP_COPY:
-		return build_copy(session, node, ret);
+		return build_copy(tenant, node, ret);
 	case FRMPS_OP_ARRAY_COPY:
-		return build_array_copy(session, node, ret);
+		return build_array_copy(tenant, node, ret);
 	case FRMPS_OP_SET:
-		return build_set(session, node, ret);
+		return build_set(tenant, node, ret);
 	default:
 		return CUDA_SUCCESS;
 	}
 }
 
 /* From the checked description. What it names must be the session's at this moment. */
-static CUresult build(struct session *session, struct graph *graph)
+static CUresult build(struct tenant *tenant, struct graph *graph)
 {
 	const struct frmps_graph_head *head = head_of(graph);
 	const struct frmps_graph_node *node = graph_form_first(head);
 	struct backend_node *nodes = calloc(head->nodes, sizeof(*nodes));
 	CUresult code = nodes ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 
-	graph->at = versions_of(session);
+	graph->at = versions_of(tenant);
 	for (uint32_t i = 0; !code && i < head->nodes; i++, node = graph_form_next(node))
-		code = build_node(session, node, &nodes[i]);
+		code = build_node(tenant, node, &nodes[i]);
 	if (!code)
-		code = session_ops(session)->graph_make(nodes, head->nodes, head->flags, &graph->backend);
+		code = tenant_ops(tenant)->graph_make(nodes, head->nodes, head->flags, &graph->backend);
 	if (code)
 		free(nodes);
 	else
 		graph->nodes = nodes;
-	return executor_code(session->executor, code);
+	return executor_code(tenant->executor, code);
 }
 
 /* The device is not to be sent to memory that is gone. What goes from here on waits for what is launched. */
-static CUresult check_again(struct session *session, struct graph *graph)
+static CUresult check_again(struct tenant *tenant, struct graph *graph)
 {
 	const struct frmps_graph_node *node = graph_form_first(head_of(graph));
-	struct memory_versions now = versions_of(session);
+	struct memory_versions now = versions_of(tenant);
 	CUresult code = CUDA_SUCCESS;
 	struct backend_node unused;
 
 	if (is_same(&graph->at, &now))
 		return CUDA_SUCCESS;
 	for (uint32_t i = 0; !code && i < head_of(graph)->nodes; i++, node = graph_form_next(node))
-		code = build_node(session, node, &unused);
+		code = build_node(tenant, node, &unused);
 	if (!code)
 		graph->at = now;
 	return code;
@@ -219,15 +218,15 @@ static CUresult check_again(struct session *session, struct graph *graph)
 
 /* ---- requests ---- */
 
-static void graph_free(struct session *session, struct graph *graph)
+static void graph_free(struct tenant *tenant, struct graph *graph)
 {
 	if (!graph)
 		return;
 	/* Behind a contained fault it is left to the end of the process, like streams: contain.h. */
-	if (graph->backend && !executor_is_lost(session->executor) && !contain_is_worn(session->executor))
-		executor_code(session->executor, session_ops(session)->graph_free(graph->backend));
-	session->graphs.nodes -= graph->counted;
-	session->graphs.bytes -= graph->size;
+	if (graph->backend && !executor_is_lost(tenant->executor) && !contain_is_worn(tenant->executor))
+		executor_code(tenant->executor, tenant_ops(tenant)->graph_free(graph->backend));
+	tenant->graphs.nodes -= graph->counted;
+	tenant->graphs.bytes -= graph->size;
 	free(graph->nodes);
 	free(graph->bytes);
 	free(graph);
@@ -246,14 +245,14 @@ static uint32_t first_function(const struct graph *graph)
 /* A graph of a description that came as a file, not built. @ret_text: more about an error */
 static CUresult take(struct job *job, struct graph *graph, const char **ret_text)
 {
-	struct session *session = job->session;
+	struct tenant *tenant = job->tenant;
 	int fd = job->packet.fd_count ? job->packet.fds[0] : -1;
 	uint64_t bytes = job->message.graph.bytes;
 	CUresult code;
 
 	if (bytes > FRMPS_GRAPH_BYTES_MAX)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (bytes > GRAPH_BYTES_MOST - session->graphs.bytes) {
+	if (bytes > GRAPH_BYTES_MOST - tenant->graphs.bytes) {
 		*ret_text = "too many bytes in all graphs of the program";
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -261,24 +260,24 @@ static CUresult take(struct job *job, struct graph *graph, const char **ret_text
 	if (code)
 		return code;
 	graph->size = bytes;
-	session->graphs.bytes += bytes;
+	tenant->graphs.bytes += bytes;
 	*ret_text = graph_form_check(graph->bytes, bytes);
 	if (*ret_text)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (session->graphs.nodes + head_of(graph)->nodes > GRAPH_NODES_MOST) {
+	if (tenant->graphs.nodes + head_of(graph)->nodes > GRAPH_NODES_MOST) {
 		*ret_text = "too many nodes in all graphs of the program";
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	graph->counted = head_of(graph)->nodes;
-	session->graphs.nodes += graph->counted;
+	tenant->graphs.nodes += graph->counted;
 	graph->function = first_function(graph);
 	return CUDA_SUCCESS;
 }
 
 void graph_make(struct job *job)
 {
-	struct session *session = job->session;
-	graph_word *slot = make_slot(&session->graphs, job->message.graph.graph);
+	struct tenant *tenant = job->tenant;
+	graph_word *slot = make_slot(&tenant->graphs, job->message.graph.graph);
 	struct graph *graph = calloc(1, sizeof(*graph));
 	const char *text = NULL;
 	CUresult code = CUDA_SUCCESS;
@@ -290,10 +289,10 @@ void graph_make(struct job *job)
 	if (!code)
 		code = take(job, graph, &text);
 	/* To a standby the request may come when the client has gone on. */
-	if (!code && build(session, graph) && word_relaxed(&session->generation))
+	if (!code && build(tenant, graph) && word_relaxed(&tenant->generation))
 		code = CUDA_ERROR_INVALID_VALUE;
 	if (code)
-		graph_free(session, graph);
+		graph_free(tenant, graph);
 	else
 		/* Pairs with the acquire in find(). */
 		atomic_store_explicit(slot, graph, memory_order_release);
@@ -301,9 +300,9 @@ void graph_make(struct job *job)
 }
 
 /* @pace: NULL: without rests */
-static void free_forgotten(struct session *session, uint64_t ticket, struct pace *pace)
+static void free_forgotten(struct tenant *tenant, uint64_t ticket, struct pace *pace)
 {
-	struct graph **at = &session->graphs.forgotten, *graph;
+	struct graph **at = &tenant->graphs.forgotten, *graph;
 
 	while ((graph = *at)) {
 		if (graph->ticket >= ticket) {
@@ -311,35 +310,35 @@ static void free_forgotten(struct session *session, uint64_t ticket, struct pace
 			continue;
 		}
 		*at = graph->next;
-		graph_free(session, graph);
+		graph_free(tenant, graph);
 		if (pace)
 			pace_step(pace);
 	}
 }
 
-void graph_free_forgotten(struct session *session, uint64_t ticket)
+void graph_free_forgotten(struct tenant *tenant, uint64_t ticket)
 {
-	free_forgotten(session, ticket, NULL);
+	free_forgotten(tenant, ticket, NULL);
 }
 
-static void forget(struct session *session, graph_word *slot)
+static void forget(struct tenant *tenant, graph_word *slot)
 {
 	struct graph *graph = atomic_load_explicit(slot, memory_order_relaxed);
 
 	if (!graph)
 		return;
 	atomic_store_explicit(slot, NULL, memory_order_release);
-	graph->ticket = word_relaxed(&session->asked);
-	graph->next = session->graphs.forgotten;
-	session->graphs.forgotten = graph;
+	graph->ticket = word_relaxed(&tenant->asked);
+	graph->next = tenant->graphs.forgotten;
+	tenant->graphs.forgotten = graph;
 }
 
 static int drop_drain(struct job *job);
 
 /* Whether any was taken out since the drain with this ticket began. */
-static bool has_later(const struct session *session, uint64_t ticket)
+static bool has_later(const struct tenant *tenant, uint64_t ticket)
 {
-	const struct graph *graph = session->graphs.forgotten;
+	const struct graph *graph = tenant->graphs.forgotten;
 
 	while (graph && graph->ticket < ticket)
 		graph = graph->next;
@@ -349,12 +348,12 @@ static bool has_later(const struct session *session, uint64_t ticket)
 /* Where the work did not end in time, the next drop frees what was waited for, too, or the end. */
 static void drop_finish(struct job *job)
 {
-	struct session *session = job->session;
+	struct tenant *tenant = job->tenant;
 
 	if (job->drained)
-		graph_free_forgotten(session, job->ticket);
-	session->graphs.drops = has_later(session, job->ticket);
-	if (!session->graphs.drops) {
+		graph_free_forgotten(tenant, job->ticket);
+	tenant->graphs.drops = has_later(tenant, job->ticket);
+	if (!tenant->graphs.drops) {
 		job_free(job);
 		return;
 	}
@@ -375,14 +374,14 @@ static int drop_drain(struct job *job)
 }
 
 /* One job for all of a session, however many come while it waits. */
-static void free_later(struct session *session)
+static void free_later(struct tenant *tenant)
 {
-	struct job *later = session->graphs.drops ? NULL : job_new(session->executor);
+	struct job *later = tenant->graphs.drops ? NULL : job_new(tenant->executor);
 
 	if (!later)
 		return;
-	session->graphs.drops = true;
-	later->session = session_ref(session);
+	tenant->graphs.drops = true;
+	later->tenant = tenant_ref(tenant);
 	later->step = drop_drain;
 	job_park(later);
 }
@@ -390,12 +389,12 @@ static void free_later(struct session *session)
 /* The client says that no launch is under way; that is made sure of after it has its answer. */
 void graph_drop(struct job *job)
 {
-	graph_word *slot = find_slot(&job->session->graphs, job->message.graph.graph);
+	graph_word *slot = find_slot(&job->tenant->graphs, job->message.graph.graph);
 
 	/* Unless it was forgotten with a module. */
 	if (slot && atomic_load_explicit(slot, memory_order_relaxed)) {
-		forget(job->session, slot);
-		free_later(job->session);
+		forget(job->tenant, slot);
+		free_later(job->tenant);
 	}
 	job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);
 }
@@ -407,38 +406,37 @@ struct leaver {
 };
 
 /* What a module has in the context, which may be somebody else's when it is gone. */
-static bool is_of_module(
-	struct session *session, const struct module *module, uint64_t address, uint64_t bytes)
+static bool is_of_module(struct tenant *tenant, const struct module *module, uint64_t address, uint64_t bytes)
 {
 	for (uint32_t i = 0; i < module->global_count; i++)
 		if (module->globals[i].start < address + bytes && address < module->globals[i].end)
 			return true;
-	return constant_touches(session, module->id, address, bytes);
+	return constant_touches(tenant, module->id, address, bytes);
 }
 
-static bool copy_uses(struct session *session, const struct frmps_copy *copy, const struct module *module)
+static bool copy_uses(struct tenant *tenant, const struct frmps_copy *copy, const struct module *module)
 {
 	uint64_t dst, src;
 
 	return (dispatch_span(
 			copy->width, copy->height, copy->depth, copy->dst_pitch, copy->dst_rows, &dst) &&
-		       is_of_module(session, module, copy->dst, dst)) ||
+		       is_of_module(tenant, module, copy->dst, dst)) ||
 	       (dispatch_span(
 			copy->width, copy->height, copy->depth, copy->src_pitch, copy->src_rows, &src) &&
-		       is_of_module(session, module, copy->src, src));
+		       is_of_module(tenant, module, copy->src, src));
 }
 
-static bool set_uses(struct session *session, const struct frmps_set *set, const struct module *module)
+static bool set_uses(struct tenant *tenant, const struct frmps_set *set, const struct module *module)
 {
 	uint64_t row, bytes;
 
 	return !__builtin_mul_overflow(set->width, set->element_bytes, &row) &&
 	       dispatch_span(row, set->height, 1, set->pitch, 0, &bytes) &&
-	       is_of_module(session, module, set->dst, bytes);
+	       is_of_module(tenant, module, set->dst, bytes);
 }
 
 static bool uses_module(
-	struct session *session, const struct frmps_graph_node *node, const struct module *module)
+	struct tenant *tenant, const struct frmps_graph_node *node, const struct module *module)
 {
 	const struct frmps_launch *launch = graph_form_body(node);
 	const struct frmps_array_copy *copy = graph_form_body(node);
@@ -446,110 +444,109 @@ static bool uses_module(
 
 	switch (node->op) {
 	case FRMPS_OP_LAUNCH:
-		function = module_function(&session->modules, launch->function);
+		function = module_function(&tenant->modules, launch->function);
 		return function && function->module == module;
 	case FRMPS_OP_COPY:
 	case FRMPS_OP_ARRAY_COPY: /* it begins like the other */
-		return copy_uses(session, &copy->copy, module);
+		return copy_uses(tenant, &copy->copy, module);
 	case FRMPS_OP_SET:
-		return set_uses(session, graph_form_body(node), module);
+		return set_uses(tenant, graph_form_body(node), module);
 	default:
 		return false;
 	}
 }
 
-static bool node_uses(
-	struct session *session, const struct frmps_graph_node *node, const struct leaver *leaver)
+static bool node_uses(struct tenant *tenant, const struct frmps_graph_node *node, const struct leaver *leaver)
 {
 	const struct frmps_array_copy *copy = graph_form_body(node);
 
 	if (leaver->module)
-		return uses_module(session, node, leaver->module);
+		return uses_module(tenant, node, leaver->module);
 	return node->op == FRMPS_OP_ARRAY_COPY &&
 	       (copy->dst_array == leaver->array || copy->src_array == leaver->array);
 }
 
-static bool uses(struct session *session, const struct graph *graph, const struct leaver *leaver)
+static bool uses(struct tenant *tenant, const struct graph *graph, const struct leaver *leaver)
 {
 	const struct frmps_graph_node *node = graph_form_first(head_of(graph));
 
 	for (uint32_t i = 0; i < head_of(graph)->nodes; i++, node = graph_form_next(node))
-		if (node_uses(session, node, leaver))
+		if (node_uses(tenant, node, leaver))
 			return true;
 	return false;
 }
 
-static void forget_users(struct session *session, const struct leaver *leaver)
+static void forget_users(struct tenant *tenant, const struct leaver *leaver)
 {
 	graph_word *slot;
 
-	for (uint32_t id = 1; (slot = find_slot(&session->graphs, id)); id++) {
+	for (uint32_t id = 1; (slot = find_slot(&tenant->graphs, id)); id++) {
 		const struct graph *graph = atomic_load_explicit(slot, memory_order_relaxed);
 
-		if (graph && uses(session, graph, leaver))
-			forget(session, slot);
+		if (graph && uses(tenant, graph, leaver))
+			forget(tenant, slot);
 	}
 }
 
-void graph_forget_module(struct session *session, const struct module *module)
+void graph_forget_module(struct tenant *tenant, const struct module *module)
 {
-	forget_users(session, &(struct leaver){.module = module});
+	forget_users(tenant, &(struct leaver){.module = module});
 }
 
-void graph_forget_array(struct session *session, uint32_t array)
+void graph_forget_array(struct tenant *tenant, uint32_t array)
 {
-	forget_users(session, &(struct leaver){.array = array});
+	forget_users(tenant, &(struct leaver){.array = array});
 }
 
-void graph_table_deinit(struct session *session)
+void graph_table_deinit(struct tenant *tenant)
 {
 	graph_word *slot;
 	struct pace pace;
 
-	for (uint32_t id = 1; (slot = find_slot(&session->graphs, id)); id++)
-		forget(session, slot);
-	pace_begin(&pace, session->executor);
-	free_forgotten(session, UINT64_MAX, &pace);
-	free(atomic_load_explicit(&session->graphs.graphs, memory_order_relaxed));
-	atomic_store_explicit(&session->graphs.graphs, NULL, memory_order_relaxed);
+	for (uint32_t id = 1; (slot = find_slot(&tenant->graphs, id)); id++)
+		forget(tenant, slot);
+	pace_begin(&pace, tenant->executor);
+	free_forgotten(tenant, UINT64_MAX, &pace);
+	free(atomic_load_explicit(&tenant->graphs.graphs, memory_order_relaxed));
+	atomic_store_explicit(&tenant->graphs.graphs, NULL, memory_order_relaxed);
 }
 
 /* ---- launching ---- */
 
-static void note_launches(struct session *session, const struct graph *graph)
+static void note_launches(struct tenant *tenant, const struct graph *graph)
 {
 	const struct frmps_graph_node *node = graph_form_first(head_of(graph));
 
 	for (uint32_t i = 0; i < head_of(graph)->nodes; i++, node = graph_form_next(node)) {
 		const struct frmps_launch *body = graph_form_body(node);
 		const struct function *function = node->op == FRMPS_OP_LAUNCH
-							  ? module_function(&session->modules, body->function)
+							  ? module_function(&tenant->modules, body->function)
 							  : NULL;
 
 		if (function)
-			remains_note_launch(session, function);
+			remains_note_launch(tenant, function);
 	}
 }
 
-CUresult graph_launch(struct session *session, struct stream *stream, uint32_t id)
+CUresult graph_launch(struct tenant *tenant, struct stream *stream, uint32_t id)
 {
-	struct graph *graph = find(session, id);
+	struct graph *graph = find(tenant, id);
 	CUresult code = graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 
 	if (!code)
-		code = graph->backend ? check_again(session, graph) : build(session, graph);
+		code = graph->backend ? check_again(tenant, graph) : build(tenant, graph);
 	if (code)
 		return code;
 	if (!graph->has_run)
-		note_launches(session, graph);
+		note_launches(tenant, graph);
 	graph->has_run = true;
-	return session_ops(session)->graph_launch(stream->backend, graph->backend);
+	return tenant_ops(tenant)->graph_launch(stream->backend, graph->backend);
 }
 
-const char *graph_kernel(const struct session *session, uint32_t id, uint32_t *ret_nodes)
+const char *graph_kernel(const struct tenant *tenant, uint32_t id, uint32_t *ret_nodes)
 {
-	const struct graph *graph = find(session, id);
-	const struct function *function = graph ? module_function(&session->modules, graph->function) : NULL;
+	const struct graph *graph = find(tenant, id);
+	const struct function *function = graph ? module_function(&tenant->modules, graph->function) : NULL;
 
 	*ret_nodes = graph ? head_of(graph)->nodes : 0;
 	return function ? function->name : "";

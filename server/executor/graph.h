@@ -18,8 +18,8 @@
 struct graph;
 struct job;
 struct module;
-struct session;
 struct stream;
+struct tenant;
 
 typedef _Atomic(struct graph *) graph_word;
 
@@ -44,27 +44,27 @@ void graph_drop(struct job *job);
 
 /** Takes graphs with kernels of a module, or copies of its variables, out of the table: no launch finds them
  * from the next turn on. Module thread. */
-void graph_forget_module(struct session *session, const struct module *module);
+void graph_forget_module(struct tenant *tenant, const struct module *module);
 
 /** The same for graphs with copies of an array. */
-void graph_forget_array(struct session *session, uint32_t array);
+void graph_forget_array(struct tenant *tenant, uint32_t array);
 
 /** Frees what was taken out of the table before the drain with this ticket began, which has ended well.
  * Module thread. */
-void graph_free_forgotten(struct session *session, uint64_t ticket);
+void graph_free_forgotten(struct tenant *tenant, uint64_t ticket);
 
 /** Frees everything. Module thread; the session is not served any more. */
-void graph_table_deinit(struct session *session);
+void graph_table_deinit(struct tenant *tenant);
 
 /**
  * Launches a graph in a stream that is open. Serving thread.
  * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_HANDLE (no such graph, or what it names is gone), or the backend's
  * code.
  */
-CUresult graph_launch(struct session *session, struct stream *stream, uint32_t id);
+CUresult graph_launch(struct tenant *tenant, struct stream *stream, uint32_t id);
 
 /** Name of a graph's first kernel, "" if it has none or there is no such graph. Any thread while nothing is
  * dropped. */
-const char *graph_kernel(const struct session *session, uint32_t id, uint32_t *ret_nodes);
+const char *graph_kernel(const struct tenant *tenant, uint32_t id, uint32_t *ret_nodes);
 
 #endif

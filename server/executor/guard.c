@@ -35,24 +35,24 @@
 
 #include "server/executor/job.h"
 #include "server/executor/pace.h"
-#include "server/executor/session.h"
 #include "server/executor/stray.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 
-#define GRANULE	      BACKEND_CHUNK_GRANULE
-#define FAR_MOST      (UINT64_C(1) << 30)
-#define SESSIONS_FAIR 64u /* a session gets this part of a bounded number of slots */
+#define GRANULE	     BACKEND_CHUNK_GRANULE
+#define FAR_MOST     (UINT64_C(1) << 30)
+#define TENANTS_FAIR 64u /* a tenant gets this part of a bounded number of slots */
 
 enum slot { FREE, WANTED, NEAR, FAR, REAL };
 
-static uint64_t address_of(const struct session *session, uint32_t granule)
+static uint64_t address_of(const struct tenant *tenant, uint32_t granule)
 {
-	return session->window_base + granule * GRANULE;
+	return tenant->window_base + granule * GRANULE;
 }
 
-static uint32_t granule_of(const struct session *session, uint64_t address)
+static uint32_t granule_of(const struct tenant *tenant, uint64_t address)
 {
-	return (uint32_t)((address - session->window_base) / GRANULE);
+	return (uint32_t)((address - tenant->window_base) / GRANULE);
 }
 
 static void set(struct guard *guard, uint32_t granule, enum slot state)
@@ -69,9 +69,9 @@ static void set_all(struct guard *guard, uint32_t from, uint32_t to, enum slot s
 }
 
 /* Further windows of a session have no guard: the addresses there are the program's own choice. */
-static bool is_guarded(const struct session *session, uint64_t address)
+static bool is_guarded(const struct tenant *tenant, uint64_t address)
 {
-	return session->guard && session_is_device(session, address);
+	return tenant->guard && tenant_is_device(tenant, address);
 }
 
 /* Everything within reach of a range is to be backed; preparing starts there. */
@@ -90,41 +90,41 @@ static void surround(struct guard *guard, uint32_t low, uint32_t high)
 
 /* ---- mapping ---- */
 
-static bool may_map(struct session *session, uint32_t count)
+static bool may_map(struct tenant *tenant, uint32_t count)
 {
-	const uint32_t most = session_ops(session)->sink_slots_max;
-	struct guard *guard = session->guard;
+	const uint32_t most = tenant_ops(tenant)->sink_slots_max;
+	struct guard *guard = tenant->guard;
 
-	return most == UINT32_MAX || (guard->mapped + count <= most / SESSIONS_FAIR &&
-					     session->executor->strays.slots + count <= most);
+	return most == UINT32_MAX || (guard->mapped + count <= most / TENANTS_FAIR &&
+					     tenant->executor->strays.slots + count <= most);
 }
 
-static void count_slots(struct session *session, int change)
+static void count_slots(struct tenant *tenant, int change)
 {
-	session->guard->mapped += (uint32_t)change;
-	session->executor->strays.slots += (uint32_t)change;
+	tenant->guard->mapped += (uint32_t)change;
+	tenant->executor->strays.slots += (uint32_t)change;
 }
 
 /* Maps slots from a granule on. Return: whether it could. */
-static bool map_slots(struct session *session, uint32_t granule, uint32_t count, bool is_far)
+static bool map_slots(struct tenant *tenant, uint32_t granule, uint32_t count, bool is_far)
 {
-	struct guard *guard = session->guard;
-	bool may = may_map(session, count);
+	struct guard *guard = tenant->guard;
+	bool may = may_map(tenant, count);
 	CUresult code = CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (may)
 		code = executor_code(
-			session->executor, session_ops(session)->sink_map(is_far ? guard->far : guard->near,
-						   address_of(session, granule), count));
+			tenant->executor, tenant_ops(tenant)->sink_map(is_far ? guard->far : guard->near,
+						  address_of(tenant, granule), count));
 	if (!code) {
-		count_slots(session, (int)count);
+		count_slots(tenant, (int)count);
 		set_all(guard, granule, granule + count * (is_far ? guard->block : 1), is_far ? FAR : NEAR);
 		return true;
 	}
 	guard->full = true;
 	log_event(may ? LOG_LEVEL_WARNING : LOG_LEVEL_DEBUG,
 		"session %llu (%s, pid %d): the guard ends after %u slots, %llu MiB of it are bare (code %d)",
-		(unsigned long long)session->id, session->program, session->pid, guard->mapped,
+		(unsigned long long)tenant->id, tenant->program, tenant->pid, guard->mapped,
 		(unsigned long long)(guard->wanted * GRANULE >> 20), code);
 	return false;
 }
@@ -138,17 +138,17 @@ static bool is_bare(const struct guard *guard, uint32_t block)
 }
 
 /* Backs a wanted granule, and what follows it in its block, with at most so many slots. Return: how many. */
-static uint32_t back(struct session *session, uint32_t granule, uint32_t most)
+static uint32_t back(struct tenant *tenant, uint32_t granule, uint32_t most)
 {
-	struct guard *guard = session->guard;
+	struct guard *guard = tenant->guard;
 	uint32_t block = granule / guard->block * guard->block, count = 1;
 
 	if (block + guard->block <= guard->granules && is_bare(guard, block))
-		return map_slots(session, block, 1, true);
+		return map_slots(tenant, block, 1, true);
 	while (count < most && (granule + count) % guard->block && granule + count < guard->granules &&
 		guard->slots[granule + count] == WANTED)
 		count++;
-	return map_slots(session, granule, count, false) ? count : 0;
+	return map_slots(tenant, granule, count, false) ? count : 0;
 }
 
 /* ---- what is next ---- */
@@ -193,109 +193,108 @@ static uint32_t next_wanted(struct guard *guard)
 	return (uint32_t)(at - guard->slots);
 }
 
-void guard_step(struct session *session)
+void guard_step(struct tenant *tenant)
 {
-	struct guard *guard = session->guard;
+	struct guard *guard = tenant->guard;
 	uint32_t left = GUARD_STEP_SLOTS;
 
 	while (left && guard->wanted && !guard->full) {
-		uint32_t count = back(session, next_wanted(guard), left);
+		uint32_t count = back(tenant, next_wanted(guard), left);
 
 		left -= count < left ? count : left;
 	}
 	if (!guard->wanted)
-		log_debug("session %llu: the guard is complete, %u slots", (unsigned long long)session->id,
+		log_debug("session %llu: the guard is complete, %u slots", (unsigned long long)tenant->id,
 			guard->mapped);
 }
 
 /* ---- changes of the session's memory ---- */
 
 /* Takes the slot away that covers a granule. */
-static CUresult clear(struct session *session, uint32_t granule)
+static CUresult clear(struct tenant *tenant, uint32_t granule)
 {
-	struct guard *guard = session->guard;
+	struct guard *guard = tenant->guard;
 	bool is_far = guard->slots[granule] == FAR;
 	uint32_t from = is_far ? granule / guard->block * guard->block : granule;
 	CUresult code = executor_code(
-		session->executor, session_ops(session)->sink_unmap(
-					   is_far ? guard->far : guard->near, address_of(session, from), 1));
+		tenant->executor, tenant_ops(tenant)->sink_unmap(
+					  is_far ? guard->far : guard->near, address_of(tenant, from), 1));
 
 	if (code)
 		return code;
-	count_slots(session, -1);
+	count_slots(tenant, -1);
 	guard->full = false;
 	set_all(guard, from, from + (is_far ? guard->block : 1), WANTED);
 	return CUDA_SUCCESS;
 }
 
-CUresult guard_make_room(struct session *session, const struct wire_range *range)
+CUresult guard_make_room(struct tenant *tenant, const struct wire_range *range)
 {
-	struct guard *guard = session->guard;
-	uint32_t from = granule_of(session, range->address);
+	struct guard *guard = tenant->guard;
+	uint32_t from = granule_of(tenant, range->address);
 	uint32_t to = from + (uint32_t)(range->bytes / GRANULE);
 	CUresult code = CUDA_SUCCESS;
 	struct pace pace;
 	bool rests;
 
-	if (!is_guarded(session, range->address))
+	if (!is_guarded(tenant, range->address))
 		return CUDA_SUCCESS;
-	if (to > granule_of(session, guard->home))
+	if (to > granule_of(tenant, guard->home))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	/* In a standby nobody launches, and a takeover may be next for this thread. */
-	rests = session_is_any_served(session->executor);
-	pace_begin(&pace, session->executor);
+	rests = tenant_is_any_served(tenant->executor);
+	pace_begin(&pace, tenant->executor);
 	for (uint32_t i = from; !code && i < to; i++)
 		if (guard->slots[i] == NEAR || guard->slots[i] == FAR) {
-			code = clear(session, i);
+			code = clear(tenant, i);
 			if (rests)
 				pace_step(&pace);
 		}
 	return code;
 }
 
-void guard_note_mapped(struct session *session, const struct wire_range *range)
+void guard_note_mapped(struct tenant *tenant, const struct wire_range *range)
 {
-	struct guard *guard = session->guard;
-	uint32_t from = granule_of(session, range->address);
+	struct guard *guard = tenant->guard;
+	uint32_t from = granule_of(tenant, range->address);
 	uint32_t to = from + (uint32_t)(range->bytes / GRANULE);
 
-	if (!is_guarded(session, range->address))
+	if (!is_guarded(tenant, range->address))
 		return;
 	set_all(guard, from, to, REAL);
 	surround(guard, from, to);
 	if (!guard->full && to < guard->granules && guard->slots[to] == WANTED)
-		back(session, to, 1);
+		back(tenant, to, 1);
 	if (!guard->full && from > 0 && guard->slots[from - 1] == WANTED)
-		back(session, from - 1, 1);
-	job_board_kick(&session->executor->board);
+		back(tenant, from - 1, 1);
+	job_board_kick(&tenant->executor->board);
 }
 
-void guard_note_unmapped(struct session *session, const struct wire_range *range)
+void guard_note_unmapped(struct tenant *tenant, const struct wire_range *range)
 {
-	struct guard *guard = session->guard;
-	uint32_t from = granule_of(session, range->address);
+	struct guard *guard = tenant->guard;
+	uint32_t from = granule_of(tenant, range->address);
 	uint32_t to = from + (uint32_t)(range->bytes / GRANULE);
 
-	if (!is_guarded(session, range->address))
+	if (!is_guarded(tenant, range->address))
 		return;
 	set_all(guard, from, to, WANTED);
 	surround(guard, from, to);
-	guard_step(session);
-	job_board_kick(&session->executor->board);
+	guard_step(tenant);
+	job_board_kick(&tenant->executor->board);
 }
 
 /* ---- beginning and end ---- */
 
-static bool is_sound(const struct session *session, const struct wire_open_guard *wish)
+static bool is_sound(const struct tenant *tenant, const struct wire_open_guard *wish)
 {
 	uint64_t far = wish->far_bytes;
 
 	return wish->near_bytes == GRANULE && far > GRANULE && far <= FAR_MOST && (far & (far - 1)) == 0 &&
-	       session->device_bytes >= 4 * far &&
-	       (wish->policy == GUARD_ERROR || wish->policy == GUARD_WARN);
+	       tenant->device_bytes >= 4 * far && (wish->policy == GUARD_ERROR || wish->policy == GUARD_WARN);
 }
 
-static struct guard *allocate(const struct session *session, const struct wire_open_guard *wish)
+static struct guard *allocate(const struct tenant *tenant, const struct wire_open_guard *wish)
 {
 	struct guard *guard = calloc(1, sizeof(*guard));
 	uint64_t reach = wish->reach / GRANULE + (wish->reach % GRANULE != 0);
@@ -304,9 +303,9 @@ static struct guard *allocate(const struct session *session, const struct wire_o
 		return NULL;
 	*guard = (struct guard){.near_bytes = wish->near_bytes,
 		.far_bytes = wish->far_bytes,
-		.home = session->window_base + session->device_bytes - wish->near_bytes - wish->far_bytes,
+		.home = tenant->window_base + tenant->device_bytes - wish->near_bytes - wish->far_bytes,
 		.policy = wish->policy,
-		.granules = (uint32_t)(session->device_bytes / GRANULE),
+		.granules = (uint32_t)(tenant->device_bytes / GRANULE),
 		.block = (uint32_t)(wish->far_bytes / GRANULE),
 		.high = 1};
 	guard->reach = reach < guard->granules ? (uint32_t)reach : guard->granules;
@@ -317,10 +316,10 @@ static struct guard *allocate(const struct session *session, const struct wire_o
 	return NULL;
 }
 
-static CUresult open_sinks(struct session *session, int near_fd, int far_fd)
+static CUresult open_sinks(struct tenant *tenant, int near_fd, int far_fd)
 {
-	const struct backend_ops *ops = session_ops(session);
-	struct guard *guard = session->guard;
+	const struct backend_ops *ops = tenant_ops(tenant);
+	struct guard *guard = tenant->guard;
 	CUresult code = ops->sink_open(near_fd, guard->near_bytes, &guard->near);
 
 	if (!code)
@@ -337,54 +336,53 @@ static CUresult open_sinks(struct session *session, int near_fd, int far_fd)
 }
 
 /* The session may have memory already. */
-static void adopt(struct session *session)
+static void adopt(struct tenant *tenant)
 {
-	struct guard *guard = session->guard;
-	struct range_set *maps = &session->device_maps;
+	struct guard *guard = tenant->guard;
+	struct range_set *maps = &tenant->device_maps;
 
-	set_all(guard, granule_of(session, guard->home), guard->granules, REAL);
+	set_all(guard, granule_of(tenant, guard->home), guard->granules, REAL);
 	/* Only this thread changes it. */
 	for (uint32_t i = 0; i < maps->count; i++)
-		if (session_is_device(session, maps->at[i].start))
-			set_all(guard, granule_of(session, maps->at[i].start),
-				granule_of(session, maps->at[i].end), REAL);
+		if (tenant_is_device(tenant, maps->at[i].start))
+			set_all(guard, granule_of(tenant, maps->at[i].start),
+				granule_of(tenant, maps->at[i].end), REAL);
 	for (uint32_t i = 0; i < maps->count; i++)
-		if (session_is_device(session, maps->at[i].start))
-			surround(guard, granule_of(session, maps->at[i].start),
-				granule_of(session, maps->at[i].end));
+		if (tenant_is_device(tenant, maps->at[i].start))
+			surround(guard, granule_of(tenant, maps->at[i].start),
+				granule_of(tenant, maps->at[i].end));
 }
 
-static CUresult open_guard(
-	struct session *session, const struct wire_open_guard *wish, int near_fd, int far_fd)
+static CUresult open_guard(struct tenant *tenant, const struct wire_open_guard *wish, int near_fd, int far_fd)
 {
 	CUresult code;
 
 	/* A daemon that does not know whether the one before it had said so says it again. */
-	if (session->guard)
+	if (tenant->guard)
 		return CUDA_SUCCESS;
-	if (near_fd < 0 || far_fd < 0 || !is_sound(session, wish))
+	if (near_fd < 0 || far_fd < 0 || !is_sound(tenant, wish))
 		return CUDA_ERROR_INVALID_VALUE;
-	code = stray_open(session->executor, wish->interval_ms);
+	code = stray_open(tenant->executor, wish->interval_ms);
 	if (code)
 		return code;
-	session->guard = allocate(session, wish);
-	if (!session->guard)
+	tenant->guard = allocate(tenant, wish);
+	if (!tenant->guard)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	code = executor_code(session->executor, open_sinks(session, near_fd, far_fd));
+	code = executor_code(tenant->executor, open_sinks(tenant, near_fd, far_fd));
 	if (code) {
-		guard_unmap(session);
-		guard_deinit(session);
+		guard_unmap(tenant);
+		guard_deinit(tenant);
 	} else {
-		adopt(session);
+		adopt(tenant);
 	}
-	stray_begin(session);
+	stray_begin(tenant);
 	return code;
 }
 
 void guard_handle(struct job *job)
 {
 	int near_fd = packet_take_fd(&job->packet, 0), far_fd = packet_take_fd(&job->packet, 1);
-	CUresult code = open_guard(job->session, &job->message.open_guard, near_fd, far_fd);
+	CUresult code = open_guard(job->tenant, &job->message.open_guard, near_fd, far_fd);
 
 	if (near_fd >= 0)
 		close(near_fd);
@@ -394,29 +392,29 @@ void guard_handle(struct job *job)
 	job_reply(job, code, NULL, 0, NULL);
 }
 
-void guard_unmap(struct session *session)
+void guard_unmap(struct tenant *tenant)
 {
-	const struct backend_ops *ops = session_ops(session);
-	const struct guard *guard = session->guard;
+	const struct backend_ops *ops = tenant_ops(tenant);
+	const struct guard *guard = tenant->guard;
 	struct pace pace;
 
 	if (!guard)
 		return;
-	pace_begin(&pace, session->executor);
+	pace_begin(&pace, tenant->executor);
 	for (uint32_t i = 0; i < guard->granules; i++) {
 		bool is_far = guard->slots[i] == FAR;
 
 		if (!is_far && guard->slots[i] != NEAR)
 			continue;
-		executor_code(session->executor,
-			ops->sink_unmap(is_far ? guard->far : guard->near, address_of(session, i), 1));
+		executor_code(tenant->executor,
+			ops->sink_unmap(is_far ? guard->far : guard->near, address_of(tenant, i), 1));
 		pace_step(&pace);
 		i += is_far ? guard->block - 1 : 0;
 	}
 	if (guard->home_mapped) {
-		executor_code(session->executor, ops->sink_unmap(guard->near, guard->home, 1));
+		executor_code(tenant->executor, ops->sink_unmap(guard->near, guard->home, 1));
 		executor_code(
-			session->executor, ops->sink_unmap(guard->far, guard->home + guard->near_bytes, 1));
+			tenant->executor, ops->sink_unmap(guard->far, guard->home + guard->near_bytes, 1));
 	}
 	if (guard->near)
 		ops->sink_close(guard->near);
@@ -424,14 +422,14 @@ void guard_unmap(struct session *session)
 		ops->sink_close(guard->far);
 }
 
-void guard_deinit(struct session *session)
+void guard_deinit(struct tenant *tenant)
 {
-	struct guard *guard = session->guard;
+	struct guard *guard = tenant->guard;
 
 	if (!guard)
 		return;
-	session->executor->strays.slots -= guard->mapped;
+	tenant->executor->strays.slots -= guard->mapped;
 	free(guard->slots);
 	free(guard);
-	session->guard = NULL;
+	tenant->guard = NULL;
 }

@@ -16,7 +16,7 @@
 struct backend_sink;
 struct executor;
 struct job;
-struct session;
+struct tenant;
 
 /* What a proved stray has for a consequence (OpenGuard.policy). */
 enum guard_policy { GUARD_ERROR = 1, GUARD_WARN = 2 };
@@ -55,21 +55,21 @@ void guard_handle(struct job *job);
  * Return: CUDA_SUCCESS; CUDA_ERROR_OUT_OF_MEMORY for the few addresses that are the guard's own; the
  * backend's code.
  */
-CUresult guard_make_room(struct session *session, const struct wire_range *range);
+CUresult guard_make_room(struct tenant *tenant, const struct wire_range *range);
 /** Real memory was mapped there: its neighbours are backed at once, the rest of its neighbourhood in steps.
  */
-void guard_note_mapped(struct session *session, const struct wire_range *range);
+void guard_note_mapped(struct tenant *tenant, const struct wire_range *range);
 /** No real memory is there any more, or it could not be mapped: the range is backed, its beginning at once.
  */
-void guard_note_unmapped(struct session *session, const struct wire_range *range);
+void guard_note_unmapped(struct tenant *tenant, const struct wire_range *range);
 
 /** Maps up to GUARD_STEP_SLOTS slots. */
-void guard_step(struct session *session);
+void guard_step(struct tenant *tenant);
 
 /** Unmaps everything. Any thread: the session is closing or let go, and nothing looks at its sinks or changes its guard any
  * more. */
-void guard_unmap(struct session *session);
+void guard_unmap(struct tenant *tenant);
 /** Frees the guard, which is unmapped, if there is one. */
-void guard_deinit(struct session *session);
+void guard_deinit(struct tenant *tenant);
 
 #endif

@@ -29,7 +29,7 @@
 #include "server/executor/lost.h"
 #include "server/executor/park.h"
 #include "server/executor/retire.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/executor/timing.h"
 #include "server/executor/variable.h"
 #include "server/log.h"
@@ -41,14 +41,14 @@
 void halt_pass(struct serve_thread *thread)
 {
 	struct executor *executor = thread->executor;
-	struct session *session;
+	struct tenant *tenant;
 
-	TAILQ_FOREACH (session, &thread->sessions, served_link) {
-		retire_mark_last(session);
-		timing_finish(session);
+	TAILQ_FOREACH (tenant, &thread->tenants, served_link) {
+		retire_mark_last(tenant);
+		timing_finish(tenant);
 		/* The doorbell is the next executor's as well: who takes a ring off it leaves the other
 		 * asleep. */
-		epoll_ctl(thread->epoll, EPOLL_CTL_DEL, session->doorbell, NULL);
+		epoll_ctl(thread->epoll, EPOLL_CTL_DEL, tenant->doorbell, NULL);
 	}
 	/* Pairs with the acquire in all_passed(). */
 	word_release(&thread->halted, 1);
@@ -56,29 +56,29 @@ void halt_pass(struct serve_thread *thread)
 }
 
 /* A stream of the session to ask about the context: one with work, else any. */
-static struct backend_stream *find_stream(struct session *session)
+static struct backend_stream *find_stream(struct tenant *tenant)
 {
 	struct stream *stream;
 
-	if (!word_relaxed(&session->generation))
+	if (!word_relaxed(&tenant->generation))
 		return NULL;
-	TAILQ_FOREACH (stream, &session->watched, watch)
+	TAILQ_FOREACH (stream, &tenant->watched, watch)
 		if (stream->backend)
 			return stream->backend;
-	for (uint32_t slot = 0; slot < word_acquire(&session->slots); slot++)
-		if (session->streams[slot].backend)
-			return session->streams[slot].backend;
+	for (uint32_t slot = 0; slot < word_acquire(&tenant->slots); slot++)
+		if (tenant->streams[slot].backend)
+			return tenant->streams[slot].backend;
 	return NULL;
 }
 
 /* Return: whether the context is known to be lost. */
 static bool ask_driver(struct executor *executor)
 {
-	struct session *session;
+	struct tenant *tenant;
 
 	/* Serving threads have let go of their sessions: the acquires in all_passed(). */
-	TAILQ_FOREACH (session, &executor->sessions, link) {
-		struct backend_stream *stream = find_stream(session);
+	TAILQ_FOREACH (tenant, &executor->tenants, link) {
+		struct backend_stream *stream = find_stream(tenant);
 
 		if (stream)
 			executor_code(executor, executor->ops->stream_query(stream));
@@ -91,10 +91,10 @@ static bool ask_driver(struct executor *executor)
 /* What was still on the device when the threads let go. */
 static void publish_times(struct executor *executor)
 {
-	struct session *session;
+	struct tenant *tenant;
 
-	TAILQ_FOREACH (session, &executor->sessions, link)
-		timing_turn(session);
+	TAILQ_FOREACH (tenant, &executor->tenants, link)
+		timing_turn(tenant);
 }
 
 static int watch(struct job *job)

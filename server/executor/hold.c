@@ -28,9 +28,9 @@
  * shortest). */
 #define CREDIT_NS (100 * CLOCK_US)
 
-static struct frmps_head *next_record(const struct session *session, const struct stream *stream)
+static struct frmps_head *next_record(const struct tenant *tenant, const struct stream *stream)
 {
-	return journal_at(&session->journal, stream->cursor);
+	return journal_at(&tenant->journal, stream->cursor);
 }
 
 static const void *body_of(const struct frmps_head *record)
@@ -56,28 +56,28 @@ bool hold_fulfils(const struct frmps_wait_value *wait, uint64_t value)
 }
 
 /* Whether everything before the held command is done; sees to it that this will be known. */
-static bool is_drained(struct session *session, struct stream *stream)
+static bool is_drained(struct tenant *tenant, struct stream *stream)
 {
-	retire_mark(session, stream);
-	return stream_done(session, stream) == stream->issued;
+	retire_mark(tenant, stream);
+	return stream_done(tenant, stream) == stream->issued;
 }
 
-static bool host_returned(const struct session *session, const struct stream *stream)
+static bool host_returned(const struct tenant *tenant, const struct stream *stream)
 {
 	/* Pairs with the release of the client's service thread. */
-	return word_acquire(&session->view.client->host[stream->slot].done) > stream->issued;
+	return word_acquire(&tenant->view.client->host[stream->slot].done) > stream->issued;
 }
 
-static bool check_host(struct session *session, struct stream *stream)
+static bool check_host(struct tenant *tenant, struct stream *stream)
 {
 	if (!stream->host_told) {
-		if (!is_drained(session, stream))
+		if (!is_drained(tenant, stream))
 			return false;
 		stream->host_told = true;
 		word_release(&stream->journal.state->host_ready, stream->issued + 1);
-		wake_all(&session->view.server->wake);
+		wake_all(&tenant->view.server->wake);
 	}
-	return host_returned(session, stream);
+	return host_returned(tenant, stream);
 }
 
 static uint64_t read_word(uint64_t address, uint32_t bytes)
@@ -87,10 +87,10 @@ static uint64_t read_word(uint64_t address, uint32_t bytes)
 	return word_acquire((word32 *)(uintptr_t)address);
 }
 
-static bool start_copy(struct session *session, struct stream *stream, const struct frmps_wait_value *wait)
+static bool start_copy(struct tenant *tenant, struct stream *stream, const struct frmps_wait_value *wait)
 {
-	const struct backend_ops *ops = session_ops(session);
-	uint64_t *word = &session->executor->scratch[session->scratch];
+	const struct backend_ops *ops = tenant_ops(tenant);
+	uint64_t *word = &tenant->executor->scratch[tenant->scratch];
 	struct backend_copy copy = {.dst = (uintptr_t)word,
 		.src = wait->address,
 		.width = wait->bytes,
@@ -99,90 +99,90 @@ static bool start_copy(struct session *session, struct stream *stream, const str
 		.dst_is_host = true};
 	CUresult code = CUDA_SUCCESS;
 
-	if (!session->poll_stream)
-		code = ops->stream_create(session->executor->device.priority_greatest, &session->poll_stream);
+	if (!tenant->poll_stream)
+		code = ops->stream_create(tenant->executor->device.priority_greatest, &tenant->poll_stream);
 	if (!code)
-		code = ops->copy(session->poll_stream, &copy);
-	if (executor_code(session->executor, code))
+		code = ops->copy(tenant->poll_stream, &copy);
+	if (executor_code(tenant->executor, code))
 		return false;
-	session->poller = stream;
+	tenant->poller = stream;
 	return true;
 }
 
 /* Whether the device word was read: looks at the copy under way, or begins one. */
-static bool read_device(struct session *session, struct stream *stream, const struct frmps_wait_value *wait,
+static bool read_device(struct tenant *tenant, struct stream *stream, const struct frmps_wait_value *wait,
 	uint64_t *ret_value)
 {
 	CUresult code;
 
-	if (!session->poller)
-		start_copy(session, stream, wait);
-	if (session->poller != stream)
+	if (!tenant->poller)
+		start_copy(tenant, stream, wait);
+	if (tenant->poller != stream)
 		return false;
-	code = session_ops(session)->stream_query(session->poll_stream);
+	code = tenant_ops(tenant)->stream_query(tenant->poll_stream);
 	if (code) {
 		if (code != CUDA_ERROR_NOT_READY)
-			executor_code(session->executor, code);
+			executor_code(tenant->executor, code);
 		return false;
 	}
-	session->poller = NULL;
-	*ret_value = word_acquire((word64 *)(void *)&session->executor->scratch[session->scratch]);
+	tenant->poller = NULL;
+	*ret_value = word_acquire((word64 *)(void *)&tenant->executor->scratch[tenant->scratch]);
 	return true;
 }
 
-static bool check_value(struct session *session, struct stream *stream)
+static bool check_value(struct tenant *tenant, struct stream *stream)
 {
-	const struct frmps_wait_value *wait = body_of(next_record(session, stream));
+	const struct frmps_wait_value *wait = body_of(next_record(tenant, stream));
 	uint64_t value;
 
-	if (session->now < stream->poll_at || !is_drained(session, stream))
+	if (tenant->now < stream->poll_at || !is_drained(tenant, stream))
 		return false;
 	/* Looked up each time: the range may have been unmapped while the stream waited. */
-	if (!session_admits(session, wait->address, wait->bytes, false)) {
-		session_offend(session, "it waits for a word at %#llx, which is not its memory",
+	if (!tenant_admits(tenant, wait->address, wait->bytes, false)) {
+		tenant_offend(tenant, "it waits for a word at %#llx, which is not its memory",
 			(unsigned long long)wait->address);
 		return false;
 	}
-	if (session_is_host(session, wait->address))
+	if (tenant_is_host(tenant, wait->address))
 		value = read_word(wait->address, wait->bytes);
-	else if (!read_device(session, stream, wait, &value))
+	else if (!read_device(tenant, stream, wait, &value))
 		return false;
 	if (hold_fulfils(wait, value))
 		return true;
-	stream->poll_at = session->now + clock_interval(stream->held_at, session->now);
+	stream->poll_at = tenant->now + clock_interval(stream->held_at, tenant->now);
 	return false;
 }
 
-static bool check_destroy(struct session *session, struct stream *stream)
+static bool check_destroy(struct tenant *tenant, struct stream *stream)
 {
-	if (!is_drained(session, stream))
+	if (!is_drained(tenant, stream))
 		return false;
-	stream_close(session, stream);
+	stream_close(tenant, stream);
 	return true;
 }
 
-static bool check_depend(struct session *session, struct stream *stream)
+static bool check_depend(struct tenant *tenant, struct stream *stream)
 {
-	const struct frmps_depend *depend = body_of(next_record(session, stream));
+	const struct frmps_depend *depend = body_of(next_record(tenant, stream));
 
-	return session->streams[depend->stream].issued >= depend->seq;
+	return tenant->streams[depend->stream].issued >= depend->seq;
 }
 
-static bool may_go_on(struct session *session, struct stream *stream)
+static bool may_go_on(struct tenant *tenant, struct stream *stream)
 {
 	switch (stream->hold) {
 	case STREAM_HOLD_CREDIT:
-		return stream->issued - stream_done(session, stream) < stream_credit(stream);
+		return stream->issued - stream_done(tenant, stream) < stream_credit(stream);
 	case STREAM_HOLD_GATE:
-		return gate_admits(session, stream);
+		return gate_admits(tenant, stream);
 	case STREAM_HOLD_DEPEND:
-		return check_depend(session, stream);
+		return check_depend(tenant, stream);
 	case STREAM_HOLD_HOST:
-		return check_host(session, stream);
+		return check_host(tenant, stream);
 	case STREAM_HOLD_VALUE:
-		return check_value(session, stream);
+		return check_value(tenant, stream);
 	case STREAM_HOLD_DESTROY:
-		return check_destroy(session, stream);
+		return check_destroy(tenant, stream);
 	case STREAM_RUNS:
 	case STREAM_HOLD_RESUME:
 		break;
@@ -196,52 +196,52 @@ static bool is_command_itself(enum stream_hold hold)
 }
 
 /* @budget: commands that may be issued yet */
-static bool turn(struct session *session, struct stream *stream, unsigned *budget)
+static bool turn(struct tenant *tenant, struct stream *stream, unsigned *budget)
 {
 	enum stream_hold why = stream->hold;
 
-	if (!may_go_on(session, stream))
+	if (!may_go_on(tenant, stream))
 		return false;
-	stream_release(session, stream);
+	stream_release(tenant, stream);
 	if (is_command_itself(why))
-		dispatch_settle(session, stream);
-	*budget -= dispatch_backlog(session, stream, *budget);
+		dispatch_settle(tenant, stream);
+	*budget -= dispatch_backlog(tenant, stream, *budget);
 	return true;
 }
 
-bool hold_turn(struct session *session)
+bool hold_turn(struct tenant *tenant)
 {
 	/* A stream that is held again goes to the end: the list as it is now is walked once, or as far as may be. */
-	struct stream *last = TAILQ_LAST(&session->held, stream_list), *stream = TAILQ_FIRST(&session->held),
+	struct stream *last = TAILQ_LAST(&tenant->held, stream_list), *stream = TAILQ_FIRST(&tenant->held),
 		      *next;
 	bool moved = false, more = stream != NULL;
 	unsigned budget = BACKLOG;
 
-	for (; more && budget && !session->stopped && !executor_is_lost(session->executor); stream = next) {
+	for (; more && budget && !tenant->stopped && !executor_is_lost(tenant->executor); stream = next) {
 		more = stream != last;
 		next = TAILQ_NEXT(stream, held);
-		moved |= turn(session, stream, &budget);
+		moved |= turn(tenant, stream, &budget);
 	}
 	return moved;
 }
 
-bool hold_is_ready(const struct session *session)
+bool hold_is_ready(const struct tenant *tenant)
 {
 	struct stream *stream;
 
-	TAILQ_FOREACH (stream, &session->held, held)
+	TAILQ_FOREACH (stream, &tenant->held, held)
 		if (stream->hold == STREAM_HOLD_RESUME ||
-			(stream->hold == STREAM_HOLD_GATE && !gate_is_shut(&session->executor->gate)) ||
+			(stream->hold == STREAM_HOLD_GATE && !gate_is_shut(&tenant->executor->gate)) ||
 			(stream->hold == STREAM_HOLD_HOST && stream->host_told &&
-				host_returned(session, stream)))
+				host_returned(tenant, stream)))
 			return true;
 	return false;
 }
 
-bool hold_is_quiet(const struct session *session)
+bool hold_is_quiet(const struct tenant *tenant)
 {
-	return !session->poller || executor_is_lost(session->executor) ||
-	       session_ops(session)->stream_query(session->poll_stream) != CUDA_ERROR_NOT_READY;
+	return !tenant->poller || executor_is_lost(tenant->executor) ||
+	       tenant_ops(tenant)->stream_query(tenant->poll_stream) != CUDA_ERROR_NOT_READY;
 }
 
 static bool is_polled(const struct stream *stream)
@@ -249,12 +249,12 @@ static bool is_polled(const struct stream *stream)
 	return stream->hold != STREAM_HOLD_DEPEND && !(stream->hold == STREAM_HOLD_HOST && stream->host_told);
 }
 
-uint64_t hold_next_look(const struct session *session, uint64_t now)
+uint64_t hold_next_look(const struct tenant *tenant, uint64_t now)
 {
 	uint64_t next = UINT64_MAX;
 	struct stream *stream;
 
-	TAILQ_FOREACH (stream, &session->held, held) {
+	TAILQ_FOREACH (stream, &tenant->held, held) {
 		bool many =
 			stream->hold == STREAM_HOLD_CREDIT && stream_credit(stream) == STREAM_ISSUE_CREDIT;
 		uint64_t at = now + (many ? CREDIT_NS : clock_interval(stream->held_at, now));

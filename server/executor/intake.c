@@ -123,14 +123,14 @@ static const char *check_event(const struct frmps_head *record)
 	return body->flags & ~FRMPS_EVENT_TIMING ? "unknown event flags" : NULL;
 }
 
-static const char *check_depend(const struct session *session, const struct frmps_head *record)
+static const char *check_depend(const struct tenant *tenant, const struct frmps_head *record)
 {
 	const struct frmps_depend *body = (const void *)(record + 1);
 	const struct stream *on;
 
 	if (body->stream >= SHM_STREAMS || (body->event >= SHM_EVENTS && body->event != FRMPS_NO_EVENT))
 		return "wait for a stream or event out of range";
-	on = &session->streams[body->stream];
+	on = &tenant->streams[body->stream];
 	return body->seq > on->journal.journaled ? "wait for a command that does not exist yet" : NULL;
 }
 
@@ -151,7 +151,7 @@ static const char *check_graph_launch(const struct frmps_head *record)
 	return body->graph >= FRMPS_GRAPH_IDS || body->reserved ? "graph out of range" : NULL;
 }
 
-const char *intake_check(const struct session *session, const struct frmps_head *record)
+const char *intake_check(const struct tenant *tenant, const struct frmps_head *record)
 {
 	switch (record->op) {
 	case FRMPS_OP_LAUNCH:
@@ -166,7 +166,7 @@ const char *intake_check(const struct session *session, const struct frmps_head 
 	case FRMPS_OP_EVENT_DESTROY:
 		return check_event(record);
 	case FRMPS_OP_DEPEND:
-		return check_depend(session, record);
+		return check_depend(tenant, record);
 	case FRMPS_OP_WRITE_VALUE:
 		return check_value(record, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER);
 	case FRMPS_OP_WAIT_VALUE:
@@ -178,56 +178,56 @@ const char *intake_check(const struct session *session, const struct frmps_head 
 	}
 }
 
-static int offend(struct session *session, const struct frmps_head *head, const char *wrong)
+static int offend(struct tenant *tenant, const struct frmps_head *head, const char *wrong)
 {
-	session_offend(session, "record of op %u, %u bytes, stream %u, seq %llu: %s", head->op, head->size,
+	tenant_offend(tenant, "record of op %u, %u bytes, stream %u, seq %llu: %s", head->op, head->size,
 		head->stream, (unsigned long long)head->seq, wrong);
 	return INTAKE_E_OFFENCE;
 }
 
-static int take_directive(struct session *session, const struct frmps_head *head, const uint8_t *record)
+static int take_directive(struct tenant *tenant, const struct frmps_head *head, const uint8_t *record)
 {
-	struct stream *stream = &session->streams[head->op == FRMPS_OP_PAD ? 0 : head->stream];
+	struct stream *stream = &tenant->streams[head->op == FRMPS_OP_PAD ? 0 : head->stream];
 	struct frmps_wake wake;
 
 	if (head->op == FRMPS_OP_MARK) {
-		retire_want_mark(session, stream, stream->journal.journaled);
+		retire_want_mark(tenant, stream, stream->journal.journaled);
 	} else if (head->op == FRMPS_OP_WAKE) {
 		memcpy(&wake, record + sizeof(*head), sizeof(wake));
 		if (wake.seq > stream->journal.journaled)
-			return offend(session, head, "wake for a command that does not exist yet");
-		retire_want_mark(session, stream, wake.seq);
-		retire_want_wake(session, stream, wake.seq);
+			return offend(tenant, head, "wake for a command that does not exist yet");
+		retire_want_mark(tenant, stream, wake.seq);
+		retire_want_wake(tenant, stream, wake.seq);
 	}
 	return INTAKE_E_NOTHING;
 }
 
 /* Room in the journal for a record; when no block is free, drained streams of the session give theirs. */
-static bool make_room(struct session *session, struct stream *stream, uint32_t size)
+static bool make_room(struct tenant *tenant, struct stream *stream, uint32_t size)
 {
-	if (journal_make_room(&session->journal, &stream->journal, size, stream_done(session, stream)))
+	if (journal_make_room(&tenant->journal, &stream->journal, size, stream_done(tenant, stream)))
 		return true;
 	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++) {
-		struct stream *other = &session->streams[slot];
+		struct stream *other = &tenant->streams[slot];
 
 		if (other != stream && other->journal.head != SHM_NO_BLOCK &&
-			stream_done(session, other) >= other->journal.journaled)
-			journal_clear(&session->journal, &other->journal);
+			stream_done(tenant, other) >= other->journal.journaled)
+			journal_clear(&tenant->journal, &other->journal);
 	}
-	return journal_make_room(&session->journal, &stream->journal, size, stream_done(session, stream));
+	return journal_make_room(&tenant->journal, &stream->journal, size, stream_done(tenant, stream));
 }
 
-static bool is_too_deep(struct session *session, struct stream *stream)
+static bool is_too_deep(struct tenant *tenant, struct stream *stream)
 {
 	return stream->journal.journaled - stream->done > 2 * SHM_STREAM_CREDIT &&
-	       stream->journal.journaled - stream_done(session, stream) > 2 * SHM_STREAM_CREDIT;
+	       stream->journal.journaled - stream_done(tenant, stream) > 2 * SHM_STREAM_CREDIT;
 }
 
 /* What the client's table says of a stream is read once, when the slot is used for the first time or again.
  */
-static void know_stream(struct session *session, struct stream *stream, uint16_t op)
+static void know_stream(struct tenant *tenant, struct stream *stream, uint16_t op)
 {
-	const volatile struct shm_stream_entry *entry = &session->view.client->streams[stream->slot];
+	const volatile struct shm_stream_entry *entry = &tenant->view.client->streams[stream->slot];
 
 	if (!stream->known)
 		stream->priority = entry->priority;
@@ -235,72 +235,72 @@ static void know_stream(struct session *session, struct stream *stream, uint16_t
 }
 
 /* In the order of the ring, which is the program's: streams come to them in another one. */
-static void know_event(struct session *session, const struct frmps_head *record)
+static void know_event(struct tenant *tenant, const struct frmps_head *record)
 {
 	const struct frmps_event_record *body = (const void *)(record + 1);
 
 	if (record->op == FRMPS_OP_EVENT_RECORD || record->op == FRMPS_OP_EVENT_DESTROY)
 		event_expect(
-			session, body->event, body->flags & FRMPS_EVENT_TIMING, record->stream, record->seq);
+			tenant, body->event, body->flags & FRMPS_EVENT_TIMING, record->stream, record->seq);
 }
 
-static int take_command(struct session *session, const struct frmps_head *head, const uint8_t *record,
+static int take_command(struct tenant *tenant, const struct frmps_head *head, const uint8_t *record,
 	struct stream **ret_stream)
 {
-	struct stream *stream = &session->streams[head->stream];
+	struct stream *stream = &tenant->streams[head->stream];
 	struct frmps_head *copy;
 	const char *wrong;
 
 	if (head->seq <= stream->adopted)
 		return INTAKE_E_NOTHING;
 	if (head->seq != stream->journal.journaled + 1)
-		return offend(session, head, "not the next of its stream");
-	if (is_too_deep(session, stream))
-		return offend(session, head, "too many commands are waiting in its stream");
-	if (!journal_fits(&stream->journal, head->size) && !make_room(session, stream, head->size))
+		return offend(tenant, head, "not the next of its stream");
+	if (is_too_deep(tenant, stream))
+		return offend(tenant, head, "too many commands are waiting in its stream");
+	if (!journal_fits(&stream->journal, head->size) && !make_room(tenant, stream, head->size))
 		return INTAKE_E_FULL;
-	copy = journal_reserve(&session->journal, &stream->journal);
+	copy = journal_reserve(&tenant->journal, &stream->journal);
 	memcpy(copy, record, head->size);
 	*copy = *head;
-	wrong = intake_check(session, copy);
+	wrong = intake_check(tenant, copy);
 	if (wrong)
-		return offend(session, head, wrong);
-	know_stream(session, stream, head->op);
-	know_event(session, copy);
+		return offend(tenant, head, wrong);
+	know_stream(tenant, stream, head->op);
+	know_event(tenant, copy);
 	if (stream->issued == stream->journal.journaled)
 		stream->cursor = journal_end(&stream->journal);
-	journal_commit(&session->journal, &stream->journal, head->size, head->seq);
+	journal_commit(&tenant->journal, &stream->journal, head->size, head->seq);
 	*ret_stream = stream;
 	return 0;
 }
 
-int intake_next(struct session *session, struct stream **ret_stream)
+int intake_next(struct tenant *tenant, struct stream **ret_stream)
 {
 	struct frmps_head head;
 	const uint8_t *record;
 	const char *wrong;
-	int error = ring_peek(&session->ring, &head, &record);
+	int error = ring_peek(&tenant->ring, &head, &record);
 
 	if (error == RING_E_EMPTY)
 		return INTAKE_E_EMPTY;
 	if (error) {
-		session_offend(session, "its ring is not in order");
+		tenant_offend(tenant, "its ring is not in order");
 		return INTAKE_E_OFFENCE;
 	}
 	/* The next record comes from another processor's cache: on its way while this one is issued. If it
 	 * may not have been written yet, that cache is where it must stay. */
-	if (ring_has_seen_next(&session->ring, head.size)) {
+	if (ring_has_seen_next(&tenant->ring, head.size)) {
 		__builtin_prefetch(record + head.size);
 		__builtin_prefetch(record + head.size + 64);
 	}
 	wrong = intake_check_head(&head);
 	if (wrong)
-		return offend(session, &head, wrong);
+		return offend(tenant, &head, wrong);
 	if (rows[head.op].directive)
-		error = take_directive(session, &head, record);
+		error = take_directive(tenant, &head, record);
 	else
-		error = take_command(session, &head, record, ret_stream);
+		error = take_command(tenant, &head, record, ret_stream);
 	if (!error || error == INTAKE_E_NOTHING)
-		session->ring.head += head.size;
+		tenant->ring.head += head.size;
 	return error;
 }

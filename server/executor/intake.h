@@ -4,7 +4,7 @@
 #define FRMPS_SERVER_EXECUTOR_INTAKE_H
 
 #include "protocol/command.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 
 /* Outcomes of intake_next() beside 0. */
 #define INTAKE_E_EMPTY	 1 /* nothing on the ring */
@@ -16,13 +16,13 @@
  * Takes one record from the ring. Directives are carried out.
  * @ret_stream: the stream that has one more journaled command
  */
-int intake_next(struct session *session, struct stream **ret_stream);
+int intake_next(struct tenant *tenant, struct stream **ret_stream);
 
 /**
  * Checks the body of a command that lies in private or journal memory; the head was checked.
  * Return: NULL, or what is wrong with it.
  */
-const char *intake_check(const struct session *session, const struct frmps_head *record);
+const char *intake_check(const struct tenant *tenant, const struct frmps_head *record);
 
 /** Checks what can be said of the body of a copy or fill alone. Return: NULL, or what is wrong with it. */
 const char *intake_check_copy(const struct frmps_copy *body);

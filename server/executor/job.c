@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "server/executor/clock.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 
 struct job *job_new(struct executor *executor)
@@ -32,7 +32,7 @@ struct job *job_free(struct job *job)
 	if (!job)
 		return NULL;
 	packet_close_fds(&job->packet);
-	session_unref(job->session);
+	tenant_unref(job->tenant);
 	free(job->snapshot);
 	if (job->drop)
 		job->drop(job);

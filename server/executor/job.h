@@ -22,7 +22,7 @@
 struct end_kernels;
 struct executor;
 struct load;
-struct session;
+struct tenant;
 struct job;
 
 /* Outcomes of a step. */
@@ -31,7 +31,7 @@ struct job;
 struct job {
 	TAILQ_ENTRY(job) link;
 	struct executor *executor;
-	struct session *session;       /* a reference, or NULL */
+	struct tenant *tenant;	       /* a reference, or NULL */
 	void (*run)(struct job *job);  /* on the module thread, or a compile thread */
 	int (*step)(struct job *job);  /* while parked: 0 (job gone) or JOB_E_WAIT */
 	void (*then)(struct job *job); /* what drain.c goes on with */
@@ -58,7 +58,7 @@ struct job_board {
 
 /** A job with an empty packet. NULL when out of memory. */
 struct job *job_new(struct executor *executor);
-/** Closes what descriptors are left, drops the session. Takes NULL. */
+/** Closes what descriptors are left, drops the tenant. Takes NULL. */
 struct job *job_free(struct job *job);
 
 /** Answers and frees. values and text may be NULL. Any thread. Nothing is sent once the context is lost. */

@@ -4,13 +4,13 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 #include "shm/doorbell.h"
 
-void serve_kick(struct session *session)
+void serve_kick(struct tenant *tenant)
 {
-	doorbell_force(session->thread->kick);
+	doorbell_force(tenant->thread->kick);
 }
 
 void serve_kick_all(struct executor *executor)

@@ -9,7 +9,7 @@
 
 #include "server/executor/compiler.h"
 #include "server/executor/module.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 
 struct link {
@@ -101,7 +101,7 @@ static CUresult link_new(struct job *job, struct link **ret_link)
 		free(link);
 		return code;
 	}
-	link->session = job->session->id;
+	link->session = job->tenant->id;
 	link->number = job->message.link.link;
 	link_free(executor, put_in(&executor->linker, link));
 	*ret_link = link;
@@ -116,14 +116,14 @@ static CUresult take(struct job *job, struct link **ret_link)
 	const struct wire_link *wish = &job->message.link;
 	struct link *link;
 
-	if (job->session->closing)
+	if (job->tenant->closing)
 		return CUDA_ERROR_INVALID_CONTEXT; /* nobody waits for it */
 	if (!wish->position) {
-		forget_links(job->executor, job->session->id, wish->link);
+		forget_links(job->executor, job->tenant->id, wish->link);
 		return link_new(job, ret_link);
 	}
 	pthread_mutex_lock(&linker->lock);
-	link = find(linker, job->session->id, wish->link);
+	link = find(linker, job->tenant->id, wish->link);
 	if (link && link->positions == wish->position) {
 		link_remove(linker, link);
 		link_add(linker, link);
@@ -249,13 +249,13 @@ static void complete(struct job *job)
 
 static void drop(struct job *job)
 {
-	forget_links(job->executor, job->session->id, job->message.link.link);
+	forget_links(job->executor, job->tenant->id, job->message.link.link);
 	reply(job, CUDA_SUCCESS, NULL, NULL);
 }
 
 static void forget(struct job *job)
 {
-	forget_links(job->executor, job->session->id, 0);
+	forget_links(job->executor, job->tenant->id, 0);
 	compiler_release(job);
 	job_free(job);
 }
@@ -297,14 +297,14 @@ void linker_handle(struct job *job)
 		job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, NULL);
 }
 
-void linker_forget(struct session *session)
+void linker_forget(struct tenant *tenant)
 {
-	struct job *job = session->executor->linker.asked ? job_new(session->executor) : NULL;
+	struct job *job = tenant->executor->linker.asked ? job_new(tenant->executor) : NULL;
 
 	/* Without memory for it they go when room is needed. */
 	if (!job)
 		return;
-	job->session = session_ref(session);
+	job->tenant = tenant_ref(tenant);
 	job->answered = true;
 	job->run = forget;
 	if (!compiler_queue(job))

@@ -45,6 +45,6 @@ void linker_deinit(struct executor *executor);
 void linker_handle(struct job *job);
 
 /** The session ends: its links go. Main thread. */
-void linker_forget(struct session *session);
+void linker_forget(struct tenant *tenant);
 
 #endif

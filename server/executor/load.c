@@ -19,7 +19,7 @@
 
 #include "server/executor/compiler.h"
 #include "server/executor/module.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/executor/variable.h"
 #include "server/log.h"
 
@@ -80,7 +80,7 @@ static CUresult put_in(struct job *job, struct module *module, bool *ret_prints)
 {
 	const struct wire_load_module *wish = &job->message.load_module;
 	struct load *load = job->load;
-	struct backend_text text = {.ring = job->session->text};
+	struct backend_text text = {.ring = job->tenant->text};
 	struct backend_variables *variables =
 		wish->variables == WIRE_VARIABLES_OF_DRIVER ? NULL : &load->variables;
 	CUresult result;
@@ -121,7 +121,7 @@ static CUresult fill_variables(struct job *job, struct module *module)
 	module->variables = (struct range){wish->variables, wish->variables + variables->bytes};
 	if (wish->is_filled)
 		return CUDA_SUCCESS;
-	result = variable_fill(job->session, &module->variables, variables->first);
+	result = variable_fill(job->tenant, &module->variables, variables->first);
 	if (result == CUDA_ERROR_SYSTEM_NOT_READY)
 		snprintf(job->load->log, LOG_BYTES,
 			"the GPU did not take the first values of its variables in time. It can be tried "
@@ -143,7 +143,7 @@ static void fail(struct job *job, struct module *module, CUresult result)
 /* Module thread. */
 static void load(struct job *job)
 {
-	struct module **slot = module_slot(job->session, job->message.load_module.module);
+	struct module **slot = module_slot(job->tenant, job->message.load_module.module);
 	struct module *module = slot && !*slot ? calloc(1, sizeof(*module)) : NULL;
 	bool prints = false;
 	CUresult result = module ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -158,8 +158,8 @@ static void load(struct job *job)
 		return;
 	}
 	module->id = job->message.load_module.module;
-	contain_note_module(job->executor, module->backend, job->session->id);
-	remains_add_module(job->session, module);
+	contain_note_module(job->executor, module->backend, job->tenant->id);
+	remains_add_module(job->tenant, module);
 	*slot = module;
 	answer(job, module, prints);
 }
@@ -167,7 +167,7 @@ static void load(struct job *job)
 /* Module thread again. */
 static void go_on(struct job *job)
 {
-	if (job->session->closing)
+	if (job->tenant->closing)
 		job_reply(job, CUDA_ERROR_INVALID_CONTEXT, NULL, 0, "the session ends");
 	else if (job->load->compiled)
 		job_reply(job, executor_code(job->executor, job->load->compiled), NULL, 0, job->load->log);
@@ -181,7 +181,7 @@ static void compile(struct job *job)
 	const struct wire_load_module *wish = &job->message.load_module;
 	struct load *load = job->load;
 
-	if (!job->session->closing)
+	if (!job->tenant->closing)
 		load->compiled = job->executor->ops->module_compile(load->image, wish->bytes, &wish->options,
 			load->log, LOG_BYTES, &load->code, &load->code_bytes);
 	compiler_release(job);
@@ -189,15 +189,15 @@ static void compile(struct job *job)
 	module_worker_queue(job);
 }
 
-static bool is_standby(const struct session *session)
+static bool is_standby(const struct tenant *tenant)
 {
-	return !word_relaxed(&session->generation);
+	return !word_relaxed(&tenant->generation);
 }
 
 void load_module(struct job *job)
 {
 	const struct wire_load_module *wish = &job->message.load_module;
-	struct module **slot = module_slot(job->session, wish->module);
+	struct module **slot = module_slot(job->tenant, wish->module);
 	CUresult result = CUDA_SUCCESS;
 
 	job->load = calloc(1, sizeof(*job->load));
@@ -214,7 +214,7 @@ void load_module(struct job *job)
 		return;
 	}
 	job->run = compile;
-	if (is_standby(job->session) ||
-		!job->executor->ops->module_is_source(job->load->image, wish->bytes) || !compiler_queue(job))
+	if (is_standby(job->tenant) || !job->executor->ops->module_is_source(job->load->image, wish->bytes) ||
+		!compiler_queue(job))
 		load(job);
 }

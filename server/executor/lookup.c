@@ -7,7 +7,7 @@
 
 #include "server/executor/module.h"
 #include "server/executor/module_worker.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 
 /* With a gap or without. Return: as from the backend. */
 typedef CUresult lookup_fn(struct job *job, struct module *module, bool gap, void *ret);
@@ -35,9 +35,9 @@ static bool look_up(struct job *job, struct module *module, lookup_fn *lookup, v
 
 /* ---- functions ---- */
 
-static function_word *function_slot(struct session *session, uint32_t id)
+static function_word *function_slot(struct tenant *tenant, uint32_t id)
 {
-	struct module_table *table = &session->modules;
+	struct module_table *table = &tenant->modules;
 	function_word *functions = atomic_load_explicit(&table->functions, memory_order_relaxed);
 
 	if (!id || id >= FUNCTION_MAX)
@@ -104,8 +104,8 @@ static CUresult look_up_function(struct job *job, struct module *module, bool ga
 void lookup_function(struct job *job)
 {
 	const struct wire_symbol *wish = &job->message.symbol;
-	struct module *module = module_find(job->session, wish->module);
-	function_word *slot = function_slot(job->session, wish->function);
+	struct module *module = module_find(job->tenant, wish->module);
+	function_word *slot = function_slot(job->tenant, wish->function);
 	struct found_function found;
 	struct function *function;
 
@@ -115,13 +115,13 @@ void lookup_function(struct job *job)
 	}
 	if (!look_up(job, module, look_up_function, &found))
 		return;
-	remains_find(job->session, module);
+	remains_find(job->tenant, module);
 	function = function_new(module, found.backend, wish->name ? wish->name : "", &found.info);
 	if (!function) {
 		job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, NULL);
 		return;
 	}
-	function->leaves = remains_are_left_by(job->session, module, function->name);
+	function->leaves = remains_are_left_by(job->tenant, module, function->name);
 	/* Pairs with the acquire in module_function(). */
 	atomic_store_explicit(slot, function, memory_order_release);
 	reply_info(job, &found.info);
@@ -130,7 +130,7 @@ void lookup_function(struct job *job)
 /* ---- globals ---- */
 
 /* From now on copies may name the global. */
-static CUresult admit_global(struct session *session, struct module *module, uint64_t address, uint64_t bytes)
+static CUresult admit_global(struct tenant *tenant, struct module *module, uint64_t address, uint64_t bytes)
 {
 	struct range *globals;
 
@@ -143,7 +143,7 @@ static CUresult admit_global(struct session *session, struct module *module, uin
 	if (!globals)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	module->globals = globals;
-	if (range_set_add(&session->globals, address, bytes))
+	if (range_set_add(&tenant->globals, address, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	globals[module->global_count++] = (struct range){address, address + bytes};
 	return CUDA_SUCCESS;
@@ -158,18 +158,18 @@ static CUresult look_up_global(struct job *job, struct module *module, bool gap,
 
 /* What was moved is the client's memory anyway. */
 static CUresult admit_moved(
-	struct session *session, const struct module *module, const struct backend_global *found)
+	struct tenant *tenant, const struct module *module, const struct backend_global *found)
 {
 	const struct constant constant = {.mirror = {found->address, found->address + found->bytes},
 		.at = found->constant,
 		.module = module->id};
 
-	return found->constant ? constant_add(session, &constant) : CUDA_SUCCESS;
+	return found->constant ? constant_add(tenant, &constant) : CUDA_SUCCESS;
 }
 
 void lookup_global(struct job *job)
 {
-	struct module *module = module_find(job->session, job->message.symbol.module);
+	struct module *module = module_find(job->tenant, job->message.symbol.module);
 	struct backend_global found = {.bytes = 0};
 	CUresult code;
 
@@ -180,8 +180,8 @@ void lookup_global(struct job *job)
 	if (!look_up(job, module, look_up_global, &found))
 		return;
 	code = range_holds(&module->variables, found.address, found.bytes)
-		       ? admit_moved(job->session, module, &found)
-		       : admit_global(job->session, module, found.address, found.bytes);
+		       ? admit_moved(job->tenant, module, &found)
+		       : admit_global(job->tenant, module, found.address, found.bytes);
 	job_reply(job, code, (const uint64_t[]){found.address, found.bytes}, code ? 0 : 2, NULL);
 }
 

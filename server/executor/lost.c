@@ -11,7 +11,7 @@
 #include "server/executor/lost.h"
 
 #include "server/executor/contain.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 
 static void fill_words(CUresult code)

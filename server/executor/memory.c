@@ -30,7 +30,7 @@
 #include "server/executor/guard.h"
 #include "server/executor/module_worker.h"
 #include "server/executor/pace.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 
 #define READY_NS (UINT64_C(1000) * CLOCK_MS)
@@ -43,16 +43,16 @@ static bool fits(const struct wire_range *range, uint64_t granule, uint64_t base
 	       range->address - base < bytes && range->bytes <= bytes - (range->address - base);
 }
 
-static bool is_device_range(const struct session *session, const struct wire_range *range)
+static bool is_device_range(const struct tenant *tenant, const struct wire_range *range)
 {
-	if (session_is_annexed(session, range->address, range->bytes))
+	if (tenant_is_annexed(tenant, range->address, range->bytes))
 		return fits(range, BACKEND_CHUNK_GRANULE, 0, UINT64_MAX);
-	return fits(range, BACKEND_CHUNK_GRANULE, session->window_base, session->device_bytes);
+	return fits(range, BACKEND_CHUNK_GRANULE, tenant->window_base, tenant->device_bytes);
 }
 
-static bool is_host_range(const struct session *session, const struct wire_range *range)
+static bool is_host_range(const struct tenant *tenant, const struct wire_range *range)
 {
-	return fits(range, PAGE, session->window_base + session->device_bytes, session->host_bytes);
+	return fits(range, PAGE, tenant->window_base + tenant->device_bytes, tenant->host_bytes);
 }
 
 static CUresult range_code(int error)
@@ -62,21 +62,21 @@ static CUresult range_code(int error)
 	return error == -ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult map_chunk(struct session *session, const struct wire_range *range, int fd)
+static CUresult map_chunk(struct tenant *tenant, const struct wire_range *range, int fd)
 {
-	struct executor *executor = session->executor;
+	struct executor *executor = tenant->executor;
 	const struct backend_ops *ops = executor->ops;
-	CUresult code = guard_make_room(session, range);
+	CUresult code = guard_make_room(tenant, range);
 
 	if (!code)
 		code = executor_code(executor, ops->chunk_map(range->address, range->bytes, fd));
 	if (code)
 		return code;
-	guard_note_mapped(session, range);
-	code = range_code(range_set_add(&session->device, range->address, range->bytes));
+	guard_note_mapped(tenant, range);
+	code = range_code(range_set_add(&tenant->device, range->address, range->bytes));
 	if (code) {
 		executor_code(executor, ops->chunk_unmap(range->address, range->bytes));
-		guard_note_unmapped(session, range);
+		guard_note_unmapped(tenant, range);
 	}
 	return code;
 }
@@ -84,18 +84,18 @@ static CUresult map_chunk(struct session *session, const struct wire_range *rang
 static void map_memory_now(struct job *job)
 {
 	const struct wire_range *range = &job->message.range;
-	struct session *session = job->session;
+	struct tenant *tenant = job->tenant;
 	int fd = packet_take_fd(&job->packet, 0);
 	CUresult code = CUDA_ERROR_INVALID_VALUE;
 
-	if (fd >= 0 && is_device_range(session, range))
-		code = range_code(range_set_add(&session->device_maps, range->address, range->bytes));
+	if (fd >= 0 && is_device_range(tenant, range))
+		code = range_code(range_set_add(&tenant->device_maps, range->address, range->bytes));
 	if (!code) {
 		if (range->flags)
-			session->aliased = true;
-		code = map_chunk(session, range, fd);
+			tenant->aliased = true;
+		code = map_chunk(tenant, range, fd);
 		if (code)
-			range_set_remove(&session->device_maps, range->address, range->bytes);
+			range_set_remove(&tenant->device_maps, range->address, range->bytes);
 	}
 	if (fd >= 0)
 		close(fd);
@@ -106,7 +106,7 @@ static void map_memory_now(struct job *job)
  * microseconds, unless nothing finds room on the device: then nobody waits longer than READY_NS for it. */
 static int map_memory_ready(struct job *job)
 {
-	if (!stray_is_ready(job->session) && !executor_is_lost(job->executor) &&
+	if (!stray_is_ready(job->tenant) && !executor_is_lost(job->executor) &&
 		clock_now() - job->since < READY_NS)
 		return JOB_E_WAIT;
 	map_memory_now(job);
@@ -115,7 +115,7 @@ static int map_memory_ready(struct job *job)
 
 static void map_memory(struct job *job)
 {
-	if (stray_is_ready(job->session)) {
+	if (stray_is_ready(job->tenant)) {
 		map_memory_now(job);
 		return;
 	}
@@ -148,23 +148,23 @@ static void restore(struct range_set *maps, struct range_set *set, const struct 
 static void unmap_memory_drained(struct job *job)
 {
 	const struct wire_range *range = &job->message.range;
-	struct session *session = job->session;
+	struct tenant *tenant = job->tenant;
 	CUresult code = CUDA_ERROR_NOT_READY;
 
 	if (job->drained)
 		code = executor_code(
-			job->executor, session_ops(session)->chunk_unmap(range->address, range->bytes));
+			job->executor, tenant_ops(tenant)->chunk_unmap(range->address, range->bytes));
 	if (code)
-		restore(&session->device_maps, &session->device, range);
+		restore(&tenant->device_maps, &tenant->device, range);
 	else
-		guard_note_unmapped(session, range);
+		guard_note_unmapped(tenant, range);
 	job_reply(job, code, NULL, 0, NULL);
 }
 
 static void unmap_memory(struct job *job)
 {
-	struct session *session = job->session;
-	CUresult code = range_code(withdraw(&session->device_maps, &session->device, &job->message.range));
+	struct tenant *tenant = job->tenant;
+	CUresult code = range_code(withdraw(&tenant->device_maps, &tenant->device, &job->message.range));
 
 	if (code)
 		job_reply(job, code, NULL, 0, NULL);
@@ -194,15 +194,15 @@ static void hide(uint64_t address, uint64_t bytes)
 }
 
 /* Whether memory that was freed there is still pinned. */
-static bool is_unpinning(struct session *session, const struct wire_range *range)
+static bool is_unpinning(struct tenant *tenant, const struct wire_range *range)
 {
-	if (range_set_add(&session->unpinning, range->address, range->bytes))
+	if (range_set_add(&tenant->unpinning, range->address, range->bytes))
 		return true;
-	range_set_remove(&session->unpinning, range->address, range->bytes);
+	range_set_remove(&tenant->unpinning, range->address, range->bytes);
 	return false;
 }
 
-static CUresult map_pages(struct session *session, const struct wire_range *range, int fd)
+static CUresult map_pages(struct tenant *tenant, const struct wire_range *range, int fd)
 {
 	void *at = (void *)(uintptr_t)range->address;
 	CUresult code;
@@ -210,26 +210,25 @@ static CUresult map_pages(struct session *session, const struct wire_range *rang
 	if (mmap(at, range->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	/* Commands may name it a moment too early; undoing the registration would stop everybody. */
-	code = range_code(range_set_add(&session->host, range->address, range->bytes));
+	code = range_code(range_set_add(&tenant->host, range->address, range->bytes));
 	if (!code) {
-		code = executor_code(
-			session->executor, session_ops(session)->host_register(at, range->bytes));
+		code = executor_code(tenant->executor, tenant_ops(tenant)->host_register(at, range->bytes));
 		if (code)
-			range_set_remove(&session->host, range->address, range->bytes);
+			range_set_remove(&tenant->host, range->address, range->bytes);
 	}
 	if (code)
 		hide(range->address, range->bytes);
 	return code;
 }
 
-static bool is_served(const struct session *session)
+static bool is_served(const struct tenant *tenant)
 {
-	return word_relaxed(&session->generation);
+	return word_relaxed(&tenant->generation);
 }
 
 static void run_in_order(struct job *job, void (*run)(struct job *job))
 {
-	if (is_served(job->session)) {
+	if (is_served(job->tenant)) {
 		run(job);
 		return;
 	}
@@ -240,23 +239,23 @@ static void run_in_order(struct job *job, void (*run)(struct job *job))
 static void map_host_now(struct job *job)
 {
 	const struct wire_range *range = &job->message.range;
-	struct session *session = job->session;
+	struct tenant *tenant = job->tenant;
 	int fd = packet_take_fd(&job->packet, 0);
 	const char *text = NULL;
 	CUresult code = CUDA_ERROR_INVALID_VALUE;
 
-	if (fd < 0 || !is_host_range(session, range))
+	if (fd < 0 || !is_host_range(tenant, range))
 		text = "not a range of the host part, or no memory beside it";
 	else if (!is_steady(fd, range->bytes))
 		text = "the memory is too small, could shrink, or is of huge pages";
-	else if (is_unpinning(session, range) || !burial_admits(job->executor))
+	else if (is_unpinning(tenant, range) || !burial_admits(job->executor))
 		code = CUDA_ERROR_OUT_OF_MEMORY;
 	else
-		code = range_code(range_set_add(&session->host_maps, range->address, range->bytes));
+		code = range_code(range_set_add(&tenant->host_maps, range->address, range->bytes));
 	if (!code) {
-		code = map_pages(session, range, fd);
+		code = map_pages(tenant, range, fd);
 		if (code)
-			range_set_remove(&session->host_maps, range->address, range->bytes);
+			range_set_remove(&tenant->host_maps, range->address, range->bytes);
 	}
 	if (fd >= 0)
 		close(fd);
@@ -276,7 +275,7 @@ static void unpin_at_once(struct job *job)
 	struct executor *executor = job->executor;
 	uint64_t begin = clock_now();
 
-	while (is_unpinning(job->session, &job->message.range) && !session_is_any_served(executor) &&
+	while (is_unpinning(job->tenant, &job->message.range) && !tenant_is_any_served(executor) &&
 		!executor_is_lost(executor) && clock_now() - begin < READY_NS)
 		if (!burial_work(executor))
 			nanosleep(&pause, NULL);
@@ -287,22 +286,22 @@ static void unmap_host_finish(struct job *job)
 {
 	const struct wire_range *wish = &job->message.range;
 	struct range range = {wish->address, wish->address + wish->bytes};
-	struct session *session = job->session;
+	struct tenant *tenant = job->tenant;
 
-	if (burial_add_range(session, &range)) {
-		restore(&session->host_maps, &session->host, wish);
+	if (burial_add_range(tenant, &range)) {
+		restore(&tenant->host_maps, &tenant->host, wish);
 		job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, NULL);
 		return;
 	}
 	burial_work(job->executor);
 	unpin_at_once(job);
-	job_reply(job, CUDA_SUCCESS, &wish->bytes, is_unpinning(session, wish) ? 1 : 0, NULL);
+	job_reply(job, CUDA_SUCCESS, &wish->bytes, is_unpinning(tenant, wish) ? 1 : 0, NULL);
 }
 
 static void unmap_host_drained(struct job *job)
 {
 	if (!job->drained) {
-		restore(&job->session->host_maps, &job->session->host, &job->message.range);
+		restore(&job->tenant->host_maps, &job->tenant->host, &job->message.range);
 		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, NULL);
 		return;
 	}
@@ -320,15 +319,15 @@ static void unmap_host_now(struct job *job)
 {
 	const struct wire_range *wish = &job->message.range;
 	struct range range = {wish->address, wish->address + wish->bytes};
-	struct session *session = job->session;
+	struct tenant *tenant = job->tenant;
 	CUresult code;
 
-	if (burial_watch(job->executor, session->id, &range, job))
+	if (burial_watch(job->executor, tenant->id, &range, job))
 		return;
-	code = range_code(withdraw(&session->host_maps, &session->host, wish));
+	code = range_code(withdraw(&tenant->host_maps, &tenant->host, wish));
 	if (code) {
 		job_reply(job, code, NULL, 0, NULL);
-	} else if (is_served(session)) {
+	} else if (is_served(tenant)) {
 		job->step = unmap_host_drain;
 		job_park(job);
 	} else {
@@ -349,24 +348,24 @@ static void query_memory(struct job *job)
 	job_reply(job, code, values, code ? 0 : 2, NULL);
 }
 
-static CUresult reserve_annex(struct session *session, const struct wire_window *wish)
+static CUresult reserve_annex(struct tenant *tenant, const struct wire_window *wish)
 {
 	const struct range annex = {wish->address, wish->address + wish->bytes};
-	uint32_t count = word_relaxed(&session->annexes);
+	uint32_t count = word_relaxed(&tenant->annexes);
 	CUresult code;
 
 	if (!wish->bytes || wish->address % BACKEND_CHUNK_GRANULE || wish->bytes % BACKEND_CHUNK_GRANULE ||
 		annex.end < annex.start)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (count == SESSION_ANNEXES_MAX)
+	if (count == TENANT_ANNEXES_MAX)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	code = executor_code(
-		session->executor, session_ops(session)->window_reserve(wish->address, wish->bytes));
+		tenant->executor, tenant_ops(tenant)->window_reserve(wish->address, wish->bytes));
 	if (code)
 		return code;
-	session->annex[count] = annex;
-	/* Pairs with the acquire in session_is_annexed(). */
-	word_release(&session->annexes, count + 1);
+	tenant->annex[count] = annex;
+	/* Pairs with the acquire in tenant_is_annexed(). */
+	word_release(&tenant->annexes, count + 1);
 	return CUDA_SUCCESS;
 }
 
@@ -374,29 +373,29 @@ static void reserve_window(struct job *job)
 {
 	const struct wire_window *wish = &job->message.window;
 	const uint64_t values[2] = {wish->address, wish->bytes};
-	CUresult code = reserve_annex(job->session, wish);
+	CUresult code = reserve_annex(job->tenant, wish);
 
 	job_reply(job, code, values, code ? 0 : 2, NULL);
 }
 
-static bool is_global(struct session *session, uint64_t address)
+static bool is_global(struct tenant *tenant, uint64_t address)
 {
 	struct range_cache cache = {.version = 0};
 
-	return range_set_covers_slow(&session->globals, &cache, address, 1);
+	return range_set_covers_slow(&tenant->globals, &cache, address, 1);
 }
 
 /* The driver only computes; what the map names must be the session's all the same. */
 static void encode_tensor_map(struct job *job)
 {
 	const struct wire_tensor_map *wish = &job->message.tensor_map;
-	struct session *session = job->session;
+	struct tenant *tenant = job->tenant;
 	uint64_t values[WIRE_TENSOR_MAP_WORDS];
 	CUresult code = CUDA_ERROR_INVALID_VALUE;
 
-	if (session_is_device(session, wish->address) || session_is_host(session, wish->address) ||
-		session_is_annexed(session, wish->address, 1) || is_global(session, wish->address))
-		code = executor_code(job->executor, session_ops(session)->tensor_map(wish, values));
+	if (tenant_is_device(tenant, wish->address) || tenant_is_host(tenant, wish->address) ||
+		tenant_is_annexed(tenant, wish->address, 1) || is_global(tenant, wish->address))
+		code = executor_code(job->executor, tenant_ops(tenant)->tensor_map(wish, values));
 	job_reply(job, code, values, code ? 0 : WIRE_TENSOR_MAP_WORDS, NULL);
 }
 
@@ -417,64 +416,62 @@ void memory_handle(struct job *job)
 	handlers[job->message.type](job);
 }
 
-void memory_unmap_device(struct session *session)
+void memory_unmap_device(struct tenant *tenant)
 {
-	const struct backend_ops *ops = session_ops(session);
+	const struct backend_ops *ops = tenant_ops(tenant);
 	struct range range;
 	struct pace pace;
 
-	if (!session->stray.abandoned)
-		guard_unmap(session);
-	pace_begin(&pace, session->executor);
-	while (!range_set_pop(&session->device_maps, &range)) {
-		executor_code(session->executor, ops->chunk_unmap(range.start, range.end - range.start));
+	if (!tenant->stray.abandoned)
+		guard_unmap(tenant);
+	pace_begin(&pace, tenant->executor);
+	while (!range_set_pop(&tenant->device_maps, &range)) {
+		executor_code(tenant->executor, ops->chunk_unmap(range.start, range.end - range.start));
 		pace_step(&pace);
 	}
-	for (uint32_t i = 0; i < word_relaxed(&session->annexes); i++)
-		executor_code(session->executor, ops->window_release(session->annex[i].start,
-							 session->annex[i].end - session->annex[i].start));
-	word_set(&session->annexes, 0);
-	if (session->window_reserved && !session->stray.abandoned)
+	for (uint32_t i = 0; i < word_relaxed(&tenant->annexes); i++)
+		executor_code(tenant->executor, ops->window_release(tenant->annex[i].start,
+							tenant->annex[i].end - tenant->annex[i].start));
+	word_set(&tenant->annexes, 0);
+	if (tenant->window_reserved && !tenant->stray.abandoned)
 		executor_code(
-			session->executor, ops->window_release(session->window_base, session->device_bytes));
-	session->window_reserved = false;
+			tenant->executor, ops->window_release(tenant->window_base, tenant->device_bytes));
+	tenant->window_reserved = false;
 }
 
-static void unpin(struct session *session, const struct range *range)
+static void unpin(struct tenant *tenant, const struct range *range)
 {
-	executor_code(
-		session->executor, session_ops(session)->host_unregister((void *)(uintptr_t)range->start));
+	executor_code(tenant->executor, tenant_ops(tenant)->host_unregister((void *)(uintptr_t)range->start));
 	hide(range->start, range->end - range->start);
 }
 
-void memory_unpin(struct session *session, const struct range *range)
+void memory_unpin(struct tenant *tenant, const struct range *range)
 {
-	unpin(session, range);
-	range_set_remove(&session->unpinning, range->start, range->end - range->start);
+	unpin(tenant, range);
+	range_set_remove(&tenant->unpinning, range->start, range->end - range->start);
 }
 
-uint64_t memory_unpin_next(struct session *session)
+uint64_t memory_unpin_next(struct tenant *tenant)
 {
 	struct range range;
 
-	if (!range_set_pop(&session->host_maps, &range)) {
-		unpin(session, &range);
+	if (!range_set_pop(&tenant->host_maps, &range)) {
+		unpin(tenant, &range);
 		return range.end - range.start;
 	}
-	if (session->host_reserved)
-		munmap((void *)(uintptr_t)(session->window_base + session->device_bytes),
-			session->host_bytes);
-	session->host_reserved = false;
+	if (tenant->host_reserved)
+		munmap((void *)(uintptr_t)(tenant->window_base + tenant->device_bytes), tenant->host_bytes);
+	tenant->host_reserved = false;
 	return 0;
 }
 
-uint64_t memory_pinned_bytes(struct session *session)
+uint64_t memory_pinned_bytes(struct tenant *tenant)
 {
 	uint64_t bytes = 0;
 
-	pthread_rwlock_rdlock(&session->host_maps.lock);
-	for (uint32_t i = 0; i < session->host_maps.count; i++)
-		bytes += session->host_maps.at[i].end - session->host_maps.at[i].start;
-	pthread_rwlock_unlock(&session->host_maps.lock);
+	pthread_rwlock_rdlock(&tenant->host_maps.lock);
+	for (uint32_t i = 0; i < tenant->host_maps.count; i++)
+		bytes += tenant->host_maps.at[i].end - tenant->host_maps.at[i].start;
+	pthread_rwlock_unlock(&tenant->host_maps.lock);
 	return bytes;
 }

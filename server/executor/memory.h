@@ -7,23 +7,23 @@
 #include "server/executor/job.h"
 
 struct range;
-struct session;
+struct tenant;
 
 void memory_handle(struct job *job);
 
 /** Undoes the mappings of device memory of a session that is not served any more. Module thread. */
-void memory_unmap_device(struct session *session);
+void memory_unmap_device(struct tenant *tenant);
 
 /** Unpins a range that the session freed. Module thread, when nothing runs. */
-void memory_unpin(struct session *session, const struct range *range);
+void memory_unpin(struct tenant *tenant, const struct range *range);
 
 /**
  * Unpins one of the ranges that a session had when it ended; with the last one the addresses go as well.
  * Module thread, when nothing runs. Return: its bytes, 0 when there was none.
  */
-uint64_t memory_unpin_next(struct session *session);
+uint64_t memory_unpin_next(struct tenant *tenant);
 
 /** Bytes of all ranges that the session has pinned. */
-uint64_t memory_pinned_bytes(struct session *session);
+uint64_t memory_pinned_bytes(struct tenant *tenant);
 
 #endif

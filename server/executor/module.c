@@ -17,7 +17,7 @@
 #include "server/executor/load.h"
 #include "server/executor/lookup.h"
 #include "server/executor/module_worker.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 
 #define UNLOAD_NS (UINT64_C(10000) * CLOCK_MS)
@@ -27,18 +27,18 @@
 
 /* ---- modules of a session ---- */
 
-struct module *module_find(struct session *session, uint32_t id)
+struct module *module_find(struct tenant *tenant, uint32_t id)
 {
 	struct module *module = NULL;
 
-	if (session->modules.modules && id < MODULE_MAX)
-		module = session->modules.modules[id];
+	if (tenant->modules.modules && id < MODULE_MAX)
+		module = tenant->modules.modules[id];
 	return module && !module->dying ? module : NULL;
 }
 
-struct module **module_slot(struct session *session, uint32_t id)
+struct module **module_slot(struct tenant *tenant, uint32_t id)
 {
-	struct module_table *table = &session->modules;
+	struct module_table *table = &tenant->modules;
 
 	if (!table->modules)
 		table->modules = calloc(MODULE_MAX, sizeof(struct module *));
@@ -98,9 +98,9 @@ struct function *function_free(struct function *function)
 }
 
 /* Takes all functions of a module out of the array; they are chained by `next`. */
-static void unpublish(struct session *session, struct module *module)
+static void unpublish(struct tenant *tenant, struct module *module)
 {
-	function_word *functions = atomic_load_explicit(&session->modules.functions, memory_order_relaxed);
+	function_word *functions = atomic_load_explicit(&tenant->modules.functions, memory_order_relaxed);
 
 	for (uint32_t id = 0; functions && id < FUNCTION_MAX; id++) {
 		struct function *function = atomic_load_explicit(&functions[id], memory_order_relaxed);
@@ -114,7 +114,7 @@ static void unpublish(struct session *session, struct module *module)
 }
 
 /* Nothing of the module is in use any more. */
-static void module_end(struct session *session, struct module *module)
+static void module_end(struct tenant *tenant, struct module *module)
 {
 	struct function *function;
 
@@ -122,20 +122,20 @@ static void module_end(struct session *session, struct module *module)
 		module->unpublished = function->next;
 		function_free(function);
 	}
-	remains_forget(session, module);
+	remains_forget(tenant, module);
 	/* Not before: the next executor, if this one is halted first, has the module and wants the values. */
 	for (uint32_t i = 0; i < module->global_count; i++)
-		range_set_remove(&session->globals, module->globals[i].start,
+		range_set_remove(&tenant->globals, module->globals[i].start,
 			module->globals[i].end - module->globals[i].start);
 	module->global_count = 0;
 	free(module->globals);
 	module->globals = NULL;
-	module_worker_bury(session->executor, module);
+	module_worker_bury(tenant->executor, module);
 }
 
 static void unload_finish(struct job *job)
 {
-	struct module **slot = module_slot(job->session, job->message.symbol.module);
+	struct module **slot = module_slot(job->tenant, job->message.symbol.module);
 	char text[MODULE_TEXT_BYTES] = "";
 	CUresult code = CUDA_SUCCESS;
 
@@ -149,9 +149,9 @@ static void unload_finish(struct job *job)
 	if (!code && (!slot || !*slot))
 		code = CUDA_ERROR_INVALID_HANDLE;
 	if (!code) {
-		graph_free_forgotten(job->session, job->ticket);
-		remains_forget_launches(job->session, *slot);
-		module_end(job->session, *slot);
+		graph_free_forgotten(job->tenant, job->ticket);
+		remains_forget_launches(job->tenant, *slot);
+		module_end(job->tenant, *slot);
 		*slot = NULL;
 	}
 	module_worker_refuse(job, code, text);
@@ -176,7 +176,7 @@ static int unload_drain(struct job *job)
 /* A module whose unload ran out of patience is found here again. */
 static void unload(struct job *job)
 {
-	struct module **slot = module_slot(job->session, job->message.symbol.module);
+	struct module **slot = module_slot(job->tenant, job->message.symbol.module);
 	struct module *module = slot ? *slot : NULL;
 
 	if (!module) {
@@ -184,10 +184,10 @@ static void unload(struct job *job)
 		return;
 	}
 	module->dying = true;
-	unpublish(job->session, module);
-	graph_forget_module(job->session, module);
-	constant_forget(job->session, module->id);
-	if (!word_relaxed(&job->session->generation)) {
+	unpublish(job->tenant, module);
+	graph_forget_module(job->tenant, module);
+	constant_forget(job->tenant, module->id);
+	if (!word_relaxed(&job->tenant->generation)) {
 		/* A standby: nothing of the session runs here, and what was sent behind this, perhaps a
 		 * module with the same number, must find it done. */
 		unload_finish(job);
@@ -217,7 +217,7 @@ static uint32_t count_fitting(const char *const *names, uint32_t count)
 
 static void list_functions(struct job *job)
 {
-	struct module *module = module_find(job->session, job->message.symbol.module);
+	struct module *module = module_find(job->tenant, job->message.symbol.module);
 	uint32_t from = job->message.symbol.from, count = WIRE_NAMES_MAX;
 	struct wire_reply reply = {.code = CUDA_ERROR_INVALID_VALUE};
 	const char *names[WIRE_NAMES_MAX];
@@ -238,7 +238,7 @@ static void list_functions(struct job *job)
 static void set_function(struct job *job)
 {
 	const struct wire_set_function *wish = &job->message.set_function;
-	struct function *function = module_function(&job->session->modules, wish->function);
+	struct function *function = module_function(&job->tenant->modules, wish->function);
 	CUresult code = CUDA_ERROR_INVALID_HANDLE;
 
 	if (function)
@@ -250,7 +250,7 @@ static void set_function(struct job *job)
 static void query_occupancy(struct job *job)
 {
 	const struct wire_occupancy *wish = &job->message.occupancy;
-	struct function *function = module_function(&job->session->modules, wish->function);
+	struct function *function = module_function(&job->tenant->modules, wish->function);
 	CUresult code = CUDA_ERROR_INVALID_HANDLE;
 	uint64_t value = 0;
 
@@ -302,15 +302,15 @@ void module_handle(struct job *job)
 	module_worker_queue(job);
 }
 
-void module_table_deinit(struct session *session)
+void module_table_deinit(struct tenant *tenant)
 {
-	struct module_table *table = &session->modules;
+	struct module_table *table = &tenant->modules;
 
 	for (uint32_t id = 0; table->modules && id < MODULE_MAX; id++) {
 		if (!table->modules[id])
 			continue;
-		unpublish(session, table->modules[id]);
-		module_end(session, table->modules[id]);
+		unpublish(tenant, table->modules[id]);
+		module_end(tenant, table->modules[id]);
 	}
 	free(table->modules);
 	free(atomic_load_explicit(&table->functions, memory_order_relaxed));

@@ -60,9 +60,9 @@ CUresult module_read_file(int fd, uint64_t bytes, uint8_t **ret_bytes);
 CUresult module_write_file(int fd, const void *bytes, uint64_t count);
 
 /** Where module `id` is kept; NULL if the id is out of range or no memory. Module thread. */
-struct module **module_slot(struct session *session, uint32_t id);
+struct module **module_slot(struct tenant *tenant, uint32_t id);
 /** The module of an id; NULL: there is none, or it is being unloaded. Module thread. */
-struct module *module_find(struct session *session, uint32_t id);
+struct module *module_find(struct tenant *tenant, uint32_t id);
 
 /** Frees a function that is not published; NULL does nothing. Return: NULL. */
 struct function *function_free(struct function *function);
@@ -71,7 +71,7 @@ struct function *function_free(struct function *function);
 void module_handle(struct job *job);
 
 /** Gives everything up to be unloaded. Module thread; the session is not served any more. */
-void module_table_deinit(struct session *session);
+void module_table_deinit(struct tenant *tenant);
 
 /** Function of an id, NULL if there is none. Serving and module thread; valid for this turn. */
 static inline struct function *module_function(const struct module_table *table, uint32_t id)

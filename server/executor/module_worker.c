@@ -25,7 +25,7 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/lookup.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 
 /* Nothing takes as long where nobody is in the way. */
@@ -67,9 +67,9 @@ void module_worker_bury(struct executor *executor, struct module *module)
 		clear_graves(executor);
 }
 
-int module_worker_enter_gap(struct executor *executor, struct session *session, uint64_t asked_at)
+int module_worker_enter_gap(struct executor *executor, struct tenant *tenant, uint64_t asked_at)
 {
-	int error = gate_enter(executor, session, asked_at);
+	int error = gate_enter(executor, tenant, asked_at);
 
 	if (!error)
 		clear_graves(executor);
@@ -103,7 +103,7 @@ CUresult module_worker_wait_for_gap(struct job *job, char *text)
 
 	if (contain_is_worn(job->executor))
 		return wait_for_successor(job, text);
-	error = module_worker_enter_gap(job->executor, job->session, job->since);
+	error = module_worker_enter_gap(job->executor, job->tenant, job->since);
 	if (error == GATE_E_OWN)
 		return CUDA_ERROR_NOT_READY;
 	if (error == GATE_E_REFUSED)
@@ -131,12 +131,12 @@ void module_worker_refuse(struct job *job, CUresult code, const char *text)
 
 /* ---- what it is at ---- */
 
-static void begin_work(struct executor *executor, const char *what, const struct session *session)
+static void begin_work(struct executor *executor, const char *what, const struct tenant *tenant)
 {
 	struct module_work *work = &executor->modules.work;
 
 	atomic_store_explicit(&work->what, what, memory_order_relaxed);
-	word_set(&work->session, session ? session->id : 0);
+	word_set(&work->session, tenant ? tenant->id : 0);
 	/* Pairs with the acquire in tell_work(). */
 	word_release(&work->since, clock_now());
 }
@@ -241,14 +241,14 @@ static bool is_time_for_graves(struct executor *executor)
 	return !gate_enter(executor, NULL, now);
 }
 
-static bool is_first_of_session(const struct job_list *queue, const struct job *job)
+static bool is_first_of_tenant(const struct job_list *queue, const struct job *job)
 {
 	const struct job *earlier;
 
 	TAILQ_FOREACH (earlier, queue, link) {
 		if (earlier == job)
 			return true;
-		if (earlier->session == job->session)
+		if (earlier->tenant == job->tenant)
 			return false;
 	}
 	return false;
@@ -265,7 +265,7 @@ static struct job *next_in_gap(struct executor *executor)
 		return NULL;
 	pthread_mutex_lock(&worker->lock);
 	TAILQ_FOREACH (job, &worker->queue, link)
-		if (lookup_shares_gap(job) && is_first_of_session(&worker->queue, job))
+		if (lookup_shares_gap(job) && is_first_of_tenant(&worker->queue, job))
 			break;
 	if (job)
 		TAILQ_REMOVE(&worker->queue, job, link);
@@ -356,7 +356,7 @@ static void run(struct executor *executor, struct job *job)
 		job_free(job);
 		return;
 	}
-	begin_work(executor, wire_type_name(job->message.type), job->session);
+	begin_work(executor, wire_type_name(job->message.type), job->tenant);
 	job->run(job);
 	end_work(executor);
 }

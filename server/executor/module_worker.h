@@ -14,7 +14,7 @@
 
 struct executor;
 struct module;
-struct session;
+struct tenant;
 
 /* Modules that wait to be unloaded, of all sessions: with more a client waits for the unloading. */
 #define GRAVES_MAX 256u
@@ -69,7 +69,7 @@ void module_worker_tell(struct executor *executor, uint64_t now);
 void module_worker_bury(struct executor *executor, struct module *module);
 
 /** gate_enter(); what waits to be unloaded or freed comes first in every gap. Module thread. */
-int module_worker_enter_gap(struct executor *executor, struct session *session, uint64_t asked_at);
+int module_worker_enter_gap(struct executor *executor, struct tenant *tenant, uint64_t asked_at);
 /**
  * The same for a job, from job->since on. Module thread.
  * text: MODULE_TEXT_BYTES, filled where there is no gap. Return: CUDA_SUCCESS; CUDA_ERROR_SYSTEM_NOT_READY:

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "protocol/texel.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 
 /* How often a value that was given back is asked for before it counts as lost. */
 #define TRIES 3u
@@ -146,7 +146,7 @@ static CUresult make_instead(struct executor *executor, const struct wish *wish,
 
 	for (unsigned i = 0; !code && got != value && i < TRIES; i++) {
 		/* Nothing may wait for what is on the device. */
-		if (!session_is_any_served(executor))
+		if (!tenant_is_any_served(executor))
 			code = executor_code(executor, executor->ops->object_settle());
 		if (!code)
 			code = make_filler(executor, wish, &got);
@@ -212,9 +212,9 @@ static CUresult make_anywhere(struct executor *executor, const struct wish *wish
 
 /* ---- requests ---- */
 
-static struct object **slot_of(struct session *session, uint32_t id)
+static struct object **slot_of(struct tenant *tenant, uint32_t id)
 {
-	struct object_table *table = &session->objects;
+	struct object_table *table = &tenant->objects;
 
 	if (!table->objects)
 		table->objects = calloc(FRMPS_OBJECT_IDS, sizeof(struct object *));
@@ -243,22 +243,22 @@ static bool span_of(const struct wire_object *form, uint64_t *ret_bytes)
 }
 
 /* To a standby the memory may come a moment later, but it was checked. */
-static bool is_own_memory(struct session *session, const struct wire_object *form)
+static bool is_own_memory(struct tenant *tenant, const struct wire_object *form)
 {
 	uint64_t bytes;
 
-	return span_of(form, &bytes) && (!word_relaxed(&session->generation) ||
-						session_admits_anywhere(session, form->address, bytes));
+	return span_of(form, &bytes) &&
+	       (!word_relaxed(&tenant->generation) || tenant_admits_anywhere(tenant, form->address, bytes));
 }
 
 /* What the object is over. CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE. */
-static CUresult find_resource(struct session *session, struct wish *wish)
+static CUresult find_resource(struct tenant *tenant, struct wish *wish)
 {
 	const struct array *array;
 
 	if (!is_over_array(&wish->form))
-		return is_own_memory(session, &wish->form) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-	array = array_find(session, wish->form.array);
+		return is_own_memory(tenant, &wish->form) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	array = array_find(tenant, wish->form.array);
 	if (!array || !array->is_backed)
 		return CUDA_ERROR_INVALID_HANDLE;
 	wish->array = array->backend;
@@ -266,15 +266,15 @@ static CUresult find_resource(struct session *session, struct wish *wish)
 }
 
 static CUresult take_value(
-	struct session *session, const struct wire_object *form, struct wish *wish, uint64_t *ret_value)
+	struct tenant *tenant, const struct wire_object *form, struct wish *wish, uint64_t *ret_value)
 {
-	struct object_pool *pool = &session->executor->modules.objects;
-	CUresult code = find_resource(session, wish);
+	struct object_pool *pool = &tenant->executor->modules.objects;
+	CUresult code = find_resource(tenant, wish);
 
 	*ret_value = form->value;
 	if (!code)
-		code = form->value ? make_at(session->executor, wish, form->value)
-				   : make_anywhere(session->executor, wish, ret_value);
+		code = form->value ? make_at(tenant->executor, wish, form->value)
+				   : make_anywhere(tenant->executor, wish, ret_value);
 	if (!code && !pool->places[*ret_value].form) {
 		pool->places[*ret_value].form = malloc(sizeof(wish->form));
 		pool->places[*ret_value].session = wish->session;
@@ -284,11 +284,11 @@ static CUresult take_value(
 	return code;
 }
 
-static CUresult make(struct session *session, const struct wire_object *form, uint64_t *ret_value)
+static CUresult make(struct tenant *tenant, const struct wire_object *form, uint64_t *ret_value)
 {
-	struct object_pool *pool = &session->executor->modules.objects;
-	struct object **slot = slot_of(session, form->object), *object;
-	struct wish wish = {.session = session->id};
+	struct object_pool *pool = &tenant->executor->modules.objects;
+	struct object **slot = slot_of(tenant, form->object), *object;
+	struct wish wish = {.session = tenant->id};
 	CUresult code;
 
 	if (!slot || *slot)
@@ -298,7 +298,7 @@ static CUresult make(struct session *session, const struct wire_object *form, ui
 	wish.form.object = 0;
 	wish.form.value = 0;
 	object = calloc(1, sizeof(*object));
-	code = object ? take_value(session, form, &wish, ret_value) : CUDA_ERROR_OUT_OF_MEMORY;
+	code = object ? take_value(tenant, form, &wish, ret_value) : CUDA_ERROR_OUT_OF_MEMORY;
 	if (code) {
 		free(object);
 		return code;
@@ -312,16 +312,16 @@ static CUresult make(struct session *session, const struct wire_object *form, ui
 void object_make(struct job *job)
 {
 	uint64_t value = 0;
-	CUresult code = make(job->session, &job->message.object, &value);
+	CUresult code = make(job->tenant, &job->message.object, &value);
 
 	job_reply(job, code, &value, code ? 0 : 1,
 		code == CUDA_ERROR_NOT_SUPPORTED ? "a texture or surface object has another handle there"
 						 : NULL);
 }
 
-static void end(struct session *session, struct object **slot)
+static void end(struct tenant *tenant, struct object **slot)
 {
-	struct object_pool *pool = &session->executor->modules.objects;
+	struct object_pool *pool = &tenant->executor->modules.objects;
 
 	if ((*slot)->value)
 		set_state(pool, &pool->places[(*slot)->value], PLACE_HELD);
@@ -331,47 +331,47 @@ static void end(struct session *session, struct object **slot)
 
 void object_drop(struct job *job)
 {
-	struct object **slot = slot_of(job->session, job->message.object.object);
+	struct object **slot = slot_of(job->tenant, job->message.object.object);
 
 	/* Unless it went with its array. */
 	if (slot && *slot)
-		end(job->session, slot);
+		end(job->tenant, slot);
 	job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);
 }
 
 /* What is held of a session's objects over an array, 0: of all of them, is not found any more. */
-static void forget_held(struct session *session, uint32_t array)
+static void forget_held(struct tenant *tenant, uint32_t array)
 {
-	struct object_pool *pool = &session->executor->modules.objects;
+	struct object_pool *pool = &tenant->executor->modules.objects;
 
 	for (uint64_t value = 1; value < pool->room; value++) {
 		struct object_place *place = &pool->places[value];
 
-		if (place->form && place->state == PLACE_HELD && place->session == session->id &&
+		if (place->form && place->state == PLACE_HELD && place->session == tenant->id &&
 			(!array || (is_over_array(place->form) && place->form->array == array)))
 			forget_form(place);
 	}
 }
 
-void object_forget_array(struct session *session, uint32_t array)
+void object_forget_array(struct tenant *tenant, uint32_t array)
 {
-	struct object **objects = session->objects.objects;
+	struct object **objects = tenant->objects.objects;
 
 	for (uint32_t id = 1; objects && id < FRMPS_OBJECT_IDS; id++)
 		if (objects[id] && objects[id]->array == array)
-			end(session, &objects[id]);
-	forget_held(session, array);
+			end(tenant, &objects[id]);
+	forget_held(tenant, array);
 }
 
-void object_table_deinit(struct session *session)
+void object_table_deinit(struct tenant *tenant)
 {
-	struct object **objects = session->objects.objects;
+	struct object **objects = tenant->objects.objects;
 
 	for (uint32_t id = 1; objects && id < FRMPS_OBJECT_IDS; id++)
 		if (objects[id])
-			end(session, &objects[id]);
+			end(tenant, &objects[id]);
 	if (objects)
-		forget_held(session, 0);
+		forget_held(tenant, 0);
 	free(objects);
-	session->objects.objects = NULL;
+	tenant->objects.objects = NULL;
 }

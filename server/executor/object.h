@@ -24,7 +24,7 @@
 struct executor;
 struct job;
 struct object;
-struct session;
+struct tenant;
 
 /* Values are below this: the driver's limit of objects in a context. */
 #define OBJECT_VALUES	UINT64_C(1048576)
@@ -47,10 +47,10 @@ void object_make(struct job *job);
 void object_drop(struct job *job);
 
 /** Ends the objects over an array; they are nobody's again. Module thread. */
-void object_forget_array(struct session *session, uint32_t array);
+void object_forget_array(struct tenant *tenant, uint32_t array);
 
 /** Ends all objects of a session. Module thread; the session is not served any more. */
-void object_table_deinit(struct session *session);
+void object_table_deinit(struct tenant *tenant);
 
 /** Frees the books. Nothing is asked of the backend. */
 void object_pool_deinit(struct object_pool *pool);

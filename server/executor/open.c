@@ -29,8 +29,8 @@
 #include "server/executor/linker.h"
 #include "server/executor/memory.h"
 #include "server/executor/pace.h"
-#include "server/executor/session.h"
 #include "server/executor/takeover.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 
 static uint64_t timelines_bytes(void)
@@ -38,43 +38,43 @@ static uint64_t timelines_bytes(void)
 	return SHM_TIMELINES * sizeof(struct shm_timeline);
 }
 
-static bool take_scratch(struct session *session)
+static bool take_scratch(struct tenant *tenant)
 {
-	struct executor *executor = session->executor;
+	struct executor *executor = tenant->executor;
 
-	pthread_mutex_lock(&executor->sessions_lock);
-	for (uint32_t i = 0; !session->has_scratch && i < EXECUTOR_SCRATCH_WORDS; i++) {
+	pthread_mutex_lock(&executor->tenants_lock);
+	for (uint32_t i = 0; !tenant->has_scratch && i < EXECUTOR_SCRATCH_WORDS; i++) {
 		if (executor->scratch_used[i / 64] >> i % 64 & 1)
 			continue;
 		executor->scratch_used[i / 64] |= UINT64_C(1) << i % 64;
-		session->scratch = i;
-		session->has_scratch = true;
+		tenant->scratch = i;
+		tenant->has_scratch = true;
 	}
-	pthread_mutex_unlock(&executor->sessions_lock);
-	return session->has_scratch;
+	pthread_mutex_unlock(&executor->tenants_lock);
+	return tenant->has_scratch;
 }
 
-static void give_scratch_back(struct session *session)
+static void give_scratch_back(struct tenant *tenant)
 {
-	struct executor *executor = session->executor;
+	struct executor *executor = tenant->executor;
 
-	pthread_mutex_lock(&executor->sessions_lock);
-	if (session->has_scratch)
-		executor->scratch_used[session->scratch / 64] &= ~(UINT64_C(1) << session->scratch % 64);
-	session->has_scratch = false;
-	pthread_mutex_unlock(&executor->sessions_lock);
+	pthread_mutex_lock(&executor->tenants_lock);
+	if (tenant->has_scratch)
+		executor->scratch_used[tenant->scratch / 64] &= ~(UINT64_C(1) << tenant->scratch % 64);
+	tenant->has_scratch = false;
+	pthread_mutex_unlock(&executor->tenants_lock);
 }
 
-static CUresult map_regions(struct job *job, struct session *session)
+static CUresult map_regions(struct job *job, struct tenant *tenant)
 {
 	int client = packet_take_fd(&job->packet, 0), server = packet_take_fd(&job->packet, 1);
 	int error = SHM_E_SHAPE;
 
-	session->doorbell = packet_take_fd(&job->packet, 2);
-	if (client >= 0 && server >= 0 && session->doorbell >= 0 &&
+	tenant->doorbell = packet_take_fd(&job->packet, 2);
+	if (client >= 0 && server >= 0 && tenant->doorbell >= 0 &&
 		job->message.open_session.shape.journal_blocks <= SHM_BLOCKS)
 		error = shm_view_map(
-			&session->view, &job->message.open_session.shape, client, server, SHM_SIDE_SERVER);
+			&tenant->view, &job->message.open_session.shape, client, server, SHM_SIDE_SERVER);
 	if (client >= 0)
 		close(client);
 	if (server >= 0)
@@ -94,168 +94,166 @@ static bool is_window(const struct wire_open_session *wish)
 	       !__builtin_add_overflow(wish->window_base, bytes, &end);
 }
 
-static CUresult reserve_window(struct session *session)
+static CUresult reserve_window(struct tenant *tenant)
 {
-	void *host = (void *)(uintptr_t)(session->window_base + session->device_bytes);
-	CUresult code = executor_code(session->executor,
-		session_ops(session)->window_reserve(session->window_base, session->device_bytes));
+	void *host = (void *)(uintptr_t)(tenant->window_base + tenant->device_bytes);
+	CUresult code = executor_code(tenant->executor,
+		tenant_ops(tenant)->window_reserve(tenant->window_base, tenant->device_bytes));
 
 	if (code)
 		return code;
-	session->window_reserved = true;
-	if (!session->host_bytes)
+	tenant->window_reserved = true;
+	if (!tenant->host_bytes)
 		return CUDA_SUCCESS;
-	if (mmap(host, session->host_bytes, PROT_NONE,
+	if (mmap(host, tenant->host_bytes, PROT_NONE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) != host)
 		return CUDA_ERROR_MAP_FAILED;
-	session->host_reserved = true;
+	tenant->host_reserved = true;
 	return CUDA_SUCCESS;
 }
 
-static CUresult register_regions(struct session *session)
+static CUresult register_regions(struct tenant *tenant)
 {
-	const struct backend_ops *ops = session_ops(session);
+	const struct backend_ops *ops = tenant_ops(tenant);
 	CUresult code;
 
 	code = executor_code(
-		session->executor, ops->host_register(session->view.arena, session->view.shape.arena_bytes));
+		tenant->executor, ops->host_register(tenant->view.arena, tenant->view.shape.arena_bytes));
 	if (code)
 		return code;
-	session->arena_registered = true;
-	code = executor_code(
-		session->executor, ops->host_register(session->view.timelines, timelines_bytes()));
+	tenant->arena_registered = true;
+	code = executor_code(tenant->executor, ops->host_register(tenant->view.timelines, timelines_bytes()));
 	if (!code)
-		session->timelines_registered = true;
+		tenant->timelines_registered = true;
 	return code;
 }
 
 /* What a session has pinned: its memory and its regions. */
-static uint64_t pinned_bytes(struct session *session)
+static uint64_t pinned_bytes(struct tenant *tenant)
 {
-	return memory_pinned_bytes(session) +
-	       (session->arena_registered ? session->view.shape.arena_bytes : 0) +
-	       (session->timelines_registered ? timelines_bytes() : 0);
+	return memory_pinned_bytes(tenant) + (tenant->arena_registered ? tenant->view.shape.arena_bytes : 0) +
+	       (tenant->timelines_registered ? timelines_bytes() : 0);
 }
 
 /* The last step of an end: modules and regions. Module thread, when nothing runs. */
-static void release(struct session *session)
+static void release(struct tenant *tenant)
 {
-	const struct backend_ops *ops = session_ops(session);
+	const struct backend_ops *ops = tenant_ops(tenant);
 
-	if (session->arena_registered)
-		executor_code(session->executor, ops->host_unregister(session->view.arena));
-	if (session->timelines_registered)
-		executor_code(session->executor, ops->host_unregister(session->view.timelines));
-	session->arena_registered = session->timelines_registered = false;
-	module_table_deinit(session);
-	shm_view_unmap(&session->view);
-	give_scratch_back(session);
+	if (tenant->arena_registered)
+		executor_code(tenant->executor, ops->host_unregister(tenant->view.arena));
+	if (tenant->timelines_registered)
+		executor_code(tenant->executor, ops->host_unregister(tenant->view.timelines));
+	tenant->arena_registered = tenant->timelines_registered = false;
+	module_table_deinit(tenant);
+	shm_view_unmap(&tenant->view);
+	give_scratch_back(tenant);
 }
 
 /* What goes without stopping anybody. */
-static void release_work(struct session *session)
+static void release_work(struct tenant *tenant)
 {
 	struct pace pace;
 
-	pace_begin(&pace, session->executor);
+	pace_begin(&pace, tenant->executor);
 	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++) {
-		stream_close(session, &session->streams[slot]);
+		stream_close(tenant, &tenant->streams[slot]);
 		pace_step(&pace);
 	}
-	if (session->poll_stream)
-		executor_code(session->executor, session_ops(session)->stream_destroy(session->poll_stream));
-	session->poll_stream = NULL;
-	event_table_deinit(session, &session->events);
-	graph_table_deinit(session);
-	object_table_deinit(session);
-	array_table_deinit(session);
-	memory_unmap_device(session);
-	if (session->doorbell >= 0)
-		close(session->doorbell);
-	session->doorbell = -1;
+	if (tenant->poll_stream)
+		executor_code(tenant->executor, tenant_ops(tenant)->stream_destroy(tenant->poll_stream));
+	tenant->poll_stream = NULL;
+	event_table_deinit(tenant, &tenant->events);
+	graph_table_deinit(tenant);
+	object_table_deinit(tenant);
+	array_table_deinit(tenant);
+	memory_unmap_device(tenant);
+	if (tenant->doorbell >= 0)
+		close(tenant->doorbell);
+	tenant->doorbell = -1;
 }
 
-void open_undo(struct session *session)
+void open_undo(struct tenant *tenant)
 {
-	release_work(session);
-	guard_deinit(session);
-	while (memory_unpin_next(session))
+	release_work(tenant);
+	guard_deinit(tenant);
+	while (memory_unpin_next(tenant))
 		;
-	release(session);
+	release(tenant);
 }
 
-static CUresult open_session(struct job *job, struct session *session)
+static CUresult open_tenant(struct job *job, struct tenant *tenant)
 {
 	const struct wire_open_session *wish = &job->message.open_session;
 	CUresult code;
 
-	session->window_base = wish->window_base;
-	session->device_bytes = wish->device_bytes;
-	session->host_bytes = wish->host_bytes;
-	session->text = wish->text;
-	session->replays = wish->recovery == 1;
-	session->pid = wish->pid;
-	snprintf(session->program, sizeof(session->program), "%s", wish->program ? wish->program : "");
+	tenant->window_base = wish->window_base;
+	tenant->device_bytes = wish->device_bytes;
+	tenant->host_bytes = wish->host_bytes;
+	tenant->text = wish->text;
+	tenant->replays = wish->recovery == 1;
+	tenant->pid = wish->pid;
+	snprintf(tenant->program, sizeof(tenant->program), "%s", wish->program ? wish->program : "");
 	if (!is_window(wish))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!burial_admits(session->executor) || !take_scratch(session))
+	if (!burial_admits(tenant->executor) || !take_scratch(tenant))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	code = map_regions(job, session);
+	code = map_regions(job, tenant);
 	if (!code)
-		takeover_prepare(session);
+		takeover_prepare(tenant);
 	if (!code)
-		code = reserve_window(session);
-	return code ? code : register_regions(session);
+		code = reserve_window(tenant);
+	return code ? code : register_regions(tenant);
 }
 
 /* Module thread. */
 static void bury_half(struct job *job)
 {
-	struct session *session = session_ref(job->session);
+	struct tenant *tenant = tenant_ref(job->tenant);
 
 	job_free(job);
-	release_work(session);
-	burial_add_session(session, pinned_bytes(session), release);
+	release_work(tenant);
+	burial_add_tenant(tenant, pinned_bytes(tenant), release);
 }
 
 /* Undoes half an opening. What is pinned already goes the way of all. */
-static void give_up(struct session *session)
+static void give_up(struct tenant *tenant)
 {
-	struct job *job = session->arena_registered ? job_new(session->executor) : NULL;
+	struct job *job = tenant->arena_registered ? job_new(tenant->executor) : NULL;
 
-	if (session->arena_registered && !job) {
-		log_error("no memory to bury session %llu", (unsigned long long)session->id);
+	if (tenant->arena_registered && !job) {
+		log_error("no memory to bury session %llu", (unsigned long long)tenant->id);
 		return;
 	}
 	if (job) {
 		job->message.type = WIRE_OPEN_SESSION;
-		job->session = session;
+		job->tenant = tenant;
 		job->run = bury_half;
 		module_worker_queue(job);
 		return;
 	}
-	open_undo(session);
-	session_unref(session);
+	open_undo(tenant);
+	tenant_unref(tenant);
 }
 
 void open_handle(struct job *job)
 {
 	struct executor *executor = job->executor;
-	struct session *session;
+	struct tenant *tenant;
 	CUresult code;
 
-	if (executor_session(executor, job->message.session)) {
+	if (executor_tenant(executor, job->message.session)) {
 		job_reply(job, CUDA_ERROR_INVALID_VALUE, NULL, 0, "there is a session of this number");
 		return;
 	}
-	session = session_new(executor, job->message.session);
-	code = session ? open_session(job, session) : CUDA_ERROR_OUT_OF_MEMORY;
-	if (code && session)
-		give_up(session);
+	tenant = tenant_new(executor, job->message.session);
+	code = tenant ? open_tenant(job, tenant) : CUDA_ERROR_OUT_OF_MEMORY;
+	if (code && tenant)
+		give_up(tenant);
 	if (!code) {
-		pthread_mutex_lock(&executor->sessions_lock);
-		TAILQ_INSERT_TAIL(&executor->sessions, session, link);
-		pthread_mutex_unlock(&executor->sessions_lock);
+		pthread_mutex_lock(&executor->tenants_lock);
+		TAILQ_INSERT_TAIL(&executor->tenants, tenant, link);
+		pthread_mutex_unlock(&executor->tenants_lock);
 	}
 	job_reply(job, code, NULL, 0, NULL);
 }
@@ -263,13 +261,13 @@ void open_handle(struct job *job)
 /* Module thread. */
 static void begin_burial(struct job *job)
 {
-	struct session *session = job->session;
+	struct tenant *tenant = job->tenant;
 	uint64_t values[3] = {1, 0, end_kernels_ended(job)};
 
-	burial_add_session(session_ref(session), pinned_bytes(session), release);
-	while (burial_bytes(session) && burial_work(job->executor))
+	burial_add_tenant(tenant_ref(tenant), pinned_bytes(tenant), release);
+	while (burial_bytes(tenant) && burial_work(job->executor))
 		;
-	values[1] = burial_bytes(session);
+	values[1] = burial_bytes(tenant);
 	job_reply(job, CUDA_SUCCESS, values, values[2] ? 3 : values[1] ? 2 : 1, NULL);
 }
 
@@ -277,16 +275,16 @@ static void begin_burial(struct job *job)
 static int leave(struct job *job)
 {
 	struct executor *executor = job->executor;
-	struct session *session = job->session;
+	struct tenant *tenant = job->tenant;
 
-	pthread_mutex_lock(&executor->sessions_lock);
-	TAILQ_REMOVE(&executor->sessions, session, link);
-	pthread_mutex_unlock(&executor->sessions_lock);
-	session->gone = true;
-	linker_forget(session);
-	if (!session->stray.abandoned)
-		guard_deinit(session);
-	session_unref(session); /* the registry's */
+	pthread_mutex_lock(&executor->tenants_lock);
+	TAILQ_REMOVE(&executor->tenants, tenant, link);
+	pthread_mutex_unlock(&executor->tenants_lock);
+	tenant->gone = true;
+	linker_forget(tenant);
+	if (!tenant->stray.abandoned)
+		guard_deinit(tenant);
+	tenant_unref(tenant); /* the registry's */
 	job->run = begin_burial;
 	module_worker_queue(job);
 	return 0;
@@ -295,7 +293,7 @@ static int leave(struct job *job)
 /* Module thread. */
 static void tear_down(struct job *job)
 {
-	release_work(job->session);
+	release_work(job->tenant);
 	job->step = leave;
 	job_park(job);
 }
@@ -308,7 +306,7 @@ static int close_farewell(struct job *job)
 		job_free(job);
 		return 0;
 	}
-	if (contain_is_worn(job->executor) || !stray_farewell(job->session, job->since))
+	if (contain_is_worn(job->executor) || !stray_farewell(job->tenant, job->since))
 		return JOB_E_WAIT;
 	job->run = tear_down;
 	module_worker_queue(job);
@@ -317,12 +315,12 @@ static int close_farewell(struct job *job)
 
 static void say_endless(struct job *job)
 {
-	struct session *session = job->session;
+	struct tenant *tenant = job->tenant;
 	uint64_t drained = 0;
 
-	session->ending = false;
+	tenant->ending = false;
 	log_warning("session %llu (%s, pid %d) is gone but its work does not end",
-		(unsigned long long)session->id, session->program, session->pid);
+		(unsigned long long)tenant->id, tenant->program, tenant->pid);
 	job_reply(job, CUDA_SUCCESS, &drained, 1, NULL);
 }
 
@@ -352,14 +350,14 @@ static int close_step(struct job *job)
 	if (contain_is_worn(job->executor))
 		return JOB_E_WAIT;
 	/* Pairs with the release in detach(). */
-	if (word_acquire(&job->session->served)) {
+	if (word_acquire(&job->tenant->served)) {
 		if (now < job->deadline + DRAIN_THREAD_NS)
 			return JOB_E_WAIT;
-		drain_say_why(job->session);
+		drain_say_why(job->tenant);
 		say_endless(job);
 		return 0;
 	}
-	job->session->thread = NULL;
+	job->tenant->thread = NULL;
 	drain_begin(job, job->deadline > now ? job->deadline - now : 0, close_drained);
 	return 0;
 }
@@ -370,9 +368,9 @@ static int close_behind_detach(struct job *job)
 		job_free(job);
 		return 0;
 	}
-	if (job->session->detaching && clock_now() < job->deadline + DRAIN_THREAD_NS)
+	if (job->tenant->detaching && clock_now() < job->deadline + DRAIN_THREAD_NS)
 		return JOB_E_WAIT;
-	if (job->session->detaching)
+	if (job->tenant->detaching)
 		say_endless(job);
 	else
 		open_handle_close(job);
@@ -381,25 +379,25 @@ static int close_behind_detach(struct job *job)
 
 void open_handle_close(struct job *job)
 {
-	struct session *session = job->session;
+	struct tenant *tenant = job->tenant;
 
-	if (session->detaching) {
-		session->closing = true;
+	if (tenant->detaching) {
+		tenant->closing = true;
 		job->deadline = clock_now() + job->message.close_session.patience_ms * CLOCK_MS;
 		job->step = close_behind_detach;
 		job_park(job);
 		return;
 	}
-	if (session->ending) {
+	if (tenant->ending) {
 		job_reply(job, CUDA_ERROR_NOT_READY, NULL, 0, "it is being closed");
 		return;
 	}
-	if (session->thread && !session->closing && serve_detach(session)) {
+	if (tenant->thread && !tenant->closing && serve_detach(tenant)) {
 		job_reply(job, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0, NULL);
 		return;
 	}
-	session->closing = session->ending = true;
-	compiler_forget(session);
+	tenant->closing = tenant->ending = true;
+	compiler_forget(tenant);
 	job->deadline = clock_now() + job->message.close_session.patience_ms * CLOCK_MS;
 	job->step = close_step;
 	job_park(job);

@@ -5,12 +5,12 @@
 
 #include "server/executor/job.h"
 
-struct session;
+struct tenant;
 
 void open_handle(struct job *job);
 void open_handle_close(struct job *job);
 
 /** Gives everything back at once; nobody serves or uses the session, and nothing runs: it ends. */
-void open_undo(struct session *session);
+void open_undo(struct tenant *tenant);
 
 #endif

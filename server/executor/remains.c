@@ -21,7 +21,7 @@
 #include <string.h>
 
 #include "server/backend/statics.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 
 void remains_init(struct remains *remains)
@@ -82,10 +82,10 @@ static void take_out(struct remains *remains, uint32_t module)
 
 /* ---- modules ---- */
 
-void remains_add_module(struct session *session, struct module *module)
+void remains_add_module(struct tenant *tenant, struct module *module)
 {
-	const struct statics *statics = session_ops(session)->module_statics(module->backend);
-	struct remains *remains = &session->remains;
+	const struct statics *statics = tenant_ops(tenant)->module_statics(module->backend);
+	struct remains *remains = &tenant->remains;
 
 	module->leaves = !statics_are_none(statics);
 	if (!module->leaves)
@@ -94,7 +94,7 @@ void remains_add_module(struct session *session, struct module *module)
 		log_info(
 			"what kernels of module %u of session %llu (%s, pid %d) leave behind cannot be taken "
 			"along: %s",
-			module->id, (unsigned long long)session->id, session->program, session->pid,
+			module->id, (unsigned long long)tenant->id, tenant->program, tenant->pid,
 			statics->more);
 	pthread_mutex_lock(&remains->lock);
 	add(remains, module->id, (struct range){0, 0},
@@ -104,9 +104,9 @@ void remains_add_module(struct session *session, struct module *module)
 
 /* Return: an empty range if it is not what was expected. */
 static struct range find(
-	struct session *session, const struct module *module, const struct statics_variable *variable)
+	struct tenant *tenant, const struct module *module, const struct statics_variable *variable)
 {
-	struct executor *executor = session->executor;
+	struct executor *executor = tenant->executor;
 	struct backend_global found = {.bytes = 0};
 	CUresult code = executor_code(executor,
 		executor->ops->global_find(module->backend, variable->name, executor->gate.closed, &found));
@@ -115,15 +115,15 @@ static struct range find(
 		found.bytes <= UINT64_MAX - found.address)
 		return (struct range){found.address, found.address + found.bytes};
 	log_info("variable %s of module %u of session %llu (%s, pid %d) is not found: code %d, %llu bytes",
-		variable->name, module->id, (unsigned long long)session->id, session->program, session->pid,
+		variable->name, module->id, (unsigned long long)tenant->id, tenant->program, tenant->pid,
 		(int)code, (unsigned long long)found.bytes);
 	return (struct range){0, 0};
 }
 
-void remains_find(struct session *session, struct module *module)
+void remains_find(struct tenant *tenant, struct module *module)
 {
-	const struct statics *statics = session_ops(session)->module_statics(module->backend);
-	struct remains *remains = &session->remains;
+	const struct statics *statics = tenant_ops(tenant)->module_statics(module->backend);
+	struct remains *remains = &tenant->remains;
 	struct range *ranges;
 
 	if (module->is_found || !module->leaves || statics->more)
@@ -132,7 +132,7 @@ void remains_find(struct session *session, struct module *module)
 	if (!ranges)
 		return;
 	for (uint32_t i = 0; i < statics->count; i++)
-		ranges[i] = find(session, module, &statics->variables[i]);
+		ranges[i] = find(tenant, module, &statics->variables[i]);
 	pthread_mutex_lock(&remains->lock);
 	take_out(remains, module->id);
 	for (uint32_t i = 0; i < statics->count; i++)
@@ -142,17 +142,17 @@ void remains_find(struct session *session, struct module *module)
 	module->is_found = true;
 }
 
-static word64 *ran_word(const struct session *session, uint32_t module, uint64_t *ret_bit)
+static word64 *ran_word(const struct tenant *tenant, uint32_t module, uint64_t *ret_bit)
 {
 	uint32_t word;
 
 	*ret_bit = bit_of(module, &word);
-	return &session->view.server->ran[word];
+	return &tenant->view.server->ran[word];
 }
 
-void remains_forget(struct session *session, const struct module *module)
+void remains_forget(struct tenant *tenant, const struct module *module)
 {
-	struct remains *remains = &session->remains;
+	struct remains *remains = &tenant->remains;
 
 	if (!module->leaves)
 		return;
@@ -161,25 +161,25 @@ void remains_forget(struct session *session, const struct module *module)
 	pthread_mutex_unlock(&remains->lock);
 }
 
-void remains_forget_launches(struct session *session, const struct module *module)
+void remains_forget_launches(struct tenant *tenant, const struct module *module)
 {
 	uint64_t bit;
 	word64 *word;
 
-	if (!module->leaves || !word_relaxed(&session->generation) || executor_is_lost(session->executor))
+	if (!module->leaves || !word_relaxed(&tenant->generation) || executor_is_lost(tenant->executor))
 		return;
-	word = ran_word(session, module->id, &bit);
+	word = ran_word(tenant, module->id, &bit);
 	word_remove(word, bit);
 }
 
 /* ---- running ---- */
 
-bool remains_are_left_by(struct session *session, const struct module *module, const char *kernel)
+bool remains_are_left_by(struct tenant *tenant, const struct module *module, const char *kernel)
 {
-	return statics_reached_by(session_ops(session)->module_statics(module->backend), kernel);
+	return statics_reached_by(tenant_ops(tenant)->module_statics(module->backend), kernel);
 }
 
-void remains_note_launch(struct session *session, const struct function *function)
+void remains_note_launch(struct tenant *tenant, const struct function *function)
 {
 	struct module *module = function->module;
 	uint64_t bit;
@@ -187,25 +187,25 @@ void remains_note_launch(struct session *session, const struct function *functio
 
 	if (!function->leaves || module->has_run)
 		return;
-	word = ran_word(session, module->id, &bit);
+	word = ran_word(tenant, module->id, &bit);
 	/* Pairs with the acquire in has_run(). */
 	word_add(word, bit);
 	module->has_run = true;
 }
 
-static bool has_run(const struct session *session, uint32_t module)
+static bool has_run(const struct tenant *tenant, uint32_t module)
 {
 	uint64_t bit;
-	word64 *word = ran_word(session, module, &bit);
+	word64 *word = ran_word(tenant, module, &bit);
 
 	return word_acquire(word) & bit;
 }
 
 /* Locked. Whether anything has run of a module of which there is more. */
-static bool misses_any(const struct session *session)
+static bool misses_any(const struct tenant *tenant)
 {
 	for (uint32_t i = 0; i < SHM_MODULES / 64; i++)
-		if (word_acquire(&session->view.server->ran[i]) & session->remains.overflow[i])
+		if (word_acquire(&tenant->view.server->ran[i]) & tenant->remains.overflow[i])
 			return true;
 	return false;
 }
@@ -218,17 +218,17 @@ static void take_in(struct remains_list *list, const struct remain *remain)
 		strncpy(list->lost, remain->what, sizeof(list->lost) - 1);
 }
 
-int remains_list(struct session *session, struct remains_list *ret)
+int remains_list(struct tenant *tenant, struct remains_list *ret)
 {
-	struct remains *remains = &session->remains;
+	struct remains *remains = &tenant->remains;
 	struct remains_list list = {.count = 0};
 
 	pthread_mutex_lock(&remains->lock);
 	list.ranges = malloc((remains->count + 1) * sizeof(list.ranges[0]));
 	for (uint32_t i = 0; list.ranges && i < remains->count; i++)
-		if (has_run(session, remains->at[i].module))
+		if (has_run(tenant, remains->at[i].module))
 			take_in(&list, &remains->at[i]);
-	if (misses_any(session))
+	if (misses_any(tenant))
 		strcpy(list.lost, "there are too many");
 	pthread_mutex_unlock(&remains->lock);
 	if (!list.ranges)

@@ -18,7 +18,7 @@
 
 struct function;
 struct module;
-struct session;
+struct tenant;
 
 struct remain {
 	uint32_t module;    /* the client's number */
@@ -46,29 +46,29 @@ void remains_init(struct remains *remains);
 void remains_deinit(struct remains *remains);
 
 /** A module was loaded. Module thread. */
-void remains_add_module(struct session *session, struct module *module);
+void remains_add_module(struct tenant *tenant, struct module *module);
 
 /** Finds the variables of a module of which the first kernel has been found, in the same gap. Module thread.
  */
-void remains_find(struct session *session, struct module *module);
+void remains_find(struct tenant *tenant, struct module *module);
 
 /** The module is gone. Whoever ends the session, or the module thread. */
-void remains_forget(struct session *session, const struct module *module);
+void remains_forget(struct tenant *tenant, const struct module *module);
 /** It is gone, and its number free again: nothing of it is on a device. Only who serves the session says so.
  * Module thread. */
-void remains_forget_launches(struct session *session, const struct module *module);
+void remains_forget_launches(struct tenant *tenant, const struct module *module);
 
 /** Whether a kernel of a module can leave something behind. Module thread. */
-bool remains_are_left_by(struct session *session, const struct module *module, const char *kernel);
+bool remains_are_left_by(struct tenant *tenant, const struct module *module, const char *kernel);
 
 /** A kernel is about to be given to the device. Serving thread. */
-void remains_note_launch(struct session *session, const struct function *function);
+void remains_note_launch(struct tenant *tenant, const struct function *function);
 
 /**
  * Lists what kernels may have written. Any thread.
  * @ret: ranges for free()
  * Return: 0 or -ENOMEM.
  */
-int remains_list(struct session *session, struct remains_list *ret);
+int remains_list(struct tenant *tenant, struct remains_list *ret);
 
 #endif

@@ -35,48 +35,48 @@
 #define COMMAND_NS UINT64_C(250)
 #define TRUST_NS   (100 * CLOCK_US)
 
-static void unlist(struct session *session, struct stream *stream)
+static void unlist(struct tenant *tenant, struct stream *stream)
 {
 	if (stream->unmarked_listed)
-		TAILQ_REMOVE(&session->unmarked, stream, unmarked);
+		TAILQ_REMOVE(&tenant->unmarked, stream, unmarked);
 	stream->unmarked_listed = false;
 }
 
 static bool wants_mark(
-	const struct session *session, const struct stream *stream, const struct frmps_head *record)
+	const struct tenant *tenant, const struct stream *stream, const struct frmps_head *record)
 {
-	return record->flags & FRMPS_CMD_MARK || gate_is_shut(&session->executor->gate) ||
+	return record->flags & FRMPS_CMD_MARK || gate_is_shut(&tenant->executor->gate) ||
 	       word_relaxed(&stream->gate.brief) || stream->issued - stream->marked >= RETIRE_UNMARKED ||
 	       (stream->mark_due > stream->marked && stream->mark_due <= stream->issued);
 }
 
-void retire_issued(struct session *session, struct stream *stream, struct frmps_head *record)
+void retire_issued(struct tenant *tenant, struct stream *stream, struct frmps_head *record)
 {
 	stream->issued = record->seq;
 	stream->latest = record;
-	sentry_note(session, stream);
+	sentry_note(tenant, stream);
 	if (!stream->unmarked_listed) {
 		stream->unmarked_listed = true;
-		stream->unmarked_at = session->now;
-		TAILQ_INSERT_TAIL(&session->unmarked, stream, unmarked);
+		stream->unmarked_at = tenant->now;
+		TAILQ_INSERT_TAIL(&tenant->unmarked, stream, unmarked);
 	}
-	if (wants_mark(session, stream, record))
-		retire_mark(session, stream);
+	if (wants_mark(tenant, stream, record))
+		retire_mark(tenant, stream);
 }
 
-void retire_settled(struct session *session, struct stream *stream, struct frmps_head *record)
+void retire_settled(struct tenant *tenant, struct stream *stream, struct frmps_head *record)
 {
-	if (stream->marked != stream->issued || stream_done(session, stream) != stream->issued) {
-		retire_issued(session, stream, record);
+	if (stream->marked != stream->issued || stream_done(tenant, stream) != stream->issued) {
+		retire_issued(tenant, stream, record);
 		return;
 	}
 	stream->issued = stream->marked = stream->done = record->seq;
 	word_release(&stream->journal.state->marked, record->seq);
 	/* Pairs with the client's acquire when it waits. */
-	word_release(&session->timeline->stream[stream->slot].done, record->seq);
+	word_release(&tenant->timeline->stream[stream->slot].done, record->seq);
 }
 
-static CUresult put_mark(struct session *session, struct stream *stream)
+static CUresult put_mark(struct tenant *tenant, struct stream *stream)
 {
 	CUresult code;
 
@@ -84,92 +84,92 @@ static CUresult put_mark(struct session *session, struct stream *stream)
 	/* Before the call: if this process dies in it the device may have written the mark all the same, and the
 	 * program have seen it. */
 	word_release(&stream->journal.state->marked, stream->issued);
-	code = session_ops(session)->mark(
-		stream->backend, &session->timeline->stream[stream->slot].done, stream->issued);
+	code = tenant_ops(tenant)->mark(
+		stream->backend, &tenant->timeline->stream[stream->slot].done, stream->issued);
 	if (code) {
 		/* Not marked, and the journal must not say so; tried again soon. */
 		word_release(&stream->journal.state->marked, stream->marked);
 		stream->latest->flags &= (uint16_t)~FRMPS_CMD_MARK;
-		stream->unmarked_at = session->now;
-		return executor_code(session->executor, code);
+		stream->unmarked_at = tenant->now;
+		return executor_code(tenant->executor, code);
 	}
 	stream->latest->flags |= FRMPS_CMD_MARK;
 	stream->marked = stream->issued;
-	sentry_heard(session);
-	unlist(session, stream);
+	sentry_heard(tenant);
+	unlist(tenant, stream);
 	return CUDA_SUCCESS;
 }
 
-CUresult retire_mark(struct session *session, struct stream *stream)
+CUresult retire_mark(struct tenant *tenant, struct stream *stream)
 {
 	if (stream->marked == stream->issued)
 		return CUDA_SUCCESS;
-	if (executor_is_lost(session->executor))
+	if (executor_is_lost(tenant->executor))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	return put_mark(session, stream);
+	return put_mark(tenant, stream);
 }
 
-void retire_mark_last(struct session *session)
+void retire_mark_last(struct tenant *tenant)
 {
 	struct stream *stream, *next;
 
-	for (stream = TAILQ_FIRST(&session->unmarked); stream; stream = next) {
+	for (stream = TAILQ_FIRST(&tenant->unmarked); stream; stream = next) {
 		next = TAILQ_NEXT(stream, unmarked);
-		if (executor_is_halted(session->executor) && stream->marked != stream->issued)
-			put_mark(session, stream);
+		if (executor_is_halted(tenant->executor) && stream->marked != stream->issued)
+			put_mark(tenant, stream);
 	}
 }
 
 /* Marks the streams that became unmarked `age` ago or earlier. The list is in this order. @one: not where another
  * mark is on its way */
-static void mark_older(struct session *session, uint64_t age, bool one)
+static void mark_older(struct tenant *tenant, uint64_t age, bool one)
 {
 	struct stream *stream, *next;
 
-	for (stream = TAILQ_FIRST(&session->unmarked); stream; stream = next) {
+	for (stream = TAILQ_FIRST(&tenant->unmarked); stream; stream = next) {
 		next = TAILQ_NEXT(stream, unmarked);
-		if (session->now - stream->unmarked_at < age)
+		if (tenant->now - stream->unmarked_at < age)
 			return;
-		if (!one || stream_done(session, stream) == stream->marked)
-			retire_mark(session, stream);
+		if (!one || stream_done(tenant, stream) == stream->marked)
+			retire_mark(tenant, stream);
 	}
 }
 
-void retire_mark_all(struct session *session)
+void retire_mark_all(struct tenant *tenant)
 {
-	mark_older(session, 0, false);
+	mark_older(tenant, 0, false);
 }
 
-void retire_want_mark(struct session *session, struct stream *stream, uint64_t seq)
+void retire_want_mark(struct tenant *tenant, struct stream *stream, uint64_t seq)
 {
-	stray_note_wait(session);
+	stray_note_wait(tenant);
 	if (stream->marked >= seq)
 		return;
 	if (stream->mark_due < seq)
 		stream->mark_due = seq;
 	if (stream->issued >= seq)
-		retire_mark(session, stream);
+		retire_mark(tenant, stream);
 }
 
-void retire_want_wake(struct session *session, struct stream *stream, uint64_t seq)
+void retire_want_wake(struct tenant *tenant, struct stream *stream, uint64_t seq)
 {
-	if (session->wake_count == SESSION_WAKES) {
-		session->wakes_overflow = true;
+	if (tenant->wake_count == TENANT_WAKES) {
+		tenant->wakes_overflow = true;
 		if (stream->wake_due < seq)
 			stream->wake_due = seq;
 		return;
 	}
-	session->wakes[session->wake_count++] =
-		(struct session_wake){.slot = stream->slot, .seq = seq, .since = session->now};
+	tenant->wakes[tenant->wake_count++] =
+		(struct tenant_wake){.slot = stream->slot, .seq = seq, .since = tenant->now};
 }
 
 /* Whether somebody who is not on the list still sleeps. */
-static bool is_overflowing(struct session *session)
+static bool is_overflowing(struct tenant *tenant)
 {
-	for (uint32_t slot = 0; session->wakes_overflow && slot < SHM_STREAMS; slot++) {
-		struct stream *stream = &session->streams[slot];
+	for (uint32_t slot = 0; tenant->wakes_overflow && slot < SHM_STREAMS; slot++) {
+		struct stream *stream = &tenant->streams[slot];
 
-		if (stream->wake_due && stream_done(session, stream) < stream->wake_due)
+		if (stream->wake_due && stream_done(tenant, stream) < stream->wake_due)
 			return true;
 		stream->wake_due = 0;
 	}
@@ -177,53 +177,52 @@ static bool is_overflowing(struct session *session)
 }
 
 /* Somebody who sleeps for a command that is done is woken with all others: they look again. */
-static void look_at_wakes(struct session *session)
+static void look_at_wakes(struct tenant *tenant)
 {
-	bool wake = session->wakes_overflow;
+	bool wake = tenant->wakes_overflow;
 	uint32_t left = 0;
 
-	for (uint32_t i = 0; i < session->wake_count; i++) {
-		struct session_wake *at = &session->wakes[i];
+	for (uint32_t i = 0; i < tenant->wake_count; i++) {
+		struct tenant_wake *at = &tenant->wakes[i];
 
-		if (stream_done(session, &session->streams[at->slot]) >= at->seq)
+		if (stream_done(tenant, &tenant->streams[at->slot]) >= at->seq)
 			wake = true;
 		else
-			session->wakes[left++] = *at;
+			tenant->wakes[left++] = *at;
 	}
-	session->wake_count = left;
-	session->wakes_overflow = is_overflowing(session);
+	tenant->wake_count = left;
+	tenant->wakes_overflow = is_overflowing(tenant);
 	if (wake)
-		wake_all(&session->view.server->wake);
+		wake_all(&tenant->view.server->wake);
 }
 
-void retire_turn(struct session *session)
+void retire_turn(struct tenant *tenant)
 {
-	if (!TAILQ_EMPTY(&session->unmarked))
-		mark_older(
-			session, session->now - session->busy_at >= RETIRE_IDLE_NS ? 0 : RETIRE_AGE_NS, true);
-	if (session->wake_count || session->wakes_overflow)
-		look_at_wakes(session);
+	if (!TAILQ_EMPTY(&tenant->unmarked))
+		mark_older(tenant, tenant->now - tenant->busy_at >= RETIRE_IDLE_NS ? 0 : RETIRE_AGE_NS, true);
+	if (tenant->wake_count || tenant->wakes_overflow)
+		look_at_wakes(tenant);
 }
 
 /* What a sleeper waits for is behind other commands, which take their time. */
-static uint64_t interval(const struct session *session, const struct session_wake *wake, uint64_t now)
+static uint64_t interval(const struct tenant *tenant, const struct tenant_wake *wake, uint64_t now)
 {
-	uint64_t done = session->streams[wake->slot].done, late = clock_interval(wake->since, now);
+	uint64_t done = tenant->streams[wake->slot].done, late = clock_interval(wake->since, now);
 	uint64_t ahead = wake->seq > done ? (wake->seq - done) * COMMAND_NS : 0;
 
 	ahead = ahead < TRUST_NS ? ahead : TRUST_NS;
 	return ahead > late ? ahead : late;
 }
 
-uint64_t retire_next_look(const struct session *session, uint64_t now)
+uint64_t retire_next_look(const struct tenant *tenant, uint64_t now)
 {
 	/* Marks that are still missing when a thread is about to sleep are marks that failed. More sleepers than there
 	 * is room for do not all matter to the microsecond. */
 	uint64_t next =
-		TAILQ_EMPTY(&session->unmarked) && !session->wakes_overflow ? UINT64_MAX : now + CLOCK_MS;
+		TAILQ_EMPTY(&tenant->unmarked) && !tenant->wakes_overflow ? UINT64_MAX : now + CLOCK_MS;
 
-	for (uint32_t i = 0; i < session->wake_count; i++) {
-		uint64_t at = now + interval(session, &session->wakes[i], now);
+	for (uint32_t i = 0; i < tenant->wake_count; i++) {
+		uint64_t at = now + interval(tenant, &tenant->wakes[i], now);
 
 		if (at < next)
 			next = at;

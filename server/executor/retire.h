@@ -4,7 +4,7 @@
 #ifndef FRMPS_SERVER_EXECUTOR_RETIRE_H
 #define FRMPS_SERVER_EXECUTOR_RETIRE_H
 
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 
 /* Unmarked commands of a stream at most. */
 #define RETIRE_UNMARKED 128u
@@ -17,43 +17,43 @@
  * Counts a command as given to the device, and marks it if the rules say so.
  * @record: in the journal, stays there until it is marked and done
  */
-void retire_issued(struct session *session, struct stream *stream, struct frmps_head *record);
+void retire_issued(struct tenant *tenant, struct stream *stream, struct frmps_head *record);
 
 /**
  * Counts a command that needs no device as done, at once if nothing of the stream is on the device, otherwise
  * with the next mark.
  */
-void retire_settled(struct session *session, struct stream *stream, struct frmps_head *record);
+void retire_settled(struct tenant *tenant, struct stream *stream, struct frmps_head *record);
 
 /** Puts a mark behind the latest issued command if it has none. Return: the backend's code, passed on. */
-CUresult retire_mark(struct session *session, struct stream *stream);
+CUresult retire_mark(struct tenant *tenant, struct stream *stream);
 /**
  * For clients whose kernels may be repeated: keeps what may be in doubt at a time in an order in which it can
  * be repeated, by a mark in front of a command that begins the next round. Call before the command is begun.
  */
-static inline void retire_phase(struct session *session, struct stream *stream, enum stream_phase phase)
+static inline void retire_phase(struct tenant *tenant, struct stream *stream, enum stream_phase phase)
 {
-	if (session->replays && phase < stream->phase && stream->issued != stream->marked)
-		retire_mark(session, stream);
+	if (tenant->replays && phase < stream->phase && stream->issued != stream->marked)
+		retire_mark(tenant, stream);
 	stream->phase = phase;
 }
 
 /** retire_mark() for all streams. */
-void retire_mark_all(struct session *session);
+void retire_mark_all(struct tenant *tenant);
 
 /** The same when nothing else may be issued any more: the last thing before a halt (halt.c). */
-void retire_mark_last(struct session *session);
+void retire_mark_last(struct tenant *tenant);
 
 /** The client asked for a mark behind the latest command of the stream. */
-void retire_want_mark(struct session *session, struct stream *stream, uint64_t seq);
+void retire_want_mark(struct tenant *tenant, struct stream *stream, uint64_t seq);
 
 /** A sleeper waits for command seq. */
-void retire_want_wake(struct session *session, struct stream *stream, uint64_t seq);
+void retire_want_wake(struct tenant *tenant, struct stream *stream, uint64_t seq);
 
 /** Places marks that are due and wakes sleepers. */
-void retire_turn(struct session *session);
+void retire_turn(struct tenant *tenant);
 
 /** When sleepers must be looked after although nobody rings: ns, UINT64_MAX = never. */
-uint64_t retire_next_look(const struct session *session, uint64_t now);
+uint64_t retire_next_look(const struct tenant *tenant, uint64_t now);
 
 #endif

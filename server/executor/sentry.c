@@ -18,87 +18,87 @@
 
 #define SENTRY_FAILURES 100u
 
-void sentry_note(struct session *session, struct stream *stream)
+void sentry_note(struct tenant *tenant, struct stream *stream)
 {
 	if (stream->watched)
 		return;
-	if (TAILQ_EMPTY(&session->watched))
-		session->watch_at = session->now + SENTRY_LEAST_NS;
+	if (TAILQ_EMPTY(&tenant->watched))
+		tenant->watch_at = tenant->now + SENTRY_LEAST_NS;
 	stream->watched = true;
-	TAILQ_INSERT_TAIL(&session->watched, stream, watch);
+	TAILQ_INSERT_TAIL(&tenant->watched, stream, watch);
 }
 
-static uint64_t interval(const struct session *session, uint64_t now)
+static uint64_t interval(const struct tenant *tenant, uint64_t now)
 {
-	uint64_t ns = clock_interval(session->busy_at, now);
+	uint64_t ns = clock_interval(tenant->busy_at, now);
 
 	return ns < SENTRY_LEAST_NS ? SENTRY_LEAST_NS : ns;
 }
 
 /* The first stream that is not done; those before it are forgotten. */
-static struct stream *find_undone(struct session *session)
+static struct stream *find_undone(struct tenant *tenant)
 {
 	struct stream *stream;
 
-	while ((stream = TAILQ_FIRST(&session->watched))) {
-		if (stream_done(session, stream) < stream->issued)
+	while ((stream = TAILQ_FIRST(&tenant->watched))) {
+		if (stream_done(tenant, stream) < stream->issued)
 			return stream;
-		TAILQ_REMOVE(&session->watched, stream, watch);
+		TAILQ_REMOVE(&tenant->watched, stream, watch);
 		stream->watched = false;
 	}
 	return NULL;
 }
 
-static void query(struct session *session, struct stream *stream)
+static void query(struct tenant *tenant, struct stream *stream)
 {
-	struct executor *executor = session->executor;
+	struct executor *executor = tenant->executor;
 	CUresult code = executor->ops->stream_query(stream->backend);
 
-	session->queried_at = session->now;
+	tenant->queried_at = tenant->now;
 	if (!code || code == CUDA_ERROR_NOT_READY) {
-		session->watch_failures = 0;
-		sentry_heard(session);
+		tenant->watch_failures = 0;
+		sentry_heard(tenant);
 		return;
 	}
 	executor_code(executor, code);
-	if (++session->watch_failures < SENTRY_FAILURES || executor_is_lost(executor))
+	if (++tenant->watch_failures < SENTRY_FAILURES || executor_is_lost(executor))
 		return;
 	log_error("a stream's state cannot be read: code %d, %u times in a row", code, SENTRY_FAILURES);
 	lost_report(executor, code);
 }
 
 /* Clocks of threads differ by the length of a turn: a word from later than now is as good. */
-static bool is_known_well(const struct session *session)
+static bool is_known_well(const struct tenant *tenant)
 {
-	uint64_t heard_at = word_relaxed(&session->executor->heard_at);
+	uint64_t heard_at = word_relaxed(&tenant->executor->heard_at);
 
-	return !session->watch_failures && session->now < heard_at + SENTRY_LEAST_NS &&
-	       session->now < session->queried_at + SENTRY_OWN_NS;
+	return !tenant->watch_failures && tenant->now < heard_at + SENTRY_LEAST_NS &&
+	       tenant->now < tenant->queried_at + SENTRY_OWN_NS;
 }
 
-void sentry_look(struct session *session)
+void sentry_look(struct tenant *tenant)
 {
 	struct stream *stream;
 
-	if (TAILQ_EMPTY(&session->watched) || session->now < session->watch_at ||
-		executor_is_lost(session->executor))
+	if (TAILQ_EMPTY(&tenant->watched) || tenant->now < tenant->watch_at ||
+		executor_is_lost(tenant->executor))
 		return;
-	session->watch_at = session->now + interval(session, session->now);
-	word_set(&session->view.server->active, session->now);
+	tenant->watch_at = tenant->now + interval(tenant, tenant->now);
+	word_set(&tenant->view.server->active, tenant->now);
 	/* Whoever issues hears of a fault from the driver himself. */
-	if (session->now - session->busy_at < SENTRY_LEAST_NS)
+	if (tenant->now - tenant->busy_at < SENTRY_LEAST_NS)
 		return;
-	stream = find_undone(session);
+	stream = find_undone(tenant);
 	if (!stream)
 		return;
-	if (!is_known_well(session))
-		query(session, stream);
-	canary_want(session);
+	if (!is_known_well(tenant))
+		query(tenant, stream);
+	canary_want(tenant);
 }
 
-uint64_t sentry_next_look(const struct session *session, uint64_t now)
+uint64_t sentry_next_look(const struct tenant *tenant, uint64_t now)
 {
-	if (TAILQ_EMPTY(&session->watched))
+	if (TAILQ_EMPTY(&tenant->watched))
 		return UINT64_MAX;
-	return session->watch_at > now ? session->watch_at : now;
+	return tenant->watch_at > now ? tenant->watch_at : now;
 }

@@ -37,7 +37,7 @@
 #include "server/executor/mutex.h"
 #include "server/executor/park.h"
 #include "server/executor/retire.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/executor/sentry.h"
 #include "server/executor/suspect.h"
 #include "server/executor/timing.h"
@@ -58,172 +58,172 @@
 
 struct serve_order {
 	STAILQ_ENTRY(serve_order) link;
-	struct session *session;
+	struct tenant *tenant;
 	bool attach;
 };
 
-static bool can_serve(const struct session *session)
+static bool can_serve(const struct tenant *tenant)
 {
-	return !session->stopped && !executor_is_lost(session->executor);
+	return !tenant->stopped && !executor_is_lost(tenant->executor);
 }
 
 /* The daemon may hold a session, or close it, before it tells us; and a thread of the driver (contain.c). */
-static bool is_running(const struct session *session)
+static bool is_running(const struct tenant *tenant)
 {
-	struct shm_server_header *server = session->view.server;
+	struct shm_server_header *server = tenant->view.server;
 
 	return word_relaxed(&server->state) == SHM_SESSION_RUNNING && !word_relaxed(&server->doubtful);
 }
 
 /* Return: whether there may be more. */
-static bool take_one(struct session *session, uint64_t *published)
+static bool take_one(struct tenant *tenant, uint64_t *published)
 {
 	struct stream *stream;
-	int error = intake_next(session, &stream);
+	int error = intake_next(tenant, &stream);
 
-	if (!error && stream->hold == STREAM_RUNS && dispatch_issue(session, stream) == DISPATCH_E_STOP)
+	if (!error && stream->hold == STREAM_RUNS && dispatch_issue(tenant, stream) == DISPATCH_E_STOP)
 		return false;
-	if (session->ring.head - *published >= PUBLISH_BYTES) {
-		ring_consume(&session->ring, 0);
-		*published = session->ring.head;
+	if (tenant->ring.head - *published >= PUBLISH_BYTES) {
+		ring_consume(&tenant->ring, 0);
+		*published = tenant->ring.head;
 	}
-	if (error == INTAKE_E_FULL && !session->choked)
-		session->choked_at = session->now;
-	session->choked = error == INTAKE_E_FULL;
+	if (error == INTAKE_E_FULL && !tenant->choked)
+		tenant->choked_at = tenant->now;
+	tenant->choked = error == INTAKE_E_FULL;
 	return !error || error == INTAKE_E_NOTHING;
 }
 
-static bool take_batch(struct session *session)
+static bool take_batch(struct tenant *tenant)
 {
-	uint64_t begin = session->ring.head, published = begin;
+	uint64_t begin = tenant->ring.head, published = begin;
 
-	if (!ring_has_work(&session->ring))
+	if (!ring_has_work(&tenant->ring))
 		return false;
-	for (unsigned i = 0; i < BATCH && take_one(session, &published); i++)
+	for (unsigned i = 0; i < BATCH && take_one(tenant, &published); i++)
 		;
-	if (session->ring.head == begin)
+	if (tenant->ring.head == begin)
 		return false;
-	ring_consume(&session->ring, 0);
+	ring_consume(&tenant->ring, 0);
 	return true;
 }
 
-static bool take_and_issue(struct session *session)
+static bool take_and_issue(struct tenant *tenant)
 {
-	bool moved = take_batch(session);
+	bool moved = take_batch(tenant);
 
-	if (!TAILQ_EMPTY(&session->held))
-		moved |= hold_turn(session);
+	if (!TAILQ_EMPTY(&tenant->held))
+		moved |= hold_turn(tenant);
 	if (!moved)
 		return false;
-	session->busy_at = session->now;
-	word_set(&session->view.server->active, session->now);
+	tenant->busy_at = tenant->now;
+	word_set(&tenant->view.server->active, tenant->now);
 	return true;
 }
 
 /* See drain.c: what was issued so far is marked, and nothing from before this turn is in use. */
-static void answer(struct session *session)
+static void answer(struct tenant *tenant)
 {
-	uint64_t asked = word_acquire(&session->asked);
+	uint64_t asked = word_acquire(&tenant->asked);
 
-	if (asked == word_relaxed(&session->answered) || !hold_is_quiet(session))
+	if (asked == word_relaxed(&tenant->answered) || !hold_is_quiet(tenant))
 		return;
-	if (!executor_is_lost(session->executor))
-		retire_mark_all(session);
-	word_release(&session->answered, asked);
-	job_board_kick(&session->executor->board);
+	if (!executor_is_lost(tenant->executor))
+		retire_mark_all(tenant);
+	word_release(&tenant->answered, asked);
+	job_board_kick(&tenant->executor->board);
 }
 
-bool serve_turn(struct session *session, uint64_t now)
+bool serve_turn(struct tenant *tenant, uint64_t now)
 {
 	bool moved = false;
 
-	session->now = now;
-	suspect_sentence(session);
-	if (gate_is_shut(&session->executor->gate) && !executor_is_lost(session->executor))
-		retire_mark_all(session);
-	if (can_serve(session)) {
-		if (is_running(session))
-			moved = take_and_issue(session);
+	tenant->now = now;
+	suspect_sentence(tenant);
+	if (gate_is_shut(&tenant->executor->gate) && !executor_is_lost(tenant->executor))
+		retire_mark_all(tenant);
+	if (can_serve(tenant)) {
+		if (is_running(tenant))
+			moved = take_and_issue(tenant);
 		else
-			retire_mark_all(session);
+			retire_mark_all(tenant);
 		/* Behind that is what somebody waits for. */
-		if (!moved || session->wake_count)
-			timing_turn(session);
-		retire_turn(session);
+		if (!moved || tenant->wake_count)
+			timing_turn(tenant);
+		retire_turn(tenant);
 	}
-	sentry_look(session);
-	answer(session);
+	sentry_look(tenant);
+	answer(tenant);
 	return moved;
 }
 
-uint64_t serve_next_look(const struct session *session, uint64_t now)
+uint64_t serve_next_look(const struct tenant *tenant, uint64_t now)
 {
 	uint64_t next = UINT64_MAX, at;
 
-	if (session->leaving || word_acquire(&session->asked) != word_relaxed(&session->answered))
+	if (tenant->leaving || word_acquire(&tenant->asked) != word_relaxed(&tenant->answered))
 		next = now + 20 * CLOCK_US;
-	if (executor_is_lost(session->executor))
+	if (executor_is_lost(tenant->executor))
 		return next;
-	at = sentry_next_look(session, now);
+	at = sentry_next_look(tenant, now);
 	next = at < next ? at : next;
-	if (session->stopped)
+	if (tenant->stopped)
 		return next;
-	at = retire_next_look(session, now);
+	at = retire_next_look(tenant, now);
 	next = at < next ? at : next;
-	at = timing_next_look(session, now);
+	at = timing_next_look(tenant, now);
 	next = at < next ? at : next;
-	if (!is_running(session))
+	if (!is_running(tenant))
 		return next;
-	at = hold_next_look(session, now);
+	at = hold_next_look(tenant, now);
 	next = at < next ? at : next;
-	at = session->choked ? now + clock_interval(session->choked_at, now) : UINT64_MAX;
+	at = tenant->choked ? now + clock_interval(tenant->choked_at, now) : UINT64_MAX;
 	return at < next ? at : next;
 }
 
 /* Whether a turn would take a record from the ring. */
-static bool has_records(const struct session *session)
+static bool has_records(const struct tenant *tenant)
 {
-	return ring_has_work(&session->ring) && !session->choked && can_serve(session) && is_running(session);
+	return ring_has_work(&tenant->ring) && !tenant->choked && can_serve(tenant) && is_running(tenant);
 }
 
 /* The second look of the sleep protocol: work that came before the client could see that we sleep. */
-static bool is_ready(const struct session *session)
+static bool is_ready(const struct tenant *tenant)
 {
-	if (word_acquire(&session->asked) != word_relaxed(&session->answered))
-		return hold_is_quiet(session);
-	return has_records(session) || (can_serve(session) && is_running(session) && hold_is_ready(session));
+	if (word_acquire(&tenant->asked) != word_relaxed(&tenant->answered))
+		return hold_is_quiet(tenant);
+	return has_records(tenant) || (can_serve(tenant) && is_running(tenant) && hold_is_ready(tenant));
 }
 
-static void attach(struct serve_thread *thread, struct session *session)
+static void attach(struct serve_thread *thread, struct tenant *tenant)
 {
-	struct epoll_event event = {.events = EPOLLIN, .data.ptr = session};
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = tenant};
 
 	/* After a halt the doorbell is the next executor's. */
 	if (!word_relaxed(&thread->halted) &&
-		epoll_ctl(thread->epoll, EPOLL_CTL_ADD, session->doorbell, &event) < 0)
-		log_error("session %llu: cannot listen to its doorbell: %m", (unsigned long long)session->id);
-	TAILQ_INSERT_TAIL(&thread->sessions, session, served_link);
+		epoll_ctl(thread->epoll, EPOLL_CTL_ADD, tenant->doorbell, &event) < 0)
+		log_error("session %llu: cannot listen to its doorbell: %m", (unsigned long long)tenant->id);
+	TAILQ_INSERT_TAIL(&thread->tenants, tenant, served_link);
 }
 
 /* Behind that nobody tries a mark again that failed, and without it nobody knows when its work is done. */
-static bool may_let_go(struct session *session)
+static bool may_let_go(struct tenant *tenant)
 {
-	if (!hold_is_quiet(session))
+	if (!hold_is_quiet(tenant))
 		return false;
-	if (executor_is_lost(session->executor))
+	if (executor_is_lost(tenant->executor))
 		return true;
-	retire_mark_all(session);
-	return TAILQ_EMPTY(&session->unmarked);
+	retire_mark_all(tenant);
+	return TAILQ_EMPTY(&tenant->unmarked);
 }
 
-static void detach(struct serve_thread *thread, struct session *session)
+static void detach(struct serve_thread *thread, struct tenant *tenant)
 {
-	struct executor *executor = session->executor;
+	struct executor *executor = tenant->executor;
 
-	epoll_ctl(thread->epoll, EPOLL_CTL_DEL, session->doorbell, NULL);
-	TAILQ_REMOVE(&thread->sessions, session, served_link);
-	/* Pairs with the acquire in drain.c and open.c. The session may be gone behind this. */
-	word_release(&session->served, 0);
+	epoll_ctl(thread->epoll, EPOLL_CTL_DEL, tenant->doorbell, NULL);
+	TAILQ_REMOVE(&thread->tenants, tenant, served_link);
+	/* Pairs with the acquire in drain.c and open.c. The tenant may be gone behind this. */
+	word_release(&tenant->served, 0);
 	job_board_kick(&executor->board);
 }
 
@@ -245,9 +245,9 @@ static bool take_orders(struct serve_thread *thread)
 	while ((order = STAILQ_FIRST(&orders))) {
 		STAILQ_REMOVE_HEAD(&orders, link);
 		if (order->attach)
-			attach(thread, order->session);
+			attach(thread, order->tenant);
 		else
-			order->session->stopped = order->session->leaving = true;
+			order->tenant->stopped = order->tenant->leaving = true;
 		free(order);
 	}
 	return !stop;
@@ -255,15 +255,15 @@ static bool take_orders(struct serve_thread *thread)
 
 static bool turn_all(struct serve_thread *thread, uint64_t now)
 {
-	struct session *session, *next;
+	struct tenant *tenant, *next;
 	bool moved = false;
 
-	for (session = TAILQ_FIRST(&thread->sessions); session; session = next) {
-		next = TAILQ_NEXT(session, served_link);
-		word_set(&thread->serving, session->id);
-		moved |= serve_turn(session, now);
-		if (session->leaving && may_let_go(session))
-			detach(thread, session);
+	for (tenant = TAILQ_FIRST(&thread->tenants); tenant; tenant = next) {
+		next = TAILQ_NEXT(tenant, served_link);
+		word_set(&thread->serving, tenant->id);
+		moved |= serve_turn(tenant, now);
+		if (tenant->leaving && may_let_go(tenant))
+			detach(thread, tenant);
 	}
 	word_set(&thread->serving, 0);
 	return moved;
@@ -289,51 +289,51 @@ static void sleep_until(struct serve_thread *thread, uint64_t next)
 
 	count = wait_events(thread->epoll, events, next == UINT64_MAX ? next : next > now ? next - now : 0);
 	for (int i = 0; i < count; i++) {
-		struct session *session = events[i].data.ptr;
+		struct tenant *tenant = events[i].data.ptr;
 
-		doorbell_drain(session ? session->doorbell : thread->kick);
+		doorbell_drain(tenant ? tenant->doorbell : thread->kick);
 	}
 }
 
 /* The word is the next executor's once the thread has passed a halt: a client that reads ours would not ring.
  */
-static void say_asleep(const struct serve_thread *thread, struct session *session, uint32_t asleep)
+static void say_asleep(const struct serve_thread *thread, struct tenant *tenant, uint32_t asleep)
 {
 	if (!word_relaxed(&thread->halted))
-		word_release(&session->view.server->asleep, asleep);
+		word_release(&tenant->view.server->asleep, asleep);
 }
 
 static void sleep_safely(struct serve_thread *thread, uint64_t now)
 {
 	bool ready = false;
 	uint64_t next = UINT64_MAX;
-	struct session *session;
+	struct tenant *tenant;
 
-	TAILQ_FOREACH (session, &thread->sessions, served_link) {
-		if (!executor_is_lost(session->executor))
-			retire_mark_all(session);
-		say_asleep(thread, session, 1);
+	TAILQ_FOREACH (tenant, &thread->tenants, served_link) {
+		if (!executor_is_lost(tenant->executor))
+			retire_mark_all(tenant);
+		say_asleep(thread, tenant, 1);
 	}
 	word_release(&thread->resting, 1);
 	word_fence();
-	TAILQ_FOREACH (session, &thread->sessions, served_link) {
-		uint64_t at = serve_next_look(session, now);
+	TAILQ_FOREACH (tenant, &thread->tenants, served_link) {
+		uint64_t at = serve_next_look(tenant, now);
 
-		ready |= is_ready(session);
+		ready |= is_ready(tenant);
 		next = at < next ? at : next;
 	}
 	if (!ready)
 		sleep_until(thread, next);
 	word_release(&thread->resting, 0);
 	word_fence(); /* before the next look at the gate */
-	TAILQ_FOREACH (session, &thread->sessions, served_link)
-		say_asleep(thread, session, 0);
+	TAILQ_FOREACH (tenant, &thread->tenants, served_link)
+		say_asleep(thread, tenant, 0);
 }
 
 /* Whether the time of an event can be published, which a program asks for right behind its wait. */
-static bool has_times(struct session *session)
+static bool has_times(struct tenant *tenant)
 {
-	return can_serve(session) && timing_is_due(session);
+	return can_serve(tenant) && timing_is_due(tenant);
 }
 
 /* What an idle thread does between two turns: most often the next thing that happens is a record, and how
@@ -341,11 +341,11 @@ static bool has_times(struct session *session)
  * times: these are looked for after a while, since an event may be not quite there yet. */
 static void watch_rings(const struct serve_thread *thread)
 {
-	struct session *session;
+	struct tenant *tenant;
 
 	for (unsigned looks = 0; looks < LOOKS; looks++) {
-		TAILQ_FOREACH (session, &thread->sessions, served_link) {
-			if (has_records(session) || (looks >= LOOKS_FIRST && has_times(session)))
+		TAILQ_FOREACH (tenant, &thread->tenants, served_link) {
+			if (has_records(tenant) || (looks >= LOOKS_FIRST && has_times(tenant)))
 				return;
 			looks++;
 		}
@@ -405,7 +405,7 @@ static int thread_start(struct serve_thread *thread, struct executor *executor)
 
 	thread->executor = executor;
 	STAILQ_INIT(&thread->orders);
-	TAILQ_INIT(&thread->sessions);
+	TAILQ_INIT(&thread->tenants);
 	pthread_mutex_init(&thread->lock, NULL);
 	thread->epoll = epoll_create1(EPOLL_CLOEXEC);
 	thread->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -469,14 +469,14 @@ void serve_pool_deinit(struct executor *executor)
 	*pool = (struct serve_pool){0};
 }
 
-static int give_order(struct session *session, bool attaches)
+static int give_order(struct tenant *tenant, bool attaches)
 {
-	struct serve_thread *thread = session->thread;
+	struct serve_thread *thread = tenant->thread;
 	struct serve_order *order = malloc(sizeof(*order));
 
 	if (!order)
 		return -ENOMEM;
-	*order = (struct serve_order){.session = session, .attach = attaches};
+	*order = (struct serve_order){.tenant = tenant, .attach = attaches};
 	pthread_mutex_lock(&thread->lock);
 	STAILQ_INSERT_TAIL(&thread->orders, order, link);
 	word_release(&thread->ordered, 1);
@@ -485,32 +485,32 @@ static int give_order(struct session *session, bool attaches)
 	return 0;
 }
 
-int serve_attach(struct session *session)
+int serve_attach(struct tenant *tenant)
 {
-	struct serve_pool *pool = &session->executor->pool;
+	struct serve_pool *pool = &tenant->executor->pool;
 	struct serve_thread *thread = &pool->threads[0];
 	int error;
 
 	for (unsigned i = 1; i < pool->count; i++)
 		if (pool->threads[i].load < thread->load)
 			thread = &pool->threads[i];
-	session->thread = thread;
-	word_release(&session->served, 1);
-	error = give_order(session, true);
+	tenant->thread = thread;
+	word_release(&tenant->served, 1);
+	error = give_order(tenant, true);
 	if (error) {
-		word_release(&session->served, 0);
-		session->thread = NULL;
+		word_release(&tenant->served, 0);
+		tenant->thread = NULL;
 		return error;
 	}
 	thread->load++;
 	return 0;
 }
 
-int serve_detach(struct session *session)
+int serve_detach(struct tenant *tenant)
 {
-	int error = give_order(session, false);
+	int error = give_order(tenant, false);
 
 	if (!error)
-		session->thread->load--;
+		tenant->thread->load--;
 	return error;
 }

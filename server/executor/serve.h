@@ -13,8 +13,8 @@
 #include "shm/order.h"
 
 struct executor;
-struct session;
-TAILQ_HEAD(served_list, session);
+struct tenant;
+TAILQ_HEAD(served_list, tenant);
 STAILQ_HEAD(serve_orders, serve_order);
 
 #define SERVE_THREADS_MAX 64u
@@ -29,7 +29,7 @@ struct serve_thread {
 	bool stop, started;
 	word32 ordered; /* orders or stop: a hint that needs no lock */
 	unsigned load;	/* sessions; main thread */
-	struct served_list sessions;
+	struct served_list tenants;
 	uint64_t worked_at; /* ns */
 
 	/* For gate.c. */
@@ -58,19 +58,19 @@ int serve_pool_init(struct executor *executor, unsigned threads);
 void serve_pool_deinit(struct executor *executor);
 
 /** Lets the least loaded thread serve the session from now on. Main thread. Return: 0 or -ENOMEM. */
-int serve_attach(struct session *session);
-/** Ends it; session->served becomes 0 when it has ended, and the board is kicked. Main thread. Return: 0,
+int serve_attach(struct tenant *tenant);
+/** Ends it; tenant->served becomes 0 when it has ended, and the board is kicked. Main thread. Return: 0,
  * -ENOMEM. */
-int serve_detach(struct session *session);
-/** Lets the session's thread look at session->asked now. Main thread. */
-void serve_kick(struct session *session);
+int serve_detach(struct tenant *tenant);
+/** Lets the session's thread look at tenant->asked now. Main thread. */
+void serve_kick(struct tenant *tenant);
 /** Lets all threads look, for instance at executor->lost. Any thread. */
 void serve_kick_all(struct executor *executor);
 
 /** One turn of one session, up to 64 records. Return: whether something moved. Exported for tests. */
-bool serve_turn(struct session *session, uint64_t now);
+bool serve_turn(struct tenant *tenant, uint64_t now);
 /** When the session must be looked at again although nobody rings: ns, UINT64_MAX = never. Exported for
  * tests. */
-uint64_t serve_next_look(const struct session *session, uint64_t now);
+uint64_t serve_next_look(const struct tenant *tenant, uint64_t now);
 
 #endif

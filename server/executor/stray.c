@@ -31,8 +31,8 @@
 
 #include "server/executor/clock.h"
 #include "server/executor/guard.h"
-#include "server/executor/session.h"
 #include "server/executor/suspect.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 
 #define SHARE  400u
@@ -85,7 +85,7 @@ void stray_close(struct executor *executor)
 
 	if (!watch->stream)
 		return;
-	session_unref(watch->session);
+	tenant_unref(watch->tenant);
 	suspect_forget_formers(executor);
 	executor_code(executor, executor->ops->stream_destroy(watch->stream));
 	executor_code(executor, executor->ops->host_unregister(watch->page));
@@ -95,32 +95,32 @@ void stray_close(struct executor *executor)
 
 /* ---- a look ---- */
 
-static bool is_watched(const struct session *session)
+static bool is_watched(const struct tenant *tenant)
 {
-	return session->guard && suspect_is_served(session) &&
-	       (!session->closing || session->stray.last_look) && !session->stray.left;
+	return tenant->guard && suspect_is_served(tenant) && (!tenant->closing || tenant->stray.last_look) &&
+	       !tenant->stray.left;
 }
 
 /* Behind work of ours on a session's sinks. Where it cannot be put, the next one says that this is done, too. */
-static CUresult put_mark(struct session *session)
+static CUresult put_mark(struct tenant *tenant)
 {
-	struct executor *executor = session->executor;
+	struct executor *executor = tenant->executor;
 	struct stray_watch *watch = &executor->strays;
 	CUresult code = executor_code(
 		executor, executor->ops->mark(watch->stream, &watch->page->mark, watch->mark + 1));
 
 	if (code)
-		session->stray.fill = watch->mark + 1;
+		tenant->stray.fill = watch->mark + 1;
 	else
 		watch->mark++;
 	return code;
 }
 
 /* Both sinks hold nothing but the pattern, once the device has come to it. Strays from before are lost. */
-static void fill(struct session *session)
+static void fill(struct tenant *tenant)
 {
-	struct executor *executor = session->executor;
-	const struct guard *guard = session->guard;
+	struct executor *executor = tenant->executor;
+	const struct guard *guard = tenant->guard;
 	struct frmps_set set = {.dst = guard->home,
 		.width = (guard->near_bytes + guard->far_bytes) / sizeof(uint32_t),
 		.height = 1,
@@ -130,26 +130,26 @@ static void fill(struct session *session)
 	CUresult code = executor_code(executor, executor->ops->set(executor->strays.stream, &set));
 
 	if (!code)
-		code = put_mark(session);
+		code = put_mark(tenant);
 	if (!code)
-		session->stray.fill = executor->strays.mark;
-	session->stray.clean = code ? 0 : executor->strays.sample;
-	session->stray.clean_at = clock_now();
+		tenant->stray.fill = executor->strays.mark;
+	tenant->stray.clean = code ? 0 : executor->strays.sample;
+	tenant->stray.clean_at = clock_now();
 }
 
-void stray_begin(struct session *session)
+void stray_begin(struct tenant *tenant)
 {
-	if (!session->guard || !suspect_is_served(session))
+	if (!tenant->guard || !suspect_is_served(tenant))
 		return;
-	suspect_sample(session->executor);
-	fill(session);
+	suspect_sample(tenant->executor);
+	fill(tenant);
 }
 
-bool stray_is_ready(const struct session *session)
+bool stray_is_ready(const struct tenant *tenant)
 {
-	const struct stray_watch *watch = &session->executor->strays;
+	const struct stray_watch *watch = &tenant->executor->strays;
 
-	return !session->stray.fill || word_acquire(&watch->page->mark) >= session->stray.fill;
+	return !tenant->stray.fill || word_acquire(&watch->page->mark) >= tenant->stray.fill;
 }
 
 static void end_look(struct executor *executor, uint64_t now)
@@ -158,25 +158,25 @@ static void end_look(struct executor *executor, uint64_t now)
 	uint64_t pause = (now - watch->begun_at) * SHARE;
 
 	watch->state = STRAY_IDLE;
-	watch->session->stray.last_look = false;
-	watch->session = session_unref(watch->session);
+	watch->tenant->stray.last_look = false;
+	watch->tenant = tenant_unref(watch->tenant);
 	word_set(&watch->open_at, now + (pause < watch->interval_ns ? pause : watch->interval_ns));
 }
 
-static void begin_look(struct session *session, uint64_t now)
+static void begin_look(struct tenant *tenant, uint64_t now)
 {
-	struct executor *executor = session->executor;
+	struct executor *executor = tenant->executor;
 	struct stray_watch *watch = &executor->strays;
-	const struct guard *guard = session->guard;
+	const struct guard *guard = tenant->guard;
 	CUresult code;
 
 	watch->state = STRAY_LOOKING;
-	watch->session = session_ref(session);
+	watch->tenant = tenant_ref(tenant);
 	watch->begun = watch->sample;
-	watch->begun_at = session->stray.looked_at = now;
+	watch->begun_at = tenant->stray.looked_at = now;
 	/* What it waits for may come to the sinks yet: it is looked at again when that has ended. */
-	if (!session->stray.busy)
-		word_set(&session->stray.asked, 0);
+	if (!tenant->stray.busy)
+		word_set(&tenant->stray.asked, 0);
 	/* Pairs with the device's write. */
 	watch->alone = word_acquire(&watch->page->mark) >= watch->unmarked;
 	__atomic_store_n(&watch->page->changed, 0, __ATOMIC_RELAXED);
@@ -184,7 +184,7 @@ static void begin_look(struct session *session, uint64_t now)
 		executor->ops->check(watch->stream, guard->home, guard->near_bytes + guard->far_bytes,
 			GUARD_PATTERN, &watch->page->changed));
 	if (!code) {
-		code = put_mark(session);
+		code = put_mark(tenant);
 		if (code)
 			watch->unmarked = watch->mark + 1; /* its answer may come during the next one */
 	}
@@ -196,7 +196,7 @@ static void read_piece(struct executor *executor, uint64_t now)
 {
 	struct stray_watch *watch = &executor->strays;
 	struct backend_copy copy = {.dst = (uintptr_t)watch->page->piece,
-		.src = watch->session->guard->home + watch->offset,
+		.src = watch->tenant->guard->home + watch->offset,
 		.width = PIECE,
 		.height = 1,
 		.depth = 1,
@@ -205,7 +205,7 @@ static void read_piece(struct executor *executor, uint64_t now)
 
 	watch->state = STRAY_READING;
 	if (!code)
-		code = put_mark(watch->session);
+		code = put_mark(watch->tenant);
 	if (code)
 		end_look(executor, now);
 }
@@ -230,10 +230,10 @@ static struct suspect_evidence examine(const struct stray_watch *watch)
 /* ---- steps ---- */
 
 /* Whether a look at the session's sinks is due, sooner or later. *ret_at: when. */
-static bool is_due(struct session *session, uint64_t others, uint64_t now, uint64_t *ret_at)
+static bool is_due(struct tenant *tenant, uint64_t others, uint64_t now, uint64_t *ret_at)
 {
-	struct stray *stray = &session->stray;
-	uint64_t interval = session->executor->strays.interval_ns;
+	struct stray *stray = &tenant->stray;
+	uint64_t interval = tenant->executor->strays.interval_ns;
 
 	*ret_at = now;
 	if (stray->last_look)
@@ -255,36 +255,36 @@ static bool is_due(struct session *session, uint64_t others, uint64_t now, uint6
 static uint64_t last_run(struct executor *executor)
 {
 	uint64_t last = executor->strays.departed;
-	struct session *session;
+	struct tenant *tenant;
 
-	TAILQ_FOREACH (session, &executor->sessions, link)
-		if (session->stray.ran > last)
-			last = session->stray.ran;
+	TAILQ_FOREACH (tenant, &executor->tenants, link)
+		if (tenant->stray.ran > last)
+			last = tenant->stray.ran;
 	return last;
 }
 
 /* The session whose look is due first; NULL if nobody has done anything. *ret_at: when it is due. */
-static struct session *choose(struct executor *executor, uint64_t now, uint64_t *ret_at)
+static struct tenant *choose(struct executor *executor, uint64_t now, uint64_t *ret_at)
 {
-	struct session *session, *chosen = NULL;
+	struct tenant *tenant, *chosen = NULL;
 	uint64_t others = last_run(executor), at;
 
 	*ret_at = UINT64_MAX;
-	TAILQ_FOREACH (session, &executor->sessions, link) {
-		if (!is_watched(session))
+	TAILQ_FOREACH (tenant, &executor->tenants, link) {
+		if (!is_watched(tenant))
 			continue;
-		if (!session->stray.clean)
-			fill(session);
+		if (!tenant->stray.clean)
+			fill(tenant);
 		/* What is in sinks that were never filled is nobody's doing. */
-		if (!session->stray.clean || !is_due(session, others, now, &at))
+		if (!tenant->stray.clean || !is_due(tenant, others, now, &at))
 			continue;
 		/* Of those that are due, the one that has waited longest. */
-		if (at <= now && !session->stray.last_look)
-			at = session->stray.looked_at;
-		if (session->stray.last_look)
+		if (at <= now && !tenant->stray.last_look)
+			at = tenant->stray.looked_at;
+		if (tenant->stray.last_look)
 			at = 0;
 		if (!chosen || at < *ret_at) {
-			chosen = session;
+			chosen = tenant;
 			*ret_at = at;
 		}
 	}
@@ -306,28 +306,28 @@ static uint64_t look_idle(struct executor *executor, uint64_t now)
 {
 	struct stray_watch *watch = &executor->strays;
 	uint64_t open_at = word_relaxed(&watch->open_at), at;
-	struct session *session;
+	struct tenant *tenant;
 
 	/* A load is on its way: a call of ours could wait for it. */
 	if (gate_is_shut(&executor->gate))
 		return now + CLOCK_MS;
 	suspect_sample(executor);
-	session = choose(executor, now, &at);
-	if (!session)
+	tenant = choose(executor, now, &at);
+	if (!tenant)
 		return rest(watch, now);
 	word_set(&watch->resting, 0);
-	if (!session->stray.last_look && at < open_at)
+	if (!tenant->stray.last_look && at < open_at)
 		at = open_at;
 	if (at > now)
 		return at;
-	begin_look(session, now);
+	begin_look(tenant, now);
 	return now;
 }
 
 static void piece_arrived(struct executor *executor, uint64_t now)
 {
 	struct stray_watch *watch = &executor->strays;
-	const struct guard *guard = watch->session->guard;
+	const struct guard *guard = watch->tenant->guard;
 	struct suspect_evidence evidence = examine(watch);
 
 	watch->offset += PIECE;
@@ -336,10 +336,10 @@ static void piece_arrived(struct executor *executor, uint64_t now)
 		return;
 	}
 	/* Otherwise another executor's kernels write there now. */
-	if (!watch->session->stray.left) {
+	if (!watch->tenant->stray.left) {
 		if (evidence.words || watch->alone)
-			suspect_judge(watch->session, &evidence, now);
-		fill(watch->session);
+			suspect_judge(watch->tenant, &evidence, now);
+		fill(watch->tenant);
 	}
 	end_look(executor, now);
 }
@@ -367,8 +367,8 @@ static uint64_t look_busy(struct executor *executor, uint64_t now)
 		watch->offset = 0;
 		read_piece(executor, now);
 	} else {
-		watch->session->stray.clean = watch->begun;
-		watch->session->stray.clean_at = watch->begun_at;
+		watch->tenant->stray.clean = watch->begun;
+		watch->tenant->stray.clean_at = watch->begun_at;
 		end_look(executor, now);
 	}
 	return now;
@@ -378,22 +378,22 @@ static uint64_t look_busy(struct executor *executor, uint64_t now)
 static uint64_t map_some(struct executor *executor, uint64_t now)
 {
 	struct stray_watch *watch = &executor->strays;
-	struct session *session;
+	struct tenant *tenant;
 
 	if (now < watch->step_at)
 		return watch->step_at;
 	if (gate_is_shut(&executor->gate))
 		return now + CLOCK_MS;
-	TAILQ_FOREACH (session, &executor->sessions, link) {
-		if (!session->guard || session->closing || !session->guard->wanted || session->guard->full)
+	TAILQ_FOREACH (tenant, &executor->tenants, link) {
+		if (!tenant->guard || tenant->closing || !tenant->guard->wanted || tenant->guard->full)
 			continue;
-		guard_step(session);
+		guard_step(tenant);
 		watch->step_at = clock_now() + PAUSE_NS;
 		/* Whoever was served comes last the next time; the list's order means nothing else. */
-		pthread_mutex_lock(&executor->sessions_lock);
-		TAILQ_REMOVE(&executor->sessions, session, link);
-		TAILQ_INSERT_TAIL(&executor->sessions, session, link);
-		pthread_mutex_unlock(&executor->sessions_lock);
+		pthread_mutex_lock(&executor->tenants_lock);
+		TAILQ_REMOVE(&executor->tenants, tenant, link);
+		TAILQ_INSERT_TAIL(&executor->tenants, tenant, link);
+		pthread_mutex_unlock(&executor->tenants_lock);
 		return watch->step_at;
 	}
 	return UINT64_MAX;
@@ -414,42 +414,42 @@ uint64_t stray_step(struct executor *executor, uint64_t now)
 	return map_at < look_at ? map_at : look_at;
 }
 
-void stray_let_go(struct session *session)
+void stray_let_go(struct tenant *tenant)
 {
-	suspect_sample(session->executor);
-	suspect_leave(session);
+	suspect_sample(tenant->executor);
+	suspect_leave(tenant);
 }
 
-bool stray_farewell(struct session *session, uint64_t since)
+bool stray_farewell(struct tenant *tenant, uint64_t since)
 {
-	struct executor *executor = session->executor;
+	struct executor *executor = tenant->executor;
 	struct stray_watch *watch = &executor->strays;
-	struct stray *stray = &session->stray;
+	struct stray *stray = &tenant->stray;
 
 	/* Let go before: work of ours that waits for room on the device may come to its sinks yet. */
 	if (stray->left && !stray->abandoned)
-		return executor_is_lost(executor) || (watch->session != session && stray_is_ready(session));
-	if (stray->left || executor_is_lost(executor) || !suspect_is_served(session))
+		return executor_is_lost(executor) || (watch->tenant != tenant && stray_is_ready(tenant));
+	if (stray->left || executor_is_lost(executor) || !suspect_is_served(tenant))
 		return true;
-	if (watch->session == session || stray->last_look || !stray_is_ready(session)) {
+	if (watch->tenant == tenant || stray->last_look || !stray_is_ready(tenant)) {
 		if (clock_now() - since < FAREWELL_NS)
 			return false;
 		/* Nothing finds room on the device. Its work of ours may still come to it. */
 		log_warning(
 			"session %llu (%s, pid %d) ends while its guard is in use: its addresses stay taken",
-			(unsigned long long)session->id, session->program, session->pid);
+			(unsigned long long)tenant->id, tenant->program, tenant->pid);
 		stray->abandoned = true;
 		stray->last_look = false;
-		suspect_leave(session);
+		suspect_leave(tenant);
 		return true;
 	}
 	suspect_sample(executor);
-	if (session->guard && stray->clean && stray->ran > stray->clean && !stray->tried &&
+	if (tenant->guard && stray->clean && stray->ran > stray->clean && !stray->tried &&
 		!gate_is_shut(&executor->gate)) {
 		stray->tried = stray->last_look = true;
 		return false;
 	}
-	suspect_leave(session);
+	suspect_leave(tenant);
 	return true;
 }
 
@@ -462,21 +462,21 @@ static void wake(struct executor *executor)
 	job_board_kick(&executor->board);
 }
 
-void stray_note_launch(struct session *session)
+void stray_note_launch(struct tenant *tenant)
 {
-	struct stray *stray = &session->stray;
+	struct stray *stray = &tenant->stray;
 
 	word_release(&stray->launches, word_relaxed(&stray->launches) + 1);
-	if (word_relaxed(&session->executor->strays.resting))
-		wake(session->executor);
+	if (word_relaxed(&tenant->executor->strays.resting))
+		wake(tenant->executor);
 }
 
-void stray_note_wait(struct session *session)
+void stray_note_wait(struct tenant *tenant)
 {
-	struct stray *stray = &session->stray;
+	struct stray *stray = &tenant->stray;
 
-	if (session->now < word_relaxed(&session->executor->strays.open_at) || word_relaxed(&stray->asked))
+	if (tenant->now < word_relaxed(&tenant->executor->strays.open_at) || word_relaxed(&stray->asked))
 		return;
 	word_set(&stray->asked, 1);
-	job_board_kick(&session->executor->board);
+	job_board_kick(&tenant->executor->board);
 }

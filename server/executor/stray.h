@@ -15,7 +15,7 @@
 
 struct backend_stream;
 struct executor;
-struct session;
+struct tenant;
 
 /* Of a session. */
 struct stray {
@@ -60,13 +60,13 @@ struct stray_watch {
 	_Atomic uint32_t slots;
 	struct stray_page *page; /* registered */
 	enum stray_state state;
-	struct session *session; /* whose sinks are looked at; a reference */
-	uint64_t sample;	 /* number of the latest */
-	uint64_t begun;		 /* number of the sample behind which this look began */
-	uint64_t begun_at;	 /* ns */
-	uint64_t mark;		 /* what the page's mark will be when the device is done */
-	uint64_t unmarked;	 /* number of the mark behind the latest check that has none of its own */
-	bool alone;		 /* when this look began, every check before it had given its answer */
+	struct tenant *tenant; /* whose sinks are looked at; a reference */
+	uint64_t sample;       /* number of the latest */
+	uint64_t begun;	       /* number of the sample behind which this look began */
+	uint64_t begun_at;     /* ns */
+	uint64_t mark;	       /* what the page's mark will be when the device is done */
+	uint64_t unmarked;     /* number of the mark behind the latest check that has none of its own */
+	bool alone;	       /* when this look began, every check before it had given its answer */
 	uint64_t interval_ns;
 	uint64_t departed; /* the last sample in which anybody ran who is no session, or not any more */
 	struct pollfd
@@ -85,10 +85,10 @@ CUresult stray_open(struct executor *executor, uint32_t interval_ms);
 void stray_close(struct executor *executor);
 
 /** Fills the sinks of a session that has a guard and is served. Strays from before that are lost. Main thread. */
-void stray_begin(struct session *session);
+void stray_begin(struct tenant *tenant);
 /** Whether no filling is on its way: strays from before its end would be lost, and nobody may take the sinks away.
  * So it is where there is no guard, or the session is not served. Main thread. */
-bool stray_is_ready(const struct session *session);
+bool stray_is_ready(const struct tenant *tenant);
 
 /** Maps slots, begins and ends looks. Main thread. Return: when to call again, ns; UINT64_MAX: when something
  * happens.
@@ -99,16 +99,16 @@ uint64_t stray_step(struct executor *executor, uint64_t now);
  * The session's work has ended and it is about to be torn down. Main thread, again and again until it says
  * so. Return: whether nobody looks at its sinks any more.
  */
-bool stray_farewell(struct session *session, uint64_t since);
+bool stray_farewell(struct tenant *tenant, uint64_t since);
 
 /** The session goes on in another executor: what its sinks hold says nothing here from now on. Main thread.
  */
-void stray_let_go(struct session *session);
+void stray_let_go(struct tenant *tenant);
 
 /** The client waits for its work. Serving thread. */
-void stray_note_wait(struct session *session);
+void stray_note_wait(struct tenant *tenant);
 /** A kernel is about to be given to the device; the stream's `issued` word says so already. Serving thread.
  */
-void stray_note_launch(struct session *session);
+void stray_note_launch(struct tenant *tenant);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "server/executor/stream.h"
 
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 
 void stream_init(struct stream *stream, uint32_t slot, struct shm_stream_state *state)
 {
@@ -22,25 +22,25 @@ static int32_t clamp_priority(const struct backend_device *device, int32_t prior
 	return priority > device->priority_least ? device->priority_least : priority;
 }
 
-CUresult stream_open(struct session *session, struct stream *stream)
+CUresult stream_open(struct tenant *tenant, struct stream *stream)
 {
-	struct executor *executor = session->executor;
+	struct executor *executor = tenant->executor;
 
 	if (stream->backend)
 		return CUDA_SUCCESS;
-	if (word_relaxed(&session->slots) <= stream->slot)
-		word_release(&session->slots, stream->slot + 1);
+	if (word_relaxed(&tenant->slots) <= stream->slot)
+		word_release(&tenant->slots, stream->slot + 1);
 	return executor->ops->stream_create(
 		clamp_priority(&executor->device, stream->priority), &stream->backend);
 }
 
-void stream_close(struct session *session, struct stream *stream)
+void stream_close(struct tenant *tenant, struct stream *stream)
 {
-	struct executor *executor = session->executor;
+	struct executor *executor = tenant->executor;
 
 	if (executor_is_lost(executor))
 		return;
-	event_drop(session, stream->join);
+	event_drop(tenant, stream->join);
 	if (stream->backend && !contain_is_worn(executor))
 		executor_code(executor, executor->ops->stream_destroy(stream->backend));
 	stream->join = NULL;
@@ -48,11 +48,11 @@ void stream_close(struct session *session, struct stream *stream)
 	stream->join_seq = 0;
 }
 
-uint64_t stream_done(struct session *session, struct stream *stream)
+uint64_t stream_done(struct tenant *tenant, struct stream *stream)
 {
 	/* Pairs with the device's write. A word beyond what was marked is not ours: a stray write of a
 	 * kernel. */
-	uint64_t done = word_acquire(&session->timeline->stream[stream->slot].done);
+	uint64_t done = word_acquire(&tenant->timeline->stream[stream->slot].done);
 
 	if (done > stream->marked)
 		done = stream->marked;
@@ -61,21 +61,21 @@ uint64_t stream_done(struct session *session, struct stream *stream)
 	return stream->done;
 }
 
-void stream_hold(struct session *session, struct stream *stream, enum stream_hold why)
+void stream_hold(struct tenant *tenant, struct stream *stream, enum stream_hold why)
 {
 	if (stream->hold == STREAM_RUNS)
-		TAILQ_INSERT_TAIL(&session->held, stream, held);
+		TAILQ_INSERT_TAIL(&tenant->held, stream, held);
 	if (stream->hold != why) {
-		stream->held_at = session->now;
-		stream->poll_at = session->now;
+		stream->held_at = tenant->now;
+		stream->poll_at = tenant->now;
 	}
 	stream->hold = why;
 }
 
-void stream_release(struct session *session, struct stream *stream)
+void stream_release(struct tenant *tenant, struct stream *stream)
 {
 	if (stream->hold == STREAM_RUNS)
 		return;
-	TAILQ_REMOVE(&session->held, stream, held);
+	TAILQ_REMOVE(&tenant->held, stream, held);
 	stream->hold = STREAM_RUNS;
 }

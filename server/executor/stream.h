@@ -21,7 +21,7 @@
 #include "server/executor/journal.h"
 
 struct event;
-struct session;
+struct tenant;
 
 /* Commands of one stream that are on the device at a time: below the depth at which a driver's launch blocks.
  */
@@ -77,10 +77,10 @@ void stream_init(struct stream *stream, uint32_t slot, struct shm_stream_state *
  * The backend's stream, made on first use.
  * Return: CUDA_SUCCESS or the backend's code.
  */
-CUresult stream_open(struct session *session, struct stream *stream);
+CUresult stream_open(struct tenant *tenant, struct stream *stream);
 
 /** Gives the backend's objects back. The stream must be idle or the session at its end. */
-void stream_close(struct session *session, struct stream *stream);
+void stream_close(struct tenant *tenant, struct stream *stream);
 
 /** Commands that it may have on the device. */
 static inline uint64_t stream_credit(const struct stream *stream)
@@ -89,11 +89,11 @@ static inline uint64_t stream_credit(const struct stream *stream)
 }
 
 /** Highest command known done: looks at the timeline. */
-uint64_t stream_done(struct session *session, struct stream *stream);
+uint64_t stream_done(struct tenant *tenant, struct stream *stream);
 
 /** Holds the stream. */
-void stream_hold(struct session *session, struct stream *stream, enum stream_hold why);
+void stream_hold(struct tenant *tenant, struct stream *stream, enum stream_hold why);
 /** Lets it go. */
-void stream_release(struct session *session, struct stream *stream);
+void stream_release(struct tenant *tenant, struct stream *stream);
 
 #endif

@@ -29,14 +29,14 @@
 #define REPEAT_NS (UINT64_C(1000) * CLOCK_MS)
 
 /* Whether something of the session may be on the device. */
-static bool is_busy(const struct session *session)
+static bool is_busy(const struct tenant *tenant)
 {
-	const struct shm_view *view = &session->view;
-	const struct shm_timeline *timeline = shm_view_timeline(view, word_relaxed(&session->generation));
-	uint32_t slots = word_acquire(&session->slots);
+	const struct shm_view *view = &tenant->view;
+	const struct shm_timeline *timeline = shm_view_timeline(view, word_relaxed(&tenant->generation));
+	uint32_t slots = word_acquire(&tenant->slots);
 
 	/* It looks done, and the rest of its grid may run on for as long as this process lives (contain.h). */
-	if (word_acquire(&session->ended))
+	if (word_acquire(&tenant->ended))
 		return true;
 	for (uint32_t slot = 0; slot < slots; slot++) {
 		uint64_t done = word_acquire(&timeline->stream[slot].done);
@@ -49,12 +49,12 @@ static bool is_busy(const struct session *session)
 	return false;
 }
 
-static void sample_one(struct session *session, uint64_t number)
+static void sample_one(struct tenant *tenant, uint64_t number)
 {
-	struct stray *stray = &session->stray;
+	struct stray *stray = &tenant->stray;
 	/* Pairs with stray_note_launch(): who sees the launch sees that it was issued. */
 	uint64_t launches = word_acquire(&stray->launches);
-	bool busy = is_busy(session);
+	bool busy = is_busy(tenant);
 
 	if (busy || stray->busy || launches != stray->seen)
 		stray->ran = number;
@@ -113,43 +113,43 @@ static bool a_former_ran(struct stray_watch *watch)
 void suspect_sample(struct executor *executor)
 {
 	uint64_t number = ++executor->strays.sample;
-	struct session *session;
+	struct tenant *tenant;
 
 	if (a_former_ran(&executor->strays))
 		executor->strays.departed = number;
-	TAILQ_FOREACH (session, &executor->sessions, link)
-		if (suspect_is_served(session) && !session->stray.left)
-			sample_one(session, number);
+	TAILQ_FOREACH (tenant, &executor->tenants, link)
+		if (suspect_is_served(tenant) && !tenant->stray.left)
+			sample_one(tenant, number);
 }
 
-void suspect_leave(struct session *session)
+void suspect_leave(struct tenant *tenant)
 {
-	struct stray_watch *watch = &session->executor->strays;
+	struct stray_watch *watch = &tenant->executor->strays;
 
-	if (session->stray.ran > watch->departed)
-		watch->departed = session->stray.ran;
-	session->stray.left = true;
+	if (tenant->stray.ran > watch->departed)
+		watch->departed = tenant->stray.ran;
+	tenant->stray.left = true;
 }
 
 /* The sessions that can have changed sinks since they were clean. Return: how many, of which one is
- * *ret_session (NULL: it has left). */
-static unsigned count_suspects(struct executor *executor, uint64_t clean, struct session **ret_session)
+ * *ret_tenant (NULL: it has left). */
+static unsigned count_suspects(struct executor *executor, uint64_t clean, struct tenant **ret_tenant)
 {
 	unsigned count = executor->strays.departed > clean;
-	struct session *session;
+	struct tenant *tenant;
 
-	*ret_session = NULL;
-	TAILQ_FOREACH (session, &executor->sessions, link) {
-		if (!suspect_is_served(session) || session->stray.left || session->stray.ran <= clean)
+	*ret_tenant = NULL;
+	TAILQ_FOREACH (tenant, &executor->tenants, link) {
+		if (!suspect_is_served(tenant) || tenant->stray.left || tenant->stray.ran <= clean)
 			continue;
-		*ret_session = session;
+		*ret_tenant = tenant;
 		count++;
 	}
 	return count;
 }
 
 /* The daemon writes it into the log, with what else belongs to a verdict. */
-static void report(const struct session *owner, uint64_t culprit, const char *text)
+static void report(const struct tenant *owner, uint64_t culprit, const char *text)
 {
 	struct wire_message message = {.type = WIRE_STRAY, .session = owner->id};
 
@@ -157,23 +157,23 @@ static void report(const struct session *owner, uint64_t culprit, const char *te
 	executor_send(owner->executor, &message, NULL, 0);
 }
 
-static void convict(struct session *session, const char *text)
+static void convict(struct tenant *tenant, const char *text)
 {
-	struct stray *stray = &session->stray;
+	struct stray *stray = &tenant->stray;
 
 	stray->convicted = true;
-	if (session->closing)
+	if (tenant->closing)
 		return;
 	snprintf(stray->reason, sizeof(stray->reason), "%s", text);
 	/* Pairs with the acquire in suspect_sentence(). */
 	word_release(&stray->verdict, CUDA_ERROR_ILLEGAL_ADDRESS);
 	/* Otherwise it hears of it when it is served again (detach.c). */
-	if (session->thread)
-		serve_kick(session);
+	if (tenant->thread)
+		serve_kick(tenant);
 }
 
 /* Return: whether the owner's sinks were reported about a moment ago. */
-static bool was_told(struct session *owner, uint64_t now)
+static bool was_told(struct tenant *owner, uint64_t now)
 {
 	if (owner->stray.told_at && now - owner->stray.told_at < REPEAT_NS)
 		return true;
@@ -181,7 +181,7 @@ static bool was_told(struct session *owner, uint64_t now)
 	return false;
 }
 
-static void prove(struct session *owner, struct session *culprit, const char *what, uint64_t now)
+static void prove(struct tenant *owner, struct tenant *culprit, const char *what, uint64_t now)
 {
 	bool convicts = owner->guard->policy == GUARD_ERROR;
 	char text[240];
@@ -196,7 +196,7 @@ static void prove(struct session *owner, struct session *culprit, const char *wh
 		convict(culprit, text);
 }
 
-static void doubt(struct session *owner, unsigned suspects, const char *what, uint64_t now)
+static void doubt(struct tenant *owner, unsigned suspects, const char *what, uint64_t now)
 {
 	char text[240];
 
@@ -207,7 +207,7 @@ static void doubt(struct session *owner, unsigned suspects, const char *what, ui
 }
 
 static void describe(
-	const struct session *owner, const struct suspect_evidence *evidence, char *text, size_t size)
+	const struct tenant *owner, const struct suspect_evidence *evidence, char *text, size_t size)
 {
 	const struct guard *guard = owner->guard;
 	bool is_near = evidence->offset < guard->near_bytes;
@@ -225,10 +225,10 @@ static void describe(
 		(double)(clock_now() - owner->stray.clean_at) / (double)CLOCK_MS);
 }
 
-void suspect_judge(struct session *owner, const struct suspect_evidence *evidence, uint64_t now)
+void suspect_judge(struct tenant *owner, const struct suspect_evidence *evidence, uint64_t now)
 {
 	struct executor *executor = owner->executor;
-	struct session *suspect;
+	struct tenant *suspect;
 	unsigned count;
 	char what[160];
 
@@ -241,11 +241,11 @@ void suspect_judge(struct session *owner, const struct suspect_evidence *evidenc
 		doubt(owner, count, what, now);
 }
 
-void suspect_sentence(struct session *session)
+void suspect_sentence(struct tenant *tenant)
 {
 	/* Pairs with convict(). */
-	uint32_t code = word_acquire(&session->stray.verdict);
+	uint32_t code = word_acquire(&tenant->stray.verdict);
 
-	if (code && !session->stopped)
-		session_end(session, SHM_SESSION_FAULTED, (CUresult)code, session->stray.reason);
+	if (code && !tenant->stopped)
+		tenant_end(tenant, SHM_SESSION_FAULTED, (CUresult)code, tenant->stray.reason);
 }

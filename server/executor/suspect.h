@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 
 /* What was found in the sinks, for the log. */
 struct suspect_evidence {
@@ -17,9 +17,9 @@ struct suspect_evidence {
 };
 
 /* Those that are not cannot have a kernel running. */
-static inline bool suspect_is_served(const struct session *session)
+static inline bool suspect_is_served(const struct tenant *tenant)
 {
-	return word_relaxed(&session->generation) != 0;
+	return word_relaxed(&tenant->generation) != 0;
 }
 
 /** Numbers this moment, and notes for each session whether a kernel of it may have run since the one before.
@@ -33,12 +33,12 @@ void suspect_set_formers(struct executor *executor, const struct wire_u32s *pids
 /** Forgets them. */
 void suspect_forget_formers(struct executor *executor);
 /** The session is no suspect any more for what is done from now on. */
-void suspect_leave(struct session *session);
+void suspect_leave(struct tenant *tenant);
 
 /** The sinks of a session are not what they were when they were last clean. They are to be filled behind
  * this. */
-void suspect_judge(struct session *owner, const struct suspect_evidence *evidence, uint64_t now);
+void suspect_judge(struct tenant *owner, const struct suspect_evidence *evidence, uint64_t now);
 /** Carries out a conviction. Serving thread, every turn. */
-void suspect_sentence(struct session *session);
+void suspect_sentence(struct tenant *tenant);
 
 #endif

@@ -75,19 +75,19 @@ static uint64_t least(uint64_t a, uint64_t b)
 }
 
 /* Taking over is quicker by a third where no page of the states is new to this process. */
-static void touch_states(const struct session *session)
+static void touch_states(const struct tenant *tenant)
 {
 	for (uint32_t slot = 0; slot < SHM_STREAMS; slot += 4096 / sizeof(struct shm_stream_state))
-		word_relaxed(&session->view.states[slot].journaled);
+		word_relaxed(&tenant->view.states[slot].journaled);
 }
 
-void takeover_prepare(struct session *session)
+void takeover_prepare(struct tenant *tenant)
 {
 	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
-		stream_init(&session->streams[slot], slot, &session->view.states[slot]);
-	timing_init(session);
-	journal_init(&session->journal, session->view.blocks, session->view.shape.journal_blocks);
-	touch_states(session);
+		stream_init(&tenant->streams[slot], slot, &tenant->view.states[slot]);
+	timing_init(tenant);
+	journal_init(&tenant->journal, tenant->view.blocks, tenant->view.shape.journal_blocks);
+	touch_states(tenant);
 }
 
 /* The streams that ever had a command: looked for once, for they are a few of very many as a rule. The states of
@@ -97,12 +97,12 @@ struct used {
 	struct stream *streams[SHM_STREAMS];
 };
 
-static void find_used(struct session *session, struct used *ret)
+static void find_used(struct tenant *tenant, struct used *ret)
 {
 	ret->count = 0;
 	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
-		if (word_acquire(&session->view.states[slot].journaled))
-			ret->streams[ret->count++] = &session->streams[slot];
+		if (word_acquire(&tenant->view.states[slot].journaled))
+			ret->streams[ret->count++] = &tenant->streams[slot];
 }
 
 static void read_stream(struct stream *stream, const struct shm_timeline *former)
@@ -117,9 +117,9 @@ static void read_stream(struct stream *stream, const struct shm_timeline *former
 	stream->issued = word_acquire(&state->issued);
 }
 
-static struct frmps_head *first_of(struct session *session, struct stream *stream)
+static struct frmps_head *first_of(struct tenant *tenant, struct stream *stream)
 {
-	return journal_at(&session->journal, stream->cursor);
+	return journal_at(&tenant->journal, stream->cursor);
 }
 
 static bool settles_itself(uint16_t op)
@@ -128,71 +128,71 @@ static bool settles_itself(uint16_t op)
 }
 
 /* Return: NULL or what is wrong. */
-static const char *adopt_stream(struct session *session, struct stream *stream)
+static const char *adopt_stream(struct tenant *tenant, struct stream *stream)
 {
-	if (journal_adopt(&session->journal, &stream->journal, stream->done, &stream->cursor))
+	if (journal_adopt(&tenant->journal, &stream->journal, stream->done, &stream->cursor))
 		return "its journal is not readable";
 	if (stream->issued > stream->journal.journaled)
 		return "its journal contradicts itself";
 	stream->adopted = stream->journal.journaled;
-	stream->priority = session->view.client->streams[stream->slot].priority;
+	stream->priority = tenant->view.client->streams[stream->slot].priority;
 	stream->known = true;
-	while (stream->done < stream->issued && settles_itself(first_of(session, stream)->op)) {
+	while (stream->done < stream->issued && settles_itself(first_of(tenant, stream)->op)) {
 		stream->done++;
 		if (stream->done < stream->journal.journaled)
-			stream->cursor = journal_next(&session->journal, stream->cursor);
+			stream->cursor = journal_next(&tenant->journal, stream->cursor);
 	}
 	return NULL;
 }
 
 /* Return: NULL or what is wrong. */
-static const char *check_stream(struct session *session, struct stream *stream)
+static const char *check_stream(struct tenant *tenant, struct stream *stream)
 {
 	struct journal_place place = stream->cursor;
 
 	for (uint64_t seq = stream->done + 1; seq <= stream->journal.journaled; seq++) {
-		const struct frmps_head *record = journal_at(&session->journal, place);
+		const struct frmps_head *record = journal_at(&tenant->journal, place);
 
 		if (intake_check_head(record) || record->stream != stream->slot ||
-			intake_check(session, record))
+			intake_check(tenant, record))
 			return "its journal holds what is no command";
 		if (seq < stream->journal.journaled)
-			place = journal_next(&session->journal, place);
+			place = journal_next(&tenant->journal, place);
 	}
 	return NULL;
 }
 
-static const char *adopt(struct session *session, const struct used *used)
+static const char *adopt(struct tenant *tenant, const struct used *used)
 {
-	const struct shm_view *view = &session->view;
+	const struct shm_view *view = &tenant->view;
 	uint32_t former = word_acquire(&view->server->generation);
 	const struct shm_timeline *timeline = former ? shm_view_timeline(view, former) : NULL;
 	const char *wrong = NULL;
 
 	for (uint32_t i = 0; !wrong && i < used->count; i++) {
 		read_stream(used->streams[i], timeline);
-		wrong = adopt_stream(session, used->streams[i]);
+		wrong = adopt_stream(tenant, used->streams[i]);
 	}
 	for (uint32_t i = 0; !wrong && i < used->count; i++)
-		wrong = check_stream(session, used->streams[i]);
+		wrong = check_stream(tenant, used->streams[i]);
 	return wrong;
 }
 
-static struct range box(struct session *session, uint64_t address, bool is_arena, uint64_t bytes)
+static struct range box(struct tenant *tenant, uint64_t address, bool is_arena, uint64_t bytes)
 {
-	uint64_t start = is_arena ? (uintptr_t)session->view.arena + address : address;
+	uint64_t start = is_arena ? (uintptr_t)tenant->view.arena + address : address;
 
 	return (struct range){start, start + bytes};
 }
 
 /* With memory at two addresses, any address may be any memory. */
-static void blur(const struct session *session, bool is_arena, struct range *range)
+static void blur(const struct tenant *tenant, bool is_arena, struct range *range)
 {
-	if (session->aliased && !is_arena && range->start != range->end)
+	if (tenant->aliased && !is_arena && range->start != range->end)
 		*range = (struct range){0, UINT64_MAX};
 }
 
-static void describe_copy(struct session *session, const struct frmps_copy *body, struct repeat_command *ret)
+static void describe_copy(struct tenant *tenant, const struct frmps_copy *body, struct repeat_command *ret)
 {
 	uint64_t dst = 0, src = 0;
 
@@ -204,43 +204,43 @@ static void describe_copy(struct session *session, const struct frmps_copy *body
 	/* Boxes that span nothing sensible were refused when they were issued. */
 	dispatch_span(body->width, body->height, body->depth, body->dst_pitch, body->dst_rows, &dst);
 	dispatch_span(body->width, body->height, body->depth, body->src_pitch, body->src_rows, &src);
-	ret->writes = box(session, body->dst, ret->writes_arena, dst);
-	ret->reads = box(session, body->src, ret->reads_arena, src);
-	blur(session, ret->writes_arena, &ret->writes);
-	blur(session, ret->reads_arena, &ret->reads);
+	ret->writes = box(tenant, body->dst, ret->writes_arena, dst);
+	ret->reads = box(tenant, body->src, ret->reads_arena, src);
+	blur(tenant, ret->writes_arena, &ret->writes);
+	blur(tenant, ret->reads_arena, &ret->reads);
 }
 
 /* An array is its memory: all of it. */
-static void describe_array(struct session *session, uint32_t id, struct range *ret_range)
+static void describe_array(struct tenant *tenant, uint32_t id, struct range *ret_range)
 {
-	const struct array *array = array_find(session, id);
+	const struct array *array = array_find(tenant, id);
 
 	*ret_range = array ? array->memory : (struct range){0, UINT64_MAX};
-	blur(session, false, ret_range);
+	blur(tenant, false, ret_range);
 }
 
 static void describe_array_copy(
-	struct session *session, const struct frmps_array_copy *body, struct repeat_command *ret)
+	struct tenant *tenant, const struct frmps_array_copy *body, struct repeat_command *ret)
 {
-	describe_copy(session, &body->copy, ret);
+	describe_copy(tenant, &body->copy, ret);
 	if (body->dst_array)
-		describe_array(session, body->dst_array, &ret->writes);
+		describe_array(tenant, body->dst_array, &ret->writes);
 	if (body->src_array)
-		describe_array(session, body->src_array, &ret->reads);
+		describe_array(tenant, body->src_array, &ret->reads);
 }
 
-static void describe_set(struct session *session, const struct frmps_set *body, struct repeat_command *ret)
+static void describe_set(struct tenant *tenant, const struct frmps_set *body, struct repeat_command *ret)
 {
 	uint64_t row, bytes = 0;
 
 	ret->effect = REPEAT_KNOWN;
 	if (!__builtin_mul_overflow(body->width, body->element_bytes, &row))
 		dispatch_span(row, body->height, 1, body->pitch, 0, &bytes);
-	ret->writes = box(session, body->dst, false, bytes);
-	blur(session, false, &ret->writes);
+	ret->writes = box(tenant, body->dst, false, bytes);
+	blur(tenant, false, &ret->writes);
 }
 
-static void describe(struct session *session, const struct frmps_head *record, struct repeat_command *ret)
+static void describe(struct tenant *tenant, const struct frmps_head *record, struct repeat_command *ret)
 {
 	*ret = (struct repeat_command){
 		.stream = record->stream, .seq = record->seq, .effect = REPEAT_NOTHING};
@@ -249,45 +249,45 @@ static void describe(struct session *session, const struct frmps_head *record, s
 	else if (record->op == FRMPS_OP_WRITE_VALUE)
 		ret->effect = REPEAT_SIGNAL;
 	else if (record->op == FRMPS_OP_COPY)
-		describe_copy(session, (const void *)(record + 1), ret);
+		describe_copy(tenant, (const void *)(record + 1), ret);
 	else if (record->op == FRMPS_OP_ARRAY_COPY)
-		describe_array_copy(session, (const void *)(record + 1), ret);
+		describe_array_copy(tenant, (const void *)(record + 1), ret);
 	else if (record->op == FRMPS_OP_SET)
-		describe_set(session, (const void *)(record + 1), ret);
+		describe_set(tenant, (const void *)(record + 1), ret);
 }
 
-static bool did_not_pass(const struct session *session, const struct frmps_head *record)
+static bool did_not_pass(const struct tenant *tenant, const struct frmps_head *record)
 {
 	const struct frmps_depend *depend = (const void *)(record + 1);
 
 	return record->op == FRMPS_OP_DEPEND && depend->stream != record->stream &&
-	       session->streams[depend->stream].done < depend->seq;
+	       tenant->streams[depend->stream].done < depend->seq;
 }
 
-static void collect_stream(struct session *session, struct stream *stream)
+static void collect_stream(struct tenant *tenant, struct stream *stream)
 {
 	struct journal_place place = stream->cursor;
 
 	for (uint64_t seq = stream->done + 1; seq <= stream->issued; seq++) {
-		const struct frmps_head *record = journal_at(&session->journal, place);
+		const struct frmps_head *record = journal_at(&tenant->journal, place);
 
-		if (did_not_pass(session, record))
+		if (did_not_pass(tenant, record))
 			return;
 		if (doubt.count == DOUBT_MAX) {
 			doubt.overflow = true;
 			return;
 		}
-		describe(session, record, &doubt.commands[doubt.count]);
+		describe(tenant, record, &doubt.commands[doubt.count]);
 		doubt.records[doubt.count++] = record;
 		if (record->flags & FRMPS_CMD_MARK)
 			return;
 		if (seq < stream->issued)
-			place = journal_next(&session->journal, place);
+			place = journal_next(&tenant->journal, place);
 	}
 }
 
 static void name_command(
-	const struct session *session, const struct frmps_head *record, char *text, size_t size)
+	const struct tenant *tenant, const struct frmps_head *record, char *text, size_t size)
 {
 	const struct frmps_launch *launch = (const void *)(record + 1);
 	const struct frmps_graph_launch *graph = (const void *)(record + 1);
@@ -296,7 +296,7 @@ static void name_command(
 	uint32_t nodes;
 
 	if (record->op == FRMPS_OP_GRAPH_LAUNCH) {
-		kernel = graph_kernel(session, graph->graph, &nodes);
+		kernel = graph_kernel(tenant, graph->graph, &nodes);
 		snprintf(text, size, "a graph of %u nodes%s%s", nodes, *kernel ? ", the first kernel " : "",
 			kernel);
 		return;
@@ -307,7 +307,7 @@ static void name_command(
 							   : "copy whose source may have changed");
 		return;
 	}
-	function = module_function(&session->modules, launch->function);
+	function = module_function(&tenant->modules, launch->function);
 	if (function)
 		snprintf(text, size, "kernel %s", function->name);
 	else
@@ -315,7 +315,7 @@ static void name_command(
 }
 
 /* Return: whether all that is in doubt may be repeated. */
-static bool prove(struct session *session, const char *cause, char *text, size_t size)
+static bool prove(struct tenant *tenant, const char *cause, char *text, size_t size)
 {
 	char what[128];
 	uint32_t index;
@@ -324,23 +324,23 @@ static bool prove(struct session *session, const char *cause, char *text, size_t
 		snprintf(text, size, "too many commands may or may not have run when %s", cause);
 		return false;
 	}
-	if (repeat_is_provable(doubt.commands, doubt.count, session->replays, &index))
+	if (repeat_is_provable(doubt.commands, doubt.count, tenant->replays, &index))
 		return true;
-	name_command(session, doubt.records[index], what, sizeof(what));
+	name_command(tenant, doubt.records[index], what, sizeof(what));
 	snprintf(text, size, "%s may or may not have run when %s, and cannot be repeated", what, cause);
 	return false;
 }
 
 static enum takeover_verdict resolve(
-	struct session *session, const struct used *used, const char *cause, char *text, size_t size)
+	struct tenant *tenant, const struct used *used, const char *cause, char *text, size_t size)
 {
 	doubt.count = 0;
 	doubt.overflow = false;
 	for (uint32_t i = 0; i < used->count; i++)
-		collect_stream(session, used->streams[i]);
+		collect_stream(tenant, used->streams[i]);
 	if (!doubt.count)
 		return TAKEOVER_CLEAN;
-	return prove(session, cause, text, size) ? TAKEOVER_REPEATS : TAKEOVER_FAULTED;
+	return prove(tenant, cause, text, size) ? TAKEOVER_REPEATS : TAKEOVER_FAULTED;
 }
 
 /* Whether something of the session was given to a device, ever: it may have written to its variables. */
@@ -354,21 +354,21 @@ static bool has_issued(const struct used *used)
 
 /* Return: whether its modules' variables have the values that its work expects; else the text says why not.
  */
-static bool restore_variables(struct session *session, const struct used *used,
+static bool restore_variables(struct tenant *tenant, const struct used *used,
 	const struct variable_set *variables, const char *cause, char *text, size_t size)
 {
 	char why[REMAINS_TEXT];
 
 	if (!has_issued(used) ||
-		(variable_restore(session, variables, word_acquire(&session->view.server->generation), why) &&
-			constant_refresh(session)))
+		(variable_restore(tenant, variables, word_acquire(&tenant->view.server->generation), why) &&
+			constant_refresh(tenant)))
 		return true;
 	snprintf(text, size, "the values of its modules' variables were lost when %s%s%s", cause,
 		*why ? ": " : "", why);
 	return false;
 }
 
-static void set_back(struct session *session, struct stream *stream)
+static void set_back(struct tenant *tenant, struct stream *stream)
 {
 	struct shm_stream_state *state = stream->journal.state;
 
@@ -377,7 +377,7 @@ static void set_back(struct session *session, struct stream *stream)
 	word_release(&state->issued, stream->done);
 	word_release(&state->marked, stream->done);
 	if (stream->done < stream->journal.journaled)
-		stream_hold(session, stream, STREAM_HOLD_RESUME);
+		stream_hold(tenant, stream, STREAM_HOLD_RESUME);
 }
 
 /* Return: false: the daemon has ended it meanwhile. */
@@ -392,40 +392,40 @@ static bool set_running(struct shm_server_header *server)
 }
 
 /* Return: whether it is to be served. */
-static bool publish(struct session *session, const struct used *used, uint32_t generation)
+static bool publish(struct tenant *tenant, const struct used *used, uint32_t generation)
 {
-	struct shm_server_header *server = session->view.server;
+	struct shm_server_header *server = tenant->view.server;
 
-	session->timeline = shm_view_timeline(&session->view, generation);
-	session->now = session->busy_at = clock_now();
+	tenant->timeline = shm_view_timeline(&tenant->view, generation);
+	tenant->now = tenant->busy_at = clock_now();
 	for (uint32_t i = 0; i < used->count; i++)
-		word_set(&session->timeline->stream[used->streams[i]->slot].done, used->streams[i]->done);
+		word_set(&tenant->timeline->stream[used->streams[i]->slot].done, used->streams[i]->done);
 	/* Pairs with the acquire in shm_view_done(): the timeline is filled. */
 	word_release(&server->generation, generation);
 	for (uint32_t i = 0; i < used->count; i++)
-		set_back(session, used->streams[i]);
-	ring_reader_init(&session->ring, &session->view);
-	contain_join(session, generation);
+		set_back(tenant, used->streams[i]);
+	ring_reader_init(&tenant->ring, &tenant->view);
+	contain_join(tenant, generation);
 	word_set(&server->active, 0);
 	word_set(&server->servings, word_relaxed(&server->servings) + 1);
 	word_release(&server->asleep, 0);
 	if (!set_running(server)) {
-		session->stopped = true;
-		word_release(&session->generation, 0);
+		tenant->stopped = true;
+		word_release(&tenant->generation, 0);
 		return false;
 	}
 	return true;
 }
 
-static enum takeover_verdict fault(struct session *session, CUresult code, const char *text)
+static enum takeover_verdict fault(struct tenant *tenant, CUresult code, const char *text)
 {
-	log_warning("session %llu (%s, pid %d) ends with code %d: %s", (unsigned long long)session->id,
-		session->program, session->pid, code, text);
-	session_end(session, SHM_SESSION_FAULTED, code ? code : CUDA_ERROR_LAUNCH_FAILED, text);
+	log_warning("session %llu (%s, pid %d) ends with code %d: %s", (unsigned long long)tenant->id,
+		tenant->program, tenant->pid, code, text);
+	tenant_end(tenant, SHM_SESSION_FAULTED, code ? code : CUDA_ERROR_LAUNCH_FAILED, text);
 	return TAKEOVER_FAULTED;
 }
 
-enum takeover_verdict takeover_session(struct session *session, uint32_t generation,
+enum takeover_verdict takeover_tenant(struct tenant *tenant, uint32_t generation,
 	enum takeover_recover recover, CUresult code, const char *reason,
 	const struct variable_set *variables)
 {
@@ -436,30 +436,30 @@ enum takeover_verdict takeover_session(struct session *session, uint32_t generat
 	char text[256];
 
 	if (recover == TAKEOVER_BY_REPLAY || recover == TAKEOVER_BY_FAIL)
-		session->replays = recover == TAKEOVER_BY_REPLAY;
+		tenant->replays = recover == TAKEOVER_BY_REPLAY;
 	if (recover == TAKEOVER_CULPRIT)
-		return fault(session, code, cause);
+		return fault(tenant, code, cause);
 	if (recover == TAKEOVER_UNSURE) {
 		snprintf(text, sizeof(text),
 			"%s, and this program's kernels ran at that moment: what they wrote cannot be "
 			"believed",
 			cause);
-		return fault(session, code, text);
+		return fault(tenant, code, text);
 	}
-	find_used(session, &used);
-	wrong = adopt(session, &used);
+	find_used(tenant, &used);
+	wrong = adopt(tenant, &used);
 	if (wrong)
-		return fault(session, code, wrong);
-	verdict = resolve(session, &used, cause, text, sizeof(text));
+		return fault(tenant, code, wrong);
+	verdict = resolve(tenant, &used, cause, text, sizeof(text));
 	if (verdict == TAKEOVER_FAULTED)
-		return fault(session, code, text);
-	if (!restore_variables(session, &used, variables, cause, text, sizeof(text))) {
+		return fault(tenant, code, text);
+	if (!restore_variables(tenant, &used, variables, cause, text, sizeof(text))) {
 		/* Lost on the way: the session is untouched, and the next executor can do it. */
-		if (executor_is_lost(session->executor))
+		if (executor_is_lost(tenant->executor))
 			return TAKEOVER_FAULTED;
-		return fault(session, code, text);
+		return fault(tenant, code, text);
 	}
-	if (!publish(session, &used, generation))
+	if (!publish(tenant, &used, generation))
 		return TAKEOVER_FAULTED;
 	return verdict;
 }
@@ -467,26 +467,26 @@ enum takeover_verdict takeover_session(struct session *session, uint32_t generat
 /* The sessions of an Activate, in its order. */
 struct activation {
 	uint64_t *verdicts;
-	struct session **joining; /* those that are to be served from now on, else NULL */
+	struct tenant **joining; /* those that are to be served from now on, else NULL */
 	uint32_t count;
 };
 
 static enum takeover_verdict take(
-	struct job *job, uint32_t index, const struct variable_set *variables, struct session **ret_joining)
+	struct job *job, uint32_t index, const struct variable_set *variables, struct tenant **ret_joining)
 {
 	const struct wire_activate *wish = &job->message.activate;
-	struct session *session = executor_session(job->executor, wish->sessions.at[index]);
+	struct tenant *tenant = executor_tenant(job->executor, wish->sessions.at[index]);
 	uint32_t recover = index < wish->recover.count ? wish->recover.at[index] : TAKEOVER_BY_POLICY;
 	enum takeover_verdict verdict;
 
-	if (!session || session->closing || session->stopped)
+	if (!tenant || tenant->closing || tenant->stopped)
 		return TAKEOVER_FAULTED;
-	if (word_relaxed(&session->generation))
+	if (word_relaxed(&tenant->generation))
 		return TAKEOVER_CLEAN; /* served already */
-	verdict = takeover_session(session, wish->generation, (enum takeover_recover)recover,
+	verdict = takeover_tenant(tenant, wish->generation, (enum takeover_recover)recover,
 		(CUresult)wish->code, wish->reason ? wish->reason : "", variables);
 	if (verdict != TAKEOVER_FAULTED)
-		*ret_joining = session;
+		*ret_joining = tenant;
 	return verdict;
 }
 
@@ -503,15 +503,15 @@ static void take_all(struct job *job, struct activation *activation)
 static void serve_all(struct activation *activation)
 {
 	for (uint32_t i = 0; i < activation->count; i++) {
-		struct session *session = activation->joining[i];
+		struct tenant *tenant = activation->joining[i];
 
-		if (!session)
+		if (!tenant)
 			continue;
-		if (serve_attach(session))
+		if (serve_attach(tenant))
 			activation->verdicts[i] =
-				fault(session, CUDA_ERROR_OUT_OF_MEMORY, "no memory to serve it");
+				fault(tenant, CUDA_ERROR_OUT_OF_MEMORY, "no memory to serve it");
 		else
-			wake_all(&session->view.server->wake);
+			wake_all(&tenant->view.server->wake);
 	}
 }
 

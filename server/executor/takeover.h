@@ -5,7 +5,7 @@
 #define FRMPS_SERVER_EXECUTOR_TAKEOVER_H
 
 #include "server/executor/job.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/executor/variable.h"
 
 enum takeover_verdict {
@@ -24,8 +24,8 @@ enum takeover_recover {
 	TAKEOVER_BY_FAIL = 5,
 };
 
-/** Brings the private state of a session that was just mapped to its beginning, long before it is needed. */
-void takeover_prepare(struct session *session);
+/** Brings the private state of a tenant that was just mapped to its beginning, long before it is needed. */
+void takeover_prepare(struct tenant *tenant);
 
 /**
  * Makes a session ready to be served as `generation`: its journal adopted, the new timeline filled and its
@@ -33,7 +33,7 @@ void takeover_prepare(struct session *session);
  * @code, @reason: of the fault that made the promotion necessary
  * @variables: values of modules' variables that came from the former executor
  */
-enum takeover_verdict takeover_session(struct session *session, uint32_t generation,
+enum takeover_verdict takeover_tenant(struct tenant *tenant, uint32_t generation,
 	enum takeover_recover recover, CUresult code, const char *reason,
 	const struct variable_set *variables);
 

@@ -14,31 +14,31 @@
 #include <stdint.h>
 
 struct event;
-struct session;
 struct stream;
+struct tenant;
 
 /** No event waits for its time. */
-void timing_init(struct session *session);
+void timing_init(struct tenant *tenant);
 
 /** The event was recorded, with timing, on the stream that it names. */
-void timing_expect(struct session *session, struct event *event);
+void timing_expect(struct tenant *tenant, struct event *event);
 
 /** A record of the event could not be made: its time will not be known. */
-void timing_refuse(struct session *session, const struct event *event, uint64_t place);
+void timing_refuse(struct tenant *tenant, const struct event *event, uint64_t place);
 
 /** Nobody asks for the event's time any more. */
-void timing_forget(struct session *session, struct event *event);
+void timing_forget(struct tenant *tenant, struct event *event);
 
 /** Publishes the times of what is done. */
-void timing_turn(struct session *session);
+void timing_turn(struct tenant *tenant);
 
 /** The same, and waits for those whose marks are there while the device writes their events: at most a millisecond. */
-void timing_finish(struct session *session);
+void timing_finish(struct tenant *tenant);
 
 /** Whether a time waits to be published: a record is done on one of the first streams that have any. Cheap. */
-bool timing_is_due(struct session *session);
+bool timing_is_due(struct tenant *tenant);
 
 /** When the next look is due: ns, UINT64_MAX = never. */
-uint64_t timing_next_look(const struct session *session, uint64_t now);
+uint64_t timing_next_look(const struct tenant *tenant, uint64_t now);
 
 #endif

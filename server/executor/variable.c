@@ -1,6 +1,6 @@
 // Module variables that were not moved (server/backend/relocate.c) are in the context: the next executor's
 // images hold the values that they were loaded with.
-// Those of which a program has asked for the address (session->globals), and those that its kernels may have
+// Those of which a program has asked for the address (tenant->globals), and those that its kernels may have
 // written (remains.c), are at the same address in both, and go along:
 //
 //   module thread of the executor that halts gently (halt.c): nothing runs and the gate is closed. Each range
@@ -31,7 +31,7 @@
 #include <unistd.h>
 
 #include "server/executor/clock.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "server/log.h"
 
 #define PIECE	  (UINT64_C(256) << 10)
@@ -180,15 +180,15 @@ static bool write_all(int fd, const void *bytes, size_t size)
 /* ---- what there is ---- */
 
 /* What a program may have written by commands, and what its kernels may have. The same in every executor. */
-static int list_ranges(struct session *session, struct remains_list *ret)
+static int list_ranges(struct tenant *tenant, struct remains_list *ret)
 {
 	struct remains_list list;
 	struct range *globals, *all;
 	uint32_t count;
 
-	if (remains_list(session, &list))
+	if (remains_list(tenant, &list))
 		return -ENOMEM;
-	if (range_set_list(&session->globals, &globals, &count)) {
+	if (range_set_list(&tenant->globals, &globals, &count)) {
 		free(list.ranges);
 		return -ENOMEM;
 	}
@@ -221,10 +221,10 @@ static bool save_piece(struct executor *executor, int fd, uint64_t address, uint
 	return fine;
 }
 
-static bool save_range(struct session *session, int fd, const struct range *range)
+static bool save_range(struct tenant *tenant, int fd, const struct range *range)
 {
-	const struct variable_record record = {.session = session->id,
-		.generation = word_relaxed(&session->generation),
+	const struct variable_record record = {.session = tenant->id,
+		.generation = word_relaxed(&tenant->generation),
 		.address = range->start,
 		.bytes = range->end - range->start};
 	bool fine = write_all(fd, &record, sizeof(record));
@@ -232,26 +232,26 @@ static bool save_range(struct session *session, int fd, const struct range *rang
 	for (uint64_t done = 0; fine && done < record.bytes; done += PIECE) {
 		uint64_t bytes = record.bytes - done < PIECE ? record.bytes - done : PIECE;
 
-		fine = save_piece(session->executor, fd, range->start + done, bytes);
+		fine = save_piece(tenant->executor, fd, range->start + done, bytes);
 	}
 	return fine;
 }
 
 /* All of its ranges, or nothing. */
-static void save_session(struct session *session, int fd, uint32_t *ranges_left)
+static void save_tenant(struct tenant *tenant, int fd, uint32_t *ranges_left)
 {
 	off_t begin = lseek(fd, 0, SEEK_CUR);
 	uint64_t room = SAVE_MOST - (uint64_t)begin;
 	struct remains_list list;
 	bool fine;
 
-	if (list_ranges(session, &list))
+	if (list_ranges(tenant, &list))
 		return;
 	fine = list.count <= *ranges_left && !list.lost[0];
 	for (uint32_t i = 0; fine && i < list.count; i++) {
 		uint64_t bytes = list.ranges[i].end - list.ranges[i].start + sizeof(struct variable_record);
 
-		fine = bytes <= room && save_range(session, fd, &list.ranges[i]);
+		fine = bytes <= room && save_range(tenant, fd, &list.ranges[i]);
 		room -= fine ? bytes : 0;
 	}
 	*ranges_left -= fine ? list.count : 0;
@@ -259,47 +259,47 @@ static void save_session(struct session *session, int fd, uint32_t *ranges_left)
 	if (fine)
 		return;
 	log_warning("the values of variables of session %llu (%s, pid %d) cannot be taken along%s%s",
-		(unsigned long long)session->id, session->program, session->pid, list.lost[0] ? ": " : "",
+		(unsigned long long)tenant->id, tenant->program, tenant->pid, list.lost[0] ? ": " : "",
 		list.lost);
 	if (ftruncate(fd, begin) || lseek(fd, begin, SEEK_SET) < 0)
 		log_error("cannot take back what was written of them: %m");
 }
 
-static bool goes_on(const struct session *session)
+static bool goes_on(const struct tenant *tenant)
 {
-	return word_relaxed(&session->generation) && !word_acquire(&session->ended) && !session->closing;
+	return word_relaxed(&tenant->generation) && !word_acquire(&tenant->ended) && !tenant->closing;
 }
 
 /* Return: how many of them, each with a reference. */
-static uint32_t list_sessions(struct executor *executor, struct session ***ret_sessions)
+static uint32_t list_tenants(struct executor *executor, struct tenant ***ret_tenants)
 {
-	struct session *session, **list;
+	struct tenant *tenant, **list;
 	uint32_t count = 0, room = 0;
 
-	pthread_mutex_lock(&executor->sessions_lock);
-	TAILQ_FOREACH (session, &executor->sessions, link)
+	pthread_mutex_lock(&executor->tenants_lock);
+	TAILQ_FOREACH (tenant, &executor->tenants, link)
 		room++;
-	list = calloc(room + 1, sizeof(struct session *));
-	TAILQ_FOREACH (session, &executor->sessions, link)
-		if (list && goes_on(session))
-			list[count++] = session_ref(session);
-	pthread_mutex_unlock(&executor->sessions_lock);
-	*ret_sessions = list;
+	list = calloc(room + 1, sizeof(struct tenant *));
+	TAILQ_FOREACH (tenant, &executor->tenants, link)
+		if (list && goes_on(tenant))
+			list[count++] = tenant_ref(tenant);
+	pthread_mutex_unlock(&executor->tenants_lock);
+	*ret_tenants = list;
 	return count;
 }
 
 int variable_save(struct executor *executor)
 {
 	int fd = memfd_create("frmps-variables", MFD_CLOEXEC);
-	struct session **sessions;
-	uint32_t count = list_sessions(executor, &sessions), ranges_left = RANGES_MOST;
+	struct tenant **tenants;
+	uint32_t count = list_tenants(executor, &tenants), ranges_left = RANGES_MOST;
 
 	for (uint32_t i = 0; i < count; i++) {
 		if (fd >= 0)
-			save_session(sessions[i], fd, &ranges_left);
-		session_unref(sessions[i]);
+			save_tenant(tenants[i], fd, &ranges_left);
+		tenant_unref(tenants[i]);
 	}
-	free(sessions);
+	free(tenants);
 	if (fd >= 0 && !lseek(fd, 0, SEEK_CUR)) {
 		close(fd);
 		fd = -1;
@@ -309,19 +309,19 @@ int variable_save(struct executor *executor)
 
 /* ---- moved variables ---- */
 
-static bool fill_piece(struct session *session, uint64_t address, const uint8_t *values, uint64_t bytes)
+static bool fill_piece(struct tenant *tenant, uint64_t address, const uint8_t *values, uint64_t bytes)
 {
-	struct variable_path *path = &session->executor->variables;
+	struct variable_path *path = &tenant->executor->variables;
 	struct backend_copy copy = linear(address, (uintptr_t)path->page->piece, bytes);
 	bool fine = false;
 
 	copy.src_is_host = true;
 	pthread_mutex_lock(&path->lock);
 	/* The device may still read what did not end in time. */
-	if (!is_broken(session->executor)) {
+	if (!is_broken(tenant->executor)) {
 		memcpy(path->page->piece, values, bytes);
-		word_set(&path->late, session->id);
-		fine = carry_out(session->executor, &copy, 1);
+		word_set(&path->late, tenant->id);
+		fine = carry_out(tenant->executor, &copy, 1);
 		if (!path->broken)
 			word_set(&path->late, 0);
 	}
@@ -329,32 +329,32 @@ static bool fill_piece(struct session *session, uint64_t address, const uint8_t 
 	return fine;
 }
 
-bool variable_is_late(struct session *session)
+bool variable_is_late(struct tenant *tenant)
 {
-	struct variable_path *path = &session->executor->variables;
+	struct variable_path *path = &tenant->executor->variables;
 	bool late;
 
 	if (!path->page)
 		return false;
 	/* Whose values are on their way is known without it. */
 	if (pthread_mutex_trylock(&path->lock))
-		return word_relaxed(&path->late) == session->id;
-	late = is_broken(session->executor) && word_relaxed(&path->late) == session->id;
+		return word_relaxed(&path->late) == tenant->id;
+	late = is_broken(tenant->executor) && word_relaxed(&path->late) == tenant->id;
 	pthread_mutex_unlock(&path->lock);
 	return late;
 }
 
-CUresult variable_fill(struct session *session, const struct range *block, const uint8_t *values)
+CUresult variable_fill(struct tenant *tenant, const struct range *block, const uint8_t *values)
 {
 	struct range_cache cache = {0};
 	uint64_t bytes = block->end - block->start;
 
-	if (block->end < block->start || !range_set_covers(&session->device, &cache, block->start, bytes))
+	if (block->end < block->start || !range_set_covers(&tenant->device, &cache, block->start, bytes))
 		return CUDA_ERROR_INVALID_VALUE;
 	for (uint64_t done = 0; done < bytes; done += PIECE) {
 		uint64_t size = bytes - done < PIECE ? bytes - done : PIECE;
 
-		if (!fill_piece(session, block->start + done, values + done, size))
+		if (!fill_piece(tenant, block->start + done, values + done, size))
 			return CUDA_ERROR_SYSTEM_NOT_READY;
 	}
 	return CUDA_SUCCESS;
@@ -420,26 +420,26 @@ static bool restore_piece(struct executor *executor, uint64_t address, int fd, o
 	return fine;
 }
 
-static bool restore_place(struct session *session, int fd, const struct variable_place *place)
+static bool restore_place(struct tenant *tenant, int fd, const struct variable_place *place)
 {
 	bool fine = true;
 
 	for (uint64_t done = 0; fine && done < place->record.bytes; done += PIECE) {
 		uint64_t left = place->record.bytes - done, bytes = left < PIECE ? left : PIECE;
 
-		fine = restore_piece(session->executor, place->record.address + done, fd,
+		fine = restore_piece(tenant->executor, place->record.address + done, fd,
 			place->offset + (off_t)done, bytes);
 	}
 	return fine;
 }
 
-static const struct variable_place *find_place(const struct variable_set *set, const struct session *session,
+static const struct variable_place *find_place(const struct variable_set *set, const struct tenant *tenant,
 	uint32_t former, const struct range *range)
 {
 	for (uint32_t i = 0; i < set->count; i++) {
 		const struct variable_record *record = &set->at[i].record;
 
-		if (record->session == session->id && record->generation == former &&
+		if (record->session == tenant->id && record->generation == former &&
 			record->address == range->start && record->bytes == range->end - range->start)
 			return &set->at[i];
 	}
@@ -447,10 +447,10 @@ static const struct variable_place *find_place(const struct variable_set *set, c
 }
 
 bool variable_restore(
-	struct session *session, const struct variable_set *set, uint32_t former, char ret_why[REMAINS_TEXT])
+	struct tenant *tenant, const struct variable_set *set, uint32_t former, char ret_why[REMAINS_TEXT])
 {
 	struct remains_list list;
-	bool fine = !list_ranges(session, &list);
+	bool fine = !list_ranges(tenant, &list);
 
 	ret_why[0] = '\0';
 	if (!fine)
@@ -458,9 +458,9 @@ bool variable_restore(
 	strcpy(ret_why, list.lost);
 	fine = !list.lost[0];
 	for (uint32_t i = 0; fine && i < list.count; i++) {
-		const struct variable_place *place = find_place(set, session, former, &list.ranges[i]);
+		const struct variable_place *place = find_place(set, tenant, former, &list.ranges[i]);
 
-		fine = place && restore_place(session, set->fd, place);
+		fine = place && restore_place(tenant, set->fd, place);
 	}
 	free(list.ranges);
 	return fine;

@@ -15,7 +15,7 @@
 struct backend_copy;
 struct backend_stream;
 struct executor;
-struct session;
+struct tenant;
 
 /* Of an executor: the way between its device and the file. Module thread, and main thread where it takes
  * over. */
@@ -54,10 +54,10 @@ int variable_save(struct executor *executor);
  * Return: CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE: it is not all the client's memory;
  * CUDA_ERROR_SYSTEM_NOT_READY: the device did not do it in time. It may do it yet: variable_is_late().
  */
-CUresult variable_fill(struct session *session, const struct range *block, const uint8_t *values);
+CUresult variable_fill(struct tenant *tenant, const struct range *block, const uint8_t *values);
 
 /** Whether first values may come into memory of the session yet. Any thread; does not wait. */
-bool variable_is_late(struct session *session);
+bool variable_is_late(struct tenant *tenant);
 
 /** Has the device do copies of memory that is its own or registered, and waits for them. Main or module
  * thread. Return: whether they are done. */
@@ -74,6 +74,6 @@ void variable_set_deinit(struct variable_set *set);
  * Return: whether all have them.
  */
 bool variable_restore(
-	struct session *session, const struct variable_set *set, uint32_t former, char ret_why[REMAINS_TEXT]);
+	struct tenant *tenant, const struct variable_set *set, uint32_t former, char ret_why[REMAINS_TEXT]);
 
 #endif

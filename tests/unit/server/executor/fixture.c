@@ -21,9 +21,9 @@ static void open_executor(void)
 
 	*executor = (struct executor){.ops = &fake_ops, .control_fd = fixture.control[0]};
 	executor->device.priority_greatest = -5;
-	TAILQ_INIT(&executor->sessions);
+	TAILQ_INIT(&executor->tenants);
 	pthread_mutex_init(&executor->control_lock, NULL);
-	pthread_mutex_init(&executor->sessions_lock, NULL);
+	pthread_mutex_init(&executor->tenants_lock, NULL);
 	pthread_mutex_init(&executor->ends_lock, NULL);
 	ck_assert_int_eq(job_board_init(&executor->board), 0);
 	executor->scratch = calloc(EXECUTOR_SCRATCH_WORDS, sizeof(uint64_t));
@@ -35,7 +35,7 @@ static void close_executor(void)
 	free(fixture.executor.scratch);
 }
 
-static void add_function(struct session *session, uint32_t id)
+static void add_function(struct tenant *tenant, uint32_t id)
 {
 	function_word *functions = calloc(FUNCTION_MAX, sizeof(*functions));
 	struct function *function = calloc(1, sizeof(*function));
@@ -43,12 +43,12 @@ static void add_function(struct session *session, uint32_t id)
 	function->name = strdup("scale");
 	function->info.argument_bytes = 8;
 	functions[id] = function;
-	session->modules.functions = functions;
+	tenant->modules.functions = functions;
 }
 
-static void free_functions(struct session *session)
+static void free_functions(struct tenant *tenant)
 {
-	function_word *functions = session->modules.functions;
+	function_word *functions = tenant->modules.functions;
 
 	free(functions[1]->name);
 	free(functions[1]);
@@ -56,41 +56,40 @@ static void free_functions(struct session *session)
 }
 
 /* A session as OpenSession leaves it. */
-static void open_session(const struct wire_shape *shape)
+static void open_tenant(const struct wire_shape *shape)
 {
-	struct session *session = session_new(&fixture.executor, 77);
+	struct tenant *tenant = tenant_new(&fixture.executor, 77);
 
-	strcpy(session->program, "test");
-	session->window_base = FIXTURE_WINDOW;
-	session->device_bytes = FIXTURE_DEVICE;
-	session->host_bytes = FIXTURE_HOST;
-	session->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	strcpy(tenant->program, "test");
+	tenant->window_base = FIXTURE_WINDOW;
+	tenant->device_bytes = FIXTURE_DEVICE;
+	tenant->host_bytes = FIXTURE_HOST;
+	tenant->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	ck_assert_int_eq(
-		shm_view_map(&session->view, shape, fixture.client_fd, fixture.server_fd, SHM_SIDE_SERVER),
-		0);
-	takeover_prepare(session);
-	range_set_add(&session->device, FIXTURE_WINDOW, FIXTURE_DEVICE / 2);
-	range_set_add(&session->host, (uintptr_t)fixture.host, 4096);
-	add_function(session, 1);
-	TAILQ_INSERT_TAIL(&fixture.executor.sessions, session, link);
-	fixture.session = session;
+		shm_view_map(&tenant->view, shape, fixture.client_fd, fixture.server_fd, SHM_SIDE_SERVER), 0);
+	takeover_prepare(tenant);
+	range_set_add(&tenant->device, FIXTURE_WINDOW, FIXTURE_DEVICE / 2);
+	range_set_add(&tenant->host, (uintptr_t)fixture.host, 4096);
+	add_function(tenant, 1);
+	TAILQ_INSERT_TAIL(&fixture.executor.tenants, tenant, link);
+	fixture.tenant = tenant;
 }
 
-static void close_session(void)
+static void close_tenant(void)
 {
-	struct session *session = fixture.session;
+	struct tenant *tenant = fixture.tenant;
 
-	TAILQ_REMOVE(&fixture.executor.sessions, session, link);
+	TAILQ_REMOVE(&fixture.executor.tenants, tenant, link);
 	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
-		stream_close(session, &session->streams[slot]);
-	if (session->poll_stream)
-		fake_ops.stream_destroy(session->poll_stream);
-	event_table_deinit(session, &session->events);
-	graph_table_deinit(session);
-	free_functions(session);
-	shm_view_unmap(&session->view);
-	close(session->doorbell);
-	session_unref(session);
+		stream_close(tenant, &tenant->streams[slot]);
+	if (tenant->poll_stream)
+		fake_ops.stream_destroy(tenant->poll_stream);
+	event_table_deinit(tenant, &tenant->events);
+	graph_table_deinit(tenant);
+	free_functions(tenant);
+	shm_view_unmap(&tenant->view);
+	close(tenant->doorbell);
+	tenant_unref(tenant);
 }
 
 void fixture_open(uint32_t blocks)
@@ -113,9 +112,9 @@ void fixture_open(uint32_t blocks)
 		0);
 	ring_writer_init(&fixture.ring, &fixture.client);
 	open_executor();
-	open_session(&shape);
+	open_tenant(&shape);
 	ck_assert_int_eq(
-		takeover_session(fixture.session, 1, TAKEOVER_NOTHING, 0, "", &no_variables), TAKEOVER_CLEAN);
+		takeover_tenant(fixture.tenant, 1, TAKEOVER_NOTHING, 0, "", &no_variables), TAKEOVER_CLEAN);
 }
 
 void fixture_open_default(void)
@@ -125,7 +124,7 @@ void fixture_open_default(void)
 
 void fixture_close(void)
 {
-	close_session();
+	close_tenant();
 	close_executor();
 	shm_view_unmap(&fixture.client);
 	close(fixture.client_fd);
@@ -139,10 +138,10 @@ void fixture_kill(void)
 {
 	struct wire_shape shape = fixture.client.shape;
 
-	close_session();
+	close_tenant();
 	close_executor();
 	open_executor();
-	open_session(&shape);
+	open_tenant(&shape);
 }
 
 enum takeover_verdict fixture_take_over(enum takeover_recover recover)
@@ -150,7 +149,7 @@ enum takeover_verdict fixture_take_over(enum takeover_recover recover)
 	uint32_t generation = word_acquire(&fixture.client.server->generation) + 1;
 
 	fixture_kill();
-	return takeover_session(fixture.session, generation, recover, CUDA_ERROR_ILLEGAL_ADDRESS,
+	return takeover_tenant(fixture.tenant, generation, recover, CUDA_ERROR_ILLEGAL_ADDRESS,
 		"somebody else's kernel faulted", &no_variables);
 }
 
@@ -225,7 +224,7 @@ uint64_t fixture_depend(uint32_t stream, uint32_t on, uint64_t seq, uint32_t eve
 
 void fixture_turn(void)
 {
-	while (serve_turn(fixture.session, fixture.now))
+	while (serve_turn(fixture.tenant, fixture.now))
 		;
 }
 

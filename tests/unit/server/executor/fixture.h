@@ -4,8 +4,8 @@
 #ifndef FRMPS_TESTS_UNIT_SERVER_EXECUTOR_FIXTURE_H
 #define FRMPS_TESTS_UNIT_SERVER_EXECUTOR_FIXTURE_H
 
-#include "server/executor/session.h"
 #include "server/executor/takeover.h"
+#include "server/executor/tenant.h"
 #include "shm/ring.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/executor/fake_backend.h"
@@ -17,7 +17,7 @@
 
 struct fixture {
 	struct executor executor;
-	struct session *session;
+	struct tenant *tenant;
 	struct shm_view client; /* the client's mapping */
 	struct ring_writer ring;
 	uint64_t seq[SHM_STREAMS]; /* the client's numbers */

@@ -14,16 +14,16 @@
 static const struct constant first = {{MIRROR, MIRROR + BYTES}, CONSTANT, MODULE};
 static const struct constant second = {{MIRROR + 256, MIRROR + 256 + BYTES}, CONSTANT + 4096, MODULE + 1};
 
-static void open_session(void)
+static void open_tenant(void)
 {
 	fixture_open_default();
 	ck_assert_int_eq(variable_open(&fixture.executor), CUDA_SUCCESS);
 	fake.count = 0;
-	ck_assert_int_eq(constant_add(fixture.session, &second), CUDA_SUCCESS);
-	ck_assert_int_eq(constant_add(fixture.session, &first), CUDA_SUCCESS);
+	ck_assert_int_eq(constant_add(fixture.tenant, &second), CUDA_SUCCESS);
+	ck_assert_int_eq(constant_add(fixture.tenant, &first), CUDA_SUCCESS);
 }
 
-static void close_session(void)
+static void close_tenant(void)
 {
 	variable_close(&fixture.executor);
 	fixture_close();
@@ -100,25 +100,25 @@ START_TEST(a_constant_that_cannot_be_written_is_a_late_error)
 	fixture_set(1, MIRROR, 4);
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_SET), 1);
-	ck_assert_uint_eq(word_acquire(&fixture.session->view.states[1].issued), 1);
+	ck_assert_uint_eq(word_acquire(&fixture.tenant->view.states[1].issued), 1);
 	ck_assert_int_eq((int)word_relaxed(&fixture.client.server->late_error), CUDA_ERROR_INVALID_VALUE);
 }
 END_TEST
 
 START_TEST(a_module_takes_its_constants_along)
 {
-	ck_assert(constant_touches(fixture.session, MODULE, MIRROR + BYTES - 1, 1));
-	ck_assert(!constant_touches(fixture.session, MODULE, MIRROR + BYTES, 1));
-	ck_assert(!constant_touches(fixture.session, MODULE, MIRROR + 256, 1));
-	ck_assert(constant_touches(fixture.session, MODULE + 1, MIRROR, 512));
-	constant_forget(fixture.session, MODULE);
-	ck_assert(!constant_touches(fixture.session, MODULE, MIRROR, 512));
+	ck_assert(constant_touches(fixture.tenant, MODULE, MIRROR + BYTES - 1, 1));
+	ck_assert(!constant_touches(fixture.tenant, MODULE, MIRROR + BYTES, 1));
+	ck_assert(!constant_touches(fixture.tenant, MODULE, MIRROR + 256, 1));
+	ck_assert(constant_touches(fixture.tenant, MODULE + 1, MIRROR, 512));
+	constant_forget(fixture.tenant, MODULE);
+	ck_assert(!constant_touches(fixture.tenant, MODULE, MIRROR, 512));
 	fixture_set(1, MIRROR, 4);
 	fixture_set(1, MIRROR + 256, 4);
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_COPY), 1);
 	expect_copy(0, CONSTANT + 4096, MIRROR + 256);
-	constant_forget(fixture.session, MODULE + 1);
+	constant_forget(fixture.tenant, MODULE + 1);
 	fixture_set(1, MIRROR + 256, 4);
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_COPY), 1);
@@ -129,13 +129,13 @@ START_TEST(one_is_known_once_and_in_one_place)
 {
 	struct constant other = first;
 
-	ck_assert_int_eq(constant_add(fixture.session, &first), CUDA_SUCCESS);
-	ck_assert_uint_eq(fixture.session->constants.count, 2);
+	ck_assert_int_eq(constant_add(fixture.tenant, &first), CUDA_SUCCESS);
+	ck_assert_uint_eq(fixture.tenant->constants.count, 2);
 	other.at++;
-	ck_assert_int_eq(constant_add(fixture.session, &other), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(constant_add(fixture.tenant, &other), CUDA_ERROR_INVALID_VALUE);
 	other = first;
 	other.mirror.end = second.mirror.start + 1;
-	ck_assert_int_eq(constant_add(fixture.session, &other), CUDA_ERROR_INVALID_VALUE);
+	ck_assert_int_eq(constant_add(fixture.tenant, &other), CUDA_ERROR_INVALID_VALUE);
 }
 END_TEST
 
@@ -146,25 +146,25 @@ START_TEST(there_are_not_too_many)
 	for (uint32_t i = 0; i < CONSTANTS_MAX - 2; i++) {
 		one.mirror.start = MIRROR + 1024 + UINT64_C(8) * i;
 		one.mirror.end = one.mirror.start + 8;
-		ck_assert_int_eq(constant_add(fixture.session, &one), CUDA_SUCCESS);
+		ck_assert_int_eq(constant_add(fixture.tenant, &one), CUDA_SUCCESS);
 	}
 	one.mirror.start = one.mirror.end;
 	one.mirror.end++;
-	ck_assert_int_eq(constant_add(fixture.session, &one), CUDA_ERROR_OUT_OF_MEMORY);
-	ck_assert_int_eq(constant_add(fixture.session, &first), CUDA_SUCCESS);
+	ck_assert_int_eq(constant_add(fixture.tenant, &one), CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(constant_add(fixture.tenant, &first), CUDA_SUCCESS);
 }
 END_TEST
 
 START_TEST(all_are_refreshed)
 {
 	fake.immediate = true;
-	ck_assert(constant_refresh(fixture.session));
+	ck_assert(constant_refresh(fixture.tenant));
 	ck_assert_uint_eq(fake_count(FAKE_COPY), 2);
 	expect_copy(0, CONSTANT, MIRROR);
 	expect_copy(1, CONSTANT + 4096, MIRROR + 256);
 	ck_assert_int_lt(fake_position(FAKE_COPY, 1), fake_position(FAKE_MARK, 0));
 	fake.fails[FAKE_COPY] = CUDA_ERROR_INVALID_VALUE;
-	ck_assert(!constant_refresh(fixture.session));
+	ck_assert(!constant_refresh(fixture.tenant));
 }
 END_TEST
 
@@ -172,8 +172,8 @@ END_TEST
 START_TEST(a_mirror_that_was_given_back_is_not_read)
 {
 	fake.immediate = true;
-	range_set_remove(&fixture.session->device, MIRROR + 256, BYTES);
-	ck_assert(!constant_refresh(fixture.session));
+	range_set_remove(&fixture.tenant->device, MIRROR + 256, BYTES);
+	ck_assert(!constant_refresh(fixture.tenant));
 	ck_assert_uint_eq(fake_count(FAKE_COPY), 0);
 }
 END_TEST
@@ -183,7 +183,7 @@ static void next_executor(void)
 	variable_close(&fixture.executor);
 	fixture_kill();
 	ck_assert_int_eq(variable_open(&fixture.executor), CUDA_SUCCESS);
-	ck_assert_int_eq(constant_add(fixture.session, &first), CUDA_SUCCESS);
+	ck_assert_int_eq(constant_add(fixture.tenant, &first), CUDA_SUCCESS);
 }
 
 /* Before what is in doubt is repeated. A session that has done nothing has nothing to write. */
@@ -192,7 +192,7 @@ START_TEST(who_takes_over_writes_constants_first)
 	fake.immediate = true;
 	next_executor();
 	ck_assert_int_eq(
-		takeover_session(fixture.session, 2, TAKEOVER_BY_POLICY, CUDA_SUCCESS, "", &no_variables),
+		takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, CUDA_SUCCESS, "", &no_variables),
 		TAKEOVER_CLEAN);
 	ck_assert_uint_eq(fake_count(FAKE_COPY), 0);
 	fixture_set(1, MIRROR, 4);
@@ -202,7 +202,7 @@ START_TEST(who_takes_over_writes_constants_first)
 	next_executor();
 	fake.immediate = true;
 	ck_assert_int_eq(
-		takeover_session(fixture.session, 3, TAKEOVER_BY_POLICY, CUDA_SUCCESS, "", &no_variables),
+		takeover_tenant(fixture.tenant, 3, TAKEOVER_BY_POLICY, CUDA_SUCCESS, "", &no_variables),
 		TAKEOVER_REPEATS);
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_COPY), 2);
@@ -216,7 +216,7 @@ int main(void)
 	Suite *suite = suite_create("constant");
 	TCase *tests = tcase_create("constant");
 
-	tcase_add_checked_fixture(tests, open_session, close_session);
+	tcase_add_checked_fixture(tests, open_tenant, close_tenant);
 	tcase_add_test(tests, copies_go_on_before_their_mark);
 	tcase_add_test(tests, sets_and_words_go_on);
 	tcase_add_test(tests, what_is_beside_or_only_read_goes_nowhere);

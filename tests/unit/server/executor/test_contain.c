@@ -25,7 +25,7 @@ static void open_watch(void)
 {
 	fixture_open_default();
 	contain_init(&fixture.executor);
-	contain_note_module(&fixture.executor, MODULE, fixture.session->id);
+	contain_note_module(&fixture.executor, MODULE, fixture.tenant->id);
 	watch = atomic_load(&backend_watch);
 	ck_assert_ptr_nonnull(watch);
 	memset(words, 0, sizeof(words));
@@ -89,12 +89,12 @@ START_TEST(the_culprit_is_told_and_everybody_else_goes_on)
 	ck_assert_uint_eq(fixture.client.server->error, CUDA_ERROR_MISALIGNED_ADDRESS);
 	ck_assert_str_eq(fixture.client.server->reason,
 		"a fault in kernel bad_kernel, block (1,2,3), instruction at 0x1234");
-	ck_assert(word_acquire(&fixture.session->ended));
+	ck_assert(word_acquire(&fixture.tenant->ended));
 	ck_assert_uint_eq(words[0].magic, LAST_WORDS_MAGIC);
-	ck_assert_uint_eq(words[0].session, fixture.session->id);
+	ck_assert_uint_eq(words[0].session, fixture.tenant->id);
 	ck_assert_uint_eq(step(0), UINT64_MAX);
 	ck_assert_int_eq(heard(&message), WIRE_FAULT);
-	ck_assert_uint_eq(message.session, fixture.session->id);
+	ck_assert_uint_eq(message.session, fixture.tenant->id);
 	ck_assert_int_eq(message.trouble.code, CUDA_ERROR_MISALIGNED_ADDRESS);
 	ck_assert_str_eq(message.trouble.text, "bad_kernel");
 	ck_assert_int_eq(heard(&message), 0);
@@ -146,7 +146,7 @@ START_TEST(what_is_not_contained_is_the_daemons)
 	step(0);
 	ck_assert_int_eq(heard(&message), WIRE_SUSPECT);
 	ck_assert_int_eq(heard(&message), 0);
-	ck_assert_uint_eq(words[0].session, fixture.session->id);
+	ck_assert_uint_eq(words[0].session, fixture.tenant->id);
 	ck_assert(word_acquire(&fixture.client.server->doubtful));
 	ck_assert(!executor_is_lost(&fixture.executor));
 }
@@ -198,11 +198,11 @@ START_TEST(the_doubt_says_what_is_known)
 {
 	struct backend_fault fault = fault_in(MODULE);
 
-	word_set(&fixture.session->view.server->active, _i ? clock_now() - SHM_SIGN_NS / 2 : 0);
+	word_set(&fixture.tenant->view.server->active, _i ? clock_now() - SHM_SIGN_NS / 2 : 0);
 	watch->suspected(watch->context);
 	ck_assert_uint_eq(doubt(), SHM_DOUBT | (_i ? SHM_DOUBT_WORKED : 0));
 	/* However long the rest takes. */
-	word_set(&fixture.session->view.server->active, 0);
+	word_set(&fixture.tenant->view.server->active, 0);
 	watch->stopped(watch->context);
 	ck_assert_uint_eq(doubt(), SHM_DOUBT | SHM_DOUBT_FAULT | (_i ? SHM_DOUBT_WORKED : 0));
 	watch->contained(watch->context, &fault, 1);
@@ -216,7 +216,7 @@ START_TEST(what_was_given_up_is_doubtful_for_good)
 	const uint32_t given_up = SHM_DOUBT | SHM_DOUBT_FAULT | SHM_DOUBT_WORKED;
 	struct backend_fault fault = fault_in(MODULE);
 
-	word_set(&fixture.session->view.server->active, clock_now());
+	word_set(&fixture.tenant->view.server->active, clock_now());
 	watch->suspected(watch->context);
 	watch->stopped(watch->context);
 	watch->uncontained(watch->context, NULL, 0);
@@ -293,8 +293,8 @@ START_TEST(what_a_worn_executor_has_goes_with_it)
 	ck_assert(!contain_is_worn(&fixture.executor));
 	watch->contained(watch->context, &fault, 1);
 	ck_assert(contain_is_worn(&fixture.executor));
-	stream_close(fixture.session, &fixture.session->streams[3]);
-	ck_assert_ptr_null(fixture.session->streams[3].backend);
+	stream_close(fixture.tenant, &fixture.tenant->streams[3]);
+	ck_assert_ptr_null(fixture.tenant->streams[3].backend);
 	ck_assert_uint_eq(fake_count(FAKE_STREAM_DESTROY), 0);
 	ck_assert(!burial_work(&fixture.executor));
 }
@@ -316,7 +316,7 @@ START_TEST(an_executor_whose_faults_have_ended_serves_on)
 	ck_assert_int_eq(heard(&message), WIRE_FAULT);
 	ck_assert(message.trouble.ended);
 	ck_assert_uint_eq(contain_still_until(&fixture.executor, 1), 0);
-	stream_close(fixture.session, &fixture.session->streams[3]);
+	stream_close(fixture.tenant, &fixture.tenant->streams[3]);
 	ck_assert_uint_eq(fake_count(FAKE_STREAM_DESTROY), 1);
 	/* Of two faults one that is left is enough. */
 	fault.ended = false;
@@ -341,9 +341,9 @@ END_TEST
 START_TEST(who_was_taken_over_is_not_doubted_any_more)
 {
 	struct backend_fault fault = fault_in(UNKNOWN);
-	struct shm_server_header *server = fixture.session->view.server;
+	struct shm_server_header *server = fixture.tenant->view.server;
 
-	word_release(&server->generation, word_relaxed(&fixture.session->generation) + 1);
+	word_release(&server->generation, word_relaxed(&fixture.tenant->generation) + 1);
 	watch->suspected(watch->context);
 	ck_assert_uint_eq(doubt(), 0);
 	watch->stopped(watch->context);
@@ -363,7 +363,7 @@ START_TEST(without_a_backend_that_sees_exceptions_a_lost_context_leaves_doubts)
 	struct wire_message message;
 
 	backend_contains = _i != 0;
-	word_set(&fixture.session->view.server->active, clock_now());
+	word_set(&fixture.tenant->view.server->active, clock_now());
 	lost_report(&fixture.executor, CUDA_ERROR_ILLEGAL_ADDRESS);
 	backend_contains = false;
 	ck_assert_int_eq(heard(&message), WIRE_LOST);
@@ -418,7 +418,7 @@ static void make_page(const char *text)
 
 static void *offend(void *text)
 {
-	session_end(fixture.session, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, text);
+	tenant_end(fixture.tenant, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, text);
 	return NULL;
 }
 
@@ -444,7 +444,7 @@ static void expect_end(const struct shm_server_header *server, bool is_fault)
 
 START_TEST(of_two_ends_at_a_time_one_is_told)
 {
-	struct shm_server_header *server = fixture.session->view.server;
+	struct shm_server_header *server = fixture.tenant->view.server;
 	void *(*const ends[])(void *) = {offend, tell_of_a_fault};
 	static char other[] = "at the same time";
 	pthread_t thread;

@@ -18,7 +18,7 @@
 #include "server/executor/executor.h"
 #include "server/executor/module.h"
 #include "server/executor/pace.h"
-#include "server/executor/session.h"
+#include "server/executor/tenant.h"
 #include "shm/doorbell.h"
 #include "shm/region.h"
 #include "shm/ring.h"
@@ -181,7 +181,7 @@ static void activate(struct client *client)
 	ck_assert_uint_eq(message.reply.values.at[0], 0);
 }
 
-static uint64_t close_session(struct client *client, uint32_t patience_ms)
+static uint64_t close_tenant(struct client *client, uint32_t patience_ms)
 {
 	struct wire_message request = {.type = WIRE_CLOSE_SESSION, .close_session = {patience_ms}};
 
@@ -190,7 +190,7 @@ static uint64_t close_session(struct client *client, uint32_t patience_ms)
 	return message.reply.values.at[0];
 }
 
-static uint64_t detach_session(struct client *client, uint32_t patience_ms)
+static uint64_t detach_tenant(struct client *client, uint32_t patience_ms)
 {
 	struct wire_message request = {.type = WIRE_DETACH_SESSION, .close_session = {patience_ms}};
 
@@ -345,7 +345,7 @@ START_TEST(a_client_from_beginning_to_end)
 	ck_assert_uint_eq(message.reply.values.at[0], 16);
 	ck_assert_int_eq(call_symbol(&client, WIRE_UNLOAD_MODULE, 1, 0, ""), 0);
 	ck_assert_int_eq(call_symbol(&client, WIRE_UNLOAD_MODULE, 1, 0, ""), CUDA_ERROR_INVALID_HANDLE);
-	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
 END_TEST
@@ -369,9 +369,9 @@ START_TEST(modules_that_print)
 	activate(&deaf);
 	ck_assert_int_eq(load(&deaf, 1, "MP"), 0);
 	ck_assert_uint_eq(message.reply.values.at[1], 0);
-	ck_assert_uint_eq(close_session(&deaf, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&deaf, 1000), 1);
 	close_client(&deaf);
-	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
 END_TEST
@@ -437,8 +437,8 @@ START_TEST(others_load_and_compile_while_one_compiles)
 	ck_assert_int_eq(message.reply.code, 0);
 	expect_code();
 	ck_assert_int_eq(call_symbol(&slow, WIRE_FIND_FUNCTION, 1, 1, "k"), 0);
-	ck_assert_uint_eq(close_session(&slow, 1000), 1);
-	ck_assert_uint_eq(close_session(&other, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&slow, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&other, 1000), 1);
 	close_client(&slow);
 	close_client(&other);
 }
@@ -454,7 +454,7 @@ START_TEST(compilers_have_deep_stacks)
 	ck_assert_int_eq(load(&client, 1, "S"), 0);
 	expect_code();
 	ck_assert_uint_ge(fake.stack_bytes, UINT64_C(64) << 20);
-	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
 END_TEST
@@ -516,8 +516,8 @@ START_TEST(what_the_links_of_a_session_have_is_bounded)
 	ck_assert_int_eq(add_input(&client, 1, 1, "S", 1), CUDA_ERROR_ILLEGAL_STATE);
 	ck_assert_int_eq(add_input(&client, 2, 2, "S", 1), 0);
 	ck_assert_int_eq(add_input(&other, 1, 1, "S", half), 0);
-	ck_assert_uint_eq(close_session(&other, 1000), 1);
-	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&other, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 	close_client(&other);
 }
@@ -541,7 +541,7 @@ START_TEST(who_ends_while_it_compiles_costs_nobody_anything)
 	expect_code();
 	fake.compiled = true;
 	ck_assert_int_eq(load(&other, 2, "M"), 0);
-	ck_assert_uint_eq(close_session(&other, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&other, 1000), 1);
 	close_client(&other);
 	ck_assert_uint_eq(fake_count(FAKE_MODULE_LOAD), 2);
 }
@@ -569,7 +569,7 @@ START_TEST(what_nobody_waits_for_is_not_compiled)
 	ck_assert_uint_eq(message.id, first);
 	expect_code();
 	ck_assert_uint_eq(fake.compiling, 1);
-	ck_assert_uint_eq(close_session(&slow, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&slow, 1000), 1);
 	close_client(&slow);
 }
 END_TEST
@@ -590,7 +590,7 @@ START_TEST(a_standby_does_everything_in_order)
 	receive(WIRE_REPLY);
 	ck_assert_uint_eq(message.id, second);
 	ck_assert_int_eq(message.reply.code, 0);
-	ck_assert_uint_eq(close_session(&client, 0), 1);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	close_client(&client);
 }
 END_TEST
@@ -603,7 +603,7 @@ START_TEST(variables_are_where_they_were_or_nowhere)
 	open_client(&client, 5);
 	ck_assert_int_eq(load_again(&client, 1, "M", client.window), CUDA_ERROR_NOT_SUPPORTED);
 	ck_assert_int_eq(load_again(&client, 1, "M", WIRE_VARIABLES_OF_DRIVER), 0);
-	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
 END_TEST
@@ -632,7 +632,7 @@ START_TEST(requests_that_make_no_sense)
 	send_request(&request, NULL, 0);
 	receive(WIRE_REPLY);
 	ck_assert_int_eq(message.reply.code, CUDA_ERROR_INVALID_CONTEXT);
-	ck_assert_uint_eq(close_session(&client, 0), 1);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	close_client(&client);
 }
 END_TEST
@@ -647,7 +647,7 @@ START_TEST(limits_are_set_and_told)
 	ck_assert_uint_eq(message.reply.values.at[0], 4097);
 	request.limit.value = 13;
 	ck_assert_int_eq(call(&client, &request, NULL, 0), CUDA_ERROR_OUT_OF_MEMORY);
-	ck_assert_uint_eq(close_session(&client, 0), 1);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	close_client(&client);
 }
 END_TEST
@@ -693,7 +693,7 @@ START_TEST(a_list_of_any_length_is_told_in_parts)
 	ck_assert_str_ne(message.reply.text, "");
 	fake.endless_name = false;
 	fake.kernels = 0;
-	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
 END_TEST
@@ -759,7 +759,7 @@ START_TEST(memory_comes_and_goes)
 	ck_assert_int_eq(call_range(&client, WIRE_MAP_HOST, host, 4096, true), 0);
 	ck_assert_int_eq(call_range(&client, WIRE_QUERY_MEMORY, 0, 0, false), 0);
 	ck_assert_uint_eq(message.reply.values.at[1], 2);
-	ck_assert_uint_eq(close_session(&client, 0), 1);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	close_client(&client);
 }
 END_TEST
@@ -780,7 +780,7 @@ START_TEST(memory_of_huge_pages_is_refused)
 	ck_assert_int_eq(call(&client, &request, &fd, 1), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_ptr_nonnull(strstr(message.reply.text, "huge pages"));
 	close(fd);
-	ck_assert_uint_eq(close_session(&client, 0), 1);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	close_client(&client);
 }
 END_TEST
@@ -812,8 +812,8 @@ START_TEST(waiting_is_private)
 	receive(WIRE_REPLY);
 	ck_assert_uint_eq(message.id, id);
 	ck_assert_int_eq(message.reply.code, 0);
-	ck_assert_uint_eq(close_session(&slow, 0), 1);
-	ck_assert_uint_eq(close_session(&other, 0), 1);
+	ck_assert_uint_eq(close_tenant(&slow, 0), 1);
+	ck_assert_uint_eq(close_tenant(&other, 0), 1);
 	close_client(&slow);
 	close_client(&other);
 }
@@ -829,12 +829,12 @@ START_TEST(work_that_does_not_end)
 	launch(&client, 1, 0);
 	while (fake_count(FAKE_MARK) == 0)
 		sched_yield();
-	ck_assert_uint_eq(close_session(&client, 20), 0);
+	ck_assert_uint_eq(close_tenant(&client, 20), 0);
 	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), 0);
 	ck_assert_uint_eq(fake_count(FAKE_STREAM_DESTROY), 0);
 	ck_assert_uint_eq(fake_count(FAKE_MARK), 1);
 	fake_arrive();
-	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), 1);
 	close_client(&client);
 }
@@ -852,12 +852,12 @@ START_TEST(a_session_is_let_go_when_its_work_is_done)
 	while (fake_count(FAKE_MARK) == 0)
 		sched_yield();
 	/* What does not end goes on, and so does the session. */
-	ck_assert_uint_eq(detach_session(&client, 20), 0);
+	ck_assert_uint_eq(detach_tenant(&client, 20), 0);
 	fake_arrive();
 	fake.immediate = true;
 	wait_for(&client, 1, seq);
 	wait_for(&client, 1, launch(&client, 1, 0));
-	ck_assert_uint_eq(detach_session(&client, 1000), 1);
+	ck_assert_uint_eq(detach_tenant(&client, 1000), 1);
 	/* What comes now is another's to issue. */
 	launch(&client, 1, 0);
 	wait_for(&other, 1, launch(&other, 1, 0));
@@ -865,8 +865,8 @@ START_TEST(a_session_is_let_go_when_its_work_is_done)
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
 	ck_assert_int_eq(call(&client, &(struct wire_message){.type = WIRE_DETACH_SESSION}, NULL, 0),
 		CUDA_ERROR_NOT_READY);
-	ck_assert_uint_eq(close_session(&client, 0), 1);
-	ck_assert_uint_eq(close_session(&other, 0), 1);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
+	ck_assert_uint_eq(close_tenant(&other, 0), 1);
 	close_client(&client);
 	close_client(&other);
 }
@@ -906,10 +906,10 @@ START_TEST(who_is_let_go_takes_its_guard_along)
 	activate(&client);
 	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window, CHUNK, true), 0);
 	ck_assert_uint_gt(count_slots(FAKE_SINK_MAP), 2);
-	ck_assert_uint_eq(detach_session(&client, 1000), 1);
+	ck_assert_uint_eq(detach_tenant(&client, 1000), 1);
 	ck_assert_uint_eq(count_slots(FAKE_SINK_UNMAP), count_slots(FAKE_SINK_MAP));
 	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), 0);
-	ck_assert_uint_eq(close_session(&client, 0), 1);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), 1);
 	close_client(&client);
 }
@@ -937,7 +937,7 @@ START_TEST(the_end_of_much_goes_with_rests)
 		wait_for(&client, i, client.seq[i]);
 	fake.undo_ns = PACE_WORK_NS / 2;
 	begin = clock_now();
-	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	took = clock_now() - begin;
 	calls = fake_count(FAKE_STREAM_DESTROY) + fake_count(FAKE_EVENT_DESTROY);
 	ck_assert_uint_ge(calls, 2 * STREAMS);
@@ -959,7 +959,7 @@ START_TEST(nobody_waits_for_sinks_that_are_filled)
 	activate(&client);
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
 	fake.stuck = 0;
-	ck_assert_uint_eq(close_session(&client, 0), 1);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	ck_assert_uint_eq(fake_count(FAKE_SET), 1);
 	close_client(&client);
 }
@@ -988,9 +988,9 @@ START_TEST(a_thread_that_does_not_come_back_holds_nobody_up)
 	launch(&client, 1, 0);
 	while (fake_count(FAKE_LAUNCH) < 3)
 		sched_yield();
-	ck_assert_uint_eq(close_session(&client, 0), 0);
+	ck_assert_uint_eq(close_tenant(&client, 0), 0);
 	fake.stuck = 0;
-	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
 END_TEST
@@ -1041,9 +1041,9 @@ START_TEST(a_program_over_its_limit_ends_and_others_go_on)
 	wait_for(&other, 1, launch(&other, 1, 0));
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 4);
 	ck_assert_uint_eq(word_acquire(&other.view.server->state), SHM_SESSION_RUNNING);
-	ck_assert_uint_eq(close_session(&client, 0), 1);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	ck_assert_uint_eq(message.reply.values.count, 1);
-	ck_assert_uint_eq(close_session(&other, 0), 1);
+	ck_assert_uint_eq(close_tenant(&other, 0), 1);
 	close_client(&client);
 	close_client(&other);
 }
@@ -1063,7 +1063,7 @@ START_TEST(what_cannot_be_ended_is_answered_in_time)
 	ck_assert_uint_eq(fake_count(FAKE_END) + fake_count_failed(FAKE_END), _i ? 1 : 10);
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_FAULTED);
 	fake_arrive();
-	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
 END_TEST
@@ -1076,9 +1076,9 @@ START_TEST(a_backend_that_ends_no_kernels_changes_nothing)
 	prepare_endless(&client, 1, 1);
 	ck_assert_int_eq(call(&client, &request, NULL, 0), CUDA_ERROR_NOT_SUPPORTED);
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
-	ck_assert_uint_eq(close_session(&client, 0), 0);
+	ck_assert_uint_eq(close_tenant(&client, 0), 0);
 	fake_arrive();
-	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
 END_TEST
@@ -1090,10 +1090,10 @@ START_TEST(kernels_of_a_program_that_is_gone_are_ended_behind_its_patience)
 	fake.can_end = true;
 	prepare_endless(&client, 1, 2);
 	/* It is said that they go on where they do. */
-	ck_assert_uint_eq(close_session(&client, 20), 0);
+	ck_assert_uint_eq(close_tenant(&client, 20), 0);
 	ck_assert_uint_eq(message.reply.values.count, 1);
 	fake.ends = true;
-	ck_assert_uint_eq(close_session(&client, 20), 1);
+	ck_assert_uint_eq(close_tenant(&client, 20), 1);
 	ck_assert_uint_eq(message.reply.values.count, 3);
 	ck_assert_uint_eq(message.reply.values.at[1], 0);
 	ck_assert_uint_eq(message.reply.values.at[2], 1);
@@ -1120,12 +1120,12 @@ START_TEST(nobody_waits_while_kernels_are_ended)
 	ck_assert_int_eq(load(&other, 2, "M two"), 0);
 	fake.immediate = true;
 	wait_for(&other, 1, launch(&other, 1, 0));
-	ck_assert_uint_eq(close_session(&other, 0), 1);
+	ck_assert_uint_eq(close_tenant(&other, 0), 1);
 	fake.end_stuck = 0;
 	receive(WIRE_REPLY);
 	ck_assert_uint_eq(message.id, id);
 	ck_assert_int_eq(message.reply.code, CUDA_SUCCESS);
-	ck_assert_uint_eq(close_session(&client, 0), 1);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	close_client(&client);
 	close_client(&other);
 }
@@ -1196,8 +1196,8 @@ START_TEST(an_offence_is_reported_and_others_go_on)
 	ck_assert_uint_eq(message.session, 1);
 	ck_assert_uint_eq(word_acquire(&bad.view.server->state), SHM_SESSION_CLOSED);
 	wait_for(&good, 1, launch(&good, 1, 0));
-	ck_assert_uint_eq(close_session(&bad, 0), 1);
-	ck_assert_uint_eq(close_session(&good, 0), 1);
+	ck_assert_uint_eq(close_tenant(&bad, 0), 1);
+	ck_assert_uint_eq(close_tenant(&good, 0), 1);
 	close_client(&bad);
 	close_client(&good);
 }
@@ -1213,7 +1213,7 @@ START_TEST(idle_threads_sleep_and_wake)
 			sched_yield();
 		wait_for(&client, 1, launch(&client, 1, FRMPS_CMD_MARK));
 	}
-	ck_assert_uint_eq(close_session(&client, 0), 1);
+	ck_assert_uint_eq(close_tenant(&client, 0), 1);
 	close_client(&client);
 }
 END_TEST
@@ -1250,7 +1250,7 @@ START_TEST(nothing_is_unpinned_while_anything_runs)
 		call_range(&other, WIRE_MAP_HOST, host + 4096, 4096, true), CUDA_ERROR_OUT_OF_MEMORY);
 	ck_assert_int_eq(call_range(&other, WIRE_MAP_HOST, host + 8192, 4096, true), 0);
 	freed = watch(&other, WIRE_UNMAP_HOST, host, 8192);
-	ck_assert_uint_eq(close_session(&other, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&other, 1000), 1);
 	ck_assert_uint_eq(message.reply.values.count, 2);
 	ck_assert_uint_ge(message.reply.values.at[1], 8192 + 4096 + other.view.shape.arena_bytes);
 	gone = watch(&other, WIRE_CLOSE_SESSION, 0, 0);
@@ -1264,7 +1264,7 @@ START_TEST(nothing_is_unpinned_while_anything_runs)
 	ck_assert_int_eq(call(&other, &(struct wire_message){.type = WIRE_CLOSE_SESSION}, NULL, 0),
 		CUDA_ERROR_INVALID_CONTEXT);
 	fake.immediate = true;
-	ck_assert_uint_eq(close_session(&busy, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&busy, 1000), 1);
 	if (message.reply.values.count > 1)
 		see_it_over(&busy, WIRE_CLOSE_SESSION, 0, 0, CUDA_ERROR_INVALID_CONTEXT);
 	close_client(&other);
@@ -1289,7 +1289,7 @@ START_TEST(many_ends_leave_nothing)
 		activate(&client);
 		ck_assert_int_eq(
 			call_range(&client, WIRE_MAP_HOST, client.window + DEVICE_BYTES, 4096, true), 0);
-		ck_assert_uint_eq(close_session(&client, 1000), 1);
+		ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 		if (message.reply.values.count > 1)
 			see_it_over(&client, WIRE_CLOSE_SESSION, 0, 0, CUDA_ERROR_INVALID_CONTEXT);
 		close_client(&client);
@@ -1314,7 +1314,7 @@ START_TEST(what_waits_is_bounded)
 	host = late.window + DEVICE_BYTES;
 	block_device(&busy);
 	ck_assert_int_eq(call_range(&late, WIRE_MAP_HOST, host, 4096, true), 0);
-	ck_assert_uint_eq(close_session(&gone, 0), 1);
+	ck_assert_uint_eq(close_tenant(&gone, 0), 1);
 	ck_assert_uint_eq(message.reply.values.count, 2);
 	over = watch(&gone, WIRE_CLOSE_SESSION, 0, 0);
 	/* The gate was tried. Refused rather than stopping the one that runs, or the others behind it. */
@@ -1332,8 +1332,8 @@ START_TEST(what_waits_is_bounded)
 	expect_over(over);
 	ck_assert_int_eq(call_range(&late, WIRE_MAP_HOST, host + 4096, 4096, true), 0);
 	fake.immediate = true;
-	ck_assert_uint_eq(close_session(&busy, 1000), 1);
-	ck_assert_uint_eq(close_session(&late, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&busy, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&late, 1000), 1);
 	close_client(&gone);
 	close_client(&late);
 	close_client(&busy);
@@ -1406,7 +1406,7 @@ START_TEST(what_was_asked_for_long_ago_does_not_outlive_the_session)
 	ck_assert_uint_eq(message.id, unloaded);
 	ck_assert_int_eq(message.reply.code, CUDA_ERROR_NOT_READY);
 	fake.immediate = true;
-	ck_assert_uint_eq(close_session(&busy, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&busy, 1000), 1);
 	close_client(&client);
 	close_client(&busy);
 }
@@ -1449,23 +1449,23 @@ START_TEST(a_last_mark_that_fails_is_tried_again)
 		{.type = WIRE_DETACH_SESSION, .session = 1, .close_session = {2000}},
 		{.type = WIRE_CLOSE_SESSION, .session = 1, .close_session = {2000}}};
 	struct client client;
-	struct session *session;
+	struct tenant *tenant;
 	unsigned failed;
 	uint64_t id;
 
 	prepare(&client, 1);
-	session = executor_session(&by_hand, 1);
+	tenant = executor_tenant(&by_hand, 1);
 	fake_let_fail(FAKE_MARK, CUDA_ERROR_OUT_OF_MEMORY);
 	launch(&client, 1, 0);
 	while (fake_count(FAKE_LAUNCH) == 0)
 		sched_yield();
 	id = send_request(&requests[_i], NULL, 0);
-	while (!session->detaching && !session->ending)
+	while (!tenant->detaching && !tenant->ending)
 		step_by_hand();
-	while (word_acquire(&session->thread->ordered))
+	while (word_acquire(&tenant->thread->ordered))
 		sched_yield();
 	failed = fake_count_failed(FAKE_MARK);
-	while (word_acquire(&session->served) && fake_count_failed(FAKE_MARK) < failed + 3)
+	while (word_acquire(&tenant->served) && fake_count_failed(FAKE_MARK) < failed + 3)
 		sched_yield();
 	fake_let_fail(FAKE_MARK, CUDA_SUCCESS);
 	receive(WIRE_REPLY);
@@ -1536,7 +1536,7 @@ START_TEST(what_cannot_be_withdrawn_stays_as_it_was)
 
 	open_client(&client, 1);
 	ck_assert_int_eq(call_range(&client, WIRE_MAP_MEMORY, client.window, CHUNK, true), 0);
-	fill_up(&executor_session(&by_hand, 1)->device, client.window + DEVICE_BYTES);
+	fill_up(&executor_tenant(&by_hand, 1)->device, client.window + DEVICE_BYTES);
 	unmap.range = (struct wire_range){client.window, CHUNK, 0};
 	job->message = unmap;
 	handle_without_memory(job);
@@ -1548,7 +1548,7 @@ START_TEST(what_cannot_be_withdrawn_stays_as_it_was)
 	while (message.id != id);
 	ck_assert_int_eq(message.reply.code, CUDA_SUCCESS);
 	ck_assert_uint_eq(fake_count(FAKE_CHUNK_UNMAP), 1);
-	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
 END_TEST
@@ -1591,7 +1591,7 @@ START_TEST(a_standby_pins_again_behind_what_it_unpins)
 	ck_assert_int_ge(fake_position(FAKE_UNREGISTER, 0), 0);
 	ck_assert_int_lt(fake_position(FAKE_UNREGISTER, 0), fake_position(FAKE_REGISTER, registered));
 	close(fd);
-	ck_assert_uint_eq(close_session(&client, 1000), 1);
+	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
 }
 END_TEST

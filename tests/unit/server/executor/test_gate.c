@@ -20,7 +20,7 @@
 /* Turns after which something that must happen has not. Each is a yield at most. */
 #define TURNS 20000000u
 
-static struct session *stranger; /* asks for a load, has no work */
+static struct tenant *stranger; /* asks for a load, has no work */
 
 static struct gate *gate(void)
 {
@@ -31,18 +31,18 @@ static void open_gate_bed(void)
 {
 	fixture_open_default();
 	gate()->patience_ns = PATIENCE_US * CLOCK_US;
-	stranger = session_new(&fixture.executor, 78);
+	stranger = tenant_new(&fixture.executor, 78);
 }
 
 static void close_gate_bed(void)
 {
-	session_unref(stranger);
+	tenant_unref(stranger);
 	fixture_close();
 }
 
 static uint64_t issued(uint32_t slot)
 {
-	return fixture.session->streams[slot].issued;
+	return fixture.tenant->streams[slot].issued;
 }
 
 static void put(uint32_t slot, unsigned count)
@@ -55,7 +55,7 @@ static void put(uint32_t slot, unsigned count)
 /* The device finishes what it has of one stream, as far as that is marked. */
 static void arrive(uint32_t slot)
 {
-	word64 *word = &fixture.session->timeline->stream[slot].done;
+	word64 *word = &fixture.tenant->timeline->stream[slot].done;
 
 	for (unsigned i = 0; i < fake.count; i++) {
 		struct fake_call *call = &fake.log[i];
@@ -67,10 +67,10 @@ static void arrive(uint32_t slot)
 	}
 }
 
-static int step_for(struct session *session)
+static int step_for(struct tenant *tenant)
 {
 	fixture_turn();
-	return gate_step(&fixture.executor, session, fixture.now);
+	return gate_step(&fixture.executor, tenant, fixture.now);
 }
 
 static int step(void)
@@ -101,7 +101,7 @@ START_TEST(nothing_runs_and_nothing_is_waited_for)
 	ck_assert_uint_eq(issued(1), 0);
 	gate_leave(&fixture.executor);
 	ck_assert_int_eq(gate_phase(gate()), GATE_OPEN);
-	ck_assert(hold_is_ready(fixture.session));
+	ck_assert(hold_is_ready(fixture.tenant));
 	fixture_turn();
 	ck_assert_uint_eq(issued(1), 3);
 }
@@ -244,7 +244,7 @@ END_TEST
 
 START_TEST(ones_own_long_command_is_awaited)
 {
-	struct session *self = fixture.session;
+	struct tenant *self = fixture.tenant;
 
 	put(1, 1);
 	put(2, 1);
@@ -297,7 +297,7 @@ START_TEST(a_session_that_was_cut_off_does_not_block)
 	put(1, 5);
 	begin();
 	put(1, 5);
-	fixture.session->stopped = true;
+	fixture.tenant->stopped = true;
 	ck_assert_int_eq(step(), GATE_E_WAIT);
 	ck_assert_int_eq(gate_phase(gate()), GATE_SHALLOW);
 	arrive(1);
@@ -354,12 +354,12 @@ START_TEST(threads_that_are_awake_must_have_seen_it)
 	word_release(&threads[1].gate_seen, word_relaxed(&gate()->word));
 	ck_assert_int_eq(step(), 0);
 	/* Who sleeps on a held stream is woken. */
-	fixture.session->thread = &threads[0];
+	fixture.tenant->thread = &threads[0];
 	put(1, 1);
 	ck_assert_uint_eq(issued(1), 0);
 	gate_leave(&fixture.executor);
 	ck_assert_int_eq(read(threads[0].kick, &rings, sizeof(rings)), sizeof(rings));
-	fixture.session->thread = NULL;
+	fixture.tenant->thread = NULL;
 	fixture.executor.pool = (struct serve_pool){0};
 	close(threads[0].kick);
 }
@@ -370,19 +370,19 @@ END_TEST
 static struct packet packet;
 static struct wire_message message;
 
-static struct job *new_job(struct session *session, enum wire_type type, uint64_t id)
+static struct job *new_job(struct tenant *tenant, enum wire_type type, uint64_t id)
 {
 	struct job *job = job_new(&fixture.executor);
 
-	job->message = (struct wire_message){.type = type, .id = id, .session = session->id};
-	job->session = session_ref(session);
+	job->message = (struct wire_message){.type = type, .id = id, .session = tenant->id};
+	job->tenant = tenant_ref(tenant);
 	return job;
 }
 
 /* Requests are numbered by what they ask for. */
-static void ask_for_load(struct session *session, uint32_t module, const char *image)
+static void ask_for_load(struct tenant *tenant, uint32_t module, const char *image)
 {
-	struct job *job = new_job(session, WIRE_LOAD_MODULE, module);
+	struct job *job = new_job(tenant, WIRE_LOAD_MODULE, module);
 	int fd = memfd_create("image", MFD_CLOEXEC);
 
 	ck_assert_int_eq(write(fd, image, 2), 2);
@@ -392,24 +392,24 @@ static void ask_for_load(struct session *session, uint32_t module, const char *i
 	module_handle(job);
 }
 
-static void ask(struct session *session, enum wire_type type, uint32_t id, const char *name)
+static void ask(struct tenant *tenant, enum wire_type type, uint32_t id, const char *name)
 {
-	struct job *job = new_job(session, type, id);
+	struct job *job = new_job(tenant, type, id);
 
 	job->message.symbol = (struct wire_symbol){.module = 1, .function = id, .name = name};
 	module_handle(job);
 }
 
-static void ask_for_lookup(struct session *session, uint32_t function)
+static void ask_for_lookup(struct tenant *tenant, uint32_t function)
 {
-	ask(session, WIRE_FIND_FUNCTION, function, "k+");
+	ask(tenant, WIRE_FIND_FUNCTION, function, "k+");
 }
 
 static void turn_now(void)
 {
 	sched_yield();
 	fixture.now = clock_now();
-	serve_turn(fixture.session, fixture.now);
+	serve_turn(fixture.tenant, fixture.now);
 }
 
 static void turn_until(enum gate_phase phase)
@@ -437,9 +437,9 @@ static CUresult answer_to(uint64_t id)
 	return message.reply.code;
 }
 
-static void give_module(struct session *session, uint32_t module)
+static void give_module(struct tenant *tenant, uint32_t module)
 {
-	ask_for_load(session, module, "M");
+	ask_for_load(tenant, module, "M");
 	ck_assert_int_eq(answer_to(module), CUDA_SUCCESS);
 }
 
@@ -448,13 +448,13 @@ static void open_module_bed(void)
 	open_gate_bed();
 	ck_assert_int_eq(module_worker_init(&fixture.executor), 0);
 	fixture.now = clock_now();
-	give_module(fixture.session, 1);
+	give_module(fixture.tenant, 1);
 	give_module(stranger, 1);
 }
 
-static void free_modules(struct session *session)
+static void free_modules(struct tenant *tenant)
 {
-	struct module **modules = session->modules.modules;
+	struct module **modules = tenant->modules.modules;
 
 	for (unsigned id = 0; modules && id < MODULE_MAX; id++)
 		if (modules[id]) {
@@ -466,9 +466,9 @@ static void free_modules(struct session *session)
 }
 
 /* From the first one that the fixture does not know. */
-static void free_functions(struct session *session, unsigned first)
+static void free_functions(struct tenant *tenant, unsigned first)
 {
-	function_word *functions = atomic_load(&session->modules.functions);
+	function_word *functions = atomic_load(&tenant->modules.functions);
 
 	for (unsigned id = first; functions && id < FUNCTION_MAX; id++) {
 		struct function *function = atomic_load(&functions[id]);
@@ -482,10 +482,10 @@ static void free_functions(struct session *session, unsigned first)
 static void close_module_bed(void)
 {
 	module_worker_deinit(&fixture.executor);
-	free_functions(fixture.session, 2);
+	free_functions(fixture.tenant, 2);
 	free_functions(stranger, 1);
 	free(atomic_load(&stranger->modules.functions));
-	free_modules(fixture.session);
+	free_modules(fixture.tenant);
 	free_modules(stranger);
 	close_gate_bed();
 }
@@ -536,8 +536,8 @@ START_TEST(lookups_that_wait_share_a_gap)
 	ask_for_lookup(stranger, 101);
 	turn_until(GATE_SHALLOW);
 	ask(stranger, WIRE_LIST_FUNCTIONS, 100, NULL);
-	ask_for_lookup(fixture.session, 102);
-	ask(fixture.session, WIRE_FIND_GLOBAL, 103, "g+");
+	ask_for_lookup(fixture.tenant, 102);
+	ask(fixture.tenant, WIRE_FIND_GLOBAL, 103, "g+");
 	turn_now();
 	arrive(1);
 	ck_assert_int_eq(answer_to(101), CUDA_SUCCESS);
@@ -551,7 +551,7 @@ END_TEST
 
 START_TEST(a_refusal_says_why)
 {
-	snprintf(fixture.session->program, sizeof(fixture.session->program), "runner");
+	snprintf(fixture.tenant->program, sizeof(fixture.tenant->program), "runner");
 	put(1, 1);
 	ask_for_lookup(stranger, 101);
 	ck_assert_int_eq(answer_to(101), CUDA_ERROR_SYSTEM_NOT_READY);
@@ -589,7 +589,7 @@ END_TEST
 START_TEST(who_waits_for_oneself_does_not_keep_others_waiting)
 {
 	put(1, 1);
-	ask_for_lookup(fixture.session, 101);
+	ask_for_lookup(fixture.tenant, 101);
 	while (!gate_is_shut(gate()))
 		turn_now();
 	ask(stranger, WIRE_LIST_FUNCTIONS, 100, NULL);
@@ -602,11 +602,11 @@ START_TEST(who_waits_for_oneself_does_not_keep_others_waiting)
 }
 END_TEST
 
-static CUresult unload(struct session *session)
+static CUresult unload(struct tenant *tenant)
 {
 	unsigned turns = 0;
 
-	ask(session, WIRE_UNLOAD_MODULE, 1, NULL);
+	ask(tenant, WIRE_UNLOAD_MODULE, 1, NULL);
 	while (packet_receive(fixture.control[1], &packet)) {
 		ck_assert_uint_lt(++turns, TURNS);
 		turn_now();
@@ -639,7 +639,7 @@ START_TEST(unloads_come_before_what_is_put_on_the_device_later)
 	gate()->patience_ns = 60000 * CLOCK_MS;
 	put(1, 1);
 	ck_assert_int_eq(unload(stranger), CUDA_SUCCESS);
-	ask_for_lookup(fixture.session, 101);
+	ask_for_lookup(fixture.tenant, 101);
 	turn_until(GATE_LONG_FIRST);
 	ck_assert_uint_eq(fake_count(FAKE_MODULE_UNLOAD), 0);
 	turn_now();
@@ -763,7 +763,7 @@ END_TEST
 /* The device ends a command of the stream, and writes what is marked; the program sees to it that there is more. */
 static void end_one(uint32_t slot, uint64_t *ran)
 {
-	word64 *word = &fixture.session->timeline->stream[slot].done;
+	word64 *word = &fixture.tenant->timeline->stream[slot].done;
 
 	ck_assert_uint_gt(issued(slot), *ran);
 	++*ran;
@@ -825,7 +825,7 @@ START_TEST(short_queues_that_wait_for_each_other_come_to_an_end)
 	uint64_t last = 0;
 
 	for (uint32_t slot = 1; slot <= 2; slot++)
-		word_set(&fixture.session->streams[slot].gate.brief, 1);
+		word_set(&fixture.tenant->streams[slot].gate.brief, 1);
 	for (unsigned i = 0; i < 6; i++) {
 		uint32_t slot = i % 2 + 1;
 

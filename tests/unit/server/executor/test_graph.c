@@ -232,9 +232,9 @@ static struct job *new_job(enum wire_type type, uint32_t graph)
 {
 	struct job *job = job_new(&fixture.executor);
 
-	job->message = (struct wire_message){.type = type, .id = 1, .session = fixture.session->id};
+	job->message = (struct wire_message){.type = type, .id = 1, .session = fixture.tenant->id};
 	job->message.graph.graph = graph;
-	job->session = session_ref(fixture.session);
+	job->tenant = tenant_ref(fixture.tenant);
 	return job;
 }
 
@@ -319,13 +319,13 @@ START_TEST(what_a_node_writes_to_a_mirror_goes_on)
 {
 	const struct backend_node *nodes;
 
-	ck_assert_int_eq(constant_add(fixture.session, &written), CUDA_SUCCESS);
+	ck_assert_int_eq(constant_add(fixture.tenant, &written), CUDA_SUCCESS);
 	ck_assert_int_eq(make(1, describe()), CUDA_SUCCESS);
 	nodes = fake_call(FAKE_GRAPH_MAKE, 0)->object;
 	ck_assert_uint_eq(nodes[0].onto, 0);
 	ck_assert_uint_eq(nodes[2].onto, written.at);
-	constant_forget(fixture.session, written.module);
-	ck_assert_int_eq(constant_add(fixture.session,
+	constant_forget(fixture.tenant, written.module);
+	ck_assert_int_eq(constant_add(fixture.tenant,
 				 &(struct constant){{FIXTURE_WINDOW, FIXTURE_WINDOW + 16}, written.at, 3}),
 		CUDA_SUCCESS);
 	ck_assert_int_eq(make(2, describe()), CUDA_SUCCESS);
@@ -342,19 +342,19 @@ START_TEST(graphs_do_not_write_to_modules_that_are_gone)
 	struct module with_constant = {.id = written.module}, other = {.id = written.module + 1},
 		      with_global = {.id = 9, .globals = &global, .global_count = 1};
 
-	ck_assert_int_eq(constant_add(fixture.session, &written), CUDA_SUCCESS);
+	ck_assert_int_eq(constant_add(fixture.tenant, &written), CUDA_SUCCESS);
 	for (uint32_t i = 1; i <= 2; i++)
 		ck_assert_int_eq(make(i, describe()), CUDA_SUCCESS);
-	graph_forget_module(fixture.session, &other);
+	graph_forget_module(fixture.tenant, &other);
 	launch(1);
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 1);
-	graph_forget_module(fixture.session, &with_constant);
+	graph_forget_module(fixture.tenant, &with_constant);
 	launch(1);
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 1);
 	ck_assert_uint_eq(word_relaxed(&fixture.client.server->late_error), CUDA_ERROR_INVALID_HANDLE);
 	/* The source of its copy, and no more. */
 	ck_assert_int_eq(make(3, describe()), CUDA_SUCCESS);
-	graph_forget_module(fixture.session, &with_global);
+	graph_forget_module(fixture.tenant, &with_global);
 	launch(3);
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 1);
 }
@@ -363,21 +363,21 @@ END_TEST
 /* Where the description's copy goes to. */
 START_TEST(a_launch_over_memory_that_is_gone_is_a_late_error)
 {
-	range_set_add(&fixture.session->device, FIXTURE_WINDOW + FIXTURE_DEVICE / 2, 4096);
+	range_set_add(&fixture.tenant->device, FIXTURE_WINDOW + FIXTURE_DEVICE / 2, 4096);
 	ck_assert_int_eq(make(1, describe()), CUDA_SUCCESS);
 	launch(1);
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 1);
 	/* Nothing of it. */
-	range_set_remove(&fixture.session->device, FIXTURE_WINDOW + FIXTURE_DEVICE / 2, 4096);
+	range_set_remove(&fixture.tenant->device, FIXTURE_WINDOW + FIXTURE_DEVICE / 2, 4096);
 	launch(1);
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 2);
-	range_set_remove(&fixture.session->device, FIXTURE_WINDOW + 4096, 4096);
+	range_set_remove(&fixture.tenant->device, FIXTURE_WINDOW + 4096, 4096);
 	launch(1);
 	launch(1);
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 2);
 	ck_assert_uint_eq(word_relaxed(&fixture.client.server->late_error), CUDA_ERROR_INVALID_VALUE);
 	ck_assert_uint_eq(fixture_offences(), 0);
-	range_set_add(&fixture.session->device, FIXTURE_WINDOW + 4096, 4096);
+	range_set_add(&fixture.tenant->device, FIXTURE_WINDOW + 4096, 4096);
 	launch(1);
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 3);
 }
@@ -386,16 +386,16 @@ END_TEST
 START_TEST(a_session_has_so_many_nodes_and_no_more)
 {
 	ck_assert_int_eq(make(1, describe()), CUDA_SUCCESS);
-	ck_assert_uint_eq(fixture.session->graphs.nodes, 3);
-	fixture.session->graphs.nodes += GRAPH_NODES_MOST - 6;
+	ck_assert_uint_eq(fixture.tenant->graphs.nodes, 3);
+	fixture.tenant->graphs.nodes += GRAPH_NODES_MOST - 6;
 	ck_assert_int_eq(make(2, describe()), CUDA_SUCCESS);
 	ck_assert_int_eq(make(3, describe()), CUDA_ERROR_OUT_OF_MEMORY);
-	ck_assert_uint_eq(fixture.session->graphs.nodes, GRAPH_NODES_MOST);
+	ck_assert_uint_eq(fixture.tenant->graphs.nodes, GRAPH_NODES_MOST);
 	/* What is refused for another reason is not counted. */
 	ck_assert_int_eq(make(1, describe()), CUDA_ERROR_INVALID_VALUE);
-	fixture.session->graphs.nodes -= GRAPH_NODES_MOST - 6;
-	graph_table_deinit(fixture.session);
-	ck_assert_uint_eq(fixture.session->graphs.nodes, 0);
+	fixture.tenant->graphs.nodes -= GRAPH_NODES_MOST - 6;
+	graph_table_deinit(fixture.tenant);
+	ck_assert_uint_eq(fixture.tenant->graphs.nodes, 0);
 }
 END_TEST
 
@@ -408,7 +408,7 @@ START_TEST(many_end_with_rests)
 		ck_assert_int_eq(make(id, describe()), CUDA_SUCCESS);
 	fake.undo_ns = PACE_WORK_NS / 2;
 	begin = clock_now();
-	graph_table_deinit(fixture.session);
+	graph_table_deinit(fixture.tenant);
 	took = clock_now() - begin;
 	fake.undo_ns = 0;
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_FREE), 16);
@@ -502,7 +502,7 @@ END_TEST
 START_TEST(what_was_dropped_counts_while_it_stays)
 {
 	struct executor *executor = &fixture.executor;
-	struct graph_table *table = &fixture.session->graphs;
+	struct graph_table *table = &fixture.tenant->graphs;
 	const struct description *d = describe();
 
 	ck_assert_int_eq(module_worker_init(executor), 0);
@@ -524,7 +524,7 @@ START_TEST(what_was_dropped_counts_while_it_stays)
 	module_worker_deinit(executor);
 	ck_assert_int_eq(make(6, d), CUDA_SUCCESS);
 	table->bytes -= GRAPH_BYTES_MOST - 2 * d->size;
-	graph_table_deinit(fixture.session);
+	graph_table_deinit(fixture.tenant);
 	ck_assert_uint_eq(table->bytes, 0);
 }
 END_TEST
@@ -557,16 +557,16 @@ END_TEST
 START_TEST(a_standby_builds_later)
 {
 	fixture_kill();
-	ck_assert_int_eq(fixture.session->generation, 0);
-	range_set_remove(&fixture.session->device, FIXTURE_WINDOW, 4096);
+	ck_assert_int_eq(fixture.tenant->generation, 0);
+	range_set_remove(&fixture.tenant->device, FIXTURE_WINDOW, 4096);
 	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_MAKE), 0);
-	ck_assert_int_eq(takeover_session(fixture.session, 2, TAKEOVER_BY_POLICY, 0, "x", &no_variables),
+	ck_assert_int_eq(takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, 0, "x", &no_variables),
 		TAKEOVER_CLEAN);
 	launch(5);
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 0);
 	ck_assert_uint_eq(word_relaxed(&fixture.client.server->late_errors), 1);
-	range_set_add(&fixture.session->device, FIXTURE_WINDOW, 4096);
+	range_set_add(&fixture.tenant->device, FIXTURE_WINDOW, 4096);
 	launch(5);
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_MAKE), 1);
 	ck_assert_uint_eq(fake_count(FAKE_GRAPH_LAUNCH), 1);
@@ -579,7 +579,7 @@ START_TEST(a_graph_in_doubt_is_named)
 	launch(5);
 	fixture_kill();
 	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
-	ck_assert_int_eq(takeover_session(fixture.session, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED,
+	ck_assert_int_eq(takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED,
 				 "a fault", &no_variables),
 		TAKEOVER_FAULTED);
 	ck_assert_ptr_nonnull(
@@ -592,9 +592,9 @@ START_TEST(a_graph_in_doubt_is_repeated_if_the_client_vouches)
 	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
 	launch(5);
 	fixture_kill();
-	fixture.session->replays = true;
+	fixture.tenant->replays = true;
 	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
-	ck_assert_int_eq(takeover_session(fixture.session, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED,
+	ck_assert_int_eq(takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED,
 				 "a fault", &no_variables),
 		TAKEOVER_REPEATS);
 	fixture_turn();

@@ -13,9 +13,9 @@
 #include "server/executor/guard.h"
 #include "server/executor/memory.h"
 #include "server/executor/pace.h"
-#include "server/executor/session.h"
 #include "server/executor/stray.h"
 #include "server/executor/suspect.h"
+#include "server/executor/tenant.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/executor/fake_backend.h"
 
@@ -26,47 +26,47 @@
 #define REACH	32u
 
 static struct executor executor;
-static struct session *owner, *other;
+static struct tenant *owner, *other;
 static int control[2]; /* to a daemon that does not read */
 
-static struct session *add_session(uint64_t id)
+static struct tenant *add_tenant(uint64_t id)
 {
-	struct session *session = session_new(&executor, id);
+	struct tenant *tenant = tenant_new(&executor, id);
 	struct wire_shape shape;
 	int client_fd, server_fd;
 
 	shm_shape_init(&shape, 1u << 20, 1u << 16, 16);
 	ck_assert_int_eq(shm_region_new(&shape, &client_fd, &server_fd), 0);
-	ck_assert_int_eq(shm_view_map(&session->view, &shape, client_fd, server_fd, SHM_SIDE_SERVER), 0);
+	ck_assert_int_eq(shm_view_map(&tenant->view, &shape, client_fd, server_fd, SHM_SIDE_SERVER), 0);
 	close(client_fd);
 	close(server_fd);
-	session->window_base = BASE + (id - 1) * COUNT * GRANULE;
-	session->device_bytes = COUNT * GRANULE;
-	session->generation = 1;
-	TAILQ_INSERT_TAIL(&executor.sessions, session, link);
-	return session;
+	tenant->window_base = BASE + (id - 1) * COUNT * GRANULE;
+	tenant->device_bytes = COUNT * GRANULE;
+	tenant->generation = 1;
+	TAILQ_INSERT_TAIL(&executor.tenants, tenant, link);
+	return tenant;
 }
 
-static void remove_session(struct session *session)
+static void remove_tenant(struct tenant *tenant)
 {
-	guard_unmap(session);
-	guard_deinit(session);
-	TAILQ_REMOVE(&executor.sessions, session, link);
-	shm_view_unmap(&session->view);
-	session_unref(session);
+	guard_unmap(tenant);
+	guard_deinit(tenant);
+	TAILQ_REMOVE(&executor.tenants, tenant, link);
+	shm_view_unmap(&tenant->view);
+	tenant_unref(tenant);
 }
 
-static struct job *new_job(struct session *session)
+static struct job *new_job(struct tenant *tenant)
 {
 	struct job *job = job_new(&executor);
 
-	job->session = session_ref(session);
+	job->tenant = tenant_ref(tenant);
 	return job;
 }
 
-static void open_guard(struct session *session)
+static void open_guard(struct tenant *tenant)
 {
-	struct job *job = new_job(session);
+	struct job *job = new_job(tenant);
 
 	job->message = (struct wire_message){.type = WIRE_OPEN_GUARD};
 	job->message.open_guard = (struct wire_open_guard){.near_bytes = GRANULE,
@@ -78,7 +78,7 @@ static void open_guard(struct session *session)
 		job->packet.fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	job->packet.fd_count = 2;
 	guard_handle(job);
-	ck_assert_ptr_nonnull(session->guard);
+	ck_assert_ptr_nonnull(tenant->guard);
 }
 
 static void setup(void)
@@ -86,23 +86,23 @@ static void setup(void)
 	fake_reset();
 	fake.immediate = true;
 	executor = (struct executor){.ops = &fake_ops, .control_fd = -1};
-	TAILQ_INIT(&executor.sessions);
+	TAILQ_INIT(&executor.tenants);
 	pthread_mutex_init(&executor.control_lock, NULL);
-	pthread_mutex_init(&executor.sessions_lock, NULL);
+	pthread_mutex_init(&executor.tenants_lock, NULL);
 	ck_assert_int_eq(job_board_init(&executor.board), 0);
 	contain_init(&executor);
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, control), 0);
 	executor.control_fd = control[0];
-	owner = add_session(1);
-	other = add_session(2);
+	owner = add_tenant(1);
+	other = add_tenant(2);
 	open_guard(owner);
 }
 
 static void teardown(void)
 {
 	stray_close(&executor);
-	remove_session(other);
-	remove_session(owner);
+	remove_tenant(other);
+	remove_tenant(owner);
 	contain_deinit(&executor);
 	job_board_deinit(&executor.board);
 	close(control[0]);
@@ -299,17 +299,17 @@ END_TEST
 static uint64_t now_ns = UINT64_C(1000000000);
 
 /* As dispatch.c: the command is issued, then counted; done at once or not. */
-static void launch(struct session *session, bool ends)
+static void launch(struct tenant *tenant, bool ends)
 {
-	struct shm_stream_state *state = &session->view.states[0];
+	struct shm_stream_state *state = &tenant->view.states[0];
 	uint64_t seq = word_relaxed(&state->issued) + 1;
 
-	word_set(&session->slots, 1);
+	word_set(&tenant->slots, 1);
 	word_release(&state->issued, seq);
-	stray_note_launch(session);
+	stray_note_launch(tenant);
 	word_set(&state->marked, seq);
 	if (ends)
-		word_release(&shm_view_timeline(&session->view, 1)->stream[0].done, seq);
+		word_release(&shm_view_timeline(&tenant->view, 1)->stream[0].done, seq);
 }
 
 /* Steps until a look at the owner's sinks is over. `changed`: it finds a change. */

@@ -22,8 +22,8 @@ static void open_thread(void)
 {
 	fixture_open_default();
 	thread = (struct serve_thread){.executor = &fixture.executor};
-	TAILQ_INIT(&thread.sessions);
-	TAILQ_INSERT_TAIL(&thread.sessions, fixture.session, served_link);
+	TAILQ_INIT(&thread.tenants);
+	TAILQ_INSERT_TAIL(&thread.tenants, fixture.tenant, served_link);
 	fixture.executor.pool = (struct serve_pool){.threads = &thread, .count = 1};
 }
 
@@ -176,7 +176,7 @@ END_TEST
 
 START_TEST(who_ran_beside_a_fault_that_is_not_explained_is_told_whatever_its_policy)
 {
-	fixture.session->replays = true;
+	fixture.tenant->replays = true;
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_UNSURE), TAKEOVER_FAULTED);
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_FAULTED);
 	ck_assert_ptr_nonnull(strstr(fixture.client.server->reason, "cannot be believed"));
@@ -243,7 +243,7 @@ static void begin_job(enum wire_type type, void (*run)(struct job *job))
 
 	ck_assert_int_eq(module_worker_init(&fixture.executor), 0);
 	job->message.type = type;
-	job->session = session_ref(fixture.session);
+	job->tenant = tenant_ref(fixture.tenant);
 	job->run = run;
 	module_worker_queue(job);
 }

@@ -50,10 +50,10 @@ START_TEST(a_host_function_waits_for_what_is_before_and_holds_what_is_behind)
 	fixture_pass(100);
 	fake_arrive();
 	fixture_pass(1000);
-	ck_assert_uint_eq(serve_next_look(fixture.session, fixture.now), UINT64_MAX);
-	ck_assert(!hold_is_ready(fixture.session));
+	ck_assert_uint_eq(serve_next_look(fixture.tenant, fixture.now), UINT64_MAX);
+	ck_assert(!hold_is_ready(fixture.tenant));
 	word_release(&fixture.client.client->host[1].done, 2);
-	ck_assert(hold_is_ready(fixture.session));
+	ck_assert(hold_is_ready(fixture.tenant));
 	fixture_turn();
 	ck_assert_uint_eq(fixture_done(1), 2);
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 3);
@@ -116,7 +116,7 @@ START_TEST(a_host_word)
 	fixture_pass(1000);
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 0);
 	ck_assert_uint_eq(fake_count(FAKE_COPY), 0);
-	ck_assert_uint_le(serve_next_look(fixture.session, fixture.now), fixture.now + CLOCK_MS);
+	ck_assert_uint_le(serve_next_look(fixture.tenant, fixture.now), fixture.now + CLOCK_MS);
 	fixture.host[0] = 7;
 	fixture_pass(1000);
 	ck_assert_uint_eq(fixture_done(1), 1);
@@ -134,7 +134,7 @@ START_TEST(a_device_word_is_looked_at_by_copies)
 	fake.copies_pend = true;
 	fixture_pass(100);
 	ck_assert_uint_eq(fake_count(FAKE_COPY), 1);
-	ck_assert(!hold_is_quiet(fixture.session));
+	ck_assert(!hold_is_quiet(fixture.tenant));
 	fixture_pass(100);
 	ck_assert_uint_eq(fake_count(FAKE_COPY), 1);
 	fake.copies_pend = false;
@@ -173,7 +173,7 @@ START_TEST(a_word_that_is_unmapped_meanwhile)
 {
 	wait_value(1, host_word, 7, 4, CU_STREAM_WAIT_VALUE_EQ);
 	fixture_turn();
-	range_set_remove(&fixture.session->host, host_word, 4096);
+	range_set_remove(&fixture.tenant->host, host_word, 4096);
 	fixture_pass(1000);
 	ck_assert_uint_eq(fixture_offences(), 1);
 }
@@ -288,7 +288,7 @@ START_TEST(who_lets_many_streams_go_takes_no_longer_turns)
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 0);
 	word_release(&fixture.client.client->host[1].done, 1);
 	for (unsigned count = 0; count < 1 + 40 * 50; count = fake_count(FAKE_LAUNCH)) {
-		ck_assert(serve_turn(fixture.session, fixture.now));
+		ck_assert(serve_turn(fixture.tenant, fixture.now));
 		ck_assert_uint_gt(fake_count(FAKE_LAUNCH), count);
 		ck_assert_uint_le(fake_count(FAKE_LAUNCH), count + 64);
 	}
@@ -347,11 +347,11 @@ START_TEST(a_time_that_is_owed_is_looked_after)
 {
 	record_event(1, 1, FRMPS_EVENT_TIMING);
 	fixture_turn();
-	ck_assert_uint_le(timing_next_look(fixture.session, fixture.now), fixture.now + CLOCK_MS);
+	ck_assert_uint_le(timing_next_look(fixture.tenant, fixture.now), fixture.now + CLOCK_MS);
 	fake_arrive();
 	fixture_turn();
 	ck_assert_uint_eq(place_of_time(1), shm_place(1, 1));
-	ck_assert_uint_eq(timing_next_look(fixture.session, fixture.now), UINT64_MAX);
+	ck_assert_uint_eq(timing_next_look(fixture.tenant, fixture.now), UINT64_MAX);
 }
 END_TEST
 

@@ -139,8 +139,8 @@ START_TEST(credit_holds_and_lets_go)
 	}
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), STREAM_ISSUE_CREDIT);
 	/* Not polled as if somebody waited: what is on the device takes longer. */
-	ck_assert_uint_ge(serve_next_look(fixture.session, fixture.now), fixture.now + 100 * CLOCK_US);
-	ck_assert_uint_lt(serve_next_look(fixture.session, fixture.now),
+	ck_assert_uint_ge(serve_next_look(fixture.tenant, fixture.now), fixture.now + 100 * CLOCK_US);
+	ck_assert_uint_lt(serve_next_look(fixture.tenant, fixture.now),
 		fixture.now + STREAM_ISSUE_CREDIT * CLOCK_US / 2);
 	fixture_launch(2, 0, 2);
 	fixture_turn();
@@ -172,12 +172,12 @@ START_TEST(sleepers_are_woken_once_it_is_done)
 	fixture_pass(100);
 	count_wakes(&after);
 	ck_assert_uint_eq(before, after);
-	ck_assert_uint_le(serve_next_look(fixture.session, fixture.now), fixture.now + CLOCK_MS);
+	ck_assert_uint_le(serve_next_look(fixture.tenant, fixture.now), fixture.now + CLOCK_MS);
 	fake_arrive();
 	fixture_pass(100);
 	count_wakes(&after);
 	ck_assert_uint_eq(before + 1, after);
-	ck_assert_uint_eq(serve_next_look(fixture.session, fixture.now), UINT64_MAX);
+	ck_assert_uint_eq(serve_next_look(fixture.tenant, fixture.now), UINT64_MAX);
 }
 END_TEST
 
@@ -189,14 +189,14 @@ START_TEST(a_sleeper_behind_many_commands_is_looked_after_later)
 		wake.seq = fixture_launch(3, 0, 1);
 	fixture_direct(FRMPS_OP_WAKE, 3, &wake, sizeof(wake));
 	fixture_turn();
-	ck_assert_uint_eq(serve_next_look(fixture.session, fixture.now), fixture.now + 100 * CLOCK_US);
+	ck_assert_uint_eq(serve_next_look(fixture.tenant, fixture.now), fixture.now + 100 * CLOCK_US);
 	while (fixture_done(3) + RETIRE_UNMARKED < wake.seq)
 		ck_assert(fake_arrive_one());
 	fixture_turn();
-	ck_assert_uint_lt(serve_next_look(fixture.session, fixture.now), fixture.now + 50 * CLOCK_US);
+	ck_assert_uint_lt(serve_next_look(fixture.tenant, fixture.now), fixture.now + 50 * CLOCK_US);
 	fake_arrive();
 	fixture_turn();
-	ck_assert_uint_eq(fixture.session->wake_count, 0);
+	ck_assert_uint_eq(fixture.tenant->wake_count, 0);
 }
 END_TEST
 
@@ -205,7 +205,7 @@ START_TEST(more_sleepers_than_are_remembered)
 	struct frmps_wake wake = {.seq = fixture_launch(3, 0, 1)};
 	uint32_t before, after;
 
-	for (unsigned i = 0; i < SESSION_WAKES + 10; i++)
+	for (unsigned i = 0; i < TENANT_WAKES + 10; i++)
 		fixture_direct(FRMPS_OP_WAKE, 3, &wake, sizeof(wake));
 	fixture_turn();
 	count_wakes(&before);
@@ -214,8 +214,8 @@ START_TEST(more_sleepers_than_are_remembered)
 	ck_assert_uint_gt(after, before);
 	fake_arrive();
 	fixture_pass(1000);
-	ck_assert_uint_eq(fixture.session->wake_count, 0);
-	ck_assert_uint_eq(serve_next_look(fixture.session, fixture.now), UINT64_MAX);
+	ck_assert_uint_eq(fixture.tenant->wake_count, 0);
+	ck_assert_uint_eq(serve_next_look(fixture.tenant, fixture.now), UINT64_MAX);
 }
 END_TEST
 
@@ -225,38 +225,38 @@ START_TEST(a_sleeper_that_is_not_remembered_is_woken_all_the_same)
 	struct frmps_wake wake = {.seq = fixture_launch(3, 0, 1)}, late;
 	uint32_t before, after;
 
-	for (unsigned i = 0; i < SESSION_WAKES; i++)
+	for (unsigned i = 0; i < TENANT_WAKES; i++)
 		fixture_direct(FRMPS_OP_WAKE, 3, &wake, sizeof(wake));
 	fixture_turn();
 	late.seq = fixture_launch(4, FRMPS_CMD_MARK, 1);
 	fixture_direct(FRMPS_OP_WAKE, 4, &late, sizeof(late));
 	fixture_direct(FRMPS_OP_MARK, 3, NULL, 0);
 	fixture_turn();
-	ck_assert(fixture.session->wakes_overflow);
+	ck_assert(fixture.tenant->wakes_overflow);
 	/* Marks arrive in the order in which they were put. */
-	fixture.session->timeline->stream[3].done = wake.seq;
+	fixture.tenant->timeline->stream[3].done = wake.seq;
 	fixture_pass(1000);
-	ck_assert_uint_eq(fixture.session->wake_count, 0);
-	ck_assert_uint_le(serve_next_look(fixture.session, fixture.now), fixture.now + CLOCK_MS);
+	ck_assert_uint_eq(fixture.tenant->wake_count, 0);
+	ck_assert_uint_le(serve_next_look(fixture.tenant, fixture.now), fixture.now + CLOCK_MS);
 	fake_arrive();
 	count_wakes(&before);
 	fixture_pass(1000);
 	count_wakes(&after);
 	ck_assert_uint_gt(after, before);
-	ck_assert_uint_eq(serve_next_look(fixture.session, fixture.now), UINT64_MAX);
+	ck_assert_uint_eq(serve_next_look(fixture.tenant, fixture.now), UINT64_MAX);
 }
 END_TEST
 
 START_TEST(an_idle_session_needs_no_look)
 {
-	ck_assert_uint_eq(serve_next_look(fixture.session, fixture.now), UINT64_MAX);
+	ck_assert_uint_eq(serve_next_look(fixture.tenant, fixture.now), UINT64_MAX);
 	fixture_launch(1, FRMPS_CMD_MARK, 1);
 	fixture_turn();
 	/* Not done yet: the context is watched, seldom. */
-	ck_assert_uint_ge(serve_next_look(fixture.session, fixture.now), fixture.now + 200 * CLOCK_US);
+	ck_assert_uint_ge(serve_next_look(fixture.tenant, fixture.now), fixture.now + 200 * CLOCK_US);
 	fake_arrive();
 	fixture_pass(1000);
-	ck_assert_uint_eq(serve_next_look(fixture.session, fixture.now), UINT64_MAX);
+	ck_assert_uint_eq(serve_next_look(fixture.tenant, fixture.now), UINT64_MAX);
 }
 END_TEST
 
@@ -330,15 +330,15 @@ START_TEST(a_held_session_is_left_alone_and_marked)
 {
 	fixture_launch(1, 0, 1);
 	fixture_turn();
-	word_release(&fixture.session->view.server->state, SHM_SESSION_HELD);
+	word_release(&fixture.tenant->view.server->state, SHM_SESSION_HELD);
 	fixture_launch(1, 0, 2);
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1);
 	ck_assert_uint_eq(fake_count(FAKE_MARK), 1);
 	fake_arrive();
 	fixture_pass(1000);
-	ck_assert_uint_eq(serve_next_look(fixture.session, fixture.now), UINT64_MAX);
-	word_release(&fixture.session->view.server->state, SHM_SESSION_RUNNING);
+	ck_assert_uint_eq(serve_next_look(fixture.tenant, fixture.now), UINT64_MAX);
+	word_release(&fixture.tenant->view.server->state, SHM_SESSION_RUNNING);
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 2);
 }
@@ -379,7 +379,7 @@ START_TEST(a_failed_mark_is_tried_again)
 	fixture_launch(1, FRMPS_CMD_MARK, 1);
 	fixture_turn();
 	ck_assert_uint_eq(word_acquire(&fixture.client.states[1].marked), 0);
-	ck_assert_uint_lt(serve_next_look(fixture.session, fixture.now), UINT64_MAX);
+	ck_assert_uint_lt(serve_next_look(fixture.tenant, fixture.now), UINT64_MAX);
 	fake.fails[FAKE_MARK] = 0;
 	fixture_pass(1000);
 	fake_arrive();
@@ -588,21 +588,21 @@ START_TEST(every_offence_is_one)
 	ck_assert_uint_eq(word_relaxed(&fixture.client.server->error), CUDA_ERROR_MPS_CLIENT_TERMINATED);
 	ck_assert_uint_eq(fake_count(FAKE_COPY) + fake_count(FAKE_SET) + fake_count(FAKE_WRITE), 0);
 	ck_assert_uint_le(fake_count(FAKE_LAUNCH), 1);
-	retire_mark_all(fixture.session);
+	retire_mark_all(fixture.tenant);
 	fake_arrive();
 	fixture_pass(1000);
-	ck_assert_uint_eq(serve_next_look(fixture.session, fixture.now), UINT64_MAX);
+	ck_assert_uint_eq(serve_next_look(fixture.tenant, fixture.now), UINT64_MAX);
 }
 END_TEST
 
 START_TEST(what_the_program_has_been_told_stays)
 {
-	struct shm_server_header *server = fixture.session->view.server;
+	struct shm_server_header *server = fixture.tenant->view.server;
 
 	/* By the daemon, while the executor finds another reason. */
 	word_set(&server->error, CUDA_ERROR_LAUNCH_FAILED);
 	word_release(&server->state, SHM_SESSION_FAULTED);
-	session_offend(fixture.session, "it did something");
+	tenant_offend(fixture.tenant, "it did something");
 	ck_assert_uint_eq(fixture_offences(), 1);
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_FAULTED);
 	ck_assert_uint_eq(word_relaxed(&fixture.client.server->error), CUDA_ERROR_LAUNCH_FAILED);
@@ -681,7 +681,7 @@ START_TEST(random_records)
 		fixture_turn();
 		if (rand() % 4 == 0)
 			fake_arrive();
-		if (!fixture.session->stopped)
+		if (!fixture.tenant->stopped)
 			continue;
 		ck_assert_uint_eq(fixture_offences(), 1);
 		offences++;
@@ -724,13 +724,13 @@ START_TEST(a_full_journal_waits_and_hurts_nobody_else)
 	fixture_launch(5, FRMPS_CMD_MARK, 1);
 	fixture_turn();
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 0);
-	ck_assert(fixture.session->choked);
-	ck_assert_uint_lt(serve_next_look(fixture.session, fixture.now), UINT64_MAX);
+	ck_assert(fixture.tenant->choked);
+	ck_assert_uint_lt(serve_next_look(fixture.tenant, fixture.now), UINT64_MAX);
 	word_release(&fixture.client.client->host[2].done, 1);
 	fixture_pass(1000);
 	ck_assert_uint_eq(fixture_done(2), 1);
 	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1);
-	ck_assert(!fixture.session->choked);
+	ck_assert(!fixture.tenant->choked);
 	ck_assert_uint_eq(fixture_offences(), 0);
 }
 END_TEST

@@ -17,7 +17,7 @@ static const uint64_t x = FIXTURE_WINDOW, y = FIXTURE_WINDOW + 4096;
 
 static void let_replay(void)
 {
-	fixture.session->replays = true;
+	fixture.tenant->replays = true;
 }
 
 static enum takeover_verdict take_over_replaying(void)
@@ -26,7 +26,7 @@ static enum takeover_verdict take_over_replaying(void)
 
 	fixture_kill();
 	let_replay();
-	return takeover_session(fixture.session, generation, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED,
+	return takeover_tenant(fixture.tenant, generation, TAKEOVER_BY_POLICY, CUDA_ERROR_LAUNCH_FAILED,
 		"a fault", &no_variables);
 }
 
@@ -146,8 +146,8 @@ START_TEST(memory_at_two_addresses_may_be_any)
 	fixture_set(2, FIXTURE_WINDOW + 8192, 64);
 	fixture_turn();
 	fixture_kill();
-	fixture.session->aliased = true;
-	ck_assert_int_eq(takeover_session(fixture.session, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_ILLEGAL_ADDRESS,
+	fixture.tenant->aliased = true;
+	ck_assert_int_eq(takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, CUDA_ERROR_ILLEGAL_ADDRESS,
 				 "a fault", &no_variables),
 		TAKEOVER_FAULTED);
 }
@@ -252,7 +252,7 @@ START_TEST(a_satisfied_wait_is_not_repeated)
 	fixture_put(FRMPS_OP_WAIT_VALUE, 1, 0, &wait, sizeof(wait));
 	fixture_turn();
 	/* Died between "it goes on" and "it is done"; the word has changed again since. */
-	word_release(&fixture.session->view.states[1].issued, 1);
+	word_release(&fixture.tenant->view.states[1].issued, 1);
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
 	ck_assert_uint_eq(fixture_done(1), 1);
 	fixture_launch(1, 0, 2);
@@ -299,12 +299,12 @@ START_TEST(a_record_that_is_in_journal_and_ring_runs_once)
 
 	fixture_put(FRMPS_OP_HOST_FUNCTION, 1, 0, NULL, 0);
 	fixture_turn();
-	head = word_relaxed(&fixture.session->view.server->head);
+	head = word_relaxed(&fixture.tenant->view.server->head);
 	fixture_launch(1, 0, 2);
 	fixture_launch(1, 0, 3);
 	fixture_turn();
 	/* Died before the ring's head was published. */
-	word_release(&fixture.session->view.server->head, head);
+	word_release(&fixture.tenant->view.server->head, head);
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
 	word_release(&fixture.client.client->host[1].done, 1);
 	fixture_launch(1, 0, 4);
@@ -332,7 +332,7 @@ START_TEST(a_second_death_in_the_middle_of_a_promotion)
 	fixture_turn();
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_REPEATS);
 	/* The generation was published, the rest not: issued still says what the first executor said. */
-	word_release(&fixture.session->view.states[1].issued, 2);
+	word_release(&fixture.tenant->view.states[1].issued, 2);
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_REPEATS);
 	fake.count = 0;
 	fixture_turn();
@@ -451,7 +451,7 @@ START_TEST(a_stray_write_into_the_timeline_is_not_believed)
 {
 	fixture_launch(1, 0, 1);
 	fixture_turn();
-	word_release(&fixture.session->timeline->stream[1].done, 1000000);
+	word_release(&fixture.tenant->timeline->stream[1].done, 1000000);
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_FAULTED);
 }
 END_TEST
@@ -461,7 +461,7 @@ START_TEST(a_broken_journal_is_a_fault)
 	fixture_launch(1, 0, 1);
 	fixture_launch(1, 0, 2);
 	fixture_turn();
-	word_release(&fixture.session->view.states[1].head_block, 5000);
+	word_release(&fixture.tenant->view.states[1].head_block, 5000);
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_FAULTED);
 	ck_assert_ptr_nonnull(strstr(fixture.client.server->reason, "journal"));
 }
@@ -490,16 +490,16 @@ END_TEST
 /* Whatever ran may have written there; where nothing did, the images are as they were. */
 START_TEST(variables_that_were_lost_are_a_fault_if_anything_ran)
 {
-	range_set_add(&fixture.session->globals, 0x7000, 16);
+	range_set_add(&fixture.tenant->globals, 0x7000, 16);
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
 	fixture_launch(1, FRMPS_CMD_MARK, 1);
 	fixture_turn();
 	fake_arrive();
 	ck_assert_int_eq(fixture_take_over(TAKEOVER_BY_POLICY), TAKEOVER_CLEAN);
-	range_set_add(&fixture.session->globals, 0x7000, 16);
+	range_set_add(&fixture.tenant->globals, 0x7000, 16);
 	fixture_kill();
-	range_set_add(&fixture.session->globals, 0x7000, 16);
-	ck_assert_int_eq(takeover_session(fixture.session, 4, TAKEOVER_BY_POLICY, CUDA_ERROR_ILLEGAL_ADDRESS,
+	range_set_add(&fixture.tenant->globals, 0x7000, 16);
+	ck_assert_int_eq(takeover_tenant(fixture.tenant, 4, TAKEOVER_BY_POLICY, CUDA_ERROR_ILLEGAL_ADDRESS,
 				 "a fault", &no_variables),
 		TAKEOVER_FAULTED);
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_FAULTED);
@@ -542,11 +542,11 @@ END_TEST
 START_TEST(a_session_that_the_daemon_has_ended_is_not_served)
 {
 	fixture_kill();
-	word_release(&fixture.session->view.server->state, SHM_SESSION_CLOSED);
-	ck_assert_int_eq(takeover_session(fixture.session, 2, TAKEOVER_BY_POLICY, 0, "", &no_variables),
+	word_release(&fixture.tenant->view.server->state, SHM_SESSION_CLOSED);
+	ck_assert_int_eq(takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, 0, "", &no_variables),
 		TAKEOVER_FAULTED);
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_CLOSED);
-	ck_assert_uint_eq(word_relaxed(&fixture.session->generation), 0);
+	ck_assert_uint_eq(word_relaxed(&fixture.tenant->generation), 0);
 }
 END_TEST
 
@@ -555,8 +555,8 @@ START_TEST(a_session_is_as_doubtful_as_those_that_were_there)
 {
 	fixture_kill();
 	fixture.executor.contain.phase = CONTAIN_SUSPECTED;
-	ck_assert_int_eq(takeover_session(fixture.session, 2, TAKEOVER_BY_POLICY, 0, "", &no_variables),
-		TAKEOVER_CLEAN);
+	ck_assert_int_eq(
+		takeover_tenant(fixture.tenant, 2, TAKEOVER_BY_POLICY, 0, "", &no_variables), TAKEOVER_CLEAN);
 	ck_assert_uint_eq(word_acquire(&fixture.client.server->doubtful), SHM_DOUBT);
 	ck_assert_uint_eq(fixture_state(), SHM_SESSION_RUNNING);
 }
@@ -566,7 +566,7 @@ END_TEST
 
 #define NEIGHBOUR UINT64_C(78)
 
-static struct session *neighbour;
+static struct tenant *neighbour;
 static uint32_t neighbour_woken;
 static unsigned looks;
 
@@ -599,15 +599,15 @@ static void open_neighbours(void)
 	fake.immediate = true;
 	open_pool();
 	ck_assert_int_eq(variable_open(&fixture.executor), CUDA_SUCCESS);
-	ck_assert_int_eq(constant_add(fixture.session, &constant), CUDA_SUCCESS);
+	ck_assert_int_eq(constant_add(fixture.tenant, &constant), CUDA_SUCCESS);
 	shm_shape_init(&shape, 1u << 20, 1u << 20, 64);
 	ck_assert_int_eq(shm_region_new(&shape, &client_fd, &server_fd), 0);
-	neighbour = session_new(&fixture.executor, NEIGHBOUR);
+	neighbour = tenant_new(&fixture.executor, NEIGHBOUR);
 	ck_assert_int_eq(shm_view_map(&neighbour->view, &shape, client_fd, server_fd, SHM_SIDE_SERVER), 0);
 	close(client_fd);
 	close(server_fd);
 	takeover_prepare(neighbour);
-	TAILQ_INSERT_TAIL(&fixture.executor.sessions, neighbour, link);
+	TAILQ_INSERT_TAIL(&fixture.executor.tenants, neighbour, link);
 	neighbour_woken = word_acquire(&neighbour->view.server->wake);
 	looks = 0;
 }
@@ -616,16 +616,16 @@ static void close_neighbours(void)
 {
 	serve_pool_deinit(&fixture.executor);
 	variable_close(&fixture.executor);
-	TAILQ_REMOVE(&fixture.executor.sessions, neighbour, link);
+	TAILQ_REMOVE(&fixture.executor.tenants, neighbour, link);
 	shm_view_unmap(&neighbour->view);
-	session_unref(neighbour);
+	tenant_unref(neighbour);
 	fixture_close();
 }
 
 /* Activate of both, the neighbour first. */
 static void activate_both(void)
 {
-	const uint64_t sessions[] = {NEIGHBOUR, fixture.session->id};
+	const uint64_t sessions[] = {NEIGHBOUR, fixture.tenant->id};
 	struct job *job = job_new(&fixture.executor);
 	static struct packet packet;
 	struct wire_message reply;
@@ -664,7 +664,7 @@ START_TEST(nobody_is_served_before_all_are_taken_over)
 	activate_both();
 	ck_assert_uint_eq(looks, 1);
 	ck_assert_ptr_nonnull(neighbour->thread);
-	ck_assert_ptr_nonnull(fixture.session->thread);
+	ck_assert_ptr_nonnull(fixture.tenant->thread);
 	ck_assert_uint_ne(word_acquire(&neighbour->view.server->wake), neighbour_woken);
 }
 END_TEST

@@ -28,7 +28,7 @@ static void close_path(void)
 
 static int save(uint64_t address, uint64_t bytes)
 {
-	range_set_add(&fixture.session->globals, address, bytes);
+	range_set_add(&fixture.tenant->globals, address, bytes);
 	return variable_save(&fixture.executor);
 }
 
@@ -40,7 +40,7 @@ static bool restore(int fd, uint32_t former)
 	bool fine;
 
 	variable_set_init(&set, fd);
-	fine = variable_restore(fixture.session, &set, former, why);
+	fine = variable_restore(fixture.tenant, &set, former, why);
 	variable_set_deinit(&set);
 	return fine;
 }
@@ -65,11 +65,11 @@ START_TEST(nothing_is_written_but_what_the_session_has_looked_up)
 {
 	int fd = save(ADDRESS, 8);
 
-	range_set_remove(&fixture.session->globals, ADDRESS, 8);
+	range_set_remove(&fixture.tenant->globals, ADDRESS, 8);
 	ck_assert(restore(fd, 1));
-	range_set_add(&fixture.session->globals, ADDRESS, 4);
+	range_set_add(&fixture.tenant->globals, ADDRESS, 4);
 	ck_assert(!restore(fd, 1));
-	range_set_add(&fixture.session->globals, ADDRESS, 16);
+	range_set_add(&fixture.tenant->globals, ADDRESS, 16);
 	ck_assert(!restore(fd, 1));
 	ck_assert_uint_eq(fake_count(FAKE_COPY), 1);
 	close(fd);
@@ -100,10 +100,10 @@ END_TEST
 
 START_TEST(who_does_not_go_on_is_not_written_down)
 {
-	word_set(&fixture.session->ended, 1);
+	word_set(&fixture.tenant->ended, 1);
 	ck_assert_int_eq(save(ADDRESS, 8), -1);
-	word_set(&fixture.session->ended, 0);
-	fixture.session->closing = true;
+	word_set(&fixture.tenant->ended, 0);
+	fixture.tenant->closing = true;
 	ck_assert_int_eq(variable_save(&fixture.executor), -1);
 	ck_assert_uint_eq(fake_count(FAKE_COPY), 0);
 }
@@ -138,22 +138,22 @@ static CUresult fill(void)
 	const struct range block = {FIXTURE_WINDOW, FIXTURE_WINDOW + 64};
 	const uint8_t values[64] = {1};
 
-	return variable_fill(fixture.session, &block, values);
+	return variable_fill(fixture.tenant, &block, values);
 }
 
 /* It is nobody's fault, and no more than late: until then nothing of the session may be somebody else's. */
 START_TEST(first_values_that_come_late_are_waited_for)
 {
 	ck_assert_int_eq(fill(), CUDA_SUCCESS);
-	ck_assert(!variable_is_late(fixture.session));
+	ck_assert(!variable_is_late(fixture.tenant));
 	fake.immediate = false;
 	ck_assert_int_eq(fill(), CUDA_ERROR_SYSTEM_NOT_READY);
-	ck_assert(variable_is_late(fixture.session));
+	ck_assert(variable_is_late(fixture.tenant));
 	fake.immediate = true;
 	ck_assert_int_eq(fill(), CUDA_ERROR_SYSTEM_NOT_READY);
-	ck_assert(variable_is_late(fixture.session));
+	ck_assert(variable_is_late(fixture.tenant));
 	fake_arrive();
-	ck_assert(!variable_is_late(fixture.session));
+	ck_assert(!variable_is_late(fixture.tenant));
 	ck_assert_int_eq(fill(), CUDA_SUCCESS);
 	ck_assert(!executor_is_lost(&fixture.executor));
 }
@@ -163,14 +163,14 @@ START_TEST(a_mark_that_failed_is_tried_again)
 {
 	fake.fails[FAKE_MARK] = CUDA_ERROR_OUT_OF_MEMORY;
 	ck_assert_int_eq(fill(), CUDA_ERROR_SYSTEM_NOT_READY);
-	ck_assert(variable_is_late(fixture.session));
+	ck_assert(variable_is_late(fixture.tenant));
 	fake.fails[FAKE_MARK] = CUDA_SUCCESS;
 	fake.immediate = false;
 	ck_assert_int_eq(fill(), CUDA_ERROR_SYSTEM_NOT_READY);
-	ck_assert(variable_is_late(fixture.session));
+	ck_assert(variable_is_late(fixture.tenant));
 	fake.immediate = true;
 	fake_arrive();
-	ck_assert(!variable_is_late(fixture.session));
+	ck_assert(!variable_is_late(fixture.tenant));
 	ck_assert_int_eq(fill(), CUDA_SUCCESS);
 }
 END_TEST
@@ -184,7 +184,7 @@ static void *fill_in_a_thread(void *unused)
 /* Whoever ends meanwhile is not told that its own work does not end: that would end the executor. */
 START_TEST(first_values_on_their_way_are_nobody_elses)
 {
-	struct session *other = session_new(&fixture.executor, 78);
+	struct tenant *other = tenant_new(&fixture.executor, 78);
 	pthread_t thread;
 	void *code;
 
@@ -192,13 +192,13 @@ START_TEST(first_values_on_their_way_are_nobody_elses)
 	ck_assert_int_eq(pthread_create(&thread, NULL, fill_in_a_thread, NULL), 0);
 	while (!fake_count(FAKE_MARK))
 		sched_yield();
-	ck_assert(variable_is_late(fixture.session));
+	ck_assert(variable_is_late(fixture.tenant));
 	ck_assert(!variable_is_late(other));
 	fake_arrive();
 	pthread_join(thread, &code);
 	ck_assert_int_eq((intptr_t)code, CUDA_SUCCESS);
-	ck_assert(!variable_is_late(fixture.session));
-	session_unref(other);
+	ck_assert(!variable_is_late(fixture.tenant));
+	tenant_unref(other);
 }
 END_TEST
 
@@ -216,13 +216,13 @@ static void load_module(uint32_t variables, const char *more)
 	module = (struct module){.id = 5};
 	fake.statics =
 		(struct statics){.variables = &counter, .count = variables, .more = more, .every = true};
-	remains_add_module(fixture.session, &module);
+	remains_add_module(fixture.tenant, &module);
 }
 
 static void find_kernel(void)
 {
-	remains_find(fixture.session, &module);
-	kernel.leaves = remains_are_left_by(fixture.session, &module, "kernel");
+	remains_find(fixture.tenant, &module);
+	kernel.leaves = remains_are_left_by(fixture.tenant, &module, "kernel");
 }
 
 START_TEST(what_kernels_wrote_goes_along)
@@ -232,7 +232,7 @@ START_TEST(what_kernels_wrote_goes_along)
 	load_module(1, NULL);
 	ck_assert(module.leaves);
 	find_kernel();
-	remains_note_launch(fixture.session, &kernel);
+	remains_note_launch(fixture.tenant, &kernel);
 	fd = variable_save(&fixture.executor);
 	ck_assert_int_ge(fd, 0);
 	ck_assert_uint_eq(fake_call(FAKE_COPY, 0)->value, FOUND);
@@ -252,12 +252,12 @@ START_TEST(what_did_not_run_is_as_it_was_loaded)
 	ck_assert_int_eq(variable_save(&fixture.executor), -1);
 	ck_assert(restore(-1, 1));
 	kernel.leaves = false;
-	remains_note_launch(fixture.session, &kernel);
+	remains_note_launch(fixture.tenant, &kernel);
 	ck_assert(restore(-1, 1));
 	load_module(0, NULL);
 	find_kernel();
 	ck_assert(!module.leaves && !kernel.leaves);
-	remains_note_launch(fixture.session, &kernel);
+	remains_note_launch(fixture.tenant, &kernel);
 	ck_assert(restore(-1, 1));
 }
 END_TEST
@@ -268,7 +268,7 @@ START_TEST(what_cannot_be_taken_along_is_told)
 	load_module(1, "its kernels dream");
 	find_kernel();
 	ck_assert(restore(-1, 1));
-	remains_note_launch(fixture.session, &kernel);
+	remains_note_launch(fixture.tenant, &kernel);
 	ck_assert_int_eq(variable_save(&fixture.executor), -1);
 	ck_assert(!restore(-1, 1));
 	ck_assert_str_eq(why, "its kernels dream");
@@ -279,7 +279,7 @@ END_TEST
 START_TEST(a_variable_that_is_not_found_is_told)
 {
 	load_module(1, NULL);
-	remains_note_launch(fixture.session, &kernel);
+	remains_note_launch(fixture.tenant, &kernel);
 	ck_assert(!restore(-1, 1));
 	ck_assert_str_eq(why, "its variables are not found");
 	fake.global_bytes = 128;
@@ -295,10 +295,10 @@ START_TEST(an_unloaded_module_leaves_nothing)
 {
 	load_module(1, NULL);
 	find_kernel();
-	remains_note_launch(fixture.session, &kernel);
+	remains_note_launch(fixture.tenant, &kernel);
 	ck_assert(!restore(-1, 1));
-	remains_forget_launches(fixture.session, &module);
-	remains_forget(fixture.session, &module);
+	remains_forget_launches(fixture.tenant, &module);
+	remains_forget(fixture.tenant, &module);
 	ck_assert(restore(-1, 1));
 	load_module(1, NULL);
 	find_kernel();
@@ -310,15 +310,15 @@ START_TEST(there_may_be_too_many)
 {
 	load_module(1, NULL);
 	find_kernel();
-	remains_note_launch(fixture.session, &kernel);
+	remains_note_launch(fixture.tenant, &kernel);
 	for (uint32_t i = 0; i < REMAINS_MAX; i++) {
 		module = (struct module){.id = 6};
-		remains_add_module(fixture.session, &module);
+		remains_add_module(fixture.tenant, &module);
 	}
 	/* Values of the first are lost, but nothing has run of the others. */
 	ck_assert(!restore(-1, 1));
 	ck_assert_str_eq(why, "");
-	remains_note_launch(fixture.session, &kernel);
+	remains_note_launch(fixture.tenant, &kernel);
 	ck_assert(!restore(-1, 1));
 	ck_assert_str_eq(why, "there are too many");
 }
@@ -329,14 +329,14 @@ START_TEST(too_many_are_forgotten_with_their_module)
 {
 	load_module(1, NULL);
 	for (uint32_t i = 0; i < REMAINS_MAX; i++)
-		remains_add_module(fixture.session, &module);
+		remains_add_module(fixture.tenant, &module);
 	find_kernel();
-	remains_note_launch(fixture.session, &kernel);
-	remains_forget_launches(fixture.session, &module);
-	remains_forget(fixture.session, &module);
+	remains_note_launch(fixture.tenant, &kernel);
+	remains_forget_launches(fixture.tenant, &module);
+	remains_forget(fixture.tenant, &module);
 	load_module(1, NULL);
 	find_kernel();
-	remains_note_launch(fixture.session, &kernel);
+	remains_note_launch(fixture.tenant, &kernel);
 	ck_assert(!restore(-1, 1));
 	ck_assert_str_eq(why, "");
 }

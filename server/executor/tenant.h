@@ -1,21 +1,21 @@
-// What an executor knows of one session.
+// A tenant: what an executor keeps for one session.
 //
 //          OpenSession        Activate         CloseSession         drained          a moment of rest
 //   (none) ────────────► KNOWN ────────► SERVED ────────────► LEAVING ───────► WAITING ─────────────► (none)
 //            open.c        │  takeover.c          serve.c        ▲  │ not drained    burial.c
 //                          └─────────────CloseSession────────────┘  └──► zombie: kept for ever
 //
-// KNOWN: mapped and registered, maps and modules follow the client's requests, nothing is read from the
+// KNOWN: mapped and registered, maps and modules follow the program's requests, nothing is read from the
 // ring: a standby, or a session that could not be taken over.
-// SERVED: exactly one serving thread owns the part marked so below. A session that broke the rules stays
+// SERVED: exactly one serving thread owns the part marked so below. A tenant that broke the rules stays
 // SERVED with `stopped` set until it is closed: its thread then only answers the main thread.
 // WAITING: out of the registry; what the driver would stop everybody for is still there.
 //
 // References: one of the registry, then of the burial, one of each job, of a compile thread at work for it,
 // and of each range that it freed. Freed on the main, the module or a compile thread.
 
-#ifndef FRMPS_SERVER_EXECUTOR_SESSION_H
-#define FRMPS_SERVER_EXECUTOR_SESSION_H
+#ifndef FRMPS_SERVER_EXECUTOR_TENANT_H
+#define FRMPS_SERVER_EXECUTOR_TENANT_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,23 +39,23 @@
 #include "shm/ring.h"
 
 /* Sleepers of a session that are remembered one by one; more are woken at every look. */
-#define SESSION_WAKES 1024u
+#define TENANT_WAKES 1024u
 /* Further windows, or runs of them. */
-#define SESSION_ANNEXES_MAX 16u
+#define TENANT_ANNEXES_MAX 16u
 
-struct session_wake {
+struct tenant_wake {
 	uint64_t seq, since;
 	uint32_t slot;
 };
 
-struct session {
+struct tenant {
 	struct executor *executor;
 	uint64_t id;
 	char program[64];
 	int32_t pid;
 	bool replays; /* recovery policy */
 	_Atomic unsigned references;
-	TAILQ_ENTRY(session) link; /* registry */
+	TAILQ_ENTRY(tenant) link; /* registry */
 
 	/* Set by OpenSession, constant then. */
 	struct shm_view view;
@@ -65,7 +65,7 @@ struct session {
 	uint32_t scratch; /* index of its word */
 	/* Further windows, of device memory only. Main thread; a new one is there before `annexes` counts it.
 	 */
-	struct range annex[SESSION_ANNEXES_MAX];
+	struct range annex[TENANT_ANNEXES_MAX];
 	word32 annexes;
 	_Atomic bool aliased; /* some memory is mapped at two addresses */
 	bool window_reserved, host_reserved, arena_registered, timelines_registered, has_scratch;
@@ -104,7 +104,7 @@ struct session {
 	word32 slots; /* streams from here on never had anything on the device; serving thread writes */
 
 	/* Serving thread, from here on. */
-	TAILQ_ENTRY(session) served_link;
+	TAILQ_ENTRY(tenant) served_link;
 	struct ring_reader ring;
 	struct shm_timeline *timeline;
 	struct stream *streams; /* SHM_STREAMS */
@@ -113,7 +113,7 @@ struct session {
 	struct range_cache device_cache[2], host_cache[2], global_cache[2]; /* [0] written, [1] read */
 	struct backend_stream *poll_stream;				    /* hold.c */
 	struct stream *poller; /* whose word is being looked at */
-	struct session_wake wakes[SESSION_WAKES];
+	struct tenant_wake wakes[TENANT_WAKES];
 	uint32_t wake_count;
 	bool wakes_overflow;
 	bool stopped; /* never serve again */
@@ -127,59 +127,59 @@ struct session {
 	unsigned watch_failures;
 };
 
-struct session *session_ref(struct session *session);
+struct tenant *tenant_ref(struct tenant *tenant);
 /** Frees the private memory with the last reference. */
-struct session *session_unref(struct session *session);
+struct tenant *tenant_unref(struct tenant *tenant);
 
-/** A session without any mapping. NULL when out of memory. */
-struct session *session_new(struct executor *executor, uint64_t id);
+/** A tenant without any mapping. NULL when out of memory. */
+struct tenant *tenant_new(struct executor *executor, uint64_t id);
 
 /** Whether a command may touch these bytes; `writes` picks the cache. Serving thread. */
-bool session_admits(struct session *session, uint64_t address, uint64_t bytes, bool writes);
+bool tenant_admits(struct tenant *tenant, uint64_t address, uint64_t bytes, bool writes);
 /** The same without a cache. Any thread. */
-bool session_admits_anywhere(struct session *session, uint64_t address, uint64_t bytes);
+bool tenant_admits_anywhere(struct tenant *tenant, uint64_t address, uint64_t bytes);
 /** Whether an address lies in the host part of the window. */
-static inline bool session_is_host(const struct session *session, uint64_t address)
+static inline bool tenant_is_host(const struct tenant *tenant, uint64_t address)
 {
-	return address - (session->window_base + session->device_bytes) < session->host_bytes;
+	return address - (tenant->window_base + tenant->device_bytes) < tenant->host_bytes;
 }
 /** Whether an address lies in the device part of the window. */
-static inline bool session_is_device(const struct session *session, uint64_t address)
+static inline bool tenant_is_device(const struct tenant *tenant, uint64_t address)
 {
-	return address - session->window_base < session->device_bytes;
+	return address - tenant->window_base < tenant->device_bytes;
 }
 /** Whether some bytes lie in one of the further windows. */
-bool session_is_annexed(const struct session *session, uint64_t address, uint64_t bytes);
+bool tenant_is_annexed(const struct tenant *tenant, uint64_t address, uint64_t bytes);
 
 /**
- * The one way out for a session that broke the rules: one log line, Offence to the daemon, CLOSED for the
- * client; nothing of it is served from here on. Serving thread, or main thread while it is not served.
+ * The one way out for a tenant that broke the rules: one log line, Offence to the daemon, CLOSED for the
+ * program; nothing of it is served from here on. Serving thread, or main thread while it is not served.
  */
-void session_offend(struct session *session, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tenant_offend(struct tenant *tenant, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /**
- * Tells the client that its session has ended, unless it was told already: two threads may have different reasons.
- * @assertion: where a kernel's failed, NULL: none did. Any thread, also with sessions_lock
+ * Tells the program that its session has ended, unless it was told already: two threads may have different reasons.
+ * @assertion: where a kernel's failed, NULL: none did. Any thread, also with tenants_lock
  */
-void session_tell_end(struct session *session, enum shm_session_state state, CUresult code,
-	const char *reason, const char *assertion);
+void tenant_tell_end(struct tenant *tenant, enum shm_session_state state, CUresult code, const char *reason,
+	const char *assertion);
 
-/** The same, and it is not served any more. The threads of session_offend(). */
-void session_end(struct session *session, enum shm_session_state state, CUresult code, const char *reason);
+/** The same, and it is not served any more. The threads of tenant_offend(). */
+void tenant_end(struct tenant *tenant, enum shm_session_state state, CUresult code, const char *reason);
 
 /** Notes an error that a command met and that nobody waits for. Serving thread. */
-void session_late_error(struct session *session, CUresult code);
+void tenant_late_error(struct tenant *tenant, CUresult code);
 
 /** Whether something of the session was given to the device and is not known done. Any thread: shared words
  * only. */
-bool session_is_busy(const struct session *session);
+bool tenant_is_busy(const struct tenant *tenant);
 
 /** Whether work of some session may be on the device; otherwise the executor is a standby. Any thread. */
-bool session_is_any_served(struct executor *executor);
+bool tenant_is_any_served(struct executor *executor);
 
-static inline struct backend_ops const *session_ops(const struct session *session)
+static inline struct backend_ops const *tenant_ops(const struct tenant *tenant)
 {
-	return session->executor->ops;
+	return tenant->executor->ops;
 }
 
 #endif

@@ -1,0 +1,183 @@
+// Tenants: life time, what their commands may touch, and their ends. See tenant.h for states and
+// threads.
+
+#include "server/executor/tenant.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/executor/timing.h"
+#include "server/log.h"
+#include "shm/doorbell.h"
+
+struct tenant *tenant_new(struct executor *executor, uint64_t id)
+{
+	struct tenant *tenant = calloc(1, sizeof(*tenant));
+
+	if (!tenant)
+		return NULL;
+	tenant->streams = calloc(SHM_STREAMS, sizeof(*tenant->streams));
+	if (!tenant->streams) {
+		free(tenant);
+		return NULL;
+	}
+	tenant->executor = executor;
+	tenant->id = id;
+	tenant->references = 1;
+	tenant->doorbell = -1;
+	range_set_init(&tenant->device, true);
+	range_set_init(&tenant->host, true);
+	range_set_init(&tenant->globals, true);
+	range_set_init(&tenant->device_maps, false);
+	range_set_init(&tenant->host_maps, false);
+	range_set_init(&tenant->unpinning, false);
+	remains_init(&tenant->remains);
+	constant_set_init(&tenant->constants);
+	timing_init(tenant);
+	TAILQ_INIT(&tenant->held);
+	TAILQ_INIT(&tenant->unmarked);
+	TAILQ_INIT(&tenant->watched);
+	return tenant;
+}
+
+struct tenant *tenant_ref(struct tenant *tenant)
+{
+	atomic_fetch_add_explicit(&tenant->references, 1, memory_order_relaxed);
+	return tenant;
+}
+
+struct tenant *tenant_unref(struct tenant *tenant)
+{
+	if (!tenant || atomic_fetch_sub_explicit(&tenant->references, 1, memory_order_acq_rel) > 1)
+		return NULL;
+	range_set_deinit(&tenant->device);
+	range_set_deinit(&tenant->host);
+	range_set_deinit(&tenant->globals);
+	range_set_deinit(&tenant->device_maps);
+	range_set_deinit(&tenant->host_maps);
+	range_set_deinit(&tenant->unpinning);
+	remains_deinit(&tenant->remains);
+	constant_set_deinit(&tenant->constants);
+	free(tenant->streams);
+	free(tenant);
+	return NULL;
+}
+
+bool tenant_is_annexed(const struct tenant *tenant, uint64_t address, uint64_t bytes)
+{
+	/* Pairs with the release in memory.c. */
+	uint32_t count = word_acquire(&tenant->annexes);
+
+	for (uint32_t i = 0; i < count; i++)
+		if (range_holds(&tenant->annex[i], address, bytes))
+			return true;
+	return false;
+}
+
+static bool admits(struct tenant *tenant, uint64_t address, uint64_t bytes, struct range_cache *device,
+	struct range_cache *host, struct range_cache *global)
+{
+	if (tenant_is_device(tenant, address))
+		return range_set_covers(&tenant->device, device, address, bytes);
+	if (tenant_is_host(tenant, address))
+		return range_set_covers(&tenant->host, host, address, bytes);
+	if (word_acquire(&tenant->annexes) && tenant_is_annexed(tenant, address, bytes))
+		return range_set_covers(&tenant->device, device, address, bytes);
+	return range_set_covers(&tenant->globals, global, address, bytes);
+}
+
+bool tenant_admits(struct tenant *tenant, uint64_t address, uint64_t bytes, bool writes)
+{
+	unsigned side = writes ? 0 : 1;
+
+	return admits(tenant, address, bytes, &tenant->device_cache[side], &tenant->host_cache[side],
+		&tenant->global_cache[side]);
+}
+
+bool tenant_admits_anywhere(struct tenant *tenant, uint64_t address, uint64_t bytes)
+{
+	struct range_cache device = {{0, 0}, 0}, host = device, global = device;
+
+	return admits(tenant, address, bytes, &device, &host, &global);
+}
+
+void tenant_tell_end(struct tenant *tenant, enum shm_session_state state, CUresult code, const char *reason,
+	const char *assertion)
+{
+	struct shm_server_header *server = tenant->view.server;
+	pthread_mutex_t *lock = &tenant->executor->ends_lock;
+	bool is_first;
+
+	pthread_mutex_lock(lock);
+	/* What the program may have been told already stays so. */
+	is_first = word_acquire(&server->state) <= SHM_SESSION_HELD;
+	if (is_first) {
+		snprintf(server->reason, sizeof(server->reason), "%s", reason);
+		if (assertion)
+			snprintf(server->assertion, sizeof(server->assertion), "%s", assertion);
+		word_set(&server->error, (uint32_t)code);
+		/* Pairs with the client's look at state: error and reason are there. */
+		word_release(&server->state, state);
+	}
+	pthread_mutex_unlock(lock);
+	if (is_first)
+		wake_all(&server->wake);
+}
+
+void tenant_end(struct tenant *tenant, enum shm_session_state state, CUresult code, const char *reason)
+{
+	tenant->stopped = true;
+	tenant_tell_end(tenant, state, code, reason, NULL);
+}
+
+void tenant_offend(struct tenant *tenant, const char *format, ...)
+{
+	struct wire_message message = {.type = WIRE_OFFENCE, .session = tenant->id};
+	char reason[200];
+	va_list list;
+
+	if (tenant->stopped)
+		return;
+	va_start(list, format);
+	vsnprintf(reason, sizeof(reason), format, list);
+	va_end(list);
+	log_warning("session %llu (%s, pid %d) broke the rules and is cut off: %s",
+		(unsigned long long)tenant->id, tenant->program, tenant->pid, reason);
+	tenant_end(tenant, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
+	message.trouble = (struct wire_trouble){.code = CUDA_ERROR_MPS_CLIENT_TERMINATED, .text = reason};
+	executor_send(tenant->executor, &message, NULL, 0);
+}
+
+void tenant_late_error(struct tenant *tenant, CUresult code)
+{
+	struct shm_server_header *server = tenant->view.server;
+
+	word_set(&server->late_error, (uint32_t)code);
+	word_release(&server->late_errors, word_relaxed(&server->late_errors) + 1);
+}
+
+bool tenant_is_busy(const struct tenant *tenant)
+{
+	const struct shm_view *view = &tenant->view;
+	const struct shm_timeline *timeline =
+		shm_view_timeline(view, word_acquire(&view->server->generation));
+
+	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
+		if (word_acquire(&view->states[slot].issued) > word_acquire(&timeline->stream[slot].done))
+			return true;
+	return false;
+}
+
+bool tenant_is_any_served(struct executor *executor)
+{
+	const struct tenant *tenant;
+	bool serves = false;
+
+	pthread_mutex_lock(&executor->tenants_lock);
+	TAILQ_FOREACH (tenant, &executor->tenants, link)
+		serves = serves || word_acquire((word32 *)&tenant->generation);
+	pthread_mutex_unlock(&executor->tenants_lock);
+	return serves;
+}
