@@ -279,7 +279,7 @@ static int run_child(const struct options *options, char **arguments)
 	if (strcmp(options->role, "probe") == 0)
 		return probe_main(ops, options->control_fd);
 	/* A signal that is sent to all processes of the service is the daemon's to answer: it needs its
-	 * children to let clients finish. They end when it says so, or with it. */
+	 * children to let programs finish. They end when it says so, or with it. */
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);

@@ -25,7 +25,7 @@
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/timer.h"
-#include "server/session/client.h"
+#include "server/session/session.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/linger.h"
@@ -180,19 +180,19 @@ static int read_worker(struct adoption *adoption, const struct record *record)
 static void open_again(struct worker *worker, void *context, const struct record *record)
 {
 	(void)record;
-	client_open_again(context, worker);
+	session_open_again(context, worker);
 }
 
 static void attach_again(struct worker *worker, void *context, const struct record *record)
 {
 	(void)record;
-	client_attach(context, worker);
+	session_attach(context, worker);
 }
 
 static void close_again(struct worker *worker, void *context, const struct record *record)
 {
 	(void)record;
-	client_close_again(context, worker);
+	session_close_again(context, worker);
 }
 
 static void let_go_again(struct worker *worker, void *context, const struct record *record)
@@ -203,69 +203,69 @@ static void let_go_again(struct worker *worker, void *context, const struct reco
 
 static void ask_again(struct worker *worker, void *context, const struct record *record)
 {
-	struct client *client = context;
+	struct session *session = context;
 
 	(void)record;
-	request_send_again(client->request, worker);
+	request_send_again(session->request, worker);
 }
 
-static void repeat_call(struct adoption *adoption, struct client *client, struct kept_call *call,
+static void repeat_call(struct adoption *adoption, struct session *session, struct kept_call *call,
 	void (*send)(struct worker *worker, void *context, const struct record *record))
 {
 	struct worker *worker = find_worker(adoption->daemon, call->worker);
 
 	if (worker)
-		repeat_later(&adoption->repetitions, worker, call->id, send, client, NULL);
+		repeat_later(&adoption->repetitions, worker, call->id, send, session, NULL);
 	else
 		*call = (struct kept_call){0};
 }
 
-/* Reads the request that was under way from the client's socket, where it still is. */
-static void read_request(struct adoption *adoption, struct client *client, const struct kept_client *kept)
+/* Reads the request that was under way from the program's socket, where it still is. */
+static void read_request(struct adoption *adoption, struct session *session, const struct kept_session *kept)
 {
 	struct worker *worker = find_worker(adoption->daemon, kept->request.worker);
 
-	if (!kept->asked || client->state == CLIENT_CLOSING)
+	if (!kept->asked || session->state == SESSION_CLOSING)
 		return;
-	client->again.asked = kept->asked;
-	client->again.fd = inventory_fd(&adoption->inventory, kept->request_fd);
-	client->again.chunk = inventory_chunk(&adoption->inventory, &kept->chunk);
-	connection_deliver(client->connection);
-	if (!client->request || !worker)
+	session->again.asked = kept->asked;
+	session->again.fd = inventory_fd(&adoption->inventory, kept->request_fd);
+	session->again.chunk = inventory_chunk(&adoption->inventory, &kept->chunk);
+	connection_deliver(session->connection);
+	if (!session->request || !worker)
 		return;
-	client->request->sent = true;
-	client->request->worker = worker->number;
-	client->request->worker_id = kept->request.id;
-	repeat_later(&adoption->repetitions, worker, kept->request.id, ask_again, client, NULL);
+	session->request->sent = true;
+	session->request->worker = worker->number;
+	session->request->worker_id = kept->request.id;
+	repeat_later(&adoption->repetitions, worker, kept->request.id, ask_again, session, NULL);
 }
 
-static int read_client(struct adoption *adoption, const struct record *record)
+static int read_session(struct adoption *adoption, const struct record *record)
 {
 	struct daemon *daemon = adoption->daemon;
-	struct kept_client kept;
+	struct kept_session kept;
 	struct domain *domain;
-	struct client *client;
+	struct session *session;
 
 	if (!record_read(record, &kept, sizeof(kept)) || !(domain = daemon_find_domain(daemon, kept.domain)))
 		return -1;
-	client = client_adopt(domain, record_key(record), &kept);
-	client->record = record;
-	client->held = domain->promotion.lost_one;
-	client->crashes += adoption->crashed && kept.asked;
-	if (client->opened && client->state == CLIENT_CLOSING && !client->given_up)
+	session = session_adopt(domain, record_key(record), &kept);
+	session->record = record;
+	session->held = domain->promotion.lost_one;
+	session->crashes += adoption->crashed && kept.asked;
+	if (session->opened && session->state == SESSION_CLOSING && !session->given_up)
 		reclaim_begin(daemon);
 	for (int i = 0; i < 2; i++)
-		client->sinks[i] = inventory_chunk(&adoption->inventory, &kept.sinks[i]);
-	read_request(adoption, client, &kept);
-	if (client->given_up)
+		session->sinks[i] = inventory_chunk(&adoption->inventory, &kept.sinks[i]);
+	read_request(adoption, session, &kept);
+	if (session->given_up)
 		return 0;
-	repeat_call(adoption, client, &client->open, open_again);
-	repeat_call(adoption, client, &client->attach, attach_again);
-	repeat_call(adoption, client, &client->let_go, let_go_again);
-	if (client->let_go.worker)
-		move_adopt(client, kept.let_go_to);
+	repeat_call(adoption, session, &session->open, open_again);
+	repeat_call(adoption, session, &session->attach, attach_again);
+	repeat_call(adoption, session, &session->let_go, let_go_again);
+	if (session->let_go.worker)
+		move_adopt(session, kept.let_go_to);
 	for (unsigned i = 0; i < KEPT_CLOSES; i++)
-		repeat_call(adoption, client, &client->closes[i], close_again);
+		repeat_call(adoption, session, &session->closes[i], close_again);
 	return 0;
 }
 
@@ -273,14 +273,14 @@ static int read_holding(struct adoption *adoption, const struct record *record)
 {
 	size_t bytes;
 	const struct kept_holding *kept = record_payload(record, &bytes);
-	struct client *client = daemon_find_client(adoption->daemon, kept->session);
+	struct session *session = daemon_find_session(adoption->daemon, kept->session);
 	struct shared_fd *file = inventory_fd(&adoption->inventory, kept->fd);
 
 	/* A session's record goes behind those of its holdings. */
-	log_bug_on(!client);
+	log_bug_on(!session);
 	log_bug_on(kept->type == WIRE_MAP_HOST &&
-		   handout_add(&adoption->daemon->handouts, client->uid, file) < 0);
-	log_bug_on(holdings_adopt(&client->holdings, record, kept, bytes, file,
+		   handout_add(&adoption->daemon->handouts, session->uid, file) < 0);
+	log_bug_on(holdings_adopt(&session->holdings, record, kept, bytes, file,
 			   inventory_chunk(&adoption->inventory, &kept->chunk)) < 0);
 	return 0;
 }
@@ -344,7 +344,7 @@ static int read_everything(struct adoption *adoption, const struct legacy *legac
 {
 	return read_service(adoption->daemon, legacy) || read_all(adoption, RECORD_DOMAIN, read_domain) ||
 	       read_all(adoption, RECORD_WORKER, read_worker) ||
-	       read_all(adoption, RECORD_CLIENT, read_client) ||
+	       read_all(adoption, RECORD_SESSION, read_session) ||
 	       read_all(adoption, RECORD_HOLDING, read_holding) ||
 	       read_all(adoption, RECORD_LINGER, read_linger) ||
 	       read_all(adoption, RECORD_OFFENDER, read_offender) ||
@@ -403,7 +403,7 @@ int adopt(struct daemon *daemon, const struct legacy *legacy)
 	if (!r) {
 		go_on(&adoption, legacy);
 		log_info("the daemon is back after %u: it took over %u sessions in %.1f ms", legacy->lives,
-			daemon->client_count, (double)(timer_now_us() - begin_us) / 1000.0);
+			daemon->session_count, (double)(timer_now_us() - begin_us) / 1000.0);
 	} else {
 		log_error("what the daemon before this one left cannot be taken over");
 	}

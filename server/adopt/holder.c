@@ -13,8 +13,8 @@
 //
 //   1  The record comes first. What is to outlive the daemon is in the records before anybody outside can
 //      know of it. A record is published by one store, so there is the old or the new one, never half of one.
-//   2  A message stays on its socket until its consequences are recorded (loop/connection.h). A client's
-//      request therefore stays on the client's socket until it is answered, a worker's answer until what
+//   2  A message stays on its socket until its consequences are recorded (loop/connection.h). A program's
+//      request therefore stays on the program's socket until it is answered, a worker's answer until what
 //      follows from it is done. A new daemon reads again what the old one had in hand; handlers find in the
 //      records what of it is done.
 //   3  A request to keeper or executor is recorded with its number before it is sent. A new daemon sends it
@@ -106,7 +106,7 @@ static void fill_signals(sigset_t *set)
 		sigaddset(set, numbers[i]);
 }
 
-/* Every client costs about ten descriptors, every piece of its memory one more. */
+/* Every program costs about ten descriptors, every piece of its memory one more. */
 static void raise_limits(void)
 {
 	struct rlimit limit;

@@ -1,6 +1,6 @@
 // What the daemon records (store.h): plain structs, one per thing that outlives it. Descriptors are named by
 // their keys, workers and domains by their numbers, 0 is none. Written by the owners of the things
-// (daemon_keep, domain_keep, worker_keep, client_keep, holding_keep, chunk.c), read by adopt.c and
+// (daemon_keep, domain_keep, worker_keep, session_keep, holding_keep, chunk.c), read by adopt.c and
 // inventory.c. All lives of the daemon run the same program, so the layout is nobody else's business.
 
 #ifndef FRMPS_SERVER_ADOPT_RECORDS_H
@@ -65,8 +65,8 @@ struct kept_chunk {
 	uint64_t token[2];
 };
 
-/* RECORD_CLIENT, key: number. */
-struct kept_client {
+/* RECORD_SESSION, key: number. */
+struct kept_session {
 	uint64_t features;
 	uint64_t memory_wish;
 	struct subject subject;
@@ -79,9 +79,9 @@ struct kept_client {
 	struct kept_call let_go; /* DetachSession: it moves into the domain */
 	uint32_t let_go_to;
 	uint32_t patience_ms; /* of CloseSession */
-	/* The request under way: the packet itself is still on the client's socket. */
-	uint64_t asked;	   /* the client's number for it, 0: nothing is with a worker */
-	uint64_t answered; /* the client's number of the latest one that is over */
+	/* The request under way: the packet itself is still on the program's socket. */
+	uint64_t asked;	   /* the program's number for it, 0: nothing is with a worker */
+	uint64_t answered; /* the program's number of the latest one that is over */
 	struct kept_call request;
 	uint32_t request_fd;
 	struct kept_chunk chunk;

@@ -10,10 +10,10 @@
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
 #include "server/session/chunk.h"
-#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/request.h"
+#include "server/session/session.h"
 #include "server/session/sink.h"
 
 /* Crashes of daemons, one after the other, that a request may be under way in. */
@@ -79,40 +79,40 @@ static void settle_domain(struct domain *domain)
 }
 
 /* May end the session. */
-static void resume_client(struct client *client)
+static void resume_session(struct session *session)
 {
-	struct client_again again = client->again;
+	struct session_again again = session->again;
 
-	client->again = (struct client_again){0};
+	session->again = (struct session_again){0};
 	shared_fd_unref(again.fd);
 	chunk_unref(again.chunk);
-	if (client->given_up)
-		client_end_given_up(client);
-	else if (client->state == CLIENT_CLOSING)
-		client_closing_again(client);
-	else if (client->crashes > CRASHES_MOST)
-		client_reject(client, "the daemon crashed several times while its request was under way");
-	else if (word_acquire(&client->view.server->state) == SHM_SESSION_CLOSED)
-		client_end(client, 0);
-	else if (client->state == CLIENT_OPENING)
-		client_open(client);
-	else if (client->request)
-		request_advance(client->request);
+	if (session->given_up)
+		session_end_given_up(session);
+	else if (session->state == SESSION_CLOSING)
+		session_closing_again(session);
+	else if (session->crashes > CRASHES_MOST)
+		session_reject(session, "the daemon crashed several times while its request was under way");
+	else if (word_acquire(&session->view.server->state) == SHM_SESSION_CLOSED)
+		session_end(session, 0);
+	else if (session->state == SESSION_OPENING)
+		session_open(session);
+	else if (session->request)
+		request_advance(session->request);
 }
 
 void resume(struct daemon *daemon)
 {
 	struct domain *domain, *next_domain;
-	struct client *client, *next;
+	struct session *session, *next;
 
 	if (daemon->keeper)
 		settle_worker(daemon->keeper);
 	TAILQ_FOREACH (domain, &daemon->domains, link)
 		settle_domain(domain);
-	for (client = TAILQ_FIRST(&daemon->clients); client; client = next) {
-		next = TAILQ_NEXT(client, link);
-		client_keep(client);
-		resume_client(client);
+	for (session = TAILQ_FIRST(&daemon->sessions); session; session = next) {
+		next = TAILQ_NEXT(session, link);
+		session_keep(session);
+		resume_session(session);
 	}
 	for (domain = TAILQ_FIRST(&daemon->domains); domain; domain = next_domain) {
 		next_domain = TAILQ_NEXT(domain, link);

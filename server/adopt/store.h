@@ -24,7 +24,7 @@ enum record_type {
 	RECORD_DEVICE,
 	RECORD_DOMAIN,
 	RECORD_WORKER,
-	RECORD_CLIENT,
+	RECORD_SESSION,
 	RECORD_HOLDING,
 	RECORD_DOOMED,
 	RECORD_LINGER,
@@ -37,7 +37,7 @@ enum record_type {
 #define RECORD_MAX 65000u
 
 /* All that a store can ever hold, bytes; a record beyond that is the end of the daemon, and of each one after it.
- * Whoever records at a client's wish asks before (store_has_room()). */
+ * Whoever records at a program's wish asks before (store_has_room()). */
 #define STORE_BYTES (UINT64_C(16) << 30)
 
 /**

@@ -11,10 +11,10 @@
 #include "server/adopt/store.h"
 #include "server/failover/worker.h"
 #include "server/session/chunk.h"
-#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/reclaim.h"
 #include "server/session/request.h"
+#include "server/session/session.h"
 
 static bool is_chunk(const struct chunk *chunk, uint64_t handle, uint32_t keeper)
 {
@@ -38,15 +38,15 @@ static bool is_doomed(struct daemon *daemon, uint64_t handle)
 static bool is_known(struct daemon *daemon, uint64_t handle)
 {
 	const struct holding *entry;
-	const struct client *client;
+	const struct session *session;
 
-	TAILQ_FOREACH (client, &daemon->clients, link) {
-		if (client->request && is_chunk(client->request->chunk, handle, daemon->keeper_number))
+	TAILQ_FOREACH (session, &daemon->sessions, link) {
+		if (session->request && is_chunk(session->request->chunk, handle, daemon->keeper_number))
 			return true;
 		for (int i = 0; i < 2; i++)
-			if (is_chunk(client->sinks[i], handle, daemon->keeper_number))
+			if (is_chunk(session->sinks[i], handle, daemon->keeper_number))
 				return true;
-		TAILQ_FOREACH (entry, &client->holdings.entries, link)
+		TAILQ_FOREACH (entry, &session->holdings.entries, link)
 			if (is_chunk(entry->chunk, handle, daemon->keeper_number))
 				return true;
 	}

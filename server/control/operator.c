@@ -21,13 +21,13 @@
 #include "server/failover/move.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
-#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/desk.h"
 #include "server/session/guests.h"
 #include "server/session/message.h"
 #include "server/session/offender.h"
 #include "server/session/quota.h"
+#include "server/session/session.h"
 #include "server/version.h"
 
 /* Longest document that is sent within the packet. */
@@ -150,23 +150,23 @@ static void answer_status(struct operator* operator)
 	free(document.json);
 }
 
-static struct client *find_client(const struct daemon *daemon, const char *number)
+static struct session *find_session(const struct daemon *daemon, const char *number)
 {
-	struct client *client;
+	struct session *session;
 	char text[24];
 
-	TAILQ_FOREACH (client, &daemon->clients, link) {
-		snprintf(text, sizeof(text), "%llu", (unsigned long long)client->number);
+	TAILQ_FOREACH (session, &daemon->sessions, link) {
+		snprintf(text, sizeof(text), "%llu", (unsigned long long)session->number);
 		if (!strcmp(text, number))
-			return client;
+			return session;
 	}
 	return NULL;
 }
 
 /* For those who may end it. */
-static bool may_command(const struct operator* operator, const struct client * client)
+static bool may_command(const struct operator* operator, const struct session * session)
 {
-	return quota_is_operator(operator->uid) || operator->uid == client->uid;
+	return quota_is_operator(operator->uid) || operator->uid == session->uid;
 }
 
 static void say_moved(struct operator* operator, uint64_t id, bool moved, const char *reason)
@@ -189,14 +189,14 @@ static void on_moved(void *context, int32_t code, const char *text)
 }
 
 /* The session that the first argument names, if it may be commanded. Return: NULL after an answer that says why not */
-static struct client *find_commanded(struct operator* operator)
+static struct session *find_commanded(struct operator* operator)
 {
 	const char *number = operator->request.arguments[0];
-	struct client *client = find_client(operator->daemon, number);
+	struct session *session = find_session(operator->daemon, number);
 
-	if (client && may_command(operator, client))
-		return client;
-	if (client)
+	if (session && may_command(operator, session))
+		return session;
+	if (session)
 		refuse(operator, CUDA_ERROR_NOT_PERMITTED, "session %s is another user's", number);
 	else
 		refuse(operator, CUDA_ERROR_NOT_FOUND, "there is no session %s (frmpsctl status lists them)",
@@ -207,40 +207,40 @@ static struct client *find_commanded(struct operator* operator)
 static void answer_isolate(struct operator* operator)
 {
 	const struct operator_request *request = &operator->request;
-	struct client *client;
+	struct session *session;
 	const char *obstacle;
 
 	if (request->argument_count != 1 || operator->isolate_id || !request->id) {
 		refuse(operator, CUDA_ERROR_INVALID_VALUE, "isolate takes one session at a time");
 		return;
 	}
-	client = find_commanded(operator);
-	if (!client)
+	session = find_commanded(operator);
+	if (!session)
 		return;
 	operator->isolate_id = request->id;
-	obstacle = move_begin(client, MOVE_ORDER, "an operator said so", ISOLATE_MS, on_moved, operator);
+	obstacle = move_begin(session, MOVE_ORDER, "an operator said so", ISOLATE_MS, on_moved, operator);
 	if (obstacle)
 		on_moved(operator, CUDA_ERROR_NOT_SUPPORTED, obstacle);
 }
 
 static void answer_terminate(struct operator* operator)
 {
-	struct client *client;
+	struct session *session;
 
 	if (operator->request.argument_count != 1) {
 		refuse(operator, CUDA_ERROR_INVALID_VALUE, "terminate takes one session");
 		return;
 	}
-	client = find_commanded(operator);
-	if (!client)
+	session = find_commanded(operator);
+	if (!session)
 		return;
-	if (client->state == CLIENT_CLOSING) {
+	if (session->state == SESSION_CLOSING) {
 		refuse(operator, CUDA_ERROR_NOT_PERMITTED,
 			"session %s ends already: its work has orphan_seconds at most",
 			operator->request.arguments[0]);
 		return;
 	}
-	client_terminate(client);
+	session_terminate(session);
 	send_answer(operator, operator->request.id, CUDA_SUCCESS, "{}", NULL);
 }
 
@@ -276,16 +276,16 @@ static void answer_recovery(struct operator* operator)
 {
 	const struct operator_request *request = &operator->request;
 	bool replay = request->argument_count == 2 && !strcmp(request->arguments[1], "replay");
-	struct client *client;
+	struct session *session;
 
 	if (request->argument_count != 2 || (!replay && strcmp(request->arguments[1], "fail"))) {
 		refuse(operator, CUDA_ERROR_INVALID_VALUE, "recovery takes a session, and fail or replay");
 		return;
 	}
-	client = find_commanded(operator);
-	if (!client)
+	session = find_commanded(operator);
+	if (!session)
 		return;
-	client_set_recovery(client, replay);
+	session_set_recovery(session, replay);
 	send_answer(operator, request->id, CUDA_SUCCESS, "{}", NULL);
 }
 
@@ -407,10 +407,10 @@ static void operator_new(
 
 struct operator* operator_free(struct operator* operator)
 {
-	struct client *client;
+	struct session *session;
 
-	TAILQ_FOREACH (client, &operator->daemon->clients, link)
-		move_forget(client, operator);
+	TAILQ_FOREACH (session, &operator->daemon->sessions, link)
+		move_forget(session, operator);
 	reload_forget(operator->daemon, operator);
 	connection_shutdown(operator->connection);
 	TAILQ_REMOVE(&operator->daemon->operators, operator, link);

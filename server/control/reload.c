@@ -9,8 +9,8 @@
 #include "server/config/config.h"
 #include "server/control/operator.h"
 #include "server/log.h"
-#include "server/session/client.h"
 #include "server/session/daemon.h"
+#include "server/session/session.h"
 
 struct reload {
 	uv_work_t work;
@@ -37,12 +37,12 @@ static void read_file(uv_work_t *work)
 static void take_effect(struct reload *reload)
 {
 	struct daemon *daemon = reload->daemon;
-	struct client *client;
+	struct session *session;
 
 	config_rules(&reload->config, &daemon->rules);
 	store_put_single(daemon->store, RECORD_RULES, &daemon->rules, sizeof(daemon->rules));
-	TAILQ_FOREACH (client, &daemon->clients, link)
-		client_set_terms(client);
+	TAILQ_FOREACH (session, &daemon->sessions, link)
+		session_set_terms(session);
 	config_differences(daemon->config, &reload->config, reload->text, sizeof(reload->text));
 }
 

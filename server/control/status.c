@@ -61,7 +61,7 @@
 #include "server/session/domain.h"
 #include "server/session/linger.h"
 #include "server/session/quota.h"
-#include "server/session/client.h"
+#include "server/session/session.h"
 #include "server/config/config.h"
 #include "server/version.h"
 
@@ -79,57 +79,58 @@ static json_t *foreign(const char *text)
 	return json;
 }
 
-static const char *state_text(const struct client *client)
+static const char *state_text(const struct session *session)
 {
 	static const char *const shared[] = {"unknown", "running", "held", "faulted", "closed"};
 	uint32_t state;
 
-	if (client->state == CLIENT_OPENING)
+	if (session->state == SESSION_OPENING)
 		return "opening";
-	if (client->state == CLIENT_CLOSING)
+	if (session->state == SESSION_CLOSING)
 		return "closing";
-	state = word_acquire(&client->view.server->state);
+	state = word_acquire(&session->view.server->state);
 	return shared[state <= SHM_SESSION_CLOSED ? state : 0];
 }
 
 /* Commands that the session ever gave to the service. */
-static uint64_t count_commands(const struct client *client)
+static uint64_t count_commands(const struct session *session)
 {
 	uint64_t sum = 0;
 
 	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
-		sum += word_relaxed(&client->view.states[slot].journaled);
+		sum += word_relaxed(&session->view.states[slot].journaled);
 	return sum;
 }
 
 /* Who it is as the kernel says, and on which terms it is served. */
-static void add_terms(json_t *json, const struct client *client)
+static void add_terms(json_t *json, const struct session *session)
 {
-	const struct subject *subject = &client->subject;
+	const struct subject *subject = &session->subject;
 	char sections[600];
 
-	terms_describe(&client->daemon->rules, subject, sections, sizeof(sections));
+	terms_describe(&session->daemon->rules, subject, sections, sizeof(sections));
 	json_object_set_new(json, "cgroup", *subject->cgroup ? foreign(subject->cgroup) : json_null());
 	json_object_set_new(json, "sections", *sections ? foreign(sections) : json_null());
-	json_object_set_new(json, "memory_limit", json_integer((json_int_t)client->terms.memory_limit));
-	json_object_set_new(json, "pinned_limit", json_integer((json_int_t)client->terms.pinned_limit));
-	json_object_set_new(json, "image_limit", json_integer((json_int_t)client->terms.image_limit));
+	json_object_set_new(json, "memory_limit", json_integer((json_int_t)session->terms.memory_limit));
+	json_object_set_new(json, "pinned_limit", json_integer((json_int_t)session->terms.pinned_limit));
+	json_object_set_new(json, "image_limit", json_integer((json_int_t)session->terms.image_limit));
 }
 
-static json_t *client_json(const struct client *client)
+static json_t *session_json(const struct session *session)
 {
-	const struct shm_server_header *header = client->view.server;
+	const struct shm_server_header *header = session->view.server;
 	uint32_t state = word_acquire(&header->state), servings = word_relaxed(&header->servings);
-	json_t *json = json_pack("{sI si so sI ss sI sI sI sI ss si}", "session", (json_int_t)client->number,
-		"pid", (int)client->pid, "program", foreign(client->program), "uid", (json_int_t)client->uid,
-		"state", state_text(client), "memory_bytes", (json_int_t)client->holdings.memory_bytes,
-		"host_bytes", (json_int_t)client->holdings.host_bytes, "image_bytes",
-		(json_int_t)client->holdings.image_bytes, "commands", (json_int_t)count_commands(client),
-		"recovery", client->recovery ? "replay" : "fail", "promotions",
+	json_t *json = json_pack("{sI si so sI ss sI sI sI sI ss si}", "session", (json_int_t)session->number,
+		"pid", (int)session->pid, "program", foreign(session->program), "uid",
+		(json_int_t)session->uid, "state", state_text(session), "memory_bytes",
+		(json_int_t)session->holdings.memory_bytes, "host_bytes",
+		(json_int_t)session->holdings.host_bytes, "image_bytes",
+		(json_int_t)session->holdings.image_bytes, "commands", (json_int_t)count_commands(session),
+		"recovery", session->recovery ? "replay" : "fail", "promotions",
 		(int)(servings ? servings - 1 : 0));
 
 	if (json)
-		add_terms(json, client);
+		add_terms(json, session);
 	if (json && (state == SHM_SESSION_FAULTED || state == SHM_SESSION_CLOSED))
 		json_object_set_new(json, "error",
 			json_pack("{si so}", "code", (int)word_relaxed(&header->error), "reason",
@@ -148,23 +149,23 @@ static json_t *executor_json(const struct worker *worker)
 
 static json_t *domain_json(const struct domain *domain)
 {
-	json_t *executors = json_array(), *clients = json_array();
+	json_t *executors = json_array(), *sessions = json_array();
 	const char *verdict = domain->promotion.verdict_text;
-	const struct client *client;
+	const struct session *session;
 	const struct worker *worker;
 
 	TAILQ_FOREACH (worker, &domain->workers, link)
 		json_array_append_new(executors, executor_json(worker));
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		if (client->view.server)
-			json_array_append_new(clients, client_json(client));
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (session->view.server)
+			json_array_append_new(sessions, session_json(session));
 	return json_pack("{so so ss si so so sI so so}", "uid",
 		domain->assigned ? json_integer(domain->identity.uid) : json_null(), "alone",
 		domain->alone ? foreign(domain->reason) : json_null(), "state",
 		promote_state_name(domain->promotion.state), "generation", (int)domain->promotion.generation,
 		"verdict", *verdict ? foreign(verdict) : json_null(), "verdict_ms",
 		*verdict ? json_integer(domain->promotion.verdict_ms) : json_null(), "unpinning_bytes",
-		(json_int_t)linger_bytes(domain), "executors", executors, "clients", clients);
+		(json_int_t)linger_bytes(domain), "executors", executors, "clients", sessions);
 }
 
 static json_t *counters_json(const struct daemon *daemon)

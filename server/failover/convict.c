@@ -28,25 +28,25 @@
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
-#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/offender.h"
+#include "server/session/session.h"
 
-bool convict_was_served(const struct client *client, const struct worker *worker)
+bool convict_was_served(const struct session *session, const struct worker *worker)
 {
-	return client->view.server && word_acquire(&client->view.server->generation) == worker->generation;
+	return session->view.server && word_acquire(&session->view.server->generation) == worker->generation;
 }
 
 uint32_t convict_doubt(const struct domain *domain, const struct worker *worker)
 {
-	const struct client *client;
+	const struct session *session;
 	uint32_t doubt = 0;
 
 	/* The word of one that is closed there stays as it was. */
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		if (client_is_live(client) && convict_was_served(client, worker))
-			doubt |= word_acquire(&client->view.server->doubtful);
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (session_is_live(session) && convict_was_served(session, worker))
+			doubt |= word_acquire(&session->view.server->doubtful);
 	return doubt;
 }
 
@@ -79,7 +79,7 @@ static void collect(const struct domain *domain, const struct worker *worker, st
 	/* Evidence, but not of itself that there was a fault. */
 	bool testified = worker_is_testified(worker) && (doubt || !worker->contains) &&
 			 (promotion->cause == PROMOTE_LOST || sign);
-	const struct client *client;
+	const struct session *session;
 
 	*evidence = (struct judge_evidence){.lost = worker->lost || testified,
 		.lost_code = worker->lost ? worker->lost_code : worker->testified_code,
@@ -88,9 +88,9 @@ static void collect(const struct domain *domain, const struct worker *worker, st
 		.asked = worker->asked,
 		/* It was at work on a fault, or did not come to an end after a sign of one. */
 		.suspected = doubt || (promotion->state == PROMOTE_FENCING && sign)};
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		if (client->over_limit)
-			evidence->over_limit = client->number;
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (session->over_limit)
+			evidence->over_limit = session->number;
 	if (worker->words)
 		take_words(worker, evidence->words);
 }
@@ -100,84 +100,84 @@ void convict_preview(
 {
 	uint64_t sessions[WINDOW_COUNT];
 	struct judge_evidence evidence;
-	const struct client *client;
+	const struct session *session;
 	uint32_t count = 0;
 
 	collect(domain, worker, &evidence);
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
 		if (count < WINDOW_COUNT)
-			sessions[count++] = client->number;
+			sessions[count++] = session->number;
 	judge(&evidence, sessions, count, ret_verdict);
 }
 
 void convict_contained(struct domain *domain, uint64_t number)
 {
-	const struct client *client = domain_find_client(domain, number);
+	const struct session *session = domain_find_session(domain, number);
 
 	domain->daemon->counters.faults++;
 	domain->daemon->counters.culprits++;
-	if (client)
-		offender_note(domain->daemon, client);
+	if (session)
+		offender_note(domain->daemon, session);
 }
 
-static void forget(struct client *client)
+static void forget(struct session *session)
 {
-	doubt_deinit(&client->common);
-	client->losses = 0;
+	doubt_deinit(&session->common);
+	session->losses = 0;
 }
 
-static void count_loss(struct client *client, const struct doubt *now)
+static void count_loss(struct session *session, const struct doubt *now)
 {
-	if (client->losses && doubt_intersect(&client->common, now)) {
-		client->losses++;
+	if (session->losses && doubt_intersect(&session->common, now)) {
+		session->losses++;
 		return;
 	}
-	forget(client);
-	doubt_copy(&client->common, now);
-	client->losses = now->count != 0;
+	forget(session);
+	doubt_copy(&session->common, now);
+	session->losses = now->count != 0;
 }
 
 static void set_recover(
-	struct client *client, const struct judge_verdict *verdict, bool is_unsure, bool in_doubt)
+	struct session *session, const struct judge_verdict *verdict, bool is_unsure, bool in_doubt)
 {
 	/* What was found in this promotion stands until a standby has carried it out. */
-	if (client->recover == CLIENT_RECOVER_CULPRIT || client->recover == CLIENT_RECOVER_UNSURE)
+	if (session->recover == SESSION_RECOVER_CULPRIT || session->recover == SESSION_RECOVER_UNSURE)
 		return;
-	if (judge_blames(verdict, client->number))
-		client->recover = CLIENT_RECOVER_CULPRIT;
+	if (judge_blames(verdict, session->number))
+		session->recover = SESSION_RECOVER_CULPRIT;
 	else if (is_unsure)
-		client->recover = CLIENT_RECOVER_UNSURE;
+		session->recover = SESSION_RECOVER_UNSURE;
 	else
-		client->recover = in_doubt ? CLIENT_RECOVER_BY_POLICY : CLIENT_RECOVER_NOTHING;
+		session->recover = in_doubt ? SESSION_RECOVER_BY_POLICY : SESSION_RECOVER_NOTHING;
 }
 
 /* Whether the session had work on the device at the fault. An executor that does not see exceptions may have ended before it
  * wrote who had: then the kernel log is the first sign. */
-static bool had_work(const struct client *client, const struct worker *worker)
+static bool had_work(const struct session *session, const struct worker *worker)
 {
-	uint32_t doubt = word_acquire(&client->view.server->doubtful);
+	uint32_t doubt = word_acquire(&session->view.server->doubtful);
 
 	if (doubt & SHM_DOUBT_WORKED)
 		return true;
 	return !worker->contains && worker_is_testified(worker) && !doubt &&
-	       shm_view_had_work(&client->view, worker->testified_us * 1000);
+	       shm_view_had_work(&session->view, worker->testified_us * 1000);
 }
 
 /* @open: some kernel that faulted is not known. @fell_short: the executor ended while it took sessions over */
-static void settle(struct client *client, const struct worker *worker, const struct judge_verdict *verdict,
+static void settle(struct session *session, const struct worker *worker, const struct judge_verdict *verdict,
 	bool open, bool fell_short)
 {
-	bool served = convict_was_served(client, worker);
-	bool worked = served && had_work(client, worker);
+	bool served = convict_was_served(session, worker);
+	bool worked = served && had_work(session, worker);
 	struct doubt now;
 
-	doubt_init(&now, &client->view);
-	set_recover(client, verdict, open && worked, now.count != 0);
-	client->over_limit = false;
+	doubt_init(&now, &session->view);
+	set_recover(session, verdict, open && worked, now.count != 0);
+	session->over_limit = false;
 	if (verdict->culprit || verdict->gone)
-		forget(client);
+		forget(session);
 	else if (served || fell_short)
-		count_loss(client, &now);
+		count_loss(session, &now);
 	doubt_deinit(&now);
 }
 
@@ -188,7 +188,7 @@ static bool is_noted(const struct promotion *promotion, const struct judge_verdi
 }
 
 /* Where the executor did not say it. */
-static void name_kernel(const struct client *culprit, struct judge_verdict *verdict)
+static void name_kernel(const struct session *culprit, struct judge_verdict *verdict)
 {
 	struct oldest oldest;
 
@@ -200,37 +200,37 @@ static void name_kernel(const struct client *culprit, struct judge_verdict *verd
 static void name_culprit(struct domain *domain, const struct judge_verdict *verdict)
 {
 	struct promotion *promotion = &domain->promotion;
-	struct client *client;
+	struct session *session;
 
 	/* A second loss within a promotion does not take back what the first one proved. */
 	if (promotion->verdict.culprit && !verdict->culprit)
 		return;
 	promotion->verdict = *verdict;
-	TAILQ_FOREACH (client, &domain->clients, domain_link) {
-		if (judge_blames(verdict, client->number) && client->number != promotion->contained)
-			offender_note(domain->daemon, client);
-		if (client->number != verdict->culprit)
+	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
+		if (judge_blames(verdict, session->number) && session->number != promotion->contained)
+			offender_note(domain->daemon, session);
+		if (session->number != verdict->culprit)
 			continue;
-		promotion->culprit_pid = (int)client->pid;
+		promotion->culprit_pid = (int)session->pid;
 		snprintf(promotion->culprit_program, sizeof(promotion->culprit_program), "%.63s",
-			client->program);
+			session->program);
 		if (!promotion->verdict.kernel[0])
-			name_kernel(client, &promotion->verdict);
+			name_kernel(session, &promotion->verdict);
 	}
 }
 
 void convict(struct domain *domain, const struct worker *worker)
 {
 	struct judge_verdict verdict;
-	struct client *client;
+	struct session *session;
 	bool open, noted;
 
 	convict_preview(domain, worker, &verdict);
 	/* Who is named acquits nobody of what was still looked at. */
 	open = (verdict.ground == JUDGE_UNKNOWN && !verdict.gone) || verdict.others ||
 	       convict_doubt(domain, worker);
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		settle(client, worker, &verdict, open, domain->promotion.fell_short);
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		settle(session, worker, &verdict, open, domain->promotion.fell_short);
 	name_culprit(domain, &verdict);
 	noted = is_noted(&domain->promotion, &verdict);
 	domain->daemon->counters.faults +=

@@ -7,9 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct client;
 struct domain;
 struct judge_verdict;
+struct session;
 struct worker;
 
 /* Losses in a row after which commands that were in doubt in each of them are not repeated again. */
@@ -25,7 +25,7 @@ void convict(struct domain *domain, const struct worker *worker);
 uint32_t convict_doubt(const struct domain *domain, const struct worker *worker);
 
 /** Whether a worker served the session: an older generation's work is none of its. */
-bool convict_was_served(const struct client *client, const struct worker *worker);
+bool convict_was_served(const struct session *session, const struct worker *worker);
 
 /** Whether a reaped worker has crashed, and names no kernel of a session that was the cause. */
 bool convict_is_crash(const struct worker *worker);

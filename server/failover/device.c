@@ -12,9 +12,9 @@
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/role.h"
-#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/session.h"
 
 #define LOOK_MS 1000u
 
@@ -149,10 +149,10 @@ void device_take_xid(struct daemon *daemon, const struct xid *xid)
 /* Whoever is closing waits for nothing: its program is gone, or knows. */
 static bool has_sessions(const struct domain *domain)
 {
-	const struct client *client;
+	const struct session *session;
 
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		if (client->state != CLIENT_CLOSING)
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (session->state != SESSION_CLOSING)
 			return true;
 	return false;
 }

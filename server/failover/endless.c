@@ -3,7 +3,7 @@
 //   over max_kernel_seconds (overrun.c)      EndKernels to the active executor, which reports CUDA_ERROR_LAUNCH_TIMEOUT to
 //                                            the program at once and ends its kernels
 //   of a program that is gone                CloseSession: the executor ends the kernels by itself behind orphan_seconds
-//                                            (client_close.c), and says so
+//                                            (session_close.c), and says so
 //
 //   endless_over_limit() ── EndKernels ──► answered: done ───────────► report
 //                                          answered: it cannot, or something does not end ┐
@@ -26,97 +26,97 @@
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
-#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/offender.h"
+#include "server/session/session.h"
 #include "server/session/userlog.h"
 
 /* Ten tries of a tenth of a second (executor/end_kernels.c), and several times as much on a machine that is busy. */
 #define ANSWER_MS 5000u
 
 /* Another error of the session is that of a fault, which came first. */
-static bool is_timeout(const struct client *client)
+static bool is_timeout(const struct session *session)
 {
-	const struct shm_server_header *server = client->view.server;
+	const struct shm_server_header *server = session->view.server;
 
 	return word_acquire(&server->state) == SHM_SESSION_FAULTED &&
 	       word_acquire(&server->error) == CUDA_ERROR_LAUNCH_TIMEOUT;
 }
 
-bool endless_has_ended(const struct domain *domain, const struct client *client)
+bool endless_has_ended(const struct domain *domain, const struct session *session)
 {
-	return client->state == CLIENT_SERVED && convict_was_served(client, domain->active) &&
-	       is_timeout(client);
+	return session->state == SESSION_SERVED && convict_was_served(session, domain->active) &&
+	       is_timeout(session);
 }
 
-static void report(struct domain *domain, const struct client *client, const char *kernel)
+static void report(struct domain *domain, const struct session *session, const char *kernel)
 {
 	struct daemon *daemon = domain->daemon;
 
-	if (!is_timeout(client))
+	if (!is_timeout(session))
 		return;
 	daemon->counters.culprits++;
 	daemon->counters.kernels_ended++;
-	offender_note(daemon, client);
-	userlog_event(daemon, client->uid, USERLOG_endless, LOG_LEVEL_WARNING,
+	offender_note(daemon, session);
+	userlog_event(daemon, session->uid, USERLOG_endless, LOG_LEVEL_WARNING,
 		"work of process %d (%s) has been on the device for longer than max_kernel_seconds (%llu): "
 		"its kernels "
 		"were ended, and every other program goes on",
-		(int)client->pid, client->program, (unsigned long long)daemon->config->max_kernel_seconds);
-	verdict_over_limit(domain, client, kernel, timer_now_us() - client->endless.asked_us);
+		(int)session->pid, session->program, (unsigned long long)daemon->config->max_kernel_seconds);
+	verdict_over_limit(domain, session, kernel, timer_now_us() - session->endless.asked_us);
 }
 
 static void on_ended(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
-	struct client *client = context;
-	struct domain *domain = client->domain;
+	struct session *session = context;
+	struct domain *domain = session->domain;
 
 	(void)packet;
-	if (reply && worker == domain->active && worker->generation == client->endless.generation) {
-		client->endless.is_open = false;
+	if (reply && worker == domain->active && worker->generation == session->endless.generation) {
+		session->endless.is_open = false;
 		if (!reply->code)
-			report(domain, client, reply->text);
+			report(domain, session, reply->text);
 		else if (!worker_is_failing(worker))
-			promote_over_limit(domain, client);
+			promote_over_limit(domain, session);
 	}
-	client_unref(client);
+	session_unref(session);
 }
 
-static void ask(struct domain *domain, struct client *client)
+static void ask(struct domain *domain, struct session *session)
 {
-	struct wire_message message = {.type = WIRE_END_KERNELS, .session = client->number};
+	struct wire_message message = {.type = WIRE_END_KERNELS, .session = session->number};
 	char reason[128];
 
 	snprintf(reason, sizeof(reason),
 		"its work was on the device for longer than max_kernel_seconds (%llu)",
 		(unsigned long long)domain->daemon->config->max_kernel_seconds);
 	message.trouble = (struct wire_trouble){.code = CUDA_ERROR_LAUNCH_TIMEOUT, .text = reason};
-	client->endless = (struct client_endless){
+	session->endless = (struct session_endless){
 		.generation = domain->active->generation, .asked_us = timer_now_us(), .is_open = true};
-	worker_request(domain->active, &message, NULL, 0, on_ended, client_ref(client));
+	worker_request(domain->active, &message, NULL, 0, on_ended, session_ref(session));
 }
 
-void endless_over_limit(struct domain *domain, struct client *client)
+void endless_over_limit(struct domain *domain, struct session *session)
 {
-	const struct client_endless *endless = &client->endless;
+	const struct session_endless *endless = &session->endless;
 
 	if (domain->promotion.state != PROMOTE_STEADY)
 		return;
 	if (endless->generation != domain->active->generation)
-		ask(domain, client);
+		ask(domain, session);
 	else if (!endless->is_open || timer_now_us() >= endless->asked_us + ANSWER_MS * UINT64_C(1000))
-		promote_over_limit(domain, client);
+		promote_over_limit(domain, session);
 }
 
-void endless_report_orphan(struct domain *domain, const struct client *client)
+void endless_report_orphan(struct domain *domain, const struct session *session)
 {
 	domain->daemon->counters.kernels_ended++;
-	userlog_event(domain->daemon, client->uid, USERLOG_endless, LOG_LEVEL_WARNING,
+	userlog_event(domain->daemon, session->uid, USERLOG_endless, LOG_LEVEL_WARNING,
 		"work of process %d (%s), which is gone, did not end within orphan_seconds: its kernels were "
 		"ended, and "
 		"every other program goes on",
-		(int)client->pid, client->program);
-	verdict_orphan(domain, client);
+		(int)session->pid, session->program);
+	verdict_orphan(domain, session);
 }

@@ -4,16 +4,16 @@
 
 #include "server/config/config.h"
 #include "server/failover/worker.h"
-#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/linger.h"
+#include "server/session/session.h"
 #include "server/session/sink.h"
 
 void formers_list(const struct worker *worker, struct formers *ret_formers)
 {
 	const struct domain *domain = worker->domain;
-	const struct client *client;
+	const struct session *session;
 	const struct worker *other;
 
 	ret_formers->count = 0;
@@ -23,9 +23,9 @@ void formers_list(const struct worker *worker, struct formers *ret_formers)
 	/* Nobody comes to any other domain but from outside. */
 	if (!domain->alone)
 		return;
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		if (sink_is_there(client))
-			ret_formers->count += linger_list(client, ret_formers->pids + ret_formers->count,
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (sink_is_there(session))
+			ret_formers->count += linger_list(session, ret_formers->pids + ret_formers->count,
 				FORMERS_MAX - ret_formers->count);
 }
 

@@ -29,9 +29,9 @@
 #include "server/failover/convict.h"
 #include "server/failover/worker.h"
 #include "server/loop/timer.h"
-#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/session.h"
 
 #define LOOK_MS 1u
 /* How long an executor that was silent before it was asked to halt has got for that. */
@@ -44,13 +44,13 @@
 #define FENCE_MS 200u
 
 /* Highest commands known done of a session, added up; only ever grows. */
-static uint64_t progress_of(const struct client *client)
+static uint64_t progress_of(const struct session *session)
 {
 	uint64_t sum = 0;
 
 	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
-		if (word_acquire(&client->view.states[slot].issued))
-			sum += shm_view_known_done(&client->view, slot);
+		if (word_acquire(&session->view.states[slot].issued))
+			sum += shm_view_known_done(&session->view, slot);
 	return sum;
 }
 
@@ -59,16 +59,17 @@ static bool survivors_are_quiet(struct domain *domain, const struct judge_verdic
 {
 	struct promotion *promotion = &domain->promotion;
 	uint64_t progress = 0;
-	struct client *client;
+	struct session *session;
 	bool quiet = true;
 
-	TAILQ_FOREACH (client, &domain->clients, domain_link) {
-		if (client->quiet || !client_is_live(client) || !convict_was_served(client, domain->active) ||
-			judge_blames(verdict, client->number))
+	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
+		if (session->quiet || !session_is_live(session) ||
+			!convict_was_served(session, domain->active) ||
+			judge_blames(verdict, session->number))
 			continue;
-		client->quiet = !shm_view_in_doubt(&client->view);
-		quiet &= client->quiet;
-		progress += client->quiet ? 1 : progress_of(client);
+		session->quiet = !shm_view_in_doubt(&session->view);
+		quiet &= session->quiet;
+		progress += session->quiet ? 1 : progress_of(session);
 	}
 	if (progress != promotion->progress) {
 		promotion->progress = progress;
@@ -80,12 +81,12 @@ static bool survivors_are_quiet(struct domain *domain, const struct judge_verdic
 void halt_note_progress(struct domain *domain, uint64_t now_us)
 {
 	struct promotion *promotion = &domain->promotion;
-	const struct client *client;
+	const struct session *session;
 	uint64_t progress = 0;
 
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		if (client_is_live(client) && convict_was_served(client, domain->active))
-			progress += progress_of(client);
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (session_is_live(session) && convict_was_served(session, domain->active))
+			progress += progress_of(session);
 	if (progress == promotion->progress)
 		return;
 	promotion->progress = progress;
@@ -238,10 +239,10 @@ void halt_begin(struct domain *domain, uint64_t patience_ms)
 {
 	struct promotion *promotion = &domain->promotion;
 	struct wire_message halt = {.type = WIRE_HALT};
-	struct client *client;
+	struct session *session;
 
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		client->quiet = false;
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		session->quiet = false;
 	promotion->halted = false;
 	promotion->progress = 0;
 	promotion->moved_us = timer_now_us();
@@ -255,10 +256,10 @@ void halt_begin(struct domain *domain, uint64_t patience_ms)
 void halt_answered(struct domain *domain)
 {
 	struct promotion *promotion = &domain->promotion;
-	struct client *client;
+	struct session *session;
 
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		client->quiet = false;
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		session->quiet = false;
 	domain->active->halting = true;
 	promotion->halted = true;
 	promotion->progress = 0;

@@ -57,11 +57,11 @@
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
-#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/linger.h"
 #include "server/session/request.h"
+#include "server/session/session.h"
 #include "server/session/window.h"
 
 /* How long the session's own work may take to end, and how much later the executor has to say so at last: it
@@ -73,7 +73,7 @@
 enum move_state { MOVE_STARTING, MOVE_TELLING, MOVE_LETTING_GO };
 
 struct move {
-	struct client *client;
+	struct session *session;
 	struct domain *to;
 	struct worker *told; /* of that domain; NULL: none yet, or it is gone */
 	enum move_state state;
@@ -84,17 +84,17 @@ struct move {
 	void *context;
 };
 
-bool move_holds(const struct client *client)
+bool move_holds(const struct session *session)
 {
-	const struct move *move = client->move;
+	const struct move *move = session->move;
 
 	return move &&
 	       (move->state == MOVE_LETTING_GO || move->cause == MOVE_LOAD || move->cause == MOVE_LIMIT);
 }
 
-struct worker *move_target(const struct client *client)
+struct worker *move_target(const struct session *session)
 {
-	return client->move ? client->move->told : NULL;
+	return session->move ? session->move->told : NULL;
 }
 
 /*
@@ -102,21 +102,21 @@ struct worker *move_target(const struct client *client)
  */
 
 /* Moved variables and mirrors of constants are the program's own memory. */
-static bool is_in_context(const struct client *client, const struct holding *global)
+static bool is_in_context(const struct session *session, const struct holding *global)
 {
-	return global->global[0] - window_base(client->window) >= WINDOW_DEVICE_BYTES;
+	return global->global[0] - window_base(session->window) >= WINDOW_DEVICE_BYTES;
 }
 
-static bool has_run(const struct client *client, bool *ret_leaves_traces)
+static bool has_run(const struct session *session, bool *ret_leaves_traces)
 {
 	const struct holding *entry;
 	bool runs = false, keeps = false;
 
-	TAILQ_FOREACH (entry, &client->holdings.entries, link) {
+	TAILQ_FOREACH (entry, &session->holdings.entries, link) {
 		runs |= entry->type == WIRE_FIND_FUNCTION;
 		keeps |= entry->type == WIRE_LOAD_MODULE && !entry->value;
 		/* What was copied there is there. */
-		if (entry->type == WIRE_FIND_GLOBAL && is_in_context(client, entry))
+		if (entry->type == WIRE_FIND_GLOBAL && is_in_context(session, entry))
 			*ret_leaves_traces = true;
 	}
 	*ret_leaves_traces |= runs && keeps;
@@ -124,29 +124,29 @@ static bool has_run(const struct client *client, bool *ret_leaves_traces)
 }
 
 /* A move that was off for this is not begun again before something of that work is over. */
-static bool is_stuck(const struct client *client)
+static bool is_stuck(const struct session *session)
 {
-	return client->refusal.stuck && shm_view_in_doubt(&client->view);
+	return session->refusal.stuck && shm_view_in_doubt(&session->view);
 }
 
 /* Return: NULL or why not. */
-static const char *obstacle(const struct client *client, enum move_cause cause)
+static const char *obstacle(const struct session *session, enum move_cause cause)
 {
-	const struct domain *from = client->domain;
+	const struct domain *from = session->domain;
 	const struct worker *active = domain_serving(from);
 	bool traces = false, ran;
 
-	if (client->move)
+	if (session->move)
 		return "it is being moved already";
 	if (from->alone)
 		return "it is alone already: it has an executor of its own";
-	if (!client_is_live(client) || client->attach.worker || !active || from->retiring ||
+	if (!session_is_live(session) || session->attach.worker || !active || from->retiring ||
 		from->daemon->draining)
 		return "it is not served now: it starts or ends, or its executor is being replaced; try "
 		       "again";
-	if (cause != MOVE_ORDER && is_stuck(client))
+	if (cause != MOVE_ORDER && is_stuck(session))
 		return OWN_WORK;
-	ran = has_run(client, &traces);
+	ran = has_run(session, &traces);
 	if (traces)
 		return "its kernels have run, and its modules have variables whose values stay in the "
 		       "context of its present "
@@ -161,14 +161,14 @@ static const char *obstacle(const struct client *client, enum move_cause cause)
  * Ends
  */
 
-static struct client *detach(struct move *move)
+static struct session *detach(struct move *move)
 {
-	struct client *client = move->client;
+	struct session *session = move->session;
 
-	client->move = NULL;
+	session->move = NULL;
 	move->to->arrival = NULL;
 	timer_free(move->limit);
-	return client;
+	return session;
 }
 
 static void say_done(struct move *move, int32_t code, const char *text)
@@ -184,32 +184,32 @@ static void on_left(
 	(void)worker;
 	(void)reply;
 	(void)packet;
-	client_unref(context);
+	session_unref(context);
 }
 
 /* Its memory and its window are in the new executor until that is reaped. */
-static void wait_for_end(struct client *client, struct worker *worker)
+static void wait_for_end(struct session *session, struct worker *worker)
 {
-	struct wire_message message = {.type = WIRE_CLOSE_SESSION, .session = client->number};
+	struct wire_message message = {.type = WIRE_CLOSE_SESSION, .session = session->number};
 
-	worker_request(worker, &message, NULL, 0, on_left, client_ref(client));
+	worker_request(worker, &message, NULL, 0, on_left, session_ref(session));
 }
 
 /* The session stays where it is. */
 static void call_off(struct move *move, int32_t code, const char *text)
 {
-	struct client *client = detach(move);
+	struct session *session = detach(move);
 	struct domain *to = move->to;
 
-	if (client->state != CLIENT_CLOSING)
+	if (session->state != SESSION_CLOSING)
 		log_warning("session %llu (process %d, %s) stays with the others: %s",
-			(unsigned long long)client->number, (int)client->pid, client->program, text);
+			(unsigned long long)session->number, (int)session->pid, session->program, text);
 	if (move->told)
-		wait_for_end(client, move->told);
+		wait_for_end(session, move->told);
 	domain_retire(to);
 	say_done(move, code, text);
-	if (client->request)
-		request_advance(client->request);
+	if (session->request)
+		request_advance(session->request);
 }
 
 static void on_limit(void *context)
@@ -218,7 +218,7 @@ static void on_limit(void *context)
 
 	/* Calls the move off, and is done before anybody hears of it again. */
 	if (move->state == MOVE_LETTING_GO)
-		promote_silent(move->client->domain, move->client->domain->active);
+		promote_silent(move->session->domain, move->session->domain->active);
 	else
 		call_off(move, CUDA_ERROR_TIMEOUT,
 			move->to->start_error[0] ? move->to->start_error
@@ -230,14 +230,14 @@ static void on_limit(void *context)
  */
 
 /* What else the old domain had of it: windows are held by lingers. */
-static void take_windows_along(struct client *client, struct window_set *from, struct window_set *to)
+static void take_windows_along(struct session *session, struct window_set *from, struct window_set *to)
 {
-	const struct request *request = client->request;
+	const struct request *request = session->request;
 	const struct holding *entry;
 
-	window_adopt(to, client->window);
-	window_give(from, client->window);
-	TAILQ_FOREACH (entry, &client->holdings.entries, link) {
+	window_adopt(to, session->window);
+	window_give(from, session->window);
+	TAILQ_FOREACH (entry, &session->holdings.entries, link) {
 		uint32_t first = window_at(entry->range.address);
 		uint32_t count = (uint32_t)(entry->range.bytes / WINDOW_BYTES);
 
@@ -250,45 +250,45 @@ static void take_windows_along(struct client *client, struct window_set *from, s
 		window_take_again(to, request->window, request->windows);
 		window_give_run(from, request->window, request->windows);
 	}
-	client->holdings.window_set = to;
+	session->holdings.window_set = to;
 }
 
-static void change_domain(struct client *client, struct domain *to)
+static void change_domain(struct session *session, struct domain *to)
 {
-	struct domain *from = client->domain;
+	struct domain *from = session->domain;
 	struct worker *worker;
 
 	TAILQ_FOREACH (worker, &from->workers, link)
 		if (worker->told)
-			linger_leave(client, worker);
-	take_windows_along(client, &from->windows, &to->windows);
-	TAILQ_REMOVE(&from->clients, client, domain_link);
-	TAILQ_INSERT_TAIL(&to->clients, client, domain_link);
-	client->domain = to;
-	client->refusal = (struct client_refusal){0};
-	client->recover = CLIENT_RECOVER_NOTHING;
-	doubt_deinit(&client->common);
-	client->losses = 0;
+			linger_leave(session, worker);
+	take_windows_along(session, &from->windows, &to->windows);
+	TAILQ_REMOVE(&from->sessions, session, domain_link);
+	TAILQ_INSERT_TAIL(&to->sessions, session, domain_link);
+	session->domain = to;
+	session->refusal = (struct session_refusal){0};
+	session->recover = SESSION_RECOVER_NOTHING;
+	doubt_deinit(&session->common);
+	session->losses = 0;
 }
 
 /* Nothing of it is left in its old executor. */
 static void arrive(struct move *move)
 {
-	struct client *client = detach(move);
-	struct domain *from = client->domain, *to = move->to;
+	struct session *session = detach(move);
+	struct domain *from = session->domain, *to = move->to;
 	struct worker *worker, *serving = domain_serving(to);
 
-	change_domain(client, to);
+	change_domain(session, to);
 	log_info("session %llu (process %d, %s) has an executor of its own, %d, after %.0f ms: %s",
-		(unsigned long long)client->number, (int)client->pid, client->program,
+		(unsigned long long)session->number, (int)session->pid, session->program,
 		serving ? (int)serving->pid : 0, (double)(timer_now_us() - move->begun_us) / 1000.0,
 		to->reason);
-	client->daemon->counters.sessions_moved++;
+	session->daemon->counters.sessions_moved++;
 	if (serving && serving == move->told) {
-		client_attach(client, serving);
+		session_attach(session, serving);
 	} else {
-		client_hold(client);
-		client_keep(client);
+		session_hold(session);
+		session_keep(session);
 		/* One that has started meanwhile has not been told, its successor will be. */
 		TAILQ_FOREACH (worker, &to->workers, link)
 			if (worker_knows_sessions(worker))
@@ -296,45 +296,45 @@ static void arrive(struct move *move)
 	}
 	domain_watch_idle(from);
 	say_done(move, CUDA_SUCCESS, "");
-	if (client->request)
-		request_advance(client->request);
+	if (session->request)
+		request_advance(session->request);
 }
 
 static void stay(struct move *move, const struct wire_reply *reply)
 {
-	move->client->refusal.stuck = true;
+	move->session->refusal.stuck = true;
 	call_off(move, CUDA_ERROR_NOT_READY, reply && reply->text && reply->text[0] ? reply->text : OWN_WORK);
 }
 
 static void on_let_go(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
-	struct client *client = context;
-	struct move *move = client->move;
+	struct session *session = context;
+	struct move *move = session->move;
 	bool gone = reply && !reply->code && reply->values.count && reply->values.at[0];
 
 	(void)packet;
 	/* One that was replaced may end after its successor has been asked: that one has the word. */
-	if (client->let_go.worker != worker->number) {
-		client_unref(client);
+	if (session->let_go.worker != worker->number) {
+		session_unref(session);
 		return;
 	}
-	client->let_go = (struct kept_call){0};
+	session->let_go = (struct kept_call){0};
 	if (!move || move->state != MOVE_LETTING_GO)
-		client_keep(client);
-	else if (gone && worker == domain_serving(client->domain))
+		session_keep(session);
+	else if (gone && worker == domain_serving(session->domain))
 		arrive(move);
 	else
 		stay(move, reply);
-	client_unref(client);
+	session_unref(session);
 }
 
-void move_let_go_again(struct client *client, struct worker *worker)
+void move_let_go_again(struct session *session, struct worker *worker)
 {
-	struct wire_message message = {.type = WIRE_DETACH_SESSION, .session = client->number};
+	struct wire_message message = {.type = WIRE_DETACH_SESSION, .session = session->number};
 
 	message.close_session.patience_ms = LET_GO_MS;
-	worker_request(worker, &message, NULL, 0, on_let_go, client_ref(client));
+	worker_request(worker, &message, NULL, 0, on_let_go, session_ref(session));
 }
 
 static void await_answer(struct move *move)
@@ -345,24 +345,24 @@ static void await_answer(struct move *move)
 
 static void let_go(struct move *move)
 {
-	struct client *client = move->client;
-	struct worker *active = domain_serving(client->domain);
+	struct session *session = move->session;
+	struct worker *active = domain_serving(session->domain);
 
 	await_answer(move);
-	client->let_go = (struct kept_call){active->number, active->next_request};
-	client->let_go_to = move->to->number;
-	client_keep(client);
-	move_let_go_again(client, active);
+	session->let_go = (struct kept_call){active->number, active->next_request};
+	session->let_go_to = move->to->number;
+	session_keep(session);
+	move_let_go_again(session, active);
 }
 
-void move_look(struct client *client)
+void move_look(struct session *session)
 {
-	struct move *move = client->move;
-	const struct request *request = client->request;
+	struct move *move = session->move;
+	const struct request *request = session->request;
 
 	if (!move || move->state != MOVE_TELLING || move->told->mirrors)
 		return;
-	if (worker_is_immovable(move->told, client->number))
+	if (worker_is_immovable(move->told, session->number))
 		call_off(move, CUDA_ERROR_NOT_SUPPORTED, "something of it comes out differently there");
 	else if (request && request->sent)
 		return;
@@ -379,18 +379,18 @@ void move_look_into(struct domain *domain)
 	if (move->state == MOVE_STARTING) {
 		move->state = MOVE_TELLING;
 		move->told = domain_serving(domain);
-		warm_tell(move->told, move->client);
+		warm_tell(move->told, move->session);
 	}
-	move_look(move->client);
+	move_look(move->session);
 }
 
 /*
  * Beginning
  */
 
-static struct domain *make_place(const struct client *client, const char *why)
+static struct domain *make_place(const struct session *session, const char *why)
 {
-	struct domain *to = domain_new_alone(client->domain);
+	struct domain *to = domain_new_alone(session->domain);
 
 	if (!to)
 		return NULL;
@@ -399,56 +399,56 @@ static struct domain *make_place(const struct client *client, const char *why)
 	return to;
 }
 
-static struct move *move_new(struct client *client, struct domain *to)
+static struct move *move_new(struct session *session, struct domain *to)
 {
 	struct move *move = calloc(1, sizeof(*move));
 
 	log_bug_on(!move);
-	move->client = client;
+	move->session = session;
 	move->to = to;
 	move->begun_us = timer_now_us();
-	move->limit = timer_new(client->daemon->loop, on_limit, move);
+	move->limit = timer_new(session->daemon->loop, on_limit, move);
 	log_bug_on(!move->limit);
-	client->move = to->arrival = move;
+	session->move = to->arrival = move;
 	return move;
 }
 
-const char *move_begin(struct client *client, enum move_cause cause, const char *why, uint64_t limit_ms,
+const char *move_begin(struct session *session, enum move_cause cause, const char *why, uint64_t limit_ms,
 	move_done_fn *done, void *context)
 {
-	const char *text = obstacle(client, cause);
-	struct domain *to = text ? NULL : make_place(client, why);
+	const char *text = obstacle(session, cause);
+	struct domain *to = text ? NULL : make_place(session, why);
 	struct move *move;
 
 	if (!to)
 		return text ? text : "the service is out of memory";
-	move = move_new(client, to);
+	move = move_new(session, to);
 	move->cause = cause;
 	move->done = done;
 	move->context = context;
 	timer_start(move->limit, limit_ms);
 	log_debug("session %llu (process %d, %s) is to have an executor of its own: %s",
-		(unsigned long long)client->number, (int)client->pid, client->program, why);
+		(unsigned long long)session->number, (int)session->pid, session->program, why);
 	domain_fill(to);
 	return NULL;
 }
 
-void move_adopt(struct client *client, uint32_t number)
+void move_adopt(struct session *session, uint32_t number)
 {
-	struct domain *to = daemon_find_domain(client->daemon, number);
+	struct domain *to = daemon_find_domain(session->daemon, number);
 	struct move *move;
 
-	if (!to || to->retiring || client->state != CLIENT_SERVED)
+	if (!to || to->retiring || session->state != SESSION_SERVED)
 		return;
-	move = move_new(client, to);
+	move = move_new(session, to);
 	await_answer(move);
 	move->told = to->active;
 }
 
-void move_forget(struct client *client, const void *context)
+void move_forget(struct session *session, const void *context)
 {
-	if (client->move && client->move->context == context)
-		client->move->done = NULL;
+	if (session->move && session->move->context == context)
+		session->move->done = NULL;
 }
 
 /*
@@ -457,20 +457,20 @@ void move_forget(struct client *client, const void *context)
 
 void move_call_off(struct domain *domain)
 {
-	struct client *client = TAILQ_FIRST(&domain->clients), *next;
+	struct session *session = TAILQ_FIRST(&domain->sessions), *next;
 
 	/* A request that goes on may end its session. */
-	for (; client; client = next) {
-		next = TAILQ_NEXT(client, domain_link);
-		if (client->move)
-			call_off(client->move, CUDA_ERROR_NOT_READY, "its executor is being replaced");
+	for (; session; session = next) {
+		next = TAILQ_NEXT(session, domain_link);
+		if (session->move)
+			call_off(session->move, CUDA_ERROR_NOT_READY, "its executor is being replaced");
 	}
 }
 
-void move_abandon(struct client *client)
+void move_abandon(struct session *session)
 {
-	if (client->move)
-		call_off(client->move, CUDA_ERROR_NOT_READY, "it ends");
+	if (session->move)
+		call_off(session->move, CUDA_ERROR_NOT_READY, "it ends");
 }
 
 void move_lost(struct domain *domain, const struct worker *worker)

@@ -7,9 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct client;
 struct domain;
 struct move;
+struct session;
 struct worker;
 
 /* Why. */
@@ -33,26 +33,26 @@ typedef void move_done_fn(void *context, int32_t code, const char *text);
  * @done: may be NULL
  * Return: NULL, or why it cannot be (static text).
  */
-const char *move_begin(struct client *client, enum move_cause cause, const char *why, uint64_t limit_ms,
+const char *move_begin(struct session *session, enum move_cause cause, const char *why, uint64_t limit_ms,
 	move_done_fn *done, void *context);
 
 /** The caller is not there any more. */
-void move_forget(struct client *client, const void *context);
+void move_forget(struct session *session, const void *context);
 
 /** Whether requests of the session wait for the end of its move. */
-bool move_holds(const struct client *client);
+bool move_holds(const struct session *session);
 /** The executor that is told what the session gets meanwhile; NULL: none. */
-struct worker *move_target(const struct client *client);
+struct worker *move_target(const struct session *session);
 
 /* Something that moves wait for has happened; each of these may end one. */
-void move_look(struct client *client);
+void move_look(struct session *session);
 /** The domain's executor serves, or knows what it was told. */
 void move_look_into(struct domain *domain);
 
 /** The domain's executor is in trouble: the moves out of it are off, its sessions are promoted as all. */
 void move_call_off(struct domain *domain);
 /** The session ends. */
-void move_abandon(struct client *client);
+void move_abandon(struct session *session);
 /** A worker of the domain is gone. */
 void move_lost(struct domain *domain, const struct worker *worker);
 
@@ -60,8 +60,8 @@ void move_lost(struct domain *domain, const struct worker *worker);
  * A session that was being let go when an earlier life of the daemon ended.
  * @to: number of the domain
  */
-void move_adopt(struct client *client, uint32_t to);
+void move_adopt(struct session *session, uint32_t to);
 /** Asks the executor once more to let the session go, as its next request. */
-void move_let_go_again(struct client *client, struct worker *worker);
+void move_let_go_again(struct session *session, struct worker *worker);
 
 #endif

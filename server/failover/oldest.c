@@ -8,7 +8,7 @@
 
 #include "protocol/command.h"
 #include "server/executor/journal.h"
-#include "server/session/client.h"
+#include "server/session/session.h"
 
 static const char *name_of(const struct holdings *holdings, uint32_t function)
 {
@@ -21,7 +21,7 @@ static const char *name_of(const struct holdings *holdings, uint32_t function)
 }
 
 /* Return: whether the record is what is looked for. */
-static bool take(const struct client *client, const struct frmps_head *record, struct oldest *oldest)
+static bool take(const struct session *session, const struct frmps_head *record, struct oldest *oldest)
 {
 	const struct frmps_launch *launch = (const void *)(record + 1);
 
@@ -30,14 +30,14 @@ static bool take(const struct client *client, const struct frmps_head *record, s
 	oldest->stream = record->stream;
 	oldest->seq = record->seq;
 	snprintf(oldest->kernel, sizeof(oldest->kernel), "%s",
-		record->op == FRMPS_OP_LAUNCH ? name_of(&client->holdings, launch->function) : "of a graph");
+		record->op == FRMPS_OP_LAUNCH ? name_of(&session->holdings, launch->function) : "of a graph");
 	return true;
 }
 
 static bool look_at_stream(
-	const struct client *client, struct journal *journal, uint32_t slot, struct oldest *oldest)
+	const struct session *session, struct journal *journal, uint32_t slot, struct oldest *oldest)
 {
-	const struct shm_view *view = &client->view;
+	const struct shm_view *view = &session->view;
 	uint64_t issued = word_acquire(&view->states[slot].issued), done = shm_view_known_done(view, slot);
 	struct journal_place place;
 	struct journal_list list;
@@ -48,7 +48,7 @@ static bool look_at_stream(
 	if (journal_adopt(journal, &list, done, &place) || issued > list.journaled)
 		return false;
 	for (uint64_t seq = done + 1; seq <= issued; seq++) {
-		if (take(client, journal_at(journal, place), oldest))
+		if (take(session, journal_at(journal, place), oldest))
 			return true;
 		if (seq < issued)
 			place = journal_next(journal, place);
@@ -56,16 +56,16 @@ static bool look_at_stream(
 	return false;
 }
 
-void oldest_find(const struct client *client, struct oldest *ret_oldest)
+void oldest_find(const struct session *session, struct oldest *ret_oldest)
 {
 	struct journal *journal = malloc(sizeof(*journal));
 
 	*ret_oldest = (struct oldest){0};
 	for (uint32_t slot = 0; journal && slot < SHM_STREAMS; slot++) {
-		if (!word_acquire(&client->view.states[slot].issued))
+		if (!word_acquire(&session->view.states[slot].issued))
 			continue;
-		journal_init(journal, client->view.blocks, client->view.shape.journal_blocks);
-		if (look_at_stream(client, journal, slot, ret_oldest))
+		journal_init(journal, session->view.blocks, session->view.shape.journal_blocks);
+		if (look_at_stream(session, journal, slot, ret_oldest))
 			break;
 	}
 	free(journal);

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-struct client;
+struct session;
 
 /* A command. */
 struct oldest {
@@ -19,6 +19,6 @@ struct oldest {
  * The oldest kernel or graph in doubt in the first stream of a session that has one. Only while nothing of
  * the session changes: after the fence, or while it is held.
  */
-void oldest_find(const struct client *client, struct oldest *ret_oldest);
+void oldest_find(const struct session *session, struct oldest *ret_oldest);
 
 #endif

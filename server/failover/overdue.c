@@ -34,14 +34,14 @@ static unsigned looks_of(const struct worker *worker)
 	}
 }
 
-/* Nobody serves its domain's clients, and no executor that has served them is left, whose kernels it could wait for.
+/* Nobody serves its domain's sessions, and no executor that has served them is left, whose kernels it could wait for.
  * The first executor of all may wait for the device itself. */
 static bool is_awaited(const struct worker *worker)
 {
 	const struct domain *domain = worker->domain;
 	const struct worker *other;
 
-	if (!domain || domain->promotion.state != PROMOTE_WAITING || TAILQ_EMPTY(&domain->clients) ||
+	if (!domain || domain->promotion.state != PROMOTE_WAITING || TAILQ_EMPTY(&domain->sessions) ||
 		!worker->daemon->device_known)
 		return false;
 	TAILQ_FOREACH (other, &domain->workers, link)

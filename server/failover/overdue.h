@@ -1,6 +1,6 @@
 // Children that hang where nobody else would notice: the keeper, and executors while they start, as standbys, and
 // between Activate and its answer. Whoever says nothing for a long time there, although something is expected of it, is
-// given up. An executor that serves is watched by its clients' requests and ends (promote.c, halt.c, client_close.c).
+// given up. An executor that serves is watched by its sessions' requests and ends (promote.c, halt.c, session_close.c).
 // Daemon, loop thread only.
 //
 // Time is counted in looks, so that a service that was stopped as a whole finds everybody alive afterwards.

@@ -1,6 +1,6 @@
 // See overrun.h. A stream's oldest command is over the limit when something of the stream is on the device
 // and its completion word has not moved for that long. That is looked at a few times within the limit, so an
-// end comes at most a twentieth of it late. Waiting behind other clients' kernels counts: the device does not
+// end comes at most a twentieth of it late. Waiting behind other sessions' kernels counts: the device does not
 // say when a kernel begins. While the device stands still for a fault, which takes seconds where it is full,
 // no time passes, nor while no executor has the session; what another one issues again begins anew.
 
@@ -14,9 +14,9 @@
 #include "server/failover/endless.h"
 #include "server/failover/promote.h"
 #include "server/loop/timer.h"
-#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/session.h"
 
 #define LOOKS	 20u
 #define LEAST_MS 50u
@@ -28,18 +28,18 @@ struct overrun {
 	uint32_t generation; /* of the executor that has it there */
 };
 
-bool overrun_is_over(struct client *client, uint64_t now_us, uint64_t limit_us)
+bool overrun_is_over(struct session *session, uint64_t now_us, uint64_t limit_us)
 {
-	const struct shm_server_header *server = client->view.server;
+	const struct shm_server_header *server = session->view.server;
 	bool over = false, stands_still = word_acquire(&server->doubtful) != 0;
 	uint32_t generation = word_acquire(&server->generation);
 
-	if (!client->overruns)
-		client->overruns = calloc(SHM_STREAMS, sizeof(*client->overruns));
-	for (uint32_t slot = 0; client->overruns && slot < SHM_STREAMS; slot++) {
-		struct overrun *seen = &client->overruns[slot];
-		uint64_t issued = word_acquire(&client->view.states[slot].issued);
-		uint64_t done = issued ? shm_view_known_done(&client->view, slot) : 0;
+	if (!session->overruns)
+		session->overruns = calloc(SHM_STREAMS, sizeof(*session->overruns));
+	for (uint32_t slot = 0; session->overruns && slot < SHM_STREAMS; slot++) {
+		struct overrun *seen = &session->overruns[slot];
+		uint64_t issued = word_acquire(&session->view.states[slot].issued);
+		uint64_t done = issued ? shm_view_known_done(&session->view, slot) : 0;
 
 		if (issued <= done)
 			seen->since_us = 0;
@@ -55,14 +55,14 @@ bool overrun_is_over(struct client *client, uint64_t now_us, uint64_t limit_us)
 static void look(struct domain *domain)
 {
 	uint64_t now_us = timer_now_us(), limit_us = domain->daemon->config->max_kernel_seconds * 1000000;
-	struct client *client;
+	struct session *session;
 
-	TAILQ_FOREACH (client, &domain->clients, domain_link) {
-		if (!convict_was_served(client, domain->active) ||
-			!(client_is_live(client) || endless_has_ended(domain, client)))
+	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
+		if (!convict_was_served(session, domain->active) ||
+			!(session_is_live(session) || endless_has_ended(domain, session)))
 			continue;
-		if (overrun_is_over(client, now_us, limit_us)) {
-			endless_over_limit(domain, client);
+		if (overrun_is_over(session, now_us, limit_us)) {
+			endless_over_limit(domain, session);
 			return;
 		}
 	}
@@ -100,8 +100,8 @@ void overrun_deinit(struct domain *domain)
 	domain->overrun_timer = timer_free(domain->overrun_timer);
 }
 
-void overrun_forget(struct client *client)
+void overrun_forget(struct session *session)
 {
-	free(client->overruns);
-	client->overruns = NULL;
+	free(session->overruns);
+	session->overruns = NULL;
 }

@@ -12,8 +12,8 @@
 //      └────────────────────────────────────────────────────────────────────────────────────────────────┘
 //
 //   detect   an executor that lives shows a sign of a fault, or says Lost: promote_sign(). It hung up, broke the protocol
-//            or died: promote_detect(). A client's work does not end when it is gone, or is over its limit, and its kernels
-//            could not be ended alone (endless.c): promote_orphan(), promote_over_limit()
+//            or died: promote_detect(). A program's work does not end when it is gone, or is over its limit, and its
+//            kernels could not be ended alone (endless.c): promote_orphan(), promote_over_limit()
 //   halt     nothing is issued any more, and what survivors have on the device ends: halt.c. Then it can do
 //            them no harm, and nobody waits for its end: promote_hand_over()
 //            An executor that contains faults (worker->contains) tells of each one itself, and only the
@@ -34,7 +34,7 @@
 // What may be trusted: in FENCING nothing that lives in shared memory; in HALTING the states of sessions once
 // Halt is answered; in WAITING after a loss, journals, states and timelines of all sessions but a culprit's
 // stand still. After a hand-over the old process still dies: it holds what it had mapped, so sessions that it
-// knew are not let go, and no new standby is started, before it is reaped (client_close.c, domain.c); the culprit's
+// knew are not let go, and no new standby is started, before it is reaped (session_close.c, domain.c); the culprit's
 // kernels may run until then, and their marks go into a timeline that nobody reads any more. It is not the
 // active one, so its end changes nothing here. A loss in ACTIVATING starts over: sessions that the dead
 // standby had not reached still carry the older generation, and each session is judged by the generation in
@@ -60,21 +60,21 @@
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
-#include "server/session/client.h"
+#include "server/session/session.h"
 #include "server/session/request.h"
 
 /* When an executor in which a fault was contained is asked again for a quiet moment, at least, and by how much longer it
  * is left alone than it had looked for one, because it keeps programs' queues short meanwhile. */
 #define QUIET_MS     1000u
 #define QUIET_FACTOR 3u
-/* How long an executor may take to say that there is no such moment while work of its clients ends; it looks
+/* How long an executor may take to say that there is no such moment while work of its sessions ends; it looks
  * for one for 5.5 s at most (GATE_FAREWELL_ALL_NS, and one command more). One that does not come back from the
  * driver does not say it (HALT_SILENCE_MS). */
 #define ANSWER_MS      10000u
 #define ANSWER_LOOK_MS 100u
 /* How long survivors' kernels may take to end before an executor with an orphan is replaced under them. */
 #define ORPHAN_PATIENCE_MS 2000u
-/* How long an executor that was halted in a quiet moment is left alone once its clients have gone on. It has nothing on the device but what the fault has left. While the kernel-mode driver takes its context apart so soon after a
+/* How long an executor that was halted in a quiet moment is left alone once its sessions have gone on. It has nothing on the device but what the fault has left. While the kernel-mode driver takes its context apart so soon after a
  * fault, the next executor's calls and kernels may not come through: ended at once, 13 of 20 survivors had a second
  * gap of 16 to 131 ms, ended half a second later none of 20 had one (H200, driver 580; reads of an unmapped
  * address and illegal instructions). */
@@ -103,12 +103,12 @@ void promote_deinit(struct domain *domain)
 
 void promote_hold_sessions(struct domain *domain)
 {
-	struct client *client;
+	struct session *session;
 
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		if (client_is_live(client)) {
-			client->held = true;
-			client_hold(client);
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (session_is_live(session)) {
+			session->held = true;
+			session_hold(session);
 		}
 }
 
@@ -212,21 +212,21 @@ void promote_detect(struct domain *domain, struct worker *worker)
  */
 
 /* Decides whether the standby is to serve a session; those that it cannot serve end here, with a reason. */
-static bool settle_session(struct domain *domain, const struct worker *worker, struct client *client)
+static bool settle_session(struct domain *domain, const struct worker *worker, struct session *session)
 {
 	const struct judge_verdict *verdict = &domain->promotion.verdict;
 
-	if (!client_is_live(client))
+	if (!session_is_live(session))
 		return false;
-	if (worker_is_immovable(worker, client->number)) {
-		client_finish(client, SHM_SESSION_FAULTED, verdict->code,
+	if (worker_is_immovable(worker, session->number)) {
+		session_finish(session, SHM_SESSION_FAULTED, verdict->code,
 			"another program's fault ended the executor, and this program's modules or memory "
 			"could not "
 			"be rebuilt in the next one at the same addresses");
 		return false;
 	}
-	if (client->losses >= CONVICT_LOSSES_MAX && client->recover == CLIENT_RECOVER_BY_POLICY) {
-		client_finish(client, SHM_SESSION_FAULTED, verdict->code,
+	if (session->losses >= CONVICT_LOSSES_MAX && session->recover == SESSION_RECOVER_BY_POLICY) {
+		session_finish(session, SHM_SESSION_FAULTED, verdict->code,
 			"the same commands of this program were on the device when several executors in a "
 			"row "
 			"ended, and are not repeated again");
@@ -238,10 +238,10 @@ static bool settle_session(struct domain *domain, const struct worker *worker, s
 static void on_activated(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet);
 
-static uint32_t recover_code(const struct client *client)
+static uint32_t recover_code(const struct session *session)
 {
-	return client->recover == CLIENT_RECOVER_BY_POLICY ? client_policy(client)
-							   : (uint32_t)client->recover;
+	return session->recover == SESSION_RECOVER_BY_POLICY ? session_policy(session)
+							     : (uint32_t)session->recover;
 }
 
 static void send_activate(struct domain *domain, struct worker *worker)
@@ -250,15 +250,15 @@ static void send_activate(struct domain *domain, struct worker *worker)
 	uint32_t recover[WINDOW_COUNT], count = 0;
 	struct wire_message message = {.type = WIRE_ACTIVATE};
 	struct formers formers;
-	struct client *client;
+	struct session *session;
 	char reason[256];
 
-	TAILQ_FOREACH (client, &domain->clients, domain_link) {
-		if (!settle_session(domain, worker, client))
+	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
+		if (!settle_session(domain, worker, session))
 			continue;
 		log_bug_on(count == WINDOW_COUNT); /* every session has a window */
-		numbers[count] = client->number;
-		recover[count++] = recover_code(client);
+		numbers[count] = session->number;
+		recover[count++] = recover_code(session);
 	}
 	verdict_reason(&domain->promotion, reason, sizeof(reason));
 	formers_list(worker, &formers);
@@ -382,7 +382,7 @@ static void replace_orphan(struct domain *domain)
 static void resume(struct domain *domain, struct worker *worker, const struct wire_u64s *values)
 {
 	struct promotion *promotion = &domain->promotion;
-	struct client *client;
+	struct session *session;
 
 	promotion->state = PROMOTE_STEADY;
 	if (promotion->lost_one) {
@@ -394,9 +394,9 @@ static void resume(struct domain *domain, struct worker *worker, const struct wi
 	promotion->lost_one = false;
 	promotion->variables = shared_fd_unref(promotion->variables);
 	promotion->verdict = (struct judge_verdict){0};
-	TAILQ_FOREACH (client, &domain->clients, domain_link) {
-		client->recover = CLIENT_RECOVER_NOTHING;
-		client->held = false;
+	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
+		session->recover = SESSION_RECOVER_NOTHING;
+		session->held = false;
 	}
 	domain_resume(domain);
 	domain_fill(domain);
@@ -527,22 +527,22 @@ void promote_contained(
  * Work that does not end
  */
 
-void promote_over_limit(struct domain *domain, struct client *client)
+void promote_over_limit(struct domain *domain, struct session *session)
 {
 	if (domain->promotion.state != PROMOTE_STEADY || !can_replace(domain))
 		return;
 	log_warning("work of process %d (%s) has been on the device for longer than max_kernel_seconds",
-		(int)client->pid, client->program);
-	client->over_limit = true;
+		(int)session->pid, session->program);
+	session->over_limit = true;
 	halt(domain, PROMOTE_LIMIT, ORPHAN_PATIENCE_MS);
 }
 
-void promote_orphan(struct domain *domain, const struct client *client)
+void promote_orphan(struct domain *domain, const struct session *session)
 {
 	struct promotion *promotion = &domain->promotion;
 
 	log_warning("work of process %d (%s), which is gone, does not end: its executor will be replaced",
-		(int)client->pid, client->program);
+		(int)session->pid, session->program);
 	/* One that is being replaced anyway is in no hurry. */
 	if (promotion->worn)
 		return;

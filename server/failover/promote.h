@@ -10,7 +10,7 @@
 #include "server/failover/judge.h"
 
 struct domain;
-struct client;
+struct session;
 struct shared_fd;
 struct timer;
 struct wire_trouble;
@@ -28,8 +28,8 @@ enum promote_state {
 enum promote_cause {
 	PROMOTE_LOST,	/* it died, broke the protocol, lost its context */
 	PROMOTE_SIGN,	/* a sign of a fault */
-	PROMOTE_ORPHAN, /* work of a gone client runs in it and does not end */
-	PROMOTE_LIMIT,	/* work of a client runs for longer than it may */
+	PROMOTE_ORPHAN, /* work of a program that is gone runs in it and does not end */
+	PROMOTE_LIMIT,	/* work of a program runs for longer than it may */
 	PROMOTE_WORN,	/* a fault was contained in it: it should not see another one */
 };
 
@@ -61,9 +61,9 @@ struct promotion {
 				  */
 	bool silent;		 /* the only sign was that it does not answer */
 	char sign[160];		 /* the first sign, in words */
-	bool orphan;		 /* work of a gone client runs in the active executor and does not end */
-	uint64_t contained;	 /* session of the latest fault that was contained; 0: there was none */
-	bool worn;		 /* of a fault that was contained something is left in the active executor */
+	bool orphan;	    /* work of a program that is gone runs in the active executor and does not end */
+	uint64_t contained; /* session of the latest fault that was contained; 0: there was none */
+	bool worn;	    /* of a fault that was contained something is left in the active executor */
 	/* Values of modules' variables, from the executor that was halted to the next one; NULL: none. */
 	struct shared_fd *variables;
 	uint64_t asked_us; /* when it was asked to halt gently, and has not answered; 0: it is not asked */
@@ -103,13 +103,13 @@ void promote_off_device(struct domain *domain);
 void promote_hand_over(struct domain *domain);
 /** A standby knows everything. */
 void promote_warm(struct domain *domain, struct worker *worker);
-/** Work of a client that is gone does not end: replace the active executor as soon as a standby is warm. */
-void promote_orphan(struct domain *domain, const struct client *client);
+/** Work of a program that is gone does not end: replace the active executor as soon as a standby is warm. */
+void promote_orphan(struct domain *domain, const struct session *session);
 
-/** Work of a client runs for longer than it may: the same for its sake, and the client is told. */
-void promote_over_limit(struct domain *domain, struct client *client);
+/** Work of a program runs for longer than it may: the same for its sake, and the program is told. */
+void promote_over_limit(struct domain *domain, struct session *session);
 
-/** Holds the sessions of the domain: what clients see of a promotion. */
+/** Holds the sessions of the domain: what programs see of a promotion. */
 void promote_hold_sessions(struct domain *domain);
 
 #endif

@@ -17,9 +17,9 @@
 #include "server/config/config.h"
 #include "server/failover/move.h"
 #include "server/loop/timer.h"
-#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/session.h"
 
 /* Programs of one user that have executors of their own. */
 #define APART_MAX 4u
@@ -41,30 +41,30 @@ static unsigned count_apart(const struct daemon *daemon, uid_t uid)
 }
 
 /* Return: NULL or why not. */
-static const char *obstacle(const struct client *client)
+static const char *obstacle(const struct session *session)
 {
-	const struct daemon *daemon = client->daemon;
+	const struct daemon *daemon = session->daemon;
 
 	if (daemon->config->guard != CONFIG_GUARD_ERROR)
 		return "no program gets an error for a hit (guard = warn)";
-	if (client->domain->alone)
+	if (session->domain->alone)
 		return "it is alone already, and its old executor has its guard yet";
-	if (client->apart_us && timer_now_us() - client->apart_us < RETRY_US)
+	if (session->apart_us && timer_now_us() - session->apart_us < RETRY_US)
 		return "a move was tried a moment ago";
-	if (count_apart(daemon, client->uid) >= APART_MAX)
+	if (count_apart(daemon, session->uid) >= APART_MAX)
 		return "enough programs of its user have executors of their own";
 	return NULL;
 }
 
 const char *separate_begin(struct domain *domain, uint64_t owner)
 {
-	struct client *client = domain_find_client(domain, owner);
-	const char *text = client ? obstacle(client) : "it is gone";
+	struct session *session = domain_find_session(domain, owner);
+	const char *text = session ? obstacle(session) : "it is gone";
 
 	if (text)
 		return text;
-	text = move_begin(client, MOVE_GUARD, REASON, START_MS, NULL, NULL);
+	text = move_begin(session, MOVE_GUARD, REASON, START_MS, NULL, NULL);
 	if (!text)
-		client->apart_us = timer_now_us();
+		session->apart_us = timer_now_us();
 	return text;
 }

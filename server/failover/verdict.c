@@ -12,7 +12,7 @@
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
-#include "server/session/client.h"
+#include "server/session/session.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/userlog.h"
@@ -70,27 +70,27 @@ static void append(char *text, size_t size, const char *format, ...)
 	va_end(arguments);
 }
 
-static void append_client(char *text, size_t size, const struct client *client, unsigned count)
+static void append_session(char *text, size_t size, const struct session *session, unsigned count)
 {
 	append(text, size, "%s session %llu (process %d, %.63s)", count > 1 ? "," : "",
-		(unsigned long long)client->number, (int)client->pid, client->program);
+		(unsigned long long)session->number, (int)session->pid, session->program);
 }
 
-static bool was_told(const struct promotion *promotion, const struct client *client)
+static bool was_told(const struct promotion *promotion, const struct session *session)
 {
-	return client->held && !judge_blames(&promotion->verdict, client->number) &&
-	       word_acquire(&client->view.server->state) == SHM_SESSION_FAULTED;
+	return session->held && !judge_blames(&promotion->verdict, session->number) &&
+	       word_acquire(&session->view.server->state) == SHM_SESSION_FAULTED;
 }
 
 /* Who, beside the culprit, got an error. */
 static void append_told(const struct domain *domain, char *text, size_t size)
 {
-	const struct client *client;
+	const struct session *session;
 	unsigned count = 0;
 
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		if (was_told(&domain->promotion, client) && ++count <= NAMES_MAX)
-			append_client(text, size, client, count);
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (was_told(&domain->promotion, session) && ++count <= NAMES_MAX)
+			append_session(text, size, session, count);
 	if (count > NAMES_MAX)
 		append(text, size, " and %u more", count - NAMES_MAX);
 	if (!count)
@@ -101,14 +101,14 @@ static void append_told(const struct domain *domain, char *text, size_t size)
 static void append_others(const struct domain *domain, char *text, size_t size)
 {
 	const struct judge_verdict *verdict = &domain->promotion.verdict;
-	const struct client *client;
+	const struct session *session;
 	unsigned count = 0;
 
 	if (verdict->also_count)
 		append(text, size, " and at the same time");
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		if (client->number != verdict->culprit && judge_blames(verdict, client->number))
-			append_client(text, size, client, ++count);
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (session->number != verdict->culprit && judge_blames(verdict, session->number))
+			append_session(text, size, session, ++count);
 	if (verdict->others)
 		append(text, size, " and others that nobody can be named for");
 }
@@ -268,10 +268,10 @@ void verdict_report(struct domain *domain, const struct worker *worker, const st
 /* The session may be gone: a culprit that hears of its fault may end before the daemon does. */
 static void append_numbered(const struct domain *domain, uint64_t number, char *text, size_t size)
 {
-	const struct client *client = domain_find_client(domain, number);
+	const struct session *session = domain_find_session(domain, number);
 
-	if (client)
-		append(text, size, "process %d (%.63s), ", (int)client->pid, client->program);
+	if (session)
+		append(text, size, "process %d (%.63s), ", (int)session->pid, session->program);
 	append(text, size, "session %llu", (unsigned long long)number);
 }
 
@@ -301,31 +301,31 @@ void verdict_contained(struct domain *domain, uint64_t session, const struct wir
 }
 
 void verdict_over_limit(
-	struct domain *domain, const struct client *client, const char *kernel, uint64_t took_us)
+	struct domain *domain, const struct session *session, const char *kernel, uint64_t took_us)
 {
 	const struct wire_trouble limit = {.code = CUDA_ERROR_LAUNCH_TIMEOUT, .text = kernel};
 	char *text = domain->promotion.verdict_text;
 	const size_t size = sizeof(domain->promotion.verdict_text);
 	double took_ms = (double)took_us / 1000.0;
 
-	begin_with_culprit(domain, client->number, &limit, JUDGE_OVER_LIMIT, text, size);
+	begin_with_culprit(domain, session->number, &limit, JUDGE_OVER_LIMIT, text, size);
 	append(text, size, "; told an error beside it: nobody; nobody waits; ended %.1f, in all %.1f ms",
 		took_ms, took_ms);
 	keep(domain);
-	userlog_event(domain->daemon, client->uid, USERLOG_endless, LOG_LEVEL_WARNING, "verdict: %s", text);
+	userlog_event(domain->daemon, session->uid, USERLOG_endless, LOG_LEVEL_WARNING, "verdict: %s", text);
 }
 
-void verdict_orphan(struct domain *domain, const struct client *client)
+void verdict_orphan(struct domain *domain, const struct session *session)
 {
 	char *text = domain->promotion.verdict_text;
 	const size_t size = sizeof(domain->promotion.verdict_text);
 
 	*text = '\0';
 	append(text, size, "nobody is proved guilty of a fault (work of a program that is gone did not end:");
-	append_client(text, size, client, 1);
+	append_session(text, size, session, 1);
 	append(text, size, "); its kernels were ended; told an error: nobody; nobody waits");
 	keep(domain);
-	userlog_event(domain->daemon, client->uid, USERLOG_endless, LOG_LEVEL_WARNING, "verdict: %s", text);
+	userlog_event(domain->daemon, session->uid, USERLOG_endless, LOG_LEVEL_WARNING, "verdict: %s", text);
 }
 
 void verdict_stray(struct domain *domain, uint64_t owner, const struct wire_stray *stray, const char *stays)

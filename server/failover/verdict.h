@@ -1,4 +1,4 @@
-// A promotion in words: for the log, for clients that are told an error, for the operator. Daemon, loop
+// A promotion in words: for the log, for programs that are told an error, for the operator. Daemon, loop
 // thread only.
 
 #ifndef FRMPS_SERVER_FAILOVER_VERDICT_H
@@ -9,12 +9,12 @@
 
 #include "protocol/wire.h"
 
-struct client;
 struct domain;
 struct promotion;
+struct session;
 struct worker;
 
-/** Why the executor was replaced, in one sentence for a client. */
+/** Why the executor was replaced, in one sentence for a program. */
 void verdict_reason(const struct promotion *promotion, char *text, size_t size);
 
 /**
@@ -39,8 +39,8 @@ void verdict_contained(struct domain *domain, uint64_t session, const struct wir
  * @kernel: one of them, empty: not known; took_us: from the question to the end
  */
 void verdict_over_limit(
-	struct domain *domain, const struct client *client, const char *kernel, uint64_t took_us);
-void verdict_orphan(struct domain *domain, const struct client *client);
+	struct domain *domain, const struct session *session, const char *kernel, uint64_t took_us);
+void verdict_orphan(struct domain *domain, const struct session *session);
 
 /**
  * Logs a stray write of a kernel, and keeps the text for the operator.

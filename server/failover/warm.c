@@ -14,12 +14,12 @@
 #include "server/session/chunk.h"
 #include "server/session/domain.h"
 #include "server/session/holdings.h"
-#include "server/session/client.h"
+#include "server/session/session.h"
 #include "server/session/sink.h"
 
 /* What the answer of a standby is compared with. */
 struct mirror {
-	struct client *client;
+	struct session *session;
 	enum wire_type type;
 	uint64_t global[2];
 	char name[128]; /* of a global, or how it begins */
@@ -33,20 +33,20 @@ static void compare(const struct mirror *mirror, struct worker *worker, const st
 	if (reply->code) {
 		snprintf(text, sizeof(text), "%s failed with code %d: %.128s", wire_type_name(mirror->type),
 			(int)reply->code, reply->text);
-		worker_set_immovable(worker, mirror->client->number, text);
+		worker_set_immovable(worker, mirror->session->number, text);
 	} else if (mirror->type == WIRE_FIND_GLOBAL &&
 		   (reply->values.count < 2 || reply->values.at[0] != mirror->global[0] ||
 			   reply->values.at[1] != mirror->global[1])) {
 		snprintf(text, sizeof(text), "variable %s has another address there", mirror->name);
-		worker_set_immovable(worker, mirror->client->number, text);
+		worker_set_immovable(worker, mirror->session->number, text);
 	}
 }
 
 /* One that has ended, or gone to another domain, is being closed here. */
-static bool is_its(const struct worker *worker, const struct client *client)
+static bool is_its(const struct worker *worker, const struct session *session)
 {
-	return client->state != CLIENT_CLOSING &&
-	       (client->domain == worker->domain || move_target(client) == worker);
+	return session->state != SESSION_CLOSING &&
+	       (session->domain == worker->domain || move_target(session) == worker);
 }
 
 void warm_done(struct domain *domain, struct worker *worker)
@@ -61,12 +61,12 @@ static void on_mirrored(
 	struct mirror *mirror = context;
 
 	(void)packet;
-	if (reply && is_its(worker, mirror->client))
+	if (reply && is_its(worker, mirror->session))
 		compare(mirror, worker, reply);
 	if (!--worker->mirrors)
 		worker_keep(worker);
 	chunk_unref(mirror->chunk);
-	client_unref(mirror->client);
+	session_unref(mirror->session);
 	free(mirror);
 	if (reply && worker->state == WORKER_WARM && !worker->mirrors)
 		warm_done(worker->domain, worker);
@@ -74,13 +74,13 @@ static void on_mirrored(
 		move_look_into(worker->domain);
 }
 
-static void send_mirror(struct worker *worker, struct client *client, struct wire_message *message,
+static void send_mirror(struct worker *worker, struct session *session, struct wire_message *message,
 	struct shared_fd *const *fds, unsigned fd_count, const uint64_t *global, struct chunk *chunk)
 {
 	struct mirror *mirror = calloc(1, sizeof(*mirror));
 
 	log_bug_on(!mirror);
-	mirror->client = client_ref(client);
+	mirror->session = session_ref(session);
 	mirror->type = message->type;
 	mirror->chunk = chunk ? chunk_ref(chunk) : NULL;
 	if (message->type == WIRE_FIND_GLOBAL)
@@ -95,25 +95,25 @@ static void send_mirror(struct worker *worker, struct client *client, struct wir
 	worker_request(worker, message, fds, fd_count, on_mirrored, mirror);
 }
 
-static void mirror_session(struct worker *worker, struct client *client)
+static void mirror_session(struct worker *worker, struct session *session)
 {
 	struct wire_message message;
 	struct shared_fd *fds[3];
 
-	client_open_message(client, &message);
-	client_open_fds(client, fds);
-	send_mirror(worker, client, &message, fds, 3, NULL, NULL);
+	session_open_message(session, &message);
+	session_open_fds(session, fds);
+	send_mirror(worker, session, &message, fds, 3, NULL, NULL);
 }
 
-static void mirror_entry(struct worker *worker, struct client *client, const struct holding *entry)
+static void mirror_entry(struct worker *worker, struct session *session, const struct holding *entry)
 {
 	struct shared_fd *fd = entry->chunk ? entry->chunk->fd : entry->fd;
 	struct wire_message message;
 
 	if (entry->type == WIRE_CREATE_MEMORY) /* executors only know what is mapped */
 		return;
-	holding_message(entry, client->number, &message);
-	send_mirror(worker, client, &message, &fd, fd ? 1 : 0, entry->global, NULL);
+	holding_message(entry, session->number, &message);
+	send_mirror(worker, session, &message, &fd, fd ? 1 : 0, entry->global, NULL);
 }
 
 static bool is_standby(const struct worker *worker)
@@ -138,15 +138,15 @@ static void on_warm(
 	warm_done(domain, worker);
 }
 
-static bool is_told_of(const struct client *client)
+static bool is_told_of(const struct session *session)
 {
-	return client->opened && client->state != CLIENT_CLOSING;
+	return session->opened && session->state != SESSION_CLOSING;
 }
 
-/* An object of some client, by its handle. */
+/* An object of some session, by its handle. */
 struct handle {
 	uint64_t value;
-	struct client *client;
+	struct session *session;
 	const struct holding *entry;
 };
 
@@ -167,11 +167,11 @@ static uint64_t handle_of(const struct holding *entry)
 	return ((const struct wire_object *)entry->form)->value;
 }
 
-static void add_handles(struct handles *handles, struct client *client)
+static void add_handles(struct handles *handles, struct session *session)
 {
 	const struct holding *entry;
 
-	TAILQ_FOREACH (entry, &client->holdings.entries, link) {
+	TAILQ_FOREACH (entry, &session->holdings.entries, link) {
 		if (entry->type != WIRE_MAKE_OBJECT)
 			continue;
 		if (handles->count == handles->room) {
@@ -179,7 +179,7 @@ static void add_handles(struct handles *handles, struct client *client)
 			handles->at = reallocarray(handles->at, handles->room, sizeof(*handles->at));
 			log_bug_on(!handles->at);
 		}
-		handles->at[handles->count++] = (struct handle){handle_of(entry), client, entry};
+		handles->at[handles->count++] = (struct handle){handle_of(entry), session, entry};
 	}
 }
 
@@ -189,31 +189,31 @@ static void mirror_handles(struct worker *worker, struct handles *handles)
 	if (handles->count)
 		qsort(handles->at, handles->count, sizeof(*handles->at), compare_handles);
 	for (size_t i = 0; i < handles->count; i++)
-		mirror_entry(worker, handles->at[i].client, handles->at[i].entry);
+		mirror_entry(worker, handles->at[i].session, handles->at[i].entry);
 	free(handles->at);
 }
 
-static void mirror_but_handles(struct worker *worker, struct client *client)
+static void mirror_but_handles(struct worker *worker, struct session *session)
 {
 	const struct holding *entry;
 
-	mirror_session(worker, client);
-	sink_tell(client, worker);
+	mirror_session(worker, session);
+	sink_tell(session, worker);
 	/* Limits count for what is loaded behind them. */
-	TAILQ_FOREACH (entry, &client->holdings.entries, link)
+	TAILQ_FOREACH (entry, &session->holdings.entries, link)
 		if (entry->type == WIRE_SET_LIMIT)
-			mirror_entry(worker, client, entry);
-	TAILQ_FOREACH (entry, &client->holdings.entries, link)
+			mirror_entry(worker, session, entry);
+	TAILQ_FOREACH (entry, &session->holdings.entries, link)
 		if (entry->type != WIRE_MAKE_OBJECT && entry->type != WIRE_SET_LIMIT)
-			mirror_entry(worker, client, entry);
+			mirror_entry(worker, session, entry);
 }
 
-void warm_tell(struct worker *worker, struct client *client)
+void warm_tell(struct worker *worker, struct session *session)
 {
 	struct handles handles = {0};
 
-	mirror_but_handles(worker, client);
-	add_handles(&handles, client);
+	mirror_but_handles(worker, session);
+	add_handles(&handles, session);
 	mirror_handles(worker, &handles);
 }
 
@@ -221,51 +221,51 @@ void warm_start(struct worker *worker)
 {
 	struct wire_message ping = {.type = WIRE_PING};
 	struct handles handles = {0};
-	struct client *client;
+	struct session *session;
 
 	worker->state = WORKER_WARMING;
 	worker->told = true;
-	TAILQ_FOREACH (client, &worker->domain->clients, domain_link) {
-		if (!is_told_of(client))
+	TAILQ_FOREACH (session, &worker->domain->sessions, domain_link) {
+		if (!is_told_of(session))
 			continue;
-		mirror_but_handles(worker, client);
-		add_handles(&handles, client);
+		mirror_but_handles(worker, session);
+		add_handles(&handles, session);
 	}
 	mirror_handles(worker, &handles);
 	worker_request(worker, &ping, NULL, 0, on_warm, worker->domain);
 }
 
-void warm_session(struct client *client)
+void warm_session(struct session *session)
 {
 	struct worker *worker;
 
-	TAILQ_FOREACH (worker, &client->domain->workers, link)
+	TAILQ_FOREACH (worker, &session->domain->workers, link)
 		if (is_standby(worker))
-			mirror_session(worker, client);
+			mirror_session(worker, session);
 }
 
-void warm_entry(struct client *client, const struct holding *entry)
+void warm_entry(struct session *session, const struct holding *entry)
 {
 	struct worker *worker;
 
-	TAILQ_FOREACH (worker, &client->domain->workers, link)
+	TAILQ_FOREACH (worker, &session->domain->workers, link)
 		if (is_standby(worker))
-			mirror_entry(worker, client, entry);
-	worker = move_target(client);
+			mirror_entry(worker, session, entry);
+	worker = move_target(session);
 	if (worker)
-		mirror_entry(worker, client, entry);
+		mirror_entry(worker, session, entry);
 }
 
-void warm_drop(struct client *client, const struct wire_message *message, struct chunk *chunk)
+void warm_drop(struct session *session, const struct wire_message *message, struct chunk *chunk)
 {
 	struct wire_message copy = *message;
 	struct worker *worker;
 
-	copy.session = client->number;
-	TAILQ_FOREACH (worker, &client->domain->workers, link)
+	copy.session = session->number;
+	TAILQ_FOREACH (worker, &session->domain->workers, link)
 		if (is_standby(worker))
-			send_mirror(worker, client, &copy, NULL, 0, NULL, chunk);
-	worker = move_target(client);
+			send_mirror(worker, session, &copy, NULL, 0, NULL, chunk);
+	worker = move_target(session);
 	if (worker)
-		send_mirror(worker, client, &copy, NULL, 0, NULL, chunk);
+		send_mirror(worker, session, &copy, NULL, 0, NULL, chunk);
 }

@@ -140,7 +140,7 @@ void worker_testify(struct worker *worker, const struct xid *xid)
 	if (worker->state == WORKER_CONDEMNED)
 		return;
 	if (worker->state != WORKER_ACTIVE) {
-		/* It runs nothing of a client. If it cannot go on it dies, or says so. */
+		/* It runs nothing of a session. If it cannot go on it dies, or says so. */
 		log_info("executor %d (%s) serves nobody and goes on: %s", (int)worker->pid,
 			worker_state_name(worker->state), xid->text);
 		return;

@@ -212,7 +212,7 @@ static int check_options(const struct wire_options *options, struct check_findin
 }
 
 /* The image must not change under the executor's feet: a file that is sealed against everything. No question here
- * waits for a client that writes to it and does not end. */
+ * waits for a program that writes to it and does not end. */
 static int check_image(uint64_t bytes, int fd, struct check_finding *finding)
 {
 	const int needed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
@@ -254,7 +254,7 @@ static int check_load(const struct check_scope *scope, const struct wire_load_mo
 	r = check_options(&load->options, finding);
 	if (!r)
 		r = check_image(load->bytes, file, finding);
-	/* A file without pages costs its client nothing, and every copy of it what it says that it has. */
+	/* A file without pages costs its program nothing, and every copy of it what it says that it has. */
 	if (!r && load->bytes > CHECK_LINK_BYTES && is_text(file))
 		return answer(finding, CUDA_ERROR_INVALID_IMAGE);
 	if (!r && is_over(scope->image_limit, scope->holdings->image_bytes, load->bytes))

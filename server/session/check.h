@@ -1,4 +1,4 @@
-// Checks of a client's request before anything is done with it. Pure over the session's window and holdings;
+// Checks of a program's request before anything is done with it. Pure over the session's window and holdings;
 // the only system calls are questions about the file that it names, and a look at how an image begins.
 
 #ifndef FRMPS_SERVER_SESSION_CHECK_H
@@ -21,7 +21,7 @@ struct holdings;
 #define CHECK_OPTION_BYTES (UINT64_C(1) << 20) /* most bytes of a log that an option asks for */
 
 /* Outcomes. */
-#define CHECK_E_BROKEN 1 /* only a broken or hostile client sends this: cut it off; `reason` says why */
+#define CHECK_E_BROKEN 1 /* only a broken or hostile program sends this: cut it off; `reason` says why */
 #define CHECK_E_ANSWER 2 /* answer with `code`, nothing is done */
 
 /* What a request is checked against. */
@@ -39,7 +39,7 @@ struct check_finding {
 
 /**
  * Checks a request.
- * @message: a message that a client may send (message_allowed())
+ * @message: a message that a program may send (message_allowed())
  * @file: that it names (upload.h), -1: none; stays the caller's
  * Return: 0 or CHECK_E_*
  */

@@ -1,4 +1,4 @@
-// The daemon: its start and end, events of workers, which domain a client comes to. See daemon.h for the
+// The daemon: its start and end, events of workers, which domain a program comes to. See daemon.h for the
 // states.
 
 #include "server/session/daemon.h"
@@ -26,24 +26,24 @@
 #include "server/loop/timer.h"
 #include "server/loop/watch.h"
 #include "server/role.h"
-#include "server/session/client.h"
 #include "server/session/domain.h"
 #include "server/session/keeping.h"
 #include "server/session/listener.h"
 #include "server/session/offender.h"
+#include "server/session/session.h"
 #include "server/session/visitor.h"
 
 /* How long children may take to leave when they are asked to. */
 #define LEAVE_MS 3000u
 
-struct client *daemon_find_client(const struct daemon *daemon, uint64_t number)
+struct session *daemon_find_session(const struct daemon *daemon, uint64_t number)
 {
-	struct client *client;
+	struct session *session;
 
-	TAILQ_FOREACH (client, &daemon->clients, link)
-		if (client->number == number)
+	TAILQ_FOREACH (session, &daemon->sessions, link)
+		if (session->number == number)
 			break;
-	return client;
+	return session;
 }
 
 struct domain *daemon_find_domain(const struct daemon *daemon, uint32_t number)
@@ -111,10 +111,10 @@ void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready)
 
 void daemon_worker_offence(struct worker *worker, uint64_t number, const char *reason)
 {
-	struct client *client = daemon_find_client(worker->daemon, number);
+	struct session *session = daemon_find_session(worker->daemon, number);
 
-	if (client && client->domain == worker->domain)
-		client_reject(client, reason);
+	if (session && session->domain == worker->domain)
+		session_reject(session, reason);
 }
 
 /* The executor has told the culprit. */
@@ -171,7 +171,7 @@ void daemon_worker_gone(struct worker *worker)
 }
 
 /*
- * Domains for clients
+ * Domains for programs
  */
 
 void daemon_prewarm(struct daemon *daemon)
@@ -238,7 +238,7 @@ struct domain *daemon_domain_of(struct daemon *daemon, const struct identity *id
 
 void daemon_session_gone(struct daemon *daemon)
 {
-	if (daemon->draining && !daemon->leaving && TAILQ_EMPTY(&daemon->clients))
+	if (daemon->draining && !daemon->leaving && TAILQ_EMPTY(&daemon->sessions))
 		daemon_leave(daemon);
 }
 
@@ -275,20 +275,20 @@ static void kill_worker(struct worker *worker)
 void daemon_end_sessions(
 	struct daemon *daemon, const struct domain *domain, uint32_t state, int32_t code, const char *reason)
 {
-	struct client *client = TAILQ_FIRST(&daemon->clients), *next;
+	struct session *session = TAILQ_FIRST(&daemon->sessions), *next;
 
-	if (client)
-		client_ref(client);
-	for (; client; client = next) {
-		next = TAILQ_NEXT(client, link);
+	if (session)
+		session_ref(session);
+	for (; session; session = next) {
+		next = TAILQ_NEXT(session, link);
 		if (next)
-			client_ref(next);
-		if (!domain || client->domain == domain) {
-			client_refuse(client, code, reason);
-			client_finish(client, state, code, reason);
-			client_end(client, 0);
+			session_ref(next);
+		if (!domain || session->domain == domain) {
+			session_refuse(session, code, reason);
+			session_finish(session, state, code, reason);
+			session_end(session, 0);
 		}
-		client_unref(client);
+		session_unref(session);
 	}
 }
 
@@ -326,11 +326,11 @@ void daemon_stop(struct daemon *daemon)
 {
 	if (daemon->leaving)
 		return;
-	if (daemon->draining || TAILQ_EMPTY(&daemon->clients) || !daemon->config->stop_seconds) {
+	if (daemon->draining || TAILQ_EMPTY(&daemon->sessions) || !daemon->config->stop_seconds) {
 		daemon_leave(daemon);
 		return;
 	}
-	log_info("stopping: %u clients have %llu s to finish", daemon->client_count,
+	log_info("stopping: %u clients have %llu s to finish", daemon->session_count,
 		(unsigned long long)daemon->config->stop_seconds);
 	notify_manager("STOPPING=1");
 	daemon->draining = true;
@@ -364,7 +364,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	daemon->spawner = spawner;
 	daemon->desk = desk;
 	TAILQ_INIT(&daemon->domains);
-	TAILQ_INIT(&daemon->clients);
+	TAILQ_INIT(&daemon->sessions);
 	TAILQ_INIT(&daemon->visitors);
 	TAILQ_INIT(&daemon->operators);
 	reclaim_init(daemon);
@@ -406,7 +406,7 @@ void daemon_deinit(struct daemon *daemon)
 	daemon->stop_timer = timer_free(daemon->stop_timer);
 	overdue_deinit(daemon);
 	while ((domain = TAILQ_FIRST(&daemon->domains))) {
-		log_bug_on(!TAILQ_EMPTY(&domain->workers) || !TAILQ_EMPTY(&domain->clients));
+		log_bug_on(!TAILQ_EMPTY(&domain->workers) || !TAILQ_EMPTY(&domain->sessions));
 		domain_retire(domain);
 	}
 }

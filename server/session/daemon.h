@@ -6,7 +6,7 @@
 //                      │ daemon_fail          ▼
 //                      └──────────────────► LEAVING (children are told to go) ── all reaped ──► exit
 //
-// RUNNING   clients are accepted. `ready` once keeper and a first executor were up: before that, a child that
+// RUNNING   programs are accepted. `ready` once keeper and a first executor were up: before that, a child that
 //           cannot start is the end (exit code 1); afterwards it is started again.
 // DRAINING  no listener; sessions go on, promotions included.
 // LEAVING   sessions are closed; the end of a child is expected.
@@ -39,7 +39,7 @@ struct heritage;
 struct identity;
 struct listener;
 struct operator;
-struct client;
+struct session;
 struct spawner;
 struct timer;
 struct uv_loop_s;
@@ -72,7 +72,7 @@ struct daemon {
 	struct timer *keeper_timer;
 	uint32_t next_worker, next_domain; /* the latest numbers given out */
 	TAILQ_HEAD(, domain) domains;
-	TAILQ_HEAD(, client) clients; /* from Hello until the last executor has let go */
+	TAILQ_HEAD(, session) sessions; /* from Hello until the last executor has let go */
 	TAILQ_HEAD(visitor_list, visitor) visitors;
 	TAILQ_HEAD(, operator) operators;
 	struct reload *reload; /* control/reload.h; NULL: none is under way */
@@ -83,7 +83,7 @@ struct daemon {
 	struct reclaim reclaim;
 	struct userlog userlog;
 	struct handouts handouts;
-	unsigned client_count;
+	unsigned session_count;
 	uint64_t fds_max;     /* open files that this process may have */
 	uint64_t records_max; /* bytes of records that there may be */
 	uint64_t next_session;
@@ -131,20 +131,20 @@ void daemon_fail(struct daemon *daemon, const char *reason);
 
 /* Events of workers. */
 void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready);
-void daemon_worker_offence(struct worker *worker, uint64_t client, const char *reason);
+void daemon_worker_offence(struct worker *worker, uint64_t session, const char *reason);
 void daemon_worker_stray(struct worker *worker, uint64_t owner, const struct wire_stray *stray);
 void daemon_worker_condemned(struct worker *worker);
 void daemon_worker_gone(struct worker *worker);
 
 /** The session with this number, NULL if there is none. */
-struct client *daemon_find_client(const struct daemon *daemon, uint64_t number);
+struct session *daemon_find_session(const struct daemon *daemon, uint64_t number);
 /** The domain with this number, NULL if there is none. */
 struct domain *daemon_find_domain(const struct daemon *daemon, uint32_t number);
 
 /**
- * A domain for a user's next client: his own, else the prewarmed one if it is nobody's yet and its executors run as
+ * A domain for a user's next program: his own, else the prewarmed one if it is nobody's yet and its executors run as
  * they must, else a new one.
- * @alone: why it is to be one that no other client is in, and will be; NULL: it need not be
+ * @alone: why it is to be one that no other program is in, and will be; NULL: it need not be
  * Return: NULL without memory
  */
 struct domain *daemon_domain_of(struct daemon *daemon, const struct identity *identity, const char *alone);
@@ -152,7 +152,7 @@ struct domain *daemon_domain_of(struct daemon *daemon, const struct identity *id
 /** Sees to it that there is a domain for whoever comes. */
 void daemon_prewarm(struct daemon *daemon);
 
-/** Ends the sessions of a domain; NULL: all. Programs get code and reason. @state: as of client_finish() */
+/** Ends the sessions of a domain; NULL: all. Programs get code and reason. @state: as of session_finish() */
 void daemon_end_sessions(
 	struct daemon *daemon, const struct domain *domain, uint32_t state, int32_t code, const char *reason);
 

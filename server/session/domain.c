@@ -18,7 +18,7 @@
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/request.h"
-#include "server/session/client.h"
+#include "server/session/session.h"
 
 #define RESPAWN_FIRST_MS 250u
 #define RESPAWN_MOST_MS	 60000u
@@ -37,7 +37,7 @@ static uint64_t idle_ms(const struct domain *domain)
 static bool is_idle(const struct domain *domain)
 {
 	return domain->assigned && !domain->retiring && !domain->daemon->leaving && !domain->arrival &&
-	       TAILQ_EMPTY(&domain->clients);
+	       TAILQ_EMPTY(&domain->sessions);
 }
 
 static void on_idle(void *context)
@@ -101,12 +101,12 @@ void domain_keep(struct domain *domain)
 void domain_keep_all(struct domain *domain, bool activates)
 {
 	struct worker *worker;
-	struct client *client;
+	struct session *session;
 
 	if (!domain->daemon->store)
 		return;
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		client_keep(client);
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		session_keep(session);
 	TAILQ_FOREACH (worker, &domain->workers, link)
 		worker_keep(worker);
 	if (activates && !domain->daemon->adopting)
@@ -149,7 +149,7 @@ struct domain *domain_new_numbered(struct daemon *daemon, uint32_t number)
 	domain->daemon = daemon;
 	domain->number = number;
 	TAILQ_INIT(&domain->workers);
-	TAILQ_INIT(&domain->clients);
+	TAILQ_INIT(&domain->sessions);
 	TAILQ_INIT(&domain->lingers);
 	domain->respawn = timer_new(daemon->loop, on_respawn, domain);
 	domain->idle = timer_new(daemon->loop, on_idle, domain);
@@ -191,11 +191,11 @@ static uint64_t back_off_ms(unsigned failures)
 
 static void refuse_waiting(struct domain *domain)
 {
-	struct client *client = TAILQ_FIRST(&domain->clients), *next;
+	struct session *session = TAILQ_FIRST(&domain->sessions), *next;
 
-	for (; client; client = next) {
-		next = TAILQ_NEXT(client, domain_link);
-		client_refuse(client, CUDA_ERROR_MPS_SERVER_NOT_READY, domain->start_error);
+	for (; session; session = next) {
+		next = TAILQ_NEXT(session, domain_link);
+		session_refuse(session, CUDA_ERROR_MPS_SERVER_NOT_READY, domain->start_error);
 	}
 }
 
@@ -227,14 +227,14 @@ void domain_fill(struct domain *domain)
 	}
 }
 
-struct client *domain_find_client(const struct domain *domain, uint64_t number)
+struct session *domain_find_session(const struct domain *domain, uint64_t number)
 {
-	struct client *client;
+	struct session *session;
 
-	TAILQ_FOREACH (client, &domain->clients, domain_link)
-		if (client->number == number)
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (session->number == number)
 			break;
-	return client;
+	return session;
 }
 
 struct worker *domain_serving(const struct domain *domain)
@@ -244,17 +244,17 @@ struct worker *domain_serving(const struct domain *domain)
 
 void domain_resume(struct domain *domain)
 {
-	struct client *client = TAILQ_FIRST(&domain->clients), *next;
+	struct session *session = TAILQ_FIRST(&domain->sessions), *next;
 
 	domain->activate_id = 0;
 	domain_keep_all(domain, false);
 	/* Either step may end the session. */
-	for (; client; client = next) {
-		next = TAILQ_NEXT(client, domain_link);
-		if (client->state == CLIENT_OPENING)
-			client_open(client);
-		else if (client->request)
-			request_advance(client->request);
+	for (; session; session = next) {
+		next = TAILQ_NEXT(session, domain_link);
+		if (session->state == SESSION_OPENING)
+			session_open(session);
+		else if (session->request)
+			request_advance(session->request);
 	}
 	move_look_into(domain);
 }
@@ -310,7 +310,7 @@ void domain_retire(struct domain *domain)
 
 void domain_reap(struct domain *domain)
 {
-	if (!domain->retiring || !TAILQ_EMPTY(&domain->workers) || !TAILQ_EMPTY(&domain->clients))
+	if (!domain->retiring || !TAILQ_EMPTY(&domain->workers) || !TAILQ_EMPTY(&domain->sessions))
 		return;
 	TAILQ_REMOVE(&domain->daemon->domains, domain, link);
 	store_drop(domain->daemon->store, domain->record);

@@ -1,11 +1,11 @@
-// A domain: the clients of one user and the executors that serve them in one context at a time. Daemon, loop
+// A domain: the sessions of one user and the executors that serve them in one context at a time. Daemon, loop
 // thread only.
 //
-// The first domain is made before any client comes and belongs to nobody until the first one does; it then
+// The first domain is made before any program comes and belongs to nobody until the first one does; it then
 // belongs to that user for good. Invariants: sessions of a domain have disjoint windows; at most one worker
 // is `active`; the number of workers, until they are reaped, is kept at 1 + standbys while the domain lives.
-// A domain without clients lives for domain_idle_seconds more, the last domain for good. A domain of one
-// client alone (isolation = client, quarantine, failover/move.c) goes with it.
+// A domain without sessions lives for domain_idle_seconds more, the last domain for good. A domain of one
+// program alone (isolation = client, quarantine, failover/move.c) goes with it.
 
 #ifndef FRMPS_SERVER_SESSION_DOMAIN_H
 #define FRMPS_SERVER_SESSION_DOMAIN_H
@@ -20,27 +20,27 @@
 #include "server/session/window.h"
 
 struct daemon;
-struct client;
+struct session;
 struct move;
 struct record;
 struct timer;
 struct wire_message;
 struct worker;
 
-/* Starts in a row that failed before the operator and waiting clients are told. */
+/* Starts in a row that failed before the operator and waiting programs are told. */
 #define DOMAIN_START_FAILURES 3u
 
 struct domain {
 	TAILQ_ENTRY(domain) link;
 	struct daemon *daemon;
 	bool assigned;		  /* to the user of `identity` */
-	bool alone;		  /* to one client of his: no spare executor, and gone with it */
+	bool alone;		  /* to one program of his: no spare executor, and gone with it */
 	char reason[160];	  /* why it is alone; else empty */
 	struct move *arrival;	  /* a session is on its way into it (failover/move.h); NULL: none */
 	struct identity identity; /* also as whom executors run, if they run as their user (role.h) */
 	TAILQ_HEAD(, worker) workers;
 	struct worker *active; /* from the moment Activate is sent until it is reaped */
-	TAILQ_HEAD(, client) clients;
+	TAILQ_HEAD(, session) sessions;
 	struct window_set windows; /* in use by sessions, or not free yet after them */
 	TAILQ_HEAD(, linger) lingers;
 	struct promotion promotion;
@@ -48,7 +48,7 @@ struct domain {
 	char start_error[256]; /* why the latest start failed */
 	struct timer *respawn;
 	struct timer *overrun_timer; /* NULL: no limit */
-	struct timer *idle;	     /* runs while a user's domain has no clients */
+	struct timer *idle;	     /* runs while a user's domain has no sessions */
 	bool retiring;		     /* takes no sessions; freed when the last worker and session are gone */
 	/* What outlives the daemon. */
 	uint32_t number;      /* unique in the life of the service */
@@ -76,7 +76,7 @@ void domain_keep_all(struct domain *domain, bool activates);
 void domain_fill(struct domain *domain);
 
 /** Its session with this number, NULL if there is none. */
-struct client *domain_find_client(const struct domain *domain, uint64_t number);
+struct session *domain_find_session(const struct domain *domain, uint64_t number);
 
 /** The executor that answers requests now, NULL while there is none (start, promotion). */
 struct worker *domain_serving(const struct domain *domain);
@@ -88,7 +88,7 @@ void domain_resume(struct domain *domain);
 void domain_retire(struct domain *domain);
 
 /**
- * A client came or left, or a domain was added. A user's domain that has had no client for
+ * A session came or left, or a domain was added. A user's domain that has had no session for
  * domain_idle_seconds is retired, unless no other domain serves: the last one stays, warm for whoever comes.
  */
 void domain_watch_idle(struct domain *domain);

@@ -10,12 +10,12 @@
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
 #include "server/session/chunk.h"
-#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/holdings.h"
 #include "server/session/message.h"
 #include "server/session/request.h"
+#include "server/session/session.h"
 #include "server/session/window.h"
 
 /*
@@ -26,7 +26,7 @@
 static void resolve_handle(struct request *request)
 {
 	const struct wire_memory wish = request->message.memory;
-	const struct holdings *holdings = &request->client->holdings;
+	const struct holdings *holdings = &request->session->holdings;
 	struct chunk *chunk = holdings_find_memory(holdings, wish.handle)->chunk;
 
 	request->message.type = WIRE_MAP_MEMORY;
@@ -40,7 +40,7 @@ static void resolve_handle(struct request *request)
 static void find_backing(struct request *request)
 {
 	struct wire_back_array *wish = &request->message.back_array;
-	const struct holding *mapping = holdings_find_address(&request->client->holdings, wish->address);
+	const struct holding *mapping = holdings_find_address(&request->session->holdings, wish->address);
 
 	wish->offset = wish->address - mapping->range.address;
 	wish->span = mapping->range.bytes;
@@ -52,7 +52,7 @@ static CUresult take_windows(struct request *request)
 {
 	struct wire_window *wish = &request->message.window;
 	uint32_t count = (uint32_t)(wish->bytes / WINDOW_BYTES);
-	uint32_t first = window_take_run(&request->client->domain->windows, count, &wish->free_windows);
+	uint32_t first = window_take_run(&request->session->domain->windows, count, &wish->free_windows);
 
 	if (first == WINDOW_NONE)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -76,7 +76,7 @@ CUresult effect_prepare(struct request *request)
 
 void effect_forget(struct request *request)
 {
-	window_give_run(&request->client->domain->windows, request->window, request->windows);
+	window_give_run(&request->session->domain->windows, request->window, request->windows);
 	request->windows = 0;
 }
 
@@ -87,7 +87,7 @@ void effect_forget(struct request *request)
 /* An executor that had carried the request out before the daemon died answers for the windows of then. */
 static void settle_windows(struct request *request, const struct wire_reply *reply)
 {
-	struct window_set *set = &request->client->domain->windows;
+	struct window_set *set = &request->session->domain->windows;
 	struct wire_window *window = &request->message.window;
 
 	if (reply->values.count < 2 || reply->values.at[0] == window->address)
@@ -104,7 +104,7 @@ static void take_code(struct request *request, const struct wire_reply *reply, s
 	struct shared_fd *code = shared_fd_new(packet_take_fd(packet, 0));
 
 	/* Without it standbys compile the text themselves. */
-	if (!code || shared_fd_keep(code, request->client->daemon->store)) {
+	if (!code || shared_fd_keep(code, request->session->daemon->store)) {
 		shared_fd_unref(code);
 		return;
 	}
@@ -121,11 +121,11 @@ static void doom_last(struct chunk *chunk)
 		chunk_doom(chunk);
 }
 
-static void drop_range(struct client *client, const struct wire_message *message)
+static void drop_range(struct session *session, const struct wire_message *message)
 {
 	enum wire_type type = message->type == WIRE_UNMAP_MEMORY ? WIRE_MAP_MEMORY : WIRE_MAP_HOST;
 	struct holding *entry =
-		holdings_find_range(&client->holdings, type, message->range.address, message->range.bytes);
+		holdings_find_range(&session->holdings, type, message->range.address, message->range.bytes);
 	struct chunk *chunk = NULL;
 
 	if (!entry)
@@ -134,55 +134,55 @@ static void drop_range(struct client *client, const struct wire_message *message
 		chunk = chunk_ref(entry->chunk);
 		doom_last(chunk);
 	}
-	warm_drop(client, message, chunk);
-	holdings_drop_range(&client->holdings, entry);
+	warm_drop(session, message, chunk);
+	holdings_drop_range(&session->holdings, entry);
 	chunk_unref(chunk);
 }
 
 /* What is not there any more was dropped before the daemon died: standbys of today have not got it. */
 static void drop(struct request *request)
 {
-	struct client *client = request->client;
+	struct session *session = request->session;
 	const struct wire_message *message = &request->message;
 	struct holding *entry;
 
 	switch (message->type) {
 	case WIRE_RELEASE_MEMORY:
-		entry = holdings_find_memory(&client->holdings, message->memory.handle);
+		entry = holdings_find_memory(&session->holdings, message->memory.handle);
 		if (!entry)
 			break;
 		doom_last(entry->chunk);
-		holdings_drop_range(&client->holdings, entry);
+		holdings_drop_range(&session->holdings, entry);
 		break;
 	case WIRE_UNMAP_MEMORY:
 	case WIRE_UNMAP_HOST:
-		drop_range(client, message);
+		drop_range(session, message);
 		break;
 	default:
-		if (!holdings_has(&client->holdings, message))
+		if (!holdings_has(&session->holdings, message))
 			return;
-		warm_drop(client, message, NULL);
-		holdings_drop(&client->holdings, message);
+		warm_drop(session, message, NULL);
+		holdings_drop(&session->holdings, message);
 		break;
 	}
 }
 
 static void keep(struct request *request, const struct wire_reply *reply)
 {
-	struct client *client = request->client;
+	struct session *session = request->session;
 	struct holding *entry;
 	int r;
 
-	if (holdings_has(&client->holdings, &request->message)) /* the daemon has died since */
+	if (holdings_has(&session->holdings, &request->message)) /* the daemon has died since */
 		return;
 	r = holdings_note(
-		&client->holdings, &request->message, &reply->values, request->fd, request->chunk, &entry);
+		&session->holdings, &request->message, &reply->values, request->fd, request->chunk, &entry);
 	log_bug_on(r < 0);
 	request->windows = 0; /* the holding's now */
 	if (!entry)
 		return;
-	warm_entry(client, entry);
-	holdings_keep(&client->holdings, entry);
+	warm_entry(session, entry);
+	holdings_keep(&session->holdings, entry);
 }
 
 void effect_note(struct request *request, const struct wire_reply *reply, struct packet *packet)
@@ -198,5 +198,5 @@ void effect_note(struct request *request, const struct wire_reply *reply, struct
 	if (row->keep != KEEP_DROP)
 		return;
 	drop(request);
-	request->client->freed_us = timer_now_us();
+	request->session->freed_us = timer_now_us();
 }

@@ -12,7 +12,7 @@
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/daemon.h"
-#include "server/session/client.h"
+#include "server/session/session.h"
 #include "server/session/handout.h"
 #include "server/session/window.h"
 
@@ -49,7 +49,7 @@ void handshake_copy_name(char *copy, size_t size, const char *name)
 
 void handshake_identity(char *copy, const struct wire_hello *hello)
 {
-	handshake_copy_name(copy, CLIENT_IDENTITY_MAX, *hello->identity ? hello->identity : hello->program);
+	handshake_copy_name(copy, SESSION_IDENTITY_MAX, *hello->identity ? hello->identity : hello->program);
 }
 
 static void describe_device(const struct backend_device *device, struct wire_device *description)
@@ -63,19 +63,19 @@ static void describe_device(const struct backend_device *device, struct wire_dev
 		.limits = {device->limits, BACKEND_DEVICE_LIMITS}};
 }
 
-static void fill_welcome(const struct client *client, struct wire_welcome *welcome)
+static void fill_welcome(const struct session *session, struct wire_welcome *welcome)
 {
-	const struct daemon *daemon = client->daemon;
-	uint64_t limit = client->terms.memory_limit;
+	const struct daemon *daemon = session->daemon;
+	uint64_t limit = session->terms.memory_limit;
 
 	*welcome = (struct wire_welcome){.major = FRMPS_PROTOCOL_MAJOR,
 		.minor = FRMPS_PROTOCOL_MINOR,
-		.features = client->features,
-		.session = client->number,
-		.window_base = window_base(client->window),
+		.features = session->features,
+		.session = session->number,
+		.window_base = window_base(session->window),
 		.device_bytes = WINDOW_DEVICE_BYTES,
 		.host_bytes = WINDOW_HOST_BYTES,
-		.shape = client->view.shape,
+		.shape = session->view.shape,
 		.driver_version = daemon->device.driver_version,
 		.device_count = 1,
 		.spin_us = (uint32_t)daemon->config->spin_us,
@@ -86,20 +86,20 @@ static void fill_welcome(const struct client *client, struct wire_welcome *welco
 	welcome->devices[0].total_bytes = welcome->memory_limit;
 }
 
-int handshake_welcome(struct client *client)
+int handshake_welcome(struct session *session)
 {
 	struct wire_message message = {.type = WIRE_WELCOME};
 	struct shared_fd *writable, *readonly;
 	int fd, r;
 
-	r = shm_region_readonly(client->server_fd->fd, &fd);
+	r = shm_region_readonly(session->server_fd->fd, &fd);
 	if (r < 0)
 		return r;
 	readonly = shared_fd_new(fd);
-	writable = shared_fd_new(handout_open(client->client_fd));
-	fill_welcome(client, &message.welcome);
-	struct shared_fd *fds[3] = {writable, readonly, client->doorbell_fd};
-	r = writable && readonly ? connection_send(client->connection, &message, fds, 3) : -ENOMEM;
+	writable = shared_fd_new(handout_open(session->client_fd));
+	fill_welcome(session, &message.welcome);
+	struct shared_fd *fds[3] = {writable, readonly, session->doorbell_fd};
+	r = writable && readonly ? connection_send(session->connection, &message, fds, 3) : -ENOMEM;
 	shared_fd_unref(writable);
 	shared_fd_unref(readonly);
 	return r;

@@ -9,9 +9,9 @@
 #include "server/failover/formers.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
-#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/session.h"
 #include "server/session/sink.h"
 #include "server/session/window.h"
 
@@ -52,11 +52,11 @@ static bool is_mapped(const struct linger *linger)
 /* Before that is recorded: a daemon that finds it so has nothing to tell. */
 static void say_unmapped(const struct linger *linger)
 {
-	const struct client *client = daemon_find_client(linger->domain->daemon, linger->kept.session);
+	const struct session *session = daemon_find_session(linger->domain->daemon, linger->kept.session);
 
-	if (client && client->domain != linger->domain && client->state != CLIENT_CLOSING &&
-		sink_is_there(client))
-		formers_tell(client->domain);
+	if (session && session->domain != linger->domain && session->state != SESSION_CLOSING &&
+		sink_is_there(session))
+		formers_tell(session->domain);
 }
 
 static void end(struct linger *linger, bool unmapped)
@@ -127,19 +127,19 @@ struct linger *linger_adopt(struct domain *domain, struct worker *worker, const 
 	return linger;
 }
 
-static void begin(struct client *client, struct worker *worker, struct kept_linger *kept)
+static void begin(struct session *session, struct worker *worker, struct kept_linger *kept)
 {
 	struct linger *linger;
 
-	kept->session = client->number;
-	kept->domain = client->domain->number;
-	linger = linger_new(client->domain, worker, kept);
+	kept->session = session->number;
+	kept->domain = session->domain->number;
+	linger = linger_new(session->domain, worker, kept);
 	keep(linger);
 	linger_ask(linger);
 }
 
 void linger_begin(
-	struct client *client, struct worker *worker, const struct wire_message *message, uint64_t bytes)
+	struct session *session, struct worker *worker, const struct wire_message *message, uint64_t bytes)
 {
 	struct kept_linger kept = {.bytes = bytes, .type = message->type};
 
@@ -149,24 +149,25 @@ void linger_begin(
 		kept.flags = message->range.flags;
 	} else {
 		kept.run_count = 1;
-		kept.runs[0] = (struct kept_windows){client->window, 1};
+		kept.runs[0] = (struct kept_windows){session->window, 1};
 	}
-	begin(client, worker, &kept);
+	begin(session, worker, &kept);
 }
 
-void linger_leave(struct client *client, struct worker *worker)
+void linger_leave(struct session *session, struct worker *worker)
 {
-	struct kept_linger kept = {.type = WIRE_CLOSE_SESSION, .run_count = 1, .runs = {{client->window, 1}}};
+	struct kept_linger kept = {
+		.type = WIRE_CLOSE_SESSION, .run_count = 1, .runs = {{session->window, 1}}};
 	const struct holding *entry;
 
-	TAILQ_FOREACH (entry, &client->holdings.entries, link) {
+	TAILQ_FOREACH (entry, &session->holdings.entries, link) {
 		if (entry->type != WIRE_RESERVE_WINDOW)
 			continue;
 		log_bug_on(kept.run_count == KEPT_RUNS);
 		kept.runs[kept.run_count++] = (struct kept_windows){
 			window_at(entry->range.address), (uint32_t)(entry->range.bytes / WINDOW_BYTES)};
 	}
-	begin(client, worker, &kept);
+	begin(session, worker, &kept);
 }
 
 uint64_t linger_bytes(const struct domain *domain)
@@ -180,17 +181,17 @@ uint64_t linger_bytes(const struct domain *domain)
 	return bytes;
 }
 
-uint32_t linger_list(const struct client *client, uint32_t *pids, uint32_t room)
+uint32_t linger_list(const struct session *session, uint32_t *pids, uint32_t room)
 {
 	const struct domain *domain;
 	const struct linger *linger;
 	uint32_t count = 0;
 
-	TAILQ_FOREACH (domain, &client->daemon->domains, link) {
-		if (domain == client->domain)
+	TAILQ_FOREACH (domain, &session->daemon->domains, link) {
+		if (domain == session->domain)
 			continue;
 		TAILQ_FOREACH (linger, &domain->lingers, link)
-			if (linger->kept.session == client->number && is_mapped(linger) && count < room)
+			if (linger->kept.session == session->number && is_mapped(linger) && count < room)
 				pids[count++] = (uint32_t)linger->worker->pid;
 	}
 	return count;

@@ -1,7 +1,7 @@
 // The listening socket. See listener.h. Two services that start at the same moment are kept apart by a lock
 // file beside the socket: only its holder may replace a stale socket.
 //
-// A client for whom there is no descriptor stays on the socket, which stays readable: it is turned away with a
+// A program for which there is no descriptor stays on the socket, which stays readable: it is turned away with a
 // descriptor that is spared for that. Without even that nobody is listened to until there is one again.
 
 #include "server/session/listener.h"
@@ -37,7 +37,7 @@ struct listener {
 	struct watch *watch;
 	int socket; /* the watch's */
 	int lock;
-	int spare; /* given up for a moment to turn clients away when descriptors have run out; -1: lost */
+	int spare; /* given up for a moment to turn programs away when descriptors have run out; -1: lost */
 	struct timer *timer; /* runs while nobody is listened to */
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct stat status; /* of the path, to recognise it */
@@ -176,7 +176,7 @@ static void stop_listening(struct listener *listener)
 	timer_start(listener->timer, SPARE_MS);
 }
 
-/* No descriptor is left: the client is turned away rather than the loop spun. Return: whether there was one, and there
+/* No descriptor is left: the program is turned away rather than the loop spun. Return: whether there was one, and there
  * may be more */
 static bool turn_away(struct listener *listener)
 {
@@ -192,7 +192,7 @@ static bool turn_away(struct listener *listener)
 		userlog_event(listener->daemon, USERLOG_OTHERS, USERLOG_turned_away, LOG_LEVEL_ERROR,
 			"a client is turned away: the service has no file descriptors left (LimitNOFILE)");
 	}
-	/* Another thread may have been faster, and the client's may not be closed yet. */
+	/* Another thread may have been faster, and the program's may not be closed yet. */
 	if (!find_spare(listener)) {
 		stop_listening(listener);
 		return false;

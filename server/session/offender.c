@@ -65,28 +65,28 @@ static void keep(struct daemon *daemon, struct offender *offender)
 		daemon->store, offender->record, RECORD_OFFENDER, offender->number, &kept, sizeof(kept));
 }
 
-static struct offender *begin(struct daemon *daemon, const struct client *client)
+static struct offender *begin(struct daemon *daemon, const struct session *session)
 {
 	struct offender *offender = calloc(1, sizeof(*offender));
 
 	if (!offender)
 		return NULL;
-	make_room(daemon, client->uid);
+	make_room(daemon, session->uid);
 	offender->number = ++daemon->latest_offender;
-	offender->uid = client->uid;
-	memcpy(offender->program, client->identity, sizeof(offender->program));
+	offender->uid = session->uid;
+	memcpy(offender->program, session->identity, sizeof(offender->program));
 	TAILQ_INSERT_HEAD(&daemon->offenders, offender, link);
 	return offender;
 }
 
-void offender_note(struct daemon *daemon, const struct client *client)
+void offender_note(struct daemon *daemon, const struct session *session)
 {
 	struct offender *offender;
 
 	offender_expire(daemon);
-	offender = find(daemon, client->uid, client->identity);
+	offender = find(daemon, session->uid, session->identity);
 	if (!offender)
-		offender = begin(daemon, client);
+		offender = begin(daemon, session);
 	if (!offender)
 		return;
 	TAILQ_REMOVE(&daemon->offenders, offender, link);

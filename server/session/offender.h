@@ -16,7 +16,7 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
-#include "server/session/client.h"
+#include "server/session/session.h"
 
 struct record;
 
@@ -28,14 +28,14 @@ struct offender {
 	TAILQ_ENTRY(offender) link; /* daemon->offenders, latest first */
 	uint64_t number;	    /* for operators */
 	uid_t uid;
-	char program[CLIENT_IDENTITY_MAX];
+	char program[SESSION_IDENTITY_MAX];
 	uint64_t faults;
 	uint64_t latest_us; /* when the latest one was noted */
 	const struct record *record;
 };
 
 /** A fault was proved to be this one's. */
-void offender_note(struct daemon *daemon, const struct client *client);
+void offender_note(struct daemon *daemon, const struct session *session);
 /** Whether a program of this identity is to be kept alone. */
 bool offender_is_quarantined(struct daemon *daemon, uid_t uid, const char *program);
 /** Forgets those whose time is over: before daemon->offenders is read. */

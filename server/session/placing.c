@@ -11,17 +11,17 @@
 #include "server/failover/move.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
-#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/request.h"
+#include "server/session/session.h"
 
 /* Commands that began within this are the same one: how exactly that is known. */
 #define SAME_WORK_US 1000000u
 
 static bool is_late(const struct request *request)
 {
-	return timer_now_us() - request->refused_us >= request->client->daemon->config->load_place_ms * 1000;
+	return timer_now_us() - request->refused_us >= request->session->daemon->config->load_place_ms * 1000;
 }
 
 static void refuse_load(struct request *request)
@@ -31,10 +31,10 @@ static void refuse_load(struct request *request)
 	log_bug_on(!reply);
 	reply->code = CUDA_ERROR_SYSTEM_NOT_READY;
 	reply->text = request->refusal ? request->refusal : "";
-	userlog_event(request->client->daemon, request->client->uid, USERLOG_code, LOG_LEVEL_WARNING,
+	userlog_event(request->session->daemon, request->session->uid, USERLOG_code, LOG_LEVEL_WARNING,
 		"session %llu (process %d, %s) cannot load its code: %s",
-		(unsigned long long)request->client->number, (int)request->client->pid,
-		request->client->program, reply->text);
+		(unsigned long long)request->session->number, (int)request->session->pid,
+		request->session->program, reply->text);
 	request_finish(request, reply);
 	free(reply);
 }
@@ -45,18 +45,18 @@ static void on_placed(void *context, int32_t code, const char *text)
 	struct request *request = context;
 
 	(void)text;
-	if (code && domain_serving(request->client->domain) && is_late(request))
+	if (code && domain_serving(request->session->domain) && is_late(request))
 		refuse_load(request);
 }
 
 /* Why it needs a domain of its own. */
 static void describe_runner(
-	const struct client *client, const struct wire_u64s *values, char *text, size_t size)
+	const struct session *session, const struct wire_u64s *values, char *text, size_t size)
 {
 	const char *program = "another program";
-	const struct client *runner;
+	const struct session *runner;
 
-	TAILQ_FOREACH (runner, &client->domain->clients, domain_link)
+	TAILQ_FOREACH (runner, &session->domain->sessions, domain_link)
 		if (values->count && runner->number == values->at[0])
 			program = runner->program;
 	if (values->count > 1)
@@ -67,7 +67,7 @@ static void describe_runner(
 }
 
 /* The same work as at the latest refusal, by when it began. Answers are late by what a message takes. */
-static bool is_same_work(const struct client_refusal *refusal, uint64_t runner, uint64_t began_us)
+static bool is_same_work(const struct session_refusal *refusal, uint64_t runner, uint64_t began_us)
 {
 	uint64_t apart =
 		began_us > refusal->began_us ? began_us - refusal->began_us : refusal->began_us - began_us;
@@ -79,12 +79,12 @@ static bool is_same_work(const struct client_refusal *refusal, uint64_t runner, 
  * else, not for each of its loads. */
 static void note_runner(struct request *request, const struct wire_u64s *values)
 {
-	struct client_refusal *refusal = &request->client->refusal;
+	struct session_refusal *refusal = &request->session->refusal;
 	uint64_t now_us = timer_now_us(), runner = values->count ? values->at[0] : 0;
 	uint64_t began_us = now_us - (values->count > 1 ? values->at[1] * 1000 : 0);
 
 	if (!is_same_work(refusal, runner, began_us))
-		*refusal = (struct client_refusal){.runner = runner,
+		*refusal = (struct session_refusal){.runner = runner,
 			.since_us = now_us,
 			.obstacle = refusal->obstacle,
 			.stuck = refusal->stuck};
@@ -92,23 +92,23 @@ static void note_runner(struct request *request, const struct wire_u64s *values)
 	request->refused_us = refusal->since_us;
 }
 
-static void tell_obstacle(struct client *client, const char *obstacle)
+static void tell_obstacle(struct session *session, const char *obstacle)
 {
 	/* It tries again and again: that is said once. */
-	if (client->refusal.obstacle && !strcmp(client->refusal.obstacle, obstacle))
+	if (session->refusal.obstacle && !strcmp(session->refusal.obstacle, obstacle))
 		return;
-	client->refusal.obstacle = obstacle;
-	userlog_event(client->daemon, client->uid, USERLOG_code, LOG_LEVEL_INFO,
+	session->refusal.obstacle = obstacle;
+	userlog_event(session->daemon, session->uid, USERLOG_code, LOG_LEVEL_INFO,
 		"session %llu (process %d, %s) cannot have an executor of its own: %s",
-		(unsigned long long)client->number, (int)client->pid, client->program, obstacle);
+		(unsigned long long)session->number, (int)session->pid, session->program, obstacle);
 }
 
 /* The session goes on in an executor of its own, or tries again for a while where that cannot be. When its
  * time is over, a load gets one move more, for what was in the way may be over as well. */
 void placing_begin(struct request *request, const struct wire_reply *reply)
 {
-	struct client *client = request->client;
-	uint64_t limit_ms = client->daemon->config->load_place_ms;
+	struct session *session = request->session;
+	uint64_t limit_ms = session->daemon->config->load_place_ms;
 	bool is_first = !request->refused_us;
 	const char *obstacle;
 	char why[160];
@@ -122,12 +122,12 @@ void placing_begin(struct request *request, const struct wire_reply *reply)
 		return;
 	}
 	/* It is with nobody now: another daemon must not wait for this answer again. */
-	client_keep(client);
-	describe_runner(client, &reply->values, why, sizeof(why));
-	obstacle = move_begin(client, MOVE_LOAD, why, limit_ms, on_placed, request);
+	session_keep(session);
+	describe_runner(session, &reply->values, why, sizeof(why));
+	obstacle = move_begin(session, MOVE_LOAD, why, limit_ms, on_placed, request);
 	if (!obstacle)
 		return;
-	tell_obstacle(client, obstacle);
+	tell_obstacle(session, obstacle);
 	if (is_late(request))
 		refuse_load(request);
 	else
@@ -144,10 +144,10 @@ void placing_begin(struct request *request, const struct wire_reply *reply)
 static void refuse_limit(struct request *request, CUresult code, const char *text)
 {
 	const struct wire_reply reply = {.code = (int32_t)code, .text = text};
-	const struct client *client = request->client;
+	const struct session *session = request->session;
 
 	log_warning("session %llu (process %d, %s) cannot have a limit %u of %llu: %s",
-		(unsigned long long)client->number, (int)client->pid, client->program,
+		(unsigned long long)session->number, (int)session->pid, session->program,
 		request->message.limit.limit, (unsigned long long)request->message.limit.value, text);
 	request_finish(request, &reply);
 }
@@ -158,7 +158,7 @@ static void on_alone(void *context, int32_t code, const char *text)
 	struct request *request = context;
 
 	/* While its executor is replaced: tried again when there is one. */
-	if (code && domain_serving(request->client->domain))
+	if (code && domain_serving(request->session->domain))
 		refuse_limit(request,
 			code == CUDA_ERROR_TIMEOUT ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED,
 			text);
@@ -166,14 +166,14 @@ static void on_alone(void *context, int32_t code, const char *text)
 
 void placing_begin_limit(struct request *request)
 {
-	struct client *client = request->client;
+	struct session *session = request->session;
 	const char *obstacle;
 
 	/* It cannot move yet; request_advance() follows. */
-	if (!domain_serving(client->domain) || client->attach.worker)
+	if (!domain_serving(session->domain) || session->attach.worker)
 		return;
-	client_keep(client);
-	obstacle = move_begin(client, MOVE_LIMIT, "its kernels need larger limits than those of others",
+	session_keep(session);
+	obstacle = move_begin(session, MOVE_LIMIT, "its kernels need larger limits than those of others",
 		LIMIT_MS, on_alone, request);
 	if (obstacle)
 		refuse_limit(request, CUDA_ERROR_NOT_SUPPORTED, obstacle);

@@ -8,10 +8,10 @@
 #include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/failover/worker.h"
-#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/message.h"
+#include "server/session/session.h"
 
 /* Open files that are spoken for whatever sessions hold. The daemon's own: loop, log, sockets, records; and what is
  * just on its way in. */
@@ -36,7 +36,7 @@ uint64_t quota_guests(const struct daemon *daemon)
 	return guests < QUOTA_GUESTS_MOST ? guests : QUOTA_GUESTS_MOST;
 }
 
-static uint64_t spoken_for(const struct daemon *daemon, uint64_t clients)
+static uint64_t spoken_for(const struct daemon *daemon, uint64_t sessions)
 {
 	const struct domain *domain;
 	const struct worker *worker;
@@ -45,21 +45,21 @@ static uint64_t spoken_for(const struct daemon *daemon, uint64_t clients)
 	TAILQ_FOREACH (domain, &daemon->domains, link)
 		TAILQ_FOREACH (worker, &domain->workers, link)
 			workers++;
-	return FDS_OF_DAEMON + quota_guests(daemon) + clients * FDS_OF_SESSION + workers * FDS_OF_WORKER;
+	return FDS_OF_DAEMON + quota_guests(daemon) + sessions * FDS_OF_SESSION + workers * FDS_OF_WORKER;
 }
 
-static uint64_t fds_of(const struct client *client)
+static uint64_t fds_of(const struct session *session)
 {
-	return client->holdings.fds + uploads_count(&client->uploads);
+	return session->holdings.fds + uploads_count(&session->uploads);
 }
 
 static uint64_t held(const struct daemon *daemon)
 {
-	const struct client *client;
+	const struct session *session;
 	uint64_t count = 0;
 
-	TAILQ_FOREACH (client, &daemon->clients, link)
-		count += fds_of(client);
+	TAILQ_FOREACH (session, &daemon->sessions, link)
+		count += fds_of(session);
 	return count + handouts_count(&daemon->handouts, NULL);
 }
 
@@ -75,18 +75,18 @@ static uint64_t least(uint64_t a, uint64_t b)
 
 static uint64_t sessions_of(const struct daemon *daemon, uid_t uid)
 {
-	const struct client *client;
+	const struct session *session;
 	uint64_t count = 0;
 
-	TAILQ_FOREACH (client, &daemon->clients, link)
-		count += client->uid == uid;
+	TAILQ_FOREACH (session, &daemon->sessions, link)
+		count += session->uid == uid;
 	return count;
 }
 
 /* Sessions for which there are open files. */
 static uint64_t file_room(const struct daemon *daemon)
 {
-	uint64_t used = spoken_for(daemon, daemon->client_count) + held(daemon);
+	uint64_t used = spoken_for(daemon, daemon->session_count) + held(daemon);
 
 	return used < daemon->fds_max ? (daemon->fds_max - used) / FDS_OF_SESSION : 0;
 }
@@ -100,7 +100,7 @@ static const char *refuse(int32_t code, const char *text, int32_t *ret_code)
 const char *quota_refuses_session(const struct daemon *daemon, uid_t uid, int32_t *ret_code)
 {
 	const struct config *config = daemon->config;
-	uint64_t count = daemon->client_count, own = sessions_of(daemon, uid), files = file_room(daemon);
+	uint64_t count = daemon->session_count, own = sessions_of(daemon, uid), files = file_room(daemon);
 	uint64_t places = config->clients_max > count ? config->clients_max - count : 0;
 	uint64_t room = least(places, files), kept, most;
 
@@ -130,41 +130,41 @@ bool quota_allows_user(struct daemon *daemon, uid_t uid, uint64_t limit)
 }
 
 /* A user gets half of what is not spoken for, and an eighth stays for whoever comes. */
-static bool has_fds(const struct client *client)
+static bool has_fds(const struct session *session)
 {
-	const struct daemon *daemon = client->daemon;
-	uint64_t spoken = spoken_for(daemon, daemon->client_count), own, most;
-	const struct client *other;
+	const struct daemon *daemon = session->daemon;
+	uint64_t spoken = spoken_for(daemon, daemon->session_count), own, most;
+	const struct session *other;
 
-	own = handouts_count(&daemon->handouts, &client->uid);
+	own = handouts_count(&daemon->handouts, &session->uid);
 	most = daemon->fds_max > spoken ? daemon->fds_max - spoken : 0;
-	TAILQ_FOREACH (other, &daemon->clients, link)
-		own += other->uid == client->uid ? fds_of(other) : 0;
+	TAILQ_FOREACH (other, &daemon->sessions, link)
+		own += other->uid == session->uid ? fds_of(other) : 0;
 	return own < most / 2 && held(daemon) < most - most / 8;
 }
 
 /* A user gets a quarter, and an eighth stays for what the daemon must record. */
-static bool has_records(const struct client *client, const struct wire_message *message)
+static bool has_records(const struct session *session, const struct wire_message *message)
 {
-	const struct daemon *daemon = client->daemon;
+	const struct daemon *daemon = session->daemon;
 	size_t cost = holding_record_cost(message);
 	uint64_t own = store_share(cost), all = own, most = daemon->records_max;
-	const struct client *other;
+	const struct session *other;
 
-	TAILQ_FOREACH (other, &daemon->clients, link) {
+	TAILQ_FOREACH (other, &daemon->sessions, link) {
 		all += other->holdings.record_bytes;
-		own += other->uid == client->uid ? other->holdings.record_bytes : 0;
+		own += other->uid == session->uid ? other->holdings.record_bytes : 0;
 	}
 	return own <= most / 4 && all <= most - most / 8 &&
 	       store_has_room(daemon->store, cost, most - most / 8);
 }
 
-bool quota_allows(const struct client *client, const struct wire_message *message)
+bool quota_allows(const struct session *session, const struct wire_message *message)
 {
 	if (message->type == WIRE_MAKE_FILE)
-		return has_fds(client);
+		return has_fds(session);
 	if (!message_is_kept(message->type))
 		return true;
-	return has_records(client, message) &&
-	       (message_row(message->type)->keep != KEEP_FD || has_fds(client));
+	return has_records(session, message) &&
+	       (message_row(message->type)->keep != KEEP_FD || has_fds(session));
 }

@@ -11,12 +11,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct client;
 struct daemon;
+struct session;
 struct wire_message;
 
 /** Whether the service can keep what a success of a request leaves. */
-bool quota_allows(const struct client *client, const struct wire_message *message);
+bool quota_allows(const struct session *session, const struct wire_message *message);
 
 /**
  * Whether a user may have one more session: the service has room for it, and the user's share is not used up. The

@@ -7,9 +7,9 @@
 #include "server/config/config.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
-#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/request.h"
+#include "server/session/session.h"
 
 static void on_timer(void *context)
 {
@@ -55,7 +55,7 @@ bool reclaim_expects(const struct daemon *daemon)
 
 void reclaim_await(struct request *request)
 {
-	struct reclaim *reclaim = &request->client->daemon->reclaim;
+	struct reclaim *reclaim = &request->session->daemon->reclaim;
 
 	request->thirst = ++reclaim->latest;
 	TAILQ_INSERT_TAIL(&reclaim->thirsty, request, link);
@@ -63,8 +63,8 @@ void reclaim_await(struct request *request)
 
 bool reclaim_hope(struct request *request)
 {
-	struct daemon *daemon = request->client->daemon;
-	uint64_t limit_ms = daemon->config->orphan_seconds * 1000 + CLIENT_CLOSE_GRACE_MS, waited_ms;
+	struct daemon *daemon = request->session->daemon;
+	uint64_t limit_ms = daemon->config->orphan_seconds * 1000 + SESSION_CLOSE_GRACE_MS, waited_ms;
 
 	if (!request->refused_memory_us)
 		request->refused_memory_us = timer_now_us();
@@ -80,11 +80,11 @@ bool reclaim_hope(struct request *request)
 
 bool reclaim_defer(struct request *request)
 {
-	const struct client *client = request->client;
-	struct reclaim *reclaim = &client->daemon->reclaim;
-	uint64_t now_us = timer_now_us(), until_us = client->freed_us + RECLAIM_FREED_MS * 1000;
+	const struct session *session = request->session;
+	struct reclaim *reclaim = &session->daemon->reclaim;
+	uint64_t now_us = timer_now_us(), until_us = session->freed_us + RECLAIM_FREED_MS * 1000;
 
-	if (!reclaim->under_way || !client->freed_us || now_us >= until_us)
+	if (!reclaim->under_way || !session->freed_us || now_us >= until_us)
 		return false;
 	reclaim_await(request);
 	/* One that is running ends within that time as well: then all look again. */
@@ -96,7 +96,7 @@ bool reclaim_defer(struct request *request)
 void reclaim_forget(struct request *request)
 {
 	if (request->thirst)
-		TAILQ_REMOVE(&request->client->daemon->reclaim.thirsty, request, link);
+		TAILQ_REMOVE(&request->session->daemon->reclaim.thirsty, request, link);
 	request->thirst = 0;
 }
 

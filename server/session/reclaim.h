@@ -1,5 +1,5 @@
 // Device memory that is on its way back to the keeper, and the requests that wait for it: instead of telling
-// a client that there is no memory, the daemon asks once more when some has come back. Whoever asks how much is
+// a program that there is no memory, the daemon asks once more when some has come back. Whoever asks how much is
 // free waits for what it has freed itself, for a while: its frees were answered by the active executor alone, and
 // the memory is free when standbys and keeper have let go of it, too. There may always be something on its way, of
 // somebody else, that is not enough: a request waits no longer than a session may take to close. Daemon, loop thread
@@ -16,7 +16,7 @@ struct daemon;
 struct request;
 struct timer;
 
-/* How long after a client has freed something it may wait to be told how much is free. */
+/* How long after a program has freed something it may wait to be told how much is free. */
 #define RECLAIM_FREED_MS 200u
 
 struct reclaim {
@@ -43,7 +43,7 @@ bool reclaim_expects(const struct daemon *daemon);
 void reclaim_await(struct request *request);
 /** The keeper has no memory for the request, which waits if some is on its way. Return: whether it waits. */
 bool reclaim_hope(struct request *request);
-/** Lets the request wait if its client has freed something a moment ago that may be on its way. Return: whether it
+/** Lets the request wait if its program has freed something a moment ago that may be on its way. Return: whether it
  * waits. */
 bool reclaim_defer(struct request *request);
 /** The request waits no longer; it need not have. */

@@ -21,7 +21,6 @@
 #include "server/loop/shared_fd.h"
 #include "server/session/check.h"
 #include "server/session/chunk.h"
-#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/effect.h"
@@ -32,6 +31,7 @@
 #include "server/session/placing.h"
 #include "server/session/quota.h"
 #include "server/session/reclaim.h"
+#include "server/session/session.h"
 #include "server/session/sharing.h"
 #include "server/session/window.h"
 
@@ -44,13 +44,13 @@
  */
 
 static struct request *request_new(
-	struct client *client, const struct wire_message *message, const struct packet *packet)
+	struct session *session, const struct wire_message *message, const struct packet *packet)
 {
 	struct request *request = calloc(1, sizeof(*request) + packet->length);
 
 	log_bug_on(!request);
-	request->client = client_ref(client);
-	request->client_id = message->id;
+	request->session = session_ref(session);
+	request->session_id = message->id;
 	memcpy(request->bytes, packet->bytes, packet->length);
 	/* The same bytes were decoded a moment ago. */
 	log_bug_on(wire_decode(request->bytes, packet->length, &request->message));
@@ -63,7 +63,7 @@ static struct request *request_free(struct request *request)
 	effect_forget(request);
 	shared_fd_unref(request->fd);
 	chunk_unref(request->chunk);
-	client_unref(request->client);
+	session_unref(request->session);
 	free(request->refusal);
 	free(request);
 	return NULL;
@@ -71,7 +71,7 @@ static struct request *request_free(struct request *request)
 
 void request_cancel(struct request *request)
 {
-	request->client->request = NULL;
+	request->session->request = NULL;
 	request->cancelled = true;
 	/* Nobody records it any more. */
 	if (request->chunk && !request->chunk->holders)
@@ -85,22 +85,22 @@ void request_cancel(struct request *request)
  */
 
 static void send_reply(
-	struct client *client, uint64_t id, const struct wire_reply *reply, struct shared_fd *fd)
+	struct session *session, uint64_t id, const struct wire_reply *reply, struct shared_fd *fd)
 {
 	struct wire_message message = {.type = WIRE_REPLY, .id = id};
 	int r;
 
 	message.reply = *reply;
-	r = connection_send(client->connection, &message, &fd, fd ? 1 : 0);
+	r = connection_send(session->connection, &message, &fd, fd ? 1 : 0);
 	if (r == CONNECTION_E_FULL)
-		client_reject(client, "does not read its answers");
+		session_reject(session, "does not read its answers");
 	else if (r && r != CONNECTION_E_CLOSED)
-		client_reject(client, "an answer could not be sent");
+		session_reject(session, "an answer could not be sent");
 }
 
-/* What comes with the answer. What stays the service's is an open file of its own for the client, which takes an answer
- * without one for an error. */
-static struct shared_fd *file_for_client(const struct request *request, const struct wire_reply *reply)
+/* What comes with the answer. What stays the service's is an open file of its own for the program, which takes an
+ * answer without one for an error. */
+static struct shared_fd *file_for_session(const struct request *request, const struct wire_reply *reply)
 {
 	enum wire_type type = request->message.type;
 
@@ -114,26 +114,26 @@ static struct shared_fd *file_for_client(const struct request *request, const st
 
 void request_finish(struct request *request, const struct wire_reply *reply)
 {
-	struct client *client = client_ref(request->client);
-	struct shared_fd *file = file_for_client(request, reply);
+	struct session *session = session_ref(request->session);
+	struct shared_fd *file = file_for_session(request, reply);
 
-	send_reply(client, request->client_id, reply, file);
+	send_reply(session, request->session_id, reply, file);
 	shared_fd_unref(file);
 	/* The same request comes again with room for its variables. */
 	if (reply->code != CUDA_ERROR_NOT_READY)
-		uploads_drop(&client->uploads, &request->message);
-	/* The client may just have been cut off, and its request with it. */
-	if (client->request) {
+		uploads_drop(&session->uploads, &request->message);
+	/* The program may just have been cut off, and its request with it. */
+	if (session->request) {
 		chunk_leave(request->chunk);
-		client->request = NULL;
-		client->answered = request->client_id;
-		client->crashes = client->deaths = 0;
-		client_keep(client);
+		session->request = NULL;
+		session->answered = request->session_id;
+		session->crashes = session->deaths = 0;
+		session_keep(session);
 		request_free(request);
-		move_look(client);
-		connection_resume(client->connection);
+		move_look(session);
+		connection_resume(session->connection);
 	}
-	client_unref(client);
+	session_unref(session);
 }
 
 static void finish_with(struct request *request, CUresult code)
@@ -144,9 +144,9 @@ static void finish_with(struct request *request, CUresult code)
 }
 
 /* Free and total memory as this session may see it. */
-static void limit_memory(const struct client *client, const struct wire_reply *reply, uint64_t values[2])
+static void limit_memory(const struct session *session, const struct wire_reply *reply, uint64_t values[2])
 {
-	uint64_t limit = client->terms.memory_limit, held = client->holdings.memory_bytes;
+	uint64_t limit = session->terms.memory_limit, held = session->holdings.memory_bytes;
 
 	values[0] = reply->values.at[0];
 	values[1] = reply->values.at[1];
@@ -165,9 +165,9 @@ static void succeed(
 
 	effect_note(request, reply, packet);
 	if (request->message.type == WIRE_UNMAP_HOST && reply->values.count)
-		linger_begin(request->client, worker, &request->message, reply->values.at[0]);
+		linger_begin(request->session, worker, &request->message, reply->values.at[0]);
 	if (request->message.type == WIRE_QUERY_MEMORY && reply->values.count >= 2) {
-		limit_memory(request->client, reply, values);
+		limit_memory(request->session, reply, values);
 		limited = *reply;
 		limited.values = (struct wire_u64s){values, 2};
 		request_finish(request, &limited);
@@ -195,15 +195,15 @@ static bool is_void(struct worker *worker, const struct wire_reply *reply)
 }
 
 /* What it asks for crashes whoever does it, as far as anybody can tell: it is not asked for once more. */
-static bool is_deadly(struct client *client, const struct worker *worker)
+static bool is_deadly(struct session *session, const struct worker *worker)
 {
-	return convict_is_crash(worker) && ++client->deaths >= DEATHS_MOST;
+	return convict_is_crash(worker) && ++session->deaths >= DEATHS_MOST;
 }
 
-static void reject_deadly(struct client *client)
+static void reject_deadly(struct session *session)
 {
-	offender_note(client->daemon, client);
-	client_reject(client, "executors crash at its request");
+	offender_note(session->daemon, session);
+	session_reject(session, "executors crash at its request");
 }
 
 static void on_answer(
@@ -218,8 +218,8 @@ static void on_answer(
 	worker->asked |= !reply;
 	if (request->cancelled)
 		request_free(request);
-	else if (!reply && is_deadly(request->client, worker))
-		reject_deadly(request->client); /* frees the request */
+	else if (!reply && is_deadly(request->session, worker))
+		reject_deadly(request->session); /* frees the request */
 	else if (lost)
 		request_advance(request); /* does nothing before there is a next one */
 	else if (reply->code == CUDA_ERROR_SYSTEM_NOT_READY)
@@ -235,7 +235,7 @@ static void record_sent(struct request *request, const struct worker *worker)
 {
 	request->worker = worker->number;
 	request->worker_id = worker->next_request;
-	client_keep(request->client);
+	session_keep(request->session);
 }
 
 static void send_to_active(struct request *request, struct worker *worker)
@@ -248,7 +248,7 @@ static void send_to_active(struct request *request, struct worker *worker)
 		finish_with(request, code);
 		return;
 	}
-	message.session = request->client->number;
+	message.session = request->session->number;
 	request->sent = true;
 	record_sent(request, worker);
 	worker_request(worker, &message, &fd, fd ? 1 : 0, on_answer, request);
@@ -259,7 +259,7 @@ static void take_chunk(struct request *request, const struct wire_reply *reply, 
 	int fd = packet_take_fd(packet, 0);
 
 	if (fd >= 0 && reply->values.count)
-		request->chunk = chunk_new(request->client->daemon, reply->values.at[0], fd);
+		request->chunk = chunk_new(request->session->daemon, reply->values.at[0], fd);
 	else if (fd >= 0)
 		close(fd);
 }
@@ -273,12 +273,12 @@ static void on_chunk(
 	if (reply && !reply->code)
 		take_chunk(request, reply, packet);
 	if (!request->cancelled)
-		client_keep(request->client);
+		session_keep(request->session);
 	else if (request->chunk)
 		chunk_doom(request->chunk);
 	if (request->cancelled)
 		request_free(request);
-	else if (!reply && is_deadly(request->client, keeper))
+	else if (!reply && is_deadly(request->session, keeper))
 		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);
 	else if (!reply)
 		reclaim_await(request);
@@ -297,7 +297,7 @@ static uint64_t chunk_bytes(const struct wire_message *message)
 
 static void ask_keeper(struct request *request)
 {
-	struct daemon *daemon = request->client->daemon;
+	struct daemon *daemon = request->session->daemon;
 	struct wire_message message = {
 		.type = WIRE_CREATE_CHUNK, .chunk = {.bytes = chunk_bytes(&request->message)}};
 
@@ -349,7 +349,7 @@ static void succeed_here(struct request *request, const uint64_t *values, uint32
 static void export_memory(struct request *request)
 {
 	uint64_t values[4];
-	CUresult code = sharing_export(request->client, &request->message.memory, values);
+	CUresult code = sharing_export(request->session, &request->message.memory, values);
 
 	if (code)
 		finish_with(request, code);
@@ -361,7 +361,7 @@ static void import_memory(struct request *request)
 {
 	struct wire_memory *wish = &request->message.memory;
 	const struct holding *shared;
-	CUresult code = sharing_import(request->client, wish, &shared);
+	CUresult code = sharing_import(request->session, wish, &shared);
 
 	if (code) {
 		finish_with(request, code);
@@ -374,9 +374,9 @@ static void import_memory(struct request *request)
 
 static void make_file(struct request *request)
 {
-	struct client *client = request->client;
+	struct session *session = request->session;
 	uint64_t number;
-	struct shared_fd *file = uploads_make(&client->uploads, client->daemon->epoch, &number);
+	struct shared_fd *file = uploads_make(&session->uploads, session->daemon->epoch, &number);
 
 	if (!file) {
 		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);
@@ -406,13 +406,13 @@ static void serve_here(struct request *request)
 
 void request_advance(struct request *request)
 {
-	struct worker *worker = domain_serving(request->client->domain);
+	struct worker *worker = domain_serving(request->session->domain);
 	enum message_route route = message_row(request->message.type)->route;
 
-	if (request->sent || request->client->daemon->adopting)
+	if (request->sent || request->session->daemon->adopting)
 		return;
 	reclaim_forget(request);
-	if (move_holds(request->client))
+	if (move_holds(request->session))
 		return;
 	if (route == ROUTE_DAEMON)
 		serve_here(request);
@@ -420,7 +420,7 @@ void request_advance(struct request *request)
 		ask_keeper(request);
 	else if (route == ROUTE_KEEPER)
 		succeed_here(request, NULL, 0);
-	else if (request->message.type == WIRE_SET_LIMIT && !request->client->domain->alone)
+	else if (request->message.type == WIRE_SET_LIMIT && !request->session->domain->alone)
 		placing_begin_limit(request);
 	else if (worker && (request->message.type != WIRE_QUERY_MEMORY || !reclaim_defer(request)))
 		send_to_active(request, worker);
@@ -430,8 +430,8 @@ void request_advance(struct request *request)
  * Beginning
  */
 
-/* Client and executors map pinned memory, writable all of them: no write seal can be added. The client cannot open a file
- * once more (handout.h), or change its size. */
+/* Program and executors map pinned memory, writable all of them: no write seal can be added. The program cannot open a
+ * file once more (handout.h), or change its size. */
 static int make_host_memory(uint64_t bytes)
 {
 	int fd = memfd_create("frmps-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -463,20 +463,20 @@ static int make_target(void)
 /* Under way when the daemon died: what it had then. */
 static void take_kept(struct request *request)
 {
-	struct client *client = request->client;
+	struct session *session = request->session;
 
-	if (client->again.asked != request->client_id)
+	if (session->again.asked != request->session_id)
 		return;
-	request->fd = client->again.fd;
-	request->chunk = client->again.chunk;
-	client->again = (struct client_again){0};
+	request->fd = session->again.fd;
+	request->chunk = session->again.chunk;
+	session->again = (struct session_again){0};
 }
 
 /* From here on it is pinned memory like any other, in a file that there is already. */
 static bool become_mapping(struct request *request)
 {
 	const struct wire_import wish = request->message.import;
-	const struct holding *entry = request->fd ? NULL : sharing_find_events(request->client, &wish);
+	const struct holding *entry = request->fd ? NULL : sharing_find_events(request->session, &wish);
 
 	if (entry)
 		request->fd = shared_fd_ref(entry->fd);
@@ -485,13 +485,13 @@ static bool become_mapping(struct request *request)
 	return request->fd;
 }
 
-/* The file of what is asked for, where it was not kept from before the daemon died: the client has filled it, or it is
- * made, and counts as the client's. Return: 0 or -errno */
+/* The file of what is asked for, where it was not kept from before the daemon died: the program has filled it, or it is
+ * made, and counts as the program's. Return: 0 or -errno */
 static int take_file(struct request *request)
 {
-	struct client *client = request->client;
+	struct session *session = request->session;
 	enum wire_type type = request->message.type;
-	struct shared_fd *file = uploads_find(&client->uploads, &request->message);
+	struct shared_fd *file = uploads_find(&session->uploads, &request->message);
 	int fd;
 
 	if (!request->fd && file)
@@ -504,17 +504,17 @@ static int take_file(struct request *request)
 			return fd;
 		request->fd = shared_fd_new(fd);
 	}
-	return request->fd ? handout_add(&client->daemon->handouts, client->uid, request->fd) : -ENOMEM;
+	return request->fd ? handout_add(&session->daemon->handouts, session->uid, request->fd) : -ENOMEM;
 }
 
-static void start(struct client *client, const struct wire_message *message, const struct packet *packet)
+static void start(struct session *session, const struct wire_message *message, const struct packet *packet)
 {
-	struct request *request = request_new(client, message, packet);
+	struct request *request = request_new(session, message, packet);
 	int r;
 
-	client->request = request;
-	client->daemon->counters.requests++;
-	connection_pause(client->connection);
+	session->request = request;
+	session->daemon->counters.requests++;
+	connection_pause(session->connection);
 	take_kept(request);
 	if (message->type == WIRE_IMPORT_HOST && !become_mapping(request)) {
 		finish_with(request, CUDA_ERROR_INVALID_HANDLE);
@@ -522,10 +522,10 @@ static void start(struct client *client, const struct wire_message *message, con
 	}
 	r = take_file(request);
 	if (!r && request->fd)
-		r = shared_fd_keep(request->fd, client->daemon->store);
+		r = shared_fd_keep(request->fd, session->daemon->store);
 	if (r < 0) {
-		userlog_event(client->daemon, client->uid, USERLOG_memory, LOG_LEVEL_ERROR,
-			"session %llu gets no memory file: %s", (unsigned long long)client->number,
+		userlog_event(session->daemon, session->uid, USERLOG_memory, LOG_LEVEL_ERROR,
+			"session %llu gets no memory file: %s", (unsigned long long)session->number,
 			strerror(-r));
 		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);
 		return;
@@ -533,42 +533,42 @@ static void start(struct client *client, const struct wire_message *message, con
 	request_advance(request);
 }
 
-static void refuse(struct client *client, const struct wire_message *message, CUresult code)
+static void refuse(struct session *session, const struct wire_message *message, CUresult code)
 {
 	const struct wire_reply reply = {.code = (int32_t)code};
 
-	uploads_drop(&client->uploads, message);
-	send_reply(client, message->id, &reply, NULL);
+	uploads_drop(&session->uploads, message);
+	send_reply(session, message->id, &reply, NULL);
 }
 
-void request_begin(struct client *client, const struct wire_message *message, const struct packet *packet)
+void request_begin(struct session *session, const struct wire_message *message, const struct packet *packet)
 {
-	struct check_scope scope = {.window_base = window_base(client->window),
+	struct check_scope scope = {.window_base = window_base(session->window),
 		.device_bytes = WINDOW_DEVICE_BYTES,
 		.host_bytes = WINDOW_HOST_BYTES,
-		.memory_limit = client->terms.memory_limit,
-		.pinned_limit = client->terms.pinned_limit,
-		.image_limit = client->terms.image_limit,
+		.memory_limit = session->terms.memory_limit,
+		.pinned_limit = session->terms.pinned_limit,
+		.image_limit = session->terms.image_limit,
 		.kept_bytes = message->type == WIRE_MAP_HOST
-				      ? handouts_bytes(&client->daemon->handouts, client->uid)
+				      ? handouts_bytes(&session->daemon->handouts, session->uid)
 				      : 0,
-		.holdings = &client->holdings};
-	const struct shared_fd *file = uploads_find(&client->uploads, message);
+		.holdings = &session->holdings};
+	const struct shared_fd *file = uploads_find(&session->uploads, message);
 	struct check_finding finding;
 	int r;
 
 	/* What was under way when the daemon died has been checked, and may have been carried out. */
-	if (client->again.asked && client->again.asked == message->id) {
-		start(client, message, packet);
+	if (session->again.asked && session->again.asked == message->id) {
+		start(session, message, packet);
 		return;
 	}
 	r = check_request(&scope, message, file ? file->fd : -1, &finding);
 	if (r == CHECK_E_BROKEN)
-		client_reject(client, finding.reason);
+		session_reject(session, finding.reason);
 	else if (r == CHECK_E_ANSWER)
-		refuse(client, message, finding.code);
-	else if (!quota_allows(client, message))
-		refuse(client, message, CUDA_ERROR_OUT_OF_MEMORY);
+		refuse(session, message, finding.code);
+	else if (!quota_allows(session, message))
+		refuse(session, message, CUDA_ERROR_OUT_OF_MEMORY);
 	else
-		start(client, message, packet);
+		start(session, message, packet);
 }

@@ -1,4 +1,4 @@
-// A client's request under way: checked, perhaps given memory by the keeper, answered by the active executor,
+// A program's request under way: checked, perhaps given memory by the keeper, answered by the active executor,
 // noted in the holdings, told to the standbys. Daemon, loop thread only; at most one per session.
 //
 //   request_begin ─► (ROUTE_CHUNK: keeper makes memory) ─► with the active executor ─► answered, noted,
@@ -8,7 +8,7 @@
 //                                                 told only of successes, so to them it is new. Where that
 //                                                 one crashes at it as well, the session is rejected
 //
-// A question how much memory is free waits like that, for a moment, if its client has just freed some.
+// A question how much memory is free waits like that, for a moment, if its program has just freed some.
 //
 // A session that ends takes its request along: the answer of the executor is then only waited for.
 
@@ -23,14 +23,14 @@
 #include "protocol/wire.h"
 
 struct chunk;
-struct client;
+struct session;
 struct shared_fd;
 struct worker;
 
 struct request {
 	TAILQ_ENTRY(request) link; /* reclaim.thirsty */
-	struct client *client;
-	uint64_t client_id;
+	struct session *session;
+	uint64_t session_id;
 	struct wire_message message; /* points into bytes */
 	struct shared_fd *fd;	     /* image or host memory */
 	struct chunk *chunk;
@@ -47,13 +47,13 @@ struct request {
 	_Alignas(8) uint8_t bytes[];
 };
 
-/** Takes a client's message: checks it, answers, forwards or rejects. */
-void request_begin(struct client *client, const struct wire_message *message, const struct packet *packet);
+/** Takes a program's message: checks it, answers, forwards or rejects. */
+void request_begin(struct session *session, const struct wire_message *message, const struct packet *packet);
 
 /** Sends the request to whom it is for, if it is not with anybody and can be sent. */
 void request_advance(struct request *request);
 
-/** Answers, which is the end of the request: the client may send its next one. */
+/** Answers, which is the end of the request: the program may send its next one. */
 void request_finish(struct request *request, const struct wire_reply *reply);
 
 /** Sends what was with this worker when the daemon died, as worker->next_request. */

@@ -18,7 +18,7 @@ static uint64_t latest_of(uint64_t recorded, uint32_t place)
 
 static void release_event(struct shm_shared_event *event, uint64_t session)
 {
-	/* Pairs with the client that took the number: whose record it is was written before. */
+	/* Pairs with the program that took the number: whose record it is was written before. */
 	uint64_t recorded = word_acquire(&event->recorded);
 
 	for (uint32_t place = 0; place < SHM_SHARED_RECORDS; place++) {

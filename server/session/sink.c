@@ -1,5 +1,5 @@
 // Sinks. See sink.h. A session is served before it has them; the requests to the keeper are on their way
-// before its client can ask for memory, and the keeper answers in order, so executors know of the guard
+// before its program can ask for memory, and the keeper answers in order, so executors know of the guard
 // before they map the first memory. Without sinks (no memory for them, a backend that cannot look at them)
 // the session goes on without a guard. What a keeper owed when it ended is asked of the next one, and what
 // nobody could be asked for as well: then executors hear of the guard when there is memory already.
@@ -20,16 +20,16 @@
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/chunk.h"
-#include "server/session/client.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/session.h"
 
 #define FAR_LEAST (UINT64_C(4) << 20)
 #define FAR_MOST  (UINT64_C(16) << 20)
 
-bool sink_is_there(const struct client *client)
+bool sink_is_there(const struct session *session)
 {
-	return client->sinks[0] && client->sinks[1];
+	return session->sinks[0] && session->sinks[1];
 }
 
 static uint64_t far_bytes(const struct daemon *daemon)
@@ -44,71 +44,71 @@ static uint64_t far_bytes(const struct daemon *daemon)
 static void on_told(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
-	struct client *client = context;
+	struct session *session = context;
 
 	(void)packet;
-	if (reply && reply->code && client->state != CLIENT_CLOSING)
-		userlog_event(client->daemon, client->uid, USERLOG_memory, LOG_LEVEL_WARNING,
+	if (reply && reply->code && session->state != SESSION_CLOSING)
+		userlog_event(session->daemon, session->uid, USERLOG_memory, LOG_LEVEL_WARNING,
 			"session %llu has no guard in executor %d: code %d",
-			(unsigned long long)client->number, (int)worker->pid, (int)reply->code);
-	client_unref(client);
+			(unsigned long long)session->number, (int)worker->pid, (int)reply->code);
+	session_unref(session);
 }
 
-void sink_tell(struct client *client, struct worker *worker)
+void sink_tell(struct session *session, struct worker *worker)
 {
-	const struct config *config = client->daemon->config;
-	struct wire_message message = {.type = WIRE_OPEN_GUARD, .session = client->number};
+	const struct config *config = session->daemon->config;
+	struct wire_message message = {.type = WIRE_OPEN_GUARD, .session = session->number};
 	struct shared_fd *fds[2];
 
-	if (!sink_is_there(client))
+	if (!sink_is_there(session))
 		return;
 	message.open_guard = (struct wire_open_guard){.near_bytes = BACKEND_CHUNK_GRANULE,
-		.far_bytes = far_bytes(client->daemon),
+		.far_bytes = far_bytes(session->daemon),
 		.reach = config->guard_bytes,
 		.policy = config->guard == CONFIG_GUARD_ERROR ? GUARD_ERROR : GUARD_WARN,
 		.interval_ms = (uint32_t)config->guard_interval_ms};
 	for (int i = 0; i < 2; i++)
-		fds[i] = client->sinks[i]->fd;
-	worker_request(worker, &message, fds, 2, on_told, client_ref(client));
+		fds[i] = session->sinks[i]->fd;
+	worker_request(worker, &message, fds, 2, on_told, session_ref(session));
 }
 
 /* When both are there. */
-static void tell_all(struct client *client)
+static void tell_all(struct session *session)
 {
 	struct worker *worker;
 
-	TAILQ_FOREACH (worker, &client->domain->workers, link)
+	TAILQ_FOREACH (worker, &session->domain->workers, link)
 		if (worker_knows_sessions(worker))
-			sink_tell(client, worker);
-	if (move_target(client))
-		sink_tell(client, move_target(client));
+			sink_tell(session, worker);
+	if (move_target(session))
+		sink_tell(session, move_target(session));
 }
 
 /* Takes one of the two over. */
-static void take(struct client *client, int index, const struct wire_reply *reply, struct packet *packet)
+static void take(struct session *session, int index, const struct wire_reply *reply, struct packet *packet)
 {
 	int fd = reply && !reply->code ? packet_take_fd(packet, 0) : -1;
-	bool wanted = client->state != CLIENT_CLOSING && reply && reply->values.count;
+	bool wanted = session->state != SESSION_CLOSING && reply && reply->values.count;
 
 	if (fd >= 0 && reply->values.count) {
-		struct chunk *chunk = chunk_new(client->daemon, reply->values.at[0], fd);
+		struct chunk *chunk = chunk_new(session->daemon, reply->values.at[0], fd);
 
 		if (chunk && wanted)
-			client->sinks[index] = chunk;
+			session->sinks[index] = chunk;
 		else
 			chunk_unref(chunk);
 	} else if (fd >= 0) {
 		close(fd);
 	}
 	if (wanted)
-		client_keep(client);
+		session_keep(session);
 	if (wanted)
-		tell_all(client);
+		tell_all(session);
 	else if (reply && reply->code)
-		userlog_event(client->daemon, client->uid, USERLOG_memory, LOG_LEVEL_WARNING,
+		userlog_event(session->daemon, session->uid, USERLOG_memory, LOG_LEVEL_WARNING,
 			"session %llu gets no guard: no device memory for its sinks (code %d)",
-			(unsigned long long)client->number, (int)reply->code);
-	client_unref(client);
+			(unsigned long long)session->number, (int)reply->code);
+	session_unref(session);
 }
 
 static void on_near(
@@ -125,48 +125,48 @@ static void on_far(
 	take(context, 1, reply, packet);
 }
 
-static void ask(struct client *client, uint64_t bytes, worker_reply_fn *reply)
+static void ask(struct session *session, uint64_t bytes, worker_reply_fn *reply)
 {
 	struct wire_message message = {.type = WIRE_CREATE_CHUNK, .chunk = {.bytes = bytes}};
 
-	worker_request(client->daemon->keeper, &message, NULL, 0, reply, client_ref(client));
+	worker_request(session->daemon->keeper, &message, NULL, 0, reply, session_ref(session));
 }
 
-void sink_request(struct client *client)
+void sink_request(struct session *session)
 {
-	struct daemon *daemon = client->daemon;
+	struct daemon *daemon = session->daemon;
 
 	if (daemon->config->guard == CONFIG_GUARD_OFF || !daemon->keeper ||
 		daemon->keeper->state != WORKER_WARM)
 		return;
-	if (!client->sinks[0])
-		ask(client, BACKEND_CHUNK_GRANULE, on_near);
-	if (!client->sinks[1])
-		ask(client, far_bytes(daemon), on_far);
+	if (!session->sinks[0])
+		ask(session, BACKEND_CHUNK_GRANULE, on_near);
+	if (!session->sinks[1])
+		ask(session, far_bytes(daemon), on_far);
 }
 
 void sink_request_all(struct daemon *daemon)
 {
-	struct client *client;
+	struct session *session;
 
-	TAILQ_FOREACH (client, &daemon->clients, link)
-		if (client_is_live(client))
-			sink_request(client);
+	TAILQ_FOREACH (session, &daemon->sessions, link)
+		if (session_is_live(session))
+			sink_request(session);
 }
 
 void sink_resume_all(struct daemon *daemon)
 {
-	struct client *client;
+	struct session *session;
 
-	TAILQ_FOREACH (client, &daemon->clients, link)
-		if (client_is_live(client)) {
-			sink_request(client);
-			tell_all(client);
+	TAILQ_FOREACH (session, &daemon->sessions, link)
+		if (session_is_live(session)) {
+			sink_request(session);
+			tell_all(session);
 		}
 }
 
-void sink_drop(struct client *client)
+void sink_drop(struct session *session)
 {
 	for (int i = 0; i < 2; i++)
-		client->sinks[i] = chunk_unref(client->sinks[i]);
+		session->sinks[i] = chunk_unref(session->sinks[i]);
 }

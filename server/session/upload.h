@@ -1,7 +1,7 @@
-// Files that the daemon has made for a client's bytes and that no request has used yet. Nothing that a client made is
-// ever opened or closed here: closing it could wait for the client. Daemon, loop thread only; a session owns its own.
+// Files that the daemon has made for a program's bytes and that no request has used yet. Nothing that a program made is
+// ever opened or closed here: closing it could wait for the program. Daemon, loop thread only; a session owns its own.
 //
-// They do not outlive the daemon: a client whose file is not known gets another one. Numbers are of one life of the
+// They do not outlive the daemon: a program whose file is not known gets another one. Numbers are of one life of the
 // daemon, so none is taken for another.
 
 #ifndef FRMPS_SERVER_SESSION_UPLOAD_H
@@ -24,7 +24,7 @@ struct uploads {
 	uint64_t latest;
 };
 
-/** An empty file. @epoch: of the daemon; @ret_number: what the client calls it. Return: NULL if there can be none; a
+/** An empty file. @epoch: of the daemon; @ret_number: what the program calls it. Return: NULL if there can be none; a
  * reference that is the session's */
 struct shared_fd *uploads_make(struct uploads *uploads, uint32_t epoch, uint64_t *ret_number);
 /** The file that a message names. Return: NULL if it names none that is there; a reference that is the session's */

@@ -54,7 +54,7 @@ static void refuse(struct visitor *visitor, int32_t code, const char *text)
 static struct domain *find_room(struct visitor *visitor, const struct wire_hello *hello)
 {
 	struct daemon *daemon = visitor->daemon;
-	char identity[CLIENT_IDENTITY_MAX];
+	char identity[SESSION_IDENTITY_MAX];
 	const char *alone = NULL, *text;
 	struct domain *domain;
 	struct terms terms;
@@ -124,7 +124,7 @@ static void greet(struct visitor *visitor, const struct wire_hello *hello)
 	domain = find_room(visitor, hello);
 	if (!domain)
 		return;
-	if (client_new(domain, visitor->connection, &visitor->peer, hello, &code, &text)) {
+	if (session_new(domain, visitor->connection, &visitor->peer, hello, &code, &text)) {
 		refuse(visitor, code, text);
 		return;
 	}
@@ -190,7 +190,7 @@ void visitor_new(struct daemon *daemon, int socket)
 	}
 	guests_make_room(daemon);
 	visitor->daemon = daemon;
-	visitor->peer = (struct client_peer){.uid = credentials.uid, .pid = credentials.pid};
+	visitor->peer = (struct session_peer){.uid = credentials.uid, .pid = credentials.pid};
 	visitor->identity = (struct identity){.uid = credentials.uid};
 	if (daemon->heritage->as_user)
 		identity_of_peer(&credentials, socket, &visitor->identity);

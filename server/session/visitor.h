@@ -1,4 +1,4 @@
-// A connection before its first message says what it is: a client (Hello) or an operator (Admin). It has a
+// A connection before its first message says what it is: a program (Hello) or an operator (Admin). It has a
 // few seconds and a user has a bounded number of them; for all users there is a bound, too (guests.h). Daemon, loop
 // thread only.
 
@@ -8,9 +8,9 @@
 #include <sys/queue.h>
 
 #include "server/identity.h"
-#include "server/session/client.h"
+#include "server/session/session.h"
 
-/* Packets that wait for a client which does not read: it asks one thing at a time. */
+/* Packets that wait for a program which does not read: it asks one thing at a time. */
 #define VISITOR_QUEUE_MAX 16u
 
 struct connection;
@@ -22,7 +22,7 @@ struct visitor {
 	struct daemon *daemon;
 	struct connection *connection;
 	struct timer *timer;
-	struct client_peer peer;
+	struct session_peer peer;
 	struct identity identity;
 };
 

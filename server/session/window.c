@@ -12,7 +12,7 @@ static bool is_set(const uint64_t *words, uint32_t count, uint32_t bit)
 }
 
 /* Where executables, libraries and stacks of Linux processes lie (x86-64 and arm64 with 48 bits): the driver
- * gives no such address in an executor, even where it is free in the client. */
+ * gives no such address in an executor, even where it is free in the program. */
 static bool is_crowded(uint32_t window)
 {
 	uint64_t base = window_base(window);

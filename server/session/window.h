@@ -1,5 +1,5 @@
 // The grid of address windows: 448 windows of 256 GiB from 0x100000000000 to the end of the user's half of a
-// 47-bit address space. Each session of a domain has one; client and executors use it at the same address.
+// 47-bit address space. Each session of a domain has one; program and executors use it at the same address.
 // Pure.
 
 #ifndef FRMPS_SERVER_SESSION_WINDOW_H

@@ -89,13 +89,13 @@ struct domain *fake_domain(const struct fake *fake)
 	return TAILQ_FIRST(&fake->daemon.domains);
 }
 
-struct client *fake_session(const struct fake *fake, unsigned index)
+struct session *fake_session(const struct fake *fake, unsigned index)
 {
-	struct client *client = TAILQ_FIRST(&fake_domain(fake)->clients);
+	struct session *session = TAILQ_FIRST(&fake_domain(fake)->sessions);
 
 	while (index--)
-		client = TAILQ_NEXT(client, domain_link);
-	return client;
+		session = TAILQ_NEXT(session, domain_link);
+	return session;
 }
 
 void fake_prepare(void)
@@ -291,8 +291,8 @@ void fake_free(struct fake *fake)
 		if (fake->children[i].worker)
 			fake_reap(fake, &fake->children[i], 0);
 	fake_turn(fake);
-	ck_assert(TAILQ_EMPTY(&fake->daemon.clients));
-	ck_assert_uint_eq(fake->daemon.client_count, 0);
+	ck_assert(TAILQ_EMPTY(&fake->daemon.sessions));
+	ck_assert_uint_eq(fake->daemon.session_count, 0);
 	ck_assert_uint_eq(fake->daemon.reclaim.under_way, 0);
 	daemon_deinit(&fake->daemon);
 	uv_run(&fake->loop, UV_RUN_DEFAULT);
@@ -454,7 +454,7 @@ void fake_hello_as(struct fake *fake, struct fake_client *client, uid_t uid)
 	fake_send(fake, client->socket, &hello, NULL, 0);
 }
 
-void fake_take_over(struct client *session, uint32_t generation)
+void fake_take_over(struct session *session, uint32_t generation)
 {
 	word_release(&session->view.server->generation, generation);
 	word_release(&session->view.server->state, SHM_SESSION_RUNNING);
@@ -468,7 +468,7 @@ void fake_take_all_over(struct fake *fake, struct fake_child *executor)
 	for (uint32_t i = 0; i < activate->sessions.count; i++) {
 		values[i] = 0;
 		fake_take_over(
-			daemon_find_client(&fake->daemon, activate->sessions.at[i]), activate->generation);
+			daemon_find_session(&fake->daemon, activate->sessions.at[i]), activate->generation);
 	}
 	fake_reply(fake, executor->socket, fake->message.id, 0, values, activate->sessions.count);
 }

@@ -82,7 +82,7 @@ void fake_turn(struct fake *fake);
 /** The first domain that there is. */
 struct domain *fake_domain(const struct fake *fake);
 /** The session of that domain that came as number `index`, from 0. */
-struct client *fake_session(const struct fake *fake, unsigned index);
+struct session *fake_session(const struct fake *fake, unsigned index);
 
 /**
  * Runs the loop while the condition holds: for what timers do. It is never left to wait by itself: a loop
@@ -122,7 +122,7 @@ void fake_give_chunk(struct fake_child *keeper, uint64_t id, uint64_t handle);
 /** Expects such a request, too. */
 void fake_make_chunk(struct fake *fake, struct fake_child *keeper, uint64_t handle);
 /** What an executor writes when it takes a session over: what is in doubt is to be issued again. */
-void fake_take_over(struct client *session, uint32_t generation);
+void fake_take_over(struct session *session, uint32_t generation);
 /** Activate of a promotion: the executor serves all sessions of it. */
 void fake_take_all_over(struct fake *fake, struct fake_child *executor);
 /** The process is gone. */

@@ -12,9 +12,9 @@
 #include "server/control/faults.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/chunk.h"
-#include "server/session/client.h"
 #include "server/session/domain.h"
 #include "server/session/faults.h"
+#include "server/session/session.h"
 #include "server/session/window.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/session/fixture.h"
@@ -40,7 +40,7 @@ static void expect_served(void)
 START_TEST(everything_is_as_it_was)
 {
 	ck_assert_int_eq(fake_come_back(fake), 0);
-	ck_assert_uint_eq(fake->daemon.client_count, 1);
+	ck_assert_uint_eq(fake->daemon.session_count, 1);
 	ck_assert_ptr_eq(domain_serving(fake_domain(fake)), active->worker);
 	ck_assert_int_eq(standby->worker->state, WORKER_WARM);
 	expect_served();
@@ -81,7 +81,7 @@ START_TEST(why_an_executor_was_given_up_is_not_forgotten)
 {
 	struct wire_message sign = {.type = WIRE_SUSPECT, .trouble = {.text = "it shows one"}};
 
-	fake_issue(&TAILQ_FIRST(&fake_domain(fake)->clients)->view, 5);
+	fake_issue(&TAILQ_FIRST(&fake_domain(fake)->sessions)->view, 5);
 	fake_send(fake, active->socket, &sign, NULL, 0);
 	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
 	worker_condemn(active->worker, "the test wants it");
@@ -130,16 +130,16 @@ static void lose_fd(uint32_t key)
 
 START_TEST(a_session_without_its_descriptors_ends_alone)
 {
-	const struct client *session;
+	const struct session *session;
 	struct fake_client other;
 
 	fake_join(fake, &other, active, standby);
-	session = daemon_find_client(&fake->daemon, fake->daemon.next_session);
+	session = daemon_find_session(&fake->daemon, fake->daemon.next_session);
 	lose_fd(_i ? session->connection_key : session->server_fd->key);
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	fake_serve(fake, active, WIRE_CLOSE_SESSION);
 	fake_serve(fake, standby, WIRE_CLOSE_SESSION);
-	ck_assert_uint_eq(fake->daemon.client_count, 1);
+	ck_assert_uint_eq(fake->daemon.session_count, 1);
 	if (_i)
 		ck_assert_uint_eq(word_acquire(&other.view.server->state), SHM_SESSION_CLOSED);
 	expect_served();
@@ -212,7 +212,7 @@ START_TEST(memory_without_its_descriptor_is_not_exported)
 	fake_request(fake, &client, &create, -1);
 	fake_make_chunk(fake, keeper, 5);
 	fake_expect(fake, client.socket, WIRE_REPLY);
-	lose_fd(TAILQ_FIRST(&TAILQ_FIRST(&fake->daemon.clients)->holdings.entries)->chunk->fd->key);
+	lose_fd(TAILQ_FIRST(&TAILQ_FIRST(&fake->daemon.sessions)->holdings.entries)->chunk->fd->key);
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	fake_request(fake, &client, &export, -1);
 	fake_expect(fake, client.socket, WIRE_REPLY);
@@ -254,7 +254,7 @@ START_TEST(what_cannot_be_deposited_is_refused)
 	fake_expect(fake, other.socket, WIRE_REFUSE);
 	close(other.socket);
 	fake_turn(fake);
-	ck_assert_uint_eq(fake->daemon.client_count, 1);
+	ck_assert_uint_eq(fake->daemon.session_count, 1);
 	/* And when there is room again. */
 	fake->legacy.fds_most += 20;
 	ck_assert_int_eq(fake_come_back(fake), 0);

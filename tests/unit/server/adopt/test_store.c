@@ -82,15 +82,15 @@ static const struct record *put(
 START_TEST(the_next_life_finds_what_was_put)
 {
 	struct store *store = open_store();
-	const struct record *record = put(store, NULL, RECORD_CLIENT, 7, "seven");
+	const struct record *record = put(store, NULL, RECORD_SESSION, 7, "seven");
 
 	put(store, NULL, RECORD_WORKER, 7, "worker");
-	store_drop(store, put(store, NULL, RECORD_CLIENT, 8, "eight"));
-	put(store, record, RECORD_CLIENT, 7, "still seven");
+	store_drop(store, put(store, NULL, RECORD_SESSION, 8, "eight"));
+	put(store, record, RECORD_SESSION, 7, "still seven");
 	store_close(store);
-	ck_assert_str_eq(find(RECORD_CLIENT, 7), "still seven");
+	ck_assert_str_eq(find(RECORD_SESSION, 7), "still seven");
 	ck_assert_str_eq(find(RECORD_WORKER, 7), "worker");
-	ck_assert_ptr_null(find(RECORD_CLIENT, 8));
+	ck_assert_ptr_null(find(RECORD_SESSION, 8));
 }
 END_TEST
 
@@ -99,12 +99,12 @@ START_TEST(of_two_the_younger_counts)
 {
 	struct store *store = open_store();
 
-	put(store, NULL, RECORD_CLIENT, 1, "old");
-	put(store, NULL, RECORD_CLIENT, 1, "new");
+	put(store, NULL, RECORD_SESSION, 1, "old");
+	put(store, NULL, RECORD_SESSION, 1, "new");
 	store_close(store);
-	ck_assert_str_eq(find(RECORD_CLIENT, 1), "new");
+	ck_assert_str_eq(find(RECORD_SESSION, 1), "new");
 	/* And the older one is gone for good. */
-	ck_assert_str_eq(find(RECORD_CLIENT, 1), "new");
+	ck_assert_str_eq(find(RECORD_SESSION, 1), "new");
 }
 END_TEST
 
@@ -112,18 +112,18 @@ END_TEST
 START_TEST(a_record_that_was_not_published_is_not_there)
 {
 	struct store *store = open_store();
-	const struct record *record = put(store, NULL, RECORD_CLIENT, 1, "whole");
+	const struct record *record = put(store, NULL, RECORD_SESSION, 1, "whole");
 	char *half;
 
-	put(store, NULL, RECORD_CLIENT, 2, "half");
+	put(store, NULL, RECORD_SESSION, 2, "half");
 	/* Its first word is stored last. */
 	half = (char *)(uintptr_t)record;
 	half += 128;
-	ck_assert_int_eq(*(uint32_t *)(void *)half, RECORD_CLIENT);
+	ck_assert_int_eq(*(uint32_t *)(void *)half, RECORD_SESSION);
 	*(uint32_t *)(void *)half = RECORD_NONE;
 	store_close(store);
-	ck_assert_str_eq(find(RECORD_CLIENT, 1), "whole");
-	ck_assert_ptr_null(find(RECORD_CLIENT, 2));
+	ck_assert_str_eq(find(RECORD_SESSION, 1), "whole");
+	ck_assert_ptr_null(find(RECORD_SESSION, 2));
 }
 END_TEST
 
@@ -131,7 +131,8 @@ START_TEST(damage_is_noticed)
 {
 	struct store *store = open_store();
 	size_t bytes;
-	char *payload = (char *)(uintptr_t)record_payload(put(store, NULL, RECORD_CLIENT, 1, "text"), &bytes);
+	char *payload =
+		(char *)(uintptr_t)record_payload(put(store, NULL, RECORD_SESSION, 1, "text"), &bytes);
 
 	payload[1] ^= 4;
 	store_close(store);
@@ -162,16 +163,16 @@ START_TEST(changing_needs_no_more_room)
 
 	memset(text, 'x', sizeof(text));
 	text[sizeof(text) - 1] = '\0';
-	record = put(store, record, RECORD_CLIENT, 1, text);
+	record = put(store, record, RECORD_SESSION, 1, text);
 	ck_assert_int_eq(fstat(legacy.memory, &before), 0);
 	for (int life = 0; life < 3; life++) {
 		const struct record **records;
 
 		for (int i = 0; i < 1000; i++)
-			record = put(store, record, RECORD_CLIENT, 1, text);
+			record = put(store, record, RECORD_SESSION, 1, text);
 		store_close(store);
 		store = open_store();
-		ck_assert_uint_eq(store_list(store, RECORD_CLIENT, &records), 1);
+		ck_assert_uint_eq(store_list(store, RECORD_SESSION, &records), 1);
 		record = records[0];
 		free(records);
 	}
@@ -190,16 +191,16 @@ START_TEST(a_store_says_when_it_would_grow_too_long)
 	memset(text, 'x', sizeof(text));
 	text[sizeof(text) - 1] = '\0';
 	ck_assert(!store_has_room(store, sizeof(text), 0));
-	put(store, NULL, RECORD_CLIENT, 1, text);
+	put(store, NULL, RECORD_SESSION, 1, text);
 	ck_assert_int_eq(fstat(legacy.memory, &status), 0);
 	ck_assert_uint_le(store_share(sizeof(text)), 2 * sizeof(text));
 	for (uint64_t key = 2; store_has_room(store, sizeof(text), (uint64_t)status.st_size); key++)
-		put(store, NULL, RECORD_CLIENT, key, text);
+		put(store, NULL, RECORD_SESSION, key, text);
 	ck_assert(!store_has_room(store, sizeof(text) / 4, (uint64_t)status.st_size));
 	ck_assert(store_has_room(store, sizeof(text), 2 * (uint64_t)status.st_size));
 	store_close(store);
 	ck_assert_int_eq(fstat(legacy.memory, &status), 0);
-	ck_assert_ptr_nonnull(find(RECORD_CLIENT, (uint64_t)status.st_size / store_share(sizeof(text))));
+	ck_assert_ptr_nonnull(find(RECORD_SESSION, (uint64_t)status.st_size / store_share(sizeof(text))));
 }
 END_TEST
 
@@ -207,7 +208,7 @@ START_TEST(without_a_store_nothing_is_kept)
 {
 	uint32_t key = 1;
 
-	ck_assert_ptr_null(store_put(NULL, NULL, RECORD_CLIENT, 1, "x", 2));
+	ck_assert_ptr_null(store_put(NULL, NULL, RECORD_SESSION, 1, "x", 2));
 	store_drop(NULL, NULL);
 	ck_assert_int_eq(store_deposit(NULL, 0, &key), 0);
 	ck_assert_uint_eq(key, 0);

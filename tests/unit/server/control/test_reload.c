@@ -9,8 +9,8 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/control/operator.h"
-#include "server/session/client.h"
 #include "server/session/domain.h"
+#include "server/session/session.h"
 #include "server/session/visitor.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
@@ -86,7 +86,7 @@ static void expect_answer(int32_t code, const char *answer)
 
 static const struct terms *terms(void)
 {
-	return &TAILQ_FIRST(&fake->daemon.clients)->terms;
+	return &TAILQ_FIRST(&fake->daemon.sessions)->terms;
 }
 
 START_TEST(limits_change_for_sessions_that_are_there)
@@ -96,7 +96,7 @@ START_TEST(limits_change_for_sessions_that_are_there)
 	char section[64];
 
 	snprintf(section, sizeof(section), "[user %u]\nmemory_limit = 8G\n",
-		(unsigned)TAILQ_FIRST(&fake->daemon.clients)->uid);
+		(unsigned)TAILQ_FIRST(&fake->daemon.sessions)->uid);
 	write_file(section);
 	ck_assert_uint_eq(terms()->memory_limit, 0);
 	expect_answer(0, "{\"restart\":\"\"}");
@@ -162,10 +162,10 @@ END_TEST
 
 START_TEST(a_program_gets_no_more_than_it_wants)
 {
-	struct client *session = TAILQ_FIRST(&fake->daemon.clients);
+	struct session *session = TAILQ_FIRST(&fake->daemon.sessions);
 
 	session->memory_wish = UINT64_C(2) << 30;
-	client_keep(session);
+	session_keep(session);
 	write_file("memory_limit = 5G\n");
 	expect_answer(0, "{\"restart\":\"\"}");
 	ck_assert_uint_eq(terms()->memory_limit, UINT64_C(2) << 30);

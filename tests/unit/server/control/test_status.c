@@ -17,7 +17,7 @@
 #include "server/control/operator.h"
 #include "server/control/status.h"
 #include "server/loop/timer.h"
-#include "server/session/client.h"
+#include "server/session/session.h"
 #include "server/session/domain.h"
 #include "server/session/visitor.h"
 #include "tests/lib/suite.h"
@@ -115,13 +115,13 @@ END_TEST
 START_TEST(client_is_described)
 {
 	struct fake_client client;
-	struct client *session;
+	struct session *session;
 	json_t *root, *one;
 
 	fake = fake_new(1);
 	fake_boot(fake);
 	fake_join(fake, &client, &fake->children[1], &fake->children[2]);
-	session = TAILQ_FIRST(&fake->daemon.clients);
+	session = TAILQ_FIRST(&fake->daemon.sessions);
 	word_set(&session->view.states[0].journaled, 40);
 	word_set(&session->view.states[9].journaled, 2);
 	root = status_of(0);
@@ -204,13 +204,13 @@ END_TEST
 START_TEST(promotion_is_counted_and_its_verdict_shown)
 {
 	struct fake_client client;
-	struct client *session;
+	struct session *session;
 	json_t *root;
 
 	fake = fake_new(1);
 	fake_boot(fake);
 	fake_join(fake, &client, &fake->children[1], &fake->children[2]);
-	session = TAILQ_FIRST(&fake->daemon.clients);
+	session = TAILQ_FIRST(&fake->daemon.sessions);
 	root = status_of(0);
 	ck_assert(json_is_null(
 		json_object_get(json_array_get(json_object_get(root, "domains"), 0), "verdict")));
@@ -313,7 +313,7 @@ START_TEST(name_that_is_not_utf8_is_no_reason_to_fail)
 	fake = fake_new(1);
 	fake_boot(fake);
 	fake_join(fake, &client, &fake->children[1], &fake->children[2]);
-	strcpy(TAILQ_FIRST(&fake->daemon.clients)->program, "a\xff\xfe");
+	strcpy(TAILQ_FIRST(&fake->daemon.sessions)->program, "a\xff\xfe");
 	root = status_of(0);
 	ck_assert_uint_eq(json_array_size(json_object_get(
 				  json_array_get(json_object_get(root, "domains"), 0), "clients")),
@@ -428,7 +428,7 @@ START_TEST(operator_ends_a_session_that_waits_for_an_executor)
 	ck_assert_int_eq(fake->message.admin_reply.code, 0);
 	fake_expect(fake, client.socket, WIRE_REFUSE);
 	ck_assert_int_eq(fake->message.refuse.code, CUDA_ERROR_MPS_CLIENT_TERMINATED);
-	ck_assert(TAILQ_EMPTY(&fake->daemon.clients));
+	ck_assert(TAILQ_EMPTY(&fake->daemon.sessions));
 	close(operator);
 	close(client.socket);
 	end();
@@ -555,7 +555,7 @@ static struct fake_client crowd[CROWD];
 
 static void gather(int count)
 {
-	struct client *client;
+	struct session *session;
 
 	fake = fake_new(0);
 	fake->config.clients_max = 448;
@@ -563,8 +563,8 @@ static void gather(int count)
 	fake_boot(fake);
 	for (int i = 0; i < count; i++)
 		fake_join(fake, &crowd[i], &fake->children[1], NULL);
-	TAILQ_FOREACH (client, &fake->daemon.clients, link)
-		strcpy(client->program, "a program with a longer name");
+	TAILQ_FOREACH (session, &fake->daemon.sessions, link)
+		strcpy(session->program, "a program with a longer name");
 }
 
 static void disperse(int count)

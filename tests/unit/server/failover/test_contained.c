@@ -11,9 +11,9 @@
 #include "server/failover/promote.h"
 #include "server/failover/worker.h"
 #include "server/loop/timer.h"
-#include "server/session/client.h"
 #include "server/session/domain.h"
 #include "server/session/offender.h"
+#include "server/session/session.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
@@ -147,7 +147,7 @@ START_TEST(it_is_replaced_in_a_quiet_moment)
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
 	ck_assert_uint_eq(fake->message.activate.sessions.at[0], fake_session(fake, 1)->number);
-	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_NOTHING);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_NOTHING);
 	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
 	ck_assert_uint_eq(fake->daemon.counters.faults, 1);
@@ -167,11 +167,11 @@ END_TEST
 /* More of its grid faults on the way into that moment: that is the same fault of the program. */
 START_TEST(the_rest_of_a_grid_that_faults_during_the_halt_is_no_second_fault)
 {
-	struct client *client;
+	struct session *session;
 
 	boot();
-	client = fake_session(fake, 0);
-	strcpy(client->identity, "/usr/bin/bad");
+	session = fake_session(fake, 0);
+	strcpy(session->identity, "/usr/bin/bad");
 	fault_first_session();
 	expect_gentle_halt();
 	mark_first_session();
@@ -346,7 +346,7 @@ START_TEST(one_that_answers_at_last_is_replaced_at_once)
 	ck_assert_uint_lt(timer_now_us() - begin_us, 900000);
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.sessions.at[0], fake_session(fake, 1)->number);
-	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_NOTHING);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_NOTHING);
 	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
 	fake_reap(fake, first, SIGKILL);
 	end();
@@ -356,18 +356,18 @@ END_TEST
 /* The second session has just had something on the device; what is left of the first is there. */
 static void work(void)
 {
-	struct client *client = fake_session(fake, 1);
+	struct session *session = fake_session(fake, 1);
 	struct timespec now;
 
 	fake_issue(&fake_session(fake, 0)->view, 5);
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	fake_issue(&client->view, 5);
-	word_release(&shm_view_timeline(&client->view, first->worker->generation)->stream[3].done, 5);
-	word_set(&client->view.server->active, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
+	fake_issue(&session->view, 5);
+	word_release(&shm_view_timeline(&session->view, first->worker->generation)->stream[3].done, 5);
+	word_set(&session->view.server->active, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
 }
 
 /* What becomes of the second session when the executor is lost, and what is said of it. */
-static void expect_end(enum client_recover recover, unsigned counted)
+static void expect_end(enum session_recover recover, unsigned counted)
 {
 	fake_reap(fake, first, SIGKILL);
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
@@ -390,7 +390,7 @@ START_TEST(a_silence_is_nobodys_doing)
 	FAKE_RUN_WHILE(fake, !has_message());
 	work();
 	FAKE_RUN_WHILE(fake, !first->killed);
-	expect_end(CLIENT_RECOVER_NOTHING, 1);
+	expect_end(SESSION_RECOVER_NOTHING, 1);
 	end();
 }
 END_TEST
@@ -405,7 +405,7 @@ START_TEST(a_silence_in_the_middle_of_a_fault_is_told)
 	word_release(&fake_session(fake, 1)->view.server->doubtful,
 		SHM_DOUBT | (_i ? SHM_DOUBT_FAULT | SHM_DOUBT_WORKED : SHM_DOUBT_WORKED));
 	FAKE_RUN_WHILE(fake, !first->killed);
-	expect_end(CLIENT_RECOVER_UNSURE, 2);
+	expect_end(SESSION_RECOVER_UNSURE, 2);
 	end();
 }
 END_TEST
@@ -417,7 +417,7 @@ START_TEST(a_death_in_the_middle_of_a_fault_is_told)
 	fault_first_session();
 	work();
 	word_release(&fake_session(fake, 1)->view.server->doubtful, SHM_DOUBT | SHM_DOUBT_WORKED);
-	expect_end(CLIENT_RECOVER_UNSURE, 2);
+	expect_end(SESSION_RECOVER_UNSURE, 2);
 	end();
 }
 END_TEST
@@ -432,7 +432,7 @@ START_TEST(a_death_behind_a_contained_fault_is_nobodys_doing)
 		worker_testify(
 			first->worker, &(struct xid){.number = 13, .pid = 1, .code = 716, .text = "Xid 13"});
 	work();
-	expect_end(CLIENT_RECOVER_NOTHING, 1);
+	expect_end(SESSION_RECOVER_NOTHING, 1);
 	end();
 }
 END_TEST
@@ -448,7 +448,7 @@ START_TEST(a_fault_that_comes_out_while_it_is_halted_is_the_reason)
 	FAKE_RUN_WHILE(fake, !first->killed);
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
-	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_NOTHING);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_NOTHING);
 	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
 	ck_assert_ptr_nonnull(
@@ -510,8 +510,8 @@ START_TEST(a_held_session_that_faulted_stays_so)
 {
 	boot();
 	word_release(&fake_session(fake, 0)->view.server->state, SHM_SESSION_FAULTED);
-	client_hold(fake_session(fake, 0));
-	client_hold(fake_session(fake, 1));
+	session_hold(fake_session(fake, 0));
+	session_hold(fake_session(fake, 1));
 	ck_assert_uint_eq(state_of(0), SHM_SESSION_FAULTED);
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_HELD);
 	end();

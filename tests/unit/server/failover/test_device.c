@@ -9,8 +9,8 @@
 #include "protocol/cuda_abi.h"
 #include "server/failover/kernel_log.h"
 #include "server/loop/timer.h"
-#include "server/session/client.h"
 #include "server/session/domain.h"
+#include "server/session/session.h"
 #include "tests/unit/server/session/fixture.h"
 
 static const struct xid fell_off = {
@@ -68,7 +68,7 @@ START_TEST(a_device_that_fails_ends_all_sessions_and_nothing_is_started)
 	fake_reap(fake, keeper, SIGKILL);
 	daemon_prewarm(&fake->daemon);
 	ck_assert_uint_eq(fake->child_count, 3);
-	ck_assert_uint_eq(fake->daemon.client_count, 0);
+	ck_assert_uint_eq(fake->daemon.session_count, 0);
 	ck_assert(!timer_running(fake->daemon.keeper_timer));
 	/* Nobody is blamed, and the first reason stays. */
 	ck_assert_uint_eq(fake->daemon.counters.faults, 0);
@@ -97,7 +97,7 @@ START_TEST(whoever_waits_when_the_device_fails_waits_no_more)
 	fake_expect_hangup(fake, client.socket);
 	fake_reap(fake, active, SIGKILL);
 	fake_reap(fake, standby, SIGKILL);
-	ck_assert_uint_eq(fake->daemon.client_count, 0);
+	ck_assert_uint_eq(fake->daemon.session_count, 0);
 	forget(&client);
 }
 END_TEST
@@ -160,7 +160,7 @@ START_TEST(a_context_that_the_hardware_ends_is_no_programs_fault)
 	struct wire_message wish = {.type = WIRE_QUERY_MEMORY};
 
 	join();
-	fake_issue(&TAILQ_FIRST(&fake->daemon.clients)->view, 5);
+	fake_issue(&TAILQ_FIRST(&fake->daemon.sessions)->view, 5);
 	if (_i) {
 		fake_request(fake, &client, &wish, -1);
 		fake_expect(fake, active->socket, WIRE_QUERY_MEMORY);

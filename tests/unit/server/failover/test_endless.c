@@ -8,8 +8,8 @@
 #include "server/failover/endless.h"
 #include "server/failover/overrun.h"
 #include "server/failover/promote.h"
-#include "server/session/client.h"
 #include "server/session/domain.h"
+#include "server/session/session.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
@@ -59,7 +59,7 @@ static void ask(void)
 }
 
 /* What an executor does to the session first of all. */
-static void end_session(struct client *session, int32_t code)
+static void end_session(struct session *session, int32_t code)
 {
 	word_set(&session->view.server->error, (uint32_t)code);
 	word_release(&session->view.server->state, SHM_SESSION_FAULTED);
@@ -249,7 +249,7 @@ START_TEST(kernels_of_a_program_that_is_gone_were_ended)
 	answer_close(first, 1, 0, 1);
 	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
-	ck_assert_uint_eq(fake->daemon.client_count, 1);
+	ck_assert_uint_eq(fake->daemon.session_count, 1);
 	ck_assert_uint_eq(fake->daemon.counters.kernels_ended, 1);
 	ck_assert_uint_eq(fake->daemon.counters.orphans, 0);
 	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion.verdict_text, "its kernels were ended"));
@@ -276,7 +276,7 @@ START_TEST(the_limit_leads_there_until_the_work_is_done)
 	ck_assert_int_eq(overrun_init(fake_domain(fake)), 0);
 	wait_for_question();
 	end_session(fake_session(fake, 0), CUDA_ERROR_LAUNCH_TIMEOUT);
-	fake_session(fake, 0)->endless = (struct client_endless){0};
+	fake_session(fake, 0)->endless = (struct session_endless){0};
 	wait_for_question();
 	answer(first, 0);
 	ck_assert_uint_eq(fake->daemon.counters.kernels_ended, 1);

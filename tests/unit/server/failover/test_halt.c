@@ -9,8 +9,8 @@
 #include "server/failover/kernel_log.h"
 #include "server/failover/worker.h"
 #include "server/loop/timer.h"
-#include "server/session/client.h"
 #include "server/session/domain.h"
+#include "server/session/session.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
@@ -40,19 +40,19 @@ static void end(unsigned count)
 /* What an executor would note: commands issued on stream 3, a moment ago. */
 static void issue(unsigned index, uint64_t issued)
 {
-	struct client *client = fake_session(fake, index);
+	struct session *session = fake_session(fake, index);
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	fake_issue(&client->view, issued);
-	word_set(&client->view.server->active, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
+	fake_issue(&session->view, issued);
+	word_set(&session->view.server->active, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
 }
 
 static void finish(unsigned index, uint64_t done)
 {
-	struct client *client = fake_session(fake, index);
+	struct session *session = fake_session(fake, index);
 
-	word_release(&shm_view_timeline(&client->view, word_acquire(&client->view.server->generation))
+	word_release(&shm_view_timeline(&session->view, word_acquire(&session->view.server->generation))
 			      ->stream[3]
 			      .done,
 		done);
@@ -95,7 +95,7 @@ static void expect_activate(const uint32_t *recover, uint32_t count)
 
 START_TEST(survivors_finish_and_nobody_waits_for_the_old_process)
 {
-	const uint32_t recover[] = {CLIENT_RECOVER_CULPRIT, CLIENT_RECOVER_NOTHING};
+	const uint32_t recover[] = {SESSION_RECOVER_CULPRIT, SESSION_RECOVER_NOTHING};
 
 	boot(2);
 	issue(0, 5);
@@ -142,7 +142,7 @@ static void stall(void)
 
 START_TEST(what_does_not_end_is_cut_and_nobody_waits_for_the_old_process)
 {
-	const uint32_t recover[] = {CLIENT_RECOVER_CULPRIT, CLIENT_RECOVER_BY_POLICY};
+	const uint32_t recover[] = {SESSION_RECOVER_CULPRIT, SESSION_RECOVER_BY_POLICY};
 
 	boot(2);
 	stall();
@@ -157,7 +157,7 @@ START_TEST(what_does_not_end_is_cut_and_nobody_waits_for_the_old_process)
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.recover.at[0], recover[0]);
 	ck_assert_uint_eq(
-		fake->message.activate.recover.at[1], _i ? (uint32_t)CLIENT_RECOVER_NOTHING : recover[1]);
+		fake->message.activate.recover.at[1], _i ? (uint32_t)SESSION_RECOVER_NOTHING : recover[1]);
 	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
 	ck_assert_ptr_eq(domain_serving(fake_domain(fake)), second->worker);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
@@ -168,7 +168,7 @@ END_TEST
 
 START_TEST(one_that_does_not_leave_the_device_is_fenced_by_its_end)
 {
-	const uint32_t recover[] = {CLIENT_RECOVER_CULPRIT, CLIENT_RECOVER_BY_POLICY};
+	const uint32_t recover[] = {SESSION_RECOVER_CULPRIT, SESSION_RECOVER_BY_POLICY};
 
 	boot(2);
 	stall();
@@ -196,9 +196,9 @@ START_TEST(a_session_lives_until_the_old_process_is_reaped)
 	fake_serve(fake, second, WIRE_ACTIVATE);
 	fake_leave(fake, &clients[0]);
 	fake_serve(fake, second, WIRE_CLOSE_SESSION);
-	ck_assert_uint_eq(fake->daemon.client_count, 2);
+	ck_assert_uint_eq(fake->daemon.session_count, 2);
 	fake_reap(fake, first, SIGKILL);
-	ck_assert_uint_eq(fake->daemon.client_count, 1);
+	ck_assert_uint_eq(fake->daemon.session_count, 1);
 	clients[0] = clients[1];
 	end(1);
 }
@@ -208,7 +208,7 @@ END_TEST
  * others have on the device ends before the executor does. */
 START_TEST(one_that_does_not_let_go_of_a_session_is_halted)
 {
-	const uint32_t recover[] = {CLIENT_RECOVER_NOTHING};
+	const uint32_t recover[] = {SESSION_RECOVER_NOTHING};
 	uint64_t gone;
 
 	boot(2);
@@ -265,7 +265,7 @@ START_TEST(a_fault_beside_an_orphan_gives_more_time)
 	ck_assert_uint_eq(fake_domain(fake)->promotion.halt_until_us, until_us);
 	finish(0, 2);
 	run_until_killed(first);
-	expect_activate((uint32_t[]){CLIENT_RECOVER_NOTHING}, 1);
+	expect_activate((uint32_t[]){SESSION_RECOVER_NOTHING}, 1);
 	fake_leave(fake, &clients[1]);
 	fake_free(fake);
 }
@@ -273,7 +273,7 @@ END_TEST
 
 START_TEST(what_does_not_end_is_fenced)
 {
-	const uint32_t recover[] = {CLIENT_RECOVER_CULPRIT, CLIENT_RECOVER_BY_POLICY};
+	const uint32_t recover[] = {SESSION_RECOVER_CULPRIT, SESSION_RECOVER_BY_POLICY};
 
 	boot(2);
 	fake->config.fault_patience_ms = 20;
@@ -311,7 +311,7 @@ END_TEST
 /* It was on the device at the first sign: its mark may be that of the kernel that faulted. Nobody waits for the rest. */
 START_TEST(without_a_culprit_everybody_who_worked_is_told_at_once)
 {
-	const uint32_t recover[] = {CLIENT_RECOVER_UNSURE, CLIENT_RECOVER_UNSURE, CLIENT_RECOVER_NOTHING};
+	const uint32_t recover[] = {SESSION_RECOVER_UNSURE, SESSION_RECOVER_UNSURE, SESSION_RECOVER_NOTHING};
 
 	boot(3);
 	fake->config.fault_patience_ms = fake->config.fault_stall_ms = 600000;
@@ -339,7 +339,7 @@ END_TEST
 START_TEST(what_is_still_in_doubt_at_the_end_is_not_believed)
 {
 	const uint32_t recover[] = {
-		_i ? CLIENT_RECOVER_CULPRIT : CLIENT_RECOVER_UNSURE, CLIENT_RECOVER_UNSURE};
+		_i ? SESSION_RECOVER_CULPRIT : SESSION_RECOVER_UNSURE, SESSION_RECOVER_UNSURE};
 
 	boot(2);
 	issue(0, 5);
@@ -363,7 +363,7 @@ END_TEST
 /* It stands still for milliseconds, and then it is known whose it was: nobody else's work is cut for that. */
 START_TEST(a_fault_that_is_looked_at_while_it_is_halted_has_its_time)
 {
-	const uint32_t recover[] = {CLIENT_RECOVER_CULPRIT, CLIENT_RECOVER_NOTHING};
+	const uint32_t recover[] = {SESSION_RECOVER_CULPRIT, SESSION_RECOVER_NOTHING};
 
 	boot(3);
 	issue(1, 5);
@@ -392,7 +392,7 @@ END_TEST
 /* The executor knows of no exception: what is done is done. */
 START_TEST(without_an_exception_marks_count)
 {
-	const uint32_t recover[] = {CLIENT_RECOVER_NOTHING, CLIENT_RECOVER_BY_POLICY};
+	const uint32_t recover[] = {SESSION_RECOVER_NOTHING, SESSION_RECOVER_BY_POLICY};
 
 	boot(2);
 	first->worker->contains = true;
@@ -414,7 +414,7 @@ END_TEST
 
 START_TEST(a_culprit_who_is_gone_clears_the_others)
 {
-	const uint32_t recover[] = {CLIENT_RECOVER_NOTHING};
+	const uint32_t recover[] = {SESSION_RECOVER_NOTHING};
 
 	boot(1);
 	issue(0, 5);
@@ -431,7 +431,8 @@ END_TEST
 
 START_TEST(two_who_fault_at_once_are_both_named)
 {
-	const uint32_t recover[] = {CLIENT_RECOVER_CULPRIT, CLIENT_RECOVER_NOTHING, CLIENT_RECOVER_CULPRIT};
+	const uint32_t recover[] = {
+		SESSION_RECOVER_CULPRIT, SESSION_RECOVER_NOTHING, SESSION_RECOVER_CULPRIT};
 
 	boot(3);
 	issue(0, 5);
@@ -455,8 +456,8 @@ END_TEST
  * a session, or of one that is gone. */
 START_TEST(a_fault_of_nobody_knows_whom_beside_a_known_one_leaves_others_unsure)
 {
-	const uint32_t recover[] = {_i ? CLIENT_RECOVER_UNSURE : CLIENT_RECOVER_CULPRIT,
-		CLIENT_RECOVER_UNSURE, CLIENT_RECOVER_NOTHING};
+	const uint32_t recover[] = {_i ? SESSION_RECOVER_UNSURE : SESSION_RECOVER_CULPRIT,
+		SESSION_RECOVER_UNSURE, SESSION_RECOVER_NOTHING};
 
 	boot(3);
 	issue(0, 5);
@@ -484,7 +485,8 @@ END_TEST
 
 START_TEST(an_executor_that_dies_while_it_is_halted_is_fenced)
 {
-	const uint32_t recover[] = {CLIENT_RECOVER_UNSURE, CLIENT_RECOVER_BY_POLICY, CLIENT_RECOVER_NOTHING};
+	const uint32_t recover[] = {
+		SESSION_RECOVER_UNSURE, SESSION_RECOVER_BY_POLICY, SESSION_RECOVER_NOTHING};
 
 	boot(3);
 	issue(0, 5);
@@ -519,8 +521,8 @@ START_TEST(a_fault_of_the_standby_that_is_activated_halts_it)
 	fake_warm_with(fake, third, 2);
 	fake_expect(fake, third->socket, WIRE_ACTIVATE);
 	/* The conviction of the first loss is not forgotten. */
-	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_CULPRIT);
-	ck_assert_uint_eq(fake->message.activate.recover.at[1], CLIENT_RECOVER_NOTHING);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_CULPRIT);
+	ck_assert_uint_eq(fake->message.activate.recover.at[1], SESSION_RECOVER_NOTHING);
 	end(2);
 }
 END_TEST
@@ -560,7 +562,7 @@ END_TEST
 
 START_TEST(the_drivers_log_does_not_halt_and_its_code_is_second_to_the_executors)
 {
-	const uint32_t recover[] = {CLIENT_RECOVER_UNSURE};
+	const uint32_t recover[] = {SESSION_RECOVER_UNSURE};
 
 	boot(1);
 	issue(0, 5);

@@ -12,8 +12,8 @@
 #include "server/failover/move.h"
 #include "server/failover/worker.h"
 #include "server/loop/timer.h"
-#include "server/session/client.h"
 #include "server/session/domain.h"
+#include "server/session/session.h"
 #include "server/session/sink.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
@@ -26,7 +26,7 @@ enum { STARTING, TELLING, LETTING_GO, STAGES };
 static struct fake *fake;
 static struct fake_child *first, *second, *third;
 static struct fake_client other, newcomer;
-static struct client *session;
+static struct session *session;
 static struct domain *crowd;
 static uint64_t asked, window;
 static bool over;
@@ -57,7 +57,7 @@ static void boot(void)
 	fake_join(fake, &other, first, second);
 	fake_join(fake, &newcomer, first, second);
 	crowd = TAILQ_FIRST(&fake->daemon.domains);
-	session = TAILQ_NEXT(TAILQ_FIRST(&crowd->clients), domain_link);
+	session = TAILQ_NEXT(TAILQ_FIRST(&crowd->sessions), domain_link);
 	window = session->window;
 	load_module();
 }
@@ -81,7 +81,7 @@ static void ask_for_function(void)
 /* The executor cannot put the newcomer's code on the device beside the other's kernel. */
 static void refuse_by(struct fake_child *child)
 {
-	const uint64_t runner[] = {TAILQ_FIRST(&crowd->clients)->number, 2100};
+	const uint64_t runner[] = {TAILQ_FIRST(&crowd->sessions)->number, 2100};
 
 	fake_expect(fake, child->socket, WIRE_FIND_FUNCTION);
 	fake_reply(fake, child->socket, fake->message.id, CUDA_ERROR_SYSTEM_NOT_READY, runner, 2);
@@ -175,7 +175,7 @@ START_TEST(an_executor_that_does_not_say_whether_it_let_go_is_replaced)
 
 	begin(LETTING_GO);
 	fake_expect(fake, first->socket, WIRE_DETACH_SESSION);
-	view = &TAILQ_FIRST(&crowd->clients)->view;
+	view = &TAILQ_FIRST(&crowd->sessions)->view;
 	word_set(&view->server->active, timer_now_us() * 1000);
 	fake_issue(view, 5);
 	wait_while_silent(first);
@@ -329,7 +329,7 @@ END_TEST
 static void replace_gently(void)
 {
 	struct wire_message fault = {.type = WIRE_FAULT,
-		.session = TAILQ_FIRST(&crowd->clients)->number,
+		.session = TAILQ_FIRST(&crowd->sessions)->number,
 		.trouble = {.code = 700, .text = "bad_kernel", .number = 1}};
 
 	*first->words = (struct last_words){.code = 700,
@@ -337,7 +337,7 @@ static void replace_gently(void)
 		.fault = 1,
 		.kernel = "bad_kernel",
 		.magic = LAST_WORDS_MAGIC};
-	word_release(&TAILQ_FIRST(&crowd->clients)->view.server->state, SHM_SESSION_FAULTED);
+	word_release(&TAILQ_FIRST(&crowd->sessions)->view.server->state, SHM_SESSION_FAULTED);
 	fake_send(fake, first->socket, &fault, NULL, 0);
 	FAKE_RUN_WHILE(fake, !has_message(first));
 	ck_assert(fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
@@ -429,7 +429,7 @@ START_TEST(a_client_that_ends_takes_its_domain_along)
 	fake_serve(fake, second, WIRE_CLOSE_SESSION);
 	fake_reap(fake, third, SIGKILL);
 	ck_assert_ptr_null(TAILQ_NEXT(crowd, link));
-	ck_assert_uint_eq(fake->daemon.client_count, 1);
+	ck_assert_uint_eq(fake->daemon.session_count, 1);
 	shm_view_unmap(&newcomer.view);
 	packet_close_fds(&fake->packet);
 	fake_leave(fake, &other);
@@ -495,7 +495,7 @@ static void tell_with_guard(struct fake_child *spare)
 }
 
 /* The executor is told that there may be strays of these, and who is to be served; nobody: NULL. */
-static void expect_formers(struct fake_child *child, const struct client *served,
+static void expect_formers(struct fake_child *child, const struct session *served,
 	const struct fake_child *const *formers, uint32_t count)
 {
 	fake_expect(fake, child->socket, WIRE_ACTIVATE);
@@ -605,7 +605,7 @@ START_TEST(the_next_daemon_says_so_too)
 	expect_formers(third, session, (const struct fake_child *[]){first, fourth}, 2);
 	fake_expect(fake, third->socket, WIRE_FIND_FUNCTION);
 	ck_assert_int_eq(fake_come_back(fake), 0);
-	session = daemon_find_client(&fake->daemon, fake->daemon.next_session);
+	session = daemon_find_session(&fake->daemon, fake->daemon.next_session);
 	expect_formers(third, session, (const struct fake_child *[]){first, fourth}, 2);
 	answer_formers(third);
 	expect_found(third);
@@ -743,7 +743,7 @@ START_TEST(a_program_that_ends_does_not_wait_for_its_limit)
 	fake_serve(fake, first, WIRE_CLOSE_SESSION);
 	fake_serve(fake, second, WIRE_CLOSE_SESSION);
 	fake_reap(fake, third, SIGKILL);
-	ck_assert_uint_eq(fake->daemon.client_count, 1);
+	ck_assert_uint_eq(fake->daemon.session_count, 1);
 	shm_view_unmap(&newcomer.view);
 	packet_close_fds(&fake->packet);
 	fake_leave(fake, &other);

@@ -12,8 +12,8 @@
 #include "server/control/status.h"
 #include "server/failover/vitals.h"
 #include "server/loop/timer.h"
-#include "server/session/client.h"
 #include "server/session/domain.h"
+#include "server/session/session.h"
 #include "tests/unit/server/session/fixture.h"
 
 static void look(unsigned times)

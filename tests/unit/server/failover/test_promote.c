@@ -8,8 +8,8 @@
 
 #include "server/failover/convict.h"
 #include "server/loop/timer.h"
-#include "server/session/client.h"
 #include "server/session/domain.h"
+#include "server/session/session.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
@@ -34,9 +34,9 @@ static void end(void)
 }
 
 /* What an executor would note: commands issued on stream 3. */
-static void issue(struct client *client, uint64_t issued)
+static void issue(struct session *session, uint64_t issued)
 {
-	fake_issue(&client->view, issued);
+	fake_issue(&session->view, issued);
 }
 
 static void say_lost(struct fake_child *child, int32_t code)
@@ -147,8 +147,8 @@ START_TEST(culprit_is_named_and_survivor_goes_on)
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.generation, 2);
 	ck_assert_uint_eq(fake->message.activate.sessions.count, 2);
-	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_CULPRIT);
-	ck_assert_uint_eq(fake->message.activate.recover.at[1], CLIENT_RECOVER_BY_POLICY);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_CULPRIT);
+	ck_assert_uint_eq(fake->message.activate.recover.at[1], SESSION_RECOVER_BY_POLICY);
 	ck_assert_int_eq(fake->message.activate.code, 700);
 	ck_assert_ptr_nonnull(strstr(fake->message.activate.reason, "bad_kernel"));
 	/* The standby for the next time is started before this one is done, but not beside the old one. */
@@ -189,7 +189,7 @@ START_TEST(nothing_in_doubt_needs_no_recovery)
 	fake_reap(fake, first, SIGKILL);
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
-	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_NOTHING);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_NOTHING);
 	fake_leave(fake, &client);
 	end();
 }
@@ -320,7 +320,7 @@ START_TEST(loss_while_activating_starts_over)
 	fake_expect(fake, third->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.generation, 3);
 	/* The conviction of the first loss is not forgotten. */
-	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_CULPRIT);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_CULPRIT);
 	fake_leave(fake, &client);
 	end();
 }
@@ -328,18 +328,18 @@ END_TEST
 
 /* What a standby does when it takes a session over: commands up to `done` are known done, later ones are
  * issued again. */
-static void take_over(struct client *client, uint64_t done)
+static void take_over(struct session *session, uint64_t done)
 {
 	uint32_t generation = fake_domain(fake)->active->generation;
 
-	word_set(&shm_view_timeline(&client->view, generation)->stream[3].done, done);
-	word_release(&client->view.server->generation, generation);
-	word_release(&client->view.server->state, SHM_SESSION_RUNNING);
+	word_set(&shm_view_timeline(&session->view, generation)->stream[3].done, done);
+	word_release(&session->view.server->generation, generation);
+	word_release(&session->view.server->state, SHM_SESSION_RUNNING);
 }
 
-static void set_done(struct client *client, uint64_t done)
+static void set_done(struct session *session, uint64_t done)
 {
-	word_release(&shm_view_timeline(&client->view, word_acquire(&client->view.server->generation))
+	word_release(&shm_view_timeline(&session->view, word_acquire(&session->view.server->generation))
 			      ->stream[3]
 			      .done,
 		done);
@@ -380,7 +380,7 @@ START_TEST(busy_survivor_of_many_losses_is_not_blamed)
 		lose(active);
 		fake_expect(fake, standby->socket, WIRE_ACTIVATE);
 		ck_assert_uint_eq(fake->message.activate.sessions.count, 2);
-		ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_BY_POLICY);
+		ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_BY_POLICY);
 		for (unsigned i = 0; i < 2; i++)
 			take_over(fake_session(fake, i), 10 * round);
 		fake_reply(fake, standby->socket, fake->message.id, 0, NULL, 0);
@@ -482,7 +482,7 @@ START_TEST(session_that_the_lost_executor_did_not_serve_is_not_its_culprit)
 	lose(second);
 	ck_assert_uint_eq(fake_domain(fake)->promotion.verdict.culprit, 0);
 	ck_assert_int_eq(fake_domain(fake)->promotion.verdict.ground, JUDGE_UNKNOWN);
-	ck_assert_int_eq(fake_session(fake, 0)->recover, CLIENT_RECOVER_BY_POLICY);
+	ck_assert_int_eq(fake_session(fake, 0)->recover, SESSION_RECOVER_BY_POLICY);
 	fake_leave(fake, &client);
 	end();
 }
@@ -499,7 +499,7 @@ START_TEST(user_without_programs_gives_its_executors_back)
 	fake_leave(fake, &client);
 	fake_serve(fake, first, WIRE_CLOSE_SESSION);
 	fake_serve(fake, second, WIRE_CLOSE_SESSION);
-	ck_assert_uint_eq(fake->daemon.client_count, 0);
+	ck_assert_uint_eq(fake->daemon.session_count, 0);
 	ck_assert(timer_running(fake_domain(fake)->idle));
 	/* The only domain stays warm. */
 	FAKE_RUN_WHILE(fake, timer_running(fake_domain(fake)->idle));
@@ -651,12 +651,12 @@ START_TEST(memory_goes_back_when_every_executor_has_let_go)
 	fake_leave(fake, &client);
 	answer_close(first, 1);
 	fake_expect_nothing(fake, keeper->socket);
-	ck_assert_uint_eq(fake->daemon.client_count, 1);
+	ck_assert_uint_eq(fake->daemon.session_count, 1);
 	answer_close(second, 1);
 	fake_expect(fake, keeper->socket, WIRE_RELEASE_CHUNK);
 	ck_assert_uint_eq(fake->message.chunk.handle, 77);
 	fake_reply(fake, keeper->socket, fake->message.id, 0, NULL, 0);
-	ck_assert_uint_eq(fake->daemon.client_count, 0);
+	ck_assert_uint_eq(fake->daemon.session_count, 0);
 	ck_assert_uint_eq(fake->daemon.reclaim.under_way, 0);
 	end();
 }
@@ -679,7 +679,7 @@ END_TEST
 START_TEST(orphan_is_replaced_when_survivors_are_quiet)
 {
 	struct fake_client orphan, survivor;
-	struct client *session;
+	struct session *session;
 
 	boot();
 	fake_join(fake, &orphan, first, second);
@@ -698,7 +698,7 @@ START_TEST(orphan_is_replaced_when_survivors_are_quiet)
 	FAKE_RUN_WHILE(fake, !first->killed);
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
-	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_NOTHING);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_NOTHING);
 	ck_assert_uint_eq(fake->daemon.counters.orphans, 1);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
 	fake_leave(fake, &survivor);
@@ -722,14 +722,14 @@ START_TEST(limit_of_a_lost_executor_does_not_count_for_the_next)
 	first->words->magic = LAST_WORDS_MAGIC;
 	fake_reap(fake, first, SIGSEGV);
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
-	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_CULPRIT);
-	ck_assert_uint_eq(fake->message.activate.recover.at[1], CLIENT_RECOVER_BY_POLICY);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_CULPRIT);
+	ck_assert_uint_eq(fake->message.activate.recover.at[1], SESSION_RECOVER_BY_POLICY);
 	fake_reap(fake, second, SIGKILL);
 	third = &fake->children[3];
 	fake_warm_with(fake, third, 2);
 	fake_expect(fake, third->socket, WIRE_ACTIVATE);
-	ck_assert_uint_eq(fake->message.activate.recover.at[0], CLIENT_RECOVER_CULPRIT);
-	ck_assert_uint_eq(fake->message.activate.recover.at[1], CLIENT_RECOVER_BY_POLICY);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_CULPRIT);
+	ck_assert_uint_eq(fake->message.activate.recover.at[1], SESSION_RECOVER_BY_POLICY);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
 	fake_leave(fake, &culprit);
 	fake_leave(fake, &survivor);

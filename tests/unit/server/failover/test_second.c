@@ -8,8 +8,8 @@
 
 #include "server/failover/kernel_log.h"
 #include "server/failover/worker.h"
-#include "server/session/client.h"
 #include "server/session/domain.h"
+#include "server/session/session.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
@@ -49,19 +49,19 @@ static void say(struct fake_child *child, enum wire_type type, int32_t code)
 
 static void issue(unsigned index)
 {
-	struct client *client = fake_session(fake, index);
+	struct session *session = fake_session(fake, index);
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	fake_issue(&client->view, 5);
-	word_set(&client->view.server->active, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
+	fake_issue(&session->view, 5);
+	word_set(&session->view.server->active, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
 }
 
 static void finish(unsigned index)
 {
-	struct client *client = fake_session(fake, index);
+	struct session *session = fake_session(fake, index);
 
-	word_release(&shm_view_timeline(&client->view, 1)->stream[3].done, 5);
+	word_release(&shm_view_timeline(&session->view, 1)->stream[3].done, 5);
 }
 
 static void note_orders(void)
@@ -191,8 +191,8 @@ START_TEST(the_promotion_comes_to_its_end)
 		name_culprit();
 	finish(1);
 	go_on();
-	ck_assert_uint_eq(orders[0], CLIENT_RECOVER_CULPRIT);
-	ck_assert_msg(orders[1] == CLIENT_RECOVER_NOTHING || orders[1] == CLIENT_RECOVER_BY_POLICY, "%u",
+	ck_assert_uint_eq(orders[0], SESSION_RECOVER_CULPRIT);
+	ck_assert_msg(orders[1] == SESSION_RECOVER_NOTHING || orders[1] == SESSION_RECOVER_BY_POLICY, "%u",
 		orders[1]);
 	ck_assert_uint_eq(fake->daemon.counters.promotions, 1);
 	ck_assert_ptr_nonnull(

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "server/failover/worker.h"
-#include "server/session/client.h"
 #include "server/session/domain.h"
+#include "server/session/session.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
@@ -16,12 +16,12 @@
 static struct fake *fake;
 static struct fake_child *first, *second;
 static struct fake_client programs[PROGRAMS];
-static struct client *sessions[PROGRAMS];
+static struct session *sessions[PROGRAMS];
 static struct domain *crowd;
 
 static void boot(void)
 {
-	struct client *client;
+	struct session *session;
 	unsigned i = 0;
 
 	fake = fake_new(1);
@@ -31,8 +31,8 @@ static void boot(void)
 	for (unsigned j = 0; j < PROGRAMS; j++)
 		fake_join(fake, &programs[j], first, second);
 	crowd = TAILQ_FIRST(&fake->daemon.domains);
-	TAILQ_FOREACH (client, &crowd->clients, domain_link)
-		sessions[i++] = client;
+	TAILQ_FOREACH (session, &crowd->sessions, domain_link)
+		sessions[i++] = session;
 	ck_assert_uint_eq(fake->child_count, 3);
 	/* From now on, so that nobody asks for sinks. */
 	fake->config.guard = CONFIG_GUARD_ERROR;

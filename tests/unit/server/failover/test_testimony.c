@@ -6,8 +6,8 @@
 #include "server/failover/kernel_log.h"
 #include "server/failover/worker.h"
 #include "server/loop/timer.h"
-#include "server/session/client.h"
 #include "server/session/domain.h"
+#include "server/session/session.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
@@ -114,7 +114,7 @@ END_TEST
 /* It ended before it wrote who had work on the device. What was done by then proves nothing, unless it sees exceptions. */
 START_TEST(who_had_work_behind_a_line_of_the_log_is_told)
 {
-	struct client *session;
+	struct session *session;
 
 	boot();
 	active->worker->contains = _i != 0;
@@ -126,7 +126,7 @@ START_TEST(who_had_work_behind_a_line_of_the_log_is_told)
 	fake_reap(fake, active, SIGKILL);
 	fake_expect(fake, standby->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(
-		fake->message.activate.recover.at[0], _i ? CLIENT_RECOVER_NOTHING : CLIENT_RECOVER_UNSURE);
+		fake->message.activate.recover.at[0], _i ? SESSION_RECOVER_NOTHING : SESSION_RECOVER_UNSURE);
 	fake_reply(fake, standby->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
 	end();
 }

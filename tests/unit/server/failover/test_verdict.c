@@ -6,8 +6,8 @@
 #include <time.h>
 
 #include "server/failover/worker.h"
-#include "server/session/client.h"
 #include "server/session/domain.h"
+#include "server/session/session.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
@@ -35,12 +35,12 @@ static void end(void)
 
 static void issue(unsigned index)
 {
-	struct client *client = fake_session(fake, index);
+	struct session *session = fake_session(fake, index);
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	fake_issue(&client->view, 5);
-	word_set(&client->view.server->active, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
+	fake_issue(&session->view, 5);
+	word_set(&session->view.server->active, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
 }
 
 static void say(const struct wire_message *message)
@@ -69,11 +69,11 @@ static void expect(const char *part)
 
 static void expect_who(unsigned index)
 {
-	const struct client *client = fake_session(fake, index);
+	const struct session *session = fake_session(fake, index);
 	char text[400];
 
-	snprintf(text, sizeof(text), "culprit is process %d (%s), session %llu", (int)client->pid,
-		client->program, (unsigned long long)client->number);
+	snprintf(text, sizeof(text), "culprit is process %d (%s), session %llu", (int)session->pid,
+		session->program, (unsigned long long)session->number);
 	expect(text);
 }
 

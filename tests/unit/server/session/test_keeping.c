@@ -9,7 +9,7 @@
 #include "protocol/cuda_abi.h"
 #include "server/loop/timer.h"
 #include "server/session/chunk.h"
-#include "server/session/client.h"
+#include "server/session/session.h"
 #include "tests/unit/server/session/fixture.h"
 
 #define HANDLE 5
@@ -271,11 +271,11 @@ static void boot_guarded(void)
 /* @_i: sinks that the first keeper has made before it ends. */
 START_TEST(sinks_that_are_missing_are_asked_of_the_next_keeper)
 {
-	const struct client *session;
+	const struct session *session;
 
 	boot_guarded();
 	fake_join(fake, &client, active, standby);
-	session = TAILQ_FIRST(&fake->daemon.clients);
+	session = TAILQ_FIRST(&fake->daemon.sessions);
 	for (int i = 0; i < _i; i++)
 		fake_make_chunk(fake, keeper, 7);
 	replace_keeper();
@@ -317,7 +317,7 @@ END_TEST
 START_TEST(a_session_that_was_told_an_error_needs_no_guard)
 {
 	join_without_keeper();
-	word_release(&TAILQ_FIRST(&fake->daemon.clients)->view.server->state, SHM_SESSION_FAULTED);
+	word_release(&TAILQ_FIRST(&fake->daemon.sessions)->view.server->state, SHM_SESSION_FAULTED);
 	become_keeper(&fake->children[3]);
 	fake_expect_nothing(fake, keeper->socket);
 	part();

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "server/session/client.h"
+#include "server/session/session.h"
 #include "server/session/window.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"

@@ -10,9 +10,9 @@
 #include "server/config/config.h"
 #include "server/control/operator.h"
 #include "server/control/quarantine.h"
-#include "server/session/client.h"
 #include "server/session/handshake.h"
 #include "server/session/offender.h"
+#include "server/session/session.h"
 #include "server/session/visitor.h"
 #include "tests/unit/server/session/fixture.h"
 
@@ -24,7 +24,7 @@
 /* A program of a user has so many faults. */
 static void fault(uid_t uid, const char *identity, unsigned times)
 {
-	struct client one = {.uid = uid};
+	struct session one = {.uid = uid};
 
 	snprintf(one.identity, sizeof(one.identity), "%s", identity);
 	for (unsigned i = 0; i < times; i++)
@@ -61,8 +61,8 @@ END_TEST
 START_TEST(a_program_is_known_by_what_it_says_it_is)
 {
 	struct wire_hello hello = {.program = "python3", .identity = A "\n"};
-	char identity[CLIENT_IDENTITY_MAX];
-	struct client *session;
+	char identity[SESSION_IDENTITY_MAX];
+	struct session *session;
 
 	join();
 	handshake_identity(identity, &hello);
@@ -70,7 +70,7 @@ START_TEST(a_program_is_known_by_what_it_says_it_is)
 	hello.identity = "";
 	handshake_identity(identity, &hello);
 	ck_assert_str_eq(identity, "python3");
-	session = TAILQ_FIRST(&fake->daemon.clients);
+	session = TAILQ_FIRST(&fake->daemon.sessions);
 	ck_assert_str_eq(session->identity, "fake");
 	part();
 }
@@ -234,7 +234,7 @@ START_TEST(a_session_keeps_what_it_is)
 	fake_with_records = true;
 	join();
 	ck_assert_int_eq(fake_come_back(fake), 0);
-	ck_assert_str_eq(TAILQ_FIRST(&fake->daemon.clients)->identity, "fake");
+	ck_assert_str_eq(TAILQ_FIRST(&fake->daemon.sessions)->identity, "fake");
 	part();
 }
 END_TEST

@@ -8,11 +8,11 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/loop/timer.h"
-#include "server/session/client.h"
 #include "server/session/domain.h"
 #include "server/session/linger.h"
 #include "server/session/quota.h"
 #include "server/session/request.h"
+#include "server/session/session.h"
 #include "server/session/window.h"
 #include "tests/unit/server/session/fixture.h"
 
@@ -125,7 +125,7 @@ START_TEST(memory_that_never_comes_is_an_answer)
 	fake_expect_nothing(fake, client.socket);
 	/* Nobody need give anything back for it to be asked again. */
 	ck_assert(timer_running(fake->daemon.reclaim.limit));
-	TAILQ_FIRST(&fake->daemon.clients)->request->refused_memory_us = 1;
+	TAILQ_FIRST(&fake->daemon.sessions)->request->refused_memory_us = 1;
 	close_everywhere();
 	fake_leave(fake, &third);
 	fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
@@ -158,7 +158,7 @@ START_TEST(limited_client_sees_its_limit)
 	const uint64_t values[2] = {UINT64_C(30) << 30, UINT64_C(64) << 30};
 
 	join();
-	TAILQ_FIRST(&fake->daemon.clients)->terms.memory_limit = UINT64_C(8) << 30;
+	TAILQ_FIRST(&fake->daemon.sessions)->terms.memory_limit = UINT64_C(8) << 30;
 	fake_request(fake, &client, &query, -1);
 	fake_expect(fake, active->socket, WIRE_QUERY_MEMORY);
 	fake_reply(fake, active->socket, fake->message.id, 0, values, 2);
@@ -192,7 +192,7 @@ START_TEST(a_window_with_pinned_memory_is_given_to_nobody)
 	fake_reply(fake, active->socket, id, 0, pinned, 2);
 	fake_serve(fake, standby, WIRE_CLOSE_SESSION);
 	id = fake_expect(fake, active->socket, WIRE_CLOSE_SESSION)->id;
-	ck_assert_uint_eq(fake->daemon.client_count, 0);
+	ck_assert_uint_eq(fake->daemon.session_count, 0);
 	ck_assert_uint_eq(next_window(1), WINDOW_NONE);
 	ck_assert_uint_eq(lingering(), 5 * MIB);
 	fake_reply(fake, active->socket, id, 0, NULL, 0);
@@ -253,9 +253,9 @@ END_TEST
  * Physical memory
  */
 
-static const struct client *session(void)
+static const struct session *session(void)
 {
-	return TAILQ_FIRST(&fake->daemon.clients);
+	return TAILQ_FIRST(&fake->daemon.sessions);
 }
 
 /* The client makes memory: only the keeper hears of it. */
@@ -511,7 +511,7 @@ START_TEST(memory_held_many_times_leaves_descriptors_for_others)
 
 	join();
 	fake_join(fake, &other, active, standby);
-	TAILQ_FIRST(&fake->daemon.clients)->uid++;
+	TAILQ_FIRST(&fake->daemon.sessions)->uid++;
 	/* What the daemon, guests, two sessions and three children may need, and 64. */
 	fake->daemon.fds_max = 64 + QUOTA_GUESTS_LEAST + 2 * 12 + 3 * 8 + 64;
 	create_memory(&client, 9, 5);

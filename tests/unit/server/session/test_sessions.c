@@ -10,9 +10,9 @@
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
 #include "server/failover/worker.h"
-#include "server/session/client.h"
 #include "server/session/domain.h"
 #include "server/session/quota.h"
+#include "server/session/session.h"
 #include "server/session/visitor.h"
 #include "server/session/window.h"
 #include "tests/unit/server/session/fixture.h"
@@ -97,7 +97,7 @@ START_TEST(a_user_has_bounded_clients)
 	join();
 	fake->config.clients_per_user_max = 1;
 	expect_no_room(&late);
-	TAILQ_FIRST(&fake->daemon.clients)->uid++;
+	TAILQ_FIRST(&fake->daemon.sessions)->uid++;
 	fake_join(fake, &late, active, standby);
 	fake_leave(fake, &late);
 	part();
@@ -107,11 +107,11 @@ END_TEST
 /* Programs of one user come until one is refused with this code. Return: how many got in */
 static unsigned come(struct fake_client *programs, uid_t uid, int32_t code)
 {
-	unsigned count = 0, before = fake->daemon.client_count;
+	unsigned count = 0, before = fake->daemon.session_count;
 
 	for (;; count++) {
 		fake_hello_as(fake, &programs[count], uid);
-		if (fake->daemon.client_count == before + count)
+		if (fake->daemon.session_count == before + count)
 			break;
 	}
 	fake_expect(fake, programs[count].socket, WIRE_REFUSE);
@@ -291,11 +291,11 @@ START_TEST(a_stop_ends_who_waits_for_an_executor)
 	fake = fake_new(1);
 	for (unsigned i = 0; i < 2; i++)
 		fake_hello(fake, &waiting[i]);
-	ck_assert_uint_eq(fake->daemon.client_count, 2);
+	ck_assert_uint_eq(fake->daemon.session_count, 2);
 	daemon_stop(&fake->daemon);
-	ck_assert_uint_eq(fake->daemon.client_count, 2);
+	ck_assert_uint_eq(fake->daemon.session_count, 2);
 	daemon_stop(&fake->daemon);
-	ck_assert_uint_eq(fake->daemon.client_count, 0);
+	ck_assert_uint_eq(fake->daemon.session_count, 0);
 	for (unsigned i = 0; i < 2; i++) {
 		fake_expect(fake, waiting[i].socket, WIRE_REFUSE);
 		fake_expect_hangup(fake, waiting[i].socket);
@@ -331,7 +331,7 @@ START_TEST(client_that_leaves_while_opening_is_closed_everywhere)
 	fake_expect(fake, active->socket, WIRE_CLOSE_SESSION);
 	fake_reply(fake, active->socket, fake->message.id, 0, &drained, 1);
 	fake_expect_nothing(fake, standby->socket);
-	ck_assert_uint_eq(fake->daemon.client_count, 0);
+	ck_assert_uint_eq(fake->daemon.session_count, 0);
 	end();
 }
 END_TEST
@@ -372,10 +372,10 @@ START_TEST(a_request_that_was_under_way_is_never_taken_for_an_answered_one)
 {
 	struct wire_message query = {.type = WIRE_QUERY_MEMORY, .id = 1};
 	struct wire_message nonsense = {.type = WIRE_UNMAP_MEMORY, .id = 1};
-	struct client *session;
+	struct session *session;
 
 	join();
-	session = TAILQ_FIRST(&fake->daemon.clients);
+	session = TAILQ_FIRST(&fake->daemon.sessions);
 	session->adopted = true;
 	session->answered = session->again.asked = 1;
 	fake_send(fake, client.socket, &query, NULL, 0);
@@ -581,7 +581,7 @@ START_TEST(offence_reported_by_the_executor_cuts_off)
 	struct wire_message offence = {.type = WIRE_OFFENCE, .trouble = {.text = "it lied"}};
 
 	join();
-	offence.session = TAILQ_FIRST(&fake->daemon.clients)->number;
+	offence.session = TAILQ_FIRST(&fake->daemon.sessions)->number;
 	fake_send(fake, active->socket, &offence, NULL, 0);
 	fake_expect_hangup(fake, client.socket);
 	offence.session = 4711;

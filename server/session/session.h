@@ -1,25 +1,25 @@
-// A client's session, from its Hello until the last executor has let go of it. Daemon, loop thread only.
+// A program's session, from its Hello until the last executor has let go of it. Daemon, loop thread only.
 //
-//   client_new             OpenSession answered
+//   session_new            OpenSession answered
 //   ──────────► OPENING ───────────────────────► SERVED ──┐
-//                  │ (refused: Refuse is sent)            │ client_end: client gone, cut off, service stops
+//                  │ (refused: Refuse is sent)            │ session_end: program gone, cut off, service stops
 //                  └──────────────────┬───────────────────┘
 //                                     ▼
 //                                  CLOSING ── every executor that knew it answered CloseSession, or died
 //                                             ──► freed
 //
-// OPENING  (client_make.c, client_open.c) waits for an active executor; nothing but the socket, regions and a
+// OPENING  (session_make.c, session_open.c) waits for an active executor; nothing but the socket, regions and a
 //          window exist. `opened` is false.
 // SERVED   executors and standbys know it; its holdings are what they are told. At most one request is under
-//          way; the connection is paused meanwhile, so a client cannot make the daemon queue for it.
-// CLOSING  (client_close.c) the connection is closed; memory and window stay taken until no executor can
+//          way; the connection is paused meanwhile, so a program cannot make the daemon queue for it.
+// CLOSING  (session_close.c) the connection is closed; memory and window stay taken until no executor can
 //          touch them any more.
 //
-// What the client sees is a word in its server region. Executors write it; the daemon writes it only while no
+// What the program sees is a word in its server region. Executors write it; the daemon writes it only while no
 // executor serves the session: when it holds sessions for a promotion, and at the end.
 
-#ifndef FRMPS_SERVER_SESSION_CLIENT_H
-#define FRMPS_SERVER_SESSION_CLIENT_H
+#ifndef FRMPS_SERVER_SESSION_SESSION_H
+#define FRMPS_SERVER_SESSION_SESSION_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,33 +45,33 @@ struct timer;
 struct watch;
 struct worker;
 
-#define CLIENT_PROGRAM_MAX  256
-#define CLIENT_IDENTITY_MAX 512
+#define SESSION_PROGRAM_MAX  256
+#define SESSION_IDENTITY_MAX 512
 /* How much longer than the patience it was given an executor may take to close a session. */
-#define CLIENT_CLOSE_GRACE_MS 10000u
+#define SESSION_CLOSE_GRACE_MS 10000u
 
-enum client_state { CLIENT_OPENING, CLIENT_SERVED, CLIENT_CLOSING };
+enum session_state { SESSION_OPENING, SESSION_SERVED, SESSION_CLOSING };
 
 /* Codes of Activate.recover. */
-enum client_recover {
-	CLIENT_RECOVER_NOTHING,
-	CLIENT_RECOVER_BY_POLICY,
-	CLIENT_RECOVER_CULPRIT,
-	CLIENT_RECOVER_UNSURE, /* what it finished last cannot be believed */
+enum session_recover {
+	SESSION_RECOVER_NOTHING,
+	SESSION_RECOVER_BY_POLICY,
+	SESSION_RECOVER_CULPRIT,
+	SESSION_RECOVER_UNSURE, /* what it finished last cannot be believed */
 	/* In Activate in place of BY_POLICY: the policy is not that of OpenSession. */
-	CLIENT_RECOVER_BY_REPLAY,
-	CLIENT_RECOVER_BY_FAIL,
+	SESSION_RECOVER_BY_REPLAY,
+	SESSION_RECOVER_BY_FAIL,
 };
 
 /* The request that was under way when the daemon died, until it is read again. */
-struct client_again {
-	uint64_t asked; /* the client's number of it; 0: none was with a worker */
+struct session_again {
+	uint64_t asked; /* the program's number of it; 0: none was with a worker */
 	struct shared_fd *fd;
 	struct chunk *chunk;
 };
 
 /* Code of a session that cannot be loaded beside what another one runs (placing.h). */
-struct client_refusal {
+struct session_refusal {
 	uint64_t runner, began_us; /* whose work that is, and since when it has been running */
 	uint64_t since_us;	   /* when code was first refused beside it; 0: never */
 	const char *obstacle;	   /* that was told last: why it cannot have an executor of its own */
@@ -79,27 +79,27 @@ struct client_refusal {
 };
 
 /* EndKernels, the latest (failover/endless.h). */
-struct client_endless {
+struct session_endless {
 	uint32_t generation; /* of the executor that was asked; 0: none was */
 	bool is_open;	     /* it has not answered */
 	uint64_t asked_us;
 };
 
-struct client {
-	TAILQ_ENTRY(client) link;	 /* daemon->clients */
-	TAILQ_ENTRY(client) domain_link; /* domain->clients */
+struct session {
+	TAILQ_ENTRY(session) link;	  /* daemon->sessions */
+	TAILQ_ENTRY(session) domain_link; /* domain->sessions */
 	struct daemon *daemon;
 	struct domain *domain;
 	unsigned refs;
-	enum client_state state;
+	enum session_state state;
 	uint64_t number;
 	uid_t uid;
 	pid_t pid;
-	char program[CLIENT_PROGRAM_MAX];   /* its name, for people */
-	char identity[CLIENT_IDENTITY_MAX]; /* what it is (session/offender.h) */
-	struct subject subject;		    /* whom its terms are for, as it was when it connected */
-	struct terms terms;		    /* on which it is served */
-	uint64_t memory_wish;		    /* most device memory that it wants itself; 0: it does not say */
+	char program[SESSION_PROGRAM_MAX];   /* its name, for people */
+	char identity[SESSION_IDENTITY_MAX]; /* what it is (session/offender.h) */
+	struct subject subject;		     /* whom its terms are for, as it was when it connected */
+	struct terms terms;		     /* on which it is served */
+	uint64_t memory_wish;		     /* most device memory that it wants itself; 0: it does not say */
 	struct connection *connection;
 	struct watch *process; /* pidfd; NULL where the process cannot be seen */
 	uint32_t window;
@@ -113,10 +113,10 @@ struct client {
 	struct chunk *sinks[2]; /* near, far (session/sink.c); NULL: none */
 	struct request *request;
 	struct move *move; /* on its way into a domain of its own (failover/move.h); NULL: it is not */
-	struct client_refusal refusal; /* of its code, the latest */
-	struct worker *opening;	       /* OpenSession is with this executor, not answered */
-	bool opened;		       /* an active executor knows it, so standbys do too */
-	unsigned closings;	       /* CloseSession answers to come */
+	struct session_refusal refusal; /* of its code, the latest */
+	struct worker *opening;		/* OpenSession is with this executor, not answered */
+	bool opened;			/* an active executor knows it, so standbys do too */
+	unsigned closings;		/* CloseSession answers to come */
 	struct timer *close_timer;
 	/* What outlives the daemon. */
 	const struct record *record;
@@ -128,18 +128,18 @@ struct client {
 	uint32_t patience_ms; /* of CloseSession */
 	uint64_t freed_us;    /* in this life: when it last freed something; 0: never */
 	uint64_t apart_us;    /* the same: when it last began to move because of its guard */
-	uint64_t answered;    /* the client's number of its latest request that is over */
+	uint64_t answered;    /* the program's number of its latest request that is over */
 	uint32_t crashes;     /* of daemons while its request was under way */
 	uint32_t deaths;      /* of executors that crashed while they had its request */
 	bool given_up; /* in this life: it could not be adopted, and is ended when everything else is */
 	bool adopted;  /* nothing was read from it in this life: it may be what is over */
-	struct client_again again;
+	struct session_again again;
 	/* For the promotion under way. */
-	enum client_recover recover;
+	enum session_recover recover;
 	bool held;	 /* it was live when the promotion began */
 	bool over_limit; /* its work runs for longer than it may */
 	bool quiet;	 /* nothing of it is on the device of the executor that is halted */
-	struct client_endless endless;
+	struct session_endless endless;
 	struct overrun *overruns; /* failover/overrun.c; NULL: nothing seen */
 	/* Its part in losses of executors that nobody is to blame for (failover/convict.c). */
 	struct doubt common; /* commands that were in doubt in each of the `losses` latest ones */
@@ -147,84 +147,84 @@ struct client {
 };
 
 /** Who connects; a private copy. */
-struct client_peer {
+struct session_peer {
 	uid_t uid;
 	pid_t pid;
 	struct subject subject;
 };
 
-/* Outcome of client_new(): the client was refused; the connection is still the caller's. */
-#define CLIENT_E_REFUSED 1
+/* Outcome of session_new(): the program was refused; the connection is still the caller's. */
+#define SESSION_E_REFUSED 1
 
 /**
  * Makes a session for a checked Hello and asks for it to be opened.
  * @connection: taken over on success
- * @ret_code, @ret_text: for CLIENT_E_REFUSED, what to tell the client (static text or the domain's)
- * Return: 0 or CLIENT_E_REFUSED
+ * @ret_code, @ret_text: for SESSION_E_REFUSED, what to tell the program (static text or the domain's)
+ * Return: 0 or SESSION_E_REFUSED
  */
-int client_new(struct domain *domain, struct connection *connection, const struct client_peer *peer,
+int session_new(struct domain *domain, struct connection *connection, const struct session_peer *peer,
 	const struct wire_hello *hello, int32_t *ret_code, const char **ret_text);
 
 /** It is served on the terms that are in force, but for what it wants less of itself. */
-void client_set_terms(struct client *client);
+void session_set_terms(struct session *session);
 
 /** Records the session as it is. */
-void client_keep(struct client *client);
+void session_keep(struct session *session);
 
 /**
  * Makes a session of an earlier life of the daemon again, without its holdings and without what is under way.
  * @domain: the one that the record names
  * Return: never NULL; one whose descriptors are not all there is given_up, and not open any more
  */
-struct client *client_adopt(struct domain *domain, uint64_t number, const struct kept_client *kept);
+struct session *session_adopt(struct domain *domain, uint64_t number, const struct kept_session *kept);
 /* What an earlier life had asked of a worker, once more, as worker->next_request. */
-void client_open_again(struct client *client, struct worker *worker);
-void client_close_again(struct client *client, struct worker *worker);
+void session_open_again(struct session *session, struct worker *worker);
+void session_close_again(struct session *session, struct worker *worker);
 /** Ends one that is given up. */
-void client_end_given_up(struct client *client);
-/** A closing session after client_close_again(): is over if no worker has it. */
-void client_closing_again(struct client *client);
+void session_end_given_up(struct session *session);
+/** A closing session after session_close_again(): is over if no worker has it. */
+void session_closing_again(struct session *session);
 
 /** Has the active executor of its domain, which knows it, serve it. */
-void client_attach(struct client *client, struct worker *worker);
+void session_attach(struct session *session, struct worker *worker);
 
-struct client *client_ref(struct client *client);
-struct client *client_unref(struct client *client);
+struct session *session_ref(struct session *session);
+struct session *session_unref(struct session *session);
 
 /** Sends OpenSession if the session still waits for it and an executor serves. */
-void client_open(struct client *client);
+void session_open(struct session *session);
 
-/** The only way out for a bad client: one log line, one counter, one disconnect. */
-void client_reject(struct client *client, const char *reason);
+/** The only way out for a bad program: one log line, one counter, one disconnect. */
+void session_reject(struct session *session, const char *reason);
 
 /** Closes a session. @patience_ms: how long its work may go on. Twice is fine. */
-void client_end(struct client *client, uint32_t patience_ms);
+void session_end(struct session *session, uint32_t patience_ms);
 
 /** An operator ends a session that is not CLOSING: its program gets CUDA_ERROR_MPS_CLIENT_TERMINATED, its work no time. */
-void client_terminate(struct client *client);
+void session_terminate(struct session *session);
 
 /** Refuses a session that is still OPENING. */
-void client_refuse(struct client *client, int32_t code, const char *text);
+void session_refuse(struct session *session, int32_t code, const char *text);
 
-/** Tells the client a final state (SHM_SESSION_FAULTED, SHM_SESSION_CLOSED) and wakes it; a state before
+/** Tells the program a final state (SHM_SESSION_FAULTED, SHM_SESSION_CLOSED) and wakes it; a state before
  * stays. */
-void client_finish(struct client *client, uint32_t state, int32_t code, const char *reason);
+void session_finish(struct session *session, uint32_t state, int32_t code, const char *reason);
 
 /** What Activate says of one that is to be treated by its policy. */
-uint32_t client_policy(const struct client *client);
+uint32_t session_policy(const struct session *session);
 
 /** What becomes of its commands in doubt from now on. */
-void client_set_recovery(struct client *client, bool replay);
+void session_set_recovery(struct session *session, bool replay);
 
-/** Lets the client know that a promotion is under way. */
-void client_hold(struct client *client);
+/** Lets the program know that a promotion is under way. */
+void session_hold(struct session *session);
 
 /** Whether an executor that takes over is to serve it. */
-bool client_is_live(const struct client *client);
+bool session_is_live(const struct session *session);
 
 /** The message that makes executors know the session. */
-void client_open_message(const struct client *client, struct wire_message *ret_message);
+void session_open_message(const struct session *session, struct wire_message *ret_message);
 /** Its three descriptors, in the message's order. */
-void client_open_fds(const struct client *client, struct shared_fd *ret_fds[3]);
+void session_open_fds(const struct session *session, struct shared_fd *ret_fds[3]);
 
 #endif

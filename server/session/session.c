@@ -1,0 +1,173 @@
+// A session as the rest of the daemon handles it: references, what its program is told. See session.h.
+
+#include "server/session/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/adopt/store.h"
+#include "server/config/config.h"
+#include "server/failover/overrun.h"
+#include "server/log.h"
+#include "server/loop/shared_fd.h"
+#include "server/loop/timer.h"
+#include "server/session/chunk.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/reclaim.h"
+#include "server/session/shared_event.h"
+#include "server/session/sink.h"
+#include "shm/doorbell.h"
+
+static unsigned long long name(const struct session *session)
+{
+	return (unsigned long long)session->number;
+}
+
+struct session *session_ref(struct session *session)
+{
+	session->refs++;
+	return session;
+}
+
+static void let_go(struct session *session)
+{
+	window_give(&session->domain->windows, session->window);
+	shared_event_release(&session->holdings, session->number);
+	holdings_deinit(&session->holdings);
+	uploads_drop_all(&session->uploads);
+	sink_drop(session);
+	shared_fd_unref(session->again.fd);
+	chunk_unref(session->again.chunk);
+	/* Records name no descriptor that is given up. */
+	store_drop(session->daemon->store, session->record);
+	doubt_deinit(&session->common);
+	overrun_forget(session);
+	shm_view_unmap(&session->view);
+	shared_fd_unref(session->client_fd);
+	shared_fd_unref(session->server_fd);
+	shared_fd_unref(session->doorbell_fd);
+	timer_free(session->close_timer);
+}
+
+struct session *session_unref(struct session *session)
+{
+	struct daemon *daemon;
+	struct domain *domain;
+	bool opened;
+
+	if (!session || --session->refs)
+		return NULL;
+	daemon = session->daemon;
+	domain = session->domain;
+	opened = session->opened;
+	let_go(session);
+	if (opened)
+		userlog_event(daemon, session->uid, USERLOG_session, LOG_LEVEL_INFO,
+			"session closed: %llu (process %d, %s)", name(session), (int)session->pid,
+			session->program);
+	TAILQ_REMOVE(&daemon->sessions, session, link);
+	TAILQ_REMOVE(&domain->sessions, session, domain_link);
+	free(session);
+	daemon->session_count--;
+	if (opened)
+		reclaim_done(daemon, 1);
+	domain_watch_idle(domain);
+	domain_reap(domain);
+	daemon_session_gone(daemon);
+	return NULL;
+}
+
+/*
+ * What the program sees
+ */
+
+bool session_is_live(const struct session *session)
+{
+	uint32_t state;
+
+	if (!session->opened || session->state != SESSION_SERVED)
+		return false;
+	state = word_acquire(&session->view.server->state);
+	return state == SHM_SESSION_RUNNING || state == SHM_SESSION_HELD;
+}
+
+uint32_t session_policy(const struct session *session)
+{
+	if (!session->recovery_set)
+		return SESSION_RECOVER_BY_POLICY;
+	return session->recovery ? SESSION_RECOVER_BY_REPLAY : SESSION_RECOVER_BY_FAIL;
+}
+
+void session_set_terms(struct session *session)
+{
+	uint64_t wish = session->memory_wish;
+
+	terms_find(&session->daemon->rules, &session->subject, &session->terms);
+	if (wish && (!session->terms.memory_limit || wish < session->terms.memory_limit))
+		session->terms.memory_limit = wish;
+}
+
+void session_set_recovery(struct session *session, bool replay)
+{
+	session->recovery = replay;
+	session->recovery_set = true;
+	session_keep(session);
+	userlog_event(session->daemon, session->uid, USERLOG_recovery, LOG_LEVEL_INFO,
+		"session %llu (process %d, %s): recovery is %s from now on", name(session), (int)session->pid,
+		session->program, replay ? "replay" : "fail");
+}
+
+void session_hold(struct session *session)
+{
+	uint32_t running = SHM_SESSION_RUNNING;
+
+	/* What the executor has just said to be over stays so. */
+	atomic_compare_exchange_strong(&session->view.server->state, &running, SHM_SESSION_HELD);
+	wake_all(&session->view.server->wake);
+}
+
+void session_finish(struct session *session, uint32_t state, int32_t code, const char *reason)
+{
+	struct shm_server_header *header = session->view.server;
+	uint32_t now;
+
+	if (!header)
+		return;
+	now = word_acquire(&header->state);
+	if (now == SHM_SESSION_FAULTED || now == SHM_SESSION_CLOSED)
+		return;
+	snprintf(header->reason, sizeof(header->reason), "%s", reason);
+	word_set(&header->error, (uint32_t)code);
+	word_release(&header->state, state);
+	wake_all(&header->wake);
+	userlog_event(session->daemon, session->uid, USERLOG_end, LOG_LEVEL_INFO,
+		"session %llu (process %d, %s) ends with code %d: %s", name(session), (int)session->pid,
+		session->program, (int)code, reason);
+}
+
+void session_terminate(struct session *session)
+{
+	static const char reason[] = "an operator has terminated it";
+
+	/* With the refusal an OPENING one may be gone. */
+	if (session->state == SESSION_OPENING) {
+		session_refuse(session, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
+		return;
+	}
+	session_finish(session, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
+	session_end(session, 0);
+}
+
+void session_reject(struct session *session, const char *reason)
+{
+	if (session->state == SESSION_CLOSING)
+		return;
+	userlog_event(session->daemon, session->uid, USERLOG_rejected, LOG_LEVEL_WARNING,
+		"session rejected: %llu (process %d, %s): %s", name(session), (int)session->pid,
+		session->program, reason);
+	session->daemon->counters.sessions_rejected++;
+	session_finish(session, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);
+	session_end(session, (uint32_t)session->daemon->config->orphan_seconds * 1000);
+}

@@ -1,0 +1,166 @@
+// CLOSING: every executor that knows the session lets go of it, or ends. See session.h.
+
+#include "server/session/session.h"
+
+#include "protocol/cuda_abi.h"
+#include "server/adopt/store.h"
+#include "server/failover/endless.h"
+#include "server/failover/move.h"
+#include "server/failover/worker.h"
+#include "server/loop/connection.h"
+#include "server/loop/timer.h"
+#include "server/loop/watch.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/linger.h"
+#include "server/session/reclaim.h"
+#include "server/session/request.h"
+
+static void closing_done(struct session *session)
+{
+	session->close_timer = timer_free(session->close_timer);
+	session_unref(session);
+}
+
+static void close_answered(struct session *session, const struct worker *worker)
+{
+	for (unsigned i = 0; i < KEPT_CLOSES; i++)
+		if (session->closes[i].worker == worker->number)
+			session->closes[i] = (struct kept_call){0};
+	domain_keep(session->domain);
+	session_keep(session);
+}
+
+static void on_session_closed(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	struct session *session = context;
+	struct domain *domain = session->domain;
+	bool orphan = reply && !reply->code && reply->values.count && !reply->values.at[0];
+
+	(void)packet;
+	if (orphan && worker == domain->active && !worker_is_failing(worker))
+		promote_orphan(domain, session);
+	if (reply && !reply->code && reply->values.count > 2 && reply->values.at[2])
+		endless_report_orphan(domain, session);
+	if (reply && !reply->code && reply->values.count > 1 && reply->values.at[1] &&
+		worker->state != WORKER_CONDEMNED)
+		linger_begin(session, worker, &(struct wire_message){.type = WIRE_CLOSE_SESSION},
+			reply->values.at[1]);
+	worker_forget_session(worker, session->number);
+	close_answered(session, worker);
+	if (--session->closings == 0)
+		closing_done(session);
+	session_unref(session);
+}
+
+static void await_closing(struct session *session)
+{
+	if (session->close_timer)
+		timer_start(session->close_timer, (uint64_t)session->patience_ms + SESSION_CLOSE_GRACE_MS);
+}
+
+/* An active executor that does not even answer is as bad as one whose work does not end: it is halted, so that what
+ * the others have on the device can end. One that is being replaced already answers by its end, which others
+ * may put off. A standby may have much to do before this; overdue.c ends one that hangs. */
+static void on_close_timer(void *context)
+{
+	struct session *session = context;
+	struct domain *domain = session->domain;
+	bool owed = domain->active && worker_owes(domain->active, session);
+
+	/* Also for whoever is active then. */
+	await_closing(session);
+	if (owed && domain->promotion.state == PROMOTE_ACTIVATING)
+		worker_condemn(domain->active, "did not close a session in time");
+	else if (owed && !domain->promotion.worn)
+		promote_silent(domain, domain->active);
+}
+
+/* One that is dying has everything mapped: it answers by being reaped. */
+static bool is_to_be_told(const struct session *session, const struct worker *worker)
+{
+	return worker->told && (session->opened || session->opening == worker);
+}
+
+void session_close_again(struct session *session, struct worker *worker)
+{
+	struct wire_message message = {.type = WIRE_CLOSE_SESSION, .session = session->number};
+
+	message.close_session.patience_ms = session->patience_ms;
+	session->closings++;
+	worker_request(worker, &message, NULL, 0, on_session_closed, session_ref(session));
+}
+
+/* Records to whom the end is told, before it is. */
+static void record_closing(struct session *session)
+{
+	struct worker *worker;
+	unsigned count = 0;
+
+	TAILQ_FOREACH (worker, &session->domain->workers, link)
+		if (is_to_be_told(session, worker) && count < KEPT_CLOSES)
+			session->closes[count++] = (struct kept_call){worker->number, worker->next_request};
+	session_keep(session);
+}
+
+static void send_close(struct session *session)
+{
+	struct worker *worker;
+
+	TAILQ_FOREACH (worker, &session->domain->workers, link)
+		if (is_to_be_told(session, worker))
+			session_close_again(session, worker);
+}
+
+void session_closing_again(struct session *session)
+{
+	if (!session->closings) {
+		closing_done(session);
+		return;
+	}
+	session->close_timer = timer_new(session->daemon->loop, on_close_timer, session);
+	await_closing(session);
+}
+
+void session_end_given_up(struct session *session)
+{
+	session->given_up = false;
+	/* Whoever was about to know it is told, too. */
+	session->opened = true;
+	session->state = SESSION_SERVED;
+	session_finish(session, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED,
+		"the service ran out of file descriptors");
+	session_end(session, 0);
+}
+
+/* The record says that it is closing and names the peer no more; then the peer's things go. */
+static void let_peer_go(struct session *session)
+{
+	uint32_t connection = session->connection_key, process = session->process_key;
+
+	session->connection_key = session->process_key = 0;
+	record_closing(session);
+	session->connection = connection_shutdown(session->connection);
+	session->process = watch_free(session->process);
+	store_forget(session->daemon->store, connection);
+	store_forget(session->daemon->store, process);
+}
+
+void session_end(struct session *session, uint32_t patience_ms)
+{
+	if (session->state == SESSION_CLOSING)
+		return;
+	session->state = SESSION_CLOSING;
+	session->patience_ms = patience_ms;
+	if (session->request) {
+		move_forget(session, session->request);
+		request_cancel(session->request);
+	}
+	move_abandon(session);
+	let_peer_go(session);
+	if (session->opened)
+		reclaim_begin(session->daemon);
+	send_close(session);
+	session_closing_again(session);
+}

@@ -1,0 +1,368 @@
+// How a session comes to be: from a Hello, or again from the record that an earlier life of the daemon kept
+// of it. With that its program's end: what the program sends and that it goes away is heard here. See
+// session.h.
+
+#include "server/session/session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/adopt/records.h"
+#include "server/adopt/store.h"
+#include "server/config/config.h"
+#include "server/log.h"
+#include "server/loop/connection.h"
+#include "server/loop/shared_fd.h"
+#include "server/loop/watch.h"
+#include "server/session/chunk.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/handshake.h"
+#include "server/session/message.h"
+#include "server/session/request.h"
+#include "server/session/visitor.h"
+
+/*
+ * The program's end
+ */
+
+static void on_message(void *context, const struct wire_message *message, struct packet *packet)
+{
+	struct session *session = context;
+
+	if (session->adopted) {
+		session->adopted = false;
+		/* The daemon died between an answer and taking what it answers off the socket. Where a
+		 * request was under way, that one is first: whatever number it has. */
+		if (message->type == WIRE_HELLO ||
+			(message->id == session->answered && !session->again.asked))
+			return;
+	}
+	if (!message_allowed(message->type, FROM_CLIENT))
+		session_reject(session, "sent a message that is not its to send");
+	else if (session->state != SESSION_SERVED)
+		session_reject(session, "sent a request before it was welcome");
+	else
+		request_begin(session, message, packet);
+}
+
+static void on_closed(void *context, const char *reason)
+{
+	struct session *session = context;
+
+	log_debug("session %llu %s", (unsigned long long)session->number, reason);
+	session_end(session, (uint32_t)session->daemon->config->orphan_seconds * 1000);
+}
+
+static const struct connection_handlers handlers = {
+	.message = on_message, .closed = on_closed, .outside = true};
+
+static void on_process_gone(void *context)
+{
+	struct session *session = context;
+
+	session->process = watch_free(session->process);
+	session_end(session, (uint32_t)session->daemon->config->orphan_seconds * 1000);
+}
+
+/* Return: as store_deposit() */
+static int watch_process(struct session *session)
+{
+	int fd = session->pid > 0 ? (int)syscall(SYS_pidfd_open, session->pid, 0) : -1, r;
+
+	/* A process that cannot be seen from here (another pid namespace) is watched by its socket alone. */
+	if (fd < 0)
+		return 0;
+	r = store_deposit(session->daemon->store, fd, &session->process_key);
+	if (r)
+		close(fd);
+	else
+		session->process = watch_new(session->daemon->loop, fd, on_process_gone, session);
+	return r;
+}
+
+/* What another life of the daemon needs. Return: as store_deposit() */
+static int deposit_all(struct session *session, struct connection *connection)
+{
+	struct store *store = session->daemon->store;
+	int r = shared_fd_keep(session->client_fd, store);
+
+	r = r ? r : shared_fd_keep(session->server_fd, store);
+	r = r ? r : shared_fd_keep(session->doorbell_fd, store);
+	r = r ? r : store_deposit(store, connection_socket(connection), &session->connection_key);
+	r = r ? r : watch_process(session);
+	if (r)
+		store_forget(store, session->connection_key);
+	return r;
+}
+
+/*
+ * A new one
+ */
+
+static struct session *allocate(struct domain *domain, const struct session_peer *peer, uint64_t number)
+{
+	struct session *session = calloc(1, sizeof(*session));
+
+	if (!session)
+		return NULL;
+	session->daemon = domain->daemon;
+	session->domain = domain;
+	session->refs = 1;
+	session->number = number;
+	session->uid = peer->uid;
+	session->pid = peer->pid;
+	session->subject = peer->subject;
+	session->window = WINDOW_NONE;
+	session->view = SHM_VIEW_NULL;
+	holdings_init(&session->holdings);
+	session->holdings.store = domain->daemon->store;
+	session->holdings.session = number;
+	session->holdings.window_set = &domain->windows;
+	TAILQ_INSERT_TAIL(&domain->daemon->sessions, session, link);
+	TAILQ_INSERT_TAIL(&domain->sessions, session, domain_link);
+	domain->daemon->session_count++;
+	domain_watch_idle(domain);
+	return session;
+}
+
+/* Takes the three descriptors over and maps our view. Return: 0, SHM_E_* or -errno. */
+static int take_regions(struct session *session, int client_fd, int server_fd, int doorbell_fd)
+{
+	struct wire_shape shape;
+
+	shm_shape_init(&shape, SHM_RING_BYTES, session->daemon->config->arena_bytes, SHM_BLOCKS);
+	session->client_fd = shared_fd_new(client_fd);
+	session->server_fd = shared_fd_new(server_fd);
+	session->doorbell_fd = shared_fd_new(doorbell_fd);
+	if (!session->client_fd || !session->server_fd || !session->doorbell_fd ||
+		handout_add(&session->daemon->handouts, session->uid, session->client_fd) ||
+		handout_add(&session->daemon->handouts, session->uid, session->server_fd))
+		return SHM_E_NOSPACE;
+	return shm_view_map(
+		&session->view, &shape, session->client_fd->fd, session->server_fd->fd, SHM_SIDE_SERVER);
+}
+
+/* Shared memory: regions, our view of them, doorbell. Return: 0, SHM_E_* or -errno. */
+static int make_regions(struct session *session)
+{
+	struct wire_shape shape;
+	int client_fd, server_fd, r;
+
+	shm_shape_init(&shape, SHM_RING_BYTES, session->daemon->config->arena_bytes, SHM_BLOCKS);
+	r = shm_region_new(&shape, &client_fd, &server_fd);
+	if (r)
+		return r;
+	return take_regions(session, client_fd, server_fd, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+}
+
+static int refuse_new(
+	struct session *session, int32_t code, const char *text, int32_t *ret_code, const char **ret_text)
+{
+	*ret_code = code;
+	*ret_text = text;
+	session_unref(session);
+	return SESSION_E_REFUSED;
+}
+
+static void take_hello(struct session *session, const struct wire_hello *hello)
+{
+	handshake_copy_name(session->program, sizeof(session->program), hello->program);
+	handshake_identity(session->identity, hello);
+	session->features = hello->features & HANDSHAKE_FEATURES;
+	session->memory_wish = hello->memory_limit;
+	session_set_terms(session);
+	session->recovery = hello->recovery ? hello->recovery - 1 : (uint32_t)session->terms.recovery;
+}
+
+int session_new(struct domain *domain, struct connection *connection, const struct session_peer *peer,
+	const struct wire_hello *hello, int32_t *ret_code, const char **ret_text)
+{
+	struct session *session = allocate(domain, peer, ++domain->daemon->next_session);
+	int r;
+
+	if (!session) {
+		*ret_code = CUDA_ERROR_OUT_OF_MEMORY;
+		*ret_text = "the service is out of memory";
+		return SESSION_E_REFUSED;
+	}
+	take_hello(session, hello);
+	session->window = window_take(&domain->windows, &hello->free_windows);
+	if (session->window == WINDOW_NONE)
+		return refuse_new(session, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
+			"no window of the address space is free both in the program and in the service",
+			ret_code, ret_text);
+	r = make_regions(session);
+	r = r ? r : deposit_all(session, connection);
+	if (r) {
+		userlog_event(session->daemon, session->uid, USERLOG_memory, LOG_LEVEL_ERROR,
+			"cannot make the shared memory of a session: %s",
+			r < 0 ? strerror(-r) : "no memory or no file descriptors left");
+		return refuse_new(session, CUDA_ERROR_OUT_OF_MEMORY,
+			"the service cannot get shared memory for one more client (memory limit of the "
+			"service, or its limit of open files)",
+			ret_code, ret_text);
+	}
+	session->connection = connection;
+	connection_set_owner(connection, &handlers, session);
+	daemon_keep(domain->daemon);
+	session_keep(session);
+	session_open(session);
+	return 0;
+}
+
+/*
+ * Its record, and the same session in another life of the daemon
+ */
+
+void session_keep(struct session *session)
+{
+	struct store *store = session->daemon->store;
+	const struct request *request = session->request;
+	struct kept_session kept = {.features = session->features,
+		.memory_wish = session->memory_wish,
+		.subject = session->subject,
+		.uid = session->uid,
+		.pid = session->pid,
+		.domain = session->domain->number,
+		.window = session->window,
+		.recovery = session->recovery,
+		.state = session->state,
+		.recover = session->recover,
+		.opened = session->opened,
+		.connection = session->connection_key,
+		.process = session->process_key,
+		.open = session->open,
+		.attach = session->attach,
+		.let_go = session->let_go,
+		.let_go_to = session->let_go_to,
+		.patience_ms = session->patience_ms,
+		.asked = session->again.asked,
+		.answered = session->answered,
+		.crashes = session->crashes,
+		.deaths = session->deaths};
+
+	if (!store)
+		return;
+	kept.client_fd = session->client_fd->key;
+	kept.server_fd = session->server_fd->key;
+	kept.doorbell = session->doorbell_fd->key;
+	memcpy(kept.closes, session->closes, sizeof(kept.closes));
+	memcpy(kept.program, session->program, sizeof(kept.program));
+	memcpy(kept.identity, session->identity, sizeof(kept.identity));
+	for (int i = 0; i < 2; i++)
+		chunk_name(session->sinks[i], &kept.sinks[i]);
+	if (request) {
+		kept.asked = request->session_id;
+		kept.request = (struct kept_call){request->sent ? request->worker : 0, request->worker_id};
+		kept.request_fd = request->fd ? request->fd->key : 0;
+		chunk_name(request->chunk, &kept.chunk);
+	}
+	session->record =
+		store_put(store, session->record, RECORD_SESSION, session->number, &kept, sizeof(kept));
+}
+
+static void take_kept(struct session *session, const struct kept_session *kept)
+{
+	session->state = (enum session_state)kept->state;
+	session->features = kept->features;
+	session->memory_wish = kept->memory_wish;
+	session->recovery = kept->recovery;
+	session->recovery_set = true;
+	session->recover = (enum session_recover)kept->recover;
+	session->opened = kept->opened;
+	session->connection_key = kept->connection;
+	session->process_key = kept->process;
+	session->patience_ms = kept->patience_ms;
+	session->answered = kept->answered;
+	session->crashes = kept->crashes;
+	session->deaths = kept->deaths;
+	session->adopted = true;
+	session->open = kept->open;
+	session->attach = kept->attach;
+	session->let_go = kept->let_go;
+	session->let_go_to = kept->let_go_to;
+	memcpy(session->closes, kept->closes, sizeof(session->closes));
+	memcpy(session->program, kept->program, sizeof(session->program));
+	memcpy(session->identity, kept->identity, sizeof(session->identity));
+	session->window = kept->window;
+	window_adopt(&session->domain->windows, kept->window);
+}
+
+/* Its connection and its process. Return: whether they are there. */
+static bool adopt_peer(struct session *session)
+{
+	struct daemon *daemon = session->daemon;
+	int socket = store_take(daemon->store, session->connection_key);
+	int process = store_take(daemon->store, session->process_key);
+
+	/* The key of what is not there may be somebody else's from now on. */
+	if (process >= 0)
+		session->process = watch_new(daemon->loop, process, on_process_gone, session);
+	else
+		session->process_key = 0;
+	if (socket < 0) {
+		session->connection_key = 0;
+		return false;
+	}
+	session->connection = connection_new(daemon->loop, socket, VISITOR_QUEUE_MAX, &handlers, session);
+	return session->connection;
+}
+
+static void take_key(struct shared_fd *shared, struct store *store, uint32_t key)
+{
+	if (!shared)
+		return;
+	shared->store = store;
+	shared->key = key;
+}
+
+static bool adopt_regions(struct session *session, const struct kept_session *kept)
+{
+	struct store *store = session->daemon->store;
+	int client_fd = store_take(store, kept->client_fd), server_fd = store_take(store, kept->server_fd);
+	int r = take_regions(session, client_fd, server_fd, store_take(store, kept->doorbell));
+
+	take_key(session->client_fd, store, kept->client_fd);
+	take_key(session->server_fd, store, kept->server_fd);
+	take_key(session->doorbell_fd, store, kept->doorbell);
+	return !r;
+}
+
+/* Its executors still know it, and have it closed as any other. Its program sees that its connection is closed. */
+static void give_up(struct session *session, bool has_regions)
+{
+	log_error("session %llu (process %d, %s) cannot be taken over: its descriptors are not there",
+		(unsigned long long)session->number, (int)session->pid, session->program);
+	if (!has_regions) {
+		/* Nobody sees those that it has instead. */
+		session->client_fd = shared_fd_unref(session->client_fd);
+		session->server_fd = shared_fd_unref(session->server_fd);
+		session->doorbell_fd = shared_fd_unref(session->doorbell_fd);
+		log_bug_on(make_regions(session) != 0);
+	}
+	session->given_up = session->state != SESSION_CLOSING;
+	session->state = SESSION_CLOSING;
+}
+
+struct session *session_adopt(struct domain *domain, uint64_t number, const struct kept_session *kept)
+{
+	const struct session_peer peer = {
+		.uid = (uid_t)kept->uid, .pid = kept->pid, .subject = kept->subject};
+	struct session *session = allocate(domain, &peer, number);
+	bool has_regions, has_peer;
+
+	log_bug_on(!session);
+	take_kept(session, kept);
+	session_set_terms(session);
+	has_regions = adopt_regions(session, kept);
+	has_peer = session->state == SESSION_CLOSING || adopt_peer(session);
+	if (!has_regions || !has_peer)
+		give_up(session, has_regions);
+	return session;
+}

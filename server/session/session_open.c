@@ -1,0 +1,175 @@
+// OPENING to SERVED: executors get to know the session, the active one serves it. See session.h.
+
+#include "server/session/session.h"
+
+#include <string.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/config/config.h"
+#include "server/failover/formers.h"
+#include "server/failover/warm.h"
+#include "server/failover/worker.h"
+#include "server/log.h"
+#include "server/loop/connection.h"
+#include "server/loop/shared_fd.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/handshake.h"
+#include "server/session/reclaim.h"
+#include "server/session/request.h"
+#include "server/session/sink.h"
+#include "server/session/window.h"
+#include "shm/text.h"
+
+void session_open_message(const struct session *session, struct wire_message *message)
+{
+	*message = (struct wire_message){.type = WIRE_OPEN_SESSION, .session = session->number};
+	message->open_session = (struct wire_open_session){.window_base = window_base(session->window),
+		.device_bytes = WINDOW_DEVICE_BYTES,
+		.host_bytes = WINDOW_HOST_BYTES,
+		.shape = session->view.shape,
+		.recovery = session->recovery,
+		.program = session->program,
+		.pid = session->pid};
+	if (session->features & FRMPS_FEATURE_TEXT)
+		message->open_session.text = shm_text_address(
+			window_base(session->window), WINDOW_DEVICE_BYTES, WINDOW_HOST_BYTES);
+}
+
+void session_open_fds(const struct session *session, struct shared_fd *ret_fds[3])
+{
+	ret_fds[0] = session->client_fd;
+	ret_fds[1] = session->server_fd;
+	ret_fds[2] = session->doorbell_fd;
+}
+
+static void send_refuse(struct connection *connection, int32_t code, const char *text)
+{
+	struct wire_message message = {.type = WIRE_REFUSE, .refuse = {.code = code, .text = text}};
+
+	connection_send(connection, &message, NULL, 0);
+}
+
+void session_refuse(struct session *session, int32_t code, const char *text)
+{
+	if (session->state != SESSION_OPENING)
+		return;
+	userlog_event(session->daemon, session->uid, USERLOG_refused, LOG_LEVEL_WARNING,
+		"process %d (%s) is refused: %s", (int)session->pid, session->program, text);
+	session->daemon->counters.sessions_refused++;
+	send_refuse(session->connection, code, text);
+	session_end(session, 0);
+}
+
+/* The active executor serves a session from Activate on; a standby only knows it. */
+static void on_attached(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	struct session *session = context;
+
+	(void)packet;
+	session->attach = (struct kept_call){0};
+	session_keep(session);
+	/* A dying executor's answer means nothing: the next one is told to serve all sessions. */
+	if (reply && reply->code && !worker_is_failing(worker))
+		session_reject(session, "its session cannot be served");
+	else if (session->request)
+		request_advance(session->request);
+	session_unref(session);
+}
+
+void session_attach(struct session *session, struct worker *worker)
+{
+	/* One that another executor served, and let go of, comes with what it has (failover/move.c). */
+	bool is_new = word_acquire(&session->view.server->generation) == worker->generation;
+	const uint32_t recover = is_new ? SESSION_RECOVER_NOTHING : session_policy(session);
+	struct wire_message message = {.type = WIRE_ACTIVATE,
+		.activate = {.generation = worker->generation,
+			.sessions = {&session->number, 1},
+			.recover = {&recover, 1},
+			.reason = "",
+			.canary_ms = (uint32_t)session->daemon->config->canary_patience_ms}};
+	struct formers formers;
+
+	formers_list(worker, &formers);
+	message.activate.formers = (struct wire_u32s){formers.pids, formers.count};
+	session->attach = (struct kept_call){worker->number, worker->next_request};
+	session_keep(session);
+	worker_request(worker, &message, NULL, 0, on_attached, session_ref(session));
+}
+
+static void serve(struct session *session)
+{
+	int r;
+
+	warm_session(session);
+	r = handshake_welcome(session);
+	if (r) {
+		userlog_event(session->daemon, session->uid, USERLOG_session, LOG_LEVEL_ERROR,
+			"session %llu (process %d, %s) cannot be welcomed: %s",
+			(unsigned long long)session->number, (int)session->pid, session->program,
+			r < 0 ? strerror(-r) : "its program is gone, or does not read");
+		session_end(session, 0);
+		return;
+	}
+	session->state = SESSION_SERVED;
+	sink_request(session);
+	session->daemon->counters.sessions_opened++;
+	userlog_event(session->daemon, session->uid, USERLOG_session, LOG_LEVEL_INFO,
+		"session opened: %llu (process %d, %s) of uid %lld", (unsigned long long)session->number,
+		(int)session->pid, session->program, (long long)session->uid);
+}
+
+static void on_opened(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	struct session *session = context;
+	/* One that is not to serve any more may still answer well. */
+	bool dying = !reply || worker_is_failing(worker) || worker != session->domain->active;
+	bool ok = !dying && !reply->code;
+
+	(void)packet;
+	session->opening = NULL;
+	session->open = (struct kept_call){0};
+	if (ok && !session->opened) {
+		session->opened = true;
+		if (session->state == SESSION_CLOSING)
+			reclaim_begin(session->daemon);
+	}
+	if (session->state == SESSION_OPENING && ok) {
+		serve(session);
+		/* Recorded with this: a Welcome that went out is sent again rather than never. */
+		if (session->state == SESSION_SERVED)
+			session_attach(session, worker);
+	} else if (session->state == SESSION_OPENING && !dying)
+		session_refuse(session, reply->code,
+			reply->text[0] ? reply->text : "the executor cannot take one more client");
+	else
+		session_keep(session);
+	/* A dying executor's session is opened by the next one, which may serve already. */
+	if (session->state == SESSION_OPENING)
+		session_open(session);
+	session_unref(session);
+}
+
+void session_open(struct session *session)
+{
+	struct worker *worker = domain_serving(session->domain);
+
+	if (session->state == SESSION_OPENING && !session->opening && worker)
+		session_open_again(session, worker);
+}
+
+void session_open_again(struct session *session, struct worker *worker)
+{
+	struct wire_message message;
+	struct shared_fd *fds[3];
+
+	session_open_message(session, &message);
+	session_open_fds(session, fds);
+	word_release(&session->view.server->generation, worker->generation);
+	session->opening = worker;
+	session->open = (struct kept_call){worker->number, worker->next_request};
+	session_keep(session);
+	worker_request(worker, &message, fds, 3, on_opened, session_ref(session));
+}
