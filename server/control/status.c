@@ -209,7 +209,7 @@ static json_t *device_json(const struct daemon *daemon)
 		(json_int_t)device->total_bytes, "driver_version", (int)device->driver_version, "state",
 		device_state_name(health->state));
 
-	if (json && device_has_failed(daemon)) {
+	if (json && daemon_has_failed(daemon)) {
 		json_object_set_new(json, "code", json_integer(health->code));
 		json_object_set_new(json, "reason", foreign(health->reason));
 	}

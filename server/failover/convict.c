@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "server/failover/oldest.h"
+#include "server/failover/words.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
@@ -50,27 +51,6 @@ uint32_t convict_doubt(const struct domain *domain, const struct worker *worker)
 	return doubt;
 }
 
-/* What it has said of faults that are settled is no evidence of another. */
-static void take_words(const struct worker *worker, struct last_words *words)
-{
-	memcpy(words, worker->words, LAST_WORDS_MAX * sizeof(*words));
-	for (uint32_t i = 0; i < LAST_WORDS_MAX; i++)
-		if (words[i].fault && words[i].fault <= worker->settled)
-			words[i].magic = 0;
-}
-
-bool convict_is_crash(const struct worker *worker)
-{
-	struct last_words words[LAST_WORDS_MAX] = {0};
-	bool named = false;
-
-	if (worker->words)
-		take_words(worker, words);
-	for (uint32_t i = 0; i < LAST_WORDS_MAX; i++)
-		named |= words[i].magic == LAST_WORDS_MAGIC && words[i].session;
-	return judge_is_crash(worker->exit_signal) && !named;
-}
-
 static void collect(const struct domain *domain, const struct worker *worker, struct judge_evidence *evidence)
 {
 	const struct promotion *promotion = &domain->promotion;
@@ -91,8 +71,7 @@ static void collect(const struct domain *domain, const struct worker *worker, st
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
 		if (session->over_limit)
 			evidence->over_limit = session->number;
-	if (worker->words)
-		take_words(worker, evidence->words);
+	words_read(worker, evidence->words);
 }
 
 void convict_preview(

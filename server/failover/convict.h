@@ -27,9 +27,6 @@ uint32_t convict_doubt(const struct domain *domain, const struct worker *worker)
 /** Whether a worker served the session: an older generation's work is none of its. */
 bool convict_was_served(const struct session *session, const struct worker *worker);
 
-/** Whether a reaped worker has crashed, and names no kernel of a session that was the cause. */
-bool convict_is_crash(const struct worker *worker);
-
 /** A fault was contained, and this session's kernel it was. */
 void convict_contained(struct domain *domain, uint64_t number);
 

@@ -25,11 +25,6 @@ const char *device_state_name(enum device_state state)
 	return names[state];
 }
 
-bool device_has_failed(const struct daemon *daemon)
-{
-	return daemon->health.state == DEVICE_FAILED;
-}
-
 /*
  * Consequences
  */
@@ -55,7 +50,7 @@ static void retire_all(struct daemon *daemon)
 
 void device_fail(struct daemon *daemon, int32_t code, const char *reason)
 {
-	if (device_has_failed(daemon) || daemon->leaving)
+	if (daemon_has_failed(daemon) || daemon->leaving)
 		return;
 	daemon->health.state = DEVICE_FAILED;
 	daemon->health.code = code;
@@ -81,7 +76,7 @@ void device_contain(struct domain *domain, int32_t code, const char *reason)
 		(long long)domain->identity.uid, (int)code);
 	daemon_end_sessions(daemon, domain, SHM_SESSION_FAULTED, code, text);
 	domain_retire(domain);
-	daemon_prewarm(daemon);
+	domain_prewarm(daemon);
 }
 
 static bool serves_anybody(const struct daemon *daemon)

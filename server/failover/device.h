@@ -29,8 +29,6 @@ struct device_health {
 
 const char *device_state_name(enum device_state state);
 
-bool device_has_failed(const struct daemon *daemon);
-
 /** The device has failed. Twice is fine: the first reason stays. */
 void device_fail(struct daemon *daemon, int32_t code, const char *reason);
 

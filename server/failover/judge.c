@@ -8,8 +8,9 @@
 
 #include "server/failover/judge.h"
 
-#include <signal.h>
 #include <string.h>
+
+#include "server/failover/words.h"
 
 const char *judge_ground_text(enum judge_ground ground)
 {
@@ -26,12 +27,6 @@ static bool is_known(const uint64_t *sessions, uint32_t count, uint64_t session)
 		if (sessions[i] == session)
 			return true;
 	return false;
-}
-
-bool judge_is_crash(int signal)
-{
-	return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE ||
-	       signal == SIGABRT || signal == SIGTRAP;
 }
 
 bool judge_blames(const struct judge_verdict *verdict, uint64_t session)
@@ -98,7 +93,7 @@ static void blame_named(const struct judge_evidence *evidence, const uint64_t *s
 static bool is_fault(const struct judge_evidence *evidence, const struct last_words *words)
 {
 	return words || evidence->lost || evidence->suspected ||
-	       (!evidence->asked && judge_is_crash(evidence->exit_signal));
+	       (!evidence->asked && words_is_crash(evidence->exit_signal));
 }
 
 void judge(const struct judge_evidence *evidence, const uint64_t *sessions, uint32_t count,

@@ -47,9 +47,6 @@ struct judge_verdict {
 /** Text of a ground for the log. */
 const char *judge_ground_text(enum judge_ground ground);
 
-/** Whether a process that this signal ended has crashed. */
-bool judge_is_crash(int signal);
-
 /** Whether a session is blamed. */
 bool judge_blames(const struct judge_verdict *verdict, uint64_t session);
 

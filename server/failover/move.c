@@ -75,7 +75,6 @@ enum move_state { MOVE_STARTING, MOVE_TELLING, MOVE_LETTING_GO };
 struct move {
 	struct session *session;
 	struct domain *to;
-	struct worker *told; /* of that domain; NULL: none yet, or it is gone */
 	enum move_state state;
 	enum move_cause cause;
 	uint64_t begun_us;
@@ -90,11 +89,6 @@ bool move_holds(const struct session *session)
 
 	return move &&
 	       (move->state == MOVE_LETTING_GO || move->cause == MOVE_LOAD || move->cause == MOVE_LIMIT);
-}
-
-struct worker *move_target(const struct session *session)
-{
-	return session->move ? session->move->told : NULL;
 }
 
 /*
@@ -166,6 +160,7 @@ static struct session *detach(struct move *move)
 	struct session *session = move->session;
 
 	session->move = NULL;
+	session->destination = NULL;
 	move->to->arrival = NULL;
 	timer_free(move->limit);
 	return session;
@@ -198,14 +193,15 @@ static void wait_for_end(struct session *session, struct worker *worker)
 /* The session stays where it is. */
 static void call_off(struct move *move, int32_t code, const char *text)
 {
+	struct worker *told = move->session->destination;
 	struct session *session = detach(move);
 	struct domain *to = move->to;
 
 	if (session->state != SESSION_CLOSING)
 		log_warning("session %llu (process %d, %s) stays with the others: %s",
 			(unsigned long long)session->number, (int)session->pid, session->program, text);
-	if (move->told)
-		wait_for_end(session, move->told);
+	if (told)
+		wait_for_end(session, told);
 	domain_retire(to);
 	say_done(move, code, text);
 	if (session->request)
@@ -274,6 +270,7 @@ static void change_domain(struct session *session, struct domain *to)
 /* Nothing of it is left in its old executor. */
 static void arrive(struct move *move)
 {
+	struct worker *told = move->session->destination;
 	struct session *session = detach(move);
 	struct domain *from = session->domain, *to = move->to;
 	struct worker *worker, *serving = domain_serving(to);
@@ -284,7 +281,7 @@ static void arrive(struct move *move)
 		serving ? (int)serving->pid : 0, (double)(timer_now_us() - move->begun_us) / 1000.0,
 		to->reason);
 	session->daemon->counters.sessions_moved++;
-	if (serving && serving == move->told) {
+	if (serving && serving == told) {
 		session_attach(session, serving);
 	} else {
 		session_hold(session);
@@ -360,9 +357,9 @@ void move_look(struct session *session)
 	struct move *move = session->move;
 	const struct request *request = session->request;
 
-	if (!move || move->state != MOVE_TELLING || move->told->mirrors)
+	if (!move || move->state != MOVE_TELLING || session->destination->mirrors)
 		return;
-	if (worker_is_immovable(move->told, session->number))
+	if (worker_is_immovable(session->destination, session->number))
 		call_off(move, CUDA_ERROR_NOT_SUPPORTED, "something of it comes out differently there");
 	else if (request && request->sent)
 		return;
@@ -378,8 +375,8 @@ void move_look_into(struct domain *domain)
 		return;
 	if (move->state == MOVE_STARTING) {
 		move->state = MOVE_TELLING;
-		move->told = domain_serving(domain);
-		warm_tell(move->told, move->session);
+		move->session->destination = domain_serving(domain);
+		warm_tell(move->session->destination, move->session);
 	}
 	move_look(move->session);
 }
@@ -442,7 +439,7 @@ void move_adopt(struct session *session, uint32_t number)
 		return;
 	move = move_new(session, to);
 	await_answer(move);
-	move->told = to->active;
+	session->destination = to->active;
 }
 
 void move_forget(struct session *session, const void *context)
@@ -477,9 +474,9 @@ void move_lost(struct domain *domain, const struct worker *worker)
 {
 	struct move *move = domain->arrival;
 
-	if (!move || move->told != worker)
+	if (!move || move->session->destination != worker)
 		return;
-	move->told = NULL;
+	move->session->destination = NULL;
 	/* The next one is told. */
 	if (move->state == MOVE_TELLING)
 		move->state = MOVE_STARTING;

@@ -7,25 +7,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "server/session/rooms.h"
+
 struct domain;
 struct move;
 struct session;
 struct worker;
-
-/* Why. */
-enum move_cause {
-	MOVE_LOAD,  /* its code could not be loaded beside the kernels of others */
-	MOVE_ORDER, /* an operator said so */
-	MOVE_GUARD, /* its guard was hit, and several programs can have done it (separate.h) */
-	MOVE_LIMIT, /* its kernels need larger limits than those of others have */
-};
-
-/**
- * How a move that was asked for ended; not called where move_begin() says that there is none.
- * @code: CUDA_SUCCESS: the session is in its new domain
- * @text: why it is not
- */
-typedef void move_done_fn(void *context, int32_t code, const char *text);
 
 /**
  * Begins.
@@ -41,8 +28,6 @@ void move_forget(struct session *session, const void *context);
 
 /** Whether requests of the session wait for the end of its move. */
 bool move_holds(const struct session *session);
-/** The executor that is told what the session gets meanwhile; NULL: none. */
-struct worker *move_target(const struct session *session);
 
 /* Something that moves wait for has happened; each of these may end one. */
 void move_look(struct session *session);

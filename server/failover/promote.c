@@ -49,9 +49,9 @@
 
 #include "server/config/config.h"
 #include "server/failover/convict.h"
+#include "server/failover/device.h"
 #include "server/failover/formers.h"
 #include "server/failover/halt.h"
-#include "server/failover/move.h"
 #include "server/failover/overrun.h"
 #include "server/failover/verdict.h"
 #include "server/failover/worker.h"
@@ -62,6 +62,7 @@
 #include "server/session/domain.h"
 #include "server/session/session.h"
 #include "server/session/request.h"
+#include "server/session/rooms.h"
 
 /* When an executor in which a fault was contained is asked again for a quiet moment, at least, and by how much longer it
  * is left alone than it had looked for one, because it keeps programs' queues short meanwhile. */
@@ -134,7 +135,7 @@ static void begin(struct domain *domain, enum promote_state state, enum promote_
 	promotion->fence_until_us = 0;
 	promotion->sign[0] = '\0';
 	promote_hold_sessions(domain);
-	move_call_off(domain);
+	domain->daemon->standby_room->in_trouble(domain);
 }
 
 static void halt(struct domain *domain, enum promote_cause cause, uint64_t patience_ms)
@@ -190,6 +191,20 @@ void promote_silent(struct domain *domain, struct worker *worker)
 	promote_sign(domain, worker, "it does not answer any more");
 	promotion->silent = promotion->state != PROMOTE_STEADY;
 	domain_keep(domain);
+}
+
+void promote_lost(struct worker *worker, const char *text)
+{
+	if (!device_take_lost(worker) && !(worker->domain && promote_sign(worker->domain, worker, text)))
+		worker_condemn(worker, "lost its context");
+}
+
+void promote_close_overdue(struct domain *domain)
+{
+	if (domain->promotion.state == PROMOTE_ACTIVATING)
+		worker_condemn(domain->active, "did not close a session in time");
+	else if (!domain->promotion.worn)
+		promote_silent(domain, domain->active);
 }
 
 void promote_detect(struct domain *domain, struct worker *worker)

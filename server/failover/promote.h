@@ -80,6 +80,11 @@ void promote_deinit(struct domain *domain);
  * Return: whether it is halted; otherwise the caller gives the worker up if it has lost its context.
  */
 bool promote_sign(struct domain *domain, struct worker *worker, const char *sign);
+/** A worker says that it has lost its context: an executor that can be halted lives on for a while, any other one is
+ * given up, unless that is the device's doing. */
+void promote_lost(struct worker *worker, const char *text);
+/** The active executor has not closed a session in time. */
+void promote_close_overdue(struct domain *domain);
 /** A standby whose answers are all in: only then it is known which sessions it can take over. NULL: none. */
 struct worker *promote_find_warm(const struct domain *domain);
 

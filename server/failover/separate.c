@@ -16,6 +16,8 @@
 
 #include "server/config/config.h"
 #include "server/failover/move.h"
+#include "server/failover/verdict.h"
+#include "server/failover/worker.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
@@ -56,7 +58,7 @@ static const char *obstacle(const struct session *session)
 	return NULL;
 }
 
-const char *separate_begin(struct domain *domain, uint64_t owner)
+static const char *begin(struct domain *domain, uint64_t owner)
 {
 	struct session *session = domain_find_session(domain, owner);
 	const char *text = session ? obstacle(session) : "it is gone";
@@ -67,4 +69,20 @@ const char *separate_begin(struct domain *domain, uint64_t owner)
 	if (!text)
 		session->apart_us = timer_now_us();
 	return text;
+}
+
+/* The executor has told the culprit. */
+void separate_take_stray(struct worker *worker, uint64_t owner, const struct wire_stray *stray)
+{
+	struct counters *counters = &worker->daemon->counters;
+	const char *stays;
+
+	if (stray->culprit)
+		counters->guard_hits++;
+	else
+		counters->guard_hits_unproved++;
+	if (!worker->domain)
+		return;
+	stays = stray->culprit ? NULL : begin(worker->domain, owner);
+	verdict_stray(worker->domain, owner, stray, stays);
 }

@@ -6,13 +6,14 @@
 
 #include <stdint.h>
 
-struct domain;
+struct wire_stray;
+struct worker;
 
 /**
- * Begins to move a session whose guard was hit, and nobody knows by whom, into an executor of its own.
+ * A guard was hit: counts and reports that. Where nobody knows by whom, begins to move the session whose guard it is into
+ * an executor of its own.
  * @owner: number of the session
- * Return: NULL, or why it stays where it is (static text).
  */
-const char *separate_begin(struct domain *domain, uint64_t owner);
+void separate_take_stray(struct worker *worker, uint64_t owner, const struct wire_stray *stray);
 
 #endif

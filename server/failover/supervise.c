@@ -17,8 +17,8 @@
 
 #include "server/adopt/store.h"
 #include "server/failover/exceptions.h"
-#include "server/failover/judge.h"
 #include "server/failover/vitals.h"
+#include "server/failover/words.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
@@ -191,7 +191,7 @@ void supervise_ended(struct daemon *daemon, pid_t pid, int status)
 
 	if (worker) {
 		process = worker->process;
-		log_event(judge_is_crash(number) ? LOG_LEVEL_WARNING : LOG_LEVEL_DEBUG,
+		log_event(words_is_crash(number) ? LOG_LEVEL_WARNING : LOG_LEVEL_DEBUG,
 			"%s %d is reaped (status %d, signal %d)%s", role_name(worker->role), (int)pid,
 			WEXITSTATUS(status), number, process->killed_us ? ", it was killed" : "");
 		/* From here on there is nothing to kill. */

@@ -46,7 +46,7 @@ static void compare(const struct mirror *mirror, struct worker *worker, const st
 static bool is_its(const struct worker *worker, const struct session *session)
 {
 	return session->state != SESSION_CLOSING &&
-	       (session->domain == worker->domain || move_target(session) == worker);
+	       (session->domain == worker->domain || session->destination == worker);
 }
 
 void warm_done(struct domain *domain, struct worker *worker)
@@ -251,7 +251,7 @@ void warm_entry(struct session *session, const struct holding *entry)
 	TAILQ_FOREACH (worker, &session->domain->workers, link)
 		if (is_standby(worker))
 			mirror_entry(worker, session, entry);
-	worker = move_target(session);
+	worker = session->destination;
 	if (worker)
 		mirror_entry(worker, session, entry);
 }
@@ -265,7 +265,7 @@ void warm_drop(struct session *session, const struct wire_message *message, stru
 	TAILQ_FOREACH (worker, &session->domain->workers, link)
 		if (is_standby(worker))
 			send_mirror(worker, session, &copy, NULL, 0, NULL, chunk);
-	worker = move_target(session);
+	worker = session->destination;
 	if (worker)
 		send_mirror(worker, session, &copy, NULL, 0, NULL, chunk);
 }

@@ -4,31 +4,26 @@
 #include "server/failover/worker.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/adopt/adopt.h"
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
 #include "server/config/config.h"
-#include "server/failover/device.h"
 #include "server/failover/kernel_log.h"
 #include "server/failover/overdue.h"
-#include "server/failover/promote.h"
 #include "server/failover/supervise.h"
+#include "server/failover/words.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
-#include "server/session/reclaim.h"
 
 /* Warming a standby sends thousands of small packets without waiting: they wait here. */
 #define WORKER_QUEUE_MAX (1u << 20)
@@ -51,6 +46,11 @@ const char *worker_state_name(enum worker_state state)
 	return names[state];
 }
 
+static const struct worker_events *events_of(const struct worker *worker)
+{
+	return worker->daemon->worker_events;
+}
+
 static struct worker_pending *find_pending(struct worker *worker, uint64_t id)
 {
 	struct worker_pending *pending;
@@ -67,7 +67,7 @@ static void take_reply(struct worker *worker, const struct wire_message *message
 
 	if (!pending && message->id < worker->first_request) {
 		/* An earlier life of the daemon asked, and has dealt with it or did not need to. */
-		adopt_unclaimed(worker, &message->reply, packet);
+		events_of(worker)->unclaimed(worker, &message->reply, packet);
 		return;
 	}
 	if (!pending) {
@@ -80,13 +80,6 @@ static void take_reply(struct worker *worker, const struct wire_message *message
 	free(pending);
 }
 
-/* An executor that can be halted lives on for a while; any other one is given up. */
-static void show_sign(struct worker *worker, const char *sign)
-{
-	if (!worker->domain || !promote_sign(worker->domain, worker, sign))
-		worker_condemn(worker, "lost its context");
-}
-
 void worker_take_lost(struct worker *worker, int32_t code, const char *text)
 {
 	if (worker->lost || worker->state == WORKER_CONDEMNED)
@@ -95,8 +88,7 @@ void worker_take_lost(struct worker *worker, int32_t code, const char *text)
 	worker->lost_code = code;
 	worker->lost_us = timer_now_us();
 	snprintf(worker->lost_text, sizeof(worker->lost_text), "%s", text);
-	if (!device_take_lost(worker))
-		show_sign(worker, text);
+	events_of(worker)->lost(worker, text);
 }
 
 /* "It failed" says less than any other code. */
@@ -165,18 +157,10 @@ bool worker_owes(const struct worker *worker, const void *context)
 	return false;
 }
 
-/* What it said, and what was begun for it. */
-static void keep_trouble(struct worker *worker)
-{
-	if (worker->domain)
-		domain_keep_all(worker->domain, false);
-	else
-		worker_keep(worker);
-}
-
 static void on_message(void *context, const struct wire_message *message, struct packet *packet)
 {
 	struct worker *worker = context;
+	const struct worker_events *events = events_of(worker);
 
 	switch (message->type) {
 	case WIRE_REPLY:
@@ -184,29 +168,29 @@ static void on_message(void *context, const struct wire_message *message, struct
 		break;
 	case WIRE_LOST:
 		worker_take_lost(worker, message->trouble.code, message->trouble.text);
-		keep_trouble(worker);
+		events->troubled(worker);
 		break;
 	case WIRE_SUSPECT:
 		if (worker->domain)
-			promote_sign(worker->domain, worker, message->trouble.text);
-		keep_trouble(worker);
+			events->suspect(worker, message->trouble.text);
+		events->troubled(worker);
 		break;
 	case WIRE_FAULT:
 		if (worker->domain)
-			promote_contained(worker->domain, worker, message->session, &message->trouble);
-		keep_trouble(worker);
+			events->fault(worker, message->session, &message->trouble);
+		events->troubled(worker);
 		break;
 	case WIRE_READY:
 		worker->contains = message->ready.contains;
 		if (worker->state == WORKER_STARTING)
-			daemon_worker_ready(worker, &message->ready);
+			events->ready(worker, &message->ready);
 		worker_keep(worker);
 		break;
 	case WIRE_STRAY:
-		daemon_worker_stray(worker, message->session, &message->stray);
+		events->stray(worker, message->session, &message->stray);
 		break;
 	case WIRE_OFFENCE:
-		daemon_worker_offence(worker, message->session, message->trouble.text);
+		events->offence(worker, message->session, message->trouble.text);
 		break;
 	default:
 		worker_condemn(worker, "sent a message that is not its to send");
@@ -237,39 +221,10 @@ static struct worker *worker_free(struct worker *worker)
 	store_forget(worker->daemon->store, worker->words_key);
 	timer_free(worker->end_timer);
 	timer_free(worker->reap_timer);
-	if (worker->words)
-		munmap(worker->words, LAST_WORDS_MAX * sizeof(*worker->words));
+	words_unmap(worker);
 	free(worker->immovable);
 	free(worker);
 	return NULL;
-}
-
-static int map_words(struct worker *worker, int fd)
-{
-	void *page = mmap(NULL, LAST_WORDS_MAX * sizeof(*worker->words), PROT_READ, MAP_SHARED, fd, 0);
-
-	if (page == MAP_FAILED)
-		return -errno;
-	worker->words = page;
-	return 0;
-}
-
-/* The page for last words, mapped here and to be inherited. */
-static int make_words(struct worker *worker, int *ret_fd)
-{
-	int fd = memfd_create("frmps-last-words", MFD_CLOEXEC), r;
-
-	if (fd < 0)
-		return -errno;
-	r = ftruncate(fd, LAST_WORDS_MAX * (off_t)sizeof(*worker->words)) < 0 ? -errno
-									      : map_words(worker, fd);
-	r = r ? r : store_deposit(worker->daemon->store, fd, &worker->words_key);
-	if (r < 0) {
-		close(fd);
-		return r;
-	}
-	*ret_fd = fd;
-	return 0;
 }
 
 void worker_keep(struct worker *worker)
@@ -344,10 +299,10 @@ int worker_start(struct daemon *daemon, struct domain *domain, enum role role, s
 		return -ENOMEM;
 	}
 	worker->number = ++daemon->next_worker;
-	daemon_keep(daemon);
+	daemon->worker_events->numbered(daemon);
 	r = store_deposit(daemon->store, pair[0], &worker->control_key);
 	if (role == ROLE_EXECUTOR && r == 0)
-		r = make_words(worker, &words_fd);
+		r = words_make(worker, &words_fd);
 	if (r < 0)
 		close(pair[1]);
 	else
@@ -423,7 +378,7 @@ struct worker *worker_adopt(struct daemon *daemon, struct domain *domain, uint32
 	worker->control_key = control_key;
 	words = take_fd(store, kept->words, &worker->words_key);
 	if (words >= 0) {
-		map_words(worker, words);
+		words_map(worker, words);
 		close(words);
 	}
 	supervise_adopt(worker, take_fd(store, kept->process, &worker->process_key));
@@ -480,7 +435,7 @@ void worker_await_memory(struct worker *worker)
 	if (worker->gives_back || !worker->told)
 		return;
 	worker->gives_back = true;
-	reclaim_begin(worker->daemon);
+	events_of(worker)->gives_back(worker->daemon);
 }
 
 /* Return: whether it was not before. */
@@ -503,7 +458,7 @@ static bool condemn(struct worker *worker, const char *reason)
 void worker_kill(struct worker *worker)
 {
 	worker->daemon->spawner->kill(worker);
-	device_await_end(worker);
+	events_of(worker)->killed(worker);
 }
 
 void worker_condemn(struct worker *worker, const char *reason)
@@ -511,7 +466,7 @@ void worker_condemn(struct worker *worker, const char *reason)
 	if (!condemn(worker, reason))
 		return;
 	worker_kill(worker);
-	daemon_worker_condemned(worker);
+	events_of(worker)->condemned(worker);
 }
 
 /* It may be long before it is gone. */
@@ -529,7 +484,7 @@ void worker_condemn_later(struct worker *worker, uint64_t milliseconds, const ch
 		timer_start(worker->end_timer, milliseconds);
 	else
 		worker_kill(worker);
-	daemon_worker_condemned(worker);
+	events_of(worker)->condemned(worker);
 }
 
 bool worker_knows_sessions(const struct worker *worker)
@@ -591,9 +546,9 @@ void worker_reaped(struct worker *worker, int exit_status, int exit_signal)
 		pending->reply(pending->context, worker, NULL, NULL);
 		free(pending);
 	}
-	daemon_worker_gone(worker);
+	events_of(worker)->gone(worker);
 	gave_back = worker->gives_back;
 	worker_free(worker);
 	if (gave_back)
-		reclaim_done(daemon, 1);
+		daemon->worker_events->gave_back(daemon, 1);
 }

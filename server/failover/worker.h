@@ -52,6 +52,37 @@ struct spawner {
 	bool (*look)(const struct worker *worker, struct vitals *ret_vitals);
 };
 
+/* What a worker says, and what becomes of it: events for the rooms above, registered when the daemon starts. */
+struct worker_events {
+	/* It says Ready, in STARTING. */
+	void (*ready)(struct worker *worker, const struct wire_ready *ready);
+	/* It has lost its context (worker_take_lost). Called once. */
+	void (*lost)(struct worker *worker, const char *text);
+	/* An executor sees a sign of a fault, and looks into it. */
+	void (*suspect)(struct worker *worker, const char *text);
+	/* An executor has contained a fault of a session. */
+	void (*fault)(struct worker *worker, uint64_t session, const struct wire_trouble *fault);
+	/* A guard was hit. @owner: session whose guard it is */
+	void (*stray)(struct worker *worker, uint64_t owner, const struct wire_stray *stray);
+	/* A session has broken the rules. */
+	void (*offence)(struct worker *worker, uint64_t session, const char *reason);
+	/* Answers a request of an earlier life of the daemon. */
+	void (*unclaimed)(struct worker *worker, const struct wire_reply *reply, const struct packet *packet);
+	/* Behind each of lost, suspect and fault: what they have changed is to be recorded. */
+	void (*troubled)(struct worker *worker);
+	/* It is CONDEMNED from now on. */
+	void (*condemned)(struct worker *worker);
+	/* SIGKILL was sent. Again and again is fine. */
+	void (*killed)(struct worker *worker);
+	/* It was reaped, and all its requests have their answer; freed behind this. */
+	void (*gone)(struct worker *worker);
+	/* A number was given out (daemon->next_worker). */
+	void (*numbered)(struct daemon *daemon);
+	/* Something that ends will give memory back; so many of these have. */
+	void (*gives_back)(struct daemon *daemon);
+	void (*gave_back)(struct daemon *daemon, unsigned count);
+};
+
 /**
  * Receives the Reply to a request; reply is NULL when the worker died without one. Called exactly once per
  * request. packet holds descriptors that came with the reply.

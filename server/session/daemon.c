@@ -2,7 +2,6 @@
 // states.
 
 #include "server/session/daemon.h"
-#include "server/session/desk.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,46 +14,24 @@
 #include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/failover/overdue.h"
-#include "server/failover/promote.h"
-#include "server/failover/separate.h"
-#include "server/failover/verdict.h"
-#include "server/failover/warm.h"
-#include "server/failover/witnesses.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/notify.h"
 #include "server/loop/timer.h"
 #include "server/loop/watch.h"
 #include "server/role.h"
+#include "server/session/desk.h"
 #include "server/session/domain.h"
 #include "server/session/keeping.h"
 #include "server/session/listener.h"
 #include "server/session/offender.h"
+#include "server/session/request.h"
+#include "server/session/rooms.h"
 #include "server/session/session.h"
 #include "server/session/visitor.h"
 
 /* How long children may take to leave when they are asked to. */
 #define LEAVE_MS 3000u
-
-struct session *daemon_find_session(const struct daemon *daemon, uint64_t number)
-{
-	struct session *session;
-
-	TAILQ_FOREACH (session, &daemon->sessions, link)
-		if (session->number == number)
-			break;
-	return session;
-}
-
-struct domain *daemon_find_domain(const struct daemon *daemon, uint32_t number)
-{
-	struct domain *domain;
-
-	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (domain->number == number)
-			break;
-	return domain;
-}
 
 /*
  * Events of workers
@@ -101,10 +78,10 @@ void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready)
 		if (!daemon->device_known)
 			copy_device(&daemon->device, ready);
 		daemon->device_known = true;
-		witnesses_follow_device(daemon);
+		daemon->fault_room->device_known(daemon);
 		store_put_single(daemon->store, RECORD_DEVICE, &daemon->device, sizeof(daemon->device));
 		overdue_came_up(daemon);
-		warm_start(worker);
+		daemon->standby_room->executor_ready(worker);
 	}
 	become_ready(daemon);
 }
@@ -117,26 +94,12 @@ void daemon_worker_offence(struct worker *worker, uint64_t number, const char *r
 		session_reject(session, reason);
 }
 
-/* The executor has told the culprit. */
-void daemon_worker_stray(struct worker *worker, uint64_t owner, const struct wire_stray *stray)
-{
-	struct counters *counters = &worker->daemon->counters;
-	const char *stays;
-
-	if (stray->culprit)
-		counters->guard_hits++;
-	else
-		counters->guard_hits_unproved++;
-	if (!worker->domain)
-		return;
-	stays = stray->culprit ? NULL : separate_begin(worker->domain, owner);
-	verdict_stray(worker->domain, owner, stray, stays);
-}
-
-void daemon_worker_condemned(struct worker *worker)
+void daemon_worker_troubled(struct worker *worker)
 {
 	if (worker->domain)
-		promote_detect(worker->domain, worker);
+		domain_keep_all(worker->domain, false);
+	else
+		worker_keep(worker);
 }
 
 static bool has_workers(const struct daemon *daemon)
@@ -157,9 +120,9 @@ void daemon_worker_gone(struct worker *worker)
 
 	if (!domain && daemon->leaving)
 		daemon->keeper = NULL;
-	else if (!domain)
-		keeping_gone(daemon, worker);
-	else
+	else if (!domain && !keeping_gone(daemon, worker, text, sizeof(text)))
+		daemon_fail(daemon, text);
+	else if (domain)
 		domain_worker_gone(domain, worker);
 	if (domain && !worker->was_ready && !daemon->ready && !daemon->leaving) {
 		snprintf(text, sizeof(text), "no executor can start: %s",
@@ -170,73 +133,7 @@ void daemon_worker_gone(struct worker *worker)
 		uv_stop(daemon->loop);
 }
 
-/*
- * Domains for programs
- */
-
-void daemon_prewarm(struct daemon *daemon)
-{
-	struct domain *domain;
-
-	if (device_has_failed(daemon))
-		return;
-	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (!domain->retiring)
-			return;
-	domain = domain_new(daemon);
-	if (!domain)
-		return;
-	/* For programs of the service's own user: where executors run as users, nobody else gets it. */
-	identity_of_self(&domain->identity);
-	domain_keep(domain);
-	domain_fill(domain);
-}
-
-/* Executors run as somebody from their start. */
-static bool may_assign(const struct domain *domain, const struct identity *identity)
-{
-	return !domain->assigned &&
-	       (!domain->daemon->heritage->as_user || identity_equal(&domain->identity, identity));
-}
-
-static struct domain *find_domain(const struct daemon *daemon, const struct identity *identity, bool alone)
-{
-	struct domain *domain, *nobodys = NULL;
-
-	TAILQ_FOREACH (domain, &daemon->domains, link) {
-		if (domain->retiring)
-			continue;
-		if (domain->assigned && identity_equal(&domain->identity, identity) && !domain->alone &&
-			!alone)
-			return domain;
-		if (may_assign(domain, identity))
-			nobodys = domain;
-	}
-	return nobodys;
-}
-
-struct domain *daemon_domain_of(struct daemon *daemon, const struct identity *identity, const char *alone)
-{
-	struct domain *domain = find_domain(daemon, identity, alone), *other;
-
-	if (!domain)
-		domain = domain_new(daemon);
-	if (!domain)
-		return NULL;
-	if (domain->assigned)
-		return domain;
-	domain->assigned = true;
-	domain->alone = alone;
-	snprintf(domain->reason, sizeof(domain->reason), "%s", alone ? alone : "");
-	domain->identity = *identity;
-	domain_keep(domain);
-	domain_fill(domain);
-	TAILQ_FOREACH (other, &daemon->domains, link)
-		domain_watch_idle(other);
-	return domain;
-}
-
-void daemon_session_gone(struct daemon *daemon)
+static void on_emptied(struct daemon *daemon)
 {
 	if (daemon->draining && !daemon->leaving && TAILQ_EMPTY(&daemon->sessions))
 		daemon_leave(daemon);
@@ -298,7 +195,7 @@ void daemon_leave(struct daemon *daemon)
 		return;
 	daemon->draining = daemon->leaving = true;
 	daemon->listener = listener_free(daemon->listener);
-	witnesses_dismiss(daemon);
+	daemon->fault_room->leaving(daemon);
 	daemon_end_sessions(
 		daemon, NULL, SHM_SESSION_CLOSED, CUDA_ERROR_MPS_CLIENT_TERMINATED, "the service stops");
 	while (!TAILQ_EMPTY(&daemon->visitors))
@@ -352,7 +249,7 @@ void daemon_fail(struct daemon *daemon, const char *reason)
  */
 
 void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct config *config,
-	const struct heritage *heritage, const struct spawner *spawner, const struct desk *desk)
+	const struct heritage *heritage, const struct spawner *spawner, const struct rooms *rooms)
 {
 	struct rlimit files;
 
@@ -362,14 +259,19 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	config_rules(config, &daemon->rules);
 	daemon->heritage = heritage;
 	daemon->spawner = spawner;
-	daemon->desk = desk;
+	daemon->worker_events = rooms->worker_events;
+	daemon->desk = rooms->desk;
+	daemon->fault_room = rooms->fault;
+	daemon->standby_room = rooms->standby;
+	daemon->accept = visitor_new;
+	daemon->emptied = on_emptied;
 	TAILQ_INIT(&daemon->domains);
 	TAILQ_INIT(&daemon->sessions);
 	TAILQ_INIT(&daemon->visitors);
 	TAILQ_INIT(&daemon->operators);
-	reclaim_init(daemon);
+	reclaim_init(daemon, request_advance);
 	userlog_init(daemon);
-	desk->open(daemon);
+	daemon->desk->open(daemon);
 	handouts_init(&daemon->handouts, loop);
 	TAILQ_INIT(&daemon->offenders);
 	TAILQ_INIT(&daemon->faults);
@@ -387,7 +289,7 @@ int daemon_start(struct daemon *daemon)
 	keeping_start(daemon);
 	if (!daemon->keeper)
 		return -EAGAIN;
-	daemon_prewarm(daemon);
+	domain_prewarm(daemon);
 	return 0;
 }
 
@@ -417,25 +319,8 @@ void daemon_adopted(struct daemon *daemon)
 
 	if (!daemon->keeper)
 		keeping_start(daemon);
-	daemon_prewarm(daemon);
+	domain_prewarm(daemon);
 	TAILQ_FOREACH (domain, &daemon->domains, link)
 		domain_fill(domain);
 	become_ready(daemon);
-}
-
-void daemon_keep(struct daemon *daemon)
-{
-	struct kept_service kept = {.next_session = daemon->next_session,
-		.started_us = daemon->started_us,
-		.next_worker = daemon->next_worker,
-		.next_domain = daemon->next_domain,
-		.keeper_number = daemon->keeper_number,
-		.epoch = daemon->epoch,
-		.ready = daemon->ready,
-		.health = daemon->health,
-		.counters = daemon->counters};
-
-	if (daemon->listener)
-		listener_keys(daemon->listener, &kept.listener, &kept.listener_lock);
-	daemon->record = store_put(daemon->store, daemon->record, RECORD_SERVICE, 0, &kept, sizeof(kept));
 }

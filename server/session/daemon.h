@@ -11,7 +11,8 @@
 // DRAINING  no listener; sessions go on, promotions included.
 // LEAVING   sessions are closed; the end of a child is expected.
 //
-// daemon_main.c is the process around it, adopt/adopt.c its second life, keeping.c the keeper's place in it.
+// daemon_main.c is the process around it, adopt/adopt.c its second life, keeping.c the keeper's place in it,
+// daemon_registry.c what it has and what its record says.
 
 #ifndef FRMPS_SERVER_SESSION_DAEMON_H
 #define FRMPS_SERVER_SESSION_DAEMON_H
@@ -35,6 +36,7 @@
 struct config;
 struct desk;
 struct domain;
+struct fault_room;
 struct heritage;
 struct identity;
 struct listener;
@@ -48,10 +50,13 @@ struct legacy;
 struct nvml;
 struct record;
 struct reload;
+struct rooms;
+struct standby_room;
 struct store;
 struct visitor;
 struct watch;
 struct worker;
+struct worker_events;
 
 struct daemon {
 	struct uv_loop_s *loop;
@@ -59,7 +64,11 @@ struct daemon {
 	struct rules rules; /* on which terms sessions are served: may be read again (control/reload.h) */
 	const struct heritage *heritage;
 	const struct spawner *spawner;
+	const struct worker_events *worker_events;
 	const struct desk *desk;
+	const struct fault_room *fault_room;
+	const struct standby_room *standby_room;
+	void (*accept)(struct daemon *daemon, int socket); /* whoever connects; takes the socket over */
 	struct listener *listener;
 	/* failover/witnesses.h */
 	struct kernel_log *kernel_log; /* NULL: it cannot be read */
@@ -84,8 +93,9 @@ struct daemon {
 	struct userlog userlog;
 	struct handouts handouts;
 	unsigned session_count;
-	uint64_t fds_max;     /* open files that this process may have */
-	uint64_t records_max; /* bytes of records that there may be */
+	void (*emptied)(struct daemon *daemon); /* the last executor has let go of a session */
+	uint64_t fds_max;			/* open files that this process may have */
+	uint64_t records_max;			/* bytes of records that there may be */
 	uint64_t next_session;
 	/* What executors said of the device; valid when device_known. */
 	struct backend_device device;
@@ -116,7 +126,7 @@ void daemon_keep(struct daemon *daemon);
 
 /* The steps of daemon_main, apart for tests that bring their own loop and spawner. */
 void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct config *config,
-	const struct heritage *heritage, const struct spawner *spawner, const struct desk *desk);
+	const struct heritage *heritage, const struct spawner *spawner, const struct rooms *rooms);
 /** Lets go of everything; no worker and no session may be left. The loop is then run until it is empty. */
 void daemon_deinit(struct daemon *daemon);
 /** Starts keeper and the first domain's executors. Return: 0 or -errno. */
@@ -132,8 +142,7 @@ void daemon_fail(struct daemon *daemon, const char *reason);
 /* Events of workers. */
 void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready);
 void daemon_worker_offence(struct worker *worker, uint64_t session, const char *reason);
-void daemon_worker_stray(struct worker *worker, uint64_t owner, const struct wire_stray *stray);
-void daemon_worker_condemned(struct worker *worker);
+void daemon_worker_troubled(struct worker *worker);
 void daemon_worker_gone(struct worker *worker);
 
 /** The session with this number, NULL if there is none. */
@@ -141,22 +150,11 @@ struct session *daemon_find_session(const struct daemon *daemon, uint64_t number
 /** The domain with this number, NULL if there is none. */
 struct domain *daemon_find_domain(const struct daemon *daemon, uint32_t number);
 
-/**
- * A domain for a user's next program: his own, else the prewarmed one if it is nobody's yet and its executors run as
- * they must, else a new one.
- * @alone: why it is to be one that no other program is in, and will be; NULL: it need not be
- * Return: NULL without memory
- */
-struct domain *daemon_domain_of(struct daemon *daemon, const struct identity *identity, const char *alone);
-
-/** Sees to it that there is a domain for whoever comes. */
-void daemon_prewarm(struct daemon *daemon);
-
 /** Ends the sessions of a domain; NULL: all. Programs get code and reason. @state: as of session_finish() */
 void daemon_end_sessions(
 	struct daemon *daemon, const struct domain *domain, uint32_t state, int32_t code, const char *reason);
 
-/** The last executor has let go of a session. */
-void daemon_session_gone(struct daemon *daemon);
+/** Whether the device has failed (failover/device.h). */
+bool daemon_has_failed(const struct daemon *daemon);
 
 #endif

@@ -12,7 +12,7 @@
 #include "server/adopt/holder.h"
 #include "server/adopt/store.h"
 #include "server/config/config.h"
-#include "server/control/operator.h"
+#include "server/rooms.h"
 #include "server/failover/supervise.h"
 #include "server/failover/witnesses.h"
 #include "server/log.h"
@@ -113,7 +113,7 @@ int daemon_main(const struct config *config, const struct heritage *heritage, co
 	/* Who opens a file of which a lease is just taken (handout.c) breaks that. */
 	signal(SIGIO, SIG_IGN);
 	uv_loop_init(&loop);
-	daemon_init(&daemon, &loop, config, heritage, &supervise_spawner, &control_desk);
+	daemon_init(&daemon, &loop, config, heritage, &supervise_spawner, &rooms_all);
 	daemon.store = store;
 	daemon.holder = watch_new(&loop, dup(store_socket(store)), on_holder, &daemon);
 	log_bug_on(!daemon.holder);

@@ -12,13 +12,13 @@
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
 #include "server/config/config.h"
-#include "server/failover/move.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
-#include "server/session/request.h"
 #include "server/session/session.h"
+#include "server/session/request.h"
+#include "server/session/rooms.h"
 
 #define RESPAWN_FIRST_MS 250u
 #define RESPAWN_MOST_MS	 60000u
@@ -50,7 +50,7 @@ static void on_idle(void *context)
 		return;
 	if (domain->alone) {
 		domain_retire(domain);
-		daemon_prewarm(daemon);
+		domain_prewarm(daemon);
 		return;
 	}
 	TAILQ_FOREACH (other, &domain->daemon->domains, link) {
@@ -153,7 +153,7 @@ struct domain *domain_new_numbered(struct daemon *daemon, uint32_t number)
 	TAILQ_INIT(&domain->lingers);
 	domain->respawn = timer_new(daemon->loop, on_respawn, domain);
 	domain->idle = timer_new(daemon->loop, on_idle, domain);
-	if (!domain->respawn || !domain->idle || promote_init(domain)) {
+	if (!domain->respawn || !domain->idle || daemon->fault_room->domain_made(domain)) {
 		timer_free(domain->respawn);
 		timer_free(domain->idle);
 		free(domain);
@@ -256,7 +256,7 @@ void domain_resume(struct domain *domain)
 		else if (session->request)
 			request_advance(session->request);
 	}
-	move_look_into(domain);
+	domain->daemon->standby_room->serves(domain);
 }
 
 static void describe_end(const struct worker *worker, char *text, size_t size)
@@ -288,8 +288,7 @@ void domain_worker_gone(struct domain *domain, struct worker *worker)
 		describe_end(worker, reason, sizeof(reason));
 		start_failed(domain, reason);
 	}
-	move_lost(domain, worker);
-	promote_fenced(domain, worker);
+	domain->daemon->fault_room->worker_gone(domain, worker);
 	domain_keep_all(domain, false);
 	domain_fill(domain);
 	domain_reap(domain);
@@ -314,8 +313,74 @@ void domain_reap(struct domain *domain)
 		return;
 	TAILQ_REMOVE(&domain->daemon->domains, domain, link);
 	store_drop(domain->daemon->store, domain->record);
-	promote_deinit(domain);
+	domain->daemon->fault_room->domain_gone(domain);
 	timer_free(domain->respawn);
 	timer_free(domain->idle);
 	free(domain);
+}
+
+/*
+ * Domains for programs
+ */
+
+void domain_prewarm(struct daemon *daemon)
+{
+	struct domain *domain;
+
+	if (daemon_has_failed(daemon))
+		return;
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		if (!domain->retiring)
+			return;
+	domain = domain_new(daemon);
+	if (!domain)
+		return;
+	/* For programs of the service's own user: where executors run as users, nobody else gets it. */
+	identity_of_self(&domain->identity);
+	domain_keep(domain);
+	domain_fill(domain);
+}
+
+/* Executors run as somebody from their start. */
+static bool may_assign(const struct domain *domain, const struct identity *identity)
+{
+	return !domain->assigned &&
+	       (!domain->daemon->heritage->as_user || identity_equal(&domain->identity, identity));
+}
+
+static struct domain *find_domain(const struct daemon *daemon, const struct identity *identity, bool alone)
+{
+	struct domain *domain, *nobodys = NULL;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link) {
+		if (domain->retiring)
+			continue;
+		if (domain->assigned && identity_equal(&domain->identity, identity) && !domain->alone &&
+			!alone)
+			return domain;
+		if (may_assign(domain, identity))
+			nobodys = domain;
+	}
+	return nobodys;
+}
+
+struct domain *domain_of(struct daemon *daemon, const struct identity *identity, const char *alone)
+{
+	struct domain *domain = find_domain(daemon, identity, alone), *other;
+
+	if (!domain)
+		domain = domain_new(daemon);
+	if (!domain)
+		return NULL;
+	if (domain->assigned)
+		return domain;
+	domain->assigned = true;
+	domain->alone = alone;
+	snprintf(domain->reason, sizeof(domain->reason), "%s", alone ? alone : "");
+	domain->identity = *identity;
+	domain_keep(domain);
+	domain_fill(domain);
+	TAILQ_FOREACH (other, &daemon->domains, link)
+		domain_watch_idle(other);
+	return domain;
 }

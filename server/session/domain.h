@@ -93,6 +93,17 @@ void domain_retire(struct domain *domain);
  */
 void domain_watch_idle(struct domain *domain);
 
+/**
+ * A domain for a user's next program: his own, else the prewarmed one if it is nobody's yet and its executors run as
+ * they must, else a new one.
+ * @alone: why it is to be one that no other program is in, and will be; NULL: it need not be
+ * Return: NULL without memory
+ */
+struct domain *domain_of(struct daemon *daemon, const struct identity *identity, const char *alone);
+
+/** Sees to it that there is a domain for whoever comes. */
+void domain_prewarm(struct daemon *daemon);
+
 /** Frees a retiring domain if nothing of it is left. */
 void domain_reap(struct domain *domain);
 

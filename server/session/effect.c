@@ -5,7 +5,6 @@
 #include "server/session/effect.h"
 
 #include "protocol/cuda_abi.h"
-#include "server/failover/warm.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
@@ -15,6 +14,7 @@
 #include "server/session/holdings.h"
 #include "server/session/message.h"
 #include "server/session/request.h"
+#include "server/session/rooms.h"
 #include "server/session/session.h"
 #include "server/session/window.h"
 
@@ -134,7 +134,7 @@ static void drop_range(struct session *session, const struct wire_message *messa
 		chunk = chunk_ref(entry->chunk);
 		doom_last(chunk);
 	}
-	warm_drop(session, message, chunk);
+	session->daemon->standby_room->dropped(session, message, chunk);
 	holdings_drop_range(&session->holdings, entry);
 	chunk_unref(chunk);
 }
@@ -161,7 +161,7 @@ static void drop(struct request *request)
 	default:
 		if (!holdings_has(&session->holdings, message))
 			return;
-		warm_drop(session, message, NULL);
+		session->daemon->standby_room->dropped(session, message, NULL);
 		holdings_drop(&session->holdings, message);
 		break;
 	}
@@ -181,7 +181,7 @@ static void keep(struct request *request, const struct wire_reply *reply)
 	request->windows = 0; /* the holding's now */
 	if (!entry)
 		return;
-	warm_entry(session, entry);
+	session->daemon->standby_room->added(session, entry);
 	holdings_keep(&session->holdings, entry);
 }
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/failover/judge.h"
+#include "server/failover/words.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
@@ -21,7 +21,7 @@ void keeping_start(struct daemon *daemon)
 {
 	int r;
 
-	if (device_has_failed(daemon))
+	if (daemon_has_failed(daemon))
 		return;
 	daemon->keeper_number++;
 	r = worker_start(daemon, NULL, ROLE_KEEPER, &daemon->keeper);
@@ -41,17 +41,15 @@ static void on_timer(void *context)
 		keeping_start(daemon);
 }
 
-void keeping_gone(struct daemon *daemon, const struct worker *keeper)
+bool keeping_gone(struct daemon *daemon, const struct worker *keeper, char *ret_text, size_t text_size)
 {
 	uint64_t delay = RETRY_MS << (daemon->keeper_failures < 6 ? daemon->keeper_failures : 6);
-	char text[400];
 
 	daemon->keeper = NULL;
 	if (!keeper->was_ready && !daemon->ready) {
-		snprintf(text, sizeof(text), "the keeper of the device memory cannot start: %s",
+		snprintf(ret_text, text_size, "the keeper of the device memory cannot start: %s",
 			keeper->lost_text[0] ? keeper->lost_text : "it ended (its messages are above)");
-		daemon_fail(daemon, text);
-		return;
+		return false;
 	}
 	daemon->counters.keepers_lost++;
 	log_warning("the keeper of the device memory is gone (%s): programs keep their memory, and who asks "
@@ -59,10 +57,11 @@ void keeping_gone(struct daemon *daemon, const struct worker *keeper)
 		keeper->lost_text[0] ? keeper->lost_text : "it ended");
 	daemon->keeper_failures = keeper->was_ready ? 0 : daemon->keeper_failures + 1;
 	/* What it crashed at may be asked of the next one, too. */
-	if (keeper->was_ready && !judge_is_crash(keeper->exit_signal))
+	if (keeper->was_ready && !words_is_crash(keeper->exit_signal))
 		keeping_start(daemon);
 	else
 		timer_start(daemon->keeper_timer, delay < RETRY_MOST_MS ? delay : RETRY_MOST_MS);
+	return true;
 }
 
 void keeping_ready(struct daemon *daemon)

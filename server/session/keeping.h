@@ -7,6 +7,9 @@
 #ifndef FRMPS_SERVER_SESSION_KEEPING_H
 #define FRMPS_SERVER_SESSION_KEEPING_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 struct daemon;
 struct worker;
 
@@ -17,7 +20,10 @@ void keeping_deinit(struct daemon *daemon);
 void keeping_start(struct daemon *daemon);
 /** It is ready: whoever waits for memory, or has no guard for want of it, asks it. */
 void keeping_ready(struct daemon *daemon);
-/** It has been reaped; the service does not stop. */
-void keeping_gone(struct daemon *daemon, const struct worker *keeper);
+/**
+ * It has been reaped, and the service does not leave.
+ * Return: false if none can start and the service cannot go on; @ret_text then says why
+ */
+bool keeping_gone(struct daemon *daemon, const struct worker *keeper, char *ret_text, size_t text_size);
 
 #endif

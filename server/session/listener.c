@@ -216,7 +216,7 @@ static void on_readable(void *context)
 		int fd = accept4(listener->socket, NULL, NULL, SOCK_CLOEXEC);
 
 		if (fd >= 0)
-			visitor_new(listener->daemon, fd);
+			listener->daemon->accept(listener->daemon, fd);
 		else if (!may_go_on(listener, errno))
 			break;
 	}

@@ -8,12 +8,12 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
-#include "server/failover/move.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/request.h"
+#include "server/session/rooms.h"
 #include "server/session/session.h"
 
 /* Commands that began within this are the same one: how exactly that is known. */
@@ -124,7 +124,8 @@ void placing_begin(struct request *request, const struct wire_reply *reply)
 	/* It is with nobody now: another daemon must not wait for this answer again. */
 	session_keep(session);
 	describe_runner(session, &reply->values, why, sizeof(why));
-	obstacle = move_begin(session, MOVE_LOAD, why, limit_ms, on_placed, request);
+	obstacle = session->daemon->standby_room->begin_move(
+		session, MOVE_LOAD, why, limit_ms, on_placed, request);
 	if (!obstacle)
 		return;
 	tell_obstacle(session, obstacle);
@@ -173,8 +174,8 @@ void placing_begin_limit(struct request *request)
 	if (!domain_serving(session->domain) || session->attach.worker)
 		return;
 	session_keep(session);
-	obstacle = move_begin(session, MOVE_LIMIT, "its kernels need larger limits than those of others",
-		LIMIT_MS, on_alone, request);
+	obstacle = session->daemon->standby_room->begin_move(session, MOVE_LIMIT,
+		"its kernels need larger limits than those of others", LIMIT_MS, on_alone, request);
 	if (obstacle)
 		refuse_limit(request, CUDA_ERROR_NOT_SUPPORTED, obstacle);
 }

@@ -16,10 +16,11 @@ static void on_timer(void *context)
 	reclaim_retry(context);
 }
 
-void reclaim_init(struct daemon *daemon)
+void reclaim_init(struct daemon *daemon, void (*advance)(struct request *request))
 {
 	daemon->reclaim = (struct reclaim){.timer = timer_new(daemon->loop, on_timer, daemon),
-		.limit = timer_new(daemon->loop, on_timer, daemon)};
+		.limit = timer_new(daemon->loop, on_timer, daemon),
+		.advance = advance};
 	log_bug_on(!daemon->reclaim.timer || !daemon->reclaim.limit);
 	TAILQ_INIT(&daemon->reclaim.thirsty);
 }
@@ -108,6 +109,6 @@ void reclaim_retry(struct daemon *daemon)
 
 	while ((request = TAILQ_FIRST(&reclaim->thirsty)) && request->thirst <= latest) {
 		reclaim_forget(request);
-		request_advance(request);
+		reclaim->advance(request);
 	}
 }

@@ -25,9 +25,11 @@ struct reclaim {
 	struct timer *limit;			   /* the same for those that were refused memory */
 	uint64_t latest;			   /* number of the one that came last */
 	unsigned under_way;			   /* things that will give device memory back */
+	void (*advance)(struct request *request);  /* makes one of those that waited once more */
 };
 
-void reclaim_init(struct daemon *daemon);
+/** @advance: makes a request that has waited once more */
+void reclaim_init(struct daemon *daemon, void (*advance)(struct request *request));
 void reclaim_deinit(struct daemon *daemon);
 
 /** One thing more will give device memory back: a doomed chunk, a session that closes, an executor that ends. */

@@ -13,8 +13,7 @@
 #include "protocol/cuda_abi.h"
 #include "server/backend/backend.h"
 #include "server/config/config.h"
-#include "server/failover/convict.h"
-#include "server/failover/move.h"
+#include "server/failover/words.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
@@ -31,6 +30,7 @@
 #include "server/session/placing.h"
 #include "server/session/quota.h"
 #include "server/session/reclaim.h"
+#include "server/session/rooms.h"
 #include "server/session/session.h"
 #include "server/session/sharing.h"
 #include "server/session/window.h"
@@ -130,7 +130,7 @@ void request_finish(struct request *request, const struct wire_reply *reply)
 		session->crashes = session->deaths = 0;
 		session_keep(session);
 		request_free(request);
-		move_look(session);
+		session->daemon->standby_room->request_over(session);
 		connection_resume(session->connection);
 	}
 	session_unref(session);
@@ -197,7 +197,7 @@ static bool is_void(struct worker *worker, const struct wire_reply *reply)
 /* What it asks for crashes whoever does it, as far as anybody can tell: it is not asked for once more. */
 static bool is_deadly(struct session *session, const struct worker *worker)
 {
-	return convict_is_crash(worker) && ++session->deaths >= DEATHS_MOST;
+	return words_is_unexplained(worker) && ++session->deaths >= DEATHS_MOST;
 }
 
 static void reject_deadly(struct session *session)
@@ -412,7 +412,7 @@ void request_advance(struct request *request)
 	if (request->sent || request->session->daemon->adopting)
 		return;
 	reclaim_forget(request);
-	if (move_holds(request->session))
+	if (request->session->daemon->standby_room->holds(request->session))
 		return;
 	if (route == ROUTE_DAEMON)
 		serve_here(request);

@@ -8,7 +8,6 @@
 #include "protocol/cuda_abi.h"
 #include "server/adopt/store.h"
 #include "server/config/config.h"
-#include "server/failover/overrun.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
@@ -16,6 +15,7 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/reclaim.h"
+#include "server/session/rooms.h"
 #include "server/session/shared_event.h"
 #include "server/session/sink.h"
 #include "shm/doorbell.h"
@@ -43,7 +43,7 @@ static void let_go(struct session *session)
 	/* Records name no descriptor that is given up. */
 	store_drop(session->daemon->store, session->record);
 	doubt_deinit(&session->common);
-	overrun_forget(session);
+	session->daemon->fault_room->session_gone(session);
 	shm_view_unmap(&session->view);
 	shared_fd_unref(session->client_fd);
 	shared_fd_unref(session->server_fd);
@@ -75,7 +75,7 @@ struct session *session_unref(struct session *session)
 		reclaim_done(daemon, 1);
 	domain_watch_idle(domain);
 	domain_reap(domain);
-	daemon_session_gone(daemon);
+	daemon->emptied(daemon);
 	return NULL;
 }
 

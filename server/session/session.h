@@ -113,6 +113,7 @@ struct session {
 	struct chunk *sinks[2]; /* near, far (session/sink.c); NULL: none */
 	struct request *request;
 	struct move *move; /* on its way into a domain of its own (failover/move.h); NULL: it is not */
+	struct worker *destination; /* while it moves: the executor there, which knows it; NULL: none yet */
 	struct session_refusal refusal; /* of its code, the latest */
 	struct worker *opening;		/* OpenSession is with this executor, not answered */
 	bool opened;			/* an active executor knows it, so standbys do too */

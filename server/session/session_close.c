@@ -4,8 +4,6 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/adopt/store.h"
-#include "server/failover/endless.h"
-#include "server/failover/move.h"
 #include "server/failover/worker.h"
 #include "server/loop/connection.h"
 #include "server/loop/timer.h"
@@ -15,6 +13,7 @@
 #include "server/session/linger.h"
 #include "server/session/reclaim.h"
 #include "server/session/request.h"
+#include "server/session/rooms.h"
 
 static void closing_done(struct session *session)
 {
@@ -40,9 +39,9 @@ static void on_session_closed(
 
 	(void)packet;
 	if (orphan && worker == domain->active && !worker_is_failing(worker))
-		promote_orphan(domain, session);
+		domain->daemon->fault_room->orphan(domain, session);
 	if (reply && !reply->code && reply->values.count > 2 && reply->values.at[2])
-		endless_report_orphan(domain, session);
+		domain->daemon->fault_room->orphan_ended(domain, session);
 	if (reply && !reply->code && reply->values.count > 1 && reply->values.at[1] &&
 		worker->state != WORKER_CONDEMNED)
 		linger_begin(session, worker, &(struct wire_message){.type = WIRE_CLOSE_SESSION},
@@ -71,10 +70,8 @@ static void on_close_timer(void *context)
 
 	/* Also for whoever is active then. */
 	await_closing(session);
-	if (owed && domain->promotion.state == PROMOTE_ACTIVATING)
-		worker_condemn(domain->active, "did not close a session in time");
-	else if (owed && !domain->promotion.worn)
-		promote_silent(domain, domain->active);
+	if (owed)
+		domain->daemon->fault_room->close_overdue(domain);
 }
 
 /* One that is dying has everything mapped: it answers by being reaped. */
@@ -154,10 +151,10 @@ void session_end(struct session *session, uint32_t patience_ms)
 	session->state = SESSION_CLOSING;
 	session->patience_ms = patience_ms;
 	if (session->request) {
-		move_forget(session, session->request);
+		session->daemon->standby_room->forget_move(session, session->request);
 		request_cancel(session->request);
 	}
-	move_abandon(session);
+	session->daemon->standby_room->session_ends(session);
 	let_peer_go(session);
 	if (session->opened)
 		reclaim_begin(session->daemon);

@@ -7,7 +7,6 @@
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
 #include "server/failover/formers.h"
-#include "server/failover/warm.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
@@ -17,6 +16,7 @@
 #include "server/session/handshake.h"
 #include "server/session/reclaim.h"
 #include "server/session/request.h"
+#include "server/session/rooms.h"
 #include "server/session/sink.h"
 #include "server/session/window.h"
 #include "shm/text.h"
@@ -102,7 +102,7 @@ static void serve(struct session *session)
 {
 	int r;
 
-	warm_session(session);
+	session->daemon->standby_room->opened(session);
 	r = handshake_welcome(session);
 	if (r) {
 		userlog_event(session->daemon, session->uid, USERLOG_session, LOG_LEVEL_ERROR,

@@ -15,7 +15,6 @@
 #include "server/backend/backend.h"
 #include "server/config/config.h"
 #include "server/executor/guard.h"
-#include "server/failover/move.h"
 #include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
@@ -26,11 +25,6 @@
 
 #define FAR_LEAST (UINT64_C(4) << 20)
 #define FAR_MOST  (UINT64_C(16) << 20)
-
-bool sink_is_there(const struct session *session)
-{
-	return session->sinks[0] && session->sinks[1];
-}
 
 static uint64_t far_bytes(const struct daemon *daemon)
 {
@@ -80,8 +74,8 @@ static void tell_all(struct session *session)
 	TAILQ_FOREACH (worker, &session->domain->workers, link)
 		if (worker_knows_sessions(worker))
 			sink_tell(session, worker);
-	if (move_target(session))
-		sink_tell(session, move_target(session));
+	if (session->destination)
+		sink_tell(session, session->destination);
 }
 
 /* Takes one of the two over. */

@@ -7,8 +7,9 @@
 
 #include <stdbool.h>
 
+#include "server/session/session.h"
+
 struct daemon;
-struct session;
 struct worker;
 
 /** Has the keeper make those that are missing and tells the executors, unless the guard is off. The session is
@@ -20,7 +21,10 @@ void sink_request_all(struct daemon *daemon);
 void sink_resume_all(struct daemon *daemon);
 
 /** Whether the session has them: the executors that know it have a guard for it. */
-bool sink_is_there(const struct session *session);
+static inline bool sink_is_there(const struct session *session)
+{
+	return session->sinks[0] && session->sinks[1];
+}
 
 /** Tells an executor that knows the session, if the sinks are there. */
 void sink_tell(struct session *session, struct worker *worker);

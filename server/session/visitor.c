@@ -60,7 +60,7 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 	struct terms terms;
 	int32_t code;
 
-	if (device_has_failed(daemon)) {
+	if (daemon_has_failed(daemon)) {
 		refuse(visitor, daemon->health.code, daemon->health.reason);
 		return NULL;
 	}
@@ -88,7 +88,7 @@ static struct domain *find_room(struct visitor *visitor, const struct wire_hello
 		alone = "isolation = client";
 	else if (offender_is_quarantined(daemon, visitor->peer.uid, identity))
 		alone = "it has had quarantine_faults faults";
-	domain = daemon_domain_of(daemon, &visitor->identity, alone);
+	domain = domain_of(daemon, &visitor->identity, alone);
 	if (!domain) {
 		refuse(visitor, CUDA_ERROR_OUT_OF_MEMORY, "the service is out of memory");
 		return NULL;

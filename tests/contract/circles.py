@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PARTS = {
     "client": ("client/", 4, 8),
     "executor": ("server/executor/", 11, 12),
-    "daemon": ("server/(session|failover|control|adopt|loop)/", 38, 12),
+    "daemon": ("server/(session|failover|control|adopt|loop)/", 8, 12),
     "host backend": ("server/backend/host/", 5, 8),
     "CUDA backend": ("server/backend/cuda/", 8, 8),
     "keeper": ("server/keeper/", 1, 1),

@@ -17,7 +17,7 @@
 #include "protocol/command.h"
 #include "server/adopt/adopt.h"
 #include "server/adopt/store.h"
-#include "server/control/operator.h"
+#include "server/rooms.h"
 #include "server/failover/supervise.h"
 #include "server/log.h"
 #include "server/session/domain.h"
@@ -189,7 +189,7 @@ static void begin_life(struct fake *fake)
 	int fds[FAKE_KEYS_MAX];
 
 	uv_loop_init(&fake->loop);
-	daemon_init(&fake->daemon, &fake->loop, &fake->config, &fake->heritage, &spawner, &control_desk);
+	daemon_init(&fake->daemon, &fake->loop, &fake->config, &fake->heritage, &spawner, &rooms_all);
 	if (!fake_with_records)
 		return;
 	/* Each life has copies of its own. */

@@ -66,7 +66,7 @@ START_TEST(a_device_that_fails_ends_all_sessions_and_nothing_is_started)
 	fake_reap(fake, active, SIGKILL);
 	fake_reap(fake, standby, SIGKILL);
 	fake_reap(fake, keeper, SIGKILL);
-	daemon_prewarm(&fake->daemon);
+	domain_prewarm(&fake->daemon);
 	ck_assert_uint_eq(fake->child_count, 3);
 	ck_assert_uint_eq(fake->daemon.session_count, 0);
 	ck_assert(!timer_running(fake->daemon.keeper_timer));
@@ -125,7 +125,7 @@ START_TEST(a_contained_fault_costs_the_domain_of_its_executor)
 	struct domain *other;
 
 	join();
-	other = daemon_domain_of(&fake->daemon, &(struct identity){.uid = getuid() + 1}, NULL);
+	other = domain_of(&fake->daemon, &(struct identity){.uid = getuid() + 1}, NULL);
 	xid.pid = (_i ? standby : active)->worker->pid;
 	device_take_xid(&fake->daemon, &xid);
 	fake_turn(fake);

@@ -506,7 +506,7 @@ START_TEST(user_without_programs_gives_its_executors_back)
 	ck_assert(!fake_domain(fake)->retiring);
 
 	/* Another user's executors are up: the first user's go. */
-	other = daemon_domain_of(&fake->daemon, &(struct identity){.uid = getuid() + 1}, NULL);
+	other = domain_of(&fake->daemon, &(struct identity){.uid = getuid() + 1}, NULL);
 	fake_warm(fake, &fake->children[3]);
 	fake_serve(fake, &fake->children[3], WIRE_ACTIVATE);
 	ck_assert_ptr_nonnull(domain_serving(other));

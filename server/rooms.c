@@ -1,0 +1,92 @@
+// How rooms hear of each other: session/ does not call the rooms above it, and worker/ none at all. What they have to say
+// goes through these tables, which the daemon is started with. Daemon, loop thread only.
+
+#include "server/rooms.h"
+
+#include "server/adopt/adopt.h"
+#include "server/control/operator.h"
+#include "server/failover/device.h"
+#include "server/failover/endless.h"
+#include "server/failover/move.h"
+#include "server/failover/overrun.h"
+#include "server/failover/promote.h"
+#include "server/failover/separate.h"
+#include "server/failover/warm.h"
+#include "server/failover/witnesses.h"
+#include "server/failover/worker.h"
+#include "server/session/daemon.h"
+#include "server/session/reclaim.h"
+#include "server/session/rooms.h"
+
+static void on_suspect(struct worker *worker, const char *text)
+{
+	promote_sign(worker->domain, worker, text);
+}
+
+static void on_fault(struct worker *worker, uint64_t session, const struct wire_trouble *fault)
+{
+	promote_contained(worker->domain, worker, session, fault);
+}
+
+static void on_condemned(struct worker *worker)
+{
+	if (worker->domain)
+		promote_detect(worker->domain, worker);
+}
+
+static const struct worker_events worker_events = {
+	.ready = daemon_worker_ready,
+	.lost = promote_lost,
+	.suspect = on_suspect,
+	.fault = on_fault,
+	.stray = separate_take_stray,
+	.offence = daemon_worker_offence,
+	.unclaimed = adopt_unclaimed,
+	.troubled = daemon_worker_troubled,
+	.condemned = on_condemned,
+	.killed = device_await_end,
+	.gone = daemon_worker_gone,
+	.numbered = daemon_keep,
+	.gives_back = reclaim_begin,
+	.gave_back = reclaim_done,
+};
+
+/* A move that was on its way to it looks for the next one first. */
+static void on_worker_gone(struct domain *domain, struct worker *worker)
+{
+	move_lost(domain, worker);
+	promote_fenced(domain, worker);
+}
+
+static const struct fault_room fault_room = {
+	.domain_made = promote_init,
+	.domain_gone = promote_deinit,
+	.worker_gone = on_worker_gone,
+	.session_gone = overrun_forget,
+	.close_overdue = promote_close_overdue,
+	.orphan = promote_orphan,
+	.orphan_ended = endless_report_orphan,
+	.device_known = witnesses_follow_device,
+	.leaving = witnesses_dismiss,
+};
+
+static const struct standby_room standby_room = {
+	.executor_ready = warm_start,
+	.opened = warm_session,
+	.added = warm_entry,
+	.dropped = warm_drop,
+	.begin_move = move_begin,
+	.forget_move = move_forget,
+	.holds = move_holds,
+	.request_over = move_look,
+	.session_ends = move_abandon,
+	.serves = move_look_into,
+	.in_trouble = move_call_off,
+};
+
+const struct rooms rooms_all = {
+	.worker_events = &worker_events,
+	.desk = &control_desk,
+	.fault = &fault_room,
+	.standby = &standby_room,
+};

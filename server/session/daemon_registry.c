@@ -1,0 +1,52 @@
+// What the daemon has, by number, and the record of its own numbers. See daemon.h.
+
+#include "server/session/daemon.h"
+
+#include "server/adopt/records.h"
+#include "server/adopt/store.h"
+#include "server/failover/device.h"
+#include "server/session/domain.h"
+#include "server/session/listener.h"
+#include "server/session/session.h"
+
+struct session *daemon_find_session(const struct daemon *daemon, uint64_t number)
+{
+	struct session *session;
+
+	TAILQ_FOREACH (session, &daemon->sessions, link)
+		if (session->number == number)
+			break;
+	return session;
+}
+
+struct domain *daemon_find_domain(const struct daemon *daemon, uint32_t number)
+{
+	struct domain *domain;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		if (domain->number == number)
+			break;
+	return domain;
+}
+
+bool daemon_has_failed(const struct daemon *daemon)
+{
+	return daemon->health.state == DEVICE_FAILED;
+}
+
+void daemon_keep(struct daemon *daemon)
+{
+	struct kept_service kept = {.next_session = daemon->next_session,
+		.started_us = daemon->started_us,
+		.next_worker = daemon->next_worker,
+		.next_domain = daemon->next_domain,
+		.keeper_number = daemon->keeper_number,
+		.epoch = daemon->epoch,
+		.ready = daemon->ready,
+		.health = daemon->health,
+		.counters = daemon->counters};
+
+	if (daemon->listener)
+		listener_keys(daemon->listener, &kept.listener, &kept.listener_lock);
+	daemon->record = store_put(daemon->store, daemon->record, RECORD_SERVICE, 0, &kept, sizeof(kept));
+}

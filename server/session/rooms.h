@@ -1,0 +1,89 @@
+// What the daemon needs of the rooms above the sessions: control/, fault/ and standby/ call into them, and are called by
+// these tables, which the daemon is started with (server/rooms.c has them). Daemon, loop thread only.
+
+#ifndef FRMPS_SERVER_SESSION_ROOMS_H
+#define FRMPS_SERVER_SESSION_ROOMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct chunk;
+struct daemon;
+struct desk;
+struct domain;
+struct holding;
+struct session;
+struct wire_message;
+struct worker;
+struct worker_events;
+
+/* Who deals with faults and losses, and who watches for them. */
+struct fault_room {
+	/** A domain comes, and goes. Return: 0 or -ENOMEM */
+	int (*domain_made)(struct domain *domain);
+	void (*domain_gone)(struct domain *domain);
+	/** A worker of the domain was reaped and is no longer in its list. */
+	void (*worker_gone)(struct domain *domain, struct worker *worker);
+	/** A session is freed. */
+	void (*session_gone)(struct session *session);
+	/** The active executor has not closed a session in time. */
+	void (*close_overdue)(struct domain *domain);
+	/** It has closed one whose work does not end. */
+	void (*orphan)(struct domain *domain, const struct session *session);
+	/** An executor has closed a session that is gone, and had to end its kernels. */
+	void (*orphan_ended)(struct domain *domain, const struct session *session);
+	/** It is known which device the service has; again and again is fine. */
+	void (*device_known)(struct daemon *daemon);
+	/** The service leaves. */
+	void (*leaving)(struct daemon *daemon);
+};
+
+/* Why a session moves. */
+enum move_cause {
+	MOVE_LOAD,  /* its code could not be loaded beside the kernels of others */
+	MOVE_ORDER, /* an operator said so */
+	MOVE_GUARD, /* its guard was hit, and several programs can have done it (failover/separate.h) */
+	MOVE_LIMIT, /* its kernels need larger limits than those of others have */
+};
+
+/**
+ * How a move that was asked for ended; not called where begin_move() says that there is none.
+ * @code: CUDA_SUCCESS: the session is in its new domain
+ * @text: why it is not
+ */
+typedef void move_done_fn(void *context, int32_t code, const char *text);
+
+/* Who keeps standbys ready, and moves sessions to executors of their own. */
+struct standby_room {
+	/** An executor says that it is ready: it is to know everything of the sessions of its domain. */
+	void (*executor_ready)(struct worker *worker);
+	/** Standbys are to know: of a session that was opened, of something new that it holds, of something that is no more
+	 * (failover/warm.h). */
+	void (*opened)(struct session *session);
+	void (*added)(struct session *session, const struct holding *entry);
+	void (*dropped)(struct session *session, const struct wire_message *message, struct chunk *chunk);
+	/** As move_begin(). */
+	const char *(*begin_move)(struct session *session, enum move_cause cause, const char *why,
+		uint64_t limit_ms, move_done_fn *done, void *context);
+	/** Whoever asked for the move is not there any more. */
+	void (*forget_move)(struct session *session, const void *context);
+	/** Whether requests of the session wait for the end of its move. */
+	bool (*holds)(const struct session *session);
+	/** A request of the session is over. */
+	void (*request_over)(struct session *session);
+	/** The session ends. */
+	void (*session_ends)(struct session *session);
+	/** The domain's executor serves. */
+	void (*serves)(struct domain *domain);
+	/** The domain's active executor is in trouble. */
+	void (*in_trouble)(struct domain *domain);
+};
+
+struct rooms {
+	const struct worker_events *worker_events;
+	const struct desk *desk; /* control/ (desk.h) */
+	const struct fault_room *fault;
+	const struct standby_room *standby;
+};
+
+#endif
