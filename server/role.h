@@ -13,7 +13,7 @@ enum role { ROLE_KEEPER, ROLE_EXECUTOR };
 #define HERITAGE_CONTROL_FD 3 /* SOCK_SEQPACKET to the daemon */
 #define HERITAGE_WORDS_FD   4 /* executors: memfd with LAST_WORDS_MAX structs last_words */
 #define HERITAGE_DUMP_FD                                                                                     \
-	5 /* executors: a memfd that nobody reads, for a dump of the driver (failover/exceptions.h) */
+	5 /* executors: a memfd that nobody reads, for a dump of the driver (worker/exceptions.h) */
 
 /* Exit status of an executor that cannot take its user's identity on. */
 #define HERITAGE_EXIT_IDENTITY 126

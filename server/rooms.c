@@ -5,18 +5,19 @@
 
 #include "server/adopt/adopt.h"
 #include "server/control/operator.h"
-#include "server/failover/device.h"
-#include "server/failover/endless.h"
-#include "server/failover/move.h"
-#include "server/failover/overrun.h"
-#include "server/failover/promote.h"
-#include "server/failover/separate.h"
-#include "server/failover/warm.h"
-#include "server/failover/witnesses.h"
-#include "server/failover/worker.h"
+#include "server/fault/device.h"
+#include "server/fault/endless.h"
+#include "server/fault/overrun.h"
+#include "server/fault/promote.h"
+#include "server/fault/witnesses.h"
 #include "server/session/daemon.h"
 #include "server/session/reclaim.h"
 #include "server/session/rooms.h"
+#include "server/session/session.h"
+#include "server/standby/move.h"
+#include "server/standby/separate.h"
+#include "server/standby/warm.h"
+#include "server/worker/worker.h"
 
 static void on_suspect(struct worker *worker, const char *text)
 {
@@ -58,11 +59,17 @@ static void on_worker_gone(struct domain *domain, struct worker *worker)
 	promote_fenced(domain, worker);
 }
 
+static void on_session_gone(struct session *session)
+{
+	doubt_deinit(&session->common);
+	overrun_forget(session);
+}
+
 static const struct fault_room fault_room = {
 	.domain_made = promote_init,
 	.domain_gone = promote_deinit,
 	.worker_gone = on_worker_gone,
-	.session_gone = overrun_forget,
+	.session_gone = on_session_gone,
 	.close_overdue = promote_close_overdue,
 	.orphan = promote_orphan,
 	.orphan_ended = endless_report_orphan,

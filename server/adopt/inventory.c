@@ -7,11 +7,11 @@
 #include "server/adopt/records.h"
 #include "server/adopt/repeat.h"
 #include "server/adopt/store.h"
-#include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
+#include "server/worker/worker.h"
 
 /* What was made of a descriptor. */
 struct made {

@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 #include "server/config/terms.h"
-#include "server/failover/device.h"
-#include "server/failover/promote.h"
+#include "server/fault/device.h"
+#include "server/fault/promote.h"
 #include "server/identity.h"
 #include "server/session/counters.h"
 

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#include "server/failover/worker.h"
 #include "server/log.h"
+#include "server/worker/worker.h"
 
 void repeat_later(struct repetitions *list, struct worker *worker, uint64_t id, repeat_fn *send,
 	void *context, const struct record *record)

@@ -3,10 +3,8 @@
 
 #include "server/adopt/resume.h"
 
-#include "server/failover/halt.h"
-#include "server/failover/promote.h"
-#include "server/failover/warm.h"
-#include "server/failover/worker.h"
+#include "server/fault/halt.h"
+#include "server/fault/promote.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
 #include "server/session/chunk.h"
@@ -15,6 +13,8 @@
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/session/sink.h"
+#include "server/standby/warm.h"
+#include "server/worker/worker.h"
 
 /* Crashes of daemons, one after the other, that a request may be under way in. */
 #define CRASHES_MOST 2u

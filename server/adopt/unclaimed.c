@@ -9,12 +9,12 @@
 #include "protocol/wire.h"
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
-#include "server/failover/worker.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/reclaim.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
+#include "server/worker/worker.h"
 
 static bool is_chunk(const struct chunk *chunk, uint64_t handle, uint32_t keeper)
 {

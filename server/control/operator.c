@@ -18,7 +18,6 @@
 #include "server/control/reload.h"
 #include "server/control/status.h"
 #include "server/control/turn.h"
-#include "server/failover/move.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/daemon.h"
@@ -28,6 +27,7 @@
 #include "server/session/offender.h"
 #include "server/session/quota.h"
 #include "server/session/session.h"
+#include "server/standby/move.h"
 #include "server/version.h"
 
 /* Longest document that is sent within the packet. */

@@ -52,8 +52,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server/failover/overdue.h"
-#include "server/failover/worker.h"
+#include "server/config/config.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/role.h"
@@ -62,8 +61,9 @@
 #include "server/session/linger.h"
 #include "server/session/quota.h"
 #include "server/session/session.h"
-#include "server/config/config.h"
 #include "server/version.h"
+#include "server/worker/overdue.h"
+#include "server/worker/worker.h"
 
 /* A text from elsewhere, names of kernels for example. */
 static json_t *foreign(const char *text)

@@ -6,7 +6,7 @@
 //   nobody judges by the session's sinks any more (stray.c), and nothing here can stray into them: whoever serves
 //   the session next has the same ones, and nobody else beside it to blame. Some ms for thousands of slots. A look
 //   that finds no room on the device is not waited for: then they stay until CloseSession, and whoever serves the
-//   session next believes nothing before (failover/formers.h)
+//   session next believes nothing before (session/formers.h)
 //   generation = 0: answer 1
 //
 // From then on the session is what a standby knows of one: its maps and modules are here until CloseSession,

@@ -26,7 +26,7 @@
 // Patience: when it is over (GATE_NOBODY_NS where nobody waits for what is to be done)
 //   - and a command of another session has been running for as long: the load is refused. It would stop
 //     everybody until that command ends, which may be never; the daemon then gives the requesting session an
-//     executor of its own (failover/move.c). Time in the queue counts, so that those who came together are
+//     executor of its own (standby/move.c). Time in the queue counts, so that those who came together are
 //     refused together;
 //   - and a long command of the requesting session runs: it is awaited, as without us, in LONG_FIRST, without
 //     limit; but when other requests have come meanwhile they are handled first;

@@ -12,7 +12,7 @@
 //     runs; or in a gap made for it after GRAVE_NS. So it comes before whatever a later request puts on the
 //     device, and the standby, which does the same requests, has everything at the same addresses.
 // Between requests the thread gives back what clients have left behind (burial.c).
-// Placing a newcomer that was refused elsewhere is the daemon's (failover/move.c).
+// Placing a newcomer that was refused elsewhere is the daemon's (standby/move.c).
 //
 // A call of the driver that does not come back keeps everything behind it waiting, and nothing of it can be seen
 // from outside. So the thread notes what it is at, and an executor that is halted says so if that took long.

@@ -5,7 +5,7 @@
 // finds the sinks unchanged, whoever changes them later has `ran` beyond that sample. So when a look finds
 // a change, the sessions with `ran` beyond the last clean look are all that can have done it. If it is
 // one, it is proved and told CUDA_ERROR_ILLEGAL_ADDRESS, whether the sinks are its own or not; otherwise
-// nobody is blamed, and the daemon moves the owner of the sinks to where it runs alone (failover/separate.c).
+// nobody is blamed, and the daemon moves the owner of the sinks to where it runs alone (standby/separate.c).
 // Copies and fills are no suspects: where they go is checked before they are issued (dispatch.c).
 //
 // What a fault or an orphan has left in the executor before this one may run on there until that process has

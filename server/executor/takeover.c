@@ -1,6 +1,6 @@
 // A session passes to this executor. Main thread; nobody serves the session meanwhile. The daemon sends
 // Activate when nothing of the session can change any more: the former executor is reaped; or it has said
-// that it issues nothing more, and everything that it issued for this session is done (failover/halt.c). So
+// that it issues nothing more, and everything that it issued for this session is done (fault/halt.c). So
 // every word here is final. Only of a culprit something may still be in a former executor that is dying:
 // nothing of it is read.
 //

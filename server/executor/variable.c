@@ -6,7 +6,7 @@
 //   module thread of the executor that halts gently (halt.c): nothing runs and the gate is closed. Each range
 //                    of each session that goes on is copied through a registered page into a memfd, which
 //                    leaves with the answer
-//   daemon           keeps the descriptor and sends it with Activate (failover/promote.c)
+//   daemon           keeps the descriptor and sends it with Activate (fault/promote.c)
 //   main thread of the executor that takes over (takeover.c), before a session is served: copies the values
 //                    to the same addresses
 //

@@ -8,10 +8,10 @@
 
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
-#include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/daemon.h"
+#include "server/worker/worker.h"
 
 /* A chunk that the keeper is to let go of. */
 struct releasing {

@@ -13,8 +13,6 @@
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
 #include "server/config/config.h"
-#include "server/failover/overdue.h"
-#include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/notify.h"
 #include "server/loop/timer.h"
@@ -29,6 +27,8 @@
 #include "server/session/rooms.h"
 #include "server/session/session.h"
 #include "server/session/visitor.h"
+#include "server/worker/overdue.h"
+#include "server/worker/worker.h"
 
 /* How long children may take to leave when they are asked to. */
 #define LEAVE_MS 3000u

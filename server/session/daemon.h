@@ -11,7 +11,7 @@
 // DRAINING  no listener; sessions go on, promotions included.
 // LEAVING   sessions are closed; the end of a child is expected.
 //
-// daemon_main.c is the process around it, adopt/adopt.c its second life, keeping.c the keeper's place in it,
+// server/daemon_main.c is the process around it, adopt/adopt.c its second life, keeping.c the keeper's place in it,
 // daemon_registry.c what it has and what its record says.
 
 #ifndef FRMPS_SERVER_SESSION_DAEMON_H
@@ -24,11 +24,11 @@
 
 #include "protocol/wire.h"
 #include "server/backend/backend.h"
-#include "server/session/faults.h"
 #include "server/config/terms.h"
 #include "server/control/turn.h"
-#include "server/failover/device.h"
+#include "server/fault/device.h"
 #include "server/session/counters.h"
+#include "server/session/faults.h"
 #include "server/session/handout.h"
 #include "server/session/reclaim.h"
 #include "server/session/userlog.h"
@@ -46,7 +46,6 @@ struct spawner;
 struct timer;
 struct uv_loop_s;
 struct kernel_log;
-struct legacy;
 struct nvml;
 struct record;
 struct reload;
@@ -70,7 +69,7 @@ struct daemon {
 	const struct standby_room *standby_room;
 	void (*accept)(struct daemon *daemon, int socket); /* whoever connects; takes the socket over */
 	struct listener *listener;
-	/* failover/witnesses.h */
+	/* fault/witnesses.h */
 	struct kernel_log *kernel_log; /* NULL: it cannot be read */
 	struct nvml *nvml;	       /* NULL: not listened to */
 	uint64_t logged_us;	       /* when the kernel log last told of a fault of the device */
@@ -104,7 +103,7 @@ struct daemon {
 	bool ready, draining, leaving;
 	int exit_code;
 	struct timer *stop_timer;
-	struct timer *overdue_timer; /* failover/overdue.c */
+	struct timer *overdue_timer; /* worker/overdue.c */
 	uint64_t started_us;
 	struct counters counters;
 	/* What outlives the daemon (server/adopt/); NULL: nothing does. */
@@ -115,16 +114,13 @@ struct daemon {
 	bool adopting;	/* things are being rebuilt: nothing is sent yet */
 };
 
-/** Runs the role until the service ends. @legacy: from the holder. Return: exit code of the process. */
-int daemon_main(const struct config *config, const struct heritage *heritage, const struct legacy *legacy);
-
 /** Everything of an earlier life is adopted: starts what is missing. */
 void daemon_adopted(struct daemon *daemon);
 
 /** Records the daemon's own numbers. */
 void daemon_keep(struct daemon *daemon);
 
-/* The steps of daemon_main, apart for tests that bring their own loop and spawner. */
+/* The steps of daemon_main(), apart for tests that bring their own loop and spawner. */
 void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct config *config,
 	const struct heritage *heritage, const struct spawner *spawner, const struct rooms *rooms);
 /** Lets go of everything; no worker and no session may be left. The loop is then run until it is empty. */
@@ -154,7 +150,7 @@ struct domain *daemon_find_domain(const struct daemon *daemon, uint32_t number);
 void daemon_end_sessions(
 	struct daemon *daemon, const struct domain *domain, uint32_t state, int32_t code, const char *reason);
 
-/** Whether the device has failed (failover/device.h). */
+/** Whether the device has failed (fault/device.h). */
 bool daemon_has_failed(const struct daemon *daemon);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
-#include "server/failover/device.h"
+#include "server/fault/device.h"
 #include "server/session/domain.h"
 #include "server/session/listener.h"
 #include "server/session/session.h"

@@ -1,5 +1,5 @@
 // Domains: how many executors, and what happens to sessions when there is an active one (again). The state
-// machine of the active executor is failover/promote.c.
+// machine of the active executor is fault/promote.c.
 
 #include "server/session/domain.h"
 
@@ -12,13 +12,13 @@
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
 #include "server/config/config.h"
-#include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
-#include "server/session/session.h"
 #include "server/session/request.h"
 #include "server/session/rooms.h"
+#include "server/session/session.h"
+#include "server/worker/worker.h"
 
 #define RESPAWN_FIRST_MS 250u
 #define RESPAWN_MOST_MS	 60000u

@@ -5,7 +5,7 @@
 // belongs to that user for good. Invariants: sessions of a domain have disjoint windows; at most one worker
 // is `active`; the number of workers, until they are reaped, is kept at 1 + standbys while the domain lives.
 // A domain without sessions lives for domain_idle_seconds more, the last domain for good. A domain of one
-// program alone (isolation = client, quarantine, failover/move.c) goes with it.
+// program alone (isolation = client, quarantine, standby/move.c) goes with it.
 
 #ifndef FRMPS_SERVER_SESSION_DOMAIN_H
 #define FRMPS_SERVER_SESSION_DOMAIN_H
@@ -15,7 +15,7 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
-#include "server/failover/promote.h"
+#include "server/fault/promote.h"
 #include "server/identity.h"
 #include "server/session/window.h"
 
@@ -36,7 +36,7 @@ struct domain {
 	bool assigned;		  /* to the user of `identity` */
 	bool alone;		  /* to one program of his: no spare executor, and gone with it */
 	char reason[160];	  /* why it is alone; else empty */
-	struct move *arrival;	  /* a session is on its way into it (failover/move.h); NULL: none */
+	struct move *arrival;	  /* a session is on its way into it (standby/move.h); NULL: none */
 	struct identity identity; /* also as whom executors run, if they run as their user (role.h) */
 	TAILQ_HEAD(, worker) workers;
 	struct worker *active; /* from the moment Activate is sent until it is reaped */

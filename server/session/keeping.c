@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/failover/words.h"
-#include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/reclaim.h"
 #include "server/session/sink.h"
+#include "server/worker/words.h"
+#include "server/worker/worker.h"
 
 /* Pause before the next one where one could not start, or crashed: the first, and at most. */
 #define RETRY_MS      1000u

@@ -6,14 +6,14 @@
 
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
-#include "server/failover/formers.h"
-#include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/formers.h"
 #include "server/session/session.h"
 #include "server/session/sink.h"
 #include "server/session/window.h"
+#include "server/worker/worker.h"
 
 struct linger {
 	TAILQ_ENTRY(linger) link; /* domain->lingers */

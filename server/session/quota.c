@@ -7,11 +7,11 @@
 #include "protocol/cuda_abi.h"
 #include "server/adopt/store.h"
 #include "server/config/config.h"
-#include "server/failover/worker.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/message.h"
 #include "server/session/session.h"
+#include "server/worker/worker.h"
 
 /* Open files that are spoken for whatever sessions hold. The daemon's own: loop, log, sockets, records; and what is
  * just on its way in. */

@@ -13,8 +13,6 @@
 #include "protocol/cuda_abi.h"
 #include "server/backend/backend.h"
 #include "server/config/config.h"
-#include "server/failover/words.h"
-#include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
@@ -34,6 +32,8 @@
 #include "server/session/session.h"
 #include "server/session/sharing.h"
 #include "server/session/window.h"
+#include "server/worker/words.h"
+#include "server/worker/worker.h"
 
 /* Executors or keepers, one after the other, that may crash while they have a request: each time everybody waits, and
  * once may be for what somebody else did. */

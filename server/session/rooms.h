@@ -42,7 +42,7 @@ struct fault_room {
 enum move_cause {
 	MOVE_LOAD,  /* its code could not be loaded beside the kernels of others */
 	MOVE_ORDER, /* an operator said so */
-	MOVE_GUARD, /* its guard was hit, and several programs can have done it (failover/separate.h) */
+	MOVE_GUARD, /* its guard was hit, and several programs can have done it (standby/separate.h) */
 	MOVE_LIMIT, /* its kernels need larger limits than those of others have */
 };
 
@@ -58,7 +58,7 @@ struct standby_room {
 	/** An executor says that it is ready: it is to know everything of the sessions of its domain. */
 	void (*executor_ready)(struct worker *worker);
 	/** Standbys are to know: of a session that was opened, of something new that it holds, of something that is no more
-	 * (failover/warm.h). */
+	 * (standby/warm.h). */
 	void (*opened)(struct session *session);
 	void (*added)(struct session *session, const struct holding *entry);
 	void (*dropped)(struct session *session, const struct wire_message *message, struct chunk *chunk);

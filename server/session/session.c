@@ -42,7 +42,6 @@ static void let_go(struct session *session)
 	chunk_unref(session->again.chunk);
 	/* Records name no descriptor that is given up. */
 	store_drop(session->daemon->store, session->record);
-	doubt_deinit(&session->common);
 	session->daemon->fault_room->session_gone(session);
 	shm_view_unmap(&session->view);
 	shared_fd_unref(session->client_fd);

@@ -29,7 +29,7 @@
 #include "protocol/wire.h"
 #include "server/adopt/records.h"
 #include "server/config/terms.h"
-#include "server/failover/doubt.h"
+#include "server/fault/doubt.h"
 #include "server/session/holdings.h"
 #include "server/session/upload.h"
 #include "shm/region.h"
@@ -78,7 +78,7 @@ struct session_refusal {
 	bool stuck;		   /* its own work did not end when it was to be moved */
 };
 
-/* EndKernels, the latest (failover/endless.h). */
+/* EndKernels, the latest (fault/endless.h). */
 struct session_endless {
 	uint32_t generation; /* of the executor that was asked; 0: none was */
 	bool is_open;	     /* it has not answered */
@@ -112,7 +112,7 @@ struct session {
 	struct uploads uploads;
 	struct chunk *sinks[2]; /* near, far (session/sink.c); NULL: none */
 	struct request *request;
-	struct move *move; /* on its way into a domain of its own (failover/move.h); NULL: it is not */
+	struct move *move; /* on its way into a domain of its own (standby/move.h); NULL: it is not */
 	struct worker *destination; /* while it moves: the executor there, which knows it; NULL: none yet */
 	struct session_refusal refusal; /* of its code, the latest */
 	struct worker *opening;		/* OpenSession is with this executor, not answered */
@@ -141,8 +141,8 @@ struct session {
 	bool over_limit; /* its work runs for longer than it may */
 	bool quiet;	 /* nothing of it is on the device of the executor that is halted */
 	struct session_endless endless;
-	struct overrun *overruns; /* failover/overrun.c; NULL: nothing seen */
-	/* Its part in losses of executors that nobody is to blame for (failover/convict.c). */
+	struct overrun *overruns; /* fault/overrun.c; NULL: nothing seen */
+	/* Its part in losses of executors that nobody is to blame for (fault/convict.c). */
 	struct doubt common; /* commands that were in doubt in each of the `losses` latest ones */
 	unsigned losses;
 };

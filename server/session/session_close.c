@@ -4,7 +4,6 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/adopt/store.h"
-#include "server/failover/worker.h"
 #include "server/loop/connection.h"
 #include "server/loop/timer.h"
 #include "server/loop/watch.h"
@@ -14,6 +13,7 @@
 #include "server/session/reclaim.h"
 #include "server/session/request.h"
 #include "server/session/rooms.h"
+#include "server/worker/worker.h"
 
 static void closing_done(struct session *session)
 {

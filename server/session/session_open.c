@@ -6,19 +6,19 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
-#include "server/failover/formers.h"
-#include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/formers.h"
 #include "server/session/handshake.h"
 #include "server/session/reclaim.h"
 #include "server/session/request.h"
 #include "server/session/rooms.h"
 #include "server/session/sink.h"
 #include "server/session/window.h"
+#include "server/worker/worker.h"
 #include "shm/text.h"
 
 void session_open_message(const struct session *session, struct wire_message *message)
@@ -80,7 +80,7 @@ static void on_attached(
 
 void session_attach(struct session *session, struct worker *worker)
 {
-	/* One that another executor served, and let go of, comes with what it has (failover/move.c). */
+	/* One that another executor served, and let go of, comes with what it has (standby/move.c). */
 	bool is_new = word_acquire(&session->view.server->generation) == worker->generation;
 	const uint32_t recover = is_new ? SESSION_RECOVER_NOTHING : session_policy(session);
 	struct wire_message message = {.type = WIRE_ACTIVATE,

@@ -15,13 +15,13 @@
 #include "server/backend/backend.h"
 #include "server/config/config.h"
 #include "server/executor/guard.h"
-#include "server/failover/worker.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
+#include "server/worker/worker.h"
 
 #define FAR_LEAST (UINT64_C(4) << 20)
 #define FAR_MOST  (UINT64_C(16) << 20)

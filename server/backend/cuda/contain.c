@@ -1,4 +1,4 @@
-// The driver handles an exception as for a debugger, because its environment says so (failover/exceptions.c). A thread of it
+// The driver handles an exception as for a debugger, because its environment says so (worker/exceptions.c). A thread of it
 // opens the library with which it reads a fault, stops all multiprocessors, writes a dump and lets them go on. Only behind
 // that another thread resets the channel, and with it the context and everybody's work ends. Nothing in the hardware asks
 // for that: while the reset is not done, the context goes on.

@@ -1,6 +1,6 @@
 // The debugger object of this process's context, and what the kernel-mode driver does by it: say that a kernel has
 // faulted, stop the context, read and write its memory, let it go on. The driver makes the object with the context,
-// because exceptions are to be handled as for a debugger (failover/exceptions.c).
+// because exceptions are to be handled as for a debugger (worker/exceptions.c).
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_DEBUGGER_H
 #define FRMPS_SERVER_BACKEND_CUDA_DEBUGGER_H

@@ -17,12 +17,12 @@
 #include "protocol/command.h"
 #include "server/adopt/adopt.h"
 #include "server/adopt/store.h"
-#include "server/rooms.h"
-#include "server/failover/supervise.h"
 #include "server/log.h"
+#include "server/rooms.h"
 #include "server/session/domain.h"
 #include "server/session/visitor.h"
 #include "server/session/window.h"
+#include "server/worker/supervise.h"
 
 /* Descriptors that a daemon may have with the holder. */
 #define FAKE_KEYS_MAX 256

@@ -14,10 +14,10 @@
 #include "protocol/wire.h"
 #include "server/adopt/holder.h"
 #include "server/config/config.h"
-#include "server/failover/vitals.h"
-#include "server/failover/worker.h"
 #include "server/role.h"
 #include "server/session/daemon.h"
+#include "server/worker/vitals.h"
+#include "server/worker/worker.h"
 #include "shm/region.h"
 
 #define FAKE_CHILDREN_MAX 32

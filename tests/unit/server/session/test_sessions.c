@@ -9,12 +9,12 @@
 
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
-#include "server/failover/worker.h"
 #include "server/session/domain.h"
 #include "server/session/quota.h"
 #include "server/session/session.h"
 #include "server/session/visitor.h"
 #include "server/session/window.h"
+#include "server/worker/worker.h"
 #include "tests/unit/server/session/fixture.h"
 
 /* Later executors may run as a user, who has power over them before they are ready. */

@@ -1,0 +1,126 @@
+// The daemon as a process: the first life of a service starts everything, a later one adopts it; then the
+// loop runs until the service ends. See session/daemon.h for the states, adopt/holder.h for lives.
+
+#include "server/daemon_main.h"
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "server/adopt/adopt.h"
+#include "server/adopt/holder.h"
+#include "server/adopt/store.h"
+#include "server/config/config.h"
+#include "server/fault/witnesses.h"
+#include "server/log.h"
+#include "server/loop/watch.h"
+#include "server/rooms.h"
+#include "server/session/daemon.h"
+#include "server/session/listener.h"
+#include "server/session/reclaim.h"
+#include "server/worker/supervise.h"
+
+/* What the holder has to say. */
+static void on_holder(void *context)
+{
+	struct daemon *daemon = context;
+	enum store_event event;
+	unsigned count;
+	int status;
+	pid_t pid;
+
+	while ((event = store_hear(daemon->store, &pid, &status, &count)) != STORE_NOTHING) {
+		if (event == STORE_STOP)
+			daemon_stop(daemon);
+		else if (event == STORE_SYNCED)
+			reclaim_done(daemon, count);
+		else
+			supervise_ended(daemon, pid, status);
+	}
+}
+
+/* Counters are for operators: those of the latest moment may be lost. */
+static void on_turn(uv_prepare_t *handle)
+{
+	struct daemon *daemon = handle->data;
+
+	daemon_keep(daemon);
+	store_ring(daemon->store);
+}
+
+static int start_listening(struct daemon *daemon)
+{
+	char text[400] = "";
+	int r = listener_new(daemon, daemon->config->socket, &daemon->listener, text, sizeof(text));
+
+	if (r)
+		log_error("%s", r < 0 ? strerror(-r) : text);
+	return r;
+}
+
+static int start(struct daemon *daemon, const struct legacy *legacy)
+{
+	if (legacy->lives)
+		return adopt(daemon, legacy);
+	return start_listening(daemon) || daemon_start(daemon) < 0;
+}
+
+static void stop_as_told(struct daemon *daemon, const struct legacy *legacy)
+{
+	for (unsigned i = 0; i < legacy->stops; i++)
+		daemon_stop(daemon);
+}
+
+static void run(struct daemon *daemon, const struct legacy *legacy)
+{
+	uv_prepare_t turn;
+
+	uv_prepare_init(daemon->loop, &turn);
+	turn.data = daemon;
+	uv_prepare_start(&turn, on_turn);
+	uv_unref((uv_handle_t *)&turn);
+	if (start(daemon, legacy)) {
+		daemon->exit_code = 1;
+		daemon_leave(daemon);
+	} else {
+		witnesses_follow_log(daemon);
+		if (daemon->device_known)
+			witnesses_follow_device(daemon);
+		store_up(daemon->store);
+		stop_as_told(daemon, legacy);
+	}
+	/* Returns at once if the end has been reached already. */
+	uv_run(daemon->loop, UV_RUN_DEFAULT);
+	daemon_deinit(daemon);
+	uv_close((uv_handle_t *)&turn, NULL);
+	/* The thread that reads the configuration may wait for a user database for ever; exit() would wait for it, too. */
+	if (daemon->reload) {
+		log_info("stopped");
+		_exit(daemon->exit_code);
+	}
+	uv_run(daemon->loop, UV_RUN_DEFAULT);
+}
+
+int daemon_main(const struct config *config, const struct heritage *heritage, const struct legacy *legacy)
+{
+	struct store *store = store_open(legacy);
+	struct daemon daemon;
+	uv_loop_t loop;
+
+	if (!store)
+		return 1;
+	signal(SIGPIPE, SIG_IGN);
+	/* Who opens a file of which a lease is just taken (handout.c) breaks that. */
+	signal(SIGIO, SIG_IGN);
+	uv_loop_init(&loop);
+	daemon_init(&daemon, &loop, config, heritage, &supervise_spawner, &rooms_all);
+	daemon.store = store;
+	daemon.holder = watch_new(&loop, dup(store_socket(store)), on_holder, &daemon);
+	log_bug_on(!daemon.holder);
+	run(&daemon, legacy);
+	uv_loop_close(&loop);
+	store_close(store);
+	log_info("stopped");
+	return daemon.exit_code;
+}

@@ -1,0 +1,219 @@
+// Conviction. See convict.h; who is guilty of what is judge.c's.
+//
+// Nobody looks for the culprit of a loss that the executor itself has not explained. Each session is treated by what
+// is known of its own work:
+//
+//   culprit  the executor has named it: it gets the error of its kernel
+//   unsure   an exception was found, not all kernels that it was of are known, and this session had work on the device
+//            at the first sign (SHM_DOUBT_WORKED, which the executor has written then). Its marks prove nothing: the
+//            kernel that faulted may look finished. It gets an error
+//   policy   commands that were issued are not known done: they are repeated where that can be (executor/takeover.c),
+//            otherwise it gets an error
+//   nothing  everything that was issued is done: it goes on
+//
+// A kernel that crashes each executor that repeats it would do so for ever. So each session keeps which commands were
+// in doubt in each of the latest losses that nobody is to blame for; at CONVICT_LOSSES_MAX they are not repeated again
+// (promote.c). The count begins anew when they are known done.
+//
+// Only work of the lost executor is judged: a session whose header names an older generation was not served by it (it
+// ended earlier, or the executor died before it reached it), though its journal is in doubt. But an executor that ended
+// while it took sessions over may have ended at any of them: that counts for each that had commands in doubt.
+
+#include "server/fault/convict.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "server/fault/oldest.h"
+#include "server/log.h"
+#include "server/loop/timer.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/offender.h"
+#include "server/session/session.h"
+#include "server/worker/words.h"
+#include "server/worker/worker.h"
+
+bool convict_was_served(const struct session *session, const struct worker *worker)
+{
+	return session->view.server && word_acquire(&session->view.server->generation) == worker->generation;
+}
+
+uint32_t convict_doubt(const struct domain *domain, const struct worker *worker)
+{
+	const struct session *session;
+	uint32_t doubt = 0;
+
+	/* The word of one that is closed there stays as it was. */
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (session_is_live(session) && convict_was_served(session, worker))
+			doubt |= word_acquire(&session->view.server->doubtful);
+	return doubt;
+}
+
+static void collect(const struct domain *domain, const struct worker *worker, struct judge_evidence *evidence)
+{
+	const struct promotion *promotion = &domain->promotion;
+	uint32_t doubt = convict_doubt(domain, worker);
+	bool sign = promotion->cause == PROMOTE_SIGN && !promotion->silent;
+	/* Evidence, but not of itself that there was a fault. */
+	bool testified = worker_is_testified(worker) && (doubt || !worker->contains) &&
+			 (promotion->cause == PROMOTE_LOST || sign);
+	const struct session *session;
+
+	*evidence = (struct judge_evidence){.lost = worker->lost || testified,
+		.lost_code = worker->lost ? worker->lost_code : worker->testified_code,
+		.lost_address = testified ? worker->testified_address : 0,
+		.exit_signal = worker->exit_signal,
+		.asked = worker->asked,
+		/* It was at work on a fault, or did not come to an end after a sign of one. */
+		.suspected = doubt || (promotion->state == PROMOTE_FENCING && sign)};
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (session->over_limit)
+			evidence->over_limit = session->number;
+	words_read(worker, evidence->words);
+}
+
+void convict_preview(
+	const struct domain *domain, const struct worker *worker, struct judge_verdict *ret_verdict)
+{
+	uint64_t sessions[WINDOW_COUNT];
+	struct judge_evidence evidence;
+	const struct session *session;
+	uint32_t count = 0;
+
+	collect(domain, worker, &evidence);
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (count < WINDOW_COUNT)
+			sessions[count++] = session->number;
+	judge(&evidence, sessions, count, ret_verdict);
+}
+
+void convict_contained(struct domain *domain, uint64_t number)
+{
+	const struct session *session = domain_find_session(domain, number);
+
+	domain->daemon->counters.faults++;
+	domain->daemon->counters.culprits++;
+	if (session)
+		offender_note(domain->daemon, session);
+}
+
+static void forget(struct session *session)
+{
+	doubt_deinit(&session->common);
+	session->losses = 0;
+}
+
+static void count_loss(struct session *session, const struct doubt *now)
+{
+	if (session->losses && doubt_intersect(&session->common, now)) {
+		session->losses++;
+		return;
+	}
+	forget(session);
+	doubt_copy(&session->common, now);
+	session->losses = now->count != 0;
+}
+
+static void set_recover(
+	struct session *session, const struct judge_verdict *verdict, bool is_unsure, bool in_doubt)
+{
+	/* What was found in this promotion stands until a standby has carried it out. */
+	if (session->recover == SESSION_RECOVER_CULPRIT || session->recover == SESSION_RECOVER_UNSURE)
+		return;
+	if (judge_blames(verdict, session->number))
+		session->recover = SESSION_RECOVER_CULPRIT;
+	else if (is_unsure)
+		session->recover = SESSION_RECOVER_UNSURE;
+	else
+		session->recover = in_doubt ? SESSION_RECOVER_BY_POLICY : SESSION_RECOVER_NOTHING;
+}
+
+/* Whether the session had work on the device at the fault. An executor that does not see exceptions may have ended before it
+ * wrote who had: then the kernel log is the first sign. */
+static bool had_work(const struct session *session, const struct worker *worker)
+{
+	uint32_t doubt = word_acquire(&session->view.server->doubtful);
+
+	if (doubt & SHM_DOUBT_WORKED)
+		return true;
+	return !worker->contains && worker_is_testified(worker) && !doubt &&
+	       shm_view_had_work(&session->view, worker->testified_us * 1000);
+}
+
+/* @open: some kernel that faulted is not known. @fell_short: the executor ended while it took sessions over */
+static void settle(struct session *session, const struct worker *worker, const struct judge_verdict *verdict,
+	bool open, bool fell_short)
+{
+	bool served = convict_was_served(session, worker);
+	bool worked = served && had_work(session, worker);
+	struct doubt now;
+
+	doubt_init(&now, &session->view);
+	set_recover(session, verdict, open && worked, now.count != 0);
+	session->over_limit = false;
+	if (verdict->culprit || verdict->gone)
+		forget(session);
+	else if (served || fell_short)
+		count_loss(session, &now);
+	doubt_deinit(&now);
+}
+
+/* Whether that is the rest of a grid whose fault was noted when it was contained. */
+static bool is_noted(const struct promotion *promotion, const struct judge_verdict *verdict)
+{
+	return verdict->culprit && verdict->culprit == promotion->contained && !verdict->also_count;
+}
+
+/* Where the executor did not say it. */
+static void name_kernel(const struct session *culprit, struct judge_verdict *verdict)
+{
+	struct oldest oldest;
+
+	oldest_find(culprit, &oldest);
+	if (oldest.seq)
+		memcpy(verdict->kernel, oldest.kernel, sizeof(verdict->kernel));
+}
+
+static void name_culprit(struct domain *domain, const struct judge_verdict *verdict)
+{
+	struct promotion *promotion = &domain->promotion;
+	struct session *session;
+
+	/* A second loss within a promotion does not take back what the first one proved. */
+	if (promotion->verdict.culprit && !verdict->culprit)
+		return;
+	promotion->verdict = *verdict;
+	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
+		if (judge_blames(verdict, session->number) && session->number != promotion->contained)
+			offender_note(domain->daemon, session);
+		if (session->number != verdict->culprit)
+			continue;
+		promotion->culprit_pid = (int)session->pid;
+		snprintf(promotion->culprit_program, sizeof(promotion->culprit_program), "%.63s",
+			session->program);
+		if (!promotion->verdict.kernel[0])
+			name_kernel(session, &promotion->verdict);
+	}
+}
+
+void convict(struct domain *domain, const struct worker *worker)
+{
+	struct judge_verdict verdict;
+	struct session *session;
+	bool open, noted;
+
+	convict_preview(domain, worker, &verdict);
+	/* Who is named acquits nobody of what was still looked at. */
+	open = (verdict.ground == JUDGE_UNKNOWN && !verdict.gone) || verdict.others ||
+	       convict_doubt(domain, worker);
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		settle(session, worker, &verdict, open, domain->promotion.fell_short);
+	name_culprit(domain, &verdict);
+	noted = is_noted(&domain->promotion, &verdict);
+	domain->daemon->counters.faults +=
+		verdict.ground != JUDGE_NO_FAULT && verdict.ground != JUDGE_OVER_LIMIT && (open || !noted);
+	domain->daemon->counters.culprits += verdict.culprit && !noted;
+	domain->promotion.times.judged = timer_now_us();
+}

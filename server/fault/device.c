@@ -1,0 +1,213 @@
+// See device.h.
+
+#include "server/fault/device.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/fault/kernel_log.h"
+#include "server/log.h"
+#include "server/loop/timer.h"
+#include "server/role.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/session.h"
+#include "server/worker/vitals.h"
+#include "server/worker/worker.h"
+
+#define LOOK_MS 1000u
+
+const char *device_state_name(enum device_state state)
+{
+	static const char *const names[] = {"serving", "failed"};
+
+	return names[state];
+}
+
+/*
+ * Consequences
+ */
+
+static struct domain *find_unretired(const struct daemon *daemon)
+{
+	struct domain *domain;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		if (!domain->retiring)
+			break;
+	return domain;
+}
+
+/* Others may go with each. */
+static void retire_all(struct daemon *daemon)
+{
+	struct domain *domain;
+
+	while ((domain = find_unretired(daemon)))
+		domain_retire(domain);
+}
+
+void device_fail(struct daemon *daemon, int32_t code, const char *reason)
+{
+	if (daemon_has_failed(daemon) || daemon->leaving)
+		return;
+	daemon->health.state = DEVICE_FAILED;
+	daemon->health.code = code;
+	snprintf(daemon->health.reason, sizeof(daemon->health.reason), "the device has failed: %s", reason);
+	daemon_keep(daemon);
+	log_error("%s. All programs get code %d, and new ones are refused. Restart the service when the "
+		  "device works "
+		  "again",
+		daemon->health.reason, (int)code);
+	daemon_end_sessions(daemon, NULL, SHM_SESSION_FAULTED, code, daemon->health.reason);
+	retire_all(daemon);
+}
+
+void device_contain(struct domain *domain, int32_t code, const char *reason)
+{
+	struct daemon *daemon = domain->daemon;
+	char text[256];
+
+	if (domain->retiring || daemon->leaving)
+		return;
+	snprintf(text, sizeof(text), "a fault of the device in an executor: %s", reason);
+	log_error("%s. The programs of uid %lld that it served get code %d", text,
+		(long long)domain->identity.uid, (int)code);
+	daemon_end_sessions(daemon, domain, SHM_SESSION_FAULTED, code, text);
+	domain_retire(domain);
+	domain_prewarm(daemon);
+}
+
+static bool serves_anybody(const struct daemon *daemon)
+{
+	const struct domain *domain;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		if (domain_serving(domain))
+			return true;
+	return false;
+}
+
+/* A new process may be kept from a device on which others go on: then it is only tried again. */
+static bool finds_no_device(const struct worker *worker)
+{
+	bool gone = worker->lost_code == CUDA_ERROR_NO_DEVICE ||
+		    worker->lost_code == CUDA_ERROR_DEVICE_UNAVAILABLE ||
+		    backend_is_of_device((CUresult)worker->lost_code);
+
+	return gone && !worker->was_ready && worker->daemon->ready && !serves_anybody(worker->daemon);
+}
+
+bool device_take_lost(struct worker *worker)
+{
+	if (worker->domain && worker->was_ready && backend_is_of_device((CUresult)worker->lost_code))
+		device_contain(worker->domain, worker->lost_code, worker->lost_text);
+	else if (finds_no_device(worker))
+		device_fail(worker->daemon, worker->lost_code, worker->lost_text);
+	return worker->state == WORKER_CONDEMNED;
+}
+
+/*
+ * Xids
+ */
+
+static struct worker *find_executor(const struct daemon *daemon, pid_t pid)
+{
+	struct domain *domain;
+	struct worker *worker;
+
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		TAILQ_FOREACH (worker, &domain->workers, link)
+			if (worker->pid == pid)
+				return worker;
+	return NULL;
+}
+
+void device_take_xid(struct daemon *daemon, const struct xid *xid)
+{
+	struct worker *worker = xid->pid ? find_executor(daemon, xid->pid) : NULL;
+
+	if (xid->scope == XID_OF_DEVICE || !xid->pid || (daemon->keeper && daemon->keeper->pid == xid->pid))
+		device_fail(daemon, xid->code, xid->text);
+	else if (worker)
+		device_contain(worker->domain, xid->code, xid->text);
+	else
+		log_warning(
+			"a fault of the device is contained to a process of somebody else: %s", xid->text);
+}
+
+/*
+ * Processes that do not end
+ */
+
+/* Whoever is closing waits for nothing: its program is gone, or knows. */
+static bool has_sessions(const struct domain *domain)
+{
+	const struct session *session;
+
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (session->state != SESSION_CLOSING)
+			return true;
+	return false;
+}
+
+/* Sessions go on only behind the end of the executor that served them, and of one whose place the next one needs. */
+static bool is_waited_for(const struct worker *worker)
+{
+	const struct domain *domain = worker->domain;
+	const struct worker *other;
+
+	if (!domain)
+		return true;
+	if (!has_sessions(domain))
+		return false;
+	if (domain->active == worker)
+		return true;
+	TAILQ_FOREACH (other, &domain->workers, link)
+		if (other->state != WORKER_CONDEMNED)
+			return false;
+	return true;
+}
+
+/* Return: for how many looks it has had no processor time, one after the other. */
+static unsigned count_still(struct worker *worker)
+{
+	struct vitals vitals;
+
+	if (!worker->daemon->spawner->look(worker, &vitals))
+		return worker->still = 0;
+	if (vitals.processor_ms != worker->processor_ms)
+		worker->still = 0;
+	worker->processor_ms = vitals.processor_ms;
+	return ++worker->still;
+}
+
+void device_look(void *context)
+{
+	struct worker *worker = context;
+	struct daemon *daemon = worker->daemon;
+	char text[128];
+
+	timer_start(worker->reap_timer, LOOK_MS);
+	if (count_still(worker) < DEVICE_LOOKS)
+		return;
+	snprintf(text, sizeof(text), "%s %d was killed and does not end, its driver holds it",
+		role_name(worker->role), (int)worker->pid);
+	if (daemon->leaving) {
+		log_error("%s: it is left behind", text);
+		worker_reaped(worker, 0, SIGKILL);
+	} else if (is_waited_for(worker)) {
+		device_fail(daemon, CUDA_ERROR_DEVICE_UNAVAILABLE, text);
+	}
+}
+
+void device_await_end(struct worker *worker)
+{
+	if (worker->reap_timer)
+		return;
+	worker->still = 0;
+	worker->reap_timer = timer_new(worker->daemon->loop, device_look, worker);
+	if (worker->reap_timer)
+		timer_start(worker->reap_timer, LOOK_MS);
+}

@@ -1,0 +1,59 @@
+// Faults of the device itself, which no program has caused and no other executor outlasts: it fell off the bus, its
+// firmware does not answer, its memory lost bits, or its driver holds a process that was killed.
+//
+//   SERVING ── device_fail() ──► FAILED, until the service is restarted
+//
+// FAILED  every session gets a sticky error, new ones are refused with the same, executors are killed, and neither they
+//         nor the keeper are started again.
+//
+// A fault that the device contains costs the sessions of one domain only: device_contain(). Daemon, loop thread only.
+
+#ifndef FRMPS_SERVER_FAULT_DEVICE_H
+#define FRMPS_SERVER_FAULT_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct daemon;
+struct domain;
+struct worker;
+struct xid;
+
+enum device_state { DEVICE_SERVING, DEVICE_FAILED };
+
+struct device_health {
+	enum device_state state;
+	int32_t code;	  /* of FAILED: the CUresult that programs get */
+	char reason[256]; /* of FAILED */
+};
+
+const char *device_state_name(enum device_state state);
+
+/** The device has failed. Twice is fine: the first reason stays. */
+void device_fail(struct daemon *daemon, int32_t code, const char *reason);
+
+/** A fault of the device has hurt one executor of a domain: its sessions get the code, and the domain goes. */
+void device_contain(struct domain *domain, int32_t code, const char *reason);
+
+/**
+ * A worker has said Lost: it lost its context, or it cannot open the device. In a service that was ready before, the
+ * latter is the device's failure if nobody is served any more.
+ * Return: whether that is the device's doing, and was dealt with
+ */
+bool device_take_lost(struct worker *worker);
+
+/** A witness tells of a fault of this device. @xid: of scope XID_CONTAINED or XID_OF_DEVICE */
+void device_take_xid(struct daemon *daemon, const struct xid *xid);
+
+/**
+ * A worker was killed. If it does not end, and somebody waits for that, the device has failed. A service that leaves
+ * leaves it behind.
+ */
+void device_await_end(struct worker *worker);
+/** Its timer, every second: one more look at a worker that was killed. */
+void device_look(void *worker);
+/** Looks without processor time of the worker, one after the other, after which it does not end any more. Taking apart
+ * what a process had uses processor time; the driver's longest wait that was seen is 4.8 s. */
+#define DEVICE_LOOKS 8u
+
+#endif

@@ -1,0 +1,122 @@
+// Work that does not end.
+//
+//   over max_kernel_seconds (overrun.c)      EndKernels to the active executor, which reports CUDA_ERROR_LAUNCH_TIMEOUT to
+//                                            the program at once and ends its kernels
+//   of a program that is gone                CloseSession: the executor ends the kernels by itself behind orphan_seconds
+//                                            (session_close.c), and says so
+//
+//   endless_over_limit() ── EndKernels ──► answered: done ───────────► report
+//                                          answered: it cannot, or something does not end ┐
+//                                          no answer within ANSWER_MS ────────────────────┴► promote_over_limit()
+//
+// An executor is asked once for a session; from the failure on the replacement is tried for until it can be. A program that
+// has its error may be gone by then: where it cannot be replaced yet, CloseSession finds the work once more. The next
+// executor is asked anew, as is any executor by a daemon that has come back. An executor that dies meanwhile is replaced
+// anyway, and what is in flight then has its policy. A fault of the program that is handled first is what it is blamed for.
+
+#include "server/fault/endless.h"
+
+#include <stdio.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/config/config.h"
+#include "server/fault/convict.h"
+#include "server/fault/promote.h"
+#include "server/fault/verdict.h"
+#include "server/log.h"
+#include "server/loop/timer.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/offender.h"
+#include "server/session/session.h"
+#include "server/session/userlog.h"
+#include "server/worker/worker.h"
+
+/* Ten tries of a tenth of a second (executor/end_kernels.c), and several times as much on a machine that is busy. */
+#define ANSWER_MS 5000u
+
+/* Another error of the session is that of a fault, which came first. */
+static bool is_timeout(const struct session *session)
+{
+	const struct shm_server_header *server = session->view.server;
+
+	return word_acquire(&server->state) == SHM_SESSION_FAULTED &&
+	       word_acquire(&server->error) == CUDA_ERROR_LAUNCH_TIMEOUT;
+}
+
+bool endless_has_ended(const struct domain *domain, const struct session *session)
+{
+	return session->state == SESSION_SERVED && convict_was_served(session, domain->active) &&
+	       is_timeout(session);
+}
+
+static void report(struct domain *domain, const struct session *session, const char *kernel)
+{
+	struct daemon *daemon = domain->daemon;
+
+	if (!is_timeout(session))
+		return;
+	daemon->counters.culprits++;
+	daemon->counters.kernels_ended++;
+	offender_note(daemon, session);
+	userlog_event(daemon, session->uid, USERLOG_endless, LOG_LEVEL_WARNING,
+		"work of process %d (%s) has been on the device for longer than max_kernel_seconds (%llu): "
+		"its kernels "
+		"were ended, and every other program goes on",
+		(int)session->pid, session->program, (unsigned long long)daemon->config->max_kernel_seconds);
+	verdict_over_limit(domain, session, kernel, timer_now_us() - session->endless.asked_us);
+}
+
+static void on_ended(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	struct session *session = context;
+	struct domain *domain = session->domain;
+
+	(void)packet;
+	if (reply && worker == domain->active && worker->generation == session->endless.generation) {
+		session->endless.is_open = false;
+		if (!reply->code)
+			report(domain, session, reply->text);
+		else if (!worker_is_failing(worker))
+			promote_over_limit(domain, session);
+	}
+	session_unref(session);
+}
+
+static void ask(struct domain *domain, struct session *session)
+{
+	struct wire_message message = {.type = WIRE_END_KERNELS, .session = session->number};
+	char reason[128];
+
+	snprintf(reason, sizeof(reason),
+		"its work was on the device for longer than max_kernel_seconds (%llu)",
+		(unsigned long long)domain->daemon->config->max_kernel_seconds);
+	message.trouble = (struct wire_trouble){.code = CUDA_ERROR_LAUNCH_TIMEOUT, .text = reason};
+	session->endless = (struct session_endless){
+		.generation = domain->active->generation, .asked_us = timer_now_us(), .is_open = true};
+	worker_request(domain->active, &message, NULL, 0, on_ended, session_ref(session));
+}
+
+void endless_over_limit(struct domain *domain, struct session *session)
+{
+	const struct session_endless *endless = &session->endless;
+
+	if (domain->promotion.state != PROMOTE_STEADY)
+		return;
+	if (endless->generation != domain->active->generation)
+		ask(domain, session);
+	else if (!endless->is_open || timer_now_us() >= endless->asked_us + ANSWER_MS * UINT64_C(1000))
+		promote_over_limit(domain, session);
+}
+
+void endless_report_orphan(struct domain *domain, const struct session *session)
+{
+	domain->daemon->counters.kernels_ended++;
+	userlog_event(domain->daemon, session->uid, USERLOG_endless, LOG_LEVEL_WARNING,
+		"work of process %d (%s), which is gone, did not end within orphan_seconds: its kernels were "
+		"ended, and "
+		"every other program goes on",
+		(int)session->pid, session->program);
+	verdict_orphan(domain, session);
+}

@@ -1,0 +1,287 @@
+// Halting. The sessions are held and the executor is told to issue nothing more. While it lives, what was
+// issued goes on: kernels of others run to their end after a fault, so the marks of all survivors arrive, and
+// nothing is in doubt. Their memory then stands still without a fence, because no command of theirs is left in the old
+// context.
+//
+//   over well    Halt is answered, no survivor has anything on the device, and it is known whose fault it was
+//                (or that nothing more will be known): promote_hand_over()
+//   over badly   patience is over, or the driver has given the context up (Lost) and no mark has moved for
+//                fault_stall_ms: the executor, which issues nothing any more, is asked to take itself off the
+//                device. Then no write of its context can land either, but what ran is cut: it is in doubt.
+//                promote_off_device()
+//                At once where the executor has given up on a fault: who had work on the device then gets an error
+//                anyway, and nobody else has any
+//   not at all   an executor that has contained a fault, or had not answered before, neither answers nor has
+//                a mark move for a while, or does not leave the device in time: it is condemned, and the end
+//                of its process is awaited
+//
+// The culprit is not waited for: its kernel may never end, its mark proves nothing, and what it holds stays
+// taken until the process is reaped. Where nobody is named, halting for a sign goes on until the executor
+// had its time to say more: fault_stall_ms after Lost, NAME_MS after the last movement otherwise.
+//
+// Marks are words in memory; they are polled every LOOK_MS.
+
+#include "server/fault/halt.h"
+
+#include <stdio.h>
+
+#include "server/config/config.h"
+#include "server/fault/convict.h"
+#include "server/loop/timer.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/session.h"
+#include "server/worker/worker.h"
+
+#define LOOK_MS 1u
+/* How long an executor that was silent before it was asked to halt has got for that. */
+#define LAST_CALL_MS 500u
+/* How long a fault can go without the driver speaking of it when nothing runs any more. */
+#define NAME_MS 1000u
+/* How long an executor may take to leave the device. The kernel-mode driver does its own work on a fault
+ * first, 58 to 151 ms (backend/cuda/channels.c); longer than the end of the process may take it is of no use.
+ */
+#define FENCE_MS 200u
+
+/* Highest commands known done of a session, added up; only ever grows. */
+static uint64_t progress_of(const struct session *session)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t slot = 0; slot < SHM_STREAMS; slot++)
+		if (word_acquire(&session->view.states[slot].issued))
+			sum += shm_view_known_done(&session->view, slot);
+	return sum;
+}
+
+/* Whether nothing is on the device of those who are not to blame. Seen quiet once is quiet: nobody issues. */
+static bool survivors_are_quiet(struct domain *domain, const struct judge_verdict *verdict)
+{
+	struct promotion *promotion = &domain->promotion;
+	uint64_t progress = 0;
+	struct session *session;
+	bool quiet = true;
+
+	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
+		if (session->quiet || !session_is_live(session) ||
+			!convict_was_served(session, domain->active) ||
+			judge_blames(verdict, session->number))
+			continue;
+		session->quiet = !shm_view_in_doubt(&session->view);
+		quiet &= session->quiet;
+		progress += session->quiet ? 1 : progress_of(session);
+	}
+	if (progress != promotion->progress) {
+		promotion->progress = progress;
+		promotion->moved_us = timer_now_us();
+	}
+	return quiet;
+}
+
+void halt_note_progress(struct domain *domain, uint64_t now_us)
+{
+	struct promotion *promotion = &domain->promotion;
+	const struct session *session;
+	uint64_t progress = 0;
+
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (session_is_live(session) && convict_was_served(session, domain->active))
+			progress += progress_of(session);
+	if (progress == promotion->progress)
+		return;
+	promotion->progress = progress;
+	promotion->moved_us = now_us;
+}
+
+static bool has_passed(uint64_t now_us, uint64_t since_us, uint64_t ms)
+{
+	return now_us >= since_us + ms * 1000;
+}
+
+/* Lost says that the driver has finished with the context, whatever was still in it. */
+static bool is_stalled(const struct domain *domain, uint64_t now_us)
+{
+	const struct worker *worker = domain->active;
+	uint64_t ms = domain->daemon->config->fault_stall_ms;
+
+	return worker->lost_us && has_passed(now_us, worker->lost_us, ms) &&
+	       has_passed(now_us, domain->promotion.moved_us, ms);
+}
+
+/* Whether the executor has given up on a fault. One that it looks at it may yet contain, and says nothing of. */
+static bool is_unexplained(const struct domain *domain)
+{
+	const struct promotion *promotion = &domain->promotion;
+
+	return promotion->cause == PROMOTE_SIGN && !promotion->silent &&
+	       (convict_doubt(domain, domain->active) & SHM_DOUBT_FAULT);
+}
+
+/* Whether nothing more will be known about the cause. */
+static bool is_explained(const struct domain *domain, const struct judge_verdict *verdict, uint64_t now_us)
+{
+	const struct promotion *promotion = &domain->promotion;
+	/* One that had contained a fault and was only slow to answer is replaced for that fault. */
+	bool planned = promotion->cause == PROMOTE_ORPHAN || promotion->cause == PROMOTE_WORN ||
+		       (promotion->silent && promotion->worn);
+
+	return ((planned || verdict->culprit || verdict->gone) && !convict_doubt(domain, domain->active)) ||
+	       is_stalled(domain, now_us) || has_passed(now_us, promotion->moved_us, NAME_MS);
+}
+
+/* Whether its threads are in the driver for good: behind what is left of the fault that it has contained, or
+ * for what kept them from answering before. */
+static bool is_silent(struct domain *domain, uint64_t now_us)
+{
+	struct promotion *promotion = &domain->promotion;
+
+	if (promotion->halted || (!promotion->worn && !promotion->silent))
+		return false;
+	halt_note_progress(domain, now_us);
+	return has_passed(now_us, promotion->moved_us, promotion->silent ? LAST_CALL_MS : HALT_SILENCE_MS);
+}
+
+static void on_fenced(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	struct domain *domain = context;
+
+	(void)packet;
+	if (!reply || worker != domain->active || domain->promotion.state != PROMOTE_HALTING)
+		return;
+	if (reply->code)
+		worker_condemn(worker, "it cannot be taken off the device");
+	else
+		promote_off_device(domain);
+}
+
+static void ask_for_fence(struct domain *domain)
+{
+	struct wire_message halt = {.type = WIRE_HALT, .halt.fence = true};
+
+	domain->promotion.fence_until_us = timer_now_us() + FENCE_MS * 1000;
+	worker_request(domain->active, &halt, NULL, 0, on_fenced, domain);
+	timer_start(domain->promotion.halt_timer, FENCE_MS);
+}
+
+static void give_up(struct domain *domain, bool stalled)
+{
+	if (domain->promotion.halted)
+		ask_for_fence(domain);
+	else
+		worker_condemn(domain->active,
+			stalled ? "its context is dead" : "what was on the device does not end");
+}
+
+static void await_fence(struct domain *domain, uint64_t now_us)
+{
+	uint64_t until_us = domain->promotion.fence_until_us;
+
+	if (now_us >= until_us)
+		worker_condemn(domain->active, "it does not leave the device");
+	else
+		timer_start(domain->promotion.halt_timer, (until_us - now_us) / 1000 + 1);
+}
+
+void halt_look(void *context)
+{
+	struct domain *domain = context;
+	struct promotion *promotion = &domain->promotion;
+	uint64_t now_us = timer_now_us();
+	struct judge_verdict verdict;
+	bool quiet;
+
+	if (promotion->state != PROMOTE_HALTING) {
+		promote_look(domain);
+		return;
+	}
+	if (promotion->fence_until_us) {
+		await_fence(domain, now_us);
+		return;
+	}
+	convict_preview(domain, domain->active, &verdict);
+	if (promotion->halted && is_unexplained(domain)) {
+		ask_for_fence(domain);
+		return;
+	}
+	quiet = promotion->halted && survivors_are_quiet(domain, &verdict);
+	if (quiet && !promotion->times.quiet)
+		promotion->times.quiet = now_us;
+	if (quiet && is_explained(domain, &verdict, now_us))
+		promote_hand_over(domain);
+	else if (is_silent(domain, now_us))
+		worker_condemn(domain->active, "it does not answer any more");
+	else if (now_us >= promotion->halt_until_us)
+		give_up(domain, false);
+	else if (promotion->halted && !quiet && is_stalled(domain, now_us))
+		give_up(domain, true);
+	else
+		timer_start(promotion->halt_timer, LOOK_MS);
+}
+
+static void on_halted(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	struct domain *domain = context;
+	struct promotion *promotion = &domain->promotion;
+
+	(void)packet;
+	if (!reply || worker != domain->active || promotion->state != PROMOTE_HALTING)
+		return;
+	promotion->halted = true;
+	promotion->times.halted = promotion->moved_us = timer_now_us();
+	/* Words that it wrote since. */
+	promote_hold_sessions(domain);
+	halt_look(domain);
+}
+
+void halt_begin(struct domain *domain, uint64_t patience_ms)
+{
+	struct promotion *promotion = &domain->promotion;
+	struct wire_message halt = {.type = WIRE_HALT};
+	struct session *session;
+
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		session->quiet = false;
+	promotion->halted = false;
+	promotion->progress = 0;
+	promotion->moved_us = timer_now_us();
+	promotion->halt_until_us = promotion->moved_us + patience_ms * 1000;
+	domain->active->halting = true;
+	domain_keep_all(domain, false);
+	worker_request(domain->active, &halt, NULL, 0, on_halted, domain);
+	timer_start(promotion->halt_timer, LOOK_MS);
+}
+
+void halt_answered(struct domain *domain)
+{
+	struct promotion *promotion = &domain->promotion;
+	struct session *session;
+
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		session->quiet = false;
+	domain->active->halting = true;
+	promotion->halted = true;
+	promotion->progress = 0;
+	promotion->times.halted = promotion->moved_us = timer_now_us();
+	promotion->halt_until_us = promotion->moved_us + domain->daemon->config->fault_patience_ms * 1000;
+	halt_look(domain);
+}
+
+void halt_extend(struct domain *domain, uint64_t patience_ms)
+{
+	uint64_t until_us = timer_now_us() + patience_ms * 1000;
+
+	if (until_us > domain->promotion.halt_until_us)
+		domain->promotion.halt_until_us = until_us;
+}
+
+void halt_hurry(struct domain *domain)
+{
+	timer_start(domain->promotion.halt_timer, 0);
+}
+
+void halt_end(struct domain *domain)
+{
+	timer_stop(domain->promotion.halt_timer);
+}

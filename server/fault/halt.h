@@ -1,0 +1,31 @@
+// Halting the active executor: what the survivors have on the device ends, while the process lives. Rules:
+// halt.c. Daemon, loop thread only.
+
+#ifndef FRMPS_SERVER_FAULT_HALT_H
+#define FRMPS_SERVER_FAULT_HALT_H
+
+#include <stdint.h>
+
+struct domain;
+
+/* How long an executor that has contained a fault may say nothing, and have nothing of anybody end. Behind
+ * the first fault everything may stand still for good with the second, so this is what nobody computes then. */
+#define HALT_SILENCE_MS 2000u
+
+/** Begins; ends with promote_hand_over(), promote_off_device(), or with the executor being condemned. */
+void halt_begin(struct domain *domain, uint64_t patience_ms);
+/** Halt was answered before halting began: nothing of those who go on is on the device. */
+void halt_answered(struct domain *domain);
+/** From now on there is at least that much time. */
+void halt_extend(struct domain *domain, uint64_t patience_ms);
+/** Something new is known: looks now. */
+void halt_hurry(struct domain *domain);
+/** Looks whether anything of anybody ended since the last look: promotion->moved_us. */
+void halt_note_progress(struct domain *domain, uint64_t now_us);
+/** Stops looking: the executor is condemned. */
+void halt_end(struct domain *domain);
+
+/** The timer's function, for promote_init(). @context: the domain */
+void halt_look(void *context);
+
+#endif

@@ -1,0 +1,359 @@
+// See verdict.h.
+
+#include "server/fault/verdict.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/config/config.h"
+#include "server/log.h"
+#include "server/loop/timer.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/faults.h"
+#include "server/session/session.h"
+#include "server/session/userlog.h"
+#include "server/worker/worker.h"
+
+/* Sessions that a verdict names. */
+#define NAMES_MAX 8u
+
+/* Values of the reply to Activate. */
+enum { ACTIVATED_CLEAN, ACTIVATED_REPEATS, ACTIVATED_FAULTED };
+
+static const char *name_of(const char *kernel)
+{
+	return kernel[0] ? kernel : "(not known)";
+}
+
+/* The class of a fault, as the driver names it. */
+static const char *class_of(int32_t code)
+{
+	switch (code) {
+#define X(name, value, text)                                                                                 \
+	case value:                                                                                          \
+		return #name;
+#include "protocol/errors.def"
+#undef X
+	default:
+		return "of no known class";
+	}
+}
+
+void verdict_reason(const struct promotion *promotion, char *text, size_t size)
+{
+	const struct judge_verdict *verdict = &promotion->verdict;
+
+	if (promotion->cause == PROMOTE_ORPHAN && !verdict->culprit)
+		snprintf(text, size, "work of a program that is gone did not end");
+	else if (promotion->cause == PROMOTE_WORN && !verdict->culprit)
+		snprintf(text, size, "the executor was replaced after a fault that it had contained");
+	else if (!verdict->culprit)
+		snprintf(text, size, "the executor was lost (%s)", judge_ground_text(verdict->ground));
+	else
+		snprintf(text, size, "fault in kernel %s of process %d (%s), code %d, %s",
+			name_of(verdict->kernel), promotion->culprit_pid, promotion->culprit_program,
+			(int)verdict->code, judge_ground_text(verdict->ground));
+}
+
+static void append(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static void append(char *text, size_t size, const char *format, ...)
+{
+	size_t length = strlen(text);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text + length, size - length, format, arguments);
+	va_end(arguments);
+}
+
+static void append_session(char *text, size_t size, const struct session *session, unsigned count)
+{
+	append(text, size, "%s session %llu (process %d, %.63s)", count > 1 ? "," : "",
+		(unsigned long long)session->number, (int)session->pid, session->program);
+}
+
+static bool was_told(const struct promotion *promotion, const struct session *session)
+{
+	return session->held && !judge_blames(&promotion->verdict, session->number) &&
+	       word_acquire(&session->view.server->state) == SHM_SESSION_FAULTED;
+}
+
+/* Who, beside the culprit, got an error. */
+static void append_told(const struct domain *domain, char *text, size_t size)
+{
+	const struct session *session;
+	unsigned count = 0;
+
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (was_told(&domain->promotion, session) && ++count <= NAMES_MAX)
+			append_session(text, size, session, count);
+	if (count > NAMES_MAX)
+		append(text, size, " and %u more", count - NAMES_MAX);
+	if (!count)
+		append(text, size, " nobody");
+}
+
+/* Those whose kernels faulted with the culprit's. */
+static void append_others(const struct domain *domain, char *text, size_t size)
+{
+	const struct judge_verdict *verdict = &domain->promotion.verdict;
+	const struct session *session;
+	unsigned count = 0;
+
+	if (verdict->also_count)
+		append(text, size, " and at the same time");
+	TAILQ_FOREACH (session, &domain->sessions, domain_link)
+		if (session->number != verdict->culprit && judge_blames(verdict, session->number))
+			append_session(text, size, session, ++count);
+	if (verdict->others)
+		append(text, size, " and others that nobody can be named for");
+}
+
+/* What the standby answered to Activate: how many sessions go on, how many of them have work repeated. */
+static void append_going_on(const struct wire_u64s *values, char *text, size_t size)
+{
+	unsigned clean = 0, repeats = 0;
+
+	for (uint32_t i = 0; i < values->count; i++) {
+		clean += values->at[i] == ACTIVATED_CLEAN;
+		repeats += values->at[i] == ACTIVATED_REPEATS;
+	}
+	append(text, size, "; sessions that go on: %u", clean + repeats);
+	if (repeats)
+		append(text, size, ", %u of them with commands repeated", repeats);
+}
+
+/* What happened, as far as it is known. */
+static void append_fault(const struct judge_verdict *verdict, char *text, size_t size)
+{
+	append(text, size, ", kernel %s, code %d %s", name_of(verdict->kernel), (int)verdict->code,
+		class_of(verdict->code));
+	if (verdict->address)
+		append(text, size, ", address %#llx", (unsigned long long)verdict->address);
+	if (verdict->instruction)
+		append(text, size, ", instruction at %#llx", (unsigned long long)verdict->instruction);
+}
+
+static void append_culprit(const struct domain *domain, char *text, size_t size)
+{
+	const struct promotion *promotion = &domain->promotion;
+	const struct judge_verdict *verdict = &promotion->verdict;
+
+	append(text, size, "culprit is process %d (%s), session %llu", promotion->culprit_pid,
+		promotion->culprit_program, (unsigned long long)verdict->culprit);
+	append_others(domain, text, size);
+	append_fault(verdict, text, size);
+	append(text, size, ", %s; told an error beside it:", judge_ground_text(verdict->ground));
+}
+
+/* Why the executor was replaced although there was no fault in it. */
+static const char *occasion(const struct promotion *promotion)
+{
+	switch (promotion->cause) {
+	case PROMOTE_ORPHAN:
+		return "nobody is proved guilty of a fault (work of a program that is gone did not end)";
+	case PROMOTE_WORN:
+		return "replaced after a fault that was contained";
+	case PROMOTE_SIGN:
+		return "nobody is proved guilty (the sign led nowhere: no fault was found)";
+	case PROMOTE_LOST:
+	case PROMOTE_LIMIT:
+		break;
+	}
+	return NULL;
+}
+
+static void append_judgement(const struct domain *domain, char *text, size_t size)
+{
+	const struct promotion *promotion = &domain->promotion;
+	const struct judge_verdict *verdict = &promotion->verdict;
+	bool fault = verdict->ground != JUDGE_NO_FAULT;
+
+	if (verdict->culprit) {
+		append_culprit(domain, text, size);
+		return;
+	}
+	if (!fault && occasion(promotion)) {
+		append(text, size, "%s", occasion(promotion));
+	} else {
+		append(text, size, "nobody is proved guilty (%s)",
+			verdict->gone ? "the program that did it is gone"
+				      : judge_ground_text(verdict->ground));
+		if (fault)
+			append_fault(verdict, text, size);
+	}
+	append(text, size, "; told an error:");
+}
+
+static double ms(uint64_t from_us, uint64_t to_us)
+{
+	return to_us > from_us ? (double)(to_us - from_us) / 1000.0 : 0;
+}
+
+/* One phase after the other, those that were passed through. */
+static void append_times(const struct promote_times *times, char *text, size_t size)
+{
+	const struct {
+		const char *name;
+		uint64_t until_us;
+	} phases[] = {{"halt", times->halted}, {"quiet", times->quiet}, {"fence", times->fenced},
+		{"judge", times->judged}, {"standby", times->activate}, {"activate", timer_now_us()}};
+	uint64_t from_us = times->detected;
+
+	for (size_t i = 0; i < sizeof(phases) / sizeof(*phases); i++) {
+		if (!phases[i].until_us)
+			continue;
+		append(text, size, "%s %.1f, ", phases[i].name, ms(from_us, phases[i].until_us));
+		from_us = phases[i].until_us;
+	}
+	append(text, size, "in all %.1f ms", ms(times->detected, from_us));
+}
+
+/* What verdict_text says is one more verdict, of this moment. */
+static void keep(struct domain *domain)
+{
+	struct promotion *promotion = &domain->promotion;
+	uid_t uid = domain->assigned ? domain->identity.uid : (uid_t)-1;
+
+	promotion->verdict_ms = faults_note(domain->daemon, uid, promotion->verdict_text);
+}
+
+static void publish(struct domain *domain)
+{
+	keep(domain);
+	log_warning("verdict: %s", domain->promotion.verdict_text);
+}
+
+void verdict_cut_short(struct domain *domain)
+{
+	char *text = domain->promotion.verdict_text;
+	const size_t size = sizeof(domain->promotion.verdict_text);
+
+	*text = '\0';
+	append_judgement(domain, text, size);
+	append_told(domain, text, size);
+	append(text, size, "; the executor that took over failed before it served everybody; ");
+	append_times(&domain->promotion.times, text, size);
+	publish(domain);
+}
+
+void verdict_report(struct domain *domain, const struct worker *worker, const struct wire_u64s *values)
+{
+	struct promotion *promotion = &domain->promotion;
+	char *text = promotion->verdict_text, reason[256];
+	const size_t size = sizeof(promotion->verdict_text);
+
+	*text = '\0';
+	append_judgement(domain, text, size);
+	append_told(domain, text, size);
+	append_going_on(values, text, size);
+	if (promotion->sign[0])
+		append(text, size, "; sign: %s", promotion->sign);
+	append(text, size, "; ");
+	append_times(&promotion->times, text, size);
+	publish(domain);
+	verdict_reason(promotion, reason, sizeof(reason));
+	log_info("promotion: executor %d serves uid %lld as generation %u; %s", (int)worker->pid,
+		domain->assigned ? (long long)domain->identity.uid : -1LL, worker->generation, reason);
+}
+
+/*
+ * Faults that cost nobody an executor
+ */
+
+/* The session may be gone: a culprit that hears of its fault may end before the daemon does. */
+static void append_numbered(const struct domain *domain, uint64_t number, char *text, size_t size)
+{
+	const struct session *session = domain_find_session(domain, number);
+
+	if (session)
+		append(text, size, "process %d (%.63s), ", (int)session->pid, session->program);
+	append(text, size, "session %llu", (unsigned long long)number);
+}
+
+/* Of whom an executor has read what faulted, or did not end. */
+static void begin_with_culprit(const struct domain *domain, uint64_t session,
+	const struct wire_trouble *fault, enum judge_ground ground, char *text, size_t size)
+{
+	struct judge_verdict verdict = {.code = fault->code, .instruction = fault->instruction};
+
+	snprintf(verdict.kernel, sizeof(verdict.kernel), "%s", fault->text);
+	snprintf(text, size, "culprit is ");
+	append_numbered(domain, session, text, size);
+	append_fault(&verdict, text, size);
+	append(text, size, ", %s", judge_ground_text(ground));
+}
+
+void verdict_contained(struct domain *domain, uint64_t session, const struct wire_trouble *fault)
+{
+	char *text = domain->promotion.verdict_text;
+	const size_t size = sizeof(domain->promotion.verdict_text);
+	double took_ms = (double)fault->took / 1e6;
+
+	begin_with_culprit(domain, session, fault, JUDGE_LAST_WORDS, text, size);
+	append(text, size, "; told an error beside it: nobody; nobody waits; contained %.1f, in all %.1f ms",
+		took_ms, took_ms);
+	publish(domain);
+}
+
+void verdict_over_limit(
+	struct domain *domain, const struct session *session, const char *kernel, uint64_t took_us)
+{
+	const struct wire_trouble limit = {.code = CUDA_ERROR_LAUNCH_TIMEOUT, .text = kernel};
+	char *text = domain->promotion.verdict_text;
+	const size_t size = sizeof(domain->promotion.verdict_text);
+	double took_ms = (double)took_us / 1000.0;
+
+	begin_with_culprit(domain, session->number, &limit, JUDGE_OVER_LIMIT, text, size);
+	append(text, size, "; told an error beside it: nobody; nobody waits; ended %.1f, in all %.1f ms",
+		took_ms, took_ms);
+	keep(domain);
+	userlog_event(domain->daemon, session->uid, USERLOG_endless, LOG_LEVEL_WARNING, "verdict: %s", text);
+}
+
+void verdict_orphan(struct domain *domain, const struct session *session)
+{
+	char *text = domain->promotion.verdict_text;
+	const size_t size = sizeof(domain->promotion.verdict_text);
+
+	*text = '\0';
+	append(text, size, "nobody is proved guilty of a fault (work of a program that is gone did not end:");
+	append_session(text, size, session, 1);
+	append(text, size, "); its kernels were ended; told an error: nobody; nobody waits");
+	keep(domain);
+	userlog_event(domain->daemon, session->uid, USERLOG_endless, LOG_LEVEL_WARNING, "verdict: %s", text);
+}
+
+void verdict_stray(struct domain *domain, uint64_t owner, const struct wire_stray *stray, const char *stays)
+{
+	char *text = domain->promotion.verdict_text;
+	const size_t size = sizeof(domain->promotion.verdict_text);
+	const struct judge_verdict verdict = {.code = CUDA_ERROR_ILLEGAL_ADDRESS};
+	bool tells = domain->daemon->config->guard == CONFIG_GUARD_ERROR;
+
+	*text = '\0';
+	if (stray->culprit) {
+		append(text, size, "culprit is ");
+		append_numbered(domain, stray->culprit, text, size);
+		append_fault(&verdict, text, size);
+		append(text, size, ", %s; %s, and nobody beside it", judge_ground_text(JUDGE_GUARD),
+			tells ? "it is told" : "it is not told (guard = warn)");
+	} else {
+		append(text, size, "nobody is proved guilty (several programs had kernels)");
+		append_fault(&verdict, text, size);
+		append(text, size, "; told an error: nobody");
+	}
+	append(text, size, "; guard of ");
+	append_numbered(domain, owner, text, size);
+	append(text, size, ": %s", stray->text);
+	if (!stray->culprit && stays)
+		append(text, size, "; that program stays where it is: %s", stays);
+	else if (!stray->culprit)
+		append(text, size,
+			"; that program moves to an executor of its own: the next hit has one author");
+	publish(domain);
+}

@@ -1,0 +1,87 @@
+// See witnesses.h.
+
+#include "server/fault/witnesses.h"
+
+#include "protocol/cuda_abi.h"
+#include "server/backend/backend.h"
+#include "server/fault/device.h"
+#include "server/fault/kernel_log.h"
+#include "server/fault/nvml.h"
+#include "server/log.h"
+#include "server/loop/timer.h"
+#include "server/role.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/worker/worker.h"
+
+/* What NVML says so long after something else is about the same fault. */
+#define KNOWN_US UINT64_C(2000000)
+
+/* A machine may have more devices, each with a service. */
+static bool is_ours(const struct daemon *daemon, const struct xid *xid)
+{
+	const int32_t *attributes = daemon->device.attributes;
+
+	return daemon->device_known && xid->is_located &&
+	       (int32_t)xid->pci_domain == attributes[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID] &&
+	       (int32_t)xid->pci_bus == attributes[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID] &&
+	       (int32_t)xid->pci_device == attributes[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID];
+}
+
+static void on_xid(void *context, const struct xid *xid)
+{
+	struct daemon *daemon = context;
+	struct domain *domain;
+	struct worker *worker;
+
+	if (xid->scope != XID_OF_CONTEXT && !is_ours(daemon, xid)) {
+		log_info("another device has a fault: %s", xid->text);
+		return;
+	}
+	if (xid->scope != XID_OF_CONTEXT) {
+		daemon->logged_us = timer_now_us();
+		device_take_xid(daemon, xid);
+		return;
+	}
+	/* Whose it is the executor says, if it is one's of this service. */
+	if (!xid->pid) {
+		log_debug("some process on the device has a fault: %s", xid->text);
+		return;
+	}
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		TAILQ_FOREACH (worker, &domain->workers, link)
+			if (worker->pid == xid->pid)
+				worker_testify(worker, xid);
+}
+
+void witnesses_follow_log(struct daemon *daemon)
+{
+	daemon->kernel_log = kernel_log_new(daemon->loop, daemon->heritage->backend, on_xid, daemon);
+}
+
+/* The kernel log says more, and earlier. */
+static void on_nvml(void *context, const struct xid *xid)
+{
+	struct daemon *daemon = context;
+	bool known = daemon->logged_us && timer_now_us() - daemon->logged_us < KNOWN_US;
+
+	if (!known && xid->scope != XID_OF_CONTEXT)
+		device_take_xid(daemon, xid);
+	else
+		log_info("%s: %s", xid->text,
+			known ? "nothing new" : "some process on the device has a fault");
+}
+
+void witnesses_follow_device(struct daemon *daemon)
+{
+	/* The last executors may say that they are ready on their way out. */
+	if (!daemon->nvml && !daemon->leaving)
+		daemon->nvml = nvml_new(
+			daemon->loop, daemon->heritage->backend, daemon->device.uuid, on_nvml, daemon);
+}
+
+void witnesses_dismiss(struct daemon *daemon)
+{
+	daemon->kernel_log = kernel_log_free(daemon->kernel_log);
+	daemon->nvml = nvml_free(daemon->nvml);
+}

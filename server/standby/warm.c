@@ -1,0 +1,271 @@
+// Warming. See warm.h. The order of messages on a worker's socket is the order of history; nothing waits for
+// answers. An answer that differs from the active executor's makes the one session immovable to that one
+// standby.
+
+#include "server/standby/warm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "server/log.h"
+#include "server/loop/timer.h"
+#include "server/session/chunk.h"
+#include "server/session/domain.h"
+#include "server/session/holdings.h"
+#include "server/session/session.h"
+#include "server/session/sink.h"
+#include "server/standby/move.h"
+#include "server/worker/worker.h"
+
+/* What the answer of a standby is compared with. */
+struct mirror {
+	struct session *session;
+	enum wire_type type;
+	uint64_t global[2];
+	char name[128]; /* of a global, or how it begins */
+	struct chunk *chunk;
+};
+
+static void compare(const struct mirror *mirror, struct worker *worker, const struct wire_reply *reply)
+{
+	char text[256];
+
+	if (reply->code) {
+		snprintf(text, sizeof(text), "%s failed with code %d: %.128s", wire_type_name(mirror->type),
+			(int)reply->code, reply->text);
+		worker_set_immovable(worker, mirror->session->number, text);
+	} else if (mirror->type == WIRE_FIND_GLOBAL &&
+		   (reply->values.count < 2 || reply->values.at[0] != mirror->global[0] ||
+			   reply->values.at[1] != mirror->global[1])) {
+		snprintf(text, sizeof(text), "variable %s has another address there", mirror->name);
+		worker_set_immovable(worker, mirror->session->number, text);
+	}
+}
+
+/* One that has ended, or gone to another domain, is being closed here. */
+static bool is_its(const struct worker *worker, const struct session *session)
+{
+	return session->state != SESSION_CLOSING &&
+	       (session->domain == worker->domain || session->destination == worker);
+}
+
+void warm_done(struct domain *domain, struct worker *worker)
+{
+	promote_warm(domain, worker);
+	domain_keep(domain);
+}
+
+static void on_mirrored(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	struct mirror *mirror = context;
+
+	(void)packet;
+	if (reply && is_its(worker, mirror->session))
+		compare(mirror, worker, reply);
+	if (!--worker->mirrors)
+		worker_keep(worker);
+	chunk_unref(mirror->chunk);
+	session_unref(mirror->session);
+	free(mirror);
+	if (reply && worker->state == WORKER_WARM && !worker->mirrors)
+		warm_done(worker->domain, worker);
+	else if (reply && worker->state == WORKER_ACTIVE && !worker->mirrors)
+		move_look_into(worker->domain);
+}
+
+static void send_mirror(struct worker *worker, struct session *session, struct wire_message *message,
+	struct shared_fd *const *fds, unsigned fd_count, const uint64_t *global, struct chunk *chunk)
+{
+	struct mirror *mirror = calloc(1, sizeof(*mirror));
+
+	log_bug_on(!mirror);
+	mirror->session = session_ref(session);
+	mirror->type = message->type;
+	mirror->chunk = chunk ? chunk_ref(chunk) : NULL;
+	if (message->type == WIRE_FIND_GLOBAL)
+		snprintf(mirror->name, sizeof(mirror->name), "%s", message->symbol.name);
+	if (global) {
+		mirror->global[0] = global[0];
+		mirror->global[1] = global[1];
+	}
+	/* Not in step until it has answered: should the daemon die before, it is replaced. */
+	if (!worker->mirrors++)
+		worker_keep(worker);
+	worker_request(worker, message, fds, fd_count, on_mirrored, mirror);
+}
+
+static void mirror_session(struct worker *worker, struct session *session)
+{
+	struct wire_message message;
+	struct shared_fd *fds[3];
+
+	session_open_message(session, &message);
+	session_open_fds(session, fds);
+	send_mirror(worker, session, &message, fds, 3, NULL, NULL);
+}
+
+static void mirror_entry(struct worker *worker, struct session *session, const struct holding *entry)
+{
+	struct shared_fd *fd = entry->chunk ? entry->chunk->fd : entry->fd;
+	struct wire_message message;
+
+	if (entry->type == WIRE_CREATE_MEMORY) /* executors only know what is mapped */
+		return;
+	holding_message(entry, session->number, &message);
+	send_mirror(worker, session, &message, &fd, fd ? 1 : 0, entry->global, NULL);
+}
+
+static bool is_standby(const struct worker *worker)
+{
+	return worker->state == WORKER_WARMING || worker->state == WORKER_WARM;
+}
+
+static void on_warm(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	struct domain *domain = context;
+
+	(void)packet;
+	if (!reply || worker->state != WORKER_WARMING)
+		return;
+	worker->state = WORKER_WARM;
+	worker->was_warm = true;
+	domain->start_failures = 0;
+	worker_keep(worker);
+	log_debug("executor %d is warm, %.0f ms after its start", (int)worker->pid,
+		(double)(timer_now_us() - worker->started_us) / 1000.0);
+	warm_done(domain, worker);
+}
+
+static bool is_told_of(const struct session *session)
+{
+	return session->opened && session->state != SESSION_CLOSING;
+}
+
+/* An object of some session, by its handle. */
+struct handle {
+	uint64_t value;
+	struct session *session;
+	const struct holding *entry;
+};
+
+struct handles {
+	struct handle *at;
+	size_t count, room;
+};
+
+static int compare_handles(const void *a, const void *b)
+{
+	uint64_t first = ((const struct handle *)a)->value, second = ((const struct handle *)b)->value;
+
+	return (first > second) - (first < second);
+}
+
+static uint64_t handle_of(const struct holding *entry)
+{
+	return ((const struct wire_object *)entry->form)->value;
+}
+
+static void add_handles(struct handles *handles, struct session *session)
+{
+	const struct holding *entry;
+
+	TAILQ_FOREACH (entry, &session->holdings.entries, link) {
+		if (entry->type != WIRE_MAKE_OBJECT)
+			continue;
+		if (handles->count == handles->room) {
+			handles->room = handles->room ? 2 * handles->room : 64;
+			handles->at = reallocarray(handles->at, handles->room, sizeof(*handles->at));
+			log_bug_on(!handles->at);
+		}
+		handles->at[handles->count++] = (struct handle){handle_of(entry), session, entry};
+	}
+}
+
+/* A new executor can have any handles, but only in their order (executor/object.h). */
+static void mirror_handles(struct worker *worker, struct handles *handles)
+{
+	if (handles->count)
+		qsort(handles->at, handles->count, sizeof(*handles->at), compare_handles);
+	for (size_t i = 0; i < handles->count; i++)
+		mirror_entry(worker, handles->at[i].session, handles->at[i].entry);
+	free(handles->at);
+}
+
+static void mirror_but_handles(struct worker *worker, struct session *session)
+{
+	const struct holding *entry;
+
+	mirror_session(worker, session);
+	sink_tell(session, worker);
+	/* Limits count for what is loaded behind them. */
+	TAILQ_FOREACH (entry, &session->holdings.entries, link)
+		if (entry->type == WIRE_SET_LIMIT)
+			mirror_entry(worker, session, entry);
+	TAILQ_FOREACH (entry, &session->holdings.entries, link)
+		if (entry->type != WIRE_MAKE_OBJECT && entry->type != WIRE_SET_LIMIT)
+			mirror_entry(worker, session, entry);
+}
+
+void warm_tell(struct worker *worker, struct session *session)
+{
+	struct handles handles = {0};
+
+	mirror_but_handles(worker, session);
+	add_handles(&handles, session);
+	mirror_handles(worker, &handles);
+}
+
+void warm_start(struct worker *worker)
+{
+	struct wire_message ping = {.type = WIRE_PING};
+	struct handles handles = {0};
+	struct session *session;
+
+	worker->state = WORKER_WARMING;
+	worker->told = true;
+	TAILQ_FOREACH (session, &worker->domain->sessions, domain_link) {
+		if (!is_told_of(session))
+			continue;
+		mirror_but_handles(worker, session);
+		add_handles(&handles, session);
+	}
+	mirror_handles(worker, &handles);
+	worker_request(worker, &ping, NULL, 0, on_warm, worker->domain);
+}
+
+void warm_session(struct session *session)
+{
+	struct worker *worker;
+
+	TAILQ_FOREACH (worker, &session->domain->workers, link)
+		if (is_standby(worker))
+			mirror_session(worker, session);
+}
+
+void warm_entry(struct session *session, const struct holding *entry)
+{
+	struct worker *worker;
+
+	TAILQ_FOREACH (worker, &session->domain->workers, link)
+		if (is_standby(worker))
+			mirror_entry(worker, session, entry);
+	worker = session->destination;
+	if (worker)
+		mirror_entry(worker, session, entry);
+}
+
+void warm_drop(struct session *session, const struct wire_message *message, struct chunk *chunk)
+{
+	struct wire_message copy = *message;
+	struct worker *worker;
+
+	copy.session = session->number;
+	TAILQ_FOREACH (worker, &session->domain->workers, link)
+		if (is_standby(worker))
+			send_mirror(worker, session, &copy, NULL, 0, NULL, chunk);
+	worker = session->destination;
+	if (worker)
+		send_mirror(worker, session, &copy, NULL, 0, NULL, chunk);
+}

@@ -1,0 +1,204 @@
+// Children as processes. They are forked here but are the holder's children (CLONE_PARENT), so that they
+// outlive the daemon: the holder waits for them and says so. That comes after the kernel has taken from the
+// process all threads, memory and descriptors: it is the fence.
+
+#include "server/worker/supervise.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "server/adopt/store.h"
+#include "server/log.h"
+#include "server/loop/timer.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/worker/exceptions.h"
+#include "server/worker/vitals.h"
+#include "server/worker/words.h"
+
+struct process {
+	int pidfd;
+	uint64_t killed_us;
+};
+
+/* The same file that this process runs, even if a newer one lies at its path by now. */
+#define OWN_PROGRAM "/proc/self/exe"
+
+/* Moves a descriptor beyond those that the child will have. */
+static int lift(int fd)
+{
+	return fd < 0 ? fd : fcntl(fd, F_DUPFD, HERITAGE_DUMP_FD + 1);
+}
+
+/* In the child. */
+static void take_identity(const struct identity *identity)
+{
+	static const char text[] =
+		"frmps executor: cannot run as the user of its programs (the service needs "
+		"CAP_SETUID, CAP_SETGID and CAP_SETPCAP)\n";
+
+	if (identity_take(identity) == 0)
+		return;
+	if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0) {
+		/* The daemon says it as well. */
+	}
+	_exit(HERITAGE_EXIT_IDENTITY);
+}
+
+/* In the child: exactly what struct heritage says. Only calls that are safe between fork and exec. @identity: NULL:
+ * that of the service */
+static _Noreturn void become(char *const *arguments, char *const *environment,
+	const struct identity *identity, int control_fd, int words_fd, int dump_fd)
+{
+	int null = open("/dev/null", O_RDWR);
+
+	/* Who reads the log may go at any time: it stays ignored. */
+	signal(SIGPIPE, SIG_IGN);
+	control_fd = lift(control_fd);
+	words_fd = lift(words_fd);
+	dump_fd = lift(dump_fd);
+	if (null >= 0 && dup2(null, 0) == 0 && dup2(control_fd, HERITAGE_CONTROL_FD) >= 0 &&
+		(words_fd < 0 || dup2(words_fd, HERITAGE_WORDS_FD) >= 0) &&
+		(dump_fd < 0 || dup2(dump_fd, HERITAGE_DUMP_FD) >= 0)) {
+		/* Everything else is close-on-exec but the copies. */
+		close_range(HERITAGE_WORDS_FD + (words_fd >= 0) + (dump_fd >= 0), UINT32_MAX,
+			CLOSE_RANGE_CLOEXEC);
+		if (identity)
+			take_identity(identity);
+		execve(OWN_PROGRAM, arguments, environment);
+	}
+	_exit(127);
+}
+
+/* Return: pid, 0 in the child, or -errno. */
+static int fork_for_holder(int *ret_pidfd)
+{
+	struct clone_args how = {
+		.flags = CLONE_PARENT | CLONE_PIDFD, .pidfd = (uint64_t)(uintptr_t)ret_pidfd};
+	long pid = syscall(SYS_clone3, &how, sizeof(how));
+
+	return pid < 0 ? -errno : (int)pid;
+}
+
+static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_pidfd)
+{
+	const struct heritage *heritage = worker->daemon->heritage;
+	char role[32], backend[32], device[32], level[32], patience[40], control[32], words[32];
+	char *arguments[] = {(char *)"frmps-server", role, backend, device, level, patience, control,
+		words_fd >= 0 ? words : NULL, NULL};
+	char **environment =
+		worker->role == ROLE_EXECUTOR ? exceptions_environment(heritage->environment) : NULL;
+	/* The keeper runs nobody's code. */
+	const struct identity *identity =
+		worker->role == ROLE_EXECUTOR && heritage->as_user ? &worker->domain->identity : NULL;
+	/* Where the driver can write (exceptions.h). */
+	int dump_fd = worker->role == ROLE_EXECUTOR ? memfd_create("frmps-dump", MFD_CLOEXEC) : -1;
+	/* Without it, what its environment names would be another descriptor of it. */
+	int pid = worker->role == ROLE_EXECUTOR && dump_fd < 0 ? -errno : 0;
+
+	snprintf(role, sizeof(role), "--role=%s", role_name(worker->role));
+	snprintf(backend, sizeof(backend), "--backend=%s", heritage->backend);
+	snprintf(device, sizeof(device), "--device=%d", heritage->device);
+	snprintf(level, sizeof(level), "--child-log-level=%d", heritage->log_level);
+	snprintf(patience, sizeof(patience), "--load-patience-ms=%u", heritage->load_patience_ms);
+	snprintf(control, sizeof(control), "--control-fd=%d", HERITAGE_CONTROL_FD);
+	snprintf(words, sizeof(words), "--words-fd=%d", HERITAGE_WORDS_FD);
+	if (!pid)
+		pid = fork_for_holder(ret_pidfd);
+	if (pid == 0)
+		become(arguments, environment ? environment : heritage->environment, identity, control_fd,
+			words_fd, dump_fd);
+	if (dump_fd >= 0)
+		close(dump_fd);
+	exceptions_environment_free(environment);
+	return pid;
+}
+
+void supervise_adopt(struct worker *worker, int pidfd)
+{
+	struct process *process = calloc(1, sizeof(*process));
+
+	log_bug_on(!process);
+	process->pidfd = pidfd;
+	worker->process = process;
+}
+
+static int start(struct worker *worker, int control_fd, int words_fd)
+{
+	int pidfd = -1, pid = spawn(worker, control_fd, words_fd, &pidfd), r;
+
+	close(control_fd);
+	if (words_fd >= 0)
+		close(words_fd);
+	if (pid < 0)
+		return pid;
+	r = store_deposit(worker->daemon->store, pidfd, &worker->process_key);
+	if (r) {
+		syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
+		close(pidfd);
+		return r;
+	}
+	supervise_adopt(worker, pidfd);
+	worker->pid = pid;
+	log_debug("%s %d is started", role_name(worker->role), pid);
+	return 0;
+}
+
+static void kill_child(struct worker *worker)
+{
+	struct process *process = worker->process;
+
+	if (!process)
+		return;
+	process->killed_us = timer_now_us();
+	syscall(SYS_pidfd_send_signal, process->pidfd, SIGKILL, NULL, 0);
+}
+
+static bool look(const struct worker *worker, struct vitals *ret_vitals)
+{
+	return vitals_read(worker->pid, ret_vitals);
+}
+
+const struct spawner supervise_spawner = {.start = start, .kill = kill_child, .look = look};
+
+static struct worker *find_worker(const struct daemon *daemon, pid_t pid)
+{
+	struct domain *domain;
+	struct worker *worker;
+
+	if (daemon->keeper && daemon->keeper->pid == pid)
+		return daemon->keeper;
+	TAILQ_FOREACH (domain, &daemon->domains, link)
+		TAILQ_FOREACH (worker, &domain->workers, link)
+			if (worker->pid == pid)
+				return worker;
+	return NULL;
+}
+
+void supervise_ended(struct daemon *daemon, pid_t pid, int status)
+{
+	struct worker *worker = find_worker(daemon, pid);
+	int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+	struct process *process;
+
+	if (worker) {
+		process = worker->process;
+		log_event(words_is_crash(number) ? LOG_LEVEL_WARNING : LOG_LEVEL_DEBUG,
+			"%s %d is reaped (status %d, signal %d)%s", role_name(worker->role), (int)pid,
+			WEXITSTATUS(status), number, process->killed_us ? ", it was killed" : "");
+		/* From here on there is nothing to kill. */
+		worker->process = NULL;
+		close(process->pidfd);
+		free(process);
+		worker_reaped(worker, number ? 0 : WEXITSTATUS(status), number);
+	}
+	store_settle(daemon->store);
+}

@@ -1,0 +1,17 @@
+// Children as processes: spawn with exactly what struct heritage says, kill, reap. Daemon, loop thread only.
+
+#ifndef FRMPS_SERVER_WORKER_SUPERVISE_H
+#define FRMPS_SERVER_WORKER_SUPERVISE_H
+
+#include "server/worker/worker.h"
+
+/* The real spawner: this program again, in another role. */
+extern const struct spawner supervise_spawner;
+
+/** Takes over the pidfd of a child of an earlier life of the daemon. */
+void supervise_adopt(struct worker *worker, int pidfd);
+
+/** The holder says that a child has ended; one that is no worker's is fine. @status: as from waitpid() */
+void supervise_ended(struct daemon *daemon, pid_t pid, int status);
+
+#endif

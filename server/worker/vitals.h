@@ -1,0 +1,17 @@
+// What the kernel says of a process from outside: whether it computes. Any thread.
+
+#ifndef FRMPS_SERVER_WORKER_VITALS_H
+#define FRMPS_SERVER_WORKER_VITALS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct vitals {
+	uint64_t processor_ms; /* that it has had, in user and in kernel mode, all its threads together */
+};
+
+/** Return: whether it is known; *ret_vitals is only then written. */
+bool vitals_read(pid_t pid, struct vitals *ret_vitals);
+
+#endif

@@ -1,0 +1,77 @@
+// See words.h.
+
+#include "server/worker/words.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "server/adopt/store.h"
+#include "server/session/daemon.h"
+#include "server/worker/worker.h"
+
+#define PAGE_BYTES (LAST_WORDS_MAX * sizeof(struct last_words))
+
+int words_map(struct worker *worker, int fd)
+{
+	void *page = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
+
+	if (page == MAP_FAILED)
+		return -errno;
+	worker->words = page;
+	return 0;
+}
+
+int words_make(struct worker *worker, int *ret_fd)
+{
+	int fd = memfd_create("frmps-last-words", MFD_CLOEXEC), r;
+
+	if (fd < 0)
+		return -errno;
+	r = ftruncate(fd, (off_t)PAGE_BYTES) < 0 ? -errno : words_map(worker, fd);
+	r = r ? r : store_deposit(worker->daemon->store, fd, &worker->words_key);
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+void words_unmap(struct worker *worker)
+{
+	if (worker->words)
+		munmap(worker->words, PAGE_BYTES);
+	worker->words = NULL;
+}
+
+void words_read(const struct worker *worker, struct last_words *ret_words)
+{
+	if (!worker->words) {
+		memset(ret_words, 0, PAGE_BYTES);
+		return;
+	}
+	memcpy(ret_words, worker->words, PAGE_BYTES);
+	for (uint32_t i = 0; i < LAST_WORDS_MAX; i++)
+		if (ret_words[i].fault && ret_words[i].fault <= worker->settled)
+			ret_words[i].magic = 0;
+}
+
+bool words_is_crash(int signal)
+{
+	return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE ||
+	       signal == SIGABRT || signal == SIGTRAP;
+}
+
+bool words_is_unexplained(const struct worker *worker)
+{
+	struct last_words words[LAST_WORDS_MAX];
+	bool named = false;
+
+	words_read(worker, words);
+	for (uint32_t i = 0; i < LAST_WORDS_MAX; i++)
+		named |= words[i].magic == LAST_WORDS_MAGIC && words[i].session;
+	return words_is_crash(worker->exit_signal) && !named;
+}

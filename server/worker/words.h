@@ -1,0 +1,29 @@
+// The page for last words: what an executor wrote of faults and leaves behind when it ends. The executor writes, the daemon
+// reads a copy. Daemon, loop thread only.
+
+#ifndef FRMPS_SERVER_WORKER_WORDS_H
+#define FRMPS_SERVER_WORKER_WORDS_H
+
+#include <stdbool.h>
+
+struct last_words;
+struct worker;
+
+/** Makes the page of a worker that starts. @ret_fd: to be inherited by it. Return: 0 or -errno */
+int words_make(struct worker *worker, int *ret_fd);
+/** Maps the page again in another life of the daemon. @fd: stays the caller's. Return: 0 or -errno */
+int words_map(struct worker *worker, int fd);
+void words_unmap(struct worker *worker);
+
+/**
+ * Copies what it says, but for faults that are settled: those are no evidence of another.
+ * @ret_words: LAST_WORDS_MAX of them; those without magic say nothing
+ */
+void words_read(const struct worker *worker, struct last_words *ret_words);
+
+/** Whether a process that this signal ended has crashed. */
+bool words_is_crash(int signal);
+/** Whether a reaped worker has crashed, and names no kernel of a session that was the cause. */
+bool words_is_unexplained(const struct worker *worker);
+
+#endif

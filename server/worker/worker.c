@@ -1,0 +1,554 @@
+// Children as the daemon sees them: their connection, their unanswered requests, their end. See worker.h for
+// the states.
+
+#include "server/worker/worker.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/adopt/records.h"
+#include "server/adopt/store.h"
+#include "server/config/config.h"
+#include "server/fault/kernel_log.h"
+#include "server/log.h"
+#include "server/loop/connection.h"
+#include "server/loop/shared_fd.h"
+#include "server/loop/timer.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/worker/overdue.h"
+#include "server/worker/supervise.h"
+#include "server/worker/words.h"
+
+/* Warming a standby sends thousands of small packets without waiting: they wait here. */
+#define WORKER_QUEUE_MAX (1u << 20)
+
+/* How long the driver may take from its line in the kernel log to its word to the executor: it reads a device
+ * that is full of warps first (4.8 s at most were seen). */
+#define TESTIMONY_US 5000000u
+
+struct worker_pending {
+	TAILQ_ENTRY(worker_pending) link;
+	uint64_t id;
+	worker_reply_fn *reply;
+	void *context;
+};
+
+const char *worker_state_name(enum worker_state state)
+{
+	static const char *const names[] = {"starting", "warming", "warm", "active", "condemned"};
+
+	return names[state];
+}
+
+static const struct worker_events *events_of(const struct worker *worker)
+{
+	return worker->daemon->worker_events;
+}
+
+static struct worker_pending *find_pending(struct worker *worker, uint64_t id)
+{
+	struct worker_pending *pending;
+
+	TAILQ_FOREACH (pending, &worker->pending, link)
+		if (pending->id == id)
+			return pending;
+	return NULL;
+}
+
+static void take_reply(struct worker *worker, const struct wire_message *message, struct packet *packet)
+{
+	struct worker_pending *pending = find_pending(worker, message->id);
+
+	if (!pending && message->id < worker->first_request) {
+		/* An earlier life of the daemon asked, and has dealt with it or did not need to. */
+		events_of(worker)->unclaimed(worker, &message->reply, packet);
+		return;
+	}
+	if (!pending) {
+		worker_condemn(worker, "answered a request that was not made");
+		return;
+	}
+	overdue_heard(worker);
+	TAILQ_REMOVE(&worker->pending, pending, link);
+	pending->reply(pending->context, worker, &message->reply, packet);
+	free(pending);
+}
+
+void worker_take_lost(struct worker *worker, int32_t code, const char *text)
+{
+	if (worker->lost || worker->state == WORKER_CONDEMNED)
+		return;
+	worker->lost = true;
+	worker->lost_code = code;
+	worker->lost_us = timer_now_us();
+	snprintf(worker->lost_text, sizeof(worker->lost_text), "%s", text);
+	events_of(worker)->lost(worker, text);
+}
+
+/* "It failed" says less than any other code. */
+static void note_code(struct worker *worker, int32_t code)
+{
+	if (!worker->testified_code || worker->testified_code == CUDA_ERROR_LAUNCH_FAILED)
+		worker->testified_code = code;
+}
+
+bool worker_is_testified(const struct worker *worker)
+{
+	return worker->testified_us && timer_now_us() - worker->testified_us < TESTIMONY_US;
+}
+
+static void forget_testimony(struct worker *worker)
+{
+	worker->testified_us = 0;
+	worker->testified_code = 0;
+	worker->testified_address = 0;
+}
+
+void worker_settle(struct worker *worker, uint32_t number)
+{
+	if (number > worker->settled)
+		worker->settled = number;
+	forget_testimony(worker);
+}
+
+static void remember(struct worker *worker, const struct xid *xid)
+{
+	if (!worker_is_testified(worker))
+		forget_testimony(worker);
+	worker->testified_us = timer_now_us();
+	note_code(worker, xid->code);
+	if (xid->address)
+		worker->testified_address = xid->address;
+}
+
+void worker_testify(struct worker *worker, const struct xid *xid)
+{
+	if (worker->state == WORKER_CONDEMNED)
+		return;
+	if (worker->state != WORKER_ACTIVE) {
+		/* It runs nothing of a session. If it cannot go on it dies, or says so. */
+		log_info("executor %d (%s) serves nobody and goes on: %s", (int)worker->pid,
+			worker_state_name(worker->state), xid->text);
+		return;
+	}
+	/* The executor sees the exception, or the driver's error, and tells of it. */
+	remember(worker, xid);
+	log_info("a sign that executor %d has a fault, no proof: %s", (int)worker->pid, xid->text);
+}
+
+bool worker_is_failing(const struct worker *worker)
+{
+	return worker->state == WORKER_CONDEMNED || worker->halting;
+}
+
+bool worker_owes(const struct worker *worker, const void *context)
+{
+	const struct worker_pending *pending;
+
+	TAILQ_FOREACH (pending, &worker->pending, link)
+		if (pending->context == context)
+			return true;
+	return false;
+}
+
+static void on_message(void *context, const struct wire_message *message, struct packet *packet)
+{
+	struct worker *worker = context;
+	const struct worker_events *events = events_of(worker);
+
+	switch (message->type) {
+	case WIRE_REPLY:
+		take_reply(worker, message, packet);
+		break;
+	case WIRE_LOST:
+		worker_take_lost(worker, message->trouble.code, message->trouble.text);
+		events->troubled(worker);
+		break;
+	case WIRE_SUSPECT:
+		if (worker->domain)
+			events->suspect(worker, message->trouble.text);
+		events->troubled(worker);
+		break;
+	case WIRE_FAULT:
+		if (worker->domain)
+			events->fault(worker, message->session, &message->trouble);
+		events->troubled(worker);
+		break;
+	case WIRE_READY:
+		worker->contains = message->ready.contains;
+		if (worker->state == WORKER_STARTING)
+			events->ready(worker, &message->ready);
+		worker_keep(worker);
+		break;
+	case WIRE_STRAY:
+		events->stray(worker, message->session, &message->stray);
+		break;
+	case WIRE_OFFENCE:
+		events->offence(worker, message->session, message->trouble.text);
+		break;
+	default:
+		worker_condemn(worker, "sent a message that is not its to send");
+		break;
+	}
+}
+
+static void on_closed(void *context, const char *reason)
+{
+	struct worker *worker = context;
+
+	/* A child that was asked to leave hangs up on its way out; the stop timer sees to one that does not
+	 * go. */
+	if (!worker->daemon->leaving)
+		worker_condemn(worker, reason);
+}
+
+static const struct connection_handlers handlers = {.message = on_message, .closed = on_closed};
+
+static struct worker *worker_free(struct worker *worker)
+{
+	if (!worker)
+		return NULL;
+	connection_shutdown(worker->connection);
+	store_drop(worker->daemon->store, worker->record);
+	store_forget(worker->daemon->store, worker->control_key);
+	store_forget(worker->daemon->store, worker->process_key);
+	store_forget(worker->daemon->store, worker->words_key);
+	timer_free(worker->end_timer);
+	timer_free(worker->reap_timer);
+	words_unmap(worker);
+	free(worker->immovable);
+	free(worker);
+	return NULL;
+}
+
+void worker_keep(struct worker *worker)
+{
+	struct store *store = worker->daemon->store;
+	size_t room = (RECORD_MAX - sizeof(struct kept_worker)) / sizeof(uint64_t);
+	size_t listed = worker->immovable_count < room ? worker->immovable_count : room;
+	size_t bytes = sizeof(struct kept_worker) + listed * sizeof(uint64_t);
+	struct kept_worker *kept;
+
+	if (!store)
+		return;
+	kept = calloc(1, bytes);
+	log_bug_on(!kept);
+	*kept = (struct kept_worker){.domain = worker->domain ? worker->domain->number : 0,
+		.state = worker->state,
+		.generation = worker->generation,
+		.keeper_number = worker->daemon->keeper_number,
+		.pid = worker->pid,
+		.lost_code = worker->lost_code,
+		.was_ready = worker->was_ready,
+		.was_warm = worker->was_warm,
+		.lost = worker->lost,
+		.contains = worker->contains,
+		.halting = worker->halting,
+		.told = worker->told,
+		.settled = worker->settled,
+		/* One that could not even be listed is not worth adopting. */
+		.in_step =
+			worker->state >= WORKER_WARM && !worker->mirrors && listed == worker->immovable_count,
+		.control = worker->control_key,
+		.process = worker->process_key,
+		.words = worker->words_key,
+		.immovable_count = (uint32_t)listed,
+		.started_us = worker->started_us};
+	memcpy(kept->lost_text, worker->lost_text, sizeof(kept->lost_text));
+	if (listed)
+		memcpy(kept + 1, worker->immovable, listed * sizeof(uint64_t));
+	worker->record = store_put(store, worker->record, RECORD_WORKER, worker->number, kept, bytes);
+	free(kept);
+}
+
+static struct worker *worker_new(struct daemon *daemon, struct domain *domain, enum role role, int socket)
+{
+	struct worker *worker = calloc(1, sizeof(*worker));
+
+	if (!worker) {
+		close(socket);
+		return NULL;
+	}
+	worker->daemon = daemon;
+	worker->domain = domain;
+	worker->role = role;
+	worker->started_us = timer_now_us();
+	worker->first_request = worker->next_request = ((uint64_t)daemon->epoch << 40) + 1;
+	TAILQ_INIT(&worker->pending);
+	overdue_expect(worker);
+	worker->connection = connection_new(daemon->loop, socket, WORKER_QUEUE_MAX, &handlers, worker);
+	return worker->connection ? worker : worker_free(worker);
+}
+
+int worker_start(struct daemon *daemon, struct domain *domain, enum role role, struct worker **ret_worker)
+{
+	int pair[2], words_fd = -1, r;
+	struct worker *worker;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	worker = worker_new(daemon, domain, role, pair[0]);
+	if (!worker) {
+		close(pair[1]);
+		return -ENOMEM;
+	}
+	worker->number = ++daemon->next_worker;
+	daemon->worker_events->numbered(daemon);
+	r = store_deposit(daemon->store, pair[0], &worker->control_key);
+	if (role == ROLE_EXECUTOR && r == 0)
+		r = words_make(worker, &words_fd);
+	if (r < 0)
+		close(pair[1]);
+	else
+		r = daemon->spawner->start(worker, pair[1], words_fd);
+	if (r < 0) {
+		worker_free(worker);
+		return r;
+	}
+	worker_keep(worker);
+	*ret_worker = worker;
+	return 0;
+}
+
+static void take_kept(struct worker *worker, const struct kept_worker *kept, size_t bytes)
+{
+	uint32_t room = (uint32_t)((bytes - sizeof(*kept)) / sizeof(uint64_t));
+
+	worker->state = (enum worker_state)kept->state;
+	worker->generation = kept->generation;
+	worker->pid = kept->pid;
+	worker->was_ready = kept->was_ready;
+	worker->was_warm = kept->was_warm;
+	worker->lost = kept->lost;
+	worker->contains = kept->contains;
+	worker->halting = kept->halting;
+	worker->told = kept->told;
+	worker->settled = kept->settled;
+	worker->lost_code = kept->lost_code;
+	memcpy(worker->lost_text, kept->lost_text, sizeof(worker->lost_text));
+	worker->started_us = kept->started_us;
+	worker->immovable_count = kept->immovable_count < room ? kept->immovable_count : room;
+	worker->immovable_room = worker->immovable_count;
+	if (!worker->immovable_count)
+		return;
+	worker->immovable = calloc(worker->immovable_count, sizeof(uint64_t));
+	log_bug_on(!worker->immovable);
+	memcpy(worker->immovable, kept + 1, worker->immovable_count * sizeof(uint64_t));
+}
+
+/* In place of one that is not there: it is given up at once, and its end awaited as any other's. */
+static int make_hung_up(void)
+{
+	int pair[2];
+
+	/* Without it nobody would know when its work is over. */
+	log_bug_on(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0);
+	close(pair[1]);
+	return pair[0];
+}
+
+/* The key of what is not there may be somebody else's from now on. */
+static int take_fd(struct store *store, uint32_t key, uint32_t *ret_key)
+{
+	int fd = store_take(store, key);
+
+	*ret_key = fd < 0 ? 0 : key;
+	return fd;
+}
+
+struct worker *worker_adopt(struct daemon *daemon, struct domain *domain, uint32_t number,
+	const struct kept_worker *kept, size_t bytes)
+{
+	struct store *store = daemon->store;
+	uint32_t control_key;
+	int control = take_fd(store, kept->control, &control_key), words;
+	struct worker *worker;
+
+	worker = worker_new(
+		daemon, domain, domain ? ROLE_EXECUTOR : ROLE_KEEPER, control < 0 ? make_hung_up() : control);
+	log_bug_on(!worker);
+	worker->number = number;
+	take_kept(worker, kept, bytes);
+	worker->control_key = control_key;
+	words = take_fd(store, kept->words, &worker->words_key);
+	if (words >= 0) {
+		words_map(worker, words);
+		close(words);
+	}
+	supervise_adopt(worker, take_fd(store, kept->process, &worker->process_key));
+	return worker;
+}
+
+void worker_request(struct worker *worker, struct wire_message *message, struct shared_fd *const *fds,
+	unsigned fd_count, worker_reply_fn *reply, void *context)
+{
+	struct worker_pending *pending = malloc(sizeof(*pending));
+	int r;
+
+	/* The answer must come exactly once: without memory for that promise there is no going on. */
+	log_bug_on(!pending);
+	overdue_expect(worker);
+	*pending = (struct worker_pending){.id = worker->next_request++, .reply = reply, .context = context};
+	TAILQ_INSERT_TAIL(&worker->pending, pending, link);
+	message->id = pending->id;
+	r = connection_send(worker->connection, message, fds, fd_count);
+	if (r)
+		worker_condemn(worker, r < 0 ? strerror(-r) : "cannot be written to");
+}
+
+void worker_ignore_reply(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
+{
+	(void)context;
+	(void)worker;
+	(void)reply;
+	(void)packet;
+}
+
+void worker_forgo(struct worker *worker, worker_reply_fn *reply, void (*forgo)(void *context))
+{
+	struct worker_pending *pending;
+
+	TAILQ_FOREACH (pending, &worker->pending, link) {
+		if (pending->reply != reply)
+			continue;
+		pending->reply = worker_ignore_reply;
+		forgo(pending->context);
+		pending->context = NULL;
+	}
+}
+
+void worker_post(struct worker *worker, const struct wire_message *message)
+{
+	if (connection_send(worker->connection, message, NULL, 0))
+		worker_condemn(worker, "cannot be written to");
+}
+
+void worker_await_memory(struct worker *worker)
+{
+	if (worker->gives_back || !worker->told)
+		return;
+	worker->gives_back = true;
+	events_of(worker)->gives_back(worker->daemon);
+}
+
+/* Return: whether it was not before. */
+static bool condemn(struct worker *worker, const char *reason)
+{
+	bool wanted;
+
+	if (worker->state == WORKER_CONDEMNED)
+		return false;
+	wanted = worker->daemon->leaving || (worker->domain && worker->domain->retiring);
+	log_event(wanted ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARNING, "%s %d (%s) is given up: %s%s%s",
+		role_name(worker->role), (int)worker->pid, worker_state_name(worker->state), reason,
+		worker->lost_text[0] ? ": " : "", worker->lost_text);
+	worker->state = WORKER_CONDEMNED;
+	worker_keep(worker);
+	worker_await_memory(worker);
+	return true;
+}
+
+void worker_kill(struct worker *worker)
+{
+	worker->daemon->spawner->kill(worker);
+	events_of(worker)->killed(worker);
+}
+
+void worker_condemn(struct worker *worker, const char *reason)
+{
+	if (!condemn(worker, reason))
+		return;
+	worker_kill(worker);
+	events_of(worker)->condemned(worker);
+}
+
+/* It may be long before it is gone. */
+static void end_worker(void *context)
+{
+	worker_kill(context);
+}
+
+void worker_condemn_later(struct worker *worker, uint64_t milliseconds, const char *reason)
+{
+	if (!condemn(worker, reason))
+		return;
+	worker->end_timer = timer_new(worker->daemon->loop, end_worker, worker);
+	if (worker->end_timer)
+		timer_start(worker->end_timer, milliseconds);
+	else
+		worker_kill(worker);
+	events_of(worker)->condemned(worker);
+}
+
+bool worker_knows_sessions(const struct worker *worker)
+{
+	return worker->state == WORKER_WARMING || worker->state == WORKER_WARM ||
+	       worker->state == WORKER_ACTIVE;
+}
+
+bool worker_is_immovable(const struct worker *worker, uint64_t session)
+{
+	for (uint32_t i = 0; i < worker->immovable_count; i++)
+		if (worker->immovable[i] == session)
+			return true;
+	return false;
+}
+
+void worker_set_immovable(struct worker *worker, uint64_t session, const char *reason)
+{
+	uint64_t *grown;
+
+	if (worker_is_immovable(worker, session))
+		return;
+	log_warning("session %llu cannot be moved to executor %d: %s", (unsigned long long)session,
+		(int)worker->pid, reason);
+	if (worker->immovable_count == worker->immovable_room) {
+		worker->immovable_room = worker->immovable_room * 2 + 8;
+		grown = realloc(worker->immovable, worker->immovable_room * sizeof(*grown));
+		log_bug_on(!grown);
+		worker->immovable = grown;
+	}
+	worker->immovable[worker->immovable_count++] = session;
+}
+
+void worker_forget_session(struct worker *worker, uint64_t session)
+{
+	uint32_t kept = 0;
+
+	if (!worker_is_immovable(worker, session))
+		return;
+	for (uint32_t i = 0; i < worker->immovable_count; i++)
+		if (worker->immovable[i] != session)
+			worker->immovable[kept++] = worker->immovable[i];
+	worker->immovable_count = kept;
+	worker_keep(worker);
+}
+
+void worker_reaped(struct worker *worker, int exit_status, int exit_signal)
+{
+	struct daemon *daemon = worker->daemon;
+	struct worker_pending *pending;
+	bool gave_back;
+
+	worker->exit_status = exit_status;
+	worker->exit_signal = exit_signal;
+	/* Its last packets may be unread: Lost, an answer that was on its way. */
+	connection_drain(worker->connection);
+	while ((pending = TAILQ_FIRST(&worker->pending))) {
+		TAILQ_REMOVE(&worker->pending, pending, link);
+		pending->reply(pending->context, worker, NULL, NULL);
+		free(pending);
+	}
+	events_of(worker)->gone(worker);
+	gave_back = worker->gives_back;
+	worker_free(worker);
+	if (gave_back)
+		daemon->worker_events->gave_back(daemon, 1);
+}

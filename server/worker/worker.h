@@ -1,0 +1,221 @@
+// The daemon's view of one child: a keeper or an executor, from spawn to reaping. Daemon, loop thread only.
+//
+//             worker_start          Ready           Ping answered        Activate answered
+//   (nothing) ───────────► STARTING ──────► WARMING ───────────────► WARM ─────────────────► ACTIVE
+//                             │  executors:    │                       │ keepers stay here      │
+//                             │  all that      │                       │                        │
+//                             │  sessions hold │                       │                        │
+//                             │  is sent       │                       │                        │
+//                             └────────────────┴───────────┬───────────┴────────────────────────┘
+//                                                          │ worker_condemn: it said Lost, hung up, broke
+//                                                          ▼ the protocol, or is not wanted
+//                                            CONDEMNED (SIGKILL sent) ── worker_reaped ──► freed
+//
+// STARTING  nothing may be sent but Shutdown.
+// WARMING   knows every opened session; messages are executed in the order they are sent.
+// ACTIVE    serves rings. Exactly the worker that domain->active names, from the moment Activate is sent to it.
+// CONDEMNED its GPU work may still run; replies are still taken. Only worker_reaped() proves that it is over.
+
+#ifndef FRMPS_SERVER_WORKER_WORKER_H
+#define FRMPS_SERVER_WORKER_WORKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "protocol/socket.h"
+#include "protocol/wire.h"
+#include "server/backend/backend.h"
+#include "server/role.h"
+
+struct connection;
+struct daemon;
+struct domain;
+struct kept_worker;
+struct record;
+struct shared_fd;
+struct vitals;
+struct worker;
+struct xid;
+
+enum worker_state { WORKER_STARTING, WORKER_WARMING, WORKER_WARM, WORKER_ACTIVE, WORKER_CONDEMNED };
+
+/* How children are made, looked at and ended: supervise.c, or a test. kill() is called at most once (one of an earlier
+ * life of the daemon may be killed again, to be sure) and leads to one worker_reaped(), never from within kill().
+ * start() takes both descriptors over, on failure too. */
+struct spawner {
+	/* Sets worker->process and worker->pid, and worker->process_key if there is a store. */
+	int (*start)(struct worker *worker, int control_fd, int words_fd);
+	void (*kill)(struct worker *worker);
+	/* Return: whether anything is known of it. */
+	bool (*look)(const struct worker *worker, struct vitals *ret_vitals);
+};
+
+/* What a worker says, and what becomes of it: events for the rooms above, registered when the daemon starts. */
+struct worker_events {
+	/* It says Ready, in STARTING. */
+	void (*ready)(struct worker *worker, const struct wire_ready *ready);
+	/* It has lost its context (worker_take_lost). Called once. */
+	void (*lost)(struct worker *worker, const char *text);
+	/* An executor sees a sign of a fault, and looks into it. */
+	void (*suspect)(struct worker *worker, const char *text);
+	/* An executor has contained a fault of a session. */
+	void (*fault)(struct worker *worker, uint64_t session, const struct wire_trouble *fault);
+	/* A guard was hit. @owner: session whose guard it is */
+	void (*stray)(struct worker *worker, uint64_t owner, const struct wire_stray *stray);
+	/* A session has broken the rules. */
+	void (*offence)(struct worker *worker, uint64_t session, const char *reason);
+	/* Answers a request of an earlier life of the daemon. */
+	void (*unclaimed)(struct worker *worker, const struct wire_reply *reply, const struct packet *packet);
+	/* Behind each of lost, suspect and fault: what they have changed is to be recorded. */
+	void (*troubled)(struct worker *worker);
+	/* It is CONDEMNED from now on. */
+	void (*condemned)(struct worker *worker);
+	/* SIGKILL was sent. Again and again is fine. */
+	void (*killed)(struct worker *worker);
+	/* It was reaped, and all its requests have their answer; freed behind this. */
+	void (*gone)(struct worker *worker);
+	/* A number was given out (daemon->next_worker). */
+	void (*numbered)(struct daemon *daemon);
+	/* Something that ends will give memory back; so many of these have. */
+	void (*gives_back)(struct daemon *daemon);
+	void (*gave_back)(struct daemon *daemon, unsigned count);
+};
+
+/**
+ * Receives the Reply to a request; reply is NULL when the worker died without one. Called exactly once per
+ * request. packet holds descriptors that came with the reply.
+ */
+typedef void worker_reply_fn(
+	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet);
+
+struct worker_pending;
+
+struct worker {
+	TAILQ_ENTRY(worker) link; /* domain->workers */
+	struct daemon *daemon;
+	struct domain *domain; /* NULL: the keeper */
+	enum role role;
+	enum worker_state state;
+	struct connection *connection;
+	void *process;		  /* the spawner's */
+	struct timer *end_timer;  /* kills it, if that is put off (worker_condemn_later) */
+	struct timer *reap_timer; /* looks whether it ends (device.h); NULL: it was not killed */
+	pid_t pid;
+	uint64_t started_us;
+	uint32_t generation;	  /* since Activate was sent; 0 before */
+	struct last_words *words; /* executors: shared page */
+	bool was_ready;		  /* it said Ready */
+	bool lost;		  /* it said Lost */
+	int32_t lost_code;
+	uint64_t lost_us;
+	uint64_t testified_us;	    /* when the kernel log named it; 0: it has not */
+	int32_t testified_code;	    /* the first that said something in particular */
+	uint64_t testified_address; /* that was accessed; 0: not said */
+	uint32_t settled; /* faults of it that are told and judged, by their numbers: up to this one */
+	bool contains;	  /* executors: handles exceptions of kernels, and tells of each one itself */
+	bool halting;	  /* Halt was sent: of its answers only those that are good count */
+	bool told;	  /* it knows, or knew before it was condemned, the sessions of its domain */
+	bool gives_back;  /* it is condemned, and has mapped until it ends what its sessions free meanwhile */
+	bool was_warm;	  /* executors: it was once told everything, and lived */
+	bool asked;	  /* it ended while a session's request was with it */
+	char lost_text[256];
+	int exit_status, exit_signal; /* once reaped */
+	uint64_t next_request;
+	uint64_t first_request; /* numbers below are of an earlier life of the daemon */
+	TAILQ_HEAD(, worker_pending) pending;
+	/* worker/overdue.c; from SIGKILL on fault/device.c */
+	unsigned looks;	       /* since it last said something, or since something is expected of it again */
+	unsigned still;	       /* of these, one after the other, that found it idle while everybody waits */
+	uint64_t processor_ms; /* that it had had at the latest of these */
+	unsigned mirrors;      /* answers to warm.c that are not in */
+	/* Sessions that this standby cannot take over: something of theirs failed or came out differently. */
+	uint64_t *immovable;
+	uint32_t immovable_count, immovable_room;
+	/* What outlives the daemon. */
+	uint32_t number;			      /* unique in the life of the service */
+	uint32_t control_key, process_key, words_key; /* of the descriptors */
+	const struct record *record;
+};
+
+const char *worker_state_name(enum worker_state state);
+
+/** Spawns a child. Return: 0 or -errno. */
+int worker_start(struct daemon *daemon, struct domain *domain, enum role role, struct worker **ret_worker);
+
+/**
+ * Sends a request. Sending never fails for the caller: a worker that cannot be written to is condemned, and
+ * the reply comes as NULL when it is reaped. message->id is filled in with worker->next_request; the
+ * descriptors stay the caller's.
+ */
+void worker_request(struct worker *worker, struct wire_message *message, struct shared_fd *const *fds,
+	unsigned fd_count, worker_reply_fn *reply, void *context);
+
+/** Kills a condemned worker. Twice is fine. */
+void worker_kill(struct worker *worker);
+
+/** Records the worker as it is. */
+void worker_keep(struct worker *worker);
+
+/** For answers that nobody needs. */
+worker_reply_fn worker_ignore_reply;
+
+/**
+ * Answers of one kind that it still owes count for nothing any more, should they come.
+ * @forgo: called with the context of each; asks this worker for nothing
+ */
+void worker_forgo(struct worker *worker, worker_reply_fn *reply, void (*forgo)(void *context));
+
+/**
+ * Makes the worker of an earlier life of the daemon again. One whose connection is not there is about to be given up.
+ * @bytes: of the record, with the list of immovable sessions behind it
+ * Return: never NULL
+ */
+struct worker *worker_adopt(struct daemon *daemon, struct domain *domain, uint32_t number,
+	const struct kept_worker *kept, size_t bytes);
+
+/** Sends a message that has no answer. */
+void worker_post(struct worker *worker, const struct wire_message *message);
+
+/** Gives the worker up: kills it, at once and once. */
+void worker_condemn(struct worker *worker, const char *reason);
+
+/** The same, but it is killed only after @milliseconds. Until then it must not do anything that anybody minds. */
+void worker_condemn_later(struct worker *worker, uint64_t milliseconds, const char *reason);
+
+/** The kernel log names it. That is remembered for a while, and is evidence if something else says that there is a
+ * fault. */
+void worker_testify(struct worker *worker, const struct xid *xid);
+/**
+ * A fault that it has contained is told and judged: what its last words and the kernel log say of it so far
+ * is no evidence of another.
+ * @number: of the fault; 0: it does not count them
+ */
+void worker_settle(struct worker *worker, uint32_t number);
+/** Whether the kernel log named it a moment ago. */
+bool worker_is_testified(const struct worker *worker);
+/** It said so itself, in whatever way. */
+void worker_take_lost(struct worker *worker, int32_t code, const char *text);
+
+/** Whether an answer of it that is no success may be due to its own trouble. */
+bool worker_is_failing(const struct worker *worker);
+/** Whether a request made with this context has not been answered. */
+bool worker_owes(const struct worker *worker, const void *context);
+
+/** One that is condemned gives back memory when it ends (session/reclaim.h). Once is enough. */
+void worker_await_memory(struct worker *worker);
+
+/** Whether it was told of the sessions of its domain. */
+bool worker_knows_sessions(const struct worker *worker);
+
+void worker_set_immovable(struct worker *worker, uint64_t session, const char *reason);
+bool worker_is_immovable(const struct worker *worker, uint64_t session);
+/** A session is closed there. */
+void worker_forget_session(struct worker *worker, uint64_t session);
+
+/** The process is gone, reaped by the kernel's word: what it still said is read, the owner is told, the
+ * memory freed. */
+void worker_reaped(struct worker *worker, int exit_status, int exit_signal);
+
+#endif

@@ -1,0 +1,549 @@
+// An executor that contains faults: what the daemon makes of what it says. The test is keeper, executors and
+// clients.
+
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/fault/halt.h"
+#include "server/fault/kernel_log.h"
+#include "server/fault/promote.h"
+#include "server/loop/timer.h"
+#include "server/session/domain.h"
+#include "server/session/offender.h"
+#include "server/session/session.h"
+#include "server/worker/worker.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/fake_children.h"
+
+static struct fake *fake;
+static struct fake_child *first, *second;
+static struct fake_client clients[2];
+static uint32_t faults; /* that the executor has counted */
+
+static void boot(void)
+{
+	faults = 0;
+	fake = fake_new(1);
+	fake_boot(fake);
+	first = &fake->children[1];
+	second = &fake->children[2];
+	first->worker->contains = second->worker->contains = true;
+	for (unsigned i = 0; i < 2; i++)
+		fake_join(fake, &clients[i], first, second);
+}
+
+static void end(void)
+{
+	packet_close_fds(&fake->packet);
+	for (unsigned i = 0; i < 2; i++)
+		fake_leave(fake, &clients[i]);
+	fake_free(fake);
+}
+
+static uint32_t state_of(unsigned index)
+{
+	return word_acquire(&clients[index].view.server->state);
+}
+
+static bool has_ended; /* whether anything of the fault is left */
+
+static void say(enum wire_type type, uint64_t session)
+{
+	struct wire_message message = {.type = type,
+		.session = session,
+		.trouble = {.code = 700, .text = "bad_kernel", .number = faults, .ended = has_ended}};
+
+	fake_send(fake, first->socket, &message, NULL, 0);
+}
+
+/* What the executor does to the culprit. */
+static void mark_first_session(void)
+{
+	*first->words = (struct last_words){.code = 700,
+		.session = fake_session(fake, 0)->number,
+		.fault = ++faults,
+		.kernel = "bad_kernel",
+		.magic = LAST_WORDS_MAGIC};
+	word_release(&fake_session(fake, 0)->view.server->state, SHM_SESSION_FAULTED);
+}
+
+/* It says so as well. */
+static void fault_first_session(void)
+{
+	mark_first_session();
+	say(WIRE_FAULT, fake_session(fake, 0)->number);
+}
+
+static void expect_gentle_halt(void)
+{
+	struct pollfd poller = {.fd = first->socket, .events = POLLIN};
+
+	FAKE_RUN_WHILE(fake, poll(&poller, 1, 0) == 0);
+	ck_assert(fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
+}
+
+static void answer(int32_t code)
+{
+	fake_reply(fake, first->socket, fake->message.id, code, NULL, 0);
+}
+
+START_TEST(everybody_else_goes_on)
+{
+	boot();
+	fault_first_session();
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
+	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+	ck_assert_ptr_nonnull(
+		strstr(fake_domain(fake)->promotion.verdict_text, "kernel bad_kernel, code 700"));
+	/* Nobody's moment yet: nothing happens, and it is asked again. */
+	expect_gentle_halt();
+	answer(CUDA_ERROR_NOT_READY);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
+	fake_expect_nothing(fake, first->socket);
+	expect_gentle_halt();
+	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
+	ck_assert(!first->killed);
+	answer(CUDA_ERROR_NOT_READY);
+	end();
+}
+END_TEST
+
+START_TEST(an_executor_with_nothing_left_of_the_fault_stays)
+{
+	has_ended = true;
+	boot();
+	for (int i = 0; i < 2; i++) {
+		fault_first_session();
+		ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
+		ck_assert(!fake_domain(fake)->promotion.worn);
+		fake_expect_nothing(fake, first->socket);
+	}
+	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
+	/* Of one session: the second is the rest of the same grid. */
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+	ck_assert_uint_eq(fake->daemon.counters.faults, 1);
+	ck_assert_ptr_nonnull(
+		strstr(fake_domain(fake)->promotion.verdict_text, "kernel bad_kernel, code 700"));
+	has_ended = false;
+	fault_first_session();
+	expect_gentle_halt();
+	end();
+}
+END_TEST
+
+START_TEST(it_is_replaced_in_a_quiet_moment)
+{
+	uint64_t begin_us;
+
+	boot();
+	fault_first_session();
+	expect_gentle_halt();
+	begin_us = timer_now_us();
+	answer(0);
+	/* The culprit is not taken over, and nothing is counted twice. */
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
+	ck_assert_uint_eq(fake->message.activate.sessions.at[0], fake_session(fake, 1)->number);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_NOTHING);
+	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+	ck_assert_uint_eq(fake->daemon.counters.faults, 1);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
+	ck_assert(!fake_domain(fake)->promotion.worn);
+	ck_assert_uint_eq(state_of(0), SHM_SESSION_FAULTED);
+	/* It is in nobody's way: its end would be, so soon after a fault. Or it ends by itself meanwhile. */
+	if (_i == 0) {
+		FAKE_RUN_WHILE(fake, !first->killed);
+		ck_assert_uint_ge(timer_now_us() - begin_us, 450000);
+	}
+	fake_reap(fake, first, SIGKILL);
+	end();
+}
+END_TEST
+
+/* More of its grid faults on the way into that moment: that is the same fault of the program. */
+START_TEST(the_rest_of_a_grid_that_faults_during_the_halt_is_no_second_fault)
+{
+	struct session *session;
+
+	boot();
+	session = fake_session(fake, 0);
+	strcpy(session->identity, "/usr/bin/bad");
+	fault_first_session();
+	expect_gentle_halt();
+	mark_first_session();
+	answer(0);
+	fake_serve(fake, second, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->daemon.counters.faults, 1);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+	ck_assert_uint_eq(TAILQ_FIRST(&fake->daemon.offenders)->faults, 1);
+	fake_reap(fake, first, SIGKILL);
+	end();
+}
+END_TEST
+
+/* Its end is far, and it has halted between two jobs: what is queued there never begins. */
+START_TEST(what_it_did_not_come_to_is_asked_of_the_next_one)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+	const uint64_t late[2] = {1, 2}, values[2] = {7, 9};
+	uint64_t id, id_there;
+
+	boot();
+	fault_first_session();
+	expect_gentle_halt();
+	id_there = fake->message.id;
+	id = fake_request(fake, &clients[1], &query, -1);
+	fake_expect(fake, first->socket, WIRE_QUERY_MEMORY);
+	fake_reply(fake, first->socket, id_there, 0, NULL, 0);
+	id_there = fake->message.id;
+	fake_serve(fake, second, WIRE_ACTIVATE);
+	fake_expect(fake, second->socket, WIRE_QUERY_MEMORY);
+	ck_assert(!first->killed);
+	if (_i == 1) {
+		fake_reply(fake, first->socket, id_there, 0, late, 2);
+		fake_expect_nothing(fake, clients[1].socket);
+	}
+	fake_reply(fake, second->socket, fake->message.id, 0, values, 2);
+	fake_expect(fake, clients[1].socket, WIRE_REPLY);
+	ck_assert_uint_eq(fake->message.id, id);
+	ck_assert_uint_eq(fake->message.reply.values.at[1], 9);
+	fake_reap(fake, first, SIGKILL);
+	end();
+}
+END_TEST
+
+/* So is nobody who asked and is gone. */
+START_TEST(what_it_did_not_come_to_goes_with_its_client)
+{
+	struct wire_message query = {.type = WIRE_QUERY_MEMORY};
+	uint64_t halt;
+
+	boot();
+	fault_first_session();
+	expect_gentle_halt();
+	halt = fake->message.id;
+	fake_request(fake, &clients[1], &query, -1);
+	fake_expect(fake, first->socket, WIRE_QUERY_MEMORY);
+	fake_leave(fake, &clients[1]);
+	fake_expect(fake, first->socket, WIRE_CLOSE_SESSION);
+	fake_reply(fake, first->socket, halt, 0, NULL, 0);
+	fake_serve(fake, second, WIRE_CLOSE_SESSION);
+	fake_serve(fake, second, WIRE_ACTIVATE);
+	fake_expect_nothing(fake, second->socket);
+	fake_reap(fake, first, SIGKILL);
+	fake_leave(fake, &clients[0]);
+	fake_free(fake);
+}
+END_TEST
+
+static uint64_t ask_for_memory(void)
+{
+	struct wire_message map = {.type = WIRE_MAP_MEMORY,
+		.range = {.address = clients[1].window_base, .bytes = UINT64_C(2) << 20}};
+
+	return fake_request(fake, &clients[1], &map, -1);
+}
+
+static void expect_success(uint64_t id)
+{
+	fake_expect(fake, clients[1].socket, WIRE_REPLY);
+	ck_assert_uint_eq(fake->message.id, id);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_SUCCESS);
+}
+
+/* It has it mapped until it ends. */
+START_TEST(freed_memory_that_the_former_executor_still_has_mapped_is_waited_for)
+{
+	struct fake_child *keeper;
+	struct wire_message unmap = {.type = WIRE_UNMAP_MEMORY, .range = {.bytes = UINT64_C(2) << 20}};
+	uint64_t id;
+
+	boot();
+	keeper = &fake->children[0];
+	id = ask_for_memory();
+	fake_make_chunk(fake, keeper, 5);
+	fake_serve(fake, first, WIRE_MAP_MEMORY);
+	expect_success(id);
+	fake_serve(fake, second, WIRE_MAP_MEMORY);
+	fault_first_session();
+	expect_gentle_halt();
+	answer(0);
+	fake_serve(fake, second, WIRE_ACTIVATE);
+	unmap.range.address = clients[1].window_base;
+	id = fake_request(fake, &clients[1], &unmap, -1);
+	fake_serve(fake, second, WIRE_UNMAP_MEMORY);
+	expect_success(id);
+	fake_serve(fake, keeper, WIRE_RELEASE_CHUNK);
+	id = ask_for_memory();
+	fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
+	fake_reply(fake, keeper->socket, fake->message.id, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0);
+	fake_expect_nothing(fake, clients[1].socket);
+	fake_reap(fake, first, SIGKILL);
+	fake_make_chunk(fake, keeper, 6);
+	fake_serve(fake, second, WIRE_MAP_MEMORY);
+	expect_success(id);
+	end();
+}
+END_TEST
+
+START_TEST(without_a_standby_nobody_is_held_for_it)
+{
+	boot();
+	fake_reap(fake, second, SIGKILL);
+	fault_first_session();
+	fake_expect_nothing(fake, first->socket);
+	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
+	end();
+}
+END_TEST
+
+static bool has_message(void)
+{
+	struct pollfd poller = {.fd = first->socket, .events = POLLIN};
+
+	return poll(&poller, 1, 0) != 0;
+}
+
+/* Its threads are in the driver behind a second fault: nobody computes until it is replaced. */
+START_TEST(one_that_says_nothing_is_given_up_soon)
+{
+	uint64_t begin_us;
+
+	boot();
+	ck_assert_uint_ge(fake->config.fault_patience_ms, 5000);
+	fault_first_session();
+	expect_gentle_halt();
+	begin_us = timer_now_us();
+	FAKE_RUN_WHILE(fake, !has_message());
+	ck_assert(!fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
+	ck_assert_uint_ge(timer_now_us() - begin_us, (HALT_SILENCE_MS - 100) * 1000);
+	FAKE_RUN_WHILE(fake, !first->killed);
+	ck_assert_uint_lt(timer_now_us() - begin_us, 2 * HALT_SILENCE_MS * 1000);
+	fake_reap(fake, first, SIGKILL);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
+	end();
+}
+END_TEST
+
+/* It was slow, and is replaced for the fault that it has contained: no other one is waited for. */
+START_TEST(one_that_answers_at_last_is_replaced_at_once)
+{
+	uint64_t begin_us;
+
+	boot();
+	fault_first_session();
+	expect_gentle_halt();
+	FAKE_RUN_WHILE(fake, !has_message());
+	fake_serve(fake, first, WIRE_HALT);
+	begin_us = timer_now_us();
+	FAKE_RUN_WHILE(fake, !first->killed);
+	/* A fault of which nothing is known yet has a second to come out. */
+	ck_assert_uint_lt(timer_now_us() - begin_us, 900000);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.at[0], fake_session(fake, 1)->number);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_NOTHING);
+	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
+	fake_reap(fake, first, SIGKILL);
+	end();
+}
+END_TEST
+
+/* The second session has just had something on the device; what is left of the first is there. */
+static void work(void)
+{
+	struct session *session = fake_session(fake, 1);
+	struct timespec now;
+
+	fake_issue(&fake_session(fake, 0)->view, 5);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	fake_issue(&session->view, 5);
+	word_release(&shm_view_timeline(&session->view, first->worker->generation)->stream[3].done, 5);
+	word_set(&session->view.server->active, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
+}
+
+/* What becomes of the second session when the executor is lost, and what is said of it. */
+static void expect_end(enum session_recover recover, unsigned counted)
+{
+	fake_reap(fake, first, SIGKILL);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
+	ck_assert_uint_eq(fake->message.activate.sessions.at[0], fake_session(fake, 1)->number);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], recover);
+	ck_assert_ptr_null(strstr(fake->message.activate.reason, "bad_kernel"));
+	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
+	ck_assert_uint_eq(fake->daemon.counters.faults, counted);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion.verdict_text, "nobody is proved guilty"));
+}
+
+/* It contains faults, and has seen no sign of another: what is done is done, whoever was at work last. */
+START_TEST(a_silence_is_nobodys_doing)
+{
+	boot();
+	fault_first_session();
+	expect_gentle_halt();
+	FAKE_RUN_WHILE(fake, !has_message());
+	work();
+	FAKE_RUN_WHILE(fake, !first->killed);
+	expect_end(SESSION_RECOVER_NOTHING, 1);
+	end();
+}
+END_TEST
+
+/* The words of the first fault say nothing of that one, and a mark that came since proves nothing. */
+START_TEST(a_silence_in_the_middle_of_a_fault_is_told)
+{
+	boot();
+	fault_first_session();
+	expect_gentle_halt();
+	work();
+	word_release(&fake_session(fake, 1)->view.server->doubtful,
+		SHM_DOUBT | (_i ? SHM_DOUBT_FAULT | SHM_DOUBT_WORKED : SHM_DOUBT_WORKED));
+	FAKE_RUN_WHILE(fake, !first->killed);
+	expect_end(SESSION_RECOVER_UNSURE, 2);
+	end();
+}
+END_TEST
+
+/* So is one that is killed there. */
+START_TEST(a_death_in_the_middle_of_a_fault_is_told)
+{
+	boot();
+	fault_first_session();
+	work();
+	word_release(&fake_session(fake, 1)->view.server->doubtful, SHM_DOUBT | SHM_DOUBT_WORKED);
+	expect_end(SESSION_RECOVER_UNSURE, 2);
+	end();
+}
+END_TEST
+
+/* Nor do the words, or a line of the kernel log, explain a death for which somebody else was the reason. */
+START_TEST(a_death_behind_a_contained_fault_is_nobodys_doing)
+{
+	boot();
+	worker_testify(first->worker, &(struct xid){.number = 13, .pid = 1, .code = 716, .text = "Xid 13"});
+	fault_first_session();
+	if (_i)
+		worker_testify(
+			first->worker, &(struct xid){.number = 13, .pid = 1, .code = 716, .text = "Xid 13"});
+	work();
+	expect_end(SESSION_RECOVER_NOTHING, 1);
+	end();
+}
+END_TEST
+
+/* It was told of in the middle of a halt: nothing else says whose fault that was. */
+START_TEST(a_fault_that_comes_out_while_it_is_halted_is_the_reason)
+{
+	boot();
+	work();
+	say(WIRE_SUSPECT, 0);
+	fake_serve(fake, first, WIRE_HALT);
+	fault_first_session();
+	FAKE_RUN_WHILE(fake, !first->killed);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_NOTHING);
+	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+	ck_assert_ptr_nonnull(
+		strstr(fake_domain(fake)->promotion.verdict_text, "kernel bad_kernel, code 700"));
+	fake_reap(fake, first, SIGKILL);
+	end();
+}
+END_TEST
+
+/* Somebody's work ends: it is alive, whatever keeps it from answering. */
+START_TEST(one_whose_work_goes_on_has_more_time)
+{
+	struct shm_view *view;
+	uint64_t begin_us, done = 0;
+
+	boot();
+	view = &fake_session(fake, 1)->view;
+	fault_first_session();
+	expect_gentle_halt();
+	begin_us = timer_now_us();
+	fake_issue(view, UINT64_C(1) << 40);
+	do {
+		word_release(&shm_view_timeline(view, first->worker->generation)->stream[3].done, ++done);
+		fake_turn(fake);
+		sched_yield();
+	} while (timer_now_us() - begin_us < (HALT_SILENCE_MS + 500) * 1000);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
+	fake_expect_nothing(fake, first->socket);
+	end();
+}
+END_TEST
+
+START_TEST(a_sign_of_its_own_halts_it)
+{
+	boot();
+	say(WIRE_SUSPECT, 0);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
+	ck_assert_uint_eq(state_of(1), SHM_SESSION_HELD);
+	ck_assert(!fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
+	end();
+}
+END_TEST
+
+/* A fault that is the end of it overtakes the question. */
+START_TEST(a_later_fault_goes_the_ordinary_way)
+{
+	boot();
+	fault_first_session();
+	expect_gentle_halt();
+	say(WIRE_LOST, 0);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
+	ck_assert(!fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
+	ck_assert_int_eq(fake_domain(fake)->promotion.cause, PROMOTE_SIGN);
+	end();
+}
+END_TEST
+
+START_TEST(a_held_session_that_faulted_stays_so)
+{
+	boot();
+	word_release(&fake_session(fake, 0)->view.server->state, SHM_SESSION_FAULTED);
+	session_hold(fake_session(fake, 0));
+	session_hold(fake_session(fake, 1));
+	ck_assert_uint_eq(state_of(0), SHM_SESSION_FAULTED);
+	ck_assert_uint_eq(state_of(1), SHM_SESSION_HELD);
+	end();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("contained");
+	TCase *tests;
+
+	fake_prepare();
+	tests = suite_case(suite, "contained");
+	tcase_add_test(tests, everybody_else_goes_on);
+	tcase_add_test(tests, an_executor_with_nothing_left_of_the_fault_stays);
+	tcase_add_loop_test(tests, it_is_replaced_in_a_quiet_moment, 0, 2);
+	tcase_add_test(tests, the_rest_of_a_grid_that_faults_during_the_halt_is_no_second_fault);
+	tcase_add_loop_test(tests, what_it_did_not_come_to_is_asked_of_the_next_one, 0, 2);
+	tcase_add_test(tests, what_it_did_not_come_to_goes_with_its_client);
+	tcase_add_loop_test(
+		tests, freed_memory_that_the_former_executor_still_has_mapped_is_waited_for, 0, 2);
+	tcase_add_test(tests, without_a_standby_nobody_is_held_for_it);
+	tcase_add_test(tests, one_that_says_nothing_is_given_up_soon);
+	tcase_add_test(tests, one_that_answers_at_last_is_replaced_at_once);
+	tcase_add_test(tests, a_silence_is_nobodys_doing);
+	tcase_add_loop_test(tests, a_silence_in_the_middle_of_a_fault_is_told, 0, 2);
+	tcase_add_test(tests, a_death_in_the_middle_of_a_fault_is_told);
+	tcase_add_loop_test(tests, a_death_behind_a_contained_fault_is_nobodys_doing, 0, 2);
+	tcase_add_test(tests, a_fault_that_comes_out_while_it_is_halted_is_the_reason);
+	tcase_add_test(tests, one_whose_work_goes_on_has_more_time);
+	tcase_add_test(tests, a_sign_of_its_own_halts_it);
+	tcase_add_test(tests, a_later_fault_goes_the_ordinary_way);
+	tcase_add_test(tests, a_held_session_that_faulted_stays_so);
+	return suite_run(suite);
+}

@@ -1,0 +1,111 @@
+// When a session's oldest command has been on the device for too long, by the words that device and executor
+// write.
+
+#include <stdlib.h>
+
+#include "server/fault/overrun.h"
+#include "server/session/session.h"
+#include "tests/lib/suite.h"
+
+#define LIMIT 1000000u
+
+static struct session session;
+
+static void open_session(void)
+{
+	session.view.server = calloc(1, sizeof(*session.view.server));
+	session.view.states = calloc(SHM_STREAMS, sizeof(*session.view.states));
+	session.view.timelines = calloc(SHM_TIMELINES, sizeof(*session.view.timelines));
+}
+
+static void close_session(void)
+{
+	overrun_forget(&session);
+	free(session.view.server);
+	free(session.view.states);
+	free(session.view.timelines);
+}
+
+static void issue(uint64_t issued, uint64_t done)
+{
+	word_set(&session.view.states[3].issued, issued);
+	word_set(&session.view.states[3].marked, issued);
+	word_set(&session.view.timelines[0].stream[3].done, done);
+}
+
+static void stand_still(bool still)
+{
+	word_set(&session.view.server->doubtful, still);
+}
+
+START_TEST(the_oldest_command_counts)
+{
+	issue(5, 2);
+	ck_assert(!overrun_is_over(&session, 10, LIMIT));
+	ck_assert(!overrun_is_over(&session, 10 + LIMIT - 1, LIMIT));
+	ck_assert(overrun_is_over(&session, 10 + LIMIT, LIMIT));
+	issue(5, 3);
+	ck_assert(!overrun_is_over(&session, 20 + LIMIT, LIMIT));
+	issue(5, 5);
+	ck_assert(!overrun_is_over(&session, 30 + 3 * LIMIT, LIMIT));
+	issue(6, 5);
+	ck_assert(!overrun_is_over(&session, 40 + 5 * LIMIT, LIMIT));
+	ck_assert(overrun_is_over(&session, 40 + 6 * LIMIT, LIMIT));
+}
+END_TEST
+
+/* Kernels that are halted while a fault is looked at have not run for that long. */
+START_TEST(no_time_passes_while_the_device_stands_still)
+{
+	issue(5, 2);
+	ck_assert(!overrun_is_over(&session, 10, LIMIT));
+	stand_still(true);
+	ck_assert(!overrun_is_over(&session, LIMIT, LIMIT));
+	ck_assert(!overrun_is_over(&session, 3 * LIMIT, LIMIT));
+	stand_still(false);
+	ck_assert(!overrun_is_over(&session, 4 * LIMIT - 1, LIMIT));
+	ck_assert(overrun_is_over(&session, 4 * LIMIT, LIMIT));
+}
+END_TEST
+
+/* It was held meanwhile, and what it had in doubt is issued again. */
+START_TEST(no_time_passes_from_one_executor_to_the_next)
+{
+	word_set(&session.view.server->generation, 1);
+	word_set(&session.view.timelines[1].stream[3].done, 2);
+	word_set(&session.view.timelines[2].stream[3].done, 2);
+	issue(5, 2);
+	ck_assert(!overrun_is_over(&session, 10, LIMIT));
+	word_set(&session.view.server->generation, 2);
+	ck_assert(!overrun_is_over(&session, 3 * LIMIT, LIMIT));
+	ck_assert(!overrun_is_over(&session, 4 * LIMIT - 1, LIMIT));
+	ck_assert(overrun_is_over(&session, 4 * LIMIT, LIMIT));
+}
+END_TEST
+
+/* What is too long is the kernel that writes there. */
+START_TEST(a_word_beyond_the_marks_gains_no_time)
+{
+	issue(5, 2);
+	word_set(&session.view.states[3].marked, 2);
+	ck_assert(!overrun_is_over(&session, 10, LIMIT));
+	word_set(&session.view.timelines[0].stream[3].done, 4);
+	ck_assert(!overrun_is_over(&session, LIMIT / 2, LIMIT));
+	word_set(&session.view.timelines[0].stream[3].done, UINT64_MAX);
+	ck_assert(overrun_is_over(&session, 10 + LIMIT, LIMIT));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("overrun");
+	TCase *tests = tcase_create("overrun");
+
+	tcase_add_checked_fixture(tests, open_session, close_session);
+	tcase_add_test(tests, the_oldest_command_counts);
+	tcase_add_test(tests, no_time_passes_while_the_device_stands_still);
+	tcase_add_test(tests, no_time_passes_from_one_executor_to_the_next);
+	tcase_add_test(tests, a_word_beyond_the_marks_gains_no_time);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}

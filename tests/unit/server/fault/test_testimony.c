@@ -1,0 +1,148 @@
+// What a line of the kernel log that names an executor does to it. The test is keeper, executors and clients.
+
+#include <signal.h>
+#include <string.h>
+
+#include "server/fault/kernel_log.h"
+#include "server/loop/timer.h"
+#include "server/session/domain.h"
+#include "server/session/session.h"
+#include "server/worker/worker.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/fake_children.h"
+
+static struct fake *fake;
+static struct fake_child *active, *standby;
+static struct fake_client client;
+
+/* An exception of a multiprocessor, and what follows where it is the channel's. */
+static const struct xid exception = {
+	.number = 13, .pid = 1, .code = 716, .text = "Xid 13, Misaligned Address"};
+static const struct xid stopped = {.number = 43, .pid = 1, .code = 719, .text = "Xid 43"};
+
+static void boot(void)
+{
+	fake = fake_new(1);
+	fake_boot(fake);
+	active = &fake->children[1];
+	standby = &fake->children[2];
+	fake_join(fake, &client, active, standby);
+}
+
+static void end(void)
+{
+	packet_close_fds(&fake->packet);
+	fake_leave(fake, &client);
+	fake_free(fake);
+}
+
+static void expect_nothing_happened(void)
+{
+	fake_expect_nothing(fake, active->socket);
+	ck_assert(!active->killed && !standby->killed);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
+	ck_assert_uint_eq(fake->daemon.counters.faults, 0);
+}
+
+/* Starting, warming, warm: it runs nothing that could have faulted. */
+START_TEST(one_that_serves_nobody_goes_on)
+{
+	struct fake_child *next;
+
+	boot();
+	worker_testify(standby->worker, &exception);
+	worker_testify(standby->worker, &stopped);
+	expect_nothing_happened();
+	fake_reap(fake, standby, SIGKILL);
+	next = &fake->children[3];
+	worker_testify(next->worker, &exception);
+	fake_ready(fake, next);
+	worker_testify(next->worker, &stopped);
+	ck_assert(!next->killed);
+	ck_assert_uint_eq(fake->child_count, 4);
+	fake_serve(fake, next, WIRE_OPEN_SESSION);
+	fake_serve(fake, next, WIRE_PING);
+	ck_assert_int_eq(next->worker->state, WORKER_WARM);
+	end();
+}
+END_TEST
+
+/* The exception of another process is a line in the log here. */
+START_TEST(a_sign_alone_costs_nothing)
+{
+	boot();
+	worker_testify(active->worker, &exception);
+	expect_nothing_happened();
+	/* Its end for another reason, later, is none for that fault. */
+	active->worker->testified_us -= 60000000;
+	ck_assert(!worker_is_testified(active->worker));
+	fake_reap(fake, active, SIGKILL);
+	fake_expect(fake, standby->socket, WIRE_ACTIVATE);
+	ck_assert_int_ne(fake->message.activate.code, 716);
+	ck_assert_uint_eq(fake->daemon.counters.faults, 0);
+	fake_reply(fake, standby->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
+	end();
+}
+END_TEST
+
+/* The executor speaks of its faults itself. */
+START_TEST(an_executor_is_not_ended_by_the_log)
+{
+	boot();
+	active->worker->contains = _i & 1;
+	worker_testify(active->worker, &stopped);
+	expect_nothing_happened();
+	end();
+}
+END_TEST
+
+/* What it said in particular counts where something else shows that there is a fault. */
+START_TEST(a_line_of_the_log_is_the_code_of_an_executor_that_crashes)
+{
+	boot();
+	worker_testify(active->worker, &exception);
+	worker_testify(active->worker, &stopped);
+	fake_reap(fake, active, SIGSEGV);
+	fake_expect(fake, standby->socket, WIRE_ACTIVATE);
+	ck_assert_int_eq(fake->message.activate.code, 716);
+	fake_reply(fake, standby->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
+	end();
+}
+END_TEST
+
+/* It ended before it wrote who had work on the device. What was done by then proves nothing, unless it sees exceptions. */
+START_TEST(who_had_work_behind_a_line_of_the_log_is_told)
+{
+	struct session *session;
+
+	boot();
+	active->worker->contains = _i != 0;
+	session = fake_session(fake, 0);
+	fake_issue(&session->view, 5);
+	word_release(&session->view.server->active, timer_now_us() * 1000);
+	word_release(&shm_view_timeline(&session->view, active->worker->generation)->stream[3].done, 5);
+	worker_testify(active->worker, &exception);
+	fake_reap(fake, active, SIGKILL);
+	fake_expect(fake, standby->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(
+		fake->message.activate.recover.at[0], _i ? SESSION_RECOVER_NOTHING : SESSION_RECOVER_UNSURE);
+	fake_reply(fake, standby->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
+	end();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("testimony");
+	TCase *tests;
+
+	fake_prepare();
+	tests = suite_case(suite, "testimony");
+	tcase_add_test(tests, one_that_serves_nobody_goes_on);
+	tcase_add_test(tests, a_sign_alone_costs_nothing);
+	tcase_add_loop_test(tests, an_executor_is_not_ended_by_the_log, 0, 2);
+	tcase_add_test(tests, a_line_of_the_log_is_the_code_of_an_executor_that_crashes);
+	tcase_add_loop_test(tests, who_had_work_behind_a_line_of_the_log_is_told, 0, 2);
+	return suite_run(suite);
+}

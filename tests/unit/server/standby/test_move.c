@@ -1,0 +1,803 @@
+// Moves of one session into a domain of its own, and what may happen in the middle of them. The test is
+// keeper, executors and clients.
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/loop/timer.h"
+#include "server/session/domain.h"
+#include "server/session/session.h"
+#include "server/session/sink.h"
+#include "server/standby/move.h"
+#include "server/worker/worker.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/fake_children.h"
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
+
+/* How far a move is. */
+enum { STARTING, TELLING, LETTING_GO, STAGES };
+
+static struct fake *fake;
+static struct fake_child *first, *second, *third;
+static struct fake_client other, newcomer;
+static struct session *session;
+static struct domain *crowd;
+static uint64_t asked, window;
+static bool over;
+static int32_t over_code;
+
+static void load_module(void)
+{
+	struct wire_message load = {.type = WIRE_LOAD_MODULE, .load_module = {.module = 1, .bytes = 64}};
+	const uint64_t stateful = 0;
+	int fd = fake_memfd(64, SEALS);
+
+	fake_request(fake, &newcomer, &load, fd);
+	close(fd);
+	fake_expect(fake, first->socket, WIRE_LOAD_MODULE);
+	fake_reply(fake, first->socket, fake->message.id, 0, &stateful, 1);
+	fake_expect(fake, newcomer.socket, WIRE_REPLY);
+	fake_serve(fake, second, WIRE_LOAD_MODULE);
+}
+
+static void boot(void)
+{
+	fake = fake_new(1);
+	fake->config.load_place_ms = 60000;
+	fake_boot(fake);
+	first = &fake->children[1];
+	second = &fake->children[2];
+	third = &fake->children[3];
+	fake_join(fake, &other, first, second);
+	fake_join(fake, &newcomer, first, second);
+	crowd = TAILQ_FIRST(&fake->daemon.domains);
+	session = TAILQ_NEXT(TAILQ_FIRST(&crowd->sessions), domain_link);
+	window = session->window;
+	load_module();
+}
+
+static void end(void)
+{
+	packet_close_fds(&fake->packet);
+	fake_leave(fake, &other);
+	fake_leave(fake, &newcomer);
+	fake_free(fake);
+}
+
+static void ask_for_function(void)
+{
+	struct wire_message find = {
+		.type = WIRE_FIND_FUNCTION, .symbol = {.module = 1, .function = 7, .name = "k"}};
+
+	asked = fake_request(fake, &newcomer, &find, -1);
+}
+
+/* The executor cannot put the newcomer's code on the device beside the other's kernel. */
+static void refuse_by(struct fake_child *child)
+{
+	const uint64_t runner[] = {TAILQ_FIRST(&crowd->sessions)->number, 2100};
+
+	fake_expect(fake, child->socket, WIRE_FIND_FUNCTION);
+	fake_reply(fake, child->socket, fake->message.id, CUDA_ERROR_SYSTEM_NOT_READY, runner, 2);
+}
+
+static void refuse(void)
+{
+	refuse_by(first);
+}
+
+static void answer_let_go(struct fake_child *child, uint64_t gone)
+{
+	fake_expect(fake, child->socket, WIRE_DETACH_SESSION);
+	ck_assert_uint_eq(fake->message.session, session->number);
+	fake_reply(fake, child->socket, fake->message.id, 0, &gone, 1);
+}
+
+static void tell(struct fake_child *child)
+{
+	fake_serve(fake, child, WIRE_OPEN_SESSION);
+	fake_serve(fake, child, WIRE_LOAD_MODULE);
+}
+
+/* On the way, as far as it shall be. */
+static void begin(int stage)
+{
+	boot();
+	ask_for_function();
+	refuse();
+	ck_assert_uint_eq(fake->child_count, 4);
+	ck_assert_ptr_nonnull(session->move);
+	ck_assert_ptr_eq(third->worker->domain->arrival, session->move);
+	if (stage == STARTING)
+		return;
+	fake_warm(fake, third);
+	fake_serve(fake, third, WIRE_ACTIVATE);
+	if (stage == TELLING)
+		return;
+	tell(third);
+}
+
+static void expect_found(struct fake_child *child)
+{
+	fake_expect(fake, child->socket, WIRE_FIND_FUNCTION);
+	ck_assert_uint_eq(fake->message.session, session->number);
+	fake_reply(fake, child->socket, fake->message.id, 0, (uint64_t[17]){0}, 17);
+	fake_expect(fake, newcomer.socket, WIRE_REPLY);
+	ck_assert_uint_eq(fake->message.id, asked);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_SUCCESS);
+}
+
+/* Its executor serves it from now on. */
+static void expect_attached(struct fake_child *child)
+{
+	fake_expect(fake, child->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
+	ck_assert_uint_eq(fake->message.activate.sessions.at[0], session->number);
+	ck_assert_uint_eq(fake->message.activate.generation, child->worker->generation);
+	/* Its generations only grow. */
+	ck_assert_uint_gt(child->worker->generation, first->worker->generation);
+	fake_reply(fake, child->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
+}
+
+static void close_in_crowd(void)
+{
+	ck_assert_uint_ge(crowd->windows.users[window], 1);
+	fake_serve(fake, first, WIRE_CLOSE_SESSION);
+	ck_assert_uint_ge(crowd->windows.users[window], 1);
+	fake_serve(fake, second, WIRE_CLOSE_SESSION);
+	ck_assert_uint_eq(crowd->windows.users[window], 0);
+}
+
+static bool has_message(struct fake_child *child)
+{
+	struct pollfd poller = {.fd = child->socket, .events = POLLIN};
+
+	return poll(&poller, 1, 0) != 0;
+}
+
+/* Blocks for what its timers do, which the condition shows. */
+static void wait_while_silent(struct fake_child *child)
+{
+	while (!has_message(child) && !child->killed)
+		uv_run(&fake->loop, UV_RUN_ONCE);
+}
+
+/* Its main thread is in the driver for good. That is a sign of trouble, and nobody's fault. */
+START_TEST(an_executor_that_does_not_say_whether_it_let_go_is_replaced)
+{
+	struct shm_view *view;
+
+	begin(LETTING_GO);
+	fake_expect(fake, first->socket, WIRE_DETACH_SESSION);
+	view = &TAILQ_FIRST(&crowd->sessions)->view;
+	word_set(&view->server->active, timer_now_us() * 1000);
+	fake_issue(view, 5);
+	wait_while_silent(first);
+	ck_assert_ptr_null(session->move);
+	ck_assert(third->killed);
+	ck_assert(!fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
+	FAKE_RUN_WHILE(fake, !first->killed);
+	fake_reap(fake, first, SIGKILL);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 2);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 0);
+	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0, 0}, 2);
+	expect_found(second);
+	fake_reap(fake, third, SIGKILL);
+	end();
+}
+END_TEST
+
+START_TEST(a_newcomer_moves)
+{
+	begin(LETTING_GO);
+	ck_assert_str_eq(third->worker->domain->reason,
+		"code cannot be loaded beside a kernel of fake that runs for 2.1 s");
+	fake_expect_nothing(fake, newcomer.socket);
+	answer_let_go(first, 1);
+	ck_assert_ptr_eq(session->domain, third->worker->domain);
+	ck_assert(session->domain->alone);
+	expect_attached(third);
+	expect_found(third);
+	close_in_crowd();
+	ck_assert_uint_eq(session->domain->windows.users[window], 1);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_moved, 1);
+	/* Nobody else heard of anything. */
+	ck_assert_ptr_eq(domain_serving(crowd), first->worker);
+	fake_expect_nothing(fake, other.socket);
+	fake_expect_nothing(fake, first->socket);
+	fake_expect_nothing(fake, second->socket);
+	end();
+}
+END_TEST
+
+START_TEST(pinned_memory_holds_the_window_longer)
+{
+	begin(LETTING_GO);
+	answer_let_go(first, 1);
+	expect_attached(third);
+	expect_found(third);
+	fake_serve(fake, second, WIRE_CLOSE_SESSION);
+	fake_expect(fake, first->socket, WIRE_CLOSE_SESSION);
+	fake_reply(fake, first->socket, fake->message.id, 0, (uint64_t[]){1, 4096}, 2);
+	ck_assert_uint_eq(crowd->windows.users[window], 1);
+	fake_serve(fake, first, WIRE_CLOSE_SESSION);
+	ck_assert_uint_eq(crowd->windows.users[window], 0);
+	end();
+}
+END_TEST
+
+START_TEST(one_whose_own_work_does_not_end_stays)
+{
+	begin(LETTING_GO);
+	answer_let_go(first, 0);
+	ck_assert_ptr_eq(session->domain, crowd);
+	ck_assert(third->killed);
+	expect_found(first);
+	fake_reap(fake, third, SIGKILL);
+	ck_assert_ptr_null(TAILQ_NEXT(crowd, link));
+	end();
+}
+END_TEST
+
+/* Each try would cost an executor: there is none before what was in the way has ended. */
+START_TEST(own_work_must_end_before_it_is_moved_again)
+{
+	begin(LETTING_GO);
+	fake_issue(&session->view, 5);
+	answer_let_go(first, 0);
+	for (int i = 0; i < 3; i++)
+		refuse();
+	ck_assert_uint_eq(fake->child_count, 4);
+	word_release(&shm_view_timeline(&session->view, first->worker->generation)->stream[3].done, 5);
+	refuse();
+	ck_assert_uint_eq(fake->child_count, 5);
+	fake_reap(fake, third, SIGKILL);
+	third = &fake->children[4];
+	fake_warm(fake, third);
+	fake_serve(fake, third, WIRE_ACTIVATE);
+	tell(third);
+	answer_let_go(first, 1);
+	expect_attached(third);
+	expect_found(third);
+	close_in_crowd();
+	end();
+}
+END_TEST
+
+static void expect_told(void)
+{
+	fake_expect(fake, newcomer.socket, WIRE_REPLY);
+	ck_assert_uint_eq(fake->message.id, asked);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_SYSTEM_NOT_READY);
+}
+
+/* Beside the same kernel of somebody else, nothing is waited for twice. */
+START_TEST(who_was_told_is_told_at_once_the_next_time)
+{
+	uint64_t since_us;
+
+	begin(LETTING_GO);
+	fake_issue(&session->view, 5);
+	answer_let_go(first, 0);
+	since_us = session->refusal.since_us;
+	fake->config.load_place_ms = 1;
+	FAKE_RUN_WHILE(fake, timer_now_us() < since_us + 1000);
+	refuse();
+	expect_told();
+	ask_for_function();
+	refuse();
+	expect_told();
+	ck_assert_uint_eq(session->refusal.since_us, since_us);
+	/* Another kernel is another thing. */
+	session->refusal.began_us -= 10000000;
+	fake->config.load_place_ms = 60000;
+	ask_for_function();
+	refuse();
+	ck_assert_uint_gt(session->refusal.since_us, since_us);
+	expect_found(first);
+	fake_reap(fake, third, SIGKILL);
+	end();
+}
+END_TEST
+
+/* The move is off; the session is promoted as all are. */
+START_TEST(trouble_of_the_old_executor_comes_first)
+{
+	begin(_i);
+	if (_i == LETTING_GO)
+		fake_expect(fake, first->socket, WIRE_DETACH_SESSION);
+	fake_reap(fake, first, SIGKILL);
+	ck_assert_ptr_null(session->move);
+	ck_assert(third->killed);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, 2);
+	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0, 0}, 2);
+	expect_found(second);
+	fake_reap(fake, third, SIGKILL);
+	end();
+}
+END_TEST
+
+/* A fault that the first executor has contained: it is replaced in a quiet moment, and lives on for a while. */
+static void replace_gently(void)
+{
+	struct wire_message fault = {.type = WIRE_FAULT,
+		.session = TAILQ_FIRST(&crowd->sessions)->number,
+		.trouble = {.code = 700, .text = "bad_kernel", .number = 1}};
+
+	*first->words = (struct last_words){.code = 700,
+		.session = fault.session,
+		.fault = 1,
+		.kernel = "bad_kernel",
+		.magic = LAST_WORDS_MAGIC};
+	word_release(&TAILQ_FIRST(&crowd->sessions)->view.server->state, SHM_SESSION_FAULTED);
+	fake_send(fake, first->socket, &fault, NULL, 0);
+	FAKE_RUN_WHILE(fake, !has_message(first));
+	ck_assert(fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
+	fake_reply(fake, first->socket, fake->message.id, 0, NULL, 0);
+	fake_serve(fake, second, WIRE_ACTIVATE);
+}
+
+/* That of an executor which was asked to let it go before, was replaced, and has ended only now. */
+START_TEST(the_end_of_a_former_executor_is_no_answer)
+{
+	struct fake_child *fourth;
+	uint64_t asked_to_go;
+
+	begin(LETTING_GO);
+	first->worker->contains = second->worker->contains = true;
+	fake_expect(fake, first->socket, WIRE_DETACH_SESSION);
+	replace_gently();
+	ck_assert_ptr_null(session->move);
+	refuse_by(second);
+	fourth = &fake->children[4];
+	fake_warm(fake, fourth);
+	fake_serve(fake, fourth, WIRE_ACTIVATE);
+	tell(fourth);
+	fake_expect(fake, second->socket, WIRE_DETACH_SESSION);
+	asked_to_go = fake->message.id;
+	fake_reap(fake, first, SIGKILL);
+	ck_assert_ptr_nonnull(session->move);
+	ck_assert_uint_eq(session->let_go.worker, second->worker->number);
+	fake_reply(fake, second->socket, asked_to_go, 0, (uint64_t[]){1}, 1);
+	ck_assert_ptr_eq(session->domain, fourth->worker->domain);
+	fake_serve(fake, fourth, WIRE_ACTIVATE);
+	expect_found(fourth);
+	fake_reap(fake, third, SIGKILL);
+	end();
+}
+END_TEST
+
+START_TEST(a_new_executor_that_dies_has_a_successor)
+{
+	struct fake_child *fourth;
+
+	begin(_i);
+	fake_reap(fake, third, SIGKILL);
+	if (!third->worker && _i == STARTING)
+		FAKE_RUN_WHILE(fake, fake->child_count < 5);
+	ck_assert_uint_eq(fake->child_count, 5);
+	fourth = &fake->children[4];
+	ck_assert_ptr_nonnull(session->move);
+	fake_warm(fake, fourth);
+	fake_serve(fake, fourth, WIRE_ACTIVATE);
+	tell(fourth);
+	answer_let_go(first, 1);
+	expect_attached(fourth);
+	expect_found(fourth);
+	close_in_crowd();
+	end();
+}
+END_TEST
+
+START_TEST(one_that_was_let_go_waits_for_the_next_executor)
+{
+	struct fake_child *fourth;
+
+	begin(LETTING_GO);
+	fake_reap(fake, third, SIGKILL);
+	answer_let_go(first, 1);
+	ck_assert_uint_eq(word_acquire(&newcomer.view.server->state), SHM_SESSION_HELD);
+	fourth = &fake->children[4];
+	fake_ready(fake, fourth);
+	tell(fourth);
+	fake_serve(fake, fourth, WIRE_PING);
+	expect_attached(fourth);
+	expect_found(fourth);
+	close_in_crowd();
+	end();
+}
+END_TEST
+
+/* At each stage. */
+START_TEST(a_client_that_ends_takes_its_domain_along)
+{
+	begin(_i);
+	close(newcomer.socket);
+	fake_turn(fake);
+	ck_assert(third->killed);
+	if (_i == LETTING_GO)
+		answer_let_go(first, 1);
+	fake_serve(fake, first, WIRE_CLOSE_SESSION);
+	fake_serve(fake, second, WIRE_CLOSE_SESSION);
+	fake_reap(fake, third, SIGKILL);
+	ck_assert_ptr_null(TAILQ_NEXT(crowd, link));
+	ck_assert_uint_eq(fake->daemon.session_count, 1);
+	shm_view_unmap(&newcomer.view);
+	packet_close_fds(&fake->packet);
+	fake_leave(fake, &other);
+	fake_free(fake);
+}
+END_TEST
+
+START_TEST(a_load_is_refused_where_nothing_may_be_placed)
+{
+	boot();
+	fake->config.load_place_ms = 0;
+	ask_for_function();
+	refuse();
+	fake_expect(fake, newcomer.socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_SYSTEM_NOT_READY);
+	ck_assert_uint_eq(fake->child_count, 3);
+	end();
+}
+END_TEST
+
+static void on_over(void *context, int32_t code, const char *text)
+{
+	(void)context;
+	(void)text;
+	over = true;
+	over_code = code;
+}
+
+/* Kernels of a module with variables have been looked up. */
+START_TEST(one_that_may_have_left_something_behind_stays)
+{
+	boot();
+	ask_for_function();
+	expect_found(first);
+	fake_serve(fake, second, WIRE_FIND_FUNCTION);
+	ck_assert_ptr_nonnull(
+		strstr(move_begin(session, MOVE_ORDER, "why", 1000, on_over, NULL), "variables"));
+	ck_assert_uint_eq(fake->child_count, 3);
+	ck_assert(!over);
+	end();
+}
+END_TEST
+
+/* Of the session; those who know it are told. */
+static void get_guard(struct fake_child *spare)
+{
+	struct fake_child *keeper = &fake->children[0];
+
+	fake->config.guard = CONFIG_GUARD_ERROR;
+	sink_request(session);
+	fake_make_chunk(fake, keeper, 7);
+	fake_make_chunk(fake, keeper, 8);
+	fake_serve(fake, first, WIRE_OPEN_GUARD);
+	fake_serve(fake, spare, WIRE_OPEN_GUARD);
+}
+
+/* The third executor is told everything, and of a guard that the session has got in the others meanwhile. */
+static void tell_with_guard(struct fake_child *spare)
+{
+	get_guard(spare);
+	tell(third);
+	fake_serve(fake, third, WIRE_OPEN_GUARD);
+}
+
+/* The executor is told that there may be strays of these, and who is to be served; nobody: NULL. */
+static void expect_formers(struct fake_child *child, const struct session *served,
+	const struct fake_child *const *formers, uint32_t count)
+{
+	fake_expect(fake, child->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.generation, child->worker->generation);
+	ck_assert_uint_eq(fake->message.activate.sessions.count, served != NULL);
+	if (served)
+		ck_assert_uint_eq(fake->message.activate.sessions.at[0], served->number);
+	ck_assert_uint_eq(fake->message.activate.formers.count, count);
+	for (uint32_t i = 0; i < count; i++)
+		ck_assert_uint_eq(fake->message.activate.formers.at[i], (uint32_t)formers[i]->worker->pid);
+}
+
+static void answer_formers(struct fake_child *child)
+{
+	fake_reply(fake, child->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
+}
+
+/* Kernels of others write to its sinks where they are mapped yet, and so does what becomes active there. @_i: pinned
+ * memory stays there for longer, which nobody strays to */
+START_TEST(others_may_stray_where_it_is_not_closed)
+{
+	begin(TELLING);
+	tell_with_guard(second);
+	answer_let_go(first, 1);
+	expect_formers(third, session, (const struct fake_child *[]){first, second}, 2);
+	answer_formers(third);
+	expect_found(third);
+	fake_serve(fake, second, WIRE_CLOSE_SESSION);
+	expect_formers(third, NULL, (const struct fake_child *[]){first}, 1);
+	answer_formers(third);
+	fake_expect(fake, first->socket, WIRE_CLOSE_SESSION);
+	fake_reply(fake, first->socket, fake->message.id, 0, (uint64_t[]){1, 4096}, _i ? 2 : 1);
+	expect_formers(third, NULL, NULL, 0);
+	answer_formers(third);
+	if (_i)
+		fake_serve(fake, first, WIRE_CLOSE_SESSION);
+	fake_expect_nothing(fake, third->socket);
+	end();
+}
+END_TEST
+
+/* Replaced, but left alone for a while: what a fault has left runs on in it. */
+START_TEST(who_has_served_it_before_may_stray_as_well)
+{
+	boot();
+	first->worker->contains = second->worker->contains = true;
+	get_guard(second);
+	replace_gently();
+	ask_for_function();
+	refuse_by(second);
+	fake_warm(fake, third);
+	fake_serve(fake, third, WIRE_ACTIVATE);
+	fake_serve(fake, third, WIRE_OPEN_SESSION);
+	fake_serve(fake, third, WIRE_OPEN_GUARD);
+	fake_serve(fake, third, WIRE_LOAD_MODULE);
+	answer_let_go(second, 1);
+	expect_formers(third, session, (const struct fake_child *[]){first, second}, 2);
+	answer_formers(third);
+	expect_found(third);
+	end();
+}
+END_TEST
+
+START_TEST(the_next_executor_hears_of_those_as_well)
+{
+	struct fake_child *fourth;
+
+	begin(TELLING);
+	tell_with_guard(second);
+	answer_let_go(first, 1);
+	fake_serve(fake, third, WIRE_ACTIVATE);
+	expect_found(third);
+	fake_serve(fake, first, WIRE_CLOSE_SESSION);
+	fake_reap(fake, third, SIGKILL);
+	fourth = &fake->children[4];
+	fake_ready(fake, fourth);
+	fake_serve(fake, fourth, WIRE_OPEN_SESSION);
+	fake_serve(fake, fourth, WIRE_OPEN_GUARD);
+	fake_serve(fake, fourth, WIRE_LOAD_MODULE);
+	fake_serve(fake, fourth, WIRE_FIND_FUNCTION);
+	fake_serve(fake, fourth, WIRE_PING);
+	expect_formers(fourth, session, (const struct fake_child *[]){second}, 1);
+	answer_formers(fourth);
+	fake_serve(fake, second, WIRE_CLOSE_SESSION);
+	expect_formers(fourth, NULL, NULL, 0);
+	answer_formers(fourth);
+	end();
+}
+END_TEST
+
+/* Also where it comes to executors in another order than they were asked: one of those is younger than its own. */
+START_TEST(the_next_daemon_says_so_too)
+{
+	struct fake_child *fourth = NULL;
+
+	fake_with_records = true;
+	begin(TELLING);
+	fake_reap(fake, second, SIGKILL);
+	fourth = &fake->children[4];
+	fake_ready(fake, fourth);
+	for (int i = 0; i < 2; i++)
+		fake_serve(fake, fourth, WIRE_OPEN_SESSION);
+	fake_serve(fake, fourth, WIRE_LOAD_MODULE);
+	fake_serve(fake, fourth, WIRE_PING);
+	tell_with_guard(fourth);
+	answer_let_go(first, 1);
+	expect_formers(third, session, (const struct fake_child *[]){first, fourth}, 2);
+	fake_expect(fake, third->socket, WIRE_FIND_FUNCTION);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	session = daemon_find_session(&fake->daemon, fake->daemon.next_session);
+	expect_formers(third, session, (const struct fake_child *[]){first, fourth}, 2);
+	answer_formers(third);
+	expect_found(third);
+	fake_serve(fake, third, WIRE_OPEN_GUARD);
+	fake_serve(fake, first, WIRE_CLOSE_SESSION);
+	expect_formers(third, NULL, (const struct fake_child *[]){fourth}, 1);
+	answer_formers(third);
+	end();
+}
+END_TEST
+
+START_TEST(requests_go_on_until_it_is_let_go)
+{
+	struct wire_message map = {.type = WIRE_MAP_HOST};
+
+	boot();
+	ck_assert_ptr_null(move_begin(session, MOVE_ORDER, "why", 60000, on_over, NULL));
+	fake_warm(fake, third);
+	fake_serve(fake, third, WIRE_ACTIVATE);
+	map.range = (struct wire_range){newcomer.window_base + WINDOW_DEVICE_BYTES, 4096, 0};
+	fake_request(fake, &newcomer, &map, -1);
+	tell(third);
+	/* It is with the old executor: nothing else happens before it is answered. */
+	fake_expect(fake, first->socket, WIRE_MAP_HOST);
+	fake_reply(fake, first->socket, fake->message.id, 0, NULL, 0);
+	fake_expect(fake, newcomer.socket, WIRE_REPLY);
+	fake_serve(fake, second, WIRE_MAP_HOST);
+	fake_serve(fake, third, WIRE_MAP_HOST);
+	ask_for_function();
+	answer_let_go(first, 1);
+	expect_attached(third);
+	expect_found(third);
+	close_in_crowd();
+	ck_assert(over && !over_code);
+	end();
+}
+END_TEST
+
+START_TEST(the_limit_ends_it)
+{
+	boot();
+	ck_assert_ptr_null(move_begin(session, MOVE_ORDER, "why", 1, on_over, NULL));
+	FAKE_RUN_WHILE(fake, !over);
+	ck_assert_int_eq(over_code, CUDA_ERROR_TIMEOUT);
+	ck_assert(third->killed);
+	fake_reap(fake, third, SIGKILL);
+	end();
+}
+END_TEST
+
+/*
+ * Limits
+ */
+
+static void ask_for_limit(uint64_t value)
+{
+	struct wire_message limit = {.type = WIRE_SET_LIMIT, .limit = {CU_LIMIT_STACK_SIZE, value}};
+
+	asked = fake_request(fake, &newcomer, &limit, -1);
+}
+
+/* As far as TELLING is over. */
+static void begin_for_limit(void)
+{
+	boot();
+	ask_for_limit(8192);
+	FAKE_RUN_WHILE(fake, fake->child_count < 4);
+	ck_assert_ptr_nonnull(session->move);
+	fake_warm(fake, third);
+	fake_serve(fake, third, WIRE_ACTIVATE);
+	tell(third);
+}
+
+static void expect_limit(struct fake_child *child, uint64_t value)
+{
+	fake_expect(fake, child->socket, WIRE_SET_LIMIT);
+	ck_assert_uint_eq(fake->message.session, session->number);
+	ck_assert_uint_eq(fake->message.limit.limit, CU_LIMIT_STACK_SIZE);
+	ck_assert_uint_eq(fake->message.limit.value, value);
+	fake_reply(fake, child->socket, fake->message.id, 0, &value, 1);
+}
+
+static void expect_limit_answer(CUresult code)
+{
+	fake_expect(fake, newcomer.socket, WIRE_REPLY);
+	ck_assert_uint_eq(fake->message.id, asked);
+	ck_assert_int_eq(fake->message.reply.code, code);
+}
+
+/* Only in an executor of its own, also for the next value, and in the one behind that before anything is loaded. */
+START_TEST(a_limit_is_set_where_nobody_else_is)
+{
+	begin_for_limit();
+	answer_let_go(first, 1);
+	expect_attached(third);
+	expect_limit(third, 8192);
+	expect_limit_answer(CUDA_SUCCESS);
+	close_in_crowd();
+	ask_for_limit(16384);
+	expect_limit(third, 16384);
+	expect_limit_answer(CUDA_SUCCESS);
+	fake_expect_nothing(fake, first->socket);
+	fake_expect_nothing(fake, second->socket);
+	fake_reap(fake, third, SIGKILL);
+	third = &fake->children[4];
+	FAKE_RUN_WHILE(fake, fake->child_count < 5);
+	fake_ready(fake, third);
+	fake_serve(fake, third, WIRE_OPEN_SESSION);
+	expect_limit(third, 16384);
+	fake_serve(fake, third, WIRE_LOAD_MODULE);
+	end();
+}
+END_TEST
+
+START_TEST(a_limit_is_refused_to_who_stays)
+{
+	begin_for_limit();
+	answer_let_go(first, 0);
+	expect_limit_answer(CUDA_ERROR_NOT_SUPPORTED);
+	ck_assert_ptr_eq(session->domain, crowd);
+	ck_assert(third->killed);
+	fake_reap(fake, third, SIGKILL);
+	fake_expect_nothing(fake, first->socket);
+	end();
+}
+END_TEST
+
+START_TEST(a_program_that_ends_does_not_wait_for_its_limit)
+{
+	begin_for_limit();
+	close(newcomer.socket);
+	fake_turn(fake);
+	ck_assert(third->killed);
+	answer_let_go(first, 1);
+	fake_serve(fake, first, WIRE_CLOSE_SESSION);
+	fake_serve(fake, second, WIRE_CLOSE_SESSION);
+	fake_reap(fake, third, SIGKILL);
+	ck_assert_uint_eq(fake->daemon.session_count, 1);
+	shm_view_unmap(&newcomer.view);
+	packet_close_fds(&fake->packet);
+	fake_leave(fake, &other);
+	fake_free(fake);
+}
+END_TEST
+
+/* Its executor dies meanwhile: the limit is waited for, not refused. */
+START_TEST(a_limit_waits_for_the_next_executor)
+{
+	begin_for_limit();
+	fake_reap(fake, first, SIGKILL);
+	ck_assert_ptr_null(session->move);
+	fake_expect_nothing(fake, newcomer.socket);
+	fake_expect(fake, second->socket, WIRE_ACTIVATE);
+	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0, 0}, 2);
+	FAKE_RUN_WHILE(fake, !session->move);
+	fake_expect_nothing(fake, newcomer.socket);
+	fake_reap(fake, third, SIGKILL);
+	end();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("move");
+	TCase *tests = suite_case(suite, "move");
+
+	fake_prepare();
+	tcase_add_loop_test(tests, an_executor_that_does_not_say_whether_it_let_go_is_replaced, 0, 2);
+	tcase_add_test(tests, a_newcomer_moves);
+	tcase_add_test(tests, pinned_memory_holds_the_window_longer);
+	tcase_add_test(tests, one_whose_own_work_does_not_end_stays);
+	tcase_add_test(tests, own_work_must_end_before_it_is_moved_again);
+	tcase_add_test(tests, who_was_told_is_told_at_once_the_next_time);
+	tcase_add_loop_test(tests, trouble_of_the_old_executor_comes_first, STARTING, STAGES);
+	tcase_add_test(tests, the_end_of_a_former_executor_is_no_answer);
+	tcase_add_loop_test(tests, a_new_executor_that_dies_has_a_successor, STARTING, LETTING_GO);
+	tcase_add_test(tests, one_that_was_let_go_waits_for_the_next_executor);
+	tcase_add_loop_test(tests, a_client_that_ends_takes_its_domain_along, STARTING, STAGES);
+	tcase_add_test(tests, a_load_is_refused_where_nothing_may_be_placed);
+	tcase_add_test(tests, one_that_may_have_left_something_behind_stays);
+	tcase_add_test(tests, requests_go_on_until_it_is_let_go);
+	tcase_add_test(tests, the_limit_ends_it);
+	tcase_add_test(tests, a_limit_is_set_where_nobody_else_is);
+	tcase_add_test(tests, a_limit_is_refused_to_who_stays);
+	tcase_add_test(tests, a_program_that_ends_does_not_wait_for_its_limit);
+	tcase_add_test(tests, a_limit_waits_for_the_next_executor);
+	tcase_add_loop_test(tests, others_may_stray_where_it_is_not_closed, 0, 2);
+	tcase_add_test(tests, who_has_served_it_before_may_stray_as_well);
+	tcase_add_test(tests, the_next_executor_hears_of_those_as_well);
+	/* A daemon that died has not closed anything: descriptors are not counted. */
+	tests = tcase_create("another life");
+	suite_add_tcase(suite, tests);
+	tcase_add_test(tests, the_next_daemon_says_so_too);
+	return suite_run(suite);
+}

@@ -1,0 +1,47 @@
+// The environment that makes the driver of an executor handle exceptions as for a debugger.
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/worker/exceptions.h"
+#include "tests/lib/suite.h"
+
+static const char *find(char **environment, const char *name)
+{
+	const char *found = NULL;
+	size_t length = strlen(name);
+
+	for (; *environment; environment++) {
+		if (strncmp(*environment, name, length) || (*environment)[length] != '=')
+			continue;
+		ck_assert_ptr_null(found); /* once */
+		found = *environment + length + 1;
+	}
+	return found;
+}
+
+static char *operators[] = {(char *)"PATH=/bin", (char *)"CUDA_ENABLE_COREDUMP_ON_EXCEPTION=0",
+	(char *)"CUDA_COREDUMP_FILE=/tmp/core", (char *)"CUDA_DEVICE_MAX_CONNECTIONS=32", NULL};
+
+START_TEST(the_driver_handles_exceptions_and_does_not_abort)
+{
+	char **environment = exceptions_environment(operators);
+
+	ck_assert_str_eq(find(environment, "CUDA_ENABLE_COREDUMP_ON_EXCEPTION"), "1");
+	ck_assert_str_eq(find(environment, "CUDA_COREDUMP_FILE"), "/proc/self/fd/5");
+	ck_assert_ptr_nonnull(strstr(find(environment, "CUDA_COREDUMP_GENERATION_FLAGS"), "skip_abort"));
+	ck_assert_str_eq(find(environment, "PATH"), "/bin");
+	ck_assert_str_eq(find(environment, "CUDA_DEVICE_MAX_CONNECTIONS"), "32");
+	exceptions_environment_free(environment);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("exceptions");
+	TCase *tests = tcase_create("exceptions");
+
+	tcase_add_test(tests, the_driver_handles_exceptions_and_does_not_abort);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
