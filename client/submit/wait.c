@@ -28,12 +28,13 @@ static word32 late_seen; /* late errors that were reported or are being reported
 
 /* While a session is held, or the executor has seen a sign of a fault, what became done may be a kernel that
  * faulted: it is believed when the session goes on. The completion word is looked at first: the service
- * writes these before the mark behind such a kernel can arrive, or before it looks for what was done. */
+ * writes these before the mark behind such a kernel can arrive, or before it looks for what was done. The doubt comes
+ * next: an executor ends the session whose kernel faulted before it doubts nothing any more. */
 static bool is_believed(void)
 {
 	struct shm_server_header *server = connection.view.server;
 
-	return word_acquire(&server->state) == SHM_SESSION_RUNNING && !word_acquire(&server->doubtful);
+	return !word_acquire(&server->doubtful) && word_acquire(&server->state) == SHM_SESSION_RUNNING;
 }
 
 bool wait_is_done(const struct client_stream *stream, uint64_t seq)

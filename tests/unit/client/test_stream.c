@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "client/link/connect.h"
@@ -86,6 +88,71 @@ START_TEST(what_is_done_is_not_believed_while_the_session_is_held)
 	word_set(&loopback->held, 0);
 	OK(cuStreamSynchronize(NULL));
 	OK(cuStreamQuery(NULL));
+}
+END_TEST
+
+/* What a session reads, without a service. */
+static struct {
+	struct shm_server_header server;
+	struct shm_timeline timelines[SHM_TIMELINES];
+	unsigned steps; /* until the verdict is there; 0: it is */
+} verdict;
+
+#define TRAP_FLAG 0x100
+
+/* Behind each instruction. The executor has named the session whose kernel faulted: its end is written, then nothing is
+ * doubtful. */
+static void step(int number, siginfo_t *info, void *context)
+{
+	ucontext_t *interrupted = context;
+
+	(void)number;
+	(void)info;
+	if (verdict.steps && --verdict.steps)
+		return;
+	word_release(&verdict.server.state, SHM_SESSION_FAULTED);
+	word_release(&verdict.server.doubtful, 0);
+	interrupted->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
+}
+
+/* Asks whether a kernel is done that has faulted and looks done, and writes the verdict behind so many instructions. */
+static bool ask_beside_verdict(unsigned steps)
+{
+	const struct client_stream stream = {.slot = 1};
+	bool done;
+
+	word_set(&verdict.timelines[0].stream[1].done, 1);
+	word_set(&verdict.server.doubtful, SHM_DOUBT);
+	word_set(&verdict.server.state, SHM_SESSION_RUNNING);
+	verdict.steps = steps;
+	__asm__ volatile(
+		"lea -128(%%rsp), %%rsp; pushfq; orq %0, (%%rsp); popfq; lea 128(%%rsp), %%rsp" ::"i"(
+			TRAP_FLAG)
+		: "cc", "memory");
+	done = wait_is_done(&stream, 1);
+	return done;
+}
+
+/* Whoever asks while the words are written sees the doubt or the end, wherever he is. */
+START_TEST(kernel_that_faulted_is_never_believed_done)
+{
+	const struct sigaction action = {.sa_sigaction = step, .sa_flags = SA_SIGINFO};
+	struct shm_view view = connection.view;
+	unsigned steps = 0, believed = 0;
+	struct sigaction before;
+	bool ended_before;
+
+	connection.view = (struct shm_view){.server = &verdict.server, .timelines = verdict.timelines};
+	sigaction(SIGTRAP, &action, &before);
+	do {
+		believed += ask_beside_verdict(++steps);
+		ended_before = verdict.steps;
+		verdict.steps = 0;
+	} while (!ended_before);
+	sigaction(SIGTRAP, &before, NULL);
+	connection.view = view;
+	ck_assert_uint_gt(steps, 10);
+	ck_assert_uint_eq(believed, 0);
 }
 END_TEST
 
@@ -832,6 +899,7 @@ int main(void)
 	tcase_add_test(streams, stream_handles);
 	tcase_add_test(streams, streams_say_when_they_are_done);
 	tcase_add_test(streams, what_is_done_is_not_believed_while_the_session_is_held);
+	tcase_add_test(streams, kernel_that_faulted_is_never_believed_done);
 	tcase_add_test(streams, time_is_known_behind_a_pause);
 	tcase_add_test(streams, time_is_read_from_memory);
 	tcase_add_test(streams, time_spans_executors);
