@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A page: the kernel gives no more at once, and twelve hierarchies of version 1 fit. */
+/* Twelve hierarchies of version 1 fit. */
 #define FILE_MAX 4096u
 
 bool cgroup_parse(char *lines, char *text)
@@ -27,9 +27,8 @@ bool cgroup_parse(char *lines, char *text)
 		if (unified)
 			break;
 	}
-	if (first)
-		snprintf(text, CGROUP_MAX, "%s", first);
-	return first != NULL;
+	/* A part of it could match a section where the whole does not, and the other way round. */
+	return first && snprintf(text, CGROUP_MAX, "%s", first) < (int)CGROUP_MAX;
 }
 
 bool cgroup_of(pid_t pid, char *text)
@@ -41,10 +40,11 @@ bool cgroup_of(pid_t pid, char *text)
 	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd >= 0) {
-		bytes = read(fd, lines, sizeof(lines) - 1);
+		bytes = read(fd, lines, sizeof(lines));
 		close(fd);
 	}
-	if (bytes <= 0)
+	/* The line that counts comes last: where the file does not fit it may be missing. */
+	if (bytes <= 0 || bytes == sizeof(lines))
 		return false;
 	lines[bytes] = '\0';
 	return cgroup_parse(lines, text);

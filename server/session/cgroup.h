@@ -11,8 +11,8 @@
 
 /**
  * Reads in which control group a process is: of version 2, or the first of version 1 where there is no other.
- * @text: CGROUP_MAX bytes, the path below the root of the hierarchy, cut off where it is longer
- * Return: whether it could be read. Any thread; asks the kernel alone, which may have to wait for its own
+ * @text: CGROUP_MAX bytes, the path below the root of the hierarchy
+ * Return: whether it could be read, and fits. Any thread; asks the kernel alone, which may have to wait for its own
  * lock of control groups.
  */
 bool cgroup_of(pid_t pid, char *text);

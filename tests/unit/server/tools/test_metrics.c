@@ -114,13 +114,19 @@ START_TEST(a_control_group_of_either_version_is_found)
 {
 	char both[] = "12:cpu,cpuacct:/old\n1:name=systemd:/older\n0::/new:with a colon\n";
 	char first[] = "12:devices:/first\n11:cpu:/second\n", broken[] = "nothing\n";
-	char text[CGROUP_MAX];
+	char text[CGROUP_MAX], deep[CGROUP_MAX + 8] = "0::";
 
 	ck_assert(cgroup_parse(both, text));
 	ck_assert_str_eq(text, "/new:with a colon");
 	ck_assert(cgroup_parse(first, text));
 	ck_assert_str_eq(text, "/first");
 	ck_assert(!cgroup_parse(broken, text));
+	memset(deep + 3, '/', CGROUP_MAX - 1);
+	ck_assert(cgroup_parse(deep, text));
+	ck_assert_uint_eq(strlen(text), CGROUP_MAX - 1);
+	/* The beginning of a path is another one. */
+	memset(deep + 3, '/', CGROUP_MAX);
+	ck_assert(!cgroup_parse(deep, text));
 	ck_assert(cgroup_of(getpid(), text));
 	ck_assert(!cgroup_of(0, text));
 }
