@@ -41,9 +41,9 @@ static bool matches(const struct rule *rule, const struct subject *subject)
 	case RULE_USER:
 		return rule->uid == subject->uid;
 	case RULE_CGROUP:
-		return *subject->cgroup && !fnmatch(rule->text, subject->cgroup, 0);
+		return *subject->cgroup && !fnmatch(rule->text, subject->cgroup, FNM_NOESCAPE);
 	case RULE_PROGRAM:
-		return *subject->executable && !fnmatch(rule->text, subject->executable, 0);
+		return *subject->executable && !fnmatch(rule->text, subject->executable, FNM_NOESCAPE);
 	}
 	return false;
 }

@@ -4,9 +4,9 @@
 //   [cgroup PATTERN]        programs in a control group, by its path below the root of the hierarchy
 //   [program PATTERN]       programs whose executable has this path
 //
-// Patterns are those of the shell, and * matches a slash as well. All sections that match apply, in the order of the file:
-// where several set a key, the last one holds. User, control group and executable are what the kernel says of the process
-// that connected. But a user can copy an executable, and who may make control groups below his own (a container, a user's
+// Patterns are those of the shell, but * matches a slash as well, and a backslash stands for itself: systemd's names have
+// some. All sections that match apply, in the order of the file: where several set a key, the last one holds. User, control
+// group and executable are what the kernel says of the process that connected. But a user can copy an executable, and who may make control groups below his own (a container, a user's
 // systemd) leaves a pattern that does not end in *. What must hold for a user belongs into a section for that user.
 
 #ifndef FRMPS_SERVER_CONFIG_TERMS_H
@@ -25,9 +25,9 @@
 #define TERMS_HELP                                                                                           \
 	"Sections say for whom keys hold: [user NAME or NUMBER], [cgroup PATTERN] by the path of the "       \
 	"program's control "                                                                                 \
-	"group, [program PATTERN] by the path of its executable. Patterns are those of the shell, and * "    \
-	"matches a slash "                                                                                   \
-	"as well. All sections that match apply, in the order of the file: where several set a key, the "    \
+	"group, [program PATTERN] by the path of its executable. Patterns are those of the shell, but * "    \
+	"matches a slash as well, and a backslash stands for itself. "                                       \
+	"All sections that match apply, in the order of the file: where several set a key, the "             \
 	"last one holds. "                                                                                   \
 	"Who a program is, the kernel says. But a user can copy an executable, and who may make control "    \
 	"groups "                                                                                            \

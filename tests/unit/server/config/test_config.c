@@ -186,6 +186,21 @@ START_TEST(a_section_says_for_whom_a_key_holds)
 }
 END_TEST
 
+/* As systemd names a control group whose unit has a dash. */
+START_TEST(backslash_of_a_control_group_is_one)
+{
+	const struct subject scope = {.cgroup = "/machine.slice/machine-qemu\\x2d1.scope"};
+	struct config config;
+	char text[256];
+
+	write_file("[cgroup /machine.slice/machine-qemu\\x2d1.scope]\nmemory_limit = 1G\n");
+	config_init(&config);
+	ck_assert_msg(!config_read(&config, path, text, sizeof(text)), "%s", text);
+	ck_assert_uint_eq(find(&config, &scope).memory_limit, UINT64_C(1) << 30);
+	unlink(path);
+}
+END_TEST
+
 START_TEST(users_have_names)
 {
 	struct config config;
@@ -459,6 +474,7 @@ int main(void)
 	tcase_add_test(tests, a_comment_may_follow_a_value);
 	tcase_add_test(tests, a_section_says_for_whom_a_key_holds);
 	tcase_add_test(tests, users_have_names);
+	tcase_add_test(tests, backslash_of_a_control_group_is_one);
 	tcase_add_test(tests, sections_are_bounded);
 	tcase_add_test(tests, what_takes_effect_at_the_next_start_is_named);
 	tcase_add_test(tests, missing_file_is_told_apart);
