@@ -213,19 +213,24 @@ static void append_times(const struct promote_times *times, char *text, size_t s
 	append(text, size, "in all %.1f ms", ms(times->detected, from_us));
 }
 
+static uid_t user_of(const struct domain *domain)
+{
+	return domain->assigned ? domain->identity.uid : (uid_t)-1;
+}
+
 /* What verdict_text says is one more verdict, of this moment. */
 static void keep(struct domain *domain)
 {
 	struct promotion *promotion = &domain->promotion;
-	uid_t uid = domain->assigned ? domain->identity.uid : (uid_t)-1;
 
-	promotion->verdict_ms = faults_note(domain->daemon, uid, promotion->verdict_text);
+	promotion->verdict_ms = faults_note(domain->daemon, user_of(domain), promotion->verdict_text);
 }
 
 static void publish(struct domain *domain)
 {
 	keep(domain);
-	log_warning("verdict: %s", domain->promotion.verdict_text);
+	userlog_event(domain->daemon, user_of(domain), USERLOG_fault, LOG_LEVEL_WARNING, "verdict: %s",
+		domain->promotion.verdict_text);
 }
 
 void verdict_cut_short(struct domain *domain)

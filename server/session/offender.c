@@ -95,7 +95,8 @@ void offender_note(struct daemon *daemon, const struct session *session)
 	offender->faults++;
 	keep(daemon, offender);
 	if (offender->faults == daemon->config->quarantine_faults)
-		log_warning("%s of uid %lld has had %llu faults: it gets executors of its own from now on",
+		userlog_event(daemon, offender->uid, USERLOG_quarantine, LOG_LEVEL_WARNING,
+			"%s of uid %lld has had %llu faults: it gets executors of its own from now on",
 			offender->program, (long long)offender->uid, (unsigned long long)offender->faults);
 }
 

@@ -1,7 +1,6 @@
 // Lines of the log that a user's programs cause as often as they like: each user has a bounded number of each kind a
 // minute (userlog.def). Lines beyond that are counted, and one line says how many there were when the minute is over.
-// Lines about faults are not among them: a fault takes an executor's replacement, which bounds them. Daemon, loop
-// thread only.
+// Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_SESSION_USERLOG_H
 #define FRMPS_SERVER_SESSION_USERLOG_H

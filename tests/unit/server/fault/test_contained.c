@@ -134,6 +134,20 @@ START_TEST(an_executor_with_nothing_left_of_the_fault_stays)
 }
 END_TEST
 
+/* They cost nobody an executor, so a program can have one after the other. */
+START_TEST(faults_of_one_user_do_not_fill_the_log)
+{
+	has_ended = true;
+	boot();
+	for (unsigned i = 0; i < 700; i++)
+		say(WIRE_FAULT, fake_session(fake, i % 2)->number);
+	ck_assert_uint_eq(fake->daemon.counters.faults, 700);
+	ck_assert_uint_eq(fake->daemon.counters.log_lines_left_out, 100);
+	has_ended = false;
+	end();
+}
+END_TEST
+
 START_TEST(it_is_replaced_in_a_quiet_moment)
 {
 	uint64_t begin_us;
@@ -527,6 +541,7 @@ int main(void)
 	tests = suite_case(suite, "contained");
 	tcase_add_test(tests, everybody_else_goes_on);
 	tcase_add_test(tests, an_executor_with_nothing_left_of_the_fault_stays);
+	tcase_add_test(tests, faults_of_one_user_do_not_fill_the_log);
 	tcase_add_loop_test(tests, it_is_replaced_in_a_quiet_moment, 0, 2);
 	tcase_add_test(tests, the_rest_of_a_grid_that_faults_during_the_halt_is_no_second_fault);
 	tcase_add_loop_test(tests, what_it_did_not_come_to_is_asked_of_the_next_one, 0, 2);
