@@ -5,10 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The folder is mounted and not the socket: a service that starts again makes a new one. */
-static json_t *make_mount(const char *path, const char *access)
+/* The folder is mounted and not the socket: a service that starts again makes a new one. Who can write there, as root of a
+ * container can, could put a socket of its own in its place, for everybody; to connect nobody needs to. */
+static json_t *make_mount(const char *path)
 {
-	return json_pack("{ss ss s[ssss]}", "hostPath", path, "containerPath", path, "options", access,
+	return json_pack("{ss ss s[ssss]}", "hostPath", path, "containerPath", path, "options", "ro",
 		"nosuid", "nodev", "bind");
 }
 
@@ -25,5 +26,5 @@ json_t *cdi_make(const char *name, const char *socket, const char *library)
 	snprintf(library_variable, sizeof(library_variable), "LD_LIBRARY_PATH=%s", library);
 	return json_pack("{ss ss s[{ss s{s[ss] s[oo]}}]}", "cdiVersion", "0.5.0", "kind", "frmps/gpu",
 		"devices", "name", name, "containerEdits", "env", socket_variable, library_variable, "mounts",
-		make_mount(folder, "rw"), make_mount(library, "ro"));
+		make_mount(folder), make_mount(library));
 }

@@ -14,7 +14,7 @@ START_TEST(a_container_gets_socket_and_library)
 		"\"containerEdits\": {\"env\": [\"FRMPS_SOCKET=/run/frmps-1/frmps.sock\","
 		"\"LD_LIBRARY_PATH=/usr/lib/frmps\"], \"mounts\": ["
 		"{\"hostPath\": \"/run/frmps-1\", \"containerPath\": \"/run/frmps-1\","
-		"\"options\": [\"rw\", \"nosuid\", \"nodev\", \"bind\"]},"
+		"\"options\": [\"ro\", \"nosuid\", \"nodev\", \"bind\"]},"
 		"{\"hostPath\": \"/usr/lib/frmps\", \"containerPath\": \"/usr/lib/frmps\","
 		"\"options\": [\"ro\", \"nosuid\", \"nodev\", \"bind\"]}]}}]}",
 		0, NULL);
