@@ -1,21 +1,48 @@
-// One datagram to the service manager. See notify.h.
+// One datagram to the service manager. See notify.h. The manager goes by the process that the kernel says sent it, and root
+// may name another one: the daemon names its parent, the holder, which is the service's main process.
 
 #include "server/loop/notify.h"
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+/* @as: 0: as whoever the kernel finds. Return: 0 or -errno */
+static int send_as(int fd, const struct msghdr *to, pid_t as)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(struct ucred))];
+	} control = {0};
+	struct msghdr message = *to;
+	struct cmsghdr *c;
+
+	if (as) {
+		message.msg_control = &control;
+		message.msg_controllen = sizeof(control);
+		c = CMSG_FIRSTHDR(&message);
+		*c = (struct cmsghdr){.cmsg_level = SOL_SOCKET,
+			.cmsg_type = SCM_CREDENTIALS,
+			.cmsg_len = CMSG_LEN(sizeof(struct ucred))};
+		*(struct ucred *)(void *)CMSG_DATA(c) =
+			(struct ucred){.pid = as, .uid = getuid(), .gid = getgid()};
+	}
+	return sendmsg(fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
 int notify_manager(const char *state)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct iovec text = {.iov_base = (void *)(uintptr_t)state, .iov_len = strlen(state)};
+	struct msghdr message = {.msg_name = &address, .msg_iov = &text, .msg_iovlen = 1};
 	const char *path = getenv("NOTIFY_SOCKET");
 	size_t length;
-	int fd, r = 0;
+	int fd, r;
 
 	if (!path || (path[0] != '/' && path[0] != '@'))
 		return 0;
@@ -28,9 +55,10 @@ int notify_manager(const char *state)
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	if (sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&address,
-		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) < 0)
-		r = -errno;
+	message.msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
+	r = send_as(fd, &message, getppid());
+	if (r == -EPERM)
+		r = send_as(fd, &message, 0);
 	close(fd);
 	return r;
 }

@@ -95,6 +95,15 @@ until bash -c 'exec 3<>/dev/tcp/127.0.0.1/9836 && printf "GET /metrics HTTP/1.0\
 	sleep 0.1
 done
 
+# Code of programs runs in the service's control group, and the manager does not listen to it.
+service=$(property MainPID frmps-server)
+for group in $(find /sys/fs/cgroup/ -path "*$(property ControlGroup frmps-server)/cgroup.procs"); do
+	# shellcheck disable=SC2016
+	sh -c 'echo 0 >"$0"; exec setpriv --reuid 65534 --regid 65534 --clear-groups env NOTIFY_SOCKET=/run/systemd/notify systemd-notify WATCHDOG=trigger' "$group"
+done
+[ "$(property MainPID frmps-server)" = "$service" ]
+[ "$(property ActiveState frmps-server)" = active ]
+
 # An instance for one GPU is a service of its own.
 systemctl enable --now frmps-server@0
 [ "$(two_steps --socket /run/frmps-0/frmps.sock)" = "$both_ok" ]
