@@ -55,11 +55,12 @@ bool hold_fulfils(const struct frmps_wait_value *wait, uint64_t value)
 	}
 }
 
-/* Whether everything before the held command is done; sees to it that this will be known. */
+/* Whether everything before the held command is done; sees to it that this will be known. The sign of a fault may have come
+ * since this turn began. */
 static bool is_drained(struct tenant *tenant, struct stream *stream)
 {
 	retire_mark(tenant, stream);
-	return stream_done(tenant, stream) == stream->issued;
+	return stream_done(tenant, stream) == stream->issued && tenant_is_running(tenant);
 }
 
 static bool host_returned(const struct tenant *tenant, const struct stream *stream)

@@ -67,14 +67,6 @@ static bool can_serve(const struct tenant *tenant)
 	return !tenant->stopped && !executor_is_lost(tenant->executor);
 }
 
-/* The daemon may hold a session, or close it, before it tells us; and a thread of the driver (contain.c). */
-static bool is_running(const struct tenant *tenant)
-{
-	struct shm_server_header *server = tenant->view.server;
-
-	return word_relaxed(&server->state) == SHM_SESSION_RUNNING && !word_relaxed(&server->doubtful);
-}
-
 /* Return: whether there may be more. */
 static bool take_one(struct tenant *tenant, uint64_t *published)
 {
@@ -142,7 +134,7 @@ bool serve_turn(struct tenant *tenant, uint64_t now)
 	if (gate_is_shut(&tenant->executor->gate) && !executor_is_lost(tenant->executor))
 		retire_mark_all(tenant);
 	if (can_serve(tenant)) {
-		if (is_running(tenant))
+		if (tenant_is_running(tenant))
 			moved = take_and_issue(tenant);
 		else
 			retire_mark_all(tenant);
@@ -172,7 +164,7 @@ uint64_t serve_next_look(const struct tenant *tenant, uint64_t now)
 	next = at < next ? at : next;
 	at = timing_next_look(tenant, now);
 	next = at < next ? at : next;
-	if (!is_running(tenant))
+	if (!tenant_is_running(tenant))
 		return next;
 	at = hold_next_look(tenant, now);
 	next = at < next ? at : next;
@@ -183,7 +175,8 @@ uint64_t serve_next_look(const struct tenant *tenant, uint64_t now)
 /* Whether a turn would take a record from the ring. */
 static bool has_records(const struct tenant *tenant)
 {
-	return ring_has_work(&tenant->ring) && !tenant->choked && can_serve(tenant) && is_running(tenant);
+	return ring_has_work(&tenant->ring) && !tenant->choked && can_serve(tenant) &&
+	       tenant_is_running(tenant);
 }
 
 /* The second look of the sleep protocol: work that came before the client could see that we sleep. */
@@ -191,7 +184,8 @@ static bool is_ready(const struct tenant *tenant)
 {
 	if (word_acquire(&tenant->asked) != word_relaxed(&tenant->answered))
 		return hold_is_quiet(tenant);
-	return has_records(tenant) || (can_serve(tenant) && is_running(tenant) && hold_is_ready(tenant));
+	return has_records(tenant) ||
+	       (can_serve(tenant) && tenant_is_running(tenant) && hold_is_ready(tenant));
 }
 
 static void attach(struct serve_thread *thread, struct tenant *tenant)

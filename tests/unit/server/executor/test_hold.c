@@ -60,6 +60,33 @@ START_TEST(a_host_function_waits_for_what_is_before_and_holds_what_is_behind)
 }
 END_TEST
 
+/* The kernel before it faults in the middle of a turn: the sign, its mark, and later whose it was. */
+START_TEST(a_host_function_does_not_begin_behind_a_kernel_that_faulted)
+{
+	struct shm_server_header *server = fixture.tenant->view.server;
+	word64 *ready = &fixture.client.states[1].host_ready;
+
+	fixture_launch(1, 0, 1);
+	fixture_put(FRMPS_OP_HOST_FUNCTION, 1, 0, NULL, 0);
+	fixture_turn();
+	word_release(&server->doubtful, SHM_DOUBT);
+	fake_arrive();
+	hold_turn(fixture.tenant);
+	ck_assert_uint_eq(word_acquire(ready), 0);
+	/* It was another program's. */
+	if (_i == 0) {
+		word_release(&server->doubtful, 0);
+		hold_turn(fixture.tenant);
+		ck_assert_uint_eq(word_acquire(ready), 2);
+		return;
+	}
+	word_release(&server->state, SHM_SESSION_FAULTED);
+	word_release(&server->doubtful, 0);
+	hold_turn(fixture.tenant);
+	ck_assert_uint_eq(word_acquire(ready), 0);
+}
+END_TEST
+
 START_TEST(host_functions_in_a_row)
 {
 	for (int i = 0; i < 3; i++)
@@ -409,6 +436,7 @@ int main(void)
 
 	tcase_add_checked_fixture(software, fixture_open_default, fixture_close);
 	tcase_add_test(software, a_host_function_waits_for_what_is_before_and_holds_what_is_behind);
+	tcase_add_loop_test(software, a_host_function_does_not_begin_behind_a_kernel_that_faulted, 0, 2);
 	tcase_add_test(software, host_functions_in_a_row);
 	tcase_add_loop_test(software, condition, 0, sizeof(conditions) / sizeof(conditions[0]));
 	tcase_add_test(software, a_host_word);
