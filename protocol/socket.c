@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -210,9 +211,16 @@ int message_send(int socket, const struct wire_message *message, const int *fds,
 bool socket_directory_is_trusted(const char *directory)
 {
 	struct statx status; /* older C libraries have no other symbol for it that newer ones have */
+	char path[PATH_MAX];
+	size_t length = strlen(directory);
 
-	return !statx(AT_FDCWD, directory, AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_MODE | STATX_UID,
-		       &status) &&
+	if (length >= sizeof(path))
+		return false;
+	memcpy(path, directory, length + 1);
+	/* Behind a slash a link would be followed, and whoever made it could lead it elsewhere later. */
+	while (length > 1 && path[length - 1] == '/')
+		path[--length] = '\0';
+	return !statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_MODE | STATX_UID, &status) &&
 	       S_ISDIR(status.stx_mode) && (!status.stx_uid || status.stx_uid == geteuid()) &&
 	       !(status.stx_mode & (S_IWGRP | S_IWOTH));
 }

@@ -139,6 +139,35 @@ START_TEST(a_folder_that_others_can_write_has_no_socket)
 }
 END_TEST
 
+/* Its owner can lead it elsewhere as soon as it was looked at. */
+START_TEST(a_link_to_a_folder_has_no_socket)
+{
+	const char *socket = getenv("FRMPS_SOCKET");
+	char folder[] = "/tmp/frmps-mps-XXXXXX", path[64], link[64], found[128];
+
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/frmps.sock", folder);
+	snprintf(link, sizeof(link), "%s-link", folder);
+	ck_assert_int_eq(symlink(socket, path), 0);
+	ck_assert_int_eq(symlink(folder, link), 0);
+	for (unsigned slashes = 0; slashes < 3; slashes++) {
+		strcpy(found, "?");
+		setenv("CUDA_MPS_PIPE_DIRECTORY", link, 1);
+		mps_socket(found, sizeof(found));
+		ck_assert_str_eq(found, "");
+		strcat(link, "/");
+	}
+	strcat(folder, "/");
+	setenv("CUDA_MPS_PIPE_DIRECTORY", folder, 1);
+	mps_socket(found, sizeof(found));
+	ck_assert_str_ne(found, "");
+	*strchr(link + 5, '/') = '\0';
+	unlink(link);
+	unlink(path);
+	rmdir(folder);
+}
+END_TEST
+
 static const struct {
 	const char *value;
 	unsigned told;
@@ -516,6 +545,7 @@ int main(void)
 	tcase_add_test(start, what_has_no_effect_is_told);
 	tcase_add_test(start, the_socket_may_lie_in_the_folder_of_stock_mps);
 	tcase_add_test(start, a_folder_that_others_can_write_has_no_socket);
+	tcase_add_test(start, a_link_to_a_folder_has_no_socket);
 	tcase_add_loop_test(start, a_timeout_that_is_none_is_told, 0, sizeof(timeouts) / sizeof(timeouts[0]));
 	tcase_add_test(start, a_hanging_service_is_an_error);
 	tcase_add_test(start, a_daemon_that_dies_is_greeted_again);
