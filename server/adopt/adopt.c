@@ -82,6 +82,8 @@ static int read_service(struct daemon *daemon, const struct legacy *legacy)
 	daemon->epoch = kept.epoch + 1;
 	daemon->ready = kept.ready;
 	daemon->health = kept.health;
+	daemon->memory_default = kept.memory_default;
+	daemon->stop_seconds = kept.stop_seconds;
 	daemon->counters = kept.counters;
 	daemon->counters.daemons_lost++;
 	r = listener_adopt(
@@ -112,6 +114,8 @@ static int read_domain(struct adoption *adoption, const struct record *record)
 	domain->identity = kept.identity;
 	domain->assigned = kept.assigned;
 	domain->alone = kept.alone;
+	domain->dismissed = kept.dismissed;
+	domain->memory_limit = kept.memory_limit;
 	domain->retiring = kept.retiring;
 	memcpy(domain->reason, kept.reason, sizeof(domain->reason));
 	domain->activate_id = kept.activate_id;

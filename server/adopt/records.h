@@ -25,14 +25,16 @@ struct kept_service {
 	uint32_t listener, listener_lock; /* descriptors */
 	bool ready;
 	struct device_health health;
+	uint64_t memory_default, stop_seconds;
 	struct counters counters;
 };
 
 /* RECORD_DOMAIN, key: number. */
 struct kept_domain {
 	struct identity identity;
-	bool assigned, alone, retiring;
+	bool assigned, alone, dismissed, retiring;
 	char reason[160];
+	uint64_t memory_limit;
 	uint32_t active;      /* worker */
 	uint64_t activate_id; /* of the Activate that is not answered; 0: none is out */
 	struct promotion promotion;

@@ -39,6 +39,9 @@ struct statics;
 #define BACKEND_NO_LIMIT      UINT64_MAX
 #define BACKEND_KERNEL_BYTES  128u /* of a kernel's name, cut if longer */
 
+/* A UUID as text, with its end: "GPU-cb1213a3-d6a4-be7f-0102-030405060708". */
+#define BACKEND_UUID_TEXT 41u
+
 /* Granularity of device memory chunks, bytes: chunks are multiples of it and mapped at multiples of it. */
 #define BACKEND_CHUNK_GRANULE (UINT64_C(2) << 20)
 
@@ -320,6 +323,9 @@ extern const struct backend_ops backend_host;
 
 /** Finds a backend by name. NULL if unknown. */
 const struct backend_ops *backend_find(const char *name);
+
+/** Writes a UUID as the driver's tools do. */
+void backend_uuid_text(const uint8_t uuid[16], char ret_text[BACKEND_UUID_TEXT]);
 
 /** What copies on to another address what a copy into device memory, or a set, has written. */
 struct backend_copy backend_copy_on(const struct backend_copy *copy, uint64_t to);

@@ -14,6 +14,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/control/faults.h"
+#include "server/control/mps.h"
 #include "server/control/quarantine.h"
 #include "server/control/reload.h"
 #include "server/control/status.h"
@@ -326,13 +327,41 @@ static void answer_faults(struct operator* operator)
 	answer_document(operator, faults_json(operator->daemon, operator->uid));
 }
 
+static void say_text(struct operator* operator, const char * text)
+{
+	json_t *json = json_pack("{ss}", "text", text);
+	char *answer = json ? json_dumps(json, JSON_COMPACT) : NULL;
+
+	send_answer(operator, operator->request.id, answer ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY,
+		answer ? answer : "", NULL);
+	free(answer);
+	json_decref(json);
+}
+
+/* With the end of the service the operator is gone. */
+static void answer_verb(struct operator* operator)
+{
+	struct daemon *daemon = operator->daemon;
+	struct mps_answer answer;
+
+	mps_do(daemon, operator->uid, &operator->request, &answer);
+	if (answer.code)
+		refuse(operator,(CUresult) answer.code, "%s", answer.text);
+	else
+		say_text(operator, answer.text);
+	if (answer.stops)
+		daemon_quit(daemon, answer.stop_seconds);
+}
+
 static const struct {
 	const char *name;
 	void (*answer)(struct operator* operator);
 } commands[] = {
-#define COMMAND(name, function, help) {#name, function},
+#define COMMAND(name, function, help)		{#name, function},
+#define VERB(name, function, least, most, help) {#name, answer_verb},
 #include "server/control/commands.def"
 #undef COMMAND
+#undef VERB
 };
 
 void operator_answer(struct operator* operator)

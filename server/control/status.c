@@ -9,7 +9,8 @@
 //     overdue_seconds		0, or how long it has owed an answer: whoever asks for device memory waits, until
 //				it is replaced after a minute
 //   device			zeros before an executor was up
-//     name, total_bytes, driver_version
+//     name, total_bytes, driver_version, multiprocessors
+//     uuid			as the driver's tools write it
 //     state			serving; or failed: nobody is served before the service is restarted
 //     code, reason		only when failed: the CUresult that programs get, and why
 //   domains			a list; others than root and the service's user see their own alone
@@ -205,10 +206,15 @@ static json_t *device_json(const struct daemon *daemon)
 {
 	const struct backend_device *device = &daemon->device;
 	const struct device_health *health = &daemon->health;
-	json_t *json = json_pack("{so sI si ss}", "name", foreign(device->name), "total_bytes",
-		(json_int_t)device->total_bytes, "driver_version", (int)device->driver_version, "state",
+	char uuid[BACKEND_UUID_TEXT];
+	json_t *json = json_pack("{so sI si si ss}", "name", foreign(device->name), "total_bytes",
+		(json_int_t)device->total_bytes, "driver_version", (int)device->driver_version,
+		"multiprocessors", (int)device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT], "state",
 		device_state_name(health->state));
 
+	backend_uuid_text(device->uuid, uuid);
+	if (json)
+		json_object_set_new(json, "uuid", json_string(uuid));
 	if (json && daemon_has_failed(daemon)) {
 		json_object_set_new(json, "code", json_integer(health->code));
 		json_object_set_new(json, "reason", foreign(health->reason));

@@ -4,9 +4,11 @@
 #include "server/session/daemon.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include "protocol/cuda_abi.h"
@@ -223,16 +225,25 @@ void daemon_stop(struct daemon *daemon)
 {
 	if (daemon->leaving)
 		return;
-	if (daemon->draining || TAILQ_EMPTY(&daemon->sessions) || !daemon->config->stop_seconds) {
+	if (daemon->draining || TAILQ_EMPTY(&daemon->sessions) || !daemon->stop_seconds) {
 		daemon_leave(daemon);
 		return;
 	}
 	log_info("stopping: %u clients have %llu s to finish", daemon->session_count,
-		(unsigned long long)daemon->config->stop_seconds);
+		(unsigned long long)daemon->stop_seconds);
 	notify_manager("STOPPING=1");
 	daemon->draining = true;
 	daemon->listener = listener_free(daemon->listener);
-	timer_start(daemon->stop_timer, daemon->config->stop_seconds * 1000);
+	timer_start(daemon->stop_timer, daemon->stop_seconds * 1000);
+}
+
+/* By way of the holder, so that a later life knows it as well. */
+void daemon_quit(struct daemon *daemon, uint64_t seconds)
+{
+	daemon->stop_seconds = seconds;
+	daemon_keep(daemon);
+	if (!daemon->holder || kill(getppid(), SIGTERM) < 0)
+		daemon_stop(daemon);
 }
 
 void daemon_fail(struct daemon *daemon, const char *reason)
@@ -256,6 +267,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	memset(daemon, 0, sizeof(*daemon));
 	daemon->loop = loop;
 	daemon->config = config;
+	daemon->stop_seconds = config->stop_seconds;
 	config_rules(config, &daemon->rules);
 	daemon->heritage = heritage;
 	daemon->spawner = spawner;

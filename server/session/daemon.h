@@ -100,6 +100,9 @@ struct daemon {
 	struct backend_device device;
 	bool device_known;
 	struct device_health health;
+	uint64_t
+		memory_default; /* most device memory of sessions that begin now, an operator's word (control/mps.h); 0: none */
+	uint64_t stop_seconds; /* how long programs have to finish when the service ends */
 	bool ready, draining, leaving;
 	int exit_code;
 	struct timer *stop_timer;
@@ -129,6 +132,8 @@ void daemon_deinit(struct daemon *daemon);
 int daemon_start(struct daemon *daemon);
 /** SIGTERM: the first drains, the second leaves at once. */
 void daemon_stop(struct daemon *daemon);
+/** An operator ends the service, as SIGTERM does. @seconds: how long programs have to finish */
+void daemon_quit(struct daemon *daemon, uint64_t seconds);
 
 /** Leaves without waiting for sessions. Twice is fine. */
 void daemon_leave(struct daemon *daemon);

@@ -44,6 +44,8 @@ void daemon_keep(struct daemon *daemon)
 		.epoch = daemon->epoch,
 		.ready = daemon->ready,
 		.health = daemon->health,
+		.memory_default = daemon->memory_default,
+		.stop_seconds = daemon->stop_seconds,
 		.counters = daemon->counters};
 
 	if (daemon->listener)

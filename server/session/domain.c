@@ -48,7 +48,7 @@ static void on_idle(void *context)
 
 	if (!is_idle(domain))
 		return;
-	if (domain->alone) {
+	if (domain->alone || domain->dismissed) {
 		domain_retire(domain);
 		domain_prewarm(daemon);
 		return;
@@ -74,7 +74,7 @@ void domain_watch_idle(struct domain *domain)
 {
 	if (!is_idle(domain))
 		timer_stop(domain->idle);
-	else if (domain->alone)
+	else if (domain->alone || domain->dismissed)
 		timer_start(domain->idle, 0);
 	else if (idle_ms(domain) && !timer_running(domain->idle))
 		timer_start(domain->idle, idle_ms(domain));
@@ -85,6 +85,8 @@ void domain_keep(struct domain *domain)
 	struct kept_domain kept = {.identity = domain->identity,
 		.assigned = domain->assigned,
 		.alone = domain->alone,
+		.dismissed = domain->dismissed,
+		.memory_limit = domain->memory_limit,
 		.retiring = domain->retiring,
 		.active = domain->active ? domain->active->number : 0,
 		.activate_id = domain->activate_id,
@@ -294,6 +296,13 @@ void domain_worker_gone(struct domain *domain, struct worker *worker)
 	domain_reap(domain);
 }
 
+void domain_dismiss(struct domain *domain)
+{
+	domain->dismissed = true;
+	domain_keep(domain);
+	domain_watch_idle(domain);
+}
+
 void domain_retire(struct domain *domain)
 {
 	struct worker *worker;
@@ -353,7 +362,7 @@ static struct domain *find_domain(const struct daemon *daemon, const struct iden
 	struct domain *domain, *nobodys = NULL;
 
 	TAILQ_FOREACH (domain, &daemon->domains, link) {
-		if (domain->retiring)
+		if (domain->retiring || domain->dismissed)
 			continue;
 		if (domain->assigned && identity_equal(&domain->identity, identity) && !domain->alone &&
 			!alone)

@@ -33,10 +33,12 @@ struct worker;
 struct domain {
 	TAILQ_ENTRY(domain) link;
 	struct daemon *daemon;
-	bool assigned;		  /* to the user of `identity` */
-	bool alone;		  /* to one program of his: no spare executor, and gone with it */
-	char reason[160];	  /* why it is alone; else empty */
-	struct move *arrival;	  /* a session is on its way into it (standby/move.h); NULL: none */
+	bool assigned;	       /* to the user of `identity` */
+	bool alone;	       /* to one program of his: no spare executor, and gone with it */
+	char reason[160];      /* why it is alone; else empty */
+	bool dismissed;	       /* by an operator: takes no more sessions, and goes with its last one */
+	uint64_t memory_limit; /* most device memory of sessions that begin in it; 0: no operator set one */
+	struct move *arrival;  /* a session is on its way into it (standby/move.h); NULL: none */
 	struct identity identity; /* also as whom executors run, if they run as their user (role.h) */
 	TAILQ_HEAD(, worker) workers;
 	struct worker *active; /* from the moment Activate is sent until it is reaped */
@@ -83,6 +85,9 @@ struct worker *domain_serving(const struct domain *domain);
 
 /** Sends what waited for an active executor: sessions to be opened, requests to be answered. */
 void domain_resume(struct domain *domain);
+
+/** Lets no more sessions in, and takes the domain out of service when the last one is gone. */
+void domain_dismiss(struct domain *domain);
 
 /** Takes the domain out of service: executors are killed, it goes when all is gone. */
 void domain_retire(struct domain *domain);

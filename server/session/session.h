@@ -99,7 +99,7 @@ struct session {
 	char identity[SESSION_IDENTITY_MAX]; /* what it is (session/offender.h) */
 	struct subject subject;		     /* whom its terms are for, as it was when it connected */
 	struct terms terms;		     /* on which it is served */
-	uint64_t memory_wish;		     /* most device memory that it wants itself; 0: it does not say */
+	uint64_t memory_wish; /* most device memory, as it or an operator wants; 0: nobody says */
 	struct connection *connection;
 	struct watch *process; /* pidfd; NULL where the process cannot be seen */
 	uint32_t window;

@@ -170,12 +170,24 @@ static int refuse_new(
 	return SESSION_E_REFUSED;
 }
 
+static uint64_t lesser(uint64_t left, uint64_t right)
+{
+	return left && (!right || left < right) ? left : right;
+}
+
+/* What it wants less of itself, and what operators have said until now. */
+static uint64_t memory_wish(const struct session *session, const struct wire_hello *hello)
+{
+	return lesser(
+		hello->memory_limit, lesser(session->domain->memory_limit, session->daemon->memory_default));
+}
+
 static void take_hello(struct session *session, const struct wire_hello *hello)
 {
 	handshake_copy_name(session->program, sizeof(session->program), hello->program);
 	handshake_identity(session->identity, hello);
 	session->features = hello->features & HANDSHAKE_FEATURES;
-	session->memory_wish = hello->memory_limit;
+	session->memory_wish = memory_wish(session, hello);
 	session_set_terms(session);
 	session->recovery = hello->recovery ? hello->recovery - 1 : (uint32_t)session->terms.recovery;
 }

@@ -1,0 +1,379 @@
+// Verbs of stock MPS. See mps.h.
+
+#include "server/control/mps.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/backend/backend.h"
+#include "server/control/operator.h"
+#include "server/log.h"
+#include "server/role.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/quota.h"
+#include "server/worker/worker.h"
+#include "shm/layout.h"
+
+/* Longest time that programs may be given to end, seconds: as stop_seconds. */
+#define STOP_SECONDS_MAX 86400
+
+/* A verb under way. */
+struct verb {
+	struct daemon *daemon;
+	uid_t uid; /* who asks */
+	const char *name;
+	unsigned count;
+	const char *words[OPERATOR_ARGUMENTS_MAX];
+	struct mps_answer *answer;
+};
+
+static void refuse(const struct verb *verb, CUresult code, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Every reason names the verb: scripts send many. */
+static void refuse(const struct verb *verb, CUresult code, const char *format, ...)
+{
+	struct mps_answer *answer = verb->answer;
+	va_list arguments;
+	int used = snprintf(answer->text, sizeof(answer->text), "%s: ", verb->name);
+
+	answer->code = (int32_t)code;
+	va_start(arguments, format);
+	vsnprintf(answer->text + used, sizeof(answer->text) - (size_t)used, format, arguments);
+	va_end(arguments);
+}
+
+/* Return: whether it is the service's operator who asks; else that has been said */
+static bool is_operator(const struct verb *verb)
+{
+	if (quota_is_operator(verb->uid))
+		return true;
+	refuse(verb, CUDA_ERROR_NOT_PERMITTED, "only root and the service's own user may do it");
+	return false;
+}
+
+static void note(const struct verb *verb, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* What an operator has changed. */
+static void note(const struct verb *verb, const char *format, ...)
+{
+	char text[256];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	userlog_event(verb->daemon, verb->uid, USERLOG_operator, LOG_LEVEL_INFO,
+		"%s: an operator of uid %lld: %s", verb->name, (long long)verb->uid, text);
+}
+
+/*
+ * What words mean
+ */
+
+/* A whole number, digits alone. */
+static bool parse_number(const char *text, uint64_t most, uint64_t *ret_number)
+{
+	char *end;
+
+	if (!isdigit((unsigned char)*text))
+		return false;
+	errno = 0;
+	*ret_number = strtoull(text, &end, 10);
+	return !errno && !*end && *ret_number <= most;
+}
+
+bool mps_parse_value(const char *text, uint64_t *ret_bytes)
+{
+	size_t length = strspn(text, "0123456789");
+	unsigned shift = text[length] == 'G' || text[length] == 'g' ? 30 : 20;
+	char digits[OPERATOR_WORD_MAX];
+	uint64_t number;
+
+	if (!strchr("MmGg", text[length]) || !text[length] || text[length + 1] || length >= sizeof(digits))
+		return false;
+	memcpy(digits, text, length);
+	digits[length] = '\0';
+	if (!parse_number(digits, UINT64_MAX >> shift, &number))
+		return false;
+	*ret_bytes = number << shift;
+	return true;
+}
+
+/* As scripts read it: whole gigabytes as those. */
+static void print_value(char *text, size_t size, uint64_t bytes)
+{
+	const uint64_t mib = bytes >> 20;
+
+	if (mib && mib % 1024 == 0)
+		snprintf(text, size, "%" PRIu64 "G", mib / 1024);
+	else
+		snprintf(text, size, "%" PRIu64 "M", mib);
+}
+
+/* Whether a word names the device that is served: 0, or the beginning of its UUID. */
+static bool is_device(const struct verb *verb, const char *word)
+{
+	char uuid[BACKEND_UUID_TEXT];
+
+	if (!strcmp(word, "0"))
+		return true;
+	backend_uuid_text(verb->daemon->device.uuid, uuid);
+	if (verb->daemon->device_known && strlen(word) > strlen("GPU-") &&
+		!strncasecmp(word, uuid, strlen(word)))
+		return true;
+	refuse(verb, CUDA_ERROR_INVALID_DEVICE, "there is no device %s: the service has one, 0", word);
+	return false;
+}
+
+/* The domain of a server, for those who may command it. Return: NULL after a refusal */
+static struct domain *find_server(const struct verb *verb, const char *word)
+{
+	struct domain *domain;
+	uint64_t pid;
+
+	if (parse_number(word, INT32_MAX, &pid)) {
+		TAILQ_FOREACH (domain, &verb->daemon->domains, link) {
+			if (!domain->assigned || !domain->active || (uint64_t)domain->active->pid != pid)
+				continue;
+			if (quota_is_operator(verb->uid) || domain->identity.uid == verb->uid)
+				return domain;
+			refuse(verb, CUDA_ERROR_NOT_PERMITTED, "server %s is another user's", word);
+			return NULL;
+		}
+	}
+	refuse(verb, CUDA_ERROR_NOT_FOUND, "there is no server %s (get_server_list lists them)", word);
+	return NULL;
+}
+
+/*
+ * Limits
+ */
+
+static uint64_t lesser(uint64_t left, uint64_t right)
+{
+	return left && (!right || left < right) ? left : right;
+}
+
+static uint64_t default_limit(const struct daemon *daemon)
+{
+	return lesser(daemon->memory_default, daemon->rules.general.memory_limit);
+}
+
+static void get_default_device_pinned_mem_limit(const struct verb *verb)
+{
+	if (!verb->count || is_device(verb, verb->words[0]))
+		print_value(verb->answer->text, sizeof(verb->answer->text), default_limit(verb->daemon));
+}
+
+static bool parse_limit(const struct verb *verb, const char *word, uint64_t *ret_bytes)
+{
+	if (mps_parse_value(word, ret_bytes))
+		return true;
+	refuse(verb, CUDA_ERROR_INVALID_VALUE, "%s is no number with M or G, as in 10G", word);
+	return false;
+}
+
+static void set_default_device_pinned_mem_limit(const struct verb *verb)
+{
+	uint64_t bytes;
+
+	if (!is_operator(verb) || !is_device(verb, verb->words[0]) ||
+		!parse_limit(verb, verb->words[1], &bytes))
+		return;
+	verb->daemon->memory_default = bytes;
+	daemon_keep(verb->daemon);
+	note(verb, "programs that start from now on have at most %s of device memory", verb->words[1]);
+}
+
+static void get_device_pinned_mem_limit(const struct verb *verb)
+{
+	const struct domain *domain = find_server(verb, verb->words[0]);
+
+	if (domain && is_device(verb, verb->words[1]))
+		print_value(verb->answer->text, sizeof(verb->answer->text),
+			lesser(domain->memory_limit, default_limit(verb->daemon)));
+}
+
+static void set_device_pinned_mem_limit(const struct verb *verb)
+{
+	struct domain *domain = find_server(verb, verb->words[0]);
+	uint64_t bytes;
+
+	if (!domain || !is_device(verb, verb->words[1]) || !parse_limit(verb, verb->words[2], &bytes))
+		return;
+	domain->memory_limit = bytes;
+	domain_keep(domain);
+	note(verb,
+		"programs of uid %lld that start from now on have at most %s of device memory on server %s",
+		(long long)domain->identity.uid, verb->words[2], verb->words[0]);
+}
+
+/*
+ * Starting and ending
+ */
+
+/* As whom a user's executors run. Return: whether that is known without a program of his; else that has been said */
+static bool identify(const struct verb *verb, uid_t uid, struct identity *ret_identity)
+{
+	struct identity self;
+
+	*ret_identity = (struct identity){.uid = uid};
+	if (!verb->daemon->heritage->as_user)
+		return true;
+	identity_of_self(&self);
+	if (self.uid != uid) {
+		refuse(verb, CUDA_ERROR_NOT_SUPPORTED,
+			"it is not supported for other users where executors run as their users (backend = "
+			"host): "
+			"his first program starts his");
+		return false;
+	}
+	*ret_identity = self;
+	return true;
+}
+
+static void start_server(const struct verb *verb)
+{
+	struct daemon *daemon = verb->daemon;
+	struct identity identity;
+	uint64_t uid;
+
+	/* The last number stands for nobody in the kernel's calls. */
+	if (strcmp(verb->words[0], "-uid") || !parse_number(verb->words[1], UINT32_MAX - 1, &uid)) {
+		refuse(verb, CUDA_ERROR_INVALID_VALUE, "it takes -uid and the number of a user");
+	} else if (!quota_is_operator(verb->uid) && verb->uid != (uid_t)uid) {
+		refuse(verb, CUDA_ERROR_NOT_PERMITTED,
+			"only root and the service's own user may start another user's");
+	} else if (daemon_has_failed(daemon)) {
+		refuse(verb, (CUresult)daemon->health.code, "%s", daemon->health.reason);
+	} else if (identify(verb, (uid_t)uid, &identity)) {
+		if (domain_of(daemon, &identity, NULL))
+			note(verb, "executors of uid %llu", (unsigned long long)uid);
+		else
+			refuse(verb, CUDA_ERROR_OUT_OF_MEMORY, "the service is out of memory");
+	}
+}
+
+static void shutdown_server(const struct verb *verb)
+{
+	const bool at_once = verb->count == 2;
+	struct domain *domain;
+
+	if (at_once && strcmp(verb->words[1], "-f")) {
+		refuse(verb, CUDA_ERROR_INVALID_VALUE, "it takes a server, and -f");
+		return;
+	}
+	domain = find_server(verb, verb->words[0]);
+	if (!domain)
+		return;
+	note(verb, "server %s of uid %lld ends%s", verb->words[0], (long long)domain->identity.uid,
+		at_once ? ", and its programs" : " with its last program");
+	domain_dismiss(domain);
+	if (at_once)
+		daemon_end_sessions(verb->daemon, domain, SHM_SESSION_CLOSED,
+			CUDA_ERROR_MPS_CLIENT_TERMINATED, "an operator has shut its server down");
+}
+
+static void quit(const struct verb *verb)
+{
+	uint64_t seconds = verb->daemon->stop_seconds;
+
+	if (verb->count && (verb->count != 2 || strcmp(verb->words[0], "-t") ||
+				   !parse_number(verb->words[1], STOP_SECONDS_MAX, &seconds))) {
+		refuse(verb, CUDA_ERROR_INVALID_VALUE, "it takes nothing, or -t and up to %d seconds",
+			STOP_SECONDS_MAX);
+	} else if (is_operator(verb)) {
+		note(verb, "the service ends, programs have %" PRIu64 " s to finish", seconds);
+		verb->answer->stops = true;
+		verb->answer->stop_seconds = seconds;
+	}
+}
+
+/*
+ * What there is not
+ */
+
+static void answer_not_supported(const struct verb *verb, const char *why)
+{
+	refuse(verb, CUDA_ERROR_NOT_SUPPORTED, "it is not supported: %s", why);
+	userlog_event(verb->daemon, verb->uid, USERLOG_operator, LOG_LEVEL_WARNING,
+		"%s: an operator of uid %lld asks for it, and it is not supported: %s", verb->name,
+		(long long)verb->uid, why);
+}
+
+/* Of what is not limited. */
+static void get_default_active_thread_percentage(const struct verb *verb)
+{
+	strcpy(verb->answer->text, "100.0");
+}
+
+static void get_active_thread_percentage(const struct verb *verb)
+{
+	if (find_server(verb, verb->words[0]))
+		strcpy(verb->answer->text, "100.0");
+}
+
+static void get_default_client_priority(const struct verb *verb)
+{
+	strcpy(verb->answer->text, "0");
+}
+
+static void refuse_percentage(const struct verb *verb)
+{
+	answer_not_supported(verb, "the service does not limit how many multiprocessors a program uses");
+}
+
+static void refuse_priority(const struct verb *verb)
+{
+	answer_not_supported(verb, "the service does not prefer one program's work to another's");
+}
+
+static void refuse_partition(const struct verb *verb)
+{
+	answer_not_supported(verb, "the service has no SM partitions");
+}
+
+static const struct {
+	const char *name;
+	unsigned least, most;
+	void (*run)(const struct verb *verb);
+} verbs[] = {
+#define COMMAND(name, function, help)
+#define VERB(name, function, least, most, help) {#name, least, most, function},
+#include "server/control/commands.def"
+#undef COMMAND
+#undef VERB
+};
+
+void mps_do(struct daemon *daemon, uid_t uid, const struct operator_request *request, struct mps_answer *ret)
+{
+	struct verb verb = {.daemon = daemon,
+		.uid = uid,
+		.name = request->command,
+		.count = request->argument_count,
+		.answer = ret};
+
+	*ret = (struct mps_answer){.code = CUDA_SUCCESS};
+	for (unsigned i = 0; i < verb.count && i < OPERATOR_ARGUMENTS_MAX; i++)
+		verb.words[i] = request->arguments[i];
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
+		if (strcmp(verbs[i].name, verb.name))
+			continue;
+		if (verb.count < verbs[i].least || verb.count > verbs[i].most)
+			refuse(&verb, CUDA_ERROR_INVALID_VALUE, "it takes %u arguments to %u, and not %u",
+				verbs[i].least, verbs[i].most, verb.count);
+		else
+			verbs[i].run(&verb);
+		return;
+	}
+	refuse(&verb, CUDA_ERROR_NOT_FOUND, "the service does not know it");
+}

@@ -1,0 +1,34 @@
+// Verbs of stock MPS that the service decides on: limits, starting and ending. What it cannot do it says, and logs that it was
+// asked. Daemon, loop thread only.
+//
+// A server of stock MPS is the active executor of a domain, and is named by its process. Limits tighten what the configuration
+// allows. The default is the daemon's (memory_default), a server's is its domain's (memory_limit); both hold for sessions that
+// begin later.
+
+#ifndef FRMPS_SERVER_CONTROL_MPS_H
+#define FRMPS_SERVER_CONTROL_MPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct daemon;
+struct operator_request;
+
+struct mps_answer {
+	int32_t code;	       /* CUresult; 0: done */
+	char text[256];	       /* what the verb prints, or why it is refused */
+	bool stops;	       /* the service is to end once this is sent */
+	uint64_t stop_seconds; /* how long programs have for it */
+};
+
+/** Does what a verb says. @uid: who asks @request: a row of commands.def, VERB */
+void mps_do(struct daemon *daemon, uid_t uid, const struct operator_request *request, struct mps_answer *ret);
+
+/**
+ * Bytes of VALUE, a number with M or G.
+ * Return: whether it is one
+ */
+bool mps_parse_value(const char *text, uint64_t *ret_bytes);
+
+#endif

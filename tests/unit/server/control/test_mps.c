@@ -1,0 +1,338 @@
+// Verbs of stock MPS, as far as the service decides on them.
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "protocol/cuda_abi.h"
+#include "server/control/mps.h"
+#include "server/control/operator.h"
+#include "server/loop/timer.h"
+#include "server/session/domain.h"
+#include "server/session/session.h"
+#include "tests/lib/suite.h"
+#include "tests/unit/server/fake_children.h"
+
+#define STRANGER ((uid_t)12345)
+#define GIB	 (UINT64_C(1) << 30)
+#define MIB	 (UINT64_C(1) << 20)
+
+static struct fake *fake;
+static struct fake_client client;
+static struct mps_answer answer;
+static char server[16]; /* of the client's user */
+
+static void set_up(void)
+{
+	fake_with_records = true;
+	fake = fake_new(1);
+	fake_boot(fake);
+	fake_join(fake, &client, &fake->children[1], &fake->children[2]);
+	snprintf(server, sizeof(server), "%d", (int)fake->children[1].worker->pid);
+}
+
+static void tear_down(void)
+{
+	fake_leave(fake, &client);
+	packet_close_fds(&fake->packet);
+	fake_free(fake);
+}
+
+/* Return: code of the answer */
+static int32_t say_as(uid_t uid, const char *verb, const char *one, const char *two, const char *three)
+{
+	const char *const words[] = {one, two, three};
+	struct operator_request request = {.id = 1};
+
+	snprintf(request.command, sizeof(request.command), "%s", verb);
+	for (; request.argument_count < 3 && words[request.argument_count]; request.argument_count++)
+		snprintf(request.arguments[request.argument_count], OPERATOR_WORD_MAX, "%s",
+			words[request.argument_count]);
+	mps_do(&fake->daemon, uid, &request, &answer);
+	return answer.code;
+}
+
+static int32_t say(const char *verb, const char *one, const char *two, const char *three)
+{
+	return say_as(geteuid(), verb, one, two, three);
+}
+
+static void expect_text(const char *text, const char *verb, const char *one, const char *two)
+{
+	ck_assert_int_eq(say(verb, one, two, NULL), CUDA_SUCCESS);
+	ck_assert_str_eq(answer.text, text);
+}
+
+static void expect_said(const char *part)
+{
+	ck_assert_msg(strstr(answer.text, part) != NULL, "%s", answer.text);
+}
+
+static const struct {
+	const char *text;
+	uint64_t bytes; /* UINT64_MAX: it is none */
+} values[] = {
+	{"10G", 10 * GIB},
+	{"900M", 900 * MIB},
+	{"1g", GIB},
+	{"1m", MIB},
+	{"0M", 0},
+	{"17179869183G", UINT64_C(17179869183) << 30},
+	{"17179869184G", UINT64_MAX},
+	{"99999999999999999999999M", UINT64_MAX},
+	{"10", UINT64_MAX},
+	{"G", UINT64_MAX},
+	{"", UINT64_MAX},
+	{"10GB", UINT64_MAX},
+	{"10K", UINT64_MAX},
+	{"-1G", UINT64_MAX},
+	{"1.5G", UINT64_MAX},
+	{" 1G", UINT64_MAX},
+	{"0x1G", UINT64_MAX},
+};
+
+START_TEST(value_is_a_number_with_its_unit)
+{
+	uint64_t bytes = 7;
+
+	ck_assert_int_eq(mps_parse_value(values[_i].text, &bytes), values[_i].bytes != UINT64_MAX);
+	ck_assert_uint_eq(bytes, values[_i].bytes != UINT64_MAX ? values[_i].bytes : 7);
+}
+END_TEST
+
+/* The first keeps its limit, the second has the default, the third that of its server. */
+START_TEST(limits_hold_for_sessions_that_begin_later)
+{
+	static const char set_default[] = "set_default_device_pinned_mem_limit",
+			  get_default[] = "get_default_device_pinned_mem_limit";
+	struct fake_client second, third;
+
+	expect_text("0M", get_default, NULL, NULL);
+	ck_assert_int_eq(say(set_default, "0", "3072M", NULL), CUDA_SUCCESS);
+	expect_text("3G", get_default, "0", NULL);
+	expect_text("3G", "get_device_pinned_mem_limit", server, "0");
+	fake_join(fake, &second, &fake->children[1], &fake->children[2]);
+	ck_assert_int_eq(say("set_device_pinned_mem_limit", server, "0", "900M"), CUDA_SUCCESS);
+	expect_text("900M", "get_device_pinned_mem_limit", server, "0");
+	expect_text("3G", get_default, "0", NULL);
+	fake_join(fake, &third, &fake->children[1], &fake->children[2]);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_uint_eq(fake_session(fake, 0)->terms.memory_limit, 0);
+	ck_assert_uint_eq(fake_session(fake, 1)->terms.memory_limit, 3 * GIB);
+	ck_assert_uint_eq(fake_session(fake, 2)->terms.memory_limit, 900 * MIB);
+	expect_text("900M", "get_device_pinned_mem_limit", server, "0");
+	ck_assert_int_eq(say(set_default, "0", "0M", NULL), CUDA_SUCCESS);
+	expect_text("0M", get_default, "0", NULL);
+	fake_leave(fake, &second);
+	fake_leave(fake, &third);
+}
+END_TEST
+
+START_TEST(limits_only_tighten)
+{
+	struct fake_client second;
+
+	fake->daemon.rules.general.memory_limit = 2 * GIB;
+	ck_assert_int_eq(say("set_default_device_pinned_mem_limit", "0", "3G", NULL), CUDA_SUCCESS);
+	expect_text("2G", "get_default_device_pinned_mem_limit", "0", NULL);
+	/* A server's own limit is no way around the default. */
+	ck_assert_int_eq(say("set_device_pinned_mem_limit", server, "0", "5G"), CUDA_SUCCESS);
+	expect_text("2G", "get_device_pinned_mem_limit", server, "0");
+	fake_join(fake, &second, &fake->children[1], &fake->children[2]);
+	ck_assert_uint_eq(fake_session(fake, 1)->terms.memory_limit, 2 * GIB);
+	fake_leave(fake, &second);
+}
+END_TEST
+
+static const struct {
+	const char *verb, *words[3];
+	int32_t code;
+	const char *says;
+} refused[] = {
+	{"set_default_device_pinned_mem_limit", {"0", "3"}, CUDA_ERROR_INVALID_VALUE,
+		"3 is no number with M or G"},
+	{"set_default_device_pinned_mem_limit", {"1", "3G"}, CUDA_ERROR_INVALID_DEVICE,
+		"there is no device 1"},
+	{"set_default_device_pinned_mem_limit", {"GPU-ffff", "3G"}, CUDA_ERROR_INVALID_DEVICE, "GPU-ffff"},
+	{"set_default_device_pinned_mem_limit", {"0"}, CUDA_ERROR_INVALID_VALUE, "it takes 2 arguments"},
+	{"get_default_device_pinned_mem_limit", {"1"}, CUDA_ERROR_INVALID_DEVICE, "there is no device 1"},
+	{"set_device_pinned_mem_limit", {"1", "0", "3G"}, CUDA_ERROR_NOT_FOUND, "there is no server 1"},
+	{"get_device_pinned_mem_limit", {"x", "0"}, CUDA_ERROR_NOT_FOUND, "there is no server x"},
+	{"get_active_thread_percentage", {"1"}, CUDA_ERROR_NOT_FOUND, "there is no server 1"},
+	{"shutdown_server", {"1"}, CUDA_ERROR_NOT_FOUND, "there is no server 1"},
+	{"shutdown_server", {"1", "-x"}, CUDA_ERROR_INVALID_VALUE, "it takes a server, and -f"},
+	{"start_server", {"-uid", "root"}, CUDA_ERROR_INVALID_VALUE, "the number of a user"},
+	{"start_server", {"-uid", "4294967295"}, CUDA_ERROR_INVALID_VALUE, "the number of a user"},
+	{"start_server", {"-x", "0"}, CUDA_ERROR_INVALID_VALUE, "the number of a user"},
+	{"quit", {"-t"}, CUDA_ERROR_INVALID_VALUE, "it takes nothing, or -t"},
+	{"quit", {"-t", "86401"}, CUDA_ERROR_INVALID_VALUE, "up to 86400 seconds"},
+	{"quit", {"-x", "1"}, CUDA_ERROR_INVALID_VALUE, "it takes nothing, or -t"},
+	{"set_default_active_thread_percentage", {"50"}, CUDA_ERROR_NOT_SUPPORTED, "it is not supported"},
+	{"set_active_thread_percentage", {"1", "50"}, CUDA_ERROR_NOT_SUPPORTED, "it is not supported"},
+	{"set_default_client_priority", {"1"}, CUDA_ERROR_NOT_SUPPORTED, "it is not supported"},
+	{"sm_partition", {"add", "0", "1"}, CUDA_ERROR_NOT_SUPPORTED, "it is not supported"},
+	{"lspart", {NULL}, CUDA_ERROR_NOT_SUPPORTED, "it is not supported"},
+};
+
+START_TEST(refusal_names_the_verb_and_says_why)
+{
+	const char *const *words = refused[_i].words;
+	size_t length = strlen(refused[_i].verb);
+
+	ck_assert_int_eq(say(refused[_i].verb, words[0], words[1], words[2]), refused[_i].code);
+	expect_said(refused[_i].says);
+	ck_assert_int_eq(strncmp(answer.text, refused[_i].verb, length), 0);
+	ck_assert(!answer.stops);
+}
+END_TEST
+
+START_TEST(what_is_not_limited_is_told)
+{
+	expect_text("100.0", "get_default_active_thread_percentage", NULL, NULL);
+	expect_text("100.0", "get_active_thread_percentage", server, NULL);
+	expect_text("0", "get_default_client_priority", NULL, NULL);
+}
+END_TEST
+
+START_TEST(device_goes_by_its_uuid_as_well)
+{
+	char uuid[BACKEND_UUID_TEXT];
+
+	backend_uuid_text(fake->daemon.device.uuid, uuid);
+	ck_assert_uint_eq(strlen(uuid), BACKEND_UUID_TEXT - 1);
+	expect_text("0M", "get_default_device_pinned_mem_limit", uuid, NULL);
+	uuid[12] = '\0';
+	expect_text("0M", "get_default_device_pinned_mem_limit", uuid, NULL);
+	ck_assert_int_eq(
+		say("get_default_device_pinned_mem_limit", "GPU-", NULL, NULL), CUDA_ERROR_INVALID_DEVICE);
+}
+END_TEST
+
+START_TEST(others_may_do_nothing_to_anybody)
+{
+	char own[16];
+
+	snprintf(own, sizeof(own), "%u", (unsigned)geteuid());
+	ck_assert_int_eq(say_as(STRANGER, "quit", NULL, NULL, NULL), CUDA_ERROR_NOT_PERMITTED);
+	expect_said("only root and the service's own user");
+	ck_assert(!answer.stops);
+	ck_assert_int_eq(say_as(STRANGER, "set_default_device_pinned_mem_limit", "0", "1G", NULL),
+		CUDA_ERROR_NOT_PERMITTED);
+	ck_assert_int_eq(
+		say_as(STRANGER, "set_device_pinned_mem_limit", server, "0", "1G"), CUDA_ERROR_NOT_PERMITTED);
+	expect_said("is another user's");
+	ck_assert_int_eq(say_as(STRANGER, "shutdown_server", server, "-f", NULL), CUDA_ERROR_NOT_PERMITTED);
+	ck_assert_int_eq(say_as(STRANGER, "start_server", "-uid", own, NULL), CUDA_ERROR_NOT_PERMITTED);
+	ck_assert_uint_eq(fake->daemon.memory_default, 0);
+	ck_assert(!fake_domain(fake)->dismissed);
+	ck_assert_uint_eq(fake_domain(fake)->memory_limit, 0);
+}
+END_TEST
+
+START_TEST(user_starts_and_limits_his_own)
+{
+	struct domain *domain;
+
+	ck_assert_int_eq(say_as(STRANGER, "start_server", "-uid", "12345", NULL), CUDA_SUCCESS);
+	domain = TAILQ_NEXT(fake_domain(fake), link);
+	ck_assert_ptr_nonnull(domain);
+	ck_assert_uint_eq(domain->identity.uid, STRANGER);
+	/* One that nobody uses does not stay. */
+	ck_assert(timer_running(domain->idle));
+	/* He has one then. */
+	ck_assert_int_eq(say_as(STRANGER, "start_server", "-uid", "12345", NULL), CUDA_SUCCESS);
+	ck_assert_ptr_null(TAILQ_NEXT(domain, link));
+	fake_warm(fake, &fake->children[3]);
+	snprintf(server, sizeof(server), "%d", (int)fake->children[3].worker->pid);
+	ck_assert_int_eq(say_as(STRANGER, "set_device_pinned_mem_limit", server, "0", "1G"), CUDA_SUCCESS);
+	ck_assert_uint_eq(domain->memory_limit, GIB);
+}
+END_TEST
+
+/* A program that comes meanwhile is in another domain. */
+START_TEST(server_ends_with_its_last_program)
+{
+	struct domain *domain = fake_domain(fake);
+	struct fake_client second;
+
+	ck_assert_int_eq(say("shutdown_server", server, NULL, NULL), CUDA_SUCCESS);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	domain = fake_domain(fake);
+	ck_assert(domain->dismissed && !domain->retiring);
+	fake_hello(fake, &second);
+	ck_assert_uint_eq(fake->daemon.session_count, 2);
+	ck_assert_ptr_null(TAILQ_NEXT(TAILQ_FIRST(&domain->sessions), domain_link));
+	fake_leave(fake, &client);
+	fake_serve(fake, &fake->children[1], WIRE_CLOSE_SESSION);
+	fake_serve(fake, &fake->children[2], WIRE_CLOSE_SESSION);
+	FAKE_RUN_WHILE(fake, !fake->children[1].killed);
+	ck_assert(domain->retiring);
+	close(second.socket);
+}
+END_TEST
+
+START_TEST(server_ends_with_its_programs)
+{
+	ck_assert_int_eq(say("shutdown_server", server, "-f", NULL), CUDA_SUCCESS);
+	fake_turn(fake);
+	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_CLOSED);
+	ck_assert_uint_eq(word_acquire(&client.view.server->error), CUDA_ERROR_MPS_CLIENT_TERMINATED);
+	ck_assert(fake_domain(fake)->dismissed);
+	fake_serve(fake, &fake->children[1], WIRE_CLOSE_SESSION);
+	fake_serve(fake, &fake->children[2], WIRE_CLOSE_SESSION);
+	FAKE_RUN_WHILE(fake, !fake->children[1].killed);
+	ck_assert(fake_domain(fake)->retiring);
+	ck_assert(fake->children[2].killed);
+	fake_reap(fake, &fake->children[1], SIGKILL);
+	fake_reap(fake, &fake->children[2], SIGKILL);
+	/* The next one is nobody's yet. */
+	ck_assert(!fake_domain(fake)->assigned);
+}
+END_TEST
+
+START_TEST(quit_says_how_long_programs_have)
+{
+	fake->daemon.stop_seconds = 30;
+	ck_assert_int_eq(say("quit", NULL, NULL, NULL), CUDA_SUCCESS);
+	ck_assert(answer.stops);
+	ck_assert_uint_eq(answer.stop_seconds, 30);
+	ck_assert_int_eq(say("quit", "-t", "5", NULL), CUDA_SUCCESS);
+	ck_assert_uint_eq(answer.stop_seconds, 5);
+	daemon_quit(&fake->daemon, answer.stop_seconds);
+	ck_assert(fake->daemon.draining && !fake->daemon.leaving);
+}
+END_TEST
+
+START_TEST(how_long_programs_have_is_not_forgotten)
+{
+	daemon_quit(&fake->daemon, 7);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_uint_eq(fake->daemon.stop_seconds, 7);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("mps");
+	TCase *tests = suite_case(suite, "mps"), *lives = tcase_create("lives");
+
+	fake_prepare();
+	tcase_add_checked_fixture(tests, set_up, tear_down);
+	tcase_add_loop_test(tests, value_is_a_number_with_its_unit, 0, sizeof(values) / sizeof(*values));
+	tcase_add_test(tests, limits_only_tighten);
+	tcase_add_loop_test(
+		tests, refusal_names_the_verb_and_says_why, 0, sizeof(refused) / sizeof(*refused));
+	tcase_add_test(tests, what_is_not_limited_is_told);
+	tcase_add_test(tests, device_goes_by_its_uuid_as_well);
+	tcase_add_test(tests, others_may_do_nothing_to_anybody);
+	tcase_add_test(tests, user_starts_and_limits_his_own);
+	tcase_add_test(tests, server_ends_with_its_programs);
+	tcase_add_test(tests, quit_says_how_long_programs_have);
+	/* Without a count of descriptors: a life that is over had some. */
+	tcase_add_checked_fixture(lives, set_up, tear_down);
+	tcase_add_test(lives, limits_hold_for_sessions_that_begin_later);
+	tcase_add_test(lives, server_ends_with_its_last_program);
+	tcase_add_test(lives, how_long_programs_have_is_not_forgotten);
+	suite_add_tcase(suite, lives);
+	return suite_run(suite);
+}
