@@ -15,9 +15,11 @@
 
 #include "server/tools/ask.h"
 #include "server/tools/cdi.h"
+#include "server/tools/command.h"
 #include "server/tools/doctor.h"
 #include "server/tools/field.h"
 #include "server/tools/manual.h"
+#include "server/tools/mps.h"
 #include "server/tools/shim.h"
 #include "server/tools/top.h"
 #include "server/version.h"
@@ -30,14 +32,6 @@
 struct options {
 	bool json, help;
 	const char *socket;
-};
-
-/* What a command works with. */
-struct call {
-	bool json;
-	const char *path; /* of the socket */
-	int count;
-	char **arguments; /* as many as its row says */
 };
 
 static void print_time(long long time_ms)
@@ -178,40 +172,12 @@ static void print_quarantine(const json_t *root)
  * Commands. Return: exit code
  */
 
-/* What became of a question that was not answered with success. */
-static int fail(int error, const char *text)
-{
-	fprintf(stderr, "frmpsctl: %s\n", text);
-	return error == ASK_E_REFUSED ? 1 : EX_UNAVAILABLE;
-}
-
-/* Asks and takes the answer apart. @ret_code: exit code, where there is none. Return: the document, the caller's, or NULL */
-static json_t *ask_document(const struct call *call, const char *command, const struct wire_names *arguments,
-	unsigned seconds, int *ret_code)
-{
-	char text[700], *answer;
-	json_error_t error;
-	json_t *root;
-	int r = ask_with(call->path, command, arguments, seconds, &answer, text, sizeof(text));
-
-	*ret_code = 1;
-	if (r) {
-		*ret_code = fail(r, text);
-		return NULL;
-	}
-	root = json_loads(answer, 0, &error);
-	free(answer);
-	if (!root)
-		fprintf(stderr, "frmpsctl: the answer cannot be read: %s\n", error.text);
-	return root;
-}
-
 static const struct wire_names no_arguments;
 
 static int show(const struct call *call, const char *command, void (*print)(const json_t *root))
 {
 	int code;
-	json_t *root = ask_document(call, command, &no_arguments, ASK_SECONDS, &code);
+	json_t *root = call_ask(call, command, &no_arguments, ASK_SECONDS, &code);
 
 	if (!root)
 		return code;
@@ -247,7 +213,7 @@ static int order(const struct call *call, const char *command, const char *const
 	char text[400];
 	int r = ask_with(call->path, command, &names, ASK_SECONDS, NULL, text, sizeof(text));
 
-	return r ? fail(r, text) : 0;
+	return r ? call_fail(call, r, text) : 0;
 }
 
 static int ping(const struct call *call)
@@ -275,7 +241,7 @@ static int isolate(const struct call *call)
 	const char *session = call->arguments[0];
 	const struct wire_names names = {&session, 1};
 	int code;
-	json_t *root = ask_document(call, "isolate", &names, ISOLATE_SECONDS, &code);
+	json_t *root = call_ask(call, "isolate", &names, ISOLATE_SECONDS, &code);
 	bool moved;
 
 	if (!root)
@@ -291,7 +257,7 @@ static int isolate(const struct call *call)
 static int reload(const struct call *call)
 {
 	int code;
-	json_t *root = ask_document(call, "reload", &no_arguments, RELOAD_SECONDS, &code);
+	json_t *root = call_ask(call, "reload", &no_arguments, RELOAD_SECONDS, &code);
 
 	if (!root)
 		return code;
@@ -329,7 +295,7 @@ static int show_top(const struct call *call)
 	uint64_t before_ns = 0, ns;
 	int code;
 
-	while ((now = ask_document(call, "status", &no_arguments, ASK_SECONDS, &code))) {
+	while ((now = call_ask(call, "status", &no_arguments, ASK_SECONDS, &code))) {
 		ns = now_ns();
 		if (live && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0)
 			size.ws_row = 0;
@@ -394,12 +360,10 @@ static int describe_container(const struct call *call)
 	return code;
 }
 
-static const struct {
-	const char *name;
-	int (*run)(const struct call *call);
-} commands[] = {
+static const struct command rows[] = {
 #define TEXT(paragraph)
 #define COMMAND(name, arguments, least, most, function, help) {name, function},
+#define VERB(name, arguments, least, most, function, help)    {name, function},
 #define OPTION(letter, name, argument, help)
 #define VARIABLE(name, values, help)
 #define EXAMPLE(command, help)
@@ -407,12 +371,20 @@ static const struct {
 #include "server/tools/frmpsctl.def"
 };
 
-/* Return: 0 to go on, or the exit code + 1. */
-static int parse(int count, char **arguments, struct options *options)
+static const struct commands commands = {&manual_ctl, rows, sizeof(rows) / sizeof(rows[0])};
+
+/*
+ * What the words say
+ */
+
+/* @stops: at the first word that is no option. Return: 0 to go on, or the exit code + 1. */
+static int parse(int count, char **arguments, bool stops, struct options *options)
 {
 	int option;
 
-	while ((option = manual_option(&manual_ctl, count, arguments, false)) >= 0) {
+	/* The C library begins anew. */
+	optind = 0;
+	while ((option = manual_option(&manual_ctl, count, arguments, stops)) >= 0) {
 		switch (option) {
 		case 'j':
 			options->json = true;
@@ -433,61 +405,56 @@ static int parse(int count, char **arguments, struct options *options)
 	return 0;
 }
 
-static int wrong_command(int count, char **arguments)
+/* Options may stand before and behind a command, but what is behind a verb of stock MPS is the verb's.
+ * @ret_words: what is no option. Return: 0 to go on, or the exit code + 1. */
+static int parse_all(int count, char **arguments, struct options *options, int *ret_count, char ***ret_words)
 {
-	const char *near = count ? manual_nearest(&manual_ctl, arguments[0]) : NULL;
+	int r = parse(count, arguments, true, options), first = optind;
 
-	if (!count)
-		return manual_wrong(&manual_ctl, "no command is given");
-	if (near)
-		return manual_wrong(
-			&manual_ctl, "unknown command '%s'; the nearest is '%s'", arguments[0], near);
-	return manual_wrong(&manual_ctl, "unknown command '%s'", arguments[0]);
+	*ret_count = count - first;
+	*ret_words = arguments + first;
+	if (r || command_takes_all(&commands, *ret_count, *ret_words))
+		return r;
+	/* In place of the program's name, which messages begin with. */
+	arguments[first - 1] = arguments[0];
+	r = parse(count - first + 1, arguments + first - 1, false, options);
+	*ret_count -= optind - 1;
+	*ret_words += optind - 1;
+	return r;
 }
 
-/* Return: 0 to go on, or EX_USAGE */
-static int check_arguments(const struct manual_row *command, int count, char **arguments, bool json)
+/* @lines: whether standard input may say what to do. Return: exit code */
+static int run(int count, char **arguments, bool lines);
+
+static int run_line(void *context, int count, char **arguments)
 {
-	if (count < command->least)
-		return manual_wrong(&manual_ctl, "%s needs %s", command->name, command->argument);
-	if (count > command->most)
-		return manual_wrong(
-			&manual_ctl, "%s: unexpected argument '%s'", command->name, arguments[command->most]);
-	if (json && !strstr(command->argument, "--json"))
-		return manual_wrong(&manual_ctl, "%s has no --json", command->name);
-	return 0;
+	(void)context;
+	return run(count, arguments, false);
+}
+
+static int run(int count, char **arguments, bool lines)
+{
+	struct options options = {0};
+	char path[512], **words;
+	struct call call = {.program = "frmpsctl", .path = path};
+	int r = parse_all(count, arguments, &options, &count, &words);
+
+	if (r)
+		return r - 1;
+	if (options.help)
+		return command_help(&commands, count, words);
+	ask_socket_path(options.socket, path, sizeof(path));
+	call.json = options.json;
+	if (!count && lines && !isatty(STDIN_FILENO)) {
+		setenv("FRMPS_SOCKET", path, 1);
+		r = command_read(stdin, "frmpsctl", run_line, NULL);
+		if (r >= 0)
+			return r;
+	}
+	return command_run(&commands, &call, count, words);
 }
 
 int main(int count, char **arguments)
 {
-	struct options options = {0};
-	const struct manual_row *command;
-	char path[512];
-	int r = parse(count, arguments, &options), words;
-	struct call call = {.path = path, .json = options.json};
-
-	if (r)
-		return r - 1;
-	arguments += optind;
-	count -= optind;
-	command = manual_command(&manual_ctl, count, arguments, &words);
-	if (options.help) {
-		if (command)
-			manual_help_command(&manual_ctl, command, stdout);
-		else
-			manual_help(&manual_ctl, stdout);
-		return 0;
-	}
-	if (!command)
-		return wrong_command(count, arguments);
-	r = check_arguments(command, count - words, arguments + words, options.json);
-	if (r)
-		return r;
-	ask_socket_path(options.socket, path, sizeof(path));
-	call.arguments = arguments + words;
-	call.count = count - words;
-	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-		if (!strcmp(commands[i].name, command->name))
-			r = commands[i].run(&call);
-	return r;
+	return run(count, arguments, true);
 }

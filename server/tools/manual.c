@@ -15,6 +15,8 @@
 #define TEXT(paragraph) {MANUAL_TEXT, 0, 0, 0, NULL, "", paragraph},
 #define COMMAND(name, arguments, least, most, f, help)                                                       \
 	{MANUAL_COMMAND, 0, least, most, name, arguments, help},
+#define VERB(name, arguments, least, most, f, help)                                                          \
+	{MANUAL_COMMAND, MANUAL_TAKES_ALL, least, most, name, arguments, help},
 #define OPTION(letter, name, argument, help) {MANUAL_OPTION, letter, 0, 0, name, argument, help},
 #define INTERNAL(letter, name, argument)     {MANUAL_INTERNAL, letter, 0, 0, name, argument, ""},
 #define VARIABLE(name, values, help)	     {MANUAL_VARIABLE, 0, 0, 0, name, values, help},
@@ -36,6 +38,10 @@ static const struct manual_row ctl_rows[] = {
 
 static const struct manual_row exporter_rows[] = {
 #include "server/tools/frmps-exporter.def"
+};
+
+static const struct manual_row mps_rows[] = {
+#include "server/tools/nvidia-cuda-mps-control.def"
 };
 
 #define ROWS(list) .rows = list, .count = sizeof(list) / sizeof(list[0])
@@ -76,9 +82,17 @@ const struct manual manual_exporter = {
 	ROWS(exporter_rows),
 };
 
+const struct manual manual_mps = {
+	.program = "nvidia-cuda-mps-control",
+	.synopsis = "-d | -f | -v\n[VERB [ARGUMENT]...]",
+	.letters = "dfmSvh",
+	ROWS(mps_rows),
+};
+
 int manual_option(const struct manual *manual, int count, char **arguments, int stops)
 {
 	struct option list[OPTIONS_MAX + 1] = {0};
+	char letters[OPTIONS_MAX];
 	size_t used = 0;
 
 	for (size_t i = 0; i < manual->count && used < OPTIONS_MAX; i++) {
@@ -91,6 +105,10 @@ int manual_option(const struct manual *manual, int count, char **arguments, int 
 				   : row->argument[0] == '[' ? optional_argument
 							     : required_argument,
 			.val = row->number};
+	}
+	if (manual->letters) {
+		snprintf(letters, sizeof(letters), "%s%s", stops ? "+" : "", manual->letters);
+		return getopt_long_only(count, arguments, letters, list, NULL);
 	}
 	return getopt_long(count, arguments, stops ? "+h" : "h", list, NULL);
 }
@@ -176,7 +194,8 @@ void manual_help(const struct manual *manual, FILE *out)
 	print_rows(manual, MANUAL_OPTION, "Options", out);
 	print_rows(manual, MANUAL_VARIABLE, "Environment", out);
 	print_rows(manual, MANUAL_EXIT, "Exit status", out);
-	fprintf(out, "\nMore: man %d %s\n", manual->section, manual->program);
+	if (manual->section)
+		fprintf(out, "\nMore: man %d %s\n", manual->section, manual->program);
 }
 
 void manual_help_command(const struct manual *manual, const struct manual_row *command, FILE *out)

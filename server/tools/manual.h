@@ -3,6 +3,7 @@
 //
 //   TEXT(paragraph)						what the program is for
 //   COMMAND(name, arguments, least, most, function, help)	name: one or two words; least, most: number of arguments
+//   VERB(name, arguments, least, most, function, help)		a command of which options look as it wants: all behind it is its own
 //   OPTION(letter, name, argument, help)			letter: what manual_option() returns; argument: "" for none
 //   INTERNAL(letter, name, argument)				an option that users are not told of
 //   VARIABLE(name, values, help)				of the environment
@@ -29,9 +30,12 @@ enum manual_kind {
 	MANUAL_EXIT,
 };
 
+/* `number` of a VERB. */
+#define MANUAL_TAKES_ALL 1
+
 struct manual_row {
 	enum manual_kind kind;
-	int number;	  /* OPTION, INTERNAL: the letter; EXIT: the code */
+	int number;	  /* OPTION, INTERNAL: the letter; EXIT: the code; COMMAND: 0 or MANUAL_TAKES_ALL */
 	int least, most;  /* COMMAND */
 	const char *name; /* TEXT: NULL */
 	const char *argument, *help;
@@ -39,15 +43,17 @@ struct manual_row {
 
 struct manual {
 	const char *program;
-	int section;	      /* of the manual */
+	int section;	      /* of the manual; 0: it has no page there */
 	const char *synopsis; /* behind the program's name; lines are alternatives */
 	const char *about;    /* in one line */
 	const char *see;      /* other pages: "name section", separated by commas */
+	const char *
+		letters; /* options of one letter, as getopt() wants them; names then need one dash. NULL: "h" */
 	const struct manual_row *rows;
 	size_t count;
 };
 
-extern const struct manual manual_server, manual_run, manual_ctl, manual_exporter;
+extern const struct manual manual_server, manual_run, manual_ctl, manual_exporter, manual_mps;
 
 /**
  * The next option, like getopt_long(): optarg and optind are set. -h is --help. Says itself what is wrong with one.

@@ -42,7 +42,8 @@ static bool own_directory(char *path, size_t size)
 
 char *shim_find_server(void)
 {
-	static const char *const servers[] = {"frmps-server", "../sbin/frmps-server"};
+	static const char *const servers[] = {
+		"frmps-server", "../sbin/frmps-server", "../../../sbin/frmps-server"};
 	char own[PATH_MAX], path[PATH_MAX + 32];
 
 	if (!own_directory(own, sizeof(own)))

@@ -47,6 +47,8 @@ if command -v bash >/dev/null; then
 	completes isolate frmpsctl --socket status iso
 	completes --json frmpsctl status --j
 	completes 'lift' frmpsctl quarantine l
+	completes terminate_client frmpsctl terminate_
+	completes add frmpsctl sm_partition a
 	completes replay frmpsctl recovery 7 re
 	completes 'fail replay' frmps-run --recovery ''
 	completes '' frmps-run program --rec

@@ -20,7 +20,7 @@ DESTDIR="$scratch/root" meson install -C "$build" --no-rebuild >"$scratch/log" 2
 rm "$scratch/log"
 cd "$scratch/root$prefix"
 
-for file in sbin/frmps-server bin/frmps-run bin/frmpsctl lib/frmps/libcuda.so.1 share/doc/frmps/examples/frmps.conf \
+for file in sbin/frmps-server bin/frmps-run bin/frmpsctl lib/frmps/libcuda.so.1 lib/frmps/mps/nvidia-cuda-mps-control share/doc/frmps/examples/frmps.conf \
 	share/pkgconfig/frmps.pc lib/systemd/system/frmps-server.service lib/systemd/system/frmps-server@.service; do
 	[ -f "$file" ] || fail "$prefix/$file is missing"
 done
@@ -52,6 +52,11 @@ done
 printf 'go\ngo\n' | bin/frmps-run "$stepper" "$module" >"$scratch/answers" || fail "the program failed"
 [ "$(cat "$scratch/answers")" = "$(printf 'ok\nok')" ] || fail "the program's results: $(cat "$scratch/answers")"
 
-kill "$server"
+# Scripts of stock MPS: it lies where they find it only if they are told to.
+[ ! -e bin/nvidia-cuda-mps-control ] || fail "NVIDIA's program is shadowed"
+PATH="$PWD/lib/frmps/mps:$PATH"
+CUDA_MPS_PIPE_DIRECTORY=/nonexistent/mps FRMPS_SOCKET='' nvidia-cuda-mps-control -f 2>"$scratch/log" && fail "it started a service"
+! grep 'is not found' "$scratch/log" || fail "nvidia-cuda-mps-control does not find frmps-server"
+echo quit | nvidia-cuda-mps-control || fail "the service is not told to end"
 wait "$server" || fail "the service ended with $?"
 server=

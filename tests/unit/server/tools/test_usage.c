@@ -15,9 +15,12 @@
 #define CTL    "\"$FRMPS_TEST_CTL\" "
 #define NATIVE RUN "--allow-native --socket /nonexistent "
 
+/* More than any help is long. */
+#define OUTPUT_MAX 16384
+
 static char folder[64];
 
-/* Runs a line of shell. *ret_output (4096 bytes): its standard output. Return: exit code */
+/* Runs a line of shell. *ret_output (OUTPUT_MAX bytes): its standard output. Return: exit code */
 static int shell(const char *line, char *ret_output)
 {
 	FILE *pipe = popen(line, "re");
@@ -25,7 +28,7 @@ static int shell(const char *line, char *ret_output)
 	int status;
 
 	ck_assert_ptr_nonnull(pipe);
-	length = fread(ret_output, 1, 4095, pipe);
+	length = fread(ret_output, 1, OUTPUT_MAX - 1, pipe);
 	ret_output[length] = '\0';
 	while (fgetc(pipe) != EOF)
 		;
@@ -44,18 +47,19 @@ static void set_up(void)
 
 static void tear_down(void)
 {
-	char line[128], output[4096];
+	char line[128], output[OUTPUT_MAX];
 
 	snprintf(line, sizeof(line), "cd / && rm -rf %s", folder);
 	ck_assert_int_eq(shell(line, output), 0);
 }
 
 static const char *const helps[] = {SERVER "-h", SERVER "--help", RUN "-h", RUN "--help", CTL "-h",
-	CTL "--help", CTL "status --help", CTL "-h quarantine lift"};
+	CTL "--help", CTL "status --help", CTL "-h quarantine lift", CTL "ps --help", CTL "quit -h",
+	"echo ps --help | " CTL};
 
 START_TEST(help_is_an_answer)
 {
-	char line[256], output[4096];
+	char line[256], output[OUTPUT_MAX];
 
 	snprintf(line, sizeof(line), "%s 2>&1 >/dev/null", helps[_i]);
 	ck_assert_int_eq(shell(line, output), 0);
@@ -69,7 +73,7 @@ END_TEST
 
 START_TEST(help_of_a_command_is_its_own)
 {
-	char output[4096];
+	char output[OUTPUT_MAX];
 
 	ck_assert_int_eq(shell(CTL "quarantine lift --help", output), 0);
 	ck_assert_msg(!strncmp(output, "usage: frmpsctl quarantine lift NUMBER\n", 39), "%s", output);
@@ -98,11 +102,16 @@ static const struct {
 	{CTL "status 7", "status: unexpected argument '7'"},
 	{CTL "quarantine 7", "quarantine: unexpected argument '7'"},
 	{CTL "ping --json", "ping has no --json"},
+	{CTL "terminate_client 1", "terminate_client needs SERVER CLIENT"},
+	{CTL "lspart all", "lspart: unexpected argument 'all'"},
+	{CTL "--json ps", "ps has no --json"},
+	{"echo isoltae 7 | " CTL, "unknown command 'isoltae'; the nearest is 'isolate'\n"},
+	{"echo | " CTL, "no command is given"},
 };
 
 START_TEST(wrong_usage_is_one_line)
 {
-	char line[256], output[4096];
+	char line[256], output[OUTPUT_MAX];
 
 	ck_assert_int_eq(shell(wrong[_i].line, output), 64);
 	ck_assert_str_eq(output, "");
@@ -132,7 +141,7 @@ static const struct {
 
 START_TEST(a_file_that_is_no_program_is_told_apart)
 {
-	char line[256], output[4096];
+	char line[256], output[OUTPUT_MAX];
 
 	setenv("PATH", ".:/usr/bin:/bin", 1);
 	snprintf(line, sizeof(line), "%s; " NATIVE "%s 2>&1", unrunnable[_i].make, unrunnable[_i].name);
@@ -157,7 +166,7 @@ START_TEST(configuration_is_checked)
 	static const char *const ways[] = {
 		"--check-config conf", "--check-config=conf", "--config conf --check-config"};
 	FILE *file = checked[_i].file ? fopen("conf", "we") : NULL;
-	char line[256], output[4096];
+	char line[256], output[OUTPUT_MAX];
 
 	if (file) {
 		fputs(checked[_i].file, file);
@@ -177,7 +186,7 @@ END_TEST
 
 START_TEST(sample_configuration_is_good_as_it_is)
 {
-	char output[4096];
+	char output[OUTPUT_MAX];
 
 	ck_assert_int_eq(shell(SERVER "--help-config >conf && " SERVER "--check-config conf", output), 0);
 	ck_assert_str_eq(output, "conf: no errors\n");

@@ -1,0 +1,145 @@
+// Commands of operators' programs. See command.h.
+
+#include "server/tools/command.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "server/tools/ask.h"
+#include "server/tools/manual.h"
+
+static int wrong_command(const struct manual *manual, int count, char **words)
+{
+	const char *near = count ? manual_nearest(manual, words[0]) : NULL;
+
+	if (!count)
+		return manual_wrong(manual, "no command is given");
+	if (near)
+		return manual_wrong(manual, "unknown command '%s'; the nearest is '%s'", words[0], near);
+	return manual_wrong(manual, "unknown command '%s'", words[0]);
+}
+
+/* Return: 0 to go on, or EX_USAGE */
+static int check_arguments(const struct manual *manual, const struct manual_row *row, const struct call *call)
+{
+	if (call->count < row->least)
+		return manual_wrong(manual, "%s needs %s", row->name, row->argument);
+	if (call->count > row->most)
+		return manual_wrong(
+			manual, "%s: unexpected argument '%s'", row->name, call->arguments[row->most]);
+	if (call->json && !strstr(row->argument, "--json"))
+		return manual_wrong(manual, "%s has no --json", row->name);
+	return 0;
+}
+
+/* Of a command that looks at its options itself. */
+static bool wants_help(const struct manual_row *row, const struct call *call)
+{
+	return row->number == MANUAL_TAKES_ALL && call->count == 1 &&
+	       (!strcmp(call->arguments[0], "--help") || !strcmp(call->arguments[0], "-h"));
+}
+
+int command_run(const struct commands *commands, struct call *call, int count, char **words)
+{
+	const struct manual *manual = commands->manual;
+	int used, r;
+	const struct manual_row *row = manual_command(manual, count, words, &used);
+
+	if (!row)
+		return wrong_command(manual, count, words);
+	call->name = row->name;
+	call->count = count - used;
+	call->arguments = words + used;
+	if (wants_help(row, call))
+		return command_help(commands, count, words);
+	r = check_arguments(manual, row, call);
+	for (size_t i = 0; !r && i < commands->count; i++)
+		if (!strcmp(commands->rows[i].name, row->name))
+			return commands->rows[i].run(call);
+	return r;
+}
+
+int command_help(const struct commands *commands, int count, char **words)
+{
+	int used;
+	const struct manual_row *row = manual_command(commands->manual, count, words, &used);
+
+	if (row)
+		manual_help_command(commands->manual, row, stdout);
+	else
+		manual_help(commands->manual, stdout);
+	return 0;
+}
+
+bool command_takes_all(const struct commands *commands, int count, char **words)
+{
+	int used;
+	const struct manual_row *row = manual_command(commands->manual, count, words, &used);
+
+	return row && row->number == MANUAL_TAKES_ALL;
+}
+
+/* Puts the words of a line, which is changed, behind the first. Return: how many there are then */
+static int split(char *line, char *words[COMMAND_WORDS_MAX + 1])
+{
+	char *rest = NULL;
+	int count = 1;
+
+	for (char *word = strtok_r(line, " \t\r\n", &rest); word && count < COMMAND_WORDS_MAX;
+		word = strtok_r(NULL, " \t\r\n", &rest))
+		words[count++] = word;
+	words[count] = NULL;
+	return count;
+}
+
+int command_read(
+	FILE *in, const char *program, int (*run)(void *context, int count, char **arguments), void *context)
+{
+	char *line = NULL, *words[COMMAND_WORDS_MAX + 1];
+	size_t room = 0;
+	int outcome = -1;
+	bool quits = false;
+
+	while (!quits && getline(&line, &room, in) >= 0) {
+		int count = split(line, words), r;
+
+		if (count == 1)
+			continue;
+		quits = !strcmp(words[1], "quit");
+		words[0] = (char *)program;
+		r = run(context, count, words);
+		/* What a line says is there before the next one is read. */
+		if (!r && (fflush(stdout) || ferror(stdout)))
+			r = 1;
+		outcome = r || outcome < 0 ? r : outcome;
+	}
+	free(line);
+	return outcome;
+}
+
+int call_fail(const struct call *call, int error, const char *text)
+{
+	fprintf(stderr, "%s: %s\n", call->program, text);
+	return error == ASK_E_REFUSED ? 1 : EX_UNAVAILABLE;
+}
+
+json_t *call_ask(const struct call *call, const char *command, const struct wire_names *arguments,
+	unsigned seconds, int *ret_code)
+{
+	char text[700], *answer;
+	json_error_t error;
+	json_t *root;
+	int r = ask_with(call->path, command, arguments, seconds, &answer, text, sizeof(text));
+
+	*ret_code = 1;
+	if (r) {
+		*ret_code = call_fail(call, r, text);
+		return NULL;
+	}
+	root = json_loads(answer, 0, &error);
+	free(answer);
+	if (!root)
+		fprintf(stderr, "%s: the answer cannot be read: %s\n", call->program, error.text);
+	return root;
+}

@@ -1,0 +1,327 @@
+// Verbs of stock MPS. See mps.h. What they list is taken from the service's status (server/control/status.c).
+
+#include "server/tools/mps.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "protocol/wire.h"
+#include "server/tools/ask.h"
+#include "server/tools/field.h"
+
+/* "GPU-cb1213a3-d6a4-be7f" of a whole UUID. */
+#define PARTIAL_UUID 22
+
+static int refuse(const struct call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static int refuse(const struct call *call, const char *format, ...)
+{
+	va_list arguments;
+
+	fprintf(stderr, "%s: %s: ", call->program, call->name);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fputc('\n', stderr);
+	return 1;
+}
+
+static int written(void)
+{
+	return fflush(stdout) || ferror(stdout) ? 1 : 0;
+}
+
+static json_t *ask_status(const struct call *call, int *ret_code)
+{
+	return call_ask(call, "status", &(struct wire_names){0}, ASK_SECONDS, ret_code);
+}
+
+static const char *uuid_of(const json_t *root)
+{
+	return field_text(json_object_get(root, "device"), "uuid", "-");
+}
+
+/*
+ * Servers and clients
+ */
+
+/* Return: the process of the executor that serves a domain; 0: there is none, or nobody's programs yet */
+static long long server_of(const json_t *domain)
+{
+	size_t index;
+	json_t *one;
+
+	if (!json_is_integer(json_object_get(domain, "uid")))
+		return 0;
+	json_array_foreach (json_object_get(domain, "executors"), index, one)
+		if (!strcmp(field_text(one, "role", ""), "active"))
+			return field_number(one, "pid");
+	return 0;
+}
+
+static bool is_number(const char *text, long long number)
+{
+	char digits[24];
+
+	snprintf(digits, sizeof(digits), "%lld", number);
+	return !strcmp(text, digits);
+}
+
+/* Return: the domain of a server; NULL after an error line if there is none */
+static const json_t *find_server(const struct call *call, const json_t *root, const char *server)
+{
+	size_t index;
+	json_t *domain;
+
+	json_array_foreach (json_object_get(root, "domains"), index, domain) {
+		long long pid = server_of(domain);
+
+		if (pid && is_number(server, pid))
+			return domain;
+	}
+	refuse(call, "there is no server %s (get_server_list lists them)", server);
+	return NULL;
+}
+
+/* One whose process has ended is none any more, though its work may go on for a while. */
+static bool is_client(const json_t *client)
+{
+	return strcmp(field_text(client, "state", ""), "closing") != 0;
+}
+
+typedef void client_fn(const json_t *root, long long server, const json_t *client);
+
+static void for_clients(const json_t *root, const json_t *only, client_fn *act)
+{
+	const json_t *clients;
+	size_t i, j;
+	json_t *domain, *client;
+
+	json_array_foreach (json_object_get(root, "domains"), i, domain) {
+		if (!server_of(domain) || (only && domain != only))
+			continue;
+		clients = json_object_get(domain, "clients");
+		json_array_foreach (clients, j, client)
+			if (is_client(client))
+				act(root, server_of(domain), client);
+	}
+}
+
+/* Prints something of each client. @server: of one; NULL: of all. Return: exit code */
+static int list_clients(const struct call *call, const char *server, const char *headline, client_fn *print)
+{
+	const json_t *only = NULL;
+	int code;
+	json_t *root = ask_status(call, &code);
+
+	if (!root)
+		return code;
+	if (server)
+		only = find_server(call, root, server);
+	if (!server || only) {
+		fputs(headline, stdout);
+		for_clients(root, only, print);
+	}
+	json_decref(root);
+	return server && !only ? 1 : written();
+}
+
+/*
+ * Verbs
+ */
+
+int mps_server_list(const struct call *call)
+{
+	int code;
+	json_t *root = ask_status(call, &code), *domain;
+	size_t index;
+
+	if (!root)
+		return code;
+	json_array_foreach (json_object_get(root, "domains"), index, domain)
+		if (server_of(domain))
+			printf("%lld\n", server_of(domain));
+	json_decref(root);
+	return written();
+}
+
+/* The words of stock MPS. While a fault is dealt with, new programs wait as they do at a start. */
+static const char *state_of(const json_t *root, const json_t *domain)
+{
+	if (!strcmp(field_text(json_object_get(root, "device"), "state", ""), "failed"))
+		return "FAULT";
+	return strcmp(field_text(domain, "state", ""), "steady") ? "INITIALIZING" : "ACTIVE";
+}
+
+int mps_server_status(const struct call *call)
+{
+	int code;
+	json_t *root = ask_status(call, &code);
+	const json_t *domain;
+
+	if (!root)
+		return code;
+	domain = find_server(call, root, call->arguments[0]);
+	if (domain)
+		puts(state_of(root, domain));
+	json_decref(root);
+	return domain ? written() : 1;
+}
+
+static void print_pid(const json_t *root, long long server, const json_t *client)
+{
+	(void)root;
+	(void)server;
+	printf("%lld\n", field_number(client, "pid"));
+}
+
+int mps_client_list(const struct call *call)
+{
+	return list_clients(call, call->arguments[0], "", print_pid);
+}
+
+static void print_device_client(const json_t *root, long long server, const json_t *client)
+{
+	(void)server;
+	printf("%s %lld\n", uuid_of(root), field_number(client, "pid"));
+}
+
+int mps_device_client_list(const struct call *call)
+{
+	return list_clients(call, call->count ? call->arguments[0] : NULL, "", print_device_client);
+}
+
+/* The number of a process's PID namespace. @size: 24 at least */
+static void describe_namespace(long long pid, char *text, size_t size)
+{
+	char path[48], target[64];
+	unsigned long long number;
+	ssize_t length;
+
+	snprintf(path, sizeof(path), "/proc/%lld/ns/pid", pid);
+	length = readlink(path, target, sizeof(target) - 1);
+	target[length > 0 ? length : 0] = '\0';
+	snprintf(text, size, "-");
+	if (sscanf(target, "pid:[%llu]", &number) == 1)
+		snprintf(text, size, "%llu", number);
+}
+
+static void print_process(const json_t *root, long long server, const json_t *client)
+{
+	char namespace[32];
+
+	describe_namespace(field_number(client, "pid"), namespace, sizeof(namespace));
+	printf("%-9lld %-5lld %-9lld %-*.*s %-11s %s\n", field_number(client, "pid"),
+		field_number(client, "session"), server, PARTIAL_UUID, PARTIAL_UUID, uuid_of(root), namespace,
+		field_text(client, "program", "-"));
+}
+
+int mps_ps(const struct call *call)
+{
+	char headline[96];
+
+	if (call->count && (call->count != 2 || strcmp(call->arguments[0], "-p")))
+		return refuse(call, "it takes nothing, or -p and a server");
+	snprintf(headline, sizeof(headline), "%-9s %-5s %-9s %-*s %-11s %s\n", "PID", "ID", "SERVER",
+		PARTIAL_UUID, "DEVICE", "NAMESPACE", "COMMAND");
+	return list_clients(call, call->count ? call->arguments[1] : NULL, headline, print_process);
+}
+
+static void print_device(const json_t *root, bool csv)
+{
+	const json_t *device = json_object_get(root, "device");
+	const char *format = csv ? "%s,%s,%s,%s,%s\n" : "%-7s  %-40s  %-30s  %-15s  %s\n";
+	char units[24], memory[24];
+
+	snprintf(units, sizeof(units), "%lld", field_number(device, "multiprocessors"));
+	snprintf(memory, sizeof(memory), "%lld", field_number(device, "total_bytes") >> 20);
+	printf(format, "ORDINAL", "UUID", "NAME", "MULTIPROCESSORS", "MEMORY_MIB");
+	printf(format, "0", uuid_of(root), field_text(device, "name", "-"), units, memory);
+}
+
+int mps_device_query(const struct call *call)
+{
+	const char *server = NULL;
+	bool csv = false, found;
+	int code;
+	json_t *root;
+
+	for (int i = 0; i < call->count; i++) {
+		if (!strcmp(call->arguments[i], "--csv") && !csv)
+			csv = true;
+		else if (*call->arguments[i] != '-' && !server)
+			server = call->arguments[i];
+		else
+			return refuse(call, "it takes a server and --csv, and not '%s'", call->arguments[i]);
+	}
+	root = ask_status(call, &code);
+	if (!root)
+		return code;
+	found = !server || find_server(call, root, server);
+	if (found)
+		print_device(root, csv);
+	json_decref(root);
+	return found ? written() : 1;
+}
+
+/* Return: the session of a server's client; 0: there is none */
+static long long session_of(const json_t *domain, const char *client)
+{
+	size_t index;
+	json_t *one;
+
+	json_array_foreach (json_object_get(domain, "clients"), index, one)
+		if (is_client(one) && is_number(client, field_number(one, "pid")))
+			return field_number(one, "session");
+	return 0;
+}
+
+static int terminate_session(const struct call *call, long long session)
+{
+	char number[24], text[400];
+	const char *word = number;
+	int r;
+
+	snprintf(number, sizeof(number), "%lld", session);
+	r = ask_with(call->path, "terminate", &(struct wire_names){&word, 1}, ASK_SECONDS, NULL, text,
+		sizeof(text));
+	if (r)
+		return call_fail(call, r, text);
+	puts("0");
+	return written();
+}
+
+int mps_terminate_client(const struct call *call)
+{
+	const char *server = call->arguments[0], *client = call->arguments[1];
+	long long session = 0;
+	int code;
+	json_t *root = ask_status(call, &code);
+	const json_t *domain;
+
+	if (!root)
+		return code;
+	domain = find_server(call, root, server);
+	if (domain)
+		session = session_of(domain, client);
+	json_decref(root);
+	if (session)
+		return terminate_session(call, session);
+	return domain ? refuse(call, "server %s has no client %s (ps lists them)", server, client) : 1;
+}
+
+int mps_order(const struct call *call)
+{
+	const struct wire_names words = {(const char *const *)call->arguments, (unsigned)call->count};
+	int code;
+	json_t *root = call_ask(call, call->name, &words, ASK_SECONDS, &code);
+
+	if (!root)
+		return code;
+	if (*field_text(root, "text", ""))
+		puts(field_text(root, "text", ""));
+	json_decref(root);
+	return written();
+}

@@ -1,0 +1,340 @@
+#!/usr/bin/env python3
+"""The verbs of stock MPS, as arguments and on standard input, of frmpsctl and of the program that stands in for NVIDIA's, beside
+a service and programs: what they print, what they change, and what they end with.
+
+    mps.py BUILD      the build folder
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = sys.argv.pop(1)
+TERMINATED, OUT_OF_MEMORY = 810, 2
+GIB = 1 << 30
+# A program: prints the bytes of its device, then allocates and frees so many bytes as a line says and prints the result.
+PROGRAM = r'''
+import ctypes, sys
+cuda, context, size, memory = ctypes.CDLL(sys.argv[1]), ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_uint64()
+assert not cuda.cuInit(0) and not cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+assert not cuda.cuCtxSetCurrent(context) and not cuda.cuDeviceTotalMem_v2(ctypes.byref(size), 0)
+print(size.value, flush=True)
+for line in sys.stdin:
+    result = cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(int(line)))
+    print(result or cuda.cuMemFree_v2(memory), flush=True)
+'''
+
+
+def tool(name):
+    return os.path.join(BUILD, 'server', name)
+
+
+def run(program, *words, lines=None, **more):
+    """Runs a program of ours; lines are its standard input."""
+    return subprocess.run([tool(program), *words], input=lines or '', capture_output=True, text=True, check=False, **more)
+
+
+class Program:
+    def __init__(self):
+        self.process = subprocess.Popen([sys.executable, '-c', PROGRAM, os.path.join(BUILD, 'client', 'libcuda.so.1')],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.pid = self.process.pid
+        self.bytes = int(self.process.stdout.readline())
+
+    def allocate(self, size):
+        self.process.stdin.write(f'{size}\n')
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def end(self):
+        self.process.communicate()
+
+
+class Bed(unittest.TestCase):
+    """A folder for the socket, and programs that end with the test."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        os.chmod(self.folder.name, 0o755)
+        os.environ['FRMPS_SOCKET'] = os.path.join(self.folder.name, 'frmps.sock')
+        self.programs = []
+
+    def tearDown(self):
+        for program in self.programs:
+            program.end()
+        self.folder.cleanup()
+
+    def program(self):
+        self.programs.append(Program())
+        return self.programs[-1]
+
+    def says(self, text, *words, program='frmpsctl'):
+        """The verb prints the text, whichever way it is given."""
+        for done in run(program, *words), run(program, lines=' '.join(words) + '\n'):
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, text, ''), words)
+
+    def refuses(self, pattern, *words, program='frmpsctl', **more):
+        done = run(program, *words, **more)
+        self.assertEqual((done.returncode, done.stdout), (1, ''), words)
+        self.assertRegex(done.stderr, pattern)
+        self.assertEqual(done.stderr.count('\n'), 1, done.stderr)
+
+
+class Verbs(Bed):
+    def setUp(self):
+        super().setUp()
+        self.log_path = os.path.join(self.folder.name, 'log')
+        with open(self.log_path, 'w', encoding='utf-8') as log:
+            self.server = subprocess.Popen([tool('frmps-server'), '--config', '/dev/null', '--socket', os.environ['FRMPS_SOCKET'],
+                                            '--backend', 'host'], stderr=log)
+        while not self.status_or_none():
+            self.assertIsNone(self.server.poll(), 'the service has ended')
+
+    def tearDown(self):
+        super().tearDown()
+        self.server.terminate()
+        self.assertEqual(self.server.wait(), 0)
+
+    def log(self):
+        with open(self.log_path, encoding='utf-8') as log:
+            return log.read()
+
+    def status_or_none(self):
+        done = run('frmpsctl', 'status', '--json')
+        status = json.loads(done.stdout) if not done.returncode else {}
+        return status if status.get('ready') else None
+
+    def uuid(self):
+        return self.status_or_none()['device']['uuid']
+
+    def servers(self):
+        return run('frmpsctl', 'get_server_list').stdout.split()
+
+    def await_no_server(self, server):
+        while server in self.servers():
+            pass
+
+    def test_lists(self):
+        uuid = self.uuid()
+        headline = r'PID +ID +SERVER +DEVICE +NAMESPACE +COMMAND\n'
+        self.assertRegex(uuid, r'^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')
+        self.says('', 'get_server_list')
+        self.assertRegex(run('frmpsctl', 'ps').stdout, f'^{headline}$')
+        first, second = self.program(), self.program()
+        active = [one['pid'] for domain in self.status_or_none()['domains'] for one in domain['executors']
+                  if one['role'] == 'active']
+        server = str(active[0])
+        self.says(f'{server}\n', 'get_server_list')
+        self.says('ACTIVE\n', 'get_server_status', server)
+        self.says(f'{first.pid}\n{second.pid}\n', 'get_client_list', server)
+        for words in ['get_device_client_list'], ['get_device_client_list', server]:
+            self.says(f'{uuid} {first.pid}\n{uuid} {second.pid}\n', *words)
+        rows = ''.join(rf'{one.pid} +\d+ +{server} +{uuid[:22]} +\d+ +python3\S*\n' for one in (first, second))
+        for words in ['ps'], ['ps', '-p', server]:
+            for done in run('frmpsctl', *words), run('frmpsctl', lines=' '.join(words)):
+                self.assertRegex(done.stdout, f'^{headline}{rows}$')
+                self.assertEqual(done.returncode, 0)
+        name = self.status_or_none()['device']['name']
+        self.says(f'ORDINAL,UUID,NAME,MULTIPROCESSORS,MEMORY_MIB\n0,{uuid},{name},4,4096\n', 'device_query', server, '--csv')
+        self.assertIn(f'0        {uuid}', run('frmpsctl', 'device_query').stdout)
+        for words in (['get_server_status', '1'], ['get_client_list', '1'], ['get_device_client_list', '1'], ['ps', '-p', '1'],
+                      ['device_query', '1'], ['terminate_client', '1', str(first.pid)]):
+            self.refuses(r'there is no server 1 ', *words)
+        self.refuses('it takes nothing, or -p and a server', 'ps', '-x', '1')
+        self.refuses("and not '--xml'", 'device_query', '--xml')
+
+    def test_terminate_client(self):
+        first, second = self.program(), self.program()
+        server = self.servers()[0]
+        self.refuses(f'server {server} has no client 1 ', 'terminate_client', server, '1')
+        done = run('frmpsctl', lines=f'terminate_client {server} {first.pid}\n')
+        self.assertEqual((done.returncode, done.stdout), (0, '0\n'), done.stderr)
+        self.assertEqual((first.allocate(4096), second.allocate(4096)), (TERMINATED, 0))
+        while run('frmpsctl', 'get_client_list', server).stdout.split() != [str(second.pid)]:
+            pass
+
+    def test_memory_limits(self):
+        first = self.program()
+        server = self.servers()[0]
+        self.says('0M\n', 'get_default_device_pinned_mem_limit', '0')
+        self.says('', 'set_default_device_pinned_mem_limit', '0', '2048M')
+        self.says('2G\n', 'get_default_device_pinned_mem_limit', self.uuid())
+        self.assertEqual(self.program().bytes, 2 * GIB)
+        self.says('', 'set_device_pinned_mem_limit', server, '0', '900M')
+        self.says('900M\n', 'get_device_pinned_mem_limit', server, '0')
+        third = self.program()
+        self.assertEqual((third.bytes, third.allocate(901 << 20), third.allocate(64 << 20)), (900 << 20, OUT_OF_MEMORY, 0))
+        self.assertEqual((first.bytes, first.allocate(901 << 20)), (4 * GIB, 0))
+        self.assertIn('programs that start from now on have at most 2048M of device memory', self.log())
+        self.refuses('no number with M or G', 'set_default_device_pinned_mem_limit', '0', '5T')
+        self.refuses('there is no device 1', 'set_default_device_pinned_mem_limit', '1', '5G')
+
+    def test_what_there_is_not(self):
+        self.program()
+        server = self.servers()[0]
+        self.says('100.0\n', 'get_default_active_thread_percentage')
+        self.says('100.0\n', 'get_active_thread_percentage', server)
+        self.says('0\n', 'get_default_client_priority')
+        for words in (['set_default_active_thread_percentage', '50'], ['set_active_thread_percentage', server, '50'],
+                      ['set_default_client_priority', '1'], ['sm_partition', 'add', '0', '2'], ['sm_partition', 'rm', '0', 'X'],
+                      ['lspart']):
+            self.refuses(f'{words[0]}: it is not supported', *words)
+            self.assertIn(f'{words[0]}: an operator of uid {os.getuid()} asks for it, and it is not supported', self.log())
+        self.says('100.0\n', 'get_default_active_thread_percentage')
+
+    def test_lines(self):
+        """A line that fails is no end, the latest such line decides, and quit is the last one."""
+        done = run('frmpsctl', lines='\n  get_default_client_priority\t\nlspart\r\nget_default_active_thread_percentage\n')
+        self.assertEqual((done.returncode, done.stdout), (1, '0\n100.0\n'))
+        self.assertEqual(run('frmpsctl', lines='nonsense\nlspart').returncode, 1)
+        self.assertEqual(run('frmpsctl', lines='lspart\nnonsense').returncode, 64)
+        self.assertEqual(run('frmpsctl', lines='ping\nstatus --json\n').returncode, 0)
+        done = run('frmpsctl', '--socket', '/nonexistent/frmps.sock', lines='get_server_list\n')
+        self.assertEqual(done.returncode, 69)
+        self.assertIn('/nonexistent/frmps.sock', done.stderr)
+        done = run('frmpsctl', lines='quit -t 0\nlspart\n')
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''))
+        self.assertEqual(self.server.wait(), 0)
+
+    def test_quit_gives_programs_time(self):
+        program = self.program()
+        self.says_once('', 'quit', '-t', '600')
+        self.assertEqual(program.allocate(4096), 0)
+        self.assertIn('have 600 s to finish', self.log())
+        program.end()
+        self.assertEqual(self.server.wait(), 0)
+
+    def test_quit_at_once(self):
+        program = self.program()
+        self.says_once('', 'quit', '-t', '0')
+        self.assertEqual(self.server.wait(), 0)
+        self.assertEqual(program.allocate(4096), TERMINATED)
+
+    def says_once(self, text, *words):
+        done = run('frmpsctl', *words)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, text, ''), words)
+
+    def test_servers_start_and_end(self):
+        self.says('', 'start_server', '-uid', str(os.getuid()))
+        server = self.servers()[0]
+        self.says_once('', 'shutdown_server', server)
+        self.await_no_server(server)
+        program = self.program()
+        server = self.servers()[0]
+        self.says_once('', 'shutdown_server', server)
+        # It is there for its program alone.
+        self.assertEqual(program.allocate(4096), 0)
+        other = self.program()
+        self.assertEqual(len(self.servers()), 2)
+        program.end()
+        self.await_no_server(server)
+        server = self.servers()[0]
+        self.says_once('', 'shutdown_server', server, '-f')
+        self.assertEqual(other.allocate(4096), TERMINATED)
+        self.await_no_server(server)
+        self.assertEqual(self.program().allocate(4096), 0)
+
+    @unittest.skipIf(os.getuid(), 'needs root')
+    def test_others_see_and_end_nothing(self):
+        program = self.program()
+        server = self.servers()[0]
+        for words in (['quit'], ['set_default_device_pinned_mem_limit', '0', '1G'], ['start_server', '-uid', '0'],
+                      ['shutdown_server', server, '-f'], ['set_device_pinned_mem_limit', server, '0', '1G'],
+                      ['terminate_client', server, str(program.pid)]):
+            self.refuses(r"root|another user's|there is no server", *words, user=12345, group=12345)
+        done = run('frmpsctl', lines='get_server_list\n', user=12345, group=12345)
+        self.assertEqual((done.returncode, done.stdout), (0, ''))
+        self.assertEqual(program.allocate(4096), 0)
+
+    def test_stand_in(self):
+        stand_in = 'nvidia-cuda-mps-control'
+        self.says('', 'get_server_list', program=stand_in)
+        first = self.program()
+        server = self.servers()[0]
+        self.says(f'{server}\n', 'get_server_list', program=stand_in)
+        self.says(f'{first.pid}\n', 'get_client_list', server, program=stand_in)
+        self.refuses('lspart: it is not supported', 'lspart', program=stand_in)
+        self.refuses('there is no server 1', 'ps', '-p', '1', program=stand_in)
+        # As a script would.
+        script = (f'server=$(echo get_server_list | {stand_in}); for client in $(echo get_client_list $server | {stand_in}); do '
+                  f'echo terminate_client $server $client | {stand_in}; done; echo quit -t 0 | {stand_in}')
+        done = subprocess.run(['sh', '-c', script], env={**os.environ, 'PATH': os.path.dirname(tool(stand_in)) + ':/usr/bin:/bin'},
+                              capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '0\n', ''))
+        self.assertEqual(first.allocate(4096), TERMINATED)
+        self.assertEqual(self.server.wait(), 0)
+        for words in [], ['get_server_list']:
+            self.refuses('Cannot find MPS control daemon process', *words, program=stand_in, lines='quit\n')
+
+
+class StandIn(Bed):
+    """The stand-in starts a service: beside a copy of it is a frmps-server that wants the host backend."""
+
+    def setUp(self):
+        super().setUp()
+        name = self.folder.name
+        del os.environ['FRMPS_SOCKET']
+        self.environment = {**os.environ, 'CUDA_MPS_PIPE_DIRECTORY': os.path.join(name, 'pipe'),
+                            'CUDA_MPS_LOG_DIRECTORY': os.path.join(name, 'log')}
+        self.stand_in = shutil.copy(tool('nvidia-cuda-mps-control'), name)
+        with open(os.path.join(name, 'frmps-server'), 'w', encoding='utf-8') as file:
+            file.write(f'#!/bin/sh\nexec {os.path.abspath(tool("frmps-server"))} --config /dev/null ${{BACKEND---backend host}} "$@"\n')
+        os.chmod(os.path.join(name, 'frmps-server'), 0o755)
+
+    def control(self, *words, lines='', **more):
+        return subprocess.run([self.stand_in, *words], input=lines, env={**self.environment, **more}, capture_output=True, text=True,
+                              check=False)
+
+    def test_daemon(self):
+        done = self.control('-d')
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''))
+        with open(os.path.join(self.folder.name, 'log', 'control.log'), encoding='utf-8') as log:
+            self.assertIn('ready: host backend', log.read())
+        self.assertEqual(self.control(lines='get_default_active_thread_percentage\n').stdout, '100.0\n')
+        # What stock MPS would do with its own default.
+        os.environ.update(self.environment)
+        program = self.program()
+        server = self.control('get_server_list').stdout.strip()
+        self.assertEqual(self.control('get_client_list', server).stdout, f'{program.pid}\n')
+        second = self.control('-multiuser-server', '-d')
+        self.assertEqual(second.returncode, 1)
+        self.assertRegex(second.stderr, r'the service has ended with status 1; \S+/control.log says why')
+        done = self.control(lines='quit -t 0\n')
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''))
+        self.assertEqual(program.allocate(4096), TERMINATED)
+        while self.control('get_server_list').returncode == 0:
+            pass
+        for name in 'CUDA_MPS_PIPE_DIRECTORY', 'CUDA_MPS_LOG_DIRECTORY':
+            del os.environ[name]
+
+    def test_foreground(self):
+        service = subprocess.Popen([self.stand_in, '-f'], env=self.environment, stderr=subprocess.DEVNULL)
+        while self.control('get_server_list').returncode:
+            self.assertIsNone(service.poll())
+        self.assertEqual(self.control('quit').returncode, 0)
+        self.assertEqual(service.wait(), 0)
+
+    def test_what_goes_wrong(self):
+        done = self.control('-d', BACKEND='--backend=nonsense')
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, 'the service has ended with status 64')
+        done = self.control('-d', CUDA_MPS_LOG_DIRECTORY='/nonexistent/log')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('/nonexistent/log/control.log: No such file or directory', done.stderr)
+        for words, pattern in ((['-S'], '-S is not supported'), (['-x'], 'unrecognized option'), (['-S', '-d'], 'not supported')):
+            done = self.control(*words)
+            self.assertEqual((done.returncode, done.stdout), (1, ''))
+            self.assertIn(pattern, done.stderr)
+        os.remove(os.path.join(self.folder.name, 'frmps-server'))
+        self.assertIn('frmps-server is not found', self.control('-d').stderr)
+        self.assertRegex(self.control('-v').stdout, r'frmps \d')
+        self.assertRegex(self.control('--help').stdout, 'usage: nvidia-cuda-mps-control')
+
+
+if __name__ == '__main__':
+    unittest.main()
