@@ -44,7 +44,6 @@ COMMANDS = [
 FOREIGN = {
     "fault_trap_1",
     "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
-    "get_server_list", "get_client_list", "set_default_device_pinned_mem_limit", "terminate_client",
 }
 
 TOKEN = re.compile(r"`([^`\n]+)`")
