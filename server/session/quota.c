@@ -109,7 +109,7 @@ const char *quota_refuses_session(const struct daemon *daemon, uid_t uid, int32_
 		return refuse(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
 			"the service has as many clients as it may have", ret_code);
 	if (room <= kept)
-		return refuse(CUDA_ERROR_OUT_OF_MEMORY,
+		return refuse(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED,
 			"the service has no open files left for one more client (its limit of open files)",
 			ret_code);
 	most = config->clients_per_user_max;

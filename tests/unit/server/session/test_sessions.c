@@ -181,7 +181,7 @@ START_TEST(a_user_leaves_as_many_descriptors_for_sessions_as_it_takes)
 	ck_assert_uint_eq(quota_guests(&fake->daemon), 21);
 	count = come(programs, OTHER, FULL);
 	ck_assert_uint_eq(count, 10);
-	count += come(programs + count, getuid(), CUDA_ERROR_OUT_OF_MEMORY);
+	count += come(programs + count, getuid(), FULL);
 	ck_assert_uint_eq(count, 20);
 	leave_programs(programs, count);
 	end();
@@ -235,7 +235,7 @@ START_TEST(who_would_take_the_last_descriptors_is_refused)
 	fake->daemon.fds_max = 64 + QUOTA_GUESTS_LEAST + 2 * 12 + 3 * 8 - 1;
 	fake_hello(fake, &late);
 	fake_expect(fake, late.socket, WIRE_REFUSE);
-	ck_assert_int_eq(fake->message.refuse.code, CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_int_eq(fake->message.refuse.code, CUDA_ERROR_MPS_MAX_CLIENTS_REACHED);
 	fake_expect_hangup(fake, late.socket);
 	fake_leave(fake, &late);
 	fake->daemon.fds_max++;
