@@ -12,7 +12,9 @@
 //
 // A gap is used for GATE_BATCH_NS plus the last step; a step is one call of the driver that would stop the
 // device. While no gap comes and more than the limit waits, or twice the limit, nobody may pin any more
-// (burial_admits): so what waits is bounded by twice the limit plus what clients had pinned then.
+// (burial_admits). A new session is refused only while no gap comes (burial_is_stuck): programs that end while others
+// start are no reason to refuse those. So what waits is bounded by twice the limit, what clients had pinned then, and
+// the regions of the sessions that end within the gate's patience.
 
 #include "server/executor/burial.h"
 
@@ -143,11 +145,16 @@ static bool is_over(struct burials *burials, unsigned times)
 	return over;
 }
 
+bool burial_is_stuck(struct executor *executor)
+{
+	return executor->burials.stuck && is_over(&executor->burials, 1);
+}
+
 bool burial_admits(struct executor *executor)
 {
 	struct burials *burials = &executor->burials;
 
-	return !is_over(burials, 2) && !(burials->stuck && is_over(burials, 1));
+	return !is_over(burials, 2) && !burial_is_stuck(executor);
 }
 
 /* ---- the moment ---- */

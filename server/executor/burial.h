@@ -71,6 +71,9 @@ uint64_t burial_bytes(const struct tenant *tenant);
 /** Whether more memory may be pinned: not while too much waits for a gap that does not come. Any thread. */
 bool burial_admits(struct executor *executor);
 
+/** Whether more than the limit waits, and the latest try found no gap. Any thread. */
+bool burial_is_stuck(struct executor *executor);
+
 /** Whether anything waits. Any thread. */
 bool burial_waits(struct executor *executor);
 

@@ -182,7 +182,8 @@ void open_undo(struct tenant *tenant)
 	release(tenant);
 }
 
-static CUresult open_tenant(struct job *job, struct tenant *tenant)
+/* @ret_text: why, where that can be said in words */
+static CUresult open_tenant(struct job *job, struct tenant *tenant, const char **ret_text)
 {
 	const struct wire_open_session *wish = &job->message.open_session;
 	CUresult code;
@@ -196,7 +197,12 @@ static CUresult open_tenant(struct job *job, struct tenant *tenant)
 	snprintf(tenant->program, sizeof(tenant->program), "%s", wish->program ? wish->program : "");
 	if (!is_window(wish))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!burial_admits(tenant->executor) || !take_scratch(tenant))
+	if (burial_is_stuck(tenant->executor)) {
+		*ret_text = "memory of programs that have ended stays pinned until a long kernel of another "
+			    "one ends";
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (!take_scratch(tenant))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	code = map_regions(job, tenant);
 	if (!code)
@@ -240,6 +246,7 @@ void open_handle(struct job *job)
 {
 	struct executor *executor = job->executor;
 	struct tenant *tenant;
+	const char *text = NULL;
 	CUresult code;
 
 	if (executor_tenant(executor, job->message.session)) {
@@ -247,7 +254,7 @@ void open_handle(struct job *job)
 		return;
 	}
 	tenant = tenant_new(executor, job->message.session);
-	code = tenant ? open_tenant(job, tenant) : CUDA_ERROR_OUT_OF_MEMORY;
+	code = tenant ? open_tenant(job, tenant, &text) : CUDA_ERROR_OUT_OF_MEMORY;
 	if (code && tenant)
 		give_up(tenant);
 	if (!code) {
@@ -255,7 +262,7 @@ void open_handle(struct job *job)
 		TAILQ_INSERT_TAIL(&executor->tenants, tenant, link);
 		pthread_mutex_unlock(&executor->tenants_lock);
 	}
-	job_reply(job, code, NULL, 0, NULL);
+	job_reply(job, code, NULL, 0, text);
 }
 
 /* Module thread. */

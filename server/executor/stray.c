@@ -37,7 +37,7 @@
 
 #define SHARE  400u
 #define OTHERS 16u
-/* How long the end of a session may wait for a look, ns. */
+/* How long the end of a session waits for a device that does none of our work, ns. */
 #define FAREWELL_NS (UINT64_C(5000) * CLOCK_MS)
 #define PIECE	    (UINT64_C(256) << 10)
 /* Between steps of mapping: four times what a step takes at most, so that launches find the driver free. */
@@ -420,6 +420,26 @@ void stray_let_go(struct tenant *tenant)
 	suspect_leave(tenant);
 }
 
+/* Whether the device has done nothing of ours for too long. When many sessions end, each one's look takes its turn. */
+static bool stands_still(struct stray_watch *watch, uint64_t since)
+{
+	uint64_t mark = word_acquire(&watch->page->mark), now = clock_now();
+
+	if (mark != watch->moved) {
+		watch->moved = mark;
+		watch->moved_at = now;
+	}
+	return now - (watch->moved_at > since ? watch->moved_at : since) >= FAREWELL_NS;
+}
+
+/* Its work of ours may still come to its sinks. */
+static void abandon(struct tenant *tenant)
+{
+	log_warning("session %llu (%s, pid %d) ends while its guard is in use: its addresses stay taken",
+		(unsigned long long)tenant->id, tenant->program, tenant->pid);
+	tenant->stray.abandoned = true;
+}
+
 bool stray_farewell(struct tenant *tenant, uint64_t since)
 {
 	struct executor *executor = tenant->executor;
@@ -432,13 +452,11 @@ bool stray_farewell(struct tenant *tenant, uint64_t since)
 	if (stray->left || executor_is_lost(executor) || !suspect_is_served(tenant))
 		return true;
 	if (watch->tenant == tenant || stray->last_look || !stray_is_ready(tenant)) {
-		if (clock_now() - since < FAREWELL_NS)
+		if (!stands_still(watch, since))
 			return false;
-		/* Nothing finds room on the device. Its work of ours may still come to it. */
-		log_warning(
-			"session %llu (%s, pid %d) ends while its guard is in use: its addresses stay taken",
-			(unsigned long long)tenant->id, tenant->program, tenant->pid);
-		stray->abandoned = true;
+		/* Nothing finds room on the device. A look that has not begun is not made. */
+		if (watch->tenant == tenant || !stray_is_ready(tenant))
+			abandon(tenant);
 		stray->last_look = false;
 		suspect_leave(tenant);
 		return true;

@@ -66,7 +66,9 @@ struct stray_watch {
 	uint64_t begun_at;     /* ns */
 	uint64_t mark;	       /* what the page's mark will be when the device is done */
 	uint64_t unmarked;     /* number of the mark behind the latest check that has none of its own */
-	bool alone;	       /* when this look began, every check before it had given its answer */
+	uint64_t moved,
+		moved_at; /* the page's mark when the device was last seen to go on (ns) with work of ours */
+	bool alone;	  /* when this look began, every check before it had given its answer */
 	uint64_t interval_ns;
 	uint64_t departed; /* the last sample in which anybody ran who is no session, or not any more */
 	struct pollfd

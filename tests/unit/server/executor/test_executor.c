@@ -1596,6 +1596,31 @@ START_TEST(a_standby_pins_again_behind_what_it_unpins)
 }
 END_TEST
 
+/* Programs end and start at the same moment: what those leave pinned is no reason to refuse these, unless it stays. */
+START_TEST(who_comes_while_much_waits_is_served)
+{
+	struct client client;
+	struct wire_message request = {.type = WIRE_OPEN_SESSION};
+
+	by_hand.burials.bytes = 4 * by_hand.burials.limit;
+	open_client(&client, 1);
+	by_hand.burials.stuck = true;
+	request.open_session = (struct wire_open_session){.window_base = window_of(2),
+		.device_bytes = DEVICE_BYTES,
+		.host_bytes = HOST_BYTES,
+		.shape = client.view.shape,
+		.program = "refused"};
+	ck_assert_int_eq(call(&(struct client){.session = 2}, &request,
+				 (int[]){client.client_fd, client.server_fd, client.doorbell}, 3),
+		CUDA_ERROR_OUT_OF_MEMORY);
+	ck_assert_str_ne(message.reply.text, "");
+	by_hand.burials.bytes = 0;
+	by_hand.burials.stuck = false;
+	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
+	close_client(&client);
+}
+END_TEST
+
 static void start_tight(void)
 {
 	setenv("FRMPS_UNPIN_MIB", "1", 1);
@@ -1680,6 +1705,7 @@ int main(void)
 	tcase_add_test(slow, what_was_asked_for_long_ago_does_not_outlive_the_session);
 	tcase_add_test(slow, values_of_a_module_that_is_being_unloaded_go_along);
 	tcase_add_loop_test(slow, a_last_mark_that_fails_is_tried_again, 0, 2);
+	tcase_add_test(slow, who_comes_while_much_waits_is_served);
 	tcase_add_test(slow, a_standby_pins_again_behind_what_it_unpins);
 	tcase_add_test(slow, what_waits_for_a_thread_goes_with_its_client);
 	if (!SANITIZED)

@@ -573,6 +573,55 @@ START_TEST(an_end_waits_for_the_look)
 }
 END_TEST
 
+/* Both sessions end, and the look at the first one has begun. Return: ns: when the daemon asked for that, long ago */
+static uint64_t end_both(void)
+{
+	const uint64_t since = clock_now() - 6000 * CLOCK_MS;
+
+	open_guard(other);
+	launch(owner, true);
+	launch(other, true);
+	fake.immediate = false;
+	owner->closing = other->closing = true;
+	ck_assert(!stray_farewell(owner, since));
+	ck_assert(!stray_farewell(other, since));
+	stray_step(&executor, now_ns);
+	ck_assert_int_eq(executor.strays.state, STRAY_LOOKING);
+	return since;
+}
+
+/* So many end at once that the last one's look comes late. */
+START_TEST(an_end_waits_for_its_turn)
+{
+	const uint64_t since = end_both();
+
+	for (int i = 0; i < 2; i++) {
+		ck_assert(!stray_farewell(owner, since) || !stray_farewell(other, since));
+		fake_arrive();
+		while (stray_step(&executor, now_ns) == now_ns && executor.strays.state == STRAY_IDLE)
+			;
+	}
+	ck_assert(stray_farewell(owner, since) && stray_farewell(other, since));
+	ck_assert(!owner->stray.abandoned && !other->stray.abandoned);
+	fake.immediate = true;
+}
+END_TEST
+
+START_TEST(a_device_that_stands_still_costs_the_addresses_of_whom_it_looks_at)
+{
+	const uint64_t since = end_both();
+
+	ck_assert(!stray_farewell(owner, since));
+	executor.strays.moved_at = since;
+	ck_assert(stray_farewell(owner, since) && stray_farewell(other, since));
+	ck_assert_int_eq(owner->stray.abandoned + other->stray.abandoned, 1);
+	ck_assert(executor.strays.tenant->stray.abandoned);
+	fake_arrive();
+	stray_step(&executor, now_ns);
+	fake.immediate = true;
+}
+END_TEST
+
 /* The work of the step is due. Return: when the next one is, and no call was made. */
 static uint64_t step_without_a_call(void)
 {
@@ -805,6 +854,8 @@ int main(void)
 	tcase_add_test(judgement, looks_are_a_small_part_of_the_time);
 	tcase_add_test(judgement, who_waits_while_more_is_under_way_is_looked_at_in_time);
 	tcase_add_test(judgement, an_end_waits_for_the_look);
+	tcase_add_test(judgement, an_end_waits_for_its_turn);
+	tcase_add_test(judgement, a_device_that_stands_still_costs_the_addresses_of_whom_it_looks_at);
 	tcase_add_test(judgement, nothing_is_asked_while_the_driver_handles_a_fault);
 	tcase_add_test(judgement, who_has_faulted_may_have_done_it);
 	tcase_add_test(judgement, a_mark_that_cannot_be_put_is_not_waited_for);
