@@ -392,6 +392,17 @@ int config_default_socket(struct config *config, char *ret_text, size_t text_siz
 	return config_set(config, "socket", path, ret_text, text_size);
 }
 
+/* What several lines say together. Nobody can say which one is wrong. */
+static int check_rules(const struct config *config, char *text, size_t size)
+{
+	char what[320];
+
+	if (!rules_contradict(&config->rules, what, sizeof(what)))
+		return 0;
+	snprintf(text, size, "%s: %s", config->file ? config->file : CONFIG_DEFAULT_FILE, what);
+	return CONFIG_E_INVALID;
+}
+
 int config_load(struct config *config, const char *file, const struct config_setting *settings,
 	unsigned count, char *ret_text, size_t text_size)
 {
@@ -407,6 +418,9 @@ int config_load(struct config *config, const char *file, const struct config_set
 	for (unsigned i = 0; !r && i < count; i++)
 		if (config_set(config, settings[i].key, settings[i].value, ret_text, text_size))
 			r = CONFIG_E_SETTING;
+	config_rules(config, &config->rules);
+	if (!r)
+		r = check_rules(config, ret_text, text_size);
 	return r ? r : config_default_socket(config, ret_text, text_size);
 }
 

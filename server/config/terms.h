@@ -68,6 +68,15 @@ struct subject {
 /** Finds the terms of a subject. */
 void terms_find(const struct rules *rules, const struct subject *subject, struct terms *ret_terms);
 
+/** Makes the limit of device memory as low as a program wants it (bytes; 0: it does not say), the guarantee with it. */
+void terms_tighten(struct terms *terms, uint64_t memory_wish);
+
+/**
+ * Whether somebody is guaranteed more memory than it may have, by the keys of one section.
+ * @ret_text: what is wrong
+ */
+bool rules_contradict(const struct rules *rules, char *ret_text, size_t size);
+
 /**
  * Whether sections go by something that is not known of the subject, so that nobody can say whether they apply.
  * Return: NULL, or what is missing (static text)

@@ -241,7 +241,7 @@ static void answer_terminate(struct operator* operator)
 			operator->request.arguments[0]);
 		return;
 	}
-	session_terminate(session);
+	session_terminate(session, "an operator has terminated it");
 	send_answer(operator, operator->request.id, CUDA_SUCCESS, "{}", NULL);
 }
 

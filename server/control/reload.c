@@ -10,6 +10,7 @@
 #include "server/control/operator.h"
 #include "server/log.h"
 #include "server/session/daemon.h"
+#include "server/session/guarantee.h"
 #include "server/session/session.h"
 
 struct reload {
@@ -51,6 +52,9 @@ static void on_read(uv_work_t *work, int status)
 	struct reload *reload = work->data;
 	bool good = !status && !reload->outcome;
 
+	if (good)
+		good = !guarantee_refuses_rules(
+			reload->daemon, &reload->config.rules, reload->text, sizeof(reload->text));
 	/* What the file has at a wrong place is any bytes, and JSON is not. */
 	log_clean(reload->text);
 	if (good)

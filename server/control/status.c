@@ -39,7 +39,7 @@
 //	 image_bytes		images of its modules
 //	 commands		given to the service so far
 //	 recovery		fail, replay
-//	 memory_limit, pinned_limit, image_limit	bytes; 0: none
+//	 memory_limit, memory_guarantee, pinned_limit, image_limit	bytes; 0: none
 //	 sections		null; or the sections of the configuration that apply to it
 //	 promotions		how often it passed to another executor
 //	 error			only when faulted or closed
@@ -113,6 +113,8 @@ static void add_terms(json_t *json, const struct session *session)
 	json_object_set_new(json, "cgroup", *subject->cgroup ? foreign(subject->cgroup) : json_null());
 	json_object_set_new(json, "sections", *sections ? foreign(sections) : json_null());
 	json_object_set_new(json, "memory_limit", json_integer((json_int_t)session->terms.memory_limit));
+	json_object_set_new(
+		json, "memory_guarantee", json_integer((json_int_t)session->terms.memory_guarantee));
 	json_object_set_new(json, "pinned_limit", json_integer((json_int_t)session->terms.pinned_limit));
 	json_object_set_new(json, "image_limit", json_integer((json_int_t)session->terms.image_limit));
 }

@@ -21,6 +21,7 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/effect.h"
+#include "server/session/guarantee.h"
 #include "server/session/handout.h"
 #include "server/session/linger.h"
 #include "server/session/message.h"
@@ -150,6 +151,8 @@ static void limit_memory(const struct session *session, const struct wire_reply 
 
 	values[0] = reply->values.at[0];
 	values[1] = reply->values.at[1];
+	if (values[0] > guarantee_room(session))
+		values[0] = guarantee_room(session);
 	if (!limit || limit >= values[1])
 		return;
 	values[1] = limit;
@@ -264,6 +267,28 @@ static void take_chunk(struct request *request, const struct wire_reply *reply, 
 		close(fd);
 }
 
+/* Return: whether there will be more memory. */
+static bool evict_for(struct request *request)
+{
+	const struct session *session = request->session;
+	struct session *victim = guarantee_victim(session, guarantee_wish(&request->message));
+	char reason[200];
+
+	if (!victim)
+		return false;
+	snprintf(reason, sizeof(reason),
+		"its device memory, %llu MiB, is needed for what is guaranteed to session %llu (process %d)",
+		(unsigned long long)(victim->holdings.memory_bytes >> 20),
+		(unsigned long long)session->number, (int)session->pid);
+	log_warning("session %llu (process %d, %s) is evicted: %s", (unsigned long long)victim->number,
+		(int)victim->pid, victim->program, reason);
+	session->daemon->counters.sessions_evicted++;
+	session_terminate(victim, reason);
+	/* This is another wait. */
+	request->refused_memory_us = 0;
+	return reclaim_hope(request);
+}
+
 static void on_chunk(
 	void *context, struct worker *keeper, const struct wire_reply *reply, struct packet *packet)
 {
@@ -282,7 +307,7 @@ static void on_chunk(
 		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);
 	else if (!reply)
 		reclaim_await(request);
-	else if (reply->code == CUDA_ERROR_OUT_OF_MEMORY && reclaim_hope(request))
+	else if (reply->code == CUDA_ERROR_OUT_OF_MEMORY && (reclaim_hope(request) || evict_for(request)))
 		return;
 	else if (reply->code || !request->chunk)
 		finish_with(request, reply->code ? (CUresult)reply->code : CUDA_ERROR_OUT_OF_MEMORY);
@@ -290,16 +315,11 @@ static void on_chunk(
 		request_advance(request);
 }
 
-static uint64_t chunk_bytes(const struct wire_message *message)
-{
-	return message->type == WIRE_CREATE_MEMORY ? message->memory.bytes : message->range.bytes;
-}
-
 static void ask_keeper(struct request *request)
 {
 	struct daemon *daemon = request->session->daemon;
 	struct wire_message message = {
-		.type = WIRE_CREATE_CHUNK, .chunk = {.bytes = chunk_bytes(&request->message)}};
+		.type = WIRE_CREATE_CHUNK, .chunk = {.bytes = guarantee_wish(&request->message)}};
 
 	if (!daemon->keeper || daemon->keeper->state != WORKER_WARM) {
 		/* It may have been with one that is dying, which a new daemon finds out when it sends it again. */
@@ -567,7 +587,7 @@ void request_begin(struct session *session, const struct wire_message *message, 
 		session_reject(session, finding.reason);
 	else if (r == CHECK_E_ANSWER)
 		refuse(session, message, finding.code);
-	else if (!quota_allows(session, message))
+	else if (!quota_allows(session, message) || guarantee_wish(message) > guarantee_room(session))
 		refuse(session, message, CUDA_ERROR_OUT_OF_MEMORY);
 	else
 		start(session, message, packet);

@@ -101,11 +101,8 @@ uint32_t session_policy(const struct session *session)
 
 void session_set_terms(struct session *session)
 {
-	uint64_t wish = session->memory_wish;
-
 	terms_find(&session->daemon->rules, &session->subject, &session->terms);
-	if (wish && (!session->terms.memory_limit || wish < session->terms.memory_limit))
-		session->terms.memory_limit = wish;
+	terms_tighten(&session->terms, session->memory_wish);
 }
 
 void session_set_recovery(struct session *session, bool replay)
@@ -146,10 +143,8 @@ void session_finish(struct session *session, uint32_t state, int32_t code, const
 		session->program, (int)code, reason);
 }
 
-void session_terminate(struct session *session)
+void session_terminate(struct session *session, const char *reason)
 {
-	static const char reason[] = "an operator has terminated it";
-
 	/* With the refusal an OPENING one may be gone. */
 	if (session->state == SESSION_OPENING) {
 		session_refuse(session, CUDA_ERROR_MPS_CLIENT_TERMINATED, reason);

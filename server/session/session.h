@@ -201,8 +201,8 @@ void session_reject(struct session *session, const char *reason);
 /** Closes a session. @patience_ms: how long its work may go on. Twice is fine. */
 void session_end(struct session *session, uint32_t patience_ms);
 
-/** An operator ends a session that is not CLOSING: its program gets CUDA_ERROR_MPS_CLIENT_TERMINATED, its work no time. */
-void session_terminate(struct session *session);
+/** Ends a session that is not CLOSING: its program gets CUDA_ERROR_MPS_CLIENT_TERMINATED and a reason, its work no time. */
+void session_terminate(struct session *session, const char *reason);
 
 /** Refuses a session that is still OPENING. */
 void session_refuse(struct session *session, int32_t code, const char *text);

@@ -12,6 +12,7 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/formers.h"
+#include "server/session/guarantee.h"
 #include "server/session/handshake.h"
 #include "server/session/reclaim.h"
 #include "server/session/request.h"
@@ -100,8 +101,13 @@ void session_attach(struct session *session, struct worker *worker)
 
 static void serve(struct session *session)
 {
+	char text[256];
 	int r;
 
+	if (guarantee_refuses(session, text, sizeof(text))) {
+		session_refuse(session, CUDA_ERROR_OUT_OF_MEMORY, text);
+		return;
+	}
 	session->daemon->standby_room->opened(session);
 	r = handshake_welcome(session);
 	if (r) {

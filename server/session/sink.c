@@ -23,18 +23,6 @@
 #include "server/session/session.h"
 #include "server/worker/worker.h"
 
-#define FAR_LEAST (UINT64_C(4) << 20)
-#define FAR_MOST  (UINT64_C(16) << 20)
-
-static uint64_t far_bytes(const struct daemon *daemon)
-{
-	uint64_t bytes = FAR_LEAST;
-
-	while (bytes < FAR_MOST && 2 * bytes <= daemon->device.total_bytes / 32 / 256)
-		bytes *= 2;
-	return bytes;
-}
-
 static void on_told(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
@@ -57,7 +45,7 @@ void sink_tell(struct session *session, struct worker *worker)
 	if (!sink_is_there(session))
 		return;
 	message.open_guard = (struct wire_open_guard){.near_bytes = BACKEND_CHUNK_GRANULE,
-		.far_bytes = far_bytes(session->daemon),
+		.far_bytes = sink_far_bytes(session->daemon->device.total_bytes),
 		.reach = config->guard_bytes,
 		.policy = config->guard == CONFIG_GUARD_ERROR ? GUARD_ERROR : GUARD_WARN,
 		.interval_ms = (uint32_t)config->guard_interval_ms};
@@ -136,7 +124,7 @@ void sink_request(struct session *session)
 	if (!session->sinks[0])
 		ask(session, BACKEND_CHUNK_GRANULE, on_near);
 	if (!session->sinks[1])
-		ask(session, far_bytes(daemon), on_far);
+		ask(session, sink_far_bytes(daemon->device.total_bytes), on_far);
 }
 
 void sink_request_all(struct daemon *daemon)

@@ -6,11 +6,33 @@
 #define FRMPS_SERVER_SESSION_SINK_H
 
 #include <stdbool.h>
+#include <stdint.h>
+
+#include "server/backend/backend.h"
 
 #include "server/session/session.h"
 
 struct daemon;
 struct worker;
+
+#define SINK_FAR_LEAST (UINT64_C(4) << 20)
+#define SINK_FAR_MOST  (UINT64_C(16) << 20)
+
+/** Bytes of the far sink on a device with so much memory; the near one has a granule. */
+static inline uint64_t sink_far_bytes(uint64_t total_bytes)
+{
+	uint64_t bytes = SINK_FAR_LEAST;
+
+	while (bytes < SINK_FAR_MOST && 2 * bytes <= total_bytes / 32 / 256)
+		bytes *= 2;
+	return bytes;
+}
+
+/** Bytes of both. */
+static inline uint64_t sink_bytes(uint64_t total_bytes)
+{
+	return BACKEND_CHUNK_GRANULE + sink_far_bytes(total_bytes);
+}
 
 /** Has the keeper make those that are missing and tells the executors, unless the guard is off. The session is
  * served, and no keeper has been asked for them that may still answer. */

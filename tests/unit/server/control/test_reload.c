@@ -137,6 +137,23 @@ START_TEST(a_file_that_is_wrong_changes_nothing)
 }
 END_TEST
 
+START_TEST(a_guarantee_that_cannot_be_kept_changes_nothing)
+{
+	fake->daemon.device.total_bytes = UINT64_C(8) << 30;
+	write_file("memory_guarantee = 2G\n");
+	expect_answer(0, "{\"restart\":\"\"}");
+	write_file("memory_guarantee = 9G\n");
+	expect_answer(CUDA_ERROR_INVALID_VALUE,
+		"{\"reason\":\"memory_guarantee: 9216 MiB are more than the device has, 8192 MiB\"}");
+	ck_assert_uint_eq(terms()->memory_guarantee, UINT64_C(2) << 30);
+	/* Each of the two executors has half a GiB. */
+	write_file("memory_guarantee = 7400M\n");
+	expect_answer(CUDA_ERROR_INVALID_VALUE, "{\"reason\":\"memory_guarantee: what is served now would "
+						"have 7400 MiB, and there are 7168 MiB\"}");
+	ck_assert_uint_eq(terms()->memory_guarantee, UINT64_C(2) << 30);
+}
+END_TEST
+
 START_TEST(what_needs_a_restart_is_named)
 {
 	write_file("clients_max = 7\nspin_us = 5\n");
@@ -216,6 +233,7 @@ int main(void)
 	tcase_add_checked_fixture(reload, set_up, tear_down);
 	tcase_add_test(reload, limits_change_for_sessions_that_are_there);
 	tcase_add_test(reload, a_file_that_is_wrong_changes_nothing);
+	tcase_add_test(reload, a_guarantee_that_cannot_be_kept_changes_nothing);
 	tcase_add_test(reload, what_needs_a_restart_is_named);
 	tcase_add_test(reload, others_may_not);
 	tcase_add_test(reload, who_asks_may_be_gone_before_the_answer);

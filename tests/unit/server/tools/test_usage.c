@@ -158,6 +158,22 @@ static const struct {
 	{"standbys = 2 # two\n", 0, "conf: no errors\n"},
 	{"standbys = 2\n\nstandby = 2\n", 78, "conf:3: standby: no such key"},
 	{"standbys = 2\nstandbys = 3\n", 78, "conf:2: standbys: line 1 sets it already\n"},
+	{"memory_guarantee = 2G\nmemory_limit = 1G\n", 78,
+		"conf: memory_guarantee is more than memory_limit\n"},
+	{"memory_limit = 1G\n[user 7]\nmemory_guarantee = 1G\n[program /a*]\nmemory_limit = "
+	 "1G\nmemory_guarantee = 2G\n",
+		78, "conf: [program /a*]: memory_guarantee is more than memory_limit\n"},
+	{"memory_policy = ask\n", 78, "conf:1: memory_policy: \"ask\" is not one of refuse|evict\n"},
+	{"memory_guarantee = 193G\n", 78, "conf:1: memory_guarantee: 207232172032 is out of range"},
+	{"memory_limit = 1\n[user 7]\nclients_max = 3\n", 78,
+		"conf:3: clients_max: is for the whole service"},
+	{"[group staff]\n", 78, "conf:1: a section is [user NAME], [cgroup PATTERN] or [program PATTERN]\n"},
+	{"[user nobody at all]\n", 78, "conf:1: there is no user nobody at all\n"},
+	{"[program python3]\n", 78, "conf:1: python3: a path begins with /\n"},
+	{"guard = maybe\n", 78, "conf:1: guard: \"maybe\" is not one of error|warn|off\n"},
+	{"arena_bytes = 96K\n", 78, "conf:1: arena_bytes: 98304 is not a power of two\n"},
+	{"memory_limit = lots\n", 78, "conf:1: memory_limit: \"lots\" is not a number of bytes"},
+	{"memory_limit\n", 78, "conf:1: not a line of the form \"key = value\"\n"},
 	{NULL, 78, "conf: No such file or directory\n"},
 };
 

@@ -1,0 +1,190 @@
+// See guarantee.h.
+
+#include "server/session/guarantee.h"
+
+#include <stdio.h>
+
+#include "server/config/config.h"
+#include "server/session/daemon.h"
+#include "server/session/domain.h"
+#include "server/session/request.h"
+#include "server/session/session.h"
+#include "server/session/sink.h"
+#include "server/worker/worker.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+uint64_t guarantee_wish(const struct wire_message *message)
+{
+	switch (message->type) {
+	case WIRE_MAP_MEMORY:
+		return message->range.bytes;
+	case WIRE_CREATE_MEMORY:
+		return message->memory.bytes;
+	default:
+		return 0;
+	}
+}
+
+/* With what it is about to get. */
+static uint64_t held_by(const struct session *session)
+{
+	return session->holdings.memory_bytes +
+	       (session->request ? guarantee_wish(&session->request->message) : 0);
+}
+
+static uint64_t unused_by(const struct session *session)
+{
+	uint64_t held = held_by(session);
+
+	return session->terms.memory_guarantee > held ? session->terms.memory_guarantee - held : 0;
+}
+
+static uint64_t beyond(const struct session *session)
+{
+	return held_by(session) - (session->terms.memory_guarantee - unused_by(session));
+}
+
+static bool is_refused_to_others(const struct session *session)
+{
+	return session->terms.memory_policy == CONFIG_MEMORY_POLICY_REFUSE;
+}
+
+static uint64_t less(uint64_t from, uint64_t what)
+{
+	return from > what ? from - what : 0;
+}
+
+/* What the device has for so many sessions. */
+static uint64_t capacity(const struct daemon *daemon, uint64_t sessions)
+{
+	const struct config *config = daemon->config;
+	uint64_t total = daemon->device.total_bytes, service = 0;
+	const struct domain *domain;
+	const struct worker *worker;
+
+	if (config->guard != CONFIG_GUARD_OFF)
+		service = sessions * sink_bytes(total);
+	if (config->backend == CONFIG_BACKEND_CUDA)
+		TAILQ_FOREACH (domain, &daemon->domains, link)
+			TAILQ_FOREACH (worker, &domain->workers, link)
+				service += GUARANTEE_EXECUTOR_BYTES;
+	return less(total, service);
+}
+
+/* Sums over the sessions that are served. */
+struct sums {
+	uint64_t sessions, guaranteed, held, kept; /* kept: free for those alone to whom it is guaranteed */
+};
+
+static struct sums sum_up(const struct daemon *daemon, const struct session *except)
+{
+	const struct session *session;
+	struct sums sums = {0};
+
+	TAILQ_FOREACH (session, &daemon->sessions, link) {
+		if (session->state != SESSION_SERVED || session == except)
+			continue;
+		sums.sessions++;
+		sums.guaranteed += session->terms.memory_guarantee;
+		sums.held += held_by(session);
+		sums.kept += is_refused_to_others(session) ? unused_by(session) : 0;
+	}
+	return sums;
+}
+
+uint64_t guarantee_room(const struct session *session)
+{
+	const struct sums others = sum_up(session->daemon, session);
+	uint64_t own = unused_by(session), room;
+
+	if (!others.kept)
+		return UINT64_MAX;
+	room = less(
+		capacity(session->daemon, others.sessions + 1), others.held + others.kept + held_by(session));
+	return room > own ? room : own;
+}
+
+bool guarantee_refuses(const struct session *session, char *ret_text, size_t size)
+{
+	const struct sums others = sum_up(session->daemon, session);
+	uint64_t own = session->terms.memory_guarantee;
+	uint64_t most = capacity(session->daemon, others.sessions + 1);
+
+	if (!own)
+		return false;
+	if (others.guaranteed + own > most) {
+		snprintf(ret_text, size,
+			"its memory_guarantee of %llu MiB cannot be kept: %llu MiB are guaranteed to others, "
+			"and there are %llu MiB",
+			(unsigned long long)(own / MIB), (unsigned long long)(others.guaranteed / MIB),
+			(unsigned long long)(most / MIB));
+		return true;
+	}
+	if (is_refused_to_others(session) && others.held + others.kept + own > most) {
+		snprintf(ret_text, size,
+			"its memory_guarantee of %llu MiB cannot be kept: others hold %llu MiB, and there "
+			"are "
+			"%llu MiB (memory_policy = refuse)",
+			(unsigned long long)(own / MIB), (unsigned long long)(others.held / MIB),
+			(unsigned long long)(most / MIB));
+		return true;
+	}
+	return false;
+}
+
+static bool is_more_than_device(const struct daemon *daemon, const struct terms *terms, const char *where,
+	char *ret_text, size_t size)
+{
+	if (terms->memory_guarantee <= daemon->device.total_bytes)
+		return false;
+	snprintf(ret_text, size, "memory_guarantee%s: %llu MiB are more than the device has, %llu MiB", where,
+		(unsigned long long)(terms->memory_guarantee / MIB),
+		(unsigned long long)(daemon->device.total_bytes / MIB));
+	return true;
+}
+
+bool guarantee_refuses_rules(
+	const struct daemon *daemon, const struct rules *rules, char *ret_text, size_t size)
+{
+	const struct session *session;
+	uint64_t sum = 0, sessions = 0, most;
+	struct terms terms;
+
+	if (!daemon->device_known)
+		return false;
+	if (is_more_than_device(daemon, &rules->general, "", ret_text, size))
+		return true;
+	for (uint32_t i = 0; i < rules->count; i++)
+		if (is_more_than_device(daemon, &rules->rules[i].terms, " in a section", ret_text, size))
+			return true;
+	TAILQ_FOREACH (session, &daemon->sessions, link) {
+		if (session->state != SESSION_SERVED)
+			continue;
+		terms_find(rules, &session->subject, &terms);
+		terms_tighten(&terms, session->memory_wish);
+		sum += terms.memory_guarantee;
+		sessions++;
+	}
+	most = capacity(daemon, sessions);
+	if (!sum || sum <= most)
+		return false;
+	snprintf(ret_text, size,
+		"memory_guarantee: what is served now would have %llu MiB, and there are %llu MiB",
+		(unsigned long long)(sum / MIB), (unsigned long long)(most / MIB));
+	return true;
+}
+
+struct session *guarantee_victim(const struct session *session, uint64_t bytes)
+{
+	struct session *other, *victim = NULL;
+
+	/* What it asks for is in what it holds already (held_by()). */
+	if (is_refused_to_others(session) || !bytes || beyond(session))
+		return NULL;
+	TAILQ_FOREACH (other, &session->daemon->sessions, link)
+		if (other != session && other->state == SESSION_SERVED && beyond(other) &&
+			(!victim || beyond(other) > beyond(victim)))
+			victim = other;
+	return victim;
+}
