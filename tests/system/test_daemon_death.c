@@ -363,6 +363,27 @@ static void end_requesters(struct child *children)
 		ck_assert_int_eq(child_end(&children[i]), 0);
 }
 
+/* The terms of the programs change, and they go on. */
+static void reload(int limit_mib)
+{
+	FILE *file = fopen(service.config, "we");
+
+	ck_assert_ptr_nonnull(file);
+	fprintf(file, "memory_limit = %dM\nmemory_guarantee = %dM\n", limit_mib, limit_mib ? 8 : 0);
+	ck_assert_int_eq(fclose(file), 0);
+	ck_assert_int_eq(system("\"$FRMPS_TEST_CTL\" reload"), 0);
+}
+
+static void expect_limit(int limit_mib)
+{
+	json_t *status = status_now(), *one;
+	size_t index;
+
+	json_array_foreach (json_object_get(domain_of(status), "clients"), index, one)
+		ck_assert_int_eq(number(one, "memory_limit"), (long long)limit_mib << 20);
+	json_decref(status);
+}
+
 START_TEST(every_request_is_answered_once)
 {
 	const char *text = getenv("FRMPS_TEST_DAEMON_KILLS");
@@ -377,9 +398,14 @@ START_TEST(every_request_is_answered_once)
 	status_footprint(&service, &fds[0], &threads[0]);
 	start_requesters(children);
 	srand(17);
-	for (int i = 0; i < kills; i++)
+	for (int i = 0; i < kills; i++) {
+		reload(1024 + i);
 		kill_daemon_somewhen((unsigned)rand() % 20000);
+		expect_limit(1024 + i);
+	}
 	end_requesters(children);
+	/* What a newcomer sees is no part of the limit any more. */
+	reload(0);
 	status_await_rest(&service);
 	ck_assert_int_eq(free_mib(), free_before);
 	ck_assert_int_eq(service_log_count(&service, "rejected"), 0);
