@@ -306,9 +306,10 @@ class StandIn(Bed):
         self.assertRegex(second.stderr, r'the service has ended with status 1; \S+/control.log says why')
         done = self.control(lines='quit -t 0\n')
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''))
-        self.assertEqual(program.allocate(4096), TERMINATED)
+        # The answer comes before the end.
         while self.control('get_server_list').returncode == 0:
             pass
+        self.assertEqual(program.allocate(4096), TERMINATED)
         for name in 'CUDA_MPS_PIPE_DIRECTORY', 'CUDA_MPS_LOG_DIRECTORY':
             del os.environ[name]
 
