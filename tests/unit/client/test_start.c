@@ -143,7 +143,7 @@ END_TEST
 START_TEST(a_link_to_a_folder_has_no_socket)
 {
 	const char *socket = getenv("FRMPS_SOCKET");
-	char folder[] = "/tmp/frmps-mps-XXXXXX", path[64], link[64], found[128];
+	char folder[64] = "/tmp/frmps-mps-XXXXXX", path[128], link[128], found[256];
 
 	ck_assert_ptr_nonnull(mkdtemp(folder));
 	snprintf(path, sizeof(path), "%s/frmps.sock", folder);
