@@ -210,6 +210,13 @@ static void set_device_pinned_mem_limit(const struct verb *verb)
 
 	if (!domain || !is_device(verb, verb->words[1]) || !parse_limit(verb, verb->words[2], &bytes))
 		return;
+	/* What the service's operator has set is no user's to take away. */
+	if (!quota_is_operator(verb->uid) && lesser(bytes, domain->memory_limit) != bytes) {
+		refuse(verb, CUDA_ERROR_NOT_PERMITTED,
+			"server %s has less: only root and the service's own user may set more",
+			verb->words[0]);
+		return;
+	}
 	domain->memory_limit = bytes;
 	domain_keep(domain);
 	note(verb,

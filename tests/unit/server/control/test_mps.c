@@ -245,6 +245,13 @@ START_TEST(user_starts_and_limits_his_own)
 	fake_warm(fake, &fake->children[3]);
 	snprintf(server, sizeof(server), "%d", (int)fake->children[3].worker->pid);
 	ck_assert_int_eq(say_as(STRANGER, "set_device_pinned_mem_limit", server, "0", "1G"), CUDA_SUCCESS);
+	/* But not more than an operator lets him have. */
+	ck_assert_int_eq(say("set_device_pinned_mem_limit", server, "0", "2G"), CUDA_SUCCESS);
+	ck_assert_int_eq(
+		say_as(STRANGER, "set_device_pinned_mem_limit", server, "0", "3G"), CUDA_ERROR_NOT_PERMITTED);
+	ck_assert_int_eq(
+		say_as(STRANGER, "set_device_pinned_mem_limit", server, "0", "0M"), CUDA_ERROR_NOT_PERMITTED);
+	ck_assert_int_eq(say_as(STRANGER, "set_device_pinned_mem_limit", server, "0", "1G"), CUDA_SUCCESS);
 	ck_assert_uint_eq(domain->memory_limit, GIB);
 }
 END_TEST
