@@ -254,7 +254,7 @@ static int read_session(struct adoption *adoption, const struct record *record)
 		return -1;
 	session = session_adopt(domain, record_key(record), &kept);
 	session->record = record;
-	session->held = domain->promotion.lost_one;
+	session->held = incident_is_open(domain->promotion.state);
 	session->crashes += adoption->crashed && kept.asked;
 	if (session->opened && session->state == SESSION_CLOSING && !session->given_up)
 		reclaim_begin(daemon);
@@ -369,7 +369,7 @@ static void repeat_everything(struct adoption *adoption)
 
 	inventory_repeat(&adoption->inventory, &adoption->repetitions);
 	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (domain->active && domain->activate_id && domain->promotion.state == PROMOTE_ACTIVATING)
+		if (domain->active && domain->activate_id && incident_is_activating(domain->promotion.state))
 			repeat_later(&adoption->repetitions, domain->active, domain->activate_id,
 				activate_again, domain, NULL);
 	repeat_now(&adoption->repetitions);

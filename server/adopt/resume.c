@@ -3,7 +3,6 @@
 
 #include "server/adopt/resume.h"
 
-#include "server/fault/halt.h"
 #include "server/fault/promote.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
@@ -18,36 +17,6 @@
 
 /* Crashes of daemons, one after the other, that a request may be under way in. */
 #define CRASHES_MOST 2u
-
-/* The active executor was given up. Why it was being replaced before that, if it was, stays known. */
-static void resume_loss(struct domain *domain)
-{
-	struct promotion *promotion = &domain->promotion;
-	bool begun = promotion->state == PROMOTE_HALTING || promotion->state == PROMOTE_FENCING;
-
-	promotion->state = begun ? PROMOTE_HALTING : PROMOTE_STEADY;
-	promote_detect(domain, domain->active);
-}
-
-static void resume_promotion(struct domain *domain)
-{
-	struct promotion *promotion = &domain->promotion;
-	uint64_t now_us;
-
-	if (!domain->active) {
-		promotion->state = PROMOTE_WAITING;
-	} else if (domain->active->state == WORKER_CONDEMNED) {
-		resume_loss(domain);
-	} else if (promotion->state == PROMOTE_HALTING) {
-		/* Halt is sent again, under a new number: it may be told as often as one likes. */
-		now_us = timer_now_us();
-		halt_begin(domain,
-			promotion->halt_until_us > now_us ? (promotion->halt_until_us - now_us) / 1000 : 0);
-	} else if (promotion->state == PROMOTE_STEADY) {
-		promotion->asked_us = 0;
-		promote_look(domain);
-	}
-}
 
 /* Whoever is condemned is killed once more; a standby that is behind is replaced. */
 static void settle_worker(struct worker *worker)
@@ -69,7 +38,7 @@ static void settle_domain(struct domain *domain)
 
 	TAILQ_FOREACH (worker, &domain->workers, link)
 		settle_worker(worker);
-	resume_promotion(domain);
+	promote_resume(domain);
 	for (worker = TAILQ_FIRST(&domain->workers); worker; worker = next) {
 		next = TAILQ_NEXT(worker, link);
 		if (worker->state == WORKER_WARM)

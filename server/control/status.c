@@ -165,7 +165,7 @@ static json_t *domain_json(const struct domain *domain)
 	return json_pack("{so so ss si so so sI so so}", "uid",
 		domain->assigned ? json_integer(domain->identity.uid) : json_null(), "alone",
 		domain->alone ? foreign(domain->reason) : json_null(), "state",
-		promote_state_name(domain->promotion.state), "generation", (int)domain->promotion.generation,
+		incident_phase_name(domain->promotion.state), "generation", (int)domain->promotion.generation,
 		"verdict", *verdict ? foreign(verdict) : json_null(), "verdict_ms",
 		*verdict ? json_integer(domain->promotion.verdict_ms) : json_null(), "unpinning_bytes",
 		(json_int_t)linger_bytes(domain), "executors", executors, "clients", sessions);

@@ -55,7 +55,7 @@ static void collect(const struct domain *domain, const struct worker *worker, st
 {
 	const struct promotion *promotion = &domain->promotion;
 	uint32_t doubt = convict_doubt(domain, worker);
-	bool sign = promotion->cause == PROMOTE_SIGN && !promotion->silent;
+	bool sign = promotion->cause == PROMOTE_SIGN;
 	/* Evidence, but not of itself that there was a fault. */
 	bool testified = worker_is_testified(worker) && (doubt || !worker->contains) &&
 			 (promotion->cause == PROMOTE_LOST || sign);
@@ -67,7 +67,7 @@ static void collect(const struct domain *domain, const struct worker *worker, st
 		.exit_signal = worker->exit_signal,
 		.asked = worker->asked,
 		/* It was at work on a fault, or did not come to an end after a sign of one. */
-		.suspected = doubt || (promotion->state == PROMOTE_FENCING && sign)};
+		.suspected = doubt || (promotion->state == INCIDENT_FENCING && sign)};
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
 		if (session->over_limit)
 			evidence->over_limit = session->number;

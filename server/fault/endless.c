@@ -102,7 +102,7 @@ void endless_over_limit(struct domain *domain, struct session *session)
 {
 	const struct session_endless *endless = &session->endless;
 
-	if (domain->promotion.state != PROMOTE_STEADY)
+	if (!incident_is_serving(domain->promotion.state))
 		return;
 	if (endless->generation != domain->active->generation)
 		ask(domain, session);

@@ -113,8 +113,7 @@ static bool is_unexplained(const struct domain *domain)
 {
 	const struct promotion *promotion = &domain->promotion;
 
-	return promotion->cause == PROMOTE_SIGN && !promotion->silent &&
-	       (convict_doubt(domain, domain->active) & SHM_DOUBT_FAULT);
+	return promotion->cause == PROMOTE_SIGN && (convict_doubt(domain, domain->active) & SHM_DOUBT_FAULT);
 }
 
 /* Whether nothing more will be known about the cause. */
@@ -123,7 +122,7 @@ static bool is_explained(const struct domain *domain, const struct judge_verdict
 	const struct promotion *promotion = &domain->promotion;
 	/* One that had contained a fault and was only slow to answer is replaced for that fault. */
 	bool planned = promotion->cause == PROMOTE_ORPHAN || promotion->cause == PROMOTE_WORN ||
-		       (promotion->silent && promotion->worn);
+		       (promotion->cause == PROMOTE_SILENT && promotion->worn);
 
 	return ((planned || verdict->culprit || verdict->gone) && !convict_doubt(domain, domain->active)) ||
 	       is_stalled(domain, now_us) || has_passed(now_us, promotion->moved_us, NAME_MS);
@@ -134,11 +133,12 @@ static bool is_explained(const struct domain *domain, const struct judge_verdict
 static bool is_silent(struct domain *domain, uint64_t now_us)
 {
 	struct promotion *promotion = &domain->promotion;
+	bool silent = promotion->cause == PROMOTE_SILENT;
 
-	if (promotion->halted || (!promotion->worn && !promotion->silent))
+	if (promotion->state != INCIDENT_HALTING || (!promotion->worn && !silent))
 		return false;
 	halt_note_progress(domain, now_us);
-	return has_passed(now_us, promotion->moved_us, promotion->silent ? LAST_CALL_MS : HALT_SILENCE_MS);
+	return has_passed(now_us, promotion->moved_us, silent ? LAST_CALL_MS : HALT_SILENCE_MS);
 }
 
 static void on_fenced(
@@ -147,7 +147,7 @@ static void on_fenced(
 	struct domain *domain = context;
 
 	(void)packet;
-	if (!reply || worker != domain->active || domain->promotion.state != PROMOTE_HALTING)
+	if (!reply || worker != domain->active || domain->promotion.state != INCIDENT_LEAVING)
 		return;
 	if (reply->code)
 		worker_condemn(worker, "it cannot be taken off the device");
@@ -155,7 +155,7 @@ static void on_fenced(
 		promote_off_device(domain);
 }
 
-static void ask_for_fence(struct domain *domain)
+void halt_ask_for_fence(struct domain *domain)
 {
 	struct wire_message halt = {.type = WIRE_HALT, .halt.fence = true};
 
@@ -166,9 +166,7 @@ static void ask_for_fence(struct domain *domain)
 
 static void give_up(struct domain *domain, bool stalled)
 {
-	if (domain->promotion.halted)
-		ask_for_fence(domain);
-	else
+	if (!promote_take(domain, INCIDENT_STUCK))
 		worker_condemn(domain->active,
 			stalled ? "its context is dead" : "what was on the device does not end");
 }
@@ -189,22 +187,22 @@ void halt_look(void *context)
 	struct promotion *promotion = &domain->promotion;
 	uint64_t now_us = timer_now_us();
 	struct judge_verdict verdict;
-	bool quiet;
+	bool halted = promotion->state == INCIDENT_HALTED, quiet;
 
-	if (promotion->state != PROMOTE_HALTING) {
+	if (!incident_is_halting(promotion->state)) {
 		promote_look(domain);
 		return;
 	}
-	if (promotion->fence_until_us) {
+	if (promotion->state == INCIDENT_LEAVING) {
 		await_fence(domain, now_us);
 		return;
 	}
 	convict_preview(domain, domain->active, &verdict);
-	if (promotion->halted && is_unexplained(domain)) {
-		ask_for_fence(domain);
+	if (halted && is_unexplained(domain)) {
+		promote_take(domain, INCIDENT_STUCK);
 		return;
 	}
-	quiet = promotion->halted && survivors_are_quiet(domain, &verdict);
+	quiet = halted && survivors_are_quiet(domain, &verdict);
 	if (quiet && !promotion->times.quiet)
 		promotion->times.quiet = now_us;
 	if (quiet && is_explained(domain, &verdict, now_us))
@@ -213,7 +211,7 @@ void halt_look(void *context)
 		worker_condemn(domain->active, "it does not answer any more");
 	else if (now_us >= promotion->halt_until_us)
 		give_up(domain, false);
-	else if (promotion->halted && !quiet && is_stalled(domain, now_us))
+	else if (halted && !quiet && is_stalled(domain, now_us))
 		give_up(domain, true);
 	else
 		timer_start(promotion->halt_timer, LOOK_MS);
@@ -226,12 +224,9 @@ static void on_halted(
 	struct promotion *promotion = &domain->promotion;
 
 	(void)packet;
-	if (!reply || worker != domain->active || promotion->state != PROMOTE_HALTING)
+	if (!reply || worker != domain->active || !promote_take(domain, INCIDENT_ANSWERED))
 		return;
-	promotion->halted = true;
 	promotion->times.halted = promotion->moved_us = timer_now_us();
-	/* Words that it wrote since. */
-	promote_hold_sessions(domain);
 	halt_look(domain);
 }
 
@@ -243,7 +238,6 @@ void halt_begin(struct domain *domain, uint64_t patience_ms)
 
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
 		session->quiet = false;
-	promotion->halted = false;
 	promotion->progress = 0;
 	promotion->moved_us = timer_now_us();
 	promotion->halt_until_us = promotion->moved_us + patience_ms * 1000;
@@ -261,7 +255,6 @@ void halt_answered(struct domain *domain)
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
 		session->quiet = false;
 	domain->active->halting = true;
-	promotion->halted = true;
 	promotion->progress = 0;
 	promotion->times.halted = promotion->moved_us = timer_now_us();
 	promotion->halt_until_us = promotion->moved_us + domain->daemon->config->fault_patience_ms * 1000;

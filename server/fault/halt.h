@@ -22,6 +22,8 @@ void halt_extend(struct domain *domain, uint64_t patience_ms);
 void halt_hurry(struct domain *domain);
 /** Looks whether anything of anybody ended since the last look: promotion->moved_us. */
 void halt_note_progress(struct domain *domain, uint64_t now_us);
+/** Asks the executor, which issues nothing more, to leave the device. */
+void halt_ask_for_fence(struct domain *domain);
 /** Stops looking: the executor is condemned. */
 void halt_end(struct domain *domain);
 

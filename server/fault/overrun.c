@@ -79,7 +79,7 @@ static void on_timer(void *context)
 {
 	struct domain *domain = context;
 
-	if (domain->promotion.state == PROMOTE_STEADY)
+	if (incident_is_serving(domain->promotion.state))
 		look(domain);
 	timer_start(domain->overrun_timer, interval_ms(domain));
 }

@@ -1,15 +1,4 @@
-// Promotion: the domain's state machine.
-//
-//                                                              promote_sign(), promote_orphan(),
-//             activate()                 resume()               promote_over_limit()
-//   WAITING ─────────────► ACTIVATING ─────────────► STEADY ────────────────────────────────────► HALTING
-//      ▲                      │    │                    │                                          │    │
-//      │                      │    └── promote_sign() ──┼─────────────────────────────────────────►│    │
-//      │                      │                         │ promote_detect()                         │    │
-//      │                      └──────────┬──────────────┴──────────────────────────────────────────┘    │
-//      │                                 ▼                                                              │
-//      ├────── promote_fenced() ◄──── FENCING                                      promote_hand_over()  │
-//      └────────────────────────────────────────────────────────────────────────────────────────────────┘
+// Promotion: carries out the steps of the domain's incident (incident.h has the states) and finds the next executor.
 //
 //   detect   an executor that lives shows a sign of a fault, or says Lost: promote_sign(). It hung up, broke the protocol
 //            or died: promote_detect(). A program's work does not end when it is gone, or is over its limit, and its
@@ -19,7 +8,7 @@
 //            An executor that contains faults (worker->contains) tells of each one itself, and only the
 //            session whose kernel it was is hurt: promote_contained(). It serves on; where something that faulted
 //            is left on the device it is asked to halt at a moment at which nobody notices, and all of the above
-//            is over at once. Other signs of a fault say nothing new then, unless it does not speak
+//            is over at once (QUIETING). Other signs of a fault say nothing new then, unless it does not speak
 //   fence    where something does not end, the executor takes itself off the device: promote_off_device().
 //            Where it cannot, or is dead or dying: SIGKILL at once, then the word of the kernel that the
 //            process is reaped: promote_fenced(). Nothing of any session is touched before, because the old
@@ -29,14 +18,13 @@
 //            modules' variables, where the old executor could hand them over: keep_variables()
 //   resolve  the standby applies each session's recover code; the daemon itself ends only sessions that the
 //            standby cannot take over: settle_session()
-//   resume   requests that were not answered go to the new executor: resume()
+//   resume   requests that were not answered go to the new executor: serve()
 //
-// What may be trusted: in FENCING nothing that lives in shared memory; in HALTING the states of sessions once
-// Halt is answered; in WAITING after a loss, journals, states and timelines of all sessions but a culprit's
-// stand still. After a hand-over the old process still dies: it holds what it had mapped, so sessions that it
+// What may be trusted: in FENCING nothing that lives in shared memory; from HALTED on the states of sessions;
+// in LOST the journals, states and timelines of all sessions but a culprit's stand still. After a hand-over the old process still dies: it holds what it had mapped, so sessions that it
 // knew are not let go, and no new standby is started, before it is reaped (session_close.c, domain.c); the culprit's
 // kernels may run until then, and their marks go into a timeline that nobody reads any more. It is not the
-// active one, so its end changes nothing here. A loss in ACTIVATING starts over: sessions that the dead
+// active one, so its end changes nothing here. A loss in TAKING_OVER starts over: sessions that the dead
 // standby had not reached still carry the older generation, and each session is judged by the generation in
 // its own header. A worker that is not the active one never changes the state, it only counts as a standby or
 // not.
@@ -81,16 +69,9 @@
  * address and illegal instructions). */
 #define UNDISTURBED_MS 500u
 
-const char *promote_state_name(enum promote_state state)
-{
-	static const char *const names[] = {"waiting", "activating", "steady", "halting", "fencing"};
-
-	return names[state];
-}
-
 int promote_init(struct domain *domain)
 {
-	domain->promotion = (struct promotion){.state = PROMOTE_WAITING};
+	domain->promotion = (struct promotion){.state = INCIDENT_VACANT};
 	domain->promotion.halt_timer = timer_new(domain->daemon->loop, halt_look, domain);
 	return domain->promotion.halt_timer ? overrun_init(domain) : -ENOMEM;
 }
@@ -114,35 +95,96 @@ void promote_hold_sessions(struct domain *domain)
 }
 
 /*
- * Detect
+ * Steps
  */
 
-/* Something is wrong with the active executor. */
-static void begin(struct domain *domain, enum promote_state state, enum promote_cause cause)
+static void choose(struct domain *domain);
+
+static void begin(struct domain *domain, unsigned actions, enum promote_cause cause)
 {
 	struct promotion *promotion = &domain->promotion;
 
-	/* A loss during a promotion belongs to the same pause, but its verdict takes the place of the former. */
-	if (promotion->lost_one && promotion->state == PROMOTE_ACTIVATING)
-		verdict_cut_short(domain);
-	if (!promotion->lost_one)
+	/* A loss during a promotion belongs to the same pause. */
+	if (actions & INCIDENT_NEW)
 		promotion->times = (struct promote_times){.detected = timer_now_us()};
-	promotion->fell_short = promotion->state == PROMOTE_ACTIVATING;
-	promotion->lost_one = true;
-	promotion->state = state;
+	promotion->fell_short = actions & INCIDENT_FELL_SHORT;
 	promotion->cause = cause;
-	promotion->silent = false;
-	promotion->fence_until_us = 0;
 	promotion->sign[0] = '\0';
 	promote_hold_sessions(domain);
 	domain->daemon->standby_room->in_trouble(domain);
 }
 
-static void halt(struct domain *domain, enum promote_cause cause, uint64_t patience_ms)
+/* How long what is on the device has to end. */
+static uint64_t patience_ms(const struct domain *domain)
 {
-	begin(domain, PROMOTE_HALTING, cause);
-	halt_begin(domain, patience_ms);
+	enum promote_cause cause = domain->promotion.cause;
+
+	return cause == PROMOTE_ORPHAN || cause == PROMOTE_LIMIT ? ORPHAN_PATIENCE_MS
+								 : domain->daemon->config->fault_patience_ms;
 }
+
+static uint64_t time_left_ms(const struct domain *domain)
+{
+	uint64_t now_us = timer_now_us(), until_us = domain->promotion.halt_until_us;
+
+	return until_us > now_us ? (until_us - now_us) / 1000 : 0;
+}
+
+static void judge_loss(struct domain *domain)
+{
+	const struct worker *worker = domain->active;
+
+	domain->promotion.orphan = domain->promotion.worn = false;
+	domain->active = NULL;
+	/* Once more: the old executor may have written the word while it stopped. */
+	promote_hold_sessions(domain);
+	/* Nobody is left whose fault it could be. */
+	if (!domain->retiring)
+		convict(domain, worker);
+}
+
+static unsigned step(struct domain *domain, enum incident_event event, enum promote_cause cause)
+{
+	struct incident_step step = incident_step(domain->promotion.state, event);
+
+	if (step.actions)
+		log_debug("domain %u: %s, %s: %s", domain->number,
+			incident_state_name(domain->promotion.state), incident_event_name(event),
+			incident_state_name(step.next));
+	if (step.actions & INCIDENT_CUT_SHORT)
+		verdict_cut_short(domain);
+	if (step.actions & INCIDENT_JUDGE)
+		judge_loss(domain);
+	domain->promotion.state = step.next;
+	if (step.actions & INCIDENT_BEGIN)
+		begin(domain, step.actions, cause);
+	if (step.actions & INCIDENT_STOP)
+		halt_end(domain);
+	if (step.actions & INCIDENT_HOLD)
+		promote_hold_sessions(domain);
+	if (step.actions & INCIDENT_HALT)
+		halt_begin(domain, patience_ms(domain));
+	if (step.actions & INCIDENT_HALT_AGAIN)
+		halt_begin(domain, time_left_ms(domain));
+	if (step.actions & INCIDENT_LOOK) {
+		domain_keep_all(domain, false);
+		halt_answered(domain);
+	}
+	if (step.actions & INCIDENT_FENCE)
+		halt_ask_for_fence(domain);
+	if (step.actions & INCIDENT_CHOOSE)
+		choose(domain);
+	return step.actions;
+}
+
+unsigned promote_take(struct domain *domain, enum incident_event event)
+{
+	return step(domain, event, PROMOTE_LOST);
+}
+
+/*
+ * Detect
+ */
 
 static void note_sign(struct domain *domain, const struct worker *worker, const char *sign)
 {
@@ -152,44 +194,35 @@ static void note_sign(struct domain *domain, const struct worker *worker, const 
 
 /* While it is halted. A fault explains more than an orphan does, and what ends on the device has from now on as long
  * as behind any other fault. */
-static void turn_into_fault(struct domain *domain, const struct worker *worker, const char *sign)
+static void explain(struct domain *domain, const struct worker *worker, const char *sign)
 {
 	struct promotion *promotion = &domain->promotion;
 
-	if (promotion->cause == PROMOTE_SIGN)
-		return;
+	if (promotion->cause != PROMOTE_SIGN && promotion->cause != PROMOTE_SILENT) {
+		halt_extend(domain, domain->daemon->config->fault_patience_ms);
+		note_sign(domain, worker, sign);
+	}
 	promotion->cause = PROMOTE_SIGN;
-	halt_extend(domain, domain->daemon->config->fault_patience_ms);
-	note_sign(domain, worker, sign);
+	halt_hurry(domain);
 }
 
 bool promote_sign(struct domain *domain, struct worker *worker, const char *sign)
 {
-	struct promotion *promotion = &domain->promotion;
+	unsigned actions = worker == domain->active ? step(domain, INCIDENT_SIGN, PROMOTE_SIGN) : 0;
 
-	if (worker != domain->active)
-		return false;
-	if (promotion->state == PROMOTE_HALTING) {
-		turn_into_fault(domain, worker, sign);
-		promotion->silent = false;
-		halt_hurry(domain);
-		return true;
-	}
-	if (promotion->state != PROMOTE_STEADY && promotion->state != PROMOTE_ACTIVATING)
-		return false;
-	halt(domain, PROMOTE_SIGN, domain->daemon->config->fault_patience_ms);
-	note_sign(domain, worker, sign);
-	return true;
+	if (actions & INCIDENT_EXPLAIN)
+		explain(domain, worker, sign);
+	else if (actions)
+		note_sign(domain, worker, sign);
+	return actions;
 }
 
 void promote_silent(struct domain *domain, struct worker *worker)
 {
-	struct promotion *promotion = &domain->promotion;
-
-	if (worker != domain->active || promotion->state != PROMOTE_STEADY)
+	if (worker != domain->active || !incident_is_serving(domain->promotion.state))
 		return;
-	promote_sign(domain, worker, "it does not answer any more");
-	promotion->silent = promotion->state != PROMOTE_STEADY;
+	step(domain, INCIDENT_SIGN, PROMOTE_SILENT);
+	note_sign(domain, worker, "it does not answer any more");
 	domain_keep(domain);
 }
 
@@ -201,7 +234,7 @@ void promote_lost(struct worker *worker, const char *text)
 
 void promote_close_overdue(struct domain *domain)
 {
-	if (domain->promotion.state == PROMOTE_ACTIVATING)
+	if (incident_is_activating(domain->promotion.state))
 		worker_condemn(domain->active, "did not close a session in time");
 	else if (!domain->promotion.worn)
 		promote_silent(domain, domain->active);
@@ -209,17 +242,8 @@ void promote_close_overdue(struct domain *domain)
 
 void promote_detect(struct domain *domain, struct worker *worker)
 {
-	struct promotion *promotion = &domain->promotion;
-
-	if (worker != domain->active || promotion->state == PROMOTE_FENCING)
-		return;
-	if (promotion->state == PROMOTE_HALTING) {
-		halt_end(domain);
-		promotion->state = PROMOTE_FENCING;
-		promote_hold_sessions(domain);
-	} else {
-		begin(domain, PROMOTE_FENCING, PROMOTE_LOST);
-	}
+	if (worker == domain->active)
+		promote_take(domain, INCIDENT_CONDEMNED);
 }
 
 /*
@@ -292,7 +316,8 @@ static void activate(struct domain *domain, struct worker *worker)
 {
 	struct promotion *promotion = &domain->promotion;
 
-	promotion->state = PROMOTE_ACTIVATING;
+	if (!(promote_take(domain, INCIDENT_STANDBY) & INCIDENT_ACTIVATE))
+		return;
 	promotion->times.activate = timer_now_us();
 	worker->generation = ++promotion->generation;
 	worker->state = WORKER_ACTIVE;
@@ -321,27 +346,12 @@ static void choose(struct domain *domain)
 {
 	struct worker *worker = promote_find_warm(domain);
 
-	domain->promotion.state = PROMOTE_WAITING;
 	if (domain->retiring || domain->daemon->leaving)
 		return;
 	if (worker)
 		activate(domain, worker);
-	else if (domain->promotion.lost_one)
+	else if (domain->promotion.state == INCIDENT_LOST)
 		log_warning("no standby is ready: clients are held until one is");
-}
-
-/* The old executor is out of the way: whose fault it was, and who comes next. */
-static void replace(struct domain *domain, const struct worker *worker)
-{
-	domain->promotion.orphan = domain->promotion.worn = false;
-	domain->promotion.asked_us = 0;
-	domain->active = NULL;
-	/* Once more: the old executor may have written the word while it stopped. */
-	promote_hold_sessions(domain);
-	/* Nobody is left whose fault it could be. */
-	if (!domain->retiring)
-		convict(domain, worker);
-	choose(domain);
 }
 
 void promote_fenced(struct domain *domain, struct worker *worker)
@@ -349,15 +359,14 @@ void promote_fenced(struct domain *domain, struct worker *worker)
 	if (worker != domain->active)
 		return;
 	domain->promotion.times.fenced = timer_now_us();
-	replace(domain, worker);
+	promote_take(domain, INCIDENT_REAPED);
 }
 
 void promote_off_device(struct domain *domain)
 {
 	struct worker *worker = domain->active;
 
-	halt_end(domain);
-	domain->promotion.state = PROMOTE_FENCING;
+	promote_take(domain, INCIDENT_OFF_DEVICE);
 	promote_fenced(domain, worker);
 	worker_condemn(worker, "its clients go on in the next one");
 }
@@ -369,12 +378,11 @@ void promote_hand_over(struct domain *domain)
 	bool undisturbed =
 		domain->promotion.cause == PROMOTE_WORN && !domain->retiring && !domain->daemon->leaving;
 
-	halt_end(domain);
 	/* It halted between two jobs, and what is queued there stays so. Otherwise it may be at one, and put something on
 	 * the device that the next one would do as well: that one is asked when it has ended. */
 	if (undisturbed)
 		request_forgo_all(worker);
-	replace(domain, worker);
+	promote_take(domain, INCIDENT_DRAINED);
 	/* Not the active one any more, so its end is nobody's business but the driver's. */
 	if (undisturbed)
 		worker_condemn_later(worker, UNDISTURBED_MS, reason);
@@ -391,22 +399,21 @@ static bool can_replace(struct domain *domain)
 static void replace_orphan(struct domain *domain)
 {
 	domain->daemon->counters.orphans++;
-	halt(domain, PROMOTE_ORPHAN, ORPHAN_PATIENCE_MS);
+	step(domain, INCIDENT_ENDLESS, PROMOTE_ORPHAN);
 }
 
-static void resume(struct domain *domain, struct worker *worker, const struct wire_u64s *values)
+static void serve(
+	struct domain *domain, struct worker *worker, unsigned actions, const struct wire_u64s *values)
 {
 	struct promotion *promotion = &domain->promotion;
 	struct session *session;
 
-	promotion->state = PROMOTE_STEADY;
-	if (promotion->lost_one) {
+	if (actions & INCIDENT_REPORT) {
 		verdict_report(domain, worker, values);
 		domain->daemon->counters.promotions++;
 	} else {
 		log_debug("executor %d is active", (int)worker->pid);
 	}
-	promotion->lost_one = false;
 	promotion->variables = shared_fd_unref(promotion->variables);
 	promotion->verdict = (struct judge_verdict){0};
 	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
@@ -417,7 +424,7 @@ static void resume(struct domain *domain, struct worker *worker, const struct wi
 	domain_fill(domain);
 	promote_look(domain);
 	/* Of one that was known before. */
-	if (promotion->state == PROMOTE_STEADY && promotion->orphan && !promotion->worn &&
+	if (incident_is_serving(promotion->state) && promotion->orphan && !promotion->worn &&
 		can_replace(domain))
 		replace_orphan(domain);
 }
@@ -426,15 +433,19 @@ static void on_activated(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
 	struct domain *domain = context;
+	unsigned actions;
 
 	(void)packet;
 	/* Its death is promote_fenced()'s, and a sign that it has failed halt.c's. */
 	if (!reply || worker_is_failing(worker))
 		return;
-	if (reply->code)
+	if (reply->code) {
 		worker_condemn(worker, reply->text[0] ? reply->text : "could not be activated");
-	else
-		resume(domain, worker, &reply->values);
+		return;
+	}
+	actions = promote_take(domain, INCIDENT_ACTIVATED);
+	if (actions & INCIDENT_SERVE)
+		serve(domain, worker, actions, &reply->values);
 }
 
 /*
@@ -459,20 +470,14 @@ static void on_quiet(
 
 	if (!reply || worker != domain->active)
 		return;
-	promotion->asked_us = 0;
 	/* Also where a fault came in between: what halted gently has written them in a gap. */
 	if (!reply->code)
 		keep_variables(promotion, packet);
-	if (promotion->state != PROMOTE_STEADY)
-		return;
-	if (reply->code) {
+	if (!reply->code)
+		step(domain, INCIDENT_QUIET, PROMOTE_WORN);
+	else if (promote_take(domain, INCIDENT_NO_QUIET))
 		timer_start(promotion->halt_timer,
 			took_ms * QUIET_FACTOR > QUIET_MS ? took_ms * QUIET_FACTOR : QUIET_MS);
-		return;
-	}
-	begin(domain, PROMOTE_HALTING, PROMOTE_WORN);
-	domain_keep_all(domain, false);
-	halt_answered(domain);
 }
 
 static void ask_for_quiet(struct domain *domain)
@@ -481,7 +486,7 @@ static void ask_for_quiet(struct domain *domain)
 	struct wire_message halt = {.type = WIRE_HALT, .halt.gently = true};
 
 	/* Where there is no standby it goes on: nobody is held until one is made. */
-	if (promotion->asked_us || !promote_find_warm(domain))
+	if (!promote_find_warm(domain) || !promote_take(domain, INCIDENT_ASKED))
 		return;
 	promotion->asked_us = promotion->moved_us = timer_now_us();
 	halt_note_progress(domain, promotion->asked_us);
@@ -493,7 +498,7 @@ static bool is_silent(struct domain *domain)
 	struct promotion *promotion = &domain->promotion;
 	uint64_t now_us = timer_now_us();
 
-	if (!promotion->asked_us)
+	if (promotion->state != INCIDENT_QUIETING)
 		return false;
 	halt_note_progress(domain, now_us);
 	return now_us >= promotion->asked_us + ANSWER_MS * 1000 ||
@@ -504,7 +509,7 @@ void promote_look(struct domain *domain)
 {
 	struct promotion *promotion = &domain->promotion;
 
-	if (promotion->state != PROMOTE_STEADY || domain->retiring || domain->daemon->leaving)
+	if (!incident_is_serving(promotion->state) || domain->retiring || domain->daemon->leaving)
 		return;
 	if (is_silent(domain)) {
 		promote_silent(domain, domain->active);
@@ -512,7 +517,7 @@ void promote_look(struct domain *domain)
 	}
 	if (promotion->worn)
 		ask_for_quiet(domain);
-	if (promotion->asked_us)
+	if (promotion->state == INCIDENT_QUIETING)
 		timer_start(promotion->halt_timer, ANSWER_LOOK_MS);
 }
 
@@ -524,7 +529,7 @@ void promote_contained(
 	if (worker != domain->active)
 		return;
 	/* What is halted already is judged with everything else. */
-	if (promotion->state != PROMOTE_STEADY && promotion->state != PROMOTE_ACTIVATING)
+	if (!incident_is_serving(promotion->state) && !incident_is_activating(promotion->state))
 		return;
 	worker_settle(worker, fault->number);
 	promotion->worn |= !fault->ended;
@@ -544,12 +549,12 @@ void promote_contained(
 
 void promote_over_limit(struct domain *domain, struct session *session)
 {
-	if (domain->promotion.state != PROMOTE_STEADY || !can_replace(domain))
+	if (!incident_is_serving(domain->promotion.state) || !can_replace(domain))
 		return;
 	log_warning("work of process %d (%s) has been on the device for longer than max_kernel_seconds",
 		(int)session->pid, session->program);
 	session->over_limit = true;
-	halt(domain, PROMOTE_LIMIT, ORPHAN_PATIENCE_MS);
+	step(domain, INCIDENT_ENDLESS, PROMOTE_LIMIT);
 }
 
 void promote_orphan(struct domain *domain, const struct session *session)
@@ -562,7 +567,7 @@ void promote_orphan(struct domain *domain, const struct session *session)
 	if (promotion->worn)
 		return;
 	promotion->orphan = true;
-	if (promotion->state == PROMOTE_STEADY && can_replace(domain))
+	if (incident_is_serving(promotion->state) && can_replace(domain))
 		replace_orphan(domain);
 }
 
@@ -573,10 +578,27 @@ void promote_warm(struct domain *domain, struct worker *worker)
 	/* The last of its answers brings it here again. */
 	if (domain->retiring || domain->daemon->leaving || worker->mirrors)
 		return;
-	if (promotion->state == PROMOTE_WAITING)
+	if (incident_is_waiting(promotion->state))
 		activate(domain, worker);
-	else if (promotion->state == PROMOTE_STEADY && promotion->orphan)
+	else if (incident_is_serving(promotion->state) && promotion->orphan)
 		replace_orphan(domain);
-	else if (promotion->state == PROMOTE_STEADY && promotion->worn)
+	else if (incident_is_serving(promotion->state) && promotion->worn)
 		promote_look(domain);
+}
+
+/*
+ * Another life of the daemon
+ */
+
+void promote_resume(struct domain *domain)
+{
+	if (!domain->active) {
+		promote_take(domain, INCIDENT_RESUMED_WITHOUT);
+	} else if (domain->active->state == WORKER_CONDEMNED) {
+		/* Why it was being replaced before it was given up, if it was, stays known. */
+		promote_take(domain, INCIDENT_RESUMED_KILLED);
+	} else {
+		promote_take(domain, INCIDENT_RESUMED);
+		promote_look(domain);
+	}
 }

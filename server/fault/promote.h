@@ -1,4 +1,4 @@
-// A domain's way from the loss of its active executor to the next one. State diagram and rules: promote.c.
+// A domain's way from the loss of its active executor to the next one. States: incident.h; rules: promote.c.
 // Daemon, loop thread only.
 
 #ifndef FRMPS_SERVER_FAULT_PROMOTE_H
@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "server/fault/incident.h"
 #include "server/fault/judge.h"
 
 struct domain;
@@ -16,18 +17,11 @@ struct timer;
 struct wire_trouble;
 struct worker;
 
-enum promote_state {
-	PROMOTE_WAITING,    /* no active executor; the next standby that is warm becomes it */
-	PROMOTE_ACTIVATING, /* Activate was sent to domain->active */
-	PROMOTE_STEADY,	    /* domain->active serves */
-	PROMOTE_HALTING,    /* it issues nothing more and lives; what it has issued ends (halt.c) */
-	PROMOTE_FENCING,    /* it is killed, not reaped yet: its work may still write */
-};
-
 /* Why the active executor is replaced. */
 enum promote_cause {
 	PROMOTE_LOST,	/* it died, broke the protocol, lost its context */
 	PROMOTE_SIGN,	/* a sign of a fault */
+	PROMOTE_SILENT, /* the only sign is that it does not answer */
 	PROMOTE_ORPHAN, /* work of a program that is gone runs in it and does not end */
 	PROMOTE_LIMIT,	/* work of a program runs for longer than it may */
 	PROMOTE_WORN,	/* a fault was contained in it: it should not see another one */
@@ -39,11 +33,10 @@ struct promote_times {
 };
 
 struct promotion {
-	enum promote_state state;
+	enum incident_state state;
 	enum promote_cause cause; /* of the latest loss */
 	uint32_t generation;	  /* the latest given out */
 	bool fell_short;	  /* what is lost now is an executor that had not answered Activate */
-	bool lost_one; /* an executor was lost since the latest resume: there is something to report */
 	struct judge_verdict verdict;
 	char verdict_text[2048]; /* the latest, in words; empty before the first */
 	int64_t verdict_ms;	 /* when it was found, milliseconds since the epoch */
@@ -56,20 +49,15 @@ struct promotion {
 	uint64_t halt_until_us;
 	uint64_t moved_us;	 /* when a mark was last seen to arrive */
 	uint64_t progress;	 /* what that is seen by */
-	bool halted;		 /* Halt was answered */
-	uint64_t fence_until_us; /* when it must be off the device, which it was asked to leave; 0: it was not
-				  */
-	bool silent;		 /* the only sign was that it does not answer */
+	uint64_t fence_until_us; /* LEAVING: when it must be off the device */
 	char sign[160];		 /* the first sign, in words */
 	bool orphan;	    /* work of a program that is gone runs in the active executor and does not end */
 	uint64_t contained; /* session of the latest fault that was contained; 0: there was none */
 	bool worn;	    /* of a fault that was contained something is left in the active executor */
 	/* Values of modules' variables, from the executor that was halted to the next one; NULL: none. */
 	struct shared_fd *variables;
-	uint64_t asked_us; /* when it was asked to halt gently, and has not answered; 0: it is not asked */
+	uint64_t asked_us; /* QUIETING: when it was asked to halt gently */
 };
-
-const char *promote_state_name(enum promote_state state);
 
 /** Return: 0 or -ENOMEM. */
 int promote_init(struct domain *domain);
@@ -94,8 +82,15 @@ void promote_contained(
 /** The active executor does not answer although it should have long ago. That is a sign, and blames nobody.
  */
 void promote_silent(struct domain *domain, struct worker *worker);
+/**
+ * Something has happened that says all by itself: takes the step, and does what is to be done.
+ * Return: of enum incident_action; 0: it means nothing in the domain's state
+ */
+unsigned promote_take(struct domain *domain, enum incident_event event);
 /** The timer, while nothing is being halted. */
 void promote_look(struct domain *domain);
+/** Goes on from what an earlier life of the daemon has recorded. */
+void promote_resume(struct domain *domain);
 /** Sends the Activate that is under way again: the daemon has died since. */
 void promote_activate_again(struct domain *domain);
 /** A worker of the domain was condemned; if it is the active one, its sessions are held. */

@@ -159,6 +159,7 @@ static const char *occasion(const struct promotion *promotion)
 	case PROMOTE_WORN:
 		return "replaced after a fault that was contained";
 	case PROMOTE_SIGN:
+	case PROMOTE_SILENT:
 		return "nobody is proved guilty (the sign led nowhere: no fault was found)";
 	case PROMOTE_LOST:
 	case PROMOTE_LIMIT:

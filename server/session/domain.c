@@ -241,7 +241,7 @@ struct session *domain_find_session(const struct domain *domain, uint64_t number
 
 struct worker *domain_serving(const struct domain *domain)
 {
-	return domain->promotion.state == PROMOTE_STEADY ? domain->active : NULL;
+	return incident_is_serving(domain->promotion.state) ? domain->active : NULL;
 }
 
 void domain_resume(struct domain *domain)

@@ -26,7 +26,7 @@ static unsigned looks_of(const struct worker *worker)
 	case WORKER_WARM:
 		return owes(worker) ? (worker->domain ? OVERDUE_LOOKS : OVERDUE_LOOKS_KEEPER) : 0;
 	case WORKER_ACTIVE:
-		return owes(worker) && worker->domain->promotion.state == PROMOTE_ACTIVATING
+		return owes(worker) && incident_is_activating(worker->domain->promotion.state)
 			       ? OVERDUE_LOOKS_ACTIVATING
 			       : 0;
 	default:
@@ -41,7 +41,7 @@ static bool is_awaited(const struct worker *worker)
 	const struct domain *domain = worker->domain;
 	const struct worker *other;
 
-	if (!domain || domain->promotion.state != PROMOTE_WAITING || TAILQ_EMPTY(&domain->sessions) ||
+	if (!domain || !incident_is_waiting(domain->promotion.state) || TAILQ_EMPTY(&domain->sessions) ||
 		!worker->daemon->device_known)
 		return false;
 	TAILQ_FOREACH (other, &domain->workers, link)

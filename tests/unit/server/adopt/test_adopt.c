@@ -69,9 +69,9 @@ START_TEST(a_promotion_goes_on_without_what_only_memory_had)
 {
 	fake_domain(fake)->promotion.variables = shared_fd_new(dup(STDERR_FILENO));
 	fake_reap(fake, active, SIGKILL);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_ACTIVATING);
+	ck_assert(incident_is_activating(fake_domain(fake)->promotion.state));
 	ck_assert_int_eq(fake_come_back(fake), 0);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_ACTIVATING);
+	ck_assert(incident_is_activating(fake_domain(fake)->promotion.state));
 	ck_assert_ptr_null(fake_domain(fake)->promotion.variables);
 }
 END_TEST
@@ -83,10 +83,10 @@ START_TEST(why_an_executor_was_given_up_is_not_forgotten)
 
 	fake_issue(&TAILQ_FIRST(&fake_domain(fake)->sessions)->view, 5);
 	fake_send(fake, active->socket, &sign, NULL, 0);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	worker_condemn(active->worker, "the test wants it");
 	ck_assert_int_eq(fake_come_back(fake), 0);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_FENCING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, INCIDENT_FENCING);
 	fake_reap(fake, active, SIGKILL);
 	ck_assert_int_eq(fake_domain(fake)->promotion.verdict.ground, JUDGE_UNKNOWN);
 }
@@ -95,10 +95,10 @@ END_TEST
 START_TEST(a_silence_stays_one)
 {
 	promote_silent(fake_domain(fake), active->worker);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	ck_assert_int_eq(fake_come_back(fake), 0);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
-	ck_assert(fake_domain(fake)->promotion.silent);
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
+	ck_assert_int_eq(fake_domain(fake)->promotion.cause, PROMOTE_SILENT);
 }
 END_TEST
 
@@ -153,7 +153,7 @@ START_TEST(an_executor_without_its_descriptors_is_replaced_when_it_has_ended)
 	lose_fd(active->worker->control_key);
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	fake_expect_nothing(fake, standby->socket);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_FENCING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, INCIDENT_FENCING);
 	ck_assert(active->killed);
 	fake_reap(fake, active, SIGKILL);
 	fake_serve(fake, standby, WIRE_ACTIVATE);

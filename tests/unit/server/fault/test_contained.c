@@ -93,7 +93,7 @@ START_TEST(everybody_else_goes_on)
 {
 	boot();
 	fault_first_session();
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
 	ck_assert_ptr_nonnull(
@@ -101,7 +101,7 @@ START_TEST(everybody_else_goes_on)
 	/* Nobody's moment yet: nothing happens, and it is asked again. */
 	expect_gentle_halt();
 	answer(CUDA_ERROR_NOT_READY);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 	fake_expect_nothing(fake, first->socket);
 	expect_gentle_halt();
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
@@ -117,7 +117,7 @@ START_TEST(an_executor_with_nothing_left_of_the_fault_stays)
 	boot();
 	for (int i = 0; i < 2; i++) {
 		fault_first_session();
-		ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
+		ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 		ck_assert(!fake_domain(fake)->promotion.worn);
 		fake_expect_nothing(fake, first->socket);
 	}
@@ -165,7 +165,7 @@ START_TEST(it_is_replaced_in_a_quiet_moment)
 	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
 	ck_assert_uint_eq(fake->daemon.counters.faults, 1);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 	ck_assert(!fake_domain(fake)->promotion.worn);
 	ck_assert_uint_eq(state_of(0), SHM_SESSION_FAULTED);
 	/* It is in nobody's way: its end would be, so soon after a fault. Or it ends by itself meanwhile. */
@@ -489,7 +489,7 @@ START_TEST(one_whose_work_goes_on_has_more_time)
 		fake_turn(fake);
 		sched_yield();
 	} while (timer_now_us() - begin_us < (HALT_SILENCE_MS + 500) * 1000);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 	fake_expect_nothing(fake, first->socket);
 	end();
 }
@@ -499,7 +499,7 @@ START_TEST(a_sign_of_its_own_halts_it)
 {
 	boot();
 	say(WIRE_SUSPECT, 0);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_HELD);
 	ck_assert(!fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
 	end();
@@ -513,7 +513,7 @@ START_TEST(a_later_fault_goes_the_ordinary_way)
 	fault_first_session();
 	expect_gentle_halt();
 	say(WIRE_LOST, 0);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	ck_assert(!fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
 	ck_assert_int_eq(fake_domain(fake)->promotion.cause, PROMOTE_SIGN);
 	end();

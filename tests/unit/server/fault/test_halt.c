@@ -101,7 +101,7 @@ START_TEST(survivors_finish_and_nobody_waits_for_the_old_process)
 	issue(0, 5);
 	issue(1, 2);
 	say(first, WIRE_SUSPECT, 0);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(word_acquire(&clients[1].view.server->state), SHM_SESSION_HELD);
 	fake_serve(fake, first, WIRE_HALT);
 	speak(first, 0, fake_session(fake, 0)->number);
@@ -221,7 +221,7 @@ START_TEST(one_that_does_not_let_go_of_a_session_is_halted)
 	fake_expect(fake, second->socket, WIRE_CLOSE_SESSION);
 	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){1}, 1);
 	/* Blocks for its timer. */
-	while (fake_domain(fake)->promotion.state == PROMOTE_STEADY)
+	while (incident_is_serving(fake_domain(fake)->promotion.state))
 		uv_run(&fake->loop, UV_RUN_ONCE);
 	ck_assert(!first->killed);
 	fake_serve(fake, first, WIRE_HALT);
@@ -283,7 +283,7 @@ START_TEST(what_does_not_end_is_fenced)
 	fake_serve(fake, first, WIRE_HALT);
 	speak(first, 0, fake_session(fake, 0)->number);
 	run_until_killed(first);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_FENCING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, INCIDENT_FENCING);
 	fake_expect_nothing(fake, second->socket);
 	fake_reap(fake, first, SIGKILL);
 	expect_activate(recover, 2);
@@ -302,7 +302,7 @@ START_TEST(a_dead_context_is_not_waited_for)
 	ck_assert(!first->killed);
 	fake_serve(fake, first, WIRE_HALT);
 	run_until_killed(first);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_FENCING);
+	ck_assert_int_eq(fake_domain(fake)->promotion.state, INCIDENT_FENCING);
 	fake_reap(fake, first, SIGKILL);
 	end(2);
 }
@@ -513,7 +513,7 @@ START_TEST(a_fault_of_the_standby_that_is_activated_halts_it)
 	fake_reap(fake, first, SIGKILL);
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
 	say(second, WIRE_LOST, 719);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	fake_serve(fake, second, WIRE_HALT);
 	run_until_killed(second);
 	fake_reap(fake, second, SIGKILL);
@@ -537,12 +537,12 @@ START_TEST(a_standby_is_not_activated_before_all_its_answers_are_in)
 	fake_reap(fake, second, SIGKILL);
 	fake_reap(fake, first, SIGKILL);
 	third = &fake->children[3];
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_WAITING);
+	ck_assert(incident_is_waiting(fake_domain(fake)->promotion.state));
 	fake_ready(fake, third);
 	open = fake_expect(fake, third->socket, WIRE_OPEN_SESSION)->id;
 	fake_serve(fake, third, WIRE_PING);
 	fake_expect_nothing(fake, third->socket);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_WAITING);
+	ck_assert(incident_is_waiting(fake_domain(fake)->promotion.state));
 	fake_reply(fake, third->socket, open, 0, NULL, 0);
 	fake_expect(fake, third->socket, WIRE_ACTIVATE);
 	end(1);
@@ -554,7 +554,7 @@ START_TEST(a_standby_that_shows_a_sign_is_replaced)
 	boot(1);
 	say(second, WIRE_LOST, 719);
 	ck_assert(second->killed);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 	fake_reap(fake, second, SIGKILL);
 	end(1);
 }

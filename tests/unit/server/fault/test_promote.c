@@ -131,7 +131,7 @@ START_TEST(culprit_is_named_and_survivor_goes_on)
 	say_lost(first, 719);
 
 	/* Before the fence: halted, clients held, nothing else. */
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(word_acquire(&culprit.view.server->state), SHM_SESSION_HELD);
 	ck_assert_uint_eq(word_acquire(&survivor.view.server->state), SHM_SESSION_HELD);
 	fake_expect_nothing(fake, second->socket);
@@ -140,7 +140,7 @@ START_TEST(culprit_is_named_and_survivor_goes_on)
 	ck_assert(first->killed);
 	if (_i) {
 		/* Nothing is certain before its end. */
-		ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_FENCING);
+		ck_assert_int_eq(fake_domain(fake)->promotion.state, INCIDENT_FENCING);
 		fake_expect_nothing(fake, second->socket);
 		fake_reap(fake, first, SIGKILL);
 	}
@@ -286,7 +286,7 @@ START_TEST(without_a_standby_clients_wait_for_one)
 	first = &fake->children[1];
 	fake_join(fake, &client, first, NULL);
 	fake_reap(fake, first, SIGABRT);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_WAITING);
+	ck_assert(incident_is_waiting(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_HELD);
 	second = &fake->children[2];
 	fake_warm_with(fake, second, 1);
@@ -311,7 +311,7 @@ START_TEST(loss_while_activating_starts_over)
 	fake_expect(fake, second->socket, WIRE_ACTIVATE);
 	fake_reap(fake, second, SIGKILL);
 	third = &fake->children[3];
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_WAITING);
+	ck_assert(incident_is_waiting(fake_domain(fake)->promotion.state));
 	/* Nothing else would ever tell the operator. */
 	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion.verdict_text, "culprit is process"));
 	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion.verdict_text,
@@ -547,7 +547,7 @@ START_TEST(standby_that_dies_is_replaced)
 	boot();
 	fake_join(fake, &client, first, second);
 	fake_reap(fake, second, SIGKILL);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_STEADY);
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
 	ck_assert_uint_eq(fake->child_count, 4);
 	fake_leave(fake, &client);
@@ -626,7 +626,7 @@ START_TEST(standby_with_open_answers_is_not_promoted_yet)
 	fake_join(fake, &client, first, NULL);
 	fake_reap(fake, first, SIGABRT);
 	fake_expect(fake, second->socket, WIRE_OPEN_SESSION);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_WAITING);
+	ck_assert(incident_is_waiting(fake_domain(fake)->promotion.state));
 	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
 	fake_serve(fake, second, WIRE_ACTIVATE);
 	ck_assert_ptr_eq(domain_serving(fake_domain(fake)), second->worker);
@@ -689,7 +689,7 @@ START_TEST(orphan_is_replaced_when_survivors_are_quiet)
 	fake_leave(fake, &orphan);
 	answer_close(second, 1);
 	answer_close(first, 0);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(word_acquire(&survivor.view.server->state), SHM_SESSION_HELD);
 	fake_serve(fake, first, WIRE_HALT);
 	ck_assert(!first->killed);
@@ -717,7 +717,7 @@ START_TEST(limit_of_a_lost_executor_does_not_count_for_the_next)
 	fake_join(fake, &survivor, first, second);
 	issue(fake_session(fake, 1), 4);
 	promote_over_limit(fake_domain(fake), fake_session(fake, 1));
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	first->words->session = fake_session(fake, 0)->number;
 	first->words->magic = LAST_WORDS_MAGIC;
 	fake_reap(fake, first, SIGSEGV);
@@ -755,9 +755,9 @@ START_TEST(orphan_of_a_promotion_is_replaced_when_that_is_over)
 	activation = fake->message.id;
 	fake_leave(fake, &orphan);
 	answer_close(second, 0);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_ACTIVATING);
+	ck_assert(incident_is_activating(fake_domain(fake)->promotion.state));
 	fake_reply(fake, second->socket, activation, 0, NULL, 0);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	ck_assert_uint_eq(fake->daemon.counters.orphans, 1);
 	fake_leave(fake, &survivor);
 	end();

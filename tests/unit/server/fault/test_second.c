@@ -128,7 +128,7 @@ static void reach(enum step step)
 	issue(0);
 	issue(1);
 	say(first, WIRE_SUSPECT, 0);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_HALTING);
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
 	if (step == HALT_SENT)
 		return;
 	fake_serve(fake, first, WIRE_HALT);
@@ -137,7 +137,7 @@ static void reach(enum step step)
 	if (step == FENCED) {
 		name_culprit();
 		worker_condemn(first->worker, "a test");
-		ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_FENCING);
+		ck_assert_int_eq(fake_domain(fake)->promotion.state, INCIDENT_FENCING);
 		return;
 	}
 	finish(1);
@@ -145,7 +145,7 @@ static void reach(enum step step)
 		return;
 	name_culprit();
 	FAKE_RUN_WHILE(fake, !first->killed);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, PROMOTE_ACTIVATING);
+	ck_assert(incident_is_activating(fake_domain(fake)->promotion.state));
 }
 
 /* What comes in between. */

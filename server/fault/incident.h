@@ -1,0 +1,131 @@
+// The incident of a domain: what becomes of the loss of its active executor, from the first sign to the moment at which the
+// next executor serves. Pure: incident.c has the table of all steps, promote.c carries the actions out.
+//
+//          a standby             Activate              asked for a quiet moment,
+//          is warm               is answered           there is none
+//   VACANT ─────────► STARTING ──────────────► SERVING ◄───────────────────────► QUIETING
+//                        │                        │                                 │
+//                 a sign │                        │ a sign, work that does not end  │ halted in such a moment
+//                        └───────────┬────────────┘                                 │
+//                                    ▼          Halt is answered                    ▼
+//             ┌──────────────────► HALTING ──────────────────────────────────────► HALTED
+//             │ a sign                                                              │  │
+//             │                        nothing of a survivor is left on the device  │  │ something does not end,
+//             │                   ┌─────────────────────────────────────────────────┘  ▼ or is to be cut
+//             │                   ▼     reaped              off the device          LEAVING
+//             │                 LOST ◄────────── FENCING ◄─────────────────────────────┘
+//             │                   │ a standby is warm
+//             │                   ▼
+//             └────────────── TAKING_OVER ───────────────► SERVING
+//                                         Activate is answered
+//
+// Besides: where the active executor is killed, FENCING follows on whatever state; where its process is gone, LOST, or VACANT
+// if there was no incident. A daemon that comes back goes on from the state that was recorded.
+
+#ifndef FRMPS_SERVER_FAULT_INCIDENT_H
+#define FRMPS_SERVER_FAULT_INCIDENT_H
+
+#include <stdbool.h>
+
+enum incident_state {
+	/* No incident. */
+	INCIDENT_VACANT,   /* no executor is active; the next standby that is warm becomes the active one */
+	INCIDENT_STARTING, /* Activate was sent to it */
+	INCIDENT_SERVING,  /* the active executor serves */
+	INCIDENT_QUIETING, /* it serves, and is asked to halt at a moment at which nothing runs */
+	/* An incident. */
+	INCIDENT_HALTING,     /* Halt was sent to the active executor, which lives; what it has issued ends */
+	INCIDENT_HALTED,      /* it has answered: it issues nothing more */
+	INCIDENT_LEAVING,     /* it is asked to take itself off the device */
+	INCIDENT_FENCING,     /* it is killed and not reaped yet: its work may still write */
+	INCIDENT_LOST,	      /* it is out of the way and judged; the next standby that is warm takes over */
+	INCIDENT_TAKING_OVER, /* Activate was sent to that one */
+	INCIDENT_STATES
+};
+
+enum incident_event {
+	INCIDENT_SIGN,	     /* the active executor shows a sign of a fault, or is silent, and lives */
+	INCIDENT_ENDLESS,    /* it is to be replaced, for work of a program that does not end */
+	INCIDENT_ASKED,	     /* it was asked for a quiet moment */
+	INCIDENT_NO_QUIET,   /* there is none */
+	INCIDENT_QUIET,	     /* it has halted in one */
+	INCIDENT_ANSWERED,   /* it has answered Halt */
+	INCIDENT_STUCK,	     /* what is on the device does not end, or is to be cut */
+	INCIDENT_OFF_DEVICE, /* it has left the device */
+	INCIDENT_DRAINED,    /* nothing of a survivor is on the device, and more will not be known */
+	INCIDENT_CONDEMNED,  /* it was killed */
+	INCIDENT_REAPED,     /* its process is gone */
+	INCIDENT_STANDBY,    /* a standby is warm */
+	INCIDENT_ACTIVATED,  /* it has answered Activate */
+	/* An earlier life of the daemon had recorded the state. */
+	INCIDENT_RESUMED,	  /* the active executor is there */
+	INCIDENT_RESUMED_KILLED,  /* it was killed in that life */
+	INCIDENT_RESUMED_WITHOUT, /* there is none */
+	INCIDENT_EVENTS
+};
+
+/* What is to be done, in this order. */
+enum incident_action {
+	INCIDENT_TAKEN = 1 << 0, /* the event means something in this state; without it nothing is done */
+	INCIDENT_CUT_SHORT =
+		1 << 1,		 /* reports what was lost before: its next executor did not get to serve */
+	INCIDENT_JUDGE = 1 << 2, /* the domain has no active executor any more; convict() */
+	/* Here the state changes. */
+	INCIDENT_BEGIN = 1 << 3, /* an executor is lost: holds the sessions, calls moves off */
+	INCIDENT_NEW = 1 << 4,	 /* with BEGIN: its time counts from now on, and not from a loss before */
+	INCIDENT_FELL_SHORT = 1 << 5, /* with BEGIN: it had not answered Activate */
+	INCIDENT_STOP = 1 << 6,	      /* what is on the device is looked at no longer */
+	INCIDENT_HOLD = 1 << 7,	      /* holds the sessions once more: it has written their words since */
+	INCIDENT_HALT = 1 << 8,	      /* sends Halt, and looks at what is on the device */
+	INCIDENT_HALT_AGAIN = 1 << 9, /* the same, with the time that is left */
+	INCIDENT_LOOK = 1 << 10,      /* looks at it now: Halt is answered */
+	INCIDENT_EXPLAIN = 1 << 11,   /* the sign is the cause from now on */
+	INCIDENT_FENCE = 1 << 12,     /* asks it to leave the device */
+	INCIDENT_CHOOSE = 1 << 13,    /* a standby that is warm takes over at once */
+	INCIDENT_ACTIVATE = 1 << 14,  /* sends Activate */
+	INCIDENT_REPORT = 1 << 15,    /* the incident is over: reports it */
+	INCIDENT_SERVE = 1 << 16,     /* sessions go on */
+};
+
+struct incident_step {
+	enum incident_state next;
+	unsigned actions; /* of enum incident_action; 0: the event means nothing in this state, which stays */
+};
+
+struct incident_step incident_step(enum incident_state state, enum incident_event event);
+
+const char *incident_state_name(enum incident_state state);
+const char *incident_event_name(enum incident_event event);
+/** The state in a word for operators: waiting, activating, steady, halting, fencing. */
+const char *incident_phase_name(enum incident_state state);
+
+/** No executor is active, and the next standby becomes it. */
+static inline bool incident_is_waiting(enum incident_state state)
+{
+	return state == INCIDENT_VACANT || state == INCIDENT_LOST;
+}
+
+/** An executor has Activate to answer. */
+static inline bool incident_is_activating(enum incident_state state)
+{
+	return state == INCIDENT_STARTING || state == INCIDENT_TAKING_OVER;
+}
+
+static inline bool incident_is_serving(enum incident_state state)
+{
+	return state == INCIDENT_SERVING || state == INCIDENT_QUIETING;
+}
+
+/** The active executor lives, is to issue nothing more, and what is on the device is looked at. */
+static inline bool incident_is_halting(enum incident_state state)
+{
+	return state == INCIDENT_HALTING || state == INCIDENT_HALTED || state == INCIDENT_LEAVING;
+}
+
+/** Whether an executor was lost that has no successor which serves. */
+static inline bool incident_is_open(enum incident_state state)
+{
+	return state >= INCIDENT_HALTING;
+}
+
+#endif
