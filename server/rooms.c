@@ -44,6 +44,7 @@ static const struct worker_events worker_events = {
 	.offence = daemon_worker_offence,
 	.unclaimed = adopt_unclaimed,
 	.troubled = daemon_worker_troubled,
+	.given_up = daemon_worker_given_up,
 	.condemned = on_condemned,
 	.killed = device_await_end,
 	.gone = daemon_worker_gone,

@@ -24,7 +24,7 @@
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
-#include "server/session/faults.h"
+#include "server/session/events.h"
 #include "server/session/linger.h"
 #include "server/session/listener.h"
 #include "server/session/offender.h"
@@ -324,9 +324,9 @@ static int read_offender(struct adoption *adoption, const struct record *record)
 	return 0;
 }
 
-static int read_fault(struct adoption *adoption, const struct record *record)
+static int read_event(struct adoption *adoption, const struct record *record)
 {
-	faults_adopt(adoption->daemon, record);
+	events_adopt(adoption->daemon, record);
 	return 0;
 }
 
@@ -352,7 +352,7 @@ static int read_everything(struct adoption *adoption, const struct legacy *legac
 	       read_all(adoption, RECORD_HOLDING, read_holding) ||
 	       read_all(adoption, RECORD_LINGER, read_linger) ||
 	       read_all(adoption, RECORD_OFFENDER, read_offender) ||
-	       read_all(adoption, RECORD_FAULT, read_fault);
+	       read_all(adoption, RECORD_EVENT, read_event);
 }
 
 static void activate_again(struct worker *worker, void *context, const struct record *record)
@@ -398,6 +398,7 @@ int adopt(struct daemon *daemon, const struct legacy *legacy)
 {
 	struct adoption adoption = {
 		.daemon = daemon, .crashed = legacy->latest_signal && legacy->latest_signal != SIGKILL};
+	const struct event_about nobody = events_about_user(NULL);
 	uint64_t begin_us = timer_now_us();
 	int r;
 
@@ -406,7 +407,8 @@ int adopt(struct daemon *daemon, const struct legacy *legacy)
 	r = read_everything(&adoption, legacy) ? -1 : 0;
 	if (!r) {
 		go_on(&adoption, legacy);
-		log_info("the daemon is back after %u: it took over %u sessions in %.1f ms", legacy->lives,
+		events_note(daemon, EVENT_daemon, LOG_LEVEL_INFO, &nobody,
+			"the daemon is back after %u: it took over %u sessions in %.1f ms", legacy->lives,
 			daemon->session_count, (double)(timer_now_us() - begin_us) / 1000.0);
 	} else {
 		log_error("what the daemon before this one left cannot be taken over");

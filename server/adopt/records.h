@@ -130,9 +130,13 @@ struct kept_offender {
 
 /* RECORD_RULES, the only one: struct rules (config/terms.h) as they were read again. Without it those of the start hold. */
 
-/* RECORD_FAULT, key: a serial number, which gives the order; followed by the verdict. */
-struct kept_fault {
+/* RECORD_EVENT, key: its number, which gives the order; followed by program and text, each with its NUL. */
+struct kept_event {
+	uint64_t of_user, session;
 	int64_t time_ms, uid;
+	uint32_t kind;
+	int32_t pid;
+	bool has_program;
 };
 
 /* RECORD_DOOMED, key: a serial number. Device memory that nobody has any more, until the keeper has let go.

@@ -30,7 +30,7 @@ enum record_type {
 	RECORD_LINGER,
 	RECORD_OFFENDER,
 	RECORD_RULES,
-	RECORD_FAULT,
+	RECORD_EVENT,
 };
 
 /* Longest payload, bytes. */

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/control/faults.h"
 #include "server/control/mps.h"
+#include "server/control/events.h"
 #include "server/control/quarantine.h"
 #include "server/control/reload.h"
 #include "server/control/status.h"
@@ -353,6 +353,36 @@ static void answer_verb(struct operator* operator)
 		daemon_quit(daemon, answer.stop_seconds);
 }
 
+/* Who asks for events behind a number is answered when there are some: until then nothing is read from him, and nothing is
+ * kept for him. */
+static void answer_events(struct operator* operator)
+{
+	const struct operator_request *request = &operator->request;
+	const char *number = request->argument_count ? request->arguments[0] : "0";
+	char *end;
+	uint64_t after = strtoull(number, &end, 10);
+
+	if (request->argument_count > 1 || !*number || *end) {
+		refuse(operator, CUDA_ERROR_INVALID_VALUE, "events takes nothing, or the number of an event");
+	} else if (request->argument_count && !events_has_later(operator->daemon, operator->uid, after)) {
+		operator->awaits_events = true;
+		connection_pause(operator->connection);
+	} else {
+		answer_document(operator, events_json(operator->daemon, operator->uid, after));
+	}
+}
+
+static void on_event(struct daemon *daemon)
+{
+	struct operator* operator;
+
+	TAILQ_FOREACH (operator, & daemon->operators, link) {
+		if (operator->awaits_events)
+			turn_await(operator);
+		operator->awaits_events = false;
+	}
+}
+
 static const struct {
 	const char *name;
 	void (*answer)(struct operator* operator);
@@ -452,5 +482,11 @@ static void operator_dismiss(struct operator* operator)
 	operator_free(operator);
 }
 
+static void open_desk(struct daemon *daemon)
+{
+	turn_init(daemon);
+	daemon->events.noted = on_event;
+}
+
 const struct desk control_desk = {
-	.open = turn_init, .close = turn_deinit, .receive = operator_new, .dismiss = operator_dismiss};
+	.open = open_desk, .close = turn_deinit, .receive = operator_new, .dismiss = operator_dismiss};

@@ -41,6 +41,7 @@ struct operator
 	bool waits; /* for its turn, with `request` */
 	struct operator_request request;
 	uint64_t isolate_id; /* of the message that a move answers; 0: none is awaited */
+	bool awaits_events;  /* with `request`: it is answered when there is one */
 	unsigned files;	     /* documents that it may not have read */
 };
 

@@ -45,6 +45,7 @@
 //	 error			only when faulted or closed
 //	   code, reason		the CUresult it was told, and why
 //   counters			whole numbers since the service's start, counters.def
+//   events			the same, of each kind of event (session/events.def)
 
 #include "server/control/status.h"
 
@@ -182,6 +183,16 @@ static json_t *counters_json(const struct daemon *daemon)
 	return counters;
 }
 
+static json_t *event_counters_json(const struct daemon *daemon)
+{
+	json_t *counters = json_object();
+
+	for (unsigned i = 0; i < EVENT_KINDS; i++)
+		json_object_set_new(
+			counters, events_kind_name(i), json_integer((json_int_t)daemon->counters.events[i]));
+	return counters;
+}
+
 static json_t *domains_json(const struct daemon *daemon, uid_t uid, bool all)
 {
 	json_t *domains = json_array();
@@ -228,12 +239,13 @@ char *status_json(const struct daemon *daemon, uid_t uid)
 {
 	bool all = quota_is_operator(uid);
 	char *text = NULL;
-	json_t *root = json_pack("{ss ss so si si sI sb so so so so}", "version", SERVER_VERSION, "backend",
-		daemon->heritage->backend, "socket", foreign(daemon->config->socket), "pid", (int)getpid(),
-		"holder", (int)getppid(), "uptime_seconds",
+	json_t *root = json_pack("{ss ss so si si sI sb so so so so so}", "version", SERVER_VERSION,
+		"backend", daemon->heritage->backend, "socket", foreign(daemon->config->socket), "pid",
+		(int)getpid(), "holder", (int)getppid(), "uptime_seconds",
 		(json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "ready", daemon->ready,
 		"keeper", keeper_json(daemon), "device", device_json(daemon), "domains",
-		domains_json(daemon, uid, all), "counters", counters_json(daemon));
+		domains_json(daemon, uid, all), "counters", counters_json(daemon), "events",
+		event_counters_json(daemon));
 
 	if (root)
 		text = json_dumps(root, JSON_COMPACT);

@@ -50,15 +50,18 @@ static void retire_all(struct daemon *daemon)
 
 void device_fail(struct daemon *daemon, int32_t code, const char *reason)
 {
+	const struct event_about nobody = events_about_user(NULL);
+
 	if (daemon_has_failed(daemon) || daemon->leaving)
 		return;
 	daemon->health.state = DEVICE_FAILED;
 	daemon->health.code = code;
 	snprintf(daemon->health.reason, sizeof(daemon->health.reason), "the device has failed: %s", reason);
 	daemon_keep(daemon);
-	log_error("%s. All programs get code %d, and new ones are refused. Restart the service when the "
-		  "device works "
-		  "again",
+	events_note(daemon, EVENT_device, LOG_LEVEL_ERROR, &nobody,
+		"%s. All programs get code %d, and new ones are refused. Restart the service when the "
+		"device works "
+		"again",
 		daemon->health.reason, (int)code);
 	daemon_end_sessions(daemon, NULL, SHM_SESSION_FAULTED, code, daemon->health.reason);
 	retire_all(daemon);
@@ -66,13 +69,15 @@ void device_fail(struct daemon *daemon, int32_t code, const char *reason)
 
 void device_contain(struct domain *domain, int32_t code, const char *reason)
 {
+	const struct event_about about = events_about_user(domain);
 	struct daemon *daemon = domain->daemon;
 	char text[256];
 
 	if (domain->retiring || daemon->leaving)
 		return;
 	snprintf(text, sizeof(text), "a fault of the device in an executor: %s", reason);
-	log_error("%s. The programs of uid %lld that it served get code %d", text,
+	events_note(daemon, EVENT_device, LOG_LEVEL_ERROR, &about,
+		"%s. The programs of uid %lld that it served get code %d", text,
 		(long long)domain->identity.uid, (int)code);
 	daemon_end_sessions(daemon, domain, SHM_SESSION_FAULTED, code, text);
 	domain_retire(domain);

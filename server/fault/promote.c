@@ -188,8 +188,11 @@ unsigned promote_take(struct domain *domain, enum incident_event event)
 
 static void note_sign(struct domain *domain, const struct worker *worker, const char *sign)
 {
+	const struct event_about about = events_about_user(domain);
+
 	snprintf(domain->promotion.sign, sizeof(domain->promotion.sign), "%s", sign);
-	log_warning("executor %d shows a sign of a fault: %s", (int)worker->pid, sign);
+	events_note(domain->daemon, EVENT_fault, LOG_LEVEL_WARNING, &about,
+		"executor %d shows a sign of a fault: %s", (int)worker->pid, sign);
 }
 
 /* While it is halted. A fault explains more than an orphan does, and what ends on the device has from now on as long

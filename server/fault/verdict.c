@@ -12,9 +12,8 @@
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
-#include "server/session/faults.h"
+#include "server/session/events.h"
 #include "server/session/session.h"
-#include "server/session/userlog.h"
 #include "server/worker/worker.h"
 
 /* Sessions that a verdict names. */
@@ -214,24 +213,37 @@ static void append_times(const struct promote_times *times, char *text, size_t s
 	append(text, size, "in all %.1f ms", ms(times->detected, from_us));
 }
 
-static uid_t user_of(const struct domain *domain)
-{
-	return domain->assigned ? domain->identity.uid : (uid_t)-1;
-}
-
-/* What verdict_text says is one more verdict, of this moment. */
-static void keep(struct domain *domain)
+/* What verdict_text says is one more verdict, of this moment. @culprit: 0 where none is proved or known */
+static void publish_about(struct domain *domain, const struct event_about *culprit)
 {
 	struct promotion *promotion = &domain->promotion;
 
-	promotion->verdict_ms = faults_note(domain->daemon, user_of(domain), promotion->verdict_text);
+	promotion->verdict_ms = events_note(
+		domain->daemon, EVENT_verdict, LOG_LEVEL_WARNING, culprit, "%s", promotion->verdict_text);
 }
 
-static void publish(struct domain *domain)
+/* The session may be gone: a culprit that hears of its fault may end before the daemon does. */
+static void publish(struct domain *domain, uint64_t number)
 {
-	keep(domain);
-	userlog_event(domain->daemon, user_of(domain), USERLOG_fault, LOG_LEVEL_WARNING, "verdict: %s",
-		domain->promotion.verdict_text);
+	const struct session *session = number ? domain_find_session(domain, number) : NULL;
+	struct event_about about = session ? events_about(session) : events_about_user(domain);
+
+	about.session = number;
+	publish_about(domain, &about);
+}
+
+/* The culprit of a promotion was noted while it was there. */
+static void publish_promotion(struct domain *domain)
+{
+	const struct promotion *promotion = &domain->promotion;
+	struct event_about about = events_about_user(domain);
+
+	about.session = promotion->verdict.culprit;
+	if (about.session) {
+		about.pid = promotion->culprit_pid;
+		about.program = promotion->culprit_program;
+	}
+	publish_about(domain, &about);
 }
 
 void verdict_cut_short(struct domain *domain)
@@ -244,12 +256,13 @@ void verdict_cut_short(struct domain *domain)
 	append_told(domain, text, size);
 	append(text, size, "; the executor that took over failed before it served everybody; ");
 	append_times(&domain->promotion.times, text, size);
-	publish(domain);
+	publish_promotion(domain);
 }
 
 void verdict_report(struct domain *domain, const struct worker *worker, const struct wire_u64s *values)
 {
 	struct promotion *promotion = &domain->promotion;
+	const struct event_about about = events_about_user(domain);
 	char *text = promotion->verdict_text, reason[256];
 	const size_t size = sizeof(promotion->verdict_text);
 
@@ -261,9 +274,10 @@ void verdict_report(struct domain *domain, const struct worker *worker, const st
 		append(text, size, "; sign: %s", promotion->sign);
 	append(text, size, "; ");
 	append_times(&promotion->times, text, size);
-	publish(domain);
+	publish_promotion(domain);
 	verdict_reason(promotion, reason, sizeof(reason));
-	log_info("promotion: executor %d serves uid %lld as generation %u; %s", (int)worker->pid,
+	events_note(domain->daemon, EVENT_switch, LOG_LEVEL_INFO, &about,
+		"promotion: executor %d serves uid %lld as generation %u; %s", (int)worker->pid,
 		domain->assigned ? (long long)domain->identity.uid : -1LL, worker->generation, reason);
 }
 
@@ -303,7 +317,7 @@ void verdict_contained(struct domain *domain, uint64_t session, const struct wir
 	begin_with_culprit(domain, session, fault, JUDGE_LAST_WORDS, text, size);
 	append(text, size, "; told an error beside it: nobody; nobody waits; contained %.1f, in all %.1f ms",
 		took_ms, took_ms);
-	publish(domain);
+	publish(domain, session);
 }
 
 void verdict_over_limit(
@@ -317,8 +331,7 @@ void verdict_over_limit(
 	begin_with_culprit(domain, session->number, &limit, JUDGE_OVER_LIMIT, text, size);
 	append(text, size, "; told an error beside it: nobody; nobody waits; ended %.1f, in all %.1f ms",
 		took_ms, took_ms);
-	keep(domain);
-	userlog_event(domain->daemon, session->uid, USERLOG_endless, LOG_LEVEL_WARNING, "verdict: %s", text);
+	publish(domain, session->number);
 }
 
 void verdict_orphan(struct domain *domain, const struct session *session)
@@ -330,8 +343,7 @@ void verdict_orphan(struct domain *domain, const struct session *session)
 	append(text, size, "nobody is proved guilty of a fault (work of a program that is gone did not end:");
 	append_session(text, size, session, 1);
 	append(text, size, "); its kernels were ended; told an error: nobody; nobody waits");
-	keep(domain);
-	userlog_event(domain->daemon, session->uid, USERLOG_endless, LOG_LEVEL_WARNING, "verdict: %s", text);
+	publish(domain, session->number);
 }
 
 void verdict_stray(struct domain *domain, uint64_t owner, const struct wire_stray *stray, const char *stays)
@@ -361,5 +373,5 @@ void verdict_stray(struct domain *domain, uint64_t owner, const struct wire_stra
 	else if (!stray->culprit)
 		append(text, size,
 			"; that program moves to an executor of its own: the next hit has one author");
-	publish(domain);
+	publish(domain, stray->culprit);
 }

@@ -102,13 +102,18 @@ static void put_synopsis(const struct manual *manual)
 	}
 }
 
-/* "SESSION fail|replay", "[--json]" */
+/* "SESSION fail|replay", "[--follow] [--json]" */
 static void put_arguments(const char *arguments)
 {
-	if (!strncmp(arguments, "[--", 3))
-		printf(" Op Fl -%.*s", (int)strcspn(arguments + 3, "]"), arguments + 3);
-	else if (*arguments)
-		printf(" Ar %s", arguments);
+	for (const char *at = arguments; *at; at += strspn(at, " ")) {
+		int length = (int)strcspn(at, " ");
+
+		if (!strncmp(at, "[--", 3))
+			printf(" Op Fl -%.*s", length - 4, at + 3);
+		else
+			printf(" Ar %.*s", length, at);
+		at += length;
+	}
 }
 
 static void put_term(const struct manual_row *row)
@@ -118,6 +123,9 @@ static void put_term(const struct manual_row *row)
 	case MANUAL_COMMAND:
 		printf("Cm %s", row->name);
 		put_arguments(row->argument);
+		break;
+	case MANUAL_EVENT:
+		printf("Cm %s", row->name);
 		break;
 	case MANUAL_OPTION:
 		printf("%sFl -%s", row->number == 'h' ? "Fl h , " : "", row->name);
@@ -176,6 +184,7 @@ static void put_page(const struct manual *manual)
 		put_text(manual->rows[i].help);
 	}
 	put_rows(manual, MANUAL_COMMAND, "COMMANDS");
+	put_rows(manual, MANUAL_EVENT, "EVENTS");
 	put_rows(manual, MANUAL_OPTION, "OPTIONS");
 	put_rows(manual, MANUAL_VARIABLE, "ENVIRONMENT");
 	put_rows(manual, MANUAL_PLACE, "FILES");
@@ -271,6 +280,13 @@ static void put_choices(const char *argument)
 	}
 }
 
+/* " --a --b" of "x [--a] [--b]" */
+static void put_flags(const char *argument)
+{
+	for (const char *at = strstr(argument, "[--"); at; at = strstr(at + 1, "[--"))
+		printf(" %.*s", (int)strcspn(at + 1, "]"), at + 1);
+}
+
 static void put_options(const struct manual *manual)
 {
 	printf("\tlocal words='");
@@ -321,8 +337,7 @@ static void put_command(const struct manual *manual, const char *first, size_t l
 			(row->name[length] && row->name[length] != ' '))
 			continue;
 		fputs(row->name + length, stdout);
-		if (strstr(row->argument, "--json"))
-			fputs(" --json", stdout);
+		put_flags(row->argument);
 		put_choices(row->argument);
 	}
 	puts("' ;;");

@@ -57,14 +57,25 @@ static bool is_over(uint64_t limit, uint64_t held, uint64_t more)
 	return limit && (held > limit || more > limit - held);
 }
 
-static bool is_over_limit(const struct check_scope *scope, uint64_t bytes)
+static int over(struct check_finding *finding, const char *limit, uint64_t bytes)
 {
-	return is_over(scope->memory_limit, scope->holdings->memory_bytes, bytes);
+	finding->limit = limit;
+	finding->bytes = bytes;
+	return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-static bool is_over_pinned_limit(const struct check_scope *scope, uint64_t bytes)
+static int check_memory_limit(const struct check_scope *scope, uint64_t bytes, struct check_finding *finding)
 {
-	return is_over(scope->pinned_limit, scope->holdings->host_bytes + scope->kept_bytes, bytes);
+	return is_over(scope->memory_limit, scope->holdings->memory_bytes, bytes)
+		       ? over(finding, "memory_limit", bytes)
+		       : 0;
+}
+
+static int check_pinned_limit(const struct check_scope *scope, uint64_t bytes, struct check_finding *finding)
+{
+	return is_over(scope->pinned_limit, scope->holdings->host_bytes + scope->kept_bytes, bytes)
+		       ? over(finding, "pinned_limit", bytes)
+		       : 0;
 }
 
 static int check_map(const struct check_scope *scope, const struct wire_range *range, bool device,
@@ -80,9 +91,8 @@ static int check_map(const struct check_scope *scope, const struct wire_range *r
 		return broken(finding, "shared events are not a page");
 	if (holdings_overlaps(scope->holdings, range))
 		return broken(finding, "range overlaps one that is mapped");
-	if (device ? is_over_limit(scope, range->bytes) : is_over_pinned_limit(scope, range->bytes))
-		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
-	return 0;
+	return device ? check_memory_limit(scope, range->bytes, finding)
+		      : check_pinned_limit(scope, range->bytes, finding);
 }
 
 /* A new handle, for memory that is made or imported. */
@@ -103,7 +113,7 @@ static int check_create(
 		return r;
 	if (!memory->bytes || memory->bytes % BACKEND_CHUNK_GRANULE)
 		return broken(finding, "size of memory is zero or not aligned");
-	return is_over_limit(scope, memory->bytes) ? answer(finding, CUDA_ERROR_OUT_OF_MEMORY) : 0;
+	return check_memory_limit(scope, memory->bytes, finding);
 }
 
 static int check_release(
@@ -258,7 +268,7 @@ static int check_load(const struct check_scope *scope, const struct wire_load_mo
 	if (!r && load->bytes > CHECK_LINK_BYTES && is_text(file))
 		return answer(finding, CUDA_ERROR_INVALID_IMAGE);
 	if (!r && is_over(scope->image_limit, scope->holdings->image_bytes, load->bytes))
-		return answer(finding, CUDA_ERROR_OUT_OF_MEMORY);
+		return over(finding, "image_limit", load->bytes);
 	return r;
 }
 

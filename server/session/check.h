@@ -35,6 +35,8 @@ struct check_scope {
 struct check_finding {
 	const char *reason; /* static */
 	CUresult code;
+	const char *limit; /* key of the configuration that is the reason of the answer; NULL: none is */
+	uint64_t bytes;	   /* that were asked for beyond it */
 };
 
 /**

@@ -114,6 +114,13 @@ static bool has_workers(const struct daemon *daemon)
 	return daemon->keeper != NULL;
 }
 
+void daemon_worker_given_up(struct worker *worker, const char *text)
+{
+	const struct event_about about = events_about_user(worker->domain);
+
+	events_note(worker->daemon, EVENT_lost, LOG_LEVEL_WARNING, &about, "%s", text);
+}
+
 void daemon_worker_gone(struct worker *worker)
 {
 	struct daemon *daemon = worker->daemon;
@@ -286,7 +293,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	daemon->desk->open(daemon);
 	handouts_init(&daemon->handouts, loop);
 	TAILQ_INIT(&daemon->offenders);
-	TAILQ_INIT(&daemon->faults);
+	events_init(daemon);
 	daemon->started_us = timer_now_us();
 	daemon->fds_max = getrlimit(RLIMIT_NOFILE, &files) < 0 ? 1024 : files.rlim_cur;
 	daemon->records_max = STORE_BYTES;
@@ -313,7 +320,7 @@ void daemon_deinit(struct daemon *daemon)
 	keeping_deinit(daemon);
 	reclaim_deinit(daemon);
 	offender_deinit(daemon);
-	faults_deinit(daemon);
+	events_deinit(daemon);
 	userlog_deinit(daemon);
 	daemon->desk->close(daemon);
 	handouts_deinit(&daemon->handouts);

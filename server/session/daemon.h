@@ -28,7 +28,7 @@
 #include "server/control/turn.h"
 #include "server/fault/device.h"
 #include "server/session/counters.h"
-#include "server/session/faults.h"
+#include "server/session/events.h"
 #include "server/session/handout.h"
 #include "server/session/reclaim.h"
 #include "server/session/userlog.h"
@@ -87,7 +87,7 @@ struct daemon {
 	struct turns turns;
 	TAILQ_HEAD(offender_list, offender) offenders;
 	uint64_t latest_offender; /* number of the latest one */
-	struct fault_list faults; /* faults.h */
+	struct events events;
 	struct reclaim reclaim;
 	struct userlog userlog;
 	struct handouts handouts;
@@ -144,6 +144,7 @@ void daemon_fail(struct daemon *daemon, const char *reason);
 void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready);
 void daemon_worker_offence(struct worker *worker, uint64_t session, const char *reason);
 void daemon_worker_troubled(struct worker *worker);
+void daemon_worker_given_up(struct worker *worker, const char *text);
 void daemon_worker_gone(struct worker *worker);
 
 /** The session with this number, NULL if there is none. */

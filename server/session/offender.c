@@ -81,6 +81,7 @@ static struct offender *begin(struct daemon *daemon, const struct session *sessi
 
 void offender_note(struct daemon *daemon, const struct session *session)
 {
+	const struct event_about about = events_about(session);
 	struct offender *offender;
 
 	offender_expire(daemon);
@@ -95,7 +96,7 @@ void offender_note(struct daemon *daemon, const struct session *session)
 	offender->faults++;
 	keep(daemon, offender);
 	if (offender->faults == daemon->config->quarantine_faults)
-		userlog_event(daemon, offender->uid, USERLOG_quarantine, LOG_LEVEL_WARNING,
+		events_note(daemon, EVENT_quarantine, LOG_LEVEL_WARNING, &about,
 			"%s of uid %lld has had %llu faults: it gets executors of its own from now on",
 			offender->program, (long long)offender->uid, (unsigned long long)offender->faults);
 }
@@ -123,7 +124,9 @@ struct offender *offender_find(struct daemon *daemon, uint64_t number)
 
 void offender_lift(struct daemon *daemon, struct offender *offender)
 {
-	userlog_event(daemon, offender->uid, USERLOG_quarantine, LOG_LEVEL_INFO,
+	const struct event_about about = {.uid = offender->uid};
+
+	events_note(daemon, EVENT_quarantine, LOG_LEVEL_INFO, &about,
 		"the faults of %s of uid %lld are forgotten: an operator said so", offender->program,
 		(long long)offender->uid);
 	forget(daemon, offender);

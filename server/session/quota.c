@@ -159,6 +159,16 @@ static bool has_records(const struct session *session, const struct wire_message
 	       store_has_room(daemon->store, cost, most - most / 8);
 }
 
+void quota_note_limit(const struct session *session, const char *limit, uint64_t bytes)
+{
+	const struct event_about about = events_about(session);
+
+	events_note(session->daemon, EVENT_limit, LOG_LEVEL_INFO, &about,
+		"session %llu (process %d, %s) gets no memory: %llu bytes more are beyond its %s",
+		(unsigned long long)session->number, (int)session->pid, session->program,
+		(unsigned long long)bytes, limit);
+}
+
 bool quota_allows(const struct session *session, const struct wire_message *message)
 {
 	if (message->type == WIRE_MAKE_FILE)

@@ -561,6 +561,14 @@ static void refuse(struct session *session, const struct wire_message *message, 
 	send_reply(session, message->id, &reply, NULL);
 }
 
+static void answer_at_once(
+	struct session *session, const struct wire_message *message, const struct check_finding *finding)
+{
+	if (finding->limit)
+		quota_note_limit(session, finding->limit, finding->bytes);
+	refuse(session, message, finding->code);
+}
+
 void request_begin(struct session *session, const struct wire_message *message, const struct packet *packet)
 {
 	struct check_scope scope = {.window_base = window_base(session->window),
@@ -586,7 +594,7 @@ void request_begin(struct session *session, const struct wire_message *message, 
 	if (r == CHECK_E_BROKEN)
 		session_reject(session, finding.reason);
 	else if (r == CHECK_E_ANSWER)
-		refuse(session, message, finding.code);
+		answer_at_once(session, message, &finding);
 	else if (!quota_allows(session, message) || guarantee_wish(message) > guarantee_room(session))
 		refuse(session, message, CUDA_ERROR_OUT_OF_MEMORY);
 	else

@@ -127,6 +127,7 @@ void session_hold(struct session *session)
 void session_finish(struct session *session, uint32_t state, int32_t code, const char *reason)
 {
 	struct shm_server_header *header = session->view.server;
+	const struct event_about about = events_about(session);
 	uint32_t now;
 
 	if (!header)
@@ -138,7 +139,7 @@ void session_finish(struct session *session, uint32_t state, int32_t code, const
 	word_set(&header->error, (uint32_t)code);
 	word_release(&header->state, state);
 	wake_all(&header->wake);
-	userlog_event(session->daemon, session->uid, USERLOG_end, LOG_LEVEL_INFO,
+	events_note(session->daemon, EVENT_terminated, LOG_LEVEL_INFO, &about,
 		"session %llu (process %d, %s) ends with code %d: %s", name(session), (int)session->pid,
 		session->program, (int)code, reason);
 }

@@ -53,9 +53,11 @@ static void send_refuse(struct connection *connection, int32_t code, const char 
 
 void session_refuse(struct session *session, int32_t code, const char *text)
 {
+	const struct event_about about = events_about(session);
+
 	if (session->state != SESSION_OPENING)
 		return;
-	userlog_event(session->daemon, session->uid, USERLOG_refused, LOG_LEVEL_WARNING,
+	events_note(session->daemon, EVENT_refused, LOG_LEVEL_WARNING, &about,
 		"process %d (%s) is refused: %s", (int)session->pid, session->program, text);
 	session->daemon->counters.sessions_refused++;
 	send_refuse(session->connection, code, text);

@@ -7,6 +7,7 @@
 #include "server/config/config.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
+#include "server/session/quota.h"
 #include "server/session/session.h"
 
 CUresult sharing_export(const struct session *session, const struct wire_memory *wish, uint64_t ret_values[4])
@@ -57,8 +58,10 @@ CUresult sharing_import(
 
 	if (!entry)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!is_within_limit(session, entry->range.bytes))
+	if (!is_within_limit(session, entry->range.bytes)) {
+		quota_note_limit(session, "memory_limit", entry->range.bytes);
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	*ret_entry = entry;
 	return CUDA_SUCCESS;
 }

@@ -3,7 +3,6 @@
 #include "server/session/userlog.h"
 
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -81,7 +80,7 @@ static struct userlog_user *begin(struct daemon *daemon, uid_t uid)
 	return user;
 }
 
-static bool may_write(struct daemon *daemon, uid_t uid, enum userlog_reason reason)
+bool userlog_allows(struct daemon *daemon, uid_t uid, enum userlog_reason reason)
 {
 	struct userlog_user *user = find(daemon, uid);
 
@@ -105,7 +104,7 @@ void userlog_event(struct daemon *daemon, uid_t uid, enum userlog_reason reason,
 {
 	va_list arguments;
 
-	if (!may_write(daemon, uid, reason))
+	if (!userlog_allows(daemon, uid, reason))
 		return;
 	va_start(arguments, format);
 	log_event_list(level, format, arguments);

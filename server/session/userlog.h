@@ -5,6 +5,7 @@
 #ifndef FRMPS_SERVER_SESSION_USERLOG_H
 #define FRMPS_SERVER_SESSION_USERLOG_H
 
+#include <stdbool.h>
 #include <sys/queue.h>
 #include <sys/types.h>
 
@@ -33,6 +34,9 @@ struct userlog {
 void userlog_init(struct daemon *daemon);
 /** Says what was left out so far, and forgets everybody. */
 void userlog_deinit(struct daemon *daemon);
+
+/** Whether the user has a line of this kind left, which is used up then; otherwise it counts as left out. */
+bool userlog_allows(struct daemon *daemon, uid_t uid, enum userlog_reason reason);
 
 /** Writes one event as log_event() does, if the user has a line of this kind left. */
 void userlog_event(struct daemon *daemon, uid_t uid, enum userlog_reason reason, enum log_level level,

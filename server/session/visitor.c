@@ -41,8 +41,9 @@ struct visitor *visitor_free(struct visitor *visitor)
 static void refuse(struct visitor *visitor, int32_t code, const char *text)
 {
 	struct wire_message message = {.type = WIRE_REFUSE, .refuse = {.code = code, .text = text}};
+	const struct event_about about = {.uid = visitor->peer.uid, .pid = visitor->peer.pid};
 
-	userlog_event(visitor->daemon, visitor->peer.uid, USERLOG_refused, LOG_LEVEL_WARNING,
+	events_note(visitor->daemon, EVENT_refused, LOG_LEVEL_WARNING, &about,
 		"process %d of uid %lld is refused: %s", (int)visitor->peer.pid, (long long)visitor->peer.uid,
 		text);
 	visitor->daemon->counters.sessions_refused++;

@@ -195,10 +195,12 @@ static void call_off(struct move *move, int32_t code, const char *text)
 {
 	struct worker *told = move->session->destination;
 	struct session *session = detach(move);
+	const struct event_about about = events_about(session);
 	struct domain *to = move->to;
 
 	if (session->state != SESSION_CLOSING)
-		log_warning("session %llu (process %d, %s) stays with the others: %s",
+		events_note(session->daemon, EVENT_move, LOG_LEVEL_WARNING, &about,
+			"session %llu (process %d, %s) stays with the others: %s",
 			(unsigned long long)session->number, (int)session->pid, session->program, text);
 	if (told)
 		wait_for_end(session, told);
@@ -273,10 +275,12 @@ static void arrive(struct move *move)
 	struct worker *told = move->session->destination;
 	struct session *session = detach(move);
 	struct domain *from = session->domain, *to = move->to;
+	const struct event_about about = events_about(session);
 	struct worker *worker, *serving = domain_serving(to);
 
 	change_domain(session, to);
-	log_info("session %llu (process %d, %s) has an executor of its own, %d, after %.0f ms: %s",
+	events_note(session->daemon, EVENT_move, LOG_LEVEL_INFO, &about,
+		"session %llu (process %d, %s) has an executor of its own, %d, after %.0f ms: %s",
 		(unsigned long long)session->number, (int)session->pid, session->program,
 		serving ? (int)serving->pid : 0, (double)(timer_now_us() - move->begun_us) / 1000.0,
 		to->reason);

@@ -30,6 +30,8 @@ static int check_arguments(const struct manual *manual, const struct manual_row 
 			manual, "%s: unexpected argument '%s'", row->name, call->arguments[row->most]);
 	if (call->json && !strstr(row->argument, "--json"))
 		return manual_wrong(manual, "%s has no --json", row->name);
+	if (call->follow && !strstr(row->argument, "--follow"))
+		return manual_wrong(manual, "%s has no --follow", row->name);
 	return 0;
 }
 

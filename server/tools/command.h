@@ -17,7 +17,7 @@ struct call {
 	const char *program; /* which messages begin with */
 	const char *name;    /* of the command, as in its row */
 	const char *path;    /* of the socket */
-	bool json;
+	bool json, follow;
 	int count;
 	char **arguments; /* as many as its row says */
 };
@@ -35,7 +35,7 @@ struct commands {
 	size_t count;
 };
 
-/** Runs the command that words begin with. @call: program, path and json of it. Return: exit code */
+/** Runs the command that words begin with. @call: program, path, json and follow of it. Return: exit code */
 int command_run(const struct commands *commands, struct call *call, int count, char **words);
 
 /** Prints the help of the command that words begin with, or of the program. Return: exit code */

@@ -17,6 +17,7 @@
 #include "server/tools/cdi.h"
 #include "server/tools/command.h"
 #include "server/tools/doctor.h"
+#include "server/tools/events.h"
 #include "server/tools/field.h"
 #include "server/tools/manual.h"
 #include "server/tools/mps.h"
@@ -30,7 +31,7 @@
 #define RELOAD_SECONDS 60
 
 struct options {
-	bool json, help;
+	bool json, follow, help;
 	const char *socket;
 };
 
@@ -174,36 +175,51 @@ static void print_quarantine(const json_t *root)
 
 static const struct wire_names no_arguments;
 
-static int show(const struct call *call, const char *command, void (*print)(const json_t *root))
+/* A document on standard output. Return: exit code */
+static int print_json(const json_t *root)
+{
+	json_dumpf(root, stdout, JSON_INDENT(2));
+	puts("");
+	return fflush(stdout) || ferror(stdout) ? 1 : 0;
+}
+
+/* @seconds: how long the service may take */
+static int show(
+	const struct call *call, const char *command, unsigned seconds, void (*print)(const json_t *root))
 {
 	int code;
-	json_t *root = call_ask(call, command, &no_arguments, ASK_SECONDS, &code);
+	json_t *root = call_ask(call, command, &no_arguments, seconds, &code);
 
 	if (!root)
 		return code;
 	if (call->json) {
-		json_dumpf(root, stdout, JSON_INDENT(2));
-		puts("");
+		code = print_json(root);
 	} else {
 		print(root);
+		code = fflush(stdout) || ferror(stdout) ? 1 : 0;
 	}
 	json_decref(root);
-	return ferror(stdout) || fflush(stdout) ? 1 : 0;
+	return code;
 }
 
 static int show_status(const struct call *call)
 {
-	return show(call, "status", print_status);
+	return show(call, "status", ASK_SECONDS, print_status);
 }
 
 static int show_faults(const struct call *call)
 {
-	return show(call, "faults", print_faults);
+	return show(call, "faults", ASK_SECONDS, print_faults);
+}
+
+static int show_events(const struct call *call)
+{
+	return events_show(call, stdout);
 }
 
 static int show_quarantine(const struct call *call)
 {
-	return show(call, "quarantine", print_quarantine);
+	return show(call, "quarantine", ASK_SECONDS, print_quarantine);
 }
 
 /* Says something and is content with being obeyed. */
@@ -254,17 +270,15 @@ static int isolate(const struct call *call)
 	return moved ? 0 : 1;
 }
 
-static int reload(const struct call *call)
+static void print_reload(const json_t *root)
 {
-	int code;
-	json_t *root = call_ask(call, "reload", &no_arguments, RELOAD_SECONDS, &code);
-
-	if (!root)
-		return code;
 	if (*field_text(root, "restart", ""))
 		printf("from the next start of the service: %s\n", field_text(root, "restart", ""));
-	json_decref(root);
-	return 0;
+}
+
+static int reload(const struct call *call)
+{
+	return show(call, "reload", RELOAD_SECONDS, print_reload);
 }
 
 static int examine(const struct call *call)
@@ -286,10 +300,18 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+static void print_top_json(const json_t *before, const json_t *now, uint64_t ns)
+{
+	json_t *root = top_json(before, now, ns);
+
+	print_json(root);
+	json_decref(root);
+}
+
 /* On a terminal until somebody ends it, which leaves the terminal as it is; elsewhere once. */
 static int show_top(const struct call *call)
 {
-	const bool live = isatty(STDOUT_FILENO);
+	const bool live = isatty(STDOUT_FILENO) && !call->json;
 	struct winsize size = {0};
 	json_t *before = NULL, *now;
 	uint64_t before_ns = 0, ns;
@@ -301,7 +323,9 @@ static int show_top(const struct call *call)
 			size.ws_row = 0;
 		if (live)
 			fputs(before ? "\033[H" : "\033[H\033[2J", stdout);
-		if (live || before)
+		if (call->json && before)
+			print_top_json(before, now, ns - before_ns);
+		else if (live || before)
 			top_print(before, now, ns - before_ns, size.ws_row, live ? "\033[K\n" : "\n", stdout);
 		if (live)
 			fputs("\033[J", stdout);
@@ -389,6 +413,9 @@ static int parse(int count, char **arguments, bool stops, struct options *option
 		case 'j':
 			options->json = true;
 			break;
+		case 'f':
+			options->follow = true;
+			break;
 		case 's':
 			options->socket = optarg;
 			break;
@@ -445,6 +472,7 @@ static int run(int count, char **arguments, bool lines)
 		return command_help(&commands, count, words);
 	ask_socket_path(options.socket, path, sizeof(path));
 	call.json = options.json;
+	call.follow = options.follow;
 	if (!count && lines && !isatty(STDIN_FILENO)) {
 		setenv("FRMPS_SOCKET", path, 1);
 		r = command_read(stdin, "frmpsctl", run_line, NULL);

@@ -17,6 +17,7 @@
 	{MANUAL_COMMAND, 0, least, most, name, arguments, help},
 #define VERB(name, arguments, least, most, f, help)                                                          \
 	{MANUAL_COMMAND, MANUAL_TAKES_ALL, least, most, name, arguments, help},
+#define EVENT(kind, bound, help)	     {MANUAL_EVENT, 0, 0, 0, #kind, "", help},
 #define OPTION(letter, name, argument, help) {MANUAL_OPTION, letter, 0, 0, name, argument, help},
 #define INTERNAL(letter, name, argument)     {MANUAL_INTERNAL, letter, 0, 0, name, argument, ""},
 #define VARIABLE(name, values, help)	     {MANUAL_VARIABLE, 0, 0, 0, name, values, help},
@@ -34,6 +35,7 @@ static const struct manual_row run_rows[] = {
 
 static const struct manual_row ctl_rows[] = {
 #include "server/tools/frmpsctl.def"
+#include "server/session/events.def"
 };
 
 static const struct manual_row exporter_rows[] = {
@@ -191,6 +193,7 @@ void manual_help(const struct manual *manual, FILE *out)
 		print_wrapped(out, manual->rows[i].help, 0);
 	}
 	print_rows(manual, MANUAL_COMMAND, "Commands", out);
+	print_rows(manual, MANUAL_EVENT, "Events", out);
 	print_rows(manual, MANUAL_OPTION, "Options", out);
 	print_rows(manual, MANUAL_VARIABLE, "Environment", out);
 	print_rows(manual, MANUAL_EXIT, "Exit status", out);

@@ -4,6 +4,7 @@
 //   TEXT(paragraph)						what the program is for
 //   COMMAND(name, arguments, least, most, function, help)	name: one or two words; least, most: number of arguments
 //   VERB(name, arguments, least, most, function, help)		a command of which options look as it wants: all behind it is its own
+//   EVENT(kind, bound, help)					of session/events.def
 //   OPTION(letter, name, argument, help)			letter: what manual_option() returns; argument: "" for none
 //   INTERNAL(letter, name, argument)				an option that users are not told of
 //   VARIABLE(name, values, help)				of the environment
@@ -22,6 +23,7 @@
 enum manual_kind {
 	MANUAL_TEXT,
 	MANUAL_COMMAND,
+	MANUAL_EVENT,
 	MANUAL_OPTION,
 	MANUAL_INTERNAL,
 	MANUAL_VARIABLE,

@@ -116,3 +116,26 @@ void top_print(
 		fprintf(out, "%zu more%s", table.count - shown, end);
 	free(table.lines);
 }
+
+static json_t *line_json(const struct line *line)
+{
+	json_t *session = json_copy((json_t *)line->session);
+
+	json_object_set_new(session, "commands_per_second", json_real(line->rate));
+	return session;
+}
+
+json_t *top_json(const json_t *before, const json_t *now, uint64_t ns)
+{
+	json_t *sessions = json_array();
+	struct table table;
+
+	make_table(&table, before, now, ns);
+	for (size_t i = 0; i < table.count; i++)
+		json_array_append_new(sessions, line_json(&table.lines[i]));
+	free(table.lines);
+	return json_pack("{sO? sI sI sf sI so}", "device", json_object_get(now, "device"), "memory_bytes",
+		(json_int_t)table.memory, "host_bytes", (json_int_t)table.pinned, "commands_per_second",
+		table.rate, "faults", (json_int_t)field_number(json_object_get(now, "counters"), "culprits"),
+		"sessions", sessions);
+}

@@ -441,14 +441,17 @@ void worker_await_memory(struct worker *worker)
 /* Return: whether it was not before. */
 static bool condemn(struct worker *worker, const char *reason)
 {
-	bool wanted;
+	char text[500];
 
 	if (worker->state == WORKER_CONDEMNED)
 		return false;
-	wanted = worker->daemon->leaving || (worker->domain && worker->domain->retiring);
-	log_event(wanted ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARNING, "%s %d (%s) is given up: %s%s%s",
-		role_name(worker->role), (int)worker->pid, worker_state_name(worker->state), reason,
-		worker->lost_text[0] ? ": " : "", worker->lost_text);
+	snprintf(text, sizeof(text), "%s %d (%s) is given up: %s%s%s", role_name(worker->role),
+		(int)worker->pid, worker_state_name(worker->state), reason, worker->lost_text[0] ? ": " : "",
+		worker->lost_text);
+	if (worker->daemon->leaving || (worker->domain && worker->domain->retiring))
+		log_debug("%s", text);
+	else
+		events_of(worker)->given_up(worker, text);
 	worker->state = WORKER_CONDEMNED;
 	worker_keep(worker);
 	worker_await_memory(worker);

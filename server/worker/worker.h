@@ -70,6 +70,8 @@ struct worker_events {
 	void (*unclaimed)(struct worker *worker, const struct wire_reply *reply, const struct packet *packet);
 	/* Behind each of lost, suspect and fault: what they have changed is to be recorded. */
 	void (*troubled)(struct worker *worker);
+	/* It becomes CONDEMNED, which nobody has asked for. @text: what it was, and why */
+	void (*given_up)(struct worker *worker, const char *text);
 	/* It is CONDEMNED from now on. */
 	void (*condemned)(struct worker *worker);
 	/* SIGKILL was sent. Again and again is fine. */

@@ -9,11 +9,11 @@
 #include "protocol/cuda_abi.h"
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
-#include "server/control/faults.h"
+#include "server/control/events.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/chunk.h"
 #include "server/session/domain.h"
-#include "server/session/faults.h"
+#include "server/session/events.h"
 #include "server/session/session.h"
 #include "server/session/window.h"
 #include "tests/lib/suite.h"
@@ -47,18 +47,34 @@ START_TEST(everything_is_as_it_was)
 }
 END_TEST
 
-START_TEST(verdicts_stay)
+static void note(uid_t uid, enum event_kind kind, const char *text)
 {
-	char *before, *after;
+	const struct event_about about = {.uid = uid, .session = 7, .program = uid ? "a program" : NULL};
 
-	for (unsigned i = 0; i < FAULTS_PER_USER + 3; i++)
-		faults_note(&fake->daemon, getuid(), i % 2 ? "culprit is nobody" : "culprit is one of many");
-	faults_note(&fake->daemon, (uid_t)-1, "nobody's");
-	before = faults_json(&fake->daemon, 0);
+	events_note(&fake->daemon, kind, LOG_LEVEL_INFO, &about, "%s", text);
+}
+
+START_TEST(events_stay)
+{
+	uint64_t latest;
+	char *before, *after, *rest;
+
+	for (unsigned i = 0; i < EVENTS_MAX + 3; i++)
+		note(getuid(), EVENT_lost, i % 2 ? "one of many" : "one of few");
+	note((uid_t)-1, EVENT_verdict, "culprit is nobody");
+	note(0, EVENT_move, "");
+	latest = fake->daemon.events.latest;
+	before = events_json(&fake->daemon, 0, 0);
 	ck_assert_int_eq(fake_come_back(fake), 0);
-	after = faults_json(&fake->daemon, 0);
-	ck_assert_str_eq(before, after);
-	ck_assert_ptr_nonnull(strstr(after, "one of many"));
+	ck_assert_uint_eq(fake->daemon.events.count, EVENTS_MAX);
+	after = events_json(&fake->daemon, 0, 0);
+	ck_assert_ptr_nonnull(strstr(after, "culprit is nobody"));
+	/* The new daemon's own event has taken the place of the oldest; the head differs by it. */
+	rest = strstr(strstr(before, "\"number\"") + 1, "\"number\"");
+	ck_assert(!strncmp(strstr(after, "\"number\""), rest, strlen(rest) - strlen("]}")));
+	ck_assert_uint_eq(fake->daemon.events.latest, latest + 1);
+	ck_assert_int_eq(TAILQ_LAST(&fake->daemon.events.all, event_list)->kind, EVENT_daemon);
+	ck_assert_uint_eq(fake->daemon.counters.events[EVENT_daemon], 1);
 	free(before);
 	free(after);
 }
@@ -371,7 +387,7 @@ int main(void)
 	tcase_add_test(tests, what_cannot_be_deposited_is_refused);
 	tcase_add_test(tests, memory_that_an_executor_has_which_is_ending_is_waited_for);
 	tcase_add_test(tests, everything_is_as_it_was);
-	tcase_add_test(tests, verdicts_stay);
+	tcase_add_test(tests, events_stay);
 	tcase_add_test(tests, what_a_keeper_owed_that_died_as_well_is_asked_of_the_next);
 	tcase_add_test(tests, memory_of_a_keeper_that_died_as_well_is_given_back);
 	tcase_add_test(tests, executors_are_told_of_a_guard_again);

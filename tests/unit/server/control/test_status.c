@@ -11,9 +11,8 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/session/faults.h"
 #include "server/session/guests.h"
-#include "server/control/faults.h"
+#include "server/control/events.h"
 #include "server/control/operator.h"
 #include "server/control/status.h"
 #include "server/loop/timer.h"
@@ -238,49 +237,6 @@ START_TEST(promotion_is_counted_and_its_verdict_shown)
 	ck_assert_uint_eq(json_array_size(json_object_get(root, "faults")), 1);
 	json_decref(root);
 	fake_leave(fake, &client);
-	end();
-}
-END_TEST
-
-/* The culprit, and all that was its own, may be gone long since. */
-START_TEST(verdicts_stay_with_their_times)
-{
-	const uid_t one = getuid() + 4711, other = one + 1;
-	json_t *root, *list;
-	char text[32];
-
-	fake = fake_new(1);
-	faults_note(&fake->daemon, one, "the first");
-	faults_note(&fake->daemon, other, "kernel \x1b[");
-	faults_note(&fake->daemon, (uid_t)-1, "nobody's");
-	root = faults_of(0);
-	list = json_object_get(root, "faults");
-	ck_assert_uint_eq(json_array_size(list), 3);
-	ck_assert(json_is_null(json_object_get(json_array_get(list, 0), "uid")));
-	ck_assert_str_eq(string(json_array_get(list, 1), "verdict"), "kernel ?[");
-	ck_assert_int_eq(number(json_array_get(list, 2), "uid"), one);
-	ck_assert_int_ge(
-		number(json_array_get(list, 0), "time_ms"), number(json_array_get(list, 2), "time_ms"));
-	ck_assert_int_gt(number(json_array_get(list, 2), "time_ms"), INT64_C(1700000000000));
-	json_decref(root);
-	/* One user's do not drive another's out. */
-	for (unsigned i = 0; i < FAULTS_MAX; i++) {
-		snprintf(text, sizeof(text), "%u", i);
-		faults_note(&fake->daemon, other, text);
-	}
-	root = faults_of(one);
-	ck_assert_uint_eq(json_array_size(json_object_get(root, "faults")), 1);
-	json_decref(root);
-	root = faults_of(other);
-	list = json_object_get(root, "faults");
-	ck_assert_uint_eq(json_array_size(list), FAULTS_PER_USER);
-	ck_assert_str_eq(string(json_array_get(list, 0), "verdict"), text);
-	json_decref(root);
-	for (unsigned i = 0; i < 2 * FAULTS_MAX; i++)
-		faults_note(&fake->daemon, other + i, "one of each");
-	root = faults_of(0);
-	ck_assert_uint_eq(json_array_size(json_object_get(root, "faults")), FAULTS_MAX);
-	json_decref(root);
 	end();
 }
 END_TEST
@@ -808,7 +764,6 @@ int main(void)
 	tcase_add_test(tests, client_is_described);
 	tcase_add_test(tests, memory_is_what_is_mapped_now);
 	tcase_add_test(tests, promotion_is_counted_and_its_verdict_shown);
-	tcase_add_test(tests, verdicts_stay_with_their_times);
 	tcase_add_test(tests, others_see_only_their_own);
 	tcase_add_test(tests, name_that_is_not_utf8_is_no_reason_to_fail);
 	tcase_add_test(tests, refusals_say_why);

@@ -44,6 +44,25 @@ START_TEST(the_busiest_comes_first)
 }
 END_TEST
 
+START_TEST(the_same_is_a_document)
+{
+	json_t *first = json_loads(STATUS(SESSION("1", "100") "," SESSION("2", "100")), 0, NULL),
+	       *second = json_loads(STATUS(SESSION("1", "150") "," SESSION("2", "1100")), 0, NULL),
+	       *root = top_json(first, second, 500000000), *sessions = json_object_get(root, "sessions"),
+	       *busiest = json_array_get(sessions, 0);
+
+	ck_assert_uint_eq(json_array_size(sessions), 2);
+	ck_assert_int_eq(json_integer_value(json_object_get(busiest, "session")), 2);
+	ck_assert_double_eq(json_real_value(json_object_get(busiest, "commands_per_second")), 2000);
+	ck_assert_double_eq(json_real_value(json_object_get(root, "commands_per_second")), 2100);
+	ck_assert_int_eq(json_integer_value(json_object_get(root, "memory_bytes")), 2 * 1572864);
+	ck_assert_str_eq(json_string_value(json_object_get(json_object_get(root, "device"), "name")), "H");
+	json_decref(root);
+	json_decref(first);
+	json_decref(second);
+}
+END_TEST
+
 START_TEST(what_does_not_fit_is_counted)
 {
 	char *text = show(NULL, STATUS(SESSION("1", "1") "," SESSION("2", "2") "," SESSION("3", "3")), 5);
@@ -69,6 +88,7 @@ int main(void)
 	TCase *top = suite_case(suite, "top");
 
 	tcase_add_test(top, the_busiest_comes_first);
+	tcase_add_test(top, the_same_is_a_document);
 	tcase_add_test(top, what_does_not_fit_is_counted);
 	tcase_add_test(top, nobody_is_there);
 	return suite_run(suite);

@@ -54,7 +54,7 @@ static void tear_down(void)
 }
 
 static const char *const helps[] = {SERVER "-h", SERVER "--help", RUN "-h", RUN "--help", CTL "-h",
-	CTL "--help", CTL "status --help", CTL "-h quarantine lift", CTL "ps --help", CTL "quit -h",
+	CTL "--help", CTL "status --help", CTL "-h quarantine lift", CTL "events --help", CTL "ps --help", CTL "quit -h",
 	"echo ps --help | " CTL};
 
 START_TEST(help_is_an_answer)
@@ -107,6 +107,7 @@ static const struct {
 	{CTL "--json ps", "ps has no --json"},
 	{"echo isoltae 7 | " CTL, "unknown command 'isoltae'; the nearest is 'isolate'\n"},
 	{"echo | " CTL, "no command is given"},
+	{CTL "faults --follow", "faults has no --follow"},
 };
 
 START_TEST(wrong_usage_is_one_line)
