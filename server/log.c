@@ -3,6 +3,7 @@
 
 #include "server/log.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -10,7 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,8 +21,16 @@ static struct {
 	enum log_level level;
 	const char *name;
 	bool journal;
+	const char *socket; /* of the journal */
 	int descriptor;
-} logger = {.level = LOG_LEVEL_INFO, .name = "frmps", .descriptor = STDERR_FILENO};
+	_Atomic unsigned lost; /* lines that the journal has not taken */
+} logger = {.level = LOG_LEVEL_INFO,
+	.name = "frmps",
+	.socket = "/run/systemd/journal/socket",
+	.descriptor = STDERR_FILENO};
+
+/* By level, as syslog(3) numbers them. */
+static const int priorities[] = {3, 4, 6, 7};
 
 static struct {
 	unsigned lines; /* a minute; 0: no bound */
@@ -43,6 +54,11 @@ void log_init(enum log_level level, const char *name)
 	logger.level = level;
 	logger.name = name;
 	logger.journal = is_journal();
+}
+
+void log_set_journal(const char *path)
+{
+	logger.socket = path;
 }
 
 void log_set_descriptor(int fd)
@@ -94,7 +110,6 @@ void log_clean(char *text)
 static int write_prefix(char *at, size_t size, enum log_level level)
 {
 	static const char *const names[] = {"error", "warning", "info", "debug"};
-	static const int priorities[] = {3, 4, 6, 7};
 	struct timespec now;
 	struct tm parts;
 	char date[32];
@@ -129,34 +144,137 @@ static bool has_line(enum log_level level, unsigned *ret_left_out)
 	return false;
 }
 
-static void write_line(enum log_level level, const char *format, va_list arguments)
-{
-	char line[2048];
-	int length, text;
+/* Where one line goes. */
+struct line {
+	const struct log_field *fields;
+	size_t field_count;
+	size_t prefix; /* bytes before the text */
+	size_t length; /* with the newline */
+	char text[2048];
+};
 
-	length = write_prefix(line, sizeof(line), level);
-	text = vsnprintf(line + length, sizeof(line) - (size_t)length, format, arguments);
-	if (text < 0)
+/* Room for fields and text. */
+struct datagram {
+	size_t length;
+	char bytes[4096];
+};
+
+/* One field; the value ends with a newline, and has none. One that does not fit is left out. */
+static void add_field(struct datagram *datagram, const char *prefix, const char *name, const char *value)
+{
+	char *at = datagram->bytes + datagram->length;
+	size_t room = sizeof(datagram->bytes) - datagram->length;
+	int length = snprintf(at, room, "%s%s=%s", prefix, name, value);
+
+	if (length < 0 || (size_t)length + 1 > room)
 		return;
-	log_clean(line + length);
-	length += text;
-	if (length > (int)sizeof(line) - 1)
-		length = (int)sizeof(line) - 1;
-	line[length++] = '\n';
-	/* Nobody is left to tell when standard error is gone. */
-	if (write(logger.descriptor, line, (size_t)length) < 0)
-		return;
+	log_clean(at);
+	at[length] = '\n';
+	datagram->length += (size_t)length + 1;
 }
 
-void log_event_list(enum log_level level, const char *format, va_list arguments)
+/* Return: whether the journal has the line with its fields */
+static bool send_fields(enum log_level level, const struct line *line)
 {
-	unsigned left_out;
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct datagram datagram = {0};
+	char text[sizeof(line->text)], number[2] = {(char)('0' + priorities[level])};
+	ssize_t sent;
+	int fd;
+
+	if (!logger.journal || !line->field_count || strlen(logger.socket) >= sizeof(address.sun_path))
+		return false;
+	strcpy(address.sun_path, logger.socket);
+	snprintf(text, sizeof(text), "%s: %.*s", logger.name, (int)(line->length - line->prefix - 1),
+		line->text + line->prefix);
+	add_field(&datagram, "", "PRIORITY", number);
+	add_field(&datagram, "", "SYSLOG_IDENTIFIER", "frmps-server");
+	add_field(&datagram, "", "MESSAGE", text);
+	for (size_t i = 0; i < line->field_count; i++)
+		if (line->fields[i].value)
+			add_field(&datagram, "FRMPS_", line->fields[i].name, line->fields[i].value);
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return false;
+	sent = sendto(fd, datagram.bytes, datagram.length, MSG_NOSIGNAL, (struct sockaddr *)&address,
+		sizeof(address));
+	close(fd);
+	return sent >= 0;
+}
+
+/* Return: false where the journal has no room */
+static bool write_stream(const struct line *line)
+{
+	if (logger.journal) {
+		if (send(logger.descriptor, line->text, line->length, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+			return true;
+		if (errno != ENOTSOCK)
+			return errno != EAGAIN;
+	}
+	/* Nobody is left to tell when standard error is gone. */
+	return write(logger.descriptor, line->text, line->length) >= 0 || errno;
+}
+
+static bool write_line(enum log_level level, struct line *line, const char *format, va_list arguments)
+{
+	int prefix = write_prefix(line->text, sizeof(line->text), level), text;
+
+	line->prefix = (size_t)prefix;
+	text = vsnprintf(line->text + prefix, sizeof(line->text) - line->prefix, format, arguments);
+	if (text < 0)
+		return true;
+	log_clean(line->text + prefix);
+	line->length = line->prefix + (size_t)text;
+	if (line->length > sizeof(line->text) - 1)
+		line->length = sizeof(line->text) - 1;
+	line->text[line->length++] = '\n';
+	return send_fields(level, line) || write_stream(line);
+}
+
+static bool write_words(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static bool write_words(enum log_level level, const char *format, ...)
+{
+	struct line line = {0};
+	va_list arguments;
+	bool written;
+
+	va_start(arguments, format);
+	written = write_line(level, &line, format, arguments);
+	va_end(arguments);
+	return written;
+}
+
+static void write_event(enum log_level level, const struct log_field *fields, size_t count,
+	const char *format, va_list arguments)
+{
+	struct line line = {.fields = fields, .field_count = count};
+	unsigned left_out, lost;
 
 	if (level > logger.level || !has_line(level, &left_out))
 		return;
 	if (left_out)
 		log_warning("%u lines are left out: at most %u a minute are written", left_out, limit.lines);
-	write_line(level, format, arguments);
+	lost = atomic_exchange(&logger.lost, 0);
+	if (lost && !write_words(LOG_LEVEL_WARNING, "%u lines are lost: the journal did not take them", lost))
+		atomic_fetch_add(&logger.lost, lost);
+	if (!write_line(level, &line, format, arguments))
+		atomic_fetch_add(&logger.lost, 1);
+}
+
+void log_event_list(enum log_level level, const char *format, va_list arguments)
+{
+	write_event(level, NULL, 0, format, arguments);
+}
+
+void log_event_fields(
+	enum log_level level, const struct log_field *fields, size_t count, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	write_event(level, fields, count, format, arguments);
+	va_end(arguments);
 }
 
 void log_event(enum log_level level, const char *format, ...)

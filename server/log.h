@@ -1,11 +1,16 @@
-// What the service tells its operator: one line per event on standard error. Where that is the journal's
-// (JOURNAL_STREAM names it) a line starts with its priority and the journal adds the time; otherwise with
-// wall-clock time, role and pid. All roles; any thread (one write per line).
+// What the service tells its operator: one line per event on standard error, with wall-clock time, role and pid.
+//
+// Where standard error is the journal's (JOURNAL_STREAM names it) a line starts with its priority instead, and the journal
+// adds the time. A line with fields goes to the journal's socket, in the protocol that the journal documents for programs
+// without its library: that library waits for a journal that does not read. Nobody here waits for it: a line for which the
+// journal has no room is counted, and the next one that finds room says how many there were.
+// All roles; any thread (one write per line).
 
 #ifndef FRMPS_SERVER_LOG_H
 #define FRMPS_SERVER_LOG_H
 
 #include <stdarg.h>
+#include <stddef.h>
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
@@ -21,12 +26,25 @@ void log_clean(char *text);
 /** Where the log is written; standard error before. */
 void log_set_descriptor(int fd);
 
+/** The journal's socket, instead of the usual one, for tests (static string). */
+void log_set_journal(const char *path);
+
+/* What a line is about, apart from its text. */
+struct log_field {
+	const char *name;  /* capital letters and _, without the FRMPS_ that it gets in the journal */
+	const char *value; /* cleaned (log_clean()); NULL: the line has no such field */
+};
+
 /** Writes one event. Newlines belong to the logger: what the text has of them is cleaned (log_clean()). */
 void log_event(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /** The same with a list of arguments. */
 void log_event_list(enum log_level level, const char *format, va_list arguments)
 	__attribute__((format(printf, 2, 0)));
+
+/** The same with fields, which the journal can be asked for. Elsewhere they are left out. */
+void log_event_fields(enum log_level level, const struct log_field *fields, size_t count, const char *format,
+	...) __attribute__((format(printf, 4, 5)));
 
 /**
  * Bounds what this process logs, lines a minute without those of the level debug; 0: no bound. Lines beyond it are

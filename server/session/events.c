@@ -208,6 +208,28 @@ void events_adopt(struct daemon *daemon, const struct record *record)
  * What happens
  */
 
+/* A number as text; NULL for 0. */
+static const char *number_text(uint64_t number, char text[24])
+{
+	snprintf(text, 24, "%llu", (unsigned long long)number);
+	return number ? text : NULL;
+}
+
+/* The journal has FRMPS_EVENT, FRMPS_USER, FRMPS_SESSION, FRMPS_PID and FRMPS_PROGRAM of it. */
+static void log_it(const struct event_entry *event, enum log_level level)
+{
+	const struct event_about *about = &event->about;
+	char uid[24], session[24], pid[24];
+	const struct log_field fields[] = {{"EVENT", rows[event->kind].name},
+		{"USER", about->uid == (uid_t)-1 ? NULL : uid},
+		{"SESSION", number_text(about->session, session)},
+		{"PID", number_text((uint64_t)about->pid, pid)}, {"PROGRAM", about->program}};
+
+	snprintf(uid, sizeof(uid), "%lld", (long long)about->uid);
+	log_event_fields(level, fields, sizeof(fields) / sizeof(*fields), "%s%s",
+		event->kind == EVENT_verdict ? "verdict: " : "", event->text);
+}
+
 int64_t events_note(struct daemon *daemon, enum event_kind kind, enum log_level level,
 	const struct event_about *about, const char *format, ...)
 {
@@ -226,7 +248,7 @@ int64_t events_note(struct daemon *daemon, enum event_kind kind, enum log_level 
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	log_event(level, "%s%s", kind == EVENT_verdict ? "verdict: " : "", text);
+	log_it(&event, level);
 	event.of_user = next_of_user(events, about->uid);
 	make_room(daemon);
 	keep(daemon, append(events, &event));

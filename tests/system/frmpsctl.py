@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What frmpsctl shows of a service with programs: events as they happen and behind the end of whom they are about, and what
-each command of its table prints.
+each command of its table prints; and a service whose log nobody reads.
 
     frmpsctl.py BUILD      the build folder
 """
@@ -9,6 +9,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -34,7 +35,8 @@ for line in sys.stdin:
 
 
 def commands():
-    """The rows of the table: (name, arguments)."""
+    """The rows of the table: (name, arguments). Verbs of stock MPS are rows of another kind: they print what its own program
+    prints, and tests/system/mps.py has them."""
     with open(TABLE, encoding='utf-8') as file:
         return re.findall(r'^COMMAND\("([^"]+)", "([^"]*)"', file.read(), re.MULTILINE)
 
@@ -43,7 +45,11 @@ def run(*arguments):
     return subprocess.run([CTL, *arguments], capture_output=True, text=True, timeout=120)
 
 
-class Frmpsctl(unittest.TestCase):
+class Service(unittest.TestCase):
+    def standard_error(self):
+        """Of the service."""
+        return self.log
+
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.programs = []
@@ -54,7 +60,8 @@ class Frmpsctl(unittest.TestCase):
         os.environ['TZ'] = 'UTC'
         self.log = open(os.path.join(self.folder.name, 'log'), 'w+', encoding='utf-8', errors='replace')
         self.server = subprocess.Popen([os.path.join(BUILD, 'server', 'frmps-server'), '--config', '/dev/null', '--socket',
-                                        os.environ['FRMPS_SOCKET'], '--backend', 'host'], stderr=self.log)
+                                        os.environ['FRMPS_SOCKET'], '--backend', 'host'],
+                                       stderr=self.standard_error())
         while run('ping').returncode:
             self.assertIsNone(self.server.poll(), 'the service has ended')
 
@@ -87,6 +94,8 @@ class Frmpsctl(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ''), arguments)
         return json.loads(done.stdout)
 
+
+class Frmpsctl(Service):
     def follow(self):
         """frmpsctl events --follow --json, and what it says of the next event of a kind."""
         process = self.start(CTL, 'events', '--follow', '--json')
@@ -179,6 +188,33 @@ class Frmpsctl(unittest.TestCase):
                 offered = subprocess.check_output(['bash', '-c', script], text=True).split()
                 for flag in re.findall(r'\[(--[a-z]+)\]', words) + ['--help']:
                     self.assertIn(flag, offered)
+
+
+class BlockedJournal(Service):
+    def standard_error(self):
+        """A stream, as the journal's are, whose other end nobody reads."""
+        self.journal, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        status = os.fstat(end.fileno())
+        os.environ['JOURNAL_STREAM'] = f'{status.st_dev}:{status.st_ino}'
+        self.addCleanup(os.environ.pop, 'JOURNAL_STREAM')
+        self.addCleanup(self.journal.close)
+        self.addCleanup(end.close)
+        return end
+
+    def test_it_holds_nobody_up(self):
+        _, session = self.program()
+        # Each is a line of the log.
+        for _ in range(40):
+            self.assertEqual(run('recovery', str(session), 'replay').returncode, 0)
+        self.journal.settimeout(60)
+        text = self.journal.recv(1 << 20).decode()
+        self.assertTrue(text.startswith('<6>frmps: '), text)
+        self.assertNotIn('lines are lost', text)
+        self.assertEqual(run('recovery', str(session), 'fail').returncode, 0)
+        while 'recovery is fail' not in text:
+            text += self.journal.recv(1 << 20).decode()
+        self.assertRegex(text, r'<4>frmps: \d+ lines are lost: the journal did not take them\n<6>frmps: ')
 
 
 if __name__ == '__main__':

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "server/log.h"
@@ -152,6 +154,135 @@ START_TEST(a_process_has_bounded_lines)
 }
 END_TEST
 
+/* Standard error is a stream that only the journal's side, ends[0], reads. */
+static void become_journal(const char *socket)
+{
+	struct stat status;
+	char stream[64];
+
+	close(ends[0]);
+	close(ends[1]);
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+	ck_assert_int_ge(dup2(ends[1], STDERR_FILENO), 0);
+	ck_assert_int_eq(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+	ck_assert_int_eq(fstat(STDERR_FILENO, &status), 0);
+	snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)status.st_dev,
+		(unsigned long long)status.st_ino);
+	setenv("JOURNAL_STREAM", stream, 1);
+	log_init(LOG_LEVEL_INFO, "frmps");
+	log_set_journal(socket);
+}
+
+/* The journal's other socket. */
+static int listen_at(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	return fd;
+}
+
+static const struct log_field fields[] = {
+	{"EVENT", "lost"}, {"SESSION", NULL}, {"PROGRAM", "a\nPRIORITY=0\x1b["}};
+
+static void log_lost(const char *text)
+{
+	log_event_fields(LOG_LEVEL_WARNING, fields, 3, "%s", text);
+}
+
+START_TEST(fields_are_the_journals)
+{
+	char path[] = "/tmp/frmps-log-XXXXXX", socket_path[64], text[8192] = "";
+	int journal;
+
+	ck_assert_ptr_nonnull(mkdtemp(path));
+	snprintf(socket_path, sizeof(socket_path), "%s/socket", path);
+	become_journal(socket_path);
+	/* There is no such socket. */
+	log_lost("it ended");
+	ck_assert_str_eq(written(), "<4>frmps: it ended\n");
+	journal = listen_at(socket_path);
+	log_lost("it ended\n<0>all is lost");
+	ck_assert_str_eq(written(), "");
+	ck_assert_int_gt(recv(journal, text, sizeof(text) - 1, 0), 0);
+	ck_assert_str_eq(text,
+		"PRIORITY=4\nSYSLOG_IDENTIFIER=frmps-server\nMESSAGE=frmps: it ended?<0>all is "
+		"lost\nFRMPS_EVENT=lost\nFRMPS_PROGRAM=a?PRIORITY=0?[\n");
+	/* What has none is a line as before. */
+	log_info("hello");
+	ck_assert_str_eq(written(), "<6>frmps: hello\n");
+	close(journal);
+	/* Nobody is behind it any more. */
+	log_lost("it ended");
+	ck_assert_str_eq(written(), "<4>frmps: it ended\n");
+	unlink(socket_path);
+	rmdir(path);
+}
+END_TEST
+
+START_TEST(a_field_that_does_not_fit_is_left_out)
+{
+	char path[] = "/tmp/frmps-log-XXXXXX", socket_path[64], text[8192] = "", program[8000];
+	const struct log_field long_fields[] = {{"PROGRAM", program}, {"EVENT", "lost"}};
+	int journal;
+
+	memset(program, 'x', sizeof(program) - 1);
+	program[sizeof(program) - 1] = '\0';
+	ck_assert_ptr_nonnull(mkdtemp(path));
+	snprintf(socket_path, sizeof(socket_path), "%s/socket", path);
+	become_journal(socket_path);
+	journal = listen_at(socket_path);
+	log_event_fields(LOG_LEVEL_INFO, long_fields, 2, "hello");
+	ck_assert_int_gt(recv(journal, text, sizeof(text) - 1, 0), 0);
+	ck_assert_ptr_nonnull(strstr(text, "\nMESSAGE=frmps: hello\nFRMPS_EVENT=lost\n"));
+	ck_assert_ptr_null(strstr(text, "xxx"));
+	close(journal);
+	unlink(socket_path);
+	rmdir(path);
+}
+END_TEST
+
+START_TEST(fields_are_left_out_elsewhere)
+{
+	log_init(LOG_LEVEL_INFO, "frmps");
+	log_lost("it ended");
+	ck_assert_ptr_nonnull(strstr(written(), "warning: it ended\n"));
+}
+END_TEST
+
+/* Twice as much as a socket's buffer holds; this test ends only because nobody waits. */
+START_TEST(a_journal_that_does_not_read_holds_nobody_up)
+{
+	char path[] = "/tmp/frmps-log-XXXXXX", socket_path[64], expected[160];
+	const int rounds = 4096;
+	unsigned taken = 0;
+	const char *text;
+	int journal;
+
+	ck_assert_ptr_nonnull(mkdtemp(path));
+	snprintf(socket_path, sizeof(socket_path), "%s/socket", path);
+	become_journal(socket_path);
+	journal = listen_at(socket_path);
+	for (int i = 0; i < rounds; i++)
+		log_lost("it ended");
+	while (recv(journal, &(char){0}, 1, 0) > 0)
+		taken++;
+	while (*(text = written()))
+		taken += count_lines(text);
+	ck_assert_uint_lt(taken, rounds);
+	close(journal);
+	log_info("there is room again");
+	snprintf(expected, sizeof(expected),
+		"<4>frmps: %u lines are lost: the journal did not take them\n<6>frmps: there is room again\n",
+		rounds - taken);
+	ck_assert_str_eq(written(), expected);
+	unlink(socket_path);
+	rmdir(path);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("log");
@@ -163,5 +294,9 @@ int main(void)
 	tcase_add_test(all, a_long_line_is_cut);
 	tcase_add_test(all, a_process_has_bounded_lines);
 	tcase_add_test(all, the_journal_is_known_by_its_file);
+	tcase_add_test(all, fields_are_the_journals);
+	tcase_add_test(all, a_field_that_does_not_fit_is_left_out);
+	tcase_add_test(all, fields_are_left_out_elsewhere);
+	tcase_add_test(all, a_journal_that_does_not_read_holds_nobody_up);
 	return suite_run(suite);
 }
