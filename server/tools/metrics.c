@@ -98,6 +98,22 @@ static void say_counters(FILE *out, const json_t *counters)
 	}
 }
 
+static void say_events(FILE *out, const json_t *events)
+{
+	const json_t *count;
+	const char *kind;
+
+	if (!events)
+		return;
+	say_kind(out, "events_total", "counter",
+		"What has happened, by kind: frmpsctl events shows the latest.");
+	json_object_foreach ((json_t *)events, kind, count) {
+		fputs("frmps_events_total{", out);
+		say_label(out, "kind", kind);
+		fprintf(out, "} %lld\n", (long long)json_integer_value(count));
+	}
+}
+
 /* ---- executors ---- */
 
 static void say_executor(FILE *out, const json_t *domain, const json_t *executor, const char *name, int value)
@@ -210,6 +226,7 @@ static void say_all(FILE *out, const json_t *status)
 		return;
 	say_service(out, status);
 	say_counters(out, json_object_get(status, "counters"));
+	say_events(out, json_object_get(status, "events"));
 	say_executors(out, domains);
 	for (size_t i = 0; i < COUNT(session_figures); i++)
 		say_sessions(out, domains, &session_figures[i]);

@@ -90,6 +90,9 @@ class Exporter(unittest.TestCase):
         self.assertEqual(label.get('cgroup'), sessions[0]['cgroup'])
         for name, value in status['counters'].items():
             self.assertIn((f'frmps_{name}_total', {}, value), samples)
+        self.assertTrue(status['events'])
+        for kind, value in status['events'].items():
+            self.assertIn(('frmps_events_total', {'kind': kind}, value), samples)
         executors = sum(len(domain['executors']) for domain in status['domains'] if domain['uid'] is not None)
         self.assertEqual(sum(name == 'frmps_executor' for name, _, _ in samples), executors)
         # The library's threads end with the process: nothing of it may wait for a service that is gone.

@@ -11,7 +11,7 @@
 static const char document[] =
 	"{\"version\":\"1\",\"backend\":\"cuda\",\"uptime_seconds\":7,\"keeper\":null,"
 	"\"device\":{\"name\":\"H\",\"total_bytes\":100,\"state\":\"serving\"},"
-	"\"counters\":{\"faults\":3,\"unheard_of\":4},\"domains\":["
+	"\"counters\":{\"faults\":3,\"unheard_of\":4},\"events\":{\"verdict\":3,\"limit\":0},\"domains\":["
 	"{\"uid\":null,\"unpinning_bytes\":0,\"executors\":[{\"pid\":5,\"role\":\"active\",\"state\":"
 	"\"warm\"}],\"clients\":[]},"
 	"{\"uid\":1000,\"unpinning_bytes\":9,\"executors\":[{\"pid\":6,\"role\":\"standby\",\"state\":"
@@ -66,6 +66,8 @@ START_TEST(what_the_service_says_of_itself)
 	expect(text, "frmps_uptime_seconds 7");
 	expect(text, "frmps_device_failed 0");
 	expect(text, "frmps_faults_total 3");
+	expect(text, "frmps_events_total{kind=\"verdict\"} 3");
+	expect(text, "frmps_events_total{kind=\"limit\"} 0");
 	expect(text, "frmps_executor{uid=\"1000\",pid=\"6\",role=\"standby\",state=\"warm\"} 1");
 	/* Nobody's yet, and not known to this version. */
 	ck_assert_ptr_null(strstr(text, "pid=\"5\""));
