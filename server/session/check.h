@@ -35,7 +35,7 @@ struct check_scope {
 struct check_finding {
 	const char *reason; /* static */
 	CUresult code;
-	const char *limit; /* key of the configuration that is the reason of the answer; NULL: none is */
+	const char *limit; /* of the configuration, that is the reason of the answer; NULL: none is */
 	uint64_t bytes;	   /* that were asked for beyond it */
 };
 

@@ -164,7 +164,7 @@ void quota_note_limit(const struct session *session, const char *limit, uint64_t
 	const struct event_about about = events_about(session);
 
 	events_note(session->daemon, EVENT_limit, LOG_LEVEL_INFO, &about,
-		"session %llu (process %d, %s) gets no memory: %llu bytes more are beyond its %s",
+		"session %llu (process %d, %s) gets no memory: %llu bytes more are refused (%s)",
 		(unsigned long long)session->number, (int)session->pid, session->program,
 		(unsigned long long)bytes, limit);
 }

@@ -26,7 +26,7 @@ bool quota_allows(const struct session *session, const struct wire_message *mess
  */
 const char *quota_refuses_session(const struct daemon *daemon, uid_t uid, int32_t *ret_code);
 
-/** An event: a session was refused memory because of its limit. @limit: the key; @bytes: that it asked for */
+/** An event: a session was refused memory because of a limit. @limit: as the configuration calls it; @bytes: that it asked for */
 void quota_note_limit(const struct session *session, const char *limit, uint64_t bytes);
 
 /** Whether a user may do what only the operator of the service may: root, and the user who runs the service. */

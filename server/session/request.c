@@ -582,6 +582,7 @@ void request_begin(struct session *session, const struct wire_message *message, 
 				      : 0,
 		.holdings = &session->holdings};
 	const struct shared_fd *file = uploads_find(&session->uploads, message);
+	const uint64_t wish = guarantee_wish(message);
 	struct check_finding finding;
 	int r;
 
@@ -595,8 +596,13 @@ void request_begin(struct session *session, const struct wire_message *message, 
 		session_reject(session, finding.reason);
 	else if (r == CHECK_E_ANSWER)
 		answer_at_once(session, message, &finding);
-	else if (!quota_allows(session, message) || guarantee_wish(message) > guarantee_room(session))
+	else if (!quota_allows(session, message))
 		refuse(session, message, CUDA_ERROR_OUT_OF_MEMORY);
+	else if (wish > guarantee_room(session))
+		answer_at_once(session, message,
+			&(struct check_finding){.code = CUDA_ERROR_OUT_OF_MEMORY,
+				.limit = "memory_guarantee of others",
+				.bytes = wish});
 	else
 		start(session, message, packet);
 }

@@ -18,6 +18,7 @@
 #include "server/session/offender.h"
 #include "server/session/session.h"
 #include "server/session/visitor.h"
+#include "server/session/window.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/fake_children.h"
 
@@ -447,7 +448,7 @@ START_TEST(a_session_that_is_ended_is_an_event)
 	fake = fake_new(0);
 	fake_boot(fake);
 	fake_join(fake, &client, &fake->children[1], NULL);
-	session_terminate(TAILQ_FIRST(&fake->daemon.sessions));
+	session_terminate(TAILQ_FIRST(&fake->daemon.sessions), "an operator has terminated it");
 	expect_about("terminated", 1, "an operator has terminated it");
 	fake_expect(fake, fake->children[1].socket, WIRE_CLOSE_SESSION);
 	fake_reply(fake, fake->children[1].socket, fake->message.id, 0, NULL, 0);
@@ -481,32 +482,39 @@ START_TEST(a_program_that_is_refused_is_an_event)
 }
 END_TEST
 
+/* The first session of two asks for 4 MiB. */
+static void expect_refusal(
+	const struct fake_client *client, enum wire_type type, uint64_t address, const char *limit)
+{
+	struct fake_client asks = *client;
+	struct wire_message message = {.type = type, .range = {.address = address, .bytes = 4 << 20}};
+
+	fake_request(fake, &asks, &message, -1);
+	fake_expect(fake, client->socket, WIRE_REPLY);
+	ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_OUT_OF_MEMORY);
+	expect_about("limit", 1, limit);
+}
+
 START_TEST(a_limit_that_is_hit_is_an_event)
 {
-	static const struct {
-		enum wire_type type;
-		uint64_t offset;
-		const char *limit;
-	} rows[] = {{WIRE_MAP_MEMORY, 0, "beyond its memory_limit"},
-		{WIRE_MAP_HOST, UINT64_C(192) << 30, "beyond its pinned_limit"}};
-	struct wire_message message;
-	struct fake_client client;
+	struct fake_client client, other;
 	struct terms *terms;
 
 	fake = fake_new(0);
 	fake_boot(fake);
 	fake_join(fake, &client, &fake->children[1], NULL);
-	terms = &TAILQ_FIRST(&fake->daemon.sessions)->terms;
+	fake_join(fake, &other, &fake->children[1], NULL);
+	terms = &fake_session(fake, 0)->terms;
 	terms->memory_limit = terms->pinned_limit = 2 << 20;
-	for (unsigned i = 0; i < 2; i++) {
-		message = (struct wire_message){.type = rows[i].type,
-			.range = {.address = client.window_base + rows[i].offset, .bytes = 4 << 20}};
-		fake_request(fake, &client, &message, -1);
-		fake_expect(fake, client.socket, WIRE_REPLY);
-		ck_assert_int_eq(fake->message.reply.code, CUDA_ERROR_OUT_OF_MEMORY);
-		expect_about("limit", 1, rows[i].limit);
-	}
+	expect_refusal(&client, WIRE_MAP_MEMORY, client.window_base, "refused (memory_limit)");
+	expect_refusal(
+		&client, WIRE_MAP_HOST, client.window_base + WINDOW_DEVICE_BYTES, "refused (pinned_limit)");
+	terms->memory_limit = 0;
+	fake_session(fake, 1)->terms.memory_guarantee = fake->daemon.device.total_bytes;
+	fake_session(fake, 1)->terms.memory_policy = CONFIG_MEMORY_POLICY_REFUSE;
+	expect_refusal(&client, WIRE_MAP_MEMORY, client.window_base, "refused (memory_guarantee of others)");
 	fake_leave(fake, &client);
+	fake_leave(fake, &other);
 	end();
 }
 END_TEST
