@@ -37,6 +37,8 @@
 //	 memory_bytes		device memory that is mapped now, in whole chunks
 //	 host_bytes		pinned host memory that is mapped now
 //	 image_bytes		images of its modules
+//	 staging_bytes		pinned host memory that the service has for its copies
+//	 sink_bytes		device memory that the service has for its guard; no part of its limit
 //	 commands		given to the service so far
 //	 recovery		fail, replay
 //	 memory_limit, memory_guarantee, pinned_limit, image_limit	bytes; 0: none
@@ -63,6 +65,7 @@
 #include "server/session/linger.h"
 #include "server/session/quota.h"
 #include "server/session/session.h"
+#include "server/session/sink.h"
 #include "server/version.h"
 #include "server/worker/overdue.h"
 #include "server/worker/worker.h"
@@ -120,6 +123,15 @@ static void add_terms(json_t *json, const struct session *session)
 	json_object_set_new(json, "image_limit", json_integer((json_int_t)session->terms.image_limit));
 }
 
+/* What the service itself has for it. */
+static void add_service_bytes(json_t *json, const struct session *session)
+{
+	uint64_t sinks = sink_is_there(session) ? sink_bytes(session->daemon->device.total_bytes) : 0;
+
+	json_object_set_new(json, "staging_bytes", json_integer((json_int_t)session->view.shape.arena_bytes));
+	json_object_set_new(json, "sink_bytes", json_integer((json_int_t)sinks));
+}
+
 static json_t *session_json(const struct session *session)
 {
 	const struct shm_server_header *header = session->view.server;
@@ -133,6 +145,8 @@ static json_t *session_json(const struct session *session)
 		"recovery", session->recovery ? "replay" : "fail", "promotions",
 		(int)(servings ? servings - 1 : 0));
 
+	if (json)
+		add_service_bytes(json, session);
 	if (json)
 		add_terms(json, session);
 	if (json && (state == SHM_SESSION_FAULTED || state == SHM_SESSION_CLOSED))

@@ -597,6 +597,26 @@ static int reader(int unused)
 	return words[0] == 0 && words[255] == 0 ? 0 : 3;
 }
 
+START_TEST(what_a_guard_has_is_on_its_account)
+{
+	struct child owner;
+	uint64_t address;
+	json_t *status, *one;
+
+	start_with("");
+	owner = idle_neighbour(&address);
+	await_guard();
+	status = status_of(&service);
+	one = json_array_get(
+		json_object_get(json_array_get(json_object_get(status, "domains"), 0), "clients"), 0);
+	/* One granule and the least of far sinks. */
+	ck_assert_int_eq(json_integer_value(json_object_get(one, "sink_bytes")), 6 * MIB);
+	json_decref(status);
+	end_neighbour(&owner);
+	stop();
+}
+END_TEST
+
 START_TEST(freed_memory_reads_as_the_pattern)
 {
 	start_with("");
@@ -797,6 +817,7 @@ int main(void)
 	tcase_add_test(tests, a_warning_leaves_the_program_alone);
 	tcase_add_test(tests, a_stray_at_the_end_is_reported);
 	tcase_add_test(tests, freed_memory_reads_as_the_pattern);
+	tcase_add_test(tests, what_a_guard_has_is_on_its_account);
 	tcase_add_test(tests, the_next_executor_has_the_guard_too);
 	tcase_add_test(tests, who_goes_on_is_not_blamed_for_what_is_left);
 	tcase_add_test(tests, memory_and_slots_give_way_to_each_other);

@@ -132,6 +132,8 @@ START_TEST(client_is_described)
 	ck_assert_str_eq(string(one, "recovery"), "fail");
 	ck_assert_int_eq(number(one, "commands"), 42);
 	ck_assert_int_eq(number(one, "memory_bytes"), 0);
+	ck_assert_int_eq(number(one, "staging_bytes"), (long long)fake->daemon.config->arena_bytes);
+	ck_assert_int_eq(number(one, "sink_bytes"), 0);
 	ck_assert_int_eq(number(json_object_get(root, "counters"), "sessions_opened"), 1);
 	json_decref(root);
 	fake_leave(fake, &client);
