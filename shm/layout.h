@@ -100,6 +100,9 @@ enum shm_session_state {
 /* Longest time from a fault to its first sign. */
 #define SHM_SIGN_NS UINT64_C(1000000000)
 
+/* Bits of shm_server_header.share. */
+#define SHM_SHARE_PAUSED UINT32_C(0x80000000) /* nothing more goes to the device; what is there ends */
+
 /* A sign of a fault was seen. The rest is for the daemon, should the executor not come to explain it. */
 enum shm_doubt {
 	SHM_DOUBT = 1,
@@ -137,7 +140,9 @@ struct shm_server_header {
 	/* Of enum shm_doubt. Not zero: the executor has seen a sign of a fault, and what became done may be a
 	 * kernel that faulted. */
 	word32 doubtful;
-	uint32_t reserved1;
+	/* How much of the device the session may have, SHM_SHARE_*; 0: what everybody may. The daemon writes it at any
+	 * moment, executors read it; clients do not look. */
+	word32 share;
 	/* Human-readable reason of FAULTED or CLOSED; written before state. */
 	char reason[256];
 	/* A bit for each module: kernels of it have been given to a device, and may have left something

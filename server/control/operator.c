@@ -224,25 +224,54 @@ static void answer_isolate(struct operator* operator)
 		on_moved(operator, CUDA_ERROR_NOT_SUPPORTED, obstacle);
 }
 
-static void answer_terminate(struct operator* operator)
+/* The same, of a command that takes nothing else and is for a session that does not end already. */
+static struct session *find_living(struct operator* operator)
 {
+	const struct operator_request *request = &operator->request;
 	struct session *session;
 
-	if (operator->request.argument_count != 1) {
-		refuse(operator, CUDA_ERROR_INVALID_VALUE, "terminate takes one session");
-		return;
+	if (request->argument_count != 1) {
+		refuse(operator, CUDA_ERROR_INVALID_VALUE, "%s takes one session", request->command);
+		return NULL;
 	}
 	session = find_commanded(operator);
-	if (!session)
-		return;
-	if (session->state == SESSION_CLOSING) {
+	if (session && (session->state == SESSION_CLOSING || session->given_up)) {
 		refuse(operator, CUDA_ERROR_NOT_PERMITTED,
 			"session %s ends already: its work has orphan_seconds at most",
-			operator->request.arguments[0]);
-		return;
+			request->arguments[0]);
+		return NULL;
 	}
+	return session;
+}
+
+static void answer_terminate(struct operator* operator)
+{
+	struct session *session = find_living(operator);
+
+	if (!session)
+		return;
 	session_terminate(session, "an operator has terminated it");
 	send_answer(operator, operator->request.id, CUDA_SUCCESS, "{}", NULL);
+}
+
+static void pause_or_resume(struct operator* operator, bool pause)
+{
+	struct session *session = find_living(operator);
+
+	if (!session)
+		return;
+	session_pause(session, pause);
+	send_answer(operator, operator->request.id, CUDA_SUCCESS, "{}", NULL);
+}
+
+static void answer_pause(struct operator* operator)
+{
+	pause_or_resume(operator, true);
+}
+
+static void answer_resume(struct operator* operator)
+{
+	pause_or_resume(operator, false);
 }
 
 static void say_reloaded(struct operator* operator, uint64_t id, bool reloaded, const char *text)

@@ -33,7 +33,8 @@
 //     clients			a list
 //	 session, pid, program, uid
 //	 cgroup			null; or the control group in which its process was when it connected
-//	 state			opening, running, held, faulted, closed, closing
+//	 state			opening, running, paused, held, faulted, closed, closing. A session that is paused before an
+//				executor knows it is opening first
 //	 memory_bytes		device memory that is mapped now, in whole chunks
 //	 host_bytes		pinned host memory that is mapped now
 //	 image_bytes		images of its modules
@@ -94,6 +95,8 @@ static const char *state_text(const struct session *session)
 	if (session->state == SESSION_CLOSING)
 		return "closing";
 	state = word_acquire(&session->view.server->state);
+	if (state == SHM_SESSION_RUNNING && session_is_paused(session))
+		return "paused";
 	return shared[state <= SHM_SESSION_CLOSED ? state : 0];
 }
 

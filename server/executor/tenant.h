@@ -177,14 +177,15 @@ bool tenant_is_busy(const struct tenant *tenant);
 /** Whether work of some session may be on the device; otherwise the executor is a standby. Any thread. */
 bool tenant_is_any_served(struct executor *executor);
 
-/** Whether the session goes on: the daemon may hold it, or close it, before it tells us; and a thread of the driver may doubt
- * it (contain.c). What was seen done before is done then, and no kernel that faulted: the doubt is looked at first, because a
+/** Whether the session goes on: the daemon may hold it, pause or close it, before it tells us; and a thread of the driver may
+ * doubt it (contain.c). What was seen done before is done then, and no kernel that faulted: the doubt is looked at first, because a
  * session whose kernel faulted has its end before nothing is doubtful any more. Any thread. */
 static inline bool tenant_is_running(const struct tenant *tenant)
 {
 	struct shm_server_header *server = tenant->view.server;
 
-	return !word_acquire(&server->doubtful) && word_acquire(&server->state) == SHM_SESSION_RUNNING;
+	return !word_acquire(&server->doubtful) && word_acquire(&server->state) == SHM_SESSION_RUNNING &&
+	       !(word_relaxed(&server->share) & SHM_SHARE_PAUSED);
 }
 
 static inline struct backend_ops const *tenant_ops(const struct tenant *tenant)

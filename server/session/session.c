@@ -115,6 +115,25 @@ void session_set_recovery(struct session *session, bool replay)
 		session->program, replay ? "replay" : "fail");
 }
 
+bool session_is_paused(const struct session *session)
+{
+	return word_relaxed(&session->view.server->share) & SHM_SHARE_PAUSED;
+}
+
+void session_pause(struct session *session, bool pause)
+{
+	word32 *share = &session->view.server->share;
+
+	if (session_is_paused(session) == pause)
+		return;
+	/* The region keeps it over the lives of daemons and executors. */
+	word_release(share, word_relaxed(share) ^ SHM_SHARE_PAUSED);
+	doorbell_force(session->doorbell_fd->fd);
+	userlog_event(session->daemon, session->uid, USERLOG_pause, LOG_LEVEL_INFO,
+		"session %llu (process %d, %s) is %s", name(session), (int)session->pid, session->program,
+		pause ? "paused" : "resumed");
+}
+
 void session_hold(struct session *session)
 {
 	uint32_t running = SHM_SESSION_RUNNING;

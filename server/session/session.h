@@ -217,6 +217,14 @@ uint32_t session_policy(const struct session *session);
 /** What becomes of its commands in doubt from now on. */
 void session_set_recovery(struct session *session, bool replay);
 
+/** Whether an operator has paused it. The session has its regions. */
+bool session_is_paused(const struct session *session);
+/**
+ * The executor that serves the session, and each later one, gives nothing more of it to the device until it is resumed;
+ * what is on the device ends. Twice is fine. The session is not CLOSING.
+ */
+void session_pause(struct session *session, bool pause);
+
 /** Lets the program know that a promotion is under way. */
 void session_hold(struct session *session);
 

@@ -247,6 +247,16 @@ static int terminate(const struct call *call)
 	return order(call, "terminate", (const char *[]){call->arguments[0]}, 1);
 }
 
+static int pause_session(const struct call *call)
+{
+	return order(call, "pause", (const char *[]){call->arguments[0]}, 1);
+}
+
+static int resume_session(const struct call *call)
+{
+	return order(call, "resume", (const char *[]){call->arguments[0]}, 1);
+}
+
 static int set_recovery(const struct call *call)
 {
 	return order(call, "recovery", (const char *[]){call->arguments[0], call->arguments[1]}, 2);

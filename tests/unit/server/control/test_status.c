@@ -16,6 +16,7 @@
 #include "server/control/operator.h"
 #include "server/control/status.h"
 #include "server/loop/timer.h"
+#include "server/loop/shared_fd.h"
 #include "server/session/session.h"
 #include "server/session/domain.h"
 #include "server/session/visitor.h"
@@ -351,6 +352,8 @@ START_TEST(refusals_say_why)
 		{"isolate", {"7"}, "there is no session 7 (frmpsctl status lists them)"},
 		{"isolate", {"\x1b]"}, "there is no session ?]"},
 		{"isolate", {NULL}, "isolate takes one session"},
+		{"pause", {"7"}, "there is no session 7"},
+		{"resume", {NULL}, "resume takes one session"},
 		{"recovery", {"7", "fail"}, "there is no session 7"},
 		{"recovery", {"1", "maybe"}, "and fail or replay"},
 		{"quarantine", {"lift", "7"}, "there is no program number 7"},
@@ -439,6 +442,34 @@ START_TEST(operator_ends_a_session)
 	close(operator);
 	fake_leave(fake, &client);
 	fake_leave(fake, &other);
+	end();
+}
+END_TEST
+
+/* Only the word that executors read changes, and its program's doorbell rings. */
+START_TEST(operator_pauses_a_session_and_resumes_it)
+{
+	struct fake_client client;
+	uint64_t rung;
+	int operator;
+
+	fake = fake_new(0);
+	fake_boot(fake);
+	fake_join(fake, &client, &fake->children[1], NULL);
+	operator= connect_operator();
+	for (int i = 0; i < 4; i++) {
+		const char *command = i < 2 ? "pause" : "resume";
+		int doorbell = TAILQ_FIRST(&fake->daemon.sessions)->doorbell_fd->fd;
+
+		order(operator, command, (const char *const[]){"1", NULL}, 1);
+		fake_expect(fake, operator, WIRE_ADMIN_REPLY);
+		ck_assert_int_eq(fake->message.admin_reply.code, 0);
+		ck_assert_uint_eq(word_acquire(&client.view.server->share), i < 2 ? SHM_SHARE_PAUSED : 0);
+		ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
+		ck_assert_int_eq(read(doorbell, &rung, sizeof(rung)), i % 2 ? -1 : (int)sizeof(rung));
+	}
+	close(operator);
+	fake_leave(fake, &client);
 	end();
 }
 END_TEST
@@ -769,6 +800,7 @@ int main(void)
 	tcase_add_test(tests, others_see_only_their_own);
 	tcase_add_test(tests, name_that_is_not_utf8_is_no_reason_to_fail);
 	tcase_add_test(tests, refusals_say_why);
+	tcase_add_test(tests, operator_pauses_a_session_and_resumes_it);
 	tcase_add_test(tests, operator_asks_as_often_as_he_likes);
 	tcase_add_test(tests, operator_ends_a_session);
 	tcase_add_test(tests, operator_ends_a_session_that_waits_for_an_executor);
