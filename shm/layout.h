@@ -101,7 +101,11 @@ enum shm_session_state {
 #define SHM_SIGN_NS UINT64_C(1000000000)
 
 /* Bits of shm_server_header.share. */
-#define SHM_SHARE_PAUSED UINT32_C(0x80000000) /* nothing more goes to the device; what is there ends */
+#define SHM_SHARE_WEIGHT_MASK UINT32_C(0x0000ffff) /* up to SHM_SHARE_WEIGHT_MOST; 0: SHM_SHARE_WEIGHT */
+#define SHM_SHARE_OFFLINE     UINT32_C(0x40000000) /* sessions without it come first */
+#define SHM_SHARE_PAUSED      UINT32_C(0x80000000) /* nothing more goes to the device; what is there ends */
+#define SHM_SHARE_WEIGHT      100u
+#define SHM_SHARE_WEIGHT_MOST 1000u
 
 /* A sign of a fault was seen. The rest is for the daemon, should the executor not come to explain it. */
 enum shm_doubt {
@@ -152,6 +156,9 @@ struct shm_server_header {
 	/* Where a kernel's assertion failed: lines for the program's standard error, which the driver would
 	 * have written; empty: none. Written before state. Added as well. */
 	char assertion[SHM_ASSERTION_BYTES];
+	/* ns: device time that was counted for the session, as far as shares were (executor/share.c). Serving thread of an
+	 * executor writes, the daemon reads. Added as well. */
+	word64 device_ns;
 };
 
 /* Completion word of one stream: the highest seq known done. Written by the GPU (mark) or, while nothing of
@@ -218,6 +225,7 @@ static_assert(offsetof(struct shm_server_header, head) == 64, "own cache line");
 static_assert(offsetof(struct shm_server_header, reason) == 120, "part of the ABI");
 static_assert(offsetof(struct shm_server_header, ran) == 376, "part of the ABI");
 static_assert(offsetof(struct shm_server_header, assertion) == 888, "part of the ABI");
+static_assert(offsetof(struct shm_server_header, device_ns) == 3960, "part of the ABI");
 static_assert(sizeof(struct shm_server_header) <= 4096, "no more than a page: the states are behind it");
 static_assert(sizeof(struct shm_timeline) == SHM_STREAMS * 16, "part of the ABI");
 static_assert(sizeof(struct shm_time) == 32, "part of the ABI");

@@ -235,7 +235,7 @@ static struct session *find_living(struct operator* operator)
 		return NULL;
 	}
 	session = find_commanded(operator);
-	if (session && (session->state == SESSION_CLOSING || session->given_up)) {
+	if (session && session->state == SESSION_CLOSING) {
 		refuse(operator, CUDA_ERROR_NOT_PERMITTED,
 			"session %s ends already: its work has orphan_seconds at most",
 			request->arguments[0]);

@@ -442,7 +442,7 @@ static void advance(struct tenant *tenant, struct stream *stream)
 
 static bool has_credit(struct tenant *tenant, struct stream *stream)
 {
-	uint64_t credit = stream_credit(stream);
+	uint64_t credit = tenant_credit(tenant, stream);
 
 	if (stream->issued - stream->done < credit)
 		return true;

@@ -29,6 +29,7 @@
 #include "server/executor/linker.h"
 #include "server/executor/module_worker.h"
 #include "server/executor/serve.h"
+#include "server/executor/share.h"
 #include "server/executor/stray.h"
 #include "server/executor/variable.h"
 #include "shm/order.h"
@@ -49,6 +50,7 @@ struct executor {
 	/* Not zero once nothing is issued any more: EXECUTOR_HALTED (halt.c), or the code that the context
 	 * was lost with (lost.c). Looked at by every thread before it calls the backend. */
 	word32 lost;
+	word32 sharing;	  /* not 0: shares of the device are counted (share.c). Looked at in each turn */
 	struct gate gate; /* looked at before each command as well */
 
 	/* ns: when the driver last said that the context is well (sentry.c). Serving threads write it with
@@ -80,6 +82,7 @@ struct executor {
 	struct compiler compiler;
 	struct linker linker;
 	struct serve_pool pool;
+	struct shares shares;
 };
 
 static_assert(offsetof(struct executor, gate.word) / SHM_LINE == 0, "one line is read for every command");

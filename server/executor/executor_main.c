@@ -49,6 +49,7 @@ int executor_init(struct executor *executor, const struct backend_ops *ops, int 
 
 	*executor = (struct executor){.ops = ops, .control_fd = control_fd};
 	TAILQ_INIT(&executor->tenants);
+	shares_init(&executor->shares, &executor->sharing);
 	gate_init(executor, load_patience_ms);
 	burial_init(executor);
 	compiler_init(executor);
@@ -99,6 +100,7 @@ void executor_deinit(struct executor *executor)
 	pthread_mutex_destroy(&executor->control_lock);
 	pthread_mutex_destroy(&executor->tenants_lock);
 	pthread_mutex_destroy(&executor->ends_lock);
+	shares_deinit(&executor->shares);
 }
 
 enum route {

@@ -4,7 +4,7 @@
 // Marks cost about as much as a quarter of a launch, so they are placed only
 //   - where the client asks: FRMPS_CMD_MARK on a command, or the MARK directive;
 //   - before every driver event that another stream may wait for, and before and behind every WRITE_VALUE;
-//   - behind RETIRE_UNMARKED unmarked commands;
+//   - behind RETIRE_UNMARKED unmarked commands, fewer where shares are counted (share.c);
 //   - for clients that vouch for their kernels: between kernels and a later upload or fill, and between
 //     a fetch and a later kernel, because such a pair could not be repeated (repeat.c);
 //   - when nothing was taken or issued for RETIRE_IDLE_NS, or the oldest unmarked command is that of
@@ -46,7 +46,8 @@ static bool wants_mark(
 	const struct tenant *tenant, const struct stream *stream, const struct frmps_head *record)
 {
 	return record->flags & FRMPS_CMD_MARK || gate_is_shut(&tenant->executor->gate) ||
-	       word_relaxed(&stream->gate.brief) || stream->issued - stream->marked >= RETIRE_UNMARKED ||
+	       word_relaxed(&stream->gate.brief) ||
+	       stream->issued - stream->marked >= tenant->share.between ||
 	       (stream->mark_due > stream->marked && stream->mark_due <= stream->issued);
 }
 

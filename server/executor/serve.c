@@ -44,6 +44,7 @@
 #include "server/executor/retire.h"
 #include "server/executor/tenant.h"
 #include "server/executor/sentry.h"
+#include "server/executor/sharing.h"
 #include "server/executor/suspect.h"
 #include "server/executor/timing.h"
 #include "server/log.h"
@@ -139,14 +140,20 @@ bool serve_turn(struct tenant *tenant, uint64_t now)
 	if (gate_is_shut(&tenant->executor->gate) && !executor_is_lost(tenant->executor))
 		retire_mark_all(tenant);
 	if (can_serve(tenant)) {
+		if (sharing_is_on(tenant))
+			sharing_begin(tenant);
 		if (tenant_is_running(tenant))
 			moved = take_and_issue(tenant);
 		else
 			retire_mark_all(tenant);
+		if (tenant->share.is_listed)
+			sharing_end(tenant);
 		/* Behind that is what somebody waits for. */
 		if (!moved || tenant->wake_count)
 			timing_turn(tenant);
 		retire_turn(tenant);
+	} else if (tenant->share.is_listed) {
+		share_leave(&tenant->executor->shares, &tenant->share);
 	}
 	sentry_look(tenant);
 	answer(tenant);
@@ -168,6 +175,8 @@ uint64_t serve_next_look(const struct tenant *tenant, uint64_t now)
 	at = retire_next_look(tenant, now);
 	next = at < next ? at : next;
 	at = timing_next_look(tenant, now);
+	next = at < next ? at : next;
+	at = sharing_next_look(tenant, now);
 	next = at < next ? at : next;
 	if (!tenant_is_running(tenant))
 		return next;
@@ -221,6 +230,7 @@ static void detach(struct serve_thread *thread, struct tenant *tenant)
 
 	epoll_ctl(thread->epoll, EPOLL_CTL_DEL, tenant->doorbell, NULL);
 	TAILQ_REMOVE(&thread->tenants, tenant, served_link);
+	sharing_leave(tenant);
 	/* Pairs with the acquire in drain.c and open.c. The tenant may be gone behind this. */
 	word_release(&tenant->served, 0);
 	job_board_kick(&executor->board);

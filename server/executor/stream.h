@@ -82,12 +82,6 @@ CUresult stream_open(struct tenant *tenant, struct stream *stream);
 /** Gives the backend's objects back. The stream must be idle or the session at its end. */
 void stream_close(struct tenant *tenant, struct stream *stream);
 
-/** Commands that it may have on the device. */
-static inline uint64_t stream_credit(const struct stream *stream)
-{
-	return word_relaxed(&stream->gate.brief) ? GATE_QUEUE : STREAM_ISSUE_CREDIT;
-}
-
 /** Highest command known done: looks at the timeline. */
 uint64_t stream_done(struct tenant *tenant, struct stream *stream);
 

@@ -50,6 +50,7 @@
 #include "server/executor/dispatch.h"
 #include "server/executor/intake.h"
 #include "server/executor/repeat.h"
+#include "server/executor/sharing.h"
 #include "server/executor/suspect.h"
 #include "server/executor/timing.h"
 #include "server/log.h"
@@ -406,6 +407,7 @@ static bool publish(struct tenant *tenant, const struct used *used, uint32_t gen
 		set_back(tenant, used->streams[i]);
 	ring_reader_init(&tenant->ring, &tenant->view);
 	contain_join(tenant, generation);
+	sharing_join(tenant);
 	word_set(&server->active, 0);
 	word_set(&server->servings, word_relaxed(&server->servings) + 1);
 	word_release(&server->asleep, 0);

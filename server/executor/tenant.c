@@ -35,6 +35,7 @@ struct tenant *tenant_new(struct executor *executor, uint64_t id)
 	range_set_init(&tenant->unpinning, false);
 	remains_init(&tenant->remains);
 	constant_set_init(&tenant->constants);
+	share_init(&tenant->share);
 	timing_init(tenant);
 	TAILQ_INIT(&tenant->held);
 	TAILQ_INIT(&tenant->unmarked);

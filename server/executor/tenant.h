@@ -33,6 +33,7 @@
 #include "server/executor/object.h"
 #include "server/executor/range.h"
 #include "server/executor/remains.h"
+#include "server/executor/share.h"
 #include "server/executor/stray.h"
 #include "server/executor/stream.h"
 #include "shm/region.h"
@@ -120,8 +121,9 @@ struct tenant {
 	bool leaving; /* detach as soon as possible */
 	bool choked;  /* the journal is full */
 	uint64_t choked_at;
-	uint64_t busy_at;	       /* ns: when something was last taken from the ring, or issued */
-	uint64_t now;		       /* ns: of this turn */
+	uint64_t busy_at; /* ns: when something was last taken from the ring, or issued */
+	uint64_t now;	  /* ns: of this turn */
+	struct share share;
 	uint64_t timed_at;	       /* ns: when a timed event was recorded */
 	uint64_t watch_at, queried_at; /* ns; for sentry.c, as the next */
 	unsigned watch_failures;
@@ -178,14 +180,22 @@ bool tenant_is_busy(const struct tenant *tenant);
 bool tenant_is_any_served(struct executor *executor);
 
 /** Whether the session goes on: the daemon may hold it, pause or close it, before it tells us; and a thread of the driver may
- * doubt it (contain.c). What was seen done before is done then, and no kernel that faulted: the doubt is looked at first, because a
- * session whose kernel faulted has its end before nothing is doubtful any more. Any thread. */
+ * doubt it (contain.c). What was seen done before is done then, and no kernel that faulted: the doubt is looked at first,
+ * because a session whose kernel faulted has its end before nothing is doubtful any more. Any thread. */
 static inline bool tenant_is_running(const struct tenant *tenant)
 {
 	struct shm_server_header *server = tenant->view.server;
 
 	return !word_acquire(&server->doubtful) && word_acquire(&server->state) == SHM_SESSION_RUNNING &&
 	       !(word_relaxed(&server->share) & SHM_SHARE_PAUSED);
+}
+
+/** Commands that one of its streams may have on the device. */
+static inline uint64_t tenant_credit(const struct tenant *tenant, const struct stream *stream)
+{
+	uint64_t credit = tenant->share.credit;
+
+	return word_relaxed(&stream->gate.brief) && credit > GATE_QUEUE ? GATE_QUEUE : credit;
 }
 
 static inline struct backend_ops const *tenant_ops(const struct tenant *tenant)

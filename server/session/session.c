@@ -99,10 +99,30 @@ uint32_t session_policy(const struct session *session)
 	return session->recovery ? SESSION_RECOVER_BY_REPLAY : SESSION_RECOVER_BY_FAIL;
 }
 
+/* Executors read it at each turn. */
+static void set_share(struct session *session, uint32_t share)
+{
+	if (session->view.server && word_relaxed(&session->view.server->share) != share) {
+		word_release(&session->view.server->share, share);
+		doorbell_force(session->doorbell_fd->fd);
+	}
+}
+
+void session_tell_share(struct session *session)
+{
+	const struct terms *terms = &session->terms;
+	uint32_t weight = terms->weight == SHM_SHARE_WEIGHT ? 0 : (uint32_t)terms->weight;
+
+	if (session->state != SESSION_CLOSING && session->view.server)
+		set_share(session, weight | (terms->class == CONFIG_CLASS_OFFLINE ? SHM_SHARE_OFFLINE : 0) |
+					   (session_is_paused(session) ? SHM_SHARE_PAUSED : 0));
+}
+
 void session_set_terms(struct session *session)
 {
 	terms_find(&session->daemon->rules, &session->subject, &session->terms);
 	terms_tighten(&session->terms, session->memory_wish);
+	session_tell_share(session);
 }
 
 void session_set_recovery(struct session *session, bool replay)
@@ -122,13 +142,10 @@ bool session_is_paused(const struct session *session)
 
 void session_pause(struct session *session, bool pause)
 {
-	word32 *share = &session->view.server->share;
-
 	if (session_is_paused(session) == pause)
 		return;
 	/* The region keeps it over the lives of daemons and executors. */
-	word_release(share, word_relaxed(share) ^ SHM_SHARE_PAUSED);
-	doorbell_force(session->doorbell_fd->fd);
+	set_share(session, word_relaxed(&session->view.server->share) ^ SHM_SHARE_PAUSED);
 	userlog_event(session->daemon, session->uid, USERLOG_pause, LOG_LEVEL_INFO,
 		"session %llu (process %d, %s) is %s", name(session), (int)session->pid, session->program,
 		pause ? "paused" : "resumed");

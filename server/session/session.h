@@ -169,6 +169,9 @@ int session_new(struct domain *domain, struct connection *connection, const stru
 /** It is served on the terms that are in force, but for what it wants less of itself. */
 void session_set_terms(struct session *session);
 
+/** Tells executors its weight and class, if it has its regions. Twice is fine. */
+void session_tell_share(struct session *session);
+
 /** Records the session as it is. */
 void session_keep(struct session *session);
 

@@ -220,6 +220,7 @@ int session_new(struct domain *domain, struct connection *connection, const stru
 			"service, or its limit of open files)",
 			ret_code, ret_text);
 	}
+	session_tell_share(session);
 	session->connection = connection;
 	connection_set_owner(connection, &handlers, session);
 	daemon_keep(domain->daemon);
@@ -376,5 +377,6 @@ struct session *session_adopt(struct domain *domain, uint64_t number, const stru
 	has_peer = session->state == SESSION_CLOSING || adopt_peer(session);
 	if (!has_regions || !has_peer)
 		give_up(session, has_regions);
+	session_tell_share(session);
 	return session;
 }

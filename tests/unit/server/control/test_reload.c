@@ -111,6 +111,27 @@ START_TEST(limits_change_for_sessions_that_are_there)
 }
 END_TEST
 
+/* Executors read them in the session's own region, where pauses are as well. */
+START_TEST(weights_and_classes_change_for_sessions_that_are_there)
+{
+	word32 *share = &TAILQ_FIRST(&fake->daemon.sessions)->view.server->share;
+	char section[64];
+
+	ck_assert_uint_eq(word_acquire(share), 0);
+	session_pause(TAILQ_FIRST(&fake->daemon.sessions), true);
+	snprintf(section, sizeof(section), "[user %u]\nweight = 300\nclass = offline\n",
+		(unsigned)TAILQ_FIRST(&fake->daemon.sessions)->uid);
+	write_file(section);
+	expect_answer(0, "{\"restart\":\"\"}");
+	ck_assert_uint_eq(word_acquire(share), 300 | SHM_SHARE_OFFLINE | SHM_SHARE_PAUSED);
+	session_pause(TAILQ_FIRST(&fake->daemon.sessions), false);
+	ck_assert_uint_eq(word_acquire(share), 300 | SHM_SHARE_OFFLINE);
+	write_file("");
+	expect_answer(0, "{\"restart\":\"\"}");
+	ck_assert_uint_eq(word_acquire(share), 0);
+}
+END_TEST
+
 START_TEST(a_file_that_is_wrong_changes_nothing)
 {
 	char answer[256];
@@ -232,6 +253,7 @@ int main(void)
 	fake_prepare();
 	tcase_add_checked_fixture(reload, set_up, tear_down);
 	tcase_add_test(reload, limits_change_for_sessions_that_are_there);
+	tcase_add_test(reload, weights_and_classes_change_for_sessions_that_are_there);
 	tcase_add_test(reload, a_file_that_is_wrong_changes_nothing);
 	tcase_add_test(reload, a_guarantee_that_cannot_be_kept_changes_nothing);
 	tcase_add_test(reload, what_needs_a_restart_is_named);

@@ -22,6 +22,7 @@ static void open_executor(void)
 	*executor = (struct executor){.ops = &fake_ops, .control_fd = fixture.control[0]};
 	executor->device.priority_greatest = -5;
 	TAILQ_INIT(&executor->tenants);
+	shares_init(&executor->shares, &executor->sharing);
 	pthread_mutex_init(&executor->control_lock, NULL);
 	pthread_mutex_init(&executor->tenants_lock, NULL);
 	pthread_mutex_init(&executor->ends_lock, NULL);

@@ -1,0 +1,335 @@
+// Shares of the device. Serving threads, under one lock; nobody else. As long as no session of the executor has a weight or
+// class of its own nothing of this runs: a turn of the serving loop then reads two words that lie beside others it
+// reads, a launch none (sharing_is_on(), tenant_credit()).
+//
+// What is counted. An executor sees of the device only that commands begin to be its own and that marks behind them
+// arrive. So a session is *present* while it has commands on the device that are not known done, and the time that the
+// device is busy is shared evenly by those who are present at the time (`each` grows by dt / present). The sum is the
+// device's busy time, however long commands are. How much of the device's processors two that are present really have
+// is not seen: a session with kernels of a millisecond beside one with kernels of ten microseconds gets nearly
+// everything, and both would be charged half. So sessions with work take turns: one at a time is present as a rule, and
+// is charged what it uses. A turn begins when the work of those before is done. That costs what kernels of two sessions
+// would gain from running side by side; where that matters more than the shares, weights are not for.
+//
+// Who is next. `virtual` grows by a session's device time over its weight, so the one who has least is behind its share.
+// It gets its turn when the one before is ahead of it by SHARE_TURN_NS. Who comes back from having nothing to do is
+// behind by SHARE_CLAIM_NS at most: it does not save up. Everybody else with work is held back. Who is alone is not.
+// Any online session comes before any offline one, at once.
+//
+// How. A held-back session's streams have a credit of 0 (tenant_credit()): its commands go on from the ring into the
+// journal and wait there as they do for a full queue. Marks, wake-ups, host functions and waits in software go on. Whose
+// turn it is, or who is alone, has a credit of about SHARE_QUEUE_NS of work, so that holding it back has an effect soon:
+// that is enough for a device to be busy.
+//
+// Held back is slower, never never. Who is held back may own what another one waits for, or its own kernel that runs: an
+// event, a word that a kernel polls. Each of these ends a hold, whatever the others do:
+//   - it lasted SHARE_PATIENCE times as long as the session's latest work did, SHARE_HOLD_MOST_NS at most: then it may
+//     have a short queue on the device once. That is the least share, about 1/65 of the time
+//   - the session has something on the device, and none of it ends (SHARE_STUCK_*): then each of its streams that has
+//     nothing there may have one command
+//   - those for whom it is held back have no work for SHARE_LINGER_NS, or are not looked after for SHARE_STALE_NS:
+//     their thread is in a call of the driver
+// A kernel that polls counts as work of its session, which so loses its claim to come first. The work of others is
+// waited for at the begin of a turn while some of it ends within SHARE_DRAIN_NS.
+// A stream's first command that is not done is always on the device or waits for nothing behind it, so a short queue is
+// no knot (gate.c says the same).
+//
+// Sessions of other executors are not looked at: the device runs contexts in turn.
+
+#include "server/executor/share.h"
+
+#include "server/executor/retire.h"
+#include "shm/layout.h"
+
+/* `virtual` is in ns for the highest weight. */
+#define VIRTUAL(ns) ((int64_t)(ns)*SHM_SHARE_WEIGHT_MOST / SHM_SHARE_WEIGHT)
+
+void shares_init(struct shares *shares, word32 *on)
+{
+	*shares = (struct shares){.on = on};
+	TAILQ_INIT(&shares->listed);
+	pthread_mutex_init(&shares->lock, NULL);
+}
+
+void shares_deinit(struct shares *shares)
+{
+	pthread_mutex_destroy(&shares->lock);
+}
+
+static void unbind(struct share *share)
+{
+	share->is_bound = false;
+	share->credit = STREAM_ISSUE_CREDIT;
+	share->between = RETIRE_UNMARKED;
+}
+
+void share_init(struct share *share)
+{
+	*share = (struct share){.weight = SHM_SHARE_WEIGHT};
+	unbind(share);
+}
+
+/* ---- counting ---- */
+
+static void count(struct shares *shares, uint64_t now)
+{
+	/* Clocks of threads differ by the length of a turn. */
+	if (now <= shares->at)
+		return;
+	if (shares->present)
+		shares->each += (now - shares->at) / shares->present;
+	shares->at = now;
+}
+
+static void charge(const struct shares *shares, struct share *share)
+{
+	uint64_t ns = shares->each - share->each;
+
+	share->each = shares->each;
+	if (!share->is_present)
+		return;
+	share->used += ns;
+	share->virtual += ns * SHM_SHARE_WEIGHT_MOST / share->weight;
+}
+
+static void set_present(struct shares *shares, struct share *share, bool present)
+{
+	charge(shares, share);
+	if (present && !share->is_present)
+		shares->present++;
+	else if (!present && share->is_present)
+		shares->present--;
+	share->is_present = present;
+}
+
+/* How long a command takes, on average of the latest. */
+static void learn_cost(struct share *share, uint64_t ended)
+{
+	uint64_t each = share->unended / ended;
+
+	share->unended = 0;
+	/* Held back, it is behind the queue of others. */
+	if (share->held_at && share->cost)
+		return;
+	each = each ? each : 1;
+	share->cost = share->cost ? (3 * share->cost + each + 3) / 4 : each;
+}
+
+static void see_work(struct shares *shares, struct share *share, uint64_t undone, uint64_t now)
+{
+	uint64_t passed = now > share->looked_at ? now - share->looked_at : 0;
+
+	if (share->is_present) {
+		share->busy += passed;
+		share->unended += passed;
+	} else {
+		share->ended_at = now;
+	}
+	if (undone < share->undone) {
+		learn_cost(share, share->undone - undone);
+		share->ended_at = now;
+	}
+	share->undone = undone;
+	share->looked_at = now;
+	set_present(shares, share, undone > 0);
+}
+
+/* ---- who takes part ---- */
+
+static int64_t ahead_of(const struct share *one, const struct share *other)
+{
+	return (int64_t)(one->virtual - other->virtual);
+}
+
+static bool comes_before(const struct share *one, const struct share *other)
+{
+	return one->is_offline == other->is_offline ? ahead_of(one, other) < 0 : !one->is_offline;
+}
+
+/* A session that begins to have work. */
+static void list(struct shares *shares, struct share *share)
+{
+	struct share *other, *least = NULL;
+
+	TAILQ_FOREACH (other, &shares->listed, link) {
+		charge(shares, other);
+		if (other->is_offline == share->is_offline && (!least || ahead_of(other, least) < 0))
+			least = other;
+	}
+	if (least && ahead_of(share, least) < -VIRTUAL(SHARE_CLAIM_NS))
+		share->virtual = least->virtual - (uint64_t)VIRTUAL(SHARE_CLAIM_NS);
+	if (least && ahead_of(share, least) > VIRTUAL(SHARE_DEBT_NS))
+		share->virtual = least->virtual + (uint64_t)VIRTUAL(SHARE_DEBT_NS);
+	TAILQ_INSERT_TAIL(&shares->listed, share, link);
+	share->is_listed = true;
+	share->held_at = 0;
+}
+
+static void unlist(struct shares *shares, struct share *share)
+{
+	if (!share->is_listed)
+		return;
+	set_present(shares, share, false);
+	TAILQ_REMOVE(&shares->listed, share, link);
+	share->is_listed = false;
+	if (shares->runner == share)
+		shares->runner = NULL;
+}
+
+static void see_wish(struct shares *shares, struct share *share, bool wants, uint64_t now)
+{
+	if (wants || share->is_present)
+		share->wanted_at = now;
+	if ((wants || share->is_present) && !share->is_listed)
+		list(shares, share);
+	else if (now - share->wanted_at >= SHARE_LINGER_NS)
+		unlist(shares, share);
+}
+
+/* ---- whose turn it is ---- */
+
+static bool is_stale(const struct share *share, uint64_t now)
+{
+	return (int64_t)(now - share->looked_at) > (int64_t)SHARE_STALE_NS;
+}
+
+struct rivals {
+	struct share *first;
+	bool any;     /* others have work */
+	bool in_turn; /* they have some on the device that is waited for */
+};
+
+static struct rivals find_rivals(const struct shares *shares, struct share *share, uint64_t now)
+{
+	struct rivals rivals = {0};
+	struct share *other;
+
+	TAILQ_FOREACH (other, &shares->listed, link) {
+		if (other != share && is_stale(other, now))
+			continue;
+		charge(shares, other);
+		if (!rivals.first || comes_before(other, rivals.first))
+			rivals.first = other;
+		if (other == share)
+			continue;
+		rivals.any = true;
+		rivals.in_turn |= other->is_present && other->is_offline == share->is_offline &&
+				  (int64_t)(now - other->ended_at) < (int64_t)SHARE_DRAIN_NS;
+	}
+	return rivals;
+}
+
+/* It goes on until another one is behind by a turn, or of a better class. */
+static bool stays(const struct shares *shares, const struct share *first, uint64_t now)
+{
+	const struct share *runner = shares->runner;
+
+	return runner && !is_stale(runner, now) && runner->is_offline == first->is_offline &&
+	       ahead_of(runner, first) < VIRTUAL(SHARE_TURN_NS);
+}
+
+static uint64_t within(uint64_t number, uint64_t least, uint64_t most)
+{
+	return number < least ? least : number > most ? most : number;
+}
+
+/* Commands of each stream that are about as much work as a session may have on the device. */
+static uint64_t queue_of(const struct share *share, unsigned streams, bool alone)
+{
+	uint64_t least = alone && !share->is_offline ? 2 : 1;
+
+	if (!share->cost)
+		return share->held_at ? 1 : SHARE_QUEUE_FIRST;
+	return within(SHARE_QUEUE_NS / share->cost / (streams ? streams : 1), least, STREAM_ISSUE_CREDIT);
+}
+
+/* Return: what each stream of a session that is held back may have all the same. */
+static uint64_t least_of(struct share *share, unsigned streams, uint64_t now)
+{
+	uint64_t hold = within(
+		SHARE_PATIENCE * (share->busy - share->busy_before), SHARE_HOLD_LEAST_NS, SHARE_HOLD_MOST_NS);
+	uint64_t stuck = within(2 * share->cost, SHARE_STUCK_LEAST_NS, SHARE_STUCK_MOST_NS);
+
+	if (!share->held_at)
+		share->held_at = now;
+	if (now - share->held_at < hold &&
+		!(share->is_present && now - share->held_at >= stuck && now - share->ended_at >= stuck))
+		return 0;
+	share->held_at = now;
+	share->busy_before = share->busy;
+	return share->is_present ? 1 : queue_of(share, streams, false);
+}
+
+static uint64_t decide(
+	struct shares *shares, struct share *share, const struct share_sight *sight, uint64_t now)
+{
+	struct rivals rivals = find_rivals(shares, share, now);
+
+	if (shares->runner != rivals.first && !stays(shares, rivals.first, now)) {
+		shares->runner = rivals.first;
+		shares->is_clear = false;
+	}
+	if (shares->runner != share)
+		return sight->wants ? least_of(share, sight->streams, now) : 0;
+	if (share->held_at)
+		share->busy_before = share->busy;
+	share->held_at = 0;
+	shares->is_clear |= !rivals.in_turn;
+	return shares->is_clear ? queue_of(share, sight->streams, !rivals.any) : 0;
+}
+
+void share_look(struct shares *shares, struct share *share, const struct share_sight *sight, uint64_t now)
+{
+	pthread_mutex_lock(&shares->lock);
+	count(shares, now);
+	see_work(shares, share, sight->undone, now);
+	see_wish(shares, share, sight->wants, now);
+	share->credit =
+		share->is_listed ? decide(shares, share, sight, now) : queue_of(share, sight->streams, true);
+	share->counted = share->used;
+	pthread_mutex_unlock(&shares->lock);
+	share->between = share->credit / 2 ? share->credit / 2 : 1;
+	share->is_bound = true;
+}
+
+void share_note(struct shares *shares, struct share *share, uint64_t undone, uint64_t now)
+{
+	bool present = undone > 0;
+
+	/* Only its own thread writes either. */
+	if (present == share->is_present || !share->is_listed) {
+		share->undone = undone;
+		return;
+	}
+	pthread_mutex_lock(&shares->lock);
+	count(shares, now);
+	share->undone = undone;
+	share->ended_at = now;
+	set_present(shares, share, present);
+	pthread_mutex_unlock(&shares->lock);
+}
+
+void share_leave(struct shares *shares, struct share *share)
+{
+	pthread_mutex_lock(&shares->lock);
+	unlist(shares, share);
+	share->undone = 0;
+	pthread_mutex_unlock(&shares->lock);
+	unbind(share);
+}
+
+void share_set(struct shares *shares, struct share *share, uint32_t word)
+{
+	uint32_t weight = word & SHM_SHARE_WEIGHT_MASK;
+	bool is_special = (word & ~SHM_SHARE_PAUSED) != 0;
+
+	pthread_mutex_lock(&shares->lock);
+	share->word = word;
+	share->weight = weight ? (uint32_t)within(weight, 1, SHM_SHARE_WEIGHT_MOST) : SHM_SHARE_WEIGHT;
+	share->is_offline = word & SHM_SHARE_OFFLINE;
+	shares->specials += (unsigned)is_special;
+	shares->specials -= (unsigned)share->is_special;
+	share->is_special = is_special;
+	word_set(shares->on, shares->specials != 0);
+	pthread_mutex_unlock(&shares->lock);
+}
