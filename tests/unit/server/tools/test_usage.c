@@ -54,8 +54,8 @@ static void tear_down(void)
 }
 
 static const char *const helps[] = {SERVER "-h", SERVER "--help", RUN "-h", RUN "--help", CTL "-h",
-	CTL "--help", CTL "status --help", CTL "-h quarantine lift", CTL "events --help", CTL "ps --help", CTL "quit -h",
-	"echo ps --help | " CTL};
+	CTL "--help", CTL "status --help", CTL "-h quarantine lift", CTL "events --help", CTL "ps --help",
+	CTL "quit -h", "echo ps --help | " CTL};
 
 START_TEST(help_is_an_answer)
 {
