@@ -40,7 +40,7 @@
 
 /* What the serving thread sees of a session. */
 struct share_sight {
-	bool wants;	  /* it has commands that could go to the device */
+	bool wants;	  /* it goes on, and has commands that could go to the device */
 	uint64_t undone;  /* commands on the device */
 	unsigned streams; /* in which these are */
 };

@@ -42,7 +42,7 @@ void sharing_begin(struct tenant *tenant)
 		return;
 	}
 	sight = look_at(tenant);
-	sight.wants = !(word & SHM_SHARE_PAUSED) && waits_to_go(tenant);
+	sight.wants = tenant_is_running(tenant) && waits_to_go(tenant);
 	share_look(shares, &tenant->share, &sight, tenant->now);
 }
 

@@ -157,6 +157,24 @@ START_TEST(who_has_no_work_is_not_looked_at)
 }
 END_TEST
 
+/* Nor holds anybody back, whatever it has left in the journal. */
+START_TEST(who_was_told_its_end_has_no_turn)
+{
+	set_share(300);
+	for (unsigned i = 0; i < 2 * SHARE_QUEUE_FIRST; i++)
+		fixture_launch(1, 0, 1);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), SHARE_QUEUE_FIRST);
+	tenant_tell_end(fixture.tenant, SHM_SESSION_FAULTED, CUDA_ERROR_ILLEGAL_ADDRESS, "", NULL);
+	fake_arrive();
+	fixture_pass(1000);
+	fixture_pass(1000);
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), SHARE_QUEUE_FIRST);
+	ck_assert(!fixture.tenant->share.is_listed);
+	ck_assert_uint_eq(serve_next_look(fixture.tenant, fixture.now), UINT64_MAX);
+}
+END_TEST
+
 START_TEST(a_next_executor_counts_on)
 {
 	set_share(300);
@@ -549,6 +567,7 @@ int main(void)
 	tcase_add_test(turns, without_weights_nothing_is_counted);
 	tcase_add_test(turns, a_weight_makes_queues_short_and_is_taken_back);
 	tcase_add_test(turns, who_has_no_work_is_not_looked_at);
+	tcase_add_test(turns, who_was_told_its_end_has_no_turn);
 	tcase_add_test(turns, a_next_executor_counts_on);
 	tcase_add_checked_fixture(shares, open_bench, close_bench);
 	tcase_add_loop_test(shares, greedy_programs_have_their_weights, 0, CROWDS);
