@@ -205,6 +205,7 @@ int executor_handle(struct executor *executor, struct job *job)
 		takeover_handle(job);
 		break;
 	case ROUTE_PING:
+		serve_kick_all(executor);
 		job_reply(job, CUDA_SUCCESS, NULL, 0, NULL);
 		break;
 	case ROUTE_NONE:

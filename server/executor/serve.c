@@ -16,8 +16,8 @@
 // The time of the next look is "never" unless something must be polled: sleepers, streams held for a
 // completion or a word (hold.c), a full journal. So an executor whose clients are idle uses no processor.
 //
-// An operator can pause a session: the daemon sets a bit of its server region and rings its doorbell. At the next
-// turn the session's thread takes nothing more from the ring, issues nothing of what waits in software, and marks
+// An operator can pause a session: the daemon sets a bit of its server region and sends Ping, which wakes all threads.
+// At the next turn the session's thread takes nothing more from the ring, issues nothing of what waits in software, and marks
 // what is on the device, so that its end is known. All else goes on: questions of the main thread, the end of the
 // session, its move to another executor, which reads the same bit.
 //

@@ -18,6 +18,7 @@
 #include "server/session/rooms.h"
 #include "server/session/shared_event.h"
 #include "server/session/sink.h"
+#include "server/worker/worker.h"
 #include "shm/doorbell.h"
 
 static unsigned long long name(const struct session *session)
@@ -102,10 +103,17 @@ uint32_t session_policy(const struct session *session)
 /* Executors read it at each turn. */
 static void set_share(struct session *session, uint32_t share)
 {
-	if (session->view.server && word_relaxed(&session->view.server->share) != share) {
-		word_release(&session->view.server->share, share);
-		doorbell_force(session->doorbell_fd->fd);
-	}
+	word_release(&session->view.server->share, share);
+}
+
+/* Lets a serving thread that sleeps read it now. Not by the doorbell: the program has that as well, and could make
+ * whoever rings it wait. */
+static void wake_executor(struct worker *worker)
+{
+	struct wire_message ping = {.type = WIRE_PING};
+
+	if (worker && !worker_is_failing(worker))
+		worker_request(worker, &ping, NULL, 0, worker_ignore_reply, NULL);
 }
 
 void session_tell_share(struct session *session)
@@ -142,13 +150,16 @@ bool session_is_paused(const struct session *session)
 
 void session_pause(struct session *session, bool pause)
 {
-	if (session_is_paused(session) == pause)
-		return;
-	/* The region keeps it over the lives of daemons and executors. */
-	set_share(session, word_relaxed(&session->view.server->share) ^ SHM_SHARE_PAUSED);
-	userlog_event(session->daemon, session->uid, USERLOG_pause, LOG_LEVEL_INFO,
-		"session %llu (process %d, %s) is %s", name(session), (int)session->pid, session->program,
-		pause ? "paused" : "resumed");
+	if (session_is_paused(session) != pause) {
+		/* The region keeps it over the lives of daemons and executors. */
+		set_share(session, word_relaxed(&session->view.server->share) ^ SHM_SHARE_PAUSED);
+		userlog_event(session->daemon, session->uid, USERLOG_pause, LOG_LEVEL_INFO,
+			"session %llu (process %d, %s) is %s", name(session), (int)session->pid,
+			session->program, pause ? "paused" : "resumed");
+	}
+	/* Also the second time: a daemon may have died between the two. */
+	wake_executor(session->domain->active);
+	wake_executor(session->destination);
 }
 
 void session_hold(struct session *session)
