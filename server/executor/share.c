@@ -24,7 +24,8 @@
 // Held back is slower, never never. Who is held back may own what another one waits for, or its own kernel that runs: an
 // event, a word that a kernel polls. Each of these ends a hold, whatever the others do:
 //   - it lasted SHARE_PATIENCE times as long as the session's latest work did, SHARE_HOLD_MOST_NS at most: then it may
-//     have a short queue on the device once. That is the least share, about 1/65 of the time
+//     have a short queue on the device once. That is the least share: about 1/65 of the time, more where the queue, at
+//     least a command of each stream, is more than SHARE_HOLD_MOST_NS / SHARE_PATIENCE of work
 //   - the session has something on the device, and none of it ends (SHARE_STUCK_*): then each of its streams that has
 //     nothing there may have one command
 //   - those for whom it is held back have no work for SHARE_LINGER_NS, or are not looked after for SHARE_STALE_NS:
