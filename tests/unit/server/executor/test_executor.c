@@ -1596,13 +1596,20 @@ START_TEST(a_standby_pins_again_behind_what_it_unpins)
 }
 END_TEST
 
+static void pretend_waiting(uint64_t bytes)
+{
+	pthread_mutex_lock(&by_hand.burials.lock);
+	by_hand.burials.bytes = bytes;
+	pthread_mutex_unlock(&by_hand.burials.lock);
+}
+
 /* Programs end and start at the same moment: what those leave pinned is no reason to refuse these, unless it stays. */
 START_TEST(who_comes_while_much_waits_is_served)
 {
 	struct client client;
 	struct wire_message request = {.type = WIRE_OPEN_SESSION};
 
-	by_hand.burials.bytes = 4 * by_hand.burials.limit;
+	pretend_waiting(4 * by_hand.burials.limit);
 	open_client(&client, 1);
 	by_hand.burials.stuck = true;
 	request.open_session = (struct wire_open_session){.window_base = window_of(2),
@@ -1614,7 +1621,7 @@ START_TEST(who_comes_while_much_waits_is_served)
 				 (int[]){client.client_fd, client.server_fd, client.doorbell}, 3),
 		CUDA_ERROR_OUT_OF_MEMORY);
 	ck_assert_str_ne(message.reply.text, "");
-	by_hand.burials.bytes = 0;
+	pretend_waiting(0);
 	by_hand.burials.stuck = false;
 	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
 	close_client(&client);
