@@ -383,7 +383,7 @@ static void answer_verb(struct operator* operator)
 }
 
 /* Who asks for events behind a number is answered when there are some: until then nothing is read from him, and nothing is
- * kept for him. */
+ * kept for him. A number that no event has yet is of a service before this one: to him all are new. */
 static void answer_events(struct operator* operator)
 {
 	const struct operator_request *request = &operator->request;
@@ -393,7 +393,11 @@ static void answer_events(struct operator* operator)
 
 	if (request->argument_count > 1 || !*number || *end) {
 		refuse(operator, CUDA_ERROR_INVALID_VALUE, "events takes nothing, or the number of an event");
-	} else if (request->argument_count && !events_has_later(operator->daemon, operator->uid, after)) {
+		return;
+	}
+	if (after > operator->daemon->events.latest)
+		after = 0;
+	if (request->argument_count && !events_has_later(operator->daemon, operator->uid, after)) {
 		operator->awaits_events = true;
 		connection_pause(operator->connection);
 	} else {

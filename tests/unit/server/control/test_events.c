@@ -345,6 +345,25 @@ START_TEST(events_of_others_wake_nobody)
 }
 END_TEST
 
+/* Of a service before this one, which had more events: who follows would else wait until there are as many again. */
+START_TEST(who_knows_more_than_there_is_gets_all)
+{
+	json_t *root;
+	int operator;
+
+	fake = fake_new(1);
+	note(ONE, EVENT_lost, "the first");
+	operator= connect_operator();
+	ask(operator, "500");
+	root = answer(operator);
+	ck_assert_uint_eq(count(root, "lost", NULL), 1);
+	ck_assert_int_eq(number(root, "latest"), 1);
+	json_decref(root);
+	close(operator);
+	end();
+}
+END_TEST
+
 /* One that waits and does not read costs the service one answer, however much happens; he learns how much he has missed. */
 START_TEST(an_idle_reader_costs_one_answer)
 {
@@ -554,6 +573,7 @@ int main(void)
 	tcase_add_test(tests, what_is_beyond_the_bound_is_counted);
 	tcase_add_test(tests, who_waits_is_answered_when_something_happens);
 	tcase_add_test(tests, events_of_others_wake_nobody);
+	tcase_add_test(tests, who_knows_more_than_there_is_gets_all);
 	tcase_add_test(tests, an_idle_reader_costs_one_answer);
 	tcase_add_test(tests, wrong_numbers_are_refused);
 	tcase_add_test(tests, a_loss_has_its_verdict_and_its_successor);
