@@ -40,11 +40,6 @@ static uint64_t unused_by(const struct session *session)
 	return session->terms.memory_guarantee > held ? session->terms.memory_guarantee - held : 0;
 }
 
-static uint64_t beyond(const struct session *session)
-{
-	return held_by(session) - (session->terms.memory_guarantee - unused_by(session));
-}
-
 static bool is_refused_to_others(const struct session *session)
 {
 	return session->terms.memory_policy == CONFIG_MEMORY_POLICY_REFUSE;
@@ -53,6 +48,15 @@ static bool is_refused_to_others(const struct session *session)
 static uint64_t less(uint64_t from, uint64_t what)
 {
 	return from > what ? from - what : 0;
+}
+
+/* What its end gives to others beyond its guarantee: what it has not got yet would free nothing. */
+static uint64_t freed_beyond(const struct session *session)
+{
+	const struct request *request = session->request;
+	uint64_t coming = request && request->chunk ? guarantee_wish(&request->message) : 0;
+
+	return less(session->holdings.memory_bytes + coming, session->terms.memory_guarantee);
 }
 
 /* What the device has for so many sessions. */
@@ -180,11 +184,11 @@ struct session *guarantee_victim(const struct session *session, uint64_t bytes)
 	struct session *other, *victim = NULL;
 
 	/* What it asks for is in what it holds already (held_by()). */
-	if (is_refused_to_others(session) || !bytes || beyond(session))
+	if (is_refused_to_others(session) || !bytes || held_by(session) > session->terms.memory_guarantee)
 		return NULL;
 	TAILQ_FOREACH (other, &session->daemon->sessions, link)
-		if (other != session && other->state == SESSION_SERVED && beyond(other) &&
-			(!victim || beyond(other) > beyond(victim)))
+		if (other != session && other->state == SESSION_SERVED &&
+			freed_beyond(other) > (victim ? freed_beyond(victim) : 0))
 			victim = other;
 	return victim;
 }

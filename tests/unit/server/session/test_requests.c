@@ -338,6 +338,36 @@ START_TEST(physical_memory_is_counted_once)
 }
 END_TEST
 
+/* What somebody is about to ask the keeper for would free nothing. */
+START_TEST(who_only_asks_for_memory_does_not_end_for_a_guarantee)
+{
+	struct wire_message map = {.type = WIRE_MAP_MEMORY};
+	struct fake_client asker, holder;
+	uint64_t id;
+
+	join();
+	fake_session(fake, 0)->terms.memory_guarantee = 2 * MIB;
+	fake_session(fake, 0)->terms.memory_policy = CONFIG_MEMORY_POLICY_EVICT;
+	fake_join(fake, &asker, active, standby);
+	fake_join(fake, &holder, active, standby);
+	create_memory(&holder, 9, 5);
+	map.range = (struct wire_range){.address = client.window_base, .bytes = 2 * MIB};
+	fake_request(fake, &client, &map, -1);
+	id = fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK)->id;
+	map.range = (struct wire_range){.address = asker.window_base, .bytes = 8 * MIB};
+	fake_request(fake, &asker, &map, -1);
+	fake_expect(fake, keeper->socket, WIRE_CREATE_CHUNK);
+	fake_reply(fake, keeper->socket, id, CUDA_ERROR_OUT_OF_MEMORY, NULL, 0);
+	fake_turn(fake);
+	ck_assert_uint_eq(fake->daemon.counters.sessions_evicted, 1);
+	ck_assert_int_eq(fake_session(fake, 1)->state, SESSION_SERVED);
+	ck_assert_int_eq(fake_session(fake, 2)->state, SESSION_CLOSING);
+	fake_leave(fake, &asker);
+	fake_leave(fake, &holder);
+	part();
+}
+END_TEST
+
 /* ---- memory on its way back ---- */
 
 static void map_memory(uint64_t keepers_handle)
@@ -594,6 +624,7 @@ int main(void)
 	tcase_add_test(tests, freed_memory_that_stays_pinned_is_counted);
 	tcase_add_test(tests, limited_client_sees_its_limit);
 	tcase_add_test(tests, physical_memory_is_counted_once);
+	tcase_add_test(tests, who_only_asks_for_memory_does_not_end_for_a_guarantee);
 	tcase_add_loop_test(tests, what_a_client_has_freed_is_free_before_it_is_told_how_much_is, 0, 2);
 	tcase_add_loop_test(tests, freed_memory_that_a_standby_still_has_mapped_is_waited_for, 0, 2);
 	tcase_add_test(tests, nobody_waits_for_what_somebody_else_has_freed);
