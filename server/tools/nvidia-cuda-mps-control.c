@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "protocol/socket.h"
 #include "server/tools/ask.h"
 #include "server/tools/command.h"
 #include "server/tools/manual.h"
@@ -59,13 +60,32 @@ static bool is_there(const char *path)
 	return r >= 0;
 }
 
+/* Where CUDA_MPS_PIPE_DIRECTORY names a service no other one is meant: `quit` ends what it reaches.
+ * Return: whether there can be one */
+static bool find_socket(char *path, size_t size)
+{
+	const char *socket = getenv("FRMPS_SOCKET"), *directory = getenv("CUDA_MPS_PIPE_DIRECTORY");
+
+	if ((socket && *socket) || !directory || !*directory) {
+		ask_socket_path(NULL, path, size);
+		return true;
+	}
+	if (snprintf(path, size, "%s/frmps.sock", directory) < (int)size &&
+		socket_directory_is_trusted(directory))
+		return true;
+	fprintf(stderr,
+		"Cannot find MPS control daemon process: %s (CUDA_MPS_PIPE_DIRECTORY) is no folder that only "
+		"its owner, you or root, can write\n",
+		directory);
+	return false;
+}
+
 static int run_verbs(int count, char **arguments)
 {
 	char path[512];
 	int r;
 
-	ask_socket_path(NULL, path, sizeof(path));
-	if (!is_there(path))
+	if (!find_socket(path, sizeof(path)) || !is_there(path))
 		return 1;
 	r = count > 1 ? run(path, count, arguments) : command_read(stdin, PROGRAM, run, path);
 	return r < 0 ? 0 : outcome(r);

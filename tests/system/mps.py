@@ -313,6 +313,26 @@ class StandIn(Bed):
         for name in 'CUDA_MPS_PIPE_DIRECTORY', 'CUDA_MPS_LOG_DIRECTORY':
             del os.environ[name]
 
+    def test_no_other_service_is_meant(self):
+        """A script's own service that is down does not have the machine's ended."""
+        runtime = os.path.join(self.folder.name, 'runtime')
+        os.mkdir(runtime)
+        service = subprocess.Popen([self.stand_in, '-f'], env={**self.environment, 'CUDA_MPS_PIPE_DIRECTORY': runtime},
+                                   stderr=subprocess.DEVNULL)
+        elsewhere = {'CUDA_MPS_PIPE_DIRECTORY': '', 'FRMPS_SOCKET': os.path.join(runtime, 'frmps.sock')}
+        while self.control('get_server_list', **elsewhere).returncode:
+            self.assertIsNone(service.poll())
+        empty, open_to_all = os.path.join(self.folder.name, 'empty'), os.path.join(self.folder.name, 'open')
+        os.mkdir(empty)
+        os.mkdir(open_to_all)
+        os.chmod(open_to_all, 0o777)
+        for folder in os.path.join(self.folder.name, 'none'), empty, open_to_all:
+            done = self.control(lines='quit -t 0\n', CUDA_MPS_PIPE_DIRECTORY=folder, XDG_RUNTIME_DIR=runtime)
+            self.assertEqual((done.returncode, done.stdout), (1, ''))
+            self.assertIn('Cannot find MPS control daemon process', done.stderr)
+        self.assertEqual(self.control('quit', **elsewhere).returncode, 0)
+        self.assertEqual(service.wait(), 0)
+
     def test_foreground(self):
         service = subprocess.Popen([self.stand_in, '-f'], env=self.environment, stderr=subprocess.DEVNULL)
         while self.control('get_server_list').returncode:
