@@ -19,6 +19,7 @@
 
 #include <jansson.h>
 
+#include "server/control/document.h"
 #include "server/session/daemon.h"
 #include "server/session/quota.h"
 
@@ -54,14 +55,6 @@ static json_t *fault_json(const struct event_entry *event)
 		uid_json(event->about.uid), "verdict", event->text);
 }
 
-static char *dump(json_t *root)
-{
-	char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
-
-	json_decref(root);
-	return text;
-}
-
 bool events_has_later(const struct daemon *daemon, uid_t uid, uint64_t after)
 {
 	const struct event_entry *event;
@@ -90,7 +83,7 @@ char *events_json(const struct daemon *daemon, uid_t uid, uint64_t after)
 		if (!all)
 			noted = event->of_user;
 	}
-	return dump(json_pack("{sI sI so}", "latest", (json_int_t)daemon->events.latest, "noted",
+	return document_text(json_pack("{sI sI so}", "latest", (json_int_t)daemon->events.latest, "noted",
 		(json_int_t)noted, "events", list));
 }
 
@@ -102,5 +95,5 @@ char *faults_json(const struct daemon *daemon, uid_t uid)
 	TAILQ_FOREACH_REVERSE (event, &daemon->events.all, event_list, link)
 		if (event->kind == EVENT_verdict && may_see(event, uid))
 			json_array_append_new(list, fault_json(event));
-	return dump(json_pack("{so}", "faults", list));
+	return document_text(json_pack("{so}", "faults", list));
 }

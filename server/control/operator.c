@@ -13,8 +13,9 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/control/mps.h"
+#include "server/control/document.h"
 #include "server/control/events.h"
+#include "server/control/mps.h"
 #include "server/control/quarantine.h"
 #include "server/control/reload.h"
 #include "server/control/status.h"
@@ -60,17 +61,23 @@ static void refuse(struct operator* operator, CUresult code, const char *format,
 {
 	char reason[256], *text;
 	va_list arguments;
-	json_t *json;
 
 	va_start(arguments, format);
 	vsnprintf(reason, sizeof(reason), format, arguments);
 	va_end(arguments);
 	log_clean(reason);
-	json = json_pack("{ss}", "reason", reason);
-	text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+	text = document_text(json_pack("{ss}", "reason", reason));
 	send_answer(operator, operator->request.id, (int32_t)code, text ? text : "", NULL);
 	free(text);
-	json_decref(json);
+}
+
+/* @json: taken. @code: of an answer for which there is memory */
+static void say(struct operator* operator, uint64_t id, CUresult code, json_t *json)
+{
+	char *text = document_text(json);
+
+	send_answer(operator, id, (int32_t)(text ? code : CUDA_ERROR_OUT_OF_MEMORY), text ? text : "", NULL);
+	free(text);
 }
 
 /* Until it is read, a document is memory of the service. */
@@ -170,23 +177,13 @@ static bool may_command(const struct operator* operator, const struct session * 
 	return quota_is_operator(operator->uid) || operator->uid == session->uid;
 }
 
-static void say_moved(struct operator* operator, uint64_t id, bool moved, const char *reason)
-{
-	json_t *json = json_pack("{sb ss}", "moved", moved, "reason", reason);
-	char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
-
-	send_answer(operator, id, text ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY, text ? text : "", NULL);
-	free(text);
-	json_decref(json);
-}
-
 static void on_moved(void *context, int32_t code, const char *text)
 {
 	struct operator* operator= context;
 	uint64_t id = operator->isolate_id;
 
 	operator->isolate_id = 0;
-	say_moved(operator, id, !code, text);
+	say(operator, id, CUDA_SUCCESS, json_pack("{sb ss}", "moved", !code, "reason", text));
 }
 
 /* The session that the first argument names, if it may be commanded. Return: NULL after an answer that says why not */
@@ -276,14 +273,8 @@ static void answer_resume(struct operator* operator)
 
 static void say_reloaded(struct operator* operator, uint64_t id, bool reloaded, const char *text)
 {
-	json_t *json = json_pack("{ss}", reloaded ? "restart" : "reason", text);
-	char *answer = json ? json_dumps(json, JSON_COMPACT) : NULL;
-	CUresult code = reloaded ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-
-	send_answer(operator, id, (int32_t)(answer ? code : CUDA_ERROR_OUT_OF_MEMORY), answer ? answer : "",
-		NULL);
-	free(answer);
-	json_decref(json);
+	say(operator, id, reloaded ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE,
+		json_pack("{ss}", reloaded ? "restart" : "reason", text));
 }
 
 static void answer_reload(struct operator* operator)
@@ -356,17 +347,6 @@ static void answer_faults(struct operator* operator)
 	answer_document(operator, faults_json(operator->daemon, operator->uid));
 }
 
-static void say_text(struct operator* operator, const char * text)
-{
-	json_t *json = json_pack("{ss}", "text", text);
-	char *answer = json ? json_dumps(json, JSON_COMPACT) : NULL;
-
-	send_answer(operator, operator->request.id, answer ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY,
-		answer ? answer : "", NULL);
-	free(answer);
-	json_decref(json);
-}
-
 /* With the end of the service the operator is gone. */
 static void answer_verb(struct operator* operator)
 {
@@ -377,7 +357,7 @@ static void answer_verb(struct operator* operator)
 	if (answer.code)
 		refuse(operator,(CUresult) answer.code, "%s", answer.text);
 	else
-		say_text(operator, answer.text);
+		say(operator, operator->request.id, CUDA_SUCCESS, json_pack("{ss}", "text", answer.text));
 	if (answer.stops)
 		daemon_quit(daemon, answer.stop_seconds);
 }

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "server/config/config.h"
+#include "server/control/document.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/offender.h"
@@ -33,17 +34,13 @@ static json_t *offender_json(const struct daemon *daemon, const struct offender 
 char *quarantine_json(struct daemon *daemon, uid_t uid)
 {
 	bool all = quota_is_operator(uid);
-	json_t *programs = json_array(), *root;
+	json_t *programs = json_array();
 	const struct offender *offender;
-	char *text;
 
 	offender_expire(daemon);
 	TAILQ_FOREACH (offender, &daemon->offenders, link)
 		if (all || offender->uid == uid)
 			json_array_append_new(programs, offender_json(daemon, offender));
-	root = json_pack("{sI so}", "quarantine_faults", (json_int_t)daemon->config->quarantine_faults,
-		"programs", programs);
-	text = root ? json_dumps(root, JSON_COMPACT) : NULL;
-	json_decref(root);
-	return text;
+	return document_text(json_pack("{sI so}", "quarantine_faults",
+		(json_int_t)daemon->config->quarantine_faults, "programs", programs));
 }

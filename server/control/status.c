@@ -61,6 +61,7 @@
 #include <unistd.h>
 
 #include "server/config/config.h"
+#include "server/control/document.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/role.h"
@@ -263,17 +264,12 @@ static json_t *device_json(const struct daemon *daemon)
 char *status_json(const struct daemon *daemon, uid_t uid)
 {
 	bool all = quota_is_operator(uid);
-	char *text = NULL;
-	json_t *root = json_pack("{ss ss so si si sI sb so so so so so}", "version", SERVER_VERSION,
+
+	return document_text(json_pack("{ss ss so si si sI sb so so so so so}", "version", SERVER_VERSION,
 		"backend", daemon->heritage->backend, "socket", foreign(daemon->config->socket), "pid",
 		(int)getpid(), "holder", (int)getppid(), "uptime_seconds",
 		(json_int_t)((timer_now_us() - daemon->started_us) / 1000000), "ready", daemon->ready,
 		"keeper", keeper_json(daemon), "device", device_json(daemon), "domains",
 		domains_json(daemon, uid, all), "counters", counters_json(daemon), "events",
-		event_counters_json(daemon));
-
-	if (root)
-		text = json_dumps(root, JSON_COMPACT);
-	json_decref(root);
-	return text;
+		event_counters_json(daemon)));
 }
