@@ -95,7 +95,7 @@ static int find_choice(const char *choices, const char *name)
 	return -1;
 }
 
-static bool parse_number(const char *text, bool suffix, uint64_t *ret_number)
+bool config_parse_number(const char *text, bool suffix, uint64_t *ret_number)
 {
 	static const char units[] = "KMGT";
 	const char *unit;
@@ -124,7 +124,7 @@ static int set_number(
 {
 	uint64_t number;
 
-	if (!parse_number(value, row->type == OPTION_BYTES, &number)) {
+	if (!config_parse_number(value, row->type == OPTION_BYTES, &number)) {
 		snprintf(text, size, "%s: \"%s\" is not a number%s", row->key, value,
 			row->type == OPTION_BYTES ? " of bytes (digits, then K, M, G or T)" : "");
 		return CONFIG_E_INVALID;

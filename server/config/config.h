@@ -54,6 +54,14 @@ enum config_recovery { CONFIG_RECOVERY_FAIL, CONFIG_RECOVERY_REPLAY };
 void config_init(struct config *config);
 
 /**
+ * Reads a whole number: digits alone.
+ * @suffix: one of K, M, G, T, small or large, may follow and stands for a power of 1024
+ * @ret_number: untouched where it is none
+ * Return: whether it is one, below 2^64
+ */
+bool config_parse_number(const char *text, bool suffix, uint64_t *ret_number);
+
+/**
  * Sets one key from text.
  * @ret_text: for CONFIG_E_INVALID, what is wrong, "key: …"
  * Return: 0 or CONFIG_E_INVALID

@@ -63,10 +63,14 @@ void terms_find(const struct rules *rules, const struct subject *subject, struct
 	}
 }
 
+uint64_t terms_lower(uint64_t left, uint64_t right)
+{
+	return left && (!right || left < right) ? left : right;
+}
+
 void terms_tighten(struct terms *terms, uint64_t memory_wish)
 {
-	if (memory_wish && (!terms->memory_limit || memory_wish < terms->memory_limit))
-		terms->memory_limit = memory_wish;
+	terms->memory_limit = terms_lower(memory_wish, terms->memory_limit);
 	if (terms->memory_limit && terms->memory_guarantee > terms->memory_limit)
 		terms->memory_guarantee = terms->memory_limit;
 }

@@ -68,6 +68,9 @@ struct subject {
 /** Finds the terms of a subject. */
 void terms_find(const struct rules *rules, const struct subject *subject, struct terms *ret_terms);
 
+/** The lower one of two limits; 0: none. */
+uint64_t terms_lower(uint64_t left, uint64_t right);
+
 /** Makes the limit of device memory as low as a program wants it (bytes; 0: it does not say), the guarantee with it. */
 void terms_tighten(struct terms *terms, uint64_t memory_wish);
 

@@ -2,17 +2,15 @@
 
 #include "server/control/mps.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "protocol/cuda_abi.h"
 #include "server/backend/backend.h"
+#include "server/config/config.h"
 #include "server/control/operator.h"
 #include "server/log.h"
 #include "server/role.h"
@@ -79,33 +77,16 @@ static void note(const struct verb *verb, const char *format, ...)
  * What words mean
  */
 
-/* A whole number, digits alone. */
 static bool parse_number(const char *text, uint64_t most, uint64_t *ret_number)
 {
-	char *end;
-
-	if (!isdigit((unsigned char)*text))
-		return false;
-	errno = 0;
-	*ret_number = strtoull(text, &end, 10);
-	return !errno && !*end && *ret_number <= most;
+	return config_parse_number(text, false, ret_number) && *ret_number <= most;
 }
 
 bool mps_parse_value(const char *text, uint64_t *ret_bytes)
 {
-	size_t length = strspn(text, "0123456789");
-	unsigned shift = text[length] == 'G' || text[length] == 'g' ? 30 : 20;
-	char digits[OPERATOR_WORD_MAX];
-	uint64_t number;
+	size_t length = strlen(text);
 
-	if (!strchr("MmGg", text[length]) || !text[length] || text[length + 1] || length >= sizeof(digits))
-		return false;
-	memcpy(digits, text, length);
-	digits[length] = '\0';
-	if (!parse_number(digits, UINT64_MAX >> shift, &number))
-		return false;
-	*ret_bytes = number << shift;
-	return true;
+	return length && strchr("MmGg", text[length - 1]) && config_parse_number(text, true, ret_bytes);
 }
 
 /* As scripts read it: whole gigabytes as those. */
@@ -158,14 +139,9 @@ static struct domain *find_server(const struct verb *verb, const char *word)
  * Limits
  */
 
-static uint64_t lesser(uint64_t left, uint64_t right)
-{
-	return left && (!right || left < right) ? left : right;
-}
-
 static uint64_t default_limit(const struct daemon *daemon)
 {
-	return lesser(daemon->memory_default, daemon->rules.general.memory_limit);
+	return terms_lower(daemon->memory_default, daemon->rules.general.memory_limit);
 }
 
 static void get_default_device_pinned_mem_limit(const struct verb *verb)
@@ -200,7 +176,7 @@ static void get_device_pinned_mem_limit(const struct verb *verb)
 
 	if (domain && is_device(verb, verb->words[1]))
 		print_value(verb->answer->text, sizeof(verb->answer->text),
-			lesser(domain->memory_limit, default_limit(verb->daemon)));
+			terms_lower(domain->memory_limit, default_limit(verb->daemon)));
 }
 
 static void set_device_pinned_mem_limit(const struct verb *verb)
@@ -211,7 +187,7 @@ static void set_device_pinned_mem_limit(const struct verb *verb)
 	if (!domain || !is_device(verb, verb->words[1]) || !parse_limit(verb, verb->words[2], &bytes))
 		return;
 	/* What the service's operator has set is no user's to take away. */
-	if (!quota_is_operator(verb->uid) && lesser(bytes, domain->memory_limit) != bytes) {
+	if (!quota_is_operator(verb->uid) && terms_lower(bytes, domain->memory_limit) != bytes) {
 		refuse(verb, CUDA_ERROR_NOT_PERMITTED,
 			"server %s has less: only root and the service's own user may set more",
 			verb->words[0]);

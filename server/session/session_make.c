@@ -170,16 +170,11 @@ static int refuse_new(
 	return SESSION_E_REFUSED;
 }
 
-static uint64_t lesser(uint64_t left, uint64_t right)
-{
-	return left && (!right || left < right) ? left : right;
-}
-
 /* What it wants less of itself, and what operators have said until now. */
 static uint64_t memory_wish(const struct session *session, const struct wire_hello *hello)
 {
-	return lesser(
-		hello->memory_limit, lesser(session->domain->memory_limit, session->daemon->memory_default));
+	return terms_lower(hello->memory_limit,
+		terms_lower(session->domain->memory_limit, session->daemon->memory_default));
 }
 
 static void take_hello(struct session *session, const struct wire_hello *hello)
