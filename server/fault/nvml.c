@@ -41,7 +41,7 @@ struct nvml_event {
 struct listener {
 	int fd; /* of the pipe, for writing */
 	char library[256];
-	char uuid[48]; /* as the library names a device */
+	char uuid[BACKEND_UUID_TEXT]; /* as the library names a device */
 	/* Of the library. */
 	int (*init)(void);
 	int (*shutdown)(void);
@@ -216,16 +216,12 @@ static int start(struct listener *listener)
 static struct listener *listener_new(const char *library, const uint8_t *uuid, int fd)
 {
 	struct listener *listener = calloc(1, sizeof(*listener));
-	size_t length;
 
 	if (!listener)
 		return NULL;
 	listener->fd = fd;
 	snprintf(listener->library, sizeof(listener->library), "%s", library);
-	length = (size_t)snprintf(listener->uuid, sizeof(listener->uuid), "GPU-");
-	for (int i = 0; i < 16; i++)
-		length += (size_t)snprintf(listener->uuid + length, sizeof(listener->uuid) - length, "%s%02x",
-			i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+	backend_uuid_text(uuid, listener->uuid);
 	return listener;
 }
 
