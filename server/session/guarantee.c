@@ -26,6 +26,11 @@ uint64_t guarantee_wish(const struct wire_message *message)
 	}
 }
 
+static uint64_t less(uint64_t from, uint64_t what)
+{
+	return from > what ? from - what : 0;
+}
+
 /* With what it is about to get. */
 static uint64_t held_by(const struct session *session)
 {
@@ -35,19 +40,12 @@ static uint64_t held_by(const struct session *session)
 
 static uint64_t unused_by(const struct session *session)
 {
-	uint64_t held = held_by(session);
-
-	return session->terms.memory_guarantee > held ? session->terms.memory_guarantee - held : 0;
+	return less(session->terms.memory_guarantee, held_by(session));
 }
 
 static bool is_refused_to_others(const struct session *session)
 {
 	return session->terms.memory_policy == CONFIG_MEMORY_POLICY_REFUSE;
-}
-
-static uint64_t less(uint64_t from, uint64_t what)
-{
-	return from > what ? from - what : 0;
 }
 
 /* What its end gives to others beyond its guarantee: what it has not got yet would free nothing. */

@@ -148,11 +148,12 @@ static void finish_with(struct request *request, CUresult code)
 static void limit_memory(const struct session *session, const struct wire_reply *reply, uint64_t values[2])
 {
 	uint64_t limit = session->terms.memory_limit, held = session->holdings.memory_bytes;
+	uint64_t room = guarantee_room(session);
 
 	values[0] = reply->values.at[0];
 	values[1] = reply->values.at[1];
-	if (values[0] > guarantee_room(session))
-		values[0] = guarantee_room(session);
+	if (values[0] > room)
+		values[0] = room;
 	if (!limit || limit >= values[1])
 		return;
 	values[1] = limit;
@@ -598,7 +599,7 @@ void request_begin(struct session *session, const struct wire_message *message, 
 		answer_at_once(session, message, &finding);
 	else if (!quota_allows(session, message))
 		refuse(session, message, CUDA_ERROR_OUT_OF_MEMORY);
-	else if (wish > guarantee_room(session))
+	else if (wish && wish > guarantee_room(session))
 		answer_at_once(session, message,
 			&(struct check_finding){.code = CUDA_ERROR_OUT_OF_MEMORY,
 				.limit = "memory_guarantee of others",
