@@ -60,13 +60,21 @@ static bool is_there(const char *path)
 	return r >= 0;
 }
 
+/* Where a service's socket lies by the variables of stock MPS. Return: NULL: they do not say */
+static const char *find_directory(void)
+{
+	const char *socket = getenv("FRMPS_SOCKET"), *directory = getenv("CUDA_MPS_PIPE_DIRECTORY");
+
+	return (socket && *socket) || !directory || !*directory ? NULL : directory;
+}
+
 /* Where CUDA_MPS_PIPE_DIRECTORY names a service no other one is meant: `quit` ends what it reaches.
  * Return: whether there can be one */
 static bool find_socket(char *path, size_t size)
 {
-	const char *socket = getenv("FRMPS_SOCKET"), *directory = getenv("CUDA_MPS_PIPE_DIRECTORY");
+	const char *directory = find_directory();
 
-	if ((socket && *socket) || !directory || !*directory) {
+	if (!directory) {
 		ask_socket_path(NULL, path, size);
 		return true;
 	}
@@ -98,10 +106,10 @@ static int run_verbs(int count, char **arguments)
 /* Becomes the service. Return: only if it cannot */
 static int become_service(const char *server)
 {
-	const char *socket = getenv("FRMPS_SOCKET"), *directory = getenv("CUDA_MPS_PIPE_DIRECTORY");
+	const char *directory = find_directory();
 	char path[512];
 
-	if ((socket && *socket) || !directory || !*directory) {
+	if (!directory) {
 		execl(server, "frmps-server", (char *)NULL);
 	} else {
 		snprintf(path, sizeof(path), "%s/frmps.sock", directory);
