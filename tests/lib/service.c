@@ -108,20 +108,26 @@ static void print_log(const struct service *service)
 		fclose(file);
 }
 
-/* Writes lines, each key once. */
+/* Whether a line of the same section begins like this one. @key: bytes of the beginning. @from: the line behind it */
+static bool comes_again(const char *line, size_t key, const char *from)
+{
+	for (const char *later = from; later && *later && *later != '[';) {
+		if (strcspn(later, " =\n") == key && !strncmp(line, later, key))
+			return true;
+		later = strchr(later, '\n');
+		later += later != NULL;
+	}
+	return false;
+}
+
+/* Writes lines, each key once in a section. */
 static void write_lines(FILE *file, const char *lines)
 {
 	for (const char *line = lines, *next; *line; line = next) {
 		size_t length = strcspn(line, "\n"), key = strcspn(line, " =\n");
-		bool replaced = false;
 
 		next = line + length + (line[length] == '\n');
-		for (const char *later = next; later && *later;) {
-			replaced |= strcspn(later, " =\n") == key && !strncmp(line, later, key);
-			later = strchr(later, '\n');
-			later += later != NULL;
-		}
-		if (!replaced)
+		if (!comes_again(line, key, next))
 			fprintf(file, "%.*s\n", (int)length, line);
 	}
 }

@@ -28,7 +28,8 @@ struct service {
  */
 bool service_start(struct service *service, const char *const *extra);
 
-/** The same with a configuration file, whose lines are given. Of lines with the same key the last one counts. */
+/** The same with a configuration file, whose lines are given. Of lines with the same key in one section the last one
+ * counts. */
 bool service_start_configured(struct service *service, const char *text);
 
 /** Ends the service with SIGTERM and removes the folder. Return: its exit status, -1 if it was killed or

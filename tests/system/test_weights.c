@@ -55,8 +55,7 @@ static void start(const char *config)
 	ck_assert_ptr_nonnull(mkdtemp(folder));
 	copy_itself("first");
 	copy_itself("second");
-	ck_assert(service_start(&service, NULL));
-	reload(config);
+	ck_assert(service_start_configured(&service, config));
 }
 
 static void stop(void)
