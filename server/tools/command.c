@@ -112,12 +112,17 @@ int command_read(
 		words[0] = (char *)program;
 		r = run(context, count, words);
 		/* What a line says is there before the next one is read. */
-		if (!r && (fflush(stdout) || ferror(stdout)))
-			r = 1;
+		if (!r)
+			r = command_flush(stdout);
 		outcome = r || outcome < 0 ? r : outcome;
 	}
 	free(line);
 	return outcome;
+}
+
+int command_flush(FILE *out)
+{
+	return fflush(out) || ferror(out) ? 1 : 0;
 }
 
 int call_fail(const struct call *call, int error, const char *text)
@@ -126,22 +131,32 @@ int call_fail(const struct call *call, int error, const char *text)
 	return error == ASK_E_REFUSED ? 1 : EX_UNAVAILABLE;
 }
 
+int call_try(const struct call *call, const char *command, const struct wire_names *arguments,
+	unsigned seconds, json_t **ret_root, char *ret_text, size_t size)
+{
+	json_error_t error;
+	char *answer;
+	int r = ask_with(call->path, command, arguments, seconds, &answer, ret_text, size);
+
+	if (r)
+		return r;
+	*ret_root = json_loads(answer, 0, &error);
+	free(answer);
+	if (*ret_root)
+		return 0;
+	snprintf(ret_text, size, "the answer cannot be read: %s", error.text);
+	return ASK_E_REFUSED;
+}
+
 json_t *call_ask(const struct call *call, const char *command, const struct wire_names *arguments,
 	unsigned seconds, int *ret_code)
 {
-	char text[700], *answer;
-	json_error_t error;
+	char text[700];
 	json_t *root;
-	int r = ask_with(call->path, command, arguments, seconds, &answer, text, sizeof(text));
+	int r = call_try(call, command, arguments, seconds, &root, text, sizeof(text));
 
-	*ret_code = 1;
-	if (r) {
-		*ret_code = call_fail(call, r, text);
-		return NULL;
-	}
-	root = json_loads(answer, 0, &error);
-	free(answer);
-	if (!root)
-		fprintf(stderr, "%s: the answer cannot be read: %s\n", call->program, error.text);
-	return root;
+	if (!r)
+		return root;
+	*ret_code = call_fail(call, r, text);
+	return NULL;
 }

@@ -55,13 +55,25 @@ bool command_takes_all(const struct commands *commands, int count, char **words)
 int command_read(
 	FILE *in, const char *program, int (*run)(void *context, int count, char **arguments), void *context);
 
+/** Writes out what was printed. Return: exit code: whether some of it could not be written */
+int command_flush(FILE *out);
+
 /** Says why a question was not answered with success (ask.h). Return: exit code */
 int call_fail(const struct call *call, int error, const char *text);
 
 /**
  * Asks the service and takes the answer apart.
  * @seconds: how long it may take
- * @ret_code: exit code, where there is no answer; what is wrong has been said then
+ * @ret_root: the document, the caller's
+ * @ret_text: on failure, one sentence
+ * Return: as ask_with(); an answer that cannot be read is a refusal
+ */
+int call_try(const struct call *call, const char *command, const struct wire_names *arguments,
+	unsigned seconds, json_t **ret_root, char *ret_text, size_t size);
+
+/**
+ * The same, and says what is wrong.
+ * @ret_code: exit code, where there is no answer
  * Return: the document, the caller's, or NULL
  */
 json_t *call_ask(const struct call *call, const char *command, const struct wire_names *arguments,

@@ -85,24 +85,15 @@ static bool print(struct view *view, const json_t *root)
 	view->latest = field_number(root, "latest");
 	view->noted = noted;
 	view->begun = true;
-	return !fflush(view->out) && !ferror(view->out);
+	return !command_flush(view->out);
 }
 
-/* @number: NULL: what there is, at once; else what is behind it. Return: as ask() */
-static int ask_events(const char *path, const char *number, json_t **ret_root, char *text, size_t size)
+/* @number: NULL: what there is, at once; else what is behind it. Return: as call_try() */
+static int ask_events(const struct call *call, const char *number, json_t **ret_root, char *text, size_t size)
 {
 	const struct wire_names arguments = {&number, number ? 1 : 0};
-	char *answer;
-	int r = ask_with(path, "events", &arguments, number ? FOR_EVER : ASK_SECONDS, &answer, text, size);
 
-	if (r)
-		return r;
-	*ret_root = json_loads(answer, 0, NULL);
-	free(answer);
-	if (*ret_root)
-		return 0;
-	snprintf(text, size, "the answer cannot be read");
-	return ASK_E_REFUSED;
+	return call_try(call, "events", &arguments, number ? FOR_EVER : ASK_SECONDS, ret_root, text, size);
 }
 
 int events_show(const struct call *call, FILE *out)
@@ -110,7 +101,7 @@ int events_show(const struct call *call, FILE *out)
 	struct view view = {.follow = call->follow, .json = call->json, .out = out};
 	char text[700], number[24];
 	json_t *root = NULL;
-	int r = ask_events(call->path, NULL, &root, text, sizeof(text));
+	int r = ask_events(call, NULL, &root, text, sizeof(text));
 	bool good;
 
 	while (!r || (r == -ECONNRESET && view.begun)) {
@@ -123,7 +114,7 @@ int events_show(const struct call *call, FILE *out)
 				return good ? 0 : 1;
 		}
 		snprintf(number, sizeof(number), "%lld", view.latest);
-		r = ask_events(call->path, number, &root, text, sizeof(text));
+		r = ask_events(call, number, &root, text, sizeof(text));
 	}
 	return call_fail(call, r, text);
 }

@@ -180,7 +180,7 @@ static int print_json(const json_t *root)
 {
 	json_dumpf(root, stdout, JSON_INDENT(2));
 	puts("");
-	return fflush(stdout) || ferror(stdout) ? 1 : 0;
+	return command_flush(stdout);
 }
 
 /* @seconds: how long the service may take */
@@ -196,7 +196,7 @@ static int show(
 		code = print_json(root);
 	} else {
 		print(root);
-		code = fflush(stdout) || ferror(stdout) ? 1 : 0;
+		code = command_flush(stdout);
 	}
 	json_decref(root);
 	return code;
@@ -339,7 +339,7 @@ static int show_top(const struct call *call)
 			top_print(before, now, ns - before_ns, size.ws_row, live ? "\033[K\n" : "\n", stdout);
 		if (live)
 			fputs("\033[J", stdout);
-		code = fflush(stdout) || ferror(stdout);
+		code = command_flush(stdout);
 		json_decref(before);
 		if (code || (!live && before))
 			break;

@@ -28,11 +28,6 @@ static int refuse(const struct call *call, const char *format, ...)
 	return 1;
 }
 
-static int written(void)
-{
-	return fflush(stdout) || ferror(stdout) ? 1 : 0;
-}
-
 static json_t *ask_status(const struct call *call, int *ret_code)
 {
 	return call_ask(call, "status", &(struct wire_names){0}, ASK_SECONDS, ret_code);
@@ -125,7 +120,7 @@ static int list_clients(const struct call *call, const char *server, const char 
 		for_clients(root, only, print);
 	}
 	json_decref(root);
-	return server && !only ? 1 : written();
+	return server && !only ? 1 : command_flush(stdout);
 }
 
 /*
@@ -144,7 +139,7 @@ int mps_server_list(const struct call *call)
 		if (server_of(domain))
 			printf("%lld\n", server_of(domain));
 	json_decref(root);
-	return written();
+	return command_flush(stdout);
 }
 
 /* The words of stock MPS. While a fault is dealt with, new programs wait as they do at a start. */
@@ -167,7 +162,7 @@ int mps_server_status(const struct call *call)
 	if (domain)
 		puts(state_of(root, domain));
 	json_decref(root);
-	return domain ? written() : 1;
+	return domain ? command_flush(stdout) : 1;
 }
 
 static void print_pid(const json_t *root, long long server, const json_t *client)
@@ -263,7 +258,7 @@ int mps_device_query(const struct call *call)
 	if (found)
 		print_device(root, csv);
 	json_decref(root);
-	return found ? written() : 1;
+	return found ? command_flush(stdout) : 1;
 }
 
 /* Return: the session of a server's client; 0: there is none */
@@ -290,7 +285,7 @@ static int terminate_session(const struct call *call, long long session)
 	if (r)
 		return call_fail(call, r, text);
 	puts("0");
-	return written();
+	return command_flush(stdout);
 }
 
 int mps_terminate_client(const struct call *call)
@@ -323,5 +318,5 @@ int mps_order(const struct call *call)
 	if (*field_text(root, "text", ""))
 		puts(field_text(root, "text", ""));
 	json_decref(root);
-	return written();
+	return command_flush(stdout);
 }
