@@ -44,6 +44,8 @@
 #define EVENT_OBJECT	  0xf2a50001u
 
 #define PAGE UINT64_C(4096)
+/* The driver's own code is in one piece of that size. */
+#define SEARCH_MAX (UINT64_C(2) << 20)
 /* Where a stop has to preempt first, it is asked for until it is done. */
 #define STOP_TRIES 100
 
@@ -418,6 +420,28 @@ bool debugger_read(uint64_t address, void *ret_bytes, uint32_t count)
 bool debugger_write(uint64_t address, const void *bytes, uint32_t count)
 {
 	return access_memory(CONTROL_WRITE, address, bytes, count);
+}
+
+static bool show(const struct mapping *mapping, uint8_t *bytes, debugger_look_fn *look, void *context)
+{
+	return mapping->length <= SEARCH_MAX &&
+	       debugger_read(mapping->base, bytes, (uint32_t)mapping->length) &&
+	       look(context, mapping->base, bytes, mapping->length);
+}
+
+bool debugger_search(debugger_look_fn *look, void *context)
+{
+	uint8_t *bytes = malloc(SEARCH_MAX);
+	bool found = false;
+
+	for (uint32_t i = 0; bytes && i < debugger.mapping_count && !found; i++) {
+		const struct memory *memory = find_memory(debugger.client, debugger.mappings[i].memory);
+
+		found = memory && memory->class == CLASS_DEVICE_MEMORY &&
+			show(&debugger.mappings[i], bytes, look, context);
+	}
+	free(bytes);
+	return found;
 }
 
 bool debugger_has(uint64_t address, uint64_t count)

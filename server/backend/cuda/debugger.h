@@ -44,6 +44,14 @@ bool debugger_clear_states(uint32_t count);
 /** @address: virtual, on the device, in memory that the driver has made for itself (code, descriptors of grids) */
 bool debugger_read(uint64_t address, void *ret_bytes, uint32_t count);
 bool debugger_write(uint64_t address, const void *bytes, uint32_t count);
+/**
+ * Shows the pieces of such memory that are small enough to be code of the driver's own, one after the other, until one is
+ * what is looked for. While nobody makes or frees memory.
+ * @look: gets the piece's address and bytes, and says whether it is
+ * Return: whether one was
+ */
+typedef bool debugger_look_fn(void *context, uint64_t address, const uint8_t *bytes, uint64_t count);
+bool debugger_search(debugger_look_fn *look, void *context);
 /** Whether that is such memory. Any thread. */
 bool debugger_has(uint64_t address, uint64_t count);
 

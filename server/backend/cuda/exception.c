@@ -9,10 +9,10 @@
 // of its grid and so to the kernel's entry; code.h knows whose that is. A warp whose access found no mapping has no record:
 // it is over, and the error state of its multiprocessor has the program counter.
 //
-// A released warp goes on behind the instruction that faulted, and blocks that have not begun begin. So the whole code of a
-// kernel that faulted is overwritten with EXIT first: then its grid ends, however large it is, nothing of it stays on the
-// device, and what waits for an idle device does not wait for ever. What has left the code, behind a jump to a bad address,
-// would fault again and again: such a warp is never released. It stays on the device until the executor is replaced.
+// A released warp would go on behind the instruction that faulted, and blocks that have not begun begin. So the whole code of
+// a kernel that faulted is overwritten with EXIT first, and each stopped warp of it ends when it is released, wherever it is
+// (handler.h): in its own code, in the driver's code of assert(), or behind a jump to a bad address. Then its grid is over,
+// however large it is, nothing of it stays on the device, and what waits for an idle device does not wait for ever.
 //
 // Whose program ends is decided before anybody goes on, and no completion is published until then (backend.h, struct
 // backend_watch). Where a kernel cannot be named, nobody is guessed: the fault is not contained.
@@ -24,8 +24,7 @@
 //     code would stop everybody for longer. It is safe as well: a module is unloaded only while nothing runs, so the code
 //     of a kernel that runs is still there. A kernel of the module that waits in a queue needs another call.
 //   - Blocks that have not begun, and launches of the same kernel that are queued, begin and exit.
-//   - A warp in code of the driver (printf, malloc) returns to its kernel, and exits there.
-//   - A loop in a function of its own, which is not inlined, lies outside of its kernel's code and does not end.
+//   - A warp that is elsewhere, in code of the driver (printf, malloc) or in a function that is not inlined, ends there.
 // An exception that is found during that stop is handled as any other.
 //
 // Measured on an H200 (driver 580.159.04) with one warp that faults beside programs with kernels of 100 us: the event comes
@@ -39,7 +38,6 @@
 //     mode of the debugger object that was tried writes fewer. A trap or an assertion has no line: 14 ms for 1000 blocks.
 //   - At the first exception of a context warps that went on were stopped again as soon as they did, with no exception of
 //     their own, in 19 contexts of 34: up to five rounds, 15 to 80 ms. At later exceptions never (some 140).
-//   - Warps of a grid that are in the driver's code of assert() fail one after the other, each time with a round of its own.
 
 #include "server/backend/cuda/exception.h"
 
@@ -53,6 +51,7 @@
 #include "server/backend/cuda/code.h"
 #include "server/backend/cuda/contain.h"
 #include "server/backend/cuda/debugger.h"
+#include "server/backend/cuda/handler.h"
 #include "server/backend/cuda/said.h"
 #include "server/detached.h"
 #include "server/log.h"
@@ -66,8 +65,10 @@
 /* EXIT, with no predicate and no barrier, for compute capability 7.0 to 9.0. */
 static const uint64_t exit_instruction[2] = {UINT64_C(0x794d), UINT64_C(0x000fea0003800000)};
 #define FILL_BYTES 4096u
-/* Kernels of one program that are remembered as overwritten during one stop; more are written once more. */
-#define ENDED_MAX 128u
+/* Kernels whose stopped warps end at the release; those of more exit in their code. */
+#define CONDEMNED_MAX 128u
+/* Grids of which the kernel is remembered during one stop; of more it is read again. */
+#define GRIDS_MAX 128u
 /* The driver writes the text of an assertion about when the event comes. */
 #define TEXT_MS 100u
 /* To clear the error states of all multiprocessors takes as long as to clear so many one by one (36 and 0.5 ms). */
@@ -90,25 +91,29 @@ enum error_kind {
 	ERROR_REFUSED = 0x20
 };
 
+struct grid {
+	uint64_t task, entry;
+};
+
 /* What one round has found. Too large for a thread's stack with the states. */
 struct finding {
 	struct code code[BACKEND_FAULTS_MAX]; /* kernels that faulted */
 	struct backend_fault faults[BACKEND_FAULTS_MAX];
 	uint32_t count;
-	bool excited;	      /* there was an exception */
-	bool unknown;	      /* something faulted that has no name here: */
-	char what[160];	      /* the first such */
-	uint64_t task, entry; /* what was read last: a grid has many warps */
+	bool excited;	/* there was an exception */
+	bool unknown;	/* something faulted that has no name here: */
+	char what[160]; /* the first such */
+	struct grid grids[GRIDS_MAX];
+	uint32_t grid_count, grid_last;	   /* last: found last, for a grid has many warps */
+	uint64_t condemned[CONDEMNED_MAX]; /* entries of kernels that are overwritten */
+	uint32_t condemned_count;
 };
 
 /* What exception_end() looks for during one stop, and what it has overwritten. */
 struct ending {
 	struct backend_module *const *modules;
 	uint32_t module_count;
-	char *kernel;  /* BACKEND_KERNEL_BYTES: the name of the first */
-	uint64_t task; /* of the warp before */
-	uint64_t entries[ENDED_MAX];
-	uint32_t count;
+	char *kernel; /* BACKEND_KERNEL_BYTES: the name of the first */
 };
 
 static struct {
@@ -118,8 +123,6 @@ static struct {
 	void *area;
 	uint32_t sms; /* multiprocessors of the device */
 	struct debugger_state states[WARPS_SMS];
-	uint64_t keeps[WARPS_COUNT / 64]; /* warps that are never released: a bit each */
-	bool keeps_any;
 	struct finding finding;
 	char said[SHM_ASSERTION_BYTES];
 } exception = {.lock = PTHREAD_MUTEX_INITIALIZER, .event = -1};
@@ -173,37 +176,50 @@ static uint32_t place_of(struct finding *finding, const struct code *code)
 	return i;
 }
 
+static struct grid *find_grid(struct finding *finding, uint64_t task)
+{
+	struct grid *grid = &finding->grids[finding->grid_last];
+
+	if (finding->grid_count && grid->task == task)
+		return grid;
+	for (uint32_t i = 0; i < finding->grid_count; i++)
+		if (finding->grids[i].task == task) {
+			finding->grid_last = i;
+			return &finding->grids[i];
+		}
+	return NULL;
+}
+
+/* Return: the entry of the kernel of a grid; 0: it cannot be read */
+static uint64_t entry_of(struct finding *finding, uint64_t task)
+{
+	struct grid *grid = find_grid(finding, task);
+	uint64_t entry;
+
+	if (grid)
+		return grid->entry;
+	if (!debugger_read(task + TASK_ENTRY, &entry, sizeof(entry)))
+		return 0;
+	finding->grid_last = finding->grid_count < GRIDS_MAX ? finding->grid_count++ : 0;
+	finding->grids[finding->grid_last] = (struct grid){task, entry};
+	return entry;
+}
+
 /* The grid's descriptor names the kernel, also where the warp is in code that all programs share, or in none. */
 static bool find_kernel(struct finding *finding, uint64_t task, struct code *ret_code)
 {
-	if (task != finding->task) {
-		finding->task = 0;
-		if (!debugger_read(task + TASK_ENTRY, &finding->entry, sizeof(finding->entry)))
-			return false;
-		finding->task = task;
-	}
-	return code_find_entry(finding->entry, ret_code);
+	uint64_t entry = entry_of(finding, task);
+
+	return entry && code_find_entry(entry, ret_code);
 }
 
 static void note_unknown(struct finding *finding, const char *what, const struct warp *warp, uint64_t pc)
 {
 	if (!finding->unknown)
 		snprintf(finding->what, sizeof(finding->what),
-			"%s: warp %u, error %#x, task %#llx, entry %#llx, instruction %#llx", what,
-			warp->index, warp->error, (unsigned long long)warp->task,
-			(unsigned long long)finding->entry, (unsigned long long)pc);
+			"%s: warp %u, error %#x, task %#llx, instruction %#llx", what, warp->index,
+			warp->error, (unsigned long long)warp->task, (unsigned long long)pc);
 	finding->unknown = true;
-}
-
-static void keep(uint32_t index)
-{
-	exception.keeps_any = true;
-	exception.keeps[index / 64] |= UINT64_C(1) << index % 64;
-}
-
-static bool is_kept(uint32_t index)
-{
-	return exception.keeps[index / 64] >> index % 64 & 1;
 }
 
 static void add_warp(struct finding *finding, const struct warp *warp)
@@ -214,13 +230,9 @@ static void add_warp(struct finding *finding, const struct warp *warp)
 
 	if (!find_kernel(finding, warp->task, &code)) {
 		note_unknown(finding, "a kernel that nobody knows", warp, warp->return_to);
-		keep(warp->index);
 		return;
 	}
 	in_code = code_find(warp->return_to, &at) && at.module == code.module;
-	/* Of a trap or an assertion the code may be the driver's, to which it may return. */
-	if (warp->error & WARP_KIND && !in_code)
-		keep(warp->index);
 	i = place_of(finding, &code);
 	if (i == BACKEND_FAULTS_MAX) {
 		note_unknown(finding, "too many kernels", warp, warp->return_to);
@@ -235,21 +247,12 @@ static void add_warp(struct finding *finding, const struct warp *warp)
 	memcpy(finding->faults[i].block, warp->block, sizeof(warp->block));
 }
 
-/* The next warp that is stopped and is to be released, from an index on. Return: WARPS_COUNT if there is none */
-static uint32_t next_stopped(uint32_t from)
-{
-	uint32_t i = warps_next(exception.area, from);
-
-	while (i < WARPS_COUNT && is_kept(i))
-		i = warps_next(exception.area, i + 1);
-	return i;
-}
-
 static void look_at_warps(struct finding *finding)
 {
 	struct warp warp;
 
-	for (uint32_t i = next_stopped(0); i < WARPS_COUNT; i = next_stopped(i + 1)) {
+	for (uint32_t i = warps_next(exception.area, 0); i < WARPS_COUNT;
+		i = warps_next(exception.area, i + 1)) {
 		if (!warps_read(exception.area, i, &warp))
 			note_unknown(finding, "a record of another form", &warp, 0);
 		else if (warp.error)
@@ -354,20 +357,47 @@ static bool overwrite(const struct code *code)
 	return done && code->bytes;
 }
 
+static bool is_condemned(const struct finding *finding, uint64_t entry)
+{
+	for (uint32_t i = 0; i < finding->condemned_count; i++)
+		if (finding->condemned[i] == entry)
+			return true;
+	return false;
+}
+
+/* Return: whether all warps of the kernel end, the stopped ones at the release and others when they begin */
+static bool condemn(struct finding *finding, const struct code *code)
+{
+	if (is_condemned(finding, code->entry))
+		return true;
+	if (!handler_teach() || !overwrite(code))
+		return false;
+	if (finding->condemned_count < CONDEMNED_MAX)
+		finding->condemned[finding->condemned_count++] = code->entry;
+	return true;
+}
+
 /* Return: whether their grids end */
-static bool end_grids(const struct finding *finding)
+static bool end_grids(struct finding *finding)
 {
 	bool ends = true;
 
 	for (uint32_t i = 0; i < finding->count; i++)
-		ends &= overwrite(&finding->code[i]);
+		ends &= condemn(finding, &finding->code[i]);
 	return ends;
 }
 
-static void release(void)
+static bool is_to_end(struct finding *finding, uint32_t index)
 {
-	for (uint32_t i = next_stopped(0); i < WARPS_COUNT; i = next_stopped(i + 1))
-		warps_release(exception.area, i);
+	return finding->condemned_count &&
+	       is_condemned(finding, entry_of(finding, warps_task(exception.area, index)));
+}
+
+static void release(struct finding *finding)
+{
+	for (uint32_t i = warps_next(exception.area, 0); i < WARPS_COUNT;
+		i = warps_next(exception.area, i + 1))
+		warps_release(exception.area, i, is_to_end(finding, i));
 	/* The device sees them before the resume. */
 	atomic_thread_fence(memory_order_seq_cst);
 }
@@ -386,7 +416,7 @@ static void say(const struct backend_watch *watch, struct finding *finding)
 	bool ends = end_grids(finding);
 
 	for (uint32_t i = 0; i < finding->count; i++)
-		finding->faults[i].ended = !exception.keeps_any;
+		finding->faults[i].ended = true;
 	if (finding->unknown)
 		add_unknown(finding);
 	if (finding->unknown || !ends || (!finding->count && finding->excited)) {
@@ -403,7 +433,7 @@ static void say(const struct backend_watch *watch, struct finding *finding)
 
 static bool is_stopped(void)
 {
-	return next_stopped(0) < WARPS_COUNT;
+	return warps_next(exception.area, 0) < WARPS_COUNT;
 }
 
 /* Several multiprocessors say one after the other what is one fault. */
@@ -425,7 +455,7 @@ static void examine(const struct backend_watch *watch)
 	look_at_warps(finding);
 	look_at_states(finding);
 	say(watch, finding);
-	release();
+	release(finding);
 	clear_states();
 }
 
@@ -484,24 +514,12 @@ static bool is_named(const struct ending *ending, const struct backend_module *m
 	return false;
 }
 
-static bool has_ended(const struct ending *ending, uint64_t entry)
+static void end_kernel(struct ending *ending, struct finding *finding, const struct code *code)
 {
-	for (uint32_t i = 0; i < ending->count; i++)
-		if (ending->entries[i] == entry)
-			return true;
-	return false;
-}
-
-static void end_kernel(struct ending *ending, const struct code *code)
-{
-	if (has_ended(ending, code->entry))
-		return;
 	if (!*ending->kernel)
 		snprintf(ending->kernel, BACKEND_KERNEL_BYTES, "%s", code->kernel);
-	if (!overwrite(code))
+	if (!condemn(finding, code))
 		log_warning("the code of kernel %s cannot be overwritten", code->kernel);
-	if (ending->count < ENDED_MAX)
-		ending->entries[ending->count++] = code->entry;
 }
 
 /* Warps of a kernel that nobody knows are left as they are: it may be anybody's. */
@@ -509,13 +527,15 @@ static void end_kernels(struct ending *ending, struct finding *finding)
 {
 	struct warp warp;
 	struct code code;
+	uint64_t task = 0; /* of the warp before */
 
-	for (uint32_t i = next_stopped(0); i < WARPS_COUNT; i = next_stopped(i + 1)) {
-		if (!warps_read(exception.area, i, &warp) || warp.task == ending->task)
+	for (uint32_t i = warps_next(exception.area, 0); i < WARPS_COUNT;
+		i = warps_next(exception.area, i + 1)) {
+		if (!warps_read(exception.area, i, &warp) || warp.task == task)
 			continue;
-		ending->task = warp.task;
-		if (find_kernel(finding, warp.task, &code) && is_named(ending, code.module))
-			end_kernel(ending, &code);
+		task = warp.task;
+		if (find_kernel(finding, task, &code) && is_named(ending, code.module))
+			end_kernel(ending, finding, &code);
 	}
 }
 
@@ -543,7 +563,7 @@ static void end_and_release(const struct backend_watch *watch, struct ending *en
 		watch->stopped(watch->context);
 		say(watch, finding);
 	}
-	release();
+	release(finding);
 	if (has_faults)
 		clear_states();
 }
@@ -605,6 +625,11 @@ bool exception_open(uint32_t sms)
 	exception.sms = sms;
 	if (!exception.area || sms > WARPS_SMS) {
 		log_warning("exceptions are left to the driver: its save area is not known");
+		return false;
+	}
+	if (!handler_find(exception.area)) {
+		log_warning(
+			"exceptions are left to the driver: its trap handler is not of a form that is known");
 		return false;
 	}
 	exception.event = debugger_event();

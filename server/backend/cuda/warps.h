@@ -17,6 +17,10 @@
 #define WARPS_RECORD_BYTES 0x2a0u
 #define WARPS_BYTES	   (WARPS_HEAD_BYTES + WARPS_COUNT * (WARPS_RECORD_BYTES + 1))
 
+/* Bytes of a record: not 0 while the warp waits; not 0 if it is to end (not the driver's: handler.h). */
+#define WARPS_WAITS 0x29du
+#define WARPS_ENDS  0x29eu
+
 /* What a warp has done: the kind of its exception, or, where that is 0, one of these. 0 in all: it was stopped for others,
  * on its multiprocessor or elsewhere. */
 #define WARP_KIND   0x0000ffffu
@@ -50,7 +54,10 @@ bool warps_is_stopped(const void *area, uint32_t index);
 /** Reads a stopped warp. Return: whether the record is one of that place, in the form that is known */
 bool warps_read(const void *area, uint32_t index, struct warp *ret_warp);
 
-/** The warp goes on at the next resume. */
-void warps_release(void *area, uint32_t index);
+/** The task alone of a stopped warp, whatever its record is. */
+uint64_t warps_task(const void *area, uint32_t index);
+
+/** The warp goes on at the next resume, or, if @ends, is over then (handler.h). */
+void warps_release(void *area, uint32_t index, bool ends);
 
 #endif

@@ -13,6 +13,7 @@
 
 #include "server/backend/cuda/code.h"
 #include "server/backend/cuda/debugger.h"
+#include "server/backend/cuda/handler.h"
 #include "tests/lib/suite.h"
 
 #define CLIENT	 0xc1d00001u
@@ -26,6 +27,7 @@
 #define OTHER	   UINT64_C(0x20000)
 #define TASKS	   UINT64_C(0x30000)
 #define BUILTIN	   UINT64_C(0x9000000)
+#define HANDLER	   UINT64_C(0x38000)
 #define MEMORY_END 0x40000u
 
 #define OURS   ((struct backend_module *)(uintptr_t)0x4711)
@@ -201,6 +203,43 @@ static void note_event(void)
 	close(fd);
 }
 
+/* ---- the trap handler ---- */
+
+#define LOOK	UINT64_C(0x38100) /* reads whether the warp waits */
+#define RESTORE UINT64_C(0x38400)
+#define ROOM	UINT64_C(0x38580)
+
+static void put_instruction(uint64_t at, uint64_t low, uint64_t high)
+{
+	memcpy(memory + at, &low, sizeof(low));
+	memcpy(memory + at + 8, &high, sizeof(high));
+}
+
+/* As much of it as is looked at: opcodes, and the constants of the save area. */
+static void put_handler(void)
+{
+	static const uint16_t restores[] = {0x983, 0x356, 0x356, 0x983, 0x352, 0x352, 0x356, 0x356, 0x983,
+		0x202, 0x202, 0x804, 0x356, 0x983, 0x983, 0x983, 0x94f, 0x94d, 0x947};
+	const uint64_t looks[14] = {0x919, 0x919, 0x819, 0x81a, 0x824,
+		0x824 | (uint64_t)WARPS_RECORD_BYTES << 32, 0x802 | (uint64_t)(uintptr_t)area << 32,
+		0x802 | (uint64_t)(uintptr_t)area >> 32 << 32, 0x810 | (uint64_t)WARPS_HEAD_BYTES << 32,
+		0x210, 0x210, 0x210, 0x04007980 | UINT64_C(0x29d) << 32, 0xff0000720c};
+
+	memset(memory + HANDLER, 0, MEMORY_END - HANDLER);
+	for (uint32_t i = 0; i < 14; i++)
+		put_instruction(LOOK + 16 * i, looks[i], i == 13 ? 0x003fda0003f05270 : 0x100 + i);
+	for (uint32_t i = 0; i < sizeof(restores) / sizeof(restores[0]); i++)
+		put_instruction(RESTORE + 16 * i, restores[i] | 0x55000, 0x200 + i);
+}
+
+static uint64_t low_of(uint64_t at)
+{
+	uint64_t low;
+
+	memcpy(&low, memory + at, sizeof(low));
+	return low;
+}
+
 static void set_up(void)
 {
 	area = mmap(NULL, WARPS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -219,6 +258,7 @@ static void set_up(void)
 	code_note(THEIRS, OTHER, CODE_BYTES, "other");
 	for (uint64_t i = 0; i < 2; i++)
 		memcpy(memory + TASKS + 0x1000 * i + 0x98, &(uint64_t){i ? OTHER : CODE}, 8);
+	put_handler();
 	ck_assert(exception_open(SMS));
 }
 
@@ -260,9 +300,22 @@ static void give_reason(uint32_t sm, uint32_t slot, uint32_t reason)
 		4);
 }
 
+/* One that was stopped for others. */
+static void halt_warp(uint32_t sm, uint32_t slot, uint32_t kernel, uint64_t at)
+{
+	stop_warp(sm, slot, kernel, 0, at);
+	give_reason(sm, slot, WARP_HALTED);
+}
+
 static bool is_stopped(uint32_t sm, uint32_t slot)
 {
 	return warps_is_stopped(area, sm * WARPS_PER_SM + slot);
+}
+
+/* Whether the handler ends it instead of letting it go on. */
+static bool is_to_end(uint32_t sm, uint32_t slot)
+{
+	return area[WARPS_HEAD_BYTES + (size_t)(sm * WARPS_PER_SM + slot) * WARPS_RECORD_BYTES + 0x29e] != 0;
 }
 
 static bool is_overwritten(uint64_t from, uint64_t bytes)
@@ -300,6 +353,7 @@ START_TEST(the_kernel_that_faulted_is_named_and_its_grid_ends)
 	ck_assert_uint_eq(faults[0].launch, 77);
 	ck_assert(faults[0].has_block && faults[0].block[0] == 5 && faults[0].ended);
 	ck_assert(!is_stopped(16, 0) && !is_stopped(16, 1) && !is_stopped(99, 63));
+	ck_assert(is_to_end(16, 0) && !is_to_end(16, 1) && !is_to_end(99, 63));
 	ck_assert(is_overwritten(CODE, CODE_BYTES));
 	ck_assert_uint_eq(memory[CODE + CODE_BYTES], 0x11);
 	ck_assert_uint_eq(memory[OTHER], 0x11);
@@ -315,7 +369,7 @@ START_TEST(traps_and_assertions_are_named_by_their_grid)
 	ck_assert_ptr_eq(faults[0].module, OURS);
 	ck_assert_int_eq(faults[0].code, _i ? CUDA_ERROR_ASSERT : CUDA_ERROR_LAUNCH_FAILED);
 	ck_assert(is_overwritten(CODE, CODE_BYTES));
-	ck_assert(!is_stopped(3, 7));
+	ck_assert(!is_stopped(3, 7) && is_to_end(3, 7));
 }
 END_TEST
 
@@ -335,32 +389,121 @@ START_TEST(an_access_without_a_mapping_is_named_by_the_error_state)
 }
 END_TEST
 
-START_TEST(who_has_left_the_code_is_never_released)
+/* In nobody's code, or in another program's. */
+START_TEST(who_has_left_the_code_ends_there)
 {
-	stop_warp(0, 1, 0, 0x9, UINT64_C(0xcf05237a1100));
+	stop_warp(0, 1, 0, 0x9, _i ? OTHER + 0x20 : UINT64_C(0xcf05237a1100));
 	stop_warp(0, 2, 1, 0, OTHER);
 	handle(HANDLED);
+	ck_assert_ptr_eq(faults[0].module, OURS);
 	ck_assert_int_eq(faults[0].code, CUDA_ERROR_ILLEGAL_ADDRESS);
-	ck_assert(!faults[0].ended);
-	ck_assert(is_stopped(0, 1) && !is_stopped(0, 2));
-	/* The next fault is not taken for that one. */
-	stop_warp(0, 2, 1, WARP_TRAP, OTHER);
-	handle(HANDLED);
-	ck_assert_uint_eq(fault_count, 1);
-	ck_assert_ptr_eq(faults[0].module, THEIRS);
-	ck_assert(is_stopped(0, 1) && !is_stopped(0, 2));
+	ck_assert(faults[0].ended);
+	ck_assert(!is_stopped(0, 1) && is_to_end(0, 1));
+	ck_assert(!is_stopped(0, 2) && !is_to_end(0, 2));
+	ck_assert_uint_eq(memory[OTHER], 0x11);
 }
 END_TEST
 
-/* It would go on in the code of another program. */
-START_TEST(who_is_in_the_code_of_others_is_never_released)
+/* Warps of its grid that have not failed yet: in the driver's code of assert() they would, one after the other. */
+START_TEST(all_warps_of_a_grid_end_with_the_one_that_faulted)
 {
-	stop_warp(0, 1, 0, 0x9, OTHER + 0x20);
+	stop_warp(3, 7, 0, WARP_ASSERT, BUILTIN);
+	for (uint32_t sm = 0; sm < SMS; sm++) {
+		halt_warp(sm, 20, 0, BUILTIN - 0x40);
+		halt_warp(sm, 21, 1, BUILTIN - 0x40);
+	}
 	handle(HANDLED);
-	ck_assert_ptr_eq(faults[0].module, OURS);
-	ck_assert(!faults[0].ended);
-	ck_assert(is_stopped(0, 1));
-	ck_assert_uint_eq(memory[OTHER], 0x11);
+	for (uint32_t sm = 0; sm < SMS; sm++)
+		ck_assert(is_to_end(sm, 20) && !is_to_end(sm, 21));
+	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
+}
+END_TEST
+
+/* The place of a warp that has ended is another one's. */
+START_TEST(whoever_is_stopped_in_its_place_goes_on)
+{
+	stop_warp(3, 7, 0, WARP_TRAP, CODE);
+	handle(HANDLED);
+	ck_assert(is_to_end(3, 7));
+	halt_warp(3, 7, 1, OTHER);
+	/* Nobody has made it 0 meanwhile. */
+	put(area + WARPS_HEAD_BYTES + (size_t)(3 * WARPS_PER_SM + 7) * WARPS_RECORD_BYTES, 0x29c, 0x10101, 4);
+	stop_warp(4, 0, 0, WARP_TRAP, CODE);
+	handle(HANDLED);
+	ck_assert(!is_stopped(3, 7) && !is_to_end(3, 7) && is_to_end(4, 0));
+}
+END_TEST
+
+/* More grids than are remembered are read once more. */
+START_TEST(a_warp_of_each_of_many_grids_is_told_from_the_others)
+{
+	for (uint32_t i = 0; i < 256; i++) {
+		memcpy(memory + TASKS + 0x10 * i + 0x98, &(uint64_t){i % 2 ? OTHER : CODE}, 8);
+		halt_warp(i % SMS, i / SMS, 0, CODE + 0x40);
+		put(area + WARPS_HEAD_BYTES + (size_t)(i % SMS * WARPS_PER_SM + i / SMS) * WARPS_RECORD_BYTES,
+			0x238, TASKS + 0x10 * i, 8);
+	}
+	stop_warp(100, 60, 0, WARP_TRAP, CODE);
+	handle(HANDLED);
+	for (uint32_t i = 0; i < 256; i++)
+		ck_assert(is_to_end(i % SMS, i / SMS) == !(i % 2));
+}
+END_TEST
+
+START_TEST(the_handler_is_changed_at_the_first_fault_only)
+{
+	uint64_t first = low_of(RESTORE);
+
+	handle("suspected none ");
+	ck_assert_uint_eq(low_of(RESTORE), first);
+	ck_assert_uint_eq(low_of(ROOM), 0);
+	stop_warp(3, 7, 0, WARP_TRAP, CODE);
+	handle(HANDLED);
+	/* There and back: the distances count in words, from the instruction behind. */
+	ck_assert_uint_eq(low_of(RESTORE), 0x100007947 | (ROOM - RESTORE - 16) / 4 << 16);
+	ck_assert_uint_eq(low_of(ROOM), low_of(LOOK));
+	ck_assert_uint_eq(low_of(ROOM + 16 * 12), 0x04007980 | UINT64_C(0x29e) << 32);
+	ck_assert_uint_eq(low_of(ROOM + 16 * 14), 0x04000385 | UINT64_C(0x29e) << 32);
+	ck_assert_uint_eq(low_of(ROOM + 16 * 15), 0x94d);
+	ck_assert_uint_eq(low_of(ROOM + 16 * 16), first);
+	ck_assert_uint_eq(low_of(ROOM + 16 * 17), UINT64_C(0xfffffffd005c7947));
+	ck_assert_uint_eq(low_of(RESTORE + 16), 0x356 | 0x55000);
+	ck_assert_uint_eq(low_of(ROOM + 16 * 18), 0);
+	/* It stays. */
+	stop_warp(3, 8, 0, WARP_TRAP, CODE);
+	handle(HANDLED);
+	ck_assert_uint_eq(low_of(ROOM + 16 * 16), first);
+}
+END_TEST
+
+START_TEST(a_handler_that_is_another_one_meanwhile_is_left_alone)
+{
+	put_instruction(RESTORE, 0x983 | 0x66000, 0);
+	stop_warp(3, 7, 0, WARP_TRAP, CODE);
+	handle("suspected stop stopped uncontained resume ");
+	ck_assert_uint_eq(low_of(RESTORE), 0x983 | 0x66000);
+	ck_assert_uint_eq(low_of(ROOM), 0);
+	ck_assert_uint_eq(memory[CODE], 0x11);
+}
+END_TEST
+
+/* What the handler must be: one, with records of that length at that place, of which it reads that byte, and room behind. */
+START_TEST(without_a_handler_of_the_known_form_exceptions_are_the_drivers)
+{
+	static const struct {
+		uint64_t at, low, high;
+	} other[] = {{RESTORE + 16 * 4, 0x353, 0}, {LOOK + 16 * 3, 0x819, 0},
+		{LOOK + 16 * 5, 0x824 | UINT64_C(0x2b0) << 32, 0}, {LOOK + 16 * 6, 0x802, 0},
+		{LOOK + 16 * 7, 0x802, 0}, {LOOK + 16 * 8, 0x810 | UINT64_C(0x20) << 32, 0},
+		{LOOK + 16 * 12, 0x04007980 | UINT64_C(0x29c) << 32, 0}, {LOOK + 16 * 13, 0xff0000720c, 0},
+		{ROOM + 16 * 17, 0x947, 0}, {RESTORE + 16 * 19, 0x947, 0}};
+
+	ck_assert(handler_find(area));
+	put_instruction(other[_i].at, other[_i].low, other[_i].high);
+	ck_assert(!exception_open(SMS));
+	put_handler();
+	memcpy(memory + RESTORE + 0x800, memory + RESTORE, 0x130);
+	ck_assert(!handler_find(area));
 }
 END_TEST
 
@@ -526,13 +669,6 @@ static void end_ours(const char *expected)
 	ck_assert_str_eq(story, expected);
 }
 
-/* One that was stopped for others. */
-static void halt_warp(uint32_t sm, uint32_t slot, uint32_t kernel, uint64_t at)
-{
-	stop_warp(sm, slot, kernel, 0, at);
-	give_reason(sm, slot, WARP_HALTED);
-}
-
 #define THIRD UINT64_C(0x28000)
 
 START_TEST(all_kernels_of_a_module_that_run_are_ended_and_no_others)
@@ -550,6 +686,9 @@ START_TEST(all_kernels_of_a_module_that_run_are_ended_and_no_others)
 	ck_assert_uint_eq(memory[CODE + CODE_BYTES], 0x11);
 	ck_assert_uint_eq(memory[OTHER], 0x11);
 	ck_assert_uint_eq(memory[0x2a000], 0x11);
+	for (uint32_t slot = 0; slot < WARPS_PER_SM; slot++)
+		ck_assert(is_to_end(0, slot) && is_to_end(1, slot) == !(slot % 2) &&
+			  is_to_end(2, slot) == (slot % 3 != 1));
 	ck_assert_str_eq(ended, "culprit");
 	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
 }
@@ -598,17 +737,6 @@ START_TEST(what_is_held_once_more_is_released_once_more)
 	at_resume = stop_again;
 	end_ours("stop resume suspected stop stopped none resume ");
 	ck_assert_uint_eq(warps_next(area, 0), WARPS_COUNT);
-}
-END_TEST
-
-START_TEST(who_is_never_released_stays_so)
-{
-	stop_warp(0, 1, 1, 0x9, UINT64_C(0xcf05237a1100));
-	handle(HANDLED);
-	halt_warp(0, 2, 0, CODE);
-	end_ours("stop resume ");
-	ck_assert(is_stopped(0, 1) && !is_stopped(0, 2));
-	ck_assert(is_overwritten(CODE, CODE_BYTES));
 }
 END_TEST
 
@@ -681,8 +809,13 @@ int main(void)
 	tcase_add_test(tests, the_kernel_that_faulted_is_named_and_its_grid_ends);
 	tcase_add_loop_test(tests, traps_and_assertions_are_named_by_their_grid, 0, 2);
 	tcase_add_test(tests, an_access_without_a_mapping_is_named_by_the_error_state);
-	tcase_add_test(tests, who_has_left_the_code_is_never_released);
-	tcase_add_test(tests, who_is_in_the_code_of_others_is_never_released);
+	tcase_add_loop_test(tests, who_has_left_the_code_ends_there, 0, 2);
+	tcase_add_test(tests, all_warps_of_a_grid_end_with_the_one_that_faulted);
+	tcase_add_test(tests, whoever_is_stopped_in_its_place_goes_on);
+	tcase_add_test(tests, a_warp_of_each_of_many_grids_is_told_from_the_others);
+	tcase_add_test(tests, the_handler_is_changed_at_the_first_fault_only);
+	tcase_add_test(tests, a_handler_that_is_another_one_meanwhile_is_left_alone);
+	tcase_add_loop_test(tests, without_a_handler_of_the_known_form_exceptions_are_the_drivers, 0, 10);
 	tcase_add_loop_test(tests, a_kernel_that_nobody_knows_is_not_contained, 0, 3);
 	tcase_add_test(tests, what_nobody_knows_beside_a_kernel_with_a_name_is_told);
 	tcase_add_loop_test(tests, states_that_cannot_be_read_are_not_contained, 0, 2);
@@ -700,7 +833,6 @@ int main(void)
 	tcase_add_test(tests, a_fault_that_nobody_can_be_named_for_is_not_hidden);
 	tcase_add_test(tests, kernels_that_nobody_knows_go_on);
 	tcase_add_test(tests, what_is_held_once_more_is_released_once_more);
-	tcase_add_test(tests, who_is_never_released_stays_so);
 	tcase_add_test(tests, kernels_can_only_be_ended_while_somebody_watches);
 	tcase_add_test(tests, memory_that_is_freed_is_not_written);
 	tcase_add_test(tests, without_a_save_area_exceptions_are_the_drivers);

@@ -1,0 +1,224 @@
+// See handler.h. A handler of another driver or device may look otherwise: then it is not found, and nothing is changed.
+// What was measured and read on an H100 with driver 580.159.04:
+//
+//   enter ─► save ─► what is asked? ─► write the record, pause ─┐
+//                      ▲   │                                    │
+//                      └───┼────────────────────────────────────┘
+//                          ▼
+//                       restore ─► go on behind the trap
+//
+// Where the warp goes on lies in its own local memory, which nothing here reaches. So the first instruction of "restore"
+// becomes a jump into free room behind the handler:
+//
+//   restore: jump to lesson              lesson: the address of the warp's record, and a byte of it
+//            ...                                 not 0: make it 0, and end
+//                                                the first instruction of "restore"
+//                                                jump to the second
+//
+// The instructions for the address and the byte are the handler's own, which read whether the warp is still to wait: they
+// are copied from where they are found, with the offset of another byte. Registers that they use are restored afterwards.
+// A warp ends wherever it was: in its kernel, in the driver's code, or nowhere.
+//
+// The handler runs as well where the device saves a context to run another one. A warp that is to end keeps its record
+// then, and ends when it is back. The byte is 0 for all others, so nothing changes for them.
+//
+// All multiprocessors that have run the handler have dropped what they keep of code before a warp leaves its pause.
+
+#include "server/backend/cuda/handler.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "server/backend/cuda/debugger.h"
+#include "server/backend/cuda/warps.h"
+
+struct instruction {
+	uint64_t low, high;
+};
+
+#define OPCODE	  UINT64_C(0xfff)
+#define NOP	  UINT64_C(0x7918)
+#define ALIGNMENT 0x80u
+
+/* The opcodes of "restore", from its first instruction to the return and what stands behind it. */
+static const uint16_t restore[] = {0x983, 0x356, 0x356, 0x983, 0x352, 0x352, 0x356, 0x356, 0x983, 0x202,
+	0x202, 0x804, 0x356, 0x983, 0x983, 0x983, 0x94f, 0x94d, 0x947};
+/* Those of the address of a record, and of reading and testing a byte of it. */
+static const uint16_t look[] = {
+	0x919, 0x919, 0x819, 0x81a, 0x824, 0x824, 0x802, 0x802, 0x810, 0x210, 0x210, 0x210, 0x980, 0x20c};
+enum look_part {
+	LOOK_RECORD = 5, /* times the bytes of a record */
+	LOOK_LOW,
+	LOOK_HIGH, /* address of the save area */
+	LOOK_HEAD, /* plus the bytes of its head */
+	LOOK_BYTE = 12,
+	LOOK_TEST,
+	LOOK_LENGTH
+};
+
+/* R0 = byte at R4, and P0 = R0 is not 0. The offset of the byte is in the upper half. */
+#define READ_BYTE UINT64_C(0x04007980)
+#define TEST_LOW  UINT64_C(0x000000ff0000720c)
+#define TEST_HIGH UINT64_C(0x03f05270)
+
+enum lesson_part { LESSON_CLEAR = LOOK_LENGTH, LESSON_END, LESSON_FIRST, LESSON_BACK, LESSON_LENGTH };
+
+static struct {
+	uint64_t restore_at, lesson_at;
+	struct instruction first;
+	struct instruction lesson[LESSON_LENGTH];
+	bool is_found, is_taught;
+} handler;
+
+/* What is known while one piece of memory is searched. */
+struct search {
+	uint64_t area;
+	const uint8_t *bytes;
+	uint64_t count;
+	uint64_t restore, look; /* offsets */
+	uint32_t restores, looks;
+};
+
+static struct instruction at(const struct search *search, uint64_t offset)
+{
+	struct instruction instruction;
+
+	memcpy(&instruction, search->bytes + offset, sizeof(instruction));
+	return instruction;
+}
+
+static bool has_opcodes(const struct search *search, uint64_t offset, const uint16_t *opcodes, uint32_t count)
+{
+	if (search->count - offset < count * sizeof(struct instruction))
+		return false;
+	for (uint32_t i = 0; i < count; i++)
+		if ((at(search, offset + i * sizeof(struct instruction)).low & OPCODE) != opcodes[i])
+			return false;
+	return true;
+}
+
+static struct instruction look_part(const struct search *search, uint64_t offset, uint32_t part)
+{
+	return at(search, offset + part * sizeof(struct instruction));
+}
+
+static uint64_t constant(const struct search *search, uint64_t offset, enum look_part part)
+{
+	return look_part(search, offset, part).low >> 32;
+}
+
+/* Whether it reads the byte of a record that says that the warp waits. */
+static bool reads_the_wait(const struct search *search, uint64_t offset)
+{
+	struct instruction test;
+
+	if (!has_opcodes(search, offset, look, LOOK_LENGTH))
+		return false;
+	test = look_part(search, offset, LOOK_TEST);
+	return constant(search, offset, LOOK_RECORD) == WARPS_RECORD_BYTES &&
+	       constant(search, offset, LOOK_HEAD) == WARPS_HEAD_BYTES &&
+	       constant(search, offset, LOOK_LOW) == (search->area & UINT32_MAX) &&
+	       constant(search, offset, LOOK_HIGH) == search->area >> 32 &&
+	       look_part(search, offset, LOOK_BYTE).low == (READ_BYTE | (uint64_t)WARPS_WAITS << 32) &&
+	       test.low == TEST_LOW && (test.high & UINT32_MAX) == TEST_HIGH;
+}
+
+static bool is_free(const struct search *search, uint64_t offset)
+{
+	struct instruction instruction = at(search, offset);
+
+	return instruction.low == NOP || (!instruction.low && !instruction.high);
+}
+
+/* Behind "restore". Return: an offset; 0: there is none */
+static uint64_t find_room(const struct search *search)
+{
+	uint64_t end = search->restore + sizeof(restore) / sizeof(restore[0]) * sizeof(struct instruction);
+	uint64_t room = (end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+	uint64_t last = room + LESSON_LENGTH * sizeof(struct instruction);
+
+	if (last > search->count)
+		return 0;
+	for (uint64_t offset = end; offset < last; offset += sizeof(struct instruction))
+		if (!is_free(search, offset))
+			return 0;
+	return room;
+}
+
+/* A jump. The distance counts in words, from the instruction behind. */
+static struct instruction jump(uint64_t from, uint64_t to)
+{
+	uint64_t distance = (uint64_t)((int64_t)(to - from - sizeof(struct instruction)) / 4);
+
+	return (struct instruction){
+		UINT64_C(0x100007947) | (distance & 0xff) << 16 | (distance >> 8 & 0x3fffffff) << 34,
+		UINT64_C(0x003ff20003800000) | (distance >> 38 & 0x3ffff)};
+}
+
+static void compose(const struct search *search, uint64_t base, uint64_t room)
+{
+	struct instruction *lesson = handler.lesson;
+
+	for (uint32_t i = 0; i < LOOK_LENGTH; i++)
+		lesson[i] = look_part(search, search->look, i);
+	lesson[LOOK_BYTE].low = READ_BYTE | (uint64_t)WARPS_ENDS << 32;
+	/* Only if P0: 0 to that byte, and EXIT. */
+	lesson[LESSON_CLEAR] = (struct instruction){
+		UINT64_C(0x04000385) | (uint64_t)WARPS_ENDS << 32, UINT64_C(0x0033e400005081ff)};
+	lesson[LESSON_END] = (struct instruction){UINT64_C(0x094d), UINT64_C(0x003fea0003800000)};
+	lesson[LESSON_FIRST] = at(search, search->restore);
+	handler.restore_at = base + search->restore;
+	handler.lesson_at = base + room;
+	lesson[LESSON_BACK] = jump(handler.lesson_at + LESSON_BACK * sizeof(struct instruction),
+		handler.restore_at + sizeof(struct instruction));
+	handler.first = lesson[LESSON_FIRST];
+}
+
+static bool look_into(void *context, uint64_t base, const uint8_t *bytes, uint64_t count)
+{
+	struct search *search = context;
+	uint64_t room;
+
+	search->bytes = bytes;
+	search->count = count;
+	search->restores = search->looks = 0;
+	for (uint64_t offset = 0; offset + sizeof(struct instruction) <= count;
+		offset += sizeof(struct instruction)) {
+		if (has_opcodes(search, offset, restore, sizeof(restore) / sizeof(restore[0]))) {
+			search->restore = offset;
+			search->restores++;
+		}
+		if (reads_the_wait(search, offset)) {
+			search->look = offset;
+			search->looks++;
+		}
+	}
+	if (search->restores != 1 || search->looks != 1)
+		return false;
+	room = find_room(search);
+	if (room)
+		compose(search, base, room);
+	return room != 0;
+}
+
+bool handler_find(const void *area)
+{
+	struct search search = {.area = (uintptr_t)area};
+
+	handler.is_taught = false;
+	handler.is_found = debugger_search(look_into, &search);
+	return handler.is_found;
+}
+
+bool handler_teach(void)
+{
+	struct instruction first, hook = jump(handler.restore_at, handler.lesson_at);
+
+	if (handler.is_taught || !handler.is_found)
+		return handler.is_taught;
+	handler.is_taught = debugger_read(handler.restore_at, &first, sizeof(first)) &&
+			    !memcmp(&first, &handler.first, sizeof(first)) &&
+			    debugger_write(handler.lesson_at, handler.lesson, sizeof(handler.lesson)) &&
+			    debugger_write(handler.restore_at, &hook, sizeof(hook));
+	return handler.is_taught;
+}
