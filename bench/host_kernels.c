@@ -1,4 +1,5 @@
-// The benchmarks' kernels for the host backend; bench/lib/driver.c and bench/fault.c have them as PTX. The same names
+// The benchmarks' kernels for the host backend; bench/lib/driver.c, bench/fault.c and
+// bench/shares.c have them as PTX. The same names
 // and parameters; a fault is a real signal.
 
 #include <stdlib.h>
@@ -65,6 +66,24 @@ static void tally(const struct host_grid *grid, const struct host_block_index *b
 	cells[1] = round + 1;
 }
 
+struct work_params {
+	uint64_t out;
+	uint32_t rounds;
+};
+
+/* Waits asleep, as long as the whole grid would take. */
+static void work(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	uint64_t ns = (uint64_t)HOST_VALUE(uint32_t, params[1]) * 20;
+	struct timespec left = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+
+	(void)grid;
+	if (block->x)
+		return;
+	while (nanosleep(&left, &left))
+		;
+}
+
 struct fault_params {
 	uint64_t address;
 };
@@ -94,5 +113,9 @@ static const struct host_param fault_list[] = {HOST_PARAM(struct fault_params, a
 static const struct host_param spin_list[] = {
 	HOST_PARAM(struct spin_params, out), HOST_PARAM(struct spin_params, ns)};
 
+static const struct host_param work_list[] = {
+	HOST_PARAM(struct work_params, out), HOST_PARAM(struct work_params, rounds)};
+
 HOST_KERNELS(HOST_KERNEL_PLAIN(empty), HOST_KERNEL(spin, spin_list), HOST_KERNEL(tally, tally_list),
-	HOST_KERNEL(fault_write, fault_list), HOST_KERNEL(fault_trap, fault_list));
+	HOST_KERNEL(work, work_list), HOST_KERNEL(fault_write, fault_list),
+	HOST_KERNEL(fault_trap, fault_list));

@@ -48,3 +48,16 @@ void samples_print(struct samples *samples, const char *name, const char *unit)
 		quantile(samples, 0.999), quantile(samples, 1));
 	fflush(stdout);
 }
+
+void samples_print_ranks(struct samples *samples, const char *name, const char *unit, size_t most)
+{
+	size_t count = samples->count < most ? samples->count : most;
+
+	qsort(samples->value, samples->count, sizeof(double), compare);
+	printf("{\"name\": \"%s\", \"unit\": \"%s\", \"n\": %zu, \"ranks\": [", name, unit, samples->count);
+	for (size_t i = 0; i < count; i++)
+		printf("%s%.6g", i ? ", " : "",
+			quantile(samples, count > 1 ? (double)i / (double)(count - 1) : 0));
+	printf("]}\n");
+	fflush(stdout);
+}
