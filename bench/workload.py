@@ -3,6 +3,9 @@
 
     prepare NAME    makes that workload and does its first steps; answers "ready NAME CHECKSUM", of what they computed
     run SECONDS     does steps for that long, each of them waited for; answers "ran JSON"
+    serve SECONDS PERIOD_MS
+                    the same with a step each so many ms, but none before the last one is done; answers "served JSON",
+                    with how long each took
 Its end is that of its input. Started with --first it only finishes one kernel and says how long that took, from
 FRMPS_BENCH_START_NS (CLOCK_MONOTONIC) on.
 """
@@ -43,6 +46,39 @@ class Inference:
 
     def result(self):
         return self.scores
+
+
+class InferenceGraph:
+    """The same as a CUDA graph."""
+
+    items = 1
+
+    def __init__(self):
+        import networks
+        import torch
+
+        self.net, self.images = networks.resnet50(), networks.images(1)
+        self.input, self.scores = self.images.to("cuda"), None
+        self.graph = networks.graph_of(self.infer)
+        self.output = torch.empty(self.scores.shape, dtype=self.scores.dtype, pin_memory=True)
+
+    def infer(self):
+        import torch
+
+        with torch.inference_mode():
+            self.scores = self.net(self.input)
+
+    def step(self):
+        import torch
+
+        with torch.inference_mode():
+            self.input.copy_(self.images, non_blocking=True)
+            self.graph.replay()
+            self.output.copy_(self.scores, non_blocking=True)
+        torch.cuda.synchronize()
+
+    def result(self):
+        return self.output
 
 
 class Decoding:
@@ -91,6 +127,7 @@ WORKLOADS = {
     "resnet50_batch1": lambda: Inference(1),
     "resnet50_batch8": lambda: Inference(8),
     "resnet50_batch64": lambda: Inference(64),
+    "resnet50_graph": InferenceGraph,
     "training": Training,
     "decoding": lambda: Decoding(False),
     "decoding_graph": lambda: Decoding(True),
@@ -119,17 +156,33 @@ def run(workload, seconds):
     print("ran", json.dumps(found), flush=True)
 
 
+def serve(workload, seconds, period):
+    """@period: s"""
+    begin, took = time.monotonic_ns(), []
+    now = following = begin / 1e9
+    while now < begin / 1e9 + seconds:
+        time.sleep(max(0.0, following - now))
+        issued = time.monotonic()
+        workload.step()
+        now = time.monotonic()
+        took.append(round((now - issued) * 1000, 4))
+        following = max(now, following + period)
+    print("served", json.dumps({"ms": took, "begin_ns": begin, "end_ns": time.monotonic_ns()}), flush=True)
+
+
 def main():
     if sys.argv[1:] == ["--first"]:
         return first_kernel()
     workload = None
     for line in sys.stdin:
-        order, argument = line.split()
+        order, *words = line.split()
         if order == "prepare":
             workload = None  # its memory, before the next one's
-            workload = prepare(argument)
+            workload = prepare(*words)
+        elif order == "serve":
+            serve(workload, float(words[0]), float(words[1]) / 1000)
         else:
-            run(workload, float(argument))
+            run(workload, float(words[0]))
     return None
 
 

@@ -103,11 +103,13 @@ class Session:
         for child in self.children:
             child.close()
 
-    def start(self, program, *arguments, background=False, **variables):
-        """@background: the system may give it a lower priority"""
-        environment = self.system.environment(background)
+    def start(self, program, *arguments, background=False, called=None, settings=None, **variables):
+        """@background: the system may give it a lower priority; called: by that name; settings: more of its
+        environment"""
+        environment = {**self.system.environment(background), **(settings or {})}
         environment.update({f"FRMPS_BENCH_{name}": str(value) for name, value in variables.items()})
-        self.children.append(Child([str(self.system.build / "bench" / program), *map(str, arguments)], environment))
+        command = [str(self.system.executable(program, called)), *map(str, arguments)]
+        self.children.append(Child(command, environment))
         return self.children[-1]
 
     @staticmethod

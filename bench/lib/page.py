@@ -302,6 +302,7 @@ def figure(result, scenario):
     failures = [one for one in summary.failures(result) if one.scenario is scenario]
     lines = "".join(tag("figcaption", escape(f"× {one.system}: {one.title}: {one.text.splitlines()[-1]}"))
                     for one in failures)
+    lines += "".join(tag("figcaption", escape(words)) for words in summary.share_lines(result, scenario))
     is_wide = scenario.plot == "timeline" or plot.count("<svg") > 1
     return tag("section", tag("h3", escape(scenario.title)) + tag("figure", tag("figcaption", caption) + plot) + lines,
                id=f"scenario-{scenario.name}", class_="full" if is_wide else None)
@@ -330,7 +331,7 @@ def numbers(result):
               tag("th", "better"))
     rows = []
     for row in summary.rows(result):
-        cells = "".join(tag("td", escape(spread_text(spread)) if spread else "-", class_="n")
+        cells = "".join(tag("td", escape(spread_text(spread) if spread else summary.absent_text(row, system)), class_="n")
                         for system in systems for spread in [row.spread(system)])
         ratios = "".join(tag("td", f"{ratio.median:.3f}" if ratio else "-", class_="n")
                          for base, system in pairs for ratio in [row.ratio(base, system)])

@@ -8,6 +8,7 @@ import dataclasses
 import typing
 
 import measure
+import shares
 
 LESS, MORE, NEITHER = "less", "more", ""
 
@@ -18,6 +19,7 @@ class Number:
     title: str
     unit: str
     better: str = LESS
+    ours: bool = False  # native and stock MPS do not offer what it is of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Scenario:
     axis: str = ""  # what points are
     most: typing.Mapping = dataclasses.field(default_factory=dict)  # largest point of a system
     systems: tuple = ()  # that it is about; none: all
+    only: typing.Mapping = dataclasses.field(default_factory=dict)  # the systems of a point, if it is not for all
     needs: str = ""  # "nvcc" or "torch"
 
 
@@ -55,6 +58,9 @@ GROUPS = (
     Group("clients", "Many programs", 35),
     Group("start", "Start", 15),
     Group("sharing", "Quality of service", 35),
+    Group("weights", "Weighted shares", 90),
+    Group("classes", "Online beside offline", 180),
+    Group("crowds", "As many programs as possible", 60),
     Group("scale", "Many streams, modules, allocations", 35),
     Group("code", "Faults beside loaded code", 60, fresh=True),
     Group("programs", "PyTorch programs", 50),
@@ -67,6 +73,16 @@ FAULT_NUMBERS = (Number("survived", "survivors that are exact", "%", MORE),
                  Number("told", "until the culprit has its error", "ms", NEITHER))
 SCALE_NUMBERS = (WAIT, Number("make", "making one", "µs"), Number("first_use", "first launch of one", "µs"),
                  Number("use", "a later launch of one, all in turn", "µs"), Number("release", "releasing one", "µs"))
+SHARE_NUMBERS = (Number("deviation", "largest deviation from the weights' shares", "% points", ours=True),
+                 Number("kept", "kernels with weights, of those without", "%", MORE, ours=True),
+                 Number("uneven", "largest deviation from even shares, without", "% points", NEITHER),
+                 Number("rate", "kernels of all, without weights", "/s", MORE))
+ONLINE_NUMBERS = (Number("request", "a request", "ms"), Number("request_p99", "99th percentile", "ms"),
+                  Number("request_max", "longest", "ms"), Number("request_ratio", "a request, to that alone", "×"),
+                  Number("request_p99_ratio", "99th percentile, to that alone", "×"),
+                  Number("request_max_ratio", "longest, to that alone", "×"),
+                  Number("offline_rate", "kernels of the offline program", "/s", MORE))
+ONLINE_POINTS = (shares.ALONE, shares.BESIDE, *shares.MPS_SETTINGS)
 MPS_CLIENTS = {"native": 48, "MPS": 48}  # stock MPS admits 48 clients before CUDA 13.1; each native one is a context
 CODE_POINTS = (0, 16, 64, 256)
 WORKLOADS = ("resnet50_batch1", "resnet50_batch8", "resnet50_batch64", "training", "decoding", "decoding_graph")
@@ -75,6 +91,22 @@ WORKLOADS = ("resnet50_batch1", "resnet50_batch8", "resnet50_batch64", "training
 def fault_scenario(kind, survivors, title, text, **more):
     return Scenario(f"fault_{kind}_{survivors}", "faults", title, text, measure.fault(kind, survivors), FAULT_NUMBERS,
                     "timeline", **more)
+
+
+def weights_scenario(count):
+    return Scenario(f"weights_{count}", "weights", f"{count} greedy programs with weights",
+                    f"Each keeps kernels of 1 ms on the device that fill it; weights are 1 to {count}. How far a "
+                    "program's share was from its weight's, at most, in three windows of a second. Native and stock MPS "
+                    "have no weights: their shares are those without.", shares.weights(count), SHARE_NUMBERS, "bars",
+                    quick=None, host=(None,))
+
+
+def online_scenario(work, title, offline, measured, **more):
+    return Scenario(f"online_beside_{work}", "classes", title,
+                    "A request every 4 ms: ResNet-50 as a CUDA graph where there is PyTorch, else 20 small kernels. "
+                    f"Beside it {offline}, which frmps serves as offline. Stock MPS as it is, with 50 percent of the "
+                    "threads for that program, and with its lower client priority.", measured, ONLINE_NUMBERS, "bars",
+                    points=ONLINE_POINTS, quick=None, only=dict.fromkeys(shares.MPS_SETTINGS, ("MPS",)), **more)
 
 
 SCENARIOS = (
@@ -167,6 +199,21 @@ SCENARIOS = (
              (Number("urgent", "launch and wait", "µs"), Number("urgent_p99", "99th percentile", "µs"),
               Number("flood_rate", "kernels of the other program", "/s", MORE)), "strips"),
 
+    weights_scenario(2), weights_scenario(4), weights_scenario(8),
+
+    online_scenario("matrix", "Requests beside large matrix products",
+                    "a program multiplies matrices of order 4096 without a pause", shares.online_beside("product")),
+    online_scenario("kernels20ms", "Requests beside kernels of 20 ms",
+                    "a program launches kernels of 20 ms that fill the device",
+                    shares.online_beside("work", shares.LONG_MS), host=(shares.ALONE, shares.BESIDE)),
+
+    Scenario("crowd", "crowds", "Programs that launch and wait at once",
+             "All start at once, launch and wait for two seconds; one that is refused or not exact fails the scenario. "
+             "Stock MPS admits 60 programs since CUDA 13.1, 48 before.", shares.crowd,
+             (Number("wait", "launch and wait", "ms"), Number("wait_p99", "99th percentile", "ms"),
+              Number("wait_max", "longest", "ms"), Number("started", "until all are ready", "s")), "lines",
+             points=(48, 60, 256), quick=None, host=(1, 32), axis="programs", most={"native": 48, "MPS": 60}),
+
     Scenario("streams", "scale", "Streams", "A program that has so many streams and has used them all.",
              measure.scale("streams"), SCALE_NUMBERS, "lines", points=(1, 16, 256, 1024, 4096, 16384, 65536),
              quick=(1, 1024), host=(1, 64), axis="streams"),
@@ -211,4 +258,5 @@ def points_of(scenario, system, wanted):
     if scenario.systems and system not in scenario.systems and system in ("native", "MPS", "frmps"):
         return ()
     most = scenario.most.get(system)
-    return tuple(point for point in wanted if most is None or point <= most)
+    return tuple(point for point in wanted
+                 if (most is None or point <= most) and system in scenario.only.get(point, (system,)))

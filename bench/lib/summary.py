@@ -68,6 +68,11 @@ def bytes_text(count):
     return f"{count} B"
 
 
+def absent_text(row, system):
+    """What stands where a system has no value."""
+    return "not offered" if row.number.ours and system in BASES else "-"
+
+
 def central(value):
     return value["median"] if isinstance(value, dict) else value
 
@@ -200,6 +205,24 @@ def outcomes(result, scenario, system, point="any"):
     """Of all survivors of a fault scenario: how many ended how."""
     return collections.Counter(survivor["outcome"] for run in runs_of(result, scenario, point, system)
                                for survivor in run.get("detail", {}).get("survivors", []))
+
+
+def share_lines(result, scenario):
+    """What each program of a scenario of weights got, percent: the median over the windows of all rounds."""
+    details = {system: [run.get("detail", {}) for run in runs_of(result, scenario, system=system)]
+               for system in result["systems"]}
+    due = [detail["due"] for those in details.values() for detail in those if "due" in detail]
+    if due:
+        yield "due: " + percents(due[0])
+    for system, those in details.items():
+        for key, how in (("weighted", "with weights"), ("even", "without weights")):
+            windows = [window for detail in those for window in detail.get(key, [])]
+            if windows:
+                yield f"{system}, {how}: " + percents(map(statistics.median, zip(*windows)))
+
+
+def percents(values):
+    return ", ".join(map(number_text, values)) + " %"
 
 
 def differing(result):

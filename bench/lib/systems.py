@@ -29,10 +29,17 @@ def processor_seconds(pid):
     return 0.0
 
 
+WEIGHTS = tuple(range(100, 900, 100))
+SECTIONS = "".join(f"[program */weight_{weight}]\nweight = {weight}\n" for weight in WEIGHTS) + \
+    "[program */offline]\nclass = offline\n"
+
+
 class System:
     """One way to reach the GPU: environment for programs, and what runs in the background meanwhile."""
 
     name = "native"
+    backend = "cuda"
+    has_weights = False
 
     def __init__(self, build):
         self.build = build
@@ -47,6 +54,17 @@ class System:
         folders = [folder for folder in env.pop("LD_LIBRARY_PATH", "").split(":")
                    if folder and pathlib.Path(folder).resolve() != shim]
         return {**env, "LD_LIBRARY_PATH": ":".join(folders)} if folders else env
+
+    def executable(self, program, called=None):
+        """@called: a name; the program is a copy then, which services know by it"""
+        path = self.build / "bench" / program
+        if not called:
+            return path
+        copy = pathlib.Path(self.work, program, called)
+        if not copy.exists():
+            copy.parent.mkdir(exist_ok=True)
+            shutil.copy(path, copy)
+        return copy
 
     def processes(self):
         """That work on behalf of the programs."""
@@ -106,10 +124,12 @@ class StockMps(System):
 
 
 class Frmps(System):
-    """@settings: keys of the configuration, or (in capitals) of the service's environment; BUILD is where service and
+    """Its configuration has sections for programs that are called weight_NUMBER or offline, and for nobody else.
+    @settings: keys of the configuration, or (in capitals) of the service's environment; BUILD is where service and
     library come from, if they are not those of the programs."""
 
     name = "frmps"
+    has_weights = True
 
     def __init__(self, build, backend, name="frmps", settings=None):
         super().__init__(build)
@@ -152,7 +172,8 @@ class Frmps(System):
     def start(self):
         command = [str(self.service / "server" / "frmps-server"), "--socket", self.socket, "--backend", self.backend]
         config = pathlib.Path(self.work, "frmps.conf")
-        config.write_text("".join(f"{key} = {value}\n" for key, value in self.config.items()))
+        keys = "".join(f"{key} = {value}\n" for key, value in self.config.items())
+        config.write_text(keys + SECTIONS)
         with open(self.work + "/server.log", "w") as log:
             self.server = subprocess.Popen([*command, "--config", str(config)], stderr=log,
                                            env={**super().environment(), **self.variables})
@@ -184,7 +205,7 @@ class Frmps(System):
 def unbuilt(folder):
     """Return: the first file that is missing in a build folder, or None."""
     needed = ("server/frmps-server", "server/frmpsctl", "client/libcuda.so.1", "bench/driver_path", "bench/fault",
-              "bench/scale", "bench/ring", "bench/host_kernels.so")
+              "bench/scale", "bench/shares", "bench/ring", "bench/host_kernels.so")
     return next((name for name in needed if not (folder / name).exists()), None)
 
 

@@ -9,7 +9,7 @@ WIDTH = 24
 def cell(row, system):
     spread = row.spread(system)
     if not spread:
-        return f"{'-':>{WIDTH}}"
+        return f"{summary.absent_text(row, system):>{WIDTH}}"
     text = summary.number_text(spread.median)
     if spread.rounds > 1:
         text += f" [{summary.number_text(spread.low)}–{summary.number_text(spread.high)}]"
@@ -82,6 +82,7 @@ def number_lines(result):
         if row.scenario is not last:
             last = row.scenario
             yield last.title
+            yield from (f"  {words}" for words in summary.share_lines(result, last))
             if last.group in ("faults", "code"):
                 yield from (f"  {system}: survivors " + ", ".join(f"{count} {how}" for how, count in found.items())
                             for system in systems for found in [summary.outcomes(result, last, system)] if found)

@@ -13,6 +13,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = sys.argv.pop(1)
+NAMES = ("first", "idle_clients", "fault_write_4", "weights_2", "online_beside_kernels20ms", "crowd")
 
 
 class Run(unittest.TestCase):
@@ -20,8 +21,8 @@ class Run(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.path = pathlib.Path(cls.folder.name, "result.json")
-        cls.ended = cls.command("--host", "--only", "first,idle_clients,fault_write_4", "--rounds", "1",
-                                "--build", BUILD, "--out", cls.path)
+        cls.ended = cls.command("--host", "--only", ",".join(NAMES), "--rounds", "1", "--build", BUILD, "--out",
+                                cls.path)
 
     @classmethod
     def tearDownClass(cls):
@@ -41,9 +42,35 @@ class Run(unittest.TestCase):
         self.assertEqual((result["backend"], result["systems"], len(result["machines"])), ("host", ["frmps"], 1))
         found = {(run["scenario"], run["point"]): run["values"] for run in result["runs"]}
         self.assertEqual(set(found), {("first", None), ("idle_clients", 1), ("idle_clients", 8),
-                                      ("fault_write_4", None)})
+                                      ("fault_write_4", None), ("weights_2", None), ("crowd", 1), ("crowd", 32),
+                                      ("online_beside_kernels20ms", "alone"),
+                                      ("online_beside_kernels20ms", "beside")})
         self.assertGreater(found["first", None]["first_kernel_ms"], 0)
         self.assertGreater(found["idle_clients", 8]["launch_and_wait"]["median"], 0)
+
+    def test_shares_are_measured_with_weights_and_without(self):
+        result = json.loads(self.path.read_text())
+        run = next(run for run in result["runs"] if run["scenario"] == "weights_2")
+        self.assertEqual(set(run["values"]), {"deviation", "kept", "uneven", "rate"})
+        self.assertGreater(run["values"]["rate"], 0)
+        for window in run["detail"]["even"] + run["detail"]["weighted"]:
+            self.assertEqual(len(window), 2)
+            self.assertAlmostEqual(sum(window), 100)
+
+    def test_requests_and_offline_work_are_measured(self):
+        result = json.loads(self.path.read_text())
+        runs = [run for run in result["runs"] if run["scenario"] == "online_beside_kernels20ms"]
+        found = {run["point"]: run["values"] for run in runs}
+        self.assertEqual(set(found["beside"]) - set(found["alone"]),
+                         {"request_ratio", "request_p99_ratio", "request_max_ratio", "offline_rate"})
+        self.assertGreater(found["beside"]["request"]["n"], 0)
+        self.assertGreater(found["beside"]["offline_rate"], 0)
+
+    def test_all_of_a_crowd_are_ready_and_wait(self):
+        result = json.loads(self.path.read_text())
+        for values in (run["values"] for run in result["runs"] if run["scenario"] == "crowd"):
+            self.assertGreater(values["started"], 0)
+            self.assertLessEqual(values["wait"]["median"], values["wait_max"])
 
     def test_survivors_of_the_fault_are_exact(self):
         result = json.loads(self.path.read_text())
@@ -57,7 +84,7 @@ class Run(unittest.TestCase):
     def test_the_page_is_there_and_can_be_made_again(self):
         page = self.path.with_suffix(".html")
         text = page.read_text()
-        for name in ("first", "idle_clients", "fault_write_4"):
+        for name in NAMES:
             self.assertIn(f'id="scenario-{name}"', text)
         page.unlink()
         again = self.command("--report", self.path)
