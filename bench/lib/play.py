@@ -94,8 +94,8 @@ class Player:
     def of_group(self, group):
         return [known.BY_NAME[name] for name in self.names if known.BY_NAME[name].group == group]
 
-    def points(self, scenario, system):
-        wanted = known.points(scenario, self.result["scale"], self.result["backend"])
+    def points(self, scenario, system, scale=None):
+        wanted = known.points(scenario, scale or self.result["scale"], self.result["backend"])
         return known.points_of(scenario, system.name, wanted)
 
     def steps(self, group):
@@ -103,11 +103,17 @@ class Player:
         counts = [len(self.points(scenario, system)) for scenario in self.of_group(group) for system in self.systems]
         return sum(counts) if fresh else sum(map(bool, counts))
 
+    def expected(self, group):
+        """Seconds that its next part takes: as long as the last one, or, where a full round measures more than a quick
+        one, as much longer."""
+        quick = sum(len(self.points(scenario, system, "quick")) for scenario in known.BY_NAME.values()
+                    if scenario.group == group.name for system in self.systems)
+        this = sum(len(self.points(scenario, system)) for scenario in self.of_group(group.name)
+                   for system in self.systems)
+        return self.took.get(group.name, group.seconds * max(1, this / quick) if quick else group.seconds)
+
     def has_time(self, group):
-        if self.limit is None:
-            return True
-        expected = self.took.get(group.name, group.seconds)
-        return time.monotonic() - self.begin + expected <= self.limit
+        return self.limit is None or time.monotonic() - self.begin + self.expected(group) <= self.limit
 
     def play(self):
         """Return: whether all parts are done. An interrupt ends it; what there is by then counts."""

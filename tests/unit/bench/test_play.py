@@ -175,6 +175,15 @@ class Resuming(Case):
         self.play(result, limit=sizes["calls"] + 5)
         self.assertEqual(result["done"], [[0, "calls"]])
 
+    def test_a_full_part_is_expected_to_take_as_long_as_it_measures_more(self):
+        group = next(group for group in scenarios.GROUPS if group.name == "scale")
+        for scale, points, times in (("quick", 2, 1), ("full", 3, 1.5)):
+            result = self.result(["points"], rounds=1, systems=["frmps"], scale=scale)
+            player, complete = self.play(result, limit=group.seconds * times - 1)
+            self.assertEqual((complete, player.expected(group)), (False, group.seconds * times))
+            _, complete = self.play(result, limit=group.seconds * times + 5)
+            self.assertEqual((complete, len(result["runs"])), (True, points))
+
     def test_each_machine_is_noted_once(self):
         result = self.result(["one"])
         self.play(result)
