@@ -61,6 +61,21 @@ enum look_part {
 #define TEST_LOW  UINT64_C(0x000000ff0000720c)
 #define TEST_HIGH UINT64_C(0x03f05270)
 
+/* What it writes into a record, and from where: a special register (S2R, CS2R), the constants of the launch (LDC), or what it
+ * has saved itself (LDL). Each is an instruction that fetches a value, and the store behind it. */
+#define STORE 0x385
+static const struct field {
+	uint16_t opcode;
+	uint32_t source; /* of S2R and CS2R in the second half, of the others in the first */
+	uint32_t offset; /* in the record */
+} fields[] = {{0x919, 0x0300, WARPS_PLACE}, {0x919, 0x4000, WARPS_REASON}, {0x919, 0x4200, WARPS_ERROR},
+	{0x805, 0x15400, WARPS_ERROR_AT}, {0x919, 0x2500, WARPS_BLOCK}, {0x919, 0x2600, WARPS_BLOCK + 4},
+	{0x919, 0x2700, WARPS_BLOCK + 8}, {0xb82, 0x0, WARPS_THREADS}, {0xb82, 0x100, WARPS_THREADS + 4},
+	{0xb82, 0x200, WARPS_THREADS + 8}, {0xb82, 0xe00, WARPS_TASK}, {0xb82, 0xc00, WARPS_ORDINAL},
+	{0x983, 0xffffa800, WARPS_RETURN_TO}};
+#define FIELDS	   (sizeof(fields) / sizeof(fields[0]))
+#define ALL_FIELDS ((UINT32_C(1) << FIELDS) - 1)
+
 enum lesson_part { LESSON_CLEAR = LOOK_LENGTH, LESSON_END, LESSON_FIRST, LESSON_BACK, LESSON_LENGTH };
 
 static struct {
@@ -77,6 +92,7 @@ struct search {
 	uint64_t count;
 	uint64_t restore, look; /* offsets */
 	uint32_t restores, looks;
+	uint32_t fields; /* that are written as they are known to be: bits */
 };
 
 static struct instruction at(const struct search *search, uint64_t offset)
@@ -121,6 +137,21 @@ static bool reads_the_wait(const struct search *search, uint64_t offset)
 	       constant(search, offset, LOOK_HIGH) == search->area >> 32 &&
 	       look_part(search, offset, LOOK_BYTE).low == (READ_BYTE | (uint64_t)WARPS_WAITS << 32) &&
 	       test.low == TEST_LOW && (test.high & UINT32_MAX) == TEST_HIGH;
+}
+
+/* The fields that an instruction and the one behind it write: bits. */
+static uint32_t writes(const struct search *search, uint64_t offset)
+{
+	struct instruction fetch = at(search, offset), store = look_part(search, offset, 1);
+	bool is_special = (fetch.low & OPCODE) == 0x919 || (fetch.low & OPCODE) == 0x805;
+	uint64_t source = is_special ? fetch.high & 0xffffff : fetch.low >> 32;
+	uint32_t written = 0;
+
+	for (uint32_t i = 0; i < FIELDS; i++)
+		if ((fetch.low & OPCODE) == fields[i].opcode && source == fields[i].source &&
+			(store.low & OPCODE) == STORE && store.low >> 32 == fields[i].offset)
+			written |= UINT32_C(1) << i;
+	return written;
 }
 
 static bool is_free(const struct search *search, uint64_t offset)
@@ -181,9 +212,10 @@ static bool look_into(void *context, uint64_t base, const uint8_t *bytes, uint64
 
 	search->bytes = bytes;
 	search->count = count;
-	search->restores = search->looks = 0;
-	for (uint64_t offset = 0; offset + sizeof(struct instruction) <= count;
+	search->restores = search->looks = search->fields = 0;
+	for (uint64_t offset = 0; offset + 2 * sizeof(struct instruction) <= count;
 		offset += sizeof(struct instruction)) {
+		search->fields |= writes(search, offset);
 		if (has_opcodes(search, offset, restore, sizeof(restore) / sizeof(restore[0]))) {
 			search->restore = offset;
 			search->restores++;
@@ -193,7 +225,7 @@ static bool look_into(void *context, uint64_t base, const uint8_t *bytes, uint64
 			search->looks++;
 		}
 	}
-	if (search->restores != 1 || search->looks != 1)
+	if (search->restores != 1 || search->looks != 1 || search->fields != ALL_FIELDS)
 		return false;
 	room = find_room(search);
 	if (room)

@@ -13,16 +13,7 @@
 
 #include <string.h>
 
-#define ORDINAL	  0x218u
-#define BLOCK	  0x220u
-#define THREADS	  0x22cu
-#define TASK	  0x238u
-#define REASON	  0x244u
-#define PLACE	  0x248u
-#define ERROR	  0x264u
-#define ERROR_AT  0x268u
-#define RETURN_TO 0x288u
-#define STATE	  0x29cu
+#define STATE 0x29cu
 
 #define STATE_STOPPED	0x100u
 #define STATE_ENDS	0x10000u
@@ -69,7 +60,7 @@ static bool is_block(const uint8_t *record)
 	uint64_t threads = 1;
 
 	for (uint32_t i = 0; i < 3; i++) {
-		uint32_t count = word(record, THREADS + 4 * i);
+		uint32_t count = word(record, WARPS_THREADS + 4 * i);
 
 		if (!count || count > THREADS_A_BLOCK)
 			return false;
@@ -81,23 +72,23 @@ static bool is_block(const uint8_t *record)
 bool warps_read(const void *area, uint32_t index, struct warp *ret_warp)
 {
 	const uint8_t *record = (const uint8_t *)area + record_at(index);
-	uint32_t place = word(record, PLACE);
+	uint32_t place = word(record, WARPS_PLACE);
 
 	*ret_warp = (struct warp){.index = index,
-		.reason = word(record, REASON),
-		.error = word(record, ERROR),
-		.error_at = address(record, ERROR_AT),
-		.return_to = address(record, RETURN_TO),
-		.task = address(record, TASK),
-		.grid = address(record, ORDINAL)};
-	memcpy(ret_warp->block, record + BLOCK, sizeof(ret_warp->block));
+		.reason = word(record, WARPS_REASON),
+		.error = word(record, WARPS_ERROR),
+		.error_at = address(record, WARPS_ERROR_AT),
+		.return_to = address(record, WARPS_RETURN_TO),
+		.task = address(record, WARPS_TASK),
+		.grid = address(record, WARPS_ORDINAL)};
+	memcpy(ret_warp->block, record + WARPS_BLOCK, sizeof(ret_warp->block));
 	return (place >> 20 & 0x1ff) == index / WARPS_PER_SM && (place >> 8 & 0xff) == index % WARPS_PER_SM &&
 	       is_block(record);
 }
 
 uint64_t warps_task(const void *area, uint32_t index)
 {
-	return address((const uint8_t *)area + record_at(index), TASK);
+	return address((const uint8_t *)area + record_at(index), WARPS_TASK);
 }
 
 void warps_release(void *area, uint32_t index, bool ends)

@@ -17,6 +17,16 @@
 #define WARPS_RECORD_BYTES 0x2a0u
 #define WARPS_BYTES	   (WARPS_HEAD_BYTES + WARPS_COUNT * (WARPS_RECORD_BYTES + 1))
 
+/* Fields of a record: offsets. handler.c looks whether the driver's code on the device writes them there. */
+#define WARPS_ORDINAL	0x218u /* of the launch */
+#define WARPS_BLOCK	0x220u /* 3 words */
+#define WARPS_THREADS	0x22cu /* a block: 3 words */
+#define WARPS_TASK	0x238u
+#define WARPS_REASON	0x244u
+#define WARPS_PLACE	0x248u
+#define WARPS_ERROR	0x264u
+#define WARPS_ERROR_AT	0x268u
+#define WARPS_RETURN_TO 0x288u
 /* Bytes of a record: not 0 while the warp waits; not 0 if it is to end (not the driver's: handler.h). */
 #define WARPS_WAITS 0x29du
 #define WARPS_ENDS  0x29eu

@@ -206,6 +206,7 @@ static void note_event(void)
 /* ---- the trap handler ---- */
 
 #define LOOK	UINT64_C(0x38100) /* reads whether the warp waits */
+#define STORES	UINT64_C(0x38200) /* writes the record */
 #define RESTORE UINT64_C(0x38400)
 #define ROOM	UINT64_C(0x38580)
 
@@ -225,7 +226,20 @@ static void put_handler(void)
 		0x802 | (uint64_t)(uintptr_t)area >> 32 << 32, 0x810 | (uint64_t)WARPS_HEAD_BYTES << 32,
 		0x210, 0x210, 0x210, 0x04007980 | UINT64_C(0x29d) << 32, 0xff0000720c};
 
+	static const struct {
+		uint64_t low, high;
+		uint32_t offset;
+	} stores[] = {{0x919, 0x0300, 0x248}, {0x919, 0x4000, 0x244}, {0x919, 0x4200, 0x264},
+		{0x805, 0x15400, 0x268}, {0x919, 0x2500, 0x220}, {0x919, 0x2600, 0x224},
+		{0x919, 0x2700, 0x228}, {0xb82, 0, 0x22c}, {0xb82 | UINT64_C(0x100) << 32, 0, 0x230},
+		{0xb82 | UINT64_C(0x200) << 32, 0, 0x234}, {0xb82 | UINT64_C(0xe00) << 32, 0, 0x238},
+		{0xb82 | UINT64_C(0xc00) << 32, 0, 0x218}, {0x983 | UINT64_C(0xffffa800) << 32, 0, 0x288}};
+
 	memset(memory + HANDLER, 0, MEMORY_END - HANDLER);
+	for (uint32_t i = 0; i < sizeof(stores) / sizeof(stores[0]); i++) {
+		put_instruction(STORES + 32 * i, stores[i].low | 0x5000, stores[i].high | 0x5000000);
+		put_instruction(STORES + 32 * i + 16, 0x385 | (uint64_t)stores[i].offset << 32, 0);
+	}
 	for (uint32_t i = 0; i < 14; i++)
 		put_instruction(LOOK + 16 * i, looks[i], i == 13 ? 0x003fda0003f05270 : 0x100 + i);
 	for (uint32_t i = 0; i < sizeof(restores) / sizeof(restores[0]); i++)
@@ -484,6 +498,17 @@ START_TEST(a_handler_that_is_another_one_meanwhile_is_left_alone)
 	ck_assert_uint_eq(low_of(RESTORE), 0x983 | 0x66000);
 	ck_assert_uint_eq(low_of(ROOM), 0);
 	ck_assert_uint_eq(memory[CODE], 0x11);
+}
+END_TEST
+
+/* A field of a record that is elsewhere, or of something else. */
+START_TEST(where_records_have_another_form_exceptions_are_the_drivers)
+{
+	uint64_t at = STORES + 32 * (uint64_t)(_i / 2);
+
+	put_instruction(
+		at + (_i % 2 ? 16 : 0), _i % 2 ? 0x385 | UINT64_C(0x298) << 32 : 0x919, _i % 2 ? 0 : 0x4400);
+	ck_assert(!exception_open(SMS));
 }
 END_TEST
 
@@ -815,6 +840,7 @@ int main(void)
 	tcase_add_test(tests, a_warp_of_each_of_many_grids_is_told_from_the_others);
 	tcase_add_test(tests, the_handler_is_changed_at_the_first_fault_only);
 	tcase_add_test(tests, a_handler_that_is_another_one_meanwhile_is_left_alone);
+	tcase_add_loop_test(tests, where_records_have_another_form_exceptions_are_the_drivers, 0, 2 * 13);
 	tcase_add_loop_test(tests, without_a_handler_of_the_known_form_exceptions_are_the_drivers, 0, 10);
 	tcase_add_loop_test(tests, a_kernel_that_nobody_knows_is_not_contained, 0, 3);
 	tcase_add_test(tests, what_nobody_knows_beside_a_kernel_with_a_name_is_told);
