@@ -7,8 +7,9 @@
 #include "server/control/operator.h"
 #include "server/fault/device.h"
 #include "server/fault/endless.h"
-#include "server/fault/overrun.h"
+#include "server/fault/evidence.h"
 #include "server/fault/promote.h"
+#include "server/fault/saved.h"
 #include "server/fault/witnesses.h"
 #include "server/session/daemon.h"
 #include "server/session/reclaim.h"
@@ -49,6 +50,8 @@ static const struct worker_events worker_events = {
 	.killed = device_await_end,
 	.gone = daemon_worker_gone,
 	.numbered = daemon_keep,
+	.is_activating = promote_is_activating,
+	.is_awaited = promote_is_awaited,
 	.gives_back = reclaim_begin,
 	.gave_back = reclaim_done,
 };
@@ -58,19 +61,19 @@ static void on_worker_gone(struct domain *domain, struct worker *worker)
 {
 	move_lost(domain, worker);
 	promote_fenced(domain, worker);
-}
-
-static void on_session_gone(struct session *session)
-{
-	doubt_deinit(&session->common);
-	overrun_forget(session);
+	evidence_drop(worker);
 }
 
 static const struct fault_room fault_room = {
 	.domain_made = promote_init,
 	.domain_gone = promote_deinit,
 	.worker_gone = on_worker_gone,
-	.session_gone = on_session_gone,
+	.session_made = evidence_open,
+	.session_gone = evidence_close,
+	.is_serving = promote_is_serving,
+	.is_halting = promote_is_halting,
+	.wants_standby = promote_wants_standby,
+	.save = saved_write,
 	.close_overdue = promote_close_overdue,
 	.orphan = promote_orphan,
 	.orphan_ended = endless_report_orphan,

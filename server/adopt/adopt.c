@@ -19,6 +19,8 @@
 #include "server/adopt/resume.h"
 #include "server/adopt/store.h"
 #include "server/config/config.h"
+#include "server/fault/promote.h"
+#include "server/fault/saved.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/timer.h"
@@ -106,10 +108,11 @@ static int read_domain(struct adoption *adoption, const struct record *record)
 	struct daemon *daemon = adoption->daemon;
 	struct domain *domain = domain_new_numbered(daemon, (uint32_t)record_key(record));
 	struct kept_domain kept;
-	struct timer *timer;
+	const char *payload;
+	size_t bytes;
 
 	log_bug_on(!domain || !record_read(record, &kept, sizeof(kept)));
-	timer = domain->promotion.halt_timer;
+	payload = record_payload(record, &bytes);
 	domain->record = record;
 	domain->identity = kept.identity;
 	domain->assigned = kept.assigned;
@@ -119,9 +122,8 @@ static int read_domain(struct adoption *adoption, const struct record *record)
 	domain->retiring = kept.retiring;
 	memcpy(domain->reason, kept.reason, sizeof(domain->reason));
 	domain->activate_id = kept.activate_id;
-	domain->promotion = kept.promotion;
-	domain->promotion.halt_timer = timer;
-	domain->promotion.variables = NULL;
+	domain->generation = kept.generation;
+	saved_read(domain, payload + sizeof(kept), bytes - sizeof(kept));
 	return 0;
 }
 
@@ -133,8 +135,8 @@ static void place(struct domain *domain, struct worker *worker, uint32_t active)
 		domain->active = worker;
 		if (worker->state != WORKER_CONDEMNED)
 			worker->state = WORKER_ACTIVE;
-		worker->generation = domain->promotion.generation;
-	} else if (worker->generation > domain->promotion.generation) {
+		worker->generation = domain->generation;
+	} else if (worker->generation > domain->generation) {
 		/* It was to become the active one and has not been told. */
 		worker->state = worker->state == WORKER_ACTIVE ? WORKER_WARM : worker->state;
 		worker->generation = 0;
@@ -254,7 +256,7 @@ static int read_session(struct adoption *adoption, const struct record *record)
 		return -1;
 	session = session_adopt(domain, record_key(record), &kept);
 	session->record = record;
-	session->held = incident_is_open(domain->promotion.state);
+	saved_give(session);
 	session->crashes += adoption->crashed && kept.asked;
 	if (session->opened && session->state == SESSION_CLOSING && !session->given_up)
 		reclaim_begin(daemon);
@@ -369,7 +371,7 @@ static void repeat_everything(struct adoption *adoption)
 
 	inventory_repeat(&adoption->inventory, &adoption->repetitions);
 	TAILQ_FOREACH (domain, &daemon->domains, link)
-		if (domain->active && domain->activate_id && incident_is_activating(domain->promotion.state))
+		if (domain->active && domain->activate_id && incident_is_activating(domain->promotion->state))
 			repeat_later(&adoption->repetitions, domain->active, domain->activate_id,
 				activate_again, domain, NULL);
 	repeat_now(&adoption->repetitions);

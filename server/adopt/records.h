@@ -11,7 +11,6 @@
 
 #include "server/config/terms.h"
 #include "server/fault/device.h"
-#include "server/fault/promote.h"
 #include "server/identity.h"
 #include "server/session/counters.h"
 
@@ -29,7 +28,7 @@ struct kept_service {
 	struct counters counters;
 };
 
-/* RECORD_DOMAIN, key: number. */
+/* RECORD_DOMAIN, key: number; followed by what fault/ knows of it (fault/saved.h). */
 struct kept_domain {
 	struct identity identity;
 	bool assigned, alone, dismissed, retiring;
@@ -37,7 +36,7 @@ struct kept_domain {
 	uint64_t memory_limit;
 	uint32_t active;      /* worker */
 	uint64_t activate_id; /* of the Activate that is not answered; 0: none is out */
-	struct promotion promotion;
+	uint32_t generation;
 };
 
 /* RECORD_WORKER, key: number; followed by the numbers of immovable sessions. */
@@ -45,7 +44,7 @@ struct kept_worker {
 	uint32_t domain; /* 0: the keeper */
 	uint32_t state, generation, keeper_number;
 	int32_t pid, lost_code;
-	bool was_ready, was_warm, lost, contains, halting, told;
+	bool was_ready, was_warm, lost, contains, told;
 	bool in_step;			  /* a standby of which no answer is awaited */
 	uint32_t control, process, words; /* descriptors */
 	uint32_t immovable_count;
@@ -74,7 +73,7 @@ struct kept_session {
 	struct subject subject;
 	int64_t uid;
 	int32_t pid;
-	uint32_t domain, window, recovery, state, recover;
+	uint32_t domain, window, recovery, state;
 	bool opened;
 	uint32_t connection, process, client_fd, server_fd, doorbell; /* descriptors */
 	struct kept_call open, attach, closes[KEPT_CLOSES];

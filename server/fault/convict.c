@@ -24,7 +24,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "server/fault/evidence.h"
 #include "server/fault/oldest.h"
+#include "server/fault/promote.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
@@ -53,24 +55,22 @@ uint32_t convict_doubt(const struct domain *domain, const struct worker *worker)
 
 static void collect(const struct domain *domain, const struct worker *worker, struct judge_evidence *evidence)
 {
-	const struct promotion *promotion = &domain->promotion;
+	const struct promotion *promotion = domain->promotion;
 	uint32_t doubt = convict_doubt(domain, worker);
 	bool sign = promotion->cause == PROMOTE_SIGN;
 	/* Evidence, but not of itself that there was a fault. */
-	bool testified = worker_is_testified(worker) && (doubt || !worker->contains) &&
+	bool testified = evidence_is_testified(worker) && (doubt || !worker->contains) &&
 			 (promotion->cause == PROMOTE_LOST || sign);
-	const struct session *session;
+	const struct worker_evidence *known = evidence_of(worker);
 
 	*evidence = (struct judge_evidence){.lost = worker->lost || testified,
-		.lost_code = worker->lost ? worker->lost_code : worker->testified_code,
-		.lost_address = testified ? worker->testified_address : 0,
+		.lost_code = worker->lost ? worker->lost_code : known->testified_code,
+		.lost_address = testified ? known->testified_address : 0,
 		.exit_signal = worker->exit_signal,
 		.asked = worker->asked,
 		/* It was at work on a fault, or did not come to an end after a sign of one. */
-		.suspected = doubt || (promotion->state == INCIDENT_FENCING && sign)};
-	TAILQ_FOREACH (session, &domain->sessions, domain_link)
-		if (session->over_limit)
-			evidence->over_limit = session->number;
+		.suspected = doubt || (promotion->state == INCIDENT_FENCING && sign),
+		.over_limit = promotion->over_limit};
 	words_read(worker, evidence->words);
 }
 
@@ -99,35 +99,33 @@ void convict_contained(struct domain *domain, uint64_t number)
 		offender_note(domain->daemon, session);
 }
 
-static void forget(struct session *session)
-{
-	doubt_deinit(&session->common);
-	session->losses = 0;
-}
-
 static void count_loss(struct session *session, const struct doubt *now)
 {
-	if (session->losses && doubt_intersect(&session->common, now)) {
-		session->losses++;
+	struct session_evidence *evidence = session->evidence;
+
+	if (evidence->losses && doubt_intersect(&evidence->common, now)) {
+		evidence->losses++;
 		return;
 	}
-	forget(session);
-	doubt_copy(&session->common, now);
-	session->losses = now->count != 0;
+	evidence_forget_losses(session);
+	doubt_copy(&evidence->common, now);
+	evidence->losses = now->count != 0;
 }
 
 static void set_recover(
 	struct session *session, const struct judge_verdict *verdict, bool is_unsure, bool in_doubt)
 {
+	enum session_recover *recover = &session->evidence->recover;
+
 	/* What was found in this promotion stands until a standby has carried it out. */
-	if (session->recover == SESSION_RECOVER_CULPRIT || session->recover == SESSION_RECOVER_UNSURE)
+	if (*recover == SESSION_RECOVER_CULPRIT || *recover == SESSION_RECOVER_UNSURE)
 		return;
 	if (judge_blames(verdict, session->number))
-		session->recover = SESSION_RECOVER_CULPRIT;
+		*recover = SESSION_RECOVER_CULPRIT;
 	else if (is_unsure)
-		session->recover = SESSION_RECOVER_UNSURE;
+		*recover = SESSION_RECOVER_UNSURE;
 	else
-		session->recover = in_doubt ? SESSION_RECOVER_BY_POLICY : SESSION_RECOVER_NOTHING;
+		*recover = in_doubt ? SESSION_RECOVER_BY_POLICY : SESSION_RECOVER_NOTHING;
 }
 
 /* Whether the session had work on the device at the fault. An executor that does not see exceptions may have ended before it
@@ -138,8 +136,8 @@ static bool had_work(const struct session *session, const struct worker *worker)
 
 	if (doubt & SHM_DOUBT_WORKED)
 		return true;
-	return !worker->contains && worker_is_testified(worker) && !doubt &&
-	       shm_view_had_work(&session->view, worker->testified_us * 1000);
+	return !worker->contains && evidence_is_testified(worker) && !doubt &&
+	       shm_view_had_work(&session->view, evidence_of(worker)->testified_us * 1000);
 }
 
 /* @open: some kernel that faulted is not known. @fell_short: the executor ended while it took sessions over */
@@ -152,9 +150,8 @@ static void settle(struct session *session, const struct worker *worker, const s
 
 	doubt_init(&now, &session->view);
 	set_recover(session, verdict, open && worked, now.count != 0);
-	session->over_limit = false;
 	if (verdict->culprit || verdict->gone)
-		forget(session);
+		evidence_forget_losses(session);
 	else if (served || fell_short)
 		count_loss(session, &now);
 	doubt_deinit(&now);
@@ -178,7 +175,7 @@ static void name_kernel(const struct session *culprit, struct judge_verdict *ver
 
 static void name_culprit(struct domain *domain, const struct judge_verdict *verdict)
 {
-	struct promotion *promotion = &domain->promotion;
+	struct promotion *promotion = domain->promotion;
 	struct session *session;
 
 	/* A second loss within a promotion does not take back what the first one proved. */
@@ -209,11 +206,12 @@ void convict(struct domain *domain, const struct worker *worker)
 	open = (verdict.ground == JUDGE_UNKNOWN && !verdict.gone) || verdict.others ||
 	       convict_doubt(domain, worker);
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
-		settle(session, worker, &verdict, open, domain->promotion.fell_short);
+		settle(session, worker, &verdict, open, domain->promotion->fell_short);
+	domain->promotion->over_limit = 0;
 	name_culprit(domain, &verdict);
-	noted = is_noted(&domain->promotion, &verdict);
+	noted = is_noted(domain->promotion, &verdict);
 	domain->daemon->counters.faults +=
 		verdict.ground != JUDGE_NO_FAULT && verdict.ground != JUDGE_OVER_LIMIT && (open || !noted);
 	domain->daemon->counters.culprits += verdict.culprit && !noted;
-	domain->promotion.times.judged = timer_now_us();
+	domain->promotion->times.judged = timer_now_us();
 }

@@ -21,6 +21,7 @@
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
 #include "server/fault/convict.h"
+#include "server/fault/evidence.h"
 #include "server/fault/promote.h"
 #include "server/fault/verdict.h"
 #include "server/log.h"
@@ -64,7 +65,7 @@ static void report(struct domain *domain, const struct session *session, const c
 		"its kernels "
 		"were ended, and every other program goes on",
 		(int)session->pid, session->program, (unsigned long long)daemon->config->max_kernel_seconds);
-	verdict_over_limit(domain, session, kernel, timer_now_us() - session->endless.asked_us);
+	verdict_over_limit(domain, session, kernel, timer_now_us() - session->evidence->endless.asked_us);
 }
 
 static void on_ended(
@@ -74,11 +75,12 @@ static void on_ended(
 	struct domain *domain = session->domain;
 
 	(void)packet;
-	if (reply && worker == domain->active && worker->generation == session->endless.generation) {
-		session->endless.is_open = false;
+	if (reply && worker == domain->active &&
+		worker->generation == session->evidence->endless.generation) {
+		session->evidence->endless.is_open = false;
 		if (!reply->code)
 			report(domain, session, reply->text);
-		else if (!worker_is_failing(worker))
+		else if (!domain_worker_is_failing(worker))
 			promote_over_limit(domain, session);
 	}
 	session_unref(session);
@@ -93,16 +95,16 @@ static void ask(struct domain *domain, struct session *session)
 		"its work was on the device for longer than max_kernel_seconds (%llu)",
 		(unsigned long long)domain->daemon->config->max_kernel_seconds);
 	message.trouble = (struct wire_trouble){.code = CUDA_ERROR_LAUNCH_TIMEOUT, .text = reason};
-	session->endless = (struct session_endless){
+	session->evidence->endless = (struct session_endless){
 		.generation = domain->active->generation, .asked_us = timer_now_us(), .is_open = true};
 	worker_request(domain->active, &message, NULL, 0, on_ended, session_ref(session));
 }
 
 void endless_over_limit(struct domain *domain, struct session *session)
 {
-	const struct session_endless *endless = &session->endless;
+	const struct session_endless *endless = &session->evidence->endless;
 
-	if (!incident_is_serving(domain->promotion.state))
+	if (!incident_is_serving(domain->promotion->state))
 		return;
 	if (endless->generation != domain->active->generation)
 		ask(domain, session);

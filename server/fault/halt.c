@@ -27,6 +27,8 @@
 
 #include "server/config/config.h"
 #include "server/fault/convict.h"
+#include "server/fault/evidence.h"
+#include "server/fault/promote.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
@@ -57,19 +59,19 @@ static uint64_t progress_of(const struct session *session)
 /* Whether nothing is on the device of those who are not to blame. Seen quiet once is quiet: nobody issues. */
 static bool survivors_are_quiet(struct domain *domain, const struct judge_verdict *verdict)
 {
-	struct promotion *promotion = &domain->promotion;
+	struct promotion *promotion = domain->promotion;
 	uint64_t progress = 0;
 	struct session *session;
 	bool quiet = true;
 
 	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
-		if (session->quiet || !session_is_live(session) ||
+		if (session->evidence->quiet || !session_is_live(session) ||
 			!convict_was_served(session, domain->active) ||
 			judge_blames(verdict, session->number))
 			continue;
-		session->quiet = !shm_view_in_doubt(&session->view);
-		quiet &= session->quiet;
-		progress += session->quiet ? 1 : progress_of(session);
+		session->evidence->quiet = !shm_view_in_doubt(&session->view);
+		quiet &= session->evidence->quiet;
+		progress += session->evidence->quiet ? 1 : progress_of(session);
 	}
 	if (progress != promotion->progress) {
 		promotion->progress = progress;
@@ -80,7 +82,7 @@ static bool survivors_are_quiet(struct domain *domain, const struct judge_verdic
 
 void halt_note_progress(struct domain *domain, uint64_t now_us)
 {
-	struct promotion *promotion = &domain->promotion;
+	struct promotion *promotion = domain->promotion;
 	const struct session *session;
 	uint64_t progress = 0;
 
@@ -101,17 +103,17 @@ static bool has_passed(uint64_t now_us, uint64_t since_us, uint64_t ms)
 /* Lost says that the driver has finished with the context, whatever was still in it. */
 static bool is_stalled(const struct domain *domain, uint64_t now_us)
 {
-	const struct worker *worker = domain->active;
+	uint64_t lost_us = evidence_of(domain->active)->lost_us;
 	uint64_t ms = domain->daemon->config->fault_stall_ms;
 
-	return worker->lost_us && has_passed(now_us, worker->lost_us, ms) &&
-	       has_passed(now_us, domain->promotion.moved_us, ms);
+	return lost_us && has_passed(now_us, lost_us, ms) &&
+	       has_passed(now_us, domain->promotion->moved_us, ms);
 }
 
 /* Whether the executor has given up on a fault. One that it looks at it may yet contain, and says nothing of. */
 static bool is_unexplained(const struct domain *domain)
 {
-	const struct promotion *promotion = &domain->promotion;
+	const struct promotion *promotion = domain->promotion;
 
 	return promotion->cause == PROMOTE_SIGN && (convict_doubt(domain, domain->active) & SHM_DOUBT_FAULT);
 }
@@ -119,7 +121,7 @@ static bool is_unexplained(const struct domain *domain)
 /* Whether nothing more will be known about the cause. */
 static bool is_explained(const struct domain *domain, const struct judge_verdict *verdict, uint64_t now_us)
 {
-	const struct promotion *promotion = &domain->promotion;
+	const struct promotion *promotion = domain->promotion;
 	/* One that had contained a fault and was only slow to answer is replaced for that fault. */
 	bool planned = promotion->cause == PROMOTE_ORPHAN || promotion->cause == PROMOTE_WORN ||
 		       (promotion->cause == PROMOTE_SILENT && promotion->worn);
@@ -132,7 +134,7 @@ static bool is_explained(const struct domain *domain, const struct judge_verdict
  * for what kept them from answering before. */
 static bool is_silent(struct domain *domain, uint64_t now_us)
 {
-	struct promotion *promotion = &domain->promotion;
+	struct promotion *promotion = domain->promotion;
 	bool silent = promotion->cause == PROMOTE_SILENT;
 
 	if (promotion->state != INCIDENT_HALTING || (!promotion->worn && !silent))
@@ -147,7 +149,7 @@ static void on_fenced(
 	struct domain *domain = context;
 
 	(void)packet;
-	if (!reply || worker != domain->active || domain->promotion.state != INCIDENT_LEAVING)
+	if (!reply || worker != domain->active || domain->promotion->state != INCIDENT_LEAVING)
 		return;
 	if (reply->code)
 		worker_condemn(worker, "it cannot be taken off the device");
@@ -159,9 +161,9 @@ void halt_ask_for_fence(struct domain *domain)
 {
 	struct wire_message halt = {.type = WIRE_HALT, .halt.fence = true};
 
-	domain->promotion.fence_until_us = timer_now_us() + FENCE_MS * 1000;
+	domain->promotion->fence_until_us = timer_now_us() + FENCE_MS * 1000;
 	worker_request(domain->active, &halt, NULL, 0, on_fenced, domain);
-	timer_start(domain->promotion.halt_timer, FENCE_MS);
+	timer_start(domain->promotion->halt_timer, FENCE_MS);
 }
 
 static void give_up(struct domain *domain, bool stalled)
@@ -173,18 +175,18 @@ static void give_up(struct domain *domain, bool stalled)
 
 static void await_fence(struct domain *domain, uint64_t now_us)
 {
-	uint64_t until_us = domain->promotion.fence_until_us;
+	uint64_t until_us = domain->promotion->fence_until_us;
 
 	if (now_us >= until_us)
 		worker_condemn(domain->active, "it does not leave the device");
 	else
-		timer_start(domain->promotion.halt_timer, (until_us - now_us) / 1000 + 1);
+		timer_start(domain->promotion->halt_timer, (until_us - now_us) / 1000 + 1);
 }
 
 void halt_look(void *context)
 {
 	struct domain *domain = context;
-	struct promotion *promotion = &domain->promotion;
+	struct promotion *promotion = domain->promotion;
 	uint64_t now_us = timer_now_us();
 	struct judge_verdict verdict;
 	bool halted = promotion->state == INCIDENT_HALTED, quiet;
@@ -221,7 +223,7 @@ static void on_halted(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
 	struct domain *domain = context;
-	struct promotion *promotion = &domain->promotion;
+	struct promotion *promotion = domain->promotion;
 
 	(void)packet;
 	if (!reply || worker != domain->active || !promote_take(domain, INCIDENT_ANSWERED))
@@ -232,16 +234,15 @@ static void on_halted(
 
 void halt_begin(struct domain *domain, uint64_t patience_ms)
 {
-	struct promotion *promotion = &domain->promotion;
+	struct promotion *promotion = domain->promotion;
 	struct wire_message halt = {.type = WIRE_HALT};
 	struct session *session;
 
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
-		session->quiet = false;
+		session->evidence->quiet = false;
 	promotion->progress = 0;
 	promotion->moved_us = timer_now_us();
 	promotion->halt_until_us = promotion->moved_us + patience_ms * 1000;
-	domain->active->halting = true;
 	domain_keep_all(domain, false);
 	worker_request(domain->active, &halt, NULL, 0, on_halted, domain);
 	timer_start(promotion->halt_timer, LOOK_MS);
@@ -249,12 +250,11 @@ void halt_begin(struct domain *domain, uint64_t patience_ms)
 
 void halt_answered(struct domain *domain)
 {
-	struct promotion *promotion = &domain->promotion;
+	struct promotion *promotion = domain->promotion;
 	struct session *session;
 
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
-		session->quiet = false;
-	domain->active->halting = true;
+		session->evidence->quiet = false;
 	promotion->progress = 0;
 	promotion->times.halted = promotion->moved_us = timer_now_us();
 	promotion->halt_until_us = promotion->moved_us + domain->daemon->config->fault_patience_ms * 1000;
@@ -265,16 +265,16 @@ void halt_extend(struct domain *domain, uint64_t patience_ms)
 {
 	uint64_t until_us = timer_now_us() + patience_ms * 1000;
 
-	if (until_us > domain->promotion.halt_until_us)
-		domain->promotion.halt_until_us = until_us;
+	if (until_us > domain->promotion->halt_until_us)
+		domain->promotion->halt_until_us = until_us;
 }
 
 void halt_hurry(struct domain *domain)
 {
-	timer_start(domain->promotion.halt_timer, 0);
+	timer_start(domain->promotion->halt_timer, 0);
 }
 
 void halt_end(struct domain *domain)
 {
-	timer_stop(domain->promotion.halt_timer);
+	timer_stop(domain->promotion->halt_timer);
 }

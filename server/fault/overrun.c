@@ -12,6 +12,7 @@
 #include "server/config/config.h"
 #include "server/fault/convict.h"
 #include "server/fault/endless.h"
+#include "server/fault/evidence.h"
 #include "server/fault/promote.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
@@ -33,11 +34,12 @@ bool overrun_is_over(struct session *session, uint64_t now_us, uint64_t limit_us
 	const struct shm_server_header *server = session->view.server;
 	bool over = false, stands_still = word_acquire(&server->doubtful) != 0;
 	uint32_t generation = word_acquire(&server->generation);
+	struct overrun *overruns = session->evidence->overruns;
 
-	if (!session->overruns)
-		session->overruns = calloc(SHM_STREAMS, sizeof(*session->overruns));
-	for (uint32_t slot = 0; session->overruns && slot < SHM_STREAMS; slot++) {
-		struct overrun *seen = &session->overruns[slot];
+	if (!overruns)
+		overruns = session->evidence->overruns = calloc(SHM_STREAMS, sizeof(*overruns));
+	for (uint32_t slot = 0; overruns && slot < SHM_STREAMS; slot++) {
+		struct overrun *seen = &overruns[slot];
 		uint64_t issued = word_acquire(&session->view.states[slot].issued);
 		uint64_t done = issued ? shm_view_known_done(&session->view, slot) : 0;
 
@@ -79,29 +81,29 @@ static void on_timer(void *context)
 {
 	struct domain *domain = context;
 
-	if (incident_is_serving(domain->promotion.state))
+	if (incident_is_serving(domain->promotion->state))
 		look(domain);
-	timer_start(domain->overrun_timer, interval_ms(domain));
+	timer_start(domain->promotion->overrun_timer, interval_ms(domain));
 }
 
 int overrun_init(struct domain *domain)
 {
 	if (!domain->daemon->config->max_kernel_seconds)
 		return 0;
-	domain->overrun_timer = timer_new(domain->daemon->loop, on_timer, domain);
-	if (!domain->overrun_timer)
+	domain->promotion->overrun_timer = timer_new(domain->daemon->loop, on_timer, domain);
+	if (!domain->promotion->overrun_timer)
 		return -ENOMEM;
-	timer_start(domain->overrun_timer, interval_ms(domain));
+	timer_start(domain->promotion->overrun_timer, interval_ms(domain));
 	return 0;
 }
 
 void overrun_deinit(struct domain *domain)
 {
-	domain->overrun_timer = timer_free(domain->overrun_timer);
+	domain->promotion->overrun_timer = timer_free(domain->promotion->overrun_timer);
 }
 
 void overrun_forget(struct session *session)
 {
-	free(session->overruns);
-	session->overruns = NULL;
+	free(session->evidence->overruns);
+	session->evidence->overruns = NULL;
 }

@@ -33,13 +33,16 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "server/config/config.h"
 #include "server/fault/convict.h"
 #include "server/fault/device.h"
+#include "server/fault/evidence.h"
 #include "server/fault/halt.h"
 #include "server/fault/overrun.h"
+#include "server/fault/saved.h"
 #include "server/fault/verdict.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
@@ -69,18 +72,70 @@
  * address and illegal instructions). */
 #define UNDISTURBED_MS 500u
 
+static int init(struct domain *domain)
+{
+	domain->promotion->state = INCIDENT_VACANT;
+	domain->promotion->halt_timer = timer_new(domain->daemon->loop, halt_look, domain);
+	return domain->promotion->halt_timer ? overrun_init(domain) : -ENOMEM;
+}
+
 int promote_init(struct domain *domain)
 {
-	domain->promotion = (struct promotion){.state = INCIDENT_VACANT};
-	domain->promotion.halt_timer = timer_new(domain->daemon->loop, halt_look, domain);
-	return domain->promotion.halt_timer ? overrun_init(domain) : -ENOMEM;
+	int r;
+
+	domain->promotion = calloc(1, sizeof(*domain->promotion));
+	r = domain->promotion ? init(domain) : -ENOMEM;
+	if (r)
+		promote_deinit(domain);
+	return r;
 }
 
 void promote_deinit(struct domain *domain)
 {
+	if (!domain->promotion)
+		return;
 	overrun_deinit(domain);
-	domain->promotion.variables = shared_fd_unref(domain->promotion.variables);
-	domain->promotion.halt_timer = timer_free(domain->promotion.halt_timer);
+	saved_forget(domain);
+	shared_fd_unref(domain->promotion->variables);
+	timer_free(domain->promotion->halt_timer);
+	free(domain->promotion);
+	domain->promotion = NULL;
+}
+
+bool promote_is_serving(const struct domain *domain)
+{
+	return incident_is_serving(domain->promotion->state);
+}
+
+bool promote_is_halting(const struct domain *domain)
+{
+	return incident_is_halting(domain->promotion->state);
+}
+
+bool promote_is_activating(const struct worker *worker)
+{
+	return incident_is_activating(worker->domain->promotion->state);
+}
+
+/* The first executor of all may wait for the device itself. */
+bool promote_is_awaited(const struct worker *worker)
+{
+	const struct domain *domain = worker->domain;
+	const struct worker *other;
+
+	if (!domain || !incident_is_waiting(domain->promotion->state) || TAILQ_EMPTY(&domain->sessions) ||
+		!domain->daemon->device_known)
+		return false;
+	TAILQ_FOREACH (other, &domain->workers, link)
+		if (other->generation)
+			return false;
+	return true;
+}
+
+/* One that has contained a fault is to be replaced soon. */
+bool promote_wants_standby(const struct domain *domain)
+{
+	return domain->promotion->worn;
 }
 
 void promote_hold_sessions(struct domain *domain)
@@ -89,7 +144,7 @@ void promote_hold_sessions(struct domain *domain)
 
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
 		if (session_is_live(session)) {
-			session->held = true;
+			session->evidence->held = true;
 			session_hold(session);
 		}
 }
@@ -102,7 +157,7 @@ static void choose(struct domain *domain);
 
 static void begin(struct domain *domain, unsigned actions, enum promote_cause cause)
 {
-	struct promotion *promotion = &domain->promotion;
+	struct promotion *promotion = domain->promotion;
 
 	/* A loss during a promotion belongs to the same pause. */
 	if (actions & INCIDENT_NEW)
@@ -117,7 +172,7 @@ static void begin(struct domain *domain, unsigned actions, enum promote_cause ca
 /* How long what is on the device has to end. */
 static uint64_t patience_ms(const struct domain *domain)
 {
-	enum promote_cause cause = domain->promotion.cause;
+	enum promote_cause cause = domain->promotion->cause;
 
 	return cause == PROMOTE_ORPHAN || cause == PROMOTE_LIMIT ? ORPHAN_PATIENCE_MS
 								 : domain->daemon->config->fault_patience_ms;
@@ -125,7 +180,7 @@ static uint64_t patience_ms(const struct domain *domain)
 
 static uint64_t time_left_ms(const struct domain *domain)
 {
-	uint64_t now_us = timer_now_us(), until_us = domain->promotion.halt_until_us;
+	uint64_t now_us = timer_now_us(), until_us = domain->promotion->halt_until_us;
 
 	return until_us > now_us ? (until_us - now_us) / 1000 : 0;
 }
@@ -134,7 +189,7 @@ static void judge_loss(struct domain *domain)
 {
 	const struct worker *worker = domain->active;
 
-	domain->promotion.orphan = domain->promotion.worn = false;
+	domain->promotion->orphan = domain->promotion->worn = false;
 	domain->active = NULL;
 	/* Once more: the old executor may have written the word while it stopped. */
 	promote_hold_sessions(domain);
@@ -145,17 +200,17 @@ static void judge_loss(struct domain *domain)
 
 static unsigned step(struct domain *domain, enum incident_event event, enum promote_cause cause)
 {
-	struct incident_step step = incident_step(domain->promotion.state, event);
+	struct incident_step step = incident_step(domain->promotion->state, event);
 
 	if (step.actions)
 		log_debug("domain %u: %s, %s: %s", domain->number,
-			incident_state_name(domain->promotion.state), incident_event_name(event),
+			incident_state_name(domain->promotion->state), incident_event_name(event),
 			incident_state_name(step.next));
 	if (step.actions & INCIDENT_CUT_SHORT)
 		verdict_cut_short(domain);
 	if (step.actions & INCIDENT_JUDGE)
 		judge_loss(domain);
-	domain->promotion.state = step.next;
+	domain->promotion->state = step.next;
 	if (step.actions & INCIDENT_BEGIN)
 		begin(domain, step.actions, cause);
 	if (step.actions & INCIDENT_STOP)
@@ -190,7 +245,7 @@ static void note_sign(struct domain *domain, const struct worker *worker, const 
 {
 	const struct event_about about = events_about_user(domain);
 
-	snprintf(domain->promotion.sign, sizeof(domain->promotion.sign), "%s", sign);
+	snprintf(domain->promotion->sign, sizeof(domain->promotion->sign), "%s", sign);
 	events_note(domain->daemon, EVENT_fault, LOG_LEVEL_WARNING, &about,
 		"executor %d shows a sign of a fault: %s", (int)worker->pid, sign);
 }
@@ -199,7 +254,7 @@ static void note_sign(struct domain *domain, const struct worker *worker, const 
  * as behind any other fault. */
 static void explain(struct domain *domain, const struct worker *worker, const char *sign)
 {
-	struct promotion *promotion = &domain->promotion;
+	struct promotion *promotion = domain->promotion;
 
 	if (promotion->cause != PROMOTE_SIGN && promotion->cause != PROMOTE_SILENT) {
 		halt_extend(domain, domain->daemon->config->fault_patience_ms);
@@ -222,7 +277,7 @@ bool promote_sign(struct domain *domain, struct worker *worker, const char *sign
 
 void promote_silent(struct domain *domain, struct worker *worker)
 {
-	if (worker != domain->active || !incident_is_serving(domain->promotion.state))
+	if (worker != domain->active || !incident_is_serving(domain->promotion->state))
 		return;
 	step(domain, INCIDENT_SIGN, PROMOTE_SILENT);
 	note_sign(domain, worker, "it does not answer any more");
@@ -231,15 +286,17 @@ void promote_silent(struct domain *domain, struct worker *worker)
 
 void promote_lost(struct worker *worker, const char *text)
 {
+	if (worker->domain)
+		evidence_take_lost(worker);
 	if (!device_take_lost(worker) && !(worker->domain && promote_sign(worker->domain, worker, text)))
 		worker_condemn(worker, "lost its context");
 }
 
 void promote_close_overdue(struct domain *domain)
 {
-	if (incident_is_activating(domain->promotion.state))
+	if (incident_is_activating(domain->promotion->state))
 		worker_condemn(domain->active, "did not close a session in time");
-	else if (!domain->promotion.worn)
+	else if (!domain->promotion->worn)
 		promote_silent(domain, domain->active);
 }
 
@@ -256,7 +313,7 @@ void promote_detect(struct domain *domain, struct worker *worker)
 /* Decides whether the standby is to serve a session; those that it cannot serve end here, with a reason. */
 static bool settle_session(struct domain *domain, const struct worker *worker, struct session *session)
 {
-	const struct judge_verdict *verdict = &domain->promotion.verdict;
+	const struct judge_verdict *verdict = &domain->promotion->verdict;
 
 	if (!session_is_live(session))
 		return false;
@@ -267,7 +324,8 @@ static bool settle_session(struct domain *domain, const struct worker *worker, s
 			"be rebuilt in the next one at the same addresses");
 		return false;
 	}
-	if (session->losses >= CONVICT_LOSSES_MAX && session->recover == SESSION_RECOVER_BY_POLICY) {
+	if (session->evidence->losses >= CONVICT_LOSSES_MAX &&
+		session->evidence->recover == SESSION_RECOVER_BY_POLICY) {
 		session_finish(session, SHM_SESSION_FAULTED, verdict->code,
 			"the same commands of this program were on the device when several executors in a "
 			"row "
@@ -282,8 +340,9 @@ static void on_activated(
 
 static uint32_t recover_code(const struct session *session)
 {
-	return session->recover == SESSION_RECOVER_BY_POLICY ? session_policy(session)
-							     : (uint32_t)session->recover;
+	enum session_recover recover = session->evidence->recover;
+
+	return recover == SESSION_RECOVER_BY_POLICY ? session_policy(session) : (uint32_t)recover;
 }
 
 static void send_activate(struct domain *domain, struct worker *worker)
@@ -302,27 +361,27 @@ static void send_activate(struct domain *domain, struct worker *worker)
 		numbers[count] = session->number;
 		recover[count++] = recover_code(session);
 	}
-	verdict_reason(&domain->promotion, reason, sizeof(reason));
+	verdict_reason(domain->promotion, reason, sizeof(reason));
 	formers_list(worker, &formers);
 	message.activate = (struct wire_activate){.generation = worker->generation,
 		.sessions = {numbers, count},
 		.recover = {recover, count},
 		.formers = {formers.pids, formers.count},
-		.code = domain->promotion.verdict.code,
+		.code = domain->promotion->verdict.code,
 		.reason = reason,
 		.canary_ms = (uint32_t)domain->daemon->config->canary_patience_ms};
-	worker_request(worker, &message, &domain->promotion.variables, domain->promotion.variables ? 1 : 0,
+	worker_request(worker, &message, &domain->promotion->variables, domain->promotion->variables ? 1 : 0,
 		on_activated, domain);
 }
 
 static void activate(struct domain *domain, struct worker *worker)
 {
-	struct promotion *promotion = &domain->promotion;
+	struct promotion *promotion = domain->promotion;
 
 	if (!(promote_take(domain, INCIDENT_STANDBY) & INCIDENT_ACTIVATE))
 		return;
 	promotion->times.activate = timer_now_us();
-	worker->generation = ++promotion->generation;
+	worker->generation = ++domain->generation;
 	worker->state = WORKER_ACTIVE;
 	domain->active = worker;
 	domain_keep_all(domain, true);
@@ -353,7 +412,7 @@ static void choose(struct domain *domain)
 		return;
 	if (worker)
 		activate(domain, worker);
-	else if (domain->promotion.state == INCIDENT_LOST)
+	else if (domain->promotion->state == INCIDENT_LOST)
 		log_warning("no standby is ready: clients are held until one is");
 }
 
@@ -361,7 +420,7 @@ void promote_fenced(struct domain *domain, struct worker *worker)
 {
 	if (worker != domain->active)
 		return;
-	domain->promotion.times.fenced = timer_now_us();
+	domain->promotion->times.fenced = timer_now_us();
 	promote_take(domain, INCIDENT_REAPED);
 }
 
@@ -379,7 +438,7 @@ void promote_hand_over(struct domain *domain)
 	struct worker *worker = domain->active;
 	const char *reason = "its clients go on in the next one";
 	bool undisturbed =
-		domain->promotion.cause == PROMOTE_WORN && !domain->retiring && !domain->daemon->leaving;
+		domain->promotion->cause == PROMOTE_WORN && !domain->retiring && !domain->daemon->leaving;
 
 	/* It halted between two jobs, and what is queued there stays so. Otherwise it may be at one, and put something on
 	 * the device that the next one would do as well: that one is asked when it has ended. */
@@ -408,7 +467,7 @@ static void replace_orphan(struct domain *domain)
 static void serve(
 	struct domain *domain, struct worker *worker, unsigned actions, const struct wire_u64s *values)
 {
-	struct promotion *promotion = &domain->promotion;
+	struct promotion *promotion = domain->promotion;
 	struct session *session;
 
 	if (actions & INCIDENT_REPORT) {
@@ -420,8 +479,8 @@ static void serve(
 	promotion->variables = shared_fd_unref(promotion->variables);
 	promotion->verdict = (struct judge_verdict){0};
 	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
-		session->recover = SESSION_RECOVER_NOTHING;
-		session->held = false;
+		session->evidence->recover = SESSION_RECOVER_NOTHING;
+		session->evidence->held = false;
 	}
 	domain_resume(domain);
 	domain_fill(domain);
@@ -440,7 +499,7 @@ static void on_activated(
 
 	(void)packet;
 	/* Its death is promote_fenced()'s, and a sign that it has failed halt.c's. */
-	if (!reply || worker_is_failing(worker))
+	if (!reply || domain_worker_is_failing(worker))
 		return;
 	if (reply->code) {
 		worker_condemn(worker, reply->text[0] ? reply->text : "could not be activated");
@@ -468,7 +527,7 @@ static void on_quiet(
 	void *context, struct worker *worker, const struct wire_reply *reply, struct packet *packet)
 {
 	struct domain *domain = context;
-	struct promotion *promotion = &domain->promotion;
+	struct promotion *promotion = domain->promotion;
 	uint64_t took_ms = (timer_now_us() - promotion->asked_us) / 1000;
 
 	if (!reply || worker != domain->active)
@@ -485,7 +544,7 @@ static void on_quiet(
 
 static void ask_for_quiet(struct domain *domain)
 {
-	struct promotion *promotion = &domain->promotion;
+	struct promotion *promotion = domain->promotion;
 	struct wire_message halt = {.type = WIRE_HALT, .halt.gently = true};
 
 	/* Where there is no standby it goes on: nobody is held until one is made. */
@@ -498,7 +557,7 @@ static void ask_for_quiet(struct domain *domain)
 
 static bool is_silent(struct domain *domain)
 {
-	struct promotion *promotion = &domain->promotion;
+	struct promotion *promotion = domain->promotion;
 	uint64_t now_us = timer_now_us();
 
 	if (promotion->state != INCIDENT_QUIETING)
@@ -510,7 +569,7 @@ static bool is_silent(struct domain *domain)
 
 void promote_look(struct domain *domain)
 {
-	struct promotion *promotion = &domain->promotion;
+	struct promotion *promotion = domain->promotion;
 
 	if (!incident_is_serving(promotion->state) || domain->retiring || domain->daemon->leaving)
 		return;
@@ -527,14 +586,14 @@ void promote_look(struct domain *domain)
 void promote_contained(
 	struct domain *domain, struct worker *worker, uint64_t session, const struct wire_trouble *fault)
 {
-	struct promotion *promotion = &domain->promotion;
+	struct promotion *promotion = domain->promotion;
 
 	if (worker != domain->active)
 		return;
 	/* What is halted already is judged with everything else. */
 	if (!incident_is_serving(promotion->state) && !incident_is_activating(promotion->state))
 		return;
-	worker_settle(worker, fault->number);
+	evidence_settle(worker, fault->number);
 	promotion->worn |= !fault->ended;
 	/* A grid of many warps may fault again and again until all of it has ended. That is one fault of its program. */
 	if (promotion->contained != session) {
@@ -552,17 +611,17 @@ void promote_contained(
 
 void promote_over_limit(struct domain *domain, struct session *session)
 {
-	if (!incident_is_serving(domain->promotion.state) || !can_replace(domain))
+	if (!incident_is_serving(domain->promotion->state) || !can_replace(domain))
 		return;
 	log_warning("work of process %d (%s) has been on the device for longer than max_kernel_seconds",
 		(int)session->pid, session->program);
-	session->over_limit = true;
+	domain->promotion->over_limit = session->number;
 	step(domain, INCIDENT_ENDLESS, PROMOTE_LIMIT);
 }
 
 void promote_orphan(struct domain *domain, const struct session *session)
 {
-	struct promotion *promotion = &domain->promotion;
+	struct promotion *promotion = domain->promotion;
 
 	log_warning("work of process %d (%s), which is gone, does not end: its executor will be replaced",
 		(int)session->pid, session->program);
@@ -576,7 +635,7 @@ void promote_orphan(struct domain *domain, const struct session *session)
 
 void promote_warm(struct domain *domain, struct worker *worker)
 {
-	struct promotion *promotion = &domain->promotion;
+	struct promotion *promotion = domain->promotion;
 
 	/* The last of its answers brings it here again. */
 	if (domain->retiring || domain->daemon->leaving || worker->mirrors)
@@ -595,6 +654,7 @@ void promote_warm(struct domain *domain, struct worker *worker)
 
 void promote_resume(struct domain *domain)
 {
+	saved_forget(domain);
 	if (!domain->active) {
 		promote_take(domain, INCIDENT_RESUMED_WITHOUT);
 	} else if (domain->active->state == WORKER_CONDEMNED) {

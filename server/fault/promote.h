@@ -11,6 +11,7 @@
 #include "server/fault/judge.h"
 
 struct domain;
+struct saved_list;
 struct session;
 struct shared_fd;
 struct timer;
@@ -32,10 +33,10 @@ struct promote_times {
 	uint64_t detected, halted, quiet, fenced, judged, activate;
 };
 
+/* What becomes of a domain that loses its active executor. All up to the handles outlives the daemon (saved.h). */
 struct promotion {
 	enum incident_state state;
 	enum promote_cause cause; /* of the latest loss */
-	uint32_t generation;	  /* the latest given out */
 	bool fell_short;	  /* what is lost now is an executor that had not answered Activate */
 	struct judge_verdict verdict;
 	char verdict_text[2048]; /* the latest, in words; empty before the first */
@@ -44,8 +45,8 @@ struct promotion {
 	int culprit_pid;
 	char culprit_program[64];
 	struct promote_times times;
+	uint64_t over_limit; /* session whose work runs for longer than it may; 0: none */
 	/* Halting. */
-	struct timer *halt_timer;
 	uint64_t halt_until_us;
 	uint64_t moved_us;	 /* when a mark was last seen to arrive */
 	uint64_t progress;	 /* what that is seen by */
@@ -54,10 +55,24 @@ struct promotion {
 	bool orphan;	    /* work of a program that is gone runs in the active executor and does not end */
 	uint64_t contained; /* session of the latest fault that was contained; 0: there was none */
 	bool worn;	    /* of a fault that was contained something is left in the active executor */
+	uint64_t asked_us;  /* QUIETING: when it was asked to halt gently */
+	/* Handles: of this life of the daemon alone. */
+	struct timer *halt_timer;
+	struct timer *overrun_timer; /* NULL: no limit */
 	/* Values of modules' variables, from the executor that was halted to the next one; NULL: none. */
 	struct shared_fd *variables;
-	uint64_t asked_us; /* QUIETING: when it was asked to halt gently */
+	struct saved_list
+		*adopted; /* what an earlier life knew of sessions, until they have it; NULL: they do */
 };
+
+/* What the rooms below ask (session/rooms.h). */
+bool promote_is_serving(const struct domain *domain);
+bool promote_is_halting(const struct domain *domain);
+bool promote_wants_standby(const struct domain *domain);
+
+/* What worker/ asks (struct worker_events). */
+bool promote_is_activating(const struct worker *worker);
+bool promote_is_awaited(const struct worker *worker);
 
 /** Return: 0 or -ENOMEM. */
 int promote_init(struct domain *domain);

@@ -5,6 +5,7 @@
 #include "protocol/cuda_abi.h"
 #include "server/backend/backend.h"
 #include "server/fault/device.h"
+#include "server/fault/evidence.h"
 #include "server/fault/kernel_log.h"
 #include "server/fault/nvml.h"
 #include "server/log.h"
@@ -51,7 +52,7 @@ static void on_xid(void *context, const struct xid *xid)
 	TAILQ_FOREACH (domain, &daemon->domains, link)
 		TAILQ_FOREACH (worker, &domain->workers, link)
 			if (worker->pid == xid->pid)
-				worker_testify(worker, xid);
+				evidence_take_xid(worker, xid);
 }
 
 void witnesses_follow_log(struct daemon *daemon)

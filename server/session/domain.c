@@ -80,9 +80,15 @@ void domain_watch_idle(struct domain *domain)
 		timer_start(domain->idle, idle_ms(domain));
 }
 
-void domain_keep(struct domain *domain)
+static struct kept_domain *make_record(const struct domain *domain, size_t *ret_bytes)
 {
-	struct kept_domain kept = {.identity = domain->identity,
+	const struct fault_room *faults = domain->daemon->fault_room;
+	struct kept_domain *kept;
+
+	*ret_bytes = sizeof(*kept) + faults->save(domain, NULL);
+	kept = calloc(1, *ret_bytes);
+	log_bug_on(!kept);
+	*kept = (struct kept_domain){.identity = domain->identity,
 		.assigned = domain->assigned,
 		.alone = domain->alone,
 		.dismissed = domain->dismissed,
@@ -90,14 +96,23 @@ void domain_keep(struct domain *domain)
 		.retiring = domain->retiring,
 		.active = domain->active ? domain->active->number : 0,
 		.activate_id = domain->activate_id,
-		.promotion = domain->promotion};
+		.generation = domain->generation};
+	memcpy(kept->reason, domain->reason, sizeof(kept->reason));
+	faults->save(domain, kept + 1);
+	return kept;
+}
 
-	/* The next life has others. */
-	kept.promotion.halt_timer = NULL;
-	kept.promotion.variables = NULL;
-	memcpy(kept.reason, domain->reason, sizeof(kept.reason));
-	domain->record = store_put(
-		domain->daemon->store, domain->record, RECORD_DOMAIN, domain->number, &kept, sizeof(kept));
+void domain_keep(struct domain *domain)
+{
+	struct store *store = domain->daemon->store;
+	struct kept_domain *kept;
+	size_t bytes;
+
+	if (!store)
+		return;
+	kept = make_record(domain, &bytes);
+	domain->record = store_put(store, domain->record, RECORD_DOMAIN, domain->number, kept, bytes);
+	free(kept);
 }
 
 void domain_keep_all(struct domain *domain, bool activates)
@@ -138,7 +153,7 @@ struct domain *domain_new_alone(const struct domain *of)
 	domain->assigned = domain->alone = true;
 	domain->identity = of->identity;
 	/* A session's generations only grow. */
-	domain->promotion.generation = of->promotion.generation;
+	domain->generation = of->generation;
 	return domain;
 }
 
@@ -176,12 +191,12 @@ static unsigned count_workers(const struct domain *domain)
 	return count;
 }
 
-/* Spare executors. One that has contained a fault is to be replaced soon, whatever the configuration says. */
+/* Spare executors. */
 static unsigned count_spares(const struct domain *domain)
 {
 	unsigned spares = domain->alone ? 0 : domain->daemon->config->standbys;
 
-	return spares || !domain->promotion.worn ? spares : 1;
+	return spares || !domain->daemon->fault_room->wants_standby(domain) ? spares : 1;
 }
 
 static uint64_t back_off_ms(unsigned failures)
@@ -227,21 +242,6 @@ void domain_fill(struct domain *domain)
 		}
 		TAILQ_INSERT_TAIL(&domain->workers, worker, link);
 	}
-}
-
-struct session *domain_find_session(const struct domain *domain, uint64_t number)
-{
-	struct session *session;
-
-	TAILQ_FOREACH (session, &domain->sessions, domain_link)
-		if (session->number == number)
-			break;
-	return session;
-}
-
-struct worker *domain_serving(const struct domain *domain)
-{
-	return incident_is_serving(domain->promotion.state) ? domain->active : NULL;
 }
 
 void domain_resume(struct domain *domain)

@@ -15,13 +15,13 @@
 #include <sys/queue.h>
 #include <sys/types.h>
 
-#include "server/fault/promote.h"
 #include "server/identity.h"
 #include "server/session/window.h"
 
 struct daemon;
 struct session;
 struct move;
+struct promotion;
 struct record;
 struct timer;
 struct wire_message;
@@ -45,13 +45,13 @@ struct domain {
 	TAILQ_HEAD(, session) sessions;
 	struct window_set windows; /* in use by sessions, or not free yet after them */
 	TAILQ_HEAD(, linger) lingers;
-	struct promotion promotion;
+	uint32_t generation;	     /* the latest given out to an executor */
+	struct promotion *promotion; /* what fault/ knows of it (fault/promote.h) */
 	unsigned start_failures;
 	char start_error[256]; /* why the latest start failed */
 	struct timer *respawn;
-	struct timer *overrun_timer; /* NULL: no limit */
-	struct timer *idle;	     /* runs while a user's domain has no sessions */
-	bool retiring;		     /* takes no sessions; freed when the last worker and session are gone */
+	struct timer *idle; /* runs while a user's domain has no sessions */
+	bool retiring;	    /* takes no sessions; freed when the last worker and session are gone */
 	/* What outlives the daemon. */
 	uint32_t number;      /* unique in the life of the service */
 	uint64_t activate_id; /* of the Activate that the active executor has not answered; 0: none */
@@ -65,7 +65,7 @@ struct domain *domain_new_alone(const struct domain *of);
 /** The same with the number that it had in an earlier life of the daemon. */
 struct domain *domain_new_numbered(struct daemon *daemon, uint32_t number);
 
-/** Records the domain with its promotion. */
+/** Records the domain, with what fault/ knows of it. */
 void domain_keep(struct domain *domain);
 
 /**
@@ -82,6 +82,9 @@ struct session *domain_find_session(const struct domain *domain, uint64_t number
 
 /** The executor that answers requests now, NULL while there is none (start, promotion). */
 struct worker *domain_serving(const struct domain *domain);
+
+/** Whether an answer of a worker that is no success may be due to its own trouble. */
+bool domain_worker_is_failing(const struct worker *worker);
 
 /** Sends what waited for an active executor: sessions to be opened, requests to be answered. */
 void domain_resume(struct domain *domain);

@@ -35,7 +35,7 @@ void formers_tell(const struct domain *domain)
 	struct wire_message message = {.type = WIRE_ACTIVATE};
 	struct formers formers;
 
-	if (!active || worker_is_failing(active))
+	if (!active || domain_worker_is_failing(active))
 		return;
 	formers_list(active, &formers);
 	message.activate = (struct wire_activate){.generation = active->generation,

@@ -195,7 +195,7 @@ static bool is_void(struct worker *worker, const struct wire_reply *reply)
 	if (backend_is_fatal((CUresult)reply->code))
 		worker_take_lost(
 			worker, reply->code, "a request was answered with the code of a lost context");
-	return worker_is_failing(worker);
+	return domain_worker_is_failing(worker);
 }
 
 /* What it asks for crashes whoever does it, as far as anybody can tell: it is not asked for once more. */

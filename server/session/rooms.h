@@ -5,6 +5,7 @@
 #define FRMPS_SERVER_SESSION_ROOMS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct chunk;
@@ -24,8 +25,20 @@ struct fault_room {
 	void (*domain_gone)(struct domain *domain);
 	/** A worker of the domain was reaped and is no longer in its list. */
 	void (*worker_gone)(struct domain *domain, struct worker *worker);
-	/** A session is freed. */
+	/** A session comes, and is freed. Return: 0 or -ENOMEM */
+	int (*session_made)(struct session *session);
 	void (*session_gone)(struct session *session);
+	/** Whether the domain's active executor serves; whether it lives, and is to issue nothing more. */
+	bool (*is_serving)(const struct domain *domain);
+	bool (*is_halting)(const struct domain *domain);
+	/** Whether a spare executor is needed whatever the configuration says. */
+	bool (*wants_standby)(const struct domain *domain);
+	/**
+	 * What is known of a domain's faults and is to outlive the daemon.
+	 * @bytes: to be filled; NULL: nothing is written
+	 * Return: how many bytes that is
+	 */
+	size_t (*save)(const struct domain *domain, void *bytes);
 	/** The active executor has not closed a session in time. */
 	void (*close_overdue)(struct domain *domain);
 	/** It has closed one whose work does not end. */

@@ -112,7 +112,7 @@ static void wake_executor(struct worker *worker)
 {
 	struct wire_message ping = {.type = WIRE_PING};
 
-	if (worker && !worker_is_failing(worker))
+	if (worker && !domain_worker_is_failing(worker))
 		worker_request(worker, &ping, NULL, 0, worker_ignore_reply, NULL);
 }
 

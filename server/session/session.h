@@ -29,7 +29,6 @@
 #include "protocol/wire.h"
 #include "server/adopt/records.h"
 #include "server/config/terms.h"
-#include "server/fault/doubt.h"
 #include "server/session/holdings.h"
 #include "server/session/upload.h"
 #include "shm/region.h"
@@ -40,6 +39,7 @@ struct daemon;
 struct domain;
 struct move;
 struct request;
+struct session_evidence;
 struct shared_fd;
 struct timer;
 struct watch;
@@ -76,13 +76,6 @@ struct session_refusal {
 	uint64_t since_us;	   /* when code was first refused beside it; 0: never */
 	const char *obstacle;	   /* that was told last: why it cannot have an executor of its own */
 	bool stuck;		   /* its own work did not end when it was to be moved */
-};
-
-/* EndKernels, the latest (fault/endless.h). */
-struct session_endless {
-	uint32_t generation; /* of the executor that was asked; 0: none was */
-	bool is_open;	     /* it has not answered */
-	uint64_t asked_us;
 };
 
 struct session {
@@ -135,16 +128,7 @@ struct session {
 	bool given_up; /* in this life: it could not be adopted, and is ended when everything else is */
 	bool adopted;  /* nothing was read from it in this life: it may be what is over */
 	struct session_again again;
-	/* For the promotion under way. */
-	enum session_recover recover;
-	bool held;	 /* it was live when the promotion began */
-	bool over_limit; /* its work runs for longer than it may */
-	bool quiet;	 /* nothing of it is on the device of the executor that is halted */
-	struct session_endless endless;
-	struct overrun *overruns; /* fault/overrun.c; NULL: nothing seen */
-	/* Its part in losses of executors that nobody is to blame for (fault/convict.c). */
-	struct doubt common; /* commands that were in doubt in each of the `losses` latest ones */
-	unsigned losses;
+	struct session_evidence *evidence; /* what fault/ knows of it (fault/evidence.h) */
 };
 
 /** Who connects; a private copy. */

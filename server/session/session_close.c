@@ -38,7 +38,7 @@ static void on_session_closed(
 	bool orphan = reply && !reply->code && reply->values.count && !reply->values.at[0];
 
 	(void)packet;
-	if (orphan && worker == domain->active && !worker_is_failing(worker))
+	if (orphan && worker == domain->active && !domain_worker_is_failing(worker))
 		domain->daemon->fault_room->orphan(domain, session);
 	if (reply && !reply->code && reply->values.count > 2 && reply->values.at[2])
 		domain->daemon->fault_room->orphan_ended(domain, session);

@@ -25,6 +25,7 @@
 #include "server/session/handshake.h"
 #include "server/session/message.h"
 #include "server/session/request.h"
+#include "server/session/rooms.h"
 #include "server/session/visitor.h"
 
 /*
@@ -113,6 +114,10 @@ static struct session *allocate(struct domain *domain, const struct session_peer
 		return NULL;
 	session->daemon = domain->daemon;
 	session->domain = domain;
+	if (domain->daemon->fault_room->session_made(session)) {
+		free(session);
+		return NULL;
+	}
 	session->refs = 1;
 	session->number = number;
 	session->uid = peer->uid;
@@ -241,7 +246,6 @@ void session_keep(struct session *session)
 		.window = session->window,
 		.recovery = session->recovery,
 		.state = session->state,
-		.recover = session->recover,
 		.opened = session->opened,
 		.connection = session->connection_key,
 		.process = session->process_key,
@@ -282,7 +286,6 @@ static void take_kept(struct session *session, const struct kept_session *kept)
 	session->memory_wish = kept->memory_wish;
 	session->recovery = kept->recovery;
 	session->recovery_set = true;
-	session->recover = (enum session_recover)kept->recover;
 	session->opened = kept->opened;
 	session->connection_key = kept->connection;
 	session->process_key = kept->process;

@@ -74,7 +74,7 @@ static void on_attached(
 	session->attach = (struct kept_call){0};
 	session_keep(session);
 	/* A dying executor's answer means nothing: the next one is told to serve all sessions. */
-	if (reply && reply->code && !worker_is_failing(worker))
+	if (reply && reply->code && !domain_worker_is_failing(worker))
 		session_reject(session, "its session cannot be served");
 	else if (session->request)
 		request_advance(session->request);
@@ -133,7 +133,7 @@ static void on_opened(
 {
 	struct session *session = context;
 	/* One that is not to serve any more may still answer well. */
-	bool dying = !reply || worker_is_failing(worker) || worker != session->domain->active;
+	bool dying = !reply || domain_worker_is_failing(worker) || worker != session->domain->active;
 	bool ok = !dying && !reply->code;
 
 	(void)packet;

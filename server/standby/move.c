@@ -52,6 +52,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/config/config.h"
+#include "server/fault/evidence.h"
 #include "server/fault/promote.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
@@ -264,9 +265,8 @@ static void change_domain(struct session *session, struct domain *to)
 	TAILQ_INSERT_TAIL(&to->sessions, session, domain_link);
 	session->domain = to;
 	session->refusal = (struct session_refusal){0};
-	session->recover = SESSION_RECOVER_NOTHING;
-	doubt_deinit(&session->common);
-	session->losses = 0;
+	session->evidence->recover = SESSION_RECOVER_NOTHING;
+	evidence_forget_losses(session);
 }
 
 /* Nothing of it is left in its old executor. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "server/fault/promote.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/chunk.h"

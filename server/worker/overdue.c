@@ -19,6 +19,8 @@ static bool owes(const struct worker *worker)
 /* How many looks a child may be silent; 0: any number. */
 static unsigned looks_of(const struct worker *worker)
 {
+	const struct worker_events *events = worker->daemon->worker_events;
+
 	switch (worker->state) {
 	case WORKER_STARTING:
 		return OVERDUE_LOOKS;
@@ -26,36 +28,19 @@ static unsigned looks_of(const struct worker *worker)
 	case WORKER_WARM:
 		return owes(worker) ? (worker->domain ? OVERDUE_LOOKS : OVERDUE_LOOKS_KEEPER) : 0;
 	case WORKER_ACTIVE:
-		return owes(worker) && incident_is_activating(worker->domain->promotion.state)
-			       ? OVERDUE_LOOKS_ACTIVATING
-			       : 0;
+		return owes(worker) && events->is_activating(worker) ? OVERDUE_LOOKS_ACTIVATING : 0;
 	default:
 		return 0;
 	}
 }
 
-/* Nobody serves its domain's sessions, and no executor that has served them is left, whose kernels it could wait for.
- * The first executor of all may wait for the device itself. */
-static bool is_awaited(const struct worker *worker)
-{
-	const struct domain *domain = worker->domain;
-	const struct worker *other;
-
-	if (!domain || !incident_is_waiting(domain->promotion.state) || TAILQ_EMPTY(&domain->sessions) ||
-		!worker->daemon->device_known)
-		return false;
-	TAILQ_FOREACH (other, &domain->workers, link)
-		if (other->generation)
-			return false;
-	return true;
-}
-
 /* The first look of a row only notes what it has had so far. */
 static bool stands_still(struct worker *worker)
 {
+	const struct daemon *daemon = worker->daemon;
 	struct vitals vitals;
 
-	if (!is_awaited(worker) || !worker->daemon->spawner->look(worker, &vitals)) {
+	if (!daemon->worker_events->is_awaited(worker) || !daemon->spawner->look(worker, &vitals)) {
 		worker->still = 0;
 		return false;
 	}

@@ -59,6 +59,12 @@ void words_read(const struct worker *worker, struct last_words *ret_words)
 			ret_words[i].magic = 0;
 }
 
+void words_settle(struct worker *worker, uint32_t number)
+{
+	if (number > worker->settled)
+		worker->settled = number;
+}
+
 bool words_is_crash(int signal)
 {
 	return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE ||

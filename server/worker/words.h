@@ -5,6 +5,7 @@
 #define FRMPS_SERVER_WORKER_WORDS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct last_words;
 struct worker;
@@ -20,6 +21,9 @@ void words_unmap(struct worker *worker);
  * @ret_words: LAST_WORDS_MAX of them; those without magic say nothing
  */
 void words_read(const struct worker *worker, struct last_words *ret_words);
+
+/** Faults up to this number are settled; one below an earlier one changes nothing. */
+void words_settle(struct worker *worker, uint32_t number);
 
 /** Whether a process that this signal ended has crashed. */
 bool words_is_crash(int signal);

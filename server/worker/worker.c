@@ -14,7 +14,6 @@
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
 #include "server/config/config.h"
-#include "server/fault/kernel_log.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
@@ -27,10 +26,6 @@
 
 /* Warming a standby sends thousands of small packets without waiting: they wait here. */
 #define WORKER_QUEUE_MAX (1u << 20)
-
-/* How long the driver may take from its line in the kernel log to its word to the executor: it reads a device
- * that is full of warps first (4.8 s at most were seen). */
-#define TESTIMONY_US 5000000u
 
 struct worker_pending {
 	TAILQ_ENTRY(worker_pending) link;
@@ -86,65 +81,8 @@ void worker_take_lost(struct worker *worker, int32_t code, const char *text)
 		return;
 	worker->lost = true;
 	worker->lost_code = code;
-	worker->lost_us = timer_now_us();
 	snprintf(worker->lost_text, sizeof(worker->lost_text), "%s", text);
 	events_of(worker)->lost(worker, text);
-}
-
-/* "It failed" says less than any other code. */
-static void note_code(struct worker *worker, int32_t code)
-{
-	if (!worker->testified_code || worker->testified_code == CUDA_ERROR_LAUNCH_FAILED)
-		worker->testified_code = code;
-}
-
-bool worker_is_testified(const struct worker *worker)
-{
-	return worker->testified_us && timer_now_us() - worker->testified_us < TESTIMONY_US;
-}
-
-static void forget_testimony(struct worker *worker)
-{
-	worker->testified_us = 0;
-	worker->testified_code = 0;
-	worker->testified_address = 0;
-}
-
-void worker_settle(struct worker *worker, uint32_t number)
-{
-	if (number > worker->settled)
-		worker->settled = number;
-	forget_testimony(worker);
-}
-
-static void remember(struct worker *worker, const struct xid *xid)
-{
-	if (!worker_is_testified(worker))
-		forget_testimony(worker);
-	worker->testified_us = timer_now_us();
-	note_code(worker, xid->code);
-	if (xid->address)
-		worker->testified_address = xid->address;
-}
-
-void worker_testify(struct worker *worker, const struct xid *xid)
-{
-	if (worker->state == WORKER_CONDEMNED)
-		return;
-	if (worker->state != WORKER_ACTIVE) {
-		/* It runs nothing of a session. If it cannot go on it dies, or says so. */
-		log_info("executor %d (%s) serves nobody and goes on: %s", (int)worker->pid,
-			worker_state_name(worker->state), xid->text);
-		return;
-	}
-	/* The executor sees the exception, or the driver's error, and tells of it. */
-	remember(worker, xid);
-	log_info("a sign that executor %d has a fault, no proof: %s", (int)worker->pid, xid->text);
-}
-
-bool worker_is_failing(const struct worker *worker)
-{
-	return worker->state == WORKER_CONDEMNED || worker->halting;
 }
 
 bool worker_owes(const struct worker *worker, const void *context)
@@ -249,7 +187,6 @@ void worker_keep(struct worker *worker)
 		.was_warm = worker->was_warm,
 		.lost = worker->lost,
 		.contains = worker->contains,
-		.halting = worker->halting,
 		.told = worker->told,
 		.settled = worker->settled,
 		/* One that could not even be listed is not worth adopting. */
@@ -327,7 +264,6 @@ static void take_kept(struct worker *worker, const struct kept_worker *kept, siz
 	worker->was_warm = kept->was_warm;
 	worker->lost = kept->lost;
 	worker->contains = kept->contains;
-	worker->halting = kept->halting;
 	worker->told = kept->told;
 	worker->settled = kept->settled;
 	worker->lost_code = kept->lost_code;

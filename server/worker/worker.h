@@ -37,7 +37,7 @@ struct record;
 struct shared_fd;
 struct vitals;
 struct worker;
-struct xid;
+struct worker_evidence;
 
 enum worker_state { WORKER_STARTING, WORKER_WARMING, WORKER_WARM, WORKER_ACTIVE, WORKER_CONDEMNED };
 
@@ -52,7 +52,8 @@ struct spawner {
 	bool (*look)(const struct worker *worker, struct vitals *ret_vitals);
 };
 
-/* What a worker says, and what becomes of it: events for the rooms above, registered when the daemon starts. */
+/* What a worker says, and what becomes of it: events for the rooms above, and what worker/ asks them. Registered when the
+ * daemon starts. */
 struct worker_events {
 	/* It says Ready, in STARTING. */
 	void (*ready)(struct worker *worker, const struct wire_ready *ready);
@@ -80,6 +81,11 @@ struct worker_events {
 	void (*gone)(struct worker *worker);
 	/* A number was given out (daemon->next_worker). */
 	void (*numbered)(struct daemon *daemon);
+	/* Whether it has Activate to answer. */
+	bool (*is_activating)(const struct worker *worker);
+	/* Whether nobody serves its domain's sessions, and no executor that has served them is left, whose kernels it could
+	 * wait for. */
+	bool (*is_awaited)(const struct worker *worker);
 	/* Something that ends will give memory back; so many of these have. */
 	void (*gives_back)(struct daemon *daemon);
 	void (*gave_back)(struct daemon *daemon, unsigned count);
@@ -101,9 +107,10 @@ struct worker {
 	enum role role;
 	enum worker_state state;
 	struct connection *connection;
-	void *process;		  /* the spawner's */
-	struct timer *end_timer;  /* kills it, if that is put off (worker_condemn_later) */
-	struct timer *reap_timer; /* looks whether it ends (device.h); NULL: it was not killed */
+	void *process;			  /* the spawner's */
+	struct timer *end_timer;	  /* kills it, if that is put off (worker_condemn_later) */
+	struct timer *reap_timer;	  /* looks whether it ends (device.h); NULL: it was not killed */
+	struct worker_evidence *evidence; /* what fault/ knows of it (fault/evidence.h) */
 	pid_t pid;
 	uint64_t started_us;
 	uint32_t generation;	  /* since Activate was sent; 0 before */
@@ -111,13 +118,8 @@ struct worker {
 	bool was_ready;		  /* it said Ready */
 	bool lost;		  /* it said Lost */
 	int32_t lost_code;
-	uint64_t lost_us;
-	uint64_t testified_us;	    /* when the kernel log named it; 0: it has not */
-	int32_t testified_code;	    /* the first that said something in particular */
-	uint64_t testified_address; /* that was accessed; 0: not said */
-	uint32_t settled; /* faults of it that are told and judged, by their numbers: up to this one */
+	uint32_t settled; /* words.h: faults that have been dealt with, by their numbers: up to this one */
 	bool contains;	  /* executors: handles exceptions of kernels, and tells of each one itself */
-	bool halting;	  /* Halt was sent: of its answers only those that are good count */
 	bool told;	  /* it knows, or knew before it was condemned, the sessions of its domain */
 	bool gives_back;  /* it is condemned, and has mapped until it ends what its sessions free meanwhile */
 	bool was_warm;	  /* executors: it was once told everything, and lived */
@@ -186,22 +188,9 @@ void worker_condemn(struct worker *worker, const char *reason);
 /** The same, but it is killed only after @milliseconds. Until then it must not do anything that anybody minds. */
 void worker_condemn_later(struct worker *worker, uint64_t milliseconds, const char *reason);
 
-/** The kernel log names it. That is remembered for a while, and is evidence if something else says that there is a
- * fault. */
-void worker_testify(struct worker *worker, const struct xid *xid);
-/**
- * A fault that it has contained is told and judged: what its last words and the kernel log say of it so far
- * is no evidence of another.
- * @number: of the fault; 0: it does not count them
- */
-void worker_settle(struct worker *worker, uint32_t number);
-/** Whether the kernel log named it a moment ago. */
-bool worker_is_testified(const struct worker *worker);
 /** It said so itself, in whatever way. */
 void worker_take_lost(struct worker *worker, int32_t code, const char *text);
 
-/** Whether an answer of it that is no success may be due to its own trouble. */
-bool worker_is_failing(const struct worker *worker);
 /** Whether a request made with this context has not been answered. */
 bool worker_owes(const struct worker *worker, const void *context);
 

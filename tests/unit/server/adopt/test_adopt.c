@@ -10,6 +10,8 @@
 #include "server/adopt/records.h"
 #include "server/adopt/store.h"
 #include "server/control/events.h"
+#include "server/fault/evidence.h"
+#include "server/fault/promote.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/chunk.h"
 #include "server/session/domain.h"
@@ -83,12 +85,12 @@ END_TEST
 /* Values of variables that were on their way to the next executor are lost with the daemon that had them. */
 START_TEST(a_promotion_goes_on_without_what_only_memory_had)
 {
-	fake_domain(fake)->promotion.variables = shared_fd_new(dup(STDERR_FILENO));
+	fake_domain(fake)->promotion->variables = shared_fd_new(dup(STDERR_FILENO));
 	fake_reap(fake, active, SIGKILL);
-	ck_assert(incident_is_activating(fake_domain(fake)->promotion.state));
+	ck_assert(incident_is_activating(fake_domain(fake)->promotion->state));
 	ck_assert_int_eq(fake_come_back(fake), 0);
-	ck_assert(incident_is_activating(fake_domain(fake)->promotion.state));
-	ck_assert_ptr_null(fake_domain(fake)->promotion.variables);
+	ck_assert(incident_is_activating(fake_domain(fake)->promotion->state));
+	ck_assert_ptr_null(fake_domain(fake)->promotion->variables);
 }
 END_TEST
 
@@ -99,22 +101,59 @@ START_TEST(why_an_executor_was_given_up_is_not_forgotten)
 
 	fake_issue(&TAILQ_FIRST(&fake_domain(fake)->sessions)->view, 5);
 	fake_send(fake, active->socket, &sign, NULL, 0);
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
 	worker_condemn(active->worker, "the test wants it");
 	ck_assert_int_eq(fake_come_back(fake), 0);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, INCIDENT_FENCING);
+	ck_assert_int_eq(fake_domain(fake)->promotion->state, INCIDENT_FENCING);
 	fake_reap(fake, active, SIGKILL);
-	ck_assert_int_eq(fake_domain(fake)->promotion.verdict.ground, JUDGE_UNKNOWN);
+	ck_assert_int_eq(fake_domain(fake)->promotion->verdict.ground, JUDGE_UNKNOWN);
 }
 END_TEST
 
 START_TEST(a_silence_stays_one)
 {
 	promote_silent(fake_domain(fake), active->worker);
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
 	ck_assert_int_eq(fake_come_back(fake), 0);
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
-	ck_assert_int_eq(fake_domain(fake)->promotion.cause, PROMOTE_SILENT);
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
+	ck_assert_int_eq(fake_domain(fake)->promotion->cause, PROMOTE_SILENT);
+}
+END_TEST
+
+/* How each session is to be treated is told to the next executor again, as it was found. */
+START_TEST(a_culprit_stays_one)
+{
+	for (unsigned life = 0; life < 3; life++) {
+		if (!life) {
+			fake_issue(&fake_session(fake, 0)->view, 5);
+			active->words->session = fake_session(fake, 0)->number;
+			active->words->magic = LAST_WORDS_MAGIC;
+			fake_reap(fake, active, SIGSEGV);
+		} else {
+			ck_assert_int_eq(fake_come_back(fake), 0);
+		}
+		ck_assert_int_eq(fake_session(fake, 0)->evidence->recover, SESSION_RECOVER_CULPRIT);
+		fake_expect(fake, standby->socket, WIRE_ACTIVATE);
+		ck_assert_uint_eq(fake->message.activate.sessions.count, 1);
+		ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_CULPRIT);
+	}
+	fake_reply(fake, standby->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
+	ck_assert_int_eq(fake_session(fake, 0)->evidence->recover, SESSION_RECOVER_NOTHING);
+	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
+}
+END_TEST
+
+/* It was to be replaced for that program's work: that is what becomes known of it at its end. */
+START_TEST(who_was_over_the_limit_is_not_forgotten)
+{
+	fake_issue(&fake_session(fake, 0)->view, 5);
+	promote_over_limit(fake_domain(fake), fake_session(fake, 0));
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	fake_reap(fake, active, SIGKILL);
+	fake_expect(fake, standby->socket, WIRE_ACTIVATE);
+	ck_assert_uint_eq(fake->message.activate.recover.at[0], SESSION_RECOVER_CULPRIT);
+	ck_assert_int_eq(fake->message.activate.code, CUDA_ERROR_LAUNCH_TIMEOUT);
 }
 END_TEST
 
@@ -169,7 +208,7 @@ START_TEST(an_executor_without_its_descriptors_is_replaced_when_it_has_ended)
 	lose_fd(active->worker->control_key);
 	ck_assert_int_eq(fake_come_back(fake), 0);
 	fake_expect_nothing(fake, standby->socket);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, INCIDENT_FENCING);
+	ck_assert_int_eq(fake_domain(fake)->promotion->state, INCIDENT_FENCING);
 	ck_assert(active->killed);
 	fake_reap(fake, active, SIGKILL);
 	fake_serve(fake, standby, WIRE_ACTIVATE);
@@ -396,7 +435,9 @@ int main(void)
 	tests = tcase_create("promotion");
 	suite_add_tcase(suite, tests);
 	tcase_add_checked_fixture(tests, set_up, part);
+	tcase_add_test(tests, a_culprit_stays_one);
 	tcase_add_test(tests, a_silence_stays_one);
+	tcase_add_test(tests, who_was_over_the_limit_is_not_forgotten);
 	tcase_add_test(tests, why_an_executor_was_given_up_is_not_forgotten);
 	return suite_run(suite);
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/fault/promote.h"
 #include "server/session/guests.h"
 #include "server/control/events.h"
 #include "server/control/operator.h"
@@ -291,7 +292,7 @@ START_TEST(a_verdict_cannot_speak_to_a_terminal)
 
 	fake = fake_new(1);
 	fake_boot(fake);
-	strcpy(TAILQ_FIRST(&fake->daemon.domains)->promotion.verdict_text,
+	strcpy(TAILQ_FIRST(&fake->daemon.domains)->promotion->verdict_text,
 		"kernel \x1b]0;k\n\xc3\xa4\xc2\x9b[");
 	root = status_of(0);
 	domain = json_array_get(json_object_get(root, "domains"), 0);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/fault/evidence.h"
 #include "server/fault/halt.h"
 #include "server/fault/kernel_log.h"
 #include "server/fault/promote.h"
@@ -93,15 +94,15 @@ START_TEST(everybody_else_goes_on)
 {
 	boot();
 	fault_first_session();
-	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
 	ck_assert_ptr_nonnull(
-		strstr(fake_domain(fake)->promotion.verdict_text, "kernel bad_kernel, code 700"));
+		strstr(fake_domain(fake)->promotion->verdict_text, "kernel bad_kernel, code 700"));
 	/* Nobody's moment yet: nothing happens, and it is asked again. */
 	expect_gentle_halt();
 	answer(CUDA_ERROR_NOT_READY);
-	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
 	fake_expect_nothing(fake, first->socket);
 	expect_gentle_halt();
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
@@ -117,8 +118,8 @@ START_TEST(an_executor_with_nothing_left_of_the_fault_stays)
 	boot();
 	for (int i = 0; i < 2; i++) {
 		fault_first_session();
-		ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
-		ck_assert(!fake_domain(fake)->promotion.worn);
+		ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
+		ck_assert(!fake_domain(fake)->promotion->worn);
 		fake_expect_nothing(fake, first->socket);
 	}
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_RUNNING);
@@ -126,7 +127,7 @@ START_TEST(an_executor_with_nothing_left_of_the_fault_stays)
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
 	ck_assert_uint_eq(fake->daemon.counters.faults, 1);
 	ck_assert_ptr_nonnull(
-		strstr(fake_domain(fake)->promotion.verdict_text, "kernel bad_kernel, code 700"));
+		strstr(fake_domain(fake)->promotion->verdict_text, "kernel bad_kernel, code 700"));
 	has_ended = false;
 	fault_first_session();
 	expect_gentle_halt();
@@ -165,8 +166,8 @@ START_TEST(it_is_replaced_in_a_quiet_moment)
 	fake_reply(fake, second->socket, fake->message.id, 0, NULL, 0);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
 	ck_assert_uint_eq(fake->daemon.counters.faults, 1);
-	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
-	ck_assert(!fake_domain(fake)->promotion.worn);
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
+	ck_assert(!fake_domain(fake)->promotion->worn);
 	ck_assert_uint_eq(state_of(0), SHM_SESSION_FAULTED);
 	/* It is in nobody's way: its end would be, so soon after a fault. Or it ends by itself meanwhile. */
 	if (_i == 0) {
@@ -392,7 +393,7 @@ static void expect_end(enum session_recover recover, unsigned counted)
 	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
 	ck_assert_uint_eq(fake->daemon.counters.faults, counted);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
-	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion.verdict_text, "nobody is proved guilty"));
+	ck_assert_ptr_nonnull(strstr(fake_domain(fake)->promotion->verdict_text, "nobody is proved guilty"));
 }
 
 /* It contains faults, and has seen no sign of another: what is done is done, whoever was at work last. */
@@ -440,10 +441,11 @@ END_TEST
 START_TEST(a_death_behind_a_contained_fault_is_nobodys_doing)
 {
 	boot();
-	worker_testify(first->worker, &(struct xid){.number = 13, .pid = 1, .code = 716, .text = "Xid 13"});
+	evidence_take_xid(
+		first->worker, &(struct xid){.number = 13, .pid = 1, .code = 716, .text = "Xid 13"});
 	fault_first_session();
 	if (_i)
-		worker_testify(
+		evidence_take_xid(
 			first->worker, &(struct xid){.number = 13, .pid = 1, .code = 716, .text = "Xid 13"});
 	work();
 	expect_end(SESSION_RECOVER_NOTHING, 1);
@@ -466,7 +468,7 @@ START_TEST(a_fault_that_comes_out_while_it_is_halted_is_the_reason)
 	fake_reply(fake, second->socket, fake->message.id, 0, (uint64_t[]){0}, 1);
 	ck_assert_uint_eq(fake->daemon.counters.culprits, 1);
 	ck_assert_ptr_nonnull(
-		strstr(fake_domain(fake)->promotion.verdict_text, "kernel bad_kernel, code 700"));
+		strstr(fake_domain(fake)->promotion->verdict_text, "kernel bad_kernel, code 700"));
 	fake_reap(fake, first, SIGKILL);
 	end();
 }
@@ -489,7 +491,7 @@ START_TEST(one_whose_work_goes_on_has_more_time)
 		fake_turn(fake);
 		sched_yield();
 	} while (timer_now_us() - begin_us < (HALT_SILENCE_MS + 500) * 1000);
-	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
 	fake_expect_nothing(fake, first->socket);
 	end();
 }
@@ -499,7 +501,7 @@ START_TEST(a_sign_of_its_own_halts_it)
 {
 	boot();
 	say(WIRE_SUSPECT, 0);
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
 	ck_assert_uint_eq(state_of(1), SHM_SESSION_HELD);
 	ck_assert(!fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
 	end();
@@ -513,9 +515,9 @@ START_TEST(a_later_fault_goes_the_ordinary_way)
 	fault_first_session();
 	expect_gentle_halt();
 	say(WIRE_LOST, 0);
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
 	ck_assert(!fake_expect(fake, first->socket, WIRE_HALT)->halt.gently);
-	ck_assert_int_eq(fake_domain(fake)->promotion.cause, PROMOTE_SIGN);
+	ck_assert_int_eq(fake_domain(fake)->promotion->cause, PROMOTE_SIGN);
 	end();
 }
 END_TEST

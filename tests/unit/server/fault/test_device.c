@@ -8,6 +8,7 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/fault/kernel_log.h"
+#include "server/fault/promote.h"
 #include "server/loop/timer.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
@@ -303,7 +304,7 @@ START_TEST(an_executor_that_nobody_waits_for_may_take_its_time)
 	/* But it is in the way when the other one goes as well, and nobody can be started in its place. */
 	fake->config.standbys = 0;
 	fake_reap(fake, active, SIGKILL);
-	ck_assert(incident_is_waiting(fake_domain(fake)->promotion.state));
+	ck_assert(incident_is_waiting(fake_domain(fake)->promotion->state));
 	look(standby, 1);
 	expect_told(&client, CUDA_ERROR_DEVICE_UNAVAILABLE, "was killed and does not end");
 	forget(&client);

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "server/fault/evidence.h"
 #include "server/fault/overrun.h"
 #include "server/session/session.h"
 #include "tests/lib/suite.h"
@@ -13,6 +14,7 @@ static struct session session;
 
 static void open_session(void)
 {
+	ck_assert_int_eq(evidence_open(&session), 0);
 	session.view.server = calloc(1, sizeof(*session.view.server));
 	session.view.states = calloc(SHM_STREAMS, sizeof(*session.view.states));
 	session.view.timelines = calloc(SHM_TIMELINES, sizeof(*session.view.timelines));
@@ -20,7 +22,7 @@ static void open_session(void)
 
 static void close_session(void)
 {
-	overrun_forget(&session);
+	evidence_close(&session);
 	free(session.view.server);
 	free(session.view.states);
 	free(session.view.timelines);

@@ -6,7 +6,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/fault/evidence.h"
 #include "server/fault/kernel_log.h"
+#include "server/fault/promote.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
 #include "server/worker/worker.h"
@@ -128,7 +130,7 @@ static void reach(enum step step)
 	issue(0);
 	issue(1);
 	say(first, WIRE_SUSPECT, 0);
-	ck_assert(incident_is_halting(fake_domain(fake)->promotion.state));
+	ck_assert(incident_is_halting(fake_domain(fake)->promotion->state));
 	if (step == HALT_SENT)
 		return;
 	fake_serve(fake, first, WIRE_HALT);
@@ -137,7 +139,7 @@ static void reach(enum step step)
 	if (step == FENCED) {
 		name_culprit();
 		worker_condemn(first->worker, "a test");
-		ck_assert_int_eq(fake_domain(fake)->promotion.state, INCIDENT_FENCING);
+		ck_assert_int_eq(fake_domain(fake)->promotion->state, INCIDENT_FENCING);
 		return;
 	}
 	finish(1);
@@ -145,7 +147,7 @@ static void reach(enum step step)
 		return;
 	name_culprit();
 	FAKE_RUN_WHILE(fake, !first->killed);
-	ck_assert(incident_is_activating(fake_domain(fake)->promotion.state));
+	ck_assert(incident_is_activating(fake_domain(fake)->promotion->state));
 }
 
 /* What comes in between. */
@@ -162,7 +164,7 @@ static void happen(enum event event)
 		break;
 	case DRIVERS_WORD:
 		if (active)
-			worker_testify(active, &xid);
+			evidence_take_xid(active, &xid);
 		break;
 	case CONTEXT_LOST:
 		say(first, WIRE_LOST, 719);
@@ -196,7 +198,7 @@ START_TEST(the_promotion_comes_to_its_end)
 		orders[1]);
 	ck_assert_uint_eq(fake->daemon.counters.promotions, 1);
 	ck_assert_ptr_nonnull(
-		strstr(fake_domain(fake)->promotion.verdict_text, "kernel bad_kernel, code 700"));
+		strstr(fake_domain(fake)->promotion->verdict_text, "kernel bad_kernel, code 700"));
 	end();
 }
 END_TEST

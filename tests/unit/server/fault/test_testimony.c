@@ -3,7 +3,9 @@
 #include <signal.h>
 #include <string.h>
 
+#include "server/fault/evidence.h"
 #include "server/fault/kernel_log.h"
+#include "server/fault/promote.h"
 #include "server/loop/timer.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
@@ -40,7 +42,7 @@ static void expect_nothing_happened(void)
 {
 	fake_expect_nothing(fake, active->socket);
 	ck_assert(!active->killed && !standby->killed);
-	ck_assert(incident_is_serving(fake_domain(fake)->promotion.state));
+	ck_assert(incident_is_serving(fake_domain(fake)->promotion->state));
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
 	ck_assert_uint_eq(fake->daemon.counters.faults, 0);
 }
@@ -51,14 +53,14 @@ START_TEST(one_that_serves_nobody_goes_on)
 	struct fake_child *next;
 
 	boot();
-	worker_testify(standby->worker, &exception);
-	worker_testify(standby->worker, &stopped);
+	evidence_take_xid(standby->worker, &exception);
+	evidence_take_xid(standby->worker, &stopped);
 	expect_nothing_happened();
 	fake_reap(fake, standby, SIGKILL);
 	next = &fake->children[3];
-	worker_testify(next->worker, &exception);
+	evidence_take_xid(next->worker, &exception);
 	fake_ready(fake, next);
-	worker_testify(next->worker, &stopped);
+	evidence_take_xid(next->worker, &stopped);
 	ck_assert(!next->killed);
 	ck_assert_uint_eq(fake->child_count, 4);
 	fake_serve(fake, next, WIRE_OPEN_SESSION);
@@ -72,11 +74,11 @@ END_TEST
 START_TEST(a_sign_alone_costs_nothing)
 {
 	boot();
-	worker_testify(active->worker, &exception);
+	evidence_take_xid(active->worker, &exception);
 	expect_nothing_happened();
 	/* Its end for another reason, later, is none for that fault. */
-	active->worker->testified_us -= 60000000;
-	ck_assert(!worker_is_testified(active->worker));
+	active->worker->evidence->testified_us -= 60000000;
+	ck_assert(!evidence_is_testified(active->worker));
 	fake_reap(fake, active, SIGKILL);
 	fake_expect(fake, standby->socket, WIRE_ACTIVATE);
 	ck_assert_int_ne(fake->message.activate.code, 716);
@@ -91,7 +93,7 @@ START_TEST(an_executor_is_not_ended_by_the_log)
 {
 	boot();
 	active->worker->contains = _i & 1;
-	worker_testify(active->worker, &stopped);
+	evidence_take_xid(active->worker, &stopped);
 	expect_nothing_happened();
 	end();
 }
@@ -101,8 +103,8 @@ END_TEST
 START_TEST(a_line_of_the_log_is_the_code_of_an_executor_that_crashes)
 {
 	boot();
-	worker_testify(active->worker, &exception);
-	worker_testify(active->worker, &stopped);
+	evidence_take_xid(active->worker, &exception);
+	evidence_take_xid(active->worker, &stopped);
 	fake_reap(fake, active, SIGSEGV);
 	fake_expect(fake, standby->socket, WIRE_ACTIVATE);
 	ck_assert_int_eq(fake->message.activate.code, 716);
@@ -122,7 +124,7 @@ START_TEST(who_had_work_behind_a_line_of_the_log_is_told)
 	fake_issue(&session->view, 5);
 	word_release(&session->view.server->active, timer_now_us() * 1000);
 	word_release(&shm_view_timeline(&session->view, active->worker->generation)->stream[3].done, 5);
-	worker_testify(active->worker, &exception);
+	evidence_take_xid(active->worker, &exception);
 	fake_reap(fake, active, SIGKILL);
 	fake_expect(fake, standby->socket, WIRE_ACTIVATE);
 	ck_assert_uint_eq(

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/fault/promote.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
 #include "server/worker/worker.h"
@@ -62,7 +63,7 @@ static void resume(void)
 
 static void expect(const char *part)
 {
-	const char *text = fake_domain(fake)->promotion.verdict_text;
+	const char *text = fake_domain(fake)->promotion->verdict_text;
 
 	ck_assert_msg(strstr(text, part), "no \"%s\" in \"%s\"", part, text);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "server/control/status.h"
+#include "server/fault/promote.h"
 #include "server/loop/timer.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
@@ -58,12 +59,12 @@ START_TEST(executor_that_hangs_while_it_takes_over_is_replaced)
 {
 	boot();
 	fake_reap(fake, active, SIGKILL);
-	ck_assert(incident_is_activating(fake_domain(fake)->promotion.state));
+	ck_assert(incident_is_activating(fake_domain(fake)->promotion->state));
 	look(OVERDUE_LOOKS_ACTIVATING - 1);
 	ck_assert(!standby->killed);
 	look(1);
 	ck_assert(standby->killed);
-	ck_assert_int_eq(fake_domain(fake)->promotion.state, INCIDENT_FENCING);
+	ck_assert_int_eq(fake_domain(fake)->promotion->state, INCIDENT_FENCING);
 	end();
 }
 END_TEST
@@ -74,7 +75,7 @@ static struct fake_child *lose_active(void)
 	boot();
 	fake_join(fake, &client, active, NULL);
 	fake_reap(fake, active, SIGKILL);
-	ck_assert(incident_is_waiting(fake_domain(fake)->promotion.state));
+	ck_assert(incident_is_waiting(fake_domain(fake)->promotion->state));
 	ck_assert_uint_eq(fake->child_count, 4);
 	return &fake->children[3];
 }
@@ -92,7 +93,7 @@ START_TEST(executors_that_everybody_waits_for_are_replaced_where_they_stand_stil
 	look(1);
 	ck_assert(!standby->killed && !third->killed);
 	fake_reap(fake, standby, SIGKILL);
-	ck_assert(incident_is_waiting(fake_domain(fake)->promotion.state));
+	ck_assert(incident_is_waiting(fake_domain(fake)->promotion->state));
 	fake->children[4].seen = true;
 	look(OVERDUE_LOOKS_STILL);
 	ck_assert(!third->killed && !fake->children[4].killed);
@@ -152,7 +153,7 @@ START_TEST(executor_that_may_have_to_wait_is_waited_for)
 	fake_send(fake, active->socket, &sign, NULL, 0);
 	fake_serve(fake, active, WIRE_HALT);
 	FAKE_RUN_WHILE(fake, !active->killed);
-	ck_assert(incident_is_waiting(fake_domain(fake)->promotion.state));
+	ck_assert(incident_is_waiting(fake_domain(fake)->promotion->state));
 	look(OVERDUE_LOOKS / 2);
 	ck_assert(!standby->killed);
 	fake_reap(fake, active, SIGKILL);

@@ -1,0 +1,94 @@
+// See saved.h. The part is the head of struct promotion as it is in memory, and a list of the sessions that the next
+// executor is to treat in any way but let go on. The list that was read is kept until the sessions are there, and is what is
+// written meanwhile: a record in between loses nobody.
+
+#include "server/fault/saved.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/fault/evidence.h"
+#include "server/fault/promote.h"
+#include "server/log.h"
+#include "server/session/domain.h"
+
+/* What outlives the daemon of struct promotion. */
+#define HEAD_BYTES offsetof(struct promotion, halt_timer)
+
+struct saved_session {
+	uint64_t number;
+	uint32_t recover, reserved;
+};
+
+struct saved_list {
+	uint32_t count, reserved;
+	struct saved_session sessions[];
+};
+
+static size_t list_bytes(uint32_t count)
+{
+	return sizeof(struct saved_list) + count * sizeof(struct saved_session);
+}
+
+/* @list: NULL: counts. Return: how many there are */
+static uint32_t collect(const struct domain *domain, struct saved_list *list)
+{
+	const struct session *session;
+	uint32_t count = 0;
+
+	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
+		if (session->evidence->recover == SESSION_RECOVER_NOTHING)
+			continue;
+		if (list)
+			list->sessions[count] = (struct saved_session){
+				.number = session->number, .recover = session->evidence->recover};
+		count++;
+	}
+	return count;
+}
+
+size_t saved_write(const struct domain *domain, void *bytes)
+{
+	const struct saved_list *adopted = domain->promotion->adopted;
+	uint32_t count = adopted ? adopted->count : collect(domain, NULL);
+	struct saved_list *list = bytes ? (void *)((char *)bytes + HEAD_BYTES) : NULL;
+
+	if (list) {
+		memcpy(bytes, domain->promotion, HEAD_BYTES);
+		list->count = count;
+	}
+	if (list && adopted)
+		memcpy(list->sessions, adopted->sessions, count * sizeof(*list->sessions));
+	else if (list)
+		collect(domain, list);
+	return HEAD_BYTES + list_bytes(count);
+}
+
+void saved_read(struct domain *domain, const void *bytes, size_t size)
+{
+	struct promotion *promotion = domain->promotion;
+
+	log_bug_on(size < HEAD_BYTES + list_bytes(0));
+	memcpy(promotion, bytes, HEAD_BYTES);
+	promotion->adopted = malloc(size - HEAD_BYTES);
+	log_bug_on(!promotion->adopted);
+	memcpy(promotion->adopted, (const char *)bytes + HEAD_BYTES, size - HEAD_BYTES);
+	log_bug_on(size != HEAD_BYTES + list_bytes(promotion->adopted->count));
+}
+
+void saved_give(struct session *session)
+{
+	const struct promotion *promotion = session->domain->promotion;
+	const struct saved_list *list = promotion->adopted;
+
+	session->evidence->held = incident_is_open(promotion->state);
+	for (uint32_t i = 0; list && i < list->count; i++)
+		if (list->sessions[i].number == session->number)
+			session->evidence->recover = (enum session_recover)list->sessions[i].recover;
+}
+
+void saved_forget(struct domain *domain)
+{
+	free(domain->promotion->adopted);
+	domain->promotion->adopted = NULL;
+}
