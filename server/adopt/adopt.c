@@ -14,7 +14,7 @@
 
 #include "server/adopt/holder.h"
 #include "server/adopt/inventory.h"
-#include "server/adopt/records.h"
+#include "server/session/records.h"
 #include "server/adopt/repeat.h"
 #include "server/adopt/resume.h"
 #include "server/adopt/store.h"
@@ -33,6 +33,7 @@
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/standby/move.h"
+#include "server/worker/record.h"
 #include "server/worker/supervise.h"
 #include "server/worker/worker.h"
 

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "server/adopt/records.h"
+#include "server/session/records.h"
 #include "server/adopt/repeat.h"
 #include "server/adopt/store.h"
 #include "server/log.h"

@@ -7,7 +7,7 @@
 
 #include "protocol/socket.h"
 #include "protocol/wire.h"
-#include "server/adopt/records.h"
+#include "server/session/records.h"
 #include "server/adopt/store.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"

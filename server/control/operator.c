@@ -47,9 +47,9 @@ static void send_answer(
 
 	if (!r || r == CONNECTION_E_CLOSED)
 		return;
-	userlog_event(operator->daemon, operator->uid, USERLOG_operator, LOG_LEVEL_WARNING,
+	userlog_event(operator->daemon, operator->guest.uid, USERLOG_operator, LOG_LEVEL_WARNING,
 		"an operator of uid %lld is sent away: his answer cannot be sent: %s",
-		(long long)operator->uid, r < 0 ? strerror(-r) : "too much of it");
+		(long long)operator->guest.uid, r < 0 ? strerror(-r) : "too much of it");
 	operator_free(operator);
 }
 
@@ -148,7 +148,7 @@ static void answer_document(struct operator* operator, char * json)
 static void answer_status(struct operator* operator)
 {
 	struct daemon *daemon = operator->daemon;
-	const uid_t uid = operator->uid;
+	const uid_t uid = operator->guest.uid;
 	struct document document = {.json = status_json(daemon, uid)};
 
 	document.length = document.json ? strlen(document.json) : 0;
@@ -174,7 +174,7 @@ static struct session *find_session(const struct daemon *daemon, const char *num
 /* For those who may end it. */
 static bool may_command(const struct operator* operator, const struct session * session)
 {
-	return quota_is_operator(operator->uid) || operator->uid == session->uid;
+	return quota_is_operator(operator->guest.uid) || operator->guest.uid == session->uid;
 }
 
 static void on_moved(void *context, int32_t code, const char *text)
@@ -284,7 +284,7 @@ static void answer_reload(struct operator* operator)
 
 	if (request->argument_count) {
 		refuse(operator, CUDA_ERROR_INVALID_VALUE, "reload takes no arguments");
-	} else if (!quota_is_operator(operator->uid)) {
+	} else if (!quota_is_operator(operator->guest.uid)) {
 		refuse(operator, CUDA_ERROR_NOT_PERMITTED, "only root and the service's own user may reload");
 	} else {
 		obstacle = reload_begin(operator, request->id, say_reloaded);
@@ -325,7 +325,7 @@ static void lift(struct operator* operator)
 		refuse(operator, CUDA_ERROR_NOT_FOUND,
 			"there is no program number %s (frmpsctl quarantine lists them)",
 			request->arguments[1]);
-	} else if (!quota_is_operator(operator->uid) && operator->uid != offender->uid) {
+	} else if (!quota_is_operator(operator->guest.uid) && operator->guest.uid != offender->uid) {
 		refuse(operator, CUDA_ERROR_NOT_PERMITTED, "program number %s is another user's",
 			request->arguments[1]);
 	} else {
@@ -337,14 +337,14 @@ static void lift(struct operator* operator)
 static void answer_quarantine(struct operator* operator)
 {
 	if (!operator->request.argument_count)
-		answer_document(operator, quarantine_json(operator->daemon, operator->uid));
+		answer_document(operator, quarantine_json(operator->daemon, operator->guest.uid));
 	else
 		lift(operator);
 }
 
 static void answer_faults(struct operator* operator)
 {
-	answer_document(operator, faults_json(operator->daemon, operator->uid));
+	answer_document(operator, faults_json(operator->daemon, operator->guest.uid));
 }
 
 /* With the end of the service the operator is gone. */
@@ -353,7 +353,7 @@ static void answer_verb(struct operator* operator)
 	struct daemon *daemon = operator->daemon;
 	struct mps_answer answer;
 
-	mps_do(daemon, operator->uid, &operator->request, &answer);
+	mps_do(daemon, operator->guest.uid, &operator->request, &answer);
 	if (answer.code)
 		refuse(operator,(CUresult) answer.code, "%s", answer.text);
 	else
@@ -377,19 +377,21 @@ static void answer_events(struct operator* operator)
 	}
 	if (after > operator->daemon->events.latest)
 		after = 0;
-	if (request->argument_count && !events_has_later(operator->daemon, operator->uid, after)) {
+	if (request->argument_count && !events_has_later(operator->daemon, operator->guest.uid, after)) {
 		operator->awaits_events = true;
 		connection_pause(operator->connection);
 	} else {
-		answer_document(operator, events_json(operator->daemon, operator->uid, after));
+		answer_document(operator, events_json(operator->daemon, operator->guest.uid, after));
 	}
 }
 
 static void on_event(struct daemon *daemon)
 {
 	struct operator* operator;
+	struct guest *guest;
 
-	TAILQ_FOREACH (operator, & daemon->operators, link) {
+	TAILQ_FOREACH (guest, &daemon->operators, link) {
+		operator= operator_of(guest);
 		if (operator->awaits_events)
 			turn_await(operator);
 		operator->awaits_events = false;
@@ -439,9 +441,9 @@ static void on_message(void *context, const struct wire_message *message, struct
 
 	(void)packet;
 	if (!reads)
-		userlog_event(operator->daemon, operator->uid, USERLOG_operator, LOG_LEVEL_WARNING,
+		userlog_event(operator->daemon, operator->guest.uid, USERLOG_operator, LOG_LEVEL_WARNING,
 			"an operator of uid %lld is sent away: he does not read his answers",
-			(long long)operator->uid);
+			(long long)operator->guest.uid);
 	if (reads && message_allowed(message->type, FROM_OPERATOR))
 		await_answer(operator, message);
 	else
@@ -471,8 +473,8 @@ static void operator_new(
 		connection_shutdown(connection);
 		return;
 	}
-	*operator=(struct operator){.daemon = daemon, .connection = connection, .uid = uid};
-	TAILQ_INSERT_TAIL(&daemon->operators, operator, link);
+	*operator=(struct operator){.daemon = daemon, .connection = connection, .guest.uid = uid};
+	TAILQ_INSERT_TAIL(&daemon->operators, &operator->guest, link);
 	connection_set_owner(connection, &handlers, operator);
 	await_answer(operator, message);
 }
@@ -485,14 +487,19 @@ struct operator* operator_free(struct operator* operator)
 		move_forget(session, operator);
 	reload_forget(operator->daemon, operator);
 	connection_shutdown(operator->connection);
-	TAILQ_REMOVE(&operator->daemon->operators, operator, link);
+	TAILQ_REMOVE(&operator->daemon->operators, &operator->guest, link);
 	free(operator);
 	return NULL;
 }
 
-static void operator_dismiss(struct operator* operator)
+struct operator* operator_of(struct guest *guest)
 {
-	operator_free(operator);
+	return (struct operator*)((char *)guest - offsetof(struct operator, guest));
+}
+
+static void operator_dismiss(struct guest *guest)
+{
+	operator_free(operator_of(guest));
 }
 
 static void open_desk(struct daemon *daemon)

@@ -7,10 +7,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/queue.h>
-#include <sys/types.h>
 
 #include "protocol/wire.h"
+#include "server/session/guests.h"
 
 struct connection;
 struct daemon;
@@ -34,16 +33,18 @@ struct operator_request {
 
 struct operator
 {
-	TAILQ_ENTRY(operator) link; /* daemon->operators */
+	struct guest guest;
 	struct daemon *daemon;
 	struct connection *connection;
-	uid_t uid;
 	bool waits; /* for its turn, with `request` */
 	struct operator_request request;
 	uint64_t isolate_id; /* of the message that a move answers; 0: none is awaited */
 	bool awaits_events;  /* with `request`: it is answered when there is one */
 	unsigned files;	     /* documents that it may not have read */
 };
+
+/** The operator of one of daemon->operators. */
+struct operator* operator_of(struct guest *guest);
 
 /** What the daemon knows of this room: an operator whose user has too many connections is sent away. */
 extern const struct desk control_desk;

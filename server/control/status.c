@@ -62,6 +62,7 @@
 
 #include "server/config/config.h"
 #include "server/control/document.h"
+#include "server/fault/device.h"
 #include "server/fault/promote.h"
 #include "server/log.h"
 #include "server/loop/timer.h"

@@ -14,18 +14,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "server/session/health.h"
+
 struct daemon;
 struct domain;
 struct worker;
 struct xid;
-
-enum device_state { DEVICE_SERVING, DEVICE_FAILED };
-
-struct device_health {
-	enum device_state state;
-	int32_t code;	  /* of FAILED: the CUresult that programs get */
-	char reason[256]; /* of FAILED */
-};
 
 const char *device_state_name(enum device_state state);
 

@@ -2,6 +2,8 @@
 
 #include "server/fault/witnesses.h"
 
+#include <stdlib.h>
+
 #include "protocol/cuda_abi.h"
 #include "server/backend/backend.h"
 #include "server/fault/device.h"
@@ -17,6 +19,20 @@
 
 /* What NVML says so long after something else is about the same fault. */
 #define KNOWN_US UINT64_C(2000000)
+
+struct witnesses {
+	struct kernel_log *kernel_log; /* NULL: it cannot be read */
+	struct nvml *nvml;	       /* NULL: not listened to */
+	uint64_t logged_us;	       /* when the kernel log last told of a fault of the device */
+};
+
+static struct witnesses *of(struct daemon *daemon)
+{
+	if (!daemon->witnesses)
+		daemon->witnesses = calloc(1, sizeof(*daemon->witnesses));
+	log_bug_on(!daemon->witnesses);
+	return daemon->witnesses;
+}
 
 /* A machine may have more devices, each with a service. */
 static bool is_ours(const struct daemon *daemon, const struct xid *xid)
@@ -40,7 +56,7 @@ static void on_xid(void *context, const struct xid *xid)
 		return;
 	}
 	if (xid->scope != XID_OF_CONTEXT) {
-		daemon->logged_us = timer_now_us();
+		of(daemon)->logged_us = timer_now_us();
 		device_take_xid(daemon, xid);
 		return;
 	}
@@ -57,14 +73,15 @@ static void on_xid(void *context, const struct xid *xid)
 
 void witnesses_follow_log(struct daemon *daemon)
 {
-	daemon->kernel_log = kernel_log_new(daemon->loop, daemon->heritage->backend, on_xid, daemon);
+	of(daemon)->kernel_log = kernel_log_new(daemon->loop, daemon->heritage->backend, on_xid, daemon);
 }
 
 /* The kernel log says more, and earlier. */
 static void on_nvml(void *context, const struct xid *xid)
 {
 	struct daemon *daemon = context;
-	bool known = daemon->logged_us && timer_now_us() - daemon->logged_us < KNOWN_US;
+	uint64_t logged_us = of(daemon)->logged_us;
+	bool known = logged_us && timer_now_us() - logged_us < KNOWN_US;
 
 	if (!known && xid->scope != XID_OF_CONTEXT)
 		device_take_xid(daemon, xid);
@@ -76,13 +93,17 @@ static void on_nvml(void *context, const struct xid *xid)
 void witnesses_follow_device(struct daemon *daemon)
 {
 	/* The last executors may say that they are ready on their way out. */
-	if (!daemon->nvml && !daemon->leaving)
-		daemon->nvml = nvml_new(
+	if (!daemon->leaving && !of(daemon)->nvml)
+		of(daemon)->nvml = nvml_new(
 			daemon->loop, daemon->heritage->backend, daemon->device.uuid, on_nvml, daemon);
 }
 
 void witnesses_dismiss(struct daemon *daemon)
 {
-	daemon->kernel_log = kernel_log_free(daemon->kernel_log);
-	daemon->nvml = nvml_free(daemon->nvml);
+	if (!daemon->witnesses)
+		return;
+	kernel_log_free(daemon->witnesses->kernel_log);
+	nvml_free(daemon->witnesses->nvml);
+	free(daemon->witnesses);
+	daemon->witnesses = NULL;
 }

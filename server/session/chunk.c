@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "server/adopt/records.h"
+#include "server/session/records.h"
 #include "server/adopt/store.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"

@@ -25,11 +25,10 @@
 #include "protocol/wire.h"
 #include "server/backend/backend.h"
 #include "server/config/terms.h"
-#include "server/control/turn.h"
-#include "server/fault/device.h"
 #include "server/session/counters.h"
 #include "server/session/events.h"
 #include "server/session/handout.h"
+#include "server/session/health.h"
 #include "server/session/reclaim.h"
 #include "server/session/userlog.h"
 
@@ -37,23 +36,23 @@ struct config;
 struct desk;
 struct domain;
 struct fault_room;
+struct guest;
 struct heritage;
 struct identity;
 struct listener;
-struct operator;
 struct session;
 struct spawner;
 struct timer;
 struct uv_loop_s;
-struct kernel_log;
-struct nvml;
 struct record;
 struct reload;
 struct rooms;
 struct standby_room;
 struct store;
+struct turns;
 struct visitor;
 struct watch;
+struct witnesses;
 struct worker;
 struct worker_events;
 
@@ -69,10 +68,7 @@ struct daemon {
 	const struct standby_room *standby_room;
 	void (*accept)(struct daemon *daemon, int socket); /* whoever connects; takes the socket over */
 	struct listener *listener;
-	/* fault/witnesses.h */
-	struct kernel_log *kernel_log; /* NULL: it cannot be read */
-	struct nvml *nvml;	       /* NULL: not listened to */
-	uint64_t logged_us;	       /* when the kernel log last told of a fault of the device */
+	struct witnesses *witnesses; /* of faults (fault/witnesses.h) */
 	/* keeping.h */
 	struct worker *keeper;	/* NULL between the death of one and the start of the next */
 	uint32_t keeper_number; /* 1, 2, 3, … */
@@ -82,9 +78,9 @@ struct daemon {
 	TAILQ_HEAD(, domain) domains;
 	TAILQ_HEAD(, session) sessions; /* from Hello until the last executor has let go */
 	TAILQ_HEAD(visitor_list, visitor) visitors;
-	TAILQ_HEAD(, operator) operators;
-	struct reload *reload; /* control/reload.h; NULL: none is under way */
-	struct turns turns;
+	TAILQ_HEAD(, guest) operators; /* session/guests.h */
+	struct reload *reload;	       /* control/reload.h; NULL: none is under way */
+	struct turns *turns;	       /* of operators (control/turn.h) */
 	TAILQ_HEAD(offender_list, offender) offenders;
 	uint64_t latest_offender; /* number of the latest one */
 	struct events events;

@@ -2,9 +2,8 @@
 
 #include "server/session/daemon.h"
 
-#include "server/adopt/records.h"
+#include "server/session/records.h"
 #include "server/adopt/store.h"
-#include "server/fault/device.h"
 #include "server/session/domain.h"
 #include "server/session/listener.h"
 #include "server/session/session.h"

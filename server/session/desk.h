@@ -8,7 +8,7 @@
 
 struct connection;
 struct daemon;
-struct operator;
+struct guest;
 struct wire_message;
 
 struct desk {
@@ -19,7 +19,7 @@ struct desk {
 	void (*receive)(struct daemon *daemon, struct connection *connection, uid_t uid,
 		const struct wire_message *message);
 	/** Sends an operator away. */
-	void (*dismiss)(struct operator* operator);
+	void (*dismiss)(struct guest *operator);
 };
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "server/adopt/records.h"
+#include "server/session/records.h"
 #include "server/adopt/store.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"

@@ -8,7 +8,6 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "server/control/operator.h"
 #include "server/session/daemon.h"
 #include "server/session/desk.h"
 #include "server/session/quota.h"
@@ -16,7 +15,7 @@
 
 static unsigned count_all(const struct daemon *daemon)
 {
-	const struct operator* operator;
+	const struct guest *operator;
 	const struct visitor *visitor;
 	unsigned count = 0;
 
@@ -29,7 +28,7 @@ static unsigned count_all(const struct daemon *daemon)
 
 unsigned guests_count_operators(const struct daemon *daemon, uid_t uid)
 {
-	const struct operator* operator;
+	const struct guest *operator;
 	unsigned count = 0;
 
 	TAILQ_FOREACH (operator, & daemon->operators, link)
@@ -52,7 +51,7 @@ static bool is_greedier(const struct daemon *daemon, uid_t uid, unsigned *most)
  * visitor, and then whoever has just come is not the one to go. */
 static uid_t find_greediest(const struct daemon *daemon)
 {
-	const struct operator* operator;
+	const struct guest *operator;
 	const struct visitor *visitor;
 	unsigned most = 0;
 	uid_t uid = 0;
@@ -69,7 +68,7 @@ static uid_t find_greediest(const struct daemon *daemon)
 /* His oldest visitor; an operator has said what he wants and goes only where there is none. */
 static void send_one_away(struct daemon *daemon, uid_t uid)
 {
-	struct operator* operator;
+	struct guest *operator;
 	struct visitor *visitor;
 
 	userlog_event(daemon, uid, USERLOG_guest, LOG_LEVEL_WARNING,

@@ -5,9 +5,16 @@
 #ifndef FRMPS_SERVER_SESSION_GUESTS_H
 #define FRMPS_SERVER_SESSION_GUESTS_H
 
+#include <sys/queue.h>
 #include <sys/types.h>
 
 struct daemon;
+
+/* What is known here of an operator; the rest is control/'s (control/operator.h). */
+struct guest {
+	TAILQ_ENTRY(guest) link; /* daemon->operators */
+	uid_t uid;
+};
 
 /** How many operators of a user are connected. */
 unsigned guests_count_operators(const struct daemon *daemon, uid_t uid);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "protocol/command.h"
-#include "server/adopt/records.h"
+#include "server/session/records.h"
 #include "server/adopt/store.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"

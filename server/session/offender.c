@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/adopt/records.h"
+#include "server/session/records.h"
 #include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/log.h"

@@ -27,7 +27,7 @@
 #include <sys/types.h>
 
 #include "protocol/wire.h"
-#include "server/adopt/records.h"
+#include "server/session/records.h"
 #include "server/config/terms.h"
 #include "server/session/holdings.h"
 #include "server/session/upload.h"

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/adopt/records.h"
+#include "server/session/records.h"
 #include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/log.h"

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/adopt/records.h"
 #include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/log.h"
@@ -21,6 +20,7 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/worker/overdue.h"
+#include "server/worker/record.h"
 #include "server/worker/supervise.h"
 #include "server/worker/words.h"
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/adopt/records.h"
+#include "server/session/records.h"
 #include "server/adopt/store.h"
 #include "server/control/events.h"
 #include "server/fault/evidence.h"
@@ -18,6 +18,7 @@
 #include "server/session/events.h"
 #include "server/session/session.h"
 #include "server/session/window.h"
+#include "server/worker/record.h"
 #include "tests/lib/suite.h"
 #include "tests/unit/server/session/fixture.h"
 

@@ -11,6 +11,7 @@
 #include "protocol/cuda_abi.h"
 #include "server/control/events.h"
 #include "server/control/operator.h"
+#include "server/control/turn.h"
 #include "server/loop/connection.h"
 #include "server/loop/timer.h"
 #include "server/session/domain.h"
@@ -283,7 +284,7 @@ static json_t *answer(int socket)
 /* Long enough for a turn to come. */
 static void expect_no_answer(int socket)
 {
-	FAKE_RUN_WHILE(fake, timer_running(fake->daemon.turns.timer));
+	FAKE_RUN_WHILE(fake, timer_running(fake->daemon.turns->timer));
 	fake_expect_nothing(fake, socket);
 }
 
@@ -382,8 +383,9 @@ START_TEST(an_idle_reader_costs_one_answer)
 	expect_no_answer(operator);
 	for (unsigned i = 0; i < 3; i++) {
 		note_many(ONE, EVENT_lost, EVENTS_MAX);
-		FAKE_RUN_WHILE(fake, timer_running(fake->daemon.turns.timer));
-		ck_assert_uint_eq(connection_queued(TAILQ_FIRST(&fake->daemon.operators)->connection), 0);
+		FAKE_RUN_WHILE(fake, timer_running(fake->daemon.turns->timer));
+		ck_assert_uint_eq(
+			connection_queued(operator_of(TAILQ_FIRST(&fake->daemon.operators))->connection), 0);
 	}
 	root = answer(operator);
 	ck_assert_int_eq(number(root, "latest"), 1 + EVENTS_MAX);

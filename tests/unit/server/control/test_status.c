@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
+#include "server/control/turn.h"
 #include "server/fault/promote.h"
 #include "server/session/guests.h"
 #include "server/control/events.h"
@@ -622,7 +623,7 @@ START_TEST(files_that_nobody_takes_are_bounded)
 	for (int i = 0; i < 20; i++)
 		say(operator, "status");
 	/* All are answered. */
-	FAKE_RUN_WHILE(fake, timer_running(fake->daemon.turns.timer));
+	FAKE_RUN_WHILE(fake, timer_running(fake->daemon.turns->timer));
 	ck_assert_uint_eq(count_files(operator, 20), OPERATOR_FILES_MAX);
 	for (int i = 0; i < 20; i++) {
 		say(operator, "status");
@@ -772,7 +773,7 @@ START_TEST(one_document_answers_all_of_a_user_who_wait_for_it)
 		ck_assert_uint_eq(user_of((unsigned)latest, 2), user);
 	}
 	/* However short a turn was, a rest follows, in which nobody is answered. */
-	ck_assert(timer_running(fake->daemon.turns.timer));
+	ck_assert(timer_running(fake->daemon.turns->timer));
 	leave_askers(sockets);
 	end();
 }
@@ -790,7 +791,7 @@ START_TEST(who_leaves_gives_its_turn_up)
 		continue;
 	leave_askers(sockets);
 	ck_assert(TAILQ_EMPTY(&fake->daemon.operators));
-	FAKE_RUN_WHILE(fake, timer_running(fake->daemon.turns.timer));
+	FAKE_RUN_WHILE(fake, timer_running(fake->daemon.turns->timer));
 	end();
 }
 END_TEST

@@ -3,16 +3,16 @@
 // (daemon_keep, domain_keep, worker_keep, session_keep, holding_keep, chunk.c), read by adopt.c and
 // inventory.c. All lives of the daemon run the same program, so the layout is nobody else's business.
 
-#ifndef FRMPS_SERVER_ADOPT_RECORDS_H
-#define FRMPS_SERVER_ADOPT_RECORDS_H
+#ifndef FRMPS_SERVER_SESSION_RECORDS_H
+#define FRMPS_SERVER_SESSION_RECORDS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "server/config/terms.h"
-#include "server/fault/device.h"
 #include "server/identity.h"
 #include "server/session/counters.h"
+#include "server/session/health.h"
 
 /* Executors of a domain that a session's end can be told to; more are replaced after the daemon's death. */
 #define KEPT_CLOSES 8u
@@ -37,20 +37,6 @@ struct kept_domain {
 	uint32_t active;      /* worker */
 	uint64_t activate_id; /* of the Activate that is not answered; 0: none is out */
 	uint32_t generation;
-};
-
-/* RECORD_WORKER, key: number; followed by the numbers of immovable sessions. */
-struct kept_worker {
-	uint32_t domain; /* 0: the keeper */
-	uint32_t state, generation, keeper_number;
-	int32_t pid, lost_code;
-	bool was_ready, was_warm, lost, contains, told;
-	bool in_step;			  /* a standby of which no answer is awaited */
-	uint32_t control, process, words; /* descriptors */
-	uint32_t immovable_count;
-	uint32_t settled;
-	uint64_t started_us;
-	char lost_text[256];
 };
 
 /* A request to a worker that is not answered. */
