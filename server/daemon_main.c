@@ -36,7 +36,7 @@ static void on_holder(void *context)
 		else if (event == STORE_SYNCED)
 			reclaim_done(daemon, count);
 		else
-			supervise_ended(daemon, pid, status);
+			supervise_ended(&daemon->crew, pid, status);
 	}
 }
 
@@ -114,8 +114,7 @@ int daemon_main(const struct config *config, const struct heritage *heritage, co
 	/* Who opens a file of which a lease is just taken (handout.c) breaks that. */
 	signal(SIGIO, SIG_IGN);
 	uv_loop_init(&loop);
-	daemon_init(&daemon, &loop, config, heritage, &supervise_spawner, &rooms_all);
-	daemon.store = store;
+	daemon_init(&daemon, &loop, config, heritage, &supervise_spawner, store, &rooms_all);
 	daemon.holder = watch_new(&loop, dup(store_socket(store)), on_holder, &daemon);
 	log_bug_on(!daemon.holder);
 	run(&daemon, legacy);

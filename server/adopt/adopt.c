@@ -79,10 +79,10 @@ static int read_service(struct daemon *daemon, const struct legacy *legacy)
 		return -1;
 	daemon->next_session = kept.next_session;
 	daemon->started_us = kept.started_us;
-	daemon->next_worker = kept.next_worker;
+	daemon->crew.latest = kept.next_worker;
 	daemon->next_domain = kept.next_domain;
 	daemon->keeper_number = kept.keeper_number;
-	daemon->epoch = kept.epoch + 1;
+	daemon->crew.epoch = kept.epoch + 1;
 	daemon->ready = kept.ready;
 	daemon->health = kept.health;
 	daemon->memory_default = kept.memory_default;
@@ -160,6 +160,7 @@ static int read_worker(struct adoption *adoption, const struct record *record)
 	size_t bytes;
 	const struct kept_worker *kept = record_payload(record, &bytes);
 	struct domain *domain = daemon_find_domain(daemon, kept->domain);
+	struct worker_place home;
 	struct worker *worker;
 
 	if (!domain && (kept->domain || kept->keeper_number != daemon->keeper_number)) {
@@ -167,7 +168,9 @@ static int read_worker(struct adoption *adoption, const struct record *record)
 		store_drop(daemon->store, record);
 		return 0;
 	}
-	worker = worker_adopt(daemon, domain, (uint32_t)record_key(record), kept, bytes);
+	home = domain ? (struct worker_place){domain, domain->number, &domain->identity}
+		      : (struct worker_place){.number = kept->keeper_number};
+	worker = worker_adopt(&daemon->crew, &home, (uint32_t)record_key(record), kept, bytes);
 	worker->record = record;
 	/* A standby that was being told things: nobody knows how far it got. */
 	worker->mirrors = worker->state == WORKER_WARM && !kept->in_step;
@@ -382,7 +385,7 @@ static void repeat_everything(struct adoption *adoption)
 static void settle_ends(struct daemon *daemon, const struct legacy *legacy)
 {
 	for (uint32_t i = 0; i < legacy->end_count; i++)
-		supervise_ended(daemon, legacy->ends[i].pid, legacy->ends[i].status);
+		supervise_ended(&daemon->crew, legacy->ends[i].pid, legacy->ends[i].status);
 }
 
 static void go_on(struct adoption *adoption, const struct legacy *legacy)

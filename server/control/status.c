@@ -240,7 +240,7 @@ static json_t *keeper_json(const struct daemon *daemon)
 		return json_null();
 	return json_pack("{si ss si}", "pid", (int)keeper->pid, "state",
 		keeper->state == WORKER_WARM ? "serving" : worker_state_name(keeper->state),
-		"overdue_seconds", (int)overdue_keeper_s(daemon));
+		"overdue_seconds", (int)overdue_s(keeper));
 }
 
 static json_t *device_json(const struct daemon *daemon)

@@ -13,10 +13,7 @@
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
-#include "server/worker/vitals.h"
 #include "server/worker/worker.h"
-
-#define LOOK_MS 1000u
 
 const char *device_state_name(enum device_state state)
 {
@@ -175,28 +172,11 @@ static bool is_waited_for(const struct worker *worker)
 	return true;
 }
 
-/* Return: for how many looks it has had no processor time, one after the other. */
-static unsigned count_still(struct worker *worker)
+void device_take_stay(struct worker *worker)
 {
-	struct vitals vitals;
-
-	if (!worker->daemon->spawner->look(worker, &vitals))
-		return worker->still = 0;
-	if (vitals.processor_ms != worker->processor_ms)
-		worker->still = 0;
-	worker->processor_ms = vitals.processor_ms;
-	return ++worker->still;
-}
-
-void device_look(void *context)
-{
-	struct worker *worker = context;
 	struct daemon *daemon = worker->daemon;
 	char text[128];
 
-	timer_start(worker->reap_timer, LOOK_MS);
-	if (count_still(worker) < DEVICE_LOOKS)
-		return;
 	snprintf(text, sizeof(text), "%s %d was killed and does not end, its driver holds it",
 		role_name(worker->role), (int)worker->pid);
 	if (daemon->leaving) {
@@ -205,14 +185,4 @@ void device_look(void *context)
 	} else if (is_waited_for(worker)) {
 		device_fail(daemon, CUDA_ERROR_DEVICE_UNAVAILABLE, text);
 	}
-}
-
-void device_await_end(struct worker *worker)
-{
-	if (worker->reap_timer)
-		return;
-	worker->still = 0;
-	worker->reap_timer = timer_new(worker->daemon->loop, device_look, worker);
-	if (worker->reap_timer)
-		timer_start(worker->reap_timer, LOOK_MS);
 }

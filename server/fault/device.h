@@ -40,14 +40,9 @@ bool device_take_lost(struct worker *worker);
 void device_take_xid(struct daemon *daemon, const struct xid *xid);
 
 /**
- * A worker was killed. If it does not end, and somebody waits for that, the device has failed. A service that leaves
- * leaves it behind.
+ * A worker was killed and does not end. If somebody waits for that, the device has failed. A service that leaves
+ * leaves it behind: frees it.
  */
-void device_await_end(struct worker *worker);
-/** Its timer, every second: one more look at a worker that was killed. */
-void device_look(void *worker);
-/** Looks without processor time of the worker, one after the other, after which it does not end any more. Taking apart
- * what a process had uses processor time; the driver's longest wait that was seen is 4.8 s. */
-#define DEVICE_LOOKS 8u
+void device_take_stay(struct worker *worker);
 
 #endif

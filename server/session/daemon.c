@@ -82,7 +82,7 @@ void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready)
 		daemon->device_known = true;
 		daemon->fault_room->device_known(daemon);
 		store_put_single(daemon->store, RECORD_DEVICE, &daemon->device, sizeof(daemon->device));
-		overdue_came_up(daemon);
+		overdue_came_up(&daemon->crew);
 		daemon->standby_room->executor_ready(worker);
 	}
 	become_ready(daemon);
@@ -114,11 +114,21 @@ static bool has_workers(const struct daemon *daemon)
 	return daemon->keeper != NULL;
 }
 
+/* A child that was asked to leave hangs up on its way out; the stop timer sees to one that does not go. */
+void daemon_worker_hung_up(struct worker *worker, const char *reason)
+{
+	if (!worker->daemon->leaving)
+		worker_condemn(worker, reason);
+}
+
 void daemon_worker_given_up(struct worker *worker, const char *text)
 {
 	const struct event_about about = events_about_user(worker->domain);
 
-	events_note(worker->daemon, EVENT_lost, LOG_LEVEL_WARNING, &about, "%s", text);
+	if (worker->daemon->leaving || (worker->domain && worker->domain->retiring))
+		log_debug("%s", text);
+	else
+		events_note(worker->daemon, EVENT_lost, LOG_LEVEL_WARNING, &about, "%s", text);
 }
 
 void daemon_worker_gone(struct worker *worker)
@@ -267,7 +277,8 @@ void daemon_fail(struct daemon *daemon, const char *reason)
  */
 
 void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct config *config,
-	const struct heritage *heritage, const struct spawner *spawner, const struct rooms *rooms)
+	const struct heritage *heritage, const struct spawner *spawner, struct store *store,
+	const struct rooms *rooms)
 {
 	struct rlimit files;
 
@@ -277,8 +288,14 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	daemon->stop_seconds = config->stop_seconds;
 	config_rules(config, &daemon->rules);
 	daemon->heritage = heritage;
-	daemon->spawner = spawner;
-	daemon->worker_events = rooms->worker_events;
+	daemon->store = store;
+	daemon->crew = (struct crew){.daemon = daemon,
+		.loop = loop,
+		.heritage = heritage,
+		.spawner = spawner,
+		.events = rooms->worker_events,
+		.store = store};
+	TAILQ_INIT(&daemon->crew.workers);
 	daemon->desk = rooms->desk;
 	daemon->fault_room = rooms->fault;
 	daemon->standby_room = rooms->standby;
@@ -299,7 +316,7 @@ void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct con
 	daemon->records_max = STORE_BYTES;
 	daemon->stop_timer = timer_new(loop, on_stop_timer, daemon);
 	log_bug_on(!daemon->stop_timer);
-	overdue_init(daemon);
+	overdue_init(&daemon->crew);
 	keeping_init(daemon);
 }
 
@@ -325,7 +342,7 @@ void daemon_deinit(struct daemon *daemon)
 	daemon->desk->close(daemon);
 	handouts_deinit(&daemon->handouts);
 	daemon->stop_timer = timer_free(daemon->stop_timer);
-	overdue_deinit(daemon);
+	overdue_deinit(&daemon->crew);
 	while ((domain = TAILQ_FIRST(&daemon->domains))) {
 		log_bug_on(!TAILQ_EMPTY(&domain->workers) || !TAILQ_EMPTY(&domain->sessions));
 		domain_retire(domain);

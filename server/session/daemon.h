@@ -31,6 +31,7 @@
 #include "server/session/health.h"
 #include "server/session/reclaim.h"
 #include "server/session/userlog.h"
+#include "server/worker/crew.h"
 
 struct config;
 struct desk;
@@ -58,11 +59,10 @@ struct worker_events;
 
 struct daemon {
 	struct uv_loop_s *loop;
+	struct crew crew; /* keeper and executors */
 	const struct config *config;
 	struct rules rules; /* on which terms sessions are served: may be read again (control/reload.h) */
 	const struct heritage *heritage;
-	const struct spawner *spawner;
-	const struct worker_events *worker_events;
 	const struct desk *desk;
 	const struct fault_room *fault_room;
 	const struct standby_room *standby_room;
@@ -74,7 +74,7 @@ struct daemon {
 	uint32_t keeper_number; /* 1, 2, 3, … */
 	unsigned keeper_failures;
 	struct timer *keeper_timer;
-	uint32_t next_worker, next_domain; /* the latest numbers given out */
+	uint32_t next_domain; /* the latest number given out */
 	TAILQ_HEAD(, domain) domains;
 	TAILQ_HEAD(, session) sessions; /* from Hello until the last executor has let go */
 	TAILQ_HEAD(visitor_list, visitor) visitors;
@@ -102,15 +102,13 @@ struct daemon {
 	bool ready, draining, leaving;
 	int exit_code;
 	struct timer *stop_timer;
-	struct timer *overdue_timer; /* worker/overdue.c */
 	uint64_t started_us;
 	struct counters counters;
 	/* What outlives the daemon (server/adopt/); NULL: nothing does. */
 	struct store *store;
 	const struct record *record;
 	struct watch *holder;
-	uint32_t epoch; /* number of this life, from 0 */
-	bool adopting;	/* things are being rebuilt: nothing is sent yet */
+	bool adopting; /* things are being rebuilt: nothing is sent yet */
 };
 
 /** Everything of an earlier life is adopted: starts what is missing. */
@@ -121,7 +119,8 @@ void daemon_keep(struct daemon *daemon);
 
 /* The steps of daemon_main(), apart for tests that bring their own loop and spawner. */
 void daemon_init(struct daemon *daemon, struct uv_loop_s *loop, const struct config *config,
-	const struct heritage *heritage, const struct spawner *spawner, const struct rooms *rooms);
+	const struct heritage *heritage, const struct spawner *spawner, struct store *store,
+	const struct rooms *rooms);
 /** Lets go of everything; no worker and no session may be left. The loop is then run until it is empty. */
 void daemon_deinit(struct daemon *daemon);
 /** Starts keeper and the first domain's executors. Return: 0 or -errno. */
@@ -140,6 +139,7 @@ void daemon_fail(struct daemon *daemon, const char *reason);
 void daemon_worker_ready(struct worker *worker, const struct wire_ready *ready);
 void daemon_worker_offence(struct worker *worker, uint64_t session, const char *reason);
 void daemon_worker_troubled(struct worker *worker);
+void daemon_worker_hung_up(struct worker *worker, const char *reason);
 void daemon_worker_given_up(struct worker *worker, const char *text);
 void daemon_worker_gone(struct worker *worker);
 

@@ -37,10 +37,10 @@ void daemon_keep(struct daemon *daemon)
 {
 	struct kept_service kept = {.next_session = daemon->next_session,
 		.started_us = daemon->started_us,
-		.next_worker = daemon->next_worker,
+		.next_worker = daemon->crew.latest,
 		.next_domain = daemon->next_domain,
 		.keeper_number = daemon->keeper_number,
-		.epoch = daemon->epoch,
+		.epoch = daemon->crew.epoch,
 		.ready = daemon->ready,
 		.health = daemon->health,
 		.memory_default = daemon->memory_default,

@@ -229,12 +229,13 @@ static void start_failed(struct domain *domain, const char *reason)
 
 void domain_fill(struct domain *domain)
 {
+	const struct worker_place place = {domain, domain->number, &domain->identity};
 	struct daemon *daemon = domain->daemon;
 	struct worker *worker;
 
 	while (!domain->retiring && !daemon->leaving && !timer_running(domain->respawn) &&
 		count_workers(domain) < 1 + count_spares(domain)) {
-		int r = worker_start(daemon, domain, ROLE_EXECUTOR, &worker);
+		int r = worker_start(&daemon->crew, &place, &worker);
 
 		if (r < 0) {
 			start_failed(domain, strerror(-r));

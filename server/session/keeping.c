@@ -19,12 +19,13 @@
 
 void keeping_start(struct daemon *daemon)
 {
+	struct worker_place place = {.number = daemon->keeper_number + 1};
 	int r;
 
 	if (daemon_has_failed(daemon))
 		return;
 	daemon->keeper_number++;
-	r = worker_start(daemon, NULL, ROLE_KEEPER, &daemon->keeper);
+	r = worker_start(&daemon->crew, &place, &daemon->keeper);
 	if (r < 0) {
 		daemon->keeper_number--;
 		daemon->keeper = NULL;

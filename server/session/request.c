@@ -397,7 +397,7 @@ static void make_file(struct request *request)
 {
 	struct session *session = request->session;
 	uint64_t number;
-	struct shared_fd *file = uploads_make(&session->uploads, session->daemon->epoch, &number);
+	struct shared_fd *file = uploads_make(&session->uploads, session->daemon->crew.epoch, &number);
 
 	if (!file) {
 		finish_with(request, CUDA_ERROR_OUT_OF_MEMORY);

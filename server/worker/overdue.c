@@ -6,8 +6,7 @@
 
 #include "server/log.h"
 #include "server/loop/timer.h"
-#include "server/session/daemon.h"
-#include "server/session/domain.h"
+#include "server/worker/crew.h"
 #include "server/worker/vitals.h"
 #include "server/worker/worker.h"
 
@@ -19,7 +18,7 @@ static bool owes(const struct worker *worker)
 /* How many looks a child may be silent; 0: any number. */
 static unsigned looks_of(const struct worker *worker)
 {
-	const struct worker_events *events = worker->daemon->worker_events;
+	const struct worker_events *events = worker->crew->events;
 
 	switch (worker->state) {
 	case WORKER_STARTING:
@@ -37,10 +36,10 @@ static unsigned looks_of(const struct worker *worker)
 /* The first look of a row only notes what it has had so far. */
 static bool stands_still(struct worker *worker)
 {
-	const struct daemon *daemon = worker->daemon;
+	const struct crew *crew = worker->crew;
 	struct vitals vitals;
 
-	if (!daemon->worker_events->is_awaited(worker) || !daemon->spawner->look(worker, &vitals)) {
+	if (!crew->events->is_awaited(worker) || !crew->spawner->look(worker, &vitals)) {
 		worker->still = 0;
 		return false;
 	}
@@ -66,41 +65,37 @@ static bool look_at(struct worker *worker)
 
 void overdue_look(void *context)
 {
-	struct daemon *daemon = context;
-	struct domain *domain;
+	struct crew *crew = context;
 	struct worker *worker;
-	bool again = daemon->keeper && look_at(daemon->keeper);
+	bool again = false;
 
-	TAILQ_FOREACH (domain, &daemon->domains, link)
-		TAILQ_FOREACH (worker, &domain->workers, link)
-			again |= look_at(worker);
+	TAILQ_FOREACH (worker, &crew->workers, crew_link)
+		again |= look_at(worker);
 	if (again)
-		timer_start(daemon->overdue_timer, OVERDUE_LOOK_MS);
+		timer_start(crew->overdue_timer, OVERDUE_LOOK_MS);
 }
 
-unsigned overdue_keeper_s(const struct daemon *daemon)
+unsigned overdue_s(const struct worker *worker)
 {
-	const struct worker *keeper = daemon->keeper;
-
-	return keeper && owes(keeper) ? keeper->looks * (OVERDUE_LOOK_MS / 1000) : 0;
+	return owes(worker) ? worker->looks * (OVERDUE_LOOK_MS / 1000) : 0;
 }
 
-void overdue_came_up(struct daemon *daemon)
+void overdue_came_up(struct crew *crew)
 {
-	struct domain *domain;
 	struct worker *worker;
 
-	TAILQ_FOREACH (domain, &daemon->domains, link)
-		TAILQ_FOREACH (worker, &domain->workers, link)
-			worker->still = 0;
+	TAILQ_FOREACH (worker, &crew->workers, crew_link)
+		worker->still = 0;
 }
 
 void overdue_expect(struct worker *worker)
 {
+	struct timer *timer = worker->crew->overdue_timer;
+
 	if (!owes(worker))
 		worker->looks = worker->still = 0;
-	if (!timer_running(worker->daemon->overdue_timer))
-		timer_start(worker->daemon->overdue_timer, OVERDUE_LOOK_MS);
+	if (!timer_running(timer))
+		timer_start(timer, OVERDUE_LOOK_MS);
 }
 
 void overdue_heard(struct worker *worker)
@@ -108,13 +103,13 @@ void overdue_heard(struct worker *worker)
 	worker->looks = worker->still = 0;
 }
 
-void overdue_init(struct daemon *daemon)
+void overdue_init(struct crew *crew)
 {
-	daemon->overdue_timer = timer_new(daemon->loop, overdue_look, daemon);
-	log_bug_on(!daemon->overdue_timer);
+	crew->overdue_timer = timer_new(crew->loop, overdue_look, crew);
+	log_bug_on(!crew->overdue_timer);
 }
 
-void overdue_deinit(struct daemon *daemon)
+void overdue_deinit(struct crew *crew)
 {
-	daemon->overdue_timer = timer_free(daemon->overdue_timer);
+	crew->overdue_timer = timer_free(crew->overdue_timer);
 }

@@ -8,7 +8,7 @@
 #ifndef FRMPS_SERVER_WORKER_OVERDUE_H
 #define FRMPS_SERVER_WORKER_OVERDUE_H
 
-struct daemon;
+struct crew;
 struct worker;
 
 #define OVERDUE_LOOK_MS 10000u
@@ -27,20 +27,20 @@ struct worker;
  * as above. */
 #define OVERDUE_LOOKS_KEEPER 6u
 
-void overdue_init(struct daemon *daemon);
-void overdue_deinit(struct daemon *daemon);
+void overdue_init(struct crew *crew);
+void overdue_deinit(struct crew *crew);
 
 /** Something is about to be expected of it, perhaps beside what is already. */
 void overdue_expect(struct worker *worker);
 /** It is about to be known that it has answered something. */
 void overdue_heard(struct worker *worker);
 /** An executor is up: others may be next in the driver, which makes one context after the other. */
-void overdue_came_up(struct daemon *daemon);
+void overdue_came_up(struct crew *crew);
 
-/** The timer: looks at every child. */
+/** The timer, of a crew: looks at every child. */
 void overdue_look(void *context);
 
-/** For how long the keeper has owed an answer and said nothing, in seconds; as old as the latest look. */
-unsigned overdue_keeper_s(const struct daemon *daemon);
+/** For how long a worker has owed an answer and said nothing, in seconds; as old as the latest look. */
+unsigned overdue_s(const struct worker *worker);
 
 #endif

@@ -16,10 +16,10 @@
 #include <unistd.h>
 
 #include "server/adopt/store.h"
+#include "server/identity.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
-#include "server/session/daemon.h"
-#include "server/session/domain.h"
+#include "server/worker/crew.h"
 #include "server/worker/exceptions.h"
 #include "server/worker/vitals.h"
 #include "server/worker/words.h"
@@ -90,7 +90,7 @@ static int fork_for_holder(int *ret_pidfd)
 
 static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_pidfd)
 {
-	const struct heritage *heritage = worker->daemon->heritage;
+	const struct heritage *heritage = worker->crew->heritage;
 	char role[32], backend[32], device[32], level[32], patience[40], control[32], words[32];
 	char *arguments[] = {(char *)"frmps-server", role, backend, device, level, patience, control,
 		words_fd >= 0 ? words : NULL, NULL};
@@ -98,7 +98,7 @@ static int spawn(struct worker *worker, int control_fd, int words_fd, int *ret_p
 		worker->role == ROLE_EXECUTOR ? exceptions_environment(heritage->environment) : NULL;
 	/* The keeper runs nobody's code. */
 	const struct identity *identity =
-		worker->role == ROLE_EXECUTOR && heritage->as_user ? &worker->domain->identity : NULL;
+		worker->role == ROLE_EXECUTOR && heritage->as_user ? worker->identity : NULL;
 	/* Where the driver can write (exceptions.h). */
 	int dump_fd = worker->role == ROLE_EXECUTOR ? memfd_create("frmps-dump", MFD_CLOEXEC) : -1;
 	/* Without it, what its environment names would be another descriptor of it. */
@@ -140,7 +140,7 @@ static int start(struct worker *worker, int control_fd, int words_fd)
 		close(words_fd);
 	if (pid < 0)
 		return pid;
-	r = store_deposit(worker->daemon->store, pidfd, &worker->process_key);
+	r = store_deposit(worker->crew->store, pidfd, &worker->process_key);
 	if (r) {
 		syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
 		close(pidfd);
@@ -169,23 +169,19 @@ static bool look(const struct worker *worker, struct vitals *ret_vitals)
 
 const struct spawner supervise_spawner = {.start = start, .kill = kill_child, .look = look};
 
-static struct worker *find_worker(const struct daemon *daemon, pid_t pid)
+static struct worker *find_worker(const struct crew *crew, pid_t pid)
 {
-	struct domain *domain;
 	struct worker *worker;
 
-	if (daemon->keeper && daemon->keeper->pid == pid)
-		return daemon->keeper;
-	TAILQ_FOREACH (domain, &daemon->domains, link)
-		TAILQ_FOREACH (worker, &domain->workers, link)
-			if (worker->pid == pid)
-				return worker;
-	return NULL;
+	TAILQ_FOREACH (worker, &crew->workers, crew_link)
+		if (worker->pid == pid)
+			break;
+	return worker;
 }
 
-void supervise_ended(struct daemon *daemon, pid_t pid, int status)
+void supervise_ended(struct crew *crew, pid_t pid, int status)
 {
-	struct worker *worker = find_worker(daemon, pid);
+	struct worker *worker = find_worker(crew, pid);
 	int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 	struct process *process;
 
@@ -200,5 +196,5 @@ void supervise_ended(struct daemon *daemon, pid_t pid, int status)
 		free(process);
 		worker_reaped(worker, number ? 0 : WEXITSTATUS(status), number);
 	}
-	store_settle(daemon->store);
+	store_settle(crew->store);
 }

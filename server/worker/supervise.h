@@ -12,6 +12,6 @@ extern const struct spawner supervise_spawner;
 void supervise_adopt(struct worker *worker, int pidfd);
 
 /** The holder says that a child has ended; one that is no worker's is fine. @status: as from waitpid() */
-void supervise_ended(struct daemon *daemon, pid_t pid, int status);
+void supervise_ended(struct crew *crew, pid_t pid, int status);
 
 #endif

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "server/adopt/store.h"
-#include "server/session/daemon.h"
+#include "server/worker/crew.h"
 #include "server/worker/worker.h"
 
 #define PAGE_BYTES (LAST_WORDS_MAX * sizeof(struct last_words))
@@ -31,7 +31,7 @@ int words_make(struct worker *worker, int *ret_fd)
 	if (fd < 0)
 		return -errno;
 	r = ftruncate(fd, (off_t)PAGE_BYTES) < 0 ? -errno : words_map(worker, fd);
-	r = r ? r : store_deposit(worker->daemon->store, fd, &worker->words_key);
+	r = r ? r : store_deposit(worker->crew->store, fd, &worker->words_key);
 	if (r < 0) {
 		close(fd);
 		return r;

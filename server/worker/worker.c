@@ -12,14 +12,13 @@
 
 #include "protocol/cuda_abi.h"
 #include "server/adopt/store.h"
-#include "server/config/config.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"
-#include "server/session/daemon.h"
-#include "server/session/domain.h"
+#include "server/worker/crew.h"
 #include "server/worker/overdue.h"
+#include "server/worker/reap.h"
 #include "server/worker/record.h"
 #include "server/worker/supervise.h"
 #include "server/worker/words.h"
@@ -43,7 +42,7 @@ const char *worker_state_name(enum worker_state state)
 
 static const struct worker_events *events_of(const struct worker *worker)
 {
-	return worker->daemon->worker_events;
+	return worker->crew->events;
 }
 
 static struct worker_pending *find_pending(struct worker *worker, uint64_t id)
@@ -140,10 +139,7 @@ static void on_closed(void *context, const char *reason)
 {
 	struct worker *worker = context;
 
-	/* A child that was asked to leave hangs up on its way out; the stop timer sees to one that does not
-	 * go. */
-	if (!worker->daemon->leaving)
-		worker_condemn(worker, reason);
+	events_of(worker)->hung_up(worker, reason);
 }
 
 static const struct connection_handlers handlers = {.message = on_message, .closed = on_closed};
@@ -152,11 +148,12 @@ static struct worker *worker_free(struct worker *worker)
 {
 	if (!worker)
 		return NULL;
+	TAILQ_REMOVE(&worker->crew->workers, worker, crew_link);
 	connection_shutdown(worker->connection);
-	store_drop(worker->daemon->store, worker->record);
-	store_forget(worker->daemon->store, worker->control_key);
-	store_forget(worker->daemon->store, worker->process_key);
-	store_forget(worker->daemon->store, worker->words_key);
+	store_drop(worker->crew->store, worker->record);
+	store_forget(worker->crew->store, worker->control_key);
+	store_forget(worker->crew->store, worker->process_key);
+	store_forget(worker->crew->store, worker->words_key);
 	timer_free(worker->end_timer);
 	timer_free(worker->reap_timer);
 	words_unmap(worker);
@@ -167,7 +164,7 @@ static struct worker *worker_free(struct worker *worker)
 
 void worker_keep(struct worker *worker)
 {
-	struct store *store = worker->daemon->store;
+	struct store *store = worker->crew->store;
 	size_t room = (RECORD_MAX - sizeof(struct kept_worker)) / sizeof(uint64_t);
 	size_t listed = worker->immovable_count < room ? worker->immovable_count : room;
 	size_t bytes = sizeof(struct kept_worker) + listed * sizeof(uint64_t);
@@ -177,10 +174,10 @@ void worker_keep(struct worker *worker)
 		return;
 	kept = calloc(1, bytes);
 	log_bug_on(!kept);
-	*kept = (struct kept_worker){.domain = worker->domain ? worker->domain->number : 0,
+	*kept = (struct kept_worker){.domain = worker->domain ? worker->place : 0,
 		.state = worker->state,
 		.generation = worker->generation,
-		.keeper_number = worker->daemon->keeper_number,
+		.keeper_number = worker->domain ? 0 : worker->place,
 		.pid = worker->pid,
 		.lost_code = worker->lost_code,
 		.was_ready = worker->was_ready,
@@ -204,7 +201,7 @@ void worker_keep(struct worker *worker)
 	free(kept);
 }
 
-static struct worker *worker_new(struct daemon *daemon, struct domain *domain, enum role role, int socket)
+static struct worker *worker_new(struct crew *crew, const struct worker_place *place, int socket)
 {
 	struct worker *worker = calloc(1, sizeof(*worker));
 
@@ -212,38 +209,42 @@ static struct worker *worker_new(struct daemon *daemon, struct domain *domain, e
 		close(socket);
 		return NULL;
 	}
-	worker->daemon = daemon;
-	worker->domain = domain;
-	worker->role = role;
+	worker->crew = crew;
+	worker->daemon = crew->daemon;
+	worker->domain = place->domain;
+	worker->place = place->number;
+	worker->identity = place->identity;
+	worker->role = place->domain ? ROLE_EXECUTOR : ROLE_KEEPER;
 	worker->started_us = timer_now_us();
-	worker->first_request = worker->next_request = ((uint64_t)daemon->epoch << 40) + 1;
+	worker->first_request = worker->next_request = ((uint64_t)crew->epoch << 40) + 1;
 	TAILQ_INIT(&worker->pending);
+	TAILQ_INSERT_TAIL(&crew->workers, worker, crew_link);
 	overdue_expect(worker);
-	worker->connection = connection_new(daemon->loop, socket, WORKER_QUEUE_MAX, &handlers, worker);
+	worker->connection = connection_new(crew->loop, socket, WORKER_QUEUE_MAX, &handlers, worker);
 	return worker->connection ? worker : worker_free(worker);
 }
 
-int worker_start(struct daemon *daemon, struct domain *domain, enum role role, struct worker **ret_worker)
+int worker_start(struct crew *crew, const struct worker_place *place, struct worker **ret_worker)
 {
 	int pair[2], words_fd = -1, r;
 	struct worker *worker;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
-	worker = worker_new(daemon, domain, role, pair[0]);
+	worker = worker_new(crew, place, pair[0]);
 	if (!worker) {
 		close(pair[1]);
 		return -ENOMEM;
 	}
-	worker->number = ++daemon->next_worker;
-	daemon->worker_events->numbered(daemon);
-	r = store_deposit(daemon->store, pair[0], &worker->control_key);
-	if (role == ROLE_EXECUTOR && r == 0)
+	worker->number = ++crew->latest;
+	crew->events->numbered(crew->daemon);
+	r = store_deposit(crew->store, pair[0], &worker->control_key);
+	if (worker->role == ROLE_EXECUTOR && r == 0)
 		r = words_make(worker, &words_fd);
 	if (r < 0)
 		close(pair[1]);
 	else
-		r = daemon->spawner->start(worker, pair[1], words_fd);
+		r = crew->spawner->start(worker, pair[1], words_fd);
 	if (r < 0) {
 		worker_free(worker);
 		return r;
@@ -298,16 +299,15 @@ static int take_fd(struct store *store, uint32_t key, uint32_t *ret_key)
 	return fd;
 }
 
-struct worker *worker_adopt(struct daemon *daemon, struct domain *domain, uint32_t number,
+struct worker *worker_adopt(struct crew *crew, const struct worker_place *place, uint32_t number,
 	const struct kept_worker *kept, size_t bytes)
 {
-	struct store *store = daemon->store;
+	struct store *store = crew->store;
 	uint32_t control_key;
 	int control = take_fd(store, kept->control, &control_key), words;
 	struct worker *worker;
 
-	worker = worker_new(
-		daemon, domain, domain ? ROLE_EXECUTOR : ROLE_KEEPER, control < 0 ? make_hung_up() : control);
+	worker = worker_new(crew, place, control < 0 ? make_hung_up() : control);
 	log_bug_on(!worker);
 	worker->number = number;
 	take_kept(worker, kept, bytes);
@@ -384,10 +384,7 @@ static bool condemn(struct worker *worker, const char *reason)
 	snprintf(text, sizeof(text), "%s %d (%s) is given up: %s%s%s", role_name(worker->role),
 		(int)worker->pid, worker_state_name(worker->state), reason, worker->lost_text[0] ? ": " : "",
 		worker->lost_text);
-	if (worker->daemon->leaving || (worker->domain && worker->domain->retiring))
-		log_debug("%s", text);
-	else
-		events_of(worker)->given_up(worker, text);
+	events_of(worker)->given_up(worker, text);
 	worker->state = WORKER_CONDEMNED;
 	worker_keep(worker);
 	worker_await_memory(worker);
@@ -396,8 +393,8 @@ static bool condemn(struct worker *worker, const char *reason)
 
 void worker_kill(struct worker *worker)
 {
-	worker->daemon->spawner->kill(worker);
-	events_of(worker)->killed(worker);
+	worker->crew->spawner->kill(worker);
+	reap_await(worker);
 }
 
 void worker_condemn(struct worker *worker, const char *reason)
@@ -418,7 +415,7 @@ void worker_condemn_later(struct worker *worker, uint64_t milliseconds, const ch
 {
 	if (!condemn(worker, reason))
 		return;
-	worker->end_timer = timer_new(worker->daemon->loop, end_worker, worker);
+	worker->end_timer = timer_new(worker->crew->loop, end_worker, worker);
 	if (worker->end_timer)
 		timer_start(worker->end_timer, milliseconds);
 	else
@@ -472,7 +469,7 @@ void worker_forget_session(struct worker *worker, uint64_t session)
 
 void worker_reaped(struct worker *worker, int exit_status, int exit_signal)
 {
-	struct daemon *daemon = worker->daemon;
+	struct crew *crew = worker->crew;
 	struct worker_pending *pending;
 	bool gave_back;
 
@@ -489,5 +486,5 @@ void worker_reaped(struct worker *worker, int exit_status, int exit_signal)
 	gave_back = worker->gives_back;
 	worker_free(worker);
 	if (gave_back)
-		daemon->worker_events->gave_back(daemon, 1);
+		crew->events->gave_back(crew->daemon, 1);
 }

@@ -30,8 +30,10 @@
 #include "server/role.h"
 
 struct connection;
+struct crew;
 struct daemon;
 struct domain;
+struct identity;
 struct kept_worker;
 struct record;
 struct shared_fd;
@@ -71,12 +73,14 @@ struct worker_events {
 	void (*unclaimed)(struct worker *worker, const struct wire_reply *reply, const struct packet *packet);
 	/* Behind each of lost, suspect and fault: what they have changed is to be recorded. */
 	void (*troubled)(struct worker *worker);
-	/* It becomes CONDEMNED, which nobody has asked for. @text: what it was, and why */
+	/* It has closed its connection, or cannot be read. */
+	void (*hung_up)(struct worker *worker, const char *reason);
+	/* It becomes CONDEMNED. @text: what it was, and why */
 	void (*given_up)(struct worker *worker, const char *text);
 	/* It is CONDEMNED from now on. */
 	void (*condemned)(struct worker *worker);
-	/* SIGKILL was sent. Again and again is fine. */
-	void (*killed)(struct worker *worker);
+	/* It was killed and does not end; again and again until it does. */
+	void (*stays)(struct worker *worker);
 	/* It was reaped, and all its requests have their answer; freed behind this. */
 	void (*gone)(struct worker *worker);
 	/* A number was given out (daemon->next_worker). */
@@ -101,15 +105,19 @@ typedef void worker_reply_fn(
 struct worker_pending;
 
 struct worker {
-	TAILQ_ENTRY(worker) link; /* domain->workers */
-	struct daemon *daemon;
-	struct domain *domain; /* NULL: the keeper */
+	TAILQ_ENTRY(worker) link;      /* domain->workers */
+	TAILQ_ENTRY(worker) crew_link; /* crew->workers */
+	struct crew *crew;
+	struct daemon *daemon;		 /* the crew's */
+	struct domain *domain;		 /* NULL: the keeper */
+	uint32_t place;			 /* number of the domain; of a keeper: which one it is */
+	const struct identity *identity; /* the domain's; NULL: the keeper, which runs as the service */
 	enum role role;
 	enum worker_state state;
 	struct connection *connection;
 	void *process;			  /* the spawner's */
 	struct timer *end_timer;	  /* kills it, if that is put off (worker_condemn_later) */
-	struct timer *reap_timer;	  /* looks whether it ends (device.h); NULL: it was not killed */
+	struct timer *reap_timer;	  /* looks whether it ends (reap.h); NULL: it was not killed */
 	struct worker_evidence *evidence; /* what fault/ knows of it (fault/evidence.h) */
 	pid_t pid;
 	uint64_t started_us;
@@ -129,7 +137,7 @@ struct worker {
 	uint64_t next_request;
 	uint64_t first_request; /* numbers below are of an earlier life of the daemon */
 	TAILQ_HEAD(, worker_pending) pending;
-	/* worker/overdue.c; from SIGKILL on fault/device.c */
+	/* overdue.c; from SIGKILL on reap.c */
 	unsigned looks;	       /* since it last said something, or since something is expected of it again */
 	unsigned still;	       /* of these, one after the other, that found it idle while everybody waits */
 	uint64_t processor_ms; /* that it had had at the latest of these */
@@ -145,8 +153,15 @@ struct worker {
 
 const char *worker_state_name(enum worker_state state);
 
-/** Spawns a child. Return: 0 or -errno. */
-int worker_start(struct daemon *daemon, struct domain *domain, enum role role, struct worker **ret_worker);
+/* Where a worker belongs. */
+struct worker_place {
+	struct domain *domain;		 /* NULL: it is the keeper */
+	uint32_t number;		 /* of the domain; of a keeper: which one it is, 1, 2, 3, … */
+	const struct identity *identity; /* of the domain's user; NULL: the keeper */
+};
+
+/** Spawns a child, an executor if there is a domain. Return: 0 or -errno. */
+int worker_start(struct crew *crew, const struct worker_place *place, struct worker **ret_worker);
 
 /**
  * Sends a request. Sending never fails for the caller: a worker that cannot be written to is condemned, and
@@ -176,7 +191,7 @@ void worker_forgo(struct worker *worker, worker_reply_fn *reply, void (*forgo)(v
  * @bytes: of the record, with the list of immovable sessions behind it
  * Return: never NULL
  */
-struct worker *worker_adopt(struct daemon *daemon, struct domain *domain, uint32_t number,
+struct worker *worker_adopt(struct crew *crew, const struct worker_place *place, uint32_t number,
 	const struct kept_worker *kept, size_t bytes);
 
 /** Sends a message that has no answer. */

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Do more files call each other in a circle than before? Does a room of the daemon call one above it?
+"""Do more files call each other in a circle than before? Does a room of the daemon know one above it?
 
 usage: circles.py LIBRARY...   the static libraries of the client and of the server
 
 A file calls another one if its object refers to a symbol that the other's object defines. A circle is a set of files
 of which each reaches each other one by such calls; calls through function pointers do not count. For each part of the
 project the largest circle that touches it must not be larger than its number in PARTS. Who makes a circle smaller
-lowers the number. Rooms of the daemon call those below them only.
+lowers the number. Rooms of the daemon call those below them only, and include no header of a room above.
 """
 
 import pathlib
@@ -82,13 +82,24 @@ def floor(file):
 
 
 def climbs(graph):
-    """The calls from a room to one above it, of a graph of source files."""
+    """The steps from a room to one above it, of a graph of source files."""
     return [
         (caller, called)
         for caller, others in sorted(graph.items())
         for called in sorted(others)
         if None not in (floor(caller), floor(called)) and floor(caller) < floor(called)
     ]
+
+
+def includes(text):
+    """The project's headers that a source file includes."""
+    return set(re.findall(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', text, re.MULTILINE))
+
+
+def headers():
+    """What each source file of the rooms includes: {file: {header}}."""
+    files = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "server").rglob("*.[ch]")}
+    return {name: includes(path.read_text()) for name, path in files.items() if floor(name) is not None}
 
 
 def sources():
@@ -114,6 +125,9 @@ def check_self():
     rooms = {"server/session/a.c": {"server/worker/b.c", "server/adopt/store.c", "server/fault/c.c"}}
     if climbs(rooms) != [("server/session/a.c", "server/fault/c.c")]:
         sys.exit("circles.py: does not find a planted call to a room above")
+    up = includes('#include <uv.h>\n# include "server/standby/move.h"\n#include "server/worker/worker.h"\n')
+    if climbs({"server/fault/a.h": up}) != [("server/fault/a.h", "server/standby/move.h")]:
+        sys.exit("circles.py: does not find a planted include of a room above")
 
 
 def main():
@@ -136,10 +150,11 @@ def main():
         if len(largest) > most:
             failed = True
             print(*sorted(largest), sep="\n", file=sys.stderr)
-    for caller, called in up:
-        failed = True
-        print(f"{caller} calls {called}, which is in a room above it", file=sys.stderr)
-    sys.exit("circles.py: a circle has grown, or a room calls one above it (tests/README.md, \"Circles\")" if failed else 0)
+    for verb, steps in (("calls", up), ("includes", climbs(headers()))):
+        for file, other in steps:
+            failed = True
+            print(f"{file} {verb} {other}, which is in a room above it", file=sys.stderr)
+    sys.exit("circles.py: a circle has grown, or a room knows one above it (tests/README.md, \"Circles\")" if failed else 0)
 
 
 if __name__ == "__main__":

@@ -183,21 +183,26 @@ static void make_holder(struct fake *fake)
 		fake->legacy.fds[i] = -1;
 }
 
-static void begin_life(struct fake *fake)
+static struct store *open_store(const struct fake *fake)
 {
 	struct legacy legacy = fake->legacy;
 	int fds[FAKE_KEYS_MAX];
+	struct store *store;
 
-	uv_loop_init(&fake->loop);
-	daemon_init(&fake->daemon, &fake->loop, &fake->config, &fake->heritage, &spawner, &rooms_all);
-	if (!fake_with_records)
-		return;
 	/* Each life has copies of its own. */
 	for (uint32_t key = 0; key < legacy.fd_count; key++)
 		fds[key] = legacy.fds[key] < 0 ? -1 : fcntl(legacy.fds[key], F_DUPFD_CLOEXEC, 0);
 	legacy.fds = fds;
-	fake->daemon.store = store_open(&legacy);
-	ck_assert_ptr_nonnull(fake->daemon.store);
+	store = store_open(&legacy);
+	ck_assert_ptr_nonnull(store);
+	return store;
+}
+
+static void begin_life(struct fake *fake)
+{
+	uv_loop_init(&fake->loop);
+	daemon_init(&fake->daemon, &fake->loop, &fake->config, &fake->heritage, &spawner,
+		fake_with_records ? open_store(fake) : NULL, &rooms_all);
 }
 
 static void find_workers(struct fake *fake)
@@ -422,7 +427,7 @@ void fake_reap(struct fake *fake, struct fake_child *child, int signal_number)
 		munmap(child->words, sizeof(*child->words));
 	child->worker = NULL;
 	if (worker->process && worker->process != child) {
-		supervise_ended(&fake->daemon, worker->pid, signal_number);
+		supervise_ended(&fake->daemon.crew, worker->pid, signal_number);
 	} else {
 		worker->process = NULL;
 		worker_reaped(worker, 0, signal_number);

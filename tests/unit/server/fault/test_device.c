@@ -12,6 +12,7 @@
 #include "server/loop/timer.h"
 #include "server/session/domain.h"
 #include "server/session/session.h"
+#include "server/worker/reap.h"
 #include "tests/unit/server/session/fixture.h"
 
 static const struct xid fell_off = {
@@ -22,7 +23,7 @@ static const struct xid contained = {
 static void look(struct fake_child *child, unsigned times)
 {
 	while (times--)
-		device_look(child->worker);
+		reap_look(child->worker);
 	fake_turn(fake);
 }
 
@@ -265,16 +266,16 @@ START_TEST(an_executor_that_does_not_end_is_the_devices_failure)
 	active->seen = standby->seen = true;
 	worker_condemn(active->worker, "a test");
 	ck_assert(timer_running(active->worker->reap_timer));
-	look(active, DEVICE_LOOKS - 1);
+	look(active, REAP_LOOKS - 1);
 	/* It is still at something. */
 	active->vitals.processor_ms++;
-	look(active, DEVICE_LOOKS - 1);
+	look(active, REAP_LOOKS - 1);
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_HELD);
 	look(active, 1);
 	expect_told(&client, CUDA_ERROR_DEVICE_UNAVAILABLE, "was killed and does not end");
 	expect_refused(CUDA_ERROR_DEVICE_UNAVAILABLE);
 	ck_assert(standby->killed);
-	look(active, DEVICE_LOOKS);
+	look(active, REAP_LOOKS);
 	fake_reap(fake, standby, SIGKILL);
 	ck_assert_uint_eq(fake->child_count, 3);
 	forget(&client);
@@ -298,7 +299,7 @@ START_TEST(an_executor_that_nobody_waits_for_may_take_its_time)
 	join();
 	active->seen = standby->seen = true;
 	worker_condemn(standby->worker, "a test");
-	look(standby, 10 * DEVICE_LOOKS);
+	look(standby, 10 * REAP_LOOKS);
 	ck_assert_int_eq(fake->daemon.health.state, DEVICE_SERVING);
 	ck_assert_uint_eq(word_acquire(&client.view.server->state), SHM_SESSION_RUNNING);
 	/* But it is in the way when the other one goes as well, and nobody can be started in its place. */
@@ -316,7 +317,7 @@ START_TEST(a_keeper_that_does_not_end_is_the_devices_failure)
 	join();
 	keeper->seen = true;
 	worker_condemn(keeper->worker, "a test");
-	look(keeper, DEVICE_LOOKS);
+	look(keeper, REAP_LOOKS);
 	expect_told(&client, CUDA_ERROR_DEVICE_UNAVAILABLE, "keeper");
 	ck_assert(active->killed);
 	forget(&client);
@@ -332,8 +333,8 @@ START_TEST(a_service_leaves_behind_who_does_not_end)
 	fake_reap(fake, standby, 0);
 	worker_condemn(active->worker, "does not leave");
 	ck_assert(!TAILQ_EMPTY(&fake_domain(fake)->workers));
-	for (unsigned i = 0; i < DEVICE_LOOKS; i++)
-		device_look(TAILQ_FIRST(&fake_domain(fake)->workers));
+	for (unsigned i = 0; i < REAP_LOOKS; i++)
+		reap_look(TAILQ_FIRST(&fake_domain(fake)->workers));
 	active->worker = NULL;
 	close(active->socket);
 	ck_assert(TAILQ_EMPTY(&fake_domain(fake)->workers));

@@ -20,7 +20,7 @@
 static void look(unsigned times)
 {
 	while (times--)
-		overdue_look(&fake->daemon);
+		overdue_look(&fake->daemon.crew);
 }
 
 /*

@@ -1,0 +1,32 @@
+// The children of a daemon, and what they have in common: all that worker/ knows of the rooms above it. Part of the daemon.
+// Daemon, loop thread only.
+
+#ifndef FRMPS_SERVER_WORKER_CREW_H
+#define FRMPS_SERVER_WORKER_CREW_H
+
+#include <stdint.h>
+#include <sys/queue.h>
+
+struct daemon;
+struct heritage;
+struct spawner;
+struct store;
+struct timer;
+struct uv_loop_s;
+struct worker;
+struct worker_events;
+
+struct crew {
+	struct daemon *daemon; /* whose it is: for the events alone */
+	struct uv_loop_s *loop;
+	const struct heritage *heritage;
+	const struct spawner *spawner;
+	const struct worker_events *events;
+	struct store *store;	      /* NULL: nothing outlives the daemon */
+	uint32_t epoch;		      /* number of this life of the daemon, from 0 */
+	uint32_t latest;	      /* number given out to a worker */
+	TAILQ_HEAD(, worker) workers; /* all, until they are reaped */
+	struct timer *overdue_timer;  /* overdue.c */
+};
+
+#endif

@@ -1,0 +1,42 @@
+// See reap.h.
+
+#include "server/worker/reap.h"
+
+#include "server/loop/timer.h"
+#include "server/worker/crew.h"
+#include "server/worker/vitals.h"
+#include "server/worker/worker.h"
+
+#define LOOK_MS 1000u
+
+/* Return: for how many looks it has had no processor time, one after the other. */
+static unsigned count_still(struct worker *worker)
+{
+	struct vitals vitals;
+
+	if (!worker->crew->spawner->look(worker, &vitals))
+		return worker->still = 0;
+	if (vitals.processor_ms != worker->processor_ms)
+		worker->still = 0;
+	worker->processor_ms = vitals.processor_ms;
+	return ++worker->still;
+}
+
+void reap_look(void *context)
+{
+	struct worker *worker = context;
+
+	timer_start(worker->reap_timer, LOOK_MS);
+	if (count_still(worker) >= REAP_LOOKS)
+		worker->crew->events->stays(worker);
+}
+
+void reap_await(struct worker *worker)
+{
+	if (worker->reap_timer)
+		return;
+	worker->still = 0;
+	worker->reap_timer = timer_new(worker->crew->loop, reap_look, worker);
+	if (worker->reap_timer)
+		timer_start(worker->reap_timer, LOOK_MS);
+}
