@@ -74,19 +74,43 @@ static void collect(const struct domain *domain, const struct worker *worker, st
 	words_read(worker, evidence->words);
 }
 
-void convict_preview(
-	const struct domain *domain, const struct worker *worker, struct judge_verdict *ret_verdict)
+static void judge_domain(
+	const struct domain *domain, const struct judge_evidence *evidence, struct judge_verdict *ret_verdict)
 {
 	uint64_t sessions[WINDOW_COUNT];
-	struct judge_evidence evidence;
 	const struct session *session;
 	uint32_t count = 0;
 
-	collect(domain, worker, &evidence);
 	TAILQ_FOREACH (session, &domain->sessions, domain_link)
 		if (count < WINDOW_COUNT)
 			sessions[count++] = session->number;
-	judge(&evidence, sessions, count, ret_verdict);
+	judge(evidence, sessions, count, ret_verdict);
+}
+
+void convict_preview(
+	const struct domain *domain, const struct worker *worker, struct judge_verdict *ret_verdict)
+{
+	struct judge_evidence evidence;
+
+	collect(domain, worker, &evidence);
+	judge_domain(domain, &evidence, ret_verdict);
+}
+
+/* With the steps of the incident and the faults that were contained these lines say all that a verdict rests on
+ * (tests/gpu/matrix_traces.py). */
+static void log_evidence(const struct domain *domain, const struct judge_evidence *evidence)
+{
+	log_debug("domain %u: evidence: lost %d code %d, signal %d, asked %d, suspected %d, limit %llu",
+		domain->number, evidence->lost, (int)evidence->lost_code, evidence->exit_signal,
+		evidence->asked, evidence->suspected, (unsigned long long)evidence->over_limit);
+	for (uint32_t i = 0; i < JUDGE_WORDS_MAX; i++) {
+		const struct last_words *words = &evidence->words[i];
+
+		if (words->magic == LAST_WORDS_MAGIC)
+			log_debug("domain %u: words: session %llu, fault %u, code %d, kernel %.127s",
+				domain->number, (unsigned long long)words->session, words->fault,
+				(int)words->code, words->kernel);
+	}
 }
 
 void convict_contained(struct domain *domain, uint64_t number)
@@ -154,6 +178,10 @@ static void settle(struct session *session, const struct worker *worker, const s
 		evidence_forget_losses(session);
 	else if (served || fell_short)
 		count_loss(session, &now);
+	log_debug("domain %u: session %llu: served %d, doubtful %u, in doubt %d, losses %u, recover %d",
+		session->domain->number, (unsigned long long)session->number, served,
+		word_acquire(&session->view.server->doubtful), now.count != 0, session->evidence->losses,
+		(int)session->evidence->recover);
 	doubt_deinit(&now);
 }
 
@@ -197,11 +225,14 @@ static void name_culprit(struct domain *domain, const struct judge_verdict *verd
 
 void convict(struct domain *domain, const struct worker *worker)
 {
+	struct judge_evidence evidence;
 	struct judge_verdict verdict;
 	struct session *session;
 	bool open, noted;
 
-	convict_preview(domain, worker, &verdict);
+	collect(domain, worker, &evidence);
+	log_evidence(domain, &evidence);
+	judge_domain(domain, &evidence, &verdict);
 	/* Who is named acquits nobody of what was still looked at. */
 	open = (verdict.ground == JUDGE_UNKNOWN && !verdict.gone) || verdict.others ||
 	       convict_doubt(domain, worker);

@@ -24,8 +24,8 @@ struct session_endless {
 /* Of a session: session->evidence, from the session's beginning to its end. */
 struct session_evidence {
 	/* For the incident under way. */
-	enum session_recover recover; /* what the next executor is to do with its work; outlives the daemon */
-	bool held;		      /* it was live when the incident began */
+	enum session_recover recover; /* what the next executor is to do with its work; saved (saved.h) */
+	bool held;		      /* it was live when the incident began; saved */
 	bool quiet;		      /* nothing of it is on the device of the executor that is halted */
 	/* Its part in losses of executors that nobody is to blame for (convict.c). */
 	struct doubt common; /* commands that were in doubt in each of the `losses` latest ones */

@@ -593,6 +593,8 @@ void promote_contained(
 	/* What is halted already is judged with everything else. */
 	if (!incident_is_serving(promotion->state) && !incident_is_activating(promotion->state))
 		return;
+	log_debug("domain %u: fault: session %llu, fault %u, code %d, ended %d, kernel %s", domain->number,
+		(unsigned long long)session, fault->number, (int)fault->code, fault->ended, fault->text);
 	evidence_settle(worker, fault->number);
 	promotion->worn |= !fault->ended;
 	/* A grid of many warps may fault again and again until all of it has ended. That is one fault of its program. */

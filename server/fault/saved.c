@@ -1,5 +1,5 @@
-// See saved.h. The part is the head of struct promotion as it is in memory, and a list of the sessions that the next
-// executor is to treat in any way but let go on. The list that was read is kept until the sessions are there, and is what is
+// See saved.h. The part is the head of struct promotion as it is in memory, and a list of the sessions that are a part
+// of the incident. The list that was read is kept until the sessions are there, and is what is
 // written meanwhile: a record in between loses nobody.
 
 #include "server/fault/saved.h"
@@ -17,7 +17,7 @@
 
 struct saved_session {
 	uint64_t number;
-	uint32_t recover, reserved;
+	uint32_t recover, held;
 };
 
 struct saved_list {
@@ -37,11 +37,13 @@ static uint32_t collect(const struct domain *domain, struct saved_list *list)
 	uint32_t count = 0;
 
 	TAILQ_FOREACH (session, &domain->sessions, domain_link) {
-		if (session->evidence->recover == SESSION_RECOVER_NOTHING)
+		const struct session_evidence *evidence = session->evidence;
+
+		if (evidence->recover == SESSION_RECOVER_NOTHING && !evidence->held)
 			continue;
 		if (list)
-			list->sessions[count] = (struct saved_session){
-				.number = session->number, .recover = session->evidence->recover};
+			list->sessions[count] =
+				(struct saved_session){session->number, evidence->recover, evidence->held};
 		count++;
 	}
 	return count;
@@ -78,13 +80,14 @@ void saved_read(struct domain *domain, const void *bytes, size_t size)
 
 void saved_give(struct session *session)
 {
-	const struct promotion *promotion = session->domain->promotion;
-	const struct saved_list *list = promotion->adopted;
+	const struct saved_list *list = session->domain->promotion->adopted;
 
-	session->evidence->held = incident_is_open(promotion->state);
-	for (uint32_t i = 0; list && i < list->count; i++)
-		if (list->sessions[i].number == session->number)
-			session->evidence->recover = (enum session_recover)list->sessions[i].recover;
+	for (uint32_t i = 0; list && i < list->count; i++) {
+		if (list->sessions[i].number != session->number)
+			continue;
+		session->evidence->recover = (enum session_recover)list->sessions[i].recover;
+		session->evidence->held = list->sessions[i].held;
+	}
 }
 
 void saved_forget(struct domain *domain)
