@@ -252,28 +252,29 @@ static void read_request(struct adoption *adoption, struct session *session, con
 static int read_session(struct adoption *adoption, const struct record *record)
 {
 	struct daemon *daemon = adoption->daemon;
-	struct kept_session kept;
+	struct session_record copy;
+	const struct kept_session *kept = &copy.kept;
 	struct domain *domain;
 	struct session *session;
 
-	if (!record_read(record, &kept, sizeof(kept)) || !(domain = daemon_find_domain(daemon, kept.domain)))
+	if (!record_read(record, &copy, sizeof(copy)) || !(domain = daemon_find_domain(daemon, kept->domain)))
 		return -1;
-	session = session_adopt(domain, record_key(record), &kept);
+	session = session_adopt(domain, record_key(record), &copy);
 	session->record = record;
 	saved_give(session);
-	session->crashes += adoption->crashed && kept.asked;
+	session->crashes += adoption->crashed && kept->asked;
 	if (session->opened && session->state == SESSION_CLOSING && !session->given_up)
 		reclaim_begin(daemon);
 	for (int i = 0; i < 2; i++)
-		session->sinks[i] = inventory_chunk(&adoption->inventory, &kept.sinks[i]);
-	read_request(adoption, session, &kept);
+		session->sinks[i] = inventory_chunk(&adoption->inventory, &kept->sinks[i]);
+	read_request(adoption, session, kept);
 	if (session->given_up)
 		return 0;
 	repeat_call(adoption, session, &session->open, open_again);
 	repeat_call(adoption, session, &session->attach, attach_again);
 	repeat_call(adoption, session, &session->let_go, let_go_again);
 	if (session->let_go.worker)
-		move_adopt(session, kept.let_go_to);
+		move_adopt(session, session->let_go_to);
 	for (unsigned i = 0; i < KEPT_CLOSES; i++)
 		repeat_call(adoption, session, &session->closes[i], close_again);
 	return 0;

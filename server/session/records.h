@@ -52,30 +52,16 @@ struct kept_chunk {
 	uint64_t token[2];
 };
 
-/* RECORD_SESSION, key: number. */
+/* RECORD_SESSION, key: number; followed by the head of struct session (struct session_record). */
 struct kept_session {
-	uint64_t features;
-	uint64_t memory_wish;
-	struct subject subject;
-	int64_t uid;
-	int32_t pid;
-	uint32_t domain, window, recovery, state;
-	bool opened;
-	uint32_t connection, process, client_fd, server_fd, doorbell; /* descriptors */
-	struct kept_call open, attach, closes[KEPT_CLOSES];
-	struct kept_call let_go; /* DetachSession: it moves into the domain */
-	uint32_t let_go_to;
-	uint32_t patience_ms; /* of CloseSession */
+	uint32_t domain;
+	uint32_t client_fd, server_fd, doorbell; /* descriptors */
+	struct kept_chunk sinks[2];
 	/* The request under way: the packet itself is still on the program's socket. */
-	uint64_t asked;	   /* the program's number for it, 0: nothing is with a worker */
-	uint64_t answered; /* the program's number of the latest one that is over */
+	uint64_t asked; /* the program's number for it, 0: nothing is with a worker */
 	struct kept_call request;
 	uint32_t request_fd;
 	struct kept_chunk chunk;
-	struct kept_chunk sinks[2];
-	uint32_t crashes; /* of daemons while this was under way */
-	uint32_t deaths;  /* of executors that crashed while they had it */
-	char program[256], identity[512];
 };
 
 /* RECORD_HOLDING, key: a serial number, which gives the order; followed by options, name and form. */

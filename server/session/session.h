@@ -22,6 +22,7 @@
 #define FRMPS_SERVER_SESSION_SESSION_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 #include <sys/types.h>
@@ -79,26 +80,40 @@ struct session_refusal {
 };
 
 struct session {
+	/* What outlives the daemon: the record has this part as it is. */
+	enum session_state state;
+	uid_t uid;
+	pid_t pid;
+	uint32_t window;
+	uint32_t recovery; /* 0 fail, 1 replay */
+	bool opened;	   /* an active executor knows it, so standbys do too */
+	uint64_t features;
+	uint64_t memory_wish;	/* most device memory, as it or an operator wants; 0: nobody says */
+	struct subject subject; /* whom its terms are for, as it was when it connected */
+	char program[SESSION_PROGRAM_MAX];    /* its name, for people */
+	char identity[SESSION_IDENTITY_MAX];  /* what it is (session/offender.h) */
+	uint32_t connection_key, process_key; /* of the descriptors */
+	struct kept_call open, attach;	      /* not answered */
+	struct kept_call let_go;	      /* the same, DetachSession: it moves to domain let_go_to */
+	uint32_t let_go_to;
+	struct kept_call closes[KEPT_CLOSES];
+	uint32_t patience_ms; /* of CloseSession */
+	uint64_t answered;    /* the program's number of its latest request that is over */
+	uint32_t crashes;     /* of daemons while its request was under way */
+	uint32_t deaths;      /* of executors that crashed while they had its request */
+	/* Where it belongs. */
 	TAILQ_ENTRY(session) link;	  /* daemon->sessions */
 	TAILQ_ENTRY(session) domain_link; /* domain->sessions */
 	struct daemon *daemon;
 	struct domain *domain;
-	unsigned refs;
-	enum session_state state;
 	uint64_t number;
-	uid_t uid;
-	pid_t pid;
-	char program[SESSION_PROGRAM_MAX];   /* its name, for people */
-	char identity[SESSION_IDENTITY_MAX]; /* what it is (session/offender.h) */
-	struct subject subject;		     /* whom its terms are for, as it was when it connected */
-	struct terms terms;		     /* on which it is served */
-	uint64_t memory_wish; /* most device memory, as it or an operator wants; 0: nobody says */
+	const struct record *record;
+	/* Of this life of the daemon alone. */
+	unsigned refs;
+	struct terms terms; /* on which it is served */
 	struct connection *connection;
 	struct watch *process; /* pidfd; NULL where the process cannot be seen */
-	uint32_t window;
-	uint32_t recovery; /* 0 fail, 1 replay */
-	bool recovery_set; /* by an operator: executors may have been told another one */
-	uint64_t features;
+	bool recovery_set;     /* by an operator: executors may have been told another one */
 	struct shm_view view;
 	struct shared_fd *client_fd, *server_fd, *doorbell_fd;
 	struct holdings holdings;
@@ -109,26 +124,20 @@ struct session {
 	struct worker *destination; /* while it moves: the executor there, which knows it; NULL: none yet */
 	struct session_refusal refusal; /* of its code, the latest */
 	struct worker *opening;		/* OpenSession is with this executor, not answered */
-	bool opened;			/* an active executor knows it, so standbys do too */
 	unsigned closings;		/* CloseSession answers to come */
 	struct timer *close_timer;
-	/* What outlives the daemon. */
-	const struct record *record;
-	uint32_t connection_key, process_key; /* of the descriptors */
-	struct kept_call open, attach;	      /* not answered */
-	struct kept_call let_go;	      /* the same: it moves to domain let_go_to */
-	uint32_t let_go_to;
-	struct kept_call closes[KEPT_CLOSES];
-	uint32_t patience_ms; /* of CloseSession */
-	uint64_t freed_us;    /* in this life: when it last freed something; 0: never */
-	uint64_t apart_us;    /* the same: when it last began to move because of its guard */
-	uint64_t answered;    /* the program's number of its latest request that is over */
-	uint32_t crashes;     /* of daemons while its request was under way */
-	uint32_t deaths;      /* of executors that crashed while they had its request */
-	bool given_up; /* in this life: it could not be adopted, and is ended when everything else is */
-	bool adopted;  /* nothing was read from it in this life: it may be what is over */
+	uint64_t freed_us; /* when it last freed something; 0: never */
+	uint64_t apart_us; /* when it last began to move because of its guard; 0: never */
+	bool given_up;	   /* it could not be adopted, and is ended when everything else is */
+	bool adopted;	   /* nothing was read from it in this life: it may be what is over */
 	struct session_again again;
 	struct session_evidence *evidence; /* what fault/ knows of it (fault/evidence.h) */
+};
+
+/* Its record: what has another form there, and the head of the session as it is. */
+struct session_record {
+	struct kept_session kept;
+	char head[offsetof(struct session, link)];
 };
 
 /** Who connects; a private copy. */
@@ -164,7 +173,7 @@ void session_keep(struct session *session);
  * @domain: the one that the record names
  * Return: never NULL; one whose descriptors are not all there is given_up, and not open any more
  */
-struct session *session_adopt(struct domain *domain, uint64_t number, const struct kept_session *kept);
+struct session *session_adopt(struct domain *domain, uint64_t number, const struct session_record *record);
 /* What an earlier life had asked of a worker, once more, as worker->next_request. */
 void session_open_again(struct session *session, struct worker *worker);
 void session_close_again(struct session *session, struct worker *worker);

@@ -237,72 +237,34 @@ void session_keep(struct session *session)
 {
 	struct store *store = session->daemon->store;
 	const struct request *request = session->request;
-	struct kept_session kept = {.features = session->features,
-		.memory_wish = session->memory_wish,
-		.subject = session->subject,
-		.uid = session->uid,
-		.pid = session->pid,
-		.domain = session->domain->number,
-		.window = session->window,
-		.recovery = session->recovery,
-		.state = session->state,
-		.opened = session->opened,
-		.connection = session->connection_key,
-		.process = session->process_key,
-		.open = session->open,
-		.attach = session->attach,
-		.let_go = session->let_go,
-		.let_go_to = session->let_go_to,
-		.patience_ms = session->patience_ms,
-		.asked = session->again.asked,
-		.answered = session->answered,
-		.crashes = session->crashes,
-		.deaths = session->deaths};
+	struct session_record record = {
+		.kept = {.domain = session->domain->number, .asked = session->again.asked}};
+	struct kept_session *kept = &record.kept;
 
 	if (!store)
 		return;
-	kept.client_fd = session->client_fd->key;
-	kept.server_fd = session->server_fd->key;
-	kept.doorbell = session->doorbell_fd->key;
-	memcpy(kept.closes, session->closes, sizeof(kept.closes));
-	memcpy(kept.program, session->program, sizeof(kept.program));
-	memcpy(kept.identity, session->identity, sizeof(kept.identity));
+	kept->client_fd = session->client_fd->key;
+	kept->server_fd = session->server_fd->key;
+	kept->doorbell = session->doorbell_fd->key;
 	for (int i = 0; i < 2; i++)
-		chunk_name(session->sinks[i], &kept.sinks[i]);
+		chunk_name(session->sinks[i], &kept->sinks[i]);
 	if (request) {
-		kept.asked = request->session_id;
-		kept.request = (struct kept_call){request->sent ? request->worker : 0, request->worker_id};
-		kept.request_fd = request->fd ? request->fd->key : 0;
-		chunk_name(request->chunk, &kept.chunk);
+		kept->asked = request->session_id;
+		kept->request = (struct kept_call){request->sent ? request->worker : 0, request->worker_id};
+		kept->request_fd = request->fd ? request->fd->key : 0;
+		chunk_name(request->chunk, &kept->chunk);
 	}
+	memcpy(record.head, session, sizeof(record.head));
 	session->record =
-		store_put(store, session->record, RECORD_SESSION, session->number, &kept, sizeof(kept));
+		store_put(store, session->record, RECORD_SESSION, session->number, &record, sizeof(record));
 }
 
-static void take_kept(struct session *session, const struct kept_session *kept)
+static void take_head(struct session *session, const struct session_record *record)
 {
-	session->state = (enum session_state)kept->state;
-	session->features = kept->features;
-	session->memory_wish = kept->memory_wish;
-	session->recovery = kept->recovery;
+	memcpy(session, record->head, sizeof(record->head));
 	session->recovery_set = true;
-	session->opened = kept->opened;
-	session->connection_key = kept->connection;
-	session->process_key = kept->process;
-	session->patience_ms = kept->patience_ms;
-	session->answered = kept->answered;
-	session->crashes = kept->crashes;
-	session->deaths = kept->deaths;
 	session->adopted = true;
-	session->open = kept->open;
-	session->attach = kept->attach;
-	session->let_go = kept->let_go;
-	session->let_go_to = kept->let_go_to;
-	memcpy(session->closes, kept->closes, sizeof(session->closes));
-	memcpy(session->program, kept->program, sizeof(session->program));
-	memcpy(session->identity, kept->identity, sizeof(session->identity));
-	session->window = kept->window;
-	window_adopt(&session->domain->windows, kept->window);
+	window_adopt(&session->domain->windows, session->window);
 }
 
 /* Its connection and its process. Return: whether they are there. */
@@ -361,17 +323,16 @@ static void give_up(struct session *session, bool has_regions)
 	session->state = SESSION_CLOSING;
 }
 
-struct session *session_adopt(struct domain *domain, uint64_t number, const struct kept_session *kept)
+struct session *session_adopt(struct domain *domain, uint64_t number, const struct session_record *record)
 {
-	const struct session_peer peer = {
-		.uid = (uid_t)kept->uid, .pid = kept->pid, .subject = kept->subject};
-	struct session *session = allocate(domain, &peer, number);
+	const struct session_peer nobody = {0};
+	struct session *session = allocate(domain, &nobody, number);
 	bool has_regions, has_peer;
 
 	log_bug_on(!session);
-	take_kept(session, kept);
+	take_head(session, record);
 	session_set_terms(session);
-	has_regions = adopt_regions(session, kept);
+	has_regions = adopt_regions(session, &record->kept);
 	has_peer = session->state == SESSION_CLOSING || adopt_peer(session);
 	if (!has_regions || !has_peer)
 		give_up(session, has_regions);

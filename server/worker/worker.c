@@ -164,51 +164,37 @@ static struct worker *worker_free(struct worker *worker)
 
 void worker_keep(struct worker *worker)
 {
-	struct store *store = worker->crew->store;
-	size_t room = (RECORD_MAX - sizeof(struct kept_worker)) / sizeof(uint64_t);
+	size_t fixed = sizeof(struct kept_worker) + WORKER_HEAD_BYTES;
+	size_t room = (RECORD_MAX - fixed) / sizeof(uint64_t);
 	size_t listed = worker->immovable_count < room ? worker->immovable_count : room;
-	size_t bytes = sizeof(struct kept_worker) + listed * sizeof(uint64_t);
+	size_t bytes = fixed + listed * sizeof(uint64_t);
 	struct kept_worker *kept;
 
-	if (!store)
+	if (!worker->crew->store)
 		return;
 	kept = calloc(1, bytes);
 	log_bug_on(!kept);
 	*kept = (struct kept_worker){.domain = worker->domain ? worker->place : 0,
-		.state = worker->state,
-		.generation = worker->generation,
 		.keeper_number = worker->domain ? 0 : worker->place,
-		.pid = worker->pid,
-		.lost_code = worker->lost_code,
-		.was_ready = worker->was_ready,
-		.was_warm = worker->was_warm,
-		.lost = worker->lost,
-		.contains = worker->contains,
-		.told = worker->told,
-		.settled = worker->settled,
 		/* One that could not even be listed is not worth adopting. */
 		.in_step =
 			worker->state >= WORKER_WARM && !worker->mirrors && listed == worker->immovable_count,
-		.control = worker->control_key,
-		.process = worker->process_key,
-		.words = worker->words_key,
-		.immovable_count = (uint32_t)listed,
-		.started_us = worker->started_us};
-	memcpy(kept->lost_text, worker->lost_text, sizeof(kept->lost_text));
+		.immovable_count = (uint32_t)listed};
+	memcpy(kept + 1, worker, WORKER_HEAD_BYTES);
 	if (listed)
-		memcpy(kept + 1, worker->immovable, listed * sizeof(uint64_t));
-	worker->record = store_put(store, worker->record, RECORD_WORKER, worker->number, kept, bytes);
+		memcpy((char *)kept + fixed, worker->immovable, listed * sizeof(uint64_t));
+	worker->record =
+		store_put(worker->crew->store, worker->record, RECORD_WORKER, worker->number, kept, bytes);
 	free(kept);
 }
 
-static struct worker *worker_new(struct crew *crew, const struct worker_place *place, int socket)
+/* Without a connection. Return: NULL without memory */
+static struct worker *worker_new(struct crew *crew, const struct worker_place *place)
 {
 	struct worker *worker = calloc(1, sizeof(*worker));
 
-	if (!worker) {
-		close(socket);
+	if (!worker)
 		return NULL;
-	}
 	worker->crew = crew;
 	worker->daemon = crew->daemon;
 	worker->domain = place->domain;
@@ -220,31 +206,40 @@ static struct worker *worker_new(struct crew *crew, const struct worker_place *p
 	TAILQ_INIT(&worker->pending);
 	TAILQ_INSERT_TAIL(&crew->workers, worker, crew_link);
 	overdue_expect(worker);
-	worker->connection = connection_new(crew->loop, socket, WORKER_QUEUE_MAX, &handlers, worker);
-	return worker->connection ? worker : worker_free(worker);
+	return worker;
+}
+
+/* @socket: taken over. Return: 0 or -ENOMEM */
+static int connect_to(struct worker *worker, int socket)
+{
+	worker->connection = connection_new(worker->crew->loop, socket, WORKER_QUEUE_MAX, &handlers, worker);
+	return worker->connection ? 0 : -ENOMEM;
+}
+
+/* @sockets: both taken over. Return: 0 or -errno */
+static int start(struct worker *worker, const int sockets[2])
+{
+	int words_fd = -1, r = connect_to(worker, sockets[0]);
+
+	r = r ? r : store_deposit(worker->crew->store, sockets[0], &worker->control_key);
+	if (worker->role == ROLE_EXECUTOR && r == 0)
+		r = words_make(worker, &words_fd);
+	if (r == 0)
+		return worker->crew->spawner->start(worker, sockets[1], words_fd);
+	close(sockets[1]);
+	return r;
 }
 
 int worker_start(struct crew *crew, const struct worker_place *place, struct worker **ret_worker)
 {
-	int pair[2], words_fd = -1, r;
-	struct worker *worker;
+	struct worker *worker = worker_new(crew, place);
+	int pair[2], r;
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		return -errno;
-	worker = worker_new(crew, place, pair[0]);
-	if (!worker) {
-		close(pair[1]);
+	if (!worker)
 		return -ENOMEM;
-	}
 	worker->number = ++crew->latest;
 	crew->events->numbered(crew->daemon);
-	r = store_deposit(crew->store, pair[0], &worker->control_key);
-	if (worker->role == ROLE_EXECUTOR && r == 0)
-		r = words_make(worker, &words_fd);
-	if (r < 0)
-		close(pair[1]);
-	else
-		r = crew->spawner->start(worker, pair[1], words_fd);
+	r = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0 ? -errno : start(worker, pair);
 	if (r < 0) {
 		worker_free(worker);
 		return r;
@@ -256,27 +251,17 @@ int worker_start(struct crew *crew, const struct worker_place *place, struct wor
 
 static void take_kept(struct worker *worker, const struct kept_worker *kept, size_t bytes)
 {
-	uint32_t room = (uint32_t)((bytes - sizeof(*kept)) / sizeof(uint64_t));
+	const char *head = (const char *)(kept + 1), *list = head + WORKER_HEAD_BYTES;
+	uint32_t room = (uint32_t)((bytes - sizeof(*kept) - WORKER_HEAD_BYTES) / sizeof(uint64_t));
 
-	worker->state = (enum worker_state)kept->state;
-	worker->generation = kept->generation;
-	worker->pid = kept->pid;
-	worker->was_ready = kept->was_ready;
-	worker->was_warm = kept->was_warm;
-	worker->lost = kept->lost;
-	worker->contains = kept->contains;
-	worker->told = kept->told;
-	worker->settled = kept->settled;
-	worker->lost_code = kept->lost_code;
-	memcpy(worker->lost_text, kept->lost_text, sizeof(worker->lost_text));
-	worker->started_us = kept->started_us;
+	memcpy(worker, head, WORKER_HEAD_BYTES);
 	worker->immovable_count = kept->immovable_count < room ? kept->immovable_count : room;
 	worker->immovable_room = worker->immovable_count;
 	if (!worker->immovable_count)
 		return;
 	worker->immovable = calloc(worker->immovable_count, sizeof(uint64_t));
 	log_bug_on(!worker->immovable);
-	memcpy(worker->immovable, kept + 1, worker->immovable_count * sizeof(uint64_t));
+	memcpy(worker->immovable, list, worker->immovable_count * sizeof(uint64_t));
 }
 
 /* In place of one that is not there: it is given up at once, and its end awaited as any other's. */
@@ -291,33 +276,32 @@ static int make_hung_up(void)
 }
 
 /* The key of what is not there may be somebody else's from now on. */
-static int take_fd(struct store *store, uint32_t key, uint32_t *ret_key)
+static int take_fd(struct store *store, uint32_t *key)
 {
-	int fd = store_take(store, key);
+	int fd = store_take(store, *key);
 
-	*ret_key = fd < 0 ? 0 : key;
+	if (fd < 0)
+		*key = 0;
 	return fd;
 }
 
 struct worker *worker_adopt(struct crew *crew, const struct worker_place *place, uint32_t number,
 	const struct kept_worker *kept, size_t bytes)
 {
-	struct store *store = crew->store;
-	uint32_t control_key;
-	int control = take_fd(store, kept->control, &control_key), words;
-	struct worker *worker;
+	struct worker *worker = worker_new(crew, place);
+	int control, words;
 
-	worker = worker_new(crew, place, control < 0 ? make_hung_up() : control);
 	log_bug_on(!worker);
 	worker->number = number;
 	take_kept(worker, kept, bytes);
-	worker->control_key = control_key;
-	words = take_fd(store, kept->words, &worker->words_key);
+	control = take_fd(crew->store, &worker->control_key);
+	log_bug_on(connect_to(worker, control < 0 ? make_hung_up() : control) < 0);
+	words = take_fd(crew->store, &worker->words_key);
 	if (words >= 0) {
 		words_map(worker, words);
 		close(words);
 	}
-	supervise_adopt(worker, take_fd(store, kept->process, &worker->process_key));
+	supervise_adopt(worker, take_fd(crew->store, &worker->process_key));
 	return worker;
 }
 

@@ -105,6 +105,21 @@ typedef void worker_reply_fn(
 struct worker_pending;
 
 struct worker {
+	/* What outlives the daemon: the record has this part as it is (record.h). */
+	enum worker_state state;
+	pid_t pid;
+	uint32_t generation; /* since Activate was sent; 0 before */
+	uint32_t settled;    /* words.h: faults that have been dealt with, by their numbers: up to this one */
+	int32_t lost_code;
+	bool lost;	/* it said Lost */
+	bool was_ready; /* it said Ready */
+	bool was_warm;	/* executors: it was once told everything, and lived */
+	bool contains;	/* executors: handles exceptions of kernels, and tells of each one itself */
+	bool told;	/* it knows, or knew before it was condemned, the sessions of its domain */
+	uint32_t control_key, process_key, words_key; /* of the descriptors */
+	uint64_t started_us;
+	char lost_text[256];
+	/* Where it belongs. */
 	TAILQ_ENTRY(worker) link;      /* domain->workers */
 	TAILQ_ENTRY(worker) crew_link; /* crew->workers */
 	struct crew *crew;
@@ -113,26 +128,17 @@ struct worker {
 	uint32_t place;			 /* number of the domain; of a keeper: which one it is */
 	const struct identity *identity; /* the domain's; NULL: the keeper, which runs as the service */
 	enum role role;
-	enum worker_state state;
+	uint32_t number; /* unique in the life of the service */
+	const struct record *record;
+	/* Of this life of the daemon alone. */
 	struct connection *connection;
 	void *process;			  /* the spawner's */
 	struct timer *end_timer;	  /* kills it, if that is put off (worker_condemn_later) */
 	struct timer *reap_timer;	  /* looks whether it ends (reap.h); NULL: it was not killed */
 	struct worker_evidence *evidence; /* what fault/ knows of it (fault/evidence.h) */
-	pid_t pid;
-	uint64_t started_us;
-	uint32_t generation;	  /* since Activate was sent; 0 before */
-	struct last_words *words; /* executors: shared page */
-	bool was_ready;		  /* it said Ready */
-	bool lost;		  /* it said Lost */
-	int32_t lost_code;
-	uint32_t settled; /* words.h: faults that have been dealt with, by their numbers: up to this one */
-	bool contains;	  /* executors: handles exceptions of kernels, and tells of each one itself */
-	bool told;	  /* it knows, or knew before it was condemned, the sessions of its domain */
-	bool gives_back;  /* it is condemned, and has mapped until it ends what its sessions free meanwhile */
-	bool was_warm;	  /* executors: it was once told everything, and lived */
-	bool asked;	  /* it ended while a session's request was with it */
-	char lost_text[256];
+	struct last_words *words;	  /* executors: shared page */
+	bool gives_back; /* it is condemned, and has mapped until it ends what its sessions free meanwhile */
+	bool asked;	 /* it ended while a session's request was with it */
 	int exit_status, exit_signal; /* once reaped */
 	uint64_t next_request;
 	uint64_t first_request; /* numbers below are of an earlier life of the daemon */
@@ -145,10 +151,6 @@ struct worker {
 	/* Sessions that this standby cannot take over: something of theirs failed or came out differently. */
 	uint64_t *immovable;
 	uint32_t immovable_count, immovable_room;
-	/* What outlives the daemon. */
-	uint32_t number;			      /* unique in the life of the service */
-	uint32_t control_key, process_key, words_key; /* of the descriptors */
-	const struct record *record;
 };
 
 const char *worker_state_name(enum worker_state state);
