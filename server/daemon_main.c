@@ -1,5 +1,5 @@
 // The daemon as a process: the first life of a service starts everything, a later one adopts it; then the
-// loop runs until the service ends. See session/daemon.h for the states, adopt/holder.h for lives.
+// loop runs until the service ends. See session/daemon.h for the states, holder/holder.h for lives.
 
 #include "server/daemon_main.h"
 
@@ -9,10 +9,10 @@
 #include <uv.h>
 
 #include "server/adopt/adopt.h"
-#include "server/adopt/holder.h"
-#include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/fault/witnesses.h"
+#include "server/holder/holder.h"
+#include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/watch.h"
 #include "server/rooms.h"

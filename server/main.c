@@ -1,5 +1,5 @@
 // frmps-server: one program, several roles. Without --role it reads options and configuration, asks which
-// backend works and becomes the holder, which forks the daemon and outlives it (adopt/holder.c); keeper and
+// backend works and becomes the holder, which forks the daemon and outlives it (holder/holder.c); keeper and
 // executors are started by the daemon with the options marked internal.
 
 #include <errno.h>
@@ -12,11 +12,11 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "server/adopt/holder.h"
 #include "server/backend/backend.h"
 #include "server/config/config.h"
 #include "server/daemon_main.h"
 #include "server/executor/executor.h"
+#include "server/holder/holder.h"
 #include "server/keeper/keeper.h"
 #include "server/log.h"
 #include "server/probe.h"

@@ -12,15 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/adopt/holder.h"
 #include "server/adopt/inventory.h"
-#include "server/session/records.h"
 #include "server/adopt/repeat.h"
 #include "server/adopt/resume.h"
-#include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/fault/promote.h"
 #include "server/fault/saved.h"
+#include "server/holder/holder.h"
+#include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/timer.h"
@@ -30,6 +29,7 @@
 #include "server/session/linger.h"
 #include "server/session/listener.h"
 #include "server/session/offender.h"
+#include "server/session/records.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/standby/move.h"

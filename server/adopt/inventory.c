@@ -4,13 +4,13 @@
 
 #include <stdlib.h>
 
-#include "server/session/records.h"
 #include "server/adopt/repeat.h"
-#include "server/adopt/store.h"
+#include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
+#include "server/session/records.h"
 #include "server/worker/worker.h"
 
 /* What was made of a descriptor. */

@@ -7,11 +7,11 @@
 
 #include "protocol/socket.h"
 #include "protocol/wire.h"
-#include "server/session/records.h"
-#include "server/adopt/store.h"
+#include "server/holder/store.h"
 #include "server/session/chunk.h"
 #include "server/session/daemon.h"
 #include "server/session/reclaim.h"
+#include "server/session/records.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/worker/worker.h"

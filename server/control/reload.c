@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <uv.h>
 
-#include "server/adopt/store.h"
 #include "server/config/config.h"
 #include "server/control/operator.h"
+#include "server/holder/store.h"
 #include "server/log.h"
 #include "server/session/daemon.h"
 #include "server/session/guarantee.h"

@@ -3,7 +3,7 @@
 // The main thread takes one control message after the other, in the daemon's order, and between them looks at
 // the jobs that are parked. It leaves when the daemon says Shutdown, or when its end of the socket is closed:
 // then the whole service is gone, for a daemon that dies leaves a copy with the holder
-// (server/adopt/holder.c). When the context is lost it only waits for that.
+// (server/holder/holder.c). When the context is lost it only waits for that.
 
 #include <errno.h>
 #include <poll.h>

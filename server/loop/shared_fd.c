@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "server/adopt/store.h"
+#include "server/holder/store.h"
 
 struct shared_fd *shared_fd_new(int fd)
 {

@@ -6,11 +6,11 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "server/session/records.h"
-#include "server/adopt/store.h"
+#include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/daemon.h"
+#include "server/session/records.h"
 #include "server/worker/worker.h"
 
 /* A chunk that the keeper is to let go of. */

@@ -12,9 +12,8 @@
 #include <uv.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/session/records.h"
-#include "server/adopt/store.h"
 #include "server/config/config.h"
+#include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/notify.h"
 #include "server/loop/timer.h"
@@ -25,6 +24,7 @@
 #include "server/session/keeping.h"
 #include "server/session/listener.h"
 #include "server/session/offender.h"
+#include "server/session/records.h"
 #include "server/session/request.h"
 #include "server/session/rooms.h"
 #include "server/session/session.h"

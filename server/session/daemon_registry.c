@@ -2,10 +2,10 @@
 
 #include "server/session/daemon.h"
 
-#include "server/session/records.h"
-#include "server/adopt/store.h"
+#include "server/holder/store.h"
 #include "server/session/domain.h"
 #include "server/session/listener.h"
+#include "server/session/records.h"
 #include "server/session/session.h"
 
 struct session *daemon_find_session(const struct daemon *daemon, uint64_t number)

@@ -9,12 +9,12 @@
 #include <string.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/session/records.h"
-#include "server/adopt/store.h"
 #include "server/config/config.h"
+#include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
+#include "server/session/records.h"
 #include "server/session/request.h"
 #include "server/session/rooms.h"
 #include "server/session/session.h"

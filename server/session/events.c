@@ -8,10 +8,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "server/session/records.h"
-#include "server/adopt/store.h"
+#include "server/holder/store.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
+#include "server/session/records.h"
 #include "server/session/session.h"
 #include "server/session/userlog.h"
 

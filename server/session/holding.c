@@ -9,11 +9,11 @@
 #include <string.h>
 
 #include "protocol/command.h"
-#include "server/session/records.h"
-#include "server/adopt/store.h"
+#include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/chunk.h"
+#include "server/session/records.h"
 
 struct holding *holding_free(struct holding *entry)
 {

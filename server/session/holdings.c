@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/adopt/store.h"
+#include "server/holder/store.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/chunk.h"
 #include "server/session/window.h"

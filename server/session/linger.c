@@ -4,12 +4,12 @@
 
 #include <stdlib.h>
 
-#include "server/session/records.h"
-#include "server/adopt/store.h"
+#include "server/holder/store.h"
 #include "server/log.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/formers.h"
+#include "server/session/records.h"
 #include "server/session/session.h"
 #include "server/session/sink.h"
 #include "server/session/window.h"

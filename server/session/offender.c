@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/session/records.h"
-#include "server/adopt/store.h"
 #include "server/config/config.h"
+#include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"
+#include "server/session/records.h"
 
 static struct offender *find(const struct daemon *daemon, uid_t uid, const char *program)
 {

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/adopt/store.h"
 #include "server/config/config.h"
+#include "server/holder/store.h"
 #include "server/session/daemon.h"
 #include "server/session/domain.h"
 #include "server/session/message.h"

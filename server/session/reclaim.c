@@ -3,8 +3,8 @@
 
 #include "server/session/reclaim.h"
 
-#include "server/adopt/store.h"
 #include "server/config/config.h"
+#include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "server/session/daemon.h"

@@ -1,7 +1,7 @@
-// What the daemon records (store.h): plain structs, one per thing that outlives it. Descriptors are named by
+// What the daemon records (holder/store.h): plain structs, one per thing that outlives it. Descriptors are named by
 // their keys, workers and domains by their numbers, 0 is none. Written by the owners of the things
-// (daemon_keep, domain_keep, worker_keep, session_keep, holding_keep, chunk.c), read by adopt.c and
-// inventory.c. All lives of the daemon run the same program, so the layout is nobody else's business.
+// (daemon_keep, domain_keep, session_keep, holding_keep, chunk.c), read by adopt/adopt.c and adopt/inventory.c. All lives
+// of the daemon run the same program, so the layout is nobody else's business.
 
 #ifndef FRMPS_SERVER_SESSION_RECORDS_H
 #define FRMPS_SERVER_SESSION_RECORDS_H

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/adopt/store.h"
 #include "server/config/config.h"
+#include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/shared_fd.h"
 #include "server/loop/timer.h"

@@ -3,7 +3,7 @@
 #include "server/session/session.h"
 
 #include "protocol/cuda_abi.h"
-#include "server/adopt/store.h"
+#include "server/holder/store.h"
 #include "server/loop/connection.h"
 #include "server/loop/timer.h"
 #include "server/loop/watch.h"

@@ -12,9 +12,8 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/session/records.h"
-#include "server/adopt/store.h"
 #include "server/config/config.h"
+#include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"
@@ -24,6 +23,7 @@
 #include "server/session/domain.h"
 #include "server/session/handshake.h"
 #include "server/session/message.h"
+#include "server/session/records.h"
 #include "server/session/request.h"
 #include "server/session/rooms.h"
 #include "server/session/visitor.h"

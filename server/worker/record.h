@@ -1,4 +1,4 @@
-// What the daemon records of a child (adopt/store.h): written by worker_keep(), read by adopt/adopt.c.
+// What the daemon records of a child (holder/store.h): written by worker_keep(), read by adopt/adopt.c.
 
 #ifndef FRMPS_SERVER_WORKER_RECORD_H
 #define FRMPS_SERVER_WORKER_RECORD_H

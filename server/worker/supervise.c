@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "server/adopt/store.h"
+#include "server/holder/store.h"
 #include "server/identity.h"
 #include "server/log.h"
 #include "server/loop/timer.h"

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "server/adopt/store.h"
+#include "server/holder/store.h"
 #include "server/worker/crew.h"
 #include "server/worker/worker.h"
 

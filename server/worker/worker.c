@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/adopt/store.h"
+#include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/connection.h"
 #include "server/loop/shared_fd.h"

@@ -20,14 +20,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PARTS = {
     "client": ("client/", 4, 8),
     "executor": ("server/executor/", 11, 12),
-    "daemon": ("server/(worker|session|fault|standby|control|adopt|loop)/", 8, 12),
+    "daemon": ("server/(holder|worker|session|fault|standby|control|adopt|loop)/", 8, 12),
     "host backend": ("server/backend/host/", 5, 8),
     "CUDA backend": ("server/backend/cuda/", 8, 8),
     "keeper": ("server/keeper/", 1, 1),
 }
 
-# Rooms of the daemon, from the bottom. Records (adopt/store.c) are for all of them.
-ROOMS = ["server/worker/", "server/session/", "server/fault/", "server/standby/", "server/(control|adopt/(?!store))"]
+# Rooms of the daemon, from the bottom.
+ROOMS = ["server/holder/", "server/worker/", "server/session/", "server/fault/", "server/standby/", "server/(control|adopt)/"]
 
 # What nm says of a symbol of an archive's member: "lib.a[folder/member.o]: name type …".
 SYMBOL = re.compile(r".*\[(?:.*/)?(\S+)\]: (\S+) ([A-Za-z])")
@@ -122,7 +122,7 @@ def check_self():
     planted += symbols("c", "Uone")
     if sorted(map(len, circles(calls(planted)))) != [3]:
         sys.exit("circles.py: does not find a planted circle")
-    rooms = {"server/session/a.c": {"server/worker/b.c", "server/adopt/store.c", "server/fault/c.c"}}
+    rooms = {"server/session/a.c": {"server/worker/b.c", "server/holder/store.c", "server/fault/c.c"}}
     if climbs(rooms) != [("server/session/a.c", "server/fault/c.c")]:
         sys.exit("circles.py: does not find a planted call to a room above")
     up = includes('#include <uv.h>\n# include "server/standby/move.h"\n#include "server/worker/worker.h"\n')

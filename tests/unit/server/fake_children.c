@@ -16,7 +16,7 @@
 
 #include "protocol/command.h"
 #include "server/adopt/adopt.h"
-#include "server/adopt/store.h"
+#include "server/holder/store.h"
 #include "server/log.h"
 #include "server/rooms.h"
 #include "server/session/domain.h"

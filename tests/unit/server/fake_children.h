@@ -12,8 +12,8 @@
 
 #include "protocol/socket.h"
 #include "protocol/wire.h"
-#include "server/adopt/holder.h"
 #include "server/config/config.h"
+#include "server/holder/holder.h"
 #include "server/role.h"
 #include "server/session/daemon.h"
 #include "server/worker/vitals.h"

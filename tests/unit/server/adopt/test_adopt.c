@@ -7,15 +7,15 @@
 #include <unistd.h>
 
 #include "protocol/cuda_abi.h"
-#include "server/session/records.h"
-#include "server/adopt/store.h"
 #include "server/control/events.h"
 #include "server/fault/evidence.h"
 #include "server/fault/promote.h"
+#include "server/holder/store.h"
 #include "server/loop/shared_fd.h"
 #include "server/session/chunk.h"
 #include "server/session/domain.h"
 #include "server/session/events.h"
+#include "server/session/records.h"
 #include "server/session/session.h"
 #include "server/session/window.h"
 #include "tests/lib/suite.h"

@@ -7,10 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "server/session/records.h"
-#include "server/adopt/store.h"
+#include "server/holder/store.h"
 #include "server/session/domain.h"
 #include "server/session/quota.h"
+#include "server/session/records.h"
 #include "server/session/session.h"
 #include "server/session/visitor.h"
 #include "server/session/window.h"

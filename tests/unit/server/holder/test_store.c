@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/adopt/holder.h"
-#include "server/adopt/store.h"
+#include "server/holder/holder.h"
+#include "server/holder/store.h"
 #include "tests/lib/suite.h"
 
 /* Descriptors at a time. */

@@ -44,7 +44,7 @@
 // before the first life was up, or after CRASHES crashes within CRASH_SECONDS. Being killed from outside is
 // no crash.
 
-#include "server/adopt/holder.h"
+#include "server/holder/holder.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -5,7 +5,7 @@
 // is RECORD_NONE; storing the type publishes it. Of two records of one type and key the younger counts. Which
 // slots are free is known to this life alone and found again by reading.
 
-#include "server/adopt/store.h"
+#include "server/holder/store.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/adopt/holder.h"
+#include "server/holder/holder.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 

@@ -1,8 +1,8 @@
 // The main process of the service: it starts the daemon, keeps what the daemon must not lose, and starts
 // another one when it crashes. What a life of the daemon finds is struct legacy. Single thread.
 
-#ifndef FRMPS_SERVER_ADOPT_HOLDER_H
-#define FRMPS_SERVER_ADOPT_HOLDER_H
+#ifndef FRMPS_SERVER_HOLDER_HOLDER_H
+#define FRMPS_SERVER_HOLDER_HOLDER_H
 
 #include <stdint.h>
 #include <sys/types.h>

@@ -6,8 +6,8 @@
 // leaves the old record or the new one. (What survives is memory, so this is about the order of stores of one
 // thread, not about disks or other processors.)
 
-#ifndef FRMPS_SERVER_ADOPT_STORE_H
-#define FRMPS_SERVER_ADOPT_STORE_H
+#ifndef FRMPS_SERVER_HOLDER_STORE_H
+#define FRMPS_SERVER_HOLDER_STORE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -18,8 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "server/adopt/holder.h"
-#include "server/adopt/store.h"
+#include "server/holder/holder.h"
+#include "server/holder/store.h"
 #include "server/log.h"
 #include "server/loop/timer.h"
 #include "tests/lib/suite.h"
