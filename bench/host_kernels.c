@@ -74,7 +74,7 @@ struct work_params {
 /* Waits asleep, as long as the whole grid would take. */
 static void work(const struct host_grid *grid, const struct host_block_index *block, void **params)
 {
-	uint64_t ns = (uint64_t)HOST_VALUE(uint32_t, params[1]) * 20;
+	uint64_t ns = (uint64_t)HOST_VALUE(uint32_t, params[1]) * 160;
 	struct timespec left = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
 
 	(void)grid;

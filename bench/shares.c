@@ -5,8 +5,8 @@
 //   shares serve
 //   shares crowd
 //
-// length says which kernel of `work` takes a millisecond where nobody else is: blocks that fill the device once, and
-// rounds of each thread. The others begin as driver_wait_for_start() says and go on for FRMPS_BENCH_SECONDS.
+// length says how long a kernel of `work` takes where nobody else is: of FRMPS_BENCH_ROUNDS rounds in each thread, with
+// blocks that fill the device once. The others begin as driver_wait_for_start() says and go on for FRMPS_BENCH_SECONDS.
 //
 // greedy keeps kernels on the device: of `work`, FRMPS_BENCH_BLOCKS blocks of FRMPS_BENCH_ROUNDS rounds, or products
 // of large matrices, whose first and last element it checks in the end. It prints how many ended in each 10 ms. A
@@ -37,8 +37,8 @@
 #define REQUEST_NS	UINT64_C(10000) /* that each of them takes */
 #define RANKS		1000u		/* of a program's waits, that are printed */
 
-/* work(out, rounds): each thread computes so many steps, each from the one before. Its store keeps the compiler from
- * dropping the loop.
+/* work(out, rounds): each thread computes eight steps a round, each from the one before. Its store keeps the compiler
+ * from dropping the loop. Compilers unroll loops differently, and systems may have different ones: none may unroll this.
  *
  * product(a, b, c, n): c = a * b by the tensor cores; a and c by rows, b by columns, of order n, a multiple of both
  * sides of a block's tile. a and b are binary16, c is binary32. A warp computes 16 times 16 elements, the eight of a
@@ -48,7 +48,11 @@ static const char ptx[] =
 	".visible .entry work(.param .u64 out, .param .u32 rounds) .maxntid 1024, 1, 1 {\n"
 	"  .reg .u32 %left, %x; .reg .u64 %out; .reg .pred %more, %never;\n"
 	"  ld.param.u32 %left, [rounds]; ld.param.u64 %out, [out]; mov.u32 %x, %tid.x;\n"
-	"again: mad.lo.u32 %x, %x, 1664525, 1013904223;\n"
+	"again: .pragma \"nounroll\";\n"
+	"  mad.lo.u32 %x, %x, 1664525, 1013904223; mad.lo.u32 %x, %x, 1664525, 1013904223;\n"
+	"  mad.lo.u32 %x, %x, 1664525, 1013904223; mad.lo.u32 %x, %x, 1664525, 1013904223;\n"
+	"  mad.lo.u32 %x, %x, 1664525, 1013904223; mad.lo.u32 %x, %x, 1664525, 1013904223;\n"
+	"  mad.lo.u32 %x, %x, 1664525, 1013904223; mad.lo.u32 %x, %x, 1664525, 1013904223;\n"
 	"  sub.u32 %left, %left, 1; setp.ne.u32 %more, %left, 0; @%more bra again;\n"
 	"  setp.eq.u32 %never, %x, 3141592653; @!%never bra done;\n"
 	"  st.global.u32 [%out], %x;\n"
@@ -71,7 +75,7 @@ static const char ptx[] =
 	"  mov.f32 %s0, 0f00000000; mov.f32 %s1, %s0; mov.f32 %s2, %s0; mov.f32 %s3, %s0;\n"
 	"  mov.f32 %s4, %s0; mov.f32 %s5, %s0; mov.f32 %s6, %s0; mov.f32 %s7, %s0;\n"
 	"  mov.u32 %left, %n;\n"
-	"again:\n"
+	"again: .pragma \"nounroll\";\n"
 	"  wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%f0,%f1,%f2,%f3,%f4,%f5,%f6,%f7}, [%a], %n;\n"
 	"  wmma.load.b.sync.aligned.col.m16n16k16.global.f16 {%g0,%g1,%g2,%g3,%g4,%g5,%g6,%g7}, [%b], %n;\n"
 	"  wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 {%s0,%s1,%s2,%s3,%s4,%s5,%s6,%s7},\n"
@@ -153,7 +157,7 @@ static void work_init(struct work *work)
 {
 	work->kernel = greedy_kernel("work");
 	work->c = allocate(4096, 0);
-	work->rounds = (uint32_t)driver_environment("FRMPS_BENCH_ROUNDS", 50000);
+	work->rounds = (uint32_t)driver_environment("FRMPS_BENCH_ROUNDS", 6000);
 	work->blocks = (uint32_t)driver_environment("FRMPS_BENCH_BLOCKS", 1);
 }
 
@@ -249,8 +253,8 @@ static void length(void)
 	}
 	synchronize();
 	ms = (double)(now_ns() - begin) / 1e6 / KERNELS;
-	printf("{\"name\": \"length\", \"blocks\": %u, \"rounds_per_ms\": %.1f}\n", work.blocks,
-		(double)work.rounds / ms);
+	printf("{\"name\": \"length\", \"blocks\": %u, \"rounds\": %u, \"ms\": %.6f}\n", work.blocks,
+		work.rounds, ms);
 }
 
 /* ---- requests ---- */

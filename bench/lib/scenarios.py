@@ -76,7 +76,8 @@ SCALE_NUMBERS = (WAIT, Number("make", "making one", "µs"), Number("first_use", 
 SHARE_NUMBERS = (Number("deviation", "largest deviation from the weights' shares", "% points", ours=True),
                  Number("kept", "kernels with weights, of those without", "%", MORE, ours=True),
                  Number("uneven", "largest deviation from even shares, without", "% points", NEITHER),
-                 Number("rate", "kernels of all, without weights", "/s", MORE))
+                 Number("rate", "kernels of all, without weights", "/s", MORE),
+                 Number("alone", "a kernel of one program alone", "ms", NEITHER))
 ONLINE_NUMBERS = (Number("request", "a request", "ms"), Number("request_p99", "99th percentile", "ms"),
                   Number("request_max", "longest", "ms"), Number("request_ratio", "a request, to that alone", "×"),
                   Number("request_p99_ratio", "99th percentile, to that alone", "×"),

@@ -49,7 +49,7 @@ def kernels(session, ms):
     """Variables of a greedy program for kernels that fill the device and take so long."""
     if not KNOWN:
         KNOWN.update(session.start("shares", "length").finish()["length"])
-    return {"BLOCKS": KNOWN["blocks"], "ROUNDS": max(1, round(KNOWN["rounds_per_ms"] * ms))}
+    return {"BLOCKS": KNOWN["blocks"], "ROUNDS": max(1, round(KNOWN["rounds"] / KNOWN["ms"] * ms))}
 
 
 def ended_between(found, begin_ns, end_ns):
@@ -91,9 +91,10 @@ def weights(count):
 
     @point_by_point
     def measure(session, _):
+        alone = session.start("shares", "length", **kernels(session, 1)).finish()["length"]["ms"]
         even = greedy_windows(session, [None] * count)
         rate = sum(map(sum, even)) / WINDOWS
-        values = {"rate": rate, "uneven": deviation(even, [1] * count), "detail": {"even": [*map(shares_of, even)]}}
+        values = {"alone": alone, "rate": rate, "uneven": deviation(even, [1] * count), "detail": {"even": [*map(shares_of, even)]}}
         if session.system.has_weights:
             given = WEIGHTS[:count]
             weighted = greedy_windows(session, [f"weight_{weight}" for weight in given])

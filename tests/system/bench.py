@@ -51,7 +51,7 @@ class Run(unittest.TestCase):
     def test_shares_are_measured_with_weights_and_without(self):
         result = json.loads(self.path.read_text())
         run = next(run for run in result["runs"] if run["scenario"] == "weights_2")
-        self.assertEqual(set(run["values"]), {"deviation", "kept", "uneven", "rate"})
+        self.assertEqual(set(run["values"]), {"deviation", "kept", "uneven", "rate", "alone"})
         self.assertGreater(run["values"]["rate"], 0)
         for window in run["detail"]["even"] + run["detail"]["weighted"]:
             self.assertEqual(len(window), 2)

@@ -58,7 +58,7 @@ def greedy(rate, seconds=4):
     return {"greedy": {"exact": True, "begin_ns": 0, "bin_ns": SECOND // 100, "ended": [rate] * (100 * seconds)}}
 
 
-LENGTH = {"length": {"blocks": 264, "rounds_per_ms": 50000.0}}
+LENGTH = {"length": {"blocks": 264, "rounds": 6000, "ms": 0.5}}
 
 
 class Case(unittest.TestCase):
@@ -95,6 +95,7 @@ class Weights(Case):
         self.assertAlmostEqual(values["deviation"], 0)
         self.assertAlmostEqual(values["kept"], 90)
         self.assertAlmostEqual(values["rate"], 2000)
+        self.assertEqual(values["alone"], 0.5)
         self.assertEqual(values["detail"]["due"], [100 / 3, 200 / 3])
 
     def test_the_largest_deviation_of_a_window_counts(self):
@@ -102,7 +103,7 @@ class Weights(Case):
 
     def test_who_has_no_weights_is_measured_without(self):
         values = self.measure(has_weights=False)
-        self.assertEqual(set(values), {"rate", "uneven", "detail"})
+        self.assertEqual(set(values), {"alone", "rate", "uneven", "detail"})
 
     def test_a_window_is_counted_to_the_fraction_of_a_bin(self):
         found = greedy(10)["greedy"]
@@ -116,9 +117,9 @@ class Weights(Case):
 
     def test_kernels_are_the_same_for_all(self):
         session = Session(self.says)
-        self.assertEqual(shares.kernels(session, 20), {"BLOCKS": 264, "ROUNDS": 1_000_000})
-        other = Session(lambda *_: {"length": {"blocks": 1, "rounds_per_ms": 1.0}})
-        self.assertEqual(shares.kernels(other, 20), {"BLOCKS": 264, "ROUNDS": 1_000_000})
+        self.assertEqual(shares.kernels(session, 20), {"BLOCKS": 264, "ROUNDS": 240_000})
+        other = Session(lambda *_: {"length": {"blocks": 1, "rounds": 1, "ms": 1.0}})
+        self.assertEqual(shares.kernels(other, 20), {"BLOCKS": 264, "ROUNDS": 240_000})
 
     def test_what_each_got_is_said(self):
         run = {"scenario": "weights_2", "point": None, "round": 0}
@@ -152,8 +153,8 @@ class Online(Case):
         for name in ("request_ratio", "request_p99_ratio", "request_max_ratio"):
             self.assertEqual(found["beside"][name], 2, name)
         self.assertAlmostEqual(found["beside"]["offline_rate"], 500)
-        self.assertEqual(self.settings, [("offline", None, 1_000_000),
-                                         ("offline", {"CUDA_MPS_CLIENT_PRIORITY": "1"}, 1_000_000)])
+        self.assertEqual(self.settings, [("offline", None, 240_000),
+                                         ("offline", {"CUDA_MPS_CLIENT_PRIORITY": "1"}, 240_000)])
 
     def test_a_wrong_product_is_a_failure(self):
         def says(arguments, *rest):
