@@ -212,7 +212,8 @@ SCENARIOS = (
              "All start at once, launch and wait for two seconds; one that is refused or not exact fails the scenario. "
              "Stock MPS admits 60 programs since CUDA 13.1, 48 before.", shares.crowd,
              (Number("wait", "launch and wait", "ms"), Number("wait_p99", "99th percentile", "ms"),
-              Number("wait_max", "longest", "ms"), Number("started", "until all are ready", "s")), "lines",
+              Number("wait_max", "longest", "ms"), Number("rate_k", "waits of all", "k/s", MORE),
+              Number("started", "until all are ready", "s")), "lines",
              points=(48, 60, 256), quick=None, host=(1, 32), axis="programs", most={"native": 48, "MPS": 60}),
 
     Scenario("streams", "scale", "Streams", "A program that has so many streams and has used them all.",

@@ -211,4 +211,5 @@ def crowd(session, count):
     if wrong:
         raise Failed(f"{wrong} of {count} programs are not exact")
     waits = merged([one["wait"] for one in found])
-    return {"wait": waits, "wait_p99": waits["p99"], "wait_max": waits["max"], "started": started}
+    return {"wait": waits, "wait_p99": waits["p99"], "wait_max": waits["max"], "started": started,
+            "rate_k": waits["n"] / CROWD_S / 1000}

@@ -184,6 +184,7 @@ class Crowd(Case):
         one = {"crowd": {"exact": True}, "wait": {"n": 2, "ranks": [1.0, 2.0]}}
         values = self.measure(one, {**one, "wait": {"n": 1, "ranks": [9.0]}})
         self.assertEqual((values["wait"]["n"], values["wait"]["median"], values["wait_max"]), (3, 2, 9))
+        self.assertAlmostEqual(values["rate_k"], 3 / shares.CROWD_S / 1000)
 
     def test_who_is_refused_is_counted(self):
         one = {"crowd": {"exact": True}, "wait": {"n": 1, "ranks": [1.0]}}
