@@ -101,6 +101,7 @@ struct wire_hello {
 	uint32_t recovery;
 	const char *identity;
 	uint64_t memory_limit; /* bytes */
+	uint32_t sm_percent;
 };
 struct wire_welcome {
 	uint32_t major, minor;
@@ -189,6 +190,7 @@ struct wire_ready {
 	struct wire_device device;
 	int32_t driver_version;
 	bool contains;
+	uint32_t sm_granule, sm_units;
 };
 struct wire_halt {
 	bool gently, fence;

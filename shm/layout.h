@@ -102,6 +102,8 @@ enum shm_session_state {
 
 /* Bits of shm_server_header.share. */
 #define SHM_SHARE_WEIGHT_MASK UINT32_C(0x0000ffff) /* up to SHM_SHARE_WEIGHT_MOST; 0: SHM_SHARE_WEIGHT */
+#define SHM_SHARE_SMS_MASK    UINT32_C(0x03ff0000) /* multiprocessors that its kernels may use; 0: all */
+#define SHM_SHARE_SMS_SHIFT   16u
 #define SHM_SHARE_OFFLINE     UINT32_C(0x40000000) /* sessions without it come first */
 #define SHM_SHARE_PAUSED      UINT32_C(0x80000000) /* nothing more goes to the device; what is there ends */
 #define SHM_SHARE_WEIGHT      100u
@@ -145,7 +147,7 @@ struct shm_server_header {
 	 * kernel that faulted. */
 	word32 doubtful;
 	/* How much of the device the session may have, SHM_SHARE_*; 0: what everybody may. The daemon writes it at any
-	 * moment, executors read it; clients do not look. */
+	 * moment, executors read it. Clients read how many multiprocessors they have. */
 	word32 share;
 	/* Human-readable reason of FAULTED or CLOSED; written before state. */
 	char reason[256];

@@ -370,7 +370,7 @@ CUDA_EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)
 	return r == CUDA_SUCCESS ? synchronize(named) : r;
 }
 
-/* No context is confined to some of the multiprocessors. */
+/* All contexts of a program have the same multiprocessors. */
 CUDA_EXPORT CUresult cuCtxGetExecAffinity(CUexecAffinityParam *affinity, CUexecAffinityType type)
 {
 	CUresult r = process_enter_context();

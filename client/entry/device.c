@@ -1,4 +1,4 @@
-// Entry points: devices. All answered from the snapshot of the handshake.
+// Entry points: devices. All answered from the snapshot of the handshake, but for the number of multiprocessors.
 
 #include "client/entry/entry.h"
 

@@ -16,8 +16,9 @@
 /* Blocks that run at the same time when they come in clusters. */
 static CUresult count_clustered(const struct launch *launch, uint32_t cluster, uint64_t *ret_blocks)
 {
-	struct occupancy question = {
-		.query = OCCUPANCY_ACTIVE_CLUSTERS, .shared_bytes = launch->shared_bytes};
+	struct occupancy question = {.query = OCCUPANCY_ACTIVE_CLUSTERS,
+		.shared_bytes = launch->shared_bytes,
+		.sms = device_sms()};
 	uint64_t clusters = 0;
 	CUresult result;
 

@@ -189,7 +189,7 @@ static CUresult take_attributes(
 
 static CUresult ask_clusters(int *ret_number, CUfunction handle, const CUlaunchConfig *config, uint32_t query)
 {
-	struct occupancy question = {.query = query};
+	struct occupancy question = {.query = query, .sms = device_sms()};
 	struct client_function *function;
 	uint64_t value;
 	CUresult result = enter(handle, &function);

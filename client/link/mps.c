@@ -75,6 +75,36 @@ CUresult mps_memory_limit(uint64_t *ret_bytes)
 	return r;
 }
 
+CUresult mps_parse_percentage(const char *text, uint32_t *ret_percent)
+{
+	char *end;
+	unsigned long percent = strtoul(text, &end, 10);
+
+	if (*end == '.')
+		end += 1 + strspn(end + 1, "0123456789");
+	*ret_percent = (uint32_t)percent;
+	return *text >= '0' && *text <= '9' && !*end && percent >= 1 && percent <= 100
+		       ? CUDA_SUCCESS
+		       : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult mps_sm_percent(uint32_t *ret_percent)
+{
+	const char *text = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+	CUresult r;
+
+	*ret_percent = 0;
+	if (!text || !*text)
+		return CUDA_SUCCESS;
+	r = mps_parse_percentage(text, ret_percent);
+	if (r != CUDA_SUCCESS)
+		client_log(CLIENT_LOG_ERROR,
+			"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=%.64s is no percentage from 1 to 100: the program "
+			"does not start without the limit that it may mean",
+			text);
+	return r;
+}
+
 void mps_socket(char *path, size_t size)
 {
 	const char *directory = getenv("CUDA_MPS_PIPE_DIRECTORY");
@@ -93,7 +123,7 @@ void mps_socket(char *path, size_t size)
 
 void mps_tell_unsupported(void)
 {
-	static const char *const names[] = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_CLIENT_PRIORITY",
+	static const char *const names[] = {"CUDA_MPS_CLIENT_PRIORITY",
 		"CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING", "CUDA_MPS_SM_PARTITION"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {

@@ -20,6 +20,17 @@ CUresult mps_memory_limit(uint64_t *ret_bytes);
 /** The same of a text. */
 CUresult mps_parse_limit(const char *text, uint64_t *ret_bytes);
 
+/**
+ * Reads how many multiprocessors the program wants to use at most, percent of the device's:
+ * CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, a number from 1 to 100. Parts of a percent are let go.
+ * @ret_percent: 0: the variable is not set
+ * Return: CUDA_ERROR_INVALID_VALUE if it cannot be understood, which is logged
+ */
+CUresult mps_sm_percent(uint32_t *ret_percent);
+
+/** The same of a text. */
+CUresult mps_parse_percentage(const char *text, uint32_t *ret_percent);
+
 /** Writes the service's socket in CUDA_MPS_PIPE_DIRECTORY. @path: empty if the variable is not set, there is none, or others
  * than root and the program's user could have put it there, which is logged */
 void mps_socket(char *path, size_t size);

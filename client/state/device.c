@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/link/connect.h"
+
 /* Text of a UUID as tools print it: "GPU-" and five groups. */
 #define UUID_TEXT 41
 
@@ -210,11 +212,20 @@ const struct client_device *device_get(int ordinal)
 	return ordinal == 0 && visible_count == 1 ? &device : NULL;
 }
 
+uint32_t device_sms(void)
+{
+	struct shm_server_header *server = connection.view.server;
+
+	return server ? (word_relaxed(&server->share) & SHM_SHARE_SMS_MASK) >> SHM_SHARE_SMS_SHIFT : 0;
+}
+
 CUresult device_attribute(const struct client_device *d, int attribute, int *ret_value)
 {
 	if (attribute <= 0 || (uint32_t)attribute >= d->attribute_count)
 		return CUDA_ERROR_INVALID_VALUE;
 	*ret_value = d->attributes[attribute];
+	if (attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT && device_sms())
+		*ret_value = (int)device_sms();
 	return CUDA_SUCCESS;
 }
 

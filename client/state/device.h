@@ -1,6 +1,7 @@
 // The devices as this program sees them: the snapshot of the handshake, filtered by CUDA_VISIBLE_DEVICES.
 // Written once by cuInit, read-only afterwards, so every question is answered without a lock and without the
-// service.
+// service. The number of multiprocessors alone can change: the service writes how many it grants where the program can
+// read it.
 //
 // A session has one device: the one of the executor that serves it. It is ordinal 0 or hidden.
 
@@ -42,7 +43,11 @@ const struct client_device *device_get(int ordinal);
 bool device_identity(
 	int ordinal, uint8_t ret_uuid[16], int32_t *ret_domain, int32_t *ret_bus, int32_t *ret_device);
 
-/** Value of a device attribute. CUDA_ERROR_INVALID_VALUE for numbers that the device does not know. */
+/** How many of the device's multiprocessors the program's kernels may run on, as the service grants it at this moment; 0: all.
+ */
+uint32_t device_sms(void);
+
+/** Value of a device attribute; of multiprocessors as many as the program may use now. CUDA_ERROR_INVALID_VALUE for numbers that the device does not know. */
 CUresult device_attribute(const struct client_device *device, int attribute, int *ret_value);
 
 /** Whether CUDA_VISIBLE_DEVICES, as it stands, hides every device whatever there is. */

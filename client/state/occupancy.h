@@ -28,7 +28,7 @@ struct occupancy {
 	uint64_t shared_bytes;
 	uint32_t grid[3], block[3];
 	uint32_t attribute_count;
-	uint32_t reserved;
+	uint32_t sms; /* device_sms(), where the answer depends on it */
 	struct frmps_launch_attribute attributes[FRMPS_ATTRIBUTE_MAX];
 };
 

@@ -86,6 +86,7 @@ static int read_service(struct daemon *daemon, const struct legacy *legacy)
 	daemon->ready = kept.ready;
 	daemon->health = kept.health;
 	daemon->memory_default = kept.memory_default;
+	daemon->sm_default = kept.sm_default;
 	daemon->stop_seconds = kept.stop_seconds;
 	daemon->counters = kept.counters;
 	daemon->counters.daemons_lost++;
@@ -120,6 +121,7 @@ static int read_domain(struct adoption *adoption, const struct record *record)
 	domain->alone = kept.alone;
 	domain->dismissed = kept.dismissed;
 	domain->memory_limit = kept.memory_limit;
+	domain->sm_percent = kept.sm_percent;
 	domain->retiring = kept.retiring;
 	memcpy(domain->reason, kept.reason, sizeof(domain->reason));
 	domain->activate_id = kept.activate_id;

@@ -54,7 +54,16 @@ struct backend_device {
 	uint64_t total_bytes;
 	int32_t priority_least, priority_greatest;
 	int32_t driver_version;
+	/* Multiprocessors are given to streams in units of sm_granule, of which there are sm_units; 0: they cannot be given. */
+	uint32_t sm_granule, sm_units;
 };
+
+/* A group of multiprocessors: so many units, from the first on. 0: all of the device's, also those that are in no
+ * unit. */
+#define BACKEND_SMS(first, units) ((uint32_t)(first) << 16 | (uint32_t)(units))
+#define BACKEND_SMS_FIRST(sms)	  ((sms) >> 16)
+#define BACKEND_SMS_UNITS(sms)	  ((sms)&0xffffu)
+#define BACKEND_SM_UNITS_MAX	  64u
 
 /* Parameter layout and attributes of a kernel. A kept copy may end behind the last parameter: nobody reads
  * beyond param_count. */
@@ -259,8 +268,9 @@ struct backend_ops {
 		struct backend_module *module, uint32_t from, const char **ret_names, uint32_t *count);
 	/* attribute 1000: cache configuration. */
 	CUresult (*function_set)(struct backend_function *function, uint32_t attribute, int64_t value);
-	CUresult (*occupancy)(
-		struct backend_function *function, const struct wire_occupancy *query, uint64_t *ret_value);
+	/* sms: of the streams that are meant. */
+	CUresult (*occupancy)(struct backend_function *function, const struct wire_occupancy *query,
+		uint32_t sms, uint64_t *ret_value);
 
 	/* Arrays, textures and surfaces. Making one holds nobody up; freeing an array makes the driver wait
 	 * for all that runs, so it belongs into a gap. One thread calls all of these. */
@@ -281,8 +291,14 @@ struct backend_ops {
 	 * process is on the device. */
 	CUresult (*object_settle)(void);
 
-	/* Streams: always non-blocking towards everything else in the context. */
-	CUresult (*stream_create)(int32_t priority, struct backend_stream **ret_stream);
+	/* Makes a group of multiprocessors, for good; twice is fine. Waits for all that runs on the device, and holds
+	 * up everybody else meanwhile: it belongs into a gap. One thread. CUDA_ERROR_NOT_SUPPORTED,
+	 * CUDA_ERROR_INVALID_VALUE: there is no such group. */
+	CUresult (*sms_make)(uint32_t sms);
+
+	/* Streams: always non-blocking towards everything else in the context. sms: where its kernels run, a group
+	 * that was made, or 0. */
+	CUresult (*stream_create)(int32_t priority, uint32_t sms, struct backend_stream **ret_stream);
 	CUresult (*stream_destroy)(struct backend_stream *stream);
 	/* CUDA_SUCCESS: everything issued is done; CUDA_ERROR_NOT_READY; or a fatal code. */
 	CUresult (*stream_query)(struct backend_stream *stream);
@@ -306,10 +322,11 @@ struct backend_ops {
 	 * only says so. */
 	CUresult (*check)(struct backend_stream *stream, uint64_t address, uint64_t bytes, uint32_t pattern,
 		uint32_t *word);
-	/* Graphs. Nodes run in the order of their edges. Launching it is work in stream order like the above;
+	/* Graphs. Nodes run in the order of their edges, kernels on sms multiprocessors whatever the stream of the
+	 * launch has. Launching it is work in stream order like the above;
 	 * two launches of one graph run one after the other. graph_free
 	 * while nothing of it runs. graph_make, graph_free: [any] */
-	CUresult (*graph_make)(const struct backend_node *nodes, uint32_t count, uint32_t flags,
+	CUresult (*graph_make)(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint32_t sms,
 		struct backend_graph **ret_graph);
 	CUresult (*graph_free)(struct backend_graph *graph);
 	CUresult (*graph_launch)(struct backend_stream *stream, struct backend_graph *graph);

@@ -71,8 +71,9 @@ void terms_find(const struct rules *rules, const struct subject *subject, struct
 /** The lower one of two limits; 0: none. */
 uint64_t terms_lower(uint64_t left, uint64_t right);
 
-/** Makes the limit of device memory as low as a program wants it (bytes; 0: it does not say), the guarantee with it. */
-void terms_tighten(struct terms *terms, uint64_t memory_wish);
+/** Makes the limit of device memory as low as a program wants it (bytes; 0: it does not say), the guarantee with it, and the
+ * share of multiprocessors (percent, the same). */
+void terms_tighten(struct terms *terms, uint64_t memory_wish, uint64_t sm_wish);
 
 /**
  * Whether somebody is guaranteed more memory than it may have, by the keys of one section.

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -200,6 +201,78 @@ static void set_device_pinned_mem_limit(const struct verb *verb)
 		(long long)domain->identity.uid, verb->words[2], verb->words[0]);
 }
 
+/* Parts of a percent are let go: who says 12.5 gets no more. */
+static bool parse_percentage(const struct verb *verb, const char *word, uint64_t *ret_percent)
+{
+	char *end;
+	unsigned long long percent = strtoull(word, &end, 10);
+
+	if (*end == '.')
+		end += 1 + strspn(end + 1, "0123456789");
+	*ret_percent = percent;
+	if (*word >= '0' && *word <= '9' && !*end && percent >= 1 && percent <= 100)
+		return true;
+	refuse(verb, CUDA_ERROR_INVALID_VALUE, "%s is no percentage from 1 to 100", word);
+	return false;
+}
+
+static void print_percentage(const struct verb *verb, uint64_t percent)
+{
+	snprintf(verb->answer->text, sizeof(verb->answer->text), "%" PRIu64 ".0", percent);
+}
+
+static uint64_t default_percentage(const struct daemon *daemon)
+{
+	return terms_lower(100, terms_lower(daemon->sm_default, daemon->rules.general.sm_percent));
+}
+
+static void get_default_active_thread_percentage(const struct verb *verb)
+{
+	print_percentage(verb, default_percentage(verb->daemon));
+}
+
+static void set_default_active_thread_percentage(const struct verb *verb)
+{
+	uint64_t percent;
+
+	if (!is_operator(verb) || !parse_percentage(verb, verb->words[0], &percent))
+		return;
+	verb->daemon->sm_default = percent;
+	daemon_keep(verb->daemon);
+	note(verb, "programs that start from now on have at most %" PRIu64 " %% of the multiprocessors",
+		percent);
+}
+
+static void get_active_thread_percentage(const struct verb *verb)
+{
+	const struct domain *domain = find_server(verb, verb->words[0]);
+
+	if (domain)
+		print_percentage(verb, terms_lower(domain->sm_percent, default_percentage(verb->daemon)));
+}
+
+static void set_active_thread_percentage(const struct verb *verb)
+{
+	struct domain *domain = find_server(verb, verb->words[0]);
+	uint64_t percent;
+
+	if (!domain || !parse_percentage(verb, verb->words[1], &percent))
+		return;
+	/* What the service's operator has set is no user's to take away. */
+	if (!quota_is_operator(verb->uid) && terms_lower(percent, domain->sm_percent) != percent) {
+		refuse(verb, CUDA_ERROR_NOT_PERMITTED,
+			"server %s has less: only root and the service's own user may set more",
+			verb->words[0]);
+		return;
+	}
+	domain->sm_percent = percent;
+	domain_keep(domain);
+	note(verb,
+		"programs of uid %lld that start from now on have at most %" PRIu64
+		" %% of the multiprocessors on server %s",
+		(long long)domain->identity.uid, percent, verb->words[0]);
+}
+
 /*
  * Starting and ending
  */
@@ -294,25 +367,9 @@ static void answer_not_supported(const struct verb *verb, const char *why)
 }
 
 /* Of what is not limited. */
-static void get_default_active_thread_percentage(const struct verb *verb)
-{
-	strcpy(verb->answer->text, "100.0");
-}
-
-static void get_active_thread_percentage(const struct verb *verb)
-{
-	if (find_server(verb, verb->words[0]))
-		strcpy(verb->answer->text, "100.0");
-}
-
 static void get_default_client_priority(const struct verb *verb)
 {
 	strcpy(verb->answer->text, "0");
-}
-
-static void refuse_percentage(const struct verb *verb)
-{
-	answer_not_supported(verb, "the service does not limit how many multiprocessors a program uses");
 }
 
 static void refuse_priority(const struct verb *verb)

@@ -44,6 +44,8 @@
 //	 recovery		fail, replay
 //	 memory_limit, memory_guarantee, pinned_limit, image_limit	bytes; 0: none
 //	 weight, class		asked for; class: online, offline
+//	 sm_percent		most multiprocessors that it may use: asked for
+//	 multiprocessors	granted: all of the device's, or fewer
 //	 device_ms		time of the device that was counted for it. Nothing is counted while no program of its
 //				executor has a weight other than 100 or is offline
 //	 sections		null; or the sections of the configuration that apply to it
@@ -132,6 +134,8 @@ static void add_terms(json_t *json, const struct session *session)
 	json_object_set_new(json, "weight", json_integer((json_int_t)session->terms.weight));
 	json_object_set_new(json, "class",
 		json_string(session->terms.class == CONFIG_CLASS_OFFLINE ? "offline" : "online"));
+	json_object_set_new(json, "sm_percent", json_integer((json_int_t)session->terms.sm_percent));
+	json_object_set_new(json, "multiprocessors", json_integer((json_int_t)session_sms(session)));
 	json_object_set_new(json, "device_ms",
 		json_integer((json_int_t)(word_relaxed(&session->view.server->device_ns) / 1000000)));
 	json_object_set_new(json, "image_limit", json_integer((json_int_t)session->terms.image_limit));

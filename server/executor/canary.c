@@ -95,7 +95,7 @@ static bool send(struct executor *executor)
 	CUresult code = CUDA_SUCCESS;
 
 	if (!*stream)
-		code = executor->ops->stream_create(executor->device.priority_greatest, stream);
+		code = executor->ops->stream_create(executor->device.priority_greatest, 0, stream);
 	if (!code)
 		code = executor->ops->mark(*stream, word_of(executor), canary->sent + 1);
 	if (executor_code(executor, code))

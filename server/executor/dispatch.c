@@ -96,11 +96,68 @@ struct backend_launch dispatch_launch(
 	return launch;
 }
 
+/* An event behind everything that was issued on a stream: for waits that name no event. */
+static CUresult join(struct tenant *tenant, struct stream *on, uint64_t seq, struct backend_event **ret_event)
+{
+	const struct backend_ops *ops = tenant_ops(tenant);
+	CUresult code = CUDA_SUCCESS;
+
+	if (!on->join)
+		code = ops->event_create(false, &on->join);
+	if (!code && on->join_seq < seq) {
+		code = retire_mark(tenant, on);
+		if (!code)
+			code = ops->event_record(on->join, on->backend);
+		if (!code)
+			on->join_seq = on->issued;
+	}
+	if (!code)
+		*ret_event = on->join;
+	return code;
+}
+
+/* Lets what is issued on `next` begin when all that was issued on the stream is done. */
+static CUresult follow(struct tenant *tenant, struct stream *stream, struct backend_stream *next)
+{
+	struct backend_event *event;
+	CUresult code;
+
+	if (!stream->backend || stream_done(tenant, stream) == stream->issued)
+		return CUDA_SUCCESS;
+	code = join(tenant, stream, stream->issued, &event);
+	return code ? code : tenant_ops(tenant)->stream_wait(next, event);
+}
+
+static CUresult renew_stream(struct tenant *tenant, struct stream *stream)
+{
+	struct backend_stream *next;
+	CUresult code = stream_make(tenant, stream, &next);
+
+	if (code)
+		return code;
+	code = follow(tenant, stream, next);
+	if (code)
+		stream_give_back(tenant, next);
+	else
+		stream_replace(tenant, stream, next);
+	return code;
+}
+
+/* The backend's stream, made on first use, and another one where the session's kernels are to run elsewhere now. A group that
+ * was made in this turn counts: the command may have been given because it was. See cap.c. */
+static inline CUresult open_stream(struct tenant *tenant, struct stream *stream)
+{
+	if (tenant->cap.waits)
+		cap_look(tenant);
+	return stream->backend && stream->sms == word_relaxed(&tenant->sms) ? CUDA_SUCCESS
+									    : renew_stream(tenant, stream);
+}
+
 static int issue_launch(struct tenant *tenant, struct stream *stream, struct frmps_head *record)
 {
 	const struct frmps_launch *body = (const void *)(record + 1);
 	const struct function *function = module_function(&tenant->modules, body->function);
-	CUresult code = stream->backend ? CUDA_SUCCESS : stream_open(tenant, stream);
+	CUresult code = open_stream(tenant, stream);
 	struct backend_launch launch;
 
 	if (!function || function->info.argument_bytes != body->argument_bytes) {
@@ -195,7 +252,7 @@ static int issue_checked_copy(struct tenant *tenant, struct stream *stream, stru
 
 	retire_phase(tenant, stream, copy->dst_is_host && !copy->src_is_host ? STREAM_FETCHES : STREAM_FILLS);
 	begin(stream, record);
-	code = stream_open(tenant, stream);
+	code = open_stream(tenant, stream);
 	if (!code)
 		code = tenant_ops(tenant)->copy(stream->backend, copy);
 	if (!code && onto)
@@ -270,7 +327,7 @@ static int issue_set(struct tenant *tenant, struct stream *stream, struct frmps_
 		return offend_constant(tenant, body->dst, bytes);
 	retire_phase(tenant, stream, STREAM_FILLS);
 	begin(stream, record);
-	code = stream_open(tenant, stream);
+	code = open_stream(tenant, stream);
 	if (!code)
 		code = tenant_ops(tenant)->set(stream->backend, body);
 	if (!code && onto)
@@ -300,33 +357,13 @@ static int issue_event_record(struct tenant *tenant, struct stream *stream, stru
 	if (!timing && is_idle(tenant, stream))
 		return settle(tenant, stream, record);
 	begin(stream, record);
-	code = stream_open(tenant, stream);
+	code = open_stream(tenant, stream);
 	if (code)
 		return finish(tenant, stream, record, code);
 	code = mark_and_record(tenant, stream, record);
 	if (code && !backend_is_fatal(executor_code(tenant->executor, code)))
 		tenant_late_error(tenant, code);
 	return executor_is_lost(tenant->executor) ? DISPATCH_E_STOP : 0;
-}
-
-/* An event behind everything that was issued on a stream: for waits that name no event. */
-static CUresult join(struct tenant *tenant, struct stream *on, uint64_t seq, struct backend_event **ret_event)
-{
-	const struct backend_ops *ops = tenant_ops(tenant);
-	CUresult code = CUDA_SUCCESS;
-
-	if (!on->join)
-		code = ops->event_create(false, &on->join);
-	if (!code && on->join_seq < seq) {
-		code = retire_mark(tenant, on);
-		if (!code)
-			code = ops->event_record(on->join, on->backend);
-		if (!code)
-			on->join_seq = on->issued;
-	}
-	if (!code)
-		*ret_event = on->join;
-	return code;
 }
 
 static int issue_depend(struct tenant *tenant, struct stream *stream, struct frmps_head *record)
@@ -341,7 +378,7 @@ static int issue_depend(struct tenant *tenant, struct stream *stream, struct frm
 	if (on->issued < body->seq)
 		return hold(tenant, stream, STREAM_HOLD_DEPEND);
 	begin(stream, record);
-	code = stream_open(tenant, stream);
+	code = open_stream(tenant, stream);
 	event = event_find(tenant, body->event, body->stream, body->seq);
 	if (!code && !event)
 		code = join(tenant, on, body->seq, &event);
@@ -363,7 +400,7 @@ static int issue_write_value(struct tenant *tenant, struct stream *stream, struc
 		return offend_address(tenant, "write of a word", body->address, body->bytes);
 	if (!constant_find(&tenant->constants, body->address, body->bytes, &onto))
 		return offend_constant(tenant, body->address, body->bytes);
-	code = stream_open(tenant, stream);
+	code = open_stream(tenant, stream);
 	if (!code)
 		code = retire_mark(tenant, stream);
 	begin(stream, record);
@@ -408,7 +445,7 @@ static int issue_stream_destroy(struct tenant *tenant, struct stream *stream, st
 static int issue_graph(struct tenant *tenant, struct stream *stream, struct frmps_head *record)
 {
 	const struct frmps_graph_launch *body = (const void *)(record + 1);
-	CUresult code = stream->backend ? CUDA_SUCCESS : stream_open(tenant, stream);
+	CUresult code = open_stream(tenant, stream);
 
 	retire_phase(tenant, stream, STREAM_COMPUTES);
 	begin(stream, record);

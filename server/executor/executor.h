@@ -22,6 +22,7 @@
 #include "server/backend/backend.h"
 #include "server/executor/burial.h"
 #include "server/executor/canary.h"
+#include "server/executor/cap.h"
 #include "server/executor/compiler.h"
 #include "server/executor/contain.h"
 #include "server/executor/gate.h"
@@ -83,6 +84,7 @@ struct executor {
 	struct linker linker;
 	struct serve_pool pool;
 	struct shares shares;
+	struct caps caps;
 };
 
 static_assert(offsetof(struct executor, gate.word) / SHM_LINE == 0, "one line is read for every command");

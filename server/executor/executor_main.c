@@ -50,6 +50,7 @@ int executor_init(struct executor *executor, const struct backend_ops *ops, int 
 	*executor = (struct executor){.ops = ops, .control_fd = control_fd};
 	TAILQ_INIT(&executor->tenants);
 	shares_init(&executor->shares, &executor->sharing);
+	caps_init(&executor->caps);
 	gate_init(executor, load_patience_ms);
 	burial_init(executor);
 	compiler_init(executor);
@@ -101,6 +102,7 @@ void executor_deinit(struct executor *executor)
 	pthread_mutex_destroy(&executor->tenants_lock);
 	pthread_mutex_destroy(&executor->ends_lock);
 	shares_deinit(&executor->shares);
+	caps_deinit(&executor->caps);
 }
 
 enum route {
@@ -334,6 +336,8 @@ static void send_ready(struct executor *executor)
 			.limits = {device->limits, BACKEND_DEVICE_LIMITS}},
 		.driver_version = device->driver_version,
 		.contains = backend_contains,
+		.sm_granule = device->sm_granule,
+		.sm_units = device->sm_units,
 	};
 	executor_send(executor, message, NULL, 0);
 	free(message);

@@ -22,18 +22,26 @@ struct memory_versions {
 	uint64_t device, host, globals;
 };
 
+/* A graph as it was built for some multiprocessors. Earlier ones may still run, so they stay until the graph goes: there are
+ * no more than sizes that the device can give out. */
+struct built {
+	struct built *earlier;
+	uint32_t sms;
+	struct backend_graph *backend;
+	struct backend_node nodes[]; /* point into the graph's bytes */
+};
+
 struct graph {
 	struct graph *next; /* of the forgotten ones */
 	uint64_t ticket;    /* of a forgotten one: what was last asked for then (drain.c) */
 	uint8_t *bytes;
-	struct backend_graph
-		*backend; /* NULL: not built; serving thread, before it is published module thread */
-	struct backend_node *nodes; /* NULL: not built; point into bytes */
-	struct memory_versions at;  /* memory of the session that its nodes were checked against */
-	uint32_t function;	    /* of the first kernel; 0: none */
-	uint32_t counted;	    /* nodes, as far as they are in the table's sum */
-	uint64_t size;		    /* bytes, the same */
-	bool has_run;		    /* what its kernels can leave behind is noted. Serving thread */
+	struct built
+		*built; /* the latest; NULL: none. Serving thread, before it is published module thread */
+	struct memory_versions at; /* memory of the session that its nodes were checked against */
+	uint32_t function;	   /* of the first kernel; 0: none */
+	uint32_t counted;	   /* nodes, as far as they are in the table's sum */
+	uint64_t size;		   /* bytes, the same */
+	bool has_run;		   /* what its kernels can leave behind is noted. Serving thread */
 };
 
 static const struct frmps_graph_head *head_of(const struct graph *graph)
@@ -184,19 +192,40 @@ static CUresult build(struct tenant *tenant, struct graph *graph)
 {
 	const struct frmps_graph_head *head = head_of(graph);
 	const struct frmps_graph_node *node = graph_form_first(head);
-	struct backend_node *nodes = calloc(head->nodes, sizeof(*nodes));
-	CUresult code = nodes ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	struct built *built = calloc(1, sizeof(*built) + head->nodes * sizeof(built->nodes[0]));
+	CUresult code = built ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 
 	graph->at = versions_of(tenant);
 	for (uint32_t i = 0; !code && i < head->nodes; i++, node = graph_form_next(node))
-		code = build_node(tenant, node, &nodes[i]);
-	if (!code)
-		code = tenant_ops(tenant)->graph_make(nodes, head->nodes, head->flags, &graph->backend);
-	if (code)
-		free(nodes);
-	else
-		graph->nodes = nodes;
-	return executor_code(tenant->executor, code);
+		code = build_node(tenant, node, &built->nodes[i]);
+	if (!code) {
+		built->sms = word_relaxed(&tenant->sms);
+		code = tenant_ops(tenant)->graph_make(
+			built->nodes, head->nodes, head->flags, built->sms, &built->backend);
+	}
+	if (code) {
+		free(built);
+		return executor_code(tenant->executor, code);
+	}
+	built->earlier = graph->built;
+	graph->built = built;
+	return CUDA_SUCCESS;
+}
+
+/* What the session may use now is what it was built for, or what it was built for once. */
+static CUresult build_again(struct tenant *tenant, struct graph *graph)
+{
+	uint32_t sms = word_relaxed(&tenant->sms);
+	struct built **at = &graph->built, *built;
+
+	while ((built = *at) && built->sms != sms)
+		at = &built->earlier;
+	if (!built)
+		return build(tenant, graph);
+	*at = built->earlier;
+	built->earlier = graph->built;
+	graph->built = built;
+	return CUDA_SUCCESS;
 }
 
 /* The device is not to be sent to memory that is gone. What goes from here on waits for what is launched. */
@@ -218,16 +247,26 @@ static CUresult check_again(struct tenant *tenant, struct graph *graph)
 
 /* ---- requests ---- */
 
+static void free_built(struct tenant *tenant, struct built *built)
+{
+	/* Behind a contained fault it is left to the end of the process, like streams: contain.h. */
+	if (!executor_is_lost(tenant->executor) && !contain_is_worn(tenant->executor))
+		executor_code(tenant->executor, tenant_ops(tenant)->graph_free(built->backend));
+	free(built);
+}
+
 static void graph_free(struct tenant *tenant, struct graph *graph)
 {
+	struct built *built;
+
 	if (!graph)
 		return;
-	/* Behind a contained fault it is left to the end of the process, like streams: contain.h. */
-	if (graph->backend && !executor_is_lost(tenant->executor) && !contain_is_worn(tenant->executor))
-		executor_code(tenant->executor, tenant_ops(tenant)->graph_free(graph->backend));
+	while ((built = graph->built)) {
+		graph->built = built->earlier;
+		free_built(tenant, built);
+	}
 	tenant->graphs.nodes -= graph->counted;
 	tenant->graphs.bytes -= graph->size;
-	free(graph->nodes);
 	free(graph->bytes);
 	free(graph);
 }
@@ -533,14 +572,16 @@ CUresult graph_launch(struct tenant *tenant, struct stream *stream, uint32_t id)
 	struct graph *graph = find(tenant, id);
 	CUresult code = graph ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 
-	if (!code)
-		code = graph->backend ? check_again(tenant, graph) : build(tenant, graph);
+	if (!code && graph->built)
+		code = check_again(tenant, graph);
+	if (!code && (!graph->built || graph->built->sms != word_relaxed(&tenant->sms)))
+		code = build_again(tenant, graph);
 	if (code)
 		return code;
 	if (!graph->has_run)
 		note_launches(tenant, graph);
 	graph->has_run = true;
-	return tenant_ops(tenant)->graph_launch(stream->backend, graph->backend);
+	return tenant_ops(tenant)->graph_launch(stream->backend, graph->built->backend);
 }
 
 const char *graph_kernel(const struct tenant *tenant, uint32_t id, uint32_t *ret_nodes)

@@ -4,6 +4,9 @@
 // the request comes. A standby, whose session may have freed since what the graph names, keeps the
 // description alone if it cannot build it; the first launch tries again. A launch of what cannot be built is
 // the client's late error.
+//
+// The kernels of a built graph keep their multiprocessors, whatever stream it is launched in. So where those of its session
+// change, the next launch builds it once more.
 
 #ifndef FRMPS_SERVER_EXECUTOR_GRAPH_H
 #define FRMPS_SERVER_EXECUTOR_GRAPH_H

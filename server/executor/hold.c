@@ -101,7 +101,8 @@ static bool start_copy(struct tenant *tenant, struct stream *stream, const struc
 	CUresult code = CUDA_SUCCESS;
 
 	if (!tenant->poll_stream)
-		code = ops->stream_create(tenant->executor->device.priority_greatest, &tenant->poll_stream);
+		code = ops->stream_create(
+			tenant->executor->device.priority_greatest, 0, &tenant->poll_stream);
 	if (!code)
 		code = ops->copy(tenant->poll_stream, &copy);
 	if (executor_code(tenant->executor, code))

@@ -11,6 +11,7 @@
 //     for (the graves), is done in the first gap that is made for anything, before that; or when nothing
 //     runs; or in a gap made for it after GRAVE_NS. So it comes before whatever a later request puts on the
 //     device, and the standby, which does the same requests, has everything at the same addresses.
+// In each gap groups of multiprocessors that sessions want are made first, and for them alone one is made at once (cap.c).
 // Between requests the thread gives back what clients have left behind (burial.c).
 // Placing a newcomer that was refused elsewhere is the daemon's (standby/move.c).
 //
@@ -31,6 +32,8 @@
 /* Nothing takes as long where nobody is in the way. */
 #define LONG_NS	 (UINT64_C(1000) * CLOCK_MS)
 #define GRAVE_NS (UINT64_C(5000) * CLOCK_MS)
+/* Between two tries for a gap in which a group of multiprocessors is made. */
+#define CAP_NS (UINT64_C(500) * CLOCK_MS)
 
 /* ---- graves ---- */
 
@@ -71,8 +74,10 @@ int module_worker_enter_gap(struct executor *executor, struct tenant *tenant, ui
 {
 	int error = gate_enter(executor, tenant, asked_at);
 
-	if (!error)
+	if (!error) {
+		cap_make_wanted(executor);
 		clear_graves(executor);
+	}
 	return error;
 }
 
@@ -218,24 +223,29 @@ void module_worker_tell(struct executor *executor, uint64_t now)
 
 /* ---- the worker ---- */
 
-static bool has_graves(const struct module_worker *worker)
+/* What nobody waits for, and needs a gap. */
+static bool wants_gap(struct executor *executor)
 {
-	return worker->graves || worker->array_graves.first;
+	const struct module_worker *worker = &executor->modules;
+
+	return worker->graves || worker->array_graves.first || cap_waits(executor);
 }
 
-/* Whether the graves are cleared now: in a gap, but for the end. */
-static bool is_time_for_graves(struct executor *executor)
+/* Whether there is a gap for it now. */
+static bool is_time_for_gap(struct executor *executor)
 {
 	struct module_worker *worker = &executor->modules;
 	uint64_t now = clock_now();
 	bool old = (worker->graves && now - worker->grave_since >= GRAVE_NS) ||
 		   (worker->array_graves.first && now - worker->array_graves.since >= GRAVE_NS);
 
-	if (!has_graves(worker) || executor_is_lost(executor) || contain_is_worn(executor))
+	if (!wants_gap(executor) || executor_is_lost(executor) || contain_is_worn(executor))
 		return false;
 	if (gate_try(executor))
 		return true;
-	if (!old || now - worker->tried_at < GRAVE_NS)
+	if (now - worker->tried_at < (cap_waits(executor) ? CAP_NS : GRAVE_NS))
+		return false;
+	if (!old && !cap_waits(executor))
 		return false;
 	worker->tried_at = now;
 	return !gate_enter(executor, NULL, now);
@@ -297,7 +307,7 @@ static bool wait_for_more(struct executor *executor)
 	pthread_mutex_lock(&worker->lock);
 	goes_on = !worker->stop || !TAILQ_EMPTY(&worker->queue);
 	if (goes_on && !worker->stop && TAILQ_EMPTY(&worker->queue)) {
-		if (!burial_waits(executor) && !has_graves(worker))
+		if (!burial_waits(executor) && !wants_gap(executor))
 			pthread_cond_wait(&worker->more, &worker->lock);
 		else
 			pthread_cond_timedwait(&worker->more, &worker->lock, &until);
@@ -317,11 +327,13 @@ static bool bury(struct executor *executor)
 	return more;
 }
 
-static void look_at_graves(struct executor *executor)
+static void look_for_gap(struct executor *executor)
 {
-	begin_work(executor, "what is to be unloaded and freed", NULL);
-	if (is_time_for_graves(executor))
+	begin_work(executor, "what is to be made, unloaded and freed", NULL);
+	if (is_time_for_gap(executor)) {
+		cap_make_wanted(executor);
 		clear_graves(executor);
+	}
 	end_work(executor);
 }
 
@@ -332,6 +344,8 @@ static struct job *next_job(struct executor *executor)
 	struct job *job;
 
 	do {
+		if (executor->gate.closed)
+			cap_make_wanted(executor);
 		job = executor->gate.closed ? next_in_gap(executor) : NULL;
 		if (job)
 			return job;
@@ -343,7 +357,7 @@ static struct job *next_job(struct executor *executor)
 		while (!job && bury(executor))
 			job = take_first(worker);
 		if (!job)
-			look_at_graves(executor);
+			look_for_gap(executor);
 		if (!job)
 			gate_leave(executor);
 	} while (!job && wait_for_more(executor));
@@ -407,6 +421,15 @@ void module_worker_deinit(struct executor *executor)
 	worker->started = false;
 	pthread_cond_destroy(&worker->more);
 	pthread_mutex_destroy(&worker->lock);
+}
+
+void module_worker_wake(struct executor *executor)
+{
+	struct module_worker *worker = &executor->modules;
+
+	pthread_mutex_lock(&worker->lock);
+	pthread_cond_signal(&worker->more);
+	pthread_mutex_unlock(&worker->lock);
 }
 
 void module_worker_queue_again(struct job *job)

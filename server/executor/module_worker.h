@@ -58,6 +58,9 @@ void module_worker_queue(struct job *job);
  * on. */
 void module_worker_queue_again(struct job *job);
 
+/** Lets the module thread look at what it is to do besides its queue. Any thread. */
+void module_worker_wake(struct executor *executor);
+
 /**
  * If the module thread has been at one thing for very long, or does not begin what waits for it: says in the log what
  * it is at, and lets the backend say where. Any other thread.

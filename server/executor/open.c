@@ -261,6 +261,7 @@ void open_handle(struct job *job)
 		pthread_mutex_lock(&executor->tenants_lock);
 		TAILQ_INSERT_TAIL(&executor->tenants, tenant, link);
 		pthread_mutex_unlock(&executor->tenants_lock);
+		cap_look(tenant);
 	}
 	job_reply(job, code, NULL, 0, text);
 }
@@ -288,6 +289,7 @@ static int leave(struct job *job)
 	TAILQ_REMOVE(&executor->tenants, tenant, link);
 	pthread_mutex_unlock(&executor->tenants_lock);
 	tenant->gone = true;
+	cap_leave(tenant);
 	linker_forget(tenant);
 	if (!tenant->stray.abandoned)
 		guard_deinit(tenant);

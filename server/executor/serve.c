@@ -142,6 +142,8 @@ bool serve_turn(struct tenant *tenant, uint64_t now)
 	if (can_serve(tenant)) {
 		if (sharing_is_on(tenant))
 			sharing_begin(tenant);
+		if (cap_is_due(tenant))
+			cap_look(tenant);
 		if (tenant_is_running(tenant))
 			moved = take_and_issue(tenant);
 		else

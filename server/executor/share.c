@@ -322,7 +322,7 @@ void share_leave(struct shares *shares, struct share *share)
 void share_set(struct shares *shares, struct share *share, uint32_t word)
 {
 	uint32_t weight = word & SHM_SHARE_WEIGHT_MASK;
-	bool is_special = (word & ~SHM_SHARE_PAUSED) != 0;
+	bool is_special = (word & (SHM_SHARE_WEIGHT_MASK | SHM_SHARE_OFFLINE)) != 0;
 
 	pthread_mutex_lock(&shares->lock);
 	share->word = word;

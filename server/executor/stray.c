@@ -68,7 +68,7 @@ CUresult stray_open(struct executor *executor, uint32_t interval_ms)
 	code = executor_code(executor, executor->ops->host_register(page, sizeof(*watch->page)));
 	if (!code) {
 		code = executor_code(executor,
-			executor->ops->stream_create(executor->device.priority_greatest, &watch->stream));
+			executor->ops->stream_create(executor->device.priority_greatest, 0, &watch->stream));
 		if (code)
 			executor->ops->host_unregister(page);
 	}

@@ -2,6 +2,9 @@
 //
 // All streams of the backend are non-blocking: what the default streams of a client wait for, the client says
 // with DEPEND. So the only thing of the client's table that matters here is the priority.
+//
+// A stream of the backend keeps its multiprocessors for life, so one whose session gets others is replaced: at its next
+// command, by one that waits for its work. What is on the device then ends where it is.
 
 #include "server/executor/stream.h"
 
@@ -22,16 +25,28 @@ static int32_t clamp_priority(const struct backend_device *device, int32_t prior
 	return priority > device->priority_least ? device->priority_least : priority;
 }
 
-CUresult stream_open(struct tenant *tenant, struct stream *stream)
+void stream_give_back(struct tenant *tenant, struct backend_stream *stream)
+{
+	/* Left to the end of the process where the driver might not come back: contain.h. */
+	if (stream && !contain_is_worn(tenant->executor))
+		executor_code(tenant->executor, tenant_ops(tenant)->stream_destroy(stream));
+}
+
+CUresult stream_make(struct tenant *tenant, const struct stream *stream, struct backend_stream **ret_stream)
 {
 	struct executor *executor = tenant->executor;
 
-	if (stream->backend)
-		return CUDA_SUCCESS;
 	if (word_relaxed(&tenant->slots) <= stream->slot)
 		word_release(&tenant->slots, stream->slot + 1);
 	return executor->ops->stream_create(
-		clamp_priority(&executor->device, stream->priority), &stream->backend);
+		clamp_priority(&executor->device, stream->priority), word_relaxed(&tenant->sms), ret_stream);
+}
+
+void stream_replace(struct tenant *tenant, struct stream *stream, struct backend_stream *next)
+{
+	stream_give_back(tenant, stream->backend);
+	stream->backend = next;
+	stream->sms = word_relaxed(&tenant->sms);
 }
 
 void stream_close(struct tenant *tenant, struct stream *stream)
@@ -41,8 +56,7 @@ void stream_close(struct tenant *tenant, struct stream *stream)
 	if (executor_is_lost(executor))
 		return;
 	event_drop(tenant, stream->join);
-	if (stream->backend && !contain_is_worn(executor))
-		executor_code(executor, executor->ops->stream_destroy(stream->backend));
+	stream_give_back(tenant, stream->backend);
 	stream->join = NULL;
 	stream->backend = NULL;
 	stream->join_seq = 0;

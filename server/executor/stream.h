@@ -54,6 +54,7 @@ struct stream {
 	struct journal_place cursor; /* the next command to issue; valid while issued < journaled */
 	struct frmps_head *latest; /* in the journal: the command issued last; valid while issued > marked */
 	struct backend_stream *backend; /* NULL until first used */
+	uint32_t sms;			/* where its kernels run: tenant.sms when it was made */
 	struct backend_event *join;	/* for waits of other streams on no event of the client's */
 	uint64_t join_seq;		/* command behind which join was recorded */
 	int32_t priority;
@@ -73,11 +74,14 @@ TAILQ_HEAD(stream_list, stream);
 /** A stream that never had a command. */
 void stream_init(struct stream *stream, uint32_t slot, struct shm_stream_state *state);
 
-/**
- * The backend's stream, made on first use.
- * Return: CUDA_SUCCESS or the backend's code.
- */
-CUresult stream_open(struct tenant *tenant, struct stream *stream);
+/** Makes a stream of the backend where the session's kernels run now (tenant.sms). */
+CUresult stream_make(struct tenant *tenant, const struct stream *stream, struct backend_stream **ret_stream);
+
+/** It is the stream's from now on; one that it had goes when its work is done. */
+void stream_replace(struct tenant *tenant, struct stream *stream, struct backend_stream *next);
+
+/** Gives a stream of the backend back; NULL: nothing. */
+void stream_give_back(struct tenant *tenant, struct backend_stream *stream);
 
 /** Gives the backend's objects back. The stream must be idle or the session at its end. */
 void stream_close(struct tenant *tenant, struct stream *stream);

@@ -408,6 +408,7 @@ static bool publish(struct tenant *tenant, const struct used *used, uint32_t gen
 	ring_reader_init(&tenant->ring, &tenant->view);
 	contain_join(tenant, generation);
 	sharing_join(tenant);
+	cap_look(tenant);
 	word_set(&server->active, 0);
 	word_set(&server->servings, word_relaxed(&server->servings) + 1);
 	word_release(&server->asleep, 0);

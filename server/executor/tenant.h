@@ -24,6 +24,7 @@
 #include "protocol/wire.h"
 #include "server/executor/array.h"
 #include "server/executor/burial.h"
+#include "server/executor/cap.h"
 #include "server/executor/constant.h"
 #include "server/executor/event.h"
 #include "server/executor/executor.h"
@@ -103,6 +104,7 @@ struct tenant {
 	word32 ended; /* it was told of a fault of its own: nothing of it is waited for (contain.c) */
 	word64 asked, answered;
 	word32 slots; /* streams from here on never had anything on the device; serving thread writes */
+	word32 sms;   /* where its next kernels run: a group of the backend, or 0. As `cap` */
 
 	/* Serving thread, from here on. */
 	TAILQ_ENTRY(tenant) served_link;
@@ -124,6 +126,7 @@ struct tenant {
 	uint64_t busy_at; /* ns: when something was last taken from the ring, or issued */
 	uint64_t now;	  /* ns: of this turn */
 	struct share share;
+	struct cap cap;
 	uint64_t timed_at;	       /* ns: when a timed event was recorded */
 	uint64_t watch_at, queried_at; /* ns; for sentry.c, as the next */
 	unsigned watch_failures;

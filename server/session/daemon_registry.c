@@ -44,6 +44,7 @@ void daemon_keep(struct daemon *daemon)
 		.ready = daemon->ready,
 		.health = daemon->health,
 		.memory_default = daemon->memory_default,
+		.sm_default = daemon->sm_default,
 		.stop_seconds = daemon->stop_seconds,
 		.counters = daemon->counters};
 

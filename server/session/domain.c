@@ -93,6 +93,7 @@ static struct kept_domain *make_record(const struct domain *domain, size_t *ret_
 		.alone = domain->alone,
 		.dismissed = domain->dismissed,
 		.memory_limit = domain->memory_limit,
+		.sm_percent = domain->sm_percent,
 		.retiring = domain->retiring,
 		.active = domain->active ? domain->active->number : 0,
 		.activate_id = domain->activate_id,

@@ -38,6 +38,7 @@ struct domain {
 	char reason[160];      /* why it is alone; else empty */
 	bool dismissed;	       /* by an operator: takes no more sessions, and goes with its last one */
 	uint64_t memory_limit; /* most device memory of sessions that begin in it; 0: no operator set one */
+	uint64_t sm_percent;   /* most multiprocessors of such sessions, percent; the same */
 	struct move *arrival;  /* a session is on its way into it (standby/move.h); NULL: none */
 	struct identity identity; /* also as whom executors run, if they run as their user (role.h) */
 	TAILQ_HEAD(, worker) workers;

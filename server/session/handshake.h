@@ -10,7 +10,7 @@
 #include "protocol/wire.h"
 
 /* Feature bits that this service understands. */
-#define HANDSHAKE_FEATURES (FRMPS_FEATURE_TEXT | FRMPS_FEATURE_LIMIT)
+#define HANDSHAKE_FEATURES (FRMPS_FEATURE_TEXT | FRMPS_FEATURE_LIMIT | FRMPS_FEATURE_SMS)
 
 struct session;
 

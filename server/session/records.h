@@ -24,7 +24,7 @@ struct kept_service {
 	uint32_t listener, listener_lock; /* descriptors */
 	bool ready;
 	struct device_health health;
-	uint64_t memory_default, stop_seconds;
+	uint64_t memory_default, sm_default, stop_seconds;
 	struct counters counters;
 };
 
@@ -33,7 +33,7 @@ struct kept_domain {
 	struct identity identity;
 	bool assigned, alone, dismissed, retiring;
 	char reason[160];
-	uint64_t memory_limit;
+	uint64_t memory_limit, sm_percent;
 	uint32_t active;      /* worker */
 	uint64_t activate_id; /* of the Activate that is not answered; 0: none is out */
 	uint32_t generation;

@@ -116,20 +116,46 @@ static void wake_executor(struct worker *worker)
 		worker_request(worker, &ping, NULL, 0, worker_ignore_reply, NULL);
 }
 
+uint32_t session_sms(const struct session *session)
+{
+	const struct backend_device *device = &session->daemon->device;
+	uint32_t all = (uint32_t)device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
+	uint64_t percent = terms_lower(100, session->terms.sm_percent);
+	uint32_t units;
+
+	if (percent == 100 || !device->sm_granule)
+		return all;
+	units = (uint32_t)(all * percent / 100) / device->sm_granule;
+	units = units < device->sm_units ? units : device->sm_units;
+	return units ? units * device->sm_granule : device->sm_granule;
+}
+
+/* For executors; 0: no cap. */
+static uint32_t share_of_sms(const struct session *session)
+{
+	const struct backend_device *device = &session->daemon->device;
+	uint32_t sms = session_sms(session);
+
+	if (sms == (uint32_t)device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT])
+		return 0;
+	return sms << SHM_SHARE_SMS_SHIFT & SHM_SHARE_SMS_MASK;
+}
+
 void session_tell_share(struct session *session)
 {
 	const struct terms *terms = &session->terms;
 	uint32_t weight = terms->weight == SHM_SHARE_WEIGHT ? 0 : (uint32_t)terms->weight;
 
 	if (session->state != SESSION_CLOSING && session->view.server)
-		set_share(session, weight | (terms->class == CONFIG_CLASS_OFFLINE ? SHM_SHARE_OFFLINE : 0) |
+		set_share(session, weight | share_of_sms(session) |
+					   (terms->class == CONFIG_CLASS_OFFLINE ? SHM_SHARE_OFFLINE : 0) |
 					   (session_is_paused(session) ? SHM_SHARE_PAUSED : 0));
 }
 
 void session_set_terms(struct session *session)
 {
 	terms_find(&session->daemon->rules, &session->subject, &session->terms);
-	terms_tighten(&session->terms, session->memory_wish);
+	terms_tighten(&session->terms, session->memory_wish, session->sm_wish);
 	session_tell_share(session);
 }
 

@@ -89,6 +89,7 @@ struct session {
 	bool opened;	   /* an active executor knows it, so standbys do too */
 	uint64_t features;
 	uint64_t memory_wish;	/* most device memory, as it or an operator wants; 0: nobody says */
+	uint64_t sm_wish;	/* most multiprocessors, percent; the same */
 	struct subject subject; /* whom its terms are for, as it was when it connected */
 	char program[SESSION_PROGRAM_MAX];    /* its name, for people */
 	char identity[SESSION_IDENTITY_MAX];  /* what it is (session/offender.h) */
@@ -162,7 +163,10 @@ int session_new(struct domain *domain, struct connection *connection, const stru
 /** It is served on the terms that are in force, but for what it wants less of itself. */
 void session_set_terms(struct session *session);
 
-/** Tells executors its weight and class, if it has its regions. Twice is fine. */
+/** How many multiprocessors its kernels may run on: what its terms ask for, as far as the device can give it. */
+uint32_t session_sms(const struct session *session);
+
+/** Tells executors its weight, class and multiprocessors, if it has its regions. Twice is fine. */
 void session_tell_share(struct session *session);
 
 /** Records the session as it is. */

@@ -182,12 +182,19 @@ static uint64_t memory_wish(const struct session *session, const struct wire_hel
 		terms_lower(session->domain->memory_limit, session->daemon->memory_default));
 }
 
+static uint64_t sm_wish(const struct session *session, const struct wire_hello *hello)
+{
+	return terms_lower(
+		hello->sm_percent, terms_lower(session->domain->sm_percent, session->daemon->sm_default));
+}
+
 static void take_hello(struct session *session, const struct wire_hello *hello)
 {
 	handshake_copy_name(session->program, sizeof(session->program), hello->program);
 	handshake_identity(session->identity, hello);
 	session->features = hello->features & HANDSHAKE_FEATURES;
 	session->memory_wish = memory_wish(session, hello);
+	session->sm_wish = sm_wish(session, hello);
 	session_set_terms(session);
 	session->recovery = hello->recovery ? hello->recovery - 1 : (uint32_t)session->terms.recovery;
 }

@@ -127,7 +127,7 @@ struct backend_stream *stream_new(void)
 {
 	struct backend_stream *stream = NULL;
 
-	ok(OPS->stream_create(0, &stream));
+	ok(OPS->stream_create(0, 0, &stream));
 	return stream;
 }
 

@@ -169,14 +169,14 @@ static void check_occupancy(void)
 		query.attributes = query.query == 3
 					   ? (struct wire_bytes){(const uint8_t *)&cluster, sizeof(cluster)}
 					   : (struct wire_bytes){0};
-		ok(OPS->occupancy(function, &query, &value[query.query]));
+		ok(OPS->occupancy(function, &query, 0, &value[query.query]));
 		check(value[query.query] > 0);
 	}
 	printf("occupancy: %lu blocks, %lu bytes shared, cluster of %lu, %lu clusters\n",
 		(unsigned long)value[0], (unsigned long)value[1], (unsigned long)value[2],
 		(unsigned long)value[3]);
 	query.query = 4;
-	refused(OPS->occupancy(function, &query, value), CUDA_ERROR_INVALID_VALUE);
+	refused(OPS->occupancy(function, &query, 0, value), CUDA_ERROR_INVALID_VALUE);
 }
 
 struct add_params {

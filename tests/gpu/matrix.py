@@ -78,11 +78,14 @@ COLUMNS = {
     "seven-100us": (7, ["--kernel-us", "100"]),
     "kept-100us": (1, ["--kernel-us", "100", "--kept"]),  # counts in variables that only kernels know
     "constant-100us": (1, ["--kernel-us", "100", "--constant"]),  # writes a constant in front of each kernel
+    "capped-100us": (2, ["--kernel-us", "100"]),  # on other multiprocessors than the culprit, as far as there are others
     # Kernels of 120 ms, of many short blocks: a fault finds the device full, and such a kernel half done, for blocks that
     # have not begun wait for its end. And an executor has to find a quiet moment between kernels that are long.
     "flood-20us": (1, ["--kernel-us", "20", "--blocks", "10000000"]),
     "held-64gib": (32, ["--kernel-us", "100", "--held", "128"]),  # 4096 allocations that all move
 }
+# Percent of the multiprocessors that each survivor, and the culprit, may use.
+CAPS = {"capped-100us": (50, 25)}
 USUAL_COLUMNS = [name for name in COLUMNS if name not in ("flood-20us", "held-64gib")]
 KERNEL_LIMIT = 1  # max_kernel_seconds
 WARM_MS = 200  # until the neighbourhood of a culprit's memory is surely guarded
@@ -99,6 +102,7 @@ class Run:
         self.system, self.row, self.policy = system, row, policy
         self.second = Second(second) if second else None
         self.count, self.arguments = COLUMNS[column]
+        self.cap, self.culprit_cap = CAPS.get(column, (None, None))
         self.repeatable = ["--repeatable"] if policy == "replay" and not black_boxes else []
         self.more = 4 if column == "busy-50ms" else 20
         self.survivors, self.culprit = [], None
@@ -118,14 +122,14 @@ class Run:
             survivor.say(text)
 
     def gather(self):
-        self.survivors = [self.system.start(["survivor", *self.arguments, *self.repeatable], self.policy)
+        self.survivors = [self.system.start(["survivor", *self.arguments, *self.repeatable], self.policy, self.cap)
                           for _ in range(self.count)]
         if len(self.hear_all("ready")) < self.count:
             raise Broken("survivors did not start: " + "".join(line for s in self.survivors for line in s.errors))
         self.system.quiet(self.count, self.until())
 
     def start_culprit(self, fault, *more):
-        culprit = self.system.start(["culprit", fault, "--blocks", str(self.blocks), *more], self.policy)
+        culprit = self.system.start(["culprit", fault, "--blocks", str(self.blocks), *more], self.policy, self.culprit_cap)
         if not culprit.hear("ready", self.until()):
             culprit.close()
             raise Broken(f"the culprit did not start: {''.join(culprit.errors)}")

@@ -91,8 +91,11 @@ class System:
         environment["FRMPS_LOG"] = "off"
         return environment
 
-    def start(self, arguments, policy="fail"):
+    def start(self, arguments, policy="fail", cap=None):
+        """@cap: how many of the multiprocessors it may use, percent; None: all"""
         environment = self.environment(policy)
+        if cap:
+            environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(cap)
         part = "survivor" if arguments[:2] == ["culprit", "same"] else arguments[0]
         environment["FRMPS_BENCH_MODULE"] = str(self.kernels[part])
         return Program([str(self.build / "tests" / "matrix_worker"), *arguments], environment)

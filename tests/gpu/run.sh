@@ -185,7 +185,7 @@ corpus() { # corpus NAME
 	check "backend fence" "$folder/tests/backend_check" --fence
 	check "backend fence beside a fault" "$folder/tests/backend_check" --fence fault
 }
-for suite in trouble limits exact bursts sharing placing events timing guard device; do
+for suite in trouble limits exact bursts sharing placing events timing guard device caps; do
 	check "$suite" env LD_LIBRARY_PATH="$shim:${LD_LIBRARY_PATH:-}" "$folder/tests/system-test_$suite"
 done
 for suite in semantics contexts streams threads calls process graphs graph_memory captures capture_modes text arrays; do

@@ -137,6 +137,13 @@ static void read_limits(const struct host_grid *grid, const struct host_block_in
 		out[i] = block->limits[i];
 }
 
+static void mark_sms(const struct host_grid *grid, const struct host_block_index *block, void **params)
+{
+	(void)block;
+	for (uint32_t i = 0; i < grid->sms; i++)
+		HOST_POINTER(uint32_t, params[0])[i] = 1;
+}
+
 static void read_words(const struct host_grid *grid, const struct host_block_index *block, void **params)
 {
 	(void)grid;
@@ -344,6 +351,7 @@ static const struct host_param spin_until_list[] = {P(spin_until, word), P(spin_
 static const struct host_param occupy_list[] = {P(occupy, words)};
 static const struct host_param spin_ns_list[] = {P(spin_ns, ns)};
 static const struct host_param read_limits_list[] = {P(read_limits, out)};
+static const struct host_param mark_sms_list[] = {P(mark_sms, out)};
 static const struct host_param read_words_list[] = {P(read_words, out)};
 static const struct host_param tally_up_list[] = {P(tally_up, by)};
 static const struct host_param read_tally_list[] = {P(read_tally, out)};
@@ -360,11 +368,12 @@ HOST_KERNELS(HOST_KERNEL(add_vectors, add_vectors_list), HOST_KERNEL(fill, fill_
 	HOST_KERNEL(spin_until, spin_until_list), HOST_KERNEL(occupy, occupy_list),
 	HOST_KERNEL(spin_ns, spin_ns_list), HOST_KERNEL(fetch_texels, fetch_texels_list),
 	HOST_KERNEL(fetch_pairs, fetch_pairs_list), HOST_KERNEL(bump_surfaces, bump_surfaces_list),
-	HOST_KERNEL(read_words, read_words_list), HOST_KERNEL(read_limits, read_limits_list),
-	HOST_KERNEL_KEEPS(tally_up, tally_up_list), HOST_KERNEL(read_tally, read_tally_list),
-	HOST_KERNEL(crash_write, crash_write_list), HOST_KERNEL(crash_when_told, crash_when_told_list),
-	HOST_KERNEL_PLAIN(crash_trap), HOST_KERNEL_PLAIN(crash_assert), HOST_KERNEL_PLAIN(endless),
-	HOST_KERNEL(scale, scale_list), HOST_KERNEL(reverse, reverse_list), HOST_KERNEL(echo, echo_list),
+	HOST_KERNEL(mark_sms, mark_sms_list), HOST_KERNEL(read_words, read_words_list),
+	HOST_KERNEL(read_limits, read_limits_list), HOST_KERNEL_KEEPS(tally_up, tally_up_list),
+	HOST_KERNEL(read_tally, read_tally_list), HOST_KERNEL(crash_write, crash_write_list),
+	HOST_KERNEL(crash_when_told, crash_when_told_list), HOST_KERNEL_PLAIN(crash_trap),
+	HOST_KERNEL_PLAIN(crash_assert), HOST_KERNEL_PLAIN(endless), HOST_KERNEL(scale, scale_list),
+	HOST_KERNEL(reverse, reverse_list), HOST_KERNEL(echo, echo_list),
 	HOST_KERNEL(number_blocks, number_blocks_list), HOST_KERNEL_PLAIN(crash_illegal),
 	HOST_KERNEL_PLAIN(crash_divide), HOST_KERNEL_PLAIN(crash_stack));
 HOST_GLOBALS(HOST_GLOBAL(global_words), HOST_GLOBAL(constant_words));

@@ -40,6 +40,10 @@ struct spin_ns_params {
 	uint64_t ns;
 };
 /* The first five limits of the context. */
+/* A word for each multiprocessor on which its blocks ran is 1 then. */
+struct mark_sms_params {
+	uint64_t out;
+};
 struct read_limits_params {
 	uint64_t out;
 };

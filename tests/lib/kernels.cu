@@ -56,6 +56,19 @@ __global__ void count_up(uint32_t *word, uint32_t by)
 		atomicAdd(word, by);
 }
 
+/* A word for each multiprocessor on which its blocks run. They take long enough for all of these to get some. */
+__global__ void mark_sms(uint32_t *out)
+{
+	uint64_t begin = clock64();
+	uint32_t sm;
+
+	while (clock64() - begin < 50000)
+		;
+	asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+	if (threadIdx.x == 0)
+		out[sm] = 1;
+}
+
 __global__ void spin_until(const volatile uint32_t *word, uint32_t value)
 {
 	while (*word != value)

@@ -174,14 +174,24 @@ class Verbs(Bed):
         self.refuses('no number with M or G', 'set_default_device_pinned_mem_limit', '0', '5T')
         self.refuses('there is no device 1', 'set_default_device_pinned_mem_limit', '1', '5G')
 
+    def test_percentages(self):
+        self.program()
+        server = self.servers()[0]
+        self.says('', 'set_default_active_thread_percentage', '60')
+        self.says('60.0\n', 'get_default_active_thread_percentage')
+        self.says('', 'set_active_thread_percentage', server, '30')
+        self.says('30.0\n', 'get_active_thread_percentage', server)
+        self.says('60.0\n', 'get_default_active_thread_percentage')
+        self.assertIn('programs that start from now on have at most 60 % of the multiprocessors', self.log())
+        self.refuses('no percentage from 1 to 100', 'set_default_active_thread_percentage', '0')
+
     def test_what_there_is_not(self):
         self.program()
         server = self.servers()[0]
         self.says('100.0\n', 'get_default_active_thread_percentage')
         self.says('100.0\n', 'get_active_thread_percentage', server)
         self.says('0\n', 'get_default_client_priority')
-        for words in (['set_default_active_thread_percentage', '50'], ['set_active_thread_percentage', server, '50'],
-                      ['set_default_client_priority', '1'], ['sm_partition', 'add', '0', '2'], ['sm_partition', 'rm', '0', 'X'],
+        for words in (['set_default_client_priority', '1'], ['sm_partition', 'add', '0', '2'], ['sm_partition', 'rm', '0', 'X'],
                       ['lspart']):
             self.refuses(f'{words[0]}: it is not supported', *words)
             self.assertIn(f'{words[0]}: an operator of uid {os.getuid()} asks for it, and it is not supported', self.log())

@@ -29,7 +29,8 @@
 
 #include "server/backend/cuda/cuda.h"
 
-#define CHANNELS_MAX 512u
+/* 20 of an executor, and some of each group of multiprocessors (sms.c). */
+#define CHANNELS_MAX 1024u
 
 struct channel {
 	int fd;

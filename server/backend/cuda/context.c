@@ -70,6 +70,8 @@ static CUresult open_executor(int ordinal, struct backend_device *ret_device)
 	if (code)
 		close_backend();
 	else
+		cuda_sms_read(cuda.device, ret_device);
+	if (!code)
 		cuda_builtin_open();
 	if (!code)
 		cuda_clock_open();
@@ -132,6 +134,7 @@ const struct backend_ops backend_cuda = {
 	.object_make = cuda_object_make,
 	.object_free = cuda_object_free,
 	.object_settle = cuda_object_settle,
+	.sms_make = cuda_sms_make,
 	.stream_create = cuda_stream_create,
 	.stream_destroy = cuda_stream_destroy,
 	.stream_query = cuda_stream_query,

@@ -1,6 +1,6 @@
 // What the files of the cuda backend share: the context of this process and the operations behind
-// backend_cuda. Streams, events and functions of backend.h are the driver's own handles, cast: the driver
-// already keeps everything about them, and a launch needs no lookup and no allocation.
+// backend_cuda. Streams and events of backend.h are the driver's own handles, cast: the driver already keeps
+// everything about them, and a launch needs no lookup and no allocation.
 
 #ifndef FRMPS_SERVER_BACKEND_CUDA_CUDA_H
 #define FRMPS_SERVER_BACKEND_CUDA_CUDA_H
@@ -29,9 +29,20 @@ static inline CUevent cuda_event(struct backend_event *event)
 	return (CUevent)(void *)event;
 }
 
+/* A kernel of a client's module: to launch, and for graphs, which say in which context it runs. */
+struct cuda_kernel {
+	CUkernel kernel;
+	CUfunction function; /* NULL: it is not on the device yet */
+};
+
+static inline struct cuda_kernel *cuda_kernel(struct backend_function *function)
+{
+	return (struct cuda_kernel *)(void *)function;
+}
+
 static inline CUfunction cuda_function(struct backend_function *function)
 {
-	return (CUfunction)(void *)function;
+	return cuda_kernel(function)->function;
 }
 
 /* probe.c */
@@ -145,14 +156,14 @@ struct cuda_arguments {
 void cuda_arguments_init(struct cuda_arguments *arguments, const struct backend_launch *launch);
 
 /* graph.c */
-CUresult cuda_graph_make(
-	const struct backend_node *nodes, uint32_t count, uint32_t flags, struct backend_graph **ret_graph);
+CUresult cuda_graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint32_t sms,
+	struct backend_graph **ret_graph);
 CUresult cuda_graph_free(struct backend_graph *graph);
 CUresult cuda_graph_launch(struct backend_stream *stream, struct backend_graph *graph);
 
 /* occupancy.c */
-CUresult cuda_occupancy(
-	struct backend_function *function, const struct wire_occupancy *query, uint64_t *ret_value);
+CUresult cuda_occupancy(struct backend_function *function, const struct wire_occupancy *query, uint32_t sms,
+	uint64_t *ret_value);
 
 /* copy.c */
 CUresult cuda_copy(struct backend_stream *stream, const struct backend_copy *copy);
@@ -160,8 +171,18 @@ CUresult cuda_set(struct backend_stream *stream, const struct frmps_set *set);
 /** A copy in the driver's general form. CUDA_ERROR_INVALID_VALUE for what it cannot express. */
 CUresult cuda_copy_form(const struct backend_copy *copy, CUDA_MEMCPY3D *ret_form);
 
+/* sms.c */
+/** Learns how the device's multiprocessors can be given out; the context is current. What cannot is left at 0. */
+void cuda_sms_read(CUdevice device, struct backend_device *description);
+CUresult cuda_sms_make(uint32_t sms);
+/** Of a group that was made; NULL: there is none. */
+CUcontext cuda_sms_context(uint32_t sms);
+/** A stream of the group on which nothing ever runs, to ask by; NULL: there is none. */
+CUstream cuda_sms_stream(uint32_t sms);
+CUresult cuda_sms_stream_create(uint32_t sms, int32_t priority, CUstream *ret_stream);
+
 /* stream.c */
-CUresult cuda_stream_create(int32_t priority, struct backend_stream **ret_stream);
+CUresult cuda_stream_create(int32_t priority, uint32_t sms, struct backend_stream **ret_stream);
 CUresult cuda_stream_destroy(struct backend_stream *stream);
 CUresult cuda_stream_query(struct backend_stream *stream);
 CUresult cuda_event_create(bool timing, struct backend_event **ret_event);

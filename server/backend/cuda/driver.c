@@ -33,11 +33,14 @@ struct entry {
 	const char *name;
 	int version;
 	size_t offset;
+	bool is_optional;
 };
 
 static const struct entry entries[] = {
-#define FN(field, name, version, parameters) {name, version, offsetof(struct driver, field)},
+#define FN(field, name, version, parameters)	     {name, version, offsetof(struct driver, field), false},
+#define FN_OR_NULL(field, name, version, parameters) {name, version, offsetof(struct driver, field), true},
 #include "server/backend/cuda/driver.def"
+#undef FN_OR_NULL
 #undef FN
 };
 
@@ -76,8 +79,9 @@ static CUresult resolve(void *library, struct driver *target, char *text, size_t
 		CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
 
 		if (get_address(entries[i].name, &function, entries[i].version,
-			    CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status) ||
-			!function) {
+			    CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status))
+			function = NULL;
+		if (!function && !entries[i].is_optional) {
 			snprintf(text, size, "The NVIDIA driver in %s has no %s.", target->path,
 				entries[i].name);
 			return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;

@@ -10,12 +10,28 @@
 
 #include "protocol/cuda_abi.h"
 
-/* Oldest driver with all of driver.def. */
+/* Oldest driver with all of driver.def that is not optional. */
 #define DRIVER_MINIMUM 12040
 
+/* Multiprocessors that can be split and put together, as the driver describes them. Their count is at a place of its own; the
+ * rest is the driver's business. */
+struct driver_resource {
+	int type;
+	unsigned char padding[92];
+	unsigned int sms, least, aligned; /* of DRIVER_RESOURCE_SM */
+	unsigned char rest[36];
+};
+#define DRIVER_RESOURCE_SM	    1
+#define DRIVER_GREEN_DEFAULT_STREAM 1u
+
+typedef struct driver_green *driver_green;
+typedef struct driver_description *driver_description;
+
 struct driver {
-#define FN(field, name, version, parameters) CUresult(*field) parameters;
+#define FN(field, name, version, parameters)	     CUresult(*field) parameters;
+#define FN_OR_NULL(field, name, version, parameters) CUresult(*field) parameters;
 #include "server/backend/cuda/driver.def"
+#undef FN_OR_NULL
 #undef FN
 	int version; /* cuDriverGetVersion; 0 = not open */
 	char path[256];

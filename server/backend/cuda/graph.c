@@ -32,10 +32,14 @@ static CUresult set_attributes(CUgraphNode node, const struct backend_launch *la
 	return code;
 }
 
-static CUresult add_kernel(CUgraph graph, const struct backend_launch *launch, CUgraphNode *ret_node)
+/* A node runs where it was made for, whatever stream its graph is launched in. Where the driver is given a CUfunction it does
+ * not look at `ctx`, so a group's node gets a CUkernel. */
+static CUresult add_kernel(
+	CUgraph graph, const struct backend_launch *launch, CUcontext context, CUgraphNode *ret_node)
 {
 	CUDA_KERNEL_NODE_PARAMS kernel = {
-		.func = cuda_function(launch->function),
+		.func = context == cuda.context ? cuda_function(launch->function) : NULL,
+		.kern = cuda_kernel(launch->function)->kernel,
 		.gridDimX = launch->grid[0],
 		.gridDimY = launch->grid[1],
 		.gridDimZ = launch->grid[2],
@@ -43,7 +47,7 @@ static CUresult add_kernel(CUgraph graph, const struct backend_launch *launch, C
 		.blockDimY = launch->block[1],
 		.blockDimZ = launch->block[2],
 		.sharedMemBytes = launch->shared_bytes,
-		.ctx = cuda.context,
+		.ctx = context,
 	};
 	struct cuda_arguments arguments;
 	CUresult code;
@@ -82,11 +86,12 @@ static CUresult add_set(CUgraph graph, const struct frmps_set *set, CUgraphNode 
 	return driver.graph_add_set(ret_node, graph, NULL, 0, &form, cuda.context);
 }
 
-static CUresult add_node(CUgraph graph, const struct backend_node *node, CUgraphNode *ret_node)
+static CUresult add_node(
+	CUgraph graph, const struct backend_node *node, CUcontext context, CUgraphNode *ret_node)
 {
 	switch (node->op) {
 	case FRMPS_OP_LAUNCH:
-		return add_kernel(graph, &node->launch, ret_node);
+		return add_kernel(graph, &node->launch, context, ret_node);
 	case FRMPS_OP_COPY:
 		return add_copy(graph, &node->copy, ret_node);
 	case FRMPS_OP_SET:
@@ -125,13 +130,13 @@ static CUresult add_edges(CUgraph graph, const struct backend_node *node, CUgrap
 	return code;
 }
 
-static CUresult add_all(CUgraph graph, const struct backend_node *nodes, uint32_t count)
+static CUresult add_all(CUgraph graph, const struct backend_node *nodes, uint32_t count, CUcontext context)
 {
 	CUgraphNode *added = calloc(count, sizeof(CUgraphNode));
 	CUresult code = added ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 
 	for (uint32_t i = 0; !code && i < count; i++) {
-		code = add_node(graph, &nodes[i], &added[i]);
+		code = add_node(graph, &nodes[i], context, &added[i]);
 		if (!code)
 			code = add_edges(graph, &nodes[i], added, added[i]);
 		if (!code && nodes[i].onto)
@@ -141,17 +146,18 @@ static CUresult add_all(CUgraph graph, const struct backend_node *nodes, uint32_
 	return code;
 }
 
-CUresult cuda_graph_make(
-	const struct backend_node *nodes, uint32_t count, uint32_t flags, struct backend_graph **ret_graph)
+CUresult cuda_graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint32_t sms,
+	struct backend_graph **ret_graph)
 {
+	CUcontext context = sms ? cuda_sms_context(sms) : cuda.context;
 	bool priorities = flags & FRMPS_GRAPH_PRIORITIES;
 	CUgraphExec exec = NULL;
 	CUgraph graph;
-	CUresult code = driver.graph_create(&graph, 0);
+	CUresult code = context ? driver.graph_create(&graph, 0) : CUDA_ERROR_INVALID_VALUE;
 
 	if (code)
 		return code;
-	code = add_all(graph, nodes, count);
+	code = add_all(graph, nodes, count, context);
 	if (!code)
 		code = driver.graph_instantiate(
 			&exec, graph, priorities ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0);

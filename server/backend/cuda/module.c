@@ -35,15 +35,10 @@
  * a gap is used for lookups that wait (GATE_BATCH_NS). */
 #define KERNELS_FEW 8u
 
-struct kernel {
-	CUkernel kernel;
-	CUfunction function; /* NULL: it is not on the device yet */
-};
-
 struct backend_module {
 	CUlibrary library;
-	CUmodule module;	/* the library in this context; NULL: not in use yet */
-	struct kernel *kernels; /* all, in the driver's order */
+	CUmodule module;	     /* the library in this context; NULL: not in use yet */
+	struct cuda_kernel *kernels; /* all, in the driver's order */
 	unsigned int count;
 	struct code_lengths lengths;
 	struct statics statics;
@@ -371,7 +366,7 @@ const struct statics *cuda_module_statics(const struct backend_module *module)
 #define FUNCTION_ENTRY 0x68
 #define CODE_BYTES     16u /* of an instruction */
 
-static void note_code(struct backend_module *module, const struct kernel *kernel)
+static void note_code(struct backend_module *module, const struct cuda_kernel *kernel)
 {
 	const char *name;
 	uint64_t entry;
@@ -386,7 +381,7 @@ static void note_code(struct backend_module *module, const struct kernel *kernel
 }
 
 /* In a gap. Where asking for the function should not have put it on the device, loading it does. */
-static CUresult settle(struct backend_module *module, struct kernel *kernel)
+static CUresult settle(struct backend_module *module, struct cuda_kernel *kernel)
 {
 	CUfunction function;
 	CUresult code = driver.kernel_function(&function, kernel->kernel);
@@ -418,7 +413,7 @@ static CUresult use(struct backend_module *module, bool gap)
 }
 
 static CUresult find_function(
-	struct backend_module *module, CUkernel wanted, bool gap, CUfunction *ret_function)
+	struct backend_module *module, CUkernel wanted, bool gap, struct cuda_kernel **ret_kernel)
 {
 	CUresult code = CUDA_SUCCESS;
 	unsigned i = 0;
@@ -429,7 +424,7 @@ static CUresult find_function(
 		return CUDA_ERROR_NOT_FOUND;
 	if (!module->kernels[i].function)
 		code = gap ? settle(module, &module->kernels[i]) : CUDA_ERROR_NOT_READY;
-	*ret_function = module->kernels[i].function;
+	*ret_kernel = &module->kernels[i];
 	return code;
 }
 
@@ -491,21 +486,21 @@ static CUresult prepare_local_memory(const struct backend_function_info *info, b
 CUresult cuda_function_find(struct backend_module *module, const char *name, bool gap,
 	struct backend_function **ret_function, struct backend_function_info *ret_info)
 {
-	CUfunction function;
+	struct cuda_kernel *found = NULL;
 	CUkernel kernel;
 	CUresult code = driver.library_kernel(&kernel, module->library, name);
 
 	if (!code)
 		code = use(module, gap);
 	if (!code)
-		code = find_function(module, kernel, gap, &function);
+		code = find_function(module, kernel, gap, &found);
 	if (!code)
-		code = describe(function, ret_info);
+		code = describe(found->function, ret_info);
 	if (!code)
 		code = prepare_local_memory(ret_info, gap);
 	if (code)
 		return code;
-	*ret_function = (struct backend_function *)(void *)function;
+	*ret_function = (struct backend_function *)(void *)found;
 	return CUDA_SUCCESS;
 }
 

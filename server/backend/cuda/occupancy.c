@@ -15,7 +15,8 @@ static bool fill_dims(const struct wire_u32s *dims, unsigned int *x, unsigned in
 	return true;
 }
 
-static CUresult ask_cluster(CUfunction function, const struct wire_occupancy *query, uint64_t *ret_value)
+static CUresult ask_cluster(
+	CUfunction function, const struct wire_occupancy *query, uint32_t sms, uint64_t *ret_value)
 {
 	struct frmps_launch_attribute given[FRMPS_ATTRIBUTE_MAX];
 	CUlaunchAttribute attributes[FRMPS_ATTRIBUTE_MAX];
@@ -35,6 +36,7 @@ static CUresult ask_cluster(CUfunction function, const struct wire_occupancy *qu
 	if (code)
 		return code;
 	config.numAttrs = count;
+	config.hStream = sms ? cuda_sms_stream(sms) : NULL;
 	config.sharedMemBytes = (unsigned int)query->shared_bytes;
 	code = query->query == 2 ? driver.occupancy_cluster(&answer, function, &config)
 				 : driver.occupancy_clusters(&answer, function, &config);
@@ -64,8 +66,8 @@ static CUresult ask_shared(CUfunction function, const struct wire_occupancy *que
 	return code;
 }
 
-CUresult cuda_occupancy(
-	struct backend_function *function, const struct wire_occupancy *query, uint64_t *ret_value)
+CUresult cuda_occupancy(struct backend_function *function, const struct wire_occupancy *query, uint32_t sms,
+	uint64_t *ret_value)
 {
 	if (query->block_size > INT_MAX || query->blocks > INT_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -76,7 +78,7 @@ CUresult cuda_occupancy(
 		return ask_shared(cuda_function(function), query, ret_value);
 	case 2:
 	case 3:
-		return ask_cluster(cuda_function(function), query, ret_value);
+		return ask_cluster(cuda_function(function), query, sms, ret_value);
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
 	}

@@ -2,10 +2,11 @@
 
 #include "server/backend/cuda/cuda.h"
 
-CUresult cuda_stream_create(int32_t priority, struct backend_stream **ret_stream)
+CUresult cuda_stream_create(int32_t priority, uint32_t sms, struct backend_stream **ret_stream)
 {
 	CUstream stream;
-	CUresult code = driver.stream_create(&stream, CU_STREAM_NON_BLOCKING, priority);
+	CUresult code = sms ? cuda_sms_stream_create(sms, priority, &stream)
+			    : driver.stream_create(&stream, CU_STREAM_NON_BLOCKING, priority);
 
 	if (!code)
 		*ret_stream = (struct backend_stream *)(void *)stream;

@@ -101,6 +101,7 @@ const struct backend_ops backend_host = {
 	.object_make = host_object_make,
 	.object_free = host_object_free,
 	.object_settle = host_object_settle,
+	.sms_make = host_sms_make,
 	.stream_create = host_stream_create,
 	.stream_destroy = host_stream_destroy,
 	.stream_query = host_stream_query,

@@ -95,6 +95,31 @@ CUresult host_limit_set(CUlimit limit, uint64_t value, uint64_t *ret_value)
 	return CUDA_SUCCESS;
 }
 
+/* By first and number of units. */
+static word32 made[HOST_SMS][HOST_SMS + 1];
+
+static bool is_group(uint32_t sms)
+{
+	return BACKEND_SMS_UNITS(sms) && BACKEND_SMS_FIRST(sms) + BACKEND_SMS_UNITS(sms) <= HOST_SMS;
+}
+
+CUresult host_sms_make(uint32_t sms)
+{
+	if (!is_group(sms))
+		return CUDA_ERROR_INVALID_VALUE;
+	word_set(&made[BACKEND_SMS_FIRST(sms)][BACKEND_SMS_UNITS(sms)], 1);
+	return CUDA_SUCCESS;
+}
+
+uint32_t host_sms_count(uint32_t sms)
+{
+	if (!sms)
+		return HOST_SMS;
+	if (!is_group(sms) || !word_relaxed(&made[BACKEND_SMS_FIRST(sms)][BACKEND_SMS_UNITS(sms)]))
+		return 0;
+	return BACKEND_SMS_UNITS(sms) * HOST_SM_GRANULE;
+}
+
 void host_device_read(struct backend_device *ret_device)
 {
 	struct backend_device out = {
@@ -104,6 +129,8 @@ void host_device_read(struct backend_device *ret_device)
 		.priority_least = 0,
 		.priority_greatest = HOST_PRIORITY_GREATEST,
 		.driver_version = CUDA_ABI_VERSION,
+		.sm_granule = HOST_SM_GRANULE,
+		.sm_units = HOST_SMS / HOST_SM_GRANULE,
 	};
 
 	for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++)

@@ -9,7 +9,7 @@
 
 struct backend_graph {
 	struct backend_event *latest; /* behind the latest launch */
-	uint32_t count;
+	uint32_t count, sms;
 	struct backend_node nodes[];
 };
 
@@ -27,11 +27,11 @@ static CUresult check(const struct backend_node *nodes, uint32_t count)
 	return code;
 }
 
-CUresult host_graph_make(
-	const struct backend_node *nodes, uint32_t count, uint32_t flags, struct backend_graph **ret_graph)
+CUresult host_graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint32_t sms,
+	struct backend_graph **ret_graph)
 {
 	struct backend_graph *graph;
-	CUresult code = check(nodes, count);
+	CUresult code = host_sms_count(sms) ? check(nodes, count) : CUDA_ERROR_INVALID_VALUE;
 
 	(void)flags; /* streams have no priorities here */
 	if (code)
@@ -46,6 +46,7 @@ CUresult host_graph_make(
 	}
 	memcpy(graph->nodes, nodes, count * sizeof(*nodes));
 	graph->count = count;
+	graph->sms = host_sms_count(sms);
 	*ret_graph = graph;
 	return CUDA_SUCCESS;
 }
@@ -57,11 +58,11 @@ CUresult host_graph_free(struct backend_graph *graph)
 	return CUDA_SUCCESS;
 }
 
-static CUresult queue_node(struct backend_stream *stream, const struct backend_node *node)
+static CUresult queue_node(struct backend_stream *stream, const struct backend_node *node, uint32_t sms)
 {
 	switch (node->op) {
 	case FRMPS_OP_LAUNCH:
-		return host_launch(stream, &node->launch);
+		return host_launch_on(stream, &node->launch, sms);
 	case FRMPS_OP_COPY:
 		return host_copy(stream, &node->copy);
 	case FRMPS_OP_SET:
@@ -83,7 +84,7 @@ CUresult host_graph_launch(struct backend_stream *stream, struct backend_graph *
 	CUresult code = host_stream_wait(stream, graph->latest);
 
 	for (uint32_t i = 0; !code && i < graph->count; i++) {
-		code = queue_node(stream, &graph->nodes[i]);
+		code = queue_node(stream, &graph->nodes[i], graph->sms);
 		if (!code && graph->nodes[i].onto)
 			code = queue_onward(stream, &graph->nodes[i]);
 	}

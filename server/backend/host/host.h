@@ -25,6 +25,7 @@
 #define HOST_SHARED_SM	       233472u
 #define HOST_SHARED_RESERVED   1024u
 #define HOST_SMS	       4u
+#define HOST_SM_GRANULE	       1u
 #define HOST_SM_THREADS	       2048u
 #define HOST_SM_BLOCKS	       32u
 #define HOST_WARP	       32u
@@ -97,7 +98,9 @@ void host_pool_go_on(void);
 CUresult host_pool_end(struct backend_module *const *modules, uint32_t count, char *ret_kernel);
 /** Stops every command where it is, for good, and begins no other one. */
 CUresult host_pool_fence(void);
-struct backend_stream *host_stream_new(void);
+/** sms: what its kernels are told */
+struct backend_stream *host_stream_new(uint32_t sms);
+uint32_t host_stream_sms(const struct backend_stream *stream);
 /** The stream is freed once all its work is done; the caller forgets it now. */
 void host_stream_free(struct backend_stream *stream);
 bool host_stream_idle(struct backend_stream *stream);
@@ -185,6 +188,9 @@ void host_array_resolve(struct backend_copy *copy);
 
 /* device.c */
 void host_device_read(struct backend_device *ret_device);
+CUresult host_sms_make(uint32_t sms);
+/** Multiprocessors of a group that was made; of all for 0. 0: there is no such group. */
+uint32_t host_sms_count(uint32_t sms);
 /* Of this process, as kernels see them; by CUlimit. */
 extern word64 host_limits[BACKEND_DEVICE_LIMITS];
 CUresult host_limit_set(CUlimit limit, uint64_t value, uint64_t *ret_value);
@@ -212,7 +218,7 @@ CUresult host_function_list(
 CUresult host_function_set(struct backend_function *function, uint32_t attribute, int64_t value);
 
 /* stream.c */
-CUresult host_stream_create(int32_t priority, struct backend_stream **ret_stream);
+CUresult host_stream_create(int32_t priority, uint32_t sms, struct backend_stream **ret_stream);
 CUresult host_stream_destroy(struct backend_stream *stream);
 CUresult host_stream_query(struct backend_stream *stream);
 CUresult host_stream_wait(struct backend_stream *stream, struct backend_event *event);
@@ -228,8 +234,8 @@ CUresult host_copy(struct backend_stream *stream, const struct backend_copy *cop
 CUresult host_set(struct backend_stream *stream, const struct frmps_set *set);
 
 /* graph.c */
-CUresult host_graph_make(
-	const struct backend_node *nodes, uint32_t count, uint32_t flags, struct backend_graph **ret_graph);
+CUresult host_graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint32_t sms,
+	struct backend_graph **ret_graph);
 CUresult host_graph_free(struct backend_graph *graph);
 CUresult host_graph_launch(struct backend_stream *stream, struct backend_graph *graph);
 
@@ -240,9 +246,11 @@ static inline struct host_function *host_function(struct backend_function *funct
 
 /* launch.c */
 CUresult host_launch(struct backend_stream *stream, const struct backend_launch *launch);
+/** The same on another number of multiprocessors than the stream's. */
+CUresult host_launch_on(struct backend_stream *stream, const struct backend_launch *launch, uint32_t sms);
 /** Whether a launch could be queued. */
 CUresult host_launch_check(const struct backend_launch *launch);
-CUresult host_occupancy(
-	struct backend_function *function, const struct wire_occupancy *query, uint64_t *ret_value);
+CUresult host_occupancy(struct backend_function *function, const struct wire_occupancy *query, uint32_t sms,
+	uint64_t *ret_value);
 
 #endif

@@ -90,7 +90,7 @@ static struct host_work *new_launch(const struct host_function *function, const 
 	return work;
 }
 
-CUresult host_launch(struct backend_stream *stream, const struct backend_launch *launch)
+CUresult host_launch_on(struct backend_stream *stream, const struct backend_launch *launch, uint32_t sms)
 {
 	struct host_work *work;
 	CUresult code = host_launch_check(launch);
@@ -104,9 +104,15 @@ CUresult host_launch(struct backend_stream *stream, const struct backend_launch 
 		.grid = {launch->grid[0], launch->grid[1], launch->grid[2]},
 		.block = {launch->block[0], launch->block[1], launch->block[2]},
 		.shared_bytes = launch->shared_bytes,
+		.sms = sms,
 	};
 	host_stream_push(stream, work);
 	return CUDA_SUCCESS;
+}
+
+CUresult host_launch(struct backend_stream *stream, const struct backend_launch *launch)
+{
+	return host_launch_on(stream, launch, host_stream_sms(stream));
 }
 
 static uint32_t blocks_per_sm(uint64_t block_size, uint64_t shared_bytes)
@@ -129,10 +135,11 @@ static uint64_t available_shared(uint64_t blocks)
 	return each < HOST_SHARED_MAX ? each : HOST_SHARED_MAX;
 }
 
-CUresult host_occupancy(
-	struct backend_function *function, const struct wire_occupancy *query, uint64_t *ret_value)
+CUresult host_occupancy(struct backend_function *function, const struct wire_occupancy *query, uint32_t sms,
+	uint64_t *ret_value)
 {
 	(void)function; /* all kernels need the same */
+	(void)sms;	/* nothing that is answered here depends on it */
 	switch (query->query) {
 	case 0:
 		if (!query->block_size || query->block_size > HOST_THREADS_MAX ||

@@ -168,6 +168,11 @@ const struct client_device *device_get(int ordinal)
 	return ordinal == 0 ? &device : NULL;
 }
 
+uint32_t device_sms(void)
+{
+	return 0;
+}
+
 CUresult device_attribute(const struct client_device *of, int attribute, int *ret_value)
 {
 	static const int known[][2] = {

@@ -78,6 +78,38 @@ START_TEST(stock_mps_limit_of_memory_is_understood)
 }
 END_TEST
 
+static const struct {
+	const char *value;
+	uint32_t percent; /* UINT32_MAX: it cannot be understood */
+} percentages[] = {{"50", 50}, {"100", 100}, {"1", 1}, {"12.5", 12}, {"", 0}, {"0", UINT32_MAX},
+	{"0.9", UINT32_MAX}, {"101", UINT32_MAX}, {"-5", UINT32_MAX}, {"50%", UINT32_MAX},
+	{"half", UINT32_MAX}, {" 5", UINT32_MAX}, {"99999999999999999999", UINT32_MAX}};
+
+START_TEST(stock_mps_percentage_is_understood)
+{
+	const bool good = percentages[_i].percent != UINT32_MAX;
+
+	setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", percentages[_i].value, 1);
+	ck_assert_int_eq(cuInit(0), good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+	ck_assert_uint_eq(loopback->greetings, good);
+	ck_assert_uint_eq(loopback->sm_percent, good ? percentages[_i].percent : 0);
+}
+END_TEST
+
+/* It had no effect there before, and has none now. */
+START_TEST(an_older_service_does_not_heed_a_percentage_and_that_is_told)
+{
+	CUlogIterator before, after;
+
+	OK(cuLogsCurrent(&before, 0));
+	word_set(&loopback->is_old, 1);
+	setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50", 1);
+	OK(cuInit(0));
+	OK(cuLogsCurrent(&after, 0));
+	ck_assert_uint_eq(after, before + 1);
+}
+END_TEST
+
 /* A service that was started before its files were replaced. */
 START_TEST(an_older_service_is_not_trusted_with_a_limit)
 {
@@ -94,7 +126,7 @@ START_TEST(what_has_no_effect_is_told)
 	CUlogIterator before, after;
 
 	OK(cuLogsCurrent(&before, 0));
-	setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "50", 1);
+	setenv("CUDA_MPS_CLIENT_PRIORITY", "1", 1);
 	setenv("CUDA_MPS_SM_PARTITION", "", 1);
 	OK(cuInit(0));
 	OK(cuLogsCurrent(&after, 0));
@@ -541,7 +573,10 @@ int main(void)
 	tcase_add_test(start, a_wish_that_nobody_understands_is_told);
 	tcase_add_loop_test(
 		start, stock_mps_limit_of_memory_is_understood, 0, sizeof(limits) / sizeof(limits[0]));
+	tcase_add_loop_test(
+		start, stock_mps_percentage_is_understood, 0, sizeof(percentages) / sizeof(percentages[0]));
 	tcase_add_test(start, an_older_service_is_not_trusted_with_a_limit);
+	tcase_add_test(start, an_older_service_does_not_heed_a_percentage_and_that_is_told);
 	tcase_add_test(start, what_has_no_effect_is_told);
 	tcase_add_test(start, the_socket_may_lie_in_the_folder_of_stock_mps);
 	tcase_add_test(start, a_folder_that_others_can_write_has_no_socket);

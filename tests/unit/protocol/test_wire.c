@@ -124,7 +124,7 @@ static struct wire_message *sample(enum wire_type type)
 	switch (type) {
 	case WIRE_HELLO:
 		m->hello = (struct wire_hello){1, UINT32_MAX, UINT64_MAX, "program", ALL(wide), 1,
-			UINT64_MAX - 2, UINT32_MAX - 1, "/usr/bin/program", UINT64_MAX - 3};
+			UINT64_MAX - 2, UINT32_MAX - 1, "/usr/bin/program", UINT64_MAX - 3, 100};
 		break;
 	case WIRE_WELCOME:
 		m->welcome = (struct wire_welcome){1, 2, 3, 4, UINT64_MAX, 6, 7, 8, shape, INT32_MIN, {{0}},
@@ -189,7 +189,7 @@ static struct wire_message *sample(enum wire_type type)
 			UINT32_MAX, ALL(wide), ALL(recover), INT32_MIN, "why", UINT32_MAX, ALL(formers)};
 		break;
 	case WIRE_READY:
-		m->ready = (struct wire_ready){device, INT32_MIN, true};
+		m->ready = (struct wire_ready){device, INT32_MIN, true, UINT32_MAX, UINT32_MAX - 1};
 		break;
 	case WIRE_OFFENCE:
 		m->trouble = (struct wire_trouble){.text = "reason"};
@@ -290,6 +290,7 @@ static void same_hello(const struct wire_hello *a, const struct wire_hello *b)
 	ck_assert_uint_eq(a->recovery, b->recovery);
 	ck_assert_str_eq(a->identity, b->identity);
 	ck_assert_uint_eq(a->memory_limit, b->memory_limit);
+	ck_assert_uint_eq(a->sm_percent, b->sm_percent);
 }
 
 static void same_welcome(const struct wire_welcome *a, const struct wire_welcome *b)
@@ -496,6 +497,8 @@ static void same(const struct wire_message *a, const struct wire_message *b)
 	case WIRE_READY:
 		ck_assert_int_eq(a->ready.driver_version, b->ready.driver_version);
 		ck_assert(a->ready.contains == b->ready.contains);
+		ck_assert_uint_eq(a->ready.sm_granule, b->ready.sm_granule);
+		ck_assert_uint_eq(a->ready.sm_units, b->ready.sm_units);
 		return same_device(&a->ready.device, &b->ready.device);
 	case WIRE_OFFENCE:
 	case WIRE_LOST:

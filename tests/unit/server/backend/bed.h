@@ -92,7 +92,7 @@ static inline struct backend_stream *stream_new(void)
 {
 	struct backend_stream *stream;
 
-	ok(OPS->stream_create(0, &stream));
+	ok(OPS->stream_create(0, 0, &stream));
 	return stream;
 }
 

@@ -319,21 +319,21 @@ START_TEST(occupancy_follows_the_attributes)
 	uint64_t value = 0;
 
 	ok(OPS->function_find(bed.module, "fill", true, &function, &info));
-	ok(OPS->occupancy(function, &(struct wire_occupancy){.query = 0, .block_size = 1024}, &value));
+	ok(OPS->occupancy(function, &(struct wire_occupancy){.query = 0, .block_size = 1024}, 0, &value));
 	ck_assert_uint_eq(value, 2);
-	ok(OPS->occupancy(function, &(struct wire_occupancy){.query = 0, .block_size = 33}, &value));
+	ok(OPS->occupancy(function, &(struct wire_occupancy){.query = 0, .block_size = 33}, 0, &value));
 	ck_assert_uint_eq(value, 32);
 	ok(OPS->occupancy(function,
-		&(struct wire_occupancy){.query = 0, .block_size = 32, .shared_bytes = 100000}, &value));
+		&(struct wire_occupancy){.query = 0, .block_size = 32, .shared_bytes = 100000}, 0, &value));
 	ck_assert_uint_eq(value, 2);
 	ok(OPS->occupancy(
-		function, &(struct wire_occupancy){.query = 1, .blocks = 2, .block_size = 128}, &value));
+		function, &(struct wire_occupancy){.query = 1, .blocks = 2, .block_size = 128}, 0, &value));
 	ck_assert_uint_eq(value, 233472 / 2 - 1024);
-	ck_assert_int_eq(OPS->occupancy(function, &(struct wire_occupancy){.query = 0}, &value),
+	ck_assert_int_eq(OPS->occupancy(function, &(struct wire_occupancy){.query = 0}, 0, &value),
 		CUDA_ERROR_INVALID_VALUE);
-	ck_assert_int_eq(OPS->occupancy(function, &(struct wire_occupancy){.query = 2}, &value),
+	ck_assert_int_eq(OPS->occupancy(function, &(struct wire_occupancy){.query = 2}, 0, &value),
 		CUDA_ERROR_NOT_SUPPORTED);
-	ck_assert_int_eq(OPS->occupancy(function, &(struct wire_occupancy){.query = 9}, &value),
+	ck_assert_int_eq(OPS->occupancy(function, &(struct wire_occupancy){.query = 9}, 0, &value),
 		CUDA_ERROR_INVALID_VALUE);
 }
 END_TEST

@@ -90,6 +90,7 @@ static const struct {
 	{"[program python3]\n", 1, "python3: a path begins with /"},
 	{"[user 7]\nstandbys = 1\n", 2, "standbys: is for the whole service"},
 	{"[user 7]\nnonsense = 1\n", 2, "nonsense: no such key"},
+	{"sm_percent = 0\n", 1, "sm_percent: 0 is out of range, allowed is 1 to 100"},
 	{"weight = 0\n", 1, "weight: 0 is out of range, allowed is 1 to 1000"},
 	{"[user 7]\nweight = 1001\n", 2, "weight: 1001 is out of range, allowed is 1 to 1000"},
 	{"[user 7]\nclass = batch\n", 2, "class: \"batch\" is not one of online|offline"},

@@ -167,12 +167,51 @@ static const struct {
 	{"quit", {"-t"}, CUDA_ERROR_INVALID_VALUE, "it takes nothing, or -t"},
 	{"quit", {"-t", "86401"}, CUDA_ERROR_INVALID_VALUE, "up to 86400 seconds"},
 	{"quit", {"-x", "1"}, CUDA_ERROR_INVALID_VALUE, "it takes nothing, or -t"},
-	{"set_default_active_thread_percentage", {"50"}, CUDA_ERROR_NOT_SUPPORTED, "it is not supported"},
-	{"set_active_thread_percentage", {"1", "50"}, CUDA_ERROR_NOT_SUPPORTED, "it is not supported"},
+	{"set_default_active_thread_percentage", {"0"}, CUDA_ERROR_INVALID_VALUE,
+		"0 is no percentage from 1 to 100"},
+	{"set_default_active_thread_percentage", {"101"}, CUDA_ERROR_INVALID_VALUE, "101 is no percentage"},
+	{"set_default_active_thread_percentage", {"50%"}, CUDA_ERROR_INVALID_VALUE, "50% is no percentage"},
+	{"set_default_active_thread_percentage", {"-1"}, CUDA_ERROR_INVALID_VALUE, "-1 is no percentage"},
+	{"set_active_thread_percentage", {"1", "50"}, CUDA_ERROR_NOT_FOUND, "there is no server 1"},
 	{"set_default_client_priority", {"1"}, CUDA_ERROR_NOT_SUPPORTED, "it is not supported"},
 	{"sm_partition", {"add", "0", "1"}, CUDA_ERROR_NOT_SUPPORTED, "it is not supported"},
 	{"lspart", {NULL}, CUDA_ERROR_NOT_SUPPORTED, "it is not supported"},
 };
+
+/* As limits of memory do. */
+START_TEST(percentages_hold_for_sessions_that_begin_later)
+{
+	static const char set_default[] = "set_default_active_thread_percentage",
+			  get_default[] = "get_default_active_thread_percentage";
+	struct fake_client second, third;
+
+	expect_text("100.0", get_default, NULL, NULL);
+	ck_assert_int_eq(say(set_default, "60", NULL, NULL), CUDA_SUCCESS);
+	expect_text("60.0", get_default, NULL, NULL);
+	expect_text("60.0", "get_active_thread_percentage", server, NULL);
+	fake_join(fake, &second, &fake->children[1], &fake->children[2]);
+	ck_assert_int_eq(say("set_active_thread_percentage", server, "12.5", NULL), CUDA_SUCCESS);
+	expect_text("12.0", "get_active_thread_percentage", server, NULL);
+	expect_text("60.0", get_default, NULL, NULL);
+	fake_join(fake, &third, &fake->children[1], &fake->children[2]);
+	ck_assert_int_eq(fake_come_back(fake), 0);
+	ck_assert_uint_eq(fake_session(fake, 0)->sm_wish, 0);
+	ck_assert_uint_eq(fake_session(fake, 1)->sm_wish, 60);
+	ck_assert_uint_eq(fake_session(fake, 2)->sm_wish, 12);
+	ck_assert_uint_eq(fake_session(fake, 2)->terms.sm_percent, 12);
+	expect_text("12.0", "get_active_thread_percentage", server, NULL);
+	/* The configuration allows less. */
+	fake->daemon.rules.general.sm_percent = 50;
+	expect_text("50.0", get_default, NULL, NULL);
+	/* A user may lower it. */
+	ck_assert_int_eq(say_as(STRANGER, "set_default_active_thread_percentage", "5", NULL, NULL),
+		CUDA_ERROR_NOT_PERMITTED);
+	ck_assert_int_eq(say_as(STRANGER, "set_active_thread_percentage", server, "5", NULL),
+		CUDA_ERROR_NOT_PERMITTED);
+	fake_leave(fake, &second);
+	fake_leave(fake, &third);
+}
+END_TEST
 
 START_TEST(refusal_names_the_verb_and_says_why)
 {
@@ -253,6 +292,10 @@ START_TEST(user_starts_and_limits_his_own)
 		say_as(STRANGER, "set_device_pinned_mem_limit", server, "0", "0M"), CUDA_ERROR_NOT_PERMITTED);
 	ck_assert_int_eq(say_as(STRANGER, "set_device_pinned_mem_limit", server, "0", "1G"), CUDA_SUCCESS);
 	ck_assert_uint_eq(domain->memory_limit, GIB);
+	ck_assert_int_eq(say_as(STRANGER, "set_active_thread_percentage", server, "40", NULL), CUDA_SUCCESS);
+	ck_assert_int_eq(say_as(STRANGER, "set_active_thread_percentage", server, "41", NULL),
+		CUDA_ERROR_NOT_PERMITTED);
+	ck_assert_uint_eq(domain->sm_percent, 40);
 }
 END_TEST
 
@@ -338,6 +381,7 @@ int main(void)
 	/* Without a count of descriptors: a life that is over had some. */
 	tcase_add_checked_fixture(lives, set_up, tear_down);
 	tcase_add_test(lives, limits_hold_for_sessions_that_begin_later);
+	tcase_add_test(lives, percentages_hold_for_sessions_that_begin_later);
 	tcase_add_test(lives, server_ends_with_its_last_program);
 	tcase_add_test(lives, how_long_programs_have_is_not_forgotten);
 	suite_add_tcase(suite, lives);

@@ -132,6 +132,35 @@ START_TEST(weights_and_classes_change_for_sessions_that_are_there)
 }
 END_TEST
 
+static const struct {
+	int percent;
+	uint32_t granted; /* of a device with 132, in 15 units of 8 */
+} caps[] = {{100, 132}, {99, 120}, {50, 64}, {49, 64}, {48, 56}, {25, 32}, {12, 8}, {1, 8}};
+
+/* As far as the device can give them; executors and the program read it, a weight beside it. */
+START_TEST(multiprocessors_change_for_sessions_that_are_there)
+{
+	struct session *session = TAILQ_FIRST(&fake->daemon.sessions);
+	struct backend_device *device = &fake->daemon.device;
+	uint32_t granted = caps[_i].granted;
+	char text[64];
+
+	device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT] = 132;
+	snprintf(text, sizeof(text), "weight = 7\nsm_percent = %d\n", caps[_i].percent);
+	write_file(text);
+	/* One that cannot be asked to gives all. */
+	expect_answer(0, "{\"restart\":\"\"}");
+	ck_assert_uint_eq(session_sms(session), 132);
+	ck_assert_uint_eq(word_acquire(&session->view.server->share), 7);
+	device->sm_granule = 8;
+	device->sm_units = 15;
+	expect_answer(0, "{\"restart\":\"\"}");
+	ck_assert_uint_eq(session_sms(session), granted);
+	ck_assert_uint_eq(word_acquire(&session->view.server->share),
+		7 | (granted == 132 ? 0 : granted << SHM_SHARE_SMS_SHIFT));
+}
+END_TEST
+
 START_TEST(a_file_that_is_wrong_changes_nothing)
 {
 	char answer[256];
@@ -254,6 +283,8 @@ int main(void)
 	tcase_add_checked_fixture(reload, set_up, tear_down);
 	tcase_add_test(reload, limits_change_for_sessions_that_are_there);
 	tcase_add_test(reload, weights_and_classes_change_for_sessions_that_are_there);
+	tcase_add_loop_test(reload, multiprocessors_change_for_sessions_that_are_there, 0,
+		sizeof(caps) / sizeof(caps[0]));
 	tcase_add_test(reload, a_file_that_is_wrong_changes_nothing);
 	tcase_add_test(reload, a_guarantee_that_cannot_be_kept_changes_nothing);
 	tcase_add_test(reload, what_needs_a_restart_is_named);

@@ -403,12 +403,12 @@ static CUresult function_set(struct backend_function *function, uint32_t attribu
 	return value < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-static CUresult occupancy(
-	struct backend_function *function, const struct wire_occupancy *query, uint64_t *ret_value)
+static CUresult occupancy(struct backend_function *function, const struct wire_occupancy *query, uint32_t sms,
+	uint64_t *ret_value)
 {
 	(void)function;
 	(void)query;
-	*ret_value = 16;
+	*ret_value = 16 + sms;
 	return CUDA_SUCCESS;
 }
 
@@ -419,9 +419,15 @@ static CUresult limit_set(CUlimit limit, uint64_t value, uint64_t *ret_value)
 	return value == 13 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-static CUresult stream_create(int32_t priority, struct backend_stream **ret_stream)
+static CUresult sms_make(uint32_t sms)
+{
+	return note((struct fake_call){.kind = FAKE_SMS_MAKE, .value = sms});
+}
+
+static CUresult stream_create(int32_t priority, uint32_t sms, struct backend_stream **ret_stream)
 {
 	(void)priority;
+	fake.stream_sms = sms;
 	return make(FAKE_STREAM_CREATE, (void **)ret_stream);
 }
 
@@ -510,9 +516,10 @@ static CUresult write_value(struct backend_stream *stream, const struct frmps_wr
 		.value = what->value});
 }
 
-static CUresult graph_make(
-	const struct backend_node *nodes, uint32_t count, uint32_t flags, struct backend_graph **ret_graph)
+static CUresult graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint32_t sms,
+	struct backend_graph **ret_graph)
 {
+	fake.graph_sms = sms;
 	CUresult code = note((struct fake_call){
 		.kind = FAKE_GRAPH_MAKE, .object = (void *)(uintptr_t)nodes, .seq = flags, .value = count});
 
@@ -572,6 +579,7 @@ const struct backend_ops fake_ops = {
 	.function_list = function_list,
 	.function_set = function_set,
 	.occupancy = occupancy,
+	.sms_make = sms_make,
 	.stream_create = stream_create,
 	.stream_destroy = stream_destroy,
 	.stream_query = stream_query,

@@ -23,6 +23,7 @@ static void open_executor(void)
 	executor->device.priority_greatest = -5;
 	TAILQ_INIT(&executor->tenants);
 	shares_init(&executor->shares, &executor->sharing);
+	caps_init(&executor->caps);
 	pthread_mutex_init(&executor->control_lock, NULL);
 	pthread_mutex_init(&executor->tenants_lock, NULL);
 	pthread_mutex_init(&executor->ends_lock, NULL);

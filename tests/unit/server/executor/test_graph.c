@@ -287,6 +287,43 @@ START_TEST(a_graph_is_made_and_launched)
 }
 END_TEST
 
+static void have_sms(uint32_t units)
+{
+	fixture.executor.device.sm_granule = 1;
+	fixture.executor.device.sm_units = 4;
+	word_release(&fixture.tenant->view.server->share, units << SHM_SHARE_SMS_SHIFT);
+	cap_look(fixture.tenant);
+	cap_make_wanted(&fixture.executor);
+}
+
+/* The one that was built before stays: it may run, and is wanted again when its time comes. */
+START_TEST(a_graph_is_built_once_for_each_group_of_multiprocessors)
+{
+	void *first;
+
+	ck_assert_int_eq(make(5, describe()), CUDA_SUCCESS);
+	launch(5);
+	first = fake_call(FAKE_GRAPH_LAUNCH, 0)->object;
+	have_sms(2);
+	launch(5);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_MAKE), 2);
+	ck_assert_uint_eq(fake.graph_sms, BACKEND_SMS(0, 2));
+	ck_assert_ptr_ne(fake_call(FAKE_GRAPH_LAUNCH, 1)->object, first);
+	launch(5);
+	have_sms(0);
+	launch(5);
+	have_sms(2);
+	launch(5);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_MAKE), 2);
+	ck_assert_ptr_eq(fake_call(FAKE_GRAPH_LAUNCH, 3)->object, first);
+	ck_assert_ptr_eq(fake_call(FAKE_GRAPH_LAUNCH, 4)->object, fake_call(FAKE_GRAPH_LAUNCH, 2)->object);
+	ck_assert_uint_eq(fake_count(FAKE_GRAPH_FREE), 0);
+	/* A new one is built for what the session has. */
+	ck_assert_int_eq(make(6, describe()), CUDA_SUCCESS);
+	ck_assert_uint_eq(fake.graph_sms, BACKEND_SMS(0, 2));
+}
+END_TEST
+
 START_TEST(a_graph_names_only_what_the_session_has)
 {
 	struct description *d = describe();
@@ -614,6 +651,7 @@ int main(void)
 	suite_add_tcase(suite, form);
 	tcase_add_checked_fixture(graphs, fixture_open_default, fixture_close);
 	tcase_add_test(graphs, a_graph_is_made_and_launched);
+	tcase_add_test(graphs, a_graph_is_built_once_for_each_group_of_multiprocessors);
 	tcase_add_test(graphs, a_graph_names_only_what_the_session_has);
 	tcase_add_test(graphs, what_a_node_writes_to_a_mirror_goes_on);
 	tcase_add_test(graphs, graphs_do_not_write_to_modules_that_are_gone);

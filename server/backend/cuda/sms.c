@@ -1,0 +1,119 @@
+// Groups of multiprocessors: green contexts of the driver. They share memory, modules and functions with the context of the
+// executor; a stream that belongs to one runs its kernels on the group's multiprocessors alone.
+//
+// Measured (H100, driver 580.159.04): the device has 15 units of 8, and 12 that are in none. Units can be put together at
+// will. Making a group takes 1.4 to 2.2 ms, and waits for all that runs, as does every launch meanwhile; 6 MiB of device
+// memory. A stream in it takes 10 us and waits for nothing. A launch costs the same. The driver refuses cooperative grids that
+// do not fit the group. A graph's kernels stay where they were when their nodes were made (graph.c).
+// Local memory is the context's: a kernel that has run outside a group does not wait for it in one.
+// Multiprocessors in 2 instead of 8 would be possible, but not with clusters of more than 2 blocks.
+//
+// The module thread makes groups. Who uses one knows that it was made (backend.h).
+
+#include "server/backend/cuda/cuda.h"
+#include "shm/order.h"
+
+/* More than an executor makes: cap.c. */
+#define GROUPS_MAX 512u
+
+struct group {
+	uint32_t sms;
+	driver_green green;
+	CUcontext context;
+	CUstream stream;
+};
+
+static struct driver_resource units[BACKEND_SM_UNITS_MAX];
+static unsigned int unit_count;
+static CUdevice device;
+static struct group groups[GROUPS_MAX];
+static word32 group_count; /* released when the group before it is whole */
+
+void cuda_sms_read(CUdevice of, struct backend_device *description)
+{
+	struct driver_resource all = {0};
+	unsigned int count = BACKEND_SM_UNITS_MAX;
+
+	if (!driver.device_resource || !driver.resource_split || !driver.resource_describe ||
+		!driver.green_create || !driver.green_context || !driver.green_stream)
+		return;
+	if (driver.device_resource(of, &all, DRIVER_RESOURCE_SM) ||
+		driver.resource_split(units, &count, &all, NULL, 0, all.least) || !count || !units[0].sms)
+		return;
+	unit_count = count;
+	device = of;
+	description->sm_units = count;
+	description->sm_granule = units[0].sms;
+}
+
+static const struct group *find(uint32_t sms)
+{
+	/* Pairs with the release in cuda_sms_make(). */
+	uint32_t count = word_acquire(&group_count);
+
+	for (uint32_t i = 0; i < count; i++)
+		if (groups[i].sms == sms)
+			return &groups[i];
+	return NULL;
+}
+
+static CUresult make(uint32_t sms, struct group *group)
+{
+	struct driver_resource chosen[BACKEND_SM_UNITS_MAX];
+	unsigned int count = BACKEND_SMS_UNITS(sms);
+	driver_description description;
+	CUresult code;
+
+	for (unsigned int i = 0; i < count; i++)
+		chosen[i] = units[BACKEND_SMS_FIRST(sms) + i];
+	code = driver.resource_describe(&description, chosen, count);
+	if (!code)
+		code = driver.green_create(&group->green, description, device, DRIVER_GREEN_DEFAULT_STREAM);
+	if (!code)
+		code = driver.green_context(&group->context, group->green);
+	if (!code)
+		code = driver.green_stream(&group->stream, group->green, CU_STREAM_NON_BLOCKING, 0);
+	group->sms = sms;
+	return code;
+}
+
+CUresult cuda_sms_make(uint32_t sms)
+{
+	uint32_t count = word_relaxed(&group_count);
+	CUresult code;
+
+	if (!unit_count)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!BACKEND_SMS_UNITS(sms) || BACKEND_SMS_FIRST(sms) + BACKEND_SMS_UNITS(sms) > unit_count)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (find(sms))
+		return CUDA_SUCCESS;
+	if (count == GROUPS_MAX)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	code = make(sms, &groups[count]);
+	if (!code)
+		word_release(&group_count, count + 1);
+	return code;
+}
+
+CUcontext cuda_sms_context(uint32_t sms)
+{
+	const struct group *group = find(sms);
+
+	return group ? group->context : NULL;
+}
+
+CUstream cuda_sms_stream(uint32_t sms)
+{
+	const struct group *group = find(sms);
+
+	return group ? group->stream : NULL;
+}
+
+CUresult cuda_sms_stream_create(uint32_t sms, int32_t priority, CUstream *ret_stream)
+{
+	const struct group *group = find(sms);
+
+	return group ? driver.green_stream(ret_stream, group->green, CU_STREAM_NON_BLOCKING, priority)
+		     : CUDA_ERROR_INVALID_VALUE;
+}

@@ -1,0 +1,60 @@
+// On which multiprocessors a session's kernels run: the daemon says how many (shm/layout.h, SHM_SHARE_SMS_MASK), the executor
+// chooses which, and makes them a group of the backend. The rules are in cap.c.
+
+#ifndef FRMPS_SERVER_EXECUTOR_CAP_H
+#define FRMPS_SERVER_EXECUTOR_CAP_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "server/backend/backend.h"
+#include "shm/order.h"
+
+struct executor;
+struct tenant;
+
+/* More than an executor has: places of all sizes of a device with BACKEND_SM_UNITS_MAX units. */
+#define CAP_GROUPS_MAX 512u
+
+struct cap_group {
+	uint32_t sms;
+	word32 state; /* of enum in cap.c */
+};
+
+/* Of an executor. */
+struct caps {
+	pthread_mutex_t lock;
+	struct cap_group groups[CAP_GROUPS_MAX]; /* `count` of them; added under the lock, and never moved */
+	uint32_t count;
+	uint32_t sessions[BACKEND_SM_UNITS_MAX]; /* whose group has the unit */
+	word32 wanted;				 /* groups that are to be made */
+};
+
+/* Of a session. Serving thread, main thread while it is not served. */
+struct cap {
+	uint32_t count;		       /* multiprocessors, as the daemon said last; 0: all */
+	const struct cap_group *group; /* where it is to run; NULL: everywhere */
+	bool waits;		       /* for that to be made */
+};
+
+void caps_init(struct caps *caps);
+void caps_deinit(struct caps *caps);
+
+/** Whether cap_look() has something to do. */
+bool cap_is_due(const struct tenant *tenant);
+
+/** Lets the session's next commands go where the daemon wants them, if there is such a group; else it is asked for, and the
+ * session stays where it is. */
+void cap_look(struct tenant *tenant);
+
+/** Its units are free for others. Main thread, when it is not served any more. */
+void cap_leave(struct tenant *tenant);
+
+/** Whether groups are to be made. Module thread. */
+bool cap_waits(struct executor *executor);
+
+/** Makes them. Module thread, in a gap. */
+void cap_make_wanted(struct executor *executor);
+
+#endif

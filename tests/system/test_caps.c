@@ -1,0 +1,354 @@
+// Programs that may use some of the multiprocessors alone: what they see, where their kernels run, and that it can change
+// while they run. A program says how many it counts; status says how many it has.
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/tools/ask.h"
+#include "tests/lib/service.h"
+#include "tests/lib/suite.h"
+#include "tests/system/driver.h"
+#include "tests/system/program.h"
+#include "tests/system/status.h"
+
+#define RELOAD_SECONDS 60
+/* Of one device, and blocks that are enough for all of them. */
+#define MOST   1024u
+#define BLOCKS 4096u
+
+static struct service service;
+
+static void start(const char *config)
+{
+	ck_assert(service_start_configured(&service, config));
+}
+
+static void stop(void)
+{
+	if (service.pid)
+		ck_assert_int_eq(service_stop(&service), 0);
+}
+
+/* Of sections of one user the last one holds. */
+static void reload(int percent)
+{
+	const struct wire_names none = {0};
+	FILE *file = fopen(service.config, "a");
+	char text[400];
+
+	ck_assert_ptr_nonnull(file);
+	fprintf(file, "[user %u]\nsm_percent = %d\n", (unsigned)getuid(), percent);
+	ck_assert_int_eq(fclose(file), 0);
+	ck_assert_msg(!ask_with(service.socket, "reload", &none, RELOAD_SECONDS, NULL, text, sizeof(text)),
+		"%s", text);
+}
+
+/* Blocks run one after the other there. */
+static bool is_host(void)
+{
+	const char *backend = getenv("FRMPS_TEST_BACKEND");
+
+	return !backend || !strcmp(backend, "host");
+}
+
+/*
+ * The program
+ */
+
+static int attribute(void)
+{
+	int count = 0;
+
+	ck_cuda(cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+	return count;
+}
+
+static int count_marks(CUdeviceptr words)
+{
+	static uint32_t seen[MOST];
+	int count = 0;
+
+	ck_cuda(cuMemcpyDtoH_v2(seen, words, sizeof(seen)));
+	for (unsigned i = 0; i < MOST; i++)
+		count += seen[i] != 0;
+	return count;
+}
+
+struct ways {
+	CUdeviceptr words;
+	CUstream stream;
+	CUgraphExec graph;
+};
+
+static void launch_marks(struct ways *ways)
+{
+	void *arguments[] = {&ways->words};
+
+	ck_cuda(launch("mark_sms", BLOCKS, 32, ways->stream, arguments));
+}
+
+static void open_ways(struct ways *ways)
+{
+	CUgraph graph;
+
+	driver_open();
+	ck_cuda(cuMemAlloc_v2(&ways->words, MOST * 4));
+	ck_cuda(cuStreamCreate(&ways->stream, CU_STREAM_NON_BLOCKING));
+	kernel("mark_sms");
+	ck_cuda(cuStreamBeginCapture_v2(ways->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	launch_marks(ways);
+	ck_cuda(cuStreamEndCapture(ways->stream, &graph));
+	ck_cuda(cuGraphInstantiateWithFlags(&ways->graph, graph, 0));
+}
+
+/* On how many multiprocessors a kernel runs, of a launch or of a graph. */
+static int count(struct ways *ways, bool graph)
+{
+	ck_cuda(cuMemsetD32Async(ways->words, 0, MOST, ways->stream));
+	if (graph)
+		ck_cuda(cuGraphLaunch(ways->graph, ways->stream));
+	else
+		launch_marks(ways);
+	ck_cuda(cuStreamSynchronize(ways->stream));
+	return count_marks(ways->words);
+}
+
+/* What else depends on it. */
+static void expect_answers(int processors)
+{
+	CUexecAffinityParam affinity;
+	int blocks = 0, grid = 0, size = 0;
+
+	ck_cuda(cuOccupancyMaxPotentialBlockSize(&grid, &size, kernel("mark_sms"), NULL, 0, 0));
+	ck_cuda(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel("mark_sms"), size, 0));
+	ck_assert_int_eq(grid, blocks * processors);
+	ck_cuda(cuCtxGetExecAffinity(&affinity, CU_EXEC_AFFINITY_TYPE_SM_COUNT));
+	ck_assert_int_eq((int)affinity.param.smCount.val, processors);
+}
+
+/* How often a program counts. Set before it is started. */
+static int rounds = 1;
+
+/* At each order but the first: goes on until its kernels run on as many multiprocessors as it sees, and says how many these
+ * are. At first there is neither an order nor anything to wait for. */
+static int count_again_and_again(int progress, int orders)
+{
+	struct ways ways;
+	int seen;
+	char said;
+
+	open_ways(&ways);
+	seen = attribute();
+	ck_assert_int_eq(count(&ways, false), seen);
+	ck_assert_int_eq(count(&ways, true), seen);
+	for (int i = 0; i < rounds; i++) {
+		if (i)
+			ordered(orders, true);
+		seen = attribute();
+		while (count(&ways, false) != seen || count(&ways, true) != seen)
+			;
+		expect_answers(seen);
+		said = (char)seen;
+		if (write(progress, &said, 1) != 1)
+			return 1;
+	}
+	/* Until it was looked at. */
+	ordered(orders, true);
+	return 0;
+}
+
+static int with_variable(const char *value, int progress, int orders)
+{
+	setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", value, 1);
+	return count_again_and_again(progress, orders);
+}
+
+static int with_a_quarter(int progress, int orders)
+{
+	return with_variable("25.5", progress, orders);
+}
+
+static int with_all(int progress, int orders)
+{
+	return with_variable("100", progress, orders);
+}
+
+/*
+ * Tests
+ */
+
+static int heard(const struct child *child)
+{
+	unsigned char said;
+
+	ck_assert_int_eq(read(child->progress, &said, 1), 1);
+	return said;
+}
+
+static const json_t *find_client(const json_t *status, pid_t pid)
+{
+	const json_t *domain, *one;
+	size_t i, k;
+
+	json_array_foreach (json_object_get(status, "domains"), i, domain)
+		json_array_foreach (json_object_get(domain, "clients"), k, one)
+			if (json_integer_value(json_object_get(one, "pid")) == pid)
+				return one;
+	ck_abort_msg("process %d has no session", (int)pid);
+	return NULL;
+}
+
+/* That status says what it was asked for, and grants no more; and that the program counts what is granted. */
+static int expect_cap(const struct child *child, int percent)
+{
+	int counted = heard(child);
+	json_t *status = status_of(&service);
+	const json_t *client = find_client(status, child->pid);
+	int all = (int)json_integer_value(
+		json_object_get(json_object_get(status, "device"), "multiprocessors"));
+	int granted = (int)json_integer_value(json_object_get(client, "multiprocessors"));
+
+	ck_assert_int_eq(json_integer_value(json_object_get(client, "sm_percent")), percent);
+	ck_assert_int_gt(granted, 0);
+	ck_assert_int_le(granted * 100, all * percent);
+	ck_assert_int_eq(counted, granted);
+	json_decref(status);
+	return granted;
+}
+
+/* Gives the device as much as it can take. */
+static int flood(int progress, int orders)
+{
+	uint64_t ns = 100000;
+	void *arguments[] = {&ns};
+
+	driver_open();
+	kernel("spin_ns");
+	while (!ordered(orders, false)) {
+		for (int i = 0; i < 20; i++)
+			ck_cuda(launch("spin_ns", is_host() ? 1 : BLOCKS, 256, NULL, arguments));
+		ck_cuda(cuCtxSynchronize());
+		if (progress >= 0)
+			report(progress);
+		progress = -1;
+	}
+	return 0;
+}
+
+static void end(struct child *child)
+{
+	child_order(child);
+	ck_assert_int_eq(child_end(child), 0);
+}
+
+START_TEST(a_program_sees_and_has_what_it_is_granted)
+{
+	struct child child;
+
+	start("sm_percent = 50\n");
+	child = child_start(count_again_and_again);
+	expect_cap(&child, 50);
+	end(&child);
+}
+END_TEST
+
+START_TEST(a_reload_changes_it_while_the_program_runs)
+{
+	static const int percents[] = {25, 75, 100, 50, 25};
+	struct child child;
+
+	start("");
+	rounds = 1 + sizeof(percents) / sizeof(percents[0]);
+	child = child_start(count_again_and_again);
+	expect_cap(&child, 100);
+	for (unsigned i = 0; i < sizeof(percents) / sizeof(percents[0]); i++) {
+		reload(percents[i]);
+		child_order(&child);
+		expect_cap(&child, percents[i]);
+	}
+	end(&child);
+}
+END_TEST
+
+START_TEST(a_variable_of_the_program_only_lowers_it)
+{
+	struct child less, more;
+
+	start("sm_percent = 50\n");
+	less = child_start(with_a_quarter);
+	more = child_start(with_all);
+	ck_assert_int_lt(expect_cap(&less, 25), expect_cap(&more, 50));
+	end(&less);
+	end(&more);
+}
+END_TEST
+
+START_TEST(it_holds_beside_a_full_device)
+{
+	struct child capped, other;
+
+	start("");
+	other = child_start(flood);
+	child_wait(&other, 1);
+	rounds = 2;
+	capped = child_start(with_a_quarter);
+	expect_cap(&capped, 25);
+	child_order(&capped);
+	expect_cap(&capped, 25);
+	end(&capped);
+	end(&other);
+}
+END_TEST
+
+START_TEST(a_next_executor_keeps_to_it)
+{
+	struct child child;
+
+	start("sm_percent = 50\n");
+	rounds = 2;
+	child = child_start(count_again_and_again);
+	expect_cap(&child, 50);
+	status_replace_active(&service, 1);
+	child_order(&child);
+	expect_cap(&child, 50);
+	end(&child);
+}
+END_TEST
+
+START_TEST(a_next_daemon_keeps_to_it)
+{
+	struct child child;
+
+	start("");
+	rounds = 2;
+	child = child_start(with_a_quarter);
+	expect_cap(&child, 25);
+	kill(status_daemon(&service), SIGKILL);
+	status_await_executors(&service);
+	reload(75);
+	child_order(&child);
+	expect_cap(&child, 25);
+	end(&child);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("caps");
+	TCase *tests = tcase_create("caps");
+
+	tcase_set_timeout(tests, 600);
+	tcase_add_checked_fixture(tests, NULL, stop);
+	tcase_add_test(tests, a_program_sees_and_has_what_it_is_granted);
+	tcase_add_test(tests, a_reload_changes_it_while_the_program_runs);
+	tcase_add_test(tests, a_variable_of_the_program_only_lowers_it);
+	tcase_add_test(tests, it_holds_beside_a_full_device);
+	tcase_add_test(tests, a_next_executor_keeps_to_it);
+	tcase_add_test(tests, a_next_daemon_keeps_to_it);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}

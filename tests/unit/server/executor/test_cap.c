@@ -1,0 +1,256 @@
+// On which multiprocessors a session's kernels run: which group it gets, when it goes there, and in which order.
+
+#include "server/executor/cap.h"
+#include "server/executor/serve.h"
+#include "tests/unit/server/executor/fixture.h"
+
+#define GRANULE 8u
+#define UNITS	15u
+
+static void have_units(void)
+{
+	fixture.executor.device.sm_granule = GRANULE;
+	fixture.executor.device.sm_units = UNITS;
+}
+
+static void open_device(void)
+{
+	fixture_open_default();
+	have_units();
+}
+
+/* As the daemon does. */
+static void set_sms(uint32_t count)
+{
+	word_release(&fixture.tenant->view.server->share, count << SHM_SHARE_SMS_SHIFT);
+}
+
+/* As the module thread does in a gap. */
+static void make_wanted(void)
+{
+	ck_assert(cap_waits(&fixture.executor));
+	cap_make_wanted(&fixture.executor);
+	ck_assert(!cap_waits(&fixture.executor));
+}
+
+static uint64_t made(unsigned n)
+{
+	return fake_call(FAKE_SMS_MAKE, n)->value;
+}
+
+START_TEST(without_a_cap_nothing_is_made)
+{
+	fixture_launch(1, 0, 1);
+	fixture_turn();
+	ck_assert(!cap_waits(&fixture.executor));
+	ck_assert_uint_eq(fake_count(FAKE_SMS_MAKE), 0);
+	ck_assert_uint_eq(fake.stream_sms, 0);
+}
+END_TEST
+
+START_TEST(a_session_stays_where_it_is_until_its_group_is_made)
+{
+	set_sms(4 * GRANULE);
+	fixture_launch(1, 0, 1);
+	fixture_turn();
+	ck_assert_uint_eq(fake.stream_sms, 0);
+	make_wanted();
+	ck_assert_uint_eq(made(0), BACKEND_SMS(0, 4));
+	ck_assert_uint_eq(fake_count(FAKE_STREAM_CREATE), 1);
+	fixture_launch(1, 0, 2);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_STREAM_CREATE), 2);
+	ck_assert_uint_eq(fake.stream_sms, BACKEND_SMS(0, 4));
+	fixture_launch(1, 0, 3);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_STREAM_CREATE), 2);
+}
+END_TEST
+
+START_TEST(a_stream_that_is_replaced_goes_on_in_order)
+{
+	const struct fake_call *record, *wait;
+	void *before, *after;
+
+	fixture_launch(1, 0, 1);
+	fixture_turn();
+	set_sms(GRANULE);
+	fixture_turn();
+	make_wanted();
+	fixture_launch(1, 0, 2);
+	fixture_turn();
+	before = fake_call(FAKE_LAUNCH, 0)->stream;
+	after = fake_call(FAKE_LAUNCH, 1)->stream;
+	record = fake_call(FAKE_RECORD, 0);
+	wait = fake_call(FAKE_WAIT, 0);
+	ck_assert_ptr_ne(before, after);
+	ck_assert_ptr_eq(record->stream, before);
+	ck_assert_ptr_eq(wait->stream, after);
+	ck_assert_ptr_eq(wait->object, record->object);
+	/* What is done is known in the order of the stream: the mark comes before the event. */
+	ck_assert_ptr_eq(fake_call(FAKE_MARK, 0)->stream, before);
+	ck_assert_int_lt(fake_position(FAKE_MARK, 0), fake_position(FAKE_RECORD, 0));
+	ck_assert_int_lt(fake_position(FAKE_RECORD, 0), fake_position(FAKE_WAIT, 0));
+	ck_assert_int_lt(fake_position(FAKE_WAIT, 0), fake_position(FAKE_STREAM_DESTROY, 0));
+	ck_assert_int_lt(fake_position(FAKE_WAIT, 0), fake_position(FAKE_LAUNCH, 1));
+	ck_assert_ptr_eq(fake_call(FAKE_STREAM_DESTROY, 0)->object, before);
+	fake_arrive();
+	fixture_pass(1000);
+	fake_arrive();
+	ck_assert_uint_eq(fixture_done(1), 2);
+}
+END_TEST
+
+START_TEST(a_stream_whose_work_is_done_waits_for_nothing)
+{
+	fixture_launch(1, FRMPS_CMD_MARK, 1);
+	fixture_turn();
+	fake_arrive();
+	set_sms(GRANULE);
+	fixture_turn();
+	make_wanted();
+	fixture_launch(1, 0, 2);
+	fixture_turn();
+	ck_assert_uint_eq(fake.stream_sms, BACKEND_SMS(0, 1));
+	ck_assert_uint_eq(fake_count(FAKE_WAIT), 0);
+}
+END_TEST
+
+START_TEST(a_stream_that_cannot_be_replaced_stays)
+{
+	fixture_launch(1, 0, 1);
+	fixture_turn();
+	set_sms(GRANULE);
+	fixture_turn();
+	make_wanted();
+	fake_let_fail(FAKE_WAIT, CUDA_ERROR_OUT_OF_MEMORY);
+	fixture_launch(1, 0, 2);
+	fixture_turn();
+	ck_assert_uint_eq(word_acquire(&fixture.client.server->late_errors), 1);
+	/* The one that was to take its place is gone, and it takes the next command. */
+	ck_assert_uint_eq(fake_count(FAKE_STREAM_DESTROY), 1);
+	ck_assert_ptr_ne(fake_call(FAKE_STREAM_DESTROY, 0)->object, fake_call(FAKE_LAUNCH, 0)->stream);
+	fake_let_fail(FAKE_WAIT, CUDA_SUCCESS);
+	fixture_launch(1, 0, 3);
+	fixture_turn();
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 2);
+}
+END_TEST
+
+START_TEST(a_group_that_cannot_be_made_changes_nothing)
+{
+	set_sms(GRANULE);
+	fixture_turn();
+	fake_let_fail(FAKE_SMS_MAKE, CUDA_ERROR_OUT_OF_MEMORY);
+	make_wanted();
+	fixture_launch(1, 0, 1);
+	fixture_turn();
+	ck_assert_uint_eq(fake.stream_sms, 0);
+	ck_assert_uint_eq(fake_count(FAKE_LAUNCH), 1);
+	set_sms(2 * GRANULE);
+	fixture_turn();
+	fake_let_fail(FAKE_SMS_MAKE, CUDA_SUCCESS);
+	make_wanted();
+	fixture_launch(1, 0, 2);
+	fixture_turn();
+	ck_assert_uint_eq(fake.stream_sms, BACKEND_SMS(0, 2));
+}
+END_TEST
+
+START_TEST(a_next_executor_has_it_from_the_first_command_on)
+{
+	set_sms(3 * GRANULE);
+	fixture_launch(1, FRMPS_CMD_MARK, 1);
+	fixture_turn();
+	make_wanted();
+	fake_arrive();
+	fixture_kill();
+	have_units();
+	cap_look(fixture.tenant);
+	make_wanted();
+	ck_assert_int_eq(
+		takeover_tenant(fixture.tenant, 2, TAKEOVER_NOTHING, CUDA_SUCCESS, "", &no_variables),
+		TAKEOVER_CLEAN);
+	fixture_launch(1, 0, 2);
+	fixture_turn();
+	ck_assert_uint_eq(fake.stream_sms, BACKEND_SMS(0, 3));
+}
+END_TEST
+
+/* ---- who gets which ---- */
+
+struct other {
+	struct shm_server_header server;
+	struct tenant tenant;
+};
+
+static uint32_t place_of(struct other *other, uint32_t count)
+{
+	other->tenant.executor = &fixture.executor;
+	other->tenant.view.server = &other->server;
+	word_release(&other->server.share, count << SHM_SHARE_SMS_SHIFT);
+	cap_look(&other->tenant);
+	cap_make_wanted(&fixture.executor);
+	cap_look(&other->tenant);
+	return word_acquire(&other->tenant.sms);
+}
+
+static struct other others[4];
+
+START_TEST(sessions_do_not_meet_while_there_is_room)
+{
+	ck_assert_uint_eq(place_of(&others[0], 5 * GRANULE), BACKEND_SMS(0, 5));
+	ck_assert_uint_eq(place_of(&others[1], 5 * GRANULE), BACKEND_SMS(5, 5));
+	ck_assert_uint_eq(place_of(&others[2], 2 * GRANULE), BACKEND_SMS(10, 2));
+	ck_assert_uint_eq(place_of(&others[3], 3 * GRANULE), BACKEND_SMS(12, 3));
+	/* Room is found again. */
+	cap_leave(&others[1].tenant);
+	others[1] = (struct other){0};
+	ck_assert_uint_eq(place_of(&others[1], GRANULE), BACKEND_SMS(5, 1));
+}
+END_TEST
+
+/* Where a size does not divide the device, the last place overlaps the one before. */
+START_TEST(a_device_is_covered_to_its_end)
+{
+	ck_assert_uint_eq(place_of(&others[0], 8 * GRANULE), BACKEND_SMS(0, 8));
+	ck_assert_uint_eq(place_of(&others[1], 8 * GRANULE), BACKEND_SMS(7, 8));
+	ck_assert_uint_eq(place_of(&others[2], UNITS * GRANULE), BACKEND_SMS(0, 15));
+	/* More than there is, less than a unit, and nothing. */
+	ck_assert_uint_eq(place_of(&others[3], 1000), BACKEND_SMS(0, 15));
+	ck_assert_uint_eq(place_of(&others[3], GRANULE - 1), 0);
+	ck_assert_uint_eq(place_of(&others[3], 0), 0);
+	ck_assert_uint_eq(fake_count(FAKE_SMS_MAKE), 3);
+}
+END_TEST
+
+START_TEST(a_session_that_gets_less_leaves_what_it_had)
+{
+	ck_assert_uint_eq(place_of(&others[0], 10 * GRANULE), BACKEND_SMS(0, 10));
+	ck_assert_uint_eq(place_of(&others[0], GRANULE), BACKEND_SMS(0, 1));
+	ck_assert_uint_eq(place_of(&others[0], 0), 0);
+	ck_assert_uint_eq(place_of(&others[1], 7 * GRANULE), BACKEND_SMS(0, 7));
+	for (unsigned i = 0; i < UNITS; i++)
+		ck_assert_uint_eq(fixture.executor.caps.sessions[i], i < 7);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("cap");
+	TCase *tests = tcase_create("cap");
+
+	tcase_add_checked_fixture(tests, open_device, fixture_close);
+	tcase_add_test(tests, without_a_cap_nothing_is_made);
+	tcase_add_test(tests, a_session_stays_where_it_is_until_its_group_is_made);
+	tcase_add_test(tests, a_stream_that_is_replaced_goes_on_in_order);
+	tcase_add_test(tests, a_stream_whose_work_is_done_waits_for_nothing);
+	tcase_add_test(tests, a_stream_that_cannot_be_replaced_stays);
+	tcase_add_test(tests, a_group_that_cannot_be_made_changes_nothing);
+	tcase_add_test(tests, a_next_executor_has_it_from_the_first_command_on);
+	tcase_add_test(tests, sessions_do_not_meet_while_there_is_room);
+	tcase_add_test(tests, a_device_is_covered_to_its_end);
+	tcase_add_test(tests, a_session_that_gets_less_leaves_what_it_had);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
