@@ -67,6 +67,10 @@ static void print_clients(const json_t *clients)
 			field_number(one, "session"), field_number(one, "pid"), field_text(one, "state", "-"),
 			memory, host, field_number(one, "commands"), field_text(one, "recovery", "-"),
 			field_number(one, "promotions"), field_text(one, "program", "-"));
+		if (field_number(one, "sm_percent") && field_number(one, "sm_percent") < 100)
+			printf("            %lld multiprocessors are granted, %lld %% is the most that it "
+			       "may use\n",
+				field_number(one, "multiprocessors"), field_number(one, "sm_percent"));
 		if (error)
 			printf("            error %lld: %s\n", field_number(error, "code"),
 				field_text(error, "reason", "-"));

@@ -25,6 +25,8 @@ static const struct figure session_figures[] = {
 	{"session_pinned_memory_bytes", "gauge", "Pinned host memory that is mapped for the program.",
 		"host_bytes"},
 	{"session_image_bytes", "gauge", "Images of the modules that the program has loaded.", "image_bytes"},
+	{"session_multiprocessors", "gauge", "Multiprocessors that the program's kernels may run on.",
+		"multiprocessors"},
 	{"session_commands_total", "counter", "Commands that the program has given to the service.",
 		"commands"},
 	{"session_moves_total", "counter", "How often the program went on in another executor.",

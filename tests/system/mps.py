@@ -183,6 +183,8 @@ class Verbs(Bed):
         self.says('30.0\n', 'get_active_thread_percentage', server)
         self.says('60.0\n', 'get_default_active_thread_percentage')
         self.assertIn('programs that start from now on have at most 60 % of the multiprocessors', self.log())
+        self.program()
+        self.assertRegex(run('frmpsctl', 'status').stdout, 'multiprocessors are granted, 30 % is the most')
         self.refuses('no percentage from 1 to 100', 'set_default_active_thread_percentage', '0')
 
     def test_what_there_is_not(self):
