@@ -71,7 +71,7 @@ void module_worker_tell(struct executor *executor, uint64_t now);
 /** The module is out of its session: it is unloaded in a gap, and freed. Module thread. */
 void module_worker_bury(struct executor *executor, struct module *module);
 
-/** gate_enter(); what waits to be unloaded or freed comes first in every gap. Module thread. */
+/** gate_enter(); what waits to be made (cap.c), unloaded or freed comes first in every gap. Module thread. */
 int module_worker_enter_gap(struct executor *executor, struct tenant *tenant, uint64_t asked_at);
 /**
  * The same for a job, from job->since on. Module thread.
