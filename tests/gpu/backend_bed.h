@@ -74,6 +74,9 @@ CUresult copy_line(struct backend_stream *stream, uint64_t dst, uint64_t src, ui
 /* backend_fence.c */
 void check_fence(bool fault);
 
+/* backend_sms.c */
+void check_groups(void);
+
 /* backend_copy.c */
 void check_copies(bool dst_is_host, bool src_is_host);
 void check_sets(void);

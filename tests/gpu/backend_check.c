@@ -494,6 +494,7 @@ static void check_work(void)
 	check_events();
 	check_nothing_waits();
 	check_lookup_beside();
+	check_groups();
 	observe_rates();
 }
 

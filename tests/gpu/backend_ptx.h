@@ -5,7 +5,7 @@
 #define FRMPS_TESTS_GPU_BACKEND_PTX_H
 
 /* out[i] = a[i] + b[i]; spin: until *word == value; echo: odd parameter sizes; many: out = last of 70
- * parameters; tick: counts in *word for ever; rank: every thread writes the number of its block; nothing;
+ * parameters; tick: counts in *word for ever; marks: every block writes 1 to the word of its multiprocessor; rank: every thread writes the number of its block; nothing;
  * crash. */
 static const char ptx_head[] =
 	".version 8.0\n"
@@ -39,6 +39,14 @@ static const char ptx_head[] =
 	"	.reg .b64 %d<3>;\n"
 	"	ld.param.u64 %d1, [word]; mov.u64 %d2, 0;\n"
 	"again:	add.u64 %d2, %d2, 1; st.volatile.global.u64 [%d1], %d2; bra again;\n"
+	"}\n"
+	".visible .entry marks(.param .u64 out)\n"
+	"{\n"
+	"	.reg .pred %p; .reg .b32 %r<2>; .reg .b64 %d<4>;\n"
+	"	mov.u64 %d1, %clock64;\n"
+	"again:	mov.u64 %d2, %clock64; sub.u64 %d2, %d2, %d1; setp.lt.u64 %p, %d2, 50000; @%p bra again;\n"
+	"	mov.u32 %r0, %smid; mov.u32 %r1, 1; ld.param.u64 %d1, [out]; mul.wide.u32 %d2, %r0, 4;\n"
+	"	add.u64 %d1, %d1, %d2; st.global.u32 [%d1], %r1; ret;\n"
 	"}\n"
 	".visible .entry rank(.param .u64 out)\n"
 	"{\n"
