@@ -120,7 +120,8 @@ static void close_all(void)
 
 static CUresult open_executor(int device, struct backend_device *ret_device)
 {
-	*ret_device = (struct backend_device){.name = "fake", .priority_least = 0, .priority_greatest = -5};
+	*ret_device = (struct backend_device){
+		.name = "fake", .priority_least = 0, .priority_greatest = -5, .sm_granule = 1, .sm_units = 4};
 	return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
@@ -215,16 +216,21 @@ static CUresult memory_info(uint64_t *ret_free, uint64_t *ret_total)
 	return CUDA_SUCCESS;
 }
 
-static CUresult make(enum fake_kind kind, void **ret_object)
+static CUresult make_of(enum fake_kind kind, uint64_t value, void **ret_object)
 {
 	void *object = malloc(1);
-	CUresult code = note((struct fake_call){.kind = kind, .object = object});
+	CUresult code = note((struct fake_call){.kind = kind, .object = object, .value = value});
 
 	if (code)
 		free(object);
 	else
 		*ret_object = object;
 	return code;
+}
+
+static CUresult make(enum fake_kind kind, void **ret_object)
+{
+	return make_of(kind, 0, ret_object);
 }
 
 static CUresult end(enum fake_kind kind, void *object)
@@ -427,8 +433,7 @@ static CUresult sms_make(uint32_t sms)
 static CUresult stream_create(int32_t priority, uint32_t sms, struct backend_stream **ret_stream)
 {
 	(void)priority;
-	fake.stream_sms = sms;
-	return make(FAKE_STREAM_CREATE, (void **)ret_stream);
+	return make_of(FAKE_STREAM_CREATE, sms, (void **)ret_stream);
 }
 
 static CUresult stream_destroy(struct backend_stream *stream)
@@ -519,9 +524,11 @@ static CUresult write_value(struct backend_stream *stream, const struct frmps_wr
 static CUresult graph_make(const struct backend_node *nodes, uint32_t count, uint32_t flags, uint32_t sms,
 	struct backend_graph **ret_graph)
 {
-	fake.graph_sms = sms;
-	CUresult code = note((struct fake_call){
-		.kind = FAKE_GRAPH_MAKE, .object = (void *)(uintptr_t)nodes, .seq = flags, .value = count});
+	CUresult code = note((struct fake_call){.kind = FAKE_GRAPH_MAKE,
+		.object = (void *)(uintptr_t)nodes,
+		.seq = flags,
+		.value = count,
+		.stream = (void *)(uintptr_t)sms});
 
 	if (!code)
 		*ret_graph = (struct backend_graph *)(void *)(uintptr_t)nodes;

@@ -20,8 +20,8 @@ enum fake_kind {
 	FAKE_MARK,
 	FAKE_RECORD,
 	FAKE_WAIT,
-	FAKE_SMS_MAKE, /* value: the group */
-	FAKE_STREAM_CREATE,
+	FAKE_SMS_MAKE,	    /* value: the group */
+	FAKE_STREAM_CREATE, /* value: where its kernels run */
 	FAKE_STREAM_DESTROY,
 	FAKE_EVENT_CREATE,
 	FAKE_EVENT_DESTROY,
@@ -35,7 +35,7 @@ enum fake_kind {
 	FAKE_SETTLE, /* a function comes onto the device: of a name with a '+' */
 	FAKE_REGISTER,
 	FAKE_UNREGISTER,
-	FAKE_GRAPH_MAKE, /* value: number of nodes */
+	FAKE_GRAPH_MAKE, /* value: number of nodes; stream: where its kernels run, as a number */
 	FAKE_GRAPH_FREE,
 	FAKE_GRAPH_LAUNCH,
 	FAKE_THREAD_SHOW,
@@ -66,10 +66,9 @@ struct fake {
 	bool copies_pend;	     /* stream_query: not ready */
 	CUresult query;		     /* stream_query: this, if not 0 */
 	unsigned queries;
-	uint32_t stream_sms, graph_sms; /* of the latest one made */
-	struct backend_time time;	/* event_time: of every event, */
-	CUresult time_code;		/* and what it returns */
-	bool endless_name;		/* of function_list: too long for any answer */
+	struct backend_time time; /* event_time: of every event, */
+	CUresult time_code;	  /* and what it returns */
+	bool endless_name;	  /* of function_list: too long for any answer */
 	uint32_t kernels; /* function_list: so many, each with a name of 200 letters; 0: "kernel" alone */
 	_Atomic unsigned stuck;	    /* launches and sets wait in their call for it to be 0 */
 	_Atomic unsigned compiling; /* compilations that were begun */

@@ -351,6 +351,35 @@ START_TEST(a_client_from_beginning_to_end)
 END_TEST
 
 /* Who takes text is told of a module whose kernels print; others are told nothing. */
+/* Its module's first use needs a gap, in which the group is made before. */
+START_TEST(a_capped_session_has_its_group_before_its_first_kernel)
+{
+	const uint32_t share = 3 << SHM_SHARE_SMS_SHIFT;
+	struct client client;
+
+	open_client(&client, 5);
+	ck_assert_int_eq(
+		pwrite(client.server_fd, &share, sizeof(share), offsetof(struct shm_server_header, share)),
+		sizeof(share));
+	activate(&client);
+	ck_assert_int_eq(load(&client, 1, "M one"), 0);
+	ck_assert_int_eq(call_symbol(&client, WIRE_FIND_FUNCTION, 1, 1, "kernel+"), 0);
+	for (uint32_t stream = 1; stream <= 3; stream++)
+		wait_for(&client, stream, launch(&client, stream, 0));
+	ck_assert_uint_eq(fake_count(FAKE_SMS_MAKE), 1);
+	ck_assert_uint_eq(fake_call(FAKE_SMS_MAKE, 0)->value, BACKEND_SMS(0, 3));
+	ck_assert_int_lt(fake_position(FAKE_SMS_MAKE, 0), fake_position(FAKE_SETTLE, 0));
+	for (unsigned i = 0; i < 3; i++) {
+		const struct fake_call *made =
+			fake_call(FAKE_STREAM_CREATE, fake_count(FAKE_STREAM_CREATE) - 1 - i);
+
+		ck_assert_uint_eq(made->value, BACKEND_SMS(0, 3));
+	}
+	ck_assert_uint_eq(close_tenant(&client, 1000), 1);
+	close_client(&client);
+}
+END_TEST
+
 START_TEST(modules_that_print)
 {
 	struct client client, deaf;
@@ -1673,6 +1702,7 @@ int main(void)
 	tcase_add_checked_fixture(role, start, stop);
 	tcase_add_test(role, comes_and_goes);
 	tcase_add_test(role, a_client_from_beginning_to_end);
+	tcase_add_test(role, a_capped_session_has_its_group_before_its_first_kernel);
 	tcase_add_test(role, modules_that_print);
 	tcase_add_test(role, others_load_and_compile_while_one_compiles);
 	tcase_add_test(role, compilers_have_deep_stacks);
