@@ -13,7 +13,7 @@ real_culprits.py. One service serves all cells of a part. After each event it mu
   - every survivor goes on, and every word of its memory is what it must be
   - every culprit got the error that it gets natively, and the service names its process and that error
   - nobody else is named
-  - the service's executors are the same as before; after a jump to a bad address, they are others
+  - the service's executors are the same as before
 An event's pauses are the longest times between two ends of kernels of each survivor, less the kernel's own time; "usual"
 is the same just before the fault. Survivors that do something between two kernels have the longest time of that as well.
 
@@ -42,7 +42,7 @@ import exceptions_plan  # noqa: E402
 import exceptions_table  # noqa: E402
 import framework_faults  # noqa: E402
 import matrix  # noqa: E402
-from exceptions_plan import BESIDE, GRIDS, LEAVES  # noqa: E402
+from exceptions_plan import BESIDE, GRIDS  # noqa: E402
 from machine import machine  # noqa: E402
 from matrix_systems import PATIENCE, Broken  # noqa: E402
 from systems import is_gpu_here  # noqa: E402
@@ -145,7 +145,7 @@ class Event:
         lines = system.log.since(position)
         self.judge_survivors()
         self.judge_culprits([culprit.pid for culprit in culprits], lines)
-        self.judge_executors(before != self.life.executors(), lines)
+        self.judge_executors(before != self.life.executors())
         if self.found["bad"]:
             self.found["log"] = lines
 
@@ -166,14 +166,9 @@ class Event:
         if others:
             self.bad(f"processes {others} are named, and innocent")
 
-    def judge_executors(self, replaced, lines):
-        """The host backend may do either, as its log says."""
-        expected = any(fault in LEAVES for fault in self.classes)
-        if self.life.options.host:
-            expected = any(" is given up" in line for line in lines)
-        self.found["executors"] = "replaced" if replaced else "unchanged"
-        if replaced != expected:
-            self.bad("the service's executors are " + self.found["executors"])
+    def judge_executors(self, replaced):
+        if replaced:
+            self.bad("the service's executors are replaced")
         if any("exceptions are left to the driver" in line for line in self.life.system.log.since(0)):
             self.bad("the service leaves exceptions to the driver")
 

@@ -26,7 +26,6 @@ GRIDS = {
     "1000x256-all": ["--blocks", "1000", "--threads", "256", "--all-threads"],
     "100000": ["--blocks", "100000"],
 }
-LEAVES = ("jump",)  # its warps cannot be ended: the executor is replaced
 PYTORCH_FAULTS = ("trap", "far-write", "misaligned", "stack", "assert")
 # Cases of real_culprits.py that share a run.
 REAL = {

@@ -80,7 +80,7 @@ COLUMNS = {
     "constant-100us": (1, ["--kernel-us", "100", "--constant"]),  # writes a constant in front of each kernel
     "capped-100us": (2, ["--kernel-us", "100"]),  # on other multiprocessors than the culprit, as far as there are others
     # Kernels of 120 ms, of many short blocks: a fault finds the device full, and such a kernel half done, for blocks that
-    # have not begun wait for its end. And an executor has to find a quiet moment between kernels that are long.
+    # have not begun wait for its end.
     "flood-20us": (1, ["--kernel-us", "20", "--blocks", "10000000"]),
     "held-64gib": (32, ["--kernel-us", "100", "--held", "128"]),  # 4096 allocations that all move
 }
@@ -547,8 +547,6 @@ def main():
                                       subprocess.run(["nvidia-smi", "-L"], capture_output=True).returncode):
         print("no GPU")
         return 77
-    # With something left of each fault an executor is replaced after it (server/backend/host/faults.c).
-    os.environ.setdefault("FRMPS_HOST_FAULTS", "left" if options.second or options.soak else "named")
     os.environ.setdefault("FRMPS_HOST_FAULT_MS", str(FAULT_MS if options.second else 10))
     if options.soak < 0:
         options.soak = 1000 if options.backend == "host" else 200

@@ -1,4 +1,5 @@
-"""The second fault of the fault matrix (matrix.py --second): every phase of a promotion, interrupted once.
+"""The second fault of the fault matrix (matrix.py --second): a fault that is examined, and every phase of a promotion,
+interrupted once.
 
 A phase is held for as long as it takes to interrupt it, so that nothing depends on who is faster, but for waiting:
   examining   the device stands still for long behind the fault (FRMPS_HOST_FAULT_MS: the host backend's alone)
@@ -30,26 +31,19 @@ PHASES = {
     "steady": ("fault", "active", "standby", "daemon", "keeper"),
 }
 SECONDS = tuple(f"{phase}-{what}" for phase, events in PHASES.items() for what in events)
-# Rows that begin a promotion: faults of which something stays on the device (FRMPS_HOST_FAULTS=left), and a kill.
-ROWS = ("trap", "far-write", "far-read", "null", "misaligned", "shared", "assert", "illegal", "stack", "kill-active")
+FAULT_ROWS = ("trap", "far-write", "far-read", "null", "misaligned", "shared", "assert", "illegal", "stack")
 SECOND_FAULT = "illegal"
 FAULT_MS = 1000  # how long a fault is examined
 
 
 def is_reached(second, row):
-    """Whether what follows this row passes through the phase. A contained fault waits for a warm standby, and is over when
-    the executor is replaced."""
-    phase = second.split("-")[0]
-    if row not in ROWS:
-        return False
-    if row == "kill-active":
-        return phase != "examining"
-    return phase in ("examining", "activating", "steady")
+    """Whether what follows this row passes through the phase: a contained fault costs no executor."""
+    return row in FAULT_ROWS if second.startswith("examining-") else row == "kill-active"
 
 
 def must_be_exact(second, row):
     """Whether all that survivors had on the device ends before anything is cut, and nothing is issued after it."""
-    return row != "kill-active" and second not in ("examining-active", "steady-active")
+    return row != "kill-active" and second != "examining-active"
 
 
 class Second:

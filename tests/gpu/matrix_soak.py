@@ -1,7 +1,6 @@
 """The soak of the fault matrix (matrix.py --soak)."""
 
 import json
-import statistics
 import time
 
 from matrix_systems import PATIENCE, Broken
@@ -70,8 +69,7 @@ class Soak:
     def grown(self, before, after):
         """Counts stay as they are; memory may settle by what an allocator keeps. Sanitizers keep freed memory."""
         found = []
-        # Executors are new each time: what they hold in passing counts, and is not much.
-        slack = {"device MiB": 8 if self.system.backend == "cuda" else 0, "fds of executors": 4}
+        slack = {"device MiB": 8 if self.system.backend == "cuda" else 0}
         # Rings of a MiB are used from one end to the other, however slowly, and journals beside them.
         slack["KiB shared"] = 2048 * (len(self.survivors) + 1)
         for name, value in after.items():
@@ -103,11 +101,7 @@ class Soak:
         print(f"soak: {done} faults in {took:.1f} s; held after the first ones, and now:")
         for name, value in after.items():
             print(f"  {name:22}{before[name] if before else '-':>10}{value:>10}")
-        ends = self.system.ends_ms()
-        if ends:
-            print(f"  ms until an executor that is given up has ended: median {statistics.median(ends):.0f}, "
-                  f"longest {max(ends):.0f}")
-        return {"faults": done, "seconds": took, "before": before, "after": after, "ends_ms": ends}
+        return {"faults": done, "seconds": took, "before": before, "after": after}
 
     def run(self):
         self.system.up()

@@ -6,7 +6,6 @@ ours at its end; each program's output is another one.
 """
 
 import contextlib
-import datetime
 import json
 import os
 import pathlib
@@ -326,20 +325,6 @@ class Frmps(System):
                             stat = path.stat()
                             files[stat.st_ino] = stat.st_blocks * 512
         return sum(files.values())
-
-    def ends_ms(self):
-        """How long executors that were given up took to be gone, in the order of time."""
-        given_up, found = {}, []
-        for line in self.log.since(0):
-            match = re.search(r"executor (\d+) (?:\(\w+\) is (given up)|is reaped)", line)
-            if not match:
-                continue
-            at = datetime.datetime.fromisoformat(line[:23])
-            if match[2]:
-                given_up[match[1]] = at
-            elif match[1] in given_up:
-                found.append((at - given_up.pop(match[1])).total_seconds() * 1000)
-        return found
 
     def device_bytes(self, executors):
         """Of the whole GPU, or the chunks of memory that the host backend's executors have mapped."""

@@ -154,18 +154,9 @@ void status_await_executors(const struct service *service)
 	await_domains(service, is_complete, "the service does not get its executors ready");
 }
 
-/* Whether something of each fault stays on the device. */
-static bool are_left(void)
-{
-	const char *backend = getenv("FRMPS_TEST_BACKEND"), *faults = getenv("FRMPS_HOST_FAULTS");
-
-	return (!backend || !strcmp(backend, "host")) && faults && !strcmp(faults, "left");
-}
-
 void status_await_faults(const struct service *service, int number)
 {
 	ck_assert(service_log_wait(service, "verdict: culprit is process", number, 60));
-	ck_assert(!are_left() || service_log_wait(service, "promotion: executor", number, 60));
 }
 
 void status_replace_active(const struct service *service, int number)

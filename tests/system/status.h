@@ -32,8 +32,7 @@ void status_await_executors(const struct service *service);
 void status_await_rest(const struct service *service);
 /** Waits for that, and until nobody has device memory any more, a minute at most. (Seen on the host backend only.) */
 void status_await_no_memory(const struct service *service);
-/** Waits until so many faults have a culprit and are behind the service, a minute at most: each has cost an executor
- * where the host backend leaves something of it on the device. */
+/** Waits until so many faults have a culprit, a minute at most. */
 void status_await_faults(const struct service *service, int number);
 /** Kills the active executor while a warm one is there, and waits until that serves.
  * @number: of executors that were replaced, this one included */

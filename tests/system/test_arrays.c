@@ -495,7 +495,6 @@ static struct service service;
 
 static void start(const char *config)
 {
-	setenv("FRMPS_HOST_FAULTS", "left", 1);
 	setenv("FRMPS_HOST_FAULT_MS", "50", 1);
 	ck_assert(service_start_configured(&service, config));
 }
@@ -638,7 +637,6 @@ static void next_turn(const struct child *child)
 	child_wait(child, 1);
 }
 
-/* Where a fault costs an executor, everybody moves in the middle of their work. */
 START_TEST(texels_and_handles_outlast_a_fault)
 {
 	struct child visitors[2], maker, guest;

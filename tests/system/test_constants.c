@@ -23,7 +23,6 @@ static struct service service;
 
 static void start(void)
 {
-	setenv("FRMPS_HOST_FAULTS", "left", 1);
 	setenv("FRMPS_HOST_FAULT_MS", "50", 1);
 	ck_assert(service_start_configured(&service, PATIENT));
 }

@@ -308,19 +308,6 @@ static void end_well(struct child *child)
 	ck_assert_int_eq(child_end(child), 0);
 }
 
-/* Where faults are contained: a program may only move where each fault of its own is seen. */
-static void start_contained(const char *more)
-{
-	setenv("FRMPS_HOST_FAULTS", "left", 1);
-	start_with(more);
-}
-
-static void stop_contained(void)
-{
-	stop();
-	unsetenv("FRMPS_HOST_FAULTS");
-}
-
 /* Ordered to, strays again and again; ordered once more, it ends. Is never told. */
 static int untold(int progress, int orders)
 {
@@ -407,7 +394,7 @@ START_TEST(beside_busy_programs_the_author_gets_the_error)
 	struct child one, worker, runner;
 	uint64_t address;
 
-	start_contained("");
+	start_with("");
 	one = start_with_kernels("FRMPS_TEST_COUNT_KERNELS", overrunner);
 	child_wait(&one, 1);
 	worker = start_counter(&address);
@@ -426,7 +413,7 @@ START_TEST(beside_busy_programs_the_author_gets_the_error)
 	child_wait(&worker, 3);
 	end_well(&runner);
 	end_well(&worker);
-	stop_contained();
+	stop();
 }
 END_TEST
 
@@ -436,7 +423,7 @@ START_TEST(the_owner_of_a_guard_is_not_blamed_for_others)
 	struct child owner, other, runner;
 	uint64_t address;
 
-	start_contained("");
+	start_with("");
 	owner = start_counter(&address);
 	await_guard();
 	other = child_start(stranger);
@@ -455,7 +442,7 @@ START_TEST(the_owner_of_a_guard_is_not_blamed_for_others)
 	child_wait(&owner, 3);
 	end_well(&runner);
 	end_well(&owner);
-	stop_contained();
+	stop();
 }
 END_TEST
 
@@ -464,7 +451,7 @@ START_TEST(beside_busy_programs_nobody_is_blamed_who_cannot_move)
 {
 	struct child worker, runner, one;
 
-	start_contained("");
+	start_with("");
 	one = start_with_kernels("FRMPS_TEST_HELD_KERNELS", untold);
 	child_wait(&one, 1);
 	worker = child_start(survivor);
@@ -484,7 +471,7 @@ START_TEST(beside_busy_programs_nobody_is_blamed_who_cannot_move)
 	ck_assert_int_ge(service_log_count(&service,
 				 "stays where it is: its kernels have run, and its modules have variables"),
 		1);
-	stop_contained();
+	stop();
 }
 END_TEST
 
@@ -494,7 +481,7 @@ START_TEST(a_warning_moves_nobody)
 {
 	struct child one, runner;
 
-	start_contained("guard = warn\n");
+	start_with("guard = warn\n");
 	one = start_with_kernels("FRMPS_TEST_COUNT_KERNELS", overrunner);
 	child_wait(&one, 1);
 	runner = child_start(busy);
@@ -505,7 +492,7 @@ START_TEST(a_warning_moves_nobody)
 	child_order(&one);
 	ck_assert_int_eq(child_end(&one), 2);
 	end_well(&runner);
-	stop_contained();
+	stop();
 }
 END_TEST
 
@@ -678,14 +665,12 @@ static int faulty_stranger(int progress, int orders)
 	return 0;
 }
 
-/* What a fault has left runs on in the old executor, which has the same sinks, and lives for a moment; on a GPU, in the
- * one that serves everybody. */
-START_TEST(who_goes_on_is_not_blamed_for_what_is_left)
+/* Another kernel of a program that has faulted runs on. */
+START_TEST(who_goes_on_is_not_blamed_for_a_culprits_kernel)
 {
 	struct child owner, other;
 	uint64_t address;
 
-	setenv("FRMPS_HOST_FAULTS", "left", 1);
 	start_with("");
 	owner = idle_neighbour(&address);
 	await_guard();
@@ -702,7 +687,6 @@ START_TEST(who_goes_on_is_not_blamed_for_what_is_left)
 	child_order(&other);
 	ck_assert_int_eq(child_end(&other), 0);
 	stop();
-	unsetenv("FRMPS_HOST_FAULTS");
 }
 END_TEST
 
@@ -819,7 +803,7 @@ int main(void)
 	tcase_add_test(tests, freed_memory_reads_as_the_pattern);
 	tcase_add_test(tests, what_a_guard_has_is_on_its_account);
 	tcase_add_test(tests, the_next_executor_has_the_guard_too);
-	tcase_add_test(tests, who_goes_on_is_not_blamed_for_what_is_left);
+	tcase_add_test(tests, who_goes_on_is_not_blamed_for_a_culprits_kernel);
 	tcase_add_test(tests, memory_and_slots_give_way_to_each_other);
 	tcase_add_test(tests, sinks_are_given_back);
 	tcase_add_test(tests, a_limit_is_all_the_clients);

@@ -34,7 +34,6 @@ static void start(const char *config)
 	char text[600];
 
 	setenv("FRMPS_HOST_FAULT_MS", "30", 1);
-	setenv("FRMPS_HOST_FAULTS", "left", 1);
 	snprintf(text, sizeof(text), CONFIG "%s", config);
 	ck_assert(service_start_configured(&service, text));
 }

@@ -22,7 +22,6 @@ static struct service service;
 
 static void start(void)
 {
-	setenv("FRMPS_HOST_FAULTS", "left", 1);
 	ck_assert(service_start_configured(&service, "quarantine_faults = 0\n"));
 }
 

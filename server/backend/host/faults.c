@@ -4,10 +4,8 @@
 //
 //   named    (default) it is contained: the sign at once, the kernel is over, and what is queued behind it goes on, its mark
 //            first, before it is known that the kernel faulted. A while later it is named, and nothing of it is left
-//   left     the same, but something of it stays on the device for ever: who asks for something that waits until nothing
-//            runs never comes back, from the fault on (host_faults_wait_for_idle)
-//   unknown  as behind a driver that the service does not know: the sign at once, and a while later nobody is named. Nothing
-//            that waits until nothing runs comes back
+//   unknown  as behind a driver that the service does not know: the sign at once, and a while later nobody is named. Who
+//            asks for something that waits until nothing runs never comes back, from the fault on (host_faults_wait_for_idle)
 //   silent   nobody says anything: the kernel is over, nothing that is queued begins any more, its mark first, and only when
 //            no kernel runs any more do calls return the code: an assertion beside a kernel without end
 //
@@ -57,7 +55,7 @@ static __thread struct {
 	stack_t old_stack;
 } now;
 
-static enum { NAMED, LEFT, UNKNOWN, SILENT } mode;
+static enum { NAMED, UNKNOWN, SILENT } mode;
 static unsigned fault_ms;
 
 static word32 stopped, lost_code;
@@ -68,8 +66,7 @@ static struct {
 	pthread_mutex_t lock;
 	struct backend_fault faults[BACKEND_FAULTS_MAX];
 	uint32_t count;
-	word32 open; /* there are some */
-	word32 left; /* something of them is on the device for ever */
+	word32 open; /* something of them is on the device */
 } handling = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static UNCHECKED int32_t code_of(int number, const siginfo_t *info)
@@ -130,7 +127,7 @@ bool host_is_set_to(const char *name, const char *value)
 /* Return: whether it is one that there is. */
 static bool read_mode(void)
 {
-	static const char *const names[] = {"named", "left", "unknown", "silent"};
+	static const char *const names[] = {"named", "unknown", "silent"};
 	const char *name = getenv("FRMPS_HOST_FAULTS"), *ms = getenv("FRMPS_HOST_FAULT_MS");
 	unsigned i = 0;
 
@@ -143,7 +140,6 @@ static bool read_mode(void)
 	backend_contains = mode != UNKNOWN;
 	handling.count = 0;
 	word_set(&handling.open, 0);
-	word_set(&handling.left, 0);
 	word_set(&stopped, 0);
 	word_set(&lost_code, 0);
 	word_set(&hushed, 0);
@@ -218,7 +214,7 @@ void host_faults_wait_for_idle(void)
 {
 	const struct timespec time = {.tv_nsec = 1000000};
 
-	while (word_acquire(&handling.open) || word_acquire(&handling.left))
+	while (word_acquire(&handling.open))
 		nanosleep(&time, NULL);
 }
 
@@ -230,7 +226,7 @@ static void *conclude(void *watch)
 	nanosleep(&time, NULL);
 	pthread_mutex_lock(&handling.lock);
 	conclude_round(watch);
-	word_release(&handling.open, 0);
+	word_release(&handling.open, mode == UNKNOWN);
 	pthread_mutex_unlock(&handling.lock);
 	return NULL;
 }
@@ -260,11 +256,8 @@ static void note_fault(const struct host_launch *launch, const struct backend_wa
 	if (handling.count == BACKEND_FAULTS_MAX)
 		abort();
 	fault = &handling.faults[handling.count++];
-	*fault = (struct backend_fault){
-		.module = launch->module, .code = (CUresult)now.code, .ended = mode == NAMED};
+	*fault = (struct backend_fault){.module = launch->module, .code = (CUresult)now.code, .ended = true};
 	snprintf(fault->kernel, sizeof(fault->kernel), "%s", launch->kernel->name);
-	if (mode != NAMED)
-		word_release(&handling.left, 1);
 	if (handling.count == 1)
 		begin_round(watch);
 	pthread_mutex_unlock(&handling.lock);

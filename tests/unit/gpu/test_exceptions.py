@@ -32,13 +32,13 @@ class System:
         return {"3": 33}.get(session, 0)
 
 
-def judged(classes, codes, lines, replaced=False, innocent=(), host=False):
+def judged(classes, codes, lines, replaced=False, innocent=()):
     """What is found bad about an event whose culprits are processes 11, 12, …"""
-    life = types.SimpleNamespace(system=System(innocent), options=types.SimpleNamespace(native=NATIVE, host=host))
+    life = types.SimpleNamespace(system=System(innocent), options=types.SimpleNamespace(native=NATIVE))
     event = exceptions.Event(life, Cell("once", tuple(classes), together=len(classes)), 0, [])
     event.found["codes"] = codes
     event.judge_culprits(range(11, 11 + len(classes)), lines)
-    event.judge_executors(replaced, lines)
+    event.judge_executors(replaced)
     return event.found["bad"]
 
 
@@ -96,16 +96,6 @@ class Judging(unittest.TestCase):
     def test_executors_are_compared(self):
         lines = [VERDICT.format(pid=11, code=719)]
         self.assertIn("replaced", judged(["trap"], [719], lines, replaced=True)[0])
-        lines = [VERDICT.format(pid=11, code=700)]
-        self.assertEqual(judged(["jump"], [700], lines, replaced=True), [])
-        self.assertIn("unchanged", judged(["jump"], [700], lines)[0])
-
-    def test_the_host_backend_does_what_its_log_says(self):
-        lines = [VERDICT.format(pid=11, code=719)]
-        self.assertEqual(judged(["trap"], [719], lines, host=True), [])
-        self.assertIn("replaced", judged(["trap"], [719], lines, replaced=True, host=True)[0])
-        lines.append("executor 5 (active) is given up: its clients go on in the next one")
-        self.assertEqual(judged(["trap"], [719], lines, replaced=True, host=True), [])
 
     def test_a_verdict_may_have_the_session_alone(self):
         lines = ["verdict: culprit is session 3, kernel k, code 719 NAME, by"]
